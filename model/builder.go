@@ -1,0 +1,394 @@
+package model
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+)
+
+// Builder collects objects, in any order, and makes snapshots of them. What a
+// snapshot costs follows what changed since the one before. A Builder is not safe for
+// concurrent use.
+type Builder struct {
+	config Config
+
+	services  map[NamespacedName]*service
+	slices    map[NamespacedName]*endpointSlice
+	byService map[NamespacedName][]*endpointSlice // sorted by name
+	node      *Node
+	hostAddrs []netip.Addr
+	cidrs     map[string]serviceCIDR
+	claims    claims
+
+	dirty       map[NamespacedName]struct{} // Services to look at again
+	settingsOld bool                        // node, addresses or ServiceCIDRs changed
+	problems    map[ObjectRef][]Problem
+	problemsOld bool
+	clusterIPs  counted
+	hairpins    counted
+	programmed  map[NamespacedName]*programmed
+	last        *Snapshot
+	scratch     []candidate
+}
+
+type serviceCIDR struct{ prefixes []netip.Prefix }
+
+// programmed is what a Service contributes to the last snapshot.
+type programmed struct {
+	ports      [len(Families)][]*ServicePort
+	clusterIPs [len(Families)]netip.Addr
+}
+
+// counted counts how many service ports need an address.
+type counted map[netip.Addr]int
+
+// NewBuilder returns a Builder without objects.
+func NewBuilder(c Config) *Builder {
+	b := &Builder{
+		config:      c,
+		services:    map[NamespacedName]*service{},
+		slices:      map[NamespacedName]*endpointSlice{},
+		byService:   map[NamespacedName][]*endpointSlice{},
+		cidrs:       map[string]serviceCIDR{},
+		claims:      claims{},
+		dirty:       map[NamespacedName]struct{}{},
+		problems:    map[ObjectRef][]Problem{},
+		clusterIPs:  counted{},
+		hairpins:    counted{},
+		programmed:  map[NamespacedName]*programmed{},
+		settingsOld: true,
+		last:        new(Snapshot),
+	}
+	for _, f := range Families {
+		b.last.families[f].Family = f
+	}
+	return b
+}
+
+// SetService adds or replaces a Service.
+func (b *Builder) SetService(in Service) {
+	b.replaceService(in.NamespacedName, parseService(in))
+}
+
+// DeleteService removes a Service. It may be unknown.
+func (b *Builder) DeleteService(name NamespacedName) { b.replaceService(name, nil) }
+
+func (b *Builder) replaceService(name NamespacedName, s *service) {
+	old := b.services[name]
+	if old == nil && s == nil {
+		return
+	}
+	b.markDirty(name)
+	if old != nil {
+		delete(b.services, name)
+		for _, w := range old.wants() {
+			for o := range b.claims.remove(w.vip, claimant{old, w.port}) {
+				b.markDirty(o.name)
+			}
+		}
+	}
+	if s != nil {
+		b.services[name] = s
+		for _, w := range s.wants() {
+			for o := range b.claims.add(w.vip, claimant{s, w.port}) {
+				b.markDirty(o.name)
+			}
+		}
+	}
+}
+
+func (b *Builder) markDirty(name NamespacedName) { b.dirty[name] = struct{}{} }
+
+// SetEndpointSlice adds or replaces an EndpointSlice.
+func (b *Builder) SetEndpointSlice(in EndpointSlice) {
+	b.replaceSlice(in.NamespacedName, parseEndpointSlice(in, b.config.NodeName))
+}
+
+// DeleteEndpointSlice removes an EndpointSlice. It may be unknown.
+func (b *Builder) DeleteEndpointSlice(name NamespacedName) { b.replaceSlice(name, nil) }
+
+func (b *Builder) replaceSlice(name NamespacedName, s *endpointSlice) {
+	compare := func(a *endpointSlice, name NamespacedName) int { return compareNames(a.name, name) }
+	if old := b.slices[name]; old != nil {
+		delete(b.slices, name)
+		list := b.byService[old.service]
+		if i, ok := slices.BinarySearchFunc(list, name, compare); ok {
+			list = slices.Delete(list, i, i+1)
+		}
+		// A Service without slices must not keep its entry: clusters create and
+		// delete Services for years.
+		if len(list) == 0 {
+			delete(b.byService, old.service)
+		} else {
+			b.byService[old.service] = list
+		}
+		b.markDirty(old.service)
+	}
+	var problems []Problem
+	if s != nil {
+		problems = s.problems
+		b.slices[name] = s
+		if s.service != (NamespacedName{}) {
+			list := b.byService[s.service]
+			i, _ := slices.BinarySearchFunc(list, name, compare)
+			b.byService[s.service] = slices.Insert(list, i, s)
+			b.markDirty(s.service)
+		}
+	}
+	b.setProblems(ObjectRef{"EndpointSlice", name}, problems)
+}
+
+func compareNames(a, b NamespacedName) int {
+	return compareServicePortNames(ServicePortName{NamespacedName: a}, ServicePortName{NamespacedName: b})
+}
+
+func (b *Builder) setProblems(ref ObjectRef, list []Problem) {
+	if slices.Equal(b.problems[ref], list) {
+		return
+	}
+	b.problemsOld = true
+	if len(list) == 0 {
+		delete(b.problems, ref)
+	} else {
+		b.problems[ref] = list
+	}
+}
+
+// Snapshot returns the state of now. If nothing changed since the last call, it
+// returns the same pointer.
+func (b *Builder) Snapshot() *Snapshot {
+	if len(b.dirty) == 0 && !b.settingsOld && !b.problemsOld {
+		return b.last
+	}
+	next := new(Snapshot)
+	*next = *b.last
+	if b.settingsOld {
+		b.updateSettings(next)
+		b.settingsOld = false
+	}
+	b.updateServices(next)
+	if b.problemsOld {
+		next.problems = b.allProblems()
+		b.problemsOld = false
+	}
+	b.last = next
+	return next
+}
+
+func (b *Builder) allProblems() []Problem {
+	var all []Problem
+	for _, list := range b.problems {
+		all = append(all, list...)
+	}
+	slices.SortFunc(all, compareProblems)
+	return all
+}
+
+// updateServices rebuilds the service ports of all dirty Services.
+func (b *Builder) updateServices(next *Snapshot) {
+	var edits [len(Families)]*familyEdit
+	for _, f := range Families {
+		edits[f] = newFamilyEdit(&next.families[f])
+	}
+	for name := range b.dirty {
+		s := b.services[name]
+		old, now := b.programmed[name], &programmed{}
+		var problems []Problem
+		if s != nil {
+			problems = slices.Clip(s.problems)
+			now, problems = b.program(s, old, problems)
+		}
+		b.setProblems(ObjectRef{"Service", name}, problems)
+		for _, f := range Families {
+			b.replaceProgrammed(edits[f], f, old, now)
+		}
+		if s == nil {
+			delete(b.programmed, name)
+		} else {
+			b.programmed[name] = now
+		}
+	}
+	clear(b.dirty)
+	for _, e := range edits {
+		e.done()
+	}
+}
+
+// program decides what a Service contributes. Ports that come out as before keep
+// their pointer.
+func (b *Builder) program(s *service, old *programmed, problems []Problem) (*programmed, []Problem) {
+	now := &programmed{}
+	frontends := make([][len(Families)][]Frontend, len(s.ports))
+	for _, w := range s.wants() {
+		owner := b.claims.owner(w.vip)
+		if owner != (claimant{s, w.port}) {
+			whose := fmt.Sprintf("Service %v, which is older", owner.service.name)
+			if owner.service == s {
+				whose = fmt.Sprintf("its port %q, which stands before it", s.ports[owner.port].name.Port)
+			}
+			problems = append(problems, Problem{
+				Object:  ObjectRef{"Service", s.name},
+				Message: fmt.Sprintf("%v %v of port %q belongs to %s", w.kind, w.vip, s.ports[w.port].name.Port, whose),
+			})
+			continue
+		}
+		fs := &frontends[w.port][w.family]
+		*fs = append(*fs, Frontend{Kind: w.kind, VIP: w.vip})
+	}
+	for _, f := range Families {
+		if !s.families[f].clusterIP.IsValid() {
+			continue
+		}
+		now.clusterIPs[f] = s.families[f].clusterIP
+		for i, p := range s.ports {
+			sp := &ServicePort{Name: p.name, Family: f, Frontends: frontends[i][f]}
+			sp.Endpoints = chooseEndpoints(b.candidates(p.name, f))
+			decide(sp)
+			now.ports[f] = append(now.ports[f], unchanged(sp, old))
+		}
+	}
+	return now, problems
+}
+
+// decide says what happens to new connections at each frontend.
+func decide(sp *ServicePort) {
+	for i := range sp.Frontends {
+		fe := &sp.Frontends[i]
+		if len(sp.Endpoints) == 0 {
+			fe.Action = Reject
+		}
+		if fe.Kind != ClusterIP {
+			fe.SourceNAT = MasqueradeAlways
+		}
+	}
+}
+
+// unchanged returns the old pointer if sp says the same.
+func unchanged(sp *ServicePort, old *programmed) *ServicePort {
+	if old == nil {
+		return sp
+	}
+	for _, o := range old.ports[sp.Family] {
+		if o.Name == sp.Name {
+			if slices.Equal(o.Frontends, sp.Frontends) && slices.Equal(o.Endpoints, sp.Endpoints) {
+				return o
+			}
+			break
+		}
+	}
+	return sp
+}
+
+// candidates lists what all slices of a Service offer for one port. The result is
+// valid until the next call.
+func (b *Builder) candidates(name ServicePortName, f Family) []candidate {
+	b.scratch = b.scratch[:0]
+	for _, s := range b.byService[name.NamespacedName] {
+		port, ok := s.port(name)
+		if !ok || s.family != f {
+			continue
+		}
+		for _, e := range s.endpoints {
+			b.scratch = append(b.scratch, candidate{netip.AddrPortFrom(e.addr, port), e.conditions})
+		}
+	}
+	return b.scratch
+}
+
+// SetNode adds or replaces a Node. Only this node's counts.
+func (b *Builder) SetNode(n Node) {
+	if n.Name != b.config.NodeName {
+		return
+	}
+	n.Addresses = slices.Clone(n.Addresses)
+	b.node = &n
+	b.settingsOld = true
+}
+
+// DeleteNode removes a Node.
+func (b *Builder) DeleteNode(name string) {
+	if name != b.config.NodeName || b.node == nil {
+		return
+	}
+	b.node = nil
+	b.settingsOld = true
+}
+
+// SetHostAddresses replaces the addresses found on the node's interfaces, loopback
+// excluded, of each family the preferred one first.
+func (b *Builder) SetHostAddresses(addrs []netip.Addr) {
+	if slices.Equal(b.hostAddrs, addrs) {
+		return
+	}
+	b.hostAddrs = slices.Clone(addrs)
+	b.settingsOld = true
+}
+
+// SetServiceCIDR adds or replaces a ServiceCIDR.
+func (b *Builder) SetServiceCIDR(in ServiceCIDR) {
+	var problems []Problem
+	ref := ObjectRef{"ServiceCIDR", NamespacedName{Name: in.Name}}
+	var c serviceCIDR
+	for i, s := range in.CIDRs {
+		p, err := parsePrefix(s)
+		if err != nil {
+			problems = append(problems, Problem{ref, fmt.Sprintf("spec.cidrs[%d]", i), err.Error()})
+			continue
+		}
+		c.prefixes = append(c.prefixes, p)
+	}
+	b.cidrs[in.Name] = c
+	b.setProblems(ref, problems)
+	b.settingsOld = true
+}
+
+// DeleteServiceCIDR removes a ServiceCIDR. It may be unknown.
+func (b *Builder) DeleteServiceCIDR(name string) {
+	if _, ok := b.cidrs[name]; !ok {
+		return
+	}
+	delete(b.cidrs, name)
+	b.setProblems(ObjectRef{"ServiceCIDR", NamespacedName{Name: name}}, nil)
+	b.settingsOld = true
+}
+
+func (b *Builder) updateSettings(next *Snapshot) {
+	nodeAddrs, problems := b.nodeAddrs()
+	b.setProblems(ObjectRef{"Node", NamespacedName{Name: b.config.NodeName}}, problems)
+	var all []netip.Prefix
+	for _, name := range slices.Sorted(maps.Keys(b.cidrs)) {
+		all = append(all, b.cidrs[name].prefixes...)
+	}
+	for _, f := range Families {
+		s := &Settings{
+			MasqueradeAll: b.config.MasqueradeAll,
+			ServiceCIDRs:  prefixesOf(f, all),
+			ClusterCIDRs:  prefixesOf(f, b.config.ClusterCIDRs),
+			NodePortAddrs: b.config.NodePortAddresses.choose(f, nodeAddrs, b.hostAddrs),
+		}
+		if fs := &next.families[f]; !s.equal(fs.Settings) {
+			fs.Settings = s
+		}
+	}
+}
+
+func (b *Builder) nodeAddrs() ([]netip.Addr, []Problem) {
+	if b.node == nil {
+		return nil, nil
+	}
+	var addrs []netip.Addr
+	var problems []Problem
+	for i, s := range b.node.Addresses {
+		a, err := parseUnicast(s)
+		if err != nil {
+			problems = append(problems, Problem{
+				ObjectRef{"Node", NamespacedName{Name: b.node.Name}},
+				fmt.Sprintf("status.addresses[%d].address", i), err.Error(),
+			})
+			continue
+		}
+		addrs = append(addrs, a)
+	}
+	return addrs, problems
+}

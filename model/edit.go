@@ -1,0 +1,88 @@
+package model
+
+import (
+	"net/netip"
+
+	"github.com/vmapd/vmapd/model/persist"
+)
+
+// familyEdit collects the changes that turn one FamilySnapshot into the next.
+type familyEdit struct {
+	target     *FamilySnapshot
+	ports      *persist.Edit[ServicePortName, *ServicePort]
+	clusterIPs *persist.Edit[netip.Addr, struct{}]
+	hairpins   *persist.Edit[netip.Addr, struct{}]
+}
+
+func newFamilyEdit(target *FamilySnapshot) *familyEdit {
+	return &familyEdit{
+		target:     target,
+		ports:      target.ports.Edit(ServicePortKeys),
+		clusterIPs: target.clusterIPs.Edit(addrKeys),
+		hairpins:   target.hairpins.Edit(addrKeys),
+	}
+}
+
+func (e *familyEdit) done() {
+	e.target.ports = e.ports.Done()
+	e.target.clusterIPs = e.clusterIPs.Done()
+	e.target.hairpins = e.hairpins.Done()
+}
+
+// replaceProgrammed exchanges a Service's contribution. What is new is counted
+// before what is old is uncounted, so that what stays is never removed.
+func (b *Builder) replaceProgrammed(e *familyEdit, f Family, old, now *programmed) {
+	kept := map[*ServicePort]bool{}
+	if old != nil {
+		for _, sp := range old.ports[f] {
+			kept[sp] = false
+		}
+	}
+	for _, sp := range now.ports[f] {
+		if _, ok := kept[sp]; ok {
+			kept[sp] = true
+			continue
+		}
+		e.ports.Set(sp.Name, sp)
+		for _, ep := range sp.Endpoints {
+			if ep.Local {
+				b.hairpins.add(ep.Addr.Addr(), e.hairpins)
+			}
+		}
+	}
+	if a := now.clusterIPs[f]; a.IsValid() {
+		b.clusterIPs.add(a, e.clusterIPs)
+	}
+	if old == nil {
+		return
+	}
+	for _, sp := range old.ports[f] {
+		if kept[sp] {
+			continue
+		}
+		if now, ok := e.ports.Get(sp.Name); ok && now == sp {
+			e.ports.Delete(sp.Name)
+		}
+		for _, ep := range sp.Endpoints {
+			if ep.Local {
+				b.hairpins.remove(ep.Addr.Addr(), e.hairpins)
+			}
+		}
+	}
+	if a := old.clusterIPs[f]; a.IsValid() {
+		b.clusterIPs.remove(a, e.clusterIPs)
+	}
+}
+
+func (c counted) add(a netip.Addr, e *persist.Edit[netip.Addr, struct{}]) {
+	if c[a]++; c[a] == 1 {
+		e.Set(a, struct{}{})
+	}
+}
+
+func (c counted) remove(a netip.Addr, e *persist.Edit[netip.Addr, struct{}]) {
+	if c[a]--; c[a] == 0 {
+		delete(c, a)
+		e.Delete(a)
+	}
+}

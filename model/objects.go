@@ -1,0 +1,123 @@
+package model
+
+import (
+	"net/netip"
+	"time"
+)
+
+// Labels that decide whether an object is this proxy's business.
+const (
+	// LabelServiceProxyName names the proxy that serves a Service, where that is
+	// not the default one.
+	LabelServiceProxyName = "service.kubernetes.io/service-proxy-name"
+	// LabelHeadless marks Services and EndpointSlices that no proxy serves.
+	LabelHeadless = "service.kubernetes.io/headless"
+	// LabelServiceName ties an EndpointSlice to its Service.
+	LabelServiceName = "kubernetes.io/service-name"
+	// LabelZone is the zone of a Node.
+	LabelZone = "topology.kubernetes.io/zone"
+)
+
+// NamespacedName identifies an object within its kind.
+type NamespacedName struct {
+	Namespace, Name string
+}
+
+func (n NamespacedName) String() string {
+	if n.Namespace == "" {
+		return n.Name
+	}
+	return n.Namespace + "/" + n.Name
+}
+
+// Service holds what the proxy needs of a v1 Service, as it stands in the API
+// object: nothing is checked yet. [Builder.SetService] does that and keeps no
+// reference to the value.
+type Service struct {
+	NamespacedName
+	Created               time.Time // metadata.creationTimestamp; the oldest of two claimants wins
+	Labels                map[string]string
+	Type                  string
+	ClusterIPs            []string // spec.clusterIPs, or spec.clusterIP where that is all there is
+	ExternalIPs           []string
+	Ingress               []Ingress // status.loadBalancer.ingress
+	Ports                 []Port
+	InternalTrafficPolicy string
+	ExternalTrafficPolicy string
+	SessionAffinity       string
+	SourceRanges          []string // spec.loadBalancerSourceRanges
+}
+
+// Ingress is one address of a load balancer.
+type Ingress struct {
+	IP     string // empty where the load balancer only has a host name
+	IPMode string // "", "VIP" or "Proxy" (KEP-1860)
+}
+
+// Port is one entry of a Service's spec.ports.
+type Port struct {
+	Name     string
+	Protocol string // empty means TCP
+	Port     int32
+	NodePort int32 // 0 means none
+}
+
+// EndpointSlice holds what the proxy needs of a discovery/v1 EndpointSlice, as it
+// stands in the API object.
+type EndpointSlice struct {
+	NamespacedName
+	Labels      map[string]string
+	AddressType string // IPv4, IPv6; others are not the proxy's business
+	Ports       []SlicePort
+	Endpoints   []SliceEndpoint
+}
+
+// SlicePort is one entry of a slice's ports.
+type SlicePort struct {
+	Name     *string
+	Protocol *string // nil means TCP
+	Port     *int32
+}
+
+// SliceEndpoint is one entry of a slice's endpoints. The conditions are as in the
+// API: nil Ready and nil Serving mean true, nil Terminating means false.
+type SliceEndpoint struct {
+	Addresses   []string // only the first counts
+	Ready       *bool
+	Serving     *bool
+	Terminating *bool
+	NodeName    string
+}
+
+// Node holds what the proxy needs of a v1 Node.
+type Node struct {
+	Name      string
+	Addresses []string // status.addresses of type InternalIP, then ExternalIP
+}
+
+// ServiceCIDR holds the ranges of a networking/v1 ServiceCIDR.
+type ServiceCIDR struct {
+	Name  string
+	CIDRs []string
+}
+
+// NodePortAddresses says on which of the node's addresses node ports answer.
+// The zero value means none.
+type NodePortAddresses struct {
+	Primary bool           // the node's primary address of each family
+	All     bool           // every address of the node but loopback
+	CIDRs   []netip.Prefix // those of the node's addresses that lie in one of these
+}
+
+// Config is what an administrator sets, as far as it concerns traffic.
+type Config struct {
+	// NodeName is this Node's name in the API; endpoints with it are local.
+	NodeName string
+	// NodePortAddresses defaults to Primary in the commands.
+	NodePortAddresses NodePortAddresses
+	// ClusterCIDRs are the pods' ranges: traffic to a cluster IP from elsewhere is
+	// masqueraded. Empty means that nobody counts as being elsewhere.
+	ClusterCIDRs []netip.Prefix
+	// MasqueradeAll masquerades all traffic to cluster IPs.
+	MasqueradeAll bool
+}

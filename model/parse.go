@@ -1,0 +1,119 @@
+package model
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+)
+
+// parseAddr reads an address as the API accepts it. Octets with leading zeros
+// (decimal, KEP-4858) and IPv4-mapped IPv6 addresses still exist in old objects.
+func parseAddr(s string) (netip.Addr, error) {
+	a, err := netip.ParseAddr(s)
+	if err != nil {
+		if a, err = netip.ParseAddr(withoutLeadingZeros(s)); err != nil {
+			return netip.Addr{}, fmt.Errorf("%q is not an IP address", s)
+		}
+	}
+	if a.Zone() != "" {
+		return netip.Addr{}, fmt.Errorf("%q has a zone", s)
+	}
+	return a.Unmap(), nil
+}
+
+// parseUnicast is parseAddr for addresses that a connection can go to.
+func parseUnicast(s string) (netip.Addr, error) {
+	a, err := parseAddr(s)
+	switch {
+	case err != nil:
+	case a.IsUnspecified():
+		err = fmt.Errorf("%q is the unspecified address", s)
+	case a.IsLoopback():
+		err = fmt.Errorf("%q is a loopback address", s)
+	case a.IsMulticast():
+		err = fmt.Errorf("%q is a multicast address", s)
+	}
+	return a, err
+}
+
+func withoutLeadingZeros(s string) string {
+	if strings.Contains(s, ":") {
+		return s
+	}
+	octets := strings.Split(s, ".")
+	for i, o := range octets {
+		if octets[i] = strings.TrimLeft(o, "0"); octets[i] == "" && o != "" {
+			octets[i] = "0"
+		}
+	}
+	return strings.Join(octets, ".")
+}
+
+func parsePrefix(s string) (netip.Prefix, error) {
+	p, err := netip.ParsePrefix(strings.TrimSpace(s))
+	if err != nil {
+		return netip.Prefix{}, fmt.Errorf("%q is not a CIDR", s)
+	}
+	if p.Addr().Is4In6() {
+		if p.Bits() < 96 {
+			return netip.Prefix{}, fmt.Errorf("%q mixes IPv4 and IPv6", s)
+		}
+		p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)
+	}
+	return p.Masked(), nil
+}
+
+func parsePort(n int32) (uint16, error) {
+	if n < 1 || n > 65535 {
+		return 0, fmt.Errorf("%d is not between 1 and 65535", n)
+	}
+	return uint16(n), nil
+}
+
+// ParseNodePortAddresses reads --nodeport-addresses: "primary", "all" and CIDRs.
+// An empty list means "primary".
+func ParseNodePortAddresses(list []string) (NodePortAddresses, error) {
+	n := NodePortAddresses{Primary: len(list) == 0}
+	var errs []error
+	for _, s := range list {
+		switch s {
+		case "primary":
+			n.Primary = true
+		case "all":
+			n.All = true
+		default:
+			p, err := parsePrefix(s)
+			if err != nil {
+				errs = append(errs, fmt.Errorf("%q is neither primary, all nor a CIDR", s))
+				continue
+			}
+			n.CIDRs = append(n.CIDRs, p)
+		}
+	}
+	return n, errors.Join(errs...)
+}
+
+// checkName checks what an API server would: names end up in rules, as comments, and
+// nothing but letters, digits, dots and hyphens must get there.
+func checkName(n NamespacedName) error {
+	if !isLabel(n.Namespace) {
+		return fmt.Errorf("namespace %q is not a DNS label", n.Namespace)
+	}
+	for label := range strings.SplitSeq(n.Name, ".") {
+		if !isLabel(label) {
+			return fmt.Errorf("%q is not a DNS name", n.Name)
+		}
+	}
+	return nil
+}
+
+// isLabel reports whether s is a DNS label as RFC 1123 has it.
+func isLabel(s string) bool {
+	if s == "" || len(s) > 63 || s[0] == '-' || s[len(s)-1] == '-' {
+		return false
+	}
+	return !strings.ContainsFunc(s, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-'
+	})
+}

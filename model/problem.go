@@ -1,0 +1,59 @@
+package model
+
+import (
+	"cmp"
+	"strconv"
+	"strings"
+)
+
+// ObjectRef names an API object.
+type ObjectRef struct {
+	Kind string
+	NamespacedName
+}
+
+func (r ObjectRef) String() string { return r.Kind + " " + r.NamespacedName.String() }
+
+// Problem is something wrong with one object. It costs at most that object: all
+// others are programmed.
+type Problem struct {
+	Object  ObjectRef
+	Field   string // path in the API object, like "spec.ports[0].port"
+	Message string
+}
+
+// Error is the problem in one line: object, field, message.
+func (p Problem) Error() string {
+	if p.Field == "" {
+		return oneLine(p.Object.String() + ": " + p.Message)
+	}
+	return oneLine(p.Object.String() + ": " + p.Field + ": " + p.Message)
+}
+
+// oneLine escapes what would break a line or confuse a terminal: a name may be anything
+// where no API server has checked it.
+func oneLine(s string) string {
+	if !strings.ContainsFunc(s, func(r rune) bool { return !strconv.IsPrint(r) }) {
+		return s
+	}
+	var b strings.Builder
+	for _, r := range s {
+		if strconv.IsPrint(r) {
+			b.WriteRune(r)
+			continue
+		}
+		q := strconv.QuoteRune(r)
+		b.WriteString(q[1 : len(q)-1])
+	}
+	return b.String()
+}
+
+func compareProblems(a, b Problem) int {
+	return cmp.Or(
+		strings.Compare(a.Object.Kind, b.Object.Kind),
+		strings.Compare(a.Object.Namespace, b.Object.Namespace),
+		strings.Compare(a.Object.Name, b.Object.Name),
+		strings.Compare(a.Field, b.Field),
+		strings.Compare(a.Message, b.Message),
+	)
+}

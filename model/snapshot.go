@@ -1,0 +1,175 @@
+package model
+
+import (
+	"iter"
+	"net/netip"
+	"slices"
+
+	"github.com/vmapd/vmapd/model/persist"
+)
+
+// Snapshot is the complete desired state of one node at one instant. It never
+// changes, so any number of goroutines may read it, and it shares with the
+// snapshot before it everything that did not change: what differs between two of
+// them is found at a cost that follows the difference.
+type Snapshot struct {
+	families [len(Families)]FamilySnapshot
+	problems []Problem
+}
+
+// Family returns the part of the snapshot that concerns one IP family. The two
+// share nothing and are programmed independently.
+func (s *Snapshot) Family(f Family) *FamilySnapshot { return &s.families[f] }
+
+// Problems returns what is wrong with objects now, sorted by object.
+func (s *Snapshot) Problems() []Problem { return slices.Clone(s.problems) }
+
+// SameProblems reports whether two snapshots have the same list of problems, without
+// comparing them one by one.
+func (s *Snapshot) SameProblems(o *Snapshot) bool {
+	return len(s.problems) == len(o.problems) &&
+		(len(s.problems) == 0 || &s.problems[0] == &o.problems[0])
+}
+
+// FamilySnapshot is the desired state for one IP family.
+type FamilySnapshot struct {
+	Family Family
+	*Settings
+
+	ports      persist.Map[ServicePortName, *ServicePort]
+	clusterIPs persist.Map[netip.Addr, struct{}]
+	hairpins   persist.Map[netip.Addr, struct{}]
+}
+
+// Settings are the few values of a family that no single Service determines. Two
+// snapshots between which none of them changed share the pointer.
+type Settings struct {
+	NodePortAddrs []netip.Addr   // where node ports answer, sorted
+	ServiceCIDRs  []netip.Prefix // what is in there and unknown is dropped, sorted
+	ClusterCIDRs  []netip.Prefix // the pods' addresses, as far as known
+	MasqueradeAll bool           // also what pods send to cluster IPs
+}
+
+func (s *Settings) equal(o *Settings) bool {
+	return o != nil && s.MasqueradeAll == o.MasqueradeAll &&
+		slices.Equal(s.NodePortAddrs, o.NodePortAddrs) &&
+		slices.Equal(s.ServiceCIDRs, o.ServiceCIDRs) &&
+		slices.Equal(s.ClusterCIDRs, o.ClusterCIDRs)
+}
+
+// ServicePorts yields all service ports, in an order that depends on nothing but
+// their names.
+func (s *FamilySnapshot) ServicePorts() iter.Seq[*ServicePort] {
+	return values(s.ports)
+}
+
+// ServicePort returns the service port of a name.
+func (s *FamilySnapshot) ServicePort(n ServicePortName) (*ServicePort, bool) {
+	return s.ports.Get(ServicePortKeys, n)
+}
+
+// NumServicePorts returns the number of service ports.
+func (s *FamilySnapshot) NumServicePorts() int { return s.ports.Len() }
+
+// ClusterIPs yields the cluster IP of every Service. On other ports than the
+// Service's they refuse connections.
+func (s *FamilySnapshot) ClusterIPs() iter.Seq[netip.Addr] { return keys(s.clusterIPs) }
+
+// Hairpins yields the address of each endpoint on this node: a connection from such
+// an address to itself through a Service must be masqueraded, or the reply would
+// never come past the node.
+func (s *FamilySnapshot) Hairpins() iter.Seq[netip.Addr] { return keys(s.hairpins) }
+
+// A Change is something that differs between two snapshots. Exactly one of Old and
+// New may be the zero value.
+type Change[T any] struct{ Old, New T }
+
+// ServicePortChanges yields the service ports that differ from old to s. A nil Old
+// or New means that there was or is none of this name.
+func (s *FamilySnapshot) ServicePortChanges(old *FamilySnapshot) iter.Seq[Change[*ServicePort]] {
+	return func(yield func(Change[*ServicePort]) bool) {
+		for c := range s.ports.Changes(ServicePortKeys, old.ports) {
+			if !yield(Change[*ServicePort]{c.Old, c.New}) {
+				return
+			}
+		}
+	}
+}
+
+// ClusterIPChanges yields the cluster IPs that only old (as Old) or only s (as New) has.
+func (s *FamilySnapshot) ClusterIPChanges(old *FamilySnapshot) iter.Seq[Change[netip.Addr]] {
+	return addrChanges(s.clusterIPs, old.clusterIPs)
+}
+
+// HairpinChanges is ClusterIPChanges for Hairpins.
+func (s *FamilySnapshot) HairpinChanges(old *FamilySnapshot) iter.Seq[Change[netip.Addr]] {
+	return addrChanges(s.hairpins, old.hairpins)
+}
+
+func addrChanges(m, old persist.Map[netip.Addr, struct{}]) iter.Seq[Change[netip.Addr]] {
+	return func(yield func(Change[netip.Addr]) bool) {
+		for c := range m.Changes(addrKeys, old) {
+			change := Change[netip.Addr]{New: c.Key}
+			if c.InOld {
+				change = Change[netip.Addr]{Old: c.Key}
+			}
+			if !yield(change) {
+				return
+			}
+		}
+	}
+}
+
+//nolint:gochecknoglobals // constants
+var (
+	// ServicePortKeys order persistent maps by service port.
+	ServicePortKeys = persist.KeyFuncs[ServicePortName]{Hash: hashServicePortName, Compare: compareServicePortNames}
+
+	addrKeys = persist.KeyFuncs[netip.Addr]{Hash: hashAddr, Compare: netip.Addr.Compare}
+)
+
+func values[K, V comparable](m persist.Map[K, V]) iter.Seq[V] {
+	return func(yield func(V) bool) {
+		for _, v := range m.All() {
+			if !yield(v) {
+				return
+			}
+		}
+	}
+}
+
+func keys[K, V comparable](m persist.Map[K, V]) iter.Seq[K] {
+	return func(yield func(K) bool) {
+		for k := range m.All() {
+			if !yield(k) {
+				return
+			}
+		}
+	}
+}
+
+// FNV-1a: the same spread in every process, so that output is reproducible.
+const (
+	fnvOffset = 14695981039346656037
+	fnvPrime  = 1099511628211
+)
+
+func hashServicePortName(n ServicePortName) uint64 {
+	h := uint64(fnvOffset)
+	for _, s := range [...]string{n.Namespace, n.Name, n.Port} {
+		for i := range len(s) {
+			h = (h ^ uint64(s[i])) * fnvPrime
+		}
+		h = (h ^ 0xff) * fnvPrime // no name has this byte: "a"+"bc" is not "ab"+"c"
+	}
+	return (h ^ uint64(n.Protocol)) * fnvPrime
+}
+
+func hashAddr(a netip.Addr) uint64 {
+	h := uint64(fnvOffset)
+	b := a.As16()
+	for _, c := range b {
+		h = (h ^ uint64(c)) * fnvPrime
+	}
+	return h
+}
