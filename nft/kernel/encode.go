@@ -1,0 +1,224 @@
+package kernel
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
+
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/nft"
+)
+
+// The exact same bytes that nft 1.0.6 makes of the rules' text: nft must be able to
+// print what we write.
+
+// register returns the number of the register at an offset. Registers of 16 bytes and
+// of 4 bytes overlap (linux/netfilter/nf_tables.h: NFT_REG_1, NFT_REG32_00); nft and
+// the kernel name the wide one wherever it begins there.
+func register(offset int) uint32 {
+	const perWide, firstNarrow = 16, 8
+	if offset%perWide == 0 {
+		return unix.NFT_REG_1 + uint32(offset/perWide)
+	}
+	return firstNarrow + uint32(offset/4)
+}
+
+// encodeRule returns a rule's expressions.
+func encodeRule(f model.Family, r nft.Rule) ([]expr.Any, error) {
+	var all []expr.Any
+	for _, s := range r {
+		exprs, err := encodeStatement(f, s)
+		if err != nil {
+			return nil, fmt.Errorf("encode rule %q: %w", r.Text(f), err)
+		}
+		all = append(all, exprs...)
+	}
+	return all, nil
+}
+
+func encodeStatement(f model.Family, s nft.Statement) ([]expr.Any, error) {
+	switch s := s.(type) {
+	case nft.MatchProtocol: // meta l4proto tcp
+		return []expr.Any{
+			&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: unix.NFT_REG_1},
+			&expr.Cmp{Op: expr.CmpOpEq, Register: unix.NFT_REG_1, Data: []byte{byte(s.Protocol)}},
+		}, nil
+	case nft.MatchAddr: // ip saddr != 10.244.0.0/16
+		return encodeMatchAddr(f, s), nil
+	case nft.MatchNotDNAT: // ct status & dnat == 0
+		const ipsDstNAT = 1 << 5 // IPS_DST_NAT, linux/netfilter/nf_conntrack_common.h
+		return []expr.Any{
+			&expr.Ct{Key: expr.CtKeySTATUS, Register: unix.NFT_REG_1},
+			&expr.Bitwise{
+				SourceRegister: unix.NFT_REG_1, DestRegister: unix.NFT_REG_1, Len: 4,
+				Mask: binary.NativeEndian.AppendUint32(nil, ipsDstNAT), Xor: make([]byte, 4),
+			},
+			&expr.Cmp{Op: expr.CmpOpEq, Register: unix.NFT_REG_1, Data: make([]byte, 4)},
+		}, nil
+	case nft.InSet: // ip daddr @cluster-ips
+		return append(encodeKey(f, s.Key), &expr.Lookup{SourceRegister: unix.NFT_REG_1, SetName: s.Set}), nil
+	case nft.VerdictMap: // ip daddr . meta l4proto . th dport vmap @service-ips
+		return append(encodeKey(f, s.Key), &expr.Lookup{
+			SourceRegister: unix.NFT_REG_1, SetName: s.Map,
+			DestRegister: unix.NFT_REG_VERDICT, IsDestRegSet: true,
+		}), nil
+	case nft.DNAT: // dnat ip to ip daddr . … map @endpoints
+		port := register(nft.Addr.Width(f))
+		return append(
+			encodeKey(f, s.Key),
+			&expr.Lookup{SourceRegister: unix.NFT_REG_1, SetName: s.Map, DestRegister: unix.NFT_REG_1, IsDestRegSet: true},
+			&expr.NAT{
+				Type: expr.NATTypeDestNAT, Family: uint32(tableFamily(f)),
+				// The rest is implied, but the kernel gives it back: so rules that are read
+				// compare equal to those that are written.
+				RegAddrMin: unix.NFT_REG_1, RegAddrMax: unix.NFT_REG_1,
+				RegProtoMin: port, RegProtoMax: port, Specified: true,
+			},
+		), nil
+	case nft.Masquerade: // masquerade fully-random
+		return []expr.Any{&expr.Masq{FullyRandom: true}}, nil
+	case nft.Reject:
+		return []expr.Any{encodeReject(f, s)}, nil
+	case nft.Verdict:
+		return []expr.Any{encodeVerdict(s)}, nil
+	}
+	return nil, fmt.Errorf("unknown statement %T", s)
+}
+
+func encodeKey(f model.Family, key nft.Key) []expr.Any {
+	var all []expr.Any
+	offset := 0
+	for _, e := range key {
+		load, width := encodeLoad(f, e, register(offset))
+		all = append(all, load)
+		offset += width
+	}
+	return all
+}
+
+// encodeLoad loads a field into a register and returns how many bytes of registers it
+// takes.
+func encodeLoad(f model.Family, e nft.Expr, reg uint32) (expr.Any, int) {
+	addr := nft.Addr.Width(f)
+	const narrow = 4
+	switch e.Field {
+	case nft.SourceAddr, nft.DestAddr:
+		return &expr.Payload{
+			Base: expr.PayloadBaseNetworkHeader, Offset: addrOffset(f, e.Field), Len: uint32(addr), DestRegister: reg,
+		}, addr
+	case nft.Protocol:
+		return &expr.Meta{Key: expr.MetaKeyL4PROTO, Register: reg}, narrow
+	case nft.DestPort:
+		return &expr.Payload{Base: expr.PayloadBaseTransportHeader, Offset: 2, Len: 2, DestRegister: reg}, narrow
+	case nft.OrigDestAddr:
+		key := expr.CtKeyDSTIP
+		if f == model.IPv6 {
+			key = expr.CtKeyDSTIP6
+		}
+		return &expr.Ct{Key: key, Register: reg, Direction: ctOriginal}, addr
+	case nft.OrigDestPort:
+		return &expr.Ct{Key: expr.CtKeyPROTODST, Register: reg, Direction: ctOriginal}, narrow
+	case nft.RandomSlot:
+	}
+	return &expr.Numgen{Register: reg, Modulus: e.Mod, Type: unix.NFT_NG_RANDOM}, narrow
+}
+
+// ctOriginal is IP_CT_DIR_ORIGINAL.
+const ctOriginal = 0
+
+func addrOffset(f model.Family, field nft.Field) uint32 {
+	source, dest := uint32(12), uint32(16) // struct iphdr
+	if f == model.IPv6 {
+		source, dest = 8, 24 // struct ipv6hdr
+	}
+	if field == nft.SourceAddr {
+		return source
+	}
+	return dest
+}
+
+// encodeMatchAddr compares whole bytes where the prefix ends between two, as nft does.
+func encodeMatchAddr(f model.Family, s nft.MatchAddr) []expr.Any {
+	op := expr.CmpOpEq
+	if s.Not {
+		op = expr.CmpOpNeq
+	}
+	prefix := s.Prefix.Masked()
+	addr, bits := prefix.Addr().AsSlice(), prefix.Bits()
+	if bits > 0 && bits%8 == 0 {
+		n := bits / 8
+		return []expr.Any{
+			&expr.Payload{
+				Base: expr.PayloadBaseNetworkHeader, Offset: addrOffset(f, s.Field), Len: uint32(n),
+				DestRegister: unix.NFT_REG_1,
+			},
+			&expr.Cmp{Op: op, Register: unix.NFT_REG_1, Data: addr[:n]},
+		}
+	}
+	mask := make([]byte, len(addr))
+	for i := range bits {
+		mask[i/8] |= 0x80 >> (i % 8)
+	}
+	load, _ := encodeLoad(f, nft.Expr{Field: s.Field}, unix.NFT_REG_1)
+	return []expr.Any{
+		load,
+		&expr.Bitwise{
+			SourceRegister: unix.NFT_REG_1, DestRegister: unix.NFT_REG_1, Len: uint32(len(addr)),
+			Mask: mask, Xor: make([]byte, len(addr)),
+		},
+		&expr.Cmp{Op: op, Register: unix.NFT_REG_1, Data: addr},
+	}
+}
+
+func encodeReject(f model.Family, s nft.Reject) expr.Any {
+	if s.TCPReset {
+		return &expr.Reject{Type: unix.NFT_REJECT_TCP_RST}
+	}
+	const portUnreach, portUnreach6 = 3, 4 // ICMP_PORT_UNREACH, ICMPV6_PORT_UNREACH
+	code := uint8(portUnreach)
+	if f == model.IPv6 {
+		code = portUnreach6
+	}
+	return &expr.Reject{Type: unix.NFT_REJECT_ICMP_UNREACH, Code: code}
+}
+
+func encodeVerdict(v nft.Verdict) *expr.Verdict {
+	kinds := map[nft.VerdictKind]expr.VerdictKind{
+		nft.DropPacket: expr.VerdictDrop, nft.Return: expr.VerdictReturn,
+		nft.Jump: expr.VerdictJump, nft.Goto: expr.VerdictGoto, nft.NoVerdict: expr.VerdictContinue,
+	}
+	return &expr.Verdict{Kind: kinds[v.Kind], Chain: v.Chain}
+}
+
+func tableFamily(f model.Family) nftables.TableFamily {
+	if f == model.IPv6 {
+		return nftables.TableFamilyIPv6
+	}
+	return nftables.TableFamilyIPv4
+}
+
+// encodeElements makes the elements of one set. An element of an interval set is two:
+// the first key, and the first one behind.
+func encodeElements(s nft.Set, ops []nft.ElementOp) []nftables.SetElement {
+	list := make([]nftables.SetElement, 0, len(ops))
+	for _, op := range ops {
+		e := nftables.SetElement{Key: []byte(op.Element.Key), Comment: op.Element.Comment}
+		switch {
+		case s.Verdicts:
+			e.VerdictData = encodeVerdict(op.Element.Verdict)
+		case s.Data != nil:
+			e.Val = []byte(op.Element.Data)
+		}
+		if s.Interval && op.Element.End == "" {
+			e.IntervalOpen = true
+		}
+		list = append(list, e)
+		if s.Interval && op.Element.End != "" {
+			list = append(list, nftables.SetElement{Key: []byte(op.Element.End), IntervalEnd: true})
+		}
+	}
+	return list
+}

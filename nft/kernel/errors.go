@@ -1,0 +1,53 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/vmapd/vmapd/model"
+)
+
+// ErrOwned indicates that another process of ours still owns the tables, as happens
+// while one instance replaces another. It passes once that one has ended.
+var ErrOwned = errors.New("owned by another process; waiting for it to end")
+
+// BatchError is a batch that the kernel refused. Nothing of it was carried out.
+type BatchError struct {
+	Step    string // the operation that failed; empty if the kernel did not say
+	Message string // the kernel's own words, often empty
+	Err     error
+
+	port *model.ServicePort
+}
+
+func (e *BatchError) Error() string {
+	s := "batch refused"
+	if e.Step != "" {
+		s += ": " + e.Step
+	}
+	if e.port != nil {
+		s += fmt.Sprintf(" (Service %v)", e.port.Name)
+	}
+	s += ": " + e.Err.Error()
+	if e.Message != "" {
+		s += ": " + e.Message
+	}
+	return s
+}
+
+func (e *BatchError) Unwrap() error { return e.Err }
+
+// UnsupportedError is a feature that this kernel lacks.
+type UnsupportedError struct {
+	Feature string // what is missing, like "nft_fib (CONFIG_NFT_FIB_IPV4)"
+	Since   string // the Linux version that brought it
+	Family  string
+	Err     error
+}
+
+func (e *UnsupportedError) Error() string {
+	return fmt.Sprintf("this kernel lacks %s for %s (in Linux since %s, and in the configuration of most distributions); use --backend=iptables on this node: %v",
+		e.Feature, e.Family, e.Since, e.Err)
+}
+
+func (e *UnsupportedError) Unwrap() error { return e.Err }

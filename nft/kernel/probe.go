@@ -1,0 +1,120 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/nft"
+)
+
+type netlinkMessage = netlink.Message
+
+// probeTable is never made: the batches that name it are checked and forgotten.
+const probeTable = "vmapd-probe"
+
+// feature is something the kernel must have, tried by a rule or a set that uses it.
+type feature struct {
+	name  string
+	since string
+	hook  nft.Hook
+	rule  nft.Rule
+}
+
+func features() []feature {
+	return []feature{
+		{"nf_tables NAT chains (CONFIG_NFT_NAT)", "3.13", nft.Prerouting, nil},
+		{"nft_numgen (CONFIG_NFT_NUMGEN)", "4.9", nft.Prerouting, nft.Rule{nft.InSet{
+			Key: nft.Key{{Field: nft.DestAddr}, {Field: nft.Protocol}, {Field: nft.DestPort}, {Field: nft.RandomSlot, Mod: 1}},
+			Set: nft.Endpoints,
+		}}},
+		{"nft_nat (CONFIG_NFT_NAT)", "3.13", nft.Prerouting, nft.Rule{nft.DNAT{
+			Key: nft.Key{{Field: nft.DestAddr}, {Field: nft.Protocol}, {Field: nft.DestPort}, {Field: nft.RandomSlot, Mod: 1}},
+			Map: nft.Endpoints,
+		}}},
+		{"nft_reject in prerouting (CONFIG_NFT_REJECT)", "5.9", nft.Prerouting, nft.Rule{nft.Reject{}}},
+		{"nft_masq (CONFIG_NFT_MASQ)", "3.18", nft.Postrouting, nft.Rule{nft.Masquerade{}}},
+		{"nft_ct with original addresses (CONFIG_NFT_CT)", "4.17", nft.Postrouting, nft.Rule{
+			nft.MatchNotDNAT{},
+			nft.InSet{Key: nft.Key{{Field: nft.OrigDestAddr}}, Set: nft.ClusterIPs},
+		}},
+		{"nft_payload and nft_bitwise", "3.13", nft.Postrouting, nft.Rule{nft.MatchAddr{Field: nft.SourceAddr}}},
+	}
+}
+
+// probe tries, without changing anything, all that a table of ours needs. It returns
+// the flags with which tables can be made: owned, or none.
+func (c *conn) probe(f model.Family) (flags uint32, err error) {
+	table, err := tableMessage(f, probeTable, 0)
+	if err != nil {
+		return 0, err
+	}
+	if err := c.exchange([]netlinkMessage{table}, false); err != nil {
+		if errors.Is(err, unix.EPERM) {
+			return 0, fmt.Errorf("try out nftables for %v: %w (CAP_NET_ADMIN is needed)", f, err)
+		}
+		return 0, &UnsupportedError{Feature: "nf_tables (CONFIG_NF_TABLES)", Since: "3.13", Family: f.String(), Err: err}
+	}
+	for _, feature := range features() {
+		if err := c.probeFeature(f, table, feature); err != nil {
+			return 0, err
+		}
+	}
+	owned, err := tableMessage(f, probeTable, tableFlagOwner|tableFlagPersist)
+	if err != nil {
+		return 0, err
+	}
+	if c.exchange([]netlinkMessage{owned}, false) == nil {
+		flags = tableFlagOwner | tableFlagPersist
+	}
+	return flags, nil
+}
+
+func (c *conn) probeFeature(f model.Family, table netlinkMessage, feature feature) error {
+	msgs := []netlinkMessage{table}
+	for i, s := range nft.LayoutSets() {
+		m, err := setMessage(f, probeTable, s, uint32(i+1))
+		if err != nil {
+			return err
+		}
+		msgs = append(msgs, m)
+	}
+	chain, err := chainMessage(f, probeTable, "probe", feature.hook, 0)
+	if err != nil {
+		return err
+	}
+	msgs = append(msgs, chain)
+	if feature.rule != nil {
+		for i, s := range feature.rule {
+			if m, ok := s.(nft.MatchAddr); ok {
+				m.Prefix = probePrefix(f)
+				feature.rule[i] = m
+			}
+		}
+		exprs, err := encodeRule(f, feature.rule)
+		if err != nil {
+			return err
+		}
+		m, err := ruleMessage(f, probeTable, "probe", exprs)
+		if err != nil {
+			return err
+		}
+		msgs = append(msgs, m)
+	}
+	if err := c.exchange(msgs, false); err != nil {
+		return &UnsupportedError{Feature: feature.name, Since: feature.since, Family: f.String(), Err: err}
+	}
+	return nil
+}
+
+// probePrefix ends within a byte, so that it is compared with bitwise.
+func probePrefix(f model.Family) netip.Prefix {
+	if f == model.IPv6 {
+		return netip.MustParsePrefix("fd00::/9")
+	}
+	return netip.MustParsePrefix("10.0.0.0/9")
+}

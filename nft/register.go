@@ -1,0 +1,162 @@
+package nft
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"strconv"
+
+	"github.com/vmapd/vmapd/model"
+)
+
+// In a concatenation each component is padded to 4 bytes, as it lies in the kernel's
+// registers: addresses and ports in network byte order, what numgen yields in the
+// host's (nf_tables: struct nft_regs, NFT_REG32_SIZE).
+const registerSize = 4
+
+// AppendAddr appends an address.
+func AppendAddr(b []byte, a netip.Addr) []byte {
+	if a.Is4() {
+		v := a.As4()
+		return append(b, v[:]...)
+	}
+	v := a.As16()
+	return append(b, v[:]...)
+}
+
+// AppendProto appends a protocol.
+func AppendProto(b []byte, p model.Protocol) []byte { return append(b, byte(p), 0, 0, 0) }
+
+// AppendPort appends a port.
+func AppendPort(b []byte, port uint16) []byte { return append(b, byte(port>>8), byte(port), 0, 0) }
+
+// AppendSlot appends a slot.
+func AppendSlot(b []byte, slot uint32) []byte { return binary.NativeEndian.AppendUint32(b, slot) }
+
+// Width returns how many bytes a component takes.
+func (t Type) Width(f model.Family) int {
+	if t == Addr {
+		if f == model.IPv6 {
+			return 16
+		}
+		return 4
+	}
+	return registerSize
+}
+
+// Width returns how many bytes components take together.
+func Width(f model.Family, types []Type) int {
+	n := 0
+	for _, t := range types {
+		n += t.Width(f)
+	}
+	return n
+}
+
+// appendText appends one component as nft writes it, and returns the rest of raw.
+func (t Type) appendText(b []byte, f model.Family, raw string) ([]byte, string) {
+	width := t.Width(f)
+	if len(raw) < width {
+		return append(b, "?"...), ""
+	}
+	head, rest := raw[:width], raw[width:]
+	switch t {
+	case Addr:
+		b = decodeAddr(head).AppendTo(b)
+	case Proto:
+		b = append(b, model.Protocol(head[0]).String()...)
+	case Service:
+		b = strconv.AppendUint(b, uint64(decodePort(head)), 10)
+	case Slot:
+		b = strconv.AppendUint(b, uint64(decodeSlot(head)), 10)
+	}
+	return b, rest
+}
+
+func appendTexts(b []byte, f model.Family, types []Type, raw string) []byte {
+	for i, t := range types {
+		if i > 0 {
+			b = append(b, " . "...)
+		}
+		b, raw = t.appendText(b, f, raw)
+	}
+	return b
+}
+
+func decodeAddr(raw string) netip.Addr {
+	a, _ := netip.AddrFromSlice([]byte(raw))
+	return a
+}
+
+func decodePort(raw string) uint16 { return uint16(raw[0])<<8 | uint16(raw[1]) }
+
+func decodeSlot(raw string) uint32 { return binary.NativeEndian.Uint32([]byte(raw)) }
+
+// endpointOf reads the data of an element of the endpoint maps.
+func endpointOf(f model.Family, data string) (netip.AddrPort, error) {
+	n := Addr.Width(f)
+	if len(data) < n+2 {
+		return netip.AddrPort{}, fmt.Errorf("endpoint of %d bytes", len(data))
+	}
+	return netip.AddrPortFrom(decodeAddr(data[:n]), decodePort(data[n:])), nil
+}
+
+// Text returns an element as nft writes it.
+func (s Set) Text(f model.Family, e Element) string {
+	return string(s.appendElement(nil, f, e))
+}
+
+func (s Set) appendElement(b []byte, f model.Family, e Element) []byte {
+	if s.Interval {
+		b = append(b, rangeText(e)...)
+	} else {
+		b = appendTexts(b, f, s.Key, e.Key)
+	}
+	if e.Comment != "" {
+		b = append(b, ` comment "`...)
+		b = append(b, e.Comment...)
+		b = append(b, '"')
+	}
+	switch {
+	case s.Verdicts:
+		b = append(b, " : "...)
+		b = append(b, e.Verdict.String()...)
+	case s.Data != nil:
+		b = append(b, " : "...)
+		b = appendTexts(b, f, s.Data, e.Data)
+	}
+	return b
+}
+
+// prefixElement makes the element of an interval set that covers a prefix.
+func prefixElement(p netip.Prefix) Element {
+	first := p.Masked().Addr()
+	e := Element{Key: string(AppendAddr(nil, first))}
+	if last := lastAddr(p).Next(); last.IsValid() {
+		e.End = string(AppendAddr(nil, last))
+	}
+	return e
+}
+
+func lastAddr(p netip.Prefix) netip.Addr {
+	b := p.Masked().Addr().AsSlice()
+	for i := p.Bits(); i < len(b)*8; i++ {
+		b[i/8] |= 0x80 >> (i % 8)
+	}
+	a, _ := netip.AddrFromSlice(b)
+	return a
+}
+
+// rangeText writes a range as a prefix if it is one.
+func rangeText(e Element) string {
+	first := decodeAddr(e.Key)
+	for bits := 0; bits <= first.BitLen(); bits++ {
+		if p, err := first.Prefix(bits); err == nil && prefixElement(p) == (Element{Key: e.Key, End: e.End}) {
+			return p.String()
+		}
+	}
+	if e.End == "" {
+		return first.String() + "-" + lastAddr(netip.PrefixFrom(first, 0)).String()
+	}
+	return first.String() + "-" + decodeAddr(e.End).Prev().String()
+}

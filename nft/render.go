@@ -1,0 +1,136 @@
+package nft
+
+import (
+	"bufio"
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/vmapd/vmapd/model"
+)
+
+func (s Set) word() string {
+	if s.Verdicts || s.Data != nil {
+		return "map"
+	}
+	return "set"
+}
+
+// declaration returns the lines inside a set's braces, but for its elements.
+func (s Set) declaration(f model.Family) []string {
+	lines := []string{s.typeText(f)}
+	if s.Interval {
+		lines = append(lines, "flags interval")
+	}
+	if s.Comment != "" {
+		lines = append(lines, fmt.Sprintf("comment %q", s.Comment))
+	}
+	return lines
+}
+
+// typeText declares slots by the expression that makes them: only so does a listing
+// of the table load again (nft 1.0.6: "mark" is not loaded, "integer" not edited).
+func (s Set) typeText(f model.Family) string {
+	names := map[Type]string{Addr: "ipv4_addr", Proto: "inet_proto", Service: "inet_service"}
+	if f == model.IPv6 {
+		names[Addr] = "ipv6_addr"
+	}
+	word, dataPort := "type ", "inet_service"
+	if slices.Contains(s.Key, Slot) {
+		names = map[Type]string{
+			Addr: ipWord(f) + " daddr", Proto: "meta l4proto", Service: "th dport", Slot: "numgen random mod 1",
+		}
+		// With "th dport" as data, nft 1.0.6 refuses every file that names the table.
+		word, dataPort = "typeof ", "tcp dport"
+	}
+	join := func(types []Type) string {
+		words := make([]string, len(types))
+		for i, t := range types {
+			words[i] = names[t]
+		}
+		return strings.Join(words, " . ")
+	}
+	text := word + join(s.Key)
+	if s.Verdicts {
+		text += " : verdict"
+	} else if s.Data != nil {
+		names[Service] = dataPort
+		text += " : " + join(s.Data)
+	}
+	return text
+}
+
+func (c Chain) declaration() string {
+	prio := fmt.Sprint(c.Prio)
+	switch {
+	case c.Hook == Prerouting && c.Prio == priorityDNAT:
+		prio = "dstnat"
+	case c.Hook == Postrouting && c.Prio == prioritySNAT:
+		prio = "srcnat"
+	}
+	return fmt.Sprintf("type nat hook %v priority %s; policy accept;", c.Hook, prio)
+}
+
+// String returns the ruleset as a script that nft loads.
+func (r *Ruleset) String() string {
+	var s strings.Builder
+	_ = r.Write(&s)
+	return s.String()
+}
+
+// Write writes the ruleset as a script that nft loads. The same ruleset always gives
+// the same bytes.
+func (r *Ruleset) Write(w io.Writer) error {
+	out := bufio.NewWriter(w)
+	fmt.Fprintf(out, "table %s %s {\n\tcomment %q\n", ipWord(r.Family), TableName, TableComment)
+	elements := map[string][]string{}
+	for _, op := range r.sorted() {
+		elements[op.Set] = append(elements[op.Set], findSet(r.Sets, op.Set).Text(r.Family, op.Element))
+	}
+	for _, s := range r.Sets {
+		fmt.Fprintf(out, "\n\t%s %s {\n", s.word(), s.Name)
+		for _, line := range s.declaration(r.Family) {
+			fmt.Fprintf(out, "\t\t%s\n", line)
+		}
+		if list := elements[s.Name]; len(list) > 0 {
+			fmt.Fprintf(out, "\t\telements = {\n\t\t\t%s,\n\t\t}\n", strings.Join(list, ",\n\t\t\t"))
+		}
+		fmt.Fprintf(out, "\t}\n")
+	}
+	for _, c := range r.Chains {
+		fmt.Fprintf(out, "\n\t# %s\n\tchain %s {\n", c.Comment, c.Name)
+		if c.Hook != NoHook {
+			fmt.Fprintf(out, "\t\t%s\n", c.declaration())
+		}
+		for _, rule := range c.Rules {
+			fmt.Fprintf(out, "\t\t%s\n", rule.Text(r.Family))
+		}
+		fmt.Fprintf(out, "\t}\n")
+	}
+	fmt.Fprintf(out, "}\n")
+	return out.Flush()
+}
+
+// sorted returns all elements by set and key.
+func (r *Ruleset) sorted() elementLists {
+	all := r.all()
+	slices.SortFunc(all, func(a, b ElementOp) int {
+		if c := strings.Compare(a.Set, b.Set); c != 0 {
+			return c
+		}
+		return compareKeys(a.Set, a.Element.Key, b.Element.Key)
+	})
+	return all
+}
+
+// compareKeys orders keys as a person would: slot 10 after slot 9, though slots are in
+// the host's byte order.
+func compareKeys(set, a, b string) int {
+	if !isEndpoints(set) {
+		return strings.Compare(a, b)
+	}
+	n := len(a) - registerSize
+	return cmp.Or(strings.Compare(a[:n], b[:n]), cmp.Compare(decodeSlot(a[n:]), decodeSlot(b[n:])))
+}

@@ -1,0 +1,95 @@
+package nft
+
+import (
+	"github.com/vmapd/vmapd/model"
+)
+
+// TableName is the name of our table in each family. Nothing else is ever touched.
+const TableName = "vmapd"
+
+// TableComment is what nft shows as the table's comment.
+const TableComment = "Kubernetes Services, by vmapd"
+
+// Names of sets and maps. They follow kube-proxy's where they mean the same.
+const (
+	ServiceIPs        = "service-ips"
+	ServiceNodePorts  = "service-nodeports"
+	Endpoints         = "endpoints"
+	NodePortEndpoints = "nodeport-endpoints"
+	SourceNAT         = "source-nat"
+	NodePortSourceNAT = "nodeport-source-nat"
+	ClusterIPs        = "cluster-ips"
+	NodePortIPs       = "nodeport-ips"
+	ServiceCIDRs      = "service-cidrs"
+	Hairpin           = "hairpin"
+)
+
+// Set is the declaration of a set or map.
+type Set struct {
+	Name     string
+	Key      []Type
+	Data     []Type // nil for sets and verdict maps
+	Verdicts bool   // a verdict map
+	Interval bool   // keys are ranges
+	Comment  string
+}
+
+// Type is the type of one component of a set's key or data.
+type Type uint8
+
+// The types.
+const (
+	Addr    Type = iota // ipv4_addr or ipv6_addr
+	Proto               // inet_proto
+	Service             // inet_service
+	Slot                // an integer chosen by numgen
+)
+
+// Chain is a chain and its rules.
+type Chain struct {
+	Name    string
+	Hook    Hook  // NoHook for regular chains
+	Prio    int32 // base chains only
+	Rules   []Rule
+	Comment string // shown by render; the kernel does not keep it
+}
+
+// Hook says where the kernel enters a base chain. All our base chains are of type nat.
+type Hook uint8
+
+// The hooks.
+const (
+	NoHook Hook = iota
+	Prerouting
+	Output
+	Postrouting
+)
+
+func (h Hook) String() string {
+	return [...]string{"", "prerouting", "output", "postrouting"}[h]
+}
+
+// Element is one element of a set or map. Key and Data are as the kernel has them
+// in its registers (see [AppendAddr]), so comparing, sorting and encoding need no
+// conversion.
+type Element struct {
+	Key     string
+	End     string // interval sets: the first key behind the range; "" is the end of all keys
+	Data    string
+	Verdict Verdict
+	Comment string
+}
+
+// Ruleset is all that one family's table shall contain. It never changes.
+//
+// Its elements are not stored, but made from the snapshot when they are asked for:
+// a quarter of a million endpoints need no second copy.
+type Ruleset struct {
+	Family model.Family
+	Sets   []Set   // always all of them, sorted by name
+	Chains []Chain // sorted by name
+
+	snapshot *model.FamilySnapshot
+	orders   orders
+	chosen   chosen
+}

@@ -1,0 +1,194 @@
+package nft
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"github.com/vmapd/vmapd/model"
+)
+
+// Field is a part of a packet, or of the conntrack entry it belongs to, that a rule
+// looks at.
+type Field uint8
+
+// The fields.
+const (
+	SourceAddr   Field = iota // ip saddr
+	DestAddr                  // ip daddr
+	Protocol                  // meta l4proto
+	DestPort                  // th dport
+	OrigDestAddr              // ct original ip daddr: before any DNAT
+	OrigDestPort              // ct original proto-dst
+	RandomSlot                // numgen random mod N: no field, but stands in keys like one
+)
+
+// Expr is one component of a key.
+type Expr struct {
+	Field Field
+	Mod   uint32 // RandomSlot only: slots 0 to Mod-1
+}
+
+func (e Expr) text(f model.Family) string {
+	switch e.Field {
+	case SourceAddr:
+		return ipWord(f) + " saddr"
+	case DestAddr:
+		return ipWord(f) + " daddr"
+	case Protocol:
+		return "meta l4proto"
+	case DestPort:
+		return "th dport"
+	case OrigDestAddr:
+		return "ct original " + ipWord(f) + " daddr"
+	case OrigDestPort:
+		return "ct original proto-dst"
+	case RandomSlot:
+		return fmt.Sprintf("numgen random mod %d", e.Mod)
+	}
+	return fmt.Sprintf("field-%d", e.Field)
+}
+
+func ipWord(f model.Family) string {
+	if f == model.IPv6 {
+		return "ip6"
+	}
+	return "ip"
+}
+
+// Key is what a packet is looked up by: one expression, or several concatenated.
+type Key []Expr
+
+func (k Key) text(f model.Family) string {
+	words := make([]string, len(k))
+	for i, e := range k {
+		words[i] = e.text(f)
+	}
+	return strings.Join(words, " . ")
+}
+
+// Statement is one condition or action of a rule.
+type Statement interface {
+	// text is the statement as nft writes it.
+	text(f model.Family) string
+}
+
+// Rule is a list of statements: conditions, and at the end usually an action.
+type Rule []Statement
+
+// Text returns the rule as nft writes it.
+func (r Rule) Text(f model.Family) string {
+	words := make([]string, len(r))
+	for i, s := range r {
+		words[i] = s.text(f)
+	}
+	return strings.Join(words, " ")
+}
+
+// The statements. There are no others: what runs, prints or encodes rules knows each.
+type (
+	// MatchProtocol goes on if the packet's protocol is this.
+	MatchProtocol struct{ Protocol model.Protocol }
+
+	// MatchAddr goes on if an address lies in a prefix or, with Not, if it does not.
+	MatchAddr struct {
+		Field  Field
+		Prefix netip.Prefix
+		Not    bool
+	}
+
+	// MatchNotDNAT goes on if the connection's destination was not replaced.
+	MatchNotDNAT struct{}
+
+	// InSet goes on if the key is in a set.
+	InSet struct {
+		Key Key
+		Set string
+	}
+
+	// VerdictMap does what the map says for the key; goes on if it has no such key.
+	VerdictMap struct {
+		Key Key
+		Map string
+	}
+
+	// DNAT replaces the destination by what the map has for the key, and accepts.
+	// It goes on with the next rule if there is no such key.
+	DNAT struct {
+		Key Key
+		Map string
+	}
+
+	// Masquerade replaces the source by the address of the outgoing interface, and
+	// accepts. Ports are chosen at random, so that two nodes or two clients that
+	// pick at the same time rarely collide.
+	Masquerade struct{}
+
+	// Reject refuses the packet: a TCP connection with a reset, all else with ICMP
+	// port unreachable.
+	Reject struct{ TCPReset bool }
+)
+
+// Verdict ends a rule, or is an element's data.
+type Verdict struct {
+	Kind  VerdictKind
+	Chain string // Jump and Goto only
+}
+
+// VerdictKind is a kind of verdict.
+type VerdictKind uint8
+
+// The verdicts.
+const (
+	NoVerdict VerdictKind = iota // an element of something other than a verdict map
+	DropPacket
+	Return
+	Jump
+	Goto
+)
+
+func (s MatchProtocol) text(model.Family) string { return "meta l4proto " + s.Protocol.String() }
+
+func (s MatchAddr) text(f model.Family) string {
+	op := " "
+	if s.Not {
+		op = " != "
+	}
+	return Expr{Field: s.Field}.text(f) + op + s.Prefix.String()
+}
+
+func (MatchNotDNAT) text(model.Family) string { return "ct status & dnat == 0" }
+
+func (s InSet) text(f model.Family) string { return s.Key.text(f) + " @" + s.Set }
+
+func (s VerdictMap) text(f model.Family) string { return s.Key.text(f) + " vmap @" + s.Map }
+
+func (s DNAT) text(f model.Family) string {
+	return "dnat " + ipWord(f) + " to " + s.Key.text(f) + " map @" + s.Map
+}
+
+func (Masquerade) text(model.Family) string { return "masquerade fully-random" }
+
+func (s Reject) text(model.Family) string {
+	if s.TCPReset {
+		return "reject with tcp reset"
+	}
+	return "reject"
+}
+
+func (v Verdict) text(model.Family) string { return v.String() }
+
+func (v Verdict) String() string {
+	switch v.Kind {
+	case DropPacket:
+		return "drop"
+	case Return:
+		return "return"
+	case Jump:
+		return "jump " + v.Chain
+	case Goto:
+		return "goto " + v.Chain
+	case NoVerdict:
+	}
+	return "continue"
+}
