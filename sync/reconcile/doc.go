@@ -1,0 +1,12 @@
+// Package reconcile drives a dataplane towards the desired state.
+//
+// The folder sync holds everything between the sources of objects and a backend:
+//
+//	informer ─┐
+//	manifest ─┼─> reconcile.State ─> reconcile.Loop ─> Backend
+//	hostaddr ─┘     (a Builder)       (one goroutine)
+//
+// Sources write objects into a [State]. The [Loop] takes a snapshot of it whenever
+// something changed and nothing is being applied, so events that arrive meanwhile
+// coalesce into one round without any fixed pause.
+package reconcile
