@@ -11,10 +11,9 @@ import (
 type State struct {
 	changed chan struct{} // capacity 1: a change is pending
 
-	mu       sync.Mutex
-	builder  *model.Builder
-	missing  int // sources that are not complete yet
-	snapshot *model.Snapshot
+	mu      sync.Mutex
+	builder *model.Builder
+	missing int // sources that are not complete yet
 }
 
 // NewState returns a State over b that counts as complete once complete has been
@@ -53,8 +52,7 @@ func (s *State) Snapshot() (*model.Snapshot, bool) {
 	if s.missing > 0 {
 		return nil, false
 	}
-	s.snapshot = s.builder.Snapshot()
-	return s.snapshot, true
+	return s.builder.Snapshot(), true
 }
 
 func (s *State) signal() {

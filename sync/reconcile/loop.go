@@ -1,0 +1,158 @@
+package reconcile
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/vmapd/vmapd/model"
+)
+
+// Backend programs one node's dataplane.
+type Backend interface {
+	// Apply makes the dataplane match s. If it fails, the old state stays as far as
+	// this dataplane is atomic, and the next Apply repairs the rest.
+	Apply(ctx context.Context, s *model.Snapshot) error
+	// Resync makes the next Apply look at what is really there before it compares.
+	Resync()
+}
+
+// Defaults of a Loop.
+const (
+	DefaultResyncInterval = time.Hour // as kube-proxy's full sync
+	firstRetry            = 100 * time.Millisecond
+	slowestRetry          = 30 * time.Second
+	// changeRetry is how soon after a failure a change may try again: it may be what
+	// mends the failure.
+	changeRetry = time.Second
+)
+
+// Loop keeps a Backend in line with a State.
+type Loop struct {
+	State   *State
+	Backend Backend
+	Log     *slog.Logger
+	// MinInterval is the least time between the end of one round and the beginning of
+	// the next. The default, 0, is right for a dataplane whose rounds are short.
+	MinInterval time.Duration
+	// ResyncInterval is how often the dataplane is compared in full, in case somebody
+	// else changed it. 0 means DefaultResyncInterval.
+	ResyncInterval time.Duration
+	// Describe puts a problem into words; nil means Problem.Error. Sources that know
+	// the file and the line say so here.
+	Describe func(model.Problem) string
+
+	applied *model.Snapshot // the last that was applied without error
+	seen    *model.Snapshot // the last whose problems were logged
+	backoff wait.Backoff
+}
+
+// Run applies snapshots until ctx ends. The dataplane stays as it is then.
+func (l *Loop) Run(ctx context.Context) {
+	interval := l.ResyncInterval
+	if interval == 0 {
+		interval = DefaultResyncInterval
+	}
+	resync := time.NewTicker(interval)
+	defer resync.Stop()
+	start := time.Now()
+	l.resetBackoff()
+	var retry <-chan time.Time
+	changed := l.State.Changed()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
+		case <-retry:
+		case <-resync.C:
+			l.Backend.Resync()
+		}
+		snapshot, ok := l.State.Snapshot()
+		if !ok {
+			continue
+		}
+		first := l.applied == nil
+		failed := l.round(ctx, snapshot)
+		retry, changed = nil, l.State.Changed()
+		pause := l.MinInterval
+		switch {
+		case failed > 0:
+			retry = time.After(failed)
+			pause = max(pause, min(failed, changeRetry))
+		case first && l.applied != nil:
+			l.Log.LogAttrs(ctx, slog.LevelInfo, "ready", slog.Duration("after", time.Since(start)),
+				slog.Int("service_ports_ipv4", snapshot.Family(model.IPv4).NumServicePorts()),
+				slog.Int("service_ports_ipv6", snapshot.Family(model.IPv6).NumServicePorts()))
+		}
+		if pause > 0 && !sleep(ctx, pause) {
+			return
+		}
+	}
+}
+
+// round applies one snapshot. If that fails, it returns after how long to try again.
+func (l *Loop) round(ctx context.Context, s *model.Snapshot) time.Duration {
+	l.logProblems(ctx, s)
+	err := l.Backend.Apply(ctx, s)
+	switch {
+	case ctx.Err() != nil:
+		return 0
+	case err != nil:
+		again := l.backoff.Step()
+		l.Log.LogAttrs(ctx, slog.LevelError, "apply failed; what was programmed stays",
+			slog.Any("err", err), slog.Duration("retry_in", again))
+		return again
+	}
+	l.applied = s
+	l.resetBackoff()
+	return 0
+}
+
+func (l *Loop) resetBackoff() {
+	const doublings = 16
+	l.backoff = wait.Backoff{Duration: firstRetry, Factor: 2, Jitter: 0.1, Steps: doublings, Cap: slowestRetry}
+}
+
+// logProblems says what is wrong with objects now and was not before, and what is
+// mended.
+func (l *Loop) logProblems(ctx context.Context, s *model.Snapshot) {
+	old := l.seen
+	l.seen = s
+	if old != nil && s.SameProblems(old) {
+		return
+	}
+	before := map[model.Problem]bool{}
+	if old != nil {
+		for _, p := range old.Problems() {
+			before[p] = true
+		}
+	}
+	describe := l.Describe
+	if describe == nil {
+		describe = model.Problem.Error
+	}
+	for _, p := range s.Problems() {
+		if !before[p] {
+			l.Log.LogAttrs(ctx, slog.LevelWarn, "left out", slog.String("problem", describe(p)))
+		}
+		delete(before, p)
+	}
+	for p := range before {
+		l.Log.LogAttrs(ctx, slog.LevelInfo, "no longer a problem", slog.String("problem", p.Error()))
+	}
+}
+
+// sleep waits and reports whether ctx still goes on.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}

@@ -1,0 +1,195 @@
+package reconcile
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/vmapd/vmapd/model"
+)
+
+// fakeBackend notes what it is told, and fails while err is set.
+type fakeBackend struct {
+	mu      sync.Mutex
+	err     error
+	takes   time.Duration
+	applied []*model.Snapshot
+	at      []time.Time
+	resyncs int
+}
+
+func (b *fakeBackend) Apply(_ context.Context, s *model.Snapshot) error {
+	time.Sleep(b.takes)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.applied = append(b.applied, s)
+	b.at = append(b.at, time.Now())
+	return b.err
+}
+
+func (b *fakeBackend) Resync() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.resyncs++
+}
+
+func (b *fakeBackend) fail(err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.err = err
+}
+
+func (b *fakeBackend) rounds() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.applied)
+}
+
+func service(i int) model.Service {
+	return model.Service{
+		NamespacedName: model.NamespacedName{Namespace: "default", Name: "web"},
+		ClusterIPs:     []string{"172.30.0.41"}, Ports: []model.Port{{Port: int32(i)}},
+	}
+}
+
+// start runs a loop in a bubble of fake time until the test ends.
+func start(t *testing.T, sources int, b *fakeBackend) (*State, *bytes.Buffer) {
+	t.Helper()
+	var log bytes.Buffer
+	s := NewState(model.NewBuilder(model.Config{}), sources)
+	l := &Loop{State: s, Backend: b, Log: slog.New(slog.NewTextHandler(&log, nil))}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		l.Run(ctx)
+	}()
+	t.Cleanup(func() { cancel(); <-done })
+	return s, &log
+}
+
+func TestNothingIsAppliedBeforeEverySourceIsComplete(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &fakeBackend{}
+		s, _ := start(t, 2, b)
+		s.Update(func(b *model.Builder) { b.SetService(service(80)) })
+		s.Complete()
+		time.Sleep(2 * time.Hour)
+		synctest.Wait()
+		if got := b.rounds(); got != 0 {
+			t.Fatalf("%d rounds with one of two sources complete, want none", got)
+		}
+		s.Complete()
+		synctest.Wait()
+		if got := b.rounds(); got != 1 {
+			t.Fatalf("%d rounds with both complete, want 1", got)
+		}
+	})
+}
+
+func TestChangesDuringARoundCoalesce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &fakeBackend{takes: time.Second}
+		s, _ := start(t, 0, b)
+		time.Sleep(100 * time.Millisecond) // the first round is under way
+		synctest.Wait()
+		for i := range 50 {
+			s.Update(func(b *model.Builder) { b.SetService(service(i + 1)) })
+		}
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		if got := b.rounds(); got != 2 {
+			t.Fatalf("%d rounds, want 2", got)
+		}
+		for sp := range b.applied[1].Family(model.IPv4).ServicePorts() {
+			if got := sp.Frontends[0].VIP.Port; got != 50 {
+				t.Errorf("port %d was applied, want that of the last change", got)
+			}
+		}
+	})
+}
+
+func TestAFailedRoundIsRetriedLessAndLessOften(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &fakeBackend{err: errors.New("no")}
+		_, log := start(t, 0, b)
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		// 0.1 s, 0.2 s, … 25.6 s, then every 30 s, with a tenth of jitter.
+		if got := b.rounds(); got < 20 || got > 40 {
+			t.Errorf("%d rounds in ten minutes, want about 27", got)
+		}
+		if gap := b.at[1].Sub(b.at[0]); gap > 150*time.Millisecond {
+			t.Errorf("first retry after %v, want about 100ms", gap)
+		}
+		b.fail(nil)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		rounds := b.rounds()
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		if got := b.rounds(); got != rounds {
+			t.Errorf("%d more rounds after it worked, want none", got-rounds)
+		}
+		if got := log.String(); !strings.Contains(got, "apply failed") || !strings.Contains(got, "ready") {
+			t.Errorf("the log should tell of the failure and of being ready:\n%s", got)
+		}
+	})
+}
+
+func TestAChangeMayMendAFailureSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &fakeBackend{err: errors.New("no")}
+		s, _ := start(t, 0, b)
+		time.Sleep(2 * time.Minute) // retries are 30 s apart by now
+		synctest.Wait()
+		b.fail(nil)
+		changed := time.Now()
+		s.Update(func(b *model.Builder) { b.SetService(service(80)) })
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if last := b.at[len(b.at)-1]; last.Before(changed) {
+			t.Errorf("no round within two seconds of the change")
+		}
+	})
+}
+
+func TestResyncOnceAnHour(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &fakeBackend{}
+		start(t, 0, b)
+		time.Sleep(3*time.Hour + time.Minute)
+		synctest.Wait()
+		if b.resyncs != 3 || b.rounds() != 4 {
+			t.Errorf("%d resyncs and %d rounds in three hours, want 3 and 4", b.resyncs, b.rounds())
+		}
+	})
+}
+
+func TestAProblemIsLoggedOnceAndWhenItIsMended(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &fakeBackend{}
+		s, log := start(t, 0, b)
+		s.Update(func(b *model.Builder) { b.SetService(service(0)) })
+		synctest.Wait()
+		s.Update(func(b *model.Builder) {
+			b.SetServiceCIDR(model.ServiceCIDR{Name: "kubernetes", CIDRs: []string{"172.30.0.0/16"}})
+		})
+		synctest.Wait()
+		s.Update(func(b *model.Builder) { b.SetService(service(80)) })
+		synctest.Wait()
+		const problem = "Service default/web: spec.ports[0].port: 0 is not between 1 and 65535"
+		if got := strings.Count(log.String(), problem); got != 2 {
+			t.Errorf("%q is in the log %d times, want 2: when it came and when it went\n%s", problem, got, log)
+		}
+		if !strings.Contains(log.String(), "no longer a problem") {
+			t.Errorf("nothing says that it is mended:\n%s", log)
+		}
+	})
+}
