@@ -1,0 +1,152 @@
+package lab
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"strings"
+	"time"
+)
+
+// askTimeout applies where the caller's context has no deadline. It is longer
+// than the second after which TCP sends a lost SYN again, so a lost packet
+// shows as latency, and a drop as a timeout.
+const askTimeout = 2 * time.Second
+
+// Answer is what a server said.
+type Answer struct {
+	Pod    string         // the server's name
+	Source netip.AddrPort // the client, as the server sees it
+}
+
+// Ask makes one connection, or sends one datagram, from the namespace to addr
+// and returns the answer. Network is tcp or udp, with or without a 4 or 6.
+// Without a deadline in ctx it takes at most two seconds. The error is a
+// *ConnectionError.
+func (ns *Namespace) Ask(ctx context.Context, network string, addr netip.AddrPort) (Answer, error) {
+	ctx, cancel := withTimeout(ctx)
+	defer cancel()
+	c, err := ns.Dial(ctx, network, addr)
+	if err != nil {
+		return Answer{}, err
+	}
+	defer c.Close()
+	return c.ask(ctx, onceLine)
+}
+
+// Conn is a connection, or a UDP socket with a fixed peer, on which more than
+// one question can be asked. One goroutine at a time may use it.
+type Conn struct {
+	from    string
+	network string
+	to      netip.AddrPort
+	conn    net.Conn
+	in      *bufio.Reader
+}
+
+// Dial connects the namespace with addr; see Ask about network, time and errors,
+// except that here the two seconds are for each call. Over UDP nothing is sent yet.
+func (ns *Namespace) Dial(ctx context.Context, network string, addr netip.AddrPort) (*Conn, error) {
+	if network == "tcp" || network == "udp" {
+		network += "6"
+		if addr.Addr().Unmap().Is4() {
+			network = network[:3] + "4"
+		}
+	}
+	c := &Conn{from: ns.name, network: network, to: addr}
+	dialCtx, cancel := withTimeout(ctx)
+	defer cancel()
+	err := ns.Do(func() error {
+		// For a literal address package net makes the socket on the calling
+		// goroutine, hence in the namespace.
+		var d net.Dialer
+		var err error
+		c.conn, err = d.DialContext(dialCtx, network, addr.String())
+		return err
+	})
+	if err != nil {
+		return nil, c.failed(ctx, err)
+	}
+	c.in = bufio.NewReader(c.conn)
+	return c, nil
+}
+
+// Local returns the connection's address at the client.
+func (c *Conn) Local() netip.AddrPort {
+	switch a := c.conn.LocalAddr().(type) {
+	case *net.TCPAddr:
+		return a.AddrPort()
+	case *net.UDPAddr:
+		return a.AddrPort()
+	}
+	return netip.AddrPort{}
+}
+
+// Ask asks once more and leaves the connection open. Over UDP, an ICMP port
+// unreachable for what was sent before shows as a Refused error.
+func (c *Conn) Ask(ctx context.Context) (Answer, error) { return c.ask(ctx, keepLine) }
+
+// Close ends the connection.
+func (c *Conn) Close() error { return c.conn.Close() }
+
+// ask sends a line and reads the answer; after onceLine it also waits for the
+// server to close, see there.
+func (c *Conn) ask(ctx context.Context, line string) (Answer, error) {
+	askCtx, cancel := withTimeout(ctx)
+	defer cancel()
+	// The context's end becomes a deadline in the past, which wakes a reader.
+	if err := c.conn.SetDeadline(time.Time{}); err != nil {
+		return Answer{}, c.failed(ctx, err)
+	}
+	stop := context.AfterFunc(askCtx, func() { _ = c.conn.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+
+	if _, err := io.WriteString(c.conn, line+"\n"); err != nil {
+		return Answer{}, c.failed(ctx, err)
+	}
+	text, err := c.in.ReadString('\n')
+	if err != nil {
+		return Answer{}, c.failed(ctx, err)
+	}
+	if line == onceLine && strings.HasPrefix(c.network, "tcp") {
+		if _, err := c.in.ReadByte(); !errors.Is(err, io.EOF) {
+			return Answer{}, c.failed(ctx, fmt.Errorf("wait for the server to close: %w", err))
+		}
+	}
+	a, err := parseAnswer(text)
+	if err != nil {
+		return Answer{}, c.failed(ctx, err)
+	}
+	return a, nil
+}
+
+// failed makes a *ConnectionError. Where the caller gave up, that is the cause,
+// and not the deadline by which the connection was told.
+func (c *Conn) failed(ctx context.Context, err error) error {
+	if errors.Is(ctx.Err(), context.Canceled) {
+		err = ctx.Err()
+	}
+	return &ConnectionError{From: c.from, Network: c.network, To: c.to, Failure: FailureOf(err), Err: err}
+}
+
+// parseAnswer reads what Server.answer wrote.
+func parseAnswer(text string) (Answer, error) {
+	name, source, _ := strings.Cut(strings.TrimSuffix(text, "\n"), " ")
+	addr, err := netip.ParseAddrPort(source)
+	if err != nil {
+		return Answer{}, fmt.Errorf("read answer %q: %w", text, err)
+	}
+	return Answer{Pod: name, Source: addr}, nil
+}
+
+// withTimeout gives a context without a deadline one.
+func withTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
+	if _, ok := ctx.Deadline(); ok {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, askTimeout)
+}

@@ -1,0 +1,153 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+func TestClosedNamespaceRefuses(t *testing.T) {
+	need(t)
+	ns, err := NewNamespace("closed")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := ns.Close(); err != nil {
+		t.Fatal(err)
+	}
+	// Above all it must not go on in the namespace of the caller.
+	for what, err := range map[string]error{
+		"do":    ns.Do(func() error { t.Error("ran"); return nil }),
+		"up":    ns.Up("lo"),
+		"addr":  ns.AddAddr("lo", netip.MustParsePrefix("192.168.0.77/32")),
+		"start": ns.Command(t.Context(), "true").Run(),
+		"again": ns.Close(),
+	} {
+		if (what == "again") != (err == nil) || err != nil && !errors.Is(err, ErrClosed) {
+			t.Errorf("%s: want %v, got %v", what, ErrClosed, err)
+		}
+	}
+}
+
+func TestCancelledNewLeavesNothing(t *testing.T) {
+	need(t)
+	before := held(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := New(ctx, Config{Pods: 2}); !errors.Is(err, context.Canceled) {
+		t.Errorf("want %v, got %v", context.Canceled, err)
+	}
+	eventually(t, "resources given back", func() bool { return !held(t).exceed(before) })
+}
+
+func TestCloseLeavesNothing(t *testing.T) {
+	need(t)
+	before := held(t)
+	w, err := New(t.Context(), Config{Pods: 3, Ports: []uint16{port, 81}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := w.Pods()[0]
+	conn, err := w.Client.Dial(t.Context(), "tcp", netip.AddrPortFrom(p.IP4, port))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.Ask(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	// A second door to the node: through it the other namespaces can be seen
+	// to go, because a link goes with the namespace at its other end.
+	node, err := w.Node.door()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := links(t, node), 5; got != want { // lo, eth0, three pods
+		t.Errorf("the node's links: want %d, got %d", want, got)
+	}
+	if err := w.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Errorf("closed twice: %v", err)
+	}
+	conn.Close()
+	eventually(t, "client and pods are gone", func() bool { return links(t, node) == 1 })
+	if err := node.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := w.AddPod(t.Context(), "late"); !errors.Is(err, ErrClosed) {
+		t.Errorf("want %v, got %v", ErrClosed, err)
+	}
+	eventually(t, "resources given back", func() bool { return !held(t).exceed(before) })
+}
+
+// resources are what a world takes of the process.
+type resources struct {
+	goroutines, descriptors int
+	elsewhere               int // threads in another network namespace
+}
+
+// exceed reports whether there are more than before. There may be less: what
+// an earlier test gave back can take its time.
+func (r resources) exceed(before resources) bool {
+	return r.goroutines > before.goroutines || r.descriptors > before.descriptors || r.elsewhere > before.elsewhere
+}
+
+// held counts the resources of this process.
+func held(t *testing.T) resources {
+	t.Helper()
+	home, err := os.Readlink("/proc/self/ns/net")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := resources{goroutines: runtime.NumGoroutine()}
+	descriptors, err := filepath.Glob("/proc/self/fd/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.descriptors = len(descriptors)
+	threads, err := filepath.Glob("/proc/self/task/*/ns/net")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, thread := range threads {
+		if ns, err := os.Readlink(thread); err == nil && ns != home {
+			r.elsewhere++
+		}
+	}
+	return r
+}
+
+// door opens a namespace once more.
+func (ns *Namespace) door() (*Namespace, error) {
+	d := &Namespace{name: ns.name}
+	err := ns.Do(func() error {
+		var err error
+		if d.file, err = os.Open(threadNamespace); err != nil {
+			return err
+		}
+		if d.conn, err = d.file.SyscallConn(); err != nil {
+			return err
+		}
+		d.handle, err = netlink.NewHandle(unix.NETLINK_ROUTE)
+		return err
+	})
+	return d, err
+}
+
+// links counts the links of a namespace.
+func links(t *testing.T, ns *Namespace) int {
+	t.Helper()
+	all, err := ns.handle.LinkList()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(all)
+}

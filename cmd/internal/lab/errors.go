@@ -1,0 +1,65 @@
+package lab
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+var (
+	// ErrClosed indicates that the namespace or the world was closed before.
+	ErrClosed = errors.New("closed")
+
+	// ErrPodExists indicates that a pod of this name is in the world already.
+	ErrPodExists = errors.New("pod exists")
+
+	// ErrNoPod indicates that no pod of this name is in the world.
+	ErrNoPod = errors.New("no such pod")
+
+	// errNoCapabilities is the cause when a user namespace could be created,
+	// but grants nothing: AppArmor and SELinux can be set up like that.
+	errNoCapabilities = errors.New("the user namespace grants no CAP_SYS_ADMIN and CAP_NET_ADMIN")
+
+	// errGoexit is what Do returns if its function ended the goroutine, as
+	// testing.T.FailNow does.
+	errGoexit = errors.New("function ended its goroutine")
+)
+
+// PrivilegeError reports that this process may not create network namespaces,
+// and that no user namespace could be had to allow it.
+type PrivilegeError struct {
+	Step string // what was tried
+	Err  error  // what the kernel said
+}
+
+// Error says what was tried, and which sysctls decide about it, with the
+// values they have now.
+func (e *PrivilegeError) Error() string {
+	return fmt.Sprintf("network namespaces need root (CAP_SYS_ADMIN and CAP_NET_ADMIN), or user namespaces for ordinary users: %s: %v; "+
+		"look at the sysctls %s", e.Step, e.Err, strings.Join(namespaceSysctls(), ", "))
+}
+
+// Unwrap returns what the kernel said.
+func (e *PrivilegeError) Unwrap() error { return e.Err }
+
+// namespaceSysctls returns those settings that can forbid namespaces, as
+// "name=value". The first is Debian's, the second Ubuntu's; kernels of other
+// distributions have neither.
+func namespaceSysctls() []string {
+	names := []string{
+		"kernel.unprivileged_userns_clone",
+		"kernel.apparmor_restrict_unprivileged_userns",
+		"user.max_user_namespaces",
+		"user.max_net_namespaces",
+	}
+	for i, name := range names {
+		value := "absent"
+		if b, err := os.ReadFile(filepath.Join("/proc/sys", strings.ReplaceAll(name, ".", "/"))); err == nil {
+			value = strings.TrimSpace(string(b))
+		}
+		names[i] = name + "=" + value
+	}
+	return names
+}

@@ -1,0 +1,149 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Load makes connections at a fixed rate, whether or not earlier ones have
+// been answered: a slow or lost one does not make the others wait.
+type Load struct {
+	// Rate is in connections per second; it must be positive.
+	Rate int
+
+	// Ask makes one connection, usually by Namespace.Ask. Several run at once.
+	// Its context has the deadline; the end of Run's context does not reach
+	// it, so that a load that is ended counts no failures for that.
+	Ask func(ctx context.Context) (Answer, error)
+
+	// Timeout of one connection; two seconds if zero.
+	Timeout time.Duration
+
+	// Limit is how many connections may be under way at once; 1,000 if zero.
+	// At the limit the rate falls, which Report.Late shows. Each one that is
+	// still connecting takes an OS thread.
+	Limit int
+}
+
+// Report is what became of a load.
+type Report struct {
+	Elapsed  time.Duration     // from the first connection to the last answer
+	Sent     int               // connections made
+	Answered map[string]int    // answers by pod
+	Failed   map[Failure]int   // failures by kind
+	First    map[Failure]error // the first error of each kind
+	P99, Max time.Duration     // latency of those answered, connecting included
+	Late     time.Duration     // by how much the load fell behind its rate, at worst
+	times    []time.Duration   // latencies
+}
+
+// outcome is one connection's.
+type outcome struct {
+	answer Answer
+	err    error
+	took   time.Duration
+}
+
+// Run makes connections until ctx ends, waits for the last answers and reports.
+func (l Load) Run(ctx context.Context) Report {
+	timeout, limit := l.Timeout, l.Limit
+	if timeout <= 0 {
+		timeout = askTimeout
+	}
+	if limit <= 0 {
+		limit = 1000
+	}
+	r := Report{Answered: map[string]int{}, Failed: map[Failure]int{}, First: map[Failure]error{}}
+	interval := time.Second / time.Duration(l.Rate)
+
+	start := time.Now()
+	due := start
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	outcomes := make(chan outcome)
+	underWay := 0
+	for end := ctx.Done(); end != nil || underWay > 0; {
+		var tick <-chan time.Time // blocks once the load has ended, and at the limit
+		if end != nil && underWay < limit {
+			tick = timer.C
+		}
+		select {
+		case <-end:
+			end = nil
+		case <-tick:
+			r.Late = max(r.Late, time.Since(due))
+			r.Sent++
+			underWay++
+			go func() { outcomes <- l.one(context.WithoutCancel(ctx), timeout) }()
+			due = due.Add(interval)
+			timer.Reset(time.Until(due)) // at once, if behind
+		case o := <-outcomes:
+			underWay--
+			r.add(o)
+		}
+	}
+	r.Elapsed = time.Since(start)
+	r.sum()
+	return r
+}
+
+// one makes one connection.
+func (l Load) one(ctx context.Context, timeout time.Duration) outcome {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	start := time.Now()
+	answer, err := l.Ask(ctx)
+	return outcome{answer: answer, err: err, took: time.Since(start)}
+}
+
+// add counts one outcome.
+func (r *Report) add(o outcome) {
+	if o.err != nil {
+		kind := FailureOf(o.err)
+		r.Failed[kind]++
+		if r.First[kind] == nil {
+			r.First[kind] = o.err
+		}
+		return
+	}
+	r.Answered[o.answer.Pod]++
+	r.times = append(r.times, o.took)
+}
+
+// sum computes the latencies' percentile and maximum.
+func (r *Report) sum() {
+	if len(r.times) == 0 {
+		return
+	}
+	slices.Sort(r.times)
+	r.P99 = r.times[int(math.Ceil(0.99*float64(len(r.times))))-1]
+	r.Max = r.times[len(r.times)-1]
+}
+
+// Lost returns how many connections failed, in whatever way.
+func (r *Report) Lost() int {
+	n := 0
+	for _, count := range r.Failed {
+		n += count
+	}
+	return n
+}
+
+// String is one line for people, and one more for each kind of failure.
+func (r *Report) String() string {
+	var s strings.Builder
+	fmt.Fprintf(&s, "%d connections in %v", r.Sent, r.Elapsed.Round(time.Millisecond))
+	for _, pod := range slices.Sorted(maps.Keys(r.Answered)) {
+		fmt.Fprintf(&s, ", %s %d", pod, r.Answered[pod])
+	}
+	fmt.Fprintf(&s, "; %d failed; p99 %v, max %v", r.Lost(), r.P99.Round(time.Microsecond), r.Max.Round(time.Microsecond))
+	for _, kind := range slices.Sorted(maps.Keys(r.Failed)) {
+		fmt.Fprintf(&s, "\n%d %s, the first: %v", r.Failed[kind], kind, r.First[kind])
+	}
+	return s.String()
+}

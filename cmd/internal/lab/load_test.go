@@ -1,0 +1,93 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestLoadLosesNothing(t *testing.T) {
+	w := newWorld(t, 1)
+	addr := netip.AddrPortFrom(w.Pods()[0].IP4, port)
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	r := Load{
+		Rate: 200,
+		Ask:  func(ctx context.Context) (Answer, error) { return w.Client.Ask(ctx, "tcp", addr) },
+	}.Run(ctx)
+	t.Log(r.String())
+	if r.Lost() != 0 || r.Sent != r.Answered["pod-1"] {
+		t.Errorf("lost some: %s", r.String())
+	}
+	// 100 are due; a machine that is busy makes fewer.
+	if r.Sent < 20 || r.Sent > 101 {
+		t.Errorf("want about 100 connections, got %d", r.Sent)
+	}
+	if r.Max < r.P99 || r.P99 == 0 {
+		t.Errorf("latencies make no sense: %s", r.String())
+	}
+}
+
+func TestManyConnectionsDoNotUsePortsUp(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds: -short")
+	}
+	w := newWorld(t, 1)
+	addr := netip.AddrPortFrom(w.Pods()[0].IP4, port)
+	// With TIME_WAIT at the client, 200 ports would be gone after 200 of these.
+	if err := w.Client.Sysctl("net/ipv4/ip_local_port_range", "40000 40199"); err != nil {
+		t.Fatal(err)
+	}
+	for range 2000 {
+		if _, err := w.Client.Ask(t.Context(), "tcp", addr); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestLoadCountsFailuresByKind(t *testing.T) {
+	w := newWorld(t, 1)
+	refused := netip.AddrPortFrom(w.Pods()[0].IP4, 9)
+	n := 0
+	ctx, cancel := context.WithCancel(t.Context())
+	r := Load{
+		Rate:    1000,
+		Timeout: 50 * time.Millisecond,
+		Limit:   1, // so that n needs no lock
+		Ask: func(ctx context.Context) (Answer, error) {
+			switch n++; n {
+			case 1, 2:
+				return w.Client.Ask(ctx, "tcp", refused)
+			case 3:
+				return w.Client.Ask(ctx, "udp", netip.MustParseAddrPort("172.30.0.10:53"))
+			case 4:
+				cancel() // this one counts no less for it
+			}
+			return Answer{Pod: "pod-1"}, nil
+		},
+	}.Run(ctx)
+	if r.Failed[Refused] != 2 || r.Failed[Timeout] != 1 || r.Answered["pod-1"] != r.Sent-3 || r.Failed[Canceled] != 0 {
+		t.Errorf("want 2 refused, 1 timeout, got %s", r.String())
+	}
+	var first *ConnectionError
+	if !errors.As(r.First[Refused], &first) || first.To != refused {
+		t.Errorf("first refused: want one to %s, got %v", refused, r.First[Refused])
+	}
+	if want := "1 timeout, the first: udp4 from client to 172.30.0.10:53: "; !strings.Contains(r.String(), want) {
+		t.Errorf("want %q in %q", want, r.String())
+	}
+}
+
+func TestPercentile(t *testing.T) {
+	r := Report{Answered: map[string]int{}}
+	for i := range 200 {
+		r.add(outcome{took: time.Duration(200-i) * time.Millisecond})
+	}
+	r.sum()
+	if r.P99 != 198*time.Millisecond || r.Max != 200*time.Millisecond {
+		t.Errorf("want 198ms and 200ms, got %v and %v", r.P99, r.Max)
+	}
+}

@@ -1,0 +1,220 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// Route is a route of either family.
+type Route struct {
+	Dst    netip.Prefix
+	Link   string     // name of the interface; not for unreachable routes
+	Via    netip.Addr // gateway; the zero Addr for destinations on the link
+	Source netip.Addr // preferred source; the zero Addr lets the kernel choose
+
+	// OnLink says that the gateway is on the link though no route says so.
+	OnLink bool
+
+	// Unreachable refuses the destination: connecting fails with EHOSTUNREACH.
+	Unreachable bool
+}
+
+// String is what "ip route add" would take.
+func (r Route) String() string {
+	s := r.Dst.String()
+	if r.Unreachable {
+		return "unreachable " + s
+	}
+	if r.Via.IsValid() {
+		s += " via " + r.Via.String()
+	}
+	s += " dev " + r.Link
+	if r.Source.IsValid() {
+		s += " src " + r.Source.String()
+	}
+	if r.OnLink {
+		s += " onlink"
+	}
+	return s
+}
+
+// Sysctl sets a value below /proc/sys/net as the namespace sees it. The name
+// has slashes, because names of interfaces may have dots: net/ipv4/ip_forward.
+func (ns *Namespace) Sysctl(name, value string) error {
+	err := ns.Do(func() error {
+		// A file below /proc/sys/net belongs to the namespace of the thread
+		// that opens it, whoever mounted /proc.
+		return os.WriteFile(filepath.Join("/proc/sys", name), []byte(value), 0)
+	})
+	if err != nil {
+		return fmt.Errorf("set sysctl %s to %s in %s: %w", name, value, ns.name, err)
+	}
+	return nil
+}
+
+// Up sets a link up.
+func (ns *Namespace) Up(link string) error {
+	return ns.configure("set link "+link+" up", link, func(h *netlink.Handle, l netlink.Link) error {
+		return h.LinkSetUp(l)
+	})
+}
+
+// AddAddr adds an address to a link that is up. When it returns, the address
+// is usable; for IPv6, nobody is asked whether a neighbour has it too.
+func (ns *Namespace) AddAddr(link string, addr netip.Prefix) error {
+	return ns.configure("add address "+addr.String(), link, func(h *netlink.Handle, l netlink.Link) error {
+		a := &netlink.Addr{IPNet: ipNet(addr)}
+		if addr.Addr().Is4() {
+			return h.AddrAdd(l, a)
+		}
+		a.Flags = unix.IFA_F_NODAD
+		if err := h.AddrAdd(l, a); err != nil {
+			return err
+		}
+		// Even without duplicate address detection it is the kernel's worker
+		// for that which makes the address local (addrconf_dad_completed),
+		// some time after AddrAdd. Packets that come before are lost.
+		return await(func() (bool, error) {
+			routes, err := h.RouteGet(a.IP)
+			if errors.Is(err, unix.EHOSTUNREACH) || errors.Is(err, unix.ENETUNREACH) {
+				return false, nil
+			}
+			return len(routes) == 1 && routes[0].Type == unix.RTN_LOCAL, err
+		})
+	})
+}
+
+// AddNeighbor tells a link who has an address, for good. Without it the first
+// packet waits for an answer by ARP or neighbour discovery.
+func (ns *Namespace) AddNeighbor(link string, addr netip.Addr, mac net.HardwareAddr) error {
+	return ns.configure("add neighbour "+addr.String(), link, func(h *netlink.Handle, l netlink.Link) error {
+		return h.NeighSet(&netlink.Neigh{
+			LinkIndex:    l.Attrs().Index,
+			State:        netlink.NUD_PERMANENT,
+			IP:           addr.AsSlice(),
+			HardwareAddr: mac,
+		})
+	})
+}
+
+// AddRoute adds a route to the main table.
+func (ns *Namespace) AddRoute(r Route) error {
+	route := &netlink.Route{Dst: ipNet(r.Dst), Gw: r.Via.AsSlice(), Src: r.Source.AsSlice()}
+	if r.OnLink {
+		route.Flags = int(netlink.FLAG_ONLINK)
+	}
+	step := "add route " + r.String()
+	if r.Unreachable {
+		route.Type = unix.RTN_UNREACHABLE
+		return ns.configure(step, "", func(h *netlink.Handle, _ netlink.Link) error { return h.RouteAdd(route) })
+	}
+	if !r.Via.IsValid() && r.Dst.Addr().Is4() {
+		// A gateway may only be found by a route of narrower scope than its own.
+		route.Scope = netlink.SCOPE_LINK
+	}
+	return ns.configure(step, r.Link, func(h *netlink.Handle, l netlink.Link) error {
+		route.LinkIndex = l.Attrs().Index
+		return h.RouteAdd(route)
+	})
+}
+
+// RemoveLink deletes a link with its addresses and routes, and its peer.
+func (ns *Namespace) RemoveLink(link string) error {
+	return ns.configure("remove link", link, func(h *netlink.Handle, l netlink.Link) error {
+		return h.LinkDel(l)
+	})
+}
+
+// mac returns a link's hardware address.
+func (ns *Namespace) mac(link string) (net.HardwareAddr, error) {
+	var mac net.HardwareAddr
+	err := ns.configure("read hardware address", link, func(_ *netlink.Handle, l netlink.Link) error {
+		mac = l.Attrs().HardwareAddr
+		return nil
+	})
+	return mac, err
+}
+
+// connect joins two namespaces by a pair of links and sets both up.
+func connect(a *Namespace, aLink string, b *Namespace, bLink string) error {
+	err := b.withFD(func(fd int) error {
+		veth := &netlink.Veth{LinkAttrs: netlink.NewLinkAttrs(), PeerName: bLink, PeerNamespace: netlink.NsFd(fd)}
+		veth.Name = aLink
+		return a.configure("add link "+aLink, "", func(h *netlink.Handle, _ netlink.Link) error { return h.LinkAdd(veth) })
+	})
+	if err != nil {
+		return fmt.Errorf("join %s and %s: %w", a.name, b.name, err)
+	}
+	if err := a.Up(aLink); err != nil {
+		return err
+	}
+	if err := b.Up(bLink); err != nil {
+		return err
+	}
+	// The end that was up first had no carrier then. It loses what it sends
+	// until the kernel's link watch, another worker, has seen the carrier.
+	return a.configure("await carrier", aLink, func(h *netlink.Handle, _ netlink.Link) error {
+		return await(func() (bool, error) {
+			l, err := h.LinkByName(aLink)
+			return err == nil && l.Attrs().OperState == netlink.OperUp, err
+		})
+	})
+}
+
+// await calls ok until it returns true or an error, for a few seconds at most.
+// It is for work that the kernel has taken on and does in its own time, which
+// is microseconds usually.
+func await(ok func() (bool, error)) error {
+	ticks := time.NewTicker(100 * time.Microsecond)
+	defer ticks.Stop()
+	limit := time.After(5 * time.Second)
+	for {
+		if done, err := ok(); done || err != nil {
+			return err
+		}
+		select {
+		case <-ticks.C:
+		case <-limit:
+			return fmt.Errorf("wait for the kernel: %w", context.DeadlineExceeded)
+		}
+	}
+}
+
+// configure calls fn with the namespace's netlink handle and the link of that
+// name, unless the name is empty, and says in the error what the step was.
+func (ns *Namespace) configure(step, link string, fn func(*netlink.Handle, netlink.Link) error) error {
+	ns.mu.RLock()
+	defer ns.mu.RUnlock()
+
+	err := ErrClosed // a closed handle would go on in the namespace of the caller
+	if ns.handle != nil {
+		err = nil
+	}
+	var l netlink.Link
+	where := ns.name
+	if err == nil && link != "" {
+		where = link + " of " + ns.name
+		l, err = ns.handle.LinkByName(link)
+	}
+	if err == nil {
+		err = fn(ns.handle, l)
+	}
+	if err != nil {
+		return fmt.Errorf("%s in %s: %w", step, where, err)
+	}
+	return nil
+}
+
+// ipNet converts to what netlink takes.
+func ipNet(p netip.Prefix) *net.IPNet {
+	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
+}
