@@ -224,6 +224,9 @@ func (b *Builder) program(s *service, old *programmed, problems []Problem) (*pro
 		owner := b.claims.owner(w.vip)
 		if owner != (claimant{s, w.port}) {
 			whose := fmt.Sprintf("Service %v, which is older", owner.service.name)
+			if owner.service.created.Equal(s.created) {
+				whose = fmt.Sprintf("Service %v, which is as old and comes first by name", owner.service.name)
+			}
 			if owner.service == s {
 				whose = fmt.Sprintf("its port %q, which stands before it", s.ports[owner.port].name.Port)
 			}

@@ -10,6 +10,8 @@ import (
 //
 // The primary address is the first that the Node object has of the family. Without
 // a Node object, as when running from manifests, it is the first of the interfaces'.
+// The others are the interfaces' addresses; only where these are unknown, as in a dry
+// run, the Node's stand in for them.
 func (n NodePortAddresses) choose(f Family, node, host []netip.Addr) []netip.Addr {
 	var chosen []netip.Addr
 	if n.Primary {
@@ -21,11 +23,13 @@ func (n NodePortAddresses) choose(f Family, node, host []netip.Addr) []netip.Add
 			chosen = append(chosen, from[i])
 		}
 	}
-	for _, list := range [...][]netip.Addr{node, host} {
-		for _, a := range list {
-			if FamilyOf(a) == f && (n.All || contains(n.CIDRs, a)) {
-				chosen = append(chosen, a)
-			}
+	local := host
+	if len(host) == 0 {
+		local = node
+	}
+	for _, a := range local {
+		if FamilyOf(a) == f && (n.All || contains(n.CIDRs, a)) {
+			chosen = append(chosen, a)
 		}
 	}
 	slices.SortFunc(chosen, netip.Addr.Compare)

@@ -72,10 +72,11 @@ func parseEndpointSlice(in EndpointSlice, nodeName string) *endpointSlice {
 }
 
 func (s *endpointSlice) parsePort(field string, p SlicePort) {
-	// A port without name or number would mean "all ports", which no proxy serves.
-	if p.Name == nil {
-		s.problem(field+".name", "is missing")
-		return
+	// A port without number would mean "all ports", which no proxy serves. One without
+	// name has the empty name, as the API's default says.
+	name := ""
+	if p.Name != nil {
+		name = *p.Name
 	}
 	if p.Port == nil {
 		s.problem(field+".port", "is missing")
@@ -93,7 +94,7 @@ func (s *endpointSlice) parsePort(field string, p SlicePort) {
 			return
 		}
 	}
-	s.ports = append(s.ports, slicePort{*p.Name, proto, port})
+	s.ports = append(s.ports, slicePort{name, proto, port})
 }
 
 func (s *endpointSlice) parseEndpoint(i int, e SliceEndpoint, nodeName string) {

@@ -77,7 +77,11 @@ type VIP struct {
 	Port     uint16
 }
 
+// String is "address:port/protocol", or "port/protocol" for node ports.
 func (v VIP) String() string {
+	if v.Addr.IsUnspecified() {
+		return fmt.Sprintf("%d/%v", v.Port, v.Protocol)
+	}
 	return netip.AddrPortFrom(v.Addr, v.Port).String() + "/" + v.Protocol.String()
 }
 

@@ -2,7 +2,6 @@ package nft
 
 import (
 	"fmt"
-	"iter"
 	"slices"
 	"strings"
 
@@ -17,10 +16,10 @@ type Batch struct {
 	DeleteTable bool     // what is there has another layout: begin anew
 	CreateTable bool     // there is none
 	AddSets     []Set    // declarations only
-	SetChains   []Chain  // made or, if Exists says so, given other rules
 	RemakeBase  []string // base chains of SetChains whose hook changed: deleted before
-	Delete      []ElementOp
-	Add         []ElementOp
+	SetChains   []Chain  // made or, unless NewChain says so, given other rules
+	Delete      []SetOps
+	Add         []SetOps
 
 	// What can only be deleted once nothing uses it. Before Linux 6.2 that is known
 	// only after the batch, so these go in a batch of their own behind it.
@@ -30,11 +29,16 @@ type Batch struct {
 	newChains map[string]bool
 }
 
-// ElementOp is an element of a set to add or delete.
+// SetOps are elements of one set to add or delete.
+type SetOps struct {
+	Set string
+	Ops []ElementOp
+}
+
+// ElementOp is one of them.
 type ElementOp struct {
-	Set     string
-	Element Element
-	Port    *model.ServicePort // whose it is; nil for what no single Service determines
+	Element
+	Port *model.ServicePort // whose it is; nil for what no single Service determines
 }
 
 // Empty reports whether there is nothing to do.
@@ -42,7 +46,7 @@ func (b *Batch) Empty() bool { return b.Len() == 0 }
 
 // Len returns the number of operations.
 func (b *Batch) Len() int {
-	n := len(b.AddSets) + len(b.SetChains) + len(b.Delete) + len(b.Add) + len(b.DeleteChains) + len(b.DeleteSets)
+	n := len(b.AddSets) + len(b.SetChains) + count(b.Delete) + count(b.Add) + len(b.DeleteChains) + len(b.DeleteSets)
 	if b.CreateTable {
 		n++
 	}
@@ -52,61 +56,82 @@ func (b *Batch) Len() int {
 	return n
 }
 
+func count(list []SetOps) int {
+	n := 0
+	for _, s := range list {
+		n += len(s.Ops)
+	}
+	return n
+}
+
 // NewChain reports whether a chain of SetChains does not exist yet.
 func (b *Batch) NewChain(name string) bool {
 	return b.newChains[name] || slices.Contains(b.RemakeBase, name)
 }
 
-// ElementLists yields the elements to delete, or to add, set by set.
-func ElementLists(ops []ElementOp) iter.Seq2[string, []ElementOp] {
-	return func(yield func(string, []ElementOp) bool) {
-		for len(ops) > 0 {
-			n := 1
-			for n < len(ops) && ops[n].Set == ops[0].Set {
-				n++
-			}
-			if !yield(ops[0].Set, ops[:n]) {
-				return
-			}
-			ops = ops[n:]
-		}
+// Ahead takes from the batch what can be sent before it without changing where any
+// packet goes, because nothing refers to it yet: new chains that no hook enters, and
+// new slots of endpoints. It returns them as batches, the chains first, the elements
+// with at most n to a batch. Table and sets must exist before.
+//
+// The chains come first because the kernel walks the whole map for each chain that
+// begins to look into it (nf_tables_bind_set).
+func (b *Batch) Ahead(n int) []*Batch {
+	var ahead []*Batch
+	chains := &Batch{Family: b.Family, newChains: b.newChains}
+	chains.SetChains, b.SetChains = partition(b.SetChains, func(c Chain) bool {
+		return c.Hook == NoHook && b.newChains[c.Name]
+	})
+	if len(chains.SetChains) > 0 {
+		ahead = append(ahead, chains)
 	}
-}
-
-// sortOps groups operations by set. Within a set, the order of arrival stays.
-func sortOps(ops []ElementOp) {
-	slices.SortStableFunc(ops, func(a, b ElementOp) int { return strings.Compare(a.Set, b.Set) })
-}
-
-// SplitAdditions takes from the batch what can be added ahead of it without changing
-// where any packet goes: new slots of endpoints, which no verdict refers to yet. It
-// returns them in pieces of at most n elements. Sets must exist before.
-func (b *Batch) SplitAdditions(n int) [][]ElementOp {
 	replaced := map[string]bool{}
-	for _, op := range b.Delete {
-		if isEndpoints(op.Set) {
-			replaced[op.Set+op.Element.Key] = true
+	for _, s := range b.Delete {
+		if isEndpoints(s.Set) {
+			for _, op := range s.Ops {
+				replaced[s.Set+op.Key] = true
+			}
 		}
 	}
-	var ahead, rest []ElementOp
-	for _, op := range b.Add {
-		if isEndpoints(op.Set) && !replaced[op.Set+op.Element.Key] {
-			ahead = append(ahead, op)
+	for i, s := range b.Add {
+		if !isEndpoints(s.Set) {
+			continue
+		}
+		early := s.Ops
+		b.Add[i].Ops = nil
+		if len(replaced) > 0 {
+			early, b.Add[i].Ops = partition(s.Ops, func(op ElementOp) bool { return !replaced[s.Set+op.Key] })
+		}
+		for part := range slices.Chunk(early, n) {
+			ahead = append(ahead, &Batch{Family: b.Family, Add: []SetOps{{s.Set, part}}})
+		}
+	}
+	return ahead
+}
+
+// partition returns the elements for which yes holds, and the others.
+func partition[T any](list []T, yes func(T) bool) (in, out []T) {
+	for _, v := range list {
+		if yes(v) {
+			in = append(in, v)
 		} else {
-			rest = append(rest, op)
+			out = append(out, v)
 		}
 	}
-	b.Add = rest
-	return slices.Collect(slices.Chunk(ahead, n))
+	return in, out
 }
 
 func isEndpoints(set string) bool { return set == Endpoints || set == NodePortEndpoints }
 
 // Without takes out of the batch what concerns some service ports.
 func (b *Batch) Without(ports map[model.ServicePortName]bool) {
-	out := func(op ElementOp) bool { return op.Port != nil && ports[op.Port.Name] }
-	b.Delete = slices.DeleteFunc(b.Delete, out)
-	b.Add = slices.DeleteFunc(b.Add, out)
+	for _, list := range [...][]SetOps{b.Delete, b.Add} {
+		for i := range list {
+			list[i].Ops = slices.DeleteFunc(list[i].Ops, func(op ElementOp) bool {
+				return op.Port != nil && ports[op.Port.Name]
+			})
+		}
+	}
 }
 
 // String returns the batch as an nft script.
@@ -121,7 +146,7 @@ func (b *Batch) String() string {
 		line("add table %s { comment %q; }", table, TableComment)
 	}
 	for _, set := range b.AddSets {
-		line("add %s %s %s { %s }", set.word(), table, set.Name, strings.Join(set.declaration(b.Family), "; "))
+		line("add %s %s %s { %s; }", set.word(), table, set.Name, strings.Join(set.declaration(b.Family), "; "))
 	}
 	for _, name := range b.RemakeBase {
 		line("delete chain %s %s", table, name)
@@ -142,11 +167,11 @@ func (b *Batch) String() string {
 		}
 	}
 	sets := LayoutSets()
-	writeOps := func(verb string, ops []ElementOp) {
-		for name, list := range ElementLists(ops) {
-			set := findSet(sets, name)
-			for _, op := range list {
-				line("%s element %s %s { %s }", verb, table, name, set.Text(b.Family, op.Element))
+	writeOps := func(verb string, lists []SetOps) {
+		for _, list := range lists {
+			set := findSet(sets, list.Set)
+			for _, op := range list.Ops {
+				line("%s element %s %s { %s }", verb, table, list.Set, set.Text(b.Family, op.Element))
 			}
 		}
 	}

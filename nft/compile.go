@@ -102,8 +102,7 @@ func (r *Ruleset) arrange(edit *persist.Edit[model.ServicePortName, *order], bef
 }
 
 // keepSlots returns the wanted endpoints, those that have a slot in the same one as
-// far as possible: new ones fill the holes, and what is left of them is filled from
-// the end.
+// far as possible. Those that are new or whose slot is beyond the end fill the holes.
 func keepSlots(have []netip.AddrPort, want []model.Endpoint) []netip.AddrPort {
 	list := make([]netip.AddrPort, len(want))
 	if len(have) == 0 {
@@ -116,7 +115,7 @@ func keepSlots(have []netip.AddrPort, want []model.Endpoint) []netip.AddrPort {
 	for i, a := range slices.Backward(have) {
 		slotOf[a] = i
 	}
-	var homeless []netip.AddrPort // those beyond the end first: the fewest operations either way
+	var homeless []netip.AddrPort
 	for _, e := range want {
 		if i, ok := slotOf[e.Addr]; ok && i < len(list) {
 			list[i] = e.Addr
@@ -158,9 +157,11 @@ func (c *chosen) add(sp *model.ServicePort) bool {
 // Elements yields every element with the name of its set.
 func (r *Ruleset) Elements() iter.Seq2[string, Element] {
 	return func(yield func(string, Element) bool) {
-		for _, op := range r.all() {
-			if !yield(op.Set, op.Element) {
-				return
+		for set, list := range r.all() {
+			for _, op := range list {
+				if !yield(set, op.Element) {
+					return
+				}
 			}
 		}
 	}
@@ -201,26 +202,43 @@ func (r *Ruleset) portElements(sp *model.ServicePort) iter.Seq2[string, Element]
 		for _, fe := range sp.Frontends {
 			m := mapsFor(fe.Kind)
 			key := m.key(fe.VIP)
-			if !yield(m.dispatch, Element{Key: string(key), Verdict: m.verdict(fe, len(endpoints)), Comment: comment}) {
+			if !yield(m.dispatch, Element{Key: key, Verdict: m.verdict(fe, len(endpoints)), Comment: comment}) {
 				return
 			}
 			if fe.Action != model.Forward {
 				continue
 			}
-			for i, ep := range endpoints {
-				e := Element{
-					Key:  string(AppendSlot(key, uint32(i))),
-					Data: string(AppendPort(AppendAddr(make([]byte, 0, 20), ep.Addr()), ep.Port())),
-				}
+			for e := range slotElements(key, endpoints) {
 				if !yield(m.endpoints, e) {
 					return
 				}
 			}
 			if fe.SourceNAT == model.MasqueradeAlways {
-				e := Element{Key: string(key), Verdict: Verdict{Goto, masqueradeChain}}
+				e := Element{Key: key, Verdict: Verdict{Goto, masqueradeChain}}
 				if !yield(m.sourceNAT, e) {
 					return
 				}
+			}
+		}
+	}
+}
+
+// slotElements yields the endpoints' elements of one frontend. All their bytes are in
+// one piece of memory: there may be a quarter of a million of them.
+func slotElements(vip string, endpoints []netip.AddrPort) iter.Seq[Element] {
+	return func(yield func(Element) bool) {
+		const addr = 16 // at most
+		b := make([]byte, 0, (len(vip)+registerSize+addr+registerSize)*len(endpoints))
+		for i, ep := range endpoints {
+			b = AppendSlot(append(b, vip...), uint32(i))
+			b = AppendPort(AppendAddr(b, ep.Addr()), ep.Port())
+		}
+		all := string(b)
+		size, key := len(all)/max(len(endpoints), 1), len(vip)+registerSize
+		for i := range endpoints {
+			one := all[i*size : (i+1)*size]
+			if !yield(Element{Key: one[:key], Data: one[key:]}) {
+				return
 			}
 		}
 	}
@@ -241,12 +259,12 @@ func mapsFor(k model.FrontendKind) frontendMaps {
 	return frontendMaps{ServiceIPs, Endpoints, SourceNAT, endpointsChainName, true}
 }
 
-func (m frontendMaps) key(v model.VIP) []byte {
-	key := make([]byte, 0, 28)
+func (m frontendMaps) key(v model.VIP) string {
+	key := make([]byte, 0, 24)
 	if m.withAddr {
 		key = AppendAddr(key, v.Addr)
 	}
-	return AppendPort(AppendProto(key, v.Protocol), v.Port)
+	return string(AppendPort(AppendProto(key, v.Protocol), v.Port))
 }
 
 func (m frontendMaps) verdict(fe model.Frontend, n int) Verdict {

@@ -4,7 +4,6 @@ import (
 	"iter"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/vmapd/vmapd/model"
 )
@@ -16,7 +15,7 @@ func Diff(have, want *Ruleset) *Batch {
 	if len(have.Chains) != len(want.Chains) || &have.Chains[0] != &want.Chains[0] {
 		b.diffChains(have.Chains, want.Chains)
 	}
-	var gone, come elementLists
+	gone, come := elements{}, elements{}
 	if have.snapshot.Settings != want.snapshot.Settings {
 		gone.collect(settingsElements(have.snapshot.Settings), nil)
 		come.collect(settingsElements(want.snapshot.Settings), nil)
@@ -66,14 +65,13 @@ func DiffTable(table *Table, want *Ruleset) *Batch {
 		}
 	}
 	b.diffChains(table.Chains, want.Chains)
-	var gone, come elementLists
-	come = want.all()
+	gone := elements{}
 	for _, s := range want.Sets {
 		for _, e := range table.Elements[s.Name] {
 			gone.add(s.Name, e)
 		}
 	}
-	b.diffElements(gone, come)
+	b.diffElements(gone, want.all())
 	return b
 }
 
@@ -117,20 +115,29 @@ func sameRules(f model.Family, a, b []Rule) bool {
 	return slices.EqualFunc(a, b, func(a, b Rule) bool { return a.Text(f) == b.Text(f) })
 }
 
-// elementLists are elements, each with its set, in the order of their arrival.
-type elementLists []ElementOp
+// elements are elements by the name of their set, in the order of their arrival.
+type elements map[string][]ElementOp
 
-func (l *elementLists) add(set string, e Element) { *l = append(*l, ElementOp{Set: set, Element: e}) }
+func (l elements) add(set string, e Element) { l[set] = append(l[set], ElementOp{Element: e}) }
 
-func (l *elementLists) collect(all iter.Seq2[string, Element], port *model.ServicePort) {
+func (l elements) collect(all iter.Seq2[string, Element], port *model.ServicePort) {
 	for set, e := range all {
-		*l = append(*l, ElementOp{set, e, port})
+		l[set] = append(l[set], ElementOp{e, port})
 	}
 }
 
 // all returns every element of the ruleset.
-func (r *Ruleset) all() elementLists {
-	var list elementLists
+func (r *Ruleset) all() elements {
+	count := map[string]int{}
+	for sp := range r.snapshot.ServicePorts() {
+		for _, fe := range sp.Frontends {
+			count[mapsFor(fe.Kind).endpoints] += len(sp.Endpoints)
+		}
+	}
+	list := elements{}
+	for set, n := range count {
+		list[set] = make([]ElementOp, 0, n)
+	}
 	list.collect(settingsElements(r.snapshot.Settings), nil)
 	for a := range r.snapshot.ClusterIPs() {
 		list.add(ClusterIPs, addrElement(a))
@@ -144,35 +151,45 @@ func (r *Ruleset) all() elementLists {
 	return list
 }
 
-// diffElements finds what must be deleted and added. What both have stays; an element
-// whose data differs is deleted and added again, in one batch.
-func (b *Batch) diffElements(gone, come elementLists) {
-	type id struct{ set, key string }
-	old := make(map[id]ElementOp, len(gone))
-	for _, op := range gone {
-		old[id{op.Set, op.Element.Key}] = op
+// diffElements finds what must be deleted and added.
+func (b *Batch) diffElements(gone, come elements) {
+	for _, s := range LayoutSets() {
+		del, add := diffSet(gone[s.Name], come[s.Name])
+		if len(del) > 0 {
+			b.Delete = append(b.Delete, SetOps{s.Name, del})
+		}
+		if len(add) > 0 {
+			b.Add = append(b.Add, SetOps{s.Name, add})
+		}
 	}
+}
+
+// diffSet compares the elements of one set. What both have stays; an element whose data
+// differs is deleted and added again, in one batch.
+func diffSet(gone, come []ElementOp) (del, add []ElementOp) {
+	if len(gone) == 0 || len(come) == 0 {
+		return gone, come
+	}
+	old := make(map[string]int, len(gone))
+	for i, op := range gone {
+		old[op.Key] = i
+	}
+	stays := make([]bool, len(gone))
 	for _, op := range come {
-		k := id{op.Set, op.Element.Key}
-		have, ok := old[k]
-		if ok && have.Element == op.Element {
-			delete(old, k)
+		i, ok := old[op.Key]
+		if ok && gone[i].Element == op.Element {
+			stays[i] = true
 			continue
 		}
 		if ok { // what is replaced belongs to whom it will belong
-			have.Port = op.Port
-			old[k] = have
+			gone[i].Port = op.Port
 		}
-		b.Add = append(b.Add, op)
+		add = append(add, op)
 	}
-	for _, op := range old {
-		b.Delete = append(b.Delete, op)
-	}
-	slices.SortFunc(b.Delete, func(x, y ElementOp) int {
-		if c := strings.Compare(x.Set, y.Set); c != 0 {
-			return c
+	for i, op := range gone {
+		if !stays[i] {
+			del = append(del, op)
 		}
-		return strings.Compare(x.Element.Key, y.Element.Key)
-	})
-	sortOps(b.Add)
+	}
+	return del, add
 }

@@ -85,17 +85,22 @@ func (r *Ruleset) String() string {
 func (r *Ruleset) Write(w io.Writer) error {
 	out := bufio.NewWriter(w)
 	fmt.Fprintf(out, "table %s %s {\n\tcomment %q\n", ipWord(r.Family), TableName, TableComment)
-	elements := map[string][]string{}
-	for _, op := range r.sorted() {
-		elements[op.Set] = append(elements[op.Set], findSet(r.Sets, op.Set).Text(r.Family, op.Element))
-	}
+	all := r.all()
 	for _, s := range r.Sets {
 		fmt.Fprintf(out, "\n\t%s %s {\n", s.word(), s.Name)
 		for _, line := range s.declaration(r.Family) {
 			fmt.Fprintf(out, "\t\t%s\n", line)
 		}
-		if list := elements[s.Name]; len(list) > 0 {
-			fmt.Fprintf(out, "\t\telements = {\n\t\t\t%s,\n\t\t}\n", strings.Join(list, ",\n\t\t\t"))
+		list := all[s.Name]
+		slices.SortFunc(list, func(a, b ElementOp) int { return compareKeys(s.Name, a.Key, b.Key) })
+		for i, op := range list {
+			if i == 0 {
+				fmt.Fprintf(out, "\t\telements = {\n")
+			}
+			fmt.Fprintf(out, "\t\t\t%s,\n", s.Text(r.Family, op.Element))
+		}
+		if len(list) > 0 {
+			fmt.Fprintf(out, "\t\t}\n")
 		}
 		fmt.Fprintf(out, "\t}\n")
 	}
@@ -111,18 +116,6 @@ func (r *Ruleset) Write(w io.Writer) error {
 	}
 	fmt.Fprintf(out, "}\n")
 	return out.Flush()
-}
-
-// sorted returns all elements by set and key.
-func (r *Ruleset) sorted() elementLists {
-	all := r.all()
-	slices.SortFunc(all, func(a, b ElementOp) int {
-		if c := strings.Compare(a.Set, b.Set); c != 0 {
-			return c
-		}
-		return compareKeys(a.Set, a.Element.Key, b.Element.Key)
-	})
-	return all
 }
 
 // compareKeys orders keys as a person would: slot 10 after slot 9, though slots are in

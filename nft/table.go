@@ -30,7 +30,7 @@ func (t *Table) slots(sp *model.ServicePort) []netip.AddrPort {
 		key := m.key(fe.VIP)
 		var list []netip.AddrPort
 		for i := uint32(0); ; i++ {
-			e, ok := t.Elements[m.endpoints][string(AppendSlot(key, i))]
+			e, ok := t.Elements[m.endpoints][string(AppendSlot([]byte(key), i))]
 			if !ok {
 				break
 			}
@@ -80,7 +80,7 @@ func (r *Ruleset) KeepUnused(t *Table, b *Batch) (*Ruleset, bool) {
 func (c *chosen) addName(name string) bool {
 	for list, nameOf := range map[*[]int]func(int) string{&c.addr: endpointsChainName, &c.node: nodePortEndpointsChainName} {
 		n, err := strconv.Atoi(name[strings.LastIndexByte(name, '-')+1:])
-		if err != nil || nameOf(n) != name {
+		if err != nil || n < 1 || nameOf(n) != name {
 			continue
 		}
 		i, found := slices.BinarySearch(*list, n)

@@ -3,6 +3,7 @@ package kernel
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/nftables"
@@ -128,10 +129,30 @@ func (c *conn) makeTable(b *nft.Batch, name string, flags uint32) error {
 	return c.exchange(msgs, true)
 }
 
-// step is one message of a batch: what it does, and to which service port.
+// step is one message of a batch: an operation on the object that is named, or on
+// elements.
 type step struct {
-	what string
-	port *model.ServicePort
+	verb string
+	name string
+	set  *nft.Set
+	ops  []nft.ElementOp
+}
+
+func (s step) text(f model.Family) string {
+	switch {
+	case s.set == nil:
+		return s.verb + " " + s.name
+	case len(s.ops) == 1:
+		return fmt.Sprintf("%s element %s { %s }", s.verb, s.set.Name, s.set.Text(f, s.ops[0].Element))
+	}
+	return fmt.Sprintf("%s %d elements of %s, from { %s } on", s.verb, len(s.ops), s.set.Name, s.set.Text(f, s.ops[0].Element))
+}
+
+func (s step) port() *model.ServicePort {
+	if len(s.ops) == 0 {
+		return nil
+	}
+	return s.ops[0].Port
 }
 
 // transaction collects messages for one batch.
@@ -158,29 +179,26 @@ func (c *conn) begin(f model.Family, sets []nft.Set) *transaction {
 }
 
 // did notes that the library has taken one more message.
-func (t *transaction) did(port *model.ServicePort, size int, format string, args ...any) {
-	t.steps = append(t.steps, step{fmt.Sprintf(format, args...), port})
+func (t *transaction) did(s step, size int) {
+	t.steps = append(t.steps, s)
 	t.bytes += size
 }
 
 // elements adds or deletes elements, so many to a message.
-func (t *transaction) elements(ops []nft.ElementOp, perMessage int, add bool) error {
+func (t *transaction) elements(lists []nft.SetOps, perMessage int, add bool) error {
 	verb, do := "delete", t.conn.lib.SetDeleteElements
 	if add {
 		verb, do = "add", t.conn.lib.SetAddElements
 	}
-	for name, list := range nft.ElementLists(ops) {
-		set := t.sets[name]
-		for len(list) > 0 {
-			n := min(perMessage, len(list))
-			encoded := encodeElements(t.decls[name], list[:n])
+	for _, list := range lists {
+		set, decl := t.sets[list.Set], t.decls[list.Set]
+		for ops := range slices.Chunk(list.Ops, perMessage) {
+			encoded := encodeElements(decl, ops)
 			if err := do(set, encoded); err != nil {
-				return fmt.Errorf("%s elements of %s: %w", verb, name, err)
+				return fmt.Errorf("%s elements of %s: %w", verb, list.Set, err)
 			}
 			const perElement = 320
-			t.did(list[0].Port, perElement*len(encoded), "%s %d elements of %s, from %s on", verb, n, name,
-				t.decls[name].Text(family(t.table.Family), list[0].Element))
-			list = list[n:]
+			t.did(step{verb: verb, set: &decl, ops: ops}, perElement*len(encoded))
 		}
 	}
 	return nil
@@ -199,12 +217,12 @@ func (t *transaction) chains(b *nft.Batch) error {
 	chain := func(name string) *nftables.Chain { return &nftables.Chain{Name: name, Table: t.table} }
 	for _, name := range b.RemakeBase {
 		t.conn.lib.DelChain(chain(name))
-		t.did(nil, smallMessage, "delete chain %s", name)
+		t.did(step{verb: "delete chain", name: name}, smallMessage)
 	}
 	for _, c := range b.SetChains {
 		if !b.NewChain(c.Name) {
 			t.conn.lib.FlushChain(chain(c.Name))
-			t.did(nil, smallMessage, "flush chain %s", c.Name)
+			t.did(step{verb: "flush chain", name: c.Name}, smallMessage)
 			continue
 		}
 		made := chain(c.Name)
@@ -215,7 +233,7 @@ func (t *transaction) chains(b *nft.Batch) error {
 			made.Policy = &policy
 		}
 		t.conn.lib.AddChain(made)
-		t.did(nil, smallMessage, "add chain %s", c.Name)
+		t.did(step{verb: "add chain", name: c.Name}, smallMessage)
 	}
 	for _, c := range b.SetChains {
 		for _, r := range c.Rules {
@@ -224,7 +242,7 @@ func (t *transaction) chains(b *nft.Batch) error {
 				return err
 			}
 			t.conn.lib.AddRule(&nftables.Rule{Table: t.table, Chain: chain(c.Name), Exprs: exprs})
-			t.did(nil, smallMessage, "add rule %s %s", c.Name, r.Text(b.Family))
+			t.did(step{verb: "add rule", name: c.Name + " " + r.Text(b.Family)}, smallMessage)
 		}
 	}
 	return nil
@@ -234,15 +252,15 @@ func (t *transaction) deletions(b *nft.Batch) {
 	for _, name := range b.DeleteChains {
 		c := &nftables.Chain{Name: name, Table: t.table}
 		t.conn.lib.FlushChain(c)
-		t.did(nil, smallMessage, "flush chain %s", name)
+		t.did(step{verb: "flush chain", name: name}, smallMessage)
 	}
 	for _, name := range b.DeleteChains {
 		t.conn.lib.DelChain(&nftables.Chain{Name: name, Table: t.table})
-		t.did(nil, smallMessage, "delete chain %s", name)
+		t.did(step{verb: "delete chain", name: name}, smallMessage)
 	}
 	for _, name := range b.DeleteSets {
 		t.conn.lib.DelSet(&nftables.Set{Name: name, Table: t.table})
-		t.did(nil, smallMessage, "delete set %s", name)
+		t.did(step{verb: "delete set", name: name}, smallMessage)
 	}
 }
 
@@ -258,7 +276,7 @@ func (t *transaction) commit() error {
 	if err == nil {
 		return nil
 	}
-	return t.conn.explain(err, t.steps)
+	return t.conn.explain(err, family(t.table.Family), t.steps)
 }
 
 func (c *conn) growWriteBuffer(size int) error {
@@ -278,7 +296,7 @@ func (c *conn) growWriteBuffer(size int) error {
 // explain finds out which step of the batch that was just sent failed. Messages are
 // numbered one after the other, so the number of the next message tells those of the
 // batch: its begin, its steps, its end.
-func (c *conn) explain(err error, steps []step) error {
+func (c *conn) explain(err error, f model.Family, steps []step) error {
 	failed := &BatchError{Err: err}
 	var op *netlink.OpError
 	if !errors.As(err, &op) || op.Sequence == 0 {
@@ -292,8 +310,8 @@ func (c *conn) explain(err error, steps []step) error {
 	}
 	first := next.Header.Sequence - uint32(len(steps)) - 1
 	if i := op.Sequence - first; i < uint32(len(steps)) {
-		failed.Step = steps[i].what
-		failed.port = steps[i].port
+		failed.Step = steps[i].text(f)
+		failed.port = steps[i].port()
 	}
 	return failed
 }

@@ -234,9 +234,8 @@ func (b *Backend) send(st *familyState, batch *nft.Batch, want *nft.Ruleset) err
 		st.owned = st.flags != 0
 	}
 	var refused []error
-	if len(batch.Add) > maxAhead {
-		for _, ops := range batch.SplitAdditions(maxAhead) {
-			ahead := &nft.Batch{Family: batch.Family, Add: ops}
+	if batch.Len() > maxAhead {
+		for _, ahead := range batch.Ahead(maxAhead) {
 			bad, err := b.sendOthers(ahead, want.Sets)
 			if err != nil {
 				return err

@@ -274,9 +274,11 @@ func TestOneRefusedServicePortDoesNotStopTheOthers(t *testing.T) {
 	want := nft.Compile(nil, s)
 	batch := nft.DiffTable(nil, want)
 	broken := model.ServicePortName{NamespacedName: model.NamespacedName{Namespace: "default", Name: "web"}, Port: "dns", Protocol: model.UDP}
-	for i, op := range batch.Add {
-		if op.Port != nil && op.Port.Name == broken && op.Set == nft.Endpoints {
-			batch.Add[i].Element.Key += "zzzz" // longer than the map's keys: the kernel says no
+	for _, list := range batch.Add {
+		for i, op := range list.Ops {
+			if op.Port != nil && op.Port.Name == broken && list.Set == nft.Endpoints {
+				list.Ops[i].Key += "zzzz" // longer than the map's keys: the kernel says no
+			}
 		}
 	}
 	var st *familyState
@@ -311,11 +313,11 @@ func TestAFailedBatchKeepsTheOldRules(t *testing.T) {
 	apply(t, b, s)
 	before := n.nft(t, "", "list", "ruleset")
 	sets := nft.LayoutSets()
-	bad := &nft.Batch{Family: model.IPv4, Add: []nft.ElementOp{
-		{Set: nft.ClusterIPs, Element: nft.Element{Key: "\x01\x02\x03\x04"}},
-		{Set: nft.ServiceIPs, Element: nft.Element{
+	bad := &nft.Batch{Family: model.IPv4, Add: []nft.SetOps{
+		{Set: nft.ClusterIPs, Ops: []nft.ElementOp{{Element: nft.Element{Key: "\x01\x02\x03\x04"}}}},
+		{Set: nft.ServiceIPs, Ops: []nft.ElementOp{{Element: nft.Element{
 			Key: "\x01\x02\x03\x04\x06\x00\x00\x00\x00\x50\x00\x00", Verdict: nft.Verdict{Kind: nft.Goto, Chain: "missing"},
-		}},
+		}}}},
 	}}
 	err := b.conn.commit(bad, sets, elementsPerMessage)
 	var refused *BatchError

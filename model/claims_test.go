@@ -1,0 +1,134 @@
+package model_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/modeltest"
+)
+
+func TestTheOldestClaimantWins(t *testing.T) {
+	const shared = "192.168.99.11"
+	older := modeltest.NewService("ns2/older").CreatedAt(1).On("172.30.0.41").TCP("a", 80).External(shared)
+	younger := modeltest.NewService("ns1/younger").CreatedAt(2).On("172.30.0.42").TCP("b", 80).External(shared)
+	youngest := modeltest.NewService("ns1/youngest").CreatedAt(3).On("172.30.0.43").TCP("c", 80).External(shared)
+
+	olderHas := "ns2/older:a/tcp [172.30.0.41:80 reject, 192.168.99.11:80 reject masquerade]"
+	youngerHas := "ns1/younger:b/tcp [172.30.0.42:80 reject, 192.168.99.11:80 reject masquerade]"
+	youngerHasNot := "ns1/younger:b/tcp [172.30.0.42:80 reject]"
+	youngestHasNot := "ns1/youngest:c/tcp [172.30.0.43:80 reject]"
+	complaint := func(who, port, winner string) string {
+		return "Service " + who + `: external IP 192.168.99.11:80/tcp of port "` + port + `" belongs to Service ` + winner + ", which is older"
+	}
+
+	for _, order := range []struct {
+		name    string
+		objects objects
+	}{
+		{"the older comes first", objects{older, younger, youngest}},
+		{"the older comes last", objects{youngest, younger, older}},
+		{"the older comes between", objects{younger, older, youngest}},
+	} {
+		for _, often := range []struct {
+			name  string
+			often bool
+		}{{"all in one snapshot", false}, {"a snapshot after each", true}} {
+			t.Run(order.name+", "+often.name, func(t *testing.T) {
+				b := modeltest.Builder(modeltest.Config())
+				for _, o := range order.objects {
+					o.Set(b)
+					if often.often {
+						b.Snapshot()
+					}
+				}
+				checkPorts(t, b.Snapshot(), youngerHasNot, youngestHasNot, olderHas)
+				checkProblems(t, b.Snapshot(),
+					complaint("ns1/younger", "b", "ns2/older"), complaint("ns1/youngest", "c", "ns2/older"))
+
+				older.Delete(b)
+				checkPorts(t, b.Snapshot(), youngerHas, youngestHasNot)
+				checkProblems(t, b.Snapshot(), complaint("ns1/youngest", "c", "ns1/younger"))
+
+				older.Set(b)
+				checkPorts(t, b.Snapshot(), youngerHasNot, youngestHasNot, olderHas)
+
+				older.External().Set(b)
+				checkPorts(t, b.Snapshot(), youngerHas, youngestHasNot, "ns2/older:a/tcp [172.30.0.41:80 reject]")
+			})
+		}
+	}
+
+	t.Run("of equally old ones the first in the alphabet wins", func(t *testing.T) {
+		first := modeltest.NewService("ns1/a").On("172.30.0.41").TCP("", 80).External(shared)
+		second := modeltest.NewService("ns1/b").On("172.30.0.42").TCP("", 80).External(shared)
+		third := modeltest.NewService("ns2/a").On("172.30.0.43").TCP("", 80).External(shared)
+		list := objects{third, second, first}
+		for range 3 {
+			list = append(list[1:], list[0])
+			checkPorts(t, modeltest.Snapshot(modeltest.Config(), list...),
+				"ns1/a/tcp [172.30.0.41:80 reject, 192.168.99.11:80 reject masquerade]",
+				"ns1/b/tcp [172.30.0.42:80 reject]",
+				"ns2/a/tcp [172.30.0.43:80 reject]")
+		}
+	})
+
+	t.Run("different ports of one address are no conflict", func(t *testing.T) {
+		s := modeltest.Snapshot(modeltest.Config(), older,
+			modeltest.NewService("ns1/b").On("172.30.0.42").TCP("", 81).UDP("udp", 80).External(shared))
+		checkPorts(t, s,
+			"ns1/b/tcp [172.30.0.42:81 reject, 192.168.99.11:81 reject masquerade]",
+			"ns1/b:udp/udp [172.30.0.42:80 reject, 192.168.99.11:80 reject masquerade]",
+			olderHas)
+		checkProblems(t, s)
+	})
+
+	t.Run("two ports of one Service with one number: the first wins", func(t *testing.T) {
+		s := modeltest.Snapshot(modeltest.Config(), modeltest.NewService("ns1/a").On("172.30.0.41").TCP("a", 80).TCP("b", 80))
+		checkPorts(t, s, "ns1/a:a/tcp [172.30.0.41:80 reject]", "ns1/a:b/tcp []")
+		checkProblems(t, s, `Service ns1/a: cluster IP 172.30.0.41:80/tcp of port "b" belongs to its port "a", which stands before it`)
+	})
+
+	t.Run("node ports are claimed like addresses", func(t *testing.T) {
+		a := modeltest.NewService("ns1/a").CreatedAt(2).On("172.30.0.41").TCP("", 80).NodePort(30001)
+		b := modeltest.NewService("ns1/b").CreatedAt(1).On("172.30.0.42").TCP("", 80).NodePort(30001)
+		s := modeltest.Snapshot(modeltest.Config(), a, b)
+		checkPorts(t, s, "ns1/a/tcp [172.30.0.41:80 reject]", "ns1/b/tcp [172.30.0.42:80 reject, :30001 reject masquerade]")
+		checkProblems(t, s, `Service ns1/a: node port 30001/tcp of port "" belongs to Service ns1/b, which is older`)
+	})
+
+	t.Run("one cluster IP twice stays while one of the two is there", func(t *testing.T) {
+		a := modeltest.NewService("ns1/a").On("172.30.0.41").TCP("", 80)
+		c := modeltest.NewService("ns1/c").On("172.30.0.41").TCP("", 81)
+		b := modeltest.Builder(modeltest.Config(), a, c)
+		b.Snapshot()
+		a.Delete(b)
+		equal(t, "cluster IPs", []string{"172.30.0.41"}, addrs(b.Snapshot().Family(model.IPv4).ClusterIPs()))
+		c.Delete(b)
+		equal(t, "cluster IPs", []string{}, addrs(b.Snapshot().Family(model.IPv4).ClusterIPs()))
+	})
+}
+
+func TestAnUnownedFrontendIsInNobodysList(t *testing.T) {
+	r := modeltest.NewRandom(modeltest.Seed(11))
+	b := model.NewBuilder(modeltest.Config())
+	for range 300 {
+		r.Steps(b, 3)
+		for _, f := range model.Families {
+			owner := map[model.VIP]model.ServicePortName{}
+			for sp := range b.Snapshot().Family(f).ServicePorts() {
+				kinds := []model.FrontendKind{}
+				for _, fe := range sp.Frontends {
+					if o, ok := owner[fe.VIP]; ok {
+						t.Fatalf("%v belongs to %v and to %v", fe.VIP, o, sp.Name)
+					}
+					owner[fe.VIP] = sp.Name
+					kinds = append(kinds, fe.Kind)
+				}
+				if !slices.IsSorted(kinds) {
+					t.Fatalf("frontends of %v are not in the order of their kinds: %v", sp.Name, kinds)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,101 @@
+package model
+
+import (
+	"fmt"
+	"maps"
+	"testing"
+)
+
+// sizes returns the sizes of all that grows with the objects.
+func (b *Builder) sizes() map[string]int {
+	all := map[string]int{
+		"services": len(b.services), "slices": len(b.slices), "byService": len(b.byService),
+		"cidrs": len(b.cidrs), "claims": len(b.claims), "dirty": len(b.dirty), "problems": len(b.problems),
+		"clusterIPs": len(b.clusterIPs), "hairpins": len(b.hairpins), "programmed": len(b.programmed),
+		"snapshot problems": len(b.last.problems),
+	}
+	for _, f := range Families {
+		s := b.last.Family(f)
+		all[f.String()+" ports"] = s.ports.Len()
+		all[f.String()+" cluster IPs"] = s.clusterIPs.Len()
+		all[f.String()+" hairpins"] = s.hairpins.Len()
+	}
+	maps.DeleteFunc(all, func(_ string, n int) bool { return n == 0 })
+	return all
+}
+
+// Clusters create and delete Services for years: nothing of them may stay behind, in
+// whatever order their parts go.
+func TestNothingStaysBehind(t *testing.T) {
+	service := func(i int) Service {
+		return Service{
+			NamespacedName: NamespacedName{"ns1", fmt.Sprintf("s%d", i)},
+			ClusterIPs:     []string{fmt.Sprintf("172.30.0.%d", i), fmt.Sprintf("fd00:172:30::%d", i), "nowhere"},
+			ExternalIPs:    []string{"192.168.99.11"}, // each wants it
+			Ports:          []Port{{Name: "a", Port: 80, NodePort: 30001}, {Name: "b", Port: 80}, {Name: "c", Port: 0}},
+		}
+	}
+	slice := func(i int) EndpointSlice {
+		return EndpointSlice{
+			NamespacedName: NamespacedName{"ns1", fmt.Sprintf("s%d-x", i)},
+			Labels:         map[string]string{LabelServiceName: fmt.Sprintf("s%d", i)},
+			AddressType:    "IPv4",
+			Ports:          []SlicePort{{Name: new("a"), Port: new(int32(80))}, {}},
+			Endpoints:      []SliceEndpoint{{Addresses: []string{"10.0.0.2"}, NodeName: "node-1"}, {}},
+		}
+	}
+	for _, order := range []struct {
+		name string
+		gone func(b *Builder, i int)
+	}{
+		{"the Service goes first", func(b *Builder, i int) {
+			b.DeleteService(service(i).NamespacedName)
+			b.Snapshot()
+			b.DeleteEndpointSlice(slice(i).NamespacedName)
+		}},
+		{"the slice goes first", func(b *Builder, i int) {
+			b.DeleteEndpointSlice(slice(i).NamespacedName)
+			b.Snapshot()
+			b.DeleteService(service(i).NamespacedName)
+		}},
+		{"both go at once", func(b *Builder, i int) {
+			b.DeleteEndpointSlice(slice(i).NamespacedName)
+			b.DeleteService(service(i).NamespacedName)
+		}},
+		{"the Service becomes headless, the slice loses its label", func(b *Builder, i int) {
+			s := service(i)
+			s.ClusterIPs = []string{"None"}
+			b.SetService(s)
+			e := slice(i)
+			e.Labels = nil
+			b.SetEndpointSlice(e)
+			b.Snapshot()
+			b.DeleteEndpointSlice(e.NamespacedName)
+		}},
+	} {
+		t.Run(order.name, func(t *testing.T) {
+			b := NewBuilder(Config{NodeName: "node-1"})
+			b.SetServiceCIDR(ServiceCIDR{"kubernetes", []string{"172.30.0.0/16", "nowhere"}})
+			b.SetNode(Node{Name: "node-1", Addresses: []string{"nowhere"}})
+			for i := 2; i < 10; i++ {
+				b.SetService(service(i))
+				b.SetEndpointSlice(slice(i))
+				if i%3 == 0 {
+					b.Snapshot()
+				}
+			}
+			for i := 2; i < 10; i++ {
+				order.gone(b, i)
+				if i%2 == 0 {
+					b.Snapshot()
+				}
+			}
+			b.DeleteServiceCIDR("kubernetes")
+			b.DeleteNode("node-1")
+			b.Snapshot()
+			if left := b.sizes(); len(left) > 0 {
+				t.Errorf("everything was deleted, but these are left: %v", left)
+			}
+		})
+	}
+}

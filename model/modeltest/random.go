@@ -1,0 +1,286 @@
+package modeltest
+
+import (
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+
+	"github.com/vmapd/vmapd/model"
+)
+
+// Random makes clusters and changes to them. Names and addresses come from small
+// pools, so that objects often meet: two Services on one address, one pod in two
+// slices, slices of Services that are gone. About one value in thirty is bad.
+type Random struct {
+	*rand.Rand
+
+	objects map[model.ObjectRef]Object
+	host    []netip.Addr
+}
+
+// NewRandom returns a generator that has made no objects yet.
+func NewRandom(src rand.Source) *Random {
+	return &Random{Rand: rand.New(src), objects: map[model.ObjectRef]Object{}}
+}
+
+// Seed returns a source for NewRandom.
+func Seed(n uint64) rand.Source { return rand.NewPCG(n, 0x76_6d_61_70_64) }
+
+// Bytes returns a source that yields what a fuzzer says, a byte for each choice below,
+// and what Seed(0) does behind that: math/rand/v2 would wait forever for something
+// other than zeros.
+func Bytes(data []byte) rand.Source { return &bytesSource{data, Seed(0)} }
+
+type bytesSource struct {
+	data []byte
+	rest rand.Source
+}
+
+// Uint64 puts the byte wherever math/rand/v2 looks: in the upper bits for most bounds,
+// in the lower ones for powers of two.
+func (s *bytesSource) Uint64() uint64 {
+	if len(s.data) == 0 {
+		return s.rest.Uint64()
+	}
+	b := uint64(s.data[0])
+	s.data = s.data[1:]
+	return b * 0x0101010101010101
+}
+
+// Change is one change to a cluster.
+type Change struct {
+	Object Object       // nil if it is about the addresses of the node's interfaces
+	Delete bool         // of the object; otherwise it is set
+	Host   []netip.Addr // the addresses of the node's interfaces
+}
+
+// Apply carries the change out.
+func (c Change) Apply(b *model.Builder) {
+	switch {
+	case c.Object == nil:
+		b.SetHostAddresses(c.Host)
+	case c.Delete:
+		c.Object.Delete(b)
+	default:
+		c.Object.Set(b)
+	}
+}
+
+func (c Change) String() string {
+	switch {
+	case c.Object == nil:
+		return fmt.Sprintf("host addresses %v", c.Host)
+	case c.Delete:
+		return fmt.Sprintf("delete %v", c.Object.Ref())
+	}
+	return fmt.Sprintf("set %v: %+v", c.Object.Ref(), c.Object)
+}
+
+// Step makes a random change.
+func (r *Random) Step() Change {
+	switch n := r.IntN(32); {
+	case n == 0:
+		r.host = r.hostAddresses()
+		return Change{Host: r.host}
+	case n < 9 && len(r.objects) > 0:
+		o := r.objects[pick(r, r.refs())]
+		delete(r.objects, o.Ref())
+		return Change{Object: o, Delete: true}
+	}
+	o := r.object()
+	r.objects[o.Ref()] = o
+	return Change{Object: o}
+}
+
+// Steps makes n changes and applies them.
+func (r *Random) Steps(b *model.Builder, n int) {
+	for range n {
+		r.Step().Apply(b)
+	}
+}
+
+// Rebuild feeds a Builder with what is left after all changes so far, in random order.
+func (r *Random) Rebuild(b *model.Builder) {
+	refs := r.refs()
+	r.Shuffle(len(refs), func(i, j int) { refs[i], refs[j] = refs[j], refs[i] })
+	for _, ref := range refs {
+		r.objects[ref].Set(b)
+	}
+	b.SetHostAddresses(r.host)
+}
+
+// refs returns what there is, sorted.
+func (r *Random) refs() []model.ObjectRef {
+	return slices.SortedFunc(maps.Keys(r.objects), func(a, b model.ObjectRef) int {
+		return cmp.Compare(a.String(), b.String())
+	})
+}
+
+func (r *Random) object() Object {
+	switch n := r.IntN(24); {
+	case n == 0:
+		addrs := []string{pick(r, []string{NodeIP4, "192.168.0.3"}), pick(r, []string{NodeIP6, "fd00:192:168::3"})}
+		return NewNode(pick(r, []string{NodeName, NodeName, "node-2"}), addrs[r.IntN(2):]...)
+	case n == 1:
+		return NewServiceCIDR(pick(r, []string{"kubernetes", "extra"}),
+			pick(r, []string{"172.30.0.0/16", "172.30.0.0/24", "255.255.0.0/16", "172.30.0.0/33", "::ffff:172.30.0.0/112"}),
+			pick(r, []string{"fd00:172:30::/112", "fd00:172:30::/64", "ffff::/16", "nowhere"}))
+	case n < 11:
+		return r.service()
+	}
+	return r.slice()
+}
+
+func (r *Random) service() Service {
+	s := NewService(r.name()).CreatedAt(r.IntN(3))
+	s.Type = pick(r, []string{"ClusterIP", "ClusterIP", "ClusterIP", "NodePort", "LoadBalancer", "ExternalName", ""})
+	var ips []string
+	if r.IntN(8) != 0 {
+		ips = append(ips, r.addr("172.30.0.", "0", 8))
+	}
+	if r.IntN(3) == 0 {
+		ips = append(ips, r.addr("fd00:172:30::", "", 8))
+	}
+	if r.IntN(16) == 0 {
+		ips = append([]string{"None"}, ips...)
+	}
+	s = s.On(ips...)
+	for range r.IntN(3) {
+		s = s.External(append(slices.Clip(s.ExternalIPs),
+			pick(r, []string{r.addr("192.168.99.", "", 3), r.addr("fd00:192:168:99::", "", 2), r.addr("192.168.98.", "", 2)}))...)
+	}
+	for range r.IntN(2) {
+		s = s.From(model.Ingress{
+			IP:     pick(r, []string{r.addr("192.168.98.", "", 3), r.addr("fd00:192:168:98::", "", 2), ""}),
+			IPMode: pick(r, []string{"", "", "VIP", "Proxy"}),
+		})
+	}
+	for range r.IntN(4) {
+		s = s.Port(r.port())
+	}
+	if r.IntN(24) == 0 {
+		s = s.Labeled(pick(r, []string{model.LabelServiceProxyName, model.LabelHeadless, "app"}), "")
+	}
+	return s
+}
+
+func (r *Random) port() model.Port {
+	return model.Port{
+		Name:     r.portName(),
+		Protocol: r.protocol(),
+		Port:     r.number(80, 443, 53),
+		NodePort: pick(r, []int32{0, 0, 0, 30000, 30001, 30002, r.number(30003)}),
+	}
+}
+
+func (r *Random) slice() Slice {
+	service := pick(r, []string{"web", "db", "dns", "api"})
+	namespace := pick(r, []string{"ns1", "ns2"})
+	s := NewSlice(fmt.Sprintf("%s/%s-%d", namespace, service, r.IntN(3)), service)
+	pods := "10.0.0."
+	if r.IntN(3) == 0 {
+		s, pods = s.IPv6(), "fd00:10::"
+	}
+	for range 1 + r.IntN(3) {
+		if r.bad() {
+			s = s.RawPort(pick(r, []model.SlicePort{{}, {Name: new(string)}}))
+			continue
+		}
+		s = s.Port(r.portName(), r.protocol(), r.number(8080, 8081, 53))
+	}
+	for range r.IntN(8) {
+		e := model.SliceEndpoint{
+			Addresses: []string{r.addr(pods, "0", 12)},
+			NodeName:  pick(r, []string{NodeName, "node-2", ""}),
+		}
+		if r.IntN(3) == 0 {
+			yes, no := true, false
+			e.Ready = pick(r, []*bool{nil, &yes, &no, &no})
+			e.Serving = pick(r, []*bool{nil, &yes, &no})
+			e.Terminating = pick(r, []*bool{nil, &yes, &no})
+		}
+		if r.bad() {
+			e.Addresses = nil
+		}
+		s = s.RawEndpoint(e)
+	}
+	switch r.IntN(48) {
+	case 0:
+		delete(s.Labels, model.LabelServiceName)
+	case 1:
+		s.AddressType = pick(r, []string{"FQDN", "", "IPX"})
+	case 2:
+		s = s.Labeled(model.LabelHeadless, "")
+	}
+	return s
+}
+
+func (r *Random) hostAddresses() []netip.Addr {
+	all := []string{NodeIP4, "192.168.0.3", "10.0.0.1", NodeIP6, "fd00:10::1"}
+	var list []netip.Addr
+	for _, s := range all {
+		if r.IntN(2) == 0 {
+			list = append(list, netip.MustParseAddr(s))
+		}
+	}
+	return list
+}
+
+func (r *Random) name() string {
+	if r.bad() {
+		return pick(r, []string{"ns1/we\"b", "ns1/web\nadd table", "NS1/web", "/web", "ns1/"})
+	}
+	return pick(r, []string{"ns1", "ns2"}) + "/" + pick(r, []string{"web", "db", "dns", "api"})
+}
+
+func (r *Random) portName() string {
+	if r.bad() {
+		return pick(r, []string{"\"", "a\nb", "HTTP"})
+	}
+	return pick(r, []string{"", "http", "dns"})
+}
+
+func (r *Random) protocol() string {
+	if r.bad() {
+		return pick(r, []string{"tcp", "ICMP", "\n"})
+	}
+	return pick(r, []string{"TCP", "TCP", "UDP", "SCTP", ""})
+}
+
+func (r *Random) number(good ...int32) int32 {
+	if r.bad() {
+		return pick(r, []int32{0, -1, 70000, 65536})
+	}
+	return pick(r, good)
+}
+
+// addr returns one of n addresses that begin alike, now and then spelled as in old
+// objects.
+func (r *Random) addr(prefix, zeros string, n int) string {
+	if r.bad() {
+		return pick(r, []string{"", "nowhere", "0.0.0.0", "::", "127.0.0.1", "ff02::1", "fe80::1%eth0", "10.0.0.9", "fd00:10::9", "1.2.3.4.5"})
+	}
+	last := fmt.Sprint(2 + r.IntN(n))
+	if r.IntN(16) == 0 {
+		last = zeros + last
+	}
+	return prefix + last
+}
+
+func (r *Random) bad() bool { return r.IntN(32) == 31 }
+
+func pick[T any](r *Random, from []T) T { return from[r.IntN(len(from))] }
+
+// Pod returns the address of the n-th pod.
+func Pod(f model.Family, n int) netip.Addr {
+	if f == model.IPv4 {
+		return netip.MustParseAddr(addrAt("10.0.0.2", n))
+	}
+	b := netip.MustParseAddr("fd00:10::2").As16()
+	binary.BigEndian.PutUint32(b[12:], 2+uint32(n))
+	return netip.AddrFrom16(b)
+}

@@ -1,0 +1,82 @@
+package modeltest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/vmapd/vmapd/model"
+)
+
+// Text returns all that a snapshot says, one fact per line, sorted: two snapshots with
+// the same text are the same desired state.
+func Text(s *model.Snapshot) []string {
+	var lines []string
+	for _, f := range model.Families {
+		lines = append(lines, FamilyText(s.Family(f))...)
+	}
+	for _, p := range s.Problems() {
+		lines = append(lines, "problem "+p.Error())
+	}
+	return lines
+}
+
+// FamilyText is Text for one family.
+func FamilyText(s *model.FamilySnapshot) []string {
+	lines := PortTexts(s)
+	add := func(format string, args ...any) {
+		lines = append(lines, s.Family.String()+" "+fmt.Sprintf(format, args...))
+	}
+	for a := range s.ClusterIPs() {
+		add("cluster IP %v", a)
+	}
+	for a := range s.Hairpins() {
+		add("hairpin %v", a)
+	}
+	add("settings %+v", *s.Settings)
+	slices.Sort(lines)
+	return lines
+}
+
+// PortTexts returns a line for each service port of a family, sorted.
+func PortTexts(s *model.FamilySnapshot) []string {
+	var lines []string
+	for sp := range s.ServicePorts() {
+		lines = append(lines, PortText(sp))
+	}
+	slices.Sort(lines)
+	return lines
+}
+
+// PortText returns a service port in one line: its name, its frontends each with its
+// fate, and its endpoints:
+//
+//	ns1/web:http/tcp [172.30.0.41:80 forward, :30001 forward masquerade] 10.0.0.2:8080 local, 10.0.0.3:8080
+func PortText(sp *model.ServicePort) string {
+	var frontends, endpoints []string
+	for _, fe := range sp.Frontends {
+		text := fmt.Sprintf("%v:%d %v", fe.VIP.Addr, fe.VIP.Port, fe.Action)
+		if fe.VIP.Addr.Is6() {
+			text = fmt.Sprintf("[%v]:%d %v", fe.VIP.Addr, fe.VIP.Port, fe.Action)
+		}
+		if fe.Kind == model.NodePort {
+			text = fmt.Sprintf(":%d %v", fe.VIP.Port, fe.Action)
+		}
+		if fe.SourceNAT == model.MasqueradeAlways {
+			text += " masquerade"
+		}
+		frontends = append(frontends, text)
+	}
+	for _, e := range sp.Endpoints {
+		text := e.Addr.String()
+		if e.Local {
+			text += " local"
+		}
+		endpoints = append(endpoints, text)
+	}
+	text := fmt.Sprintf("%v/%v [%s]", sp.Name, sp.Name.Protocol, strings.Join(frontends, ", "))
+	if len(endpoints) > 0 {
+		text += " " + strings.Join(endpoints, ", ")
+	}
+	return text
+}

@@ -1,0 +1,196 @@
+package model_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"testing"
+
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/modeltest"
+)
+
+// configs are those that random tests run with, in turn.
+var configs = []model.Config{
+	modeltest.Config(),
+	{
+		NodeName: "node-1", NodePortAddresses: model.NodePortAddresses{All: true}, MasqueradeAll: true,
+	},
+	{
+		NodeName:          "node-1",
+		NodePortAddresses: model.NodePortAddresses{CIDRs: []netip.Prefix{netip.MustParsePrefix("192.168.0.0/24")}},
+		ClusterCIDRs:      []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00:10::/64")},
+	},
+}
+
+func TestOrderAndHistoryDoNotMatter(t *testing.T) {
+	for seed := range uint64(60) {
+		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+			config := configs[seed%uint64(len(configs))]
+			r := modeltest.NewRandom(modeltest.Seed(seed))
+			b := model.NewBuilder(config)
+			for round := range 30 {
+				r.Steps(b, 1+r.IntN(5))
+				want := model.NewBuilder(config)
+				r.Rebuild(want)
+				equal(t, fmt.Sprintf("round %d: after all changes, against the same objects from nothing", round),
+					modeltest.Text(want.Snapshot()), modeltest.Text(b.Snapshot()))
+				if t.Failed() {
+					return
+				}
+			}
+		})
+	}
+}
+
+func TestChangesAreExactlyTheDifference(t *testing.T) {
+	for seed := range uint64(40) {
+		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+			r := modeltest.NewRandom(modeltest.Seed(seed))
+			b := model.NewBuilder(modeltest.Config())
+			all := []*model.Snapshot{b.Snapshot()}
+			for range 40 {
+				r.Steps(b, r.IntN(4))
+				now := b.Snapshot()
+				// Against the one just before, where much is shared, and against any
+				// older one, where little is.
+				for _, before := range []*model.Snapshot{all[len(all)-1], all[r.IntN(len(all))]} {
+					checkChanges(t, before, now)
+					checkChanges(t, now, before)
+				}
+				all = append(all, now)
+			}
+		})
+	}
+}
+
+// checkChanges compares what a snapshot says about its difference to another with what
+// brute force finds.
+func checkChanges(t *testing.T, old, now *model.Snapshot) {
+	t.Helper()
+	for _, f := range model.Families {
+		a, b := old.Family(f), now.Family(f)
+		wantPorts, gotPorts := map[model.ServicePortName]string{}, map[model.ServicePortName]string{}
+		oldPorts, nowPorts := pointers(old)[f], pointers(now)[f]
+		for name, sp := range oldPorts {
+			if nowPorts[name] != sp {
+				wantPorts[name] = fmt.Sprintf("%p to %p", sp, nowPorts[name])
+			}
+		}
+		for name, sp := range nowPorts {
+			if oldPorts[name] != sp {
+				wantPorts[name] = fmt.Sprintf("%p to %p", oldPorts[name], sp)
+			}
+		}
+		for c := range b.ServicePortChanges(a) {
+			sp := c.New
+			if sp == nil {
+				sp = c.Old
+			}
+			if _, ok := gotPorts[sp.Name]; ok {
+				t.Errorf("%v is in the changes twice", sp.Name)
+			}
+			gotPorts[sp.Name] = fmt.Sprintf("%p to %p", c.Old, c.New)
+		}
+		equal(t, "changed service ports", wantPorts, gotPorts)
+		equal(t, "number of service ports", len(nowPorts), b.NumServicePorts())
+
+		equal(t, "changed cluster IPs",
+			difference(addrs(a.ClusterIPs()), addrs(b.ClusterIPs())), addrChanges(b.ClusterIPChanges(a)))
+		equal(t, "changed hairpins",
+			difference(addrs(a.Hairpins()), addrs(b.Hairpins())), addrChanges(b.HairpinChanges(a)))
+	}
+}
+
+// difference says what is only in the one or only in the other.
+func difference(old, now []string) map[string]string {
+	d := map[string]string{}
+	for _, s := range old {
+		d[s] = "gone"
+	}
+	for _, s := range now {
+		if _, ok := d[s]; ok {
+			delete(d, s)
+		} else {
+			d[s] = "come"
+		}
+	}
+	return d
+}
+
+func addrChanges(changes func(func(model.Change[netip.Addr]) bool)) map[string]string {
+	d := map[string]string{}
+	for c := range changes {
+		switch {
+		case c.Old.IsValid() == c.New.IsValid():
+			d[c.Old.String()] += "both or neither"
+		case c.Old.IsValid():
+			d[c.Old.String()] += "gone"
+		default:
+			d[c.New.String()] += "come"
+		}
+	}
+	return d
+}
+
+func TestServicePortsAreYieldedUntilTheLoopEnds(t *testing.T) {
+	b := model.NewBuilder(modeltest.Config())
+	modeltest.Feed(b, modeltest.Cluster(50, 1))
+	empty := model.NewBuilder(modeltest.Config()).Snapshot().Family(model.IPv4)
+	s := b.Snapshot().Family(model.IPv4)
+	n := 0
+	for range s.ServicePorts() {
+		n++
+		break
+	}
+	for range s.ClusterIPs() {
+		n++
+		break
+	}
+	for range s.ServicePortChanges(empty) {
+		n++
+		break
+	}
+	for range s.ClusterIPChanges(empty) {
+		n++
+		break
+	}
+	equal(t, "loops that ended after one", 4, n)
+	if _, ok := s.ServicePort(modeltest.PortName("ns-1/service-1", "http", model.UDP)); ok {
+		t.Error("a service port was found by the wrong protocol")
+	}
+}
+
+// FuzzBuilder makes random changes, with a snapshot now and then, and compares what
+// comes out with a new Builder that is fed with the objects left at the end.
+func FuzzBuilder(f *testing.F) {
+	for seed := range uint64(20) {
+		data := make([]byte, 400)
+		r := rand.New(modeltest.Seed(seed))
+		for i := range data {
+			data[i] = byte(r.Uint32())
+		}
+		f.Add(data)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if len(data) > 4096 {
+			t.Skip("longer than any history that tells something new")
+		}
+		r := modeltest.NewRandom(modeltest.Bytes(data))
+		config := configs[r.IntN(len(configs))]
+		b := model.NewBuilder(config)
+		before := b.Snapshot()
+		for range 1 + len(data)/16 {
+			r.Step().Apply(b)
+			if r.IntN(3) == 0 {
+				now := b.Snapshot()
+				checkChanges(t, before, now)
+				before = now
+			}
+		}
+		fresh := model.NewBuilder(config)
+		r.Rebuild(fresh)
+		equal(t, "after all changes, against the same objects from nothing",
+			modeltest.Text(fresh.Snapshot()), modeltest.Text(b.Snapshot()))
+	})
+}

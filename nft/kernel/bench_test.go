@@ -1,0 +1,138 @@
+package kernel
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/modeltest"
+	"github.com/vmapd/vmapd/nft"
+)
+
+// benchSize is a cluster of Services with so many endpoints each.
+type benchSize struct{ services, endpoints int }
+
+func (s benchSize) String() string { return fmt.Sprintf("%dx%d", s.services, s.endpoints) }
+
+func benchSizes() []benchSize {
+	return []benchSize{{100, 10}, {1_000, 10}, {5_000, 50}, {10_000, 10}, {44_000, 1}}
+}
+
+// forSizes runs a benchmark for each size of cluster.
+func forSizes(b *testing.B, run func(b *testing.B, size benchSize, builder *model.Builder)) {
+	for _, size := range benchSizes() {
+		b.Run(size.String(), func(b *testing.B) {
+			builder := model.NewBuilder(model.Config{})
+			modeltest.Feed(builder, modeltest.Cluster(size.services, size.endpoints))
+			b.ReportAllocs()
+			run(b, size, builder)
+		})
+	}
+}
+
+// BenchmarkBuild makes the first snapshot of objects that the builder has.
+func BenchmarkBuild(b *testing.B) {
+	forSizes(b, func(b *testing.B, size benchSize, _ *model.Builder) {
+		for b.Loop() {
+			b.StopTimer()
+			builder := model.NewBuilder(model.Config{})
+			modeltest.Feed(builder, modeltest.Cluster(size.services, size.endpoints))
+			b.StartTimer()
+			builder.Snapshot()
+		}
+	})
+}
+
+// BenchmarkCompileCold is all that happens between a snapshot and the first byte to the
+// kernel: compile, and the difference to an empty table.
+func BenchmarkCompileCold(b *testing.B) {
+	forSizes(b, func(b *testing.B, _ benchSize, builder *model.Builder) {
+		s := builder.Snapshot().Family(model.IPv4)
+		for b.Loop() {
+			nft.DiffTable(nil, nft.Compile(nil, s))
+		}
+	})
+}
+
+// BenchmarkApplyCold goes from a finished snapshot to the last commit, with no table
+// there.
+func BenchmarkApplyCold(b *testing.B) {
+	forSizes(b, func(b *testing.B, _ benchSize, builder *model.Builder) {
+		n := newNetNS(b)
+		backend := open(b, n)
+		s := builder.Snapshot()
+		for b.Loop() {
+			apply(b, backend, s)
+			b.StopTimer()
+			if err := backend.Remove(b.Context()); err != nil {
+				b.Fatal(err)
+			}
+			b.StartTimer()
+		}
+	})
+}
+
+// BenchmarkRestart goes from a finished snapshot to knowing that the kernel has it all.
+func BenchmarkRestart(b *testing.B) {
+	forSizes(b, func(b *testing.B, _ benchSize, builder *model.Builder) {
+		n := newNetNS(b)
+		backend := open(b, n)
+		s := builder.Snapshot()
+		apply(b, backend, s)
+		before := backend.Stats(model.IPv4).Operations
+		for b.Loop() {
+			backend.Resync()
+			apply(b, backend, s)
+		}
+		if got := backend.Stats(model.IPv4).Operations; got != before {
+			b.Fatalf("%d operations, want none", got-before)
+		}
+	})
+}
+
+// oneService is the slice of one of the Services, with other endpoints: so many, from
+// a pod on that no other Service has.
+func oneService(size benchSize, endpoints, first int) model.EndpointSlice {
+	const elsewhere = 8_000_000
+	s := modeltest.ClusterSlice(0, size.endpoints, 0).EndpointSlice
+	s.Endpoints = nil
+	for i := range endpoints {
+		s.Endpoints = append(s.Endpoints, model.SliceEndpoint{
+			Addresses: []string{modeltest.Pod(model.IPv4, elsewhere+first+i).String()},
+		})
+	}
+	return s
+}
+
+// BenchmarkOneEndpoint goes from a changed EndpointSlice to the kernel's commit: one
+// endpoint replaced by another, and one more and one fewer in turn.
+func BenchmarkOneEndpoint(b *testing.B) {
+	change := func(even, odd func(size benchSize) model.EndpointSlice) func(*testing.B, benchSize, *model.Builder) {
+		return func(b *testing.B, size benchSize, builder *model.Builder) {
+			n := newNetNS(b)
+			backend := open(b, n)
+			apply(b, backend, builder.Snapshot())
+			slices := [2]model.EndpointSlice{even(size), odd(size)}
+			builder.SetEndpointSlice(slices[1])
+			apply(b, backend, builder.Snapshot())
+			i := 0
+			for b.Loop() {
+				builder.SetEndpointSlice(slices[i%2])
+				apply(b, backend, builder.Snapshot())
+				i++
+			}
+		}
+	}
+	b.Run("replaced", func(b *testing.B) {
+		forSizes(b, change(
+			func(s benchSize) model.EndpointSlice { return oneService(s, s.endpoints, 0) },
+			func(s benchSize) model.EndpointSlice { return oneService(s, s.endpoints, 1) },
+		))
+	})
+	b.Run("more-and-fewer", func(b *testing.B) {
+		forSizes(b, change(
+			func(s benchSize) model.EndpointSlice { return oneService(s, s.endpoints+1, 0) },
+			func(s benchSize) model.EndpointSlice { return oneService(s, s.endpoints, 0) },
+		))
+	})
+}

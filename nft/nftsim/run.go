@@ -1,0 +1,323 @@
+package nftsim
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/nft"
+)
+
+// maxDepth is NFT_JUMP_STACK_SIZE: how deep the kernel jumps.
+const maxDepth = 16
+
+// run is one packet's way.
+type run struct {
+	*Simulator
+	hook  nft.Hook
+	trace []string
+	seen  map[string]bool
+}
+
+// Run runs a packet through the ruleset.
+func (s *Simulator) Run(p Packet) (Outcome, error) {
+	r := &run{Simulator: s, seen: map[string]bool{}}
+	o, err := r.packet(p)
+	o.Trace = r.trace
+	if err != nil {
+		return o, fmt.Errorf("%v: %w", p, err)
+	}
+	return o, nil
+}
+
+func (r *run) packet(p Packet) (Outcome, error) {
+	if f := model.FamilyOf(p.Dest.Addr()); f != r.family || model.FamilyOf(p.Source.Addr()) != f {
+		return Outcome{}, fmt.Errorf("the ruleset is for %v alone", r.family)
+	}
+	first := nft.Prerouting
+	if p.From == Node {
+		first = nft.Output
+	}
+	branches, left, err := r.passHook(first, state{p, p.Dest})
+	if err != nil {
+		return Outcome{}, err
+	}
+	if left > 0 {
+		branches = append(branches, branch{left, translated, p.Dest})
+	}
+	o := Outcome{To: map[netip.AddrPort]Arrival{}}
+	verdicts := map[ending]bool{}
+	for _, b := range branches {
+		if b.ending == translated {
+			how, masqueraded, err := r.leave(p, b.dest)
+			if err != nil {
+				return Outcome{}, err
+			}
+			b.ending = how
+			if how == translated {
+				a := o.To[b.dest]
+				o.To[b.dest] = Arrival{a.Share + b.share, masqueraded}
+			}
+		}
+		verdicts[b.ending] = true
+	}
+	if len(verdicts) != 1 {
+		return o, fmt.Errorf("chance decides between verdicts: %v", branches)
+	}
+	switch {
+	case verdicts[dropped]:
+		o.Verdict = Drop
+	case verdicts[rejected], verdicts[resetted]:
+		o.Verdict, o.TCPReset = Reject, verdicts[resetted]
+	}
+	if o.Verdict != Accept {
+		o.To = nil
+	}
+	return o, nil
+}
+
+// leave takes a packet from where its destination is known to where it leaves the node
+// or, if it is for the node, to its socket.
+func (r *run) leave(p Packet, dest netip.AddrPort) (how ending, masquerade bool, err error) {
+	if p.From != Node && r.local[dest.Addr()] {
+		return translated, false, nil
+	}
+	at := state{p, p.Dest}
+	at.Dest = dest
+	branches, left, err := r.passHook(nft.Postrouting, at)
+	if err != nil {
+		return 0, false, err
+	}
+	if left > 0 {
+		branches = append(branches, branch{left, translated, dest})
+	}
+	for _, b := range branches[1:] {
+		if b.ending != branches[0].ending {
+			return 0, false, fmt.Errorf("chance decides what postrouting does: %v", branches)
+		}
+	}
+	if branches[0].ending == masqueraded {
+		return translated, true, nil
+	}
+	return branches[0].ending, false, nil
+}
+
+// passHook runs all base chains of a hook, and returns what is decided and the share of
+// packets for which nothing is. NAT is decided once: where one chain has translated, the
+// others are not asked (nf_nat_inet_fn).
+func (r *run) passHook(h nft.Hook, s state) (branches []branch, left float64, err error) {
+	r.hook = h
+	left = 1
+	for _, c := range r.base[h] {
+		var more []branch
+		if more, left, err = r.chain(c, s, left, 0); err != nil {
+			return nil, 0, err
+		}
+		branches = append(branches, more...)
+	}
+	return branches, left, nil
+}
+
+// chain runs a share of packets through a chain. It returns what is decided, and the
+// share that comes out at the end or by a return.
+func (r *run) chain(c *nft.Chain, s state, share float64, depth int) (branches []branch, out float64, err error) {
+	if depth > maxDepth {
+		return nil, 0, fmt.Errorf("chain %s: more than %d jumps deep", c.Name, maxDepth)
+	}
+	for _, rule := range c.Rules {
+		if share == 0 {
+			break
+		}
+		step, err := r.rule(c, rule, s, share, depth)
+		if err != nil {
+			return nil, 0, fmt.Errorf("chain %s: rule %q: %w", c.Name, rule.Text(r.family), err)
+		}
+		branches = append(branches, step.branches...)
+		out += step.returned
+		share = step.next
+	}
+	return branches, out + share, nil
+}
+
+// step is what a rule did with a share of packets.
+type step struct {
+	branches []branch // decided
+	next     float64  // goes on with the next rule
+	returned float64  // leaves the chain
+}
+
+func (r *run) rule(c *nft.Chain, rule nft.Rule, s state, share float64, depth int) (step, error) {
+	var done step
+	here := share // the share that matched all statements so far
+	note := func(what string) {
+		line := c.Name + ": " + rule.Text(r.family) + what
+		if !r.seen[line] {
+			r.seen[line] = true
+			r.trace = append(r.trace, line)
+		}
+	}
+	for _, stmt := range rule {
+		match := true
+		switch stmt := stmt.(type) {
+		case nft.MatchProtocol:
+			match = s.Protocol == stmt.Protocol
+		case nft.MatchNotDNAT:
+			match = s.Dest == s.orig
+		case nft.MatchAddr:
+			addr := map[nft.Field]netip.Addr{
+				nft.SourceAddr: s.Source.Addr(), nft.DestAddr: s.Dest.Addr(), nft.OrigDestAddr: s.orig.Addr(),
+			}[stmt.Field]
+			match = stmt.Prefix.Contains(addr) != stmt.Not
+		case nft.InSet:
+			hits, missed, err := r.lookup(stmt.Key, stmt.Set, s, here)
+			if err != nil {
+				return step{}, err
+			}
+			if match = len(hits) > 0; match && missed > 0 {
+				return step{}, fmt.Errorf("chance decides whether it is in set %s", stmt.Set)
+			}
+		case nft.VerdictMap:
+			hits, missed, err := r.lookup(stmt.Key, stmt.Map, s, here)
+			if err != nil {
+				return step{}, err
+			}
+			for _, h := range hits {
+				note(" -> " + h.Verdict.String())
+				if err := r.verdict(&done, h.Verdict, s, h.share, depth); err != nil {
+					return step{}, err
+				}
+			}
+			here = missed
+		case nft.DNAT:
+			hits, missed, err := r.lookup(stmt.Key, stmt.Map, s, here)
+			if err != nil {
+				return step{}, err
+			}
+			if r.hook == nft.Postrouting {
+				return step{}, fmt.Errorf("the destination can't be replaced in %v", r.hook)
+			}
+			if len(hits) > 0 {
+				note("")
+			}
+			for _, h := range hits {
+				done.branches = append(done.branches, branch{h.share, translated, r.endpoint(h.Data)})
+			}
+			here = missed
+		case nft.Masquerade:
+			if r.hook != nft.Postrouting {
+				return step{}, fmt.Errorf("the source can't be replaced in %v", r.hook)
+			}
+			note("")
+			done.branches = append(done.branches, branch{share: here, ending: masqueraded})
+			here = 0
+		case nft.Reject:
+			if r.hook == nft.Postrouting {
+				return step{}, fmt.Errorf("reject is not allowed in %v", r.hook)
+			}
+			note("")
+			how := rejected
+			if stmt.TCPReset {
+				if s.Protocol != model.TCP {
+					return step{}, fmt.Errorf("a reset for %v", s.Protocol)
+				}
+				how = resetted
+			}
+			done.branches = append(done.branches, branch{share: here, ending: how})
+			here = 0
+		case nft.Verdict:
+			note("")
+			if err := r.verdict(&done, stmt, s, here, depth); err != nil {
+				return step{}, err
+			}
+			here = 0
+		default:
+			return step{}, fmt.Errorf("unknown statement %T", stmt)
+		}
+		if !match || here == 0 {
+			if !match {
+				done.next += here
+			}
+			return done, nil
+		}
+	}
+	done.next += here
+	return done, nil
+}
+
+func (r *run) verdict(done *step, v nft.Verdict, s state, share float64, depth int) error {
+	switch v.Kind {
+	case nft.DropPacket:
+		done.branches = append(done.branches, branch{share: share, ending: dropped})
+		return nil
+	case nft.Return:
+		done.returned += share
+		return nil
+	case nft.Jump, nft.Goto:
+		c := r.chains[v.Chain]
+		if c == nil {
+			return fmt.Errorf("%v: no such chain", v)
+		}
+		branches, out, err := r.chain(c, s, share, depth+1)
+		if err != nil {
+			return err
+		}
+		done.branches = append(done.branches, branches...)
+		if v.Kind == nft.Jump {
+			done.next += out
+		} else {
+			done.returned += out // nobody comes back from a goto
+		}
+		return nil
+	case nft.NoVerdict:
+	}
+	return fmt.Errorf("unknown verdict %d", v.Kind)
+}
+
+// hit is an element that was found, by a share of packets.
+type hit struct {
+	nft.Element
+	share float64
+}
+
+// lookup looks a packet up in a set, once for each slot that chance may choose.
+func (r *run) lookup(key nft.Key, name string, s state, share float64) (hits []hit, missed float64, err error) {
+	set := r.sets[name]
+	if set == nil {
+		return nil, 0, fmt.Errorf("no set %s", name)
+	}
+	keys := []string{""}
+	for _, e := range key {
+		var next []string
+		for _, k := range keys {
+			if e.Field == nft.RandomSlot {
+				for slot := range e.Mod {
+					next = append(next, string(nft.AppendSlot([]byte(k), slot)))
+				}
+				continue
+			}
+			b, err := s.expr([]byte(k), e)
+			if err != nil {
+				return nil, 0, err
+			}
+			next = append(next, string(b))
+		}
+		keys = next
+	}
+	misses := 0
+	for _, k := range keys {
+		if e, ok := set.find(k); ok {
+			hits = append(hits, hit{e, share / float64(len(keys))})
+		} else {
+			misses++
+		}
+	}
+	return slices.Clip(hits), share * float64(misses) / float64(len(keys)), nil
+}
+
+// endpoint reads the data of a map of addresses and ports.
+func (r *run) endpoint(data string) netip.AddrPort {
+	n := nft.Addr.Width(r.family)
+	addr, _ := netip.AddrFromSlice([]byte(data[:n]))
+	return netip.AddrPortFrom(addr, uint16(data[n])<<8|uint16(data[n+1]))
+}

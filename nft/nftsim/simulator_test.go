@@ -1,0 +1,294 @@
+package nftsim_test
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/modeltest"
+	"github.com/vmapd/vmapd/nft"
+	"github.com/vmapd/vmapd/nft/nftsim"
+)
+
+// The address plan is modeltest's: pods 10.0.0.0/8, ClusterIPs 172.30.0.0/16, nodes
+// 192.168.0.0/24 (ours .2), ExternalIPs 192.168.99.0/24, outside 203.0.113.0/24.
+
+// example has one Service with three endpoints, one of them on this node and one on the
+// node's own address, and one without endpoints.
+func example(t *testing.T) *nft.Ruleset {
+	t.Helper()
+	s := modeltest.Snapshot(modeltest.Config(),
+		modeltest.OurNode(),
+		modeltest.NewServiceCIDR("kubernetes", "172.30.0.0/16"),
+		modeltest.NewService("ns1/web").On("172.30.0.41").External("192.168.99.11").
+			TCP("http", 80).NodePort(30001).UDP("dns", 53),
+		modeltest.NewService("ns1/empty").On("172.30.0.42").TCP("", 80).UDP("udp", 80),
+		modeltest.NewSlice("ns1/web-1", "web").TCP("http", 8080).UDP("dns", 5353).
+			Local("10.0.0.2", modeltest.NodeIP4).Ready("10.0.0.3"))
+	return nft.Compile(nil, s.Family(model.IPv4))
+}
+
+func simulator(t *testing.T, r *nft.Ruleset) *nftsim.Simulator {
+	t.Helper()
+	s, err := nftsim.New(r, netip.MustParseAddr(modeltest.NodeIP4))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func packet(from nftsim.Origin, source, dest string, p model.Protocol) nftsim.Packet {
+	return nftsim.Packet{
+		From: from, Source: netip.AddrPortFrom(netip.MustParseAddr(source), 40000),
+		Dest: netip.MustParseAddrPort(dest), Protocol: p,
+	}
+}
+
+func TestRun(t *testing.T) {
+	type arrivals = map[string]nftsim.Arrival
+	third := 1.0 / 3
+	for _, tt := range []struct {
+		name   string
+		packet nftsim.Packet
+		want   nftsim.Verdict
+		reset  bool
+		to     arrivals
+	}{
+		{
+			"a pod to a cluster IP keeps its source, unless it meets itself",
+			packet(nftsim.Pod, "10.0.0.2", "172.30.0.41:80", model.TCP), nftsim.Accept, false,
+			arrivals{"10.0.0.2:8080": {third, true}, "10.0.0.3:8080": {third, false}, "192.168.0.2:8080": {third, false}},
+		},
+		{
+			"UDP has the same shares",
+			packet(nftsim.Pod, "10.0.0.9", "172.30.0.41:53", model.UDP), nftsim.Accept, false,
+			arrivals{"10.0.0.2:5353": {third, false}, "10.0.0.3:5353": {third, false}, "192.168.0.2:5353": {third, false}},
+		},
+		{
+			// An endpoint on the node's own address is met in input, where nothing can
+			// be masqueraded.
+			"from outside to an external IP",
+			packet(nftsim.Outside, "203.0.113.9", "192.168.99.11:80", model.TCP), nftsim.Accept, false,
+			arrivals{"10.0.0.2:8080": {third, true}, "10.0.0.3:8080": {third, true}, "192.168.0.2:8080": {third, false}},
+		},
+		{
+			"from outside to a node port",
+			packet(nftsim.Outside, "203.0.113.9", "192.168.0.2:30001", model.TCP), nftsim.Accept, false,
+			arrivals{"10.0.0.2:8080": {third, true}, "10.0.0.3:8080": {third, true}, "192.168.0.2:8080": {third, false}},
+		},
+		{
+			"what the node itself sends passes postrouting on any way",
+			packet(nftsim.Node, "192.168.0.2", "192.168.0.2:30001", model.TCP), nftsim.Accept, false,
+			arrivals{"10.0.0.2:8080": {third, true}, "10.0.0.3:8080": {third, true}, "192.168.0.2:8080": {third, true}},
+		},
+		{
+			"no endpoint over TCP: a reset",
+			packet(nftsim.Pod, "10.0.0.9", "172.30.0.42:80", model.TCP), nftsim.Reject, true, nil,
+		},
+		{
+			"no endpoint over UDP: an ICMP error",
+			packet(nftsim.Pod, "10.0.0.9", "172.30.0.42:80", model.UDP), nftsim.Reject, false, nil,
+		},
+		{
+			"another port of a cluster IP is refused",
+			packet(nftsim.Node, "192.168.0.2", "172.30.0.41:81", model.TCP), nftsim.Reject, true, nil,
+		},
+		{
+			"an unknown cluster IP is dropped",
+			packet(nftsim.Pod, "10.0.0.9", "172.30.0.43:80", model.TCP), nftsim.Drop, false, nil,
+		},
+		{
+			"another port of an external IP is not ours",
+			packet(nftsim.Outside, "203.0.113.9", "192.168.99.11:81", model.TCP), nftsim.Accept, false,
+			arrivals{"192.168.99.11:81": {1, false}},
+		},
+		{
+			"a node port on another address is not ours",
+			packet(nftsim.Pod, "10.0.0.9", "192.168.0.3:30001", model.TCP), nftsim.Accept, false,
+			arrivals{"192.168.0.3:30001": {1, false}},
+		},
+		{
+			"an endpoint asked directly is left alone, even by itself",
+			packet(nftsim.Pod, "10.0.0.2", "10.0.0.2:8080", model.TCP), nftsim.Accept, false,
+			arrivals{"10.0.0.2:8080": {1, false}},
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := simulator(t, example(t)).Run(tt.packet)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var to arrivals
+			for addr, a := range got.To {
+				if to == nil {
+					to = arrivals{}
+				}
+				to[addr.String()] = a
+			}
+			want := nftsim.Outcome{Verdict: tt.want, TCPReset: tt.reset}
+			if diff := cmp.Diff(want, nftsim.Outcome{Verdict: got.Verdict, TCPReset: got.TCPReset}); diff != "" {
+				t.Errorf("outcome (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(tt.to, to); diff != "" {
+				t.Errorf("to (-want +got):\n%s", diff)
+			}
+			if t.Failed() {
+				t.Logf("rules met:\n%s", strings.Join(got.Trace, "\n"))
+			}
+		})
+	}
+}
+
+func TestTheTraceTellsTheWay(t *testing.T) {
+	got, err := simulator(t, example(t)).Run(packet(nftsim.Outside, "203.0.113.9", "192.168.99.11:80", model.TCP))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"prerouting: jump services",
+		"services: ip daddr . meta l4proto . th dport vmap @service-ips -> goto endpoints-3",
+		"endpoints-3: meta l4proto tcp dnat ip to ip daddr . meta l4proto . th dport . numgen random mod 3 map @endpoints",
+		"postrouting: meta l4proto tcp ct original ip daddr . meta l4proto . ct original proto-dst vmap @source-nat -> goto masquerade-all",
+		"masquerade-all: masquerade fully-random",
+	}
+	if diff := cmp.Diff(want, got.Trace); diff != "" {
+		t.Errorf("trace (-want +got):\n%s", diff)
+	}
+}
+
+// While a batch lands, a packet can find the old number of slots and the new slots.
+func TestAMissingSlotIsNotALostPacket(t *testing.T) {
+	r := *example(t)
+	r.Chains = slices.Clone(r.Chains)
+	for i, c := range r.Chains {
+		if c.Name == "endpoints-3" {
+			r.Chains[i] = nft.Chain{Name: c.Name}
+			for _, rule := range c.Rules {
+				rule = slices.Clone(rule)
+				for k, stmt := range rule {
+					if d, ok := stmt.(nft.DNAT); ok {
+						d.Key = slices.Clone(d.Key)
+						if slot := &d.Key[len(d.Key)-1]; slot.Mod == 3 {
+							slot.Mod = 4
+						}
+						rule[k] = d
+					}
+				}
+				r.Chains[i].Rules = append(r.Chains[i].Rules, rule)
+			}
+		}
+	}
+	got, err := simulator(t, &r).Run(packet(nftsim.Pod, "10.0.0.9", "172.30.0.41:53", model.UDP))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[netip.AddrPort]nftsim.Arrival{
+		netip.MustParseAddrPort("10.0.0.2:5353"):    {Share: 0.25 + 0.25},
+		netip.MustParseAddrPort("10.0.0.3:5353"):    {Share: 0.25},
+		netip.MustParseAddrPort("192.168.0.2:5353"): {Share: 0.25},
+	}
+	if diff := cmp.Diff(want, got.To, cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })); diff != "" {
+		t.Errorf("to (-want +got):\n%s", diff)
+	}
+}
+
+// odd is a statement that the simulator has never heard of.
+type odd struct{ nft.Statement }
+
+func TestWhatIsUnknownIsAnError(t *testing.T) {
+	destKey := nft.Key{{Field: nft.DestAddr}}
+	for _, tt := range []struct {
+		name   string
+		change func(r *nft.Ruleset)
+		want   string
+	}{
+		{"a jump to nowhere", func(r *nft.Ruleset) {
+			add(r, nft.Chain{Name: "x", Rules: []nft.Rule{{nft.Verdict{Kind: nft.Jump, Chain: "y"}}}})
+		}, "jump y: no such chain"},
+		{"a jump to a base chain", func(r *nft.Ruleset) {
+			add(r, nft.Chain{Name: "x", Rules: []nft.Rule{{nft.Verdict{Kind: nft.Goto, Chain: "output"}}}})
+		}, "goto output: that is a base chain"},
+		{"an element whose chain is gone", func(r *nft.Ruleset) {
+			r.Chains = slices.DeleteFunc(slices.Clone(r.Chains), func(c nft.Chain) bool { return c.Name == "endpoints-3" })
+		}, "goto endpoints-3: no such chain"},
+		{"a set that is gone", func(r *nft.Ruleset) {
+			r.Sets = slices.DeleteFunc(slices.Clone(r.Sets), func(s nft.Set) bool { return s.Name == nft.Hairpin })
+		}, "hairpin: element"},
+		{"a rule that looks into a set that is not there", func(r *nft.Ruleset) {
+			add(r, nft.Chain{Name: "x", Rules: []nft.Rule{{nft.InSet{Key: destKey, Set: "y"}}}})
+		}, "no set y"},
+		{"a rule with another key than its set", func(r *nft.Ruleset) {
+			add(r, nft.Chain{Name: "x", Rules: []nft.Rule{{nft.InSet{Key: destKey, Set: nft.Hairpin}}}})
+		}, "set hairpin has another key"},
+		{"verdicts from a set without", func(r *nft.Ruleset) {
+			add(r, nft.Chain{Name: "x", Rules: []nft.Rule{{nft.VerdictMap{Key: destKey, Map: nft.ClusterIPs}}}})
+		}, "map cluster-ips has no verdicts"},
+		{"DNAT by a set without addresses", func(r *nft.Ruleset) {
+			add(r, nft.Chain{Name: "x", Rules: []nft.Rule{{nft.DNAT{Key: destKey, Map: nft.ClusterIPs}}}})
+		}, "map cluster-ips has no addresses and ports"},
+		{"a foreign rule", func(r *nft.Ruleset) {
+			add(r, nft.Chain{Name: "x", Rules: []nft.Rule{{nft.Foreign{What: "log"}}}})
+		}, "unknown statement nft.Foreign"},
+		{"a statement of tomorrow", func(r *nft.Ruleset) {
+			add(r, nft.Chain{Name: "x", Rules: []nft.Rule{{odd{}}}})
+		}, "unknown statement nftsim_test.odd"},
+		{"a chain twice", func(r *nft.Ruleset) { add(r, r.Chains[0]) }, "is there twice"},
+		{"a set twice", func(r *nft.Ruleset) { r.Sets = append(slices.Clip(r.Sets), r.Sets[0]) }, "is declared twice"},
+		{"an element of another width than its set", func(r *nft.Ruleset) {
+			r.Sets = slices.Clone(r.Sets)
+			r.Sets[0].Key = []nft.Type{nft.Addr, nft.Addr}
+		}, "key has 4 bytes, want 8"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := *example(t)
+			tt.change(&r)
+			_, err := nftsim.New(&r)
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("got error %v, want one with %q", err, tt.want)
+			}
+		})
+	}
+
+	t.Run("a loop of jumps ends", func(t *testing.T) {
+		r := *example(t)
+		add(&r, nft.Chain{Name: "x", Hook: nft.Prerouting, Prio: -200, Rules: []nft.Rule{{nft.Verdict{Kind: nft.Jump, Chain: "y"}}}})
+		add(&r, nft.Chain{Name: "y", Rules: []nft.Rule{{nft.Verdict{Kind: nft.Goto, Chain: "y"}}}})
+		_, err := simulator(t, &r).Run(packet(nftsim.Pod, "10.0.0.9", "172.30.0.41:53", model.UDP))
+		if err == nil || !strings.Contains(err.Error(), "more than 16 jumps deep") {
+			t.Errorf("got error %v, want one about the depth", err)
+		}
+	})
+	t.Run("a packet of the other family", func(t *testing.T) {
+		_, err := simulator(t, example(t)).Run(packet(nftsim.Pod, "fd00:10::2", "[fd00:172:30::29]:80", model.TCP))
+		if err == nil || !strings.Contains(err.Error(), "for IPv4 alone") {
+			t.Errorf("got error %v, want one about the family", err)
+		}
+	})
+}
+
+func add(r *nft.Ruleset, c nft.Chain) { r.Chains = append(slices.Clip(r.Chains), c) }
+
+// Base chains run by priority, and a drop in an earlier one spares the later.
+func TestBaseChainsRunByPriority(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		prio int32
+		want nftsim.Verdict
+	}{{"before ours", -101, nftsim.Drop}, {"behind ours", -99, nftsim.Accept}} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := *example(t)
+			add(&r, nft.Chain{Name: "x", Hook: nft.Prerouting, Prio: tt.prio, Rules: []nft.Rule{{nft.Verdict{Kind: nft.DropPacket}}}})
+			got, err := simulator(t, &r).Run(packet(nftsim.Pod, "10.0.0.9", "172.30.0.41:53", model.UDP))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.Verdict != tt.want {
+				t.Errorf("got %v, want %v", got.Verdict, tt.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,258 @@
+package nft_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/modeltest"
+	"github.com/vmapd/vmapd/nft"
+	"github.com/vmapd/vmapd/nft/nftsim"
+)
+
+// history compiles what a series of random changes leads to, each ruleset after the one
+// before it, and calls check with each step.
+func history(t *testing.T, r *modeltest.Random, config model.Config, steps int, check func(have, want *nft.Ruleset, s *model.FamilySnapshot)) {
+	t.Helper()
+	b := model.NewBuilder(config)
+	var have [len(model.Families)]*nft.Ruleset
+	for range steps {
+		r.Steps(b, 1+r.IntN(4))
+		for _, f := range model.Families {
+			s := b.Snapshot().Family(f)
+			before := have[f]
+			if before == nil {
+				before = nft.Compile(nil, model.NewBuilder(config).Snapshot().Family(f))
+			}
+			want := nft.Compile(before, s)
+			check(before, want, s)
+			if t.Failed() {
+				t.FailNow()
+			}
+			have[f] = want
+		}
+	}
+}
+
+// checkStep checks all that must hold between a ruleset and the one compiled after it.
+func checkStep(t *testing.T, have, want *nft.Ruleset, s *model.FamilySnapshot) {
+	t.Helper()
+	checkSlots(t, want)
+	batch := nft.Diff(have, want)
+	checkApplied(t, have, batch, want)
+	if len(batch.DeleteChains) > 0 {
+		// Before Linux 6.2 that would fail where an element was just taken away.
+		t.Errorf("deletes chains %v while the program runs", batch.DeleteChains)
+	}
+	equal(t, "operations from a ruleset to itself", 0, nft.Diff(want, want).Len())
+	if _, err := nftsim.New(want); err != nil {
+		t.Errorf("the ruleset is not sound: %v", err)
+	}
+	checkTable(t, have, want, s)
+}
+
+// checkTable checks what a restart finds: the table of have, with what want says then.
+func checkTable(t *testing.T, have, want *nft.Ruleset, s *model.FamilySnapshot) {
+	t.Helper()
+	table := tableOf(t, want)
+	equal(t, "operations from a table to the ruleset it was made of", 0, nft.DiffTable(table, want).Len())
+
+	// Another process knows nothing of history: it adopts the slots that it finds.
+	again := nft.Compile(table, s)
+	batch := nft.DiffTable(table, again)
+	if batch.Len() != len(batch.DeleteChains) {
+		t.Errorf("a restart with the same objects writes:\n%s", batch)
+	}
+	checkApplied(t, want, batch, again)
+	if kept, ok := again.KeepUnused(table, batch); batch.Len() > 0 {
+		if !ok {
+			t.Errorf("chains %v are reason enough to write", batch.DeleteChains)
+		}
+		equal(t, "operations to a ruleset that keeps unused chains", 0, nft.DiffTable(table, kept).Len())
+	}
+
+	// From the table of before to what is wanted now.
+	table = tableOf(t, have)
+	again = nft.Compile(table, s)
+	checkApplied(t, have, nft.DiffTable(table, again), again)
+
+	// From nothing.
+	batch = nft.DiffTable(nil, want)
+	if !batch.CreateTable || batch.DeleteTable || len(batch.Delete) > 0 || len(batch.AddSets) != len(want.Sets) {
+		t.Errorf("without a table: creates %v, deletes %v, %d deletions, %d sets",
+			batch.CreateTable, batch.DeleteTable, len(batch.Delete), len(batch.AddSets))
+	}
+	got := elements{}.apply(t, batch)
+	equal(t, "elements from nothing", elementsOf(t, want), got)
+	checkChains(t, nil, batch, want)
+}
+
+func TestDiffTurnsOneRulesetIntoTheNext(t *testing.T) {
+	for seed := range uint64(40) {
+		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+			r := modeltest.NewRandom(modeltest.Seed(seed))
+			history(t, r, configs[seed%uint64(len(configs))], 25, func(have, want *nft.Ruleset, s *model.FamilySnapshot) {
+				checkStep(t, have, want, s)
+			})
+		})
+	}
+}
+
+func TestDiffSpansSeveralSnapshots(t *testing.T) {
+	for seed := range uint64(20) {
+		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+			var all []*nft.Ruleset
+			r := modeltest.NewRandom(modeltest.Seed(seed))
+			history(t, r, modeltest.Config(), 20, func(_, want *nft.Ruleset, _ *model.FamilySnapshot) {
+				if want.Family != model.IPv4 {
+					return
+				}
+				if all = append(all, want); len(all) > 1 {
+					first := all[r.IntN(len(all)-1)]
+					checkApplied(t, first, nft.Diff(first, want), want)
+				}
+			})
+		})
+	}
+}
+
+// What is compiled does not depend on history but for the slots: sorted, the elements
+// say the same.
+func TestHistoryDecidesAboutSlotsAlone(t *testing.T) {
+	withoutSlots := func(t *testing.T, r *nft.Ruleset) []string {
+		var list []string
+		for set, e := range r.Elements() {
+			if set == nft.Endpoints || set == nft.NodePortEndpoints {
+				e.Key = e.Key[:len(e.Key)-4] + "\x00\x00\x00\x00"
+			}
+			list = append(list, set+" "+text(r, set, e))
+		}
+		slices.Sort(list)
+		return list
+	}
+	for seed := range uint64(20) {
+		r := modeltest.NewRandom(modeltest.Seed(seed))
+		history(t, r, modeltest.Config(), 20, func(_, want *nft.Ruleset, s *model.FamilySnapshot) {
+			equal(t, "elements but for slots", withoutSlots(t, nft.Compile(nil, s)), withoutSlots(t, want))
+		})
+	}
+}
+
+func TestPacketsGoWhereTheSnapshotSays(t *testing.T) {
+	for seed := range uint64(30) {
+		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+			r := modeltest.NewRandom(modeltest.Seed(seed))
+			config := configs[seed%uint64(len(configs))]
+			history(t, r, config, 15, func(_, want *nft.Ruleset, s *model.FamilySnapshot) {
+				sim, err := nftsim.New(want)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for sp := range s.ServicePorts() {
+					for _, fe := range sp.Frontends {
+						checkFrontend(t, r, sim, s, sp, fe)
+					}
+				}
+			})
+		})
+	}
+}
+
+// checkFrontend sends packets to one frontend.
+func checkFrontend(t *testing.T, r *modeltest.Random, sim *nftsim.Simulator, s *model.FamilySnapshot, sp *model.ServicePort, fe model.Frontend) {
+	t.Helper()
+	dest := fe.VIP.Addr
+	if fe.Kind == model.NodePort {
+		if len(s.NodePortAddrs) == 0 {
+			return
+		}
+		dest = s.NodePortAddrs[r.IntN(len(s.NodePortAddrs))]
+		for other := range s.ServicePorts() {
+			for _, taken := range other.Frontends {
+				if taken.VIP == (model.VIP{Addr: dest, Protocol: fe.VIP.Protocol, Port: fe.VIP.Port}) {
+					return // a service address that is also the node's comes first
+				}
+			}
+		}
+	}
+	outside := map[model.Family]string{model.IPv4: "203.0.113.9", model.IPv6: "2001:db8:203::9"}[s.Family]
+	p := nftsim.Packet{
+		From: nftsim.Pod, Source: netip.AddrPortFrom(modeltest.Pod(s.Family, r.IntN(12)), 40000),
+		Dest: netip.AddrPortFrom(dest, fe.VIP.Port), Protocol: fe.VIP.Protocol,
+	}
+	if r.IntN(3) == 0 {
+		p.From, p.Source = nftsim.Outside, netip.AddrPortFrom(netip.MustParseAddr(outside), 40000)
+	}
+	got, err := sim.Run(p)
+	if err != nil {
+		t.Errorf("%v", err)
+		return
+	}
+	var want nftsim.Outcome
+	switch fe.Action {
+	case model.Reject:
+		want = nftsim.Outcome{Verdict: nftsim.Reject, TCPReset: p.Protocol == model.TCP}
+	case model.Drop:
+		want.Verdict = nftsim.Drop
+	case model.Forward:
+		want.To = map[netip.AddrPort]nftsim.Arrival{}
+		for _, e := range sp.Endpoints {
+			masquerade := fe.SourceNAT == model.MasqueradeAlways || fe.Kind == model.ClusterIP && (s.MasqueradeAll ||
+				len(s.ClusterCIDRs) > 0 && !slices.ContainsFunc(s.ClusterCIDRs, func(c netip.Prefix) bool {
+					return c.Contains(p.Source.Addr())
+				}))
+			for local := range s.Hairpins() {
+				masquerade = masquerade || local == e.Addr.Addr() && local == p.Source.Addr()
+			}
+			want.To[e.Addr] = nftsim.Arrival{Share: 1 / float64(len(sp.Endpoints)), Masquerade: masquerade}
+		}
+	}
+	got.Trace = nil
+	equal(t, p.String(), want, got, cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b }))
+}
+
+// FuzzCompile compiles random clusters from nothing.
+func FuzzCompile(f *testing.F) {
+	addRandom(f)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		r := modeltest.NewRandom(modeltest.Bytes(data))
+		b := model.NewBuilder(configs[r.IntN(len(configs))])
+		r.Steps(b, 1+min(len(data), 4096)/16)
+		for _, family := range model.Families {
+			ruleset := nft.Compile(nil, b.Snapshot().Family(family))
+			checkSlots(t, ruleset)
+			if _, err := nftsim.New(ruleset); err != nil {
+				t.Errorf("the ruleset is not sound: %v", err)
+			}
+			equal(t, "the text, rendered again", ruleset.String(), ruleset.String())
+		}
+	})
+}
+
+// FuzzDiff follows random changes.
+func FuzzDiff(f *testing.F) {
+	addRandom(f)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		r := modeltest.NewRandom(modeltest.Bytes(data))
+		history(t, r, configs[r.IntN(len(configs))], 1+min(len(data), 2048)/48, func(have, want *nft.Ruleset, s *model.FamilySnapshot) {
+			checkStep(t, have, want, s)
+		})
+	})
+}
+
+func addRandom(f *testing.F) {
+	f.Helper()
+	for seed := range uint64(10) {
+		data := make([]byte, 600)
+		r := rand.New(modeltest.Seed(seed))
+		for i := range data {
+			data[i] = byte(r.Uint32())
+		}
+		f.Add(data)
+	}
+}
