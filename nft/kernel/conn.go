@@ -41,7 +41,39 @@ func dial(fd int) (*conn, error) {
 		return nil, fmt.Errorf("open netlink connection: %w", err)
 	}
 	c.lib = lib
+	if err := c.readInLargePieces(); err != nil {
+		return nil, errors.Join(err, lib.CloseLasting())
+	}
 	return c, nil
+}
+
+// readInLargePieces makes the kernel answer with up to 32 KiB at a time, as much as it
+// does (netlink_recvmsg: max_recvmsg_len): it remembers the largest buffer that anybody
+// read into, and the library peeks with a page. For each piece of a set's elements the
+// kernel walks the set from its beginning, so that reading a large set costs the square
+// of the number of pieces.
+func (c *conn) readInLargePieces() error {
+	request := netlink.Message{
+		Header: netlink.Header{Type: unix.NFNL_SUBSYS_NFTABLES<<8 | unix.NFT_MSG_GETGEN, Flags: netlink.Request},
+		Data:   []byte{unix.AF_UNSPEC, unix.NFNETLINK_V0, 0, 0},
+	}
+	if _, err := c.raw.Send(request); err != nil {
+		return fmt.Errorf("ask for the generation: %w", err)
+	}
+	socket, err := c.raw.SyscallConn()
+	if err != nil {
+		return fmt.Errorf("reach netlink socket: %w", err)
+	}
+	var readErr error
+	err = socket.Read(func(fd uintptr) bool {
+		const large = 64 << 10
+		_, _, readErr = unix.Recvfrom(int(fd), make([]byte, large), 0)
+		return !errors.Is(readErr, unix.EAGAIN)
+	})
+	if err := errors.Join(err, readErr); err != nil {
+		return fmt.Errorf("read the generation: %w", err)
+	}
+	return nil
 }
 
 // readBuffer holds the replies to one batch: an error at most for each message, and an
