@@ -1,0 +1,104 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/vmapd/vmapd/cmd/internal/lab"
+	"github.com/vmapd/vmapd/testdata/demo"
+)
+
+// ErrFailed indicates that something was not as it should be. What, has been printed.
+var ErrFailed = errors.New("not everything was as it should be")
+
+// port is where the pods of the demo's world serve.
+const port = 8080
+
+// Demo is one run.
+type Demo struct {
+	Out     io.Writer
+	Program []string // how to start vmapd; flags are appended
+
+	world   *lab.World
+	proxy   *proxy
+	folder  string // of the manifests that vmapd follows
+	asked   int
+	wrong   int
+	started time.Time
+}
+
+// Run builds the world, makes the connections, and takes everything down. It returns
+// ErrFailed if a connection did not end as it should have.
+func (d *Demo) Run(ctx context.Context) (err error) {
+	d.started = time.Now()
+	if d.folder, err = os.MkdirTemp("", "vmapd-demo-"); err != nil {
+		return fmt.Errorf("make folder for manifests: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(d.folder)) }()
+	if err := d.write("before"); err != nil {
+		return err
+	}
+
+	d.printf("A client, a node and three pods, each in a network namespace of its own.\n")
+	if d.world, err = lab.New(ctx, lab.Config{Pods: 3, Ports: []uint16{port}}); err != nil {
+		return fmt.Errorf("build the world: %w", err)
+	}
+	defer func() { err = errors.Join(err, d.world.Close()) }()
+
+	if d.proxy, err = d.startProxy(ctx); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.proxy.stop()) }()
+	d.printf("vmapd runs in the node and has programmed two Services, %v after it was started.\n\n",
+		d.proxy.readyAfter.Round(time.Millisecond))
+
+	for _, step := range []func(context.Context) error{d.connections, d.refusals, d.rollout} {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	return d.verdict()
+}
+
+func (d *Demo) verdict() error {
+	took := time.Since(d.started).Round(100 * time.Millisecond)
+	if d.wrong > 0 {
+		d.printf("\nFAILED: %d of %d connections did not end as they should have (%v).\nWhat vmapd said:\n%s",
+			d.wrong, d.asked, took, d.proxy.log())
+		return ErrFailed
+	}
+	d.printf("\nOK: all %d connections ended as they should have (%v).\n", d.asked, took)
+	return nil
+}
+
+func (d *Demo) printf(format string, args ...any) { fmt.Fprintf(d.Out, format, args...) }
+
+// write puts the manifests of one folder where vmapd reads them. Each file is replaced
+// as a whole, so that vmapd never reads half of one.
+func (d *Demo) write(from string) error {
+	files, err := fs.ReadDir(demo.Manifests, from)
+	if err != nil {
+		return fmt.Errorf("read manifests: %w", err)
+	}
+	for _, f := range files {
+		text, err := fs.ReadFile(demo.Manifests, from+"/"+f.Name())
+		if err != nil {
+			return fmt.Errorf("read manifests: %w", err)
+		}
+		target := filepath.Join(d.folder, f.Name())
+		const readable = 0o644
+		if err := os.WriteFile(target+".new", text, readable); err != nil {
+			return fmt.Errorf("write manifests: %w", err)
+		}
+		if err := os.Rename(target+".new", target); err != nil {
+			return fmt.Errorf("write manifests: %w", err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,107 @@
+package demo
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/vmapd/vmapd/cmd/internal/lab"
+)
+
+// proxy is vmapd, running in the node.
+type proxy struct {
+	cmd        *lab.Cmd
+	cancel     context.CancelFunc
+	done       chan struct{} // its log has ended
+	lines      chan string   // of its log, as they come
+	readyAfter time.Duration
+
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+const startTimeout = 20 * time.Second
+
+func (d *Demo) startProxy(ctx context.Context) (*proxy, error) {
+	start := time.Now()
+	ctx, cancel := context.WithCancel(ctx)
+	args := append(d.Program[1:len(d.Program):len(d.Program)],
+		"--from", d.folder, "--hostname-override", lab.NodeName,
+		"--cluster-cidr", lab.PodRange4+","+lab.PodRange6, "-v", "4")
+	p := &proxy{
+		cmd: d.world.Node.Command(ctx, d.Program[0], args...), cancel: cancel,
+		done: make(chan struct{}), lines: make(chan string, 1000),
+	}
+	stderr, err := p.cmd.StderrPipe()
+	if err == nil {
+		err = p.cmd.Start()
+	}
+	if err != nil {
+		cancel()
+		return nil, fmt.Errorf("start vmapd in the node: %w", err)
+	}
+	go func() {
+		defer close(p.done)
+		for s := bufio.NewScanner(stderr); s.Scan(); {
+			p.mu.Lock()
+			fmt.Fprintln(&p.text, s.Text())
+			p.mu.Unlock()
+			select {
+			case p.lines <- s.Text():
+			default: // nobody reads so many
+			}
+		}
+	}()
+	if err := p.waitFor(ctx, "msg=ready", 1); err != nil {
+		return nil, errors.Join(err, p.stop())
+	}
+	p.readyAfter = time.Since(start)
+	return p, nil
+}
+
+// waitFor waits until a text has come in so many lines of the log.
+func (p *proxy) waitFor(ctx context.Context, text string, times int) error {
+	timeout := time.NewTimer(startTimeout)
+	defer timeout.Stop()
+	for times > 0 {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-timeout.C:
+			return fmt.Errorf("vmapd did not log %q within %v:\n%s", text, startTimeout, p.log())
+		case <-p.done:
+			return fmt.Errorf("vmapd ended:\n%s", p.log())
+		case line := <-p.lines:
+			if strings.Contains(line, text) {
+				times--
+			}
+		}
+	}
+	return nil
+}
+
+func (p *proxy) log() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.text.String()
+}
+
+// stop ends vmapd with SIGTERM, and waits.
+func (p *proxy) stop() error {
+	p.cancel()
+	<-p.done
+	err := p.cmd.Wait()
+	var exit *exec.ExitError
+	if errors.Is(err, context.Canceled) || errors.As(err, &exit) && exit.ExitCode() == 0 {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("vmapd: %w\n%s", err, p.log())
+	}
+	return nil
+}

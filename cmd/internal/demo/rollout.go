@@ -1,0 +1,84 @@
+package demo
+
+import (
+	"context"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/vmapd/vmapd/cmd/internal/lab"
+)
+
+// rate is in connections a second, on each of the rollout's ways.
+const rate = 200
+
+// rollout replaces pod-1 by pod-4 while connections go on. None must be lost.
+func (d *Demo) rollout(ctx context.Context) error {
+	d.printf("\npod-1 goes and pod-4 comes, while %d connections a second go on each way:\n\n", rate)
+	loadCtx, stop := context.WithCancel(ctx)
+	defer stop()
+	ways := []struct{ network, ip string }{{"tcp4", loadBalancerIP4}, {"tcp6", clusterIP6}, {"udp4", clusterIP4}}
+	reports := make([]lab.Report, len(ways))
+	var wait sync.WaitGroup
+	for i, way := range ways {
+		to := netip.AddrPortFrom(netip.MustParseAddr(way.ip), servicePort)
+		load := lab.Load{Rate: rate, Ask: func(ctx context.Context) (lab.Answer, error) {
+			return d.world.Client.Ask(ctx, way.network, to)
+		}}
+		wait.Go(func() { reports[i] = load.Run(loadCtx) })
+	}
+	err := d.replacePod(ctx)
+	stop()
+	wait.Wait()
+	if err != nil {
+		return err
+	}
+	d.printf("\n")
+	for i, way := range ways {
+		r := &reports[i]
+		d.asked += r.Sent
+		d.wrong += r.Lost()
+		d.printf("  %s: %v\n", way.network, r)
+		if r.Answered["pod-4"] == 0 {
+			d.complain("pod-4 got no connection")
+		}
+	}
+	return nil
+}
+
+func (d *Demo) replacePod(ctx context.Context) error {
+	const moment = time.Second // to see the load in each state of the world
+	pause := func() error {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(moment):
+			return nil
+		}
+	}
+	if err := pause(); err != nil {
+		return err
+	}
+	if _, err := d.world.AddPod(ctx, "pod-4"); err != nil {
+		return err
+	}
+	d.printf("  pod-4 is there; the EndpointSlices change: pod-4 instead of pod-1\n")
+	start := time.Now()
+	if err := d.write("after"); err != nil {
+		return err
+	}
+	const tables = 2 // one of each family
+	if err := d.proxy.waitFor(ctx, "msg=applied", tables); err != nil {
+		return err
+	}
+	d.printf("  vmapd has seen the files change and programmed it, %v after they were written\n",
+		time.Since(start).Round(time.Millisecond))
+	if err := pause(); err != nil { // connections to pod-1 that are under way end
+		return err
+	}
+	if err := d.world.RemovePod("pod-1"); err != nil {
+		return err
+	}
+	d.printf("  pod-1 is gone\n")
+	return pause()
+}

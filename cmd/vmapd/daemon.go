@@ -1,0 +1,128 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/nft/kernel"
+	"github.com/vmapd/vmapd/sync/hostaddr"
+	"github.com/vmapd/vmapd/sync/informer"
+	"github.com/vmapd/vmapd/sync/manifest"
+	"github.com/vmapd/vmapd/sync/reconcile"
+)
+
+// daemon is what "vmapd" without a subcommand does.
+type daemon struct {
+	trafficFlags
+	from       []string
+	kubeconfig string
+	master     string
+	minSync    time.Duration
+	verbosity  int
+}
+
+func (d *daemon) addFlags(f *pflag.FlagSet) {
+	d.trafficFlags.addFlags(f)
+	f.StringArrayVar(&d.from, "from", nil, "files or folders of manifests in place of a cluster; followed as they change (repeatable)")
+	f.StringVar(&d.kubeconfig, "kubeconfig", "", "file with the address and credentials of the cluster (default: those of the pod)")
+	f.StringVar(&d.master, "master", "", "address of the API server, in place of the kubeconfig's")
+	f.DurationVar(&d.minSync, "min-sync-period", 0, "least time between two changes to the rules")
+	f.IntVarP(&d.verbosity, "v", "v", 0, "how much to log; from 4 on also each batch")
+}
+
+func (d *daemon) logger(w io.Writer) *slog.Logger {
+	level := slog.LevelInfo
+	const debugFrom = 4 // as kube-proxy: what developers want to know
+	if d.verbosity >= debugFrom {
+		level = slog.LevelDebug
+	}
+	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: level}))
+}
+
+// source is where objects come from.
+type source interface {
+	Run(ctx context.Context, state *reconcile.State) error
+}
+
+func (d *daemon) run(ctx context.Context, stderr io.Writer) error {
+	log := d.logger(stderr)
+	config, err := d.config()
+	if err != nil {
+		return err
+	}
+	if config.NodeName == "" {
+		if config.NodeName, err = hostNodeName(); err != nil {
+			return err
+		}
+	}
+	objects, describe, err := d.source(config.NodeName, log)
+	if err != nil {
+		return err
+	}
+	backend, err := kernel.Open(kernel.Options{Log: log})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = backend.Close() }()
+	log.LogAttrs(ctx, slog.LevelInfo, "started", slog.String("version", version()),
+		slog.String("node", config.NodeName), slog.String("backend", "nftables"), slog.Bool("tables_owned", backend.Owned()))
+
+	sources := []source{objects, &hostaddr.Source{Log: log}}
+	loop := &reconcile.Loop{
+		State: reconcile.NewState(model.NewBuilder(config), len(sources)), Backend: backend, Log: log,
+		MinInterval: d.minSync, Describe: describe,
+	}
+	err = runAll(ctx, loop, sources)
+	log.LogAttrs(ctx, slog.LevelInfo, "stopped; the rules stay")
+	return err
+}
+
+// source returns where objects come from, and how their problems are described.
+func (d *daemon) source(nodeName string, log *slog.Logger) (source, func(model.Problem) string, error) {
+	if len(d.from) > 0 {
+		if d.kubeconfig != "" || d.master != "" {
+			return nil, nil, errors.New("--from reads files, --kubeconfig and --master a cluster: give one of them")
+		}
+		s := &manifest.Source{Paths: d.from, Log: log}
+		return s, func(p model.Problem) string { return located(s.Locate(p), p) }, nil
+	}
+	client, err := informer.Connect(informer.Config{Kubeconfig: d.kubeconfig, Master: d.master})
+	if err != nil {
+		return nil, nil, fmt.Errorf("connect to the cluster (without one, use --from PATH): %w", err)
+	}
+	return &informer.Source{Client: client, NodeName: nodeName, Log: log}, nil, nil
+}
+
+// located puts the place before a problem, if it is known.
+func located(place string, p model.Problem) string {
+	if place == "" {
+		return p.Error()
+	}
+	return place + ": " + p.Error()
+}
+
+// runAll runs the loop and its sources until ctx ends or a source fails.
+func runAll(ctx context.Context, loop *reconcile.Loop, sources []source) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var wait sync.WaitGroup
+	errs := make([]error, len(sources))
+	for i, s := range sources {
+		wait.Go(func() {
+			if errs[i] = s.Run(ctx, loop.State); errs[i] != nil {
+				cancel()
+			}
+		})
+	}
+	loop.Run(ctx)
+	wait.Wait()
+	return errors.Join(errs...)
+}

@@ -1,0 +1,81 @@
+// Command vmapd programs Kubernetes Services on one node: it replaces kube-proxy.
+//
+// Without a subcommand it is the daemon. The subcommands look, clean up or show.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	os.Exit(run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+}
+
+// run is main with everything passed in. It returns the exit code.
+func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	root := newRootCommand()
+	root.SetArgs(args)
+	root.SetIn(stdin)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	err := root.ExecuteContext(ctx)
+	var code exitCode
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &code):
+		return int(code)
+	}
+	fmt.Fprintf(stderr, "vmapd: %v\n", err)
+	return 1
+}
+
+// exitCode is an error about which everything has been said.
+type exitCode int
+
+func (c exitCode) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
+
+const rootLong = `vmapd programs Kubernetes Services on one node, in place of kube-proxy.
+
+It watches Services and EndpointSlices, in a cluster or in files, and keeps the
+nftables tables "ip vmapd" and "ip6 vmapd" in line with them. When it ends, the
+rules stay and go on working; the next start takes them over as they are.
+
+Without a subcommand it is the daemon:
+
+  vmapd                               in a pod of the cluster
+  vmapd --kubeconfig FILE             with these credentials
+  vmapd --from PATH                   without a cluster: manifests in files
+
+It needs CAP_NET_ADMIN and Linux 5.9 or newer with nftables, but no nft command.`
+
+func newRootCommand() *cobra.Command {
+	var d daemon
+	root := &cobra.Command{
+		Use:           "vmapd",
+		Short:         "A Kubernetes Service proxy on nftables maps",
+		Long:          rootLong,
+		Args:          cobra.NoArgs,
+		Version:       version(),
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return d.run(cmd.Context(), cmd.ErrOrStderr())
+		},
+	}
+	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
+	root.CompletionOptions.HiddenDefaultCmd = true
+	d.addFlags(root.Flags())
+	root.AddCommand(newRenderCommand(), newCleanupCommand(), newDemoCommand())
+	return root
+}

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/nft"
+	"github.com/vmapd/vmapd/sync/manifest"
+)
+
+const renderLong = `Render prints what vmapd would program for the given manifests, as a script for nft.
+
+It opens no socket and needs no privilege. The same input always gives the same
+bytes. What is wrong with an object is said on standard error, with its place; the
+rest is rendered, and the exit code is 1.
+
+  vmapd render -f testdata/demo/before
+  vmapd render -f web.yaml --node-name node-1 | nft -c -f -`
+
+// render is the subcommand that prints what would be programmed.
+type render struct {
+	trafficFlags
+	paths    []string
+	ipFamily string
+}
+
+func newRenderCommand() *cobra.Command {
+	var r render
+	c := &cobra.Command{
+		Use:   "render -f PATH",
+		Short: "Print what would be programmed",
+		Long:  renderLong,
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return r.run(cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	r.addFlags(c.Flags())
+	c.Flags().StringVar(&r.nodeName, "node-name", "",
+		"name of the Node to render for (default: the only Node in the manifests, or the host's name)")
+	_ = c.Flags().MarkHidden("hostname-override") // the same, as the daemon has it
+	c.Flags().StringArrayVarP(&r.paths, "filename", "f", nil, "file or folder of manifests, - for standard input (repeatable)")
+	c.Flags().StringVar(&r.ipFamily, "ip-family", "", "ipv4 or ipv6 (default: both)")
+	_ = c.MarkFlagRequired("filename")
+	return c
+}
+
+func (r *render) run(stdout, stderr io.Writer) error {
+	families, err := parseFamilies(r.ipFamily)
+	if err != nil {
+		return err
+	}
+	config, err := r.config()
+	if err != nil {
+		return err
+	}
+	objects, errs := manifest.Load(r.paths)
+	for _, e := range errs {
+		fmt.Fprintln(stderr, e)
+	}
+	if config.NodeName == "" {
+		if config.NodeName, err = onlyNodeName(objects.Nodes()); err != nil {
+			return err
+		}
+	}
+	builder := model.NewBuilder(config)
+	objects.ApplyTo(builder)
+	snapshot := builder.Snapshot()
+	problems := snapshot.Problems()
+	for _, p := range problems {
+		fmt.Fprintln(stderr, located(objects.Locate(p), p))
+	}
+	for _, f := range families {
+		if err := nft.Compile(nil, snapshot.Family(f)).Write(stdout); err != nil {
+			return fmt.Errorf("write %v table: %w", f, err)
+		}
+	}
+	if len(errs)+len(problems) > 0 {
+		return exitCode(1)
+	}
+	return nil
+}
+
+// onlyNodeName returns the name of the Node if there is just one: then there is no
+// doubt whose rules are meant.
+func onlyNodeName(nodes []model.Node) (string, error) {
+	if len(nodes) == 1 {
+		return nodes[0].Name, nil
+	}
+	return hostNodeName()
+}
+
+func parseFamilies(s string) ([]model.Family, error) {
+	switch s {
+	case "":
+		return model.Families[:], nil
+	case "ipv4":
+		return []model.Family{model.IPv4}, nil
+	case "ipv6":
+		return []model.Family{model.IPv6}, nil
+	}
+	return nil, fmt.Errorf("--ip-family: %q is neither ipv4 nor ipv6", s)
+}

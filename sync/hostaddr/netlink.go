@@ -1,0 +1,179 @@
+//go:build linux
+
+package hostaddr
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"syscall"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+)
+
+// outside are addresses of documentation (RFC 5737, RFC 3849). No packet is sent to
+// them; they stand for anything behind the default route when the kernel is asked
+// what it would do.
+var outside = []net.IP{net.ParseIP("192.0.2.1"), net.ParseIP("2001:db8::1")}
+
+// route netlink, with a socket for notifications and one for questions.
+type routeNetlink struct {
+	events *nl.NetlinkSocket
+	handle *netlink.Handle
+	ignore []string
+}
+
+func openNetlink(ns *netns.NsHandle, ignore []string) (kernel, error) {
+	at := netns.None() // stands for the current one
+	if ns != nil {
+		at = *ns
+	}
+	events, err := nl.SubscribeAt(at, netns.None(), unix.NETLINK_ROUTE,
+		unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR,
+		// The default route decides about the order.
+		unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV6_ROUTE)
+	if err != nil {
+		return nil, err
+	}
+	handle, err := netlink.NewHandleAt(at, unix.NETLINK_ROUTE)
+	if err != nil {
+		events.Close()
+		return nil, err
+	}
+	return &routeNetlink{events: events, handle: handle, ignore: ignore}, nil
+}
+
+func (r *routeNetlink) Close() {
+	r.events.Close()
+	r.handle.Close()
+}
+
+// Wait returns with each notification that is about an address or a default route;
+// a node has many other routes, one for each pod, which come and go.
+func (r *routeNetlink) Wait() error {
+	for {
+		messages, from, err := r.events.Receive()
+		switch {
+		case errors.Is(err, os.ErrClosed):
+			return errClosed
+		case errors.Is(err, unix.EINTR) || errors.Is(err, unix.EAGAIN):
+			continue
+		case errors.Is(err, unix.ENOBUFS):
+			// Notifications were lost, which ones is all the same.
+			return nil
+		case err != nil:
+			return err
+		case from.Pid != nl.PidKernel:
+			continue // any process may send to a netlink socket
+		}
+		if slices.ContainsFunc(messages, matters) {
+			return nil
+		}
+	}
+}
+
+func matters(m syscall.NetlinkMessage) bool {
+	switch m.Header.Type {
+	case unix.RTM_NEWADDR, unix.RTM_DELADDR:
+		return true
+	case unix.RTM_NEWROUTE, unix.RTM_DELROUTE:
+		// struct rtmsg: family, length of the destination's prefix, ...
+		return len(m.Data) > 1 && m.Data[1] == 0
+	}
+	return false
+}
+
+func (r *routeNetlink) List() ([]netip.Addr, error) {
+	// The result is an error also if addresses changed meanwhile
+	// (NLM_F_DUMP_INTR): then a part of it may be missing.
+	all, err := r.handle.AddrList(nil, netlink.FAMILY_ALL)
+	if err != nil {
+		return nil, err
+	}
+	ignored := make(map[int]bool)
+	for _, name := range r.ignore {
+		link, err := r.handle.LinkByName(name)
+		if errors.As(err, new(netlink.LinkNotFoundError)) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("interface %s: %w", name, err)
+		}
+		ignored[link.Attrs().Index] = true
+	}
+	addrs := make([]address, 0, len(all))
+	for _, a := range all {
+		ip, ok := netip.AddrFromSlice(a.IP)
+		if ip = ip.Unmap(); ok && !ignored[a.LinkIndex] && usable(ip, a.Flags) {
+			addrs = append(addrs, address{Addr: ip, link: a.LinkIndex, flags: a.Flags})
+		}
+	}
+	var ways []address
+	for _, ip := range outside {
+		routes, err := r.handle.RouteGet(ip)
+		if err != nil || len(routes) == 0 {
+			continue // there is no way out in this family
+		}
+		if src, ok := netip.AddrFromSlice(routes[0].Src); ok {
+			ways = append(ways, address{Addr: src.Unmap(), link: routes[0].LinkIndex})
+		}
+	}
+	return order(addrs, ways), nil
+}
+
+// address is an address and what its place in the order depends on.
+type address struct {
+	netip.Addr
+	link  int // index of its interface
+	flags int // IFA_F_*
+}
+
+func usable(a netip.Addr, flags int) bool {
+	tentative := flags&unix.IFA_F_TENTATIVE != 0 && flags&unix.IFA_F_OPTIMISTIC == 0
+	return !tentative && flags&unix.IFA_F_DADFAILED == 0 &&
+		!a.IsLoopback() && !a.IsUnspecified() && !a.IsMulticast() && !(a.Is6() && a.IsLinkLocalUnicast())
+}
+
+// order sorts addrs as documented at Source, and drops duplicates: an address may be
+// on two interfaces. ways are the source address and the interface of packets to the
+// outside, of each family that has a way there.
+func order(addrs, ways []address) []netip.Addr {
+	rank := func(a address) (int, int) {
+		// IFA_F_TEMPORARY is the same bit as IFA_F_SECONDARY.
+		late := 0
+		if a.flags&(unix.IFA_F_SECONDARY|unix.IFA_F_DEPRECATED) != 0 {
+			late = 1
+		}
+		for _, w := range ways {
+			switch {
+			case w.Is4() != a.Is4():
+			case w.Addr == a.Addr && late == 0:
+				return -2, 0
+			case w.link == a.link:
+				return -1, late
+			}
+		}
+		return a.link, late
+	}
+	slices.SortStableFunc(addrs, func(a, b address) int {
+		aLink, aLate := rank(a)
+		bLink, bLate := rank(b)
+		return cmp.Or(a.BitLen()-b.BitLen(), aLink-bLink, aLate-bLate)
+	})
+	out := make([]netip.Addr, 0, len(addrs))
+	seen := make(map[netip.Addr]bool, len(addrs))
+	for _, a := range addrs {
+		if !seen[a.Addr] {
+			seen[a.Addr] = true
+			out = append(out, a.Addr)
+		}
+	}
+	return out
+}

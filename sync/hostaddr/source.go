@@ -1,0 +1,176 @@
+//go:build linux
+
+package hostaddr
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/vishvananda/netns"
+
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/sync/reconcile"
+)
+
+// Retries after an error: the first is immediate for a human, and a lasting fault
+// costs next to nothing.
+const (
+	minRetry = 10 * time.Millisecond
+	maxRetry = 5 * time.Second
+)
+
+// Source writes the node's addresses into a [reconcile.State] and follows them.
+//
+// The addresses are those of all interfaces but loopback (127.0.0.0/8, ::1) and
+// IPv6 link-local ones, and but those that duplicate address detection has not
+// approved. IPv4 comes first; in each family the order is
+//
+//  1. the address the kernel gives to packets to the outside,
+//  2. others of the interface it sends them through,
+//  3. those of other interfaces, by interface index,
+//
+// and within these as the kernel lists them, but with secondary, temporary
+// (RFC 8981) and deprecated ones last: the first is what an administrator would call
+// the node's address.
+type Source struct {
+	Log *slog.Logger
+
+	// Ignore names interfaces whose addresses are not the node's own, like the dummy
+	// device that holds the virtual addresses of an IPVS proxy. Default: none.
+	Ignore []string
+
+	// Namespace is the network namespace to look at. Default: that of the process.
+	Namespace *netns.NsHandle
+}
+
+// Run writes the addresses into the state, calls Complete, and then writes them
+// again when they change, until ctx ends. It returns nil then. An error of the
+// kernel keeps the addresses that are known, and is logged and retried.
+func (s *Source) Run(ctx context.Context, state *reconcile.State) error {
+	f := follower{
+		log:  s.Log,
+		open: func() (kernel, error) { return openNetlink(s.Namespace, s.Ignore) },
+		update: func(addrs []netip.Addr) {
+			state.Update(func(b *model.Builder) { b.SetHostAddresses(addrs) })
+		},
+		complete: state.Complete,
+	}
+	f.run(ctx)
+	return nil
+}
+
+// kernel is a subscription to changes of addresses.
+type kernel interface {
+	// Wait blocks until addresses may have changed, or the kernel is closed.
+	Wait() error
+	// List returns the addresses now.
+	List() ([]netip.Addr, error)
+	// Close ends a Wait in another goroutine.
+	Close()
+}
+
+type follower struct {
+	log      *slog.Logger
+	open     func() (kernel, error)
+	update   func([]netip.Addr)
+	complete func()
+
+	addrs []netip.Addr
+	known bool
+	said  string // the error that was logged last; empty once all is well
+}
+
+func (f *follower) run(ctx context.Context) {
+	retry := minRetry
+	for {
+		ok, err := f.follow(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if ok {
+			retry = minRetry
+		}
+		if f.said != err.Error() {
+			f.said = err.Error()
+			f.log.LogAttrs(ctx, slog.LevelError, "reading the node's addresses; keeping those known so far",
+				slog.Any("err", err), slog.Duration("retry_in", retry))
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(retry):
+		}
+		retry = min(2*retry, maxRetry)
+	}
+}
+
+// follow subscribes, lists, and lists again with each change. It returns only with
+// an error, or when ctx ends, and whether it could list.
+func (f *follower) follow(ctx context.Context) (ok bool, err error) {
+	k, err := f.open()
+	if err != nil {
+		return false, fmt.Errorf("subscribe to addresses: %w", err)
+	}
+	// One change waiting is as good as many: the list has them all.
+	changes, waitErr := make(chan struct{}, 1), make(chan error, 1)
+	go func() {
+		for {
+			if err := k.Wait(); err != nil {
+				waitErr <- err
+				return
+			}
+			select {
+			case changes <- struct{}{}:
+			default:
+			}
+		}
+	}()
+	closed := false
+	defer func() {
+		k.Close()
+		if !closed {
+			<-waitErr // the goroutine has ended
+		}
+	}()
+	// Subscribed first, then listed: no change falls between the two.
+	for {
+		addrs, err := k.List()
+		if err != nil {
+			return ok, fmt.Errorf("list addresses: %w", err)
+		}
+		ok = true
+		f.use(ctx, addrs)
+		select {
+		case <-ctx.Done():
+			return ok, nil
+		case err := <-waitErr:
+			closed = true
+			return ok, fmt.Errorf("wait for addresses: %w", err)
+		case <-changes:
+		}
+	}
+}
+
+func (f *follower) use(ctx context.Context, addrs []netip.Addr) {
+	if f.said != "" {
+		f.said = ""
+		f.log.LogAttrs(ctx, slog.LevelInfo, "reading the node's addresses again")
+	}
+	if f.known && slices.Equal(f.addrs, addrs) {
+		return
+	}
+	f.addrs = addrs
+	f.update(slices.Clone(addrs))
+	f.log.LogAttrs(ctx, slog.LevelInfo, "the node's addresses", slog.Any("addresses", addrs))
+	if !f.known {
+		f.known = true
+		f.complete()
+	}
+}
+
+var errClosed = errors.New("subscription is closed")

@@ -1,0 +1,12 @@
+// Package kube turns Kubernetes API objects into the inputs of package model.
+//
+//	*corev1.Service, *discoveryv1.EndpointSlice,      model.Service, model.EndpointSlice,
+//	*corev1.Node, *networkingv1.ServiceCIDR      ──>  model.Node, model.ServiceCIDR
+//
+// It copies and decides nothing: whether an object counts, and what it means for
+// traffic, is for [github.com/vmapd/vmapd/model.Builder] to say. It is the only
+// pure package that knows Kubernetes, so model, nft and legacy build without it.
+//
+// The Strip functions are the other half of the same knowledge: they drop from an
+// API object, before it is kept in memory, what the copies above never read.
+package kube

@@ -1,0 +1,103 @@
+package kube
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+
+	"github.com/vmapd/vmapd/model"
+)
+
+// Service copies what the proxy needs of a v1 Service. An unset field stays
+// empty: objects from an API server carry its defaults already, and those from a
+// file get the same ones from the builder.
+func Service(s *corev1.Service) model.Service {
+	out := model.Service{
+		NamespacedName:        model.NamespacedName{Namespace: s.Namespace, Name: s.Name},
+		Created:               s.CreationTimestamp.Time,
+		Labels:                s.Labels,
+		Type:                  string(s.Spec.Type),
+		ClusterIPs:            s.Spec.ClusterIPs,
+		ExternalIPs:           s.Spec.ExternalIPs,
+		ExternalTrafficPolicy: string(s.Spec.ExternalTrafficPolicy),
+		SessionAffinity:       string(s.Spec.SessionAffinity),
+		SourceRanges:          s.Spec.LoadBalancerSourceRanges,
+	}
+	// Only clusterIP is required of a client, and manifests often have only that;
+	// an API server fills in clusterIPs (KEP-563).
+	if len(out.ClusterIPs) == 0 && s.Spec.ClusterIP != "" {
+		out.ClusterIPs = []string{s.Spec.ClusterIP}
+	}
+	if p := s.Spec.InternalTrafficPolicy; p != nil {
+		out.InternalTrafficPolicy = string(*p)
+	}
+	for _, p := range s.Spec.Ports {
+		out.Ports = append(out.Ports, model.Port{
+			Name:     p.Name,
+			Protocol: string(p.Protocol),
+			Port:     p.Port,
+			NodePort: p.NodePort,
+		})
+	}
+	for _, in := range s.Status.LoadBalancer.Ingress {
+		ingress := model.Ingress{IP: in.IP}
+		if in.IPMode != nil {
+			ingress.IPMode = string(*in.IPMode)
+		}
+		out.Ingress = append(out.Ingress, ingress)
+	}
+	return out
+}
+
+// EndpointSlice copies what the proxy needs of a discovery/v1 EndpointSlice. The
+// result shares the object's slices and pointers; neither may be changed.
+func EndpointSlice(s *discoveryv1.EndpointSlice) model.EndpointSlice {
+	out := model.EndpointSlice{
+		NamespacedName: model.NamespacedName{Namespace: s.Namespace, Name: s.Name},
+		Labels:         s.Labels,
+		AddressType:    string(s.AddressType),
+	}
+	for _, p := range s.Ports {
+		out.Ports = append(out.Ports, model.SlicePort{
+			Name:     p.Name,
+			Protocol: (*string)(p.Protocol),
+			Port:     p.Port,
+		})
+	}
+	if len(s.Endpoints) > 0 {
+		out.Endpoints = make([]model.SliceEndpoint, 0, len(s.Endpoints))
+	}
+	for _, e := range s.Endpoints {
+		ep := model.SliceEndpoint{
+			Addresses:   e.Addresses,
+			Ready:       e.Conditions.Ready,
+			Serving:     e.Conditions.Serving,
+			Terminating: e.Conditions.Terminating,
+		}
+		if e.NodeName != nil {
+			ep.NodeName = *e.NodeName
+		}
+		out.Endpoints = append(out.Endpoints, ep)
+	}
+	return out
+}
+
+// Node copies a Node's name and addresses: those of type InternalIP first, then
+// those of type ExternalIP, each in the order of status.addresses. That is how
+// kube-proxy finds a node's primary address (k8s.io/component-helpers, GetNodeHostIPs).
+func Node(n *corev1.Node) model.Node {
+	out := model.Node{Name: n.Name}
+	for _, kind := range []corev1.NodeAddressType{corev1.NodeInternalIP, corev1.NodeExternalIP} {
+		for _, a := range n.Status.Addresses {
+			if a.Type == kind {
+				out.Addresses = append(out.Addresses, a.Address)
+			}
+		}
+	}
+	return out
+}
+
+// ServiceCIDR copies the ranges of a networking/v1 ServiceCIDR (KEP-1880).
+func ServiceCIDR(c *networkingv1.ServiceCIDR) model.ServiceCIDR {
+	return model.ServiceCIDR{Name: c.Name, CIDRs: c.Spec.CIDRs}
+}

@@ -1,0 +1,237 @@
+package kube
+
+// Addresses: pods 10.0.0.0/8, cluster IPs 172.30.0.0/16, nodes 192.168.0.0/24,
+// external IPs 192.168.99.0/24, outside 203.0.113.0/24.
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/vmapd/vmapd/model"
+)
+
+var created = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+func bulkyMeta(namespace, name string, labels map[string]string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{
+		Namespace: namespace, Name: name, UID: "u1", ResourceVersion: "7", Generation: 3,
+		CreationTimestamp: metav1.NewTime(created),
+		Labels:            labels,
+		Annotations: map[string]string{
+			corev1.EndpointsLastChangeTriggerTime: "2026-01-02T03:04:05Z",
+			corev1.LastAppliedConfigAnnotation:    "{a long text}",
+		},
+		Finalizers:    []string{"f"},
+		ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "m", FieldsV1: metav1.NewFieldsV1(`{"f:spec":{}}`)}},
+	}
+}
+
+func service() *corev1.Service {
+	return &corev1.Service{
+		ObjectMeta: bulkyMeta("ns1", "svc1", map[string]string{model.LabelServiceProxyName: "other", "app": "web"}),
+		Spec: corev1.ServiceSpec{
+			Type:       corev1.ServiceTypeLoadBalancer,
+			ClusterIP:  "172.30.0.41",
+			ClusterIPs: []string{"172.30.0.41", "fd00:30::41"},
+			Selector:   map[string]string{"app": "web"},
+			Ports: []corev1.ServicePort{{
+				Name: "p80", Protocol: corev1.ProtocolTCP, Port: 80, NodePort: 30080, TargetPort: intstr.FromString("http"),
+			}, {
+				Name: "p53", Protocol: corev1.ProtocolUDP, Port: 53,
+			}},
+			ExternalIPs:              []string{"192.168.99.1"},
+			LoadBalancerSourceRanges: []string{"203.0.113.0/24"},
+			SessionAffinity:          corev1.ServiceAffinityClientIP,
+			InternalTrafficPolicy:    new(corev1.ServiceInternalTrafficPolicyLocal),
+			ExternalTrafficPolicy:    corev1.ServiceExternalTrafficPolicyLocal,
+		},
+		Status: corev1.ServiceStatus{
+			LoadBalancer: corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{
+				{IP: "192.168.99.7", IPMode: new(corev1.LoadBalancerIPModeProxy), Ports: []corev1.PortStatus{{Port: 80}}},
+				{Hostname: "lb.example.com"},
+			}},
+			Conditions: []metav1.Condition{{Type: "Ready"}},
+		},
+	}
+}
+
+func slice() *discoveryv1.EndpointSlice {
+	return &discoveryv1.EndpointSlice{
+		ObjectMeta:  bulkyMeta("ns1", "svc1-a", map[string]string{model.LabelServiceName: "svc1", "app": "web"}),
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Ports: []discoveryv1.EndpointPort{
+			{Name: new("p80"), Protocol: new(corev1.ProtocolTCP), Port: new(int32(8080)), AppProtocol: new("http")},
+			{},
+		},
+		Endpoints: []discoveryv1.Endpoint{{
+			Addresses:          []string{"10.180.0.1"},
+			Conditions:         discoveryv1.EndpointConditions{Ready: new(true), Serving: new(true), Terminating: new(false)},
+			Hostname:           new("h"),
+			TargetRef:          &corev1.ObjectReference{Kind: "Pod", Name: "p"},
+			DeprecatedTopology: map[string]string{"a": "b"},
+			NodeName:           new("node1"),
+			Zone:               new("z"),
+			Hints:              &discoveryv1.EndpointHints{ForZones: []discoveryv1.ForZone{{Name: "z"}}},
+		}, {
+			Addresses:  []string{"10.180.0.2"},
+			Conditions: discoveryv1.EndpointConditions{Ready: new(false)},
+			NodeName:   new("node1"),
+		}, {
+			Addresses: []string{"10.180.1.1"},
+		}, {
+			Addresses: []string{"10.180.2.1"},
+			NodeName:  new("node2"),
+		}},
+	}
+}
+
+func node() *corev1.Node {
+	return &corev1.Node{
+		ObjectMeta: bulkyMeta("", "node1", map[string]string{model.LabelZone: "z"}),
+		Spec:       corev1.NodeSpec{PodCIDR: "10.180.0.0/24"},
+		Status: corev1.NodeStatus{
+			Images: []corev1.ContainerImage{{Names: []string{"a", "b"}}},
+			Addresses: []corev1.NodeAddress{
+				{Type: corev1.NodeExternalIP, Address: "203.0.113.2"},
+				{Type: corev1.NodeHostName, Address: "node1"},
+				{Type: corev1.NodeInternalIP, Address: "192.168.0.2"},
+				{Type: corev1.NodeInternalDNS, Address: "node1.internal"},
+				{Type: corev1.NodeInternalIP, Address: "fd00:40::2"},
+			},
+		},
+	}
+}
+
+func serviceCIDR() *networkingv1.ServiceCIDR {
+	return &networkingv1.ServiceCIDR{
+		ObjectMeta: bulkyMeta("", "kubernetes", nil),
+		Spec:       networkingv1.ServiceCIDRSpec{CIDRs: []string{"172.30.0.0/16", "fd00:30::/112"}},
+		Status:     networkingv1.ServiceCIDRStatus{Conditions: []metav1.Condition{{Type: "Ready"}}},
+	}
+}
+
+func TestService(t *testing.T) {
+	want := model.Service{
+		NamespacedName:        model.NamespacedName{Namespace: "ns1", Name: "svc1"},
+		Created:               created,
+		Labels:                map[string]string{model.LabelServiceProxyName: "other", "app": "web"},
+		Type:                  "LoadBalancer",
+		ClusterIPs:            []string{"172.30.0.41", "fd00:30::41"},
+		ExternalIPs:           []string{"192.168.99.1"},
+		Ingress:               []model.Ingress{{IP: "192.168.99.7", IPMode: "Proxy"}, {}},
+		Ports:                 []model.Port{{Name: "p80", Protocol: "TCP", Port: 80, NodePort: 30080}, {Name: "p53", Protocol: "UDP", Port: 53}},
+		InternalTrafficPolicy: "Local",
+		ExternalTrafficPolicy: "Local",
+		SessionAffinity:       "ClientIP",
+		SourceRanges:          []string{"203.0.113.0/24"},
+	}
+	if diff := cmp.Diff(want, Service(service())); diff != "" {
+		t.Errorf("Service (-want +got):\n%s", diff)
+	}
+}
+
+func TestServiceWithOnlyTheSingularClusterIP(t *testing.T) {
+	for in, want := range map[string][]string{"": nil, "None": {"None"}, "172.30.0.41": {"172.30.0.41"}} {
+		got := Service(&corev1.Service{Spec: corev1.ServiceSpec{ClusterIP: in}}).ClusterIPs
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("clusterIP %q (-want +got):\n%s", in, diff)
+		}
+	}
+}
+
+func TestEndpointSlice(t *testing.T) {
+	want := model.EndpointSlice{
+		NamespacedName: model.NamespacedName{Namespace: "ns1", Name: "svc1-a"},
+		Labels:         map[string]string{model.LabelServiceName: "svc1", "app": "web"},
+		AddressType:    "IPv4",
+		Ports:          []model.SlicePort{{Name: new("p80"), Protocol: new("TCP"), Port: new(int32(8080))}, {}},
+		Endpoints: []model.SliceEndpoint{
+			{Addresses: []string{"10.180.0.1"}, Ready: new(true), Serving: new(true), Terminating: new(false), NodeName: "node1"},
+			{Addresses: []string{"10.180.0.2"}, Ready: new(false), NodeName: "node1"},
+			{Addresses: []string{"10.180.1.1"}},
+			{Addresses: []string{"10.180.2.1"}, NodeName: "node2"},
+		},
+	}
+	if diff := cmp.Diff(want, EndpointSlice(slice())); diff != "" {
+		t.Errorf("EndpointSlice (-want +got):\n%s", diff)
+	}
+}
+
+func TestNodeListsInternalAddressesFirst(t *testing.T) {
+	want := model.Node{Name: "node1", Addresses: []string{"192.168.0.2", "fd00:40::2", "203.0.113.2"}}
+	if diff := cmp.Diff(want, Node(node())); diff != "" {
+		t.Errorf("Node (-want +got):\n%s", diff)
+	}
+}
+
+func TestServiceCIDR(t *testing.T) {
+	want := model.ServiceCIDR{Name: "kubernetes", CIDRs: []string{"172.30.0.0/16", "fd00:30::/112"}}
+	if diff := cmp.Diff(want, ServiceCIDR(serviceCIDR())); diff != "" {
+		t.Errorf("ServiceCIDR (-want +got):\n%s", diff)
+	}
+}
+
+// Stripping must never change what the model gets to see, but for labels that no
+// one reads.
+func TestStripKeepsWhatTheModelReads(t *testing.T) {
+	svc, eps, n, cidr := service(), slice(), node(), serviceCIDR()
+	delete(svc.Labels, "app")
+	delete(eps.Labels, "app")
+	wantSvc, wantEps, wantNode, wantCIDR := Service(svc), EndpointSlice(eps), Node(n), ServiceCIDR(cidr)
+
+	svc, eps, n, cidr = service(), slice(), node(), serviceCIDR()
+	for range 2 { // idempotent
+		StripService(svc)
+		StripEndpointSlice(eps)
+		StripNode(n)
+		StripServiceCIDR(cidr)
+		for _, diff := range []string{
+			cmp.Diff(wantSvc, Service(svc)),
+			cmp.Diff(wantEps, EndpointSlice(eps)),
+			cmp.Diff(wantNode, Node(n)),
+			cmp.Diff(wantCIDR, ServiceCIDR(cidr)),
+		} {
+			if diff != "" {
+				t.Errorf("after stripping (-want +got):\n%s", diff)
+			}
+		}
+	}
+}
+
+func TestStripDropsTheRest(t *testing.T) {
+	svc, eps, n, cidr := service(), slice(), node(), serviceCIDR()
+	StripService(svc)
+	StripEndpointSlice(eps)
+	StripNode(n)
+	StripServiceCIDR(cidr)
+
+	for _, m := range []metav1.Object{svc, eps, n, cidr} {
+		if m.GetManagedFields() != nil || m.GetFinalizers() != nil {
+			t.Errorf("%s: metadata is not stripped: %v", m.GetName(), m)
+		}
+		if m.GetResourceVersion() != "7" || m.GetUID() != "u1" {
+			t.Errorf("%s: resource version or UID is lost", m.GetName())
+		}
+	}
+	want := map[string]string{corev1.EndpointsLastChangeTriggerTime: "2026-01-02T03:04:05Z"}
+	if diff := cmp.Diff(want, eps.Annotations); diff != "" {
+		t.Errorf("annotations of the slice (-want +got):\n%s", diff)
+	}
+	if svc.Annotations != nil || n.Annotations != nil || svc.Spec.Selector != nil || svc.Status.Conditions != nil ||
+		n.Status.Images != nil || n.Spec.PodCIDR != "" || cidr.Status.Conditions != nil {
+		t.Error("something is left that no one reads")
+	}
+	if e := eps.Endpoints[0]; e.TargetRef != nil || e.Hints != nil || e.Zone != nil || e.Hostname != nil || e.DeprecatedTopology != nil {
+		t.Errorf("endpoint is not stripped: %v", e)
+	}
+	if eps.Endpoints[0].NodeName != eps.Endpoints[1].NodeName {
+		t.Error("endpoints of one node do not share its name")
+	}
+}

@@ -1,0 +1,74 @@
+package manifest
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"github.com/vmapd/vmapd/model"
+)
+
+// Error says what is wrong at one place of a manifest. Its text is one line, like
+//
+//	web.yaml:14: Service default/web: spec.ports[0].port: cannot use a string as a number
+type Error struct {
+	File    string          // as given, or the given folder joined with the path below it
+	Line    int             // from 1; 0 where the file as a whole is meant
+	Object  model.ObjectRef // as far as known: Kind may stand alone, or be empty
+	Field   string          // path in the object, like "spec.ports[0].port"; may be empty
+	Message string
+	Err     error // the cause, where it is an error of the file system
+
+	kept bool // what is in effect of File is older than this error
+}
+
+// Error is all of it in one line, in the order file, object, field, message.
+func (e Error) Error() string {
+	var b strings.Builder
+	b.WriteString(e.File)
+	if e.Line > 0 {
+		fmt.Fprintf(&b, ":%d", e.Line)
+	}
+	switch {
+	case e.Object.Name != "":
+		b.WriteString(": " + e.Object.String())
+	case e.Object.Kind != "":
+		b.WriteString(": " + e.Object.Kind)
+	}
+	if e.Field != "" {
+		b.WriteString(": " + e.Field)
+	}
+	b.WriteString(": " + e.Message)
+	return oneLine(b.String())
+}
+
+// Unwrap returns the cause, for errors.Is with fs.ErrNotExist and its like.
+func (e Error) Unwrap() error { return e.Err }
+
+// oneLine escapes what would break a line or confuse a terminal: names and values
+// in errors come from the file.
+func oneLine(s string) string {
+	clean := func(r rune) bool { return unicode.IsPrint(r) }
+	if strings.IndexFunc(s, func(r rune) bool { return !clean(r) }) < 0 {
+		return s
+	}
+	var b strings.Builder
+	for _, r := range s {
+		if clean(r) {
+			b.WriteRune(r)
+			continue
+		}
+		q := strconv.QuoteRune(r)
+		b.WriteString(q[1 : len(q)-1])
+	}
+	return b.String()
+}
+
+// quote is a value from the file, short enough for an error.
+func quote(s string) string {
+	if len(s) > maxQuoted {
+		return strconv.Quote(strings.ToValidUTF8(s[:maxQuoted], "")) + "..."
+	}
+	return strconv.Quote(s)
+}

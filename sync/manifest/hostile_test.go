@@ -1,0 +1,170 @@
+package manifest
+
+import (
+	"bytes"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vmapd/vmapd/model"
+)
+
+func nested(open, inner, end string, n int) string {
+	return strings.Repeat(open, n) + inner + strings.Repeat(end, n)
+}
+
+// bomb is a document of n anchors, each of which repeats the one before it ten
+// times.
+func bomb(n int, head, last string) string {
+	var b strings.Builder
+	b.WriteString(head)
+	b.WriteString("x0: &x0 [lol]\n")
+	for i := 1; i < n; i++ {
+		fmt.Fprintf(&b, "x%d: &x%d [%s]\n", i, i, strings.Repeat(fmt.Sprintf("*x%d, ", i-1), 10))
+	}
+	fmt.Fprintf(&b, last, n-1)
+	return b.String()
+}
+
+func mebibytes(s string, n int) string { return strings.Repeat(s, n<<20/len(s)) }
+
+// Whatever the input: few errors of one line each, soon, in bounded memory.
+func TestHostileInput(t *testing.T) {
+	service := "apiVersion: v1\nkind: Service\nmetadata: {name: a}\n"
+	for _, tt := range []struct {
+		name string
+		in   string
+		want string // the only error
+	}{
+		{"a NUL byte", "apiVersion: v1\nkind: \x00", "in:2: contains a NUL byte: not a text file"},
+		{"10 MiB of NUL bytes", mebibytes("\x00", 10), "in:1: contains a NUL byte: not a text file"},
+		{"binary", "\n\x7fELF\xff\xfe" + mebibytes("\xff\xaa\x01\n", 10), "in:2: contains the byte 0xff, which is not UTF-8: not a text file"},
+		{"UTF-16", "\xff\xfea\x00", "in:1: is UTF-16 text: only UTF-8 is supported"},
+		{"a control character", "a: \x01", "in:1: control characters are not allowed"},
+		{"too large", mebibytes("# comment\n", 65), "in: file is larger than 64 MiB"},
+		{"a large word", mebibytes("a", 10), "in:1: cannot use a string as an API object"},
+		{"many words", mebibytes("some words ", 10), "in:1: cannot use a string as an API object"},
+		{"many lines", mebibytes("a line of text\n", 10), "in:1: cannot use a string as an API object"},
+		{"a quote that does not end", `"` + mebibytes("a\n", 10), "in:1: document has more than 2097152 values: split it with ---, or write it as JSON"},
+		{"deep lists", nested("[", "", "]", 10<<20), "in:1: document has more than 2097152 values: split it with ---, or write it as JSON"},
+		{"lists too deep", nested("[", "a", "]", 101), "in:1: nested more than 100 levels deep"},
+		{"lists too deep for the parser", nested("[", "a", "]", 100_000), "in:1: exceeded max depth of 10000"},
+		{"JSON too deep", nested(`{"a":`, "1", "}", 101), "in:1: nested more than 100 levels deep"},
+		{"deep JSON", nested(`{"a":`, "1", "}", 1<<20), "in:1: nested more than 100 levels deep"},
+		{"JSON that does not end", `{"a":[` + mebibytes("1,\n", 1), "in:349525: unexpected end of JSON"},
+		{"JSON with many values", `{"a":[` + mebibytes("1,", 9), "in:1: document has more than 4194304 values: split it"},
+		{"dashes", mebibytes("- ", 2), "in:1: exceeded max depth of 10000"},
+		{"empty items", mebibytes("-\n", 1), "in:1: cannot use a list as an API object"},
+		{"braces", mebibytes("{", 1), "in:1: exceeded max depth of 10000"},
+		{"comments", mebibytes("# c\n", 1) + "a", "in:262145: cannot use a string as an API object"},
+		{"comments between", mebibytes("- a\n# c\n", 1), "in:1: cannot use a list as an API object"},
+		{"keys", func() string {
+			var b strings.Builder
+			for i := range 100_000 {
+				fmt.Fprintf(&b, "k%d:\n", i)
+			}
+			return b.String()
+		}(), "in:1: apiVersion: missing: every object needs an apiVersion and a kind"},
+		{"anchors", func() string {
+			var b strings.Builder
+			for i := range 100_000 {
+				fmt.Fprintf(&b, "- &k%d a\n", i)
+			}
+			return b.String()
+		}(), "in:1: cannot use a list as an API object"},
+		{"an anchor in itself", service + "spec: &a {ports: [*a]}", `in:4: anchor "a" contains itself`},
+		{"an alias of nothing", service + "spec: *a", `in:1: unknown anchor 'a' referenced`},
+		{"a bomb where nothing is read", bomb(60, "", "x: *x%d\n"), "in:1: apiVersion: missing: every object needs an apiVersion and a kind"},
+		{"a bomb where a list of text is", bomb(60, service, "spec: {externalIPs: *x%d}\n"), ""},
+		{"a bomb of objects", func() string {
+			var b strings.Builder
+			b.WriteString("apiVersion: v1\nkind: List\nitems:\n- &x0 {apiVersion: v1, kind: Pod}\n")
+			for i := 1; i < 60; i++ {
+				fmt.Fprintf(&b, "- &x%d {apiVersion: v1, kind: List, items: [%s]}\n", i, strings.Repeat(fmt.Sprintf("*x%d, ", i-1), 10))
+			}
+			return b.String()
+		}(), ""},
+		{"a bomb of merge keys", func() string {
+			var b strings.Builder
+			b.WriteString("a: &a {")
+			for i := range 10_000 {
+				fmt.Fprintf(&b, "k%d: 1, ", i)
+			}
+			b.WriteString("}\nb:\n")
+			b.WriteString(strings.Repeat("- <<: *a\n", 10_000))
+			return b.String()
+		}(), "in:97: merge keys make the document many times larger than it is"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if testing.Short() && len(tt.in) > 1<<20+64 {
+				t.Skip("short: large input")
+			}
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			start := time.Now()
+			_, errs := Parse("in", []byte(tt.in))
+			took := time.Since(start)
+			runtime.ReadMemStats(&after)
+			t.Logf("%d bytes: %v, %d MiB allocated", len(tt.in), took.Round(time.Millisecond), (after.TotalAlloc-before.TotalAlloc)>>20)
+			if took > time.Minute {
+				t.Errorf("took %v", took)
+			}
+			if tt.want != "" && (len(errs) != 1 || errs[0].Error() != tt.want) {
+				t.Errorf("want %q, got %d: %.300q", tt.want, len(errs), texts(errs))
+			}
+			if tt.want == "" && (len(errs) == 0 || len(errs) > maxErrors+1) {
+				t.Errorf("got %d errors: %.300q", len(errs), texts(errs))
+			}
+			for _, e := range errs {
+				if len(e.Error()) > 1000 || strings.ContainsAny(e.Error(), "\n\r\x00") {
+					t.Errorf("not a line: %.300q", e.Error())
+				}
+			}
+		})
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	for _, s := range []string{
+		"apiVersion: v1\nkind: Service\nmetadata: {name: web}\nspec: {ports: [{port: 80}]}\n",
+		"apiVersion: v1\nkind: List\nitems:\n- &a {apiVersion: v1, kind: Node, metadata: {name: a}}\n- <<: *a\n",
+		`{"apiVersion":"discovery.k8s.io/v1","kind":"EndpointSlice","metadata":{"name":"a"},"endpoints":[{"addresses":["10.180.0.1"]}]}`,
+		"--- # a\n...\n%YAML 1.2\n---\na: |\n  b\n",
+		bomb(9, "", "x: *x%d"),
+		"\xef\xbb\xbf? a\n: !!str b\n",
+	} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		o, errs := Parse("in", data)
+		// The YAML parser counts these too; editors count only the first.
+		lines := 1
+		for _, br := range []string{"\n", "\r", "\u0085", "\u2028", "\u2029"} {
+			lines += bytes.Count(data, []byte(br))
+		}
+		for _, e := range errs {
+			if e.Line < 0 || e.Line > lines+1 {
+				t.Errorf("line %d of %d: %v", e.Line, lines, e)
+			}
+			if strings.ContainsAny(e.Error(), "\n\r\x00") {
+				t.Errorf("not a line: %q", e.Error())
+			}
+		}
+		for _, obj := range o.list {
+			if obj.ref.Name == "" {
+				t.Errorf("object without a name: %v", obj.ref)
+			}
+			p := model.Problem{Object: obj.ref, Field: "spec.ports[0].port"}
+			if at := o.Locate(p); at == "" {
+				t.Errorf("%v: not located", obj.ref)
+			}
+		}
+		// Reading is deterministic.
+		again, errsAgain := Parse("in", data)
+		if again.Len() != o.Len() || len(errsAgain) != len(errs) {
+			t.Errorf("second run: %d objects and %d errors, then %d and %d", o.Len(), len(errs), again.Len(), len(errsAgain))
+		}
+	})
+}

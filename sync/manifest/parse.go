@@ -1,0 +1,219 @@
+package manifest
+
+import (
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/sync/kube"
+)
+
+// Parse reads the manifest in data, YAML or JSON. The name stands for it in errors.
+//
+// It returns what could be read and what is wrong with the rest, in the order of
+// the file. An object without a namespace is in "default". Objects of kinds that
+// the proxy doesn't read are only counted, in [Objects.Ignored].
+func Parse(name string, data []byte) (*Objects, []Error) {
+	f := parseFile(name, data)
+	objects, _ := merge([]*file{f}) // one file has no duplicates left
+	return objects, f.errs
+}
+
+// file is what one file holds.
+type file struct {
+	name    string
+	data    []byte // the objects' documents are parts of it
+	objects []*object
+	ignored map[string]int
+	errs    []Error
+}
+
+// object is an API object in the form that the builder takes.
+type object struct {
+	ref   model.ObjectRef
+	value any // model.Service, model.EndpointSlice, model.Node or model.ServiceCIDR
+	file  string
+	line  int32
+	doc   document
+	path  []int // which value of the document, then which items of nested lists
+}
+
+func (o *object) place() string { return fmt.Sprintf("%s:%d", o.file, o.line) }
+
+func parseFile(name string, data []byte) *file {
+	p := parser{file: &file{name: name, data: data, ignored: make(map[string]int)}, seen: make(map[model.ObjectRef]*object)}
+	if len(data) > maxFileSize {
+		p.errorf(0, model.ObjectRef{}, "", "file is larger than %d MiB", maxFileSize>>20)
+		return p.file
+	}
+	if line, message := checkText(data); message != "" {
+		p.errorf(int32(line), model.ObjectRef{}, "", "%s", message)
+		return p.file
+	}
+	for _, doc := range split(name, data) {
+		p.document(doc)
+	}
+	if p.unsaid > 0 {
+		p.file.errs = append(p.file.errs, Error{File: name, Message: fmt.Sprintf("%d more errors", p.unsaid)})
+	}
+	return p.file
+}
+
+type parser struct {
+	file    *file
+	seen    map[model.ObjectRef]*object
+	decoder decoder
+	doc     document
+	unsaid  int
+}
+
+func (p *parser) errorf(line int32, ref model.ObjectRef, field, format string, args ...any) {
+	if len(p.file.errs) >= maxErrors {
+		p.unsaid++
+		return
+	}
+	p.file.errs = append(p.file.errs, Error{
+		File: p.file.name, Line: int(line), Object: ref, Field: field, Message: fmt.Sprintf(format, args...),
+	})
+}
+
+func (p *parser) document(doc document) {
+	roots, err := doc.parse()
+	p.doc, p.decoder.visits = doc, maxVisits(len(doc.text))
+	for i, root := range roots {
+		if root.kind != nullKind {
+			p.object(root, typeMeta{}, []int{i})
+		}
+	}
+	if err != nil {
+		p.errorf(err.line, model.ObjectRef{}, "", "%s", err.message)
+	}
+}
+
+// typeMeta says what an object is.
+type typeMeta struct{ apiVersion, kind string }
+
+// typedLists are the lists whose items may come without apiVersion and kind, as in an
+// API server's answer.
+var typedLists = map[typeMeta]typeMeta{
+	{"v1", "ServiceList"}:                            {"v1", "Service"},
+	{"v1", "NodeList"}:                               {"v1", "Node"},
+	{"discovery.k8s.io/v1", "EndpointSliceList"}:     {"discovery.k8s.io/v1", "EndpointSlice"},
+	{"networking.k8s.io/v1", "ServiceCIDRList"}:      {"networking.k8s.io/v1", "ServiceCIDR"},
+	{"networking.k8s.io/v1beta1", "ServiceCIDRList"}: {"networking.k8s.io/v1beta1", "ServiceCIDR"},
+}
+
+// object reads one object, or all objects of a list. The default is what n is if it
+// doesn't say so.
+func (p *parser) object(n *node, what typeMeta, path []int) {
+	if n.kind != mapKind {
+		p.errorf(n.line, model.ObjectRef{}, "", "cannot use %v as an API object", n.kind)
+		return
+	}
+	for _, f := range []struct {
+		name string
+		into *string
+	}{{"apiVersion", &what.apiVersion}, {"kind", &what.kind}} {
+		switch line, v := n.field(f.name); {
+		case v != nil && v.kind == stringKind && v.text != "":
+			*f.into = v.text
+		case v != nil && v.kind != nullKind && v.kind != stringKind:
+			p.errorf(line, model.ObjectRef{}, f.name, "cannot use %v as a string", v.kind)
+			return
+		case *f.into == "":
+			p.errorf(n.line, model.ObjectRef{}, f.name, "missing: every object needs an apiVersion and a kind")
+			return
+		}
+	}
+	if item, ok := typedLists[what]; ok {
+		p.list(n, what, item, path)
+		return
+	}
+	switch what {
+	case typeMeta{"v1", "List"}:
+		p.list(n, what, typeMeta{}, path)
+	case typeMeta{"v1", "Service"}:
+		read(p, n, what.kind, path, kube.Service)
+	case typeMeta{"discovery.k8s.io/v1", "EndpointSlice"}:
+		read(p, n, what.kind, path, kube.EndpointSlice)
+	case typeMeta{"v1", "Node"}:
+		read(p, n, what.kind, path, kube.Node)
+	case typeMeta{"networking.k8s.io/v1", "ServiceCIDR"}, typeMeta{"networking.k8s.io/v1beta1", "ServiceCIDR"}:
+		// Both versions of a ServiceCIDR have the same fields.
+		read(p, n, what.kind, path, kube.ServiceCIDR)
+	default:
+		p.file.ignored[what.apiVersion+" "+what.kind]++
+	}
+}
+
+func (p *parser) list(n *node, what, item typeMeta, path []int) {
+	line, items := n.field("items")
+	if items == nil || items.kind == nullKind {
+		return // how an empty list is often written
+	}
+	if items.kind != listKind {
+		p.errorf(line, model.ObjectRef{Kind: what.kind}, "items", "cannot use %v as a list", items.kind)
+		return
+	}
+	if len(path) > maxDepth {
+		p.errorf(line, model.ObjectRef{Kind: what.kind}, "items", "nested more than %d levels deep", maxDepth)
+		return
+	}
+	for i := range items.kids {
+		if p.decoder.visits--; p.decoder.visits < 0 {
+			p.errorf(line, model.ObjectRef{Kind: what.kind}, "items", tooManyAliases)
+			return
+		}
+		p.object(&items.kids[i], item, append(path[:len(path):len(path)], i))
+	}
+}
+
+// read decodes an object of type T and keeps what the model needs of it.
+func read[T, M any, P interface {
+	*T
+	metav1.Object
+}](p *parser, n *node, kind string, path []int, convert func(*T) M) {
+	ref := refOf(n, kind)
+	var t T
+	obj := P(&t)
+	ok := p.decoder.object(n, obj, func(line int32, field, message string) {
+		p.errorf(line, ref, field, "%s", message)
+	})
+	if !ok {
+		return
+	}
+	if obj.GetName() == "" {
+		p.errorf(n.lineOf("metadata.name"), ref, "metadata.name", "missing")
+		return
+	}
+	obj.SetNamespace(ref.Namespace)
+	if first, ok := p.seen[ref]; ok {
+		p.errorf(n.line, ref, "", "is already defined at %s: this one is ignored", first.place())
+		return
+	}
+	o := &object{ref: ref, value: convert(&t), file: p.file.name, line: n.line, doc: p.doc, path: path}
+	p.seen[ref] = o
+	p.file.objects = append(p.file.objects, o)
+}
+
+// refOf returns the identity of n as far as it can be read: it is needed in errors
+// about the object, also where they are about its name.
+func refOf(n *node, kind string) model.ObjectRef {
+	ref := model.ObjectRef{Kind: kind}
+	_, meta := n.field("metadata")
+	if meta == nil {
+		return ref
+	}
+	if _, name := meta.field("name"); name != nil && name.kind == stringKind {
+		ref.Name = name.text
+	}
+	if kind != "Service" && kind != "EndpointSlice" {
+		return ref // cluster-wide
+	}
+	ref.Namespace = metav1.NamespaceDefault
+	if _, ns := meta.field("namespace"); ns != nil && ns.kind == stringKind && ns.text != "" {
+		ref.Namespace = ns.text
+	}
+	return ref
+}

@@ -1,0 +1,455 @@
+package manifest
+
+// Addresses: pods 10.0.0.0/8, cluster IPs 172.30.0.0/16, nodes 192.168.0.0/24,
+// external IPs 192.168.99.0/24, outside 203.0.113.0/24.
+
+import (
+	"maps"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vmapd/vmapd/model"
+)
+
+// texts are the errors as a user sees them.
+func texts(errs []Error) []string {
+	var out []string
+	for _, e := range errs {
+		out = append(out, e.Error())
+	}
+	return out
+}
+
+// refs are the objects in order.
+func refs(o *Objects) []string {
+	var out []string
+	for _, obj := range o.list {
+		out = append(out, obj.ref.String())
+	}
+	return out
+}
+
+func TestParse(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		in   string
+		refs []string
+		errs []string
+	}{
+		{name: "nothing", in: ""},
+		{name: "comments and empty documents", in: "# a\n---\n\n---\n# b\n--- # c\nnull\n...\n"},
+		{
+			name: "every kind that the proxy reads",
+			in: `apiVersion: v1
+kind: Service
+metadata: {name: web, namespace: ns1}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata:
+  name: web-1
+--- {apiVersion: v1, kind: Node, metadata: {name: node1, namespace: ignored}}
+---
+apiVersion: networking.k8s.io/v1
+kind: ServiceCIDR
+metadata: {name: kubernetes}
+...
+%YAML 1.2
+---
+apiVersion: networking.k8s.io/v1beta1
+kind: ServiceCIDR
+metadata: {name: more}
+`,
+			refs: []string{"Service ns1/web", "EndpointSlice default/web-1", "Node node1", "ServiceCIDR kubernetes", "ServiceCIDR more"},
+		},
+		{
+			name: "carriage returns and a byte order mark",
+			in:   "\xef\xbb\xbfapiVersion: v1\r\nkind: Node\r\nmetadata:\r\n  name: a\r\n---\r\napiVersion: v1\r\nkind: Node\r\nmetadata:\r\n  name: b\r\n",
+			refs: []string{"Node a", "Node b"},
+		},
+		{
+			name: "JSON, one value after the other",
+			in:   "{\"apiVersion\": \"v1\",\n\t\"kind\": \"Node\", \"metadata\": {\"name\": \"a\"}}\n{\"apiVersion\": \"v1\", \"kind\": \"Node\", \"metadata\": {\"name\": \"\\ud83d\\ude00\\/b\"}}",
+			refs: []string{"Node a", "Node 😀/b"},
+		},
+		{
+			name: "YAML that looks like JSON",
+			in:   "{apiVersion: v1, kind: Node,\n metadata: {name: a}}",
+			refs: []string{"Node a"},
+		},
+		{
+			name: "lists, also in lists, and items of typed lists without a kind",
+			in: `apiVersion: v1
+kind: List
+items:
+- apiVersion: v1
+  kind: Node
+  metadata: {name: a}
+- apiVersion: v1
+  kind: NodeList
+  items:
+  - metadata: {name: b}
+  - {kind: Node, metadata: {name: c}}
+- apiVersion: discovery.k8s.io/v1
+  kind: EndpointSliceList
+  items: []
+- apiVersion: v1
+  kind: ServiceList
+`,
+			refs: []string{"Node a", "Node b", "Node c"},
+		},
+		{
+			name: "unknown fields are ignored",
+			in:   "apiVersion: v1\nkind: Service\nmetadata: {name: web, shoe: 42}\nspec: {hat: [1, {}], ports: [{port: 80, glove: x}]}\n",
+			refs: []string{"Service default/web"},
+		},
+		{
+			name: "anchors, aliases and merge keys",
+			in: `apiVersion: v1
+kind: List
+items:
+- &a
+  apiVersion: v1
+  kind: Node
+  metadata: {name: a}
+- <<: *a
+  metadata: {name: b}
+`,
+			refs: []string{"Node a", "Node b"},
+		},
+		{
+			name: "bad syntax costs the document",
+			in: `apiVersion: v1
+kind: Node
+metadata: {name: a}
+---
+apiVersion: v1
+kind: Node
+metadata: {name: b
+---
+apiVersion: v1
+kind: Node
+	metadata: {name: c}
+---
+{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "d"}}
+{"apiVersion": "v1",
+ "kind": "Node" "metadata": {"name": "e"}}
+---
+apiVersion: v1
+kind: Node
+metadata: {name: f}
+`,
+			refs: []string{"Node a", "Node d", "Node f"},
+			errs: []string{
+				`in.yaml:7: did not find expected ',' or '}'`,
+				`in.yaml:10: found a tab character that violates indentation`,
+				`in.yaml:15: invalid character '"' after object key:value pair`,
+			},
+		},
+		{
+			name: "text behind a document that is not a document",
+			in:   "{apiVersion: v1, kind: Node, metadata: {name: a}}\n{b: c}\n",
+			errs: []string{`in.yaml:2: did not find expected <document start>`},
+		},
+		{
+			name: "a wrong type costs the object",
+			in: `apiVersion: v1
+kind: Service
+metadata:
+  name: web
+  labels:
+    a: yes
+spec:
+  clusterIP: 1.5
+  ports:
+  - name: http
+    port: "80"
+    targetPort: [http]
+  - port: 80.5
+    nodePort: 99999999999
+    protocol:
+      TCP
+  - 80
+  externalIPs: 192.168.99.1
+  publishNotReadyAddresses: 1
+---
+apiVersion: v1
+kind: List
+items:
+- apiVersion: v1
+  kind: Service
+  metadata: {name: good}
+- apiVersion: v1
+  kind: Service
+  metadata:
+    name: bad
+    creationTimestamp: yesterday
+    namespace: ns2
+  spec:
+    ports: {}
+`,
+			refs: []string{"Service default/good"},
+			errs: []string{
+				`in.yaml:6: Service default/web: metadata.labels[a]: cannot use a boolean as a string: put "yes" in quotes`,
+				`in.yaml:8: Service default/web: spec.clusterIP: cannot use a number as a string: put "1.5" in quotes`,
+				`in.yaml:11: Service default/web: spec.ports[0].port: cannot use a string as a number`,
+				`in.yaml:12: Service default/web: spec.ports[0].targetPort: cannot use a list as IntOrString`,
+				`in.yaml:13: Service default/web: spec.ports[1].port: "80.5" is not a whole number`,
+				`in.yaml:14: Service default/web: spec.ports[1].nodePort: "99999999999" does not fit into 32 bits`,
+				`in.yaml:17: Service default/web: spec.ports[2]: cannot use a number as an object`,
+				`in.yaml:18: Service default/web: spec.externalIPs: cannot use a string as a list`,
+				`in.yaml:19: Service default/web: spec.publishNotReadyAddresses: cannot use a number as a boolean`,
+				`in.yaml:31: Service ns2/bad: metadata.creationTimestamp: "yesterday" is not a valid Time`,
+				`in.yaml:34: Service ns2/bad: spec.ports: cannot use an object as a list`,
+			},
+		},
+		{
+			name: "objects that don't say what or who they are",
+			in: `kind: Service
+---
+apiVersion: v1
+---
+apiVersion: v1
+kind: 5
+---
+apiVersion: v1
+kind: Service
+metadata:
+  namespace: ns1
+---
+apiVersion: v1
+kind: Node
+---
+- a
+---
+hello
+---
+apiVersion: v1
+kind: List
+items: {}
+---
+apiVersion: v1
+kind: List
+items: [1]
+---
+apiVersion: v1
+kind: Service
+metadata: {name: 123}
+`,
+			errs: []string{
+				`in.yaml:1: apiVersion: missing: every object needs an apiVersion and a kind`,
+				`in.yaml:3: kind: missing: every object needs an apiVersion and a kind`,
+				`in.yaml:6: kind: cannot use a number as a string`,
+				`in.yaml:10: Service: metadata.name: missing`,
+				`in.yaml:13: Node: metadata.name: missing`,
+				`in.yaml:16: cannot use a list as an API object`,
+				`in.yaml:18: cannot use a string as an API object`,
+				`in.yaml:22: List: items: cannot use an object as a list`,
+				`in.yaml:26: cannot use a number as an API object`,
+				`in.yaml:30: Service: metadata.name: cannot use a number as a string: put "123" in quotes`,
+			},
+		},
+		{
+			name: "the metadata's fields are in the metadata only",
+			in:   "apiVersion: v1\nkind: Service\nname: web\n",
+			errs: []string{"in.yaml:1: Service: metadata.name: missing"},
+		},
+		{
+			name: "the second of two objects of one name is refused",
+			in:   "apiVersion: v1\nkind: Node\nmetadata: {name: a}\n---\napiVersion: v1\nkind: Node\nmetadata: {name: a}\n",
+			refs: []string{"Node a"},
+			errs: []string{"in.yaml:5: Node a: is already defined at in.yaml:1: this one is ignored"},
+		},
+		{
+			name: "keys that are there twice",
+			in:   "apiVersion: v1\nkind: Node\nmetadata: {name: a}\nkind: Service\n---\n{\"apiVersion\": \"v1\",\n\"apiVersion\": \"v2\"}\n",
+			errs: []string{`in.yaml:4: key "kind" is already in line 2`, `in.yaml:7: key "apiVersion" is already in line 6`},
+		},
+		{
+			name: "keys that are no text",
+			in:   "? [a]\n: b\n---\n~: b\n",
+			errs: []string{"in.yaml:1: cannot use a list as a key", "in.yaml:4: cannot use null as a key"},
+		},
+		{
+			name: "tags",
+			in:   "apiVersion: !!str v1\nkind: Node\nmetadata: {name: !secret a}\n",
+			errs: []string{`in.yaml:3: tag "!secret" is not supported`},
+		},
+		{
+			name: "names that break lines",
+			in:   "apiVersion: v1\nkind: Node\nmetadata: {name: \"a\\n\\e[31mb\", labels: 1}\n",
+			errs: []string{`in.yaml:3: Node a\n\x1b[31mb: metadata.labels: cannot use a number as an object`},
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			o, errs := Parse("in.yaml", []byte(tt.in))
+			if diff := cmp.Diff(tt.refs, refs(o)); diff != "" {
+				t.Errorf("objects (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(tt.errs, texts(errs)); diff != "" {
+				t.Errorf("errors (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestParseReadsValues(t *testing.T) {
+	o, errs := Parse("in.yaml", []byte(`apiVersion: v1
+kind: Service
+metadata:
+  name: web
+  creationTimestamp: 2026-01-02T03:04:05Z
+  labels: {service.kubernetes.io/service-proxy-name: ""}
+  managedFields: [{fieldsV1: {"f:spec": {}}}]
+spec:
+  type: LoadBalancer
+  clusterIP: 172.30.0.41
+  externalTrafficPolicy: Local
+  ports:
+  - {name: http, port: 80, nodePort: 30_080, targetPort: http}
+  - {name: dns, port: 0x35, protocol: UDP, targetPort: 53}
+  externalIPs: null
+status:
+  loadBalancer:
+    ingress:
+    - {ip: 192.168.99.7, ipMode: Proxy}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata:
+  name: web-1
+  labels:
+    kubernetes.io/service-name: web
+addressType: IPv4
+ports:
+- {name: http, port: 8080, protocol: TCP}
+- {}
+endpoints:
+- addresses: [10.180.0.1]
+  nodeName: node1
+  conditions: {ready: true, serving: yes, terminating: False}
+- addresses:
+  - 10.180.0.2
+  conditions: {ready: off}
+-
+`))
+	if len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	wantSvc := []model.Service{{
+		NamespacedName:        model.NamespacedName{Namespace: "default", Name: "web"},
+		Created:               o.Services()[0].Created,
+		Labels:                map[string]string{model.LabelServiceProxyName: ""},
+		Type:                  "LoadBalancer",
+		ClusterIPs:            []string{"172.30.0.41"},
+		Ingress:               []model.Ingress{{IP: "192.168.99.7", IPMode: "Proxy"}},
+		Ports:                 []model.Port{{Name: "http", Port: 80, NodePort: 30080}, {Name: "dns", Port: 53, Protocol: "UDP"}},
+		ExternalTrafficPolicy: "Local",
+	}}
+	if diff := cmp.Diff(wantSvc, o.Services()); diff != "" {
+		t.Errorf("Services (-want +got):\n%s", diff)
+	}
+	if got, want := o.Services()[0].Created.Unix(), int64(1767323045); got != want {
+		t.Errorf("created: want %d, got %d", want, got)
+	}
+	wantSlice := []model.EndpointSlice{{
+		NamespacedName: model.NamespacedName{Namespace: "default", Name: "web-1"},
+		Labels:         map[string]string{model.LabelServiceName: "web"},
+		AddressType:    "IPv4",
+		Ports:          []model.SlicePort{{Name: new("http"), Protocol: new("TCP"), Port: new(int32(8080))}, {}},
+		Endpoints: []model.SliceEndpoint{
+			{Addresses: []string{"10.180.0.1"}, Ready: new(true), Serving: new(true), Terminating: new(false), NodeName: "node1"},
+			{Addresses: []string{"10.180.0.2"}, Ready: new(false)},
+			{},
+		},
+	}}
+	if diff := cmp.Diff(wantSlice, o.EndpointSlices()); diff != "" {
+		t.Errorf("EndpointSlices (-want +got):\n%s", diff)
+	}
+}
+
+func TestParseCountsWhatItIgnores(t *testing.T) {
+	o, errs := Parse("in.yaml", []byte("apiVersion: apps/v1\nkind: Deployment\n---\napiVersion: apps/v1\nkind: Deployment\n---\napiVersion: v1\nkind: Endpoints\n"))
+	if len(errs) > 0 || o.Len() > 0 {
+		t.Fatal(refs(o), errs)
+	}
+	if want := map[string]int{"apps/v1 Deployment": 2, "v1 Endpoints": 1}; !maps.Equal(want, o.Ignored) {
+		t.Errorf("ignored: want %v, got %v", want, o.Ignored)
+	}
+}
+
+func TestParseCapsWhatItSays(t *testing.T) {
+	_, errs := Parse("in.yaml", []byte(strings.Repeat("- a\n---\n", 1000)))
+	if len(errs) != maxErrors+1 || errs[maxErrors].Error() != "in.yaml: 900 more errors" {
+		t.Errorf("got %d errors, the last is %v", len(errs), errs[len(errs)-1])
+	}
+	_, errs = Parse("in.yaml", []byte("apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {ports: ["+strings.Repeat("1, ", 1000)+"]}"))
+	if len(errs) != maxObjectErrors {
+		t.Errorf("got %d errors of one object", len(errs))
+	}
+}
+
+func TestLocate(t *testing.T) {
+	o, errs := Parse("in.yaml", []byte(`# first line
+apiVersion: v1
+kind: Service
+metadata:
+  name: web
+  labels:
+    a/b.c: d
+spec:
+  clusterIP: 172.30.0.41
+  ports:
+  - name: http
+    port: 0
+  - {name: dns,
+     port: 53}
+---
+{"apiVersion": "v1", "kind": "List", "items": [
+  {"apiVersion": "v1", "kind": "Node", "metadata": {
+    "name": "a"}},
+  {"apiVersion": "v1", "kind": "NodeList", "items": [
+    {"metadata": {"name": "b"},
+      "status": {"addresses": [
+        {"address": "1"},
+        {"address": "2"}]}}]}
+]}
+{"apiVersion": "v1", "kind": "Node", "metadata": {
+  "name": "c"}}
+`))
+	if len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	web := model.ObjectRef{Kind: "Service", NamespacedName: model.NamespacedName{Namespace: "default", Name: "web"}}
+	node := func(name string) model.ObjectRef {
+		return model.ObjectRef{Kind: "Node", NamespacedName: model.NamespacedName{Name: name}}
+	}
+	for _, tt := range []struct {
+		ref   model.ObjectRef
+		field string
+		want  string
+	}{
+		{web, "", "in.yaml:2"},
+		{web, "spec.ports[0].port", "in.yaml:12"},
+		{web, "spec.ports[0].nodePort", "in.yaml:11"},
+		{web, "spec.ports[1].port", "in.yaml:14"},
+		{web, "spec.ports[7].port", "in.yaml:10"},
+		{web, "spec.ports[x]", "in.yaml:10"},
+		{web, "spec.ports[", "in.yaml:10"},
+		{web, "spec.clusterIPs[0]", "in.yaml:9"},
+		{web, "spec.clusterIP.deeper", "in.yaml:9"},
+		{web, "metadata.labels[a/b.c]", "in.yaml:7"},
+		{web, "status.loadBalancer", "in.yaml:2"},
+		{node("a"), "metadata.name", "in.yaml:18"},
+		{node("b"), "", "in.yaml:20"},
+		{node("b"), "status.addresses[1].address", "in.yaml:23"},
+		{node("c"), "metadata.name", "in.yaml:26"},
+		{node("none"), "metadata.name", ""},
+	} {
+		if got := o.Locate(model.Problem{Object: tt.ref, Field: tt.field}); got != tt.want {
+			t.Errorf("%v %q: want %q, got %q", tt.ref, tt.field, tt.want, got)
+		}
+	}
+}

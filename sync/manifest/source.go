@@ -1,0 +1,163 @@
+package manifest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"reflect"
+	"slices"
+	"sync/atomic"
+
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/sync/reconcile"
+)
+
+// Source feeds the manifests in files and folders to a [reconcile.State], and
+// follows changes to them: files that are written in place or replaced, folders
+// that come and go, ConfigMaps that are swapped.
+//
+// What can't be used never takes anything away:
+//
+//   - A file that becomes invalid, unreadable or empty keeps its last good content,
+//     all of it, until it is good again or removed.
+//   - If one of Paths vanishes, what was in it stays. A file that vanishes from
+//     one of the folders takes its objects along.
+//
+// A file should be replaced by renaming: half of it may be a valid manifest.
+type Source struct {
+	Paths []string // files and folders, as for [Load]; the standard input is read once
+	Log   *slog.Logger
+
+	current atomic.Pointer[Objects]
+}
+
+// Locate is [Objects.Locate] for the objects in use now. It may be called at any
+// time, and returns "" before they are read.
+func (s *Source) Locate(p model.Problem) string {
+	if o := s.current.Load(); o != nil {
+		return o.Locate(p)
+	}
+	return ""
+}
+
+// Run reads the manifests, writes them into the state, calls Complete, and then
+// writes differences until ctx ends. It returns an error, and writes nothing, only
+// if one of Paths can't be read at the start; errors in manifests are logged, once
+// each, and the rest of them is used.
+func (s *Source) Run(ctx context.Context, state *reconcile.State) error {
+	if len(s.Paths) == 0 {
+		return errors.New("read manifests: no path given")
+	}
+	w := newWatcher(s.Log)
+	defer w.close()
+	f := follower{log: s.Log, tree: newTree(s.Paths), reported: make(map[string]bool), bad: make(map[string]bool)}
+	f.tree.watch = w.add
+
+	refresh := func(touched map[string]bool) []Error {
+		w.begin()
+		errs := f.tree.refresh(touched)
+		w.end(len(errs) > 0)
+		return errs
+	}
+	use := func(errs []Error) {
+		if change := f.change(ctx, errs); len(change) > 0 {
+			state.Update(func(b *model.Builder) {
+				for _, c := range change {
+					c(b)
+				}
+			})
+		}
+		s.current.Store(f.objects)
+	}
+
+	errs := refresh(nil)
+	if err := missing(s.Paths, errs); err != nil {
+		return err
+	}
+	use(errs)
+	state.Complete()
+	s.Log.LogAttrs(ctx, slog.LevelInfo, "manifests read",
+		slog.Int("files", len(f.tree.order)),
+		slog.Int("objects", f.objects.Len()),
+		slog.Any("ignored", f.objects.Ignored))
+
+	for {
+		touched, ok := w.next(ctx)
+		if !ok {
+			return nil
+		}
+		use(refresh(touched))
+	}
+}
+
+// missing joins the errors that are about one of the paths itself.
+func missing(paths []string, errs []Error) error {
+	var out []error
+	for _, e := range errs {
+		if e.Err != nil && slices.Contains(paths, e.File) {
+			out = append(out, fmt.Errorf("read manifests: %w", e))
+		}
+	}
+	return errors.Join(out...)
+}
+
+// follower turns what is read into changes of the builder.
+type follower struct {
+	log      *slog.Logger
+	tree     *tree
+	objects  *Objects        // as the builder has them
+	reported map[string]bool // errors that were there after the last round
+	bad      map[string]bool // files they were in
+}
+
+// change puts the files in effect together and returns how the builder's objects
+// become theirs. It logs errs, and what two files disagree about.
+func (f *follower) change(ctx context.Context, errs []Error) []func(builder) {
+	next, dups := merge(f.tree.inEffect())
+	f.say(ctx, append(errs, dups...))
+	var change []func(builder)
+	if f.objects != nil {
+		for _, old := range f.objects.list {
+			if next.byRef[old.ref] == nil {
+				change = append(change, old.delete)
+			}
+		}
+	}
+	for _, obj := range next.list {
+		if f.objects != nil {
+			old := f.objects.byRef[obj.ref]
+			// The same pointer if its file was not read again.
+			if old == obj || old != nil && reflect.DeepEqual(old.value, obj.value) {
+				continue
+			}
+		}
+		change = append(change, obj.set)
+	}
+	f.objects = next
+	return change
+}
+
+// say logs what is wrong and was not a moment ago, and what is good again.
+func (f *follower) say(ctx context.Context, errs []Error) {
+	now, bad := make(map[string]bool), make(map[string]bool)
+	for _, e := range errs {
+		text := e.Error()
+		now[text], bad[e.File] = true, true
+		if f.reported[text] {
+			continue
+		}
+		message := "error in manifest; using the rest"
+		if e.kept {
+			message = "error in manifest; keeping its last good state"
+		}
+		f.log.LogAttrs(ctx, slog.LevelError, message, slog.String("err", text))
+	}
+	for _, name := range slices.Sorted(maps.Keys(f.bad)) {
+		if !bad[name] {
+			f.log.LogAttrs(ctx, slog.LevelInfo, "manifest is good again", slog.String("file", name))
+		}
+	}
+	f.reported, f.bad = now, bad
+}

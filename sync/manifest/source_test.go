@@ -1,0 +1,357 @@
+package manifest
+
+// Addresses: pods 10.0.0.0/8, cluster IPs 172.30.0.0/16.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/sync/reconcile"
+)
+
+// patience is how long a test waits for what must happen; what takes this long has
+// failed.
+const patience = 20 * time.Second
+
+// service is the manifest of a Service with cluster IP 172.30.0.ip.
+func service(name string, ip int) string {
+	return fmt.Sprintf("---\napiVersion: v1\nkind: Service\nmetadata: {name: %s}\nspec: {clusterIP: 172.30.0.%d, ports: [{port: 80}]}\n", name, ip)
+}
+
+// lines is a log handler that hands over each record as a line.
+type lines struct {
+	slog.Handler
+	c chan string
+}
+
+func newLines() *lines { return &lines{slog.DiscardHandler, make(chan string, 1000)} }
+
+func (l *lines) Enabled(context.Context, slog.Level) bool { return true }
+
+func (l *lines) Handle(_ context.Context, r slog.Record) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%v %s", r.Level, r.Message)
+	r.Attrs(func(a slog.Attr) bool {
+		fmt.Fprintf(&b, " %v", a)
+		return true
+	})
+	l.c <- b.String()
+	return nil
+}
+
+// running is a source at work.
+type running struct {
+	t      *testing.T
+	source *Source
+	state  *reconcile.State
+	logs   *lines
+	done   chan error
+}
+
+func start(t *testing.T, paths ...string) *running {
+	t.Helper()
+	logs := newLines()
+	r := &running{
+		t:      t,
+		source: &Source{Paths: paths, Log: slog.New(logs)},
+		state:  reconcile.NewState(model.NewBuilder(model.Config{NodeName: "node1"}), 1),
+		logs:   logs,
+		done:   make(chan error, 1),
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { r.done <- r.source.Run(ctx, r.state) }()
+	t.Cleanup(func() {
+		cancel()
+		select {
+		case err := <-r.done:
+			if err != nil {
+				t.Errorf("Run: %v", err)
+			}
+		case <-time.After(patience):
+			t.Error("Run does not end")
+		}
+	})
+	return r
+}
+
+// services are the cluster IPs by Service name, as "name=ip".
+func services(s *model.Snapshot) []string {
+	var out []string
+	for sp := range s.Family(model.IPv4).ServicePorts() {
+		for _, f := range sp.Frontends {
+			out = append(out, fmt.Sprintf("%s=%v", sp.Name.Name, f.VIP.Addr))
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// want waits until the state has exactly these services.
+func (r *running) want(want ...string) {
+	r.t.Helper()
+	deadline := time.After(patience)
+	var got []string
+	for {
+		if snap, ok := r.state.Snapshot(); ok {
+			if got = services(snap); slices.Equal(got, want) {
+				return
+			}
+		}
+		select {
+		case <-r.state.Changed():
+		case err := <-r.done:
+			r.done <- err
+			r.t.Fatalf("Run ended: %v", err)
+		case <-deadline:
+			r.t.Fatalf("services (-want +got):\n%s", cmp.Diff(want, got))
+		}
+	}
+}
+
+// log waits for a record that contains the text, and returns how many it skipped.
+func (r *running) log(text string) {
+	r.t.Helper()
+	deadline := time.After(patience)
+	var seen []string
+	for {
+		select {
+		case line := <-r.logs.c:
+			if strings.Contains(line, text) {
+				return
+			}
+			seen = append(seen, line)
+		case <-deadline:
+			r.t.Fatalf("no log record with %q, but:\n%s", text, strings.Join(seen, "\n"))
+		}
+	}
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// must is for what a test does to files.
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestSourceFollowsAFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "any.txt")
+	write(t, path, service("a", 1)+service("b", 2))
+	r := start(t, path)
+	r.want("a=172.30.0.1", "b=172.30.0.2")
+
+	write(t, path, service("a", 1)+service("b", 3)+service("c", 4))
+	r.want("a=172.30.0.1", "b=172.30.0.3", "c=172.30.0.4")
+
+	// How editors and careful programs write.
+	write(t, path+".tmp", service("c", 4))
+	must(t, os.Rename(path+".tmp", path))
+	r.want("c=172.30.0.4")
+
+	must(t, os.Rename(path, path+"~"))
+	write(t, path, service("d", 5))
+	r.want("d=172.30.0.5")
+
+	// The path was given: it vanishing is a mistake, not an instruction.
+	must(t, os.Remove(path))
+	r.log("keeping its last good state err=" + path + ": stat: no such file or directory")
+	r.want("d=172.30.0.5")
+	write(t, path, service("e", 6))
+	r.want("e=172.30.0.6")
+	r.log("good again")
+}
+
+func TestSourceFollowsAFolder(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "manifests")
+	write(t, dir+"/a.yaml", service("a", 1))
+	write(t, dir+"/sub/b.yml", service("b", 2))
+	write(t, dir+"/README.md", service("no", 99))
+	write(t, dir+"/.hidden.yaml", service("no", 99))
+	write(t, dir+"/.git/x.yaml", service("no", 99))
+	r := start(t, dir)
+	r.want("a=172.30.0.1", "b=172.30.0.2")
+
+	write(t, dir+"/c.json", `{"apiVersion":"v1","kind":"Service","metadata":{"name":"c"},"spec":{"clusterIP":"172.30.0.3","ports":[{"port":80}]}}`)
+	r.want("a=172.30.0.1", "b=172.30.0.2", "c=172.30.0.3")
+
+	// A folder that comes with files in it, and folders in those.
+	other := filepath.Join(filepath.Dir(dir), "other")
+	write(t, other+"/deep/d.yaml", service("d", 4))
+	must(t, os.Rename(other, dir+"/new"))
+	r.want("a=172.30.0.1", "b=172.30.0.2", "c=172.30.0.3", "d=172.30.0.4")
+	write(t, dir+"/new/deep/e.yaml", service("e", 5))
+	r.want("a=172.30.0.1", "b=172.30.0.2", "c=172.30.0.3", "d=172.30.0.4", "e=172.30.0.5")
+
+	must(t, os.Remove(dir+"/a.yaml"))
+	must(t, os.RemoveAll(dir+"/sub"))
+	r.want("c=172.30.0.3", "d=172.30.0.4", "e=172.30.0.5")
+	must(t, os.Rename(dir+"/new", other))
+	r.want("c=172.30.0.3")
+
+	must(t, os.Rename(dir, dir+".old"))
+	r.log("keeping its last good state err=" + dir + ": stat: no such file or directory")
+	r.want("c=172.30.0.3")
+	write(t, dir+".next/f.yaml", service("f", 6))
+	must(t, os.Rename(dir+".next", dir))
+	r.want("f=172.30.0.6")
+	write(t, dir+"/g.yaml", service("g", 7))
+	r.want("f=172.30.0.6", "g=172.30.0.7")
+}
+
+// The kubelet writes a ConfigMap into a new folder and then moves one link.
+func TestSourceFollowsAConfigMap(t *testing.T) {
+	for _, name := range []string{"the folder", "one file"} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			write(t, dir+"/..2026_1/web.yaml", service("a", 1))
+			must(t, os.Symlink("..2026_1", dir+"/..data"))
+			must(t, os.Symlink("..data/web.yaml", dir+"/web.yaml"))
+			path := dir
+			if name == "one file" {
+				path += "/web.yaml"
+			}
+			r := start(t, path)
+			r.want("a=172.30.0.1")
+			for i := 2; i < 5; i++ {
+				next := fmt.Sprintf("..2026_%d", i)
+				write(t, filepath.Join(dir, next, "web.yaml"), service("a", i))
+				must(t, os.Symlink(next, dir+"/..data_tmp"))
+				must(t, os.Rename(dir+"/..data_tmp", dir+"/..data"))
+				must(t, os.RemoveAll(fmt.Sprintf("%s/..2026_%d", dir, i-1)))
+				r.want(fmt.Sprintf("a=172.30.0.%d", i))
+			}
+		})
+	}
+}
+
+func TestSourceFollowsLinks(t *testing.T) {
+	dir, far := t.TempDir(), t.TempDir()
+	write(t, far+"/file.yaml", service("a", 1))
+	write(t, far+"/folder/b.yaml", service("b", 2))
+	must(t, os.Symlink(far+"/file.yaml", dir+"/a.yaml"))
+	must(t, os.Symlink(far+"/folder", dir+"/sub"))
+	must(t, os.Symlink("..", far+"/folder/loop"))
+	must(t, os.Symlink("nowhere", dir+"/c.yaml"))
+	r := start(t, dir)
+	// Through the loop, far is in the folder as well; each file counts once there.
+	r.want("a=172.30.0.1", "b=172.30.0.2")
+	write(t, far+"/file.yaml", service("a", 3))
+	r.want("a=172.30.0.3", "b=172.30.0.2")
+	write(t, far+"/folder/b.yaml", service("b", 4))
+	r.want("a=172.30.0.3", "b=172.30.0.4")
+}
+
+func TestSourceKeepsTheLastGoodContent(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir+"/a.yaml", service("a", 1)+service("b", 2))
+	write(t, dir+"/c.yaml", service("c", 3))
+	r := start(t, dir)
+	r.want("a=172.30.0.1", "b=172.30.0.2", "c=172.30.0.3")
+	r.log("manifests read")
+
+	for _, bad := range []struct{ text, log string }{
+		{service("a", 9) + "---\nnonsense: [", dir + "/a.yaml:7: did not find expected"},
+		{service("a", 9) + strings.Replace(service("b", 9), "80", "x", 1), dir + "/a.yaml:10: Service default/b: spec.ports[0].port: cannot use a string as a number"},
+		{"", dir + "/a.yaml: is empty"},
+	} {
+		write(t, dir+"/a.yaml", bad.text)
+		r.log("keeping its last good state err=" + bad.log)
+		r.want("a=172.30.0.1", "b=172.30.0.2", "c=172.30.0.3")
+		// Other files go on, and what was said is not said again.
+		write(t, dir+"/c.yaml", service("c", 5))
+		r.want("a=172.30.0.1", "b=172.30.0.2", "c=172.30.0.5")
+		write(t, dir+"/c.yaml", service("c", 3))
+		r.want("a=172.30.0.1", "b=172.30.0.2", "c=172.30.0.3")
+		select {
+		case line := <-r.logs.c:
+			t.Errorf("logged again: %s", line)
+		default:
+		}
+	}
+	write(t, dir+"/a.yaml", service("a", 4))
+	r.want("a=172.30.0.4", "c=172.30.0.3")
+	r.log("good again file=" + dir + "/a.yaml")
+}
+
+func TestSourceUsesWhatIsGoodAtTheStart(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir+"/a.yaml", service("a", 1)+"---\nnonsense: [")
+	write(t, dir+"/b.yaml", service("b", 2)+service("a", 9))
+	r := start(t, dir)
+	r.want("a=172.30.0.1", "b=172.30.0.2")
+	r.log("using the rest err=" + dir + "/a.yaml:7: did not find")
+	r.log("Service default/a: is already defined at " + dir + "/a.yaml:2")
+
+	if got, want := r.source.Locate(model.Problem{
+		Object: model.ObjectRef{Kind: "Service", NamespacedName: model.NamespacedName{Namespace: "default", Name: "b"}},
+		Field:  "spec.ports[0].port",
+	}), dir+"/b.yaml:5"; got != want {
+		t.Errorf("Locate: want %s, got %s", want, got)
+	}
+
+	// The first of two goes: the second counts now.
+	must(t, os.Remove(dir+"/a.yaml"))
+	r.want("a=172.30.0.9", "b=172.30.0.2")
+}
+
+func TestSourceNeedsItsPaths(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir+"/a.yaml", service("a", 1))
+	for _, paths := range [][]string{nil, {dir, dir + "/none.yaml"}, {dir + "/none/", dir}} {
+		state := reconcile.NewState(model.NewBuilder(model.Config{}), 1)
+		err := (&Source{Paths: paths, Log: slog.New(slog.DiscardHandler)}).Run(t.Context(), state)
+		if err == nil || paths != nil && !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%v: got error %v", paths, err)
+		}
+		if _, ok := state.Snapshot(); ok {
+			t.Errorf("%v: complete", paths)
+		}
+	}
+}
+
+// A burst of changes that never pauses is still followed.
+func TestSourceDoesNotWaitForever(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir+"/a.yaml", service("a", 1))
+	r := start(t, dir)
+	r.want("a=172.30.0.1")
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for tick := time.NewTicker(quiet / 5); ; {
+			select {
+			case <-stop:
+				tick.Stop()
+				return
+			case <-tick.C:
+				_ = os.WriteFile(dir+"/noise", nil, 0o644)
+			}
+		}
+	}()
+	write(t, dir+"/a.yaml", service("a", 2))
+	r.want("a=172.30.0.2")
+	close(stop)
+	<-stopped
+}

@@ -1,0 +1,123 @@
+package manifest
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// document is a part of a file that can be read on its own.
+type document struct {
+	file string
+	text []byte
+	line int32 // of the file, where text begins
+}
+
+// split cuts text at the lines that separate YAML documents: "---" begins one,
+// also with something behind it, and "..." ends one. Neither can stand at the
+// start of a line within a document (YAML 1.2, 9.1.4), nor within valid JSON, so
+// this works before anything is parsed, and a document that can't be parsed takes
+// no other with it.
+func split(file string, text []byte) []document {
+	text = bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))
+	var docs []document
+	doc := document{file: file, line: 1}
+	start, line := 0, int32(1)
+	cut := func(at int) {
+		doc.text = text[start:at]
+		if !blank(doc.text) {
+			docs = append(docs, doc)
+		}
+	}
+	for at := 0; at < len(text); line++ {
+		end := len(text)
+		if i := bytes.IndexByte(text[at:], '\n'); i >= 0 {
+			end = at + i + 1
+		}
+		switch row := text[at:end]; {
+		case marker(row, "---"):
+			cut(at)
+			start, doc.line = at+len("---"), line
+		case marker(row, "..."):
+			cut(at)
+			start, doc.line = end, line+1
+		}
+		at = end
+	}
+	cut(len(text))
+	return docs
+}
+
+// marker reports whether row is m, alone or with white space behind it.
+func marker(row []byte, m string) bool {
+	rest, ok := bytes.CutPrefix(row, []byte(m))
+	return ok && (len(rest) == 0 || rest[0] == '\n' || rest[0] == '\r' || rest[0] == ' ' || rest[0] == '\t')
+}
+
+// blank reports whether text holds nothing but white space, comments and directives
+// (%YAML 1.2).
+func blank(text []byte) bool {
+	for len(text) > 0 {
+		row, rest, _ := bytes.Cut(text, []byte{'\n'})
+		text = rest
+		word := bytes.TrimSpace(row)
+		if len(word) > 0 && word[0] != '#' && row[0] != '%' {
+			return false
+		}
+	}
+	return true
+}
+
+// isJSON reports whether doc is meant to be JSON: also YAML may begin with a brace.
+func (d document) isJSON() bool {
+	rest, ok := bytes.CutPrefix(bytes.TrimSpace(d.text), []byte{'{'})
+	rest = bytes.TrimSpace(rest)
+	return strings.HasSuffix(d.file, ".json") || ok && len(rest) > 0 && (rest[0] == '"' || rest[0] == '}')
+}
+
+// parse returns the values in the document, also those before an error.
+func (d document) parse() ([]*node, *syntaxError) {
+	var jsonErr *syntaxError
+	if d.isJSON() {
+		var roots []*node
+		roots, jsonErr = parseJSON(d.text, d.line)
+		if jsonErr == nil || jsonErr.limit || len(roots) > 0 {
+			return roots, jsonErr
+		}
+	}
+	root, err := parseYAML(d.text, d.line)
+	if err != nil {
+		if jsonErr != nil {
+			err = jsonErr // by far the more likely intention
+		}
+		return nil, err
+	}
+	if root == nil {
+		return nil, nil
+	}
+	return []*node{root}, nil
+}
+
+// checkText looks for what can be in no manifest, and returns the line it is in.
+func checkText(text []byte) (line int, message string) {
+	if bytes.HasPrefix(text, []byte("\xff\xfe")) || bytes.HasPrefix(text, []byte("\xfe\xff")) {
+		return 1, "is UTF-16 text: only UTF-8 is supported"
+	}
+	bad := bytes.IndexByte(text, 0)
+	message = "contains a NUL byte: not a text file"
+	if bad < 0 {
+		if utf8.Valid(text) {
+			return 0, ""
+		}
+		for bad = 0; ; {
+			r, size := utf8.DecodeRune(text[bad:])
+			if r == utf8.RuneError && size <= 1 {
+				break
+			}
+			bad += size
+		}
+		message = fmt.Sprintf("contains the byte 0x%02x, which is not UTF-8: not a text file", text[bad])
+	}
+	return 1 + bytes.Count(text[:bad], []byte{'\n'}), message
+}
