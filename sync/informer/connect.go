@@ -7,42 +7,86 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// Config says where the cluster is.
+// Config says how to reach the API server. Its fields are those of kube-proxy's
+// clientConnection, and its defaults those of kube-proxy.
 type Config struct {
-	Kubeconfig string // a file; with Master empty as well, the pod's own credentials are used
-	Master     string // the server's address, in place of the kubeconfig's
+	// Kubeconfig is the path of a kubeconfig file. If both it and Master are empty, the
+	// pod's service account is used.
+	Kubeconfig string
+	// Master is the URL of the API server, in place of the one in the file.
+	Master string
+	// ContentType is what is sent to the server, and asked of it unless AcceptContentTypes
+	// is set. Default: application/vnd.kubernetes.protobuf, and JSON is accepted too.
+	ContentType string
+	// AcceptContentTypes is what is asked of the server. Default: see ContentType.
+	AcceptContentTypes string
+	// QPS bounds the requests per second; less than 0 means no bound. Default: 5.
+	QPS float32
+	// Burst is by how many requests QPS may be exceeded for a moment. Default: 10.
+	Burst int
+	// UserAgent is what the server's logs call this client. Default: made of the name
+	// and the version of the binary.
+	UserAgent string
 }
 
-// Connect returns a client. It does not talk to the server yet.
-func Connect(c Config) (kubernetes.Interface, error) {
-	config, err := restConfig(c)
+// REST returns the configuration that client-go makes clients from.
+func (c Config) REST() (*rest.Config, error) {
+	out, err := c.load()
 	if err != nil {
 		return nil, err
 	}
-	// Half the bytes of JSON, and a fraction of the work.
-	config.ContentType = runtime.ContentTypeProtobuf
-	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
-	config.UserAgent = "vmapd"
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("make client: %w", err)
+	out.ContentType = c.ContentType
+	out.AcceptContentTypes = c.AcceptContentTypes
+	if out.ContentType == "" {
+		out.ContentType = runtime.ContentTypeProtobuf
 	}
-	return client, nil
+	if out.AcceptContentTypes == "" && out.ContentType == runtime.ContentTypeProtobuf {
+		out.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	}
+	out.QPS, out.Burst = c.QPS, c.Burst
+	if out.QPS == 0 {
+		out.QPS = 5
+	}
+	if out.Burst == 0 {
+		out.Burst = 10
+	}
+	out.UserAgent = c.UserAgent
+	if out.UserAgent == "" {
+		out.UserAgent = rest.DefaultKubernetesUserAgent()
+	}
+	return out, nil
 }
 
-func restConfig(c Config) (*rest.Config, error) {
+func (c Config) load() (*rest.Config, error) {
 	if c.Kubeconfig == "" && c.Master == "" {
-		config, err := rest.InClusterConfig()
+		out, err := rest.InClusterConfig()
 		if err != nil {
-			return nil, fmt.Errorf("read the pod's credentials: %w", err)
+			return nil, fmt.Errorf("connect as the pod's service account, as neither a kubeconfig nor a master is given: %w", err)
 		}
-		return config, nil
+		return out, nil
 	}
-	config, err := clientcmd.BuildConfigFromFlags(c.Master, c.Kubeconfig)
+	out, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
+		&clientcmd.ClientConfigLoadingRules{ExplicitPath: c.Kubeconfig},
+		&clientcmd.ConfigOverrides{ClusterInfo: clientcmdapi.Cluster{Server: c.Master}},
+	).ClientConfig()
 	if err != nil {
-		return nil, fmt.Errorf("read kubeconfig %s: %w", c.Kubeconfig, err)
+		return nil, fmt.Errorf("read kubeconfig %q: %w", c.Kubeconfig, err)
 	}
-	return config, nil
+	return out, nil
+}
+
+// Connect returns a client. It does not talk to the server yet, which may be away.
+func Connect(c Config) (kubernetes.Interface, error) {
+	conf, err := c.REST()
+	if err != nil {
+		return nil, err
+	}
+	client, err := kubernetes.NewForConfig(conf)
+	if err != nil {
+		return nil, fmt.Errorf("make a client for %s: %w", conf.Host, err)
+	}
+	return client, nil
 }

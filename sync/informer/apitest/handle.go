@@ -186,7 +186,8 @@ func (s *Server) list(w http.ResponseWriter, t target, sel selector, q Request) 
 	var next string
 	// A list "as of any version" is served from a cache, which knows no pages.
 	if limit > 0 && len(entries) > limit && (q.Query.Get("resourceVersion") != "0" || s.opts.MaxPage > 0) {
-		next = fmt.Sprintf("%s-%d-%d", t.resource, rv, len(s.pages))
+		s.tokens++
+		next = fmt.Sprintf("%s-%d-%d", t.resource, rv, s.tokens)
 		s.pages[next] = entries[limit:]
 		entries = entries[:limit]
 	}

@@ -53,8 +53,10 @@ type Server struct {
 	rv       uint64
 	stores   map[Resource]*store
 	requests []Request
-	drop     chan struct{} // closed to end the watches of now
+	drop     chan struct{} // closed to end the watches of now in the orderly way
+	cut      chan struct{} // closed to end them without a word
 	pages    map[string][]*entry
+	tokens   int // given out for pages so far
 }
 
 // Request is a request that the server got.
@@ -75,6 +77,7 @@ func NewServer(o Options) (*Server, error) {
 		rv:     1000, // any number: clients must not read anything into it
 		stores: make(map[Resource]*store),
 		drop:   make(chan struct{}),
+		cut:    make(chan struct{}),
 		pages:  make(map[string][]*entry),
 	}
 	for _, r := range []Resource{Services, EndpointSlices, Nodes, ServiceCIDRs} {
@@ -108,6 +111,8 @@ func (s *Server) Close() {
 
 // hangUp closes the port and all connections.
 func (s *Server) hangUp() {
+	close(s.cut)
+	s.cut = make(chan struct{})
 	if s.http != nil {
 		// What can fail is closing a port that is being closed.
 		_ = s.http.Close()

@@ -51,7 +51,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, t target, sel sel
 		entries = st.list(sel)
 		next = st.first + uint64(len(st.log))
 	}
-	drop := s.drop
+	drop, cut := s.drop, s.cut
 	st.watching++
 	s.mu.Unlock()
 	defer func() {
@@ -95,6 +95,8 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, t target, sel sel
 		case <-more:
 		case <-drop:
 			return
+		case <-cut:
+			panic(http.ErrAbortHandler)
 		case <-end.C:
 			return
 		case <-r.Context().Done():
