@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
-	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -17,8 +16,6 @@ import (
 	"github.com/vmapd/vmapd/nft/nftsim"
 	"github.com/vmapd/vmapd/sync/manifest"
 )
-
-func TestMain(m *testing.M) { os.Exit(lab.RunTests(m.Run)) }
 
 const (
 	// patience is how long a connection that should be answered, or refused, may take.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"strings"
 	"sync"
@@ -37,6 +38,7 @@ func (d *Demo) startProxy(ctx context.Context) (*proxy, error) {
 		cmd: d.world.Node.Command(ctx, d.Program[0], args...), cancel: cancel,
 		done: make(chan struct{}), lines: make(chan string, 1000),
 	}
+	p.cmd.Args[0] = os.Args[0] // the name under which this program knows itself
 	stderr, err := p.cmd.StderrPipe()
 	if err == nil {
 		err = p.cmd.Start()

@@ -210,9 +210,14 @@ func (s *Server) Outage(how Outage) error {
 	}
 	s.away = how
 	if how != Up {
-		s.hangUp()
+		close(s.cut)
+		s.cut = make(chan struct{})
 	}
-	if how == Refusing || s.http != nil {
+	if how == Refusing {
+		s.hangUp()
+		return nil
+	}
+	if s.http != nil {
 		return nil
 	}
 	l, err := net.Listen("tcp", s.addr)

@@ -1,0 +1,77 @@
+# What the targets need beyond Go is installed with apt, if it is missing and this is
+# root. Everything else comes through the Go module proxy, pinned in go.mod or here.
+GO        ?= go
+LINT      := $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+PURE      := ./model/... ./nft ./nft/nftsim ./sync/kube ./sync/reconcile
+FUZZTIME  ?= 30s
+BENCHTIME ?= 50x
+
+# Network namespaces need root, or a user namespace in which one is root.
+ISROOT := $(shell test "$$(id -u)" = 0 && echo yes)
+ifeq ($(ISROOT),yes)
+IN_NAMESPACE :=
+else
+IN_NAMESPACE := unshare -rn
+endif
+
+.DEFAULT_GOAL := help
+.PHONY: help build demo test unit race netns golden bench fuzz lint fmt tidy ci tools
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sort | awk -F':.*## ' '{printf "  %-8s %s\n", $$1, $$2}'
+
+build: ## build bin/vmapd, a static binary
+	CGO_ENABLED=0 $(GO) build -trimpath -o bin/vmapd ./cmd/vmapd
+
+demo: build ## show it at work: a small world, real connections
+	bin/vmapd demo
+
+test: tools unit race netns ## all tests
+
+unit: ## tests that need no privilege
+	$(GO) vet ./...
+	$(GO) test -count=1 -shuffle=on $$($(GO) list ./... | grep -vE '/(nft/kernel|cmd/|sync/hostaddr)')
+
+race: ## the pure packages and the sources, with the race detector
+	$(GO) test -count=1 -race $(PURE) ./sync/informer/... ./sync/manifest
+
+netns: tools ## tests with real packets in network namespaces; fails if one is skipped
+	$(GO) build -o bin/skipcheck ./cmd/internal/skipcheck
+	@for p in ./nft/kernel ./sync/hostaddr ./cmd/internal/lab ./cmd/vmapd; do \
+		echo "$(GO) test $$p"; \
+		$(GO) test -c -o bin/netns.test $$p && \
+		(cd $$p && $(IN_NAMESPACE) $(CURDIR)/bin/netns.test -test.v -test.timeout=20m 2>&1 | $(CURDIR)/bin/skipcheck) || exit 1; \
+	done
+
+golden: build ## rewrite what tests expect as text, and show what changed
+	$(GO) test ./cmd/vmapd ./nft -run 'TestScenarios$$|TestScript|Golden' -update
+	git diff --stat -- testdata nft
+
+bench: ## benchmarks: compile, difference, apply; cold and for one endpoint
+	$(IN_NAMESPACE) $(GO) test -run '^$$' -bench . -benchtime $(BENCHTIME) ./nft/kernel
+
+fuzz: ## every fuzz target, for FUZZTIME each
+	@for t in $$(grep -rhoE '^func Fuzz\w+' --include=*_test.go . | awk '{print $$2}'); do \
+		p=$$(dirname $$(grep -rlE "^func $$t\(" --include=*_test.go .)); \
+		$(GO) test $$p -run '^$$' -fuzz "^$$t$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 1s || exit 1; \
+	done
+
+lint: ## golangci-lint, pinned
+	$(LINT) run
+
+fmt: ## format the sources
+	$(LINT) fmt
+
+tidy: ## go mod tidy; fails if that changes something
+	$(GO) mod tidy -diff
+
+ci: tidy build test ## what must pass before a change lands
+
+tools:
+	@missing=; for t in nft:nftables ip:iproute2 unshare:util-linux gcc:gcc curl:curl; do \
+		command -v $${t%%:*} >/dev/null 2>&1 || test -x /usr/sbin/$${t%%:*} || missing="$$missing $${t##*:}"; \
+	done; \
+	if [ -n "$$missing" ]; then \
+		if [ -z "$(ISROOT)" ]; then echo "missing, install with apt:$$missing" >&2; exit 1; fi; \
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $$missing >/dev/null; \
+	fi

@@ -1,0 +1,73 @@
+// Command skipcheck reads the output of "go test -v" and fails if a test failed or was
+// skipped, but for what this kernel is known to lack. A skip that nobody notices is a
+// test that does not exist.
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"strings"
+)
+
+// allowed are the reasons for which a test may be skipped: what kernels lack, by name.
+func allowed() []string {
+	return []string{
+		"SCTP: the lab speaks TCP and UDP",
+		"this kernel lacks table flags owner and persist",
+	}
+}
+
+func main() {
+	var r report
+	in := bufio.NewScanner(os.Stdin)
+	in.Buffer(nil, 1<<20)
+	for in.Scan() {
+		fmt.Println(in.Text())
+		r.line(strings.TrimSpace(in.Text()))
+	}
+	for _, b := range r.bad {
+		fmt.Println("skipped without a reason that is allowed:", b)
+	}
+	fmt.Printf("%d passed, %d failed, %d skipped\n", r.passed, r.failed+len(r.bad), r.skipped)
+	if in.Err() != nil || r.failed > 0 || len(r.bad) > 0 || r.passed == 0 {
+		os.Exit(1)
+	}
+}
+
+// report is what is known of a run so far.
+type report struct {
+	passed, failed, skipped int
+	bad                     []string // tests skipped for no good reason
+	test                    string   // the one that is speaking
+	excused                 map[string]bool
+}
+
+func (r *report) line(line string) {
+	if mark, name, ok := strings.Cut(line, " "); ok && mark == "===" {
+		fields := strings.Fields(name) // RUN, CONT, NAME or PAUSE, and the test
+		r.test = fields[len(fields)-1]
+		return
+	}
+	result, name, _ := strings.Cut(line, ": ")
+	name, _, _ = strings.Cut(name, " ")
+	switch {
+	case result == "--- PASS":
+		r.passed++
+	case result == "--- FAIL", strings.HasPrefix(line, "panic:"), line == "FAIL":
+		r.failed++
+	case result == "--- SKIP":
+		r.skipped++
+		if !r.excused[name] {
+			r.bad = append(r.bad, name)
+		}
+	}
+	for _, reason := range allowed() {
+		if strings.Contains(line, reason) {
+			if r.excused == nil {
+				r.excused = map[string]bool{}
+			}
+			r.excused[r.test] = true
+		}
+	}
+}

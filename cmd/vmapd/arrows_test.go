@@ -1,0 +1,101 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/vmapd/vmapd/"
+
+// arrows says which parts of the repository may import which.
+var arrows = map[string]string{
+	"model":    "model",
+	"nft":      "model nft",
+	"legacy":   "model legacy",
+	"sync":     "model sync",
+	"testdata": "",
+	"cmd":      "model nft legacy sync cmd testdata",
+}
+
+// pure are the packages without sockets, files, clocks and Kubernetes, and what they
+// must not import.
+var pure = []string{"model", "model/persist", "nft"}
+
+func testdata(t testing.TB) string {
+	t.Helper()
+	dir, err := filepath.Abs("../../testdata")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func imports(t *testing.T) map[string][]string {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-f", `{{.ImportPath}} {{join .Imports " "}}`, "./...")
+	cmd.Dir = filepath.Dir(testdata(t))
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	all := map[string][]string{}
+	for line := range strings.Lines(string(out)) {
+		fields := strings.Fields(line)
+		all[strings.TrimPrefix(fields[0], module)] = fields[1:]
+	}
+	if len(all) < 10 {
+		t.Fatalf("go list found only %d packages", len(all))
+	}
+	return all
+}
+
+func TestImportsFollowTheArrows(t *testing.T) {
+	for pkg, list := range imports(t) {
+		top, _, _ := strings.Cut(pkg, "/")
+		allowed, ok := arrows[top]
+		if !ok {
+			t.Errorf("package %s is in no known part of the repository", pkg)
+		}
+		for _, i := range list {
+			ours, ok := strings.CutPrefix(i, module)
+			target, _, _ := strings.Cut(ours, "/")
+			if ok && !strings.Contains(" "+allowed+" ", " "+target+" ") {
+				t.Errorf("%s imports %s; %s may import only: %s", pkg, ours, top, allowed)
+			}
+		}
+	}
+}
+
+func TestThePureCoreIsPure(t *testing.T) {
+	all := imports(t)
+	for _, pkg := range pure {
+		if all[pkg] == nil {
+			t.Errorf("there is no package %s", pkg)
+		}
+		for _, i := range all[pkg] {
+			domain, _, _ := strings.Cut(i, "/")
+			foreign := strings.Contains(domain, ".") && !strings.HasPrefix(i, module)
+			switch {
+			case foreign:
+				t.Errorf("%s imports %s; only the standard library is allowed", pkg, i)
+			case i == "os", i == "net", i == "log", i == "log/slog", strings.HasPrefix(i, "net/http"), i == "syscall":
+				t.Errorf("%s imports %s", pkg, i)
+			}
+		}
+	}
+}
+
+func TestNobodyUsesNamesThatSayNothing(t *testing.T) {
+	for pkg := range imports(t) {
+		for _, word := range strings.Split(pkg, "/") {
+			switch word {
+			case "util", "utils", "common", "helpers", "types", "pkg":
+				t.Errorf("package %s: %q says nothing", pkg, word)
+			}
+		}
+	}
+}

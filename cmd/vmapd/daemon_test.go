@@ -1,0 +1,334 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vmapd/vmapd/cmd/internal/demo"
+	"github.com/vmapd/vmapd/cmd/internal/lab"
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/nft/kernel"
+	"github.com/vmapd/vmapd/sync/informer"
+	"github.com/vmapd/vmapd/sync/informer/apitest"
+	"github.com/vmapd/vmapd/sync/manifest"
+	"github.com/vmapd/vmapd/sync/reconcile"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/kubernetes"
+)
+
+// process is vmapd, running in a namespace.
+type process struct {
+	cmd *lab.Cmd
+	log *syncBuffer
+}
+
+// syncBuffer may be read while it is written.
+type syncBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *syncBuffer) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *syncBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
+
+func startVmapd(t *testing.T, ns *lab.Namespace, args ...string) *process {
+	t.Helper()
+	p := &process{cmd: ns.Command(t.Context(), "/proc/self/exe", args...), log: &syncBuffer{}}
+	p.cmd.Args[0] = "vmapd"
+	p.cmd.Stderr = p.log
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// waitFor waits until the log has a text.
+func (p *process) waitFor(t *testing.T, text string) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !strings.Contains(p.log.String(), text); {
+		if time.Now().After(deadline) {
+			t.Fatalf("the log does not say %q:\n%s", text, p.log)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+func newLab(t *testing.T) *lab.World {
+	t.Helper()
+	if err := lab.Available(); err != nil {
+		t.Skip(err)
+	}
+	w, err := lab.New(t.Context(), lab.Config{Pods: 3, Ports: []uint16{8080}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := w.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return w
+}
+
+func list(t *testing.T, ns *lab.Namespace, args ...string) string {
+	t.Helper()
+	out, err := ns.Command(t.Context(), "nft", append(args, "list", "ruleset")...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("nft list ruleset: %v\n%s", err, out)
+	}
+	var kept []string
+	for line := range strings.Lines(string(out)) {
+		// Who owns the table changes with each process.
+		line, _, _ = strings.Cut(line, " progname")
+		line, _, _ = strings.Cut(line, " # progname")
+		line = strings.TrimRight(line, " #\n")
+		if line != "" && !strings.HasPrefix(line, "\tflags") {
+			kept = append(kept, line)
+		}
+	}
+	return strings.Join(kept, "\n")
+}
+
+// A client that goes on connecting must not notice that vmapd is killed and started
+// again; and the new one finds that there is nothing to write.
+func TestKillAndRestartWritesNothingAndLosesNothing(t *testing.T) {
+	w := newLab(t)
+	args := []string{"--from", filepath.Join(testdata(t), "demo/before"), "--hostname-override", lab.NodeName, "-v", "4"}
+	first := startVmapd(t, w.Node, args...)
+	first.waitFor(t, "msg=ready")
+	before := list(t, w.Node, "-a")
+
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	report := make(chan lab.Report)
+	vip := netip.MustParseAddrPort("172.30.0.10:80")
+	const rate = 200
+	go func() {
+		report <- lab.Load{Rate: rate, Ask: func(ctx context.Context) (lab.Answer, error) {
+			return w.Client.Ask(ctx, "tcp4", vip)
+		}}.Run(ctx)
+	}()
+	time.Sleep(500 * time.Millisecond) // the load is under way
+	if err := first.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = first.cmd.Wait() // killed, of course
+	time.Sleep(500 * time.Millisecond)
+	second := startVmapd(t, w.Node, args...)
+	second.waitFor(t, "msg=ready")
+	time.Sleep(500 * time.Millisecond)
+	stop()
+	r := <-report
+	t.Log(r.String())
+	if r.Lost() > 0 || r.Sent < rate {
+		t.Errorf("the client did notice: %v", &r)
+	}
+	if diff := cmp.Diff(before, list(t, w.Node, "-a")); diff != "" {
+		t.Errorf("the restart changed something, or gave it another handle (-before +after):\n%s", diff)
+	}
+	if strings.Contains(second.log.String(), "msg=applied") {
+		t.Errorf("the restart sent a batch:\n%s", second.log)
+	}
+
+	// SIGTERM ends it, and leaves the rules.
+	if err := second.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := second.cmd.Wait(); err != nil {
+		t.Errorf("vmapd did not end well: %v\n%s", err, second.log)
+	}
+	if diff := cmp.Diff(before, list(t, w.Node, "-a")); diff != "" {
+		t.Errorf("the end changed something (-before +after):\n%s", diff)
+	}
+
+	// Cleanup removes them.
+	clean := startVmapd(t, w.Node, "cleanup")
+	if err := clean.cmd.Wait(); err != nil {
+		t.Errorf("cleanup: %v\n%s", err, clean.log)
+	}
+	if got := list(t, w.Node); got != "" {
+		t.Errorf("cleanup left:\n%s", got)
+	}
+}
+
+// One bad file must not take away what is programmed, and what is wrong with it is said
+// once, with its line.
+func TestABrokenManifestKeepsWhatIsProgrammed(t *testing.T) {
+	w := newLab(t)
+	dir := t.TempDir()
+	write := func(name, text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, name+".new"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(filepath.Join(dir, name+".new"), filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	service := func(port string) string {
+		return "apiVersion: v1\nkind: Service\nmetadata: {name: web}\nspec:\n  clusterIP: 172.30.0.10\n  ports:\n  - port: " + port + "\n"
+	}
+	write("web.yaml", service("80"))
+	p := startVmapd(t, w.Node, "--from", dir, "-v", "4")
+	p.waitFor(t, "msg=ready")
+	before := list(t, w.Node)
+	write("web.yaml", service("eighty"))
+	p.waitFor(t, "web.yaml:7: Service default/web: spec.ports[0].port: cannot use a string as a number")
+	if diff := cmp.Diff(before, list(t, w.Node)); diff != "" {
+		t.Errorf("a broken file changed the rules (-before +after):\n%s", diff)
+	}
+	write("web.yaml", service("81"))
+	for deadline := time.Now().Add(5 * time.Second); !strings.Contains(list(t, w.Node), "172.30.0.10 . tcp . 81"); {
+		if time.Now().After(deadline) {
+			t.Fatalf("the mended file was not programmed:\n%s", p.log)
+		}
+	}
+}
+
+// The same objects, from files and from a cluster, must give the same table.
+func TestClusterAndFilesGiveTheSameTable(t *testing.T) {
+	if err := lab.Available(); err != nil {
+		t.Skip(err)
+	}
+	dir := filepath.Join(testdata(t), "demo/before")
+	log := slog.New(slog.DiscardHandler)
+	fromFiles := program(t, &manifest.Source{Paths: []string{dir}, Log: log})
+
+	api, err := apitest.NewServer(apitest.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(api.Close)
+	for _, file := range []string{"services.yaml", "endpoints.yaml"} {
+		for _, o := range decode(t, filepath.Join(dir, file)) {
+			api.Set(o)
+		}
+	}
+	client, err := kubernetes.NewForConfig(api.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	fromCluster := program(t, &informer.Source{Client: client, NodeName: lab.NodeName, Log: log})
+	if diff := cmp.Diff(fromFiles, fromCluster); diff != "" {
+		t.Errorf("table from files (-), from a cluster (+):\n%s", diff)
+	}
+	if !strings.Contains(fromFiles, "fd00:172:30::10 . tcp . 80") {
+		t.Errorf("the Service is missing:\n%s", fromFiles)
+	}
+}
+
+// program runs a source and the loop until the first state is programmed, in a namespace
+// of its own, and lists it.
+func program(t *testing.T, s source) string {
+	t.Helper()
+	ns, err := lab.NewNamespace("node")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = ns.Close() })
+	var backend *kernel.Backend
+	if err := ns.Do(func() (err error) {
+		backend, err = kernel.Open(kernel.Options{})
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = backend.Close() })
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	var log syncBuffer
+	loop := &reconcile.Loop{
+		State: reconcile.NewState(model.NewBuilder(model.Config{
+			NodeName: lab.NodeName, NodePortAddresses: model.NodePortAddresses{Primary: true},
+		}), 1),
+		Backend: backend,
+		Log:     slog.New(slog.NewTextHandler(io.MultiWriter(&log, stopAt{"msg=ready", cancel}), nil)),
+	}
+	if err := runAll(ctx, loop, []source{s}); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(log.String(), "msg=ready") {
+		t.Fatalf("never ready:\n%s", &log)
+	}
+	return list(t, ns)
+}
+
+// stopAt calls stop when a text is written.
+type stopAt struct {
+	text string
+	stop func()
+}
+
+func (s stopAt) Write(p []byte) (int, error) {
+	if bytes.Contains(p, []byte(s.text)) {
+		s.stop()
+	}
+	return len(p), nil
+}
+
+func decode(t *testing.T, path string) []runtime.Object {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []runtime.Object
+	for _, doc := range bytes.Split(text, []byte("\n---\n")) {
+		var kind struct{ Kind string }
+		if err := yaml.Unmarshal(doc, &kind); err != nil {
+			t.Fatal(err)
+		}
+		o := map[string]runtime.Object{
+			"Service": &corev1.Service{}, "Node": &corev1.Node{},
+			"EndpointSlice": &discoveryv1.EndpointSlice{}, "ServiceCIDR": &networkingv1.ServiceCIDR{},
+		}[kind.Kind]
+		if err := yaml.Unmarshal(doc, o); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, o)
+	}
+	return all
+}
+
+func TestDemo(t *testing.T) {
+	if err := lab.Available(); err != nil {
+		t.Skip(err)
+	}
+	var out bytes.Buffer
+	args := os.Args[0]
+	os.Args[0] = "vmapd" // what the demo starts is this binary, as vmapd
+	defer func() { os.Args[0] = args }()
+	d := demo.Demo{Out: &out, Program: []string{"/proc/self/exe"}}
+	if err := d.Run(t.Context()); err != nil {
+		t.Fatalf("%v\n%s", err, &out)
+	}
+	if !strings.Contains(out.String(), "OK: all ") {
+		t.Errorf("the demo does not say that all is well:\n%s", &out)
+	}
+}

@@ -1,0 +1,105 @@
+package informer
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/vmapd/vmapd/sync/informer/apitest"
+)
+
+func kubeconfig(t *testing.T, server string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	text := `apiVersion: v1
+kind: Config
+clusters: [{name: c, cluster: {server: "` + server + `"}}]
+users: [{name: u, user: {token: secret}}]
+contexts: [{name: x, context: {cluster: c, user: u}}]
+current-context: x
+`
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestConnect(t *testing.T) {
+	s := newServer(t, apitest.Options{})
+	for _, tt := range []struct {
+		name string
+		conf Config
+		auth string
+	}{
+		{"from a kubeconfig", Config{Kubeconfig: kubeconfig(t, s.URL())}, "Bearer secret"},
+		{"with another master", Config{Kubeconfig: kubeconfig(t, "http://192.0.2.1"), Master: s.URL()}, "Bearer secret"},
+		{"with a master alone", Config{Master: s.URL(), UserAgent: "me"}, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			before := len(s.Requests(""))
+			client, err := Connect(tt.conf)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(s.Requests("")) != before {
+				t.Error("Connect talks to the server")
+			}
+			version, err := client.Discovery().ServerVersion()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if version.Major != "1" {
+				t.Errorf("server has version %v", version)
+			}
+			last := s.Requests("")[before]
+			if got := last.Header.Get("Authorization"); got != tt.auth {
+				t.Errorf("Authorization: want %q, got %q", tt.auth, got)
+			}
+			if got := last.Header.Get("User-Agent"); tt.conf.UserAgent != "" && got != tt.conf.UserAgent {
+				t.Errorf("User-Agent: want %q, got %q", tt.conf.UserAgent, got)
+			}
+			if _, ok := client.(*kubernetes.Clientset); !ok {
+				t.Errorf("client is a %T", client)
+			}
+		})
+	}
+}
+
+func TestConfigDefaults(t *testing.T) {
+	conf, err := Config{Master: "http://192.0.2.1"}.REST()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if conf.QPS != 5 || conf.Burst != 10 || conf.ContentType != "application/vnd.kubernetes.protobuf" ||
+		conf.AcceptContentTypes != "application/vnd.kubernetes.protobuf,application/json" || conf.UserAgent != rest.DefaultKubernetesUserAgent() {
+		t.Errorf("got %+v", conf)
+	}
+	conf, err = Config{Master: "http://192.0.2.1", ContentType: "application/json", QPS: -1, Burst: 7}.REST()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if conf.QPS != -1 || conf.Burst != 7 || conf.ContentType != "application/json" || conf.AcceptContentTypes != "" {
+		t.Errorf("got %+v", conf)
+	}
+}
+
+func TestConnectErrors(t *testing.T) {
+	t.Setenv("KUBERNETES_SERVICE_HOST", "")
+	for _, tt := range []struct {
+		name string
+		conf Config
+		want string
+	}{
+		{"outside of a pod", Config{}, "neither a kubeconfig nor a master"},
+		{"no such file", Config{Kubeconfig: "/none"}, `read kubeconfig "/none"`},
+		{"nonsense", Config{Master: "http://192.0.2.1:x"}, "192.0.2.1:x"},
+	} {
+		if _, err := Connect(tt.conf); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: want an error with %q, got %v", tt.name, tt.want, err)
+		}
+	}
+}

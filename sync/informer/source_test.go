@@ -1,0 +1,242 @@
+package informer
+
+// Addresses: pods 10.0.0.0/8, cluster IPs 172.30.0.0/16, nodes 192.168.0.0/24 (ours .2).
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/sync/informer/apitest"
+)
+
+// servers are the kinds of API servers that must make no difference.
+var servers = []struct {
+	name string
+	opts apitest.Options
+}{
+	{"with WatchList", apitest.Options{}},
+	{"without WatchList", apitest.Options{NoWatchList: true}},
+}
+
+func TestInitialState(t *testing.T) {
+	for _, tt := range append(servers[:len(servers):len(servers)], []struct {
+		name string
+		opts apitest.Options
+	}{
+		{"without a selector for cluster IPs", apitest.Options{NoClusterIPSelector: true}},
+		{"lists in pages, without a selector", apitest.Options{NoWatchList: true, NoClusterIPSelector: true, MaxPage: 2}},
+	}...) {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			s := newServer(t, tt.opts)
+			standard(s)
+			s.Set(node("node2", "192.168.0.3"))
+			s.Set(service("headless", "None"))
+			other := service("other", "172.30.0.50")
+			other.Labels = map[string]string{model.LabelServiceProxyName: "another"}
+			s.Set(other)
+			marked := slice("marked", "10.180.9.1")
+			marked.Labels[model.LabelHeadless] = ""
+			s.Set(marked)
+			want := append([]string(nil), whole...)
+			for i := range 5 {
+				s.Set(service(fmt.Sprintf("x%d", i), fmt.Sprintf("172.30.1.%d", i)))
+				want = append(want, fmt.Sprintf("ns1/x%d:http at 172.30.1.%d:80/tcp:", i, i))
+			}
+			want = append(append(want[:1:1], want[3:]...), want[1:3]...) // the node and the range come last
+			w := follow(t, s)
+			w.want(want...)
+		})
+	}
+}
+
+func TestSelectorsAreSent(t *testing.T) {
+	for _, tt := range servers {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			s := newServer(t, tt.opts)
+			standard(s)
+			w := follow(t, s)
+			w.want(whole...)
+			w.watching()
+			type selectors struct{ Labels, Fields string }
+			want := map[apitest.Resource]selectors{
+				apitest.Services: {
+					"!service.kubernetes.io/headless,!service.kubernetes.io/service-proxy-name", "spec.clusterIP!=None",
+				},
+				apitest.EndpointSlices: {
+					"!service.kubernetes.io/headless,!service.kubernetes.io/service-proxy-name", "",
+				},
+				apitest.Nodes:        {"", "metadata.name=node1"},
+				apitest.ServiceCIDRs: {},
+			}
+			for _, r := range s.Requests("") {
+				got := selectors{r.Query.Get("labelSelector"), r.Query.Get("fieldSelector")}
+				if diff := cmp.Diff(want[r.Resource], got); diff != "" {
+					t.Errorf("%s %v: selectors (-want +got):\n%s", r.Path, r.Query, diff)
+				}
+				if got := r.Header.Get("Accept"); !strings.HasPrefix(got, "application/vnd.kubernetes.protobuf") || !strings.Contains(got, "application/json") {
+					t.Errorf("%s: Accept is %q", r.Path, got)
+				}
+			}
+			if got := len(s.Requests("")); got > 12 {
+				t.Errorf("%d requests to start with:\n%s", got, w.requests())
+			}
+		})
+	}
+}
+
+func TestChangesArrive(t *testing.T) {
+	for _, tt := range servers {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			s := newServer(t, tt.opts)
+			standard(s)
+			w := follow(t, s)
+			w.want(whole...)
+
+			s.Set(slice("web", "10.180.2.1"))
+			w.want("ns1/web:http at 172.30.0.41:80/tcp: 10.180.2.1:8080", whole[1], whole[2])
+			s.Delete(slice("web"))
+			w.want("ns1/web:http at 172.30.0.41:80/tcp:", whole[1], whole[2])
+			s.Set(slice("web", "10.180.0.1", "10.180.1.1"))
+			s.Set(service("api", "172.30.0.42"))
+			w.want("ns1/api:http at 172.30.0.42:80/tcp:", whole[0], whole[1], whole[2])
+
+			// A label that takes a Service out of the selection is a deletion.
+			api := service("api", "172.30.0.42")
+			api.Labels = map[string]string{model.LabelServiceProxyName: "another"}
+			s.Set(api)
+			w.want(whole...)
+			s.Set(service("api", "172.30.0.43"))
+			w.want("ns1/api:http at 172.30.0.43:80/tcp:", whole[0], whole[1], whole[2])
+			s.Delete(api)
+
+			s.Set(node("node1", "192.168.0.9"))
+			s.Set(node("node2", "192.168.0.3"))
+			s.Set(cidr("more", "172.31.0.0/16"))
+			w.want(whole[0], "node 192.168.0.9", whole[2], "cidr 172.31.0.0/16")
+			s.Delete(node("node1", ""))
+			s.Delete(cidr("kubernetes", ""))
+			w.want(whole[0], "cidr 172.31.0.0/16")
+
+			w.stop()
+			s.Delete(service("web", ""))
+			w.is(whole[0], "cidr 172.31.0.0/16")
+		})
+	}
+}
+
+// The same through client-go's fake, which many tools build upon.
+func TestFakeClientset(t *testing.T) {
+	client := fake.NewClientset(service("web", "172.30.0.41"), slice("web", "10.180.0.1", "10.180.1.1"), node("node1", "192.168.0.2"), cidr("kubernetes", "172.30.0.0/16"))
+	w := followWith(t, client)
+	w.want(whole...)
+	if err := client.CoreV1().Services("ns1").Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.want(whole[1:]...)
+	if _, err := client.CoreV1().Services("ns1").Create(t.Context(), service("web", "172.30.0.41"), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.want(whole...)
+}
+
+func TestIncompleteUntilEverythingIsDelivered(t *testing.T) {
+	for _, tt := range servers {
+		for _, late := range everything {
+			t.Run(tt.name+", "+string(late)+" late", func(t *testing.T) {
+				t.Parallel()
+				s := newServer(t, tt.opts)
+				standard(s)
+				s.Stall(late, true)
+				w := follow(t, s)
+				// As much as there can be is in the state, and does not count.
+				n := 2
+				if late == apitest.EndpointSlices {
+					n = 3 // the Service is there, without endpoints
+				}
+				w.until("the other kinds", func() bool { return len(w.incomplete()) == n && len(s.Requests(late)) > 0 })
+				w.incomplete()
+				s.Stall(late, false)
+				w.want(whole...)
+			})
+		}
+	}
+}
+
+// Services may be served by a server that has no ServiceCIDRs, or lets no one see
+// them.
+func TestServiceCIDRsAreOptional(t *testing.T) {
+	for _, tt := range servers {
+		for _, status := range []int{http.StatusNotFound, http.StatusForbidden} {
+			t.Run(fmt.Sprintf("%s, status %d", tt.name, status), func(t *testing.T) {
+				t.Parallel()
+				s := newServer(t, tt.opts)
+				standard(s)
+				s.Refuse(apitest.ServiceCIDRs, status)
+				w := follow(t, s)
+				w.want(whole[:2]...)
+				if got := w.logs.count("INFO", "going on without", "resource=servicecidrs"); got != 1 {
+					t.Errorf("logged %d times:\n%s", got, strings.Join(w.logs.all(), "\n"))
+				}
+				if got := w.logs.count("ERROR"); got != 0 {
+					t.Errorf("%d errors:\n%s", got, strings.Join(w.logs.all(), "\n"))
+				}
+				if got := len(s.Requests(apitest.ServiceCIDRs)); got != 1 {
+					t.Errorf("asked %d times, want once", got)
+				}
+			})
+		}
+	}
+}
+
+// An error of another kind says nothing about what the server has.
+func TestErrorsOfTheServerAreWaitedFor(t *testing.T) {
+	for _, r := range everything {
+		for _, status := range []int{http.StatusForbidden, http.StatusInternalServerError} {
+			if r == apitest.ServiceCIDRs && status == http.StatusForbidden {
+				continue
+			}
+			t.Run(fmt.Sprintf("%s, status %d", r, status), func(t *testing.T) {
+				t.Parallel()
+				s := newServer(t, apitest.Options{})
+				standard(s)
+				s.Refuse(r, status)
+				w := follow(t, s)
+				w.until("a second try", func() bool { return len(s.Requests(r)) > 3 })
+				w.incomplete()
+				if got := w.logs.count("ERROR", "keeping what is known", "resource="+string(r)); got != 1 {
+					t.Errorf("logged %d times:\n%s", got, strings.Join(w.logs.all(), "\n"))
+				}
+				s.Refuse(r, 0)
+				w.want(whole...)
+				w.until("recovery", func() bool { return w.logs.count("INFO", "from the API server again", "resource="+string(r)) == 1 })
+			})
+		}
+	}
+}
+
+func TestStrippedObjectsAreKept(t *testing.T) {
+	s := newServer(t, apitest.Options{})
+	standard(s)
+	web := service("web", "172.30.0.41")
+	web.Annotations = map[string]string{corev1.LastAppliedConfigAnnotation: strings.Repeat("x", 10_000)}
+	s.Set(web)
+	w := follow(t, s)
+	w.want(whole...)
+}
+
+func TestNodeNameIsNeeded(t *testing.T) {
+	if err := (&Source{Client: fake.NewClientset()}).Run(t.Context(), nil); err == nil {
+		t.Error("no error")
+	}
+}

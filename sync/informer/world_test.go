@@ -1,0 +1,309 @@
+package informer
+
+// Addresses: pods 10.0.0.0/8, cluster IPs 172.30.0.0/16, nodes 192.168.0.0/24 (ours .2).
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/sync/informer/apitest"
+	"github.com/vmapd/vmapd/sync/reconcile"
+)
+
+// patience is how long a test waits for what must happen. client-go waits a second
+// or two before it tries again what failed, and longer each time.
+const patience = 60 * time.Second
+
+func service(name, ip string) *corev1.Service {
+	return &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns1", Name: name},
+		Spec: corev1.ServiceSpec{
+			ClusterIP: ip, ClusterIPs: []string{ip},
+			Ports: []corev1.ServicePort{{Name: "http", Port: 80, Protocol: corev1.ProtocolTCP}},
+		},
+	}
+}
+
+func slice(service string, pods ...string) *discoveryv1.EndpointSlice {
+	s := &discoveryv1.EndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "ns1", Name: service + "-1",
+			Labels: map[string]string{discoveryv1.LabelServiceName: service},
+		},
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Ports:       []discoveryv1.EndpointPort{{Name: new("http"), Port: new(int32(8080)), Protocol: new(corev1.ProtocolTCP)}},
+	}
+	for _, pod := range pods {
+		s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{Addresses: []string{pod}})
+	}
+	return s
+}
+
+func node(name, ip string) *corev1.Node {
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Status:     corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: ip}}},
+	}
+}
+
+func cidr(name, prefix string) *networkingv1.ServiceCIDR {
+	return &networkingv1.ServiceCIDR{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       networkingv1.ServiceCIDRSpec{CIDRs: []string{prefix}},
+	}
+}
+
+// world is a server and a source that follows it.
+type world struct {
+	t      *testing.T
+	server *apitest.Server
+	client kubernetes.Interface
+	state  *reconcile.State
+	logs   *lines
+
+	stop func() // stops the source and waits for it
+}
+
+func newServer(t *testing.T, o apitest.Options) *apitest.Server {
+	t.Helper()
+	s, err := apitest.NewServer(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return s
+}
+
+// standard is a small cluster.
+func standard(s *apitest.Server) {
+	s.Set(service("web", "172.30.0.41"))
+	s.Set(slice("web", "10.180.0.1", "10.180.1.1"))
+	s.Set(node("node1", "192.168.0.2"))
+	s.Set(cidr("kubernetes", "172.30.0.0/16"))
+}
+
+// whole is the standard cluster as it is seen on node1.
+var whole = []string{
+	"ns1/web:http at 172.30.0.41:80/tcp: 10.180.0.1:8080 10.180.1.1:8080",
+	"node 192.168.0.2",
+	"cidr 172.30.0.0/16",
+}
+
+func follow(t *testing.T, s *apitest.Server) *world {
+	t.Helper()
+	client, err := Connect(Config{Master: s.URL(), QPS: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := followWith(t, client)
+	w.server = s
+	return w
+}
+
+func followWith(t *testing.T, client kubernetes.Interface) *world {
+	t.Helper()
+	w := &world{
+		t: t, client: client, logs: &lines{Handler: slog.DiscardHandler},
+		state: reconcile.NewState(model.NewBuilder(model.Config{
+			NodeName:          "node1",
+			NodePortAddresses: model.NodePortAddresses{Primary: true},
+		}), 1),
+	}
+	source := &Source{Client: client, NodeName: "node1", Log: slog.New(w.logs)}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- source.Run(ctx, w.state) }()
+	w.stop = sync.OnceFunc(func() {
+		cancel()
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Errorf("Run: %v", err)
+			}
+		case <-time.After(patience):
+			t.Error("Run does not end")
+		}
+	})
+	t.Cleanup(w.stop)
+	return w
+}
+
+// view is what matters of a snapshot, as text.
+func view(s *model.Snapshot) []string {
+	var out []string
+	f := s.Family(model.IPv4)
+	for sp := range f.ServicePorts() {
+		var eps []string
+		for _, e := range sp.Endpoints {
+			eps = append(eps, e.Addr.String())
+		}
+		for _, front := range sp.Frontends {
+			out = append(out, strings.TrimSpace(fmt.Sprintf("%v at %v: %s", sp.Name, front.VIP, strings.Join(eps, " "))))
+		}
+	}
+	slices.Sort(out)
+	for _, a := range f.NodePortAddrs {
+		out = append(out, "node "+a.String())
+	}
+	for _, p := range f.ServiceCIDRs {
+		out = append(out, "cidr "+p.String())
+	}
+	return out
+}
+
+// until waits for a condition that a change of the state, a log record or a request
+// makes true.
+func (w *world) until(what string, ok func() bool) {
+	w.t.Helper()
+	deadline := time.After(patience)
+	// Not everything a test waits for has a channel.
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-w.state.Changed():
+		case <-tick.C:
+		case <-deadline:
+			w.t.Fatalf("%s: did not happen; logged:\n%s\nrequests:\n%s", what, strings.Join(w.logs.all(), "\n"), w.requests())
+		}
+	}
+}
+
+func (w *world) requests() string {
+	if w.server == nil {
+		return ""
+	}
+	var b strings.Builder
+	for _, r := range w.server.Requests("") {
+		fmt.Fprintf(&b, "%s %s %v\n", r.Method, r.Path, r.Query)
+	}
+	return b.String()
+}
+
+// want waits until the state is complete and looks like this.
+func (w *world) want(want ...string) {
+	w.t.Helper()
+	var got []string
+	defer func() {
+		if w.t.Failed() {
+			w.t.Logf("state (-want +got):\n%s", cmp.Diff(want, got))
+		}
+	}()
+	w.until("state", func() bool {
+		s, ok := w.state.Snapshot()
+		if !ok {
+			return false
+		}
+		got = view(s)
+		return slices.Equal(got, want)
+	})
+}
+
+// is checks that the state is complete and looks like this now.
+func (w *world) is(want ...string) {
+	w.t.Helper()
+	s, ok := w.state.Snapshot()
+	if !ok {
+		w.t.Fatal("state is incomplete")
+	}
+	if diff := cmp.Diff(want, view(s)); diff != "" {
+		w.t.Errorf("state (-want +got):\n%s", diff)
+	}
+}
+
+// incomplete is what is in the state already, though it must not count yet.
+func (w *world) incomplete() []string {
+	w.t.Helper()
+	if _, ok := w.state.Snapshot(); ok {
+		w.t.Fatal("state is complete")
+	}
+	var out []string
+	w.state.Update(func(b *model.Builder) { out = view(b.Snapshot()) })
+	return out
+}
+
+// watching waits until there is a watch of each resource.
+func (w *world) watching() {
+	w.t.Helper()
+	w.until("watches", func() bool {
+		for _, r := range everything {
+			if w.server.Watching(r) == 0 {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+var everything = []apitest.Resource{apitest.Services, apitest.EndpointSlices, apitest.Nodes, apitest.ServiceCIDRs}
+
+// lines is a log handler that keeps each record, from Info on, as a line.
+type lines struct {
+	slog.Handler
+	attrs string
+
+	root *lines // where the lines are kept; nil in the root itself
+	mu   sync.Mutex
+	list []string
+}
+
+func (l *lines) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelInfo }
+
+func (l *lines) WithAttrs(attrs []slog.Attr) slog.Handler {
+	out := &lines{Handler: l.Handler, attrs: l.attrs, root: l.keeper()}
+	for _, a := range attrs {
+		out.attrs += " " + a.String()
+	}
+	return out
+}
+
+func (l *lines) keeper() *lines {
+	if l.root != nil {
+		return l.root
+	}
+	return l
+}
+
+func (l *lines) Handle(_ context.Context, r slog.Record) error {
+	line := r.Level.String() + " " + r.Message + l.attrs
+	r.Attrs(func(a slog.Attr) bool {
+		line += " " + a.String()
+		return true
+	})
+	k := l.keeper()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.list = append(k.list, line)
+	return nil
+}
+
+func (l *lines) all() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.list)
+}
+
+// count returns how many lines contain all the texts.
+func (l *lines) count(texts ...string) int {
+	n := 0
+	for _, line := range l.all() {
+		if !slices.ContainsFunc(texts, func(t string) bool { return !strings.Contains(line, t) }) {
+			n++
+		}
+	}
+	return n
+}
