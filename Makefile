@@ -4,7 +4,6 @@ GO        ?= go
 LINT      := $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 PURE      := ./model/... ./nft ./nft/nftsim ./sync/kube ./sync/reconcile
 FUZZTIME  ?= 30s
-BENCHTIME ?= 50x
 
 # Network namespaces need root, or a user namespace in which one is root.
 ISROOT := $(shell test "$$(id -u)" = 0 && echo yes)
@@ -48,7 +47,8 @@ golden: build ## rewrite what tests expect as text, and show what changed
 	git diff --stat -- testdata nft
 
 bench: ## benchmarks: compile, difference, apply; cold and for one endpoint
-	$(IN_NAMESPACE) $(GO) test -run '^$$' -bench . -benchtime $(BENCHTIME) ./nft/kernel
+	$(IN_NAMESPACE) $(GO) test -run '^$$' -bench 'Build|Cold|Restart' -benchtime 10x ./nft/kernel
+	$(IN_NAMESPACE) $(GO) test -run '^$$' -bench 'OneEndpoint' -benchtime 500x ./nft/kernel
 
 fuzz: ## every fuzz target, for FUZZTIME each
 	@for t in $$(grep -rhoE '^func Fuzz\w+' --include=*_test.go . | awk '{print $$2}'); do \

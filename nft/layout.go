@@ -2,6 +2,7 @@ package nft
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -163,6 +164,8 @@ func postroutingRules(s *model.Settings) []Rule {
 	switch {
 	case s.MasqueradeAll:
 		rules = append(rules, Rule{InSet{origDestKey, ClusterIPs}, Masquerade{}})
+	case slices.ContainsFunc(s.ClusterCIDRs, func(p netip.Prefix) bool { return p.Bits() == 0 }):
+		// Everybody is a pod.
 	case len(s.ClusterCIDRs) > 0:
 		r := Rule{InSet{origDestKey, ClusterIPs}}
 		for _, p := range s.ClusterCIDRs {

@@ -1,0 +1,74 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/vmapd/vmapd/cmd/internal/lab"
+)
+
+// consoleBlock is a fenced block of commands, each behind "$ ", and what they print.
+var consoleBlock = regexp.MustCompile("(?ms)^```console\n(.*?)^```$")
+
+// TestREADMECommandsWork runs every command of the README in the repository's root and
+// compares what it prints. A line of "…" stands for any lines, "…" within a line for any
+// text.
+func TestREADMECommandsWork(t *testing.T) {
+	if err := lab.Available(); err != nil {
+		t.Skip(err)
+	}
+	root := filepath.Dir(testdata(t))
+	text, err := os.ReadFile(filepath.Join(root, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// These would run this test again, or take long; what they run is tested elsewhere.
+	indirectly := map[string]string{"make demo": "TestDemo", "make test": "all tests"}
+
+	bin := t.TempDir()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(self, filepath.Join(bin, "vmapd")); err != nil {
+		t.Fatal(err)
+	}
+	commands := 0
+	for _, block := range consoleBlock.FindAllStringSubmatch(string(text), -1) {
+		for _, part := range strings.Split("\n"+block[1], "\n$ ")[1:] {
+			command, want, _ := strings.Cut(part+"\n", "\n")
+			commands++
+			if _, ok := indirectly[command]; ok {
+				continue
+			}
+			t.Run(command, func(t *testing.T) {
+				// This test binary stands in for bin/vmapd, which may not be built.
+				cmd := exec.CommandContext(t.Context(), "bash", "-c", strings.ReplaceAll(command, "bin/vmapd", bin+"/vmapd"))
+				cmd.Dir = root
+				got, err := cmd.CombinedOutput()
+				if err != nil {
+					t.Fatalf("%v\n%s", err, got)
+				}
+				if !matches(want, string(got)) {
+					t.Errorf("want:\n%s\ngot:\n%s", want, got)
+				}
+			})
+		}
+	}
+	if commands < 8 {
+		t.Errorf("found only %d commands in the README", commands)
+	}
+}
+
+// matches compares text with a pattern in which "…" stands for anything.
+func matches(pattern, text string) bool {
+	parts := strings.Split(strings.TrimSpace(pattern), "…")
+	for i := range parts {
+		parts[i] = regexp.QuoteMeta(strings.Trim(parts[i], "\n"))
+	}
+	return regexp.MustCompile(`(?s)\A` + strings.Join(parts, `.*`) + `\s*\z`).MatchString(strings.TrimSpace(text))
+}
