@@ -1,8 +1,10 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -39,8 +41,13 @@ func newDemoCommand() *cobra.Command {
 			// The running program, even if its file was replaced since.
 			d := demo.Demo{Out: cmd.OutOrStdout(), Program: []string{"/proc/self/exe"}}
 			err = d.Run(cmd.Context())
-			if errors.Is(err, demo.ErrFailed) {
+			switch {
+			case errors.Is(err, demo.ErrFailed):
 				return exitCode(1)
+			case errors.Is(err, context.Canceled):
+				fmt.Fprintln(cmd.ErrOrStderr(), "vmapd: interrupted; everything is taken down")
+				const bySignal = 128 + int(syscall.SIGINT) // as a shell has it
+				return exitCode(bySignal)
 			}
 			return err
 		},

@@ -152,8 +152,11 @@ func (b *Backend) applyFamily(ctx context.Context, st *familyState, s *model.Fam
 		st.have = want
 		return nil
 	}
-	operations := batch.Len()
-	if err := b.send(st, batch, want); err != nil {
+	operations, cold := batch.Len(), batch.CreateTable
+	switch err := b.send(st, batch, want); {
+	case cold && errors.Is(err, unix.EOPNOTSUPP):
+		return &UnsupportedError{Feature: "reject in prerouting", Since: "5.9", Family: st.family.String(), Err: err}
+	case err != nil:
 		return err
 	}
 	st.have = want

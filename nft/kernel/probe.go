@@ -18,6 +18,9 @@ type netlinkMessage = netlink.Message
 const probeTable = "vmapd-probe"
 
 // feature is something the kernel must have, tried by a rule or a set that uses it.
+//
+// What a rule may do in which hook, the kernel checks only when it commits: a kernel that
+// has no reject in prerouting (before 5.9) shows it with the first batch.
 type feature struct {
 	name  string
 	since string
@@ -36,7 +39,7 @@ func features() []feature {
 			Key: nft.Key{{Field: nft.DestAddr}, {Field: nft.Protocol}, {Field: nft.DestPort}, {Field: nft.RandomSlot, Mod: 1}},
 			Map: nft.Endpoints,
 		}}},
-		{"nft_reject in prerouting (CONFIG_NFT_REJECT)", "5.9", nft.Prerouting, nft.Rule{nft.Reject{}}},
+		{"nft_reject (CONFIG_NFT_REJECT)", "3.14", nft.Prerouting, nft.Rule{nft.Reject{}}},
 		{"nft_masq (CONFIG_NFT_MASQ)", "3.18", nft.Postrouting, nft.Rule{nft.Masquerade{}}},
 		{"nft_ct with original addresses (CONFIG_NFT_CT)", "4.17", nft.Postrouting, nft.Rule{
 			nft.MatchNotDNAT{},
