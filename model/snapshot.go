@@ -120,7 +120,6 @@ func addrChanges(m, old persist.Map[netip.Addr, struct{}]) iter.Seq[Change[netip
 	}
 }
 
-//nolint:gochecknoglobals // constants
 var (
 	// ServicePortKeys order persistent maps by service port.
 	ServicePortKeys = persist.KeyFuncs[ServicePortName]{Hash: hashServicePortName, Compare: compareServicePortNames}

@@ -17,7 +17,7 @@ const (
 )
 
 // Families are all IP families.
-var Families = [...]Family{IPv4, IPv6} //nolint:gochecknoglobals // a constant array
+var Families = [...]Family{IPv4, IPv6}
 
 func (f Family) String() string {
 	if f == IPv6 {

@@ -59,7 +59,6 @@ func LayoutSets() []Set {
 	}
 }
 
-//nolint:gochecknoglobals // keys of the rules below
 var (
 	vipKey      = Key{{Field: DestAddr}, {Field: Protocol}, {Field: DestPort}}
 	nodePortKey = Key{{Field: Protocol}, {Field: DestPort}}

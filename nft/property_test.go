@@ -124,7 +124,7 @@ func TestDiffSpansSeveralSnapshots(t *testing.T) {
 // What is compiled does not depend on history but for the slots: sorted, the elements
 // say the same.
 func TestHistoryDecidesAboutSlotsAlone(t *testing.T) {
-	withoutSlots := func(t *testing.T, r *nft.Ruleset) []string {
+	withoutSlots := func(_ *testing.T, r *nft.Ruleset) []string {
 		var list []string
 		for set, e := range r.Elements() {
 			if set == nft.Endpoints || set == nft.NodePortEndpoints {

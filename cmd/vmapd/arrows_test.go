@@ -91,7 +91,7 @@ func TestThePureCoreIsPure(t *testing.T) {
 
 func TestNobodyUsesNamesThatSayNothing(t *testing.T) {
 	for pkg := range imports(t) {
-		for _, word := range strings.Split(pkg, "/") {
+		for word := range strings.SplitSeq(pkg, "/") {
 			switch word {
 			case "util", "utils", "common", "helpers", "types", "pkg":
 				t.Errorf("package %s: %q says nothing", pkg, word)

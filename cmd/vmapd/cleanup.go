@@ -24,8 +24,7 @@ func newCleanupCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			backend, err := kernel.Open(kernel.Options{})
-			var lacks *kernel.UnsupportedError
-			if errors.As(err, &lacks) {
+			if _, ok := errors.AsType[*kernel.UnsupportedError](err); ok {
 				// A kernel on which we can't run has nothing of ours.
 				fmt.Fprintf(cmd.ErrOrStderr(), "vmapd: nothing to remove: %v\n", err)
 				return nil

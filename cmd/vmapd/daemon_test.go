@@ -17,6 +17,12 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/vmapd/vmapd/cmd/internal/demo"
 	"github.com/vmapd/vmapd/cmd/internal/lab"
@@ -26,13 +32,6 @@ import (
 	"github.com/vmapd/vmapd/sync/informer/apitest"
 	"github.com/vmapd/vmapd/sync/manifest"
 	"github.com/vmapd/vmapd/sync/reconcile"
-
-	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
-	networkingv1 "k8s.io/api/networking/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/yaml"
-	"k8s.io/client-go/kubernetes"
 )
 
 // process is vmapd, running in a namespace.
@@ -340,7 +339,7 @@ func decode(t *testing.T, path string) []runtime.Object {
 		t.Fatal(err)
 	}
 	var all []runtime.Object
-	for _, doc := range bytes.Split(text, []byte("\n---\n")) {
+	for doc := range bytes.SplitSeq(text, []byte("\n---\n")) {
 		var kind struct{ Kind string }
 		if err := yaml.Unmarshal(doc, &kind); err != nil {
 			t.Fatal(err)

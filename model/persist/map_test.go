@@ -153,7 +153,7 @@ func TestUnchangedPartsAreShared(t *testing.T) {
 	})
 }
 
-func TestLoopsCanEndEarly(t *testing.T) {
+func TestLoopsCanEndEarly(_ *testing.T) {
 	e := Map[int, string]{}.Edit(keys)
 	for i := range 10 {
 		e.Set(i, "a")

@@ -259,7 +259,7 @@ func (t *transaction) chains(b *nft.Batch) error {
 		}
 		made := chain(c.Name)
 		if c.Hook != nft.NoHook {
-			made.Hooknum, made.Priority = hookNumber(c.Hook), nftables.ChainPriorityRef(nftables.ChainPriority(c.Prio))
+			made.Hooknum, made.Priority = hookNumber(c.Hook), new(nftables.ChainPriority(c.Prio))
 			made.Type = nftables.ChainTypeNAT
 			policy := nftables.ChainPolicyAccept
 			made.Policy = &policy

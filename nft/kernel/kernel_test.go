@@ -13,8 +13,6 @@ import (
 	"github.com/vmapd/vmapd/nft"
 )
 
-func ptr[T any](v T) *T { return &v }
-
 // exampleBuilder has one Service of each kind, in both families. Pods 10.0.0.0/8, cluster
 // IPs 172.30.0.0/16, nodes 192.168.0.0/24, external IPs 192.168.99.0/24.
 func exampleBuilder() *model.Builder {
@@ -56,9 +54,9 @@ func exampleSlice(family string, n int) model.EndpointSlice {
 		Labels:         map[string]string{model.LabelServiceName: "web"},
 		AddressType:    family,
 		Ports: []model.SlicePort{
-			{Name: ptr("http"), Port: ptr(int32(8080))},
-			{Name: ptr("dns"), Protocol: ptr("UDP"), Port: ptr(int32(5353))},
-			{Name: ptr("sctp"), Protocol: ptr("SCTP"), Port: ptr(int32(99))},
+			{Name: new("http"), Port: new(int32(8080))},
+			{Name: new("dns"), Protocol: new("UDP"), Port: new(int32(5353))},
+			{Name: new("sctp"), Protocol: new("SCTP"), Port: new(int32(99))},
 		},
 	}
 	for i := range n {
@@ -340,7 +338,7 @@ func TestEveryElementOfALargeSetArrives(t *testing.T) {
 		builder.SetService(model.Service{NamespacedName: name, ClusterIPs: []string{ip.String()}, Ports: []model.Port{{Port: 80}}})
 		s := model.EndpointSlice{
 			NamespacedName: name, Labels: map[string]string{model.LabelServiceName: name.Name}, AddressType: "IPv4",
-			Ports: []model.SlicePort{{Name: ptr(""), Port: ptr(int32(8080))}},
+			Ports: []model.SlicePort{{Name: new(""), Port: new(int32(8080))}},
 		}
 		for j := range endpoints {
 			ip := netip.AddrFrom4([4]byte{10, byte(i >> 8), byte(i), byte(j)})

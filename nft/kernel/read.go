@@ -187,11 +187,11 @@ func fingerprints(f model.Family, chains []nft.Chain) (map[string]map[string]nft
 			if err != nil {
 				return nil, err
 			}
-			print, err := fingerprint(f, exprs)
+			code, err := fingerprint(f, exprs)
 			if err != nil {
 				return nil, err
 			}
-			rules[print] = r
+			rules[code] = r
 		}
 		known[chain.Name] = rules
 	}
@@ -214,8 +214,8 @@ func (c *conn) readRules(f model.Family, t *nftables.Table, chain *nftables.Chai
 	}
 	rules := make([]nft.Rule, 0, len(list))
 	for _, r := range list {
-		print, err := fingerprint(f, r.Exprs)
-		rule, ok := known[print]
+		code, err := fingerprint(f, r.Exprs)
+		rule, ok := known[code]
 		if err != nil || !ok {
 			rule = nft.Rule{nft.Foreign{What: fmt.Sprintf("handle %d", r.Handle)}}
 		}

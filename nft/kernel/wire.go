@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"encoding/binary"
+	"slices"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
@@ -155,12 +156,7 @@ func setUserdata(f model.Family, s nft.Set) []byte {
 }
 
 func hasSlot(s nft.Set) bool {
-	for _, t := range s.Key {
-		if t == nft.Slot {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(s.Key, nft.Slot)
 }
 
 func appendUserdata(b []byte, t byte, value []byte) []byte {

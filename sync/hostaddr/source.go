@@ -134,7 +134,7 @@ func (f *follower) follow(ctx context.Context) (ok bool, err error) {
 	defer func() {
 		k.Close()
 		if !closed {
-			<-waitErr // the goroutine has ended
+			<-waitErr //nolint:errcheck // only that the goroutine has ended counts
 		}
 	}()
 	// Subscribed first, then listed: no change falls between the two.

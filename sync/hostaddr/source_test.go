@@ -61,13 +61,15 @@ func TestOrder(t *testing.T) {
 			"fd00:50::3", "fd00:50::2", "fd00:40::2", "fd00:40::9",
 		},
 	}, {
-		"the source address first, then its interface", []address{at("192.168.0.2", 4, 0), at("fd00:40::2", 2, 0)},
+		"the source address first, then its interface",
+		[]address{at("192.168.0.2", 4, 0), at("fd00:40::2", 2, 0)},
 		[]string{
 			"192.168.0.2", "192.168.0.1", "192.168.0.3", "192.168.5.1", "192.168.7.1",
 			"fd00:40::2", "fd00:40::9", "fd00:50::3", "fd00:50::2",
 		},
 	}, {
-		"a temporary source address is not the node's", []address{at("fd00:40::9", 2, 0)},
+		"a temporary source address is not the node's",
+		[]address{at("fd00:40::9", 2, 0)},
 		[]string{
 			"192.168.5.1", "192.168.7.1", "192.168.0.1", "192.168.0.2", "192.168.0.3",
 			"fd00:40::2", "fd00:40::9", "fd00:50::3", "fd00:50::2",

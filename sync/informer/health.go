@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"reflect"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -48,6 +49,8 @@ func (h *health) observe(r *resource) *cache.ListWatch {
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			out, err := request(ctx, h, r, o, r.watch)
 			switch {
+			case err == nil && reflect.TypeOf(out) == emptyWatch:
+				h.failed(ctx, "watch", errNoAnswer)
 			case err == nil:
 				h.recovered(ctx)
 			case o.SendInitialEvents != nil && apierrors.IsInvalid(err):
@@ -59,6 +62,12 @@ func (h *health) observe(r *resource) *cache.ListWatch {
 		},
 	}
 }
+
+// errNoAnswer is a connection that was accepted and closed, as by a load balancer
+// without a server. client-go makes it a watch that ends at once, and no error.
+var errNoAnswer = errors.New("connection was closed without an answer")
+
+var emptyWatch = reflect.TypeOf(watch.NewEmptyWatch())
 
 // request adds the selectors to a request, and leaves out what the server refuses.
 func request[T any](ctx context.Context, h *health, r *resource, o metav1.ListOptions, do func(context.Context, metav1.ListOptions) (T, error)) (T, error) {

@@ -5,6 +5,7 @@ package informer
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -27,7 +28,7 @@ var servers = []struct {
 }
 
 func TestInitialState(t *testing.T) {
-	for _, tt := range append(servers[:len(servers):len(servers)], []struct {
+	for _, tt := range append(slices.Clip(servers), []struct {
 		name string
 		opts apitest.Options
 	}{
@@ -201,31 +202,31 @@ func TestServiceCIDRsAreOptional(t *testing.T) {
 
 // An error of another kind says nothing about what the server has.
 func TestErrorsOfTheServerAreWaitedFor(t *testing.T) {
-	for _, r := range everything {
-		for _, status := range []int{http.StatusForbidden, http.StatusInternalServerError} {
-			if r == apitest.ServiceCIDRs && status == http.StatusForbidden {
-				continue
+	for r, status := range map[apitest.Resource]int{
+		apitest.Services:     http.StatusForbidden,
+		apitest.Nodes:        http.StatusNotFound,
+		apitest.ServiceCIDRs: http.StatusInternalServerError,
+	} {
+		t.Run(fmt.Sprintf("%s, status %d", r, status), func(t *testing.T) {
+			t.Parallel()
+			s := newServer(t, apitest.Options{})
+			standard(s)
+			s.Refuse(r, status)
+			w := follow(t, s)
+			w.until("a second try", func() bool { return len(s.Requests(r)) > 3 })
+			w.incomplete()
+			if got := w.logs.count("ERROR", "keeping what is known", "resource="+string(r)); got != 1 {
+				t.Errorf("logged %d times:\n%s", got, strings.Join(w.logs.all(), "\n"))
 			}
-			t.Run(fmt.Sprintf("%s, status %d", r, status), func(t *testing.T) {
-				t.Parallel()
-				s := newServer(t, apitest.Options{})
-				standard(s)
-				s.Refuse(r, status)
-				w := follow(t, s)
-				w.until("a second try", func() bool { return len(s.Requests(r)) > 3 })
-				w.incomplete()
-				if got := w.logs.count("ERROR", "keeping what is known", "resource="+string(r)); got != 1 {
-					t.Errorf("logged %d times:\n%s", got, strings.Join(w.logs.all(), "\n"))
-				}
-				s.Refuse(r, 0)
-				w.want(whole...)
-				w.until("recovery", func() bool { return w.logs.count("INFO", "from the API server again", "resource="+string(r)) == 1 })
-			})
-		}
+			s.Refuse(r, 0)
+			w.want(whole...)
+			w.until("recovery", func() bool { return w.logs.count("INFO", "from the API server again", "resource="+string(r)) == 1 })
+		})
 	}
 }
 
 func TestStrippedObjectsAreKept(t *testing.T) {
+	t.Parallel()
 	s := newServer(t, apitest.Options{})
 	standard(s)
 	web := service("web", "172.30.0.41")

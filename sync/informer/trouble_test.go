@@ -105,8 +105,18 @@ func TestExpiredVersionsAreListedAgain(t *testing.T) {
 	}
 }
 
+// outages are the ways for a server to be away.
 var outages = map[apitest.Outage]string{
 	apitest.Unavailable: "unavailable", apitest.HangingUp: "hanging up", apitest.Refusing: "refusing connections",
+}
+
+// patient skips what takes long: client-go tries ten times, once a second, before it
+// gives up on a server that hangs up.
+func patient(t *testing.T, how apitest.Outage) {
+	t.Helper()
+	if testing.Short() && how == apitest.HangingUp {
+		t.Skip("short: takes more than ten seconds")
+	}
 }
 
 func out(t *testing.T, s *apitest.Server, how apitest.Outage) {
@@ -120,6 +130,7 @@ func TestOutageAtTheStart(t *testing.T) {
 	for _, tt := range servers {
 		for how, name := range outages {
 			t.Run(tt.name+", "+name, func(t *testing.T) {
+				patient(t, how)
 				t.Parallel()
 				s := newServer(t, tt.opts)
 				standard(s)
@@ -140,6 +151,7 @@ func TestOutageLater(t *testing.T) {
 	for _, tt := range servers {
 		for how, name := range outages {
 			t.Run(tt.name+", "+name, func(t *testing.T) {
+				patient(t, how)
 				t.Parallel()
 				s := newServer(t, tt.opts)
 				standard(s)

@@ -188,8 +188,10 @@ func (w *world) requests() string {
 		return ""
 	}
 	var b strings.Builder
-	for _, r := range w.server.Requests("") {
-		fmt.Fprintf(&b, "%s %s %v\n", r.Method, r.Path, r.Query)
+	all := w.server.Requests("")
+	for _, r := range all[max(0, len(all)-20):] {
+		fmt.Fprintf(&b, "%s %s watch=%v sendInitialEvents=%s resourceVersion=%s\n", r.Method, r.Resource, r.Watch,
+			r.Query.Get("sendInitialEvents"), r.Query.Get("resourceVersion"))
 	}
 	return b.String()
 }

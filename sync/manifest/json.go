@@ -28,7 +28,7 @@ func parseJSON(text []byte, line int32) ([]*node, *syntaxError) {
 		var n node
 		err := p.value(&n, 0)
 		switch e := (*syntaxError)(nil); {
-		case err == io.EOF:
+		case errors.Is(err, io.EOF):
 			return roots, nil
 		case errors.As(err, &e):
 			return roots, e

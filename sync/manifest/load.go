@@ -108,11 +108,11 @@ func (s *scan) root(path string) {
 }
 
 func (s *scan) folder(dir string) {
-	real, err := filepath.EvalSymlinks(dir)
-	if err == nil && slices.Contains(s.visited, real) {
+	target, err := filepath.EvalSymlinks(dir)
+	if err == nil && slices.Contains(s.visited, target) {
 		return
 	}
-	s.visited = append(s.visited, real)
+	s.visited = append(s.visited, target)
 	s.tree.watch(dir)
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -149,8 +149,8 @@ func (s *scan) folder(dir string) {
 
 // watchTarget watches the folder that a linked file really is in.
 func (s *scan) watchTarget(path string) {
-	if real, err := filepath.EvalSymlinks(path); err == nil && filepath.Dir(real) != filepath.Dir(path) {
-		s.tree.watch(filepath.Dir(real))
+	if target, err := filepath.EvalSymlinks(path); err == nil && filepath.Dir(target) != filepath.Dir(path) {
+		s.tree.watch(filepath.Dir(target))
 	}
 }
 
@@ -209,8 +209,8 @@ func (f *tracked) read(info fs.FileInfo, stdin io.Reader) error {
 		f.use(&file{name: name, errs: []Error{fileError(name, err)}})
 		return err
 	}
-	if real, err := filepath.EvalSymlinks(f.path); err == nil {
-		f.base[1] = filepath.Base(real)
+	if target, err := filepath.EvalSymlinks(f.path); err == nil {
+		f.base[1] = filepath.Base(target)
 	}
 	unchanged := f.data != nil && bytes.Equal(f.data, data) && f.stamp != nil
 	f.stamp, f.data = info, data

@@ -2,6 +2,7 @@ package manifest
 
 import (
 	"fmt"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -165,7 +166,7 @@ func (p *parser) list(n *node, what, item typeMeta, path []int) {
 			p.errorf(line, model.ObjectRef{Kind: what.kind}, "items", tooManyAliases)
 			return
 		}
-		p.object(&items.kids[i], item, append(path[:len(path):len(path)], i))
+		p.object(&items.kids[i], item, append(slices.Clip(path), i))
 	}
 }
 

@@ -2,6 +2,7 @@ package manifest
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -19,13 +20,13 @@ func parseYAML(text []byte, line int32) (*node, *syntaxError) {
 	}
 	dec := yaml.NewDecoder(bytes.NewReader(text))
 	var doc yaml.Node
-	if err := dec.Decode(&doc); err == io.EOF {
+	if err := dec.Decode(&doc); errors.Is(err, io.EOF) {
 		return nil, nil
 	} else if err != nil {
 		return nil, yamlError(err, text, line)
 	}
 	// What follows a document without --- would be lost in silence otherwise.
-	if err := dec.Decode(new(yaml.Node)); err != nil && err != io.EOF {
+	if err := dec.Decode(new(yaml.Node)); err != nil && !errors.Is(err, io.EOF) {
 		return nil, yamlError(err, text, line)
 	}
 	if len(doc.Content) == 0 {

@@ -26,8 +26,7 @@ func TestMain(m *testing.M) {
 func need(t *testing.T) {
 	t.Helper()
 	err := Available()
-	var missing *PrivilegeError
-	if errors.As(err, &missing) {
+	if _, ok := errors.AsType[*PrivilegeError](err); ok {
 		t.Skipf("not privileged: %v", err)
 	}
 	if err != nil {
