@@ -334,7 +334,6 @@ func (c *conn) explain(err error, f model.Family, steps []step) error {
 	if !errors.As(err, &op) || op.Sequence == 0 {
 		return failed
 	}
-	failed.Err = op.Err
 	failed.Message = op.Message
 	next, sendErr := c.raw.Send(batchMessage(unix.NFNL_MSG_BATCH_BEGIN))
 	if sendErr != nil {

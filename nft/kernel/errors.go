@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/mdlayher/netlink"
+
 	"github.com/vmapd/vmapd/model"
 )
 
@@ -28,7 +30,12 @@ func (e *BatchError) Error() string {
 	if e.port != nil {
 		s += fmt.Sprintf(" (Service %v)", e.port.Name)
 	}
-	s += ": " + e.Err.Error()
+	reason := e.Err
+	var op *netlink.OpError
+	if errors.As(e.Err, &op) {
+		reason = op.Err
+	}
+	s += ": " + reason.Error()
 	if e.Message != "" {
 		s += ": " + e.Message
 	}

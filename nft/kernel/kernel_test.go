@@ -322,6 +322,9 @@ func TestAFailedBatchKeepsTheOldRules(t *testing.T) {
 	if !errors.As(err, &refused) || !strings.Contains(refused.Step, "1.2.3.4 . tcp . 80 : goto missing") {
 		t.Errorf("got %v, want a BatchError that names the element", err)
 	}
+	if !isReply(err) {
+		t.Errorf("%v counts as a broken connection", err)
+	}
 	if diff := cmp.Diff(before, n.nft(t, "", "list", "ruleset")); diff != "" {
 		t.Errorf("the failed batch changed something:\n%s", diff)
 	}

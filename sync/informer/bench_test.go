@@ -89,7 +89,9 @@ func BenchmarkOneSlice(b *testing.B) {
 			b.ReportMetric(float64(took.Milliseconds()), "ms-to-start")
 			b.ReportMetric(kept/float64(n*100), "B/endpoint")
 			cancel()
-			<-done
+			if err := <-done; err != nil {
+				b.Error(err)
+			}
 			runtime.KeepAlive(last)
 		})
 	}
