@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
@@ -52,6 +53,10 @@ func features() []feature {
 // probe tries, without changing anything, all that a table of ours needs. It returns
 // the flags with which tables can be made: owned, or none.
 func (c *conn) probe(f model.Family) (flags uint32, err error) {
+	return c.probeAll(f, features())
+}
+
+func (c *conn) probeAll(f model.Family, needed []feature) (flags uint32, err error) {
 	table, err := tableMessage(f, probeTable, 0)
 	if err != nil {
 		return 0, err
@@ -62,9 +67,13 @@ func (c *conn) probe(f model.Family) (flags uint32, err error) {
 		}
 		return 0, &UnsupportedError{Feature: "nf_tables (CONFIG_NF_TABLES)", Since: "3.13", Family: f.String(), Err: err}
 	}
-	for _, feature := range features() {
-		if err := c.probeFeature(f, table, feature); err != nil {
-			return 0, err
+	// All at once, because each batch that is forgotten costs the kernel a grace period of
+	// some milliseconds; one by one only to find out what is missing.
+	if c.probeFeatures(f, table, needed...) != nil {
+		for _, feature := range needed {
+			if err := c.probeFeatures(f, table, feature); err != nil {
+				return 0, &UnsupportedError{Feature: feature.name, Since: feature.since, Family: f.String(), Err: err}
+			}
 		}
 	}
 	owned, err := tableMessage(f, probeTable, tableFlagOwner|tableFlagPersist)
@@ -77,41 +86,43 @@ func (c *conn) probe(f model.Family) (flags uint32, err error) {
 	return flags, nil
 }
 
-func (c *conn) probeFeature(f model.Family, table netlinkMessage, feature feature) error {
+// probeFeatures lets the kernel check one batch with a table of ours and rules that use
+// some features.
+func (c *conn) probeFeatures(f model.Family, table netlinkMessage, list ...feature) error {
 	msgs := []netlinkMessage{table}
-	for i, s := range nft.LayoutSets() {
-		m, err := setMessage(f, probeTable, s, uint32(i+1))
-		if err != nil {
-			return err
-		}
+	add := func(m netlinkMessage, err error) error {
 		msgs = append(msgs, m)
-	}
-	chain, err := chainMessage(f, probeTable, "probe", feature.hook, 0)
-	if err != nil {
 		return err
 	}
-	msgs = append(msgs, chain)
-	if feature.rule != nil {
-		for i, s := range feature.rule {
-			if m, ok := s.(nft.MatchAddr); ok {
-				m.Prefix = probePrefix(f)
-				feature.rule[i] = m
-			}
-		}
-		exprs, err := encodeRule(f, feature.rule)
-		if err != nil {
-			return err
-		}
-		m, err := ruleMessage(f, probeTable, "probe", exprs)
-		if err != nil {
-			return err
-		}
-		msgs = append(msgs, m)
+	var errs []error
+	for i, s := range nft.LayoutSets() {
+		errs = append(errs, add(setMessage(f, probeTable, s, uint32(i+1))))
 	}
-	if err := c.exchange(msgs, false); err != nil {
-		return &UnsupportedError{Feature: feature.name, Since: feature.since, Family: f.String(), Err: err}
+	for i, feature := range list {
+		chain := fmt.Sprintf("probe-%d", i)
+		errs = append(errs, add(chainMessage(f, probeTable, chain, feature.hook, 0)))
+		if feature.rule == nil {
+			continue
+		}
+		exprs, err := encodeRule(f, withPrefix(f, feature.rule))
+		errs = append(errs, err, add(ruleMessage(f, probeTable, chain, exprs)))
 	}
-	return nil
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	return c.exchange(msgs, false)
+}
+
+// withPrefix gives a rule's address match a prefix of the family.
+func withPrefix(f model.Family, r nft.Rule) nft.Rule {
+	r = slices.Clone(r)
+	for i, s := range r {
+		if m, ok := s.(nft.MatchAddr); ok {
+			m.Prefix = probePrefix(f)
+			r[i] = m
+		}
+	}
+	return r
 }
 
 // probePrefix ends within a byte, so that it is compared with bitwise.

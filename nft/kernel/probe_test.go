@@ -20,13 +20,10 @@ func TestProbeNamesWhatIsMissing(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = c.close() })
 	for _, f := range model.Families {
-		table, err := tableMessage(f, probeTable, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
 		// The kernel's answer to an expression without module is ENOENT, too.
 		rule := nft.Rule{nft.InSet{Key: nft.Key{{Field: nft.DestAddr}}, Set: "teleport"}}
-		err = c.probeFeature(f, table, feature{"nft_teleport (CONFIG_NFT_TELEPORT)", "9.9", nft.Prerouting, rule})
+		teleport := feature{"nft_teleport (CONFIG_NFT_TELEPORT)", "9.9", nft.Prerouting, rule}
+		_, err = c.probeAll(f, append(features(), teleport))
 		var missing *UnsupportedError
 		if !errors.As(err, &missing) || !errors.Is(err, unix.ENOENT) {
 			t.Fatalf("got %v, want an UnsupportedError", err)

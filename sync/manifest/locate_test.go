@@ -1,0 +1,70 @@
+package manifest
+
+import (
+	"testing"
+
+	"github.com/vmapd/vmapd/model"
+)
+
+func TestLocate(t *testing.T) {
+	o, errs := Parse("in.yaml", []byte(`# first line
+apiVersion: v1
+kind: Service
+metadata:
+  name: web
+  labels:
+    a/b.c: d
+spec:
+  clusterIP: 172.30.0.41
+  ports:
+  - name: http
+    port: 0
+  - {name: dns,
+     port: 53}
+---
+{"apiVersion": "v1", "kind": "List", "items": [
+  {"apiVersion": "v1", "kind": "Node", "metadata": {
+    "name": "a"}},
+  {"apiVersion": "v1", "kind": "NodeList", "items": [
+    {"metadata": {"name": "b"},
+      "status": {"addresses": [
+        {"address": "1"},
+        {"address": "2"}]}}]}
+]}
+{"apiVersion": "v1", "kind": "Node", "metadata": {
+  "name": "c"}}
+`))
+	if len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	web := model.ObjectRef{Kind: "Service", NamespacedName: model.NamespacedName{Namespace: "default", Name: "web"}}
+	node := func(name string) model.ObjectRef {
+		return model.ObjectRef{Kind: "Node", NamespacedName: model.NamespacedName{Name: name}}
+	}
+	for _, tt := range []struct {
+		ref   model.ObjectRef
+		field string
+		want  string
+	}{
+		{web, "", "in.yaml:2"},
+		{web, "spec.ports[0].port", "in.yaml:12"},
+		{web, "spec.ports[0].nodePort", "in.yaml:11"},
+		{web, "spec.ports[1].port", "in.yaml:14"},
+		{web, "spec.ports[7].port", "in.yaml:10"},
+		{web, "spec.ports[x]", "in.yaml:10"},
+		{web, "spec.ports[", "in.yaml:10"},
+		{web, "spec.clusterIPs[0]", "in.yaml:9"},
+		{web, "spec.clusterIP.deeper", "in.yaml:9"},
+		{web, "metadata.labels[a/b.c]", "in.yaml:7"},
+		{web, "status.loadBalancer", "in.yaml:2"},
+		{node("a"), "metadata.name", "in.yaml:18"},
+		{node("b"), "", "in.yaml:20"},
+		{node("b"), "status.addresses[1].address", "in.yaml:23"},
+		{node("c"), "metadata.name", "in.yaml:26"},
+		{node("none"), "metadata.name", ""},
+	} {
+		if got := o.Locate(model.Problem{Object: tt.ref, Field: tt.field}); got != tt.want {
+			t.Errorf("%v %q: want %q, got %q", tt.ref, tt.field, tt.want, got)
+		}
+	}
+}
