@@ -31,8 +31,7 @@ func (e *BatchError) Error() string {
 		s += fmt.Sprintf(" (Service %v)", e.port.Name)
 	}
 	reason := e.Err
-	var op *netlink.OpError
-	if errors.As(e.Err, &op) {
+	if op, ok := errors.AsType[*netlink.OpError](e.Err); ok {
 		reason = op.Err
 	}
 	s += ": " + reason.Error()
