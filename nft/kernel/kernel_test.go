@@ -360,3 +360,36 @@ func TestProbeLeavesNoTrace(t *testing.T) {
 		t.Errorf("the probe left:\n%s", listing)
 	}
 }
+
+func TestABaseChainAtAnotherPriorityIsMadeAgain(t *testing.T) {
+	n := newNetNS(t)
+	s := exampleBuilder().Snapshot()
+	n.nft(t, strings.ReplaceAll(text(s), "priority srcnat", "priority 50"), "-f", "-")
+	apply(t, open(t, n), s)
+	mustMatch(t, n, s)
+	if listing := n.nft(t, "", "list", "chain", "ip", "vmapd", "postrouting"); !strings.Contains(listing, "hook postrouting priority srcnat") {
+		t.Errorf("postrouting has not the right priority:\n%s", listing)
+	}
+}
+
+// Node ports follow the node's addresses as they come and go.
+func TestNodePortAddressesFollowTheNode(t *testing.T) {
+	n := newNetNS(t)
+	b := open(t, n)
+	builder := model.NewBuilder(model.Config{NodePortAddresses: model.NodePortAddresses{All: true}})
+	has := func(want string) {
+		t.Helper()
+		apply(t, b, builder.Snapshot())
+		mustMatch(t, n, builder.Snapshot())
+		if listing := n.nft(t, "", "list", "set", "ip", "vmapd", nft.NodePortIPs); !strings.Contains(listing, want) {
+			t.Errorf("want %q in:\n%s", want, listing)
+		}
+	}
+	first, second := netip.MustParseAddr("192.168.0.2"), netip.MustParseAddr("192.168.0.3")
+	builder.SetHostAddresses([]netip.Addr{first})
+	has("elements = { 192.168.0.2 }")
+	builder.SetHostAddresses([]netip.Addr{first, second})
+	has("elements = { 192.168.0.2, 192.168.0.3 }")
+	builder.SetHostAddresses([]netip.Addr{second})
+	has("elements = { 192.168.0.3 }")
+}
