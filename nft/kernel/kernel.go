@@ -59,6 +59,10 @@ func Open(o Options) (*Backend, error) {
 	var missing []error
 	for _, f := range model.Families {
 		flags, err := c.probe(f)
+		if errors.Is(err, unix.EPERM) {
+			err = fmt.Errorf("program nftables: CAP_NET_ADMIN is needed, as root or as the container's capability NET_ADMIN: %w", unix.EPERM)
+			return nil, errors.Join(err, c.close())
+		}
 		if err != nil {
 			missing = append(missing, err)
 			b.log.LogAttrs(context.Background(), slog.LevelWarn, "IP family left out",

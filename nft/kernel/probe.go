@@ -63,7 +63,7 @@ func (c *conn) probeAll(f model.Family, needed []feature) (flags uint32, err err
 	}
 	if err := c.exchange([]netlinkMessage{table}, false); err != nil {
 		if errors.Is(err, unix.EPERM) {
-			return 0, fmt.Errorf("try out nftables for %v: %w (CAP_NET_ADMIN is needed)", f, err)
+			return 0, err
 		}
 		return 0, &UnsupportedError{Feature: "nf_tables (CONFIG_NF_TABLES)", Since: "3.13", Family: f.String(), Err: err}
 	}
