@@ -5,12 +5,13 @@ LINT      := $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2
 PURE      := ./model/... ./nft ./nft/nftsim ./sync/kube ./sync/reconcile
 FUZZTIME  ?= 30s
 
-# Network namespaces need root, or a user namespace in which one is root.
+# Network namespaces need root, or a user namespace in which one is root. A new network
+# namespace begins with its loopback interface down.
 ISROOT := $(shell test "$$(id -u)" = 0 && echo yes)
 ifeq ($(ISROOT),yes)
 IN_NAMESPACE :=
 else
-IN_NAMESPACE := unshare -rn
+IN_NAMESPACE := unshare -rn sh -c 'ip link set lo up && exec "$$@"' sh
 endif
 
 .DEFAULT_GOAL := help
