@@ -30,7 +30,7 @@ test: tools unit race netns ## all tests
 
 unit: ## tests that need no privilege
 	$(GO) vet ./...
-	$(GO) test -count=1 -shuffle=on $$($(GO) list ./... | grep -vE '/(nft/kernel|cmd/|sync/hostaddr)')
+	$(GO) test -count=1 -shuffle=on $$($(GO) list ./... | grep -vE '/(nft/kernel|cmd/|sync/hostaddr|sync/informer)')
 
 race: ## the pure packages and the sources, with the race detector
 	$(GO) test -count=1 -race $(PURE) ./sync/informer/... ./sync/manifest
