@@ -18,7 +18,7 @@ type Builder struct {
 	byService map[NamespacedName][]*endpointSlice // sorted by name
 	node      *Node
 	hostAddrs []netip.Addr
-	cidrs     map[string]serviceCIDR
+	cidrs     map[string][]netip.Prefix
 	claims    claims
 
 	dirty       map[NamespacedName]struct{} // Services to look at again
@@ -32,15 +32,13 @@ type Builder struct {
 	scratch     []candidate
 }
 
-type serviceCIDR struct{ prefixes []netip.Prefix }
-
 // programmed is what a Service contributes to the last snapshot.
 type programmed struct {
 	ports      [len(Families)][]*ServicePort
 	clusterIPs [len(Families)]netip.Addr
 }
 
-// counted counts how many service ports need an address.
+// counted counts how many Services or service ports need an address.
 type counted map[netip.Addr]int
 
 // NewBuilder returns a Builder without objects.
@@ -50,7 +48,7 @@ func NewBuilder(c Config) *Builder {
 		services:    map[NamespacedName]*service{},
 		slices:      map[NamespacedName]*endpointSlice{},
 		byService:   map[NamespacedName][]*endpointSlice{},
-		cidrs:       map[string]serviceCIDR{},
+		cidrs:       map[string][]netip.Prefix{},
 		claims:      claims{},
 		dirty:       map[NamespacedName]struct{}{},
 		problems:    map[ObjectRef][]Problem{},
@@ -332,16 +330,16 @@ func (b *Builder) SetHostAddresses(addrs []netip.Addr) {
 func (b *Builder) SetServiceCIDR(in ServiceCIDR) {
 	var problems []Problem
 	ref := ObjectRef{"ServiceCIDR", NamespacedName{Name: in.Name}}
-	var c serviceCIDR
+	var prefixes []netip.Prefix
 	for i, s := range in.CIDRs {
 		p, err := parsePrefix(s)
 		if err != nil {
 			problems = append(problems, Problem{ref, fmt.Sprintf("spec.cidrs[%d]", i), err.Error()})
 			continue
 		}
-		c.prefixes = append(c.prefixes, p)
+		prefixes = append(prefixes, p)
 	}
-	b.cidrs[in.Name] = c
+	b.cidrs[in.Name] = prefixes
 	b.setProblems(ref, problems)
 	b.settingsOld = true
 }
@@ -361,7 +359,7 @@ func (b *Builder) updateSettings(next *Snapshot) {
 	b.setProblems(ObjectRef{"Node", NamespacedName{Name: b.config.NodeName}}, problems)
 	var all []netip.Prefix
 	for _, name := range slices.Sorted(maps.Keys(b.cidrs)) {
-		all = append(all, b.cidrs[name].prefixes...)
+		all = append(all, b.cidrs[name]...)
 	}
 	for _, f := range Families {
 		s := &Settings{

@@ -1,6 +1,11 @@
 package main
 
 import (
+	"bytes"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -16,6 +21,31 @@ func (m inLab) Run() int { return lab.RunTests(m.M.Run) }
 // TestMain makes this test binary be vmapd when it is called by that name.
 func TestMain(m *testing.M) {
 	testscript.Main(inLab{m}, map[string]func(){"vmapd": main})
+}
+
+// Ten megabytes of anything must cost one line, and nothing else.
+func TestGarbageCostsOneLine(t *testing.T) {
+	const size = 10_000_000
+	noise := make([]byte, size)
+	_, _ = rand.NewChaCha8([32]byte{}).Read(noise)
+	for name, garbage := range map[string][]byte{
+		"noise": noise, "zeros": make([]byte, size), "brackets": bytes.Repeat([]byte("x: [1, {y: \n"), size/12),
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "garbage.yaml")
+			if err := os.WriteFile(path, garbage, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			var stdout, stderr bytes.Buffer
+			code := run(t.Context(), []string{"render", "-f", path, "-f", testdata(t) + "/demo/before"}, nil, &stdout, &stderr)
+			if code != 1 || strings.Count(stderr.String(), "\n") != 1 || !strings.HasPrefix(stderr.String(), path+":1: ") {
+				t.Errorf("exit code %d, and %.500q; want 1, and one line about the file", code, &stderr)
+			}
+			if !strings.Contains(stdout.String(), `comment "default/web:tcp" : goto endpoints-3`) {
+				t.Errorf("the good files were not rendered:\n%.500s", &stdout)
+			}
+		})
+	}
 }
 
 func TestScript(t *testing.T) {

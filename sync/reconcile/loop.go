@@ -60,12 +60,11 @@ func (l *Loop) Run(ctx context.Context) {
 	start := time.Now()
 	l.resetBackoff()
 	var retry <-chan time.Time
-	changed := l.State.Changed()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-changed:
+		case <-l.State.Changed():
 		case <-retry:
 		case <-resync.C:
 			l.Backend.Resync()
@@ -76,7 +75,7 @@ func (l *Loop) Run(ctx context.Context) {
 		}
 		first := l.applied == nil
 		failed := l.round(ctx, snapshot)
-		retry, changed = nil, l.State.Changed()
+		retry = nil
 		pause := l.MinInterval
 		switch {
 		case failed > 0:
