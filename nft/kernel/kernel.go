@@ -35,7 +35,10 @@ type familyState struct {
 	flags  uint32       // with which tables are made
 	have   *nft.Ruleset // what the kernel has; nil: unknown, read before the next batch
 	owned  bool         // the table is claimed
-	stats  Stats
+	// unreadable: the table could not be read at the last try, for no reason that the
+	// kernel gave.
+	unreadable bool
+	stats      Stats
 }
 
 // Stats count what was sent for one family since Open.
@@ -174,7 +177,11 @@ func (b *Backend) applyFamily(ctx context.Context, st *familyState, s *model.Fam
 // compareWithKernel finds the difference to what is really there.
 func (b *Backend) compareWithKernel(ctx context.Context, st *familyState, s *model.FamilySnapshot) (*nft.Ruleset, *nft.Batch, error) {
 	table, err := b.conn.read(st.family, s.Settings)
-	unreadable := isUnreadable(err)
+	// To replace a table costs connections, so it takes a second try over a new
+	// connection to believe that the table is to blame.
+	suspect := isUnreadable(err)
+	unreadable := suspect && st.unreadable
+	st.unreadable = suspect
 	if err != nil && !unreadable {
 		return nil, nil, err
 	}

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft"
@@ -392,4 +394,38 @@ func TestNodePortAddressesFollowTheNode(t *testing.T) {
 	has("elements = { 192.168.0.2, 192.168.0.3 }")
 	builder.SetHostAddresses([]netip.Addr{second})
 	has("elements = { 192.168.0.3 }")
+}
+
+// A set of a type that nobody knows makes the table unreadable: it is replaced, but not
+// before a second look.
+func TestAnUnreadableTableIsReplacedAtTheSecondTry(t *testing.T) {
+	n := newNetNS(t)
+	n.nft(t, "add table ip vmapd", "-f", "-")
+	c, err := dial(n.fd())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const unknownType = 63
+	set, err := message(unix.NFT_MSG_NEWSET, netlink.Create, model.IPv4, []netlink.Attribute{
+		stringAttr(unix.NFTA_SET_TABLE, nft.TableName), stringAttr(unix.NFTA_SET_NAME, "strange"),
+		uint32Attr(unix.NFTA_SET_FLAGS, 0), uint32Attr(unix.NFTA_SET_ID, 1),
+		uint32Attr(unix.NFTA_SET_KEY_TYPE, unknownType), uint32Attr(unix.NFTA_SET_KEY_LEN, 4),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(c.exchange([]netlinkMessage{set}, true), c.close()); err != nil {
+		t.Fatal(err)
+	}
+
+	b := open(t, n)
+	s := exampleBuilder().Snapshot()
+	if err := b.Apply(t.Context(), s); err == nil {
+		t.Fatal("the table was replaced at once")
+	}
+	if listing := n.nft(t, "", "list", "tables"); !strings.Contains(listing, "table ip vmapd") {
+		t.Errorf("the table is gone after the first try:\n%s", listing)
+	}
+	apply(t, b, s)
+	mustMatch(t, n, s)
 }
