@@ -2,7 +2,6 @@ package model
 
 import (
 	"fmt"
-	"maps"
 	"net/netip"
 	"slices"
 )
@@ -25,8 +24,10 @@ type Builder struct {
 	settingsOld bool                        // node, addresses or ServiceCIDRs changed
 	problems    map[ObjectRef][]Problem
 	problemsOld bool
-	clusterIPs  counted
-	hairpins    counted
+	here        here
+	clusterIPs  counted[netip.Addr]
+	hairpins    counted[netip.Addr]
+	endpoints   counted[VIP]
 	programmed  map[NamespacedName]*programmed
 	last        *Snapshot
 	scratch     []candidate
@@ -38,8 +39,14 @@ type programmed struct {
 	clusterIPs [len(Families)]netip.Addr
 }
 
-// counted counts how many Services or service ports need an address.
-type counted map[netip.Addr]int
+// here is what decisions about single Services depend on and is not in their objects.
+type here struct {
+	zone    string
+	primary [len(Families)]netip.Addr // this node's
+}
+
+// counted counts how many Services or service ports need a key.
+type counted[K comparable] map[K]int
 
 // NewBuilder returns a Builder without objects.
 func NewBuilder(c Config) *Builder {
@@ -52,8 +59,9 @@ func NewBuilder(c Config) *Builder {
 		claims:      claims{},
 		dirty:       map[NamespacedName]struct{}{},
 		problems:    map[ObjectRef][]Problem{},
-		clusterIPs:  counted{},
-		hairpins:    counted{},
+		clusterIPs:  counted[netip.Addr]{},
+		hairpins:    counted[netip.Addr]{},
+		endpoints:   counted[VIP]{},
 		programmed:  map[NamespacedName]*programmed{},
 		settingsOld: true,
 		last:        new(Snapshot),
@@ -66,7 +74,7 @@ func NewBuilder(c Config) *Builder {
 
 // SetService adds or replaces a Service.
 func (b *Builder) SetService(in Service) {
-	b.replaceService(in.NamespacedName, parseService(in))
+	b.replaceService(in.NamespacedName, parseService(in, b.config.Algorithm))
 }
 
 // DeleteService removes a Service. It may be unknown.
@@ -243,25 +251,57 @@ func (b *Builder) program(s *service, old *programmed, problems []Problem) (*pro
 		}
 		now.clusterIPs[f] = s.families[f].clusterIP
 		for i, p := range s.ports {
-			sp := &ServicePort{Name: p.name, Family: f, Frontends: frontends[i][f]}
-			sp.Endpoints = chooseEndpoints(b.candidates(p.name, f))
-			decide(sp)
+			sp := &ServicePort{
+				Name: p.name, Family: f, Frontends: frontends[i][f],
+				Algorithm: s.algorithm, Affinity: s.affinity,
+			}
+			b.decide(sp, s)
 			now.ports[f] = append(now.ports[f], unchanged(sp, old))
 		}
 	}
 	return now, problems
 }
 
-// decide says what happens to new connections at each frontend.
-func decide(sp *ServicePort) {
+// decide says what happens to new connections at each frontend, and to whom they go.
+func (b *Builder) decide(sp *ServicePort, s *service) {
+	merged := merge(b.candidates(sp.Name, sp.Family))
+	selected := choose(merged)
+	var needed [len(Lists)]bool
 	for i := range sp.Frontends {
 		fe := &sp.Frontends[i]
-		if len(sp.Endpoints) == 0 {
-			fe.Action = Reject
+		s.decideFrontend(fe, selected)
+		if fe.Kind == LoadBalancerIP && s.families[sp.Family].restricted {
+			fe.Restricted = true
+			sp.SourceRanges = s.families[sp.Family].sourceRanges
+			sp.NodeAllowed = contains(sp.SourceRanges, b.here.primary[sp.Family])
 		}
-		if fe.Kind != ClusterIP {
+		needed[fe.List] = needed[fe.List] || fe.Action == Forward
+		needed[ClusterList] = needed[ClusterList] || fe.ShortCircuit
+	}
+	sp.Endpoints = selected.endpoints(merged, needed)
+}
+
+// decideFrontend applies the traffic policies. Where a Local one finds no endpoint on
+// this node though there are others, the connection is dropped and not refused: who
+// sent it here will soon know better, and the client tries again.
+func (s *service) decideFrontend(fe *Frontend, selected selection) {
+	isLocal := s.internalLocal
+	if fe.Kind != ClusterIP {
+		if isLocal = s.externalLocal; isLocal {
+			fe.SourceNAT = MasqueradeNode
+			fe.ShortCircuit = selected[ClusterList] != 0
+		} else {
 			fe.SourceNAT = MasqueradeAlways
 		}
+	}
+	if isLocal {
+		fe.List = LocalList
+	}
+	switch {
+	case selected[ClusterList] == 0:
+		fe.Action = Reject
+	case selected[fe.List] == 0:
+		fe.Action = Drop
 	}
 }
 
@@ -272,7 +312,7 @@ func unchanged(sp *ServicePort, old *programmed) *ServicePort {
 	}
 	for _, o := range old.ports[sp.Family] {
 		if o.Name == sp.Name {
-			if slices.Equal(o.Frontends, sp.Frontends) && slices.Equal(o.Endpoints, sp.Endpoints) {
+			if o.Equal(sp) {
 				return o
 			}
 			break
@@ -291,105 +331,8 @@ func (b *Builder) candidates(name ServicePortName, f Family) []candidate {
 			continue
 		}
 		for _, e := range s.endpoints {
-			b.scratch = append(b.scratch, candidate{netip.AddrPortFrom(e.addr, port), e.conditions})
+			b.scratch = append(b.scratch, candidate{netip.AddrPortFrom(e.addr, port), e.in(b.here.zone)})
 		}
 	}
 	return b.scratch
-}
-
-// SetNode adds or replaces a Node. Only this node's counts.
-func (b *Builder) SetNode(n Node) {
-	if n.Name != b.config.NodeName {
-		return
-	}
-	n.Addresses = slices.Clone(n.Addresses)
-	b.node = &n
-	b.settingsOld = true
-}
-
-// DeleteNode removes a Node.
-func (b *Builder) DeleteNode(name string) {
-	if name != b.config.NodeName || b.node == nil {
-		return
-	}
-	b.node = nil
-	b.settingsOld = true
-}
-
-// SetHostAddresses replaces the addresses found on the node's interfaces, loopback
-// excluded, of each family the preferred one first.
-func (b *Builder) SetHostAddresses(addrs []netip.Addr) {
-	if slices.Equal(b.hostAddrs, addrs) {
-		return
-	}
-	b.hostAddrs = slices.Clone(addrs)
-	b.settingsOld = true
-}
-
-// SetServiceCIDR adds or replaces a ServiceCIDR.
-func (b *Builder) SetServiceCIDR(in ServiceCIDR) {
-	var problems []Problem
-	ref := ObjectRef{"ServiceCIDR", NamespacedName{Name: in.Name}}
-	var prefixes []netip.Prefix
-	for i, s := range in.CIDRs {
-		p, err := parsePrefix(s)
-		if err != nil {
-			problems = append(problems, Problem{ref, fmt.Sprintf("spec.cidrs[%d]", i), err.Error()})
-			continue
-		}
-		prefixes = append(prefixes, p)
-	}
-	b.cidrs[in.Name] = prefixes
-	b.setProblems(ref, problems)
-	b.settingsOld = true
-}
-
-// DeleteServiceCIDR removes a ServiceCIDR. It may be unknown.
-func (b *Builder) DeleteServiceCIDR(name string) {
-	if _, ok := b.cidrs[name]; !ok {
-		return
-	}
-	delete(b.cidrs, name)
-	b.setProblems(ObjectRef{"ServiceCIDR", NamespacedName{Name: name}}, nil)
-	b.settingsOld = true
-}
-
-func (b *Builder) updateSettings(next *Snapshot) {
-	nodeAddrs, problems := b.nodeAddrs()
-	b.setProblems(ObjectRef{"Node", NamespacedName{Name: b.config.NodeName}}, problems)
-	var all []netip.Prefix
-	for _, name := range slices.Sorted(maps.Keys(b.cidrs)) {
-		all = append(all, b.cidrs[name]...)
-	}
-	for _, f := range Families {
-		s := &Settings{
-			MasqueradeAll: b.config.MasqueradeAll,
-			ServiceCIDRs:  prefixesOf(f, all),
-			ClusterCIDRs:  prefixesOf(f, b.config.ClusterCIDRs),
-			NodePortAddrs: b.config.NodePortAddresses.choose(f, nodeAddrs, b.hostAddrs),
-		}
-		if fs := &next.families[f]; !s.equal(fs.Settings) {
-			fs.Settings = s
-		}
-	}
-}
-
-func (b *Builder) nodeAddrs() ([]netip.Addr, []Problem) {
-	if b.node == nil {
-		return nil, nil
-	}
-	var addrs []netip.Addr
-	var problems []Problem
-	for i, s := range b.node.Addresses {
-		a, err := parseUnicast(s)
-		if err != nil {
-			problems = append(problems, Problem{
-				ObjectRef{"Node", NamespacedName{Name: b.node.Name}},
-				fmt.Sprintf("status.addresses[%d].address", i), err.Error(),
-			})
-			continue
-		}
-		addrs = append(addrs, a)
-	}
-	return addrs, problems
 }

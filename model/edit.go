@@ -12,6 +12,7 @@ type familyEdit struct {
 	ports      *persist.Edit[ServicePortName, *ServicePort]
 	clusterIPs *persist.Edit[netip.Addr, struct{}]
 	hairpins   *persist.Edit[netip.Addr, struct{}]
+	endpoints  *persist.Edit[VIP, struct{}]
 }
 
 func newFamilyEdit(target *FamilySnapshot) *familyEdit {
@@ -20,6 +21,7 @@ func newFamilyEdit(target *FamilySnapshot) *familyEdit {
 		ports:      target.ports.Edit(ServicePortKeys),
 		clusterIPs: target.clusterIPs.Edit(addrKeys),
 		hairpins:   target.hairpins.Edit(addrKeys),
+		endpoints:  target.endpoints.Edit(vipKeys),
 	}
 }
 
@@ -27,6 +29,7 @@ func (e *familyEdit) done() {
 	e.target.ports = e.ports.Done()
 	e.target.clusterIPs = e.clusterIPs.Done()
 	e.target.hairpins = e.hairpins.Done()
+	e.target.endpoints = e.endpoints.Done()
 }
 
 // replaceProgrammed exchanges a Service's contribution. What is new is counted
@@ -48,6 +51,9 @@ func (b *Builder) replaceProgrammed(e *familyEdit, f Family, old, now *programme
 			if ep.Local {
 				b.hairpins.add(ep.Addr.Addr(), e.hairpins)
 			}
+			if b.config.DropInvalid {
+				b.endpoints.add(endpointVIP(sp, ep), e.endpoints)
+			}
 		}
 	}
 	if a := now.clusterIPs[f]; a.IsValid() {
@@ -67,6 +73,9 @@ func (b *Builder) replaceProgrammed(e *familyEdit, f Family, old, now *programme
 			if ep.Local {
 				b.hairpins.remove(ep.Addr.Addr(), e.hairpins)
 			}
+			if b.config.DropInvalid {
+				b.endpoints.remove(endpointVIP(sp, ep), e.endpoints)
+			}
 		}
 	}
 	if a := old.clusterIPs[f]; a.IsValid() {
@@ -74,15 +83,19 @@ func (b *Builder) replaceProgrammed(e *familyEdit, f Family, old, now *programme
 	}
 }
 
-func (c counted) add(a netip.Addr, e *persist.Edit[netip.Addr, struct{}]) {
-	if c[a]++; c[a] == 1 {
-		e.Set(a, struct{}{})
+func endpointVIP(sp *ServicePort, ep Endpoint) VIP {
+	return VIP{ep.Addr.Addr(), sp.Name.Protocol, ep.Addr.Port()}
+}
+
+func (c counted[K]) add(k K, e *persist.Edit[K, struct{}]) {
+	if c[k]++; c[k] == 1 {
+		e.Set(k, struct{}{})
 	}
 }
 
-func (c counted) remove(a netip.Addr, e *persist.Edit[netip.Addr, struct{}]) {
-	if c[a]--; c[a] == 0 {
-		delete(c, a)
-		e.Delete(a)
+func (c counted[K]) remove(k K, e *persist.Edit[K, struct{}]) {
+	if c[k]--; c[k] == 0 {
+		delete(c, k)
+		e.Delete(k)
 	}
 }

@@ -11,52 +11,120 @@ type candidate struct {
 	conditions
 }
 
-// conditions are an endpoint's, as bits.
+// conditions are what is known about an endpoint, as bits.
 type conditions uint8
 
 const (
-	ready conditions = 1 << iota
-	serving
-	terminating
-	local
+	ready         conditions = 1 << iota
+	draining                 // terminating but still serving
+	local                    // on this node
+	hintsNodes               // the slice says for which Nodes it is
+	hintsThisNode            // … this one is among them
+	hintsZones               // the slice says for which zones it is
+	hintsThisZone            // … ours is among them
 )
 
 func (c conditions) has(want conditions) bool { return c&want == want }
 
-// chooseEndpoints says who answers for a service port: all ready endpoints or, if
-// there are none, those that are terminating but still serving, so that restarting
-// the last pod does not refuse connections that it could still answer (KEP-1669).
+// selection says which endpoints make up the two lists: those that have all of the
+// conditions. 0 means none.
+type selection [len(Lists)]conditions
+
+func (s selection) has(c conditions, l List) bool { return s[l] != 0 && c.has(s[l]) }
+
+// choose finds both lists among the candidates of a service port, each address once.
 //
-// candidates is sorted in place. The same address may be in several slices while
-// they are being rebalanced: it counts once, and as local if any copy is.
-func chooseEndpoints(candidates []candidate) []Endpoint {
-	want := serving | terminating
-	count := 0
+// Either list has the ready endpoints or, if there are none, those that are terminating
+// but still serving, so that restarting the last pod does not refuse connections that
+// it could still answer (KEP-1669). The two fall back independently.
+//
+// Hints make the cluster list smaller only if each ready endpoint has some and one is
+// for us: first those for Nodes, then those for zones (KEP-2433, KEP-3015). Otherwise
+// the slices are about to change, or nobody is meant for us; then all are better than
+// too few.
+func choose(candidates []candidate) selection {
+	var s selection
+	var some conditions // of the ready ones
+	every := ^conditions(0)
 	for _, c := range candidates {
-		if c.has(ready) && want != ready {
-			want, count = ready, 0
+		switch {
+		case c.has(ready):
+			some |= c.conditions
+			every &= c.conditions
+			if c.has(local) {
+				s[LocalList] = ready | local
+			}
+		case c.has(draining):
+			if s[ClusterList] = draining; c.has(local) && s[LocalList] == 0 {
+				s[LocalList] = draining | local
+			}
 		}
-		if c.has(want) {
+	}
+	switch {
+	case !some.has(ready):
+	case every.has(hintsNodes) && some.has(hintsThisNode):
+		s[ClusterList] = ready | hintsThisNode
+	case every.has(hintsZones) && some.has(hintsThisZone):
+		s[ClusterList] = ready | hintsThisZone
+	default:
+		s[ClusterList] = ready
+	}
+	return s
+}
+
+// merge sorts candidates and joins those of the same address, in place: while slices
+// are being rebalanced, an endpoint may be in several. What any copy says holds.
+func merge(candidates []candidate) []candidate {
+	compare := func(a, b candidate) int { return a.addr.Compare(b.addr) }
+	if !slices.IsSortedFunc(candidates, compare) {
+		slices.SortFunc(candidates, compare)
+	}
+	merged := candidates[:0]
+	for _, c := range candidates {
+		if n := len(merged); n > 0 && merged[n-1].addr == c.addr {
+			merged[n-1].conditions |= c.conditions
+		} else {
+			merged = append(merged, c)
+		}
+	}
+	for i := range merged {
+		if merged[i].has(ready) {
+			merged[i].conditions &^= draining
+		}
+	}
+	return merged
+}
+
+// endpoints returns the merged candidates that are in one of the lists that some
+// frontend needs.
+func (s selection) endpoints(merged []candidate, needed [len(Lists)]bool) []Endpoint {
+	for _, l := range Lists {
+		if !needed[l] {
+			s[l] = 0
+		}
+	}
+	in := func(c candidate) bool { return s.has(c.conditions, ClusterList) || s.has(c.conditions, LocalList) }
+	count := 0
+	for _, c := range merged {
+		if in(c) {
 			count++
 		}
 	}
 	if count == 0 {
 		return nil
 	}
-	compare := func(a, b candidate) int { return a.addr.Compare(b.addr) }
-	if !slices.IsSortedFunc(candidates, compare) {
-		slices.SortFunc(candidates, compare)
-	}
-	endpoints := make([]Endpoint, 0, count)
-	for _, c := range candidates {
-		if !c.has(want) {
+	list := make([]Endpoint, 0, count)
+	for _, c := range merged {
+		if !in(c) {
 			continue
 		}
-		if n := len(endpoints); n > 0 && endpoints[n-1].Addr == c.addr {
-			endpoints[n-1].Local = endpoints[n-1].Local || c.has(local)
-			continue
+		e := Endpoint{Addr: c.addr, Local: c.has(local)}
+		for _, l := range Lists {
+			if s.has(c.conditions, l) {
+				e.lists |= 1 << l
+			}
 		}
-		endpoints = append(endpoints, Endpoint{Addr: c.addr, Local: c.has(local)})
+		list = append(list, e)
 	}
-	return endpoints
+	return list
 }

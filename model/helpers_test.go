@@ -3,6 +3,7 @@ package model_test
 import (
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -56,6 +57,56 @@ func addrs[T interface{ String() string }](seq func(func(T) bool)) []string {
 	return list
 }
 
+// reasons name what Decide says, for the tests' output.
+var reasons = map[model.Reason]string{
+	model.NoService: "no Service", model.HasEndpoints: "has endpoints", model.FromPodInside: "from a pod inside",
+	model.FromNodeInside: "from the node inside", model.NoEndpoints: "no endpoints", model.UnusedPort: "unused port",
+	model.NoLocalEndpoints: "no local endpoints", model.SourceNotAllowed: "source not allowed",
+	model.UnallocatedAddr: "unallocated address", model.LoopbackForwarder: "loopback forwarder",
+}
+
+var snatReasons = map[model.SNATReason]string{
+	model.KeepSource: "", model.OnNode: " on the node", model.Hairpin: " masqueraded: hairpin",
+	model.EveryClusterIP: " masqueraded: every cluster IP", model.OffCluster: " masqueraded: off-cluster",
+	model.ExternalCluster: " masqueraded: external", model.FromNode: " masqueraded: from the node",
+	model.ByForwarder: " masqueraded: by the forwarder",
+}
+
+// outcome says in a line what becomes of a connection, and why:
+//
+//	forwarded, has endpoints: 10.0.0.2:8080, 10.0.0.3:8080 masqueraded: external
+func outcome(s *model.Snapshot, c model.Connection) string {
+	d := model.Decide(s, c)
+	text := d.Fate.String() + ", " + reasons[d.Why]
+	for i, t := range d.Targets {
+		text += [...]string{": ", ", "}[min(i, 1)] + t.Addr.String() + snatReasons[t.SNAT]
+	}
+	return text
+}
+
+// tcp is a connection: by the address plan, its source tells by which interface it comes
+// in, and whether it comes in at all.
+func tcp(source, dest string) model.Connection {
+	c := model.Connection{
+		Source: netip.MustParseAddr(source), Dest: netip.MustParseAddrPort(dest), Protocol: model.TCP,
+		Interface: modeltest.Uplink,
+	}
+	switch {
+	case source == modeltest.NodeIP4 || source == modeltest.NodeIP6 || c.Source.IsLoopback():
+		c.Node, c.Interface = true, ""
+	case strings.HasPrefix(source, "10.") || strings.HasPrefix(source, "fd00:10:"):
+		c.Interface = modeltest.PodInterface
+	}
+	return c
+}
+
+// fromNode is a connection from a process on the node that has taken an address.
+func fromNode(source, dest string) model.Connection {
+	c := tcp(source, dest)
+	c.Node, c.Interface = true, ""
+	return c
+}
+
 // web is a Service that is nothing special, and webSlice are its endpoints.
 func web() modeltest.Service {
 	return modeltest.NewService("ns1/web").On("172.30.0.41").TCP("http", 80)
@@ -66,3 +117,21 @@ func webSlice() modeltest.Slice {
 }
 
 const webLine = "ns1/web:http/tcp [172.30.0.41:80 forward] 10.0.0.2:8080, 10.0.0.3:8080"
+
+func prefixes(texts ...string) []netip.Prefix {
+	var list []netip.Prefix
+	for _, s := range texts {
+		list = append(list, netip.MustParsePrefix(s))
+	}
+	return list
+}
+
+func addrPort(s string) netip.AddrPort { return netip.MustParseAddrPort(s) }
+
+func hostAddrs(texts ...string) []netip.Addr {
+	var list []netip.Addr
+	for _, s := range texts {
+		list = append(list, netip.MustParseAddr(s))
+	}
+	return list
+}

@@ -8,32 +8,51 @@ import (
 
 // choose returns the addresses of one family on which node ports answer, sorted.
 //
-// The primary address is the first that the Node object has of the family. Without
-// a Node object, as when running from manifests, it is the first of the interfaces'.
-// The others are the interfaces' addresses; only where these are unknown, as in a dry
-// run, the Node's stand in for them.
+// Those that are not the primary one are the interfaces' addresses; only where these are
+// unknown, as in a dry run, the Node's stand in for them.
 func (n NodePortAddresses) choose(f Family, node, host []netip.Addr) []netip.Addr {
 	var chosen []netip.Addr
-	if n.Primary {
-		from := node
-		if len(node) == 0 {
-			from = host
-		}
-		if i := slices.IndexFunc(from, func(a netip.Addr) bool { return FamilyOf(a) == f }); i >= 0 {
-			chosen = append(chosen, from[i])
-		}
+	if a := primary(f, node, host); n.Primary && a.IsValid() {
+		chosen = append(chosen, a)
 	}
 	local := host
 	if len(host) == 0 {
 		local = node
 	}
 	for _, a := range local {
-		if FamilyOf(a) == f && (n.All || contains(n.CIDRs, a)) {
+		if n.All || contains(n.CIDRs, a) {
 			chosen = append(chosen, a)
 		}
 	}
-	slices.SortFunc(chosen, netip.Addr.Compare)
-	return slices.Compact(chosen)
+	return addrsOf(f, chosen)
+}
+
+// primary returns the node's primary address of a family: the first that the Node object
+// has or, without a Node object, as when running from manifests, the first of the
+// interfaces'.
+func primary(f Family, node, host []netip.Addr) netip.Addr {
+	from := node
+	if len(node) == 0 {
+		from = host
+	}
+	for _, a := range from {
+		if FamilyOf(a) == f {
+			return a
+		}
+	}
+	return netip.Addr{}
+}
+
+// addrsOf returns those of one family, sorted, each once.
+func addrsOf(f Family, all []netip.Addr) []netip.Addr {
+	var list []netip.Addr
+	for _, a := range all {
+		if FamilyOf(a) == f {
+			list = append(list, a)
+		}
+	}
+	slices.SortFunc(list, netip.Addr.Compare)
+	return slices.Compact(list)
 }
 
 func contains(prefixes []netip.Prefix, a netip.Addr) bool {

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"fmt"
 	"net/netip"
 	"time"
 )
@@ -17,6 +18,10 @@ const (
 	// LabelZone is the zone of a Node.
 	LabelZone = "topology.kubernetes.io/zone"
 )
+
+// AnnotationAlgorithm on a Service says how its endpoints are chosen: random,
+// round-robin or source-hash. Without it, the configuration decides.
+const AnnotationAlgorithm = "vmapd.io/lb-algorithm"
 
 // NamespacedName identifies an object within its kind.
 type NamespacedName struct {
@@ -45,7 +50,9 @@ type Service struct {
 	InternalTrafficPolicy string
 	ExternalTrafficPolicy string
 	SessionAffinity       string
+	AffinityTimeout       *int32   // spec.sessionAffinityConfig.clientIP.timeoutSeconds
 	SourceRanges          []string // spec.loadBalancerSourceRanges
+	Algorithm             string   // the annotation AnnotationAlgorithm
 }
 
 // Ingress is one address of a load balancer.
@@ -87,12 +94,16 @@ type SliceEndpoint struct {
 	Serving     *bool
 	Terminating *bool
 	NodeName    string
+	HintNodes   []string // hints.forNodes: the Nodes whose clients should use it
+	HintZones   []string // hints.forZones: the zones whose clients should
 }
 
 // Node holds what the proxy needs of a v1 Node.
 type Node struct {
 	Name      string
 	Addresses []string // status.addresses of type InternalIP, then ExternalIP
+	Zone      string   // the label LabelZone
+	PodCIDRs  []string // spec.podCIDRs
 }
 
 // ServiceCIDR holds the ranges of a networking/v1 ServiceCIDR.
@@ -107,6 +118,9 @@ type NodePortAddresses struct {
 	Primary bool           // the node's primary address of each family
 	All     bool           // every address of the node but loopback
 	CIDRs   []netip.Prefix // those of the node's addresses that lie in one of these
+	// Localhost means the loopback addresses, which no kernel forwards from: there a
+	// program listens (KEP-6032).
+	Localhost [len(Families)]bool
 }
 
 // Config is what an administrator sets, as far as it concerns traffic.
@@ -115,9 +129,55 @@ type Config struct {
 	NodeName string
 	// NodePortAddresses defaults to Primary in the commands.
 	NodePortAddresses NodePortAddresses
-	// ClusterCIDRs are the pods' ranges: traffic to a cluster IP from elsewhere is
-	// masqueraded. Empty means that nobody counts as being elsewhere.
-	ClusterCIDRs []netip.Prefix
+	// LocalPods says how a connection from a pod is told from others.
+	LocalPods LocalPods
 	// MasqueradeAll masquerades all traffic to cluster IPs.
 	MasqueradeAll bool
+	// Algorithm is how endpoints are chosen where a Service does not say.
+	Algorithm Algorithm
+	// DropInvalid discards packets of Services that connection tracking takes for
+	// invalid. They would reach the client with the pod's address, and the client
+	// would reset the connection.
+	DropInvalid bool
+}
+
+// LocalPods says how a connection from a pod is told from others (KEP-2450). The zero
+// value means that it can't be: then no connection counts as a pod's, and none as
+// coming from elsewhere.
+type LocalPods struct {
+	Mode LocalPodsMode
+	// ClusterCIDRs are the pods' ranges in the whole cluster, for ByClusterCIDR.
+	ClusterCIDRs []netip.Prefix
+	// Interface is the bridge's name, or what the names of pods' interfaces begin with.
+	Interface string
+}
+
+// LocalPodsMode is kube-proxy's detectLocalMode.
+type LocalPodsMode uint8
+
+// The modes.
+const (
+	// ByClusterCIDR: the source is in one of ClusterCIDRs. Without any, see LocalPods.
+	ByClusterCIDR LocalPodsMode = iota
+	// ByNodeCIDR: the source is in one of this Node's spec.podCIDRs.
+	ByNodeCIDR
+	// ByBridge: the connection comes in by the interface of this name.
+	ByBridge
+	// ByInterfacePrefix: … by an interface whose name begins with this.
+	ByInterfacePrefix
+)
+
+// ParseLocalPodsMode reads kube-proxy's names of the modes; "" is ClusterCIDR.
+func ParseLocalPodsMode(s string) (LocalPodsMode, error) {
+	switch s {
+	case "", "ClusterCIDR":
+		return ByClusterCIDR, nil
+	case "NodeCIDR":
+		return ByNodeCIDR, nil
+	case "BridgeInterface":
+		return ByBridge, nil
+	case "InterfaceNamePrefix":
+		return ByInterfacePrefix, nil
+	}
+	return 0, fmt.Errorf("%q is none of ClusterCIDR, NodeCIDR, BridgeInterface, InterfaceNamePrefix", s)
 }

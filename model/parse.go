@@ -71,8 +71,9 @@ func parsePort(n int32) (uint16, error) {
 	return uint16(n), nil
 }
 
-// ParseNodePortAddresses reads --nodeport-addresses: "primary", "all" and CIDRs.
-// An empty list means "primary".
+// ParseNodePortAddresses reads --nodeport-addresses: "primary", "all", "localhost" and
+// CIDRs. An empty list means "primary". A range of loopback addresses means "localhost"
+// for its family.
 func ParseNodePortAddresses(list []string) (NodePortAddresses, error) {
 	n := NodePortAddresses{Primary: len(list) == 0}
 	var errs []error
@@ -82,10 +83,16 @@ func ParseNodePortAddresses(list []string) (NodePortAddresses, error) {
 			n.Primary = true
 		case "all":
 			n.All = true
+		case "localhost":
+			n.Localhost = [len(Families)]bool{true, true}
 		default:
 			p, err := parsePrefix(s)
 			if err != nil {
-				errs = append(errs, fmt.Errorf("%q is neither primary, all nor a CIDR", s))
+				errs = append(errs, fmt.Errorf("%q is neither primary, all, localhost nor a CIDR", s))
+				continue
+			}
+			if p.Addr().IsLoopback() {
+				n.Localhost[FamilyOf(p.Addr())] = true
 				continue
 			}
 			n.CIDRs = append(n.CIDRs, p)

@@ -15,6 +15,10 @@ type service struct {
 	ports    []servicePort
 	families [len(Families)]serviceAddrs
 	problems []Problem // what was left out, and why
+
+	internalLocal, externalLocal bool // the traffic policies
+	affinity                     time.Duration
+	algorithm                    Algorithm
 }
 
 // serviceAddrs are a Service's addresses of one family, by FrontendKind up to
@@ -22,6 +26,9 @@ type service struct {
 type serviceAddrs struct {
 	clusterIP netip.Addr
 	byKind    [NodePort][]netip.Addr
+
+	restricted   bool // load-balancer addresses are for sourceRanges only
+	sourceRanges []netip.Prefix
 }
 
 type servicePort struct {
@@ -50,8 +57,9 @@ func (s *service) problem(field, format string, args ...any) {
 }
 
 // parseService checks a Service. It returns nil for one that is not this proxy's
-// business: headless, ExternalName, or served by another proxy.
-func parseService(in Service) *service {
+// business: headless, ExternalName, or served by another proxy. algorithm is that of
+// Services which do not say.
+func parseService(in Service, algorithm Algorithm) *service {
 	s := &service{name: in.NamespacedName, created: in.Created}
 	if _, ok := in.Labels[LabelServiceProxyName]; ok {
 		return nil
@@ -73,7 +81,11 @@ func parseService(in Service) *service {
 	for i, p := range in.Ports {
 		s.parsePort(fmt.Sprintf("spec.ports[%d]", i), p)
 	}
-	s.reportUnsupported(in)
+	s.internalLocal = s.parsePolicy("spec.internalTrafficPolicy", in.InternalTrafficPolicy)
+	s.externalLocal = s.parsePolicy("spec.externalTrafficPolicy", in.ExternalTrafficPolicy)
+	s.parseAffinity(in)
+	s.parseAlgorithm(in.Algorithm, algorithm)
+	s.parseSourceRanges(in.SourceRanges)
 	return s
 }
 
@@ -153,23 +165,78 @@ func (s *service) parsePort(field string, p Port) {
 	s.ports = append(s.ports, servicePort{name, port, nodePort})
 }
 
-// reportUnsupported says what the Service asks for and does not get. Where doing
-// without would let in what its owner keeps out, the address is left out instead.
-func (s *service) reportUnsupported(in Service) {
-	if in.InternalTrafficPolicy == "Local" {
-		s.problem("spec.internalTrafficPolicy", "Local is not supported yet: treated as Cluster")
+// parsePolicy reports whether a traffic policy is Local.
+func (s *service) parsePolicy(field, policy string) bool {
+	switch policy {
+	case "", "Cluster":
+		return false
+	case "Local":
+		return true
 	}
-	if in.ExternalTrafficPolicy == "Local" {
-		s.problem("spec.externalTrafficPolicy", "Local is not supported yet: treated as Cluster")
+	s.problem(field, "%q is neither Cluster nor Local: treated as Cluster", policy)
+	return false
+}
+
+// Bounds and default of timeoutSeconds, as the API has them.
+const (
+	defaultAffinity = 3 * time.Hour
+	maxAffinity     = 24 * time.Hour
+)
+
+func (s *service) parseAffinity(in Service) {
+	switch in.SessionAffinity {
+	case "", "None":
+		return
+	case "ClientIP":
+	default:
+		s.problem("spec.sessionAffinity", "%q is neither None nor ClientIP: treated as None", in.SessionAffinity)
+		return
 	}
-	if in.SessionAffinity == "ClientIP" {
-		s.problem("spec.sessionAffinity", "ClientIP is not supported yet: treated as None")
+	s.affinity = defaultAffinity
+	if in.AffinityTimeout == nil {
+		return
 	}
-	if len(in.SourceRanges) > 0 {
-		s.problem("spec.loadBalancerSourceRanges", "not supported yet: its load-balancer addresses are left out")
-		for i := range s.families {
-			s.families[i].byKind[LoadBalancerIP] = nil
+	timeout := time.Duration(*in.AffinityTimeout) * time.Second
+	if timeout <= 0 || timeout > maxAffinity {
+		s.problem("spec.sessionAffinityConfig.clientIP.timeoutSeconds", "%d is not between 1 and %d: treated as %d",
+			*in.AffinityTimeout, int(maxAffinity.Seconds()), int(defaultAffinity.Seconds()))
+		return
+	}
+	s.affinity = timeout
+}
+
+func (s *service) parseAlgorithm(name string, otherwise Algorithm) {
+	s.algorithm = otherwise
+	if name == "" {
+		return
+	}
+	a, err := ParseAlgorithm(name)
+	if err != nil {
+		s.problem(fmt.Sprintf("metadata.annotations[%s]", AnnotationAlgorithm), "%v: treated as %v", err, otherwise)
+		return
+	}
+	s.algorithm = a
+}
+
+// parseSourceRanges notes who may connect to load-balancer addresses. A range that can't
+// be read lets nobody in. As kube-proxy has it, ranges of one family alone say nothing
+// about the other.
+func (s *service) parseSourceRanges(ranges []string) {
+	for i, text := range ranges {
+		p, err := parsePrefix(text)
+		if err != nil {
+			s.problem(fmt.Sprintf("spec.loadBalancerSourceRanges[%d]", i), "%v", err)
+			for f := range s.families {
+				s.families[f].restricted = true
+			}
+			continue
 		}
+		f := &s.families[FamilyOf(p.Addr())]
+		f.restricted = true
+		f.sourceRanges = append(f.sourceRanges, p)
+	}
+	for f := range s.families {
+		s.families[f].sourceRanges = prefixesOf(Family(f), s.families[f].sourceRanges)
 	}
 }
 

@@ -118,12 +118,12 @@ func TestServiceCIDRs(t *testing.T) {
 }
 
 func TestConfigReachesBothFamilies(t *testing.T) {
-	s := modeltest.Snapshot(model.Config{MasqueradeAll: true, ClusterCIDRs: []netip.Prefix{
+	s := modeltest.Snapshot(model.Config{MasqueradeAll: true, LocalPods: model.LocalPods{ClusterCIDRs: []netip.Prefix{
 		netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00:10::/64"), netip.MustParsePrefix("10.1.0.0/16"),
-	}})
+	}}})
 	for f, want := range []string{"10.0.0.0/8", "fd00:10::/64"} {
 		fs := s.Family(model.Families[f])
 		equal(t, "masquerade all", true, fs.MasqueradeAll)
-		equal(t, "cluster CIDRs", []netip.Prefix{netip.MustParsePrefix(want)}, fs.ClusterCIDRs, compareAddrs...)
+		equal(t, "cluster CIDRs", []netip.Prefix{netip.MustParsePrefix(want)}, fs.Pods.CIDRs, compareAddrs...)
 	}
 }

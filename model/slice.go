@@ -3,6 +3,7 @@ package model
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 )
 
 // endpointSlice is an EndpointSlice after checking.
@@ -24,7 +25,11 @@ type slicePort struct {
 type sliceEndpoint struct {
 	addr netip.Addr
 	conditions
+	zones *zoneHints // shared with the endpoints before that have the same; nil: none
 }
+
+// zoneHints are kept, as the node's zone may change.
+type zoneHints []string
 
 func (s *endpointSlice) problem(field, format string, args ...any) {
 	s.problems = append(s.problems, Problem{
@@ -115,16 +120,44 @@ func (s *endpointSlice) parseEndpoint(i int, e SliceEndpoint, nodeName string) {
 	if e.Ready == nil || *e.Ready {
 		c |= ready
 	}
-	if e.Serving == nil || *e.Serving {
-		c |= serving
-	}
-	if e.Terminating != nil && *e.Terminating {
-		c |= terminating
+	if (e.Serving == nil || *e.Serving) && e.Terminating != nil && *e.Terminating {
+		c |= draining
 	}
 	if e.NodeName != "" && e.NodeName == nodeName {
 		c |= local
 	}
-	s.endpoints = append(s.endpoints, sliceEndpoint{a, c})
+	if len(e.HintNodes) > 0 {
+		c |= hintsNodes
+	}
+	if slices.Contains(e.HintNodes, nodeName) {
+		c |= hintsThisNode
+	}
+	s.endpoints = append(s.endpoints, sliceEndpoint{a, c, s.zoneHints(e.HintZones)})
+}
+
+func (s *endpointSlice) zoneHints(zones []string) *zoneHints {
+	if len(zones) == 0 {
+		return nil
+	}
+	if n := len(s.endpoints); n > 0 {
+		if last := s.endpoints[n-1].zones; last != nil && slices.Equal(*last, zones) {
+			return last
+		}
+	}
+	hints := zoneHints(slices.Clone(zones))
+	return &hints
+}
+
+// in returns what is known about an endpoint on a node of a zone.
+func (e *sliceEndpoint) in(zone string) conditions {
+	c := e.conditions
+	if e.zones != nil {
+		c |= hintsZones
+		if zone != "" && slices.Contains(*e.zones, zone) {
+			c |= hintsThisZone
+		}
+	}
+	return c
 }
 
 // port returns the number under which the slice's endpoints serve a service port.

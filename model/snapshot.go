@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"iter"
 	"net/netip"
 	"slices"
@@ -39,22 +40,7 @@ type FamilySnapshot struct {
 	ports      persist.Map[ServicePortName, *ServicePort]
 	clusterIPs persist.Map[netip.Addr, struct{}]
 	hairpins   persist.Map[netip.Addr, struct{}]
-}
-
-// Settings are the few values of a family that no single Service determines. Two
-// snapshots between which none of them changed share the pointer.
-type Settings struct {
-	NodePortAddrs []netip.Addr   // where node ports answer, sorted
-	ServiceCIDRs  []netip.Prefix // what is in there and unknown is dropped, sorted
-	ClusterCIDRs  []netip.Prefix // the pods' addresses, as far as known
-	MasqueradeAll bool           // also what pods send to cluster IPs
-}
-
-func (s *Settings) equal(o *Settings) bool {
-	return o != nil && s.MasqueradeAll == o.MasqueradeAll &&
-		slices.Equal(s.NodePortAddrs, o.NodePortAddrs) &&
-		slices.Equal(s.ServiceCIDRs, o.ServiceCIDRs) &&
-		slices.Equal(s.ClusterCIDRs, o.ClusterCIDRs)
+	endpoints  persist.Map[VIP, struct{}]
 }
 
 // ServicePorts yields all service ports, in an order that depends on nothing but
@@ -80,6 +66,10 @@ func (s *FamilySnapshot) ClusterIPs() iter.Seq[netip.Addr] { return keys(s.clust
 // never come past the node.
 func (s *FamilySnapshot) Hairpins() iter.Seq[netip.Addr] { return keys(s.hairpins) }
 
+// ServiceEndpoints yields the address, protocol and port of each endpoint, if
+// Settings.DropInvalid is set, and else nothing.
+func (s *FamilySnapshot) ServiceEndpoints() iter.Seq[VIP] { return keys(s.endpoints) }
+
 // A Change is something that differs between two snapshots. Exactly one of Old and
 // New may be the zero value.
 type Change[T any] struct{ Old, New T }
@@ -98,20 +88,25 @@ func (s *FamilySnapshot) ServicePortChanges(old *FamilySnapshot) iter.Seq[Change
 
 // ClusterIPChanges yields the cluster IPs that only old (as Old) or only s (as New) has.
 func (s *FamilySnapshot) ClusterIPChanges(old *FamilySnapshot) iter.Seq[Change[netip.Addr]] {
-	return addrChanges(s.clusterIPs, old.clusterIPs)
+	return keyChanges(addrKeys, s.clusterIPs, old.clusterIPs)
 }
 
 // HairpinChanges is ClusterIPChanges for Hairpins.
 func (s *FamilySnapshot) HairpinChanges(old *FamilySnapshot) iter.Seq[Change[netip.Addr]] {
-	return addrChanges(s.hairpins, old.hairpins)
+	return keyChanges(addrKeys, s.hairpins, old.hairpins)
 }
 
-func addrChanges(m, old persist.Map[netip.Addr, struct{}]) iter.Seq[Change[netip.Addr]] {
-	return func(yield func(Change[netip.Addr]) bool) {
-		for c := range m.Changes(addrKeys, old) {
-			change := Change[netip.Addr]{New: c.Key}
+// ServiceEndpointChanges is ClusterIPChanges for ServiceEndpoints.
+func (s *FamilySnapshot) ServiceEndpointChanges(old *FamilySnapshot) iter.Seq[Change[VIP]] {
+	return keyChanges(vipKeys, s.endpoints, old.endpoints)
+}
+
+func keyChanges[K comparable](keys persist.KeyFuncs[K], m, old persist.Map[K, struct{}]) iter.Seq[Change[K]] {
+	return func(yield func(Change[K]) bool) {
+		for c := range m.Changes(keys, old) {
+			change := Change[K]{New: c.Key}
 			if c.InOld {
-				change = Change[netip.Addr]{Old: c.Key}
+				change = Change[K]{Old: c.Key}
 			}
 			if !yield(change) {
 				return
@@ -125,6 +120,7 @@ var (
 	ServicePortKeys = persist.KeyFuncs[ServicePortName]{Hash: hashServicePortName, Compare: compareServicePortNames}
 
 	addrKeys = persist.KeyFuncs[netip.Addr]{Hash: hashAddr, Compare: netip.Addr.Compare}
+	vipKeys  = persist.KeyFuncs[VIP]{Hash: hashVIP, Compare: compareVIPs}
 )
 
 func values[K, V comparable](m persist.Map[K, V]) iter.Seq[V] {
@@ -171,4 +167,16 @@ func hashAddr(a netip.Addr) uint64 {
 		h = (h ^ uint64(c)) * fnvPrime
 	}
 	return h
+}
+
+func hashVIP(v VIP) uint64 {
+	h := hashAddr(v.Addr)
+	for _, c := range [...]byte{byte(v.Protocol), byte(v.Port >> 8), byte(v.Port)} {
+		h = (h ^ uint64(c)) * fnvPrime
+	}
+	return h
+}
+
+func compareVIPs(a, b VIP) int {
+	return cmp.Or(a.Addr.Compare(b.Addr), cmp.Compare(a.Protocol, b.Protocol), cmp.Compare(a.Port, b.Port))
 }

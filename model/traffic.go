@@ -3,8 +3,11 @@ package model
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"net/netip"
+	"slices"
 	"strings"
+	"time"
 )
 
 // Family is an IP family.
@@ -118,6 +121,63 @@ type ServicePort struct {
 	Family    Family
 	Frontends []Frontend // what clients connect to, cluster IP first
 	Endpoints []Endpoint // who answers, sorted by address
+	Algorithm Algorithm  // how one of them is chosen
+
+	// Affinity is how long after its last new connection a client, known by its
+	// address, is sent to the same endpoint again, by whatever frontend; 0 is never.
+	Affinity time.Duration
+
+	// SourceRanges are who may connect to restricted frontends, sorted; what lies in
+	// another is left out.
+	SourceRanges []netip.Prefix
+	// NodeAllowed: this node is among them. Its processes then may connect as well if
+	// the frontend's own address is on an interface of the node, and so their source.
+	NodeAllowed bool
+}
+
+// Equal reports whether nothing about two service ports differs.
+func (sp *ServicePort) Equal(o *ServicePort) bool {
+	return sp.Name == o.Name && sp.Family == o.Family &&
+		sp.Algorithm == o.Algorithm && sp.Affinity == o.Affinity && sp.NodeAllowed == o.NodeAllowed &&
+		slices.Equal(sp.Frontends, o.Frontends) &&
+		slices.Equal(sp.Endpoints, o.Endpoints) &&
+		slices.Equal(sp.SourceRanges, o.SourceRanges)
+}
+
+// In returns the endpoints of a list, in their order.
+func (sp *ServicePort) In(l List) iter.Seq[Endpoint] {
+	return func(yield func(Endpoint) bool) {
+		for _, e := range sp.Endpoints {
+			if e.In(l) && !yield(e) {
+				return
+			}
+		}
+	}
+}
+
+// Count returns how many endpoints a list has.
+func (sp *ServicePort) Count(l List) int {
+	n := 0
+	for range sp.In(l) {
+		n++
+	}
+	return n
+}
+
+// Uses reports whether connections to any frontend can be sent to a list.
+func (sp *ServicePort) Uses(l List) bool {
+	return slices.ContainsFunc(sp.Frontends, func(fe Frontend) bool {
+		return fe.List == l || fe.ShortCircuit && l == ClusterList
+	})
+}
+
+// Allowed returns who may connect to a restricted frontend, sorted and apart.
+func (sp *ServicePort) Allowed(fe Frontend) []netip.Prefix {
+	if !sp.NodeAllowed {
+		return sp.SourceRanges
+	}
+	self := netip.PrefixFrom(fe.VIP.Addr, fe.VIP.Addr.BitLen())
+	return prefixesOf(sp.Family, append(slices.Clip(sp.SourceRanges), self))
 }
 
 // FrontendKind says where a frontend comes from.
@@ -141,7 +201,15 @@ type Frontend struct {
 	Kind      FrontendKind
 	VIP       VIP
 	Action    Action
+	List      List // Forward only: to whom
 	SourceNAT SourceNAT
+
+	// ShortCircuit: connections from this node and its pods are forwarded to the
+	// ClusterList whatever Action and List say, as if they had gone out to the load
+	// balancer and come in by a better node.
+	ShortCircuit bool
+	// Restricted: what is not in ServicePort.Allowed is dropped, before all else.
+	Restricted bool
 }
 
 // Action is what happens to a new connection.
@@ -149,7 +217,7 @@ type Action uint8
 
 // The actions.
 const (
-	// Forward sends it to one of the endpoints, each with the same probability.
+	// Forward sends it to one of the endpoints.
 	Forward Action = iota
 	// Reject refuses it, so that the client knows at once.
 	Reject
@@ -159,6 +227,45 @@ const (
 
 func (a Action) String() string { return [...]string{"forward", "reject", "drop"}[a] }
 
+// List is one of the two lists of endpoints that a service port has (KEP-1669).
+type List uint8
+
+// The lists.
+const (
+	// ClusterList: from anywhere in the cluster, as far as the hints for this node and
+	// its zone say.
+	ClusterList List = iota
+	// LocalList: on this node.
+	LocalList
+)
+
+// Lists are all lists.
+var Lists = [...]List{ClusterList, LocalList}
+
+func (l List) String() string { return [...]string{"cluster", "local"}[l] }
+
+// Algorithm is how one of several endpoints is chosen.
+type Algorithm uint8
+
+// The algorithms.
+const (
+	Random     Algorithm = iota // each with the same probability
+	RoundRobin                  // one after the other
+	SourceHash                  // by the client's address: the same one while their number stays
+)
+
+func (a Algorithm) String() string { return [...]string{"random", "round-robin", "source-hash"}[a] }
+
+// ParseAlgorithm reads an algorithm's name; "" is Random.
+func ParseAlgorithm(s string) (Algorithm, error) {
+	for _, a := range [...]Algorithm{Random, RoundRobin, SourceHash} {
+		if s == a.String() || s == "" {
+			return a, nil
+		}
+	}
+	return 0, fmt.Errorf("%q is none of random, round-robin, source-hash", s)
+}
+
 // SourceNAT says when a forwarded connection's source address is replaced by the
 // node's. Apart from this, a connection that an endpoint on this node makes to
 // itself through a Service always is (hairpin).
@@ -166,15 +273,31 @@ type SourceNAT uint8
 
 // The kinds of source NAT.
 const (
-	// MasqueradeOutside: if the source is no pod (FamilySnapshot.ClusterCIDRs). For
-	// cluster IPs.
+	// MasqueradeOutside: if the source is no pod (Settings.Pods), or for all with
+	// Settings.MasqueradeAll. For cluster IPs.
 	MasqueradeOutside SourceNAT = iota
 	// MasqueradeAlways: replies must come back through this node.
 	MasqueradeAlways
+	// MasqueradeNode: if the source is this node itself, which may have taken an
+	// address that no other machine can answer to.
+	MasqueradeNode
 )
 
 // Endpoint is one address that answers for a service port.
 type Endpoint struct {
 	Addr  netip.AddrPort
 	Local bool // on this node
+	lists uint8
 }
+
+// NewEndpoint returns an endpoint that is in some lists.
+func NewEndpoint(addr netip.AddrPort, local bool, in ...List) Endpoint {
+	e := Endpoint{Addr: addr, Local: local}
+	for _, l := range in {
+		e.lists |= 1 << l
+	}
+	return e
+}
+
+// In reports whether the endpoint is in a list.
+func (e Endpoint) In(l List) bool { return e.lists&(1<<l) != 0 }

@@ -26,6 +26,9 @@ type Batch struct {
 	DeleteChains []string
 	DeleteSets   []string
 
+	// What is brought in line behind all that: packets change it meanwhile.
+	Settle []Settle
+
 	newChains map[string]bool
 }
 
@@ -121,8 +124,6 @@ func partition[T any](list []T, yes func(T) bool) (in, out []T) {
 	return in, out
 }
 
-func isEndpoints(set string) bool { return set == Endpoints || set == NodePortEndpoints }
-
 // Without takes out of the batch what concerns some service ports.
 func (b *Batch) Without(ports map[model.ServicePortName]bool) {
 	for _, list := range [...][]SetOps{b.Delete, b.Add} {
@@ -166,10 +167,9 @@ func (b *Batch) String() string {
 			line("add rule %s %s %s", table, c.Name, r.Text(b.Family))
 		}
 	}
-	sets := LayoutSets()
 	writeOps := func(verb string, lists []SetOps) {
 		for _, list := range lists {
-			set := findSet(sets, list.Set)
+			set := DeclarationOf(list.Set)
 			for _, op := range list.Ops {
 				line("%s element %s %s { %s }", verb, table, list.Set, set.Text(b.Family, op.Element))
 			}
@@ -181,16 +181,7 @@ func (b *Batch) String() string {
 		line("delete chain %s %s", table, name)
 	}
 	for _, name := range b.DeleteSets {
-		line("delete set %s %s", table, name)
+		line("delete %s %s %s", DeclarationOf(name).word(), table, name)
 	}
 	return s.String()
-}
-
-func findSet(sets []Set, name string) Set {
-	for _, s := range sets {
-		if s.Name == name {
-			return s
-		}
-	}
-	return Set{Name: name}
 }

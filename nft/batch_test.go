@@ -3,7 +3,6 @@ package nft_test
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -45,15 +44,23 @@ func TestOnlyWhatNothingRefersToGoesAhead(t *testing.T) {
 				before := elementsOf(t, have)
 				between := before.apply(t, &nft.Batch{Add: ahead})
 				for _, op := range flat(ahead) {
-					dispatch := nft.ServiceIPs
-					if op.Set == nft.NodePortEndpoints {
+					dispatch, local := nft.ServiceIPs, false
+					switch op.Set {
+					case nft.Endpoints:
+					case nft.LocalEndpoints:
+						local = true
+					case nft.NodePortEndpoints:
 						dispatch = nft.ServiceNodePorts
-					} else if op.Set != nft.Endpoints {
+					case nft.NodePortLocalEndpoints:
+						dispatch, local = nft.ServiceNodePorts, true
+					default:
 						t.Errorf("an element of %s goes ahead", op.Set)
 					}
 					verdict := before[dispatch][op.Element.Key[:len(op.Element.Key)-4]].Verdict
-					_, number, _ := strings.Cut(verdict.Chain, "endpoints-")
-					n, _ := strconv.Atoi(number)
+					n, onNode := slotsOf(t, verdict.Chain)
+					if local {
+						n = onNode
+					}
 					for slot := range n {
 						if strings.HasSuffix(op.Element.Key, string(nft.AppendSlot(nil, uint32(slot)))) {
 							t.Errorf("slot %d goes ahead, but %v chooses it", slot, verdict)

@@ -4,6 +4,7 @@ import (
 	"iter"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/persist"
@@ -55,69 +56,74 @@ func (r *Ruleset) compileAll(before Slots) {
 
 // Slots knows in which slots a service port's endpoints are: a *Ruleset or a *Table.
 type Slots interface {
-	// slots returns the endpoints of a service port in the order of their slots. The
-	// name and the frontends of sp count, not its endpoints.
-	slots(sp *model.ServicePort) []netip.AddrPort
+	// slots returns the endpoints of one list of a service port in the order of their
+	// slots. The name and the frontends of sp count, not its endpoints.
+	slots(sp *model.ServicePort, l model.List) []netip.AddrPort
 }
 
 // orders holds, for the service ports whose endpoints are not in sorted order, the
 // order they are in.
 type orders = persist.Map[model.ServicePortName, *order]
 
-type order struct{ endpoints []netip.AddrPort }
+type order [len(model.Lists)][]netip.AddrPort // nil: sorted
 
 // slots implements Slots.
-func (r *Ruleset) slots(sp *model.ServicePort) []netip.AddrPort {
-	if o, ok := r.orders.Get(model.ServicePortKeys, sp.Name); ok {
-		return o.endpoints
+func (r *Ruleset) slots(sp *model.ServicePort, l model.List) []netip.AddrPort {
+	if o, ok := r.orders.Get(model.ServicePortKeys, sp.Name); ok && o[l] != nil {
+		return o[l]
 	}
 	sp, ok := r.snapshot.ServicePort(sp.Name)
 	if !ok {
 		return nil
 	}
-	list := make([]netip.AddrPort, len(sp.Endpoints))
-	for i, e := range sp.Endpoints {
-		list[i] = e.Addr
+	list := make([]netip.AddrPort, 0, len(sp.Endpoints))
+	for e := range sp.In(l) {
+		list = append(list, e.Addr)
 	}
 	return list
 }
 
 // arrange fixes the slots of a service port's endpoints.
 func (r *Ruleset) arrange(edit *persist.Edit[model.ServicePortName, *order], before Slots, sp *model.ServicePort) {
-	have := before.slots(sp)
-	list := keepSlots(have, sp.Endpoints)
-	sorted := func(list []netip.AddrPort) bool {
-		for i, e := range sp.Endpoints {
-			if list[i] != e.Addr {
-				return false
-			}
-		}
-		return true
+	var o order
+	for _, l := range model.Lists {
+		o[l] = arrangeList(before, sp, l)
 	}
-	if sorted(list) {
+	if o[model.ClusterList] == nil && o[model.LocalList] == nil {
 		edit.Delete(sp.Name)
 		return
 	}
-	edit.Set(sp.Name, &order{list})
+	edit.Set(sp.Name, &o)
 }
 
-// keepSlots returns the wanted endpoints, those that have a slot in the same one as
-// far as possible. Those that are new or whose slot is beyond the end fill the holes.
-func keepSlots(have []netip.AddrPort, want []model.Endpoint) []netip.AddrPort {
-	list := make([]netip.AddrPort, len(want))
-	if len(have) == 0 {
-		for i, e := range want {
-			list[i] = e.Addr
-		}
-		return list
+// arrangeList returns nil if the endpoints of a list are in sorted order.
+func arrangeList(before Slots, sp *model.ServicePort, l model.List) []netip.AddrPort {
+	n := sp.Count(l)
+	if n == 0 {
+		return nil
 	}
+	list := keepSlots(before.slots(sp, l), sp.In(l), n)
+	i := 0
+	for e := range sp.In(l) {
+		if list[i] != e.Addr {
+			return list
+		}
+		i++
+	}
+	return nil
+}
+
+// keepSlots returns the n wanted endpoints, those that have a slot in the same one as
+// far as possible. Those that are new or whose slot is beyond the end fill the holes.
+func keepSlots(have []netip.AddrPort, want iter.Seq[model.Endpoint], n int) []netip.AddrPort {
+	list := make([]netip.AddrPort, n)
 	slotOf := make(map[netip.AddrPort]int, len(have))
 	for i, a := range slices.Backward(have) {
 		slotOf[a] = i
 	}
 	var homeless []netip.AddrPort
-	for _, e := range want {
-		if i, ok := slotOf[e.Addr]; ok && i < len(list) {
+	for e := range want {
+		if i, ok := slotOf[e.Addr]; ok && i < n {
 			list[i] = e.Addr
 		} else {
 			homeless = append(homeless, e.Addr)
@@ -131,27 +137,26 @@ func keepSlots(have []netip.AddrPort, want []model.Endpoint) []netip.AddrPort {
 	return list
 }
 
-// chosen holds the numbers of endpoints for which there are chains, sorted. Numbers
-// are only added: before Linux 6.2, a chain can't be deleted in the batch that takes
-// away its last element. The next start leaves out what is not needed.
-type chosen struct{ addr, node []int }
-
-// add notes what a service port needs. It reports whether that is new.
-func (c *chosen) add(sp *model.ServicePort) bool {
-	grown := false
-	for _, fe := range sp.Frontends {
-		list := &c.addr
-		if fe.Kind == model.NodePort {
-			list = &c.node
-		}
-		n := len(sp.Endpoints)
-		i, found := slices.BinarySearch(*list, n)
-		if fe.Action == model.Forward && !found {
-			*list = slices.Insert(slices.Clone(*list), i, n)
-			grown = true
+// AllSets returns the declarations of all sets and maps, sorted by name.
+func (r *Ruleset) AllSets() []Set {
+	all := slices.Clone(r.Sets)
+	for sp := range r.snapshot.ServicePorts() {
+		for _, name := range affinityFor(sp).sets() {
+			all = append(all, DeclarationOf(name))
 		}
 	}
-	return grown
+	slices.SortFunc(all, func(a, b Set) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
+// AllChains returns all chains, sorted by name.
+func (r *Ruleset) AllChains() []Chain {
+	all := slices.Clone(r.Chains)
+	for sp := range r.snapshot.ServicePorts() {
+		all = append(all, affinityFor(sp).chains(r.snapshot.Settings)...)
+	}
+	slices.SortFunc(all, func(a, b Chain) int { return strings.Compare(a.Name, b.Name) })
+	return all
 }
 
 // Elements yields every element with the name of its set.
@@ -191,36 +196,72 @@ func hairpinElement(a netip.Addr) Element {
 	return Element{Key: string(AppendAddr(AppendAddr(nil, a), a))}
 }
 
+func endpointElement(v model.VIP) Element { return Element{Key: addrMaps.key(v)} }
+
 // portElements yields what one service port contributes.
 func (r *Ruleset) portElements(sp *model.ServicePort) iter.Seq2[string, Element] {
 	return func(yield func(string, Element) bool) {
 		if sp == nil {
 			return
 		}
-		endpoints := r.slots(sp)
-		comment := elementComment(sp.Name)
+		var endpoints [len(model.Lists)][]netip.AddrPort
+		for _, l := range model.Lists {
+			endpoints[l] = r.slots(sp, l)
+		}
+		affinity := affinityFor(sp)
 		for _, fe := range sp.Frontends {
-			m := mapsFor(fe.Kind)
-			key := m.key(fe.VIP)
-			if !yield(m.dispatch, Element{Key: key, Verdict: m.verdict(fe, len(endpoints)), Comment: comment}) {
-				return
-			}
-			if fe.Action != model.Forward {
-				continue
-			}
-			for e := range slotElements(key, endpoints) {
-				if !yield(m.endpoints, e) {
-					return
-				}
-			}
-			if fe.SourceNAT == model.MasqueradeAlways {
-				e := Element{Key: key, Verdict: Verdict{Goto, masqueradeChain}}
-				if !yield(m.sourceNAT, e) {
+			for set, e := range frontendElements(sp, fe, affinity, &endpoints) {
+				if !yield(set, e) {
 					return
 				}
 			}
 		}
+		affinity.elements()(yield)
 	}
+}
+
+// frontendElements yields what one frontend contributes.
+func frontendElements(sp *model.ServicePort, fe model.Frontend, a *affinity, endpoints *[len(model.Lists)][]netip.AddrPort) iter.Seq2[string, Element] {
+	return func(yield func(string, Element) bool) {
+		m := mapsFor(fe.Kind)
+		key := m.key(fe.VIP)
+		more := yield(m.dispatch, Element{Key: key, Verdict: verdict(m, sp, fe), Comment: elementComment(sp.Name)})
+		if fe.Restricted {
+			more = more && yield(FirewallIPs, Element{Key: key})
+			for _, p := range sp.Allowed(fe) {
+				more = more && yield(SourceRanges, rangeElement(key, p))
+			}
+		}
+		if fe.Action != model.Forward && !fe.ShortCircuit {
+			return
+		}
+		for _, l := range model.Lists {
+			if !forwards(fe, l) {
+				continue
+			}
+			for e := range slotElements(key, endpoints[l]) {
+				if more = more && yield(m.endpoints[l], e); !more {
+					return
+				}
+			}
+		}
+		switch fe.SourceNAT {
+		case model.MasqueradeAlways:
+			more = more && yield(m.sourceNAT, Element{Key: key, Verdict: Verdict{Goto, masqueradeChain}})
+		case model.MasqueradeNode:
+			more = more && yield(m.sourceNAT, Element{Key: key, Verdict: Verdict{Goto, masqueradeNode}})
+		case model.MasqueradeOutside:
+		}
+		if a != nil && more {
+			back, remember := a.verdicts(fe)
+			_ = yield(m.affinity, Element{Key: key, Verdict: back}) && yield(m.remember, Element{Key: key, Verdict: remember})
+		}
+	}
+}
+
+// forwards reports whether connections to a frontend may be sent to a list.
+func forwards(fe model.Frontend, l model.List) bool {
+	return fe.ShortCircuit && l == model.ClusterList || fe.Action == model.Forward && fe.List == l
 }
 
 // slotElements yields the endpoints' elements of one frontend. All their bytes are in
@@ -242,40 +283,6 @@ func slotElements(vip string, endpoints []netip.AddrPort) iter.Seq[Element] {
 			}
 		}
 	}
-}
-
-// frontendMaps are the maps that serve one kind of frontend: those keyed by address,
-// protocol and port or, for node ports, those keyed by protocol and port.
-type frontendMaps struct {
-	dispatch, endpoints, sourceNAT string
-	chainName                      func(n int) string
-	withAddr                       bool
-}
-
-func mapsFor(k model.FrontendKind) frontendMaps {
-	if k == model.NodePort {
-		return frontendMaps{ServiceNodePorts, NodePortEndpoints, NodePortSourceNAT, nodePortEndpointsChainName, false}
-	}
-	return frontendMaps{ServiceIPs, Endpoints, SourceNAT, endpointsChainName, true}
-}
-
-func (m frontendMaps) key(v model.VIP) string {
-	key := make([]byte, 0, 24)
-	if m.withAddr {
-		key = AppendAddr(key, v.Addr)
-	}
-	return string(AppendPort(AppendProto(key, v.Protocol), v.Port))
-}
-
-func (m frontendMaps) verdict(fe model.Frontend, n int) Verdict {
-	switch fe.Action {
-	case model.Forward:
-		return Verdict{Goto, m.chainName(n)}
-	case model.Drop:
-		return Verdict{Kind: DropPacket}
-	case model.Reject:
-	}
-	return Verdict{Goto, rejectChain}
 }
 
 // maxComment is the longest comment that nft takes (libnftnl: NFTNL_UDATA_COMMENT_MAXLEN

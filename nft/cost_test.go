@@ -151,13 +151,13 @@ func TestDiffTableReplacesAnotherLayout(t *testing.T) {
 		{"a set with another key means another layout", func(t *nft.Table) {
 			t.Sets = slices.Clone(t.Sets)
 			t.Sets[0].Key = []nft.Type{nft.Proto}
-		}, true, nil, len(want.Sets)},
+		}, true, nil, len(want.AllSets())},
 		{"a set that lost its intervals, too", func(t *nft.Table) {
 			t.Sets = slices.Clone(t.Sets)
 			for i := range t.Sets {
 				t.Sets[i].Interval = false
 			}
-		}, true, nil, len(want.Sets)},
+		}, true, nil, len(want.AllSets())},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			table := tableOf(t, want)

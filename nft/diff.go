@@ -34,19 +34,54 @@ func Diff(have, want *Ruleset) *Batch {
 			come.add(Hairpin, hairpinElement(c.New))
 		}
 	}
+	for c := range want.snapshot.ServiceEndpointChanges(have.snapshot) {
+		if c.Old.Addr.IsValid() {
+			gone.add(ServiceEndpoints, endpointElement(c.Old))
+		} else {
+			come.add(ServiceEndpoints, endpointElement(c.New))
+		}
+	}
 	for c := range want.snapshot.ServicePortChanges(have.snapshot) {
 		gone.collect(have.portElements(c.Old), c.Old)
 		come.collect(want.portElements(c.New), c.New)
+		b.diffAffinity(have, want, c.Old, c.New)
+	}
+	if have.snapshot.Settings != want.snapshot.Settings {
+		for sp := range want.snapshot.ServicePorts() {
+			if old, _ := have.snapshot.ServicePort(sp.Name); old == sp {
+				b.diffAffinity(have, want, sp, sp)
+			}
+		}
 	}
 	b.diffElements(gone, come)
 	return b
+}
+
+// diffAffinity finds what to do about a service port's own objects.
+func (b *Batch) diffAffinity(have, want *Ruleset, old, now *model.ServicePort) {
+	before, after := affinityFor(old), affinityFor(now)
+	if before == nil && after == nil {
+		return
+	}
+	for _, name := range after.sets() {
+		if !slices.Contains(before.sets(), name) {
+			b.AddSets = append(b.AddSets, DeclarationOf(name))
+		}
+	}
+	for _, name := range before.sets() {
+		if !slices.Contains(after.sets(), name) {
+			b.DeleteSets = append(b.DeleteSets, name)
+		}
+	}
+	b.diffChains(before.chains(have.snapshot.Settings), after.chains(want.snapshot.Settings))
+	b.Settle = append(b.Settle, settle(old, now, false)...)
 }
 
 // DiffTable returns what turns a table, as read from the kernel, into the wanted
 // one. table is nil if there is none.
 func DiffTable(table *Table, want *Ruleset) *Batch {
 	b := &Batch{Family: want.Family, newChains: map[string]bool{}}
-	if table != nil && !compatible(table.Sets, want.Sets) {
+	if table != nil && !compatible(table.Sets) {
 		b.DeleteTable = true
 		table = nil
 	}
@@ -54,36 +89,47 @@ func DiffTable(table *Table, want *Ruleset) *Batch {
 		b.CreateTable = true
 		table = &Table{Family: want.Family}
 	}
-	for _, s := range want.Sets {
-		if _, ok := table.set(s.Name); !ok {
+	exists := map[string]bool{}
+	for _, s := range table.Sets {
+		exists[s.Name] = true
+	}
+	wanted := map[string]Set{}
+	for _, s := range want.AllSets() {
+		if wanted[s.Name] = s; !exists[s.Name] {
 			b.AddSets = append(b.AddSets, s)
 		}
 	}
-	for _, s := range table.Sets {
-		if findSet(want.Sets, s.Name).Key == nil {
-			b.DeleteSets = append(b.DeleteSets, s.Name)
-		}
-	}
-	b.diffChains(table.Chains, want.Chains)
 	gone := elements{}
-	for _, s := range want.Sets {
+	for _, s := range table.Sets {
+		if _, ok := wanted[s.Name]; !ok {
+			b.DeleteSets = append(b.DeleteSets, s.Name)
+			continue
+		}
 		for _, e := range table.Elements[s.Name] {
 			gone.add(s.Name, e)
 		}
 	}
+	b.diffChains(table.Chains, want.AllChains())
 	b.diffElements(gone, want.all())
+	for sp := range want.snapshot.ServicePorts() {
+		for _, s := range settle(nil, sp, true) {
+			if exists[s.Map] {
+				b.Settle = append(b.Settle, s)
+			}
+		}
+	}
 	return b
 }
 
-// compatible reports whether sets of the same name are of the same type.
-func compatible(have, want []Set) bool {
-	for _, h := range have {
-		w := findSet(want, h.Name)
-		if w.Key == nil {
+// compatible reports whether sets with our names are of our types.
+func compatible(sets []Set) bool {
+	for _, have := range sets {
+		want := DeclarationOf(have.Name)
+		if want.Key == nil {
 			continue
 		}
-		if !slices.Equal(h.Key, w.Key) || !slices.Equal(h.Data, w.Data) ||
-			h.Verdicts != w.Verdicts || h.Interval != w.Interval {
+		if !slices.Equal(have.Key, want.Key) || !slices.Equal(have.Data, want.Data) ||
+			have.Verdicts != want.Verdicts || have.Interval != want.Interval || have.Dynamic != want.Dynamic {
 			return false
 		}
 	}
@@ -101,14 +147,14 @@ func (b *Batch) diffChains(have, want []Chain) {
 		switch {
 		case !ok:
 			b.newChains[c.Name] = true
-		case h.Hook != c.Hook || h.Prio != c.Prio:
+		case h.Hook != c.Hook || h.Prio != c.Prio || h.Filter != c.Filter:
 			b.RemakeBase = append(b.RemakeBase, c.Name)
 		case sameRules(b.Family, h.Rules, c.Rules):
 			continue
 		}
 		b.SetChains = append(b.SetChains, c)
 	}
-	b.DeleteChains = slices.Sorted(maps.Keys(byName))
+	b.DeleteChains = append(b.DeleteChains, slices.Sorted(maps.Keys(byName))...)
 }
 
 func sameRules(f model.Family, a, b []Rule) bool {
@@ -131,7 +177,7 @@ func (r *Ruleset) all() elements {
 	count := map[string]int{}
 	for sp := range r.snapshot.ServicePorts() {
 		for _, fe := range sp.Frontends {
-			count[mapsFor(fe.Kind).endpoints] += len(sp.Endpoints)
+			count[mapsFor(fe.Kind).endpoints[fe.List]] += len(sp.Endpoints)
 		}
 	}
 	list := elements{}
@@ -145,6 +191,9 @@ func (r *Ruleset) all() elements {
 	for a := range r.snapshot.Hairpins() {
 		list.add(Hairpin, hairpinElement(a))
 	}
+	for v := range r.snapshot.ServiceEndpoints() {
+		list.add(ServiceEndpoints, endpointElement(v))
+	}
 	for sp := range r.snapshot.ServicePorts() {
 		list.collect(r.portElements(sp), sp)
 	}
@@ -153,13 +202,18 @@ func (r *Ruleset) all() elements {
 
 // diffElements finds what must be deleted and added.
 func (b *Batch) diffElements(gone, come elements) {
-	for _, s := range LayoutSets() {
-		del, add := diffSet(gone[s.Name], come[s.Name])
+	names := slices.Concat(slices.Collect(maps.Keys(gone)), slices.Collect(maps.Keys(come)))
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
+		if slices.Contains(b.DeleteSets, name) {
+			continue // with all that is in it
+		}
+		del, add := diffSet(gone[name], come[name])
 		if len(del) > 0 {
-			b.Delete = append(b.Delete, SetOps{s.Name, del})
+			b.Delete = append(b.Delete, SetOps{name, del})
 		}
 		if len(add) > 0 {
-			b.Add = append(b.Add, SetOps{s.Name, add})
+			b.Add = append(b.Add, SetOps{name, add})
 		}
 	}
 }

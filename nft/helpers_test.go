@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -34,7 +35,23 @@ var configs = []model.Config{
 	{
 		NodeName:          "node-1",
 		NodePortAddresses: model.NodePortAddresses{Primary: true},
-		ClusterCIDRs:      []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00:10::/64")},
+		LocalPods:         model.LocalPods{ClusterCIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00:10::/64")}},
+	},
+	{
+		NodeName: "node-1", NodePortAddresses: model.NodePortAddresses{Primary: true, All: true},
+		LocalPods: model.LocalPods{Mode: model.ByNodeCIDR}, Algorithm: model.RoundRobin, DropInvalid: true,
+	},
+	{
+		NodeName: "node-1", NodePortAddresses: model.NodePortAddresses{Primary: true},
+		LocalPods: model.LocalPods{Mode: model.ByBridge, Interface: "cbr0"}, Algorithm: model.SourceHash,
+	},
+	{
+		NodeName: "node-1", NodePortAddresses: model.NodePortAddresses{Primary: true},
+		LocalPods: model.LocalPods{Mode: model.ByInterfacePrefix, Interface: "cali"}, DropInvalid: true,
+	},
+	{
+		NodeName: "node-1", NodePortAddresses: model.NodePortAddresses{Primary: true},
+		LocalPods: model.LocalPods{ClusterCIDRs: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}},
 	},
 }
 
@@ -106,12 +123,12 @@ func (all elements) apply(t *testing.T, b *nft.Batch) elements {
 func checkApplied(t *testing.T, have *nft.Ruleset, b *nft.Batch, want *nft.Ruleset) {
 	t.Helper()
 	wanted, got := elementsOf(t, want), elementsOf(t, have).apply(t, b)
-	for _, set := range want.Sets {
+	for _, set := range want.AllSets() {
 		if !maps.Equal(wanted[set.Name], got[set.Name]) {
 			t.Errorf("%s, after the batch:\n%s", set.Name, cmp.Diff(texts(want, set, wanted[set.Name]), texts(want, set, got[set.Name])))
 		}
 	}
-	checkChains(t, have.Chains, b, want)
+	checkChains(t, have.AllChains(), b, want)
 }
 
 func checkChains(t *testing.T, have []nft.Chain, b *nft.Batch, want *nft.Ruleset) {
@@ -133,7 +150,7 @@ func checkChains(t *testing.T, have []nft.Chain, b *nft.Batch, want *nft.Ruleset
 		delete(got, name)
 	}
 	wanted := map[string]string{}
-	for _, c := range want.Chains {
+	for _, c := range want.AllChains() {
 		wanted[c.Name] = chainText(want.Family, c)
 	}
 	equal(t, "chains after the batch", wanted, got)
@@ -149,7 +166,7 @@ func chainText(f model.Family, c nft.Chain) string {
 }
 
 func text(r *nft.Ruleset, set string, e nft.Element) string {
-	for _, s := range r.Sets {
+	for _, s := range r.AllSets() {
 		if s.Name == set {
 			return s.Text(r.Family, e)
 		}
@@ -169,7 +186,26 @@ func texts(r *nft.Ruleset, set nft.Set, list map[string]nft.Element) []string {
 // tableOf is what would be read back of a ruleset.
 func tableOf(t *testing.T, r *nft.Ruleset) *nft.Table {
 	t.Helper()
-	return &nft.Table{Family: r.Family, Sets: r.Sets, Chains: r.Chains, Elements: elementsOf(t, r)}
+	return &nft.Table{Family: r.Family, Sets: r.AllSets(), Chains: r.AllChains(), Elements: elementsOf(t, r)}
+}
+
+// leads says from how many slots of each map a verdict's chain chooses: N and n.
+var leads = regexp.MustCompile(`^(?:nodeport-)?(?:endpoints-(\d+)|local-endpoints-(\d+)|local-(\d+)-of-(\d+))(?:-round-robin|-source-hash)?$`)
+
+func slotsOf(t *testing.T, chain string) (all, local int) {
+	t.Helper()
+	m := leads.FindStringSubmatch(chain)
+	if m == nil {
+		return 0, 0
+	}
+	number := func(list ...string) int {
+		n, err := strconv.Atoi(strings.Join(list, ""))
+		if err != nil && strings.Join(list, "") != "" {
+			t.Errorf("chain %s: %v", chain, err)
+		}
+		return n
+	}
+	return number(m[1], m[4]), number(m[2], m[3])
 }
 
 // checkSlots checks that each verdict that says how many endpoints there are to choose
@@ -177,38 +213,44 @@ func tableOf(t *testing.T, r *nft.Ruleset) *nft.Table {
 func checkSlots(t *testing.T, r *nft.Ruleset) {
 	t.Helper()
 	all := elementsOf(t, r)
-	for _, maps := range []struct{ dispatch, endpoints, chain string }{
-		{nft.ServiceIPs, nft.Endpoints, "endpoints-"},
-		{nft.ServiceNodePorts, nft.NodePortEndpoints, "nodeport-endpoints-"},
-	} {
+	count := func(set string) map[string]int {
 		slots := map[string]int{}
-		for key := range all[maps.endpoints] {
+		for key := range all[set] {
 			slots[key[:len(key)-4]]++
 		}
+		return slots
+	}
+	for _, maps := range []struct{ dispatch, endpoints, local string }{
+		{nft.ServiceIPs, nft.Endpoints, nft.LocalEndpoints},
+		{nft.ServiceNodePorts, nft.NodePortEndpoints, nft.NodePortLocalEndpoints},
+	} {
+		slots, local := count(maps.endpoints), count(maps.local)
 		for key, e := range all[maps.dispatch] {
 			if len(e.Comment) > 127 || strings.ContainsAny(e.Comment, "\"\n") {
 				t.Errorf("%s: nft takes no comment %q", maps.dispatch, e.Comment)
 			}
-			number, forwards := strings.CutPrefix(e.Verdict.Chain, maps.chain)
-			if !forwards {
-				continue
-			}
-			n, err := strconv.Atoi(number)
-			if err != nil || n < 1 {
-				t.Errorf("%s: goes to %v", text(r, maps.dispatch, e), e.Verdict)
-			}
-			for i := range n {
-				if _, ok := all[maps.endpoints][string(nft.AppendSlot([]byte(key), uint32(i)))]; !ok {
-					t.Errorf("%s: slot %d is missing", text(r, maps.dispatch, e), i)
-				}
-			}
-			if slots[key] != n {
-				t.Errorf("%s: has %d slots, want %d", text(r, maps.dispatch, e), slots[key], n)
-			}
+			wantAll, wantLocal := slotsOf(t, e.Verdict.Chain)
+			checkDense(t, all[maps.endpoints], maps.endpoints, key, slots[key], wantAll)
+			checkDense(t, all[maps.local], maps.local, key, local[key], wantLocal)
 			delete(slots, key)
+			delete(local, key)
 		}
-		for key, n := range slots {
-			t.Errorf("%s: %d slots of %q, to which nothing leads", maps.endpoints, n, key)
+		for set, left := range map[string]map[string]int{maps.endpoints: slots, maps.local: local} {
+			for key, n := range left {
+				t.Errorf("%s: %d slots of %q, to which nothing leads", set, n, key)
+			}
 		}
+	}
+}
+
+func checkDense(t *testing.T, elements map[string]nft.Element, set, key string, have, want int) {
+	t.Helper()
+	for i := range want {
+		if _, ok := elements[string(nft.AppendSlot([]byte(key), uint32(i)))]; !ok {
+			t.Errorf("%s: slot %d of %q is missing", set, i, key)
+		}
+	}
+	if have != want {
+		t.Errorf("%s: %q has %d slots, want %d", set, key, have, want)
 	}
 }

@@ -108,7 +108,7 @@ func (s Set) Text(f model.Family, e Element) string {
 
 func (s Set) appendElement(b []byte, f model.Family, e Element) []byte {
 	if s.Interval {
-		b = append(b, rangeText(e)...)
+		b = s.appendRange(b, f, e)
 	} else {
 		b = appendTexts(b, f, s.Key, e.Key)
 	}
@@ -138,6 +138,14 @@ func prefixElement(p netip.Prefix) Element {
 	return e
 }
 
+// rangeElement is prefixElement for a set whose key begins with other components.
+func rangeElement(key string, p netip.Prefix) Element {
+	return Element{
+		Key: string(AppendAddr([]byte(key), p.Masked().Addr())),
+		End: string(AppendAddr([]byte(key), lastAddr(p))),
+	}
+}
+
 func lastAddr(p netip.Prefix) netip.Addr {
 	b := p.Masked().Addr().AsSlice()
 	for i := p.Bits(); i < len(b)*8; i++ {
@@ -147,16 +155,29 @@ func lastAddr(p netip.Prefix) netip.Addr {
 	return a
 }
 
-// rangeText writes a range as a prefix if it is one.
-func rangeText(e Element) string {
-	first := decodeAddr(e.Key)
-	for bits := 0; bits <= first.BitLen(); bits++ {
-		if p, err := first.Prefix(bits); err == nil && prefixElement(p) == (Element{Key: e.Key, End: e.End}) {
-			return p.String()
+// appendRange appends the key of an interval set: the range itself as a prefix, if it is
+// one.
+func (s Set) appendRange(b []byte, f model.Family, e Element) []byte {
+	n := len(s.Key) - 1
+	begin := Width(f, s.Key[:n])
+	if len(e.Key) < begin+Addr.Width(f) {
+		return append(b, "?"...)
+	}
+	if n > 0 {
+		b = append(appendTexts(b, f, s.Key[:n], e.Key[:begin]), " . "...)
+	}
+	first := decodeAddr(e.Key[begin:])
+	last := lastAddr(netip.PrefixFrom(first, 0))
+	switch {
+	case n > 0 && len(e.End) == len(e.Key):
+		last = decodeAddr(e.End[begin:])
+	case e.End != "":
+		last = decodeAddr(e.End).Prev()
+	}
+	for bits := range first.BitLen() + 1 {
+		if p := netip.PrefixFrom(first, bits); p.Masked() == p && lastAddr(p) == last {
+			return p.AppendTo(b)
 		}
 	}
-	if e.End == "" {
-		return first.String() + "-" + lastAddr(netip.PrefixFrom(first, 0)).String()
-	}
-	return first.String() + "-" + decodeAddr(e.End).Prev().String()
+	return last.AppendTo(append(first.AppendTo(b), '-'))
 }

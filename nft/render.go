@@ -21,8 +21,11 @@ func (s Set) word() string {
 // declaration returns the lines inside a set's braces, but for its elements.
 func (s Set) declaration(f model.Family) []string {
 	lines := []string{s.typeText(f)}
-	if s.Interval {
+	switch {
+	case s.Interval:
 		lines = append(lines, "flags interval")
+	case s.Dynamic:
+		lines = append(lines, "flags dynamic,timeout")
 	}
 	if s.Comment != "" {
 		lines = append(lines, fmt.Sprintf("comment %q", s.Comment))
@@ -70,6 +73,9 @@ func (c Chain) declaration() string {
 	case c.Hook == Postrouting && c.Prio == prioritySNAT:
 		prio = "srcnat"
 	}
+	if c.Filter {
+		return fmt.Sprintf("type filter hook %v priority filter; policy accept;", c.Hook)
+	}
 	return fmt.Sprintf("type nat hook %v priority %s; policy accept;", c.Hook, prio)
 }
 
@@ -86,7 +92,7 @@ func (r *Ruleset) Write(w io.Writer) error {
 	out := bufio.NewWriter(w)
 	fmt.Fprintf(out, "table %s %s {\n\tcomment %q\n", ipWord(r.Family), TableName, TableComment)
 	all := r.all()
-	for _, s := range r.Sets {
+	for _, s := range r.AllSets() {
 		fmt.Fprintf(out, "\n\t%s %s {\n", s.word(), s.Name)
 		for _, line := range s.declaration(r.Family) {
 			fmt.Fprintf(out, "\t\t%s\n", line)
@@ -104,7 +110,7 @@ func (r *Ruleset) Write(w io.Writer) error {
 		}
 		fmt.Fprintf(out, "\t}\n")
 	}
-	for _, c := range r.Chains {
+	for _, c := range r.AllChains() {
 		fmt.Fprintf(out, "\n\t# %s\n\tchain %s {\n", c.Comment, c.Name)
 		if c.Hook != NoHook {
 			fmt.Fprintf(out, "\t\t%s\n", c.declaration())

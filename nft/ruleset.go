@@ -22,6 +22,16 @@ const (
 	NodePortIPs       = "nodeport-ips"
 	ServiceCIDRs      = "service-cidrs"
 	Hairpin           = "hairpin"
+
+	LocalEndpoints         = "local-endpoints"
+	NodePortLocalEndpoints = "nodeport-local-endpoints"
+	FirewallIPs            = "firewall-ips"
+	SourceRanges           = "source-ranges"
+	AffinityIPs            = "affinity-ips"
+	AffinityNodePorts      = "affinity-nodeports"
+	RememberIPs            = "remember-ips"
+	RememberNodePorts      = "remember-nodeports"
+	ServiceEndpoints       = "service-endpoints"
 )
 
 // Set is the declaration of a set or map.
@@ -30,7 +40,8 @@ type Set struct {
 	Key      []Type
 	Data     []Type // nil for sets and verdict maps
 	Verdicts bool   // a verdict map
-	Interval bool   // keys are ranges
+	Interval bool   // keys are ranges: of several components, in the last one
+	Dynamic  bool   // packets add elements, which go away by themselves
 	Comment  string
 }
 
@@ -50,11 +61,12 @@ type Chain struct {
 	Name    string
 	Hook    Hook  // NoHook for regular chains
 	Prio    int32 // base chains only
+	Filter  bool  // base chains only: of type filter, not nat
 	Rules   []Rule
 	Comment string // shown by render; the kernel does not keep it
 }
 
-// Hook says where the kernel enters a base chain. All our base chains are of type nat.
+// Hook says where the kernel enters a base chain.
 type Hook uint8
 
 // The hooks.
@@ -63,18 +75,22 @@ const (
 	Prerouting
 	Output
 	Postrouting
+	Input
+	Forward
 )
 
 func (h Hook) String() string {
-	return [...]string{"", "prerouting", "output", "postrouting"}[h]
+	return [...]string{"", "prerouting", "output", "postrouting", "input", "forward"}[h]
 }
 
 // Element is one element of a set or map. Key and Data are as the kernel has them
 // in its registers (see [AppendAddr]), so comparing, sorting and encoding need no
 // conversion.
 type Element struct {
-	Key     string
-	End     string // interval sets: the first key behind the range; "" is the end of all keys
+	Key string
+	// End is where a range ends, in interval sets: of one component, the first key behind
+	// it, "" if it has none; of several, its last key. So the kernel has it.
+	End     string
 	Data    string
 	Verdict Verdict
 	Comment string
@@ -86,8 +102,10 @@ type Element struct {
 // a quarter of a million endpoints need no second copy.
 type Ruleset struct {
 	Family model.Family
-	Sets   []Set   // always all of them, sorted by name
-	Chains []Chain // sorted by name
+	// Sets and Chains are those that all service ports share, sorted by name. Those of
+	// session affinity come to them, see AllSets and AllChains.
+	Sets   []Set
+	Chains []Chain
 
 	snapshot *model.FamilySnapshot
 	orders   orders

@@ -46,7 +46,7 @@ func TestKeepSlots(t *testing.T) {
 		{"one of the old ones twice: the first counts", []int{2, 2, 3}, []int{2, 3, 4}, []int{2, 4, 3}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got := keepSlots(pods(tt.have...), endpointsAt(pods(tt.want...)))
+			got := keepSlots(pods(tt.have...), slices.Values(endpointsAt(pods(tt.want...))), len(tt.want))
 			if diff := cmp.Diff(fmt.Sprint(pods(tt.keep...)), fmt.Sprint(got)); diff != "" {
 				t.Errorf("slots (-want +got):\n%s", diff)
 			}
@@ -60,7 +60,7 @@ func TestKeepSlotsMovesAsFewAsPossible(t *testing.T) {
 		some := func() []int { return r.Perm(30)[:r.IntN(20)] }
 		have, want := pods(some()...), pods(some()...)
 		slices.SortFunc(want, netip.AddrPort.Compare)
-		got := keepSlots(have, endpointsAt(want))
+		got := keepSlots(have, slices.Values(endpointsAt(want)), len(want))
 
 		sorted := slices.SortedFunc(slices.Values(got), netip.AddrPort.Compare)
 		if !slices.Equal(sorted, want) {

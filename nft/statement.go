@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
+	"time"
 
 	"github.com/vmapd/vmapd/model"
 )
@@ -20,13 +21,26 @@ const (
 	DestPort                  // th dport
 	OrigDestAddr              // ct original ip daddr: before any DNAT
 	OrigDestPort              // ct original proto-dst
-	RandomSlot                // numgen random mod N: no field, but stands in keys like one
+	SourcePort                // th sport
+
+	// The choices of a slot are no fields, but stand in keys like one.
+	RandomSlot // numgen random mod N
+	NextSlot   // numgen inc mod N: each rule counts for itself
+	HashSlot   // jhash ip saddr mod N
 )
+
+// HashSeed makes HashSlot choose alike in all rules, on all nodes, after every restart.
+const HashSeed = 0x766d6170
 
 // Expr is one component of a key.
 type Expr struct {
 	Field Field
-	Mod   uint32 // RandomSlot only: slots 0 to Mod-1
+	Mod   uint32 // choices only: slots 0 to Mod-1
+}
+
+// IsChoice reports whether the component chooses a slot.
+func (e Expr) IsChoice() bool {
+	return e.Field == RandomSlot || e.Field == NextSlot || e.Field == HashSlot
 }
 
 func (e Expr) text(f model.Family) string {
@@ -43,8 +57,14 @@ func (e Expr) text(f model.Family) string {
 		return "ct original " + ipWord(f) + " daddr"
 	case OrigDestPort:
 		return "ct original proto-dst"
+	case SourcePort:
+		return "th sport"
 	case RandomSlot:
 		return fmt.Sprintf("numgen random mod %d", e.Mod)
+	case NextSlot:
+		return fmt.Sprintf("numgen inc mod %d", e.Mod)
+	case HashSlot:
+		return fmt.Sprintf("jhash %s saddr mod %d seed %#x", ipWord(f), e.Mod, HashSeed)
 	}
 	return fmt.Sprintf("field-%d", e.Field)
 }
@@ -100,10 +120,25 @@ type (
 	// MatchNotDNAT goes on if the connection's destination was not replaced.
 	MatchNotDNAT struct{}
 
-	// InSet goes on if the key is in a set.
+	// MatchInterface goes on if the packet came in by this interface or, with Wildcard, by
+	// one whose name begins like this. What the node itself sends came in by none.
+	MatchInterface struct {
+		Name     string
+		Wildcard bool
+		Not      bool
+	}
+
+	// MatchFromNode goes on if the source is an address of this node.
+	MatchFromNode struct{}
+
+	// MatchInvalid goes on if connection tracking can make nothing of the packet.
+	MatchInvalid struct{}
+
+	// InSet goes on if the key is in a set or, with Not, if it is not.
 	InSet struct {
 		Key Key
 		Set string
+		Not bool
 	}
 
 	// VerdictMap does what the map says for the key; goes on if it has no such key.
@@ -117,6 +152,13 @@ type (
 	DNAT struct {
 		Key Key
 		Map string
+	}
+
+	// Remember notes in a map, for some time, which endpoint the packet's source was sent
+	// to. A source that is there already keeps its endpoint, and its time begins anew.
+	Remember struct {
+		Map     string
+		Timeout time.Duration // whole seconds
 	}
 
 	// Masquerade replaces the source by the address of the outgoing interface, and
@@ -159,7 +201,49 @@ func (s MatchAddr) text(f model.Family) string {
 
 func (MatchNotDNAT) text(model.Family) string { return "ct status & dnat == 0" }
 
-func (s InSet) text(f model.Family) string { return s.Key.text(f) + " @" + s.Set }
+func (s MatchInterface) text(model.Family) string {
+	op, star := "", ""
+	if s.Not {
+		op = "!= "
+	}
+	if s.Wildcard {
+		star = "*"
+	}
+	return fmt.Sprintf("iifname %s\"%s%s\"", op, s.Name, star)
+}
+
+func (MatchFromNode) text(model.Family) string { return "fib saddr type local" }
+
+func (MatchInvalid) text(model.Family) string { return "ct state invalid" }
+
+func (s InSet) text(f model.Family) string {
+	op := " @"
+	if s.Not {
+		op = " != @"
+	}
+	return s.Key.text(f) + op + s.Set
+}
+
+func (s Remember) text(f model.Family) string {
+	ip := ipWord(f)
+	return fmt.Sprintf("update @%s { %s saddr timeout %s : %s daddr . th dport }", s.Map, ip, durationText(s.Timeout), ip)
+}
+
+// durationText writes a duration of whole seconds as nft does: 1d1h1m1s.
+func durationText(d time.Duration) string {
+	const day = 24 * time.Hour
+	text := ""
+	for _, unit := range []struct {
+		size time.Duration
+		name string
+	}{{day, "d"}, {time.Hour, "h"}, {time.Minute, "m"}, {time.Second, "s"}} {
+		if n := d / unit.size; n > 0 {
+			text += fmt.Sprint(int(n)) + unit.name
+			d -= n * unit.size
+		}
+	}
+	return text
+}
 
 func (s VerdictMap) text(f model.Family) string { return s.Key.text(f) + " vmap @" + s.Map }
 

@@ -2,9 +2,6 @@ package nft
 
 import (
 	"net/netip"
-	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/vmapd/vmapd/model"
 )
@@ -24,13 +21,13 @@ func (s Foreign) text(model.Family) string { return "# foreign: " + s.What }
 
 // slots implements Slots: the endpoints as the first frontend has them. Should
 // others have them in another order, they are brought in line.
-func (t *Table) slots(sp *model.ServicePort) []netip.AddrPort {
+func (t *Table) slots(sp *model.ServicePort, l model.List) []netip.AddrPort {
 	for _, fe := range sp.Frontends {
 		m := mapsFor(fe.Kind)
 		key := m.key(fe.VIP)
 		var list []netip.AddrPort
 		for i := uint32(0); ; i++ {
-			e, ok := t.Elements[m.endpoints][string(AppendSlot([]byte(key), i))]
+			e, ok := t.Elements[m.endpoints[l]][string(AppendSlot([]byte(key), i))]
 			if !ok {
 				break
 			}
@@ -45,16 +42,6 @@ func (t *Table) slots(sp *model.ServicePort) []netip.AddrPort {
 		}
 	}
 	return nil
-}
-
-// set returns the declaration of a set.
-func (t *Table) set(name string) (Set, bool) {
-	for _, s := range t.Sets {
-		if s.Name == name {
-			return s, true
-		}
-	}
-	return Set{}, false
 }
 
 // KeepUnused avoids a write for tidiness alone: if the only difference between table
@@ -72,22 +59,6 @@ func (r *Ruleset) KeepUnused(t *Table, b *Batch) (*Ruleset, bool) {
 	}
 	kept.Chains = layoutChains(r.snapshot.Settings, kept.chosen)
 	rest := &Batch{Family: r.Family, newChains: map[string]bool{}}
-	rest.diffChains(t.Chains, kept.Chains)
+	rest.diffChains(t.Chains, kept.AllChains())
 	return &kept, rest.Empty()
-}
-
-// addName notes the number of endpoints that a chain's name says.
-func (c *chosen) addName(name string) bool {
-	for list, nameOf := range map[*[]int]func(int) string{&c.addr: endpointsChainName, &c.node: nodePortEndpointsChainName} {
-		n, err := strconv.Atoi(name[strings.LastIndexByte(name, '-')+1:])
-		if err != nil || n < 1 || nameOf(n) != name {
-			continue
-		}
-		i, found := slices.BinarySearch(*list, n)
-		if !found {
-			*list = slices.Insert(slices.Clone(*list), i, n)
-		}
-		return true
-	}
-	return false
 }

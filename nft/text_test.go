@@ -22,7 +22,7 @@ var update = flag.Bool("update", false, "rewrite testdata")
 // dualStack has each kind of frontend once, and a set of each kind that is not empty.
 func dualStack() *model.Builder {
 	config := modeltest.Config()
-	config.ClusterCIDRs = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00:10::/64")}
+	config.LocalPods.ClusterCIDRs = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00:10::/64")}
 	return modeltest.Builder(config,
 		modeltest.OurNode(),
 		modeltest.NewServiceCIDR("kubernetes", "172.30.0.0/16", "255.255.0.0/16", "fd00:172:30::/112"),

@@ -114,6 +114,24 @@ func (s Service) From(in model.Ingress) Service {
 	return s
 }
 
+// Policies sets both traffic policies, Cluster or Local.
+func (s Service) Policies(internal, external string) Service {
+	s.InternalTrafficPolicy, s.ExternalTrafficPolicy = internal, external
+	return s
+}
+
+// Sticky gives it session affinity that lasts so long.
+func (s Service) Sticky(seconds int32) Service {
+	s.SessionAffinity, s.AffinityTimeout = "ClientIP", &seconds
+	return s
+}
+
+// Ranges sets loadBalancerSourceRanges.
+func (s Service) Ranges(cidrs ...string) Service { s.SourceRanges = cidrs; return s }
+
+// Algorithm sets the annotation.
+func (s Service) Algorithm(name string) Service { s.Service.Algorithm = name; return s }
+
 // TCP adds a TCP port.
 func (s Service) TCP(name string, port int32) Service {
 	return s.Port(model.Port{Name: name, Protocol: "TCP", Port: port})
@@ -232,6 +250,16 @@ func Conditions(ready, serving, terminating bool) func(*model.SliceEndpoint) {
 	}
 }
 
+// ForNodes hints for which Nodes an endpoint is.
+func ForNodes(names ...string) func(*model.SliceEndpoint) {
+	return func(e *model.SliceEndpoint) { e.HintNodes = names }
+}
+
+// ForZones hints for which zones an endpoint is.
+func ForZones(zones ...string) func(*model.SliceEndpoint) {
+	return func(e *model.SliceEndpoint) { e.HintZones = zones }
+}
+
 // Node is a model.Node.
 type Node struct{ model.Node }
 
@@ -242,6 +270,12 @@ func NewNode(name string, addrs ...string) Node {
 
 // OurNode returns the node that tests look at, with its addresses of both families.
 func OurNode() Node { return NewNode(NodeName, NodeIP4, NodeIP6) }
+
+// In sets the zone.
+func (n Node) In(zone string) Node { n.Zone = zone; return n }
+
+// Pods sets spec.podCIDRs.
+func (n Node) Pods(cidrs ...string) Node { n.PodCIDRs = cidrs; return n }
 
 // Set implements Object.
 func (n Node) Set(b *model.Builder) { b.SetNode(n.Node) }

@@ -122,17 +122,31 @@ func (r *Random) refs() []model.ObjectRef {
 
 func (r *Random) object() Object {
 	switch n := r.IntN(24); {
-	case n == 0:
-		addrs := []string{pick(r, []string{NodeIP4, "192.168.0.3"}), pick(r, []string{NodeIP6, "fd00:192:168::3"})}
-		return NewNode(pick(r, []string{NodeName, NodeName, "node-2"}), addrs[r.IntN(2):]...)
-	case n == 1:
+	case n < 2:
+		return r.node()
+	case n == 2:
 		return NewServiceCIDR(pick(r, []string{"kubernetes", "extra"}),
 			pick(r, []string{"172.30.0.0/16", "172.30.0.0/24", "255.255.0.0/16", "172.30.0.0/33", "::ffff:172.30.0.0/112"}),
 			pick(r, []string{"fd00:172:30::/112", "fd00:172:30::/64", "ffff::/16", "nowhere"}))
-	case n < 11:
+	case n < 12:
 		return r.service()
 	}
 	return r.slice()
+}
+
+func (r *Random) node() Node {
+	addrs := []string{pick(r, []string{NodeIP4, "192.168.0.3"}), pick(r, []string{NodeIP6, "fd00:192:168::3"})}
+	n := NewNode(pick(r, []string{NodeName, NodeName, NodeName, "node-2"}), addrs[r.IntN(2):]...).
+		In(pick(r, []string{"zone-a", "zone-b", ""}))
+	switch r.IntN(4) {
+	case 0:
+		n = n.Pods("10.0.0.0/29", "fd00:10::/125")
+	case 1:
+		n = n.Pods("10.0.0.0/28")
+	case 2:
+		n = n.Pods("fd00:10::/124", pick(r, []string{"10.0.0.8/29", "nowhere"}))
+	}
+	return n
 }
 
 func (r *Random) service() Service {
@@ -162,10 +176,58 @@ func (r *Random) service() Service {
 	for range r.IntN(4) {
 		s = s.Port(r.port())
 	}
+	s = r.choosing(s.Policies(r.policy(), r.policy()))
+	if r.IntN(3) == 0 {
+		s = s.Ranges(r.ranges()...)
+	}
 	if r.IntN(24) == 0 {
 		s = s.Labeled(pick(r, []string{model.LabelServiceProxyName, model.LabelHeadless, "app"}), "")
 	}
 	return s
+}
+
+func (r *Random) policy() string {
+	if r.bad() {
+		return "local"
+	}
+	return pick(r, []string{"", "Cluster", "Local", "Local"})
+}
+
+// choosing says how one of a Service's endpoints is chosen.
+func (r *Random) choosing(s Service) Service {
+	switch r.IntN(6) {
+	case 0:
+		s = s.Sticky(r.timeout())
+	case 1:
+		s.SessionAffinity = "ClientIP"
+	case 2:
+		s = s.Sticky(r.timeout())
+		s.SessionAffinity = pick(r, []string{"None", "", "clientIP"})
+	}
+	if r.IntN(3) == 0 {
+		s = s.Algorithm(pick(r, []string{"random", "round-robin", "round-robin", "source-hash", "source-hash", "least-conn"}))
+	}
+	return s
+}
+
+func (r *Random) timeout() int32 {
+	return pick(r, []int32{1, 60, 60, 10800, 86400, 0, -1, 86401})
+}
+
+func (r *Random) ranges() []string {
+	var list []string
+	for range 1 + r.IntN(4) {
+		if r.bad() {
+			list = append(list, pick(r, []string{"", "203.0.113.0", "nowhere", "10.0.0.0/33"}))
+			continue
+		}
+		list = append(list, pick(r, []string{
+			"203.0.113.0/24", "203.0.113.0/25", " 203.0.113.128/25 ", "203.0.113.7/32", "::ffff:203.0.113.0/121",
+			"192.168.0.0/24", "192.168.0.2/32", "10.0.0.0/29", "0.0.0.0/0",
+			"2001:db8:203::/64", "2001:db8:203::7/128", "fd00:192:168::/64", "fd00:10::/125", "::/0",
+		}))
+	}
+	return list
 }
 
 func (r *Random) port() model.Port {
@@ -192,11 +254,16 @@ func (r *Random) slice() Slice {
 		}
 		s = s.Port(r.portName(), r.protocol(), r.number(8080, 8081, 53))
 	}
+	hints := r.IntN(6)
 	for range r.IntN(8) {
 		e := model.SliceEndpoint{
 			Addresses: []string{r.addr(pods, "0", 12)},
 			NodeName:  pick(r, []string{NodeName, "node-2", ""}),
 		}
+		if r.IntN(16) == 0 { // in the node's own network
+			e.Addresses, e.NodeName = []string{nodeIP(s.AddressType)}, NodeName
+		}
+		r.hint(&e, hints)
 		if r.IntN(3) == 0 {
 			yes, no := true, false
 			e.Ready = pick(r, []*bool{nil, &yes, &no, &no})
@@ -219,8 +286,31 @@ func (r *Random) slice() Slice {
 	return s
 }
 
+func nodeIP(addressType string) string {
+	if addressType == "IPv6" {
+		return NodeIP6
+	}
+	return NodeIP4
+}
+
+// hint gives an endpoint hints, as the controller does for all endpoints of a Service or
+// for none; kind says which.
+func (r *Random) hint(e *model.SliceEndpoint, kind int) {
+	if r.IntN(16) == 0 {
+		return // a slice that the controller has not come to yet
+	}
+	if kind < 2 {
+		ForNodes(pick(r, [][]string{{NodeName}, {"node-2"}, {"node-2", NodeName}, {"node-3"}})...)(e)
+	}
+	if kind < 4 {
+		ForZones(pick(r, [][]string{{"zone-a"}, {"zone-b"}, {"zone-a", "zone-b"}, {"zone-c"}})...)(e)
+	}
+}
+
+// hostAddresses are some of the node's, the pods' bridge, and an address of a load
+// balancer that lets the node answer for it.
 func (r *Random) hostAddresses() []netip.Addr {
-	all := []string{NodeIP4, "192.168.0.3", "10.0.0.1", NodeIP6, "fd00:10::1"}
+	all := []string{NodeIP4, "192.168.0.3", "10.0.0.1", "192.168.98.2", NodeIP6, "fd00:10::1"}
 	var list []netip.Addr
 	for _, s := range all {
 		if r.IntN(2) == 0 {

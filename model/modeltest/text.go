@@ -33,6 +33,9 @@ func FamilyText(s *model.FamilySnapshot) []string {
 	for a := range s.Hairpins() {
 		add("hairpin %v", a)
 	}
+	for v := range s.ServiceEndpoints() {
+		add("endpoint %v", v)
+	}
 	add("settings %+v", *s.Settings)
 	slices.Sort(lines)
 	return lines
@@ -62,8 +65,21 @@ func PortText(sp *model.ServicePort) string {
 		if fe.Kind == model.NodePort {
 			text = fmt.Sprintf(":%d %v", fe.VIP.Port, fe.Action)
 		}
-		if fe.SourceNAT == model.MasqueradeAlways {
+		if fe.List == model.LocalList {
+			text += " local"
+		}
+		switch fe.SourceNAT {
+		case model.MasqueradeAlways:
 			text += " masquerade"
+		case model.MasqueradeNode:
+			text += " masquerade-node"
+		case model.MasqueradeOutside:
+		}
+		if fe.ShortCircuit {
+			text += " short-circuit"
+		}
+		if fe.Restricted {
+			text += fmt.Sprintf(" from %v", sp.Allowed(fe))
 		}
 		frontends = append(frontends, text)
 	}
@@ -72,9 +88,21 @@ func PortText(sp *model.ServicePort) string {
 		if e.Local {
 			text += " local"
 		}
+		switch {
+		case e.In(model.ClusterList) && e.In(model.LocalList):
+			text += " in both lists"
+		case e.In(model.LocalList):
+			text += " in the local list"
+		}
 		endpoints = append(endpoints, text)
 	}
 	text := fmt.Sprintf("%v/%v [%s]", sp.Name, sp.Name.Protocol, strings.Join(frontends, ", "))
+	if sp.Algorithm != model.Random {
+		text += " " + sp.Algorithm.String()
+	}
+	if sp.Affinity > 0 {
+		text += fmt.Sprintf(" affinity %v", sp.Affinity)
+	}
 	if len(endpoints) > 0 {
 		text += " " + strings.Join(endpoints, ", ")
 	}

@@ -191,23 +191,12 @@ func (s step) port() *model.ServicePort {
 type transaction struct {
 	conn  *conn
 	table *nftables.Table
-	sets  map[string]*nftables.Set
-	decls map[string]nft.Set
 	steps []step
 	bytes int // upper bound of what is sent
 }
 
-func (c *conn) begin(f model.Family, sets []nft.Set) *transaction {
-	t := &transaction{
-		conn:  c,
-		table: &nftables.Table{Name: nft.TableName, Family: tableFamily(f)},
-		sets:  map[string]*nftables.Set{}, decls: map[string]nft.Set{},
-	}
-	for _, s := range sets {
-		t.decls[s.Name] = s
-		t.sets[s.Name] = &nftables.Set{Table: t.table, Name: s.Name, IsMap: s.Verdicts || s.Data != nil, Interval: s.Interval}
-	}
-	return t
+func (c *conn) begin(f model.Family) *transaction {
+	return &transaction{conn: c, table: &nftables.Table{Name: nft.TableName, Family: tableFamily(f)}}
 }
 
 // did notes that the library has taken one more message.
@@ -223,7 +212,11 @@ func (t *transaction) elements(lists []nft.SetOps, perMessage int, add bool) err
 		verb, do = "add", t.conn.lib.SetAddElements
 	}
 	for _, list := range lists {
-		set, decl := t.sets[list.Set], t.decls[list.Set]
+		decl := nft.DeclarationOf(list.Set)
+		set := &nftables.Set{
+			Table: t.table, Name: decl.Name, IsMap: decl.Verdicts || decl.Data != nil,
+			Interval: decl.Interval, Concatenation: decl.Interval && len(decl.Key) > 1,
+		}
 		for ops := range slices.Chunk(list.Ops, perMessage) {
 			encoded := encodeElements(decl, ops)
 			if err := do(set, encoded); err != nil {
@@ -260,7 +253,9 @@ func (t *transaction) chains(b *nft.Batch) error {
 		made := chain(c.Name)
 		if c.Hook != nft.NoHook {
 			made.Hooknum, made.Priority = hookNumber(c.Hook), new(nftables.ChainPriority(c.Prio))
-			made.Type = nftables.ChainTypeNAT
+			if made.Type = nftables.ChainTypeNAT; c.Filter {
+				made.Type = nftables.ChainTypeFilter
+			}
 			policy := nftables.ChainPolicyAccept
 			made.Policy = &policy
 		}

@@ -58,8 +58,28 @@ func encodeStatement(f model.Family, s nft.Statement) ([]expr.Any, error) {
 			},
 			&expr.Cmp{Op: expr.CmpOpEq, Register: unix.NFT_REG_1, Data: make([]byte, 4)},
 		}, nil
+	case nft.MatchInterface: // iifname != "cali*"
+		return encodeMatchInterface(s), nil
+	case nft.MatchFromNode: // fib saddr type local
+		return []expr.Any{
+			&expr.Fib{Register: unix.NFT_REG_1, FlagSADDR: true, ResultADDRTYPE: true},
+			&expr.Cmp{Op: expr.CmpOpEq, Register: unix.NFT_REG_1, Data: binary.NativeEndian.AppendUint32(nil, unix.RTN_LOCAL)},
+		}, nil
+	case nft.MatchInvalid: // ct state invalid
+		return []expr.Any{
+			&expr.Ct{Key: expr.CtKeySTATE, Register: unix.NFT_REG_1},
+			&expr.Bitwise{
+				SourceRegister: unix.NFT_REG_1, DestRegister: unix.NFT_REG_1, Len: 4,
+				Mask: binary.NativeEndian.AppendUint32(nil, expr.CtStateBitINVALID), Xor: make([]byte, 4),
+			},
+			&expr.Cmp{Op: expr.CmpOpNeq, Register: unix.NFT_REG_1, Data: make([]byte, 4)},
+		}, nil
 	case nft.InSet: // ip daddr @cluster-ips
-		return append(encodeKey(f, s.Key), &expr.Lookup{SourceRegister: unix.NFT_REG_1, SetName: s.Set}), nil
+		key := encodeKey(f, s.Key)
+		if s.Set == nft.SourceRanges {
+			key = orderProtocol(key)
+		}
+		return append(key, &expr.Lookup{SourceRegister: unix.NFT_REG_1, SetName: s.Set, Invert: s.Not}), nil
 	case nft.VerdictMap: // ip daddr . meta l4proto . th dport vmap @service-ips
 		return append(encodeKey(f, s.Key), &expr.Lookup{
 			SourceRegister: unix.NFT_REG_1, SetName: s.Map,
@@ -78,6 +98,8 @@ func encodeStatement(f model.Family, s nft.Statement) ([]expr.Any, error) {
 				RegProtoMin: port, RegProtoMax: port, Specified: true,
 			},
 		), nil
+	case nft.Remember: // update @affinity-… { ip saddr timeout 3h : ip daddr . th dport }
+		return encodeRemember(f, s), nil
 	case nft.Masquerade: // masquerade fully-random
 		return []expr.Any{&expr.Masq{FullyRandom: true}}, nil
 	case nft.Reject:
@@ -92,11 +114,68 @@ func encodeKey(f model.Family, key nft.Key) []expr.Any {
 	var all []expr.Any
 	offset := 0
 	for _, e := range key {
+		if e.Field == nft.HashSlot {
+			return append(all, encodeHash(f, e, offset)...) // slots are last
+		}
 		load, width := encodeLoad(f, e, register(offset))
 		all = append(all, load)
 		offset += width
 	}
 	return all
+}
+
+// encodeHash puts the client's address where nft does, behind the key.
+func encodeHash(f model.Family, e nft.Expr, offset int) []expr.Any {
+	const behind = 20
+	temp := register(offset + behind)
+	load, width := encodeLoad(f, nft.Expr{Field: nft.SourceAddr}, temp)
+	return []expr.Any{load, &expr.Hash{
+		SourceRegister: temp, DestRegister: register(offset), Length: uint32(width),
+		Modulus: e.Mod, Seed: nft.HashSeed, Type: expr.HashTypeJenkins,
+	}}
+}
+
+// orderProtocol does nothing to a byte, but nft has it in the keys of ranges: all else
+// there is in network byte order.
+func orderProtocol(key []expr.Any) []expr.Any {
+	var all []expr.Any
+	for _, e := range key {
+		all = append(all, e)
+		if m, ok := e.(*expr.Meta); ok {
+			all = append(all, &expr.Byteorder{
+				SourceRegister: m.Register, DestRegister: m.Register, Op: expr.ByteorderHton, Len: 1, Size: 2,
+			})
+		}
+	}
+	return all
+}
+
+// encodeRemember has the key in the first register and the data in the one behind it.
+func encodeRemember(f model.Family, s nft.Remember) []expr.Any {
+	const data = 16 // where the second wide register begins
+	client, _ := encodeLoad(f, nft.Expr{Field: nft.SourceAddr}, unix.NFT_REG_1)
+	addr, width := encodeLoad(f, nft.Expr{Field: nft.DestAddr}, register(data))
+	port, _ := encodeLoad(f, nft.Expr{Field: nft.DestPort}, register(data+width))
+	return []expr.Any{client, addr, port, &expr.Dynset{
+		SrcRegKey: unix.NFT_REG_1, SrcRegData: register(data), SetName: s.Map,
+		Operation: unix.NFT_DYNSET_OP_UPDATE, Timeout: s.Timeout,
+	}}
+}
+
+// encodeMatchInterface compares the whole name, with its zeros, or its beginning.
+func encodeMatchInterface(s nft.MatchInterface) []expr.Any {
+	name := []byte(s.Name)
+	if !s.Wildcard {
+		name = append(name, make([]byte, unix.IFNAMSIZ-len(name))...)
+	}
+	op := expr.CmpOpEq
+	if s.Not {
+		op = expr.CmpOpNeq
+	}
+	return []expr.Any{
+		&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: unix.NFT_REG_1},
+		&expr.Cmp{Op: op, Register: unix.NFT_REG_1, Data: name},
+	}
 }
 
 // encodeLoad loads a field into a register and returns how many bytes of registers it
@@ -121,7 +200,11 @@ func encodeLoad(f model.Family, e nft.Expr, reg uint32) (expr.Any, int) {
 		return &expr.Ct{Key: key, Register: reg, Direction: ctOriginal}, addr
 	case nft.OrigDestPort:
 		return &expr.Ct{Key: expr.CtKeyPROTODST, Register: reg, Direction: ctOriginal}, narrow
-	case nft.RandomSlot:
+	case nft.SourcePort:
+		return &expr.Payload{Base: expr.PayloadBaseTransportHeader, Offset: 0, Len: 2, DestRegister: reg}, narrow
+	case nft.NextSlot:
+		return &expr.Numgen{Register: reg, Modulus: e.Mod, Type: unix.NFT_NG_INCREMENTAL}, narrow
+	case nft.RandomSlot, nft.HashSlot:
 	}
 	return &expr.Numgen{Register: reg, Modulus: e.Mod, Type: unix.NFT_NG_RANDOM}, narrow
 }
@@ -200,8 +283,8 @@ func tableFamily(f model.Family) nftables.TableFamily {
 	return nftables.TableFamilyIPv4
 }
 
-// encodeElements makes the elements of one set. An element of an interval set is two:
-// the first key, and the first one behind.
+// encodeElements makes the elements of one set. An element of an interval set is two,
+// the first key and the first one behind, but only if the key is no concatenation.
 func encodeElements(s nft.Set, ops []nft.ElementOp) []nftables.SetElement {
 	list := make([]nftables.SetElement, 0, len(ops))
 	for _, op := range ops {
@@ -212,11 +295,15 @@ func encodeElements(s nft.Set, ops []nft.ElementOp) []nftables.SetElement {
 		case s.Data != nil:
 			e.Val = []byte(op.Element.Data)
 		}
-		if s.Interval && op.Element.End == "" {
+		isRange := s.Interval && len(s.Key) == 1
+		switch {
+		case isRange && op.Element.End == "":
 			e.IntervalOpen = true
+		case s.Interval && !isRange:
+			e.KeyEnd = []byte(op.Element.End)
 		}
 		list = append(list, e)
-		if s.Interval && op.Element.End != "" {
+		if isRange && op.Element.End != "" {
 			list = append(list, nftables.SetElement{Key: []byte(op.Element.End), IntervalEnd: true})
 		}
 	}

@@ -19,6 +19,9 @@ type Options struct {
 	// NetNS is a file descriptor of the network namespace to work in; 0 means that of
 	// the thread which calls Open.
 	NetNS int
+	// Unowned makes tables that others may change, as all are before Linux 6.9; see
+	// [Backend.Watch]. It is for tests.
+	Unowned bool
 }
 
 // Backend keeps this node's nftables tables. It is not safe for concurrent use.
@@ -71,6 +74,9 @@ func Open(o Options) (*Backend, error) {
 			b.log.LogAttrs(context.Background(), slog.LevelWarn, "IP family left out",
 				slog.String("family", f.String()), slog.Any("err", err))
 			continue
+		}
+		if o.Unowned {
+			flags = 0
 		}
 		b.families = append(b.families, familyState{family: f, flags: flags})
 	}
@@ -157,10 +163,10 @@ func (b *Backend) applyFamily(ctx context.Context, st *familyState, s *model.Fam
 	}
 	if batch.Empty() {
 		st.have = want
-		return nil
+		return b.conn.settle(st.family, batch.Settle)
 	}
 	operations, cold := batch.Len(), batch.CreateTable
-	switch err := b.send(st, batch, want); {
+	switch err := b.send(st, batch); {
 	case cold && errors.Is(err, unix.EOPNOTSUPP):
 		return &UnsupportedError{Feature: "reject in prerouting", Since: "5.9", Family: st.family.String(), Err: err}
 	case err != nil:
@@ -171,12 +177,12 @@ func (b *Backend) applyFamily(ctx context.Context, st *familyState, s *model.Fam
 	st.stats.Operations += operations
 	b.log.LogAttrs(ctx, slog.LevelDebug, "applied", slog.String("family", st.family.String()),
 		slog.Int("operations", operations), slog.Duration("took", time.Since(start)))
-	return nil
+	return b.conn.settle(st.family, batch.Settle)
 }
 
 // compareWithKernel finds the difference to what is really there.
 func (b *Backend) compareWithKernel(ctx context.Context, st *familyState, s *model.FamilySnapshot) (*nft.Ruleset, *nft.Batch, error) {
-	table, err := b.conn.read(st.family, s.Settings)
+	table, err := b.conn.read(st.family, s)
 	// To replace a table costs connections, so it takes a second try over a new
 	// connection to believe that the table is to blame.
 	suspect := isUnreadable(err)
@@ -197,7 +203,9 @@ func (b *Backend) compareWithKernel(ctx context.Context, st *familyState, s *mod
 		batch.DeleteTable = true
 	}
 	if kept, ok := want.KeepUnused(table, batch); ok {
+		settle := batch.Settle
 		want, batch = kept, nft.Diff(kept, kept)
+		batch.Settle = settle
 	}
 	if err := b.claim(st, table != nil && !batch.DeleteTable); err != nil {
 		return nil, nil, err
@@ -237,7 +245,7 @@ func (b *Backend) ownedByOther(st *familyState) bool {
 const maxAhead = 20_000
 
 // send carries out a batch.
-func (b *Backend) send(st *familyState, batch *nft.Batch, want *nft.Ruleset) error {
+func (b *Backend) send(st *familyState, batch *nft.Batch) error {
 	if err := b.conn.makeTable(batch, nft.TableName, st.flags); err != nil {
 		if errors.Is(err, unix.EPERM) {
 			return fmt.Errorf("table %s is %w", nft.TableName, ErrOwned)
@@ -250,7 +258,7 @@ func (b *Backend) send(st *familyState, batch *nft.Batch, want *nft.Ruleset) err
 	var refused []error
 	if batch.Len() > maxAhead {
 		for _, ahead := range batch.Ahead(maxAhead) {
-			bad, err := b.sendOthers(ahead, want.Sets)
+			bad, err := b.sendOthers(ahead)
 			if err != nil {
 				return err
 			}
@@ -258,14 +266,14 @@ func (b *Backend) send(st *familyState, batch *nft.Batch, want *nft.Ruleset) err
 			refused = append(refused, bad.errs...)
 		}
 	}
-	bad, err := b.sendOthers(batch, want.Sets)
+	bad, err := b.sendOthers(batch)
 	if err != nil {
 		return err
 	}
 	if refused = append(refused, bad.errs...); len(refused) > 0 {
 		return errors.Join(refused...)
 	}
-	t := b.conn.begin(batch.Family, want.Sets)
+	t := b.conn.begin(batch.Family)
 	t.deletions(batch)
 	return t.commit()
 }
@@ -281,16 +289,16 @@ const maxRefused = 10
 
 // sendOthers commits a batch. If one service port makes it fail, it commits the rest,
 // and says which one that was.
-func (b *Backend) sendOthers(batch *nft.Batch, sets []nft.Set) (refusals, error) {
+func (b *Backend) sendOthers(batch *nft.Batch) (refusals, error) {
 	bad := refusals{ports: map[model.ServicePortName]bool{}}
 	for {
-		err := b.conn.commit(batch, sets, elementsPerMessage)
+		err := b.conn.commit(batch, elementsPerMessage)
 		var failed *BatchError
 		if err == nil || !errors.As(err, &failed) || failed.port == nil || len(bad.errs) == maxRefused {
 			return bad, err
 		}
 		// A message holds many elements. One element each tells whose it is.
-		if err = b.conn.commit(batch, sets, 1); err == nil {
+		if err = b.conn.commit(batch, 1); err == nil {
 			return bad, nil
 		}
 		if !errors.As(err, &failed) || failed.port == nil {
@@ -302,8 +310,8 @@ func (b *Backend) sendOthers(batch *nft.Batch, sets []nft.Set) (refusals, error)
 	}
 }
 
-func (c *conn) commit(b *nft.Batch, sets []nft.Set, perMessage int) error {
-	t := c.begin(b.Family, sets)
+func (c *conn) commit(b *nft.Batch, perMessage int) error {
+	t := c.begin(b.Family)
 	if err := t.chains(b); err != nil {
 		return err
 	}

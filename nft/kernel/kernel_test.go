@@ -21,7 +21,7 @@ func exampleBuilder() *model.Builder {
 	b := model.NewBuilder(model.Config{
 		NodeName:          "node-1",
 		NodePortAddresses: model.NodePortAddresses{Primary: true},
-		ClusterCIDRs:      []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00:10::/41")},
+		LocalPods:         model.LocalPods{ClusterCIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00:10::/41")}},
 	})
 	b.SetNode(model.Node{Name: "node-1", Addresses: []string{"192.168.0.2", "fd00:192:168::2"}})
 	b.SetServiceCIDR(model.ServiceCIDR{Name: "kubernetes", CIDRs: []string{"172.30.0.0/16", "255.255.0.0/16", "fd00:172:30::/112"}})
@@ -179,7 +179,7 @@ func mustMatch(t testing.TB, n netns, s *model.Snapshot) {
 	}
 	defer func() { _ = c.close() }()
 	for _, f := range model.Families {
-		table, err := c.read(f, s.Family(f).Settings)
+		table, err := c.read(f, s.Family(f))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -287,7 +287,7 @@ func TestOneRefusedServicePortDoesNotStopTheOthers(t *testing.T) {
 			st = &b.families[i]
 		}
 	}
-	err := b.send(st, batch, want)
+	err := b.send(st, batch)
 	if err == nil || !strings.Contains(err.Error(), "Service default/web:dns") {
 		t.Fatalf("got error %v, want one that names Service default/web:dns", err)
 	}
@@ -312,14 +312,13 @@ func TestAFailedBatchKeepsTheOldRules(t *testing.T) {
 	s := exampleBuilder().Snapshot()
 	apply(t, b, s)
 	before := n.nft(t, "", "list", "ruleset")
-	sets := nft.LayoutSets()
 	bad := &nft.Batch{Family: model.IPv4, Add: []nft.SetOps{
 		{Set: nft.ClusterIPs, Ops: []nft.ElementOp{{Element: nft.Element{Key: "\x01\x02\x03\x04"}}}},
 		{Set: nft.ServiceIPs, Ops: []nft.ElementOp{{Element: nft.Element{
 			Key: "\x01\x02\x03\x04\x06\x00\x00\x00\x00\x50\x00\x00", Verdict: nft.Verdict{Kind: nft.Goto, Chain: "missing"},
 		}}}},
 	}}
-	err := b.conn.commit(bad, sets, elementsPerMessage)
+	err := b.conn.commit(bad, elementsPerMessage)
 	var refused *BatchError
 	if !errors.As(err, &refused) || !strings.Contains(refused.Step, "1.2.3.4 . tcp . 80 : goto missing") {
 		t.Errorf("got %v, want a BatchError that names the element", err)

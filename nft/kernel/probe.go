@@ -46,6 +46,7 @@ func features() []feature {
 			nft.MatchNotDNAT{},
 			nft.InSet{Key: nft.Key{{Field: nft.OrigDestAddr}}, Set: nft.ClusterIPs},
 		}},
+		{"nft_fib (CONFIG_NFT_FIB_IPV4, CONFIG_NFT_FIB_IPV6)", "4.10", nft.Postrouting, nft.Rule{nft.MatchFromNode{}}},
 		{"nft_payload and nft_bitwise", "3.13", nft.Postrouting, nft.Rule{nft.MatchAddr{Field: nft.SourceAddr}}},
 	}
 }

@@ -16,8 +16,9 @@ import (
 )
 
 // read returns what our table of a family holds, or nil if there is none. A rule is
-// recognised by being encoded as one that we would write with the same settings.
-func (c *conn) read(f model.Family, settings *model.Settings) (*nft.Table, error) {
+// recognised by being encoded as one that we would write with the same settings and
+// service ports.
+func (c *conn) read(f model.Family, s *model.FamilySnapshot) (*nft.Table, error) {
 	lib, err := c.lib.ListTableOfFamily(nft.TableName, tableFamily(f))
 	if errors.Is(err, unix.ENOENT) {
 		return nil, nil
@@ -29,7 +30,7 @@ func (c *conn) read(f model.Family, settings *model.Settings) (*nft.Table, error
 	if err := c.readSets(t, lib); err != nil {
 		return nil, err
 	}
-	if err := c.readChains(t, lib, settings); err != nil {
+	if err := c.readChains(t, lib, s); err != nil {
 		return nil, err
 	}
 	return t, nil
@@ -42,13 +43,16 @@ func (c *conn) readSets(t *nft.Table, lib *nftables.Table) error {
 	}
 	for _, s := range sets {
 		decl := nft.Set{
-			Name: s.Name, Interval: s.Interval, Comment: s.Comment,
+			Name: s.Name, Interval: s.Interval, Dynamic: s.Dynamic, Comment: s.Comment,
 			Key: readTypes(t.Family, s.KeyType), Verdicts: s.IsMap && s.DataType.Name == nftables.TypeVerdict.Name,
 		}
 		if s.IsMap && !decl.Verdicts {
 			decl.Data = readTypes(t.Family, s.DataType)
 		}
 		t.Sets = append(t.Sets, decl)
+		if decl.Dynamic {
+			continue // what packets put there is theirs, see settle
+		}
 		elements, err := c.lib.GetSetElements(s)
 		if err != nil {
 			return fmt.Errorf("read elements of %s: %w", s.Name, err)
@@ -80,12 +84,12 @@ func readTypes(f model.Family, d nftables.SetDatatype) []nft.Type {
 }
 
 func readElements(s nft.Set, elements []nftables.SetElement) map[string]nft.Element {
-	if s.Interval {
+	if s.Interval && len(s.Key) == 1 {
 		return readRanges(elements)
 	}
 	all := make(map[string]nft.Element, len(elements))
 	for i := range elements {
-		e := nft.Element{Key: string(elements[i].Key), Comment: elements[i].Comment}
+		e := nft.Element{Key: string(elements[i].Key), End: string(elements[i].KeyEnd), Comment: elements[i].Comment}
 		switch {
 		case s.Verdicts:
 			e.Verdict = readVerdict(elements[i].Val)
@@ -145,7 +149,7 @@ func readVerdict(data []byte) nft.Verdict {
 	return v
 }
 
-func (c *conn) readChains(t *nft.Table, lib *nftables.Table, settings *model.Settings) error {
+func (c *conn) readChains(t *nft.Table, lib *nftables.Table, s *model.FamilySnapshot) error {
 	// google/nftables lists the chains of all tables of a family; only ours are looked at.
 	chains, err := c.lib.ListChainsOfTableFamily(lib.Family)
 	if err != nil {
@@ -157,7 +161,7 @@ func (c *conn) readChains(t *nft.Table, lib *nftables.Table, settings *model.Set
 			names = append(names, chain.Name)
 		}
 	}
-	known, err := fingerprints(t.Family, nft.LayoutChains(settings, names))
+	known, err := fingerprints(t.Family, nft.LayoutChains(s, names))
 	if err != nil {
 		return err
 	}
@@ -165,7 +169,7 @@ func (c *conn) readChains(t *nft.Table, lib *nftables.Table, settings *model.Set
 		if chain.Table.Name != nft.TableName {
 			continue
 		}
-		made := nft.Chain{Name: chain.Name}
+		made := nft.Chain{Name: chain.Name, Filter: chain.Type == nftables.ChainTypeFilter}
 		if chain.Hooknum != nil && chain.Priority != nil {
 			made.Hook, made.Prio = readHook(*chain.Hooknum), int32(*chain.Priority)
 		}
@@ -199,7 +203,7 @@ func fingerprints(f model.Family, chains []nft.Chain) (map[string]map[string]nft
 }
 
 func readHook(n nftables.ChainHook) nft.Hook {
-	for _, h := range []nft.Hook{nft.Prerouting, nft.Output, nft.Postrouting} {
+	for _, h := range []nft.Hook{nft.Prerouting, nft.Output, nft.Postrouting, nft.Input, nft.Forward} {
 		if *hookNumber(h) == n {
 			return h
 		}
@@ -225,10 +229,14 @@ func (c *conn) readRules(f model.Family, t *nftables.Table, chain *nftables.Chai
 }
 
 // fingerprint is the same for a rule that we would write and for the same rule as the
-// kernel gives it back.
+// kernel gives it back. google/nftables does not read byteorder expressions, and ours
+// change nothing (see orderProtocol), so that they don't count.
 func fingerprint(f model.Family, exprs []expr.Any) (string, error) {
 	var b []byte
 	for _, e := range exprs {
+		if _, ok := e.(*expr.Byteorder); ok {
+			continue
+		}
 		data, err := expr.Marshal(byte(tableFamily(f)), e)
 		if err != nil {
 			return "", fmt.Errorf("encode %T: %w", e, err)

@@ -92,6 +92,15 @@ func setMessage(f model.Family, table string, s nft.Set, id uint32) (netlink.Mes
 	if s.Verdicts || s.Data != nil {
 		flags |= unix.NFT_SET_MAP
 	}
+	if s.Dynamic {
+		// Without a size the kernel reserves no room, and takes up to 65,535 elements
+		// (nft_dynset_init).
+		flags |= unix.NFT_SET_EVAL | unix.NFT_SET_TIMEOUT
+	}
+	isConcat := s.Interval && len(s.Key) > 1
+	if isConcat {
+		flags |= nftables.NFT_SET_CONCAT
+	}
 	attrs := []netlink.Attribute{
 		stringAttr(unix.NFTA_SET_TABLE, table),
 		stringAttr(unix.NFTA_SET_NAME, s.Name),
@@ -99,6 +108,13 @@ func setMessage(f model.Family, table string, s nft.Set, id uint32) (netlink.Mes
 		uint32Attr(unix.NFTA_SET_KEY_TYPE, datatype(f, s.Key)),
 		uint32Attr(unix.NFTA_SET_KEY_LEN, uint32(nft.Width(f, s.Key))),
 		uint32Attr(unix.NFTA_SET_ID, id),
+	}
+	if isConcat {
+		desc, err := concatDescription(f, s)
+		if err != nil {
+			return netlink.Message{}, err
+		}
+		attrs = append(attrs, netlink.Attribute{Type: unix.NFTA_SET_DESC | unix.NLA_F_NESTED, Data: desc})
 	}
 	switch {
 	case s.Verdicts:
@@ -110,6 +126,26 @@ func setMessage(f model.Family, table string, s nft.Set, id uint32) (netlink.Mes
 	}
 	attrs = append(attrs, netlink.Attribute{Type: unix.NFTA_SET_USERDATA, Data: setUserdata(f, s)})
 	return message(unix.NFT_MSG_NEWSET, netlink.Create, f, attrs)
+}
+
+// concatDescription tells the length of each component of the key, which the kernel needs
+// to know for ranges.
+func concatDescription(f model.Family, s nft.Set) ([]byte, error) {
+	const fieldLen = 1 // NFTA_SET_FIELD_LEN
+	lengths := map[nft.Type]int{nft.Addr: nft.Addr.Width(f), nft.Proto: 1, nft.Service: 2}
+	fields := make([]netlink.Attribute, 0, len(s.Key))
+	for _, t := range s.Key {
+		one, err := netlink.MarshalAttributes([]netlink.Attribute{uint32Attr(fieldLen, uint32(lengths[t]))})
+		if err != nil {
+			return nil, err
+		}
+		fields = append(fields, netlink.Attribute{Type: unix.NFTA_LIST_ELEM | unix.NLA_F_NESTED, Data: one})
+	}
+	list, err := netlink.MarshalAttributes(fields)
+	if err != nil {
+		return nil, err
+	}
+	return netlink.MarshalAttributes([]netlink.Attribute{{Type: nftables.NFTA_SET_DESC_CONCAT | unix.NLA_F_NESTED, Data: list}})
 }
 
 // datatype numbers a type as nft does: 6 bits for each component.
@@ -253,6 +289,10 @@ func hookNumber(h nft.Hook) *nftables.ChainHook {
 		return nftables.ChainHookOutput
 	case nft.Postrouting:
 		return nftables.ChainHookPostrouting
+	case nft.Input:
+		return nftables.ChainHookInput
+	case nft.Forward:
+		return nftables.ChainHookForward
 	case nft.NoHook:
 	}
 	return nil

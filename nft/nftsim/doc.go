@@ -2,13 +2,13 @@
 //
 // It takes the kernel's way, with the hooks that a ruleset of ours can have:
 //
-//	Pod, Outside ──> prerouting ──┬─ address of the node ──> (input) ──> Accept
-//	                              └─ any other ──> postrouting ────────> Accept
-//	Node ──────────> output ──────────────────────> postrouting ───────> Accept
+//	Pod, Outside ──> prerouting ──┬─ address of the node ──> input ─────────> Accept
+//	                              └─ any other ──> forward ──> postrouting ──> Accept
+//	Node ──────────> output ─────────────────────────────────> postrouting ──> Accept
 //
-// Only the first packet of a connection is meant: all our chains hook NAT, which sees
-// no other. Random choices are explored, not drawn: an Outcome has every endpoint with
-// its exact share of the connections.
+// Only the first packet of a connection is meant: chains of type nat see no other.
+// Choices are explored, not drawn: an Outcome has every endpoint with its share of the
+// connections.
 //
 // It runs typed values, and knows each statement: one that it does not know, a jump to
 // a chain that is missing, an element of the wrong width, are errors and not guesses.

@@ -23,6 +23,7 @@ func (o Origin) String() string { return [...]string{"pod", "node", "outside"}[o
 // Packet is the first packet of a connection.
 type Packet struct {
 	From         Origin
+	Interface    string // by which it comes in; not for Node
 	Source, Dest netip.AddrPort
 	Protocol     model.Protocol
 }
@@ -60,6 +61,9 @@ type Outcome struct {
 type Arrival struct {
 	Share      float64 // of all connections
 	Masquerade bool    // with the node's address as its source
+
+	// Remembered are the maps that note this destination for the packet's source, sorted.
+	Remembered []string
 }
 
 // ending is how a packet left a chain.
@@ -87,7 +91,7 @@ type state struct {
 }
 
 // expr returns what one component of a key is, as the kernel has it in its registers.
-// Random slots are not the packet's business.
+// Slots are not the packet's business.
 func (s *state) expr(b []byte, e nft.Expr) ([]byte, error) {
 	switch e.Field {
 	case nft.SourceAddr:
@@ -102,7 +106,9 @@ func (s *state) expr(b []byte, e nft.Expr) ([]byte, error) {
 		return nft.AppendAddr(b, s.orig.Addr()), nil
 	case nft.OrigDestPort:
 		return nft.AppendPort(b, s.orig.Port()), nil
-	case nft.RandomSlot:
+	case nft.SourcePort:
+		return nft.AppendPort(b, s.Source.Port()), nil
+	case nft.RandomSlot, nft.NextSlot, nft.HashSlot:
 	}
 	return nil, fmt.Errorf("unknown field %d", e.Field)
 }

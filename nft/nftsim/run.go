@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft"
@@ -15,9 +16,10 @@ const maxDepth = 16
 // run is one packet's way.
 type run struct {
 	*Simulator
-	hook  nft.Hook
-	trace []string
-	seen  map[string]bool
+	hook       nft.Hook
+	remembered []string // since the packet's destination was decided
+	trace      []string
+	seen       map[string]bool
 }
 
 // Run runs a packet through the ruleset.
@@ -50,14 +52,15 @@ func (r *run) packet(p Packet) (Outcome, error) {
 	verdicts := map[ending]bool{}
 	for _, b := range branches {
 		if b.ending == translated {
+			r.remembered = nil
 			how, masqueraded, err := r.leave(p, b.dest)
 			if err != nil {
 				return Outcome{}, err
 			}
 			b.ending = how
 			if how == translated {
-				a := o.To[b.dest]
-				o.To[b.dest] = Arrival{a.Share + b.share, masqueraded}
+				slices.Sort(r.remembered)
+				o.To[b.dest] = Arrival{o.To[b.dest].Share + b.share, masqueraded, r.remembered}
 			}
 		}
 		verdicts[b.ending] = true
@@ -80,12 +83,23 @@ func (r *run) packet(p Packet) (Outcome, error) {
 // leave takes a packet from where its destination is known to where it leaves the node
 // or, if it is for the node, to its socket.
 func (r *run) leave(p Packet, dest netip.AddrPort) (how ending, masquerade bool, err error) {
-	if p.From != Node && r.local[dest.Addr()] {
-		return translated, false, nil
-	}
 	at := state{p, p.Dest}
 	at.Dest = dest
-	branches, left, err := r.passHook(nft.Postrouting, at)
+	last := nft.Postrouting
+	switch {
+	case p.From == Node:
+	case r.local[dest.Addr()]:
+		last = nft.Input
+	default:
+		branches, _, err := r.passHook(nft.Forward, at)
+		if err != nil {
+			return 0, false, err
+		}
+		if len(branches) > 0 {
+			return branches[0].ending, false, nil
+		}
+	}
+	branches, left, err := r.passHook(last, at)
 	if err != nil {
 		return 0, false, err
 	}
@@ -169,14 +183,28 @@ func (r *run) rule(c *nft.Chain, rule nft.Rule, s state, share float64, depth in
 				nft.SourceAddr: s.Source.Addr(), nft.DestAddr: s.Dest.Addr(), nft.OrigDestAddr: s.orig.Addr(),
 			}[stmt.Field]
 			match = stmt.Prefix.Contains(addr) != stmt.Not
+		case nft.MatchInterface:
+			has := s.Interface == stmt.Name || stmt.Wildcard && strings.HasPrefix(s.Interface, stmt.Name)
+			match = (has && s.From != Node) != stmt.Not
+		case nft.MatchFromNode:
+			match = s.From == Node || r.local[s.Source.Addr()]
+		case nft.MatchInvalid:
+			match = false // a connection's first packet is not
+		case nft.Remember:
+			if r.hook == nft.Prerouting || r.hook == nft.Output {
+				return step{}, fmt.Errorf("nothing is chosen yet in %v", r.hook)
+			}
+			note("")
+			r.remembered = append(r.remembered, stmt.Map)
 		case nft.InSet:
 			hits, missed, err := r.lookup(stmt.Key, stmt.Set, s, here)
 			if err != nil {
 				return step{}, err
 			}
-			if match = len(hits) > 0; match && missed > 0 {
+			if len(hits) > 0 && missed > 0 {
 				return step{}, fmt.Errorf("chance decides whether it is in set %s", stmt.Set)
 			}
+			match = len(hits) > 0 != stmt.Not
 		case nft.VerdictMap:
 			hits, missed, err := r.lookup(stmt.Key, stmt.Map, s, here)
 			if err != nil {
@@ -194,7 +222,7 @@ func (r *run) rule(c *nft.Chain, rule nft.Rule, s state, share float64, depth in
 			if err != nil {
 				return step{}, err
 			}
-			if r.hook == nft.Postrouting {
+			if r.hook != nft.Prerouting && r.hook != nft.Output {
 				return step{}, fmt.Errorf("the destination can't be replaced in %v", r.hook)
 			}
 			if len(hits) > 0 {
@@ -212,7 +240,7 @@ func (r *run) rule(c *nft.Chain, rule nft.Rule, s state, share float64, depth in
 			done.branches = append(done.branches, branch{share: here, ending: masqueraded})
 			here = 0
 		case nft.Reject:
-			if r.hook == nft.Postrouting {
+			if r.hook == nft.Postrouting || r.hook == nft.Forward {
 				return step{}, fmt.Errorf("reject is not allowed in %v", r.hook)
 			}
 			note("")
@@ -280,7 +308,8 @@ type hit struct {
 	share float64
 }
 
-// lookup looks a packet up in a set, once for each slot that chance may choose.
+// lookup looks a packet up in a set, once for each slot that may be chosen: as if each were
+// as likely, which over many connections or clients it is.
 func (r *run) lookup(key nft.Key, name string, s state, share float64) (hits []hit, missed float64, err error) {
 	set := r.sets[name]
 	if set == nil {
@@ -290,7 +319,7 @@ func (r *run) lookup(key nft.Key, name string, s state, share float64) (hits []h
 	for _, e := range key {
 		var next []string
 		for _, k := range keys {
-			if e.Field == nft.RandomSlot {
+			if e.IsChoice() {
 				for slot := range e.Mod {
 					next = append(next, string(nft.AppendSlot([]byte(k), slot)))
 				}

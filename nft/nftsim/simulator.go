@@ -40,21 +40,22 @@ func New(r *nft.Ruleset, nodeAddrs ...netip.Addr) (*Simulator, error) {
 	for _, a := range nodeAddrs {
 		s.local[a] = true
 	}
-	for _, decl := range r.Sets {
+	for _, decl := range r.AllSets() {
 		if s.sets[decl.Name] != nil {
 			return nil, fmt.Errorf("set %s is declared twice", decl.Name)
 		}
 		s.sets[decl.Name] = &set{Set: decl, elements: map[string]nft.Element{}}
 	}
-	for i := range r.Chains {
-		c := &r.Chains[i]
+	all := r.AllChains()
+	for i := range all {
+		c := &all[i]
 		if s.chains[c.Name] != nil {
 			return nil, fmt.Errorf("chain %s is there twice", c.Name)
 		}
 		s.chains[c.Name] = c
 		switch c.Hook {
 		case nft.NoHook:
-		case nft.Prerouting, nft.Output, nft.Postrouting:
+		case nft.Prerouting, nft.Output, nft.Postrouting, nft.Input, nft.Forward:
 			s.base[c.Hook] = append(s.base[c.Hook], c)
 		default:
 			return nil, fmt.Errorf("chain %s hooks %v, which the simulator does not pass", c.Name, c.Hook)
@@ -81,6 +82,14 @@ func New(r *nft.Ruleset, nodeAddrs ...netip.Addr) (*Simulator, error) {
 		}
 	}
 	return s, nil
+}
+
+// Remember notes an endpoint for a client, as a packet before would have.
+func (s *Simulator) Remember(name string, client netip.Addr, endpoint netip.AddrPort) error {
+	return s.addElement(name, nft.Element{
+		Key:  string(nft.AppendAddr(nil, client)),
+		Data: string(nft.AppendPort(nft.AppendAddr(nil, endpoint.Addr()), endpoint.Port())),
+	})
 }
 
 func (s *Simulator) addElement(name string, e nft.Element) error {
@@ -113,8 +122,8 @@ func (s *set) sortRanges() error {
 	if !s.Interval {
 		return nil
 	}
-	if len(s.Key) != 1 {
-		return fmt.Errorf("set %s: ranges of concatenations are unknown", s.Name)
+	if len(s.Key) > 1 {
+		return s.checkRanges()
 	}
 	for _, e := range s.elements {
 		s.ranges = append(s.ranges, e)
@@ -131,11 +140,35 @@ func (s *set) sortRanges() error {
 	return nil
 }
 
+// checkRanges checks a set whose keys are ranges in their last component, which must not
+// overlap (nft_pipapo_insert).
+func (s *set) checkRanges() error {
+	for _, e := range s.elements {
+		if len(e.End) != len(e.Key) || e.End < e.Key {
+			return fmt.Errorf("set %s: a range ends before it begins", s.Name)
+		}
+		for _, o := range s.ranges {
+			if e.Key <= o.End && o.Key <= e.End {
+				return fmt.Errorf("set %s: ranges overlap", s.Name)
+			}
+		}
+		s.ranges = append(s.ranges, e)
+	}
+	return nil
+}
+
 // find returns the element for a key.
 func (s *set) find(key string) (nft.Element, bool) {
 	if !s.Interval {
 		e, ok := s.elements[key]
 		return e, ok
+	}
+	if len(s.Key) > 1 {
+		i := slices.IndexFunc(s.ranges, func(e nft.Element) bool { return e.Key <= key && key <= e.End })
+		if i < 0 {
+			return nft.Element{}, false
+		}
+		return s.ranges[i], true
 	}
 	i, found := slices.BinarySearchFunc(s.ranges, key, func(e nft.Element, key string) int { return strings.Compare(e.Key, key) })
 	if !found {
@@ -178,9 +211,9 @@ func (s *Simulator) checkKey(key nft.Key, name string) (*set, error) {
 			types[i] = nft.Addr
 		case nft.Protocol:
 			types[i] = nft.Proto
-		case nft.DestPort, nft.OrigDestPort:
+		case nft.DestPort, nft.OrigDestPort, nft.SourcePort:
 			types[i] = nft.Service
-		case nft.RandomSlot:
+		case nft.RandomSlot, nft.NextSlot, nft.HashSlot:
 			types[i] = nft.Slot
 			if e.Mod == 0 {
 				return nil, fmt.Errorf("a choice among 0 slots")
@@ -199,7 +232,7 @@ func (s *Simulator) checkRule(rule nft.Rule) error {
 	for _, stmt := range rule {
 		var err error
 		switch stmt := stmt.(type) {
-		case nft.MatchProtocol, nft.MatchNotDNAT, nft.Masquerade, nft.Reject:
+		case nft.MatchProtocol, nft.MatchNotDNAT, nft.MatchFromNode, nft.MatchInvalid, nft.MatchInterface, nft.Masquerade, nft.Reject:
 		case nft.MatchAddr:
 			if stmt.Field != nft.SourceAddr && stmt.Field != nft.DestAddr && stmt.Field != nft.OrigDestAddr {
 				err = fmt.Errorf("field %d is no address", stmt.Field)
@@ -215,6 +248,12 @@ func (s *Simulator) checkRule(rule nft.Rule) error {
 			var set *set
 			if set, err = s.checkKey(stmt.Key, stmt.Map); err == nil && !slices.Equal(set.Data, []nft.Type{nft.Addr, nft.Service}) {
 				err = fmt.Errorf("map %s has no addresses and ports", stmt.Map)
+			}
+		case nft.Remember:
+			var set *set
+			set, err = s.checkKey(nft.Key{{Field: nft.SourceAddr}}, stmt.Map)
+			if err == nil && (!set.Dynamic || !slices.Equal(set.Data, []nft.Type{nft.Addr, nft.Service})) {
+				err = fmt.Errorf("map %s can't remember addresses and ports", stmt.Map)
 			}
 		case nft.Verdict:
 			err = s.checkVerdict(stmt)

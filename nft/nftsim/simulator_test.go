@@ -61,29 +61,29 @@ func TestRun(t *testing.T) {
 		{
 			"a pod to a cluster IP keeps its source, unless it meets itself",
 			packet(nftsim.Pod, "10.0.0.2", "172.30.0.41:80", model.TCP), nftsim.Accept, false,
-			arrivals{"10.0.0.2:8080": {third, true}, "10.0.0.3:8080": {third, false}, "192.168.0.2:8080": {third, false}},
+			arrivals{"10.0.0.2:8080": {third, true, nil}, "10.0.0.3:8080": {third, false, nil}, "192.168.0.2:8080": {third, false, nil}},
 		},
 		{
 			"UDP has the same shares",
 			packet(nftsim.Pod, "10.0.0.9", "172.30.0.41:53", model.UDP), nftsim.Accept, false,
-			arrivals{"10.0.0.2:5353": {third, false}, "10.0.0.3:5353": {third, false}, "192.168.0.2:5353": {third, false}},
+			arrivals{"10.0.0.2:5353": {third, false, nil}, "10.0.0.3:5353": {third, false, nil}, "192.168.0.2:5353": {third, false, nil}},
 		},
 		{
 			// An endpoint on the node's own address is met in input, where nothing can
 			// be masqueraded.
 			"from outside to an external IP",
 			packet(nftsim.Outside, "203.0.113.9", "192.168.99.11:80", model.TCP), nftsim.Accept, false,
-			arrivals{"10.0.0.2:8080": {third, true}, "10.0.0.3:8080": {third, true}, "192.168.0.2:8080": {third, false}},
+			arrivals{"10.0.0.2:8080": {third, true, nil}, "10.0.0.3:8080": {third, true, nil}, "192.168.0.2:8080": {third, false, nil}},
 		},
 		{
 			"from outside to a node port",
 			packet(nftsim.Outside, "203.0.113.9", "192.168.0.2:30001", model.TCP), nftsim.Accept, false,
-			arrivals{"10.0.0.2:8080": {third, true}, "10.0.0.3:8080": {third, true}, "192.168.0.2:8080": {third, false}},
+			arrivals{"10.0.0.2:8080": {third, true, nil}, "10.0.0.3:8080": {third, true, nil}, "192.168.0.2:8080": {third, false, nil}},
 		},
 		{
 			"what the node itself sends passes postrouting on any way",
 			packet(nftsim.Node, "192.168.0.2", "192.168.0.2:30001", model.TCP), nftsim.Accept, false,
-			arrivals{"10.0.0.2:8080": {third, true}, "10.0.0.3:8080": {third, true}, "192.168.0.2:8080": {third, true}},
+			arrivals{"10.0.0.2:8080": {third, true, nil}, "10.0.0.3:8080": {third, true, nil}, "192.168.0.2:8080": {third, true, nil}},
 		},
 		{
 			"no endpoint over TCP: a reset",
@@ -104,17 +104,17 @@ func TestRun(t *testing.T) {
 		{
 			"another port of an external IP is not ours",
 			packet(nftsim.Outside, "203.0.113.9", "192.168.99.11:81", model.TCP), nftsim.Accept, false,
-			arrivals{"192.168.99.11:81": {1, false}},
+			arrivals{"192.168.99.11:81": {1, false, nil}},
 		},
 		{
 			"a node port on another address is not ours",
 			packet(nftsim.Pod, "10.0.0.9", "192.168.0.3:30001", model.TCP), nftsim.Accept, false,
-			arrivals{"192.168.0.3:30001": {1, false}},
+			arrivals{"192.168.0.3:30001": {1, false, nil}},
 		},
 		{
 			"an endpoint asked directly is left alone, even by itself",
 			packet(nftsim.Pod, "10.0.0.2", "10.0.0.2:8080", model.TCP), nftsim.Accept, false,
-			arrivals{"10.0.0.2:8080": {1, false}},
+			arrivals{"10.0.0.2:8080": {1, false, nil}},
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -152,8 +152,10 @@ func TestTheTraceTellsTheWay(t *testing.T) {
 		"prerouting: jump services",
 		"services: ip daddr . meta l4proto . th dport vmap @service-ips -> goto endpoints-3",
 		"endpoints-3: meta l4proto tcp dnat ip to ip daddr . meta l4proto . th dport . numgen random mod 3 map @endpoints",
+		"postrouting: jump remember",
 		"postrouting: meta l4proto tcp ct original ip daddr . meta l4proto . ct original proto-dst vmap @source-nat -> goto masquerade-all",
 		"masquerade-all: masquerade fully-random",
+		"input: jump remember", // the endpoint in the host's network
 	}
 	if diff := cmp.Diff(want, got.Trace); diff != "" {
 		t.Errorf("trace (-want +got):\n%s", diff)
@@ -240,7 +242,8 @@ func TestWhatIsUnknownIsAnError(t *testing.T) {
 		{"a set twice", func(r *nft.Ruleset) { r.Sets = append(slices.Clip(r.Sets), r.Sets[0]) }, "is declared twice"},
 		{"an element of another width than its set", func(r *nft.Ruleset) {
 			r.Sets = slices.Clone(r.Sets)
-			r.Sets[0].Key = []nft.Type{nft.Addr, nft.Addr}
+			i := slices.IndexFunc(r.Sets, func(s nft.Set) bool { return s.Name == nft.ClusterIPs })
+			r.Sets[i].Key = []nft.Type{nft.Addr, nft.Addr}
 		}, "key has 4 bytes, want 8"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

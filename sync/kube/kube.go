@@ -22,6 +22,7 @@ func Service(s *corev1.Service) model.Service {
 		ExternalTrafficPolicy: string(s.Spec.ExternalTrafficPolicy),
 		SessionAffinity:       string(s.Spec.SessionAffinity),
 		SourceRanges:          s.Spec.LoadBalancerSourceRanges,
+		Algorithm:             s.Annotations[model.AnnotationAlgorithm],
 	}
 	// Only clusterIP is required of a client, and manifests often have only that;
 	// an API server fills in clusterIPs (KEP-563).
@@ -30,6 +31,9 @@ func Service(s *corev1.Service) model.Service {
 	}
 	if p := s.Spec.InternalTrafficPolicy; p != nil {
 		out.InternalTrafficPolicy = string(*p)
+	}
+	if c := s.Spec.SessionAffinityConfig; c != nil && c.ClientIP != nil {
+		out.AffinityTimeout = c.ClientIP.TimeoutSeconds
 	}
 	for _, p := range s.Spec.Ports {
 		out.Ports = append(out.Ports, model.Port{
@@ -77,16 +81,29 @@ func EndpointSlice(s *discoveryv1.EndpointSlice) model.EndpointSlice {
 		if e.NodeName != nil {
 			ep.NodeName = *e.NodeName
 		}
+		if e.Hints != nil {
+			for _, n := range e.Hints.ForNodes {
+				ep.HintNodes = append(ep.HintNodes, n.Name)
+			}
+			for _, z := range e.Hints.ForZones {
+				ep.HintZones = append(ep.HintZones, z.Name)
+			}
+		}
 		out.Endpoints = append(out.Endpoints, ep)
 	}
 	return out
 }
 
-// Node copies a Node's name and addresses: those of type InternalIP first, then
-// those of type ExternalIP, each in the order of status.addresses. That is how
-// kube-proxy finds a node's primary address (k8s.io/component-helpers, GetNodeHostIPs).
+// Node copies what the proxy needs of a Node. Of its addresses, those of type InternalIP
+// come first, then those of type ExternalIP, each in the order of status.addresses. That
+// is how kube-proxy finds a node's primary address (k8s.io/component-helpers,
+// GetNodeHostIPs).
 func Node(n *corev1.Node) model.Node {
-	out := model.Node{Name: n.Name}
+	out := model.Node{Name: n.Name, Zone: n.Labels[model.LabelZone], PodCIDRs: n.Spec.PodCIDRs}
+	// As with cluster IPs, an API server fills in the list.
+	if len(out.PodCIDRs) == 0 && n.Spec.PodCIDR != "" {
+		out.PodCIDRs = []string{n.Spec.PodCIDR}
+	}
 	for _, kind := range []corev1.NodeAddressType{corev1.NodeInternalIP, corev1.NodeExternalIP} {
 		for _, a := range n.Status.Addresses {
 			if a.Type == kind {

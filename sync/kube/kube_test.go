@@ -27,6 +27,7 @@ func bulkyMeta(namespace, name string, labels map[string]string) metav1.ObjectMe
 		Annotations: map[string]string{
 			corev1.EndpointsLastChangeTriggerTime: "2026-01-02T03:04:05Z",
 			corev1.LastAppliedConfigAnnotation:    "{a long text}",
+			model.AnnotationAlgorithm:             "round-robin",
 		},
 		Finalizers:    []string{"f"},
 		ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "m", FieldsV1: metav1.NewFieldsV1(`{"f:spec":{}}`)}},
@@ -49,6 +50,7 @@ func service() *corev1.Service {
 			ExternalIPs:              []string{"192.168.99.1"},
 			LoadBalancerSourceRanges: []string{"203.0.113.0/24"},
 			SessionAffinity:          corev1.ServiceAffinityClientIP,
+			SessionAffinityConfig:    &corev1.SessionAffinityConfig{ClientIP: &corev1.ClientIPConfig{TimeoutSeconds: new(int32(60))}},
 			InternalTrafficPolicy:    new(corev1.ServiceInternalTrafficPolicyLocal),
 			ExternalTrafficPolicy:    corev1.ServiceExternalTrafficPolicyLocal,
 		},
@@ -78,24 +80,43 @@ func slice() *discoveryv1.EndpointSlice {
 			DeprecatedTopology: map[string]string{"a": "b"},
 			NodeName:           new("node1"),
 			Zone:               new("z"),
-			Hints:              &discoveryv1.EndpointHints{ForZones: []discoveryv1.ForZone{{Name: "z"}}},
+			Hints:              hints([]string{"node1"}, []string{"z"}),
 		}, {
 			Addresses:  []string{"10.180.0.2"},
 			Conditions: discoveryv1.EndpointConditions{Ready: new(false)},
 			NodeName:   new("node1"),
+			Hints:      hints([]string{"node1"}, []string{"z"}),
 		}, {
 			Addresses: []string{"10.180.1.1"},
+			Hints:     hints(nil, []string{"z", "y"}),
 		}, {
 			Addresses: []string{"10.180.2.1"},
+			NodeName:  new("node2"),
+			Hints:     hints([]string{"node2"}, []string{"z", "y"}),
+		}, {
+			Addresses: []string{"10.180.2.2"},
 			NodeName:  new("node2"),
 		}},
 	}
 }
 
+func hints(nodes, zones []string) *discoveryv1.EndpointHints {
+	h := &discoveryv1.EndpointHints{}
+	for _, n := range nodes {
+		h.ForNodes = append(h.ForNodes, discoveryv1.ForNode{Name: n})
+	}
+	for _, z := range zones {
+		h.ForZones = append(h.ForZones, discoveryv1.ForZone{Name: z})
+	}
+	return h
+}
+
 func node() *corev1.Node {
 	return &corev1.Node{
 		ObjectMeta: bulkyMeta("", "node1", map[string]string{model.LabelZone: "z"}),
-		Spec:       corev1.NodeSpec{PodCIDR: "10.180.0.0/24"},
+		Spec: corev1.NodeSpec{
+			PodCIDR: "10.180.0.0/24", PodCIDRs: []string{"10.180.0.0/24", "fd00:10:180::/64"}, ProviderID: "cloud://1",
+		},
 		Status: corev1.NodeStatus{
 			Images: []corev1.ContainerImage{{Names: []string{"a", "b"}}},
 			Addresses: []corev1.NodeAddress{
@@ -130,7 +151,9 @@ func TestService(t *testing.T) {
 		InternalTrafficPolicy: "Local",
 		ExternalTrafficPolicy: "Local",
 		SessionAffinity:       "ClientIP",
+		AffinityTimeout:       new(int32(60)),
 		SourceRanges:          []string{"203.0.113.0/24"},
+		Algorithm:             "round-robin",
 	}
 	if diff := cmp.Diff(want, Service(service())); diff != "" {
 		t.Errorf("Service (-want +got):\n%s", diff)
@@ -153,10 +176,11 @@ func TestEndpointSlice(t *testing.T) {
 		AddressType:    "IPv4",
 		Ports:          []model.SlicePort{{Name: new("p80"), Protocol: new("TCP"), Port: new(int32(8080))}, {}},
 		Endpoints: []model.SliceEndpoint{
-			{Addresses: []string{"10.180.0.1"}, Ready: new(true), Serving: new(true), Terminating: new(false), NodeName: "node1"},
-			{Addresses: []string{"10.180.0.2"}, Ready: new(false), NodeName: "node1"},
-			{Addresses: []string{"10.180.1.1"}},
-			{Addresses: []string{"10.180.2.1"}, NodeName: "node2"},
+			{Addresses: []string{"10.180.0.1"}, Ready: new(true), Serving: new(true), Terminating: new(false), NodeName: "node1", HintNodes: []string{"node1"}, HintZones: []string{"z"}},
+			{Addresses: []string{"10.180.0.2"}, Ready: new(false), NodeName: "node1", HintNodes: []string{"node1"}, HintZones: []string{"z"}},
+			{Addresses: []string{"10.180.1.1"}, HintZones: []string{"z", "y"}},
+			{Addresses: []string{"10.180.2.1"}, NodeName: "node2", HintNodes: []string{"node2"}, HintZones: []string{"z", "y"}},
+			{Addresses: []string{"10.180.2.2"}, NodeName: "node2"},
 		},
 	}
 	if diff := cmp.Diff(want, EndpointSlice(slice())); diff != "" {
@@ -164,10 +188,33 @@ func TestEndpointSlice(t *testing.T) {
 	}
 }
 
+func TestServiceWithoutAnAffinityTimeout(t *testing.T) {
+	for _, c := range []*corev1.SessionAffinityConfig{nil, {}, {ClientIP: &corev1.ClientIPConfig{}}} {
+		s := service()
+		s.Spec.SessionAffinityConfig = c
+		if got := Service(s).AffinityTimeout; got != nil {
+			t.Errorf("sessionAffinityConfig %v: a timeout of %d s", c, *got)
+		}
+	}
+}
+
 func TestNodeListsInternalAddressesFirst(t *testing.T) {
-	want := model.Node{Name: "node1", Addresses: []string{"192.168.0.2", "fd00:40::2", "203.0.113.2"}}
+	want := model.Node{
+		Name: "node1", Addresses: []string{"192.168.0.2", "fd00:40::2", "203.0.113.2"},
+		Zone: "z", PodCIDRs: []string{"10.180.0.0/24", "fd00:10:180::/64"},
+	}
 	if diff := cmp.Diff(want, Node(node())); diff != "" {
 		t.Errorf("Node (-want +got):\n%s", diff)
+	}
+}
+
+func TestNodeWithOnlyTheSingularPodCIDR(t *testing.T) {
+	for in, want := range map[string][]string{"": nil, "10.180.0.0/24": {"10.180.0.0/24"}} {
+		n := &corev1.Node{Spec: corev1.NodeSpec{PodCIDR: in}}
+		StripNode(n)
+		if diff := cmp.Diff(want, Node(n).PodCIDRs); diff != "" {
+			t.Errorf("podCIDR %q (-want +got):\n%s", in, diff)
+		}
 	}
 }
 
@@ -220,18 +267,28 @@ func TestStripDropsTheRest(t *testing.T) {
 			t.Errorf("%s: resource version or UID is lost", m.GetName())
 		}
 	}
-	want := map[string]string{corev1.EndpointsLastChangeTriggerTime: "2026-01-02T03:04:05Z"}
-	if diff := cmp.Diff(want, eps.Annotations); diff != "" {
-		t.Errorf("annotations of the slice (-want +got):\n%s", diff)
+	for _, tt := range []struct {
+		object metav1.Object
+		want   map[string]string
+	}{
+		{svc, map[string]string{model.AnnotationAlgorithm: "round-robin"}},
+		{eps, map[string]string{corev1.EndpointsLastChangeTriggerTime: "2026-01-02T03:04:05Z"}},
+	} {
+		if diff := cmp.Diff(tt.want, tt.object.GetAnnotations()); diff != "" {
+			t.Errorf("annotations of %s (-want +got):\n%s", tt.object.GetName(), diff)
+		}
 	}
-	if svc.Annotations != nil || n.Annotations != nil || svc.Spec.Selector != nil || svc.Status.Conditions != nil ||
-		n.Status.Images != nil || n.Spec.PodCIDR != "" || cidr.Status.Conditions != nil {
+	if n.Annotations != nil || svc.Spec.Selector != nil || svc.Status.Conditions != nil ||
+		n.Status.Images != nil || n.Spec.ProviderID != "" || cidr.Annotations != nil || cidr.Status.Conditions != nil {
 		t.Error("something is left that no one reads")
 	}
-	if e := eps.Endpoints[0]; e.TargetRef != nil || e.Hints != nil || e.Zone != nil || e.Hostname != nil || e.DeprecatedTopology != nil {
+	if e := eps.Endpoints[0]; e.TargetRef != nil || e.Zone != nil || e.Hostname != nil || e.DeprecatedTopology != nil {
 		t.Errorf("endpoint is not stripped: %v", e)
 	}
 	if eps.Endpoints[0].NodeName != eps.Endpoints[1].NodeName {
 		t.Error("endpoints of one node do not share its name")
+	}
+	if eps.Endpoints[0].Hints != eps.Endpoints[1].Hints {
+		t.Error("endpoints with the same hints do not share them")
 	}
 }

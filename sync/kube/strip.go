@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"slices"
 	"unique"
 
 	corev1 "k8s.io/api/core/v1"
@@ -26,7 +27,7 @@ func StripService(s *corev1.Service) {
 		ingress = append(ingress, corev1.LoadBalancerIngress{IP: in.IP, IPMode: in.IPMode})
 	}
 	*s = corev1.Service{
-		ObjectMeta: stripMeta(&s.ObjectMeta),
+		ObjectMeta: stripMeta(&s.ObjectMeta, model.AnnotationAlgorithm),
 		Spec: corev1.ServiceSpec{
 			Type:                     s.Spec.Type,
 			ClusterIP:                s.Spec.ClusterIP,
@@ -36,6 +37,7 @@ func StripService(s *corev1.Service) {
 			InternalTrafficPolicy:    s.Spec.InternalTrafficPolicy,
 			ExternalTrafficPolicy:    s.Spec.ExternalTrafficPolicy,
 			SessionAffinity:          s.Spec.SessionAffinity,
+			SessionAffinityConfig:    s.Spec.SessionAffinityConfig,
 			LoadBalancerSourceRanges: s.Spec.LoadBalancerSourceRanges,
 		},
 		Status: corev1.ServiceStatus{LoadBalancer: corev1.LoadBalancerStatus{Ingress: ingress}},
@@ -46,17 +48,15 @@ func StripService(s *corev1.Service) {
 // left of an endpoint is shared where it can be: a large cluster has hundreds of
 // thousands of them, yet few node names and only two values of a condition.
 func StripEndpointSlice(s *discoveryv1.EndpointSlice) {
-	meta := stripMeta(&s.ObjectMeta)
 	// The time at which the pod or Service changed that caused this version of the
 	// slice: the start of the programming latency that kube-proxy reports.
-	if t, ok := s.Annotations[corev1.EndpointsLastChangeTriggerTime]; ok {
-		meta.Annotations = map[string]string{corev1.EndpointsLastChangeTriggerTime: t}
-	}
+	meta := stripMeta(&s.ObjectMeta, corev1.EndpointsLastChangeTriggerTime)
 	var endpoints []discoveryv1.Endpoint
 	if len(s.Endpoints) > 0 {
 		endpoints = make([]discoveryv1.Endpoint, 0, len(s.Endpoints))
 	}
 	var node *string // slices often list the endpoints of a node together
+	var hints *discoveryv1.EndpointHints
 	for _, e := range s.Endpoints {
 		if e.NodeName == nil {
 			node = nil
@@ -64,9 +64,11 @@ func StripEndpointSlice(s *discoveryv1.EndpointSlice) {
 			shared := unique.Make(*e.NodeName).Value()
 			node = &shared
 		}
+		hints = stripHints(e.Hints, hints)
 		endpoints = append(endpoints, discoveryv1.Endpoint{
 			Addresses: e.Addresses,
 			NodeName:  node,
+			Hints:     hints,
 			Conditions: discoveryv1.EndpointConditions{
 				Ready:       sharedBool(e.Conditions.Ready),
 				Serving:     sharedBool(e.Conditions.Serving),
@@ -86,11 +88,31 @@ func StripEndpointSlice(s *discoveryv1.EndpointSlice) {
 	}
 }
 
+// stripHints returns the hints of an endpoint with names that all objects share, or those
+// of the endpoint before where they say the same.
+func stripHints(h, before *discoveryv1.EndpointHints) *discoveryv1.EndpointHints {
+	switch {
+	case h == nil:
+		return nil
+	case before != nil && slices.Equal(h.ForNodes, before.ForNodes) && slices.Equal(h.ForZones, before.ForZones):
+		return before
+	}
+	out := new(discoveryv1.EndpointHints)
+	for _, n := range h.ForNodes {
+		out.ForNodes = append(out.ForNodes, discoveryv1.ForNode{Name: unique.Make(n.Name).Value()})
+	}
+	for _, z := range h.ForZones {
+		out.ForZones = append(out.ForZones, discoveryv1.ForZone{Name: unique.Make(z.Name).Value()})
+	}
+	return out
+}
+
 // StripNode drops what the proxy never reads of a Node: nearly all of it, as a
 // Node lists its images.
 func StripNode(n *corev1.Node) {
 	*n = corev1.Node{
-		ObjectMeta: stripMeta(&n.ObjectMeta),
+		ObjectMeta: stripMeta(&n.ObjectMeta, ""),
+		Spec:       corev1.NodeSpec{PodCIDR: n.Spec.PodCIDR, PodCIDRs: n.Spec.PodCIDRs},
 		Status:     corev1.NodeStatus{Addresses: n.Status.Addresses},
 	}
 }
@@ -98,13 +120,14 @@ func StripNode(n *corev1.Node) {
 // StripServiceCIDR drops what the proxy never reads of a ServiceCIDR.
 func StripServiceCIDR(c *networkingv1.ServiceCIDR) {
 	*c = networkingv1.ServiceCIDR{
-		ObjectMeta: stripMeta(&c.ObjectMeta),
+		ObjectMeta: stripMeta(&c.ObjectMeta, ""),
 		Spec:       networkingv1.ServiceCIDRSpec{CIDRs: c.Spec.CIDRs},
 	}
 }
 
-// stripMeta returns what is kept of any object's metadata.
-func stripMeta(m *metav1.ObjectMeta) metav1.ObjectMeta {
+// stripMeta returns what is kept of an object's metadata: of its annotations at most the
+// one.
+func stripMeta(m *metav1.ObjectMeta, annotation string) metav1.ObjectMeta {
 	out := metav1.ObjectMeta{
 		Namespace:         m.Namespace,
 		Name:              m.Name,
@@ -121,6 +144,9 @@ func stripMeta(m *metav1.ObjectMeta) metav1.ObjectMeta {
 			}
 			out.Labels[key] = v
 		}
+	}
+	if v, ok := m.Annotations[annotation]; ok {
+		out.Annotations = map[string]string{annotation: v}
 	}
 	return out
 }

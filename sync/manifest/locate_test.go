@@ -32,12 +32,24 @@ spec:
         {"address": "2"}]}}]}
 ]}
 {"apiVersion": "v1", "kind": "Node", "metadata": {
-  "name": "c"}}
+  "name": "c"},
+  "spec": {"podCIDR": "nowhere"}}
+{"apiVersion": "v1", "kind": "Service", "metadata": {
+  "name": "sticky", "annotations": {
+    "vmapd.io/lb-algorithm": "none"}},
+  "spec": {
+    "loadBalancerSourceRanges": [
+      "nowhere"],
+    "sessionAffinityConfig": {
+      "clientIP": {
+        "timeoutSeconds": 0}}}}
 `))
 	if len(errs) > 0 {
 		t.Fatal(errs)
 	}
 	web := model.ObjectRef{Kind: "Service", NamespacedName: model.NamespacedName{Namespace: "default", Name: "web"}}
+	sticky := web
+	sticky.Name = "sticky"
 	node := func(name string) model.ObjectRef {
 		return model.ObjectRef{Kind: "Node", NamespacedName: model.NamespacedName{Name: name}}
 	}
@@ -61,6 +73,10 @@ spec:
 		{node("b"), "", "in.yaml:20"},
 		{node("b"), "status.addresses[1].address", "in.yaml:23"},
 		{node("c"), "metadata.name", "in.yaml:26"},
+		{node("c"), "spec.podCIDRs[0]", "in.yaml:27"},
+		{sticky, "metadata.annotations[" + model.AnnotationAlgorithm + "]", "in.yaml:30"},
+		{sticky, "spec.loadBalancerSourceRanges[0]", "in.yaml:33"},
+		{sticky, "spec.sessionAffinityConfig.clientIP.timeoutSeconds", "in.yaml:36"},
 		{node("none"), "metadata.name", ""},
 	} {
 		if got := o.Locate(model.Problem{Object: tt.ref, Field: tt.field}); got != tt.want {

@@ -146,10 +146,12 @@ func (o *Objects) Locate(p model.Problem) string {
 		n = &items.kids[i]
 	}
 	field := p.Field
-	if _, spec := n.field("spec"); spec != nil && strings.HasPrefix(field, "spec.clusterIPs") {
-		// The model knows only the list; see kube.Service.
-		if _, list := spec.field("clusterIPs"); list == nil {
-			field = "spec.clusterIP"
+	// The model knows only these lists; see package kube.
+	for _, list := range []string{"spec.clusterIPs", "spec.podCIDRs"} {
+		if _, spec := n.field("spec"); spec != nil && strings.HasPrefix(field, list) {
+			if _, found := spec.field(strings.TrimPrefix(list, "spec.")); found == nil {
+				field = strings.TrimSuffix(list, "s")
+			}
 		}
 	}
 	return fmt.Sprintf("%s:%d", obj.file, n.lineOf(field))

@@ -302,11 +302,16 @@ metadata:
   name: web
   creationTimestamp: 2026-01-02T03:04:05Z
   labels: {service.kubernetes.io/service-proxy-name: ""}
+  annotations: {vmapd.io/lb-algorithm: source-hash}
   managedFields: [{fieldsV1: {"f:spec": {}}}]
 spec:
   type: LoadBalancer
   clusterIP: 172.30.0.41
   externalTrafficPolicy: Local
+  internalTrafficPolicy: Local
+  sessionAffinity: ClientIP
+  sessionAffinityConfig: {clientIP: {timeoutSeconds: 60}}
+  loadBalancerSourceRanges: [203.0.113.0/25, " 10.0.0.0/8"]
   ports:
   - {name: http, port: 80, nodePort: 30_080, targetPort: http}
   - {name: dns, port: 0x35, protocol: UDP, targetPort: 53}
@@ -330,10 +335,18 @@ endpoints:
 - addresses: [10.180.0.1]
   nodeName: node1
   conditions: {ready: true, serving: yes, terminating: False}
+  hints: {forZones: [{name: zone-a}, {name: zone-b}], forNodes: [{name: node1}]}
 - addresses:
   - 10.180.0.2
   conditions: {ready: off}
 -
+---
+apiVersion: v1
+kind: Node
+metadata:
+  name: node1
+  labels: {topology.kubernetes.io/zone: zone-a}
+spec: {podCIDR: 10.180.0.0/24, podCIDRs: [10.180.0.0/24, "fd00:10:180::/64"]}
 `))
 	if len(errs) > 0 {
 		t.Fatal(errs)
@@ -346,7 +359,12 @@ endpoints:
 		ClusterIPs:            []string{"172.30.0.41"},
 		Ingress:               []model.Ingress{{IP: "192.168.99.7", IPMode: "Proxy"}},
 		Ports:                 []model.Port{{Name: "http", Port: 80, NodePort: 30080}, {Name: "dns", Port: 53, Protocol: "UDP"}},
+		InternalTrafficPolicy: "Local",
 		ExternalTrafficPolicy: "Local",
+		SessionAffinity:       "ClientIP",
+		AffinityTimeout:       new(int32(60)),
+		SourceRanges:          []string{"203.0.113.0/25", " 10.0.0.0/8"},
+		Algorithm:             "source-hash",
 	}}
 	if diff := cmp.Diff(wantSvc, o.Services()); diff != "" {
 		t.Errorf("Services (-want +got):\n%s", diff)
@@ -360,13 +378,20 @@ endpoints:
 		AddressType:    "IPv4",
 		Ports:          []model.SlicePort{{Name: new("http"), Protocol: new("TCP"), Port: new(int32(8080))}, {}},
 		Endpoints: []model.SliceEndpoint{
-			{Addresses: []string{"10.180.0.1"}, Ready: new(true), Serving: new(true), Terminating: new(false), NodeName: "node1"},
+			{
+				Addresses: []string{"10.180.0.1"}, Ready: new(true), Serving: new(true), Terminating: new(false),
+				NodeName: "node1", HintNodes: []string{"node1"}, HintZones: []string{"zone-a", "zone-b"},
+			},
 			{Addresses: []string{"10.180.0.2"}, Ready: new(false)},
 			{},
 		},
 	}}
 	if diff := cmp.Diff(wantSlice, o.EndpointSlices()); diff != "" {
 		t.Errorf("EndpointSlices (-want +got):\n%s", diff)
+	}
+	wantNode := []model.Node{{Name: "node1", Zone: "zone-a", PodCIDRs: []string{"10.180.0.0/24", "fd00:10:180::/64"}}}
+	if diff := cmp.Diff(wantNode, o.Nodes()); diff != "" {
+		t.Errorf("Nodes (-want +got):\n%s", diff)
 	}
 }
 

@@ -1,0 +1,204 @@
+package model
+
+import (
+	"net/netip"
+	"slices"
+)
+
+// Connection is a new connection, as this node sees its first packet.
+type Connection struct {
+	Source    netip.Addr
+	Node      bool   // it is made by a process in this node's own network
+	Interface string // by which it comes in; "" if Node, or if that is unknown
+	Dest      netip.AddrPort
+	Protocol  Protocol
+}
+
+// Decision is what becomes of a connection, and why. The backends do what it says.
+type Decision struct {
+	Connection
+	Fate Fate
+	Why  Reason
+
+	// Port and Frontend are who is meant; nil if it is no frontend of a Service.
+	Port     *ServicePort
+	Frontend *Frontend
+	// FromPod: the connection counts as a pod's.
+	FromPod bool
+
+	// For Forwarded: the endpoints of which one is chosen, sorted. With affinity, a
+	// client that was here before is sent to the same as then.
+	List    List
+	Targets []Target
+}
+
+// Target is an endpoint that a connection may be sent to.
+type Target struct {
+	Endpoint
+	SNAT SNATReason // why it sees the node's address as its client's, or does not
+}
+
+// Fate is what becomes of a connection.
+type Fate uint8
+
+// The fates.
+const (
+	NotOurs   Fate = iota // it goes on as it is
+	Forwarded             // to one of Decision.Targets
+	Rejected              // its client is told at once
+	Dropped               // its client hears nothing
+)
+
+func (f Fate) String() string {
+	return [...]string{"not ours", "forwarded", "rejected", "dropped"}[f]
+}
+
+// Reason is the rule that decided about a connection.
+type Reason uint8
+
+// The reasons.
+const (
+	NoService         Reason = iota // NotOurs: nobody has this address, or node port
+	HasEndpoints                    // Forwarded: as the traffic policy says
+	FromPodInside                   // Forwarded: ShortCircuit, from a pod
+	FromNodeInside                  // Forwarded: ShortCircuit, from this node
+	NoEndpoints                     // Rejected: there are none, nowhere
+	UnusedPort                      // Rejected: a cluster IP, but no port of its Service
+	NoLocalEndpoints                // Dropped: there are some, but not on this node
+	SourceNotAllowed                // Dropped: not in loadBalancerSourceRanges
+	UnallocatedAddr                 // Dropped: in a ServiceCIDR, and no Service has it
+	LoopbackForwarder               // Forwarded, by the program that listens on loopback
+)
+
+// SNATReason says why a connection's source address is replaced by the node's, or why
+// it is not.
+type SNATReason uint8
+
+// The reasons; KeepSource and OnNode leave the source as it is.
+const (
+	KeepSource      SNATReason = iota // the reply finds its way back through this node
+	OnNode                            // the endpoint is in this node's own network
+	Hairpin                           // the endpoint is the client
+	EveryClusterIP                    // Settings.MasqueradeAll
+	OffCluster                        // to a cluster IP, but not from a pod
+	ExternalCluster                   // from outside, by a node that may not have the endpoint
+	FromNode                          // from this node, to an external address
+	ByForwarder                       // the program that listens on loopback connects anew
+)
+
+// Masquerade reports whether the source address is replaced.
+func (r SNATReason) Masquerade() bool { return r > OnNode }
+
+// Decide says what becomes of a new connection. It is the specification: what explain
+// prints, and what the tests compare each backend with.
+func Decide(s *Snapshot, c Connection) Decision {
+	fs := s.Family(FamilyOf(c.Dest.Addr()))
+	d := Decision{Connection: c, FromPod: fs.Pods.Contains(c.Source, c.Interface)}
+	if c.Dest.Addr().IsLoopback() {
+		fs.decideLoopback(&d)
+		return d
+	}
+	d.Port, d.Frontend = fs.frontend(c)
+	_, isClusterIP := fs.clusterIPs.Get(addrKeys, c.Dest.Addr())
+	switch {
+	case d.Frontend != nil:
+		fs.decideFrontend(&d)
+	case isClusterIP:
+		d.Fate, d.Why = Rejected, UnusedPort
+	case contains(fs.ServiceCIDRs, c.Dest.Addr()):
+		d.Fate, d.Why = Dropped, UnallocatedAddr
+	}
+	return d
+}
+
+// frontend finds who is meant. A Service's address goes before a node port: it may be an
+// address of the node as well.
+func (s *FamilySnapshot) frontend(c Connection) (*ServicePort, *Frontend) {
+	sp, fe := s.find(VIP{c.Dest.Addr(), c.Protocol, c.Dest.Port()})
+	if fe == nil && slices.Contains(s.NodePortAddrs, c.Dest.Addr()) {
+		return s.find(VIP{unspecified(s.Family), c.Protocol, c.Dest.Port()})
+	}
+	return sp, fe
+}
+
+// find looks through all frontends: nobody who is in a hurry asks for a Decision.
+func (s *FamilySnapshot) find(v VIP) (*ServicePort, *Frontend) {
+	for sp := range s.ServicePorts() {
+		for i := range sp.Frontends {
+			if sp.Frontends[i].VIP == v {
+				return sp, &sp.Frontends[i]
+			}
+		}
+	}
+	return nil, nil
+}
+
+func (s *FamilySnapshot) decideFrontend(d *Decision) {
+	sp, fe := d.Port, d.Frontend
+	switch {
+	case fe.Restricted && !contains(sp.Allowed(*fe), d.Source):
+		d.Fate, d.Why = Dropped, SourceNotAllowed
+		return
+	case fe.ShortCircuit && d.FromPod:
+		d.Fate, d.Why, d.List = Forwarded, FromPodInside, ClusterList
+	case fe.ShortCircuit && d.Node:
+		d.Fate, d.Why, d.List = Forwarded, FromNodeInside, ClusterList
+	case fe.Action == Reject:
+		d.Fate, d.Why = Rejected, NoEndpoints
+		return
+	case fe.Action == Drop:
+		d.Fate, d.Why, d.List = Dropped, NoLocalEndpoints, fe.List
+		return
+	default:
+		d.Fate, d.Why, d.List = Forwarded, HasEndpoints, fe.List
+	}
+	for e := range sp.In(d.List) {
+		d.Targets = append(d.Targets, Target{e, s.sourceNAT(d, e)})
+	}
+}
+
+func (s *FamilySnapshot) sourceNAT(d *Decision, e Endpoint) SNATReason {
+	toNode := slices.Contains(s.NodeAddrs, e.Addr.Addr())
+	_, isHairpin := s.hairpins.Get(addrKeys, d.Source)
+	switch {
+	case toNode && !d.Node:
+		return OnNode
+	case isHairpin && e.Addr.Addr() == d.Source:
+		return Hairpin
+	case d.Frontend.SourceNAT == MasqueradeAlways:
+		return ExternalCluster
+	case d.Frontend.SourceNAT == MasqueradeNode && d.Node:
+		return FromNode
+	case d.Frontend.SourceNAT != MasqueradeOutside:
+		return KeepSource
+	case s.MasqueradeAll:
+		return EveryClusterIP
+	case s.Pods.Known() && !d.FromPod:
+		return OffCluster
+	}
+	return KeepSource
+}
+
+// decideLoopback says what becomes of a connection to a loopback address, which never
+// meets a rule of the kernel's.
+func (s *FamilySnapshot) decideLoopback(d *Decision) {
+	if !s.Localhost || !d.Node || d.Protocol == SCTP {
+		return
+	}
+	d.Port, d.Frontend = s.find(VIP{unspecified(s.Family), d.Protocol, d.Dest.Port()})
+	if d.Frontend == nil {
+		return
+	}
+	d.Why, d.List = LoopbackForwarder, d.Frontend.List
+	switch {
+	case d.Frontend.ShortCircuit:
+		d.List = ClusterList
+	case d.Frontend.Action != Forward:
+		d.Fate, d.Why = Rejected, NoEndpoints
+		return
+	}
+	d.Fate = Forwarded
+	for e := range d.Port.In(d.List) {
+		d.Targets = append(d.Targets, Target{e, ByForwarder})
+	}
+}

@@ -1,0 +1,111 @@
+package modeltest
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/vmapd/vmapd/model"
+)
+
+// Names of interfaces by which connections come in, of a pod each and of all.
+const (
+	PodInterface = "cali1"
+	PodBridge    = "cbr0"
+	Uplink       = "eth0"
+)
+
+// Connection makes a connection that most often is to a frontend in the snapshot, from
+// somewhere that matters to it. It is never to a loopback address: there, no backend
+// has a say.
+func Connection(r *Random, s *model.Snapshot) model.Connection {
+	fs := s.Family(model.IPv4)
+	if r.IntN(3) == 0 {
+		fs = s.Family(model.IPv6)
+	}
+	sp, fe := r.frontend(fs)
+	c := r.destination(fs, fe)
+	r.source(&c, fs, sp, fe)
+	return c
+}
+
+// frontend picks one of a service port, or nothing where there is none.
+func (r *Random) frontend(s *model.FamilySnapshot) (*model.ServicePort, *model.Frontend) {
+	ports := slices.Collect(s.ServicePorts())
+	ports = slices.DeleteFunc(ports, func(sp *model.ServicePort) bool { return len(sp.Frontends) == 0 })
+	if len(ports) == 0 {
+		return nil, nil
+	}
+	sp := pick(r, ports)
+	return sp, &sp.Frontends[r.IntN(len(sp.Frontends))]
+}
+
+// destination fills in where a connection goes to.
+func (r *Random) destination(s *model.FamilySnapshot, fe *model.Frontend) model.Connection {
+	c := model.Connection{Protocol: pick(r, []model.Protocol{model.TCP, model.UDP, model.SCTP})}
+	kind := r.IntN(16)
+	if fe == nil || kind == 0 {
+		others := []string{"172.30.0.200", "203.0.113.200", "10.0.0.2", NodeIP4}
+		if s.Family == model.IPv6 {
+			others = []string{"fd00:172:30::c8", "2001:db8:203::c8", "fd00:10::2", NodeIP6}
+		}
+		c.Dest = netip.AddrPortFrom(netip.MustParseAddr(pick(r, others)), pick(r, []uint16{80, 443, 30000}))
+		return c
+	}
+	addr, port := fe.VIP.Addr, fe.VIP.Port
+	if fe.Kind == model.NodePort {
+		addr = r.nodePortAddr(s)
+	}
+	if kind != 1 {
+		c.Protocol = fe.VIP.Protocol
+	}
+	if kind == 2 {
+		port = 81 // which nobody has
+	}
+	c.Dest = netip.AddrPortFrom(addr, port)
+	return c
+}
+
+// nodePortAddr returns an address on which node ports answer or, now and then, another.
+func (r *Random) nodePortAddr(s *model.FamilySnapshot) netip.Addr {
+	if len(s.NodePortAddrs) > 0 && r.IntN(8) != 0 {
+		return pick(r, s.NodePortAddrs)
+	}
+	others := []string{"192.168.0.3", "192.168.98.2", "10.0.0.1"}
+	if s.Family == model.IPv6 {
+		others = []string{"fd00:192:168::3", "fd00:192:168:98::2", "fd00:10::1"}
+	}
+	return pick(r, append(slices.Clip(s.NodeAddrs), netip.MustParseAddr(pick(r, others))))
+}
+
+// source fills in where a connection comes from.
+func (r *Random) source(c *model.Connection, s *model.FamilySnapshot, sp *model.ServicePort, fe *model.Frontend) {
+	outside := netip.MustParseAddr(pick(r, []string{"203.0.113.7", "203.0.113.9", "203.0.113.200"}))
+	if s.Family == model.IPv6 {
+		outside = netip.MustParseAddr(pick(r, []string{"2001:db8:203::7", "2001:db8:203::c8"}))
+	}
+	c.Source, c.Interface = outside, Uplink
+	switch kind := r.IntN(12); {
+	case kind < 3:
+		c.Source = Pod(s.Family, r.IntN(12))
+		c.Interface = pick(r, []string{PodInterface, PodBridge, Uplink}) // the last is another node's
+	case kind < 6 && len(s.NodeAddrs) > 0:
+		c.Source = pick(r, s.NodeAddrs)
+	case kind == 6 && fe != nil && fe.Kind != model.NodePort:
+		// A process on a node that has the address as its own.
+		c.Source, c.Node, c.Interface = fe.VIP.Addr, true, ""
+	case kind < 8 && sp != nil && len(sp.SourceRanges) > 0:
+		// At the edge of a range: of a single address, just beyond.
+		if p := pick(r, sp.SourceRanges); p.Bits() > 0 {
+			c.Source = p.Addr().Next()
+		}
+	case kind < 10 && sp != nil && len(sp.Endpoints) > 0:
+		e := pick(r, sp.Endpoints)
+		c.Source = e.Addr.Addr()
+		if e.Local {
+			c.Interface = pick(r, []string{PodInterface, PodBridge})
+		}
+	}
+	if slices.Contains(s.NodeAddrs, c.Source) {
+		c.Node, c.Interface = true, ""
+	}
+}

@@ -1,0 +1,191 @@
+package model
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// Settings are the few values of a family that no single Service determines. Two
+// snapshots between which none of them changed share the pointer.
+type Settings struct {
+	NodeAddrs     []netip.Addr   // this node's addresses, as far as known, sorted
+	NodePortAddrs []netip.Addr   // where node ports answer, sorted
+	Localhost     bool           // they also do on loopback, by a program that listens
+	ServiceCIDRs  []netip.Prefix // what is in there and unknown is dropped, sorted
+	Pods          PodSources     // whose connections are from inside
+	MasqueradeAll bool           // also what pods send to cluster IPs
+	DropInvalid   bool           // discard packets of ServiceEndpoints without a connection
+}
+
+// PodSources tell a connection from a pod. The zero value can't.
+type PodSources struct {
+	CIDRs     []netip.Prefix // the source is in one of them; sorted
+	Interface string         // it comes in by this interface
+	Wildcard  bool           // … by one whose name begins like this
+}
+
+// Known reports whether connections from pods can be told from others.
+func (p PodSources) Known() bool { return len(p.CIDRs) > 0 || p.Interface != "" }
+
+// Contains reports whether a connection is from a pod, as far as that is known: source
+// is its source address, iface the interface it comes in by, "" if it is from the node.
+func (p PodSources) Contains(source netip.Addr, iface string) bool {
+	switch {
+	case p.Interface == "":
+		return contains(p.CIDRs, source)
+	case p.Wildcard:
+		return strings.HasPrefix(iface, p.Interface)
+	}
+	return iface == p.Interface
+}
+
+func (s *Settings) equal(o *Settings) bool {
+	return o != nil && s.MasqueradeAll == o.MasqueradeAll && s.DropInvalid == o.DropInvalid &&
+		s.Localhost == o.Localhost &&
+		slices.Equal(s.NodeAddrs, o.NodeAddrs) &&
+		slices.Equal(s.NodePortAddrs, o.NodePortAddrs) &&
+		slices.Equal(s.ServiceCIDRs, o.ServiceCIDRs) &&
+		s.Pods.Interface == o.Pods.Interface && s.Pods.Wildcard == o.Pods.Wildcard &&
+		slices.Equal(s.Pods.CIDRs, o.Pods.CIDRs)
+}
+
+// SetNode adds or replaces a Node. Only this node's counts.
+func (b *Builder) SetNode(n Node) {
+	if n.Name != b.config.NodeName {
+		return
+	}
+	n.Addresses, n.PodCIDRs = slices.Clone(n.Addresses), slices.Clone(n.PodCIDRs)
+	b.node = &n
+	b.settingsOld = true
+}
+
+// DeleteNode removes a Node.
+func (b *Builder) DeleteNode(name string) {
+	if name != b.config.NodeName || b.node == nil {
+		return
+	}
+	b.node = nil
+	b.settingsOld = true
+}
+
+// SetHostAddresses replaces the addresses found on the node's interfaces, loopback
+// excluded, of each family the preferred one first.
+func (b *Builder) SetHostAddresses(addrs []netip.Addr) {
+	if slices.Equal(b.hostAddrs, addrs) {
+		return
+	}
+	b.hostAddrs = slices.Clone(addrs)
+	b.settingsOld = true
+}
+
+// SetServiceCIDR adds or replaces a ServiceCIDR.
+func (b *Builder) SetServiceCIDR(in ServiceCIDR) {
+	var problems []Problem
+	ref := ObjectRef{"ServiceCIDR", NamespacedName{Name: in.Name}}
+	var prefixes []netip.Prefix
+	for i, s := range in.CIDRs {
+		p, err := parsePrefix(s)
+		if err != nil {
+			problems = append(problems, Problem{ref, fmt.Sprintf("spec.cidrs[%d]", i), err.Error()})
+			continue
+		}
+		prefixes = append(prefixes, p)
+	}
+	b.cidrs[in.Name] = prefixes
+	b.setProblems(ref, problems)
+	b.settingsOld = true
+}
+
+// DeleteServiceCIDR removes a ServiceCIDR. It may be unknown.
+func (b *Builder) DeleteServiceCIDR(name string) {
+	if _, ok := b.cidrs[name]; !ok {
+		return
+	}
+	delete(b.cidrs, name)
+	b.setProblems(ObjectRef{"ServiceCIDR", NamespacedName{Name: name}}, nil)
+	b.settingsOld = true
+}
+
+// updateSettings looks at what is not about single Services. Where these depend on it,
+// all are looked at again.
+func (b *Builder) updateSettings(next *Snapshot) {
+	nodeAddrs, podCIDRs, problems := b.parseNode()
+	b.setProblems(ObjectRef{"Node", NamespacedName{Name: b.config.NodeName}}, problems)
+	var cidrs []netip.Prefix
+	for _, name := range slices.Sorted(maps.Keys(b.cidrs)) {
+		cidrs = append(cidrs, b.cidrs[name]...)
+	}
+	var now here
+	if b.node != nil {
+		now.zone = b.node.Zone
+	}
+	for _, f := range Families {
+		now.primary[f] = primary(f, nodeAddrs, b.hostAddrs)
+		s := &Settings{
+			MasqueradeAll: b.config.MasqueradeAll,
+			DropInvalid:   b.config.DropInvalid,
+			Localhost:     b.config.NodePortAddresses.Localhost[f],
+			ServiceCIDRs:  prefixesOf(f, cidrs),
+			Pods:          b.config.LocalPods.sources(f, podCIDRs),
+			NodeAddrs:     addrsOf(f, slices.Concat(nodeAddrs, b.hostAddrs)),
+			NodePortAddrs: b.config.NodePortAddresses.choose(f, nodeAddrs, b.hostAddrs),
+		}
+		if fs := &next.families[f]; !s.equal(fs.Settings) {
+			fs.Settings = s
+		}
+	}
+	if now != b.here {
+		b.here = now
+		for name := range b.services {
+			b.markDirty(name)
+		}
+	}
+}
+
+// parseNode checks what the Node object says.
+func (b *Builder) parseNode() (addrs []netip.Addr, podCIDRs []netip.Prefix, problems []Problem) {
+	problem := func(field, format string, args ...any) {
+		ref := ObjectRef{"Node", NamespacedName{Name: b.config.NodeName}}
+		problems = append(problems, Problem{ref, field, fmt.Sprintf(format, args...)})
+	}
+	if b.node == nil {
+		return nil, nil, nil
+	}
+	for i, s := range b.node.Addresses {
+		a, err := parseUnicast(s)
+		if err != nil {
+			problem(fmt.Sprintf("status.addresses[%d].address", i), "%v", err)
+			continue
+		}
+		addrs = append(addrs, a)
+	}
+	for i, s := range b.node.PodCIDRs {
+		p, err := parsePrefix(s)
+		if err != nil {
+			problem(fmt.Sprintf("spec.podCIDRs[%d]", i), "%v", err)
+			continue
+		}
+		podCIDRs = append(podCIDRs, p)
+	}
+	if b.config.LocalPods.Mode == ByNodeCIDR && len(podCIDRs) == 0 {
+		problem("spec.podCIDRs", "is empty: until it is set, pods can't be told from other clients")
+	}
+	return addrs, podCIDRs, problems
+}
+
+// sources returns how connections from pods are told in one family.
+func (l LocalPods) sources(f Family, podCIDRs []netip.Prefix) PodSources {
+	switch l.Mode {
+	case ByNodeCIDR:
+		return PodSources{CIDRs: prefixesOf(f, podCIDRs)}
+	case ByBridge:
+		return PodSources{Interface: l.Interface}
+	case ByInterfacePrefix:
+		return PodSources{Interface: l.Interface, Wildcard: true}
+	case ByClusterCIDR:
+	}
+	return PodSources{CIDRs: prefixesOf(f, l.ClusterCIDRs)}
+}

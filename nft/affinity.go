@@ -1,0 +1,196 @@
+package nft
+
+import (
+	"iter"
+
+	"github.com/vmapd/vmapd/model"
+)
+
+// Session affinity is the one thing that a service port needs objects of its own for:
+//
+//	map   affinity-NAME   client : endpoint, each for some time
+//	chain affinity-NAME   a client that is in there gets its endpoint again
+//	chain remember-NAME   a client's endpoint is put in there
+//
+// These are for the cluster list of endpoints. With a Local traffic policy there is the
+// local list besides, with the same objects for itself, called local-…. What was chosen
+// from one list may not be in the other, so each has its own map. An endpoint that is in
+// both lists, which the set affinity-both-NAME tells, is noted in both.
+//
+// No object depends on which endpoints there are, but for that set: a changed endpoint
+// costs what it costs without affinity, and so does a connection, for any number of them.
+// NAME is namespace/service/protocol/port, which no other object's name can be.
+var (
+	affinityOf = [...]string{model.ClusterList: "affinity-", model.LocalList: "local-affinity-"}
+	rememberOf = [...]string{model.ClusterList: "remember-", model.LocalList: "local-remember-"}
+)
+
+const (
+	affinityBoth     = "affinity-both-"
+	externalAffinity = "external-affinity-"
+	externalRemember = "external-remember-"
+)
+
+// affinity is what a service port needs for session affinity.
+type affinity struct {
+	sp   *model.ServicePort
+	name string
+	// has says which lists a connection may be sent to: as the policies say, not as the
+	// endpoints of the moment do, so that clients are not forgotten for a moment's sake.
+	has      [len(model.Lists)]bool
+	external bool // some frontend needs both
+}
+
+// affinityFor returns nil for service ports without affinity.
+func affinityFor(sp *model.ServicePort) *affinity {
+	if sp == nil || sp.Affinity == 0 || len(sp.Frontends) == 0 {
+		return nil
+	}
+	n := sp.Name
+	a := &affinity{sp: sp, name: n.Namespace + "/" + n.Name + "/" + n.Protocol.String() + "/" + n.Port}
+	for _, fe := range sp.Frontends {
+		a.has[fe.List] = true
+		if isExternalLocal(fe) {
+			a.has[model.ClusterList], a.external = true, true
+		}
+	}
+	return a
+}
+
+// isExternalLocal reports whether the list depends on who connects: by ShortCircuit, also
+// if there is no endpoint just now.
+func isExternalLocal(fe model.Frontend) bool {
+	return fe.Kind != model.ClusterIP && fe.List == model.LocalList
+}
+
+func (a *affinity) both() bool { return a != nil && a.has[model.ClusterList] && a.has[model.LocalList] }
+
+// sets returns the names of its sets and maps, sorted.
+func (a *affinity) sets() []string {
+	if a == nil {
+		return nil
+	}
+	var list []string
+	if a.both() {
+		list = append(list, affinityBoth+a.name)
+	}
+	for _, l := range model.Lists {
+		if a.has[l] {
+			list = append(list, affinityOf[l]+a.name)
+		}
+	}
+	return list
+}
+
+// chains returns its chains.
+func (a *affinity) chains(s *model.Settings) []Chain {
+	if a == nil {
+		return nil
+	}
+	proto := MatchProtocol{a.sp.Name.Protocol}
+	whose := a.sp.Name.String()
+	var chains []Chain
+	for _, l := range model.Lists {
+		if !a.has[l] {
+			continue
+		}
+		chains = append(chains, Chain{
+			Name:    affinityOf[l] + a.name,
+			Rules:   []Rule{{proto, DNAT{sourceKey, affinityOf[l] + a.name}}},
+			Comment: "a client of " + whose + " comes back",
+		})
+		remember := Chain{
+			Name:    rememberOf[l] + a.name,
+			Rules:   []Rule{{proto, Remember{affinityOf[l] + a.name, a.sp.Affinity}}},
+			Comment: "a client of " + whose + " got an endpoint",
+		}
+		if a.both() {
+			other := model.ClusterList + model.LocalList - l
+			inBoth := InSet{Key: Key{{Field: DestAddr}, {Field: DestPort}}, Set: affinityBoth + a.name}
+			remember.Rules = append(remember.Rules, Rule{proto, inBoth, Remember{affinityOf[other] + a.name, a.sp.Affinity}})
+		}
+		chains = append(chains, remember)
+	}
+	if a.external {
+		chains = append(chains,
+			a.externalChain(s, externalAffinity, affinityOf, "a client of "+whose+" comes back"),
+			a.externalChain(s, externalRemember, rememberOf, "a client of "+whose+" got an endpoint"))
+	}
+	return chains
+}
+
+func (a *affinity) externalChain(s *model.Settings, name string, of [len(model.Lists)]string, comment string) Chain {
+	return Chain{
+		Name:    name + a.name,
+		Rules:   append(fromInside(s, Verdict{Goto, of[model.ClusterList] + a.name}), Rule{Verdict{Goto, of[model.LocalList] + a.name}}),
+		Comment: comment,
+	}
+}
+
+// verdicts returns where connections to a frontend come back, and where they are
+// remembered.
+func (a *affinity) verdicts(fe model.Frontend) (back, remember Verdict) {
+	if isExternalLocal(fe) {
+		return Verdict{Jump, externalAffinity + a.name}, Verdict{Goto, externalRemember + a.name}
+	}
+	return Verdict{Jump, affinityOf[fe.List] + a.name}, Verdict{Goto, rememberOf[fe.List] + a.name}
+}
+
+// elements yields the endpoints that are in both lists.
+func (a *affinity) elements() iter.Seq2[string, Element] {
+	return func(yield func(string, Element) bool) {
+		if !a.both() {
+			return
+		}
+		for _, e := range a.sp.Endpoints {
+			if e.In(model.ClusterList) && e.In(model.LocalList) && !yield(affinityBoth+a.name, Element{Key: endpointData(e)}) {
+				return
+			}
+		}
+	}
+}
+
+func endpointData(e model.Endpoint) string {
+	return string(AppendPort(AppendAddr(nil, e.Addr.Addr()), e.Addr.Port()))
+}
+
+// Settle brings the remembered clients of a service port in line with it, after a batch:
+// whose endpoint is gone is forgotten, and a changed timeout counts from a client's last
+// connection.
+type Settle struct {
+	Map     string
+	Keep    map[string]bool // endpoints, as an element's data
+	Timeout *Remember       // nil if it is as before
+}
+
+// settle returns what to do about a service port that was old before; all is for when
+// nobody knows.
+func settle(old, now *model.ServicePort, all bool) []Settle {
+	a, before := affinityFor(now), affinityFor(old)
+	if a == nil || before == nil && !all {
+		return nil
+	}
+	var list []Settle
+	for _, l := range model.Lists {
+		if !a.has[l] || !all && !before.has[l] {
+			continue
+		}
+		s := Settle{Map: affinityOf[l] + a.name, Keep: map[string]bool{}}
+		for e := range now.In(l) {
+			s.Keep[endpointData(e)] = true
+		}
+		gone := all
+		if old != nil {
+			for e := range old.In(l) {
+				gone = gone || !s.Keep[endpointData(e)]
+			}
+		}
+		if all || old.Affinity != now.Affinity {
+			s.Timeout = &Remember{s.Map, now.Affinity}
+		}
+		if gone || s.Timeout != nil {
+			list = append(list, s)
+		}
+	}
+	return list
+}

@@ -1,0 +1,198 @@
+package nft_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/modeltest"
+	"github.com/vmapd/vmapd/nft"
+	"github.com/vmapd/vmapd/nft/nftsim"
+)
+
+// What model.Decide says about a connection is what the rules do with it.
+
+// expected is the outcome that a decision means.
+func expected(d model.Decision) nftsim.Outcome {
+	switch d.Fate {
+	case model.Rejected:
+		return nftsim.Outcome{Verdict: nftsim.Reject, TCPReset: d.Protocol == model.TCP}
+	case model.Dropped:
+		return nftsim.Outcome{Verdict: nftsim.Drop}
+	case model.NotOurs:
+		return nftsim.Outcome{To: map[netip.AddrPort]nftsim.Arrival{d.Dest: {Share: 1}}}
+	case model.Forwarded:
+	}
+	want := nftsim.Outcome{To: map[netip.AddrPort]nftsim.Arrival{}}
+	for _, target := range d.Targets {
+		want.To[target.Addr] = nftsim.Arrival{Share: 1 / float64(len(d.Targets)), Masquerade: target.SNAT.Masquerade()}
+	}
+	return want
+}
+
+// packetOf is a connection's first packet.
+func packetOf(c model.Connection, pods model.PodSources) nftsim.Packet {
+	const clientPort = 40000
+	p := nftsim.Packet{
+		From: nftsim.Outside, Interface: c.Interface,
+		Source: netip.AddrPortFrom(c.Source, clientPort), Dest: c.Dest, Protocol: c.Protocol,
+	}
+	switch {
+	case c.Node:
+		p.From = nftsim.Node
+	case pods.Contains(c.Source, c.Interface):
+		p.From = nftsim.Pod
+	}
+	return p
+}
+
+var compareOutcomes = []cmp.Option{
+	cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b }),
+	cmp.Comparer(func(a, b float64) bool { return a-b < 1e-9 && b-a < 1e-9 }),
+	cmp.FilterPath(func(p cmp.Path) bool {
+		name := p.Last().String()
+		return name == ".Trace" || name == ".Remembered"
+	}, cmp.Ignore()),
+}
+
+// agree makes random connections and compares what is said with what is done.
+func agree(t *testing.T, r *modeltest.Random, s *model.Snapshot, rulesets [len(model.Families)]*nft.Ruleset, connections int) {
+	t.Helper()
+	var sims [len(model.Families)]*nftsim.Simulator
+	for _, f := range model.Families {
+		sim, err := nftsim.New(rulesets[f], s.Family(f).NodeAddrs...)
+		if err != nil {
+			t.Fatalf("the ruleset is not sound: %v", err)
+		}
+		sims[f] = sim
+	}
+	for range connections {
+		c := modeltest.Connection(r, s)
+		if c.Dest.Addr().IsLoopback() {
+			continue // meets no rule
+		}
+		f := model.FamilyOf(c.Dest.Addr())
+		d := model.Decide(s, c)
+		got, err := sims[f].Run(packetOf(c, s.Family(f).Pods))
+		if err != nil {
+			t.Fatalf("%+v: %v", c, err)
+		}
+		if diff := cmp.Diff(expected(d), got, compareOutcomes...); diff != "" {
+			t.Fatalf("%+v\ndecided: %v, reason %d; (-decided +done):\n%s\nrules met: %q", c, d.Fate, d.Why, diff, got.Trace)
+		}
+		checkRemembered(t, d, got)
+	}
+}
+
+// checkRemembered checks that a client's endpoint is noted where there is affinity, and
+// only there.
+func checkRemembered(t *testing.T, d model.Decision, got nftsim.Outcome) {
+	t.Helper()
+	if d.Fate != model.Forwarded {
+		return
+	}
+	for _, target := range d.Targets {
+		n := 0
+		for _, l := range model.Lists {
+			// The other list has a map only if some connection may be sent to it.
+			if d.Port.Affinity > 0 && target.In(l) && (l == d.List || d.Port.Uses(l)) {
+				n++
+			}
+		}
+		if maps := got.To[target.Addr].Remembered; len(maps) != n {
+			t.Fatalf("%+v: %v is remembered in %q, want %d maps", d.Connection, target.Addr, maps, n)
+		}
+	}
+}
+
+func compileAll(s *model.Snapshot, before *[len(model.Families)]*nft.Ruleset) [len(model.Families)]*nft.Ruleset {
+	var all [len(model.Families)]*nft.Ruleset
+	for _, f := range model.Families {
+		var slots nft.Slots
+		if before != nil {
+			slots = before[f]
+		}
+		all[f] = nft.Compile(slots, s.Family(f))
+	}
+	return all
+}
+
+func TestTheRulesDoWhatIsDecided(t *testing.T) {
+	const seeds, steps, connections = 60, 20, 40
+	for seed := range uint64(seeds) {
+		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+			t.Parallel()
+			r := modeltest.NewRandom(modeltest.Seed(seed))
+			b := model.NewBuilder(configs[seed%uint64(len(configs))])
+			have := compileAll(b.Snapshot(), nil)
+			for range steps {
+				r.Steps(b, 1+r.IntN(6))
+				s := b.Snapshot()
+				have = compileAll(s, &have)
+				agree(t, r, s, have, connections)
+			}
+		})
+	}
+}
+
+// FuzzDecide looks for a connection about which the specification and the rules differ.
+func FuzzDecide(f *testing.F) {
+	addRandom(f)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		r := modeltest.NewRandom(modeltest.Bytes(data))
+		b := model.NewBuilder(configs[r.IntN(len(configs))])
+		r.Steps(b, 1+min(len(data), 4096)/24)
+		s := b.Snapshot()
+		agree(t, r, s, compileAll(s, nil), 16)
+	})
+}
+
+// A client that is remembered gets its endpoint again, and nobody else's.
+func TestARememberedClientComesBack(t *testing.T) {
+	found := 0
+	for seed := range uint64(40) {
+		r := modeltest.NewRandom(modeltest.Seed(seed))
+		b := model.NewBuilder(configs[seed%uint64(len(configs))])
+		r.Steps(b, 80)
+		s := b.Snapshot()
+		rulesets := compileAll(s, nil)
+		for range 60 {
+			c := modeltest.Connection(r, s)
+			d := model.Decide(s, c)
+			if d.Fate != model.Forwarded || d.Why == model.LoopbackForwarder || d.Port.Affinity == 0 {
+				continue
+			}
+			f := model.FamilyOf(c.Dest.Addr())
+			target := d.Targets[rand.New(modeltest.Seed(seed)).IntN(len(d.Targets))]
+			sim, err := nftsim.New(rulesets[f], s.Family(f).NodeAddrs...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			packet := packetOf(c, s.Family(f).Pods)
+			first, err := sim.Run(packet)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, name := range first.To[target.Addr].Remembered {
+				if err := sim.Remember(name, c.Source, target.Addr); err != nil {
+					t.Fatal(err)
+				}
+			}
+			got, err := sim.Run(packet)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if a, ok := got.To[target.Addr]; !ok || len(got.To) != 1 || a.Share < 1-1e-9 || a.Masquerade != target.SNAT.Masquerade() {
+				t.Fatalf("seed %d: %+v: remembered %v, got %+v", seed, c, target, got)
+			}
+			found++
+		}
+	}
+	if found < 20 {
+		t.Errorf("only %d connections with affinity were tried", found)
+	}
+}

@@ -1,0 +1,186 @@
+package nft
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/vmapd/vmapd/model"
+)
+
+// Names of chains that are always there. Those that choose are named in choice.go, those
+// of session affinity in affinity.go.
+const (
+	servicesChain    = "services"
+	rejectChain      = "reject-chain"
+	rememberChain    = "remember"
+	masqueradeChain  = "masquerade-all"
+	masqueradeNode   = "masquerade-node"
+	preroutingChain  = "prerouting"
+	inputChain       = "input"
+	forwardChain     = "forward"
+	outputChain      = "output"
+	postroutingChain = "postrouting"
+)
+
+// Priorities of the base chains, as the kernel names them (enum nf_ip_hook_priorities):
+// where kube-proxy has its own, which other components rely on (KEP-3866).
+const (
+	priorityDNAT   int32 = -100
+	priorityFilter int32 = 0
+	prioritySNAT   int32 = 100
+)
+
+var (
+	vipKey      = Key{{Field: DestAddr}, {Field: Protocol}, {Field: DestPort}}
+	nodePortKey = Key{{Field: Protocol}, {Field: DestPort}}
+	destKey     = Key{{Field: DestAddr}}
+	sourceKey   = Key{{Field: SourceAddr}}
+	sourcesKey  = Key{{Field: DestAddr}, {Field: Protocol}, {Field: DestPort}, {Field: SourceAddr}}
+	replyKey    = Key{{Field: SourceAddr}, {Field: Protocol}, {Field: SourcePort}}
+	hairpinKey  = Key{{Field: SourceAddr}, {Field: DestAddr}}
+	origDestKey = Key{{Field: OrigDestAddr}}
+	origVIPKey  = Key{{Field: OrigDestAddr}, {Field: Protocol}, {Field: OrigDestPort}}
+	origPortKey = Key{{Field: Protocol}, {Field: OrigDestPort}}
+)
+
+// LayoutChains returns the chains that a table can have, sorted by name: those that
+// always are there, those of s's service ports, and of those that choose the ones named.
+func LayoutChains(s *model.FamilySnapshot, names []string) []Chain {
+	var c chosen
+	for _, name := range names {
+		c.addName(name)
+	}
+	r := Ruleset{Chains: layoutChains(s.Settings, c), snapshot: s}
+	return r.AllChains()
+}
+
+func layoutChains(s *model.Settings, c chosen) []Chain {
+	chains := []Chain{
+		{
+			Name: preroutingChain, Hook: Prerouting, Prio: priorityDNAT,
+			Rules: []Rule{{Verdict{Jump, servicesChain}}}, Comment: "from pods and from other machines",
+		},
+		{
+			Name: outputChain, Hook: Output, Prio: priorityDNAT,
+			Rules: []Rule{{Verdict{Jump, servicesChain}}}, Comment: "from the node itself",
+		},
+		{
+			Name: postroutingChain, Hook: Postrouting, Prio: prioritySNAT,
+			Rules: postroutingRules(s), Comment: "after an endpoint was chosen: is the source address replaced?",
+		},
+		{
+			Name: inputChain, Hook: Input, Prio: prioritySNAT,
+			Rules:   []Rule{{MatchNotDNAT{}, Verdict{Kind: Return}}, {Verdict{Jump, rememberChain}}},
+			Comment: "an endpoint on the node itself: no postrouting comes after",
+		},
+		{Name: servicesChain, Rules: servicesRules(), Comment: "dispatch: who is meant?"},
+		{Name: rejectChain, Rules: []Rule{
+			// ICMP errors are rate-limited by the kernel (net.ipv4.icmp_ratelimit): with
+			// them alone, half of a burst of refused connections would time out.
+			{MatchProtocol{model.TCP}, Reject{TCPReset: true}},
+			{Reject{}},
+		}, Comment: "no endpoint, or a port that the Service does not have"},
+		{Name: rememberChain, Rules: byOrigin(RememberIPs, RememberNodePorts), Comment: "session affinity: who got which endpoint?"},
+		{Name: masqueradeChain, Rules: []Rule{{Masquerade{}}}, Comment: "replies must come back through this node"},
+		{
+			Name: masqueradeNode, Rules: []Rule{{MatchFromNode{}, Masquerade{}}},
+			Comment: "the node may have taken an address that others can't answer to",
+		},
+	}
+	if s.DropInvalid {
+		chains = append(chains, Chain{
+			Name: forwardChain, Hook: Forward, Prio: priorityFilter, Filter: true, Rules: invalidRules(),
+			Comment: "packets of Services that belong to no connection would only break one",
+		})
+	}
+	chains = append(chains, c.chains(s)...)
+	slices.SortFunc(chains, func(a, b Chain) int { return strings.Compare(a.Name, b.Name) })
+	return chains
+}
+
+// servicesRules find out who is meant. A Service's address goes before a node port: it
+// may be an address of the node, too.
+func servicesRules() []Rule {
+	return []Rule{
+		{InSet{Key: vipKey, Set: FirewallIPs}, InSet{Key: sourcesKey, Set: SourceRanges, Not: true}, Verdict{Kind: DropPacket}},
+		{VerdictMap{vipKey, AffinityIPs}},
+		{VerdictMap{vipKey, ServiceIPs}},
+		{InSet{Key: destKey, Set: NodePortIPs}, VerdictMap{nodePortKey, AffinityNodePorts}},
+		{InSet{Key: destKey, Set: NodePortIPs}, VerdictMap{nodePortKey, ServiceNodePorts}},
+		{InSet{Key: destKey, Set: ClusterIPs}, Verdict{Goto, rejectChain}},
+		{InSet{Key: destKey, Set: ServiceCIDRs}, Verdict{Kind: DropPacket}},
+	}
+}
+
+func postroutingRules(s *model.Settings) []Rule {
+	rules := []Rule{
+		{MatchNotDNAT{}, Verdict{Kind: Return}},
+		{Verdict{Jump, rememberChain}}, // first: masquerading ends the chain
+		{InSet{Key: hairpinKey, Set: Hairpin}, Masquerade{}},
+	}
+	rules = append(rules, byOrigin(SourceNAT, NodePortSourceNAT)...)
+	toClusterIP := InSet{Key: origDestKey, Set: ClusterIPs}
+	switch {
+	case s.MasqueradeAll:
+		rules = append(rules, Rule{toClusterIP, Masquerade{}})
+	case s.Pods.Interface != "":
+		rules = append(rules, Rule{
+			toClusterIP, MatchInterface{Name: s.Pods.Interface, Wildcard: s.Pods.Wildcard, Not: true}, Masquerade{},
+		})
+	case isEverything(s.Pods.CIDRs):
+	case s.Pods.Known():
+		r := Rule{toClusterIP}
+		for _, p := range s.Pods.CIDRs {
+			r = append(r, MatchAddr{Field: SourceAddr, Prefix: p, Not: true})
+		}
+		rules = append(rules, append(r, Masquerade{}))
+	}
+	return rules
+}
+
+// byOrigin looks up the address that the client connected to. The kernel must know the
+// protocol before it takes "ct original proto-dst" into a concatenation, hence a rule
+// per protocol.
+func byOrigin(addrs, nodePorts string) []Rule {
+	var rules []Rule
+	protocols := []model.Protocol{model.TCP, model.UDP, model.SCTP}
+	for _, p := range protocols {
+		rules = append(rules, Rule{MatchProtocol{p}, VerdictMap{origVIPKey, addrs}})
+	}
+	for _, p := range protocols {
+		rules = append(rules, Rule{MatchProtocol{p}, InSet{Key: origDestKey, Set: NodePortIPs}, VerdictMap{origPortKey, nodePorts}})
+	}
+	return rules
+}
+
+// invalidRules drop what connection tracking can make nothing of (a segment outside the
+// window, say): a reply would reach the client with the pod's own address.
+func invalidRules() []Rule {
+	return []Rule{
+		{MatchInvalid{}, InSet{Key: replyKey, Set: ServiceEndpoints}, Verdict{Kind: DropPacket}},
+		{MatchInvalid{}, InSet{Key: destKey, Set: ClusterIPs}, Verdict{Kind: DropPacket}},
+	}
+}
+
+// fromInside does something for connections from pods and from the node itself.
+func fromInside(s *model.Settings, do Statement) []Rule {
+	var rules []Rule
+	switch {
+	case s.Pods.Interface != "":
+		rules = append(rules, Rule{MatchInterface{Name: s.Pods.Interface, Wildcard: s.Pods.Wildcard}, do})
+	case isEverything(s.Pods.CIDRs):
+		return []Rule{{do}}
+	default:
+		for _, p := range s.Pods.CIDRs {
+			rules = append(rules, Rule{MatchAddr{Field: SourceAddr, Prefix: p}, do})
+		}
+	}
+	return append(rules, Rule{MatchFromNode{}, do})
+}
+
+// isEverything reports whether everybody is a pod. A match of no bits at all could not be
+// listed.
+func isEverything(prefixes []netip.Prefix) bool {
+	return slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return p.Bits() == 0 })
+}
