@@ -94,7 +94,8 @@ func (r SNATReason) Masquerade() bool { return r > OnNode }
 func Decide(s *Snapshot, c Connection) Decision {
 	fs := s.Family(FamilyOf(c.Dest.Addr()))
 	d := Decision{Connection: c, FromPod: fs.Pods.Contains(c.Source, c.Interface)}
-	if c.Dest.Addr().IsLoopback() {
+	// connect(2) takes the unspecified address for loopback.
+	if a := c.Dest.Addr(); a.IsLoopback() || a.IsUnspecified() {
 		fs.decideLoopback(&d)
 		return d
 	}

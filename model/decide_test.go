@@ -137,6 +137,9 @@ func TestDecideLoopback(t *testing.T) {
 		{"no endpoints", localhost, tcp("127.0.0.1", "127.0.0.1:30003"), "rejected, no endpoints"},
 		{"SCTP, which the program does not speak", localhost, over(model.SCTP, tcp("127.0.0.1", "127.0.0.1:30001")), "not ours, no Service"},
 		{"a port that is no node port", localhost, tcp("127.0.0.1", "127.0.0.1:80"), "not ours, no Service"},
+		{"the unspecified address, which means loopback", localhost, tcp("192.168.0.2", "0.0.0.0:30001"), byForwarder},
+		{"the unspecified address is no node port", modeltest.Config(), tcp("192.168.0.2", "0.0.0.0:30001"), "not ours, no Service"},
+		{"the unspecified address, from outside", localhost, tcp("203.0.113.9", "[::]:30001"), "not ours, no Service"},
 		{"from outside, which no kernel lets in", localhost, fromOutside, "not ours, no Service"},
 		{"if loopback is not configured", modeltest.Config(), tcp("127.0.0.1", "127.0.0.1:30001"), "not ours, no Service"},
 		{"if it is only for the other family", onlyIPv4, tcp("::1", "[::1]:30001"), "not ours, no Service"},
@@ -145,10 +148,4 @@ func TestDecideLoopback(t *testing.T) {
 			equal(t, "outcome", tt.want, outcome(modeltest.Snapshot(tt.config, services...), tt.c))
 		})
 	}
-
-	// connect(2) takes the unspecified address for loopback; no packet has it.
-	t.Run("the unspecified address", func(t *testing.T) {
-		s := modeltest.Snapshot(modeltest.Config(), services...)
-		equal(t, "outcome", "not ours, no Service", outcome(s, tcp("203.0.113.9", "0.0.0.0:30001")))
-	})
 }

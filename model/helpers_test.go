@@ -31,6 +31,8 @@ var compareAddrs = []cmp.Option{
 	cmp.Comparer(func(a, b netip.Prefix) bool { return a == b }),
 }
 
+var compareEndpoints = cmp.Comparer(func(a, b model.Endpoint) bool { return a == b })
+
 // checkPorts compares the service ports of both families, IPv4 first.
 func checkPorts(t *testing.T, s *model.Snapshot, want ...string) {
 	t.Helper()

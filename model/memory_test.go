@@ -12,6 +12,7 @@ func (b *Builder) sizes() map[string]int {
 		"services": len(b.services), "slices": len(b.slices), "byService": len(b.byService),
 		"cidrs": len(b.cidrs), "claims": len(b.claims), "dirty": len(b.dirty), "problems": len(b.problems),
 		"clusterIPs": len(b.clusterIPs), "hairpins": len(b.hairpins), "programmed": len(b.programmed),
+		"endpoints":         len(b.endpoints),
 		"snapshot problems": len(b.last.problems),
 	}
 	for _, f := range Families {
@@ -19,6 +20,7 @@ func (b *Builder) sizes() map[string]int {
 		all[f.String()+" ports"] = s.ports.Len()
 		all[f.String()+" cluster IPs"] = s.clusterIPs.Len()
 		all[f.String()+" hairpins"] = s.hairpins.Len()
+		all[f.String()+" endpoints"] = s.endpoints.Len()
 	}
 	maps.DeleteFunc(all, func(_ string, n int) bool { return n == 0 })
 	return all
@@ -32,6 +34,9 @@ func TestNothingStaysBehind(t *testing.T) {
 			NamespacedName: NamespacedName{"ns1", fmt.Sprintf("s%d", i)},
 			ClusterIPs:     []string{fmt.Sprintf("172.30.0.%d", i), fmt.Sprintf("fd00:172:30::%d", i), "nowhere"},
 			ExternalIPs:    []string{"192.168.99.11"}, // each wants it
+			Ingress:        []Ingress{{IP: "192.168.98.11"}},
+			SourceRanges:   []string{"203.0.113.0/25", "nowhere"},
+			Algorithm:      "none",
 			Ports:          []Port{{Name: "a", Port: 80, NodePort: 30001}, {Name: "b", Port: 80}, {Name: "c", Port: 0}},
 		}
 	}
@@ -41,7 +46,7 @@ func TestNothingStaysBehind(t *testing.T) {
 			Labels:         map[string]string{LabelServiceName: fmt.Sprintf("s%d", i)},
 			AddressType:    "IPv4",
 			Ports:          []SlicePort{{Name: new("a"), Port: new(int32(80))}, {}},
-			Endpoints:      []SliceEndpoint{{Addresses: []string{"10.0.0.2"}, NodeName: "node-1"}, {}},
+			Endpoints:      []SliceEndpoint{{Addresses: []string{"10.0.0.2"}, NodeName: "node-1", HintZones: []string{"zone-a"}}, {}},
 		}
 	}
 	for _, order := range []struct {
@@ -74,9 +79,9 @@ func TestNothingStaysBehind(t *testing.T) {
 		}},
 	} {
 		t.Run(order.name, func(t *testing.T) {
-			b := NewBuilder(Config{NodeName: "node-1"})
+			b := NewBuilder(Config{NodeName: "node-1", DropInvalid: true})
 			b.SetServiceCIDR(ServiceCIDR{"kubernetes", []string{"172.30.0.0/16", "nowhere"}})
-			b.SetNode(Node{Name: "node-1", Addresses: []string{"nowhere"}})
+			b.SetNode(Node{Name: "node-1", Addresses: []string{"nowhere"}, Zone: "zone-a", PodCIDRs: []string{"nowhere"}})
 			for i := 2; i < 10; i++ {
 				b.SetService(service(i))
 				b.SetEndpointSlice(slice(i))

@@ -3,23 +3,38 @@ package model_test
 import (
 	"fmt"
 	"math/rand/v2"
-	"net/netip"
 	"testing"
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
 )
 
-// configs are those that random tests run with, in turn.
+// configs are those that random tests run with, in turn: every way to tell pods from
+// others, every algorithm, every kind of address for node ports.
 var configs = []model.Config{
 	modeltest.Config(),
 	{
 		NodeName: "node-1", NodePortAddresses: model.NodePortAddresses{All: true}, MasqueradeAll: true,
+		LocalPods: model.LocalPods{Mode: model.ByNodeCIDR}, Algorithm: model.RoundRobin,
 	},
 	{
 		NodeName:          "node-1",
-		NodePortAddresses: model.NodePortAddresses{CIDRs: []netip.Prefix{netip.MustParsePrefix("192.168.0.0/24")}},
-		LocalPods:         model.LocalPods{ClusterCIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00:10::/64")}},
+		NodePortAddresses: model.NodePortAddresses{CIDRs: prefixes("192.168.0.0/24")},
+		LocalPods:         model.LocalPods{ClusterCIDRs: prefixes("10.0.0.0/8", "fd00:10::/64")},
+		DropInvalid:       true,
+	},
+	{
+		NodeName:          "node-1",
+		NodePortAddresses: model.NodePortAddresses{Primary: true, CIDRs: prefixes("10.0.0.0/8"), Localhost: [2]bool{true, false}},
+		LocalPods:         model.LocalPods{Mode: model.ByBridge, Interface: modeltest.PodBridge},
+		Algorithm:         model.SourceHash,
+		DropInvalid:       true,
+	},
+	{
+		NodeName:          "node-1",
+		NodePortAddresses: model.NodePortAddresses{Localhost: [2]bool{true, true}},
+		LocalPods:         model.LocalPods{Mode: model.ByInterfacePrefix, Interface: "cali"},
+		MasqueradeAll:     true,
 	},
 }
 
@@ -47,7 +62,7 @@ func TestChangesAreExactlyTheDifference(t *testing.T) {
 	for seed := range uint64(40) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			r := modeltest.NewRandom(modeltest.Seed(seed))
-			b := model.NewBuilder(modeltest.Config())
+			b := model.NewBuilder(configs[seed%uint64(len(configs))])
 			all := []*model.Snapshot{b.Snapshot()}
 			for range 40 {
 				r.Steps(b, r.IntN(4))
@@ -96,9 +111,11 @@ func checkChanges(t *testing.T, old, now *model.Snapshot) {
 		equal(t, "number of service ports", len(nowPorts), b.NumServicePorts())
 
 		equal(t, "changed cluster IPs",
-			difference(addrs(a.ClusterIPs()), addrs(b.ClusterIPs())), addrChanges(b.ClusterIPChanges(a)))
+			difference(addrs(a.ClusterIPs()), addrs(b.ClusterIPs())), changes(b.ClusterIPChanges(a)))
 		equal(t, "changed hairpins",
-			difference(addrs(a.Hairpins()), addrs(b.Hairpins())), addrChanges(b.HairpinChanges(a)))
+			difference(addrs(a.Hairpins()), addrs(b.Hairpins())), changes(b.HairpinChanges(a)))
+		equal(t, "changed endpoints",
+			difference(addrs(a.ServiceEndpoints()), addrs(b.ServiceEndpoints())), changes(b.ServiceEndpointChanges(a)))
 	}
 }
 
@@ -118,13 +135,17 @@ func difference(old, now []string) map[string]string {
 	return d
 }
 
-func addrChanges(changes func(func(model.Change[netip.Addr]) bool)) map[string]string {
+func changes[T interface {
+	comparable
+	String() string
+}](all func(func(model.Change[T]) bool)) map[string]string {
 	d := map[string]string{}
-	for c := range changes {
+	var zero T
+	for c := range all {
 		switch {
-		case c.Old.IsValid() == c.New.IsValid():
+		case (c.Old == zero) == (c.New == zero):
 			d[c.Old.String()] += "both or neither"
-		case c.Old.IsValid():
+		case c.Old != zero:
 			d[c.Old.String()] += "gone"
 		default:
 			d[c.New.String()] += "come"

@@ -86,6 +86,40 @@ func TestNodePortAddresses(t *testing.T) {
 	})
 }
 
+func TestNodePortsOnLocalhost(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		flag []string
+		want [2]bool // IPv4, IPv6
+		// where else
+		addrs []string
+	}{
+		{"nothing said", nil, [2]bool{}, []string{"192.168.0.2", "fd00:192:168::2"}},
+		{"the word: both families, and nowhere else", []string{"localhost"}, [2]bool{true, true}, nil},
+		{"beside the primary addresses", []string{"primary", "localhost"}, [2]bool{true, true}, []string{"192.168.0.2", "fd00:192:168::2"}},
+		{"a range of IPv4", []string{"127.0.0.0/8", "primary"}, [2]bool{true, false}, []string{"192.168.0.2", "fd00:192:168::2"}},
+		{"a single address", []string{"127.0.0.1/32"}, [2]bool{true, false}, nil},
+		{"IPv6", []string{"::1/128"}, [2]bool{false, true}, nil},
+		{"IPv4-mapped", []string{"::ffff:127.0.0.0/104"}, [2]bool{true, false}, nil},
+		{"all does not mean it", []string{"all"}, [2]bool{}, []string{"192.168.0.2", "fd00:192:168::2"}},
+		{"nor does a range of everything", []string{"0.0.0.0/0", "::/0"}, [2]bool{}, []string{"192.168.0.2", "fd00:192:168::2"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			flag, err := model.ParseNodePortAddresses(tt.flag)
+			equal(t, "error", nil, err)
+			s := modeltest.Snapshot(model.Config{NodeName: "node-1", NodePortAddresses: flag}, modeltest.OurNode())
+			var got []string
+			for _, f := range model.Families {
+				equal(t, f.String(), tt.want[f], s.Family(f).Localhost)
+				for _, a := range s.Family(f).NodePortAddrs {
+					got = append(got, a.String())
+				}
+			}
+			equal(t, "addresses", tt.addrs, got)
+		})
+	}
+}
+
 func TestServiceCIDRs(t *testing.T) {
 	b := modeltest.Builder(modeltest.Config(),
 		modeltest.NewServiceCIDR("kubernetes", "172.30.0.0/16", "fd00:172:30::/112"),

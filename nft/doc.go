@@ -7,26 +7,39 @@
 //
 // # The packet's way
 //
-// All chains hook NAT, so only the first packet of a connection meets a rule. No
-// packet mark and no conntrack mark is read or written.
+// All chains but an optional one hook NAT, so only the first packet of a connection meets
+// a rule. No packet mark and no conntrack mark is read or written.
 //
 //	prerouting (dstnat)    output (-100)
 //	            └──────┬──────┘
 //	               services
-//	                   │ address . protocol . port ── map service-ips ─────────┐
-//	                   │ node address? protocol . port ── map service-nodeports ┤
+//	                   │ firewall-ips, but not in source-ranges ──> drop
+//	                   │ affinity-ips: a client that was here before ──> DNAT to its endpoint
+//	                   │ address . protocol . port ── map service-ips ──────────┐
+//	                   │ node address? protocol . port ── map service-nodeports ┤ (affinity as above)
 //	                   │ cluster IP, other port ──> reject-chain                │
 //	                   │ inside a ServiceCIDR ──> drop                          │
 //	                   ▼                                                        ▼
-//	                not ours             reject-chain, drop, endpoints-N, nodeport-endpoints-N
-//	                                               │ random slot below N, map endpoints: DNAT
-//	                                               ▼
-//	          postrouting (srcnat): hairpin, then map source-nat: masquerade or not
+//	                not ours      reject-chain, drop, endpoints-N, local-endpoints-n, local-n-of-N
+//	                                           │ a slot below N, map endpoints: DNAT
+//	                                           ▼
+//	     postrouting (srcnat): remember the client's endpoint, if its Service wants that;
+//	     or, if the endpoint   hairpin; map source-nat: masquerade or not
+//	     is the node: input
+//
+// # Chains that choose
+//
+//	endpoints-N            one of all N endpoints; with -round-robin or -source-hash behind it
+//	local-endpoints-n      one of the n on this node
+//	local-n-of-N           externalTrafficPolicy Local: this node and its pods choose from all
+//	                       N, others from the n on this node, or are dropped
+//	nodeport-…             the same for node ports, whose maps have no address in their keys
 //
 // # Why maps
 //
 // The number of chains and sets does not grow with the cluster: a Service is a few
 // elements of maps that all Services share, and a chain depends only on how many
-// endpoints there are to choose from. The kernel walks all sets and chains of a table
-// for each of them, so anything per Service would cost the square of the cluster.
+// endpoints there are to choose from, and how. The kernel walks all sets and chains of a
+// table for each of them, so anything per Service would cost the square of the cluster.
+// Session affinity is the exception (affinity.go).
 package nft

@@ -28,15 +28,22 @@ func Connection(r *Random, s *model.Snapshot) model.Connection {
 	return c
 }
 
-// frontend picks one of a service port, or nothing where there is none.
-func (r *Random) frontend(s *model.FamilySnapshot) (*model.ServicePort, *model.Frontend) {
+// frontend picks one of a service port, or nothing where there is none. It rather takes one
+// that leads somewhere.
+func (r *Random) frontend(s *model.FamilySnapshot) (sp *model.ServicePort, fe *model.Frontend) {
 	ports := slices.Collect(s.ServicePorts())
 	ports = slices.DeleteFunc(ports, func(sp *model.ServicePort) bool { return len(sp.Frontends) == 0 })
 	if len(ports) == 0 {
 		return nil, nil
 	}
-	sp := pick(r, ports)
-	return sp, &sp.Frontends[r.IntN(len(sp.Frontends))]
+	for range 4 {
+		sp = pick(r, ports)
+		fe = &sp.Frontends[r.IntN(len(sp.Frontends))]
+		if fe.Action != model.Reject && (fe.Kind != model.NodePort || len(s.NodePortAddrs) > 0) {
+			break
+		}
+	}
+	return sp, fe
 }
 
 // destination fills in where a connection goes to.

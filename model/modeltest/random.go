@@ -86,7 +86,7 @@ func (r *Random) Step() Change {
 	case n == 0:
 		r.host = r.hostAddresses()
 		return Change{Host: r.host}
-	case n < 9 && len(r.objects) > 0:
+	case n < 6 && len(r.objects) > 0:
 		o := r.objects[pick(r, r.refs())]
 		delete(r.objects, o.Ref())
 		return Change{Object: o, Delete: true}
@@ -167,7 +167,7 @@ func (r *Random) service() Service {
 		s = s.External(append(slices.Clip(s.ExternalIPs),
 			pick(r, []string{r.addr("192.168.99.", "", 3), r.addr("fd00:192:168:99::", "", 2), r.addr("192.168.98.", "", 2)}))...)
 	}
-	for range r.IntN(2) {
+	for range r.IntN(3) {
 		s = s.From(model.Ingress{
 			IP:     pick(r, []string{r.addr("192.168.98.", "", 3), r.addr("fd00:192:168:98::", "", 2), ""}),
 			IPMode: pick(r, []string{"", "", "VIP", "Proxy"}),
@@ -177,7 +177,7 @@ func (r *Random) service() Service {
 		s = s.Port(r.port())
 	}
 	s = r.choosing(s.Policies(r.policy(), r.policy()))
-	if r.IntN(3) == 0 {
+	if r.IntN(2) == 0 {
 		s = s.Ranges(r.ranges()...)
 	}
 	if r.IntN(24) == 0 {
@@ -231,9 +231,10 @@ func (r *Random) ranges() []string {
 }
 
 func (r *Random) port() model.Port {
+	name := r.portName()
 	return model.Port{
-		Name:     r.portName(),
-		Protocol: r.protocol(),
+		Name:     name,
+		Protocol: r.protocol(name),
 		Port:     r.number(80, 443, 53),
 		NodePort: pick(r, []int32{0, 0, 0, 30000, 30001, 30002, r.number(30003)}),
 	}
@@ -247,12 +248,13 @@ func (r *Random) slice() Slice {
 	if r.IntN(3) == 0 {
 		s, pods = s.IPv6(), "fd00:10::"
 	}
-	for range 1 + r.IntN(3) {
+	for range 3 {
 		if r.bad() {
 			s = s.RawPort(pick(r, []model.SlicePort{{}, {Name: new(string)}}))
 			continue
 		}
-		s = s.Port(r.portName(), r.protocol(), r.number(8080, 8081, 53))
+		name := r.portName()
+		s = s.Port(name, r.protocol(name), r.number(8080, 8081, 53))
 	}
 	hints := r.IntN(6)
 	for range r.IntN(8) {
@@ -334,11 +336,18 @@ func (r *Random) portName() string {
 	return pick(r, []string{"", "http", "dns"})
 }
 
-func (r *Random) protocol() string {
-	if r.bad() {
+// protocol is most often the one that goes with a port's name: else, few slices would
+// have what Services ask for.
+func (r *Random) protocol(port string) string {
+	switch {
+	case r.bad():
 		return pick(r, []string{"tcp", "ICMP", "\n"})
+	case r.IntN(8) == 0:
+		return pick(r, []string{"TCP", "UDP", "SCTP", ""})
+	case port == "dns":
+		return "UDP"
 	}
-	return pick(r, []string{"TCP", "TCP", "UDP", "SCTP", ""})
+	return "TCP"
 }
 
 func (r *Random) number(good ...int32) int32 {

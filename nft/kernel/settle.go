@@ -15,68 +15,97 @@ import (
 	"github.com/vmapd/vmapd/nft"
 )
 
-// settleTries bounds how often a map that packets change meanwhile is read again.
-const settleTries = 5
+const (
+	// settlePasses bounds how often a map is read again because something in it had to
+	// change. One reading may miss clients: the map changes while it is read, and a packet
+	// that met the old rules may note its client a moment later.
+	settlePasses = 5
+	// leastLeft is as short as a tick of the kernel's clock can be. It takes what is
+	// shorter for no time at all, and gives the client its full time.
+	leastLeft = 10 * time.Millisecond
+)
 
-// settle brings the clients that packets noted in line with what was just programmed. It
-// costs what it costs to read the maps, and writes only what must change.
-func (c *conn) settle(f model.Family, list []nft.Settle) error {
+// settle brings the clients that packets noted in line with what was just programmed,
+// not before start. It costs what it costs to read the maps, and writes only what must
+// change.
+func (c *conn) settle(f model.Family, list []nft.Settle, start time.Time) error {
 	var errs []error
 	for _, s := range list {
-		if err := c.settleMap(f, s); err != nil {
+		if err := c.settleMap(f, s, start); err != nil {
 			errs = append(errs, fmt.Errorf("settle map %s: %w", s.Map, err))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-func (c *conn) settleMap(f model.Family, s nft.Settle) error {
-	for try := 1; ; try++ {
-		msgs, err := c.settleMessages(f, s)
-		if err != nil || len(msgs) == 0 {
+func (c *conn) settleMap(f model.Family, s nft.Settle, start time.Time) error {
+	set := &nftables.Set{
+		Table: &nftables.Table{Name: nft.TableName, Family: tableFamily(f)}, Name: s.Map, KeyType: keyType(f), IsMap: true,
+	}
+	for range settlePasses {
+		elements, err := c.lib.GetSetElements(set)
+		if err != nil {
 			return err
 		}
-		err = c.exchange(msgs, true)
-		// An element may time out between being read and being deleted.
-		if !errors.Is(err, unix.ENOENT) || try == settleTries {
-			return err
+		since := time.Since(start)
+		var changes []clientChange
+		for _, e := range elements {
+			if left, ok := timeLeft(e, s, since); !ok {
+				changes = append(changes, clientChange{old: e})
+			} else if s.Timeout != nil && s.Timeout.Timeout != e.Timeout {
+				now := e
+				now.Timeout, now.Expires = s.Timeout.Timeout, left
+				changes = append(changes, clientChange{e, &now})
+			}
+		}
+		if len(changes) == 0 {
+			return nil
+		}
+		for some := range slices.Chunk(changes, elementsPerMessage) {
+			if err := c.changeClients(f, s.Map, some); err != nil {
+				return err
+			}
 		}
 	}
+	return nil
 }
 
-func (c *conn) settleMessages(f model.Family, s nft.Settle) ([]netlink.Message, error) {
-	table := &nftables.Table{Name: nft.TableName, Family: tableFamily(f)}
-	decl := nft.DeclarationOf(s.Map)
-	elements, err := c.lib.GetSetElements(&nftables.Set{Table: table, Name: s.Map, KeyType: keyType(f), IsMap: true})
-	if err != nil {
-		return nil, err
-	}
+// clientChange forgets a client or, with now, gives it another time.
+type clientChange struct {
+	old nftables.SetElement
+	now *nftables.SetElement
+}
+
+// changeClients commits changes. In a large map there is always a client who times out
+// between being read and being deleted, and fails the batch: the others go without it.
+func (c *conn) changeClients(f model.Family, name string, changes []clientChange) error {
 	var forget, renew []nftables.SetElement
-	for _, e := range elements {
-		left, ok := timeLeft(e, s)
-		switch {
-		case !ok:
-			forget = append(forget, e)
-		case left != e.Expires:
-			forget = append(forget, e)
-			e.Timeout, e.Expires = s.Timeout.Timeout, left
-			renew = append(renew, e)
+	for _, change := range changes {
+		forget = append(forget, change.old)
+		if change.now != nil {
+			renew = append(renew, *change.now)
 		}
 	}
-	var msgs []netlink.Message
-	for _, part := range []struct {
-		msgType int
-		list    []nftables.SetElement
-	}{{unix.NFT_MSG_DELSETELEM, forget}, {unix.NFT_MSG_NEWSETELEM, renew}} {
-		for chunk := range slices.Chunk(part.list, elementsPerMessage) {
-			m, err := elementsMessage(part.msgType, f, decl.Name, chunk)
-			if err != nil {
-				return nil, err
-			}
-			msgs = append(msgs, m)
-		}
+	m, err := elementsMessage(unix.NFT_MSG_DELSETELEM, f, name, forget)
+	if err != nil {
+		return err
 	}
-	return msgs, nil
+	msgs := []netlink.Message{m}
+	if len(renew) > 0 {
+		if m, err = elementsMessage(unix.NFT_MSG_NEWSETELEM, f, name, renew); err != nil {
+			return err
+		}
+		msgs = append(msgs, m)
+	}
+	err = c.exchange(msgs, true)
+	switch half := len(changes) / 2; {
+	case !errors.Is(err, unix.ENOENT):
+		return err
+	case half == 0:
+		return nil
+	default:
+		return errors.Join(c.changeClients(f, name, changes[:half]), c.changeClients(f, name, changes[half:]))
+	}
 }
 
 func keyType(f model.Family) nftables.SetDatatype {
@@ -86,16 +115,23 @@ func keyType(f model.Family) nftables.SetDatatype {
 	return nftables.TypeIPAddr
 }
 
-// timeLeft returns how much longer a client is remembered, or false if it is not.
-func timeLeft(e nftables.SetElement, s nft.Settle) (time.Duration, bool) {
+// timeLeft returns how much longer a client is remembered, or false if it is not. The
+// rules may have another timeout than before for as long as since.
+func timeLeft(e nftables.SetElement, s nft.Settle, since time.Duration) (time.Duration, bool) {
 	if !s.Keep[string(e.Val)] {
 		return 0, false
 	}
 	if s.Timeout == nil || s.Timeout.Timeout == e.Timeout {
 		return e.Expires, true
 	}
-	left := s.Timeout.Timeout - (e.Timeout - e.Expires)
-	return left, left > 0
+	timeout := s.Timeout.Timeout
+	if e.Expires > e.Timeout || e.Expires <= timeout && e.Expires >= timeout-since-leastLeft {
+		// It connected just now, and the rules gave it the new timeout already. What the
+		// element says of its timeout stays as it was when it was made.
+		return min(e.Expires, timeout), true
+	}
+	left := timeout - (e.Timeout - e.Expires)
+	return max(left, leastLeft), left > 0
 }
 
 // elementsMessage adds or deletes elements of a dynamic map: google/nftables can't say

@@ -1,0 +1,118 @@
+package model_test
+
+import (
+	"testing"
+
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/modeltest"
+)
+
+func TestAffinity(t *testing.T) {
+	kind := func(s modeltest.Service, affinity string) modeltest.Service {
+		s.SessionAffinity = affinity
+		return s
+	}
+	const bounds = "Service ns1/web: spec.sessionAffinityConfig.clientIP.timeoutSeconds: "
+	for _, tt := range []struct {
+		name    string
+		service modeltest.Service
+		want    string
+		problem string
+	}{
+		{"none", web(), "", ""},
+		{"None", kind(web(), "None"), "", ""},
+		{"None, with a timeout of before", kind(web().Sticky(60), "None"), "", ""},
+		{"ClientIP, with the API's default", kind(web(), "ClientIP"), " affinity 3h0m0s", ""},
+		{"a timeout", web().Sticky(60), " affinity 1m0s", ""},
+		{"the shortest", web().Sticky(1), " affinity 1s", ""},
+		{"the longest", web().Sticky(86400), " affinity 24h0m0s", ""},
+		{"too short", web().Sticky(0), " affinity 3h0m0s", bounds + "0 is not between 1 and 86400: treated as 10800"},
+		{"negative", web().Sticky(-60), " affinity 3h0m0s", bounds + "-60 is not between 1 and 86400: treated as 10800"},
+		{"too long", web().Sticky(86401), " affinity 3h0m0s", bounds + "86401 is not between 1 and 86400: treated as 10800"},
+		{"longer than any duration", web().Sticky(1<<31 - 1), " affinity 3h0m0s", bounds + "2147483647 is not between 1 and 86400: treated as 10800"},
+		{
+			"of a kind that nobody knows", kind(web().Sticky(60), "ClientIp"), "",
+			`Service ns1/web: spec.sessionAffinity: "ClientIp" is neither None nor ClientIP: treated as None`,
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := modeltest.Snapshot(modeltest.Config(), tt.service, webSlice())
+			checkPorts(t, s, "ns1/web:http/tcp [172.30.0.41:80 forward]"+tt.want+" 10.0.0.2:8080, 10.0.0.3:8080")
+			var problems []string
+			if tt.problem != "" {
+				problems = append(problems, tt.problem)
+			}
+			checkProblems(t, s, problems...)
+		})
+	}
+
+	t.Run("each port of both families has it", func(t *testing.T) {
+		s := modeltest.Snapshot(modeltest.Config(), web().On("172.30.0.41", "fd00:172:30::29").UDP("dns", 53).Sticky(60))
+		checkPorts(t, s,
+			"ns1/web:dns/udp [172.30.0.41:53 reject] affinity 1m0s", "ns1/web:http/tcp [172.30.0.41:80 reject] affinity 1m0s",
+			"ns1/web:dns/udp [[fd00:172:30::29]:53 reject] affinity 1m0s", "ns1/web:http/tcp [[fd00:172:30::29]:80 reject] affinity 1m0s")
+	})
+	t.Run("it can be switched on and off", func(t *testing.T) {
+		b := modeltest.Builder(modeltest.Config(), web(), webSlice())
+		for _, step := range []struct {
+			service modeltest.Service
+			want    string
+		}{{web(), ""}, {web().Sticky(60), " affinity 1m0s"}, {web().Sticky(61), " affinity 1m1s"}, {web(), ""}} {
+			step.service.Set(b)
+			checkPorts(t, b.Snapshot(), "ns1/web:http/tcp [172.30.0.41:80 forward]"+step.want+" 10.0.0.2:8080, 10.0.0.3:8080")
+		}
+	})
+}
+
+func TestAlgorithm(t *testing.T) {
+	for _, tt := range []struct {
+		name       string
+		config     model.Algorithm
+		annotation string
+		want       string
+		problems   []string
+	}{
+		{"random, if nobody says anything", model.Random, "", "", nil},
+		{"the configuration", model.RoundRobin, "", " round-robin", nil},
+		{"the annotation", model.Random, "source-hash", " source-hash", nil},
+		{"the annotation goes before", model.RoundRobin, "source-hash", " source-hash", nil},
+		{"also with random", model.SourceHash, "random", "", nil},
+		{"and with what is configured", model.RoundRobin, "round-robin", " round-robin", nil},
+		{
+			"an unknown one is reported, and the configuration counts", model.SourceHash, "least-conn", " source-hash",
+			[]string{`Service ns1/web: metadata.annotations[vmapd.io/lb-algorithm]: "least-conn" is none of random, round-robin, source-hash: treated as source-hash`},
+		},
+		{
+			"capitals are unknown", model.Random, "Random", "",
+			[]string{`Service ns1/web: metadata.annotations[vmapd.io/lb-algorithm]: "Random" is none of random, round-robin, source-hash: treated as random`},
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			config := modeltest.Config()
+			config.Algorithm = tt.config
+			s := modeltest.Snapshot(config, web().Algorithm(tt.annotation), webSlice())
+			checkPorts(t, s, "ns1/web:http/tcp [172.30.0.41:80 forward]"+tt.want+" 10.0.0.2:8080, 10.0.0.3:8080")
+			checkProblems(t, s, tt.problems...)
+		})
+	}
+
+	t.Run("an annotation that changes", func(t *testing.T) {
+		b := modeltest.Builder(modeltest.Config(), web(), webSlice())
+		checkPorts(t, b.Snapshot(), webLine)
+		web().Algorithm("round-robin").Set(b)
+		checkPorts(t, b.Snapshot(), "ns1/web:http/tcp [172.30.0.41:80 forward] round-robin 10.0.0.2:8080, 10.0.0.3:8080")
+		web().Set(b)
+		checkPorts(t, b.Snapshot(), webLine)
+	})
+	t.Run("names and back", func(t *testing.T) {
+		for _, a := range []model.Algorithm{model.Random, model.RoundRobin, model.SourceHash} {
+			got, err := model.ParseAlgorithm(a.String())
+			if err != nil || got != a {
+				t.Errorf("%v was read as %v, %v", a, got, err)
+			}
+		}
+		if a, err := model.ParseAlgorithm(""); a != model.Random || err != nil {
+			t.Errorf("an empty name was read as %v, %v", a, err)
+		}
+	})
+}

@@ -1,0 +1,100 @@
+package model_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/modeltest"
+)
+
+// Whatever the cluster, a decision must hang together; and random connections must meet
+// every reason that there is, or comparing backends by them would show little.
+func TestDecisionsAboutRandomConnections(t *testing.T) {
+	why, snat := map[string]int{}, map[string]int{}
+	for seed := range uint64(100) {
+		r := modeltest.NewRandom(modeltest.Seed(seed))
+		b := model.NewBuilder(configs[seed%uint64(len(configs))])
+		for range 5 {
+			r.Steps(b, 40)
+			for range 10 {
+				s := b.Snapshot()
+				c := modeltest.Connection(r, s)
+				d := model.Decide(s, c)
+				checkDecision(t, s, d)
+				if t.Failed() {
+					t.Fatalf("seed %d: %+v in\n%v", seed, d, modeltest.Text(s))
+				}
+				why[reasons[d.Why]]++
+				for _, target := range d.Targets {
+					snat[snatReasons[target.SNAT]]++
+				}
+			}
+		}
+	}
+	// The forwarder on loopback is for tests of its own.
+	all := slices.Sorted(maps.Values(reasons))
+	all = slices.DeleteFunc(all, func(s string) bool { return s == reasons[model.LoopbackForwarder] })
+	equal(t, "reasons", all, slices.Sorted(maps.Keys(why)))
+	all = slices.Sorted(maps.Values(snatReasons))
+	all = slices.DeleteFunc(all, func(s string) bool { return s == snatReasons[model.ByForwarder] })
+	equal(t, "reasons for source NAT", all, slices.Sorted(maps.Keys(snat)))
+	for name, n := range why {
+		if n < 20 {
+			t.Errorf("only %d of %v connections: %s", n, why, name)
+		}
+	}
+}
+
+// checkDecision says what holds of any decision.
+func checkDecision(t *testing.T, s *model.Snapshot, d model.Decision) {
+	t.Helper()
+	fs := s.Family(model.FamilyOf(d.Dest.Addr()))
+	equal(t, "is there a frontend exactly with a service port?", d.Port != nil, d.Frontend != nil)
+	equal(t, "are there targets exactly if it is forwarded?", d.Fate == model.Forwarded, len(d.Targets) > 0)
+	equal(t, "is the client, who comes in by an interface, not on the node?", d.Node, d.Interface == "")
+	if d.Frontend != nil && d.Frontend.Kind == model.NodePort {
+		equal(t, "is the destination one of the node's?", true, slices.Contains(fs.NodePortAddrs, d.Dest.Addr()))
+	}
+	if d.Fate != model.Forwarded {
+		return
+	}
+	equal(t, "targets", slices.Collect(d.Port.In(d.List)), endpoints(d.Targets), compareEndpoints)
+	equal(t, "is the list in use?", true, d.Port.Uses(d.List))
+	// Only who is on the node or in a pod of it gets more than the policy gives.
+	if d.Frontend.List == model.LocalList && d.List == model.ClusterList {
+		equal(t, "is the client inside?", true, d.Node || d.FromPod)
+	}
+	for _, target := range d.Targets {
+		if d.Frontend.SourceNAT == model.MasqueradeAlways && !target.SNAT.Masquerade() {
+			equal(t, fmt.Sprintf("is %v on the node?", target), true, slices.Contains(fs.NodeAddrs, target.Addr.Addr()) && !d.Node)
+		}
+		if target.Local && target.Addr.Addr() == d.Source && !slices.Contains(fs.NodeAddrs, d.Source) {
+			equal(t, "hairpin", model.Hairpin, target.SNAT)
+		}
+	}
+}
+
+func endpoints(targets []model.Target) []model.Endpoint {
+	var list []model.Endpoint
+	for _, t := range targets {
+		list = append(list, t.Endpoint)
+	}
+	return list
+}
+
+func TestRandomConnectionsAreDeterministic(t *testing.T) {
+	run := func() []string {
+		r := modeltest.NewRandom(modeltest.Seed(7))
+		b := model.NewBuilder(configs[2])
+		var list []string
+		for range 100 {
+			r.Steps(b, 3)
+			list = append(list, fmt.Sprintf("%+v", modeltest.Connection(r, b.Snapshot())))
+		}
+		return list
+	}
+	equal(t, "connections", run(), run())
+}

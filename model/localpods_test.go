@@ -1,0 +1,110 @@
+package model_test
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/modeltest"
+)
+
+func TestPodsAreToldFromOthers(t *testing.T) {
+	node := modeltest.OurNode().Pods("10.0.0.0/24", "fd00:10::/64")
+	for _, tt := range []struct {
+		name          string
+		how           model.LocalPods
+		source, iface string
+		want          bool
+	}{
+		{"ClusterCIDR, a pod", model.LocalPods{ClusterCIDRs: prefixes("10.0.0.0/8")}, "10.0.0.9", "eth0", true},
+		{"ClusterCIDR, a pod of another node", model.LocalPods{ClusterCIDRs: prefixes("10.0.0.0/8")}, "10.9.0.9", "eth0", true},
+		{"ClusterCIDR, the interface does not matter", model.LocalPods{ClusterCIDRs: prefixes("10.0.0.0/8")}, "203.0.113.9", "cali1", false},
+		{"ClusterCIDR, of the other family alone", model.LocalPods{ClusterCIDRs: prefixes("fd00:10::/64")}, "10.0.0.9", "cali1", false},
+		{"ClusterCIDR, IPv6", model.LocalPods{ClusterCIDRs: prefixes("10.0.0.0/8", "fd00:10::/64")}, "fd00:10::9", "", true},
+		{"ClusterCIDR, none", model.LocalPods{}, "10.0.0.9", "cali1", false},
+
+		{"NodeCIDR, a pod", model.LocalPods{Mode: model.ByNodeCIDR}, "10.0.0.9", "eth0", true},
+		{"NodeCIDR, a pod of another node", model.LocalPods{Mode: model.ByNodeCIDR}, "10.9.0.9", "eth0", false},
+		{"NodeCIDR, IPv6", model.LocalPods{Mode: model.ByNodeCIDR}, "fd00:10::9", "", true},
+		{"NodeCIDR, the cluster's ranges do not matter", model.LocalPods{Mode: model.ByNodeCIDR, ClusterCIDRs: prefixes("10.0.0.0/8")}, "10.9.0.9", "", false},
+
+		{"BridgeInterface", model.LocalPods{Mode: model.ByBridge, Interface: "cbr0"}, "203.0.113.9", "cbr0", true},
+		{"BridgeInterface, another that begins so", model.LocalPods{Mode: model.ByBridge, Interface: "cbr0"}, "10.0.0.9", "cbr01", false},
+		{"BridgeInterface, from the node", model.LocalPods{Mode: model.ByBridge, Interface: "cbr0"}, "10.0.0.1", "", false},
+		{"BridgeInterface, ranges do not matter", model.LocalPods{Mode: model.ByBridge, Interface: "cbr0", ClusterCIDRs: prefixes("10.0.0.0/8")}, "10.0.0.9", "eth0", false},
+		{"BridgeInterface without a name", model.LocalPods{Mode: model.ByBridge}, "10.0.0.9", "", false},
+
+		{"InterfaceNamePrefix", model.LocalPods{Mode: model.ByInterfacePrefix, Interface: "cali"}, "203.0.113.9", "cali1", true},
+		{"InterfaceNamePrefix, nothing behind it", model.LocalPods{Mode: model.ByInterfacePrefix, Interface: "cali"}, "10.0.0.9", "cali", true},
+		{"InterfaceNamePrefix, another", model.LocalPods{Mode: model.ByInterfacePrefix, Interface: "cali"}, "10.0.0.9", "cal", false},
+		{"InterfaceNamePrefix, from the node", model.LocalPods{Mode: model.ByInterfacePrefix, Interface: "cali"}, "10.0.0.1", "", false},
+		{"InterfaceNamePrefix without one", model.LocalPods{Mode: model.ByInterfacePrefix}, "10.0.0.9", "", false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			config := modeltest.Config()
+			config.LocalPods = tt.how
+			source := netip.MustParseAddr(tt.source)
+			s := modeltest.Snapshot(config, node)
+			equal(t, "is it a pod?", tt.want, s.Family(model.FamilyOf(source)).Pods.Contains(source, tt.iface))
+			c := tcp(tt.source, netip.AddrPortFrom(source, 80).String())
+			c.Interface = tt.iface
+			equal(t, "does Decide say that it is a pod?", tt.want, model.Decide(s, c).FromPod)
+		})
+	}
+}
+
+func TestPodCIDRsOfTheNode(t *testing.T) {
+	config := modeltest.Config()
+	config.LocalPods.Mode = model.ByNodeCIDR
+	b := modeltest.Builder(config, web(), webSlice())
+	sp := pointers(b.Snapshot())[model.IPv4][modeltest.PortName("ns1/web", "http", model.TCP)]
+	const missing = "Node node-1: spec.podCIDRs: is empty: until it is set, pods can't be told from other clients"
+	for _, step := range []struct {
+		name     string
+		change   func()
+		want     []netip.Prefix
+		problems []string
+	}{
+		{"without a Node", func() {}, nil, nil},
+		{"not set yet", func() { modeltest.OurNode().Set(b) }, nil, []string{missing}},
+		{"set", func() { modeltest.OurNode().Pods("10.0.0.0/24").Set(b) }, prefixes("10.0.0.0/24"), nil},
+		{"another Node's", func() { modeltest.NewNode("node-2").Pods("10.0.1.0/24").Set(b) }, prefixes("10.0.0.0/24"), nil},
+		{"several, host bits cleared, none inside another", func() {
+			modeltest.OurNode().Pods("10.2.0.0/24", "10.0.0.0/16", "10.0.9.7/24", "fd00:10::/64").Set(b)
+		}, prefixes("10.0.0.0/16", "10.2.0.0/24"), nil},
+		{
+			"one that can't be read",
+			func() { modeltest.OurNode().Pods("10.0.0.0/33", "10.0.0.0/24").Set(b) },
+			prefixes("10.0.0.0/24"),
+			[]string{`Node node-1: spec.podCIDRs[0]: "10.0.0.0/33" is not a CIDR`},
+		},
+		{"deleted", func() { b.DeleteNode("node-1") }, nil, nil},
+	} {
+		step.change()
+		s := b.Snapshot()
+		equal(t, step.name, step.want, s.Family(model.IPv4).Pods.CIDRs, compareAddrs...)
+		checkProblems(t, s, step.problems...)
+		if pointers(s)[model.IPv4][sp.Name] != sp {
+			t.Errorf("%s: a service port was made anew, which does not depend on it", step.name)
+		}
+	}
+
+	t.Run("in other modes nobody asks for them", func(t *testing.T) {
+		checkProblems(t, modeltest.Snapshot(modeltest.Config(), modeltest.OurNode()))
+	})
+}
+
+func TestParseLocalPodsMode(t *testing.T) {
+	for name, want := range map[string]model.LocalPodsMode{
+		"": model.ByClusterCIDR, "ClusterCIDR": model.ByClusterCIDR, "NodeCIDR": model.ByNodeCIDR,
+		"BridgeInterface": model.ByBridge, "InterfaceNamePrefix": model.ByInterfacePrefix,
+	} {
+		got, err := model.ParseLocalPodsMode(name)
+		if err != nil || got != want {
+			t.Errorf("%q: want %v, got %v, %v", name, want, got, err)
+		}
+	}
+	if _, err := model.ParseLocalPodsMode("clusterCIDR"); err == nil {
+		t.Error("a name in another spelling was accepted")
+	}
+}
