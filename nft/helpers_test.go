@@ -115,6 +115,9 @@ func (all elements) apply(t *testing.T, b *nft.Batch) elements {
 		}
 		next[op.Set][op.Element.Key] = op.Element
 	}
+	for _, set := range b.DeleteSets {
+		delete(next, set) // with all that is in it
+	}
 	return next
 }
 
@@ -128,7 +131,33 @@ func checkApplied(t *testing.T, have *nft.Ruleset, b *nft.Batch, want *nft.Rules
 			t.Errorf("%s, after the batch:\n%s", set.Name, cmp.Diff(texts(want, set, wanted[set.Name]), texts(want, set, got[set.Name])))
 		}
 	}
+	checkSets(t, have.AllSets(), b, want)
 	checkChains(t, have.AllChains(), b, want)
+}
+
+func checkSets(t *testing.T, have []nft.Set, b *nft.Batch, want *nft.Ruleset) {
+	t.Helper()
+	got := map[string]nft.Set{}
+	for _, s := range have {
+		got[s.Name] = s
+	}
+	for _, s := range b.AddSets {
+		if _, ok := got[s.Name]; ok {
+			t.Errorf("set %s: is made, but there", s.Name)
+		}
+		got[s.Name] = s
+	}
+	for _, name := range b.DeleteSets {
+		if _, ok := got[name]; !ok {
+			t.Errorf("set %s: is deleted, but not there", name)
+		}
+		delete(got, name)
+	}
+	wanted := map[string]nft.Set{}
+	for _, s := range want.AllSets() {
+		wanted[s.Name] = s
+	}
+	equal(t, "sets after the batch", wanted, got)
 }
 
 func checkChains(t *testing.T, have []nft.Chain, b *nft.Batch, want *nft.Ruleset) {

@@ -76,6 +76,6 @@ func newRootCommand() *cobra.Command {
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	root.CompletionOptions.HiddenDefaultCmd = true
 	d.addFlags(root.Flags())
-	root.AddCommand(newRenderCommand(), newCleanupCommand(), newDemoCommand())
+	root.AddCommand(newRenderCommand(), newExplainCommand(), newCleanupCommand(), newDemoCommand())
 	return root
 }

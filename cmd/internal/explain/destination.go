@@ -1,0 +1,232 @@
+package explain
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/vmapd/vmapd/model"
+)
+
+func (x *explainer) explainDestination() {
+	dest := x.d.Dest
+	d := &x.e.Destination
+	d.Address, d.Port, d.Protocol = dest.Addr().String(), dest.Port(), x.d.Protocol.String()
+	d.Kind = "none"
+	if x.d.Frontend == nil {
+		x.findServed()
+		x.findUnserved()
+		x.findOthers()
+		return
+	}
+	d.Kind = kindName(x.d.Frontend.Kind)
+	if dest.Addr().IsLoopback() {
+		d.Kind = "localhostNodePort"
+	}
+	name := x.d.Port.Name
+	for _, s := range x.in.Objects.Services {
+		if s.NamespacedName == name.NamespacedName {
+			x.service = s
+			break
+		}
+	}
+	for _, s := range x.in.Objects.EndpointSlices {
+		if s.Namespace == name.Namespace && s.Labels[model.LabelServiceName] == name.Name {
+			x.slices = append(x.slices, s)
+		}
+	}
+	d.Service = &ServicePort{
+		Namespace: name.Namespace, Name: name.Name, Port: name.Port,
+		Family: x.d.Port.Family.String(), Type: x.service.Type,
+	}
+	x.findRivals()
+}
+
+// findRivals lists who asks for the same, and does not get it.
+func (x *explainer) findRivals() {
+	for _, who := range x.in.Builder.Claimants(x.d.Frontend.VIP)[1:] {
+		r := Rival{Service: who.NamespacedName.String(), Port: who.Port}
+		for _, s := range x.in.Objects.Services {
+			if s.NamespacedName == who.NamespacedName {
+				r.Younger = s.Created.After(x.service.Created)
+			}
+		}
+		x.e.Destination.Rivals = append(x.e.Destination.Rivals, r)
+	}
+}
+
+func (x *explainer) found(f Finding) {
+	x.e.Destination.Findings = append(x.e.Destination.Findings, f)
+}
+
+// findServed looks for Services that have the address on other ports, and the node port
+// for another protocol.
+func (x *explainer) findServed() {
+	dest := x.d.Dest
+	byService := map[model.NamespacedName]*Finding{}
+	var names []model.NamespacedName
+	for sp := range x.family.ServicePorts() {
+		for _, fe := range sp.Frontends {
+			if fe.Kind == model.NodePort && fe.VIP.Port == dest.Port() {
+				x.findNodePort(sp, fe)
+			}
+			if fe.VIP.Addr != dest.Addr() {
+				continue
+			}
+			f := byService[sp.Name.NamespacedName]
+			if f == nil {
+				f = &Finding{Kind: OtherPort, Service: sp.Name.NamespacedName.String(), Role: kindName(fe.Kind)}
+				byService[sp.Name.NamespacedName] = f
+				names = append(names, sp.Name.NamespacedName)
+			}
+			f.Ports = append(f.Ports, portOf(sp, fe))
+		}
+	}
+	for _, n := range names {
+		slices.SortFunc(byService[n].Ports, func(a, b Port) int {
+			return cmp.Or(cmp.Compare(a.Port, b.Port), strings.Compare(a.Protocol, b.Protocol))
+		})
+		x.found(*byService[n])
+	}
+}
+
+func portOf(sp *model.ServicePort, fe model.Frontend) Port {
+	return Port{Name: sp.Name.Port, Port: int(fe.VIP.Port), Protocol: fe.VIP.Protocol.String()}
+}
+
+// findNodePort says why a node port does not answer.
+func (x *explainer) findNodePort(sp *model.ServicePort, fe model.Frontend) {
+	addr := x.d.Dest.Addr()
+	f := Finding{
+		Kind: NodePortElsewhere, Service: sp.Name.NamespacedName.String(), Ports: []Port{portOf(sp, fe)},
+		Addresses: texts(x.family.NodePortAddrs), Role: kindName(fe.Kind),
+	}
+	here := slices.Contains(x.family.NodePortAddrs, addr) || addr.IsLoopback() && x.family.Localhost
+	switch {
+	case fe.VIP.Protocol != x.d.Protocol && here:
+		f.Kind = NodePortProtocol
+	case fe.VIP.Protocol != x.d.Protocol:
+		return
+	case addr.IsLoopback() && x.family.Localhost && !x.d.Node:
+		f.Kind = NodePortNotNode
+	case addr.IsLoopback():
+		f.Kind = NodePortLocalhost
+	case x.nodeWith(addr) != "":
+		f.Kind, f.Name, f.Addresses = OtherNodeAddr, x.nodeWith(addr), nil
+	case !slices.Contains(x.family.NodeAddrs, addr):
+		f.Kind = NodePortNotHere
+	}
+	x.found(f)
+}
+
+// findUnserved looks for Services that have the address, and do not answer there.
+func (x *explainer) findUnserved() {
+	addr := x.d.Dest.Addr()
+	served := func(name model.NamespacedName) bool {
+		return slices.ContainsFunc(x.e.Destination.Findings, func(f Finding) bool {
+			return f.Kind == OtherPort && f.Service == name.String()
+		})
+	}
+	for _, s := range x.in.Objects.Services {
+		role, ingress := roleOf(s, addr)
+		if role == "" || served(s.NamespacedName) {
+			continue
+		}
+		f := Finding{Kind: Unusable, Service: s.NamespacedName.String(), Role: role}
+		f.Kind, f.Name = whyUnserved(s, addr, ingress)
+		x.found(f)
+	}
+}
+
+// roleOf says what an address is to a Service, and, if it is its load balancer's, which.
+func roleOf(s model.Service, a netip.Addr) (string, model.Ingress) {
+	if hasAddr(s.ClusterIPs, a) {
+		return kindName(model.ClusterIP), model.Ingress{}
+	}
+	for _, in := range s.Ingress {
+		if isAddr(in.IP, a) {
+			return kindName(model.LoadBalancerIP), in
+		}
+	}
+	if hasAddr(s.ExternalIPs, a) {
+		return kindName(model.ExternalIP), model.Ingress{}
+	}
+	return "", model.Ingress{}
+}
+
+// whyUnserved says why a Service does not answer on an address of its own.
+func whyUnserved(s model.Service, a netip.Addr, in model.Ingress) (FindingKind, string) {
+	if proxy, ok := s.Labels[model.LabelServiceProxyName]; ok {
+		return OtherProxy, proxy
+	}
+	if _, ok := s.Labels[model.LabelHeadless]; ok {
+		return HeadlessLabel, ""
+	}
+	ofFamily := func(text string) bool {
+		ip, err := netip.ParseAddr(text)
+		return err == nil && model.FamilyOf(ip.Unmap()) == model.FamilyOf(a)
+	}
+	switch {
+	case s.Type == "ExternalName":
+		return ExternalName, ""
+	case len(s.ClusterIPs) == 0 || s.ClusterIPs[0] == "" || s.ClusterIPs[0] == "None":
+		return NoClusterIP, ""
+	case !slices.ContainsFunc(s.ClusterIPs, ofFamily):
+		return OtherFamily, ""
+	case in.IPMode == "Proxy":
+		return IPModeProxy, ""
+	case len(s.Ports) == 0:
+		return OtherPort, ""
+	}
+	return Unusable, ""
+}
+
+// findOthers says what else the address is.
+func (x *explainer) findOthers() {
+	addr := x.d.Dest.Addr()
+	seen := map[string]bool{}
+	x.findPod(addr, func(s model.EndpointSlice, e model.SliceEndpoint) {
+		f := Finding{Kind: PodItself, Name: s.String(), NodeName: e.NodeName, State: state(e)}
+		if service := s.Labels[model.LabelServiceName]; service != "" {
+			f.Service = s.Namespace + "/" + service
+		}
+		for _, p := range s.Ports {
+			f.Ports = append(f.Ports, slicePort(p))
+		}
+		if !seen[f.Service] {
+			seen[f.Service] = true
+			x.found(f)
+		}
+	})
+	if slices.Contains(x.family.NodeAddrs, addr) && len(x.e.Destination.Findings) == 0 {
+		x.found(Finding{Kind: ThisNode, Name: x.in.Config.NodeName, Addresses: texts(x.family.NodePortAddrs)})
+	}
+	if n := x.nodeWith(addr); n != "" && len(x.e.Destination.Findings) == 0 {
+		x.found(Finding{Kind: OtherNodeAddr, Name: n})
+	}
+	if x.d.Why != model.UnallocatedAddr {
+		return
+	}
+	for _, c := range x.in.Objects.ServiceCIDRs {
+		for _, text := range c.CIDRs {
+			if p, err := netip.ParsePrefix(strings.TrimSpace(text)); err == nil && p.Contains(addr) {
+				x.found(Finding{Kind: InServiceCIDR, Name: text})
+			}
+		}
+	}
+}
+
+func slicePort(p model.SlicePort) Port {
+	out := Port{Protocol: "tcp"}
+	if p.Name != nil {
+		out.Name = *p.Name
+	}
+	if p.Port != nil {
+		out.Port = int(*p.Port)
+	}
+	if p.Protocol != nil {
+		out.Protocol = strings.ToLower(*p.Protocol)
+	}
+	return out
+}

@@ -1,0 +1,186 @@
+package explain
+
+import (
+	"slices"
+
+	"github.com/vmapd/vmapd/model"
+)
+
+// explainEndpoints says who answers, and why the others do not.
+func (x *explainer) explainEndpoints() {
+	list := x.d.List
+	choice := x.in.Builder.Choice(x.d.Port.Name, x.d.Port.Family)
+	out := &Endpoints{List: list.String(), Used: []Endpoint{}, Hints: "none"}
+	if list == model.ClusterList {
+		out.Hints, out.HintsIgnored = hints(choice)
+	}
+	for _, c := range choice.Candidates {
+		e := x.endpoint(c)
+		i := slices.IndexFunc(x.d.Targets, func(t model.Target) bool { return t.Addr == c.Addr })
+		if i < 0 {
+			e.Excluded = exclusionName(c.Excluded[list])
+			out.Unused = append(out.Unused, e)
+			continue
+		}
+		e.SourceNAT, e.Masquerade = snatName(x.d.Targets[i].SNAT), x.d.Targets[i].SNAT.Masquerade()
+		out.Used = append(out.Used, e)
+	}
+	for _, s := range choice.Slices {
+		out.Slices = append(out.Slices, Slice{
+			Name: s.Name.String(), Endpoints: s.Endpoints, Why: mismatchName(s.Why), Ports: x.portsOf(s.Name),
+		})
+	}
+	out.Slices = append(out.Slices, x.foreignSlices()...)
+	if len(out.Used) == 0 {
+		out.Lacking = lacking(out, x.endpointProblems())
+	}
+	x.e.Endpoints = out
+}
+
+// endpoint describes a candidate. The snapshot knows no node names, so the slices lend
+// theirs.
+func (x *explainer) endpoint(c model.Candidate) Endpoint {
+	out := Endpoint{Address: c.Addr.String(), Local: c.Local, Slices: texts(c.Slices), State: "notReady"}
+	switch {
+	case c.Ready:
+		out.State = "ready"
+	case c.Draining:
+		out.State = "terminating"
+	}
+	for _, s := range x.slices {
+		if !slices.Contains(c.Slices, s.NamespacedName) {
+			continue
+		}
+		for _, e := range s.Endpoints {
+			if len(e.Addresses) == 0 || !isAddr(e.Addresses[0], c.Addr.Addr()) {
+				continue
+			}
+			if e.NodeName != "" {
+				out.Node = e.NodeName
+			}
+			out.HintNodes = append(out.HintNodes, e.HintNodes...)
+			out.HintZones = append(out.HintZones, e.HintZones...)
+			if out.State == "notReady" {
+				out.State = state(e)
+			}
+		}
+	}
+	return out
+}
+
+// state says in one word what a slice says about an endpoint.
+func state(e model.SliceEndpoint) string {
+	terminating := e.Terminating != nil && *e.Terminating
+	serving := e.Serving == nil || *e.Serving
+	switch {
+	case e.Ready == nil || *e.Ready:
+		return "ready"
+	case terminating && serving:
+		return "terminating"
+	case terminating:
+		return "terminated"
+	}
+	return "notReady"
+}
+
+// hints says which hints decided or, if there are some and none did, why.
+func hints(c model.Choice) (which, ignored string) {
+	switch c.Hints {
+	case model.NodeHints:
+		return "node", ""
+	case model.ZoneHints:
+		return "zone", ""
+	case model.NoHints:
+	}
+	some, all := false, true
+	for _, e := range c.Candidates {
+		if e.Ready {
+			hinted := e.HintsNodes || e.HintsZones
+			some, all = some || hinted, all && hinted
+		}
+	}
+	switch {
+	case !some:
+		return "none", ""
+	case !all:
+		return "none", "someWithout"
+	}
+	return "none", "noneForUs"
+}
+
+func (x *explainer) portsOf(slice model.NamespacedName) []Port {
+	var list []Port
+	for _, s := range x.slices {
+		if s.NamespacedName == slice {
+			for _, p := range s.Ports {
+				list = append(list, slicePort(p))
+			}
+		}
+	}
+	return list
+}
+
+// foreignSlices are slices of the Service that no proxy, or another one, looks at.
+func (x *explainer) foreignSlices() []Slice {
+	var list []Slice
+	for _, s := range x.slices {
+		out := Slice{Name: s.String(), Endpoints: len(s.Endpoints)}
+		_, proxy := s.Labels[model.LabelServiceProxyName]
+		_, headless := s.Labels[model.LabelHeadless]
+		switch {
+		case proxy:
+			out.Why = "otherProxy"
+		case headless:
+			out.Why = "headlessLabel"
+		case s.AddressType == "FQDN":
+			out.Why = "notIP"
+		case s.AddressType != "IPv4" && s.AddressType != "IPv6":
+			out.Why = "invalid"
+		default:
+			continue
+		}
+		list = append(list, out)
+	}
+	return list
+}
+
+// endpointProblems reports whether some of the Service's slices have problems.
+func (x *explainer) endpointProblems() bool {
+	for _, p := range x.snapshot.Problems() {
+		if p.Object.Kind == "EndpointSlice" && x.ownSlice(p.Object.NamespacedName) {
+			return true
+		}
+	}
+	return false
+}
+
+func (x *explainer) ownSlice(n model.NamespacedName) bool {
+	return slices.ContainsFunc(x.slices, func(s model.EndpointSlice) bool { return s.NamespacedName == n })
+}
+
+// lacking says what is missing where no endpoint can be used.
+func lacking(e *Endpoints, problems bool) string {
+	count := map[string]int{} // endpoints of other slices, by why
+	for _, s := range e.Slices {
+		count[s.Why] += s.Endpoints
+	}
+	switch {
+	case slices.ContainsFunc(e.Unused, func(u Endpoint) bool { return u.Excluded == "notLocal" }):
+		return "notLocal"
+	case len(e.Unused) > 0:
+		return "notServing"
+	case problems:
+		return "invalid"
+	case count["noPort"] > 0:
+		return "noPort"
+	case count["otherProtocol"] > 0:
+		return "otherProtocol"
+	case count["otherFamily"] > 0:
+		return "otherFamily"
+	case count["otherProxy"]+count["headlessLabel"]+count["notIP"] > 0:
+		return "leftToOthers"
+	case len(e.Slices) > 0:
+		return "noPods"
+	}
+	return "noSlices"
+}

@@ -1,0 +1,120 @@
+package explain
+
+import (
+	"slices"
+
+	"github.com/vmapd/vmapd/model"
+)
+
+// Explain says what becomes of a connection, and why.
+func Explain(in Input) Explanation {
+	snapshot := in.Builder.Snapshot()
+	family := snapshot.Family(model.FamilyOf(in.Dest.Addr()))
+	c := model.Connection{
+		Source: in.Source, Dest: in.Dest, Protocol: in.Protocol,
+		Node: in.Node || in.Source.IsLoopback() || slices.Contains(family.NodeAddrs, in.Source),
+	}
+	if !c.Node {
+		c.Interface = in.Interface
+	}
+	x := explainer{in: in, snapshot: snapshot, family: family, d: model.Decide(snapshot, c)}
+	x.explain()
+	x.e.say()
+	return x.e
+}
+
+// explainer collects the facts.
+type explainer struct {
+	in       Input
+	snapshot *model.Snapshot
+	family   *model.FamilySnapshot
+	d        model.Decision
+	service  model.Service         // whose port it is, as given
+	slices   []model.EndpointSlice // the Service's, as given
+	e        Explanation
+}
+
+func (x *explainer) explain() {
+	x.e.Fate, x.e.Reason = fateName(x.d.Fate), reasonName(x.d.Why)
+	x.e.Node = Node{Name: x.in.Config.NodeName}
+	for _, n := range x.in.Objects.Nodes {
+		if n.Name == x.in.Config.NodeName {
+			x.e.Node.Known, x.e.Node.Zone = true, n.Zone
+		}
+	}
+	x.explainClient()
+	x.explainDestination()
+	x.explainProblems()
+	if x.d.Frontend == nil {
+		return
+	}
+	x.explainSourceRanges()
+	if x.d.Why == model.SourceNotAllowed {
+		return // whoever may not connect, meets nothing else
+	}
+	x.explainPolicy()
+	x.explainEndpoints()
+	if x.d.Fate == model.Forwarded {
+		x.e.Choice = &Choice{
+			Algorithm:       x.d.Port.Algorithm.String(),
+			AffinitySeconds: int(x.d.Port.Affinity.Seconds()),
+		}
+	}
+}
+
+// explainProblems picks the problems of the objects that matter here.
+func (x *explainer) explainProblems() {
+	for _, p := range x.snapshot.Problems() {
+		name := p.Object.NamespacedName
+		concerned := p.Object.Kind == "Node" || p.Object.Kind == "ServiceCIDR" && x.d.Frontend == nil ||
+			p.Object.Kind == "EndpointSlice" && x.ownSlice(name) ||
+			p.Object.Kind == "Service" && (name == x.service.NamespacedName || x.e.Destination.about(name.String()))
+		if concerned {
+			x.e.Problems = append(x.e.Problems, p.Error())
+		}
+	}
+}
+
+// about reports whether a finding is about a Service.
+func (d Destination) about(service string) bool {
+	return slices.ContainsFunc(d.Findings, func(f Finding) bool { return f.Service == service })
+}
+
+func (x *explainer) explainSourceRanges() {
+	fe, sp := x.d.Frontend, x.d.Port
+	if len(x.service.SourceRanges) == 0 {
+		return
+	}
+	r := &SourceRanges{Ranges: x.service.SourceRanges, Applies: fe.Restricted, Allowed: true}
+	if fe.Restricted {
+		r.Ranges = texts(sp.SourceRanges)
+		r.Allowed = x.d.Why != model.SourceNotAllowed
+		r.Self = sp.NodeAllowed
+	}
+	x.e.Ranges = r
+}
+
+func (x *explainer) explainPolicy() {
+	p := &Policy{Field: "externalTrafficPolicy", Value: "Cluster"}
+	if x.d.Frontend.Kind == model.ClusterIP {
+		p.Field = "internalTrafficPolicy"
+	}
+	if x.d.Frontend.List == model.LocalList {
+		p.Value = "Local"
+	}
+	switch {
+	case x.d.Why == model.FromPodInside:
+		p.ShortCircuit = "pod"
+	case x.d.Why == model.FromNodeInside, x.d.Why == model.LoopbackForwarder && x.d.Frontend.ShortCircuit:
+		p.ShortCircuit = "node"
+	}
+	x.e.Policy = p
+}
+
+func texts[T interface{ String() string }](list []T) []string {
+	out := make([]string, 0, len(list))
+	for _, v := range list {
+		out = append(out, v.String())
+	}
+	return out
+}

@@ -1,0 +1,371 @@
+package explain
+
+import (
+	"encoding/json"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/modeltest"
+)
+
+// The situations that users ask about are in testdata/script/explain-*.txtar, with all of
+// the text. Here is what is true of every explanation, and what those do not meet.
+//
+// Addresses: pods 10.0.0.0/8, cluster IPs 172.30.0.0/16, nodes 192.168.0.0/24 (ours .2),
+// outside 203.0.113.0/24.
+
+func equal(t *testing.T, what string, want, got any) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+func text(t *testing.T, e Explanation) string {
+	t.Helper()
+	var b strings.Builder
+	if err := e.WriteText(&b); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+// input is a TCP connection from 203.0.113.7.
+func input(dest string, objects Objects) Input {
+	in := Input{Config: modeltest.Config(), Objects: objects, Source: netip.MustParseAddr("203.0.113.7")}
+	in.Dest, in.Protocol = netip.MustParseAddrPort(dest), model.TCP
+	if in.Dest.Addr().Is6() {
+		in.Source = netip.MustParseAddr("2001:db8:203::7")
+	}
+	in.Builder = objects.Builder(in.Config)
+	return in
+}
+
+func web(slices ...modeltest.Slice) Objects {
+	o := Objects{
+		Nodes:    []model.Node{modeltest.OurNode().Node},
+		Services: []model.Service{modeltest.NewService("ns1/web").On("172.30.0.41").TCP("http", 80).Service},
+	}
+	for _, s := range slices {
+		o.EndpointSlices = append(o.EndpointSlices, s.EndpointSlice)
+	}
+	return o
+}
+
+// collect takes the objects of a random cluster apart.
+func collect(objects map[model.ObjectRef]modeltest.Object) Objects {
+	var out Objects
+	for _, o := range objects {
+		switch o := o.(type) {
+		case modeltest.Service:
+			out.Services = append(out.Services, o.Service)
+		case modeltest.Slice:
+			out.EndpointSlices = append(out.EndpointSlices, o.EndpointSlice)
+		case modeltest.Node:
+			out.Nodes = append(out.Nodes, o.Node)
+		case modeltest.ServiceCIDR:
+			out.ServiceCIDRs = append(out.ServiceCIDRs, o.ServiceCIDR)
+		}
+	}
+	return out
+}
+
+// Whatever the cluster, the explanation says what the model decides, and why.
+func TestExplainSaysWhatIsDecided(t *testing.T) {
+	fates := map[string]int{}
+	for seed := range uint64(10) {
+		r := modeltest.NewRandom(modeltest.Seed(seed))
+		objects := map[model.ObjectRef]modeltest.Object{}
+		for range 300 {
+			c := r.Step()
+			switch {
+			case c.Object == nil:
+			case c.Delete:
+				delete(objects, c.Object.Ref())
+			default:
+				objects[c.Object.Ref()] = c.Object
+			}
+		}
+		in := Input{Config: modeltest.Config(), Objects: collect(objects)}
+		in.Builder = in.Objects.Builder(in.Config)
+		snapshot := in.Builder.Snapshot()
+		for _, f := range model.Families {
+			for _, dest := range destinations(snapshot.Family(f)) {
+				in.Dest, in.Protocol = netip.AddrPortFrom(dest.Addr, dest.Port), dest.Protocol
+				in.Source = netip.MustParseAddr("203.0.113.7")
+				if f == model.IPv6 {
+					in.Source = netip.MustParseAddr("2001:db8:203::7")
+				}
+				e := Explain(in)
+				fates[e.Fate]++
+				check(t, e, model.Decide(snapshot, model.Connection{Source: in.Source, Dest: in.Dest, Protocol: in.Protocol}))
+			}
+		}
+	}
+	for _, fate := range []string{"forwarded", "rejected", "dropped", "notOurs"} {
+		if fates[fate] == 0 {
+			t.Errorf("nothing was %s: the clusters show too little", fate)
+		}
+	}
+}
+
+// destinations are all frontends, and a port beside each.
+func destinations(f *model.FamilySnapshot) []model.VIP {
+	var list []model.VIP
+	for sp := range f.ServicePorts() {
+		for _, fe := range sp.Frontends {
+			v := fe.VIP
+			if fe.Kind == model.NodePort {
+				if len(f.NodeAddrs) == 0 {
+					continue
+				}
+				v.Addr = f.NodeAddrs[0]
+			}
+			list = append(list, v, model.VIP{Addr: v.Addr, Protocol: v.Protocol, Port: v.Port ^ 1})
+		}
+	}
+	return list
+}
+
+func check(t *testing.T, e Explanation, d model.Decision) {
+	t.Helper()
+	if e.Fate != fateName(d.Fate) || e.Reason != reasonName(d.Why) {
+		t.Errorf("%v: explained as %s, %s; decided %v, %s", d.Dest, e.Fate, e.Reason, d.Fate, reasonName(d.Why))
+	}
+	var want, got []string
+	for _, target := range d.Targets {
+		want = append(want, target.Addr.String()+" "+snatName(target.SNAT))
+	}
+	if e.Endpoints != nil {
+		for _, u := range e.Endpoints.Used {
+			got = append(got, u.Address+" "+u.SourceNAT)
+		}
+		for _, u := range e.Endpoints.Unused {
+			if u.Excluded == "" {
+				t.Errorf("%v: nothing says why %s is not used", d.Dest, u.Address)
+			}
+		}
+		if (e.Endpoints.Lacking == "") != (len(got) > 0) {
+			t.Errorf("%v: %d endpoints are used, and lacking is %q", d.Dest, len(got), e.Endpoints.Lacking)
+		}
+	}
+	equal(t, d.Dest.String(), want, got)
+	if len(e.Steps) == 0 || e.Conclusion == "" {
+		t.Errorf("%v: nothing is said", d.Dest)
+	}
+	written := text(t, e)
+	if last := written[strings.LastIndex(strings.TrimSpace(written), "\n")+1:]; last != "=> "+printable(e.Conclusion)+"\n" {
+		t.Errorf("%v: the last line is %q", d.Dest, last)
+	}
+}
+
+// What JSON holds must be all that the text is made of.
+func TestTextIsMadeOfTheFacts(t *testing.T) {
+	slice := modeltest.NewSlice("ns1/web-1", "web").TCP("http", 8080).Local("10.0.0.2").Ready("10.0.0.3")
+	e := Explain(input("172.30.0.41:80", web(slice)))
+	data, err := json.Marshal(e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var back Explanation
+	if err := json.Unmarshal(data, &back); err != nil {
+		t.Fatal(err)
+	}
+	back.Steps, back.Next, back.Conclusion = nil, nil, ""
+	back.say()
+	equal(t, "text", text(t, e), text(t, back))
+}
+
+// A name that no API server has checked must not reach into the terminal.
+func TestTextHasNoControlCharacters(t *testing.T) {
+	slice := modeltest.NewSlice("ns1/web-\x1b[31m\n1", "web").TCP("http", 8080).
+		Endpoint("10.0.0.2", modeltest.OnNode("node\r\x07"), modeltest.Conditions(false, false, false))
+	got := text(t, Explain(input("172.30.0.41:80", web(slice))))
+	if strings.ContainsAny(got, "\x1b\r\x07") || !strings.Contains(got, `on node\r\a, EndpointSlice ns1/web-\x1b[31m\n1`) {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestManyEndpointsAreCounted(t *testing.T) {
+	slice := modeltest.NewSlice("ns1/web-1", "web").TCP("http", 8080)
+	for i := range 100 {
+		slice = slice.Ready(netip.AddrFrom4([4]byte{10, 0, 1, byte(i)}).String())
+	}
+	got := text(t, Explain(input("172.30.0.41:80", web(slice))))
+	for _, want := range []string{"100 of 100 endpoints are used:", "10.0.1.19:8080", "and 80 more (-o json lists all)", "=> forwarded to one of 100 endpoints\n"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%q is missing in:\n%s", want, got)
+		}
+	}
+	if strings.Contains(got, "10.0.1.20:8080") {
+		t.Errorf("too many are listed:\n%s", got)
+	}
+}
+
+func TestLessCommonSituations(t *testing.T) {
+	none := modeltest.NewSlice("ns1/web-1", "web").TCP("http", 8080)
+	loopback := func(in *Input) {
+		in.Source = netip.MustParseAddr("127.0.0.1")
+		in.Config.NodePortAddresses.Localhost = [2]bool{true, true}
+	}
+	nodePort := web(none.Ready("10.0.0.2"))
+	nodePort.Services[0] = modeltest.NewService("ns1/web").On("172.30.0.41").TCP("http", 80).NodePort(30080).Service
+	localNodePort := web(none.Ready("10.0.0.2"))
+	localNodePort.Services[0] = nodePort.Services[0]
+	localNodePort.Services[0].ExternalTrafficPolicy = "Local"
+	twoPorts := web(none.Ready("10.0.0.2"))
+	twoPorts.Services[0] = modeltest.NewService("ns1/web").On("172.30.0.41").TCP("http", 80).TCP("also", 80).Service
+	otherRanges := web(none.Ready("10.0.0.2"))
+	lb := modeltest.NewService("ns1/web").On("172.30.0.41").LoadBalancer("192.168.98.1").TCP("http", 80).Service
+	lb.SourceRanges = []string{"2001:db8::/32"}
+	otherRanges.Services[0] = lb
+	badRanges := web(none.Ready("10.0.0.2"))
+	lb.SourceRanges = []string{"everybody"}
+	badRanges.Services[0] = lb
+	noPorts := web()
+	noPorts.Services[0] = modeltest.NewService("ns1/web").On("172.30.0.41").Service
+
+	for _, tt := range []struct {
+		name    string
+		dest    string
+		objects Objects
+		change  func(*Input)
+		want    []string // lines, or what they begin with
+	}{
+		{
+			"bad endpoints only", "172.30.0.41:80", web(none.Ready("10.0.0.300")), nil,
+			[]string{
+				"3. The EndpointSlices of Service ns1/web have no endpoint that can be read: see the problems below.",
+				`problem: EndpointSlice ns1/web-1: endpoints[0].addresses[0]: "10.0.0.300" is not an IP address`,
+			},
+		},
+		{
+			"a bad addressType", "172.30.0.41:80", web(none.Typed("IPX").Ready("10.0.0.2")), nil,
+			[]string{"   EndpointSlice ns1/web-1 (1 endpoint) has a bad addressType", "problem: EndpointSlice ns1/web-1: addressType:"},
+		},
+		{
+			"two ports of one Service on one number", "172.30.0.41:80", twoPorts, nil,
+			[]string{`   Its port "also" asks for the same, but stands after it: it gets no connection here.`},
+		},
+		{
+			"a Service without ports", "172.30.0.41:80", noPorts, nil,
+			[]string{
+				"1. 172.30.0.41 is the cluster IP of Service ns1/web, which has no ports.",
+				"=> refused: 172.30.0.41 is a cluster IP, and 80/tcp no port of its Service",
+			},
+		},
+		{
+			"source ranges of the other family", "192.168.98.1:80", otherRanges, nil,
+			[]string{
+				"2. loadBalancerSourceRanges (2001:db8::/32) name no range of this IP family, so they do not count for it.",
+				"=> forwarded to 10.0.0.2:8080",
+			},
+		},
+		{
+			"source ranges that can't be read", "192.168.98.1:80", badRanges, nil,
+			[]string{
+				"2. loadBalancerSourceRanges let nobody of this IP family in: no range could be read.",
+				"=> dropped: 203.0.113.7 is not in loadBalancerSourceRanges",
+			},
+		},
+		{
+			"a node port on loopback, for this node's processes only", "127.0.0.1:30080", nodePort,
+			func(in *Input) { loopback(in); in.Source = netip.MustParseAddr("203.0.113.7") },
+			[]string{`1. "http" (30080/tcp) is the node port of Service ns1/web, but on loopback only for processes of this node.`},
+		},
+		{
+			"… which the policy Local does not bind", "127.0.0.1:30080", localNodePort, loopback,
+			[]string{
+				"from 127.0.0.1 (a process of this node)",
+				"2. externalTrafficPolicy is Local, but the client is on this node:",
+				"=> forwarded to 10.0.0.2:8080",
+			},
+		},
+		{
+			"… not for SCTP", "127.0.0.1:30080", nodePort,
+			func(in *Input) { loopback(in); in.Protocol = model.SCTP },
+			[]string{`1. "http" (30080/tcp) is the node port of Service ns1/web, but 30080/sctp is not.`},
+		},
+		{
+			"a node port where the node's addresses are not known", "192.168.0.2:30080",
+			Objects{Services: nodePort.Services, EndpointSlices: nodePort.EndpointSlices},
+			nil,
+			[]string{
+				`1. "http" (30080/tcp) is the node port of Service ns1/web, but 192.168.0.2 is no known address of this node, where node ports answer on no address that is known.`,
+				"next: There is no Node node-1 among the objects, so this node's addresses are not known.",
+			},
+		},
+		{
+			"this Node has no podCIDRs yet", "172.30.0.41:80", web(none.Ready("10.0.0.2")),
+			func(in *Input) { in.Config.LocalPods.Mode = model.ByNodeCIDR },
+			[]string{"from 203.0.113.7 (perhaps a pod, perhaps not: this Node has no spec.podCIDRs)", "problem: Node node-1: spec.podCIDRs:"},
+		},
+		{
+			"by another interface than the pods' bridge", "172.30.0.41:80", web(none.Ready("10.0.0.2")),
+			func(in *Input) {
+				in.Config.LocalPods = model.LocalPods{Mode: model.ByBridge, Interface: "cni0"}
+				in.Interface = "eth0"
+			},
+			[]string{
+				"from 203.0.113.7 (no pod: pods come in by the interface cni0, and this by eth0)",
+				"5. The source address becomes this node's: 203.0.113.7 counts as no pod,",
+			},
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			in := input(tt.dest, tt.objects)
+			if tt.change != nil {
+				tt.change(&in)
+				in.Builder = in.Objects.Builder(in.Config)
+			}
+			got := text(t, Explain(in))
+			for _, want := range tt.want {
+				if !strings.Contains("\n"+got, "\n"+want) {
+					t.Errorf("no line begins with %q in:\n%s", want, got)
+				}
+			}
+		})
+	}
+}
+
+func TestParse(t *testing.T) {
+	for _, tt := range []struct{ text, want string }{
+		{"10.96.0.10:80/tcp", "10.96.0.10:80/tcp"},
+		{"10.96.0.10:80", "10.96.0.10:80/tcp"},
+		{"10.96.0.10:53/UDP", "10.96.0.10:53/udp"},
+		{"[fd00::1]:80/sctp", "[fd00::1]:80/sctp"},
+		{"[::ffff:10.96.0.10]:80", "10.96.0.10:80/tcp"},
+		{"10.96.0.10", `destination "10.96.0.10" is not like 10.96.0.10:80/tcp or [fd00::1]:80/tcp`},
+		{"web:80/tcp", `destination "web:80/tcp" is not like 10.96.0.10:80/tcp or [fd00::1]:80/tcp`},
+		{"[fe80::1%eth0]:80", `destination "[fe80::1%eth0]:80" is not like 10.96.0.10:80/tcp or [fd00::1]:80/tcp`},
+		{"10.96.0.10:80/icmp", `destination "10.96.0.10:80/icmp": "icmp" is none of tcp, udp, sctp`},
+		{"10.96.0.10:80/", `destination "10.96.0.10:80/": "" is none of tcp, udp, sctp`},
+		{"10.96.0.10:0", `destination "10.96.0.10:0": 0 is not between 1 and 65535`},
+		{"0.0.0.0:80", `destination "0.0.0.0:80": nobody connects to 0.0.0.0`},
+	} {
+		dest, protocol, err := ParseDestination(tt.text)
+		got := dest.String() + "/" + protocol.String()
+		if err != nil {
+			got = err.Error()
+		}
+		equal(t, tt.text, tt.want, got)
+	}
+	for _, tt := range []struct{ text, want string }{
+		{"10.0.0.2", "10.0.0.2"},
+		{"::ffff:10.0.0.2", "10.0.0.2"},
+		{"pod", `"pod" is neither an IP address nor the word node`},
+		{"fe80::1%eth0", `"fe80::1%eth0" is neither an IP address nor the word node`},
+		{"::", "nobody connects from ::"},
+	} {
+		a, err := ParseSource(tt.text)
+		got := a.String()
+		if err != nil {
+			got = err.Error()
+		}
+		equal(t, tt.text, tt.want, got)
+	}
+}

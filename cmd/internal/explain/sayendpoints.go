@@ -1,0 +1,224 @@
+package explain
+
+import (
+	"fmt"
+	"strings"
+)
+
+func (e *Explanation) sayEndpoints() Step {
+	eps := e.Endpoints
+	total := len(eps.Used) + len(eps.Unused)
+	var s Step
+	switch {
+	case total == 0:
+		s.Text = e.sayLacking()
+	case total == 1 && len(eps.Used) == 0:
+		s.Text = "The only endpoint can't be used:"
+	case total == 1:
+		s.Text = fmt.Sprintf("The only endpoint is used%s:", e.sayWhichUsed())
+	case len(eps.Used) == 0:
+		s.Text = fmt.Sprintf("None of %s can be used:", count(total, "endpoint"))
+	default:
+		s.Text = fmt.Sprintf("%d of %s %s used%s:", len(eps.Used), count(total, "endpoint"), isAre(len(eps.Used)), e.sayWhichUsed())
+	}
+	s.Lines = append(s.Lines, table(eps.Used, e.sayUsed)...)
+	if len(eps.Used) > 0 && len(eps.Unused) > 0 {
+		s.Lines = append(s.Lines, "not used:")
+	}
+	s.Lines = append(s.Lines, table(eps.Unused, e.sayUnused)...)
+	if total > 0 {
+		s.Lines = append(s.Lines, e.sayIgnoredHints()...)
+	}
+	for _, o := range eps.Slices {
+		if text := e.saySlice(o); text != "" {
+			s.Lines = append(s.Lines, text)
+		}
+	}
+	return s
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+func isAre(n int) string {
+	if n == 1 {
+		return "is"
+	}
+	return "are"
+}
+
+// sayWhichUsed names the rule, where it is not plainly that all ready ones are used.
+func (e *Explanation) sayWhichUsed() string {
+	switch {
+	case e.Endpoints.Used[0].State == "terminating":
+		return " (none is ready, so those that are terminating but still serve)"
+	case e.Endpoints.Hints == "node":
+		return " (each has hints, and these are for this node)"
+	case e.Endpoints.Hints == "zone":
+		return fmt.Sprintf(" (each has hints, and these are for this node's zone %s)", e.Node.Zone)
+	}
+	return ""
+}
+
+func (e *Explanation) sayIgnoredHints() []string {
+	switch {
+	case e.Endpoints.HintsIgnored == "someWithout":
+		return []string{"hints do not count: not every ready endpoint has them"}
+	case e.Endpoints.HintsIgnored == "noneForUs" && e.Node.Zone == "":
+		return []string{"hints do not count: none is for this node, and its zone is not known"}
+	case e.Endpoints.HintsIgnored == "noneForUs":
+		return []string{fmt.Sprintf("hints do not count: none is for this node or its zone %s", e.Node.Zone)}
+	}
+	return nil
+}
+
+func (e *Explanation) sayUsed(u Endpoint) string {
+	text := e.sayWhere(u)
+	if u.State == "terminating" {
+		text += ", terminating"
+	}
+	if u.SourceNAT == "hairpin" {
+		text += ", is the client itself"
+	}
+	if e.Endpoints.Hints != "none" || e.Endpoints.HintsIgnored != "" {
+		text += sayHints(u)
+	}
+	return text
+}
+
+func (e *Explanation) sayWhere(u Endpoint) string {
+	switch {
+	case u.Local:
+		return "on this node"
+	case u.Node == "":
+		return "on no known node"
+	}
+	return "on " + u.Node
+}
+
+func sayHints(u Endpoint) string {
+	var text string
+	if len(u.HintNodes) > 0 {
+		text += ", for " + plural(u.HintNodes, "node")
+	}
+	if len(u.HintZones) > 0 {
+		text += ", for " + plural(u.HintZones, "zone")
+	}
+	if text == "" {
+		return ", without hints"
+	}
+	return text
+}
+
+func plural(list []string, what string) string {
+	if len(list) > 1 {
+		what += "s"
+	}
+	return what + " " + strings.Join(list, ", ")
+}
+
+func (e *Explanation) sayUnused(u Endpoint) string {
+	return fmt.Sprintf("%s; %s, EndpointSlice %s", sayExcluded(u), e.sayWhere(u), strings.Join(u.Slices, ", "))
+}
+
+func sayExcluded(u Endpoint) string {
+	switch u.Excluded {
+	case "notLocal":
+		return "not on this node"
+	case "readyOnesExist":
+		return "is terminating, and others are ready"
+	case "hintsOtherNodes":
+		return "its hints are for other nodes" + sayHintsAfter(u.HintNodes)
+	case "hintsOtherZones":
+		return "its hints are for other zones" + sayHintsAfter(u.HintZones)
+	}
+	switch u.State {
+	case "terminated":
+		return "is terminating and no longer serves"
+	case "ready", "terminating":
+		return "is not usable"
+	}
+	return "not ready (readiness probe failing, or still starting?)"
+}
+
+func sayHintsAfter(list []string) string {
+	if len(list) == 0 {
+		return ""
+	}
+	return ": " + strings.Join(list, ", ")
+}
+
+const maxRows = 20
+
+// table is one line for each endpoint, in two columns; of very many, the first.
+func table(list []Endpoint, say func(Endpoint) string) []string {
+	width := 0
+	for _, e := range list[:min(len(list), maxRows)] {
+		width = max(width, len(e.Address))
+	}
+	var lines []string
+	for i, e := range list {
+		if i == maxRows {
+			lines = append(lines, fmt.Sprintf("  and %d more (-o json lists all)", len(list)-i))
+			break
+		}
+		lines = append(lines, fmt.Sprintf("  %-*s  %s", width, e.Address, say(e)))
+	}
+	return lines
+}
+
+// sayLacking says why there is not even a candidate.
+func (e *Explanation) sayLacking() string {
+	sp := e.Destination.Service
+	switch e.Endpoints.Lacking {
+	case "noPort":
+		return fmt.Sprintf("No EndpointSlice of Service %v offers %s:", *sp, sp.portText())
+	case "otherProtocol":
+		return fmt.Sprintf("No EndpointSlice of Service %v offers %s for %s:", *sp, sp.portText(), e.Destination.Protocol)
+	case "otherFamily":
+		return fmt.Sprintf("Service %v has no %s endpoints:", *sp, sp.Family)
+	case "leftToOthers":
+		return fmt.Sprintf("The EndpointSlices of Service %v are not for this proxy:", *sp)
+	case "invalid":
+		return fmt.Sprintf("The EndpointSlices of Service %v have no endpoint that can be read: see the problems below.", *sp)
+	case "noPods":
+		return fmt.Sprintf("The EndpointSlices of Service %v have no endpoints: most likely, its selector matches no pod.", *sp)
+	}
+	return fmt.Sprintf("Service %v has no EndpointSlice: its selector matches no pod, or it has none and nobody made a slice.", *sp)
+}
+
+// saySlice says what is with a slice that offers nothing here. Of one without endpoints,
+// or of the other family, there is nothing to say where others are used.
+func (e *Explanation) saySlice(o Slice) string {
+	sp := e.Destination.Service
+	who := fmt.Sprintf("EndpointSlice %s (%s)", o.Name, count(o.Endpoints, "endpoint"))
+	switch o.Why {
+	case "otherFamily":
+		if e.Endpoints.Lacking == "" {
+			return ""
+		}
+		return who + " is not of " + sp.Family
+	case "otherProxy":
+		return who + " has the label service.kubernetes.io/service-proxy-name: it is left to another proxy"
+	case "headlessLabel":
+		return who + " has the label service.kubernetes.io/headless: no proxy serves it"
+	case "notIP":
+		return who + " has names, not addresses"
+	case "invalid":
+		return who + " has a bad addressType"
+	}
+	switch {
+	case o.Endpoints == 0:
+		return ""
+	case len(o.Ports) == 0:
+		return who + " offers no port at all"
+	}
+	if o.Why == "otherProtocol" {
+		return fmt.Sprintf("%s offers %s, and nothing for %s", who, portTexts(o.Ports), e.Destination.Protocol)
+	}
+	return fmt.Sprintf("%s offers %s", who, portTexts(o.Ports))
+}

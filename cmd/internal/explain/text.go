@@ -1,0 +1,111 @@
+package explain
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+)
+
+// WriteText writes the explanation for someone to read.
+func (e Explanation) WriteText(w io.Writer) error {
+	var out strings.Builder
+	// A name may be anything where no API server has checked it, and the reader is a
+	// terminal.
+	line := func(format string, args ...any) {
+		out.WriteString(printable(fmt.Sprintf(format, args...)) + "\n")
+	}
+	line("from %s (%s)", e.Client.Address, e.sayClient())
+	line("to   %v", e.Destination)
+	line("on   %s", e.sayNode())
+	line("")
+	for i, s := range e.Steps {
+		line("%d. %s", i+1, s.Text)
+		for _, l := range s.Lines {
+			line("   %s", l)
+		}
+	}
+	line("")
+	for _, p := range e.Problems {
+		line("problem: %s", p)
+	}
+	for _, n := range e.Next {
+		line("next: %s", n)
+	}
+	if len(e.Next)+len(e.Problems) > 0 {
+		line("")
+	}
+	line("=> %s", e.Conclusion)
+	_, err := io.WriteString(w, out.String())
+	return err
+}
+
+func (e *Explanation) sayNode() string {
+	switch {
+	case !e.Node.Known:
+		return e.Node.Name + " (its Node object is not known, and so neither its addresses nor its zone)"
+	case e.Node.Zone != "":
+		return fmt.Sprintf("%s, in zone %s", e.Node.Name, e.Node.Zone)
+	}
+	return e.Node.Name
+}
+
+func (e *Explanation) sayClient() string {
+	text := e.sayKind()
+	if len(e.Client.EndpointOf) > 0 {
+		text += "; it is an endpoint in EndpointSlice " + strings.Join(firstFew(e.Client.EndpointOf), ", ")
+		if e.Client.PodNode != "" {
+			text += ", on " + e.Client.PodNode
+		}
+	}
+	return text
+}
+
+func firstFew(list []string) []string {
+	if len(list) > fewAddresses {
+		return append(list[:fewAddresses:fewAddresses], "...")
+	}
+	return list
+}
+
+func (e *Explanation) sayKind() string {
+	c := e.Client
+	ranges := strings.Join(c.PodRanges, ", ")
+	switch c.Kind + " " + c.Detection {
+	case "pod clusterCIDR":
+		return "a pod: its address is in the cluster's range " + ranges
+	case "pod nodeCIDR":
+		return "a pod: its address is in this node's range " + ranges
+	case "pod interface", "pod interfacePrefix":
+		return fmt.Sprintf("a pod: it comes in by the interface %s", c.Interface)
+	case "notPod clusterCIDR":
+		return "no pod: its address is not in the cluster's range " + ranges
+	case "notPod nodeCIDR":
+		return "no pod of this node: its address is not in this node's range " + ranges
+	case "notPod interface":
+		return fmt.Sprintf("no pod: pods come in by the interface %s, and this by %s", c.PodInterface, c.Interface)
+	case "notPod interfacePrefix":
+		return fmt.Sprintf("no pod: pods come in by interfaces whose names begin with %s, and this by %s", c.PodInterface, c.Interface)
+	case "unknown interface", "unknown interfacePrefix":
+		return "taken for no pod: pods are told by their interface, and it is not said by which this comes in (--interface)"
+	case "unknown nodeCIDRUnset":
+		return "perhaps a pod, perhaps not: this Node has no spec.podCIDRs"
+	case "unknown none":
+		return "perhaps a pod, perhaps not: nothing says how to tell (--cluster-cidr)"
+	}
+	return "a process of this node"
+}
+
+// printable escapes what would break a line or confuse a terminal.
+func printable(s string) string {
+	var b strings.Builder
+	for _, r := range s {
+		if strconv.IsPrint(r) {
+			b.WriteRune(r)
+			continue
+		}
+		q := strconv.QuoteRune(r)
+		b.WriteString(q[1 : len(q)-1])
+	}
+	return b.String()
+}

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/vmapd/vmapd/cmd/internal/explain"
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/sync/informer"
+	"github.com/vmapd/vmapd/sync/kube"
+)
+
+// fromCluster reads what the daemon on that node would read, and also the Services that
+// it would leave to others: to say so is the answer to some questions.
+func (x *explainer) fromCluster(ctx context.Context, c *model.Config, stderr io.Writer) (explain.Objects, error) {
+	var out explain.Objects
+	var err error
+	if c.NodeName == "" {
+		if c.NodeName, err = hostNodeName(); err != nil {
+			return out, err
+		}
+	}
+	client, err := informer.Connect(informer.Config{Kubeconfig: x.kubeconfig, Master: x.master})
+	if err != nil {
+		return out, fmt.Errorf("connect to the cluster (without one, use --filename PATH): %w", err)
+	}
+	services, err := client.CoreV1().Services(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return out, fmt.Errorf("list Services: %w", err)
+	}
+	for i := range services.Items {
+		out.Services = append(out.Services, kube.Service(&services.Items[i]))
+	}
+	slices, err := client.DiscoveryV1().EndpointSlices(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return out, fmt.Errorf("list EndpointSlices: %w", err)
+	}
+	for i := range slices.Items {
+		out.EndpointSlices = append(out.EndpointSlices, kube.EndpointSlice(&slices.Items[i]))
+	}
+	if err := readNode(ctx, client, c.NodeName, &out, stderr); err != nil {
+		return out, err
+	}
+	return out, readServiceCIDRs(ctx, client, &out, stderr)
+}
+
+// readNode reads the Node on which to look. Without the right to do so, nothing is known
+// of its addresses and its zone.
+func readNode(ctx context.Context, client kubernetes.Interface, name string, out *explain.Objects, stderr io.Writer) error {
+	node, err := client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return fmt.Errorf("--node-name: the cluster has no Node %q", name)
+	case apierrors.IsForbidden(err):
+		fmt.Fprintf(stderr, "get Node %s: %v; goes on without\n", name, err)
+		return nil
+	case err != nil:
+		return fmt.Errorf("get Node %s: %w", name, err)
+	}
+	out.Nodes = append(out.Nodes, kube.Node(node))
+	return nil
+}
+
+// readServiceCIDRs reads the ranges of cluster IPs, which clusters before 1.33 do not
+// have (KEP-1880).
+func readServiceCIDRs(ctx context.Context, client kubernetes.Interface, out *explain.Objects, stderr io.Writer) error {
+	list, err := client.NetworkingV1().ServiceCIDRs().List(ctx, metav1.ListOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case apierrors.IsForbidden(err):
+		fmt.Fprintf(stderr, "list ServiceCIDRs: %v; goes on without\n", err)
+		return nil
+	case err != nil:
+		return fmt.Errorf("list ServiceCIDRs: %w", err)
+	}
+	for i := range list.Items {
+		out.ServiceCIDRs = append(out.ServiceCIDRs, kube.ServiceCIDR(&list.Items[i]))
+	}
+	return nil
+}

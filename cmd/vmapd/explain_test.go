@@ -1,0 +1,161 @@
+package main
+
+import (
+	"bytes"
+	"net/http"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/sync/informer/apitest"
+)
+
+// newCluster is an API server with one Node, and two Services of which another proxy
+// serves one.
+func newCluster(t *testing.T) *apitest.Server {
+	t.Helper()
+	s, err := apitest.NewServer(apitest.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	for name, ip := range map[string]string{"web": "172.30.0.41", "mesh": "172.30.0.42"} {
+		service := &corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "ns1", Name: name},
+			Spec: corev1.ServiceSpec{
+				ClusterIP: ip, ClusterIPs: []string{ip},
+				Ports: []corev1.ServicePort{{Name: "http", Port: 80, Protocol: corev1.ProtocolTCP}},
+			},
+		}
+		if name == "mesh" {
+			service.Labels = map[string]string{model.LabelServiceProxyName: "mesh"}
+		}
+		s.Set(service)
+	}
+	s.Set(&discoveryv1.EndpointSlice{
+		ObjectMeta:  metav1.ObjectMeta{Namespace: "ns1", Name: "web-1", Labels: map[string]string{discoveryv1.LabelServiceName: "web"}},
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Ports:       []discoveryv1.EndpointPort{{Name: new("http"), Port: new(int32(8080)), Protocol: new(corev1.ProtocolTCP)}},
+		Endpoints: []discoveryv1.Endpoint{
+			{Addresses: []string{"10.0.0.2"}, NodeName: new("node-1")},
+			{Addresses: []string{"10.0.0.3"}, Conditions: discoveryv1.EndpointConditions{Ready: new(false)}},
+		},
+	})
+	s.Set(&corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "node-1"},
+		Status:     corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.168.0.2"}}},
+	})
+	s.Set(&networkingv1.ServiceCIDR{
+		ObjectMeta: metav1.ObjectMeta{Name: "kubernetes"}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"172.30.0.0/16"}},
+	})
+	return s
+}
+
+const liveAnswer = `from 192.168.0.2 (a process of this node)
+to   172.30.0.41:80/tcp
+on   node-1
+
+1. 172.30.0.41:80/tcp is the cluster IP of Service ns1/web, port "http".
+2. internalTrafficPolicy is Cluster: endpoints on any node may answer.
+3. 1 of 2 endpoints is used:
+     10.0.0.2:8080  on this node
+   not used:
+     10.0.0.3:8080  not ready (readiness probe failing, or still starting?); on no known node, EndpointSlice ns1/web-1
+4. There is only one, so it is chosen.
+5. The source address stays: the endpoint sees 192.168.0.2.
+
+=> forwarded to 10.0.0.2:8080
+`
+
+func TestExplainLive(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		refuse map[apitest.Resource]int
+		args   string
+		code   int
+		stdout string // all of it, or one line
+		stderr string // what it must contain
+	}{
+		{"a cluster", nil, "--node-name node-1 --from node 172.30.0.41:80/tcp", 0, liveAnswer, ""},
+		{
+			"another proxy's Service", nil, "--node-name node-1 --from node 172.30.0.42:80/tcp", 0,
+			"1. 172.30.0.42 is the cluster IP of Service ns1/mesh, whose label service.kubernetes.io/service-proxy-name=mesh leaves it to another proxy.", "",
+		},
+		{
+			"a ServiceCIDR", nil, "--node-name node-1 --from node 172.30.0.99:80/tcp", 0,
+			"=> dropped: 172.30.0.99 is in a range for cluster IPs, and no Service that is served here has it (the client hears nothing, and times out)", "",
+		},
+		{
+			"an old cluster has none",
+			map[apitest.Resource]int{apitest.ServiceCIDRs: http.StatusNotFound},
+			"--node-name node-1 --from node 172.30.0.99:80/tcp", 0,
+			"=> not a matter of Services: it goes on to 172.30.0.99:80/tcp as it is", "",
+		},
+		{
+			"no right to read them",
+			map[apitest.Resource]int{apitest.ServiceCIDRs: http.StatusForbidden},
+			"--node-name node-1 --from node 172.30.0.99:80/tcp", 0,
+			"=> not a matter of Services: it goes on to 172.30.0.99:80/tcp as it is",
+			"list ServiceCIDRs: servicecidrs is forbidden: no permission; goes on without\n",
+		},
+		{
+			"no right to read the Node",
+			map[apitest.Resource]int{apitest.Nodes: http.StatusForbidden},
+			"--node-name node-1 --from 203.0.113.7 172.30.0.41:80/tcp", 0,
+			"on   node-1 (its Node object is not known, and so neither its addresses nor its zone)",
+			"get Node node-1: nodes is forbidden: no permission; goes on without\n",
+		},
+		{
+			"no such Node", nil, "--node-name node-2 --from node 172.30.0.41:80/tcp", 1, "",
+			"vmapd: --node-name: the cluster has no Node \"node-2\"\n",
+		},
+		{
+			"no right to read Services",
+			map[apitest.Resource]int{apitest.Services: http.StatusForbidden},
+			"--node-name node-1 --from node 172.30.0.41:80/tcp", 1, "",
+			"vmapd: list Services: services is forbidden: no permission\n",
+		},
+		{
+			"no right to read EndpointSlices",
+			map[apitest.Resource]int{apitest.EndpointSlices: http.StatusForbidden},
+			"--node-name node-1 --from node 172.30.0.41:80/tcp", 1, "",
+			"vmapd: list EndpointSlices: endpointslices is forbidden: no permission\n",
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newCluster(t)
+			for r, status := range tt.refuse {
+				s.Refuse(r, status)
+			}
+			var stdout, stderr bytes.Buffer
+			args := append([]string{"explain", "--live", "--master", s.URL()}, strings.Fields(tt.args)...)
+			code := run(t.Context(), args, nil, &stdout, &stderr)
+			if code != tt.code || stderr.String() != tt.stderr {
+				t.Errorf("exit code %d, %q; want %d, %q", code, &stderr, tt.code, tt.stderr)
+			}
+			if got := stdout.String(); got != tt.stdout && !strings.Contains("\n"+got, "\n"+tt.stdout+"\n") {
+				t.Errorf("want %q, got:\n%s", tt.stdout, got)
+			}
+			for _, q := range s.Requests("") {
+				if q.Method != http.MethodGet || q.Watch {
+					t.Errorf("%s %s: explain must only look", q.Method, q.Path)
+				}
+			}
+		})
+	}
+}
+
+// Without a cluster that can be reached, one line says so.
+func TestExplainLiveWithoutCluster(t *testing.T) {
+	t.Setenv("KUBERNETES_SERVICE_HOST", "")
+	var stdout, stderr bytes.Buffer
+	code := run(t.Context(), []string{"explain", "--live", "--node-name", "node-1", "--from", "node", "172.30.0.41:80"}, nil, &stdout, &stderr)
+	if code != 1 || stdout.Len() > 0 || !strings.HasPrefix(stderr.String(), "vmapd: connect to the cluster (without one, use --filename PATH): ") {
+		t.Errorf("exit code %d, stdout %q, stderr %q", code, &stdout, &stderr)
+	}
+}

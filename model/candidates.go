@@ -1,0 +1,178 @@
+package model
+
+import (
+	"net/netip"
+	"slices"
+)
+
+// Choice is what was seen when the endpoints of a service port were chosen. A snapshot
+// has only the outcome; this is for those who ask why.
+type Choice struct {
+	// Candidates are the endpoints that slices offer for the port, sorted, each address
+	// once.
+	Candidates []Candidate
+	// Slices are the Service's slices that offer nothing for the port, sorted by name.
+	Slices []OtherSlice
+	// Hints are those that made the ClusterList smaller.
+	Hints Hints
+}
+
+// Candidate is an endpoint that slices offer for a service port.
+type Candidate struct {
+	Addr   netip.AddrPort
+	Slices []NamespacedName // that have it: several, while slices are being rebalanced
+
+	Ready, Draining bool // Draining: terminating but still serving
+	Local           bool // on this node
+
+	HintsNodes, HintsThisNode bool // has hints for Nodes, also for this one
+	HintsZones, HintsThisZone bool // … for zones
+
+	// Excluded says why it is not in the lists, by [List]. It does not matter here
+	// whether some frontend needs the list.
+	Excluded [len(Lists)]Exclusion
+}
+
+// In reports whether the candidate is in a list.
+func (c Candidate) In(l List) bool { return c.Excluded[l] == NotExcluded }
+
+// Exclusion is why a candidate is not in a list.
+type Exclusion uint8
+
+// The exclusions.
+const (
+	NotExcluded     Exclusion = iota
+	NotServing                // neither ready, nor terminating but still serving
+	NotLocal                  // not on this node; LocalList only
+	ReadyOnesExist            // it is terminating, and there are others that are ready
+	HintsOtherNodes           // its hints are for other Nodes; ClusterList only
+	HintsOtherZones           // its hints are for other zones; ClusterList only
+)
+
+func (e Exclusion) String() string {
+	return [...]string{"not excluded", "not serving", "not local", "ready ones exist", "hints other nodes", "hints other zones"}[e]
+}
+
+// Hints says whose hints were followed.
+type Hints uint8
+
+// The hints.
+const (
+	NoHints   Hints = iota // all have the same right
+	NodeHints              // hints.forNodes
+	ZoneHints              // hints.forZones
+)
+
+// OtherSlice is a slice that offers nothing for a service port.
+type OtherSlice struct {
+	Name      NamespacedName
+	Why       Mismatch
+	Endpoints int // how many it has for others
+}
+
+// Mismatch is why a slice offers nothing for a service port.
+type Mismatch uint8
+
+// The mismatches.
+const (
+	OtherFamily   Mismatch = iota // its addresses are of the other IP family
+	NoPort                        // it has no port of this name
+	OtherProtocol                 // it has one, for another protocol
+)
+
+func (m Mismatch) String() string {
+	return [...]string{"other family", "no port", "other protocol"}[m]
+}
+
+// Choice returns what was seen when the endpoints of a service port were chosen for the
+// last snapshot, and makes one first if something changed since.
+func (b *Builder) Choice(name ServicePortName, f Family) Choice {
+	b.Snapshot()
+	merged := merge(b.candidates(name, f))
+	selected := choose(merged)
+	var choice Choice
+	for _, c := range merged {
+		choice.Candidates = append(choice.Candidates, selected.explain(c))
+	}
+	switch cluster := selected[ClusterList]; {
+	case cluster.has(hintsThisNode):
+		choice.Hints = NodeHints
+	case cluster.has(hintsThisZone):
+		choice.Hints = ZoneHints
+	}
+	for _, s := range b.byService[name.NamespacedName] {
+		choice.addSlice(s, name, f)
+	}
+	return choice
+}
+
+// addSlice notes which candidates are a slice's, or why none is.
+func (c *Choice) addSlice(s *endpointSlice, name ServicePortName, f Family) {
+	other := OtherSlice{Name: s.name, Why: NoPort, Endpoints: len(s.endpoints)}
+	port, ok := s.port(name)
+	switch {
+	case s.family != f:
+		other.Why = OtherFamily
+	case ok:
+		for _, e := range s.endpoints {
+			addr := netip.AddrPortFrom(e.addr, port)
+			i, _ := slices.BinarySearchFunc(c.Candidates, addr, func(c Candidate, a netip.AddrPort) int {
+				return c.Addr.Compare(a)
+			})
+			of := &c.Candidates[i]
+			if n := len(of.Slices); n == 0 || of.Slices[n-1] != s.name {
+				of.Slices = append(of.Slices, s.name)
+			}
+		}
+		return
+	case slices.ContainsFunc(s.ports, func(p slicePort) bool { return p.name == name.Port }):
+		other.Why = OtherProtocol
+	}
+	c.Slices = append(c.Slices, other)
+}
+
+// explain says what the selection made of a candidate.
+func (s selection) explain(c candidate) Candidate {
+	out := Candidate{
+		Addr:  c.addr,
+		Ready: c.has(ready), Draining: c.has(draining), Local: c.has(local),
+		HintsNodes: c.has(hintsNodes), HintsThisNode: c.has(hintsThisNode),
+		HintsZones: c.has(hintsZones), HintsThisZone: c.has(hintsThisZone),
+	}
+	for _, l := range Lists {
+		out.Excluded[l] = s.exclusion(c.conditions, l)
+	}
+	return out
+}
+
+// exclusion says what a candidate lacks for a list.
+func (s selection) exclusion(c conditions, l List) Exclusion {
+	lacks := func(want conditions) bool { return s[l].has(want) && !c.has(want) }
+	switch {
+	case s.has(c, l):
+		return NotExcluded
+	case !c.has(ready) && !c.has(draining):
+		return NotServing
+	case l == LocalList && !c.has(local):
+		return NotLocal
+	case lacks(ready):
+		return ReadyOnesExist
+	case lacks(hintsThisNode):
+		return HintsOtherNodes
+	}
+	return HintsOtherZones
+}
+
+// Claimants returns the service ports that ask for a VIP. The first has it: it is the
+// oldest Service's. A VIP without address is a node port.
+func (b *Builder) Claimants(v VIP) []ServicePortName {
+	c, ok := b.claims[v]
+	if !ok {
+		return nil
+	}
+	list := []ServicePortName{c.owner.service.ports[c.owner.port].name}
+	for _, w := range c.waiting {
+		list = append(list, w.service.ports[w.port].name)
+	}
+	return list
+}

@@ -1,0 +1,208 @@
+package model_test
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/modeltest"
+)
+
+// choiceTexts are a choice's candidates and slices, one a line.
+func choiceTexts(c model.Choice) []string {
+	list := []string{}
+	for _, e := range c.Candidates {
+		var names []string
+		for _, s := range e.Slices {
+			names = append(names, s.Name)
+		}
+		list = append(list, fmt.Sprintf("%v in %s: cluster: %v, local: %v",
+			e.Addr, strings.Join(names, "+"), e.Excluded[model.ClusterList], e.Excluded[model.LocalList]))
+	}
+	for _, s := range c.Slices {
+		list = append(list, fmt.Sprintf("%v, %d endpoints: %v", s.Name, s.Endpoints, s.Why))
+	}
+	return list
+}
+
+func withHints(nodes, zones []string) func(*model.SliceEndpoint) {
+	return func(e *model.SliceEndpoint) { e.HintNodes, e.HintZones = nodes, zones }
+}
+
+func TestChoiceSaysWhyNot(t *testing.T) {
+	here, there := modeltest.OnNode(modeltest.NodeName), modeltest.OnNode("node-2")
+	draining, gone := modeltest.Conditions(false, true, true), modeltest.Conditions(false, false, true)
+	unready := modeltest.Conditions(false, false, false)
+	slice := func(name string) modeltest.Slice { return modeltest.NewSlice("ns1/"+name, "web").TCP("http", 8080) }
+	node := modeltest.OurNode()
+	node.Zone = "zone-a"
+	ours, others := []string{modeltest.NodeName}, []string{"node-2"}
+	zoneA, zoneB := []string{"zone-a"}, []string{"zone-b"}
+
+	for _, tt := range []struct {
+		name   string
+		slices []modeltest.Slice
+		hints  model.Hints
+		want   []string
+	}{
+		{"no slice", nil, model.NoHints, nil},
+		{
+			"all conditions, and one endpoint in two slices",
+			[]modeltest.Slice{
+				slice("a").Endpoint("10.0.0.2", here).Endpoint("10.0.0.3", here, draining).Endpoint("10.0.0.4", there, unready),
+				slice("b").Endpoint("10.0.0.2", there).Endpoint("10.0.0.5", there).Endpoint("10.0.0.6", here, gone),
+			},
+			model.NoHints,
+			[]string{
+				"10.0.0.2:8080 in a+b: cluster: not excluded, local: not excluded",
+				"10.0.0.3:8080 in a: cluster: ready ones exist, local: ready ones exist",
+				"10.0.0.4:8080 in a: cluster: not serving, local: not serving",
+				"10.0.0.5:8080 in b: cluster: not excluded, local: not local",
+				"10.0.0.6:8080 in b: cluster: not serving, local: not serving",
+			},
+		},
+		{
+			"the lists fall back independently",
+			[]modeltest.Slice{slice("a").Endpoint("10.0.0.2", there).Endpoint("10.0.0.3", here, draining)},
+			model.NoHints,
+			[]string{
+				"10.0.0.2:8080 in a: cluster: not excluded, local: not local",
+				"10.0.0.3:8080 in a: cluster: ready ones exist, local: not excluded",
+			},
+		},
+		{
+			"hints for zones",
+			[]modeltest.Slice{slice("a").Endpoint("10.0.0.2", here, withHints(nil, zoneB)).Endpoint("10.0.0.3", there, withHints(nil, zoneA))},
+			model.ZoneHints,
+			[]string{
+				"10.0.0.2:8080 in a: cluster: hints other zones, local: not excluded",
+				"10.0.0.3:8080 in a: cluster: not excluded, local: not local",
+			},
+		},
+		{
+			"hints for Nodes go first",
+			[]modeltest.Slice{slice("a").Endpoint("10.0.0.2", here, withHints(ours, zoneA)).Endpoint("10.0.0.3", there, withHints(others, zoneA))},
+			model.NodeHints,
+			[]string{
+				"10.0.0.2:8080 in a: cluster: not excluded, local: not excluded",
+				"10.0.0.3:8080 in a: cluster: hints other nodes, local: not local",
+			},
+		},
+		{
+			"hints for others only",
+			[]modeltest.Slice{slice("a").Endpoint("10.0.0.2", there, withHints(others, zoneB))},
+			model.NoHints,
+			[]string{"10.0.0.2:8080 in a: cluster: not excluded, local: not local"},
+		},
+		{
+			"slices that offer nothing",
+			[]modeltest.Slice{
+				modeltest.NewSlice("ns1/a", "web").TCP("web", 8080).Ready("10.0.0.2"),
+				modeltest.NewSlice("ns1/b", "web").UDP("http", 8080).Ready("10.0.0.2", "10.0.0.3"),
+				modeltest.NewSlice("ns1/c", "web").IPv6().TCP("http", 8080),
+				slice("d"),
+			},
+			model.NoHints,
+			[]string{"ns1/a, 1 endpoints: no port", "ns1/b, 2 endpoints: other protocol", "ns1/c, 0 endpoints: other family"},
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			b := modeltest.Builder(modeltest.Config(), node, web())
+			for _, s := range tt.slices {
+				s.Set(b)
+			}
+			got := b.Choice(modeltest.PortName("ns1/web", "http", model.TCP), model.IPv4)
+			equal(t, "choice", append([]string{}, tt.want...), choiceTexts(got))
+			equal(t, "hints", tt.hints, got.Hints)
+		})
+	}
+}
+
+// The choice must never say anything but what the snapshot does: where a frontend needs a
+// list, it holds those endpoints that are not excluded, and no others.
+func TestChoiceAgreesWithTheSnapshot(t *testing.T) {
+	excluded, included := 0, 0
+	for seed := range uint64(100) {
+		r := modeltest.NewRandom(modeltest.Seed(seed))
+		b := model.NewBuilder(modeltest.Config())
+		r.Steps(b, 150)
+		snapshot := b.Snapshot()
+		for _, f := range model.Families {
+			for sp := range snapshot.Family(f).ServicePorts() {
+				choice := b.Choice(sp.Name, f)
+				for _, l := range model.Lists {
+					if !needsList(sp, l) {
+						continue
+					}
+					var want, got []string
+					for e := range sp.In(l) {
+						want = append(want, e.Addr.String())
+					}
+					for _, c := range choice.Candidates {
+						if len(c.Slices) == 0 {
+							t.Errorf("seed %d: %v: %v is in no slice", seed, sp.Name, c.Addr)
+						}
+						if !c.In(l) {
+							excluded++
+							continue
+						}
+						included++
+						got = append(got, c.Addr.String())
+					}
+					equal(t, fmt.Sprintf("seed %d: %v, %v list", seed, sp.Name, l), want, got)
+				}
+			}
+		}
+	}
+	if excluded < 100 || included < 100 {
+		t.Errorf("%d candidates were excluded, %d were not: the clusters show too little", excluded, included)
+	}
+}
+
+// needsList reports whether a frontend can send connections to a list.
+func needsList(sp *model.ServicePort, l model.List) bool {
+	return slices.ContainsFunc(sp.Frontends, func(fe model.Frontend) bool {
+		return fe.Action == model.Forward && fe.List == l || fe.ShortCircuit && l == model.ClusterList
+	})
+}
+
+// What has changed since the last snapshot counts, also the zone.
+func TestChoiceIsOfNow(t *testing.T) {
+	node := modeltest.OurNode()
+	zones := modeltest.NewSlice("ns1/web-1", "web").TCP("http", 8080).
+		Endpoint("10.0.0.2", withHints(nil, []string{"zone-a"})).Endpoint("10.0.0.3", withHints(nil, []string{"zone-b"}))
+	b := modeltest.Builder(modeltest.Config(), node, web(), zones)
+	b.Snapshot()
+	node.Zone = "zone-b"
+	node.Set(b)
+	equal(t, "choice", []string{
+		"10.0.0.2:8080 in web-1: cluster: hints other zones, local: not local",
+		"10.0.0.3:8080 in web-1: cluster: not excluded, local: not local",
+	}, choiceTexts(b.Choice(modeltest.PortName("ns1/web", "http", model.TCP), model.IPv4)))
+}
+
+func TestClaimants(t *testing.T) {
+	young := modeltest.NewService("ns1/young").CreatedAt(9).On("172.30.0.42").External("192.168.99.1").TCP("", 80)
+	old := modeltest.NewService("ns1/old").CreatedAt(1).On("172.30.0.43").External("192.168.99.1").TCP("http", 80).NodePort(30080)
+	b := modeltest.Builder(modeltest.Config(), young, old)
+	f := b.Snapshot().Family(model.IPv4)
+	for sp := range f.ServicePorts() {
+		for _, fe := range sp.Frontends {
+			want := []string{sp.Name.String()}
+			if fe.Kind == model.ExternalIP {
+				want = append(want, "ns1/young")
+			}
+			got := []string{}
+			for _, n := range b.Claimants(fe.VIP) {
+				got = append(got, n.String())
+			}
+			equal(t, fe.VIP.String(), want, got)
+		}
+	}
+	if got := b.Claimants(model.VIP{Addr: netip.IPv4Unspecified(), Protocol: model.UDP, Port: 30080}); got != nil {
+		t.Errorf("claimants of what nobody asks for: %v", got)
+	}
+}
