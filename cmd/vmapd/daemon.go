@@ -80,6 +80,7 @@ func (d *daemon) run(ctx context.Context, stderr io.Writer) error {
 		State: reconcile.NewState(model.NewBuilder(config), len(sources)), Backend: backend, Log: log,
 		MinInterval: d.minSync, Describe: describe,
 	}
+	defer watch(ctx, backend, loop)()
 	err = runAll(ctx, loop, sources)
 	log.LogAttrs(ctx, slog.LevelInfo, "stopped; the rules stay")
 	return err
@@ -125,4 +126,27 @@ func runAll(ctx context.Context, loop *reconcile.Loop, sources []source) error {
 	loop.Run(ctx)
 	wait.Wait()
 	return errors.Join(errs...)
+}
+
+// watch lets the loop repair at once what others do to our tables, where the kernel does
+// not keep them from it: before Linux 6.9, and with tables that nft made. If it fails,
+// what remains is the comparison once an hour.
+func watch(ctx context.Context, backend *kernel.Backend, loop *reconcile.Loop) (stop func()) {
+	watched, err := backend.Watch()
+	if err != nil {
+		loop.Log.LogAttrs(ctx, slog.LevelError, "what others do to our tables is not noticed", slog.Any("err", err))
+		return func() {}
+	}
+	loop.Backend, loop.Disturbed = watched, watched.Changed()
+	ctx, cancel := context.WithCancel(ctx)
+	var wait sync.WaitGroup
+	wait.Go(func() {
+		if err := watched.Run(ctx); err != nil {
+			loop.Log.LogAttrs(ctx, slog.LevelError, "what others do to our tables is no longer noticed", slog.Any("err", err))
+		}
+	})
+	return func() {
+		cancel()
+		wait.Wait()
+	}
 }

@@ -163,7 +163,7 @@ func (b *Backend) applyFamily(ctx context.Context, st *familyState, s *model.Fam
 	}
 	if batch.Empty() {
 		st.have = want
-		return b.conn.settle(st.family, batch.Settle)
+		return b.conn.settle(st.family, batch.Settle, start)
 	}
 	operations, cold := batch.Len(), batch.CreateTable
 	switch err := b.send(st, batch); {
@@ -177,7 +177,7 @@ func (b *Backend) applyFamily(ctx context.Context, st *familyState, s *model.Fam
 	st.stats.Operations += operations
 	b.log.LogAttrs(ctx, slog.LevelDebug, "applied", slog.String("family", st.family.String()),
 		slog.Int("operations", operations), slog.Duration("took", time.Since(start)))
-	return b.conn.settle(st.family, batch.Settle)
+	return b.conn.settle(st.family, batch.Settle, start)
 }
 
 // compareWithKernel finds the difference to what is really there.

@@ -8,5 +8,6 @@
 //
 // Sources write objects into a [State]. The [Loop] takes a snapshot of it whenever
 // something changed and nothing is being applied, so events that arrive meanwhile
-// coalesce into one round without any fixed pause.
+// coalesce into one round without any fixed pause. Once in a while, and when it hears
+// that others changed the dataplane, it has the Backend compare everything.
 package reconcile

@@ -27,6 +27,10 @@ const (
 	// changeRetry is how soon after a failure a change may try again: it may be what
 	// mends the failure.
 	changeRetry = time.Second
+	// repairInterval is the least time between two repairs of what others change, so that
+	// somebody who does it all the time can't keep us busy alone. Still each change of
+	// theirs is mended within a second.
+	repairInterval = 300 * time.Millisecond
 )
 
 // Loop keeps a Backend in line with a State.
@@ -35,15 +39,20 @@ type Loop struct {
 	Backend Backend
 	Log     *slog.Logger
 	// MinInterval is the least time between the end of one round and the beginning of
-	// the next. The default, 0, is right for a dataplane whose rounds are short.
+	// the next that is for a change or a retry. The default, 0, is right for a
+	// dataplane whose rounds are short.
 	MinInterval time.Duration
 	// ResyncInterval is how often the dataplane is compared in full, in case somebody
 	// else changed it. 0 means DefaultResyncInterval.
 	ResyncInterval time.Duration
+	// Disturbed receives when others may have changed the dataplane: it is then compared
+	// in full and repaired, without waiting for MinInterval. nil: never.
+	Disturbed <-chan struct{}
 	// Describe puts a problem into words; nil means Problem.Error. Sources that know
 	// the file and the line say so here.
 	Describe func(model.Problem) string
 
+	started time.Time
 	applied *model.Snapshot // the last that was applied without error
 	seen    *model.Snapshot // the last whose problems were logged
 	backoff wait.Backoff
@@ -57,37 +66,45 @@ func (l *Loop) Run(ctx context.Context) {
 	}
 	resync := time.NewTicker(interval)
 	defer resync.Stop()
-	start := time.Now()
+	l.started = time.Now()
 	l.resetBackoff()
-	var retry <-chan time.Time
+	// A channel is nil while it shall not be heard.
+	changed, disturbed := l.State.Changed(), l.Disturbed
+	var retry, rested, calm <-chan time.Time
 	for {
+		repair := false
 		select {
 		case <-ctx.Done():
 			return
-		case <-l.State.Changed():
+		case <-rested:
+			changed = l.State.Changed()
+			continue
+		case <-calm:
+			disturbed = l.Disturbed
+			continue
+		case <-changed:
 		case <-retry:
 		case <-resync.C:
 			l.Backend.Resync()
+		case <-disturbed:
+			repair = true
+			l.Log.LogAttrs(ctx, slog.LevelWarn, "others changed our rules; putting them right")
+			l.Backend.Resync()
 		}
-		snapshot, ok := l.State.Snapshot()
-		if !ok {
-			continue
+		if snapshot, ok := l.State.Snapshot(); ok {
+			failed := l.round(ctx, snapshot)
+			pause := l.MinInterval
+			retry = nil
+			if failed > 0 {
+				pause = max(pause, min(failed, changeRetry))
+				retry = time.After(max(pause, failed))
+			}
+			if pause > 0 {
+				changed, rested = nil, time.After(pause)
+			}
 		}
-		first := l.applied == nil
-		failed := l.round(ctx, snapshot)
-		retry = nil
-		pause := l.MinInterval
-		switch {
-		case failed > 0:
-			retry = time.After(failed)
-			pause = max(pause, min(failed, changeRetry))
-		case first && l.applied != nil:
-			l.Log.LogAttrs(ctx, slog.LevelInfo, "ready", slog.Duration("after", time.Since(start)),
-				slog.Int("service_ports_ipv4", snapshot.Family(model.IPv4).NumServicePorts()),
-				slog.Int("service_ports_ipv6", snapshot.Family(model.IPv6).NumServicePorts()))
-		}
-		if pause > 0 && !sleep(ctx, pause) {
-			return
+		if repair {
+			disturbed, calm = nil, time.After(repairInterval)
 		}
 	}
 }
@@ -104,6 +121,10 @@ func (l *Loop) round(ctx context.Context, s *model.Snapshot) time.Duration {
 		l.Log.LogAttrs(ctx, slog.LevelError, "apply failed; what was programmed stays",
 			slog.Any("err", err), slog.Duration("retry_in", again))
 		return again
+	case l.applied == nil:
+		l.Log.LogAttrs(ctx, slog.LevelInfo, "ready", slog.Duration("after", time.Since(l.started)),
+			slog.Int("service_ports_ipv4", s.Family(model.IPv4).NumServicePorts()),
+			slog.Int("service_ports_ipv6", s.Family(model.IPv6).NumServicePorts()))
 	}
 	l.applied = s
 	l.resetBackoff()
@@ -141,17 +162,5 @@ func (l *Loop) logProblems(ctx context.Context, s *model.Snapshot) {
 	}
 	for p := range before {
 		l.Log.LogAttrs(ctx, slog.LevelInfo, "no longer a problem", slog.String("problem", p.Error()))
-	}
-}
-
-// sleep waits and reports whether ctx still goes on.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
 	}
 }

@@ -51,6 +51,13 @@ func (b *fakeBackend) rounds() int {
 	return len(b.applied)
 }
 
+// last returns what was applied last.
+func (b *fakeBackend) last() *model.Snapshot {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.applied[len(b.applied)-1]
+}
+
 func service(i int) model.Service {
 	return model.Service{
 		NamespacedName: model.NamespacedName{Namespace: "default", Name: "web"},
@@ -59,11 +66,14 @@ func service(i int) model.Service {
 }
 
 // start runs a loop in a bubble of fake time until the test ends.
-func start(t *testing.T, sources int, b *fakeBackend) (*State, *bytes.Buffer) {
+func start(t *testing.T, sources int, b *fakeBackend, with ...func(*Loop)) (*State, *bytes.Buffer) {
 	t.Helper()
 	var log bytes.Buffer
 	s := NewState(model.NewBuilder(model.Config{}), sources)
 	l := &Loop{State: s, Backend: b, Log: slog.New(slog.NewTextHandler(&log, nil))}
+	for _, set := range with {
+		set(l)
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
@@ -190,6 +200,135 @@ func TestAProblemIsLoggedOnceAndWhenItIsMended(t *testing.T) {
 		}
 		if !strings.Contains(log.String(), "no longer a problem") {
 			t.Errorf("nothing says that it is mended:\n%s", log)
+		}
+	})
+}
+
+func TestMinIntervalSpacesRounds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &fakeBackend{err: errors.New("no")}
+		s, _ := start(t, 0, b, func(l *Loop) { l.MinInterval = 10 * time.Second })
+		for i := range 100 {
+			time.Sleep(500 * time.Millisecond)
+			s.Update(func(b *model.Builder) { b.SetService(service(i + 1)) })
+			if i == 50 {
+				b.fail(nil)
+			}
+		}
+		synctest.Wait()
+		if got := b.rounds(); got < 5 || got > 6 {
+			t.Errorf("%d rounds in 50 seconds, want one every ten", got)
+		}
+		for i, at := range b.at[1:] {
+			if gap := at.Sub(b.at[i]); gap < 10*time.Second {
+				t.Errorf("round %d came %v after the one before, want 10s at least", i+2, gap)
+			}
+		}
+	})
+}
+
+// disturbed gives a loop a channel that says that others changed the dataplane.
+func disturbed() (chan struct{}, func(*Loop)) {
+	c := make(chan struct{}, 1)
+	return c, func(l *Loop) { l.Disturbed = c }
+}
+
+func TestWhatOthersChangeIsRepairedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &fakeBackend{}
+		others, with := disturbed()
+		_, log := start(t, 0, b, with, func(l *Loop) { l.MinInterval = time.Minute })
+		time.Sleep(time.Second) // MinInterval lasts on
+		synctest.Wait()
+		now := time.Now()
+		others <- struct{}{}
+		synctest.Wait()
+		if b.resyncs != 1 || b.rounds() != 2 || !b.at[1].Equal(now) {
+			t.Errorf("%d resyncs, %d rounds, at %v, want a resync and a second round at %v", b.resyncs, b.rounds(), b.at, now)
+		}
+		if !strings.Contains(log.String(), "level=WARN msg=\"others changed our rules") {
+			t.Errorf("nothing says so:\n%s", log)
+		}
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		if b.resyncs != 1 || b.rounds() != 2 {
+			t.Errorf("%d resyncs and %d rounds after ten minutes of peace, want no more", b.resyncs, b.rounds())
+		}
+	})
+}
+
+func TestAFailedRepairIsRetried(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &fakeBackend{}
+		others, with := disturbed()
+		start(t, 0, b, with)
+		synctest.Wait()
+		b.fail(errors.New("no"))
+		others <- struct{}{}
+		synctest.Wait()
+		b.fail(nil)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if got := b.rounds(); got != 3 {
+			t.Errorf("%d rounds, want 3: the first, the repair that failed, and once more", got)
+		}
+	})
+}
+
+// Somebody who changes our rules all the time is answered a few times a second, within a
+// second each time, and our own changes do not wait for it.
+func TestAStormOfForeignChangesIsBounded(t *testing.T) {
+	for _, takes := range []time.Duration{0, time.Millisecond, 2 * time.Second} {
+		t.Run(takes.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := &fakeBackend{takes: takes}
+				others, with := disturbed()
+				s, _ := start(t, 0, b, with)
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				go func() {
+					for ctx.Err() == nil {
+						select {
+						case others <- struct{}{}:
+						case <-ctx.Done():
+						}
+					}
+				}()
+				const storm = 30 * time.Second
+				time.Sleep(storm)
+				synctest.Wait()
+				least, most := int(storm/(time.Second+takes)), int(4*storm/time.Second)
+				if got := b.rounds(); got < least || got > most {
+					t.Errorf("%d rounds in %v, want %d to %d", got, storm, least, most)
+				}
+				s.Update(func(b *model.Builder) { b.SetService(service(80)) })
+				time.Sleep(2*takes + time.Millisecond)
+				synctest.Wait()
+				if b.last().Family(model.IPv4).NumServicePorts() != 1 {
+					t.Errorf("a change of ours waits for the storm to end")
+				}
+			})
+		})
+	}
+}
+
+func TestForeignChangesAreNoReasonToBeginEarly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &fakeBackend{}
+		others, with := disturbed()
+		s, _ := start(t, 1, b, with)
+		others <- struct{}{}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if got := b.rounds(); got != 0 {
+			t.Fatalf("%d rounds with a source incomplete, want none", got)
+		}
+		s.Complete()
+		synctest.Wait()
+		others <- struct{}{}
+		synctest.Wait()
+		if b.resyncs != 2 || b.rounds() != 2 {
+			t.Errorf("%d resyncs and %d rounds, want 2 and 2", b.resyncs, b.rounds())
 		}
 	})
 }

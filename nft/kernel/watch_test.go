@@ -1,0 +1,328 @@
+package kernel
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/nft"
+)
+
+func openUnowned(t testing.TB, n netns) *Backend {
+	t.Helper()
+	b, err := Open(Options{NetNS: n.fd(), Unowned: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = b.Close() })
+	return b
+}
+
+// watch opens a backend whose tables others may change, without running the watch.
+func watch(t testing.TB, n netns) *Watched {
+	t.Helper()
+	w, err := openUnowned(t, n).Watch()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// run runs the watch until the test ends.
+func (w *Watched) run(t testing.TB) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- w.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("the watch ended with: %v", err)
+		}
+	})
+}
+
+func (w *Watched) apply(t testing.TB, s *model.Snapshot) {
+	t.Helper()
+	if err := w.Apply(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// mustNotice fails unless a change is noticed within a second.
+func (w *Watched) mustNotice(t testing.TB, what string) {
+	t.Helper()
+	select {
+	case <-w.Changed():
+	case <-time.After(time.Second):
+		t.Fatalf("%s was not noticed", what)
+	}
+}
+
+// mustHaveNoticed makes one foreign change, waits until it is noticed, and compares what
+// was counted until then. Nothing before it can be noticed later: messages keep their order.
+func (w *Watched) mustHaveNoticed(t testing.TB, n netns, want Disturbances) {
+	t.Helper()
+	want.Changes++
+	n.nft(t, "", "add", "chain", "ip", nft.TableName, fmt.Sprintf("probe-%d", want.Changes))
+	for deadline := time.Now().Add(time.Second); w.Disturbances().Changes < want.Changes; {
+		if time.Now().After(deadline) {
+			t.Fatalf("a foreign change was not noticed")
+		}
+		time.Sleep(time.Millisecond)
+	}
+	if diff := cmp.Diff(want, w.Disturbances()); diff != "" {
+		t.Errorf("disturbances, with one at the end (-want +got):\n%s", diff)
+	}
+}
+
+func TestWhatOthersChangeIsNoticedAndRepaired(t *testing.T) {
+	for _, what := range []string{
+		"flush ruleset",
+		"delete table ip vmapd",
+		"delete table ip6 vmapd",
+		"flush table ip vmapd",
+		"delete element ip vmapd cluster-ips { 172.30.0.41 }",
+		"delete element ip6 vmapd cluster-ips { fd00:172:30::41 }",
+		"add element ip vmapd cluster-ips { 172.30.0.77 }",
+		"flush map ip vmapd service-ips",
+		"add rule ip vmapd services drop",
+		"flush chain ip vmapd services",
+		"add chain ip vmapd strange",
+		"add set ip vmapd strange { type mark; }",
+		"add table ip other; add rule ip vmapd services drop; add chain ip other last",
+	} {
+		t.Run(what, func(t *testing.T) {
+			n := newNetNS(t)
+			w := watch(t, n)
+			w.run(t)
+			s := exampleBuilder().Snapshot()
+			w.apply(t, s)
+			list := func() (all string) {
+				for _, f := range model.Families {
+					all += n.nft(t, "", "list", "table", tableWord(f), nft.TableName)
+				}
+				return all
+			}
+			before := list()
+			if strings.Contains(before, "owner") {
+				t.Fatalf("the table is owned:\n%s", before)
+			}
+			n.nft(t, what, "-f", "-")
+			w.mustNotice(t, what)
+			if got, want := w.Disturbances(), (Disturbances{Changes: 1}); got != want {
+				t.Errorf("%+v, want %+v", got, want)
+			}
+			w.Resync()
+			w.apply(t, s)
+			mustMatch(t, n, s)
+			if diff := cmp.Diff(before, list()); diff != "" {
+				t.Errorf("before (-), after the repair (+):\n%s", diff)
+			}
+			w.mustHaveNoticed(t, n, Disturbances{Changes: 1}) // not the repair
+		})
+	}
+}
+
+func tableWord(f model.Family) string {
+	if f == model.IPv6 {
+		return "ip6"
+	}
+	return "ip"
+}
+
+func TestOurOwnChangesAreNotNoticed(t *testing.T) {
+	n := newNetNS(t)
+	w := watch(t, n)
+	w.run(t)
+	builder := exampleBuilder()
+	const rounds = 300
+	for i := range rounds {
+		builder.SetEndpointSlice(exampleSlice("IPv4", 1+i%7))
+		builder.SetEndpointSlice(exampleSlice("IPv6", 1+i%5))
+		if i%50 == 0 {
+			w.Resync()
+		}
+		w.apply(t, builder.Snapshot())
+	}
+	if got := w.Stats(model.IPv4).Batches; got < rounds {
+		t.Fatalf("only %d batches", got)
+	}
+	w.mustHaveNoticed(t, n, Disturbances{})
+	if err := w.Remove(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w.apply(t, builder.Snapshot())
+	w.mustHaveNoticed(t, n, Disturbances{Changes: 1})
+}
+
+func TestOtherTablesAreNotOurs(t *testing.T) {
+	n := newNetNS(t)
+	w := watch(t, n)
+	w.run(t)
+	w.apply(t, exampleBuilder().Snapshot())
+	w.mustHaveNoticed(t, n, Disturbances{})
+	for _, table := range []string{"ip other", "inet vmapd", "bridge vmapd", "arp vmapd", "ip vmapd-2", "ip6 vmapd6"} {
+		n.nft(t, `table `+table+` { set s { type mark; elements = { 1 }; }
+			chain c { accept; }
+		}`, "-f", "-")
+		n.nft(t, "", "delete", "element", table, "s", "{ 1 }")
+		n.nft(t, "", "delete", "table", table)
+	}
+	w.mustHaveNoticed(t, n, Disturbances{Changes: 1})
+}
+
+// The connection may be replaced after an error, and then has another port.
+func TestOurOwnChangesAreNotNoticedOverANewConnection(t *testing.T) {
+	n := newNetNS(t)
+	w := watch(t, n)
+	w.run(t)
+	builder := exampleBuilder()
+	w.apply(t, builder.Snapshot())
+	port := w.conn.raw.PID()
+	if err := w.conn.close(); err != nil {
+		t.Fatal(err)
+	}
+	// Somebody else takes the port, and changes our table.
+	other, err := netlink.Dial(unix.NETLINK_NETFILTER, &netlink.Config{NetNS: n.fd(), PID: port})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = other.Close() }()
+	builder.SetEndpointSlice(exampleSlice("IPv4", 5))
+	if err := w.Apply(t.Context(), builder.Snapshot()); err == nil {
+		t.Fatal("Apply works over a closed connection")
+	}
+	w.apply(t, builder.Snapshot())
+	if w.conn.raw.PID() == port {
+		t.Fatal("the new connection has the old port: nothing is tested")
+	}
+	for i := range 20 {
+		builder.SetEndpointSlice(exampleSlice("IPv4", 1+i%7))
+		w.apply(t, builder.Snapshot())
+	}
+	w.mustHaveNoticed(t, n, Disturbances{})
+
+	// What the old port does now is done by others.
+	c := &conn{raw: other}
+	m, err := deleteTableMessage(model.IPv6, nft.TableName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.exchange([]netlinkMessage{m}, true); err != nil {
+		t.Fatal(err)
+	}
+	w.mustHaveNoticed(t, n, Disturbances{Changes: 2})
+}
+
+// smallBuffer is full after a few messages.
+func (w *Watched) smallBuffer(t *testing.T) {
+	t.Helper()
+	if err := w.socket.SetReadBuffer(4 << 10); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestOurOwnChangesNeedNoBuffer(t *testing.T) {
+	n := newNetNS(t)
+	w := watch(t, n)
+	w.smallBuffer(t)
+	builder := exampleBuilder()
+	for i := range 100 { // and nobody reads
+		builder.SetEndpointSlice(exampleSlice("IPv4", 1+i%7))
+		w.apply(t, builder.Snapshot())
+	}
+	w.run(t)
+	w.mustHaveNoticed(t, n, Disturbances{})
+}
+
+func TestAnOverrunCountsAsAChange(t *testing.T) {
+	n := newNetNS(t)
+	w := watch(t, n)
+	w.smallBuffer(t)
+	w.apply(t, exampleBuilder().Snapshot())
+	var text strings.Builder
+	text.WriteString("add table ip other\n")
+	for i := range 300 {
+		fmt.Fprintf(&text, "add chain ip other chain-%d\n", i)
+	}
+	n.nft(t, text.String(), "-f", "-")
+	n.nft(t, "", "delete", "table", "ip", nft.TableName) // this message is lost
+	w.run(t)
+	w.mustNotice(t, "the overrun")
+	if got, want := w.Disturbances(), (Disturbances{Overruns: 1}); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	w.Resync()
+	w.apply(t, exampleBuilder().Snapshot())
+	// Once the buffer is empty, all is well again.
+	w.mustHaveNoticed(t, n, Disturbances{Overruns: 1})
+}
+
+// A change of others is not waited for by anybody: the watch counts on.
+func TestAStormIsOneNotice(t *testing.T) {
+	n := newNetNS(t)
+	w := watch(t, n)
+	w.run(t)
+	w.apply(t, exampleBuilder().Snapshot())
+	c, err := dial(n.fd())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.close() }()
+	const storm = 500
+	for i := range storm {
+		m, err := message(unix.NFT_MSG_NEWCHAIN, netlink.Create, model.IPv4, []netlink.Attribute{
+			stringAttr(unix.NFTA_CHAIN_TABLE, nft.TableName), stringAttr(unix.NFTA_CHAIN_NAME, fmt.Sprintf("storm-%d", i)),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.exchange([]netlinkMessage{m}, true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.mustHaveNoticed(t, n, Disturbances{Changes: storm})
+	w.mustNotice(t, "the storm")
+	select {
+	case <-w.Changed():
+		t.Error("more than one notice for a storm that nobody looked at")
+	default:
+	}
+	w.Resync()
+	w.apply(t, exampleBuilder().Snapshot())
+	mustMatch(t, n, exampleBuilder().Snapshot())
+}
+
+func TestFlushRulesetLeavesOwnedTablesAsTheyAre(t *testing.T) {
+	n := newNetNS(t)
+	b := open(t, n)
+	if !b.Owned() {
+		t.Skip("this kernel lacks table flags owner and persist (Linux 6.9)")
+	}
+	apply(t, b, exampleBuilder().Snapshot())
+	before := n.nft(t, "", "-a", "list", "ruleset")
+	n.nft(t, "add table ip other", "-f", "-")
+	n.nft(t, "", "flush", "ruleset")
+	for _, what := range []string{
+		"delete table ip vmapd",
+		"delete table ip6 vmapd",
+		"delete element ip vmapd cluster-ips { 172.30.0.41 }",
+		"add rule ip vmapd services drop",
+		"flush chain ip vmapd services",
+	} {
+		if out, err := n.tryNFT(what, "-f", "-"); err == nil {
+			t.Errorf("%q succeeded: %s", what, out)
+		}
+	}
+	if diff := cmp.Diff(before, n.nft(t, "", "-a", "list", "ruleset")); diff != "" {
+		t.Errorf("before (-), after nft flush ruleset and others (+), with handles:\n%s", diff)
+	}
+}
