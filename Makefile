@@ -2,7 +2,7 @@
 # root. Everything else comes through the Go module proxy, pinned in go.mod or here.
 GO        ?= go
 LINT      := $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
-PURE      := ./model/... ./nft ./nft/nftsim ./sync/kube ./sync/reconcile
+PURE      := ./model/... ./nft ./nft/nftsim ./nft/localhost ./sync/kube ./sync/reconcile
 FUZZTIME  ?= 30s
 
 # Network namespaces need root, or a user namespace in which one is root. A new network

@@ -181,9 +181,11 @@ func (s *FamilySnapshot) sourceNAT(d *Decision, e Endpoint) SNATReason {
 }
 
 // decideLoopback says what becomes of a connection to a loopback address, which never
-// meets a rule of the kernel's.
+// meets a rule of the kernel's. Of these, 127.0.0.1 and ::1 are listened on.
 func (s *FamilySnapshot) decideLoopback(d *Decision) {
-	if !s.Localhost || !d.Node || d.Protocol == SCTP {
+	listens := [...]netip.Addr{IPv4: netip.AddrFrom4([4]byte{127, 0, 0, 1}), IPv6: netip.IPv6Loopback()}[s.Family]
+	a := d.Dest.Addr()
+	if !s.Localhost || !d.Node || d.Protocol == SCTP || a != listens && !a.IsUnspecified() {
 		return
 	}
 	d.Port, d.Frontend = s.find(VIP{unspecified(s.Family), d.Protocol, d.Dest.Port()})

@@ -129,7 +129,6 @@ func TestDecideLoopback(t *testing.T) {
 		want   string
 	}{
 		{"a node port", localhost, tcp("127.0.0.1", "127.0.0.1:30001"), byForwarder},
-		{"any address of 127.0.0.0/8", localhost, tcp("127.0.0.1", "127.9.9.9:30001"), byForwarder},
 		{"from an address of the node", localhost, tcp("192.168.0.2", "127.0.0.1:30001"), byForwarder},
 		{"IPv6", localhost, tcp("::1", "[::1]:30001"), "forwarded, loopback forwarder: [fd00:10::2]:8080 masqueraded: by the forwarder"},
 		{"UDP", localhost, over(model.UDP, tcp("127.0.0.1", "127.0.0.1:30001")), "forwarded, loopback forwarder: 10.0.0.9:8080 masqueraded: by the forwarder"},
@@ -141,6 +140,7 @@ func TestDecideLoopback(t *testing.T) {
 		{"the unspecified address is no node port", modeltest.Config(), tcp("192.168.0.2", "0.0.0.0:30001"), "not ours, no Service"},
 		{"the unspecified address, from outside", localhost, tcp("203.0.113.9", "[::]:30001"), "not ours, no Service"},
 		{"from outside, which no kernel lets in", localhost, fromOutside, "not ours, no Service"},
+		{"another loopback address, where nobody listens", localhost, tcp("127.0.0.1", "127.0.0.2:30001"), "not ours, no Service"},
 		{"if loopback is not configured", modeltest.Config(), tcp("127.0.0.1", "127.0.0.1:30001"), "not ours, no Service"},
 		{"if it is only for the other family", onlyIPv4, tcp("::1", "[::1]:30001"), "not ours, no Service"},
 	} {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"sync"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft/kernel"
+	"github.com/vmapd/vmapd/nft/localhost"
 	"github.com/vmapd/vmapd/sync/hostaddr"
 	"github.com/vmapd/vmapd/sync/informer"
 	"github.com/vmapd/vmapd/sync/manifest"
@@ -63,6 +65,10 @@ func (d *daemon) run(ctx context.Context, stderr io.Writer) error {
 			return err
 		}
 	}
+	if config.NodePortAddresses.Localhost[model.IPv6] && !hasIPv6Loopback() {
+		config.NodePortAddresses.Localhost[model.IPv6] = false
+		log.LogAttrs(ctx, slog.LevelInfo, "node ports on localhost: IPv4 only, as this host has no ::1")
+	}
 	objects, describe, err := d.source(config.NodeName, log)
 	if err != nil {
 		return err
@@ -81,6 +87,11 @@ func (d *daemon) run(ctx context.Context, stderr io.Writer) error {
 		MinInterval: d.minSync, Describe: describe,
 	}
 	defer watch(ctx, backend, loop)()
+	if config.NodePortAddresses.Localhost != [len(model.Families)]bool{} {
+		forwarder := localhost.New(localhost.Options{Log: log})
+		defer func() { _ = forwarder.Close() }()
+		loop.Backend = withForwarder{loop.Backend, forwarder}
+	}
 	err = runAll(ctx, loop, sources)
 	log.LogAttrs(ctx, slog.LevelInfo, "stopped; the rules stay")
 	return err
@@ -149,4 +160,23 @@ func watch(ctx context.Context, backend *kernel.Backend, loop *reconcile.Loop) (
 		cancel()
 		wait.Wait()
 	}
+}
+
+func hasIPv6Loopback() bool {
+	l, err := net.ListenUDP("udp6", &net.UDPAddr{IP: net.IPv6loopback})
+	if err != nil {
+		return false
+	}
+	_ = l.Close()
+	return true
+}
+
+// withForwarder is a Backend that serves node ports on loopback besides.
+type withForwarder struct {
+	reconcile.Backend
+	forwarder *localhost.Forwarder
+}
+
+func (b withForwarder) Apply(ctx context.Context, s *model.Snapshot) error {
+	return errors.Join(b.Backend.Apply(ctx, s), b.forwarder.Apply(ctx, s))
 }

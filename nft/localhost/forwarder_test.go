@@ -1,0 +1,327 @@
+package localhost
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/modeltest"
+)
+
+// What each service port wants is what model.Decide says of its node port.
+func TestWantedIsWhatDecideSays(t *testing.T) {
+	seen := map[string]int{}
+	for seed := range uint64(150) {
+		b := modeltest.Builder(config(true))
+		r := modeltest.NewRandom(modeltest.Seed(seed))
+		r.Steps(b, 60)
+		s := b.Snapshot()
+		for _, f := range model.Families {
+			for sp := range s.Family(f).ServicePorts() {
+				for _, fe := range sp.Frontends {
+					if fe.Kind == model.NodePort {
+						seen[compareWithDecide(t, s, sp, fe)]++
+					}
+				}
+			}
+		}
+	}
+	for _, what := range []string{"forwarded", "rejected", "not ours"} {
+		if seen[what] < 5 {
+			t.Errorf("only %d random node ports are %s", seen[what], what)
+		}
+	}
+}
+
+// compareWithDecide returns what becomes of connections to a node port.
+func compareWithDecide(t *testing.T, s *model.Snapshot, sp *model.ServicePort, fe model.Frontend) string {
+	t.Helper()
+	at := netip.AddrPortFrom(loopback(sp.Family), fe.VIP.Port)
+	d := model.Decide(s, model.Connection{Source: at.Addr(), Node: true, Dest: at, Protocol: fe.VIP.Protocol})
+	var targets []netip.AddrPort
+	for _, target := range d.Targets {
+		targets = append(targets, target.Addr)
+	}
+	w := wanted(sp)
+	if !slices.Equal(w.endpoints, targets) || len(targets) > 0 && w.at != at {
+		t.Errorf("%v/%v: %v to %v, but wanted is %v at %v", at, fe.VIP.Protocol, d.Fate, targets, w.endpoints, w.at)
+	}
+	return d.Fate.String()
+}
+
+func TestOnlyTheFamiliesThatAreSwitchedOn(t *testing.T) {
+	r, port := newRig(t), freePort(t)
+	both := func(on bool) *model.Snapshot {
+		return modeltest.Snapshot(config(on), modeltest.OurNode(), web("TCP", port),
+			slice(model.IPv4, "TCP", r.pod(0, tcpServer(t, model.IPv4, echo('a')))))
+	}
+	for _, on := range []bool{false, true, false, true} {
+		if err := r.Apply(t.Context(), both(on)); err != nil {
+			t.Fatal(err)
+		}
+		if !on {
+			mustBeRefused(t, nodePort(model.IPv4, port))
+			continue
+		}
+		_, c := who(t, nodePort(model.IPv4, port))
+		if err := r.Apply(t.Context(), both(false)); err != nil {
+			t.Fatal(err)
+		}
+		mustEcho(t, c)
+	}
+	// Nothing of IPv6 has an endpoint, nothing listens there.
+	mustBeRefused(t, nodePort(model.IPv6, port))
+}
+
+func TestSCTPHasNoListener(t *testing.T) {
+	r, port := newRig(t), freePort(t)
+	r.set(web("SCTP", port), slice(model.IPv4, "SCTP", "10.0.0.2"))
+	if listens, _ := r.opened(); listens != 0 || len(r.ports) != 0 {
+		t.Errorf("listened %d times", listens)
+	}
+}
+
+// TCP and UDP may share a node port, as those of DNS do.
+func TestTCPAndUDPOnOneNumber(t *testing.T) {
+	r, port := newRig(t), freePort(t)
+	pod := r.pod(0, tcpServer(t, model.IPv4, echo('t')))
+	r.pod(1, udpServer(t, model.IPv4, 'u'))
+	r.set(web("TCP", port).Port(model.Port{Name: "dns", Protocol: "UDP", Port: 53}).NodePort(int32(port)),
+		slice(model.IPv4, "TCP", pod),
+		modeltest.NewSlice("ns1/web-udp", "web").UDP("dns", 8080).Ready("10.0.0.3"))
+	if got := whoOnce(t, nodePort(model.IPv4, port)); got != 't' {
+		t.Errorf("TCP comes to %c", got)
+	}
+	if got := ask(t, dialUDP(t, nodePort(model.IPv4, port)), "1"); got != 'u' {
+		t.Errorf("UDP comes to %c", got)
+	}
+}
+
+func TestAlgorithmsAndAffinityOfConnections(t *testing.T) {
+	inBothFamilies(t, func(t *testing.T, f model.Family) {
+		r, port := newRig(t), freePort(t)
+		pods := []string{
+			r.pod(0, tcpServer(t, f, echo('a'))), r.pod(1, tcpServer(t, f, echo('b'))), r.pod(2, tcpServer(t, f, echo('c'))),
+		}
+		r.set(slice(f, "TCP", pods...))
+		six := func(s modeltest.Service) string {
+			r.set(s)
+			var names []byte
+			for range 6 {
+				names = append(names, whoOnce(t, nodePort(f, port)))
+			}
+			return string(names)
+		}
+		if got := six(web("TCP", port).Algorithm("round-robin")); got != "abcabc" {
+			t.Errorf("round-robin: %s", got)
+		}
+		if got := six(web("TCP", port).Algorithm("source-hash")); got != strings.Repeat(got[:1], 6) {
+			t.Errorf("source-hash: %s", got)
+		}
+		if got := six(web("TCP", port).Algorithm("round-robin").Sticky(60)); got != strings.Repeat(got[:1], 6) {
+			t.Errorf("affinity: %s", got)
+		}
+		var random string
+		for range 20 { // each is missing once in 10^21 runs
+			random += six(web("TCP", port))
+		}
+		if !strings.Contains(random, "a") || !strings.Contains(random, "b") || !strings.Contains(random, "c") {
+			t.Errorf("random: %s", random)
+		}
+	})
+}
+
+// Sticky clients of UDP are told by their address, not by their port.
+func TestAffinityOfDatagrams(t *testing.T) {
+	r, port := newRig(t), freePort(t)
+	r.set(web("UDP", port).Algorithm("round-robin").Sticky(60), slice(model.IPv4, "UDP",
+		r.pod(0, udpServer(t, model.IPv4, 'a')), r.pod(1, udpServer(t, model.IPv4, 'b'))))
+	var got string
+	for range 4 {
+		got += string(ask(t, dialUDP(t, nodePort(model.IPv4, port)), "1"))
+	}
+	if got != "aaaa" {
+		t.Errorf("want one endpoint, got %s", got)
+	}
+}
+
+func TestATakenPortIsTriedAgain(t *testing.T) {
+	r, port, other := newRig(t), freePort(t), freePort(t)
+	pod := r.pod(0, tcpServer(t, model.IPv4, echo('a')))
+	taken, err := net.Listen("tcp", nodePort(model.IPv4, port))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer hangUp(taken)
+	web("TCP", port).TCP("other", 81).NodePort(int32(other)).Set(r.builder)
+	slice(model.IPv4, "TCP", pod).TCP("other", 8080).Set(r.builder)
+	want := fmt.Sprintf("listen on 127.0.0.1:%d/tcp for service port ns1/web:http: bind: address already in use", port)
+	for range 2 { // the second time nothing has changed
+		err := r.tryApply()
+		if err == nil || err.Error() != want || !errors.Is(err, syscall.EADDRINUSE) {
+			t.Errorf("want %q, got %v", want, err)
+		}
+	}
+	whoOnce(t, nodePort(model.IPv4, other)) // the others go on
+
+	hangUp(taken)
+	r.apply()
+	whoOnce(t, nodePort(model.IPv4, port))
+	r.opened()
+	r.apply()
+	if listens, _ := r.opened(); listens != 0 {
+		t.Errorf("nothing was missing, and it was tried to listen %d times", listens)
+	}
+}
+
+func TestATakenPortThatIsNotWantedAnyMore(t *testing.T) {
+	r, port := newRig(t), freePort(t)
+	taken, err := net.ListenPacket("udp", nodePort(model.IPv4, port))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer hangUp(taken)
+	web("UDP", port).Set(r.builder)
+	slice(model.IPv4, "UDP", "10.0.0.2").Set(r.builder)
+	if err := r.tryApply(); !errors.Is(err, syscall.EADDRINUSE) {
+		t.Fatalf("want a taken port, got %v", err)
+	}
+	r.set(slice(model.IPv4, "UDP"))
+}
+
+func TestErrorsAreCapped(t *testing.T) {
+	r := newRig(t)
+	r.open.listenTCP = func(context.Context, netip.AddrPort) (*net.TCPListener, error) { return nil, syscall.EACCES }
+	nodePorts(25, r.builder)
+	err := r.tryApply()
+	if err == nil || !errors.Is(err, syscall.EACCES) || !strings.HasSuffix(err.Error(), "\nand 15 more") ||
+		strings.Count(err.Error(), "listen on") != 10 {
+		t.Errorf("want ten errors and a count, got %v", err)
+	}
+}
+
+// nodePorts sets n Services with a node port and an endpoint each.
+func nodePorts(n int, b *model.Builder) {
+	for i := range n {
+		s := modeltest.ClusterService(i)
+		s.Type = "NodePort"
+		s.NodePort(int32(20000 + i)).Set(b)
+		modeltest.ClusterSlice(i, 1, 0).Set(b)
+	}
+}
+
+func TestApplyStopsWithItsContext(t *testing.T) {
+	r, port := newRig(t), freePort(t)
+	web("TCP", port).Set(r.builder)
+	slice(model.IPv4, "TCP", r.pod(0, tcpServer(t, model.IPv4, echo('a')))).Set(r.builder)
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if err := r.Apply(ended, r.builder.Snapshot()); !errors.Is(err, context.Canceled) {
+		t.Errorf("want %v, got %v", context.Canceled, err)
+	}
+	r.apply()
+	whoOnce(t, nodePort(model.IPv4, port))
+}
+
+func TestANodePortMoves(t *testing.T) {
+	r, port, other := newRig(t), freePort(t), freePort(t)
+	a := r.pod(0, tcpServer(t, model.IPv4, echo('a')))
+	b := r.pod(1, tcpServer(t, model.IPv4, echo('b')))
+	// Whichever of the two names comes first in a snapshot, the one listener is closed
+	// before the other is opened.
+	r.set(web("TCP", port), slice(model.IPv4, "TCP", a),
+		modeltest.NewSlice("ns1/api-1", "api").TCP("", 8080).Ready(b))
+	api := modeltest.NewService("ns1/api").On("172.30.0.42").TCP("", 80)
+	for range 2 {
+		if name := whoOnce(t, nodePort(model.IPv4, port)); name != 'a' {
+			t.Errorf("the port is web's, and %c answers", name)
+		}
+		_, old := who(t, nodePort(model.IPv4, port))
+		r.set(web("TCP", other), api.NodePort(int32(port)))
+		if name := whoOnce(t, nodePort(model.IPv4, port)); name != 'b' {
+			t.Errorf("the port is api's now, and %c answers", name)
+		}
+		if name := whoOnce(t, nodePort(model.IPv4, other)); name != 'a' {
+			t.Errorf("the other port is web's now, and %c answers", name)
+		}
+		mustEcho(t, old)
+		r.set(web("TCP", port), api.NodePort(int32(other)))
+	}
+}
+
+func TestCostFollowsTheChange(t *testing.T) {
+	r := newRig(t)
+	anyPort(r.Forwarder)
+	const n = 200
+	nodePorts(n, r.builder)
+	r.apply()
+	if listens, _ := r.opened(); listens != n {
+		t.Errorf("want %d listeners, got %d", n, listens)
+	}
+	before := map[portKey]listener{}
+	for key, p := range r.ports {
+		before[key] = p.listener
+	}
+	r.apply()
+	modeltest.ClusterSlice(7, 3, 0).Set(r.builder) // other endpoints
+	r.apply()
+	rebuilt := modeltest.Builder(config(true), modeltest.OurNode()) // as after a full resync
+	nodePorts(n, rebuilt)
+	if err := r.Apply(t.Context(), rebuilt.Snapshot()); err != nil {
+		t.Fatal(err)
+	}
+	if listens, _ := r.opened(); listens != 0 {
+		t.Errorf("no address changed, and it was tried to listen %d times", listens)
+	}
+	for key, p := range r.ports {
+		if before[key] != p.listener {
+			t.Errorf("%v has another listener", key)
+		}
+	}
+	modeltest.ClusterService(7).Delete(r.builder)
+	nodePorts(n+1, r.builder)
+	modeltest.ClusterService(8).Delete(r.builder)
+	r.apply()
+	if listens, _ := r.opened(); listens != 1 || len(r.ports) != n {
+		t.Errorf("want 1 new listener and %d in all, got %d and %d", n, listens, len(r.ports))
+	}
+}
+
+// The same state is reached whatever the way there was.
+func TestListenersFollowRandomChanges(t *testing.T) {
+	r := newRig(t)
+	anyPort(r.Forwarder)
+	random := modeltest.NewRandom(modeltest.Seed(1))
+	for range 400 {
+		random.Steps(r.builder, 3)
+		s := r.builder.Snapshot()
+		if err := r.Apply(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+		want, got := map[string][]netip.AddrPort{}, map[string][]netip.AddrPort{}
+		for _, f := range model.Families {
+			for sp := range s.Family(f).ServicePorts() {
+				if w := wanted(sp); len(w.endpoints) > 0 {
+					want[fmt.Sprint(f, sp.Name, w.at)] = w.endpoints
+				}
+			}
+		}
+		for key, p := range r.ports {
+			if p.listener != nil {
+				got[fmt.Sprint(key.family, key.name, p.at)] = slices.SortedFunc(slices.Values(p.chooser.slots), netip.AddrPort.Compare)
+			}
+		}
+		if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })); diff != "" {
+			t.Fatalf("(-want +got):\n%s", diff)
+		}
+	}
+}

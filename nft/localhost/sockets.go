@@ -1,0 +1,110 @@
+package localhost
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// sockets is how sockets are opened. Tests, whose endpoints are not where they seem to
+// be, replace the two that dial.
+type sockets struct {
+	listenTCP func(ctx context.Context, at netip.AddrPort) (*net.TCPListener, error)
+	listenUDP func(ctx context.Context, at netip.AddrPort) (*net.UDPConn, error)
+	dialTCP   func(ctx context.Context, to netip.AddrPort) (*net.TCPConn, error)
+	dialUDP   func(ctx context.Context, to netip.AddrPort) (*net.UDPConn, error)
+}
+
+// socketsIn returns how sockets are opened inside a network namespace. All that happens
+// there is on the goroutine that calls; a connection stays in the namespace of its socket.
+func socketsIn(inside func(func() error) error) sockets {
+	return sockets{
+		listenTCP: func(ctx context.Context, at netip.AddrPort) (l *net.TCPListener, err error) {
+			err = inside(func() error {
+				l, err = listenTCP(ctx, at)
+				return err
+			})
+			return l, cause(err)
+		},
+		listenUDP: func(ctx context.Context, at netip.AddrPort) (c *net.UDPConn, err error) {
+			err = inside(func() error {
+				c, err = listenUDP(ctx, at)
+				return err
+			})
+			return c, cause(err)
+		},
+		dialTCP: func(ctx context.Context, to netip.AddrPort) (c *net.TCPConn, err error) {
+			err = inside(func() error {
+				c, err = new(net.Dialer).DialTCP(ctx, network("tcp", to), netip.AddrPort{}, to)
+				return err
+			})
+			return c, cause(err)
+		},
+		dialUDP: func(ctx context.Context, to netip.AddrPort) (c *net.UDPConn, err error) {
+			err = inside(func() error {
+				c, err = new(net.Dialer).DialUDP(ctx, network("udp", to), netip.AddrPort{}, to)
+				return err
+			})
+			return c, cause(err)
+		},
+	}
+}
+
+func listenTCP(ctx context.Context, at netip.AddrPort) (*net.TCPListener, error) {
+	var config net.ListenConfig
+	config.SetMultipathTCP(false) // on loopback there is one path
+	l, err := config.Listen(ctx, network("tcp", at), at.String())
+	if err != nil {
+		return nil, err
+	}
+	return l.(*net.TCPListener), nil
+}
+
+func listenUDP(ctx context.Context, at netip.AddrPort) (*net.UDPConn, error) {
+	var config net.ListenConfig
+	c, err := config.ListenPacket(ctx, network("udp", at), at.String())
+	if err != nil {
+		return nil, err
+	}
+	return c.(*net.UDPConn), nil
+}
+
+func network(name string, a netip.AddrPort) string {
+	if a.Addr().Is4() {
+		return name + "4"
+	}
+	return name + "6"
+}
+
+// cause leaves out what package net puts around an error: our errors say the step and
+// the addresses themselves.
+func cause(err error) error {
+	if op, ok := errors.AsType[*net.OpError](err); ok {
+		return op.Err
+	}
+	return err
+}
+
+// ours reports whether an error is about this process or its node, so that another
+// endpoint would not help.
+func ours(err error) bool {
+	for _, e := range []error{unix.EMFILE, unix.ENFILE, unix.ENOBUFS, unix.ENOMEM, unix.EADDRNOTAVAIL} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// awaitDatagram returns when a datagram, or an error, can be read. Nobody has to keep a
+// buffer for 64 KiB while waiting, and there may be thousands who wait.
+func awaitDatagram(raw syscall.RawConn) error {
+	return raw.Read(func(fd uintptr) bool {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
+		return n != 0 || err != nil // reading will tell what it is
+	})
+}
