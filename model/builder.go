@@ -236,10 +236,13 @@ func (b *Builder) program(s *service, old *programmed, problems []Problem) (*pro
 			if owner.service == s {
 				whose = fmt.Sprintf("its port %q, which stands before it", s.ports[owner.port].name.Port)
 			}
-			problems = append(problems, Problem{
+			problem := Problem{
 				Object:  ObjectRef{"Service", s.name},
 				Message: fmt.Sprintf("%v %v of port %q belongs to %s", w.kind, w.vip, s.ports[w.port].name.Port, whose),
-			})
+			}
+			if !slices.Contains(problems, problem) { // a node port reads the same in both families
+				problems = append(problems, problem)
+			}
 			continue
 		}
 		fs := &frontends[w.port][w.family]

@@ -19,12 +19,33 @@ func (n NodePortAddresses) choose(f Family, node, host []netip.Addr) []netip.Add
 	if len(host) == 0 {
 		local = node
 	}
+	all := n.All || n.surprises(f)
 	for _, a := range local {
-		if n.All || contains(n.CIDRs, a) {
+		if all || contains(n.CIDRs, a) {
 			chosen = append(chosen, a)
 		}
 	}
 	return addrsOf(f, chosen)
+}
+
+// surprises reports whether a family has no part in a list of nothing but ranges. As with
+// kube-proxy, its node ports then answer on all addresses: clusters rely on it.
+func (n NodePortAddresses) surprises(f Family) bool {
+	return len(n.CIDRs) > 0 && !n.Primary && !slices.ContainsFunc(n.CIDRs, func(p netip.Prefix) bool {
+		return FamilyOf(p.Addr()) == f
+	})
+}
+
+// Surprises returns the families whose node ports answer everywhere, though the list names
+// ranges: those that it has no range of.
+func (n NodePortAddresses) Surprises() []Family {
+	var list []Family
+	for _, f := range Families {
+		if !n.All && n.surprises(f) {
+			list = append(list, f)
+		}
+	}
+	return list
 }
 
 // primary returns the node's primary address of a family: the first that the Node object

@@ -41,13 +41,14 @@ func TestNodePortAddresses(t *testing.T) {
 			[]string{"192.168.0.2", "192.168.1.2", "fd00:192:168::2"},
 			false,
 		},
-		{"a CIDR: the interfaces' addresses in it", []string{"192.168.0.0/16"}, true, host, []string{"192.168.0.2"}, false},
-		{"a CIDR of one family leaves the other without node ports", []string{"10.0.0.0/8"}, true, host, []string{"10.0.0.1"}, false},
-		{"a CIDR in which the node has no address", []string{"203.0.113.0/24"}, true, host, []string{}, false},
+		{"a CIDR: the interfaces' addresses in it", []string{"192.168.0.0/16", "fd00:192::/32"}, true, host, []string{"192.168.0.2"}, false},
+		{"CIDRs of one family say nothing about the other: all", []string{"10.0.0.0/8"}, true, host, []string{"10.0.0.1", "fd00:10::1"}, false},
+		{"… unless the primary address is named", []string{"10.0.0.0/8", "primary"}, true, host, []string{"10.0.0.1", "192.168.0.2", "fd00:192:168::2"}, false},
+		{"a CIDR in which the node has no address", []string{"203.0.113.0/24", "2001:db8::/32"}, true, host, []string{}, false},
 		{"several CIDRs", []string{"10.0.0.0/8", "fd00:10::/64"}, true, host, []string{"10.0.0.1", "fd00:10::1"}, false},
 		{"primary and a CIDR", []string{"primary", "10.0.0.0/8"}, true, host, []string{"10.0.0.1", "192.168.0.2", "fd00:192:168::2"}, false},
-		{"an IPv4-mapped CIDR", []string{"::ffff:10.0.0.0/104"}, true, host, []string{"10.0.0.1"}, false},
-		{"what is bad is reported, the rest counts", []string{"secondary", "10.0.0.0/8", "10.0.0.0/33"}, true, host, []string{"10.0.0.1"}, true},
+		{"an IPv4-mapped CIDR", []string{"::ffff:10.0.0.0/104"}, true, host, []string{"10.0.0.1", "fd00:10::1"}, false},
+		{"what is bad is reported, the rest counts", []string{"secondary", "10.0.0.0/8", "10.0.0.0/33"}, true, host, []string{"10.0.0.1", "fd00:10::1"}, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			flag, err := model.ParseNodePortAddresses(tt.flag)

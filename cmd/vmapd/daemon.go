@@ -65,6 +65,10 @@ func (d *daemon) run(ctx context.Context, stderr io.Writer) error {
 			return err
 		}
 	}
+	for _, f := range config.NodePortAddresses.Surprises() {
+		log.LogAttrs(ctx, slog.LevelWarn, "--nodeport-addresses has no range of this family: its node ports answer on all addresses",
+			slog.String("family", f.String()))
+	}
 	if config.NodePortAddresses.Localhost[model.IPv6] && !hasIPv6Loopback() {
 		config.NodePortAddresses.Localhost[model.IPv6] = false
 		log.LogAttrs(ctx, slog.LevelInfo, "node ports on localhost: IPv4 only, as this host has no ::1")

@@ -18,14 +18,21 @@ import (
 //
 //	ORIGIN ADDRESS:PORT/PROTOCOL => OUTCOME
 //
-// The origin is client (a machine outside), node, or pod-1 to pod-3 (all on our node).
-// The outcome is one of
+// The origin is client (a machine outside), client-2 (its second address), node, or pod-1
+// to pod-3 (all on our node; an endpoint is elsewhere if its slice says so). The outcome
+// is one of
 //
 //	ENDPOINT...     each with the same share; "masquerade" behind one means that it and
 //	                those before it see the node's address as the source
 //	reject          the client is told at once
 //	drop            the client hears nothing
 //	elsewhere       not ours: the packet goes on as it is
+//
+// Behind all endpoints can be said how the tries of one client go together:
+//
+//	sticky          it keeps the one that it got first
+//	same            … and that is the one which it got in the flow above
+//	in-turn         each gets one try, then the first again
 type flow struct {
 	text      string
 	line      int
@@ -34,6 +41,7 @@ type flow struct {
 	protocol  model.Protocol
 	want      string // reject, drop, elsewhere, or empty
 	endpoints []flowEndpoint
+	tries     string // sticky, same, in-turn, or empty
 }
 
 type flowEndpoint struct {
@@ -43,37 +51,68 @@ type flowEndpoint struct {
 
 // origin is who connects.
 type origin struct {
-	name string
-	kind nftsim.Origin
-	pod  int // from 1; 0 for what is no pod
+	name   string
+	kind   nftsim.Origin
+	number int // of the pod, or of the client's address; from 1
+}
+
+// addrs are the origins' addresses; of pods, the first one's.
+var addrs = map[nftsim.Origin][len(model.Families)]string{
+	nftsim.Outside: {lab.ClientIP4, lab.ClientIP6},
+	nftsim.Node:    {lab.NodeIP4, lab.NodeIP6},
+	nftsim.Pod:     {lab.FirstPodIP4, lab.FirstPodIP6},
 }
 
 // addr returns the origin's address.
 func (o origin) addr(f model.Family) netip.Addr {
-	addrs := map[nftsim.Origin][len(model.Families)]string{
-		nftsim.Outside: {lab.ClientIP4, lab.ClientIP6},
-		nftsim.Node:    {lab.NodeIP4, lab.NodeIP6},
-		nftsim.Pod:     {lab.FirstPodIP4, lab.FirstPodIP6},
-	}
 	a := netip.MustParseAddr(addrs[o.kind][f])
-	for range o.pod - 1 {
+	if o.kind == nftsim.Outside && o.number == 2 {
+		return netip.MustParseAddr([...]string{lab.SecondClientIP4, lab.SecondClientIP6}[f])
+	}
+	for i := 1; o.kind == nftsim.Pod && i < o.number; i++ {
 		a = a.Next()
 	}
 	return a
 }
+
+// iface returns the node's interface by which the origin's packets come in.
+func (o origin) iface() string {
+	switch o.kind {
+	case nftsim.Outside:
+		return lab.UplinkName
+	case nftsim.Pod:
+		return lab.PodLinkPrefix + strconv.Itoa(o.number)
+	case nftsim.Node:
+	}
+	return ""
+}
+
+// source returns the address that the flow comes from. To an address of its own, a
+// machine connects from that very address.
+func (f flow) source(nodeAddrs []netip.Addr) netip.Addr {
+	a := f.dest.Addr()
+	if f.from.kind == nftsim.Node && (a.IsLoopback() || slices.Contains(nodeAddrs, a)) {
+		return a
+	}
+	return f.from.addr(f.family())
+}
+
+func (f flow) family() model.Family { return model.FamilyOf(f.dest.Addr()) }
 
 const podCount = 3
 
 func parseOrigin(s string) (origin, error) {
 	switch s {
 	case "client":
-		return origin{name: s, kind: nftsim.Outside}, nil
+		return origin{s, nftsim.Outside, 1}, nil
+	case "client-2":
+		return origin{s, nftsim.Outside, 2}, nil
 	case "node":
-		return origin{name: s, kind: nftsim.Node}, nil
+		return origin{s, nftsim.Node, 1}, nil
 	}
 	number, ok := strings.CutPrefix(s, "pod-")
 	if n, err := strconv.Atoi(number); ok && err == nil && n >= 1 && n <= podCount {
-		return origin{name: s, kind: nftsim.Pod, pod: n}, nil
+		return origin{s, nftsim.Pod, n}, nil
 	}
 	return origin{}, fmt.Errorf("unknown origin %q", s)
 }
@@ -89,6 +128,9 @@ func (s *scenario) flows(t *testing.T) []flow {
 			continue
 		}
 		f, err := parseFlow(line)
+		if err == nil {
+			err = f.follows(list)
+		}
 		if err != nil {
 			t.Fatalf("%s: flows, line %d: %v", s.path, number, err)
 		}
@@ -97,6 +139,30 @@ func (s *scenario) flows(t *testing.T) []flow {
 	}
 	return list
 }
+
+// follows checks what depends on the flows above.
+func (f flow) follows(above []flow) error {
+	if slices.ContainsFunc(above, func(o flow) bool { return o.from == f.from && o.dest == f.dest && o.protocol == f.protocol }) {
+		return errors.New("this connection is there twice")
+	}
+	if f.tries != same {
+		return nil
+	}
+	if len(above) == 0 || above[len(above)-1].tries != sticky && above[len(above)-1].tries != same {
+		return errors.New("same, but there is no sticky flow just above")
+	}
+	if last := above[len(above)-1]; last.from != f.from || last.family() != f.family() {
+		return errors.New("same, but the flow above is another client's")
+	}
+	return nil
+}
+
+// How the tries of one client go together.
+const (
+	sticky = "sticky"
+	same   = "same"
+	inTurn = "in-turn"
+)
 
 func parseFlow(line string) (flow, error) {
 	f := flow{text: strings.Join(strings.Fields(line), " ")}
@@ -116,6 +182,9 @@ func parseFlow(line string) (flow, error) {
 	if f.protocol, err = model.ParseProtocol(strings.ToUpper(protocol)); err != nil || protocol == "" {
 		return f, fmt.Errorf("bad destination %q", dest)
 	}
+	if f.dest.Addr().IsLoopback() && f.from.kind != nftsim.Node {
+		return f, errors.New("what goes to loopback never reaches the node")
+	}
 	words := strings.Fields(outcome)
 	if len(words) == 1 && slices.Contains([]string{"reject", "drop", "elsewhere"}, words[0]) {
 		f.want = words[0]
@@ -125,6 +194,10 @@ func parseFlow(line string) (flow, error) {
 }
 
 func (f *flow) parseEndpoints(words []string) error {
+	if n := len(words); n > 0 && slices.Contains([]string{sticky, same, inTurn}, words[n-1]) {
+		f.tries = words[n-1]
+		words = words[:n-1]
+	}
 	if len(words) == 0 {
 		return errors.New("no outcome")
 	}
@@ -149,5 +222,75 @@ func (f *flow) parseEndpoints(words []string) error {
 		}
 		f.endpoints = append(f.endpoints, flowEndpoint{addr: a})
 	}
+	// One endpoint of one is always the same, and its turn.
+	if f.tries != "" && len(f.endpoints) == 1 {
+		return fmt.Errorf("%s needs two endpoints", f.tries)
+	}
 	return nil
+}
+
+// A scenario that nobody can fail shows nothing: what the flows' parser refuses.
+func TestFlowsAreReadStrictly(t *testing.T) {
+	const web = "client 172.30.0.41:80/tcp => "
+	for _, tt := range []struct{ line, want string }{
+		{web + "10.0.0.2:8080", ""},
+		{web + "10.0.0.2:8080 masquerade 10.0.0.3:8080", ""},
+		{web + "10.0.0.2:8080 masquerade 10.0.0.3:8080 sticky", ""},
+		{web + "10.0.0.2:8080 10.0.0.3:8080 masquerade in-turn", ""},
+		{"client-2 172.30.0.41:80/tcp => reject", ""},
+		{"client 172.30.0.41:80/tcp 10.0.0.2:8080", "no =>"},
+		{"client 172.30.0.41:80/tcp =>", "no outcome"},
+		{web + "sticky", "no outcome"},
+		{"someone 172.30.0.41:80/tcp => reject", "unknown origin"},
+		{"client-3 172.30.0.41:80/tcp => reject", "unknown origin"},
+		{"pod-4 172.30.0.41:80/tcp => reject", "unknown origin"},
+		{"client 172.30.0.41/tcp => reject", "bad destination"},
+		{"client 172.30.0.41:80 => reject", "bad destination"},
+		{"client 172.30.0.41:80/icmp => reject", "bad destination"},
+		{"pod-1 127.0.0.1:80/tcp => reject", "never reaches the node"},
+		{web + "reject 10.0.0.2:8080", "bad endpoint"},
+		{web + "reject sticky", "bad endpoint"},
+		{web + "masquerade 10.0.0.2:8080", "masquerade before any endpoint"},
+		{web + "[fd00:10::2]:8080", "another family"},
+		{web + "10.0.0.2:8080 10.0.0.2:8080", "twice"},
+		{web + "10.0.0.2:8080 sticky", "sticky needs two"},
+		{web + "10.0.0.2:8080 in-turn", "in-turn needs two"},
+		{web + "10.0.0.2:8080 sticky 10.0.0.3:8080", "bad endpoint"},
+		{web + "10.0.0.2:8080 10.0.0.3:8080 sticky in-turn", "bad endpoint"},
+	} {
+		t.Run(tt.line, func(t *testing.T) {
+			_, err := parseFlow(tt.line)
+			checkError(t, err, tt.want)
+		})
+	}
+	const answers = " => 10.0.0.2:8080 10.0.0.3:8080 "
+	for _, tt := range []struct{ above, line, want string }{
+		{"client 172.30.0.41:80/tcp" + answers + "sticky", "client 172.30.0.42:80/tcp" + answers + "same", ""},
+		{"client 172.30.0.41:80/tcp" + answers + "same", "client 172.30.0.42:80/tcp" + answers + "same", ""},
+		{"client 172.30.0.41:80/tcp" + answers, "client 172.30.0.42:80/tcp" + answers + "same", "no sticky flow"},
+		{"node 172.30.0.41:80/tcp" + answers + "sticky", "client 172.30.0.42:80/tcp" + answers + "same", "another client's"},
+		{"node 172.30.0.41:80/tcp" + answers, "node 172.30.0.41:80/tcp => reject", "twice"},
+		{"node 172.30.0.41:80/tcp" + answers, "node 172.30.0.41:80/udp => reject", ""},
+	} {
+		t.Run(tt.above+" and "+tt.line, func(t *testing.T) {
+			above, err := parseFlow(tt.above)
+			if err != nil {
+				t.Fatal(err)
+			}
+			f, err := parseFlow(tt.line)
+			if err != nil {
+				t.Fatal(err)
+			}
+			checkError(t, f.follows([]flow{above}), tt.want)
+		})
+	}
+}
+
+// checkError checks that an error says something; "" means that there must be none.
+func checkError(t *testing.T, err error, want string) {
+	t.Helper()
+	got := fmt.Sprint(err)
+	if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(got, want)) {
+		t.Errorf("got error %s, want one with %q", got, want)
+	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
-	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -30,27 +29,31 @@ const (
 
 // programs are the ways in which a scenario gets into the node's kernel.
 var programs = []struct {
-	name string
-	load func(t *testing.T, s *scenario, snapshot *model.Snapshot, node *lab.Namespace)
+	name   string
+	asText bool // what nft can't parse is left out
+	load   func(t *testing.T, text string, snapshot *model.Snapshot, node *lab.Namespace)
 }{
-	{"as text, by nft -f", loadByNFT},
-	{"over netlink", loadByNetlink},
+	{"as text, by nft -f", true, loadByNFT},
+	{"over netlink", false, loadByNetlink},
 }
 
-func loadByNFT(t *testing.T, s *scenario, _ *model.Snapshot, node *lab.Namespace) {
+func loadByNFT(t *testing.T, text string, _ *model.Snapshot, node *lab.Namespace) {
 	t.Helper()
-	if _, err := exec.LookPath("nft"); err != nil {
-		t.Skip("nft is not installed")
-	}
-	text, _ := s.render(t)
-	c := node.Command(t.Context(), "nft", "-f", "-")
-	c.Stdin = strings.NewReader(text)
-	if out, err := c.CombinedOutput(); err != nil {
-		t.Fatalf("nft -f: %v\n%s", err, out)
+	needNFT(t)
+	for _, f := range model.Families {
+		table := tableOf(t, text, f)
+		if !parsable(table) {
+			continue // the flows of this family are skipped
+		}
+		c := node.Command(t.Context(), "nft", "-f", "-")
+		c.Stdin = strings.NewReader(table)
+		if out, err := c.CombinedOutput(); err != nil {
+			t.Fatalf("nft -f: %v\n%s", err, out)
+		}
 	}
 }
 
-func loadByNetlink(t *testing.T, _ *scenario, snapshot *model.Snapshot, node *lab.Namespace) {
+func loadByNetlink(t *testing.T, _ string, snapshot *model.Snapshot, node *lab.Namespace) {
 	t.Helper()
 	var backend *kernel.Backend
 	err := node.Do(func() (err error) { // its sockets stay in the namespace
@@ -68,6 +71,22 @@ func loadByNetlink(t *testing.T, _ *scenario, snapshot *model.Snapshot, node *la
 	if err := backend.Apply(t.Context(), snapshot); err != nil {
 		t.Fatal(err)
 	}
+	t.Run("nft lists it", func(t *testing.T) { checkListing(t, node) })
+}
+
+// checkListing checks that nft lists all that is in the node's kernel.
+func checkListing(t *testing.T, node *lab.Namespace) {
+	t.Helper()
+	needNFT(t)
+	out, err := node.Command(t.Context(), "nft", "list", "ruleset").CombinedOutput()
+	if err != nil {
+		t.Fatalf("nft list ruleset: %v\n%s", err, out)
+	}
+	for _, table := range []string{"table ip vmapd {", "table ip6 vmapd {"} {
+		if !strings.Contains(string(out), table) {
+			t.Errorf("nft list ruleset does not show %q, but:\n%s", table, out)
+		}
+	}
 }
 
 // TestScenariosForReal makes each flow's connections in a world of network namespaces.
@@ -82,11 +101,17 @@ func TestScenariosForReal(t *testing.T) {
 				snapshot, objects := s.snapshot(t)
 				flows := s.flows(t)
 				w := newWorld(t, objects, flows)
-				p.load(t, s, snapshot, w.Node)
+				text, _ := s.render(t)
+				p.load(t, text, snapshot, w.Node)
+				unparsable := func(f flow) bool { return p.asText && !parsable(tableOf(t, text, f.family())) }
+				heard := listen(t, w, slices.DeleteFunc(slices.Clone(flows), unparsable))
+				var last string
 				for _, f := range flows {
 					t.Run(f.text, func(t *testing.T) {
-						t.Parallel() // waiting for silence is most of the time
-						f.connect(t, w)
+						if p.asText {
+							skipUnparsable(t, tableOf(t, text, f.family()))
+						}
+						last = f.connect(t, w, heard[f.line], last)
 					})
 				}
 			})
@@ -94,39 +119,47 @@ func TestScenariosForReal(t *testing.T) {
 	}
 }
 
-// newWorld builds a world with a server for each endpoint that the flows name. It answers
-// with its address and port, so that a wrong port shows, too.
-func newWorld(t *testing.T, objects *manifest.Objects, flows []flow) *lab.World {
+// world is the lab with the addresses that a scenario's node has.
+type world struct {
+	*lab.World
+	nodeAddrs []netip.Addr
+}
+
+// newWorld builds a world with a server wherever the flows say that somebody answers. It
+// answers with its address and port, so that a wrong port shows, too.
+func newWorld(t *testing.T, objects *manifest.Objects, flows []flow) *world {
 	t.Helper()
-	w, err := lab.New(t.Context(), lab.Config{Pods: podCount})
+	made, err := lab.New(t.Context(), lab.Config{Pods: podCount})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := w.Close(); err != nil {
+		if err := made.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	// Without this, the kernel answers the first few refused datagrams only.
-	for _, s := range []string{"net/ipv4/icmp_ratelimit", "net/ipv6/icmp/ratelimit"} {
-		if err := w.Node.Sysctl(s, "0"); err != nil {
+	w := &world{made, nodeAddrs(objects)}
+	// Without this, the kernel answers the first few refused datagrams only: 6 to a host,
+	// 50 in all. The masks say which kinds of ICMP errors it limits.
+	for name, mask := range map[string]string{"net/ipv4/icmp_ratemask": "0", "net/ipv6/icmp/ratemask": "127"} {
+		if err := w.Node.Sysctl(name, mask); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for _, a := range nodeAddrs(objects) {
+	for _, a := range w.nodeAddrs {
 		if primary := a.String(); primary != lab.NodeIP4 && primary != lab.NodeIP6 {
-			if err := w.Node.AddAddr(lab.UplinkName, netip.PrefixFrom(a, a.BitLen())); err != nil {
+			if err := w.Node.AddAlias(lab.UplinkName, a); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
 	serving := map[string]bool{}
 	serve := func(addr netip.AddrPort) {
-		ns := namespaceOf(w, addr.Addr())
+		ns := w.at(addr.Addr())
 		if ns == nil {
 			t.Fatalf("%v is nobody's address in this world", addr.Addr())
 		}
-		name := fmt.Sprintf("%s:%d", ns.Name(), addr.Port())
+		name := serverName(ns, addr)
 		if serving[name] {
 			return
 		}
@@ -141,20 +174,33 @@ func newWorld(t *testing.T, objects *manifest.Objects, flows []flow) *lab.World 
 		for _, e := range f.endpoints {
 			serve(e.addr)
 		}
-		if dest := namespaceOf(w, f.dest.Addr()); f.want == "elsewhere" && dest != nil && dest != w.Node {
-			serve(f.dest) // a pod that is asked directly
+		if f.want == "elsewhere" && !f.silent(w) {
+			serve(f.dest) // who is asked directly
 		}
 	}
 	return w
 }
 
-// namespaceOf returns whose an address is; nil for what is nobody's in this world.
-func namespaceOf(w *lab.World, a netip.Addr) *lab.Namespace {
-	switch a.String() {
-	case lab.NodeIP4, lab.NodeIP6:
+func serverName(ns *lab.Namespace, addr netip.AddrPort) string {
+	return fmt.Sprintf("%s:%d", ns.Name(), addr.Port())
+}
+
+// namespace returns where an origin is.
+func (w *world) namespace(o origin) *lab.Namespace {
+	switch o.kind {
+	case nftsim.Node:
 		return w.Node
-	case lab.ClientIP4, lab.ClientIP6:
+	case nftsim.Outside:
 		return w.Client
+	case nftsim.Pod:
+	}
+	return w.Pods()[o.number-1].Namespace
+}
+
+// at returns whose an address is; nil for what is nobody's.
+func (w *world) at(a netip.Addr) *lab.Namespace {
+	if a.IsLoopback() || slices.Contains(w.nodeAddrs, a) {
+		return w.Node
 	}
 	for _, p := range w.Pods() {
 		if a == p.IP4 || a == p.IP6 {
@@ -164,89 +210,150 @@ func namespaceOf(w *lab.World, a netip.Addr) *lab.Namespace {
 	return nil
 }
 
-// connect makes a flow's connections and checks what becomes of them.
-func (f flow) connect(t *testing.T, w *lab.World) {
+// An ask is one try, and what came of it.
+type ask struct {
+	answer lab.Answer
+	err    error
+}
+
+// ask makes one of the flow's connections.
+func (f flow) ask(ctx context.Context, w *world, timeout time.Duration) ask {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	var source netip.Addr // as the kernel chooses
+	if f.from.kind == nftsim.Outside && f.from.number == 2 {
+		source = f.from.addr(f.family())
+	}
+	a, err := w.namespace(f.from).AskFrom(ctx, source, f.protocol.String(), f.dest)
+	return ask{a, err}
+}
+
+// silent reports whether nobody will say anything.
+func (f flow) silent(w *world) bool {
+	return f.want == "drop" || f.want == "elsewhere" && w.at(f.dest.Addr()) == nil
+}
+
+// listen makes the connections of all silent flows at once, for waiting would be most of
+// the time. It returns where the outcomes come, by line.
+func listen(t *testing.T, w *world, flows []flow) map[int]chan ask {
+	t.Helper()
+	heard := map[int]chan ask{}
+	for _, f := range flows {
+		if !f.silent(w) || f.protocol == model.SCTP {
+			continue
+		}
+		c := make(chan ask, 1)
+		heard[f.line] = c
+		go func() { c <- f.ask(t.Context(), w, silence) }()
+	}
+	return heard
+}
+
+// connect makes a flow's connections and checks what becomes of them. It returns which
+// endpoint answered a sticky client; last is what it returned for the flow above.
+func (f flow) connect(t *testing.T, w *world, heard <-chan ask, last string) string {
 	t.Helper()
 	if f.protocol == model.SCTP {
 		t.Skip("SCTP: the lab speaks TCP and UDP, and many kernels have no SCTP; only the simulator runs this flow")
 	}
-	from := namespaceOf(w, f.from.addr(model.FamilyOf(f.dest.Addr())))
-	ask := func(timeout time.Duration) (lab.Answer, error) {
-		ctx, cancel := context.WithTimeout(t.Context(), timeout)
-		defer cancel()
-		return from.Ask(ctx, f.protocol.String(), f.dest)
-	}
 	switch f.want {
 	case "reject":
 		for range minTries {
-			a, err := ask(patience)
-			if err == nil || lab.FailureOf(err) != lab.Refused {
-				t.Fatalf("want %s, got answer %+v, error %v", lab.Refused, a, err)
+			a := f.ask(t.Context(), w, patience)
+			if a.err == nil || lab.FailureOf(a.err) != lab.Refused {
+				t.Fatalf("want %s, got answer %+v, error %v", lab.Refused, a.answer, a.err)
 			}
 		}
 	case "drop":
-		if a, err := ask(silence); err == nil || lab.FailureOf(err) != lab.Timeout {
-			t.Fatalf("want %s, got answer %+v, error %v", lab.Timeout, a, err)
+		if a := <-heard; a.err == nil || lab.FailureOf(a.err) != lab.Timeout {
+			t.Fatalf("want %s, got answer %+v, error %v", lab.Timeout, a.answer, a.err)
 		}
 	case "elsewhere":
-		f.connectElsewhere(t, w, ask)
+		f.connectElsewhere(t, w, heard)
 	default:
-		f.connectEndpoints(t, w, ask)
+		return f.connectEndpoints(t, w, last)
 	}
+	return ""
 }
 
 // connectElsewhere checks that nobody but the destination itself answers, if it is there.
-func (f flow) connectElsewhere(t *testing.T, w *lab.World, ask func(time.Duration) (lab.Answer, error)) {
+func (f flow) connectElsewhere(t *testing.T, w *world, heard <-chan ask) {
 	t.Helper()
-	dest := namespaceOf(w, f.dest.Addr())
-	if dest == nil || dest == w.Node {
-		a, err := ask(silence)
-		if err == nil {
-			t.Errorf("nobody has this address and port, but %+v answered", a)
+	if f.silent(w) {
+		if a := <-heard; a.err == nil {
+			t.Errorf("nobody has this address and port, but %+v answered", a.answer)
 		}
 		return
 	}
-	a, err := ask(patience)
-	if err != nil {
-		t.Fatal(err)
+	a := f.ask(t.Context(), w, patience)
+	if a.err != nil {
+		t.Fatal(a.err)
 	}
-	want := fmt.Sprintf("%s:%d", dest.Name(), f.dest.Port())
-	if a.Pod != want || a.Source.Addr() != f.from.addr(model.FamilyOf(f.dest.Addr())) {
-		t.Errorf("got %+v, want an answer of %s, which sees the source as it is", a, want)
+	want := serverName(w.at(f.dest.Addr()), f.dest)
+	if a.answer.Pod != want || a.answer.Source.Addr() != f.source(w.nodeAddrs) {
+		t.Errorf("got %+v, want an answer of %s, which sees the source as it is", a.answer, want)
 	}
 }
 
 // connectEndpoints connects until each endpoint has answered, and checks that no other
-// does and that each sees the right source.
-func (f flow) connectEndpoints(t *testing.T, w *lab.World, ask func(time.Duration) (lab.Answer, error)) {
+// does and that each sees the right source. A sticky client must get only one of them.
+func (f flow) connectEndpoints(t *testing.T, w *world, last string) string {
 	t.Helper()
-	family := model.FamilyOf(f.dest.Addr())
-	node := origin{kind: nftsim.Node}.addr(family)
 	sources := map[string]netip.Addr{} // what each endpoint must see
 	var missing []string
 	for _, e := range f.endpoints {
-		name := fmt.Sprintf("%s:%d", namespaceOf(w, e.addr.Addr()).Name(), e.addr.Port())
+		name := serverName(w.at(e.addr.Addr()), e.addr)
 		missing = append(missing, name)
-		sources[name] = f.from.addr(family)
+		sources[name] = f.source(w.nodeAddrs)
 		if e.masquerade {
-			sources[name] = node
+			sources[name] = origin{kind: nftsim.Node}.addr(f.family())
 		}
 	}
-	for try := 0; try < minTries || len(missing) > 0; try++ {
-		if try == maxTries {
+	if f.tries == sticky || f.tries == same {
+		missing = nil
+	}
+	var answered []string
+	for try := 1; try <= minTries || len(missing) > 0; try++ {
+		if try > maxTries {
 			t.Fatalf("%v did not answer in %d tries", missing, maxTries)
 		}
-		a, err := ask(patience)
-		if err != nil {
-			t.Fatalf("try %d: %v", try+1, err)
+		a := f.ask(t.Context(), w, patience)
+		if a.err != nil {
+			t.Fatalf("try %d: %v", try, a.err)
 		}
-		source, ok := sources[a.Pod]
+		name := a.answer.Pod
+		source, ok := sources[name]
 		if !ok {
-			t.Fatalf("try %d: %s answered, which is none of the endpoints", try+1, a.Pod)
+			t.Fatalf("try %d: %s answered, which is none of the endpoints", try, name)
 		}
-		if a.Source.Addr() != source {
-			t.Errorf("try %d: %s saw the source %v, want %v", try+1, a.Pod, a.Source.Addr(), source)
+		if a.answer.Source.Addr() != source {
+			t.Errorf("try %d: %s saw the source %v, want %v", try, name, a.answer.Source.Addr(), source)
 		}
-		missing = slices.DeleteFunc(missing, func(name string) bool { return name == a.Pod })
+		answered = append(answered, name)
+		missing = slices.DeleteFunc(missing, func(m string) bool { return m == name })
 	}
+	err := f.checkTries(answered, last)
+	// A packet that was lost on the way, and is sent again, has taken a turn.
+	for retry := 0; err != nil && f.tries == inTurn && retry < 2; retry++ {
+		for i := range answered {
+			answered[i] = f.ask(t.Context(), w, patience).answer.Pod
+		}
+		err = f.checkTries(answered, last)
+	}
+	if err != nil {
+		t.Error(err)
+	}
+	return answered[0]
+}
+
+// checkTries checks how the tries of one client go together.
+func (f flow) checkTries(answered []string, last string) error {
+	n := len(f.endpoints)
+	for i, name := range answered {
+		if f.tries == same && name != last || f.tries == sticky && name != answered[0] ||
+			f.tries == inTurn && (i < n && slices.Contains(answered[:i], name) || i >= n && name != answered[i-n]) {
+			return fmt.Errorf("not %s: try %d got %s; all tries: %v, the flow above: %s", f.tries, i+1, name, answered, last)
+		}
+	}
+	return nil
 }

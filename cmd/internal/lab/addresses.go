@@ -35,6 +35,11 @@ const (
 	ClientIP4 = "203.0.113.9"
 	ClientIP6 = "2001:db8:203::9"
 
+	// The client's second address, in the other half of the outside: it
+	// connects from there only when told to (AskFrom).
+	SecondClientIP4 = "203.0.113.129"
+	SecondClientIP6 = "2001:db8:203::81"
+
 	// FirstPodIP4 and FirstPodIP6 are the first pod's addresses; each later
 	// pod has the next ones. Addresses of removed pods are not used again.
 	FirstPodIP4 = "10.0.0.2"

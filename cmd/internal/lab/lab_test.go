@@ -111,6 +111,55 @@ func TestPodsAnswerEveryone(t *testing.T) {
 	}
 }
 
+// The client's second address is there for those who ask for it, and does not get in the
+// way of the first.
+func TestAskFromTheSecondAddress(t *testing.T) {
+	w := newWorld(t, 1)
+	for _, n := range networks(w.Pods()[0]) {
+		source := SecondClientIP4
+		if n.pod.Addr().Is6() {
+			source = SecondClientIP6
+		}
+		a, err := w.Client.AskFrom(t.Context(), netip.MustParseAddr(source), n.name, n.pod)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		if got := a.Source.Addr().String(); got != source {
+			t.Errorf("%s: want source %s, got %s", n.name, source, got)
+		}
+	}
+}
+
+// An alias of the node receives, but is not what the node connects from.
+func TestAddAlias(t *testing.T) {
+	w := newWorld(t, 1)
+	for _, alias := range []string{"192.168.98.77", "fd00:192:168:98::4d"} {
+		if err := w.Node.AddAlias(UplinkName, netip.MustParseAddr(alias)); err != nil {
+			t.Fatal(err)
+		}
+		s, err := w.Node.Serve("alias", 81)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, network := range []string{"tcp", "udp"} {
+			if _, err := w.Client.Ask(t.Context(), network, netip.AddrPortFrom(netip.MustParseAddr(alias), 81)); err != nil {
+				t.Error(err)
+			}
+		}
+		s.Close()
+	}
+	for _, n := range networks(w.Pods()[0]) {
+		a, err := w.Node.Ask(t.Context(), n.name, n.pod)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := a.Source.Addr().String(); got != n.node {
+			t.Errorf("%s: want source %s, got %s", n.name, n.node, got)
+		}
+	}
+}
+
 func TestFirstPacketsDoNotWait(t *testing.T) {
 	// No neighbour discovery, no duplicate address detection: a new pod
 	// answers at once, or latencies would tell of the lab and not of a proxy.

@@ -71,12 +71,28 @@ func (ns *Namespace) Up(link string) error {
 // AddAddr adds an address to a link that is up. When it returns, the address
 // is usable; for IPv6, nobody is asked whether a neighbour has it too.
 func (ns *Namespace) AddAddr(link string, addr netip.Prefix) error {
+	return ns.addAddr(link, addr, 0)
+}
+
+// AddAlias adds a further address, as a load balancer's may be: packets to it
+// arrive, but as a source the kernel does not choose it of its own accord.
+func (ns *Namespace) AddAlias(link string, addr netip.Addr) error {
+	// For IPv4 the first address is preferred, for IPv6 the newest that is not
+	// deprecated. A valid lifetime without a preferred one makes it deprecated.
+	const day = 24 * 60 * 60
+	return ns.addAddr(link, netip.PrefixFrom(addr, addr.BitLen()), day)
+}
+
+// addAddr adds an address that is deprecated for some seconds or, if they are 0,
+// preferred for good.
+func (ns *Namespace) addAddr(link string, addr netip.Prefix, deprecated int) error {
 	return ns.configure("add address "+addr.String(), link, func(h *netlink.Handle, l netlink.Link) error {
 		a := &netlink.Addr{IPNet: ipNet(addr)}
 		if addr.Addr().Is4() {
 			return h.AddrAdd(l, a)
 		}
 		a.Flags = unix.IFA_F_NODAD
+		a.ValidLft = deprecated
 		if err := h.AddrAdd(l, a); err != nil {
 			return err
 		}

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // The protocol between client and server, over TCP one line each way, over UDP
@@ -71,12 +73,16 @@ func (s *Server) listen(ctx context.Context, port uint16) error {
 		s.closers = append(s.closers, listener.Close)
 		s.running.Go(func() { s.serveTCP(ctx, listener) })
 
-		conn, err := lc.ListenPacket(ctx, "udp"+family, addr)
+		packets, err := lc.ListenPacket(ctx, "udp"+family, addr)
 		if err != nil {
 			return err
 		}
+		conn := packets.(*net.UDPConn)
 		s.closers = append(s.closers, conn.Close)
-		s.running.Go(func() { s.serveUDP(conn.(*net.UDPConn)) })
+		if err := tellDestination(conn, family); err != nil {
+			return err
+		}
+		s.running.Go(func() { s.serveUDP(conn) })
 	}
 	return nil
 }
@@ -122,17 +128,50 @@ func (s *Server) talk(conn net.Conn) {
 	}
 }
 
+// tellDestination makes the kernel tell which address each datagram was sent to.
+func tellDestination(conn *net.UDPConn, family string) error {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return err
+	}
+	level, option := unix.IPPROTO_IP, unix.IP_PKTINFO
+	if family == "6" {
+		level, option = unix.IPPROTO_IPV6, unix.IPV6_RECVPKTINFO
+	}
+	var setErr error
+	err = raw.Control(func(fd uintptr) { setErr = unix.SetsockoptInt(int(fd), level, option, 1) })
+	return errors.Join(err, setErr)
+}
+
+// sameAddress returns the control message by which an answer comes from the address that
+// was asked, for a machine may have several. oob is what came with the datagram.
+func sameAddress(oob []byte) []byte {
+	messages, err := unix.ParseSocketControlMessage(oob)
+	if err != nil {
+		return nil
+	}
+	for _, m := range messages {
+		switch {
+		case m.Header.Level == unix.IPPROTO_IP && len(m.Data) >= unix.SizeofInet4Pktinfo:
+			return unix.PktInfo4(&unix.Inet4Pktinfo{Spec_dst: [4]byte(m.Data[4:8])})
+		case m.Header.Level == unix.IPPROTO_IPV6 && len(m.Data) >= unix.SizeofInet6Pktinfo:
+			return unix.PktInfo6(&unix.Inet6Pktinfo{Addr: [16]byte(m.Data[:16])})
+		}
+	}
+	return nil
+}
+
 // serveUDP answers datagrams until the socket is closed.
 func (s *Server) serveUDP(conn *net.UDPConn) {
-	buf := make([]byte, 2048)
+	buf, oob := make([]byte, 2048), make([]byte, 128)
 	for {
-		_, addr, err := conn.ReadFromUDPAddrPort(buf)
+		_, n, _, addr, err := conn.ReadMsgUDPAddrPort(buf, oob)
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
 		if err != nil {
 			continue // an ICMP error for an answer that nobody waited for
 		}
-		_, _ = conn.WriteToUDPAddrPort(s.answer(addr), addr) // lost like any datagram
+		_, _, _ = conn.WriteMsgUDPAddrPort(s.answer(addr), sameAddress(oob[:n]), addr) // lost like any datagram
 	}
 }

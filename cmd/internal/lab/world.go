@@ -124,6 +124,7 @@ func newMachine(name string) (*Namespace, error) {
 // family is the address plan of one IP family, parsed.
 type family struct {
 	node, client netip.Addr
+	second       netip.Addr // of the client
 	nodes        netip.Prefix
 	outside      netip.Prefix
 	pods         netip.Prefix
@@ -134,11 +135,11 @@ type family struct {
 func families() [2]family {
 	addr, prefix := netip.MustParseAddr, netip.MustParsePrefix
 	return [2]family{{
-		node: addr(NodeIP4), client: addr(ClientIP4),
+		node: addr(NodeIP4), client: addr(ClientIP4), second: addr(SecondClientIP4),
 		nodes: prefix(NodeRange4), outside: prefix(OutsideRange4), pods: prefix(PodRange4),
 		services: []netip.Prefix{prefix(ClusterIPRange4), prefix(ExternalIPRange4), prefix(LoadBalancerRange4)},
 	}, {
-		node: addr(NodeIP6), client: addr(ClientIP6),
+		node: addr(NodeIP6), client: addr(ClientIP6), second: addr(SecondClientIP6),
 		nodes: prefix(NodeRange6), outside: prefix(OutsideRange6), pods: prefix(PodRange6),
 		services: []netip.Prefix{prefix(ClusterIPRange6), prefix(ExternalIPRange6), prefix(LoadBalancerRange6)},
 	}}
@@ -156,9 +157,14 @@ func (w *World) joinClient() error {
 		steps = append(steps,
 			func() error { return w.Node.AddAddr(UplinkName, netip.PrefixFrom(f.node, f.nodes.Bits())) },
 			func() error { return w.Client.AddAddr("eth0", netip.PrefixFrom(f.client, f.outside.Bits())) },
+			func() error { return w.Client.AddAlias("eth0", f.second) },
 			func() error { return introduce(w.Node, UplinkName, f.node, w.Client, "eth0", f.client) },
 			func() error { return w.Client.AddRoute(Route{Dst: f.nodes, Link: "eth0"}) },
 			func() error { return w.Node.AddRoute(Route{Dst: f.outside, Link: UplinkName, Source: f.node}) },
+			// To the neighbour that is known, so that nobody asks for another.
+			func() error {
+				return w.Node.AddRoute(Route{Dst: netip.PrefixFrom(f.second, f.second.BitLen()), Link: UplinkName, Via: f.client, Source: f.node})
+			},
 			func() error {
 				return w.Node.AddRoute(Route{Dst: netip.PrefixFrom(f.node, 0).Masked(), Link: UplinkName, Via: f.client, Source: f.node})
 			},

@@ -14,6 +14,7 @@ import (
 func allowed() []string {
 	return []string{
 		"SCTP: the lab speaks TCP and UDP",
+		"IPv6 session affinity: this nft can't parse",
 		"this kernel lacks table flags owner and persist",
 	}
 }
