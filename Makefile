@@ -49,7 +49,9 @@ golden: build ## rewrite what tests expect as text, and show what changed
 
 bench: ## benchmarks: compile, difference, apply; cold and for one endpoint
 	$(IN_NAMESPACE) $(GO) test -run '^$$' -bench 'Build|Cold|Restart' -benchtime 10x ./nft/kernel
-	$(IN_NAMESPACE) $(GO) test -run '^$$' -bench 'OneEndpoint' -benchtime 500x ./nft/kernel
+	$(IN_NAMESPACE) $(GO) test -run '^$$' -bench 'OneEndpoint$$' -benchtime 500x ./nft/kernel
+	$(IN_NAMESPACE) $(GO) test -run '^$$' -bench 'OneEndpointWithAffinity' -benchtime 20x ./nft/kernel
+	$(IN_NAMESPACE) $(GO) test -run '^$$' -bench 'NewConnection' ./nft/kernel
 
 fuzz: ## every fuzz target, for FUZZTIME each
 	@for t in $$(grep -rhoE '^func Fuzz\w+' --include=*_test.go . | awk '{print $$2}'); do \

@@ -34,12 +34,14 @@ func TestSourceRanges(t *testing.T) {
 		{"all of IPv4", []string{"0.0.0.0/0", "203.0.113.0/24"}, " from [0.0.0.0/0]", "", nil},
 		{
 			"one that can't be read lets nobody in, of either family",
-			[]string{"203.0.113.0"}, " from []", " from []",
+			[]string{"203.0.113.0"},
+			" from []", " from []",
 			[]string{`Service ns1/web: spec.loadBalancerSourceRanges[0]: "203.0.113.0" is not a CIDR`},
 		},
 		{
 			"beside one that can be read",
-			[]string{"nowhere", "203.0.113.0/25", "203.0.113.0/33"}, " from [203.0.113.0/25]", " from []",
+			[]string{"nowhere", "203.0.113.0/25", "203.0.113.0/33"},
+			" from [203.0.113.0/25]", " from []",
 			[]string{
 				`Service ns1/web: spec.loadBalancerSourceRanges[0]: "nowhere" is not a CIDR`,
 				`Service ns1/web: spec.loadBalancerSourceRanges[2]: "203.0.113.0/33" is not a CIDR`,

@@ -232,17 +232,17 @@ func (s Remember) text(f model.Family) string {
 // durationText writes a duration of whole seconds as nft does: 1d1h1m1s.
 func durationText(d time.Duration) string {
 	const day = 24 * time.Hour
-	text := ""
+	var text strings.Builder
 	for _, unit := range []struct {
 		size time.Duration
 		name string
 	}{{day, "d"}, {time.Hour, "h"}, {time.Minute, "m"}, {time.Second, "s"}} {
 		if n := d / unit.size; n > 0 {
-			text += fmt.Sprint(int(n)) + unit.name
+			fmt.Fprintf(&text, "%d%s", n, unit.name)
 			d -= n * unit.size
 		}
 	}
-	return text
+	return text.String()
 }
 
 func (s VerdictMap) text(f model.Family) string { return s.Key.text(f) + " vmap @" + s.Map }

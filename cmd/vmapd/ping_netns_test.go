@@ -47,7 +47,7 @@ func ping(t *testing.T, from *lab.Namespace, to netip.Addr) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	answer := make([]byte, 1500)
 	for range 3 { // the kernel limits how many errors it sends a second
 		_, err := conn.WriteTo(request, &net.IPAddr{IP: to.AsSlice()})

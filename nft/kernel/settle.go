@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -22,13 +23,22 @@ const (
 	settlePasses = 5
 	// leastLeft is as short as a tick of the kernel's clock can be. It takes what is
 	// shorter for no time at all, and gives the client its full time.
-	leastLeft = 10 * time.Millisecond
+	leastLeft         = 10 * time.Millisecond
+	msgDestroySetElem = 30 // NFT_MSG_DESTROYSETELEM, Linux 6.3
+	// clientsPerBatch keeps a batch below the size of a socket's buffer (net.core.wmem_default).
+	clientsPerBatch = 6 * elementsPerMessage
 )
 
 // settle brings the clients that packets noted in line with what was just programmed,
 // not before start. It costs what it costs to read the maps, and writes only what must
 // change.
 func (c *conn) settle(f model.Family, list []nft.Settle, start time.Time) error {
+	if len(list) == 0 {
+		return nil
+	}
+	if err := c.letPacketsPass(f); err != nil {
+		return err
+	}
 	var errs []error
 	for _, s := range list {
 		if err := c.settleMap(f, s, start); err != nil {
@@ -38,11 +48,28 @@ func (c *conn) settle(f model.Family, list []nft.Settle, start time.Time) error 
 	return errors.Join(errs...)
 }
 
+// letPacketsPass returns when no packet is on its way any more that met the rules of
+// before: it could still note an endpoint that has just been taken away, and its client
+// would be sent there for hours. A batch that the kernel forgets makes it wait for that
+// (__nf_tables_abort: synchronize_rcu), which takes some milliseconds. Only what somebody
+// holds back on the way (NFQUEUE) is not waited for.
+func (c *conn) letPacketsPass(f model.Family) error {
+	m, err := tableMessage(f, probeTable, 0)
+	if err != nil {
+		return err
+	}
+	if err := c.exchange([]netlink.Message{m}, false); err != nil {
+		return fmt.Errorf("wait for packets: %w", err)
+	}
+	return nil
+}
+
 func (c *conn) settleMap(f model.Family, s nft.Settle, start time.Time) error {
 	set := &nftables.Set{
 		Table: &nftables.Table{Name: nft.TableName, Family: tableFamily(f)}, Name: s.Map, KeyType: keyType(f), IsMap: true,
 	}
 	for range settlePasses {
+		read := time.Now()
 		elements, err := c.lib.GetSetElements(set)
 		if err != nil {
 			return err
@@ -61,7 +88,15 @@ func (c *conn) settleMap(f model.Family, s nft.Settle, start time.Time) error {
 		if len(changes) == 0 {
 			return nil
 		}
-		for some := range slices.Chunk(changes, elementsPerMessage) {
+		// Who times out soonest comes first, so that few do meanwhile.
+		slices.SortFunc(changes, func(a, b clientChange) int { return cmp.Compare(a.old.Expires, b.old.Expires) })
+		for len(changes) > 0 {
+			passed := time.Since(read)
+			some := changes[:min(len(changes), clientsPerBatch)]
+			changes = changes[len(some):]
+			for len(some) > 0 && some[0].old.Expires < passed {
+				some = some[1:] // gone by now; if not, the next reading tells
+			}
 			if err := c.changeClients(f, s.Map, some); err != nil {
 				return err
 			}
@@ -77,8 +112,32 @@ type clientChange struct {
 }
 
 // changeClients commits changes. In a large map there is always a client who times out
-// between being read and being deleted, and fails the batch: the others go without it.
+// between being read and being deleted. Since Linux 6.3 elements can be deleted that may
+// not be there; before, that fails the batch, and the others go without it.
 func (c *conn) changeClients(f model.Family, name string, changes []clientChange) error {
+	err := c.sendClients(msgDestroySetElem, f, name, changes)
+	if errors.Is(err, unix.EINVAL) {
+		return c.halveClients(f, name, changes)
+	}
+	return err
+}
+
+func (c *conn) halveClients(f model.Family, name string, changes []clientChange) error {
+	err := c.sendClients(unix.NFT_MSG_DELSETELEM, f, name, changes)
+	switch half := len(changes) / 2; {
+	case !errors.Is(err, unix.ENOENT):
+		return err
+	case half == 0:
+		return nil
+	default:
+		return errors.Join(c.halveClients(f, name, changes[:half]), c.halveClients(f, name, changes[half:]))
+	}
+}
+
+func (c *conn) sendClients(deletion int, f model.Family, name string, changes []clientChange) error {
+	if len(changes) == 0 {
+		return nil
+	}
 	var forget, renew []nftables.SetElement
 	for _, change := range changes {
 		forget = append(forget, change.old)
@@ -86,26 +145,20 @@ func (c *conn) changeClients(f model.Family, name string, changes []clientChange
 			renew = append(renew, *change.now)
 		}
 	}
-	m, err := elementsMessage(unix.NFT_MSG_DELSETELEM, f, name, forget)
-	if err != nil {
-		return err
-	}
-	msgs := []netlink.Message{m}
-	if len(renew) > 0 {
-		if m, err = elementsMessage(unix.NFT_MSG_NEWSETELEM, f, name, renew); err != nil {
-			return err
+	var msgs []netlink.Message
+	for _, part := range []struct {
+		msgType int
+		list    []nftables.SetElement
+	}{{deletion, forget}, {unix.NFT_MSG_NEWSETELEM, renew}} {
+		for chunk := range slices.Chunk(part.list, elementsPerMessage) {
+			m, err := elementsMessage(part.msgType, f, name, chunk)
+			if err != nil {
+				return err
+			}
+			msgs = append(msgs, m)
 		}
-		msgs = append(msgs, m)
 	}
-	err = c.exchange(msgs, true)
-	switch half := len(changes) / 2; {
-	case !errors.Is(err, unix.ENOENT):
-		return err
-	case half == 0:
-		return nil
-	default:
-		return errors.Join(c.changeClients(f, name, changes[:half]), c.changeClients(f, name, changes[half:]))
-	}
+	return c.exchange(msgs, true)
 }
 
 func keyType(f model.Family) nftables.SetDatatype {

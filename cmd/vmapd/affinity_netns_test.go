@@ -1,0 +1,365 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/vmapd/vmapd/cmd/internal/lab"
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/modeltest"
+)
+
+// remembered is a client in a listed map: the map, the client, its endpoint.
+var (
+	listedMap  = regexp.MustCompile(`(?s)\tmap ((?:local-)?affinity-default/\S+) \{(.*?)\n\t\}`)
+	remembered = regexp.MustCompile(`([0-9a-f.:]+) timeout \w+ expires \w+ : ([0-9a-f.:]+) \. \d+`)
+)
+
+// clients returns who is remembered, in which maps, and with which endpoint.
+func clients(t *testing.T, node *lab.Namespace) map[string]map[netip.Addr]netip.Addr {
+	t.Helper()
+	all := map[string]map[netip.Addr]netip.Addr{}
+	for _, m := range listedMap.FindAllStringSubmatch(list(t, node), -1) {
+		if all[m[1]] == nil {
+			all[m[1]] = map[netip.Addr]netip.Addr{}
+		}
+		for _, e := range remembered.FindAllStringSubmatch(m[2], -1) {
+			all[m[1]][netip.MustParseAddr(e[1])] = netip.MustParseAddr(e[2])
+		}
+	}
+	return all
+}
+
+// mustRememberOnly checks that nobody is sent to other pods than these.
+func (p *plane) mustRememberOnly(t *testing.T, pods ...int) {
+	t.Helper()
+	allowed := map[netip.Addr]bool{}
+	for _, n := range pods {
+		for _, f := range model.Families {
+			allowed[modeltest.Pod(f, n-1)] = true
+		}
+	}
+	found := 0
+	for name, m := range clients(t, p.Node) {
+		for client, pod := range m {
+			found++
+			if !allowed[pod] {
+				t.Errorf("%s: client %v is still sent to %v", name, client, pod)
+			}
+		}
+	}
+	if found == 0 {
+		t.Error("nobody is remembered")
+	}
+}
+
+// asker makes connections that must be answered.
+type asker struct {
+	t    *testing.T
+	from *lab.Namespace
+}
+
+func (a asker) ask(network string, source netip.Addr, to netip.AddrPort) string {
+	a.t.Helper()
+	ctx, cancel := context.WithTimeout(a.t.Context(), 2*patience)
+	defer cancel()
+	got, err := a.from.AskFrom(ctx, source, network, to)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return got.Pod
+}
+
+// must asks some times for an answer of this pod.
+func (a asker) must(network string, source netip.Addr, to netip.AddrPort, pod string) {
+	a.t.Helper()
+	for range 6 {
+		if got := a.ask(network, source, to); got != pod {
+			a.t.Fatalf("%s from %v to %v: %s answered, want %s", network, source, to, got, pod)
+		}
+	}
+}
+
+// As many clients as make it sure that they spread.
+const manyClients = 24
+
+func TestAClientSticksToItsPodOverAllFrontends(t *testing.T) {
+	p := newPlane(t, 3, config(), 8080)
+	p.set(t, append(webSlices([]int{1, 2, 3}), web().Sticky(60))...)
+	client := asker{t, p.Client}
+	for _, f := range model.Families {
+		addrs := clientAddrs(t, p.World, f, manyClients)
+		for _, network := range []string{"tcp", "udp"} {
+			pods := map[string]int{}
+			for i, a := range addrs {
+				to := frontends(f)
+				pod := client.ask(network, a, to[i%len(to)])
+				pods[pod]++
+				for _, dest := range to {
+					client.must(network, a, dest, pod)
+				}
+			}
+			if len(pods) < 2 {
+				t.Errorf("%v %s: %d clients share %v", f, network, len(addrs), pods)
+			}
+		}
+	}
+}
+
+func TestAPauseLongerThanTheTimeoutForgets(t *testing.T) {
+	const timeout = 2 * time.Second
+	p := newPlane(t, 3, config(), 8080)
+	p.set(t, append(webSlices([]int{1, 2, 3}), web().Sticky(int32(timeout.Seconds())))...)
+	client := asker{t, p.Client}
+	source, to := netip.MustParseAddr(lab.ClientIP4), frontends(model.IPv4)[0]
+	pod := client.ask("tcp", source, to)
+	last := time.Now()
+	for start := last; time.Since(start) < 2*timeout; {
+		time.Sleep(timeout / 4) // the pause is what this is about
+		got := client.ask("tcp", source, to)
+		if got != pod && time.Since(last) < timeout {
+			t.Fatalf("%s answered %v after %s", got, time.Since(last), pod)
+		}
+		pod, last = got, time.Now()
+	}
+	for deadline := last.Add(timeout + 2*time.Second); ; time.Sleep(20 * time.Millisecond) {
+		_, there := clients(t, p.Node)["affinity-default/web/tcp/tcp"][source]
+		switch {
+		case there && time.Now().After(deadline):
+			t.Fatalf("remembered %v after the last connection", time.Since(last))
+		case !there && time.Since(last) < timeout-100*time.Millisecond:
+			t.Fatalf("forgotten %v after the last connection", time.Since(last))
+		case !there:
+			return
+		}
+	}
+}
+
+func TestAClientOfAGonePodGoesToALivingOne(t *testing.T) {
+	p := newPlane(t, 4, config(), 8080)
+	p.set(t, append(webSlices([]int{1, 2, 3}), web().Sticky(60))...)
+	client := asker{t, p.Client}
+	for _, f := range model.Families {
+		to := frontends(f)[0]
+		for _, network := range []string{"tcp", "udp"} {
+			addrs := clientAddrs(t, p.World, f, 1)
+			if network == "tcp" {
+				addrs = clientAddrs(t, p.World, f, manyClients)
+			}
+			p.set(t, webSlices([]int{1, 2, 3})...)
+			pods := map[netip.Addr]string{}
+			for _, a := range addrs {
+				pods[a] = client.ask(network, a, to)
+			}
+			gone := pods[addrs[0]]
+			var rest []int
+			for n := 1; n <= 4; n++ {
+				if fmt.Sprintf("pod-%d", n) != gone {
+					rest = append(rest, n)
+				}
+			}
+			p.set(t, webSlices(rest)...)
+			for _, a := range addrs {
+				now := client.ask(network, a, to)
+				if now == gone || pods[a] != gone && now != pods[a] {
+					t.Fatalf("%s: %v went from %s to %s, and %s is gone", network, a, pods[a], now, gone)
+				}
+				client.must(network, a, to, now)
+			}
+		}
+	}
+}
+
+// Pods 1 and 2 are on this node, pod 3 is not.
+func TestTheLocalListAndTheClustersRememberForThemselves(t *testing.T) {
+	p := newPlane(t, 3, config(), 8080)
+	p.set(t, append(webSlices([]int{1, 2, 3}, 3), web().Policies("Cluster", "Local").Sticky(60))...)
+	client := asker{t, p.Client}
+	for _, f := range model.Families {
+		to := frontends(f)
+		away := 0
+		for i, a := range clientAddrs(t, p.World, f, 3*manyClients) {
+			var cluster, local string
+			if i%4 > 0 {
+				cluster = client.ask("tcp", a, to[0])
+				local = client.ask("tcp", a, to[1])
+			} else {
+				local = client.ask("tcp", a, to[1])
+				cluster = client.ask("tcp", a, to[0])
+				if cluster != local {
+					t.Errorf("%v: %s of the local list is one of the cluster's, too, but %s answered", a, local, cluster)
+				}
+			}
+			if local == "pod-3" || cluster != "pod-3" && cluster != local {
+				t.Errorf("%v: %s by the cluster's list, %s by the local one", a, cluster, local)
+			}
+			if cluster == "pod-3" {
+				away++
+			}
+			client.must("tcp", a, to[0], cluster)
+			for _, external := range to[1:] {
+				client.must("tcp", a, external, local)
+			}
+		}
+		if away == 0 {
+			t.Error("no client was sent to another node: nothing is tested")
+		}
+		// From inside, it is the cluster's list for all frontends.
+		for i, inside := range p.Pods()[:2] {
+			source := modeltest.Pod(f, i)
+			pod := asker{t, inside.Namespace}
+			name := pod.ask("tcp", source, to[1])
+			for _, dest := range to {
+				pod.must("tcp", source, dest, name)
+			}
+		}
+	}
+	// What was chosen where is in the maps.
+	for _, name := range []string{"affinity-default/web/tcp/tcp", "local-affinity-default/web/tcp/tcp"} {
+		if len(clients(t, p.Node)[name]) == 0 {
+			t.Errorf("nobody is in %s", name)
+		}
+	}
+}
+
+// An endpoint in the node's own network is reached without postrouting.
+func TestAnEndpointOnTheNodeItselfIsRemembered(t *testing.T) {
+	p := newPlane(t, 1, config(), 8080)
+	server, err := p.Node.Serve("node", 8080)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Close)
+	p.set(t, web().Sticky(60))
+	client := asker{t, p.Client}
+	for _, f := range model.Families {
+		p.set(t, modeltest.NewSlice("default/web-"+f.String(), "web").Typed(f.String()).TCP("tcp", 8080).UDP("udp", 8080).
+			Local(modeltest.Pod(f, 0).String(), []string{lab.NodeIP4, lab.NodeIP6}[f]))
+		for _, network := range []string{"tcp", "udp"} {
+			pods := map[string]int{}
+			addrs := clientAddrs(t, p.World, f, 1)
+			if network == "tcp" {
+				addrs = clientAddrs(t, p.World, f, manyClients)
+			}
+			for _, a := range addrs {
+				pod := client.ask(network, a, frontends(f)[0])
+				pods[pod]++
+				for _, dest := range frontends(f) {
+					client.must(network, a, dest, pod)
+				}
+			}
+			if network == "tcp" && pods["node"] == 0 {
+				t.Errorf("the node answered nobody: %v", pods)
+			}
+		}
+	}
+}
+
+// stickyManifests writes the demo's manifests with affinity into a folder, for the daemon.
+func stickyManifests(t *testing.T, dir, timeout string) {
+	t.Helper()
+	for _, file := range []string{"services.yaml", "endpoints.yaml"} {
+		text, err := os.ReadFile(filepath.Join(testdata(t), "demo/before", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		sticky := strings.Replace(string(text), "spec:\n  type: LoadBalancer\n",
+			"spec:\n  type: LoadBalancer\n  sessionAffinity: ClientIP\n  sessionAffinityConfig: {clientIP: {timeoutSeconds: "+timeout+"}}\n", 1)
+		if file == "services.yaml" && !strings.Contains(sticky, "ClientIP") {
+			t.Fatalf("no place for the affinity in:\n%s", text)
+		}
+		if err := os.WriteFile(filepath.Join(dir, file+".new"), []byte(sticky), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(filepath.Join(dir, file+".new"), filepath.Join(dir, file)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Clients that go on connecting stay where they are while the daemon is killed and
+// started again, and while the timeout changes.
+func TestKillAndAnotherTimeoutKeepClientsWhereTheyAre(t *testing.T) {
+	w := newLab(t)
+	dir := t.TempDir()
+	stickyManifests(t, dir, "10800")
+	args := []string{"--from", dir, "--hostname-override", lab.NodeName, "-v", "4"}
+	daemon := startVmapd(t, w.Node, args...)
+	daemon.waitFor(t, "msg=ready")
+
+	var wait sync.WaitGroup
+	stop := make(chan struct{})
+	asked := make(chan int, 2*manyClients)
+	for f, vip := range map[model.Family]string{model.IPv4: "172.30.0.10:80", model.IPv6: "[fd00:172:30::10]:80"} {
+		for _, a := range clientAddrs(t, w, f, manyClients) {
+			wait.Go(func() {
+				pod, n := "", 0
+				defer func() { asked <- n }()
+				for {
+					select {
+					case <-stop:
+						return
+					case <-time.After(20 * time.Millisecond):
+					}
+					ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+					got, err := w.Client.AskFrom(ctx, a, "tcp", netip.MustParseAddrPort(vip))
+					cancel()
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if pod != "" && got.Pod != pod {
+						t.Errorf("%v went from %s to %s", a, pod, got.Pod)
+						return
+					}
+					pod = got.Pod
+					n++
+				}
+			})
+		}
+	}
+	moment := func() { time.Sleep(300 * time.Millisecond) } // for the clients to connect
+	moment()
+	for i, timeout := range []string{"60", "3600", "30", "86400", "10800"} {
+		stickyManifests(t, dir, timeout)
+		want := map[string]string{"60": "1m", "3600": "1h", "30": "30s", "86400": "1d", "10800": "3h"}[timeout]
+		for deadline := time.Now().Add(10 * time.Second); strings.Count(list(t, w.Node), "timeout "+want+" :") < 2; time.Sleep(5 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("timeout %s is not programmed:\n%s", timeout, daemon.log)
+			}
+		}
+		moment()
+		if i%2 == 0 {
+			if err := daemon.cmd.Process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			_ = daemon.cmd.Wait() // killed, of course
+			moment()
+			daemon = startVmapd(t, w.Node, args...)
+			daemon.waitFor(t, "msg=ready")
+			moment()
+			if strings.Contains(daemon.log.String(), "msg=applied") {
+				t.Errorf("the restart sent a batch:\n%s", daemon.log)
+			}
+		}
+	}
+	close(stop)
+	wait.Wait()
+	close(asked)
+	total := 0
+	for n := range asked {
+		total += n
+	}
+	t.Logf("%d connections of %d clients", total, 2*manyClients)
+	if strings.Contains(daemon.log.String(), "level=ERROR") {
+		t.Errorf("the daemon complains:\n%s", daemon.log)
+	}
+}

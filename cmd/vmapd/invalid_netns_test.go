@@ -1,0 +1,109 @@
+package main
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/vmapd/vmapd/cmd/internal/lab"
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/modeltest"
+)
+
+const strayCount = 8
+
+// strays sends segments that are far outside a connection's window, from the pod's end,
+// and returns from where they reach the client. Connection tracking forgives those ahead
+// of the window, so they are all around the circle of sequence numbers: one is behind.
+func strays(t *testing.T, p *plane, pod *lab.Pod, from, client netip.AddrPort) map[netip.AddrPort]int {
+	t.Helper()
+	sniffer, err := p.Client.Sniff(client.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sniffer.Close()
+	const ack, end = 0x18, "the last"
+	for i := range strayCount {
+		s := lab.Segment{From: from, To: client, Flags: ack, Payload: fmt.Sprintf("stray %d", i)}
+		s.Seq, s.Ack = uint32(i)<<29+12345, uint32(i)<<29+54321
+		if err := pod.Send(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// To a port of nobody's, by the same way: when it is there, all others are, too.
+	last := lab.Segment{From: netip.AddrPortFrom(from.Addr(), 7), To: netip.AddrPortFrom(client.Addr(), 7), Flags: 2, Payload: end}
+	if err := pod.Send(last); err != nil {
+		t.Fatal(err)
+	}
+	heard := map[netip.AddrPort]int{}
+	for {
+		segment, err := sniffer.Next(patience)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if segment.Payload == end {
+			break
+		}
+		if strings.HasPrefix(segment.Payload, "stray") {
+			heard[segment.From]++
+		}
+	}
+	return heard
+}
+
+func TestStraysOfServicesAreDropped(t *testing.T) {
+	for _, drop := range []bool{false, true} {
+		t.Run(fmt.Sprintf("drop invalid %v", drop), func(t *testing.T) {
+			c := config()
+			c.DropInvalid = drop
+			p := newPlane(t, 1, c, 8080)
+			if err := p.Node.Sysctl("net/netfilter/nf_conntrack_tcp_be_liberal", "0"); err != nil {
+				t.Fatal(err)
+			}
+			// Local: masqueraded connections have another address at the pod's end.
+			p.set(t, append(webSlices([]int{1}), web().Policies("Cluster", "Local"))...)
+			pod := p.Pods()[0]
+			const direct = 8081 // of no Service
+			if _, err := pod.Serve(direct); err != nil {
+				t.Fatal(err)
+			}
+			for _, f := range model.Families {
+				addr := modeltest.Pod(f, 0)
+				for _, tt := range []struct {
+					name     string
+					to, from netip.AddrPort
+					dropped  bool
+				}{
+					{"of a Service", frontends(f)[1], netip.AddrPortFrom(addr, 8080), drop},
+					{"of no Service", netip.AddrPortFrom(addr, direct), netip.AddrPortFrom(addr, direct), false},
+				} {
+					t.Run(fmt.Sprintf("%v %s", f, tt.name), func(t *testing.T) {
+						conn, err := p.Client.Dial(t.Context(), "tcp", tt.to)
+						if err != nil {
+							t.Fatal(err)
+						}
+						defer conn.Close()
+						before, err := conn.Ask(t.Context())
+						if err != nil {
+							t.Fatal(err)
+						}
+						heard := strays(t, p, pod, tt.from, conn.Local())
+						t.Logf("heard from %v", heard)
+						got := heard[tt.from]
+						if (got == 0) != tt.dropped || tt.to == tt.from && got != strayCount {
+							t.Errorf("%d of %d strays reached the client with the pod's address; dropped should be %v", got, strayCount, tt.dropped)
+						}
+						if !drop {
+							return // what became of the connection is why there is the option
+						}
+						after, err := conn.Ask(t.Context())
+						if err != nil || after != before {
+							t.Errorf("the connection is broken: %+v, %v", after, err)
+						}
+					})
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,242 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os/exec"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/google/nftables"
+	"golang.org/x/sys/unix"
+
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/nft"
+)
+
+// As many clients as a map takes, half of whom lose their endpoint.
+func TestSixtyThousandClientsSettle(t *testing.T) {
+	n := newNetNS(t)
+	s := newSticky(time.Hour)
+	b := open(t, n)
+	apply(t, b, s.builder.Snapshot())
+	const count = 60_000
+	list := make([]noted, count)
+	for i := range list {
+		list[i] = noted{i, 2 + i%2, time.Hour, time.Hour}
+	}
+	for _, f := range model.Families {
+		note(t, b, f, clusterClients, list...)
+	}
+	for _, step := range []struct {
+		name   string
+		change func()
+		want   int
+	}{
+		{"another timeout", func() { s.lasts(2 * time.Hour) }, count},
+		{"one endpoint less", func() { s.pods(2, 4) }, count / 2},
+	} {
+		step.change()
+		start := time.Now()
+		apply(t, b, s.builder.Snapshot())
+		t.Logf("%s: %v for %d clients in each family", step.name, time.Since(start).Round(time.Millisecond), count)
+		for _, f := range model.Families {
+			all := n.clients(t, f, clusterClients)
+			if len(all) != step.want {
+				t.Errorf("%s: %v: %d clients, want %d", step.name, f, len(all), step.want)
+			}
+			for a, c := range all {
+				if c.lasts != 2*time.Hour || c.left < 2*time.Hour-time.Minute {
+					t.Fatalf("%s: client %v: %+v", step.name, a, c)
+				}
+			}
+		}
+	}
+}
+
+// Clients that time out while they are looked at must not make the change fail.
+func TestClientsTimeOutWhileTheySettle(t *testing.T) {
+	n := newNetNS(t)
+	s := newSticky(time.Hour)
+	b := open(t, n)
+	apply(t, b, s.builder.Snapshot())
+	const count = 20_000
+	for round := range 6 {
+		list := make([]noted, count)
+		for i := range list {
+			left := time.Duration(1+i) * time.Millisecond // one goes each millisecond
+			switch i % 10 {
+			case 0:
+				left = time.Hour
+			case 1:
+				left = time.Duration(1+i%50) * time.Millisecond
+			}
+			list[i] = noted{i, 2 + i%20/10, time.Hour, left}
+		}
+		note(t, b, model.IPv4, clusterClients, list...)
+		if round%2 == 0 {
+			s.pods(2, 4)
+		} else {
+			s.lasts(time.Hour + time.Duration(round)*time.Second)
+		}
+		start := time.Now()
+		apply(t, b, s.builder.Snapshot())
+		t.Logf("round %d: %v", round, time.Since(start).Round(time.Millisecond))
+		want := count / 10
+		if round%2 == 0 {
+			want /= 2
+		}
+		living := 0
+		for a, c := range n.clients(t, model.IPv4, clusterClients) {
+			if c.pod != "10.0.0.2.8080" && round%2 == 0 {
+				t.Fatalf("round %d: client %v is still sent to %s", round, a, c.pod)
+			}
+			if c.left > 30*time.Minute {
+				living++
+			}
+		}
+		if living != want {
+			t.Errorf("round %d: %d clients who have time left, want %d", round, living, want)
+		}
+		s.pods(2, 3, 4)
+		s.lasts(time.Hour)
+		apply(t, b, s.builder.Snapshot())
+		n.nft(t, "", "list", "ruleset")
+		b.flushClients(t)
+	}
+}
+
+// flushClients empties the map.
+func (b *Backend) flushClients(t *testing.T) {
+	t.Helper()
+	b.conn.lib.FlushSet(&nftables.Set{
+		Table: &nftables.Table{Name: nft.TableName, Family: nftables.TableFamilyIPv4}, Name: clusterClients,
+	})
+	if err := b.conn.lib.Flush(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A client that connects after the rules have the new timeout, but before the clients are
+// brought in line: its element still says the old one.
+func TestAClientWhoConnectsBetweenBatchAndSettling(t *testing.T) {
+	for _, tt := range []struct{ old, now time.Duration }{
+		{time.Minute, 3 * time.Hour}, {3 * time.Hour, time.Minute}, {time.Minute, 61 * time.Second}, {61 * time.Second, time.Minute},
+	} {
+		t.Run(fmt.Sprintf("%v to %v", tt.old, tt.now), func(t *testing.T) {
+			n := newNetNS(t)
+			from := n.nowhere(t)
+			s := newSticky(tt.old)
+			s.pods(4)
+			b := open(t, n)
+			apply(t, b, s.builder.Snapshot())
+			n.connect(t, "172.30.0.41:80")
+			if got := n.clients(t, model.IPv4, clusterClients); got[from].lasts != tt.old {
+				t.Fatalf("after a connection: %v", got)
+			}
+			s.lasts(tt.now)
+			st := &b.families[0]
+			want := nft.Compile(st.have, s.builder.Snapshot().Family(model.IPv4))
+			batch := nft.Diff(st.have, want)
+			start := time.Now()
+			if err := b.send(st, batch); err != nil {
+				t.Fatal(err)
+			}
+			n.connect(t, "172.30.0.41:80")
+			since := time.Now()
+			if err := b.conn.settle(model.IPv4, batch.Settle, start); err != nil {
+				t.Fatal(err)
+			}
+			check := func() {
+				t.Helper()
+				c, ok := n.clients(t, model.IPv4, clusterClients)[from]
+				if !ok || c.lasts != tt.now || c.left > tt.now || c.left < tt.now-time.Since(since)-time.Second {
+					t.Errorf("left: %+v, want all of %v", c, tt.now)
+				}
+			}
+			check()
+			b.Resync()
+			apply(t, b, s.builder.Snapshot())
+			check()
+		})
+	}
+}
+
+// nowhere gives the namespace an interface that all packets vanish in, and returns its
+// address.
+func (n netns) nowhere(t testing.TB) netip.Addr {
+	t.Helper()
+	n.do(t, func() error {
+		out, err := exec.Command("sh", "-c", "ip link set lo up && ip link add veth0 arp off type veth peer name veth1 && "+
+			"ip link set veth1 up && ip link set veth0 up && ip addr add 10.0.0.1/24 dev veth0 && ip route add default dev veth0").CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("ip: %w: %s", err, out)
+		}
+		return nil
+	})
+	return netip.MustParseAddr("10.0.0.1")
+}
+
+// connect sends the first packet of a connection. Nobody answers.
+func (n netns) connect(t testing.TB, addr string) {
+	t.Helper()
+	n.do(t, func() error {
+		c, err := net.DialTimeout("tcp", addr, time.Millisecond)
+		if err == nil {
+			return errors.Join(errors.New("somebody answered"), c.Close())
+		}
+		return nil
+	})
+}
+
+// do runs fn in the namespace.
+func (n netns) do(t testing.TB, fn func() error) {
+	t.Helper()
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // the thread ends with the goroutine
+		if err := unix.Setns(n.fd(), unix.CLONE_NEWNET); err != nil {
+			done <- err
+			return
+		}
+		done <- fn()
+	}()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Deleting who is not there does no harm, by the message that newer kernels have and
+// without it.
+func TestAClientWhoIsGoneDoesNotStopTheOthers(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		change func(*conn, []clientChange) error
+	}{
+		{"as this kernel can", func(c *conn, list []clientChange) error { return c.changeClients(model.IPv4, clusterClients, list) }},
+		{"halves", func(c *conn, list []clientChange) error { return c.halveClients(model.IPv4, clusterClients, list) }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			n := newNetNS(t)
+			s := newSticky(time.Hour)
+			b := open(t, n)
+			apply(t, b, s.builder.Snapshot())
+			since := time.Now()
+			list := make([]noted, 40)
+			var changes []clientChange
+			for i := range list {
+				list[i] = noted{i, 2, time.Hour, time.Hour}
+				changes = append(changes, clientChange{old: nftables.SetElement{Key: nft.AppendAddr(nil, clientOf(model.IPv4, i))}})
+			}
+			note(t, b, model.IPv4, clusterClients, list[3:8]...)
+			note(t, b, model.IPv4, clusterClients, list[17:]...)
+			if err := tt.change(b.conn, changes[:30]); err != nil {
+				t.Fatal(err)
+			}
+			n.mustRemember(t, model.IPv4, clusterClients, since, list[30:]...)
+		})
+	}
+}

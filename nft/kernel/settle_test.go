@@ -1,0 +1,430 @@
+package kernel
+
+import (
+	"fmt"
+	"net/netip"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/nftables"
+	"golang.org/x/sys/unix"
+
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/nft"
+)
+
+// sticky is a Service with session affinity, in both families. Pods 2 and 3 are on this
+// node, pod 4 is not.
+type sticky struct {
+	builder *model.Builder
+	service model.Service
+	slices  [len(model.Families)]model.EndpointSlice
+}
+
+const (
+	clusterClients = "affinity-default/web/tcp/http"
+	localClients   = "local-affinity-default/web/tcp/http"
+)
+
+func newSticky(timeout time.Duration) *sticky {
+	s := &sticky{
+		builder: model.NewBuilder(model.Config{NodeName: "node-1", NodePortAddresses: model.NodePortAddresses{Primary: true}}),
+		service: model.Service{
+			NamespacedName: model.NamespacedName{Namespace: "default", Name: "web"},
+			ClusterIPs:     []string{"172.30.0.41", "fd00:172:30::41"}, ExternalTrafficPolicy: "Local",
+			Ports: []model.Port{{Name: "http", Port: 80, NodePort: 30080}},
+		},
+	}
+	s.builder.SetNode(model.Node{Name: "node-1", Addresses: []string{"192.168.0.2", "fd00:192:168::2"}})
+	s.lasts(timeout)
+	s.pods(2, 3, 4)
+	return s
+}
+
+// lasts sets the timeout; 0 switches affinity off.
+func (s *sticky) lasts(timeout time.Duration) {
+	s.service.SessionAffinity = "None"
+	if timeout > 0 {
+		s.service.SessionAffinity, s.service.AffinityTimeout = "ClientIP", new(int32(timeout.Seconds()))
+	}
+	s.builder.SetService(s.service)
+}
+
+// pods sets which endpoints there are.
+func (s *sticky) pods(numbers ...int) {
+	for _, f := range model.Families {
+		slice := model.EndpointSlice{
+			NamespacedName: model.NamespacedName{Namespace: "default", Name: "web-" + f.String()},
+			Labels:         map[string]string{model.LabelServiceName: "web"},
+			AddressType:    f.String(),
+			Ports:          []model.SlicePort{{Name: new("http"), Port: new(int32(8080))}},
+		}
+		for _, n := range numbers {
+			e := model.SliceEndpoint{Addresses: []string{podOf(f, n).Addr().String()}, NodeName: "node-1"}
+			if n == 4 {
+				e.NodeName = "node-2"
+			}
+			slice.Endpoints = append(slice.Endpoints, e)
+		}
+		s.slices[f] = slice
+		s.builder.SetEndpointSlice(slice)
+	}
+}
+
+// move puts a pod of both families on another node.
+func (s *sticky) move(pod int, node string) {
+	for _, f := range model.Families {
+		for i, e := range s.slices[f].Endpoints {
+			if e.Addresses[0] == podOf(f, pod).Addr().String() {
+				s.slices[f].Endpoints[i].NodeName = node
+			}
+		}
+		s.builder.SetEndpointSlice(s.slices[f])
+	}
+}
+
+func podOf(f model.Family, n int) netip.AddrPort {
+	a := fmt.Sprintf("10.0.0.%d", n)
+	if f == model.IPv6 {
+		a = fmt.Sprintf("fd00:10::%d", n)
+	}
+	return netip.AddrPortFrom(netip.MustParseAddr(a), 8080)
+}
+
+func clientOf(f model.Family, n int) netip.Addr {
+	if f == model.IPv6 {
+		return netip.MustParseAddr(fmt.Sprintf("2001:db8:203::%x", n))
+	}
+	return netip.AddrFrom4([4]byte{203, byte(n >> 16), byte(n >> 8), byte(n)})
+}
+
+// noted is a remembered client.
+type noted struct {
+	client, pod int
+	lasts, left time.Duration
+}
+
+// note puts clients into a map, as packets would have done some time ago.
+func note(t testing.TB, b *Backend, f model.Family, name string, list ...noted) {
+	t.Helper()
+	noteAt(t, b, f, name, list, func(n noted) netip.AddrPort { return podOf(f, n.pod) })
+}
+
+// noteAt is note for endpoints of any address.
+func noteAt(t testing.TB, b *Backend, f model.Family, name string, list []noted, at func(noted) netip.AddrPort) {
+	t.Helper()
+	all := make([]nftables.SetElement, 0, len(list))
+	for _, n := range list {
+		pod := at(n)
+		all = append(all, nftables.SetElement{
+			Key: nft.AppendAddr(nil, clientOf(f, n.client)), Val: nft.AppendPort(nft.AppendAddr(nil, pod.Addr()), pod.Port()),
+			Timeout: n.lasts, Expires: n.left,
+		})
+	}
+	for len(all) > 0 {
+		n := min(len(all), elementsPerMessage)
+		m, err := elementsMessage(unix.NFT_MSG_NEWSETELEM, f, name, all[:n])
+		if err == nil {
+			err = b.conn.exchange([]netlinkMessage{m}, true)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = all[n:]
+	}
+}
+
+// client is what nft says of one.
+type client struct {
+	pod         string
+	lasts, left time.Duration
+}
+
+var (
+	listedClient = regexp.MustCompile(`([0-9a-f.:]+) timeout (\w+) expires (\w+) : ([0-9a-f.:]+) \. (\d+)`)
+	listedDays   = regexp.MustCompile(`^(?:(\d+)d)?(.*)$`)
+)
+
+// clients returns who is in a map, as the nft command reads it.
+func (n netns) clients(t testing.TB, f model.Family, name string) map[netip.Addr]client {
+	t.Helper()
+	word := map[model.Family]string{model.IPv4: "ip", model.IPv6: "ip6"}[f]
+	all := map[netip.Addr]client{}
+	for _, m := range listedClient.FindAllStringSubmatch(n.nft(t, "", "list", "map", word, nft.TableName, name), -1) {
+		all[netip.MustParseAddr(m[1])] = client{m[4] + "." + m[5], listedDuration(t, m[2]), listedDuration(t, m[3])}
+	}
+	return all
+}
+
+func listedDuration(t testing.TB, s string) time.Duration {
+	t.Helper()
+	m := listedDays.FindStringSubmatch(s)
+	days, hours := time.Duration(0), m[2]
+	if m[1] != "" {
+		d, err := time.ParseDuration(m[1] + "h")
+		if err != nil {
+			t.Fatal(err)
+		}
+		days = 24 * d
+	}
+	if hours == "" {
+		return days
+	}
+	d, err := time.ParseDuration(hours)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return days + d
+}
+
+// mustRemember compares a map with what should be in it, or should have been some time
+// ago: since is when the clients were noted.
+func (n netns) mustRemember(t testing.TB, f model.Family, name string, since time.Time, want ...noted) {
+	t.Helper()
+	got := n.clients(t, f, name)
+	passed := time.Since(since)
+	for _, w := range want {
+		a := clientOf(f, w.client)
+		c, ok := got[a]
+		delete(got, a)
+		pod := strings.NewReplacer("[", "", "]:", ".", ":8080", ".8080").Replace(podOf(f, w.pod).String())
+		const tick = 20 * time.Millisecond // the kernel counts in ticks of 10 ms at most
+		switch {
+		case !ok:
+			t.Errorf("%v: %s: client %v is forgotten", f, name, a)
+		case c.pod != pod:
+			t.Errorf("%v: %s: client %v is sent to %s, want %s", f, name, a, c.pod, pod)
+		case c.lasts != w.lasts || c.left > w.left+tick || c.left < w.left-passed-tick:
+			t.Errorf("%v: %s: client %v has %v of %v left, want %v of %v less the %v since", f, name, a, c.left, c.lasts, w.left, w.lasts, passed)
+		}
+	}
+	if len(got) > 0 {
+		t.Errorf("%v: %s: these should be forgotten: %v", f, name, got)
+	}
+}
+
+// lists reads everything by the nft command, which must not fail.
+func (n netns) lists(t testing.TB) string {
+	t.Helper()
+	return n.nft(t, "", "list", "ruleset")
+}
+
+func TestClientsOfAGoneEndpointAreForgotten(t *testing.T) {
+	n := newNetNS(t)
+	s := newSticky(time.Minute)
+	b := open(t, n)
+	apply(t, b, s.builder.Snapshot())
+	since := time.Now()
+	two, three, four := noted{1, 2, time.Minute, 50 * time.Second}, noted{2, 3, time.Minute, 40 * time.Second}, noted{3, 4, time.Minute, 30 * time.Second}
+	for _, f := range model.Families {
+		note(t, b, f, clusterClients, two, three, four)
+		note(t, b, f, localClients, two, three)
+	}
+	check := func(cluster, local []noted) {
+		t.Helper()
+		apply(t, b, s.builder.Snapshot())
+		for _, f := range model.Families {
+			n.mustRemember(t, f, clusterClients, since, cluster...)
+			n.mustRemember(t, f, localClients, since, local...)
+		}
+		mustMatch(t, n, s.builder.Snapshot())
+		n.lists(t)
+	}
+	check([]noted{two, three, four}, []noted{two, three})
+	s.pods(2, 3, 4, 5)
+	check([]noted{two, three, four}, []noted{two, three})
+	s.pods(2, 4, 5)
+	check([]noted{two, four}, []noted{two})
+	// The other pod of this node moves: it is still one of the cluster's.
+	s.move(2, "node-2")
+	check([]noted{two, four}, nil)
+	s.pods()
+	check(nil, nil)
+}
+
+func TestAChangedTimeoutCountsFromTheLastConnection(t *testing.T) {
+	const second = time.Second
+	// Seen 1, 25 and 50 seconds ago.
+	before := []noted{{1, 2, 60 * second, 59 * second}, {2, 3, 60 * second, 35 * second}, {3, 4, 60 * second, 10 * second}}
+	for _, tt := range []struct {
+		timeout time.Duration
+		want    []noted
+	}{
+		{90 * second, []noted{{1, 2, 90 * second, 89 * second}, {2, 3, 90 * second, 65 * second}, {3, 4, 90 * second, 40 * second}}},
+		{24 * time.Hour, []noted{{1, 2, 24 * time.Hour, 24*time.Hour - second}, {2, 3, 24 * time.Hour, 24*time.Hour - 25*second}, {3, 4, 24 * time.Hour, 24*time.Hour - 50*second}}},
+		{40 * second, []noted{{1, 2, 40 * second, 39 * second}, {2, 3, 40 * second, 15 * second}}},
+		{20 * second, []noted{{1, 2, 20 * second, 19 * second}}},
+		{1 * second, nil},
+	} {
+		for _, restart := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%v restart %v", tt.timeout, restart), func(t *testing.T) {
+				n := newNetNS(t)
+				s := newSticky(60 * second)
+				b := open(t, n)
+				apply(t, b, s.builder.Snapshot())
+				since := time.Now()
+				for _, f := range model.Families {
+					note(t, b, f, clusterClients, before...)
+					note(t, b, f, localClients, before[:2]...)
+				}
+				if restart {
+					b = reopen(t, n, b)
+				}
+				s.lasts(tt.timeout)
+				apply(t, b, s.builder.Snapshot())
+				for _, f := range model.Families {
+					n.mustRemember(t, f, clusterClients, since, tt.want...)
+					n.mustRemember(t, f, localClients, since, tt.want[:min(len(tt.want), 2)]...)
+				}
+				n.lists(t)
+			})
+		}
+	}
+}
+
+func reopen(t testing.TB, n netns, b *Backend) *Backend {
+	t.Helper()
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return open(t, n)
+}
+
+func TestTimeLeft(t *testing.T) {
+	const second, millisecond = time.Second, time.Millisecond
+	for _, tt := range []struct {
+		name                 string
+		old, left, now, want time.Duration // want 0: forgotten
+	}{
+		{"longer", 60 * second, 10 * second, 90 * second, 40 * second},
+		{"shorter", 60 * second, 50 * second, 30 * second, 20 * second},
+		{"shorter, seen too long ago", 60 * second, 29 * second, 30 * second, 0},
+		{"seen just now, by the rules before", 60 * second, 60 * second, 30 * second, 30 * second},
+		// With less than a tick of the kernel's clock, it would have all of it.
+		{"hardly any", 60 * second, 30*second + millisecond, 30 * second, leastLeft},
+		// By the rules behind the batch.
+		{"longer, seen since", 60 * second, 90*second - millisecond, 90 * second, 90*second - millisecond},
+		{"a little longer, seen since", 60 * second, 61*second - 5*millisecond, 61 * second, 61*second - 5*millisecond},
+		{"shorter, seen since", 60 * second, 30*second - 20*millisecond, 30 * second, 30*second - 20*millisecond},
+		// The batch of a process that was killed before it could settle, twice.
+		{"never more than all", 60 * second, 90 * second, 80 * second, 80 * second},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := nft.Settle{Keep: map[string]bool{"pod": true}, Timeout: &nft.Remember{Timeout: tt.now}}
+			e := nftables.SetElement{Val: []byte("pod"), Timeout: tt.old, Expires: tt.left}
+			got, ok := timeLeft(e, s, 15*millisecond)
+			if !ok {
+				got = 0
+			}
+			if got = max(got, 0); got != tt.want || ok != (tt.want > 0) {
+				t.Errorf("got %v, %v; want %v", got, ok, tt.want)
+			}
+			e.Val = []byte("other")
+			if _, ok := timeLeft(e, s, 0); ok {
+				t.Error("an endpoint that is gone is remembered")
+			}
+		})
+	}
+}
+
+func TestRestartKeepsClientsAndWritesNothing(t *testing.T) {
+	n := newNetNS(t)
+	s := newSticky(time.Hour)
+	b := open(t, n)
+	apply(t, b, s.builder.Snapshot())
+	since := time.Now()
+	list := []noted{{1, 2, time.Hour, time.Minute}, {2, 3, time.Hour, time.Hour}, {3, 2, time.Hour, 2 * time.Second}}
+	for _, f := range model.Families {
+		note(t, b, f, clusterClients, list...)
+		note(t, b, f, localClients, list...)
+	}
+	before := generation(t, b)
+	b = reopen(t, n, b)
+	opened := generation(t, b)
+	apply(t, b, s.builder.Snapshot())
+	if got := b.Stats(model.IPv4).Operations + b.Stats(model.IPv6).Operations; got != 0 {
+		t.Errorf("%d operations after a restart, want none", got)
+	}
+	// To claim the two tables is all that is written.
+	if got := generation(t, b) - opened; b.Owned() && got != 2 || !b.Owned() && got != 0 {
+		t.Errorf("%d writes, want only the claim of two tables (generation %d before)", got, before)
+	}
+	for _, f := range model.Families {
+		n.mustRemember(t, f, clusterClients, since, list...)
+		n.mustRemember(t, f, localClients, since, list...)
+	}
+
+	// A restart that finds other endpoints.
+	b = reopen(t, n, b)
+	s.pods(3, 4)
+	apply(t, b, s.builder.Snapshot())
+	for _, f := range model.Families {
+		n.mustRemember(t, f, clusterClients, since, list[1])
+		n.mustRemember(t, f, localClients, since, list[1])
+	}
+}
+
+// generation is how often the rules of a namespace were changed.
+func generation(t testing.TB, b *Backend) uint32 {
+	t.Helper()
+	g, err := b.conn.lib.GetGen()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g.ID
+}
+
+func TestObjectsComeAndGoWithAffinity(t *testing.T) {
+	n := newNetNS(t)
+	s := newSticky(0)
+	b := open(t, n)
+	apply(t, b, s.builder.Snapshot())
+	without := n.lists(t)
+	if strings.Contains(without, "default/web/") {
+		t.Fatalf("objects of its own without affinity:\n%s", without)
+	}
+	for range 3 {
+		s.lasts(time.Minute)
+		apply(t, b, s.builder.Snapshot())
+		mustMatch(t, n, s.builder.Snapshot())
+		with := n.lists(t)
+		for _, want := range []string{"map " + clusterClients, "map " + localClients, "set affinity-both-default/web/tcp/http", "chain remember-default/web/tcp/http"} {
+			if !strings.Contains(with, want) {
+				t.Errorf("no %s in:\n%s", want, with)
+			}
+		}
+		for _, f := range model.Families {
+			n.mustRemember(t, f, clusterClients, time.Now()) // nobody, after it was off
+			note(t, b, f, clusterClients, noted{1, 2, time.Minute, time.Minute})
+		}
+		s.lasts(0)
+		apply(t, b, s.builder.Snapshot())
+		if diff := cmp.Diff(without, n.lists(t)); diff != "" {
+			t.Fatalf("switched on and off (-before +after):\n%s", diff)
+		}
+	}
+	// Nor is anything left of a Service that is deleted.
+	s.lasts(time.Minute)
+	apply(t, b, s.builder.Snapshot())
+	note(t, b, model.IPv4, clusterClients, noted{1, 2, time.Minute, time.Minute})
+	s.builder.DeleteService(s.service.NamespacedName)
+	apply(t, b, s.builder.Snapshot())
+	if rest := n.lists(t); strings.Contains(rest, "default/web") {
+		t.Errorf("left of a deleted Service:\n%s", rest)
+	}
+	// With only one list, there is only one map; clients of that stay.
+	s.lasts(time.Minute)
+	apply(t, b, s.builder.Snapshot())
+	since := time.Now()
+	note(t, b, model.IPv4, clusterClients, noted{1, 2, time.Minute, time.Minute})
+	s.service.ExternalTrafficPolicy = "Cluster"
+	s.builder.SetService(s.service)
+	apply(t, b, s.builder.Snapshot())
+	if rest := n.lists(t); strings.Contains(rest, localClients) || strings.Contains(rest, "affinity-both-default") {
+		t.Errorf("left of the local list:\n%s", rest)
+	}
+	n.mustRemember(t, model.IPv4, clusterClients, since, noted{1, 2, time.Minute, time.Minute})
+}
