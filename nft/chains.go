@@ -36,7 +36,7 @@ var (
 	nodePortKey = Key{{Field: Protocol}, {Field: DestPort}}
 	destKey     = Key{{Field: DestAddr}}
 	sourceKey   = Key{{Field: SourceAddr}}
-	sourcesKey  = Key{{Field: DestAddr}, {Field: Protocol}, {Field: DestPort}, {Field: SourceAddr}}
+	sourcesKey  = Key{{Field: DestAddr}, {Field: DestPort}, {Field: SourceAddr}}
 	replyKey    = Key{{Field: SourceAddr}, {Field: Protocol}, {Field: SourcePort}}
 	hairpinKey  = Key{{Field: SourceAddr}, {Field: DestAddr}}
 	origDestKey = Key{{Field: OrigDestAddr}}
@@ -102,16 +102,24 @@ func layoutChains(s *model.Settings, c chosen) []Chain {
 // servicesRules find out who is meant. A Service's address goes before a node port: it
 // may be an address of the node, too.
 func servicesRules() []Rule {
-	return []Rule{
-		{InSet{Key: vipKey, Set: FirewallIPs}, InSet{Key: sourcesKey, Set: SourceRanges, Not: true}, Verdict{Kind: DropPacket}},
-		{VerdictMap{vipKey, AffinityIPs}},
-		{VerdictMap{vipKey, ServiceIPs}},
-		{InSet{Key: destKey, Set: NodePortIPs}, VerdictMap{nodePortKey, AffinityNodePorts}},
-		{InSet{Key: destKey, Set: NodePortIPs}, VerdictMap{nodePortKey, ServiceNodePorts}},
-		{InSet{Key: destKey, Set: ClusterIPs}, Verdict{Goto, rejectChain}},
-		{InSet{Key: destKey, Set: ServiceCIDRs}, Verdict{Kind: DropPacket}},
+	var rules []Rule
+	for _, p := range protocols {
+		rules = append(rules, Rule{
+			MatchProtocol{p}, InSet{Key: vipKey, Set: FirewallIPs},
+			InSet{Key: sourcesKey, Set: SourceRanges(p), Not: true}, Verdict{Kind: DropPacket},
+		})
 	}
+	return append(rules,
+		Rule{VerdictMap{vipKey, AffinityIPs}},
+		Rule{VerdictMap{vipKey, ServiceIPs}},
+		Rule{InSet{Key: destKey, Set: NodePortIPs}, VerdictMap{nodePortKey, AffinityNodePorts}},
+		Rule{InSet{Key: destKey, Set: NodePortIPs}, VerdictMap{nodePortKey, ServiceNodePorts}},
+		Rule{InSet{Key: destKey, Set: ClusterIPs}, Verdict{Goto, rejectChain}},
+		Rule{InSet{Key: destKey, Set: ServiceCIDRs}, Verdict{Kind: DropPacket}},
+	)
 }
+
+var protocols = [...]model.Protocol{model.TCP, model.UDP, model.SCTP}
 
 func postroutingRules(s *model.Settings) []Rule {
 	rules := []Rule{
@@ -144,7 +152,6 @@ func postroutingRules(s *model.Settings) []Rule {
 // per protocol.
 func byOrigin(addrs, nodePorts string) []Rule {
 	var rules []Rule
-	protocols := []model.Protocol{model.TCP, model.UDP, model.SCTP}
 	for _, p := range protocols {
 		rules = append(rules, Rule{MatchProtocol{p}, VerdictMap{origVIPKey, addrs}})
 	}

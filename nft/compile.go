@@ -229,7 +229,8 @@ func frontendElements(sp *model.ServicePort, fe model.Frontend, a *affinity, end
 		if fe.Restricted {
 			more = more && yield(FirewallIPs, Element{Key: key})
 			for _, p := range sp.Allowed(fe) {
-				more = more && yield(SourceRanges, rangeElement(key, p))
+				to := string(AppendPort(AppendAddr(nil, fe.VIP.Addr), fe.VIP.Port))
+				more = more && yield(SourceRanges(fe.VIP.Protocol), rangeElement(to, p))
 			}
 		}
 		if fe.Action != model.Forward && !fe.ShortCircuit {

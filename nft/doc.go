@@ -13,7 +13,7 @@
 //	prerouting (dstnat)    output (-100)
 //	            └──────┬──────┘
 //	               services
-//	                   │ firewall-ips, but not in source-ranges ──> drop
+//	                   │ firewall-ips, but not in source-ranges-… ──> drop
 //	                   │ affinity-ips: a client that was here before ──> DNAT to its endpoint
 //	                   │ address . protocol . port ── map service-ips ──────────┐
 //	                   │ node address? protocol . port ── map service-nodeports ┤ (affinity as above)

@@ -18,7 +18,7 @@ func LayoutSets() []Set {
 		{Name: AffinityNodePorts, Key: nodePort, Verdicts: true, Comment: "whose clients come back to the same endpoint"},
 		{Name: ClusterIPs, Key: []Type{Addr}, Comment: "refuse connections to ports that no Service has"},
 		{Name: Endpoints, Key: serviceSlot, Data: endpoint, Comment: "who answers: slots 0 to N-1 of each service address"},
-		{Name: FirewallIPs, Key: service, Comment: "for some sources only: source-ranges"},
+		{Name: FirewallIPs, Key: service, Comment: "for some sources only, see source-ranges"},
 		{Name: Hairpin, Key: []Type{Addr, Addr}, Comment: "endpoints on this node that connect to themselves"},
 		{
 			Name: LocalEndpoints, Key: serviceSlot, Data: endpoint,
@@ -43,12 +43,16 @@ func LayoutSets() []Set {
 			Comment: "cluster IPs, external IPs, load-balancer addresses",
 		},
 		{Name: ServiceNodePorts, Key: nodePort, Verdicts: true, Comment: "node ports"},
-		{Name: SourceRanges, Key: []Type{Addr, Proto, Service, Addr}, Interval: true, Comment: "who may connect to firewall-ips"},
 		{
 			Name: SourceNAT, Key: service, Verdicts: true,
 			Comment: "which service addresses need the node's address as source",
 		},
+		sourceRanges(model.SCTP), sourceRanges(model.TCP), sourceRanges(model.UDP),
 	}
+}
+
+func sourceRanges(p model.Protocol) Set {
+	return Set{Name: SourceRanges(p), Key: []Type{Addr, Service, Addr}, Interval: true, Comment: "who may connect to firewall-ips"}
 }
 
 var layoutSets = LayoutSets()

@@ -26,13 +26,17 @@ const (
 	LocalEndpoints         = "local-endpoints"
 	NodePortLocalEndpoints = "nodeport-local-endpoints"
 	FirewallIPs            = "firewall-ips"
-	SourceRanges           = "source-ranges"
 	AffinityIPs            = "affinity-ips"
 	AffinityNodePorts      = "affinity-nodeports"
 	RememberIPs            = "remember-ips"
 	RememberNodePorts      = "remember-nodeports"
 	ServiceEndpoints       = "service-endpoints"
 )
+
+// SourceRanges is the name of the set of who may connect to the addresses in FirewallIPs.
+// Each protocol has its own: nft puts a protocol into a key of ranges by way of a
+// byteorder expression, which newer kernels refuse (in Debian's, 6.12.115).
+func SourceRanges(p model.Protocol) string { return "source-ranges-" + p.String() }
 
 // Set is the declaration of a set or map.
 type Set struct {

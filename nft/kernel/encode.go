@@ -75,11 +75,7 @@ func encodeStatement(f model.Family, s nft.Statement) ([]expr.Any, error) {
 			&expr.Cmp{Op: expr.CmpOpNeq, Register: unix.NFT_REG_1, Data: make([]byte, 4)},
 		}, nil
 	case nft.InSet: // ip daddr @cluster-ips
-		key := encodeKey(f, s.Key)
-		if s.Set == nft.SourceRanges {
-			key = orderProtocol(key)
-		}
-		return append(key, &expr.Lookup{SourceRegister: unix.NFT_REG_1, SetName: s.Set, Invert: s.Not}), nil
+		return append(encodeKey(f, s.Key), &expr.Lookup{SourceRegister: unix.NFT_REG_1, SetName: s.Set, Invert: s.Not}), nil
 	case nft.VerdictMap: // ip daddr . meta l4proto . th dport vmap @service-ips
 		return append(encodeKey(f, s.Key), &expr.Lookup{
 			SourceRegister: unix.NFT_REG_1, SetName: s.Map,
@@ -133,21 +129,6 @@ func encodeHash(f model.Family, e nft.Expr, offset int) []expr.Any {
 		SourceRegister: temp, DestRegister: register(offset), Length: uint32(width),
 		Modulus: e.Mod, Seed: nft.HashSeed, Type: expr.HashTypeJenkins,
 	}}
-}
-
-// orderProtocol does nothing to a byte, but nft has it in the keys of ranges: all else
-// there is in network byte order.
-func orderProtocol(key []expr.Any) []expr.Any {
-	var all []expr.Any
-	for _, e := range key {
-		all = append(all, e)
-		if m, ok := e.(*expr.Meta); ok {
-			all = append(all, &expr.Byteorder{
-				SourceRegister: m.Register, DestRegister: m.Register, Op: expr.ByteorderHton, Len: 1, Size: 2,
-			})
-		}
-	}
-	return all
 }
 
 // encodeRemember has the key in the first register and the data in the one behind it.

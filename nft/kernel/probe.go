@@ -32,11 +32,7 @@ type feature struct {
 func features() []feature {
 	return []feature{
 		{"nf_tables NAT chains (CONFIG_NFT_NAT)", "3.13", nft.Prerouting, nil},
-		{"nft_numgen (CONFIG_NFT_NUMGEN)", "4.9", nft.Prerouting, nft.Rule{nft.InSet{
-			Key: nft.Key{{Field: nft.DestAddr}, {Field: nft.Protocol}, {Field: nft.DestPort}, {Field: nft.RandomSlot, Mod: 1}},
-			Set: nft.Endpoints,
-		}}},
-		{"nft_nat (CONFIG_NFT_NAT)", "3.13", nft.Prerouting, nft.Rule{nft.DNAT{
+		{"nft_numgen and nft_nat (CONFIG_NFT_NUMGEN, CONFIG_NFT_NAT)", "4.9", nft.Prerouting, nft.Rule{nft.DNAT{
 			Key: nft.Key{{Field: nft.DestAddr}, {Field: nft.Protocol}, {Field: nft.DestPort}, {Field: nft.RandomSlot, Mod: 1}},
 			Map: nft.Endpoints,
 		}}},
@@ -47,6 +43,9 @@ func features() []feature {
 			nft.InSet{Key: nft.Key{{Field: nft.OrigDestAddr}}, Set: nft.ClusterIPs},
 		}},
 		{"nft_fib (CONFIG_NFT_FIB_IPV4, CONFIG_NFT_FIB_IPV6)", "4.10", nft.Postrouting, nft.Rule{nft.MatchFromNode{}}},
+		{"sets of ranges in concatenations (nft_set_pipapo)", "5.6", nft.Prerouting, nft.Rule{nft.InSet{
+			Key: nft.Key{{Field: nft.DestAddr}, {Field: nft.DestPort}, {Field: nft.SourceAddr}}, Set: nft.SourceRanges(model.TCP),
+		}}},
 		{"nft_payload and nft_bitwise", "3.13", nft.Postrouting, nft.Rule{nft.MatchAddr{Field: nft.SourceAddr}}},
 	}
 }

@@ -229,14 +229,10 @@ func (c *conn) readRules(f model.Family, t *nftables.Table, chain *nftables.Chai
 }
 
 // fingerprint is the same for a rule that we would write and for the same rule as the
-// kernel gives it back. google/nftables does not read byteorder expressions, and ours
-// change nothing (see orderProtocol), so that they don't count.
+// kernel gives it back.
 func fingerprint(f model.Family, exprs []expr.Any) (string, error) {
 	var b []byte
 	for _, e := range exprs {
-		if _, ok := e.(*expr.Byteorder); ok {
-			continue
-		}
 		data, err := expr.Marshal(byte(tableFamily(f)), e)
 		if err != nil {
 			return "", fmt.Errorf("encode %T: %w", e, err)
