@@ -1,0 +1,193 @@
+package iptables_test
+
+import (
+	"fmt"
+	"net/netip"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vmapd/vmapd/legacy/iptables"
+	"github.com/vmapd/vmapd/legacy/iptables/iptsim"
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/modeltest"
+)
+
+// What model.Decide says about a connection is what the rules do with it.
+
+// expected is the outcome that a decision means.
+func expected(d model.Decision) iptsim.Outcome {
+	switch d.Fate {
+	case model.Rejected:
+		return iptsim.Outcome{Fate: iptsim.Rejected, TCPReset: d.Protocol == model.TCP}
+	case model.Dropped:
+		return iptsim.Outcome{Fate: iptsim.Dropped}
+	case model.NotOurs:
+		return iptsim.Outcome{To: map[netip.AddrPort]iptsim.Arrival{d.Dest: {Share: 1}}}
+	case model.Forwarded:
+	}
+	want := iptsim.Outcome{To: map[netip.AddrPort]iptsim.Arrival{}}
+	for _, target := range d.Targets {
+		want.To[target.Addr] = iptsim.Arrival{Share: 1 / float64(len(d.Targets)), Masquerade: target.SNAT.Masquerade()}
+	}
+	return want
+}
+
+// packetOf is a connection's first packet.
+func packetOf(c model.Connection) iptsim.Packet {
+	const clientPort = 40000
+	p := iptsim.Packet{
+		From: iptsim.Outside, Interface: c.Interface,
+		Source: netip.AddrPortFrom(c.Source, clientPort), Dest: c.Dest, Protocol: c.Protocol,
+	}
+	if c.Node {
+		p.From = iptsim.Node
+	}
+	return p
+}
+
+var compareOutcomes = []cmp.Option{
+	cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b }),
+	cmp.Comparer(func(a, b float64) bool { return a-b < 1e-7 && b-a < 1e-7 }), // the kernel has 31 bits
+	cmp.FilterPath(func(p cmp.Path) bool {
+		switch p.Last().String() {
+		case ".Trace", ".Remembered", ".RulesMet", ".RulesMetMean", ".Mark":
+			return true
+		}
+		return false
+	}, cmp.Ignore()),
+}
+
+// agree makes random connections and compares what is said with what is done.
+func agree(t *testing.T, r *modeltest.Random, s *model.Snapshot, all rulesets, mark uint32, connections int) {
+	t.Helper()
+	var sims [len(model.Families)]*iptsim.Simulator
+	for _, f := range model.Families {
+		sims[f] = simulate(t, load(t, all[f]), s.Family(f))
+	}
+	for range connections {
+		c := modeltest.Connection(r, s)
+		if c.Dest.Addr().IsLoopback() {
+			continue // meets no rule
+		}
+		f := model.FamilyOf(c.Dest.Addr())
+		d := model.Decide(s, c)
+		got, err := sims[f].Run(packetOf(c))
+		if err != nil {
+			t.Fatalf("%+v: %v", c, err)
+		}
+		if diff := cmp.Diff(expected(d), got, compareOutcomes...); diff != "" {
+			t.Fatalf("%+v\ndecided: %v, reason %d; (-decided +done):\n%s\nrules met: %q", c, d.Fate, d.Why, diff, got.Trace)
+		}
+		checkRemembered(t, d, got)
+		for to, a := range got.To {
+			if a.Masquerade && a.Mark&mark != 0 {
+				t.Fatalf("%+v: leaves the node to %v with the mark %#x", c, to, a.Mark)
+			}
+		}
+	}
+}
+
+// checkRemembered checks that a client's endpoint is noted where there is affinity, and only
+// there.
+func checkRemembered(t *testing.T, d model.Decision, got iptsim.Outcome) {
+	t.Helper()
+	want := 0
+	if d.Port != nil && d.Port.Affinity > 0 {
+		want = 1
+	}
+	lists := map[string]bool{}
+	for to, a := range got.To {
+		if d.Fate == model.Forwarded && len(a.Remembered) != want {
+			t.Fatalf("%+v: %v is remembered in %q, want %d lists", d.Connection, to, a.Remembered, want)
+		}
+		for _, name := range a.Remembered {
+			if lists[name] {
+				t.Fatalf("%+v: several endpoints have the list %s", d.Connection, name)
+			}
+			lists[name] = true
+		}
+	}
+}
+
+func markOf(o iptables.Options) uint32 {
+	if o.MasqueradeMark == 0 {
+		return iptables.DefaultMasqueradeMark
+	}
+	return o.MasqueradeMark
+}
+
+func TestTheRulesDoWhatIsDecided(t *testing.T) {
+	const seeds, steps, connections = 60, 20, 40
+	for seed := range uint64(seeds) {
+		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+			t.Parallel()
+			r := modeltest.NewRandom(modeltest.Seed(seed))
+			b := model.NewBuilder(configs[seed%uint64(len(configs))])
+			o := options[seed%uint64(len(options))]
+			var have rulesets
+			for range steps {
+				r.Steps(b, 1+r.IntN(6))
+				s := b.Snapshot()
+				have = compileAll(have, s, o)
+				agree(t, r, s, have, markOf(o), connections)
+			}
+		})
+	}
+}
+
+// FuzzDecide looks for a connection about which the specification and the rules differ.
+func FuzzDecide(f *testing.F) {
+	addRandom(f)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		r := modeltest.NewRandom(modeltest.Bytes(data))
+		b := model.NewBuilder(configs[r.IntN(len(configs))])
+		o := options[r.IntN(len(options))]
+		r.Steps(b, 1+min(len(data), 4096)/24)
+		s := b.Snapshot()
+		agree(t, r, s, compileAll(rulesets{}, s, o), markOf(o), 16)
+	})
+}
+
+// A client that is remembered gets its endpoint again, and is noted again.
+func TestARememberedClientComesBack(t *testing.T) {
+	found := 0
+	for seed := range uint64(40) {
+		r := modeltest.NewRandom(modeltest.Seed(seed))
+		b := model.NewBuilder(configs[seed%uint64(len(configs))])
+		r.Steps(b, 80)
+		s := b.Snapshot()
+		all := compileAll(rulesets{}, s, options[0])
+		for range 60 {
+			c := modeltest.Connection(r, s)
+			d := model.Decide(s, c)
+			if d.Fate != model.Forwarded || d.Why == model.LoopbackForwarder || d.Port.Affinity == 0 {
+				continue
+			}
+			f := model.FamilyOf(c.Dest.Addr())
+			target := d.Targets[r.IntN(len(d.Targets))]
+			sim := simulate(t, load(t, all[f]), s.Family(f))
+			first, err := sim.Run(packetOf(c))
+			if err != nil {
+				t.Fatal(err)
+			}
+			noted := first.To[target.Addr].Remembered
+			for _, name := range noted {
+				sim.Remember(name, c.Source)
+			}
+			got, err := sim.Run(packetOf(c))
+			if err != nil {
+				t.Fatal(err)
+			}
+			a, ok := got.To[target.Addr]
+			if !ok || len(got.To) != 1 || a.Share < 1-1e-9 || a.Masquerade != target.SNAT.Masquerade() {
+				t.Fatalf("seed %d: %+v: remembered %v, got %+v", seed, c, target, got)
+			}
+			equal(t, "the lists that note the client again", noted, a.Remembered)
+			found++
+		}
+	}
+	if found < 20 {
+		t.Errorf("only %d connections with affinity were tried", found)
+	}
+}

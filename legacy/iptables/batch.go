@@ -1,0 +1,158 @@
+package iptables
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/vmapd/vmapd/model"
+)
+
+// Batch is what turns one ruleset into another, as text for iptables-restore --noflush or
+// ip6tables-restore --noflush. Each table comes into force as a whole or not at all.
+//
+// A chain that differs is declared, which empties it if it is there, and written anew. One
+// that is no longer wanted is emptied in the same way and deleted at the end, when nothing
+// leads to it any more.
+type Batch struct {
+	Family model.Family
+
+	tables [tables]changes
+	jumps  bool
+}
+
+type changes struct {
+	set    []chain
+	delete []string
+}
+
+// Size says how much a batch writes.
+type Size struct{ Chains, Rules, Deleted int }
+
+func (b *Batch) set(c chain)    { b.tables[c.table].set = append(b.tables[c.table].set, c) }
+func (b *Batch) delete(c chain) { b.tables[c.table].delete = append(b.tables[c.table].delete, c.name) }
+
+func (b *Batch) sort() {
+	for i := range b.tables {
+		slices.SortFunc(b.tables[i].set, func(a, b chain) int { return cmp.Compare(a.name, b.name) })
+		slices.Sort(b.tables[i].delete)
+	}
+}
+
+// Empty reports whether there is nothing to do.
+func (b *Batch) Empty() bool { return b.Size() == Size{} }
+
+// Size counts the chains and rules that the batch writes, and the chains that it deletes.
+func (b *Batch) Size() Size {
+	var s Size
+	for _, t := range b.tables {
+		s.Chains += len(t.set)
+		s.Deleted += len(t.delete)
+		for _, c := range t.set {
+			s.Rules += bytes.Count(c.text, []byte("\n"))
+		}
+	}
+	return s
+}
+
+// Text returns the batch as text.
+func (b *Batch) Text() string {
+	var s strings.Builder
+	_, _ = b.WriteTo(&s) // a Builder takes everything
+	return s.String()
+}
+
+// WriteTo implements io.WriterTo.
+func (b *Batch) WriteTo(w io.Writer) (int64, error) {
+	c := &counter{to: w}
+	for t := range tables {
+		b.writeTable(c, t)
+	}
+	return c.n, c.err
+}
+
+func (b *Batch) writeTable(w *counter, t table) {
+	has := b.tables[t]
+	if len(has.set) == 0 && len(has.delete) == 0 {
+		return
+	}
+	w.print("*%v\n", t)
+	for _, c := range has.set {
+		w.print(":%s - [0:0]\n", c.name)
+	}
+	for _, name := range has.delete {
+		w.print(":%s - [0:0]\n", name)
+	}
+	for _, j := range Jumps() {
+		if b.jumps && j.Table == t.String() {
+			w.print("%v\n", j)
+		}
+	}
+	for _, c := range has.set {
+		w.write(c.text)
+	}
+	for _, name := range has.delete {
+		w.print("-X %s\n", name)
+	}
+	w.print("COMMIT\n")
+}
+
+// counter counts what it writes, until that fails.
+type counter struct {
+	to  io.Writer
+	n   int64
+	err error
+}
+
+func (c *counter) write(b []byte) {
+	if c.err != nil {
+		return
+	}
+	n, err := c.to.Write(b)
+	c.n, c.err = c.n+int64(n), err
+}
+
+func (c *counter) print(format string, args ...any) { c.write(fmt.Appendf(nil, format, args...)) }
+
+// WriteTo writes all chains, and the jumps by which packets come to them, for
+// iptables-restore --noflush on a node where nothing of ours is there yet.
+func (r *Ruleset) WriteTo(w io.Writer) (int64, error) {
+	b := r.Batch()
+	b.jumps = true
+	return b.WriteTo(w)
+}
+
+// String is what WriteTo writes.
+func (r *Ruleset) String() string {
+	var s strings.Builder
+	_, _ = r.WriteTo(&s) // a Builder takes everything
+	return s.String()
+}
+
+func isOurs(chain string) bool { return strings.HasPrefix(chain, Prefix) }
+
+// failedLine is how the programs say which line of their input they did not take.
+var failedLine = regexp.MustCompile(`line:? (\d+)`)
+
+// Explain adds to what iptables-restore said the line that it did not like.
+func (b *Batch) Explain(said string) string {
+	m := failedLine.FindStringSubmatch(said)
+	if m == nil {
+		return said
+	}
+	n, err := strconv.Atoi(m[1])
+	if err != nil || n < 1 {
+		return said
+	}
+	for line := range strings.Lines(b.Text()) {
+		if n--; n == 0 {
+			return said + ": " + strings.TrimSpace(line)
+		}
+	}
+	return said
+}

@@ -1,0 +1,164 @@
+package iptables
+
+import (
+	"fmt"
+	"math"
+	"net/netip"
+	"strconv"
+	"time"
+
+	"github.com/vmapd/vmapd/model"
+)
+
+// A connection chooses among n endpoints by passing at most n rules: the first takes one of
+// n, the next one of the n-1 that are left, and so on. Where n is above maxFlat, it first
+// chooses a group of endpoints in the same way, each with the probability of its size.
+//
+// An endpoint's group depends on its address alone, so that one that comes or goes is a
+// matter of its group and of those above it. Two digits make 256 groups; with more than
+// 8,000 endpoints, these begin to grow.
+const (
+	maxFlat   = 32
+	maxDigits = 2
+)
+
+// choice is one of the two lists of endpoints of a service port being translated.
+type choice struct {
+	*port
+	list   model.List
+	chains []chain
+}
+
+// listChains returns the chains that choose from a list.
+func (p *port) listChains(l model.List) []chain {
+	c := &choice{port: p, list: l}
+	var all []netip.AddrPort
+	for e := range p.In(l) {
+		all = append(all, e.Addr)
+	}
+	first := p.chain(nat, roleChoose[l])
+	for _, fe := range p.Frontends {
+		if w := wayOf(fe); w.direct() && w.list == l {
+			first.add(toVIP(fe.VIP), markOutside)
+		}
+	}
+	if p.Affinity > 0 {
+		c.recall(&first, "", all)
+	}
+	c.choose(&first, "", all)
+	return append(c.chains, first)
+}
+
+// choose adds the rules that choose one of the endpoints whose group has these digits.
+func (c *choice) choose(to *chain, digits string, endpoints []netip.AddrPort) {
+	left := len(endpoints)
+	if isFlat(digits, left) {
+		for _, e := range endpoints {
+			to.add(c.one(left)+c.remember(e), dnat(e))
+			left--
+		}
+		return
+	}
+	for i, group := range split(endpoints, len(digits)) {
+		if len(group) == 0 {
+			continue
+		}
+		sub := c.group(roleChoose, digits, i)
+		c.choose(&sub, digits+digit(i), group)
+		to.add(random(len(group), left), "-g "+sub.name)
+		c.chains = append(c.chains, sub)
+		left -= len(group)
+	}
+}
+
+// recall adds the rules that send a client to the endpoint of before. It must be looked for
+// in the list of each endpoint; "--update" finds it, and notes that it was here again.
+//
+// There is no --reap, which only tidies up: before Linux 5.11 it may free the entry that is
+// being updated ("netfilter: xt_recent: Fix attempt to update deleted entry").
+func (c *choice) recall(to *chain, digits string, endpoints []netip.AddrPort) {
+	if isFlat(digits, len(endpoints)) {
+		for _, e := range endpoints {
+			to.add(fmt.Sprintf("%s -m recent --update --seconds %d --name %s --rsource",
+				protocol(c.Name.Protocol), c.Affinity/time.Second, recentName(c.Name, e)), dnat(e))
+		}
+		return
+	}
+	for i, group := range split(endpoints, len(digits)) {
+		if len(group) == 0 {
+			continue
+		}
+		sub := c.group(roleRecall, digits, i)
+		c.recall(&sub, digits+digit(i), group)
+		to.add("", "-j "+sub.name)
+		c.chains = append(c.chains, sub)
+	}
+}
+
+// group returns the chain of a group.
+func (c *choice) group(r [len(model.Lists)]role, digits string, i int) chain {
+	sub := c.chain(nat, r[c.list])
+	sub.name += "-" + digits + digit(i)
+	return sub
+}
+
+// one returns the match by which one of n endpoints is chosen.
+func (c *choice) one(n int) string {
+	proto := protocol(c.Name.Protocol)
+	switch {
+	case n == 1:
+		return proto
+	case c.Algorithm == model.RoundRobin:
+		return proto + " -m statistic --mode nth --every " + strconv.Itoa(n) + " --packet 0"
+	}
+	// Also for model.SourceHash: see Differences.
+	return proto + " " + random(1, n)
+}
+
+// remember notes the client. It stands behind the match that chooses, and is asked only
+// if that holds.
+func (c *choice) remember(e netip.AddrPort) string {
+	if c.Affinity == 0 {
+		return ""
+	}
+	return " -m recent --set --name " + recentName(c.Name, e) + " --rsource"
+}
+
+// random matches k of n connections; all of them need no match. The kernel has 31 bits for
+// a probability, and this is how iptables-save prints them.
+func random(k, n int) string {
+	if k == n {
+		return ""
+	}
+	const one = 1 << 31
+	share := math.Round(one*float64(k)/float64(n)) / one
+	return "-m statistic --mode random --probability " + strconv.FormatFloat(share, 'f', 11, 64)
+}
+
+func dnat(e netip.AddrPort) string { return "-j DNAT --to-destination " + e.String() }
+
+func isFlat(digits string, n int) bool { return n <= maxFlat || len(digits) == maxDigits }
+
+func digit(i int) string { return strconv.FormatInt(int64(i), 16) }
+
+// split sorts endpoints into groups by one hexadecimal digit of a hash.
+func split(endpoints []netip.AddrPort, at int) [16][]netip.AddrPort {
+	var groups [16][]netip.AddrPort
+	for _, e := range endpoints {
+		i := endpointHash(e) >> (60 - 4*at) & 15
+		groups[i] = append(groups[i], e)
+	}
+	return groups
+}
+
+// endpointHash is FNV-1a, whose upper bits are spread by a multiplication: addresses differ
+// in their last byte, which has hardly moved then.
+func endpointHash(e netip.AddrPort) uint64 {
+	const offset, prime, golden = 14695981039346656037, 1099511628211, 0x9e3779b97f4a7c15
+	h := uint64(offset)
+	for _, b := range e.Addr().As16() {
+		h = (h ^ uint64(b)) * prime
+	}
+	h = (h ^ uint64(e.Port())) * prime
+	return (h ^ h>>32) * golden
+}

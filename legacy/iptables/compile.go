@@ -1,0 +1,129 @@
+package iptables
+
+import (
+	"iter"
+	"net/netip"
+	"slices"
+
+	"github.com/vmapd/vmapd/model"
+)
+
+// Ruleset is all that one family's chains shall contain. It never changes.
+//
+// It holds the trees; the chains of service ports are made from the snapshot when they are
+// asked for: a hundred thousand endpoints need no second copy.
+type Ruleset struct {
+	Family model.Family
+
+	snapshot *model.FamilySnapshot
+	options  Options
+	forest   forest
+}
+
+// Compile translates a snapshot. After a Ruleset compiled from an earlier one, with the same
+// options, the cost follows what changed between the snapshots, and what did not is shared.
+// before may be nil.
+func Compile(before *Ruleset, s *model.FamilySnapshot, o Options) *Ruleset {
+	r := &Ruleset{Family: s.Family, snapshot: s, options: o}
+	old := &Ruleset{Family: s.Family, options: o, snapshot: &model.FamilySnapshot{Family: s.Family, Settings: &model.Settings{}}}
+	edit := &forestEdit{nodes: map[place]*node{}}
+	if before != nil && before.options == o {
+		old, edit.base = before, before.forest
+	} else {
+		for t := range trees {
+			edit.own(place{tree: t})
+		}
+	}
+	var gone, come []placed
+	for c := range s.ServicePortChanges(old.snapshot) {
+		was, is := old.entriesOf(c.Old), r.entriesOf(c.New)
+		if !slices.Equal(was, is) {
+			gone, come = append(gone, was...), append(come, is...)
+		}
+	}
+	if s.Settings != old.snapshot.Settings {
+		gone, come = append(gone, nodeEntries(old.snapshot)...), append(come, nodeEntries(s)...)
+	}
+	for c := range s.ClusterIPChanges(old.snapshot) {
+		gone, come = collect(gone, come, c, clusterIPEntry)
+	}
+	for c := range s.HairpinChanges(old.snapshot) {
+		gone, come = collect(gone, come, c, r.hairpinEntry)
+	}
+	// First all that goes: what one Service loses another may have got.
+	for _, p := range gone {
+		edit.remove(p.place, p.key)
+	}
+	for _, p := range come {
+		edit.add(p.place, p.entry)
+	}
+	r.forest = edit.done()
+	return r
+}
+
+// placed is an entry and the end of a tree where it belongs.
+type placed struct {
+	place
+	entry
+}
+
+func collect(gone, come []placed, c model.Change[netip.Addr], as func(netip.Addr) placed) (_, _ []placed) {
+	if c.Old.IsValid() {
+		return append(gone, as(c.Old)), come
+	}
+	return gone, append(come, as(c.New))
+}
+
+func (r *Ruleset) entriesOf(sp *model.ServicePort) []placed {
+	if sp == nil {
+		return nil
+	}
+	return r.port(sp).entries()
+}
+
+// nodeEntries lead to node ports, in both tables. The filter table comes back from there:
+// the address may be a cluster IP as well.
+func nodeEntries(s *model.FamilySnapshot) []placed {
+	var list []placed
+	for _, a := range s.NodePortAddrs {
+		key, match := entryKey{addr: a, class: aNodeAddr}, "-d "+host(a)
+		list = append(list,
+			placed{atAddr(natAddrs, a), entry{key, match + " -g " + nodePortsChain}},
+			placed{atAddr(filterAddrs, a), entry{key, match + " -j " + nodePortsChain}})
+	}
+	return list
+}
+
+// clusterIPEntry refuses what is to a cluster IP and got no endpoint.
+func clusterIPEntry(a netip.Addr) placed {
+	return placed{atAddr(filterAddrs, a), entry{entryKey{addr: a, class: aClusterIP}, "-d " + host(a) + " " + gotoReject}}
+}
+
+// hairpinEntry masquerades what an endpoint on this node sends to itself.
+func (r *Ruleset) hairpinEntry(a netip.Addr) placed {
+	rule := "-s " + host(a) + " -d " + host(a) + " " + r.options.masquerade()
+	return placed{atAddr(hairpins, a), entry{entryKey{addr: a}, rule}}
+}
+
+// chains yields every chain.
+func (r *Ruleset) chains() iter.Seq[chain] {
+	return func(yield func(chain) bool) {
+		for _, c := range r.sharedChains() {
+			if !yield(c) {
+				return
+			}
+		}
+		for p, n := range r.forest.All() {
+			if !yield(p.chain(r.Family, n)) {
+				return
+			}
+		}
+		for sp := range r.snapshot.ServicePorts() {
+			for _, c := range r.port(sp).chains() {
+				if !yield(c) {
+					return
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,244 @@
+package iptables_test
+
+import (
+	"fmt"
+	"io"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/vmapd/vmapd/legacy/iptables"
+	"github.com/vmapd/vmapd/legacy/iptables/iptsim"
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/modeltest"
+)
+
+// nodePorts is how many node ports there are by default: 30000 to 32767.
+const nodePorts = 2768
+
+// cluster has Services with endpoints each, as many of them with node ports as can be.
+func cluster(services, endpointsPer int) *model.Builder {
+	b := model.NewBuilder(modeltest.Config())
+	modeltest.Feed(b, modeltest.Cluster(services, endpointsPer))
+	for i := range min(services, nodePorts) {
+		modeltest.ClusterService(i).NodePort(30000 + int32(i)).Set(b)
+	}
+	return b
+}
+
+// How many rules a new connection meets does not follow the number of Services. Of 10,000 in
+// a row under one another, as kube-proxy has them, it would meet 5,000 on average.
+func TestANewConnectionMeetsFewRules(t *testing.T) {
+	const perKind, endpoints = 300, 10
+	for _, tt := range []struct {
+		services                   int
+		clusterIP, nodePort, other int // at most
+	}{
+		{100, 50, 60, 60},
+		{1000, 70, 70, 85},
+		{10_000, 100, 100, 110},
+	} {
+		t.Run(fmt.Sprintf("%d services", tt.services), func(t *testing.T) {
+			if tt.services > 1000 && testing.Short() {
+				t.Skip("-short: 10,000 Services take seconds")
+			}
+			s := cluster(tt.services, endpoints).Snapshot().Family(model.IPv4)
+			sim := simulate(t, load(t, iptables.Compile(nil, s, iptables.Options{})), s)
+			for _, kind := range []struct {
+				name string
+				most int
+				to   func(i int) iptsim.Packet
+			}{
+				{"pod to cluster IP", tt.clusterIP, func(i int) iptsim.Packet {
+					vip := netip.MustParseAddr(modeltest.ClusterService(i % tt.services).ClusterIPs[0])
+					return packet(iptsim.Pod, modeltest.Pod(model.IPv4, i), vip, 80)
+				}},
+				{"outside to node port", tt.nodePort, func(i int) iptsim.Packet {
+					port := 30000 + i%min(tt.services, nodePorts)
+					return packet(iptsim.Outside, outside, netip.MustParseAddr(modeltest.NodeIP4), uint16(port))
+				}},
+				{"pod to no Service", tt.other, func(i int) iptsim.Packet {
+					to := netip.AddrFrom4([4]byte{203, 0, byte(i * 7), byte(i * 13)})
+					return packet(iptsim.Pod, modeltest.Pod(model.IPv4, i), to, 443)
+				}},
+			} {
+				worst, mean := 0, 0.0
+				for i := range perKind {
+					o, err := sim.Run(kind.to(i * 37))
+					if err != nil {
+						t.Fatal(err)
+					}
+					worst, mean = max(worst, o.RulesMet), mean+o.RulesMetMean/perKind
+				}
+				t.Logf("%6d services, %-20s worst %3d, mean %.1f", tt.services, kind.name, worst, mean)
+				if worst > kind.most {
+					t.Errorf("%s: a connection meets up to %d rules, want at most %d", kind.name, worst, kind.most)
+				}
+			}
+		})
+	}
+}
+
+var outside = netip.MustParseAddr("203.0.113.7")
+
+func packet(from iptsim.Origin, source, dest netip.Addr, port uint16) iptsim.Packet {
+	return iptsim.Packet{
+		From: from, Interface: modeltest.Uplink, Protocol: model.TCP,
+		Source: netip.AddrPortFrom(source, 40000), Dest: netip.AddrPortFrom(dest, port),
+	}
+}
+
+// bigSlice has endpoints for a Service big, from one slice.
+func bigSlice(pods ...int) modeltest.Slice {
+	s := modeltest.NewSlice("ns1/big-1", "big").TCP("http", 8080)
+	for _, n := range pods {
+		s.Endpoints = append(s.Endpoints, model.SliceEndpoint{Addresses: []string{modeltest.Pod(model.IPv4, n).String()}})
+	}
+	return s
+}
+
+func upTo(n int) []int {
+	list := make([]int, n)
+	for i := range list {
+		list[i] = i
+	}
+	return list
+}
+
+// However many endpoints there are, each has the same share of the connections, and these
+// meet few rules.
+func TestEachEndpointHasTheSameShare(t *testing.T) {
+	for _, algorithm := range []string{"random", "round-robin", "source-hash"} {
+		for n, most := range map[int]int{1: 15, 2: 16, 32: 46, 33: 33, 100: 40, 1000: 55, 5000: 75} {
+			service := modeltest.NewService("ns1/big").On("172.30.0.41").TCP("http", 80).Algorithm(algorithm)
+			b := modeltest.Builder(modeltest.Config(), service, bigSlice(upTo(n)...))
+			s := b.Snapshot().Family(model.IPv4)
+			sim := simulate(t, load(t, iptables.Compile(nil, s, iptables.Options{})), s)
+			o, err := sim.Run(packet(iptsim.Pod, outside, netip.MustParseAddr("172.30.0.41"), 80))
+			if err != nil {
+				t.Fatal(err)
+			}
+			equal(t, fmt.Sprintf("endpoints, %s", algorithm), n, len(o.To))
+			for to, a := range o.To {
+				if a.Share*float64(n) < 1-1e-4 || a.Share*float64(n) > 1+1e-4 {
+					t.Errorf("%s of %d: %v has the share 1/%f", algorithm, n, to, 1/a.Share)
+				}
+			}
+			t.Logf("%-11s of %4d: worst %d, mean %.1f rules", algorithm, n, o.RulesMet, o.RulesMetMean)
+			if o.RulesMet > most {
+				t.Errorf("%s of %d: up to %d rules are met, want at most %d", algorithm, n, o.RulesMet, most)
+			}
+		}
+	}
+}
+
+// One endpoint changes: only chains of its own service port are written, and of these only
+// those of its group.
+func TestAChangeOfOneEndpointWritesItsGroup(t *testing.T) {
+	const big = 5000
+	all := upTo(big)
+	replaced := slices.Clone(all)
+	replaced[2500] = 7000
+	for _, tt := range []struct {
+		name          string
+		sticky        bool
+		before, after []int
+		want          iptables.Size // at most
+	}{
+		{"nothing changes", false, all, all, iptables.Size{}},
+		{"one more of 10", false, upTo(10), upTo(11), iptables.Size{Chains: 1, Rules: 12}},
+		{"one more of 5,000", false, all, upTo(big + 1), iptables.Size{Chains: 3, Rules: 17 + 16 + 32}},
+		{"one replaced of 5,000", false, all, replaced, iptables.Size{Chains: 5, Rules: 17 + 2*16 + 2*32}},
+		// The chains that recall lead to the same groups as before.
+		{"one more of 5,000, with affinity", true, all, upTo(big + 1), iptables.Size{Chains: 4, Rules: 33 + 16 + 32 + 32}},
+		{"the last one goes: its chain, and the way there", false, []int{1}, nil, iptables.Size{Chains: 2, Rules: 4, Deleted: 1}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			service := modeltest.NewService("ns1/big").On("172.30.0.41").TCP("http", 80)
+			if tt.sticky {
+				service = service.Sticky(60)
+			}
+			b := cluster(20, 3)
+			service.Set(b)
+			bigSlice(tt.before...).Set(b)
+			have := iptables.Compile(nil, b.Snapshot().Family(model.IPv4), iptables.Options{})
+			bigSlice(tt.after...).Set(b)
+			want := iptables.Compile(have, b.Snapshot().Family(model.IPv4), iptables.Options{})
+			batch := iptables.Diff(have, want)
+			got := batch.Size()
+			if got.Chains > tt.want.Chains || got.Rules > tt.want.Rules || got.Deleted != tt.want.Deleted {
+				t.Errorf("writes %+v, want at most %+v:\n%s", got, tt.want, batch.Text())
+			}
+			if (got == iptables.Size{}) != (tt.want == iptables.Size{}) {
+				t.Errorf("writes %+v, want %+v", got, tt.want)
+			}
+			t.Logf("%+v, %d bytes", got, len(batch.Text()))
+			checkApplied(t, load(t, have), batch, want)
+		})
+	}
+}
+
+// A Service comes among 2,000: its own chains, and the ends of the trees.
+func TestAServiceMoreWritesTheWayToIt(t *testing.T) {
+	b := cluster(2000, 2)
+	have := iptables.Compile(nil, b.Snapshot().Family(model.IPv4), iptables.Options{})
+	modeltest.NewService("ns1/big").On("172.30.0.41").External("192.168.99.1").TCP("http", 80).NodePort(32000).Set(b)
+	bigSlice(1, 2, 3).Set(b)
+	want := iptables.Compile(have, b.Snapshot().Family(model.IPv4), iptables.Options{})
+	batch := iptables.Diff(have, want)
+	t.Logf("%+v, %d bytes", batch.Size(), len(batch.Text()))
+	if s := batch.Size(); s.Chains > 12 || s.Rules > 100 {
+		t.Errorf("writes %+v:\n%s", s, batch.Text())
+	}
+	for _, name := range []string{"SERVICES", "NODEPORTS", "HAIRPIN", "FORWARD"} {
+		if strings.Contains(batch.Text(), ":VMAPD-"+name+" ") {
+			t.Errorf("writes VMAPD-%s, in which nothing changed", name)
+		}
+	}
+	checkApplied(t, load(t, have), batch, want)
+}
+
+func BenchmarkCompile(b *testing.B) {
+	for _, services := range []int{100, 1000, 10_000} {
+		s := cluster(services, 10).Snapshot().Family(model.IPv4)
+		b.Run(fmt.Sprintf("%d services", services), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				n, err := iptables.Compile(nil, s, iptables.Options{Comments: true}).Batch().WriteTo(io.Discard)
+				if err != nil {
+					b.Fatal(err)
+				}
+				b.ReportMetric(float64(n), "bytes")
+			}
+		})
+	}
+}
+
+func BenchmarkOneEndpoint(b *testing.B) {
+	for _, services := range []int{100, 1000, 10_000} {
+		builder := cluster(services, 10)
+		have := iptables.Compile(nil, builder.Snapshot().Family(model.IPv4), iptables.Options{Comments: true})
+		name := modeltest.ClusterService(7).NamespacedName
+		var snapshots [2]*model.FamilySnapshot
+		for i := range snapshots {
+			modeltest.NewSlice(name.String()+"-x", name.Name).TCP("http", 8080).
+				Ready("10.9.0.1", modeltest.Pod(model.IPv4, 1_000_000+i).String()).Set(builder)
+			snapshots[i] = builder.Snapshot().Family(model.IPv4)
+		}
+		b.Run(fmt.Sprintf("%d services", services), func(b *testing.B) {
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				want := iptables.Compile(have, snapshots[i%2], iptables.Options{Comments: true})
+				batch := iptables.Diff(have, want)
+				n, err := batch.WriteTo(io.Discard)
+				if err != nil || n == 0 {
+					b.Fatal(n, err)
+				}
+				b.ReportMetric(float64(n), "bytes")
+				b.ReportMetric(float64(batch.Size().Chains), "chains")
+				have = want
+			}
+		})
+	}
+}

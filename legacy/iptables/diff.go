@@ -1,0 +1,116 @@
+package iptables
+
+import (
+	"bytes"
+	"slices"
+
+	"github.com/vmapd/vmapd/model"
+)
+
+// Diff returns what turns one ruleset into another that was compiled after it. It costs
+// what differs between them, unless what tells pods from others does, or the options do.
+// have is nil where there is nothing; but see [Ruleset.Over].
+func Diff(have, want *Ruleset) *Batch {
+	b := &Batch{Family: want.Family}
+	switch {
+	case have == nil:
+		for c := range want.chains() {
+			b.set(c)
+		}
+	case have == want:
+	default:
+		b.diff(have, want)
+	}
+	b.sort()
+	return b
+}
+
+func (b *Batch) diff(have, want *Ruleset) {
+	b.compare(have.sharedChains(), want.sharedChains())
+	for c := range want.forest.Changes(placeKeys, have.forest) {
+		if c.InNew {
+			b.set(c.Key.chain(want.Family, c.New))
+		} else {
+			b.delete(c.Key.chain(have.Family, c.Old))
+		}
+	}
+	for c := range want.snapshot.ServicePortChanges(have.snapshot) {
+		b.compare(have.portChains(c.Old), want.portChains(c.New))
+	}
+	if samePods(have.snapshot.Pods, want.snapshot.Pods) && have.options == want.options {
+		return
+	}
+	for sp := range want.snapshot.ServicePorts() {
+		if old, _ := have.snapshot.ServicePort(sp.Name); old == sp {
+			b.compare(have.portChains(sp), want.portChains(sp))
+		}
+	}
+}
+
+func samePods(a, b model.PodSources) bool {
+	return a.Interface == b.Interface && a.Wildcard == b.Wildcard && slices.Equal(a.CIDRs, b.CIDRs)
+}
+
+func (r *Ruleset) portChains(sp *model.ServicePort) []chain {
+	if sp == nil {
+		return nil
+	}
+	return r.port(sp).chains()
+}
+
+// compare writes the chains that differ, and deletes those that only have has.
+func (b *Batch) compare(have, want []chain) {
+	find := func(list []chain, c chain) int {
+		return slices.IndexFunc(list, func(o chain) bool { return o.table == c.table && o.name == c.name })
+	}
+	for _, c := range want {
+		if i := find(have, c); i < 0 || !bytes.Equal(have[i].text, c.text) {
+			b.set(c)
+		}
+	}
+	for _, c := range have {
+		if find(want, c) < 0 {
+			b.delete(c)
+		}
+	}
+}
+
+// Chains are the names of chains that there are, by table. Who reads them from the node
+// should leave out those of others, but need not.
+type Chains map[string][]string
+
+// Over returns what makes r of whatever is there: all chains of r, and of the others those
+// whose names begin with Prefix are deleted.
+func (r *Ruleset) Over(have Chains) *Batch {
+	b := &Batch{Family: r.Family}
+	wanted := map[string]bool{}
+	for c := range r.chains() {
+		wanted[c.table.String()+c.name] = true
+		b.set(c)
+	}
+	b.deleteAll(have, wanted)
+	b.sort()
+	return b
+}
+
+// Remove returns what deletes all chains whose names begin with Prefix. The jumps to them
+// must be gone before.
+func Remove(f model.Family, have Chains) *Batch {
+	b := &Batch{Family: f}
+	b.deleteAll(have, nil)
+	b.sort()
+	return b
+}
+
+func (b *Batch) deleteAll(have Chains, but map[string]bool) {
+	for t := range tables {
+		for _, name := range have[t.String()] {
+			if isOurs(name) && !but[t.String()+name] {
+				b.delete(chain{table: t, name: name})
+			}
+		}
+	}
+}
+
+// Batch returns all chains.
+func (r *Ruleset) Batch() *Batch { return Diff(nil, r) }

@@ -1,0 +1,114 @@
+package iptables_test
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/vmapd/vmapd/legacy/iptables"
+	"github.com/vmapd/vmapd/legacy/iptables/iptsim"
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/modeltest"
+)
+
+// What a FORWARD policy of DROP stops, and what it does not.
+func TestForwardPolicyOfDrop(t *testing.T) {
+	pod := modeltest.Pod(model.IPv4, 20)
+	for _, tt := range []struct {
+		name           string
+		o              iptables.Options
+		source         netip.Addr
+		to             string
+		port           uint16
+		wantAccept     bool
+		wantMasquerade bool
+	}{
+		{"to an external IP, masqueraded", iptables.Options{}, outside, "192.168.99.11", 80, true, true},
+		{"to a cluster IP, from outside, masqueraded", iptables.Options{}, outside, "172.30.0.41", 80, true, true},
+		{"to a cluster IP, from a pod: the network plugin's business", iptables.Options{}, pod, "172.30.0.41", 80, false, false},
+		{"to a cluster IP, from a pod, if all is to be accepted", iptables.Options{AcceptForwarded: true}, pod, "172.30.0.41", 80, true, false},
+		{"to no Service: nobody else's connection is accepted", iptables.Options{AcceptForwarded: true}, pod, "203.0.113.9", 80, false, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := dualStack().Snapshot().Family(model.IPv4)
+			tables := load(t, iptables.Compile(nil, s, tt.o))
+			if err := tables.Restore("*filter\n:FORWARD DROP [0:0]\nCOMMIT\n"); err != nil {
+				t.Fatal(err)
+			}
+			got, err := simulate(t, tables, s).Run(packet(iptsim.Outside, tt.source, netip.MustParseAddr(tt.to), tt.port))
+			if err != nil {
+				t.Fatal(err)
+			}
+			equal(t, "accepted", tt.wantAccept, got.Fate == iptsim.Accepted)
+			for to, a := range got.To {
+				if a.Masquerade != tt.wantMasquerade {
+					t.Errorf("%v: masqueraded is %v, want %v", to, a.Masquerade, tt.wantMasquerade)
+				}
+			}
+		})
+	}
+}
+
+// The simulator knows first packets alone, of which none is invalid.
+func TestDropInvalid(t *testing.T) {
+	for _, drop := range []bool{false, true} {
+		config := modeltest.Config()
+		config.DropInvalid = drop
+		text := iptables.Compile(nil, modeltest.Snapshot(config).Family(model.IPv4), iptables.Options{}).String()
+		const rule = "-A VMAPD-FORWARD -m conntrack --ctstate INVALID -j DROP\n"
+		equal(t, "drops what is invalid", drop, strings.Contains(text, rule))
+	}
+}
+
+// An endpoint on the node's own network that is asked for at its own address and port: nothing
+// is translated, and all the same nobody who may connect is refused.
+func TestAnEndpointAtItsOwnAddressIsNotRefused(t *testing.T) {
+	node := netip.MustParseAddr(modeltest.NodeIP4)
+	for _, tt := range []struct {
+		name    string
+		service modeltest.Service
+		source  netip.Addr
+		from    iptsim.Origin
+		want    iptsim.Fate
+	}{
+		{"an external IP", modeltest.NewService("ns1/web").On("172.30.0.41").External(modeltest.NodeIP4), outside, iptsim.Outside, iptsim.Accepted},
+		{
+			"the cluster IP itself", modeltest.NewService("ns1/web").On(modeltest.NodeIP4),
+			outside, iptsim.Outside, iptsim.Accepted,
+		},
+		{
+			"a load balancer's address, source allowed",
+			modeltest.NewService("ns1/web").On("172.30.0.41").LoadBalancer(modeltest.NodeIP4).Ranges("203.0.113.0/24"),
+			outside, iptsim.Outside, iptsim.Accepted,
+		},
+		{
+			"a load balancer's address, source not allowed",
+			modeltest.NewService("ns1/web").On("172.30.0.41").LoadBalancer(modeltest.NodeIP4).Ranges("1.2.3.0/24"),
+			outside, iptsim.Outside, iptsim.Dropped,
+		},
+		{
+			"policy Local, from the node, though no endpoint counts as local",
+			modeltest.NewService("ns1/web").On("172.30.0.41").External(modeltest.NodeIP4).Policies("Cluster", "Local"),
+			node, iptsim.Node, iptsim.Accepted,
+		},
+		{
+			"policy Local, from outside: dropped, as if it were elsewhere",
+			modeltest.NewService("ns1/web").On("172.30.0.41").External(modeltest.NodeIP4).Policies("Cluster", "Local"),
+			outside, iptsim.Outside, iptsim.Dropped,
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			b := modeltest.Builder(modeltest.Config(), modeltest.OurNode(), tt.service.TCP("", 80),
+				modeltest.NewSlice("ns1/web-1", "web").TCP("", 80).Ready(modeltest.NodeIP4))
+			s := b.Snapshot().Family(model.IPv4)
+			sim := simulate(t, load(t, iptables.Compile(nil, s, iptables.Options{})), s)
+			got, err := sim.Run(packet(tt.from, tt.source, node, 80))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.Fate != tt.want {
+				t.Errorf("is %v, want %v; rules: %q", got.Fate, tt.want, got.Trace)
+			}
+		})
+	}
+}

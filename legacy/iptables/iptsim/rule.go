@@ -1,0 +1,85 @@
+package iptsim
+
+import (
+	"net/netip"
+
+	"github.com/vmapd/vmapd/model"
+)
+
+// Rule is one rule.
+type Rule struct {
+	Text    string // as it was read, without the chain
+	Matches []Match
+	Target  Target
+}
+
+// Match is a condition of a rule.
+type Match interface {
+	// holds returns for which share of the packets it does.
+	holds(r *run, s *state) float64
+}
+
+// Target is what a rule does.
+type Target interface{ isTarget() }
+
+// The matches.
+type (
+	// Address is -s or -d. Its mask need not be contiguous.
+	Address struct {
+		Dest, Not  bool
+		Addr, Mask netip.Addr
+	}
+	// Interface is -i. It is "" for what this node sends.
+	Interface struct {
+		Name          string
+		Wildcard, Not bool
+	}
+	// Protocol is -p.
+	Protocol struct{ Protocol model.Protocol }
+	// Ports is --dport, of the match that is named like the protocol.
+	Ports struct{ First, Last uint16 }
+	// Comment is --comment.
+	Comment struct{ Text string }
+	// Mark is --mark.
+	Mark struct {
+		Value, Mask uint32
+		Not         bool
+	}
+	// State is --ctstate.
+	State struct{ Any []string }
+	// SourceType is --src-type LOCAL.
+	SourceType struct{ Not bool }
+	// Statistic is --mode random or nth.
+	Statistic struct{ Share float64 }
+	// Recent is one of --set, --rcheck and --update.
+	Recent struct {
+		Name string
+		Set  bool
+	}
+)
+
+// The targets.
+type (
+	// Verdict is ACCEPT, DROP or RETURN.
+	Verdict string
+	// Jump is -j or -g to a chain.
+	Jump struct {
+		Chain string
+		Goto  bool
+	}
+	// DNAT replaces the destination.
+	DNAT struct{ To netip.AddrPort }
+	// Masquerade replaces the source by the node's address.
+	Masquerade struct{ RandomFully bool }
+	// SetMark replaces the bits of Mask and then exchanges those of Value.
+	SetMark struct{ Value, Mask uint32 }
+	// Reject refuses.
+	Reject struct{ With string }
+)
+
+func (Verdict) isTarget()    {}
+func (Jump) isTarget()       {}
+func (DNAT) isTarget()       {}
+func (Masquerade) isTarget() {}
+func (SetMark) isTarget()    {}
+func (Reject) isTarget()     {}

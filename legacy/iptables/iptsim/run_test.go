@@ -1,0 +1,205 @@
+package iptsim_test
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vmapd/vmapd/legacy/iptables/iptsim"
+	"github.com/vmapd/vmapd/model"
+)
+
+var (
+	vip  = netip.MustParseAddrPort("172.30.0.41:80")
+	pod  = netip.MustParseAddrPort("10.0.0.2:8080")
+	pod3 = netip.MustParseAddrPort("10.0.0.3:8080")
+	node = netip.MustParseAddr("192.168.0.2")
+)
+
+func client(from iptsim.Origin, source, iface string) iptsim.Packet {
+	return iptsim.Packet{
+		From: from, Interface: iface, Protocol: model.TCP, Dest: vip,
+		Source: netip.AddrPortFrom(netip.MustParseAddr(source), 40000),
+	}
+}
+
+var (
+	fromOutside = client(iptsim.Outside, "203.0.113.7", "eth0")
+	fromNode    = client(iptsim.Node, "192.168.0.2", "")
+)
+
+const dnat = "-p tcp -j DNAT --to-destination 10.0.0.2:8080"
+
+func to(dest netip.AddrPort, a iptsim.Arrival) iptsim.Outcome {
+	return iptsim.Outcome{To: map[netip.AddrPort]iptsim.Arrival{dest: a}}
+}
+
+func TestRun(t *testing.T) {
+	untouched := to(vip, iptsim.Arrival{Share: 1})
+	reached := to(pod, iptsim.Arrival{Share: 1})
+	dropped, rejected := iptsim.Outcome{Fate: iptsim.Dropped}, iptsim.Outcome{Fate: iptsim.Rejected}
+	for _, tt := range []struct {
+		name   string
+		packet iptsim.Packet
+		text   string
+		want   iptsim.Outcome
+	}{
+		{"no rule", fromOutside, "", untouched},
+		{"DNAT ends the table", fromOutside, table("nat", "-A PREROUTING "+dnat, "-A PREROUTING -p tcp -j DNAT --to-destination 10.0.0.3:8080"), reached},
+		{"the node's packets meet OUTPUT", fromNode, table("nat", "-A PREROUTING "+dnat), untouched},
+		{"and do so", fromNode, table("nat", "-A OUTPUT "+dnat), reached},
+		{"a non-contiguous mask", fromOutside, table("nat", "-A PREROUTING -d 0.0.0.9/0.0.0.15 "+dnat), reached},
+		{"that is of other bits", fromOutside, table("nat", "-A PREROUTING -d 0.0.0.32/0.0.0.240 "+dnat), reached},
+		{"that does not fit", fromOutside, table("nat", "-A PREROUTING -d 0.0.0.8/0.0.0.15 "+dnat), untouched},
+		{"another port", fromOutside, table("nat", "-A PREROUTING -p tcp -m tcp --dport 81 -j DNAT --to-destination 10.0.0.2:8080"), untouched},
+		{"a negated source", fromOutside, table("nat", "-A PREROUTING ! -s 10.0.0.0/8 "+dnat), reached},
+		{"an interface", fromOutside, table("nat", "-A PREROUTING -i eth+ "+dnat), reached},
+		{"another interface", fromOutside, table("nat", "-A PREROUTING -i eth1 "+dnat), untouched},
+		{"the node's packets have none", fromNode, table("nat", "-A OUTPUT ! -i eth+ "+dnat), reached},
+		{"nor the address of one", fromOutside, table("nat", "-A PREROUTING -m addrtype --src-type LOCAL "+dnat), untouched},
+		{"as the node's have", fromNode, table("nat", "-A OUTPUT -m addrtype --src-type LOCAL "+dnat), reached},
+		{
+			"a jump comes back", fromOutside,
+			table("nat", ":X - [0:0]", "-A X -j RETURN", "-A X -p tcp -j DNAT --to-destination 10.0.0.3:8080", "-A PREROUTING -j X", "-A PREROUTING "+dnat), reached,
+		},
+		{
+			"a goto comes back to who jumped", fromOutside,
+			table("nat", ":X - [0:0]", ":Y - [0:0]", "-A X -g Y", "-A X -p tcp -j DNAT --to-destination 10.0.0.3:8080", "-A PREROUTING -j X", "-A PREROUTING "+dnat), reached,
+		},
+		{"ACCEPT ends all chains of the table", fromOutside, table("nat", ":X - [0:0]", "-A X -j ACCEPT", "-A PREROUTING -j X", "-A PREROUTING "+dnat), untouched},
+		{"but not those of the next", fromOutside, table("nat", "-A PREROUTING -j ACCEPT") + table("filter", "-A FORWARD -j DROP"), dropped},
+		{"reject", fromOutside, table("filter", "-A FORWARD -j REJECT --reject-with icmp-port-unreachable"), rejected},
+		{"reset", fromOutside, table("filter", "-A FORWARD -p tcp -j REJECT --reject-with tcp-reset"), iptsim.Outcome{Fate: iptsim.Rejected, TCPReset: true}},
+		{"a policy", fromOutside, table("filter", ":FORWARD DROP [0:0]"), dropped},
+		{"a policy that does not concern it", fromOutside, table("filter", ":INPUT DROP [0:0]"), untouched},
+		{"what is for the node meets INPUT", fromOutside, table("nat", "-A PREROUTING -p tcp -j DNAT --to-destination 192.168.0.2:80") + table("filter", ":INPUT DROP [0:0]"), dropped},
+		{
+			"and no POSTROUTING", fromOutside,
+			table("nat", "-A PREROUTING -p tcp -j DNAT --to-destination 192.168.0.2:80", "-A POSTROUTING -j MASQUERADE"),
+			to(netip.AddrPortFrom(node, 80), iptsim.Arrival{Share: 1}),
+		},
+		{
+			"the node's packets to itself meet both", fromNode,
+			table("nat", "-A OUTPUT -p tcp -j DNAT --to-destination 192.168.0.2:80") + table("filter", ":INPUT DROP [0:0]"), dropped,
+		},
+		{"filter sees the new destination", fromOutside, table("nat", "-A PREROUTING "+dnat) + table("filter", "-A FORWARD -d 172.30.0.41/32 -j DROP"), reached},
+		{"a new connection", fromOutside, table("filter", "-A FORWARD -m conntrack --ctstate NEW -j DROP"), dropped},
+		{"that is not established", fromOutside, table("filter", "-A FORWARD -m conntrack --ctstate RELATED,ESTABLISHED -j DROP"), untouched},
+		{"not translated", fromOutside, table("filter", "-A FORWARD -m conntrack --ctstate DNAT -j DROP"), untouched},
+		{"translated", fromOutside, table("nat", "-A PREROUTING "+dnat) + table("filter", "-A FORWARD -m conntrack --ctstate DNAT -j DROP"), dropped},
+		{
+			"translated to what it was", fromOutside,
+			table("nat", "-A PREROUTING -p tcp -j DNAT --to-destination 172.30.0.41:80") + table("filter", "-A FORWARD -m conntrack --ctstate DNAT -j DROP"), untouched,
+		},
+		{
+			"a mark is set, seen, and cleared", fromOutside,
+			table("nat", "-A PREROUTING -j MARK --set-xmark 0x4000/0x4000", "-A PREROUTING -j MARK --set-xmark 0x1/0x1",
+				"-A POSTROUTING -m mark ! --mark 0x4000/0x4000 -j ACCEPT", "-A POSTROUTING -j MARK --set-xmark 0x4000/0x0", "-A POSTROUTING -j MASQUERADE"),
+			to(vip, iptsim.Arrival{Share: 1, Masquerade: true, Mark: 1}),
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := run(t, tt.text, tt.packet)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got.Trace, got.RulesMet, got.RulesMetMean = nil, 0, 0
+			if diff := cmp.Diff(tt.want, got, cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func run(t *testing.T, text string, p iptsim.Packet) (iptsim.Outcome, error) {
+	t.Helper()
+	tables := iptsim.NewTables(model.IPv4)
+	if err := tables.Restore(text); err != nil {
+		t.Fatal(err)
+	}
+	sim, err := iptsim.New(tables, node)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sim.Run(p)
+}
+
+func TestRunRefusesWhatCanNotBe(t *testing.T) {
+	random := "-m statistic --mode random --probability 0.5 "
+	for _, tt := range []struct{ name, text, want string }{
+		{"DNAT in POSTROUTING", table("nat", "-A POSTROUTING "+dnat), "can't be replaced"},
+		{"masquerading in PREROUTING", table("nat", "-A PREROUTING -j MASQUERADE"), "can't be replaced"},
+		{"chance between fates", table("filter", "-A FORWARD "+random+"-j DROP"), "chance decides"},
+		{"chance between sources", table("nat", "-A POSTROUTING "+random+"-j MASQUERADE"), "chance decides"},
+		{"a goto out of a built-in chain", table("nat", ":X - [0:0]", "-A PREROUTING -g X"), "built-in"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if _, err := run(t, tt.text, fromOutside); err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("the error is %v, want one with %q", err, tt.want)
+			}
+		})
+	}
+	var deep, jumps []string
+	for c := 'A'; c < 'A'+17; c++ {
+		deep = append(deep, ":"+string(c)+" - [0:0]")
+		jumps = append(jumps, "-A "+string(c)+" -g "+string(c+1))
+	}
+	for _, tt := range []struct{ name, text, want string }{
+		{"a loop", table("nat", ":X - [0:0]", ":Y - [0:0]", "-A X -g Y", "-A Y -j X", "-A OUTPUT -j X"), "loop"},
+		{"17 chains deep", table("nat", append(append(deep, jumps[:16]...), "-A OUTPUT -j A")...), "17 jumps deep"},
+		{"16 chains deep", table("nat", append(append(deep, jumps[:16]...), "-A OUTPUT -j B")...), ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			tables := iptsim.NewTables(model.IPv4)
+			if err := tables.Restore(tt.text); err != nil {
+				t.Fatal(err)
+			}
+			_, err := iptsim.New(tables)
+			if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("the error is %v, want %q", err, tt.want)
+			}
+		})
+	}
+}
+
+func TestChoicesAreExplored(t *testing.T) {
+	text := table("nat", ":X - [0:0]", "-A PREROUTING -j X",
+		"-A X -m statistic --mode nth --every 4 --packet 0 -m recent --set --name A --rsource "+dnat,
+		"-A X -p tcp -j DNAT --to-destination 10.0.0.3:8080")
+	got, err := run(t, text, fromOutside)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[netip.AddrPort]iptsim.Arrival{
+		pod: {Share: 0.25, Remembered: []string{"A"}}, pod3: {Share: 0.75},
+	}
+	if diff := cmp.Diff(want, got.To, cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if got.RulesMet != 3 || got.RulesMetMean != 2.75 {
+		t.Errorf("%d rules are met, on average %v; want 3 and 2.75", got.RulesMet, got.RulesMetMean)
+	}
+}
+
+func TestListsRemember(t *testing.T) {
+	tables := iptsim.NewTables(model.IPv4)
+	if err := tables.Restore(table("nat", "-A PREROUTING -m recent --update --seconds 60 --name A --rsource "+dnat)); err != nil {
+		t.Fatal(err)
+	}
+	sim, err := iptsim.New(tables)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []netip.AddrPort{vip, pod} {
+		got, err := sim.Run(fromOutside)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, ok := got.To[want]; !ok {
+			t.Errorf("arrives at %v, want %v", got.To, want)
+		}
+		sim.Remember("A", fromOutside.Source.Addr())
+	}
+}

@@ -1,0 +1,206 @@
+package iptsim
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/vmapd/vmapd/model"
+)
+
+// builtin are the chains that tables have of themselves.
+var builtin = map[string][]string{
+	"filter": {"INPUT", "FORWARD", "OUTPUT"},
+	"nat":    {"PREROUTING", "INPUT", "OUTPUT", "POSTROUTING"},
+}
+
+// Tables are a node's tables of one IP family.
+type Tables struct {
+	family model.Family
+	tables map[string]table
+}
+
+type table map[string]*chain
+
+// chain never changes once its table is in force.
+type chain struct {
+	name   string
+	policy string // built-in chains only
+	rules  []Rule
+}
+
+// NewTables returns tables without rules, whose policies accept.
+func NewTables(f model.Family) *Tables {
+	t := &Tables{f, map[string]table{}}
+	for name, chains := range builtin {
+		t.tables[name] = table{}
+		for _, c := range chains {
+			t.tables[name][c] = &chain{name: c, policy: "ACCEPT"}
+		}
+	}
+	return t
+}
+
+// Restore does what iptables-restore --noflush does with a text. A table comes into force at
+// its COMMIT, or stays as it was.
+func (t *Tables) Restore(text string) error {
+	var now *restoring
+	for n, line := range slices.Collect(strings.Lines(text)) {
+		line = strings.TrimSuffix(line, "\n")
+		err := func() error {
+			switch {
+			case line == "" || line[0] == '#':
+				return nil
+			case line[0] == '*':
+				if now != nil {
+					return errors.New("the table before has no COMMIT")
+				}
+				have, ok := t.tables[line[1:]]
+				if !ok {
+					return errors.New("unknown table")
+				}
+				now = &restoring{t.family, line[1:], maps.Clone(have), map[string]bool{}}
+				return nil
+			case now == nil:
+				return errors.New("no table is open")
+			case line == "COMMIT":
+				if err := now.check(); err != nil {
+					return err
+				}
+				t.tables[now.name], now = now.chains, nil
+				return nil
+			}
+			return now.line(line)
+		}()
+		if err != nil {
+			return fmt.Errorf("line %d: %s: %w", n+1, line, err)
+		}
+	}
+	if now != nil {
+		return fmt.Errorf("table %s has no COMMIT", now.name)
+	}
+	return nil
+}
+
+// restoring is a table while it is being written.
+type restoring struct {
+	family model.Family
+	name   string
+	chains table
+	owned  map[string]bool // chains that may be written
+}
+
+func (r *restoring) line(line string) error {
+	if line[0] == ':' {
+		return r.declare(line[1:])
+	}
+	verb, rest, _ := strings.Cut(line, " ")
+	name, rest, _ := strings.Cut(rest, " ")
+	c := r.chains[name]
+	if c == nil {
+		return fmt.Errorf("no chain %s", name)
+	}
+	switch verb {
+	case "-A":
+		return r.insert(c, len(c.rules), rest)
+	case "-I":
+		at, rest, _ := strings.Cut(rest, " ")
+		n, err := strconv.Atoi(at)
+		if err != nil || n < 1 || n > len(c.rules)+1 {
+			return fmt.Errorf("no place %q", at)
+		}
+		return r.insert(c, n-1, rest)
+	case "-X":
+		if c.policy != "" || len(c.rules) > 0 || rest != "" {
+			return errors.New("can't be deleted")
+		}
+		delete(r.chains, name)
+		return nil
+	}
+	return fmt.Errorf("unknown command %q", verb)
+}
+
+// declare makes a chain of ours, or empties it, or sets the policy of one that is built in.
+func (r *restoring) declare(rest string) error {
+	fields := strings.Fields(rest)
+	if len(fields) != 3 || fields[2] != "[0:0]" {
+		return errors.New("a chain is declared by its name, policy and counters")
+	}
+	name, policy := fields[0], fields[1]
+	if slices.Contains(builtin[r.name], name) {
+		if policy != "ACCEPT" && policy != "DROP" {
+			return fmt.Errorf("unknown policy %q", policy)
+		}
+		r.chains[name] = &chain{name, policy, slices.Clone(r.chains[name].rules)}
+		r.owned[name] = true
+		return nil
+	}
+	if policy != "-" || len(name) > maxChain || strings.HasPrefix(name, "-") {
+		return fmt.Errorf("chain %q with policy %q", name, policy)
+	}
+	r.chains[name] = &chain{name: name}
+	r.owned[name] = true
+	return nil
+}
+
+func (r *restoring) insert(c *chain, at int, text string) error {
+	rule, err := parseRule(r.family, r.name, text)
+	if err != nil {
+		return err
+	}
+	if !r.owned[c.name] {
+		r.chains[c.name] = &chain{c.name, c.policy, slices.Clone(c.rules)}
+		c, r.owned[c.name] = r.chains[c.name], true
+	}
+	c.rules = slices.Insert(c.rules, at, rule)
+	return nil
+}
+
+// check looks for jumps to chains that are missing.
+func (r *restoring) check() error {
+	for _, c := range r.chains {
+		for _, rule := range c.rules {
+			if j, ok := rule.Target.(Jump); ok && (r.chains[j.Chain] == nil || r.chains[j.Chain].policy != "") {
+				return fmt.Errorf("chain %s: %s: no such chain", c.name, rule.Text)
+			}
+		}
+	}
+	return nil
+}
+
+// Save returns the chains that are not built in with their rules, a line each, sorted.
+func (t *Tables) Save() []string {
+	var lines []string
+	for name, chains := range t.tables {
+		for _, c := range chains {
+			if c.policy == "" {
+				lines = append(lines, name+" "+c.name)
+			}
+			for i, r := range c.rules {
+				lines = append(lines, fmt.Sprintf("%s %s %05d %s", name, c.name, i, r.Text))
+			}
+		}
+	}
+	slices.Sort(lines)
+	return lines
+}
+
+// Chains returns the names of the chains that are not built in, by table, sorted.
+func (t *Tables) Chains() map[string][]string {
+	all := map[string][]string{}
+	for name, chains := range t.tables {
+		for _, c := range chains {
+			if c.policy == "" {
+				all[name] = append(all[name], c.name)
+			}
+		}
+		slices.Sort(all[name])
+	}
+	return all
+}
+
+// Clone returns a copy.
+func (t *Tables) Clone() *Tables { return &Tables{t.family, maps.Clone(t.tables)} }

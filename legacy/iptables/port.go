@@ -1,0 +1,246 @@
+package iptables
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+
+	"github.com/vmapd/vmapd/model"
+)
+
+// port is a service port being translated.
+type port struct {
+	*model.ServicePort
+	r       *Ruleset
+	hash    string
+	comment string
+	ways    []way
+}
+
+// way is what frontends that are treated alike have in common.
+type way struct {
+	snat         model.SourceNAT
+	action       model.Action
+	list         model.List
+	shortCircuit bool
+}
+
+func wayOf(fe model.Frontend) way { return way{fe.SourceNAT, fe.Action, fe.List, fe.ShortCircuit} }
+
+func (r *Ruleset) port(sp *model.ServicePort) *port {
+	p := &port{ServicePort: sp, r: r, hash: portHash(sp.Name)}
+	if r.options.Comments {
+		p.comment = commentOf(sp.Name)
+	}
+	for _, fe := range sp.Frontends {
+		if w := wayOf(fe); !slices.Contains(p.ways, w) {
+			p.ways = append(p.ways, w)
+		}
+	}
+	// That of the cluster IP has no such chains: it does not matter for the others' names.
+	slices.SortStableFunc(p.ways, func(a, b way) int { return cmp.Compare(b.snat, a.snat) })
+	return p
+}
+
+// forwards reports whether any connection gets an endpoint.
+func (w way) forwards() bool { return w.action == model.Forward || w.shortCircuit }
+
+// direct reports whether all connections go to one list of endpoints, and whether they are
+// masqueraded is a question for the chain of that list: so it is for cluster IPs.
+func (w way) direct() bool {
+	return w.action == model.Forward && !w.shortCircuit && w.snat == model.MasqueradeOutside
+}
+
+// uses reports whether connections may go to a list of endpoints.
+func (w way) uses(l model.List) bool {
+	return w.action == model.Forward && w.list == l || w.shortCircuit && l == model.ClusterList
+}
+
+func (p *port) chain(t table, r role) chain {
+	return chain{table: t, name: p.name(r), comment: p.comment}
+}
+
+func (p *port) name(r role) string { return Prefix + string(r) + p.hash }
+
+// wayChain names a chain of one way. There is hardly ever a second one with that role.
+func (p *port) wayChain(r role, w way) string {
+	name := p.name(r)
+	if i := slices.Index(p.ways, w); i > 0 {
+		name += "-" + strconv.Itoa(i)
+	}
+	return name
+}
+
+// entry returns the chain to which a way's connections are sent.
+func (p *port) entry(w way) string {
+	if w.direct() {
+		return p.name(roleChoose[w.list])
+	}
+	return p.wayChain(roleExternal, w)
+}
+
+// rule joins a match and a target, with the comment between them.
+func (p *port) rule(match, target string) string {
+	if p.comment == "" {
+		return match + " " + target
+	}
+	return match + " " + p.comment + " " + target
+}
+
+// natRule is what the nat table does with a frontend's connections. Where none is forwarded,
+// nobody shall translate them, so that the filter table sees what the client asked for.
+func (p *port) natRule(fe model.Frontend) string {
+	w := wayOf(fe)
+	switch {
+	case !w.forwards():
+		return p.rule(toVIP(fe.VIP), acceptNow)
+	case fe.Restricted:
+		return p.rule(toVIP(fe.VIP), "-g "+p.wayChain(roleFirewall, w))
+	}
+	return p.rule(toVIP(fe.VIP), "-g "+p.entry(w))
+}
+
+// filterRule is what the filter table does with those connections to a frontend that got no
+// endpoint; "" if nothing.
+func (p *port) filterRule(fe model.Frontend) string {
+	w := wayOf(fe)
+	if fe.Restricted {
+		return p.rule(toVIP(fe.VIP), "-g "+p.wayChain(roleFirewall, w))
+	}
+	if target := p.refuse(w); target != returnNow || p.selfDNAT(fe) {
+		return p.rule(toVIP(fe.VIP), target)
+	}
+	return ""
+}
+
+// refuse returns the target for connections that got no endpoint.
+func (p *port) refuse(w way) string {
+	switch {
+	case w.action == model.Reject:
+		return gotoReject
+	case w.action == model.Drop && w.shortCircuit:
+		return "-g " + dropChain
+	case w.action == model.Drop:
+		return dropNow
+	}
+	return returnNow
+}
+
+// selfDNAT reports whether an endpoint is the very address and port that its clients ask
+// for: then nothing is translated, and the filter table takes it for a connection that got
+// no endpoint.
+func (p *port) selfDNAT(fe model.Frontend) bool {
+	return slices.ContainsFunc(p.Endpoints, func(e model.Endpoint) bool {
+		return e.Addr.Addr() == fe.VIP.Addr && e.Addr.Port() == fe.VIP.Port
+	})
+}
+
+// entries returns what a service port has at the ends of trees.
+func (p *port) entries() []placed {
+	var list []placed
+	add := func(addrs, ports treeID, v model.VIP, rule string) {
+		if rule == "" {
+			return
+		}
+		e := entry{entryKey{v.Addr, aFrontend, v.Protocol, v.Port}, rule}
+		if v.Addr.IsUnspecified() {
+			list = append(list, placed{atPort(ports, v.Protocol, v.Port), e})
+			return
+		}
+		list = append(list, placed{atAddr(addrs, v.Addr), e})
+	}
+	for _, fe := range p.Frontends {
+		add(natAddrs, natPorts, fe.VIP, p.natRule(fe))
+		add(filterAddrs, filterPorts, fe.VIP, p.filterRule(fe))
+	}
+	return list
+}
+
+// chains returns a service port's own chains.
+func (p *port) chains() []chain {
+	var list []chain
+	for _, w := range p.ways {
+		if w.forwards() && !w.direct() {
+			list = append(list, p.externalChain(w))
+		}
+		list = append(list, p.firewallChains(w)...)
+	}
+	for _, l := range model.Lists {
+		if slices.ContainsFunc(p.ways, func(w way) bool { return w.uses(l) }) {
+			list = append(list, p.listChains(l)...)
+		}
+	}
+	return list
+}
+
+// externalChain marks what must get the node's address as its source, and sends it to a list
+// of endpoints. What comes out at its end is refused by the filter table.
+func (p *port) externalChain(w way) chain {
+	c := chain{table: nat, name: p.wayChain(roleExternal, w), comment: p.comment}
+	switch w.snat {
+	case model.MasqueradeAlways:
+		c.add("", p.r.options.setMark())
+	case model.MasqueradeNode:
+		c.add(fromNode, p.r.options.setMark())
+	case model.MasqueradeOutside:
+		c.add("", markOutside)
+	}
+	if w.shortCircuit {
+		all := "-g " + p.name(roleChoose[model.ClusterList])
+		for _, m := range podMatches(p.r.snapshot.Pods) {
+			if c.add(m, all); m == "" {
+				return c
+			}
+		}
+		c.add(fromNode, all)
+	}
+	if w.action == model.Forward {
+		c.add("", "-g "+p.name(roleChoose[w.list]))
+	}
+	return c
+}
+
+// firewallChains ask who connects to restricted frontends, once in each table.
+func (p *port) firewallChains(w way) []chain {
+	var list []chain
+	restricted := slices.DeleteFunc(slices.Clone(p.Frontends), func(fe model.Frontend) bool {
+		return !fe.Restricted || wayOf(fe) != w
+	})
+	if len(restricted) == 0 {
+		return nil
+	}
+	sources := p.allowed(restricted)
+	if w.forwards() {
+		c := chain{table: nat, name: p.wayChain(roleFirewall, w), comment: p.comment}
+		for _, m := range sources {
+			c.add(m, "-g "+p.entry(w))
+		}
+		list = append(list, c)
+	}
+	c := chain{table: filter, name: p.wayChain(roleFirewall, w), comment: p.comment}
+	if target := p.refuse(w); target != dropNow {
+		for _, m := range sources {
+			c.add(m, target)
+		}
+	}
+	c.add("", dropNow)
+	return append(list, c)
+}
+
+// allowed returns the matches of sources that may connect.
+func (p *port) allowed(restricted []model.Frontend) []string {
+	var list []string
+	for _, r := range p.SourceRanges {
+		list = append(list, from(r))
+	}
+	if p.NodeAllowed {
+		// A process of this node, if the frontend's address is on an interface of it.
+		for _, fe := range restricted {
+			self := "-s " + host(fe.VIP.Addr) + " -d " + host(fe.VIP.Addr)
+			if !slices.Contains(list, self) {
+				list = append(list, self)
+			}
+		}
+	}
+	return list
+}

@@ -1,0 +1,135 @@
+package iptables_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/vmapd/vmapd/legacy/iptables"
+	"github.com/vmapd/vmapd/legacy/iptables/iptsim"
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/modeltest"
+)
+
+// history compiles what a series of random changes leads to, each ruleset after the one
+// before it, and applies the batches one after the other to one node's tables. At each step
+// these must hold what the whole text says.
+func history(t *testing.T, r *modeltest.Random, config model.Config, o iptables.Options, steps int) {
+	t.Helper()
+	b := model.NewBuilder(config)
+	var have rulesets
+	var tables [len(model.Families)]*iptsim.Tables
+	for step := range steps {
+		r.Steps(b, 1+r.IntN(4))
+		want := compileAll(have, b.Snapshot(), o)
+		for _, f := range model.Families {
+			if tables[f] == nil {
+				tables[f] = load(t, want[f])
+			}
+			batch := iptables.Diff(have[f], want[f])
+			checkApplied(t, tables[f], batch, want[f])
+			equal(t, "a batch from a ruleset to itself", iptables.Size{}, iptables.Diff(want[f], want[f]).Size())
+			fresh := iptables.Compile(nil, b.Snapshot().Family(f), o)
+			equal(t, "the text compiled from nothing", fresh.String(), want[f].String())
+			if step%8 == 0 {
+				checkRestart(t, tables[f], fresh)
+			}
+			if t.Failed() {
+				t.Fatalf("step %d, %v:\n%s", step, f, batch.Text())
+			}
+		}
+		have = want
+	}
+}
+
+// checkApplied applies a batch and compares the tables with what they should be.
+func checkApplied(t *testing.T, tables *iptsim.Tables, b *iptables.Batch, want *iptables.Ruleset) {
+	t.Helper()
+	if err := tables.Restore(b.Text()); err != nil {
+		t.Fatalf("the batch: %v\n%s", err, b.Text())
+	}
+	equal(t, "the tables after the batch", load(t, want).Save(), tables.Save())
+	if b.Empty() != (b.Text() == "") {
+		t.Errorf("a batch is empty: %v; its text is %q", b.Empty(), b.Text())
+	}
+}
+
+// checkRestart checks that a process that knows nothing of the past brings the tables in
+// line, and that another removes all but the jumps.
+func checkRestart(t *testing.T, tables *iptsim.Tables, want *iptables.Ruleset) {
+	t.Helper()
+	stale := tables.Clone()
+	if err := stale.Restore("*nat\n:VMAPD-C-OLD - [0:0]\n:VMAPD-IP-0 - [0:0]\n:OTHER - [0:0]\n" +
+		"-A VMAPD-IP-0 -g VMAPD-C-OLD\n-A OTHER -j ACCEPT\nCOMMIT\n*filter\n:VMAPD-OLD - [0:0]\n-A VMAPD-OLD -j DROP\nCOMMIT\n"); err != nil {
+		t.Fatal(err)
+	}
+	if err := stale.Restore(want.Over(stale.Chains()).Text()); err != nil {
+		t.Fatal(err)
+	}
+	withOther := load(t, want)
+	if err := withOther.Restore("*nat\n:OTHER - [0:0]\n-A OTHER -j ACCEPT\nCOMMIT\n"); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "the tables after a restart", withOther.Save(), stale.Save())
+
+	bare := iptsim.NewTables(want.Family)
+	if err := bare.Restore(want.Batch().Text()); err != nil {
+		t.Fatal(err)
+	}
+	if err := bare.Restore(iptables.Remove(want.Family, bare.Chains()).Text()); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "what is left after removal", nil, bare.Save())
+}
+
+func TestBatchesLeadToTheWholeText(t *testing.T) {
+	for seed := range uint64(30) {
+		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+			t.Parallel()
+			r := modeltest.NewRandom(modeltest.Seed(seed))
+			history(t, r, configs[seed%uint64(len(configs))], options[seed%uint64(len(options))], 25)
+		})
+	}
+}
+
+// FuzzDiff follows random changes.
+func FuzzDiff(f *testing.F) {
+	addRandom(f)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		r := modeltest.NewRandom(modeltest.Bytes(data))
+		history(t, r, configs[r.IntN(len(configs))], options[r.IntN(len(options))], 1+min(len(data), 2048)/48)
+	})
+}
+
+func TestDiffSpansSeveralSnapshots(t *testing.T) {
+	for seed := range uint64(15) {
+		r := modeltest.NewRandom(modeltest.Seed(seed))
+		b := model.NewBuilder(configs[seed%uint64(len(configs))])
+		var all []rulesets
+		var last rulesets
+		for range 15 {
+			r.Steps(b, 1+r.IntN(3))
+			last = compileAll(last, b.Snapshot(), options[0])
+			all = append(all, last)
+		}
+		for _, f := range model.Families {
+			first := all[r.IntN(len(all)-1)][f]
+			checkApplied(t, load(t, first), iptables.Diff(first, last[f]), last[f])
+		}
+	}
+}
+
+func TestOtherOptionsRewriteWhatTheyConcern(t *testing.T) {
+	for seed := range uint64(5) {
+		r := modeltest.NewRandom(modeltest.Seed(seed))
+		b := model.NewBuilder(configs[seed%uint64(len(configs))])
+		r.Steps(b, 60)
+		have := compileAll(rulesets{}, b.Snapshot(), options[0])
+		r.Steps(b, 3)
+		want := compileAll(have, b.Snapshot(), options[1])
+		for _, f := range model.Families {
+			checkApplied(t, load(t, have[f]), iptables.Diff(have[f], want[f]), want[f])
+			fresh := iptables.Compile(nil, b.Snapshot().Family(f), options[1])
+			equal(t, "the text compiled from nothing", fresh.String(), want[f].String())
+		}
+	}
+}

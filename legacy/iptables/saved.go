@@ -1,0 +1,172 @@
+package iptables
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Saved is what iptables-save or ip6tables-save lists, of all tables and of everybody.
+type Saved struct {
+	rules map[tableChain][]byte // a line each, as listed
+	order []tableChain
+}
+
+type tableChain struct{ table, chain string }
+
+// ParseSaved reads what the program prints.
+func ParseSaved(r io.Reader) (*Saved, error) {
+	s := &Saved{rules: map[tableChain][]byte{}}
+	table := ""
+	in := bufio.NewScanner(r)
+	in.Buffer(nil, 1<<20)
+	for in.Scan() {
+		line := strings.TrimSpace(in.Text())
+		switch {
+		case line == "", line[0] == '#', line == "COMMIT":
+		case line[0] == '*':
+			table = line[1:]
+		case line[0] == ':':
+			name, _, _ := strings.Cut(line[1:], " ")
+			s.add(tableChain{table, name}, nil)
+		case strings.HasPrefix(line, "-A "):
+			name, _, _ := strings.Cut(line[3:], " ")
+			s.add(tableChain{table, name}, []byte(line+"\n"))
+		default:
+			return nil, fmt.Errorf("unknown line %q", line)
+		}
+	}
+	return s, in.Err()
+}
+
+func (s *Saved) add(at tableChain, rule []byte) {
+	if _, ok := s.rules[at]; !ok {
+		s.order = append(s.order, at)
+	}
+	s.rules[at] = append(s.rules[at], rule...)
+}
+
+// recentMask is what the programs print of an xt_recent match, and we leave out.
+var recentMask = regexp.MustCompile(` --mask [0-9a-f.:]+ --rsource`)
+
+// normal makes rules that are listed and the same rules as we write them alike: the programs
+// print quotes only where they are needed.
+func normal(rule []byte) []byte {
+	if bytes.Contains(rule, []byte("--mask")) {
+		rule = recentMask.ReplaceAll(rule, []byte(" --rsource"))
+	}
+	return bytes.ReplaceAll(rule, []byte{'"'}, nil)
+}
+
+// Repair returns what makes r of what is there: the chains of ours that differ are written,
+// those that r has not are deleted.
+func (r *Ruleset) Repair(s *Saved) *Batch {
+	b := &Batch{Family: r.Family}
+	wanted := map[string]bool{}
+	for c := range r.chains() {
+		wanted[c.table.String()+c.name] = true
+		have, ok := s.rules[tableChain{c.table.String(), c.name}]
+		if !ok || !bytes.Equal(normal(have), normal(c.text)) {
+			b.set(c)
+		}
+	}
+	b.deleteAll(s.Chains(), wanted)
+	b.sort()
+	return b
+}
+
+// Chains returns the names of all chains.
+func (s *Saved) Chains() Chains {
+	all := Chains{}
+	for _, at := range s.order {
+		all[at.table] = append(all[at.table], at.chain)
+	}
+	return all
+}
+
+// Count returns how often a jump is there.
+func (s *Saved) Count(j Jump) int {
+	n := 0
+	for line := range bytes.Lines(s.rules[tableChain{j.Table, j.Chain}]) {
+		if bytes.Equal(normal(line), j.listed()) {
+			n++
+		}
+	}
+	return n
+}
+
+// First reports whether a jump is there once, before all other rules of its chain.
+func (s *Saved) First(j Jump) bool {
+	return s.Count(j) == 1 && bytes.HasPrefix(normal(s.rules[tableChain{j.Table, j.Chain}]), j.listed())
+}
+
+// listed is how the programs list a jump.
+func (j Jump) listed() []byte {
+	return []byte("-A " + j.Chain + " " + strings.Join(j.Args, " ") + "\n")
+}
+
+// Has reports whether there is a chain whose name begins with one of the prefixes.
+func (s *Saved) Has(prefixes ...string) bool {
+	for _, at := range s.order {
+		if hasPrefix(at.chain, prefixes) {
+			return true
+		}
+	}
+	return false
+}
+
+// RemoveText is what iptables-restore --noflush needs in order to delete all chains whose
+// names begin with one of the prefixes, and the rules of other chains that lead there. It is
+// empty if there are none.
+func (s *Saved) RemoveText(prefixes ...string) string {
+	var all strings.Builder
+	seen := map[string]bool{}
+	for _, at := range s.order {
+		if !seen[at.table] {
+			seen[at.table] = true
+			all.WriteString(s.removeTable(at.table, prefixes))
+		}
+	}
+	return all.String()
+}
+
+func (s *Saved) removeTable(table string, prefixes []string) string {
+	var declare, unhook, remove strings.Builder
+	for _, at := range s.order {
+		switch {
+		case at.table != table:
+		case hasPrefix(at.chain, prefixes):
+			fmt.Fprintf(&declare, ":%s - [0:0]\n", at.chain)
+			fmt.Fprintf(&remove, "-X %s\n", at.chain)
+		default:
+			for line := range strings.Lines(string(s.rules[at])) {
+				if leadsTo(line, prefixes) {
+					unhook.WriteString("-D" + strings.TrimPrefix(line, "-A"))
+				}
+			}
+		}
+	}
+	if declare.Len() == 0 && unhook.Len() == 0 {
+		return ""
+	}
+	return "*" + table + "\n" + declare.String() + unhook.String() + remove.String() + "COMMIT\n"
+}
+
+// leadsTo reports whether a rule jumps or goes to a chain whose name begins like this.
+func leadsTo(rule string, prefixes []string) bool {
+	words := strings.Fields(rule)
+	for i, w := range words[:len(words)-1] {
+		if (w == "-j" || w == "-g") && hasPrefix(words[i+1], prefixes) {
+			return true
+		}
+	}
+	return false
+}
+
+func hasPrefix(name string, prefixes []string) bool {
+	return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(name, p) })
+}

@@ -1,0 +1,108 @@
+package iptables
+
+import "github.com/vmapd/vmapd/model"
+
+// sharedChains returns the chains that no single service port determines, but for those
+// of the trees.
+func (r *Ruleset) sharedChains() []chain {
+	s := r.snapshot.Settings
+	return []chain{
+		r.markOutside(s), r.postrouting(), r.masquerade(),
+		r.filter(s), r.forward(s), r.reject(), r.dropOutside(s),
+	}
+}
+
+// markOutside marks what must get the node's address as its source on the way to a cluster
+// IP. It asks who is from a pod, and never who is not: in OUTPUT there is no interface,
+// and whether "! -i cbr0" holds there depends on the variant and on the kernel.
+func (r *Ruleset) markOutside(s *model.Settings) chain {
+	c := chain{table: nat, name: outsideChain}
+	switch {
+	case s.MasqueradeAll:
+		c.add("", r.options.setMark())
+	case s.Pods.Known():
+		for _, m := range podMatches(s.Pods) {
+			if c.add(m, returnNow); m == "" {
+				return c
+			}
+		}
+		c.add("", r.options.setMark())
+	}
+	return c
+}
+
+func (r *Ruleset) postrouting() chain {
+	c := chain{table: nat, name: postroutingChain}
+	c.add(r.options.isMarked(), "-g "+masqueradeChain)
+	c.add(isDNATed, "-g "+hairpinChain)
+	return c
+}
+
+// masquerade clears the mark first: what is then sent through a tunnel passes here again.
+func (r *Ruleset) masquerade() chain {
+	c := chain{table: nat, name: masqueradeChain}
+	c.add("", r.options.clearMark())
+	c.add("", r.options.masquerade())
+	return c
+}
+
+// filter judges new connections. One that got an endpoint is not asked again; one that got
+// none, though it is to a Service, is refused.
+func (r *Ruleset) filter(s *model.Settings) chain {
+	c := chain{table: filter, name: filterChain}
+	c.add(isDNATed, returnNow)
+	c.add("", "-j "+servicesChain)
+	for _, p := range s.ServiceCIDRs {
+		if p.Bits() == 0 {
+			c.add("", dropNow)
+			continue
+		}
+		c.add("-d "+p.String(), dropNow)
+	}
+	return c
+}
+
+// forward lets through what Services need where the policy is to drop, as kube-proxy does.
+// Established connections come first: they are nearly all packets.
+func (r *Ruleset) forward(s *model.Settings) chain {
+	c := chain{table: filter, name: forwardChain}
+	c.add("-m conntrack --ctstate RELATED,ESTABLISHED", acceptNow)
+	if s.DropInvalid {
+		// A segment outside the window, say, would reach the client with the pod's own
+		// address, and the client would reset the connection.
+		c.add("-m conntrack --ctstate INVALID", dropNow)
+	}
+	c.add("-m conntrack --ctstate NEW", "-j "+filterChain)
+	c.add(r.options.isMarked(), acceptNow)
+	if r.options.AcceptForwarded {
+		c.add(isDNATed, acceptNow)
+	}
+	return c
+}
+
+// reject refuses. ICMP errors are rate-limited by the kernel (net.ipv4.icmp_ratelimit): with
+// them alone, half of a burst of refused connections would time out.
+func (r *Ruleset) reject() chain {
+	c := chain{table: filter, name: rejectChain}
+	c.add(protocol(model.TCP), "-j REJECT --reject-with tcp-reset")
+	if r.Family == model.IPv6 {
+		c.add("", "-j REJECT --reject-with icmp6-port-unreachable")
+	} else {
+		c.add("", "-j REJECT --reject-with icmp-port-unreachable")
+	}
+	return c
+}
+
+// dropOutside spares pods and the node: they were sent to an endpoint, and come here only
+// if that is the very address and port they asked for (selfDNAT).
+func (r *Ruleset) dropOutside(s *model.Settings) chain {
+	c := chain{table: filter, name: dropChain}
+	for _, m := range podMatches(s.Pods) {
+		if c.add(m, returnNow); m == "" {
+			return c
+		}
+	}
+	c.add(fromNode, returnNow)
+	c.add("", dropNow)
+	return c
+}

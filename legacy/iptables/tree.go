@@ -1,0 +1,283 @@
+package iptables
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math/bits"
+	"net/netip"
+	"slices"
+	"strconv"
+
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/persist"
+)
+
+// A tree of chains stands for what would be one rule for each address or port. A chain
+// leads by one hexadecimal digit to the next, and those at the end have the rules. So the
+// content of a chain depends only on addresses that end, or ports that begin, with the
+// same digits: whatever else comes and goes, it stays.
+//
+//	VMAPD-SERVICES ──(ends with 9)──> VMAPD-IP-9 ──(29)──> VMAPD-IP-29 ──(029)──> VMAPD-IP-029
+//
+// Only chains that lead somewhere exist. Addresses are told by their last digits, which
+// differ where many are given out one after the other; ports by their first ones, since
+// iptables knows ranges of ports but no masks.
+type treeID uint8
+
+const (
+	natAddrs treeID = iota
+	filterAddrs
+	natPorts
+	filterPorts
+	hairpins
+	trees
+)
+
+// maxDepth is the number of digits that lead to an end.
+const maxDepth = 3
+
+// treeKind is what trees are told apart by.
+type treeKind struct {
+	table table
+	root  string // chain
+	name  string // of the others begins like this; ports have their protocol's instead
+	match string // the option for addresses, "" for ports
+	depth uint8
+}
+
+var treeKinds = [trees]treeKind{
+	natAddrs:    {nat, servicesChain, Prefix + "IP-", "-d", 3},
+	filterAddrs: {filter, servicesChain, Prefix + "IP-", "-d", 3},
+	natPorts:    {nat, nodePortsChain, "", "", 3},
+	filterPorts: {filter, nodePortsChain, "", "", 3},
+	// As many pods as a node has, and no more: two digits will do.
+	hairpins: {nat, hairpinChain, Prefix + "HAIRPIN-", "-s", 2},
+}
+
+// place is a chain of a tree: the digits that lead there from the root.
+type place struct {
+	tree   treeID
+	depth  uint8
+	digits [maxDepth]uint8 // of ports the first one is 16 times the index in protocols more
+}
+
+// protocols, as the first digit of a port has them.
+var protocols = [...]model.Protocol{model.TCP, model.UDP, model.SCTP}
+
+func atAddr(t treeID, a netip.Addr) place {
+	b := a.AsSlice()
+	n := len(b)
+	p := place{tree: t, depth: treeKinds[t].depth}
+	for i, d := range [...]uint8{b[n-1] & 15, b[n-1] >> 4, b[n-2] & 15} {
+		if i < int(p.depth) {
+			p.digits[i] = d
+		}
+	}
+	return p
+}
+
+func atPort(t treeID, proto model.Protocol, port uint16) place {
+	index := uint8(slices.Index(protocols[:], proto)) //nolint:gosec // one of three
+	return place{t, maxDepth, [...]uint8{index<<4 | uint8(port>>12), uint8(port>>8) & 15, uint8(port>>4) & 15}}
+}
+
+func (p place) parent() place {
+	p.depth--
+	p.digits[p.depth] = 0
+	return p
+}
+
+func (p place) child(digit uint8) place {
+	p.digits[p.depth] = digit
+	p.depth++
+	return p
+}
+
+// name returns the chain's name. Its digits read as they do in the address, or the port.
+func (p place) name() string {
+	k := treeKinds[p.tree]
+	if p.depth == 0 {
+		return k.root
+	}
+	digits := slices.Clone(p.digits[:p.depth])
+	name := k.name
+	if k.match == "" {
+		name = Prefix + [...]string{"TCP-", "UDP-", "SCTP-"}[digits[0]>>4]
+	} else {
+		slices.Reverse(digits)
+	}
+	for _, d := range digits {
+		name += strconv.FormatUint(uint64(d&15), 16)
+	}
+	return name
+}
+
+// leadsHere returns the match by which the parent sends packets to this chain.
+func (p place) leadsHere(f model.Family) string {
+	k := treeKinds[p.tree]
+	at := int(p.depth) - 1
+	if k.match != "" {
+		shift := 4 * at
+		return k.match + " " + lowBits(f, uint16(p.digits[at])<<shift) + "/" + lowBits(f, 15<<shift)
+	}
+	first := uint16(0)
+	for i, d := range p.digits[:p.depth] {
+		first |= uint16(d&15) << (12 - 4*i)
+	}
+	last := first | (1<<(12-4*at) - 1)
+	proto := protocols[p.digits[0]>>4].String()
+	return fmt.Sprintf("-p %s -m %s --dport %d:%d", proto, proto, first, last)
+}
+
+// lowBits returns the address with these last 16 bits and no others.
+func lowBits(f model.Family, n uint16) string {
+	hi, lo := byte(n>>8), byte(n)
+	if f == model.IPv4 {
+		return netip.AddrFrom4([4]byte{2: hi, 3: lo}).String()
+	}
+	return netip.AddrFrom16([16]byte{14: hi, 15: lo}).String()
+}
+
+// node is what a chain of a tree has. It never changes once its tree is done.
+type node struct {
+	children uint64 // digits, as bits
+	entries  []entry
+}
+
+// entry is a rule at the end of a tree.
+type entry struct {
+	key  entryKey
+	rule string
+}
+
+// entryKey orders the rules of one chain: all about one address stand together.
+type entryKey struct {
+	addr     netip.Addr
+	class    class
+	protocol model.Protocol
+	port     uint16
+}
+
+// class is the order of the rules about one address. A Service's port goes before a node
+// port, the address may be one of the node's as well; what is left of a cluster IP's ports
+// comes last.
+type class uint8
+
+const (
+	aFrontend class = iota
+	aNodeAddr
+	aClusterIP
+)
+
+func compareKeys(a, b entryKey) int {
+	return cmp.Or(a.addr.Compare(b.addr), cmp.Compare(a.class, b.class),
+		cmp.Compare(a.protocol, b.protocol), cmp.Compare(a.port, b.port))
+}
+
+// chain returns the chain as text.
+func (p place) chain(f model.Family, n *node) chain {
+	c := chain{table: treeKinds[p.tree].table, name: p.name()}
+	for left := n.children; left != 0; left &= left - 1 {
+		child := p.child(uint8(bits.TrailingZeros64(left))) //nolint:gosec // below 64
+		c.add(child.leadsHere(f), "-g "+child.name())
+	}
+	for _, e := range n.entries {
+		c.add("", e.rule)
+	}
+	return c
+}
+
+// forest holds the chains of all trees of a ruleset.
+type forest = persist.Map[place, *node]
+
+var placeKeys = persist.KeyFuncs[place]{Hash: hashPlace, Compare: comparePlaces}
+
+func hashPlace(p place) uint64 {
+	h := uint64(p.tree)<<8 | uint64(p.depth)
+	for _, d := range p.digits {
+		h = h<<8 | uint64(d)
+	}
+	return h * 0x9e3779b97f4a7c15 >> 32 // Fibonacci hashing: the digits reach all shards
+}
+
+func comparePlaces(a, b place) int {
+	return cmp.Or(cmp.Compare(a.tree, b.tree), cmp.Compare(a.depth, b.depth), slices.Compare(a.digits[:], b.digits[:]))
+}
+
+// forestEdit collects changes to a forest.
+type forestEdit struct {
+	base  forest
+	nodes map[place]*node // copies that may be written
+}
+
+// own returns a node that may be written.
+func (e *forestEdit) own(p place) *node {
+	n := e.nodes[p]
+	if n == nil {
+		n = &node{}
+		if old, ok := e.base.Get(placeKeys, p); ok {
+			*n = node{old.children, slices.Clone(old.entries)}
+		}
+		e.nodes[p] = n
+	}
+	return n
+}
+
+func (n *node) find(k entryKey) (int, bool) {
+	return slices.BinarySearchFunc(n.entries, k, func(e entry, k entryKey) int { return compareKeys(e.key, k) })
+}
+
+func (e *forestEdit) add(p place, is entry) {
+	n := e.own(p)
+	i, ok := n.find(is.key)
+	if !ok {
+		n.entries = slices.Insert(n.entries, i, is)
+	}
+	n.entries[i] = is
+}
+
+func (e *forestEdit) remove(p place, k entryKey) {
+	n := e.own(p)
+	if i, ok := n.find(k); ok {
+		n.entries = slices.Delete(n.entries, i, i+1)
+	}
+}
+
+// done makes the new forest, the ends of the trees before what leads to them. A node that
+// is as before stays the same.
+func (e *forestEdit) done() forest {
+	edit := e.base.Edit(placeKeys)
+	for depth := uint8(maxDepth); ; depth-- {
+		// own may add places meanwhile, but none of this depth.
+		for _, p := range slices.Collect(maps.Keys(e.nodes)) {
+			if p.depth == depth {
+				e.settle(edit, p)
+			}
+		}
+		if depth == 0 {
+			return edit.Done()
+		}
+	}
+}
+
+func (e *forestEdit) settle(edit *persist.Edit[place, *node], p place) {
+	n := e.nodes[p]
+	exists := n.children != 0 || len(n.entries) > 0
+	old, existed := e.base.Get(placeKeys, p)
+	switch {
+	case exists || p.depth == 0: // roots are always there: rules outside the tree lead to them
+		if !existed || old.children != n.children || !slices.Equal(old.entries, n.entries) {
+			edit.Set(p, n)
+		}
+	default:
+		edit.Delete(p)
+	}
+	if p.depth > 0 && exists != existed {
+		parent, bit := e.own(p.parent()), uint64(1)<<p.digits[p.depth-1]
+		parent.children |= bit
+		if !exists {
+			parent.children &^= bit
+		}
+	}
+}
