@@ -1,0 +1,247 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// guest is what process 1 does. It does not return.
+func guest() {
+	result := ""
+	if code, err := runJob(); err != nil {
+		result = saysError + strings.ReplaceAll(err.Error(), "\n", "; ")
+	} else {
+		result = fmt.Sprint(saysExit, code)
+	}
+	fmt.Println("vm:", result) // to the console
+	if port, err := openPort(resultPort); err != nil {
+		fmt.Println("vm:", err)
+	} else {
+		fmt.Fprintln(port, result)
+		drain(port)
+	}
+	drain(os.Stdout)
+	err := unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF)
+	panic(fmt.Sprintf("power off: %v", err)) // process 1 panics, so the kernel does
+}
+
+type mount struct{ kind, target string }
+
+func mounts() []mount {
+	return []mount{
+		{"proc", "/proc"},
+		{"sysfs", "/sys"},
+		{"cgroup2", "/sys/fs/cgroup"},
+		{"devtmpfs", "/dev"},
+		{"devpts", "/dev/pts"},
+		{"tmpfs", "/dev/shm"},
+		{"tmpfs", "/run"},
+		{"tmpfs", "/tmp"},
+	}
+}
+
+// runJob sets the machine up, loads modules, and runs the command.
+func runJob() (int, error) {
+	for _, m := range mounts() {
+		if err := os.MkdirAll(m.target, 0o755); err != nil { // in what was mounted before
+			return 0, err
+		}
+		if err := unix.Mount(m.kind, m.target, m.kind, 0, ""); err != nil {
+			return 0, fmt.Errorf("mount %s: %w", m.target, err)
+		}
+	}
+	env := map[string]string{"PATH": "/usr/sbin:/usr/bin", "HOME": "/root", "TERM": "dumb", "LANG": "C.UTF-8"}
+	for key, value := range env {
+		if err := os.Setenv(key, value); err != nil {
+			return 0, err
+		}
+	}
+	if err := errors.Join(
+		os.Chmod("/tmp", 0o1777|os.ModeSticky),
+		os.Symlink("/proc/self/fd", "/dev/fd"),
+		unix.Sethostname([]byte("vm")),
+		loopbackUp(),
+	); err != nil {
+		return 0, fmt.Errorf("set up the guest: %w", err)
+	}
+	uptime, err := os.ReadFile("/proc/uptime")
+	if err != nil {
+		return 0, err
+	}
+	fmt.Println("vm: booted after", strings.Fields(string(uptime))[0], "s")
+
+	text, err := os.ReadFile(jobFile)
+	if err != nil {
+		return 0, err
+	}
+	var j job
+	if err := json.Unmarshal(text, &j); err != nil {
+		return 0, fmt.Errorf("read %s: %w", jobFile, err)
+	}
+	modules, err := guestModules()
+	if err != nil {
+		return 0, err
+	}
+	for _, name := range j.Modules {
+		if err := modules.load(name); err != nil {
+			return 0, err
+		}
+	}
+	return j.run()
+}
+
+// run runs the command and ends what it left running.
+func (j job) run() (int, error) {
+	port, err := openPort(outputPort)
+	if err != nil {
+		return 0, err
+	}
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		return 0, err
+	}
+	if err := os.Chdir(j.Dir); err != nil {
+		return 0, fmt.Errorf("enter the folder of the command: %w", err)
+	}
+	program, err := exec.LookPath(j.Command[0])
+	if err != nil {
+		return 0, fmt.Errorf("find the command: %w", err)
+	}
+	p, err := os.StartProcess(program, j.Command, &os.ProcAttr{
+		Files: []*os.File{null, port, port},
+		Sys:   &syscall.SysProcAttr{Setsid: true},
+	})
+	if err != nil {
+		return 0, fmt.Errorf("start the command: %w", err)
+	}
+	// Process 1 has to wait for all orphans.
+	var status unix.WaitStatus
+	for pid := 0; pid != p.Pid; {
+		pid, err = unix.Wait4(-1, &status, 0, nil)
+		if err != nil && !errors.Is(err, unix.EINTR) {
+			return 0, fmt.Errorf("wait for the command: %w", err)
+		}
+	}
+	_ = unix.Kill(-1, unix.SIGKILL) // all but this process; there may be none
+	drain(port)
+	if status.Signaled() {
+		return 128 + int(status.Signal()), nil
+	}
+	return status.ExitStatus(), nil
+}
+
+// openPort opens a serial port, for bytes as they are.
+func openPort(name string) (*os.File, error) {
+	f, err := os.OpenFile(name, os.O_WRONLY|unix.O_NOCTTY, 0)
+	if err != nil {
+		return nil, err
+	}
+	t, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	if err == nil {
+		t.Oflag &^= unix.OPOST
+		t.Lflag &^= unix.ECHO | unix.ICANON | unix.ISIG
+		err = unix.IoctlSetTermios(int(f.Fd()), unix.TCSETS, t)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("set up %s: %w", name, err)
+	}
+	return f, nil
+}
+
+// drain waits until the host has what was written (tcdrain).
+func drain(port *os.File) { _ = unix.IoctlSetInt(int(port.Fd()), unix.TCSBRK, 1) }
+
+func loopbackUp() error {
+	s, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(s)
+	lo, err := unix.NewIfreq("lo")
+	if err != nil {
+		return err
+	}
+	lo.SetUint16(unix.IFF_UP)
+	return unix.IoctlIfreq(s, unix.SIOCSIFFLAGS, lo)
+}
+
+func guestModules() (catalog, error) {
+	text, err := os.ReadFile(catalogFile)
+	if err != nil {
+		return nil, err
+	}
+	return parseCatalog(string(text))
+}
+
+// load loads a module and what it needs.
+func (c catalog) load(name string) error {
+	list, err := c.order(name)
+	if err != nil {
+		return fmt.Errorf("load %w", err)
+	}
+	for _, m := range list {
+		state, err := os.ReadFile("/sys/module/" + m.name + "/initstate")
+		if err == nil && string(state) == "live\n" {
+			continue
+		}
+		if err := insert(path.Join(modulesDir, m.path)); err != nil && !errors.Is(err, unix.EEXIST) {
+			return fmt.Errorf("load module %s, for %s: %w", m.name, name, err)
+		}
+	}
+	return nil
+}
+
+func insert(file string) error {
+	f, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return unix.FinitModule(int(f.Fd()), "", 0)
+}
+
+// modprobe is what the kernel calls, as "modprobe -q -- ALIAS", when it wants a module.
+func modprobe(args []string, stderr io.Writer) int {
+	quiet := false
+	for len(args) > 0 && strings.HasPrefix(args[0], "-") {
+		quiet = quiet || args[0] == "-q"
+		args = args[1:]
+	}
+	err := errors.New("want one module; there are no options but -q")
+	if len(args) == 1 {
+		err = probeFor(args[0])
+	}
+	if err != nil {
+		if !quiet {
+			fmt.Fprintln(stderr, "modprobe:", err)
+		}
+		return 1
+	}
+	return 0
+}
+
+// probeFor loads all modules that a name or alias means. One will do.
+func probeFor(name string) error {
+	modules, err := guestModules()
+	if err != nil {
+		return err
+	}
+	err = fmt.Errorf("load module %s: %w", name, errNoModule)
+	for _, found := range modules.find(name) {
+		if loadErr := modules.load(found); loadErr == nil {
+			err = nil
+		} else if err != nil {
+			err = loadErr
+		}
+	}
+	return err
+}

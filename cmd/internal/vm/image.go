@@ -1,0 +1,98 @@
+package main
+
+import (
+	"debug/elf"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+)
+
+// Where the guest finds what it is to do.
+const (
+	jobFile     = "/vm/job"
+	catalogFile = "/vm/catalog"
+	modulesDir  = "/vm/modules"
+)
+
+// writeImage writes the initramfs. Ours comes first, and the user's files before those of
+// packages: an archive takes no second file of the same name.
+func (o *options) writeImage(w io.Writer, k kernel, modules catalog, packages string) error {
+	a := newArchive(w)
+	job, err := o.job()
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(
+		a.mergeUsr(),
+		addSelf(a),
+		a.link("/sbin/modprobe", "/init"),
+		a.file(jobFile, 0o644, string(job)),
+		a.file(catalogFile, 0o644, modules.text()),
+		a.file("/etc/passwd", 0o644, "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n"),
+		a.file("/etc/group", 0o644, "root:x:0:\nnogroup:x:65534:\n"),
+		a.file("/etc/hosts", 0o644, "127.0.0.1 localhost\n::1 localhost\n"),
+		a.link("/var/run", "/run"),
+		a.dir("/root", 0o700),
+	); err != nil {
+		return err
+	}
+	for _, m := range mounts() {
+		if err := a.dir(m.target, 0o755); err != nil {
+			return err
+		}
+	}
+	for _, m := range modules {
+		if m.path == "" {
+			continue
+		}
+		if err := a.tree(path.Join(modulesDir, m.path), filepath.Join(k.dir, m.path)); err != nil {
+			return err
+		}
+	}
+	for _, f := range o.files {
+		if err := a.tree(f.target, f.source); err != nil {
+			return fmt.Errorf("--file: %w", err)
+		}
+	}
+	if packages != "" {
+		if err := errors.Join(o.addAlternatives(a, packages), a.tree("/", packages)); err != nil {
+			return err
+		}
+	}
+	return a.close()
+}
+
+// addSelf adds this program.
+func addSelf(a *archive) error {
+	const self = "/proc/self/exe"
+	f, err := elf.Open(self)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }()
+	for _, p := range f.Progs {
+		if p.Type == elf.PT_INTERP {
+			return errors.New("this program is not static, and a guest has no libraries: build it with CGO_ENABLED=0")
+		}
+	}
+	return a.tree("/init", self)
+}
+
+// addAlternatives makes the links that an install script of iptables would.
+func (o *options) addAlternatives(a *archive, packages string) error {
+	program := "xtables-" + o.iptables + "-multi"
+	if _, err := os.Stat(filepath.Join(packages, "usr/sbin", program)); errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	for _, name := range []string{"iptables", "ip6tables"} {
+		for _, suffix := range []string{"", "-save", "-restore"} {
+			if err := a.link("/usr/sbin/"+name+suffix, program); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

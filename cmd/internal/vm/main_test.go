@@ -1,0 +1,99 @@
+package main
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestOptions(t *testing.T) {
+	o, err := parseOptions(strings.Fields("--modules ip_vs,dummy --modules veth --without nf_tables "+
+		"--file a/b.test --file c:/d --cache x -- ./b.test -test.v"), io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"ip_vs", "dummy", "veth"}, o.modules); diff != "" {
+		t.Error(diff)
+	}
+	if want := []hostFile{{"a/b.test", "/b.test"}, {"c", "/d"}}; o.files[0] != want[0] || o.files[1] != want[1] {
+		t.Errorf("got files %v, want %v", o.files, want)
+	}
+	if diff := cmp.Diff([]string{"./b.test", "-test.v"}, o.command); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestWrongOptions(t *testing.T) {
+	for args, want := range map[string]string{
+		"":                       "no COMMAND",
+		"--modules ip_vs":        "no COMMAND",
+		"--iptables new -- true": "--iptables new",
+		"--file a:b -- true":     "b is not an absolute path",
+		"--teleport -- true":     "teleport",
+		"--timeout soon -- true": "timeout",
+	} {
+		var stderr bytes.Buffer
+		code := run(append([]string{"--cache", t.TempDir()}, strings.Fields(args)...), io.Discard, &stderr)
+		if code != exitFailed || !strings.Contains(stderr.String(), want) {
+			t.Errorf("%q: exit code %d, and %q; want %d and %q", args, code, &stderr, exitFailed, want)
+		}
+	}
+}
+
+func TestImageIn(t *testing.T) {
+	for depends, want := range map[string]string{
+		"linux-image-cloud-amd64\n  Depends: linux-image-6.1.0-56-cloud-amd64\n":        "linux-image-6.1.0-56-cloud-amd64",
+		"linux-image-6.1.0-56-cloud-amd64\n  PreDepends: linux-base\n  Depends: kmod\n": "",
+	} {
+		if got := imageIn(depends); got != want {
+			t.Errorf("%q: got %q, want %q", depends, got, want)
+		}
+	}
+}
+
+// TestBoot boots machines. The Makefile's target test-ipvs asks for it; it needs QEMU, and
+// the first time the kernel is downloaded.
+func TestBoot(t *testing.T) {
+	if os.Getenv("VMAPD_TEST_BOOT") == "" {
+		t.Skip("VMAPD_TEST_BOOT is not set")
+	}
+	vm := filepath.Join(t.TempDir(), "vm")
+	build := exec.Command("go", "build", "-o", vm, ".")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	for _, tt := range []struct {
+		name           string
+		args           []string
+		code           int
+		stdout, stderr string
+	}{
+		{"output and exit code", []string{"--packages", "dash", "--", "sh", "-c", "echo out; exit 7"}, 7, "out\n", ""},
+		{"a signal", []string{"--packages", "dash", "--", "sh", "-c", "kill -TERM $$"}, 143, "", ""},
+		{"a module and what it needs", []string{"--modules", "ip_vs_rr,dummy", "--", "modprobe", "ip_vs_wlc"}, 0, "", ""},
+		{"a module that is left out", []string{"--without", "ip_vs", "--", "modprobe", "ip_vs_rr"}, 1, "modprobe: load module ip_vs_rr: ", ""},
+		{"a module that is not there", []string{"--modules", "teleport", "--", "modprobe", "dummy"}, exitFailed, "", "module teleport: "},
+		{"no such command", []string{"--", "teleport"}, exitFailed, "", "find the command: "},
+		{"time limit", []string{"--timeout", "1s", "--", "modprobe", "dummy"}, exitTimeLimit, "", "time limit reached"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var stdout, stderr bytes.Buffer
+			c := exec.Command(vm, append([]string{"--timeout", "2m"}, tt.args...)...)
+			c.Stdout, c.Stderr = &stdout, &stderr
+			_ = c.Run()
+			if got := c.ProcessState.ExitCode(); got != tt.code {
+				t.Errorf("exit code %d, want %d; standard error:\n%s", got, tt.code, &stderr)
+			}
+			if !strings.Contains(stdout.String(), tt.stdout) || !strings.Contains(stderr.String(), tt.stderr) {
+				t.Errorf("standard output %q, error %q; want %q, %q", &stdout, &stderr, tt.stdout, tt.stderr)
+			}
+		})
+	}
+}
