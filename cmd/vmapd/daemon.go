@@ -13,13 +13,14 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/vmapd/vmapd/model"
-	"github.com/vmapd/vmapd/nft/kernel"
 	"github.com/vmapd/vmapd/nft/localhost"
 	"github.com/vmapd/vmapd/sync/hostaddr"
 	"github.com/vmapd/vmapd/sync/informer"
 	"github.com/vmapd/vmapd/sync/manifest"
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
+
+const defaultSyncPeriod = 30 * time.Second // as kube-proxy
 
 // daemon is what "vmapd" without a subcommand does.
 type daemon struct {
@@ -28,6 +29,7 @@ type daemon struct {
 	kubeconfig string
 	master     string
 	minSync    time.Duration
+	syncPeriod time.Duration
 	verbosity  int
 }
 
@@ -37,6 +39,7 @@ func (d *daemon) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&d.kubeconfig, "kubeconfig", "", "file with the address and credentials of the cluster (default: those of the pod)")
 	f.StringVar(&d.master, "master", "", "address of the API server, in place of the kubeconfig's")
 	f.DurationVar(&d.minSync, "min-sync-period", 0, "least time between two changes to the rules")
+	f.DurationVar(&d.syncPeriod, "iptables-sync-period", defaultSyncPeriod, "how often the rules of iptables are compared with what should be there")
 	f.IntVarP(&d.verbosity, "v", "v", 0, "how much to log; from 4 on also each batch")
 }
 
@@ -77,20 +80,22 @@ func (d *daemon) run(ctx context.Context, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	backend, err := kernel.Open(kernel.Options{Log: log})
+	backend, err := d.openBackend(ctx, log)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = backend.Close() }()
+	defer func() { _ = backend.close() }()
 	log.LogAttrs(ctx, slog.LevelInfo, "started", slog.String("version", version()),
-		slog.String("node", config.NodeName), slog.String("backend", "nftables"), slog.Bool("tables_owned", backend.Owned()))
+		slog.String("node", config.NodeName), slog.String("backend", backend.name), slog.String("because", backend.why))
 
 	sources := []source{objects, &hostaddr.Source{Log: log}}
 	loop := &reconcile.Loop{
 		State: reconcile.NewState(model.NewBuilder(config), len(sources)), Backend: backend, Log: log,
-		MinInterval: d.minSync, Describe: describe,
+		MinInterval: d.minSync, ResyncInterval: backend.resync, Describe: describe,
 	}
-	defer watch(ctx, backend, loop)()
+	if backend.nft != nil {
+		defer watch(ctx, backend, loop)()
+	}
 	if config.NodePortAddresses.Localhost != [len(model.Families)]bool{} {
 		forwarder := localhost.New(localhost.Options{Log: log})
 		defer func() { _ = forwarder.Close() }()
@@ -146,13 +151,13 @@ func runAll(ctx context.Context, loop *reconcile.Loop, sources []source) error {
 // watch lets the loop repair at once what others do to our tables, where the kernel does
 // not keep them from it: before Linux 6.9, and with tables that nft made. If it fails,
 // what remains is the comparison once an hour.
-func watch(ctx context.Context, backend *kernel.Backend, loop *reconcile.Loop) (stop func()) {
-	watched, err := backend.Watch()
+func watch(ctx context.Context, backend *dataplane, loop *reconcile.Loop) (stop func()) {
+	watched, err := backend.nft.Watch()
 	if err != nil {
 		loop.Log.LogAttrs(ctx, slog.LevelError, "what others do to our tables is not noticed", slog.Any("err", err))
 		return func() {}
 	}
-	loop.Backend, loop.Disturbed = watched, watched.Changed()
+	backend.Backend, loop.Disturbed = watched, watched.Changed()
 	ctx, cancel := context.WithCancel(ctx)
 	var wait sync.WaitGroup
 	wait.Go(func() {

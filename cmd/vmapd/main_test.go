@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -20,6 +21,13 @@ func (m inLab) Run() int { return lab.RunTests(m.M.Run) }
 
 // TestMain makes this test binary be vmapd when it is called by that name.
 func TestMain(m *testing.M) {
+	// iptables-legacy locks a file that only root may open: not who is root in a user
+	// namespace alone.
+	if f, err := os.OpenFile("/run/xtables.lock", os.O_RDWR|os.O_CREATE, 0o600); err == nil {
+		_ = f.Close()
+	} else {
+		_ = os.Setenv("XTABLES_LOCKFILE", filepath.Join(os.TempDir(), fmt.Sprintf("vmapd-test-%d.lock", os.Getuid())))
+	}
 	testscript.Main(inLab{m}, map[string]func(){"vmapd": main})
 }
 

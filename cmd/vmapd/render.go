@@ -6,12 +6,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/vmapd/vmapd/legacy/iptables"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft"
 	"github.com/vmapd/vmapd/sync/manifest"
 )
 
-const renderLong = `Render prints what vmapd would program for the given manifests, as a script for nft.
+const renderLong = `Render prints what vmapd would program for the given manifests: a script for nft or, with
+--backend=iptables, the input of iptables-restore and ip6tables-restore.
 
 It opens no socket and needs no privilege. The same input always gives the same
 bytes. What is wrong with an object is said on standard error, with its place; the
@@ -74,14 +76,28 @@ func (r *render) run(stdout, stderr io.Writer) error {
 		fmt.Fprintln(stderr, located(objects.Locate(p), p))
 	}
 	for _, f := range families {
-		if err := nft.Compile(nil, snapshot.Family(f)).Write(stdout); err != nil {
-			return fmt.Errorf("write %v table: %w", f, err)
+		if err := r.write(stdout, snapshot.Family(f)); err != nil {
+			return fmt.Errorf("write what is programmed for %v: %w", f, err)
 		}
 	}
 	if len(errs)+len(problems) > 0 {
 		return exitCode(1)
 	}
 	return nil
+}
+
+// write renders one family for the backend; auto means nftables here, as nobody asks the
+// kernel.
+func (r *render) write(w io.Writer, s *model.FamilySnapshot) error {
+	if r.backend != iptablesBackend {
+		return nft.Compile(nil, s).Write(w)
+	}
+	program := map[model.Family]string{model.IPv4: "iptables-restore", model.IPv6: "ip6tables-restore"}[s.Family]
+	if _, err := fmt.Fprintf(w, "# %s --noflush\n", program); err != nil {
+		return err
+	}
+	_, err := iptables.Compile(nil, s, r.iptablesOptions()).WriteTo(w)
+	return err
 }
 
 // onlyNodeName returns the name of the Node if there is just one: then there is no

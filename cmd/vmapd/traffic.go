@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/vmapd/vmapd/legacy/iptables"
 	"github.com/vmapd/vmapd/model"
 )
 
@@ -25,6 +26,7 @@ type trafficFlags struct {
 	algorithm          string
 	dropInvalid        bool
 	backend            string
+	masqueradeBit      int
 }
 
 func (t *trafficFlags) addFlags(f *pflag.FlagSet) {
@@ -43,14 +45,31 @@ func (t *trafficFlags) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&t.algorithm, "lb-algorithm", "random",
 		"how endpoints are chosen: random, round-robin or source-hash; the annotation "+model.AnnotationAlgorithm+" of a Service goes before")
 	f.BoolVar(&t.dropInvalid, "drop-invalid", false, "drop packets of Services that connection tracking takes for invalid")
-	f.StringVar(&t.backend, "backend", "nftables", "how to program the node; in this version only nftables")
+	f.StringVar(&t.backend, "backend", auto, "how to program the node: nftables, iptables, or auto for the first of these that the kernel has")
+	f.IntVar(&t.masqueradeBit, "iptables-masquerade-bit", defaultMasqueradeBit, "the bit of the packet mark that iptables rules use, 0 to 31")
+}
+
+// Names of the backends.
+const (
+	auto            = "auto"
+	nftables        = "nftables"
+	iptablesBackend = "iptables"
+)
+
+const defaultMasqueradeBit = 14 // as kube-proxy
+
+func (t *trafficFlags) iptablesOptions() iptables.Options {
+	return iptables.Options{MasqueradeMark: 1 << t.masqueradeBit, Comments: true}
 }
 
 // config checks the flags.
 func (t *trafficFlags) config() (model.Config, error) {
 	c := model.Config{NodeName: strings.ToLower(t.nodeName), MasqueradeAll: t.masqueradeAll, DropInvalid: t.dropInvalid}
-	if t.backend != "nftables" {
-		return c, fmt.Errorf("--backend: %q is not in this version, only nftables", t.backend)
+	if !slices.Contains([]string{auto, nftables, iptablesBackend}, t.backend) {
+		return c, fmt.Errorf("--backend: %q is none of auto, nftables, iptables", t.backend)
+	}
+	if t.masqueradeBit < 0 || t.masqueradeBit > 31 {
+		return c, fmt.Errorf("--iptables-masquerade-bit: %d is not between 0 and 31", t.masqueradeBit)
 	}
 	var err error
 	if c.NodePortAddresses, err = model.ParseNodePortAddresses(t.nodePortAddresses); err != nil {

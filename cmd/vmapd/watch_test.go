@@ -48,8 +48,9 @@ func startUnowned(t *testing.T, node *lab.Namespace) *unowned {
 		if backend.Owned() {
 			return errors.New("the tables are owned: nothing is tested")
 		}
-		loop.Backend = backend
-		stop = watch(ctx, backend, loop)
+		plane := &dataplane{Backend: backend, nft: backend}
+		loop.Backend = plane
+		stop = watch(ctx, plane, loop)
 		return nil
 	}); err != nil {
 		t.Fatal(err)

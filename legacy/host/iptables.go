@@ -1,0 +1,134 @@
+package host
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/vmapd/vmapd/legacy/iptables"
+	"github.com/vmapd/vmapd/model"
+)
+
+// IPTables keeps the rules of the iptables backend. It is not safe for concurrent use.
+type IPTables struct {
+	log      *slog.Logger
+	options  iptables.Options
+	families []*ruleFamily
+}
+
+// ruleFamily is what is known about one family's rules.
+type ruleFamily struct {
+	*programs
+	have *iptables.Ruleset // what is there; nil: unknown, read before the next batch
+}
+
+// OpenIPTables finds the programs, and what they and the kernel can do. A family for which
+// none works is left out; if there is none for either, the error says why. variants are
+// tried one after the other: "" for what the node's administrator chose, "-legacy", "-nft";
+// if there are none, all of them.
+func OpenIPTables(o iptables.Options, log *slog.Logger, variants ...string) (*IPTables, error) {
+	if len(variants) == 0 {
+		variants = []string{"", "-legacy", "-nft"}
+	}
+	b := &IPTables{log: log, options: o}
+	var missing []error
+	for _, f := range model.Families {
+		p, err := findPrograms(f, variants)
+		if err != nil {
+			missing = append(missing, fmt.Errorf("%v: %w", f, err))
+			log.LogAttrs(context.Background(), slog.LevelWarn, "IP family left out",
+				slog.String("family", f.String()), slog.Any("err", err))
+			continue
+		}
+		b.families = append(b.families, &ruleFamily{programs: p})
+	}
+	if len(b.families) == 0 {
+		return nil, errors.Join(missing...)
+	}
+	return b, nil
+}
+
+// Variant names the programs in use, like "iptables v1.8.9 (legacy)".
+func (b *IPTables) Variant() string { return b.families[0].String() }
+
+// Resync makes the next Apply read the rules first, and repair what differs.
+func (b *IPTables) Resync() {
+	for _, f := range b.families {
+		f.have = nil
+	}
+}
+
+// Apply makes the rules match s, with one run of iptables-restore for each family. What
+// fails for one family leaves its rules as they were and does not concern the other.
+func (b *IPTables) Apply(ctx context.Context, s *model.Snapshot) error {
+	var errs []error
+	for _, f := range b.families {
+		if err := b.applyFamily(ctx, f, s.Family(f.family)); err != nil {
+			f.have = nil
+			errs = append(errs, fmt.Errorf("%v: %w", f.family, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (b *IPTables) applyFamily(ctx context.Context, f *ruleFamily, s *model.FamilySnapshot) error {
+	start := time.Now()
+	o := b.options
+	o.RandomFully = f.RandomFully()
+	want := iptables.Compile(f.have, s, o)
+	var batch *iptables.Batch
+	var saved *iptables.Saved
+	if f.have != nil {
+		batch = iptables.Diff(f.have, want)
+	} else {
+		var err error
+		if saved, err = f.save(ctx); err != nil {
+			return err
+		}
+		batch = want.Repair(saved)
+	}
+	if !batch.Empty() {
+		if err := f.restore(ctx, batch); err != nil {
+			return err
+		}
+	}
+	// What jumps there comes last: all that it leads to is there.
+	if saved != nil {
+		if err := f.hook(saved); err != nil {
+			return err
+		}
+	}
+	f.have = want
+	if size := batch.Size(); !batch.Empty() {
+		b.log.LogAttrs(ctx, slog.LevelDebug, "applied", slog.String("family", f.family.String()),
+			slog.Int("chains", size.Chains), slog.Int("rules", size.Rules), slog.Int("chains_deleted", size.Deleted),
+			slog.Duration("took", time.Since(start)))
+	}
+	return nil
+}
+
+// restore runs iptables-restore with a batch on its standard input.
+func (p *programs) restore(ctx context.Context, batch *iptables.Batch) error {
+	var stderr bytes.Buffer
+	cmd := p.command(ctx, "-restore", "--noflush", "-w", lockTimeout)
+	cmd.Stderr = &stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return fmt.Errorf("run %s: %w", cmd.Path, err)
+	}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("run %s: %w", cmd.Path, err)
+	}
+	_, writeErr := batch.WriteTo(in)
+	err = errors.Join(in.Close(), cmd.Wait())
+	if err == nil {
+		err = writeErr
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w: %s", cmd.Path, err, batch.Explain(firstLines(stderr.String())))
+	}
+	return nil
+}

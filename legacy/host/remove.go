@@ -1,0 +1,75 @@
+package host
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"strings"
+
+	"github.com/vmapd/vmapd/legacy/iptables"
+)
+
+// kubeProxyChains are what the names of kube-proxy's chains begin with, in all its modes.
+// KUBE-FIREWALL, KUBE-IPTABLES-HINT and KUBE-KUBELET-CANARY are kubelet's.
+var kubeProxyChains = []string{
+	"KUBE-SERVICES", "KUBE-EXTERNAL-SERVICES", "KUBE-NODEPORTS", "KUBE-NODE-PORT", "KUBE-SVC-", "KUBE-SVL-",
+	"KUBE-EXT-", "KUBE-FW-", "KUBE-SEP-", "KUBE-XLB-", "KUBE-MARK-MASQ", "KUBE-POSTROUTING", "KUBE-FORWARD",
+	"KUBE-PROXY-", "KUBE-LOAD-BALANCER", "KUBE-SOURCE-RANGES-FIREWALL", "KUBE-IPVS-",
+}
+
+// RemoveRules takes away what iptables has of us and of kube-proxy, in both variants and
+// families, but not the rules of but, if it is not nil. Where a program is missing or does
+// not work, there is nothing.
+func RemoveRules(ctx context.Context, but *IPTables) error {
+	var errs []error
+	for _, variant := range []string{"-legacy", "-nft"} {
+		for _, name := range []string{"iptables", "ip6tables"} {
+			prefixes := kubeProxyChains
+			if !but.uses(name, variant) {
+				prefixes = append([]string{iptables.Prefix}, prefixes...)
+			}
+			if err := removeRules(ctx, name+variant, prefixes); err != nil {
+				errs = append(errs, err)
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// uses reports whether the backend's rules are those that a program lists.
+func (b *IPTables) uses(name, variant string) bool {
+	if b == nil {
+		return false
+	}
+	for _, f := range b.families {
+		isNFT := strings.Contains(f.version, "nf_tables")
+		if strings.HasPrefix(f.name, name) && isNFT == (variant == "-nft") {
+			return true
+		}
+	}
+	return false
+}
+
+func removeRules(ctx context.Context, program string, prefixes []string) error {
+	var stdout bytes.Buffer
+	save := exec.CommandContext(ctx, program+"-save")
+	save.Stdout = &stdout
+	_ = save.Run() // not installed, or not in this kernel: then it lists nothing
+	saved, err := iptables.ParseSaved(&stdout)
+	if err != nil {
+		return fmt.Errorf("read what %s lists: %w", save.Path, err)
+	}
+	text := saved.RemoveText(prefixes...)
+	if text == "" {
+		return nil
+	}
+	var stderr bytes.Buffer
+	restore := exec.CommandContext(ctx, program+"-restore", "--noflush", "-w", lockTimeout)
+	restore.Stdin, restore.Stderr = strings.NewReader(text), &stderr
+	if err := restore.Run(); err != nil {
+		return fmt.Errorf("%s: %w: %s", restore.Path, err, firstLines(stderr.String()))
+	}
+	return nil
+}
