@@ -139,3 +139,93 @@ func TestSwitchingBackendsLosesNothingAndLeavesNothing(t *testing.T) {
 	}
 	stopVmapd(t, p)
 }
+
+// What kube-proxy leaves, in any of its modes, and what is not its.
+const (
+	kubeProxyRules = `*nat
+:KUBE-SERVICES - [0:0]
+:KUBE-SVC-NPX46M4PTMTKRN6Y - [0:0]
+:KUBE-SEP-IO5XOSKPAXIFQXAJ - [0:0]
+:KUBE-MARK-MASQ - [0:0]
+:KUBE-POSTROUTING - [0:0]
+:KUBE-KUBELET-CANARY - [0:0]
+:DOCKER - [0:0]
+-A PREROUTING -m comment --comment "kubernetes service portals" -j KUBE-SERVICES
+-A PREROUTING -m addrtype --dst-type LOCAL -j DOCKER
+-A OUTPUT -m comment --comment "kubernetes service portals" -j KUBE-SERVICES
+-A POSTROUTING -m comment --comment "kubernetes postrouting rules" -j KUBE-POSTROUTING
+-A KUBE-SERVICES -d 10.96.0.1/32 -p tcp -m tcp --dport 443 -j KUBE-SVC-NPX46M4PTMTKRN6Y
+-A KUBE-SVC-NPX46M4PTMTKRN6Y -j KUBE-SEP-IO5XOSKPAXIFQXAJ
+-A KUBE-SEP-IO5XOSKPAXIFQXAJ -s 192.168.0.3/32 -j KUBE-MARK-MASQ
+-A KUBE-MARK-MASQ -j MARK --set-xmark 0x4000/0x4000
+-A DOCKER -j RETURN
+COMMIT
+*filter
+:KUBE-FIREWALL - [0:0]
+:KUBE-FORWARD - [0:0]
+-A INPUT -j KUBE-FIREWALL
+-A FORWARD -m comment --comment "kubernetes forwarding rules" -j KUBE-FORWARD
+-A KUBE-FORWARD -m conntrack --ctstate INVALID -j DROP
+COMMIT
+`
+	kubeProxyNFT = `table ip kube-proxy { chain services { }; }
+table ip6 kube-proxy { chain services { }; }
+table ip other { chain theirs { }; }
+`
+)
+
+// Both a daemon that takes over and cleanup remove what kube-proxy left, and nothing of
+// anybody else's.
+func TestWhatKubeProxyLeftIsRemoved(t *testing.T) {
+	for _, how := range []string{"by the daemon", "by cleanup"} {
+		t.Run(how, func(t *testing.T) {
+			w := newLab(t)
+			feed := func(text, program string, args ...string) {
+				c := w.Node.Command(t.Context(), program, args...)
+				c.Stdin = strings.NewReader(text)
+				if out, err := c.CombinedOutput(); err != nil {
+					t.Fatalf("%s: %v\n%s", program, err, out)
+				}
+			}
+			for _, variant := range []string{"legacy", "nft"} {
+				feed(kubeProxyRules, "iptables-"+variant+"-restore", "--noflush")
+				feed(strings.ReplaceAll(strings.ReplaceAll(kubeProxyRules, "10.96.0.1/32", "fd00::1/128"), "192.168.0.3/32", "fd00::3/128"),
+					"ip6tables-"+variant+"-restore", "--noflush")
+			}
+			feed(kubeProxyNFT, "nft", "-f", "-")
+			if how == "by cleanup" {
+				clean := startVmapd(t, w.Node, "cleanup")
+				if err := clean.cmd.Wait(); err != nil {
+					t.Fatalf("cleanup: %v\n%s", err, clean.log)
+				}
+			} else {
+				p := startVmapd(t, w.Node, "--from", filepath.Join(testdata(t), "demo/before"), "--hostname-override", lab.NodeName)
+				p.waitFor(t, "msg=ready")
+				defer stopVmapd(t, p)
+			}
+			var left strings.Builder
+			for _, program := range []string{"iptables-legacy-save", "ip6tables-legacy-save", "iptables-nft-save", "ip6tables-nft-save"} {
+				out, err := w.Node.Command(t.Context(), program).Output()
+				if err != nil {
+					t.Fatalf("%s: %v", program, err)
+				}
+				left.Write(out)
+			}
+			const sources = 4
+			for _, keep := range []string{"-A PREROUTING -m addrtype --dst-type LOCAL -j DOCKER\n", "-A DOCKER -j RETURN\n", "-A INPUT -j KUBE-FIREWALL\n", ":KUBE-KUBELET-CANARY "} {
+				if n := strings.Count(left.String(), keep); n != sources {
+					t.Errorf("%q is there %d times, want %d", keep, n, sources)
+				}
+			}
+			for _, gone := range []string{"KUBE-SERVICES", "KUBE-SVC-", "KUBE-SEP-", "KUBE-MARK-MASQ", "KUBE-POSTROUTING", "KUBE-FORWARD"} {
+				if strings.Contains(left.String(), gone) {
+					t.Errorf("%s is still there:\n%s", gone, &left)
+				}
+			}
+			tables := list(t, w.Node)
+			if strings.Contains(tables, "kube-proxy") || !strings.Contains(tables, "table ip other") {
+				t.Errorf("want no table kube-proxy, and the other one, got:\n%s", tables)
+			}
+		})
+	}
+}

@@ -1,42 +1,41 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
 
+	"github.com/vmapd/vmapd/legacy/host"
+	"github.com/vmapd/vmapd/nft"
 	"github.com/vmapd/vmapd/nft/kernel"
 )
 
-const cleanupLong = `Cleanup removes the tables "ip vmapd" and "ip6 vmapd" with all that is in them.
+const cleanupLong = `Cleanup removes what any backend of vmapd, and kube-proxy in any mode, left on this
+node: the nftables tables "vmapd" and "kube-proxy" of both families, and the chains of
+iptables that begin with VMAPD- or are kube-proxy's, with what jumps to them. kubelet's
+own chains stay.
 
-Stop the daemon before: while it runs, it owns the tables (from Linux 6.9 on), or
-would make them again. Connections that were forwarded go on; new ones to a Service
-no longer find their way. There is nothing else to remove: vmapd touches no other
-table, no mark and no interface.`
+Stop the daemon before: while it runs, it owns the tables (from Linux 6.9 on), or would
+make all of it again. Connections that were forwarded go on; new ones to a Service no
+longer find their way.`
 
 func newCleanupCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "cleanup",
-		Short: "Remove everything that vmapd left on this node",
+		Short: "Remove everything that vmapd or kube-proxy left on this node",
 		Long:  cleanupLong,
 		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			backend, err := kernel.Open(kernel.Options{})
-			if _, ok := errors.AsType[*kernel.UnsupportedError](err); ok {
-				// A kernel on which we can't run has nothing of ours.
-				fmt.Fprintf(cmd.ErrOrStderr(), "vmapd: nothing to remove: %v\n", err)
-				return nil
-			}
-			if err != nil {
-				return err
-			}
-			err = backend.Remove(cmd.Context())
-			if errors.Is(err, kernel.ErrOwned) {
-				err = fmt.Errorf("%w (stop the daemon first)", err)
-			}
-			return errors.Join(err, backend.Close())
-		},
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cleanUp(cmd.Context()) },
 	}
+}
+
+// cleanUp goes on after an error: what can be removed is.
+func cleanUp(ctx context.Context) error {
+	err := kernel.RemoveTables(nft.TableName, kubeProxyTable)
+	if errors.Is(err, kernel.ErrOwned) {
+		err = fmt.Errorf("%w (stop the daemon first)", err)
+	}
+	return errors.Join(err, host.RemoveRules(ctx, nil))
 }

@@ -330,17 +330,7 @@ func (b *Backend) Remove(context.Context) error {
 	for i := range b.families {
 		st := &b.families[i]
 		st.have, st.owned = nil, false
-		m, err := deleteTableMessage(st.family, nft.TableName)
-		if err == nil {
-			err = b.conn.exchange([]netlinkMessage{m}, true)
-		}
-		switch {
-		case errors.Is(err, unix.ENOENT):
-		case errors.Is(err, unix.EPERM):
-			errs = append(errs, fmt.Errorf("delete %v table %s: %w", st.family, nft.TableName, ErrOwned))
-		case err != nil:
-			errs = append(errs, fmt.Errorf("delete %v table %s: %w", st.family, nft.TableName, err))
-		}
+		errs = append(errs, b.conn.removeTable(st.family, nft.TableName))
 	}
 	return errors.Join(errs...)
 }

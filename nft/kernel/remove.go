@@ -22,20 +22,25 @@ func RemoveTables(names ...string) error {
 	var errs []error
 	for _, f := range model.Families {
 		for _, name := range names {
-			m, err := deleteTableMessage(f, name)
-			if err == nil {
-				err = c.exchange([]netlinkMessage{m}, true)
-			}
-			switch {
-			case errors.Is(err, unix.EPERM):
-				errs = append(errs, fmt.Errorf("delete %v table %s: %w", f, name, ErrOwned))
-			case errors.Is(err, unix.ENOENT), isMissing(err):
-			case err != nil:
-				errs = append(errs, fmt.Errorf("delete %v table %s: %w", f, name, err))
-			}
+			errs = append(errs, c.removeTable(f, name))
 		}
 	}
 	return errors.Join(errors.Join(errs...), c.close())
+}
+
+// removeTable deletes a table with all that is in it, if it is there.
+func (c *conn) removeTable(f model.Family, name string) error {
+	m, err := deleteTableMessage(f, name)
+	if err == nil {
+		err = c.exchange([]netlinkMessage{m}, true)
+	}
+	switch {
+	case err == nil, errors.Is(err, unix.ENOENT), isMissing(err):
+		return nil
+	case errors.Is(err, unix.EPERM):
+		return fmt.Errorf("delete %v table %s: %w", f, name, ErrOwned)
+	}
+	return fmt.Errorf("delete %v table %s: %w", f, name, err)
 }
 
 // isMissing reports whether the kernel has no nf_tables, or not for a family.
