@@ -1,0 +1,151 @@
+package ipvs_test
+
+import (
+	"fmt"
+	"net/netip"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vmapd/vmapd/legacy/ipvs"
+	"github.com/vmapd/vmapd/legacy/ipvs/ipvssim"
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/modeltest"
+)
+
+// What model.Decide says about a connection is what IPVS and its companion do with it, but for
+// what ipvs.Differences has.
+
+// expected is the outcome that a decision means.
+func expected(d model.Decision) ipvssim.Outcome {
+	switch d.Fate {
+	case model.Rejected:
+		return ipvssim.Outcome{Verdict: ipvssim.Reject, TCPReset: d.Protocol == model.TCP}
+	case model.Dropped:
+		return ipvssim.Outcome{Verdict: ipvssim.Drop}
+	case model.NotOurs:
+		return ipvssim.Outcome{To: map[netip.AddrPort]ipvssim.Arrival{d.Dest: {Share: 1}}}
+	case model.Forwarded:
+	}
+	want := ipvssim.Outcome{To: map[netip.AddrPort]ipvssim.Arrival{}}
+	for _, target := range d.Targets {
+		want.To[target.Addr] = ipvssim.Arrival{Share: 1 / float64(len(d.Targets)), Masquerade: target.SNAT.Masquerade()}
+	}
+	return want
+}
+
+// instead is what is done where a difference concerns a decision, by its place in the list.
+var instead = map[int]func(d model.Decision, want *ipvssim.Outcome){
+	0: func(_ model.Decision, want *ipvssim.Outcome) { want.TCPReset = false },
+	1: func(d model.Decision, want *ipvssim.Outcome) {
+		*want = ipvssim.Outcome{Verdict: ipvssim.Reject, TCPReset: d.Protocol == model.TCP}
+	},
+	2: func(d model.Decision, want *ipvssim.Outcome) {
+		for _, target := range d.Targets {
+			if target.SNAT != model.OnNode {
+				a := want.To[target.Addr]
+				a.Masquerade = true
+				want.To[target.Addr] = a
+			}
+		}
+	},
+}
+
+var compareOutcomes = []cmp.Option{
+	cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b }),
+	cmp.Comparer(func(a, b float64) bool { return a-b < 1e-9 && b-a < 1e-9 }),
+	cmp.FilterPath(func(p cmp.Path) bool {
+		name := p.Last().String()
+		return name == ".Trace" || name == ".Server" || name == ".Node"
+	}, cmp.Ignore()),
+}
+
+// tally counts how often each difference was met, and the connections forwarded inside.
+type tally struct {
+	differed map[int]int
+	reasons  map[model.Reason]int
+}
+
+func newTally() *tally { return &tally{map[int]int{}, map[model.Reason]int{}} }
+
+// agree makes random connections and compares what is said with what is done.
+func agree(t *testing.T, r *modeltest.Random, s *model.Snapshot, contents [len(model.Families)]*ipvs.Content, connections int, n *tally) {
+	t.Helper()
+	var sims [len(model.Families)]*ipvssim.Simulator
+	for _, f := range model.Families {
+		sims[f] = simulate(t, contents[f], s.Family(f))
+	}
+	for range connections {
+		c := modeltest.Connection(r, s)
+		if c.Dest.Addr().IsLoopback() {
+			continue // meets no rule
+		}
+		f := model.FamilyOf(c.Dest.Addr())
+		d := model.Decide(s, c)
+		n.reasons[d.Why]++
+		want := expected(d)
+		for i, difference := range ipvs.Differences {
+			if difference.Concerns == nil || !difference.Concerns(s.Family(f), d) {
+				continue
+			}
+			before := expected(d)
+			instead[i](d, &want)
+			if !cmp.Equal(before, want, compareOutcomes...) {
+				n.differed[i]++
+			}
+		}
+		got := run(t, sims[f], packetOf(c))
+		if diff := cmp.Diff(want, got, compareOutcomes...); diff != "" {
+			t.Fatalf("%+v\ndecided: %v, reason %d; (-decided +done):\n%s\nby %v, rules met: %q", c, d.Fate, d.Why, diff, got.Server, got.Trace)
+		}
+	}
+}
+
+func TestIPVSDoesWhatIsDecided(t *testing.T) {
+	const seeds, steps, connections = 60, 20, 40
+	total := newTally()
+	for seed := range uint64(seeds) {
+		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+			r := modeltest.NewRandom(modeltest.Seed(seed))
+			b := model.NewBuilder(configs[seed%uint64(len(configs))])
+			have := compile(nil, b.Snapshot(), ipvs.Options{})
+			for range steps {
+				r.Steps(b, 1+r.IntN(6))
+				s := b.Snapshot()
+				have = compile(&have, s, ipvs.Options{})
+				var contents [len(model.Families)]*ipvs.Content
+				for _, f := range model.Families {
+					contents[f] = have[f].Content()
+				}
+				agree(t, r, s, contents, connections, total)
+			}
+		})
+	}
+	for i, d := range ipvs.Differences {
+		if d.Concerns != nil && total.differed[i] == 0 {
+			t.Errorf("nothing was done otherwise because of: %s", d.What)
+		}
+	}
+	for reason := model.NoService; reason <= model.UnallocatedAddr; reason++ {
+		if total.reasons[reason] == 0 {
+			t.Errorf("no connection was decided for reason %d", reason)
+		}
+	}
+	t.Logf("differed: %v, decided by reason: %v", total.differed, total.reasons)
+}
+
+// FuzzDecide looks for a connection about which the specification and IPVS differ.
+func FuzzDecide(f *testing.F) {
+	addRandom(f)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		r := modeltest.NewRandom(modeltest.Bytes(data))
+		b := model.NewBuilder(configs[r.IntN(len(configs))])
+		r.Steps(b, 1+min(len(data), 4096)/24)
+		s := b.Snapshot()
+		var contents [len(model.Families)]*ipvs.Content
+		for family, state := range compile(nil, s, ipvs.Options{}) {
+			contents[family] = state.Content()
+		}
+		agree(t, r, s, contents, 16, newTally())
+	})
+}

@@ -1,0 +1,118 @@
+package ipvs_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/vmapd/vmapd/legacy/ipvs"
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/modeltest"
+)
+
+// bigSlice has endpoints of a big Service, the first as many as local on this node.
+func bigSlice(pods, local int) modeltest.Slice {
+	s := modeltest.NewSlice("ns1/big-1", "big").TCP("http", 8080)
+	for n := range pods {
+		e := model.SliceEndpoint{Addresses: []string{modeltest.Pod(model.IPv4, 1_000_000+n).String()}, NodeName: "node-2"}
+		if n < local {
+			e.NodeName = modeltest.NodeName
+		}
+		s.Endpoints = append(s.Endpoints, e)
+	}
+	return s
+}
+
+// One endpoint changes among 1,000 of a Service, among 10,000 Services.
+func TestOneEndpointIsOneOperationForEachFrontend(t *testing.T) {
+	const services, pods = 10_000, 1000
+	plain := modeltest.NewService("ns1/big").On("172.31.200.1").TCP("http", 80)
+	external := plain.NodePort(30001).LoadBalancer("192.168.98.11")
+	for _, tt := range []struct {
+		name                  string
+		service               modeltest.Service
+		pods, local, newLocal int
+		want                  int
+	}{
+		{"nothing changes", plain, pods, 0, 0, 0},
+		{"one more: a real server", plain, pods + 1, 0, 0, 1},
+		{"one less: drains", plain, pods - 1, 0, 0, 1},
+		{"one more, with a node port and a load balancer: three", external, pods + 1, 0, 0, 3},
+		{"an endpoint comes to this node: its hairpin", plain, pods, 1, 2, 1},
+		{
+			"policy Local, one more elsewhere: for the cluster IP and for connections from inside",
+			external.Policies("", "Local"), pods + 1, 1, 1, 2,
+		},
+		{
+			"policy Local, one more on this node: at its node port and load balancer address besides, and its hairpin",
+			external.Policies("", "Local"), pods, 1, 2, 3,
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			b := modeltest.Builder(modeltest.Config(), tt.service, bigSlice(pods, tt.local), modeltest.OurNode())
+			modeltest.Feed(b, modeltest.Cluster(services, 1))
+			before := ipvs.Compile(nil, b.Snapshot().Family(model.IPv4), ipvs.Options{})
+			bigSlice(tt.pods, max(tt.local, tt.newLocal)).Set(b)
+			after := ipvs.Compile(before, b.Snapshot().Family(model.IPv4), ipvs.Options{})
+			plan := ipvs.Diff(before, after)
+			if len(plan.Ops) != tt.want {
+				t.Errorf("want %d operations, got\n%.2000s", tt.want, plan)
+			}
+		})
+	}
+}
+
+func TestAnUnchangedCompanionIsNotWritten(t *testing.T) {
+	b := modeltest.Builder(modeltest.Config(), modeltest.OurNode())
+	before := ipvs.Compile(nil, b.Snapshot().Family(model.IPv4), ipvs.Options{})
+	modeltest.NewNode(modeltest.NodeName, modeltest.NodeIP4, "192.168.0.9").Set(b)
+	after := ipvs.Compile(before, b.Snapshot().Family(model.IPv4), ipvs.Options{})
+	equal(t, "operations for another node address", 0, len(ipvs.Diff(before, after).Ops))
+	modeltest.NewServiceCIDR("kubernetes", "172.30.0.0/16").Set(b)
+	withCIDR := ipvs.Compile(after, b.Snapshot().Family(model.IPv4), ipvs.Options{})
+	equal(t, "operations for a ServiceCIDR", "iptables-restore --noflush\n", ipvs.Diff(after, withCIDR).String())
+}
+
+func BenchmarkCold(b *testing.B) {
+	for _, services := range []int{100, 1000, 10_000} {
+		builder := model.NewBuilder(modeltest.Config())
+		modeltest.Feed(builder, modeltest.Cluster(services, 10))
+		s := builder.Snapshot().Family(model.IPv4)
+		b.Run(fmt.Sprintf("%d services", services), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				ipvs.Diff(nil, ipvs.Compile(nil, s, ipvs.Options{}))
+			}
+		})
+	}
+}
+
+func BenchmarkOneEndpoint(b *testing.B) {
+	for _, services := range []int{100, 1000, 10_000} {
+		builder := model.NewBuilder(modeltest.Config())
+		modeltest.Feed(builder, modeltest.Cluster(services, 10))
+		have := ipvs.Compile(nil, builder.Snapshot().Family(model.IPv4), ipvs.Options{})
+		name := modeltest.ClusterService(7).NamespacedName
+		b.Run(fmt.Sprintf("%d services", services), func(b *testing.B) {
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				modeltest.NewSlice(name.String()+"-x", name.Name).TCP("http", 8080).
+					Ready("10.9.0.1", modeltest.Pod(model.IPv4, 1_000_000+i%2).String()).Set(builder)
+				want := ipvs.Compile(have, builder.Snapshot().Family(model.IPv4), ipvs.Options{})
+				if len(ipvs.Diff(have, want).Ops) == 0 {
+					b.Fatal("nothing changed")
+				}
+				have = want
+			}
+		})
+	}
+}
+
+func BenchmarkRender(b *testing.B) {
+	builder := model.NewBuilder(modeltest.Config())
+	modeltest.Feed(builder, modeltest.Cluster(10_000, 10))
+	s := ipvs.Compile(nil, builder.Snapshot().Family(model.IPv4), ipvs.Options{})
+	b.ReportAllocs()
+	for b.Loop() {
+		_ = s.String()
+	}
+}

@@ -1,0 +1,372 @@
+package ipvs
+
+import (
+	"maps"
+	"net/netip"
+	"slices"
+
+	"github.com/vmapd/vmapd/model"
+)
+
+// phase is when an operation comes in a plan. What protects comes first; what opens a way
+// comes when everything on it is there, and what closes one before anything on it goes.
+type phase int
+
+const (
+	prepare         phase = iota // sysctls, sets, the device
+	companionSet                 // the rules, over sets that are all there
+	addrGoes                     // an address no Service has any more: nobody is sent there
+	allowEarly                   // sources that an allowed range had before
+	protect                      // what says whom a packet concerns, and how it is translated
+	forbidEarly                  // sources that may no longer connect, before new endpoints come
+	markServerComes              // where those from inside will go
+	insideComes                  // they go there
+	verdictComes                 // and only then those from outside are dropped; or all are refused
+	serverComes                  // virtual servers and real servers
+	serviceComes                 // the filter lets connections through to them
+	addrComes                    // the network does
+	realGoes                     // real servers of virtual servers that stay
+	serviceGoes                  // the filter refuses what has no virtual server any more,
+	serverGoes                   // before the node itself would answer
+	verdictGoes                  // dropping and refusing end when endpoints are there
+	insideGoes                   // connections from inside go where those from outside go
+	markServerGoes
+	allowLate       // sources that may connect now, when endpoints that they may not reach are gone
+	restrictionGoes // nothing is asked about sources any more
+	forbidLate      // sources that another range has
+	protectionGoes  // translation of what is gone
+	companionGoes   // with everything
+	setsGo          // sets and device, which nothing uses
+	phases
+)
+
+// comes and goes say when entries of a set are added and deleted. Sources are another matter.
+var comes = map[SetName]phase{
+	Addrs: protect, Hairpin: protect, Endpoints: protect, Masquerade: protect, MasqueradeOutside: protect,
+	Restricted: protect, Inside: insideComes, Discard: verdictComes, Refuse: verdictComes, Services: serviceComes,
+}
+
+var goes = map[SetName]phase{
+	Addrs: protectionGoes, Hairpin: protectionGoes, Endpoints: protectionGoes, Masquerade: protectionGoes,
+	MasqueradeOutside: protectionGoes, Restricted: restrictionGoes, Refuse: verdictGoes,
+	Inside: insideGoes, Discard: verdictGoes, Services: serviceGoes,
+}
+
+// differ collects the operations from one Content to another, or between parts of them.
+type differ struct {
+	family     model.Family
+	have, want *Content
+	ops        [phases][]Op
+}
+
+// Diff returns what turns one State into another that was compiled after it, at a cost that
+// follows what differs. Either may be nil: nothing at all.
+func Diff(before, after *State) Plan {
+	switch {
+	case before == nil && after == nil:
+		return Plan{}
+	case before == nil:
+		return DiffContent(NewContent(after.Family), after)
+	case after == nil:
+		return Remove(before.Content(), before.Options)
+	case !before.Options.equal(after.Options):
+		return DiffContent(before.Content(), after)
+	}
+	d := &differ{family: after.Family, have: NewContent(after.Family), want: NewContent(after.Family)}
+	d.changedKeys(before, after)
+	d.changedMarks(before, after)
+	d.changedAddrs(before, after)
+	for c := range after.snapshot.HairpinChanges(before.snapshot) {
+		d.entry(Hairpin, c.Old, c.New, hairpinEntry)
+	}
+	for c := range after.snapshot.ServiceEndpointChanges(before.snapshot) {
+		if c.Old.Addr.IsValid() {
+			d.have.add(Endpoints, vipEntry(keyOf(c.Old)))
+		} else {
+			d.want.add(Endpoints, vipEntry(keyOf(c.New)))
+		}
+	}
+	if before.Companion != after.Companion {
+		d.have.Companion, d.want.Companion = before.Companion, after.Companion
+	}
+	return d.plan()
+}
+
+func (d *differ) entry(set SetName, old, now netip.Addr, entry func(netip.Addr) Entry) {
+	if old.IsValid() {
+		d.have.add(set, entry(old))
+	} else {
+		d.want.add(set, entry(now))
+	}
+}
+
+// changedKeys finds the addresses and ports about which something differs.
+func (d *differ) changedKeys(before, after *State) {
+	seen := map[Key]bool{}
+	visit := func(v model.VIP) {
+		for _, k := range slices.Concat(before.keysOf(v), after.keysOf(v)) {
+			if !seen[k] {
+				seen[k] = true
+				before.addKey(d.have, k)
+				after.addKey(d.want, k)
+			}
+		}
+	}
+	for c := range after.frontends.Changes(vipKeys, before.frontends) {
+		visit(c.Key)
+	}
+	if slices.Equal(before.settings().NodePortAddrs, after.settings().NodePortAddrs) {
+		return
+	}
+	for v := range after.frontends.All() {
+		if v.Addr.IsUnspecified() {
+			visit(v)
+		}
+	}
+}
+
+func (d *differ) changedMarks(before, after *State) {
+	for c := range after.snapshot.ServicePortChanges(before.snapshot) {
+		before.addMark(d.have, c.Old)
+		after.addMark(d.want, c.New)
+	}
+}
+
+func (d *differ) changedAddrs(before, after *State) {
+	seen := map[netip.Addr]bool{}
+	visit := func(a netip.Addr) {
+		if !seen[a] {
+			seen[a] = true
+			before.addAddr(d.have, a)
+			after.addAddr(d.want, a)
+		}
+	}
+	for c := range after.addrs.Changes(addrKeys, before.addrs) {
+		visit(c.Key)
+	}
+	if before.snapshot.Settings != after.snapshot.Settings {
+		for _, a := range slices.Concat(before.settings().NodeAddrs, after.settings().NodeAddrs) {
+			visit(a)
+		}
+	}
+	if len(d.have.Addrs)+len(d.want.Addrs) > 0 {
+		d.have.Device, d.want.Device = before.Options.Device, after.Options.Device
+	}
+}
+
+// DiffContent returns what turns what a kernel holds into a State. Virtual servers that may be
+// somebody else's stay.
+func DiffContent(have *Content, want *State) Plan {
+	c := want.Content()
+	d := &differ{family: want.Family, have: have.without(want.Options, c), want: c}
+	d.prepare(want.Options.Sysctls(want.Family))
+	return d.plan()
+}
+
+// Remove returns what takes away all that is ours.
+func Remove(have *Content, o Options) Plan {
+	nothing := NewContent(have.Family)
+	d := &differ{family: have.Family, have: have.without(o, nothing), want: nothing}
+	if have.Companion != nil {
+		d.add(companionGoes, RemoveCompanion{have.Family})
+	}
+	for _, name := range SetNames {
+		if have.Sets[name] != nil {
+			d.add(setsGo, DestroySet{have.Family, name})
+		}
+	}
+	if have.Device != "" {
+		d.add(addrGoes, DeleteDevice{have.Device}) // with all addresses
+	}
+	d.have.Addrs, d.have.Sets = nil, nil
+	return d.plan()
+}
+
+// without leaves out virtual servers that are not wanted but may be somebody else's.
+func (c *Content) without(o Options, want *Content) *Content {
+	d := *c
+	d.Servers = maps.Clone(c.Servers)
+	maps.DeleteFunc(d.Servers, func(k Key, _ Server) bool {
+		_, wanted := want.Servers[k]
+		return !wanted && o.Foreign(k)
+	})
+	return &d
+}
+
+func (d *differ) add(p phase, op Op) { d.ops[p] = append(d.ops[p], op) }
+
+// prepare finds what must be there before anything else.
+func (d *differ) prepare(sysctls []Sysctl) {
+	for _, s := range sysctls {
+		if d.have.Sysctls[s.Name] != s.Value {
+			d.add(prepare, SetSysctl{s})
+		}
+	}
+	if d.want.Timeouts.over(d.have.Timeouts) != d.have.Timeouts {
+		d.add(prepare, SetTimeouts{d.want.Timeouts})
+	}
+	for _, name := range SetNames {
+		if d.have.Sets[name] == nil {
+			d.add(prepare, CreateSet{d.family, name})
+		}
+	}
+	if d.have.Device != d.want.Device {
+		if d.have.Device != "" {
+			d.add(prepare, DeleteDevice{d.have.Device})
+			d.have.Addrs = nil
+		}
+		d.add(prepare, CreateDevice{d.want.Device})
+	}
+}
+
+func (d *differ) plan() Plan {
+	if d.want.Companion != nil && !d.want.Companion.equal(d.have.Companion) {
+		d.add(companionSet, SetCompanion{d.want.Companion})
+	}
+	d.diffAddrs()
+	for _, name := range SetNames {
+		if name == Sources {
+			d.diffSources()
+		} else {
+			d.diffSet(name)
+		}
+	}
+	d.diffServers()
+	n := 0
+	for _, list := range d.ops {
+		n += len(list)
+	}
+	p := Plan{Family: d.family, Ops: make([]Op, 0, n)}
+	for _, list := range d.ops {
+		p.Ops = append(p.Ops, list...)
+	}
+	return p
+}
+
+// missing returns the keys of a that b does not have, sorted.
+func missing[K comparable, V any](a, b map[K]V, compare func(K, K) int) []K {
+	var list []K
+	for k := range a {
+		if _, ok := b[k]; !ok {
+			list = append(list, k)
+		}
+	}
+	slices.SortFunc(list, compare)
+	return list
+}
+
+func (d *differ) diffAddrs() {
+	for _, a := range missing(d.have.Addrs, d.want.Addrs, netip.Addr.Compare) {
+		d.add(addrGoes, DeleteAddress{d.have.Device, a})
+	}
+	for _, a := range missing(d.want.Addrs, d.have.Addrs, netip.Addr.Compare) {
+		d.add(addrComes, AddAddress{d.want.Device, a})
+	}
+}
+
+func (d *differ) diffSet(name SetName) {
+	have, want := d.have.Sets[name], d.want.Sets[name]
+	for _, e := range missing(have, want, compareEntries) {
+		d.add(goes[name], DeleteEntry{d.family, name, e})
+	}
+	var come []Entry
+	for e, mark := range want {
+		if old, ok := have[e]; !ok || old != mark {
+			come = append(come, e)
+		}
+	}
+	slices.SortFunc(come, compareEntries)
+	for _, e := range come {
+		d.add(comes[name], AddEntry{d.family, name, e, want[e]})
+	}
+}
+
+// diffSources opens and closes ranges. Who may connect before and after must be able to
+// all the time, and who may not after must not reach the endpoints of after.
+func (d *differ) diffSources() {
+	have, want := d.have.Sets[Sources], d.want.Sets[Sources]
+	for _, e := range missing(want, have, compareEntries) {
+		p := allowLate
+		if !d.have.has(Restricted, e) || covers(have, e) {
+			p = allowEarly
+		}
+		d.add(p, AddEntry{Family: d.family, Set: Sources, Entry: e})
+	}
+	for _, e := range missing(have, want, compareEntries) {
+		p := forbidEarly
+		if !d.want.has(Restricted, e) || covers(want, e) {
+			p = forbidLate
+		}
+		d.add(p, DeleteEntry{d.family, Sources, e})
+	}
+}
+
+// has reports whether a set has the address and port of an entry.
+func (c *Content) has(set SetName, e Entry) bool {
+	e.Net = netip.Prefix{}
+	_, ok := c.Sets[set][e]
+	return ok
+}
+
+// covers reports whether a range as wide as an entry's, or wider, is among the sources.
+func covers(sources map[Entry]uint32, e Entry) bool {
+	for bits := e.Net.Bits(); bits > 0; bits-- {
+		e.Net = netip.PrefixFrom(e.Net.Addr(), bits).Masked()
+		if _, ok := sources[e]; ok {
+			return true
+		}
+	}
+	return false
+}
+
+func (d *differ) diffServers() {
+	for _, k := range missing(d.have.Servers, d.want.Servers, compareKeys) {
+		d.add(whenOf(k, serverGoes, markServerGoes), DeleteServer{k})
+	}
+	for _, k := range slices.SortedFunc(maps.Keys(d.want.Servers), compareKeys) {
+		d.diffServer(k)
+	}
+}
+
+func whenOf(k Key, addr, mark phase) phase {
+	if k.Mark != 0 {
+		return mark
+	}
+	return addr
+}
+
+func (d *differ) diffServer(k Key) {
+	come, leave := whenOf(k, serverComes, markServerComes), whenOf(k, realGoes, markServerGoes)
+	have, ok := d.have.Servers[k]
+	want := d.want.Servers[k]
+	switch {
+	case !ok:
+		d.add(come, AddServer{k, want.config()})
+	case !have.sameAs(want):
+		d.add(come, UpdateServer{k, want.config()})
+	}
+	var addrs []netip.AddrPort
+	for a, w := range want.Real {
+		if old, ok := have.Real[a]; !ok || old != w {
+			addrs = append(addrs, a)
+		}
+	}
+	slices.SortFunc(addrs, netip.AddrPort.Compare)
+	for _, a := range addrs {
+		d.add(come, AddReal{k, a, want.Real[a]})
+	}
+	for _, a := range missing(have.Real, want.Real, netip.AddrPort.Compare) {
+		// What drains already is told so again: a process that begins has no list of those.
+		if want.drains() {
+			d.add(leave, DrainReal{k, a})
+		} else {
+			d.add(leave, DeleteReal{k, a})
+		}
+	}
+}
+
+// config returns a server without its real servers.
+func (s Server) config() Server {
+	s.Real = nil
+	return s
+}

@@ -1,0 +1,41 @@
+// Package ipvs compiles a model.FamilySnapshot for IPVS, the kernel's virtual servers, on
+// nodes whose kernel has no nftables: a [State] per IP family, and the difference between two
+// of them as a [Plan], a list of operations in an order in which every step is safe.
+//
+//	model.FamilySnapshot ──Compile──> State ──Diff──> Plan ──> legacy/host
+//	                                    │               │
+//	                                 String()        String()
+//
+// # The packet's way
+//
+// Services' addresses are the node's own, on a dummy device: IPVS only sees what is for the
+// node. New connections are judged by iptables rules that depend on the settings alone,
+// the [Companion], and look into ipsets:
+//
+//	mangle PREROUTING, OUTPUT
+//	      │ RESTRICTED, and not from SOURCES ──> drop
+//	      │ MASQUERADE, or MASQUERADE-OUTSIDE and no pod: the masquerade mark
+//	      │ INSIDE, and from a pod or the node: a mark of the service port's own
+//	      │ DROP, and not marked so ──> drop
+//	      │ in a ServiceCIDR, and not on the device ──> drop
+//	filter INPUT (OUTPUT: only what IPVS has not taken)
+//	      │ REJECT, or an address of ADDRS that is not in SERVICES with its port ──> refuse
+//	IPVS  │ a virtual server by the mark, or else by address, protocol and port
+//	      ▼
+//	nat POSTROUTING: marked, from ADDRS, or an endpoint to itself (HAIRPIN) ──> masquerade
+//
+// # Two lists of endpoints
+//
+// With externalTrafficPolicy Local, pods and the node are sent to all endpoints and others
+// to those on this node, but a virtual server has one list of real servers. The
+// kernel looks for a virtual server by packet mark before it does by address, so a service port
+// with such frontends has another one with a mark. Which mark that is, is not said in rules
+// (they would be one for each Service) but in the ipset INSIDE, whose entries carry a mark each
+// (extension skbinfo, Linux 3.19) that the target SET --map-mark gives to packets.
+//
+// # Why the order matters
+//
+// Neither IPVS nor ipset has transactions. What a frontend needs is there before
+// the last step that leads packets to it, and the other way round when it goes; see
+// phase. What IPVS can't do as nftables does is in [Differences].
+package ipvs

@@ -1,0 +1,166 @@
+package ipvs_test
+
+import (
+	"math/rand/v2"
+	"net/netip"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vmapd/vmapd/legacy/ipvs"
+	"github.com/vmapd/vmapd/legacy/ipvs/ipvssim"
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/modeltest"
+)
+
+// The address plan of these tests is modeltest's: pods 10.0.0.0/8, ClusterIPs
+// 172.30.0.0/16, nodes 192.168.0.0/24 (ours .2), load-balancer addresses
+// 192.168.98.0/24, ExternalIPs 192.168.99.0/24, outside 203.0.113.0/24, and IPv6 twins.
+
+func equal[T any](t *testing.T, what string, want, got T, options ...cmp.Option) {
+	t.Helper()
+	if diff := cmp.Diff(want, got, options...); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+// configs are those that random tests run with, in turn.
+var configs = []model.Config{
+	modeltest.Config(),
+	{NodeName: "node-1", NodePortAddresses: model.NodePortAddresses{All: true}, MasqueradeAll: true},
+	{
+		NodeName:          "node-1",
+		NodePortAddresses: model.NodePortAddresses{Primary: true},
+		LocalPods:         model.LocalPods{ClusterCIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00:10::/64")}},
+	},
+	{
+		NodeName: "node-1", NodePortAddresses: model.NodePortAddresses{Primary: true, All: true},
+		LocalPods: model.LocalPods{Mode: model.ByNodeCIDR}, Algorithm: model.RoundRobin, DropInvalid: true,
+	},
+	{
+		NodeName: "node-1", NodePortAddresses: model.NodePortAddresses{Primary: true},
+		LocalPods: model.LocalPods{Mode: model.ByBridge, Interface: "cbr0"}, Algorithm: model.SourceHash,
+	},
+	{
+		NodeName: "node-1", NodePortAddresses: model.NodePortAddresses{Primary: true},
+		LocalPods: model.LocalPods{Mode: model.ByInterfacePrefix, Interface: "cali"}, DropInvalid: true,
+	},
+	{
+		NodeName: "node-1", NodePortAddresses: model.NodePortAddresses{Primary: true},
+		LocalPods: model.LocalPods{ClusterCIDRs: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}},
+	},
+}
+
+type states [len(model.Families)]*ipvs.State
+
+func compile(before *states, s *model.Snapshot, o ipvs.Options) states {
+	var all states
+	for _, f := range model.Families {
+		if before == nil {
+			all[f] = ipvs.Compile(nil, s.Family(f), o)
+		} else {
+			all[f] = ipvs.Compile(before[f], s.Family(f), o)
+		}
+	}
+	return all
+}
+
+// apply carries out a plan, as strictly as a kernel.
+func apply(t *testing.T, c *ipvs.Content, ops []ipvs.Op) {
+	t.Helper()
+	for _, op := range ops {
+		if err := c.Apply(op); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func simulate(t *testing.T, c *ipvs.Content, s *model.FamilySnapshot) *ipvssim.Simulator {
+	t.Helper()
+	sim, err := ipvssim.New(c, s.NodeAddrs...)
+	if err != nil {
+		t.Fatalf("the content is not sound: %v", err)
+	}
+	return sim
+}
+
+func run(t *testing.T, sim *ipvssim.Simulator, p ipvssim.Packet) ipvssim.Outcome {
+	t.Helper()
+	o, err := sim.Run(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// packetOf is a connection's first packet.
+func packetOf(c model.Connection) ipvssim.Packet {
+	const clientPort = 40000
+	p := ipvssim.Packet{
+		Interface: c.Interface, Source: netip.AddrPortFrom(c.Source, clientPort), Dest: c.Dest, Protocol: c.Protocol,
+	}
+	if c.Node {
+		p.From = ipvssim.Node
+	}
+	return p
+}
+
+// settled is a Content without what goes by itself, and with the marks' servers named after
+// whom they serve: what does not depend on history.
+func settled(c *ipvs.Content) *ipvs.Content {
+	c = c.Clone()
+	names := map[uint32]uint32{}
+	for e, mark := range c.Sets[ipvs.Inside] {
+		// The lowest address stands for a mark; its bytes are as good as a name.
+		n := uint32(e.Port)<<16 | uint32(e.Protocol)
+		for _, b := range e.Addr.AsSlice() {
+			n = n*31 + uint32(b)
+		}
+		if old, ok := names[mark]; !ok || n < old {
+			names[mark] = n
+		}
+	}
+	for e, mark := range c.Sets[ipvs.Inside] {
+		c.Sets[ipvs.Inside][e] = names[mark]
+	}
+	servers := map[ipvs.Key]ipvs.Server{}
+	for k, s := range c.Servers {
+		if k.Mark != 0 {
+			name, ok := names[k.Mark]
+			if !ok {
+				continue // for node ports, which answer nowhere
+			}
+			k.Mark = name
+		}
+		for a, w := range s.Real {
+			if w == 0 {
+				delete(s.Real, a)
+			}
+		}
+		servers[k] = s
+	}
+	c.Servers = servers
+	return c
+}
+
+var compareContents = []cmp.Option{
+	cmp.Comparer(func(a, b netip.Addr) bool { return a == b }),
+	cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b }),
+	cmp.Comparer(func(a, b *ipvs.Companion) bool {
+		return a == b || a != nil && b != nil && a.String() == b.String()
+	}),
+	cmp.Comparer(func(a, b ipvs.Entry) bool { return a == b }),
+	cmp.Comparer(func(a, b ipvs.Key) bool { return a == b }),
+}
+
+func addRandom(f *testing.F) {
+	f.Helper()
+	for seed := range uint64(10) {
+		data := make([]byte, 600)
+		r := rand.New(modeltest.Seed(seed))
+		for i := range data {
+			data[i] = byte(r.Uint32())
+		}
+		f.Add(data)
+	}
+}

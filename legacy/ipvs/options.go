@@ -1,0 +1,141 @@
+package ipvs
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/vmapd/vmapd/model"
+)
+
+// Defaults of Options.
+const (
+	DefaultScheduler      = "rr"
+	DefaultDevice         = "vmapd-ipvs0"
+	DefaultMasqueradeMark = 1 << 14 // as kube-proxy has it
+	DefaultInsideMark     = 0x76000000
+)
+
+// Schedulers are those that the kernel has; twos since Linux 5.19.
+var Schedulers = []string{"rr", "wrr", "lc", "wlc", "lblc", "lblcr", "sh", "dh", "sed", "nq", "mh", "fo", "ovf", "twos"}
+
+// maxDevice is the longest name of an interface (IFNAMSIZ with its final zero).
+const maxDevice = 15
+
+// Options are what an administrator sets, or what the programs on the node can do. The
+// zero value has all defaults.
+type Options struct {
+	// Scheduler chooses endpoints where a Service does not say how.
+	Scheduler string
+	// StrictARP keeps the node from answering ARP requests for Services' addresses, which
+	// it would have on a device.
+	StrictARP bool
+	// ExcludeCIDRs are where virtual servers of others may be: a clean-up leaves them alone.
+	ExcludeCIDRs []netip.Prefix
+	// Timeouts of connections that IPVS knows; 0 leaves the kernel's.
+	Timeouts Timeouts
+	// Device is the dummy device that has the addresses.
+	Device string
+	// MasqueradeMark is the bit of the packet mark that means: replace the source address.
+	MasqueradeMark uint32
+	// InsideMark is the first byte, in the upper 8 bits, of the packet marks that lead
+	// connections from inside to another list of endpoints than those from outside.
+	InsideMark uint32
+	// RandomFully lets MASQUERADE choose source ports at random. It needs iptables 1.6.2.
+	RandomFully bool
+}
+
+// Timeouts are IPVS's, in whole seconds.
+type Timeouts struct{ TCP, TCPFin, UDP time.Duration }
+
+func (o Options) withDefaults() Options {
+	if o.Scheduler == "" {
+		o.Scheduler = DefaultScheduler
+	}
+	if o.Device == "" {
+		o.Device = DefaultDevice
+	}
+	if o.MasqueradeMark == 0 {
+		o.MasqueradeMark = DefaultMasqueradeMark
+	}
+	if o.InsideMark == 0 {
+		o.InsideMark = DefaultInsideMark
+	}
+	return o
+}
+
+func (o Options) equal(p Options) bool {
+	return o.Scheduler == p.Scheduler && o.StrictARP == p.StrictARP && o.Timeouts == p.Timeouts &&
+		o.Device == p.Device && o.MasqueradeMark == p.MasqueradeMark && o.InsideMark == p.InsideMark &&
+		o.RandomFully == p.RandomFully && slices.Equal(o.ExcludeCIDRs, p.ExcludeCIDRs)
+}
+
+// Check says what is wrong with the options.
+func (o Options) Check() error {
+	o = o.withDefaults()
+	switch m := o.MasqueradeMark; {
+	case !slices.Contains(Schedulers, o.Scheduler):
+		return fmt.Errorf("scheduler %q is none of %v", o.Scheduler, Schedulers)
+	case len(o.Device) > maxDevice:
+		return fmt.Errorf("device %q: a name has at most %d characters", o.Device, maxDevice)
+	case o.Device == "kube-ipvs0":
+		return fmt.Errorf("device %q is kube-proxy's, whose clean-up would remove it", o.Device)
+	case m&(m-1) != 0 || m > indexBits:
+		return fmt.Errorf("masquerade mark %#x is not one of the lower 24 bits", m)
+	case o.InsideMark&indexBits != 0:
+		return fmt.Errorf("inside mark %#x has other bits than the upper 8", o.InsideMark)
+	}
+	for _, d := range []time.Duration{o.Timeouts.TCP, o.Timeouts.TCPFin, o.Timeouts.UDP} {
+		if d < 0 || d%time.Second != 0 {
+			return fmt.Errorf("timeout %v is not a number of whole seconds", d)
+		}
+	}
+	return nil
+}
+
+// Foreign reports whether a virtual server that no State wants is left alone because it may
+// belong to somebody else.
+func (o Options) Foreign(k Key) bool {
+	o = o.withDefaults()
+	if k.Mark != 0 {
+		return k.Mark&^indexBits != o.InsideMark
+	}
+	return slices.ContainsFunc(o.ExcludeCIDRs, func(p netip.Prefix) bool { return p.Contains(k.Addr) })
+}
+
+// Packet marks of connections from inside: the upper 8 bits say that it is one, the lower
+// ones which.
+const (
+	indexBits  = 1<<24 - 1
+	insideMask = ^uint32(indexBits)
+	// kubeMarks are the bits that kube-proxy, kubelet and network plugins masquerade or
+	// drop by. No mark of ours must have them by chance.
+	kubeMarks = 1<<14 | 1<<15
+)
+
+// inside returns the n-th mark. There are as many as free bits allow.
+func (o Options) inside(n uint32) uint32 {
+	mark := o.InsideMark
+	for bit := uint32(1); bit < indexBits; bit <<= 1 {
+		if bit&(o.MasqueradeMark|kubeMarks) != 0 {
+			continue
+		}
+		mark |= bit * (n & 1)
+		n >>= 1
+	}
+	return mark
+}
+
+// scheduler returns the kernel's name of a service port's algorithm. IPVS has none that
+// chooses at random.
+func (o Options) scheduler(a model.Algorithm) string {
+	switch a {
+	case model.RoundRobin:
+		return "rr"
+	case model.SourceHash:
+		return "sh"
+	case model.Random:
+	}
+	return o.Scheduler
+}

@@ -1,0 +1,150 @@
+package ipvs_test
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vmapd/vmapd/legacy/ipvs"
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/modeltest"
+)
+
+func TestOptionsAreChecked(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		o    ipvs.Options
+		want string // a part of the error; "" if it is good
+	}{
+		{"nothing said", ipvs.Options{}, ""},
+		{"a scheduler of the kernel's", ipvs.Options{Scheduler: "lblcr"}, ""},
+		{"another", ipvs.Options{Scheduler: "random"}, `scheduler "random"`},
+		{"a long name", ipvs.Options{Device: "0123456789abcdef"}, "15 characters"},
+		{"kube-proxy's device", ipvs.Options{Device: "kube-ipvs0"}, "kube-proxy"},
+		{"two bits", ipvs.Options{MasqueradeMark: 0x6000}, "not one of"},
+		{"a bit that inside marks use", ipvs.Options{MasqueradeMark: 1 << 31}, "not one of"},
+		{"an inside mark with an index", ipvs.Options{InsideMark: 0x76000001}, "upper 8"},
+		{"half a second", ipvs.Options{Timeouts: ipvs.Timeouts{UDP: 1500 * time.Millisecond}}, "whole seconds"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			err := tt.o.Check()
+			if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("want an error with %q, got %v", tt.want, err)
+			}
+		})
+	}
+}
+
+func TestSetNamesFit(t *testing.T) {
+	const longest = 31 // IPSET_MAXNAMELEN with its final zero
+	for _, f := range model.Families {
+		for _, name := range ipvs.SetNames {
+			if n := name.In(f); len(n) > longest {
+				t.Errorf("%s has %d characters", n, len(n))
+			}
+		}
+	}
+}
+
+// What a virtual server is like.
+func TestSchedulersAndPersistence(t *testing.T) {
+	service := modeltest.NewService("ns1/web").On("172.30.0.41").TCP("http", 80)
+	external := service.LoadBalancer("192.168.98.11").Policies("", "Local")
+	for _, tt := range []struct {
+		name    string
+		service modeltest.Service
+		o       ipvs.Options
+		want    []string // the virtual servers as ipvsadm says them, marks left out
+	}{
+		{"the default", service, ipvs.Options{}, []string{"-A -t 172.30.0.41:80 -s rr"}},
+		{"chosen by the administrator", service, ipvs.Options{Scheduler: "lc"}, []string{"-A -t 172.30.0.41:80 -s lc"}},
+		{"round-robin is rr, whatever is chosen", service.Algorithm("round-robin"), ipvs.Options{Scheduler: "lc"}, []string{"-A -t 172.30.0.41:80 -s rr"}},
+		{
+			"source-hash goes on where the table names one that drains",
+			service.Algorithm("source-hash"), ipvs.Options{},
+			[]string{"-A -t 172.30.0.41:80 -s sh -b sh-fallback"},
+		},
+		{"mh as kube-proxy has it", service, ipvs.Options{Scheduler: "mh"}, []string{"-A -t 172.30.0.41:80 -s mh -b mh-fallback,mh-port"}},
+		{"affinity is persistence", service.Sticky(60), ipvs.Options{}, []string{"-A -t 172.30.0.41:80 -s rr -p 60"}},
+		{
+			"from inside: by a mark", external, ipvs.Options{},
+			[]string{"-A -t 172.30.0.41:80 -s rr", "-A -t 192.168.98.11:80 -s rr", "-A -f MARK -s rr"},
+		},
+		{
+			"from inside with affinity: by hashing", external.Sticky(60), ipvs.Options{},
+			[]string{"-A -t 172.30.0.41:80 -s rr -p 60", "-A -t 192.168.98.11:80 -s rr -p 60", "-A -f MARK -s sh -b sh-fallback"},
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := modeltest.Snapshot(modeltest.Config(), tt.service, modeltest.NewSlice("ns1/web-1", "web").TCP("http", 8080).Ready("10.0.0.2"))
+			var got []string
+			for line := range strings.Lines(ipvs.Compile(nil, s.Family(model.IPv4), tt.o).Text().Servers) {
+				words := strings.Fields(line)
+				if words[1] == "-f" {
+					words[2] = "MARK"
+				}
+				if words[0] == "-A" {
+					got = append(got, strings.Join(words, " "))
+				}
+			}
+			equal(t, "virtual servers", tt.want, got)
+		})
+	}
+}
+
+// Marks are unlike those that others use, and a service port keeps its own.
+func TestMarks(t *testing.T) {
+	b := model.NewBuilder(modeltest.Config())
+	const n = 2000
+	for i := range n {
+		s := modeltest.ClusterService(i)
+		s = s.LoadBalancer(modeltest.Pod(model.IPv4, 5_000_000+i).String()).Policies("", "Local")
+		s.Set(b)
+		modeltest.ClusterSlice(i, 1, 0).Set(b)
+	}
+	o := ipvs.Options{MasqueradeMark: 0x20}
+	state := ipvs.Compile(nil, b.Snapshot().Family(model.IPv4), o)
+	marks := map[uint32]bool{}
+	for _, m := range state.Content().Sets[ipvs.Inside] {
+		if m&0xc020 != 0 || m>>24 != 0x76 || m&0xffffff == 0 {
+			t.Errorf("mark %#x", m)
+		}
+		marks[m] = true
+	}
+	equal(t, "different marks", n, len(marks))
+
+	// One that was read from the kernel is kept, even if it would now be another.
+	read := state.Content()
+	other := ipvs.Key{}
+	for e, m := range read.Sets[ipvs.Inside] {
+		old := ipvs.Key{Addr: netip.IPv4Unspecified(), Mark: m}
+		other = ipvs.Key{Addr: netip.IPv4Unspecified(), Mark: 0x76000001}
+		read.Sets[ipvs.Inside][e] = other.Mark
+		read.Servers[other] = read.Servers[old]
+		delete(read.Servers, old)
+		break
+	}
+	again := ipvs.Compile(read, b.Snapshot().Family(model.IPv4), o)
+	equal(t, "plan after a restart", "", ipvs.DiffContent(read, again).String())
+	if _, ok := again.Content().Servers[other]; !ok {
+		t.Errorf("no virtual server for mark %#x", other.Mark)
+	}
+}
+
+func TestSysctls(t *testing.T) {
+	names := func(o ipvs.Options, f model.Family) string {
+		var list []string
+		for _, s := range o.Sysctls(f) {
+			if s.Why == "" {
+				t.Errorf("%s: why?", s.Name)
+			}
+			list = append(list, strings.TrimPrefix(s.Name, "net.ipv4.")+"="+s.Value)
+		}
+		return strings.Join(list, " ")
+	}
+	common := "vs.conntrack=1 vs.conn_reuse_mode=0 vs.expire_nodest_conn=1 vs.expire_quiescent_template=1"
+	equal(t, "IPv4", common+" ip_forward=1", names(ipvs.Options{}, model.IPv4))
+	equal(t, "strict ARP", common+" ip_forward=1 conf.all.arp_ignore=1 conf.all.arp_announce=2", names(ipvs.Options{StrictARP: true}, model.IPv4))
+	equal(t, "IPv6", common, names(ipvs.Options{StrictARP: true}, model.IPv6))
+}

@@ -1,0 +1,295 @@
+package ipvs
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"github.com/vmapd/vmapd/model"
+)
+
+// Plan turns what a kernel holds into what a State says, operation by operation. IPVS has no
+// transactions, so the order is such that every prefix of a plan is safe:
+//
+//   - no connection is sent to an endpoint, or to whatever listens on the node, where neither the
+//     state before nor the state after would send it;
+//   - none is refused that both would forward, and none is dropped that neither would drop;
+//   - none reaches an endpoint with its own source address that would be masqueraded on the way there.
+//
+// What changes with the settings is excepted: rules that tell inside from outside, or that drop
+// what is in a ServiceCIDR, change at once and first, and endpoints after that one by one. Even
+// then nobody is sent to an endpoint that no list had or will have, nor to the node.
+//
+// After an error, the operations before it have been carried out: Content.Apply them, and
+// go on with DiffContent.
+type Plan struct {
+	Family model.Family
+	Ops    []Op
+}
+
+// String is the plan as a list of commands, for people to read.
+func (p Plan) String() string {
+	var b strings.Builder
+	for _, op := range p.Ops {
+		fmt.Fprintln(&b, op)
+	}
+	return b.String()
+}
+
+// Op is an operation of a Plan.
+type Op interface {
+	String() string
+	apply(c *Content) error
+}
+
+// The operations.
+type (
+	// SetSysctl sets a kernel parameter, where the kernel's version is one that it is meant for.
+	SetSysctl struct{ Sysctl }
+	// SetTimeouts sets IPVS's timeouts; 0 leaves one as it is.
+	SetTimeouts struct{ Timeouts }
+	// CreateDevice creates the dummy device, without ARP. Both families share it, so it may
+	// be there by now; and it goes only when both do.
+	CreateDevice struct{ Name string }
+	// DeleteDevice deletes it with its addresses.
+	DeleteDevice struct{ Name string }
+	// CreateSet creates an empty ipset.
+	CreateSet struct {
+		Family model.Family
+		Set    SetName
+	}
+	DestroySet struct {
+		Family model.Family
+		Set    SetName
+	}
+	// SetCompanion replaces our chains by these, and sees to it that their jumps are there.
+	SetCompanion struct{ Companion *Companion }
+	// RemoveCompanion deletes the jumps, and then the chains.
+	RemoveCompanion struct{ Family model.Family }
+	// AddAddress adds an address to the dummy device, as a /32 or /128.
+	AddAddress struct {
+		Device string
+		Addr   netip.Addr
+	}
+	DeleteAddress struct {
+		Device string
+		Addr   netip.Addr
+	}
+	// AddEntry adds an entry to an ipset or gives it another mark (ipset add -exist).
+	AddEntry struct {
+		Family model.Family
+		Set    SetName
+		Entry  Entry
+		Mark   uint32
+	}
+	DeleteEntry struct {
+		Family model.Family
+		Set    SetName
+		Entry  Entry
+	}
+	// AddServer adds a virtual server without real servers.
+	AddServer struct {
+		Key    Key
+		Server Server // Real does not count
+	}
+	// UpdateServer changes a virtual server, and leaves it its real servers.
+	UpdateServer struct {
+		Key    Key
+		Server Server // Real does not count
+	}
+	// DeleteServer deletes a virtual server with its real servers.
+	DeleteServer struct{ Key Key }
+	// AddReal adds a real server that masquerades. One that is still there, draining, gets
+	// its weight back and is no longer to be deleted.
+	AddReal struct {
+		Key    Key
+		Addr   netip.AddrPort
+		Weight int
+	}
+	// DrainReal gives a real server weight 0, so that it gets no new connections. Whoever
+	// applies the plan deletes it when it has no connection left.
+	DrainReal struct {
+		Key  Key
+		Addr netip.AddrPort
+	}
+	// DeleteReal deletes a real server, and ends its connections.
+	DeleteReal struct {
+		Key  Key
+		Addr netip.AddrPort
+	}
+)
+
+var (
+	errThere   = errors.New("is there already")
+	errMissing = errors.New("there is none")
+	errInUse   = errors.New("is in use")
+)
+
+func (o SetSysctl) String() string { return fmt.Sprintf("sysctl -w %s=%s", o.Name, o.Value) }
+
+func (o SetSysctl) apply(c *Content) error {
+	c.Sysctls[o.Name] = o.Value
+	return nil
+}
+
+func (o SetTimeouts) String() string {
+	return fmt.Sprintf("ipvsadm --set %.0f %.0f %.0f", o.TCP.Seconds(), o.TCPFin.Seconds(), o.UDP.Seconds())
+}
+
+func (o SetTimeouts) apply(c *Content) error {
+	c.Timeouts = o.over(c.Timeouts)
+	return nil
+}
+
+// over returns the timeouts, where they are 0 those of below.
+func (t Timeouts) over(below Timeouts) Timeouts {
+	if t.TCP != 0 {
+		below.TCP = t.TCP
+	}
+	if t.TCPFin != 0 {
+		below.TCPFin = t.TCPFin
+	}
+	if t.UDP != 0 {
+		below.UDP = t.UDP
+	}
+	return below
+}
+
+func (o CreateDevice) String() string { return "ip link add " + o.Name + " type dummy" }
+
+func (o CreateDevice) apply(c *Content) error {
+	if c.Device != "" {
+		return errThere
+	}
+	c.Device = o.Name
+	return nil
+}
+
+func (o DeleteDevice) String() string { return "ip link delete " + o.Name }
+
+func (o DeleteDevice) apply(c *Content) error {
+	if c.Device != o.Name {
+		return errMissing
+	}
+	c.Device, c.Addrs = "", map[netip.Addr]bool{}
+	return nil
+}
+
+func (o CreateSet) String() string { return "ipset create " + o.Set.Declaration(o.Family) }
+
+func (o CreateSet) apply(c *Content) error {
+	if c.Sets[o.Set] != nil {
+		return errThere
+	}
+	c.Sets[o.Set] = map[Entry]uint32{}
+	return nil
+}
+
+func (o DestroySet) String() string { return "ipset destroy " + o.Set.In(o.Family) }
+
+func (o DestroySet) apply(c *Content) error {
+	switch {
+	case c.Sets[o.Set] == nil:
+		return errMissing
+	case c.Companion != nil:
+		return errInUse
+	}
+	delete(c.Sets, o.Set)
+	return nil
+}
+
+func (o SetCompanion) String() string { return restoreCommand(o.Companion.Family) + " --noflush" }
+
+func (o SetCompanion) apply(c *Content) error {
+	for _, name := range SetNames {
+		if c.Sets[name] == nil {
+			return fmt.Errorf("no set %s", name.In(c.Family))
+		}
+	}
+	c.Companion = o.Companion
+	return nil
+}
+
+func (o RemoveCompanion) String() string {
+	return restoreCommand(o.Family) + " --noflush, without our chains"
+}
+
+func (o RemoveCompanion) apply(c *Content) error {
+	if c.Companion == nil {
+		return errMissing
+	}
+	c.Companion = nil
+	return nil
+}
+
+func restoreCommand(f model.Family) string {
+	if f == model.IPv6 {
+		return "ip6tables-restore"
+	}
+	return "iptables-restore"
+}
+
+func (o AddAddress) String() string {
+	return fmt.Sprintf("ip address add %v/%d dev %s", o.Addr, o.Addr.BitLen(), o.Device)
+}
+
+func (o AddAddress) apply(c *Content) error {
+	switch {
+	case c.Device != o.Device:
+		return errMissing
+	case c.Addrs[o.Addr]:
+		return errThere
+	}
+	c.Addrs[o.Addr] = true
+	return nil
+}
+
+func (o DeleteAddress) String() string {
+	return fmt.Sprintf("ip address delete %v/%d dev %s", o.Addr, o.Addr.BitLen(), o.Device)
+}
+
+func (o DeleteAddress) apply(c *Content) error {
+	if !c.Addrs[o.Addr] {
+		return errMissing
+	}
+	delete(c.Addrs, o.Addr)
+	return nil
+}
+
+// String has the mark as ipset takes it: the mask says which bits it sets.
+func (o AddEntry) String() string { return "ipset " + o.Text() }
+
+// Text is a line of ipset restore.
+func (o AddEntry) Text() string {
+	text := fmt.Sprintf("add %s %v", o.Set.In(o.Family), o.Entry)
+	if o.Set.HasMarks() {
+		text += fmt.Sprintf(" skbmark %#x/0xffffffff", o.Mark)
+	}
+	return text
+}
+
+func (o AddEntry) apply(c *Content) error {
+	set := c.Sets[o.Set]
+	if set == nil {
+		return fmt.Errorf("no set")
+	}
+	if mark, ok := set[o.Entry]; ok && mark == o.Mark {
+		return errThere // no kernel would mind, but no plan should do it
+	}
+	set[o.Entry] = o.Mark
+	return nil
+}
+
+func (o DeleteEntry) String() string { return "ipset " + o.Text() }
+
+// Text is a line of ipset restore.
+func (o DeleteEntry) Text() string { return fmt.Sprintf("del %s %v", o.Set.In(o.Family), o.Entry) }
+
+func (o DeleteEntry) apply(c *Content) error {
+	if _, ok := c.Sets[o.Set][o.Entry]; !ok {
+		return errMissing
+	}
+	delete(c.Sets[o.Set], o.Entry)
+	return nil
+}

@@ -1,0 +1,400 @@
+package ipvs_test
+
+import (
+	"fmt"
+	"net/netip"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vmapd/vmapd/legacy/ipvs"
+	"github.com/vmapd/vmapd/legacy/ipvs/ipvssim"
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/modeltest"
+)
+
+// step is a transition of a random cluster, of one family.
+type step struct {
+	before, after *ipvs.State
+	old, now      *model.Snapshot
+}
+
+// history follows random changes, and calls check with each transition.
+func history(t *testing.T, r *modeltest.Random, config model.Config, o ipvs.Options, steps int, check func(step)) {
+	t.Helper()
+	b := model.NewBuilder(config)
+	old := b.Snapshot()
+	have := compile(nil, old, o)
+	for range steps {
+		r.Steps(b, 1+r.IntN(4))
+		now := b.Snapshot()
+		next := compile(&have, now, o)
+		for _, f := range model.Families {
+			check(step{have[f], next[f], old, now})
+			if t.Failed() {
+				t.FailNow()
+			}
+		}
+		old, have = now, next
+	}
+}
+
+// checkPlan checks all that must hold between a State and the one compiled after it.
+func checkPlan(t *testing.T, s step) {
+	t.Helper()
+	family := s.now.Family(s.after.Family)
+	content := s.before.Content()
+	plan := ipvs.Diff(s.before, s.after)
+	apply(t, content, plan.Ops)
+	equal(t, "content after the plan", settled(s.after.Content()), settled(content), compareContents...)
+	equal(t, "operations from a state to itself", 0, len(ipvs.Diff(s.after, s.after).Ops))
+	if t.Failed() {
+		t.Logf("plan:\n%s", plan)
+	}
+
+	scratch := ipvs.Compile(nil, family, s.after.Options)
+	equal(t, "content compiled from nothing", settled(scratch.Content()), settled(s.after.Content()), compareContents...)
+
+	// A restart: another process reads what there is, and leaves it as it is.
+	read := s.after.Content()
+	again := ipvs.Compile(read, family, s.after.Options)
+	if plan := ipvs.DiffContent(read, again); len(plan.Ops) > 0 {
+		t.Errorf("a restart writes:\n%s", plan)
+	}
+
+	// From what was there before, to what is wanted now.
+	read = s.before.Content()
+	again = ipvs.Compile(read, family, s.after.Options)
+	apply(t, read, ipvs.DiffContent(read, again).Ops)
+	equal(t, "content after a restart", settled(s.after.Content()), settled(read), compareContents...)
+
+	// After an error half-way, what is left to do is found again.
+	read = s.before.Content()
+	apply(t, read, plan.Ops[:len(plan.Ops)/2])
+	apply(t, read, ipvs.DiffContent(read, s.after).Ops)
+	equal(t, "content after half a plan and another", settled(s.after.Content()), settled(read), compareContents...)
+
+	// All of it goes.
+	apply(t, read, ipvs.Remove(read, s.after.Options).Ops)
+	nothing := ipvs.NewContent(read.Family)
+	nothing.Sysctls, nothing.Timeouts = read.Sysctls, read.Timeouts
+	equal(t, "content after a clean-up", nothing, read, compareContents...)
+}
+
+func TestDiffTurnsOneStateIntoTheNext(t *testing.T) {
+	for seed := range uint64(30) {
+		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+			o := ipvs.Options{Scheduler: ipvs.Schedulers[seed%uint64(len(ipvs.Schedulers))]}
+			r := modeltest.NewRandom(modeltest.Seed(seed))
+			history(t, r, configs[seed%uint64(len(configs))], o, 20, func(s step) { checkPlan(t, s) })
+		})
+	}
+}
+
+func TestDiffSpansSeveralStates(t *testing.T) {
+	for seed := range uint64(20) {
+		r := modeltest.NewRandom(modeltest.Seed(seed))
+		var all []*ipvs.State
+		history(t, r, configs[seed%uint64(len(configs))], ipvs.Options{}, 20, func(s step) {
+			if s.after.Family != model.IPv4 {
+				return
+			}
+			all = append(all, s.after)
+			first := all[r.IntN(len(all))]
+			content := first.Content()
+			apply(t, content, ipvs.Diff(first, s.after).Ops)
+			equal(t, "content after the plan", settled(s.after.Content()), settled(content), compareContents...)
+		})
+	}
+}
+
+// FuzzDiff follows random changes.
+func FuzzDiff(f *testing.F) {
+	addRandom(f)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		r := modeltest.NewRandom(modeltest.Bytes(data))
+		config := configs[r.IntN(len(configs))]
+		n := 0
+		history(t, r, config, ipvs.Options{}, 1+min(len(data), 2048)/48, func(s step) {
+			checkPlan(t, s)
+			n += checkPrefixes(t, r, s, 4)
+		})
+	})
+}
+
+// Every prefix of a plan is safe.
+
+func TestEveryPrefixOfAPlanIsSafe(t *testing.T) {
+	looked := 0
+	for seed := range uint64(60) {
+		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+			r := modeltest.NewRandom(modeltest.Seed(1000 + seed))
+			history(t, r, configs[seed%uint64(len(configs))], ipvs.Options{}, 25, func(s step) {
+				looked += checkPrefixes(t, r, s, 12)
+			})
+		})
+	}
+	if looked < 100_000 {
+		t.Errorf("only %d times was a packet sent while a plan was carried out", looked)
+	}
+}
+
+// watched is a connection, and what becomes of it before and after.
+type watched struct {
+	model.Connection
+	before, after ipvssim.Outcome
+	endpoints     map[netip.AddrPort]bool // of all service ports it is or was for, if the settings changed
+}
+
+// checkPrefixes sends packets after each operation of a plan. It returns how many.
+func checkPrefixes(t *testing.T, r *modeltest.Random, s step, connections int) int {
+	t.Helper()
+	plan := ipvs.Diff(s.before, s.after)
+	f := s.after.Family
+	old, now := s.old.Family(f), s.now.Family(f)
+	simBefore, simAfter := simulate(t, s.before.Content(), old), simulate(t, s.after.Content(), now)
+	var all []watched
+	for i := range connections {
+		from := []*model.Snapshot{s.old, s.now}[i%2]
+		c := modeltest.Connection(r, from)
+		if model.FamilyOf(c.Dest.Addr()) != f || c.Dest.Addr().IsLoopback() {
+			continue
+		}
+		w := watched{Connection: c, before: run(t, simBefore, packetOf(c)), after: run(t, simAfter, packetOf(c))}
+		if old.Settings != now.Settings {
+			w.endpoints = map[netip.AddrPort]bool{}
+			for _, snapshot := range []*model.Snapshot{s.old, s.now} {
+				d := model.Decide(snapshot, c)
+				if d.Port == nil {
+					continue
+				}
+				for _, in := range []*model.FamilySnapshot{old, now} {
+					if sp, ok := in.ServicePort(d.Port.Name); ok {
+						for _, e := range sp.Endpoints {
+							w.endpoints[e.Addr] = true
+						}
+					}
+				}
+			}
+		}
+		all = append(all, w)
+	}
+	sendAlong(t, s.before.Content(), now, plan, all)
+	return len(all) * len(plan.Ops)
+}
+
+// sendAlong sends packets after each operation of a plan.
+func sendAlong(t *testing.T, content *ipvs.Content, now *model.FamilySnapshot, plan ipvs.Plan, all []watched) {
+	t.Helper()
+	for i, op := range plan.Ops {
+		if err := content.Apply(op); err != nil {
+			t.Fatal(err)
+		}
+		sim := simulate(t, content, now)
+		for _, w := range all {
+			got := run(t, sim, packetOf(w.Connection))
+			if err := w.check(got, content); err != nil {
+				t.Fatalf("%+v\nafter %d operations: %v\nbefore: %v\nthen:   %v\nafter:  %v\nplan:\n%s",
+					w.Connection, i+1, err, outcomeText(w.before), outcomeText(got), outcomeText(w.after), plan)
+			}
+		}
+	}
+}
+
+func outcomeText(o ipvssim.Outcome) string {
+	return fmt.Sprintf("%v %v by %v: %q", o.Verdict, o.To, o.Server, o.Trace)
+}
+
+func forwarded(o ipvssim.Outcome) bool {
+	return o.Verdict == ipvssim.Accept && o.Server != ipvs.Key{}
+}
+
+func goesOn(o ipvssim.Outcome) bool {
+	return o.Verdict == ipvssim.Accept && o.Server == ipvs.Key{}
+}
+
+// canBeRefused: what goes on to the node itself most often is, as nobody listens there.
+func canBeRefused(o ipvssim.Outcome) bool { return o.Verdict == ipvssim.Reject || goesOn(o) }
+
+// check says what is not safe.
+func (w watched) check(got ipvssim.Outcome, content *ipvs.Content) error {
+	if w.endpoints != nil {
+		return w.checkLoosely(got, content)
+	}
+	switch {
+	case got.Node && !w.before.Node && !w.after.Node:
+		return fmt.Errorf("is answered by the node")
+	case goesOn(got) && !goesOn(w.before) && !goesOn(w.after):
+		return fmt.Errorf("goes on as it is")
+	case got.Verdict == ipvssim.Reject && !canBeRefused(w.before) && !canBeRefused(w.after):
+		return fmt.Errorf("is refused")
+	case got.Verdict == ipvssim.Drop && w.before.Verdict != ipvssim.Drop && w.after.Verdict != ipvssim.Drop:
+		return fmt.Errorf("is dropped")
+	case !forwarded(got):
+		return nil
+	}
+	for addr, a := range got.To {
+		before, inBefore := w.before.To[addr]
+		after, inAfter := w.after.To[addr]
+		switch {
+		case !inBefore && !inAfter:
+			return fmt.Errorf("is sent to %v", addr)
+		case !a.Masquerade && (!inBefore || before.Masquerade) && (!inAfter || after.Masquerade):
+			return fmt.Errorf("keeps its source to %v", addr)
+		case a.Masquerade && !masqueraded(w.before) && !masqueraded(w.after):
+			return fmt.Errorf("is masqueraded to %v", addr)
+		}
+	}
+	return nil
+}
+
+// checkLoosely is for plans with other settings: who is inside may change at once, while
+// endpoints change one by one.
+func (w watched) checkLoosely(got ipvssim.Outcome, content *ipvs.Content) error {
+	if got.Node && content.Addrs[w.Dest.Addr()] && !w.before.Node && !w.after.Node {
+		return fmt.Errorf("is answered by the node")
+	}
+	if !forwarded(got) {
+		return nil
+	}
+	for addr := range got.To {
+		if !w.endpoints[addr] {
+			return fmt.Errorf("is sent to %v", addr)
+		}
+	}
+	return nil
+}
+
+func masqueraded(o ipvssim.Outcome) bool {
+	for _, a := range o.To {
+		if a.Masquerade {
+			return true
+		}
+	}
+	return false
+}
+
+// The test of prefixes can fail: other orders of the same operations are not safe.
+func TestAnotherOrderIsNotSafe(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		order func(ops []ipvs.Op) []ipvs.Op
+	}{
+		{"backwards", func(ops []ipvs.Op) []ipvs.Op {
+			var list []ipvs.Op
+			for i := range ops {
+				list = append(list, ops[len(ops)-1-i])
+			}
+			return list
+		}},
+		{"the last first", func(ops []ipvs.Op) []ipvs.Op {
+			return append([]ipvs.Op{ops[len(ops)-1]}, ops[:len(ops)-1]...)
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			unsafe := 0
+			for seed := range uint64(20) {
+				r := modeltest.NewRandom(modeltest.Seed(seed))
+				history(t, r, configs[0], ipvs.Options{}, 20, func(s step) {
+					unsafe += unsafeSteps(t, r, s, tt.order)
+				})
+			}
+			if unsafe == 0 {
+				t.Error("no packet was seen to go astray")
+			}
+		})
+	}
+}
+
+func unsafeSteps(t *testing.T, r *modeltest.Random, s step, order func([]ipvs.Op) []ipvs.Op) (unsafe int) {
+	t.Helper()
+	f := s.after.Family
+	old, now := s.old.Family(f), s.now.Family(f)
+	plan := ipvs.Diff(s.before, s.after)
+	if len(plan.Ops) == 0 || old.Settings != now.Settings {
+		return 0
+	}
+	simBefore, simAfter := simulate(t, s.before.Content(), old), simulate(t, s.after.Content(), now)
+	for range 4 {
+		c := modeltest.Connection(r, s.now)
+		if model.FamilyOf(c.Dest.Addr()) != f {
+			continue
+		}
+		w := watched{Connection: c, before: run(t, simBefore, packetOf(c)), after: run(t, simAfter, packetOf(c))}
+		content := s.before.Content()
+		for _, op := range order(plan.Ops) {
+			_ = content.Apply(op) // some can't be done in that order
+			got, err := simulate(t, content, now).Run(packetOf(c))
+			if err == nil && w.check(got, content) != nil {
+				unsafe++
+			}
+		}
+	}
+	return unsafe
+}
+
+// What leaves finishes its connections, and what comes back is as it was.
+func TestARealServerThatLeavesDrains(t *testing.T) {
+	service := modeltest.NewService("ns1/web").On("172.30.0.41").TCP("http", 80).UDP("dns", 53)
+	slice := modeltest.NewSlice("ns1/web-1", "web").TCP("http", 8080).UDP("dns", 5353)
+	b := modeltest.Builder(modeltest.Config(), service, slice.Ready("10.0.0.2", "10.0.0.3"))
+	both := ipvs.Compile(nil, b.Snapshot().Family(model.IPv4), ipvs.Options{})
+	slice.Ready("10.0.0.2").Set(b)
+	one := ipvs.Compile(both, b.Snapshot().Family(model.IPv4), ipvs.Options{})
+	web := ipvs.Key{Addr: netip.MustParseAddr("172.30.0.41"), Protocol: model.TCP, Port: 80}
+	dns := ipvs.Key{Addr: netip.MustParseAddr("172.30.0.41"), Protocol: model.UDP, Port: 53}
+	gone, goneDNS := netip.MustParseAddrPort("10.0.0.3:8080"), netip.MustParseAddrPort("10.0.0.3:5353")
+	compare := []cmp.Option{compareContents[0], compareContents[1], compareContents[4]}
+
+	plan := ipvs.Diff(both, one)
+	equal(t, "plan when one leaves", []ipvs.Op{ipvs.DrainReal{Key: web, Addr: gone}, ipvs.DeleteReal{Key: dns, Addr: goneDNS}}, plan.Ops, compare...)
+	content := both.Content()
+	apply(t, content, plan.Ops)
+	equal(t, "weight of what drains", 0, content.Servers[web].Real[gone])
+
+	plan = ipvs.Diff(one, both)
+	equal(t, "plan when it comes back", []ipvs.Op{
+		ipvs.AddReal{Key: web, Addr: gone, Weight: 1}, ipvs.AddReal{Key: dns, Addr: goneDNS, Weight: 1},
+	}, plan.Ops, compare...)
+	apply(t, content, plan.Ops)
+	equal(t, "weight of what is back", 1, content.Servers[web].Real[gone])
+
+	// Another process finds it draining, and goes on with that.
+	apply(t, content, ipvs.Diff(both, one).Ops)
+	equal(t, "plan of another process", []ipvs.Op{ipvs.DrainReal{Key: web, Addr: gone}},
+		ipvs.DiffContent(content, ipvs.Compile(content, b.Snapshot().Family(model.IPv4), ipvs.Options{})).Ops, compare...)
+
+	// The scheduler dh would refuse everybody whom it sends there.
+	dh := ipvs.Options{Scheduler: "dh"}
+	plan = ipvs.Diff(ipvs.Compile(nil, modeltest.Snapshot(modeltest.Config(), service, slice.Ready("10.0.0.2", "10.0.0.3")).Family(model.IPv4), dh),
+		ipvs.Compile(nil, b.Snapshot().Family(model.IPv4), dh))
+	for _, op := range plan.Ops {
+		if op, ok := op.(ipvs.DrainReal); ok {
+			t.Errorf("with dh: %v", op)
+		}
+	}
+}
+
+// Servers of others are left alone.
+func TestACleanUpLeavesWhatIsForeign(t *testing.T) {
+	o := ipvs.Options{ExcludeCIDRs: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}}
+	content := ipvs.Compile(nil, modeltest.Snapshot(modeltest.Config(), modeltest.OurNode()).Family(model.IPv4), o).Content()
+	theirs := []ipvs.Key{
+		{Addr: netip.MustParseAddr("192.0.2.1"), Protocol: model.TCP, Port: 80},
+		{Addr: netip.IPv4Unspecified(), Mark: 5},
+	}
+	left := []ipvs.Key{
+		{Addr: netip.MustParseAddr("198.51.100.1"), Protocol: model.TCP, Port: 80},
+		{Addr: netip.IPv4Unspecified(), Mark: ipvs.DefaultInsideMark + 5},
+	}
+	for _, k := range append(left, theirs...) {
+		content.Servers[k] = ipvs.Server{Scheduler: "rr"}
+	}
+	apply(t, content, ipvs.Remove(content, o).Ops)
+	for _, k := range theirs {
+		if _, ok := content.Servers[k]; !ok {
+			t.Errorf("%v is gone, which was somebody else's", k)
+		}
+	}
+	equal(t, "servers left", len(theirs), len(content.Servers))
+}

@@ -1,0 +1,166 @@
+package ipvs_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/vmapd/vmapd/legacy/ipvs"
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/modeltest"
+)
+
+// The programs that people use take what we print. ipvsadm is tried where the kernel has
+// IPVS, in an emulated machine.
+
+// inNamespace runs a script in a network namespace of its own, in a folder with files.
+func inNamespace(t *testing.T, script string, files map[string]string) (string, error) {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd := exec.Command("unshare", "-rn", "sh", "-ec", script)
+	cmd.Dir = dir
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// need skips a test unless a script runs, and names what is missing.
+func need(t *testing.T, what, script string) {
+	t.Helper()
+	if out, err := inNamespace(t, script, nil); err != nil {
+		t.Skipf("%s is missing: %v: %s", what, err, out)
+	}
+}
+
+// missingTypes are types of sets that this kernel does not have.
+func missingTypes(t *testing.T) map[string]bool {
+	t.Helper()
+	list := map[string]bool{}
+	for _, name := range ipvs.SetNames {
+		if _, err := inNamespace(t, "ipset create x "+name.Type(), nil); err != nil && !list[name.Type()] {
+			list[name.Type()] = true
+			t.Logf("this kernel has no sets of type %s: tried without", name.Type())
+		}
+	}
+	return list
+}
+
+// without replaces declarations of sets of those types by ones of another type, and leaves
+// out their entries.
+func without(text string, f model.Family, types map[string]bool) string {
+	for _, name := range ipvs.SetNames {
+		if !types[name.Type()] {
+			continue
+		}
+		var lines []string
+		for line := range strings.Lines(text) {
+			if strings.HasPrefix(line, "add "+name.In(f)+" ") {
+				continue
+			}
+			if strings.HasPrefix(line, "create "+name.In(f)+" ") {
+				line = strings.Replace(line, name.Type(), "hash:ip", 1)
+			}
+			lines = append(lines, line)
+		}
+		text = strings.Join(lines, "")
+	}
+	return text
+}
+
+// all is a cluster with everything in it.
+func all() []modeltest.Object {
+	local := modeltest.NewService("ns1/local").On("172.30.0.42", "fd00:172:30::2a").TCP("http", 80).NodePort(30001).
+		LoadBalancer("192.168.98.11", "fd00:192:168:98::b").Policies("", "Local").Sticky(10800)
+	return []modeltest.Object{
+		modeltest.OurNode(), modeltest.NewServiceCIDR("kubernetes", "172.30.0.0/16", "fd00:172:30::/112"),
+		local,
+		modeltest.NewSlice("ns1/local-1", "local").TCP("http", 8080).Local("10.0.0.2").Ready("10.0.0.3"),
+		modeltest.NewSlice("ns1/local-2", "local").IPv6().TCP("http", 8080).Ready("fd00:10::3"),
+		modeltest.NewService("ns1/web").On("172.30.0.41", "fd00:172:30::29").External("192.168.99.11").TCP("http", 80).UDP("dns", 53).
+			Port(model.Port{Name: "s", Protocol: "SCTP", Port: 99}).
+			LoadBalancer("192.168.98.12", "fd00:192:168:98::c").Ranges("203.0.113.0/25", "0.0.0.0/0", "::/0").Algorithm("source-hash"),
+		modeltest.NewSlice("ns1/web-1", "web").TCP("http", 8080).UDP("dns", 53).Port("s", "SCTP", 99).Ready("10.0.0.4", "10.0.0.5"),
+		modeltest.NewSlice("ns1/web-2", "web").IPv6().TCP("http", 8080).Local("fd00:10::4"),
+		modeltest.NewService("ns2/none").On("172.30.0.43", "fd00:172:30::2b").TCP("http", 80).NodePort(30002),
+	}
+}
+
+func TestTheProgramsTakeTheText(t *testing.T) {
+	need(t, "ipset", "ipset create x hash:ip,port skbinfo")
+	types := missingTypes(t)
+	for i, config := range configs {
+		s := modeltest.Snapshot(config, all()...)
+		for _, f := range model.Families {
+			restore := "iptables"
+			if f == model.IPv6 {
+				restore = "ip6tables"
+			}
+			state := ipvs.Compile(nil, s.Family(f), ipvs.Options{RandomFully: i%2 == 0})
+			text := state.Text()
+			files := map[string]string{
+				"sets": without(text.Sets, f, types), "rules": text.Rules,
+				// This kernel has no IPVS: the program reads its match, and can't load it.
+				"loadable": strings.NewReplacer("-m ipvs --ipvs ", "", "-m ipvs ! --ipvs ", "").Replace(text.Rules),
+			}
+			for _, variant := range []string{"legacy", "nft"} {
+				t.Run(fmt.Sprintf("config %d, %v, %s", i, f, variant), func(t *testing.T) {
+					program := fmt.Sprintf("%s-%s-restore", restore, variant)
+					need(t, program, program+" --version; echo '*mangle\nCOMMIT' | "+program)
+					script := "ipset restore < sets; PROGRAM --noflush --test < rules; PROGRAM --noflush < loadable; PROGRAM --noflush < loadable; ipset list -n"
+					out, err := inNamespace(t, strings.ReplaceAll(script, "PROGRAM", program), files)
+					if err != nil {
+						t.Fatalf("%v: %s\n%s", err, out, text.Rules)
+					}
+				})
+			}
+		}
+	}
+}
+
+// ipset restore takes what a plan changes, too, and then holds what the plan says.
+func TestIPSetTakesAPlan(t *testing.T) {
+	need(t, "ipset", "ipset create x hash:ip,port skbinfo")
+	types := missingTypes(t)
+	for seed := range uint64(6) {
+		r := modeltest.NewRandom(modeltest.Seed(seed))
+		var script strings.Builder
+		var last *ipvs.State
+		history(t, r, configs[seed], ipvs.Options{}, 12, func(s step) {
+			if s.after.Family != model.IPv4 {
+				return
+			}
+			if last == nil {
+				script.WriteString(s.before.Text().Sets)
+			}
+			last = s.after
+			for _, op := range ipvs.Diff(s.before, s.after).Ops {
+				switch op := op.(type) {
+				case ipvs.AddEntry:
+					if !types[op.Set.Type()] {
+						fmt.Fprintln(&script, op.Text()+" -exist")
+					}
+				case ipvs.DeleteEntry:
+					if !types[op.Set.Type()] {
+						fmt.Fprintln(&script, op.Text())
+					}
+				}
+			}
+		})
+		files := map[string]string{
+			"plan":  without(script.String(), model.IPv4, types),
+			"state": without(last.Text().Sets, model.IPv4, types),
+		}
+		save := "ipset save | grep ^add | sort > "
+		out, err := inNamespace(t, "ipset restore < plan; "+save+"a; ipset destroy; ipset restore < state; "+save+"b; wc -l a; diff a b", files)
+		if err != nil {
+			t.Fatalf("seed %d: %v: %s", seed, err, out)
+		}
+	}
+}

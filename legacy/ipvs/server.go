@@ -1,0 +1,138 @@
+package ipvs
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/vmapd/vmapd/model"
+)
+
+// Key identifies a virtual server: an address, protocol and port or, for connections from
+// inside, a packet mark. The kernel looks for the mark first (ip_vs_service_find).
+type Key struct {
+	Addr     netip.Addr // with Mark, the family's unspecified one
+	Protocol model.Protocol
+	Port     uint16
+	Mark     uint32
+}
+
+func keyOf(v model.VIP) Key { return Key{Addr: v.Addr, Protocol: v.Protocol, Port: v.Port} }
+
+func markKey(f model.Family, mark uint32) Key {
+	if f == model.IPv6 {
+		return Key{Addr: netip.IPv6Unspecified(), Mark: mark}
+	}
+	return Key{Addr: netip.IPv4Unspecified(), Mark: mark}
+}
+
+func (k Key) vip() model.VIP { return model.VIP{Addr: k.Addr, Protocol: k.Protocol, Port: k.Port} }
+
+// String is "address:port/protocol" or "mark 0x…".
+func (k Key) String() string {
+	if k.Mark != 0 {
+		return fmt.Sprintf("mark %#x", k.Mark)
+	}
+	return k.vip().String()
+}
+
+func compareKeys(a, b Key) int {
+	return cmp.Or(
+		cmp.Compare(a.Mark, b.Mark), a.Addr.Compare(b.Addr),
+		cmp.Compare(a.Protocol, b.Protocol), cmp.Compare(a.Port, b.Port),
+	)
+}
+
+// Flags of a virtual server, as the kernel numbers them (IP_VS_SVC_F_…). It sets another,
+// 0x2, which must be masked out of what is read back.
+type Flags uint32
+
+// The flags. Those of the schedulers sh and mh have the same numbers.
+const (
+	Persistent Flags = 1 << 0
+	Fallback   Flags = 1 << 3 // IP_VS_SVC_F_SCHED1: sh-fallback, mh-fallback
+	HashPort   Flags = 1 << 4 // IP_VS_SVC_F_SCHED2: sh-port, mh-port
+)
+
+// Server is a virtual server, always for the whole client address (IPv4 netmask
+// 255.255.255.255, IPv6 128).
+type Server struct {
+	Scheduler string
+	Flags     Flags
+	Timeout   time.Duration          // of persistence; whole seconds, 0 without Persistent
+	Real      map[netip.AddrPort]int // weights of its real servers; all masquerade (NAT)
+	Protocol  model.Protocol         // of the connections it gets; 0 if that is unknown
+}
+
+// sameAs reports whether two servers are configured alike, whatever real servers they have.
+func (s Server) sameAs(o Server) bool {
+	return s.Scheduler == o.Scheduler && s.Flags == o.Flags && s.Timeout == o.Timeout
+}
+
+// weight is every real server's: Services know no other. One that drains has 0.
+const weight = 1
+
+// schedulerFlags are needed because a real server that drains has weight 0 and stays in
+// the tables of sh and mh: without fallback its clients would be refused
+// (ip_vs_sh_get). kube-proxy has mh hash the client's port as well, and so have we.
+func schedulerFlags(scheduler string) Flags {
+	switch scheduler {
+	case "sh":
+		return Fallback
+	case "mh":
+		return Fallback | HashPort
+	}
+	return 0
+}
+
+// addrServer returns the virtual server for a frontend's address.
+func (o Options) addrServer(sp *model.ServicePort, fe model.Frontend) Server {
+	s := o.newServer(o.scheduler(sp.Algorithm), sp.Name.Protocol)
+	if sp.Affinity > 0 {
+		s.Flags |= Persistent
+		s.Timeout = sp.Affinity
+	}
+	// A frontend that refuses or drops keeps its virtual server, for those connections
+	// that real servers which drain still have. What is new, the companion stops.
+	if fe.Action == model.Forward {
+		s.add(sp, fe.List)
+	}
+	return s
+}
+
+// markServer returns the virtual server for connections from inside.
+//
+// It is not persistent: to the real servers of a persistent one with a mark, the kernel
+// sends connections to the port that the client named (ip_vs_sched_persist: svc->port is
+// 0), which is rarely the endpoint's. Hashing the client's address keeps it at its
+// endpoint as long as their number stays.
+func (o Options) markServer(sp *model.ServicePort) Server {
+	scheduler := o.scheduler(sp.Algorithm)
+	if sp.Affinity > 0 {
+		scheduler = "sh"
+	}
+	s := o.newServer(scheduler, sp.Name.Protocol)
+	s.add(sp, model.ClusterList)
+	return s
+}
+
+func (o Options) newServer(scheduler string, p model.Protocol) Server {
+	return Server{
+		Scheduler: scheduler, Flags: schedulerFlags(scheduler), Protocol: p,
+		Real: map[netip.AddrPort]int{},
+	}
+}
+
+func (s *Server) add(sp *model.ServicePort, l model.List) {
+	for e := range sp.In(l) {
+		s.Real[e.Addr] = weight
+	}
+}
+
+// drains reports whether a real server that leaves may finish its connections. Those of UDP
+// and SCTP have no end to wait for. dh does not look for another real server
+// where its table names one of weight 0, so everybody would be refused meanwhile.
+func (s Server) drains() bool {
+	return s.Protocol != model.UDP && s.Protocol != model.SCTP && s.Scheduler != "dh"
+}

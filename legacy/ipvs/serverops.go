@@ -1,0 +1,129 @@
+package ipvs
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"github.com/vmapd/vmapd/model"
+)
+
+// What operations do with virtual and real servers, and how ipvsadm says it.
+
+func (o AddServer) String() string { return "ipvsadm " + o.Text() }
+
+// Text is a line of ipvsadm -R.
+func (o AddServer) Text() string { return "-A " + serverText(o.Key, o.Server) }
+
+func (o AddServer) apply(c *Content) error {
+	if _, ok := c.Servers[o.Key]; ok {
+		return errThere
+	}
+	o.Server.Real = map[netip.AddrPort]int{}
+	c.Servers[o.Key] = o.Server
+	return nil
+}
+
+func (o UpdateServer) String() string { return "ipvsadm -E " + serverText(o.Key, o.Server) }
+
+func (o UpdateServer) apply(c *Content) error {
+	have, ok := c.Servers[o.Key]
+	if !ok {
+		return errMissing
+	}
+	o.Server.Real = have.Real
+	c.Servers[o.Key] = o.Server
+	return nil
+}
+
+func (o DeleteServer) String() string { return "ipvsadm -D " + keyText(o.Key) }
+
+func (o DeleteServer) apply(c *Content) error {
+	if _, ok := c.Servers[o.Key]; !ok {
+		return errMissing
+	}
+	delete(c.Servers, o.Key)
+	return nil
+}
+
+func (o AddReal) String() string { return "ipvsadm " + o.Text() }
+
+// Text is a line of ipvsadm -R.
+func (o AddReal) Text() string {
+	return fmt.Sprintf("-a %s -r %v -m -w %d", keyText(o.Key), o.Addr, o.Weight)
+}
+
+func (o AddReal) apply(c *Content) error {
+	s, ok := c.Servers[o.Key]
+	if !ok {
+		return errMissing
+	}
+	if w, ok := s.Real[o.Addr]; ok && w == o.Weight {
+		return errThere
+	}
+	s.Real[o.Addr] = o.Weight
+	return nil
+}
+
+func (o DrainReal) String() string {
+	return fmt.Sprintf("ipvsadm -e %s -r %v -m -w 0, and when idle -d", keyText(o.Key), o.Addr)
+}
+
+func (o DrainReal) apply(c *Content) error {
+	s := c.Servers[o.Key]
+	if _, ok := s.Real[o.Addr]; !ok {
+		return errMissing
+	}
+	s.Real[o.Addr] = 0
+	return nil
+}
+
+func (o DeleteReal) String() string {
+	return fmt.Sprintf("ipvsadm -d %s -r %v", keyText(o.Key), o.Addr)
+}
+
+func (o DeleteReal) apply(c *Content) error {
+	s := c.Servers[o.Key]
+	if _, ok := s.Real[o.Addr]; !ok {
+		return errMissing
+	}
+	delete(s.Real, o.Addr)
+	return nil
+}
+
+func keyText(k Key) string {
+	switch {
+	case k.Mark != 0 && k.Addr.Is6():
+		return fmt.Sprintf("-f %d -6", k.Mark)
+	case k.Mark != 0:
+		return fmt.Sprintf("-f %d", k.Mark)
+	}
+	option := map[model.Protocol]string{model.TCP: "-t", model.UDP: "-u", model.SCTP: "--sctp-service"}[k.Protocol]
+	return option + " " + netip.AddrPortFrom(k.Addr, k.Port).String()
+}
+
+func serverText(k Key, s Server) string {
+	text := keyText(k)
+	text += " -s " + s.Scheduler
+	if flags := s.schedulerFlags(); flags != "" {
+		text += " -b " + flags
+	}
+	if s.Flags&Persistent != 0 {
+		text += fmt.Sprintf(" -p %.0f", s.Timeout.Seconds())
+	}
+	return text
+}
+
+func (s Server) schedulerFlags() string {
+	if s.Scheduler != "sh" && s.Scheduler != "mh" {
+		return ""
+	}
+	var flags []string
+	if s.Flags&Fallback != 0 {
+		flags = append(flags, s.Scheduler+"-fallback")
+	}
+	if s.Flags&HashPort != 0 {
+		flags = append(flags, s.Scheduler+"-port")
+	}
+	return strings.Join(flags, ",")
+}

@@ -1,0 +1,329 @@
+package ipvs
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/persist"
+)
+
+// State is what IPVS, the ipsets, the dummy device and the companion should be for a
+// snapshot. It never changes, and shares with the State before it what did not change.
+type State struct {
+	Family    model.Family
+	Options   Options // with defaults
+	Companion *Companion
+
+	snapshot  *model.FamilySnapshot
+	frontends persist.Map[model.VIP, frontend]
+	addrs     persist.Map[netip.Addr, users]
+
+	// marks are those of the service ports that connections from inside need one for, and
+	// owners whose each is.
+	marks  persist.Map[model.ServicePortName, uint32]
+	owners persist.Map[uint32, model.ServicePortName]
+}
+
+// frontend is one of a service port's, by its place in it.
+type frontend struct {
+	port  *model.ServicePort
+	place int
+}
+
+func (f frontend) get() model.Frontend { return f.port.Frontends[f.place] }
+
+// users are who needs an address.
+type users struct {
+	frontends int
+	clusterIP bool
+}
+
+// Marks knows which packet marks service ports have: a *State, or a *Content that
+// was read from the kernel.
+type Marks interface {
+	markOf(sp *model.ServicePort) uint32 // 0 is none
+}
+
+// Compile translates a snapshot. It needs to know which packet marks there are, so that a
+// service port keeps its own: before is the State compiled from an earlier snapshot, a
+// Content read from the kernel, or nil.
+//
+// After an earlier State with the same options the cost follows what changed between the
+// snapshots.
+func Compile(before Marks, s *model.FamilySnapshot, o Options) *State {
+	o = o.withDefaults()
+	old, ok := before.(*State)
+	if !ok || old == nil || !old.Options.equal(o) {
+		old = &State{Family: s.Family, snapshot: &model.FamilySnapshot{Family: s.Family}}
+	}
+	next := *old
+	next.Options, next.snapshot = o, s
+	if s.Settings != old.snapshot.Settings {
+		next.Companion = companion(s.Family, s.Settings, o)
+		if next.Companion.equal(old.Companion) {
+			next.Companion = old.Companion
+		}
+	}
+	changes := slices.Collect(s.ServicePortChanges(old.snapshot))
+	next.setFrontends(old, changes)
+	next.setMarks(before, changes)
+	return &next
+}
+
+// setFrontends finds out who has which address. What goes does so first: it may come to
+// somebody else.
+func (s *State) setFrontends(old *State, changes []model.Change[*model.ServicePort]) {
+	frontends, addrs := s.frontends.Edit(vipKeys), s.addrs.Edit(addrKeys)
+	change := func(a netip.Addr, n int, clusterIP bool) {
+		u, _ := addrs.Get(a)
+		if u.frontends += n; n == 0 {
+			u.clusterIP = clusterIP
+		}
+		if u == (users{}) {
+			addrs.Delete(a)
+		} else {
+			addrs.Set(a, u)
+		}
+	}
+	for _, c := range changes {
+		for v := range vips(c.Old) {
+			frontends.Delete(v)
+			if !v.Addr.IsUnspecified() {
+				change(v.Addr, -1, false)
+			}
+		}
+	}
+	for _, c := range changes {
+		for v, i := range vips(c.New) {
+			frontends.Set(v, frontend{c.New, i})
+			if !v.Addr.IsUnspecified() {
+				change(v.Addr, +1, false)
+			}
+		}
+	}
+	for c := range s.snapshot.ClusterIPChanges(old.snapshot) {
+		if c.Old.IsValid() {
+			change(c.Old, 0, false)
+		} else {
+			change(c.New, 0, true)
+		}
+	}
+	s.frontends, s.addrs = frontends.Done(), addrs.Done()
+}
+
+func vips(sp *model.ServicePort) func(func(model.VIP, int) bool) {
+	return func(yield func(model.VIP, int) bool) {
+		if sp == nil {
+			return
+		}
+		for i, fe := range sp.Frontends {
+			if !yield(fe.VIP, i) {
+				return
+			}
+		}
+	}
+}
+
+// setMarks gives marks to service ports that need one, and then takes them from those that
+// no longer do: one that was free before cannot be mistaken for another while a plan is
+// carried out.
+func (s *State) setMarks(before Marks, changes []model.Change[*model.ServicePort]) {
+	marks, owners := s.marks.Edit(model.ServicePortKeys), s.owners.Edit(markKeys)
+	give := func(name model.ServicePortName, mark uint32) {
+		marks.Set(name, mark)
+		owners.Set(mark, name)
+	}
+	if have, ok := before.(*Content); ok && have != nil {
+		for _, c := range changes {
+			if m := have.markOf(c.New); needsMark(c.New) && s.Options.owns(m) {
+				if _, taken := owners.Get(m); !taken {
+					give(c.New.Name, m)
+				}
+			}
+		}
+	}
+	for _, c := range changes {
+		if !needsMark(c.New) {
+			continue
+		}
+		if _, ok := marks.Get(c.New.Name); ok {
+			continue
+		}
+		n := uint32(model.ServicePortKeys.Hash(c.New.Name) >> 32)
+		for {
+			n++
+			m := s.Options.inside(n)
+			if _, taken := owners.Get(m); !taken && m != s.Options.InsideMark {
+				give(c.New.Name, m)
+				break
+			}
+		}
+	}
+	for _, c := range changes {
+		if c.Old == nil || needsMark(c.New) {
+			continue
+		}
+		if m, ok := marks.Get(c.Old.Name); ok {
+			marks.Delete(c.Old.Name)
+			owners.Delete(m)
+		}
+	}
+	s.marks, s.owners = marks.Done(), owners.Done()
+}
+
+// owns reports whether a mark can be one of ours.
+func (o Options) owns(mark uint32) bool {
+	return mark&insideMask == o.InsideMark && mark != o.InsideMark && mark&(o.MasqueradeMark|kubeMarks) == 0
+}
+
+func needsMark(sp *model.ServicePort) bool {
+	return sp != nil && slices.ContainsFunc(sp.Frontends, func(fe model.Frontend) bool { return fe.ShortCircuit })
+}
+
+// markOf implements Marks.
+func (s *State) markOf(sp *model.ServicePort) uint32 {
+	m, _ := s.marks.Get(model.ServicePortKeys, sp.Name)
+	return m
+}
+
+// markOf implements Marks.
+func (c *Content) markOf(sp *model.ServicePort) uint32 {
+	if sp == nil {
+		return 0
+	}
+	for _, fe := range sp.Frontends {
+		if m := c.Sets[Inside][vipEntry(keyOf(fe.VIP))]; m != 0 {
+			return m
+		}
+	}
+	return 0
+}
+
+// at returns who answers at an address, protocol and port. A Service's address goes before a
+// node port: it may be an address of the node, too.
+func (s *State) at(k Key) (frontend, bool) {
+	fe, ok := s.frontends.Get(vipKeys, k.vip())
+	if !ok && slices.Contains(s.settings().NodePortAddrs, k.Addr) {
+		fe, ok = s.frontends.Get(vipKeys, model.VIP{Addr: unspecified(s.Family), Protocol: k.Protocol, Port: k.Port})
+	}
+	return fe, ok
+}
+
+// settings are the snapshot's; a State of nothing has none.
+func (s *State) settings() *model.Settings {
+	if s.snapshot.Settings == nil {
+		return &model.Settings{}
+	}
+	return s.snapshot.Settings
+}
+
+func unspecified(f model.Family) netip.Addr { return markKey(f, 0).Addr }
+
+// keysOf yields where a frontend is reached: at its address or, for a node port, at each of
+// the node's where node ports answer.
+func (s *State) keysOf(v model.VIP) []Key {
+	if !v.Addr.IsUnspecified() {
+		return []Key{keyOf(v)}
+	}
+	addrs := s.settings().NodePortAddrs
+	keys := make([]Key, 0, len(addrs))
+	for _, a := range addrs {
+		keys = append(keys, Key{Addr: a, Protocol: v.Protocol, Port: v.Port})
+	}
+	return keys
+}
+
+// addKey adds to a Content what concerns one address, protocol and port.
+func (s *State) addKey(c *Content, k Key) {
+	f, ok := s.at(k)
+	if !ok {
+		return
+	}
+	sp, fe, e := f.port, f.get(), vipEntry(k)
+	c.Servers[k] = s.Options.addrServer(sp, fe)
+	c.add(Services, e)
+	if fe.ShortCircuit {
+		c.addMarked(Inside, e, s.markOf(sp))
+	}
+	switch {
+	case fe.Action == model.Drop:
+		c.add(Discard, e)
+	case fe.Action == model.Reject && !fe.ShortCircuit: // the filter table knows no inside
+		c.add(Refuse, e)
+	}
+	switch {
+	case fe.Action != model.Forward:
+	case fe.SourceNAT == model.MasqueradeAlways:
+		c.add(Masquerade, e)
+	case fe.SourceNAT == model.MasqueradeOutside:
+		c.add(MasqueradeOutside, e)
+	} // MasqueradeNode goes with ShortCircuit, and there the mark says it
+	if fe.Restricted {
+		c.add(Restricted, e)
+		for _, p := range sp.Allowed(fe) {
+			for _, half := range halves(p) {
+				e.Net = half
+				c.add(Sources, e)
+			}
+		}
+	}
+}
+
+// addMark adds what leads connections from inside to a service port.
+func (s *State) addMark(c *Content, sp *model.ServicePort) {
+	if needsMark(sp) {
+		c.Servers[markKey(s.Family, s.markOf(sp))] = s.Options.markServer(sp)
+	}
+}
+
+// addAddr adds an address that Services need: to the device, unless it is one of the node's
+// others, whose other ports are then the node's as well.
+func (s *State) addAddr(c *Content, a netip.Addr) {
+	u, ok := s.addrs.Get(addrKeys, a)
+	isNode := slices.Contains(s.settings().NodeAddrs, a)
+	if !ok || isNode && !u.clusterIP {
+		return
+	}
+	c.add(Addrs, Entry{Addr: a})
+	if !isNode {
+		c.Addrs[a] = true
+	}
+}
+
+// addSettings adds what no Service determines.
+func (s *State) addSettings(c *Content) {
+	c.Device, c.Companion, c.Timeouts = s.Options.Device, s.Companion, s.Options.Timeouts
+	for _, sysctl := range s.Options.Sysctls(s.Family) {
+		c.Sysctls[sysctl.Name] = sysctl.Value
+	}
+	for _, name := range SetNames {
+		if c.Sets[name] == nil {
+			c.Sets[name] = map[Entry]uint32{}
+		}
+	}
+}
+
+// Content returns all of the state.
+func (s *State) Content() *Content {
+	c := NewContent(s.Family)
+	s.addSettings(c)
+	for v := range s.frontends.All() {
+		for _, k := range s.keysOf(v) {
+			s.addKey(c, k)
+		}
+	}
+	for sp := range s.snapshot.ServicePorts() {
+		s.addMark(c, sp)
+	}
+	for a := range s.addrs.All() {
+		s.addAddr(c, a)
+	}
+	for a := range s.snapshot.Hairpins() {
+		c.add(Hairpin, hairpinEntry(a))
+	}
+	for v := range s.snapshot.ServiceEndpoints() {
+		c.add(Endpoints, vipEntry(keyOf(v)))
+	}
+	return c
+}

@@ -1,0 +1,60 @@
+package ipvs_test
+
+import (
+	"flag"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/vmapd/vmapd/legacy/ipvs"
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/modeltest"
+)
+
+var update = flag.Bool("update", false, "rewrite testdata")
+
+func TestGoldenText(t *testing.T) {
+	config := modeltest.Config()
+	config.LocalPods.ClusterCIDRs = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00:10::/64")}
+	config.DropInvalid = true
+	s := modeltest.Snapshot(config, all()...)
+	for _, f := range model.Families {
+		path := filepath.Join("testdata", strings.ToLower(f.String())+".txt")
+		got := ipvs.Compile(nil, s.Family(f), ipvs.Options{StrictARP: true, RandomFully: true}).String()
+		if *update {
+			if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		equal(t, path, strings.Split(string(want), "\n"), strings.Split(got, "\n"))
+	}
+}
+
+func TestTheSameObjectsGiveTheSameText(t *testing.T) {
+	for seed := range uint64(10) {
+		r := modeltest.NewRandom(modeltest.Seed(seed))
+		b := model.NewBuilder(modeltest.Config())
+		r.Steps(b, 60)
+		s := b.Snapshot().Family(model.IPv4)
+		first := ipvs.Compile(nil, s, ipvs.Options{}).String()
+		for range 3 {
+			equal(t, "text", first, ipvs.Compile(nil, s, ipvs.Options{}).String())
+		}
+	}
+}
+
+// Only jumps that are missing are in the text: --noflush would add the others again.
+func TestJumpsAreWrittenOnce(t *testing.T) {
+	c := ipvs.Compile(nil, modeltest.Snapshot(modeltest.Config()).Family(model.IPv4), ipvs.Options{}).Companion
+	equal(t, "jumps in all of the text", len(c.Jumps), strings.Count(c.String(), "\n-I "))
+	equal(t, "jumps when none is missing", 0, strings.Count(c.Text(nil), "\n-I "))
+	equal(t, "jumps when one is missing", 1, strings.Count(c.Text(c.Jumps[:1]), "\n-I "))
+	other := ipvs.JumpRule{Table: "filter", Chain: "INPUT", Rule: ipvs.Rule{Target: ipvs.Drop{}}}
+	equal(t, "jumps of others", 0, strings.Count(c.Text([]ipvs.JumpRule{other}), "\n-I "))
+}
