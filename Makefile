@@ -67,7 +67,7 @@ test-ipvs: vmtools ## tests on another kernel, with all its modules, in an emula
 	done
 
 golden: build ## rewrite what tests expect as text, and show what changed
-	$(GO) test ./cmd/vmapd ./nft ./legacy/iptables -run 'TestScenarios$$|TestScript|Golden|Text' -update
+	$(GO) test ./cmd/vmapd ./nft ./legacy/iptables ./legacy/ipvs -run 'TestScenarios$$|TestScript|Golden|Text' -update
 	git diff --stat -- testdata nft legacy
 
 bench: ## benchmarks: compile, difference, apply; cold and for one endpoint

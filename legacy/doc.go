@@ -1,8 +1,9 @@
 // Package legacy is the place of the backends for nodes whose kernel has no nftables to
 // speak of. They do what model decides, from the same snapshots as nft:
 //
-//	model.FamilySnapshot ──> iptables ──> text for iptables-restore ──┐
-//	                                                                  ├──> host
+//	                      ┌─> iptables ──> text for iptables-restore ──┐
+//	model.FamilySnapshot ─┤                                            ├──> host
+//	                      └─> ipvs ──────> a plan of operations ───────┘
 //
-// What iptables can't do as nftables does is in iptables.Differences.
+// What they can't do as nftables does is in iptables.Differences and ipvs.Differences.
 package legacy

@@ -22,7 +22,7 @@ var arrows = map[string]string{
 
 // pure are the packages without sockets, files, clocks and Kubernetes, and what they
 // must not import.
-var pure = []string{"model", "model/persist", "nft", "legacy/iptables"}
+var pure = []string{"model", "model/persist", "nft", "legacy/iptables", "legacy/ipvs"}
 
 func testdata(t testing.TB) string {
 	t.Helper()

@@ -28,8 +28,11 @@ type dataplane struct {
 	others []func(ctx context.Context) error
 }
 
-// kubeProxyTable is the table of kube-proxy's nftables mode.
-const kubeProxyTable = "kube-proxy"
+// What kube-proxy has on a node: the table of its nftables mode, the device of its ipvs mode.
+const (
+	kubeProxyTable  = "kube-proxy"
+	kubeProxyDevice = "kube-ipvs0"
+)
 
 // openBackend opens the backend that --backend names or, for auto, the first that works
 // here. Whatever another one left is removed once this one has done its work.
@@ -39,6 +42,8 @@ func (d *daemon) openBackend(ctx context.Context, log *slog.Logger) (*dataplane,
 		return openNFT(log, "--backend=nftables")
 	case iptablesBackend:
 		return d.openIPTables(log, "--backend=iptables")
+	case ipvsBackend:
+		return nil, errors.New("--backend=ipvs: in this version, only render knows it")
 	}
 	p, err := openNFT(log, "the kernel has all that is needed")
 	var unsupported *kernel.UnsupportedError

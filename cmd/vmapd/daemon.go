@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/vmapd/vmapd/legacy/ipvs"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft/localhost"
 	"github.com/vmapd/vmapd/sync/hostaddr"
@@ -88,7 +89,7 @@ func (d *daemon) run(ctx context.Context, stderr io.Writer) error {
 	log.LogAttrs(ctx, slog.LevelInfo, "started", slog.String("version", version()),
 		slog.String("node", config.NodeName), slog.String("backend", backend.name), slog.String("because", backend.why))
 
-	sources := []source{objects, &hostaddr.Source{Log: log}}
+	sources := []source{objects, &hostaddr.Source{Log: log, Ignore: []string{ipvs.DefaultDevice, kubeProxyDevice}}}
 	loop := &reconcile.Loop{
 		State: reconcile.NewState(model.NewBuilder(config), len(sources)), Backend: backend, Log: log,
 		MinInterval: d.minSync, ResyncInterval: backend.resync, Describe: describe,

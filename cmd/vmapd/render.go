@@ -7,13 +7,16 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/vmapd/vmapd/legacy/iptables"
+	"github.com/vmapd/vmapd/legacy/ipvs"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft"
 	"github.com/vmapd/vmapd/sync/manifest"
 )
 
 const renderLong = `Render prints what vmapd would program for the given manifests: a script for nft or, with
---backend=iptables, the input of iptables-restore and ip6tables-restore.
+--backend=iptables, the input of iptables-restore and ip6tables-restore; with
+--backend=ipvs, labelled parts for sysctl, ipset restore, iptables-restore, ipvsadm -R
+and ip -batch, in the order in which they are applied.
 
 It opens no socket and needs no privilege. The same input always gives the same
 bytes. What is wrong with an object is said on standard error, with its place; the
@@ -89,7 +92,15 @@ func (r *render) run(stdout, stderr io.Writer) error {
 // write renders one family for the backend; auto means nftables here, as nobody asks the
 // kernel.
 func (r *render) write(w io.Writer, s *model.FamilySnapshot) error {
-	if r.backend != iptablesBackend {
+	switch r.backend {
+	case ipvsBackend:
+		o, err := r.ipvsOptions()
+		if err != nil {
+			return err
+		}
+		_, err = io.WriteString(w, ipvs.Compile(nil, s, o).String())
+		return err
+	case auto, nftables:
 		return nft.Compile(nil, s).Write(w)
 	}
 	program := map[model.Family]string{model.IPv4: "iptables-restore", model.IPv6: "ip6tables-restore"}[s.Family]

@@ -27,6 +27,7 @@ type trafficFlags struct {
 	dropInvalid        bool
 	backend            string
 	masqueradeBit      int
+	ipvs               ipvsFlags
 }
 
 func (t *trafficFlags) addFlags(f *pflag.FlagSet) {
@@ -45,14 +46,16 @@ func (t *trafficFlags) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&t.algorithm, "lb-algorithm", "random",
 		"how endpoints are chosen: random, round-robin or source-hash; the annotation "+model.AnnotationAlgorithm+" of a Service goes before")
 	f.BoolVar(&t.dropInvalid, "drop-invalid", false, "drop packets of Services that connection tracking takes for invalid")
-	f.StringVar(&t.backend, "backend", auto, "how to program the node: nftables, iptables, or auto for the first of these that the kernel has")
-	f.IntVar(&t.masqueradeBit, "iptables-masquerade-bit", defaultMasqueradeBit, "the bit of the packet mark that iptables rules use, 0 to 31")
+	f.StringVar(&t.backend, "backend", auto, "how to program the node: nftables, ipvs, iptables, or auto for the first of these that the kernel has")
+	t.ipvs.addFlags(f)
+	f.IntVar(&t.masqueradeBit, "iptables-masquerade-bit", defaultMasqueradeBit, "the bit of the packet mark that the rules of iptables use, 0 to 31")
 }
 
 // Names of the backends.
 const (
 	auto            = "auto"
 	nftables        = "nftables"
+	ipvsBackend     = "ipvs"
 	iptablesBackend = "iptables"
 )
 
@@ -65,11 +68,14 @@ func (t *trafficFlags) iptablesOptions() iptables.Options {
 // config checks the flags.
 func (t *trafficFlags) config() (model.Config, error) {
 	c := model.Config{NodeName: strings.ToLower(t.nodeName), MasqueradeAll: t.masqueradeAll, DropInvalid: t.dropInvalid}
-	if !slices.Contains([]string{auto, nftables, iptablesBackend}, t.backend) {
-		return c, fmt.Errorf("--backend: %q is none of auto, nftables, iptables", t.backend)
+	if !slices.Contains([]string{auto, nftables, ipvsBackend, iptablesBackend}, t.backend) {
+		return c, fmt.Errorf("--backend: %q is none of auto, nftables, ipvs, iptables", t.backend)
 	}
 	if t.masqueradeBit < 0 || t.masqueradeBit > 31 {
 		return c, fmt.Errorf("--iptables-masquerade-bit: %d is not between 0 and 31", t.masqueradeBit)
+	}
+	if _, err := t.ipvsOptions(); err != nil {
+		return c, err
 	}
 	var err error
 	if c.NodePortAddresses, err = model.ParseNodePortAddresses(t.nodePortAddresses); err != nil {
