@@ -6,8 +6,6 @@ import (
 	"net/netip"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
 	"github.com/vmapd/vmapd/nft"
@@ -16,30 +14,28 @@ import (
 
 // What model.Decide says about a connection is what the rules do with it.
 
-// expected is the outcome that a decision means.
-func expected(d model.Decision) nftsim.Outcome {
-	switch d.Fate {
-	case model.Rejected:
-		return nftsim.Outcome{Verdict: nftsim.Reject, TCPReset: d.Protocol == model.TCP}
-	case model.Dropped:
-		return nftsim.Outcome{Verdict: nftsim.Drop}
-	case model.NotOurs:
-		return nftsim.Outcome{To: map[netip.AddrPort]nftsim.Arrival{d.Dest: {Share: 1}}}
-	case model.Forwarded:
+// done is what the rules did, as modeltest says it.
+func done(o nftsim.Outcome) modeltest.Outcome {
+	all := modeltest.Outcome{Fate: model.Forwarded, TCPReset: o.TCPReset}
+	switch o.Verdict {
+	case nftsim.Reject:
+		all.Fate = model.Rejected
+	case nftsim.Drop:
+		all.Fate = model.Dropped
+	case nftsim.Accept:
+		all.To = map[netip.AddrPort]modeltest.Arrival{}
+		for to, a := range o.To {
+			all.To[to] = modeltest.Arrival{Share: a.Share, Masquerade: a.Masquerade}
+		}
 	}
-	want := nftsim.Outcome{To: map[netip.AddrPort]nftsim.Arrival{}}
-	for _, target := range d.Targets {
-		want.To[target.Addr] = nftsim.Arrival{Share: 1 / float64(len(d.Targets)), Masquerade: target.SNAT.Masquerade()}
-	}
-	return want
+	return all
 }
 
 // packetOf is a connection's first packet.
 func packetOf(c model.Connection, pods model.PodSources) nftsim.Packet {
-	const clientPort = 40000
 	p := nftsim.Packet{
 		From: nftsim.Outside, Interface: c.Interface,
-		Source: netip.AddrPortFrom(c.Source, clientPort), Dest: c.Dest, Protocol: c.Protocol,
+		Source: netip.AddrPortFrom(c.Source, modeltest.ClientPort), Dest: c.Dest, Protocol: c.Protocol,
 	}
 	switch {
 	case c.Node:
@@ -48,15 +44,6 @@ func packetOf(c model.Connection, pods model.PodSources) nftsim.Packet {
 		p.From = nftsim.Pod
 	}
 	return p
-}
-
-var compareOutcomes = []cmp.Option{
-	cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b }),
-	cmp.Comparer(func(a, b float64) bool { return a-b < 1e-9 && b-a < 1e-9 }),
-	cmp.FilterPath(func(p cmp.Path) bool {
-		name := p.Last().String()
-		return name == ".Trace" || name == ".Remembered"
-	}, cmp.Ignore()),
 }
 
 // agree makes random connections and compares what is said with what is done.
@@ -81,8 +68,8 @@ func agree(t *testing.T, r *modeltest.Random, s *model.Snapshot, rulesets [len(m
 		if err != nil {
 			t.Fatalf("%+v: %v", c, err)
 		}
-		if diff := cmp.Diff(expected(d), got, compareOutcomes...); diff != "" {
-			t.Fatalf("%+v\ndecided: %v, reason %d; (-decided +done):\n%s\nrules met: %q", c, d.Fate, d.Why, diff, got.Trace)
+		if how := modeltest.Expected(d).Disagrees(done(got)); how != "" {
+			t.Fatalf("%+v\ndecided: %v, reason %d: %s\nrules met: %q", c, d.Fate, d.Why, how, got.Trace)
 		}
 		checkRemembered(t, d, got)
 	}

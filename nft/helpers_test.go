@@ -3,7 +3,6 @@ package nft_test
 import (
 	"fmt"
 	"maps"
-	"net/netip"
 	"regexp"
 	"slices"
 	"strconv"
@@ -28,32 +27,7 @@ func equal[T any](t *testing.T, what string, want, got T, options ...cmp.Option)
 	}
 }
 
-// configs are those that random tests run with, in turn.
-var configs = []model.Config{
-	modeltest.Config(),
-	{NodeName: "node-1", NodePortAddresses: model.NodePortAddresses{All: true}, MasqueradeAll: true},
-	{
-		NodeName:          "node-1",
-		NodePortAddresses: model.NodePortAddresses{Primary: true},
-		LocalPods:         model.LocalPods{ClusterCIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00:10::/64")}},
-	},
-	{
-		NodeName: "node-1", NodePortAddresses: model.NodePortAddresses{Primary: true, All: true},
-		LocalPods: model.LocalPods{Mode: model.ByNodeCIDR}, Algorithm: model.RoundRobin, DropInvalid: true,
-	},
-	{
-		NodeName: "node-1", NodePortAddresses: model.NodePortAddresses{Primary: true},
-		LocalPods: model.LocalPods{Mode: model.ByBridge, Interface: "cbr0"}, Algorithm: model.SourceHash,
-	},
-	{
-		NodeName: "node-1", NodePortAddresses: model.NodePortAddresses{Primary: true},
-		LocalPods: model.LocalPods{Mode: model.ByInterfacePrefix, Interface: "cali"}, DropInvalid: true,
-	},
-	{
-		NodeName: "node-1", NodePortAddresses: model.NodePortAddresses{Primary: true},
-		LocalPods: model.LocalPods{ClusterCIDRs: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}},
-	},
-}
+var configs = modeltest.Configs
 
 // elements are a table's, by set and key.
 type elements map[string]map[string]nft.Element

@@ -2,7 +2,6 @@ package nft_test
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -174,12 +173,7 @@ func FuzzDiff(f *testing.F) {
 
 func addRandom(f *testing.F) {
 	f.Helper()
-	for seed := range uint64(10) {
-		data := make([]byte, 600)
-		r := rand.New(modeltest.Seed(seed))
-		for i := range data {
-			data[i] = byte(r.Uint32())
-		}
+	for _, data := range modeltest.Corpus() {
 		f.Add(data)
 	}
 }

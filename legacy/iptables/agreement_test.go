@@ -5,8 +5,6 @@ import (
 	"net/netip"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/vmapd/vmapd/legacy/iptables"
 	"github.com/vmapd/vmapd/legacy/iptables/iptsim"
 	"github.com/vmapd/vmapd/model"
@@ -15,47 +13,33 @@ import (
 
 // What model.Decide says about a connection is what the rules do with it.
 
-// expected is the outcome that a decision means.
-func expected(d model.Decision) iptsim.Outcome {
-	switch d.Fate {
-	case model.Rejected:
-		return iptsim.Outcome{Fate: iptsim.Rejected, TCPReset: d.Protocol == model.TCP}
-	case model.Dropped:
-		return iptsim.Outcome{Fate: iptsim.Dropped}
-	case model.NotOurs:
-		return iptsim.Outcome{To: map[netip.AddrPort]iptsim.Arrival{d.Dest: {Share: 1}}}
-	case model.Forwarded:
+// done is what the rules did, as modeltest says it.
+func done(o iptsim.Outcome) modeltest.Outcome {
+	all := modeltest.Outcome{Fate: model.Forwarded, TCPReset: o.TCPReset}
+	switch o.Fate {
+	case iptsim.Rejected:
+		all.Fate = model.Rejected
+	case iptsim.Dropped:
+		all.Fate = model.Dropped
+	case iptsim.Accepted:
+		all.To = map[netip.AddrPort]modeltest.Arrival{}
+		for to, a := range o.To {
+			all.To[to] = modeltest.Arrival{Share: a.Share, Masquerade: a.Masquerade}
+		}
 	}
-	want := iptsim.Outcome{To: map[netip.AddrPort]iptsim.Arrival{}}
-	for _, target := range d.Targets {
-		want.To[target.Addr] = iptsim.Arrival{Share: 1 / float64(len(d.Targets)), Masquerade: target.SNAT.Masquerade()}
-	}
-	return want
+	return all
 }
 
 // packetOf is a connection's first packet.
 func packetOf(c model.Connection) iptsim.Packet {
-	const clientPort = 40000
 	p := iptsim.Packet{
 		From: iptsim.Outside, Interface: c.Interface,
-		Source: netip.AddrPortFrom(c.Source, clientPort), Dest: c.Dest, Protocol: c.Protocol,
+		Source: netip.AddrPortFrom(c.Source, modeltest.ClientPort), Dest: c.Dest, Protocol: c.Protocol,
 	}
 	if c.Node {
 		p.From = iptsim.Node
 	}
 	return p
-}
-
-var compareOutcomes = []cmp.Option{
-	cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b }),
-	cmp.Comparer(func(a, b float64) bool { return a-b < 1e-7 && b-a < 1e-7 }), // the kernel has 31 bits
-	cmp.FilterPath(func(p cmp.Path) bool {
-		switch p.Last().String() {
-		case ".Trace", ".Remembered", ".RulesMet", ".RulesMetMean", ".Mark":
-			return true
-		}
-		return false
-	}, cmp.Ignore()),
 }
 
 // agree makes random connections and compares what is said with what is done.
@@ -76,8 +60,8 @@ func agree(t *testing.T, r *modeltest.Random, s *model.Snapshot, all rulesets, m
 		if err != nil {
 			t.Fatalf("%+v: %v", c, err)
 		}
-		if diff := cmp.Diff(expected(d), got, compareOutcomes...); diff != "" {
-			t.Fatalf("%+v\ndecided: %v, reason %d; (-decided +done):\n%s\nrules met: %q", c, d.Fate, d.Why, diff, got.Trace)
+		if how := modeltest.Expected(d).Disagrees(done(got)); how != "" {
+			t.Fatalf("%+v\ndecided: %v, reason %d: %s\nrules met: %q", c, d.Fate, d.Why, how, got.Trace)
 		}
 		checkRemembered(t, d, got)
 		for to, a := range got.To {

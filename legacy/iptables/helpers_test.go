@@ -1,8 +1,6 @@
 package iptables_test
 
 import (
-	"math/rand/v2"
-	"net/netip"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -24,32 +22,7 @@ func equal[T any](t *testing.T, what string, want, got T, options ...cmp.Option)
 	}
 }
 
-// configs are those that random tests run with, in turn.
-var configs = []model.Config{
-	modeltest.Config(),
-	{NodeName: "node-1", NodePortAddresses: model.NodePortAddresses{All: true}, MasqueradeAll: true},
-	{
-		NodeName:          "node-1",
-		NodePortAddresses: model.NodePortAddresses{Primary: true},
-		LocalPods:         model.LocalPods{ClusterCIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00:10::/64")}},
-	},
-	{
-		NodeName: "node-1", NodePortAddresses: model.NodePortAddresses{Primary: true, All: true},
-		LocalPods: model.LocalPods{Mode: model.ByNodeCIDR}, Algorithm: model.RoundRobin, DropInvalid: true,
-	},
-	{
-		NodeName: "node-1", NodePortAddresses: model.NodePortAddresses{Primary: true},
-		LocalPods: model.LocalPods{Mode: model.ByBridge, Interface: "cbr0"}, Algorithm: model.SourceHash,
-	},
-	{
-		NodeName: "node-1", NodePortAddresses: model.NodePortAddresses{Primary: true},
-		LocalPods: model.LocalPods{Mode: model.ByInterfacePrefix, Interface: "cali"}, DropInvalid: true,
-	},
-	{
-		NodeName: "node-1", NodePortAddresses: model.NodePortAddresses{Primary: true},
-		LocalPods: model.LocalPods{ClusterCIDRs: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}},
-	},
-}
+var configs = modeltest.Configs
 
 // options are those that random tests run with, in turn.
 var options = []iptables.Options{
@@ -88,12 +61,7 @@ func simulate(t testing.TB, tables *iptsim.Tables, s *model.FamilySnapshot) *ipt
 
 func addRandom(f *testing.F) {
 	f.Helper()
-	for seed := range uint64(10) {
-		data := make([]byte, 600)
-		r := rand.New(modeltest.Seed(seed))
-		for i := range data {
-			data[i] = byte(r.Uint32())
-		}
+	for _, data := range modeltest.Corpus() {
 		f.Add(data)
 	}
 }

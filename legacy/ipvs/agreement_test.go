@@ -5,8 +5,6 @@ import (
 	"net/netip"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/vmapd/vmapd/legacy/ipvs"
 	"github.com/vmapd/vmapd/legacy/ipvs/ipvssim"
 	"github.com/vmapd/vmapd/model"
@@ -16,31 +14,30 @@ import (
 // What model.Decide says about a connection is what IPVS and its companion do with it, but for
 // what ipvs.Differences has.
 
-// expected is the outcome that a decision means.
-func expected(d model.Decision) ipvssim.Outcome {
-	switch d.Fate {
-	case model.Rejected:
-		return ipvssim.Outcome{Verdict: ipvssim.Reject, TCPReset: d.Protocol == model.TCP}
-	case model.Dropped:
-		return ipvssim.Outcome{Verdict: ipvssim.Drop}
-	case model.NotOurs:
-		return ipvssim.Outcome{To: map[netip.AddrPort]ipvssim.Arrival{d.Dest: {Share: 1}}}
-	case model.Forwarded:
+// done is what IPVS did, as modeltest says it.
+func done(o ipvssim.Outcome) modeltest.Outcome {
+	all := modeltest.Outcome{Fate: model.Forwarded, TCPReset: o.TCPReset}
+	switch o.Verdict {
+	case ipvssim.Reject:
+		all.Fate = model.Rejected
+	case ipvssim.Drop:
+		all.Fate = model.Dropped
+	case ipvssim.Accept:
+		all.To = map[netip.AddrPort]modeltest.Arrival{}
+		for to, a := range o.To {
+			all.To[to] = modeltest.Arrival(a)
+		}
 	}
-	want := ipvssim.Outcome{To: map[netip.AddrPort]ipvssim.Arrival{}}
-	for _, target := range d.Targets {
-		want.To[target.Addr] = ipvssim.Arrival{Share: 1 / float64(len(d.Targets)), Masquerade: target.SNAT.Masquerade()}
-	}
-	return want
+	return all
 }
 
 // instead is what is done where a difference concerns a decision, by its place in the list.
-var instead = map[int]func(d model.Decision, want *ipvssim.Outcome){
-	0: func(_ model.Decision, want *ipvssim.Outcome) { want.TCPReset = false },
-	1: func(d model.Decision, want *ipvssim.Outcome) {
-		*want = ipvssim.Outcome{Verdict: ipvssim.Reject, TCPReset: d.Protocol == model.TCP}
+var instead = map[int]func(d model.Decision, want *modeltest.Outcome){
+	0: func(_ model.Decision, want *modeltest.Outcome) { want.TCPReset = false },
+	1: func(d model.Decision, want *modeltest.Outcome) {
+		*want = modeltest.Outcome{Fate: model.Rejected, TCPReset: d.Protocol == model.TCP}
 	},
-	2: func(d model.Decision, want *ipvssim.Outcome) {
+	2: func(d model.Decision, want *modeltest.Outcome) {
 		for _, target := range d.Targets {
 			if target.SNAT != model.OnNode {
 				a := want.To[target.Addr]
@@ -49,15 +46,6 @@ var instead = map[int]func(d model.Decision, want *ipvssim.Outcome){
 			}
 		}
 	},
-}
-
-var compareOutcomes = []cmp.Option{
-	cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b }),
-	cmp.Comparer(func(a, b float64) bool { return a-b < 1e-9 && b-a < 1e-9 }),
-	cmp.FilterPath(func(p cmp.Path) bool {
-		name := p.Last().String()
-		return name == ".Trace" || name == ".Server" || name == ".Node"
-	}, cmp.Ignore()),
 }
 
 // tally counts how often each difference was met, and the connections forwarded inside.
@@ -83,20 +71,20 @@ func agree(t *testing.T, r *modeltest.Random, s *model.Snapshot, contents [len(m
 		f := model.FamilyOf(c.Dest.Addr())
 		d := model.Decide(s, c)
 		n.reasons[d.Why]++
-		want := expected(d)
+		want := modeltest.Expected(d)
 		for i, difference := range ipvs.Differences {
 			if difference.Concerns == nil || !difference.Concerns(s.Family(f), d) {
 				continue
 			}
-			before := expected(d)
+			before := modeltest.Expected(d)
 			instead[i](d, &want)
-			if !cmp.Equal(before, want, compareOutcomes...) {
+			if before.Disagrees(want) != "" {
 				n.differed[i]++
 			}
 		}
 		got := run(t, sims[f], packetOf(c))
-		if diff := cmp.Diff(want, got, compareOutcomes...); diff != "" {
-			t.Fatalf("%+v\ndecided: %v, reason %d; (-decided +done):\n%s\nby %v, rules met: %q", c, d.Fate, d.Why, diff, got.Server, got.Trace)
+		if how := want.Disagrees(done(got)); how != "" {
+			t.Fatalf("%+v\ndecided: %v, reason %d: %s\nby %v, rules met: %q", c, d.Fate, d.Why, how, got.Server, got.Trace)
 		}
 	}
 }
