@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/vmapd/vmapd/legacy/host"
+	"github.com/vmapd/vmapd/legacy/ipvs"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft"
 	"github.com/vmapd/vmapd/nft/kernel"
@@ -43,17 +44,24 @@ func (d *daemon) openBackend(ctx context.Context, log *slog.Logger) (*dataplane,
 	case iptablesBackend:
 		return d.openIPTables(log, "--backend=iptables")
 	case ipvsBackend:
-		return nil, errors.New("--backend=ipvs: in this version, only render knows it")
+		return d.openIPVS(log, "--backend=ipvs")
 	}
 	p, err := openNFT(log, "the kernel has all that is needed")
-	var unsupported *kernel.UnsupportedError
-	if !errors.As(err, &unsupported) {
+	var lacks *kernel.UnsupportedError
+	if !errors.As(err, &lacks) {
 		return p, err
 	}
+	why := fmt.Sprintf("the kernel lacks %s", lacks.Feature)
 	log.LogAttrs(ctx, slog.LevelWarn, "no nftables here", slog.Any("err", err))
-	p, legacyErr := d.openIPTables(log, fmt.Sprintf("the kernel lacks %s", unsupported.Feature))
-	if legacyErr != nil {
-		return nil, errors.Join(err, legacyErr)
+	p, ipvsErr := d.openIPVS(log, why)
+	var lacksToo *host.UnsupportedError
+	if !errors.As(ipvsErr, &lacksToo) {
+		return p, ipvsErr
+	}
+	log.LogAttrs(ctx, slog.LevelWarn, "no IPVS here", slog.Any("err", ipvsErr))
+	p, iptablesErr := d.openIPTables(log, fmt.Sprintf("%s, and there is no %s", why, lacksToo.Feature))
+	if iptablesErr != nil {
+		return nil, errors.Join(err, ipvsErr, iptablesErr)
 	}
 	return p, nil
 }
@@ -68,6 +76,7 @@ func openNFT(log *slog.Logger, why string) (*dataplane, error) {
 		others: []func(context.Context) error{
 			func(context.Context) error { return kernel.RemoveTables(kubeProxyTable) },
 			func(ctx context.Context) error { return host.RemoveRules(ctx, nil) },
+			func(ctx context.Context) error { return host.RemoveIPVS(ctx, ipvs.Options{}) },
 		},
 	}, nil
 }
@@ -83,6 +92,26 @@ func (d *daemon) openIPTables(log *slog.Logger, why string) (*dataplane, error) 
 		others: []func(context.Context) error{
 			func(context.Context) error { return kernel.RemoveTables(nft.TableName, kubeProxyTable) },
 			func(ctx context.Context) error { return host.RemoveRules(ctx, b) },
+			func(ctx context.Context) error { return host.RemoveIPVS(ctx, ipvs.Options{}) },
+		},
+	}, nil
+}
+
+func (d *daemon) openIPVS(log *slog.Logger, why string) (*dataplane, error) {
+	o, err := d.ipvsOptions()
+	if err != nil {
+		return nil, err
+	}
+	b, err := host.OpenIPVS(o, log)
+	if err != nil {
+		return nil, err
+	}
+	return &dataplane{
+		Backend: b, name: ipvsBackend, why: why, close: b.Close, resync: d.syncPeriod,
+		others: []func(context.Context) error{
+			func(context.Context) error { return kernel.RemoveTables(nft.TableName, kubeProxyTable) },
+			func(ctx context.Context) error { return host.RemoveRules(ctx, nil) },
+			func(ctx context.Context) error { return host.RemoveKubeProxyIPVS(ctx) },
 		},
 	}, nil
 }

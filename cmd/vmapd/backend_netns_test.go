@@ -3,8 +3,10 @@ package main
 import (
 	"context"
 	"net/netip"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -32,25 +34,40 @@ func rulesOf(t *testing.T, ns *lab.Namespace) string {
 	return strings.Join(kept, "\n")
 }
 
-// askAlong makes connections to a cluster IP while something happens, and returns what
-// became of them.
-func askAlong(t *testing.T, w *lab.World, during func()) lab.Report {
+// along is what a client saw while something happened.
+type along struct {
+	lab.Report
+	gap time.Duration // the longest time without an answer
+}
+
+// askAlong makes connections to a cluster IP while something happens.
+func askAlong(t *testing.T, w *lab.World, during func()) along {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	report := make(chan lab.Report)
 	vip := netip.MustParseAddrPort("172.30.0.10:80")
 	const rate = 100
+	seen := along{}
+	var mu sync.Mutex
+	last := time.Now()
+	done := make(chan lab.Report)
 	go func() {
-		report <- lab.Load{Rate: rate, Ask: func(ctx context.Context) (lab.Answer, error) {
-			return w.Client.Ask(ctx, "tcp4", vip)
+		done <- lab.Load{Rate: rate, Ask: func(ctx context.Context) (lab.Answer, error) {
+			a, err := w.Client.Ask(ctx, "tcp4", vip)
+			if err == nil {
+				mu.Lock()
+				seen.gap, last = max(seen.gap, time.Since(last)), time.Now()
+				mu.Unlock()
+			}
+			return a, err
 		}}.Run(ctx)
 	}()
 	time.Sleep(200 * time.Millisecond) // the load is under way
 	during()
 	time.Sleep(200 * time.Millisecond)
 	stop()
-	return <-report
+	seen.Report = <-done
+	return seen
 }
 
 func killVmapd(t *testing.T, p *process) {
@@ -79,7 +96,7 @@ func TestTheIPTablesBackendRestartsAndMends(t *testing.T) {
 		second.waitFor(t, "msg=ready")
 	})
 	if r.Lost() > 0 || r.Sent == 0 {
-		t.Errorf("the client did notice the restart: %v", &r)
+		t.Errorf("the client did notice the restart: %v", &r.Report)
 	}
 	if diff := cmp.Diff(before, rulesOf(t, w.Node)); diff != "" {
 		t.Errorf("the restart changed something (-before +after):\n%s", diff)
@@ -114,30 +131,93 @@ func waitUntil(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// From one backend to the other and back, a client never notices, and what the old one
-// had is gone.
-func TestSwitchingBackendsLosesNothingAndLeavesNothing(t *testing.T) {
+// left returns what backends have on a node, by backend.
+func left(t *testing.T, w *lab.World) map[string]string {
+	t.Helper()
+	has := map[string]string{}
+	note := func(backend, what string) {
+		if what != "" {
+			has[backend] += what + "\n"
+		}
+	}
+	for rule := range strings.Lines(rulesOf(t, w.Node)) {
+		backend := "iptables"
+		if strings.Contains(rule, "VMAPD-IPVS-") {
+			backend = "ipvs"
+		}
+		note(backend, rule)
+	}
+	for _, table := range []string{"table ip vmapd", "table ip6 vmapd"} {
+		if strings.Contains(list(t, w.Node), table) {
+			note("nftables", table)
+		}
+	}
+	for _, program := range [][]string{{"ipset", "list", "-n"}, {"ip", "-br", "link"}, {"ipvsadm", "-Sn"}} {
+		if _, err := exec.LookPath(program[0]); err != nil {
+			continue
+		}
+		out, _ := w.Node.Command(t.Context(), program[0], program[1:]...).Output() // where the kernel has none, it fails
+		for line := range strings.Lines(string(out)) {
+			if strings.Contains(line, "VMAPD") || strings.Contains(line, "vmapd") || strings.HasPrefix(line, "-") {
+				note("ipvs", line)
+			}
+		}
+	}
+	return has
+}
+
+// switching starts one backend after the other, and checks that a client goes on being
+// answered, and that only the last one has anything left on the node.
+func switching(t *testing.T, maxLost int, backends ...string) {
+	t.Helper()
 	w := newLab(t)
 	args := []string{"--from", filepath.Join(testdata(t), "demo/before"), "--hostname-override", lab.NodeName}
-	p := startVmapd(t, w.Node, append(args, "--backend=nftables")...)
+	p := startVmapd(t, w.Node, append(args, "--backend="+backends[0])...)
 	p.waitFor(t, "msg=ready")
-	for _, next := range []string{"iptables", "nftables", "iptables", "auto"} {
-		r := askAlong(t, w, func() {
+	for _, next := range backends[1:] {
+		seen := askAlong(t, w, func() {
 			stopVmapd(t, p)
 			p = startVmapd(t, w.Node, append(args, "--backend="+next)...)
 			p.waitFor(t, "msg=ready")
 		})
-		t.Logf("to %s: %v", next, &r)
-		if r.Lost() > 0 || r.Sent == 0 {
-			t.Errorf("the client noticed the switch to %s: %v\n%s", next, &r, p.log)
+		t.Logf("to %s: longest time without an answer %v; %v", next, seen.gap.Round(time.Millisecond), &seen.Report)
+		if seen.Lost() > maxLost || seen.Sent == 0 || seen.gap > time.Second {
+			t.Errorf("the client noticed the switch to %s: %v without an answer, %v\n%s", next, seen.gap, &seen.Report, p.log)
 		}
-		rules := rulesOf(t, w.Node)
-		tables := strings.Contains(list(t, w.Node), "table ip vmapd") || strings.Contains(list(t, w.Node), "table ip6 vmapd")
-		if next == "iptables" && (tables || rules == "") || next != "iptables" && (!tables || rules != "") {
-			t.Errorf("after the switch to %s, our tables are there: %v; our rules:\n%s", next, tables, rules)
+		has := left(t, w)
+		if _, ok := has[next]; !ok || len(has) != 1 {
+			t.Errorf("after the switch to %s, these have something left: %v", next, has)
 		}
 	}
 	stopVmapd(t, p)
+	clean := startVmapd(t, w.Node, "cleanup")
+	if err := clean.cmd.Wait(); err != nil {
+		t.Errorf("cleanup: %v\n%s", err, clean.log)
+	}
+	if has := left(t, w); len(has) != 0 {
+		t.Errorf("after cleanup, these have something left: %v", has)
+	}
+}
+
+// From one backend to the other and back, a client never notices, and what the old one
+// had is gone.
+func TestSwitchingBackendsLosesNothingAndLeavesNothing(t *testing.T) {
+	switching(t, 0, "nftables", "iptables", "nftables")
+}
+
+// skipWithoutIPVS skips a test where there is no IPVS: make test-ipvs runs it where there is.
+func skipWithoutIPVS(t *testing.T) {
+	t.Helper()
+	if err := missingIPVS(); err != nil {
+		t.Skip(err)
+	}
+}
+
+// The same with IPVS, in all directions. Connections that IPVS has translated end with its
+// virtual servers: those that are under way at that moment.
+func TestSwitchingToAndFromIPVS(t *testing.T) {
+	skipWithoutIPVS(t)
+	switching(t, 20, "nftables", "ipvs", "nftables", "iptables", "ipvs", "iptables", "nftables")
 }
 
 // What kube-proxy leaves, in any of its modes, and what is not its.

@@ -4,17 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 
 	"github.com/spf13/cobra"
 
 	"github.com/vmapd/vmapd/legacy/host"
+	"github.com/vmapd/vmapd/legacy/ipvs"
 	"github.com/vmapd/vmapd/nft"
 	"github.com/vmapd/vmapd/nft/kernel"
 )
 
 const cleanupLong = `Cleanup removes what any backend of vmapd, and kube-proxy in any mode, left on this
-node: the nftables tables "vmapd" and "kube-proxy" of both families, and the chains of
-iptables that begin with VMAPD- or are kube-proxy's, with what jumps to them. kubelet's
+node: the nftables tables "vmapd" and "kube-proxy" of both families; the chains of
+iptables that begin with VMAPD- or are kube-proxy's, with what jumps to them; where there
+is a dummy device of either, that and IPVS's virtual servers; and their ipsets. kubelet's
 own chains stay.
 
 Stop the daemon before: while it runs, it owns the tables (from Linux 6.9 on), or would
@@ -22,20 +25,30 @@ make all of it again. Connections that were forwarded go on; new ones to a Servi
 longer find their way.`
 
 func newCleanupCommand() *cobra.Command {
-	return &cobra.Command{
+	var excludeCIDRs []string
+	c := &cobra.Command{
 		Use:   "cleanup",
 		Short: "Remove everything that vmapd or kube-proxy left on this node",
 		Long:  cleanupLong,
 		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cleanUp(cmd.Context()) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			exclude, err := parseExcludeCIDRs(excludeCIDRs)
+			if err != nil {
+				return err
+			}
+			return cleanUp(cmd.Context(), exclude)
+		},
 	}
+	c.Flags().StringSliceVar(&excludeCIDRs, excludeCIDRsFlag, nil, "where virtual servers of others are, which are left alone")
+	return c
 }
 
 // cleanUp goes on after an error: what can be removed is.
-func cleanUp(ctx context.Context) error {
+func cleanUp(ctx context.Context, exclude []netip.Prefix) error {
 	err := kernel.RemoveTables(nft.TableName, kubeProxyTable)
 	if errors.Is(err, kernel.ErrOwned) {
 		err = fmt.Errorf("%w (stop the daemon first)", err)
 	}
-	return errors.Join(err, host.RemoveRules(ctx, nil))
+	// The rules before what they look into.
+	return errors.Join(err, host.RemoveRules(ctx, nil), host.RemoveIPVS(ctx, ipvs.Options{ExcludeCIDRs: exclude}))
 }

@@ -72,7 +72,7 @@ func startVmapd(t *testing.T, ns *lab.Namespace, args ...string) *process {
 // waitFor waits until the log has a text.
 func (p *process) waitFor(t *testing.T, text string) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !strings.Contains(p.log.String(), text); {
+	for deadline := time.Now().Add(time.Minute); !strings.Contains(p.log.String(), text); {
 		if time.Now().After(deadline) {
 			t.Fatalf("the log does not say %q:\n%s", text, p.log)
 		}

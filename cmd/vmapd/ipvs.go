@@ -20,7 +20,7 @@ type ipvsFlags struct {
 func (i *ipvsFlags) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&i.scheduler, "ipvs-scheduler", ipvs.DefaultScheduler, "how IPVS chooses endpoints where neither a Service nor --lb-algorithm says")
 	f.BoolVar(&i.strictARP, "ipvs-strict-arp", false, "do not answer ARP requests for Services' addresses")
-	f.StringSliceVar(&i.excludeCIDRs, "ipvs-exclude-cidrs", nil, "where virtual servers of others are, which are left alone")
+	f.StringSliceVar(&i.excludeCIDRs, excludeCIDRsFlag, nil, "where virtual servers of others are, which are left alone")
 	f.DurationVar(&i.timeouts.TCP, "ipvs-tcp-timeout", 0, "for idle TCP connections; 0 leaves the kernel's")
 	f.DurationVar(&i.timeouts.TCPFin, "ipvs-tcpfin-timeout", 0, "for TCP connections after a FIN; 0 leaves the kernel's")
 	f.DurationVar(&i.timeouts.UDP, "ipvs-udp-timeout", 0, "for UDP; 0 leaves the kernel's")
@@ -32,12 +32,9 @@ func (t *trafficFlags) ipvsOptions() (ipvs.Options, error) {
 		Scheduler: t.ipvs.scheduler, StrictARP: t.ipvs.strictARP, Timeouts: t.ipvs.timeouts,
 		MasqueradeMark: 1 << t.masqueradeBit,
 	}
-	for _, s := range t.ipvs.excludeCIDRs {
-		p, err := netip.ParsePrefix(s)
-		if err != nil {
-			return o, fmt.Errorf("--ipvs-exclude-cidrs: %q is not a CIDR", s)
-		}
-		o.ExcludeCIDRs = append(o.ExcludeCIDRs, p.Masked())
+	var err error
+	if o.ExcludeCIDRs, err = parseExcludeCIDRs(t.ipvs.excludeCIDRs); err != nil {
+		return o, err
 	}
 	if t.backend != ipvsBackend {
 		return o, nil // what another backend does not need may be anything
@@ -46,4 +43,18 @@ func (t *trafficFlags) ipvsOptions() (ipvs.Options, error) {
 		return o, fmt.Errorf("--backend=ipvs: %w", err)
 	}
 	return o, nil
+}
+
+const excludeCIDRsFlag = "ipvs-exclude-cidrs"
+
+func parseExcludeCIDRs(list []string) ([]netip.Prefix, error) {
+	var all []netip.Prefix
+	for _, s := range list {
+		p, err := netip.ParsePrefix(s)
+		if err != nil {
+			return nil, fmt.Errorf("--%s: %q is not a CIDR", excludeCIDRsFlag, s)
+		}
+		all = append(all, p.Masked())
+	}
+	return all, nil
 }

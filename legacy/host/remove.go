@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"slices"
 	"strings"
 
 	"github.com/vmapd/vmapd/legacy/iptables"
@@ -19,23 +20,24 @@ var kubeProxyChains = []string{
 	"KUBE-PROXY-", "KUBE-LOAD-BALANCER", "KUBE-SOURCE-RANGES-FIREWALL", "KUBE-IPVS-",
 }
 
-// RemoveRules takes away what iptables has of us and of kube-proxy, in both variants and
+// RemoveRules takes away what the iptables backend and kube-proxy left, in both variants and
 // families, but not the rules of but, if it is not nil. Where a program is missing or does
 // not work, there is nothing.
 func RemoveRules(ctx context.Context, but *IPTables) error {
 	var errs []error
 	for _, variant := range []string{"-legacy", "-nft"} {
 		for _, name := range []string{"iptables", "ip6tables"} {
-			prefixes := kubeProxyChains
-			if !but.uses(name, variant) {
-				prefixes = append([]string{iptables.Prefix}, prefixes...)
-			}
-			if err := removeRules(ctx, name+variant, prefixes); err != nil {
-				errs = append(errs, err)
-			}
+			keep := but.uses(name, variant)
+			errs = append(errs, removeRules(ctx, name+variant, func(chain string) bool {
+				return isKubeProxys(chain) || !keep && iptables.IsOurs(chain)
+			}))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+func isKubeProxys(chain string) bool {
+	return slices.ContainsFunc(kubeProxyChains, func(prefix string) bool { return strings.HasPrefix(chain, prefix) })
 }
 
 // uses reports whether the backend's rules are those that a program lists.
@@ -52,7 +54,7 @@ func (b *IPTables) uses(name, variant string) bool {
 	return false
 }
 
-func removeRules(ctx context.Context, program string, prefixes []string) error {
+func removeRules(ctx context.Context, program string, theirs func(chain string) bool) error {
 	var stdout bytes.Buffer
 	save := exec.CommandContext(ctx, program+"-save")
 	save.Stdout = &stdout
@@ -61,7 +63,7 @@ func removeRules(ctx context.Context, program string, prefixes []string) error {
 	if err != nil {
 		return fmt.Errorf("read what %s lists: %w", save.Path, err)
 	}
-	text := saved.RemoveText(prefixes...)
+	text := saved.RemoveText(theirs)
 	if text == "" {
 		return nil
 	}

@@ -134,7 +134,11 @@ func (r *Ruleset) String() string {
 	return s.String()
 }
 
-func isOurs(chain string) bool { return strings.HasPrefix(chain, Prefix) }
+// IsOurs reports whether a chain is one of this package's: those of the IPVS backend, which
+// begin alike, are not.
+func IsOurs(chain string) bool {
+	return strings.HasPrefix(chain, Prefix) && !strings.HasPrefix(chain, Prefix+"IPVS-")
+}
 
 // failedLine is how the programs say which line of their input they did not take.
 var failedLine = regexp.MustCompile(`line:? (\d+)`)

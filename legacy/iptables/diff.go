@@ -105,7 +105,7 @@ func Remove(f model.Family, have Chains) *Batch {
 func (b *Batch) deleteAll(have Chains, but map[string]bool) {
 	for t := range tables {
 		for _, name := range have[t.String()] {
-			if isOurs(name) && !but[t.String()+name] {
+			if IsOurs(name) && !but[t.String()+name] {
 				b.delete(chain{table: t, name: name})
 			}
 		}

@@ -60,20 +60,21 @@ type Jump struct {
 	Args  []string
 }
 
-// Jumps returns the jumps, in the order in which they should come into force: what refuses
-// first, and before a destination is chosen, what replaces sources.
+// Jumps returns the jumps, in the order in which they should come into force: before a
+// destination is chosen, what replaces sources; and what refuses last, because what has no
+// destination yet may be another proxy's, from which this one takes over.
 func Jumps() []Jump {
 	isNew := []string{"-m", "conntrack", "--ctstate", "NEW"}
 	to := func(table, builtin, chain string, match ...string) Jump {
 		return Jump{table, builtin, append(match, "-m", "comment", "--comment", "Kubernetes Services, by vmapd", "-j", chain)}
 	}
 	return []Jump{
-		to("filter", "INPUT", filterChain, isNew...),
-		to("filter", "FORWARD", forwardChain),
-		to("filter", "OUTPUT", filterChain, isNew...),
 		to("nat", "POSTROUTING", postroutingChain),
 		to("nat", "PREROUTING", servicesChain),
 		to("nat", "OUTPUT", servicesChain),
+		to("filter", "FORWARD", forwardChain),
+		to("filter", "INPUT", filterChain, isNew...),
+		to("filter", "OUTPUT", filterChain, isNew...),
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"regexp"
-	"slices"
 	"strings"
 )
 
@@ -109,42 +108,32 @@ func (j Jump) listed() []byte {
 	return []byte("-A " + j.Chain + " " + strings.Join(j.Args, " ") + "\n")
 }
 
-// Has reports whether there is a chain whose name begins with one of the prefixes.
-func (s *Saved) Has(prefixes ...string) bool {
-	for _, at := range s.order {
-		if hasPrefix(at.chain, prefixes) {
-			return true
-		}
-	}
-	return false
-}
-
-// RemoveText is what iptables-restore --noflush needs in order to delete all chains whose
-// names begin with one of the prefixes, and the rules of other chains that lead there. It is
-// empty if there are none.
-func (s *Saved) RemoveText(prefixes ...string) string {
+// RemoveText is what iptables-restore --noflush needs in order to delete the chains of
+// whom is asked, and the rules of other chains that lead there. It is empty if there are
+// none.
+func (s *Saved) RemoveText(theirs func(chain string) bool) string {
 	var all strings.Builder
 	seen := map[string]bool{}
 	for _, at := range s.order {
 		if !seen[at.table] {
 			seen[at.table] = true
-			all.WriteString(s.removeTable(at.table, prefixes))
+			all.WriteString(s.removeTable(at.table, theirs))
 		}
 	}
 	return all.String()
 }
 
-func (s *Saved) removeTable(table string, prefixes []string) string {
+func (s *Saved) removeTable(table string, theirs func(chain string) bool) string {
 	var declare, unhook, remove strings.Builder
 	for _, at := range s.order {
 		switch {
 		case at.table != table:
-		case hasPrefix(at.chain, prefixes):
+		case theirs(at.chain):
 			fmt.Fprintf(&declare, ":%s - [0:0]\n", at.chain)
 			fmt.Fprintf(&remove, "-X %s\n", at.chain)
 		default:
 			for line := range strings.Lines(string(s.rules[at])) {
-				if leadsTo(line, prefixes) {
+				if leadsTo(line, theirs) {
 					unhook.WriteString("-D" + strings.TrimPrefix(line, "-A"))
 				}
 			}
@@ -156,17 +145,13 @@ func (s *Saved) removeTable(table string, prefixes []string) string {
 	return "*" + table + "\n" + declare.String() + unhook.String() + remove.String() + "COMMIT\n"
 }
 
-// leadsTo reports whether a rule jumps or goes to a chain whose name begins like this.
-func leadsTo(rule string, prefixes []string) bool {
+// leadsTo reports whether a rule jumps or goes to one of somebody's chains.
+func leadsTo(rule string, theirs func(chain string) bool) bool {
 	words := strings.Fields(rule)
 	for i, w := range words[:len(words)-1] {
-		if (w == "-j" || w == "-g") && hasPrefix(words[i+1], prefixes) {
+		if (w == "-j" || w == "-g") && theirs(words[i+1]) {
 			return true
 		}
 	}
 	return false
-}
-
-func hasPrefix(name string, prefixes []string) bool {
-	return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(name, p) })
 }

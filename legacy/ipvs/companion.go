@@ -132,6 +132,23 @@ func servicesRules(s *model.Settings, o Options) []Rule {
 	return rules
 }
 
+// beginning returns the companion for the time until the addresses are there: what it would
+// drop as nobody's is served by another proxy still, if this one takes over from it.
+func (c *Companion) beginning() *Companion {
+	first := *c
+	first.Tables = slices.Clone(c.Tables)
+	for i := range first.Tables {
+		t := &first.Tables[i]
+		t.Chains = slices.Clone(t.Chains)
+		for j := range t.Chains {
+			t.Chains[j].Rules = slices.DeleteFunc(slices.Clone(t.Chains[j].Rules), func(r Rule) bool {
+				return slices.Contains(r.Matches, Match(ToLocal{Not: true}))
+			})
+		}
+	}
+	return &first
+}
+
 // outsideRules have cluster IPs' clients masqueraded, unless they are pods.
 func outsideRules(s *model.Settings, o Options) []Rule {
 	var rules []Rule

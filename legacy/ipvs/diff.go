@@ -220,10 +220,16 @@ func (d *differ) prepare(sysctls []Sysctl) {
 }
 
 func (d *differ) plan() Plan {
-	if d.want.Companion != nil && !d.want.Companion.equal(d.have.Companion) {
-		d.add(companionSet, SetCompanion{d.want.Companion})
-	}
 	d.diffAddrs()
+	if want := d.want.Companion; want != nil && !want.equal(d.have.Companion) {
+		first := want
+		if d.have.Companion == nil {
+			if first = want.beginning(); !first.equal(want) {
+				d.add(addrComes, SetCompanion{want})
+			}
+		}
+		d.add(companionSet, SetCompanion{first})
+	}
 	for _, name := range SetNames {
 		if name == Sources {
 			d.diffSources()

@@ -1,0 +1,227 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os/exec"
+	"strings"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/vmapd/vmapd/legacy/ipvs"
+	"github.com/vmapd/vmapd/model"
+)
+
+// UnsupportedError says what a node lacks, so that there can be no IPVS backend.
+type UnsupportedError struct {
+	Feature string
+	Err     error
+}
+
+func (e *UnsupportedError) Error() string { return fmt.Sprintf("no %s: %v", e.Feature, e.Err) }
+
+// Unwrap returns what happened when it was tried.
+func (e *UnsupportedError) Unwrap() error { return e.Err }
+
+// IPVS keeps virtual servers and all that goes with them. It is not safe for concurrent
+// use. Its programs run in the network namespace of who calls Apply.
+type IPVS struct {
+	log      *slog.Logger
+	options  ipvs.Options
+	links    *netlink.Handle
+	servers  *serverTable
+	families []*serverFamily
+	now      func() time.Time
+}
+
+// serverFamily is what is known about one family.
+type serverFamily struct {
+	*programs
+	have     *ipvs.State // what is there; nil: unknown, read before the next plan
+	draining map[drain]time.Time
+}
+
+// drain is a real server that finishes its connections. What is known of it is when to
+// look again.
+type drain struct {
+	key  ipvs.Key
+	addr netip.AddrPort
+}
+
+// OpenIPVS finds what the backend needs of the kernel and of programs; an
+// [UnsupportedError] says what is missing. A family for which no variant of iptables works
+// is left out.
+func OpenIPVS(o ipvs.Options, log *slog.Logger) (*IPVS, error) {
+	if err := o.Check(); err != nil {
+		return nil, err
+	}
+	// Before anything else: without the module, moby/ipvs pretends to work.
+	if err := findIPVS(); err != nil {
+		return nil, &UnsupportedError{"IPVS in the kernel (module ip_vs)", err}
+	}
+	links, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return nil, fmt.Errorf("open a netlink socket: %w", err)
+	}
+	b := &IPVS{log: log, options: withDevice(o), links: links, now: time.Now}
+	if err := b.open(); err != nil {
+		return nil, errors.Join(err, b.Close())
+	}
+	return b, nil
+}
+
+func (b *IPVS) open() (err error) {
+	if err := findDummy(b.links); err != nil {
+		return &UnsupportedError{"dummy devices in the kernel (module dummy)", err}
+	}
+	removeProbes, err := probeSets()
+	if err != nil {
+		return &UnsupportedError{"ipset", err}
+	}
+	defer func() { err = errors.Join(err, removeProbes()) }()
+	var missing []error
+	for _, f := range model.Families {
+		p, err := findPrograms(f, []string{"", "-legacy", "-nft"})
+		if err == nil {
+			err = p.restoreText(context.Background(), companionProbe(f), "--test")
+		}
+		if err != nil {
+			missing = append(missing, fmt.Errorf("%v: %w", f, err))
+			b.log.LogAttrs(context.Background(), slog.LevelWarn, "IP family left out",
+				slog.String("family", f.String()), slog.Any("err", err))
+			continue
+		}
+		b.families = append(b.families, &serverFamily{programs: p, draining: map[drain]time.Time{}})
+	}
+	if len(b.families) == 0 {
+		return &UnsupportedError{"iptables with the matches set and ipvs", errors.Join(missing...)}
+	}
+	b.servers, err = openServers()
+	return err
+}
+
+// withDevice fills in what this package needs to know of the defaults.
+func withDevice(o ipvs.Options) ipvs.Options {
+	if o.Device == "" {
+		o.Device = ipvs.DefaultDevice
+	}
+	return o
+}
+
+// findIPVS looks for the kernel's interface to IPVS. To ask is to have the kernel load the
+// module, if it can; if not, modprobe may.
+func findIPVS() error {
+	const family = "IPVS"
+	_, err := netlink.GenlFamilyGet(family)
+	if err == nil {
+		return nil
+	}
+	out, probeErr := exec.Command("modprobe", "ip_vs").CombinedOutput()
+	if _, err = netlink.GenlFamilyGet(family); err == nil {
+		return nil
+	}
+	err = fmt.Errorf("generic netlink family %s: %w", family, err)
+	if probeErr != nil {
+		err = fmt.Errorf("%w; modprobe ip_vs: %w: %s", err, probeErr, firstLines(string(out)))
+	}
+	return err
+}
+
+// findDummy asks for a device whose name no kernel takes. It looks for the type first, so
+// what it complains about says whether it has that.
+func findDummy(links *netlink.Handle) error {
+	a := netlink.NewLinkAttrs()
+	a.Name = "vmapd/probe"
+	err := links.LinkAdd(&netlink.Dummy{LinkAttrs: a})
+	if errors.Is(err, unix.EINVAL) {
+		return nil
+	}
+	return fmt.Errorf("ask for a device of type dummy: %w", err)
+}
+
+// Variant names the programs in use, like "iptables v1.8.9 (legacy)".
+func (b *IPVS) Variant() string { return b.families[0].String() }
+
+func (b *IPVS) String() string { return "ipvs, " + b.Variant() }
+
+// Close gives up the sockets. All that was set up stays.
+func (b *IPVS) Close() error {
+	b.links.Close()
+	if b.servers != nil {
+		b.servers.Close()
+	}
+	return nil
+}
+
+// Resync makes the next Apply read what is there first, and repair what differs.
+func (b *IPVS) Resync() {
+	for _, f := range b.families {
+		f.have = nil
+	}
+}
+
+// Apply makes the node match s. What fails for one virtual server, address or family does
+// not concern the others; the error says all that failed, and the next Apply reads
+// first what is there.
+func (b *IPVS) Apply(ctx context.Context, s *model.Snapshot) error {
+	var errs []error
+	for _, f := range b.families {
+		if err := b.applyFamily(ctx, f, s.Family(f.family)); err != nil {
+			f.have = nil
+			errs = append(errs, fmt.Errorf("%v: %w", f.family, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (b *IPVS) applyFamily(ctx context.Context, f *serverFamily, s *model.FamilySnapshot) error {
+	start := b.now()
+	o := b.options
+	o.RandomFully = f.RandomFully()
+	r := &run{IPVS: b, f: f, failed: map[ipvs.Key]bool{}}
+	var want *ipvs.State
+	var plan ipvs.Plan
+	if f.have != nil {
+		want = ipvs.Compile(f.have, s, o)
+		plan = ipvs.Diff(f.have, want)
+	} else {
+		content, rules, err := b.read(ctx, f, o)
+		if err != nil {
+			return fmt.Errorf("read what is there: %w", err)
+		}
+		want = ipvs.Compile(content, s, o)
+		if rules.hold(want.Companion) {
+			content.Companion = want.Companion
+		}
+		plan = ipvs.DiffContent(content, want)
+		r.have = content
+		clear(f.draining) // the plan has all that drain
+	}
+	if err := r.carryOut(ctx, plan.Ops); err != nil {
+		return err
+	}
+	f.have = want
+	deleted, err := b.endDrained(f)
+	if r.done > 0 || deleted > 0 {
+		b.log.LogAttrs(ctx, slog.LevelDebug, "applied", slog.String("family", f.family.String()),
+			slog.Int("operations", r.done), slog.Int("drained", deleted), slog.Int("draining", len(f.draining)),
+			slog.Duration("took", b.now().Sub(start)))
+	}
+	return err
+}
+
+// restoreText runs iptables-restore --noflush with a text on its standard input.
+func (p *programs) restoreText(ctx context.Context, text string, more ...string) error {
+	var stderr strings.Builder
+	cmd := p.command(ctx, "-restore", append([]string{"--noflush", "-w", lockTimeout}, more...)...)
+	cmd.Stdin, cmd.Stderr = strings.NewReader(text), &stderr
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("%s: %w: %s", cmd.Path, err, firstLines(stderr.String()))
+	}
+	return nil
+}

@@ -1,0 +1,341 @@
+package host_test
+
+import (
+	"errors"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os/exec"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/vmapd/vmapd/legacy/host"
+	"github.com/vmapd/vmapd/legacy/ipvs"
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/modeltest"
+)
+
+// These tests need a kernel with IPVS; make test-ipvs has one.
+
+// enterNamespace gives the test a network namespace of its own: the thread ends with the test.
+func enterNamespace(t *testing.T) {
+	t.Helper()
+	runtime.LockOSThread()
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		t.Skipf("needs CAP_SYS_ADMIN: %v", err)
+	}
+	lo, err := netlink.LinkByName("lo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := netlink.LinkSetUp(lo); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// openIPVS opens the backend, and returns what it logs.
+func openIPVS(t *testing.T, o ipvs.Options) (*host.IPVS, *strings.Builder) {
+	t.Helper()
+	var log strings.Builder
+	b, err := host.OpenIPVS(o, slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	var unsupported *host.UnsupportedError
+	if errors.As(err, &unsupported) && strings.HasPrefix(unsupported.Feature, "IPVS") {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return b, &log
+}
+
+func output(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	out, err := exec.Command(name, args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %v: %v\n%s", name, args, err, out)
+	}
+	return string(out)
+}
+
+func sorted(text string) []string {
+	var lines []string
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(line); line != "" {
+			lines = append(lines, line)
+		}
+	}
+	slices.Sort(lines)
+	return lines
+}
+
+// cluster has everything in it.
+func cluster(more ...modeltest.Object) []modeltest.Object {
+	return append([]modeltest.Object{
+		modeltest.OurNode(), modeltest.NewServiceCIDR("kubernetes", "172.30.0.0/16", "fd00:172:30::/112"),
+		modeltest.NewService("ns1/local").On("172.30.0.42", "fd00:172:30::2a").TCP("http", 80).NodePort(30001).
+			LoadBalancer("192.168.98.11", "fd00:192:168:98::b").Policies("", "Local").Sticky(10800),
+		modeltest.NewSlice("ns1/local-1", "local").TCP("http", 8080).Local("10.0.0.2").Ready("10.0.0.3"),
+		modeltest.NewSlice("ns1/local-2", "local").IPv6().TCP("http", 8080).Ready("fd00:10::3"),
+		modeltest.NewService("ns1/web").On("172.30.0.41", "fd00:172:30::29").External("192.168.99.11").TCP("http", 80).UDP("dns", 53).
+			Port(model.Port{Name: "s", Protocol: "SCTP", Port: 99}).
+			LoadBalancer("192.168.98.12", "fd00:192:168:98::c").Ranges("203.0.113.0/25", "203.0.113.200/32", "0.0.0.0/0", "::/0").Algorithm("source-hash"),
+		modeltest.NewSlice("ns1/web-2", "web").IPv6().TCP("http", 8080).Local("fd00:10::4"),
+		modeltest.NewService("ns2/none").On("172.30.0.43", "fd00:172:30::2b").TCP("http", 80).NodePort(30002),
+	}, more...)
+}
+
+var (
+	twoWebs = modeltest.NewSlice("ns1/web-1", "web").TCP("http", 8080).UDP("dns", 53).Port("s", "SCTP", 99).Ready("10.0.0.4", "10.0.0.5")
+	oneWeb  = modeltest.NewSlice("ns1/web-1", "web").TCP("http", 8080).UDP("dns", 53).Port("s", "SCTP", 99).Ready("10.0.0.4")
+)
+
+var hostConfig = model.Config{
+	NodeName: modeltest.NodeName, NodePortAddresses: model.NodePortAddresses{Primary: true}, DropInvalid: true,
+	LocalPods: model.LocalPods{ClusterCIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("::/0")}},
+}
+
+func apply(t *testing.T, b *host.IPVS, s *model.Snapshot) {
+	t.Helper()
+	if err := b.Apply(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The programs list what the state says, a restart finds nothing to do, what others break is
+// mended, and a change costs what it changes.
+func TestIPVSIsAsTheStateSays(t *testing.T) {
+	enterNamespace(t)
+	b, log := openIPVS(t, ipvs.Options{StrictARP: true, Timeouts: ipvs.Timeouts{TCP: 1000 * time.Second}})
+	s := modeltest.Snapshot(hostConfig, cluster(twoWebs)...)
+	apply(t, b, s)
+	var servers, entries string
+	for _, f := range model.Families {
+		text := ipvs.Compile(nil, s.Family(f), ipvs.Options{}).Text()
+		servers += text.Servers
+		entries += text.Sets
+	}
+	if diff := cmp.Diff(sorted(servers), sorted(output(t, "ipvsadm", "-Sn"))); diff != "" {
+		t.Errorf("virtual servers (-want +got):\n%s", diff)
+	}
+	allBits := regexp.MustCompile(`/0xffffffff|create .*`)
+	if diff := cmp.Diff(sorted(allBits.ReplaceAllString(entries, "")), sorted(allBits.ReplaceAllString(output(t, "ipset", "save"), ""))); diff != "" {
+		t.Errorf("entries (-want +got):\n%s", diff)
+	}
+	before := everything(t)
+	log.Reset()
+	b.Resync()
+	apply(t, b, s)
+	second, secondLog := openIPVS(t, ipvs.Options{StrictARP: true, Timeouts: ipvs.Timeouts{TCP: 1000 * time.Second}})
+	apply(t, second, s)
+	if text := log.String() + secondLog.String(); strings.Contains(text, "applied") {
+		t.Errorf("a restart with nothing to do wrote something:\n%s", text)
+	}
+	for _, harm := range []string{
+		"iptables -t mangle -F VMAPD-IPVS-SERVICES", "iptables -t mangle -F PREROUTING", "iptables -I INPUT -j ACCEPT",
+		"ip6tables -t nat -F POSTROUTING", "ipset flush VMAPD-SERVICES", "ipvsadm -C", "ip link delete vmapd-ipvs0",
+		"ipvsadm -E -t 172.30.0.42:80 -s wlc", "ipvsadm -A -t 192.0.2.1:80 -s rr", "ipvsadm --set 7 7 7",
+		"ip6tables -I FORWARD -j VMAPD-IPVS-FORWARD", "ip address add 172.30.9.9/32 dev vmapd-ipvs0",
+	} {
+		output(t, "sh", "-c", harm)
+		second.Resync()
+		apply(t, second, s)
+		// What was nobody's to begin with may stay.
+		if diff := cmp.Diff(before, strings.ReplaceAll(everything(t), "-A INPUT -j ACCEPT\n", "")); diff != "" {
+			t.Errorf("after %s (-want +got):\n%s", harm, diff)
+		}
+	}
+	secondLog.Reset()
+	apply(t, second, modeltest.Snapshot(hostConfig, cluster(oneWeb)...))
+	// Three addresses with TCP, which drains, UDP and SCTP; and one endpoint for each protocol.
+	if text := secondLog.String(); strings.Count(text, "applied") != 1 || !strings.Contains(text, "operations=12 drained=3 draining=0") {
+		t.Errorf("an endpoint less:\n%s", text)
+	}
+}
+
+// counters are what changes in listings without anybody's doing, and the order of sets.
+var counters = regexp.MustCompile(`(?m) \[\d+:\d+\]$|^#.*\n|hashsize.*|initval.*|bucketsize \d+`)
+
+// everything lists all that the backend may change.
+func everything(t *testing.T) string {
+	t.Helper()
+	var b strings.Builder
+	for _, command := range [][]string{
+		{"ipvsadm", "-Sn"}, {"ipset", "save"}, {"ip", "-o", "address", "show", "dev", "vmapd-ipvs0"},
+		{"iptables-legacy-save"}, {"ip6tables-legacy-save"}, {"iptables-nft-save"}, {"ip6tables-nft-save"},
+	} {
+		if command[0] == "ip" {
+			if _, err := netlink.LinkByName("vmapd-ipvs0"); err != nil {
+				continue
+			}
+		}
+		text := counters.ReplaceAllString(output(t, command[0], command[1:]...), "")
+		if !strings.Contains(command[0], "tables") {
+			text = strings.Join(sorted(regexp.MustCompile(`^\d+: `).ReplaceAllString(text, "")), "\n") + "\n"
+		}
+		b.WriteString(text)
+	}
+	return regexp.MustCompile(`(?m)^\d+: `).ReplaceAllString(b.String(), "")
+}
+
+// A change of one endpoint is one operation.
+func TestOneEndpointOfIPVSIsOneOperation(t *testing.T) {
+	enterNamespace(t)
+	b, log := openIPVS(t, ipvs.Options{})
+	objects := func(pods ...string) []modeltest.Object {
+		return []modeltest.Object{
+			modeltest.OurNode(),
+			modeltest.NewService("ns1/web").On("172.30.0.41").TCP("http", 80),
+			modeltest.NewSlice("ns1/web-1", "web").TCP("http", 8080).Ready(pods...),
+		}
+	}
+	builder := modeltest.Builder(modeltest.Config(), objects("10.0.0.2")...)
+	apply(t, b, builder.Snapshot())
+	log.Reset()
+	modeltest.NewSlice("ns1/web-1", "web").TCP("http", 8080).Ready("10.0.0.2", "10.0.0.3").Set(builder)
+	apply(t, b, builder.Snapshot())
+	if text := log.String(); strings.Count(text, "applied") != 1 || !strings.Contains(text, "operations=1 ") {
+		t.Errorf("an endpoint more:\n%s", text)
+	}
+	log.Reset()
+	modeltest.NewSlice("ns1/web-1", "web").TCP("http", 8080).Ready("10.0.0.3").Set(builder)
+	apply(t, b, builder.Snapshot())
+	if text := log.String(); !strings.Contains(text, "operations=1 drained=1 draining=0") {
+		t.Errorf("an endpoint less, which nobody is connected to:\n%s", text)
+	}
+}
+
+// An endpoint that goes keeps its connections, also across a restart, and is deleted when
+// they have ended.
+func TestIPVSDrains(t *testing.T) {
+	enterNamespace(t)
+	for _, a := range []string{"10.0.0.2/32", "10.0.0.3/32"} {
+		output(t, "ip", "address", "add", a, "dev", "lo")
+		addr, _, _ := strings.Cut(a, "/")
+		l, err := net.Listen("tcp4", addr+":8080")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		go func() {
+			for {
+				c, err := l.Accept()
+				if err != nil {
+					return
+				}
+				go func() {
+					defer c.Close()
+					buf := make([]byte, 1)
+					for {
+						if _, err := c.Read(buf); err != nil {
+							return
+						}
+						if _, err := c.Write([]byte(addr + "\n")); err != nil {
+							return
+						}
+					}
+				}()
+			}
+		}()
+	}
+	builder := modeltest.Builder(modeltest.Config(), modeltest.OurNode(),
+		modeltest.NewService("ns1/web").On("172.30.0.41").TCP("http", 80),
+		modeltest.NewSlice("ns1/web-1", "web").TCP("http", 8080).Ready("10.0.0.2"))
+	b, _ := openIPVS(t, ipvs.Options{})
+	apply(t, b, builder.Snapshot())
+	c, err := net.DialTimeout("tcp4", "172.30.0.41:80", 10*time.Second)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, output(t, "ipvsadm", "-Ln"))
+	}
+	defer c.Close()
+	ask := func() string {
+		_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+		if _, err := c.Write([]byte("?")); err != nil {
+			t.Fatal(err)
+		}
+		buf := make([]byte, 100)
+		n, err := c.Read(buf)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.TrimSpace(string(buf[:n]))
+	}
+	if got := ask(); got != "10.0.0.2" {
+		t.Fatalf("%s answered", got)
+	}
+	modeltest.NewSlice("ns1/web-1", "web").TCP("http", 8080).Ready("10.0.0.3").Set(builder)
+	apply(t, b, builder.Snapshot())
+	const drains = "-a -t 172.30.0.41:80 -r 10.0.0.2:8080 -m -w 0"
+	if text := output(t, "ipvsadm", "-Sn"); !strings.Contains(text, drains) {
+		t.Fatalf("it does not drain:\n%s", text)
+	}
+	second, log := openIPVS(t, ipvs.Options{})
+	apply(t, second, builder.Snapshot())
+	if strings.Contains(log.String(), "applied") || !strings.Contains(output(t, "ipvsadm", "-Sn"), drains) {
+		t.Errorf("after a restart it does not drain:\n%s", log)
+	}
+	if got := ask(); got != "10.0.0.2" {
+		t.Errorf("%s answered", got)
+	}
+	// A reset ends it for good: no TIME_WAIT.
+	_ = c.(*net.TCPConn).SetLinger(0)
+	_ = c.Close()
+	for deadline := time.Now().Add(40 * time.Second); ; time.Sleep(500 * time.Millisecond) {
+		second.Resync()
+		apply(t, second, builder.Snapshot())
+		text := output(t, "ipvsadm", "-Sn")
+		if !strings.Contains(text, "10.0.0.2") {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("still there:\n%s\n%s", text, output(t, "ipvsadm", "-Lnc"))
+		}
+	}
+}
+
+// After a removal, the node is as if nobody had been there, but for what others have.
+func TestRemoveIPVSLeavesNothing(t *testing.T) {
+	enterNamespace(t)
+	b, _ := openIPVS(t, ipvs.Options{})
+	// The commands themselves leave empty built-in chains behind.
+	empty := regexp.MustCompile(`(?m)^\*.*\n(^:.*\n)*COMMIT\n`)
+	before := empty.ReplaceAllString(everything(t), "")
+	apply(t, b, modeltest.Snapshot(hostConfig, cluster(twoWebs)...))
+	for _, more := range []string{
+		"ip link add kube-ipvs0 type dummy", "ipset create KUBE-CLUSTER-IP hash:ip,port",
+		"ipvsadm -A -t 172.31.0.1:443 -s rr", "ipvsadm -A -t 192.0.2.1:80 -s rr", "ipvsadm -A -f 7 -s rr",
+	} {
+		output(t, "sh", "-c", more)
+	}
+	if err := host.RemoveIPVS(t.Context(), ipvs.Options{ExcludeCIDRs: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}}); err != nil {
+		t.Fatal(err)
+	}
+	after := empty.ReplaceAllString(everything(t), "")
+	foreign := "-A -f 7 -s rr\n-A -t 192.0.2.1:80 -s rr\n"
+	if diff := cmp.Diff(strings.TrimSpace(before+foreign), strings.TrimSpace(after)); diff != "" {
+		t.Errorf("-before +after:\n%s", diff)
+	}
+	links := output(t, "ip", "-o", "link")
+	if strings.Contains(links, "ipvs0") {
+		t.Errorf("devices:\n%s", links)
+	}
+	// Without a device, no virtual server is anybody's of ours.
+	if err := host.RemoveIPVS(t.Context(), ipvs.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	if got := output(t, "ipvsadm", "-Sn"); !strings.Contains(got, "192.0.2.1") {
+		t.Errorf("somebody else's virtual server is gone: %q", got)
+	}
+}

@@ -1,0 +1,118 @@
+package host
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/vmapd/vmapd/legacy/ipvs"
+	"github.com/vmapd/vmapd/model"
+)
+
+// read returns what there is of a family. Whether the rules are the companion can't be said
+// before that is compiled.
+func (b *IPVS) read(ctx context.Context, f *serverFamily, o ipvs.Options) (*ipvs.Content, listing, error) {
+	c := ipvs.NewContent(f.family)
+	for _, s := range o.Sysctls(f.family) {
+		if !meant(s) {
+			c.Sysctls[s.Name] = s.Value // as good as set
+			continue
+		}
+		value, err := os.ReadFile(sysctlPath(s.Name))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // to set it says so, too
+			return nil, nil, fmt.Errorf("sysctl: %w", err)
+		}
+		c.Sysctls[s.Name] = strings.TrimSpace(string(value))
+	}
+	var err error
+	if c.Timeouts, err = b.servers.timeouts(); err != nil {
+		return nil, nil, err
+	}
+	if err := readDevice(b.links, o.Device, c); err != nil {
+		return nil, nil, err
+	}
+	if c.Sets, err = readSets(ctx, f.family); err != nil {
+		return nil, nil, err
+	}
+	rules, err := f.list(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	if c.Servers, err = b.servers.list(f.family); err != nil {
+		return nil, nil, err
+	}
+	return c, rules, nil
+}
+
+// readDevice finds the dummy device and its addresses.
+func readDevice(links *netlink.Handle, name string, c *ipvs.Content) error {
+	link, err := findDevice(links, name)
+	if link == nil || err != nil {
+		return err
+	}
+	if link.Type() != "dummy" {
+		return fmt.Errorf("the device %s is of type %s, and not dummy", name, link.Type())
+	}
+	c.Device = name
+	family := unix.AF_INET
+	if c.Family == model.IPv6 {
+		family = unix.AF_INET6
+	}
+	list, err := links.AddrList(link, family)
+	if err != nil {
+		return fmt.Errorf("list addresses of %s: %w", name, err)
+	}
+	for _, a := range list {
+		addr, ok := netip.AddrFromSlice(a.IP)
+		if addr = addr.Unmap(); ok && !addr.IsLinkLocalUnicast() { // the kernel's own, if somebody set it up
+			c.Addrs[addr] = true
+		}
+	}
+	return nil
+}
+
+func sysctlPath(name string) string { return "/proc/sys/" + strings.ReplaceAll(name, ".", "/") }
+
+// meant reports whether a sysctl is for this kernel's version.
+func meant(s ipvs.Sysctl) bool {
+	if s.From == "" && s.Below == "" {
+		return true
+	}
+	var u unix.Utsname
+	if unix.Uname(&u) != nil {
+		return false
+	}
+	release, _, _ := bytes.Cut(u.Release[:], []byte{0})
+	v := version(string(release))
+	return (s.From == "" || !v.less(version(s.From))) && (s.Below == "" || v.less(version(s.Below)))
+}
+
+// kernelVersion is the first two numbers of one.
+type kernelVersion [2]int
+
+func version(release string) (v kernelVersion) {
+	for i, part := range strings.SplitN(release, ".", 3) {
+		if i == len(v) {
+			break
+		}
+		end := strings.IndexFunc(part, func(r rune) bool { return r < '0' || r > '9' })
+		if end >= 0 {
+			part = part[:end]
+		}
+		v[i], _ = strconv.Atoi(part) // 0 for what is none
+	}
+	return v
+}
+
+func (v kernelVersion) less(w kernelVersion) bool {
+	return v[0] < w[0] || v[0] == w[0] && v[1] < w[1]
+}

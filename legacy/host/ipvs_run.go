@@ -1,0 +1,282 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/vmapd/vmapd/legacy/ipvs"
+)
+
+// run carries out a plan.
+type run struct {
+	*IPVS
+	f      *serverFamily
+	have   *ipvs.Content     // what was read before, if anything
+	failed map[ipvs.Key]bool // virtual servers that could not be added
+	done   int               // operations that wrote something
+}
+
+// carryOut does one operation after the other. What fails for one virtual server, address
+// or sysctl is noted, and the rest goes on: none of the other Services depends on it. Sets,
+// rules and the device are everybody's, so the rest of the plan would not be safe without
+// them.
+func (r *run) carryOut(ctx context.Context, ops []ipvs.Op) error {
+	var errs []error
+	for len(ops) > 0 {
+		if text, n, wrote := r.setText(ops); n > 0 {
+			if err := restoreSets(ctx, text); err != nil {
+				return errors.Join(append(errs, err)...)
+			}
+			r.done += wrote
+			ops = ops[n:]
+			continue
+		}
+		op := ops[0]
+		ops = ops[1:]
+		err := r.one(ctx, op)
+		if err == nil {
+			continue
+		}
+		errs = append(errs, fmt.Errorf("%v: %w", op, err))
+		switch op.(type) {
+		case ipvs.CreateDevice, ipvs.DeleteDevice, ipvs.SetCompanion, ipvs.RemoveCompanion:
+			return errors.Join(errs...)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// setText returns the operations on ipsets that ops begins with as a text for ipset restore,
+// how many those are, and how many of them are in the text.
+func (r *run) setText(ops []ipvs.Op) (text string, n, wrote int) {
+	var b strings.Builder
+	for _, op := range ops {
+		var line string
+		switch op := op.(type) {
+		case ipvs.CreateSet:
+			line = "create " + op.Set.Declaration(op.Family)
+		case ipvs.DestroySet:
+			line = "destroy " + op.Set.In(op.Family)
+		case ipvs.DeleteEntry:
+			line = op.Text()
+		case ipvs.AddEntry:
+			if !r.leadsNowhere(op) {
+				line = op.Text()
+			}
+		default:
+			return b.String(), n, wrote
+		}
+		n++
+		if line != "" {
+			wrote++
+			b.WriteString(line + "\n")
+		}
+	}
+	return b.String(), n, wrote
+}
+
+// leadsNowhere reports whether an entry would let connections through to a virtual server
+// that could not be added: the node itself would answer.
+func (r *run) leadsNowhere(op ipvs.AddEntry) bool {
+	switch op.Set {
+	case ipvs.Services:
+		return r.failed[ipvs.Key{Addr: op.Entry.Addr, Protocol: op.Entry.Protocol, Port: op.Entry.Port}]
+	case ipvs.Inside:
+		return r.failed[ipvs.Key{Addr: unspecified(op.Family), Mark: op.Mark}]
+	}
+	return false
+}
+
+// one carries out one operation, unless it is one on ipsets.
+func (r *run) one(ctx context.Context, op ipvs.Op) error {
+	switch op := op.(type) {
+	case ipvs.SetSysctl:
+		if !meant(op.Sysctl) {
+			return nil
+		}
+		r.done++
+		return os.WriteFile(sysctlPath(op.Name), []byte(op.Value), 0)
+	case ipvs.SetTimeouts:
+		r.done++
+		return r.servers.setTimeouts(op.Timeouts)
+	case ipvs.CreateDevice:
+		r.done++
+		return createDevice(r.links, op.Name)
+	case ipvs.DeleteDevice:
+		r.done++
+		return deleteDevice(r.links, op.Name)
+	case ipvs.SetCompanion:
+		r.done++
+		return r.f.setCompanion(ctx, op.Companion)
+	case ipvs.RemoveCompanion:
+		r.done++
+		return removeRules(ctx, r.f.name, isCompanions)
+	case ipvs.AddAddress:
+		r.done++
+		return changeAddress(r.links, op.Device, op.Addr, (*netlink.Handle).AddrAdd)
+	case ipvs.DeleteAddress:
+		r.done++
+		return changeAddress(r.links, op.Device, op.Addr, (*netlink.Handle).AddrDel)
+	}
+	return r.server(op)
+}
+
+// server carries out an operation on virtual and real servers.
+func (r *run) server(op ipvs.Op) error {
+	switch op := op.(type) {
+	case ipvs.AddServer:
+		r.done++
+		err := r.servers.add(op.Key, op.Server)
+		r.failed[op.Key] = err != nil
+		return err
+	case ipvs.UpdateServer:
+		r.done++
+		return r.servers.update(op.Key, op.Server)
+	case ipvs.DeleteServer:
+		r.done++
+		r.forget(op.Key)
+		return r.servers.remove(op.Key)
+	case ipvs.AddReal:
+		if r.failed[op.Key] {
+			return nil
+		}
+		r.done++
+		delete(r.f.draining, drain{op.Key, op.Addr})
+		return r.servers.addReal(op.Key, op.Addr, op.Weight)
+	case ipvs.DrainReal:
+		// Zero is a time long ago: whoever has no connections goes at once.
+		r.f.draining[drain{op.Key, op.Addr}] = time.Time{}
+		if r.drains(op) {
+			return nil
+		}
+		r.done++
+		return r.servers.drainReal(op.Key, op.Addr)
+	case ipvs.DeleteReal:
+		r.done++
+		delete(r.f.draining, drain{op.Key, op.Addr})
+		return r.servers.removeReal(op.Key, op.Addr)
+	}
+	return fmt.Errorf("unknown operation %T", op)
+}
+
+func (r *run) forget(k ipvs.Key) {
+	for d := range r.f.draining {
+		if d.key == k {
+			delete(r.f.draining, d)
+		}
+	}
+}
+
+// drains reports whether a real server was read with weight 0.
+func (r *run) drains(op ipvs.DrainReal) bool {
+	if r.have == nil {
+		return false
+	}
+	w, ok := r.have.Servers[op.Key].Real[op.Addr]
+	return ok && w == 0
+}
+
+// drainInterval is how often a real server that drains is looked at.
+const drainInterval = time.Minute
+
+// endDrained deletes real servers that have drained, and have no connection left.
+func (b *IPVS) endDrained(f *serverFamily) (deleted int, err error) {
+	now := b.now()
+	due := map[ipvs.Key][]netip.AddrPort{}
+	for d, next := range f.draining {
+		if !now.Before(next) {
+			due[d.key] = append(due[d.key], d.addr)
+		}
+	}
+	var errs []error
+	for k, addrs := range due {
+		list, err := b.servers.reals(k)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("list real servers of %v: %w", k, err))
+			continue
+		}
+		for _, a := range addrs {
+			d := drain{k, a}
+			i := slices.IndexFunc(list, func(r real) bool { return r.addr == a })
+			switch {
+			case i < 0 || list[i].weight != 0: // somebody else has seen to it
+				delete(f.draining, d)
+			case list[i].connections > 0:
+				f.draining[d] = now.Add(drainInterval)
+			default:
+				if err := b.servers.removeReal(k, a); err != nil {
+					errs = append(errs, fmt.Errorf("delete real server %v of %v, which has drained: %w", a, k, err))
+					continue
+				}
+				delete(f.draining, d)
+				deleted++
+			}
+		}
+	}
+	return deleted, errors.Join(errs...)
+}
+
+// createDevice makes the dummy device. It stays down: its addresses are the node's all the
+// same, and nothing is ever sent by it.
+func createDevice(links *netlink.Handle, name string) error {
+	a := netlink.NewLinkAttrs()
+	a.Name = name
+	if err := links.LinkAdd(&netlink.Dummy{LinkAttrs: a}); err != nil && !errors.Is(err, unix.EEXIST) {
+		return err
+	}
+	link, err := links.LinkByName(name)
+	if err != nil {
+		return err
+	}
+	if link.Type() != "dummy" {
+		return fmt.Errorf("there is a device of that name, of type %s", link.Type())
+	}
+	return links.LinkSetARPOff(link)
+}
+
+func deleteDevice(links *netlink.Handle, name string) error {
+	link, err := findDevice(links, name)
+	if link == nil || err != nil {
+		return err
+	}
+	return links.LinkDel(link)
+}
+
+// findDevice returns nil if there is none.
+func findDevice(links *netlink.Handle, name string) (netlink.Link, error) {
+	link, err := links.LinkByName(name)
+	var none netlink.LinkNotFoundError
+	switch {
+	case errors.As(err, &none):
+		return nil, nil //nolint:nilnil // there is none, which is no error
+	case err != nil:
+		return nil, fmt.Errorf("look for the device %s: %w", name, err)
+	}
+	return link, nil
+}
+
+// changeAddress adds or deletes an address; that it was done before is as good.
+func changeAddress(links *netlink.Handle, device string, a netip.Addr, change func(*netlink.Handle, netlink.Link, *netlink.Addr) error) error {
+	link, err := links.LinkByName(device)
+	if err != nil {
+		return err
+	}
+	addr := &netlink.Addr{IPNet: &net.IPNet{IP: a.AsSlice(), Mask: net.CIDRMask(a.BitLen(), a.BitLen())}}
+	if a.Is6() {
+		addr.Flags = unix.IFA_F_NODAD // every node has it
+	}
+	if err := change(links, link, addr); err != nil && !errors.Is(err, unix.EEXIST) && !errors.Is(err, unix.EADDRNOTAVAIL) {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,251 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	moby "github.com/moby/ipvs"
+	"golang.org/x/sys/unix"
+
+	"github.com/vmapd/vmapd/legacy/ipvs"
+	"github.com/vmapd/vmapd/model"
+)
+
+// serverTable are the kernel's virtual servers. A handle of moby/ipvs hangs for good if two
+// goroutines use it at once, hence the mutex.
+type serverTable struct {
+	mu     sync.Mutex
+	handle *moby.Handle
+}
+
+func openServers() (*serverTable, error) {
+	h, err := moby.New("")
+	if err != nil {
+		return nil, fmt.Errorf("open a socket to IPVS: %w", err)
+	}
+	return &serverTable{handle: h}, nil
+}
+
+func (t *serverTable) Close() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.handle.Close()
+}
+
+// hashed is a flag that the kernel sets for itself (IP_VS_SVC_F_HASHED), oddNetmask one of
+// ours that no kernel has: such a virtual server is not as we make them.
+const (
+	hashed     = 0x2
+	oddNetmask = 1 << 31
+)
+
+// netmask is that of persistence: the client's whole address.
+func netmask(a netip.Addr) uint32 {
+	if a.Is6() {
+		return 128
+	}
+	return 0xffffffff
+}
+
+func unspecified(f model.Family) netip.Addr {
+	if f == model.IPv6 {
+		return netip.IPv6Unspecified()
+	}
+	return netip.IPv4Unspecified()
+}
+
+func service(k ipvs.Key, s ipvs.Server) *moby.Service {
+	m := &moby.Service{
+		AddressFamily: unix.AF_INET, FWMark: k.Mark, Netmask: netmask(k.Addr),
+		SchedName: s.Scheduler, Flags: uint32(s.Flags), Timeout: uint32(s.Timeout / time.Second),
+	}
+	if k.Addr.Is6() {
+		m.AddressFamily = unix.AF_INET6
+	}
+	if k.Mark == 0 {
+		m.Address, m.Protocol, m.Port = net.IP(k.Addr.AsSlice()), uint16(k.Protocol), k.Port
+	}
+	return m
+}
+
+func destination(k ipvs.Key, a netip.AddrPort, weight int) *moby.Destination {
+	d := &moby.Destination{
+		Address: net.IP(a.Addr().AsSlice()), Port: a.Port(), Weight: weight,
+		AddressFamily: unix.AF_INET, ConnectionFlags: moby.ConnFwdMasq,
+	}
+	if k.Addr.Is6() {
+		d.AddressFamily = unix.AF_INET6
+	}
+	return d
+}
+
+// ignore returns nil for errors that say that a thing is as wanted already.
+func ignore(err error, harmless ...error) error {
+	for _, h := range harmless {
+		if errors.Is(err, h) {
+			return nil
+		}
+	}
+	return err
+}
+
+func (t *serverTable) add(k ipvs.Key, s ipvs.Server) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	err := t.handle.NewService(service(k, s))
+	if errors.Is(err, unix.EEXIST) {
+		err = t.handle.UpdateService(service(k, s))
+	}
+	return explain(err, s)
+}
+
+func (t *serverTable) update(k ipvs.Key, s ipvs.Server) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return explain(t.handle.UpdateService(service(k, s)), s)
+}
+
+func explain(err error, s ipvs.Server) error {
+	if errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("this kernel has no scheduler %s: %w", s.Scheduler, err)
+	}
+	return err
+}
+
+func (t *serverTable) remove(k ipvs.Key) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return ignore(t.handle.DelService(service(k, ipvs.Server{})), unix.ESRCH)
+}
+
+func (t *serverTable) addReal(k ipvs.Key, a netip.AddrPort, weight int) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s, d := service(k, ipvs.Server{}), destination(k, a, weight)
+	err := t.handle.NewDestination(s, d)
+	if errors.Is(err, unix.EEXIST) {
+		err = t.handle.UpdateDestination(s, d)
+	}
+	return err
+}
+
+func (t *serverTable) drainReal(k ipvs.Key, a netip.AddrPort) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	err := t.handle.UpdateDestination(service(k, ipvs.Server{}), destination(k, a, 0))
+	return ignore(err, unix.ENOENT, unix.ESRCH)
+}
+
+func (t *serverTable) removeReal(k ipvs.Key, a netip.AddrPort) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	err := t.handle.DelDestination(service(k, ipvs.Server{}), destination(k, a, 0))
+	return ignore(err, unix.ENOENT, unix.ESRCH)
+}
+
+// real is a real server as it was read.
+type real struct {
+	addr        netip.AddrPort
+	weight      int // -1 if it does not masquerade
+	connections int
+}
+
+func (t *serverTable) reals(k ipvs.Key) ([]real, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	list, err := t.handle.GetDestinations(service(k, ipvs.Server{}))
+	if err != nil {
+		return nil, err
+	}
+	all := make([]real, 0, len(list))
+	for _, d := range list {
+		a, ok := netip.AddrFromSlice(d.Address)
+		if !ok {
+			return nil, fmt.Errorf("real server %v: not an address", d.Address)
+		}
+		r := real{netip.AddrPortFrom(a, d.Port), d.Weight, d.ActiveConnections + d.InactiveConnections}
+		if d.ConnectionFlags&moby.ConnFwdMask != moby.ConnFwdMasq {
+			r.weight = -1
+		}
+		all = append(all, r)
+	}
+	return all, nil
+}
+
+// list returns all virtual servers of a family with their real servers.
+func (t *serverTable) list(f model.Family) (map[ipvs.Key]ipvs.Server, error) {
+	services, err := t.services()
+	if err != nil {
+		return nil, fmt.Errorf("list virtual servers: %w", err)
+	}
+	all := map[ipvs.Key]ipvs.Server{}
+	for _, m := range services {
+		k, err := keyOf(m)
+		if err != nil {
+			return nil, err
+		}
+		if k.Addr.Is6() != (f == model.IPv6) {
+			continue
+		}
+		s := ipvs.Server{
+			Scheduler: m.SchedName, Flags: ipvs.Flags(m.Flags &^ hashed), Protocol: k.Protocol,
+			Real: map[netip.AddrPort]int{},
+		}
+		if s.Flags&ipvs.Persistent != 0 {
+			s.Timeout = time.Duration(m.Timeout) * time.Second
+		}
+		if m.Netmask != netmask(k.Addr) {
+			s.Flags |= oddNetmask
+		}
+		list, err := t.reals(k)
+		if err != nil {
+			return nil, fmt.Errorf("list real servers of %v: %w", k, err)
+		}
+		for _, r := range list {
+			s.Real[r.addr] = r.weight
+		}
+		all[k] = s
+	}
+	return all, nil
+}
+
+func (t *serverTable) services() ([]*moby.Service, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.handle.GetServices()
+}
+
+func keyOf(m *moby.Service) (ipvs.Key, error) {
+	f := model.IPv4
+	if m.AddressFamily == unix.AF_INET6 {
+		f = model.IPv6
+	}
+	if m.FWMark != 0 {
+		return ipvs.Key{Addr: unspecified(f), Mark: m.FWMark}, nil
+	}
+	a, ok := netip.AddrFromSlice(m.Address)
+	if !ok {
+		return ipvs.Key{}, fmt.Errorf("virtual server %v: not an address", m.Address)
+	}
+	return ipvs.Key{Addr: a, Protocol: model.Protocol(m.Protocol), Port: m.Port}, nil
+}
+
+func (t *serverTable) timeouts() (ipvs.Timeouts, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c, err := t.handle.GetConfig()
+	if err != nil {
+		return ipvs.Timeouts{}, fmt.Errorf("read timeouts: %w", err)
+	}
+	return ipvs.Timeouts{TCP: c.TimeoutTCP, TCPFin: c.TimeoutTCPFin, UDP: c.TimeoutUDP}, nil
+}
+
+func (t *serverTable) setTimeouts(o ipvs.Timeouts) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.handle.SetConfig(&moby.Config{TimeoutTCP: o.TCP, TimeoutTCPFin: o.TCPFin, TimeoutUDP: o.UDP})
+}

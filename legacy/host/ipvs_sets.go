@@ -1,0 +1,203 @@
+package host
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/vmapd/vmapd/legacy/ipvs"
+	"github.com/vmapd/vmapd/model"
+)
+
+// ipsets are changed and read by the program: vishvananda/netlink has no prefix of the
+// second network of hash:net,net, and one run takes any number of changes.
+
+// ipset runs the program with a text on its standard input.
+func ipset(ctx context.Context, text string, args ...string) (string, error) {
+	var stdout, stderr strings.Builder
+	cmd := exec.CommandContext(ctx, "ipset", args...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(text), &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		return "", fmt.Errorf("ipset %s: %w: %s", strings.Join(args, " "), err, firstLines(stderr.String()))
+	}
+	return stdout.String(), nil
+}
+
+// restoreSets carries out lines of ipset restore. That something is there, or gone, already
+// is no error.
+func restoreSets(ctx context.Context, text string) error {
+	if text == "" {
+		return nil
+	}
+	_, err := ipset(ctx, text, "restore", "-exist")
+	return err
+}
+
+// probePrefix is what the sets have that are there for a moment only.
+const probePrefix = "VMAPD-PROBE"
+
+// probeSets creates an empty set of each kind that we need, to find out whether the kernel
+// has them. They can be used by other probes until they are removed.
+func probeSets() (remove func() error, err error) {
+	ctx := context.Background()
+	if _, err := exec.LookPath("ipset"); err != nil {
+		return nil, err
+	}
+	var create, destroy strings.Builder
+	for _, f := range model.Families {
+		for _, name := range ipvs.SetNames {
+			probe := probePrefix + strings.TrimPrefix(name.In(f), "VMAPD")
+			_, declaration, _ := strings.Cut(name.Declaration(f), " ")
+			fmt.Fprintf(&create, "create %s %s\n", probe, declaration)
+			fmt.Fprintf(&destroy, "destroy %s\n", probe)
+		}
+	}
+	if err := restoreSets(ctx, create.String()); err != nil {
+		_, _ = removeSets(ctx, probePrefix) // those that could be created
+		return nil, err
+	}
+	return func() error { return restoreSets(ctx, destroy.String()) }, nil
+}
+
+// readSets returns our sets of a family.
+func readSets(ctx context.Context, f model.Family) (map[ipvs.SetName]map[ipvs.Entry]uint32, error) {
+	text, err := ipset(ctx, "", "save")
+	if err != nil {
+		return nil, err
+	}
+	return parseSets(strings.NewReader(text), f)
+}
+
+// parseSets reads what ipset save prints. Sets of others are skipped.
+func parseSets(r io.Reader, f model.Family) (map[ipvs.SetName]map[ipvs.Entry]uint32, error) {
+	names := map[string]ipvs.SetName{}
+	for _, name := range ipvs.SetNames {
+		names[name.In(f)] = name
+	}
+	sets := map[ipvs.SetName]map[ipvs.Entry]uint32{}
+	in := bufio.NewScanner(r)
+	for in.Scan() {
+		words := strings.Fields(in.Text())
+		if len(words) < 3 {
+			return nil, fmt.Errorf("ipset save: unknown line %q", in.Text())
+		}
+		name, ours := names[words[1]]
+		if !ours {
+			continue
+		}
+		var err error
+		switch words[0] {
+		case "create":
+			sets[name] = map[ipvs.Entry]uint32{}
+			err = checkDeclaration(name, f, words)
+		case "add":
+			var e ipvs.Entry
+			var mark uint32
+			if e, mark, err = parseEntry(name, words[2:]); err == nil {
+				sets[name][e] = mark
+			}
+		default:
+			err = errors.New("neither create nor add")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("ipset save: line %q: %w", in.Text(), err)
+		}
+	}
+	return sets, in.Err()
+}
+
+// checkDeclaration refuses a set that has our name but could not take our entries.
+func checkDeclaration(name ipvs.SetName, f model.Family, words []string) error {
+	want := strings.Fields(name.Declaration(f))
+	for i, w := range want {
+		switch {
+		case w == "maxelem" || i > 0 && want[i-1] == "maxelem": // more or less of them does no harm
+		case !slices.Contains(words, w):
+			return fmt.Errorf("not a set as ours are, without %q: destroy it", w)
+		}
+	}
+	return nil
+}
+
+func parseEntry(name ipvs.SetName, words []string) (e ipvs.Entry, mark uint32, err error) {
+	parts := strings.Split(words[0], ",")
+	if n := 1 + strings.Count(name.Type(), ","); len(parts) != n {
+		return e, 0, fmt.Errorf("%d parts, and not %d", len(parts), n)
+	}
+	if e.Addr, err = netip.ParseAddr(parts[0]); err != nil {
+		return e, 0, err
+	}
+	for i, kind := range strings.Split(strings.TrimPrefix(name.Type(), "hash:"), ",")[1:] {
+		part := parts[1+i]
+		switch kind {
+		case "port":
+			e.Protocol, e.Port, err = parsePort(part)
+		case "net":
+			e.Net, err = parseNet(part)
+		}
+		if err != nil {
+			return e, 0, err
+		}
+	}
+	for rest := words[1:]; len(rest) > 0; rest = rest[2:] {
+		if rest[0] != "skbmark" || len(rest) < 2 {
+			return e, 0, fmt.Errorf("unknown option %q", rest[0])
+		}
+		value, _, _ := strings.Cut(rest[1], "/")
+		n, err := strconv.ParseUint(value, 0, 32)
+		if err != nil {
+			return e, 0, err
+		}
+		mark = uint32(n)
+	}
+	return e, mark, nil
+}
+
+func parsePort(s string) (model.Protocol, uint16, error) {
+	name, number, _ := strings.Cut(s, ":")
+	port, err := strconv.ParseUint(number, 10, 16)
+	if err != nil {
+		return 0, 0, err
+	}
+	for _, p := range []model.Protocol{model.TCP, model.UDP, model.SCTP} {
+		if strings.EqualFold(name, p.String()) {
+			return p, uint16(port), nil
+		}
+	}
+	return 0, 0, fmt.Errorf("unknown protocol %q", name)
+}
+
+func parseNet(s string) (netip.Prefix, error) {
+	if strings.Contains(s, "/") {
+		return netip.ParsePrefix(s)
+	}
+	a, err := netip.ParseAddr(s)
+	return netip.PrefixFrom(a, a.BitLen()), err
+}
+
+// removeSets destroys all sets whose names begin with one of the prefixes.
+func removeSets(ctx context.Context, prefixes ...string) (n int, err error) {
+	text, err := ipset(ctx, "", "list", "-n")
+	if err != nil {
+		return 0, err
+	}
+	var errs []error
+	for _, name := range strings.Fields(text) {
+		if !slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(name, p) }) {
+			continue
+		}
+		if _, err := ipset(ctx, "", "destroy", name); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		n++
+	}
+	return n, errors.Join(errs...)
+}
