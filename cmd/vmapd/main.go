@@ -57,7 +57,8 @@ Without a subcommand it is the daemon:
   vmapd --kubeconfig FILE             with these credentials
   vmapd --from PATH                   without a cluster: manifests in files
 
-It needs CAP_NET_ADMIN and Linux 5.9 or newer with nftables, but no nft command.`
+It needs CAP_NET_ADMIN and Linux 5.9 or newer with nftables, but no nft command. Where
+the kernel lacks something, it goes on with IPVS or iptables.`
 
 func newRootCommand() *cobra.Command {
 	var d daemon

@@ -52,7 +52,7 @@ type UnsupportedError struct {
 }
 
 func (e *UnsupportedError) Error() string {
-	return fmt.Sprintf("this kernel lacks %s for %s (in Linux since %s, and in the configuration of most distributions); --backend=iptables does without: %v",
+	return fmt.Sprintf("this kernel lacks %s for %s (in Linux since %s, and in the configuration of most distributions); --backend=ipvs and --backend=iptables do without: %v",
 		e.Feature, e.Family, e.Since, e.Err)
 }
 

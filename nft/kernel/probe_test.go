@@ -28,7 +28,7 @@ func TestProbeNamesWhatIsMissing(t *testing.T) {
 		if !errors.As(err, &missing) || !errors.Is(err, unix.ENOENT) {
 			t.Fatalf("got %v, want an UnsupportedError", err)
 		}
-		for _, part := range []string{"nft_teleport", "since 9.9", f.String(), "--backend=iptables"} {
+		for _, part := range []string{"nft_teleport", "since 9.9", f.String(), "--backend=ipvs"} {
 			if !strings.Contains(err.Error(), part) {
 				t.Errorf("%q does not say %q", err, part)
 			}
