@@ -19,6 +19,7 @@ import (
 type dataplane struct {
 	reconcile.Backend
 	name  string
+	with  string // which variant of a program, if there are several
 	why   string // it was chosen
 	close func() error
 	// nft is set for nftables: what others do to its tables is noticed at once.
@@ -87,7 +88,7 @@ func (d *daemon) openIPTables(log *slog.Logger, why string) (*dataplane, error) 
 		return nil, err
 	}
 	return &dataplane{
-		Backend: b, name: iptablesBackend + ", " + b.Variant(), why: why, close: func() error { return nil },
+		Backend: b, name: iptablesBackend, with: b.Variant(), why: why, close: func() error { return nil },
 		resync: d.syncPeriod,
 		others: []func(context.Context) error{
 			func(context.Context) error { return kernel.RemoveTables(nft.TableName, kubeProxyTable) },

@@ -88,6 +88,11 @@ func TestTheIPTablesBackendRestartsAndMends(t *testing.T) {
 	}
 	first := startVmapd(t, w.Node, args...)
 	first.waitFor(t, "msg=ready")
+	metrics, err := w.Node.Command(t.Context(), "curl", "-s", "http://127.0.0.1:10249/metrics").Output()
+	want := `vmapd_backend_info{backend="iptables",reason="--backend=iptables"} 1`
+	if err != nil || !strings.Contains(string(metrics), want) {
+		t.Errorf("metrics (%v) do not say %s:\n%.500s", err, want, metrics)
+	}
 	before := rulesOf(t, w.Node)
 	var second *process
 	r := askAlong(t, w, func() {

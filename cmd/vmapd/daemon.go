@@ -31,6 +31,7 @@ type daemon struct {
 	master     string
 	minSync    time.Duration
 	syncPeriod time.Duration
+	metrics    string // address
 	verbosity  int
 }
 
@@ -41,6 +42,7 @@ func (d *daemon) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&d.master, "master", "", "address of the API server, in place of the kubeconfig's")
 	f.DurationVar(&d.minSync, "min-sync-period", 0, "least time between two changes to the rules")
 	f.DurationVar(&d.syncPeriod, "iptables-sync-period", defaultSyncPeriod, "how often the rules of iptables are compared with what should be there")
+	f.StringVar(&d.metrics, "metrics-bind-address", defaultMetricsAddress, "where to serve metrics; empty for nowhere")
 	f.IntVarP(&d.verbosity, "v", "v", 0, "how much to log; from 4 on also each batch")
 }
 
@@ -87,7 +89,9 @@ func (d *daemon) run(ctx context.Context, stderr io.Writer) error {
 	}
 	defer func() { _ = backend.close() }()
 	log.LogAttrs(ctx, slog.LevelInfo, "started", slog.String("version", version()),
-		slog.String("node", config.NodeName), slog.String("backend", backend.name), slog.String("because", backend.why))
+		slog.String("node", config.NodeName), slog.String("backend", backend.name), slog.String("with", backend.with), slog.String("because", backend.why))
+
+	serveMetrics(ctx, d.metrics, newRegistry(backend), log)
 
 	sources := []source{objects, &hostaddr.Source{Log: log, Ignore: []string{ipvs.DefaultDevice, kubeProxyDevice}}}
 	loop := &reconcile.Loop{
