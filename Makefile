@@ -18,9 +18,9 @@ endif
 # times as long. So what has tens of thousands of clients, or a millisecond's patience, is
 # left out; and of packages that are mostly pure, only the named tests run.
 VMKERNEL   ?= linux-image-cloud-amd64
-VMTESTS    := nft/kernel=. cmd/vmapd=TestScenarios legacy/iptables=TestThePrograms $(addsuffix =.,$(wildcard legacy/host))
+VMTESTS    := nft/kernel=. 'cmd/vmapd=TestScenarios|ByIPVS' legacy/iptables=TestThePrograms $(addsuffix =.,$(wildcard legacy/host))
 VMSKIP     := TestSixtyThousandClientsSettle|TestClientsTimeOutWhileTheySettle|TestAClientWhoConnectsBetweenBatchAndSettling
-VMPACKAGES := dash,iproute2,iptables,netbase,nftables,util-linux
+VMPACKAGES := dash,iproute2,ipset,iptables,ipvsadm,netbase,nftables,util-linux
 
 .DEFAULT_GOAL := help
 .PHONY: help build demo test unit race netns test-ipvs vmtools golden bench fuzz lint fmt tidy ci tools
@@ -75,6 +75,8 @@ bench: ## benchmarks: compile, difference, apply; cold and for one endpoint
 	$(IN_NAMESPACE) $(GO) test -run '^$$' -bench 'OneEndpoint$$' -benchtime 500x ./nft/kernel
 	$(IN_NAMESPACE) $(GO) test -run '^$$' -bench 'OneEndpointWithAffinity' -benchtime 20x ./nft/kernel
 	$(IN_NAMESPACE) $(GO) test -run '^$$' -bench 'NewConnection' ./nft/kernel
+	$(IN_NAMESPACE) $(GO) test -run '^$$' -bench 'Round' -benchtime 3s ./cmd/vmapd
+	$(IN_NAMESPACE) $(GO) test -run '^$$' -bench 'FirstPacket' ./cmd/vmapd
 
 fuzz: ## every fuzz target, for FUZZTIME each
 	@for t in $$(grep -rhoE '^func Fuzz\w+' --include=*_test.go . | awk '{print $$2}'); do \
