@@ -105,8 +105,10 @@ func servicesRules() []Rule {
 	var rules []Rule
 	for _, p := range protocols {
 		rules = append(rules, Rule{
-			MatchProtocol{p}, InSet{Key: vipKey, Set: FirewallIPs},
-			InSet{Key: sourcesKey, Set: SourceRanges(p), Not: true}, Verdict{Kind: DropPacket},
+			MatchProtocol{p},
+			InSet{Key: vipKey, Set: FirewallIPs},
+			InSet{Key: sourcesKey, Set: SourceRanges(p), Not: true},
+			Verdict{Kind: DropPacket},
 		})
 	}
 	return append(rules,

@@ -62,17 +62,20 @@ func TestSchedulersAndPersistence(t *testing.T) {
 		{"round-robin is rr, whatever is chosen", service.Algorithm("round-robin"), ipvs.Options{Scheduler: "lc"}, []string{"-A -t 172.30.0.41:80 -s rr"}},
 		{
 			"source-hash goes on where the table names one that drains",
-			service.Algorithm("source-hash"), ipvs.Options{},
+			service.Algorithm("source-hash"),
+			ipvs.Options{},
 			[]string{"-A -t 172.30.0.41:80 -s sh -b sh-fallback"},
 		},
 		{"mh as kube-proxy has it", service, ipvs.Options{Scheduler: "mh"}, []string{"-A -t 172.30.0.41:80 -s mh -b mh-fallback,mh-port"}},
 		{"affinity is persistence", service.Sticky(60), ipvs.Options{}, []string{"-A -t 172.30.0.41:80 -s rr -p 60"}},
 		{
-			"from inside: by a mark", external, ipvs.Options{},
+			"from inside: by a mark", external,
+			ipvs.Options{},
 			[]string{"-A -t 172.30.0.41:80 -s rr", "-A -t 192.168.98.11:80 -s rr", "-A -f MARK -s rr"},
 		},
 		{
-			"from inside with affinity: by hashing", external.Sticky(60), ipvs.Options{},
+			"from inside with affinity: by hashing", external.Sticky(60),
+			ipvs.Options{},
 			[]string{"-A -t 172.30.0.41:80 -s rr -p 60", "-A -t 192.168.98.11:80 -s rr -p 60", "-A -f MARK -s sh -b sh-fallback"},
 		},
 	} {

@@ -52,13 +52,14 @@ type (
 	// CreateDevice creates the dummy device, without ARP. Both families share it, so it may
 	// be there by now; and it goes only when both do.
 	CreateDevice struct{ Name string }
-	// DeleteDevice deletes it with its addresses.
+	// DeleteDevice deletes the dummy device with its addresses.
 	DeleteDevice struct{ Name string }
 	// CreateSet creates an empty ipset.
 	CreateSet struct {
 		Family model.Family
 		Set    SetName
 	}
+	// DestroySet destroys an ipset that no rule uses.
 	DestroySet struct {
 		Family model.Family
 		Set    SetName
@@ -72,6 +73,7 @@ type (
 		Device string
 		Addr   netip.Addr
 	}
+	// DeleteAddress deletes an address from the dummy device.
 	DeleteAddress struct {
 		Device string
 		Addr   netip.Addr
@@ -83,6 +85,7 @@ type (
 		Entry  Entry
 		Mark   uint32
 	}
+	// DeleteEntry deletes an entry from an ipset.
 	DeleteEntry struct {
 		Family model.Family
 		Set    SetName

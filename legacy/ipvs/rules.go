@@ -47,9 +47,10 @@ type (
 		Value, Mask uint32
 		Not         bool
 	}
-	// FromLocal matches a source address that is the node's, ToLocal a destination.
+	// FromLocal matches a source address that is the node's.
 	FromLocal struct{}
-	ToLocal   struct{ Not bool }
+	// ToLocal matches a destination address that is the node's.
+	ToLocal struct{ Not bool }
 	// ByIPVS matches what IPVS has sent to a real server.
 	ByIPVS struct{ Not bool }
 	// IsTCP matches TCP.
@@ -60,10 +61,12 @@ type (
 type (
 	// Jump goes on in another chain, and comes back at its end.
 	Jump struct{ Chain string }
-	// Accept ends the table's chains, Return this chain, Drop the packet.
+	// Accept ends the table's chains.
 	Accept struct{}
+	// Return ends this chain.
 	Return struct{}
-	Drop   struct{}
+	// Drop discards the packet.
+	Drop struct{}
 	// Reject refuses, by a TCP reset or an ICMP error.
 	Reject struct{ TCPReset bool }
 	// SetMark sets the bits of Mask in the packet mark to those of Value.
