@@ -18,7 +18,7 @@ endif
 # times as long. So what has tens of thousands of clients, or a millisecond's patience, is
 # left out; and of packages that are mostly pure, only the named tests run.
 VMKERNEL   ?= linux-image-cloud-amd64
-VMTESTS    := nft/kernel=. 'cmd/vmapd=TestScenarios|ByIPVS' legacy/iptables=TestThePrograms $(addsuffix =.,$(wildcard legacy/host))
+VMTESTS    := nft/kernel=. 'cmd/vmapd=TestScenarios|ByIPVS|TestSwitching' legacy/iptables=TestThePrograms $(addsuffix =.,$(wildcard legacy/host))
 VMSKIP     := TestSixtyThousandClientsSettle|TestClientsTimeOutWhileTheySettle|TestAClientWhoConnectsBetweenBatchAndSettling
 VMPACKAGES := dash,iproute2,ipset,iptables,ipvsadm,netbase,nftables,util-linux
 

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/vmapd/vmapd/legacy/host"
-	"github.com/vmapd/vmapd/legacy/ipvs"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft"
 	"github.com/vmapd/vmapd/nft/kernel"
@@ -41,13 +40,13 @@ const (
 func (d *daemon) openBackend(ctx context.Context, log *slog.Logger) (*dataplane, error) {
 	switch d.backend {
 	case nftables:
-		return openNFT(log, "--backend=nftables")
+		return d.openNFT(log, "--backend=nftables")
 	case iptablesBackend:
 		return d.openIPTables(log, "--backend=iptables")
 	case ipvsBackend:
 		return d.openIPVS(log, "--backend=ipvs")
 	}
-	p, err := openNFT(log, "the kernel has all that is needed")
+	p, err := d.openNFT(log, "the kernel has all that is needed")
 	var lacks *kernel.UnsupportedError
 	if !errors.As(err, &lacks) {
 		return p, err
@@ -67,7 +66,11 @@ func (d *daemon) openBackend(ctx context.Context, log *slog.Logger) (*dataplane,
 	return p, nil
 }
 
-func openNFT(log *slog.Logger, why string) (*dataplane, error) {
+func (d *daemon) openNFT(log *slog.Logger, why string) (*dataplane, error) {
+	o, err := d.ipvsOptions()
+	if err != nil {
+		return nil, err
+	}
 	b, err := kernel.Open(kernel.Options{Log: log})
 	if err != nil {
 		return nil, err
@@ -77,12 +80,16 @@ func openNFT(log *slog.Logger, why string) (*dataplane, error) {
 		others: []func(context.Context) error{
 			func(context.Context) error { return kernel.RemoveTables(kubeProxyTable) },
 			func(ctx context.Context) error { return host.RemoveRules(ctx, nil) },
-			func(ctx context.Context) error { return host.RemoveIPVS(ctx, ipvs.Options{}) },
+			func(ctx context.Context) error { return host.RemoveIPVS(ctx, o) },
 		},
 	}, nil
 }
 
 func (d *daemon) openIPTables(log *slog.Logger, why string) (*dataplane, error) {
+	o, err := d.ipvsOptions()
+	if err != nil {
+		return nil, err
+	}
 	b, err := host.OpenIPTables(d.iptablesOptions(), log)
 	if err != nil {
 		return nil, err
@@ -93,7 +100,7 @@ func (d *daemon) openIPTables(log *slog.Logger, why string) (*dataplane, error) 
 		others: []func(context.Context) error{
 			func(context.Context) error { return kernel.RemoveTables(nft.TableName, kubeProxyTable) },
 			func(ctx context.Context) error { return host.RemoveRules(ctx, b) },
-			func(ctx context.Context) error { return host.RemoveIPVS(ctx, ipvs.Options{}) },
+			func(ctx context.Context) error { return host.RemoveIPVS(ctx, o) },
 		},
 	}, nil
 }

@@ -173,8 +173,13 @@ func everything(t *testing.T) string {
 	t.Helper()
 	var b strings.Builder
 	for _, command := range [][]string{
-		{"ipvsadm", "-Sn"}, {"ipset", "save"}, {"ip", "-o", "address", "show", "dev", "vmapd-ipvs0"},
-		{"iptables-legacy-save"}, {"ip6tables-legacy-save"}, {"iptables-nft-save"}, {"ip6tables-nft-save"},
+		{"ipvsadm", "-Sn"},
+		{"ipset", "save"},
+		{"ip", "-o", "address", "show", "dev", "vmapd-ipvs0"},
+		{"iptables-legacy-save"},
+		{"ip6tables-legacy-save"},
+		{"iptables-nft-save"},
+		{"ip6tables-nft-save"},
 	} {
 		if command[0] == "ip" {
 			if _, err := netlink.LinkByName("vmapd-ipvs0"); err != nil {
@@ -188,6 +193,31 @@ func everything(t *testing.T) string {
 		b.WriteString(text)
 	}
 	return regexp.MustCompile(`(?m)^\d+: `).ReplaceAllString(b.String(), "")
+}
+
+// Whatever the settings, the programs list the rules as we know them again.
+func TestIPVSRestartsWithAnySettings(t *testing.T) {
+	enterNamespace(t)
+	everybody := []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}
+	one := []netip.Prefix{netip.MustParsePrefix("10.0.0.1/32"), netip.MustParsePrefix("fd00:10::1/128")}
+	for _, c := range []model.Config{
+		{MasqueradeAll: true},
+		{DropInvalid: true, LocalPods: model.LocalPods{ClusterCIDRs: everybody}},
+		{LocalPods: model.LocalPods{ClusterCIDRs: one}},
+		{LocalPods: model.LocalPods{Mode: model.ByNodeCIDR}},
+		{LocalPods: model.LocalPods{Mode: model.ByBridge, Interface: "cbr0"}},
+		{LocalPods: model.LocalPods{Mode: model.ByInterfacePrefix, Interface: "cali"}},
+	} {
+		c.NodeName = modeltest.NodeName
+		s := modeltest.Snapshot(c, cluster(twoWebs)...)
+		first, _ := openIPVS(t, ipvs.Options{InsideMark: 0x0a000000, MasqueradeMark: 1})
+		apply(t, first, s)
+		second, log := openIPVS(t, ipvs.Options{InsideMark: 0x0a000000, MasqueradeMark: 1})
+		apply(t, second, s)
+		if strings.Contains(log.String(), "applied") {
+			t.Errorf("%+v: a restart wrote something:\n%s\n%s", c.LocalPods, log, everything(t))
+		}
+	}
 }
 
 // A change of one endpoint is one operation.
@@ -228,7 +258,7 @@ func TestIPVSDrains(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer l.Close()
+		defer func() { _ = l.Close() }()
 		go func() {
 			for {
 				c, err := l.Accept()
@@ -302,6 +332,40 @@ func TestIPVSDrains(t *testing.T) {
 		if time.Now().After(deadline) {
 			t.Fatalf("still there:\n%s\n%s", text, output(t, "ipvsadm", "-Lnc"))
 		}
+	}
+}
+
+// A virtual server that the kernel does not take keeps no other from coming, and nothing is
+// let through to it.
+func TestABadServerIsAlone(t *testing.T) {
+	enterNamespace(t)
+	b, _ := openIPVS(t, ipvs.Options{Scheduler: "twos"})
+	s := modeltest.Snapshot(hostConfig, cluster(twoWebs,
+		modeltest.NewService("ns1/plain").On("172.30.0.44").TCP("http", 80).LoadBalancer("192.168.98.13").Policies("", "Local"),
+		modeltest.NewSlice("ns1/plain-1", "plain").TCP("http", 8080).Local("10.0.0.2").Ready("10.0.0.3"),
+	)...)
+	err := b.Apply(t.Context(), s)
+	if err == nil {
+		t.Log("this kernel has the scheduler twos: nothing to see")
+		return
+	}
+	for range 2 {
+		for _, want := range []string{"IPv4", "IPv6", "ipvsadm -A -t 172.30.0.42:80 -s twos", "this kernel has no scheduler twos"} {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("the error does not say %q: %v", want, err)
+			}
+		}
+		if got := output(t, "ipvsadm", "-Sn"); !strings.Contains(got, "-a -t 172.30.0.41:80 -r 10.0.0.4:8080 -m -w 1") {
+			t.Errorf("the other Service is missing:\n%s", got)
+		}
+		got := output(t, "ipset", "save", "VMAPD-SERVICES")
+		if !strings.Contains(got, "172.30.0.41,tcp:80") || strings.Contains(got, "172.30.0.42,tcp:80") {
+			t.Errorf("let through:\n%s", got)
+		}
+		if got := output(t, "ipset", "save", "VMAPD-INSIDE"); strings.Contains(got, "192.168.98.13") {
+			t.Errorf("sent from inside to a virtual server that is not there:\n%s", got)
+		}
+		err = b.Apply(t.Context(), s) // reads back, and tries again
 	}
 }
 

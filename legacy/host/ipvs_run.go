@@ -207,7 +207,7 @@ func (b *IPVS) endDrained(f *serverFamily) (deleted int, err error) {
 		}
 		for _, a := range addrs {
 			d := drain{k, a}
-			i := slices.IndexFunc(list, func(r real) bool { return r.addr == a })
+			i := slices.IndexFunc(list, func(r realServer) bool { return r.addr == a })
 			switch {
 			case i < 0 || list[i].weight != 0: // somebody else has seen to it
 				delete(f.draining, d)

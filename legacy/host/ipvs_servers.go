@@ -147,27 +147,27 @@ func (t *serverTable) removeReal(k ipvs.Key, a netip.AddrPort) error {
 	return ignore(err, unix.ENOENT, unix.ESRCH)
 }
 
-// real is a real server as it was read.
-type real struct {
+// realServer is a real server as it was read.
+type realServer struct {
 	addr        netip.AddrPort
 	weight      int // -1 if it does not masquerade
 	connections int
 }
 
-func (t *serverTable) reals(k ipvs.Key) ([]real, error) {
+func (t *serverTable) reals(k ipvs.Key) ([]realServer, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	list, err := t.handle.GetDestinations(service(k, ipvs.Server{}))
 	if err != nil {
 		return nil, err
 	}
-	all := make([]real, 0, len(list))
+	all := make([]realServer, 0, len(list))
 	for _, d := range list {
 		a, ok := netip.AddrFromSlice(d.Address)
 		if !ok {
 			return nil, fmt.Errorf("real server %v: not an address", d.Address)
 		}
-		r := real{netip.AddrPortFrom(a, d.Port), d.Weight, d.ActiveConnections + d.InactiveConnections}
+		r := realServer{netip.AddrPortFrom(a, d.Port), d.Weight, d.ActiveConnections + d.InactiveConnections}
 		if d.ConnectionFlags&moby.ConnFwdMask != moby.ConnFwdMasq {
 			r.weight = -1
 		}

@@ -189,7 +189,7 @@ func removeSets(ctx context.Context, prefixes ...string) (n int, err error) {
 		return 0, err
 	}
 	var errs []error
-	for _, name := range strings.Fields(text) {
+	for name := range strings.FieldsSeq(text) {
 		if !slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(name, p) }) {
 			continue
 		}

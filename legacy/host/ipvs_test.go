@@ -1,0 +1,157 @@
+package host
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vmapd/vmapd/legacy/ipvs"
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/modeltest"
+)
+
+var compareAddrs = []cmp.Option{
+	cmp.Comparer(func(a, b netip.Addr) bool { return a == b }),
+	cmp.Comparer(func(a, b ipvs.Entry) bool { return a == b }),
+}
+
+func TestParseSets(t *testing.T) {
+	const text = `create VMAPD-SOURCES hash:ip,port,net family inet hashsize 1024 maxelem 2097152 bucketsize 12 initval 0x6f9a
+add VMAPD-SOURCES 192.168.98.12,tcp:80,203.0.113.0/25
+add VMAPD-SOURCES 192.168.98.12,sctp:99,203.0.113.7
+create VMAPD-INSIDE hash:ip,port family inet hashsize 1024 maxelem 65536 skbinfo
+add VMAPD-INSIDE 192.168.98.12,udp:53 skbmark 0x76000001
+add VMAPD-INSIDE 192.168.98.13,udp:53 skbmark 0x76000002/0xffffffff
+create VMAPD-HAIRPIN hash:net,net family inet hashsize 1024 maxelem 2097152
+add VMAPD-HAIRPIN 10.0.0.2,10.0.0.2
+create VMAPD6-ADDRS hash:ip family inet6 hashsize 1024 maxelem 2097152
+add VMAPD6-ADDRS fd00::1
+create KUBE-NODE-PORT-TCP bitmap:port range 0-65535
+add KUBE-NODE-PORT-TCP 30001
+`
+	addr := netip.MustParseAddr
+	want := map[ipvs.SetName]map[ipvs.Entry]uint32{
+		ipvs.Sources: {
+			{Addr: addr("192.168.98.12"), Protocol: model.TCP, Port: 80, Net: netip.MustParsePrefix("203.0.113.0/25")}:  0,
+			{Addr: addr("192.168.98.12"), Protocol: model.SCTP, Port: 99, Net: netip.MustParsePrefix("203.0.113.7/32")}: 0,
+		},
+		ipvs.Inside: {
+			{Addr: addr("192.168.98.12"), Protocol: model.UDP, Port: 53}: 0x76000001,
+			{Addr: addr("192.168.98.13"), Protocol: model.UDP, Port: 53}: 0x76000002,
+		},
+		ipvs.Hairpin: {{Addr: addr("10.0.0.2"), Net: netip.MustParsePrefix("10.0.0.2/32")}: 0},
+	}
+	got, err := parseSets(strings.NewReader(text), model.IPv4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got, compareAddrs...); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	for name, text := range map[string]string{
+		"another type":   "create VMAPD-ADDRS hash:net family inet maxelem 65536\n",
+		"another family": "create VMAPD-ADDRS hash:ip family inet6 maxelem 65536\n",
+		"no marks":       "create VMAPD-INSIDE hash:ip,port family inet maxelem 65536\n",
+		"no address":     "create VMAPD-ADDRS hash:ip family inet maxelem 65536\nadd VMAPD-ADDRS x\n",
+		"no port":        "create VMAPD-DROP hash:ip,port family inet maxelem 65536\nadd VMAPD-DROP 10.0.0.1\n",
+		"a protocol":     "create VMAPD-DROP hash:ip,port family inet maxelem 65536\nadd VMAPD-DROP 10.0.0.1,icmp:1\n",
+		"an option":      "create VMAPD-ADDRS hash:ip family inet maxelem 65536\nadd VMAPD-ADDRS 10.0.0.1 timeout 3\n",
+		"a command":      "flush VMAPD-ADDRS now\n",
+		"not a line":     "?\n",
+	} {
+		if got, err := parseSets(strings.NewReader(text), model.IPv4); err == nil {
+			t.Errorf("%s: got %v, and no error", name, got)
+		}
+	}
+}
+
+// A listing of what the companion is made into has nothing to be mended; all else is.
+func TestTheCompanionIsMended(t *testing.T) {
+	s := modeltest.Snapshot(modeltest.Config(), modeltest.OurNode())
+	c := ipvs.Compile(nil, s.Family(model.IPv4), ipvs.Options{}).Companion
+	// The text inserts jumps before others; a listing has them in the order that they have then.
+	var good strings.Builder
+	for _, table := range c.Tables {
+		good.WriteString("*" + table.Name + "\n:INPUT ACCEPT [0:0]\n")
+		for _, chain := range table.Chains {
+			good.WriteString(":" + chain.Name + " - [0:0]\n")
+		}
+		for _, j := range slices.Backward(c.Jumps) {
+			if j.Table == table.Name {
+				good.WriteString("-A " + j.Chain + " " + j.Rule.Text(c.Family) + "\n")
+			}
+		}
+		for _, chain := range table.Chains {
+			for _, r := range chain.Rules {
+				good.WriteString("-A " + chain.Name + " " + r.Text(c.Family) + "\n")
+			}
+		}
+		good.WriteString("-A INPUT -j ACCEPT\nCOMMIT\n")
+	}
+	parse := func(text string) listing {
+		l, err := parseListing(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	if !parse(good.String()).hold(c) {
+		t.Errorf("this is not as it should be:\n%s", &good)
+	}
+	invalid := "-A FORWARD -m conntrack --ctstate INVALID -j VMAPD-IPVS-INVALID\n"
+	for name, bad := range map[string][2]string{
+		"a jump is missing":            {invalid, ""},
+		"a jump is there twice":        {invalid, invalid + invalid},
+		"a jump is not the first":      {invalid, "-A FORWARD -j DROP\n" + invalid},
+		"a jump of another version":    {invalid, invalid + "-A FORWARD -p tcp -j VMAPD-IPVS-INVALID\n"},
+		"a jump from elsewhere":        {"*mangle\n", "*mangle\n-A POSTROUTING -j VMAPD-IPVS-INSIDE\n"},
+		"a chain is missing":           {":VMAPD-IPVS-INVALID - [0:0]\n", ""},
+		"a chain of another version":   {"*mangle\n", "*mangle\n:VMAPD-IPVS-OLD - [0:0]\n"},
+		"a rule too many":              {"-j MASQUERADE\n", "-j MASQUERADE\n-A VMAPD-IPVS-MASQ -j RETURN\n"},
+		"somebody else's before jumps": {"*mangle\n", "*mangle\n-A PREROUTING -j ACCEPT\n"},
+	} {
+		text := strings.Replace(good.String(), bad[0], bad[1], 1)
+		if text == good.String() {
+			t.Errorf("%s: nothing to replace", name)
+		}
+		if parse(text).hold(c) {
+			t.Errorf("%s, and nobody noticed:\n%s", name, text)
+		}
+	}
+	twice := parse(strings.Replace(good.String(), invalid, invalid+invalid, 1)).replaceBy(c)
+	for _, want := range []string{"-D FORWARD 3\n-D FORWARD 2\n-D FORWARD 1\n", "-I FORWARD 1 -m conntrack --ctstate INVALID -j VMAPD-IPVS-INVALID\n"} {
+		if !strings.Contains(twice, want) {
+			t.Errorf("no %q in what mends it:\n%s", want, twice)
+		}
+	}
+	old := parse("*mangle\n:VMAPD-IPVS-OLD - [0:0]\n-A PREROUTING -j VMAPD-IPVS-OLD\nCOMMIT\n").replaceBy(c)
+	for _, want := range []string{":VMAPD-IPVS-OLD - [0:0]\n-D PREROUTING 1\n", "-X VMAPD-IPVS-OLD\nCOMMIT\n"} {
+		if !strings.Contains(old, want) {
+			t.Errorf("no %q in what removes an old chain:\n%s", want, old)
+		}
+	}
+	if _, err := parseListing("*nat\nwhat is this\n"); err == nil {
+		t.Error("no error about a line that nobody knows")
+	}
+}
+
+func TestKernelVersions(t *testing.T) {
+	for _, c := range []struct {
+		release, than string
+		less          bool
+	}{
+		{"6.1.0-56-cloud-amd64", "5.9", false},
+		{"5.8.18", "5.9", true},
+		{"5.9.0", "5.9", false},
+		{"5.10.1", "5.9", false},
+		{"4.0-rc1", "4.1", true},
+		{"4.18.0-553.el8_10.x86_64", "4.1", false},
+	} {
+		if got := version(c.release).less(version(c.than)); got != c.less {
+			t.Errorf("%s is less than %s: %v", c.release, c.than, got)
+		}
+	}
+}
