@@ -65,6 +65,13 @@ test-ipvs: vmtools ## tests on another kernel, with all its modules, in an emula
 			--file bin/vm.test:/src/$$p/vm.test $$(find . -name testdata -type d -printf ' --file %p:/src/%P') \
 			-- ./vm.test -test.v -test.timeout=20m -test.run="$${t#*=}" -test.skip='$(VMSKIP)' | bin/skipcheck || exit 1; \
 	done
+	@CGO_ENABLED=0 $(GO) test -c -ldflags='-s -w' -o bin/vm.test ./cmd/vmapd
+	@for t in nf_tables=ipvs nf_tables,ip_vs=iptables; do \
+		echo "--backend=auto without $${t%%=*}"; \
+		bin/vm --kernel $(VMKERNEL) --without $${t%%=*} --iptables legacy --packages $(VMPACKAGES) --dir /src/cmd/vmapd \
+			--file bin/vm.test:/src/cmd/vmapd/vm.test --file testdata:/src/testdata \
+			-- ./vm.test -test.v -test.run=TestAuto -want-backend=$${t#*=} | bin/skipcheck || exit 1; \
+	done
 
 golden: build ## rewrite what tests expect as text, and show what changed
 	$(GO) test ./cmd/vmapd ./nft ./legacy/iptables ./legacy/ipvs -run 'TestScenarios$$|TestScript|Golden|Text' -update

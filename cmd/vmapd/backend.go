@@ -115,7 +115,7 @@ func (d *daemon) openIPVS(log *slog.Logger, why string) (*dataplane, error) {
 		return nil, err
 	}
 	return &dataplane{
-		Backend: b, name: ipvsBackend, why: why, close: b.Close, resync: d.syncPeriod,
+		Backend: b, name: ipvsBackend, with: b.Variant(), why: why, close: b.Close, resync: d.ipvsSyncPeriod,
 		others: []func(context.Context) error{
 			func(context.Context) error { return kernel.RemoveTables(nft.TableName, kubeProxyTable) },
 			func(ctx context.Context) error { return host.RemoveRules(ctx, nil) },

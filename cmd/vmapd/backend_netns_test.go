@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"flag"
 	"net/netip"
 	"os/exec"
 	"path/filepath"
@@ -223,6 +224,28 @@ func skipWithoutIPVS(t *testing.T) {
 func TestSwitchingToAndFromIPVS(t *testing.T) {
 	skipWithoutIPVS(t)
 	switching(t, 20, "nftables", "ipvs", "nftables", "iptables", "ipvs", "iptables", "nftables")
+}
+
+var wantBackend = flag.String("want-backend", "nftables", "what --backend=auto must come to on this kernel")
+
+// Without being told, vmapd takes the first backend that the kernel has, says why, and
+// connections are answered. make test-ipvs runs this on kernels that lack something.
+func TestAutoTakesWhatTheKernelHas(t *testing.T) {
+	w := newLab(t)
+	p := startVmapd(t, w.Node, "--from", filepath.Join(testdata(t), "demo/before"), "--hostname-override", lab.NodeName)
+	p.waitFor(t, "msg=ready")
+	because := map[string]string{
+		"nftables": "has all that is needed", "ipvs": "lacks nf_tables", "iptables": "there is no IPVS",
+	}[*wantBackend]
+	if log := p.log.String(); !strings.Contains(log, "backend="+*wantBackend+" ") || !strings.Contains(log, because) {
+		t.Errorf("want the backend %s, because of %q, got:\n%s", *wantBackend, because, log)
+	}
+	for _, vip := range []string{"172.30.0.10:80", "[fd00:172:30::10]:80"} {
+		if a, err := w.Client.Ask(t.Context(), "tcp", netip.MustParseAddrPort(vip)); err != nil {
+			t.Errorf("%s: %+v, %v", vip, a, err)
+		}
+	}
+	stopVmapd(t, p)
 }
 
 // What kube-proxy leaves, in any of its modes, and what is not its.

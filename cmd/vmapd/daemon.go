@@ -26,13 +26,14 @@ const defaultSyncPeriod = 30 * time.Second // as kube-proxy
 // daemon is what "vmapd" without a subcommand does.
 type daemon struct {
 	trafficFlags
-	from       []string
-	kubeconfig string
-	master     string
-	minSync    time.Duration
-	syncPeriod time.Duration
-	metrics    string // address
-	verbosity  int
+	from           []string
+	kubeconfig     string
+	master         string
+	minSync        time.Duration
+	syncPeriod     time.Duration
+	ipvsSyncPeriod time.Duration
+	metrics        string // address
+	verbosity      int
 }
 
 func (d *daemon) addFlags(f *pflag.FlagSet) {
@@ -42,6 +43,7 @@ func (d *daemon) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&d.master, "master", "", "address of the API server, in place of the kubeconfig's")
 	f.DurationVar(&d.minSync, "min-sync-period", 0, "least time between two changes to the rules")
 	f.DurationVar(&d.syncPeriod, "iptables-sync-period", defaultSyncPeriod, "how often the rules of iptables are compared with what should be there")
+	f.DurationVar(&d.ipvsSyncPeriod, "ipvs-sync-period", defaultSyncPeriod, "how often IPVS and its companions are compared with what should be there")
 	f.StringVar(&d.metrics, "metrics-bind-address", defaultMetricsAddress, "where to serve metrics; empty for nowhere")
 	f.IntVarP(&d.verbosity, "v", "v", 0, "how much to log; from 4 on also each batch")
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"log/slog"
 	"net/netip"
@@ -154,4 +155,35 @@ func TestTheDemoByIPVS(t *testing.T) {
 		t.Errorf("left: %v", has)
 	}
 	t.Log(log)
+}
+
+// What render prints for IPVS, the programs that it names take, in its order.
+func TestTheProgramsTakeWhatIsRenderedByIPVS(t *testing.T) {
+	needIPVS(t)
+	w := newLab(t)
+	var stdout, stderr bytes.Buffer
+	if code := run(t.Context(), []string{"render", "-f", filepath.Join(testdata(t), "demo/before"), "--backend=ipvs"}, nil, &stdout, &stderr); code != 0 {
+		t.Fatalf("exit code %d: %s", code, &stderr)
+	}
+	takers := map[string][]string{
+		"ipset restore": {"ipset", "restore"}, "ipvsadm -R": {"ipvsadm", "-R"},
+		"iptables-restore": {"iptables-restore", "--noflush", "--test"}, "ip6tables-restore": {"ip6tables-restore", "--noflush", "--test"},
+	}
+	taken := 0
+	for _, part := range strings.Split(stdout.String(), "# IPv")[1:] {
+		label, text, _ := strings.Cut(part, "\n")
+		args := takers[strings.TrimSpace(label[len("4: "):])]
+		if args == nil {
+			continue // sysctl, ip
+		}
+		c := w.Node.Command(t.Context(), args[0], args[1:]...)
+		c.Stdin = strings.NewReader(text)
+		if out, err := c.CombinedOutput(); err != nil {
+			t.Errorf("%v: %v\n%s\n%s", args, err, out, text)
+		}
+		taken++
+	}
+	if want := 2 * 3; taken != want {
+		t.Errorf("%d parts were tried, want %d", taken, want)
+	}
 }
