@@ -180,6 +180,16 @@ func switching(t *testing.T, maxLost int, backends ...string) {
 	args := []string{"--from", filepath.Join(testdata(t), "demo/before"), "--hostname-override", lab.NodeName}
 	p := startVmapd(t, w.Node, append(args, "--backend="+backends[0])...)
 	p.waitFor(t, "msg=ready")
+	flow, err := w.Client.Dial(t.Context(), "udp", netip.MustParseAddrPort("172.30.0.10:80"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = flow.Close() }()
+	answered := func() bool {
+		_, err := flow.Ask(t.Context())
+		return err == nil
+	}
+	waitUntil(t, "a UDP flow is answered", answered)
 	for _, next := range backends[1:] {
 		seen := askAlong(t, w, func() {
 			stopVmapd(t, p)
@@ -190,6 +200,8 @@ func switching(t *testing.T, maxLost int, backends ...string) {
 		if seen.Lost() > maxLost || seen.Sent == 0 || seen.gap > time.Second {
 			t.Errorf("the client noticed the switch to %s: %v without an answer, %v\n%s", next, seen.gap, &seen.Report, p.log)
 		}
+		// One that goes on sending from the same port is heard by the new backend, too.
+		waitUntil(t, "the UDP flow is answered after the switch to "+next, answered)
 		has := left(t, w)
 		if _, ok := has[next]; !ok || len(has) != 1 {
 			t.Errorf("after the switch to %s, these have something left: %v", next, has)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/netip"
 	"os"
 	"os/exec"
 	"strings"
@@ -44,18 +45,19 @@ func RemoveIPVS(ctx context.Context, o ipvs.Options) error {
 			errs = append(errs, fmt.Errorf("%s: %w", what, err))
 		}
 	}
-	// The addresses first: without its virtual server, the node itself would answer at one.
+	// First what would drop connections to addresses that are no longer the node's: who takes
+	// over translates them later on their way.
+	note("remove rules", removeEverywhere(ctx, ipvs.IsFirst))
+	// Addresses go before servers: without one, the node itself would answer there.
 	for _, name := range devices {
 		note("delete device "+name, deleteDevice(links, name))
 	}
 	if len(devices) > 0 && findIPVS() == nil {
-		note("delete virtual servers", removeServers(o))
+		gone, err := removeServers(o)
+		note("delete virtual servers", err)
+		note("forget UDP flows", forgetFlows(gone))
 	}
-	for _, variant := range []string{"-legacy", "-nft"} {
-		for _, name := range []string{"iptables", "ip6tables"} {
-			note("remove rules", removeRules(ctx, name+variant, isCompanions))
-		}
-	}
+	note("remove rules", removeEverywhere(ctx, isCompanions))
 	if hasSets() {
 		_, err := removeSets(ctx, "VMAPD-", "VMAPD6-", "KUBE-")
 		note("destroy ipsets", err)
@@ -78,17 +80,19 @@ func hasSets() bool {
 	return true
 }
 
-func removeServers(o ipvs.Options) error {
+// removeServers returns those that it removed.
+func removeServers(o ipvs.Options) (flows, error) {
+	gone := flows{}
 	table, err := openServers()
 	if err != nil {
-		return err
+		return gone, err
 	}
 	defer table.Close()
 	var errs []error
 	for _, f := range model.Families {
 		list, err := table.list(f)
 		if err != nil {
-			return err
+			return gone, err
 		}
 		for k := range list {
 			if o.Foreign(k) {
@@ -97,6 +101,30 @@ func removeServers(o ipvs.Options) error {
 			if err := table.remove(k); err != nil {
 				errs = append(errs, fmt.Errorf("%v: %w", k, err))
 			}
+			gone[k] = true
+		}
+	}
+	return gone, errors.Join(errs...)
+}
+
+// flows are those to virtual servers that are gone. IPVS had translated them by a table of
+// its own: connection tracking knows them as established and not translated, so no other
+// backend's rule would ever see them. A TCP client notices and connects anew; over UDP, one
+// that goes on sending would be heard by nobody.
+type flows map[ipvs.Key]bool
+
+// MatchConntrackFlow implements netlink.CustomConntrackFilter.
+func (f flows) MatchConntrackFlow(flow *netlink.ConntrackFlow) bool {
+	to, ok := netip.AddrFromSlice(flow.Forward.DstIP)
+	return ok && model.Protocol(flow.Forward.Protocol) == model.UDP &&
+		f[ipvs.Key{Addr: to.Unmap(), Protocol: model.UDP, Port: flow.Forward.DstPort}]
+}
+
+func forgetFlows(gone flows) error {
+	var errs []error
+	for _, family := range []netlink.InetFamily{unix.AF_INET, unix.AF_INET6} {
+		if _, err := netlink.ConntrackDeleteFilters(netlink.ConntrackTable, family, gone); err != nil {
+			errs = append(errs, err)
 		}
 	}
 	return errors.Join(errs...)

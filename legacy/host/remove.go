@@ -36,6 +36,17 @@ func RemoveRules(ctx context.Context, but *IPTables) error {
 	return errors.Join(errs...)
 }
 
+// removeEverywhere removes somebody's chains in both variants and families.
+func removeEverywhere(ctx context.Context, theirs func(chain string) bool) error {
+	var errs []error
+	for _, variant := range []string{"-legacy", "-nft"} {
+		for _, name := range []string{"iptables", "ip6tables"} {
+			errs = append(errs, removeRules(ctx, name+variant, theirs))
+		}
+	}
+	return errors.Join(errs...)
+}
+
 func isKubeProxys(chain string) bool {
 	return slices.ContainsFunc(kubeProxyChains, func(prefix string) bool { return strings.HasPrefix(chain, prefix) })
 }

@@ -49,6 +49,12 @@ const (
 	masqueradeChain  = "VMAPD-IPVS-MASQ"
 )
 
+// IsFirst reports whether a chain of the companion's is among those that judge new
+// connections before anything else does, also before another backend that takes over.
+func IsFirst(chain string) bool {
+	return chain == servicesChain || chain == outsideChain || chain == insideChain
+}
+
 const (
 	vipFields    = "dst,dst"
 	sourceFields = "dst,dst,src"
