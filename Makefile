@@ -38,14 +38,14 @@ test: tools unit race netns ## all tests
 
 unit: ## tests that need no privilege
 	$(GO) vet ./...
-	$(GO) test -count=1 -shuffle=on $$($(GO) list ./... | grep -vE '/(nft/kernel|legacy/iptables$$|cmd/|sync/hostaddr|sync/informer)')
+	$(GO) test -count=1 -shuffle=on $$($(GO) list ./... | grep -vE '/(nft/kernel|legacy/(iptables|ipvs)|cmd/(vmapd|internal/(lab|demo))|sync/(hostaddr|informer))$$')
 
 race: ## the pure packages and the sources, with the race detector
 	$(GO) test -count=1 -race $(PURE) ./sync/informer/... ./sync/manifest
 
 netns: tools ## tests with real packets in network namespaces; fails if one is skipped
 	$(GO) build -o bin/skipcheck ./cmd/internal/skipcheck
-	@for p in ./nft/kernel ./legacy/iptables ./sync/hostaddr ./cmd/internal/lab ./cmd/vmapd; do \
+	@for p in ./nft/kernel ./legacy/iptables ./legacy/ipvs ./sync/hostaddr ./cmd/internal/lab ./cmd/vmapd; do \
 		echo "$(GO) test $$p"; \
 		$(GO) test -c -o bin/netns.test $$p && \
 		(cd $$p && ($(IN_NAMESPACE) $(CURDIR)/bin/netns.test -test.v -test.timeout=20m 2>&1 || echo "--- FAIL: exit code $$?") | $(CURDIR)/bin/skipcheck) || exit 1; \
@@ -103,7 +103,7 @@ tidy: ## go mod tidy; fails if that changes something
 ci: tidy build test ## what must pass before a change lands
 
 tools:
-	@missing=; for t in nft:nftables iptables:iptables ip:iproute2 unshare:util-linux gcc:gcc curl:curl; do \
+	@missing=; for t in nft:nftables iptables:iptables ipset:ipset ip:iproute2 unshare:util-linux gcc:gcc curl:curl; do \
 		command -v $${t%%:*} >/dev/null 2>&1 || test -x /usr/sbin/$${t%%:*} || missing="$$missing $${t##*:}"; \
 	done; \
 	if [ -n "$$missing" ]; then \

@@ -7,5 +7,9 @@
 // Ownership. Since Linux 6.9 a table can be owned by the connection that writes it and
 // still outlive it (flags owner and persist): neither "nft flush ruleset" nor "nft
 // delete table" of others touches it, it stays when the process ends, and the next
-// process claims it. Older kernels have no such flag for tables that shall stay.
+// process claims it. Older kernels have no such flag for tables that shall stay: there,
+// and wherever a table is not owned, [Watched] notices what others do to it.
+//
+// Session affinity. Packets note clients in maps of ours. What they noted is brought in
+// line behind each batch (settle.go): no packet could tell.
 package kernel
