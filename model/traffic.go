@@ -201,7 +201,7 @@ type Frontend struct {
 	Kind      FrontendKind
 	VIP       VIP
 	Action    Action
-	List      List // Forward only: to whom
+	List      List // to whom, by the traffic policy; also if Action is not Forward just now
 	SourceNAT SourceNAT
 
 	// ShortCircuit: connections from this node and its pods are forwarded to the

@@ -29,11 +29,8 @@ type dataplane struct {
 	others []func(ctx context.Context) error
 }
 
-// What kube-proxy has on a node: the table of its nftables mode, the device of its ipvs mode.
-const (
-	kubeProxyTable  = "kube-proxy"
-	kubeProxyDevice = "kube-ipvs0"
-)
+// kubeProxyTable is the table of kube-proxy's nftables mode.
+const kubeProxyTable = "kube-proxy"
 
 // openBackend opens the backend that --backend names or, for auto, the first that works
 // here. Whatever another one left is removed once this one has done its work.

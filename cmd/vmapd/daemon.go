@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/vmapd/vmapd/legacy/host"
 	"github.com/vmapd/vmapd/legacy/ipvs"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft/localhost"
@@ -95,7 +96,7 @@ func (d *daemon) run(ctx context.Context, stderr io.Writer) error {
 
 	serveMetrics(ctx, d.metrics, newRegistry(backend), log)
 
-	sources := []source{objects, &hostaddr.Source{Log: log, Ignore: []string{ipvs.DefaultDevice, kubeProxyDevice}}}
+	sources := []source{objects, &hostaddr.Source{Log: log, Ignore: []string{ipvs.DefaultDevice, host.KubeProxyDevice}}}
 	loop := &reconcile.Loop{
 		State: reconcile.NewState(model.NewBuilder(config), len(sources)), Backend: backend, Log: log,
 		MinInterval: d.minSync, ResyncInterval: backend.resync, Describe: describe,

@@ -147,8 +147,6 @@ func findDummy(links *netlink.Handle) error {
 // Variant names the programs in use, like "iptables v1.8.9 (legacy)".
 func (b *IPVS) Variant() string { return b.families[0].String() }
 
-func (b *IPVS) String() string { return "ipvs, " + b.Variant() }
-
 // Close gives up the sockets. All that was set up stays.
 func (b *IPVS) Close() error {
 	b.links.Close()

@@ -17,8 +17,8 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// kubeProxyDevice is the dummy device of kube-proxy's IPVS mode.
-const kubeProxyDevice = "kube-ipvs0"
+// KubeProxyDevice is the dummy device of kube-proxy's IPVS mode.
+const KubeProxyDevice = "kube-ipvs0"
 
 // RemoveIPVS takes away what an IPVS backend of ours or of kube-proxy's left. Virtual
 // servers are theirs only where one of their devices is; those in ExcludeCIDRs stay. kube-proxy's
@@ -30,7 +30,7 @@ func RemoveIPVS(ctx context.Context, o ipvs.Options) error {
 	}
 	defer links.Close()
 	var devices []string
-	for _, name := range []string{withDevice(o).Device, kubeProxyDevice} {
+	for _, name := range []string{withDevice(o).Device, KubeProxyDevice} {
 		link, err := findDevice(links, name)
 		if err != nil {
 			return err
@@ -47,7 +47,7 @@ func RemoveIPVS(ctx context.Context, o ipvs.Options) error {
 	}
 	// First what would drop connections to addresses that are no longer the node's: who takes
 	// over translates them later on their way.
-	note("remove rules", removeEverywhere(ctx, ipvs.IsFirst))
+	note("remove rules", removeEverywhere(ctx, func(_, _, chain string) bool { return ipvs.IsFirst(chain) }))
 	// Addresses go before servers: without one, the node itself would answer there.
 	for _, name := range devices {
 		note("delete device "+name, deleteDevice(links, name))
@@ -57,7 +57,7 @@ func RemoveIPVS(ctx context.Context, o ipvs.Options) error {
 		note("delete virtual servers", err)
 		note("forget UDP flows", forgetFlows(gone))
 	}
-	note("remove rules", removeEverywhere(ctx, isCompanions))
+	note("remove rules", removeEverywhere(ctx, func(_, _, chain string) bool { return isCompanions(chain) }))
 	if hasSets() {
 		_, err := removeSets(ctx, "VMAPD-", "VMAPD6-", "KUBE-")
 		note("destroy ipsets", err)
@@ -139,7 +139,7 @@ func RemoveKubeProxyIPVS(ctx context.Context) error {
 		return fmt.Errorf("open a netlink socket: %w", err)
 	}
 	defer links.Close()
-	errs := []error{deleteDevice(links, kubeProxyDevice)}
+	errs := []error{deleteDevice(links, KubeProxyDevice)}
 	if hasSets() {
 		_, err := removeSets(ctx, "KUBE-")
 		errs = append(errs, err)

@@ -24,24 +24,17 @@ var kubeProxyChains = []string{
 // families, but not the rules of but, if it is not nil. Where a program is missing or does
 // not work, there is nothing.
 func RemoveRules(ctx context.Context, but *IPTables) error {
-	var errs []error
-	for _, variant := range []string{"-legacy", "-nft"} {
-		for _, name := range []string{"iptables", "ip6tables"} {
-			keep := but.uses(name, variant)
-			errs = append(errs, removeRules(ctx, name+variant, func(chain string) bool {
-				return isKubeProxys(chain) || !keep && iptables.IsOurs(chain)
-			}))
-		}
-	}
-	return errors.Join(errs...)
+	return removeEverywhere(ctx, func(name, variant, chain string) bool {
+		return isKubeProxys(chain) || iptables.IsOurs(chain) && !but.uses(name, variant)
+	})
 }
 
 // removeEverywhere removes somebody's chains in both variants and families.
-func removeEverywhere(ctx context.Context, theirs func(chain string) bool) error {
+func removeEverywhere(ctx context.Context, theirs func(name, variant, chain string) bool) error {
 	var errs []error
 	for _, variant := range []string{"-legacy", "-nft"} {
 		for _, name := range []string{"iptables", "ip6tables"} {
-			errs = append(errs, removeRules(ctx, name+variant, theirs))
+			errs = append(errs, removeRules(ctx, name+variant, func(chain string) bool { return theirs(name, variant, chain) }))
 		}
 	}
 	return errors.Join(errs...)
