@@ -27,16 +27,19 @@ type Builder struct {
 	here        here
 	clusterIPs  counted[netip.Addr]
 	hairpins    counted[netip.Addr]
-	endpoints   counted[VIP]
+	endpoints   counted[VIP] // only with countsEndpoints
 	programmed  map[NamespacedName]*programmed
 	last        *Snapshot
-	scratch     []candidate
+
+	countsEndpoints bool // Config.DropInvalid, as it was for the last snapshot
+	scratch         []candidate
 }
 
 // programmed is what a Service contributes to the last snapshot.
 type programmed struct {
 	ports      [len(Families)][]*ServicePort
 	clusterIPs [len(Families)]netip.Addr
+	health     *HealthCheck // nil: none
 }
 
 // here is what decisions about single Services depend on and is not in their objects.
@@ -74,7 +77,7 @@ func NewBuilder(c Config) *Builder {
 
 // SetService adds or replaces a Service.
 func (b *Builder) SetService(in Service) {
-	b.replaceService(in.NamespacedName, parseService(in, b.config.Algorithm))
+	b.replaceService(in.NamespacedName, parseService(in))
 }
 
 // DeleteService removes a Service. It may be unknown.
@@ -169,6 +172,7 @@ func (b *Builder) Snapshot() *Snapshot {
 	}
 	next := new(Snapshot)
 	*next = *b.last
+	next.node = b.nodeState()
 	if b.settingsOld {
 		b.updateSettings(next)
 		b.settingsOld = false
@@ -197,6 +201,7 @@ func (b *Builder) updateServices(next *Snapshot) {
 	for _, f := range Families {
 		edits[f] = newFamilyEdit(&next.families[f])
 	}
+	b.countEndpoints(edits)
 	for name := range b.dirty {
 		s := b.services[name]
 		old, now := b.programmed[name], &programmed{}
@@ -209,6 +214,7 @@ func (b *Builder) updateServices(next *Snapshot) {
 		for _, f := range Families {
 			b.replaceProgrammed(edits[f], f, old, now)
 		}
+		next.replaceHealthCheck(name, old, now)
 		if s == nil {
 			delete(b.programmed, name)
 		} else {
@@ -256,12 +262,16 @@ func (b *Builder) program(s *service, old *programmed, problems []Problem) (*pro
 		for i, p := range s.ports {
 			sp := &ServicePort{
 				Name: p.name, Family: f, Frontends: frontends[i][f],
-				Algorithm: s.algorithm, Affinity: s.affinity,
+				Algorithm: b.config.Algorithm, Affinity: s.affinity,
+			}
+			if s.algorithm != nil {
+				sp.Algorithm = *s.algorithm
 			}
 			b.decide(sp, s)
 			now.ports[f] = append(now.ports[f], unchanged(sp, old))
 		}
 	}
+	now.health = b.healthCheck(s, old)
 	return now, problems
 }
 
@@ -282,6 +292,15 @@ func (b *Builder) decide(sp *ServicePort, s *service) {
 		needed[ClusterList] = needed[ClusterList] || fe.ShortCircuit
 	}
 	sp.Endpoints = selected.endpoints(merged, needed)
+	if sp.Name.Protocol != UDP {
+		sp.ConnectionGrace = b.config.ConnectionGrace
+		if s.connectionGrace != nil {
+			sp.ConnectionGrace = *s.connectionGrace
+		}
+	}
+	if _, ok := sp.Forgets(); ok {
+		sp.Draining = drained(merged, sp.Endpoints)
+	}
 }
 
 // decideFrontend applies the traffic policies. Where a Local one finds no endpoint on

@@ -80,11 +80,11 @@ func TestAlgorithm(t *testing.T) {
 		{"and with what is configured", model.RoundRobin, "round-robin", " round-robin", nil},
 		{
 			"an unknown one is reported, and the configuration counts", model.SourceHash, "least-conn", " source-hash",
-			[]string{`Service ns1/web: metadata.annotations[vmapd.io/lb-algorithm]: "least-conn" is none of random, round-robin, source-hash: treated as source-hash`},
+			[]string{`Service ns1/web: metadata.annotations[vmapd.io/lb-algorithm]: "least-conn" is none of random, round-robin, source-hash: the configuration decides`},
 		},
 		{
 			"capitals are unknown", model.Random, "Random", "",
-			[]string{`Service ns1/web: metadata.annotations[vmapd.io/lb-algorithm]: "Random" is none of random, round-robin, source-hash: treated as random`},
+			[]string{`Service ns1/web: metadata.annotations[vmapd.io/lb-algorithm]: "Random" is none of random, round-robin, source-hash: the configuration decides`},
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

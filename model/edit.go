@@ -13,6 +13,7 @@ type familyEdit struct {
 	clusterIPs *persist.Edit[netip.Addr, struct{}]
 	hairpins   *persist.Edit[netip.Addr, struct{}]
 	endpoints  *persist.Edit[VIP, struct{}]
+	noLocal    noLocal
 }
 
 func newFamilyEdit(target *FamilySnapshot) *familyEdit {
@@ -22,6 +23,7 @@ func newFamilyEdit(target *FamilySnapshot) *familyEdit {
 		clusterIPs: target.clusterIPs.Edit(addrKeys),
 		hairpins:   target.hairpins.Edit(addrKeys),
 		endpoints:  target.endpoints.Edit(vipKeys),
+		noLocal:    target.noLocal,
 	}
 }
 
@@ -30,6 +32,7 @@ func (e *familyEdit) done() {
 	e.target.clusterIPs = e.clusterIPs.Done()
 	e.target.hairpins = e.hairpins.Done()
 	e.target.endpoints = e.endpoints.Done()
+	e.target.noLocal = e.noLocal
 }
 
 // replaceProgrammed exchanges a Service's contribution. What is new is counted
@@ -47,11 +50,12 @@ func (b *Builder) replaceProgrammed(e *familyEdit, f Family, old, now *programme
 			continue
 		}
 		e.ports.Set(sp.Name, sp)
+		e.noLocal.count(sp, 1)
 		for _, ep := range sp.Endpoints {
 			if ep.Local {
 				b.hairpins.add(ep.Addr.Addr(), e.hairpins)
 			}
-			if b.config.DropInvalid {
+			if b.countsEndpoints {
 				b.endpoints.add(endpointVIP(sp, ep), e.endpoints)
 			}
 		}
@@ -69,17 +73,39 @@ func (b *Builder) replaceProgrammed(e *familyEdit, f Family, old, now *programme
 		if now, ok := e.ports.Get(sp.Name); ok && now == sp {
 			e.ports.Delete(sp.Name)
 		}
+		e.noLocal.count(sp, -1)
 		for _, ep := range sp.Endpoints {
 			if ep.Local {
 				b.hairpins.remove(ep.Addr.Addr(), e.hairpins)
 			}
-			if b.config.DropInvalid {
+			if b.countsEndpoints {
 				b.endpoints.remove(endpointVIP(sp, ep), e.endpoints)
 			}
 		}
 	}
 	if a := old.clusterIPs[f]; a.IsValid() {
 		b.clusterIPs.remove(a, e.clusterIPs)
+	}
+}
+
+// countEndpoints follows a change of Config.DropInvalid.
+func (b *Builder) countEndpoints(edits [len(Families)]*familyEdit) {
+	if b.countsEndpoints == b.config.DropInvalid {
+		return
+	}
+	b.countsEndpoints = b.config.DropInvalid
+	change := b.endpoints.remove
+	if b.countsEndpoints {
+		change = b.endpoints.add
+	}
+	for _, p := range b.programmed {
+		for f, ports := range p.ports {
+			for _, sp := range ports {
+				for _, ep := range sp.Endpoints {
+					change(endpointVIP(sp, ep), edits[f].endpoints)
+				}
+			}
+		}
 	}
 }
 

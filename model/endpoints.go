@@ -22,6 +22,7 @@ const (
 	hintsThisNode            // … this one is among them
 	hintsZones               // the slice says for which zones it is
 	hintsThisZone            // … ours is among them
+	serving                  // ready or not: connections that it has go on
 )
 
 func (c conditions) has(want conditions) bool { return c&want == want }
@@ -125,6 +126,22 @@ func (s selection) endpoints(merged []candidate, needed [len(Lists)]bool) []Endp
 			}
 		}
 		list = append(list, e)
+	}
+	return list
+}
+
+// drained returns the merged candidates that serve and are not among the chosen ones.
+func drained(merged []candidate, chosen []Endpoint) []netip.AddrPort {
+	var list []netip.AddrPort
+	for _, c := range merged {
+		if !c.has(serving) && !c.has(ready) {
+			continue
+		}
+		if len(chosen) > 0 && chosen[0].Addr == c.addr {
+			chosen = chosen[1:]
+			continue
+		}
+		list = append(list, c.addr)
 	}
 	return list
 }

@@ -10,10 +10,10 @@ import (
 //
 // Those that are not the primary one are the interfaces' addresses; only where these are
 // unknown, as in a dry run, the Node's stand in for them.
-func (n NodePortAddresses) choose(f Family, node, host []netip.Addr) []netip.Addr {
+func (n NodePortAddresses) choose(f Family, primary netip.Addr, node, host []netip.Addr) []netip.Addr {
 	var chosen []netip.Addr
-	if a := primary(f, node, host); n.Primary && a.IsValid() {
-		chosen = append(chosen, a)
+	if n.Primary && primary.IsValid() {
+		chosen = append(chosen, primary)
 	}
 	local := host
 	if len(host) == 0 {
@@ -48,10 +48,13 @@ func (n NodePortAddresses) Surprises() []Family {
 	return list
 }
 
-// primary returns the node's primary address of a family: the first that the Node object
-// has or, without a Node object, as when running from manifests, the first of the
-// interfaces'.
-func primary(f Family, node, host []netip.Addr) netip.Addr {
+// primary returns the node's primary address of a family: the configured one, or the first
+// that the Node object has or, without a Node object, as when running from manifests, the
+// first of the interfaces'.
+func primary(f Family, configured netip.Addr, node, host []netip.Addr) netip.Addr {
+	if configured.IsValid() && FamilyOf(configured) == f {
+		return configured
+	}
 	from := node
 	if len(node) == 0 {
 		from = host

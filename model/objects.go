@@ -23,6 +23,11 @@ const (
 // round-robin or source-hash. Without it, the configuration decides.
 const AnnotationAlgorithm = "vmapd.io/lb-algorithm"
 
+// AnnotationConnectionGrace on a Service is a duration, like "30s": so long may its TCP and
+// SCTP connections go on to an endpoint that no longer serves. Without it, the configuration
+// decides.
+const AnnotationConnectionGrace = "vmapd.io/connection-grace"
+
 // NamespacedName identifies an object within its kind.
 type NamespacedName struct {
 	Namespace, Name string
@@ -52,7 +57,9 @@ type Service struct {
 	SessionAffinity       string
 	AffinityTimeout       *int32   // spec.sessionAffinityConfig.clientIP.timeoutSeconds
 	SourceRanges          []string // spec.loadBalancerSourceRanges
+	HealthCheckNodePort   int32    // 0 means none
 	Algorithm             string   // the annotation AnnotationAlgorithm
+	ConnectionGrace       string   // the annotation AnnotationConnectionGrace
 }
 
 // Ingress is one address of a load balancer.
@@ -104,6 +111,8 @@ type Node struct {
 	Addresses []string // status.addresses of type InternalIP, then ExternalIP
 	Zone      string   // the label LabelZone
 	PodCIDRs  []string // spec.podCIDRs
+	Deleting  bool     // it has a deletion timestamp
+	Taints    []string // the keys of spec.taints
 }
 
 // ServiceCIDR holds the ranges of a networking/v1 ServiceCIDR.
@@ -135,6 +144,12 @@ type Config struct {
 	MasqueradeAll bool
 	// Algorithm is how endpoints are chosen where a Service does not say.
 	Algorithm Algorithm
+	// PrimaryAddress is this node's primary address of its family, in place of the first
+	// that the Node object has; the zero value is none.
+	PrimaryAddress netip.Addr
+	// ConnectionGrace is how long TCP and SCTP connections may go on to an endpoint that no
+	// longer serves, where a Service does not say; 0 is as long as they like.
+	ConnectionGrace time.Duration
 	// DropInvalid discards packets of Services that connection tracking takes for
 	// invalid. They would reach the client with the pod's address, and the client
 	// would reset the connection.

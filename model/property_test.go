@@ -3,7 +3,9 @@ package model_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
@@ -16,6 +18,7 @@ var configs = []model.Config{
 	{
 		NodeName: "node-1", NodePortAddresses: model.NodePortAddresses{All: true}, MasqueradeAll: true,
 		LocalPods: model.LocalPods{Mode: model.ByNodeCIDR}, Algorithm: model.RoundRobin,
+		ConnectionGrace: time.Minute, PrimaryAddress: netip.MustParseAddr("192.168.0.7"),
 	},
 	{
 		NodeName:          "node-1",
@@ -46,6 +49,10 @@ func TestOrderAndHistoryDoNotMatter(t *testing.T) {
 			b := model.NewBuilder(config)
 			for round := range 30 {
 				r.Steps(b, 1+r.IntN(5))
+				if r.IntN(4) == 0 {
+					config = configs[r.IntN(len(configs))]
+					b.SetConfig(config)
+				}
 				want := model.NewBuilder(config)
 				r.Rebuild(want)
 				equal(t, fmt.Sprintf("round %d: after all changes, against the same objects from nothing", round),

@@ -18,7 +18,10 @@ type service struct {
 
 	internalLocal, externalLocal bool // the traffic policies
 	affinity                     time.Duration
-	algorithm                    Algorithm
+	algorithm                    *Algorithm     // nil: the Service does not say
+	connectionGrace              *time.Duration // likewise
+
+	healthCheckNodePort uint16 // 0 means none
 }
 
 // serviceAddrs are a Service's addresses of one family, by FrontendKind up to
@@ -57,9 +60,8 @@ func (s *service) problem(field, format string, args ...any) {
 }
 
 // parseService checks a Service. It returns nil for one that is not this proxy's
-// business: headless, ExternalName, or served by another proxy. algorithm is that of
-// Services which do not say.
-func parseService(in Service, algorithm Algorithm) *service {
+// business: headless, ExternalName, or served by another proxy.
+func parseService(in Service) *service {
 	s := &service{name: in.NamespacedName, created: in.Created}
 	if _, ok := in.Labels[LabelServiceProxyName]; ok {
 		return nil
@@ -84,7 +86,9 @@ func parseService(in Service, algorithm Algorithm) *service {
 	s.internalLocal = s.parsePolicy("spec.internalTrafficPolicy", in.InternalTrafficPolicy)
 	s.externalLocal = s.parsePolicy("spec.externalTrafficPolicy", in.ExternalTrafficPolicy)
 	s.parseAffinity(in)
-	s.parseAlgorithm(in.Algorithm, algorithm)
+	s.parseAlgorithm(in.Algorithm)
+	s.parseConnectionGrace(in.ConnectionGrace)
+	s.parseHealthCheck(in)
 	s.parseSourceRanges(in.SourceRanges)
 	return s
 }
@@ -205,17 +209,29 @@ func (s *service) parseAffinity(in Service) {
 	s.affinity = timeout
 }
 
-func (s *service) parseAlgorithm(name string, otherwise Algorithm) {
-	s.algorithm = otherwise
+func (s *service) parseAlgorithm(name string) {
 	if name == "" {
 		return
 	}
 	a, err := ParseAlgorithm(name)
 	if err != nil {
-		s.problem(fmt.Sprintf("metadata.annotations[%s]", AnnotationAlgorithm), "%v: treated as %v", err, otherwise)
+		s.problem(fmt.Sprintf("metadata.annotations[%s]", AnnotationAlgorithm), "%v: the configuration decides", err)
 		return
 	}
-	s.algorithm = a
+	s.algorithm = &a
+}
+
+func (s *service) parseConnectionGrace(text string) {
+	if text == "" {
+		return
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d < 0 {
+		s.problem(fmt.Sprintf("metadata.annotations[%s]", AnnotationConnectionGrace),
+			"%q is not a duration like \"30s\": the configuration decides", text)
+		return
+	}
+	s.connectionGrace = &d
 }
 
 // parseSourceRanges notes who may connect to load-balancer addresses. A range that can't

@@ -52,14 +52,36 @@ func (s *Settings) equal(o *Settings) bool {
 		slices.Equal(s.Pods.CIDRs, o.Pods.CIDRs)
 }
 
+// SetConfig replaces the configuration: what differs takes effect with the next snapshot.
+// NodeName can't change, as it decides what is kept of an EndpointSlice.
+func (b *Builder) SetConfig(c Config) {
+	c.NodeName = b.config.NodeName
+	old := b.config
+	b.config = c
+	b.settingsOld = true
+	if old.Algorithm != c.Algorithm || old.ConnectionGrace != c.ConnectionGrace {
+		for name := range b.services {
+			b.markDirty(name)
+		}
+	}
+}
+
 // SetNode adds or replaces a Node. Only this node's counts.
 func (b *Builder) SetNode(n Node) {
 	if n.Name != b.config.NodeName {
 		return
 	}
-	n.Addresses, n.PodCIDRs = slices.Clone(n.Addresses), slices.Clone(n.PodCIDRs)
+	if b.node != nil && b.node.equal(n) {
+		return // kubelet writes its status every few minutes
+	}
+	n.Addresses, n.PodCIDRs, n.Taints = slices.Clone(n.Addresses), slices.Clone(n.PodCIDRs), slices.Clone(n.Taints)
 	b.node = &n
 	b.settingsOld = true
+}
+
+func (n *Node) equal(o Node) bool {
+	return n.Name == o.Name && n.Zone == o.Zone && n.Deleting == o.Deleting &&
+		slices.Equal(n.Addresses, o.Addresses) && slices.Equal(n.PodCIDRs, o.PodCIDRs) && slices.Equal(n.Taints, o.Taints)
 }
 
 // DeleteNode removes a Node.
@@ -123,7 +145,7 @@ func (b *Builder) updateSettings(next *Snapshot) {
 		now.zone = b.node.Zone
 	}
 	for _, f := range Families {
-		now.primary[f] = primary(f, nodeAddrs, b.hostAddrs)
+		now.primary[f] = primary(f, b.config.PrimaryAddress, nodeAddrs, b.hostAddrs)
 		s := &Settings{
 			MasqueradeAll: b.config.MasqueradeAll,
 			DropInvalid:   b.config.DropInvalid,
@@ -131,7 +153,7 @@ func (b *Builder) updateSettings(next *Snapshot) {
 			ServiceCIDRs:  prefixesOf(f, cidrs),
 			Pods:          b.config.LocalPods.sources(f, podCIDRs),
 			NodeAddrs:     addrsOf(f, slices.Concat(nodeAddrs, b.hostAddrs)),
-			NodePortAddrs: b.config.NodePortAddresses.choose(f, nodeAddrs, b.hostAddrs),
+			NodePortAddrs: b.config.NodePortAddresses.choose(f, now.primary[f], nodeAddrs, b.hostAddrs),
 		}
 		if fs := &next.families[f]; !s.equal(fs.Settings) {
 			fs.Settings = s

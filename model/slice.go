@@ -120,7 +120,10 @@ func (s *endpointSlice) parseEndpoint(i int, e SliceEndpoint, nodeName string) {
 	if e.Ready == nil || *e.Ready {
 		c |= ready
 	}
-	if (e.Serving == nil || *e.Serving) && e.Terminating != nil && *e.Terminating {
+	if e.Serving == nil || *e.Serving {
+		c |= serving
+	}
+	if c.has(serving) && e.Terminating != nil && *e.Terminating {
 		c |= draining
 	}
 	if e.NodeName != "" && e.NodeName == nodeName {

@@ -16,6 +16,8 @@ import (
 type Snapshot struct {
 	families [len(Families)]FamilySnapshot
 	problems []Problem
+	node     NodeState
+	health   persist.Map[NamespacedName, *HealthCheck]
 }
 
 // Family returns the part of the snapshot that concerns one IP family. The two
@@ -41,6 +43,26 @@ type FamilySnapshot struct {
 	clusterIPs persist.Map[netip.Addr, struct{}]
 	hairpins   persist.Map[netip.Addr, struct{}]
 	endpoints  persist.Map[VIP, struct{}]
+	noLocal    noLocal
+}
+
+// noLocal counts service ports by ServicePort.NoLocalEndpoints.
+type noLocal struct{ internal, external int }
+
+func (n *noLocal) count(sp *ServicePort, by int) {
+	internal, external := sp.NoLocalEndpoints()
+	if internal {
+		n.internal += by
+	}
+	if external {
+		n.external += by
+	}
+}
+
+// NoLocalEndpoints returns how many service ports have a Local policy, for connections from
+// inside or from outside, that finds no endpoint on this node though there are others.
+func (s *FamilySnapshot) NoLocalEndpoints() (internal, external int) {
+	return s.noLocal.internal, s.noLocal.external
 }
 
 // ServicePorts yields all service ports, in an order that depends on nothing but
@@ -119,6 +141,7 @@ var (
 	// ServicePortKeys order persistent maps by service port.
 	ServicePortKeys = persist.KeyFuncs[ServicePortName]{Hash: hashServicePortName, Compare: compareServicePortNames}
 
+	nameKeys = persist.KeyFuncs[NamespacedName]{Hash: hashName, Compare: compareNames}
 	addrKeys = persist.KeyFuncs[netip.Addr]{Hash: hashAddr, Compare: netip.Addr.Compare}
 	vipKeys  = persist.KeyFuncs[VIP]{Hash: hashVIP, Compare: compareVIPs}
 )
@@ -158,6 +181,10 @@ func hashServicePortName(n ServicePortName) uint64 {
 		h = (h ^ 0xff) * fnvPrime // no name has this byte: "a"+"bc" is not "ab"+"c"
 	}
 	return (h ^ uint64(n.Protocol)) * fnvPrime
+}
+
+func hashName(n NamespacedName) uint64 {
+	return hashServicePortName(ServicePortName{NamespacedName: n})
 }
 
 func hashAddr(a netip.Addr) uint64 {

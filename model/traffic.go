@@ -127,6 +127,13 @@ type ServicePort struct {
 	// address, is sent to the same endpoint again, by whatever frontend; 0 is never.
 	Affinity time.Duration
 
+	// ConnectionGrace is how long TCP and SCTP connections may go on to an endpoint that no
+	// longer serves; 0 is as long as they like. See Forgets.
+	ConnectionGrace time.Duration
+	// Draining are endpoints that get no new connections and still serve, sorted: what they
+	// have goes on. It is only known where Forgets says that it matters.
+	Draining []netip.AddrPort
+
 	// SourceRanges are who may connect to restricted frontends, sorted; what lies in
 	// another is left out.
 	SourceRanges []netip.Prefix
@@ -139,9 +146,34 @@ type ServicePort struct {
 func (sp *ServicePort) Equal(o *ServicePort) bool {
 	return sp.Name == o.Name && sp.Family == o.Family &&
 		sp.Algorithm == o.Algorithm && sp.Affinity == o.Affinity && sp.NodeAllowed == o.NodeAllowed &&
+		sp.ConnectionGrace == o.ConnectionGrace &&
 		slices.Equal(sp.Frontends, o.Frontends) &&
 		slices.Equal(sp.Endpoints, o.Endpoints) &&
+		slices.Equal(sp.Draining, o.Draining) &&
 		slices.Equal(sp.SourceRanges, o.SourceRanges)
+}
+
+// Forgets reports whether connections to endpoints that no longer serve are ended, and how
+// long after. UDP knows no end of a connection, so there a client would go on talking to an
+// address that may be somebody else's by now. TCP's ends by itself, and a graceful shutdown
+// must not be cut short.
+func (sp *ServicePort) Forgets() (after time.Duration, ok bool) {
+	if sp.Name.Protocol == UDP {
+		return 0, true
+	}
+	return sp.ConnectionGrace, sp.ConnectionGrace > 0
+}
+
+// NoLocalEndpoints reports whether a Local policy, for connections from inside or from
+// outside, finds no endpoint on this node though there are others.
+func (sp *ServicePort) NoLocalEndpoints() (internal, external bool) {
+	for _, fe := range sp.Frontends {
+		if fe.Action == Drop && fe.List == LocalList {
+			internal = internal || fe.Kind == ClusterIP
+			external = external || fe.Kind != ClusterIP
+		}
+	}
+	return internal, external
 }
 
 // In returns the endpoints of a list, in their order.

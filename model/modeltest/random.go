@@ -138,6 +138,9 @@ func (r *Random) node() Node {
 	addrs := []string{pick(r, []string{NodeIP4, "192.168.0.3"}), pick(r, []string{NodeIP6, "fd00:192:168::3"})}
 	n := NewNode(pick(r, []string{NodeName, NodeName, NodeName, "node-2"}), addrs[r.IntN(2):]...).
 		In(pick(r, []string{"zone-a", "zone-b", ""}))
+	if n.Zone == "zone-b" {
+		n.Taints = []string{"node.kubernetes.io/unschedulable", model.TaintToBeDeleted}
+	}
 	switch r.IntN(4) {
 	case 0:
 		n = n.Pods("10.0.0.0/29", "fd00:10::/125")
@@ -177,6 +180,14 @@ func (r *Random) service() Service {
 		s = s.Port(r.port())
 	}
 	s = r.choosing(s.Policies(r.policy(), r.policy()))
+	switch s.Created {
+	case Moment(0):
+		s.ConnectionGrace = "30s"
+		s.HealthCheckNodePort = 32000
+	case Moment(1):
+		s.ConnectionGrace = "soon"
+		s.HealthCheckNodePort = 70000
+	}
 	if r.IntN(2) == 0 {
 		s = s.Ranges(r.ranges()...)
 	}

@@ -15,6 +15,10 @@ func Text(s *model.Snapshot) []string {
 	for _, f := range model.Families {
 		lines = append(lines, FamilyText(s.Family(f))...)
 	}
+	lines = append(lines, fmt.Sprintf("node %+v", s.Node()))
+	for h := range s.HealthChecks() {
+		lines = append(lines, fmt.Sprintf("health check %+v", *h))
+	}
 	for _, p := range s.Problems() {
 		lines = append(lines, "problem "+p.Error())
 	}
@@ -36,6 +40,13 @@ func FamilyText(s *model.FamilySnapshot) []string {
 	for v := range s.ServiceEndpoints() {
 		add("endpoint %v", v)
 	}
+	for sp := range s.ServicePorts() {
+		if len(sp.Draining) > 0 || sp.ConnectionGrace > 0 {
+			add("%v/%v connection grace %v, draining %v", sp.Name, sp.Name.Protocol, sp.ConnectionGrace, sp.Draining)
+		}
+	}
+	internal, external := s.NoLocalEndpoints()
+	add("without local endpoints: internal %d, external %d", internal, external)
 	add("settings %+v", *s.Settings)
 	slices.Sort(lines)
 	return lines

@@ -1,0 +1,116 @@
+package model
+
+import (
+	"iter"
+	"net/netip"
+	"slices"
+
+	"github.com/vmapd/vmapd/model/persist"
+)
+
+// TaintToBeDeleted is on a Node that the cluster autoscaler is about to delete.
+const TaintToBeDeleted = "ToBeDeletedByClusterAutoscaler"
+
+// NodeState is what the Node object says about this node.
+type NodeState struct {
+	// Known: there is a Node object.
+	Known bool
+	// Eligible: load balancers may send new connections to this node. That ends before the
+	// node does: when it is being deleted, or tainted with TaintToBeDeleted (KEP-3836).
+	Eligible bool
+}
+
+// Node returns what the Node object says.
+func (s *Snapshot) Node() NodeState { return s.node }
+
+func (b *Builder) nodeState() NodeState {
+	if b.node == nil {
+		return NodeState{}
+	}
+	return NodeState{Known: true, Eligible: !b.node.Deleting && !slices.Contains(b.node.Taints, TaintToBeDeleted)}
+}
+
+// HealthCheck is what a load balancer asks the node about one Service, to know whether to
+// send connections here: spec.healthCheckNodePort, for type LoadBalancer with
+// externalTrafficPolicy Local. It never changes; a later snapshot in which nothing about it
+// differs holds the same pointer.
+type HealthCheck struct {
+	Service NamespacedName
+	Port    uint16 // TCP
+	// LocalEndpoints is how many ready endpoints the Service has on this node, over all its
+	// ports: the number of addresses, of the family that has more. Terminating ones do not
+	// count though they may still serve, so that load balancers turn away in time.
+	LocalEndpoints int
+}
+
+// HealthChecks yields those of all Services.
+func (s *Snapshot) HealthChecks() iter.Seq[*HealthCheck] { return values(s.health) }
+
+// HealthCheckChanges yields the health checks that differ from old to s. A nil Old or New
+// means that the Service had or has none. If old is nil, all are new.
+func (s *Snapshot) HealthCheckChanges(old *Snapshot) iter.Seq[Change[*HealthCheck]] {
+	var before persist.Map[NamespacedName, *HealthCheck]
+	if old != nil {
+		before = old.health
+	}
+	return func(yield func(Change[*HealthCheck]) bool) {
+		for c := range s.health.Changes(nameKeys, before) {
+			if !yield(Change[*HealthCheck]{c.Old, c.New}) {
+				return
+			}
+		}
+	}
+}
+
+func (s *service) parseHealthCheck(in Service) {
+	if in.HealthCheckNodePort == 0 || in.Type != "LoadBalancer" || !s.externalLocal {
+		return
+	}
+	port, err := parsePort(in.HealthCheckNodePort)
+	if err != nil {
+		s.problem("spec.healthCheckNodePort", "%v", err)
+		return
+	}
+	s.healthCheckNodePort = port
+}
+
+// healthCheck returns that of a Service, or nil if it has none.
+func (b *Builder) healthCheck(s *service, old *programmed) *HealthCheck {
+	if s.healthCheckNodePort == 0 {
+		return nil
+	}
+	now := HealthCheck{Service: s.name, Port: s.healthCheckNodePort}
+	for _, f := range Families {
+		addrs := map[netip.Addr]struct{}{}
+		for _, p := range s.ports {
+			for _, c := range b.candidates(p.name, f) {
+				if c.has(ready | local) {
+					addrs[c.addr.Addr()] = struct{}{}
+				}
+			}
+		}
+		now.LocalEndpoints = max(now.LocalEndpoints, len(addrs))
+	}
+	if old != nil && old.health != nil && *old.health == now {
+		return old.health
+	}
+	return &now
+}
+
+// replaceHealthCheck exchanges that of a Service.
+func (s *Snapshot) replaceHealthCheck(name NamespacedName, old, now *programmed) {
+	var before *HealthCheck
+	if old != nil {
+		before = old.health
+	}
+	if before == now.health {
+		return
+	}
+	e := s.health.Edit(nameKeys)
+	if now.health != nil {
+		e.Set(name, now.health)
+	} else {
+		e.Delete(name)
+	}
+	s.health = e.Done()
+}
