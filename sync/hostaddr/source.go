@@ -56,7 +56,7 @@ func (s *Source) Run(ctx context.Context, state *reconcile.State) error {
 		log:  s.Log,
 		open: func() (kernel, error) { return openNetlink(s.Namespace, s.Ignore) },
 		update: func(addrs []netip.Addr) {
-			state.Update(func(b *model.Builder) { b.SetHostAddresses(addrs) })
+			state.Update(reconcile.Change{}, func(b *model.Builder) { b.SetHostAddresses(addrs) })
 		},
 		complete: state.Complete,
 	}

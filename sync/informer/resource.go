@@ -14,6 +14,7 @@ import (
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/sync/kube"
+	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
 // notOurs deselects what no proxy or another proxy serves, already on the server. The
@@ -32,6 +33,7 @@ type resource struct {
 
 	list   func(context.Context, metav1.ListOptions) (runtime.Object, error)
 	watch  func(context.Context, metav1.ListOptions) (watch.Interface, error)
+	change func(any) reconcile.Change // what the change of an object, nil if it is deleted, counts as
 	strip  func(any)
 	set    func(*model.Builder, any)
 	remove func(*model.Builder, model.NamespacedName)
@@ -46,11 +48,19 @@ func resources(c kubernetes.Interface, node string) []*resource {
 	// Most Services of some clusters are headless, and not all of them are labelled so.
 	services.fields = fields.OneTermNotEqualSelector("spec.clusterIP", corev1.ClusterIPNone).String()
 	services.spare = true
+	services.change = func(any) reconcile.Change { return reconcile.Change{Services: 1} }
 
 	slices := newResource("endpointslices", c.DiscoveryV1().EndpointSlices(metav1.NamespaceAll), new(discoveryv1.EndpointSlice), kube.StripEndpointSlice,
 		func(b *model.Builder, s *discoveryv1.EndpointSlice) { b.SetEndpointSlice(kube.EndpointSlice(s)) },
 		(*model.Builder).DeleteEndpointSlice)
 	slices.labels = notOurs
+	slices.change = func(obj any) reconcile.Change {
+		c := reconcile.Change{EndpointSlices: 1}
+		if s, ok := obj.(*discoveryv1.EndpointSlice); ok {
+			c.Trigger = kube.Triggered(s)
+		}
+		return c
+	}
 
 	nodes := newResource("nodes", c.CoreV1().Nodes(), new(corev1.Node), kube.StripNode,
 		func(b *model.Builder, n *corev1.Node) { b.SetNode(kube.Node(n)) },
@@ -81,7 +91,8 @@ func newResource[T, L runtime.Object](
 		list: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			return c.List(ctx, o)
 		},
-		watch: c.Watch,
+		watch:  c.Watch,
+		change: func(any) reconcile.Change { return reconcile.Change{} },
 		strip: func(obj any) {
 			// What is no T is the note of a deletion that was missed; its object has
 			// been stripped before.

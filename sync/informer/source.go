@@ -138,7 +138,7 @@ func (f *follower) inform(ctx context.Context, h *health, delivered func()) {
 }
 
 func (f *follower) put(obj any) {
-	f.state.Update(func(b *model.Builder) { f.set(b, obj) })
+	f.state.Update(f.change(obj), func(b *model.Builder) { f.set(b, obj) })
 }
 
 func (f *follower) delete(obj any) {
@@ -153,7 +153,7 @@ func (f *follower) delete(obj any) {
 		f.log.LogAttrs(context.Background(), slog.LevelError, "deletion of an unknown object", slog.Any("err", err))
 		return
 	}
-	f.state.Update(func(b *model.Builder) {
+	f.state.Update(f.change(nil), func(b *model.Builder) {
 		f.remove(b, model.NamespacedName{Namespace: namespace, Name: name})
 	})
 }

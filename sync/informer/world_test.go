@@ -234,7 +234,7 @@ func (w *world) incomplete() []string {
 		w.t.Fatal("state is complete")
 	}
 	var out []string
-	w.state.Update(func(b *model.Builder) { out = view(b.Snapshot()) })
+	w.state.Update(reconcile.Change{}, func(b *model.Builder) { out = view(b.Snapshot()) })
 	return out
 }
 

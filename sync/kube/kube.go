@@ -1,6 +1,8 @@
 package kube
 
 import (
+	"time"
+
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -22,7 +24,9 @@ func Service(s *corev1.Service) model.Service {
 		ExternalTrafficPolicy: string(s.Spec.ExternalTrafficPolicy),
 		SessionAffinity:       string(s.Spec.SessionAffinity),
 		SourceRanges:          s.Spec.LoadBalancerSourceRanges,
+		HealthCheckNodePort:   s.Spec.HealthCheckNodePort,
 		Algorithm:             s.Annotations[model.AnnotationAlgorithm],
+		ConnectionGrace:       s.Annotations[model.AnnotationConnectionGrace],
 	}
 	// Only clusterIP is required of a client, and manifests often have only that;
 	// an API server fills in clusterIPs (KEP-563).
@@ -94,12 +98,29 @@ func EndpointSlice(s *discoveryv1.EndpointSlice) model.EndpointSlice {
 	return out
 }
 
+// Triggered returns when the change happened that caused this version of a slice: that of
+// a pod or the Service, as the slice's controller notes it. It is the zero time if the slice
+// does not say.
+func Triggered(s *discoveryv1.EndpointSlice) time.Time {
+	t, err := time.Parse(time.RFC3339Nano, s.Annotations[corev1.EndpointsLastChangeTriggerTime])
+	if err != nil {
+		return time.Time{}
+	}
+	return t
+}
+
 // Node copies what the proxy needs of a Node. Of its addresses, those of type InternalIP
 // come first, then those of type ExternalIP, each in the order of status.addresses. That
 // is how kube-proxy finds a node's primary address (k8s.io/component-helpers,
 // GetNodeHostIPs).
 func Node(n *corev1.Node) model.Node {
-	out := model.Node{Name: n.Name, Zone: n.Labels[model.LabelZone], PodCIDRs: n.Spec.PodCIDRs}
+	out := model.Node{
+		Name: n.Name, Zone: n.Labels[model.LabelZone], PodCIDRs: n.Spec.PodCIDRs,
+		Deleting: n.DeletionTimestamp != nil,
+	}
+	for _, t := range n.Spec.Taints {
+		out.Taints = append(out.Taints, t.Key)
+	}
 	// As with cluster IPs, an API server fills in the list.
 	if len(out.PodCIDRs) == 0 && n.Spec.PodCIDR != "" {
 		out.PodCIDRs = []string{n.Spec.PodCIDR}

@@ -28,8 +28,9 @@ func bulkyMeta(namespace, name string, labels map[string]string) metav1.ObjectMe
 			corev1.EndpointsLastChangeTriggerTime: "2026-01-02T03:04:05Z",
 			corev1.LastAppliedConfigAnnotation:    "{a long text}",
 			model.AnnotationAlgorithm:             "round-robin",
+			model.AnnotationConnectionGrace:       "30s",
 		},
-		Finalizers:    []string{"f"},
+		Finalizers: []string{"f"}, DeletionTimestamp: new(metav1.NewTime(created.Add(time.Hour))),
 		ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "m", FieldsV1: metav1.NewFieldsV1(`{"f:spec":{}}`)}},
 	}
 }
@@ -53,6 +54,7 @@ func service() *corev1.Service {
 			SessionAffinityConfig:    &corev1.SessionAffinityConfig{ClientIP: &corev1.ClientIPConfig{TimeoutSeconds: new(int32(60))}},
 			InternalTrafficPolicy:    new(corev1.ServiceInternalTrafficPolicyLocal),
 			ExternalTrafficPolicy:    corev1.ServiceExternalTrafficPolicyLocal,
+			HealthCheckNodePort:      30100,
 		},
 		Status: corev1.ServiceStatus{
 			LoadBalancer: corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{
@@ -116,6 +118,7 @@ func node() *corev1.Node {
 		ObjectMeta: bulkyMeta("", "node1", map[string]string{model.LabelZone: "z"}),
 		Spec: corev1.NodeSpec{
 			PodCIDR: "10.180.0.0/24", PodCIDRs: []string{"10.180.0.0/24", "fd00:10:180::/64"}, ProviderID: "cloud://1",
+			Taints: []corev1.Taint{{Key: "a", Effect: corev1.TaintEffectNoSchedule, TimeAdded: new(metav1.NewTime(created))}, {Key: "b", Value: "c"}},
 		},
 		Status: corev1.NodeStatus{
 			Images: []corev1.ContainerImage{{Names: []string{"a", "b"}}},
@@ -153,7 +156,9 @@ func TestService(t *testing.T) {
 		SessionAffinity:       "ClientIP",
 		AffinityTimeout:       new(int32(60)),
 		SourceRanges:          []string{"203.0.113.0/24"},
+		HealthCheckNodePort:   30100,
 		Algorithm:             "round-robin",
+		ConnectionGrace:       "30s",
 	}
 	if diff := cmp.Diff(want, Service(service())); diff != "" {
 		t.Errorf("Service (-want +got):\n%s", diff)
@@ -202,6 +207,7 @@ func TestNodeListsInternalAddressesFirst(t *testing.T) {
 	want := model.Node{
 		Name: "node1", Addresses: []string{"192.168.0.2", "fd00:40::2", "203.0.113.2"},
 		Zone: "z", PodCIDRs: []string{"10.180.0.0/24", "fd00:10:180::/64"},
+		Deleting: true, Taints: []string{"a", "b"},
 	}
 	if diff := cmp.Diff(want, Node(node())); diff != "" {
 		t.Errorf("Node (-want +got):\n%s", diff)
@@ -214,6 +220,19 @@ func TestNodeWithOnlyTheSingularPodCIDR(t *testing.T) {
 		StripNode(n)
 		if diff := cmp.Diff(want, Node(n).PodCIDRs); diff != "" {
 			t.Errorf("podCIDR %q (-want +got):\n%s", in, diff)
+		}
+	}
+}
+
+func TestTriggered(t *testing.T) {
+	s := slice()
+	if got, want := Triggered(s), time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC); !got.Equal(want) {
+		t.Errorf("Triggered = %v, want %v", got, want)
+	}
+	for _, text := range []string{"", "yesterday"} {
+		s.Annotations[corev1.EndpointsLastChangeTriggerTime] = text
+		if got := Triggered(s); !got.IsZero() {
+			t.Errorf("Triggered with %q = %v, want the zero time", text, got)
 		}
 	}
 }
@@ -271,7 +290,7 @@ func TestStripDropsTheRest(t *testing.T) {
 		object metav1.Object
 		want   map[string]string
 	}{
-		{svc, map[string]string{model.AnnotationAlgorithm: "round-robin"}},
+		{svc, map[string]string{model.AnnotationAlgorithm: "round-robin", model.AnnotationConnectionGrace: "30s"}},
 		{eps, map[string]string{corev1.EndpointsLastChangeTriggerTime: "2026-01-02T03:04:05Z"}},
 	} {
 		if diff := cmp.Diff(tt.want, tt.object.GetAnnotations()); diff != "" {

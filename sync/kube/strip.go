@@ -27,7 +27,7 @@ func StripService(s *corev1.Service) {
 		ingress = append(ingress, corev1.LoadBalancerIngress{IP: in.IP, IPMode: in.IPMode})
 	}
 	*s = corev1.Service{
-		ObjectMeta: stripMeta(&s.ObjectMeta, model.AnnotationAlgorithm),
+		ObjectMeta: stripMeta(&s.ObjectMeta, model.AnnotationAlgorithm, model.AnnotationConnectionGrace),
 		Spec: corev1.ServiceSpec{
 			Type:                     s.Spec.Type,
 			ClusterIP:                s.Spec.ClusterIP,
@@ -39,6 +39,7 @@ func StripService(s *corev1.Service) {
 			SessionAffinity:          s.Spec.SessionAffinity,
 			SessionAffinityConfig:    s.Spec.SessionAffinityConfig,
 			LoadBalancerSourceRanges: s.Spec.LoadBalancerSourceRanges,
+			HealthCheckNodePort:      s.Spec.HealthCheckNodePort,
 		},
 		Status: corev1.ServiceStatus{LoadBalancer: corev1.LoadBalancerStatus{Ingress: ingress}},
 	}
@@ -110,9 +111,13 @@ func stripHints(h, before *discoveryv1.EndpointHints) *discoveryv1.EndpointHints
 // StripNode drops what the proxy never reads of a Node: nearly all of it, as a
 // Node lists its images.
 func StripNode(n *corev1.Node) {
+	var taints []corev1.Taint
+	for _, t := range n.Spec.Taints {
+		taints = append(taints, corev1.Taint{Key: t.Key})
+	}
 	*n = corev1.Node{
-		ObjectMeta: stripMeta(&n.ObjectMeta, ""),
-		Spec:       corev1.NodeSpec{PodCIDR: n.Spec.PodCIDR, PodCIDRs: n.Spec.PodCIDRs},
+		ObjectMeta: stripMeta(&n.ObjectMeta),
+		Spec:       corev1.NodeSpec{PodCIDR: n.Spec.PodCIDR, PodCIDRs: n.Spec.PodCIDRs, Taints: taints},
 		Status:     corev1.NodeStatus{Addresses: n.Status.Addresses},
 	}
 }
@@ -120,20 +125,21 @@ func StripNode(n *corev1.Node) {
 // StripServiceCIDR drops what the proxy never reads of a ServiceCIDR.
 func StripServiceCIDR(c *networkingv1.ServiceCIDR) {
 	*c = networkingv1.ServiceCIDR{
-		ObjectMeta: stripMeta(&c.ObjectMeta, ""),
+		ObjectMeta: stripMeta(&c.ObjectMeta),
 		Spec:       networkingv1.ServiceCIDRSpec{CIDRs: c.Spec.CIDRs},
 	}
 }
 
-// stripMeta returns what is kept of an object's metadata: of its annotations at most the
-// one.
-func stripMeta(m *metav1.ObjectMeta, annotation string) metav1.ObjectMeta {
+// stripMeta returns what is kept of an object's metadata: of its annotations those that are
+// named.
+func stripMeta(m *metav1.ObjectMeta, annotations ...string) metav1.ObjectMeta {
 	out := metav1.ObjectMeta{
 		Namespace:         m.Namespace,
 		Name:              m.Name,
 		UID:               m.UID, // events name the object by it
 		ResourceVersion:   m.ResourceVersion,
 		CreationTimestamp: m.CreationTimestamp,
+		DeletionTimestamp: m.DeletionTimestamp,
 	}
 	for _, key := range []string{
 		model.LabelServiceProxyName, model.LabelHeadless, model.LabelServiceName, model.LabelZone,
@@ -145,8 +151,13 @@ func stripMeta(m *metav1.ObjectMeta, annotation string) metav1.ObjectMeta {
 			out.Labels[key] = v
 		}
 	}
-	if v, ok := m.Annotations[annotation]; ok {
-		out.Annotations = map[string]string{annotation: v}
+	for _, key := range annotations {
+		if v, ok := m.Annotations[key]; ok {
+			if out.Annotations == nil {
+				out.Annotations = make(map[string]string, 1)
+			}
+			out.Annotations[key] = v
+		}
 	}
 	return out
 }

@@ -50,7 +50,7 @@ func TestOnlyDifferencesAreWritten(t *testing.T) {
 		t.Helper()
 		var r recorder
 		for _, c := range f.change(t.Context(), f.tree.refresh(map[string]bool{everything: true})) {
-			c(&r)
+			c.apply(&r)
 		}
 		slices.Sort(r.calls)
 		if diff := cmp.Diff(want, r.calls); diff != "" {

@@ -63,9 +63,9 @@ func (s *Source) Run(ctx context.Context, state *reconcile.State) error {
 	}
 	use := func(errs []Error) {
 		if change := f.change(ctx, errs); len(change) > 0 {
-			state.Update(func(b *model.Builder) {
+			state.Update(count(change), func(b *model.Builder) {
 				for _, c := range change {
-					c(b)
+					c.apply(b)
 				}
 			})
 		}
@@ -112,16 +112,34 @@ type follower struct {
 	bad      map[string]bool // files they were in
 }
 
+// edit is a change of one object.
+type edit struct {
+	ref   model.ObjectRef
+	apply func(builder)
+}
+
+func count(list []edit) (c reconcile.Change) {
+	for _, e := range list {
+		switch e.ref.Kind {
+		case "Service":
+			c.Services++
+		case "EndpointSlice":
+			c.EndpointSlices++
+		}
+	}
+	return c
+}
+
 // change puts the files in effect together and returns how the builder's objects
 // become theirs. It logs errs, and what two files disagree about.
-func (f *follower) change(ctx context.Context, errs []Error) []func(builder) {
+func (f *follower) change(ctx context.Context, errs []Error) []edit {
 	next, dups := merge(f.tree.inEffect())
 	f.say(ctx, append(errs, dups...))
-	var change []func(builder)
+	var change []edit
 	if f.objects != nil {
 		for _, old := range f.objects.list {
 			if next.byRef[old.ref] == nil {
-				change = append(change, old.delete)
+				change = append(change, edit{old.ref, old.delete})
 			}
 		}
 	}
@@ -133,7 +151,7 @@ func (f *follower) change(ctx context.Context, errs []Error) []func(builder) {
 				continue
 			}
 		}
-		change = append(change, obj.set)
+		change = append(change, edit{obj.ref, obj.set})
 	}
 	f.objects = next
 	return change

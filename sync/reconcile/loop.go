@@ -51,7 +51,10 @@ type Loop struct {
 	// Describe puts a problem into words; nil means Problem.Error. Sources that know
 	// the file and the line say so here.
 	Describe func(model.Problem) string
+	// Observers are told what happens.
+	Observers []Observer
 
+	full    bool // the next round compares with what is really there
 	started time.Time
 	applied *model.Snapshot // the last that was applied without error
 	seen    *model.Snapshot // the last whose problems were logged
@@ -67,7 +70,13 @@ func (l *Loop) Run(ctx context.Context) {
 	resync := time.NewTicker(interval)
 	defer resync.Stop()
 	l.started = time.Now()
+	l.full = true
 	l.resetBackoff()
+	l.State.observe(func(at time.Time) {
+		for _, o := range l.Observers {
+			o.Queued(at)
+		}
+	})
 	// A channel is nil while it shall not be heard.
 	changed, disturbed := l.State.Changed(), l.Disturbed
 	var retry, rested, calm <-chan time.Time
@@ -85,14 +94,16 @@ func (l *Loop) Run(ctx context.Context) {
 		case <-changed:
 		case <-retry:
 		case <-resync.C:
+			l.full = true
 			l.Backend.Resync()
 		case <-disturbed:
 			repair = true
 			l.Log.LogAttrs(ctx, slog.LevelWarn, "others changed our rules; putting them right")
+			l.full = true
 			l.Backend.Resync()
 		}
-		if snapshot, ok := l.State.Snapshot(); ok {
-			failed := l.round(ctx, snapshot)
+		if snapshot, taken, ok := l.State.take(); ok {
+			failed := l.round(ctx, snapshot, taken)
 			pause := l.MinInterval
 			retry = nil
 			if failed > 0 {
@@ -110,12 +121,19 @@ func (l *Loop) Run(ctx context.Context) {
 }
 
 // round applies one snapshot. If that fails, it returns after how long to try again.
-func (l *Loop) round(ctx context.Context, s *model.Snapshot) time.Duration {
+func (l *Loop) round(ctx context.Context, s *model.Snapshot, taken pending) time.Duration {
 	l.logProblems(ctx, s)
+	start := time.Now()
 	err := l.Backend.Apply(ctx, s)
-	switch {
-	case ctx.Err() != nil:
+	if ctx.Err() != nil {
 		return 0
+	}
+	l.tell(Round{
+		Snapshot: s, Started: start, Took: time.Since(start), Full: l.full, Err: err, Failed: failedFamilies(err),
+		Services: taken.services, EndpointSlices: taken.endpointSlices, Triggers: taken.triggers, Queued: l.State.waiting(),
+	})
+	l.full = err != nil
+	switch {
 	case err != nil:
 		again := l.backoff.Step()
 		l.Log.LogAttrs(ctx, slog.LevelError, "apply failed; what was programmed stays",
@@ -129,6 +147,12 @@ func (l *Loop) round(ctx context.Context, s *model.Snapshot) time.Duration {
 	l.applied = s
 	l.resetBackoff()
 	return 0
+}
+
+func (l *Loop) tell(r Round) {
+	for _, o := range l.Observers {
+		o.Done(r)
+	}
 }
 
 func (l *Loop) resetBackoff() {

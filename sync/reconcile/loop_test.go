@@ -88,7 +88,7 @@ func TestNothingIsAppliedBeforeEverySourceIsComplete(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &fakeBackend{}
 		s, _ := start(t, 2, b)
-		s.Update(func(b *model.Builder) { b.SetService(service(80)) })
+		s.Update(Change{}, func(b *model.Builder) { b.SetService(service(80)) })
 		s.Complete()
 		time.Sleep(2 * time.Hour)
 		synctest.Wait()
@@ -110,7 +110,7 @@ func TestChangesDuringARoundCoalesce(t *testing.T) {
 		time.Sleep(100 * time.Millisecond) // the first round is under way
 		synctest.Wait()
 		for i := range 50 {
-			s.Update(func(b *model.Builder) { b.SetService(service(i + 1)) })
+			s.Update(Change{}, func(b *model.Builder) { b.SetService(service(i + 1)) })
 		}
 		time.Sleep(5 * time.Second)
 		synctest.Wait()
@@ -161,7 +161,7 @@ func TestAChangeMayMendAFailureSoon(t *testing.T) {
 		synctest.Wait()
 		b.fail(nil)
 		changed := time.Now()
-		s.Update(func(b *model.Builder) { b.SetService(service(80)) })
+		s.Update(Change{}, func(b *model.Builder) { b.SetService(service(80)) })
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
 		if last := b.at[len(b.at)-1]; last.Before(changed) {
@@ -186,13 +186,13 @@ func TestAProblemIsLoggedOnceAndWhenItIsMended(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &fakeBackend{}
 		s, log := start(t, 0, b)
-		s.Update(func(b *model.Builder) { b.SetService(service(0)) })
+		s.Update(Change{}, func(b *model.Builder) { b.SetService(service(0)) })
 		synctest.Wait()
-		s.Update(func(b *model.Builder) {
+		s.Update(Change{}, func(b *model.Builder) {
 			b.SetServiceCIDR(model.ServiceCIDR{Name: "kubernetes", CIDRs: []string{"172.30.0.0/16"}})
 		})
 		synctest.Wait()
-		s.Update(func(b *model.Builder) { b.SetService(service(80)) })
+		s.Update(Change{}, func(b *model.Builder) { b.SetService(service(80)) })
 		synctest.Wait()
 		const problem = "Service default/web: spec.ports[0].port: 0 is not between 1 and 65535"
 		if got := strings.Count(log.String(), problem); got != 2 {
@@ -210,7 +210,7 @@ func TestMinIntervalSpacesRounds(t *testing.T) {
 		s, _ := start(t, 0, b, func(l *Loop) { l.MinInterval = 10 * time.Second })
 		for i := range 100 {
 			time.Sleep(500 * time.Millisecond)
-			s.Update(func(b *model.Builder) { b.SetService(service(i + 1)) })
+			s.Update(Change{}, func(b *model.Builder) { b.SetService(service(i + 1)) })
 			if i == 50 {
 				b.fail(nil)
 			}
@@ -301,7 +301,7 @@ func TestAStormOfForeignChangesIsBounded(t *testing.T) {
 				if got := b.rounds(); got < least || got > most {
 					t.Errorf("%d rounds in %v, want %d to %d", got, storm, least, most)
 				}
-				s.Update(func(b *model.Builder) { b.SetService(service(80)) })
+				s.Update(Change{}, func(b *model.Builder) { b.SetService(service(80)) })
 				time.Sleep(2*takes + time.Millisecond)
 				synctest.Wait()
 				if b.last().Family(model.IPv4).NumServicePorts() != 1 {

@@ -1,0 +1,146 @@
+package reconcile
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/vmapd/vmapd/model"
+)
+
+// recorder notes what it is told.
+type recorder struct {
+	mu     sync.Mutex
+	queued []time.Time
+	rounds []Round
+}
+
+func (r *recorder) Queued(at time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.queued = append(r.queued, at)
+}
+
+func (r *recorder) Done(round Round) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.rounds = append(r.rounds, round)
+}
+
+func (r *recorder) all() ([]time.Time, []Round) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.queued), slices.Clone(r.rounds)
+}
+
+func TestObserversHearOfRounds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &fakeBackend{takes: 10 * time.Second}
+		r := &recorder{}
+		s, _ := start(t, 1, b, func(l *Loop) { l.Observers = []Observer{r} })
+		begin := time.Now()
+		set := func(c Change, port int) {
+			s.Update(c, func(b *model.Builder) { b.SetService(service(port)) })
+		}
+		old := Change{EndpointSlices: 1, Trigger: begin.Add(-time.Minute)}
+		set(old, 80)
+		set(Change{Services: 2}, 81)
+		time.Sleep(time.Second)
+		s.Complete()
+		time.Sleep(time.Second) // the first round is under way
+		trigger := time.Now()
+		set(Change{EndpointSlices: 1, Trigger: trigger}, 82)
+		set(Change{EndpointSlices: 3}, 83)
+		if services, slices := s.Pending(); services != 0 || slices != 4 {
+			t.Errorf("%d Services and %d slices are pending, want 0 and 4", services, slices)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		b.fail(errors.New("no"))
+		set(Change{}, 84)
+		time.Sleep(15 * time.Second)
+		synctest.Wait()
+
+		queued, rounds := r.all()
+		if want := []time.Time{begin, trigger, begin.Add(62 * time.Second)}; !slices.EqualFunc(queued, want, time.Time.Equal) {
+			t.Errorf("changes were queued at %v, want %v", queued, want)
+		}
+		if len(rounds) != 3 {
+			t.Fatalf("%d rounds, want 3", len(rounds))
+		}
+		none := [2]bool{}
+		for i, want := range []Round{
+			{Started: begin.Add(time.Second), Full: true, Services: 2, EndpointSlices: 1, Queued: trigger, Failed: none},
+			{Started: begin.Add(11 * time.Second), EndpointSlices: 4, Triggers: []time.Time{trigger}, Failed: none},
+			{Started: begin.Add(62 * time.Second), Failed: [2]bool{true, true}},
+		} {
+			got := rounds[i]
+			if got.Snapshot == nil || got.Took != 10*time.Second || (got.Err != nil) != (i == 2) {
+				t.Errorf("round %d: snapshot %v, took %v, error %v", i, got.Snapshot, got.Took, got.Err)
+			}
+			got.Snapshot, got.Took, got.Err = nil, 0, nil
+			if !reflect.DeepEqual(want, got) {
+				t.Errorf("round %d: want %+v\n got %+v", i, want, got)
+			}
+		}
+	})
+}
+
+func TestTheRoundAfterAFailureIsFull(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &fakeBackend{}
+		r := &recorder{}
+		s, _ := start(t, 0, b, func(l *Loop) { l.Observers = []Observer{r} })
+		change := func(err error) {
+			synctest.Wait()
+			b.fail(err)
+			s.Update(Change{}, func(b *model.Builder) { b.SetService(service(80)) })
+			synctest.Wait()
+		}
+		change(nil)
+		change(errors.New("no"))
+		b.fail(nil)
+		time.Sleep(time.Minute) // retried
+		change(nil)
+		time.Sleep(time.Hour) // compared in full
+		synctest.Wait()
+		var full []bool
+		_, rounds := r.all()
+		for _, round := range rounds {
+			full = append(full, round.Full)
+		}
+		if want := []bool{true, false, false, true, false, true}; !slices.Equal(full, want) {
+			t.Errorf("full rounds: %v, want %v", full, want)
+		}
+	})
+}
+
+type familyError struct{ f model.Family }
+
+func (e familyError) Error() string          { return e.f.String() }
+func (e familyError) IPFamily() model.Family { return e.f }
+
+func TestWhomAnErrorIsAbout(t *testing.T) {
+	v4, v6, other := familyError{model.IPv4}, familyError{model.IPv6}, errors.New("other")
+	for _, tt := range []struct {
+		err  error
+		want [2]bool
+	}{
+		{nil, [2]bool{}},
+		{v4, [2]bool{true, false}},
+		{fmt.Errorf("step: %w", v6), [2]bool{false, true}},
+		{errors.Join(v4, fmt.Errorf("step: %w", v6)), [2]bool{true, true}},
+		{other, [2]bool{true, true}},
+		{errors.Join(v4, other), [2]bool{true, true}},
+		{fmt.Errorf("both: %w, %w", v6, v6), [2]bool{false, true}},
+	} {
+		if got := failedFamilies(tt.err); got != tt.want {
+			t.Errorf("failedFamilies(%v) = %v, want %v", tt.err, got, tt.want)
+		}
+	}
+}
