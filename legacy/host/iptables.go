@@ -2,6 +2,7 @@ package host
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,8 +13,10 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// IPTables keeps the rules of the iptables backend. It is not safe for concurrent use.
+// IPTables keeps the rules of the iptables backend. It is not safe for concurrent use, but
+// for its Stats.
 type IPTables struct {
+	counters
 	log      *slog.Logger
 	options  iptables.Options
 	families []*ruleFamily
@@ -22,7 +25,9 @@ type IPTables struct {
 // ruleFamily is what is known about one family's rules.
 type ruleFamily struct {
 	*programs
-	have *iptables.Ruleset // what is there; nil: unknown, read before the next batch
+	have    *iptables.Ruleset // what is there; nil: unknown, read before the next batch
+	left    *iptables.Ruleset // what should be there, if only a Resync made it unknown
+	invalid uint64            // iptables.Saved.Invalid of the last listing
 }
 
 // OpenIPTables finds the programs, and what they and the kernel can do. A family for which
@@ -57,7 +62,9 @@ func (b *IPTables) Variant() string { return b.families[0].String() }
 // Resync makes the next Apply read the rules first, and repair what differs.
 func (b *IPTables) Resync() {
 	for _, f := range b.families {
-		f.have = nil
+		if f.have != nil {
+			f.left, f.have = f.have, nil
+		}
 	}
 }
 
@@ -67,8 +74,8 @@ func (b *IPTables) Apply(ctx context.Context, s *model.Snapshot) error {
 	var errs []error
 	for _, f := range b.families {
 		if err := b.applyFamily(ctx, f, s.Family(f.family)); err != nil {
-			f.have = nil
-			errs = append(errs, fmt.Errorf("%v: %w", f.family, err))
+			f.have, f.left = nil, nil
+			errs = append(errs, &FamilyError{f.family, err})
 		}
 	}
 	return errors.Join(errs...)
@@ -78,30 +85,37 @@ func (b *IPTables) applyFamily(ctx context.Context, f *ruleFamily, s *model.Fami
 	start := time.Now()
 	o := b.options
 	o.RandomFully = f.RandomFully()
-	want := iptables.Compile(f.have, s, o)
+	before := cmp.Or(f.have, f.left)
+	want := iptables.Compile(before, s, o)
+	full := f.have == nil
 	var batch *iptables.Batch
 	var saved *iptables.Saved
-	if f.have != nil {
-		batch = iptables.Diff(f.have, want)
-	} else {
+	if full {
 		var err error
 		if saved, err = f.save(ctx); err != nil {
 			return err
 		}
 		batch = want.Repair(saved)
+		b.read(f, saved, before != nil && batch.Size() != iptables.Diff(before, want).Size())
+	} else {
+		batch = iptables.Diff(f.have, want)
 	}
+	var written int64
 	if !batch.Empty() {
-		if err := f.restore(ctx, batch); err != nil {
+		var err error
+		if written, err = f.restore(ctx, batch); err != nil {
+			b.update(f.family, func(s *Stats) { s.failed(!full) })
 			return err
 		}
 	}
+	b.update(f.family, func(s *Stats) { s.applied(batch, written, full) })
 	// What jumps there comes last: all that it leads to is there.
 	if saved != nil {
 		if err := f.hook(saved); err != nil {
 			return err
 		}
 	}
-	f.have = want
+	f.have, f.left = want, nil
 	if size := batch.Size(); !batch.Empty() {
 		b.log.LogAttrs(ctx, slog.LevelDebug, "applied", slog.String("family", f.family.String()),
 			slog.Int("chains", size.Chains), slog.Int("rules", size.Rules), slog.Int("chains_deleted", size.Deleted),
@@ -110,25 +124,36 @@ func (b *IPTables) applyFamily(ctx context.Context, f *ruleFamily, s *model.Fami
 	return nil
 }
 
-// restore runs iptables-restore with a batch on its standard input.
-func (p *programs) restore(ctx context.Context, batch *iptables.Batch) error {
+// read counts what a listing tells of besides the rules.
+func (b *IPTables) read(f *ruleFamily, saved *iptables.Saved, foreign bool) {
+	b.update(f.family, func(s *Stats) {
+		s.dropped(f.invalid, saved.Invalid())
+		if foreign {
+			s.Repairs++
+		}
+	})
+	f.invalid = saved.Invalid()
+}
+
+// restore runs iptables-restore with a batch on its standard input, and returns how long that is.
+func (p *programs) restore(ctx context.Context, batch *iptables.Batch) (int64, error) {
 	var stderr bytes.Buffer
 	cmd := p.command(ctx, "-restore", "--noflush", "-w", lockTimeout)
 	cmd.Stderr = &stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {
-		return fmt.Errorf("run %s: %w", cmd.Path, err)
+		return 0, fmt.Errorf("run %s: %w", cmd.Path, err)
 	}
 	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("run %s: %w", cmd.Path, err)
+		return 0, fmt.Errorf("run %s: %w", cmd.Path, err)
 	}
-	_, writeErr := batch.WriteTo(in)
+	n, writeErr := batch.WriteTo(in)
 	err = errors.Join(in.Close(), cmd.Wait())
 	if err == nil {
 		err = writeErr
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %w: %s", cmd.Path, err, batch.Explain(firstLines(stderr.String())))
+		return 0, fmt.Errorf("%s: %w: %s", cmd.Path, err, batch.Explain(firstLines(stderr.String())))
 	}
-	return nil
+	return n, nil
 }

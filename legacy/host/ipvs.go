@@ -31,6 +31,7 @@ func (e *UnsupportedError) Unwrap() error { return e.Err }
 // IPVS keeps virtual servers and all that goes with them. It is not safe for concurrent
 // use. Its programs run in the network namespace of who calls Apply.
 type IPVS struct {
+	counters
 	log      *slog.Logger
 	options  ipvs.Options
 	links    *netlink.Handle
@@ -171,7 +172,7 @@ func (b *IPVS) Apply(ctx context.Context, s *model.Snapshot) error {
 	for _, f := range b.families {
 		if err := b.applyFamily(ctx, f, s.Family(f.family)); err != nil {
 			f.have = nil
-			errs = append(errs, fmt.Errorf("%v: %w", f.family, err))
+			errs = append(errs, &FamilyError{f.family, err})
 		}
 	}
 	return errors.Join(errs...)
@@ -200,7 +201,9 @@ func (b *IPVS) applyFamily(ctx context.Context, f *serverFamily, s *model.Family
 		r.have = content
 		clear(f.draining) // the plan has all that drain
 	}
-	if err := r.carryOut(ctx, plan.Ops); err != nil {
+	err := r.carryOut(ctx, plan.Ops)
+	b.update(f.family, r.count)
+	if err != nil {
 		return err
 	}
 	f.have = want

@@ -24,6 +24,19 @@ type run struct {
 	have   *ipvs.Content     // what was read before, if anything
 	failed map[ipvs.Key]bool // virtual servers that could not be added
 	done   int               // operations that wrote something
+
+	restoreFailures int // runs of iptables-restore for the companion that failed
+}
+
+// count adds what was done.
+func (r *run) count(s *Stats) {
+	if r.done > 0 {
+		s.Batches++
+	}
+	s.Operations += uint64(r.done)
+	for range r.restoreFailures {
+		s.failed(false)
+	}
 }
 
 // carryOut does one operation after the other. What fails for one virtual server, address
@@ -117,7 +130,11 @@ func (r *run) one(ctx context.Context, op ipvs.Op) error {
 		return deleteDevice(r.links, op.Name)
 	case ipvs.SetCompanion:
 		r.done++
-		return r.f.setCompanion(ctx, op.Companion)
+		err := r.f.setCompanion(ctx, op.Companion)
+		if err != nil {
+			r.restoreFailures++
+		}
+		return err
 	case ipvs.RemoveCompanion:
 		r.done++
 		return removeRules(ctx, r.f.name, isCompanions)

@@ -82,10 +82,10 @@ func (p *programs) command(ctx context.Context, suffix string, args ...string) *
 	return exec.CommandContext(ctx, p.name+suffix, args...)
 }
 
-// save reads all rules.
+// save reads all rules, with their counters.
 func (p *programs) save(ctx context.Context) (*iptables.Saved, error) {
 	var stdout, stderr bytes.Buffer
-	cmd := p.command(ctx, "-save")
+	cmd := p.command(ctx, "-save", "-c")
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {
 		return nil, fmt.Errorf("%s: %w: %s", cmd.Path, err, firstLines(stderr.String()))

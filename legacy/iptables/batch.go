@@ -1,7 +1,6 @@
 package iptables
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
 	"io"
@@ -29,10 +28,16 @@ type Batch struct {
 type changes struct {
 	set    []chain
 	delete []string
+	growth int // rules that there are more afterwards, without those that set writes
 }
 
 // Size says how much a batch writes.
 type Size struct{ Chains, Rules, Deleted int }
+
+// Rules says how many rules a batch writes into a table, and how many more of ours there are
+// afterwards than in the ruleset that [Diff] compared with. Where it compared with none, or
+// [Ruleset.Repair] or [Ruleset.Over] made the batch, that is all there are.
+type Rules struct{ Written, Growth int }
 
 func (b *Batch) set(c chain)    { b.tables[c.table].set = append(b.tables[c.table].set, c) }
 func (b *Batch) delete(c chain) { b.tables[c.table].delete = append(b.tables[c.table].delete, c.name) }
@@ -54,10 +59,24 @@ func (b *Batch) Size() Size {
 		s.Chains += len(t.set)
 		s.Deleted += len(t.delete)
 		for _, c := range t.set {
-			s.Rules += bytes.Count(c.text, []byte("\n"))
+			s.Rules += c.rules()
 		}
 	}
 	return s
+}
+
+// Rules counts rules, by table.
+func (b *Batch) Rules() map[string]Rules {
+	counts := map[string]Rules{}
+	for t := range tables {
+		var r Rules
+		for _, c := range b.tables[t].set {
+			r.Written += c.rules()
+		}
+		r.Growth = r.Written + b.tables[t].growth
+		counts[t.String()] = r
+	}
+	return counts
 }
 
 // Text returns the batch as text.

@@ -1,6 +1,7 @@
 package iptables
 
 import (
+	"bytes"
 	"net/netip"
 	"strconv"
 
@@ -42,6 +43,9 @@ func (c *chain) add(match, target string) {
 	c.comment = ""
 }
 
+// rules returns how many there are.
+func (c *chain) rules() int { return bytes.Count(c.text, []byte("\n")) }
+
 // host is an address as the programs print it.
 func host(a netip.Addr) string { return a.String() + "/" + strconv.Itoa(a.BitLen()) }
 
@@ -72,6 +76,7 @@ func toVIP(v model.VIP) string {
 
 const (
 	fromNode    = "-m addrtype --src-type LOCAL"
+	isInvalid   = "-m conntrack --ctstate INVALID"
 	isDNATed    = "-m conntrack --ctstate DNAT"
 	returnNow   = "-j RETURN"
 	acceptNow   = "-j ACCEPT"

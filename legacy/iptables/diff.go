@@ -28,6 +28,9 @@ func Diff(have, want *Ruleset) *Batch {
 func (b *Batch) diff(have, want *Ruleset) {
 	b.compare(have.sharedChains(), want.sharedChains())
 	for c := range want.forest.Changes(placeKeys, have.forest) {
+		if c.InOld {
+			b.tables[treeKinds[c.Key.tree].table].growth -= c.Old.rules()
+		}
 		if c.InNew {
 			b.set(c.Key.chain(want.Family, c.New))
 		} else {
@@ -64,13 +67,19 @@ func (b *Batch) compare(have, want []chain) {
 		return slices.IndexFunc(list, func(o chain) bool { return o.table == c.table && o.name == c.name })
 	}
 	for _, c := range want {
-		if i := find(have, c); i < 0 || !bytes.Equal(have[i].text, c.text) {
-			b.set(c)
+		i := find(have, c)
+		if i >= 0 && bytes.Equal(have[i].text, c.text) {
+			continue
+		}
+		b.set(c)
+		if i >= 0 {
+			b.tables[c.table].growth -= have[i].rules()
 		}
 	}
 	for _, c := range have {
 		if find(want, c) < 0 {
 			b.delete(c)
+			b.tables[c.table].growth -= c.rules()
 		}
 	}
 }

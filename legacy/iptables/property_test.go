@@ -18,18 +18,20 @@ func history(t *testing.T, r *modeltest.Random, config model.Config, o iptables.
 	b := model.NewBuilder(config)
 	var have rulesets
 	var tables [len(model.Families)]*iptsim.Tables
+	var rules [len(model.Families)]map[string]int
 	for step := range steps {
 		r.Steps(b, 1+r.IntN(4))
 		want := compileAll(have, b.Snapshot(), o)
 		for _, f := range model.Families {
 			if tables[f] == nil {
-				tables[f] = load(t, want[f])
+				tables[f], rules[f] = load(t, want[f]), map[string]int{}
 			}
 			batch := iptables.Diff(have[f], want[f])
 			checkApplied(t, tables[f], batch, want[f])
 			equal(t, "a batch from a ruleset to itself", iptables.Size{}, iptables.Diff(want[f], want[f]).Size())
 			fresh := iptables.Compile(nil, b.Snapshot().Family(f), o)
 			equal(t, "the text compiled from nothing", fresh.String(), want[f].String())
+			checkRules(t, rules[f], batch, fresh)
 			if step%8 == 0 {
 				checkRestart(t, tables[f], fresh)
 			}
@@ -39,6 +41,20 @@ func history(t *testing.T, r *modeltest.Random, config model.Config, o iptables.
 		}
 		have = want
 	}
+}
+
+// checkRules adds what a batch says of the number of rules, by table, and compares the sums
+// with what there are.
+func checkRules(t *testing.T, sums map[string]int, b *iptables.Batch, want *iptables.Ruleset) {
+	t.Helper()
+	all := map[string]int{}
+	for table, r := range b.Rules() {
+		sums[table] += r.Growth
+	}
+	for table, r := range want.Batch().Rules() {
+		all[table] = r.Written
+	}
+	equal(t, "rules, as batches tell of them", all, sums)
 }
 
 // checkApplied applies a batch and compares the tables with what they should be.

@@ -6,25 +6,27 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"strconv"
 	"strings"
 )
 
 // Saved is what iptables-save or ip6tables-save lists, of all tables and of everybody.
 type Saved struct {
-	rules map[tableChain][]byte // a line each, as listed
-	order []tableChain
+	rules   map[tableChain][]byte // a line each, as listed, without counters
+	order   []tableChain
+	invalid uint64
 }
 
 type tableChain struct{ table, chain string }
 
-// ParseSaved reads what the program prints.
+// ParseSaved reads what the program prints, with counters (option -c) or without.
 func ParseSaved(r io.Reader) (*Saved, error) {
 	s := &Saved{rules: map[tableChain][]byte{}}
 	table := ""
 	in := bufio.NewScanner(r)
 	in.Buffer(nil, 1<<20)
 	for in.Scan() {
-		line := strings.TrimSpace(in.Text())
+		packets, line := cutCounters(strings.TrimSpace(in.Text()))
 		switch {
 		case line == "", line[0] == '#', line == "COMMIT":
 		case line[0] == '*':
@@ -35,12 +37,29 @@ func ParseSaved(r io.Reader) (*Saved, error) {
 		case strings.HasPrefix(line, "-A "):
 			name, _, _ := strings.Cut(line[3:], " ")
 			s.add(tableChain{table, name}, []byte(line+"\n"))
+			if table == filter.String() && line == "-A "+forwardChain+" "+isInvalid+" "+dropNow {
+				s.invalid, _ = strconv.ParseUint(packets, 10, 64) // 0 without counters
+			}
 		default:
 			return nil, fmt.Errorf("unknown line %q", line)
 		}
 	}
 	return s, in.Err()
 }
+
+// cutCounters takes "[packets:bytes] " from before a rule.
+func cutCounters(line string) (packets, rule string) {
+	if !strings.HasPrefix(line, "[") {
+		return "", line
+	}
+	counters, rule, _ := strings.Cut(line[1:], "] ")
+	packets, _, _ = strings.Cut(counters, ":")
+	return packets, rule
+}
+
+// Invalid returns how many packets our rule for those that connection tracking calls invalid
+// has dropped since it was written, if the program listed counters.
+func (s *Saved) Invalid() uint64 { return s.invalid }
 
 func (s *Saved) add(at tableChain, rule []byte) {
 	if _, ok := s.rules[at]; !ok {
@@ -71,6 +90,8 @@ func (r *Ruleset) Repair(s *Saved) *Batch {
 		have, ok := s.rules[tableChain{c.table.String(), c.name}]
 		if !ok || !bytes.Equal(normal(have), normal(c.text)) {
 			b.set(c)
+		} else {
+			b.tables[c.table].growth += c.rules()
 		}
 	}
 	b.deleteAll(s.Chains(), wanted)

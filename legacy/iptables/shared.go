@@ -70,7 +70,7 @@ func (r *Ruleset) forward(s *model.Settings) chain {
 	if s.DropInvalid {
 		// A segment outside the window, say, would reach the client with the pod's own
 		// address, and the client would reset the connection.
-		c.add("-m conntrack --ctstate INVALID", dropNow)
+		c.add(isInvalid, dropNow)
 	}
 	c.add("-m conntrack --ctstate NEW", "-j "+filterChain)
 	c.add(r.options.isMarked(), acceptNow)

@@ -145,6 +145,9 @@ type node struct {
 	entries  []entry
 }
 
+// rules returns how many its chain has.
+func (n *node) rules() int { return bits.OnesCount64(n.children) + len(n.entries) }
+
 // entry is a rule at the end of a tree.
 type entry struct {
 	key  entryKey

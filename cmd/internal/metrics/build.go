@@ -1,0 +1,62 @@
+package metrics
+
+import (
+	"runtime/debug"
+	"strings"
+)
+
+// build is what this program was built from.
+type build struct {
+	version, commit, treeState, date string
+	major, minor, kubernetes         string
+	goVersion, compiler, platform    string
+}
+
+// clientLibrary has version v0.Y.Z where Kubernetes has v1.Y.Z.
+const clientLibrary = "k8s.io/client-go"
+
+func readBuild(info *debug.BuildInfo) build {
+	b := build{kubernetes: "v0.0.0"}
+	if info == nil {
+		return b
+	}
+	b.version, b.goVersion = info.Main.Version, info.GoVersion
+	set := map[string]string{}
+	for _, s := range info.Settings {
+		set[s.Key] = s.Value
+	}
+	b.commit, b.date, b.compiler = set["vcs.revision"], set["vcs.time"], set["-compiler"]
+	b.platform = set["GOOS"] + "/" + set["GOARCH"]
+	b.treeState = map[string]string{"true": "dirty", "false": "clean"}[set["vcs.modified"]]
+	for _, d := range info.Deps {
+		if v, ok := strings.CutPrefix(d.Version, "v0."); ok && d.Path == clientLibrary {
+			b.kubernetes, b.major = "v1."+v, "1"
+			b.minor, _, _ = strings.Cut(v, ".")
+		}
+	}
+	return b
+}
+
+// gitVersion is the version of Kubernetes that this program speaks, and, as distributions of
+// it write theirs, our own behind it. Alerts compare the first part among all components of a
+// cluster.
+func (b build) gitVersion() string {
+	own := strings.Map(func(r rune) rune { // what semver's build metadata may consist of
+		switch {
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '.', r == '-':
+			return r
+		case r == '+':
+			return '.'
+		}
+		return -1
+	}, strings.TrimPrefix(b.version, "v"))
+	return strings.TrimSuffix(b.kubernetes+"+vmapd."+own, ".")
+}
+
+func (m *Metrics) registerBuild() {
+	b := readBuild(m.options.Build)
+	m.gauge("kubernetes", "build_info", "The version of Kubernetes that this program is made for, and what it was built from. Always 1.",
+		"major", "minor", "git_version", "git_commit", "git_tree_state", "build_date", "go_version", "compiler", "platform").
+		WithLabelValues(b.major, b.minor, b.gitVersion(), b.commit, b.treeState, b.date, b.goVersion, b.compiler, b.platform).Set(1)
+	m.gauge(ownNamespace, "build_info", "The version of this program. Always 1.", "version", "revision").WithLabelValues(b.version, b.commit).Set(1)
+}

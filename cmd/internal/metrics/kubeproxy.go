@@ -1,0 +1,217 @@
+package metrics
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/vmapd/vmapd/legacy/host"
+)
+
+// Names of labels.
+const (
+	ipFamily      = "ip_family"
+	tableLabel    = "table"
+	codeLabel     = "code"
+	trafficPolicy = "traffic_policy"
+)
+
+// proxyFigures are those that kube-proxy has too (pkg/proxy/metrics), if they are noted as
+// things happen.
+type proxyFigures struct {
+	duration, full, partial  *prometheus.HistogramVec // full and partial are nil for IPVS
+	programming              *prometheus.HistogramVec
+	lastSync, lastQueued     *prometheus.GaugeVec
+	services, endpointSlices prometheus.Counter
+	noLocalEndpoints         *prometheus.GaugeVec
+	failures                 *prometheus.CounterVec // nil but for nftables
+	healthz, livez           *prometheus.CounterVec
+	conntrackDuration        *prometheus.HistogramVec
+	conntrackDeleted         *prometheus.CounterVec
+}
+
+// syncBuckets are from 1 ms to 16 s.
+func syncBuckets() []float64 { return prometheus.ExponentialBuckets(0.001, 2, 15) }
+
+// programmingBuckets are those of the SLO of network programming latency.
+func programmingBuckets() []float64 {
+	buckets := []float64{0.25, 0.5}
+	buckets = append(buckets, prometheus.LinearBuckets(1, 1, 59)...)
+	buckets = append(buckets, prometheus.LinearBuckets(60, 5, 12)...)
+	return append(buckets, prometheus.LinearBuckets(120, 30, 7)...)
+}
+
+const proxyNamespace = "kubeproxy"
+
+func (m *Metrics) histogram(namespace, name, help string, buckets []float64) *prometheus.HistogramVec {
+	v := prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: namespace, Name: name, Help: help, Buckets: buckets}, []string{ipFamily})
+	m.registry.MustRegister(v)
+	for _, f := range m.families {
+		v.WithLabelValues(f.String())
+	}
+	return v
+}
+
+func (m *Metrics) gauge(namespace, name, help string, labels ...string) *prometheus.GaugeVec {
+	v := prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help}, labels)
+	m.registry.MustRegister(v)
+	return v
+}
+
+func (m *Metrics) counter(namespace, name, help string, labels ...string) *prometheus.CounterVec {
+	v := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, labels)
+	m.registry.MustRegister(v)
+	return v
+}
+
+// familyCounter has a series for each family from the start, so that the first increase is one.
+func (m *Metrics) familyCounter(namespace, name, help string) *prometheus.CounterVec {
+	v := m.counter(namespace, name, help, ipFamily)
+	for _, f := range m.families {
+		v.WithLabelValues(f.String())
+	}
+	return v
+}
+
+func (m *Metrics) codeCounter(name, help string) *prometheus.CounterVec {
+	v := m.counter(proxyNamespace, name, help, codeLabel)
+	for _, code := range []string{"200", "503"} {
+		v.WithLabelValues(code)
+	}
+	return v
+}
+
+// registerProxy makes all that kube-proxy has in a mode.
+func (m *Metrics) registerProxy() {
+	p := &m.proxy
+	p.duration = m.histogram(proxyNamespace, "sync_proxy_rules_duration_seconds", "How long rounds of programming took.", syncBuckets())
+	p.programming = m.histogram(proxyNamespace, "network_programming_duration_seconds",
+		"Time from the change of a Service or pod to when it was programmed here, as far as the cluster notes when that was.", programmingBuckets())
+	p.lastSync = m.gauge(proxyNamespace, "sync_proxy_rules_last_timestamp_seconds", "When a round of programming last went well.", ipFamily)
+	p.lastQueued = m.gauge(proxyNamespace, "sync_proxy_rules_last_queued_timestamp_seconds", "When a round of programming was last asked for.", ipFamily)
+	p.services = m.counter(proxyNamespace, "sync_proxy_rules_service_changes_total", "Changes of Services that rounds took in.").WithLabelValues()
+	p.endpointSlices = m.counter(proxyNamespace, "sync_proxy_rules_endpoint_changes_total", "Changes of EndpointSlices that rounds took in.").WithLabelValues()
+	p.noLocalEndpoints = m.gauge(proxyNamespace, "sync_proxy_rules_no_local_endpoints_total",
+		"Service ports with a Local traffic policy and endpoints, but none on this node.", ipFamily, trafficPolicy)
+	p.healthz = m.codeCounter("proxy_healthz_total", "Answers of /healthz, by HTTP status.")
+	p.livez = m.codeCounter("proxy_livez_total", "Answers of /livez, by HTTP status.")
+	p.conntrackDuration = m.histogram(proxyNamespace, "conntrack_reconciler_sync_duration_seconds",
+		"How long it took to find and delete connections to endpoints that are gone.", syncBuckets())
+	p.conntrackDeleted = m.familyCounter(proxyNamespace, "conntrack_reconciler_deleted_entries_total", "Connections deleted because their endpoint is gone.")
+	m.registerPending()
+	switch m.options.Backend {
+	case NFTables:
+		m.registerFull()
+		p.failures = m.familyCounter(proxyNamespace, "sync_proxy_rules_nftables_sync_failures_total", "Rounds of programming that failed.")
+		m.familyCounter(proxyNamespace, "sync_proxy_rules_nftables_cleanup_failures_total",
+			"Failures to delete stale chains. Always 0: they are deleted together with the rest.")
+	case IPTables:
+		m.registerFull()
+		m.registerRestoreFailures()
+		m.registerIPTables()
+	case IPVS:
+		m.registerRestoreFailures()
+	}
+	m.registerLocalhost()
+}
+
+func (m *Metrics) registerFull() {
+	m.proxy.full = m.histogram(proxyNamespace, "sync_full_proxy_rules_duration_seconds",
+		"How long rounds took that compared everything with what is really there.", syncBuckets())
+	m.proxy.partial = m.histogram(proxyNamespace, "sync_partial_proxy_rules_duration_seconds",
+		"How long rounds took that wrote only what had changed.", syncBuckets())
+}
+
+func (m *Metrics) registerPending() {
+	service := func(services, _ int) int { return services }
+	slice := func(_, slices int) int { return slices }
+	for name, which := range map[string]func(services, slices int) int{"service": service, "endpoint": slice} {
+		m.scrape(prometheus.GaugeValue, proxyNamespace, "sync_proxy_rules_"+name+"_changes_pending",
+			"Changes that are not programmed yet.", nil, func(emit emitter) { emit(float64(which(m.pending()))) })
+	}
+}
+
+// legacyFigure shows a figure of each family.
+func (m *Metrics) legacyFigure(name, help string, of func(*host.Stats) uint64) {
+	if m.options.Legacy == nil {
+		return
+	}
+	m.scrape(prometheus.CounterValue, proxyNamespace, name, help, []string{ipFamily}, func(emit emitter) {
+		stats := m.options.Legacy()
+		for _, f := range m.families {
+			emit(float64(of(&stats[f])), f.String())
+		}
+	})
+}
+
+func (m *Metrics) registerRestoreFailures() {
+	m.legacyFigure("sync_proxy_rules_iptables_restore_failures_total", "Runs of iptables-restore that failed.",
+		func(s *host.Stats) uint64 { return s.RestoreFailures })
+}
+
+func (m *Metrics) registerIPTables() {
+	if m.options.Legacy == nil {
+		return
+	}
+	m.legacyFigure("sync_proxy_rules_iptables_partial_restore_failures_total",
+		"Runs of iptables-restore that failed and had to write only what had changed.",
+		func(s *host.Stats) uint64 { return s.PartialRestoreFailures })
+	for name, rules := range map[string]struct {
+		help string
+		of   func(host.Stats) map[string]int
+	}{
+		"sync_proxy_rules_iptables_total": {"Rules of ours that there are.", func(s host.Stats) map[string]int { return s.Rules }},
+		"sync_proxy_rules_iptables_last":  {"Rules that the last round wrote.", func(s host.Stats) map[string]int { return s.RulesWritten }},
+	} {
+		m.scrape(prometheus.GaugeValue, proxyNamespace, name, rules.help, []string{ipFamily, tableLabel}, func(emit emitter) {
+			stats := m.options.Legacy()
+			for _, f := range m.families {
+				for table, n := range rules.of(stats[f]) {
+					emit(float64(n), f.String(), table)
+				}
+			}
+		})
+	}
+	m.scrape(prometheus.CounterValue, proxyNamespace, "iptables_ct_state_invalid_dropped_packets_total",
+		"Packets dropped because connection tracking calls them invalid, as of the last comparison with the node's rules.", nil,
+		func(emit emitter) {
+			sum := uint64(0)
+			for _, s := range m.options.Legacy() {
+				sum += s.InvalidDropped
+			}
+			emit(float64(sum))
+		})
+}
+
+// registerLocalhost makes what tells who relies on node ports on loopback. kube-proxy's figure
+// for iptables counts packets that its rules translate, which is the first one of each
+// connection: here, the connections that the listeners accept.
+func (m *Metrics) registerLocalhost() {
+	read := m.options.Localhost
+	if read == nil {
+		return
+	}
+	perFamily := func(of func(LocalhostStats) float64) func(emitter) {
+		return func(emit emitter) {
+			stats := read()
+			for _, f := range m.families {
+				emit(of(stats[f]), f.String())
+			}
+		}
+	}
+	switch m.options.Backend {
+	case NFTables:
+		m.scrape(prometheus.GaugeValue, proxyNamespace, "nftables_localhost_nodeport_listeners", "Listeners for node ports on loopback.",
+			[]string{ipFamily}, perFamily(func(s LocalhostStats) float64 { return float64(s.Listeners) }))
+		m.scrape(prometheus.CounterValue, proxyNamespace, "nftables_localhost_nodeport_listener_creation_failures_total",
+			"Failures to listen for a node port on loopback.", []string{ipFamily},
+			perFamily(func(s LocalhostStats) float64 { return float64(s.Failures) }))
+	case IPTables:
+		m.scrape(prometheus.CounterValue, proxyNamespace, "iptables_localhost_nodeports_accepted_packets_total",
+			"Connections to node ports on loopback, by their first packet.", nil, func(emit emitter) {
+				sum := uint64(0)
+				for _, s := range read() {
+					sum += s.Accepted
+				}
+				emit(float64(sum))
+			})
+	}
+}

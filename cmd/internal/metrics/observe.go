@@ -1,0 +1,194 @@
+package metrics
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"k8s.io/component-base/metrics/prometheus/feature"
+	"k8s.io/component-base/metrics/prometheus/slis"
+
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/sync/reconcile"
+)
+
+// maxTriggers is how many changes are remembered whose programming failed so far. A node that
+// fails for so long needs no more figures.
+const maxTriggers = 10_000
+
+// rounds is what is remembered of rounds.
+type rounds struct {
+	problems *model.Snapshot // whose problems are counted; nil: nobody's
+	kinds    map[string]bool // of objects that had problems
+
+	// What rounds took in, while none of them went well.
+	services, endpointSlices int
+	triggers                 [len(model.Families)][]time.Time
+}
+
+var _ reconcile.Observer = (*Metrics)(nil)
+
+// Queued implements reconcile.Observer.
+func (m *Metrics) Queued(at time.Time) {
+	for _, f := range m.families {
+		m.proxy.lastQueued.WithLabelValues(f.String()).Set(seconds(at))
+	}
+}
+
+// Done implements reconcile.Observer.
+func (m *Metrics) Done(r reconcile.Round) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.proxy.services.Add(float64(r.Services))
+	m.proxy.endpointSlices.Add(float64(r.EndpointSlices))
+	m.rounds.services += r.Services
+	m.rounds.endpointSlices += r.EndpointSlices
+	if r.Err == nil {
+		m.rounds.services, m.rounds.endpointSlices = 0, 0
+	}
+	for _, f := range m.families {
+		m.duration(f, r)
+		m.remember(f, r)
+		if r.Failed[f] {
+			m.failed(f)
+		} else {
+			m.programmed(f, r)
+		}
+	}
+	m.countProblems(r.Snapshot)
+}
+
+func (m *Metrics) duration(f model.Family, r reconcile.Round) {
+	took := r.Took.Seconds()
+	m.proxy.duration.WithLabelValues(f.String()).Observe(took)
+	switch {
+	case m.proxy.full == nil:
+	case r.Full:
+		m.proxy.full.WithLabelValues(f.String()).Observe(took)
+	default:
+		m.proxy.partial.WithLabelValues(f.String()).Observe(took)
+	}
+}
+
+// remember keeps what caused the changes of a round until it is programmed. Which family an
+// EndpointSlice is of is not known here: in a family without Services it was for the other.
+func (m *Metrics) remember(f model.Family, r reconcile.Round) {
+	if r.Snapshot.Family(f).NumServicePorts() == 0 {
+		return
+	}
+	kept := &m.rounds.triggers[f]
+	for _, t := range r.Triggers {
+		if len(*kept) < maxTriggers && !t.Before(m.options.Started) {
+			*kept = append(*kept, t)
+		}
+	}
+}
+
+func (m *Metrics) failed(f model.Family) {
+	m.own.failures.WithLabelValues(f.String()).Inc()
+	if m.proxy.failures != nil {
+		m.proxy.failures.WithLabelValues(f.String()).Inc()
+	}
+}
+
+// programmed notes what is true now that a family is programmed.
+func (m *Metrics) programmed(f model.Family, r reconcile.Round) {
+	name, end, s := f.String(), r.Started.Add(r.Took), r.Snapshot.Family(f)
+	m.proxy.lastSync.WithLabelValues(name).Set(seconds(end))
+	for _, t := range m.rounds.triggers[f] {
+		// Clocks of other machines may be ahead.
+		m.proxy.programming.WithLabelValues(name).Observe(max(0, end.Sub(t).Seconds()))
+	}
+	m.rounds.triggers[f] = nil
+	internal, external := s.NoLocalEndpoints()
+	m.proxy.noLocalEndpoints.WithLabelValues(name, "internal").Set(float64(internal))
+	m.proxy.noLocalEndpoints.WithLabelValues(name, "external").Set(float64(external))
+	m.own.servicePorts.WithLabelValues(name).Set(float64(s.NumServicePorts()))
+	m.own.ready.WithLabelValues(name).Set(1)
+}
+
+// countProblems counts objects with problems, if these are not the same as before.
+func (m *Metrics) countProblems(s *model.Snapshot) {
+	if m.rounds.problems != nil && s.SameProblems(m.rounds.problems) {
+		return
+	}
+	m.rounds.problems = s
+	objects := map[string]int{}
+	var last model.ObjectRef
+	for _, p := range s.Problems() { // sorted by object
+		if p.Object != last {
+			objects[p.Object.Kind]++
+			m.rounds.kinds[p.Object.Kind] = true
+		}
+		last = p.Object
+	}
+	for kind := range m.rounds.kinds {
+		m.own.rejected.WithLabelValues(kind).Set(float64(objects[kind]))
+	}
+}
+
+// pending returns how many changed objects are not programmed.
+func (m *Metrics) pending() (services, endpointSlices int) {
+	m.mu.Lock()
+	services, endpointSlices = m.rounds.services, m.rounds.endpointSlices
+	m.mu.Unlock()
+	if m.options.Pending == nil {
+		return services, endpointSlices
+	}
+	moreServices, moreSlices := m.options.Pending()
+	return services + moreServices, endpointSlices + moreSlices
+}
+
+// HTTP notes that /healthz, /livez or /readyz was answered.
+func (m *Metrics) HTTP(path string, code int) {
+	status := slis.Success
+	if code >= 400 {
+		status = slis.Error
+	}
+	check := "readyz"
+	switch path {
+	case "/healthz":
+		check = "healthz"
+		m.proxy.healthz.WithLabelValues(strconv.Itoa(code)).Inc()
+	case "/livez":
+		check = "livez"
+		m.proxy.livez.WithLabelValues(strconv.Itoa(code)).Inc()
+	}
+	_ = slis.ObserveHealthcheck(context.Background(), "sync", check, status) // it never fails
+}
+
+// Conntrack notes a pass over the connections of a family, which deleted some.
+func (m *Metrics) Conntrack(f model.Family, took time.Duration, deleted int) {
+	m.proxy.conntrackDuration.WithLabelValues(f.String()).Observe(took.Seconds())
+	m.proxy.conntrackDeleted.WithLabelValues(f.String()).Add(float64(deleted))
+}
+
+// Batch notes a batch that the nftables backend sent. Of other backends it is not shown.
+func (m *Metrics) Batch(f model.Family, operations, bytes int, took time.Duration) {
+	if m.own.batchOperations == nil {
+		return
+	}
+	m.own.batchOperations.WithLabelValues(f.String()).Observe(float64(operations))
+	m.own.batchBytes.WithLabelValues(f.String()).Observe(float64(bytes))
+	m.own.batchDuration.WithLabelValues(f.String()).Observe(took.Seconds())
+}
+
+// ConfigReloaded notes that the configuration was read, also at the start. err says why it was
+// not taken over.
+func (m *Metrics) ConfigReloaded(at time.Time, err error) {
+	if err != nil {
+		m.own.reloadOK.WithLabelValues().Set(0)
+		return
+	}
+	m.own.reloadOK.WithLabelValues().Set(1)
+	m.own.reloadTime.WithLabelValues().Set(seconds(at))
+}
+
+// Feature notes whether a feature gate is on. Stage is as Kubernetes writes it: ALPHA, BETA,
+// DEPRECATED, or nothing for what is generally available.
+func (m *Metrics) Feature(name, stage string, enabled bool) {
+	feature.RecordFeatureInfo(context.Background(), name, stage, enabled)
+}
+
+// seconds since 1970.
+func seconds(t time.Time) float64 { return float64(t.UnixNano()) / float64(time.Second) }

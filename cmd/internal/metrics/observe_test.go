@@ -1,0 +1,181 @@
+package metrics
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/modeltest"
+	"github.com/vmapd/vmapd/sync/reconcile"
+)
+
+func expect(t *testing.T, what string, m *Metrics, want map[string][]string) {
+	t.Helper()
+	families := scrape(t, m)
+	for name, list := range want {
+		if diff := cmp.Diff(list, series(families[name])); diff != "" {
+			t.Errorf("%s: %s (-want +got):\n%s", what, name, diff)
+		}
+	}
+}
+
+// bothFail makes a round one that failed.
+func bothFail(r *reconcile.Round) {
+	r.Err, r.Failed = errors.New("no"), [2]bool{true, true}
+}
+
+func TestWhatFailedRoundsTookInIsPending(t *testing.T) {
+	waiting := [2]int{}
+	o := bare(NFTables)
+	o.Pending = func() (int, int) { return waiting[0], waiting[1] }
+	m := New(o)
+	s := modeltest.Snapshot(modeltest.Config(), objects()...)
+	const services, slices = "kubeproxy_sync_proxy_rules_service_changes_pending", "kubeproxy_sync_proxy_rules_endpoint_changes_pending"
+
+	m.Done(round(s, bothFail))
+	expect(t, "one failed", m, map[string][]string{services: {`{} 1`}, slices: {`{} 2`}})
+	waiting = [2]int{10, 20}
+	m.Done(round(s, bothFail))
+	expect(t, "two failed, and more waits", m, map[string][]string{
+		services: {`{} 12`}, slices: {`{} 24`},
+		"kubeproxy_sync_proxy_rules_service_changes_total":  {`{} 2`},
+		"kubeproxy_sync_proxy_rules_endpoint_changes_total": {`{} 4`},
+	})
+	m.Done(round(s, nil))
+	expect(t, "one went well", m, map[string][]string{services: {`{} 10`}, slices: {`{} 20`}})
+}
+
+func TestOneFamilyFails(t *testing.T) {
+	m := New(bare(NFTables))
+	s := modeltest.Snapshot(modeltest.Config(), objects()...)
+	m.Done(round(s, func(r *reconcile.Round) { r.Err, r.Failed[model.IPv4] = errors.New("no"), true }))
+	expect(t, "IPv4 failed", m, map[string][]string{
+		"vmapd_ready":               {`{ip_family="IPv4"} 0`, `{ip_family="IPv6"} 1`},
+		"vmapd_sync_failures_total": {`{ip_family="IPv4"} 1`, `{ip_family="IPv6"} 0`},
+		"kubeproxy_sync_proxy_rules_nftables_sync_failures_total": {`{ip_family="IPv4"} 1`, `{ip_family="IPv6"} 0`},
+		"kubeproxy_sync_proxy_rules_last_timestamp_seconds":       {`{ip_family="IPv6"} 1.772366460003e+09`},
+		"kubeproxy_sync_proxy_rules_duration_seconds":             {`{ip_family="IPv4"} 1 0.003`, `{ip_family="IPv6"} 1 0.003`},
+	})
+}
+
+func TestFullAndPartialRounds(t *testing.T) {
+	s := modeltest.Snapshot(modeltest.Config(), objects()...)
+	m := New(bare(IPTables))
+	m.Done(round(s, func(r *reconcile.Round) { r.Full, r.Took = true, time.Second }))
+	m.Done(round(s, nil))
+	m.Done(round(s, bothFail))
+	const full, partial = "kubeproxy_sync_full_proxy_rules_duration_seconds", "kubeproxy_sync_partial_proxy_rules_duration_seconds"
+	expect(t, "one full, two partial", m, map[string][]string{
+		full:    {`{ip_family="IPv4"} 1 1`, `{ip_family="IPv6"} 1 1`},
+		partial: {`{ip_family="IPv4"} 2 0.006`, `{ip_family="IPv6"} 2 0.006`},
+		"kubeproxy_sync_proxy_rules_duration_seconds": {`{ip_family="IPv4"} 3 1.006`, `{ip_family="IPv6"} 3 1.006`},
+	})
+}
+
+func TestNetworkProgrammingDuration(t *testing.T) {
+	const name = "kubeproxy_network_programming_duration_seconds"
+	only4 := modeltest.Snapshot(modeltest.Config(), modeltest.OurNode(), modeltest.NewService("ns1/web").On("172.30.0.41").TCP("http", 80))
+	triggers := func(at ...time.Duration) func(*reconcile.Round) {
+		return func(r *reconcile.Round) {
+			r.Took = 0
+			for _, d := range at {
+				r.Triggers = append(r.Triggers, later.Add(d))
+			}
+		}
+	}
+	for _, tt := range []struct {
+		name   string
+		rounds []func(*reconcile.Round)
+		want   string
+	}{
+		{"two changes", []func(*reconcile.Round){triggers(-time.Second, -3*time.Second)}, `{ip_family="IPv4"} 2 4`},
+		{"from before the process", []func(*reconcile.Round){triggers(-time.Hour, -3*time.Second)}, `{ip_family="IPv4"} 1 3`},
+		{"a clock is ahead", []func(*reconcile.Round){triggers(time.Second, -3*time.Second)}, `{ip_family="IPv4"} 2 3`},
+		{"not while rounds fail", []func(*reconcile.Round){func(r *reconcile.Round) {
+			triggers(-time.Second)(r)
+			bothFail(r)
+		}}, `{ip_family="IPv4"} 0 0`},
+		{"up to the round that goes well", []func(*reconcile.Round){
+			func(r *reconcile.Round) {
+				triggers(-time.Second)(r)
+				bothFail(r)
+			},
+			func(r *reconcile.Round) { r.Started, r.Took = later.Add(10*time.Second), 0 },
+			triggers(),
+		}, `{ip_family="IPv4"} 1 11`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			m := New(bare(NFTables))
+			for _, change := range tt.rounds {
+				m.Done(round(only4, change))
+			}
+			expect(t, "of a cluster with IPv4 alone", m, map[string][]string{name: {tt.want, `{ip_family="IPv6"} 0 0`}})
+		})
+	}
+}
+
+func TestFewTriggersAreRemembered(t *testing.T) {
+	m := New(bare(NFTables))
+	s := modeltest.Snapshot(modeltest.Config(), objects()...)
+	for range maxTriggers/100 + 10 {
+		m.Done(round(s, func(r *reconcile.Round) {
+			bothFail(r)
+			for range 100 {
+				r.Triggers = append(r.Triggers, later)
+			}
+		}))
+	}
+	if got := len(m.rounds.triggers[model.IPv4]); got != maxTriggers {
+		t.Errorf("%d are kept, want %d", got, maxTriggers)
+	}
+}
+
+func TestRejectedObjects(t *testing.T) {
+	b := modeltest.Builder(modeltest.Config(), objects()...)
+	m := New(bare(NFTables))
+	const name = "vmapd_rejected_objects"
+	m.Done(round(b.Snapshot(), nil))
+	expect(t, "two Services, one with two problems", m, map[string][]string{name: {`{kind="Service"} 2`}})
+	modeltest.NewSlice("ns1/web-2", "web").TCP("http", 8080).Ready("10.0.0.300").Set(b)
+	m.Done(round(b.Snapshot(), bothFail))
+	expect(t, "an EndpointSlice besides; that a round fails does not matter", m,
+		map[string][]string{name: {`{kind="EndpointSlice"} 1`, `{kind="Service"} 2`}})
+	modeltest.NewService("ns1/bad").On("172.30.0.42").TCP("http", 80).Set(b)
+	modeltest.NewService("ns1/worse").On("172.30.0.43").TCP("http", 80).Set(b)
+	m.Done(round(b.Snapshot(), nil))
+	expect(t, "the Services are mended", m, map[string][]string{name: {`{kind="EndpointSlice"} 1`, `{kind="Service"} 0`}})
+}
+
+// The cost follows changes: with the same problems, nothing is counted.
+func BenchmarkDone(b *testing.B) {
+	builder := modeltest.Builder(modeltest.Config(), objects()...)
+	modeltest.Feed(builder, modeltest.Cluster(10_000, 5))
+	m := New(bare(NFTables))
+	s := builder.Snapshot()
+	b.ReportAllocs()
+	for b.Loop() {
+		m.Done(round(s, nil))
+	}
+}
+
+func TestServicesThatAreDeletedVanish(t *testing.T) {
+	list := connections()
+	o := bare(NFTables)
+	o.ServiceConnections = func() []ServiceCount { return list }
+	m := New(o)
+	const name = "vmapd_service_connections_total"
+	if got := len(scrape(t, m)[name].GetMetric()); got != 3 {
+		t.Fatalf("%d series, want 3", got)
+	}
+	list = list[:1]
+	expect(t, "one is left", m, map[string][]string{
+		name: {`{ip_family="IPv4",namespace="ns1",port="http",protocol="TCP",service="web"} 12`},
+	})
+	list = nil
+	if f, ok := scrape(t, m)[name]; ok {
+		t.Errorf("none is left, and there is %v", series(f))
+	}
+}

@@ -1,0 +1,36 @@
+package metrics
+
+import (
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// emitter takes one value with its labels' values.
+type emitter func(value float64, labels ...string)
+
+// scraped is a figure that is read when somebody asks for it.
+type scraped struct {
+	desc *prometheus.Desc
+	kind prometheus.ValueType
+	read func(emitter)
+}
+
+// scrape shows what read emits.
+func (m *Metrics) scrape(kind prometheus.ValueType, namespace, name, help string, labels []string, read func(emitter)) {
+	desc := prometheus.NewDesc(prometheus.BuildFQName(namespace, "", name), help, labels, nil)
+	m.registry.MustRegister(&scraped{desc, kind, read})
+}
+
+// Describe implements prometheus.Collector.
+func (s *scraped) Describe(to chan<- *prometheus.Desc) { to <- s.desc }
+
+// Collect implements prometheus.Collector.
+func (s *scraped) Collect(to chan<- prometheus.Metric) {
+	s.read(func(value float64, labels ...string) {
+		for i := range labels { // names may be anything where no API server has checked them
+			labels[i] = strings.ToValidUTF8(labels[i], "�")
+		}
+		to <- prometheus.MustNewConstMetric(s.desc, s.kind, value, labels...)
+	})
+}

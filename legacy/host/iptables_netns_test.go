@@ -1,0 +1,212 @@
+package host_test
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vmapd/vmapd/legacy/host"
+	"github.com/vmapd/vmapd/legacy/iptables"
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/modeltest"
+)
+
+// openIPTables opens the backend with the programs of a variant, in a network namespace of
+// the test.
+func openIPTables(t *testing.T, variant string) *host.IPTables {
+	t.Helper()
+	enterNamespace(t)
+	b, err := host.OpenIPTables(iptables.Options{}, slog.New(slog.DiscardHandler), variant)
+	if err != nil {
+		t.Skipf("iptables%s does not work here: %v", variant, err)
+	}
+	return b
+}
+
+func applyRules(t *testing.T, b *host.IPTables, s *model.Snapshot) {
+	t.Helper()
+	if err := b.Apply(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// rulesOf counts our rules in a table, as the program lists them.
+func rulesOf(t *testing.T, program, table string) int {
+	t.Helper()
+	return strings.Count(output(t, program+"-save", "-t", table), "\n-A "+iptables.Prefix)
+}
+
+func eachVariant(t *testing.T, test func(t *testing.T, variant string)) {
+	t.Helper()
+	for _, v := range []string{"-legacy", "-nft"} {
+		t.Run(strings.TrimPrefix(v, "-"), func(t *testing.T) { test(t, v) })
+	}
+}
+
+func TestStatsOfRulesAreWhatIsThere(t *testing.T) {
+	eachVariant(t, func(t *testing.T, variant string) {
+		b := openIPTables(t, variant)
+		builder := modeltest.Builder(hostConfig, cluster(twoWebs)...)
+		check := func(what string) host.Stats {
+			t.Helper()
+			all := b.Stats()
+			for f, program := range map[model.Family]string{model.IPv4: "iptables", model.IPv6: "ip6tables"} {
+				want := map[string]int{}
+				for _, table := range []string{"filter", "nat"} {
+					want[table] = rulesOf(t, program+variant, table)
+				}
+				if diff := cmp.Diff(want, all[f].Rules); diff != "" {
+					t.Errorf("%s, %v: rules (-want +got):\n%s", what, f, diff)
+				}
+			}
+			return all[model.IPv4]
+		}
+		applyRules(t, b, builder.Snapshot())
+		first := check("at first")
+		if diff := cmp.Diff(first.Rules, first.RulesWritten); diff != "" {
+			t.Errorf("at first all rules are written (-want +got):\n%s", diff)
+		}
+
+		oneWeb.Set(builder)
+		applyRules(t, b, builder.Snapshot())
+		second := check("one endpoint less")
+		if second.Rules["nat"] >= first.Rules["nat"] {
+			t.Errorf("one endpoint less: %d rules, were %d", second.Rules["nat"], first.Rules["nat"])
+		}
+		if n := second.RulesWritten["nat"]; n == 0 || n >= second.Rules["nat"]/2 || second.RulesWritten["filter"] != 0 {
+			t.Errorf("one endpoint less: writes %v of %v rules", second.RulesWritten, second.Rules)
+		}
+		if second.Batches != 2 || second.Operations <= first.Operations || second.Bytes <= first.Bytes {
+			t.Errorf("after a second batch %+v, was %+v", second, first)
+		}
+
+		b.Resync()
+		applyRules(t, b, builder.Snapshot())
+		if third := check("nothing changed"); third.Batches != 2 || third.Repairs != 0 || third.RulesWritten["nat"] != 0 {
+			t.Errorf("nothing changed: %+v", third)
+		}
+	})
+}
+
+func TestRepairsAreCounted(t *testing.T) {
+	eachVariant(t, func(t *testing.T, variant string) {
+		b := openIPTables(t, variant)
+		builder := modeltest.Builder(hostConfig, cluster(twoWebs)...)
+		applyRules(t, b, builder.Snapshot())
+		repairs := func() [2]uint64 {
+			b.Resync()
+			applyRules(t, b, builder.Snapshot())
+			s := b.Stats()
+			return [2]uint64{s[model.IPv4].Repairs, s[model.IPv6].Repairs}
+		}
+		output(t, "iptables"+variant, "-t", "nat", "-F", "VMAPD-POSTROUTING")
+		if got := repairs(); got != [2]uint64{1, 0} {
+			t.Errorf("somebody emptied a chain: %v repairs, want 1 and 0", got)
+		}
+		oneWeb.Set(builder)
+		if got := repairs(); got != [2]uint64{1, 0} {
+			t.Errorf("a change of ours: %v repairs, want no more", got)
+		}
+		twoWebs.Set(builder)
+		output(t, "iptables"+variant, "-t", "nat", "-A", "VMAPD-POSTROUTING", "-j", "RETURN")
+		if got := repairs(); got != [2]uint64{2, 0} {
+			t.Errorf("a change of ours and of theirs: %v repairs, want 2 and 0", got)
+		}
+	})
+}
+
+// setInvalid sets the counter of the rule for invalid packets, as if it had dropped some.
+func setInvalid(t *testing.T, variant string, packets int) {
+	t.Helper()
+	saved := output(t, "iptables"+variant+"-save", "-c", "-t", "filter")
+	rule := regexp.MustCompile(`(?m)^\[[0-9:]+\] (-A VMAPD-FORWARD .*--ctstate INVALID -j DROP)$`)
+	if !rule.MatchString(saved) {
+		t.Fatalf("no rule for invalid packets:\n%s", saved)
+	}
+	restore := exec.Command("iptables"+variant+"-restore", "-c")
+	restore.Stdin = strings.NewReader(rule.ReplaceAllString(saved, fmt.Sprintf("[%d:%d] $1", packets, 60*packets)))
+	if out, err := restore.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %v\n%s", restore, err, out)
+	}
+}
+
+func TestInvalidPacketsAreCounted(t *testing.T) {
+	eachVariant(t, func(t *testing.T, variant string) {
+		b := openIPTables(t, variant)
+		s := modeltest.Snapshot(hostConfig, cluster(twoWebs)...)
+		applyRules(t, b, s)
+		for _, step := range []struct {
+			what    string
+			counter int
+			want    uint64
+		}{
+			{"five are dropped", 5, 5},
+			{"two more", 7, 7},
+			{"none", 7, 7},
+			{"the rule was written anew, and dropped three", 3, 10},
+		} {
+			setInvalid(t, variant, step.counter)
+			b.Resync()
+			applyRules(t, b, s)
+			if got := b.Stats()[model.IPv4]; got.InvalidDropped != step.want || got.Repairs != 0 {
+				t.Errorf("%s: %d dropped and %d repairs, want %d and 0", step.what, got.InvalidDropped, got.Repairs, step.want)
+			}
+		}
+	})
+}
+
+// breakRestore makes a family's iptables-restore fail until the test ends or it is mended.
+func breakRestore(t *testing.T, program string) (mend func()) {
+	t.Helper()
+	dir, path := t.TempDir(), os.Getenv("PATH")
+	script := filepath.Join(dir, program+"-restore")
+	if err := os.WriteFile(script, []byte("#!/bin/sh\ncat >/dev/null\necho no >&2\nexit 1\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir+":"+path)
+	return func() { t.Setenv("PATH", path) }
+}
+
+func TestWhichFamilyFailed(t *testing.T) {
+	eachVariant(t, func(t *testing.T, variant string) {
+		b := openIPTables(t, variant)
+		builder := modeltest.Builder(hostConfig, cluster(twoWebs)...)
+		applyRules(t, b, builder.Snapshot())
+		failures := func() [2][2]uint64 {
+			s := b.Stats()
+			return [2][2]uint64{
+				{s[model.IPv4].RestoreFailures, s[model.IPv4].PartialRestoreFailures},
+				{s[model.IPv6].RestoreFailures, s[model.IPv6].PartialRestoreFailures},
+			}
+		}
+		mend := breakRestore(t, "ip6tables"+variant)
+		modeltest.NewService("ns3/more").On("172.30.0.44", "fd00:172:30::2c").TCP("", 80).Set(builder)
+		for i, want := range [][2][2]uint64{{{0, 0}, {1, 1}}, {{0, 0}, {2, 1}}} {
+			err := b.Apply(t.Context(), builder.Snapshot())
+			var of interface{ IPFamily() model.Family }
+			if !errors.As(err, &of) || of.IPFamily() != model.IPv6 || !strings.HasPrefix(err.Error(), "IPv6: ") {
+				t.Errorf("error %v, want one of IPv6", err)
+			}
+			if got := failures(); got != want {
+				t.Errorf("try %d: failures, and of these partial: %v, want %v", i+1, got, want)
+			}
+		}
+		mend()
+		applyRules(t, b, builder.Snapshot())
+		got := b.Stats()[model.IPv6]
+		if got.RestoreFailures != 2 || got.Rules["nat"] != rulesOf(t, "ip6tables"+variant, "nat") {
+			t.Errorf("mended: %+v", got)
+		}
+		if got.Repairs != 0 {
+			t.Errorf("our own failures count as %d repairs of what others did", got.Repairs)
+		}
+	})
+}
