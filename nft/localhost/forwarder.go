@@ -49,6 +49,7 @@ type env struct {
 	ctx     context.Context // ends with Close
 	conns   *sync.WaitGroup // TCP connections, which outlive their listeners
 	buffers *sync.Pool      // of *[maxDatagram]byte
+	counts  *counts
 }
 
 // portKey identifies a port.
@@ -90,6 +91,7 @@ func New(o Options) *Forwarder {
 			ctx:     ctx,
 			conns:   new(sync.WaitGroup),
 			buffers: &sync.Pool{New: func() any { return new([maxDatagram]byte) }},
+			counts:  new(counts),
 		},
 		cancel:  cancel,
 		applied: new(model.Snapshot),
@@ -205,6 +207,7 @@ func (f *Forwarder) openListener(ctx context.Context, key portKey) error {
 		}
 	}
 	if err != nil {
+		f.counts.failures[key.family].Add(1)
 		p.listener = nil // not an interface that holds a nil
 		return fmt.Errorf("listen on %v/%v for service port %v: %w", p.at, key.name.Protocol, key.name, err)
 	}

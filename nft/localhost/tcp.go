@@ -10,6 +10,8 @@ import (
 	"net/netip"
 	"sync"
 	"time"
+
+	"github.com/vmapd/vmapd/model"
 )
 
 // tcpListener accepts TCP connections on one address.
@@ -56,6 +58,7 @@ func (l *tcpListener) accept() {
 		client, err := l.socket.AcceptTCP()
 		if err == nil {
 			pause = backoff{}
+			l.counts.accepted[model.FamilyOf(sourceOf(client))].Add(1)
 			l.conns.Go(func() {
 				defer func() { <-l.slots }()
 				l.serve(client)

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/vmapd/vmapd/model"
 )
 
 // maxDatagram is more than the longest datagram holds.
@@ -177,6 +179,7 @@ func (l *udpListener) sessionOf(client netip.AddrPort) (*session, error) {
 		return nil, fmt.Errorf("use the socket to %v: %w", endpoint, err)
 	}
 	l.chooser.remember(client.Addr(), endpoint)
+	l.counts.accepted[model.FamilyOf(client.Addr().Unmap())].Add(1)
 	s = &session{client: client, endpoint: endpoint, conn: conn}
 	l.begin(s, raw)
 	return s, nil
