@@ -58,6 +58,9 @@ func resources(c kubernetes.Interface, node string) []*resource {
 		c := reconcile.Change{EndpointSlices: 1}
 		if s, ok := obj.(*discoveryv1.EndpointSlice); ok {
 			c.Trigger = kube.Triggered(s)
+			if s.AddressType == discoveryv1.AddressTypeIPv6 {
+				c.Family = model.IPv6
+			}
 		}
 		return c
 	}

@@ -26,8 +26,8 @@ type Round struct {
 	Failed   [len(model.Families)]bool // whom Err is about
 
 	// What the round took in.
-	Services, EndpointSlices int         // changes of such objects
-	Triggers                 []time.Time // what caused those of EndpointSlices, see kube.Triggered
+	Services, EndpointSlices int                              // changes of such objects
+	Triggers                 [len(model.Families)][]time.Time // what caused those of EndpointSlices, see kube.Triggered
 
 	// Queued is when the first change came that waits for the next round. The zero value
 	// means that none does.
@@ -36,15 +36,16 @@ type Round struct {
 
 // Change says what an update is about, for those who count.
 type Change struct {
-	Services, EndpointSlices int       // how many objects of the kind changed
-	Trigger                  time.Time // what caused it, if that is known
+	Services, EndpointSlices int          // how many objects of the kind changed
+	Trigger                  time.Time    // what caused it, if that is known
+	Family                   model.Family // whom the trigger is about
 }
 
 // pending is what no round has taken yet.
 type pending struct {
 	since                    time.Time // zero: nothing
 	services, endpointSlices int
-	triggers                 []time.Time
+	triggers                 [len(model.Families)][]time.Time
 }
 
 func (p *pending) add(c Change, now time.Time) (first bool) {
@@ -55,7 +56,7 @@ func (p *pending) add(c Change, now time.Time) (first bool) {
 	p.services += c.Services
 	p.endpointSlices += c.EndpointSlices
 	if !c.Trigger.IsZero() {
-		p.triggers = append(p.triggers, c.Trigger)
+		p.triggers[c.Family] = append(p.triggers[c.Family], c.Trigger)
 	}
 	return first
 }

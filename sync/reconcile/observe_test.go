@@ -54,7 +54,7 @@ func TestObserversHearOfRounds(t *testing.T) {
 		s.Complete()
 		time.Sleep(time.Second) // the first round is under way
 		trigger := time.Now()
-		set(Change{EndpointSlices: 1, Trigger: trigger}, 82)
+		set(Change{EndpointSlices: 1, Trigger: trigger, Family: model.IPv6}, 82)
 		set(Change{EndpointSlices: 3}, 83)
 		if services, slices := s.Pending(); services != 0 || slices != 4 {
 			t.Errorf("%d Services and %d slices are pending, want 0 and 4", services, slices)
@@ -76,7 +76,7 @@ func TestObserversHearOfRounds(t *testing.T) {
 		none := [2]bool{}
 		for i, want := range []Round{
 			{Started: begin.Add(time.Second), Full: true, Services: 2, EndpointSlices: 1, Queued: trigger, Failed: none},
-			{Started: begin.Add(11 * time.Second), EndpointSlices: 4, Triggers: []time.Time{trigger}, Failed: none},
+			{Started: begin.Add(11 * time.Second), EndpointSlices: 4, Triggers: [2][]time.Time{model.IPv6: {trigger}}, Failed: none},
 			{Started: begin.Add(62 * time.Second), Failed: [2]bool{true, true}},
 		} {
 			got := rounds[i]

@@ -124,11 +124,12 @@ func fed(o Options) *Metrics {
 	m.Queued(later.Add(-time.Second))
 	m.Done(round(s, func(r *reconcile.Round) {
 		r.Full, r.Err, r.Failed[model.IPv6] = true, errors.New("no"), true
-		r.Triggers = []time.Time{later.Add(-700 * time.Millisecond)}
+		r.Triggers = [2][]time.Time{{later.Add(-700 * time.Millisecond)}, {later.Add(-700 * time.Millisecond)}}
 	}))
 	m.Done(round(s, func(r *reconcile.Round) {
 		r.Started = later.Add(2 * time.Second)
-		r.Triggers = []time.Time{later.Add(-time.Hour), later.Add(-4 * time.Second), later.Add(3 * time.Second)}
+		more := []time.Time{later.Add(-time.Hour), later.Add(-4 * time.Second), later.Add(3 * time.Second)}
+		r.Triggers = [2][]time.Time{more, more}
 	}))
 	m.HTTP("/healthz", 200)
 	m.HTTP("/healthz", 503)

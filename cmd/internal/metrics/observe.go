@@ -70,14 +70,10 @@ func (m *Metrics) duration(f model.Family, r reconcile.Round) {
 	}
 }
 
-// remember keeps what caused the changes of a round until it is programmed. Which family an
-// EndpointSlice is of is not known here: in a family without Services it was for the other.
+// remember keeps what caused the changes of a round until it is programmed.
 func (m *Metrics) remember(f model.Family, r reconcile.Round) {
-	if r.Snapshot.Family(f).NumServicePorts() == 0 {
-		return
-	}
 	kept := &m.rounds.triggers[f]
-	for _, t := range r.Triggers {
+	for _, t := range r.Triggers[f] {
 		if len(*kept) < maxTriggers && !t.Before(m.options.Started) {
 			*kept = append(*kept, t)
 		}

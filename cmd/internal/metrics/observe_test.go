@@ -82,7 +82,7 @@ func TestNetworkProgrammingDuration(t *testing.T) {
 		return func(r *reconcile.Round) {
 			r.Took = 0
 			for _, d := range at {
-				r.Triggers = append(r.Triggers, later.Add(d))
+				r.Triggers[model.IPv4] = append(r.Triggers[model.IPv4], later.Add(d))
 			}
 		}
 	}
@@ -124,7 +124,7 @@ func TestFewTriggersAreRemembered(t *testing.T) {
 		m.Done(round(s, func(r *reconcile.Round) {
 			bothFail(r)
 			for range 100 {
-				r.Triggers = append(r.Triggers, later)
+				r.Triggers[model.IPv4] = append(r.Triggers[model.IPv4], later)
 			}
 		}))
 	}
