@@ -72,6 +72,21 @@ func agree(t *testing.T, r *modeltest.Random, s *model.Snapshot, rulesets [len(m
 			t.Fatalf("%+v\ndecided: %v, reason %d: %s\nrules met: %q", c, d.Fate, d.Why, how, got.Trace)
 		}
 		checkRemembered(t, d, got)
+		checkCounted(t, d, got, rulesets[f].Options.Counters)
+	}
+}
+
+// checkCounted checks that a connection is counted once if it is to a Service and not kept
+// out by source ranges, and else not.
+func checkCounted(t *testing.T, d model.Decision, got nftsim.Outcome, counters bool) {
+	t.Helper()
+	var want []string
+	if counters && d.Port != nil && d.Why != model.SourceNotAllowed && d.Why != model.UnusedPort {
+		want = append(want, d.Port.Name.String())
+	}
+	equal(t, fmt.Sprintf("who counts %+v: %d for reason %d", d.Connection, d.Fate, d.Why), want, got.Counted)
+	if t.Failed() {
+		t.FailNow()
 	}
 }
 
@@ -96,17 +111,20 @@ func checkRemembered(t *testing.T, d model.Decision, got nftsim.Outcome) {
 	}
 }
 
-func compileAll(s *model.Snapshot, before *[len(model.Families)]*nft.Ruleset) [len(model.Families)]*nft.Ruleset {
+func compileAll(o nft.Options, s *model.Snapshot, before *[len(model.Families)]*nft.Ruleset) [len(model.Families)]*nft.Ruleset {
 	var all [len(model.Families)]*nft.Ruleset
 	for _, f := range model.Families {
 		var slots nft.Slots
 		if before != nil {
 			slots = before[f]
 		}
-		all[f] = nft.Compile(slots, s.Family(f))
+		all[f] = o.Compile(slots, s.Family(f))
 	}
 	return all
 }
+
+// counting begins and ends to count every few steps.
+func counting(step int) nft.Options { return nft.Options{Counters: step%5 > 2} }
 
 func TestTheRulesDoWhatIsDecided(t *testing.T) {
 	const seeds, steps, connections = 60, 20, 40
@@ -115,11 +133,11 @@ func TestTheRulesDoWhatIsDecided(t *testing.T) {
 			t.Parallel()
 			r := modeltest.NewRandom(modeltest.Seed(seed))
 			b := model.NewBuilder(configs[seed%uint64(len(configs))])
-			have := compileAll(b.Snapshot(), nil)
-			for range steps {
+			have := compileAll(nft.Options{}, b.Snapshot(), nil)
+			for step := range steps {
 				r.Steps(b, 1+r.IntN(6))
 				s := b.Snapshot()
-				have = compileAll(s, &have)
+				have = compileAll(counting(step), s, &have)
 				agree(t, r, s, have, connections)
 			}
 		})
@@ -134,7 +152,7 @@ func FuzzDecide(f *testing.F) {
 		b := model.NewBuilder(configs[r.IntN(len(configs))])
 		r.Steps(b, 1+min(len(data), 4096)/24)
 		s := b.Snapshot()
-		agree(t, r, s, compileAll(s, nil), 16)
+		agree(t, r, s, compileAll(counting(len(data)), s, nil), 16)
 	})
 }
 
@@ -146,7 +164,7 @@ func TestARememberedClientComesBack(t *testing.T) {
 		b := model.NewBuilder(configs[seed%uint64(len(configs))])
 		r.Steps(b, 80)
 		s := b.Snapshot()
-		rulesets := compileAll(s, nil)
+		rulesets := compileAll(counting(int(seed)), s, nil)
 		for range 60 {
 			c := modeltest.Connection(r, s)
 			d := model.Decide(s, c)

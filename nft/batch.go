@@ -74,7 +74,7 @@ func (b *Batch) NewChain(name string) bool {
 
 // Ahead takes from the batch what can be sent before it without changing where any
 // packet goes, because nothing refers to it yet: new chains that no hook enters, and
-// new slots of endpoints. It returns them as batches, the chains first, the elements
+// new slots of endpoints; nor does a new counter. It returns them as batches, the chains first, the elements
 // with at most n to a batch. Table and sets must exist before.
 //
 // The chains come first because the kernel walks the whole map for each chain that
@@ -90,14 +90,14 @@ func (b *Batch) Ahead(n int) []*Batch {
 	}
 	replaced := map[string]bool{}
 	for _, s := range b.Delete {
-		if isEndpoints(s.Set) {
+		if isAhead(s.Set) {
 			for _, op := range s.Ops {
 				replaced[s.Set+op.Key] = true
 			}
 		}
 	}
 	for i, s := range b.Add {
-		if !isEndpoints(s.Set) {
+		if !isAhead(s.Set) {
 			continue
 		}
 		early := s.Ops
@@ -111,6 +111,9 @@ func (b *Batch) Ahead(n int) []*Batch {
 	}
 	return ahead
 }
+
+// isAhead reports whether new elements of a set go ahead of a large batch.
+func isAhead(set string) bool { return isEndpoints(set) || isCounters(set) }
 
 // partition returns the elements for which yes holds, and the others.
 func partition[T any](list []T, yes func(T) bool) (in, out []T) {

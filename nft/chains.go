@@ -46,16 +46,16 @@ var (
 
 // LayoutChains returns the chains that a table can have, sorted by name: those that
 // always are there, those of s's service ports, and of those that choose the ones named.
-func LayoutChains(s *model.FamilySnapshot, names []string) []Chain {
+func (o Options) LayoutChains(s *model.FamilySnapshot, names []string) []Chain {
 	var c chosen
 	for _, name := range names {
 		c.addName(name)
 	}
-	r := Ruleset{Chains: layoutChains(s.Settings, c), snapshot: s}
+	r := Ruleset{Chains: o.layoutChains(s.Settings, c), snapshot: s}
 	return r.AllChains()
 }
 
-func layoutChains(s *model.Settings, c chosen) []Chain {
+func (o Options) layoutChains(s *model.Settings, c chosen) []Chain {
 	chains := []Chain{
 		{
 			Name: preroutingChain, Hook: Prerouting, Prio: priorityDNAT,
@@ -74,7 +74,7 @@ func layoutChains(s *model.Settings, c chosen) []Chain {
 			Rules:   []Rule{{MatchNotDNAT{}, Verdict{Kind: Return}}, {Verdict{Jump, rememberChain}}},
 			Comment: "an endpoint on the node itself: no postrouting comes after",
 		},
-		{Name: servicesChain, Rules: servicesRules(), Comment: "dispatch: who is meant?"},
+		{Name: servicesChain, Rules: o.servicesRules(), Comment: "dispatch: who is meant?"},
 		{Name: rejectChain, Rules: []Rule{
 			// ICMP errors are rate-limited by the kernel (net.ipv4.icmp_ratelimit): with
 			// them alone, half of a burst of refused connections would time out.
@@ -100,8 +100,9 @@ func layoutChains(s *model.Settings, c chosen) []Chain {
 }
 
 // servicesRules find out who is meant. A Service's address goes before a node port: it
-// may be an address of the node, too.
-func servicesRules() []Rule {
+// may be an address of the node, too. What comes to the node ports is not for an address of
+// a Service any more, so that each packet is counted once.
+func (o Options) servicesRules() []Rule {
 	var rules []Rule
 	for _, p := range protocols {
 		rules = append(rules, Rule{
@@ -111,9 +112,17 @@ func servicesRules() []Rule {
 			Verdict{Kind: DropPacket},
 		})
 	}
-	return append(rules,
+	if o.Counters {
+		rules = append(rules, Rule{InSet{Key: vipKey, Set: ServiceCounters}})
+	}
+	rules = append(rules,
 		Rule{VerdictMap{vipKey, AffinityIPs}},
 		Rule{VerdictMap{vipKey, ServiceIPs}},
+	)
+	if o.Counters {
+		rules = append(rules, Rule{InSet{Key: destKey, Set: NodePortIPs}, InSet{Key: nodePortKey, Set: NodePortCounters}})
+	}
+	return append(rules,
 		Rule{InSet{Key: destKey, Set: NodePortIPs}, VerdictMap{nodePortKey, AffinityNodePorts}},
 		Rule{InSet{Key: destKey, Set: NodePortIPs}, VerdictMap{nodePortKey, ServiceNodePorts}},
 		Rule{InSet{Key: destKey, Set: ClusterIPs}, Verdict{Goto, rejectChain}},

@@ -16,14 +16,21 @@ import (
 // an earlier snapshot, a Table read from the kernel, or nil.
 //
 // After an earlier Ruleset the cost follows what changed between the snapshots.
-func Compile(before Slots, s *model.FamilySnapshot) *Ruleset {
-	r := &Ruleset{Family: s.Family, snapshot: s}
+func Compile(before Slots, s *model.FamilySnapshot) *Ruleset { return Options{}.Compile(before, s) }
+
+// Compile is the function Compile, with these options. An earlier Ruleset may have been
+// compiled with others.
+func (o Options) Compile(before Slots, s *model.FamilySnapshot) *Ruleset {
+	r := &Ruleset{Family: s.Family, snapshot: s, Options: o}
 	old, ok := before.(*Ruleset)
 	if !ok {
 		r.compileAll(before)
 		return r
 	}
 	r.Sets, r.orders, r.chosen = old.Sets, old.orders, old.chosen
+	if o != old.Options {
+		r.Sets = o.LayoutSets()
+	}
 	edit := old.orders.Edit(model.ServicePortKeys)
 	grown := false
 	for c := range s.ServicePortChanges(old.snapshot) {
@@ -35,14 +42,14 @@ func Compile(before Slots, s *model.FamilySnapshot) *Ruleset {
 		grown = r.chosen.add(c.New) || grown
 	}
 	r.orders = edit.Done()
-	if r.Chains = old.Chains; grown || s.Settings != old.snapshot.Settings {
-		r.Chains = layoutChains(s.Settings, r.chosen)
+	if r.Chains = old.Chains; grown || s.Settings != old.snapshot.Settings || o != old.Options {
+		r.Chains = o.layoutChains(s.Settings, r.chosen)
 	}
 	return r
 }
 
 func (r *Ruleset) compileAll(before Slots) {
-	r.Sets = LayoutSets()
+	r.Sets = r.Options.LayoutSets()
 	edit := r.orders.Edit(model.ServicePortKeys)
 	for sp := range r.snapshot.ServicePorts() {
 		if before != nil {
@@ -51,7 +58,7 @@ func (r *Ruleset) compileAll(before Slots) {
 		r.chosen.add(sp)
 	}
 	r.orders = edit.Done()
-	r.Chains = layoutChains(r.snapshot.Settings, r.chosen)
+	r.Chains = r.Options.layoutChains(r.snapshot.Settings, r.chosen)
 }
 
 // Slots knows in which slots a service port's endpoints are: a *Ruleset or a *Table.
@@ -214,6 +221,11 @@ func (r *Ruleset) portElements(sp *model.ServicePort) iter.Seq2[string, Element]
 				if !yield(set, e) {
 					return
 				}
+			}
+		}
+		for set, e := range r.Options.counterElements(sp) {
+			if !yield(set, e) {
+				return
 			}
 		}
 		affinity.elements()(yield)

@@ -16,6 +16,7 @@ func Diff(have, want *Ruleset) *Batch {
 		b.diffChains(have.Chains, want.Chains)
 	}
 	gone, come := elements{}, elements{}
+	b.diffOptions(have, want, come)
 	if have.snapshot.Settings != want.snapshot.Settings {
 		gone.collect(settingsElements(have.snapshot.Settings), nil)
 		come.collect(settingsElements(want.snapshot.Settings), nil)

@@ -1,6 +1,7 @@
 package nft
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/vmapd/vmapd/model"
@@ -9,7 +10,16 @@ import (
 // LayoutSets returns the sets and maps that every table has, sorted by name. A set whose
 // type changes in a later version must get another name: sets of the same name can't be
 // exchanged without losing what they hold.
-func LayoutSets() []Set {
+func (o Options) LayoutSets() []Set {
+	list := commonSets()
+	if o.Counters {
+		list = append(list, counterSets()...)
+		slices.SortFunc(list, func(a, b Set) int { return strings.Compare(a.Name, b.Name) })
+	}
+	return list
+}
+
+func commonSets() []Set {
 	service, nodePort := []Type{Addr, Proto, Service}, []Type{Proto, Service}
 	endpoint := []Type{Addr, Service}
 	serviceSlot, nodePortSlot := []Type{Addr, Proto, Service, Slot}, []Type{Proto, Service, Slot}
@@ -55,7 +65,7 @@ func sourceRanges(p model.Protocol) Set {
 	return Set{Name: SourceRanges(p), Key: []Type{Addr, Service, Addr}, Interval: true, Comment: "who may connect to firewall-ips"}
 }
 
-var layoutSets = LayoutSets()
+var layoutSets = Options{Counters: true}.LayoutSets()
 
 // DeclarationOf returns the declaration of a set of ours by its name; its key is nil if it is none.
 func DeclarationOf(name string) Set {
@@ -85,19 +95,19 @@ func isEndpoints(set string) bool {
 // frontendMaps are the maps that serve one kind of frontend: those keyed by address,
 // protocol and port or, for node ports, those keyed by protocol and port.
 type frontendMaps struct {
-	nodePort                                bool
-	dispatch, sourceNAT, affinity, remember string
-	endpoints                               [len(model.Lists)]string
+	nodePort                                          bool
+	dispatch, sourceNAT, affinity, remember, counters string
+	endpoints                                         [len(model.Lists)]string
 }
 
 var (
 	addrMaps = frontendMaps{
-		dispatch: ServiceIPs, sourceNAT: SourceNAT, affinity: AffinityIPs, remember: RememberIPs,
+		dispatch: ServiceIPs, sourceNAT: SourceNAT, affinity: AffinityIPs, remember: RememberIPs, counters: ServiceCounters,
 		endpoints: [...]string{model.ClusterList: Endpoints, model.LocalList: LocalEndpoints},
 	}
 	nodePortMaps = frontendMaps{
 		nodePort: true, dispatch: ServiceNodePorts, sourceNAT: NodePortSourceNAT,
-		affinity: AffinityNodePorts, remember: RememberNodePorts,
+		affinity: AffinityNodePorts, remember: RememberNodePorts, counters: NodePortCounters,
 		endpoints: [...]string{model.ClusterList: NodePortEndpoints, model.LocalList: NodePortLocalEndpoints},
 	}
 )

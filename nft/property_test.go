@@ -18,7 +18,7 @@ func history(t *testing.T, r *modeltest.Random, config model.Config, steps int, 
 	t.Helper()
 	b := model.NewBuilder(config)
 	var have [len(model.Families)]*nft.Ruleset
-	for range steps {
+	for step := range steps {
 		r.Steps(b, 1+r.IntN(4))
 		for _, f := range model.Families {
 			s := b.Snapshot().Family(f)
@@ -26,7 +26,7 @@ func history(t *testing.T, r *modeltest.Random, config model.Config, steps int, 
 			if before == nil {
 				before = nft.Compile(nil, model.NewBuilder(config).Snapshot().Family(f))
 			}
-			want := nft.Compile(before, s)
+			want := counting(step).Compile(before, s)
 			check(before, want, s)
 			if t.Failed() {
 				t.FailNow()
@@ -61,7 +61,7 @@ func checkTable(t *testing.T, have, want *nft.Ruleset, s *model.FamilySnapshot) 
 	equal(t, "operations from a table to the ruleset it was made of", 0, nft.DiffTable(table, want).Len())
 
 	// Another process knows nothing of history: it adopts the slots that it finds.
-	again := nft.Compile(table, s)
+	again := want.Options.Compile(table, s)
 	batch := nft.DiffTable(table, again)
 	if batch.Len() != len(batch.DeleteChains) {
 		t.Errorf("a restart with the same objects writes:\n%s", batch)
@@ -76,7 +76,7 @@ func checkTable(t *testing.T, have, want *nft.Ruleset, s *model.FamilySnapshot) 
 
 	// From the table of before to what is wanted now.
 	table = tableOf(t, have)
-	again = nft.Compile(table, s)
+	again = want.Options.Compile(table, s)
 	checkApplied(t, have, nft.DiffTable(table, again), again)
 
 	// From nothing.
@@ -137,7 +137,7 @@ func TestHistoryDecidesAboutSlotsAlone(t *testing.T) {
 	for seed := range uint64(20) {
 		r := modeltest.NewRandom(modeltest.Seed(seed))
 		history(t, r, modeltest.Config(), 20, func(_, want *nft.Ruleset, s *model.FamilySnapshot) {
-			equal(t, "elements but for slots", withoutSlots(t, nft.Compile(nil, s)), withoutSlots(t, want))
+			equal(t, "elements but for slots", withoutSlots(t, want.Options.Compile(nil, s)), withoutSlots(t, want))
 		})
 	}
 }

@@ -112,6 +112,9 @@ func (s Set) appendElement(b []byte, f model.Family, e Element) []byte {
 	} else {
 		b = appendTexts(b, f, s.Key, e.Key)
 	}
+	if s.Counter {
+		b = append(b, " counter"...) // before Linux 5.11 that of the set does not suffice
+	}
 	if e.Comment != "" {
 		b = append(b, ` comment "`...)
 		b = append(b, e.Comment...)

@@ -27,6 +27,9 @@ func (s Set) declaration(f model.Family) []string {
 	case s.Dynamic:
 		lines = append(lines, "flags dynamic,timeout")
 	}
+	if s.Counter {
+		lines = append(lines, "counter")
+	}
 	if s.Comment != "" {
 		lines = append(lines, fmt.Sprintf("comment %q", s.Comment))
 	}

@@ -31,6 +31,9 @@ const (
 	RememberIPs            = "remember-ips"
 	RememberNodePorts      = "remember-nodeports"
 	ServiceEndpoints       = "service-endpoints"
+
+	ServiceCounters  = "service-counters"
+	NodePortCounters = "nodeport-counters"
 )
 
 // SourceRanges is the name of the set of who may connect to the addresses in FirewallIPs.
@@ -46,6 +49,7 @@ type Set struct {
 	Verdicts bool   // a verdict map
 	Interval bool   // keys are ranges: of several components, in the last one
 	Dynamic  bool   // packets add elements, which go away by themselves
+	Counter  bool   // each element counts the packets that are looked up
 	Comment  string
 }
 
@@ -108,8 +112,9 @@ type Ruleset struct {
 	Family model.Family
 	// Sets and Chains are those that all service ports share, sorted by name. Those of
 	// session affinity come to them, see AllSets and AllChains.
-	Sets   []Set
-	Chains []Chain
+	Sets    []Set
+	Chains  []Chain
+	Options Options // with which it was compiled
 
 	snapshot *model.FamilySnapshot
 	orders   orders

@@ -57,7 +57,7 @@ func (r *Ruleset) KeepUnused(t *Table, b *Batch) (*Ruleset, bool) {
 			return r, false
 		}
 	}
-	kept.Chains = layoutChains(r.snapshot.Settings, kept.chosen)
+	kept.Chains = r.Options.layoutChains(r.snapshot.Settings, kept.chosen)
 	rest := &Batch{Family: r.Family, newChains: map[string]bool{}}
 	rest.diffChains(t.Chains, kept.AllChains())
 	return &kept, rest.Empty()

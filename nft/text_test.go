@@ -39,8 +39,17 @@ func bothTexts(s *model.Snapshot) string {
 }
 
 func TestTextOfADualStackService(t *testing.T) {
-	path := filepath.Join("testdata", "dual-stack.nft")
-	got := bothTexts(dualStack().Snapshot())
+	checkText(t, "dual-stack.nft", bothTexts(dualStack().Snapshot()))
+}
+
+func TestTextWithCounters(t *testing.T) {
+	o := nft.Options{Counters: true}
+	checkText(t, "counters.nft", o.Compile(nil, dualStack().Snapshot().Family(model.IPv4)).String())
+}
+
+func checkText(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
 	if *update {
 		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
 			t.Fatal(err)
@@ -217,6 +226,20 @@ func TestTheTextOfABatchLoads(t *testing.T) {
 			equal(t, "listing after the difference to nothing", sorted(want), sorted(strings.Split(load(t, fromNothing.String()), "\n")))
 			got := strings.Split(load(t, before.String(), nft.Diff(before, after).String()), "\n")
 			equal(t, "listing after the difference", sorted(want), sorted(got))
+		})
+	}
+
+	for _, tt := range []struct{ before, after nft.Options }{
+		{nft.Options{}, nft.Options{Counters: true}},
+		{nft.Options{Counters: true}, nft.Options{}},
+		{nft.Options{Counters: true}, nft.Options{Counters: true}},
+	} {
+		t.Run(fmt.Sprintf("counters %v, then %v", tt.before.Counters, tt.after.Counters), func(t *testing.T) {
+			before := tt.before.Compile(nil, have.Family(model.IPv4))
+			after := tt.after.Compile(before, now.Family(model.IPv4))
+			want := sorted(strings.Split(load(t, after.String()), "\n"))
+			got := load(t, before.String(), nft.Diff(before, after).String())
+			equal(t, "listing after the difference", want, sorted(strings.Split(got, "\n")))
 		})
 	}
 

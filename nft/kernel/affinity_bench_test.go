@@ -205,7 +205,7 @@ func BenchmarkOneEndpointWithAffinity(b *testing.B) {
 				manySlice(builder, 1, endpoints, version%10)
 				apply(b, backend, builder.Snapshot())
 			}
-			if got := backend.Stats(model.IPv4).Batches; got < version {
+			if got := backend.Stats(model.IPv4).Batches; got < uint64(version) {
 				b.Fatalf("%d batches for %d changes", got, version)
 			}
 		})

@@ -23,6 +23,9 @@ const elementsPerMessage = 150
 type conn struct {
 	lib *nftables.Conn
 	raw *netlink.Conn // the socket below lib, for what lib can't say
+
+	// sent is how many bytes of messages went to the kernel.
+	sent int
 }
 
 // dial opens a connection in the network namespace of fd, or in the present one if fd
@@ -90,6 +93,7 @@ func (c *conn) exchange(msgs []netlink.Message, commit bool) error {
 	if commit {
 		batch = append(batch, batchMessage(unix.NFNL_MSG_BATCH_END))
 	}
+	c.sent += messagesSize(batch)
 	sent, err := c.raw.SendMessages(batch)
 	if err != nil {
 		return fmt.Errorf("send: %w", err)
@@ -192,7 +196,7 @@ type transaction struct {
 	conn  *conn
 	table *nftables.Table
 	steps []step
-	bytes int // upper bound of what is sent
+	bytes int // of steps
 }
 
 func (c *conn) begin(f model.Family) *transaction {
@@ -222,8 +226,7 @@ func (t *transaction) elements(lists []nft.SetOps, perMessage int, add bool) err
 			if err := do(set, encoded); err != nil {
 				return fmt.Errorf("%s elements of %s: %w", verb, list.Set, err)
 			}
-			const perElement = 320
-			t.did(step{verb: verb, set: &decl, ops: ops}, perElement*len(encoded))
+			t.did(step{verb: verb, set: &decl, ops: ops}, elementsSize(decl.Name, encoded))
 		}
 	}
 	return nil
@@ -236,18 +239,16 @@ func family(f nftables.TableFamily) model.Family {
 	return model.IPv4
 }
 
-const smallMessage = 1024 // no chain or rule of ours is larger
-
 func (t *transaction) chains(b *nft.Batch) error {
 	chain := func(name string) *nftables.Chain { return &nftables.Chain{Name: name, Table: t.table} }
 	for _, name := range b.RemakeBase {
 		t.conn.lib.DelChain(chain(name))
-		t.did(step{verb: "delete chain", name: name}, smallMessage)
+		t.did(step{verb: "delete chain", name: name}, nameSize(name))
 	}
 	for _, c := range b.SetChains {
 		if !b.NewChain(c.Name) {
 			t.conn.lib.FlushChain(chain(c.Name))
-			t.did(step{verb: "flush chain", name: c.Name}, smallMessage)
+			t.did(step{verb: "flush chain", name: c.Name}, nameSize(c.Name))
 			continue
 		}
 		made := chain(c.Name)
@@ -260,7 +261,7 @@ func (t *transaction) chains(b *nft.Batch) error {
 			made.Policy = &policy
 		}
 		t.conn.lib.AddChain(made)
-		t.did(step{verb: "add chain", name: c.Name}, smallMessage)
+		t.did(step{verb: "add chain", name: c.Name}, chainSize(made))
 	}
 	for _, c := range b.SetChains {
 		for _, r := range c.Rules {
@@ -268,8 +269,12 @@ func (t *transaction) chains(b *nft.Batch) error {
 			if err != nil {
 				return err
 			}
+			size, err := ruleSize(b.Family, c.Name, exprs)
+			if err != nil {
+				return err
+			}
 			t.conn.lib.AddRule(&nftables.Rule{Table: t.table, Chain: chain(c.Name), Exprs: exprs})
-			t.did(step{verb: "add rule", name: c.Name + " " + r.Text(b.Family)}, smallMessage)
+			t.did(step{verb: "add rule", name: c.Name + " " + r.Text(b.Family)}, size)
 		}
 	}
 	return nil
@@ -279,15 +284,15 @@ func (t *transaction) deletions(b *nft.Batch) {
 	for _, name := range b.DeleteChains {
 		c := &nftables.Chain{Name: name, Table: t.table}
 		t.conn.lib.FlushChain(c)
-		t.did(step{verb: "flush chain", name: name}, smallMessage)
+		t.did(step{verb: "flush chain", name: name}, nameSize(name))
 	}
 	for _, name := range b.DeleteChains {
 		t.conn.lib.DelChain(&nftables.Chain{Name: name, Table: t.table})
-		t.did(step{verb: "delete chain", name: name}, smallMessage)
+		t.did(step{verb: "delete chain", name: name}, nameSize(name))
 	}
 	for _, name := range b.DeleteSets {
 		t.conn.lib.DelSet(&nftables.Set{Name: name, Table: t.table})
-		t.did(step{verb: "delete set", name: name}, smallMessage)
+		t.did(step{verb: "delete set", name: name}, nameSize(name))
 	}
 }
 
@@ -299,6 +304,7 @@ func (t *transaction) commit() error {
 	if err := t.conn.growWriteBuffer(t.bytes); err != nil {
 		return err
 	}
+	t.conn.sent += t.bytes + 2*emptyMessage // its begin and its end
 	err := t.conn.lib.Flush()
 	if err == nil {
 		return nil

@@ -276,6 +276,9 @@ func encodeElements(s nft.Set, ops []nft.ElementOp) []nftables.SetElement {
 		case s.Data != nil:
 			e.Val = []byte(op.Element.Data)
 		}
+		if s.Counter {
+			e.Counter = &expr.Counter{}
+		}
 		isRange := s.Interval && len(s.Key) == 1
 		switch {
 		case isRange && op.Element.End == "":

@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -43,17 +44,32 @@ func (e *BatchError) Error() string {
 
 func (e *BatchError) Unwrap() error { return e.Err }
 
+// familyError is an error that concerns one IP family only.
+type familyError struct {
+	family model.Family
+	err    error
+}
+
+func (e *familyError) Error() string { return fmt.Sprintf("%v: %v", e.family, e.err) }
+
+func (e *familyError) Unwrap() error { return e.err }
+
+// IPFamily returns which family that is.
+func (e *familyError) IPFamily() model.Family { return e.family }
+
 // UnsupportedError is a feature that this kernel lacks.
 type UnsupportedError struct {
 	Feature string // what is missing, like "nft_fib (CONFIG_NFT_FIB_IPV4)"
 	Since   string // the Linux version that brought it
 	Family  string
+	Without string // what follows; "": other backends must be used
 	Err     error
 }
 
 func (e *UnsupportedError) Error() string {
-	return fmt.Sprintf("this kernel lacks %s for %s (in Linux since %s, and in the configuration of most distributions); --backend=ipvs and --backend=iptables do without: %v",
-		e.Feature, e.Family, e.Since, e.Err)
+	without := cmp.Or(e.Without, "--backend=ipvs and --backend=iptables do without")
+	return fmt.Sprintf("this kernel lacks %s for %s (in Linux since %s, and in the configuration of most distributions); %s: %v",
+		e.Feature, e.Family, e.Since, without, e.Err)
 }
 
 func (e *UnsupportedError) Unwrap() error { return e.Err }

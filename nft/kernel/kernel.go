@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -22,14 +24,22 @@ type Options struct {
 	// Unowned makes tables that others may change, as all are before Linux 6.9; see
 	// [Backend.Watch]. It is for tests.
 	Unowned bool
+	// Counters counts new connections, see [Backend.SetCounters].
+	Counters bool
+	// Observe is called after each batch, by the goroutine that is in Apply. nil: nobody
+	// is told.
+	Observe func(Commit)
 }
 
-// Backend keeps this node's nftables tables. It is not safe for concurrent use.
+// Backend keeps this node's nftables tables. It is not safe for concurrent use, except for
+// SetCounters, Connections and Stats.
 type Backend struct {
 	log      *slog.Logger
 	conn     *conn
 	netns    int
-	families []familyState
+	observe  func(Commit)
+	counters atomic.Bool // wanted
+	families []*familyState
 }
 
 // familyState is what is known about one family's table.
@@ -37,17 +47,36 @@ type familyState struct {
 	family model.Family
 	flags  uint32       // with which tables are made
 	have   *nft.Ruleset // what the kernel has; nil: unknown, read before the next batch
+	left   *nft.Ruleset // what the kernel had when all went well last; nil: nothing did
 	owned  bool         // the table is claimed
 	// unreadable: the table could not be read at the last try, for no reason that the
 	// kernel gave.
 	unreadable bool
-	stats      Stats
+	probed     bool // whether the kernel can count is known
+
+	mu     sync.Mutex
+	shared shared
 }
 
-// Stats count what was sent for one family since Open.
-type Stats struct {
-	Batches    int
-	Operations int
+// shared is what goroutines other than that of Apply read.
+type shared struct {
+	stats       Stats
+	counted     *model.FamilySnapshot // whose connections are counted; nil: nobody's
+	uncountable error                 // why they can't be; nil: they can, or it is not known
+}
+
+// update changes what other goroutines read.
+func (st *familyState) update(change func(*shared)) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	change(&st.shared)
+}
+
+// read returns what other goroutines may read.
+func (st *familyState) read() shared {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return st.shared
 }
 
 // Open connects to the kernel and finds out what it can do. A family that the kernel
@@ -61,7 +90,8 @@ func Open(o Options) (*Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Backend{log: o.Log, conn: c, netns: o.NetNS}
+	b := &Backend{log: o.Log, conn: c, netns: o.NetNS, observe: o.Observe}
+	b.SetCounters(o.Counters)
 	var missing []error
 	for _, f := range model.Families {
 		flags, err := c.probe(f)
@@ -78,7 +108,7 @@ func Open(o Options) (*Backend, error) {
 		if o.Unowned {
 			flags = 0
 		}
-		b.families = append(b.families, familyState{family: f, flags: flags})
+		b.families = append(b.families, &familyState{family: f, flags: flags})
 	}
 	if len(b.families) == 0 {
 		return nil, errors.Join(errors.Join(missing...), c.close())
@@ -92,20 +122,10 @@ func (b *Backend) Close() error { return b.conn.close() }
 // Owned reports whether this kernel protects our tables from others.
 func (b *Backend) Owned() bool { return len(b.families) > 0 && b.families[0].flags&tableFlagOwner != 0 }
 
-// Stats returns what was sent for a family.
-func (b *Backend) Stats(f model.Family) Stats {
-	for _, s := range b.families {
-		if s.family == f {
-			return s.stats
-		}
-	}
-	return Stats{}
-}
-
 // Resync makes the next Apply read the kernel's tables first, and repair what differs.
 func (b *Backend) Resync() {
-	for i := range b.families {
-		b.families[i].have = nil
+	for _, st := range b.families {
+		st.have = nil
 	}
 }
 
@@ -113,16 +133,17 @@ func (b *Backend) Resync() {
 // family's rules as they were and does not concern the other; the next Apply reads what
 // is there and goes on from it. A service port that the kernel refuses is left out, and
 // named in the error; the others are programmed.
+//
+// An error that concerns one family only has a method IPFamily, which tells it.
 func (b *Backend) Apply(ctx context.Context, s *model.Snapshot) error {
 	var errs []error
-	for i := range b.families {
+	for _, st := range b.families {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		st := &b.families[i]
 		if err := b.applyFamily(ctx, st, s.Family(st.family)); err != nil {
-			st.have = nil
-			errs = append(errs, fmt.Errorf("%v: %w", st.family, err))
+			st.have, st.left = nil, nil
+			errs = append(errs, &familyError{st.family, err})
 		}
 	}
 	err := errors.Join(errs...)
@@ -141,48 +162,79 @@ func (b *Backend) redial() error {
 		return err
 	}
 	b.conn = c
-	for i := range b.families {
-		b.families[i].owned = false
-		b.families[i].have = nil
+	for _, st := range b.families {
+		st.owned = false
+		st.have = nil
 	}
 	return nil
 }
 
 func (b *Backend) applyFamily(ctx context.Context, st *familyState, s *model.FamilySnapshot) error {
 	start := time.Now()
+	options, err := b.options(ctx, st)
+	if err != nil {
+		return err
+	}
+	full := st.have == nil
 	var want *nft.Ruleset
 	var batch *nft.Batch
-	if st.have != nil {
-		want = nft.Compile(st.have, s)
-		batch = nft.Diff(st.have, want)
+	if full {
+		if want, batch, err = b.compareWithKernel(ctx, st, s, options); err != nil {
+			return err
+		}
 	} else {
-		var err error
-		if want, batch, err = b.compareWithKernel(ctx, st, s); err != nil {
+		want = options.Compile(st.have, s)
+		batch = nft.Diff(st.have, want)
+	}
+	repair := full && st.left != nil && !batch.Empty() && nft.Diff(st.left, options.Compile(st.left, s)).Empty()
+	if !batch.Empty() {
+		if err := b.sendAndTell(ctx, st, batch, start, full); err != nil {
 			return err
 		}
 	}
-	if batch.Empty() {
-		st.have = want
-		return b.conn.settle(st.family, batch.Settle, start)
-	}
-	operations, cold := batch.Len(), batch.CreateTable
-	switch err := b.send(st, batch); {
+	st.have, st.left = want, want
+	st.update(func(to *shared) {
+		to.stats.Rejected = 0
+		if repair {
+			to.stats.Repairs++
+		}
+		if to.counted = nil; options.Counters {
+			to.counted = s
+		}
+	})
+	return b.conn.settle(st.family, batch.Settle, start)
+}
+
+// sendAndTell carries out a batch that is not empty, and says so.
+func (b *Backend) sendAndTell(ctx context.Context, st *familyState, batch *nft.Batch, start time.Time, full bool) error {
+	done := Commit{Family: st.family, Operations: batch.Len(), Full: full}
+	cold, sent := batch.CreateTable, b.conn.sent
+	err := b.send(st, batch)
+	done.Bytes, done.Took = b.conn.sent-sent, time.Since(start)
+	st.update(func(to *shared) {
+		to.stats.Bytes += uint64(done.Bytes)
+		if err == nil {
+			to.stats.Batches++
+			to.stats.Operations += uint64(done.Operations)
+		}
+	})
+	switch {
 	case cold && errors.Is(err, unix.EOPNOTSUPP):
 		return &UnsupportedError{Feature: "reject in prerouting", Since: "5.9", Family: st.family.String(), Err: err}
 	case err != nil:
 		return err
 	}
-	st.have = want
-	st.stats.Batches++
-	st.stats.Operations += operations
 	b.log.LogAttrs(ctx, slog.LevelDebug, "applied", slog.String("family", st.family.String()),
-		slog.Int("operations", operations), slog.Duration("took", time.Since(start)))
-	return b.conn.settle(st.family, batch.Settle, start)
+		slog.Int("operations", done.Operations), slog.Duration("took", done.Took))
+	if b.observe != nil {
+		b.observe(done)
+	}
+	return nil
 }
 
 // compareWithKernel finds the difference to what is really there.
-func (b *Backend) compareWithKernel(ctx context.Context, st *familyState, s *model.FamilySnapshot) (*nft.Ruleset, *nft.Batch, error) {
-	table, err := b.conn.read(st.family, s)
+func (b *Backend) compareWithKernel(ctx context.Context, st *familyState, s *model.FamilySnapshot, options nft.Options) (*nft.Ruleset, *nft.Batch, error) {
+	table, err := b.conn.read(st.family, s, options)
 	// To replace a table costs connections, so it takes a second try over a new
 	// connection to believe that the table is to blame.
 	suspect := isUnreadable(err)
@@ -195,7 +247,7 @@ func (b *Backend) compareWithKernel(ctx context.Context, st *familyState, s *mod
 	if table != nil {
 		before = table
 	}
-	want := nft.Compile(before, s)
+	want := options.Compile(before, s)
 	batch := nft.DiffTable(table, want)
 	if unreadable {
 		b.log.LogAttrs(ctx, slog.LevelWarn, "table replaced: it holds what no version of this program writes",
@@ -271,6 +323,7 @@ func (b *Backend) send(st *familyState, batch *nft.Batch) error {
 		return err
 	}
 	if refused = append(refused, bad.errs...); len(refused) > 0 {
+		st.update(func(to *shared) { to.stats.Rejected = len(refused) })
 		return errors.Join(refused...)
 	}
 	t := b.conn.begin(batch.Family)
@@ -327,9 +380,9 @@ func (c *conn) commit(b *nft.Batch, perMessage int) error {
 // Remove deletes our tables.
 func (b *Backend) Remove(context.Context) error {
 	var errs []error
-	for i := range b.families {
-		st := &b.families[i]
-		st.have, st.owned = nil, false
+	for _, st := range b.families {
+		st.have, st.left, st.owned = nil, nil, false
+		st.update(func(to *shared) { to.counted = nil })
 		errs = append(errs, b.conn.removeTable(st.family, nft.TableName))
 	}
 	return errors.Join(errs...)

@@ -161,7 +161,7 @@ func TestOneEndpointMoreIsAHandfulOfOperations(t *testing.T) {
 	// Three ports with two addresses and one node port: each gets a slot, and exchanges
 	// the element that says how many there are. Two chains for 4 endpoints.
 	const frontends, chains = 3*2 + 1, 2
-	if got, want := after.Operations-before.Operations, 3*frontends+chains; got != want {
+	if got, want := after.Operations-before.Operations, uint64(3*frontends+chains); got != want {
 		t.Errorf("%d operations, want %d", got, want)
 	}
 	if got := after.Batches - before.Batches; got != 1 {
@@ -179,7 +179,7 @@ func mustMatch(t testing.TB, n netns, s *model.Snapshot) {
 	}
 	defer func() { _ = c.close() }()
 	for _, f := range model.Families {
-		table, err := c.read(f, s.Family(f))
+		table, err := c.read(f, s.Family(f), nft.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -282,14 +282,17 @@ func TestOneRefusedServicePortDoesNotStopTheOthers(t *testing.T) {
 		}
 	}
 	var st *familyState
-	for i := range b.families {
-		if b.families[i].family == model.IPv4 {
-			st = &b.families[i]
+	for _, one := range b.families {
+		if one.family == model.IPv4 {
+			st = one
 		}
 	}
 	err := b.send(st, batch)
 	if err == nil || !strings.Contains(err.Error(), "Service default/web:dns") {
 		t.Fatalf("got error %v, want one that names Service default/web:dns", err)
+	}
+	if got := b.Stats(model.IPv4).Rejected; got != 1 {
+		t.Errorf("%d service ports are rejected, want 1", got)
 	}
 	listing := n.nft(t, "", "list", "map", "ip", "vmapd", "service-ips")
 	for _, there := range []string{"172.30.0.41 . tcp . 80", "172.30.0.42 . tcp . 80", "172.30.0.41 . sctp . 99"} {
@@ -304,6 +307,9 @@ func TestOneRefusedServicePortDoesNotStopTheOthers(t *testing.T) {
 	whole := exampleBuilder().Snapshot()
 	apply(t, b, whole)
 	mustMatch(t, n, whole)
+	if got := b.Stats(model.IPv4).Rejected; got != 0 {
+		t.Errorf("%d service ports are rejected still, want none", got)
+	}
 }
 
 func TestAFailedBatchKeepsTheOldRules(t *testing.T) {

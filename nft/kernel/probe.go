@@ -69,9 +69,10 @@ func (c *conn) probeAll(f model.Family, needed []feature) (flags uint32, err err
 	}
 	// All at once, because each batch that is forgotten costs the kernel a grace period of
 	// some milliseconds; one by one only to find out what is missing.
-	if c.probeFeatures(f, table, needed...) != nil {
+	sets := nft.Options{}.LayoutSets()
+	if c.probeFeatures(f, table, sets, needed...) != nil {
 		for _, feature := range needed {
-			if err := c.probeFeatures(f, table, feature); err != nil {
+			if err := c.probeFeatures(f, table, sets, feature); err != nil {
 				return 0, &UnsupportedError{Feature: feature.name, Since: feature.since, Family: f.String(), Err: err}
 			}
 		}
@@ -86,16 +87,35 @@ func (c *conn) probeAll(f model.Family, needed []feature) (flags uint32, err err
 	return flags, nil
 }
 
-// probeFeatures lets the kernel check one batch with a table of ours and rules that use
-// some features.
-func (c *conn) probeFeatures(f model.Family, table netlinkMessage, list ...feature) error {
+// probeCounters tries what nft.Options.Counters needs.
+func (c *conn) probeCounters(f model.Family) error {
+	table, err := tableMessage(f, probeTable, 0)
+	if err != nil {
+		return err
+	}
+	look := feature{"counters in sets (nft_counter, CONFIG_NFT_COUNTER)", "5.7", nft.Prerouting, nft.Rule{nft.InSet{
+		Key: nft.Key{{Field: nft.Protocol}, {Field: nft.DestPort}}, Set: nft.NodePortCounters,
+	}}}
+	switch err := c.probeFeatures(f, table, nft.Options{Counters: true}.LayoutSets(), look); {
+	case err != nil && isReply(err):
+		return &UnsupportedError{
+			Feature: look.name, Since: look.since, Family: f.String(), Without: "connections are not counted", Err: err,
+		}
+	default:
+		return err
+	}
+}
+
+// probeFeatures lets the kernel check one batch with a table that has some sets, and rules
+// that use some features.
+func (c *conn) probeFeatures(f model.Family, table netlinkMessage, sets []nft.Set, list ...feature) error {
 	msgs := []netlinkMessage{table}
 	add := func(m netlinkMessage, err error) error {
 		msgs = append(msgs, m)
 		return err
 	}
 	var errs []error
-	for i, s := range nft.LayoutSets() {
+	for i, s := range sets {
 		errs = append(errs, add(setMessage(f, probeTable, s, uint32(i+1))))
 	}
 	for i, feature := range list {

@@ -18,7 +18,7 @@ import (
 // read returns what our table of a family holds, or nil if there is none. A rule is
 // recognised by being encoded as one that we would write with the same settings and
 // service ports.
-func (c *conn) read(f model.Family, s *model.FamilySnapshot) (*nft.Table, error) {
+func (c *conn) read(f model.Family, s *model.FamilySnapshot, o nft.Options) (*nft.Table, error) {
 	lib, err := c.lib.ListTableOfFamily(nft.TableName, tableFamily(f))
 	if errors.Is(err, unix.ENOENT) {
 		return nil, nil
@@ -30,7 +30,7 @@ func (c *conn) read(f model.Family, s *model.FamilySnapshot) (*nft.Table, error)
 	if err := c.readSets(t, lib); err != nil {
 		return nil, err
 	}
-	if err := c.readChains(t, lib, s); err != nil {
+	if err := c.readChains(t, lib, s, o); err != nil {
 		return nil, err
 	}
 	return t, nil
@@ -149,7 +149,7 @@ func readVerdict(data []byte) nft.Verdict {
 	return v
 }
 
-func (c *conn) readChains(t *nft.Table, lib *nftables.Table, s *model.FamilySnapshot) error {
+func (c *conn) readChains(t *nft.Table, lib *nftables.Table, s *model.FamilySnapshot, o nft.Options) error {
 	// google/nftables lists the chains of all tables of a family; only ours are looked at.
 	chains, err := c.lib.ListChainsOfTableFamily(lib.Family)
 	if err != nil {
@@ -161,7 +161,7 @@ func (c *conn) readChains(t *nft.Table, lib *nftables.Table, s *model.FamilySnap
 			names = append(names, chain.Name)
 		}
 	}
-	known, err := fingerprints(t.Family, nft.LayoutChains(s, names))
+	known, err := fingerprints(t.Family, o.LayoutChains(s, names))
 	if err != nil {
 		return err
 	}

@@ -143,7 +143,7 @@ func TestAClientWhoConnectsBetweenBatchAndSettling(t *testing.T) {
 				t.Fatalf("after a connection: %v", got)
 			}
 			s.lasts(tt.now)
-			st := &b.families[0]
+			st := b.families[0]
 			want := nft.Compile(st.have, s.builder.Snapshot().Family(model.IPv4))
 			batch := nft.Diff(st.have, want)
 			start := time.Now()

@@ -22,23 +22,24 @@ const (
 	tableFlagOwner   = 0x2 // NFT_TABLE_F_OWNER, Linux 5.12
 	tableFlagPersist = 0x4 // NFT_TABLE_F_PERSIST, Linux 6.9
 
-	tableUserdata       = 0x6 // NFTA_TABLE_USERDATA, Linux 5.10
-	tableCommentUD      = 0   // libnftnl: NFTNL_UDATA_TABLE_COMMENT
-	setKeyByteOrderUD   = 0   // NFTNL_UDATA_SET_KEYBYTEORDER
-	setDataByteOrderUD  = 1   // NFTNL_UDATA_SET_DATABYTEORDER
-	setKeyTypeofUD      = 3   // NFTNL_UDATA_SET_KEY_TYPEOF
-	setDataTypeofUD     = 4   // NFTNL_UDATA_SET_DATA_TYPEOF
-	setCommentUD        = 7   // NFTNL_UDATA_SET_COMMENT
-	byteOrderBigEndian  = 2   // nftables: enum byteorder
-	typeofExprUD        = 0   // NFTNL_UDATA_SET_TYPEOF_EXPR
-	typeofDataUD        = 1   // NFTNL_UDATA_SET_TYPEOF_DATA
-	datatypeBits        = 6   // nftables: TYPE_BITS
-	datatypeInteger     = 4   // TYPE_INTEGER
-	datatypeIPAddr      = 7   // TYPE_IPADDR
-	datatypeIP6Addr     = 8   // TYPE_IP6ADDR
-	datatypeInetProto   = 12  // TYPE_INET_PROTOCOL
-	datatypeInetService = 13  // TYPE_INET_SERVICE
-	verdictDataLength   = 16  // sizeof(struct nft_verdict)
+	setExpr             = 0x11 // NFTA_SET_EXPR, Linux 5.7
+	tableUserdata       = 0x6  // NFTA_TABLE_USERDATA, Linux 5.10
+	tableCommentUD      = 0    // libnftnl: NFTNL_UDATA_TABLE_COMMENT
+	setKeyByteOrderUD   = 0    // NFTNL_UDATA_SET_KEYBYTEORDER
+	setDataByteOrderUD  = 1    // NFTNL_UDATA_SET_DATABYTEORDER
+	setKeyTypeofUD      = 3    // NFTNL_UDATA_SET_KEY_TYPEOF
+	setDataTypeofUD     = 4    // NFTNL_UDATA_SET_DATA_TYPEOF
+	setCommentUD        = 7    // NFTNL_UDATA_SET_COMMENT
+	byteOrderBigEndian  = 2    // nftables: enum byteorder
+	typeofExprUD        = 0    // NFTNL_UDATA_SET_TYPEOF_EXPR
+	typeofDataUD        = 1    // NFTNL_UDATA_SET_TYPEOF_DATA
+	datatypeBits        = 6    // nftables: TYPE_BITS
+	datatypeInteger     = 4    // TYPE_INTEGER
+	datatypeIPAddr      = 7    // TYPE_IPADDR
+	datatypeIP6Addr     = 8    // TYPE_IP6ADDR
+	datatypeInetProto   = 12   // TYPE_INET_PROTOCOL
+	datatypeInetService = 13   // TYPE_INET_SERVICE
+	verdictDataLength   = 16   // sizeof(struct nft_verdict)
 )
 
 func message(msgType int, flags netlink.HeaderFlags, f model.Family, attrs []netlink.Attribute) (netlink.Message, error) {
@@ -123,6 +124,13 @@ func setMessage(f model.Family, table string, s nft.Set, id uint32) (netlink.Mes
 	case s.Data != nil:
 		attrs = append(attrs, uint32Attr(unix.NFTA_SET_DATA_TYPE, datatype(f, s.Data)),
 			uint32Attr(unix.NFTA_SET_DATA_LEN, uint32(nft.Width(f, s.Data))))
+	}
+	if s.Counter {
+		data, err := expr.Marshal(byte(tableFamily(f)), &expr.Counter{})
+		if err != nil {
+			return netlink.Message{}, err
+		}
+		attrs = append(attrs, netlink.Attribute{Type: setExpr | unix.NLA_F_NESTED, Data: data})
 	}
 	attrs = append(attrs, netlink.Attribute{Type: unix.NFTA_SET_USERDATA, Data: setUserdata(f, s)})
 	return message(unix.NFT_MSG_NEWSET, netlink.Create, f, attrs)

@@ -53,6 +53,10 @@ type Outcome struct {
 	// concerns has one: the packet's own.
 	To map[netip.AddrPort]Arrival
 
+	// Counted are the comments of the elements that count the packet, in the order in which
+	// they were met.
+	Counted []string
+
 	// Trace has the rules that matched, in the order in which they were met first.
 	Trace []string
 }

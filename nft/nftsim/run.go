@@ -18,6 +18,7 @@ type run struct {
 	*Simulator
 	hook       nft.Hook
 	remembered []string // since the packet's destination was decided
+	counted    []string
 	trace      []string
 	seen       map[string]bool
 }
@@ -26,7 +27,7 @@ type run struct {
 func (s *Simulator) Run(p Packet) (Outcome, error) {
 	r := &run{Simulator: s, seen: map[string]bool{}}
 	o, err := r.packet(p)
-	o.Trace = r.trace
+	o.Trace, o.Counted = r.trace, r.counted
 	if err != nil {
 		return o, fmt.Errorf("%v: %w", p, err)
 	}
@@ -203,6 +204,10 @@ func (r *run) rule(c *nft.Chain, rule nft.Rule, s state, share float64, depth in
 			}
 			if len(hits) > 0 && missed > 0 {
 				return step{}, fmt.Errorf("chance decides whether it is in set %s", stmt.Set)
+			}
+			if r.sets[stmt.Set].Counter && len(hits) > 0 {
+				note("")
+				r.counted = append(r.counted, hits[0].Comment)
 			}
 			match = len(hits) > 0 != stmt.Not
 		case nft.VerdictMap:

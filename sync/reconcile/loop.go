@@ -1,8 +1,10 @@
 package reconcile
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -54,6 +56,9 @@ type Loop struct {
 	// Observers are told what happens.
 	Observers []Observer
 
+	mu        sync.Mutex // guards MinInterval and ResyncInterval while Run runs
+	intervals chan struct{}
+
 	full    bool // the next round compares with what is really there
 	started time.Time
 	applied *model.Snapshot // the last that was applied without error
@@ -61,12 +66,38 @@ type Loop struct {
 	backoff wait.Backoff
 }
 
+// SetIntervals changes MinInterval and ResyncInterval while Run runs. The next comparison in
+// full is a whole interval away.
+func (l *Loop) SetIntervals(least, resync time.Duration) {
+	changed := l.intervalsChanged()
+	l.mu.Lock()
+	l.MinInterval, l.ResyncInterval = least, resync
+	l.mu.Unlock()
+	select {
+	case changed <- struct{}{}:
+	default:
+	}
+}
+
+func (l *Loop) intervalsChanged() chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.intervals == nil {
+		l.intervals = make(chan struct{}, 1)
+	}
+	return l.intervals
+}
+
+func (l *Loop) currentIntervals() (least, resync time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.MinInterval, cmp.Or(l.ResyncInterval, DefaultResyncInterval)
+}
+
 // Run applies snapshots until ctx ends. The dataplane stays as it is then.
 func (l *Loop) Run(ctx context.Context) {
-	interval := l.ResyncInterval
-	if interval == 0 {
-		interval = DefaultResyncInterval
-	}
+	intervals := l.intervalsChanged()
+	least, interval := l.currentIntervals()
 	resync := time.NewTicker(interval)
 	defer resync.Stop()
 	l.started = time.Now()
@@ -91,6 +122,10 @@ func (l *Loop) Run(ctx context.Context) {
 		case <-calm:
 			disturbed = l.Disturbed
 			continue
+		case <-intervals:
+			least, interval = l.currentIntervals()
+			resync.Reset(interval)
+			continue
 		case <-changed:
 		case <-retry:
 		case <-resync.C:
@@ -104,7 +139,7 @@ func (l *Loop) Run(ctx context.Context) {
 		}
 		if snapshot, taken, ok := l.State.take(); ok {
 			failed := l.round(ctx, snapshot, taken)
-			pause := l.MinInterval
+			pause := least
 			retry = nil
 			if failed > 0 {
 				pause = max(pause, min(failed, changeRetry))

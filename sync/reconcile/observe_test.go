@@ -144,3 +144,29 @@ func TestWhomAnErrorIsAbout(t *testing.T) {
 		}
 	}
 }
+
+func TestIntervalsCanChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &fakeBackend{}
+		var l *Loop
+		s, _ := start(t, 0, b, func(loop *Loop) { l = loop })
+		synctest.Wait()
+		l.SetIntervals(10*time.Second, time.Minute)
+		for i := range 30 {
+			synctest.Wait()
+			s.Update(Change{}, func(b *model.Builder) { b.SetService(service(80 + i)) })
+			time.Sleep(time.Second)
+		}
+		synctest.Wait()
+		if got := b.rounds(); got < 4 || got > 5 {
+			t.Errorf("%d rounds for a change each second in 30s with 10s between them, want 4 or 5", got)
+		}
+		time.Sleep(5*time.Minute + 30*time.Second)
+		synctest.Wait()
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if b.resyncs != 6 {
+			t.Errorf("%d comparisons in full in 6m, one each minute, want 6", b.resyncs)
+		}
+	})
+}

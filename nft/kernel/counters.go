@@ -1,0 +1,217 @@
+package kernel
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"slices"
+
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/nft"
+)
+
+// SetCounters says whether new connections to each service port are counted from the next
+// Apply on. That begins or ends it with a batch that replaces no table and costs no
+// connection. It may be called at any time.
+//
+// A kernel that can't count is told by a warning, once, and by [Backend.Connections];
+// everything else is programmed all the same.
+func (b *Backend) SetCounters(on bool) { b.counters.Store(on) }
+
+// options returns what a family is compiled with.
+func (b *Backend) options(ctx context.Context, st *familyState) (nft.Options, error) {
+	o := nft.Options{Counters: b.counters.Load()}
+	if o.Counters && !st.probed {
+		err := b.conn.probeCounters(st.family)
+		if _, ok := errors.AsType[*UnsupportedError](err); err != nil && !ok {
+			return o, err
+		}
+		st.probed = true
+		st.update(func(to *shared) { to.uncountable = err })
+		if err != nil {
+			b.log.LogAttrs(ctx, slog.LevelWarn, "connections are not counted", slog.Any("err", err))
+		}
+	}
+	o.Counters = o.Counters && st.read().uncountable == nil
+	if !o.Counters {
+		st.update(func(to *shared) { to.counted = nil })
+	}
+	return o, nil
+}
+
+// Count is how many connections were begun to one service port.
+type Count struct {
+	Name   model.ServicePortName
+	Family model.Family
+	// Connections are first packets to any of its frontends, node ports included, since
+	// counting began or the frontend was made: also those that were refused or dropped. A
+	// restart of this process changes nothing; when the table is replaced, or the node
+	// starts, they begin at 0.
+	Connections uint64
+}
+
+// Connections reads how many connections were begun to each service port, in the order of
+// FamilySnapshot.ServicePorts. A service port that has just been made or changed may be
+// missing. There are none while nothing is counted, see SetCounters.
+//
+// It may be called at any time, and does not wait for Apply. What goes wrong for one family
+// does not concern the other, whose counts are returned with the error.
+func (b *Backend) Connections(ctx context.Context) ([]Count, error) {
+	var counts []Count
+	var errs []error
+	for _, st := range b.families {
+		shared := st.read()
+		var err error
+		switch {
+		case b.counters.Load() && shared.uncountable != nil:
+			err = shared.uncountable
+		case shared.counted != nil:
+			counts, err = b.appendCounts(ctx, counts, shared.counted)
+		}
+		if err != nil {
+			errs = append(errs, &familyError{st.family, err})
+		}
+	}
+	return counts, errors.Join(errs...)
+}
+
+// countPasses bounds how often the counters are read because some were missing: the kernel
+// lists a set in pieces, and may miss elements while others come and go.
+const countPasses = 3
+
+// appendCounts reads what is counted for the service ports of a snapshot. It takes a
+// connection of its own, because that of Apply must not be used by two goroutines; each may
+// read a table that is owned.
+func (b *Backend) appendCounts(ctx context.Context, counts []Count, s *model.FamilySnapshot) ([]Count, error) {
+	c, err := dial(b.netns)
+	if err != nil {
+		return counts, err
+	}
+	defer func() { _ = c.close() }()
+	return sumCounts(counts, s, func(into packetCounts) error {
+		for _, set := range []string{nft.ServiceCounters, nft.NodePortCounters} {
+			if err := c.readCounters(ctx, s.Family, set, into); err != nil {
+				return fmt.Errorf("read set %s: %w", set, err)
+			}
+		}
+		return nil
+	})
+}
+
+// sumCounts reads until nothing is missing, and appends a count for each service port.
+func sumCounts(counts []Count, s *model.FamilySnapshot, read func(into packetCounts) error) ([]Count, error) {
+	packets := make(packetCounts, s.NumServicePorts())
+	n := len(counts)
+	counts = slices.Grow(counts, s.NumServicePorts())
+	for range countPasses {
+		if err := read(packets); err != nil {
+			return counts[:n], err
+		}
+		missing := false
+		counts = counts[:n]
+		for sp := range s.ServicePorts() {
+			sum, ok := packets.sum(sp)
+			if !ok {
+				missing = true
+				continue
+			}
+			counts = append(counts, Count{sp.Name, s.Family, sum})
+		}
+		if !missing {
+			break
+		}
+	}
+	return counts, nil
+}
+
+// packetCounts are packets by an element's key. Keys of different sets differ in length.
+type packetCounts map[string]uint64
+
+// sum returns the packets to all frontends of a service port, or false if one is missing: a
+// sum without it would look as if counting had begun anew.
+func (p packetCounts) sum(sp *model.ServicePort) (sum uint64, ok bool) {
+	for _, fe := range sp.Frontends {
+		_, key := nft.CounterOf(fe)
+		n, ok := p[key]
+		if !ok {
+			return 0, false
+		}
+		sum += n
+	}
+	return sum, true
+}
+
+// readCounters reads the counters of one set. Unlike google/nftables it keeps nothing else
+// of the elements.
+func (c *conn) readCounters(ctx context.Context, f model.Family, set string, into packetCounts) error {
+	request, err := message(unix.NFT_MSG_GETSETELEM, netlink.Dump, f, []netlink.Attribute{
+		stringAttr(unix.NFTA_SET_ELEM_LIST_TABLE, nft.TableName),
+		stringAttr(unix.NFTA_SET_ELEM_LIST_SET, set),
+	})
+	if err != nil {
+		return err
+	}
+	request.Header.Flags &^= netlink.Acknowledge // the list has an end of its own
+	if _, err := c.raw.Send(request); err != nil {
+		return fmt.Errorf("send: %w", err)
+	}
+	for reply, err := range c.raw.ReceiveIter() {
+		if err = errors.Join(err, ctx.Err()); err != nil {
+			return err
+		}
+		if err := into.add(reply.Data); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// add takes the elements of one message. It is written out, without a decoder's value for
+// each attribute, because there may be 100,000 elements at each scrape.
+func (p packetCounts) add(message []byte) error {
+	const header = 4 // struct nfgenmsg
+	for list := range attributes(message[min(len(message), header):], unix.NFTA_SET_ELEM_LIST_ELEMENTS) {
+		for element := range attributes(list, unix.NFTA_LIST_ELEM) {
+			key := first(first(element, unix.NFTA_SET_ELEM_KEY), unix.NFTA_DATA_VALUE)
+			counter := first(first(element, unix.NFTA_SET_ELEM_EXPR), unix.NFTA_EXPR_DATA)
+			packets := first(counter, unix.NFTA_COUNTER_PACKETS)
+			const size = 8
+			if len(key) == 0 || len(packets) != size {
+				return fmt.Errorf("element %x: no counter", key)
+			}
+			p[string(key)] = binary.BigEndian.Uint64(packets)
+		}
+	}
+	return nil
+}
+
+// first returns what the first attribute of a type holds, or nil.
+func first(b []byte, want uint16) []byte {
+	for data := range attributes(b, want) {
+		return data
+	}
+	return nil
+}
+
+// attributes yields what the attributes of a type hold.
+func attributes(b []byte, want uint16) iter.Seq[[]byte] {
+	const flags = unix.NLA_F_NESTED | unix.NLA_F_NET_BYTEORDER
+	return func(yield func([]byte) bool) {
+		for len(b) >= unix.SizeofNlAttr {
+			length, kind := int(binary.NativeEndian.Uint16(b)), binary.NativeEndian.Uint16(b[2:])&^flags
+			if length < unix.SizeofNlAttr || length > len(b) {
+				return
+			}
+			if kind == want && !yield(b[unix.SizeofNlAttr:length]) {
+				return
+			}
+			b = b[min(len(b), attr(length-unix.SizeofNlAttr)):]
+		}
+	}
+}

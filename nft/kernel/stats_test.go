@@ -1,0 +1,163 @@
+package kernel
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/google/nftables"
+	"github.com/mdlayher/netlink"
+
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/nft"
+)
+
+func TestEachBatchIsObserved(t *testing.T) {
+	n := newNetNS(t)
+	var got []Commit
+	b, err := Open(Options{NetNS: n.fd(), Observe: func(c Commit) { got = append(got, c) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = b.Close() })
+	builder := exampleBuilder()
+	check := func(what string, want ...Commit) {
+		t.Helper()
+		got = nil
+		apply(t, b, builder.Snapshot())
+		ignored := cmpopts.IgnoreFields(Commit{}, "Operations", "Bytes", "Took")
+		if diff := cmp.Diff(want, got, ignored, cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", what, diff)
+		}
+		for _, c := range got {
+			if c.Operations <= 0 || c.Bytes <= 0 || c.Took <= 0 {
+				t.Errorf("%s: %+v lacks a figure", what, c)
+			}
+		}
+	}
+	check("at first", Commit{Family: model.IPv4, Full: true}, Commit{Family: model.IPv6, Full: true})
+	cold := got[0]
+	check("no change")
+	builder.SetEndpointSlice(exampleSlice("IPv4", 4))
+	before := b.Stats(model.IPv4)
+	check("a change", Commit{Family: model.IPv4})
+	after := b.Stats(model.IPv4)
+	if got[0].Operations > cold.Operations/2 || got[0].Bytes > cold.Bytes/2 {
+		t.Errorf("one endpoint more was %+v, everything was %+v", got[0], cold)
+	}
+	want := Stats{Batches: 1, Operations: uint64(got[0].Operations), Bytes: uint64(got[0].Bytes)}
+	have := Stats{
+		Batches: after.Batches - before.Batches, Operations: after.Operations - before.Operations, Bytes: after.Bytes - before.Bytes,
+	}
+	if diff := cmp.Diff(want, have); diff != "" {
+		t.Errorf("stats of one batch (-observed +counted):\n%s", diff)
+	}
+	b.Resync()
+	check("a comparison without difference")
+}
+
+func TestRepairsAreCounted(t *testing.T) {
+	n := newNetNS(t)
+	b := openUnowned(t, n)
+	builder := exampleBuilder()
+	check := func(what string, want uint64) {
+		t.Helper()
+		apply(t, b, builder.Snapshot())
+		if got := b.Stats(model.IPv4).Repairs; got != want {
+			t.Errorf("%s: %d repairs, want %d", what, got, want)
+		}
+	}
+	disturb := func() { n.nft(t, "", "delete", "element", "ip", "vmapd", "cluster-ips", "{ 172.30.0.41 }") }
+	check("at first", 0)
+	b.Resync()
+	check("nobody changed anything", 0)
+	disturb()
+	check("nobody knows", 0)
+	b.Resync()
+	check("an element was gone", 1)
+	n.nft(t, "", "delete", "table", "ip", "vmapd")
+	b.Resync()
+	check("the table was gone", 2)
+	builder.SetEndpointSlice(exampleSlice("IPv4", 4))
+	b.Resync()
+	check("a change of our own", 2)
+	b.SetCounters(true)
+	b.Resync()
+	check("counting begins", 2)
+	disturb()
+	b.Resync()
+	check("an element was gone again", 3)
+	if err := b.Remove(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	check("we removed it ourselves", 3)
+	if got := b.Stats(model.IPv6).Repairs; got != 0 {
+		t.Errorf("%d repairs of IPv6, want none", got)
+	}
+}
+
+func TestAnErrorSaysWhichFamilyItConcerns(t *testing.T) {
+	n := newNetNS(t)
+	first := open(t, n)
+	if !first.Owned() {
+		t.Skip("this kernel lacks table flags owner and persist (Linux 6.9)")
+	}
+	s := exampleBuilder().Snapshot()
+	apply(t, first, s)
+	err := open(t, n).Apply(t.Context(), s)
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		t.Fatalf("got %v, want an error for each family", err)
+	}
+	var families []model.Family
+	for _, err := range joined.Unwrap() {
+		var one interface{ IPFamily() model.Family }
+		if !errors.As(err, &one) || !errors.Is(err, ErrOwned) {
+			t.Errorf("%v concerns no family, or is not ErrOwned", err)
+			continue
+		}
+		families = append(families, one.IPFamily())
+		if want := one.IPFamily().String() + ": table vmapd is owned by another process; waiting for it to end"; err.Error() != want {
+			t.Errorf("got %q, want %q", err, want)
+		}
+	}
+	if diff := cmp.Diff(model.Families[:], families); diff != "" {
+		t.Errorf("families (-want +got):\n%s", diff)
+	}
+}
+
+// What google/nftables sends is as large as was said before.
+func TestSizesOfMessagesAreKnown(t *testing.T) {
+	s := exampleBuilder().Snapshot()
+	for _, f := range model.Families {
+		var sent []netlink.Message
+		lib, err := nftables.New(nftables.WithTestDial(func(list []netlink.Message) ([]netlink.Message, error) {
+			sent = append(sent, list...)
+			return nil, nil
+		}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		tr := (&conn{lib: lib}).begin(f)
+		b := nft.DiffTable(nil, nft.Options{Counters: true}.Compile(nil, s.Family(f)))
+		b.SetChains = append(b.SetChains, nft.Chain{Name: "old"}) // not new: flushed
+		b.RemakeBase = []string{"postrouting"}
+		b.Delete = b.Add
+		b.DeleteChains, b.DeleteSets = []string{"gone", "gone-too"}, []string{"gone"}
+		if err := errors.Join(tr.chains(b), tr.elements(b.Delete, 7, false), tr.elements(b.Add, 5, true)); err != nil {
+			t.Fatal(err)
+		}
+		tr.deletions(b)
+		_ = lib.Flush() // nobody answers
+		if len(sent) != len(tr.steps)+2 {
+			t.Fatalf("%v: %d messages for %d steps", f, len(sent), len(tr.steps))
+		}
+		if got := messagesSize(sent[1 : len(sent)-1]); got != tr.bytes {
+			t.Errorf("%v: %d bytes are sent, %d were said", f, got, tr.bytes)
+		}
+		if got, want := messagesSize(sent[:1])+messagesSize(sent[len(sent)-1:]), 2*emptyMessage; got != want {
+			t.Errorf("%v: begin and end are %d bytes, want %d", f, got, want)
+		}
+	}
+}
