@@ -1,0 +1,63 @@
+package health
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strconv"
+	"sync/atomic"
+
+	"github.com/vmapd/vmapd/model"
+)
+
+// check answers the health checks of one Service.
+type check struct {
+	service model.NamespacedName
+	healthy func() bool
+	local   atomic.Int64 // endpoints that are ready on this node
+
+	// The rest is Services.Run's alone.
+	port      uint16
+	listeners []*listener
+	said      string // the error that was reported; "" if there is none
+}
+
+func everywhere(netip.Addr) bool { return true }
+
+// closeWhere closes the listeners on some addresses.
+func (c *check) closeWhere(where func(netip.Addr) bool) {
+	c.listeners = slices.DeleteFunc(c.listeners, func(l *listener) bool {
+		if !where(l.at) {
+			return false
+		}
+		l.close()
+		return true
+	})
+}
+
+func (c *check) listensOn(a netip.Addr) bool {
+	return slices.ContainsFunc(c.listeners, func(l *listener) bool { return l.at == a })
+}
+
+// checkBody is what kube-proxy answers, too.
+type checkBody struct {
+	Service struct {
+		Namespace string `json:"namespace"`
+		Name      string `json:"name"`
+	} `json:"service"`
+	LocalEndpoints      int64 `json:"localEndpoints"`
+	ServiceProxyHealthy bool  `json:"serviceProxyHealthy"`
+}
+
+// ServeHTTP answers any request. The node's being eligible does not matter: endpoints on
+// a node that is about to go are served as long as they are ready (KEP-3836).
+func (c *check) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
+	body := checkBody{LocalEndpoints: c.local.Load(), ServiceProxyHealthy: c.healthy()}
+	body.Service.Namespace, body.Service.Name = c.service.Namespace, c.service.Name
+	text, _ := json.MarshalIndent(body, "", "\t") // it can't fail with these types
+	// For load balancers that spread by it.
+	w.Header().Set("X-Load-Balancing-Endpoint-Weight", strconv.FormatInt(body.LocalEndpoints, 10))
+	ok := body.LocalEndpoints > 0 && body.ServiceProxyHealthy
+	answer{ok, typeJSON, string(text)}.send(w)
+}

@@ -1,0 +1,87 @@
+package health
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/vmapd/vmapd/model"
+)
+
+// Handler returns what answers /healthz and /livez as kube-proxy does, and /readyz. Each
+// says 200 or 503, to any method. Other paths are not found.
+//
+//	/healthz   healthy, and the node is eligible
+//	/livez     healthy
+//	/readyz    ready; else the body names the families that are not, a line for each
+func (t *Tracker) Handler() http.Handler {
+	mux := http.NewServeMux()
+	for path, answer := range map[string]func(Status) answer{"/healthz": healthz, "/livez": livez, "/readyz": readyz} {
+		mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) {
+			a := answer(t.Status())
+			code := a.send(w)
+			t.count(path, code)
+		})
+	}
+	return mux
+}
+
+// answer is what a handler says.
+type answer struct {
+	ok          bool
+	contentType string
+	body        string
+}
+
+// send returns the status code.
+func (a answer) send(w http.ResponseWriter) int {
+	code := http.StatusOK
+	if !a.ok {
+		code = http.StatusServiceUnavailable
+	}
+	w.Header().Set("Content-Type", a.contentType)
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(code)
+	_, _ = w.Write([]byte(a.body)) // whoever asked is gone
+	return code
+}
+
+const (
+	typeJSON = "application/json"
+	typeText = "text/plain; charset=utf-8"
+)
+
+func healthz(s Status) answer {
+	ok := s.Healthy && s.Eligible
+	return answer{ok, typeJSON, fmt.Sprintf(`{%s, "nodeEligible": %v}`, times(s, ok), s.Eligible)}
+}
+
+func livez(s Status) answer {
+	return answer{s.Healthy, typeJSON, "{" + times(s, s.Healthy) + "}"}
+}
+
+// times are when the last sync succeeded, and now. Where all is well, both are now, which
+// is what they meant when syncs were periodic: a proxy that has nothing to do looks alive.
+func times(s Status, ok bool) string {
+	updated := s.synced()
+	if ok {
+		updated = s.At
+	}
+	return fmt.Sprintf(`"lastUpdated": %q,"currentTime": %q`,
+		updated.UTC().Format(time.RFC3339Nano), s.At.UTC().Format(time.RFC3339Nano))
+}
+
+// readyz says nothing of errors: anybody may ask, and they name Services.
+func readyz(s Status) answer {
+	if s.Ready {
+		return answer{true, typeText, "ok\n"}
+	}
+	var missing strings.Builder
+	for _, f := range model.Families {
+		if s.Families[f].Synced.IsZero() {
+			fmt.Fprintf(&missing, "%v: no sync has succeeded yet\n", f)
+		}
+	}
+	return answer{false, typeText, missing.String()}
+}

@@ -1,0 +1,143 @@
+package health
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+	"time"
+)
+
+// limits bound what clients can cost. Tests have lower ones.
+type limits struct {
+	request time.Duration // for a whole request, and for its answer
+	idle    time.Duration // between requests of one connection
+	conns   int           // of a listener at a time
+}
+
+func defaultLimits() limits {
+	return limits{request: 5 * time.Second, idle: time.Minute, conns: 128}
+}
+
+// maxHeader is in bytes; net/http adds 4096.
+const maxHeader = 4 << 10
+
+// listener serves HTTP on one address.
+type listener struct {
+	at     netip.Addr // the zero Addr stands for all
+	socket net.Listener
+	server *http.Server
+	limits limits
+	ended  sync.WaitGroup // the goroutines of Serve and of each connection
+
+	mu     sync.Mutex
+	closed bool
+	conns  map[net.Conn]time.Time // since when it was last idle, or came
+}
+
+// serve answers whoever connects to socket until close.
+func serve(at netip.Addr, socket net.Listener, h http.Handler, limits limits) *listener {
+	l := &listener{at: at, socket: socket, limits: limits, conns: map[net.Conn]time.Time{}}
+	l.server = &http.Server{
+		Handler:     h,
+		ReadTimeout: limits.request, WriteTimeout: limits.request, IdleTimeout: limits.idle,
+		MaxHeaderBytes:               maxHeader,
+		DisableGeneralOptionsHandler: true, // h answers "OPTIONS *", too
+		ConnState:                    l.connState,
+		ErrorLog:                     log.New(io.Discard, "", 0), // what strangers send is no news
+	}
+	l.ended.Go(func() { _ = l.server.Serve(patient{socket}) }) // it ends with close only
+	return l
+}
+
+// close frees the address, and returns when all connections have ended.
+func (l *listener) close() {
+	l.mu.Lock()
+	l.closed = true
+	l.mu.Unlock()
+	_ = l.socket.Close() // Serve may not know of it yet
+	_ = l.server.Close()
+	l.ended.Wait()
+}
+
+// connState counts connections, and closes the one that was silent longest if there are
+// too many: whoever asks a question is not shut out by those who only connect.
+func (l *listener) connState(c net.Conn, state http.ConnState) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch state {
+	case http.StateNew:
+		l.ended.Add(1)
+		if len(l.conns) >= l.limits.conns {
+			silent := l.oldest()
+			delete(l.conns, silent)
+			_ = silent.Close()
+		}
+		l.conns[c] = time.Now()
+		if l.closed {
+			_ = c.Close() // it came while the server was being closed
+		}
+	case http.StateIdle:
+		l.conns[c] = time.Now()
+	case http.StateClosed:
+		delete(l.conns, c)
+		l.ended.Done()
+	case http.StateActive, http.StateHijacked:
+	}
+}
+
+func (l *listener) oldest() net.Conn {
+	var found net.Conn
+	for c, since := range l.conns {
+		if found == nil || since.Before(l.conns[found]) {
+			found = c
+		}
+	}
+	return found
+}
+
+// patient is a listener that gets over errors of accept(2). Most are about the client or
+// pass, as ENOBUFS does, but an http.Server ends with all that it does not know.
+type patient struct{ net.Listener }
+
+func (p patient) Accept() (net.Conn, error) {
+	c, err := p.Listener.Accept()
+	if err != nil && !errors.Is(err, net.ErrClosed) {
+		err = passing{err}
+	}
+	return c, err
+}
+
+// passing is an error after which an http.Server pauses and goes on.
+type passing struct{ error }
+
+func (passing) Timeout() bool   { return false }
+func (passing) Temporary() bool { return true }
+
+// listenTCP opens a socket. The zero Addr stands for all addresses, of both families
+// where the host has both. Go sets SO_REUSEADDR: connections of an earlier process that
+// linger do not keep the port (socket(7)).
+func listenTCP(ctx context.Context, at netip.AddrPort) (net.Listener, error) {
+	var config net.ListenConfig
+	config.SetMultipathTCP(false) // a question and an answer have no use for paths
+	where := at.String()
+	if !at.Addr().IsValid() {
+		where = fmt.Sprintf(":%d", at.Port())
+	}
+	l, err := config.Listen(ctx, "tcp", where)
+	if err == nil {
+		return l, nil
+	}
+	if op, ok := errors.AsType[*net.OpError](err); ok {
+		err = op.Err // the rest is ours to say
+	}
+	if at.Addr().IsValid() {
+		return nil, fmt.Errorf("listen on %v: %w", at, err)
+	}
+	return nil, fmt.Errorf("listen on port %d: %w", at.Port(), err)
+}

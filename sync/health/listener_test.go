@@ -1,0 +1,151 @@
+package health
+
+import (
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// server is a listener on loopback that says 204, until the test ends.
+func server(t *testing.T, limits limits) (*listener, string) {
+	t.Helper()
+	socket, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
+	l := serve(netip.Addr{}, socket, h, limits)
+	t.Cleanup(l.close)
+	return l, socket.Addr().String()
+}
+
+func TestSlowClientsAreClosed(t *testing.T) {
+	const short = 50 * time.Millisecond
+	for name, tt := range map[string]struct {
+		limits limits
+		say    string
+	}{
+		"who says nothing":                    {limits{short, time.Hour, 10}, ""},
+		"who does not finish":                 {limits{short, time.Hour, 10}, "GET / HTTP/1.1\r\nHost: node\r\nX-Slow"},
+		"who does not send what it announced": {limits{short, time.Hour, 10}, "POST / HTTP/1.1\r\nHost: node\r\nContent-Length: 1000\r\n\r\nx"},
+		"who does not ask again":              {limits{time.Hour, short, 10}, "GET / HTTP/1.1\r\nHost: node\r\n\r\n"},
+		"who sends too much":                  {limits{time.Hour, time.Hour, 10}, "GET / HTTP/1.1\r\nHost: node\r\nX: " + strings.Repeat("x", 3*maxHeader)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, at := server(t, tt.limits)
+			c := connect(t, at)
+			if _, err := io.WriteString(c, tt.say); err != nil && !errors.Is(err, syscall.EPIPE) {
+				t.Fatal(err)
+			}
+			mustClose(t, c)
+		})
+	}
+}
+
+// net/http would answer this one by itself.
+func TestAQuestionAboutNoPath(t *testing.T) {
+	_, at := server(t, defaultLimits())
+	c := connect(t, at)
+	if _, err := io.WriteString(c, "OPTIONS * HTTP/1.1\r\nHost: node\r\nConnection: close\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	got, err := io.ReadAll(c)
+	if err != nil || !strings.HasPrefix(string(got), "HTTP/1.1 204 ") {
+		t.Errorf("got %q, %v, want what others get", got, err)
+	}
+}
+
+func TestWhoAsksIsNotShutOut(t *testing.T) {
+	l, at := server(t, limits{time.Hour, time.Hour, 3})
+	var silent []net.Conn
+	for range 10 {
+		silent = append(silent, connect(t, at))
+	}
+	asks := connect(t, at)
+	for range 3 {
+		if got := request(t, asks); got != "HTTP/1.1 204 No Content" {
+			t.Errorf("with many connections: %q", got)
+		}
+	}
+	for _, c := range silent[:8] {
+		mustClose(t, c)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.conns) != 3 {
+		t.Errorf("%d connections, want 3", len(l.conns))
+	}
+}
+
+func TestCloseEndsConnections(t *testing.T) {
+	l, at := server(t, defaultLimits())
+	silent, asked := connect(t, at), connect(t, at)
+	request(t, asked)
+	l.close()
+	mustClose(t, silent)
+	mustClose(t, asked)
+	if _, err := net.Dial("tcp", at); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("connect: %v, want it refused", err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.conns) != 0 {
+		t.Errorf("%d connections are left", len(l.conns))
+	}
+}
+
+func TestWhoAskedJustNowStays(t *testing.T) {
+	l, at := server(t, limits{time.Hour, time.Hour, 3})
+	oldest := func() string {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return l.oldest().RemoteAddr().String()
+	}
+	asks := connect(t, at)
+	request(t, asks)
+	silent := []net.Conn{connect(t, at), connect(t, at)}
+	request(t, asks)
+	end := time.Now().Add(patience)
+	for oldest() != silent[0].LocalAddr().String() && time.Now().Before(end) {
+		time.Sleep(time.Millisecond) // the server finishes after the client has its answer
+	}
+	request(t, connect(t, at)) // one more than there may be
+	mustClose(t, silent[0])
+	if got := request(t, asks); got != "HTTP/1.1 204 No Content" {
+		t.Errorf("the connection that asked: %q", got)
+	}
+}
+
+// failing is a listener whose first errors are not about it.
+type failing struct {
+	net.Listener
+	left atomic.Int32
+}
+
+func (f *failing) Accept() (net.Conn, error) {
+	if f.left.Add(-1) >= 0 {
+		return nil, &net.OpError{Op: "accept", Err: syscall.ENOBUFS}
+	}
+	return f.Listener.Accept()
+}
+
+func TestAcceptGetsOverErrors(t *testing.T) {
+	socket, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &failing{Listener: socket}
+	f.left.Store(3)
+	l := serve(netip.Addr{}, f, http.NotFoundHandler(), defaultLimits())
+	t.Cleanup(l.close)
+	if got := request(t, connect(t, socket.Addr().String())); got != "HTTP/1.1 404 Not Found" {
+		t.Errorf("after errors of accept: %q", got)
+	}
+}

@@ -1,0 +1,292 @@
+package health
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/sync/reconcile"
+)
+
+// Ports that can't be opened are tried again with each successful round, and after these
+// pauses: the first is for a process of ours that is just ending.
+const (
+	firstRetry   = 100 * time.Millisecond
+	slowestRetry = 2 * time.Second
+)
+
+// maxErrors is how many errors of one Service are told in full.
+const maxErrors = 10
+
+// ServicesOptions are the options of a Services.
+type ServicesOptions struct {
+	// Healthy reports whether the proxy is healthy, whatever happens to the node:
+	// Tracker.Healthy. Any number of goroutines call it.
+	Healthy func() bool
+	// Restricted: listen on the addresses where node ports answer
+	// (FamilySnapshot.NodePortAddrs) instead of on all, see SetRestricted.
+	Restricted bool
+	// Failed is called, by the goroutine of Run, when a Service's port can't be opened, or
+	// now for another reason than before. The error names the address. nil: nobody cares.
+	Failed func(service model.NamespacedName, port uint16, err error)
+	// Log is told the same, and when it is over. nil discards it.
+	Log *slog.Logger
+}
+
+// Services answers load balancers on the healthCheckNodePort of each Service that has
+// one: 200 if the node has local endpoints that are ready and the proxy is healthy, else
+// 503; to any method and path, with the number of endpoints as body and header.
+//
+// It is an observer of a [reconcile.Loop], follows what was programmed without error for
+// all families, at a cost that follows the change, and listens while Run does. When a
+// family fails, the answers stay as they are, until the proxy counts as unhealthy.
+//
+// If two Services have the same port, the one that has it keeps it; among others, the
+// first by namespace and name gets it.
+type Services struct {
+	healthy func() bool
+	failed  func(model.NamespacedName, uint16, error)
+	log     *slog.Logger
+	listen  func(context.Context, netip.AddrPort) (net.Listener, error)
+	limits  limits
+	wake    chan struct{} // capacity 1: there is something to do
+
+	mu         sync.Mutex
+	programmed *model.Snapshot // the last
+	restricted bool
+
+	// The rest is Run's alone.
+	applied *model.Snapshot // what checks are about
+	addrs   []netip.Addr    // where to listen, the zero Addr stands for all
+	checks  map[model.NamespacedName]*check
+	owners  map[uint16]*check
+	missing map[*check]struct{} // those that don't listen on all of addrs
+}
+
+// NewServices returns a Services that listens nowhere before Run.
+func NewServices(o ServicesOptions) *Services {
+	if o.Failed == nil {
+		o.Failed = func(model.NamespacedName, uint16, error) {}
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Services{
+		healthy: o.Healthy, failed: o.Failed, log: o.Log,
+		listen: listenTCP, limits: defaultLimits(), wake: make(chan struct{}, 1),
+		restricted: o.Restricted,
+		checks:     map[model.NamespacedName]*check{},
+		owners:     map[uint16]*check{},
+		missing:    map[*check]struct{}{},
+	}
+}
+
+// SetRestricted says whether --nodeport-addresses leaves out addresses of the node, as
+// its default, primary, does: then each address where node ports answer gets a listener,
+// and loopback never does. Else there is one for all addresses of both families, loopback
+// included, as kube-proxy has it.
+func (s *Services) SetRestricted(restricted bool) {
+	s.mu.Lock()
+	s.restricted = restricted
+	s.mu.Unlock()
+	s.signal()
+}
+
+// Queued implements [reconcile.Observer].
+func (s *Services) Queued(time.Time) {}
+
+// Done implements [reconcile.Observer].
+func (s *Services) Done(r reconcile.Round) {
+	if r.Err != nil {
+		return
+	}
+	s.mu.Lock()
+	s.programmed = r.Snapshot
+	s.mu.Unlock()
+	s.signal()
+}
+
+func (s *Services) signal() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run listens until ctx ends. All listeners and connections are closed, and all
+// goroutines gone, when it returns. Call it once.
+func (s *Services) Run(ctx context.Context) {
+	defer func() {
+		for _, c := range s.checks {
+			c.closeWhere(everywhere)
+		}
+	}()
+	pause := firstRetry
+	for {
+		var retry <-chan time.Time
+		if len(s.missing) > 0 {
+			retry = time.After(pause)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.wake:
+		case <-retry:
+			pause = min(2*pause, slowestRetry)
+		}
+		s.update()
+		if s.openMissing(ctx) {
+			pause = firstRetry
+		}
+	}
+}
+
+// update does everything about what changed but open listeners: another Service may have
+// to free the port first.
+func (s *Services) update() {
+	s.mu.Lock()
+	snapshot, restricted := s.programmed, s.restricted
+	s.mu.Unlock()
+	if snapshot == nil {
+		return
+	}
+	for c := range snapshot.HealthCheckChanges(s.applied) {
+		s.change(c)
+	}
+	s.applied = snapshot
+	addrs := addresses(snapshot, restricted)
+	if slices.Equal(addrs, s.addrs) {
+		return
+	}
+	s.addrs = addrs
+	for _, c := range s.checks {
+		c.closeWhere(func(a netip.Addr) bool { return !slices.Contains(addrs, a) })
+		s.missing[c] = struct{}{}
+	}
+}
+
+// addresses returns where to listen. The zero Addr stands for all.
+func addresses(snapshot *model.Snapshot, restricted bool) []netip.Addr {
+	if !restricted {
+		return []netip.Addr{{}}
+	}
+	var list []netip.Addr
+	for _, f := range model.Families {
+		for _, a := range snapshot.Family(f).NodePortAddrs {
+			if !a.IsLoopback() {
+				list = append(list, a)
+			}
+		}
+	}
+	return list
+}
+
+func (s *Services) change(change model.Change[*model.HealthCheck]) {
+	now := change.New
+	if now == nil {
+		c := s.checks[change.Old.Service]
+		s.release(c)
+		delete(s.missing, c)
+		delete(s.checks, c.service)
+		return
+	}
+	c := s.checks[now.Service]
+	if c == nil {
+		c = &check{service: now.Service, healthy: s.healthy}
+		s.checks[now.Service] = c
+	}
+	c.local.Store(int64(now.LocalEndpoints))
+	if c.port != now.Port {
+		s.release(c)
+		c.port = now.Port
+		s.missing[c] = struct{}{}
+	}
+}
+
+// release gives up a check's port.
+func (s *Services) release(c *check) {
+	c.closeWhere(everywhere)
+	if s.owners[c.port] == c {
+		delete(s.owners, c.port)
+	}
+}
+
+// openMissing opens what can be opened, and reports whether something fails that did not
+// before.
+func (s *Services) openMissing(ctx context.Context) (news bool) {
+	list := make([]*check, 0, len(s.missing))
+	for c := range s.missing {
+		list = append(list, c)
+	}
+	slices.SortFunc(list, func(a, b *check) int {
+		return cmp.Or(cmp.Compare(a.service.Namespace, b.service.Namespace), cmp.Compare(a.service.Name, b.service.Name))
+	})
+	for _, c := range list {
+		err := s.open(ctx, c)
+		if err == nil {
+			delete(s.missing, c)
+		}
+		news = s.report(ctx, c, err) || news
+	}
+	return news
+}
+
+// open opens a check's listeners where it has none yet. Those that can be opened are used
+// even if others can't.
+func (s *Services) open(ctx context.Context, c *check) error {
+	owner := s.owners[c.port]
+	if owner == nil {
+		owner = c
+		s.owners[c.port] = c
+	}
+	if owner != c {
+		return fmt.Errorf("listen on port %d: it is the healthCheckNodePort of Service %v, too", c.port, owner.service)
+	}
+	var errs []error
+	failed := 0
+	for _, a := range s.addrs {
+		if c.listensOn(a) {
+			continue
+		}
+		socket, err := s.listen(ctx, netip.AddrPortFrom(a, c.port))
+		if err == nil {
+			c.listeners = append(c.listeners, serve(a, socket, c, s.limits))
+			continue
+		}
+		if failed++; failed <= maxErrors {
+			errs = append(errs, err)
+		}
+	}
+	if failed > maxErrors {
+		errs = append(errs, fmt.Errorf("and %d more", failed-maxErrors))
+	}
+	return errors.Join(errs...)
+}
+
+// report tells of an error once, and when it is over. It reports whether the error is new.
+func (s *Services) report(ctx context.Context, c *check, err error) bool {
+	attrs := []slog.Attr{slog.String("service", c.service.String()), slog.Int("port", int(c.port))}
+	said := c.said
+	c.said = ""
+	if err != nil {
+		c.said = err.Error()
+	}
+	switch {
+	case ctx.Err() != nil || c.said == said:
+		return false
+	case err == nil:
+		s.log.LogAttrs(ctx, slog.LevelInfo, "health checks of a Service are answered again", attrs...)
+		return false
+	}
+	s.log.LogAttrs(ctx, slog.LevelWarn, "health checks of a Service can't be answered; trying again", append(attrs, slog.Any("err", err))...)
+	s.failed(c.service, c.port, err)
+	return true
+}

@@ -1,0 +1,335 @@
+package health
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/modeltest"
+	"github.com/vmapd/vmapd/sync/reconcile"
+)
+
+// history is a Tracker and what its test tells it, in a bubble of fake time.
+type history struct {
+	*testing.T
+	*Tracker
+	snapshot *model.Snapshot
+}
+
+// tell runs a test in a bubble.
+func tell(t *testing.T, test func(h *history)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		test(&history{t, NewTracker(Options{}), modeltest.Snapshot(modeltest.Config())})
+	})
+}
+
+// change is queued now.
+func (h *history) change() time.Time {
+	now := time.Now()
+	h.Queued(now)
+	return now
+}
+
+// round is a round that took no time and ended now. failed are the families that failed.
+func (h *history) round(failed ...model.Family) { h.roundWith(time.Time{}, failed...) }
+
+// roundWith is a round during which, at queued, a change came.
+func (h *history) roundWith(queued time.Time, failed ...model.Family) {
+	r := reconcile.Round{Snapshot: h.snapshot, Started: time.Now(), Queued: queued}
+	for _, f := range failed {
+		r.Failed[f] = true
+		r.Err = errors.New("no")
+	}
+	h.Done(r)
+}
+
+// healthyFor fails unless the proxy is healthy for d longer, and not after that.
+func (h *history) healthyFor(d time.Duration) {
+	h.Helper()
+	time.Sleep(d - time.Nanosecond)
+	if !h.Healthy() {
+		h.Errorf("unhealthy before %v have passed", d)
+	}
+	time.Sleep(time.Nanosecond)
+	if h.Healthy() {
+		h.Errorf("healthy after %v", d)
+	}
+}
+
+func (h *history) mustBe(healthy bool, when string) {
+	h.Helper()
+	if got := h.Healthy(); got != healthy {
+		h.Errorf("%s: healthy %v, want %v", when, got, healthy)
+	}
+}
+
+const (
+	limit = 2 * DefaultSyncPeriod
+	long  = 24 * time.Hour
+)
+
+func TestAChangeMayWaitForTwoSyncPeriods(t *testing.T) {
+	tell(t, func(h *history) {
+		h.round()
+		time.Sleep(long)
+		h.mustBe(true, "nothing has changed for long")
+		h.change()
+		h.healthyFor(limit)
+		h.round()
+		h.mustBe(true, "a sync has succeeded")
+		time.Sleep(long)
+		h.mustBe(true, "and nothing has changed since")
+	})
+}
+
+func TestTheOldestChangeCounts(t *testing.T) {
+	tell(t, func(h *history) {
+		h.round()
+		h.change()
+		time.Sleep(limit / 2)
+		h.round(model.IPv4, model.IPv6)
+		h.change()
+		h.healthyFor(limit / 2)
+	})
+}
+
+func TestAChangeDuringARoundStartsTheNextWait(t *testing.T) {
+	tell(t, func(h *history) {
+		h.round()
+		h.change()
+		time.Sleep(limit - time.Second) // a slow round
+		queued := h.change()
+		time.Sleep(time.Second / 2)
+		h.roundWith(queued)
+		h.healthyFor(limit - time.Second/2)
+	})
+}
+
+// Between a loop's looking for changes and its telling of the round, a change may come.
+func TestAChangeWhileARoundIsToldOf(t *testing.T) {
+	tell(t, func(h *history) {
+		h.round()
+		h.change()
+		r := reconcile.Round{Snapshot: h.snapshot, Started: time.Now()}
+		time.Sleep(time.Second)
+		h.change()
+		h.Done(r)
+		h.healthyFor(limit)
+	})
+}
+
+func TestAFailedRoundWaitsEvenIfNothingChanged(t *testing.T) {
+	tell(t, func(h *history) {
+		h.round()
+		time.Sleep(long)
+		h.round(model.IPv4, model.IPv6)
+		time.Sleep(limit / 2)
+		h.round(model.IPv4, model.IPv6)
+		h.healthyFor(limit / 2)
+	})
+}
+
+func TestEachFamilyForItself(t *testing.T) {
+	for _, late := range model.Families {
+		other := model.Families[1-int(late)]
+		t.Run(late.String(), func(t *testing.T) {
+			tell(t, func(h *history) {
+				h.round()
+				h.change()
+				h.round(late)
+				h.healthyFor(limit)
+				h.change()
+				h.round(late)
+				h.mustBe(false, "the other family has succeeded again")
+				h.round(other)
+				h.mustBe(true, "this one has, and the other has failed just now")
+				h.round()
+				h.mustBe(true, "both have")
+			})
+		})
+	}
+}
+
+func TestHealthyWhileStarting(t *testing.T) {
+	tell(t, func(h *history) {
+		h.change()
+		time.Sleep(long) // the API server is away
+		h.mustBe(true, "no round has ended")
+		h.round(model.IPv4, model.IPv6)
+		h.healthyFor(limit)
+		h.round()
+		h.mustBe(true, "a sync has succeeded")
+	})
+}
+
+func TestTheSyncPeriodChangesInPlace(t *testing.T) {
+	tell(t, func(h *history) {
+		h.round()
+		h.change()
+		time.Sleep(10 * time.Second)
+		h.SetSyncPeriod(5 * time.Second)
+		h.mustBe(false, "10 s with a sync period of 5 s")
+		h.SetSyncPeriod(10 * time.Second)
+		h.healthyFor(10 * time.Second)
+		h.SetSyncPeriod(0)
+		h.healthyFor(limit - 20*time.Second)
+	})
+}
+
+func TestReadyWhenEveryFamilyWasProgrammedOnce(t *testing.T) {
+	tell(t, func(h *history) {
+		ready := func(want bool) {
+			h.Helper()
+			if got := h.Status().Ready; got != want {
+				h.Errorf("ready %v, want %v", got, want)
+			}
+		}
+		ready(false)
+		h.round(model.IPv4, model.IPv6)
+		ready(false)
+		h.round(model.IPv6)
+		ready(false)
+		h.round(model.IPv4)
+		ready(true)
+		h.round(model.IPv4, model.IPv6)
+		time.Sleep(long)
+		ready(true)
+	})
+}
+
+func TestStatus(t *testing.T) {
+	tell(t, func(h *history) {
+		start := time.Now()
+		h.Done(reconcile.Round{Snapshot: h.snapshot, Started: start, Took: time.Second})
+		time.Sleep(time.Minute)
+		failed := time.Now()
+		h.round(model.IPv6)
+		time.Sleep(2 * time.Minute)
+		want := Status{
+			At: time.Now(), Ready: true, Eligible: true,
+			Families: [...]FamilyStatus{
+				model.IPv4: {Healthy: true, Synced: failed},
+				model.IPv6: {Synced: start.Add(time.Second), Waiting: failed, LastError: "no"},
+			},
+		}
+		if diff := cmp.Diff(want, h.Status()); diff != "" {
+			h.Errorf("(-want +got):\n%s", diff)
+		}
+		h.round()
+		if got := h.Status().Families[model.IPv6].LastError; got != "" {
+			h.Errorf("the last error is %q after a success, want none", got)
+		}
+	})
+}
+
+func TestEligibility(t *testing.T) {
+	deleting, tainted, other := modeltest.OurNode(), modeltest.OurNode(), modeltest.OurNode()
+	deleting.Deleting = true
+	tainted.Taints = []string{"other", "ToBeDeletedByClusterAutoscaler"}
+	other.Taints = []string{"other"}
+	h := &history{t, NewTracker(Options{}), nil}
+	b := modeltest.Builder(modeltest.Config())
+	eligible := func(want bool, when string) {
+		t.Helper()
+		h.snapshot = b.Snapshot()
+		h.round(model.IPv4, model.IPv6) // that does not matter
+		if got := h.Status().Eligible; got != want {
+			t.Errorf("%s: eligible %v, want %v", when, got, want)
+		}
+	}
+	if !h.Status().Eligible {
+		t.Errorf("not eligible while starting")
+	}
+	eligible(true, "no Node object, as when running from files")
+	modeltest.OurNode().Set(b)
+	eligible(true, "a Node")
+	tainted.Set(b)
+	eligible(false, "tainted by the autoscaler")
+	other.Set(b)
+	eligible(true, "tainted by others")
+	deleting.Set(b)
+	eligible(false, "being deleted")
+	deleting.Delete(b)
+	eligible(false, "deleted")
+	modeltest.OurNode().Set(b)
+	eligible(true, "created again")
+}
+
+// backend applies, or fails, or hangs as its test says.
+type backend struct {
+	err  error
+	hang bool
+}
+
+func (b *backend) Apply(ctx context.Context, _ *model.Snapshot) error {
+	if b.hang {
+		<-ctx.Done()
+	}
+	return b.err
+}
+
+func (*backend) Resync() {}
+
+type familyError struct {
+	error
+	family model.Family
+}
+
+func (e familyError) IPFamily() model.Family { return e.family }
+
+// With a real loop.
+func TestTrackerOfALoop(t *testing.T) {
+	service := modeltest.NewService("ns1/web").On("172.30.0.41")
+	for _, tt := range []struct {
+		name    string
+		backend backend
+		want    [len(model.Families)]bool
+	}{
+		{"all is well, or a family is left out", backend{}, [...]bool{true, true}},
+		{"hangs", backend{hang: true}, [...]bool{false, false}},
+		{"fails", backend{err: errors.New("no")}, [...]bool{false, false}},
+		{"one family fails", backend{err: fmt.Errorf("apply: %w", familyError{errors.New("no"), model.IPv6})}, [...]bool{true, false}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var b backend
+				state := reconcile.NewState(modeltest.Builder(modeltest.Config()), 0)
+				tracker := NewTracker(Options{})
+				loop := &reconcile.Loop{State: state, Backend: &b, Log: slog.New(slog.DiscardHandler), Observers: []reconcile.Observer{tracker}}
+				ctx, cancel := context.WithCancel(t.Context())
+				done := make(chan struct{})
+				go func() {
+					defer close(done)
+					loop.Run(ctx)
+				}()
+				defer func() { cancel(); <-done }()
+				synctest.Wait()
+				if s := tracker.Status(); !s.Ready || !s.Healthy {
+					t.Errorf("after the first round: %+v, want ready and healthy", s)
+				}
+				b = tt.backend
+				for i := range 3 {
+					state.Update(reconcile.Change{Services: 1}, service.TCP("http", int32(80+i)).Set)
+					time.Sleep(limit / 2)
+					synctest.Wait()
+				}
+				s := tracker.Status()
+				got := [...]bool{s.Families[model.IPv4].Healthy, s.Families[model.IPv6].Healthy}
+				if diff := cmp.Diff(tt.want, got); diff != "" {
+					t.Errorf("healthy by family (-want +got):\n%s", diff)
+				}
+				if want := got[0] && got[1]; s.Healthy != want {
+					t.Errorf("healthy %v, want %v", s.Healthy, want)
+				}
+			})
+		})
+	}
+}
