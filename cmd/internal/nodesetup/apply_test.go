@@ -1,0 +1,272 @@
+package nodesetup
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+)
+
+// node is a folder with the files of a node with two CPUs, and what was said about it.
+type node struct {
+	Options
+	t      *testing.T
+	log    bytes.Buffer
+	failed []Failure
+}
+
+func newNode(t *testing.T) *node {
+	t.Helper()
+	n := &node{t: t}
+	n.Options = Options{
+		Root: t.TempDir(), Log: slog.New(slog.NewTextHandler(&n.log, nil)),
+		Failed: func(f Failure) { n.failed = append(n.failed, f) },
+	}
+	n.put(fileOnlineCPUs, "0-1")
+	n.put(fileOOMScore, "0")
+	n.put(fileCount, "0")
+	for file, value := range fresh(2).Values {
+		n.put(file, value)
+	}
+	n.put(fileHashSize, "65536")
+	return n
+}
+
+func (n *node) put(file, value string) {
+	n.t.Helper()
+	path := n.path(file)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		n.t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(value+"\n"), 0o644); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// all returns every file's content.
+func (n *node) all() map[string]string {
+	n.t.Helper()
+	got := map[string]string{}
+	err := filepath.WalkDir(n.Root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		b, err := os.ReadFile(path)
+		got[strings.TrimPrefix(path, n.Root)] = strings.TrimSpace(string(b))
+		return err
+	})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return got
+}
+
+// quiet fails the test if anything was said.
+func (n *node) quiet() {
+	n.t.Helper()
+	if n.log.Len() > 0 || len(n.failed) > 0 {
+		n.t.Errorf("log and failures:\n%s%v\nwant none", n.log.String(), n.failed)
+	}
+}
+
+func TestApplyWritesWhatDiffersAndThenNothing(t *testing.T) {
+	n := newNode(t)
+	c := defaults
+	c.MaxPerCore = 200000
+	want := n.all()
+	want[fileMax], want[fileHashSize] = "400000", "100000"
+	want[fileTCPEstablishedTimeout], want[fileTCPCloseWaitTimeout] = "86400", "3600"
+	Apply(t.Context(), n.Options, c)
+	if diff := cmp.Diff(want, n.all()); diff != "" {
+		t.Errorf("files (-want +got):\n%s", diff)
+	}
+	if got := strings.Count(n.log.String(), "level=INFO"); got != 4 || len(n.failed) > 0 {
+		t.Errorf("%d lines for 4 writes, failures %v:\n%s", got, n.failed, n.log.String())
+	}
+
+	n.put(fileBuckets, "100352") // the kernel's answer, rounded up
+	n.log.Reset()
+	Apply(t.Context(), n.Options, c)
+	n.quiet()
+}
+
+func TestWhatIsNotConfiguredIsNotTouched(t *testing.T) {
+	n := newNode(t)
+	want := n.all()
+	Apply(t.Context(), n.Options, Conntrack{})
+	if diff := cmp.Diff(want, n.all()); diff != "" {
+		t.Errorf("files (-want +got):\n%s", diff)
+	}
+	n.quiet()
+}
+
+func TestWithoutTheModuleOneWarningAndNoNewFile(t *testing.T) {
+	n := newNode(t)
+	for _, folder := range []string{sysctls, filepath.Dir(fileHashSize)} {
+		if err := os.RemoveAll(n.path(folder)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := n.all()
+	Apply(t.Context(), n.Options, Conntrack{})
+	n.quiet()
+	Apply(t.Context(), n.Options, defaults)
+	if diff := cmp.Diff(want, n.all()); diff != "" {
+		t.Errorf("files (-want +got):\n%s", diff)
+	}
+	if len(n.failed) != 1 || !errors.Is(n.failed[0], ErrNoConntrack) || strings.Count(n.log.String(), "level=WARN") != 1 {
+		t.Errorf("failures %v, want one of ErrNoConntrack; log:\n%s", n.failed, n.log.String())
+	}
+	if err := InitOnly(t.Context(), n.Options, defaults); !errors.Is(err, ErrNoConntrack) {
+		t.Errorf("InitOnly says %v, want ErrNoConntrack", err)
+	}
+}
+
+func TestOneSettingThatTheKernelLacks(t *testing.T) {
+	n := newNode(t)
+	if err := os.Remove(n.path(fileTCPCloseWaitTimeout)); err != nil {
+		t.Fatal(err)
+	}
+	Apply(t.Context(), n.Options, defaults)
+	want := []string{fileTCPCloseWaitTimeout + " should be 3600 and is unknown: " + ErrNoConntrack.Error()}
+	if diff := cmp.Diff(want, messages(n.failed)); diff != "" {
+		t.Errorf("failures (-want +got):\n%s", diff)
+	}
+	if got := n.all()[fileMax]; got != "131072" {
+		t.Errorf("the limit is %s, want 131072: the rest is set all the same", got)
+	}
+}
+
+// A folder in place of a file stands for an answer of the kernel that nobody expects.
+func TestAnotherErrorIsTold(t *testing.T) {
+	n := newNode(t)
+	if err := os.Remove(n.path(fileUDPTimeout)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(n.path(fileUDPTimeout), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	Apply(t.Context(), n.Options, Conntrack{UDPTimeout: time.Second})
+	if len(n.failed) != 1 || !errors.Is(n.failed[0], unix.EISDIR) {
+		t.Errorf("failures %v, want that it is a directory", n.failed)
+	}
+	n.Failed = nil // nobody listens: the log does
+	n.log.Reset()
+	Apply(t.Context(), n.Options, Conntrack{UDPTimeout: time.Second})
+	if !strings.Contains(n.log.String(), "is a directory") {
+		t.Errorf("log:\n%s", n.log.String())
+	}
+}
+
+func TestInitOnlySetsWhatItCanAndReturnsTheRest(t *testing.T) {
+	n := newNode(t)
+	if err := os.Remove(n.path(fileMax + "/../nf_conntrack_udp_timeout")); err != nil {
+		t.Fatal(err)
+	}
+	c := defaults
+	c.UDPTimeout = time.Minute
+	err := InitOnly(t.Context(), n.Options, c)
+	var f Failure
+	if !errors.As(err, &f) || f.File != fileUDPTimeout {
+		t.Errorf("got %v, want a Failure of %s", err, fileUDPTimeout)
+	}
+	if len(n.failed) > 0 {
+		t.Errorf("told as well: %v", n.failed)
+	}
+	got := n.all()
+	if got[fileMax] != "131072" || got[fileTCPCloseWaitTimeout] != "3600" || got[fileOOMScore] != "0" {
+		t.Errorf("files: %v", got)
+	}
+}
+
+func TestCPUsThatAreNotKnown(t *testing.T) {
+	n := newNode(t)
+	n.put(fileOnlineCPUs, "0-63")
+	if got := n.cpus(); got != 64 {
+		t.Errorf("%d CPUs, want 64", got)
+	}
+	for _, list := range []string{"", "many"} {
+		n.put(fileOnlineCPUs, list)
+		if got := n.cpus(); got < 1 || got == 64 {
+			t.Errorf("%d CPUs for %q, want those of Go's runtime", got, list)
+		}
+	}
+}
+
+func TestOOM(t *testing.T) {
+	n := newNode(t)
+	OOM(t.Context(), n.Options, 0)
+	n.quiet()
+	OOM(t.Context(), n.Options, -999)
+	if got := n.all()[fileOOMScore]; got != "-999" {
+		t.Errorf("the score is %s, want -999", got)
+	}
+	n.log.Reset()
+	OOM(t.Context(), n.Options, -999)
+	n.quiet()
+
+	if err := os.Remove(n.path(fileOOMScore)); err != nil {
+		t.Fatal(err)
+	}
+	OOM(t.Context(), n.Options, -999)
+	if got := n.log.String(); !strings.Contains(got, "stays as it is") || strings.Contains(got, "WARN") || len(n.failed) > 0 {
+		t.Errorf("a failure is logged, and no more than that; failures %v, log:\n%s", n.failed, got)
+	}
+}
+
+func TestTheTableIsNearlyFull(t *testing.T) {
+	n := newNode(t)
+	type use struct{ used, limit int }
+	synctest.Test(t, func(t *testing.T) {
+		var got []use
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			WatchTable(ctx, n.Options, func(used, limit int) { got = append(got, use{used, limit}) })
+		}()
+		look := func(count, limit string) {
+			n.put(fileCount, count)
+			n.put(fileMax, limit)
+			time.Sleep(watchInterval)
+			synctest.Wait()
+		}
+		for _, count := range []string{"899", "900", "1000", "800", "950", "799", "850", "901", "oops", "950"} {
+			look(count, "1000")
+		}
+		look("100", "1000")
+		look("5000", "0") // no limit
+		look("1000000000", "1000000000")
+		cancel()
+		<-done
+		want := []use{{900, 1000}, {901, 1000}, {1000000000, 1000000000}}
+		if diff := cmp.Diff(want, got, cmp.AllowUnexported(use{})); diff != "" {
+			t.Errorf("told (-want +got):\n%s", diff)
+		}
+	})
+	if _, _, err := TableUse(Options{Root: t.TempDir()}); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("without the module: %v", err)
+	}
+	n.put(fileCount, "lots")
+	if _, _, err := TableUse(n.Options); err == nil || !strings.Contains(err.Error(), fileCount) {
+		t.Errorf("got %v, want an error that names the file", err)
+	}
+}
+
+func messages(failed []Failure) []string {
+	var out []string
+	for _, f := range failed {
+		out = append(out, f.Error())
+	}
+	return out
+}

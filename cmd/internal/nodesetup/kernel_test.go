@@ -1,0 +1,159 @@
+package nodesetup
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Here the files are the kernel's, in a network and mount namespace of the test's own.
+func TestRealKernel(t *testing.T) {
+	c := Conntrack{
+		MaxPerCore: 32768, Min: 131072, TCPBeLiberal: true,
+		TCPEstablishedTimeout: 12345 * time.Second, TCPCloseWaitTimeout: 77 * time.Second,
+		UDPTimeout: 11 * time.Second, UDPStreamTimeout: 22 * time.Second,
+	}
+	inNamespaces(t, func() error {
+		n := realNode(t)
+		before, err := n.read(fileMax)
+		if err != nil {
+			return err
+		}
+		Apply(t.Context(), n.Options, c)
+		for file, want := range map[string]string{
+			fileMax:                   before, // the whole machine's
+			fileTCPEstablishedTimeout: "12345",
+			fileTCPCloseWaitTimeout:   "77",
+			fileUDPTimeout:            "11",
+			fileUDPStreamTimeout:      "22",
+			fileTCPBeLiberal:          "1",
+		} {
+			if got, err := n.read(file); got != want || err != nil {
+				t.Errorf("%s is %s, %v, want %s", file, got, err, want)
+			}
+		}
+		for _, f := range n.failed {
+			if !errors.Is(f, ErrNotInitial) || f.File != fileMax && f.File != fileHashSize {
+				t.Errorf("unexpected: %v", f)
+			}
+		}
+		if before != "131072" && len(n.failed) == 0 {
+			t.Error("no word of the limit, which can't be set here")
+		}
+		return nil
+	})
+}
+
+// The container of the daemon after that of --init-only: /proc/sys and /sys can't be written.
+func TestRealKernelReadOnlyAfterInitOnly(t *testing.T) {
+	c := Conntrack{TCPBeLiberal: true, TCPEstablishedTimeout: 12345 * time.Second, UDPTimeout: 11 * time.Second}
+	inNamespaces(t, func() error {
+		n := realNode(t)
+		if err := InitOnly(t.Context(), n.Options, c); err != nil {
+			return err
+		}
+		for _, dir := range []string{"/proc/sys", "/sys"} {
+			if err := unix.Mount(dir, dir, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
+				return err
+			}
+			if err := unix.Mount("", dir, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, ""); err != nil {
+				return err
+			}
+		}
+		n.log.Reset()
+		Apply(t.Context(), n.Options, c)
+		n.quiet()
+
+		c.UDPTimeout = 12 * time.Second
+		c.MaxPerCore = 1 << 30 // more than any machine has
+		Apply(t.Context(), n.Options, c)
+		var got []string
+		for _, f := range n.failed {
+			if !errors.Is(f, ErrReadOnly) {
+				t.Errorf("%v, want ErrReadOnly", f)
+			}
+			got = append(got, f.File)
+		}
+		if want := []string{fileMax, fileHashSize, fileUDPTimeout}; strings.Join(got, " ") != strings.Join(want, " ") {
+			t.Errorf("failed: %v, want %v", got, want)
+		}
+		if !strings.Contains(n.log.String(), "want=12 have=11") {
+			t.Errorf("the log should name the values:\n%s", n.log.String())
+		}
+		return nil
+	})
+}
+
+// Whoever is not root may read what there is, and that is enough if it is right.
+func TestRealKernelWithoutPrivilege(t *testing.T) {
+	inNamespaces(t, func() error {
+		n := realNode(t)
+		c := Conntrack{UDPTimeout: 11 * time.Second}
+		if err := InitOnly(t.Context(), n.Options, c); err != nil {
+			return err
+		}
+		const nobody = 65534
+		if _, _, err := unix.RawSyscall(unix.SYS_SETRESUID, nobody, nobody, nobody); err != 0 {
+			return fmt.Errorf("%w a second user in this user namespace: %w", errLacking, err)
+		}
+		n.log.Reset()
+		c.MaxPerCore = 4 // of four connections, which every hash table has room for
+		Apply(t.Context(), n.Options, c)
+		for _, f := range n.failed {
+			if f.File != fileMax {
+				t.Errorf("unexpected: %v", f)
+			}
+		}
+		c = Conntrack{UDPTimeout: 12 * time.Second}
+		n.failed = nil
+		Apply(t.Context(), n.Options, c)
+		if len(n.failed) != 1 || !errors.Is(n.failed[0], ErrPermission) {
+			t.Errorf("failed: %v, want one of ErrPermission", n.failed)
+		}
+		return nil
+	})
+}
+
+func realNode(t *testing.T) *node {
+	n := &node{t: t}
+	n.Options = Options{
+		Log:    slog.New(slog.NewTextHandler(&n.log, nil)),
+		Failed: func(f Failure) { n.failed = append(n.failed, f) },
+	}
+	return n
+}
+
+var errLacking = errors.New("this test needs")
+
+// inNamespaces calls fn on a thread with a network namespace and mounts of its own.
+func inNamespaces(t *testing.T, fn func() error) {
+	t.Helper()
+	result := make(chan error, 1)
+	go func() {
+		err := errors.New("the test ended early")
+		defer func() { result <- err }()
+		runtime.LockOSThread() // for good: the thread ends with the goroutine
+		if e := unix.Unshare(unix.CLONE_NEWNET | unix.CLONE_NEWNS); e != nil {
+			err = fmt.Errorf("%w CAP_SYS_ADMIN to make namespaces: %w", errLacking, e)
+			return
+		}
+		// What is mounted here shall not show outside.
+		if err = unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+			return
+		}
+		err = fn()
+	}()
+	err := <-result
+	if errors.Is(err, errLacking) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}

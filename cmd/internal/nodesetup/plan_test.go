@@ -1,0 +1,135 @@
+package nodesetup
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// defaults are kube-proxy's.
+var defaults = Conntrack{
+	MaxPerCore: 32768, Min: 131072,
+	TCPEstablishedTimeout: 24 * time.Hour, TCPCloseWaitTimeout: time.Hour,
+}
+
+// fresh is a node as the kernel leaves it.
+func fresh(cpus int) Facts {
+	return Facts{CPUs: cpus, Values: map[string]string{
+		fileMax: "65536", fileBuckets: "65536",
+		fileTCPEstablishedTimeout: "432000", fileTCPCloseWaitTimeout: "60", fileTCPBeLiberal: "0",
+		fileUDPTimeout: "30", fileUDPStreamTimeout: "120",
+	}}
+}
+
+func (f Facts) with(file, value string) Facts {
+	f.Values[file] = value
+	return f
+}
+
+func (f Facts) without(file string) Facts {
+	delete(f.Values, file)
+	return f
+}
+
+func TestPlan(t *testing.T) {
+	const maxByDefault = "131072"
+	timeouts := map[string]string{fileTCPEstablishedTimeout: "86400", fileTCPCloseWaitTimeout: "3600"}
+	and := func(more map[string]string) map[string]string {
+		for k, v := range timeouts {
+			if _, ok := more[k]; !ok {
+				more[k] = v
+			}
+		}
+		return more
+	}
+	onlyMax := func(perCore, floor int32) Conntrack { return Conntrack{MaxPerCore: perCore, Min: floor} }
+	for _, tt := range []struct {
+		name  string
+		c     Conntrack
+		facts Facts
+		want  map[string]string // file to value
+	}{
+		{"kube-proxy's defaults on a small node: the minimum", defaults, fresh(2), and(map[string]string{fileMax: maxByDefault})},
+		{"as many CPUs as the minimum is for", defaults, fresh(4), and(map[string]string{fileMax: maxByDefault})},
+		{"one CPU more", defaults, fresh(5), and(map[string]string{fileMax: "163840"})},
+		{"a large node: the hash table grows", defaults, fresh(64), and(map[string]string{fileMax: "2097152", fileHashSize: "524288"})},
+		{"the hash table is exactly a quarter", defaults, fresh(8), and(map[string]string{fileMax: "262144"})},
+		{"the hash table is one short of a quarter", defaults, fresh(8).with(fileBuckets, "65535"), and(map[string]string{fileMax: "262144", fileHashSize: "65536"})},
+		{"the hash table never shrinks", defaults, fresh(2).with(fileBuckets, "1048576"), and(map[string]string{fileMax: maxByDefault})},
+		{"the limit does, as with kube-proxy", defaults, fresh(2).with(fileMax, "1000000"), and(map[string]string{fileMax: maxByDefault})},
+		{"all is right already", defaults, fresh(2).with(fileMax, maxByDefault).with(fileTCPEstablishedTimeout, "86400").with(fileTCPCloseWaitTimeout, "3600"), nil},
+		{"the hash size can't be read", onlyMax(32768, 0), fresh(2).without(fileBuckets), map[string]string{fileHashSize: "16384"}},
+		{"the limit can't be read", onlyMax(32768, 0), fresh(2).without(fileMax), map[string]string{fileMax: "65536"}},
+		{"none per core: the limit is left alone, whatever the minimum", onlyMax(0, 131072), fresh(2), nil},
+		{"negative per core", onlyMax(-1, 131072), fresh(2), nil},
+		{"a negative minimum", onlyMax(1, -5), fresh(3), map[string]string{fileMax: "3"}},
+		{"more than the kernel can count", onlyMax(math.MaxInt32, 0), fresh(64), map[string]string{fileMax: "2147483647", fileHashSize: "536870911"}},
+		{"nothing is configured", Conntrack{}, fresh(2), nil},
+		{"nothing is configured, and nothing known", Conntrack{}, Facts{CPUs: 2}, nil},
+		{
+			"every other setting",
+			Conntrack{TCPBeLiberal: true, UDPTimeout: 10 * time.Second, UDPStreamTimeout: time.Minute},
+			fresh(2),
+			map[string]string{fileTCPBeLiberal: "1", fileUDPTimeout: "10", fileUDPStreamTimeout: "60"},
+		},
+		{"not liberal: left as it is", Conntrack{}, fresh(2).with(fileTCPBeLiberal, "1"), nil},
+		{"liberal already", Conntrack{TCPBeLiberal: true}, fresh(2).with(fileTCPBeLiberal, "1"), nil},
+		{"a timeout of seconds and a bit", Conntrack{UDPTimeout: 1999 * time.Millisecond}, fresh(2), map[string]string{fileUDPTimeout: "1"}},
+		{"a timeout of less than a second", Conntrack{UDPTimeout: time.Millisecond}, fresh(2), map[string]string{fileUDPTimeout: "1"}},
+		{"a negative timeout", Conntrack{UDPTimeout: -time.Second, TCPCloseWaitTimeout: -1}, fresh(2), nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var got map[string]string
+			for _, w := range Plan(tt.c, tt.facts) {
+				if got == nil {
+					got = map[string]string{}
+				}
+				if _, twice := got[w.File]; twice {
+					t.Errorf("%s twice", w.File)
+				}
+				got[w.File] = w.Value
+				if w.Why == "" {
+					t.Errorf("%s: no reason is given", w.File)
+				}
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("writes (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestAWriteSaysWhatWasThereAndWhy(t *testing.T) {
+	got := Plan(Conntrack{MaxPerCore: 100000, Min: 5}, fresh(3).with(fileBuckets, "512"))
+	want := []Write{
+		{fileMax, "300000", "65536", "the greater of conntrack.maxPerCore 100000 for 3 CPUs and conntrack.min 5"},
+		{fileHashSize, "75000", "512", "a quarter of the connections, so that a lookup meets few others"},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("writes (-want +got):\n%s", diff)
+	}
+}
+
+func TestCountCPUs(t *testing.T) {
+	for _, tt := range []struct {
+		list string
+		want int // 0: not a list
+	}{
+		{"0", 1},
+		{"0-1", 2},
+		{"0-3,8,10-11", 7},
+		{"5-5", 1},
+		{"", 0},
+		{"0-", 0},
+		{"3-1", 0},
+		{"0,x", 0},
+		{"-1", 0},
+		{"0-99999", 0},
+	} {
+		if got, ok := countCPUs(tt.list); got != tt.want || ok != (tt.want > 0) {
+			t.Errorf("countCPUs(%q) = %d, %v, want %d", tt.list, got, ok, tt.want)
+		}
+	}
+}

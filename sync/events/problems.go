@@ -1,0 +1,56 @@
+package events
+
+import (
+	"sync"
+	"time"
+
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/sync/reconcile"
+)
+
+// Problems makes an event of each problem that a Service has, when it comes. It is a
+// [reconcile.Observer].
+type Problems struct {
+	Recorder *Recorder
+
+	mu   sync.Mutex
+	seen *model.Snapshot
+}
+
+var _ reconcile.Observer = (*Problems)(nil)
+
+// Queued implements reconcile.Observer.
+func (p *Problems) Queued(time.Time) {}
+
+// Done implements reconcile.Observer: it records what is wrong now and was not before.
+// Whether the round succeeded does not matter to that.
+func (p *Problems) Done(round reconcile.Round) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	old, now := p.seen, round.Snapshot
+	p.seen = now
+	if old != nil && now.SameProblems(old) {
+		return
+	}
+	before := map[model.Problem]bool{}
+	if old != nil {
+		for _, problem := range old.Problems() {
+			before[problem] = true
+		}
+	}
+	for _, problem := range now.Problems() {
+		if problem.Object.Kind == kindService && !before[problem] {
+			p.Recorder.record(problemEvent(problem), true)
+		}
+	}
+}
+
+// problemEvent returns the event about a problem of a Service. One that is not about a field is
+// about a frontend that belongs to another Service.
+func problemEvent(p model.Problem) occurrence {
+	reason, note := ReasonFrontendConflict, p.Message
+	if p.Field != "" {
+		reason, note = ReasonInvalidField, p.Field+": "+p.Message
+	}
+	return occurrence{p.Object, Warning, reason, ActionProgram, cut(note, maxNote)}
+}

@@ -1,0 +1,103 @@
+package events
+
+// Addresses: cluster IPs 172.30.0.0/16.
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/modeltest"
+	"github.com/vmapd/vmapd/sync/reconcile"
+)
+
+func TestProblemsBecomeEventsOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := inMemory(t)
+		w.start(t)
+		p := &Problems{Recorder: w.Recorder}
+		b := model.NewBuilder(modeltest.Config())
+		said := 0
+		round := func(when string, want ...string) {
+			t.Helper()
+			p.Queued(time.Now())
+			p.Done(reconcile.Round{Snapshot: b.Snapshot()})
+			time.Sleep(10 * time.Second)
+			synctest.Wait()
+			got := w.server.lines()[said:]
+			said += len(got)
+			if diff := cmp.Diff(want, got, cmp.Transformer("", func(s []string) []string { return append([]string{}, s...) })); diff != "" {
+				t.Errorf("%s: requests (-want +got):\n%s", when, diff)
+			}
+		}
+		first := modeltest.NewService("ns1/first").On("172.30.0.41").TCP("http", 80)
+		second := modeltest.NewService("ns1/second").On("172.30.0.42").TCP("http", 80).External("172.30.0.41")
+		second.Created = modeltest.Moment(1)
+		first.Set(b)
+		second.Set(b)
+		const conflict = `POST second: FrontendConflict external IP 172.30.0.41:80/tcp of port "http" belongs to Service ns1/first, which is older`
+		round("a contested frontend", conflict)
+		round("nothing changed")
+
+		time.Sleep(seriesWindow) // what was said is not remembered for longer
+
+		bad := modeltest.NewService("ns1/bad").On("nowhere").TCP("p", 70000)
+		bad.Set(b)
+		modeltest.NewSlice("ns1/slice", "first").Typed("IPX").Set(b)
+		round("bad fields, and a bad slice",
+			`POST bad: InvalidField spec.clusterIPs[0]: "nowhere" is not an IP address`,
+			"POST bad: InvalidField spec.ports[0].port: 70000 is not between 1 and 65535")
+
+		bad.Delete(b)
+		first.Delete(b)
+		round("both mended")
+		bad.Set(b)
+		round("wrong again so soon that it needs no saying")
+		time.Sleep(seriesWindow)
+		bad.Delete(b)
+		first.Set(b)
+		round("contested again: the server has the event still", conflict)
+		if got := len(w.server.events); got != 3 || w.Dropped() != 0 {
+			t.Errorf("the server has %d events, want 3; %d dropped", got, w.Dropped())
+		}
+	})
+}
+
+// A Service is wrong for all nodes alike.
+func TestNodesShareEventsAboutProblems(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		bad := modeltest.NewService("ns1/bad").On("172.30.0.41").TCP("p", 70000)
+		server := newServer()
+		report := func(node, uid string, s *model.Snapshot) {
+			w := inMemory(t, func(o *Options) {
+				o.NodeName, o.Client = node, server.client(t, "")
+				o.ServiceUID = func(model.NamespacedName) string { return uid }
+			})
+			(&Problems{Recorder: w.Recorder}).Done(reconcile.Round{Snapshot: s})
+			w.Node(Normal, ReasonStarting, ActionStart, "")
+			w.start(t)()
+			if w.Dropped() != 0 {
+				t.Errorf("%d dropped, want none", w.Dropped())
+			}
+		}
+		for _, tt := range []struct {
+			node, uid string
+			service   modeltest.Service
+			want      int // how many events there are then
+		}{
+			{"node-1", "a", bad, 2},
+			{"node-2", "a", bad, 3}, // its own start only
+			{"node-3", "a", bad, 4},
+			{"node-4", "b", bad, 6},                 // another Service with the name
+			{"node-5", "a", bad.TCP("q", 70001), 8}, // another port besides
+		} {
+			report(tt.node, tt.uid, modeltest.Snapshot(modeltest.Config(), tt.service))
+			if got := len(server.events); got != tt.want {
+				t.Errorf("after %s, the server has %d events, want %d", tt.node, got, tt.want)
+			}
+		}
+	})
+}

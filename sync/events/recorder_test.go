@@ -1,0 +1,472 @@
+package events
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vmapd/vmapd/model"
+)
+
+var web = model.NamespacedName{Namespace: "ns1", Name: "web"}
+
+// Over a real socket: what the API server gets, byte for byte but for names and times.
+func TestWhatTheServerGets(t *testing.T) {
+	before := runtime.NumGoroutine()
+	w := inMemory(t)
+	s := httptest.NewServer(w.server)
+	w.opts.Client = w.server.client(t, s.URL)
+	w.opts.ServiceUID = func(n model.NamespacedName) string {
+		if n == web {
+			return "2f1e"
+		}
+		return ""
+	}
+	stop := w.start(t)
+	w.Node(Normal, ReasonStarting, ActionStart, "")
+	w.Service(web, Warning, ReasonServiceHealthFailed, ActionListen, "address in use")
+	w.Service(model.NamespacedName{Namespace: "ns1", Name: "unknown"}, Warning, ReasonServiceHealthFailed, ActionListen, "address in use")
+	for len(w.server.seen()) < 3 {
+		time.Sleep(time.Millisecond) // until the test times out
+	}
+	w.Node(Normal, ReasonStarting, ActionStart, "")
+	stop()
+	requests := w.server.seen()
+	s.Close()
+
+	const post, patch = " application/json", " application/strategic-merge-patch+json"
+	event := func(namespace string, fields map[string]any) map[string]any {
+		return merge(map[string]any{
+			"kind": "Event", "apiVersion": "events.k8s.io/v1",
+			"metadata":            map[string]any{"namespace": namespace, "name": "NAME"},
+			"eventTime":           "TIME",
+			"reportingController": "vmapd", "reportingInstance": "vmapd-node-1",
+			"deprecatedSource": map[string]any{}, "deprecatedFirstTimestamp": nil, "deprecatedLastTimestamp": nil,
+		}, fields)
+	}
+	node := map[string]any{"apiVersion": "v1", "kind": "Node", "name": "node-1", "uid": "node-1"}
+	service := func(name, uid string) map[string]any {
+		return map[string]any{"apiVersion": "v1", "kind": "Service", "namespace": "ns1", "name": name, "uid": uid}
+	}
+	listen := func(regarding map[string]any) map[string]any {
+		return event("ns1", map[string]any{
+			"type": "Warning", "reason": "FailedToStartServiceHealthcheck", "action": "Listen",
+			"note": "address in use", "regarding": regarding,
+		})
+	}
+	want := []request{
+		{"POST /apis/events.k8s.io/v1/namespaces/default/events" + post, event("default", map[string]any{
+			"type": "Normal", "reason": "Starting", "action": "StartKubeProxy", "regarding": node,
+		})},
+		{"POST /apis/events.k8s.io/v1/namespaces/ns1/events" + post, listen(service("web", "2f1e"))},
+		{"POST /apis/events.k8s.io/v1/namespaces/ns1/events" + post, listen(service("unknown", "ns1/unknown"))},
+		{"PATCH /apis/events.k8s.io/v1/namespaces/default/events/NAME" + patch, map[string]any{
+			"series": map[string]any{"count": 2.0, "lastObservedTime": "TIME"},
+		}},
+	}
+	var got []request
+	for _, r := range requests {
+		got = append(got, masked(t, r))
+	}
+	// The end interrupts the request that it finds under way, and repeats it.
+	got = slices.CompactFunc(got, func(a, b request) bool { return cmp.Equal(a, b) })
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("requests (-want +got):\n%s", diff)
+	}
+	if n := w.Dropped(); n != 0 {
+		t.Errorf("%d dropped, want none", n)
+	}
+	waitForGoroutines(t, before)
+}
+
+// masked puts words in place of a request's names and times, and checks those.
+func masked(t *testing.T, r request) request {
+	t.Helper()
+	stamp := func(in map[string]any, field string) {
+		v, ok := in[field].(string)
+		if !ok {
+			return
+		}
+		at, err := time.Parse("2006-01-02T15:04:05.000000Z07:00", v)
+		if err != nil || time.Since(at) < 0 || time.Since(at) > time.Minute {
+			t.Errorf("%s is %q, %v, want about now", field, v, err)
+		}
+		in[field] = "TIME"
+	}
+	stamp(r.Body, "eventTime")
+	if series, ok := r.Body["series"].(map[string]any); ok {
+		stamp(series, "lastObservedTime")
+	}
+	if meta, ok := r.Body["metadata"].(map[string]any); ok {
+		name, object := meta["name"].(string), r.Body["regarding"].(map[string]any)["name"].(string)
+		if !strings.HasPrefix(name, object+".") {
+			t.Errorf("the event is named %q, want the name of %s before the dot", name, object)
+		}
+		meta["name"] = "NAME"
+	}
+	if i := strings.Index(r.Line, "/node-1."); i >= 0 {
+		line, contentType, _ := strings.Cut(r.Line[i:], " ")
+		r.Line = strings.TrimSuffix(r.Line, line+" "+contentType) + "/NAME " + contentType
+	}
+	return r
+}
+
+func merge(a, b map[string]any) map[string]any {
+	maps.Copy(a, b)
+	return a
+}
+
+// waitForGoroutines fails if there are still more than before after a while.
+func waitForGoroutines(t *testing.T, before int) {
+	t.Helper()
+	for range 500 {
+		if runtime.NumGoroutine() <= before {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	buf := make([]byte, 1<<20)
+	t.Errorf("%d goroutines, before %d:\n%s", runtime.NumGoroutine(), before, buf[:runtime.Stack(buf, true)])
+}
+
+func TestSeries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := inMemory(t)
+		stop := w.start(t)
+		again := func(message string) {
+			w.Node(Warning, ReasonHealthzFailed, ActionStart, message)
+			synctest.Wait()
+		}
+		again("in use")
+		again("in use")
+		again("forbidden") // other words are another event
+		time.Sleep(seriesWindow)
+		again("in use") // in time
+		time.Sleep(seriesWindow + time.Second)
+		again("in use") // too late: a new one
+		again("in use")
+		w.server.set(func() { clear(w.server.events) }) // an hour has passed
+		again("in use")
+		stop()
+		want := []string{
+			"POST node-1: FailedToStartProxierHealthcheck in use",
+			"PATCH node-1 x2",
+			"POST node-1: FailedToStartProxierHealthcheck forbidden",
+			"PATCH node-1 x3",
+			"POST node-1: FailedToStartProxierHealthcheck in use",
+			"PATCH node-1 x2",
+			"PATCH node-1 x3",
+			"POST node-1: FailedToStartProxierHealthcheck in use x3",
+		}
+		if diff := cmp.Diff(want, w.server.lines()); diff != "" {
+			t.Errorf("requests (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestRepetitionsThatWaitAreOneWrite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := inMemory(t)
+		for range 1000 {
+			w.Node(Warning, ReasonHealthzFailed, ActionStart, "in use")
+		}
+		w.Node(Normal, ReasonStarting, ActionStart, "") // the limit is of events, not of repetitions
+		w.start(t)()
+		want := []string{"POST node-1: FailedToStartProxierHealthcheck in use x1000", "POST node-1: Starting"}
+		if diff := cmp.Diff(want, w.server.lines()); diff != "" || w.Dropped() != 0 {
+			t.Errorf("dropped %d, want 0; requests (-want +got):\n%s", w.Dropped(), diff)
+		}
+	})
+}
+
+func TestRepetitionsBeyondTheLimitAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := inMemory(t)
+		w.start(t)
+		again := func() {
+			w.Node(Warning, ReasonHealthzFailed, ActionStart, "in use")
+			time.Sleep(time.Second)
+			synctest.Wait()
+		}
+		for range 100 {
+			again()
+		}
+		time.Sleep(objectInterval)
+		again()
+		lines := w.server.lines()
+		if len(lines) != objectBurst+1 || lines[objectBurst-1] != "PATCH node-1 x25" || lines[objectBurst] != "PATCH node-1 x101" || w.Dropped() != 0 {
+			t.Errorf("%d dropped, want none; requests: %q", w.Dropped(), lines)
+		}
+	})
+}
+
+func TestLimitOfOneObject(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := inMemory(t)
+		w.start(t)
+		n := 0
+		burst := func(events int) {
+			for range events {
+				n++
+				w.Service(web, Warning, ReasonServiceHealthFailed, ActionListen, fmt.Sprint(n))
+			}
+			time.Sleep(time.Minute)
+			synctest.Wait()
+		}
+		check := func(when string, requests int, dropped uint64) {
+			t.Helper()
+			if got := len(w.server.seen()); got != requests || w.Dropped() != dropped {
+				t.Errorf("%s: %d requests, %d dropped, want %d and %d", when, got, w.Dropped(), requests, dropped)
+			}
+		}
+		burst(30)
+		check("a burst", 25, 5)
+		w.Node(Normal, ReasonStarting, ActionStart, "")
+		synctest.Wait()
+		check("another object", 26, 5)
+		time.Sleep(objectInterval)
+		burst(3)
+		check("five minutes later", 27, 7)
+		time.Sleep(24 * time.Hour)
+		burst(100)
+		check("a day later", 52, 82)
+	})
+}
+
+func TestLimitOfAllObjects(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := inMemory(t)
+		w.start(t)
+		const services = 2000
+		for i := range services {
+			w.Service(model.NamespacedName{Namespace: "ns1", Name: fmt.Sprint("web-", i)}, Warning, ReasonServiceHealthFailed, ActionListen, "no")
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		// 10 at once, then 5 in each second.
+		if got := len(w.server.seen()); got < 300 || got > 320 {
+			t.Errorf("%d requests in a minute, want about 310", got)
+		}
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		sent := len(w.server.seen())
+		if sent < queueLen || sent > queueLen+writeBurst+1 || w.Dropped()+uint64(sent) != services {
+			t.Errorf("%d sent, %d dropped, want about as many sent as the queue has room for, and the rest dropped", sent, w.Dropped())
+		}
+		// What is remembered of them is bounded, and forgotten in time.
+		for i := range maxSeries {
+			w.Service(model.NamespacedName{Namespace: "ns2", Name: fmt.Sprint("web-", i)}, Warning, ReasonServiceHealthFailed, ActionListen, "no")
+			if i%500 == 499 {
+				time.Sleep(5 * time.Minute)
+			}
+			if s, o := len(w.known), len(w.limits.byObject); s > maxSeries || o > maxObjects {
+				t.Fatalf("%d series and %d objects are remembered", s, o)
+			}
+		}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if got, want := len(w.server.seen()), sent+maxSeries; got != want || w.Dropped() != services-uint64(sent) {
+			t.Errorf("%d requests, want %d; %d dropped", got, want, w.Dropped())
+		}
+	})
+}
+
+func TestTooManyToRemember(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := inMemory(t)
+		for i := range maxSeries + 500 {
+			w.Service(model.NamespacedName{Namespace: "ns1", Name: fmt.Sprint("web-", i)}, Warning, ReasonServiceHealthFailed, ActionListen, "no")
+			if i < maxSeries {
+				<-w.queue // as if writing took no time
+			}
+		}
+		if s, o := len(w.known), len(w.limits.byObject); s != maxSeries || o != maxObjects || w.Dropped() != 500 {
+			t.Errorf("%d series and %d objects are remembered, %d dropped, want %d, %d and 500", s, o, w.Dropped(), maxSeries, maxObjects)
+		}
+	})
+}
+
+func TestTheServerIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := inMemory(t)
+		w.server.away = true
+		stop := w.start(t)
+		start := time.Now()
+		w.Node(Warning, ReasonHealthzFailed, ActionStart, "1")
+		w.Node(Warning, ReasonHealthzFailed, ActionStart, "2")
+		if took := time.Since(start); took > 0 {
+			t.Errorf("recording blocked for %v", took)
+		}
+		time.Sleep(90 * time.Second)
+		w.Node(Warning, ReasonHealthzFailed, ActionStart, "1")
+		w.server.set(func() { w.server.away = false })
+		time.Sleep(15 * time.Second)
+		synctest.Wait()
+		want := []string{
+			"POST node-1: FailedToStartProxierHealthcheck 1 x2",
+			"POST node-1: FailedToStartProxierHealthcheck 2",
+		}
+		if diff := cmp.Diff(want, w.server.lines()); diff != "" || w.Dropped() != 0 {
+			t.Errorf("dropped %d, want 0; requests (-want +got):\n%s", w.Dropped(), diff)
+		}
+
+		w.server.set(func() { w.server.away = true })
+		w.Node(Warning, ReasonHealthzFailed, ActionStart, "3")
+		time.Sleep(maxTries * retryInterval * 5 / 4)
+		synctest.Wait()
+		if w.Dropped() != 1 || !strings.Contains(w.log.String(), "an event is lost") {
+			t.Errorf("%d dropped after two minutes, want 1; log:\n%s", w.Dropped(), w.log.String())
+		}
+		w.server.set(func() { w.server.away = false })
+		w.Node(Warning, ReasonHealthzFailed, ActionStart, "3")
+		synctest.Wait()
+		if got, want := w.server.lines()[2:], []string{"POST node-1: FailedToStartProxierHealthcheck 3"}; !cmp.Equal(got, want) {
+			t.Errorf("after one was given up: %v, want %v", got, want)
+		}
+		stop()
+	})
+}
+
+func TestAnswersOfTheServer(t *testing.T) {
+	const one = "POST node-1: Starting"
+	for _, tt := range []struct {
+		name    string
+		answers []int // then the right ones
+		want    []string
+		dropped uint64
+	}{
+		{"has trouble for a moment", []int{http.StatusInternalServerError, http.StatusServiceUnavailable, http.StatusGatewayTimeout}, []string{one, one, one, one}, 0},
+		{"has too much to do", []int{http.StatusTooManyRequests}, []string{one, one}, 0},
+		{"forbids it", []int{http.StatusForbidden}, []string{one}, 1},
+		{"finds it invalid", []int{http.StatusUnprocessableEntity}, []string{one}, 1},
+		{"has no such namespace", []int{http.StatusNotFound}, []string{one}, 1},
+	} {
+		t.Run("the server "+tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := inMemory(t)
+				w.server.answer = func(n int) int {
+					if n < len(tt.answers) {
+						return tt.answers[n]
+					}
+					return 0
+				}
+				w.start(t)
+				w.Node(Normal, ReasonStarting, ActionStart, "")
+				time.Sleep(5 * time.Minute)
+				synctest.Wait()
+				if diff := cmp.Diff(tt.want, w.server.lines()); diff != "" || w.Dropped() != tt.dropped {
+					t.Errorf("dropped %d, want %d; requests (-want +got):\n%s", w.Dropped(), tt.dropped, diff)
+				}
+			})
+		})
+	}
+}
+
+func TestTheLogTellsOfLostEventsOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := inMemory(t)
+		w.server.answer = func(int) int { return http.StatusForbidden }
+		w.start(t)
+		for i := range 20 {
+			w.Node(Warning, ReasonHealthzFailed, ActionStart, fmt.Sprint(i))
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if got := strings.Count(w.log.String(), "level=WARN"); got != 1 || w.Dropped() != 20 {
+			t.Errorf("%d warnings, %d dropped, want 1 and 20", got, w.Dropped())
+		}
+	})
+}
+
+func TestTheEndWritesWhatIsLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := inMemory(t)
+		stop := w.start(t)
+		for i := range 12 {
+			w.Node(Warning, ReasonHealthzFailed, ActionStart, fmt.Sprint(i))
+		}
+		stop()
+		if got := len(w.server.seen()); got != 12 || w.Dropped() != 0 {
+			t.Errorf("%d written, %d dropped, want 12 and 0", got, w.Dropped())
+		}
+		w.Node(Normal, ReasonStarting, ActionStart, "")
+		if w.Dropped() != 1 {
+			t.Errorf("%d dropped after the end, want 1", w.Dropped())
+		}
+	})
+}
+
+func TestTheEndDoesNotWaitForAServerThatIsAway(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		hang bool
+	}{{"refuses connections", false}, {"does not answer", true}} {
+		t.Run("which "+tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := inMemory(t)
+				w.server.away = true
+				if tt.hang {
+					w.opts.Client = clientVia(t, "", hangs{})
+				}
+				stop := w.start(t)
+				for i := range 3 {
+					w.Node(Warning, ReasonHealthzFailed, ActionStart, fmt.Sprint(i))
+				}
+				time.Sleep(5 * time.Second)
+				start := time.Now()
+				stop()
+				if took := time.Since(start); took > flushTimeout {
+					t.Errorf("it took %v, want %v at most", took, flushTimeout)
+				}
+				if w.Dropped() != 3 {
+					t.Errorf("%d dropped, want 3", w.Dropped())
+				}
+			})
+		})
+	}
+}
+
+func TestWithoutAServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := inMemory(t, func(o *Options) { o.Client = nil })
+		stop := w.start(t)
+		w.Node(Normal, ReasonStarting, ActionStart, "hello")
+		stop()
+		if got := w.log.String(); !strings.Contains(got, "level=DEBUG msg=event type=Normal reason=Starting") || strings.Count(got, "\n") != 1 {
+			t.Errorf("log:\n%s\nwant one line, for debugging", got)
+		}
+		if w.Dropped() != 0 {
+			t.Errorf("%d dropped, want none", w.Dropped())
+		}
+	})
+}
+
+func TestWhatIsTooLongIsCutOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := inMemory(t, func(o *Options) { o.NodeName = strings.Repeat("n", 253) })
+		w.Node(Normal, ReasonStarting, ActionStart, strings.Repeat("ä", 600))
+		w.start(t)()
+		body := w.server.seen()[0].Body
+		if note := body["note"].(string); note != strings.Repeat("ä", 510)+"…" {
+			t.Errorf("a note of %d bytes: %s", len(note), note)
+		}
+		if instance := body["reportingInstance"].(string); len(instance) != maxInstance {
+			t.Errorf("an instance of %d bytes, want %d", len(instance), maxInstance)
+		}
+		if name := body["metadata"].(map[string]any)["name"].(string); len(name) > 253 {
+			t.Errorf("a name of %d bytes", len(name))
+		}
+		if got := cut("short", maxNote); got != "short" {
+			t.Errorf("got %q", got)
+		}
+	})
+}

@@ -1,0 +1,112 @@
+package events
+
+import (
+	"fmt"
+	"hash/fnv"
+	"time"
+	"unicode/utf8"
+
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record/util"
+)
+
+// seriesWindow is how long after the last time the next one belongs to the same series.
+// This is client-go's.
+const seriesWindow = 6 * time.Minute
+
+// What the API server takes (validation of events.k8s.io/v1), in bytes.
+const (
+	maxNote     = 1024
+	maxInstance = 128
+)
+
+const kindService = "Service"
+
+// series is what happened, once or several times.
+type series struct {
+	occurrence
+	shared bool // with other nodes
+	first  time.Time
+
+	// Run's alone.
+	event *eventsv1.Event // nil until the first try to write it
+	told  int32           // the count that the server has; 0: it has nothing
+
+	// Guarded by the Recorder's mu.
+	last   time.Time
+	count  int32
+	queued bool
+}
+
+// remember forgets what is no series any more if there is too much of it, and reports whether
+// there is room for s. The caller holds mu.
+func (r *Recorder) remember(s *series, now time.Time) bool {
+	if r.known[s.occurrence] != nil || len(r.known) < maxSeries {
+		return true
+	}
+	if now.Sub(r.swept) >= sweepInterval {
+		r.swept = now
+		for o, s := range r.known {
+			if now.Sub(s.last) > seriesWindow {
+				delete(r.known, o)
+			}
+		}
+	}
+	return len(r.known) < maxSeries
+}
+
+// newEvent returns the event of a series, without the count.
+func (r *Recorder) newEvent(s *series) *eventsv1.Event {
+	object := s.object
+	ref := corev1.ObjectReference{
+		APIVersion: "v1", Kind: object.Kind, Namespace: object.Namespace, Name: object.Name,
+		UID: types.UID(object.NamespacedName.String()),
+	}
+	if object.Kind == kindService && r.opts.ServiceUID != nil {
+		if uid := r.opts.ServiceUID(object.NamespacedName); uid != "" {
+			ref.UID = types.UID(uid)
+		}
+	}
+	namespace := object.Namespace
+	if namespace == "" {
+		namespace = metav1.NamespaceDefault
+	}
+	suffix := s.first.UnixNano()
+	if s.shared {
+		suffix = s.hash(ref.UID)
+	}
+	return &eventsv1.Event{
+		ObjectMeta:          metav1.ObjectMeta{Namespace: namespace, Name: util.GenerateEventName(object.Name, suffix)},
+		EventTime:           metav1.NewMicroTime(s.first),
+		ReportingController: Controller,
+		ReportingInstance:   cut(Controller+"-"+r.opts.NodeName, maxInstance),
+		Action:              s.action,
+		Reason:              s.reason,
+		Regarding:           ref,
+		Note:                s.note,
+		Type:                s.eventType,
+	}
+}
+
+// hash is the same on each node, for what is the same.
+func (o occurrence) hash(uid types.UID) int64 {
+	h := fnv.New64a()
+	fmt.Fprintf(h, "%q", []string{string(uid), o.eventType, o.reason, o.action, o.note})
+	return int64(h.Sum64() >> 1) // positive: a name has no sign
+}
+
+// cut returns at most n bytes of s, and no half characters.
+func cut(s string, n int) string {
+	const dots = "…"
+	if len(s) <= n {
+		return s
+	}
+	n -= len(dots)
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n] + dots
+}

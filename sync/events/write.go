@@ -1,0 +1,171 @@
+package events
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/go-logr/logr"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/klog/v2"
+)
+
+// How hard a Recorder tries. The first two are client-go's.
+const (
+	maxTries       = 12
+	retryInterval  = 10 * time.Second // and up to a quarter more, so that nodes don't come all at once
+	requestTimeout = 10 * time.Second
+	// flushTimeout is how long events that are left may hold up the end of the daemon.
+	flushTimeout = 3 * time.Second
+	// complainInterval is how often the log tells of lost events, at most.
+	complainInterval = 10 * time.Minute
+)
+
+// Run writes events until ctx ends. Then it writes what is left, without any second try, for 3
+// seconds at most, and returns. What is recorded later is lost.
+func (r *Recorder) Run(ctx context.Context) {
+	// What client-go logs of requests that fail is said here as well.
+	ctx = klog.NewContext(ctx, logr.Discard())
+	left := r.deliverAll(ctx)
+	r.mu.Lock()
+	r.ended = true
+	r.mu.Unlock()
+	r.flush(ctx, left)
+}
+
+// deliverAll writes events until ctx ends. It returns the one it was at, if any.
+func (r *Recorder) deliverAll(ctx context.Context) *series {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case s := <-r.queue:
+			if err := r.deliver(ctx, s); ctx.Err() != nil && err != nil {
+				return s
+			} else if err != nil {
+				r.lose(s, err)
+			}
+		}
+	}
+}
+
+// deliver writes one event, and tries again while that makes sense and ctx lasts.
+func (r *Recorder) deliver(ctx context.Context, s *series) error {
+	if err := r.pace.Wait(ctx); err != nil {
+		return err
+	}
+	for try := 1; ; try++ {
+		err := r.write(ctx, s)
+		if err == nil || try == maxTries || !passing(err) {
+			return err
+		}
+		const jitter = 0.25
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(wait.Jitter(retryInterval, jitter)):
+		}
+	}
+}
+
+// flush writes first, and what is in the queue.
+func (r *Recorder) flush(ctx context.Context, first *series) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
+	defer cancel()
+	for s := first; ; s = nil {
+		if s == nil {
+			select {
+			case s = <-r.queue:
+			default:
+				return
+			}
+		}
+		err := r.pace.Wait(ctx)
+		if err == nil {
+			err = r.write(ctx, s)
+		}
+		if err != nil {
+			r.lose(s, err)
+		}
+	}
+}
+
+// passing reports whether the same request may succeed later: the server is away, or has
+// too much to do.
+func passing(err error) bool {
+	var status apierrors.APIStatus
+	return !errors.As(err, &status) ||
+		apierrors.IsTooManyRequests(err) || apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) ||
+		apierrors.IsServiceUnavailable(err) || apierrors.IsInternalError(err)
+}
+
+// lose gives an event up. The next of its kind begins a new one.
+func (r *Recorder) lose(s *series, err error) {
+	r.dropped.Add(1)
+	r.mu.Lock()
+	if r.known[s.occurrence] == s {
+		delete(r.known, s.occurrence)
+	}
+	r.mu.Unlock()
+	r.complain.Do(func() {
+		r.opts.Log.LogAttrs(context.Background(), slog.LevelWarn, "an event is lost; of others the log is silent for a while",
+			slog.String("reason", s.reason), slog.String("regarding", s.object.String()), slog.Any("err", err))
+	})
+}
+
+// write makes the server's event say what s says now.
+func (r *Recorder) write(ctx context.Context, s *series) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	if s.event == nil {
+		s.event = r.newEvent(s)
+	}
+	count, last := r.take(s)
+	if count == s.told {
+		return nil // a write that was retried has told it already
+	}
+	s.event.Series = nil
+	if count > 1 {
+		s.event.Series = &eventsv1.EventSeries{Count: count, LastObservedTime: metav1.NewMicroTime(last)}
+	}
+	client := r.opts.Client.Events(s.event.Namespace)
+	if s.told > 0 {
+		patch, err := json.Marshal(struct {
+			Series *eventsv1.EventSeries `json:"series"`
+		}{s.event.Series})
+		if err != nil {
+			return fmt.Errorf("encode a series of events: %w", err)
+		}
+		_, err = client.Patch(ctx, s.event.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
+		if err == nil {
+			s.told = count
+		}
+		if !apierrors.IsNotFound(err) {
+			return err
+		}
+		// The server keeps events for an hour only.
+	}
+	_, err := client.Create(ctx, s.event, metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	// If it exists, this is the second try and the first one succeeded after all, or
+	// another node was quicker.
+	s.told = count
+	return nil
+}
+
+// take returns how often s happened, and when it did last.
+func (r *Recorder) take(s *series) (count int32, last time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s.queued = false
+	return s.count, s.last
+}
