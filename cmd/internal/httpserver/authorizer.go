@@ -1,0 +1,169 @@
+package httpserver
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
+	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
+)
+
+// AuthorizerOptions say whom an [Authorizer] asks. The clients should be the only users of
+// their rate limit: who sends wrong tokens must not slow down anything else.
+type AuthorizerOptions struct {
+	TokenReviews         authenticationclient.TokenReviewInterface
+	SubjectAccessReviews authorizationclient.SubjectAccessReviewInterface
+	// Audiences are what tokens must be for. None: the API server's own.
+	Audiences []string
+	Log       *slog.Logger
+}
+
+// Authorizer asks the API server who a bearer token belongs to, by a TokenReview, and
+// whether that user may have the path, by a SubjectAccessReview for a non-resource URL
+// with the method in lower case as the verb. A ClusterRole allows it:
+//
+//	rules:
+//	- nonResourceURLs: ["/metrics"]
+//	  verbs: ["get"]
+//
+// What it was told counts for 2 min, a refusal for 10 s.
+type Authorizer struct {
+	opts  AuthorizerOptions
+	users *reviews[*authenticationv1.UserInfo] // nil: the token is not valid
+	may   *reviews[bool]
+
+	mu   sync.Mutex
+	said string // why the API server can't be asked
+}
+
+// NewAuthorizer returns an Authorizer that has asked nothing yet. The process needs the
+// permissions of the ClusterRole system:auth-delegator.
+func NewAuthorizer(o AuthorizerOptions) *Authorizer {
+	slots := make(chan struct{}, maxReviews)
+	return &Authorizer{opts: o, users: newReviews[*authenticationv1.UserInfo](slots), may: newReviews[bool](slots)}
+}
+
+// Wrap lets through to a handler what is allowed, and whatever asks for /healthz, as the
+// kubelet has no token. Others get status 401 without a valid token, 403 without the
+// permission, 503 if the API server is away, and 500 if it does not let us ask.
+func (a *Authorizer) Wrap(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/healthz" {
+			if status, text := a.check(r); status != http.StatusOK {
+				if status == http.StatusUnauthorized {
+					w.Header().Set("WWW-Authenticate", "Bearer")
+				}
+				http.Error(w, text, status)
+				return
+			}
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// check returns StatusOK, or with what to refuse a request.
+func (a *Authorizer) check(r *http.Request) (status int, text string) {
+	token, ok := bearerToken(r)
+	if !ok {
+		return http.StatusUnauthorized, "a bearer token is needed"
+	}
+	ctx := r.Context()
+	key := fmt.Sprintf("%x", sha256.Sum256([]byte(token))) // the token itself is not kept
+	user, err := a.users.get(ctx, key, func(ctx context.Context) (*authenticationv1.UserInfo, bool, error) {
+		return a.authenticate(ctx, token)
+	})
+	switch {
+	case err != nil:
+		return a.unable(ctx, "tokenreviews", err)
+	case user == nil:
+		return http.StatusUnauthorized, "the bearer token is not valid"
+	}
+	verb, path := strings.ToLower(r.Method), r.URL.Path
+	may, err := a.may.get(ctx, key+" "+verb+" "+path, func(ctx context.Context) (bool, bool, error) {
+		return a.authorize(ctx, user, verb, path)
+	})
+	if err != nil {
+		return a.unable(ctx, "subjectaccessreviews", err)
+	}
+	a.able(ctx)
+	if !may {
+		return http.StatusForbidden, fmt.Sprintf("user %q has no permission to %s %q", user.Username, verb, path)
+	}
+	return http.StatusOK, ""
+}
+
+// bearerToken returns the token of a request (RFC 6750, 2.1).
+func bearerToken(r *http.Request) (string, bool) {
+	scheme, token, _ := strings.Cut(strings.TrimSpace(r.Header.Get("Authorization")), " ")
+	token = strings.TrimSpace(token)
+	return token, strings.EqualFold(scheme, "Bearer") && token != ""
+}
+
+func (a *Authorizer) authenticate(ctx context.Context, token string) (*authenticationv1.UserInfo, bool, error) {
+	got, err := a.opts.TokenReviews.Create(ctx, &authenticationv1.TokenReview{
+		Spec: authenticationv1.TokenReviewSpec{Token: token, Audiences: a.opts.Audiences},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return nil, false, err
+	}
+	if !got.Status.Authenticated {
+		a.opts.Log.LogAttrs(ctx, slog.LevelDebug, "a bearer token is not valid", slog.String("reason", got.Status.Error))
+		return nil, false, nil
+	}
+	return &got.Status.User, true, nil
+}
+
+func (a *Authorizer) authorize(ctx context.Context, user *authenticationv1.UserInfo, verb, path string) (may, yes bool, err error) {
+	extra := map[string]authorizationv1.ExtraValue{}
+	for k, v := range user.Extra {
+		extra[k] = authorizationv1.ExtraValue(v)
+	}
+	got, err := a.opts.SubjectAccessReviews.Create(ctx, &authorizationv1.SubjectAccessReview{
+		Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: user.Username, UID: user.UID, Groups: user.Groups, Extra: extra,
+			NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: path, Verb: verb},
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return false, false, err
+	}
+	return got.Status.Allowed, got.Status.Allowed, nil
+}
+
+// unable says in the log, once for each reason, why the API server can't be asked, and
+// returns how to tell the client.
+func (a *Authorizer) unable(ctx context.Context, resource string, err error) (status int, text string) {
+	if ctx.Err() != nil { // nobody is there to be told
+		return http.StatusServiceUnavailable, "the request was given up"
+	}
+	status, text = http.StatusServiceUnavailable, "the API server can't be asked about the token now"
+	if apierrors.IsForbidden(err) {
+		status, text = http.StatusInternalServerError, "the API server does not let this process ask about tokens"
+		err = fmt.Errorf("no permission to create %s, as the ClusterRole system:auth-delegator has: %w", resource, err)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.said != err.Error() {
+		a.said = err.Error()
+		a.opts.Log.LogAttrs(ctx, slog.LevelError, "bearer tokens can't be checked; requests are refused", slog.Any("err", err))
+	}
+	return status, text
+}
+
+func (a *Authorizer) able(ctx context.Context) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.said != "" {
+		a.said = ""
+		a.opts.Log.LogAttrs(ctx, slog.LevelInfo, "bearer tokens are checked again")
+	}
+}

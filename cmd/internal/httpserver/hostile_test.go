@@ -1,0 +1,242 @@
+package httpserver
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func dial(t *testing.T, address string) net.Conn {
+	t.Helper()
+	c, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// The test hangs where a server waits for such clients.
+func TestClientsThatDawdleAreCutOff(t *testing.T) {
+	t.Parallel()
+	s, _ := start(t, Config{Addresses: []string{"127.0.0.1:0"}, Handler: HealthPort{Healthz: says("healthy")}.Handler()}, Options{})
+	address := serving(t, s, 1)
+	var wait sync.WaitGroup
+	for name, sends := range map[string]string{
+		"nothing at all":        "",
+		"half a header":         "GET /healthz HTTP/1.1\r\nHost: a\r\nX-Slow: ",
+		"half a request line":   "GE",
+		"a header without end":  "GET /healthz HTTP/1.1\r\nHost: a\r\n",
+		"a preface of HTTP/2":   "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+		"something that is not": "\x16\x03\x01\x00\xff\x00",
+	} {
+		c := dial(t, address)
+		if _, err := io.WriteString(c, sends); err != nil {
+			t.Fatal(err)
+		}
+		wait.Go(func() {
+			answer, _ := io.ReadAll(c) // until the server hangs up, however it does
+			if strings.Contains(string(answer), "200 OK") {
+				t.Errorf("%s: that was answered: %s", name, answer)
+			}
+		})
+	}
+	wait.Wait()
+}
+
+// pipeListener accepts what dial makes, within a bubble of synctest.
+type pipeListener struct {
+	stuckListener
+	conns chan net.Conn
+}
+
+func (l pipeListener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conns:
+		return c, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l pipeListener) dial() net.Conn {
+	client, server := net.Pipe()
+	l.conns <- server
+	return client
+}
+
+func TestHowLongAClientMayTake(t *testing.T) {
+	const put = "PUT /debug/flags/v HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n"
+	for _, tt := range []struct {
+		name, sends string
+		reads       bool
+		want        time.Duration // until the server hangs up
+	}{
+		{"to send the header", put, true, 5 * time.Second},
+		{"to send the body", put + "\r\n", true, 30 * time.Second},
+		{"to ask again", put + "\r\n4", true, 90 * time.Second},
+		{"to take the answer", "GET /flood HTTP/1.1\r\nHost: a\r\n\r\n", false, 30 * time.Second},
+		{"to take a profile", "GET /profile HTTP/1.1\r\nHost: a\r\n\r\n", false, 10 * time.Minute},
+		{"to wait for a profile", "GET /wait HTTP/1.1\r\nHost: a\r\n\r\n", false, 10 * time.Minute},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ended := make(chan struct{})
+				flood := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+					defer close(ended)
+					for {
+						if _, err := w.Write(make([]byte, 1<<10)); err != nil {
+							return
+						}
+					}
+				})
+				wait := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+					defer close(ended)
+					<-r.Context().Done()
+				})
+				mux := http.NewServeMux()
+				mux.Handle("/debug/flags/v", verbosity(func(int) {}))
+				mux.Handle("/flood", flood)
+				mux.Handle("/profile", profile(make(chan struct{}, 1), flood))
+				mux.Handle("/wait", profile(make(chan struct{}, 1), wait))
+				l := pipeListener{stuckListener{make(chan struct{})}, make(chan net.Conn)}
+				p := newPort("here", l, Config{Handler: mux}, discard(), func() {})
+				c, begin := l.dial(), time.Now()
+				if _, err := io.WriteString(c, tt.sends); err != nil {
+					t.Fatal(err)
+				}
+				if tt.reads {
+					_, _ = io.Copy(io.Discard, c) // until the server hangs up, however it does
+				} else {
+					<-ended
+				}
+				if got := time.Since(begin); got != tt.want {
+					t.Errorf("want %v, got %v", tt.want, got)
+				}
+				_ = c.Close()
+				p.close()
+			})
+		})
+	}
+}
+
+func TestHugeHeaders(t *testing.T) {
+	t.Parallel()
+	s, _ := start(t, Config{Addresses: []string{"127.0.0.1:0"}, Handler: says("hello")}, Options{})
+	url := "http://" + serving(t, s, 1)
+	if status, _, err := get(t, http.DefaultClient, url, "X-Large", strings.Repeat("x", 32<<10)); err != nil || status != http.StatusOK {
+		t.Errorf("a large one: got status %d, %v", status, err)
+	}
+	// The server hangs up while the client still sends, so the answer may get lost.
+	status, _, err := get(t, http.DefaultClient, url, "X-Huge", strings.Repeat("x", 128<<10))
+	if err == nil && status != http.StatusRequestHeaderFieldsTooLarge {
+		t.Errorf("a huge one: got status %d", status)
+	}
+	if _, body, err := get(t, http.DefaultClient, url); err != nil || body != "hello" {
+		t.Errorf("afterwards: got %q, %v", body, err)
+	}
+}
+
+func TestConnectionsAreLimited(t *testing.T) {
+	t.Parallel()
+	inner, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := limit(inner, 2)
+	accepted := make(chan net.Conn)
+	ended := make(chan error)
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				ended <- err
+				return
+			}
+			accepted <- c
+		}
+	}()
+	for range 4 {
+		dial(t, inner.Addr().String())
+	}
+	open := []net.Conn{<-accepted, <-accepted}
+	select {
+	case <-accepted:
+		t.Error("a third connection was accepted")
+	default:
+	}
+	if n := len(l.(*limitedListener).slots); n != 2 {
+		t.Errorf("%d connections count", n)
+	}
+	open[0].Close()
+	open[0].Close() // counts once
+	open[0] = <-accepted
+	_ = l.Close() // while it waits
+	if err := <-ended; err == nil {
+		t.Error("no error after Close")
+	}
+	for _, c := range open {
+		c.Close()
+	}
+}
+
+// nobody is an API server that knows no token.
+type nobody struct{}
+
+func (nobody) Create(context.Context, *authenticationv1.TokenReview, metav1.CreateOptions) (*authenticationv1.TokenReview, error) {
+	return &authenticationv1.TokenReview{}, nil
+}
+
+// Whatever is sent, without a valid token nothing but /healthz answers.
+func FuzzNothingPassesWithoutAToken(f *testing.F) {
+	for _, path := range []string{
+		"/metrics", "/healthz", "/healthz/", "//healthz", "/healthz/../metrics", "/healthz%2f..%2fmetrics", "/%68ealthz", "/healthz?x=/metrics",
+		"http://node/healthz", "/healthz;/metrics", "/debug/pprof/cmdline", "*", "/./metrics",
+	} {
+		f.Add(fmt.Appendf(nil, "GET %s HTTP/1.1\r\nHost: a\r\n\r\n", path))
+		f.Add(fmt.Appendf(nil, "CONNECT %s HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer x\r\n\r\n", path))
+	}
+	f.Add([]byte("PUT /debug/flags/v HTTP/1.1\r\nHost: a\r\nAuthorization: bearer \t\r\nContent-Length: 1\r\n\r\n9"))
+	secret := says("secret")
+	inner := MetricsPort{Component: "vmapd", Metrics: secret, SLIs: secret, Profiling: true}.Handler()
+	h := NewAuthorizer(AuthorizerOptions{TokenReviews: nobody{}, Log: discard()}).Wrap(inner)
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(string(raw))))
+		if err != nil {
+			return
+		}
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if w.Code != http.StatusUnauthorized && w.Body.String() != "ok" && w.Code/100 == 2 {
+			t.Errorf("%s %q passed: %d %s", r.Method, r.RequestURI, w.Code, w.Body)
+		}
+		if r.URL.Path != "/healthz" && w.Code != http.StatusUnauthorized {
+			t.Errorf("%s %q: want status 401, got %d", r.Method, r.RequestURI, w.Code)
+		}
+	})
+}
+
+func FuzzNegotiate(f *testing.F) {
+	f.Add("application/json;v=v1beta1;g=config.k8s.io;as=Statusz")
+	f.Add("text/html, */*;q=0.8")
+	f.Add(`application/json;v="\"`)
+	f.Fuzz(func(t *testing.T, accept string) {
+		version, ok := negotiate(accept, "Statusz")
+		if version != "" && (!ok || !slices.Contains(zpageVersions, version) || !strings.Contains(strings.ToLower(accept), "application/")) {
+			t.Errorf("%q: got %q, %v", accept, version, ok)
+		}
+	})
+}

@@ -1,0 +1,185 @@
+package httpserver
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if code == 0 {
+		if left := goroutinesLeft(); left != "" {
+			fmt.Fprintf(os.Stderr, "goroutines were left:\n%s\n", left)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+// goroutinesLeft returns the stacks of servers, connections and handlers that do not end.
+func goroutinesLeft() string {
+	const size = 1 << 20
+	for deadline := time.Now().Add(10 * time.Second); ; {
+		b := make([]byte, size)
+		_, others, _ := strings.Cut(string(b[:runtime.Stack(b, true)]), "\n\n") // the first is this one
+		if !strings.Contains(others, "net/http.(*Server).Serve") && !strings.Contains(others, "net/http.(*conn).serve") &&
+			!strings.Contains(others, "cmd/internal/httpserver.") {
+			return ""
+		}
+		if time.Now().After(deadline) {
+			return others
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// logBuffer collects a log; it may be read while it is written.
+type logBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func newLog() (*slog.Logger, *logBuffer) {
+	b := &logBuffer{}
+	return slog.New(slog.NewTextHandler(b, nil)), b
+}
+
+func (l *logBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *logBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+func (l *logBuffer) count(text string) int { return strings.Count(l.String(), text) }
+
+// eventually waits until something is so.
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !is(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+// start runs a server, and ends it with the test. The channel gets what Run returns.
+func start(t *testing.T, c Config, o Options) (*Server, chan error) {
+	t.Helper()
+	if o.Log == nil {
+		o.Log, _ = newLog()
+	}
+	if o.Name == "" {
+		o.Name = "test"
+	}
+	s, err := New(c, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	result, ended := make(chan error, 1), make(chan struct{})
+	go func() {
+		defer close(ended)
+		result <- s.Run(ctx)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-ended
+	})
+	return s, result
+}
+
+// serving waits until a server listens on so many addresses, and returns the first.
+func serving(t *testing.T, s *Server, n int) string {
+	t.Helper()
+	eventually(t, fmt.Sprintf("%d addresses are served", n), func() bool { return len(s.Addrs()) == n })
+	return s.Addrs()[0].String()
+}
+
+// freeAddress returns an address on loopback that nobody listens on.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = l.Close()
+	return l.Addr().String()
+}
+
+func says(text string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, text) })
+}
+
+// get asks over a connection of its own.
+func get(t *testing.T, client *http.Client, url string, header ...string) (status int, body string, err error) {
+	t.Helper()
+	return do(t, client, http.MethodGet, url, "", header...)
+}
+
+func do(t *testing.T, client *http.Client, method, url, content string, header ...string) (status int, body string, err error) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(content))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Close = true
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	response, err := client.Do(r)
+	if err != nil {
+		return 0, "", err
+	}
+	defer response.Body.Close()
+	b, err := io.ReadAll(response.Body)
+	return response.StatusCode, string(b), err
+}
+
+// newPair makes a self-signed certificate for 127.0.0.1.
+func newPair(t *testing.T, serial int64) (cert, key []byte) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: "vmapd"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})
+}

@@ -1,0 +1,298 @@
+package httpserver
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/pflag"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kubeproxyv1alpha1 "k8s.io/kube-proxy/config/v1alpha1"
+)
+
+// page is what a handler answers.
+type page struct {
+	Status      int
+	ContentType string
+	NoSniff     bool
+	Body        string
+}
+
+func ask(h http.Handler, method, path, body string, header ...string) page {
+	r := httptest.NewRequest(method, path, strings.NewReader(body))
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return page{
+		w.Code, w.Header().Get("Content-Type"), w.Header().Get("X-Content-Type-Options") == "nosniff",
+		strings.ReplaceAll(w.Body.String(), runtime.Version(), "go1.99"),
+	}
+}
+
+// do0 asks a handler for what it says.
+func do0(h http.Handler) (status int, body string) {
+	p := ask(h, http.MethodGet, "/", "")
+	return p.Status, p.Body
+}
+
+func flags(t *testing.T) map[string]string {
+	t.Helper()
+	set := pflag.NewFlagSet("test", pflag.ContinueOnError)
+	set.String("proxy-mode", "", "")
+	set.Duration("iptables-sync-period", 30*time.Second, "")
+	set.StringSlice("nodeport-addresses", []string{"primary"}, "")
+	set.String("secret", "hush", "")
+	if err := set.SetAnnotation("secret", "classified", []string{"true"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := set.Parse([]string{"--proxy-mode=nftables"}); err != nil {
+		t.Fatal(err)
+	}
+	return FlagValues(set)
+}
+
+// metricsPort is all of a port, as it is one hour and five seconds after the start.
+func metricsPort(t *testing.T) MetricsPort {
+	t.Helper()
+	now := time.Now()
+	return MetricsPort{
+		Component: "vmapd", Metrics: says("figures"), SLIs: says("slis"),
+		ProxyMode: func() string { return "nftables" },
+		Config: func() (kubeProxy, own any) {
+			return struct {
+					metav1.TypeMeta `json:",inline"`
+					BindAddress     string `json:"bindAddress"`
+				}{metav1.TypeMeta{Kind: "KubeProxyConfiguration", APIVersion: kubeproxyv1alpha1.SchemeGroupVersion.String()}, "0.0.0.0"},
+				map[string]string{"connectionGrace": "30s"}
+		},
+		Flags: func() map[string]string { return flags(t) },
+		Status: func() Status {
+			return Status{
+				Started: now.Add(-time.Hour - 5*time.Second), Version: "v0.2.0", Emulates: "1.37",
+				Backend: "nftables", Why: "the kernel has it", Node: "node-1", Ready: true,
+				Syncs: []Sync{
+					{Family: "IPv4", Last: now.Add(-3 * time.Second)},
+					{Family: "IPv6", Err: errors.Join(errors.New("no such file"), errors.New("really"))},
+				},
+			}
+		},
+	}
+}
+
+const textPlain = "text/plain; charset=utf-8"
+
+// The bodies of the pages, to the byte. The clock of the bubble says 2000-01-01.
+func TestPages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := metricsPort(t).Handler()
+		structured := func(version string) string {
+			return `{"kind":"Statusz","apiVersion":"config.k8s.io/` + version + `","metadata":{"name":"vmapd"},` +
+				`"startTime":"1999-12-31T22:59:55Z","uptimeSeconds":3605,"goVersion":"go1.99","binaryVersion":"v0.2.0","emulationVersion":"1.37",` +
+				`"paths":["/configz","/flagz","/healthz","/metrics","/proxyMode","/statusz"],` +
+				`"vmapd.io":{"backend":"nftables","why":"the kernel has it","node":"node-1","ready":true,"syncs":[` +
+				`{"family":"IPv4","lastSync":"1999-12-31T23:59:57Z"},{"family":"IPv6","lastSync":null,"error":"no such file\nreally"}]}}`
+		}
+		for _, tt := range []struct {
+			path, accept string
+			want         page
+		}{
+			{"/healthz", "", page{200, textPlain, true, "ok"}},
+			{"/proxyMode", "", page{200, textPlain, true, "nftables"}},
+			{"/metrics", "", page{200, "text/plain; charset=utf-8", false, "figures"}},
+			{"/metrics/slis", "", page{200, "text/plain; charset=utf-8", false, "slis"}},
+			{"/configz", "", page{
+				200, "application/json", true,
+				`{"kubeproxy.config.k8s.io":{"kind":"KubeProxyConfiguration","apiVersion":"kubeproxy.config.k8s.io/v1alpha1","bindAddress":"0.0.0.0"},` +
+					`"vmapd.io":{"connectionGrace":"30s"}}`,
+			}},
+			{"/flagz", "", page{200, textPlain, true, `
+vmapd flagz
+Warning: This endpoint is not meant to be machine parseable, has no formatting compatibility guarantees and is for debugging purposes only.
+iptables-sync-period=30s
+nodeport-addresses=[primary]
+proxy-mode=nftables
+secret=CLASSIFIED
+`}},
+			{"/flagz", "application/json;v=v1beta1;g=config.k8s.io;as=Flagz", page{
+				200, "application/json", true,
+				`{"kind":"Flagz","apiVersion":"config.k8s.io/v1beta1","metadata":{"name":"vmapd"},"flags":` +
+					`{"iptables-sync-period":"30s","nodeport-addresses":"[primary]","proxy-mode":"nftables","secret":"CLASSIFIED"}}`,
+			}},
+			{"/flagz", "application/yaml", page{
+				406, textPlain, true,
+				"only these can be had: text/plain, application/json;v=v1beta1|v1alpha1;g=config.k8s.io;as=Flagz\n",
+			}},
+			{"/statusz", "", page{200, textPlain, true, `
+vmapd statusz
+Warning: This endpoint is not meant to be machine parseable, has no formatting compatibility guarantees and is for debugging purposes only.
+
+Started: Fri Dec 31 22:59:55 UTC 1999
+Up: 1 hr 00 min 05 sec
+Go version: go1.99
+Binary version: v0.2.0
+Emulation version: 1.37
+Paths: /configz /flagz /healthz /metrics /proxyMode /statusz
+Backend: nftables
+Why: the kernel has it
+Node: node-1
+Ready: true
+Last sync IPv4: Fri Dec 31 23:59:57 UTC 1999 (0 hr 00 min 03 sec ago)
+Last sync IPv6: never
+Error IPv6: no such file; really
+`}},
+			{"/statusz", "application/json", page{200, "application/json", true, structured("v1beta1")}},
+			{"/statusz", "application/json;v=v1alpha1;g=config.k8s.io;as=Statusz", page{200, "application/json", true, structured("v1alpha1")}},
+			{"/statusz", "image/png", page{
+				406, textPlain, true,
+				"only these can be had: text/plain, application/json;v=v1beta1|v1alpha1;g=config.k8s.io;as=Statusz\n",
+			}},
+			{"/debug/pprof/", "", page{404, textPlain, true, "404 page not found\n"}},
+			{"/debug/flags/v", "", page{404, textPlain, true, "404 page not found\n"}},
+			{"/", "", page{404, textPlain, true, "404 page not found\n"}},
+		} {
+			got := ask(h, http.MethodGet, tt.path, "", "Accept", tt.accept)
+			if got.ContentType == "" && got.Status == http.StatusOK {
+				got.ContentType = textPlain // a handler of others, as a server would guess
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("%s, Accept: %s (-want +got):\n%s", tt.path, tt.accept, diff)
+			}
+		}
+	})
+}
+
+func TestWhatIsNotGivenIsNotFound(t *testing.T) {
+	t.Parallel()
+	h := MetricsPort{Component: "vmapd"}.Handler()
+	for path, want := range map[string]int{
+		"/healthz": 200, "/metrics": 404, "/metrics/slis": 404, "/proxyMode": 404, "/configz": 404, "/flagz": 404, "/statusz": 404,
+	} {
+		if got := ask(h, http.MethodGet, path, "").Status; got != want {
+			t.Errorf("%s: want status %d, got %d", path, want, got)
+		}
+	}
+	health := HealthPort{Healthz: says("healthy"), Readyz: says("ready")}.Handler()
+	for path, want := range map[string]string{"/healthz": "healthy", "/readyz": "ready", "/livez": "404 page not found\n"} {
+		if got := ask(health, http.MethodGet, path, "").Body; got != want {
+			t.Errorf("health port, %s: want %q, got %q", path, want, got)
+		}
+	}
+}
+
+func TestAConfigurationThatIsNoJSON(t *testing.T) {
+	t.Parallel()
+	h := MetricsPort{Config: func() (kubeProxy, own any) { return func() {}, nil }}.Handler()
+	if got := ask(h, http.MethodGet, "/configz", ""); got.Status != http.StatusInternalServerError || !strings.Contains(got.Body, "func()") {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestNegotiate(t *testing.T) {
+	t.Parallel()
+	for accept, want := range map[string]string{
+		"":                                    "text",
+		"*/*":                                 "text",
+		"text/plain":                          "text",
+		"text/html,text/*;q=0.8":              "text",
+		"application/json":                    "v1beta1",
+		"application/json, text/plain":        "v1beta1",
+		"text/plain, application/json":        "text",
+		"application/json;q=0, */*":           "text",
+		"application/*":                       "v1beta1",
+		"application/json;v=v1alpha1":         "v1alpha1",
+		"application/json;v=v2":               "none",
+		"application/json;v=v2,*/*":           "text",
+		"application/json;g=apps":             "none",
+		"application/json;as=Flagz":           "none",
+		"application/json;as=Statusz":         "v1beta1",
+		"application/json;v=\"v1beta1\"":      "v1beta1",
+		"application/vnd.kubernetes.protobuf": "none",
+		"nonsense;;=":                         "none",
+	} {
+		version, ok := negotiate(accept, "Statusz")
+		got := version
+		switch {
+		case !ok:
+			got = "none"
+		case version == "":
+			got = "text"
+		}
+		if got != want {
+			t.Errorf("%q: want %s, got %s", accept, want, got)
+		}
+	}
+}
+
+func TestProfiling(t *testing.T) {
+	t.Parallel()
+	set := -1
+	m := MetricsPort{Component: "vmapd", Profiling: true, SetVerbosity: func(level int) { set = level }, Status: func() Status { return Status{} }}
+	h := m.Handler()
+	for _, tt := range []struct {
+		method, path, body string
+		status             int
+		text               string
+		set                int
+	}{
+		{"GET", "/debug/pprof/", "", 200, "goroutine?debug=1", -1},
+		{"GET", "/debug/pprof", "", 307, "/debug/pprof/", -1},
+		{"GET", "/debug/pprof/goroutine?debug=1", "", 200, "goroutine profile: total", -1},
+		{"GET", "/debug/pprof/cmdline", "", 200, "httpserver", -1},
+		{"POST", "/debug/pprof/symbol", "", 200, "num_symbols: 1", -1},
+		{"POST", "/debug/pprof/profile", "", 405, "", -1},
+		{"GET", "/statusz", "", 200, "Paths: /debug /healthz /statusz\n", -1},
+		{"GET", "/debug/flags/v", "", 405, "", -1},
+		{"PUT", "/debug/flags/v", "4", 200, "the verbosity is 4 now\n", 4},
+		{"PUT", "/debug/flags/v", " 6\n", 200, "the verbosity is 6 now\n", 6},
+		{"PUT", "/debug/flags/v", "much", 400, `the level must be a whole number, not "much"`, 6},
+		{"PUT", "/debug/flags/v", "", 400, `the level must be a whole number, not ""`, 6},
+		{"PUT", "/debug/flags/v", strings.Repeat("1", 1<<20), 400, "read the level: http: request body too large", 6},
+	} {
+		got := ask(h, tt.method, tt.path, tt.body)
+		if got.Status != tt.status || !strings.Contains(got.Body, tt.text) || set != tt.set {
+			t.Errorf("%s %s %.9q: want %d %q and level %d, got %d %q and %d", tt.method, tt.path, tt.body, tt.status, tt.text, tt.set, got.Status, got.Body, set)
+		}
+	}
+	m.SetVerbosity = nil
+	if got := ask(m.Handler(), http.MethodPut, "/debug/flags/v", "4").Status; got != http.StatusNotFound {
+		t.Errorf("without SetVerbosity: got status %d", got)
+	}
+}
+
+// Two profiles are being taken; a third has to wait, but not what is no profile.
+func TestFewProfilesAtATime(t *testing.T) {
+	t.Parallel()
+	slots := make(chan struct{}, maxProfiles)
+	here, release := make(chan struct{}), make(chan struct{})
+	h := profile(slots, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		here <- struct{}{}
+		<-release
+	}))
+	ended := make(chan page)
+	for range maxProfiles {
+		go func() { ended <- ask(h, http.MethodGet, "/", "") }()
+		<-here
+	}
+	if got := ask(h, http.MethodGet, "/", ""); got.Status != http.StatusTooManyRequests {
+		t.Errorf("want status 429, got %+v", got)
+	}
+	close(release)
+	for range maxProfiles {
+		if got := <-ended; got.Status != http.StatusOK {
+			t.Errorf("got %+v", got)
+		}
+	}
+	go func() { ended <- ask(h, http.MethodGet, "/", "") }()
+	<-here
+	if got := <-ended; got.Status != http.StatusOK {
+		t.Errorf("afterwards: got %+v", got)
+	}
+}

@@ -1,0 +1,122 @@
+package httpserver
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"runtime/debug"
+	"slices"
+	"sync/atomic"
+	"time"
+)
+
+// What a client may cost; see the package's comment.
+const (
+	maxConnections  = 512 // per address
+	maxHeaderBytes  = 64 << 10
+	headerTimeout   = 5 * time.Second
+	requestTimeout  = 30 * time.Second
+	idleTimeout     = 90 * time.Second
+	shutdownTimeout = 2 * time.Second
+)
+
+// port is one address that is served.
+type port struct {
+	address  string // as configured
+	secure   bool   // with TLS
+	listener net.Listener
+	server   *http.Server
+	config   atomic.Pointer[Config]
+	log      *slog.Logger
+	done     chan struct{} // closed when the server ended
+	err      error         // why; after done
+}
+
+// newPort serves on a listener until close. If that ends earlier, notify is called.
+func newPort(address string, l net.Listener, c Config, log *slog.Logger, notify func()) *port {
+	p := &port{address: address, secure: c.TLS != nil, log: log, done: make(chan struct{})}
+	p.set(c)
+	p.listener = limit(l, maxConnections)
+	if p.secure {
+		p.listener = tls.NewListener(p.listener, &tls.Config{
+			GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+				return p.config.Load().TLS, nil
+			},
+		})
+	}
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	p.server = &http.Server{
+		Handler:           http.HandlerFunc(p.serve),
+		ReadHeaderTimeout: headerTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeaderBytes,
+		Protocols:         protocols,
+		// What clients do wrong, above all in TLS handshakes.
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	}
+	go func() {
+		defer notify()
+		defer close(p.done)
+		p.err = p.server.Serve(p.listener)
+	}()
+	return p
+}
+
+// set changes what is served. Whether it is served with TLS must stay.
+func (p *port) set(c Config) {
+	c.Handler = c.handler()
+	p.config.Store(&c)
+}
+
+func (p *port) wanted(c Config) bool {
+	return slices.Contains(c.Addresses, p.address) && p.secure == (c.TLS != nil)
+}
+
+func (p *port) ended() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// close frees the address at once, and gives requests that are under way a moment.
+func (p *port) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
+	defer cancel()
+	if err := p.server.Shutdown(ctx); errors.Is(err, context.DeadlineExceeded) {
+		_ = p.server.Close() // what it could complain of is the listener, which is closed
+	}
+	<-p.done
+}
+
+// serve answers a request within a bounded time. A handler that panics ends only its own
+// connection.
+func (p *port) serve(w http.ResponseWriter, r *http.Request) {
+	defer func() {
+		switch reason := recover(); reason {
+		case nil:
+		case http.ErrAbortHandler:
+			panic(reason)
+		default:
+			p.log.LogAttrs(r.Context(), slog.LevelError, "a handler panicked", slog.String("path", r.URL.Path),
+				slog.String("reason", fmt.Sprint(reason)), slog.String("stack", string(debug.Stack())))
+			panic(http.ErrAbortHandler) // net/http closes the connection, without a word
+		}
+	}()
+	setDeadline(w, time.Now().Add(requestTimeout))
+	p.config.Load().Handler.ServeHTTP(w, r)
+}
+
+// setDeadline says until when the request may be read and answered.
+func setDeadline(w http.ResponseWriter, t time.Time) {
+	control := http.NewResponseController(w)
+	_ = control.SetReadDeadline(t) // fails only on a connection that is closed
+	_ = control.SetWriteDeadline(t)
+}

@@ -1,0 +1,66 @@
+package httpserver
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/pprof"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	// maxProfiles bounds what profiling may take from the node's real work.
+	maxProfiles    = 2
+	profileTimeout = 10 * time.Minute
+)
+
+// addProfiling adds what net/http/pprof would add to http.DefaultServeMux.
+func addProfiling(add func(pattern string, h http.Handler)) {
+	slots := make(chan struct{}, maxProfiles)
+	for pattern, h := range map[string]http.HandlerFunc{
+		"GET /debug/pprof/":        pprof.Index,
+		"GET /debug/pprof/cmdline": pprof.Cmdline,
+		"GET /debug/pprof/profile": pprof.Profile,
+		"GET /debug/pprof/symbol":  pprof.Symbol,
+		"POST /debug/pprof/symbol": pprof.Symbol,
+		"GET /debug/pprof/trace":   pprof.Trace,
+	} {
+		add(pattern, profile(slots, h))
+	}
+}
+
+// profile lets few requests in at a time, which may take longer than others.
+func profile(slots chan struct{}, h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case slots <- struct{}{}:
+			defer func() { <-slots }()
+		default:
+			http.Error(w, fmt.Sprintf("%d profiles are being taken; try again later", maxProfiles), http.StatusTooManyRequests)
+			return
+		}
+		setDeadline(w, time.Now().Add(profileTimeout))
+		h.ServeHTTP(w, r)
+	})
+}
+
+// verbosity sets the level that is the request's body.
+func verbosity(set func(level int)) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		const longest = 20 // digits are enough
+		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, longest))
+		if err != nil {
+			http.Error(w, "read the level: "+err.Error(), http.StatusBadRequest)
+			return
+		}
+		level, err := strconv.ParseInt(strings.TrimSpace(string(body)), 10, 32)
+		if err != nil {
+			http.Error(w, fmt.Sprintf("the level must be a whole number, not %q", body), http.StatusBadRequest)
+			return
+		}
+		set(int(level))
+		writeText(w, fmt.Sprintf("the verbosity is %d now\n", level))
+	})
+}

@@ -1,0 +1,113 @@
+package httpserver
+
+import (
+	"fmt"
+	"maps"
+	"mime"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+)
+
+// The pages /flagz (KEP-4828) and /statusz (KEP-4827), for people as text, for programs as
+// JSON.
+
+const zpageWarning = "Warning: This endpoint is not meant to be machine parseable, has no formatting compatibility guarantees and is for debugging purposes only.\n"
+
+// zpageGroup is the API group of the structured pages. All its versions have the same
+// fields.
+const zpageGroup = "config.k8s.io"
+
+var zpageVersions = []string{"v1beta1", "v1alpha1"} // the first is what is sent if none is asked for
+
+// zpage is what both structured pages begin with.
+type zpage struct {
+	Kind       string `json:"kind"`
+	APIVersion string `json:"apiVersion"`
+	Metadata   struct {
+		Name string `json:"name"`
+	} `json:"metadata"`
+}
+
+func newZpage(kind, version, name string) zpage {
+	p := zpage{Kind: kind, APIVersion: zpageGroup + "/" + version}
+	p.Metadata.Name = name
+	return p
+}
+
+// negotiate returns the version of the structured page that a client wants, or "" for
+// text. Of what the Accept header lists, the first that we have counts. Upstream insists on
+// application/json;v=v1beta1;g=config.k8s.io;as=KIND; application/json alone does here.
+func negotiate(accept, kind string) (version string, ok bool) {
+	if strings.TrimSpace(accept) == "" {
+		return "", true
+	}
+	for clause := range strings.SplitSeq(accept, ",") {
+		media, params, err := mime.ParseMediaType(clause)
+		if err != nil || params["q"] == "0" {
+			continue
+		}
+		switch media {
+		case "text/plain", "text/*", "*/*":
+			return "", true
+		case "application/json", "application/*":
+			version := zpageVersions[0]
+			if v, ok := params["v"]; ok {
+				version = v
+			}
+			if slices.Contains(zpageVersions, version) && isOr(params, "g", zpageGroup) && isOr(params, "as", kind) {
+				return version, true
+			}
+		}
+	}
+	return "", false
+}
+
+// isOr says whether a parameter has a value, or is not there.
+func isOr(params map[string]string, name, want string) bool {
+	v, ok := params[name]
+	return !ok || v == want
+}
+
+// notAcceptable tells a client what it may ask for.
+func notAcceptable(w http.ResponseWriter, kind string) {
+	http.Error(w, fmt.Sprintf("only these can be had: text/plain, application/json;v=%s;g=%s;as=%s",
+		strings.Join(zpageVersions, "|"), zpageGroup, kind), http.StatusNotAcceptable)
+}
+
+// FlagValues returns the flags of a set with their values, or CLASSIFIED for those that
+// have the annotation "classified", as the components of Kubernetes mark them.
+func FlagValues(set *pflag.FlagSet) map[string]string {
+	values := map[string]string{}
+	set.VisitAll(func(f *pflag.Flag) {
+		values[f.Name] = f.Value.String()
+		if len(f.Annotations["classified"]) > 0 {
+			values[f.Name] = "CLASSIFIED"
+		}
+	})
+	return values
+}
+
+func (m MetricsPort) flagz(w http.ResponseWriter, r *http.Request) {
+	const kind = "Flagz"
+	version, ok := negotiate(r.Header.Get("Accept"), kind)
+	flags := m.Flags()
+	switch {
+	case !ok:
+		notAcceptable(w, kind)
+	case version != "":
+		writeJSON(w, struct {
+			zpage
+			Flags map[string]string `json:"flags,omitempty"`
+		}{newZpage(kind, version, m.Component), flags})
+	default:
+		var b strings.Builder
+		fmt.Fprintf(&b, "\n%s flagz\n%s", m.Component, zpageWarning)
+		for _, name := range slices.Sorted(maps.Keys(flags)) {
+			fmt.Fprintf(&b, "%s=%s\n", name, flags[name])
+		}
+		writeText(w, b.String())
+	}
+}
