@@ -47,6 +47,8 @@ type Options struct {
 	Localhost func() [len(model.Families)]LocalhostStats
 	// ConntrackTable is how full the kernel's table of connections is, and ok if that is known.
 	ConntrackTable func() (entries, limit uint64, ok bool)
+	// EventsDropped counts events that were not sent to the API server.
+	EventsDropped func() uint64
 	// ServiceConnections counts new connections, each service port of a family once.
 	ServiceConnections func() []ServiceCount
 }

@@ -44,6 +44,7 @@ func (m *Metrics) registerOwn() {
 	}
 	m.registerBackend()
 	m.registerConntrack()
+	m.registerEvents()
 	m.registerConnections()
 }
 
@@ -122,6 +123,16 @@ func (m *Metrics) registerConntrack() {
 			emit(float64(limit))
 		}
 	})
+}
+
+func (m *Metrics) registerEvents() {
+	read := m.options.EventsDropped
+	if read == nil {
+		return
+	}
+	m.scrape(prometheus.CounterValue, ownNamespace, "events_dropped_total",
+		"Events that were not written: too many, or the API server was away for too long.", nil,
+		func(emit emitter) { emit(float64(read())) })
 }
 
 // registerConnections makes the one figure with a series for each port of a Service. They are
