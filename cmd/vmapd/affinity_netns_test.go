@@ -92,7 +92,7 @@ func (a asker) must(network string, source netip.Addr, to netip.AddrPort, pod st
 const manyClients = 24
 
 func TestAClientSticksToItsPodOverAllFrontends(t *testing.T) {
-	p := newPlane(t, 3, config(), 8080)
+	p := newPlane(t, 3, labConfig(), 8080)
 	p.set(t, append(webSlices([]int{1, 2, 3}), web().Sticky(60))...)
 	client := asker{t, p.Client}
 	for _, f := range model.Families {
@@ -116,7 +116,7 @@ func TestAClientSticksToItsPodOverAllFrontends(t *testing.T) {
 
 func TestAPauseLongerThanTheTimeoutForgets(t *testing.T) {
 	const timeout = 2 * time.Second
-	p := newPlane(t, 3, config(), 8080)
+	p := newPlane(t, 3, labConfig(), 8080)
 	p.set(t, append(webSlices([]int{1, 2, 3}), web().Sticky(int32(timeout.Seconds())))...)
 	client := asker{t, p.Client}
 	source, to := netip.MustParseAddr(lab.ClientIP4), frontends(model.IPv4)[0]
@@ -144,7 +144,7 @@ func TestAPauseLongerThanTheTimeoutForgets(t *testing.T) {
 }
 
 func TestAClientOfAGonePodGoesToALivingOne(t *testing.T) {
-	p := newPlane(t, 4, config(), 8080)
+	p := newPlane(t, 4, labConfig(), 8080)
 	p.set(t, append(webSlices([]int{1, 2, 3}), web().Sticky(60))...)
 	client := asker{t, p.Client}
 	for _, f := range model.Families {
@@ -180,7 +180,7 @@ func TestAClientOfAGonePodGoesToALivingOne(t *testing.T) {
 
 // Pods 1 and 2 are on this node, pod 3 is not.
 func TestTheLocalListAndTheClustersRememberForThemselves(t *testing.T) {
-	p := newPlane(t, 3, config(), 8080)
+	p := newPlane(t, 3, labConfig(), 8080)
 	p.set(t, append(webSlices([]int{1, 2, 3}, 3), web().Policies("Cluster", "Local").Sticky(60))...)
 	client := asker{t, p.Client}
 	for _, f := range model.Families {
@@ -232,7 +232,7 @@ func TestTheLocalListAndTheClustersRememberForThemselves(t *testing.T) {
 
 // An endpoint in the node's own network is reached without postrouting.
 func TestAnEndpointOnTheNodeItselfIsRemembered(t *testing.T) {
-	p := newPlane(t, 1, config(), 8080)
+	p := newPlane(t, 1, labConfig(), 8080)
 	server, err := p.Node.Serve("node", 8080)
 	if err != nil {
 		t.Fatal(err)

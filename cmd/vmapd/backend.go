@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/vmapd/vmapd/cmd/internal/config"
 	"github.com/vmapd/vmapd/legacy/host"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft"
@@ -22,9 +23,9 @@ type dataplane struct {
 	why   string // it was chosen
 	close func() error
 	// nft is set for nftables: what others do to its tables is noticed at once.
-	nft *kernel.Backend
-	// resync is how often the backend is compared with the node; 0 is once an hour.
-	resync time.Duration
+	nft       *kernel.Backend
+	committed func(kernel.Commit)                    // is told of its batches; set before the first Apply
+	stats     func() [len(model.Families)]host.Stats // of the others
 	// others remove what other backends left on the node, and kube-proxy.
 	others []func(ctx context.Context) error
 }
@@ -32,16 +33,18 @@ type dataplane struct {
 // kubeProxyTable is the table of kube-proxy's nftables mode.
 const kubeProxyTable = "kube-proxy"
 
-// openBackend opens the backend that --backend names or, for auto, the first that works
+// openBackend opens the backend that is configured or, for auto, the first that works
 // here. Whatever another one left is removed once this one has done its work.
 func (d *daemon) openBackend(ctx context.Context, log *slog.Logger) (*dataplane, error) {
-	switch d.backend {
-	case nftables:
-		return d.openNFT(log, "--backend=nftables")
-	case iptablesBackend:
-		return d.openIPTables(log, "--backend=iptables")
-	case ipvsBackend:
-		return d.openIPVS(log, "--backend=ipvs")
+	c := d.current.Load()
+	switch why := c.BackendReason; c.Backend {
+	case config.NFTables:
+		return d.openNFT(log, why)
+	case config.IPTables:
+		return d.openIPTables(log, why)
+	case config.IPVS:
+		return d.openIPVS(log, why)
+	case config.Auto:
 	}
 	p, err := d.openNFT(log, "the kernel has all that is needed")
 	var lacks *kernel.UnsupportedError
@@ -64,61 +67,61 @@ func (d *daemon) openBackend(ctx context.Context, log *slog.Logger) (*dataplane,
 }
 
 func (d *daemon) openNFT(log *slog.Logger, why string) (*dataplane, error) {
-	o, err := d.ipvsOptions()
+	p := &dataplane{name: string(config.NFTables), why: why}
+	b, err := kernel.Open(kernel.Options{
+		Log: log, Counters: d.current.Load().ServiceCounters,
+		Observe: func(c kernel.Commit) { p.committed(c) },
+	})
 	if err != nil {
 		return nil, err
 	}
-	b, err := kernel.Open(kernel.Options{Log: log})
-	if err != nil {
-		return nil, err
+	p.Backend, p.nft, p.close = b, b, b.Close
+	p.others = []func(context.Context) error{
+		func(context.Context) error { return kernel.RemoveTables(kubeProxyTable) },
+		func(ctx context.Context) error { return host.RemoveRules(ctx, nil) },
+		func(ctx context.Context) error { return host.RemoveIPVS(ctx, d.current.Load().IPVS()) },
 	}
-	return &dataplane{
-		Backend: b, name: nftables, why: why, nft: b, close: b.Close,
-		others: []func(context.Context) error{
-			func(context.Context) error { return kernel.RemoveTables(kubeProxyTable) },
-			func(ctx context.Context) error { return host.RemoveRules(ctx, nil) },
-			func(ctx context.Context) error { return host.RemoveIPVS(ctx, o) },
-		},
-	}, nil
+	return p, nil
 }
 
 func (d *daemon) openIPTables(log *slog.Logger, why string) (*dataplane, error) {
-	o, err := d.ipvsOptions()
-	if err != nil {
-		return nil, err
-	}
-	b, err := host.OpenIPTables(d.iptablesOptions(), log)
+	b, err := host.OpenIPTables(d.current.Load().IPTables(), log)
 	if err != nil {
 		return nil, err
 	}
 	return &dataplane{
-		Backend: b, name: iptablesBackend, with: b.Variant(), why: why, close: func() error { return nil },
-		resync: d.syncPeriod,
+		Backend: b, name: string(config.IPTables), with: b.Variant(), why: why, close: func() error { return nil },
+		stats: b.Stats,
 		others: []func(context.Context) error{
 			func(context.Context) error { return kernel.RemoveTables(nft.TableName, kubeProxyTable) },
 			func(ctx context.Context) error { return host.RemoveRules(ctx, b) },
-			func(ctx context.Context) error { return host.RemoveIPVS(ctx, o) },
+			func(ctx context.Context) error { return host.RemoveIPVS(ctx, d.current.Load().IPVS()) },
 		},
 	}, nil
 }
 
 func (d *daemon) openIPVS(log *slog.Logger, why string) (*dataplane, error) {
-	o, err := d.ipvsOptions()
-	if err != nil {
-		return nil, err
-	}
-	b, err := host.OpenIPVS(o, log)
+	b, err := host.OpenIPVS(d.current.Load().IPVS(), log)
 	if err != nil {
 		return nil, err
 	}
 	return &dataplane{
-		Backend: b, name: ipvsBackend, with: b.Variant(), why: why, close: b.Close, resync: d.ipvsSyncPeriod,
+		Backend: b, name: string(config.IPVS), with: b.Variant(), why: why, close: b.Close, stats: b.Stats,
 		others: []func(context.Context) error{
 			func(context.Context) error { return kernel.RemoveTables(nft.TableName, kubeProxyTable) },
 			func(ctx context.Context) error { return host.RemoveRules(ctx, nil) },
 			func(ctx context.Context) error { return host.RemoveKubeProxyIPVS(ctx) },
 		},
 	}, nil
+}
+
+// resyncInterval is how often a backend is compared with the node. What others do to
+// nftables is noticed as it happens, or can't happen at all.
+func resyncInterval(c *config.Config, running config.Backend) time.Duration {
+	if running == config.NFTables {
+		return reconcile.DefaultResyncInterval
+	}
+	return c.SyncPeriod(running)
 }
 
 // Apply applies s and, the first time that this goes well, removes what other backends left:

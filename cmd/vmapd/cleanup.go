@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 
 	"github.com/spf13/cobra"
 
+	"github.com/vmapd/vmapd/cmd/internal/config"
 	"github.com/vmapd/vmapd/legacy/host"
 	"github.com/vmapd/vmapd/legacy/ipvs"
 	"github.com/vmapd/vmapd/nft"
@@ -25,30 +25,31 @@ make all of it again. Connections that were forwarded go on; new ones to a Servi
 longer find their way.`
 
 func newCleanupCommand() *cobra.Command {
-	var excludeCIDRs []string
+	var flags config.Flags
 	c := &cobra.Command{
 		Use:   "cleanup",
 		Short: "Remove everything that vmapd or kube-proxy left on this node",
 		Long:  cleanupLong,
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			exclude, err := parseExcludeCIDRs(excludeCIDRs)
+			conf, err := config.Load(&flags)
 			if err != nil {
 				return err
 			}
-			return cleanUp(cmd.Context(), exclude)
+			warn(&flags, conf, cmd.ErrOrStderr())
+			return cleanUp(cmd.Context(), conf)
 		},
 	}
-	c.Flags().StringSliceVar(&excludeCIDRs, excludeCIDRsFlag, nil, "where virtual servers of others are, which are left alone")
+	flags.AddCleanupFlags(c.Flags())
 	return c
 }
 
 // cleanUp goes on after an error: what can be removed is.
-func cleanUp(ctx context.Context, exclude []netip.Prefix) error {
+func cleanUp(ctx context.Context, c *config.Config) error {
 	err := kernel.RemoveTables(nft.TableName, kubeProxyTable)
 	if errors.Is(err, kernel.ErrOwned) {
 		err = fmt.Errorf("%w (stop the daemon first)", err)
 	}
 	// The rules before what they look into.
-	return errors.Join(err, host.RemoveRules(ctx, nil), host.RemoveIPVS(ctx, ipvs.Options{ExcludeCIDRs: exclude}))
+	return errors.Join(err, host.RemoveRules(ctx, nil), host.RemoveIPVS(ctx, ipvs.Options{ExcludeCIDRs: c.IPVS().ExcludeCIDRs}))
 }

@@ -7,127 +7,168 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
-	"github.com/spf13/pflag"
-
+	"github.com/vmapd/vmapd/cmd/internal/config"
+	"github.com/vmapd/vmapd/cmd/internal/nodesetup"
 	"github.com/vmapd/vmapd/legacy/host"
 	"github.com/vmapd/vmapd/legacy/ipvs"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft/localhost"
+	"github.com/vmapd/vmapd/sync/events"
 	"github.com/vmapd/vmapd/sync/hostaddr"
 	"github.com/vmapd/vmapd/sync/informer"
 	"github.com/vmapd/vmapd/sync/manifest"
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
-const defaultSyncPeriod = 30 * time.Second // as kube-proxy
-
-// daemon is what "vmapd" without a subcommand does.
-type daemon struct {
-	trafficFlags
-	from           []string
-	kubeconfig     string
-	master         string
-	minSync        time.Duration
-	syncPeriod     time.Duration
-	ipvsSyncPeriod time.Duration
-	metrics        string // address
-	verbosity      int
-}
-
-func (d *daemon) addFlags(f *pflag.FlagSet) {
-	d.trafficFlags.addFlags(f)
-	f.StringArrayVar(&d.from, "from", nil, "files or folders of manifests in place of a cluster; followed as they change (repeatable)")
-	f.StringVar(&d.kubeconfig, "kubeconfig", "", "file with the address and credentials of the cluster (default: those of the pod)")
-	f.StringVar(&d.master, "master", "", "address of the API server, in place of the kubeconfig's")
-	f.DurationVar(&d.minSync, "min-sync-period", 0, "least time between two changes to the rules")
-	f.DurationVar(&d.syncPeriod, "iptables-sync-period", defaultSyncPeriod, "how often the rules of iptables are compared with what should be there")
-	f.DurationVar(&d.ipvsSyncPeriod, "ipvs-sync-period", defaultSyncPeriod, "how often IPVS and its companions are compared with what should be there")
-	f.StringVar(&d.metrics, "metrics-bind-address", defaultMetricsAddress, "where to serve metrics; empty for nowhere")
-	f.IntVarP(&d.verbosity, "v", "v", 0, "how much to log; from 4 on also each batch")
-}
-
-func (d *daemon) logger(w io.Writer) *slog.Logger {
-	level := slog.LevelInfo
-	const debugFrom = 4 // as kube-proxy: what developers want to know
-	if d.verbosity >= debugFrom {
-		level = slog.LevelDebug
-	}
-	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: level}))
-}
-
 // source is where objects come from.
 type source interface {
 	Run(ctx context.Context, state *reconcile.State) error
 }
 
-func (d *daemon) run(ctx context.Context, stderr io.Writer) error {
-	log := d.logger(stderr)
-	config, err := d.config()
-	if err != nil {
-		return err
+// daemon is what "vmapd" without a subcommand does.
+type daemon struct {
+	config.Flags
+
+	started time.Time
+	log     *slog.Logger
+	level   slog.LevelVar
+	current atomic.Pointer[config.Config] // in force
+	events  *events.Recorder
+}
+
+// levelOf returns what to log at a verbosity.
+func levelOf(v int) slog.Level {
+	const debugFrom = 4 // as kube-proxy: what developers want to know
+	if v >= debugFrom {
+		return slog.LevelDebug
 	}
-	if config.NodeName == "" {
-		if config.NodeName, err = hostNodeName(); err != nil {
-			return err
+	return slog.LevelInfo
+}
+
+func (d *daemon) newLogger(w io.Writer) *slog.Logger {
+	c := d.current.Load()
+	d.level.Set(levelOf(c.Verbosity))
+	o := &slog.HandlerOptions{Level: &d.level}
+	if c.LogFormat == "json" {
+		return slog.New(slog.NewJSONHandler(w, o))
+	}
+	return slog.New(slog.NewTextHandler(w, o))
+}
+
+// say logs what a configuration has to say that the one before had not; nil: there was none.
+func (d *daemon) say(ctx context.Context, c, before *config.Config) {
+	for _, n := range c.Notes {
+		if before == nil || !slices.Contains(before.Notes, n) {
+			d.log.LogAttrs(ctx, n.Level, "configuration", slog.String("note", n.Text))
 		}
 	}
-	for _, f := range config.NodePortAddresses.Surprises() {
-		log.LogAttrs(ctx, slog.LevelWarn, "--nodeport-addresses has no range of this family: its node ports answer on all addresses",
-			slog.String("family", f.String()))
-	}
-	if config.NodePortAddresses.Localhost[model.IPv6] && !hasIPv6Loopback() {
-		config.NodePortAddresses.Localhost[model.IPv6] = false
-		log.LogAttrs(ctx, slog.LevelInfo, "node ports on localhost: IPv4 only, as this host has no ::1")
-	}
-	objects, describe, err := d.source(config.NodeName, log)
+}
+
+func (d *daemon) run(ctx context.Context, stderr io.Writer) error {
+	d.started = time.Now()
+	c, err := config.Load(&d.Flags)
 	if err != nil {
 		return err
 	}
-	backend, err := d.openBackend(ctx, log)
-	if err != nil {
-		return err
+	d.current.Store(c)
+	d.log = d.newLogger(stderr)
+	d.say(ctx, c, nil)
+	switch {
+	case d.WriteConfigTo != "":
+		return c.WriteFile(d.WriteConfigTo)
+	case d.CleanUp:
+		return cleanUp(ctx, c)
+	case d.InitOnly:
+		return nodesetup.InitOnly(ctx, nodesetup.Options{Log: d.log}, conntrackSettings(c))
 	}
-	defer func() { _ = backend.close() }()
-	log.LogAttrs(ctx, slog.LevelInfo, "started", slog.String("version", version()),
-		slog.String("node", config.NodeName), slog.String("backend", backend.name), slog.String("with", backend.with), slog.String("because", backend.why))
-
-	serveMetrics(ctx, d.metrics, newRegistry(backend), log)
-
-	sources := []source{objects, &hostaddr.Source{Log: log, Ignore: []string{ipvs.DefaultDevice, host.KubeProxyDevice}}}
-	loop := &reconcile.Loop{
-		State: reconcile.NewState(model.NewBuilder(config), len(sources)), Backend: backend, Log: log,
-		MinInterval: d.minSync, ResyncInterval: backend.resync, Describe: describe,
-	}
-	if backend.nft != nil {
-		defer watch(ctx, backend, loop)()
-	}
-	if config.NodePortAddresses.Localhost != [len(model.Families)]bool{} {
-		forwarder := localhost.New(localhost.Options{Log: log})
-		defer func() { _ = forwarder.Close() }()
-		loop.Backend = withForwarder{loop.Backend, forwarder}
-	}
-	err = runAll(ctx, loop, sources)
-	log.LogAttrs(ctx, slog.LevelInfo, "stopped; the rules stay")
+	err = d.serve(ctx)
+	d.log.LogAttrs(ctx, slog.LevelInfo, "stopped; the rules stay")
 	return err
 }
 
-// source returns where objects come from, and how their problems are described.
-func (d *daemon) source(nodeName string, log *slog.Logger) (source, func(model.Problem) string, error) {
-	if len(d.from) > 0 {
-		if d.kubeconfig != "" || d.master != "" {
-			return nil, nil, errors.New("--from reads files, --kubeconfig and --master a cluster: give one of them")
+// serve programs the node until ctx ends or something fails that only a new start can mend.
+func (d *daemon) serve(ctx context.Context) error {
+	traffic, err := d.traffic(d.current.Load())
+	if err != nil {
+		return err
+	}
+	objects, describe, err := d.source(traffic.NodeName)
+	if err != nil {
+		return err
+	}
+	if d.events, err = d.newRecorder(traffic.NodeName); err != nil {
+		return err
+	}
+	d.setUpNode(ctx, d.current.Load())
+	plane, err := d.openBackend(ctx, d.log)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = plane.close() }()
+	d.log.LogAttrs(ctx, slog.LevelInfo, "started", slog.String("version", version()),
+		slog.String("node", traffic.NodeName), slog.String("backend", plane.name), slog.String("with", plane.with), slog.String("because", plane.why))
+	d.announce(plane)
+
+	sources := []source{objects, &hostaddr.Source{Log: d.log, Ignore: []string{ipvs.DefaultDevice, host.KubeProxyDevice}}}
+	state := reconcile.NewState(model.NewBuilder(traffic), len(sources))
+	forwarder := localhost.New(localhost.Options{Log: d.log})
+	defer func() { _ = forwarder.Close() }()
+	observers := d.observe(plane, state, forwarder)
+	ports, err := d.openPorts(plane, observers, traffic.NodeName)
+	if err != nil {
+		return err
+	}
+	backend := config.Backend(plane.name)
+	loop := &reconcile.Loop{
+		State: state, Backend: plane, Log: d.log, Describe: describe, Observers: observers.all(),
+		MinInterval:    d.current.Load().MinSyncPeriod(backend),
+		ResyncInterval: resyncInterval(d.current.Load(), backend),
+	}
+	if plane.nft != nil {
+		defer watch(ctx, plane, loop)()
+	}
+	loop.Backend = withForwarder{loop.Backend, forwarder}
+	r := &running{daemon: d, plane: plane, observers: observers, ports: ports, loop: loop}
+	tasks := append(observers.tasks(), quiet(d.events.Run), quiet(loop.Run), ports.metrics.Run, ports.healthz.Run, r.follow)
+	for _, s := range sources {
+		tasks = append(tasks, func(ctx context.Context) error { return s.Run(ctx, state) })
+	}
+	return runAll(ctx, tasks)
+}
+
+// traffic returns what decides about traffic on this host.
+func (d *daemon) traffic(c *config.Config) (model.Config, error) {
+	traffic := c.Model()
+	if traffic.NodeName == "" {
+		var err error
+		if traffic.NodeName, err = config.HostNodeName(); err != nil {
+			return traffic, err
 		}
-		s := &manifest.Source{Paths: d.from, Log: log}
+	}
+	if traffic.NodePortAddresses.Localhost[model.IPv6] && !hasIPv6Loopback() {
+		traffic.NodePortAddresses.Localhost[model.IPv6] = false
+		d.log.LogAttrs(context.Background(), slog.LevelInfo, "node ports on localhost: IPv4 only, as this host has no ::1")
+	}
+	return traffic, nil
+}
+
+// source returns where objects come from, and how their problems are described.
+func (d *daemon) source(nodeName string) (source, func(model.Problem) string, error) {
+	c := d.current.Load()
+	if len(c.From) > 0 {
+		s := &manifest.Source{Paths: c.From, Log: d.log}
 		return s, func(p model.Problem) string { return located(s.Locate(p), p) }, nil
 	}
-	client, err := informer.Connect(informer.Config{Kubeconfig: d.kubeconfig, Master: d.master})
+	client, err := informer.Connect(c.Client())
 	if err != nil {
 		return nil, nil, fmt.Errorf("connect to the cluster (without one, use --from PATH): %w", err)
 	}
-	return &informer.Source{Client: client, NodeName: nodeName, Log: log}, nil, nil
+	return &informer.Source{Client: client, NodeName: nodeName, Log: d.log}, nil, nil
 }
 
 // located puts the place before a problem, if it is known.
@@ -138,20 +179,30 @@ func located(place string, p model.Problem) string {
 	return place + ": " + p.Error()
 }
 
-// runAll runs the loop and its sources until ctx ends or a source fails.
-func runAll(ctx context.Context, loop *reconcile.Loop, sources []source) error {
+// task is something that goes on until its context ends, or fails.
+type task func(context.Context) error
+
+// quiet makes a task of what can't fail.
+func quiet(run func(context.Context)) task {
+	return func(ctx context.Context) error {
+		run(ctx)
+		return nil
+	}
+}
+
+// runAll runs tasks until ctx ends or one of them fails, and waits for all.
+func runAll(ctx context.Context, tasks []task) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var wait sync.WaitGroup
-	errs := make([]error, len(sources))
-	for i, s := range sources {
+	errs := make([]error, len(tasks))
+	for i, run := range tasks {
 		wait.Go(func() {
-			if errs[i] = s.Run(ctx, loop.State); errs[i] != nil {
+			if errs[i] = run(ctx); errs[i] != nil {
 				cancel()
 			}
 		})
 	}
-	loop.Run(ctx)
 	wait.Wait()
 	return errors.Join(errs...)
 }

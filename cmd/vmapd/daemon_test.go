@@ -310,7 +310,7 @@ func program(t *testing.T, s source) string {
 		Backend: backend,
 		Log:     slog.New(slog.NewTextHandler(io.MultiWriter(&log, stopAt{"msg=ready", cancel}), nil)),
 	}
-	if err := runAll(ctx, loop, []source{s}); err != nil {
+	if err := runAll(ctx, []task{quiet(loop.Run), func(ctx context.Context) error { return s.Run(ctx, loop.State) }}); err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(log.String(), "msg=ready") {

@@ -26,7 +26,7 @@ printed, whatever it is.
 
 // explainer is the subcommand that explains a connection.
 type explainer struct {
-	trafficFlags
+	nodeFlags
 	paths      []string
 	live       bool
 	kubeconfig string
@@ -48,10 +48,7 @@ func newExplainCommand() *cobra.Command {
 		},
 	}
 	f := c.Flags()
-	x.addFlags(f)
-	f.StringVar(&x.nodeName, "node-name", "",
-		"name of the Node on which to look (default: the only Node in the manifests, or the host's name)")
-	_ = f.MarkHidden("hostname-override") // the same, as the daemon has it
+	x.addFlags(f, "name of the Node on which to look (default: the only Node in the manifests, or the host's name)")
 	f.StringArrayVarP(&x.paths, "filename", "f", nil, "file or folder of manifests, - for standard input (repeatable)")
 	f.BoolVar(&x.live, "live", false, "read the objects of a cluster")
 	f.StringVar(&x.kubeconfig, "kubeconfig", "", "with --live: file with the address and credentials of the cluster (default: those of the pod)")
@@ -68,12 +65,14 @@ func (x *explainer) run(ctx context.Context, dest string, stdout, stderr io.Writ
 	if err != nil {
 		return err
 	}
-	if in.Config, err = x.config(); err != nil {
+	conf, traffic, err := x.load(stderr)
+	if err != nil {
 		return err
 	}
+	in.Config = traffic
 	locate := func(model.Problem) string { return "" }
 	if x.live {
-		in.Objects, err = x.fromCluster(ctx, &in.Config, stderr)
+		in.Objects, err = x.fromCluster(ctx, conf.Client(), &in.Config, stderr)
 	} else {
 		in.Objects, locate, err = x.fromManifests(&in.Config, stderr)
 	}

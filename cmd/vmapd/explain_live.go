@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/vmapd/vmapd/cmd/internal/config"
 	"github.com/vmapd/vmapd/cmd/internal/explain"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/sync/informer"
@@ -16,16 +17,20 @@ import (
 )
 
 // fromCluster reads what the daemon on that node would read, and also the Services that
-// it would leave to others: to say so is the answer to some questions.
-func (x *explainer) fromCluster(ctx context.Context, c *model.Config, stderr io.Writer) (explain.Objects, error) {
+// it would leave to others: to say so is the answer to some questions. conn is what
+// --config says; flags go before it.
+func (x *explainer) fromCluster(ctx context.Context, conn informer.Config, c *model.Config, stderr io.Writer) (explain.Objects, error) {
 	var out explain.Objects
 	var err error
 	if c.NodeName == "" {
-		if c.NodeName, err = hostNodeName(); err != nil {
+		if c.NodeName, err = config.HostNodeName(); err != nil {
 			return out, err
 		}
 	}
-	client, err := informer.Connect(informer.Config{Kubeconfig: x.kubeconfig, Master: x.master})
+	if x.kubeconfig != "" || x.master != "" {
+		conn.Kubeconfig, conn.Master = x.kubeconfig, x.master
+	}
+	client, err := informer.Connect(conn)
 	if err != nil {
 		return out, fmt.Errorf("connect to the cluster (without one, use --filename PATH): %w", err)
 	}

@@ -59,8 +59,8 @@ func (p *plane) set(t *testing.T, objects ...modeltest.Object) {
 	}
 }
 
-// config is the lab's: pods are told by their addresses.
-func config() model.Config {
+// labConfig is the lab's: pods are told by their addresses.
+func labConfig() model.Config {
 	c := modeltest.Config()
 	c.LocalPods.ClusterCIDRs = []netip.Prefix{netip.MustParsePrefix(lab.PodRange4), netip.MustParsePrefix(lab.PodRange6)}
 	return c
@@ -120,7 +120,7 @@ func familyOf(network string) model.Family {
 func TestConnectionsInFlightSurviveEndpointChanges(t *testing.T) {
 	for _, sticky := range []bool{false, true} {
 		t.Run(fmt.Sprintf("affinity %v", sticky), func(t *testing.T) {
-			p := newPlane(t, 4, config(), 8080)
+			p := newPlane(t, 4, labConfig(), 8080)
 			service := web()
 			if sticky {
 				service = service.Sticky(60)
@@ -208,7 +208,7 @@ func TestNoConnectionIsLostWhileEndpointsChange(t *testing.T) {
 		{"round-robin", web().Algorithm("round-robin"), 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			p := newPlane(t, pods, config(), 8080)
+			p := newPlane(t, pods, labConfig(), 8080)
 			p.set(t, append(webSlices([]int{1, 2, 3}), tt.service)...)
 			ctx, stop := context.WithCancel(t.Context())
 			defer stop()

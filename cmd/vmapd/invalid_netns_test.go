@@ -55,7 +55,7 @@ func strays(t *testing.T, p *plane, pod *lab.Pod, from, client netip.AddrPort) m
 func TestStraysOfServicesAreDropped(t *testing.T) {
 	for _, drop := range []bool{false, true} {
 		t.Run(fmt.Sprintf("drop invalid %v", drop), func(t *testing.T) {
-			c := config()
+			c := labConfig()
 			c.DropInvalid = drop
 			p := newPlane(t, 1, c, 8080)
 			if err := p.Node.Sysctl("net/netfilter/nf_conntrack_tcp_be_liberal", "0"); err != nil {

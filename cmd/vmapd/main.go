@@ -55,6 +55,7 @@ Without a subcommand it is the daemon:
 
   vmapd                               in a pod of the cluster
   vmapd --kubeconfig FILE             with these credentials
+  vmapd --config FILE                 with kube-proxy's configuration file
   vmapd --from PATH                   without a cluster: manifests in files
 
 It needs CAP_NET_ADMIN and Linux 5.9 or newer with nftables, but no nft command. Where
@@ -76,7 +77,7 @@ func newRootCommand() *cobra.Command {
 	}
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	root.CompletionOptions.HiddenDefaultCmd = true
-	d.addFlags(root.Flags())
+	d.AddFlags(root.Flags())
 	root.AddCommand(newRenderCommand(), newExplainCommand(), newCleanupCommand(), newDemoCommand())
 	return root
 }

@@ -6,10 +6,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/vmapd/vmapd/cmd/internal/config"
 	"github.com/vmapd/vmapd/legacy/iptables"
 	"github.com/vmapd/vmapd/legacy/ipvs"
 	"github.com/vmapd/vmapd/model"
-	"github.com/vmapd/vmapd/nft"
 	"github.com/vmapd/vmapd/sync/manifest"
 )
 
@@ -27,7 +27,7 @@ rest is rendered, and the exit code is 1.
 
 // render is the subcommand that prints what would be programmed.
 type render struct {
-	trafficFlags
+	nodeFlags
 	paths    []string
 	ipFamily string
 }
@@ -43,10 +43,7 @@ func newRenderCommand() *cobra.Command {
 			return r.run(cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
-	r.addFlags(c.Flags())
-	c.Flags().StringVar(&r.nodeName, "node-name", "",
-		"name of the Node to render for (default: the only Node in the manifests, or the host's name)")
-	_ = c.Flags().MarkHidden("hostname-override") // the same, as the daemon has it
+	r.addFlags(c.Flags(), "name of the Node to render for (default: the only Node in the manifests, or the host's name)")
 	c.Flags().StringArrayVarP(&r.paths, "filename", "f", nil, "file or folder of manifests, - for standard input (repeatable)")
 	c.Flags().StringVar(&r.ipFamily, "ip-family", "", "ipv4 or ipv6 (default: both)")
 	_ = c.MarkFlagRequired("filename")
@@ -58,7 +55,7 @@ func (r *render) run(stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	config, err := r.config()
+	conf, traffic, err := r.load(stderr)
 	if err != nil {
 		return err
 	}
@@ -66,12 +63,12 @@ func (r *render) run(stdout, stderr io.Writer) error {
 	for _, e := range errs {
 		fmt.Fprintln(stderr, e)
 	}
-	if config.NodeName == "" {
-		if config.NodeName, err = onlyNodeName(objects.Nodes()); err != nil {
+	if traffic.NodeName == "" {
+		if traffic.NodeName, err = onlyNodeName(objects.Nodes()); err != nil {
 			return err
 		}
 	}
-	builder := model.NewBuilder(config)
+	builder := model.NewBuilder(traffic)
 	objects.ApplyTo(builder)
 	snapshot := builder.Snapshot()
 	problems := snapshot.Problems()
@@ -79,7 +76,7 @@ func (r *render) run(stdout, stderr io.Writer) error {
 		fmt.Fprintln(stderr, located(objects.Locate(p), p))
 	}
 	for _, f := range families {
-		if err := r.write(stdout, snapshot.Family(f)); err != nil {
+		if err := write(stdout, snapshot.Family(f), conf); err != nil {
 			return fmt.Errorf("write what is programmed for %v: %w", f, err)
 		}
 	}
@@ -91,24 +88,21 @@ func (r *render) run(stdout, stderr io.Writer) error {
 
 // write renders one family for the backend; auto means nftables here, as nobody asks the
 // kernel.
-func (r *render) write(w io.Writer, s *model.FamilySnapshot) error {
-	switch r.backend {
-	case ipvsBackend:
-		o, err := r.ipvsOptions()
-		if err != nil {
+func write(w io.Writer, s *model.FamilySnapshot, c *config.Config) error {
+	switch c.Backend {
+	case config.IPVS:
+		_, err := io.WriteString(w, ipvs.Compile(nil, s, c.IPVS()).String())
+		return err
+	case config.IPTables:
+		program := map[model.Family]string{model.IPv4: "iptables-restore", model.IPv6: "ip6tables-restore"}[s.Family]
+		if _, err := fmt.Fprintf(w, "# %s --noflush\n", program); err != nil {
 			return err
 		}
-		_, err = io.WriteString(w, ipvs.Compile(nil, s, o).String())
+		_, err := iptables.Compile(nil, s, c.IPTables()).WriteTo(w)
 		return err
-	case auto, nftables:
-		return nft.Compile(nil, s).Write(w)
+	case config.Auto, config.NFTables:
 	}
-	program := map[model.Family]string{model.IPv4: "iptables-restore", model.IPv6: "ip6tables-restore"}[s.Family]
-	if _, err := fmt.Fprintf(w, "# %s --noflush\n", program); err != nil {
-		return err
-	}
-	_, err := iptables.Compile(nil, s, r.iptablesOptions()).WriteTo(w)
-	return err
+	return c.NFTables().Compile(nil, s).Write(w)
 }
 
 // onlyNodeName returns the name of the Node if there is just one: then there is no
@@ -117,7 +111,7 @@ func onlyNodeName(nodes []model.Node) (string, error) {
 	if len(nodes) == 1 {
 		return nodes[0].Name, nil
 	}
-	return hostNodeName()
+	return config.HostNodeName()
 }
 
 func parseFamilies(s string) ([]model.Family, error) {

@@ -146,25 +146,24 @@ func (s *scenario) render(t *testing.T) (stdout, stderr string) {
 // snapshot builds what render renders.
 func (s *scenario) snapshot(t *testing.T) (*model.Snapshot, *manifest.Objects) {
 	t.Helper()
-	var traffic trafficFlags
+	var command nodeFlags
 	flags := pflag.NewFlagSet(s.name, pflag.ContinueOnError)
-	traffic.addFlags(flags)
-	flags.StringVar(&traffic.nodeName, "node-name", "", "")
+	command.addFlags(flags, "")
 	if err := flags.Parse(s.flags); err != nil {
 		t.Fatalf("flags: %v", err)
 	}
-	config, err := traffic.config()
+	_, traffic, err := command.load(t.Output())
 	if err != nil {
 		t.Fatalf("flags: %v", err)
 	}
 	// What is wrong with the manifests is in want.stderr.
 	objects, _ := manifest.Parse("in.yaml", []byte(s.file("in.yaml")))
-	if config.NodeName == "" {
-		if config.NodeName, err = onlyNodeName(objects.Nodes()); err != nil {
+	if traffic.NodeName == "" {
+		if traffic.NodeName, err = onlyNodeName(objects.Nodes()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	b := model.NewBuilder(config)
+	b := model.NewBuilder(traffic)
 	objects.ApplyTo(b)
 	return b.Snapshot(), objects
 }

@@ -57,7 +57,8 @@ func startUnowned(t *testing.T, node *lab.Namespace) *unowned {
 	}
 	done := make(chan error, 1)
 	go func() {
-		done <- runAll(ctx, loop, []source{&manifest.Source{Paths: []string{filepath.Join(testdata(t), "demo/before")}, Log: log}})
+		source := &manifest.Source{Paths: []string{filepath.Join(testdata(t), "demo/before")}, Log: log}
+		done <- runAll(ctx, []task{quiet(loop.Run), func(ctx context.Context) error { return source.Run(ctx, loop.State) }})
 	}()
 	t.Cleanup(func() {
 		cancel()

@@ -38,6 +38,9 @@ const (
 	ReasonConntrackFailed = "FailedToSetUpConntrack"
 	// About the Node: soon it can track no more connections.
 	ReasonConntrackNearlyFull = "ConntrackTableNearlyFull"
+	// About the Node, with ActionStart: the configuration has something its administrator
+	// should know, for instance a slower backend than the node could have.
+	ReasonConfiguration = "Configuration"
 
 	// About a Service, with ActionProgram: another Service has its address and port.
 	ReasonFrontendConflict = "FrontendConflict"

@@ -1,0 +1,133 @@
+package config
+
+import (
+	"fmt"
+	"net"
+	"strconv"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	logsapi "k8s.io/component-base/logs/api/v1"
+	proxyconfig "k8s.io/kube-proxy/config/v1alpha1"
+	netutils "k8s.io/utils/net"
+)
+
+// kube-proxy's defaults.
+const (
+	defaultBindAddress      = "0.0.0.0"
+	defaultContentType      = "application/vnd.kubernetes.protobuf"
+	defaultQPS              = 5
+	defaultBurst            = 10
+	defaultSyncPeriod       = 30 * time.Second
+	defaultConfigSyncPeriod = 15 * time.Minute
+	defaultDetectLocalMode  = "ClusterCIDR"
+	healthzPort             = 10256
+	metricsPort             = 10249
+
+	defaultMasqueradeBit int32 = 14
+	defaultOOMScoreAdj   int32 = -999
+)
+
+// minSyncPeriodOfIPTables is the default with mode iptables: it spares a node whose rules
+// are many. Other rounds are short, and need no pause.
+const minSyncPeriodOfIPTables = time.Second
+
+func defaultConntrack() proxyconfig.KubeProxyConntrackConfiguration {
+	return proxyconfig.KubeProxyConntrackConfiguration{
+		MaxPerCore:            new(int32(32 << 10)),
+		Min:                   new(int32(128 << 10)),
+		TCPEstablishedTimeout: &metav1.Duration{Duration: 24 * time.Hour},
+		TCPCloseWaitTimeout:   &metav1.Duration{Duration: time.Hour},
+	}
+}
+
+// setDefaults fills in what is not set, as kube-proxy does, but for the periods: theirs
+// depend on the mode.
+func setDefaults(c *proxyconfig.KubeProxyConfiguration) {
+	c.APIVersion, c.Kind = proxyconfig.SchemeGroupVersion.String(), proxyKind.Kind
+	setDefault(&c.BindAddress, defaultBindAddress)
+	anywhere, here := "0.0.0.0", "127.0.0.1"
+	if netutils.IsIPv6String(c.BindAddress) {
+		anywhere, here = "::", "::1"
+	}
+	setDefault(&c.HealthzBindAddress, anywhere)
+	setDefault(&c.MetricsBindAddress, here)
+	c.HealthzBindAddress = withPort(c.HealthzBindAddress, healthzPort)
+	c.MetricsBindAddress = withPort(c.MetricsBindAddress, metricsPort)
+
+	setDefault(&c.ClientConnection.ContentType, defaultContentType)
+	setDefault(&c.ClientConnection.QPS, defaultQPS)
+	setDefault(&c.ClientConnection.Burst, defaultBurst)
+	logsapi.SetRecommendedLoggingConfiguration(&c.Logging)
+	setDefault((*string)(&c.DetectLocalMode), defaultDetectLocalMode)
+	setDefault(&c.OOMScoreAdj, new(defaultOOMScoreAdj))
+	setDefault(&c.IPTables.MasqueradeBit, new(defaultMasqueradeBit))
+	setDefault(&c.IPTables.LocalhostNodePorts, new(true))
+	setDefault(&c.NFTables.MasqueradeBit, new(defaultMasqueradeBit))
+	conntrack := defaultConntrack()
+	setDefault(&c.Conntrack.MaxPerCore, conntrack.MaxPerCore)
+	setDefault(&c.Conntrack.Min, conntrack.Min)
+	setDefault(&c.Conntrack.TCPEstablishedTimeout, conntrack.TCPEstablishedTimeout)
+	setDefault(&c.Conntrack.TCPCloseWaitTimeout, conntrack.TCPCloseWaitTimeout)
+	setDefault(&c.ConfigSyncPeriod.Duration, defaultConfigSyncPeriod)
+}
+
+func setDefault[T comparable](value *T, to T) {
+	if *value == *new(T) {
+		*value = to
+	}
+}
+
+// withPort adds a port to an address without one. What is no address is left alone:
+// validation says so.
+func withPort(address string, port int32) string {
+	if _, _, err := net.SplitHostPort(address); err == nil {
+		return address
+	}
+	ip := netutils.ParseIPSloppy(address)
+	if ip == nil {
+		return address
+	}
+	return net.JoinHostPort(address, strconv.Itoa(int(port)))
+}
+
+// period is one of a mode's two periods, with where it is set.
+type period struct {
+	value time.Duration
+	field string
+}
+
+func (p period) String() string { return fmt.Sprintf("%s (%v)", p.field, p.value) }
+
+// periods returns how often running is compared with the node, and the least time between
+// two rounds. They are those of its own section or, if that has none, of the mode's that
+// kube-proxy would have run.
+func periods(c *proxyconfig.KubeProxyConfiguration, running Backend) (sync, pause period) {
+	sync, pause = period{defaultSyncPeriod, "syncPeriod"}, period{0, "minSyncPeriod"}
+	mode := modeOf(c)
+	if running == IPTables && mode == IPTables && c.Mode != "" {
+		pause.value = minSyncPeriodOfIPTables
+	}
+	for _, b := range []Backend{mode, running} {
+		s, p := section(c, b)
+		if s.value != 0 {
+			sync = s
+		}
+		if p.value != 0 {
+			pause = p
+		}
+	}
+	return sync, pause
+}
+
+// section returns the periods in a backend's section; auto's is that of nftables.
+func section(c *proxyconfig.KubeProxyConfiguration, b Backend) (sync, pause period) {
+	switch b {
+	case IPTables:
+		return period{c.IPTables.SyncPeriod.Duration, "iptables.syncPeriod"}, period{c.IPTables.MinSyncPeriod.Duration, "iptables.minSyncPeriod"}
+	case IPVS:
+		return period{c.IPVS.SyncPeriod.Duration, "ipvs.syncPeriod"}, period{c.IPVS.MinSyncPeriod.Duration, "ipvs.minSyncPeriod"}
+	case NFTables, Auto:
+	}
+	return period{c.NFTables.SyncPeriod.Duration, "nftables.syncPeriod"}, period{c.NFTables.MinSyncPeriod.Duration, "nftables.minSyncPeriod"}
+}

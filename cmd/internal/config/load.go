@@ -1,0 +1,222 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	proxyconfig "k8s.io/kube-proxy/config/v1alpha1"
+)
+
+// file is one that was read.
+type file struct {
+	path string
+	data []byte
+}
+
+// loader makes a Config of two configurations, and notes what is worth a line.
+type loader struct {
+	flags     *Flags
+	kubeProxy *proxyconfig.KubeProxyConfiguration
+	own       *VmapdConfiguration
+	notes     []Note
+}
+
+// Load reads the files that the flags name, and puts all together. An error names the
+// file and the field, or the flag, of each thing that is wrong. Flags are those of a
+// parsed command line, and must not change any more.
+func Load(f *Flags) (*Config, error) {
+	l := &loader{flags: f, own: &VmapdConfiguration{}}
+	c := &Config{flags: f}
+	var errs []error
+	for _, load := range []func(*Config) error{l.loadKubeProxy, l.loadOwn} {
+		if err := load(c); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	if err := l.finish(c); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+func (l *loader) loadKubeProxy(c *Config) error {
+	path := l.flags.ConfigFile
+	if path == "" {
+		l.kubeProxy = l.flags.configuration()
+	} else {
+		data, err := readFile(path)
+		if err != nil {
+			return fmt.Errorf("--config: %w", err)
+		}
+		c.files = append(c.files, file{path, data})
+		var odd []string
+		if l.kubeProxy, odd, err = decodeKubeProxy(data); err != nil {
+			return placed(path, err)
+		}
+		for _, o := range odd {
+			l.note(slog.LevelWarn, path, "%s: ignored", o)
+		}
+		l.flags.mergeLogging(&l.kubeProxy.Logging)
+		for _, name := range l.flags.withoutEffect() {
+			l.note(slog.LevelWarn, "--"+name, "does not count, because of --config (kube-proxy's does not, either)")
+		}
+	}
+	if l.flags.given("hostname-override") && l.flags.hostname != "" {
+		l.kubeProxy.HostnameOverride = l.flags.hostname
+		if strings.TrimSpace(l.flags.hostname) == "" {
+			return errors.New("--hostname-override: nothing but spaces")
+		}
+	}
+	l.kubeProxy.HostnameOverride = strings.ToLower(strings.TrimSpace(l.kubeProxy.HostnameOverride))
+	return nil
+}
+
+func (l *loader) loadOwn(c *Config) error {
+	if path := l.flags.OwnConfigFile; path != "" {
+		data, err := readFile(path)
+		if err != nil {
+			return fmt.Errorf("--vmapd-config: %w", err)
+		}
+		c.files = append(c.files, file{path, data})
+		if l.own, err = decodeOwn(data); err != nil {
+			return placed(path, err)
+		}
+	}
+	l.flags.mergeOwn(l.own)
+	return nil
+}
+
+// placed puts the file before each line of an error.
+func placed(path string, err error) error {
+	var errs []error
+	for line := range strings.SplitSeq(err.Error(), "\n") {
+		errs = append(errs, fmt.Errorf("%s: %s", path, line))
+	}
+	return errors.Join(errs...)
+}
+
+// finish sets the defaults, checks all, and fills in what follows.
+func (l *loader) finish(c *Config) error {
+	setDefaults(l.kubeProxy)
+	setOwnDefaults(l.own)
+	if err := l.validate(); err != nil {
+		return err
+	}
+	c.Backend, c.BackendReason = l.chooseBackend()
+	l.noteIgnored()
+	l.noteGates()
+	l.noteSurprises(c.Backend)
+	c.From = slices.Clone(l.flags.from)
+	l.fill(c)
+	c.kubeProxy, c.own, c.Notes = l.kubeProxy, *l.own, l.notes
+	fillPeriods(c.kubeProxy, c.Backend)
+	return nil
+}
+
+// fillPeriods writes down what is in force, for whoever reads it.
+func fillPeriods(c *proxyconfig.KubeProxyConfiguration, b Backend) {
+	iptables, pause := periods(c, IPTables)
+	ipvs, _ := periods(c, IPVS)
+	nftables, _ := periods(c, NFTables)
+	c.IPTables.SyncPeriod.Duration, c.IPVS.SyncPeriod.Duration, c.NFTables.SyncPeriod.Duration = iptables.value, ipvs.value, nftables.value
+	if b == IPTables && c.Mode == proxyconfig.ProxyMode(IPTables) {
+		c.IPTables.MinSyncPeriod.Duration = pause.value
+	}
+}
+
+func (l *loader) validate() error {
+	var errs []error
+	running := l.own.Backend
+	if running == Auto && l.kubeProxy.Mode != "" {
+		running = modeOf(l.kubeProxy)
+	}
+	proxyErrs := validate(l.kubeProxy, running)
+	if running == IPVS {
+		proxyErrs = append(proxyErrs, validateIPVS(l.kubeProxy)...)
+		proxyErrs = append(proxyErrs, between(field.NewPath("iptables", "masqueradeBit"), *l.kubeProxy.IPTables.MasqueradeBit, 0, maxIPVSBit)...)
+	}
+	for _, e := range proxyErrs {
+		errs = append(errs, fmt.Errorf("%s: %s", l.place(e.Field), e.ErrorBody()))
+	}
+	for _, e := range validateOwn(l.own) {
+		errs = append(errs, fmt.Errorf("%s: %s", l.ownPlace(e.Field), e.ErrorBody()))
+	}
+	return errors.Join(append(errs, l.validateFlags()...)...)
+}
+
+// validateFlags checks what only flags can say.
+func (l *loader) validateFlags() []error {
+	var errs []error
+	f := l.flags
+	if len(f.from) > 0 && (f.given("kubeconfig") || f.master != "") {
+		errs = append(errs, errors.New("--from reads files, --kubeconfig and --master a cluster: give one of them"))
+	}
+	if len(f.from) > 0 && l.own.MetricsAuthentication == TokenAuthentication {
+		errs = append(errs, fmt.Errorf("%s: an API server says what a token may, and with --from there is none", l.ownPlace("metricsAuthentication")))
+	}
+	if f.ConfigFile != "" {
+		return errs
+	}
+	for _, name := range []string{"iptables-sync-period", "ipvs-sync-period", "config-sync-period"} {
+		if f.given(name) && f.set.Lookup(name).Value.String() == "0s" {
+			errs = append(errs, fmt.Errorf("--%s: must be greater than 0", name))
+		}
+	}
+	if f.given("ipvs-exclude-cidrs") && l.own.Backend != IPVS && l.kubeProxy.Mode != proxyconfig.ProxyMode(IPVS) {
+		// A clean-up needs it in any case, and nobody gives it for nothing.
+		for _, e := range validateExcludeCIDRs(l.kubeProxy.IPVS.ExcludeCIDRs) {
+			errs = append(errs, fmt.Errorf("%s: %s", l.place(e.Field), e.ErrorBody()))
+		}
+	}
+	return errs
+}
+
+// place says where a field of kube-proxy's configuration is set.
+func (l *loader) place(path string) string {
+	if l.flags.ConfigFile != "" {
+		if flag := flagOf(kubeProxySettings, path); l.flags.given(flag) && strings.HasPrefix(path, "logging.") {
+			return "--" + flag
+		}
+		return l.flags.ConfigFile + ": " + path
+	}
+	if flag := flagOf(kubeProxySettings, path); flag != "" {
+		return "--" + flag
+	}
+	return path
+}
+
+// ownPlace says where a field of our configuration is set.
+func (l *loader) ownPlace(path string) string {
+	flag := flagOf(ownSettings, path)
+	if l.flags.OwnConfigFile != "" && !l.flags.given(flag) {
+		return l.flags.OwnConfigFile + ": " + path
+	}
+	return "--" + flag
+}
+
+// set says where a field of kube-proxy's configuration has a value.
+func (l *loader) set(path, value string) string {
+	if place := l.place(path); strings.HasPrefix(place, "--") {
+		return place + "=" + value
+	}
+	return fmt.Sprintf("%s: %s in %s", path, value, l.flags.ConfigFile)
+}
+
+// ownSet says where a field of our configuration has a value.
+func (l *loader) ownSet(path, value string) string {
+	if place := l.ownPlace(path); strings.HasPrefix(place, "--") {
+		return place + "=" + value
+	}
+	return fmt.Sprintf("%s: %s in %s", path, value, l.flags.OwnConfigFile)
+}
+
+func (l *loader) note(level slog.Level, place, format string, args ...any) {
+	l.notes = append(l.notes, Note{Level: level, Text: place + ": " + fmt.Sprintf(format, args...)})
+}

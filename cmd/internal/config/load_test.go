@@ -1,0 +1,447 @@
+package config_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/spf13/pflag"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	componentconfig "k8s.io/component-base/config/v1alpha1"
+	logsapi "k8s.io/component-base/logs/api/v1"
+	proxyconfig "k8s.io/kube-proxy/config/v1alpha1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/vmapd/vmapd/cmd/internal/config"
+	"github.com/vmapd/vmapd/legacy/ipvs"
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/sync/informer"
+)
+
+var update = flag.Bool("update", false, "rewrite expected texts")
+
+// flags parses a command line of the daemon.
+func flags(t testing.TB, args ...string) *config.Flags {
+	t.Helper()
+	var f config.Flags
+	fs := pflag.NewFlagSet("vmapd", pflag.ContinueOnError)
+	f.AddFlags(fs)
+	if err := fs.Parse(args); err != nil {
+		t.Fatalf("%q: %v", args, err)
+	}
+	return &f
+}
+
+const (
+	header    = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n"
+	ownHeader = "apiVersion: vmapd.io/v1alpha1\nkind: VmapdConfiguration\n"
+)
+
+// files writes the two files, without their folder in what messages say. An empty one is
+// not given.
+type files struct{ proxy, own string }
+
+func (f files) load(t testing.TB, args ...string) (*config.Config, error) {
+	t.Helper()
+	t.Chdir(t.TempDir())
+	if f.proxy != "" {
+		write(t, "proxy.yaml", header+f.proxy)
+		args = append(args, "--config=proxy.yaml")
+	}
+	if f.own != "" {
+		write(t, "own.yaml", ownHeader+f.own)
+		args = append(args, "--vmapd-config=own.yaml")
+	}
+	return config.Load(flags(t, args...))
+}
+
+func (f files) mustLoad(t testing.TB, args ...string) *config.Config {
+	t.Helper()
+	c, err := f.load(t, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func write(t testing.TB, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// notes returns what start says.
+func notes(c *config.Config) string {
+	var b strings.Builder
+	for _, n := range c.Notes {
+		event := ""
+		if n.Event {
+			event = " (event)"
+		}
+		fmt.Fprintf(&b, "%v%s %s\n", n.Level, event, n.Text)
+	}
+	return b.String()
+}
+
+// What kubeadm writes for kube-proxy must start, and say what is different here.
+func TestKubeadmClustersStart(t *testing.T) {
+	paths, err := filepath.Glob("testdata/kubeadm-*.yaml")
+	if err != nil || len(paths) < 7 {
+		t.Fatalf("found %q, %v", paths, err)
+	}
+	for _, path := range paths {
+		t.Run(filepath.Base(path), func(t *testing.T) {
+			text, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			golden := strings.TrimSuffix(path, ".yaml") + ".golden"
+			want, err := os.ReadFile(golden)
+			if err != nil && !*update {
+				t.Fatal(err)
+			}
+			// kubeadm's command line, but for the folder.
+			f := flags(t, "--config="+path, "--hostname-override=Node-1")
+			c, err := config.Load(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := fmt.Sprintf("backend %s (%s)\nmodel %+v\nipvs %+v\nhealthz %s metrics %s\nconntrack %+v\nperiods %v %v\n\n%s",
+				c.Backend, c.BackendReason, c.Model(), c.IPVS(), c.HealthzBindAddress, c.MetricsBindAddress, c.Conntrack,
+				c.SyncPeriod(c.Backend), c.MinSyncPeriod(c.Backend), notes(c))
+			got = strings.ReplaceAll(got, path, "config.conf")
+			if *update {
+				write(t, golden, got)
+				return
+			}
+			if diff := cmp.Diff(string(want), got); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+			var generic map[string]any
+			if err := yaml.Unmarshal(text, &generic); err != nil || generic["mode"] == nil {
+				t.Errorf("not a file of kubeadm's: %v", err)
+			}
+		})
+	}
+}
+
+// The newest of these files is what the types of this version make of kubeadm's settings.
+func TestKubeadmFileIsUpToDate(t *testing.T) {
+	want, err := yaml.Marshal(&proxyconfig.KubeProxyConfiguration{
+		TypeMeta:         metav1.TypeMeta{APIVersion: "kubeproxy.config.k8s.io/v1alpha1", Kind: "KubeProxyConfiguration"},
+		BindAddress:      "0.0.0.0",
+		ClusterCIDR:      "10.244.0.0/16",
+		ClientConnection: componentconfig.ClientConnectionConfiguration{Kubeconfig: "/var/lib/kube-proxy/kubeconfig.conf"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile("testdata/kubeadm-1.37.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), string(got)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// A file without anything has kube-proxy's defaults.
+func TestDefaults(t *testing.T) {
+	c := files{proxy: "mode: iptables\n"}.mustLoad(t)
+	seconds := func(n int) metav1.Duration { return metav1.Duration{Duration: time.Duration(n) * time.Second} }
+	want := proxyconfig.KubeProxyConfiguration{
+		TypeMeta:           metav1.TypeMeta{APIVersion: "kubeproxy.config.k8s.io/v1alpha1", Kind: "KubeProxyConfiguration"},
+		BindAddress:        "0.0.0.0",
+		HealthzBindAddress: "0.0.0.0:10256",
+		MetricsBindAddress: "127.0.0.1:10249",
+		Mode:               "iptables",
+		OOMScoreAdj:        new(int32(-999)),
+		DetectLocalMode:    "ClusterCIDR",
+		ConfigSyncPeriod:   seconds(15 * 60),
+		IPTables: proxyconfig.KubeProxyIPTablesConfiguration{
+			MasqueradeBit: new(int32(14)), LocalhostNodePorts: new(true), SyncPeriod: seconds(30), MinSyncPeriod: seconds(1),
+		},
+		IPVS:     proxyconfig.KubeProxyIPVSConfiguration{SyncPeriod: seconds(30)},
+		NFTables: proxyconfig.KubeProxyNFTablesConfiguration{MasqueradeBit: new(int32(14)), SyncPeriod: seconds(30)},
+		Conntrack: proxyconfig.KubeProxyConntrackConfiguration{
+			MaxPerCore: new(int32(32768)), Min: new(int32(131072)),
+			TCPEstablishedTimeout: new(seconds(24 * 3600)), TCPCloseWaitTimeout: new(seconds(3600)),
+		},
+	}
+	want.ClientConnection.ContentType = "application/vnd.kubernetes.protobuf"
+	want.ClientConnection.QPS, want.ClientConnection.Burst = 5, 10
+	want.Logging = *logsapi.NewLoggingConfiguration()
+	if diff := cmp.Diff(asText(t, &want), asText(t, c.KubeProxy())); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if c.OOMScoreAdj != -999 || c.Verbosity != 0 || c.LogFormat != "text" || c.BindAddressHardFail || c.EnableProfiling {
+		t.Errorf("got %+v", c)
+	}
+	wantClient := informer.Config{ContentType: "application/vnd.kubernetes.protobuf", QPS: 5, Burst: 10}
+	if diff := cmp.Diff(wantClient, c.Client()); diff != "" {
+		t.Errorf("client, -want +got:\n%s", diff)
+	}
+	wantConntrack := config.Conntrack{MaxPerCore: 32768, Min: 131072, TCPEstablishedTimeout: 24 * time.Hour, TCPCloseWaitTimeout: time.Hour}
+	if diff := cmp.Diff(wantConntrack, c.Conntrack); diff != "" {
+		t.Errorf("conntrack, -want +got:\n%s", diff)
+	}
+}
+
+func asText(t testing.TB, v any) string {
+	t.Helper()
+	text, err := yaml.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// Without a file, flags and a file with the same say the same.
+func TestFlagsAndFileSayTheSame(t *testing.T) {
+	fromFlags := files{}.mustLoad(t, "--proxy-mode=nftables", "--cluster-cidr=10.244.0.0/16,fd00:10:244::/56", "--masquerade-all",
+		"--nodeport-addresses=192.168.0.0/24,localhost", "--bind-address=192.168.0.2", "--metrics-bind-address=0.0.0.0", "--oom-score-adj=-5",
+		"--iptables-sync-period=20s", "--iptables-min-sync-period=2s", "--conntrack-max-per-core=0", "--conntrack-udp-timeout=10s",
+		"--kubeconfig=k", "--kube-api-qps=50", "--kube-api-burst=100", "--hostname-override=Node-1", "--ipvs-scheduler=lc",
+		"--ipvs-exclude-cidrs=192.168.9.0/24", "--ipvs-udp-timeout=5s", "-v4", "--logging-format=json", "--feature-gates=WatchList=true")
+	fromFile := files{proxy: `mode: nftables
+clusterCIDR: 10.244.0.0/16,fd00:10:244::/56
+nftables: {masqueradeAll: true, syncPeriod: 20s, minSyncPeriod: 2s}
+iptables: {masqueradeAll: true, syncPeriod: 20s, minSyncPeriod: 2s}
+nodePortAddresses: [192.168.0.0/24, localhost]
+bindAddress: 192.168.0.2
+metricsBindAddress: 0.0.0.0
+oomScoreAdj: -5
+conntrack: {maxPerCore: 0, udpTimeout: 10s}
+clientConnection: {kubeconfig: k, qps: 50, burst: 100}
+hostnameOverride: Node-1
+ipvs: {scheduler: lc, excludeCIDRs: [192.168.9.0/24], udpTimeout: 5s}
+logging: {verbosity: 4, format: json, flushFrequency: 5s}
+featureGates: {WatchList: true}
+`}.mustLoad(t)
+	if diff := cmp.Diff(asText(t, fromFile.KubeProxy()), asText(t, fromFlags.KubeProxy())); diff != "" {
+		t.Errorf("-file +flags:\n%s", diff)
+	}
+	if diff := cmp.Diff(fromFile.Model(), fromFlags.Model(), cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{})); diff != "" {
+		t.Errorf("model, -file +flags:\n%s", diff)
+	}
+	m := fromFile.Model()
+	if m.NodeName != "node-1" || !m.MasqueradeAll || len(m.LocalPods.ClusterCIDRs) != 2 || m.PrimaryAddress.String() != "192.168.0.2" {
+		t.Errorf("model %+v", m)
+	}
+	if fromFile.MetricsBindAddress != "0.0.0.0:10249" || fromFile.LogFormat != "json" || fromFile.Verbosity != 4 {
+		t.Errorf("got %+v", fromFile)
+	}
+	if o := fromFlags.IPVS(); o.Scheduler != "lc" || len(o.ExcludeCIDRs) != 1 || o.Timeouts != (ipvs.Timeouts{UDP: 5 * time.Second}) {
+		t.Errorf("ipvs %+v", o)
+	}
+}
+
+// With --config, kube-proxy's other flags do not count, and each is named; flags about
+// the log are put over the file.
+func TestPrecedence(t *testing.T) {
+	c := files{
+		proxy: "mode: nftables\nclusterCIDR: 10.0.0.0/8\nhostnameOverride: from-file\nclientConnection: {kubeconfig: file}\n" +
+			"logging: {verbosity: 1, format: json, vmodule: [{filePattern: a, verbosity: 1}]}\n",
+		own: "lbAlgorithm: round-robin\ndropInvalid: true\nconnectionGrace: 1m\n",
+	}.mustLoad(t, "--cluster-cidr=172.16.0.0/12", "--kubeconfig=flag", "--metrics-bind-address=", "--healthz-port=0", "--windows-service",
+		"--hostname-override=From-Flag", "--master=https://192.168.0.1", "-v=5", "--vmodule=b=2", "--lb-algorithm=source-hash", "--drop-invalid=false")
+	m := c.Model()
+	if got := m.LocalPods.ClusterCIDRs[0].String(); got != "10.0.0.0/8" {
+		t.Errorf("--cluster-cidr counts: %v", got)
+	}
+	if c.MetricsBindAddress != "127.0.0.1:10249" || c.HealthzBindAddress != "0.0.0.0:10256" {
+		t.Errorf("flags disable %q, %q", c.MetricsBindAddress, c.HealthzBindAddress)
+	}
+	if m.NodeName != "from-flag" || c.Client().Master != "https://192.168.0.1" || c.Client().Kubeconfig != "file" {
+		t.Errorf("node %q, client %+v", m.NodeName, c.Client())
+	}
+	if c.Verbosity != 5 || c.LogFormat != "json" {
+		t.Errorf("verbosity %d, format %s", c.Verbosity, c.LogFormat)
+	}
+	want := logsapi.VModuleConfiguration{{FilePattern: "b", Verbosity: 2}, {FilePattern: "a", Verbosity: 1}}
+	if diff := cmp.Diff(want, c.KubeProxy().Logging.VModule); diff != "" {
+		t.Errorf("vmodule, -want +got:\n%s", diff)
+	}
+	if m.Algorithm != model.SourceHash || m.DropInvalid || m.ConnectionGrace != time.Minute {
+		t.Errorf("our flags do not go before our file: %+v", m)
+	}
+	wantNotes := `WARN --cluster-cidr: does not count, because of --config (kube-proxy's does not, either)
+WARN --healthz-port: does not count, because of --config (kube-proxy's does not, either)
+WARN --kubeconfig: does not count, because of --config (kube-proxy's does not, either)
+WARN --metrics-bind-address: does not count, because of --config (kube-proxy's does not, either)
+WARN --windows-service: does not count, because of --config (kube-proxy's does not, either)
+INFO --vmodule: ignored: the verbosity is the same in all files
+`
+	if diff := cmp.Diff(wantNotes, notes(c)); diff != "" {
+		t.Errorf("notes, -want +got:\n%s", diff)
+	}
+	if got := c.FlagValues()["cluster-cidr"]; got != "[172.16.0.0/12]" {
+		t.Errorf("FlagValues has %q", got)
+	}
+}
+
+func TestWhatIsUnknownIsNamedAndLeftOut(t *testing.T) {
+	c := files{proxy: "mode: nftables\nclusterCIDR: 10.0.0.0/8\nmode: nftables\nresourceContainer: /x\nconntrack: {max: 5, min: 7}\n"}.mustLoad(t)
+	if c.Conntrack.Min != 7 {
+		t.Errorf("conntrack.min: got %d, want 7", c.Conntrack.Min)
+	}
+	want := `WARN proxy.yaml: line 5: key "mode" already set in map: ignored
+WARN proxy.yaml: unknown field "conntrack.max": ignored
+WARN proxy.yaml: unknown field "resourceContainer": ignored
+`
+	if diff := cmp.Diff(want, notes(c)); diff != "" {
+		t.Errorf("notes, -want +got:\n%s", diff)
+	}
+	if _, err := (files{own: "backnd: ipvs\nmetricsTLS: {cert: x}\n"}).load(t); err == nil || err.Error() !=
+		`own.yaml: unknown field "backnd"`+"\n"+`own.yaml: unknown field "metricsTLS.cert"` {
+		t.Errorf("our own file: %v", err)
+	}
+}
+
+// What has been written loads again as the same.
+func TestWhatIsWrittenLoadsAgain(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		in   files
+		args []string
+	}{
+		{"flags", files{}, []string{"--cluster-cidr=10.0.0.0/8", "--iptables-sync-period=5s", "-v3", "--hostname-override=n"}},
+		{"iptables by a flag", files{}, []string{"--proxy-mode=iptables", "--iptables-min-sync-period=3s", "--masquerade-all"}},
+		{"no mode", files{proxy: "iptables: {syncPeriod: 7s, minSyncPeriod: 2s, masqueradeAll: true}\n"}, nil},
+		{"iptables", files{proxy: "mode: iptables\n"}, nil},
+		{"iptables, but for the backend", files{proxy: "mode: iptables\n", own: "backend: nftables\n"}, nil},
+		{"ipvs", files{proxy: "mode: ipvs\nipvs: {scheduler: wrr, excludeCIDRs: [10.0.0.0/8], minSyncPeriod: 3s}\n"}, nil},
+		{"nftables", files{proxy: "mode: nftables\nnodePortAddresses: [localhost, primary]\nfeatureGates: {X: false}\nbindAddress: '::'\n"}, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := tt.in.mustLoad(t, tt.args...)
+			if err := c.WriteFile("written.yaml"); err != nil {
+				t.Fatal(err)
+			}
+			args := []string{"--config=written.yaml"}
+			if tt.in.own != "" {
+				args = append(args, "--vmapd-config=own.yaml")
+			}
+			again, err := config.Load(flags(t, args...))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var one, two bytes.Buffer
+			if err := c.Write(&one); err != nil {
+				t.Fatal(err)
+			}
+			if err := again.Write(&two); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(one.String(), two.String()); diff != "" {
+				t.Errorf("-written +read and written:\n%s", diff)
+			}
+			if strings.Contains(notes(again), "unknown field") {
+				t.Errorf("what is written is odd:\n%s", notes(again))
+			}
+			if diff := cmp.Diff(inForce(c), inForce(again)); diff != "" {
+				t.Errorf("-before +after:\n%s", diff)
+			}
+			if live, restart := config.Compare(c, again); len(live)+len(restart) > 0 {
+				t.Errorf("Compare finds %q, %q", live, restart)
+			}
+		})
+	}
+}
+
+// inForce is all that a Config says, but for where it comes from.
+func inForce(c *config.Config) string {
+	var b strings.Builder
+	for _, running := range []config.Backend{config.NFTables, config.IPVS, config.IPTables} {
+		fmt.Fprintf(&b, "%s %v %v\n", running, c.SyncPeriod(running), c.MinSyncPeriod(running))
+	}
+	own, _ := json.Marshal(c.Own())
+	fmt.Fprintf(&b, "%s\n%+v\n%+v\n%+v\n%+v\n%v %v %v\n%s", c.Backend, c.Model(), c.IPVS(), c.IPTables(), c.Client(),
+		c.HealthzBindAddress, c.MetricsBindAddress, c.Conntrack, own)
+	return b.String()
+}
+
+func TestHostNodeName(t *testing.T) {
+	name, err := config.HostNodeName()
+	if err != nil || name == "" || name != strings.ToLower(name) {
+		t.Errorf("got %q, %v", name, err)
+	}
+}
+
+// Each gate is named with what is the case here, whether it is known or not.
+func TestFeatureGates(t *testing.T) {
+	c := files{proxy: "mode: nftables\nclusterCIDR: 10.0.0.0/8\nfeatureGates: {NFTablesNetlink: true, AllowServiceExternalIPs: false, ContextualLogging: true, New: true}\n"}.mustLoad(t)
+	want := `WARN proxy.yaml: featureGates.AllowServiceExternalIPs: false has no effect: external IPs of Services are served
+INFO proxy.yaml: featureGates.ContextualLogging: ignored: nothing depends on it here
+INFO proxy.yaml: featureGates.NFTablesNetlink: true, which is so in any case: nftables are read and written over netlink
+WARN proxy.yaml: featureGates.New: ignored: no gate of this name is known here
+`
+	if diff := cmp.Diff(want, notes(c)); diff != "" {
+		t.Errorf("notes, -want +got:\n%s", diff)
+	}
+	c = files{}.mustLoad(t, "--feature-gates=New=true", "--cluster-cidr=10.0.0.0/8")
+	if want := slog.LevelWarn.String() + " --feature-gates=New=true: ignored: no gate of this name is known here\n"; notes(c) != want {
+		t.Errorf("got %s, want %s", notes(c), want)
+	}
+}
+
+// loadText loads a file with this text, with no header put before it.
+func loadText(t testing.TB, text string) (*config.Config, error) {
+	t.Helper()
+	t.Chdir(t.TempDir())
+	write(t, "proxy.yaml", text)
+	return config.Load(flags(t, "--config=proxy.yaml"))
+}
+
+func sortedLines(text string) string {
+	lines := strings.Split(text, "\n")
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
+}
+
+func FuzzLoad(f *testing.F) {
+	paths, err := filepath.Glob("testdata/kubeadm-*.yaml")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(text)
+	}
+	f.Add([]byte(ownHeader + "metricsTLS: {certFile: c, keyFile: k}\n"))
+	f.Add([]byte(header + "a: &a [*a]\n"))
+	f.Add([]byte(header + "iptables: null\nconntrack: {min: 1e9}\nlogging: {flushFrequency: 5s, vmodule: [{}]}\n"))
+	path := filepath.Join(f.TempDir(), "file")
+	f.Fuzz(func(t *testing.T, text []byte) {
+		write(t, path, string(text))
+		for _, flag := range []string{"--config=", "--vmapd-config="} {
+			c, err := config.Load(flags(t, flag+path))
+			if err != nil {
+				if !strings.Contains(err.Error(), path) {
+					t.Errorf("%v: does not name the file", err)
+				}
+				continue
+			}
+			var out bytes.Buffer
+			if err := c.Write(&out); err != nil {
+				t.Error(err)
+			}
+			model.NewBuilder(c.Model()).Snapshot()
+		}
+	})
+}

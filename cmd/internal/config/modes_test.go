@@ -1,0 +1,128 @@
+package config_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/vmapd/vmapd/cmd/internal/config"
+	"github.com/vmapd/vmapd/model"
+)
+
+// Which backend, why, and what follows from the mode: where node ports answer, whether all
+// is masqueraded, and the two periods of the backend that is chosen.
+func TestModes(t *testing.T) {
+	for _, tt := range []struct {
+		name, want string
+		in         files
+		args       []string
+	}{
+		{"nothing", "auto; no backend and no mode is set; primary; 30s 0s", files{}, nil},
+		{"empty mode in a file", "auto; no backend and no mode is set; primary; 30s 0s", files{proxy: "mode: ''\n"}, nil},
+		{"nftables", "nftables; mode: nftables in proxy.yaml; primary; 30s 0s", files{proxy: "mode: nftables\n"}, nil},
+		{"iptables", "iptables; mode: iptables in proxy.yaml; all localhost4; 30s 1s", files{proxy: "mode: iptables\n"}, nil},
+		{"ipvs", "ipvs; mode: ipvs in proxy.yaml; all; 30s 0s", files{proxy: "mode: ipvs\n"}, nil},
+		{"flag", "iptables; --proxy-mode=iptables; all localhost4; 30s 1s", files{}, []string{"--proxy-mode=iptables"}},
+		{"our flag", "ipvs; --backend=ipvs; primary; 30s 0s", files{}, []string{"--backend=ipvs"}},
+		{"our flag does not change what follows from the mode", "nftables; --backend=nftables; all localhost4; 30s 0s", files{proxy: "mode: iptables\n"}, []string{"--backend=nftables"}},
+		{"our flag without a mode", "iptables; --backend=iptables; primary; 30s 0s", files{}, []string{"--backend=iptables"}},
+		{"our file", "nftables; backend: nftables in own.yaml; all; 30s 0s", files{proxy: "mode: ipvs\n", own: "backend: nftables\n"}, nil},
+		{"auto chooses nothing", "iptables; mode: iptables in proxy.yaml; all localhost4; 30s 1s", files{proxy: "mode: iptables\n", own: "backend: ipvs\n"}, []string{"--backend=auto"}},
+
+		{"no localhost", "iptables; mode: iptables in proxy.yaml; all; 30s 1s", files{proxy: "mode: iptables\niptables: {localhostNodePorts: false}\n"}, nil},
+		{"localhost that is not there", "iptables; mode: iptables in proxy.yaml; primary; 30s 1s", files{proxy: "mode: iptables\nnodePortAddresses: [primary]\n"}, nil},
+		{"localhost in a range", "iptables; mode: iptables in proxy.yaml; 0.0.0.0/0 localhost4; 30s 1s", files{proxy: "mode: iptables\nnodePortAddresses: [0.0.0.0/0]\n"}, nil},
+		{"localhost refused", "iptables; mode: iptables in proxy.yaml; primary; 30s 1s", files{proxy: "mode: iptables\nnodePortAddresses: [primary, 127.0.0.0/8]\niptables: {localhostNodePorts: false}\n"}, nil},
+		{"localhost with nftables", "nftables; mode: nftables in proxy.yaml; primary localhost4 localhost6; 30s 0s", files{proxy: "mode: nftables\nnodePortAddresses: [primary, localhost]\n"}, nil},
+		{"mixture", "nftables; mode: nftables in proxy.yaml; all primary 192.168.0.0/24; 30s 0s", files{proxy: "mode: nftables\nnodePortAddresses: [all, 192.168.0.0/24, primary]\n"}, nil},
+
+		{"masquerade, of iptables", "iptables; mode: iptables in proxy.yaml; all localhost4 masquerade; 30s 1s", files{proxy: "mode: iptables\niptables: {masqueradeAll: true}\n"}, nil},
+		{"masquerade, of iptables for ipvs", "ipvs; mode: ipvs in proxy.yaml; all masquerade; 30s 0s", files{proxy: "mode: ipvs\niptables: {masqueradeAll: true}\n"}, nil},
+		{"masquerade, of iptables with nftables", "nftables; mode: nftables in proxy.yaml; primary; 30s 0s", files{proxy: "mode: nftables\niptables: {masqueradeAll: true}\n"}, nil},
+		{"masquerade, of nftables", "nftables; mode: nftables in proxy.yaml; primary masquerade; 30s 0s", files{proxy: "mode: nftables\nnftables: {masqueradeAll: true}\n"}, nil},
+		{"masquerade, of nftables with iptables", "iptables; mode: iptables in proxy.yaml; all localhost4; 30s 1s", files{proxy: "mode: iptables\nnftables: {masqueradeAll: true}\n"}, nil},
+		{"masquerade, as kube-proxy without a mode", "auto; no backend and no mode is set; primary masquerade; 30s 0s", files{proxy: "iptables: {masqueradeAll: true}\n"}, nil},
+		{"masquerade, by flag", "nftables; --proxy-mode=nftables; primary masquerade; 30s 0s", files{}, []string{"--masquerade-all", "--proxy-mode=nftables"}},
+
+		{"periods of iptables", "iptables; mode: iptables in proxy.yaml; all localhost4; 10s 2s", files{proxy: "mode: iptables\niptables: {syncPeriod: 10s, minSyncPeriod: 2s}\nnftables: {syncPeriod: 99s, minSyncPeriod: 9s}\n"}, nil},
+		{"periods of nftables", "nftables; mode: nftables in proxy.yaml; primary; 99s 9s", files{proxy: "mode: nftables\niptables: {syncPeriod: 10s, minSyncPeriod: 2s}\nnftables: {syncPeriod: 99s, minSyncPeriod: 9s}\n"}, nil},
+		{"periods as kube-proxy without a mode", "auto; no backend and no mode is set; primary; 10s 2s", files{proxy: "iptables: {syncPeriod: 10s, minSyncPeriod: 2s}\n"}, nil},
+		{"periods of ipvs", "ipvs; mode: ipvs in proxy.yaml; all; 30s 3s", files{proxy: "mode: ipvs\nipvs: {minSyncPeriod: 3s}\niptables: {minSyncPeriod: 2s}\n"}, nil},
+		{"periods by flag, with nftables", "nftables; --proxy-mode=nftables; primary; 20s 4s", files{}, []string{"--proxy-mode=nftables", "--iptables-sync-period=20s", "--iptables-min-sync-period=4s", "--ipvs-sync-period=1m"}},
+		{"no pause by flag", "iptables; --proxy-mode=iptables; all localhost4; 30s 0s", files{}, []string{"--proxy-mode=iptables", "--iptables-min-sync-period=0"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := tt.in.mustLoad(t, tt.args...)
+			got := fmt.Sprintf("%s; %s; %s; %gs %gs", c.Backend, c.BackendReason, traffic(c.Model()), c.SyncPeriod(c.Backend).Seconds(), c.MinSyncPeriod(c.Backend).Seconds())
+			if got != tt.want {
+				t.Errorf("got  %s\nwant %s", got, tt.want)
+			}
+		})
+	}
+}
+
+func traffic(m model.Config) string {
+	var s []string
+	add := func(is bool, word string) {
+		if is {
+			s = append(s, word)
+		}
+	}
+	add(m.NodePortAddresses.All, "all")
+	add(m.NodePortAddresses.Primary, "primary")
+	for _, p := range m.NodePortAddresses.CIDRs {
+		s = append(s, p.String())
+	}
+	add(m.NodePortAddresses.Localhost[model.IPv4], "localhost4")
+	add(m.NodePortAddresses.Localhost[model.IPv6], "localhost6")
+	add(m.MasqueradeAll, "masquerade")
+	return strings.Join(s, " ")
+}
+
+// Only a mode that somebody wrote down, and that is slower, is worth an event.
+func TestASlowerModeIsWorthAnEvent(t *testing.T) {
+	for mode, want := range map[string]int{"iptables": 1, "ipvs": 1, "nftables": 0, `""`: 0} {
+		c := files{proxy: "mode: " + mode + "\n"}.mustLoad(t)
+		events := 0
+		for _, n := range c.Notes {
+			if n.Event {
+				events++
+				if !strings.HasPrefix(n.Text, "proxy.yaml: mode: ") || !strings.Contains(n.Text, "--backend=nftables") {
+					t.Errorf("event %q", n.Text)
+				}
+			}
+		}
+		if events != want {
+			t.Errorf("mode %s: %d events, want %d", mode, events, want)
+		}
+		c = files{proxy: "mode: " + mode + "\n"}.mustLoad(t, "--backend=nftables")
+		if strings.Contains(notes(c), "event") || c.Backend != config.NFTables {
+			t.Errorf("mode %s, --backend=nftables: %s\n%s", mode, c.Backend, notes(c))
+		}
+	}
+}
+
+func TestAddressesOfServers(t *testing.T) {
+	for _, tt := range []struct {
+		name, healthz, metrics string
+		in                     files
+		args                   []string
+	}{
+		{"defaults", "0.0.0.0:10256", "127.0.0.1:10249", files{}, nil},
+		{"IPv6", "[::]:10256", "[::1]:10249", files{}, []string{"--bind-address=::"}},
+		{"IPv6 in a file", "[::]:10256", "[::1]:10249", files{proxy: "bindAddress: fd00::1\n"}, nil},
+		{"without ports", "192.168.0.2:10256", "[fd00::1]:10249", files{}, []string{"--healthz-bind-address=192.168.0.2", "--metrics-bind-address=fd00::1"}},
+		{"without ports in a file", "192.168.0.2:10256", "[fd00::1]:10249", files{proxy: "healthzBindAddress: 192.168.0.2\nmetricsBindAddress: fd00::1\n"}, nil},
+		{"disabled", "", "", files{}, []string{"--healthz-bind-address=", "--metrics-bind-address="}},
+		{"disabled by ports", "", "", files{}, []string{"--healthz-port=0", "--metrics-port=0"}},
+		{"deprecated ports", "0.0.0.0:10256", "192.168.0.2:9999", files{}, []string{"--healthz-port=9998", "--metrics-port=9999", "--metrics-bind-address=192.168.0.2"}},
+		{"empty in a file", "0.0.0.0:10256", "127.0.0.1:10249", files{proxy: "healthzBindAddress: ''\nmetricsBindAddress: ''\n"}, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := tt.in.mustLoad(t, tt.args...)
+			if c.HealthzBindAddress != tt.healthz || c.MetricsBindAddress != tt.metrics {
+				t.Errorf("got %q, %q, want %q, %q", c.HealthzBindAddress, c.MetricsBindAddress, tt.healthz, tt.metrics)
+			}
+		})
+	}
+}

@@ -1,0 +1,270 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	logsapi "k8s.io/component-base/logs/api/v1"
+	proxyconfig "k8s.io/kube-proxy/config/v1alpha1"
+	netutils "k8s.io/utils/net"
+
+	"github.com/vmapd/vmapd/legacy/ipvs"
+	"github.com/vmapd/vmapd/model"
+)
+
+// validate checks a configuration that has its defaults. The section of ipvs is not looked
+// at: see [validateIPVS].
+func validate(c *proxyconfig.KubeProxyConfiguration, running Backend) field.ErrorList {
+	var errs field.ErrorList
+	add := func(more field.ErrorList) { errs = append(errs, more...) }
+	path := field.NewPath
+
+	add(oneOf(path("mode"), c.Mode, "", proxyconfig.ProxyMode(IPTables), proxyconfig.ProxyMode(IPVS), proxyconfig.ProxyMode(NFTables)))
+	add(between(path("iptables", "masqueradeBit"), *c.IPTables.MasqueradeBit, 0, 31))
+	add(between(path("nftables", "masqueradeBit"), *c.NFTables.MasqueradeBit, 0, 31))
+	add(between(path("oomScoreAdj"), *c.OOMScoreAdj, -1000, 1000))
+	add(notNegative(path("clientConnection", "burst"), c.ClientConnection.Burst))
+	add(positive(path("configSyncPeriod"), c.ConfigSyncPeriod.Duration))
+	if _, err := parseIP(c.BindAddress); err != nil {
+		add(invalid(path("bindAddress"), c.BindAddress, "not an IP address"))
+	}
+	add(validateHostPort(path("healthzBindAddress"), c.HealthzBindAddress))
+	add(validateHostPort(path("metricsBindAddress"), c.MetricsBindAddress))
+	add(validatePeriods(c, running))
+	add(validateConntrack(path("conntrack"), &c.Conntrack))
+	add(validateLocalMode(c))
+	add(validateClusterCIDR(path("clusterCIDR"), c.ClusterCIDR))
+	for i, s := range c.NodePortAddresses {
+		if _, err := model.ParseNodePortAddresses([]string{s}); err != nil {
+			add(invalid(path("nodePortAddresses").Index(i), s, "neither primary, all, localhost nor a CIDR"))
+		}
+	}
+	add(validateLogging(path("logging"), &c.Logging))
+	return errs
+}
+
+// validatePeriods checks the sections that count.
+func validatePeriods(c *proxyconfig.KubeProxyConfiguration, running Backend) field.ErrorList {
+	var errs field.ErrorList
+	for _, b := range slices.Compact([]Backend{modeOf(c), running}) {
+		sync, pause := section(c, b)
+		errs = append(errs, notNegative(fieldPath(sync.field), sync.value)...)
+		errs = append(errs, notNegative(fieldPath(pause.field), pause.value)...)
+	}
+	if sync, pause := periods(c, running); len(errs) == 0 && pause.value > sync.value {
+		errs = append(errs, invalid(fieldPath(pause.field), pause.value.String(), fmt.Sprintf("more than %v", sync))...)
+	}
+	return errs
+}
+
+// validateIPVS checks the section of ipvs, and the bit that IPVS uses.
+func validateIPVS(c *proxyconfig.KubeProxyConfiguration) field.ErrorList {
+	var errs field.ErrorList
+	path := field.NewPath("ipvs")
+	sync, pause := section(c, IPVS)
+	errs = append(errs, notNegative(path.Child("syncPeriod"), sync.value)...)
+	errs = append(errs, notNegative(path.Child("minSyncPeriod"), pause.value)...)
+	if s := c.IPVS.Scheduler; s != "" && !slices.Contains(ipvs.Schedulers, s) {
+		errs = append(errs, field.NotSupported(path.Child("scheduler"), s, ipvs.Schedulers))
+	}
+	errs = append(errs, validateExcludeCIDRs(c.IPVS.ExcludeCIDRs)...)
+	for name, timeout := range map[string]time.Duration{
+		"tcpTimeout": c.IPVS.TCPTimeout.Duration, "tcpFinTimeout": c.IPVS.TCPFinTimeout.Duration, "udpTimeout": c.IPVS.UDPTimeout.Duration,
+	} {
+		errs = append(errs, notNegative(path.Child(name), timeout)...)
+		if timeout%time.Second != 0 {
+			errs = append(errs, invalid(path.Child(name), timeout.String(), "not a number of whole seconds")...)
+		}
+	}
+	slices.SortStableFunc(errs, func(a, b *field.Error) int { return cmp.Compare(a.Field, b.Field) })
+	return errs
+}
+
+func validateExcludeCIDRs(list []string) field.ErrorList {
+	var errs field.ErrorList
+	for i, s := range list {
+		if _, err := parseCIDR(s); err != nil {
+			errs = append(errs, invalid(field.NewPath("ipvs", "excludeCIDRs").Index(i), s, "not a CIDR")...)
+		}
+	}
+	return errs
+}
+
+// maxIPVSBit is the highest bit of the packet mark that is free with IPVS: others lead
+// connections from inside to their own list of endpoints.
+const maxIPVSBit = 23
+
+func validateConntrack(path *field.Path, c *proxyconfig.KubeProxyConntrackConfiguration) field.ErrorList {
+	return slices.Concat(
+		notNegative(path.Child("maxPerCore"), *c.MaxPerCore),
+		notNegative(path.Child("min"), *c.Min),
+		notNegative(path.Child("tcpEstablishedTimeout"), c.TCPEstablishedTimeout.Duration),
+		notNegative(path.Child("tcpCloseWaitTimeout"), c.TCPCloseWaitTimeout.Duration),
+		notNegative(path.Child("udpTimeout"), c.UDPTimeout.Duration),
+		notNegative(path.Child("udpStreamTimeout"), c.UDPStreamTimeout.Duration),
+	)
+}
+
+// validateLocalMode checks how pods are told from others. What another mode needs is
+// checked, too: it may be used as soon as the mode changes.
+func validateLocalMode(c *proxyconfig.KubeProxyConfiguration) field.ErrorList {
+	bridge := field.NewPath("detectLocal", "bridgeInterface")
+	prefix := field.NewPath("detectLocal", "interfaceNamePrefix")
+	errs := slices.Concat(checkInterface(bridge, c.DetectLocal.BridgeInterface), checkInterface(prefix, c.DetectLocal.InterfaceNamePrefix))
+	mode, err := model.ParseLocalPodsMode(string(c.DetectLocalMode))
+	switch {
+	case err != nil:
+		errs = append(errs, oneOf(field.NewPath("detectLocalMode"), c.DetectLocalMode, "ClusterCIDR", "NodeCIDR", "BridgeInterface", "InterfaceNamePrefix")...)
+	case mode == model.ByBridge && c.DetectLocal.BridgeInterface == "":
+		errs = append(errs, field.Required(bridge, "detectLocalMode BridgeInterface needs it"))
+	case mode == model.ByInterfacePrefix && c.DetectLocal.InterfaceNamePrefix == "":
+		errs = append(errs, field.Required(prefix, "detectLocalMode InterfaceNamePrefix needs it"))
+	}
+	return errs
+}
+
+// maxInterfaceName is the longest name that an interface can have (IFNAMSIZ).
+const maxInterfaceName = 15
+
+// checkInterface checks the name of an interface, or what names begin with: it gets into
+// rules as it is. Empty means that there is none.
+func checkInterface(path *field.Path, name string) field.ErrorList {
+	if len(name) > maxInterfaceName {
+		return invalid(path, name, fmt.Sprintf("longer than the %d bytes that an interface's name can have", maxInterfaceName))
+	}
+	odd := func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune("\"\\*/:", r) }
+	if strings.ContainsFunc(name, odd) {
+		return invalid(path, name, "not the name of an interface")
+	}
+	return nil
+}
+
+func validateClusterCIDR(path *field.Path, list string) field.ErrorList {
+	var errs field.ErrorList
+	seen := map[model.Family]bool{}
+	for s := range strings.SplitSeq(list, ",") {
+		p, err := parseCIDR(s)
+		switch {
+		case list == "":
+		case err != nil:
+			errs = append(errs, invalid(path, s, "not a CIDR")...)
+		case seen[model.FamilyOf(p.Addr())]:
+			errs = append(errs, invalid(path, s, fmt.Sprintf("a second one of %v", model.FamilyOf(p.Addr())))...)
+		default:
+			seen[model.FamilyOf(p.Addr())] = true
+		}
+	}
+	return errs
+}
+
+func validateHostPort(path *field.Path, s string) field.ErrorList {
+	host, port, err := net.SplitHostPort(s)
+	if err != nil {
+		return invalid(path, s, "not an IP address with or without a port")
+	}
+	if _, err := parseIP(host); err != nil {
+		return invalid(path, s, fmt.Sprintf("%.100q is not an IP address", host))
+	}
+	if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
+		return invalid(path, s, fmt.Sprintf("port %.100q is not between 1 and 65535", port))
+	}
+	return nil
+}
+
+func validateLogging(path *field.Path, c *logsapi.LoggingConfiguration) field.ErrorList {
+	errs := oneOf(path.Child("format"), c.Format, logsapi.DefaultLogFormat, logsapi.JSONLogFormat)
+	errs = append(errs, between(path.Child("verbosity"), int64(c.Verbosity), 0, math.MaxInt32)...)
+	for i, m := range c.VModule {
+		if m.FilePattern == "" || strings.ContainsAny(m.FilePattern, "=,") {
+			errs = append(errs, invalid(path.Child("vmodule").Index(i).Child("filePattern"), m.FilePattern, "empty, or with an equals sign or a comma")...)
+		}
+		errs = append(errs, between(path.Child("vmodule").Index(i).Child("verbosity"), int64(m.Verbosity), 0, math.MaxInt32)...)
+	}
+	return errs
+}
+
+// fieldPath returns the path that prints as s.
+func fieldPath(s string) *field.Path {
+	names := strings.Split(s, ".")
+	return field.NewPath(names[0], names[1:]...)
+}
+
+// invalid is an error about a value. A value is quoted as far as it is of use.
+func invalid(path *field.Path, value any, what string) field.ErrorList {
+	if s, ok := value.(string); ok && len(s) > 100 {
+		value = s[:100] + "…"
+	}
+	return field.ErrorList{field.Invalid(path, value, what)}
+}
+
+func oneOf[T ~string](path *field.Path, value T, all ...T) field.ErrorList {
+	if slices.Contains(all, value) {
+		return nil
+	}
+	return field.ErrorList{field.NotSupported(path, value, all)}
+}
+
+type number interface {
+	~int32 | ~int64
+}
+
+func between[T number](path *field.Path, value, low, high T) field.ErrorList {
+	if low <= value && value <= high {
+		return nil
+	}
+	return invalid(path, value, fmt.Sprintf("not between %v and %v", low, high))
+}
+
+func notNegative[T number](path *field.Path, value T) field.ErrorList {
+	if value >= 0 {
+		return nil
+	}
+	return invalid(path, text(value), "less than 0")
+}
+
+func positive(path *field.Path, value time.Duration) field.ErrorList {
+	if value > 0 {
+		return nil
+	}
+	return invalid(path, value.String(), "not more than 0")
+}
+
+// text lets durations be quoted as somebody would write them.
+func text(value any) any {
+	if d, ok := value.(time.Duration); ok {
+		return d.String()
+	}
+	return value
+}
+
+// parseIP reads an address as kube-proxy does: octets may have leading zeros.
+func parseIP(s string) (netip.Addr, error) {
+	ip := netutils.ParseIPSloppy(s)
+	a, ok := netip.AddrFromSlice(ip)
+	if !ok {
+		return a, fmt.Errorf("%q is not an IP address", s)
+	}
+	return a.Unmap(), nil
+}
+
+// parseCIDR reads a range as kube-proxy does: octets may have leading zeros.
+func parseCIDR(s string) (netip.Prefix, error) {
+	_, n, err := netutils.ParseCIDRSloppy(strings.TrimSpace(s))
+	if err != nil {
+		return netip.Prefix{}, err
+	}
+	a, _ := netip.AddrFromSlice(n.IP)
+	ones, bits := n.Mask.Size()
+	if a = a.Unmap(); bits == 128 && a.Is4() {
+		ones -= 96 // written as IPv4 in IPv6
+	}
+	return a.Prefix(ones)
+}

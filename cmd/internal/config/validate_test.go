@@ -1,0 +1,190 @@
+package config_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// Each rule, with what it says: the file and the field.
+func TestWhatIsWrongInAFileIsNamed(t *testing.T) {
+	for _, tt := range []struct {
+		name, text string
+		want       string // empty: it is valid
+	}{
+		{"mode", "mode: userspace\n", `mode: Unsupported value: "userspace": supported values: "", "iptables", "ipvs", "nftables"`},
+		{"bit of iptables, too high", "iptables: {masqueradeBit: 32}\n", `iptables.masqueradeBit: Invalid value: 32: not between 0 and 31`},
+		{"bit of iptables, too low", "iptables: {masqueradeBit: -1}\n", `iptables.masqueradeBit: Invalid value: -1: not between 0 and 31`},
+		{"bit of iptables, highest", "iptables: {masqueradeBit: 31}\n", ``},
+		{"bit of iptables, lowest", "iptables: {masqueradeBit: 0}\n", ``},
+		{"bit with ipvs", "mode: ipvs\niptables: {masqueradeBit: 24}\n", `iptables.masqueradeBit: Invalid value: 24: not between 0 and 23`},
+		{"bit of nftables", "nftables: {masqueradeBit: 32}\n", `nftables.masqueradeBit: Invalid value: 32: not between 0 and 31`},
+		{"score, too low", "oomScoreAdj: -1001\n", `oomScoreAdj: Invalid value: -1001: not between -1000 and 1000`},
+		{"score, too high", "oomScoreAdj: 1001\n", `oomScoreAdj: Invalid value: 1001: not between -1000 and 1000`},
+		{"score, lowest", "oomScoreAdj: -1000\n", ``},
+		{"burst", "clientConnection: {burst: -1}\n", `clientConnection.burst: Invalid value: -1: less than 0`},
+		{"config sync period", "configSyncPeriod: -1s\n", `configSyncPeriod: Invalid value: "-1s": not more than 0`},
+		{"bind address", "bindAddress: here\n", `bindAddress: Invalid value: "here": not an IP address`},
+		{"bind address with old zeros", "bindAddress: 192.168.000.002\n", ``},
+		{"healthz without an address", "healthzBindAddress: ':10256'\n", `healthzBindAddress: Invalid value: ":10256": "" is not an IP address`},
+		{"healthz with a name", "healthzBindAddress: localhost:10256\n", `healthzBindAddress: Invalid value: "localhost:10256": "localhost" is not an IP address`},
+		{"metrics with a name alone", "metricsBindAddress: localhost\n", `metricsBindAddress: Invalid value: "localhost": not an IP address with or without a port`},
+		{"metrics with port 0", "metricsBindAddress: 127.0.0.1:0\n", `metricsBindAddress: Invalid value: "127.0.0.1:0": port "0" is not between 1 and 65535`},
+		{"metrics with a port too high", "metricsBindAddress: 127.0.0.1:65536\n", `metricsBindAddress: Invalid value: "127.0.0.1:65536": port "65536" is not between 1 and 65535`},
+		{"metrics with a named port", "metricsBindAddress: 127.0.0.1:http\n", `metricsBindAddress: Invalid value: "127.0.0.1:http": port "http" is not between 1 and 65535`},
+		{"metrics, IPv6 without brackets", "metricsBindAddress: '::1'\n", ``},
+
+		{"sync period", "mode: iptables\niptables: {syncPeriod: -1s}\n", `iptables.syncPeriod: Invalid value: "-1s": less than 0`},
+		{"least period", "mode: iptables\niptables: {minSyncPeriod: -1s}\n", `iptables.minSyncPeriod: Invalid value: "-1s": less than 0`},
+		{"least period above", "mode: iptables\niptables: {minSyncPeriod: 31s}\n", `iptables.minSyncPeriod: Invalid value: "31s": more than syncPeriod (30s)`},
+		{"least period above, of nftables", "mode: nftables\nnftables: {minSyncPeriod: 3s, syncPeriod: 2s}\n", `nftables.minSyncPeriod: Invalid value: "3s": more than nftables.syncPeriod (2s)`},
+		{"least period above, of ipvs", "mode: ipvs\nipvs: {minSyncPeriod: 3s, syncPeriod: 2s}\n", `ipvs.minSyncPeriod: Invalid value: "3s": more than ipvs.syncPeriod (2s)`},
+		{"least period above, of nobody", "mode: nftables\nipvs: {minSyncPeriod: 3s, syncPeriod: 2s}\n", ``},
+		{"least period as long", "mode: nftables\nnftables: {minSyncPeriod: 2s, syncPeriod: 2s}\n", ``},
+
+		{"scheduler", "mode: ipvs\nipvs: {scheduler: best}\n", `ipvs.scheduler: Unsupported value: "best": supported values: …`},
+		{"exclude CIDRs", "mode: ipvs\nipvs: {excludeCIDRs: [10.0.0.0/8, ten]}\n", `ipvs.excludeCIDRs[1]: Invalid value: "ten": not a CIDR`},
+		{"TCP timeout", "mode: ipvs\nipvs: {tcpTimeout: -1s}\n", `ipvs.tcpTimeout: Invalid value: "-1s": less than 0`},
+		{"FIN timeout", "mode: ipvs\nipvs: {tcpFinTimeout: -1s}\n", `ipvs.tcpFinTimeout: Invalid value: "-1s": less than 0`},
+		{"UDP timeout", "mode: ipvs\nipvs: {udpTimeout: 1500ms}\n", `ipvs.udpTimeout: Invalid value: "1.5s": not a number of whole seconds`},
+		{"ipvs, which nobody chose", "mode: iptables\nipvs: {scheduler: best, excludeCIDRs: [ten], tcpTimeout: -1s, syncPeriod: -1s}\n", ``},
+
+		{"conntrack per core", "conntrack: {maxPerCore: -1}\n", `conntrack.maxPerCore: Invalid value: -1: less than 0`},
+		{"conntrack min", "conntrack: {min: -1}\n", `conntrack.min: Invalid value: -1: less than 0`},
+		{"conntrack established", "conntrack: {tcpEstablishedTimeout: -1s}\n", `conntrack.tcpEstablishedTimeout: Invalid value: "-1s": less than 0`},
+		{"conntrack close wait", "conntrack: {tcpCloseWaitTimeout: -1s}\n", `conntrack.tcpCloseWaitTimeout: Invalid value: "-1s": less than 0`},
+		{"conntrack UDP", "conntrack: {udpTimeout: -1s}\n", `conntrack.udpTimeout: Invalid value: "-1s": less than 0`},
+		{"conntrack UDP stream", "conntrack: {udpStreamTimeout: -1s}\n", `conntrack.udpStreamTimeout: Invalid value: "-1s": less than 0`},
+
+		{"local mode", "detectLocalMode: Guess\n", `detectLocalMode: Unsupported value: "Guess": supported values: "ClusterCIDR", "NodeCIDR", "BridgeInterface", "InterfaceNamePrefix"`},
+		{"bridge is missing", "detectLocalMode: BridgeInterface\n", `detectLocal.bridgeInterface: Required value: detectLocalMode BridgeInterface needs it`},
+		{"prefix is missing", "detectLocalMode: InterfaceNamePrefix\n", `detectLocal.interfaceNamePrefix: Required value: detectLocalMode InterfaceNamePrefix needs it`},
+		{"bridge", "detectLocal: {bridgeInterface: 'a\"b'}\n", `detectLocal.bridgeInterface: Invalid value: "a\"b": not the name of an interface`},
+		{"long prefix", "detectLocal: {interfaceNamePrefix: abcdefghijklmnop}\n", `detectLocal.interfaceNamePrefix: Invalid value: "abcdefghijklmnop": longer than the 15 bytes that an interface's name can have`},
+
+		{"cluster CIDR", "clusterCIDR: ten\n", `clusterCIDR: Invalid value: "ten": not a CIDR`},
+		{"two of a family", "clusterCIDR: 10.0.0.0/8,172.16.0.0/12\n", `clusterCIDR: Invalid value: "172.16.0.0/12": a second one of IPv4`},
+		{"one empty", "clusterCIDR: 10.0.0.0/8,\n", `clusterCIDR: Invalid value: "": not a CIDR`},
+		{"dual stack", "clusterCIDR: 10.0.0.0/8,fd00::/16\n", ``},
+
+		{"node-port address", "nodePortAddresses: [primary, 10.0.0.0/33]\n", `nodePortAddresses[1]: Invalid value: "10.0.0.0/33": neither primary, all, localhost nor a CIDR`},
+		{"node-port word", "nodePortAddresses: [secondary]\n", `nodePortAddresses[0]: Invalid value: "secondary": neither primary, all, localhost nor a CIDR`},
+		{"node-port mixture", "nodePortAddresses: [primary, all, localhost, 10.0.0.0/8, 'fd00::/8']\n", ``},
+
+		{"log format", "logging: {format: xml}\n", `logging.format: Unsupported value: "xml": supported values: "text", "json"`},
+		{"verbosity", "logging: {verbosity: 4294967295}\n", `logging.verbosity: Invalid value: 4294967295: not between 0 and 2147483647`},
+		{"vmodule", "logging: {vmodule: [{filePattern: 'a=b', verbosity: 1}]}\n", `logging.vmodule[0].filePattern: Invalid value: "a=b": empty, or with an equals sign or a comma`},
+
+		{"all at once", "mode: x\noomScoreAdj: 5000\n", `mode: Unsupported value: "x": supported values: "", "iptables", "ipvs", "nftables"
+proxy.yaml: oomScoreAdj: Invalid value: 5000: not between -1000 and 1000`},
+		{"wrong types", "iptables: {masqueradeBit: fourteen, syncPeriod: soon}\nconntrack: {tcpCloseWaitTimeout: 5}\n", `conntrack.tcpCloseWaitTimeout: json: cannot unmarshal number into Go value of type string
+proxy.yaml: iptables.masqueradeBit: json: cannot unmarshal string into Go value of type int32
+proxy.yaml: iptables.syncPeriod: time: invalid duration "soon"`},
+		{"section of a wrong type", "iptables: 5\n", `iptables: json: cannot unmarshal number into Go value of type v1alpha1.KubeProxyIPTablesConfiguration`},
+		{"half a line", "mode: [\n", `yaml: line 3: did not find expected node content`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := files{proxy: tt.text}.load(t)
+			check(t, err, "proxy.yaml: ", tt.want)
+		})
+	}
+}
+
+// check compares an error with what it should say; "…" at the end stands for anything.
+func check(t *testing.T, err error, place, want string) {
+	t.Helper()
+	got := ""
+	if err != nil {
+		got = sortedLines(err.Error())
+	}
+	if want != "" {
+		want = sortedLines(place + want)
+	}
+	if start, ok := strings.CutSuffix(want, "…"); ok && strings.HasPrefix(got, start) {
+		return
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestWhatIsWrongInOurFileIsNamed(t *testing.T) {
+	for _, tt := range []struct{ name, text, want string }{
+		{"backend", "backend: ebpf\n", `backend: Unsupported value: "ebpf": supported values: "auto", "nftables", "ipvs", "iptables"`},
+		{"algorithm", "lbAlgorithm: best\n", `lbAlgorithm: Unsupported value: "best": supported values: "random", "round-robin", "source-hash"`},
+		{"grace", "connectionGrace: -1s\n", `connectionGrace: Invalid value: "-1s": less than 0`},
+		{"key alone", "metricsTLS: {keyFile: k}\n", `metricsTLS.certFile: Required value: the key's certificate`},
+		{"certificate alone", "metricsTLS: {certFile: c}\n", `metricsTLS.keyFile: Required value: the certificate's key`},
+		{"authentication", "metricsAuthentication: password\n", `metricsAuthentication: Unsupported value: "password": supported values: "none", "token"`},
+		{"wrong type", "connectionGrace: soon\n", `connectionGrace: time: invalid duration "soon"`},
+		{"all right", "backend: nftables\nlbAlgorithm: round-robin\ndropInvalid: true\nserviceCounters: true\nconnectionGrace: 1m\nmetricsTLS: {certFile: c, keyFile: k}\nmetricsAuthentication: token\n", ``},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := files{own: tt.text}.load(t)
+			check(t, err, "own.yaml: ", tt.want)
+		})
+	}
+}
+
+func TestWhatIsWrongOnTheCommandLineIsNamed(t *testing.T) {
+	for _, tt := range []struct{ args, want string }{
+		{"--cluster-cidr=ten", `cluster-cidr: Invalid value: "ten": not a CIDR`},
+		{"--nodeport-addresses=primary,x", `nodeport-addresses: Invalid value: "x": neither primary, all, localhost nor a CIDR`},
+		{"--proxy-mode=userspace", `proxy-mode: Unsupported value: "userspace": supported values: "", "iptables", "ipvs", "nftables"`},
+		{"--iptables-masquerade-bit=32", `iptables-masquerade-bit: Invalid value: 32: not between 0 and 31`},
+		{"--iptables-sync-period=0", `iptables-sync-period: must be greater than 0`},
+		{"--ipvs-sync-period=0", `ipvs-sync-period: must be greater than 0`},
+		{"--config-sync-period=0", `config-sync-period: must be greater than 0`},
+		{"--iptables-sync-period=-1s --proxy-mode=iptables", `iptables-sync-period: Invalid value: "-1s": less than 0`},
+		{"--detect-local-mode=BridgeInterface", `pod-bridge-interface: Required value: detectLocalMode BridgeInterface needs it`},
+		{"--metrics-bind-address=here", `metrics-bind-address: Invalid value: "here": not an IP address with or without a port`},
+		{"--ipvs-exclude-cidrs=ten", `ipvs-exclude-cidrs: Invalid value: "ten": not a CIDR`},
+		{"--backend=ipvs --ipvs-exclude-cidrs=ten", `ipvs-exclude-cidrs: Invalid value: "ten": not a CIDR`},
+		{"--backend=ebpf", `backend: Unsupported value: "ebpf": supported values: "auto", "nftables", "ipvs", "iptables"`},
+		{"--tls-cert-file=c", `tls-private-key-file: Required value: the certificate's key`},
+		{"--from=x --master=y", `from reads files, --kubeconfig and --master a cluster: give one of them`},
+		{"--from=x --metrics-auth=token", `metrics-auth: an API server says what a token may, and with --from there is none`},
+		{"--config=missing", `config: open missing: no such file or directory`},
+		{"--vmapd-config=missing", `vmapd-config: open missing: no such file or directory`},
+		{"--hostname-override= --cluster-cidr=10.0.0.0/8", ``},
+	} {
+		t.Run(tt.args, func(t *testing.T) {
+			_, err := files{}.load(t, strings.Fields(tt.args)...)
+			check(t, err, "--", tt.want)
+		})
+	}
+	_, err := files{}.load(t, "--hostname-override= ")
+	check(t, err, "--", "hostname-override: nothing but spaces")
+}
+
+// A file of another kind is refused in one line, however long it is.
+func TestAnotherKindIsRefused(t *testing.T) {
+	for text, want := range map[string]string{
+		"apiVersion: kubeproxy.config.k8s.io/v1beta1\nkind: KubeProxyConfiguration\n": `apiVersion "kubeproxy.config.k8s.io/v1beta1", kind "KubeProxyConfiguration": want kubeproxy.config.k8s.io/v1alpha1, KubeProxyConfiguration`,
+		"apiVersion: v1\nkind: ConfigMap\ndata: {config.conf: x}\n":                   `apiVersion "v1", kind "ConfigMap": want kubeproxy.config.k8s.io/v1alpha1, KubeProxyConfiguration`,
+		ownHeader:                             `apiVersion "vmapd.io/v1alpha1", kind "VmapdConfiguration": want kubeproxy.config.k8s.io/v1alpha1, KubeProxyConfiguration`,
+		"mode: ipvs\n":                        `apiVersion "", kind "": want kubeproxy.config.k8s.io/v1alpha1, KubeProxyConfiguration`,
+		"":                                    `apiVersion "", kind "": want kubeproxy.config.k8s.io/v1alpha1, KubeProxyConfiguration`,
+		"[1, 2]":                              `not an object: want apiVersion kubeproxy.config.k8s.io/v1alpha1, kind KubeProxyConfiguration`,
+		"kind: " + strings.Repeat("x", 1<<20): `apiVersion "", kind "` + strings.Repeat("x", 100) + `": want kubeproxy.config.k8s.io/v1alpha1, KubeProxyConfiguration`,
+		strings.Repeat("x", 5<<20):            `larger than 4194304 bytes`,
+	} {
+		_, err := loadText(t, text)
+		if err == nil || strings.TrimPrefix(strings.TrimPrefix(err.Error(), "--config: "), "proxy.yaml: ") != want {
+			t.Errorf("%.50q:\ngot  %.300v\nwant %s", text, err, want)
+		}
+	}
+}
+
+// JSON is read as well.
+func TestJSON(t *testing.T) {
+	c, err := loadText(t, `{"apiVersion":"kubeproxy.config.k8s.io/v1alpha1","kind":"KubeProxyConfiguration","clusterCIDR":"10.0.0.0/8"}`)
+	if err != nil || len(c.Model().LocalPods.ClusterCIDRs) != 1 {
+		t.Errorf("got %+v, %v", c, err)
+	}
+	c, err = loadText(t, header+"---\n# nothing\n---\nmode: ipvs\n")
+	if err != nil || !strings.Contains(notes(c), "only the first of 2 documents counts") {
+		t.Errorf("got %+v, %v", c, err)
+	}
+}

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	typedeventsv1 "k8s.io/client-go/kubernetes/typed/events/v1"
+
+	"github.com/vmapd/vmapd/cmd/internal/config"
+	"github.com/vmapd/vmapd/cmd/internal/nodesetup"
+	"github.com/vmapd/vmapd/sync/events"
+)
+
+// newRecorder returns what writes events, with a client of its own: they can't hold up lists.
+func (d *daemon) newRecorder(nodeName string) (*events.Recorder, error) {
+	o := events.Options{NodeName: nodeName, Log: d.log}
+	if c := d.current.Load(); len(c.From) == 0 {
+		rest, err := c.Client().REST()
+		if err != nil {
+			return nil, fmt.Errorf("connect to the cluster for events: %w", err)
+		}
+		if o.Client, err = typedeventsv1.NewForConfig(rest); err != nil {
+			return nil, fmt.Errorf("make a client for events: %w", err)
+		}
+	}
+	return events.New(o), nil
+}
+
+// announce tells the cluster that this node has a proxy now, and what of its configuration
+// its administrator should know.
+func (d *daemon) announce(p *dataplane) {
+	d.events.Node(events.Normal, events.ReasonStarting, events.ActionStart, fmt.Sprintf("vmapd starts with %s: %s", p.name, p.why))
+	for _, n := range d.current.Load().Notes {
+		if n.Event {
+			d.events.Node(events.Warning, events.ReasonConfiguration, events.ActionStart, n.Text)
+		}
+	}
+}
+
+func conntrackSettings(c *config.Config) nodesetup.Conntrack {
+	return nodesetup.Conntrack{
+		MaxPerCore: int32(c.Conntrack.MaxPerCore), Min: int32(c.Conntrack.Min),
+		TCPEstablishedTimeout: c.Conntrack.TCPEstablishedTimeout, TCPCloseWaitTimeout: c.Conntrack.TCPCloseWaitTimeout,
+		UDPTimeout: c.Conntrack.UDPTimeout, UDPStreamTimeout: c.Conntrack.UDPStreamTimeout,
+		TCPBeLiberal: c.Conntrack.TCPBeLiberal,
+	}
+}
+
+// setUpNode sets what all connections of the node have in common. What can't be set is said,
+// and keeps no Service from being programmed.
+func (d *daemon) setUpNode(ctx context.Context, c *config.Config) {
+	o := nodesetup.Options{Log: d.log, Failed: func(f nodesetup.Failure) {
+		reason := events.ReasonConntrackFailed
+		if errors.Is(f, nodesetup.ErrReadOnly) {
+			reason = events.ReasonReadOnlySysFS
+		}
+		d.events.Node(events.Warning, reason, events.ActionStart, f.Error())
+	}}
+	nodesetup.Apply(ctx, o, conntrackSettings(c))
+	nodesetup.OOM(ctx, o, c.OOMScoreAdj)
+}

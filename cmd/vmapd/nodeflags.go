@@ -1,0 +1,52 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/vmapd/vmapd/cmd/internal/config"
+	"github.com/vmapd/vmapd/model"
+)
+
+// nodeFlags are those of commands that show what the daemon on a node does.
+type nodeFlags struct {
+	config.Flags
+	nodeName string
+}
+
+func (n *nodeFlags) addFlags(f *pflag.FlagSet, nodeName string) {
+	n.AddTrafficFlags(f)
+	f.StringVar(&n.nodeName, "node-name", "", nodeName)
+	_ = f.MarkHidden("hostname-override") // the same, as the daemon has it
+}
+
+// load returns the configuration, and what of it decides about traffic.
+func (n *nodeFlags) load(stderr io.Writer) (*config.Config, model.Config, error) {
+	c, err := config.Load(&n.Flags)
+	if err != nil {
+		return nil, model.Config{}, err
+	}
+	warn(&n.Flags, c, stderr)
+	traffic := c.Model()
+	if n.nodeName != "" {
+		traffic.NodeName = strings.ToLower(n.nodeName)
+	}
+	return c, traffic, nil
+}
+
+// warn prints the warnings about files, for commands that have no log; what is on the
+// command line, who typed it knows. Which backend the daemon takes does not concern them.
+func warn(f *config.Flags, c *config.Config, stderr io.Writer) {
+	if f.ConfigFile == "" && f.OwnConfigFile == "" {
+		return
+	}
+	for _, n := range c.Notes {
+		if n.Level >= slog.LevelWarn && !n.Event {
+			fmt.Fprintln(stderr, n.Text)
+		}
+	}
+}
