@@ -84,7 +84,7 @@ func (d *daemon) run(ctx context.Context, stderr io.Writer) error {
 	case d.CleanUp:
 		return cleanUp(ctx, c)
 	case d.InitOnly:
-		return nodesetup.InitOnly(ctx, nodesetup.Options{Log: d.log}, conntrackSettings(c))
+		return nodesetup.InitOnly(ctx, nodesetup.Options{Log: d.log}, c.Conntrack)
 	}
 	err = d.serve(ctx)
 	d.log.LogAttrs(ctx, slog.LevelInfo, "stopped; the rules stay")

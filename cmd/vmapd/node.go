@@ -38,15 +38,6 @@ func (d *daemon) announce(p *dataplane) {
 	}
 }
 
-func conntrackSettings(c *config.Config) nodesetup.Conntrack {
-	return nodesetup.Conntrack{
-		MaxPerCore: int32(c.Conntrack.MaxPerCore), Min: int32(c.Conntrack.Min),
-		TCPEstablishedTimeout: c.Conntrack.TCPEstablishedTimeout, TCPCloseWaitTimeout: c.Conntrack.TCPCloseWaitTimeout,
-		UDPTimeout: c.Conntrack.UDPTimeout, UDPStreamTimeout: c.Conntrack.UDPStreamTimeout,
-		TCPBeLiberal: c.Conntrack.TCPBeLiberal,
-	}
-}
-
 // setUpNode sets what all connections of the node have in common. What can't be set is said,
 // and keeps no Service from being programmed.
 func (d *daemon) setUpNode(ctx context.Context, c *config.Config) {
@@ -57,6 +48,6 @@ func (d *daemon) setUpNode(ctx context.Context, c *config.Config) {
 		}
 		d.events.Node(events.Warning, reason, events.ActionStart, f.Error())
 	}}
-	nodesetup.Apply(ctx, o, conntrackSettings(c))
+	nodesetup.Apply(ctx, o, c.Conntrack)
 	nodesetup.OOM(ctx, o, c.OOMScoreAdj)
 }

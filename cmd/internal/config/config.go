@@ -9,6 +9,7 @@ import (
 
 	proxyconfig "k8s.io/kube-proxy/config/v1alpha1"
 
+	"github.com/vmapd/vmapd/cmd/internal/nodesetup"
 	"github.com/vmapd/vmapd/legacy/iptables"
 	"github.com/vmapd/vmapd/legacy/ipvs"
 	"github.com/vmapd/vmapd/model"
@@ -38,7 +39,7 @@ type Config struct {
 
 	// OOMScoreAdj is the process's, -1000 to 1000.
 	OOMScoreAdj int
-	Conntrack   Conntrack
+	Conntrack   nodesetup.Conntrack // what connection tracking is set to
 	// Verbosity is klog's: what developers want to know is from 4 on.
 	Verbosity int
 	// LogFormat is text or json.
@@ -56,17 +57,6 @@ type Config struct {
 	// Both with their defaults.
 	kubeProxy *proxyconfig.KubeProxyConfiguration
 	own       VmapdConfiguration
-}
-
-// Conntrack is what connection tracking is set to. 0 leaves what there is.
-type Conntrack struct {
-	MaxPerCore            int // entries for each CPU core
-	Min                   int // entries at least, unless MaxPerCore is 0
-	TCPEstablishedTimeout time.Duration
-	TCPCloseWaitTimeout   time.Duration
-	TCPBeLiberal          bool
-	UDPTimeout            time.Duration
-	UDPStreamTimeout      time.Duration
 }
 
 // Note is one line that start must say.
@@ -140,8 +130,8 @@ func (l *loader) fill(c *Config) {
 	c.BindAddressHardFail, c.EnableProfiling = p.BindAddressHardFail, p.EnableProfiling
 	c.MetricsTLS, c.MetricsAuthentication, c.ServiceCounters = own.MetricsTLS, own.MetricsAuthentication, own.ServiceCounters
 	c.OOMScoreAdj = int(*p.OOMScoreAdj)
-	c.Conntrack = Conntrack{
-		MaxPerCore: int(*p.Conntrack.MaxPerCore), Min: int(*p.Conntrack.Min),
+	c.Conntrack = nodesetup.Conntrack{
+		MaxPerCore: *p.Conntrack.MaxPerCore, Min: *p.Conntrack.Min,
 		TCPEstablishedTimeout: p.Conntrack.TCPEstablishedTimeout.Duration,
 		TCPCloseWaitTimeout:   p.Conntrack.TCPCloseWaitTimeout.Duration,
 		TCPBeLiberal:          p.Conntrack.TCPBeLiberal,

@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/vmapd/vmapd/cmd/internal/config"
+	"github.com/vmapd/vmapd/cmd/internal/nodesetup"
 	"github.com/vmapd/vmapd/legacy/ipvs"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/sync/informer"
@@ -193,7 +194,7 @@ func TestDefaults(t *testing.T) {
 	if diff := cmp.Diff(wantClient, c.Client()); diff != "" {
 		t.Errorf("client, -want +got:\n%s", diff)
 	}
-	wantConntrack := config.Conntrack{MaxPerCore: 32768, Min: 131072, TCPEstablishedTimeout: 24 * time.Hour, TCPCloseWaitTimeout: time.Hour}
+	wantConntrack := nodesetup.Conntrack{MaxPerCore: 32768, Min: 131072, TCPEstablishedTimeout: 24 * time.Hour, TCPCloseWaitTimeout: time.Hour}
 	if diff := cmp.Diff(wantConntrack, c.Conntrack); diff != "" {
 		t.Errorf("conntrack, -want +got:\n%s", diff)
 	}
