@@ -18,6 +18,7 @@ func allowed() []string {
 		"this kernel lacks table flags owner and persist",
 		"no IPVS in the kernel",
 		"IPVS does otherwise:",
+		"tracked flows can't be raised here",
 	}
 }
 

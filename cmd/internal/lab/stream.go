@@ -1,0 +1,128 @@
+package lab
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Stream is a UDP socket that sends its name to one address, again and again, and never reads
+// what comes back, like a sender of metrics or of a log.
+type Stream struct {
+	conn *net.UDPConn
+	sent atomic.Int64
+	stop chan struct{}
+	done chan struct{}
+}
+
+// Stream starts one that sends from an address of the namespace, with a fixed port, every so
+// often. It goes on whatever becomes of its datagrams.
+func (ns *Namespace) Stream(name string, from, to netip.AddrPort, every time.Duration) (*Stream, error) {
+	s := &Stream{stop: make(chan struct{}), done: make(chan struct{})}
+	err := ns.Do(func() error {
+		var err error
+		// It is not connected, so that nobody tells it of ICMP errors.
+		s.conn, err = net.ListenUDP(udpOf(to.Addr()), net.UDPAddrFromAddrPort(from))
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("send from %v in %s: %w", from, ns.name, err)
+	}
+	go func() {
+		defer close(s.done)
+		tick := time.NewTicker(every)
+		defer tick.Stop()
+		for {
+			select {
+			case <-s.stop:
+				return
+			case <-tick.C:
+				_, _ = s.conn.WriteToUDPAddrPort([]byte(name), to) // a rule may forbid it for a while
+				s.sent.Add(1)
+			}
+		}
+	}()
+	return s, nil
+}
+
+// Sent returns how many datagrams it has sent.
+func (s *Stream) Sent() int { return int(s.sent.Load()) }
+
+// Close ends it.
+func (s *Stream) Close() {
+	close(s.stop)
+	<-s.done
+	_ = s.conn.Close()
+}
+
+// Sink counts the datagrams that come in to a port, and answers none.
+type Sink struct {
+	conns   []*net.UDPConn
+	reading sync.WaitGroup
+
+	mu    sync.Mutex
+	heard map[string]int
+}
+
+// Sink opens one for a port of all addresses of the namespace.
+func (ns *Namespace) Sink(port uint16) (*Sink, error) {
+	s := &Sink{heard: map[string]int{}}
+	for _, unspecified := range []netip.Addr{netip.IPv4Unspecified(), netip.IPv6Unspecified()} {
+		err := ns.Do(func() error {
+			conn, err := net.ListenUDP(udpOf(unspecified), net.UDPAddrFromAddrPort(netip.AddrPortFrom(unspecified, port)))
+			if err == nil {
+				s.conns = append(s.conns, conn)
+			}
+			return err
+		})
+		if err != nil {
+			s.Close()
+			return nil, fmt.Errorf("receive on port %d in %s: %w", port, ns.name, err)
+		}
+	}
+	for _, conn := range s.conns {
+		s.reading.Go(func() { s.read(conn) })
+	}
+	return s, nil
+}
+
+func (s *Sink) read(conn *net.UDPConn) {
+	b := make([]byte, 2048)
+	for {
+		n, _, err := conn.ReadFromUDPAddrPort(b)
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err == nil {
+			s.mu.Lock()
+			s.heard[string(b[:n])]++
+			s.mu.Unlock()
+		}
+	}
+}
+
+// Heard returns how many datagrams came in from the stream of that name.
+func (s *Sink) Heard(name string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.heard[name]
+}
+
+// Close ends it.
+func (s *Sink) Close() {
+	for _, c := range s.conns {
+		_ = c.Close()
+	}
+	s.reading.Wait()
+}
+
+func udpOf(a netip.Addr) string {
+	if a.Is4() {
+		return "udp4"
+	}
+	return "udp6"
+}

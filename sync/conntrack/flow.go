@@ -1,0 +1,160 @@
+package conntrack
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/vmapd/vmapd/model"
+)
+
+// flow is an entry of the kernel's table, as far as it matters here.
+type flow struct {
+	id         uint32
+	protocol   model.Protocol
+	zone       bool // in another than the default zone, in either direction
+	translated bool // its destination was (IPS_DST_NAT)
+
+	// From whom to whom, and who answers to whom. Masquerading changes who is answered, and
+	// translation who answers.
+	source, dest, replySource, replyDest netip.AddrPort
+}
+
+// Attributes, from linux/netfilter/nfnetlink_conntrack.h.
+const (
+	ctaTupleOrig  = 1
+	ctaTupleReply = 2
+	ctaStatus     = 3
+	ctaID         = 12
+	ctaZone       = 18
+	ctaFilter     = 25
+
+	ctaTupleIP    = 1
+	ctaTupleProto = 2
+	ctaTupleZone  = 3
+
+	ctaIPv4Src = 1
+	ctaIPv4Dst = 2
+	ctaIPv6Src = 3
+	ctaIPv6Dst = 4
+
+	ctaProtoNum     = 1
+	ctaProtoSrcPort = 2
+	ctaProtoDstPort = 3
+
+	ctaFilterOrigFlags = 1
+)
+
+// ipsDstNAT is a bit of ctaStatus, from linux/netfilter/nf_conntrack_common.h.
+const ipsDstNAT = 1 << 5
+
+// nfgenmsgLen is the length of the header that precedes the attributes (struct nfgenmsg).
+const nfgenmsgLen = 4
+
+var (
+	errShort = errors.New("it ends in the middle of an attribute")
+	errSize  = errors.New("an attribute has the wrong size")
+)
+
+// parseFlow reads a message of the kernel's. It allocates nothing: there may be a million.
+func parseFlow(b []byte) (flow, error) {
+	var f flow
+	if len(b) < nfgenmsgLen {
+		return f, errShort
+	}
+	err := attributes(b[nfgenmsgLen:], func(kind uint16, data []byte) (err error) {
+		var n uint32
+		switch kind {
+		case ctaTupleOrig:
+			f.source, f.dest, err = f.parseTuple(data)
+		case ctaTupleReply:
+			f.replySource, f.replyDest, err = f.parseTuple(data)
+		case ctaStatus:
+			n, err = number(data, 4)
+			f.translated = n&ipsDstNAT != 0
+		case ctaID:
+			f.id, err = number(data, 4)
+		case ctaZone:
+			n, err = number(data, 2)
+			f.zone = f.zone || n != 0
+		}
+		return err
+	})
+	return f, err
+}
+
+func (f *flow) parseTuple(b []byte) (from, to netip.AddrPort, err error) {
+	var src, dst netip.Addr
+	var srcPort, dstPort uint32
+	err = attributes(b, func(kind uint16, data []byte) error {
+		switch kind {
+		case ctaTupleIP:
+			return attributes(data, func(kind uint16, data []byte) error {
+				a, ok := netip.AddrFromSlice(data)
+				switch {
+				case !ok:
+					return errSize
+				case kind == ctaIPv4Src || kind == ctaIPv6Src:
+					src = a
+				case kind == ctaIPv4Dst || kind == ctaIPv6Dst:
+					dst = a
+				}
+				return nil
+			})
+		case ctaTupleProto:
+			return attributes(data, func(kind uint16, data []byte) (err error) {
+				var n uint32
+				switch kind {
+				case ctaProtoNum:
+					n, err = number(data, 1)
+					f.protocol = model.Protocol(n)
+				case ctaProtoSrcPort:
+					srcPort, err = number(data, 2)
+				case ctaProtoDstPort:
+					dstPort, err = number(data, 2)
+				}
+				return err
+			})
+		case ctaTupleZone:
+			n, err := number(data, 2)
+			f.zone = f.zone || n != 0
+			return err
+		}
+		return nil
+	})
+	return netip.AddrPortFrom(src, uint16(srcPort)), netip.AddrPortFrom(dst, uint16(dstPort)), err
+}
+
+// number reads an integer in the network's byte order.
+func number(data []byte, size int) (uint32, error) {
+	switch {
+	case len(data) != size:
+		return 0, errSize
+	case size == 1:
+		return uint32(data[0]), nil
+	case size == 2:
+		return uint32(binary.BigEndian.Uint16(data)), nil
+	}
+	return binary.BigEndian.Uint32(data), nil
+}
+
+// attributes calls f for each netlink attribute (struct nlattr, netlink(7)).
+func attributes(b []byte, f func(kind uint16, data []byte) error) error {
+	const header, align, kindMask = 4, 4, 0x3fff
+	for len(b) > 0 {
+		if len(b) < header {
+			return errShort
+		}
+		size := int(binary.NativeEndian.Uint16(b))
+		if size < header || size > len(b) {
+			return errShort
+		}
+		kind := binary.NativeEndian.Uint16(b[2:]) & kindMask
+		if err := f(kind, b[header:size]); err != nil {
+			return fmt.Errorf("attribute %d: %w", kind, err)
+		}
+		b = b[min(len(b), (size+align-1)/align*align):]
+	}
+	return nil
+}

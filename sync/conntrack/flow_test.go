@@ -1,0 +1,60 @@
+package conntrack
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vmapd/vmapd/model"
+)
+
+// tracked are messages of a kernel's: a masqueraded flow of each family.
+func tracked(t testing.TB) map[string][]byte {
+	t.Helper()
+	messages := map[string][]byte{}
+	for _, text := range []string{"udp 172.30.0.10:53 from 10.0.0.2:8053", "sctp [fd00:172:30::10]:53 from [fd00:10::2]:8053"} {
+		f := parse(t, text)
+		m := f.creation(t)
+		messages[text] = m.Data
+	}
+	return messages
+}
+
+func TestFlowsAreRead(t *testing.T) {
+	for text, b := range tracked(t) {
+		want := parse(t, text)
+		want.translated = false // what asks for a flow does not say so, and names the reply as it would be
+		want.replySource = want.dest
+		got, err := parseFlow(b)
+		if diff := cmp.Diff(want, got, cmp.AllowUnexported(flow{}), cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })); err != nil || diff != "" {
+			t.Errorf("%s: %v (-want +got):\n%s", text, err, diff)
+		}
+		if n := testing.AllocsPerRun(100, func() { _, _ = parseFlow(b) }); n > 0 {
+			t.Errorf("%s: %v allocations, want none", text, n)
+		}
+		for _, short := range [][]byte{nil, b[:nfgenmsgLen-1], b[:nfgenmsgLen+1], b[:len(b)-1]} {
+			if f, err := parseFlow(short); err == nil {
+				t.Errorf("%s: %d of %d bytes are read as %+v", text, len(short), len(b), f)
+			}
+		}
+	}
+}
+
+// FuzzFlow shows that nothing that a kernel could say makes parseFlow panic.
+func FuzzFlow(f *testing.F) {
+	for _, b := range tracked(f) {
+		f.Add(b)
+	}
+	f.Add([]byte{2, 0, 0, 0, 4, 0, 1, 0x80})
+	f.Add([]byte{2, 0, 0, 0, 3, 0, 1, 0x80})
+	f.Fuzz(func(_ *testing.T, b []byte) {
+		flow, err := parseFlow(b)
+		if err != nil {
+			return
+		}
+		// What was read may be nonsense, but can be judged.
+		r := &rules{frontends: map[model.VIP]rule{}, strays: []netip.Prefix{netip.MustParsePrefix("172.30.0.0/16")}}
+		_ = r.stale(&flow)
+	})
+}

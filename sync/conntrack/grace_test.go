@@ -1,0 +1,169 @@
+package conntrack
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/modeltest"
+)
+
+const grace = 30 * time.Second
+
+func graceful(s modeltest.Service) modeltest.Service {
+	s.ConnectionGrace = grace.String()
+	return s
+}
+
+// step is something that happens at a time, and what a pass then deletes.
+type step struct {
+	at      time.Duration
+	name    string
+	change  func(c *cluster)
+	deleted []string
+}
+
+func TestConnectionsMayGoOnForAWhile(t *testing.T) {
+	nothing := func(*cluster) {}
+	pods := func(n ...int) func(*cluster) {
+		return func(c *cluster) { set(c, dnsSlices(nil, n...)...) }
+	}
+	draining := func(c *cluster) {
+		set(c, dnsSlices([]func(*model.SliceEndpoint){modeltest.Conditions(false, true, true)}, 2)...)
+	}
+	gone2, gone3 := to("tcp", 2), to("tcp", 3)
+	tests := []struct {
+		name  string
+		with  modeltest.Service
+		also  []string // flows, besides those to pods 2 and 3
+		steps []step
+	}{
+		{"never, by default", dns(), nil, []step{
+			{0, "another pod", pods(3), nil},
+			{time.Hour, "later", nothing, nil},
+			{time.Hour, "deleted", func(c *cluster) { dns().Delete(c.Builder) }, nil},
+			{2 * time.Hour, "later", nothing, nil},
+		}},
+		{"after the grace", graceful(dns()), nil, []step{
+			{0, "another pod", pods(3), nil},
+			{grace - 1, "not yet", nothing, nil},
+			{grace, "over", nothing, gone2},
+		}},
+		{"each by itself", graceful(dns()), nil, []step{
+			{0, "one goes", pods(3), nil},
+			{grace / 2, "the other goes", pods(), nil},
+			{grace, "the first's time is over", nothing, gone2},
+			{grace * 3 / 2, "the other's", nothing, gone3},
+		}},
+		{"it comes back", graceful(dns()), nil, []step{
+			{0, "another pod", pods(3), nil},
+			{grace / 2, "both", pods(2, 3), nil},
+			{grace, "nobody's time is over", nothing, nil},
+			{grace, "it goes again", pods(3), nil},
+			{grace * 3 / 2, "not yet", nothing, nil},
+			{grace * 2, "over", nothing, gone2},
+		}},
+		{"while it drains, it serves", graceful(dns()), nil, []step{
+			{0, "draining", draining, nil},
+			{grace, "it still is", nothing, gone3}, // which left at once
+			{grace * 2, "it ends", pods(), nil},
+			{grace * 3, "over", nothing, gone2},
+		}},
+		{"the Service is deleted", graceful(dns()), nil, []step{
+			{0, "deleted", func(c *cluster) { dns().Delete(c.Builder) }, nil},
+			{grace, "over", nothing, slices.Concat(gone2, gone3)},
+		}},
+		{"who takes over its addresses has no grace", graceful(dns()), to("tcp", 9), []step{
+			{0, "another pod", pods(3), nil},
+			{1, "deleted", func(c *cluster) {
+				dns().Delete(c.Builder)
+				heir := dns()
+				heir.Name = "heir"
+				set(c, heir, modeltest.NewSlice("kube-system/heir-4", "heir").TCP("dns-tcp", 8053).Ready("10.0.0.9"))
+			}, nil},
+			{grace, "over for the first", nothing, gone2},
+			{grace * 2, "over for the other", nothing, gone3},
+		}},
+		{"the grace is taken back", graceful(dns()), nil, []step{
+			{0, "another pod", pods(3), nil},
+			{grace / 2, "as long as they like", func(c *cluster) { set(c, dns()) }, nil},
+			{grace * 2, "later", nothing, nil},
+		}},
+		{"the grace comes later", dns(), to("tcp", 9), []step{
+			{0, "another pod", pods(3), nil},
+			{time.Hour, "grace", func(c *cluster) { set(c, graceful(dns())) }, nil},
+			{time.Hour + grace - 1, "not yet", nothing, nil},
+			{time.Hour + grace, "over", nothing, slices.Concat(gone2, to("tcp", 9))},
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			start := modeltest.Moment(0)
+			c := newCluster(append(dnsSlices(nil, 2, 3), tt.with)...)
+			c.apply(start.Add(-2 * grace))
+			c.pass(t, start.Add(-grace))
+			live := slices.Concat(gone2, gone3, to("tcp", 0), tt.also)
+			for _, s := range tt.steps {
+				now := start.Add(s.at)
+				s.change(c)
+				c.apply(now)
+				got, _ := c.pass(t, now, live...)
+				slices.Sort(got)
+				want := slices.Sorted(slices.Values(s.deleted))
+				if diff := cmp.Diff(want, got); diff != "" {
+					t.Errorf("%v, %s: deleted (-want +got):\n%s", s.at, s.name, diff)
+				}
+				live = slices.DeleteFunc(live, func(f string) bool { return slices.Contains(got, f) })
+			}
+		})
+	}
+}
+
+// To whom connections went before this process, is not known. They get the grace, too.
+func TestConnectionsFromBeforeGetTheGrace(t *testing.T) {
+	start := modeltest.Moment(0)
+	c := newCluster(append(dnsSlices(nil, 2), graceful(dns()))...)
+	flows := slices.Concat(to("tcp", 0), to("tcp", 2), to("tcp", 9), to("sctp", 9))
+	for _, s := range []step{
+		{0, "at first", nil, nil},
+		{grace - 1, "not yet", nil, nil},
+		{grace, "over", nil, slices.Concat(to("tcp", 9), to("sctp", 9))},
+	} {
+		now := start.Add(s.at)
+		c.apply(now)
+		got, _ := c.pass(t, now, flows...)
+		slices.Sort(got)
+		if diff := cmp.Diff(slices.Sorted(slices.Values(s.deleted)), got); diff != "" {
+			t.Errorf("%s: deleted (-want +got):\n%s", s.name, diff)
+		}
+	}
+}
+
+// What could not be done, stays to be done.
+func TestAPassThatFailsIsDoneAgain(t *testing.T) {
+	start := modeltest.Moment(0)
+	c := newCluster(append(dnsSlices(nil, 2, 3), graceful(dns()))...)
+	c.apply(start)
+	c.pass(t, start.Add(grace))
+	set(c, dnsSlices(nil, 3)...)
+	c.apply(start.Add(grace))
+	for i := range c.families {
+		f := &c.families[i]
+		r, taken := f.begin(start.Add(2 * grace))
+		f.end(r, taken, errSize)
+	}
+	set(c, dnsSlices(nil, 2)...) // pod 3 gets its own time
+	c.apply(start.Add(2 * grace))
+	set(c, dnsSlices(nil)...)
+	c.apply(start.Add(2 * grace))
+	got, _ := c.pass(t, start.Add(2*grace), slices.Concat(to("udp", 2), to("udp", 3), to("tcp", 2), to("tcp", 3), to("tcp", 9))...)
+	want := slices.Concat(to("udp", 2), to("udp", 3), to("tcp", 9))
+	slices.Sort(got)
+	slices.Sort(want)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("deleted (-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,289 @@
+package conntrack
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"iter"
+	"net/netip"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/vmapd/vmapd/model"
+)
+
+// Messages, from linux/netfilter/nfnetlink_conntrack.h.
+const (
+	msgGet    = unix.NFNL_SUBSYS_CTNETLINK<<8 | 1
+	msgDelete = unix.NFNL_SUBSYS_CTNETLINK<<8 | 2
+)
+
+const (
+	// chunk is how many flows are deleted with one system call. It bounds what is kept, too.
+	chunk = 64
+	// bufferSize is the most that the kernel puts into one datagram of a dump.
+	bufferSize = 32 << 10
+	// patience is how long the kernel may take to delete a chunk.
+	patience = 10 * time.Second
+)
+
+// query says which flows of a family the kernel is to name. Before Linux 5.8 it does not
+// listen, and names all, so that what comes is not taken on trust. It could be asked for an
+// address, too, but for IPv6 it then names all others: in ctnetlink_filter_match_tuple, the
+// result of the comparison is negated.
+type query struct {
+	family   model.Family
+	protocol model.Protocol
+	port     uint16 // to which they were sent; 0: any
+}
+
+func (q query) matches(f *flow) bool {
+	return f.protocol == q.protocol && (q.port == 0 || f.dest.Port() == q.port)
+}
+
+// maxQueries is how many queries by port are made before one by protocol. With a million
+// flows, one that matches nothing takes the kernel a tenth of the time that it takes to name
+// and read all of them.
+const maxQueries = 8
+
+// queries returns those that find all stale flows.
+func (r *rules) queries(f model.Family) []query {
+	var byPort, byProtocol []query
+	add := func(list []query, q query) []query {
+		if slices.Contains(list, q) {
+			return list
+		}
+		return append(list, q)
+	}
+	for vip, rule := range r.frontends {
+		if rule.idle(r.now) {
+			continue
+		}
+		byProtocol = add(byProtocol, query{f, vip.Protocol, 0})
+		if len(byPort) <= maxQueries {
+			byPort = add(byPort, query{f, vip.Protocol, vip.Port})
+		}
+	}
+	switch {
+	case len(r.strays) > 0:
+		return add(byProtocol, query{f, model.UDP, 0})
+	case len(byPort) > maxQueries:
+		return byProtocol
+	}
+	return byPort
+}
+
+// Bits of ctaFilterOrigFlags, from the kernel's net/netfilter/nf_internals.h.
+const (
+	filterProtocol = 1 << 3
+	filterPort     = 1 << 5
+)
+
+func (q query) message() (netlink.Message, error) {
+	ae := netlink.NewAttributeEncoder()
+	flags := uint32(filterProtocol)
+	ae.Nested(ctaTupleOrig, func(ae *netlink.AttributeEncoder) error {
+		ae.Nested(ctaTupleProto, func(ae *netlink.AttributeEncoder) error {
+			ae.Uint8(ctaProtoNum, uint8(q.protocol))
+			if q.port != 0 {
+				flags |= filterPort
+				ae.Bytes(ctaProtoDstPort, binary.BigEndian.AppendUint16(nil, q.port))
+			}
+			return nil
+		})
+		return nil
+	})
+	ae.Nested(ctaFilter, func(ae *netlink.AttributeEncoder) error {
+		ae.Uint32(ctaFilterOrigFlags, flags)
+		return nil
+	})
+	return message(msgGet, netlink.Request|netlink.Dump, q.family, ae)
+}
+
+// deletion names a flow by the tuple of its replies and by its id, which the kernel makes of
+// the entry's address and the original tuple. So a newer flow is not hit: were it from the
+// same to the same, it still would have to be answered by the same endpoint.
+func (f *flow) deletion() (netlink.Message, error) {
+	ae := netlink.NewAttributeEncoder()
+	ae.Nested(ctaTupleReply, func(ae *netlink.AttributeEncoder) error {
+		return encodeTuple(ae, f.protocol, f.replySource, f.replyDest)
+	})
+	ae.Bytes(ctaID, binary.BigEndian.AppendUint32(nil, f.id))
+	return message(msgDelete, netlink.Request|netlink.Acknowledge, model.FamilyOf(f.dest.Addr()), ae)
+}
+
+func encodeTuple(ae *netlink.AttributeEncoder, p model.Protocol, from, to netip.AddrPort) error {
+	src, dst := uint16(ctaIPv4Src), uint16(ctaIPv4Dst)
+	if from.Addr().Is6() {
+		src, dst = ctaIPv6Src, ctaIPv6Dst
+	}
+	ae.Nested(ctaTupleIP, func(ae *netlink.AttributeEncoder) error {
+		ae.Bytes(src, from.Addr().AsSlice())
+		ae.Bytes(dst, to.Addr().AsSlice())
+		return nil
+	})
+	ae.Nested(ctaTupleProto, func(ae *netlink.AttributeEncoder) error {
+		ae.Uint8(ctaProtoNum, uint8(p))
+		ae.Bytes(ctaProtoSrcPort, binary.BigEndian.AppendUint16(nil, from.Port()))
+		ae.Bytes(ctaProtoDstPort, binary.BigEndian.AppendUint16(nil, to.Port()))
+		return nil
+	})
+	return nil
+}
+
+func message(kind netlink.HeaderType, flags netlink.HeaderFlags, f model.Family, ae *netlink.AttributeEncoder) (netlink.Message, error) {
+	attrs, err := ae.Encode()
+	if err != nil {
+		return netlink.Message{}, err
+	}
+	genmsg := [nfgenmsgLen]byte{unix.AF_INET, unix.NFNETLINK_V0} // then a resource id, unused
+	if f == model.IPv6 {
+		genmsg[0] = unix.AF_INET6
+	}
+	return netlink.Message{
+		Header: netlink.Header{Type: kind, Flags: flags},
+		Data:   append(genmsg[:], attrs...),
+	}, nil
+}
+
+// table is a way to the connection tracking table of a network namespace.
+type table struct {
+	dumps, deletions *netlink.Conn // what is asked during a dump would mix with it
+	ask              func(query) (netlink.Message, error)
+}
+
+func openTable(netNS int) (*table, error) {
+	t := table{ask: query.message}
+	var err error
+	config := &netlink.Config{NetNS: netNS, MessageBufferSize: bufferSize}
+	if t.dumps, err = netlink.Dial(unix.NETLINK_NETFILTER, config); err != nil {
+		return nil, fmt.Errorf("open netfilter netlink: %w", err)
+	}
+	if t.deletions, err = netlink.Dial(unix.NETLINK_NETFILTER, config); err != nil {
+		_ = t.dumps.Close()
+		return nil, fmt.Errorf("open netfilter netlink: %w", err)
+	}
+	return &t, nil
+}
+
+func (t *table) close() {
+	_ = t.dumps.Close()
+	_ = t.deletions.Close()
+}
+
+// interrupt makes a dump fail, so that nobody reads the rest of it.
+func (t *table) interrupt() { _ = t.dumps.SetReadDeadline(time.Unix(1, 0)) }
+
+// flows yields the flows that the kernel names for a query, as they come. What is left out
+// if the caller stops would still be read: interrupt first.
+func (t *table) flows(q query) iter.Seq2[flow, error] {
+	return func(yield func(flow, error) bool) {
+		fail := func(err error) { yield(flow{}, fmt.Errorf("list %v %v flows: %w", q.family, q.protocol, err)) }
+		m, err := t.ask(q)
+		if err == nil {
+			_, err = t.dumps.Send(m)
+		}
+		if err != nil {
+			fail(err)
+			return
+		}
+		for m, err := range t.dumps.ReceiveIter() {
+			if err != nil {
+				fail(err)
+				return
+			}
+			f, err := parseFlow(m.Data)
+			if err != nil {
+				t.interrupt()
+				fail(err)
+				return
+			}
+			if !yield(f, nil) {
+				return
+			}
+		}
+	}
+}
+
+// errRefused is in errors of delete that say no more than that the kernel keeps a flow.
+var errRefused = errors.New("the kernel refuses to delete a flow")
+
+// delete deletes flows, at most chunk of them, and returns how many of them there still were.
+func (t *table) delete(flows []flow) (deleted int, err error) {
+	messages := make([]netlink.Message, len(flows))
+	for i := range flows {
+		if messages[i], err = flows[i].deletion(); err != nil {
+			return 0, err
+		}
+	}
+	if err := t.deletions.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		return 0, err
+	}
+	if _, err := t.deletions.SendMessages(messages); err != nil {
+		return 0, fmt.Errorf("delete %d flows: %w", len(flows), err)
+	}
+	var refused error // one stands for all: the reason hardly differs
+	for range messages {
+		switch _, err := t.deletions.Receive(); {
+		case err == nil:
+			deleted++
+		case errors.Is(err, os.ErrNotExist): // it ended by itself
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			return deleted, fmt.Errorf("delete %d flows: the kernel does not answer: %w", len(flows), err)
+		default:
+			refused = fmt.Errorf("%w: %w", errRefused, err)
+		}
+	}
+	return deleted, refused
+}
+
+// sweep deletes the stale flows of a family. However many flows there are, it keeps no more
+// than a chunk of them.
+func (t *table) sweep(ctx context.Context, f model.Family, r *rules) (seen, deleted int, err error) {
+	stop := context.AfterFunc(ctx, t.interrupt)
+	defer stop()
+	stale := make([]flow, 0, chunk)
+	var refused error // one that the kernel keeps does not keep the others from being deleted
+	flush := func() error {
+		n, err := t.delete(stale)
+		deleted += n
+		stale = stale[:0]
+		if errors.Is(err, errRefused) {
+			refused, err = err, nil
+		}
+		return err
+	}
+	all := false
+	for _, q := range r.queries(f) {
+		for flow, err := range t.flows(q) {
+			if err != nil {
+				return seen, deleted, err
+			}
+			seen++
+			all = all || !q.matches(&flow)
+			if !r.stale(&flow) {
+				continue
+			}
+			if stale = append(stale, flow); len(stale) == chunk {
+				if err := flush(); err != nil {
+					t.interrupt()
+					return seen, deleted, err
+				}
+			}
+		}
+		if all {
+			break // this kernel has named all there are
+		}
+	}
+	if len(stale) > 0 {
+		if err := flush(); err != nil {
+			return seen, deleted, err
+		}
+	}
+	return seen, deleted, refused
+}

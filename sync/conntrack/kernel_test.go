@@ -1,0 +1,380 @@
+package conntrack
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/mdlayher/netlink"
+	timo "github.com/ti-mo/conntrack"
+	"golang.org/x/sys/unix"
+
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/sync/reconcile"
+)
+
+// namespace is a network namespace of its own.
+type namespace struct {
+	*os.File
+	work chan func()
+}
+
+// newNamespace returns one, until the test ends.
+func newNamespace(t testing.TB) *namespace {
+	t.Helper()
+	n := &namespace{work: make(chan func())}
+	made := make(chan error)
+	go func() {
+		// The thread stays locked and ends with the goroutine: nothing else may run there.
+		runtime.LockOSThread()
+		err := unix.Unshare(unix.CLONE_NEWNET)
+		if err == nil {
+			n.File, err = os.Open("/proc/thread-self/ns/net")
+		}
+		made <- err
+		for f := range n.work {
+			f()
+		}
+	}()
+	t.Cleanup(func() { close(n.work) })
+	if err := <-made; err != nil {
+		t.Skipf("needs the privilege to create a network namespace (run under unshare -rn): %v", err)
+	}
+	t.Cleanup(func() { _ = n.Close() })
+	return n
+}
+
+// do calls f inside.
+func (n *namespace) do(f func()) {
+	done := make(chan struct{})
+	n.work <- func() { defer close(done); f() }
+	<-done
+}
+
+func (n *namespace) fd() int { return int(n.Fd()) }
+
+const (
+	msgNew     = unix.NFNL_SUBSYS_CTNETLINK << 8
+	ctaTimeout = 7
+	ctaNATDst  = 13
+)
+
+// creation is what makes the kernel track a flow, and translate it if its replies are to
+// come from elsewhere than where it goes.
+func (f *flow) creation(t testing.TB) netlink.Message {
+	t.Helper()
+	ae := netlink.NewAttributeEncoder()
+	ae.Nested(ctaTupleOrig, func(ae *netlink.AttributeEncoder) error {
+		return encodeTuple(ae, f.protocol, f.source, f.dest)
+	})
+	// With translation, the kernel makes the reply's tuple of this one.
+	ae.Nested(ctaTupleReply, func(ae *netlink.AttributeEncoder) error {
+		return encodeTuple(ae, f.protocol, f.dest, f.source)
+	})
+	if f.replySource != f.dest {
+		ae.Nested(ctaNATDst, func(ae *netlink.AttributeEncoder) error {
+			const minIPv4, protocol, minIPv6, minPort = 1, 3, 4, 1
+			kind := uint16(minIPv4)
+			if f.replySource.Addr().Is6() {
+				kind = minIPv6
+			}
+			ae.Bytes(kind, f.replySource.Addr().AsSlice())
+			ae.Nested(protocol, func(ae *netlink.AttributeEncoder) error {
+				ae.Bytes(minPort, binary.BigEndian.AppendUint16(nil, f.replySource.Port()))
+				return nil
+			})
+			return nil
+		})
+	}
+	ae.Bytes(ctaStatus, binary.BigEndian.AppendUint32(nil, 1<<3)) // IPS_CONFIRMED
+	ae.Bytes(ctaTimeout, binary.BigEndian.AppendUint32(nil, 600))
+	if f.zone {
+		ae.Bytes(ctaZone, binary.BigEndian.AppendUint16(nil, 7))
+	}
+	m, err := message(msgNew, netlink.Request|netlink.Create|netlink.Excl|netlink.Acknowledge, model.FamilyOf(f.dest.Addr()), ae)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func (n *namespace) create(t testing.TB, count int, flowOf func(i int) flow) {
+	t.Helper()
+	c, err := netlink.Dial(unix.NETLINK_NETFILTER, &netlink.Config{NetNS: n.fd(), MessageBufferSize: bufferSize})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	for i := 0; i < count; {
+		var batch []netlink.Message
+		for ; i < count && len(batch) < chunk; i++ {
+			f := flowOf(i)
+			batch = append(batch, f.creation(t))
+		}
+		if _, err := c.SendMessages(batch); err != nil {
+			t.Fatal(err)
+		}
+		for range batch {
+			if _, err := c.Receive(); err != nil {
+				t.Fatalf("flow %d: %v", i, err)
+			}
+		}
+	}
+}
+
+// list returns the flows that the kernel tracks, as another program sees them: "udp
+// 203.0.113.9:40000 172.30.0.10:53 10.0.0.2:8053", with the zone where there is one.
+func (n *namespace) list(t testing.TB) []string {
+	t.Helper()
+	c, err := timo.Dial(&netlink.Config{NetNS: n.fd()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	flows, err := c.Dump(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list []string
+	for _, f := range flows {
+		from, answers := f.TupleOrig, f.TupleReply
+		text := fmt.Sprintf("%v %v %v %v", model.Protocol(from.Proto.Protocol),
+			netip.AddrPortFrom(from.IP.SourceAddress, from.Proto.SourcePort),
+			netip.AddrPortFrom(from.IP.DestinationAddress, from.Proto.DestinationPort),
+			netip.AddrPortFrom(answers.IP.SourceAddress, answers.Proto.SourcePort))
+		if f.Zone != 0 {
+			text += fmt.Sprintf(" zone %d", f.Zone)
+		}
+		list = append(list, text)
+	}
+	slices.Sort(list)
+	return list
+}
+
+func (n *namespace) open(t testing.TB) *table {
+	t.Helper()
+	table, err := openTable(n.fd())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(table.close)
+	return table
+}
+
+// serving are the rules of a cluster IP's port 53 with the endpoint 10.0.0.2:8053, and its
+// IPv6 twin.
+func servingRules(f model.Family) *rules {
+	vip, pod := "172.30.0.10", "10.0.0.2:8053"
+	if f == model.IPv6 {
+		vip, pod = "fd00:172:30::10", "[fd00:10::2]:8053"
+	}
+	sp := &model.ServicePort{Endpoints: []model.Endpoint{model.NewEndpoint(netip.MustParseAddrPort(pod), false)}}
+	return &rules{
+		now: time.Now(),
+		frontends: map[model.VIP]rule{
+			{Addr: netip.MustParseAddr(vip), Protocol: model.UDP, Port: 53}: {port: sp},
+		},
+	}
+}
+
+func TestSweepDeletesWhatIsStaleAndNothingElse(t *testing.T) {
+	zone := parse(t, "udp 172.30.0.10:53 from 10.0.0.3:8053")
+	zone.zone = true
+	stay := []string{
+		"udp 172.30.0.10:53 from 10.0.0.2:8053",
+		"udp [fd00:172:30::10]:53 from [fd00:10::2]:8053",
+		"udp 172.30.0.11:53 from 10.0.0.3:8053",
+		"udp 172.30.0.10:54 from 10.0.0.3:8053",
+		"udp 192.168.98.10:53",
+		"tcp 172.30.0.10:53 from 10.0.0.3:8053",
+		"sctp 172.30.0.10:53 from 10.0.0.3:8053",
+		"udp [fd00:172:30::11]:53 from [fd00:10::3]:8053",
+		"tcp [fd00:172:30::10]:53 from [fd00:10::3]:8053",
+	}
+	go4 := []string{
+		"udp 172.30.0.10:53 from 10.0.0.3:8053",
+		"udp 172.30.0.10:53 from 10.0.0.2:8054",
+		"udp 172.30.0.10:53",
+	}
+	go6 := []string{
+		"udp [fd00:172:30::10]:53 from [fd00:10::3]:8053",
+		"udp [fd00:172:30::10]:53",
+	}
+	for _, tt := range []struct {
+		name         string
+		ask          func(query) (netlink.Message, error)
+		more         int // frontends that nobody sends to
+		seen4, seen6 int
+	}{
+		{"by port", query.message, 0, 7, 4},
+		{"by protocol", query.message, maxQueries, 8, 4},
+		// As before Linux 5.8. It is asked once, not for each port.
+		{"by a kernel that does not filter", func(q query) (netlink.Message, error) {
+			return message(msgGet, netlink.Request|netlink.Dump, q.family, netlink.NewAttributeEncoder())
+		}, 2, 10, 5},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			n := newNamespace(t)
+			n.create(t, 1, func(int) flow { return zone })
+			numbered := func(texts []string) func(i int) flow {
+				return func(i int) flow {
+					f := parse(t, texts[i])
+					f.source = netip.AddrPortFrom(f.source.Addr(), uint16(i+1))
+					f.replyDest = f.source
+					return f
+				}
+			}
+			n.create(t, len(stay), numbered(stay))
+			want := n.list(t)
+			stale := slices.Concat(go4, go6)
+			n.create(t, len(stale), func(i int) flow {
+				f := numbered(stale)(i)
+				f.source = netip.AddrPortFrom(f.source.Addr(), uint16(i+1001))
+				f.replyDest = f.source
+				return f
+			})
+			if got := len(n.list(t)); got != len(stay)+len(stale)+1 {
+				t.Fatalf("%d flows, want %d: nothing is tested", got, len(stay)+len(stale)+1)
+			}
+			for _, f := range model.Families {
+				table := n.open(t)
+				table.ask = tt.ask
+				r := servingRules(f)
+				for i := range tt.more {
+					nobody := model.VIP{Addr: netip.IPv6Loopback(), Protocol: model.UDP, Port: uint16(30000 + i)}
+					r.frontends[nobody] = rule{}
+				}
+				wantSeen, wantDeleted := tt.seen4, len(go4)
+				if f == model.IPv6 {
+					wantSeen, wantDeleted = tt.seen6, len(go6)
+				}
+				seen, deleted, err := table.sweep(t.Context(), f, r)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if seen != wantSeen || deleted != wantDeleted {
+					t.Errorf("%v: saw %d flows and deleted %d, want %d and %d", f, seen, deleted, wantSeen, wantDeleted)
+				}
+			}
+			if diff := cmp.Diff(want, n.list(t)); diff != "" {
+				t.Errorf("what is left (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Between the dump and the deletion a flow may end, and another of the same sender begin.
+func TestANewerFlowIsNotHit(t *testing.T) {
+	n := newNamespace(t)
+	stale := parse(t, "udp 172.30.0.10:53 from 10.0.0.3:8053")
+	n.create(t, 1, func(int) flow { return stale })
+	table := n.open(t)
+	var found []flow
+	for f, err := range table.flows(query{family: model.IPv4, protocol: model.UDP}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		found = append(found, f)
+	}
+	if len(found) != 1 || found[0].id == 0 {
+		t.Fatalf("found %+v, want one flow with an id", found)
+	}
+	if deleted, err := table.delete(found); deleted != 1 || err != nil {
+		t.Fatalf("%d deleted, %v, want 1", deleted, err)
+	}
+	if deleted, err := table.delete(found); deleted != 0 || err != nil {
+		t.Errorf("%d deleted, %v, want none, and no error", deleted, err)
+	}
+	n.create(t, 1, func(int) flow { return parse(t, "udp 172.30.0.10:53 from 10.0.0.2:8053") })
+	if deleted, err := table.delete(found); deleted != 0 || err != nil {
+		t.Errorf("%d deleted, %v, want none: it has another endpoint", deleted, err)
+	}
+	n.create(t, 1, func(int) flow { return parse(t, "udp 172.30.0.11:53 from 10.0.0.3:8053") })
+	found[0].id++
+	if deleted, err := table.delete(found); deleted != 0 || err != nil {
+		t.Errorf("%d deleted, %v, want none: it has another id", deleted, err)
+	}
+	if got := len(n.list(t)); got != 2 {
+		t.Errorf("%d flows left, want 2", got)
+	}
+}
+
+// A flow that the kernel does not let go (one that it has offloaded, say) is an error, but
+// all others are deleted.
+func TestWhatIsRefusedKeepsNobodyElse(t *testing.T) {
+	n := newNamespace(t)
+	bad := parse(t, "udp 172.30.0.10:53 from 10.0.0.3:8053")
+	good := parse(t, "udp 172.30.0.11:53 from 10.0.0.3:8053")
+	n.create(t, 1, func(int) flow { return good })
+	table := n.open(t)
+	var flows []flow
+	for f, err := range table.flows(query{family: model.IPv4, protocol: model.UDP}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		bad.id = f.id
+		bad.replyDest = netip.AddrPort{} // nothing the kernel could look for
+		flows = []flow{bad, f}
+	}
+	deleted, err := table.delete(flows)
+	if deleted != 1 || !errors.Is(err, errRefused) {
+		t.Errorf("%d deleted, error %v, want 1 and %v", deleted, err, errRefused)
+	}
+	if got := n.list(t); len(got) > 0 {
+		t.Errorf("left: %q", got)
+	}
+}
+
+func TestASweepEndsWithItsContext(t *testing.T) {
+	n := newNamespace(t)
+	n.create(t, 1000, func(i int) flow {
+		f := parse(t, "udp 172.30.0.10:53 from 10.0.0.3:8053")
+		f.source = netip.AddrPortFrom(f.source.Addr(), uint16(i+1))
+		f.replyDest = f.source
+		return f
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, _, err := n.open(t).sweep(ctx, model.IPv4, servingRules(model.IPv4)); err == nil {
+		t.Error("no error, want one")
+	}
+	if _, deleted, err := n.open(t).sweep(t.Context(), model.IPv4, servingRules(model.IPv4)); deleted == 0 || err != nil {
+		t.Errorf("%d deleted by the next, %v", deleted, err)
+	}
+}
+
+// A Reconciler as it is used, against a kernel.
+func TestAReconcilerReachesTheKernel(t *testing.T) {
+	n := newNamespace(t)
+	n.create(t, 1, func(int) flow { return parse(t, "udp 172.30.0.10:53 from 10.0.0.3:8053") })
+	n.create(t, 1, func(int) flow { return parse(t, "udp 172.30.0.11:53 from 10.0.0.3:8053") })
+	passes := make(chan Pass, 10)
+	r := New(Options{Log: slog.New(slog.DiscardHandler), NetNS: n.fd(), Report: func(p Pass) { passes <- p }})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { defer close(ended); r.Run(ctx) }()
+	defer func() { cancel(); <-ended }()
+	r.Done(reconcile.Round{Snapshot: newCluster(append(dnsSlices(nil, 2), dns())...).Snapshot()})
+	for range model.Families {
+		select {
+		case p := <-passes:
+			if p.Err != nil {
+				t.Error(p.Err)
+			}
+		case <-time.After(2 * patience):
+			t.Fatal("no pass")
+		}
+	}
+	if got := n.list(t); len(got) != 0 {
+		t.Errorf("left: %q", got) // the other one was in the ServiceCIDR, and nobody's
+	}
+}

@@ -1,0 +1,204 @@
+package conntrack
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/sync/reconcile"
+)
+
+const (
+	// DefaultInterval is the least time between two passes.
+	DefaultInterval = time.Second
+	// auditInterval is how often all flows are looked at, in case something was missed.
+	auditInterval = time.Hour
+	// slowestRetry bounds the time until a pass that failed is tried again.
+	slowestRetry = 30 * time.Second
+)
+
+// Options are how a Reconciler works.
+type Options struct {
+	Log *slog.Logger
+	// NetNS is a file descriptor of the network namespace. 0 is the current one.
+	NetNS int
+	// Interval is the least time between the end of a pass and the next. 0 means
+	// DefaultInterval.
+	Interval time.Duration
+	// Report, if not nil, is told of each pass. Run waits for it.
+	Report func(Pass)
+}
+
+// Pass is one look at the flows of a family.
+type Pass struct {
+	Family  model.Family
+	Took    time.Duration
+	Seen    int // flows that the kernel named
+	Deleted int
+	Err     error
+}
+
+// Reconciler deletes the flows that no endpoint answers for. It is a reconcile.Observer,
+// which hears what was applied, and does its work in Run.
+type Reconciler struct {
+	options Options
+	sweep   func(context.Context, model.Family, *rules) (seen, deleted int, err error)
+	heard   chan struct{} // has room for one
+
+	mu       sync.Mutex // held as long as a change takes to note, never while a pass runs
+	families [len(model.Families)]family
+
+	failing [len(model.Families)]bool // Run's
+}
+
+var _ reconcile.Observer = (*Reconciler)(nil)
+
+// New returns a Reconciler. It opens nothing: what the kernel lacks makes passes fail, which
+// is logged, and harms nothing else.
+func New(o Options) *Reconciler {
+	if o.Interval == 0 {
+		o.Interval = DefaultInterval
+	}
+	r := &Reconciler{options: o, heard: make(chan struct{}, 1)}
+	r.sweep = func(ctx context.Context, f model.Family, rules *rules) (int, int, error) {
+		t, err := openTable(o.NetNS)
+		if err != nil {
+			return 0, 0, err
+		}
+		defer t.close()
+		return t.sweep(ctx, f, rules)
+	}
+	return r
+}
+
+// Queued implements reconcile.Observer.
+func (r *Reconciler) Queued(time.Time) {}
+
+// Done implements reconcile.Observer. A family that failed keeps what it had: its old rules
+// still send packets to the old endpoints, and the flows with it.
+func (r *Reconciler) Done(round reconcile.Round) {
+	now := time.Now()
+	r.mu.Lock()
+	for _, f := range model.Families {
+		if !round.Failed[f] {
+			r.families[f].take(round.Snapshot.Family(f), now)
+		}
+	}
+	r.mu.Unlock()
+	select {
+	case r.heard <- struct{}{}:
+	default:
+	}
+}
+
+// Run does passes until ctx ends: the first at once when something was applied that may
+// concern flows, and then at most one in each interval.
+func (r *Reconciler) Run(ctx context.Context) {
+	audit := time.NewTicker(auditInterval)
+	defer audit.Stop()
+	alarm := time.NewTimer(auditInterval)
+	defer alarm.Stop()
+	retry := r.options.Interval
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.heard:
+		case <-audit.C:
+			r.audit()
+		case <-alarm.C:
+		}
+		did, ok := r.passes(ctx)
+		pause := r.options.Interval
+		if ok {
+			retry = pause
+		} else {
+			pause, retry = retry, min(2*retry, max(slowestRetry, r.options.Interval))
+		}
+		if did {
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(pause):
+			}
+		}
+		r.set(alarm)
+	}
+}
+
+// set has an alarm ring when there is something to do without anybody saying so.
+func (r *Reconciler) set(alarm *time.Timer) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := time.Now()
+	wait := auditInterval
+	for i := range r.families {
+		f := &r.families[i]
+		if next := f.due(now); !next.IsZero() {
+			wait = min(wait, next.Sub(now))
+		}
+		if !f.todo.empty() {
+			wait = 0
+		}
+	}
+	alarm.Reset(wait)
+}
+
+// audit has all flows looked at.
+func (r *Reconciler) audit() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := range r.families {
+		if f := &r.families[i]; f.applied != nil {
+			f.todo.all = true
+		}
+	}
+}
+
+// passes does a pass for each family that has something to do.
+func (r *Reconciler) passes(ctx context.Context) (did, ok bool) {
+	ok = true
+	for _, f := range model.Families {
+		r.mu.Lock()
+		start := time.Now()
+		rules, taken := r.families[f].begin(start)
+		r.mu.Unlock()
+		if rules == nil {
+			continue
+		}
+		did = true
+		p := Pass{Family: f}
+		p.Seen, p.Deleted, p.Err = r.sweep(ctx, f, rules)
+		p.Took = time.Since(start)
+		if ctx.Err() != nil {
+			return did, ok
+		}
+		r.mu.Lock()
+		r.families[f].end(rules, taken, p.Err)
+		r.mu.Unlock()
+		r.tell(ctx, p)
+		ok = ok && p.Err == nil
+	}
+	return did, ok
+}
+
+func (r *Reconciler) tell(ctx context.Context, p Pass) {
+	family := slog.String("family", p.Family.String())
+	switch was := r.failing[p.Family]; {
+	case p.Err != nil && !was:
+		r.options.Log.LogAttrs(ctx, slog.LevelWarn, "can't clean up connection tracking; trying again",
+			family, slog.Any("err", p.Err))
+	case p.Err == nil && was:
+		r.options.Log.LogAttrs(ctx, slog.LevelInfo, "connection tracking can be cleaned up again", family)
+	}
+	r.failing[p.Family] = p.Err != nil
+	if p.Deleted > 0 {
+		r.options.Log.LogAttrs(ctx, slog.LevelDebug, "deleted stale flows", family,
+			slog.Int("deleted", p.Deleted), slog.Int("seen", p.Seen), slog.Duration("took", p.Took))
+	}
+	if r.options.Report != nil {
+		r.options.Report(p)
+	}
+}

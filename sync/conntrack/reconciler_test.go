@@ -1,0 +1,241 @@
+package conntrack
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/modeltest"
+	"github.com/vmapd/vmapd/sync/reconcile"
+)
+
+// bench is a Reconciler at work in fake time, on a table that notes passes and may fail.
+type bench struct {
+	*Reconciler
+	*cluster
+	start time.Time
+	log   bytes.Buffer
+
+	mu       sync.Mutex
+	err      error
+	takes    time.Duration
+	passes   []string // "1s IPv4 4", when, and how many frontends were looked at
+	reported []Pass
+}
+
+func newBench(t *testing.T, objects ...modeltest.Object) *bench {
+	t.Helper()
+	b := &bench{cluster: newCluster(objects...), start: time.Now()}
+	b.Reconciler = New(Options{
+		Log: slog.New(slog.NewTextHandler(&b.log, nil)),
+		Report: func(p Pass) {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			b.reported = append(b.reported, p)
+		},
+	})
+	b.sweep = func(ctx context.Context, f model.Family, r *rules) (int, int, error) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.passes = append(b.passes, fmt.Sprintf("%v %v %d", time.Since(b.start), f, len(r.frontends)))
+		select {
+		case <-ctx.Done():
+		case <-time.After(b.takes):
+		}
+		return 7, 3, b.err
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { defer close(ended); b.Run(ctx) }()
+	t.Cleanup(func() { cancel(); <-ended })
+	return b
+}
+
+// apply tells of a round.
+func (b *bench) apply(failed ...model.Family) {
+	r := reconcile.Round{Snapshot: b.Snapshot()}
+	for _, f := range failed {
+		r.Err, r.Failed[f] = errors.New("no"), true
+	}
+	b.Done(r)
+}
+
+func (b *bench) want(t *testing.T, passes ...string) {
+	t.Helper()
+	synctest.Wait()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if diff := cmp.Diff(passes, b.passes); diff != "" {
+		t.Errorf("passes (-want +got):\n%s", diff)
+	}
+	b.passes = nil
+}
+
+func (b *bench) fail(err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.err = err
+}
+
+func (b *bench) reports() []Pass {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.reported
+}
+
+// ip is a Service with one UDP frontend in IPv4.
+func ip(n int) modeltest.Service {
+	return modeltest.NewService(fmt.Sprintf("ns/s%d", n)).On(fmt.Sprintf("172.30.0.%d", n)).UDP("p", 53).TCP("tcp", 53)
+}
+
+func TestPassesFollowChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, ip(1), ip(2), ip(3))
+		b.want(t)
+		b.apply()
+		b.want(t, "0s IPv4 3", "0s IPv6 0") // the first at once, of everything
+		time.Sleep(10 * time.Second)
+		b.apply() // nothing new
+		b.want(t)
+		set(b.cluster, ip(4))
+		b.apply()
+		b.want(t, "10s IPv4 1") // only what changed, and at once
+		for i := range 100 {
+			set(b.cluster, ip(10+i))
+			b.apply()
+			time.Sleep(time.Millisecond)
+		}
+		b.want(t)
+		time.Sleep(time.Second)
+		b.want(t, "11s IPv4 100") // then no more than one a second
+		s := ip(4)
+		s.ClusterIPs = []string{"172.30.0.5"}
+		set(b.cluster, s)
+		ip(10).Delete(b.Builder)
+		b.apply()
+		time.Sleep(2 * time.Second)
+		b.want(t, "12s IPv4 3") // what is no longer there, too
+		modeltest.NewService("ns/tcp").On("172.30.0.200").TCP("p", 80).Set(b.Builder)
+		b.apply()
+		time.Sleep(2 * time.Second)
+		b.want(t) // nobody wants anything of TCP
+	})
+}
+
+func TestAllIsLookedAtEveryHour(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, ip(1), ip(2))
+		b.apply()
+		b.want(t, "0s IPv4 2", "0s IPv6 0")
+		time.Sleep(3*time.Hour - time.Minute)
+		b.want(t, "1h0m0s IPv4 2", "1h0m0s IPv6 0", "2h0m0s IPv4 2", "2h0m0s IPv6 0")
+	})
+}
+
+func TestNothingIsLookedAtBeforeSomethingIsApplied(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, ip(1))
+		time.Sleep(2 * time.Hour)
+		b.want(t)
+		b.apply(model.IPv6)
+		b.want(t, "2h0m0s IPv4 1")
+		time.Sleep(time.Minute)
+		ip(1).Delete(b.Builder)
+		b.apply(model.IPv4)
+		b.want(t, "2h1m0s IPv6 0") // IPv4 still forwards: its flows stay
+		time.Sleep(time.Minute)
+		b.apply()
+		b.want(t, "2h2m0s IPv4 1")
+	})
+}
+
+func TestAFailureIsSaidOnceAndDoneAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, ip(1))
+		b.apply()
+		b.want(t, "0s IPv4 1", "0s IPv6 0")
+		time.Sleep(time.Minute)
+		b.fail(errors.New("no such thing"))
+		set(b.cluster, ip(2))
+		b.apply()
+		time.Sleep(10 * time.Second)
+		set(b.cluster, ip(3))
+		b.apply() // waits like the others
+		time.Sleep(90 * time.Second)
+		b.want(t, "1m0s IPv4 1", "1m1s IPv4 1", "1m3s IPv4 1", "1m7s IPv4 1", "1m15s IPv4 2", "1m31s IPv4 2", "2m1s IPv4 2", "2m31s IPv4 2")
+		if got := b.log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "no such thing") {
+			t.Errorf("want one line about it, got:\n%s", got)
+		}
+		if p := b.reports()[len(b.reports())-1]; p.Err == nil || p.Family != model.IPv4 {
+			t.Errorf("reported %+v, want the error", p)
+		}
+		b.fail(nil)
+		time.Sleep(time.Minute)
+		b.want(t, "3m1s IPv4 2")
+		if got := b.log.String(); strings.Count(got, "\n") != 2 || !strings.Contains(got, "again") {
+			t.Errorf("want one line about its end, got:\n%s", got)
+		}
+		set(b.cluster, ip(4))
+		b.apply()
+		b.want(t, "3m40s IPv4 1")
+	})
+}
+
+func TestAPassIsReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, ip(1))
+		b.mu.Lock()
+		b.takes = 3 * time.Second
+		b.mu.Unlock()
+		b.apply()
+		time.Sleep(time.Second)
+		set(b.cluster, ip(2))
+		b.apply() // does not wait for the pass
+		if got := time.Since(b.start); got != time.Second {
+			t.Errorf("Done took %v", got-time.Second)
+		}
+		time.Sleep(time.Minute)
+		want := Pass{Took: 3 * time.Second, Seen: 7, Deleted: 3}
+		six := want
+		six.Family = model.IPv6
+		if diff := cmp.Diff([]Pass{want, six, want}, b.reports()); diff != "" {
+			t.Errorf("reported (-want +got):\n%s", diff)
+		}
+		b.want(t, "0s IPv4 1", "3s IPv6 0", "7s IPv4 1") // a second after the end of the one before
+	})
+}
+
+// When the time of connections is over, nothing else happens.
+func TestTheGraceWakes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := graceful(modeltest.NewService("ns/tcp").On("172.30.0.1").TCP("p", 80))
+		pods := func(addrs ...string) modeltest.Slice {
+			return modeltest.NewSlice("ns/tcp-4", "tcp").TCP("p", 80).Ready(addrs...)
+		}
+		b := newBench(t, s, pods("10.0.0.1", "10.0.0.2", "10.0.0.3"))
+		b.apply()
+		b.want(t, "0s IPv4 1", "0s IPv6 0")
+		time.Sleep(10 * time.Minute)
+		b.want(t, "30s IPv4 1") // who was connected to whom before, nobody knows
+		set(b.cluster, pods("10.0.0.1", "10.0.0.2"))
+		b.apply()
+		time.Sleep(10 * time.Second)
+		set(b.cluster, pods("10.0.0.1"))
+		b.apply()
+		b.fail(errors.New("not now"))
+		time.Sleep(22 * time.Second)
+		b.fail(nil)
+		time.Sleep(10 * time.Minute)
+		b.want(t, "10m30s IPv4 1", "10m31s IPv4 1", "10m33s IPv4 1", "10m40s IPv4 1")
+	})
+}

@@ -1,0 +1,412 @@
+package conntrack
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/modeltest"
+)
+
+// The address plan is modeltest's: pods 10.0.0.0/8, cluster IPs 172.30.0.0/16, our node
+// 192.168.0.2, load-balancer addresses 192.168.98.0/24, external IPs 192.168.99.0/24,
+// outside 203.0.113.0/24, and their IPv6 twins.
+
+// parse reads "udp 172.30.0.10:53 from 10.0.0.2:8053": a flow to the first address that the
+// second answers. Without the second, it is not translated.
+func parse(t testing.TB, text string) flow {
+	t.Helper()
+	fields := strings.Fields(text)
+	protocol, err := model.ParseProtocol(strings.ToUpper(fields[0]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := flow{protocol: protocol, dest: netip.MustParseAddrPort(fields[1])}
+	f.source = netip.MustParseAddrPort("203.0.113.9:40000")
+	if f.dest.Addr().Is6() {
+		f.source = netip.MustParseAddrPort("[2001:db8:203::9]:40000")
+	}
+	f.replySource, f.replyDest = f.dest, f.source
+	if len(fields) > 2 {
+		f.replySource = netip.MustParseAddrPort(fields[3])
+		f.translated = true
+	}
+	return f
+}
+
+// cluster is a Builder, and what is noted about the snapshots it makes.
+type cluster struct {
+	*model.Builder
+	families [len(model.Families)]family
+}
+
+func newCluster(objects ...modeltest.Object) *cluster {
+	return &cluster{Builder: modeltest.Builder(modeltest.Config(), append(objects, modeltest.OurNode(),
+		modeltest.NewServiceCIDR("kubernetes", "172.30.0.0/16", "fd00:172:30::/112"))...)}
+}
+
+func (c *cluster) apply(now time.Time) {
+	s := c.Snapshot()
+	for _, f := range model.Families {
+		c.families[f].take(s.Family(f), now)
+	}
+}
+
+// pass returns which of the flows would be deleted, and whether there was anything to do.
+func (c *cluster) pass(t testing.TB, now time.Time, flows ...string) (deleted []string, did bool) {
+	t.Helper()
+	for i := range c.families {
+		f := &c.families[i]
+		r, taken := f.begin(now)
+		if r == nil {
+			continue
+		}
+		did = true
+		for _, text := range flows {
+			if flow := parse(t, text); model.FamilyOf(flow.dest.Addr()) == model.Families[i] && r.stale(&flow) {
+				deleted = append(deleted, text)
+			}
+		}
+		f.end(r, taken, nil)
+	}
+	return deleted, did
+}
+
+func dns() modeltest.Service {
+	return modeltest.NewService("kube-system/dns").Typed("LoadBalancer").On("172.30.0.10", "fd00:172:30::10").
+		LoadBalancer("192.168.98.10", "fd00:192:168:98::10").External("192.168.99.10", "fd00:192:168:99::10").
+		UDP("dns", 53).NodePort(30053).TCP("dns-tcp", 53).NodePort(30053).
+		Port(model.Port{Name: "dns-sctp", Protocol: "SCTP", Port: 53, NodePort: 30053})
+}
+
+// dnsSlices are its endpoints: pods 10.0.0.N and fd00:10::N.
+func dnsSlices(options []func(*model.SliceEndpoint), pods ...int) []modeltest.Object {
+	v4 := modeltest.NewSlice("kube-system/dns-4", "dns")
+	v6 := modeltest.NewSlice("kube-system/dns-6", "dns").IPv6()
+	for _, s := range []*modeltest.Slice{&v4, &v6} {
+		*s = s.UDP("dns", 8053).TCP("dns-tcp", 8053).Port("dns-sctp", "SCTP", 8053)
+	}
+	for _, n := range pods {
+		v4 = v4.Endpoint(fmt.Sprintf("10.0.0.%d", n), options...)
+		v6 = v6.Endpoint(fmt.Sprintf("fd00:10::%d", n), options...)
+	}
+	return []modeltest.Object{v4, v6}
+}
+
+func set(c *cluster, objects ...modeltest.Object) {
+	for _, o := range objects {
+		o.Set(c.Builder)
+	}
+}
+
+// to gives flows to all addresses of dns that pod n answers; to none, if n is 0.
+func to(protocol string, n int) []string {
+	var list []string
+	for _, dest := range []string{"172.30.0.10:53", "192.168.98.10:53", "192.168.99.10:53", "192.168.0.2:30053"} {
+		list = append(list, fmt.Sprintf("%s %s from 10.0.0.%d:8053", protocol, dest, n))
+	}
+	for _, dest := range []string{"[fd00:172:30::10]:53", "[fd00:192:168:98::10]:53", "[fd00:192:168:99::10]:53", "[fd00:192:168::2]:30053"} {
+		list = append(list, fmt.Sprintf("%s %s from [fd00:10::%d]:8053", protocol, dest, n))
+	}
+	if n == 0 {
+		for i := range list {
+			list[i], _, _ = strings.Cut(list[i], " from")
+		}
+	}
+	return list
+}
+
+// others are flows that no pass may touch, whatever becomes of dns.
+var others = []string{
+	"udp 203.0.113.8:53",                       // to somebody's server
+	"udp 203.0.113.8:30053",                    // … with a node port's number
+	"udp 203.0.113.8:53 from 10.0.0.2:8053",    // translated, by somebody
+	"udp 10.0.0.2:8053",                        // straight to a pod
+	"udp 192.168.0.2:53",                       // the node's own server
+	"udp 192.168.0.3:30053",                    // another node's node port
+	"udp 192.168.0.3:30053 from 10.0.0.2:8053", // … which somebody translates
+	"udp 127.0.0.1:30053",                      // on loopback
+	"udp 172.30.0.10:54",                       // no port of the Service
+	"udp 192.168.98.10:54 from 10.0.0.2:8053",  // … which somebody translates
+	"udp [fd00:192:168::3]:30053",              // another node's
+	"udp 172.30.0.20:53 from 10.0.0.20:8053",   // another Service's
+	"udp [fd00:172:30::20]:53 from [fd00:10::20]:8053",
+}
+
+func TestWhichFlowsAreStale(t *testing.T) {
+	serving := []func(*model.SliceEndpoint){modeltest.Conditions(false, true, true)}
+	ended := []func(*model.SliceEndpoint){modeltest.Conditions(false, false, true)}
+	notReady := []func(*model.SliceEndpoint){modeltest.Conditions(false, false, false)}
+	local := dns().Policies("Local", "Local")
+	tests := []struct {
+		name   string
+		before []modeltest.Object
+		change func(c *cluster)
+		stale  []string // of all flows to pods 2 and 3, to nobody, and of others
+	}{
+		{
+			"an endpoint is replaced",
+			append(dnsSlices(nil, 2), dns()),
+			func(c *cluster) { set(c, dnsSlices(nil, 3)...) },
+			slices.Concat(to("udp", 0), to("udp", 2)),
+		},
+		{
+			"one of two goes",
+			append(dnsSlices(nil, 2, 3), dns()),
+			func(c *cluster) { set(c, dnsSlices(nil, 3)...) },
+			slices.Concat(to("udp", 0), to("udp", 2)),
+		},
+		{
+			"it terminates, and serves",
+			append(dnsSlices(nil, 2, 3), dns()),
+			func(c *cluster) { set(c, dnsSlices(serving, 2, 3)...) },
+			nil,
+		},
+		{
+			"it terminates, and does not serve",
+			append(dnsSlices(nil, 2, 3), dns()),
+			func(c *cluster) { set(c, dnsSlices(ended, 2, 3)...) },
+			slices.Concat(to("udp", 0), to("udp", 2), to("udp", 3)),
+		},
+		{
+			"it is no longer ready",
+			append(dnsSlices(nil, 2, 3), dns()),
+			func(c *cluster) { set(c, dnsSlices(notReady, 2, 3)...) },
+			slices.Concat(to("udp", 0), to("udp", 2), to("udp", 3)),
+		},
+		{
+			"scaled to zero",
+			append(dnsSlices(nil, 2, 3), dns()),
+			func(c *cluster) { set(c, dnsSlices(nil)...) },
+			slices.Concat(to("udp", 0), to("udp", 2), to("udp", 3)),
+		},
+		{
+			"scaled from zero",
+			append(dnsSlices(nil), dns()),
+			func(c *cluster) { set(c, dnsSlices(nil, 2)...) },
+			slices.Concat(to("udp", 0), to("udp", 3)),
+		},
+		{
+			"the Service is new",
+			dnsSlices(nil, 2),
+			func(c *cluster) { set(c, dns()) },
+			slices.Concat(to("udp", 0), to("udp", 3)),
+		},
+		{
+			// What goes untranslated to an address that was ours may be for who has it now.
+			"the Service is deleted",
+			append(dnsSlices(nil, 2), dns()),
+			func(c *cluster) { dns().Delete(c.Builder) },
+			slices.Concat(to("udp", 2), to("udp", 3)),
+		},
+		{
+			"another Service takes over all addresses",
+			append(dnsSlices(nil, 2), dns().CreatedAt(1)),
+			func(c *cluster) {
+				dns().Delete(c.Builder)
+				heir := dns().CreatedAt(2)
+				heir.Name = "heir"
+				set(c, heir, modeltest.NewSlice("kube-system/heir-4", "heir").UDP("dns", 8053).Ready("10.0.0.3"))
+			},
+			slices.Concat(to("udp", 0), to("udp", 2), to("udp", 3)[4:]),
+		},
+		{
+			"an address less",
+			append(dnsSlices(nil, 2), dns()),
+			func(c *cluster) {
+				s := dns()
+				s.ExternalIPs = nil
+				set(c, s)
+			},
+			slices.Concat(to("udp", 0)[:2], to("udp", 0)[3:6], to("udp", 0)[7:], to("udp", 2)[2:3], to("udp", 2)[6:7], to("udp", 3)),
+		},
+		{
+			"both policies become Local, and the endpoint is elsewhere",
+			append(dnsSlices(nil, 2), dns()),
+			func(c *cluster) { set(c, local) },
+			nil,
+		},
+		{
+			"hints send new connections elsewhere",
+			append(dnsSlices(nil, 2, 3), dns()),
+			func(c *cluster) {
+				set(c, modeltest.NewSlice("kube-system/dns-4", "dns").UDP("dns", 8053).
+					Endpoint("10.0.0.2", modeltest.ForNodes("node-1")).Endpoint("10.0.0.3", modeltest.ForNodes("node-2")))
+			},
+			nil,
+		},
+		{
+			"source ranges",
+			append(dnsSlices(nil, 2, 3), dns()),
+			func(c *cluster) { set(c, dns().Ranges("198.51.100.0/24")) },
+			nil,
+		},
+		{
+			"one more",
+			append(dnsSlices(nil, 2), dns()),
+			func(c *cluster) { set(c, dnsSlices(nil, 2, 3)...) },
+			nil,
+		},
+	}
+	all := slices.Concat(others, to("udp", 0), to("udp", 2), to("udp", 3))
+	for _, p := range []string{"tcp", "sctp"} {
+		all = slices.Concat(all, to(p, 0), to(p, 2), to(p, 3))
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			now := modeltest.Moment(0)
+			another := modeltest.NewService("ns/other").On("172.30.0.20", "fd00:172:30::20").UDP("dns", 53)
+			c := newCluster(append(tt.before, another,
+				modeltest.NewSlice("ns/other-4", "other").UDP("dns", 8053).Ready("10.0.0.20"),
+				modeltest.NewSlice("ns/other-6", "other").IPv6().UDP("dns", 8053).Ready("fd00:10::20"))...)
+			c.apply(now)
+			c.pass(t, now)
+			tt.change(c)
+			c.apply(now)
+			got, did := c.pass(t, now, all...)
+			slices.Sort(got)
+			slices.Sort(tt.stale)
+			if diff := cmp.Diff(tt.stale, got); diff != "" {
+				t.Errorf("deleted (-want +got):\n%s", diff)
+			}
+			if did != (tt.stale != nil) {
+				t.Errorf("there was a pass: %v", did)
+			}
+			// A full look finds nothing else, but that it does not know of what was deleted.
+			for i := range c.families {
+				c.families[i].todo.all = true
+			}
+			again, _ := c.pass(t, now, slices.DeleteFunc(slices.Clone(all), func(f string) bool { return slices.Contains(got, f) })...)
+			if tt.stale != nil && len(again) > 0 {
+				t.Errorf("an audit afterwards deletes more: %q", again)
+			}
+		})
+	}
+}
+
+// Changes come in any order, also those of two Services one of which takes over from the
+// other.
+func TestAnAddressChangesHands(t *testing.T) {
+	const services = 20
+	c := newCluster()
+	now := modeltest.Moment(0)
+	var stay []string
+	for i := range services {
+		ip(i + 1).Set(c.Builder)
+		stay = append(stay, fmt.Sprintf("udp 172.30.0.%d:53 from 10.0.0.2:8053", i+1))
+	}
+	c.apply(now)
+	c.pass(t, now)
+	for i := range services {
+		ip(i + 1).Delete(c.Builder)
+		heir := ip(i + 1)
+		heir.Name = fmt.Sprintf("heir-%d", i)
+		set(c, heir, modeltest.NewSlice(fmt.Sprintf("ns/slice-%d", i), heir.Name).UDP("p", 8053).Ready("10.0.0.2"))
+	}
+	c.apply(now)
+	if got, did := c.pass(t, now, stay...); len(got) > 0 || !did {
+		t.Errorf("deleted %q, want none", got)
+	}
+	if got := len(c.families[model.IPv4].frontends); got != services {
+		t.Errorf("%d frontends are known, want %d", got, services)
+	}
+}
+
+// A full look at a table that others filled while this process was away.
+func TestTheFirstPassFindsWhatNobodyRemembers(t *testing.T) {
+	c := newCluster(append(dnsSlices(nil, 2), dns())...)
+	now := modeltest.Moment(0)
+	c.apply(now)
+	strays := []string{
+		"udp 172.30.0.99:53 from 10.0.0.2:8053",           // of a Service that was deleted
+		"udp [fd00:172:30::99]:53 from [fd00:10::2]:8053", // …
+		"udp 172.30.0.10:99 from 10.0.0.2:8053",           // of a port that was
+		"udp [fd00:172:30::10]:99 from [fd00:10::2]:8053", // …
+	}
+	stay := append([]string{
+		"udp 172.30.0.99:53",                    // not translated: by the next rules
+		"tcp 172.30.0.99:53 from 10.0.0.2:8053", // TCP
+		"udp 172.31.0.99:53 from 10.0.0.2:8053", // out of the range
+	}, others[:11]...)
+	want := slices.Concat(to("udp", 0), to("udp", 3), strays)
+	slices.Sort(want)
+	got, _ := c.pass(t, now, slices.Concat(strays, stay, to("udp", 0), to("udp", 2), to("udp", 3))...)
+	slices.Sort(got)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("deleted (-want +got):\n%s", diff)
+	}
+	// Another proxy may have Services in the same range. Once is enough.
+	for i := range c.families {
+		c.families[i].todo.all = true
+	}
+	if got, did := c.pass(t, now, strays...); len(got) > 0 || !did {
+		t.Errorf("a later audit deletes what nobody has: %q", got)
+	}
+}
+
+func TestOtherZonesAreNotOurs(t *testing.T) {
+	c := newCluster(dns())
+	c.apply(modeltest.Moment(0))
+	r, _ := c.families[model.IPv4].begin(modeltest.Moment(0))
+	f := parse(t, "udp 172.30.0.10:53 from 10.0.0.2:8053")
+	if !r.stale(&f) {
+		t.Error("it stays in our zone: nothing is tested")
+	}
+	if f.zone = true; r.stale(&f) {
+		t.Error("it goes in another zone")
+	}
+}
+
+// A Service's address may be one of the node's, its port a node port's number. The address
+// has precedence, as with packets.
+func TestAnAddressBeforeANodePort(t *testing.T) {
+	np := modeltest.NewService("ns/np").On("172.30.0.1").UDP("p", 80).NodePort(30080).CreatedAt(1)
+	npPod := modeltest.NewSlice("ns/np-4", "np").UDP("p", 1).Ready("10.0.0.1")
+	vip := modeltest.NewService("ns/vip").On("172.30.0.2").External("192.168.0.2").UDP("p", 30080).CreatedAt(2)
+	vipPod := modeltest.NewSlice("ns/vip-4", "vip").UDP("p", 2).Ready("10.0.0.2")
+	flows := []string{"udp 192.168.0.2:30080 from 10.0.0.1:1", "udp 192.168.0.2:30080 from 10.0.0.2:2"}
+	now := modeltest.Moment(0)
+	c := newCluster(np, npPod, vip, vipPod)
+	for _, step := range []struct {
+		name   string
+		change func()
+		want   []string
+	}{
+		{"at first", func() {}, flows[:1]},
+		{"the node port has no endpoints", func() { npPod.Delete(c.Builder) }, flows[:1]},
+		{"it has again", func() { npPod.Set(c.Builder) }, flows[:1]},
+		{"the address is gone", func() { vip.Delete(c.Builder) }, flows[1:]},
+		{"both are gone", func() { np.Delete(c.Builder) }, flows},
+	} {
+		step.change()
+		c.apply(now)
+		got, _ := c.pass(t, now, flows...)
+		if diff := cmp.Diff(step.want, got); diff != "" {
+			t.Errorf("%s: deleted (-want +got):\n%s", step.name, diff)
+		}
+	}
+}
+
+func TestAnAddressOfTheNodeThatComesLater(t *testing.T) {
+	config := modeltest.Config()
+	config.NodePortAddresses = model.NodePortAddresses{All: true}
+	c := newCluster()
+	c.Builder = modeltest.Builder(config, append(dnsSlices(nil, 2), dns(), modeltest.OurNode())...)
+	now := modeltest.Moment(0)
+	c.apply(now)
+	early := []string{"udp 192.168.7.7:30053"}
+	if got, _ := c.pass(t, now, early...); got != nil {
+		t.Errorf("deleted %q", got)
+	}
+	c.SetHostAddresses([]netip.Addr{netip.MustParseAddr("192.168.7.7")})
+	c.apply(now)
+	if got, _ := c.pass(t, now, early...); !slices.Equal(got, early) {
+		t.Errorf("deleted %q, want %q", got, early)
+	}
+}
