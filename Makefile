@@ -23,10 +23,10 @@ VMSKIP     := TestSixtyThousandClientsSettle|TestClientsTimeOutWhileTheySettle|T
 VMPACKAGES := dash,iproute2,ipset,iptables,ipvsadm,netbase,nftables,util-linux
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test unit race netns test-ipvs vmtools golden bench fuzz lint fmt tidy ci tools
+.PHONY: help build demo test unit race netns test-ipvs vmtools golden bench bench-scale fuzz lint fmt tidy ci tools
 
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sort | awk -F':.*## ' '{printf "  %-9s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sort | awk -F':.*## ' '{printf "  %-11s %s\n", $$1, $$2}'
 
 build: ## build bin/vmapd, a static binary
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/vmapd ./cmd/vmapd
@@ -84,6 +84,9 @@ bench: ## benchmarks: compile, difference, apply; cold and for one endpoint
 	$(IN_NAMESPACE) $(GO) test -run '^$$' -bench 'NewConnection' ./nft/kernel
 	$(IN_NAMESPACE) $(GO) test -run '^$$' -bench 'Round' -benchtime 3s ./cmd/vmapd
 	$(IN_NAMESPACE) $(GO) test -run '^$$' -bench 'FirstPacket' ./cmd/vmapd
+
+bench-scale: build ## the daemon in clusters of up to 250,000 endpoints: time, memory, latency
+	$(GO) run ./cmd/internal/scale $(SCALEFLAGS)
 
 fuzz: ## every fuzz target, for FUZZTIME each
 	@for t in $$(grep -rhoE '^func Fuzz\w+' --include=*_test.go . | awk '{print $$2}'); do \

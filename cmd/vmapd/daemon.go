@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/vmapd/vmapd/cmd/internal/config"
-	"github.com/vmapd/vmapd/cmd/internal/nodesetup"
 	"github.com/vmapd/vmapd/legacy/host"
 	"github.com/vmapd/vmapd/legacy/ipvs"
 	"github.com/vmapd/vmapd/model"
@@ -84,7 +83,7 @@ func (d *daemon) run(ctx context.Context, stderr io.Writer) error {
 	case d.CleanUp:
 		return cleanUp(ctx, c)
 	case d.InitOnly:
-		return nodesetup.InitOnly(ctx, nodesetup.Options{Log: d.log}, c.Conntrack)
+		return d.initOnly(ctx, c)
 	}
 	err = d.serve(ctx)
 	d.log.LogAttrs(ctx, slog.LevelInfo, "stopped; the rules stay")
@@ -104,12 +103,12 @@ func (d *daemon) serve(ctx context.Context) error {
 	if d.events, err = d.newRecorder(traffic.NodeName); err != nil {
 		return err
 	}
-	d.setUpNode(ctx, d.current.Load())
 	plane, err := d.openBackend(ctx, d.log)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = plane.close() }()
+	d.setUpNode(ctx, d.current.Load()) // now that the kernel has loaded connection tracking
 	d.log.LogAttrs(ctx, slog.LevelInfo, "started", slog.String("version", version()),
 		slog.String("node", traffic.NodeName), slog.String("backend", plane.name), slog.String("with", plane.with), slog.String("because", plane.why))
 	d.announce(plane)

@@ -19,7 +19,8 @@ type inLab struct{ *testing.M }
 
 func (m inLab) Run() int { return lab.RunTests(m.M.Run) }
 
-// TestMain makes this test binary be vmapd when it is called by that name.
+// TestMain makes this test binary be vmapd when it is called by that name, also as the
+// container of the DaemonSet has it.
 func TestMain(m *testing.M) {
 	// iptables-legacy locks a file that only root may open: not who is root in a user
 	// namespace alone.
@@ -28,7 +29,7 @@ func TestMain(m *testing.M) {
 	} else {
 		_ = os.Setenv("XTABLES_LOCKFILE", filepath.Join(os.TempDir(), fmt.Sprintf("vmapd-test-%d.lock", os.Getuid())))
 	}
-	testscript.Main(inLab{m}, map[string]func(){"vmapd": main})
+	testscript.Main(inLab{m}, map[string]func(){"vmapd": main, "in-container": inContainer})
 }
 
 // Ten megabytes of anything must cost one line, and nothing else.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 
 	typedeventsv1 "k8s.io/client-go/kubernetes/typed/events/v1"
 
@@ -50,4 +51,16 @@ func (d *daemon) setUpNode(ctx context.Context, c *config.Config) {
 	}}
 	nodesetup.Apply(ctx, o, c.Conntrack)
 	nodesetup.OOM(ctx, o, c.OOMScoreAdj)
+}
+
+// initOnly does what needs all privileges. On a node that has just booted, nobody needed
+// connection tracking before: only with a backend that looks what the kernel can do, the
+// module is loaded, and there is something to set.
+func (d *daemon) initOnly(ctx context.Context, c *config.Config) error {
+	if plane, err := d.openBackend(ctx, d.log); err != nil {
+		d.log.LogAttrs(ctx, slog.LevelWarn, "the daemon will find no backend", slog.Any("err", err))
+	} else {
+		_ = plane.close() // nothing was done with it
+	}
+	return nodesetup.InitOnly(ctx, nodesetup.Options{Log: d.log}, c.Conntrack)
 }

@@ -125,13 +125,20 @@ func newAuthorizer(c *config.Config, log *slog.Logger) (*httpserver.Authorizer, 
 	}), nil
 }
 
-// set serves the ports as another configuration says.
+// set serves the ports as another configuration says, or changes neither.
 func (ps *ports) set(c *config.Config) error {
-	at, err := ps.metricsConfig(c)
-	if err == nil {
-		err = ps.metrics.Set(at)
+	metrics, err := ps.metricsConfig(c)
+	if err != nil {
+		return err
 	}
-	return errors.Join(err, ps.healthz.Set(ps.healthConfig(c)))
+	health := ps.healthConfig(c)
+	if err := health.Validate(); err != nil {
+		return fmt.Errorf("healthzBindAddress: %w", err)
+	}
+	if err := ps.metrics.Set(metrics); err != nil {
+		return fmt.Errorf("metricsBindAddress: %w", err)
+	}
+	return ps.healthz.Set(health)
 }
 
 func (d *daemon) status(p *dataplane, o *observers, nodeName string) httpserver.Status {

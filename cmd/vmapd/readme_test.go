@@ -15,21 +15,28 @@ import (
 // consoleBlock is a fenced block of commands, each behind "$ ", and what they print.
 var consoleBlock = regexp.MustCompile("(?ms)^```console\n(.*?)^```$")
 
-// TestREADMECommandsWork runs every command of the README in the repository's root and
+func TestREADMECommandsWork(t *testing.T) {
+	// These would run this test again, or take long; what they run is tested elsewhere.
+	checkCommands(t, "README.md", 8, "make demo", "make test")
+}
+
+func TestCommandsOfFromKubeProxyWork(t *testing.T) {
+	checkCommands(t, "cmd/vmapd/deploy/FROM-KUBE-PROXY.md", 4)
+}
+
+// checkCommands runs every command of a page, at least so many, in the repository's root and
 // compares what it prints. A line of "…" stands for any lines, "…" within a line for any
 // text.
-func TestREADMECommandsWork(t *testing.T) {
+func checkCommands(t *testing.T, page string, atLeast int, but ...string) {
+	t.Helper()
 	if err := lab.Available(); err != nil {
 		t.Skip(err)
 	}
 	root := filepath.Dir(testdata(t))
-	text, err := os.ReadFile(filepath.Join(root, "README.md"))
+	text, err := os.ReadFile(filepath.Join(root, page))
 	if err != nil {
 		t.Fatal(err)
 	}
-	// These would run this test again, or take long; what they run is tested elsewhere.
-	indirectly := map[string]string{"make demo": "TestDemo", "make test": "all tests"}
-
 	bin := t.TempDir()
 	self, err := os.Executable()
 	if err != nil {
@@ -43,7 +50,7 @@ func TestREADMECommandsWork(t *testing.T) {
 		for _, part := range strings.Split("\n"+block[1], "\n$ ")[1:] {
 			command, want, _ := strings.Cut(part+"\n", "\n")
 			commands++
-			if _, ok := indirectly[command]; ok {
+			if slices.Contains(but, command) {
 				continue
 			}
 			t.Run(command, func(t *testing.T) {
@@ -62,8 +69,8 @@ func TestREADMECommandsWork(t *testing.T) {
 			})
 		}
 	}
-	if commands < 8 {
-		t.Errorf("found only %d commands in the README", commands)
+	if commands < atLeast {
+		t.Errorf("found only %d commands in %s", commands, page)
 	}
 }
 

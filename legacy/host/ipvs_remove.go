@@ -24,13 +24,45 @@ const KubeProxyDevice = "kube-ipvs0"
 // servers are theirs only where one of their devices is; those in ExcludeCIDRs stay. kube-proxy's
 // rules must be gone before (RemoveRules), since they use its ipsets.
 func RemoveIPVS(ctx context.Context, o ipvs.Options) error {
+	return removal{
+		devices: []string{withDevice(o).Device, KubeProxyDevice}, sets: []string{"VMAPD-", "VMAPD6-", "KUBE-"}, foreign: o.Foreign,
+	}.run(ctx)
+}
+
+// RemoveOwnIPVS takes away what an IPVS backend of ours left, and nothing of kube-proxy's.
+// Where kube-proxy's device is, all virtual servers are its own, but for those by our packet
+// marks: it deletes the ones that it does not want.
+func RemoveOwnIPVS(ctx context.Context, o ipvs.Options) error {
+	links, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return fmt.Errorf("open a netlink socket: %w", err)
+	}
+	defer links.Close()
+	kubeProxys, err := findDevice(links, KubeProxyDevice)
+	if err != nil {
+		return err
+	}
+	return removal{
+		devices: []string{withDevice(o).Device}, sets: []string{"VMAPD-", "VMAPD6-"},
+		foreign: func(k ipvs.Key) bool { return o.Foreign(k) || kubeProxys != nil && k.Mark == 0 },
+	}.run(ctx)
+}
+
+// removal is what of IPVS is to be removed.
+type removal struct {
+	devices []string // their names; where none of them is, no virtual server is removed
+	sets    []string // what the names of ipsets begin with
+	foreign func(ipvs.Key) bool
+}
+
+func (r removal) run(ctx context.Context) error {
 	links, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
 		return fmt.Errorf("open a netlink socket: %w", err)
 	}
 	defer links.Close()
 	var devices []string
-	for _, name := range []string{withDevice(o).Device, KubeProxyDevice} {
+	for _, name := range r.devices {
 		link, err := findDevice(links, name)
 		if err != nil {
 			return err
@@ -53,13 +85,13 @@ func RemoveIPVS(ctx context.Context, o ipvs.Options) error {
 		note("delete device "+name, deleteDevice(links, name))
 	}
 	if len(devices) > 0 && findIPVS() == nil {
-		gone, err := removeServers(o)
+		gone, err := removeServers(r.foreign)
 		note("delete virtual servers", err)
 		note("forget UDP flows", forgetFlows(gone))
 	}
 	note("remove rules", removeEverywhere(ctx, func(_, _, chain string) bool { return isCompanions(chain) }))
 	if hasSets() {
-		_, err := removeSets(ctx, "VMAPD-", "VMAPD6-", "KUBE-")
+		_, err := removeSets(ctx, r.sets...)
 		note("destroy ipsets", err)
 	}
 	return errors.Join(errs...)
@@ -80,8 +112,8 @@ func hasSets() bool {
 	return true
 }
 
-// removeServers returns those that it removed.
-func removeServers(o ipvs.Options) (flows, error) {
+// removeServers removes all but somebody else's, and returns those that it removed.
+func removeServers(foreign func(ipvs.Key) bool) (flows, error) {
 	gone := flows{}
 	table, err := openServers()
 	if err != nil {
@@ -95,7 +127,7 @@ func removeServers(o ipvs.Options) (flows, error) {
 			return gone, err
 		}
 		for k := range list {
-			if o.Foreign(k) {
+			if foreign(k) {
 				continue
 			}
 			if err := table.remove(k); err != nil {

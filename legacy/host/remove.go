@@ -29,6 +29,12 @@ func RemoveRules(ctx context.Context, but *IPTables) error {
 	})
 }
 
+// RemoveOwnRules takes away what the iptables backend left, as RemoveRules does, and nothing of
+// kube-proxy's.
+func RemoveOwnRules(ctx context.Context) error {
+	return removeEverywhere(ctx, func(_, _, chain string) bool { return iptables.IsOurs(chain) })
+}
+
 // removeEverywhere removes somebody's chains in both variants and families.
 func removeEverywhere(ctx context.Context, theirs func(name, variant, chain string) bool) error {
 	var errs []error

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/vmapd/vmapd/cmd/internal/lab"
+)
+
+// localWeb has a virtual server by packet mark: from inside, all its endpoints may answer.
+const localWeb = `apiVersion: v1
+kind: Service
+metadata: {name: local}
+spec:
+  type: LoadBalancer
+  clusterIP: 172.30.0.12
+  externalTrafficPolicy: Local
+  externalIPs: [192.168.99.12]
+  ports: [{port: 80}]
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: local-1, labels: {kubernetes.io/service-name: local}}
+addressType: IPv4
+ports: [{name: "", port: 8080}]
+endpoints:
+- {addresses: ["10.0.0.2"], nodeName: node-1}
+- {addresses: ["10.0.0.9"], nodeName: node-2}
+`
+
+// With kube-proxy's device, the virtual servers are its own, as nothing tells whose they are;
+// without, they are vmapd's.
+func TestCleanupOfWhatIsLeftByIPVS(t *testing.T) {
+	skipWithoutIPVS(t)
+	for _, kubeProxyToo := range []bool{true, false} {
+		t.Run(fmt.Sprintf("kube-proxy too: %v", kubeProxyToo), func(t *testing.T) {
+			w := newLab(t)
+			path := filepath.Join(t.TempDir(), "local.yaml")
+			if err := os.WriteFile(path, []byte(localWeb), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			p := startVmapd(t, w.Node, "--backend=ipvs", "--from", path, "--hostname-override", lab.NodeName)
+			p.waitFor(t, "msg=ready")
+			stopVmapd(t, p)
+			if kubeProxyToo {
+				feed(t, w.Node, "", "ip", "link", "add", "kube-ipvs0", "type", "dummy")
+				feed(t, w.Node, "", "ipset", "create", "KUBE-CLUSTER-IP", "hash:ip,port")
+			}
+			before := feed(t, w.Node, "", "ipvsadm", "-Sn")
+			if !strings.Contains(before, "-A -f ") || !strings.Contains(before, "-A -t 192.168.99.12:80 ") {
+				t.Fatalf("want virtual servers by mark and by address:\n%s", before)
+			}
+			clean := startVmapd(t, w.Node, "cleanup", "--keep-kube-proxy")
+			if err := clean.cmd.Wait(); err != nil {
+				t.Fatalf("cleanup: %v\n%s", err, clean.log)
+			}
+			for _, program := range []string{"ip -br link", "ipset list -n", "iptables-save", "ip6tables-save"} {
+				words := strings.Fields(program)
+				out := feed(t, w.Node, "", words[0], words[1:]...)
+				if strings.Contains(strings.ToLower(out), "vmapd") {
+					t.Errorf("%s lists something of vmapd's:\n%s", program, out)
+				}
+				if kubeProxyToo && strings.HasPrefix(program, "ip ") != strings.Contains(out, "kube-ipvs0") ||
+					kubeProxyToo && strings.HasPrefix(program, "ipset ") != strings.Contains(out, "KUBE-CLUSTER-IP") {
+					t.Errorf("%s: is what is kube-proxy's there?\n%s", program, out)
+				}
+			}
+			after := feed(t, w.Node, "", "ipvsadm", "-Sn")
+			if strings.Contains(after, " -f ") || strings.Contains(after, "192.168.99.12:80") != kubeProxyToo {
+				t.Errorf("virtual servers:\n%s", after)
+			}
+		})
+	}
+}

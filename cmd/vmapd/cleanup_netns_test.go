@@ -1,0 +1,169 @@
+package main
+
+import (
+	"bytes"
+	"net/netip"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vmapd/vmapd/cmd/internal/lab"
+)
+
+// kubeProxyIsBack puts on a node what kube-proxy has there, in all its modes, and what
+// belongs to others.
+func kubeProxyIsBack(t *testing.T, node *lab.Namespace) {
+	t.Helper()
+	rules6 := strings.NewReplacer("10.96.0.1/32", "fd00::1/128", "192.168.0.3/32", "fd00::3/128").Replace(kubeProxyRules)
+	for _, variant := range []string{"legacy", "nft"} {
+		feed(t, node, kubeProxyRules, "iptables-"+variant+"-restore", "--noflush")
+		feed(t, node, rules6, "ip6tables-"+variant+"-restore", "--noflush")
+	}
+	feed(t, node, kubeProxyNFT, "nft", "-f", "-")
+}
+
+// feed runs a program in a namespace with a text on its standard input, and returns what it
+// prints.
+func feed(t *testing.T, ns *lab.Namespace, text, program string, args ...string) string {
+	t.Helper()
+	c := ns.Command(t.Context(), program, args...)
+	c.Stdin = strings.NewReader(text)
+	out, err := c.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %s: %v\n%s", program, strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+var (
+	countersAndComments = regexp.MustCompile(`(?m)^#.*\n| \[\d+:\d+\]$`)
+	// emptyTable is what iptables-save prints of a table that was used once.
+	emptyTable = regexp.MustCompile(`(?m)^\*.*\n(^:[A-Z]+ ACCEPT\n)*COMMIT\n`)
+)
+
+// rulesets lists what is on a node, of everybody.
+func rulesets(t *testing.T, node *lab.Namespace) string {
+	t.Helper()
+	var all strings.Builder
+	for _, program := range []string{"iptables-legacy-save", "ip6tables-legacy-save", "iptables-nft-save", "ip6tables-nft-save"} {
+		all.WriteString("# " + program + "\n")
+		all.WriteString(emptyTable.ReplaceAllString(countersAndComments.ReplaceAllString(feed(t, node, "", program), ""), ""))
+	}
+	for table := range strings.Lines(feed(t, node, "", "nft", "list", "tables")) {
+		switch words := strings.Fields(table); words[2] {
+		case "filter", "nat", "mangle", "raw": // iptables' own, listed above
+		default:
+			all.WriteString(feed(t, node, "", "nft", append([]string{"list"}, words...)...))
+		}
+	}
+	return all.String()
+}
+
+// When kube-proxy is back on a node, vmapd's rules can be removed from under it, and
+// nothing else is touched.
+func TestCleanupKeepsKubeProxy(t *testing.T) {
+	for _, backend := range []string{"nftables", "iptables"} {
+		t.Run(backend, func(t *testing.T) {
+			w := newLab(t)
+			p := startVmapd(t, w.Node, "--backend="+backend, "--from", filepath.Join(testdata(t), "demo/before"), "--hostname-override", lab.NodeName)
+			p.waitFor(t, "msg=ready")
+			if err := p.cmd.Process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			_ = p.cmd.Wait() // killed, of course
+			kubeProxyIsBack(t, w.Node)
+			vip := netip.MustParseAddrPort("172.30.0.10:80")
+			if _, err := w.Client.Ask(t.Context(), "tcp", vip); err != nil {
+				t.Fatalf("the rules that vmapd left don't work: %v", err)
+			}
+
+			clean := startVmapd(t, w.Node, "cleanup", "--keep-kube-proxy")
+			if err := clean.cmd.Wait(); err != nil {
+				t.Fatalf("cleanup: %v\n%s", err, clean.log)
+			}
+			if has := left(t, w); len(has) > 0 {
+				t.Errorf("still there: %v", has)
+			}
+			if diff := cmp.Diff(withoutVmapd(t), rulesets(t, w.Node)); diff != "" {
+				t.Errorf("other than on a node that never had vmapd (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// withoutVmapd lists what is on a node that has kube-proxy and never had vmapd.
+func withoutVmapd(t *testing.T) string {
+	t.Helper()
+	ns, err := lab.NewNamespace("kube-proxy's")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = ns.Close() }()
+	kubeProxyIsBack(t, ns)
+	return rulesets(t, ns)
+}
+
+// rendered is what vmapd would program for the demo's manifests.
+func rendered(t *testing.T, args ...string) string {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	args = append([]string{"render", "-f", filepath.Join(testdata(t), "demo/before")}, args...)
+	if code := run(t.Context(), args, nil, &stdout, &stderr); code != 0 {
+		t.Fatalf("exit code %d\n%s", code, &stderr)
+	}
+	return stdout.String()
+}
+
+// Chains of both variants of iptables can be there at a time: an administrator changed
+// which one the node uses.
+func TestCleanupOfBothVariants(t *testing.T) {
+	w := newLab(t)
+	kubeProxyIsBack(t, w.Node)
+	for _, family := range []string{"ipv4", "ipv6"} {
+		program := map[string]string{"ipv4": "iptables", "ipv6": "ip6tables"}[family]
+		text := rendered(t, "--backend=iptables", "--ip-family="+family)
+		for _, variant := range []string{"legacy", "nft"} {
+			feed(t, w.Node, text, program+"-"+variant+"-restore", "--noflush")
+		}
+	}
+	feed(t, w.Node, rendered(t), "nft", "-f", "-")
+	if has := left(t, w); len(has["nftables"]) == 0 || len(has["iptables"]) == 0 {
+		t.Fatalf("nothing to remove: %v", has)
+	}
+	clean := startVmapd(t, w.Node, "cleanup", "--keep-kube-proxy")
+	if err := clean.cmd.Wait(); err != nil {
+		t.Fatalf("cleanup: %v\n%s", err, clean.log)
+	}
+	if diff := cmp.Diff(withoutVmapd(t), rulesets(t, w.Node)); diff != "" {
+		t.Errorf("other than on a node that never had vmapd (-want +got):\n%s", diff)
+	}
+}
+
+// While the daemon runs, its tables can't be removed (from Linux 6.9 on), and the command
+// says what to do.
+func TestCleanupWhileTheDaemonRuns(t *testing.T) {
+	w := newLab(t)
+	p := startVmapd(t, w.Node, "--from", filepath.Join(testdata(t), "demo/before"), "--hostname-override", lab.NodeName)
+	p.waitFor(t, "msg=ready")
+	if !strings.Contains(feed(t, w.Node, "", "nft", "list", "ruleset"), "flags owner") {
+		t.Skip("this kernel lacks table flags owner and persist")
+	}
+	clean := startVmapd(t, w.Node, "cleanup", "--keep-kube-proxy")
+	if err := clean.cmd.Wait(); err == nil || !strings.Contains(clean.log.String(), "stop the daemon first") {
+		t.Errorf("got %v and:\n%s", err, clean.log)
+	}
+	if has := left(t, w); len(has["nftables"]) == 0 {
+		t.Error("the tables are gone from under the daemon")
+	}
+	stopVmapd(t, p)
+	// Without the daemon, nft alone can remove them, too.
+	for _, family := range []string{"ip", "ip6"} {
+		feed(t, w.Node, "", "nft", "delete", "table", family, "vmapd")
+	}
+	if has := left(t, w); len(has) > 0 {
+		t.Errorf("still there: %v", has)
+	}
+}

@@ -1,0 +1,208 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vmapd/vmapd/cmd/internal/lab"
+	"github.com/vmapd/vmapd/sync/informer/apitest"
+)
+
+// granted are all that rules allow.
+func granted(rules []rbacv1.PolicyRule) []apitest.Access {
+	var all []apitest.Access
+	for _, r := range rules {
+		for _, group := range r.APIGroups {
+			for _, resource := range r.Resources {
+				for _, verb := range r.Verbs {
+					all = append(all, apitest.Access{Verb: verb, Group: group, Resource: resource})
+				}
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b apitest.Access) int {
+		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Resource, b.Resource), cmp.Compare(a.Verb, b.Verb))
+	})
+	return all
+}
+
+// conflicting is a Service with an external IP that another one has, too.
+func conflicting(name, clusterIP string) *corev1.Service {
+	return &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
+		Spec: corev1.ServiceSpec{
+			ClusterIP: clusterIP, ClusterIPs: []string{clusterIP}, IPFamilies: []corev1.IPFamily{corev1.IPv4Protocol},
+			ExternalIPs: []string{"192.168.99.77"}, Ports: []corev1.ServicePort{{Port: 80, Protocol: corev1.ProtocolTCP}},
+		},
+	}
+}
+
+// cluster is one as startCluster makes it, with another API server.
+func cluster(t *testing.T, o apitest.Options) *apiCluster {
+	t.Helper()
+	c := &apiCluster{World: newLab(t), dir: t.TempDir()}
+	o.TLS, o.Authenticate = true, true
+	if err := c.Node.Do(func() (err error) { c.api, err = apitest.NewServer(o); return err }); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.api.Close)
+	for _, file := range []string{"services.yaml", "endpoints.yaml"} {
+		for _, o := range decode(t, filepath.Join(testdata(t), "demo/before", file)) {
+			c.api.Set(o)
+		}
+	}
+	if _, err := c.api.Kubeconfig(c.dir, apitest.Form{Files: true}); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// asDeployed starts the daemon with the files of the manifest's ConfigMap, changed where they
+// must be: the kubeconfig is the test's. More can be appended to config.conf, whose path it
+// returns, too.
+func (c *apiCluster) asDeployed(t *testing.T, more string) (*process, string) {
+	t.Helper()
+	files := object[corev1.ConfigMap](t, readDeployed(t, "vmapd.yaml"), "ConfigMap vmapd")
+	dir := t.TempDir()
+	config := filepath.Join(dir, "config.conf")
+	replaceFile(t, config, strings.ReplaceAll(files.Data["config.conf"], "/var/lib/vmapd/kubeconfig.conf", c.kubeconfig())+more)
+	replaceFile(t, filepath.Join(dir, "vmapd.yaml"), files.Data["vmapd.yaml"])
+	return c.start(t, "--config="+config, "--vmapd-config="+filepath.Join(dir, "vmapd.yaml"), "--hostname-override="+lab.NodeName), config
+}
+
+func replaceFile(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path+".new", []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// aDay is what happens to a daemon: it starts, Services change, two of them want the same
+// address, something on its node fails once and again, and it ends.
+func (c *apiCluster) aDay(t *testing.T) {
+	t.Helper()
+	// In the node's network namespace nobody can set this limit. That is an event at the Node;
+	// to try again, after another field changed, makes a series of it.
+	const limit = "conntrack: {min: 1234567}\n"
+	p, config := c.asDeployed(t, limit)
+	p.waitFor(t, "msg=ready")
+	c.api.Set(conflicting("one", "172.30.0.20"))
+	c.api.Set(conflicting("two", "172.30.0.21"))
+	// times is how often the server heard that something happened.
+	times := func(reason string) (most int32) {
+		for _, e := range c.api.Events() {
+			switch {
+			case e.Reason != reason:
+			case e.Series != nil:
+				most = max(most, e.Series.Count)
+			default:
+				most = max(most, 1)
+			}
+		}
+		return most
+	}
+	for _, reason := range []string{"Starting", "FrontendConflict", "FailedToSetUpConntrack"} {
+		waitUntil(t, "an event "+reason, func() bool { return times(reason) > 0 })
+	}
+	text, err := os.ReadFile(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	replaceFile(t, config, strings.Replace(string(text), "oomScoreAdj: -997", "oomScoreAdj: -996", 1))
+	waitUntil(t, "a series of events", func() bool { return times("FailedToSetUpConntrack") > 1 })
+	waitUntil(t, "the change on the node", func() bool { return strings.Contains(c.ruleset(t), "172.30.0.21 . tcp . 80") })
+	stopVmapd(t, p)
+}
+
+// The ClusterRole of the manifest is what the daemon asks for, no more and no less.
+func TestTheClusterRoleIsWhatIsAskedFor(t *testing.T) {
+	objects := readDeployed(t, "vmapd.yaml")
+	rules := object[rbacv1.ClusterRole](t, objects, "ClusterRole vmapd").Rules
+	asked := map[apitest.Access]bool{}
+	for _, old := range []bool{false, true} { // servers before 1.32 are asked for lists, newer ones for watches alone
+		t.Run(fmt.Sprintf("old server: %v", old), func(t *testing.T) {
+			c := cluster(t, apitest.Options{NoWatchList: old, Rules: rules})
+			c.aDay(t)
+			if denied := c.api.Denied(); len(denied) > 0 {
+				t.Errorf("denied: %v", denied)
+			}
+			for _, a := range c.api.Asked() {
+				asked[a] = true
+			}
+		})
+	}
+	want := granted(rules)
+	if len(want) == 0 {
+		t.Fatal("the ClusterRole grants nothing")
+	}
+	for _, a := range want {
+		if !asked[a] {
+			t.Errorf("granted, but nobody asks: %+v", a)
+		}
+	}
+	if len(asked) != len(want) {
+		t.Errorf("asked for %d things, granted are %d", len(asked), len(want))
+	}
+}
+
+// With the image alone exchanged, the daemon has kube-proxy's own ClusterRole. It is enough.
+// Before Kubernetes 1.31 it has no ServiceCIDRs; that is enough, too.
+func TestKubeProxysOwnClusterRoleIsEnough(t *testing.T) {
+	rules := proxierRules()
+	for name, rules := range map[string][]rbacv1.PolicyRule{"now": rules, "without ServiceCIDRs": rules[:len(rules)-1]} {
+		t.Run(name, func(t *testing.T) {
+			c := cluster(t, apitest.Options{Rules: rules})
+			c.aDay(t)
+			for _, a := range c.api.Denied() {
+				if name == "now" || a.Resource != "servicecidrs" {
+					t.Errorf("denied: %+v", a)
+				}
+			}
+		})
+	}
+}
+
+// The second ClusterRole is what it takes to ask who may read metrics.
+func TestTheClusterRoleForMetricsIsWhatIsAskedFor(t *testing.T) {
+	objects := readDeployed(t, "vmapd.yaml")
+	first := object[rbacv1.ClusterRole](t, objects, "ClusterRole vmapd").Rules
+	second := object[rbacv1.ClusterRole](t, objects, "ClusterRole vmapd-metrics-authentication").Rules
+	c := cluster(t, apitest.Options{Rules: slices.Concat(first, second)})
+	c.api.Know("scraper's", authenticationv1.UserInfo{Username: "scraper"})
+	c.api.Permit("scraper", "get", "/metrics")
+	p := c.start(t, "--kubeconfig="+c.kubeconfig(), "--hostname-override="+lab.NodeName, "--metrics-auth=token")
+	p.waitFor(t, "msg=ready")
+	for token, want := range map[string]int{"scraper's": http.StatusOK, "nobody's": http.StatusUnauthorized} {
+		if p := get(c.Node, nil, metricsURL+"/metrics", "Authorization", "Bearer "+token); p.status != want {
+			t.Errorf("metrics for %s token: %v, want %d", token, p, want)
+		}
+	}
+	stopVmapd(t, p)
+	if denied := c.api.Denied(); len(denied) > 0 {
+		t.Errorf("denied: %v", denied)
+	}
+	var asked []apitest.Access
+	for _, a := range c.api.Asked() {
+		if strings.HasPrefix(a.Group, "auth") {
+			asked = append(asked, a)
+		}
+	}
+	if diff := gocmp.Diff(granted(second), asked); diff != "" {
+		t.Errorf("granted (-), asked (+):\n%s", diff)
+	}
+}

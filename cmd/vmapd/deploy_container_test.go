@@ -1,0 +1,232 @@
+package main
+
+import (
+	"debug/elf"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+
+	"github.com/vmapd/vmapd/cmd/internal/lab"
+)
+
+// programPath is where the image has the program.
+const programPath = "/usr/local/bin/vmapd"
+
+// inContainer is a command, for tests: it enters a folder as a container runtime does, and
+// becomes the vmapd that is there.
+func inContainer() {
+	err := enterContainer(os.Args[1], os.Args[2:])
+	fmt.Fprintln(os.Stderr, "enter the container:", err) // or it would not have returned
+	os.Exit(1)
+}
+
+// enterContainer gives this process what the DaemonSet's securityContext says, and no more:
+// NET_ADMIN, no_new_privs, and a root file system that can't be written to, with /proc and /sys
+// as runtimes mount them.
+func enterContainer(root string, args []string) error {
+	runtime.LockOSThread() // what follows concerns the thread that executes the program
+	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
+		return fmt.Errorf("unshare mounts: %w", err)
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("make mounts private: %w", err)
+	}
+	proc, sys := filepath.Join(root, "proc"), filepath.Join(root, "sys")
+	settings := filepath.Join(proc, "sys")
+	for _, m := range [][2]string{{root, root}, {"/proc", proc}, {settings, settings}, {"/sys", sys}} {
+		if err := unix.Mount(m[0], m[1], "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
+			return fmt.Errorf("bind %s: %w", m[0], err)
+		}
+	}
+	for _, path := range []string{settings, sys, root} {
+		if err := readOnly(path); err != nil {
+			return fmt.Errorf("make %s read-only: %w", path, err)
+		}
+	}
+	if err := errors.Join(unix.Chroot(root), unix.Chdir("/")); err != nil {
+		return err
+	}
+	for c := uintptr(0); ; c++ {
+		if c == unix.CAP_NET_ADMIN {
+			continue
+		}
+		if err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0); errors.Is(err, unix.EINVAL) {
+			break // the kernel has no more
+		} else if err != nil {
+			return fmt.Errorf("drop capability %d: %w", c, err)
+		}
+	}
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return err
+	}
+	return syscall.Exec(programPath, append([]string{"vmapd"}, args...), []string{"NODE_NAME=" + lab.NodeName})
+}
+
+// readOnly remounts a mount. In a user namespace, its other flags must stay.
+func readOnly(path string) error {
+	var s unix.Statfs_t
+	if err := unix.Statfs(path, &s); err != nil {
+		return err
+	}
+	flags := uintptr(s.Flags) & (unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC | unix.MS_NOATIME | unix.MS_NODIRATIME)
+	if s.Flags&unix.ST_RELATIME != 0 {
+		flags |= unix.MS_RELATIME
+	}
+	return unix.Mount("", path, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY|flags, "")
+}
+
+// image returns a folder with what the image for nftables has, which is one file and a name
+// for it, and the folders for mounts.
+func image(t *testing.T) string {
+	t.Helper()
+	root := t.TempDir()
+	program := filepath.Join(root, programPath)
+	for _, dir := range []string{"proc", "sys", "var/lib/vmapd", credentialsPath, filepath.Dir(programPath)} {
+		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-buildvcs=false", "-o", program, ".")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if err := os.Symlink("vmapd", filepath.Join(root, filepath.Dir(programPath), "kube-proxy")); err != nil {
+		t.Fatal(err)
+	}
+	f, err := elf.Open(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	for _, p := range f.Progs {
+		if p.Type == elf.PT_INTERP {
+			t.Error("the program needs a dynamic loader, which the image has not")
+		}
+	}
+	return root
+}
+
+// The container of the DaemonSet has one capability and one file. That is enough to start, to
+// forward connections, to forget those that nobody answers any more, and to say how it is:
+// without a warning.
+func TestTheContainerHasAllItNeeds(t *testing.T) {
+	c := startCluster(t, object[rbacv1.ClusterRole](t, readDeployed(t, "vmapd.yaml"), "ClusterRole vmapd").Rules...)
+	local := c.service(t, "web")
+	local.Spec.ExternalTrafficPolicy, local.Spec.HealthCheckNodePort = corev1.ServiceExternalTrafficPolicyLocal, 32000
+	c.api.Set(local)
+	objects := readDeployed(t, "vmapd.yaml")
+	pod := object[appsv1.DaemonSet](t, objects, "DaemonSet vmapd").Spec.Template.Spec
+	root := image(t)
+	c.mountPod(t, root, object[corev1.ConfigMap](t, objects, "ConfigMap vmapd"))
+
+	same := func(arg string) string { return arg }
+	inRoot := func(arg string) string {
+		return strings.ReplaceAll(arg, "/var/lib/vmapd", filepath.Join(root, "var/lib/vmapd"))
+	}
+	setup := c.start(t, arguments(t, &pod.InitContainers[0], inRoot)...)
+	if code := setup.exit(t); code != 0 {
+		t.Fatalf("--init-only: exit code %d\n%s", code, setup.log)
+	}
+	p := c.launch(t, "/proc/self/exe", slices.Concat([]string{"in-container", root}, arguments(t, &pod.Containers[0], same))...)
+	p.waitFor(t, "msg=ready")
+	checkConfined(t, p.cmd.Process.Pid)
+
+	wantStatus(t, c.Client, healthURL+"/readyz", http.StatusOK)
+	wantStatus(t, c.Client, healthURL+"/livez", http.StatusOK)
+	wantStatus(t, c.Client, "http://"+lab.NodeIP4+":32000/", http.StatusOK)
+	wantStatus(t, c.Node, metricsURL+"/metrics", http.StatusOK)
+	for _, to := range []string{"172.30.0.10:80", "[fd00:172:30::10]:80", lab.NodeIP4 + ":30080", "192.168.98.10:80"} {
+		c.ask(t, netip.MustParseAddrPort(to))
+	}
+	c.followsUDP(t)
+	c.wantEvent(t, "Starting", "Node", lab.NodeName, "nftables")
+	for line := range strings.Lines(p.log.String()) {
+		if strings.Contains(line, "level=WARN") || strings.Contains(line, "level=ERROR") {
+			t.Errorf("the daemon misses something: %s", line)
+		}
+	}
+}
+
+// mountPod writes what the kubelet mounts into the pod. Of the ConfigMap, the address of the
+// server is filled in, as an administrator has to, and one limit is left alone that nobody
+// can set in the network namespace of a test.
+func (c *apiCluster) mountPod(t *testing.T, root string, files *corev1.ConfigMap) {
+	t.Helper()
+	for name, text := range files.Data {
+		switch name {
+		case "config.conf":
+			text += "conntrack: {maxPerCore: 0, tcpEstablishedTimeout: 23h}\n"
+		case "kubeconfig.conf":
+			text = strings.ReplaceAll(text, "https://control-plane.example:6443", c.api.URL())
+		}
+		replaceFile(t, filepath.Join(root, "var/lib/vmapd", name), text)
+	}
+	credentials := c.api.Credentials()
+	replaceFile(t, filepath.Join(root, credentialsPath, "token"), credentials.Token)
+	replaceFile(t, filepath.Join(root, credentialsPath, "ca.crt"), string(credentials.CA))
+}
+
+// checkConfined checks that the process has what the test says.
+func checkConfined(t *testing.T, pid int) {
+	t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	only := fmt.Sprintf("%016x", 1<<unix.CAP_NET_ADMIN)
+	for _, want := range []string{"CapPrm:\t" + only, "CapEff:\t" + only, "CapBnd:\t" + only, "CapAmb:\t0000000000000000", "NoNewPrivs:\t1"} {
+		if !strings.Contains(string(status), want+"\n") {
+			t.Errorf("not %q:\n%s", want, status)
+		}
+	}
+	mounts, err := os.ReadFile(fmt.Sprintf("/proc/%d/mounts", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(mounts)) {
+		fields := strings.Fields(line)
+		if path := fields[1]; (path == "/" || path == "/sys" || path == "/proc/sys") && !strings.HasPrefix(fields[3], "ro") {
+			t.Errorf("can be written to: %s", line)
+		}
+	}
+}
+
+// followsUDP checks that a client which goes on sending is not sent to a pod that is gone.
+func (c *apiCluster) followsUDP(t *testing.T) {
+	t.Helper()
+	flow, err := c.Client.Dial(t.Context(), "udp", webVIP)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = flow.Close() }()
+	first, err := flow.Ask(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var others []byte
+	for i, pod := range c.Pods() {
+		if pod.Name() != first.Pod {
+			others = append(others, byte(2+i))
+		}
+	}
+	c.api.Set(webSlice(others...))
+	waitUntil(t, "the client of "+first.Pod+" is answered by another pod", func() bool {
+		a, err := flow.Ask(t.Context())
+		return err == nil && a.Pod != first.Pod
+	})
+}

@@ -1,0 +1,379 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"log/slog"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/pflag"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	serializer "k8s.io/apimachinery/pkg/runtime/serializer/json"
+	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/vmapd/vmapd/cmd/internal/config"
+	"github.com/vmapd/vmapd/cmd/internal/lab"
+)
+
+// credentialsPath is where the kubelet puts a ServiceAccount's token and the cluster's
+// authority.
+const credentialsPath = "/var/run/secrets/kubernetes.io/serviceaccount/"
+
+// deployed are the objects of a manifest, by kind and name.
+type deployed map[string]runtime.Object
+
+// readDeployed decodes a manifest as strictly as kubectl apply --validate=strict does:
+// unknown fields and those that are there twice are errors.
+func readDeployed(t *testing.T, file string) deployed {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("deploy", file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return decodeDeployed(t, file, text)
+}
+
+func decodeDeployed(t *testing.T, file string, text []byte) deployed {
+	t.Helper()
+	strict := serializer.NewSerializerWithOptions(serializer.DefaultMetaFactory, scheme.Scheme, scheme.Scheme,
+		serializer.SerializerOptions{Yaml: true, Strict: true})
+	all := deployed{}
+	for doc := range bytes.SplitSeq(text, []byte("\n---\n")) {
+		obj, kind, err := strict.Decode(doc, nil, nil)
+		if err != nil {
+			t.Fatalf("%s: %v\n%s", file, err, doc)
+		}
+		m, err := meta.Accessor(obj)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[kind.Kind+" "+m.GetName()] = obj
+		_, cluster := obj.(*rbacv1.ClusterRole)
+		_, binding := obj.(*rbacv1.ClusterRoleBinding)
+		if namespace := m.GetNamespace(); (namespace == "") != (cluster || binding) || namespace != "" && namespace != "kube-system" {
+			t.Errorf("%s: %s %s is in namespace %q", file, kind.Kind, m.GetName(), namespace)
+		}
+	}
+	return all
+}
+
+func object[T any](t *testing.T, d deployed, name string) *T {
+	t.Helper()
+	obj, ok := d[name].(any).(*T)
+	if !ok {
+		t.Fatalf("there is no %s", name)
+	}
+	return obj
+}
+
+// patched applies a file as kubectl patch does.
+func patched(t *testing.T, ds *appsv1.DaemonSet, file string) *appsv1.DaemonSet {
+	t.Helper()
+	patch, err := os.ReadFile(filepath.Join("deploy", file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if patch, err = yaml.ToJSON(patch); err != nil {
+		t.Fatal(err)
+	}
+	original, err := json.Marshal(ds)
+	if err != nil {
+		t.Fatal(err)
+	}
+	merged, err := strategicpatch.StrategicMergePatch(original, patch, appsv1.DaemonSet{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out appsv1.DaemonSet
+	in := json.NewDecoder(bytes.NewReader(merged))
+	in.DisallowUnknownFields() // a field of the patch that no DaemonSet has
+	if err := in.Decode(&out); err != nil {
+		t.Fatal(err)
+	}
+	return &out
+}
+
+// What is applied to a cluster must fit together: nothing here is checked by anybody
+// before the pods fail.
+func TestManifestsFitTogether(t *testing.T) {
+	objects := readDeployed(t, "vmapd.yaml")
+	ds := object[appsv1.DaemonSet](t, objects, "DaemonSet vmapd")
+	binding := object[rbacv1.ClusterRoleBinding](t, objects, "ClusterRoleBinding vmapd")
+	want := []rbacv1.Subject{{Kind: "ServiceAccount", Name: ds.Spec.Template.Spec.ServiceAccountName, Namespace: ds.Namespace}}
+	if diff := cmp.Diff(want, binding.Subjects); diff != "" {
+		t.Errorf("subjects of the binding (-want +got):\n%s", diff)
+	}
+	object[corev1.ServiceAccount](t, objects, "ServiceAccount "+ds.Spec.Template.Spec.ServiceAccountName)
+	object[rbacv1.ClusterRole](t, objects, binding.RoleRef.Kind+" "+binding.RoleRef.Name)
+	object[rbacv1.ClusterRole](t, objects, "ClusterRole vmapd-metrics-authentication")
+	if len(objects) != 6 {
+		t.Errorf("%d objects in vmapd.yaml: is each of them checked?", len(objects))
+	}
+	files := object[corev1.ConfigMap](t, objects, "ConfigMap vmapd")
+	t.Run("vmapd", func(t *testing.T) { checkDaemon(t, ds, files) })
+	t.Run("legacy", func(t *testing.T) {
+		legacy := patched(t, ds, "legacy.yaml")
+		checkDaemon(t, legacy, files)
+		pod := legacy.Spec.Template.Spec
+		main := pod.Containers[0]
+		if s := main.SecurityContext; !*s.Privileged || s.Capabilities != nil || s.SeccompProfile != nil || !*s.ReadOnlyRootFilesystem {
+			t.Errorf("security context: %+v", s)
+		}
+		if len(main.VolumeMounts) != 3 || len(pod.InitContainers[0].VolumeMounts) != 3 || len(pod.Volumes) != 3 {
+			t.Errorf("mounts %v, of the init container %v, volumes %v", main.VolumeMounts, pod.InitContainers[0].VolumeMounts, pod.Volumes)
+		}
+		for _, c := range append(pod.InitContainers, main) {
+			if !strings.HasSuffix(c.Image, ":legacy") {
+				t.Errorf("%s: image %s", c.Name, c.Image)
+			}
+		}
+	})
+	t.Run("cleanup", func(t *testing.T) {
+		clean := readDeployed(t, "cleanup.yaml")
+		ds := object[appsv1.DaemonSet](t, clean, "DaemonSet vmapd-cleanup")
+		checkPods(t, ds)
+		root := newRootCommand()
+		args := ds.Spec.Template.Spec.InitContainers[0].Args
+		command, rest, err := root.Find(args)
+		if err == nil {
+			err = command.ParseFlags(rest)
+		}
+		if err != nil || command.Name() != "cleanup" || len(clean) != 1 {
+			t.Errorf("%v: command %s, %v", args, command.Name(), err)
+		}
+	})
+}
+
+// Each node has one proxy: either it has the label, or it has not.
+func TestALabelDecidesWhichProxyANodeHas(t *testing.T) {
+	const label, ours = "vmapd.io/proxy", "vmapd"
+	kubeProxy := &appsv1.DaemonSet{Spec: appsv1.DaemonSetSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+		NodeSelector: map[string]string{corev1.LabelOSStable: "linux"},
+		Containers:   []corev1.Container{{Name: "kube-proxy", Image: "example.org/kube-proxy:v1.37.0"}},
+	}}}}
+	leaves := patched(t, kubeProxy, "kube-proxy-leaves.yaml")
+	if diff := cmp.Diff(kubeProxy.Spec.Template.Spec.Containers, leaves.Spec.Template.Spec.Containers); diff != "" {
+		t.Errorf("kube-proxy's containers changed:\n%s", diff)
+	}
+	text, err := os.ReadFile("deploy/vmapd.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	labelled := bytes.Replace(text, []byte("# "+label), []byte(label), 1)
+	var vmapd *appsv1.DaemonSet
+	for name, obj := range decodeDeployed(t, "vmapd.yaml", labelled) {
+		if name == "DaemonSet vmapd" {
+			vmapd = obj.(*appsv1.DaemonSet)
+		}
+	}
+	cleanup := object[appsv1.DaemonSet](t, readDeployed(t, "cleanup.yaml"), "DaemonSet vmapd-cleanup")
+	for value, want := range map[string]bool{"": false, ours: true, "kube-proxy": false} {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{corev1.LabelOSStable: "linux"}}}
+		if value != "" {
+			node.Labels[label] = value
+		}
+		for ds, here := range map[*appsv1.DaemonSet]bool{vmapd: want, leaves: !want, cleanup: !want} {
+			if got := runsOn(t, &ds.Spec.Template.Spec, node); got != here {
+				t.Errorf("label %q: %q runs there: %v, want %v", value, ds.Name, got, here)
+			}
+		}
+	}
+}
+
+// runsOn reports whether a pod may run on a node, as far as we use selectors.
+func runsOn(t *testing.T, pod *corev1.PodSpec, node *corev1.Node) bool {
+	t.Helper()
+	all := labels.Set(node.Labels)
+	if !labels.SelectorFromSet(pod.NodeSelector).Matches(all) {
+		return false
+	}
+	if pod.Affinity == nil {
+		return true
+	}
+	terms := pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
+	if len(terms) != 1 || len(terms[0].MatchExpressions) != 1 {
+		t.Fatalf("not a selector of one expression: %+v", terms)
+	}
+	e := terms[0].MatchExpressions[0]
+	if e.Operator != corev1.NodeSelectorOpNotIn {
+		t.Fatalf("operator %s", e.Operator)
+	}
+	r, err := labels.NewRequirement(e.Key, selection.NotIn, e.Values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.Matches(all)
+}
+
+// A DaemonSet that was made for kube-proxy starts the program by that name.
+func TestTheImagesHaveTheProgramUnderBothNames(t *testing.T) {
+	text, err := os.ReadFile("deploy/Dockerfile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{`ENTRYPOINT ["` + programPath + `"]`, "cp bin/vmapd /out" + path.Dir(programPath) + "/", "ln -s vmapd /out" + path.Dir(programPath) + "/kube-proxy"} {
+		if !strings.Contains(string(text), line) {
+			t.Errorf("the Dockerfile has no %q", line)
+		}
+	}
+}
+
+// checkPods checks what all our DaemonSets have in common.
+func checkPods(t *testing.T, ds *appsv1.DaemonSet) {
+	t.Helper()
+	spec := ds.Spec.Template.Spec
+	if diff := cmp.Diff(ds.Spec.Selector.MatchLabels, ds.Spec.Template.Labels); diff != "" || len(ds.Spec.Selector.MatchLabels) == 0 {
+		t.Errorf("selector (-) and labels of pods (+):\n%s", diff)
+	}
+	if !spec.HostNetwork || spec.PriorityClassName != "system-node-critical" || len(spec.Tolerations) != 1 || spec.Tolerations[0].Key != "" {
+		t.Error("the pods are not on each node's network, first of all, whatever its taints")
+	}
+	for _, c := range slices.Concat(spec.InitContainers, spec.Containers) {
+		for _, m := range c.VolumeMounts {
+			if !slices.ContainsFunc(spec.Volumes, func(v corev1.Volume) bool { return v.Name == m.Name }) {
+				t.Errorf("%s mounts volume %s, which is not there", c.Name, m.Name)
+			}
+		}
+		s := c.SecurityContext
+		switch privileged := s.Privileged != nil && *s.Privileged; {
+		case privileged && s.AllowPrivilegeEscalation != nil && !*s.AllowPrivilegeEscalation:
+			t.Errorf("%s: the API server takes no privileged container without privilege escalation", c.Name)
+		case !privileged && (*s.AllowPrivilegeEscalation || !*s.ReadOnlyRootFilesystem || !slices.Equal(s.Capabilities.Drop, []corev1.Capability{"ALL"})):
+			t.Errorf("%s has more privileges than it needs: %+v", c.Name, s)
+		}
+	}
+	for _, v := range spec.Volumes {
+		if !slices.ContainsFunc(slices.Concat(spec.InitContainers, spec.Containers), func(c corev1.Container) bool {
+			return slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == v.Name })
+		}) {
+			t.Errorf("nobody mounts volume %s", v.Name)
+		}
+	}
+}
+
+// checkDaemon checks that both containers start with the files of the ConfigMap.
+func checkDaemon(t *testing.T, ds *appsv1.DaemonSet, files *corev1.ConfigMap) {
+	t.Helper()
+	checkPods(t, ds)
+	spec := ds.Spec.Template.Spec
+	for _, c := range slices.Concat(spec.InitContainers, spec.Containers) {
+		dir := t.TempDir()
+		mounted := mount(t, &spec, &c, files, dir)
+		flags, conf := load(t, &c, func(arg string) string { return strings.ReplaceAll(arg, mounted, dir) })
+		for _, n := range conf.Notes {
+			if n.Level > slog.LevelInfo {
+				t.Errorf("%s: %s", c.Name, n.Text)
+			}
+		}
+		if flags.InitOnly != (c.Name == "node-setup") || conf.Model().NodeName != lab.NodeName || conf.Backend != config.Auto {
+			t.Errorf("%s: --init-only %v, node %q, backend %s", c.Name, flags.InitOnly, conf.Model().NodeName, conf.Backend)
+		}
+		checkKubeconfig(t, files, mounted, conf.Client().Kubeconfig)
+		if !flags.InitOnly {
+			checkProbes(t, &c, conf.HealthzBindAddress)
+		}
+	}
+}
+
+// mount writes the files that a container gets from a ConfigMap into a folder, and returns
+// where the container has them.
+func mount(t *testing.T, pod *corev1.PodSpec, c *corev1.Container, files *corev1.ConfigMap, dir string) string {
+	t.Helper()
+	for name, text := range files.Data {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, v := range pod.Volumes {
+		for _, m := range c.VolumeMounts {
+			if m.Name == v.Name && v.ConfigMap != nil && v.ConfigMap.Name == files.Name {
+				return m.MountPath
+			}
+		}
+	}
+	t.Fatalf("%s does not mount ConfigMap %s", c.Name, files.Name)
+	return ""
+}
+
+// load loads the configuration of a container on the node of the lab. Its arguments are
+// changed before: files are elsewhere.
+func load(t *testing.T, c *corev1.Container, change func(string) string) (*config.Flags, *config.Config) {
+	t.Helper()
+	var flags config.Flags
+	set := pflag.NewFlagSet(c.Name, pflag.ContinueOnError)
+	flags.AddFlags(set)
+	if err := set.Parse(arguments(t, c, change)); err != nil || set.NArg() > 0 {
+		t.Fatalf("%v: %v", c.Args, err)
+	}
+	conf, err := config.Load(&flags)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &flags, conf
+}
+
+// arguments returns a container's arguments on the node of the lab.
+func arguments(t *testing.T, c *corev1.Container, change func(string) string) []string {
+	t.Helper()
+	variables := []string{}
+	for _, e := range c.Env {
+		if e.ValueFrom == nil || e.ValueFrom.FieldRef == nil || e.ValueFrom.FieldRef.FieldPath != "spec.nodeName" {
+			t.Fatalf("%s: variable %s is not the Node's name", c.Name, e.Name)
+		}
+		variables = append(variables, "$("+e.Name+")", lab.NodeName)
+	}
+	var args []string
+	for _, a := range c.Args {
+		args = append(args, change(strings.NewReplacer(variables...).Replace(a)))
+	}
+	return args
+}
+
+// checkKubeconfig checks that a pod can find and read all that its kubeconfig names.
+func checkKubeconfig(t *testing.T, files *corev1.ConfigMap, mounted, file string) {
+	t.Helper()
+	text, ok := files.Data[path.Base(file)]
+	if !ok || path.Dir(file) != mounted {
+		t.Fatalf("the configuration names %s, which nothing mounts", file)
+	}
+	k, err := clientcmd.Load([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, ok := k.Contexts[k.CurrentContext]
+	if !ok || k.Clusters[in.Cluster] == nil || k.AuthInfos[in.AuthInfo] == nil {
+		t.Fatalf("kubeconfig: context %q, and what it names", k.CurrentContext)
+	}
+	cluster, user := k.Clusters[in.Cluster], k.AuthInfos[in.AuthInfo]
+	if user.TokenFile != credentialsPath+"token" || cluster.CertificateAuthority != credentialsPath+"ca.crt" || !strings.HasPrefix(cluster.Server, "https://") {
+		t.Errorf("token %s, authority %s, server %s", user.TokenFile, cluster.CertificateAuthority, cluster.Server)
+	}
+}
+
+func checkProbes(t *testing.T, c *corev1.Container, healthz string) {
+	t.Helper()
+	if len(c.Ports) != 1 || !strings.HasSuffix(healthz, ":10256") || c.Ports[0].ContainerPort != 10256 {
+		t.Fatalf("health is served on %s, and the container's ports are %v", healthz, c.Ports)
+	}
+	for probe, want := range map[*corev1.Probe]string{c.LivenessProbe: "/livez", c.ReadinessProbe: "/readyz"} {
+		if probe.HTTPGet.Path != want || probe.HTTPGet.Port.StrVal != c.Ports[0].Name {
+			t.Errorf("probe %+v, want %s on port %s", probe.HTTPGet, want, c.Ports[0].Name)
+		}
+	}
+}

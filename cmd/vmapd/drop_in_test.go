@@ -1,0 +1,187 @@
+package main
+
+import (
+	"bytes"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/vmapd/vmapd/cmd/internal/lab"
+)
+
+// stock is a ConfigMap of kubeadm's, of the kube-proxy of some version.
+func stock(t *testing.T, version string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("../internal/config/testdata", version+".yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// stockKubeconfig is the other file of that ConfigMap, but for the server's address.
+const stockKubeconfig = `apiVersion: v1
+kind: Config
+clusters:
+- cluster:
+    certificate-authority: /var/run/secrets/kubernetes.io/serviceaccount/ca.crt
+    server: SERVER
+  name: default
+contexts:
+- context:
+    cluster: default
+    namespace: default
+    user: default
+  name: default
+current-context: default
+users:
+- name: default
+  user:
+    tokenFile: /var/run/secrets/kubernetes.io/serviceaccount/token
+`
+
+// inPod mounts a pod's volumes where kubeadm's DaemonSet has them, and becomes the command
+// that follows. Its arguments: the ConfigMap, the service account's secrets, the program.
+const inPod = `set -e
+mount -t tmpfs none /var/lib
+mkdir /var/lib/kube-proxy
+mount --bind "$1" /var/lib/kube-proxy
+mount -t tmpfs none /run
+mkdir -p /run/secrets/kubernetes.io/serviceaccount /run/bin
+mount --bind "$2" /run/secrets/kubernetes.io/serviceaccount
+ln -s "$3" /run/bin/vmapd
+shift 3
+PATH=/run/bin:$PATH exec "$@"
+`
+
+// startPod starts vmapd with kubeadm's ConfigMap and command line of kube-proxy.
+func (c *apiCluster) startPod(t *testing.T, config string) *process {
+	t.Helper()
+	m := newConfigMap(t, map[string]string{
+		"config.conf": config, "kubeconfig.conf": strings.ReplaceAll(stockKubeconfig, "SERVER", c.api.URL()),
+	})
+	secrets := t.TempDir()
+	credentials := c.api.Credentials()
+	for name, data := range map[string][]byte{"ca.crt": credentials.CA, "token": []byte(credentials.Token)} {
+		if err := os.WriteFile(filepath.Join(secrets, name), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c.launch(t, "unshare", "unshare", "--mount", "--propagation", "private", "sh", "-c", inPod, "sh", m.dir, secrets, program,
+		"vmapd", "--config=/var/lib/kube-proxy/config.conf", "--hostname-override="+lab.NodeName)
+}
+
+// said returns what a log has to say about the configuration, as "LEVEL note".
+func (p *process) said() []string {
+	var notes []string
+	for line := range strings.Lines(p.log.String()) {
+		level, note, ok := strings.Cut(strings.TrimSpace(line), " msg=configuration note=")
+		if ok {
+			_, level, _ = strings.Cut(level, "level=")
+			notes = append(notes, level+" "+strings.Trim(note, `"`))
+		}
+	}
+	return notes
+}
+
+// Clusters are switched by changing the image and the command's name: kubeadm's files, its
+// command line and kube-proxy's permissions must do.
+func TestKubeadmsKubeProxyIsReplacedAsItIs(t *testing.T) {
+	for _, test := range []struct {
+		config, mode string
+		said         []string
+		warning      string // the event at the Node, if there is one
+	}{
+		{"kubeadm-1.37", "nftables", []string{
+			"INFO /var/lib/kube-proxy/config.conf: nodePortAddresses: empty: node ports answer on this node's primary addresses, as with mode nftables; kube-proxy with iptables would answer on all (nodePortAddresses: [all])",
+			`INFO /var/lib/kube-proxy/config.conf: mode: empty: nftables where the kernel has it, else ipvs, else iptables; kube-proxy would have used iptables`,
+		}, ""},
+		{"kubeadm-1.31-iptables-dual-stack", "iptables", []string{
+			`WARN /var/lib/kube-proxy/config.conf: mode: \"iptables\" is honoured, and keeps this node on a slower backend than nftables; to change that, set mode to \"\" or nftables, or give --backend=nftables`,
+		}, `"iptables" is honoured, and keeps this node on a slower backend than nftables`},
+		{"kubeadm-1.33-nftables", "nftables", nil, ""},
+	} {
+		t.Run(test.config, func(t *testing.T) {
+			t.Parallel()
+			c := startCluster(t, proxierRules()...)
+			p := c.startPod(t, stock(t, test.config))
+			p.waitFor(t, "msg=ready")
+			wantStatus(t, c.Client, healthURL+"/readyz", http.StatusOK)
+			wantStatus(t, c.Client, healthURL+"/healthz", http.StatusOK)
+			wantStatus(t, c.Client, "http://["+lab.NodeIP6+"]:10256/healthz", http.StatusOK)
+			if got := wantStatus(t, c.Node, c.metricsBase(test.config)+"/proxyMode", http.StatusOK); got.body != test.mode {
+				t.Errorf("/proxyMode: %q, want %q", got.body, test.mode)
+			}
+			for _, to := range []string{"172.30.0.10:80", "[fd00:172:30::10]:80", "192.168.99.10:80", "192.168.98.10:80", lab.NodeIP4 + ":30080"} {
+				c.ask(t, netip.MustParseAddrPort(to))
+			}
+			if diff := cmp.Diff(test.said, p.said()); diff != "" {
+				t.Errorf("about the configuration it says (-want +got):\n%s", diff)
+			}
+			e := c.wantEvent(t, "Starting", "Node", lab.NodeName, test.mode)
+			if e.Type != corev1.EventTypeNormal || e.Action != "StartKubeProxy" || string(e.Regarding.UID) != lab.NodeName {
+				t.Errorf("the event at the start: %+v", e)
+			}
+			if test.warning != "" {
+				if e := c.wantEvent(t, "Configuration", "Node", lab.NodeName, test.warning); e.Type != corev1.EventTypeWarning {
+					t.Errorf("the event about the mode is %s", e.Type)
+				}
+			}
+			if denied := c.api.Denied(); len(denied) > 0 {
+				t.Errorf("kube-proxy's permissions do not suffice: %v", denied)
+			}
+		})
+	}
+}
+
+// metricsBase is where the metrics of a stock configuration are: with bindAddress ::, on the
+// loopback address of IPv6.
+func (c *apiCluster) metricsBase(config string) string {
+	if strings.Contains(config, "dual-stack") {
+		return "http://[::1]:10249"
+	}
+	return metricsURL
+}
+
+// What --write-config-to writes of a stock file is the same configuration: the file that it
+// writes of that one has not changed.
+func TestWriteConfigToGoesRoundForEachStockFile(t *testing.T) {
+	files, err := filepath.Glob("../internal/config/testdata/*.yaml")
+	if err != nil || len(files) < 5 {
+		t.Fatalf("%d stock files: %v", len(files), err)
+	}
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			var written [2][]byte
+			from := file
+			for i := range written {
+				to := filepath.Join(t.TempDir(), "written.yaml")
+				var stderr bytes.Buffer
+				if code := run(t.Context(), []string{"--config", from, "--write-config-to", to}, nil, nil, &stderr); code != 0 {
+					t.Fatalf("exit code %d: %s", code, &stderr)
+				}
+				if written[i], err = os.ReadFile(to); err != nil {
+					t.Fatal(err)
+				}
+				from = to
+			}
+			if diff := cmp.Diff(string(written[0]), string(written[1])); diff != "" {
+				t.Errorf("the second time it is different (-first +second):\n%s", diff)
+			}
+			if !slices.Contains(strings.Split(string(written[0]), "\n"), "  kubeconfig: /var/lib/kube-proxy/kubeconfig.conf") {
+				t.Errorf("the kubeconfig is missing:\n%s", written[0])
+			}
+		})
+	}
+}

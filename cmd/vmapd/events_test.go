@@ -1,0 +1,170 @@
+package main
+
+import (
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	eventsv1 "k8s.io/api/events/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vmapd/vmapd/cmd/internal/lab"
+)
+
+// Who has a problem with a Service finds it there, and it is told once.
+func TestEventsOverHTTP(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t, proxierRules()...)
+	web := c.service(t, "web")
+	second := web.DeepCopy()
+	web.CreationTimestamp = metav1.Unix(1_700_000_000, 0)
+	second.Name, second.CreationTimestamp = "second", metav1.Unix(1_800_000_000, 0)
+	second.Spec.ClusterIP, second.Spec.ClusterIPs = "172.30.0.12", []string{"172.30.0.12", "fd00:172:30::12"}
+	c.api.Set(web)
+	c.api.Set(second)
+	p := c.start(t, "--kubeconfig", c.kubeconfig(), "--hostname-override", lab.NodeName)
+	p.waitFor(t, "msg=ready")
+
+	start := c.wantEvent(t, "Starting", "Node", lab.NodeName, "nftables")
+	if start.Namespace != "default" || start.ReportingController == "" || !strings.Contains(start.ReportingInstance, lab.NodeName) {
+		t.Errorf("the event of the start: %+v", start)
+	}
+	conflict := c.wantEvent(t, "FrontendConflict", "Service", "second", "default/web")
+	if conflict.Type != "Warning" || conflict.Namespace != "default" || conflict.Regarding.Namespace != "default" || conflict.Action == "" {
+		t.Errorf("the event about the conflict: %+v", conflict)
+	}
+	if all := c.api.Events(); slices.ContainsFunc(all, func(e eventsv1.Event) bool { return e.Regarding.Name == "web" }) {
+		t.Errorf("the oldest has done nothing wrong: %+v", all)
+	}
+	// Whoever mends it is served.
+	second.Spec.ExternalIPs, second.Status.LoadBalancer.Ingress = nil, nil
+	for i := range second.Spec.Ports {
+		second.Spec.Ports[i].NodePort = 0
+	}
+	c.api.Set(second)
+	p.waitFor(t, "no longer a problem")
+	c.ask(t, webVIP)
+}
+
+// A role that was made for another version may lack the right to write events. That is told
+// once, and harms nothing.
+func TestWithoutPermissionForEventsAllElseWorks(t *testing.T) {
+	t.Parallel()
+	rules := slices.DeleteFunc(proxierRules(), func(r rbacv1.PolicyRule) bool { return slices.Contains(r.Resources, "events") })
+	c := startCluster(t, rules...)
+	p := c.start(t, "--kubeconfig", c.kubeconfig(), "--hostname-override", lab.NodeName)
+	p.waitFor(t, "msg=ready")
+	c.ask(t, webVIP)
+	p.waitFor(t, "forbidden")
+	c.api.Set(webSlice(3))
+	eventually(t, func() string {
+		if a := c.ask(t, webVIP); a.Pod != "pod-2" {
+			return "what is left of web is answered by " + a.Pod
+		}
+		return ""
+	})
+	eventually(t, func() string {
+		if n, _ := value(c.scrape(t), "vmapd_events_dropped_total"); n < 1 {
+			return "no event counts as dropped"
+		}
+		return ""
+	})
+	if n := strings.Count(p.log.String(), "forbidden"); n != 1 {
+		t.Errorf("it is said %d times", n)
+	}
+	wantStatus(t, c.Client, healthURL+"/healthz", http.StatusOK)
+	p.mustStay(t)
+}
+
+// A UDP sender that never stops reaches the endpoint that is left, and what was deleted for
+// it is counted.
+func TestUDPSendersFollowThroughTheDaemon(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t, proxierRules()...)
+	const port = 9000
+	sinks := map[byte]*lab.Sink{}
+	for i, pod := range c.Pods() {
+		s, err := pod.Sink(port)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(s.Close)
+		sinks[byte(2+i)] = s
+	}
+	only := func(pod byte) {
+		s := webSlice(pod)
+		*s.Ports[1].Port = port
+		c.api.Set(s)
+	}
+	only(2)
+	p := c.start(t, "--kubeconfig", c.kubeconfig(), "--hostname-override", lab.NodeName)
+	p.waitFor(t, "msg=ready")
+	stream, err := c.Client.Stream("metric", netip.MustParseAddrPort(lab.ClientIP4+":20000"), webVIP, stepOfStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(stream.Close)
+	arrives := func(at byte) {
+		t.Helper()
+		before := sinks[at].Heard("metric")
+		eventually(t, func() string {
+			if sinks[at].Heard("metric") < before+10 {
+				return "what is sent to web does not arrive at its only endpoint"
+			}
+			return ""
+		})
+	}
+	arrives(2)
+	only(3)
+	arrives(3)
+	only(4)
+	arrives(4)
+	eventually(t, func() string {
+		if n, _ := value(c.scrape(t), "kubeproxy_conntrack_reconciler_deleted_entries_total", "ip_family=IPv4"); n < 2 {
+			return "too few entries count as deleted"
+		}
+		return ""
+	})
+	all := c.scrape(t)
+	for _, name := range []string{"vmapd_conntrack_entries", "vmapd_conntrack_limit"} {
+		if n, _ := value(all, name); n < 1 {
+			t.Errorf("%s is %v", name, n)
+		}
+	}
+	if n, _ := value(all, "kubeproxy_conntrack_reconciler_sync_duration_seconds", "ip_family=IPv4"); n < 1 {
+		t.Error("no pass over connections is counted")
+	}
+}
+
+// Somebody else has the port of the metrics: the node is told, Services are served, and when
+// the port is free, so are metrics. With bindAddressHardFail it is the end.
+func TestATakenMetricsPort(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t, proxierRules()...)
+	var taken net.Listener
+	if err := c.Node.Do(func() (err error) {
+		taken, err = net.Listen("tcp", "127.0.0.1:10249")
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	hard := c.start(t, "--kubeconfig", c.kubeconfig(), "--hostname-override", lab.NodeName, "--bind-address-hard-fail")
+	if code := hard.exit(t); code != 1 || !strings.Contains(hard.log.String(), "\nvmapd: metrics server: listen tcp 127.0.0.1:10249: bind: address already in use\n") {
+		t.Errorf("with --bind-address-hard-fail: exit code %d\n%s", code, hard.log)
+	}
+	p := c.start(t, "--kubeconfig", c.kubeconfig(), "--hostname-override", lab.NodeName)
+	p.waitFor(t, "msg=ready")
+	c.ask(t, webVIP)
+	if e := c.wantEvent(t, "FailedToStartMetricServer", "Node", lab.NodeName, "address already in use"); e.Type != "Warning" || e.Action != "StartKubeProxy" {
+		t.Errorf("the event: %+v", e)
+	}
+	if err := taken.Close(); err != nil {
+		t.Fatal(err)
+	}
+	wantStatus(t, c.Node, metricsURL+"/metrics", http.StatusOK)
+	p.mustStay(t)
+}

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vmapd/vmapd/cmd/internal/lab"
+)
+
+// Load balancers are told to send no more to a node that is about to go, and the kubelet
+// that nothing is wrong with the proxy.
+func TestHealthFollowsTheNode(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t, proxierRules()...)
+	p := c.start(t, "--kubeconfig", c.kubeconfig(), "--hostname-override", lab.NodeName)
+	p.waitFor(t, "msg=ready")
+	expect := func(when string, healthz int, eligible bool) {
+		t.Helper()
+		got := wantStatus(t, c.Client, healthURL+"/healthz", healthz)
+		if !strings.Contains(got.body, fmt.Sprintf(`"nodeEligible": %v`, eligible)) {
+			t.Errorf("%s: /healthz says %v", when, got)
+		}
+		wantStatus(t, c.Client, healthURL+"/livez", http.StatusOK)
+		wantStatus(t, c.Client, healthURL+"/readyz", http.StatusOK)
+		c.ask(t, webVIP)
+	}
+	expect("at first", http.StatusOK, true)
+
+	tainted := node()
+	tainted.Spec.Taints = []corev1.Taint{{Key: "ToBeDeletedByClusterAutoscaler", Effect: corev1.TaintEffectNoSchedule}}
+	c.api.Set(tainted)
+	expect("with the taint", http.StatusServiceUnavailable, false)
+	other := node()
+	other.Spec.Taints = []corev1.Taint{{Key: "node.kubernetes.io/unschedulable", Effect: corev1.TaintEffectNoSchedule}}
+	c.api.Set(other)
+	expect("with another taint", http.StatusOK, true)
+
+	deleting := node()
+	deleting.DeletionTimestamp = new(metav1.Now())
+	c.api.Set(deleting)
+	expect("while it is deleted", http.StatusServiceUnavailable, false)
+	c.api.Set(node())
+	expect("at last", http.StatusOK, true)
+	p.mustStay(t)
+}
+
+// A load balancer asks each node for a Service's local endpoints.
+func TestLoadBalancersAskForLocalEndpoints(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t, proxierRules()...)
+	web := c.service(t, "web")
+	local := func(port int32) {
+		web.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
+		web.Spec.HealthCheckNodePort = port
+		c.api.Set(web)
+	}
+	// Both families count, each pod once.
+	slice6 := webSlice()
+	slice6.Name, slice6.AddressType = "web-ipv6", "IPv6"
+	c.api.Set(slice6)
+	c.api.Set(webSlice(2, 3))
+	local(32000)
+	p := c.start(t, "--kubeconfig", c.kubeconfig(), "--hostname-override", lab.NodeName)
+	p.waitFor(t, "msg=ready")
+
+	url := func(port int32) string { return fmt.Sprintf("http://%s:%d/any/path", lab.NodeIP4, port) }
+	expect := func(port int32, status, weight int) {
+		t.Helper()
+		body := fmt.Sprintf("{\n\t\"service\": {\n\t\t\"namespace\": \"default\",\n\t\t\"name\": \"web\"\n\t},\n\t\"localEndpoints\": %d,\n\t\"serviceProxyHealthy\": true\n}", weight)
+		eventually(t, func() string {
+			got := get(c.Client, nil, url(port))
+			if got.status == status && got.body == body && got.header.Get("X-Load-Balancing-Endpoint-Weight") == fmt.Sprint(weight) {
+				return ""
+			}
+			return fmt.Sprintf("port %d: %v %v; want %d with weight %d", port, got, got.header, status, weight)
+		})
+	}
+	expect(32000, http.StatusOK, 2)
+	c.api.Set(webSlice(2))
+	expect(32000, http.StatusOK, 1)
+
+	// Endpoints that terminate still serve those who come, but attract nobody.
+	terminating := webSlice(2)
+	terminating.Endpoints[0].Conditions.Ready = new(false)
+	terminating.Endpoints[0].Conditions.Serving = new(true)
+	terminating.Endpoints[0].Conditions.Terminating = new(true)
+	c.api.Set(terminating)
+	expect(32000, http.StatusServiceUnavailable, 0)
+	c.ask(t, webNodePort)
+	c.api.Set(webSlice(2, 3, 4))
+	expect(32000, http.StatusOK, 3)
+
+	local(32001)
+	expect(32001, http.StatusOK, 3)
+	if got := get(c.Client, nil, url(32000)); got.err == nil {
+		t.Errorf("the port of before answers: %v", got)
+	}
+
+	// Somebody else has the port.
+	var taken net.Listener
+	if err := c.Node.Do(func() (err error) {
+		taken, err = net.Listen("tcp", lab.NodeIP4+":32002")
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	local(32002)
+	e := c.wantEvent(t, "FailedToStartServiceHealthcheck", "Service", "web", "32002")
+	if e.Type != corev1.EventTypeWarning || e.Action != "Listen" || e.Namespace != "default" {
+		t.Errorf("the event: %+v", e)
+	}
+	c.ask(t, webNodePort)
+	if err := taken.Close(); err != nil {
+		t.Fatal(err)
+	}
+	expect(32002, http.StatusOK, 3)
+	p.mustStay(t)
+}

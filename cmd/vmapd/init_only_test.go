@@ -1,0 +1,116 @@
+package main
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vmapd/vmapd/cmd/internal/lab"
+)
+
+// stepOfStream is the time between two datagrams.
+const stepOfStream = 5 * time.Millisecond
+
+// An init container sets the node up, and the daemon gets by with CAP_NET_ADMIN alone.
+func TestInitOnlyLeavesNothingToSetUp(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t, proxierRules()...)
+	// How many connections there are at most, only the initial namespace may say.
+	settings := []string{
+		"--conntrack-max-per-core=0", "--conntrack-tcp-timeout-established=2h", "--conntrack-tcp-timeout-close-wait=90s", "--conntrack-udp-timeout=40s",
+		"--conntrack-tcp-be-liberal", "--kubeconfig", c.kubeconfig(), "--hostname-override", lab.NodeName, "--oom-score-adj", oomScore(t),
+	}
+	first := c.start(t, append([]string{"--init-only"}, settings...)...)
+	if code := first.exit(t); code != 0 {
+		t.Fatalf("--init-only: exit code %d: %s", code, first.log)
+	}
+	for name, want := range map[string]string{
+		"tcp_timeout_established": "7200", "tcp_timeout_close_wait": "90", "udp_timeout": "40", "tcp_be_liberal": "1",
+	} {
+		if got := c.read(t, "/proc/sys/net/netfilter/nf_conntrack_"+name); got != want {
+			t.Errorf("%s is %s after --init-only, want %s", name, got, want)
+		}
+	}
+	if got := c.ruleset(t); got != "" {
+		t.Errorf("--init-only programmed something:\n%s", got)
+	}
+	if asked := c.api.Requests(""); len(asked) > 0 {
+		t.Errorf("--init-only asked the API server: %v", asked)
+	}
+
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := os.Symlink(program, dir+"/vmapd"); err != nil {
+		t.Fatal(err)
+	}
+	p := c.launch(t, "setpriv", append([]string{
+		"setpriv", "--no-new-privs", "--inh-caps=-all", "--bounding-set=-all,+net_admin", dir + "/vmapd",
+	}, settings...)...)
+	p.waitFor(t, "msg=ready")
+	c.ask(t, webVIP)
+	c.ask(t, webNodePort)
+	for _, text := range []string{"set up the node", "could not set", "OOM", "level=ERROR"} {
+		if strings.Contains(p.log.String(), text) {
+			t.Errorf("with CAP_NET_ADMIN alone, the log says %q:\n%s", text, p.log)
+		}
+	}
+	if status := c.read(t, "/proc/"+p.pid()+"/status"); !strings.Contains(status, "CapEff:\t0000000000001000\n") {
+		t.Errorf("vmapd has other capabilities than CAP_NET_ADMIN:\n%s", status)
+	}
+}
+
+// What --init-only is asked for and can't do is an error that says what to do.
+func TestInitOnlySaysWhatItCannot(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t, proxierRules()...)
+	p := c.start(t, "--init-only", "--conntrack-min=12345678", "--conntrack-udp-timeout=41s")
+	if code := p.exit(t); code != 1 {
+		t.Errorf("exit code %d, want 1", code)
+	}
+	_, said, _ := strings.Cut(p.log.String(), "\nvmapd: ")
+	if said, _, _ = strings.Cut(said, "\n"); !strings.HasPrefix(said, "/proc/sys/net/netfilter/nf_conntrack_max should be 12345678 and is ") ||
+		!strings.Contains(said, "only the initial network namespace may change this") {
+		t.Errorf("it ends with %q", said)
+	}
+	if got := c.read(t, "/proc/sys/net/netfilter/nf_conntrack_udp_timeout"); got != "41" {
+		t.Errorf("what it can do is not done: the UDP timeout is %s", got)
+	}
+}
+
+// The flag of kube-proxy does as the command does.
+func TestCleanUpByFlag(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t, proxierRules()...)
+	p := c.start(t, "--kubeconfig", c.kubeconfig(), "--hostname-override", lab.NodeName)
+	p.waitFor(t, "msg=ready")
+	if err := p.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = p.cmd.Wait() // killed
+	if c.ruleset(t) == "" {
+		t.Fatal("there is nothing to clean up")
+	}
+	// kube-proxy's --cleanup takes a configuration whose cluster need not be there.
+	clean := c.start(t, "--config", newConfigMap(t, map[string]string{"config.conf": stock(t, "kubeadm-1.37")}).path("config.conf"), "--cleanup")
+	if code := clean.exit(t); code != 0 {
+		t.Errorf("exit code %d: %s", code, clean.log)
+	}
+	if diff := cmp.Diff("", c.ruleset(t)); diff != "" {
+		t.Errorf("--cleanup left:\n%s", diff)
+	}
+}
+
+func oomScore(t *testing.T) string {
+	t.Helper()
+	score, err := os.ReadFile("/proc/self/oom_score_adj")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(score))
+}

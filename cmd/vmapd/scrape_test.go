@@ -1,0 +1,246 @@
+package main
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+
+	"github.com/vmapd/vmapd/cmd/internal/lab"
+	"github.com/vmapd/vmapd/sync/informer/apitest"
+)
+
+// kubeProxyMetrics are all that dashboards and alerts know of kube-proxy, without the prefix
+// kubeproxy_. Those of one mode exist in that mode alone.
+var kubeProxyMetrics = map[string][]string{
+	"": {
+		"sync_proxy_rules_duration_seconds", "sync_full_proxy_rules_duration_seconds", "sync_partial_proxy_rules_duration_seconds",
+		"sync_proxy_rules_last_timestamp_seconds", "sync_proxy_rules_last_queued_timestamp_seconds",
+		"network_programming_duration_seconds",
+		"sync_proxy_rules_endpoint_changes_pending", "sync_proxy_rules_endpoint_changes_total",
+		"sync_proxy_rules_service_changes_pending", "sync_proxy_rules_service_changes_total",
+		"sync_proxy_rules_no_local_endpoints_total", "proxy_healthz_total", "proxy_livez_total",
+		"conntrack_reconciler_sync_duration_seconds", "conntrack_reconciler_deleted_entries_total",
+	},
+	"iptables": {
+		"sync_proxy_rules_iptables_total", "sync_proxy_rules_iptables_last",
+		"sync_proxy_rules_iptables_restore_failures_total", "sync_proxy_rules_iptables_partial_restore_failures_total",
+		"iptables_ct_state_invalid_dropped_packets_total", "iptables_localhost_nodeports_accepted_packets_total",
+	},
+	"nftables": {
+		"sync_proxy_rules_nftables_sync_failures_total", "sync_proxy_rules_nftables_cleanup_failures_total",
+		"nftables_localhost_nodeport_listeners", "nftables_localhost_nodeport_listener_creation_failures_total",
+	},
+}
+
+// usualMetrics are those that all components have.
+var usualMetrics = []string{
+	"kubernetes_build_info", "kubernetes_feature_enabled", "rest_client_requests_total", "rest_client_request_duration_seconds",
+	"process_cpu_seconds_total", "process_resident_memory_bytes", "process_start_time_seconds", "go_goroutines", "go_memstats_alloc_bytes",
+}
+
+// What a scrape of the running daemon has, after real changes and requests.
+func TestScrapeHasWhatDashboardsKnow(t *testing.T) {
+	for _, mode := range []string{"nftables", "iptables"} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			c := startCluster(t, proxierRules()...)
+			m := newConfigMap(t, map[string]string{"config.conf": c.config("mode: "+mode, "featureGates: {SomeGate: true}")})
+			p := c.start(t, "--config", m.path("config.conf"), "--hostname-override", lab.NodeName)
+			p.waitFor(t, "msg=ready")
+			before := c.scrape(t)
+			for range 3 {
+				wantStatus(t, c.Client, healthURL+"/healthz", http.StatusOK)
+			}
+			wantStatus(t, c.Client, healthURL+"/livez", http.StatusOK)
+			c.api.Set(webSlice(2))
+			web := c.service(t, "web")
+			web.Spec.Ports[0].NodePort = 30081
+			c.api.Set(web)
+
+			grown := func(name string, by float64, labels ...string) {
+				t.Helper()
+				old, _ := value(before, "kubeproxy_"+name, labels...)
+				eventually(t, func() string {
+					if now, ok := value(c.scrape(t), "kubeproxy_"+name, labels...); !ok || now < old+by {
+						return fmt.Sprintf("%s%v is %v after %v; want %v more", name, labels, now, old, by)
+					}
+					return ""
+				})
+			}
+			grown("sync_proxy_rules_service_changes_total", 1)
+			grown("sync_proxy_rules_endpoint_changes_total", 1)
+			grown("sync_proxy_rules_duration_seconds", 1, "ip_family=IPv4")
+			grown("sync_partial_proxy_rules_duration_seconds", 1, "ip_family=IPv4")
+			grown("network_programming_duration_seconds", 1, "ip_family=IPv4")
+			grown("proxy_healthz_total", 3, "code=200")
+			grown("proxy_livez_total", 1, "code=200")
+			now := float64(time.Now().Unix())
+			all := c.scrape(t)
+			for _, name := range []string{"sync_proxy_rules_last_timestamp_seconds", "sync_proxy_rules_last_queued_timestamp_seconds"} {
+				if at, _ := value(all, "kubeproxy_"+name, "ip_family=IPv6"); now-at > 120 || at > now+1 {
+					t.Errorf("%s: %v, and now it is %v", name, at, now)
+				}
+			}
+			if v, _ := value(all, "vmapd_ready", "ip_family=IPv4"); v != 1 {
+				t.Errorf("vmapd_ready is %v", v)
+			}
+			if v, _ := value(all, "vmapd_backend_info", "backend="+mode); v != 1 {
+				t.Errorf("vmapd_backend_info{backend=%q} is %v", mode, v)
+			}
+			for which, names := range kubeProxyMetrics {
+				for _, name := range names {
+					if has, want := all["kubeproxy_"+name] != nil, which == "" || which == mode; has != want {
+						t.Errorf("kubeproxy_%s: there is one: %v, want %v", name, has, want)
+					}
+				}
+			}
+			for _, name := range usualMetrics {
+				if all[name] == nil {
+					t.Errorf("no %s", name)
+				}
+			}
+		})
+	}
+}
+
+// config is a kube-proxy configuration for the cluster, with further lines.
+func (c *apiCluster) config(lines ...string) string {
+	return "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n" +
+		"clientConnection: {kubeconfig: " + c.kubeconfig() + "}\n" + strings.Join(lines, "\n") + "\n"
+}
+
+func TestPagesOfTheDaemon(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t, proxierRules()...)
+	if err := c.api.Outage(apitest.Unavailable); err != nil {
+		t.Fatal(err)
+	}
+	p := c.start(t, "--kubeconfig", c.kubeconfig(), "--hostname-override", lab.NodeName, "--masquerade-all")
+	// Without an API server it is alive, but knows nothing of Services yet.
+	if got := wantStatus(t, c.Client, healthURL+"/readyz", http.StatusServiceUnavailable); !strings.Contains(got.body, "no sync has succeeded yet") {
+		t.Errorf("/readyz before the first sync: %v", got)
+	}
+	wantStatus(t, c.Client, healthURL+"/livez", http.StatusOK)
+	wantStatus(t, c.Client, healthURL+"/healthz", http.StatusOK)
+	if strings.Contains(p.log.String(), "msg=ready") {
+		t.Error("ready without an API server")
+	}
+	if err := c.api.Outage(apitest.Up); err != nil {
+		t.Fatal(err)
+	}
+	p.waitFor(t, "msg=ready")
+	if got := wantStatus(t, c.Client, healthURL+"/readyz", http.StatusOK); got.body != "ok\n" {
+		t.Errorf("/readyz: %v", got)
+	}
+
+	for path, want := range map[string]string{
+		"/healthz": "ok", "/proxyMode": "nftables", "/flagz": "masquerade-all=true\n", "/statusz": "Node: node-1\nReady: true\n",
+		"/metrics/slis": "kubernetes_",
+	} {
+		got := wantStatus(t, c.Node, metricsURL+path, http.StatusOK)
+		if !strings.Contains(got.body, want) || !strings.Contains(got.header.Get("Content-Type"), "text/plain") {
+			t.Errorf("%s: %v %v; want text with %q", path, got, got.header, want)
+		}
+	}
+	var configz map[string]map[string]any
+	page := wantStatus(t, c.Node, metricsURL+"/configz", http.StatusOK)
+	if err := json.Unmarshal([]byte(page.body), &configz); err != nil {
+		t.Fatal(err)
+	}
+	if kubeProxy := configz["kubeproxy.config.k8s.io"]; kubeProxy["hostnameOverride"] != lab.NodeName || kubeProxy["mode"] != "" {
+		t.Errorf("/configz: %v", page)
+	}
+	wantStatus(t, c.Node, metricsURL+"/debug/pprof/", http.StatusNotFound)
+	if got := get(c.Client, nil, "http://"+lab.NodeIP4+":10249/metrics"); got.err == nil {
+		t.Errorf("metrics can be read from elsewhere: %v", got)
+	}
+}
+
+// Who reads metrics over the network shows a token, and the API server says whose it is and
+// what it allows.
+func TestMetricsWithTLSAndTokens(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t)
+	cert, key, trust := selfSigned(t, net.ParseIP(lab.NodeIP4))
+	own := filepath.Join(c.dir, "vmapd.yaml")
+	err := os.WriteFile(own, fmt.Appendf(nil, "apiVersion: vmapd.io/v1alpha1\nkind: VmapdConfiguration\nmetricsAuthentication: token\nmetricsTLS: {certFile: %s, keyFile: %s}\n", cert, key), 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.api.Know("of-prometheus", authenticationv1.UserInfo{Username: "prometheus"})
+	c.api.Permit("prometheus", "get", "/metrics")
+	c.start(t, "--kubeconfig", c.kubeconfig(), "--hostname-override", lab.NodeName, "--metrics-bind-address", "0.0.0.0:10249", "--vmapd-config", own).
+		waitFor(t, "msg=ready")
+	base := "https://" + lab.NodeIP4 + ":10249"
+	for _, test := range []struct {
+		path, token string
+		want        int
+	}{
+		{"/metrics", "of-prometheus", http.StatusOK},
+		{"/metrics", "", http.StatusUnauthorized},
+		{"/metrics", "of-nobody", http.StatusUnauthorized},
+		{"/configz", "of-prometheus", http.StatusForbidden},
+	} {
+		got := get(c.Client, trust, base+test.path, "Authorization", strings.TrimSpace("Bearer "+test.token))
+		if got.status != test.want {
+			t.Errorf("%s with token %q: %v; want %d", test.path, test.token, got, test.want)
+		}
+		if leaks := strings.Contains(got.body, "kubeproxy_"); leaks != (test.want == http.StatusOK) {
+			t.Errorf("%s with token %q: %v", test.path, test.token, got)
+		}
+	}
+	if asked := c.api.Asked(); !slices.ContainsFunc(asked, func(a apitest.Access) bool { return a.Resource == "subjectaccessreviews" }) {
+		t.Errorf("the API server was not asked: %v", asked)
+	}
+	if got := get(c.Client, nil, "http://"+lab.NodeIP4+":10249/metrics"); strings.Contains(got.body, "kubeproxy_") {
+		t.Errorf("metrics in plain text: %v", got)
+	}
+}
+
+// selfSigned writes a certificate for an address and its key, and returns what trusts it.
+func selfSigned(t *testing.T, ip net.IP) (certFile, keyFile string, trust *tls.Config) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), IPAddresses: []net.IP{ip}, NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rawKey, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	certPEM := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	dir := t.TempDir()
+	certFile, keyFile = filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
+	for path, data := range map[string][]byte{certFile: certPEM, keyFile: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: rawKey})} {
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(certPEM)
+	return certFile, keyFile, &tls.Config{RootCAs: pool}
+}
