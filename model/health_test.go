@@ -184,7 +184,8 @@ func TestConnectionsThatGoOn(t *testing.T) {
 		{"as the Service says", minute, patient, []string{dns, "http: 1m30s true [10.0.0.3:8080 10.0.0.5:8080]"}, nil},
 		{"as the Service says: never", minute, never, []string{dns, "http: 0s false []"}, nil},
 		{
-			"as the Service says, badly", modeltest.Config(), odd, []string{dns, "http: 0s false []"},
+			"as the Service says, badly", modeltest.Config(), odd,
+			[]string{dns, "http: 0s false []"},
 			[]string{`Service ns1/web: metadata.annotations[vmapd.io/connection-grace]: "-1s" is not a duration like "30s": the configuration decides`},
 		},
 	} {

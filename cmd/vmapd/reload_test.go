@@ -473,6 +473,17 @@ func TestNodeAddressChangesInPlace(t *testing.T) {
 		}
 		return ""
 	})
+	// Without its Node, kube-proxy ends. Services go on here, whatever is not known.
+	c.api.Delete(n)
+	c.api.Set(webSlice(3))
+	eventually(t, func() string {
+		if a := c.ask(t, webVIP); a.Pod != "pod-2" {
+			return "without a Node, changes are not programmed: " + a.Pod + " answers"
+		}
+		return ""
+	})
+	c.api.Set(n)
+	c.wantAnswer(t, "the Node is back", netip.MustParseAddrPort(secondNodeIP+":30080"))
 	if asked := c.api.Requests(apitest.Nodes); len(asked) > 4 {
 		t.Errorf("%d requests for one Node", len(asked))
 	}

@@ -23,15 +23,12 @@ import (
 )
 
 // namespace is a network namespace of its own.
-type namespace struct {
-	*os.File
-	work chan func()
-}
+type namespace struct{ *os.File }
 
 // newNamespace returns one, until the test ends.
 func newNamespace(t testing.TB) *namespace {
 	t.Helper()
-	n := &namespace{work: make(chan func())}
+	n := &namespace{}
 	made := make(chan error)
 	go func() {
 		// The thread stays locked and ends with the goroutine: nothing else may run there.
@@ -41,23 +38,12 @@ func newNamespace(t testing.TB) *namespace {
 			n.File, err = os.Open("/proc/thread-self/ns/net")
 		}
 		made <- err
-		for f := range n.work {
-			f()
-		}
 	}()
-	t.Cleanup(func() { close(n.work) })
 	if err := <-made; err != nil {
 		t.Skipf("needs the privilege to create a network namespace (run under unshare -rn): %v", err)
 	}
 	t.Cleanup(func() { _ = n.Close() })
 	return n
-}
-
-// do calls f inside.
-func (n *namespace) do(f func()) {
-	done := make(chan struct{})
-	n.work <- func() { defer close(done); f() }
-	<-done
 }
 
 func (n *namespace) fd() int { return int(n.Fd()) }
