@@ -32,12 +32,21 @@ type Config struct {
 	UserAgent string
 }
 
-// REST returns the configuration that client-go makes clients from.
+// REST returns the configuration that client-go makes clients from. Their transport is
+// the same for all, and follows the kubeconfig and the files with certificates and
+// tokens that it names: when they are replaced, no restart is needed. What it does not
+// follow is the server's address.
 func (c Config) REST() (*rest.Config, error) {
-	out, err := c.load()
+	transport, err := followCredentials(c.load)
 	if err != nil {
 		return nil, err
 	}
+	conf := transport.conf
+	server, _, err := rest.DefaultServerUrlFor(conf)
+	if err != nil {
+		return nil, fmt.Errorf("address of the API server: %w", err)
+	}
+	out := &rest.Config{Host: server.String(), APIPath: conf.APIPath, Timeout: conf.Timeout, Transport: transport}
 	out.ContentType = c.ContentType
 	out.AcceptContentTypes = c.AcceptContentTypes
 	if out.ContentType == "" {
@@ -60,7 +69,19 @@ func (c Config) REST() (*rest.Config, error) {
 	return out, nil
 }
 
+// load returns all that kubeconfig and files say.
 func (c Config) load() (*rest.Config, error) {
+	out, err := c.read()
+	if err != nil {
+		return nil, err
+	}
+	if err := inline(out); err != nil {
+		return nil, fmt.Errorf("read credentials for %s: %w", out.Host, err)
+	}
+	return out, nil
+}
+
+func (c Config) read() (*rest.Config, error) {
 	if c.Kubeconfig == "" && c.Master == "" {
 		out, err := rest.InClusterConfig()
 		if err != nil {

@@ -1,8 +1,6 @@
 package informer
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -12,30 +10,15 @@ import (
 	"github.com/vmapd/vmapd/sync/informer/apitest"
 )
 
-func kubeconfig(t *testing.T, server string) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "kubeconfig")
-	text := `apiVersion: v1
-kind: Config
-clusters: [{name: c, cluster: {server: "` + server + `"}}]
-users: [{name: u, user: {token: secret}}]
-contexts: [{name: x, context: {cluster: c, user: u}}]
-current-context: x
-`
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
-
 func TestConnect(t *testing.T) {
 	s := newServer(t, apitest.Options{})
+	other := newServer(t, apitest.Options{})
 	for _, tt := range []struct {
 		name string
 		conf Config
 	}{
-		{"from a kubeconfig", Config{Kubeconfig: kubeconfig(t, s.URL())}},
-		{"with another master", Config{Kubeconfig: kubeconfig(t, "http://192.0.2.1"), Master: s.URL()}},
+		{"from a kubeconfig", Config{Kubeconfig: kubeconfig(t, s, t.TempDir(), apitest.Form{})}},
+		{"with another master", Config{Kubeconfig: kubeconfig(t, other, t.TempDir(), apitest.Form{}), Master: s.URL()}},
 		{"with a master alone", Config{Master: s.URL(), UserAgent: "me"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

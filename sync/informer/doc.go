@@ -10,7 +10,13 @@
 //
 // What the API server doesn't say, nothing follows from. While it is away all stays
 // as it is, and nothing is complete before Services, EndpointSlices and the Node
-// have been delivered entirely.
+// have been delivered entirely. What is no answer of an API server, an empty object from
+// a proxy or the half of a list, is an error and not an empty cluster; events in the
+// wrong order make everything be read again. A state that is older than the one before,
+// as after etcd was restored from a backup, is followed: it is how things are.
+//
+// Errors are logged once per kind when they begin and once when they end. The transport
+// follows the files with certificates and tokens, see [Config.REST].
 //
 // By default client-go streams the initial list (WatchList, KEP-3157), and falls
 // back to a plain list if the server refuses that. Servers before 1.27 neither know

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"math/rand/v2"
+	"reflect"
 	"sync"
 	"time"
 
@@ -78,7 +79,7 @@ type follower struct {
 func (f *follower) run(ctx context.Context, delivered func()) {
 	defer delivered()
 	for {
-		h := &health{log: f.log, optional: f.optional}
+		h := newHealth(f.log, f.optional)
 		f.inform(ctx, h, delivered)
 		if ctx.Err() != nil {
 			return
@@ -115,8 +116,9 @@ func (f *follower) inform(ctx context.Context, h *health, delivered func()) {
 		AddFunc: f.put,
 		UpdateFunc: func(old, obj any) {
 			// A list of everything, after a watch could not be resumed, repeats what did
-			// not change.
-			if version(old) != version(obj) {
+			// not change. The version alone does not tell: from a backup, one may come
+			// twice.
+			if version(old) != version(obj) || !reflect.DeepEqual(old, obj) {
 				f.put(obj)
 			}
 		},

@@ -23,17 +23,20 @@ var servers = []struct {
 	name string
 	opts apitest.Options
 }{
-	{"with WatchList", apitest.Options{}},
-	{"without WatchList", apitest.Options{NoWatchList: true}},
+	{"with WatchList", apitest.Options{TLS: true, Authenticate: true}},
+	{"without WatchList", apitest.Options{NoWatchList: true, TLS: true, Authenticate: true}},
 }
 
 func TestInitialState(t *testing.T) {
+	t.Parallel()
 	for _, tt := range append(slices.Clip(servers), []struct {
 		name string
 		opts apitest.Options
 	}{
 		{"without a selector for cluster IPs", apitest.Options{NoClusterIPSelector: true}},
+		{"in JSON over HTTP/1.1", apitest.Options{JSONOnly: true}},
 		{"lists in pages, without a selector", apitest.Options{NoWatchList: true, NoClusterIPSelector: true, MaxPage: 2}},
+		{"lists in pages, which expire", apitest.Options{NoWatchList: true, MaxPage: 2, PagesExpire: true}},
 	}...) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -60,6 +63,7 @@ func TestInitialState(t *testing.T) {
 }
 
 func TestSelectorsAreSent(t *testing.T) {
+	t.Parallel()
 	for _, tt := range servers {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -96,6 +100,7 @@ func TestSelectorsAreSent(t *testing.T) {
 }
 
 func TestChangesArrive(t *testing.T) {
+	t.Parallel()
 	for _, tt := range servers {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -138,6 +143,7 @@ func TestChangesArrive(t *testing.T) {
 
 // The same through client-go's fake, which many tools build upon.
 func TestFakeClientset(t *testing.T) {
+	t.Parallel()
 	client := fake.NewClientset(service("web", "172.30.0.41"), slice("web", "10.180.0.1", "10.180.1.1"), node("node1", "192.168.0.2"), cidr("kubernetes", "172.30.0.0/16"))
 	w := followWith(t, client)
 	w.want(whole...)
@@ -152,6 +158,7 @@ func TestFakeClientset(t *testing.T) {
 }
 
 func TestIncompleteUntilEverythingIsDelivered(t *testing.T) {
+	t.Parallel()
 	for _, tt := range servers {
 		for _, late := range everything {
 			t.Run(tt.name+", "+string(late)+" late", func(t *testing.T) {
@@ -177,6 +184,7 @@ func TestIncompleteUntilEverythingIsDelivered(t *testing.T) {
 // Services may be served by a server that has no ServiceCIDRs, or lets no one see
 // them.
 func TestServiceCIDRsAreOptional(t *testing.T) {
+	t.Parallel()
 	for _, tt := range servers {
 		for _, status := range []int{http.StatusNotFound, http.StatusForbidden} {
 			t.Run(fmt.Sprintf("%s, status %d", tt.name, status), func(t *testing.T) {
@@ -202,6 +210,7 @@ func TestServiceCIDRsAreOptional(t *testing.T) {
 
 // An error of another kind says nothing about what the server has.
 func TestErrorsOfTheServerAreWaitedFor(t *testing.T) {
+	t.Parallel()
 	for r, status := range map[apitest.Resource]int{
 		apitest.Services:     http.StatusForbidden,
 		apitest.Nodes:        http.StatusNotFound,

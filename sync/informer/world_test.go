@@ -4,6 +4,7 @@ package informer
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -26,7 +27,17 @@ import (
 
 // patience is how long a test waits for what must happen. client-go waits a second
 // or two before it tries again what failed, and longer each time.
-const patience = 60 * time.Second
+const patience = 90 * time.Second
+
+// TestMain lets more tests run at the same time than there are processors: most of
+// what they do is to wait.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := flag.Set("test.parallel", "24"); err != nil {
+		panic(err)
+	}
+	m.Run()
+}
 
 func service(name, ip string) *corev1.Service {
 	return &corev1.Service{
@@ -70,6 +81,7 @@ func cidr(name, prefix string) *networkingv1.ServiceCIDR {
 // world is a server and a source that follows it.
 type world struct {
 	t      *testing.T
+	start  time.Time
 	server *apitest.Server
 	client kubernetes.Interface
 	state  *reconcile.State
@@ -105,7 +117,13 @@ var whole = []string{
 
 func follow(t *testing.T, s *apitest.Server) *world {
 	t.Helper()
-	client, err := Connect(Config{Master: s.URL(), QPS: -1})
+	return followBy(t, s, t.TempDir(), apitest.Form{Files: true})
+}
+
+// followBy follows with a kubeconfig of some form in a folder.
+func followBy(t *testing.T, s *apitest.Server, dir string, f apitest.Form) *world {
+	t.Helper()
+	client, err := Connect(Config{Kubeconfig: kubeconfig(t, s, dir, f), QPS: -1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,10 +132,20 @@ func follow(t *testing.T, s *apitest.Server) *world {
 	return w
 }
 
+// kubeconfig writes the credentials of now.
+func kubeconfig(t *testing.T, s *apitest.Server, dir string, f apitest.Form) string {
+	t.Helper()
+	path, err := s.Kubeconfig(dir, f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
 func followWith(t *testing.T, client kubernetes.Interface) *world {
 	t.Helper()
 	w := &world{
-		t: t, client: client, logs: &lines{Handler: slog.DiscardHandler},
+		t: t, start: time.Now(), client: client, logs: &lines{Handler: slog.DiscardHandler},
 		state: reconcile.NewState(model.NewBuilder(model.Config{
 			NodeName:          "node1",
 			NodePortAddresses: model.NodePortAddresses{Primary: true},
@@ -190,7 +218,7 @@ func (w *world) requests() string {
 	var b strings.Builder
 	all := w.server.Requests("")
 	for _, r := range all[max(0, len(all)-20):] {
-		fmt.Fprintf(&b, "%s %s watch=%v sendInitialEvents=%s resourceVersion=%s\n", r.Method, r.Resource, r.Watch,
+		fmt.Fprintf(&b, "%s %s %s watch=%v sendInitialEvents=%s resourceVersion=%s\n", r.Time.Format("05.000"), r.Method, r.Resource, r.Watch,
 			r.Query.Get("sendInitialEvents"), r.Query.Get("resourceVersion"))
 	}
 	return b.String()
@@ -236,6 +264,43 @@ func (w *world) incomplete() []string {
 	var out []string
 	w.state.Update(reconcile.Change{}, func(b *model.Builder) { out = view(b.Snapshot()) })
 	return out
+}
+
+// fails waits until it is logged that each of the kinds can't be read.
+func (w *world) fails(kinds ...apitest.Resource) {
+	w.t.Helper()
+	for _, r := range kinds {
+		w.until(string(r)+" fail", func() bool { return w.logs.count("ERROR", "keeping what is known", "resource="+string(r)) == 1 })
+	}
+}
+
+// recovers waits until it is logged that each of the kinds can be read again, and checks
+// that there was one line about its trouble and one about the end of it, and nothing
+// like a storm of requests.
+func (w *world) recovers(kinds ...apitest.Resource) {
+	w.t.Helper()
+	for _, r := range kinds {
+		w.until(string(r)+" recover", func() bool {
+			return w.logs.count("INFO", "from the API server again", "resource="+string(r)) > 0
+		})
+	}
+	if bad, good := w.logs.count("ERROR"), w.logs.count("INFO", "from the API server again"); bad != len(kinds) || good != len(kinds) {
+		w.t.Errorf("%d errors and %d recoveries, want %d of each:\n%s", bad, good, len(kinds), strings.Join(w.logs.all(), "\n"))
+	}
+	w.calm()
+}
+
+// calm checks that the requests are no more than those of a start and of a few tries a
+// second: what client-go does itself where a server says in how many seconds to come
+// again.
+func (w *world) calm() {
+	w.t.Helper()
+	for _, r := range everything {
+		const begin, perSecond = 20, 2.5
+		if got, most := len(w.server.Requests(r)), begin+perSecond*time.Since(w.start).Seconds(); float64(got) > most {
+			w.t.Errorf("%d requests for %s, want at most %.0f:\n%s", got, r, most, w.requests())
+		}
+	}
 }
 
 // watching waits until there is a watch of each resource.

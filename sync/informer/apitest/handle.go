@@ -1,74 +1,45 @@
 package apitest
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strconv"
-	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// groups are the paths of the resources, with the apiVersion and the kind of their
-// lists.
-var groups = map[string]struct{ version, kind string }{
-	"/api/v1/services": {"v1", "ServiceList"},
-	"/api/v1/nodes":    {"v1", "NodeList"},
-	"/apis/discovery.k8s.io/v1/endpointslices": {"discovery.k8s.io/v1", "EndpointSliceList"},
-	"/apis/networking.k8s.io/v1/servicecidrs":  {"networking.k8s.io/v1", "ServiceCIDRList"},
-}
-
-// target is what a path is about.
-type target struct {
-	resource      Resource
-	version, kind string // of its list
-	namespace     string
-	name          string // of one object, or empty
-}
-
-// parsePath understands /api/v1[/namespaces/NS]/RESOURCE[/NAME].
-func parsePath(path string) (target, bool) {
-	var t target
-	parts := strings.Split(strings.Trim(path, "/"), "/")
-	root := 2 // api, v1
-	if parts[0] == "apis" {
-		root = 3 // apis, GROUP, v1
-	}
-	if len(parts) <= root {
-		return t, false
-	}
-	base, rest := "/"+strings.Join(parts[:root], "/"), parts[root:]
-	if rest[0] == "namespaces" && len(rest) > 2 {
-		t.namespace, rest = rest[1], rest[2:]
-	}
-	if len(rest) > 2 {
-		return t, false
-	}
-	if len(rest) == 2 {
-		t.name = rest[1]
-	}
-	g, ok := groups[base+"/"+rest[0]]
-	t.resource, t.version, t.kind = Resource(rest[0]), g.version, g.kind
-	return t, ok
+// exchange is a request and its answer.
+type exchange struct {
+	target
+	w     http.ResponseWriter
+	r     *http.Request
+	query url.Values
+	codec codec
+	watch bool
+	fault Fault
 }
 
 func (s *Server) handle(w http.ResponseWriter, r *http.Request) {
-	t, known := parsePath(r.URL.Path)
-	query := r.URL.Query()
-	q := Request{Method: r.Method, Path: r.URL.Path, Query: query, Header: r.Header.Clone(), Resource: t.resource}
-	q.Watch, _ = strconv.ParseBool(query.Get("watch"))
-
+	x := &exchange{target: parsePath(r.URL.Path), w: w, r: r, query: r.URL.Query(), codec: s.accepted(r)}
+	x.watch, _ = strconv.ParseBool(x.query.Get("watch"))
+	q := Request{
+		Method: r.Method, Path: r.URL.Path, Query: x.query, Header: r.Header.Clone(), Proto: r.Proto,
+		Resource: x.resource, Watch: x.watch, Time: time.Now(),
+	}
 	s.mu.Lock()
-	if !known {
+	st := s.stores[x.resource]
+	if st == nil {
 		q.Resource = ""
 	}
 	s.requests = append(s.requests, q)
 	away := s.away
-	st := s.stores[q.Resource]
 	var stalled chan struct{}
 	if st != nil {
 		stalled = st.stalled
@@ -77,9 +48,9 @@ func (s *Server) handle(w http.ResponseWriter, r *http.Request) {
 
 	switch away {
 	case Unavailable:
-		refuse(w, http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, "apiserver is shutting down")
+		x.refuse(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, "apiserver is shutting down")
 		return
-	case HangingUp, Refusing:
+	case HangingUp, Refusing, BadHandshake:
 		panic(http.ErrAbortHandler)
 	}
 	if stalled != nil {
@@ -89,57 +60,83 @@ func (s *Server) handle(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	if st != nil {
-		s.mu.Lock()
-		status := st.refuse
-		s.mu.Unlock()
-		switch status {
-		case 0:
-		case http.StatusForbidden:
-			refuse(w, status, metav1.StatusReasonForbidden, string(t.resource)+" is forbidden: no permission")
-			return
-		case http.StatusNotFound:
-			known = false
-		default:
-			refuse(w, status, metav1.StatusReasonInternalError, "refused")
-			return
-		}
+	if s.authenticated(x) && s.authorized(x) && s.willing(x, st) {
+		s.answer(x, st)
 	}
-	switch {
-	case r.URL.Path == "/version":
-		write(w, http.StatusOK, []byte(`{"major":"1","minor":"37","gitVersion":"v1.37.0"}`))
-	case !known:
-		refuse(w, http.StatusNotFound, metav1.StatusReasonNotFound, "the server could not find the requested resource")
-	case r.Method != http.MethodGet:
-		refuse(w, http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, "only reading is supported")
-	case t.name != "":
-		s.get(w, t)
+}
+
+// willing says whether st has not been told to refuse or to answer with nonsense.
+func (s *Server) willing(x *exchange, st *store) bool {
+	if st == nil {
+		return true
+	}
+	s.mu.Lock()
+	status := st.refuse
+	x.fault = st.fault
+	s.mu.Unlock()
+	switch status {
+	case 0:
+		return !x.nonsense()
+	case http.StatusForbidden:
+		x.refuse(status, metav1.StatusReasonForbidden, string(x.resource)+" is forbidden: no permission")
+	case http.StatusNotFound:
+		x.notFound()
+	case http.StatusTooManyRequests:
+		// As priority and fairness does (KEP-1040).
+		x.w.Header().Set("Retry-After", "1")
+		x.w.Header().Set("X-Kubernetes-PF-FlowSchema-UID", "58f5a1c2-0000-4000-8000-000000000001")
+		x.w.Header().Set("X-Kubernetes-PF-PriorityLevel-UID", "58f5a1c2-0000-4000-8000-000000000002")
+		x.refuse(status, metav1.StatusReasonTooManyRequests, "too many requests, please try again later")
 	default:
-		sel, err := s.selector(t, query.Get("labelSelector"), query.Get("fieldSelector"))
+		x.refuse(status, metav1.StatusReasonInternalError, "refused")
+	}
+	return false
+}
+
+func (s *Server) answer(x *exchange, st *store) {
+	switch {
+	case x.r.URL.Path == "/version":
+		x.write(http.StatusOK, runtime.ContentTypeJSON, []byte(`{"major":"1","minor":"37","gitVersion":"v1.37.0"}`))
+	case x.subresource != "":
+		x.notFound()
+	case x.resource == "events" && x.group == "events.k8s.io":
+		s.event(x)
+	case x.resource == "tokenreviews" && x.group == "authentication.k8s.io":
+		s.tokenReview(x)
+	case x.resource == "subjectaccessreviews" && x.group == "authorization.k8s.io":
+		s.subjectAccessReview(x)
+	case st == nil || x.kinds().list == nil:
+		x.notFound()
+	case x.r.Method != http.MethodGet:
+		x.refuse(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, "only reading is supported")
+	case x.name != "":
+		s.get(x, st)
+	default:
+		sel, err := s.selector(x)
 		switch {
 		case err != nil:
-			refuse(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, err.Error())
-		case q.Watch:
-			s.watch(w, r, t, sel)
+			x.refuse(http.StatusBadRequest, metav1.StatusReasonBadRequest, err.Error())
+		case x.watch:
+			s.watch(x, st, sel)
 		default:
-			s.list(w, t, sel, q)
+			s.list(x, st, sel)
 		}
 	}
 }
 
-func (s *Server) selector(t target, label, field string) (selector, error) {
-	sel := selector{namespace: t.namespace}
+func (s *Server) selector(x *exchange) (selector, error) {
+	sel := selector{namespace: x.namespace}
 	var err error
-	if sel.labels, err = labels.Parse(label); err != nil {
+	if sel.labels, err = labels.Parse(x.query.Get("labelSelector")); err != nil {
 		return sel, err
 	}
-	if sel.fields, err = fields.ParseSelector(field); err != nil {
+	if sel.fields, err = fields.ParseSelector(x.query.Get("fieldSelector")); err != nil {
 		return sel, err
 	}
 	for _, r := range sel.fields.Requirements() {
 		switch {
 		case r.Field == "metadata.name" || r.Field == "metadata.namespace":
-		case t.resource == Services && !s.opts.NoClusterIPSelector && (r.Field == "spec.clusterIP" || r.Field == "spec.type"):
+		case x.resource == Services && !s.opts.NoClusterIPSelector && (r.Field == "spec.clusterIP" || r.Field == "spec.type"):
 		default:
 			return sel, fmt.Errorf("field label not supported: %s", r.Field)
 		}
@@ -147,89 +144,128 @@ func (s *Server) selector(t target, label, field string) (selector, error) {
 	return sel, nil
 }
 
-func (s *Server) get(w http.ResponseWriter, t target) {
-	key := t.name
-	if t.namespace != "" {
-		key = t.namespace + "/" + t.name
+func (s *Server) get(x *exchange, st *store) {
+	key := x.name
+	if x.namespace != "" {
+		key = x.namespace + "/" + x.name
 	}
 	s.mu.Lock()
-	e := s.stores[t.resource].objects[key]
+	e := st.objects[key]
 	s.mu.Unlock()
 	if e == nil {
-		refuse(w, http.StatusNotFound, metav1.StatusReasonNotFound, fmt.Sprintf("%s %q not found", t.resource, t.name))
+		x.refuse(http.StatusNotFound, metav1.StatusReasonNotFound, fmt.Sprintf("%s %q not found", x.resource, x.name))
 		return
 	}
-	write(w, http.StatusOK, e.json)
+	x.write(http.StatusOK, x.codec.info().MediaType, e.encoded[x.codec]())
 }
 
-func (s *Server) list(w http.ResponseWriter, t target, sel selector, q Request) {
-	limit, _ := strconv.Atoi(q.Query.Get("limit"))
+func (s *Server) list(x *exchange, st *store, sel selector) {
+	limit, _ := strconv.Atoi(x.query.Get("limit"))
 	if limit > 0 && s.opts.MaxPage > 0 {
 		limit = min(limit, s.opts.MaxPage)
 	}
+	from, err := parseRV(x.query.Get("resourceVersion"))
+	if err != nil {
+		x.refuse(http.StatusBadRequest, metav1.StatusReasonBadRequest, err.Error())
+		return
+	}
 	s.mu.Lock()
 	rv := s.rv
+	if from > rv {
+		s.mu.Unlock()
+		x.tooLarge()
+		return
+	}
 	var entries []*entry
-	if token := q.Query.Get("continue"); token != "" {
+	if token := x.query.Get("continue"); token != "" {
 		// The rest of a list is as of its beginning, and each token good for once.
 		rest, ok := s.pages[token]
 		delete(s.pages, token)
-		if !ok {
+		if !ok || s.opts.PagesExpire {
 			s.mu.Unlock()
-			refuse(w, http.StatusGone, metav1.StatusReasonExpired, "The provided continue parameter is too old")
+			x.refuse(http.StatusGone, metav1.StatusReasonExpired, "The provided continue parameter is too old")
 			return
 		}
 		entries = rest
 	} else {
-		entries = s.stores[t.resource].list(sel)
+		entries = st.list(sel)
 	}
 	var next string
 	// A list "as of any version" is served from a cache, which knows no pages.
-	if limit > 0 && len(entries) > limit && (q.Query.Get("resourceVersion") != "0" || s.opts.MaxPage > 0) {
+	if limit > 0 && len(entries) > limit && (x.query.Get("resourceVersion") != "0" || s.opts.MaxPage > 0) {
 		s.tokens++
-		next = fmt.Sprintf("%s-%d-%d", t.resource, rv, s.tokens)
+		next = fmt.Sprintf("%s-%d-%d", x.resource, rv, s.tokens)
 		s.pages[next] = entries[limit:]
 		entries = entries[:limit]
 	}
 	s.mu.Unlock()
 
-	items := make([]json.RawMessage, 0, len(entries))
+	objects := make([]runtime.Object, 0, len(entries))
 	for _, e := range entries {
-		items = append(items, e.json)
+		objects = append(objects, e.object)
 	}
-	body, err := json.Marshal(map[string]any{
-		"apiVersion": t.version,
-		"kind":       t.kind,
-		"metadata":   map[string]string{"resourceVersion": formatRV(rv), "continue": next},
-		"items":      items,
-	})
-	if err != nil {
-		panic(fmt.Sprintf("apitest: %v", err))
-	}
-	write(w, http.StatusOK, body)
+	list := x.kinds().list()
+	must(meta.SetList(list, objects))
+	list.GetObjectKind().SetGroupVersionKind(kindOf(list))
+	m := list.(metav1.ListInterface)
+	m.SetResourceVersion(formatRV(rv))
+	m.SetContinue(next)
+	x.object(http.StatusOK, list)
 }
 
-func write(w http.ResponseWriter, status int, body []byte) {
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	// A client that is gone needs no answer.
-	_, _ = w.Write(body)
+func (x *exchange) object(status int, obj runtime.Object) {
+	x.write(status, x.codec.info().MediaType, x.codec.encode(obj))
 }
 
-func refuse(w http.ResponseWriter, code int, reason metav1.StatusReason, message string) {
-	write(w, code, statusJSON(code, reason, message))
+func (x *exchange) write(status int, mediaType string, body []byte) {
+	x.w.Header().Set("Content-Type", mediaType)
+	x.w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	x.w.WriteHeader(status)
+	x.send(body)
 }
 
-func statusJSON(code int, reason metav1.StatusReason, message string) []byte {
-	body, err := json.Marshal(metav1.Status{
+func (x *exchange) refuse(code int, reason metav1.StatusReason, message string) {
+	x.object(code, failure(code, reason, message))
+}
+
+func (x *exchange) notFound() {
+	x.refuse(http.StatusNotFound, metav1.StatusReasonNotFound, "the server could not find the requested resource")
+}
+
+// tooLarge refuses what is to be at least as new as a version that has not come yet.
+func (x *exchange) tooLarge() {
+	status := failure(http.StatusGatewayTimeout, metav1.StatusReasonTimeout, "Too large resource version")
+	status.Details = &metav1.StatusDetails{Causes: []metav1.StatusCause{{
+		Type: metav1.CauseTypeResourceVersionTooLarge, Message: "Too large resource version",
+	}}, RetryAfterSeconds: 1}
+	x.object(http.StatusGatewayTimeout, status)
+}
+
+func failure(code int, reason metav1.StatusReason, message string) *metav1.Status {
+	return &metav1.Status{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},
 		Status:   metav1.StatusFailure, Code: int32(code), Reason: reason, Message: message,
-	})
-	if err != nil {
-		panic(fmt.Sprintf("apitest: %v", err))
 	}
-	return body
+}
+
+// body decodes what was sent, in whatever format, into an object.
+func (x *exchange) body(into runtime.Object) bool {
+	raw, err := readAll(x.r)
+	if err == nil {
+		err = runtime.DecodeInto(scheme.Codecs.UniversalDeserializer(), raw, into)
+	}
+	if err != nil {
+		x.refuse(http.StatusBadRequest, metav1.StatusReasonBadRequest, err.Error())
+		return false
+	}
+	return true
 }
 
 // watchTimeout is how long a watch lasts whose client asks for no limit.
 const watchTimeout = time.Hour
+
+func must(err error) {
+	if err != nil {
+		panic(fmt.Sprintf("apitest: %v", err))
+	}
+}

@@ -10,17 +10,19 @@ import (
 	"sync"
 	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/rest"
 )
 
 // Resource is the plural name of a kind in URLs.
 type Resource string
 
-// The resources that a [Server] has.
+// The resources whose objects a [Server] has.
 const (
 	Services       Resource = "services"
 	EndpointSlices Resource = "endpointslices"
@@ -28,7 +30,7 @@ const (
 	ServiceCIDRs   Resource = "servicecidrs"
 )
 
-// Options choose between versions of the real API server.
+// Options choose between versions and configurations of the real API server.
 type Options struct {
 	// NoWatchList refuses to stream the initial list (KEP-3157), as servers before
 	// 1.32 do.
@@ -39,15 +41,30 @@ type Options struct {
 	// MaxPage is how many objects a list holds at most if the client gives a limit.
 	// Default: as many as the client allows.
 	MaxPage int
+	// PagesExpire refuses with 410 to go on with a list that is read in pages, as if
+	// etcd were compacted in between.
+	PagesExpire bool
+	// JSONOnly answers in JSON, whatever the client would rather have.
+	JSONOnly bool
+	// TLS serves HTTPS, with a certificate from an authority that is made for it.
+	TLS bool
+	// Authenticate refuses with 401 who has neither the token nor the client certificate
+	// of [Server.Credentials]. Certificates need TLS.
+	Authenticate bool
+	// Rules are all that clients may do (RBAC); what they don't allow is refused with 403.
+	// Default: clients may do everything.
+	Rules []rbacv1.PolicyRule
 }
 
 // Server is an API server. All methods may be called at any time.
 type Server struct {
 	opts Options
 	addr string
+	gate gate // closed while frozen
 
 	mu       sync.Mutex
 	http     *http.Server // nil while the port is closed
+	listener net.Listener
 	closed   bool
 	away     Outage
 	rv       uint64
@@ -57,6 +74,14 @@ type Server struct {
 	cut      chan struct{} // closed to end them without a word
 	pages    map[string][]*entry
 	tokens   int // given out for pages so far
+
+	identity identity
+	rules    []rbacv1.PolicyRule
+	asked    map[Access]bool
+	denied   []Access
+	events   []*eventsv1.Event
+	users    map[string]authenticationv1.UserInfo // by token
+	permits  map[permit]bool
 }
 
 // Request is a request that the server got.
@@ -65,23 +90,33 @@ type Request struct {
 	Path     string
 	Query    url.Values
 	Header   http.Header
-	Resource Resource // empty for other paths
+	Proto    string   // as in HTTP/2.0
+	Resource Resource // empty if the server has no such objects
 	Watch    bool
+	Time     time.Time // of arrival
 }
 
 // NewServer starts a server on a free port of the loopback interface. It must be
 // closed.
 func NewServer(o Options) (*Server, error) {
 	s := &Server{
-		opts:   o,
-		rv:     1000, // any number: clients must not read anything into it
-		stores: make(map[Resource]*store),
-		drop:   make(chan struct{}),
-		cut:    make(chan struct{}),
-		pages:  make(map[string][]*entry),
+		opts:    o,
+		rv:      1000, // any number: clients must not read anything into it
+		stores:  make(map[Resource]*store),
+		drop:    make(chan struct{}),
+		cut:     make(chan struct{}),
+		pages:   make(map[string][]*entry),
+		rules:   o.Rules,
+		asked:   make(map[Access]bool),
+		users:   make(map[string]authenticationv1.UserInfo),
+		permits: make(map[permit]bool),
 	}
 	for _, r := range []Resource{Services, EndpointSlices, Nodes, ServiceCIDRs} {
 		s.stores[r] = newStore()
+	}
+	var err error
+	if s.identity, err = newIdentity(); err != nil {
+		return nil, fmt.Errorf("make certificates for the API: %w", err)
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -94,10 +129,19 @@ func NewServer(o Options) (*Server, error) {
 
 // serve needs the lock, or a server that no one else knows yet.
 func (s *Server) serve(l net.Listener) {
-	s.http = &http.Server{Handler: http.HandlerFunc(s.handle), ReadHeaderTimeout: time.Minute}
+	s.http = &http.Server{
+		Handler: http.HandlerFunc(s.handle), ReadHeaderTimeout: time.Minute,
+		TLSConfig: s.tlsConfig(), ErrorLog: silent(),
+	}
+	l = gatedListener{l, &s.gate}
+	s.listener = l
 	go func(h *http.Server) {
 		// It ends with http.ErrServerClosed, and there is no one to tell otherwise.
-		_ = h.Serve(l)
+		if s.opts.TLS {
+			_ = h.ServeTLS(l, "", "")
+		} else {
+			_ = h.Serve(l)
+		}
 	}(s.http)
 }
 
@@ -107,6 +151,7 @@ func (s *Server) Close() {
 	defer s.mu.Unlock()
 	s.closed = true
 	s.hangUp()
+	s.gate.set(false)
 }
 
 // hangUp closes the port and all connections.
@@ -114,18 +159,21 @@ func (s *Server) hangUp() {
 	close(s.cut)
 	s.cut = make(chan struct{})
 	if s.http != nil {
-		// What can fail is closing a port that is being closed.
+		// What can fail is closing what is closed. The server does not know its port
+		// before the goroutine has told it.
+		_ = s.listener.Close()
 		_ = s.http.Close()
 		s.http = nil
 	}
 }
 
 // URL is where the server answers, also after an outage.
-func (s *Server) URL() string { return "http://" + s.addr }
-
-// Config is a client configuration for the server, with no limit on the rate of
-// requests.
-func (s *Server) Config() *rest.Config { return &rest.Config{Host: s.URL(), QPS: -1} }
+func (s *Server) URL() string {
+	if s.opts.TLS {
+		return "https://" + s.addr
+	}
+	return "http://" + s.addr
+}
 
 // Set creates or replaces an object. It takes pointers to the API types of the four
 // resources, and returns the object's new resource version.
@@ -167,41 +215,25 @@ func (s *Server) DropWatches() {
 	s.drop = make(chan struct{})
 }
 
-// Gone says how a server reports that a resource version has expired. Real ones do
-// either.
-type Gone int
-
-// The ways to report an expired resource version.
-const (
-	GoneStatus Gone = iota // the watch is refused with HTTP status 410
-	GoneEvent              // the watch is accepted, and its first event is an error
-)
-
-// Expire makes all resource versions of now too old to watch from, as when etcd is
-// compacted. Watches that are up to date go on.
-func (s *Server) Expire(how Gone) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.rv++
-	clear(s.pages)
-	for _, st := range s.stores {
-		st.expire(s.rv, how)
-	}
-}
+// Disconnect closes all connections of now; new ones are welcome.
+func (s *Server) Disconnect() { s.gate.disconnect() }
 
 // Outage is a way for a server to be away.
 type Outage int
 
 // The states of a server.
 const (
-	Up          Outage = iota
-	Unavailable        // answers 503
-	HangingUp          // accepts connections and closes them
-	Refusing           // the port is closed
+	Up           Outage = iota
+	Unavailable         // answers 503
+	HangingUp           // accepts connections and closes them
+	Refusing            // the port is closed
+	Frozen              // accepts connections, and no byte moves, not even on those that are open
+	BadHandshake        // the TLS handshake of new connections fails
 )
 
 // Outage makes the server go away, or come back with everything it had. All
-// watches end without a word when it goes.
+// watches end without a word when it goes, except that Frozen is a network that
+// loses all packets: the watches of before go on when it comes back.
 func (s *Server) Outage(how Outage) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -209,13 +241,17 @@ func (s *Server) Outage(how Outage) error {
 		return errors.New("server is closed")
 	}
 	s.away = how
-	if how != Up {
-		close(s.cut)
-		s.cut = make(chan struct{})
-	}
-	if how == Refusing {
+	s.gate.set(how == Frozen)
+	switch how {
+	case Up, Frozen:
+	case Refusing:
 		s.hangUp()
 		return nil
+	case BadHandshake:
+		s.gate.disconnect()
+	default:
+		close(s.cut)
+		s.cut = make(chan struct{})
 	}
 	if s.http != nil {
 		return nil
@@ -236,7 +272,8 @@ func (s *Server) Stall(r Resource, stalled bool) {
 }
 
 // Refuse makes requests for one resource fail with an HTTP status: 404 as from a
-// server that doesn't know it, 403 as without permission. 0 ends that.
+// server that doesn't know it, 403 as without permission, 429 as from one that has too
+// much to do, with a time to wait. 0 ends that.
 func (s *Server) Refuse(r Resource, status int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

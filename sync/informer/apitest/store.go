@@ -1,15 +1,11 @@
 package apitest
 
 import (
-	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
-	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
@@ -24,38 +20,28 @@ const maxLog = 1 << 16
 type entry struct {
 	key    string // namespace/name, or name
 	rv     uint64
-	json   []byte
+	object runtime.Object // never changed
 	labels labels.Set
 	fields fields.Set
+	encoded
 }
 
 func newEntry(obj runtime.Object, rv uint64) *entry {
 	obj = obj.DeepCopyObject()
-	e := &entry{rv: rv, fields: make(fields.Set)}
-	switch o := obj.(type) {
-	case *corev1.Service:
-		o.APIVersion, o.Kind = "v1", "Service"
-		e.fields["spec.clusterIP"] = o.Spec.ClusterIP
-		e.fields["spec.type"] = string(o.Spec.Type)
-	case *discoveryv1.EndpointSlice:
-		o.APIVersion, o.Kind = "discovery.k8s.io/v1", "EndpointSlice"
-	case *corev1.Node:
-		o.APIVersion, o.Kind = "v1", "Node"
-	case *networkingv1.ServiceCIDR:
-		o.APIVersion, o.Kind = "networking.k8s.io/v1", "ServiceCIDR"
-	}
+	obj.GetObjectKind().SetGroupVersionKind(kindOf(obj))
 	m := obj.(metav1.Object)
 	m.SetResourceVersion(formatRV(rv))
-	e.key = m.GetName()
+	e := &entry{
+		key: m.GetName(), rv: rv, object: obj,
+		labels: m.GetLabels(), fields: fields.Set{"metadata.name": m.GetName()}, encoded: encode(obj),
+	}
 	if m.GetNamespace() != "" {
 		e.key = m.GetNamespace() + "/" + m.GetName()
 		e.fields["metadata.namespace"] = m.GetNamespace()
 	}
-	e.fields["metadata.name"] = m.GetName()
-	e.labels = m.GetLabels()
-	var err error
-	if e.json, err = json.Marshal(obj); err != nil {
-		panic(fmt.Sprintf("apitest: %s: %v", e.key, err))
+	if o, ok := obj.(*corev1.Service); ok {
+		e.fields["spec.clusterIP"] = o.Spec.ClusterIP
+		e.fields["spec.type"] = string(o.Spec.Type)
 	}
 	return e
 }
@@ -67,6 +53,7 @@ type eventKind int
 const (
 	change eventKind = iota // from old to now; one of them may be nil
 	bookmark
+	replay // now, which was told before
 )
 
 type event struct {
@@ -87,6 +74,7 @@ type store struct {
 
 	stalled  chan struct{} // nil, or closed when requests may go on
 	refuse   int
+	fault    Fault
 	watching int
 }
 
@@ -118,13 +106,19 @@ func (st *store) delete(e *entry) {
 		return
 	}
 	// A deleted object is told with the version of its deletion.
-	old = &entry{key: old.key, rv: e.rv, labels: old.labels, fields: old.fields, json: withRV(old.json, e.rv)}
-	st.append(event{kind: change, rv: e.rv, old: old})
+	st.append(event{kind: change, rv: e.rv, old: newEntry(old.object, e.rv)})
 	delete(st.objects, e.key)
 }
 
 func (st *store) expire(rv uint64, how Gone) {
 	st.floor, st.how = rv, how
+}
+
+func (st *store) restore(objects map[string]*entry, rv uint64) {
+	st.objects = make(map[string]*entry)
+	maps.Copy(st.objects, objects)
+	st.first += uint64(len(st.log))
+	st.log, st.floor = nil, rv
 }
 
 func (st *store) stall(on bool) {
@@ -173,17 +167,4 @@ func (sel selector) matches(e *entry) bool {
 	return e != nil &&
 		(sel.namespace == "" || e.fields["metadata.namespace"] == sel.namespace) &&
 		sel.labels.Matches(e.labels) && sel.fields.Matches(e.fields)
-}
-
-func withRV(object []byte, rv uint64) []byte {
-	var o map[string]any
-	if err := json.Unmarshal(object, &o); err != nil {
-		panic(fmt.Sprintf("apitest: %v", err))
-	}
-	o["metadata"].(map[string]any)["resourceVersion"] = formatRV(rv)
-	out, err := json.Marshal(o)
-	if err != nil {
-		panic(fmt.Sprintf("apitest: %v", err))
-	}
-	return out
 }

@@ -1,44 +1,46 @@
 package apitest
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// watch streams events: one line of JSON for each.
-func (s *Server) watch(w http.ResponseWriter, r *http.Request, t target, sel selector) {
-	query := r.URL.Query()
-	initial, _ := strconv.ParseBool(query.Get("sendInitialEvents"))
+// watch streams events, each in a frame of its own: in JSON, a line.
+func (s *Server) watch(x *exchange, st *store, sel selector) {
+	initial, _ := strconv.ParseBool(x.query.Get("sendInitialEvents"))
 	if initial && s.opts.NoWatchList {
-		refuse(w, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid,
+		x.refuse(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid,
 			`ListOptions.meta.k8s.io "" is invalid: sendInitialEvents: Forbidden: sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled`)
 		return
 	}
-	bookmarks, _ := strconv.ParseBool(query.Get("allowWatchBookmarks"))
+	bookmarks, _ := strconv.ParseBool(x.query.Get("allowWatchBookmarks"))
 	timeout := watchTimeout
-	if seconds, err := strconv.Atoi(query.Get("timeoutSeconds")); err == nil && seconds > 0 {
+	if seconds, err := strconv.Atoi(x.query.Get("timeoutSeconds")); err == nil && seconds > 0 {
 		timeout = time.Duration(seconds) * time.Second
 	}
-	from, err := parseRV(query.Get("resourceVersion"))
+	from, err := parseRV(x.query.Get("resourceVersion"))
 	if err != nil {
-		refuse(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, err.Error())
+		x.refuse(http.StatusBadRequest, metav1.StatusReasonBadRequest, err.Error())
 		return
 	}
 
-	st := s.stores[t.resource]
-	out := stream{w: w, t: t}
+	out := stream{exchange: x}
 	s.mu.Lock()
+	if from > s.rv && initial {
+		s.mu.Unlock()
+		x.tooLarge()
+		return
+	}
 	if from != 0 && from < st.floor && !initial {
 		how := st.how
 		s.mu.Unlock()
 		if how == GoneStatus {
-			refuse(w, http.StatusGone, metav1.StatusReasonExpired, "too old resource version")
+			x.refuse(http.StatusGone, metav1.StatusReasonExpired, "too old resource version")
 			return
 		}
 		out.gone()
@@ -61,13 +63,23 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, t target, sel sel
 	}()
 
 	out.start()
+	if x.fault == NoEvents {
+		return
+	}
+	var frames []byte
 	for _, e := range entries {
-		out.object("ADDED", e.json)
+		frames = append(frames, x.codec.frame("ADDED", e.encoded[x.codec]())...)
 	}
-	if initial && bookmarks {
-		out.bookmark(rv, true)
+	if initial && bookmarks && x.fault != EndsEarly {
+		frames = append(frames, out.bookmark(rv, true)...)
 	}
-	out.flush()
+	out.send(frames)
+	if x.fault == EndsEarly {
+		if !initial {
+			out.send(out.bookmark(from, false))
+		}
+		return
+	}
 
 	end := time.NewTimer(timeout)
 	defer end.Stop()
@@ -86,10 +98,9 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, t target, sel sel
 		}
 		next += uint64(len(events))
 		for _, e := range events {
-			out.event(e, sel, bookmarks)
-		}
-		if len(events) > 0 {
-			out.flush()
+			if e.rv > from || e.kind == replay {
+				out.send(out.event(e, sel, bookmarks))
+			}
 		}
 		select {
 		case <-more:
@@ -99,7 +110,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, t target, sel sel
 			panic(http.ErrAbortHandler)
 		case <-end.C:
 			return
-		case <-r.Context().Done():
+		case <-x.r.Context().Done():
 			return
 		}
 	}
@@ -119,60 +130,55 @@ func parseRV(s string) (uint64, error) {
 // stream writes the events of one watch. What can't be written is not missed by
 // anyone.
 type stream struct {
-	w       http.ResponseWriter
-	t       target
+	*exchange
 	started bool
 }
 
 func (o *stream) start() {
-	if !o.started {
-		o.started = true
-		o.w.Header().Set("Content-Type", "application/json")
-		o.w.WriteHeader(http.StatusOK)
+	if o.started {
+		return
 	}
+	o.started = true
+	mediaType := o.codec.info().MediaType
+	if o.codec == inProtobuf {
+		mediaType += ";stream=watch"
+	}
+	o.w.Header().Set("Content-Type", mediaType)
+	o.w.WriteHeader(http.StatusOK)
+	flush(o.w)
 }
 
-func (o *stream) flush() { _ = http.NewResponseController(o.w).Flush() }
-
-func (o *stream) object(kind string, object []byte) {
-	_, _ = fmt.Fprintf(o.w, `{"type":%q,"object":%s}`+"\n", kind, object)
-}
-
-// event writes what e means to this watch: an object that is selected no longer is
-// deleted as far as the client is concerned.
-func (o *stream) event(e event, sel selector, bookmarks bool) {
+// event returns what e means to this watch, or nothing: an object that is selected no
+// longer is deleted as far as the client is concerned.
+func (o *stream) event(e event, sel selector, bookmarks bool) []byte {
 	was, is := sel.matches(e.old), sel.matches(e.now)
 	switch {
-	case e.kind == bookmark:
-		if bookmarks {
-			o.bookmark(e.rv, false)
-		}
-	case is && was:
-		o.object("MODIFIED", e.now.json)
+	case e.kind == bookmark && bookmarks:
+		return o.bookmark(e.rv, false)
+	case is && (was || e.kind == replay):
+		return o.codec.frame("MODIFIED", e.now.encoded[o.codec]())
 	case is:
-		o.object("ADDED", e.now.json)
+		return o.codec.frame("ADDED", e.now.encoded[o.codec]())
 	case was:
-		o.object("DELETED", withRV(e.old.json, e.rv))
+		return o.codec.frame("DELETED", newEntry(e.old.object, e.rv).encoded[o.codec]())
 	}
+	return nil
 }
 
-func (o *stream) bookmark(rv uint64, initial bool) {
-	meta := map[string]any{"resourceVersion": formatRV(rv)}
+func (o *stream) bookmark(rv uint64, initial bool) []byte {
+	obj := o.kinds().object()
+	obj.GetObjectKind().SetGroupVersionKind(kindOf(obj))
+	m := obj.(metav1.Object)
+	m.SetResourceVersion(formatRV(rv))
 	if initial {
-		meta["annotations"] = map[string]string{metav1.InitialEventsAnnotationKey: "true"}
+		m.SetAnnotations(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
 	}
-	body, err := json.Marshal(map[string]any{
-		"apiVersion": o.t.version, "kind": strings.TrimSuffix(o.t.kind, "List"), "metadata": meta,
-	})
-	if err != nil {
-		panic(fmt.Sprintf("apitest: %v", err))
-	}
-	o.object("BOOKMARK", body)
+	return o.codec.frame("BOOKMARK", o.codec.encode(obj))
 }
 
 // gone ends the watch with an error event.
 func (o *stream) gone() {
 	o.start()
-	o.object("ERROR", statusJSON(http.StatusGone, metav1.StatusReasonExpired, "too old resource version"))
-	o.flush()
+	var status runtime.Object = failure(http.StatusGone, metav1.StatusReasonExpired, "too old resource version")
+	o.send(o.codec.frame("ERROR", o.codec.encode(status)))
 }

@@ -1,0 +1,165 @@
+package apitest
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+)
+
+func clientset(t *testing.T, s *Server, contentType string) *kubernetes.Clientset {
+	t.Helper()
+	conf := s.Config()
+	conf.ContentType = contentType
+	c, err := kubernetes.NewForConfig(conf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestRules(t *testing.T) {
+	s := start(t, Options{TLS: true, Authenticate: true, Rules: []rbacv1.PolicyRule{
+		{Verbs: []string{"list", "watch"}, APIGroups: []string{""}, Resources: []string{"services"}},
+		{Verbs: []string{"get", "list"}, APIGroups: []string{""}, Resources: []string{"nodes"}, ResourceNames: []string{"node1"}},
+		{Verbs: []string{"create"}, APIGroups: []string{"events.k8s.io"}, Resources: []string{"*"}},
+		{Verbs: []string{"*"}, APIGroups: []string{""}, Resources: []string{"pods/log"}},
+	}})
+	s.Set(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node1"}})
+	c := clientset(t, s, runtime.ContentTypeProtobuf)
+	ctx := t.Context()
+	errOf := func(_ any, err error) error { return err }
+	one := func(name string) metav1.ListOptions {
+		return metav1.ListOptions{FieldSelector: "metadata.name=" + name}
+	}
+	for _, tt := range []struct {
+		name string
+		err  error
+		ok   bool
+	}{
+		{"list services", errOf(c.CoreV1().Services("").List(ctx, metav1.ListOptions{})), true},
+		{"get a service", errOf(c.CoreV1().Services("ns1").Get(ctx, "a", metav1.GetOptions{})), false},
+		{"list node1", errOf(c.CoreV1().Nodes().List(ctx, one("node1"))), true},
+		{"get node1", errOf(c.CoreV1().Nodes().Get(ctx, "node1", metav1.GetOptions{})), true},
+		{"list node2", errOf(c.CoreV1().Nodes().List(ctx, one("node2"))), false},
+		{"list all nodes", errOf(c.CoreV1().Nodes().List(ctx, metav1.ListOptions{})), false},
+		{"watch node1", errOf(c.CoreV1().Nodes().Watch(ctx, one("node1"))), false},
+		{"list slices", errOf(c.DiscoveryV1().EndpointSlices("").List(ctx, metav1.ListOptions{})), false},
+		{"create an event", errOf(c.EventsV1().Events("ns1").Create(ctx, &eventsv1.Event{}, metav1.CreateOptions{})), true},
+		{"delete an event", c.EventsV1().Events("ns1").Delete(ctx, "a", metav1.DeleteOptions{}), false},
+		{"ask for the version", errOf(c.Discovery().ServerVersion()), true},
+	} {
+		if tt.ok && tt.err != nil || !tt.ok && !apierrors.IsForbidden(tt.err) {
+			t.Errorf("%s: allowed is %v, got %v", tt.name, tt.ok, tt.err)
+		}
+	}
+	want := []Access{
+		{"get", "", "services", "a"},
+		{"list", "", "nodes", "node2"},
+		{"list", "", "nodes", ""},
+		{"watch", "", "nodes", "node1"},
+		{"list", "discovery.k8s.io", "endpointslices", ""},
+		{"delete", "events.k8s.io", "events", "a"},
+	}
+	if diff := cmp.Diff(want, s.Denied()); diff != "" {
+		t.Errorf("denied (-want +got):\n%s", diff)
+	}
+	want = []Access{
+		{"get", "", "nodes", ""},
+		{"list", "", "nodes", ""},
+		{"watch", "", "nodes", ""},
+		{"get", "", "services", ""},
+		{"list", "", "services", ""},
+		{"list", "discovery.k8s.io", "endpointslices", ""},
+		{"create", "events.k8s.io", "events", ""},
+		{"delete", "events.k8s.io", "events", ""},
+	}
+	if diff := cmp.Diff(want, s.Asked()); diff != "" {
+		t.Errorf("asked (-want +got):\n%s", diff)
+	}
+}
+
+func TestEvents(t *testing.T) {
+	for _, contentType := range []string{runtime.ContentTypeJSON, runtime.ContentTypeProtobuf} {
+		t.Run(contentType, func(t *testing.T) {
+			s := start(t, Options{})
+			events := clientset(t, s, contentType).EventsV1().Events("ns1")
+			e := &eventsv1.Event{
+				ObjectMeta: metav1.ObjectMeta{Name: "web.1", Namespace: "ns1"}, Reason: "Conflict", Type: corev1.EventTypeWarning,
+				Regarding: corev1.ObjectReference{Kind: "Service", Namespace: "ns1", Name: "web"},
+			}
+			e, err := events.Create(t.Context(), e, metav1.CreateOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			patched, err := events.Patch(t.Context(), "web.1", types.StrategicMergePatchType, []byte(`{"series":{"count":2,"lastObservedTime":null}}`), metav1.PatchOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if patched.Series == nil || patched.Series.Count != 2 || patched.ResourceVersion == e.ResourceVersion {
+				t.Errorf("patched: %v", patched)
+			}
+			e.Note = "updated"
+			if _, err := events.Update(t.Context(), e, metav1.UpdateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := events.Create(t.Context(), &eventsv1.Event{ObjectMeta: metav1.ObjectMeta{GenerateName: "b."}}, metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := events.Patch(t.Context(), "none", types.StrategicMergePatchType, []byte(`{}`), metav1.PatchOptions{}); !apierrors.IsNotFound(err) {
+				t.Errorf("patch of what isn't there: %v", err)
+			}
+			got := s.Events()
+			if len(got) != 2 || got[0].Note != "updated" || got[0].Regarding.Name != "web" || got[1].Name == "" {
+				t.Errorf("events: %v", got)
+			}
+		})
+	}
+}
+
+func TestReviews(t *testing.T) {
+	s := start(t, Options{})
+	s.Know("secret", authenticationv1.UserInfo{Username: "prometheus", Groups: []string{"monitoring"}})
+	s.Permit("prometheus", "get", "/metrics")
+	c := clientset(t, s, runtime.ContentTypeProtobuf)
+	for token, want := range map[string]string{"secret": "prometheus", "wrong": "", "": ""} {
+		got, err := c.AuthenticationV1().TokenReviews().Create(t.Context(),
+			&authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.Status.Authenticated != (want != "") || got.Status.User.Username != want {
+			t.Errorf("token %q: %+v", token, got.Status)
+		}
+	}
+	for _, tt := range []struct {
+		user, verb, path string
+		want             bool
+	}{
+		{"prometheus", "get", "/metrics", true},
+		{"prometheus", "get", "/debug/pprof", false},
+		{"prometheus", "post", "/metrics", false},
+		{"nobody", "get", "/metrics", false},
+	} {
+		got, err := c.AuthorizationV1().SubjectAccessReviews().Create(t.Context(), &authorizationv1.SubjectAccessReview{
+			Spec: authorizationv1.SubjectAccessReviewSpec{
+				User: tt.user, NonResourceAttributes: &authorizationv1.NonResourceAttributes{Verb: tt.verb, Path: tt.path},
+			},
+		}, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.Status.Allowed != tt.want {
+			t.Errorf("%+v: got %v", tt, got.Status)
+		}
+	}
+}

@@ -1,0 +1,83 @@
+package apitest
+
+import (
+	"io"
+	"net/http"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// Fault is a way to answer wrongly, by the server, or by what stands before it.
+type Fault int
+
+// The faults that answers can have.
+const (
+	NoFault     Fault = iota
+	CutShort          // each body, list or events, is cut in the middle, with the connection
+	Dribble           // a few bytes at a time
+	EndsEarly         // watches end in the orderly way: before the bookmark after the initial list, or after another
+	NoEvents          // watches end at once in the orderly way
+	HTML              // 200 with a web page, as from a proxy that wants a login
+	NoBody            // 200 with nothing in it
+	EmptyObject       // 200 with {}
+	Garbage           // 200 with something that is no JSON
+)
+
+// Fault makes answers about one resource wrong, also those of the watches that are
+// begun from now on. [NoFault] ends it for requests that come then.
+func (s *Server) Fault(r Resource, f Fault) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stores[r].fault = f
+}
+
+// nonsense answers with what is no answer at all, if that is the fault.
+func (x *exchange) nonsense() bool {
+	switch x.fault {
+	case HTML:
+		x.write(http.StatusOK, "text/html; charset=utf-8", []byte("<!DOCTYPE html><title>Log in</title>"))
+	case NoBody:
+		x.write(http.StatusOK, runtime.ContentTypeJSON, nil)
+	case EmptyObject:
+		x.write(http.StatusOK, runtime.ContentTypeJSON, []byte("{}"))
+	case Garbage:
+		x.write(http.StatusOK, runtime.ContentTypeJSON, []byte(`{"items":[{{`))
+	default:
+		return false
+	}
+	return true
+}
+
+// send writes a part of the answer, as well as the fault lets it. A client that is
+// gone needs no answer.
+func (x *exchange) send(b []byte) {
+	if len(b) == 0 {
+		return
+	}
+	switch x.fault {
+	case CutShort:
+		_, _ = x.w.Write(b[:len(b)/2])
+		flush(x.w)
+		panic(http.ErrAbortHandler)
+	case Dribble:
+		const few = 13
+		for len(b) > 0 {
+			n := min(few, len(b))
+			_, _ = x.w.Write(b[:n])
+			flush(x.w)
+			b = b[n:]
+			time.Sleep(time.Millisecond)
+		}
+	default:
+		_, _ = x.w.Write(b)
+		flush(x.w)
+	}
+}
+
+func flush(w http.ResponseWriter) { _ = http.NewResponseController(w).Flush() }
+
+func readAll(r *http.Request) ([]byte, error) {
+	const most = 3 << 20 // as the real server
+	return io.ReadAll(http.MaxBytesReader(nil, r.Body, most))
+}

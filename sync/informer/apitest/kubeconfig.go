@@ -1,0 +1,84 @@
+package apitest
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+// Config is a client configuration for the server as it is now, with no limit on the
+// rate of requests.
+func (s *Server) Config() *rest.Config {
+	conf := &rest.Config{Host: s.URL(), QPS: -1}
+	c := s.Credentials()
+	if s.opts.TLS {
+		conf.CAData = c.CA
+	}
+	if s.opts.Authenticate {
+		conf.BearerToken = c.Token
+	}
+	return conf
+}
+
+// Form is how a kubeconfig has the credentials.
+type Form struct {
+	Certificate bool // one of the client; else a token
+	Files       bool // in files next to the kubeconfig, which names them; else in itself
+}
+
+// Kubeconfig writes a kubeconfig for the server into a folder, and the files that it
+// names, with the credentials that are good now. Called again, it replaces them, each
+// in one step.
+func (s *Server) Kubeconfig(dir string, f Form) (path string, err error) {
+	c := s.Credentials()
+	cluster := &clientcmdapi.Cluster{Server: s.URL()}
+	user := &clientcmdapi.AuthInfo{}
+	files := make(map[string][]byte)
+	switch {
+	case !s.opts.TLS:
+	case f.Files:
+		cluster.CertificateAuthority, files["ca.crt"] = "ca.crt", c.CA
+	default:
+		cluster.CertificateAuthorityData = c.CA
+	}
+	switch {
+	case f.Certificate && f.Files:
+		// Both in one file, as the kubelet keeps its own.
+		user.ClientCertificate, user.ClientKey = "client.pem", "client.pem"
+		files["client.pem"] = slices.Concat(c.Certificate, c.Key)
+	case f.Certificate:
+		user.ClientCertificateData, user.ClientKeyData = c.Certificate, c.Key
+	case f.Files:
+		user.TokenFile, files["token"] = "token", []byte(c.Token+"\n")
+	default:
+		user.Token = c.Token
+	}
+	files["kubeconfig"], err = clientcmd.Write(clientcmdapi.Config{
+		Clusters:       map[string]*clientcmdapi.Cluster{"default": cluster},
+		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"default": user},
+		Contexts:       map[string]*clientcmdapi.Context{"default": {Cluster: "default", AuthInfo: "default"}},
+		CurrentContext: "default",
+	})
+	if err != nil {
+		return "", fmt.Errorf("encode a kubeconfig: %w", err)
+	}
+	for name, data := range files {
+		if err := replace(filepath.Join(dir, name), data); err != nil {
+			return "", fmt.Errorf("write a kubeconfig: %w", err)
+		}
+	}
+	return filepath.Join(dir, "kubeconfig"), nil
+}
+
+func replace(path string, data []byte) error {
+	next := path + ".next"
+	if err := os.WriteFile(next, data, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(next, path)
+}

@@ -1,0 +1,290 @@
+package informer
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	rbacv1 "k8s.io/api/rbac/v1"
+
+	"github.com/vmapd/vmapd/sync/informer/apitest"
+)
+
+// faults are the answers that are none.
+var faults = map[apitest.Fault]string{
+	apitest.CutShort: "cut in the middle", apitest.HTML: "a web page", apitest.NoBody: "no body",
+	apitest.EmptyObject: "an empty object", apitest.Garbage: "garbage",
+}
+
+func spoil(s *apitest.Server, f apitest.Fault) {
+	for _, r := range everything {
+		s.Fault(r, f)
+	}
+}
+
+func TestNonsenseAtTheStart(t *testing.T) {
+	t.Parallel()
+	for _, tt := range servers {
+		for f, name := range faults {
+			t.Run(tt.name+", "+name, func(t *testing.T) {
+				t.Parallel()
+				s := newServer(t, tt.opts)
+				standard(s)
+				spoil(s, f)
+				w := follow(t, s)
+				w.fails(everything...)
+				w.until("a second try", func() bool { return lists(s, apitest.Services) > 2 })
+				if got := w.incomplete(); len(got) > 0 {
+					t.Errorf("state has %v", got)
+				}
+				spoil(s, apitest.NoFault)
+				w.want(whole...)
+				w.recovers(everything...)
+			})
+		}
+	}
+}
+
+// Later too, when the server has forgotten the versions we know, and everything must be
+// read again.
+func TestNonsenseLater(t *testing.T) {
+	t.Parallel()
+	for _, tt := range servers {
+		for f, name := range faults {
+			t.Run(tt.name+", "+name, func(t *testing.T) {
+				t.Parallel()
+				s := newServer(t, tt.opts)
+				standard(s)
+				s.Set(service("gone", "172.30.0.43"))
+				w := follow(t, s)
+				all := append([]string{"ns1/gone:http at 172.30.0.43:80/tcp:"}, whole...)
+				w.want(all...)
+				w.watching()
+
+				spoil(s, f)
+				s.Delete(service("gone", ""))
+				w.want(whole...)
+				s.Expire(apitest.GoneStatus)
+				s.DropWatches()
+				w.fails(everything...)
+				s.Set(slice("web", "10.180.2.1"))
+				before := lists(s, apitest.Services)
+				w.until("two more tries", func() bool { return lists(s, apitest.Services) > before+2 })
+				w.is(whole...)
+
+				spoil(s, apitest.NoFault)
+				w.want("ns1/web:http at 172.30.0.41:80/tcp: 10.180.2.1:8080", whole[1], whole[2])
+				w.recovers(everything...)
+			})
+		}
+	}
+}
+
+// Watches that end in the orderly way as soon as they began.
+func TestWatchesThatEndAtOnceAreNoStorm(t *testing.T) {
+	t.Parallel()
+	for _, tt := range servers {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			s := newServer(t, tt.opts)
+			standard(s)
+			w := follow(t, s)
+			w.want(whole...)
+			w.watching()
+			spoil(s, apitest.EndsEarly)
+			s.Bookmark() // without an event, client-go waits
+			s.DropWatches()
+			time.Sleep(3 * time.Second) // a storm would be thousands by then
+			w.calm()
+			spoil(s, apitest.NoFault)
+			s.Set(slice("web", "10.180.2.1"))
+			w.want("ns1/web:http at 172.30.0.41:80/tcp: 10.180.2.1:8080", whole[1], whole[2])
+		})
+	}
+}
+
+// Watches are useless, and lists work: they are enough to keep up, if not in time.
+func TestOnlyListsWork(t *testing.T) {
+	t.Parallel()
+	for _, tt := range servers {
+		for f, name := range map[apitest.Fault]string{apitest.EndsEarly: "watches that end early", apitest.NoEvents: "watches without events"} {
+			t.Run(tt.name+", "+name, func(t *testing.T) {
+				t.Parallel()
+				s := newServer(t, tt.opts)
+				standard(s)
+				spoil(s, f)
+				w := follow(t, s)
+				w.want(whole...)
+				if f == apitest.NoEvents {
+					w.fails(everything...)
+					s.Set(slice("web", "10.180.2.1"))
+					w.want("ns1/web:http at 172.30.0.41:80/tcp: 10.180.2.1:8080", whole[1], whole[2])
+					spoil(s, apitest.NoFault)
+					w.recovers(everything...)
+				}
+			})
+		}
+	}
+}
+
+func TestBytesThatDribble(t *testing.T) {
+	t.Parallel()
+	for _, tt := range servers {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			s := newServer(t, tt.opts)
+			standard(s)
+			spoil(s, apitest.Dribble)
+			w := follow(t, s)
+			w.want(whole...)
+			for i := range 10 {
+				s.Set(slice("web", fmt.Sprintf("10.180.2.%d", i)))
+			}
+			s.Set(slice("web", "10.180.2.1"))
+			w.want("ns1/web:http at 172.30.0.41:80/tcp: 10.180.2.1:8080", whole[1], whole[2])
+			if got := w.logs.count("ERROR"); got > 0 {
+				t.Errorf("errors:\n%s", strings.Join(w.logs.all(), "\n"))
+			}
+		})
+	}
+}
+
+// A server that has too much to do says when to come again, and is left alone until
+// then.
+func TestTooManyRequests(t *testing.T) {
+	t.Parallel()
+	for _, tt := range servers {
+		for _, when := range []string{"at the start", "later"} {
+			t.Run(tt.name+", "+when, func(t *testing.T) {
+				t.Parallel()
+				s := newServer(t, tt.opts)
+				standard(s)
+				refuse := func(status int) {
+					for _, r := range everything {
+						s.Refuse(r, status)
+					}
+				}
+				if when == "at the start" {
+					refuse(http.StatusTooManyRequests)
+				}
+				w := follow(t, s)
+				if when == "later" {
+					w.want(whole...)
+					w.watching()
+					refuse(http.StatusTooManyRequests)
+					s.DropWatches()
+				}
+				w.fails(everything...)
+				if got := w.logs.count("ERROR", "429 Too Many Requests") + w.logs.count("ERROR", "too many requests"); got != len(everything) {
+					t.Errorf("%d lines say why:\n%s", got, strings.Join(w.logs.all(), "\n"))
+				}
+				s.Set(slice("web", "10.180.2.1"))
+				if when == "later" {
+					w.is(whole...)
+				}
+				refuse(0)
+				w.want("ns1/web:http at 172.30.0.41:80/tcp: 10.180.2.1:8080", whole[1], whole[2])
+				w.recovers(everything...)
+			})
+		}
+	}
+}
+
+// needed is what the proxy needs to be allowed, and the least there is of it.
+var needed = []rbacv1.PolicyRule{
+	{Verbs: []string{"list", "watch"}, APIGroups: []string{""}, Resources: []string{"services"}},
+	{Verbs: []string{"list", "watch"}, APIGroups: []string{""}, Resources: []string{"nodes"}, ResourceNames: []string{"node1"}},
+	{Verbs: []string{"list", "watch"}, APIGroups: []string{"discovery.k8s.io"}, Resources: []string{"endpointslices"}},
+	{Verbs: []string{"list", "watch"}, APIGroups: []string{"networking.k8s.io"}, Resources: []string{"servicecidrs"}},
+}
+
+func TestPermissions(t *testing.T) {
+	t.Parallel()
+	for _, tt := range servers {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			opts := tt.opts
+			opts.Rules = needed
+			s := newServer(t, opts)
+			standard(s)
+			w := follow(t, s)
+			w.want(whole...)
+			w.watching()
+			// The list of a server that can't stream it is needed when there is trouble, too.
+			spoil(s, apitest.CutShort)
+			s.Expire(apitest.GoneStatus)
+			s.DropWatches()
+			w.fails(everything...)
+			spoil(s, apitest.NoFault)
+			w.recovers(everything...)
+
+			if got := s.Denied(); len(got) > 0 {
+				t.Errorf("denied: %v", got)
+			}
+			var want []apitest.Access
+			for _, r := range []apitest.Access{
+				{Resource: "nodes"},
+				{Resource: "services"},
+				{Group: "discovery.k8s.io", Resource: "endpointslices"},
+				{Group: "networking.k8s.io", Resource: "servicecidrs"},
+			} {
+				for _, verb := range []string{"list", "watch"} {
+					r.Verb = verb
+					want = append(want, r)
+				}
+			}
+			if diff := cmp.Diff(want, s.Asked()); diff != "" {
+				t.Errorf("asked for (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// A permission that is taken away and given back.
+func TestPermissionIsTakenAway(t *testing.T) {
+	t.Parallel()
+	for _, tt := range servers {
+		for i, r := range []apitest.Resource{apitest.Services, apitest.Nodes, apitest.EndpointSlices, apitest.ServiceCIDRs} {
+			t.Run(tt.name+", "+string(r), func(t *testing.T) {
+				t.Parallel()
+				opts := tt.opts
+				opts.Rules = needed
+				s := newServer(t, opts)
+				standard(s)
+				w := follow(t, s)
+				w.want(whole...)
+				w.watching()
+
+				s.SetRules(append(needed[:i:i], needed[i+1:]...))
+				s.DropWatches()
+				w.fails(r)
+				s.Set(service("web", "172.30.0.42"))
+				s.Set(slice("web", "10.180.2.1"))
+				s.Set(node("node1", "192.168.0.9"))
+				s.Set(cidr("kubernetes", "172.29.0.0/16"))
+				vip, pod, addr, prefix := "172.30.0.42", "10.180.2.1:8080", "node 192.168.0.9", "cidr 172.29.0.0/16"
+				now := func() []string {
+					return []string{"ns1/web:http at " + vip + ":80/tcp: " + pod, addr, prefix}
+				}
+				final := now()
+				switch r {
+				case apitest.Services:
+					vip = "172.30.0.41"
+				case apitest.EndpointSlices:
+					pod = "10.180.0.1:8080 10.180.1.1:8080"
+				case apitest.Nodes:
+					addr = whole[1]
+				case apitest.ServiceCIDRs:
+					prefix = whole[2]
+				}
+				w.want(now()...)
+				s.SetRules(needed)
+				w.want(final...)
+				w.recovers(r)
+			})
+		}
+	}
+}

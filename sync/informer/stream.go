@@ -1,0 +1,161 @@
+package informer
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+// works is how long a watch has to last without an event to count as one that works;
+// client-go takes a shorter one for a failure.
+const works = time.Second
+
+var (
+	errCut      = errors.New("stream of the initial list ended before the list did")
+	errShort    = errors.New("watches end at once")
+	errDisorder = errors.New("events came in disorder; reading everything again")
+)
+
+// phase is what a watch delivers.
+type phase int
+
+const (
+	initialEvents phase = iota // objects in any order, until the bookmark that ends them
+	changes                    // what happens, in the order in which it happened
+)
+
+// stream is a watch that checks what it delivers, and ends with an error if the
+// server's answer does not make sense. client-go would read again what was cut without
+// a pause, and let an older version of an object replace a newer one.
+type stream struct {
+	watch.Interface // the server's
+	health          *health
+
+	out     chan watch.Event
+	stopped chan struct{}
+	stop    func()
+	ended   chan struct{} // the goroutine did
+
+	phase  phase
+	newest uint64 // resource version of an event
+	proven bool   // something came, or nothing for long
+}
+
+// newStream wraps a watch from a resource version. It must be stopped.
+func newStream(ctx context.Context, h *health, w watch.Interface, p phase, from uint64) *stream {
+	s := &stream{
+		Interface: w, health: h,
+		out: make(chan watch.Event), stopped: make(chan struct{}), ended: make(chan struct{}),
+		phase: p, newest: from,
+	}
+	s.stop = sync.OnceFunc(func() { close(s.stopped) })
+	go s.run(ctx)
+	return s
+}
+
+// ResultChan implements [watch.Interface].
+func (s *stream) ResultChan() <-chan watch.Event { return s.out }
+
+// Stop implements [watch.Interface]. It waits until all has ended.
+func (s *stream) Stop() {
+	s.stop()
+	s.Interface.Stop()
+	<-s.ended
+}
+
+func (s *stream) run(ctx context.Context) {
+	defer close(s.ended)
+	defer close(s.out)
+	lasted := time.NewTimer(works)
+	defer lasted.Stop()
+	for {
+		select {
+		case <-s.stopped:
+			return
+		case <-lasted.C:
+			if s.phase == changes {
+				s.works(ctx)
+			}
+		case e, ok := <-s.Interface.ResultChan():
+			if !ok {
+				s.end(ctx)
+				return
+			}
+			var problem error
+			if e, problem = s.check(ctx, e); problem != nil {
+				s.health.failed(ctx, "watch", problem)
+			}
+			if !s.send(e) || e.Type == watch.Error {
+				return
+			}
+		}
+	}
+}
+
+func (s *stream) send(e watch.Event) bool {
+	select {
+	case s.out <- e:
+		return true
+	case <-s.stopped:
+		return false
+	}
+}
+
+func (s *stream) works(ctx context.Context) {
+	s.proven = true
+	s.health.recovered(ctx)
+}
+
+// end is called when the server's watch has ended.
+func (s *stream) end(ctx context.Context) {
+	switch {
+	case s.phase == initialEvents:
+		s.health.failed(ctx, "watch", errCut)
+		// This makes client-go ask for a plain list next.
+		s.send(errorEvent(http.StatusInternalServerError, metav1.StatusReasonInternalError, errCut))
+	case !s.proven:
+		s.health.endedAtOnce(ctx)
+	}
+}
+
+// check returns the event to pass on, and what is wrong with the one that came.
+func (s *stream) check(ctx context.Context, e watch.Event) (watch.Event, error) {
+	if e.Type == watch.Error {
+		return e, apierrors.FromObject(e.Object)
+	}
+	m, ok := e.Object.(metav1.Object)
+	if !ok {
+		return e, nil // client-go ignores it
+	}
+	version, known := parseVersion(m.GetResourceVersion())
+	switch s.phase {
+	case initialEvents:
+		if e.Type == watch.Bookmark && m.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true" {
+			s.phase, s.newest = changes, version
+			s.health.took(ctx, m.GetResourceVersion())
+			s.works(ctx)
+		}
+	case changes:
+		if known && version < s.newest {
+			// Which objects it is about is not enough to know what was missed.
+			return errorEvent(http.StatusGone, metav1.StatusReasonExpired, errDisorder), errDisorder
+		}
+		if known {
+			s.newest = version
+		}
+		s.works(ctx)
+	}
+	return e, nil
+}
+
+func errorEvent(code int32, reason metav1.StatusReason, err error) watch.Event {
+	var status runtime.Object = &metav1.Status{Status: metav1.StatusFailure, Code: code, Reason: reason, Message: err.Error()}
+	return watch.Event{Type: watch.Error, Object: status}
+}
