@@ -1,0 +1,211 @@
+package cluster
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"github.com/vmapd/vmapd/model"
+)
+
+// replica holds the slices as an API server does.
+type replica struct {
+	t      *testing.T
+	slices map[string]*discoveryv1.EndpointSlice // by namespace/name
+}
+
+func newReplica(t *testing.T, c *Cluster) *replica {
+	r := &replica{t, map[string]*discoveryv1.EndpointSlice{}}
+	for o := range c.Objects() {
+		if s, ok := o.(*discoveryv1.EndpointSlice); ok {
+			if r.slices[key(s)] != nil {
+				t.Errorf("two slices %s", key(s))
+			}
+			r.slices[key(s)] = s
+		}
+	}
+	return r
+}
+
+func key(s *discoveryv1.EndpointSlice) string { return s.Namespace + "/" + s.Name }
+
+// take takes over a write, and returns the slice that it is about.
+func (r *replica) take(e Event, at time.Time) *discoveryv1.EndpointSlice {
+	r.t.Helper()
+	now := e.Object.(*discoveryv1.EndpointSlice)
+	old := r.slices[key(now)]
+	if got, want := now.Annotations[corev1.EndpointsLastChangeTriggerTime], at.UTC().Format(time.RFC3339Nano); got != want {
+		r.t.Errorf("%s: triggered at %s, want %s", key(now), got, want)
+	}
+	switch {
+	case old == nil && e.Deleted:
+		r.t.Errorf("%s is deleted, but there is none", key(now))
+	case old != nil && now.Generation != old.Generation+1:
+		r.t.Errorf("%s: generation %d after %d", key(now), now.Generation, old.Generation)
+	case len(now.Endpoints) > maxPerSlice:
+		r.t.Errorf("%s has %d endpoints", key(now), len(now.Endpoints))
+	}
+	if e.Deleted {
+		delete(r.slices, key(now))
+	} else {
+		r.slices[key(now)] = now
+	}
+	return now
+}
+
+// service returns the endpoints of a Service's slices, by address.
+func (r *replica) service(of *discoveryv1.EndpointSlice) map[string]discoveryv1.EndpointConditions {
+	out := map[string]discoveryv1.EndpointConditions{}
+	for _, s := range r.slices {
+		if s.Namespace != of.Namespace || s.Labels[discoveryv1.LabelServiceName] != of.Labels[discoveryv1.LabelServiceName] || s.AddressType != of.AddressType {
+			continue
+		}
+		for _, e := range s.Endpoints {
+			if _, ok := out[e.Addresses[0]]; ok {
+				r.t.Errorf("%s is twice in slices of %s", e.Addresses[0], key(of))
+			}
+			out[e.Addresses[0]] = e.Conditions
+		}
+	}
+	return out
+}
+
+// phase is where an endpoint is in its life.
+func phase(c discoveryv1.EndpointConditions) string {
+	switch {
+	case *c.Ready && *c.Serving && !*c.Terminating:
+		return "ready"
+	case !*c.Ready && !*c.Serving && !*c.Terminating:
+		return "starting"
+	case !*c.Ready && *c.Serving && *c.Terminating:
+		return "terminating"
+	}
+	return "in no phase"
+}
+
+// Each write changes one endpoint by one step of its life, and no Service loses or gains
+// more than one.
+func TestChurnIsThatOfRollingUpdates(t *testing.T) {
+	t.Run("realistic", func(t *testing.T) { churn(t, Shape{Services: 40, Mixed: true}) })
+	t.Run("full slices", func(t *testing.T) {
+		if deleted := churn(t, Shape{Services: 3, Endpoints: maxPerSlice}); deleted == 0 {
+			t.Error("no slice was deleted")
+		}
+	})
+}
+
+func churn(t *testing.T, shape Shape) (deleted int) {
+	t.Helper()
+	c := New(shape, 1)
+	nominal := map[string]int{}
+	for _, s := range c.services {
+		nominal[s.name] = len(s.pods)
+	}
+	r := newReplica(t, c)
+	steps := map[string]int{}
+	for i := range 10_000 {
+		at := time.Unix(int64(i), 0)
+		for _, e := range c.Churn(at) {
+			slice := e.Object.(*discoveryv1.EndpointSlice)
+			before := r.service(slice)
+			r.take(e, at)
+			after := r.service(slice)
+			if e.Deleted {
+				deleted++
+			}
+			changed := 0
+			for addr, conditions := range after {
+				was := "absent"
+				if old, ok := before[addr]; ok {
+					was = phase(old)
+				}
+				if is := phase(conditions); is != was {
+					changed++
+					steps[was+" to "+is]++
+				}
+				delete(before, addr)
+			}
+			for _, conditions := range before {
+				changed++
+				steps[phase(conditions)+" to absent"]++
+			}
+			name := slice.Labels[discoveryv1.LabelServiceName]
+			if n := len(after); changed != 1 || n < nominal[name]-1 || n > nominal[name]+1 {
+				t.Fatalf("write %d, of %s: %d endpoints changed, and there are %d of %d", i, key(slice), changed, n, nominal[name])
+			}
+		}
+	}
+	var other []string
+	for step, n := range steps {
+		switch step {
+		case "absent to starting", "starting to ready", "ready to terminating", "terminating to absent":
+			if n < 500 {
+				t.Errorf("%s: only %d times", step, n)
+			}
+		default:
+			other = append(other, step)
+		}
+	}
+	if len(other) > 0 {
+		t.Errorf("no endpoint lives like that: %v", other)
+	}
+	// What the writes make is what the cluster says it is.
+	want := newReplica(t, c)
+	if diff := cmp.Diff(want.slices, r.slices); diff != "" {
+		t.Errorf("slices (-objects +writes):\n%s", diff)
+	}
+	return deleted
+}
+
+func TestReplace(t *testing.T) {
+	c := New(Shape{Services: 300, Mixed: true}, 1)
+	r := newReplica(t, c)
+	ever := map[string]bool{}
+	probed := map[string]bool{}
+	current := map[string]string{} // by Service, the last that came
+	for i := range 2_000 {
+		at := time.Unix(int64(i), 0)
+		e, addr := c.Replace(at)
+		slice := e.Object.(*discoveryv1.EndpointSlice)
+		before := r.service(slice)
+		after := r.service(r.take(e, at))
+		if conditions, ok := after[addr.String()]; !ok || phase(conditions) != "ready" || ever[addr.String()] {
+			t.Fatalf("replacement %d: the new endpoint %v is not new and ready in %v", i, addr, after)
+		}
+		ever[addr.String()] = true
+		delete(after, addr.String())
+		if len(after) != len(before)-1 {
+			t.Fatalf("replacement %d: of %d endpoints, %d are left", i, len(before), len(after))
+		}
+		for addr := range after {
+			if _, ok := before[addr]; !ok {
+				t.Fatalf("replacement %d: %s is new as well", i, addr)
+			}
+		}
+		probed[slice.Labels[discoveryv1.LabelServiceName]] = true
+		current[slice.Labels[discoveryv1.LabelServiceName]] = addr.String()
+		for _, e := range c.Churn(at) {
+			if s := r.take(e, at); probed[s.Labels[discoveryv1.LabelServiceName]] {
+				t.Fatalf("%s is changed by both", key(s))
+			}
+		}
+	}
+	if len(probed) < 20 {
+		t.Errorf("only %d Services took turns", len(probed))
+	}
+	// Whoever waits for an endpoint in the kernel waits for one that is in use.
+	used := map[string]bool{}
+	for sp := range build(c).Family(model.IPv4).ServicePorts() {
+		for _, e := range sp.Endpoints {
+			used[e.Addr.Addr().String()] = true
+		}
+	}
+	for name, addr := range current {
+		if !used[addr] {
+			t.Errorf("%s: %s is not used by our node", name, addr)
+		}
+	}
+}

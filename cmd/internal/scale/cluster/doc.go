@@ -1,0 +1,7 @@
+// Package cluster makes the API objects of clusters that exist nowhere: as many Services
+// and EndpointSlices as are wanted, as fat as real ones, and what rolling updates do to
+// them.
+//
+// All of it follows from a [Shape] and a seed: the same ones give the same objects and the
+// same changes. Resource versions are for the API server to give.
+package cluster

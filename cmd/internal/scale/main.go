@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/vmapd/vmapd/cmd/internal/lab"
+	"github.com/vmapd/vmapd/cmd/internal/scale/cluster"
+)
+
+func main() {
+	code, done, err := lab.Reexec()
+	switch {
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "scale:", err)
+		os.Exit(1)
+	case done:
+		os.Exit(code)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	switch err := run(ctx, os.Args[1:], os.Stdout, os.Stderr); {
+	case errors.Is(err, flag.ErrHelp):
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "scale:", err)
+		os.Exit(1) //nolint:gocritic // nothing is left to be stopped
+	}
+}
+
+// options are what the command line says.
+type options struct {
+	shapes   []cluster.Shape
+	vmapd    string // path
+	rate     int    // changes per second
+	churn    time.Duration
+	soak     time.Duration // in place of churn
+	probes   int
+	settle   time.Duration
+	json     bool
+	tls      bool
+	seed     uint64
+	profiles string // folder; empty: none
+
+	profiling time.Duration // how long the processor is looked at
+}
+
+func parseOptions(args []string, stderr io.Writer) (*options, error) {
+	const profiling = 10 * time.Second
+	o := &options{profiling: profiling}
+	flags := flag.NewFlagSet("scale", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	shapes := flags.String("shapes", "100x10,5000x50,44000x1,realistic", "`list` of clusters: SERVICESxENDPOINTS, realistic, realistic:SERVICES")
+	flags.StringVar(&o.vmapd, "vmapd", "bin/vmapd", "`path` of the daemon's binary")
+	flags.IntVar(&o.rate, "rate", 1000, "EndpointSlices written per `second` while others are measured")
+	flags.DurationVar(&o.churn, "churn", 20*time.Second, "for how long")
+	flags.DurationVar(&o.soak, "soak", 0, "for how long, in place of -churn, with a line for each minute")
+	flags.IntVar(&o.probes, "probes", 500, "changes of one endpoint that are timed, alone and among others")
+	flags.DurationVar(&o.settle, "settle", 10*time.Second, "time between being ready and the settled memory")
+	flags.BoolVar(&o.json, "json", false, "the API server answers in JSON")
+	flags.BoolVar(&o.tls, "tls", false, "the API server speaks TLS")
+	flags.Uint64Var(&o.seed, "seed", 1, "another one makes another cluster of the same shape")
+	flags.StringVar(&o.profiles, "profiles", "", "`folder` for profiles of processor and memory; taking them takes time")
+	if err := flags.Parse(args); err != nil {
+		return nil, err
+	}
+	if flags.NArg() > 0 {
+		return nil, fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	}
+	for text := range strings.SplitSeq(*shapes, ",") {
+		s, err := cluster.ParseShape(text)
+		if err != nil {
+			return nil, err
+		}
+		o.shapes = append(o.shapes, s)
+	}
+	if o.rate < 1 || o.probes < 1 {
+		return nil, errors.New("-rate and -probes must be positive")
+	}
+	if o.soak > 0 {
+		o.churn = o.soak
+	}
+	return o, nil
+}
+
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	o, err := parseOptions(args, stderr)
+	if err != nil {
+		return err
+	}
+	if _, err := os.Stat(o.vmapd); err != nil {
+		return fmt.Errorf("the daemon is missing, make build makes it: %w", err)
+	}
+	var results []*result
+	for _, s := range o.shapes {
+		r, err := measure(ctx, o, s, stderr)
+		if err != nil {
+			return fmt.Errorf("%v: %w", s, err)
+		}
+		results = append(results, r)
+	}
+	writeTable(stdout, results)
+	for _, r := range results {
+		if err := r.wrong(); err != nil {
+			return fmt.Errorf("%v: %w", r.shape, err)
+		}
+	}
+	return nil
+}
