@@ -33,6 +33,7 @@ import (
 type Watched struct {
 	*Backend
 	socket  *netlink.Conn
+	joined  bool   // the group
 	ignored uint32 // the port whose messages are dropped
 	changed chan struct{}
 	foreign atomic.Uint64
@@ -63,8 +64,38 @@ func (w *Watched) listen() error {
 	if err := w.ignoreOwn(); err != nil {
 		return err
 	}
+	if w.Owned() {
+		return nil // unless it turns out otherwise, see follow
+	}
+	return w.join()
+}
+
+func (w *Watched) join() error {
 	if err := w.socket.JoinGroup(groupNFTables); err != nil {
 		return fmt.Errorf("join the group for nftables: %w", err)
+	}
+	w.joined = true
+	return nil
+}
+
+// follow leaves the group while all tables are owned: nobody can change them then, and while
+// somebody is in the group, the kernel makes a message of each element of a batch, which
+// takes longer than all else that it does for it. A table that was there before may have no
+// owner on any kernel.
+func (w *Watched) follow() error {
+	all := true
+	for _, st := range w.families {
+		all = all && st.owned
+	}
+	switch {
+	case all && w.joined:
+		if err := w.socket.LeaveGroup(groupNFTables); err != nil {
+			return fmt.Errorf("leave the group for nftables: %w", err)
+		}
+		w.joined = false
+	case !all && !w.joined:
+		w.Resync() // something may have changed already
+		return w.join()
 	}
 	return nil
 }
@@ -86,6 +117,11 @@ func (w *Watched) Disturbances() Disturbances {
 // Apply is that of the Backend.
 func (w *Watched) Apply(ctx context.Context, s *model.Snapshot) error {
 	err := w.Backend.Apply(ctx, s)
+	if err == nil {
+		if err := w.follow(); err != nil {
+			w.log.LogAttrs(ctx, slog.LevelWarn, "what others do to our tables is perhaps not noticed", slog.Any("err", err))
+		}
+	}
 	// It may have ended with a new connection. Nothing was changed over that yet.
 	if w.conn.raw.PID() == w.ignored {
 		return err

@@ -326,3 +326,58 @@ func TestFlushRulesetLeavesOwnedTablesAsTheyAre(t *testing.T) {
 		t.Errorf("before (-), after nft flush ruleset and others (+), with handles:\n%s", diff)
 	}
 }
+
+// While somebody listens, the kernel makes a message of each element that is written.
+func TestOwnedTablesAreNotWatched(t *testing.T) {
+	n := newNetNS(t)
+	b := open(t, n)
+	if !b.Owned() {
+		t.Skip("this kernel lacks table flags owner and persist (Linux 6.9)")
+	}
+	w, err := b.Watch()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.run(t)
+	s := exampleBuilder().Snapshot()
+	for _, step := range []string{"made", "compared in full"} {
+		w.Resync()
+		w.apply(t, s)
+		if w.joined {
+			t.Errorf("tables that were %s are watched", step)
+		}
+	}
+}
+
+func TestTablesThatWereThereBeforeAreWatched(t *testing.T) {
+	n := newNetNS(t)
+	s := exampleBuilder().Snapshot()
+	n.nft(t, text(s), "-f", "-")
+	b := open(t, n)
+	if !b.Owned() {
+		t.Skip("this kernel lacks table flags owner and persist (Linux 6.9)")
+	}
+	w, err := b.Watch()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.run(t)
+	w.apply(t, s)
+	w.apply(t, s) // what may have happened before the watch is looked for
+	const what = "delete element ip vmapd cluster-ips { 172.30.0.41 }"
+	n.nft(t, what, "-f", "-")
+	w.mustNotice(t, what)
+	w.Resync()
+	w.apply(t, s)
+	mustMatch(t, n, s)
+
+	// Once they are replaced, they are owned.
+	n.nft(t, "flush ruleset", "-f", "-")
+	w.mustNotice(t, "flush ruleset")
+	w.Resync()
+	w.apply(t, s)
+	if w.joined {
+		t.Error("tables that are owned are watched")
+	}
+	mustMatch(t, n, s)
+}
