@@ -70,6 +70,9 @@ func (o *observers) all() []reconcile.Observer {
 	if o.flows != nil {
 		list = append(list, o.flows)
 	}
+	if t := newStartThrift(); t != nil {
+		list = append(list, t)
+	}
 	return list
 }
 
