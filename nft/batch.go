@@ -72,22 +72,25 @@ func (b *Batch) NewChain(name string) bool {
 	return b.newChains[name] || slices.Contains(b.RemakeBase, name)
 }
 
-// Ahead takes from the batch what can be sent before it without changing where any
-// packet goes, because nothing refers to it yet: new chains that no hook enters, and
-// new slots of endpoints; nor does a new counter. It returns them as batches, the chains first, the elements
-// with at most n to a batch. Table and sets must exist before.
-//
-// The chains come first because the kernel walks the whole map for each chain that
-// begins to look into it (nf_tables_bind_set).
-func (b *Batch) Ahead(n int) []*Batch {
-	var ahead []*Batch
+// aheadChains takes from the batch new chains that no hook enters. They come before the
+// elements because the kernel walks the whole map for each chain that begins to look into
+// it (nf_tables_bind_set).
+func (b *Batch) aheadChains() []*Batch {
 	chains := &Batch{Family: b.Family, newChains: b.newChains}
 	chains.SetChains, b.SetChains = partition(b.SetChains, func(c Chain) bool {
 		return c.Hook == NoHook && b.newChains[c.Name]
 	})
-	if len(chains.SetChains) > 0 {
-		ahead = append(ahead, chains)
+	if len(chains.SetChains) == 0 {
+		return nil
 	}
+	return []*Batch{chains}
+}
+
+// aheadElements takes from the batch what changes nothing about where any packet goes,
+// because nothing refers to it yet: new slots of endpoints; nor does a new counter. It
+// returns them as batches of n elements at most.
+func (b *Batch) aheadElements(n int) []*Batch {
+	var ahead []*Batch
 	replaced := map[string]bool{}
 	for _, s := range b.Delete {
 		if isAhead(s.Set) {

@@ -131,7 +131,8 @@ func (b *Backend) Resync() {
 
 // Apply makes the kernel's tables match s. What fails for one family leaves that
 // family's rules as they were and does not concern the other; the next Apply reads what
-// is there and goes on from it. A service port that the kernel refuses is left out, and
+// is there and goes on from it. A large batch is sent in pieces, see [nft.Batch.Split]:
+// those before the one that fails stay. A service port that the kernel refuses is left out, and
 // named in the error; the others are programmed.
 //
 // An error that concerns one family only has a method IPFamily, which tells it.
@@ -292,12 +293,16 @@ func (b *Backend) ownedByOther(st *familyState) bool {
 	return err == nil && t.Flags&tableFlagOwner != 0 && t.Owner != b.conn.raw.PID()
 }
 
-// maxAhead is how many new endpoints go to the kernel at once, ahead of the batch: a
-// bound for the time the kernel holds its lock, and for our memory.
-const maxAhead = 20_000
+// pieceSize is how many operations go to the kernel at once, if it is left to us: a bound
+// for the time it holds its lock, and for our memory.
+const pieceSize = 8_000
 
 // send carries out a batch.
 func (b *Backend) send(st *familyState, batch *nft.Batch) error {
+	pieces := []*nft.Batch{batch}
+	if batch.Len() > pieceSize {
+		pieces = batch.Split(pieceSize)
+	}
 	if err := b.conn.makeTable(batch, nft.TableName, st.flags); err != nil {
 		if errors.Is(err, unix.EPERM) {
 			return fmt.Errorf("table %s is %w", nft.TableName, ErrOwned)
@@ -307,24 +312,15 @@ func (b *Backend) send(st *familyState, batch *nft.Batch) error {
 	if batch.CreateTable {
 		st.owned = st.flags != 0
 	}
-	var refused []error
-	if batch.Len() > maxAhead {
-		for _, ahead := range batch.Ahead(maxAhead) {
-			bad, err := b.sendOthers(ahead)
-			if err != nil {
-				return err
-			}
-			batch.Without(bad.ports)
-			refused = append(refused, bad.errs...)
+	bad := refusals{ports: map[model.ServicePortName]bool{}}
+	for _, piece := range pieces {
+		if err := b.sendOthers(piece, &bad); err != nil {
+			return err
 		}
 	}
-	bad, err := b.sendOthers(batch)
-	if err != nil {
-		return err
-	}
-	if refused = append(refused, bad.errs...); len(refused) > 0 {
-		st.update(func(to *shared) { to.stats.Rejected = len(refused) })
-		return errors.Join(refused...)
+	if len(bad.errs) > 0 {
+		st.update(func(to *shared) { to.stats.Rejected = len(bad.errs) })
+		return errors.Join(bad.errs...)
 	}
 	t := b.conn.begin(batch.Family)
 	t.deletions(batch)
@@ -340,22 +336,24 @@ type refusals struct {
 // maxRefused bounds how many service ports are left out of one batch, one by one.
 const maxRefused = 10
 
-// sendOthers commits a batch. If one service port makes it fail, it commits the rest,
-// and says which one that was.
-func (b *Backend) sendOthers(batch *nft.Batch) (refusals, error) {
-	bad := refusals{ports: map[model.ServicePortName]bool{}}
+// sendOthers commits a batch without the service ports that are known to be bad. If one more
+// makes it fail, it commits the rest, and notes which one that was.
+func (b *Backend) sendOthers(batch *nft.Batch, bad *refusals) error {
+	if len(bad.ports) > 0 {
+		batch.Without(bad.ports)
+	}
 	for {
 		err := b.conn.commit(batch, elementsPerMessage)
 		var failed *BatchError
 		if err == nil || !errors.As(err, &failed) || failed.port == nil || len(bad.errs) == maxRefused {
-			return bad, err
+			return err
 		}
 		// A message holds many elements. One element each tells whose it is.
 		if err = b.conn.commit(batch, 1); err == nil {
-			return bad, nil
+			return nil
 		}
 		if !errors.As(err, &failed) || failed.port == nil {
-			return bad, err
+			return err
 		}
 		bad.ports[failed.port.Name] = true
 		bad.errs = append(bad.errs, err)

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/modeltest"
 	"github.com/vmapd/vmapd/nft"
 )
 
@@ -309,6 +310,35 @@ func TestOneRefusedServicePortDoesNotStopTheOthers(t *testing.T) {
 	mustMatch(t, n, whole)
 	if got := b.Stats(model.IPv4).Rejected; got != 0 {
 		t.Errorf("%d service ports are rejected still, want none", got)
+	}
+}
+
+func TestWhatLandedOfALargeBatchStays(t *testing.T) {
+	n := newNetNS(t)
+	b := open(t, n)
+	builder := exampleBuilder()
+	modeltest.Feed(builder, modeltest.Cluster(pieceSize/2, 1))
+	s := builder.Snapshot()
+	batch := nft.DiffTable(nil, nft.Compile(nil, s.Family(model.IPv4)))
+	for i, list := range batch.Add {
+		if list.Set == nft.ClusterIPs {
+			// Nobody's, so in the last piece, and too long for the set's keys.
+			bad := nft.ElementOp{Element: nft.Element{Key: "\x01\x02\x03\x04zzzz"}}
+			batch.Add[i].Ops = append(batch.Add[i].Ops, bad)
+		}
+	}
+	if err := b.send(b.families[0], batch); err == nil {
+		t.Fatal("the last piece did not fail")
+	}
+	listing := n.nft(t, "", "list", "map", "ip", "vmapd", nft.ServiceIPs)
+	if got := strings.Count(listing, "comment"); got < pieceSize/2 {
+		t.Errorf("%d frontends are there, want all", got)
+	}
+	b.Resync() // as Apply does when a batch failed
+	apply(t, b, s)
+	mustMatch(t, n, s)
+	if got := b.Stats(model.IPv4).Operations; got == 0 || got > 100 {
+		t.Errorf("%d operations to bring what was missing", got)
 	}
 }
 

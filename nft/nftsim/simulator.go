@@ -3,6 +3,7 @@ package nftsim
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"net/netip"
 	"slices"
 	"strings"
@@ -30,8 +31,25 @@ type set struct {
 // New checks a ruleset and indexes its elements. The node's addresses decide which
 // packets are for the node itself: those meet no postrouting.
 func New(r *nft.Ruleset, nodeAddrs ...netip.Addr) (*Simulator, error) {
+	return load(r.Family, r.AllSets(), r.AllChains(), r.Elements(), nodeAddrs)
+}
+
+// NewTable is New for what a table holds, also between two rulesets.
+func NewTable(t *nft.Table, nodeAddrs ...netip.Addr) (*Simulator, error) {
+	return load(t.Family, t.Sets, t.Chains, func(yield func(string, nft.Element) bool) {
+		for set, list := range t.Elements {
+			for _, e := range list {
+				if !yield(set, e) {
+					return
+				}
+			}
+		}
+	}, nodeAddrs)
+}
+
+func load(f model.Family, sets []nft.Set, all []nft.Chain, elements iter.Seq2[string, nft.Element], nodeAddrs []netip.Addr) (*Simulator, error) {
 	s := &Simulator{
-		family: r.Family,
+		family: f,
 		base:   map[nft.Hook][]*nft.Chain{},
 		chains: map[string]*nft.Chain{},
 		sets:   map[string]*set{},
@@ -40,13 +58,12 @@ func New(r *nft.Ruleset, nodeAddrs ...netip.Addr) (*Simulator, error) {
 	for _, a := range nodeAddrs {
 		s.local[a] = true
 	}
-	for _, decl := range r.AllSets() {
+	for _, decl := range sets {
 		if s.sets[decl.Name] != nil {
 			return nil, fmt.Errorf("set %s is declared twice", decl.Name)
 		}
 		s.sets[decl.Name] = &set{Set: decl, elements: map[string]nft.Element{}}
 	}
-	all := r.AllChains()
 	for i := range all {
 		c := &all[i]
 		if s.chains[c.Name] != nil {
@@ -64,7 +81,7 @@ func New(r *nft.Ruleset, nodeAddrs ...netip.Addr) (*Simulator, error) {
 	for _, list := range s.base {
 		slices.SortStableFunc(list, func(a, b *nft.Chain) int { return cmp.Compare(a.Prio, b.Prio) })
 	}
-	for name, e := range r.Elements() {
+	for name, e := range elements {
 		if err := s.addElement(name, e); err != nil {
 			return nil, fmt.Errorf("%s: element %q: %w", name, e.Key, err)
 		}

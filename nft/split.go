@@ -1,0 +1,378 @@
+package nft
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/vmapd/vmapd/model"
+)
+
+// maxPieces bounds into how many pieces the frontends of one batch are split: for each,
+// the kernel validates all verdicts that the table has by then (nft_table_validate).
+const maxPieces = 64
+
+// Split takes a batch apart that is too large for one transaction: the kernel does nothing
+// else for the table meanwhile, and holds memory for each operation. The pieces, of size
+// operations or little more, are to be committed in their order. Table and sets must exist
+// before. b is one of the pieces then, the last; what to delete and to settle behind it is
+// still there.
+//
+// Whatever piece was the last: a packet meets the rules from before the batch, or those
+// from after it. First come new chains, which nothing enters yet, and new slots of
+// endpoints, which nothing chooses yet. Then the Services come, each with all of its ports
+// and addresses at once. What refuses and drops connections to a cluster IP comes with the
+// frontends there, and what drops connections to any other address of Services is last:
+// until then, in a new table, they meet the rules of others.
+//
+// What a cluster needs before anything else, its API server and its DNS, is there with the
+// first elements.
+//
+// A batch that changes what all Services have in common, like the node's addresses, has one
+// piece for that and for all frontends.
+func (b *Batch) Split(size int) []*Batch {
+	pieces := b.aheadChains()
+	if !b.divisible() {
+		return append(append(pieces, b.aheadElements(size)...), b)
+	}
+	d := b.division()
+	if first := b.first(d); !first.Empty() {
+		pieces = append(pieces, first)
+	}
+	pieces = append(pieces, b.aheadElements(size)...)
+	pieces = append(pieces, b.byService(d, size)...)
+	return append(append(pieces, b.invalid(size)...), b)
+}
+
+// divisible reports whether Services can change one by one, because all that they have in
+// common stays or, without a table, is there before them.
+func (b *Batch) divisible() bool {
+	if b.CreateTable {
+		return true
+	}
+	for _, c := range b.SetChains {
+		if !isOwn(c.Name) {
+			return false
+		}
+	}
+	for _, list := range [...][]SetOps{b.Delete, b.Add} {
+		for _, s := range list {
+			switch {
+			case s.Set == NodePortIPs, s.Set == ServiceCIDRs:
+				return false
+			case isByService(s.Set):
+			case slices.ContainsFunc(s.Ops, func(op ElementOp) bool { return op.Port == nil }):
+				return false // left by somebody: whose it is, the key does not tell
+			}
+		}
+	}
+	return true
+}
+
+// isOwn reports whether an object belongs to one service port, see affinity.
+func isOwn(name string) bool { return strings.Contains(name, "/") }
+
+// isByService reports whether a set's elements are of no Service, or can be assigned to one
+// by their key.
+func isByService(set string) bool {
+	switch set {
+	case Hairpin, ServiceEndpoints, NodePortIPs, ServiceCIDRs:
+		return true
+	}
+	return isByKey(set)
+}
+
+// isByKey reports whether a set's keys are those of frontends, with a slot or without, or
+// cluster IPs.
+func isByKey(set string) bool {
+	switch set {
+	case ClusterIPs, FirewallIPs:
+		return true
+	}
+	for _, m := range [...]*frontendMaps{&addrMaps, &nodePortMaps} {
+		switch set {
+		case m.dispatch, m.sourceNAT, m.affinity, m.remember, m.counters, m.endpoints[model.ClusterList], m.endpoints[model.LocalList]:
+			return true
+		}
+	}
+	return false
+}
+
+// division says which of the Services that a batch concerns can go their own ways. Services
+// have numbers in it.
+type division struct {
+	services []service
+	numbers  map[*model.ServicePort]int
+
+	// Whose they are, to find what several have in common.
+	frontends  map[string]int // by key; only if there is something to delete
+	clusterIPs map[netip.Addr]int
+	nodePorts  map[model.VIP]int // without address
+}
+
+type service struct {
+	// together: it must change in one transaction with others, because a frontend goes over
+	// from one to another, say.
+	together bool
+	urgent   bool
+	weight   int // operations
+	piece    int
+}
+
+// service returns the number of the Service that an operation belongs to, if it is one that
+// can go its own way.
+func (d *division) service(set string, op *ElementOp) (int, bool) {
+	var n int
+	var ok bool
+	switch {
+	case op.Port != nil:
+		n, ok = d.numbers[op.Port]
+	case set == ClusterIPs:
+		n, ok = d.clusterIPs[decodeAddr(op.Key)]
+	case isEndpoints(set):
+		n, ok = d.frontends[op.Key[:len(op.Key)-registerSize]]
+	case isByKey(set):
+		n, ok = d.frontends[op.Key]
+	}
+	return n, ok && !d.services[n].together
+}
+
+func (b *Batch) division() *division {
+	ports := b.ports()
+	d := &division{
+		numbers: make(map[*model.ServicePort]int, len(ports)), clusterIPs: make(map[netip.Addr]int, len(ports)),
+		frontends: map[string]int{}, nodePorts: map[model.VIP]int{},
+	}
+	d.number(ports)
+	for _, sp := range ports {
+		n := d.numbers[sp]
+		for _, fe := range sp.Frontends {
+			if len(b.Delete) > 0 {
+				own(d, d.frontends, mapsFor(fe.Kind).key(fe.VIP), n)
+			}
+			switch fe.Kind {
+			case model.ClusterIP:
+				own(d, d.clusterIPs, fe.VIP.Addr, n)
+			case model.NodePort:
+				own(d, d.nodePorts, model.VIP{Protocol: fe.VIP.Protocol, Port: fe.VIP.Port}, n)
+			}
+		}
+	}
+	for _, sp := range ports {
+		n := d.numbers[sp]
+		for _, fe := range sp.Frontends {
+			// Its address may be a cluster IP of another Service, or one of the node's, where
+			// it goes before a node port.
+			if fe.Kind != model.ClusterIP {
+				meet(d, d.clusterIPs, fe.VIP.Addr, n)
+			}
+			meet(d, d.nodePorts, model.VIP{Protocol: fe.VIP.Protocol, Port: fe.VIP.Port}, n)
+		}
+	}
+	b.keepChanged(d, ports)
+	return d
+}
+
+// number gives the Services of some service ports their numbers.
+func (d *division) number(ports []*model.ServicePort) {
+	slices.SortFunc(ports, func(a, b *model.ServicePort) int {
+		return cmp.Or(strings.Compare(a.Name.Namespace, b.Name.Namespace), strings.Compare(a.Name.Name, b.Name.Name))
+	})
+	d.services = make([]service, 0, len(ports))
+	for i, sp := range ports {
+		if i == 0 || sp.Name.NamespacedName != ports[i-1].Name.NamespacedName {
+			d.services = append(d.services, service{})
+		}
+		n := len(d.services) - 1
+		d.numbers[sp] = n
+		d.services[n].urgent = d.services[n].urgent || isUrgent(sp)
+	}
+}
+
+// own notes whose something is. If it is another's already, both go together.
+func own[K comparable](d *division, owners map[K]int, what K, service int) {
+	if meet(d, owners, what, service) {
+		owners[what] = service
+	}
+}
+
+// meet reports whether something is nobody else's. If it is, both go together.
+func meet[K comparable](d *division, owners map[K]int, what K, service int) bool {
+	other, ok := owners[what]
+	if !ok || other == service {
+		return true
+	}
+	d.services[service].together, d.services[other].together = true, true
+	return false
+}
+
+// keepChanged keeps Services in the last piece of whose own chains one gets other rules there.
+func (b *Batch) keepChanged(d *division, ports []*model.ServicePort) {
+	changed := map[string]bool{}
+	for _, c := range b.SetChains {
+		if isOwn(c.Name) {
+			changed[c.Name] = true
+		}
+	}
+	if len(changed) == 0 {
+		return
+	}
+	for _, sp := range ports {
+		for _, name := range affinityFor(sp).chainNames() {
+			if changed[name] {
+				d.services[d.numbers[sp]].together = true
+			}
+		}
+	}
+}
+
+// isUrgent reports whether a cluster can't do without a service port: the API server, or its
+// DNS by whatever name.
+func isUrgent(sp *model.ServicePort) bool {
+	if sp.Name.NamespacedName == (model.NamespacedName{Namespace: "default", Name: "kubernetes"}) {
+		return true
+	}
+	const dns = 53
+	return sp.Name.Namespace == "kube-system" && sp.Name.Protocol != model.SCTP &&
+		slices.ContainsFunc(sp.Frontends, func(fe model.Frontend) bool { return fe.VIP.Port == dns })
+}
+
+// ports returns the service ports of all operations, old ones and new ones.
+func (b *Batch) ports() []*model.ServicePort {
+	var all []*model.ServicePort
+	seen := map[*model.ServicePort]bool{}
+	for _, list := range [...][]SetOps{b.Delete, b.Add} {
+		for _, s := range list {
+			var last *model.ServicePort // those of one stand side by side
+			for i := range s.Ops {
+				sp := s.Ops[i].Port
+				if sp == last || sp == nil {
+					continue
+				}
+				if last = sp; !seen[sp] {
+					seen[sp] = true
+					all = append(all, sp)
+				}
+			}
+		}
+	}
+	return all
+}
+
+// first takes from the batch what the others build on, and urgent Services with all they need.
+func (b *Batch) first(d *division) *Batch {
+	first := &Batch{Family: b.Family, newChains: b.newChains}
+	if b.CreateTable {
+		first.SetChains, b.SetChains = b.SetChains, nil
+	}
+	deal := func(list []SetOps, add bool) (in, rest []SetOps) {
+		dealt := deal(list, 2, func(set string, op *ElementOp) int {
+			switch n, ok := d.service(set, op); {
+			case ok && d.services[n].urgent:
+			case add && set == Hairpin: // who connects to itself can't do without
+			case b.CreateTable && set == NodePortIPs:
+			default:
+				return 1
+			}
+			return 0
+		})
+		return dealt[0], dealt[1]
+	}
+	first.Delete, b.Delete = deal(b.Delete, false)
+	first.Add, b.Add = deal(b.Add, true)
+	return first
+}
+
+// byService takes from the batch what belongs to Services, some to each piece.
+func (b *Batch) byService(d *division, size int) []*Batch {
+	var order []*service // as they come
+	total := 0
+	for _, list := range [...][]SetOps{b.Delete, b.Add} {
+		for _, s := range list {
+			for i := range s.Ops {
+				k, ok := d.service(s.Set, &s.Ops[i])
+				if !ok {
+					continue
+				}
+				if d.services[k].weight == 0 {
+					order = append(order, &d.services[k])
+				}
+				d.services[k].weight++
+				total++
+			}
+		}
+	}
+	size = max(size, total/maxPieces)
+	n, load := 0, 0
+	for _, s := range order {
+		if load == 0 || load+s.weight > size {
+			n, load = n+1, 0
+		}
+		s.piece = n - 1
+		load += s.weight
+	}
+	to := func(set string, op *ElementOp) int {
+		if k, ok := d.service(set, op); ok {
+			return d.services[k].piece
+		}
+		return n
+	}
+	del, add := deal(b.Delete, n+1, to), deal(b.Add, n+1, to)
+	pieces := make([]*Batch, n)
+	for i := range pieces {
+		pieces[i] = &Batch{Family: b.Family, Delete: del[i], Add: add[i]}
+	}
+	b.Delete, b.Add = del[n], add[n]
+	return pieces
+}
+
+// invalid takes from the batch what decides about packets that belong to no connection.
+func (b *Batch) invalid(size int) []*Batch {
+	var pieces []*Batch
+	for i, s := range b.Delete {
+		if s.Set == ServiceEndpoints {
+			for part := range slices.Chunk(s.Ops, size) {
+				pieces = append(pieces, &Batch{Family: b.Family, Delete: []SetOps{{s.Set, part}}})
+			}
+			b.Delete[i].Ops = nil
+		}
+	}
+	for i, s := range b.Add {
+		if s.Set == ServiceEndpoints {
+			for part := range slices.Chunk(s.Ops, size) {
+				pieces = append(pieces, &Batch{Family: b.Family, Add: []SetOps{{s.Set, part}}})
+			}
+			b.Add[i].Ops = nil
+		}
+	}
+	return pieces
+}
+
+// deal sorts operations into n lists. What stands side by side and stays so is not copied.
+func deal(lists []SetOps, n int, to func(set string, op *ElementOp) int) [][]SetOps {
+	dealt := make([][]SetOps, n)
+	for _, s := range lists {
+		begin, k := 0, 0
+		for i := range s.Ops {
+			now := to(s.Set, &s.Ops[i])
+			if i > begin && now != k {
+				dealt[k] = appendOps(dealt[k], s.Set, s.Ops[begin:i:i])
+				begin = i
+			}
+			k = now
+		}
+		if len(s.Ops) > 0 {
+			dealt[k] = appendOps(dealt[k], s.Set, s.Ops[begin:len(s.Ops):len(s.Ops)])
+		}
+	}
+	return dealt
+}
+
+func appendOps(lists []SetOps, set string, ops []ElementOp) []SetOps {
+	if last := len(lists) - 1; last >= 0 && lists[last].Set == set {
+		lists[last].Ops = append(lists[last].Ops, ops...)
+		return lists
+	}
+	return append(lists, SetOps{set, ops})
+}

@@ -1,0 +1,305 @@
+package nft_test
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/modeltest"
+	"github.com/vmapd/vmapd/nft"
+	"github.com/vmapd/vmapd/nft/nftsim"
+)
+
+// applyTable does with a table what the kernel does with a batch; its sets are made before,
+// and what goes behind it is left.
+func applyTable(t *testing.T, table *nft.Table, b *nft.Batch) *nft.Table {
+	t.Helper()
+	chains := map[string]nft.Chain{}
+	for _, c := range table.Chains {
+		chains[c.Name] = c
+	}
+	for _, c := range b.SetChains {
+		if _, ok := chains[c.Name]; ok == b.NewChain(c.Name) && !slices.Contains(b.RemakeBase, c.Name) {
+			t.Fatalf("chain %s: there is %v, new is %v", c.Name, ok, b.NewChain(c.Name))
+		}
+		chains[c.Name] = c
+	}
+	return &nft.Table{
+		Family: table.Family, Sets: table.Sets, Chains: slices.Collect(maps.Values(chains)),
+		Elements: elements(table.Elements).apply(t, &nft.Batch{Delete: b.Delete, Add: b.Add}),
+	}
+}
+
+// sentTo are the outcomes of some packets, without what decides nothing about them.
+func sentTo(t *testing.T, table *nft.Table, node []netip.Addr, packets []nftsim.Packet) []nftsim.Outcome {
+	t.Helper()
+	sim, err := nftsim.NewTable(table, node...)
+	if err != nil {
+		t.Fatalf("the table is not sound: %v", err)
+	}
+	outcomes := make([]nftsim.Outcome, len(packets))
+	for i, p := range packets {
+		if outcomes[i], err = sim.Run(p); err != nil {
+			t.Fatal(err)
+		}
+		o := &outcomes[i]
+		o.Counted, o.Trace = nil, nil
+		for to, a := range o.To {
+			if to.Addr() == p.Source.Addr() {
+				a.Masquerade = false // without it, a connection to oneself never worked
+			}
+			o.To[to] = a
+		}
+	}
+	return outcomes
+}
+
+var sameOutcome = cmp.Options{
+	cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b }),
+	cmp.Comparer(func(a, b float64) bool { return math.Abs(a-b) < 1e-9 }),
+}
+
+// checkPieces sends a batch in pieces. After each of them, each packet goes where it went
+// before all or where it goes after all.
+func checkPieces(t *testing.T, table *nft.Table, batch, whole *nft.Batch, size int, node []netip.Addr, packets []nftsim.Packet) (split bool) {
+	t.Helper()
+	table = &nft.Table{
+		Family: table.Family, Sets: append(slices.Clone(table.Sets), batch.AddSets...),
+		Chains: table.Chains, Elements: table.Elements,
+	}
+	wantTable := applyTable(t, table, whole)
+	before, after := sentTo(t, table, node, packets), sentTo(t, wantTable, node, packets)
+	pieces := batch.Split(size)
+	services := 0
+	for i, piece := range pieces {
+		next := applyTable(t, table, piece)
+		got := sentTo(t, next, node, packets)
+		for k, p := range packets {
+			if !cmp.Equal(got[k], before[k], sameOutcome) && !cmp.Equal(got[k], after[k], sameOutcome) {
+				t.Fatalf("%v, after piece %d of %d\nbefore: %+v\nnow: %+v\nafter: %+v\nthe piece:\n%s", p, i+1, len(pieces),
+					before[k], got[k], after[k], piece)
+			}
+		}
+		if table = next; len(elementsIn(piece, nft.ServiceIPs)) > 0 {
+			services++
+		}
+	}
+	if batch != pieces[len(pieces)-1] {
+		t.Fatal("the batch is not its own last piece")
+	}
+	for _, set := range wantTable.Sets {
+		if !maps.Equal(wantTable.Elements[set.Name], table.Elements[set.Name]) {
+			t.Errorf("%s, after all pieces:\n%s", set.Name, cmp.Diff(wantTable.Elements[set.Name], table.Elements[set.Name]))
+		}
+	}
+	equal(t, "number of chains", len(wantTable.Chains), len(table.Chains))
+	return services > 1
+}
+
+func elementsIn(b *nft.Batch, set string) []nft.ElementOp {
+	var ops []nft.ElementOp
+	for _, list := range slices.Concat(b.Delete, b.Add) {
+		if list.Set == set {
+			ops = append(ops, list.Ops...)
+		}
+	}
+	return ops
+}
+
+func TestEachPieceOfABatchIsSafe(t *testing.T) {
+	const seeds, steps, connections = 60, 10, 60
+	split := [3]int{}
+	for seed := range uint64(seeds) {
+		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+			r := modeltest.NewRandom(modeltest.Seed(seed))
+			b := model.NewBuilder(configs[seed%uint64(len(configs))])
+			old := b.Snapshot()
+			have := compileAll(nft.Options{}, old, nil)
+			for step := range steps {
+				r.Steps(b, 1+r.IntN(12))
+				s := b.Snapshot()
+				want := compileAll(counting(step), s, &have)
+				var packets [len(model.Families)][]nftsim.Packet
+				for i := range connections {
+					whose := [...]*model.Snapshot{s, old}[i%2]
+					c := modeltest.Connection(r, whose)
+					f := model.FamilyOf(c.Dest.Addr())
+					packets[f] = append(packets[f], packetOf(c, s.Family(f).Pods))
+				}
+				for _, f := range model.Families {
+					size, node := 1+r.IntN(6), s.Family(f).NodeAddrs
+					table := tableOf(t, have[f])
+					again := want[f].Options.Compile(table, s.Family(f))
+					nothing := &nft.Table{Family: f}
+					for i, ok := range [...]bool{
+						checkPieces(t, table, nft.Diff(have[f], want[f]), nft.Diff(have[f], want[f]), size, node, packets[f]),
+						checkPieces(t, table, nft.DiffTable(table, again), nft.DiffTable(table, again), size, node, packets[f]),
+						checkPieces(t, nothing, nft.DiffTable(nil, want[f]), nft.DiffTable(nil, want[f]), size, node, packets[f]),
+					} {
+						if ok {
+							split[i]++
+						}
+					}
+				}
+				have, old = want, s
+			}
+		})
+	}
+	for i, n := range split {
+		if n < seeds {
+			t.Errorf("kind %d: frontends were in several pieces %d times only", i, n)
+		}
+	}
+}
+
+// namesIn are the service ports that a batch makes frontends of, in any order.
+func namesIn(b *nft.Batch) []string {
+	var names []string
+	for _, op := range elementsIn(b, nft.ServiceIPs) {
+		names = append(names, op.Port.Name.String())
+	}
+	slices.Sort(names)
+	return names
+}
+
+func TestWhatAClusterNeedsFirstComesFirst(t *testing.T) {
+	objects := []modeltest.Object{modeltest.OurNode(), modeltest.NewServiceCIDR("kubernetes", "172.30.0.0/16")}
+	add := func(ip string, s modeltest.Service) {
+		objects = append(objects, s.On(ip),
+			modeltest.NewSlice(s.NamespacedName.String()+"-1", s.NamespacedName.Name).TCP("https", 6443).UDP("dns", 5353).TCP("dns-tcp", 5353).Ready("10.0.0.3"))
+	}
+	add("172.30.0.1", modeltest.NewService("default/kubernetes").TCP("https", 443))
+	add("172.30.0.2", modeltest.NewService("default/a").TCP("https", 443))
+	add("172.30.0.3", modeltest.NewService("kube-system/a").TCP("https", 443))
+	add("172.30.0.4", modeltest.NewService("kube-system/z").UDP("dns", 53).TCP("dns-tcp", 53).TCP("https", 9153))
+	add("172.30.0.5", modeltest.NewService("ns1/dns").UDP("dns", 53))
+	want := nft.Compile(nil, modeltest.Snapshot(modeltest.Config(), objects...).Family(model.IPv4))
+	pieces := nft.DiffTable(nil, want).Split(1)
+
+	urgent := []string{"default/kubernetes:https", "kube-system/z:dns", "kube-system/z:dns-tcp", "kube-system/z:https"}
+	equal(t, "frontends with the base chains", urgent, namesIn(pieces[1]))
+	if !slices.ContainsFunc(pieces[1].SetChains, func(c nft.Chain) bool { return c.Hook == nft.Prerouting }) {
+		t.Error("the base chains do not come with the first frontends")
+	}
+	equal(t, "cluster IPs with them", 2, len(elementsIn(pieces[1], nft.ClusterIPs)))
+	equal(t, "endpoints with them", 4, len(elementsIn(pieces[1], nft.Endpoints)))
+	var others [][]string
+	for _, p := range pieces[2:] {
+		if names := namesIn(p); names != nil {
+			others = append(others, names)
+			equal(t, "cluster IPs with their frontends", len(names), len(elementsIn(p, nft.ClusterIPs)))
+		}
+	}
+	slices.SortFunc(others, slices.Compare)
+	equal(t, "the other frontends", [][]string{{"default/a:https"}, {"kube-system/a:https"}, {"ns1/dns:dns"}}, others)
+	equal(t, "what drops, last", 1, len(elementsIn(pieces[len(pieces)-1], nft.ServiceCIDRs)))
+}
+
+// A large batch has no large piece, and not too many of them.
+func TestPiecesAreBounded(t *testing.T) {
+	const services, size = 3000, 100
+	builder := model.NewBuilder(modeltest.Config())
+	modeltest.Feed(builder, modeltest.Cluster(1, 2))
+	few := nft.Compile(nil, builder.Snapshot().Family(model.IPv4))
+	modeltest.Feed(builder, modeltest.Cluster(services, 2))
+	want := nft.Compile(few, builder.Snapshot().Family(model.IPv4))
+	for name, batch := range map[string]*nft.Batch{
+		"cold": nft.DiffTable(nil, want), "all at once": nft.Diff(few, want),
+	} {
+		t.Run(name, func(t *testing.T) {
+			total, frontends := 0, 0
+			want := batch.Len()
+			for _, p := range batch.Split(size) {
+				n := p.Len()
+				if total += n; n > 2*size {
+					t.Errorf("a piece of %d operations", n)
+				}
+				if len(elementsIn(p, nft.ServiceIPs)) > 0 {
+					frontends++
+				}
+			}
+			equal(t, "operations of all pieces", want, total)
+			if frontends < 32 || frontends > 70 {
+				t.Errorf("frontends come in %d pieces", frontends)
+			}
+		})
+	}
+}
+
+// Some Services have more in common than random ones ever do.
+func TestServicesThatMeetChangeTogether(t *testing.T) {
+	type objects = []modeltest.Object
+	from := func(source, dest string) nftsim.Packet {
+		return nftsim.Packet{
+			From: nftsim.Outside, Source: netip.AddrPortFrom(netip.MustParseAddr(source), modeltest.ClientPort),
+			Dest: netip.MustParseAddrPort(dest), Protocol: model.TCP,
+		}
+	}
+	endpoints := func(service string, addr string) modeltest.Slice {
+		return modeltest.NewSlice("ns1/"+service+"-1", service).TCP("", 8080).Local(addr)
+	}
+	service := func(name string) modeltest.Service { return modeltest.NewService("ns1/"+name).TCP("", 80) }
+	for _, names := range [][2]string{{"a", "b"}, {"b", "a"}} {
+		one, other := names[0], names[1]
+		for _, tt := range []struct {
+			name          string
+			before, after objects
+			packet        nftsim.Packet
+		}{
+			{
+				"an external IP is the cluster IP of another",
+				nil,
+				objects{
+					service(one).On("172.30.0.1"), endpoints(one, "10.0.0.1"),
+					modeltest.NewService("ns1/"+other).On("172.30.0.2").External("172.30.0.1").TCP("", 8080), endpoints(other, "10.0.0.2"),
+				},
+				from("10.0.0.9", "172.30.0.1:8080"),
+			},
+			{
+				"an external IP is the node's, and its port a node port of another",
+				objects{
+					modeltest.NewService("ns1/"+one).On("172.30.0.1").External(modeltest.NodeIP4).TCP("", 30080), endpoints(one, "10.0.0.1"),
+					service(other).On("172.30.0.2").NodePort(30080), endpoints(other, "10.0.0.2"),
+				},
+				objects{service(other).On("172.30.0.2").NodePort(30080), endpoints(other, "10.0.0.3")},
+				from("203.0.113.9", modeltest.NodeIP4+":30080"),
+			},
+			{
+				"a chain of its own changes",
+				objects{service(one).On("172.30.0.1").Sticky(60), endpoints(one, "10.0.0.1"), service(other)},
+				objects{
+					service(one).On("172.30.0.1").Sticky(60).External("192.168.99.1").Policies("Cluster", "Local").NodePort(30080),
+					endpoints(one, "10.0.0.2"), service(other),
+				},
+				from("10.0.0.9", "172.30.0.1:80"),
+			},
+		} {
+			t.Run(tt.name+", "+one+" first", func(t *testing.T) {
+				always := objects{modeltest.OurNode(), modeltest.NewServiceCIDR("kubernetes", "172.30.0.0/16")}
+				was := modeltest.Snapshot(modeltest.Config(), append(slices.Clone(always), tt.before...)...).Family(model.IPv4)
+				s := modeltest.Snapshot(modeltest.Config(), append(slices.Clone(always), tt.after...)...).Family(model.IPv4)
+				have := nft.Compile(nil, was)
+				table := tableOf(t, have)
+				want := nft.Compile(table, s)
+				batch := func() *nft.Batch { return nft.DiffTable(table, want) }
+				checkPieces(t, table, batch(), batch(), 1, s.NodeAddrs, []nftsim.Packet{tt.packet})
+				b := modeltest.Builder(modeltest.Config(), append(slices.Clone(always), tt.before...)...)
+				old := nft.Compile(nil, b.Snapshot().Family(model.IPv4))
+				for _, o := range tt.before {
+					o.Delete(b)
+				}
+				for _, o := range tt.after {
+					o.Set(b)
+				}
+				now := nft.Compile(old, b.Snapshot().Family(model.IPv4))
+				checkPieces(t, tableOf(t, old), nft.Diff(old, now), nft.Diff(old, now), 1, s.NodeAddrs, []nftsim.Packet{tt.packet})
+			})
+		}
+	}
+}
