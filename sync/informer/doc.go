@@ -1,9 +1,12 @@
 // Package informer is the source of objects from an API server: client-go's
-// informers, each of whose events is written into a [reconcile.State] at once.
+// reflectors, each of whose events is written into a [reconcile.State] at once.
 //
-//	          list, watch                  convert
-//	API server ─────────> reflector, store ──────> handler ──> reconcile.State
-//	                        (stripped)
+//	          list, watch        convert
+//	API server ─────────> stream ──────> reflector ──> store ──> reconcile.State
+//	                                                  (names)
+//
+// An object is converted as soon as it is decoded, and the state alone keeps what it says:
+// client-go's informers would keep all of it a second time.
 //
 // There is no queue of keys in between: an event costs what its one object costs,
 // and the state itself is what coalesces.

@@ -70,25 +70,25 @@ func (h *health) synced() {
 	h.delivered = true
 }
 
-// observe returns the functions that list and watch r.
-func (h *health) observe(r *resource) *cache.ListWatch {
+// observe returns the functions that list and watch r, and give what comes to be read.
+func (h *health) observe(r *resource, into *store) *cache.ListWatch {
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			return h.list(ctx, r, o)
+			return h.list(ctx, r, into, o)
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			if err := h.pace.Wait(ctx); err != nil {
 				return nil, err
 			}
 			if o.SendInitialEvents != nil {
-				return h.stream(ctx, r, o)
+				return h.stream(ctx, r, into, o)
 			}
-			return h.resume(ctx, r, o)
+			return h.resume(ctx, r, into, o)
 		},
 	}
 }
 
-func (h *health) list(ctx context.Context, r *resource, o metav1.ListOptions) (runtime.Object, error) {
+func (h *health) list(ctx context.Context, r *resource, into *store, o metav1.ListOptions) (runtime.Object, error) {
 	out, err := request(ctx, h, "list", r, o, r.list)
 	if err != nil {
 		return nil, err
@@ -98,16 +98,20 @@ func (h *health) list(ctx context.Context, r *resource, o metav1.ListOptions) (r
 	if err == nil && m.GetResourceVersion() == "" {
 		err = errNoList
 	}
+	var read *objects
+	if err == nil {
+		read, err = into.listed(out)
+	}
 	if err != nil {
 		h.failed(ctx, "list", err)
 		return nil, err
 	}
-	h.took(ctx, m.GetResourceVersion())
-	return out, nil
+	h.took(ctx, read.ResourceVersion)
+	return read, nil
 }
 
 // stream begins a watch with all that there is.
-func (h *health) stream(ctx context.Context, r *resource, o metav1.ListOptions) (watch.Interface, error) {
+func (h *health) stream(ctx context.Context, r *resource, into *store, o metav1.ListOptions) (watch.Interface, error) {
 	// After these errors client-go would try again without a list, which is right, but
 	// wait for up to a minute before, even if ctx ends.
 	delay := wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 1, Cap: 30 * time.Second, Steps: 10}
@@ -118,7 +122,7 @@ func (h *health) stream(ctx context.Context, r *resource, o metav1.ListOptions) 
 		case err != nil:
 			return nil, err
 		default:
-			return newStream(ctx, h, out, initialEvents, 0), nil
+			return newStream(ctx, h, into, out, initialEvents, 0), nil
 		}
 		select {
 		case <-time.After(delay.Step()):
@@ -129,7 +133,7 @@ func (h *health) stream(ctx context.Context, r *resource, o metav1.ListOptions) 
 }
 
 // resume goes on with a watch from a version that is known.
-func (h *health) resume(ctx context.Context, r *resource, o metav1.ListOptions) (watch.Interface, error) {
+func (h *health) resume(ctx context.Context, r *resource, into *store, o metav1.ListOptions) (watch.Interface, error) {
 	from, _ := parseVersion(o.ResourceVersion)
 	h.mu.Lock()
 	h.newest = max(h.newest, from)
@@ -150,7 +154,7 @@ func (h *health) resume(ctx context.Context, r *resource, o metav1.ListOptions) 
 	if err != nil {
 		return nil, err
 	}
-	return newStream(ctx, h, out, changes, from), nil
+	return newStream(ctx, h, into, out, changes, from), nil
 }
 
 func (h *health) watch(ctx context.Context, r *resource, o metav1.ListOptions) (watch.Interface, error) {

@@ -5,23 +5,28 @@ import (
 	"errors"
 	"log/slog"
 	"math/rand/v2"
-	"reflect"
 	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 
-	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
 // retryOptional is after how long, at least, a kind is tried again that the server
 // doesn't have: it may be upgraded. There are thousands of nodes, so not often.
 const retryOptional = 10 * time.Minute
+
+// retry is how long to wait before everything is read again, after an error: as client-go's
+// reflectors do. After retryReset without one, it begins anew.
+var retry = wait.Backoff{Duration: 800 * time.Millisecond, Factor: 2, Jitter: 1, Cap: 30 * time.Second, Steps: 38}
+
+const retryReset = 2 * time.Minute
 
 // Source follows an API server and writes what concerns this node into a
 // [reconcile.State].
@@ -94,77 +99,27 @@ func (f *follower) run(ctx context.Context, delivered func()) {
 	}
 }
 
-// inform runs one informer until ctx ends or h finds that the server doesn't have
-// this kind.
+// inform follows until ctx ends or h finds that the server doesn't have this kind.
 func (f *follower) inform(ctx context.Context, h *health, delivered func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	h.giveUp = cancel
-	informer := cache.NewSharedIndexInformerWithOptions(
-		cache.ToListWatcherWithWatchListSemantics(h.observe(f.resource), f.client),
-		f.example,
-		cache.SharedIndexInformerOptions{ObjectDescription: f.name},
+	into := newStore(f.resource, f.state, func() {
+		h.synced()
+		delivered()
+	})
+	logger := klog.FromContext(ctx)
+	reflector := cache.NewReflectorWithOptions(
+		cache.ToListWatcherWithWatchListSemantics(h.observe(f.resource, into), f.client), new(object), into,
+		cache.ReflectorOptions{Name: f.name, TypeDescription: f.name, Logger: &logger},
 	)
-	// These fail only once the informer runs.
-	_ = informer.SetTransform(func(obj any) (any, error) {
-		f.strip(obj)
-		return obj, nil
+	// The reflector's own loop would log errors. They are seen by h, and more of them than
+	// come here.
+	again := retry.DelayWithReset(clock.RealClock{}, retryReset)
+	_ = again.Until(ctx, true, true, func(ctx context.Context) (bool, error) {
+		_ = reflector.ListAndWatchWithContext(ctx)
+		return false, nil
 	})
-	// The errors of lists and watches are seen by h, and more of them than come here.
-	_ = informer.SetWatchErrorHandlerWithContext(func(context.Context, *cache.Reflector, error) {})
-	registration, _ := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: f.put,
-		UpdateFunc: func(old, obj any) {
-			// A list of everything, after a watch could not be resumed, repeats what did
-			// not change. The version alone does not tell: from a backup, one may come
-			// twice.
-			if version(old) != version(obj) || !reflect.DeepEqual(old, obj) {
-				f.put(obj)
-			}
-		},
-		DeleteFunc: f.delete,
-	})
-
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	wg.Go(func() {
-		select {
-		case <-registration.HasSyncedChecker().Done():
-			h.synced()
-			delivered()
-		case <-ctx.Done():
-		}
-	})
-	informer.RunWithContext(ctx)
-	cancel()
-}
-
-func (f *follower) put(obj any) {
-	f.state.Update(f.change(obj), func(b *model.Builder) { f.set(b, obj) })
-}
-
-func (f *follower) delete(obj any) {
-	// The key is all that is known of an object whose deletion was not seen.
-	key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(obj)
-	if err != nil {
-		f.log.LogAttrs(context.Background(), slog.LevelError, "deletion of an unknown object", slog.Any("err", err))
-		return
-	}
-	namespace, name, err := cache.SplitMetaNamespaceKey(key)
-	if err != nil {
-		f.log.LogAttrs(context.Background(), slog.LevelError, "deletion of an unknown object", slog.Any("err", err))
-		return
-	}
-	f.state.Update(f.change(nil), func(b *model.Builder) {
-		f.remove(b, model.NamespacedName{Namespace: namespace, Name: name})
-	})
-}
-
-func version(obj any) string {
-	if m, ok := obj.(metav1.Object); ok {
-		return m.GetResourceVersion()
-	}
-	return ""
 }
 
 // demoted is a handler for client-go's own log: what it calls information is for

@@ -37,6 +37,7 @@ const (
 type stream struct {
 	watch.Interface // the server's
 	health          *health
+	into            *store
 
 	out     chan watch.Event
 	stopped chan struct{}
@@ -49,9 +50,9 @@ type stream struct {
 }
 
 // newStream wraps a watch from a resource version. It must be stopped.
-func newStream(ctx context.Context, h *health, w watch.Interface, p phase, from uint64) *stream {
+func newStream(ctx context.Context, h *health, into *store, w watch.Interface, p phase, from uint64) *stream {
 	s := &stream{
-		Interface: w, health: h,
+		Interface: w, health: h, into: into,
 		out: make(chan watch.Event), stopped: make(chan struct{}), ended: make(chan struct{}),
 		phase: p, newest: from,
 	}
@@ -88,11 +89,15 @@ func (s *stream) run(ctx context.Context) {
 				s.end(ctx)
 				return
 			}
+			read := s.into.later
+			if s.phase == initialEvents {
+				read = s.into.initial
+			}
 			var problem error
 			if e, problem = s.check(ctx, e); problem != nil {
 				s.health.failed(ctx, "watch", problem)
 			}
-			if !s.send(e) || e.Type == watch.Error {
+			if !s.send(read(e)) || e.Type == watch.Error {
 				return
 			}
 		}

@@ -6,7 +6,4 @@
 // It copies and decides nothing: whether an object counts, and what it means for
 // traffic, is for [github.com/vmapd/vmapd/model.Builder] to say. It is the only
 // pure package that knows Kubernetes, so model, nft and legacy build without it.
-//
-// The Strip functions are the other half of the same knowledge: they drop from an
-// API object, before it is kept in memory, what the copies above never read.
 package kube

@@ -217,7 +217,6 @@ func TestNodeListsInternalAddressesFirst(t *testing.T) {
 func TestNodeWithOnlyTheSingularPodCIDR(t *testing.T) {
 	for in, want := range map[string][]string{"": nil, "10.180.0.0/24": {"10.180.0.0/24"}} {
 		n := &corev1.Node{Spec: corev1.NodeSpec{PodCIDR: in}}
-		StripNode(n)
 		if diff := cmp.Diff(want, Node(n).PodCIDRs); diff != "" {
 			t.Errorf("podCIDR %q (-want +got):\n%s", in, diff)
 		}
@@ -241,73 +240,5 @@ func TestServiceCIDR(t *testing.T) {
 	want := model.ServiceCIDR{Name: "kubernetes", CIDRs: []string{"172.30.0.0/16", "fd00:30::/112"}}
 	if diff := cmp.Diff(want, ServiceCIDR(serviceCIDR())); diff != "" {
 		t.Errorf("ServiceCIDR (-want +got):\n%s", diff)
-	}
-}
-
-// Stripping must never change what the model gets to see, but for labels that no
-// one reads.
-func TestStripKeepsWhatTheModelReads(t *testing.T) {
-	svc, eps, n, cidr := service(), slice(), node(), serviceCIDR()
-	delete(svc.Labels, "app")
-	delete(eps.Labels, "app")
-	wantSvc, wantEps, wantNode, wantCIDR := Service(svc), EndpointSlice(eps), Node(n), ServiceCIDR(cidr)
-
-	svc, eps, n, cidr = service(), slice(), node(), serviceCIDR()
-	for range 2 { // idempotent
-		StripService(svc)
-		StripEndpointSlice(eps)
-		StripNode(n)
-		StripServiceCIDR(cidr)
-		for _, diff := range []string{
-			cmp.Diff(wantSvc, Service(svc)),
-			cmp.Diff(wantEps, EndpointSlice(eps)),
-			cmp.Diff(wantNode, Node(n)),
-			cmp.Diff(wantCIDR, ServiceCIDR(cidr)),
-		} {
-			if diff != "" {
-				t.Errorf("after stripping (-want +got):\n%s", diff)
-			}
-		}
-	}
-}
-
-func TestStripDropsTheRest(t *testing.T) {
-	svc, eps, n, cidr := service(), slice(), node(), serviceCIDR()
-	StripService(svc)
-	StripEndpointSlice(eps)
-	StripNode(n)
-	StripServiceCIDR(cidr)
-
-	for _, m := range []metav1.Object{svc, eps, n, cidr} {
-		if m.GetManagedFields() != nil || m.GetFinalizers() != nil {
-			t.Errorf("%s: metadata is not stripped: %v", m.GetName(), m)
-		}
-		if m.GetResourceVersion() != "7" || m.GetUID() != "u1" {
-			t.Errorf("%s: resource version or UID is lost", m.GetName())
-		}
-	}
-	for _, tt := range []struct {
-		object metav1.Object
-		want   map[string]string
-	}{
-		{svc, map[string]string{model.AnnotationAlgorithm: "round-robin", model.AnnotationConnectionGrace: "30s"}},
-		{eps, map[string]string{corev1.EndpointsLastChangeTriggerTime: "2026-01-02T03:04:05Z"}},
-	} {
-		if diff := cmp.Diff(tt.want, tt.object.GetAnnotations()); diff != "" {
-			t.Errorf("annotations of %s (-want +got):\n%s", tt.object.GetName(), diff)
-		}
-	}
-	if n.Annotations != nil || svc.Spec.Selector != nil || svc.Status.Conditions != nil ||
-		n.Status.Images != nil || n.Spec.ProviderID != "" || cidr.Annotations != nil || cidr.Status.Conditions != nil {
-		t.Error("something is left that no one reads")
-	}
-	if e := eps.Endpoints[0]; e.TargetRef != nil || e.Zone != nil || e.Hostname != nil || e.DeprecatedTopology != nil {
-		t.Errorf("endpoint is not stripped: %v", e)
-	}
-	if eps.Endpoints[0].NodeName != eps.Endpoints[1].NodeName {
-		t.Error("endpoints of one node do not share its name")
-	}
-	if eps.Endpoints[0].Hints != eps.Endpoints[1].Hints {
-		t.Error("endpoints with the same hints do not share them")
 	}
 }

@@ -1,0 +1,90 @@
+package informer
+
+import (
+	"hash/maphash"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/sync/reconcile"
+)
+
+// object is all that client-go gets to see of an object: its name and its version. What
+// the proxy reads of it is on its way to the state.
+type object struct {
+	name     model.NamespacedName
+	version  string
+	endsList bool   // a bookmark, after the last of the initial events
+	sum      uint64 // of the content, with the version
+
+	change reconcile.Change     // what it counts as
+	set    func(*model.Builder) // writes it into the state; nil: it is there already
+}
+
+// GetObjectMeta implements [metav1.ObjectMetaAccessor].
+func (o *object) GetObjectMeta() metav1.Object {
+	m := &metav1.ObjectMeta{Namespace: o.name.Namespace, Name: o.name.Name, ResourceVersion: o.version}
+	if o.endsList {
+		m.Annotations = map[string]string{metav1.InitialEventsAnnotationKey: "true"}
+	}
+	return m
+}
+
+// GetObjectKind implements [runtime.Object].
+func (o *object) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
+
+// DeepCopyObject implements [runtime.Object].
+func (o *object) DeepCopyObject() runtime.Object {
+	out := *o
+	return &out
+}
+
+// objects is a list of objects.
+type objects struct {
+	metav1.ListMeta
+	Items []*object // client-go looks for this name
+}
+
+// GetObjectKind implements [runtime.Object].
+func (l *objects) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
+
+// DeepCopyObject implements [runtime.Object].
+func (l *objects) DeepCopyObject() runtime.Object {
+	out := &objects{Items: make([]*object, 0, len(l.Items))}
+	l.DeepCopyInto(&out.ListMeta)
+	for _, o := range l.Items {
+		out.Items = append(out.Items, o.DeepCopyObject().(*object))
+	}
+	return out
+}
+
+// apiObject is what the types of our kinds have in common.
+type apiObject interface {
+	runtime.Object
+	metav1.Object
+	Size() int
+	MarshalToSizedBuffer(to []byte) (int, error)
+}
+
+// summer makes sums that tell whether two objects are the same.
+type summer struct {
+	seed   maphash.Seed
+	buffer []byte
+}
+
+func newSummer() *summer { return &summer{seed: maphash.MakeSeed()} }
+
+func (s *summer) sum(o apiObject) uint64 {
+	size := o.Size()
+	if size > len(s.buffer) {
+		s.buffer = make([]byte, size)
+	}
+	n, err := o.MarshalToSizedBuffer(s.buffer[:size])
+	if err != nil {
+		// No object that was decoded comes here. Nearly always, its version is enough.
+		return maphash.String(s.seed, o.GetResourceVersion())
+	}
+	return maphash.Bytes(s.seed, s.buffer[size-n:size])
+}

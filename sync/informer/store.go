@@ -1,0 +1,132 @@
+package informer
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/sync/reconcile"
+)
+
+// store is where client-go's reflector puts objects of one kind: it writes them into the
+// state. What it keeps of each is a name and a sum, as the state has the rest.
+//
+// It has no lock: the reflector waits for a stream of initial events to end before it
+// changes the store, and for a stream that failed to stop.
+type store struct {
+	*resource
+	state    *reconcile.State
+	replaced func() // is told of the initial list
+
+	summer *summer
+	known  map[model.NamespacedName]uint64 // sums
+	filled bool                            // with the initial list
+}
+
+func newStore(r *resource, s *reconcile.State, replaced func()) *store {
+	return &store{resource: r, state: s, replaced: replaced, summer: newSummer(), known: map[model.NamespacedName]uint64{}}
+}
+
+// initial reads one of the initial events, which client-go collects until it has all. Of
+// what is in the state already, it need not hold the content.
+func (s *store) initial(e watch.Event) watch.Event {
+	e = s.later(e)
+	if o, ok := e.Object.(*object); ok && s.has(o) {
+		o.set = nil
+	}
+	return e
+}
+
+// later reads an event that follows the initial ones. What is of another kind is left to
+// client-go, which says so and ignores it.
+func (s *store) later(e watch.Event) watch.Event {
+	if o, ok := s.read(e.Object, s.summer); ok {
+		e.Object = o
+	}
+	return e
+}
+
+// listed reads the objects of a list.
+func (s *store) listed(l runtime.Object) (*objects, error) {
+	m, err := meta.ListAccessor(l)
+	if err != nil {
+		return nil, err
+	}
+	out := &objects{Items: make([]*object, 0, meta.LenList(l))}
+	out.ResourceVersion, out.Continue, out.RemainingItemCount = m.GetResourceVersion(), m.GetContinue(), m.GetRemainingItemCount()
+	err = meta.EachListItem(l, func(in runtime.Object) error {
+		o, ok := s.read(in, s.summer)
+		if !ok {
+			return fmt.Errorf("list of %s has a %T", s.name, in)
+		}
+		out.Items = append(out.Items, o)
+		return nil
+	})
+	return out, err
+}
+
+func (s *store) has(o *object) bool {
+	sum, ok := s.known[o.name]
+	return ok && sum == o.sum
+}
+
+// put writes an object into the state, unless it is there, and lets go of its content.
+func (s *store) put(o *object) {
+	if !s.has(o) {
+		s.state.Update(o.change, o.set)
+		s.known[o.name] = o.sum
+	}
+	o.set = nil
+}
+
+func (s *store) drop(name model.NamespacedName) {
+	if _, ok := s.known[name]; ok {
+		s.state.Update(s.removal, func(b *model.Builder) { s.remove(b, name) })
+		delete(s.known, name)
+	}
+}
+
+// Add implements [cache.ReflectorStore].
+func (s *store) Add(o any) error { return s.Update(o) }
+
+// Update implements [cache.ReflectorStore]. A version that is known comes again from
+// servers that send an event twice.
+func (s *store) Update(o any) error {
+	s.put(o.(*object))
+	return nil
+}
+
+// Delete implements [cache.ReflectorStore].
+func (s *store) Delete(o any) error {
+	s.drop(o.(*object).name)
+	return nil
+}
+
+// Replace implements [cache.ReflectorStore]. The list, when a watch could not be resumed,
+// repeats what did not change, and what it lacks is deleted. The version alone does not
+// tell what changed: from a backup, one may come twice.
+func (s *store) Replace(list []any, _ string) error {
+	next := make(map[model.NamespacedName]uint64, len(list))
+	for _, item := range list {
+		o := item.(*object)
+		s.put(o)
+		next[o.name] = o.sum
+	}
+	for name := range s.known {
+		if _, ok := next[name]; !ok {
+			s.drop(name)
+		}
+	}
+	s.known = next
+	if !s.filled {
+		s.filled = true
+		s.replaced()
+	}
+	return nil
+}
+
+// Resync implements [cache.ReflectorStore]. It is never called.
+func (s *store) Resync() error { return nil }
