@@ -31,6 +31,9 @@ func (r *running) follow(ctx context.Context) error {
 		if err == nil {
 			err = r.change(ctx, c, end)
 		}
+		if following.Err() != nil {
+			return // a new start is needed, or we end: nothing was put in force
+		}
 		r.observers.metrics.ConfigReloaded(time.Now(), err)
 		if err != nil {
 			r.log.LogAttrs(ctx, slog.LevelError, "the changed configuration can't be used; the one before stays in force", slog.Any("err", err))

@@ -5,6 +5,7 @@
 //	informer ─┐
 //	manifest ─┼─> reconcile.State ─> reconcile.Loop ─> Backend
 //	hostaddr ─┘     (a Builder)       (one goroutine)
+//	                                         └──> Observers: health, events, conntrack, …
 //
 // Sources write objects into a [State]. The [Loop] takes a snapshot of it whenever
 // something changed and nothing is being applied, so events that arrive meanwhile

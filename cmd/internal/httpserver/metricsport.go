@@ -20,7 +20,7 @@ type MetricsPort struct {
 	// Config returns the effective configuration for /configz, as versioned objects that
 	// can be marshalled to JSON: kube-proxy's, and what it has no field for.
 	Config func() (kubeProxy, own any)
-	// Flags returns names and values for /flagz, without anything secret; see [FlagValues].
+	// Flags returns names and values for /flagz, without anything secret.
 	Flags func() map[string]string
 	// Status is what /statusz shows.
 	Status func() Status

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/spf13/pflag"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kubeproxyv1alpha1 "k8s.io/kube-proxy/config/v1alpha1"
 )
@@ -43,20 +42,8 @@ func do0(h http.Handler) (status int, body string) {
 	return p.Status, p.Body
 }
 
-func flags(t *testing.T) map[string]string {
-	t.Helper()
-	set := pflag.NewFlagSet("test", pflag.ContinueOnError)
-	set.String("proxy-mode", "", "")
-	set.Duration("iptables-sync-period", 30*time.Second, "")
-	set.StringSlice("nodeport-addresses", []string{"primary"}, "")
-	set.String("secret", "hush", "")
-	if err := set.SetAnnotation("secret", "classified", []string{"true"}); err != nil {
-		t.Fatal(err)
-	}
-	if err := set.Parse([]string{"--proxy-mode=nftables"}); err != nil {
-		t.Fatal(err)
-	}
-	return FlagValues(set)
+func flags() map[string]string {
+	return map[string]string{"proxy-mode": "nftables", "iptables-sync-period": "30s", "nodeport-addresses": "[primary]"}
 }
 
 // metricsPort is all of a port, as it is one hour and five seconds after the start.
@@ -73,10 +60,10 @@ func metricsPort(t *testing.T) MetricsPort {
 				}{metav1.TypeMeta{Kind: "KubeProxyConfiguration", APIVersion: kubeproxyv1alpha1.SchemeGroupVersion.String()}, "0.0.0.0"},
 				map[string]string{"connectionGrace": "30s"}
 		},
-		Flags: func() map[string]string { return flags(t) },
+		Flags: func() map[string]string { return flags() },
 		Status: func() Status {
 			return Status{
-				Started: now.Add(-time.Hour - 5*time.Second), Version: "v0.2.0", Emulates: "1.37",
+				Started: now.Add(-time.Hour - 5*time.Second), Version: "v0.2.0",
 				Backend: "nftables", Why: "the kernel has it", Node: "node-1", Ready: true,
 				Syncs: []Sync{
 					{Family: "IPv4", Last: now.Add(-3 * time.Second)},
@@ -95,7 +82,7 @@ func TestPages(t *testing.T) {
 		h := metricsPort(t).Handler()
 		structured := func(version string) string {
 			return `{"kind":"Statusz","apiVersion":"config.k8s.io/` + version + `","metadata":{"name":"vmapd"},` +
-				`"startTime":"1999-12-31T22:59:55Z","uptimeSeconds":3605,"goVersion":"go1.99","binaryVersion":"v0.2.0","emulationVersion":"1.37",` +
+				`"startTime":"1999-12-31T22:59:55Z","uptimeSeconds":3605,"goVersion":"go1.99","binaryVersion":"v0.2.0",` +
 				`"paths":["/configz","/flagz","/healthz","/metrics","/proxyMode","/statusz"],` +
 				`"vmapd.io":{"backend":"nftables","why":"the kernel has it","node":"node-1","ready":true,"syncs":[` +
 				`{"family":"IPv4","lastSync":"1999-12-31T23:59:57Z"},{"family":"IPv6","lastSync":null,"error":"no such file\nreally"}]}}`
@@ -119,12 +106,11 @@ Warning: This endpoint is not meant to be machine parseable, has no formatting c
 iptables-sync-period=30s
 nodeport-addresses=[primary]
 proxy-mode=nftables
-secret=CLASSIFIED
 `}},
 			{"/flagz", "application/json;v=v1beta1;g=config.k8s.io;as=Flagz", page{
 				200, "application/json", true,
 				`{"kind":"Flagz","apiVersion":"config.k8s.io/v1beta1","metadata":{"name":"vmapd"},"flags":` +
-					`{"iptables-sync-period":"30s","nodeport-addresses":"[primary]","proxy-mode":"nftables","secret":"CLASSIFIED"}}`,
+					`{"iptables-sync-period":"30s","nodeport-addresses":"[primary]","proxy-mode":"nftables"}}`,
 			}},
 			{"/flagz", "application/yaml", page{
 				406, textPlain, true,
@@ -138,7 +124,6 @@ Started: Fri Dec 31 22:59:55 UTC 1999
 Up: 1 hr 00 min 05 sec
 Go version: go1.99
 Binary version: v0.2.0
-Emulation version: 1.37
 Paths: /configz /flagz /healthz /metrics /proxyMode /statusz
 Backend: nftables
 Why: the kernel has it

@@ -12,14 +12,11 @@ import (
 type Status struct {
 	Started time.Time
 	Version string // of this program
-	// Emulates is the version of Kubernetes whose kube-proxy this is like, for example
-	// "1.37". Empty: not said.
-	Emulates string
-	Backend  string // what programs the node, for example "nftables"
-	Why      string // that one was chosen
-	Node     string // its name
-	Ready    bool   // all Services have been programmed once
-	Syncs    []Sync
+	Backend string // what programs the node, for example "nftables"
+	Why     string // that one was chosen
+	Node    string // its name
+	Ready   bool   // all Services have been programmed once
+	Syncs   []Sync
 }
 
 // Sync is how the last round went for one IP family.
@@ -33,13 +30,12 @@ type Sync struct {
 // of ours.
 type structuredStatus struct {
 	zpage
-	StartTime        string    `json:"startTime"`
-	UptimeSeconds    int64     `json:"uptimeSeconds"`
-	GoVersion        string    `json:"goVersion"`
-	BinaryVersion    string    `json:"binaryVersion"`
-	EmulationVersion string    `json:"emulationVersion,omitempty"`
-	Paths            []string  `json:"paths"`
-	Own              ownStatus `json:"vmapd.io"`
+	StartTime     string    `json:"startTime"`
+	UptimeSeconds int64     `json:"uptimeSeconds"`
+	GoVersion     string    `json:"goVersion"`
+	BinaryVersion string    `json:"binaryVersion"`
+	Paths         []string  `json:"paths"`
+	Own           ownStatus `json:"vmapd.io"`
 }
 
 type ownStatus struct {
@@ -89,7 +85,7 @@ func (s Status) structured(now time.Time, paths []string) structuredStatus {
 	}
 	return structuredStatus{
 		StartTime: s.Started.UTC().Format(time.RFC3339), UptimeSeconds: seconds(now.Sub(s.Started)),
-		GoVersion: runtime.Version(), BinaryVersion: s.Version, EmulationVersion: s.Emulates, Paths: paths,
+		GoVersion: runtime.Version(), BinaryVersion: s.Version, Paths: paths,
 		Own: ownStatus{Backend: s.Backend, Why: s.Why, Node: s.Node, Ready: s.Ready, Syncs: syncs},
 	}
 }
@@ -104,9 +100,6 @@ func (s Status) text(now time.Time, paths []string) string {
 	line("Up", hours(now.Sub(s.Started)))
 	line("Go version", runtime.Version())
 	line("Binary version", s.Version)
-	if s.Emulates != "" {
-		line("Emulation version", s.Emulates)
-	}
 	line("Paths", strings.Join(paths, " "))
 	line("Backend", s.Backend)
 	line("Why", s.Why)

@@ -7,8 +7,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-
-	"github.com/spf13/pflag"
 )
 
 // The pages /flagz (KEP-4828) and /statusz (KEP-4827), for people as text, for programs as
@@ -75,19 +73,6 @@ func isOr(params map[string]string, name, want string) bool {
 func notAcceptable(w http.ResponseWriter, kind string) {
 	http.Error(w, fmt.Sprintf("only these can be had: text/plain, application/json;v=%s;g=%s;as=%s",
 		strings.Join(zpageVersions, "|"), zpageGroup, kind), http.StatusNotAcceptable)
-}
-
-// FlagValues returns the flags of a set with their values, or CLASSIFIED for those that
-// have the annotation "classified", as the components of Kubernetes mark them.
-func FlagValues(set *pflag.FlagSet) map[string]string {
-	values := map[string]string{}
-	set.VisitAll(func(f *pflag.Flag) {
-		values[f.Name] = f.Value.String()
-		if len(f.Annotations["classified"]) > 0 {
-			values[f.Name] = "CLASSIFIED"
-		}
-	})
-	return values
 }
 
 func (m MetricsPort) flagz(w http.ResponseWriter, r *http.Request) {
