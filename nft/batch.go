@@ -86,21 +86,21 @@ func (b *Batch) aheadChains() []*Batch {
 	return []*Batch{chains}
 }
 
-// aheadElements takes from the batch what changes nothing about where any packet goes,
-// because nothing refers to it yet: new slots of endpoints; nor does a new counter. It
-// returns them as batches of n elements at most.
+// aheadElements takes from the batch what changes nothing about where any packet goes: new
+// counters and, in a new table, endpoints, which no frontend refers to yet. It returns them
+// as batches of n elements at most.
 func (b *Batch) aheadElements(n int) []*Batch {
 	var ahead []*Batch
 	replaced := map[string]bool{}
 	for _, s := range b.Delete {
-		if isAhead(s.Set) {
+		if b.isAhead(s.Set) {
 			for _, op := range s.Ops {
 				replaced[s.Set+op.Key] = true
 			}
 		}
 	}
 	for i, s := range b.Add {
-		if !isAhead(s.Set) {
+		if !b.isAhead(s.Set) {
 			continue
 		}
 		early := s.Ops
@@ -115,8 +115,11 @@ func (b *Batch) aheadElements(n int) []*Batch {
 	return ahead
 }
 
-// isAhead reports whether new elements of a set go ahead of a large batch.
-func isAhead(set string) bool { return isEndpoints(set) || isCounters(set) }
+// isAhead reports whether new elements of a set go ahead of a large batch. A frontend that
+// is there already may choose a new slot at once, see [span].
+func (b *Batch) isAhead(set string) bool {
+	return isCounters(set) || b.CreateTable && isEndpoints(set)
+}
 
 // partition returns the elements for which yes holds, and the others.
 func partition[T any](list []T, yes func(T) bool) (in, out []T) {

@@ -3,6 +3,7 @@ package nft
 import (
 	"cmp"
 	"fmt"
+	"math/bits"
 	"regexp"
 	"slices"
 	"strconv"
@@ -11,13 +12,68 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// A choice is a chain that chooses one of n endpoints. All service ports that choose
+// A span is how many endpoints a chain can choose from: lo to hi. One chain for several
+// numbers means that a Service which grows or shrinks keeps its verdict: the kernel would
+// validate all verdicts of the table again for one (nft_table_validate), and walk all
+// endpoints for a new chain that looks into their map (nf_tables_bind_set).
+type span struct{ lo, hi int }
+
+// spanOf returns the numbers that a chain for n endpoints is for: up to the next power of
+// two. Only the random choice can draw again when it finds an empty slot; the others need
+// to know the number.
+func spanOf(n int, a model.Algorithm) span {
+	switch {
+	case a != model.Random || n == 0:
+		return span{n, n}
+	case n <= 2:
+		return span{1, 2}
+	}
+	return span{1<<(bits.Len(uint(n-1))-1) + 1, 1 << bits.Len(uint(n-1))}
+}
+
+func (s span) String() string {
+	if s.lo == s.hi {
+		return strconv.Itoa(s.hi)
+	}
+	return fmt.Sprintf("%d-to-%d", s.lo, s.hi)
+}
+
+// words is the span in a comment.
+func (s span) words() string {
+	if s.lo == s.hi {
+		return strconv.Itoa(s.hi)
+	}
+	return fmt.Sprintf("%d to %d", s.lo, s.hi)
+}
+
+// maxDraws bounds the rules of a chain that chooses.
+const maxDraws = 8
+
+// draws returns among how many slots to choose: first, and again where the slot is empty.
+// With n endpoints each draw among n slots or more is fair, and one among n always finds
+// an endpoint. Where there are too many numbers for a draw each, the first is done twice,
+// as most of those who are left are left by it: no endpoint's share is off by more than a
+// thousandth then.
+func (s span) draws() []int {
+	var list []int
+	steps := s.hi - s.lo
+	if steps >= maxDraws {
+		list = []int{s.hi, s.hi}
+		steps = maxDraws - 3
+	}
+	for i := range steps + 1 {
+		list = append(list, s.hi-i*(s.hi-s.lo)/max(steps, 1))
+	}
+	return list
+}
+
+// A choice is a chain that chooses one of some endpoints. All service ports that choose
 // alike share it.
 type choice struct {
 	nodePort  bool
 	list      model.List
 	algorithm model.Algorithm
-	n         int
+	of        span
 }
 
 // A circuit is a chain that lets pods and the node choose among all endpoints, and others
@@ -25,38 +81,42 @@ type choice struct {
 type circuit struct {
 	nodePort   bool
 	algorithm  model.Algorithm
-	local, all int // local may be 0: others are dropped
+	local, all span // local may be 0: others are dropped
 }
 
-// newChoice returns the chain for a list of endpoints. One of one is chosen at random,
-// too: there need not be two chains that do the same.
-func newChoice(m *frontendMaps, sp *model.ServicePort, l model.List) choice {
-	c := choice{m.nodePort, l, sp.Algorithm, sp.Count(l)}
-	if c.n <= 1 {
-		c.algorithm = model.Random
+// algorithmFor returns how to choose among n: one of one is chosen at random, too. There
+// need not be two chains that do the same.
+func algorithmFor(n int, a model.Algorithm) model.Algorithm {
+	if n <= 1 {
+		return model.Random
 	}
-	return c
+	return a
+}
+
+// newChoice returns the chain for a list of endpoints.
+func newChoice(m *frontendMaps, sp *model.ServicePort, l model.List) choice {
+	n := sp.Count(l)
+	a := algorithmFor(n, sp.Algorithm)
+	return choice{m.nodePort, l, a, spanOf(n, a)}
 }
 
 func newCircuit(m *frontendMaps, sp *model.ServicePort, fe model.Frontend) circuit {
-	c := circuit{nodePort: m.nodePort, algorithm: sp.Algorithm, all: sp.Count(model.ClusterList)}
+	all, local := sp.Count(model.ClusterList), 0
 	if fe.Action == model.Forward {
-		c.local = sp.Count(model.LocalList)
+		local = sp.Count(model.LocalList)
 	}
-	if c.all <= 1 && c.local <= 1 {
-		c.algorithm = model.Random
-	}
-	return c
+	a := algorithmFor(max(all, local), sp.Algorithm)
+	return circuit{m.nodePort, a, spanOf(local, a), spanOf(all, a)}
 }
 
 // choices returns the chains that a circuit goes to: for all endpoints, and for those on
 // this node.
 func (c circuit) choices() (all, local choice) {
-	sub := func(l model.List, n int) choice {
-		if n <= 1 {
-			return choice{c.nodePort, l, model.Random, n}
+	sub := func(l model.List, of span) choice {
+		if of == (span{1, 1}) {
+			return choice{c.nodePort, l, model.Random, spanOf(1, model.Random)}
 		}
-		return choice{c.nodePort, l, c.algorithm, n}
+		return choice{c.nodePort, l, c.algorithm, of}
 	}
 	return sub(model.ClusterList, c.all), sub(model.LocalList, c.local)
 }
@@ -80,11 +140,11 @@ func (c choice) name() string {
 	if c.list == model.LocalList {
 		local = "local-"
 	}
-	return prefix(c.nodePort) + local + "endpoints-" + strconv.Itoa(c.n) + suffix(c.algorithm)
+	return prefix(c.nodePort) + local + "endpoints-" + c.of.String() + suffix(c.algorithm)
 }
 
 func (c circuit) name() string {
-	return fmt.Sprintf("%slocal-%d-of-%d%s", prefix(c.nodePort), c.local, c.all, suffix(c.algorithm))
+	return fmt.Sprintf("%slocal-%v-of-%v%s", prefix(c.nodePort), c.local, c.all, suffix(c.algorithm))
 }
 
 // chain chooses. While a batch lands, a packet may still follow the old verdict and find
@@ -107,8 +167,14 @@ func (c choice) chain() Chain {
 	}[c.algorithm]
 	made := Chain{
 		Name:    c.name(),
-		Rules:   []Rule{{MatchProtocol{model.TCP}, dnat(how, c.n)}, {dnat(how, c.n)}},
-		Comment: fmt.Sprintf("choose one of %d", c.n),
+		Rules:   []Rule{{MatchProtocol{model.TCP}, dnat(how, c.of.hi)}},
+		Comment: "choose one of " + c.of.words(),
+	}
+	for _, mod := range c.of.draws() {
+		made.Rules = append(made.Rules, Rule{dnat(how, mod)})
+	}
+	if c.of.lo < c.of.hi {
+		made.Comment += ", again where the slot is empty"
 	}
 	if c.algorithm != model.Random {
 		made.Comment += ", " + c.algorithm.String()
@@ -116,7 +182,7 @@ func (c choice) chain() Chain {
 	if c.list == model.LocalList {
 		made.Comment += ", on this node"
 	}
-	if c.n > 1 {
+	if c.of.lo > 1 {
 		made.Rules = append(made.Rules, Rule{dnat(RandomSlot, 1)})
 	}
 	return made
@@ -127,9 +193,9 @@ func (c circuit) chain(s *model.Settings) Chain {
 	made := Chain{
 		Name:    c.name(),
 		Rules:   fromInside(s, Verdict{Goto, all.name()}),
-		Comment: fmt.Sprintf("this node and its pods: one of %d; others: one of the %d on this node", c.all, c.local),
+		Comment: fmt.Sprintf("this node and its pods: one of %s; others: one of the %s on this node", c.all.words(), c.local.words()),
 	}
-	if c.local == 0 {
+	if c.local.hi == 0 {
 		made.Rules = append(made.Rules, Rule{Verdict{Kind: DropPacket}})
 	} else {
 		made.Rules = append(made.Rules, Rule{Verdict{Goto, local.name()}})
@@ -179,7 +245,7 @@ func (c *chosen) addCircuit(one circuit) bool {
 	}
 	all, local := one.choices()
 	c.addChoice(all)
-	if one.local > 0 {
+	if one.local.hi > 0 {
 		c.addChoice(local)
 	}
 	return true
@@ -198,13 +264,15 @@ func insert[T any](list *[]T, one T, compare func(a, b T) int) bool {
 
 func compareChoices(a, b choice) int {
 	return cmp.Or(compareBools(a.nodePort, b.nodePort), cmp.Compare(a.list, b.list),
-		cmp.Compare(a.algorithm, b.algorithm), cmp.Compare(a.n, b.n))
+		cmp.Compare(a.algorithm, b.algorithm), compareSpans(a.of, b.of))
 }
 
 func compareCircuits(a, b circuit) int {
 	return cmp.Or(compareBools(a.nodePort, b.nodePort), cmp.Compare(a.algorithm, b.algorithm),
-		cmp.Compare(a.local, b.local), cmp.Compare(a.all, b.all))
+		compareSpans(a.local, b.local), compareSpans(a.all, b.all))
 }
+
+func compareSpans(a, b span) int { return cmp.Or(cmp.Compare(a.hi, b.hi), cmp.Compare(a.lo, b.lo)) }
 
 func compareBools(a, b bool) int { return strings.Compare(prefix(a), prefix(b)) }
 
@@ -220,20 +288,21 @@ func (c chosen) chains(s *model.Settings) []Chain {
 }
 
 var (
-	choiceName  = regexp.MustCompile(`^(nodeport-)?(local-)?endpoints-([0-9]+)(?:-([a-z-]+))?$`)
-	circuitName = regexp.MustCompile(`^(nodeport-)?local-([0-9]+)-of-([0-9]+)(?:-([a-z-]+))?$`)
+	choiceName  = regexp.MustCompile(`^(nodeport-)?(local-)?endpoints-(?:[0-9]+-to-)?([0-9]+)(?:-([a-z-]+))?$`)
+	circuitName = regexp.MustCompile(`^(nodeport-)?local-(?:[0-9]+-to-)?([0-9]+)-of-(?:[0-9]+-to-)?([0-9]+)(?:-([a-z-]+))?$`)
 )
 
-// addName notes what the name of a chain says. It reports whether it is such a name.
+// addName notes what the name of a chain says. It reports whether it is such a name: one
+// that we would give.
 func (c *chosen) addName(name string) bool {
 	if m := choiceName.FindStringSubmatch(name); m != nil {
-		one := choice{nodePort: m[1] != ""}
+		n, err := strconv.Atoi(m[3])
+		a, err2 := model.ParseAlgorithm(m[4])
+		one := choice{m[1] != "", model.ClusterList, a, spanOf(n, a)}
 		if m[2] != "" {
 			one.list = model.LocalList
 		}
-		n, err := strconv.Atoi(m[3])
-		algorithm, err2 := model.ParseAlgorithm(m[4])
-		if one.n, one.algorithm = n, algorithm; err != nil || err2 != nil || n < 1 || one.name() != name {
+		if err != nil || err2 != nil || n < 1 || one.name() != name {
 			return false
 		}
 		c.addChoice(one)
@@ -242,8 +311,8 @@ func (c *chosen) addName(name string) bool {
 	if m := circuitName.FindStringSubmatch(name); m != nil {
 		local, err := strconv.Atoi(m[2])
 		all, err2 := strconv.Atoi(m[3])
-		algorithm, err3 := model.ParseAlgorithm(m[4])
-		one := circuit{m[1] != "", algorithm, local, all}
+		a, err3 := model.ParseAlgorithm(m[4])
+		one := circuit{m[1] != "", a, spanOf(local, a), spanOf(all, a)}
 		if err != nil || err2 != nil || err3 != nil || all < 1 || one.name() != name {
 			return false
 		}

@@ -30,8 +30,8 @@ func upTo(n int) []int {
 	return list
 }
 
-// One endpoint changes among 5,000. The verdict element of a frontend says how many
-// there are, so a change of their number exchanges it: one deletion, one addition.
+// One endpoint changes among 5,000. The verdict element of a frontend says from how many to
+// how many there are: only a change beyond that exchanges it, by a deletion and an addition.
 func TestAChangeOfOneEndpointIsAHandfulOfOperations(t *testing.T) {
 	all := upTo(big)
 	without := func(i int) []int { return slices.Delete(slices.Clone(all), i, i+1) }
@@ -44,13 +44,16 @@ func TestAChangeOfOneEndpointIsAHandfulOfOperations(t *testing.T) {
 		nodePort                 bool
 	}{
 		{"nothing changes", all, all, 0, 0, 0, false},
-		{"one more, behind all others: its slot, the verdict, a chain for 5,001", all, upTo(big + 1), 1, 2, 1, false},
-		{"one more, before all others by address, takes the last slot all the same", all[1:], all, 1, 2, 1, false},
-		{"the last one less: its slot, the verdict, a chain", all, without(big - 1), 1, 1, 2, false},
-		{"one less in the middle: the last one fills the hole", all, without(2500), 1, 2, 3, false},
-		{"the first one less", all, without(0), 1, 2, 3, false},
+		{"one more, behind all others: its slot", all, upTo(big + 1), 0, 1, 0, false},
+		{"one more, before all others by address, takes the last slot all the same", all[1:], all, 0, 1, 0, false},
+		{"the last one less: its slot", all, without(big - 1), 0, 0, 1, false},
+		{"one less in the middle: the last one fills the hole", all, without(2500), 0, 1, 2, false},
+		{"the first one less", all, without(0), 0, 1, 2, false},
+		{"more than 4,096: the slot, the verdict, a chain", upTo(4096), upTo(4097), 1, 2, 1, false},
+		{"and back", upTo(4097), upTo(4096), 1, 1, 2, false},
 		{"one replaced: no verdict changes", all, replaced, 0, 1, 1, false},
-		{"one more, with a node port: twice", all, upTo(big + 1), 2, 4, 2, true},
+		{"one more, with a node port: twice", all, upTo(big + 1), 0, 2, 0, true},
+		{"more than 4,096, with a node port: twice", upTo(4096), upTo(4097), 2, 4, 2, true},
 		{"one replaced, with a node port: twice", all, replaced, 0, 2, 2, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -100,9 +103,9 @@ func TestARollingUpdateCostsWhatItReplaces(t *testing.T) {
 
 func TestCompileAdoptsTheOrderOfATable(t *testing.T) {
 	b := modeltest.Builder(modeltest.Config(), modeltest.NewService("ns1/big").On("172.30.0.41").External("192.168.99.11").
-		TCP("http", 80).NodePort(30001), bigSlice(5, 6, 7, 8))
+		TCP("http", 80).NodePort(30001), bigSlice(5, 6, 7, 8, 9))
 	first := nft.Compile(nil, b.Snapshot().Family(model.IPv4))
-	bigSlice(6, 7, 8, 1).Set(b) // by address 1 is the first now, but it takes the slot of 5
+	bigSlice(6, 7, 8, 1, 9).Set(b) // by address 1 is the first now, but it takes the slot of 5
 	bigSlice(6, 8, 1).Set(b)
 	second := nft.Compile(first, b.Snapshot().Family(model.IPv4))
 	checkApplied(t, first, nft.Diff(first, second), second)
@@ -113,7 +116,7 @@ func TestCompileAdoptsTheOrderOfATable(t *testing.T) {
 	}
 	adopted := nft.Compile(tableOf(t, second), b.Snapshot().Family(model.IPv4))
 	batch := nft.DiffTable(tableOf(t, second), adopted)
-	equal(t, "chains deleted", []string{"endpoints-4", "nodeport-endpoints-4"}, batch.DeleteChains)
+	equal(t, "chains deleted", []string{"endpoints-5-to-8", "nodeport-endpoints-5-to-8"}, batch.DeleteChains)
 	equal(t, "operations but for those", 0, batch.Len()-len(batch.DeleteChains))
 	equal(t, "elements", elementsOf(t, second), elementsOf(t, adopted))
 

@@ -21,8 +21,8 @@
 //	                   │ cluster IP, other port ──> reject-chain                │
 //	                   │ inside a ServiceCIDR ──> drop                          │
 //	                   ▼                                                        ▼
-//	                not ours      reject-chain, drop, endpoints-N, local-endpoints-n, local-n-of-N
-//	                                           │ a slot below N, map endpoints: DNAT
+//	                not ours      reject-chain, drop, endpoints-…, local-endpoints-…, local-…
+//	                                           │ a slot, map endpoints: DNAT
 //	                                           ▼
 //	     postrouting (srcnat): remember the client's endpoint, if its Service wants that;
 //	     or, if the endpoint   hairpin; map source-nat: masquerade or not
@@ -30,16 +30,20 @@
 //
 // # Chains that choose
 //
-//	endpoints-N            one of all N endpoints; with -round-robin or -source-hash behind it
-//	local-endpoints-n      one of the n on this node
-//	local-n-of-N           externalTrafficPolicy Local: this node and its pods choose from all
-//	                       N, others from the n on this node, or are dropped
+//	endpoints-5-to-8       one of all endpoints, of which there are 5 to 8
+//	endpoints-7-round-robin, endpoints-7-source-hash
+//	                       one of all 7, chosen in another way than at random
+//	local-endpoints-…      one of those on this node
+//	local-1-to-2-of-5-to-8 externalTrafficPolicy Local: this node and its pods choose from all
+//	                       5 to 8, others from the 1 or 2 on this node, or are dropped
 //	nodeport-…             the same for node ports, whose maps have no address in their keys
+//
+// Slots are numbered from 0 without a gap. Whoever draws one that is empty draws again.
 //
 // # Why maps
 //
 // The number of chains and sets does not grow with the cluster: a Service is a few
-// elements of maps that all Services share, and a chain depends only on how many
+// elements of maps that all Services share, and a chain depends only on about how many
 // endpoints there are to choose from, and how. The kernel walks all sets and chains of a
 // table for each of them, so anything per Service would cost the square of the cluster.
 // Session affinity is the exception (affinity.go).

@@ -193,22 +193,34 @@ func tableOf(t *testing.T, r *nft.Ruleset) *nft.Table {
 }
 
 // leads says from how many slots of each map a verdict's chain chooses: N and n.
-var leads = regexp.MustCompile(`^(?:nodeport-)?(?:endpoints-(\d+)|local-endpoints-(\d+)|local-(\d+)-of-(\d+))(?:-round-robin|-source-hash)?$`)
+var leads = regexp.MustCompile(strings.ReplaceAll(`^(?:nodeport-)?(?:endpoints-(?<all>COUNT)|local-endpoints-(?<local>COUNT)|local-(?<n>COUNT)-of-(?<N>COUNT))(?:-round-robin|-source-hash)?$`, "COUNT", `\d+(?:-to-\d+)?`))
 
-func slotsOf(t *testing.T, chain string) (all, local int) {
+// slots are from how many to how many there must be.
+type slots struct{ least, most int }
+
+func slotsOf(t *testing.T, chain string) (all, local slots) {
 	t.Helper()
 	m := leads.FindStringSubmatch(chain)
-	if m == nil {
-		return 0, 0
-	}
-	number := func(list ...string) int {
-		n, err := strconv.Atoi(strings.Join(list, ""))
-		if err != nil && strings.Join(list, "") != "" {
-			t.Errorf("chain %s: %v", chain, err)
+	for i, name := range leads.SubexpNames() {
+		if name == "" || m == nil || m[i] == "" {
+			continue
 		}
-		return n
+		low, high, isRange := strings.Cut(m[i], "-to-")
+		if !isRange {
+			high = low
+		}
+		least, err := strconv.Atoi(low)
+		most, err2 := strconv.Atoi(high)
+		switch {
+		case err != nil || err2 != nil || least > most:
+			t.Errorf("chain %s chooses from %q", chain, m[i])
+		case name == "all", name == "N":
+			all = slots{least, most}
+		default:
+			local = slots{least, most}
+		}
 	}
-	return number(m[1], m[4]), number(m[2], m[3])
+	return all, local
 }
 
 // checkSlots checks that each verdict that says how many endpoints there are to choose
@@ -246,14 +258,14 @@ func checkSlots(t *testing.T, r *nft.Ruleset) {
 	}
 }
 
-func checkDense(t *testing.T, elements map[string]nft.Element, set, key string, have, want int) {
+func checkDense(t *testing.T, elements map[string]nft.Element, set, key string, have int, want slots) {
 	t.Helper()
-	for i := range want {
+	for i := range have {
 		if _, ok := elements[string(nft.AppendSlot([]byte(key), uint32(i)))]; !ok {
 			t.Errorf("%s: slot %d of %q is missing", set, i, key)
 		}
 	}
-	if have != want {
-		t.Errorf("%s: %q has %d slots, want %d", set, key, have, want)
+	if have < want.least || have > want.most {
+		t.Errorf("%s: %q has %d slots, want %d to %d", set, key, have, want.least, want.most)
 	}
 }

@@ -2,6 +2,7 @@ package nft
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
@@ -93,8 +94,20 @@ func TestUnusedChainsAreKeptByNameOnly(t *testing.T) {
 		name string
 		want bool
 	}{
-		{"endpoints-7", true},
-		{"nodeport-endpoints-7", true},
+		{"endpoints-5-to-8", true},
+		{"nodeport-endpoints-1-to-2", true},
+		{"local-endpoints-65-to-128", true},
+		{"local-0-of-1-to-2", true},
+		{"nodeport-local-3-to-4-of-9-to-16", true},
+		{"endpoints-7-round-robin", true},
+		{"local-1-of-7-source-hash", true},
+		{"endpoints-7", false},
+		{"endpoints-6-to-8", false},
+		{"endpoints-5-to-7", false},
+		{"endpoints-5-to-08", false},
+		{"endpoints-5-to-8-round-robin", false},
+		{"endpoints-0", false},
+		{"local-1-to-2-of-0", false},
 		{"endpoints-07", false},
 		{"endpoints-x", false},
 		{"endpoints--7", false},
@@ -108,5 +121,47 @@ func TestUnusedChainsAreKeptByNameOnly(t *testing.T) {
 				t.Errorf("addName says %v, want %v", got, tt.want)
 			}
 		})
+	}
+}
+
+// Of whatever number of endpoints a chain is for, each gets its share.
+func TestDrawsAreFair(t *testing.T) {
+	for n := 1; n <= 5000; n += 1 + n/100 {
+		of := spanOf(n, model.Random)
+		draws := of.draws()
+		if of.lo > n || of.hi < n || len(draws) > maxDraws || draws[0] != of.hi || draws[len(draws)-1] != of.lo {
+			t.Fatalf("%d endpoints: draws %v for %v", n, draws, of)
+		}
+		tolerance := 0.001
+		if n <= 16 {
+			tolerance = 1e-9
+		}
+		shares, left := make([]float64, n), 1.0
+		for _, mod := range append(draws, 1) {
+			found := min(n, mod)
+			for i := range found {
+				shares[i] += left / float64(mod)
+			}
+			left *= 1 - float64(found)/float64(mod)
+		}
+		for i, share := range shares {
+			if off := share*float64(n) - 1; math.Abs(off) > tolerance {
+				t.Errorf("%d endpoints: the share of %d is off by %.5f", n, i, off)
+				break
+			}
+		}
+	}
+}
+
+// What grows and shrinks within a span keeps its chain, whose neighbours take over where it ends.
+func TestSpansFollowOneAnother(t *testing.T) {
+	for n := 1; n < 3000; n++ {
+		of, next := spanOf(n, model.Random), spanOf(n+1, model.Random)
+		if of != next && (of.hi != n || next.lo != n+1) {
+			t.Errorf("%d endpoints: %v, then %v", n, of, next)
+		}
+		if exact := (span{n, n}); spanOf(n, model.RoundRobin) != exact || spanOf(n, model.SourceHash) != exact {
+			t.Errorf("%d endpoints: round-robin and source-hash must know the number", n)
+		}
 	}
 }

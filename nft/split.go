@@ -20,9 +20,8 @@ const maxPieces = 64
 // still there.
 //
 // Whatever piece was the last: a packet meets the rules from before the batch, or those
-// from after it. First come new chains, which nothing enters yet, and new slots of
-// endpoints, which nothing chooses yet. Then the Services come, each with all of its ports
-// and addresses at once. What refuses and drops connections to a cluster IP comes with the
+// from after it. First come new chains, which nothing enters yet, and in a new table the
+// endpoints. Then the Services come, each with all of its ports and addresses at once. What refuses and drops connections to a cluster IP comes with the
 // frontends there, and what drops connections to any other address of Services is last:
 // until then, in a new table, they meet the rules of others.
 //

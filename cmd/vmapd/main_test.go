@@ -50,7 +50,7 @@ func TestGarbageCostsOneLine(t *testing.T) {
 			if code != 1 || strings.Count(stderr.String(), "\n") != 1 || !strings.HasPrefix(stderr.String(), path+":1: ") {
 				t.Errorf("exit code %d, and %.500q; want 1, and one line about the file", code, &stderr)
 			}
-			if !strings.Contains(stdout.String(), `comment "default/web:tcp" : goto endpoints-3`) {
+			if !strings.Contains(stdout.String(), `comment "default/web:tcp" : goto endpoints-3-to-4`) {
 				t.Errorf("the good files were not rendered:\n%.500s", &stdout)
 			}
 		})

@@ -155,18 +155,20 @@ func TestOneEndpointMoreIsAHandfulOfOperations(t *testing.T) {
 	b := open(t, n)
 	builder := exampleBuilder()
 	apply(t, b, builder.Snapshot())
-	before := b.Stats(model.IPv4)
-	builder.SetEndpointSlice(exampleSlice("IPv4", 4))
-	apply(t, b, builder.Snapshot())
-	after := b.Stats(model.IPv4)
-	// Three ports with two addresses and one node port: each gets a slot, and exchanges
-	// the element that says how many there are. Two chains for 4 endpoints.
+	// Three ports with two addresses and one node port: each gets a slot. Behind the fourth,
+	// each exchanges the element that says about how many there are, for two more chains.
 	const frontends, chains = 3*2 + 1, 2
-	if got, want := after.Operations-before.Operations, uint64(3*frontends+chains); got != want {
-		t.Errorf("%d operations, want %d", got, want)
-	}
-	if got := after.Batches - before.Batches; got != 1 {
-		t.Errorf("%d batches, want 1", got)
+	for _, tt := range []struct{ endpoints, want int }{{4, frontends}, {5, 3*frontends + chains}} {
+		before := b.Stats(model.IPv4)
+		builder.SetEndpointSlice(exampleSlice("IPv4", tt.endpoints))
+		apply(t, b, builder.Snapshot())
+		after := b.Stats(model.IPv4)
+		if got := after.Operations - before.Operations; got != uint64(tt.want) {
+			t.Errorf("%d endpoints: %d operations, want %d", tt.endpoints, got, tt.want)
+		}
+		if got := after.Batches - before.Batches; got != 1 {
+			t.Errorf("%d endpoints: %d batches, want 1", tt.endpoints, got)
+		}
 	}
 	mustMatch(t, n, builder.Snapshot())
 }
