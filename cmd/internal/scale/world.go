@@ -28,6 +28,10 @@ type world struct {
 	cluster    *cluster.Cluster
 }
 
+// history is how many events the API server remembers: some seconds of churn. More would fill
+// this process's memory in a long soak.
+const history = 8192
+
 func newWorld(ctx context.Context, o *options, s cluster.Shape) (w *world, err error) {
 	w = &world{}
 	defer func() {
@@ -47,7 +51,7 @@ func newWorld(ctx context.Context, o *options, s cluster.Shape) (w *world, err e
 		return w, fmt.Errorf("make a folder for the kubeconfig: %w", err)
 	}
 	err = w.ns.Do(func() error {
-		w.server, err = apitest.NewServer(apitest.Options{JSONOnly: o.json, TLS: o.tls})
+		w.server, err = apitest.NewServer(apitest.Options{JSONOnly: o.json, TLS: o.tls, History: history})
 		return err
 	})
 	if err != nil {

@@ -1,6 +1,7 @@
 package apitest
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -38,6 +39,9 @@ type Options struct {
 	// NoClusterIPSelector refuses to select Services by spec.clusterIP, as servers do
 	// that are older still.
 	NoClusterIPSelector bool
+	// History is how many events of each resource are remembered, with their objects; who is
+	// further behind has to list again. Default: 65,536.
+	History int
 	// MaxPage is how many objects a list holds at most if the client gives a limit.
 	// Default: as many as the client allows.
 	MaxPage int
@@ -112,7 +116,7 @@ func NewServer(o Options) (*Server, error) {
 		permits: make(map[permit]bool),
 	}
 	for _, r := range []Resource{Services, EndpointSlices, Nodes, ServiceCIDRs} {
-		s.stores[r] = newStore()
+		s.stores[r] = newStore(cmp.Or(o.History, 1<<16))
 	}
 	var err error
 	if s.identity, err = newIdentity(); err != nil {

@@ -161,9 +161,16 @@ func TestWatch(t *testing.T) {
 }
 
 func TestSlowWatchIsGone(t *testing.T) {
-	s := start(t, Options{})
+	const history = 100
+	s := start(t, Options{History: history})
 	rv := s.Set(service("a", nil))
-	for range maxLog + 1 {
+	for range history - 1 {
+		s.Bookmark()
+	}
+	if got := get(t, s, "/api/v1/services?watch=1&timeoutSeconds=1&resourceVersion="+rv).StatusCode; got != http.StatusOK {
+		t.Errorf("watch from a version that is remembered: status %d", got)
+	}
+	for range 2 {
 		s.Bookmark()
 	}
 	if got := get(t, s, "/api/v1/services?watch=1&resourceVersion="+rv).StatusCode; got != http.StatusGone {

@@ -12,10 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// maxLog bounds how many events a store remembers; who is further behind has to list
-// again, as with a real server.
-const maxLog = 1 << 16
-
 // entry is one version of an object.
 type entry struct {
 	key    string // namespace/name, or name
@@ -66,6 +62,7 @@ type event struct {
 type store struct {
 	objects map[string]*entry
 
+	limit int // of log
 	log   []event
 	first uint64        // number of the first event in the log
 	floor uint64        // resource versions below it have expired
@@ -78,13 +75,13 @@ type store struct {
 	watching int
 }
 
-func newStore() *store {
-	return &store{objects: make(map[string]*entry), more: make(chan struct{})}
+func newStore(limit int) *store {
+	return &store{objects: make(map[string]*entry), limit: limit, more: make(chan struct{})}
 }
 
 func (st *store) append(e event) {
-	if len(st.log) == maxLog {
-		half := maxLog / 2
+	if len(st.log) == st.limit {
+		half := (st.limit + 1) / 2
 		st.floor = max(st.floor, st.log[half-1].rv+1)
 		st.log = append([]event(nil), st.log[half:]...)
 		st.first += uint64(half)

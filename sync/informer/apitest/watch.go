@@ -69,6 +69,10 @@ func (s *Server) watch(x *exchange, st *store, sel selector) {
 	var frames []byte
 	for _, e := range entries {
 		frames = append(frames, x.codec.frame("ADDED", e.encoded[x.codec]())...)
+		if len(frames) > 64<<10 { // the client reads while the rest is made
+			out.send(frames)
+			frames = frames[:0]
+		}
 	}
 	if initial && bookmarks && x.fault != EndsEarly {
 		frames = append(frames, out.bookmark(rv, true)...)
