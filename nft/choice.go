@@ -18,15 +18,17 @@ import (
 // endpoints for a new chain that looks into their map (nf_tables_bind_set).
 type span struct{ lo, hi int }
 
-// spanOf returns the numbers that a chain for n endpoints is for: up to the next power of
-// two. Only the random choice can draw again when it finds an empty slot; the others need
-// to know the number.
-func spanOf(n int, a model.Algorithm) span {
+// spanOf returns the numbers that a chain for n endpoints of a list is for: up to the next
+// power of two. Only the random choice can draw again when it finds an empty slot; the
+// others need to know the number.
+func spanOf(n int, l model.List, a model.Algorithm) span {
 	switch {
-	case a != model.Random || n == 0:
+	case a != model.Random || n == 0 && l == model.LocalList:
 		return span{n, n}
-	case n <= 2:
+	case n <= 2 && l == model.LocalList:
 		return span{1, 2}
+	case n <= 2:
+		return span{0, 2}
 	}
 	return span{1<<(bits.Len(uint(n-1))-1) + 1, 1 << bits.Len(uint(n-1))}
 }
@@ -56,13 +58,14 @@ const maxDraws = 8
 // thousandth then.
 func (s span) draws() []int {
 	var list []int
-	steps := s.hi - s.lo
+	lo := max(s.lo, 1)
+	steps := s.hi - lo
 	if steps >= maxDraws {
 		list = []int{s.hi, s.hi}
 		steps = maxDraws - 3
 	}
 	for i := range steps + 1 {
-		list = append(list, s.hi-i*(s.hi-s.lo)/max(steps, 1))
+		list = append(list, s.hi-i*(s.hi-lo)/max(steps, 1))
 	}
 	return list
 }
@@ -97,7 +100,14 @@ func algorithmFor(n int, a model.Algorithm) model.Algorithm {
 func newChoice(m *frontendMaps, sp *model.ServicePort, l model.List) choice {
 	n := sp.Count(l)
 	a := algorithmFor(n, sp.Algorithm)
-	return choice{m.nodePort, l, a, spanOf(n, a)}
+	return choice{m.nodePort, l, a, spanOf(n, l, a)}
+}
+
+// chooses reports whether a frontend has a chain to choose an endpoint. One without any
+// endpoints has, too: the chain for up to two refuses if all slots are empty. So the
+// first endpoint, or the last, is not a change of the verdict either.
+func chooses(fe model.Frontend) bool {
+	return fe.Action == model.Forward || fe.Action == model.Reject && fe.List == model.ClusterList
 }
 
 func newCircuit(m *frontendMaps, sp *model.ServicePort, fe model.Frontend) circuit {
@@ -106,7 +116,7 @@ func newCircuit(m *frontendMaps, sp *model.ServicePort, fe model.Frontend) circu
 		local = sp.Count(model.LocalList)
 	}
 	a := algorithmFor(max(all, local), sp.Algorithm)
-	return circuit{m.nodePort, a, spanOf(local, a), spanOf(all, a)}
+	return circuit{m.nodePort, a, spanOf(local, model.LocalList, a), spanOf(all, model.ClusterList, a)}
 }
 
 // choices returns the chains that a circuit goes to: for all endpoints, and for those on
@@ -114,7 +124,7 @@ func newCircuit(m *frontendMaps, sp *model.ServicePort, fe model.Frontend) circu
 func (c circuit) choices() (all, local choice) {
 	sub := func(l model.List, of span) choice {
 		if of == (span{1, 1}) {
-			return choice{c.nodePort, l, model.Random, spanOf(1, model.Random)}
+			return choice{c.nodePort, l, model.Random, spanOf(1, l, model.Random)}
 		}
 		return choice{c.nodePort, l, c.algorithm, of}
 	}
@@ -185,6 +195,10 @@ func (c choice) chain() Chain {
 	if c.of.lo > 1 {
 		made.Rules = append(made.Rules, Rule{dnat(RandomSlot, 1)})
 	}
+	if c.of.lo == 0 {
+		made.Rules = append(made.Rules, Rule{Verdict{Goto, rejectChain}})
+		made.Comment += "; refuse if there is none"
+	}
 	return made
 }
 
@@ -208,7 +222,7 @@ func verdict(m *frontendMaps, sp *model.ServicePort, fe model.Frontend) Verdict 
 	switch {
 	case fe.ShortCircuit:
 		return Verdict{Goto, newCircuit(m, sp, fe).name()}
-	case fe.Action == model.Forward:
+	case chooses(fe):
 		return Verdict{Goto, newChoice(m, sp, fe.List).name()}
 	case fe.Action == model.Drop:
 		return Verdict{Kind: DropPacket}
@@ -232,7 +246,7 @@ func (c *chosen) add(sp *model.ServicePort) bool {
 		switch {
 		case fe.ShortCircuit:
 			grown = c.addCircuit(newCircuit(m, sp, fe)) || grown
-		case fe.Action == model.Forward:
+		case chooses(fe):
 			grown = c.addChoice(newChoice(m, sp, fe.List)) || grown
 		}
 	}
@@ -298,10 +312,11 @@ func (c *chosen) addName(name string) bool {
 	if m := choiceName.FindStringSubmatch(name); m != nil {
 		n, err := strconv.Atoi(m[3])
 		a, err2 := model.ParseAlgorithm(m[4])
-		one := choice{m[1] != "", model.ClusterList, a, spanOf(n, a)}
+		l := model.ClusterList
 		if m[2] != "" {
-			one.list = model.LocalList
+			l = model.LocalList
 		}
+		one := choice{m[1] != "", l, a, spanOf(n, l, a)}
 		if err != nil || err2 != nil || n < 1 || one.name() != name {
 			return false
 		}
@@ -312,7 +327,7 @@ func (c *chosen) addName(name string) bool {
 		local, err := strconv.Atoi(m[2])
 		all, err2 := strconv.Atoi(m[3])
 		a, err3 := model.ParseAlgorithm(m[4])
-		one := circuit{m[1] != "", a, spanOf(local, a), spanOf(all, a)}
+		one := circuit{m[1] != "", a, spanOf(local, model.LocalList, a), spanOf(all, model.ClusterList, a)}
 		if err != nil || err2 != nil || err3 != nil || all < 1 || one.name() != name {
 			return false
 		}

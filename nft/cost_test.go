@@ -49,6 +49,8 @@ func TestAChangeOfOneEndpointIsAHandfulOfOperations(t *testing.T) {
 		{"the last one less: its slot", all, without(big - 1), 0, 0, 1, false},
 		{"one less in the middle: the last one fills the hole", all, without(2500), 0, 1, 2, false},
 		{"the first one less", all, without(0), 0, 1, 2, false},
+		{"the first one: its slot", nil, upTo(1), 0, 1, 0, false},
+		{"the last of all", upTo(1), nil, 0, 0, 1, false},
 		{"more than 4,096: the slot, the verdict, a chain", upTo(4096), upTo(4097), 1, 2, 1, false},
 		{"and back", upTo(4097), upTo(4096), 1, 1, 2, false},
 		{"one replaced: no verdict changes", all, replaced, 0, 1, 1, false},

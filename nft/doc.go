@@ -31,6 +31,7 @@
 // # Chains that choose
 //
 //	endpoints-5-to-8       one of all endpoints, of which there are 5 to 8
+//	endpoints-0-to-2       the same; refuses if there are none
 //	endpoints-7-round-robin, endpoints-7-source-hash
 //	                       one of all 7, chosen in another way than at random
 //	local-endpoints-…      one of those on this node

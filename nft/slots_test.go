@@ -95,9 +95,10 @@ func TestUnusedChainsAreKeptByNameOnly(t *testing.T) {
 		want bool
 	}{
 		{"endpoints-5-to-8", true},
-		{"nodeport-endpoints-1-to-2", true},
+		{"nodeport-endpoints-0-to-2", true},
+		{"local-endpoints-1-to-2", true},
 		{"local-endpoints-65-to-128", true},
-		{"local-0-of-1-to-2", true},
+		{"local-0-of-0-to-2", true},
 		{"nodeport-local-3-to-4-of-9-to-16", true},
 		{"endpoints-7-round-robin", true},
 		{"local-1-of-7-source-hash", true},
@@ -107,6 +108,8 @@ func TestUnusedChainsAreKeptByNameOnly(t *testing.T) {
 		{"endpoints-5-to-08", false},
 		{"endpoints-5-to-8-round-robin", false},
 		{"endpoints-0", false},
+		{"endpoints-1-to-2", false},
+		{"local-endpoints-0-to-2", false},
 		{"local-1-to-2-of-0", false},
 		{"endpoints-07", false},
 		{"endpoints-x", false},
@@ -127,9 +130,9 @@ func TestUnusedChainsAreKeptByNameOnly(t *testing.T) {
 // Of whatever number of endpoints a chain is for, each gets its share.
 func TestDrawsAreFair(t *testing.T) {
 	for n := 1; n <= 5000; n += 1 + n/100 {
-		of := spanOf(n, model.Random)
+		of := spanOf(n, model.ClusterList, model.Random)
 		draws := of.draws()
-		if of.lo > n || of.hi < n || len(draws) > maxDraws || draws[0] != of.hi || draws[len(draws)-1] != of.lo {
+		if of.lo > n || of.hi < n || len(draws) > maxDraws || draws[0] != of.hi || draws[len(draws)-1] != max(of.lo, 1) {
 			t.Fatalf("%d endpoints: draws %v for %v", n, draws, of)
 		}
 		tolerance := 0.001
@@ -155,13 +158,15 @@ func TestDrawsAreFair(t *testing.T) {
 
 // What grows and shrinks within a span keeps its chain, whose neighbours take over where it ends.
 func TestSpansFollowOneAnother(t *testing.T) {
-	for n := 1; n < 3000; n++ {
-		of, next := spanOf(n, model.Random), spanOf(n+1, model.Random)
-		if of != next && (of.hi != n || next.lo != n+1) {
-			t.Errorf("%d endpoints: %v, then %v", n, of, next)
-		}
-		if exact := (span{n, n}); spanOf(n, model.RoundRobin) != exact || spanOf(n, model.SourceHash) != exact {
-			t.Errorf("%d endpoints: round-robin and source-hash must know the number", n)
+	for _, l := range model.Lists {
+		for n := range 3000 {
+			of, next := spanOf(n, l, model.Random), spanOf(n+1, l, model.Random)
+			if of != next && (of.hi != n || next.lo != n+1) {
+				t.Errorf("%d endpoints: %v, then %v", n, of, next)
+			}
+			if exact := (span{n, n}); spanOf(n, l, model.RoundRobin) != exact || spanOf(n, l, model.SourceHash) != exact {
+				t.Errorf("%d endpoints: round-robin and source-hash must know the number", n)
+			}
 		}
 	}
 }
