@@ -22,7 +22,6 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/yaml"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/vmapd/vmapd/cmd/internal/demo"
 	"github.com/vmapd/vmapd/cmd/internal/lab"
@@ -270,7 +269,7 @@ func TestClusterAndFilesGiveTheSameTable(t *testing.T) {
 			api.Set(o)
 		}
 	}
-	client, err := kubernetes.NewForConfig(api.Config())
+	client, err := informer.Connect(informer.Config{Master: api.URL()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,13 +7,13 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/vmapd/vmapd/cmd/internal/config"
 	"github.com/vmapd/vmapd/cmd/internal/explain"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/sync/informer"
 	"github.com/vmapd/vmapd/sync/kube"
+	"github.com/vmapd/vmapd/sync/kube/client"
 )
 
 // fromCluster reads what the daemon on that node would read, and also the Services that
@@ -30,34 +30,34 @@ func (x *explainer) fromCluster(ctx context.Context, conn informer.Config, c *mo
 	if x.kubeconfig != "" || x.master != "" {
 		conn.Kubeconfig, conn.Master = x.kubeconfig, x.master
 	}
-	client, err := informer.Connect(conn)
+	server, err := informer.Connect(conn)
 	if err != nil {
 		return out, fmt.Errorf("connect to the cluster (without one, use --filename PATH): %w", err)
 	}
-	services, err := client.CoreV1().Services(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+	services, err := server.Services().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return out, fmt.Errorf("list Services: %w", err)
 	}
 	for i := range services.Items {
 		out.Services = append(out.Services, kube.Service(&services.Items[i]))
 	}
-	slices, err := client.DiscoveryV1().EndpointSlices(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+	slices, err := server.EndpointSlices().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return out, fmt.Errorf("list EndpointSlices: %w", err)
 	}
 	for i := range slices.Items {
 		out.EndpointSlices = append(out.EndpointSlices, kube.EndpointSlice(&slices.Items[i]))
 	}
-	if err := readNode(ctx, client, c.NodeName, &out, stderr); err != nil {
+	if err := readNode(ctx, server, c.NodeName, &out, stderr); err != nil {
 		return out, err
 	}
-	return out, readServiceCIDRs(ctx, client, &out, stderr)
+	return out, readServiceCIDRs(ctx, server, &out, stderr)
 }
 
 // readNode reads the Node on which to look. Without the right to do so, nothing is known
 // of its addresses and its zone.
-func readNode(ctx context.Context, client kubernetes.Interface, name string, out *explain.Objects, stderr io.Writer) error {
-	node, err := client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+func readNode(ctx context.Context, server *client.Client, name string, out *explain.Objects, stderr io.Writer) error {
+	node, err := server.Node(ctx, name)
 	switch {
 	case apierrors.IsNotFound(err):
 		return fmt.Errorf("--node-name: the cluster has no Node %q", name)
@@ -73,8 +73,8 @@ func readNode(ctx context.Context, client kubernetes.Interface, name string, out
 
 // readServiceCIDRs reads the ranges of cluster IPs, which clusters before 1.33 do not
 // have (KEP-1880).
-func readServiceCIDRs(ctx context.Context, client kubernetes.Interface, out *explain.Objects, stderr io.Writer) error {
-	list, err := client.NetworkingV1().ServiceCIDRs().List(ctx, metav1.ListOptions{})
+func readServiceCIDRs(ctx context.Context, server *client.Client, out *explain.Objects, stderr io.Writer) error {
+	list, err := server.ServiceCIDRs().List(ctx, metav1.ListOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil

@@ -68,14 +68,13 @@ func newRootCommand() *cobra.Command {
 		Short:         "A Kubernetes Service proxy on nftables maps",
 		Long:          rootLong,
 		Args:          cobra.NoArgs,
-		Version:       version(),
+		Version:       version(), // printed without a template: one keeps all methods of all types in the binary
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return d.run(cmd.Context(), cmd.ErrOrStderr())
 		},
 	}
-	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	root.CompletionOptions.HiddenDefaultCmd = true
 	d.AddFlags(root.Flags())
 	root.AddCommand(newRenderCommand(), newExplainCommand(), newCleanupCommand(), newDemoCommand())

@@ -6,23 +6,19 @@ import (
 	"fmt"
 	"log/slog"
 
-	typedeventsv1 "k8s.io/client-go/kubernetes/typed/events/v1"
-
 	"github.com/vmapd/vmapd/cmd/internal/config"
 	"github.com/vmapd/vmapd/cmd/internal/nodesetup"
 	"github.com/vmapd/vmapd/sync/events"
+	"github.com/vmapd/vmapd/sync/informer"
 )
 
 // newRecorder returns what writes events, with a client of its own: they can't hold up lists.
 func (d *daemon) newRecorder(nodeName string) (*events.Recorder, error) {
 	o := events.Options{NodeName: nodeName, Log: d.log}
 	if c := d.current.Load(); len(c.From) == 0 {
-		rest, err := c.Client().REST()
-		if err != nil {
+		var err error
+		if o.Client, err = informer.Connect(c.Client()); err != nil {
 			return nil, fmt.Errorf("connect to the cluster for events: %w", err)
-		}
-		if o.Client, err = typedeventsv1.NewForConfig(rest); err != nil {
-			return nil, fmt.Errorf("make a client for events: %w", err)
 		}
 	}
 	return events.New(o), nil

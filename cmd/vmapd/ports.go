@@ -7,13 +7,11 @@ import (
 	"log/slog"
 	"net/http"
 
-	authenticationv1 "k8s.io/client-go/kubernetes/typed/authentication/v1"
-	authorizationv1 "k8s.io/client-go/kubernetes/typed/authorization/v1"
-
 	"github.com/vmapd/vmapd/cmd/internal/config"
 	"github.com/vmapd/vmapd/cmd/internal/httpserver"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/sync/events"
+	"github.com/vmapd/vmapd/sync/informer"
 )
 
 // ports are the daemon's two HTTP ports.
@@ -108,21 +106,11 @@ func newAuthorizer(c *config.Config, log *slog.Logger) (*httpserver.Authorizer, 
 	if len(c.From) > 0 {
 		return nil, errors.New("tokens are for a cluster's API server, and --from reads files")
 	}
-	rest, err := c.Client().REST()
+	client, err := informer.Connect(c.Client())
 	if err != nil {
 		return nil, err
 	}
-	authentication, err := authenticationv1.NewForConfig(rest)
-	if err != nil {
-		return nil, err
-	}
-	authorization, err := authorizationv1.NewForConfig(rest)
-	if err != nil {
-		return nil, err
-	}
-	return httpserver.NewAuthorizer(httpserver.AuthorizerOptions{
-		TokenReviews: authentication.TokenReviews(), SubjectAccessReviews: authorization.SubjectAccessReviews(), Log: log,
-	}), nil
+	return httpserver.NewAuthorizer(httpserver.AuthorizerOptions{Reviewer: client, Log: log}), nil
 }
 
 // set serves the ports as another configuration says, or changes neither.

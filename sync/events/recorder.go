@@ -8,17 +8,17 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
-	typedeventsv1 "k8s.io/client-go/kubernetes/typed/events/v1"
 
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/sync/kube/client"
 )
 
 // Options of a Recorder.
 type Options struct {
-	// Client writes the events. It should have a rate limit of its own (QPS in its
-	// configuration), so that events can't hold up lists. nil: there is no API server, and
-	// events are logged for debugging and nothing else.
-	Client typedeventsv1.EventsV1Interface
+	// Client writes the events. It should have a rate limit of its own, so that events
+	// can't hold up lists. nil: there is no API server, and events are logged for debugging
+	// and nothing else.
+	Client *client.Client
 	// NodeName is the Node that Recorder.Node is about.
 	NodeName string
 	// ServiceUID returns the UID of a Service, by which "kubectl describe service" finds its

@@ -16,8 +16,9 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	typedeventsv1 "k8s.io/client-go/kubernetes/typed/events/v1"
 	"k8s.io/client-go/rest"
+
+	"github.com/vmapd/vmapd/sync/kube/client"
 )
 
 // server is an API server that has events, and nothing else.
@@ -154,7 +155,7 @@ func (s *server) lines() []string {
 func newServer() *server { return &server{events: map[string]map[string]any{}} }
 
 // client returns a client of s: without sockets if url is empty.
-func (s *server) client(t *testing.T, url string) typedeventsv1.EventsV1Interface {
+func (s *server) client(t *testing.T, url string) *client.Client {
 	t.Helper()
 	if url == "" {
 		return clientVia(t, url, s)
@@ -164,11 +165,11 @@ func (s *server) client(t *testing.T, url string) typedeventsv1.EventsV1Interfac
 	return clientVia(t, url, transport)
 }
 
-func clientVia(t *testing.T, url string, transport http.RoundTripper) typedeventsv1.EventsV1Interface {
+func clientVia(t *testing.T, url string, transport http.RoundTripper) *client.Client {
 	t.Helper()
-	conf := &rest.Config{Host: url, QPS: -1}
+	conf := &rest.Config{Host: url, QPS: -1, Transport: transport}
 	conf.ContentType = runtime.ContentTypeJSON
-	c, err := typedeventsv1.NewForConfigAndClient(conf, &http.Client{Transport: transport})
+	c, err := client.New(conf)
 	if err != nil {
 		t.Fatal(err)
 	}

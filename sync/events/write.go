@@ -12,7 +12,6 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 )
@@ -135,7 +134,6 @@ func (r *Recorder) write(ctx context.Context, s *series) error {
 	if count > 1 {
 		s.event.Series = &eventsv1.EventSeries{Count: count, LastObservedTime: metav1.NewMicroTime(last)}
 	}
-	client := r.opts.Client.Events(s.event.Namespace)
 	if s.told > 0 {
 		patch, err := json.Marshal(struct {
 			Series *eventsv1.EventSeries `json:"series"`
@@ -143,7 +141,7 @@ func (r *Recorder) write(ctx context.Context, s *series) error {
 		if err != nil {
 			return fmt.Errorf("encode a series of events: %w", err)
 		}
-		_, err = client.Patch(ctx, s.event.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
+		err = r.opts.Client.PatchEvent(ctx, s.event.Namespace, s.event.Name, patch)
 		if err == nil {
 			s.told = count
 		}
@@ -152,7 +150,7 @@ func (r *Recorder) write(ctx context.Context, s *series) error {
 		}
 		// The server keeps events for an hour only.
 	}
-	_, err := client.Create(ctx, s.event, metav1.CreateOptions{})
+	err := r.opts.Client.CreateEvent(ctx, s.event)
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return err
 	}

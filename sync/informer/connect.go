@@ -4,10 +4,11 @@ import (
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/vmapd/vmapd/sync/kube/client"
 )
 
 // Config says how to reach the API server. Its fields are those of kube-proxy's
@@ -99,15 +100,16 @@ func (c Config) read() (*rest.Config, error) {
 	return out, nil
 }
 
-// Connect returns a client. It does not talk to the server yet, which may be away.
-func Connect(c Config) (kubernetes.Interface, error) {
+// Connect returns a client with a rate limit of its own. It does not talk to the server
+// yet, which may be away.
+func Connect(c Config) (*client.Client, error) {
 	conf, err := c.REST()
 	if err != nil {
 		return nil, err
 	}
-	client, err := kubernetes.NewForConfig(conf)
+	out, err := client.New(conf)
 	if err != nil {
 		return nil, fmt.Errorf("make a client for %s: %w", conf.Host, err)
 	}
-	return client, nil
+	return out, nil
 }

@@ -41,18 +41,18 @@ func TestWrongCredentialsAreRefused(t *testing.T) {
 			path := kubeconfig(t, s, dir, form)
 			client, err := Connect(Config{Kubeconfig: path})
 			must(t, err)
-			if _, err = client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}); err != nil {
+			if _, err = client.Nodes().List(t.Context(), metav1.ListOptions{}); err != nil {
 				t.Errorf("with the right credentials: %v", err)
 			}
 			if got := s.Requests(apitest.Nodes)[0].Proto; got != "HTTP/2.0" {
 				t.Errorf("protocol is %s", got)
 			}
 			must(t, s.RotateClient())
-			if _, err = client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}); err == nil || !strings.Contains(err.Error(), "Unauthorized") {
+			if _, err = client.Nodes().List(t.Context(), metav1.ListOptions{}); err == nil || !strings.Contains(err.Error(), "Unauthorized") {
 				t.Errorf("with those of before: %v", err)
 			}
 			kubeconfig(t, s, dir, form)
-			if _, err = client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}); err != nil {
+			if _, err = client.Nodes().List(t.Context(), metav1.ListOptions{}); err != nil {
 				t.Errorf("with new ones: %v", err)
 			}
 		})
@@ -197,15 +197,11 @@ func TestEventIsWrittenWithNewCredentials(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "node1.1"},
 		Reason:     "Starting", Regarding: corev1.ObjectReference{Kind: "Node", Name: "node1"},
 	}
-	if _, err := client.EventsV1().Events(event.Namespace).Create(t.Context(), event, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, client.CreateEvent(t.Context(), event))
 	must(t, s.RotateClient())
 	kubeconfig(t, s, dir, apitest.Form{Files: true})
 	event.Name = "node1.2"
-	if _, err := client.EventsV1().Events(event.Namespace).Create(t.Context(), event, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, client.CreateEvent(t.Context(), event))
 	got := s.Events()
 	if len(got) != 2 || got[1].Name != "node1.2" || got[1].Reason != "Starting" {
 		t.Errorf("events: %v", got)

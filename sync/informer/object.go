@@ -14,6 +14,8 @@ import (
 // object is all that client-go gets to see of an object: its name and its version. What
 // the proxy reads of it is on its way to the state.
 type object struct {
+	metav1.Object // shared and empty: for all that client-go doesn't ask
+
 	name     model.NamespacedName
 	version  string
 	endsList bool   // a bookmark, after the last of the initial events
@@ -23,13 +25,25 @@ type object struct {
 	set    func(*model.Builder) // writes it into the state; nil: it is there already
 }
 
-// GetObjectMeta implements [metav1.ObjectMetaAccessor].
-func (o *object) GetObjectMeta() metav1.Object {
-	m := &metav1.ObjectMeta{Namespace: o.name.Namespace, Name: o.name.Name, ResourceVersion: o.version}
-	if o.endsList {
-		m.Annotations = map[string]string{metav1.InitialEventsAnnotationKey: "true"}
+// nothing is the metadata of which all objects have the rest of theirs. A
+// [metav1.ObjectMeta] of their own is large, and client-go asks several times.
+var nothing metav1.Object = &metav1.ObjectMeta{}
+
+// GetNamespace implements [metav1.Object].
+func (o *object) GetNamespace() string { return o.name.Namespace }
+
+// GetName implements [metav1.Object].
+func (o *object) GetName() string { return o.name.Name }
+
+// GetResourceVersion implements [metav1.Object].
+func (o *object) GetResourceVersion() string { return o.version }
+
+// GetAnnotations implements [metav1.Object].
+func (o *object) GetAnnotations() map[string]string {
+	if !o.endsList {
+		return nil
 	}
-	return m
+	return map[string]string{metav1.InitialEventsAnnotationKey: "true"}
 }
 
 // GetObjectKind implements [runtime.Object].
@@ -76,7 +90,16 @@ type summer struct {
 
 func newSummer() *summer { return &summer{seed: maphash.MakeSeed()} }
 
+// sum makes the sum of an object. Its labels and annotations are added one by one: their
+// order says nothing, and to write them in one takes longer than all the rest.
 func (s *summer) sum(o apiObject) uint64 {
+	labels, annotations := o.GetLabels(), o.GetAnnotations()
+	o.SetLabels(nil)
+	o.SetAnnotations(nil)
+	defer func() {
+		o.SetLabels(labels)
+		o.SetAnnotations(annotations)
+	}()
 	size := o.Size()
 	if size > len(s.buffer) {
 		s.buffer = make([]byte, size)
@@ -86,5 +109,18 @@ func (s *summer) sum(o apiObject) uint64 {
 		// No object that was decoded comes here. Nearly always, its version is enough.
 		return maphash.String(s.seed, o.GetResourceVersion())
 	}
-	return maphash.Bytes(s.seed, s.buffer[size-n:size])
+	return maphash.Bytes(s.seed, s.buffer[size-n:size]) + s.pairs(labels) + 3*s.pairs(annotations)
+}
+
+func (s *summer) pairs(m map[string]string) (sum uint64) {
+	var h maphash.Hash
+	h.SetSeed(s.seed)
+	for k, v := range m {
+		h.Reset()
+		h.WriteString(k)
+		h.WriteByte(0) // is in no key
+		h.WriteString(v)
+		sum += h.Sum64()
+	}
+	return sum
 }

@@ -10,10 +10,10 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/sync/kube"
+	"github.com/vmapd/vmapd/sync/kube/client"
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
@@ -38,23 +38,23 @@ type resource struct {
 }
 
 // resources are what the proxy of one node reads.
-func resources(c kubernetes.Interface, node string) []*resource {
-	services := newResource("services", c.CoreV1().Services(metav1.NamespaceAll), readService, (*model.Builder).DeleteService)
+func resources(c *client.Client, node string) []*resource {
+	services := newResource(c.Services(), readService, (*model.Builder).DeleteService)
 	services.labels = notOurs
 	// Most Services of some clusters are headless, and not all of them are labelled so.
 	services.fields = fields.OneTermNotEqualSelector("spec.clusterIP", corev1.ClusterIPNone).String()
 	services.spare = true
 	services.removal = reconcile.Change{Services: 1}
 
-	slices := newResource("endpointslices", c.DiscoveryV1().EndpointSlices(metav1.NamespaceAll), readEndpointSlice, (*model.Builder).DeleteEndpointSlice)
+	slices := newResource(c.EndpointSlices(), readEndpointSlice, (*model.Builder).DeleteEndpointSlice)
 	slices.labels = notOurs
 	slices.removal = reconcile.Change{EndpointSlices: 1}
 
-	nodes := newResource("nodes", c.CoreV1().Nodes(), readNode,
+	nodes := newResource(c.Nodes(), readNode,
 		func(b *model.Builder, n model.NamespacedName) { b.DeleteNode(n.Name) })
 	nodes.fields = fields.OneTermEqualSelector(metav1.ObjectNameField, node).String()
 
-	cidrs := newResource("servicecidrs", c.NetworkingV1().ServiceCIDRs(), readServiceCIDR,
+	cidrs := newResource(c.ServiceCIDRs(), readServiceCIDR,
 		func(b *model.Builder, n model.NamespacedName) { b.DeleteServiceCIDR(n.Name) })
 	cidrs.optional = true // networking.k8s.io/v1 has it since 1.33 (KEP-1880)
 
@@ -86,17 +86,11 @@ func readServiceCIDR(in *networkingv1.ServiceCIDR, o *object) {
 	o.set = func(b *model.Builder) { b.SetServiceCIDR(c) }
 }
 
-// typedClient is what client-go's client of each kind has.
-type typedClient[L runtime.Object] interface {
-	List(context.Context, metav1.ListOptions) (L, error)
-	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)
-}
-
 func newResource[T apiObject, L runtime.Object](
-	name string, c typedClient[L], read func(T, *object), remove func(*model.Builder, model.NamespacedName),
+	c client.Resource[L], read func(T, *object), remove func(*model.Builder, model.NamespacedName),
 ) *resource {
 	return &resource{
-		name: name,
+		name: c.Name,
 		list: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			return c.List(ctx, o)
 		},
@@ -107,6 +101,7 @@ func newResource[T apiObject, L runtime.Object](
 				return nil, false
 			}
 			out := &object{
+				Object:   nothing,
 				name:     model.NamespacedName{Namespace: t.GetNamespace(), Name: t.GetName()},
 				version:  t.GetResourceVersion(),
 				endsList: t.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true",

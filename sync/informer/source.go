@@ -10,11 +10,11 @@ import (
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/vmapd/vmapd/sync/kube/client"
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
@@ -31,7 +31,7 @@ const retryReset = 2 * time.Minute
 // Source follows an API server and writes what concerns this node into a
 // [reconcile.State].
 type Source struct {
-	Client   kubernetes.Interface
+	Client   *client.Client
 	NodeName string // of the only Node to read
 	Log      *slog.Logger
 }
@@ -49,7 +49,7 @@ func (s *Source) Run(ctx context.Context, state *reconcile.State) error {
 
 	var all, initial sync.WaitGroup
 	for _, r := range resources(s.Client, s.NodeName) {
-		f := &follower{resource: r, client: s.Client, state: state, log: s.Log.With(slog.String("resource", r.name))}
+		f := &follower{resource: r, state: state, log: s.Log.With(slog.String("resource", r.name))}
 		initial.Add(1)
 		delivered := sync.OnceFunc(initial.Done)
 		all.Go(func() { f.run(ctx, delivered) })
@@ -74,9 +74,8 @@ func (s *Source) Run(ctx context.Context, state *reconcile.State) error {
 // follower keeps one kind of objects up to date in the state.
 type follower struct {
 	*resource
-	client kubernetes.Interface
-	state  *reconcile.State
-	log    *slog.Logger
+	state *reconcile.State
+	log   *slog.Logger
 }
 
 // run follows until ctx ends. It calls delivered when the initial list is in the
@@ -110,7 +109,7 @@ func (f *follower) inform(ctx context.Context, h *health, delivered func()) {
 	})
 	logger := klog.FromContext(ctx)
 	reflector := cache.NewReflectorWithOptions(
-		cache.ToListWatcherWithWatchListSemantics(h.observe(f.resource, into), f.client), new(object), into,
+		h.observe(f.resource, into), new(object), into,
 		cache.ReflectorOptions{Name: f.name, TypeDescription: f.name, Logger: &logger},
 	)
 	// The reflector's own loop would log errors. They are seen by h, and more of them than

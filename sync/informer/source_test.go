@@ -11,8 +11,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/sync/informer/apitest"
@@ -92,6 +90,11 @@ func TestSelectorsAreSent(t *testing.T) {
 					t.Errorf("%s: Accept is %q", r.Path, got)
 				}
 			}
+			for _, r := range everything {
+				if first := s.Requests(r)[0]; first.Query.Get("sendInitialEvents") != "true" {
+					t.Errorf("%s: the initial list is not asked for as a stream first, but by %v", r, first.Query)
+				}
+			}
 			if got := len(s.Requests("")); got > 12 {
 				t.Errorf("%d requests to start with:\n%s", got, w.requests())
 			}
@@ -139,22 +142,6 @@ func TestChangesArrive(t *testing.T) {
 			w.is(whole[0], "cidr 172.31.0.0/16")
 		})
 	}
-}
-
-// The same through client-go's fake, which many tools build upon.
-func TestFakeClientset(t *testing.T) {
-	t.Parallel()
-	client := fake.NewClientset(service("web", "172.30.0.41"), slice("web", "10.180.0.1", "10.180.1.1"), node("node1", "192.168.0.2"), cidr("kubernetes", "172.30.0.0/16"))
-	w := followWith(t, client)
-	w.want(whole...)
-	if err := client.CoreV1().Services("ns1").Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	w.want(whole[1:]...)
-	if _, err := client.CoreV1().Services("ns1").Create(t.Context(), service("web", "172.30.0.41"), metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	w.want(whole...)
 }
 
 func TestIncompleteUntilEverythingIsDelivered(t *testing.T) {
@@ -246,7 +233,7 @@ func TestStrippedObjectsAreKept(t *testing.T) {
 }
 
 func TestNodeNameIsNeeded(t *testing.T) {
-	if err := (&Source{Client: fake.NewClientset()}).Run(t.Context(), nil); err == nil {
+	if err := new(Source).Run(t.Context(), nil); err == nil {
 		t.Error("no error")
 	}
 }

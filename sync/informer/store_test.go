@@ -9,9 +9,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
 
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/sync/kube/client"
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
@@ -20,7 +21,11 @@ import (
 func newServices(t *testing.T) (*store, func() ([]string, int)) {
 	t.Helper()
 	state := reconcile.NewState(model.NewBuilder(model.Config{NodeName: "node1"}), 1)
-	s := newStore(resources(fake.NewClientset(), "node1")[0], state, state.Complete)
+	unused, err := client.New(&rest.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newStore(resources(unused, "node1")[0], state, state.Complete)
 	return s, func() ([]string, int) {
 		n, _ := state.Pending()
 		var out []string

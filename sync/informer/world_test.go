@@ -18,7 +18,6 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/sync/informer/apitest"
@@ -83,7 +82,6 @@ type world struct {
 	t      *testing.T
 	start  time.Time
 	server *apitest.Server
-	client kubernetes.Interface
 	state  *reconcile.State
 	logs   *lines
 
@@ -127,25 +125,8 @@ func followBy(t *testing.T, s *apitest.Server, dir string, f apitest.Form) *worl
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := followWith(t, client)
-	w.server = s
-	return w
-}
-
-// kubeconfig writes the credentials of now.
-func kubeconfig(t *testing.T, s *apitest.Server, dir string, f apitest.Form) string {
-	t.Helper()
-	path, err := s.Kubeconfig(dir, f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
-
-func followWith(t *testing.T, client kubernetes.Interface) *world {
-	t.Helper()
 	w := &world{
-		t: t, start: time.Now(), client: client, logs: &lines{Handler: slog.DiscardHandler},
+		t: t, start: time.Now(), server: s, logs: &lines{Handler: slog.DiscardHandler},
 		state: reconcile.NewState(model.NewBuilder(model.Config{
 			NodeName:          "node1",
 			NodePortAddresses: model.NodePortAddresses{Primary: true},
@@ -168,6 +149,16 @@ func followWith(t *testing.T, client kubernetes.Interface) *world {
 	})
 	t.Cleanup(w.stop)
 	return w
+}
+
+// kubeconfig writes the credentials of now.
+func kubeconfig(t *testing.T, s *apitest.Server, dir string, f apitest.Form) string {
+	t.Helper()
+	path, err := s.Kubeconfig(dir, f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 // view is what matters of a snapshot, as text.
@@ -212,9 +203,6 @@ func (w *world) until(what string, ok func() bool) {
 }
 
 func (w *world) requests() string {
-	if w.server == nil {
-		return ""
-	}
 	var b strings.Builder
 	all := w.server.Requests("")
 	for _, r := range all[max(0, len(all)-20):] {

@@ -12,16 +12,18 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
-	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 )
 
-// AuthorizerOptions say whom an [Authorizer] asks. The clients should be the only users of
-// their rate limit: who sends wrong tokens must not slow down anything else.
+// Reviewer asks the API server. [github.com/vmapd/vmapd/sync/kube/client.Client] is one.
+type Reviewer interface {
+	ReviewToken(context.Context, authenticationv1.TokenReviewSpec) (authenticationv1.TokenReviewStatus, error)
+	ReviewAccess(context.Context, authorizationv1.SubjectAccessReviewSpec) (authorizationv1.SubjectAccessReviewStatus, error)
+}
+
+// AuthorizerOptions say whom an [Authorizer] asks. It should be the only user of the
+// Reviewer's rate limit: who sends wrong tokens must not slow down anything else.
 type AuthorizerOptions struct {
-	TokenReviews         authenticationclient.TokenReviewInterface
-	SubjectAccessReviews authorizationclient.SubjectAccessReviewInterface
+	Reviewer Reviewer
 	// Audiences are what tokens must be for. None: the API server's own.
 	Audiences []string
 	Log       *slog.Logger
@@ -109,17 +111,15 @@ func bearerToken(r *http.Request) (string, bool) {
 }
 
 func (a *Authorizer) authenticate(ctx context.Context, token string) (*authenticationv1.UserInfo, bool, error) {
-	got, err := a.opts.TokenReviews.Create(ctx, &authenticationv1.TokenReview{
-		Spec: authenticationv1.TokenReviewSpec{Token: token, Audiences: a.opts.Audiences},
-	}, metav1.CreateOptions{})
+	got, err := a.opts.Reviewer.ReviewToken(ctx, authenticationv1.TokenReviewSpec{Token: token, Audiences: a.opts.Audiences})
 	if err != nil {
 		return nil, false, err
 	}
-	if !got.Status.Authenticated {
-		a.opts.Log.LogAttrs(ctx, slog.LevelDebug, "a bearer token is not valid", slog.String("reason", got.Status.Error))
+	if !got.Authenticated {
+		a.opts.Log.LogAttrs(ctx, slog.LevelDebug, "a bearer token is not valid", slog.String("reason", got.Error))
 		return nil, false, nil
 	}
-	return &got.Status.User, true, nil
+	return &got.User, true, nil
 }
 
 func (a *Authorizer) authorize(ctx context.Context, user *authenticationv1.UserInfo, verb, path string) (may, yes bool, err error) {
@@ -127,16 +127,14 @@ func (a *Authorizer) authorize(ctx context.Context, user *authenticationv1.UserI
 	for k, v := range user.Extra {
 		extra[k] = authorizationv1.ExtraValue(v)
 	}
-	got, err := a.opts.SubjectAccessReviews.Create(ctx, &authorizationv1.SubjectAccessReview{
-		Spec: authorizationv1.SubjectAccessReviewSpec{
-			User: user.Username, UID: user.UID, Groups: user.Groups, Extra: extra,
-			NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: path, Verb: verb},
-		},
-	}, metav1.CreateOptions{})
+	got, err := a.opts.Reviewer.ReviewAccess(ctx, authorizationv1.SubjectAccessReviewSpec{
+		User: user.Username, UID: user.UID, Groups: user.Groups, Extra: extra,
+		NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: path, Verb: verb},
+	})
 	if err != nil {
 		return false, false, err
 	}
-	return got.Status.Allowed, got.Status.Allowed, nil
+	return got.Allowed, got.Allowed, nil
 }
 
 // unable says in the log, once for each reason, why the API server can't be asked, and

@@ -18,8 +18,9 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	apiclient "github.com/vmapd/vmapd/sync/kube/client"
 )
 
 // apiServer answers TokenReviews and SubjectAccessReviews over TLS: the token of NAME is
@@ -116,7 +117,7 @@ func (s *apiServer) handle(w http.ResponseWriter, r *http.Request) {
 // guarded starts a metrics port with TLS whose guard asks an API server.
 func guarded(t *testing.T, api *apiServer) (url string, client *http.Client, said *logBuffer) {
 	t.Helper()
-	clientset, err := kubernetes.NewForConfig(api.config())
+	reviewer, err := apiclient.New(api.config())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,12 +125,8 @@ func guarded(t *testing.T, api *apiServer) (url string, client *http.Client, sai
 	certificate, client := testCertificate(t)
 	s, _ := start(t, Config{
 		Addresses: []string{"127.0.0.1:0"}, TLS: certificate.Config(),
-		Handler: MetricsPort{Component: "vmapd", Metrics: says("figures"), Profiling: true, SetVerbosity: func(int) {}}.Handler(),
-		Authorizer: NewAuthorizer(AuthorizerOptions{
-			TokenReviews:         clientset.AuthenticationV1().TokenReviews(),
-			SubjectAccessReviews: clientset.AuthorizationV1().SubjectAccessReviews(),
-			Audiences:            []string{"vmapd"}, Log: log,
-		}),
+		Handler:    MetricsPort{Component: "vmapd", Metrics: says("figures"), Profiling: true, SetVerbosity: func(int) {}}.Handler(),
+		Authorizer: NewAuthorizer(AuthorizerOptions{Reviewer: reviewer, Audiences: []string{"vmapd"}, Log: log}),
 	}, Options{})
 	return "https://" + serving(t, s, 1), client, said
 }
@@ -181,7 +178,7 @@ func TestWhoMayAsk(t *testing.T) {
 // Clients are told how to authenticate (RFC 6750, 3).
 func TestRefusalsNameTheScheme(t *testing.T) {
 	t.Parallel()
-	h := NewAuthorizer(AuthorizerOptions{TokenReviews: nobody{}, Log: discard()}).Wrap(says("secret"))
+	h := NewAuthorizer(AuthorizerOptions{Reviewer: nobody{}, Log: discard()}).Wrap(says("secret"))
 	for _, authorization := range []string{"", "Bearer nonsense"} {
 		r, w := httptest.NewRequest(http.MethodGet, "/metrics", nil), httptest.NewRecorder()
 		r.Header.Set("Authorization", authorization)

@@ -16,7 +16,6 @@ import (
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 func dial(t *testing.T, address string) net.Conn {
@@ -194,10 +193,10 @@ func TestConnectionsAreLimited(t *testing.T) {
 }
 
 // nobody is an API server that knows no token.
-type nobody struct{}
+type nobody struct{ Reviewer }
 
-func (nobody) Create(context.Context, *authenticationv1.TokenReview, metav1.CreateOptions) (*authenticationv1.TokenReview, error) {
-	return &authenticationv1.TokenReview{}, nil
+func (nobody) ReviewToken(context.Context, authenticationv1.TokenReviewSpec) (authenticationv1.TokenReviewStatus, error) {
+	return authenticationv1.TokenReviewStatus{}, nil
 }
 
 // Whatever is sent, without a valid token nothing but /healthz answers.
@@ -212,7 +211,7 @@ func FuzzNothingPassesWithoutAToken(f *testing.F) {
 	f.Add([]byte("PUT /debug/flags/v HTTP/1.1\r\nHost: a\r\nAuthorization: bearer \t\r\nContent-Length: 1\r\n\r\n9"))
 	secret := says("secret")
 	inner := MetricsPort{Component: "vmapd", Metrics: secret, SLIs: secret, Profiling: true}.Handler()
-	h := NewAuthorizer(AuthorizerOptions{TokenReviews: nobody{}, Log: discard()}).Wrap(inner)
+	h := NewAuthorizer(AuthorizerOptions{Reviewer: nobody{}, Log: discard()}).Wrap(inner)
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(string(raw))))
 		if err != nil {

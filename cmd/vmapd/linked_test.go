@@ -1,0 +1,58 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// tooMuch are packages that the daemon must not link, with all below them: types, clients
+// and documents of every group of the API. The pages of a program that its start touches
+// stay in memory, and with these, they were more than half of what a small cluster takes.
+// What requests need is in sync/kube/client.
+var tooMuch = []string{
+	"k8s.io/client-go/applyconfigurations",
+	"k8s.io/client-go/discovery",
+	"k8s.io/client-go/gentype",
+	"k8s.io/client-go/informers",
+	"k8s.io/client-go/kubernetes",
+	"k8s.io/client-go/testing",
+	"k8s.io/kube-openapi/pkg/validation",
+	"github.com/google/gnostic-models",
+	module + "sync/informer/apitest",
+}
+
+func TestTheClientOfEverythingIsNotLinked(t *testing.T) {
+	cmd := exec.Command("go", "list", "-deps", "-f", `{{.ImportPath}} {{join .Imports " "}}`, "./cmd/vmapd")
+	cmd.Dir = filepath.Dir(testdata(t))
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	if text := string(out); !strings.Contains(text, "\nk8s.io/client-go/rest ") {
+		t.Fatalf("go list says that no requests are made:\n%s", text)
+	}
+	for line := range strings.Lines(string(out)) {
+		fields := strings.Fields(line)
+		if heavy(fields[0]) {
+			continue // one complaint is enough
+		}
+		for _, i := range fields[1:] {
+			if heavy(i) {
+				t.Errorf("%s imports %s", fields[0], i)
+			}
+		}
+	}
+}
+
+func heavy(pkg string) bool {
+	for _, p := range tooMuch {
+		if pkg == p || strings.HasPrefix(pkg, p+"/") {
+			return true
+		}
+	}
+	return false
+}

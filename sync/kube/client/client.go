@@ -1,0 +1,74 @@
+package client
+
+import (
+	"fmt"
+	"net/http"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/flowcontrol"
+)
+
+// Client makes requests to an API server. They all count for one limit of their rate.
+type Client struct {
+	core, discovery, networking, events, authentication, authorization rest.Interface
+
+	options runtime.ParameterCodec
+}
+
+// New returns a client. It does not talk to the server yet. Without a QPS or a Burst, there
+// are client-go's 5 requests a second and 10; a QPS of less than 0 means no limit.
+func New(conf *rest.Config) (*Client, error) {
+	conf = rest.CopyConfig(conf)
+	if conf.UserAgent == "" {
+		conf.UserAgent = rest.DefaultKubernetesUserAgent()
+	}
+	if conf.QPS == 0 {
+		conf.QPS = rest.DefaultQPS
+	}
+	if conf.Burst == 0 {
+		conf.Burst = rest.DefaultBurst
+	}
+	if conf.RateLimiter == nil && conf.QPS > 0 {
+		if conf.Burst < 0 {
+			return nil, fmt.Errorf("burst of %d requests: with a limit of %v a second, there must be at least one", conf.Burst, conf.QPS)
+		}
+		conf.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(conf.QPS, conf.Burst)
+	}
+	transport, err := rest.HTTPClientFor(conf)
+	if err != nil {
+		return nil, err
+	}
+	scheme := newScheme()
+	conf.NegotiatedSerializer = newSerializer(scheme)
+	c := &Client{options: runtime.NewParameterCodec(scheme)}
+	for group, to := range map[schema.GroupVersion]*rest.Interface{
+		corev1.SchemeGroupVersion:           &c.core,
+		discoveryv1.SchemeGroupVersion:      &c.discovery,
+		networkingv1.SchemeGroupVersion:     &c.networking,
+		eventsv1.SchemeGroupVersion:         &c.events,
+		authenticationv1.SchemeGroupVersion: &c.authentication,
+		authorizationv1.SchemeGroupVersion:  &c.authorization,
+	} {
+		if *to, err = forGroup(*conf, group, transport); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+func forGroup(conf rest.Config, group schema.GroupVersion, transport *http.Client) (rest.Interface, error) {
+	conf.GroupVersion = &group
+	conf.APIPath = "/apis"
+	if group.Group == "" {
+		conf.APIPath = "/api"
+	}
+	return rest.RESTClientForConfigAndClient(&conf, transport)
+}

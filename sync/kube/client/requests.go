@@ -1,0 +1,106 @@
+package client
+
+import (
+	"context"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
+)
+
+// Resource is a kind of objects; L is the type of a list of them.
+type Resource[L runtime.Object] struct {
+	Name string // plural, as in URLs
+
+	group   rest.Interface
+	options runtime.ParameterCodec
+	newList func() L
+}
+
+// Services of all namespaces.
+func (c *Client) Services() Resource[*corev1.ServiceList] {
+	return resource(c, c.core, "services", func() *corev1.ServiceList { return new(corev1.ServiceList) })
+}
+
+// EndpointSlices of all namespaces.
+func (c *Client) EndpointSlices() Resource[*discoveryv1.EndpointSliceList] {
+	return resource(c, c.discovery, "endpointslices", func() *discoveryv1.EndpointSliceList { return new(discoveryv1.EndpointSliceList) })
+}
+
+// Nodes of the cluster.
+func (c *Client) Nodes() Resource[*corev1.NodeList] {
+	return resource(c, c.core, "nodes", func() *corev1.NodeList { return new(corev1.NodeList) })
+}
+
+// ServiceCIDRs of the cluster. Servers before 1.33 do not have them (KEP-1880).
+func (c *Client) ServiceCIDRs() Resource[*networkingv1.ServiceCIDRList] {
+	return resource(c, c.networking, "servicecidrs", func() *networkingv1.ServiceCIDRList { return new(networkingv1.ServiceCIDRList) })
+}
+
+func resource[L runtime.Object](c *Client, group rest.Interface, name string, newList func() L) Resource[L] {
+	return Resource[L]{Name: name, group: group, options: c.options, newList: newList}
+}
+
+func (r Resource[L]) get(o metav1.ListOptions) *rest.Request {
+	req := r.group.Get().Resource(r.Name).VersionedParams(&o, r.options)
+	if o.TimeoutSeconds != nil {
+		req.Timeout(time.Duration(*o.TimeoutSeconds) * time.Second)
+	}
+	return req
+}
+
+// List reads objects, or one page of them.
+func (r Resource[L]) List(ctx context.Context, o metav1.ListOptions) (L, error) {
+	out := r.newList()
+	err := r.get(o).Do(ctx).Into(out)
+	return out, err
+}
+
+// Watch reads what happens to objects, until it is stopped or ctx ends.
+func (r Resource[L]) Watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+	o.Watch = true
+	return r.get(o).Watch(ctx)
+}
+
+// Node reads one Node.
+func (c *Client) Node(ctx context.Context, name string) (*corev1.Node, error) {
+	out := new(corev1.Node)
+	err := c.core.Get().Resource("nodes").Name(name).Do(ctx).Into(out)
+	return out, err
+}
+
+// CreateEvent writes a new event into the namespace that it names.
+func (c *Client) CreateEvent(ctx context.Context, e *eventsv1.Event) error {
+	return c.events.Post().Namespace(e.Namespace).Resource("events").Body(e).Do(ctx).Into(new(eventsv1.Event))
+}
+
+// PatchEvent changes an event by a strategic merge patch.
+func (c *Client) PatchEvent(ctx context.Context, namespace, name string, patch []byte) error {
+	r := c.events.Patch(types.StrategicMergePatchType).Namespace(namespace).Resource("events").Name(name).Body(patch)
+	return r.Do(ctx).Into(new(eventsv1.Event))
+}
+
+// ReviewToken asks who a token belongs to.
+func (c *Client) ReviewToken(ctx context.Context, spec authenticationv1.TokenReviewSpec) (authenticationv1.TokenReviewStatus, error) {
+	out := new(authenticationv1.TokenReview)
+	review := &authenticationv1.TokenReview{Spec: spec}
+	err := c.authentication.Post().Resource("tokenreviews").Body(review).Do(ctx).Into(out)
+	return out.Status, err
+}
+
+// ReviewAccess asks what a user may do.
+func (c *Client) ReviewAccess(ctx context.Context, spec authorizationv1.SubjectAccessReviewSpec) (authorizationv1.SubjectAccessReviewStatus, error) {
+	out := new(authorizationv1.SubjectAccessReview)
+	review := &authorizationv1.SubjectAccessReview{Spec: spec}
+	err := c.authorization.Post().Resource("subjectaccessreviews").Body(review).Do(ctx).Into(out)
+	return out.Status, err
+}

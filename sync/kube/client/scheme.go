@@ -1,0 +1,41 @@
+package client
+
+import (
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/rest"
+
+	"github.com/vmapd/vmapd/sync/kube/wire"
+)
+
+// newScheme returns the kinds that requests and answers are about. Each group has, besides,
+// those of all groups: options, Status, WatchEvent.
+func newScheme() *runtime.Scheme {
+	s := runtime.NewScheme()
+	for group, kinds := range map[schema.GroupVersion][]runtime.Object{
+		corev1.SchemeGroupVersion:           {&corev1.Service{}, &corev1.ServiceList{}, &corev1.Node{}, &corev1.NodeList{}},
+		discoveryv1.SchemeGroupVersion:      {&discoveryv1.EndpointSlice{}, &discoveryv1.EndpointSliceList{}},
+		networkingv1.SchemeGroupVersion:     {&networkingv1.ServiceCIDR{}, &networkingv1.ServiceCIDRList{}},
+		eventsv1.SchemeGroupVersion:         {&eventsv1.Event{}},
+		authenticationv1.SchemeGroupVersion: {&authenticationv1.TokenReview{}},
+		authorizationv1.SchemeGroupVersion:  {&authorizationv1.SubjectAccessReview{}},
+	} {
+		s.AddKnownTypes(group, kinds...)
+		metav1.AddToGroupVersion(s, group)
+	}
+	return s
+}
+
+// newSerializer returns what encodes and decodes objects, in protobuf, JSON and YAML, and in
+// CBOR if client-go's feature ClientsAllowCBOR is on.
+func newSerializer(s *runtime.Scheme) runtime.NegotiatedSerializer {
+	return wire.New(s, rest.CodecFactoryForGeneratedClient(s, serializer.NewCodecFactory(s)).WithoutConversion())
+}
