@@ -88,9 +88,13 @@ func (m Mismatch) String() string {
 // last snapshot, and makes one first if something changed since.
 func (b *Builder) Choice(name ServicePortName, f Family) Choice {
 	b.Snapshot()
-	merged := merge(b.candidates(name, f))
-	selected := choose(merged)
 	var choice Choice
+	r := b.records[name.NamespacedName]
+	if r == nil {
+		return choice
+	}
+	merged := merge(b.candidates(r, name, f))
+	selected := choose(merged)
 	for _, c := range merged {
 		choice.Candidates = append(choice.Candidates, selected.explain(c))
 	}
@@ -100,7 +104,7 @@ func (b *Builder) Choice(name ServicePortName, f Family) Choice {
 	case cluster.has(hintsThisZone):
 		choice.Hints = ZoneHints
 	}
-	for _, s := range b.byService[name.NamespacedName] {
+	for _, s := range r.slices {
 		choice.addSlice(s, name, f)
 	}
 	return choice
@@ -108,20 +112,20 @@ func (b *Builder) Choice(name ServicePortName, f Family) Choice {
 
 // addSlice notes which candidates are a slice's, or why none is.
 func (c *Choice) addSlice(s *endpointSlice, name ServicePortName, f Family) {
-	other := OtherSlice{Name: s.name, Why: NoPort, Endpoints: len(s.endpoints)}
-	port, ok := s.port(name)
+	other := OtherSlice{Name: NamespacedName{name.Namespace, s.name}, Why: NoPort, Endpoints: s.len()}
+	port, ok := s.port(name.Port, name.Protocol)
 	switch {
 	case s.family != f:
 		other.Why = OtherFamily
 	case ok:
-		for _, e := range s.endpoints {
-			addr := netip.AddrPortFrom(e.addr, port)
+		for a := range s.all("") {
+			addr := netip.AddrPortFrom(a, port)
 			i, _ := slices.BinarySearchFunc(c.Candidates, addr, func(c Candidate, a netip.AddrPort) int {
 				return c.Addr.Compare(a)
 			})
 			of := &c.Candidates[i]
-			if n := len(of.Slices); n == 0 || of.Slices[n-1] != s.name {
-				of.Slices = append(of.Slices, s.name)
+			if n := len(of.Slices); n == 0 || of.Slices[n-1] != other.Name {
+				of.Slices = append(of.Slices, other.Name)
 			}
 		}
 		return
@@ -166,13 +170,11 @@ func (s selection) exclusion(c conditions, l List) Exclusion {
 // Claimants returns the service ports that ask for a VIP. The first has it: it is the
 // oldest Service's. A VIP without address is a node port.
 func (b *Builder) Claimants(v VIP) []ServicePortName {
-	c, ok := b.claims[v]
-	if !ok {
-		return nil
-	}
-	list := []ServicePortName{c.owner.service.ports[c.owner.port].name}
-	for _, w := range c.waiting {
-		list = append(list, w.service.ports[w.port].name)
+	var list []ServicePortName
+	for _, s := range b.claims.all(v) {
+		for p := range s.wanting(v) {
+			list = append(list, s.portName(p))
+		}
 	}
 	return list
 }

@@ -1,84 +1,79 @@
 package model
 
-import (
-	"iter"
-	"slices"
-)
+import "slices"
 
 // claims knows which Service owns each VIP. Of several that ask for one, the oldest
 // owns it, whatever the order in which they arrived.
-type claims map[VIP]claim
-
-// claim is a VIP's owner and those who asked for it as well, oldest first. Most VIPs
-// are asked for once, so the others cost nothing there.
-type claim struct {
-	owner   claimant
-	waiting []claimant
+type claims struct {
+	owners map[VIP]*service
+	// waiting are those who asked for a VIP as well, oldest first. Most VIPs are asked for
+	// once.
+	waiting map[VIP][]*service
 }
 
-// claimant is one port of one Service.
-type claimant struct {
-	service *service
-	port    int
+func newClaims() claims {
+	return claims{map[VIP]*service{}, map[VIP][]*service{}}
 }
 
-func (c claimant) older(o claimant) bool {
-	if c.service != o.service {
-		return c.service.older(o.service)
+// all returns those who ask for a VIP, its owner first.
+func (c claims) all(v VIP) []*service {
+	if owner := c.owners[v]; owner != nil {
+		return append([]*service{owner}, c.waiting[v]...)
 	}
-	return c.port < o.port
+	return nil
 }
 
-func (c claim) all() iter.Seq[*service] {
-	return func(yield func(*service) bool) {
-		if !yield(c.owner.service) {
-			return
-		}
-		for _, w := range c.waiting {
-			if !yield(w.service) {
-				return
-			}
-		}
-	}
-}
-
-// add registers a claim and returns all who ask for this VIP, if there are others.
-func (cs claims) add(v VIP, who claimant) iter.Seq[*service] {
-	c, contested := cs[v]
-	switch {
-	case !contested:
-		cs[v] = claim{owner: who}
-		return func(func(*service) bool) {}
-	case who.older(c.owner):
-		c.waiting = slices.Insert(slices.Clone(c.waiting), 0, c.owner)
-		c.owner = who
+// add registers a claim and returns all who ask for this VIP, if there are others. A
+// Service asks once, however many of its ports do.
+func (c claims) add(v VIP, who *service) []*service {
+	switch owner := c.owners[v]; {
+	case owner == nil:
+		c.owners[v] = who
+		return nil
+	case owner == who:
+		return nil
+	case who.older(owner):
+		c.owners[v] = who
+		c.wait(v, owner)
 	default:
-		i, _ := slices.BinarySearchFunc(c.waiting, who, func(a, b claimant) int {
-			if a.older(b) {
-				return -1
-			}
-			return 1
-		})
-		c.waiting = slices.Insert(slices.Clone(c.waiting), i, who)
+		c.wait(v, who)
 	}
-	cs[v] = c
-	return c.all()
+	return c.all(v)
+}
+
+func (c claims) wait(v VIP, who *service) {
+	list := c.waiting[v]
+	i, found := slices.BinarySearchFunc(list, who, func(a, b *service) int {
+		switch {
+		case a.older(b):
+			return -1
+		case b.older(a):
+			return 1
+		}
+		return 0
+	})
+	if !found {
+		c.waiting[v] = slices.Insert(list, i, who)
+	}
 }
 
 // remove withdraws a claim and returns all who still ask for this VIP.
-func (cs claims) remove(v VIP, who claimant) iter.Seq[*service] {
-	c := cs[v]
-	switch {
-	case c.owner != who:
-		c.waiting = slices.DeleteFunc(slices.Clone(c.waiting), func(w claimant) bool { return w == who })
-	case len(c.waiting) == 0:
-		delete(cs, v)
-		return func(func(*service) bool) {}
-	default:
-		c.owner, c.waiting = c.waiting[0], slices.Clone(c.waiting[1:])
+func (c claims) remove(v VIP, who *service) []*service {
+	list := c.waiting[v]
+	if c.owners[v] == who {
+		if len(list) == 0 {
+			delete(c.owners, v)
+			return nil
+		}
+		c.owners[v] = list[0]
+		list = slices.Delete(list, 0, 1)
+	} else if i := slices.Index(list, who); i >= 0 {
+		list = slices.Delete(list, i, i+1)
 	}
-	cs[v] = c
-	return c.all()
+	if len(list) == 0 {
+		delete(c.waiting, v)
+	} else {
+		c.waiting[v] = list
+	}
+	return c.all(v)
 }
-
-func (cs claims) owner(v VIP) claimant { return cs[v].owner }

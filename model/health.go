@@ -74,43 +74,31 @@ func (s *service) parseHealthCheck(in Service) {
 	s.healthCheckNodePort = port
 }
 
-// healthCheck returns that of a Service, or nil if it has none.
-func (b *Builder) healthCheck(s *service, old *programmed) *HealthCheck {
-	if s.healthCheckNodePort == 0 {
+// healthCheck returns that of a Service, or nil if it has none. The Service may be nil.
+func (b *Builder) healthCheck(s *service) *HealthCheck {
+	if s == nil || s.healthCheckNodePort == 0 {
 		return nil
 	}
-	now := HealthCheck{Service: s.name, Port: s.healthCheckNodePort}
+	h := &HealthCheck{Service: s.record.name, Port: s.healthCheckNodePort}
 	for _, f := range Families {
 		addrs := map[netip.Addr]struct{}{}
 		for _, p := range s.ports {
-			for _, c := range b.candidates(p.name, f) {
+			for _, c := range b.candidates(s.record, s.portName(p), f) {
 				if c.has(ready | local) {
 					addrs[c.addr.Addr()] = struct{}{}
 				}
 			}
 		}
-		now.LocalEndpoints = max(now.LocalEndpoints, len(addrs))
+		h.LocalEndpoints = max(h.LocalEndpoints, len(addrs))
 	}
-	if old != nil && old.health != nil && *old.health == now {
-		return old.health
-	}
-	return &now
+	return h
 }
 
-// replaceHealthCheck exchanges that of a Service.
-func (s *Snapshot) replaceHealthCheck(name NamespacedName, old, now *programmed) {
-	var before *HealthCheck
-	if old != nil {
-		before = old.health
+// setHealthCheck exchanges that of a Service, unless it says the same; nil is none.
+func (e *edit) setHealthCheck(name NamespacedName, h *HealthCheck) {
+	if h == nil {
+		e.health.Delete(name)
+	} else if old, ok := e.health.Get(name); !ok || *old != *h {
+		e.health.Set(name, h)
 	}
-	if before == now.health {
-		return
-	}
-	e := s.health.Edit(nameKeys)
-	if now.health != nil {
-		e.Set(name, now.health)
-	} else {
-		e.Delete(name)
-	}
-	s.health = e.Done()
 }

@@ -9,10 +9,9 @@ import (
 // sizes returns the sizes of all that grows with the objects.
 func (b *Builder) sizes() map[string]int {
 	all := map[string]int{
-		"services": len(b.services), "slices": len(b.slices), "byService": len(b.byService),
-		"cidrs": len(b.cidrs), "claims": len(b.claims), "dirty": len(b.dirty), "problems": len(b.problems),
-		"clusterIPs": len(b.clusterIPs), "hairpins": len(b.hairpins), "programmed": len(b.programmed),
-		"endpoints":         len(b.endpoints),
+		"records": len(b.records), "slices": len(b.slices), "cidrs": len(b.cidrs), "dirty": cap(b.dirty),
+		"claims": len(b.claims.owners), "waiting claims": len(b.claims.waiting), "problems": len(b.problems),
+		"clusterIPs": len(b.clusterIPs), "hairpins": len(b.hairpins), "endpoints": len(b.endpoints),
 		"snapshot problems": len(b.last.problems),
 	}
 	for _, f := range Families {
@@ -85,6 +84,9 @@ func TestNothingStaysBehind(t *testing.T) {
 			for i := 2; i < 10; i++ {
 				b.SetService(service(i))
 				b.SetEndpointSlice(slice(i))
+				headless := service(i + 100)
+				headless.ClusterIPs = []string{"None"}
+				b.SetService(headless)
 				if i%3 == 0 {
 					b.Snapshot()
 				}

@@ -45,7 +45,7 @@ func (n NamespacedName) String() string {
 // reference to the value.
 type Service struct {
 	NamespacedName
-	Created               time.Time // metadata.creationTimestamp; the oldest of two claimants wins
+	Created               time.Time // metadata.creationTimestamp, in seconds; the oldest of two claimants wins
 	Labels                map[string]string
 	Type                  string
 	ClusterIPs            []string // spec.clusterIPs, or spec.clusterIP where that is all there is

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
+	"unique"
 )
 
 // parseAddr reads an address as the API accepts it. Octets with leading zeros
@@ -100,6 +101,10 @@ func ParseNodePortAddresses(list []string) (NodePortAddresses, error) {
 	}
 	return n, errors.Join(errs...)
 }
+
+// shared returns a string that is equal and the same one for many objects: decoders make
+// one of their own for each, of names of namespaces, ports and zones as well.
+func shared(s string) string { return unique.Make(s).Value() }
 
 // checkName checks what an API server would: names end up in rules, as comments, and
 // nothing but letters, digits, dots and hyphens must get there.

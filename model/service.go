@@ -2,67 +2,111 @@ package model
 
 import (
 	"fmt"
+	"iter"
 	"net/netip"
 	"slices"
 	"strings"
 	"time"
 )
 
-// service is a Service after checking: only what can be programmed is left.
+// service is a Service after checking: only what can be programmed is left. There are tens
+// of thousands, so what few of them have is apart.
 type service struct {
-	name     NamespacedName
-	created  time.Time
-	ports    []servicePort
-	families [len(Families)]serviceAddrs
-	problems []Problem // what was left out, and why
+	record  *record
+	created int64 // seconds since 1970: the API has no parts of a second
+	ports   []servicePort
+	addrs   []serviceAddr // by kind, as frontends stand in a ServicePort
+	rare    *rareParts    // not nil, but &noRareParts for most
 
 	internalLocal, externalLocal bool // the traffic policies
-	affinity                     time.Duration
-	algorithm                    *Algorithm     // nil: the Service does not say
-	connectionGrace              *time.Duration // likewise
 
 	healthCheckNodePort uint16 // 0 means none
 }
 
-// serviceAddrs are a Service's addresses of one family, by FrontendKind up to
-// ExternalIP. Without a cluster IP a Service has no part in a family.
-type serviceAddrs struct {
-	clusterIP netip.Addr
-	byKind    [NodePort][]netip.Addr
-
-	restricted   bool // load-balancer addresses are for sourceRanges only
-	sourceRanges []netip.Prefix
-}
-
 type servicePort struct {
-	name     ServicePortName
+	name     string
+	protocol Protocol
 	port     uint16
 	nodePort uint16 // 0 means none
 }
 
+type serviceAddr struct {
+	addr netip.Addr
+	kind FrontendKind // up to ExternalIP
+}
+
+// rareParts are what few Services have.
+type rareParts struct {
+	problems        []Problem // what was left out, and why
+	affinity        time.Duration
+	algorithm       *Algorithm     // nil: the Service does not say
+	connectionGrace *time.Duration // likewise
+	sources         [len(Families)]sources
+}
+
+// sources say who may connect to load-balancer addresses.
+type sources struct {
+	restricted bool // only those of ranges
+	ranges     []netip.Prefix
+}
+
+// noRareParts is shared by all Services without any. It is never written.
+var noRareParts rareParts
+
+// own returns a Service's rare parts for writing.
+func (s *service) own() *rareParts {
+	if s.rare == &noRareParts {
+		s.rare = new(rareParts)
+	}
+	return s.rare
+}
+
+// clusterIP returns the cluster IP of a family, or the zero Addr: without one, a Service
+// has no part in the family. The Service may be nil.
+func (s *service) clusterIP(f Family) netip.Addr {
+	if s != nil {
+		for _, a := range s.addrs {
+			if a.kind == ClusterIP && FamilyOf(a.addr) == f {
+				return a.addr
+			}
+		}
+	}
+	return netip.Addr{}
+}
+
+// has reports whether a Service has a port of this name and protocol in a family. The
+// Service may be nil.
+func (s *service) has(f Family, port servicePort) bool {
+	return s.clusterIP(f).IsValid() && slices.ContainsFunc(s.ports, func(p servicePort) bool {
+		return p.name == port.name && p.protocol == port.protocol
+	})
+}
+
+// portName returns the name of a port.
+func (s *service) portName(p servicePort) ServicePortName {
+	return ServicePortName{s.record.name, p.name, p.protocol}
+}
+
 // older orders Services that claim the same address: the oldest wins, always.
 func (s *service) older(o *service) bool {
-	if !s.created.Equal(o.created) {
-		return s.created.Before(o.created)
+	if s.created != o.created {
+		return s.created < o.created
 	}
-	if s.name.Namespace != o.name.Namespace {
-		return s.name.Namespace < o.name.Namespace
-	}
-	return s.name.Name < o.name.Name
+	return compareNames(s.record.name, o.record.name) < 0
 }
 
 func (s *service) problem(field, format string, args ...any) {
-	s.problems = append(s.problems, Problem{
-		Object:  ObjectRef{"Service", s.name},
+	rare := s.own()
+	rare.problems = append(rare.problems, Problem{
+		Object:  ObjectRef{"Service", s.record.name},
 		Field:   field,
 		Message: fmt.Sprintf(format, args...),
 	})
 }
 
-// parseService checks a Service. It returns nil for one that is not this proxy's
-// business: headless, ExternalName, or served by another proxy.
-func parseService(in Service) *service {
-	s := &service{name: in.NamespacedName, created: in.Created}
+// parseService checks a Service, whose record is given. It returns nil for one that is
+// not this proxy's business: headless, ExternalName, or served by another proxy.
+func parseService(in Service, r *record) *service {
 	if _, ok := in.Labels[LabelServiceProxyName]; ok {
 		return nil
 	}
@@ -75,13 +119,17 @@ func parseService(in Service) *service {
 	if len(in.ClusterIPs) == 0 || in.ClusterIPs[0] == "" || in.ClusterIPs[0] == "None" {
 		return nil
 	}
+	s := &service{record: r, created: in.Created.Unix(), rare: &noRareParts}
 	if err := checkName(in.NamespacedName); err != nil {
 		s.problem("metadata.name", "%v", err)
 		return s
 	}
 	s.parseAddrs(in)
+	s.ports = make([]servicePort, 0, len(in.Ports))
 	for i, p := range in.Ports {
-		s.parsePort(fmt.Sprintf("spec.ports[%d]", i), p)
+		if field, err := s.parsePort(p); err != nil {
+			s.problem(fmt.Sprintf("spec.ports[%d].%s", i, field), "%v", err)
+		}
 	}
 	s.internalLocal = s.parsePolicy("spec.internalTrafficPolicy", in.InternalTrafficPolicy)
 	s.externalLocal = s.parsePolicy("spec.externalTrafficPolicy", in.ExternalTrafficPolicy)
@@ -94,20 +142,17 @@ func parseService(in Service) *service {
 }
 
 func (s *service) parseAddrs(in Service) {
+	s.addrs = make([]serviceAddr, 0, len(in.ClusterIPs)+len(in.Ingress)+len(in.ExternalIPs))
 	for i, ip := range in.ClusterIPs {
-		field := fmt.Sprintf("spec.clusterIPs[%d]", i)
 		a, err := parseUnicast(ip)
+		if err == nil && s.clusterIP(FamilyOf(a)).IsValid() {
+			err = fmt.Errorf("a second %v cluster IP", FamilyOf(a))
+		}
 		if err != nil {
-			s.problem(field, "%v", err)
+			s.problem(fmt.Sprintf("spec.clusterIPs[%d]", i), "%v", err)
 			continue
 		}
-		f := &s.families[FamilyOf(a)]
-		if f.clusterIP.IsValid() {
-			s.problem(field, "a second %v cluster IP", FamilyOf(a))
-			continue
-		}
-		f.clusterIP = a
-		f.byKind[ClusterIP] = []netip.Addr{a}
+		s.addrs = append(s.addrs, serviceAddr{a, ClusterIP})
 	}
 	for i, ing := range in.Ingress {
 		// A load balancer that is a proxy must see its own traffic (KEP-1860), and
@@ -115,58 +160,55 @@ func (s *service) parseAddrs(in Service) {
 		if ing.IP == "" || ing.IPMode == "Proxy" {
 			continue
 		}
-		s.addAddr(LoadBalancerIP, fmt.Sprintf("status.loadBalancer.ingress[%d].ip", i), ing.IP)
-	}
-	for i, ip := range in.ExternalIPs {
-		s.addAddr(ExternalIP, fmt.Sprintf("spec.externalIPs[%d]", i), ip)
-	}
-}
-
-func (s *service) addAddr(kind FrontendKind, field, ip string) {
-	a, err := parseUnicast(ip)
-	if err != nil {
-		s.problem(field, "%v", err)
-		return
-	}
-	f := &s.families[FamilyOf(a)]
-	for _, others := range f.byKind {
-		if slices.Contains(others, a) {
-			return // a load balancer's address is often repeated as an external IP
+		if err := s.addAddr(LoadBalancerIP, ing.IP); err != nil {
+			s.problem(fmt.Sprintf("status.loadBalancer.ingress[%d].ip", i), "%v", err)
 		}
 	}
-	f.byKind[kind] = append(f.byKind[kind], a)
+	for i, ip := range in.ExternalIPs {
+		if err := s.addAddr(ExternalIP, ip); err != nil {
+			s.problem(fmt.Sprintf("spec.externalIPs[%d]", i), "%v", err)
+		}
+	}
 }
 
-func (s *service) parsePort(field string, p Port) {
+func (s *service) addAddr(kind FrontendKind, ip string) error {
+	a, err := parseUnicast(ip)
+	if err != nil {
+		return err
+	}
+	// A load balancer's address is often repeated as an external IP.
+	if !slices.ContainsFunc(s.addrs, func(other serviceAddr) bool { return other.addr == a }) {
+		s.addrs = append(s.addrs, serviceAddr{a, kind})
+	}
+	return nil
+}
+
+// parsePort adds a port, or says which of its fields is wrong.
+func (s *service) parsePort(p Port) (field string, err error) {
 	proto, err := ParseProtocol(p.Protocol)
 	if err != nil {
-		s.problem(field+".protocol", "%v", err)
-		return
+		return "protocol", err
 	}
 	port, err := parsePort(p.Port)
 	if err != nil {
-		s.problem(field+".port", "%v", err)
-		return
+		return "port", err
 	}
 	var nodePort uint16
 	if p.NodePort != 0 {
 		if nodePort, err = parsePort(p.NodePort); err != nil {
-			s.problem(field+".nodePort", "%v", err)
-			return
+			return "nodePort", err
 		}
 	}
 	if !isLabel(p.Name) && p.Name != "" {
-		s.problem(field+".name", "%q is not a DNS label", p.Name)
-		return
+		return "name", fmt.Errorf("%q is not a DNS label", p.Name)
 	}
-	name := ServicePortName{s.name, p.Name, proto}
 	for _, other := range s.ports {
-		if other.name == name {
-			s.problem(field+".name", "a second %s port with the name %q", strings.ToUpper(proto.String()), p.Name)
-			return
+		if other.name == p.Name && other.protocol == proto {
+			return "name", fmt.Errorf("a second %s port with the name %q", strings.ToUpper(proto.String()), p.Name)
 		}
 	}
-	s.ports = append(s.ports, servicePort{name, port, nodePort})
+	s.ports = append(s.ports, servicePort{shared(p.Name), proto, port, nodePort})
+	return "", nil
 }
 
 // parsePolicy reports whether a traffic policy is Local.
@@ -196,7 +238,8 @@ func (s *service) parseAffinity(in Service) {
 		s.problem("spec.sessionAffinity", "%q is neither None nor ClientIP: treated as None", in.SessionAffinity)
 		return
 	}
-	s.affinity = defaultAffinity
+	rare := s.own()
+	rare.affinity = defaultAffinity
 	if in.AffinityTimeout == nil {
 		return
 	}
@@ -206,7 +249,7 @@ func (s *service) parseAffinity(in Service) {
 			*in.AffinityTimeout, int(maxAffinity.Seconds()), int(defaultAffinity.Seconds()))
 		return
 	}
-	s.affinity = timeout
+	rare.affinity = timeout
 }
 
 func (s *service) parseAlgorithm(name string) {
@@ -218,7 +261,7 @@ func (s *service) parseAlgorithm(name string) {
 		s.problem(fmt.Sprintf("metadata.annotations[%s]", AnnotationAlgorithm), "%v: the configuration decides", err)
 		return
 	}
-	s.algorithm = &a
+	s.own().algorithm = &a
 }
 
 func (s *service) parseConnectionGrace(text string) {
@@ -231,59 +274,81 @@ func (s *service) parseConnectionGrace(text string) {
 			"%q is not a duration like \"30s\": the configuration decides", text)
 		return
 	}
-	s.connectionGrace = &d
+	s.own().connectionGrace = &d
 }
 
 // parseSourceRanges notes who may connect to load-balancer addresses. A range that can't
 // be read lets nobody in. As kube-proxy has it, ranges of one family alone say nothing
 // about the other.
 func (s *service) parseSourceRanges(ranges []string) {
+	if len(ranges) == 0 {
+		return
+	}
+	rare := s.own()
 	for i, text := range ranges {
 		p, err := parsePrefix(text)
 		if err != nil {
 			s.problem(fmt.Sprintf("spec.loadBalancerSourceRanges[%d]", i), "%v", err)
-			for f := range s.families {
-				s.families[f].restricted = true
+			for f := range rare.sources {
+				rare.sources[f].restricted = true
 			}
 			continue
 		}
-		f := &s.families[FamilyOf(p.Addr())]
+		f := &rare.sources[FamilyOf(p.Addr())]
 		f.restricted = true
-		f.sourceRanges = append(f.sourceRanges, p)
+		f.ranges = append(f.ranges, p)
 	}
-	for f := range s.families {
-		s.families[f].sourceRanges = prefixesOf(Family(f), s.families[f].sourceRanges)
+	for f := range rare.sources {
+		rare.sources[f].ranges = prefixesOf(Family(f), rare.sources[f].ranges)
 	}
 }
 
-// A want is one frontend that a Service asks for.
-type want struct {
-	family Family
-	kind   FrontendKind
-	port   int // index into service.ports
-	vip    VIP
-}
-
-// wants lists all frontends a Service asks for, of each port cluster IP first.
-func (s *service) wants() []want {
-	var list []want
-	for _, f := range Families {
-		addrs := &s.families[f]
-		if !addrs.clusterIP.IsValid() {
-			continue // contract of the API: no part in this family
-		}
-		for i, p := range s.ports {
-			for kind, ips := range addrs.byKind {
-				for _, a := range ips {
-					list = append(list, want{f, FrontendKind(kind), i, VIP{a, p.name.Protocol, p.port}})
+// wants yields all frontends a Service asks for, nothing decided yet.
+func (s *service) wants() iter.Seq[Frontend] {
+	return func(yield func(Frontend) bool) {
+		for _, f := range Families {
+			for _, p := range s.ports {
+				for fe := range s.frontends(f, p) {
+					if !yield(fe) {
+						return
+					}
 				}
 			}
-			if p.nodePort != 0 {
-				list = append(list, want{f, NodePort, i, VIP{unspecified(f), p.name.Protocol, p.nodePort}})
+		}
+	}
+}
+
+// frontends yields what a port asks for in a family, cluster IP first.
+func (s *service) frontends(f Family, p servicePort) iter.Seq[Frontend] {
+	return func(yield func(Frontend) bool) {
+		if !s.clusterIP(f).IsValid() {
+			return // contract of the API: no part in this family
+		}
+		for _, a := range s.addrs {
+			if FamilyOf(a.addr) == f && !yield(Frontend{Kind: a.kind, VIP: VIP{a.addr, p.protocol, p.port}}) {
+				return
+			}
+		}
+		if p.nodePort != 0 {
+			yield(Frontend{Kind: NodePort, VIP: VIP{unspecified(f), p.protocol, p.nodePort}})
+		}
+	}
+}
+
+// wanting yields the ports that ask for a VIP that the Service asks for. The first has it,
+// if the Service does.
+func (s *service) wanting(v VIP) iter.Seq[servicePort] {
+	return func(yield func(servicePort) bool) {
+		for _, p := range s.ports {
+			number := p.port
+			if v.Addr.IsUnspecified() {
+				number = p.nodePort
+			}
+			if number == v.Port && p.protocol == v.Protocol && !yield(p) {
+				return
 			}
 		}
 	}
-	return list
 }
 
 func unspecified(f Family) netip.Addr {

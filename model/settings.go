@@ -60,9 +60,7 @@ func (b *Builder) SetConfig(c Config) {
 	b.config = c
 	b.settingsOld = true
 	if old.Algorithm != c.Algorithm || old.ConnectionGrace != c.ConnectionGrace {
-		for name := range b.services {
-			b.markDirty(name)
-		}
+		b.markServices()
 	}
 }
 
@@ -161,9 +159,7 @@ func (b *Builder) updateSettings(next *Snapshot) {
 	}
 	if now != b.here {
 		b.here = now
-		for name := range b.services {
-			b.markDirty(name)
-		}
+		b.markServices()
 	}
 }
 

@@ -1,19 +1,24 @@
 package model
 
 import (
+	"errors"
 	"fmt"
+	"iter"
 	"net/netip"
 	"slices"
 )
 
 // endpointSlice is an EndpointSlice after checking.
 type endpointSlice struct {
-	name      NamespacedName
-	service   NamespacedName
-	family    Family
-	ports     []slicePort
-	endpoints []sliceEndpoint
-	problems  []Problem
+	name   string  // in the namespace of its Service
+	record *record // of its Service; nil: nobody knows whose it is
+	family Family
+	ports  []slicePort
+	// packed are the endpoints, as there may be a million: of each the address, in 4 or 16
+	// bytes, and the conditions. See add and all.
+	packed []byte
+	// zones has the hints of each endpoint, or is empty if none has any.
+	zones []*zoneHints
 }
 
 type slicePort struct {
@@ -22,32 +27,36 @@ type slicePort struct {
 	port     uint16
 }
 
-type sliceEndpoint struct {
-	addr netip.Addr
-	conditions
-	zones *zoneHints // shared with the endpoints before that have the same; nil: none
-}
-
-// zoneHints are kept, as the node's zone may change.
+// zoneHints are kept, as the node's zone may change. Endpoints share those of the one
+// before that has the same; nil: none.
 type zoneHints []string
 
-func (s *endpointSlice) problem(field, format string, args ...any) {
-	s.problems = append(s.problems, Problem{
-		Object:  ObjectRef{"EndpointSlice", s.name},
-		Field:   field,
-		Message: fmt.Sprintf(format, args...),
-	})
+// sliceParser is an endpointSlice under construction.
+type sliceParser struct {
+	*endpointSlice
+	object   ObjectRef
+	nodeName string
+	problems []Problem
 }
 
-// parseEndpointSlice checks an EndpointSlice. It returns nil for one that is not
-// this proxy's business. A slice without service belongs to the zero name.
-func parseEndpointSlice(in EndpointSlice, nodeName string) *endpointSlice {
-	s := &endpointSlice{name: in.NamespacedName}
+func (s *sliceParser) problem(field, format string, args ...any) {
+	s.problems = append(s.problems, Problem{Object: s.object, Field: field, Message: fmt.Sprintf(format, args...)})
+}
+
+// parseEndpointSlice checks an EndpointSlice. It returns nil for one that is not this
+// proxy's business. What it returns belongs to service, or to nobody if that is the zero
+// name.
+func parseEndpointSlice(in EndpointSlice, nodeName string) (parsed *endpointSlice, service NamespacedName, problems []Problem) {
 	if _, ok := in.Labels[LabelServiceProxyName]; ok {
-		return nil
+		return nil, service, nil
 	}
 	if _, ok := in.Labels[LabelHeadless]; ok {
-		return nil
+		return nil, service, nil
+	}
+	s := sliceParser{
+		endpointSlice: &endpointSlice{name: in.Name},
+		object:        ObjectRef{"EndpointSlice", in.NamespacedName},
+		nodeName:      nodeName,
 	}
 	switch in.AddressType {
 	case "IPv4":
@@ -55,28 +64,31 @@ func parseEndpointSlice(in EndpointSlice, nodeName string) *endpointSlice {
 	case "IPv6":
 		s.family = IPv6
 	case "FQDN":
-		return nil
+		return nil, service, nil
 	default:
 		s.problem("addressType", "%q is none of IPv4, IPv6, FQDN", in.AddressType)
-		return s
+		return s.endpointSlice, service, s.problems
 	}
-	service := in.Labels[LabelServiceName]
-	if service == "" {
+	name := in.Labels[LabelServiceName]
+	if name == "" {
 		s.problem("metadata.labels", "the label %s is missing: nobody knows whose endpoints these are", LabelServiceName)
-		return s
+		return s.endpointSlice, service, s.problems
 	}
-	s.service = NamespacedName{in.Namespace, service}
+	s.ports = make([]slicePort, 0, len(in.Ports))
 	for i, p := range in.Ports {
-		s.parsePort(fmt.Sprintf("ports[%d]", i), p)
+		if field, err := s.parsePort(p); err != nil {
+			s.problem(fmt.Sprintf("ports[%d].%s", i, field), "%v", err)
+		}
 	}
-	s.endpoints = make([]sliceEndpoint, 0, len(in.Endpoints))
+	s.packed = make([]byte, 0, len(in.Endpoints)*s.stride())
 	for i, e := range in.Endpoints {
-		s.parseEndpoint(i, e, nodeName)
+		s.parseEndpoint(i, e)
 	}
-	return s
+	return s.endpointSlice, NamespacedName{in.Namespace, name}, s.problems
 }
 
-func (s *endpointSlice) parsePort(field string, p SlicePort) {
+// parsePort adds a port, or says which of its fields is wrong.
+func (s *sliceParser) parsePort(p SlicePort) (field string, err error) {
 	// A port without number would mean "all ports", which no proxy serves. One without
 	// name has the empty name, as the API's default says.
 	name := ""
@@ -84,25 +96,23 @@ func (s *endpointSlice) parsePort(field string, p SlicePort) {
 		name = *p.Name
 	}
 	if p.Port == nil {
-		s.problem(field+".port", "is missing")
-		return
+		return "port", errors.New("is missing")
 	}
 	port, err := parsePort(*p.Port)
 	if err != nil {
-		s.problem(field+".port", "%v", err)
-		return
+		return "port", err
 	}
 	proto := TCP
 	if p.Protocol != nil {
 		if proto, err = ParseProtocol(*p.Protocol); err != nil {
-			s.problem(field+".protocol", "%v", err)
-			return
+			return "protocol", err
 		}
 	}
-	s.ports = append(s.ports, slicePort{name, proto, port})
+	s.ports = append(s.ports, slicePort{shared(name), proto, port})
+	return "", nil
 }
 
-func (s *endpointSlice) parseEndpoint(i int, e SliceEndpoint, nodeName string) {
+func (s *sliceParser) parseEndpoint(i int, e SliceEndpoint) {
 	if len(e.Addresses) == 0 {
 		s.problem(fmt.Sprintf("endpoints[%d].addresses", i), "is empty")
 		return
@@ -126,49 +136,89 @@ func (s *endpointSlice) parseEndpoint(i int, e SliceEndpoint, nodeName string) {
 	if c.has(serving) && e.Terminating != nil && *e.Terminating {
 		c |= draining
 	}
-	if e.NodeName != "" && e.NodeName == nodeName {
+	if e.NodeName != "" && e.NodeName == s.nodeName {
 		c |= local
 	}
 	if len(e.HintNodes) > 0 {
 		c |= hintsNodes
 	}
-	if slices.Contains(e.HintNodes, nodeName) {
+	if slices.Contains(e.HintNodes, s.nodeName) {
 		c |= hintsThisNode
 	}
-	s.endpoints = append(s.endpoints, sliceEndpoint{a, c, s.zoneHints(e.HintZones)})
+	s.add(a, c, e.HintZones)
 }
 
-func (s *endpointSlice) zoneHints(zones []string) *zoneHints {
-	if len(zones) == 0 {
-		return nil
+// stride is how many bytes an endpoint has in packed.
+func (s *endpointSlice) stride() int {
+	if s.family == IPv4 {
+		return 4 + 1
 	}
-	if n := len(s.endpoints); n > 0 {
-		if last := s.endpoints[n-1].zones; last != nil && slices.Equal(*last, zones) {
-			return last
-		}
-	}
-	hints := zoneHints(slices.Clone(zones))
-	return &hints
+	return 16 + 1
 }
 
-// in returns what is known about an endpoint on a node of a zone.
-func (e *sliceEndpoint) in(zone string) conditions {
-	c := e.conditions
-	if e.zones != nil {
-		c |= hintsZones
-		if zone != "" && slices.Contains(*e.zones, zone) {
-			c |= hintsThisZone
+// len returns the number of endpoints.
+func (s *endpointSlice) len() int { return len(s.packed) / s.stride() }
+
+// add adds an endpoint.
+func (s *endpointSlice) add(a netip.Addr, c conditions, zones []string) {
+	if s.family == IPv4 {
+		b := a.As4()
+		s.packed = append(s.packed, b[:]...)
+	} else {
+		b := a.As16()
+		s.packed = append(s.packed, b[:]...)
+	}
+	s.packed = append(s.packed, byte(c))
+
+	n := s.len()
+	if len(zones) == 0 && len(s.zones) == 0 {
+		return
+	}
+	if len(s.zones) == 0 {
+		s.zones = make([]*zoneHints, n-1, cap(s.packed)/s.stride())
+	}
+	s.zones = append(s.zones, nil)
+	switch {
+	case len(zones) == 0:
+	case n > 1 && s.zones[n-2] != nil && slices.Equal(*s.zones[n-2], zones):
+		s.zones[n-1] = s.zones[n-2]
+	default:
+		hints := make(zoneHints, len(zones))
+		for i, z := range zones {
+			hints[i] = shared(z)
+		}
+		s.zones[n-1] = &hints
+	}
+}
+
+// all yields the endpoints, and what is known about each on a node of a zone.
+func (s *endpointSlice) all(zone string) iter.Seq2[netip.Addr, conditions] {
+	return func(yield func(netip.Addr, conditions) bool) {
+		i := 0
+		for e := range slices.Chunk(s.packed, s.stride()) {
+			last := len(e) - 1
+			a, _ := netip.AddrFromSlice(e[:last])
+			c := conditions(e[last])
+			if len(s.zones) > 0 && s.zones[i] != nil {
+				c |= hintsZones
+				if zone != "" && slices.Contains(*s.zones[i], zone) {
+					c |= hintsThisZone
+				}
+			}
+			if !yield(a, c) {
+				return
+			}
+			i++
 		}
 	}
-	return c
 }
 
 // port returns the number under which the slice's endpoints serve a service port.
 // The Service's targetPort has no say: the number in the slice may differ from pod
 // to pod.
-func (s *endpointSlice) port(n ServicePortName) (uint16, bool) {
+func (s *endpointSlice) port(name string, protocol Protocol) (uint16, bool) {
 	for _, p := range s.ports {
-		if p.name == n.Port && p.protocol == n.Protocol {
+		if p.name == name && p.protocol == protocol {
 			return p.port, true
 		}
 	}

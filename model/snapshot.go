@@ -39,7 +39,7 @@ type FamilySnapshot struct {
 	Family Family
 	*Settings
 
-	ports      persist.Map[ServicePortName, *ServicePort]
+	ports      persist.Map[*ServicePortName, *ServicePort] // by the name in the ServicePort
 	clusterIPs persist.Map[netip.Addr, struct{}]
 	hairpins   persist.Map[netip.Addr, struct{}]
 	endpoints  persist.Map[VIP, struct{}]
@@ -73,7 +73,7 @@ func (s *FamilySnapshot) ServicePorts() iter.Seq[*ServicePort] {
 
 // ServicePort returns the service port of a name.
 func (s *FamilySnapshot) ServicePort(n ServicePortName) (*ServicePort, bool) {
-	return s.ports.Get(ServicePortKeys, n)
+	return s.ports.Find(hashServicePortName(n), func(o *ServicePortName) int { return compareServicePortNames(*o, n) })
 }
 
 // NumServicePorts returns the number of service ports.
@@ -100,7 +100,7 @@ type Change[T any] struct{ Old, New T }
 // or New means that there was or is none of this name.
 func (s *FamilySnapshot) ServicePortChanges(old *FamilySnapshot) iter.Seq[Change[*ServicePort]] {
 	return func(yield func(Change[*ServicePort]) bool) {
-		for c := range s.ports.Changes(ServicePortKeys, old.ports) {
+		for c := range s.ports.Changes(portKeys, old.ports) {
 			if !yield(Change[*ServicePort]{c.Old, c.New}) {
 				return
 			}
@@ -141,6 +141,10 @@ var (
 	// ServicePortKeys order persistent maps by service port.
 	ServicePortKeys = persist.KeyFuncs[ServicePortName]{Hash: hashServicePortName, Compare: compareServicePortNames}
 
+	portKeys = persist.KeyFuncs[*ServicePortName]{
+		Hash:    func(n *ServicePortName) uint64 { return hashServicePortName(*n) },
+		Compare: func(a, b *ServicePortName) int { return compareServicePortNames(*a, *b) },
+	}
 	nameKeys = persist.KeyFuncs[NamespacedName]{Hash: hashName, Compare: compareNames}
 	addrKeys = persist.KeyFuncs[netip.Addr]{Hash: hashAddr, Compare: netip.Addr.Compare}
 	vipKeys  = persist.KeyFuncs[VIP]{Hash: hashVIP, Compare: compareVIPs}

@@ -119,9 +119,12 @@ func compareServicePortNames(a, b ServicePortName) int {
 type ServicePort struct {
 	Name      ServicePortName
 	Family    Family
-	Frontends []Frontend // what clients connect to, cluster IP first
-	Endpoints []Endpoint // who answers, sorted by address
-	Algorithm Algorithm  // how one of them is chosen
+	Algorithm Algorithm // how one of the endpoints is chosen
+	// NodeAllowed: this node is among SourceRanges. Its processes then may connect as well
+	// if the frontend's own address is on an interface of the node, and so their source.
+	NodeAllowed bool
+	Frontends   []Frontend // what clients connect to, cluster IP first
+	Endpoints   []Endpoint // who answers, sorted by address
 
 	// Affinity is how long after its last new connection a client, known by its
 	// address, is sent to the same endpoint again, by whatever frontend; 0 is never.
@@ -137,9 +140,6 @@ type ServicePort struct {
 	// SourceRanges are who may connect to restricted frontends, sorted; what lies in
 	// another is left out.
 	SourceRanges []netip.Prefix
-	// NodeAllowed: this node is among them. Its processes then may connect as well if
-	// the frontend's own address is on an interface of the node, and so their source.
-	NodeAllowed bool
 }
 
 // Equal reports whether nothing about two service ports differs.
@@ -230,8 +230,8 @@ func (k FrontendKind) String() string {
 // Frontend is one address, protocol and port of a service port, and what happens to
 // new connections there.
 type Frontend struct {
-	Kind      FrontendKind
 	VIP       VIP
+	Kind      FrontendKind
 	Action    Action
 	List      List // to whom, by the traffic policy; also if Action is not Forward just now
 	SourceNAT SourceNAT

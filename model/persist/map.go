@@ -31,20 +31,24 @@ type KeyFuncs[K comparable] struct {
 	Compare func(a, b K) int
 }
 
-func (f KeyFuncs[K]) shard(k K) uint64 { return f.Hash(k) % shardCount }
-
 // Get returns the value of a key.
 func (m Map[K, V]) Get(f KeyFuncs[K], k K) (V, bool) {
+	return m.Find(f.Hash(k), func(other K) int { return f.Compare(other, k) })
+}
+
+// Find returns the value of the key that has a hash and that compare, which orders a key
+// as KeyFuncs.Compare orders it against the wanted one, finds equal. It is for those who
+// have no key to ask with, only what a key is made of.
+func (m Map[K, V]) Find(hash uint64, compare func(K) int) (V, bool) {
+	if m.shards != nil {
+		if s := m.shards[hash%shardCount]; s != nil {
+			if i, ok := s.find(compare); ok {
+				return (*s)[i].value, true
+			}
+		}
+	}
 	var none V
-	if m.shards == nil || m.shards[f.shard(k)] == nil {
-		return none, false
-	}
-	s := *m.shards[f.shard(k)]
-	i, ok := s.find(f, k)
-	if !ok {
-		return none, false
-	}
-	return s[i].value, true
+	return none, false
 }
 
 // Len returns the number of keys.
@@ -69,8 +73,8 @@ func (m Map[K, V]) All() iter.Seq2[K, V] {
 	}
 }
 
-func (s shard[K, V]) find(f KeyFuncs[K], k K) (int, bool) {
-	return slices.BinarySearchFunc(s, k, func(e entry[K, V], k K) int { return f.Compare(e.key, k) })
+func (s shard[K, V]) find(compare func(K) int) (int, bool) {
+	return slices.BinarySearchFunc(s, compare, func(e entry[K, V], compare func(K) int) int { return compare(e.key) })
 }
 
 // Edit collects changes to a Map. Each shard is copied at most once per edit.
@@ -78,7 +82,7 @@ type Edit[K comparable, V comparable] struct {
 	KeyFuncs[K]
 	base  Map[K, V]
 	next  *[shardCount]*shard[K, V] // nil until something changes
-	owned [shardCount]bool
+	owned *[shardCount]bool         // likewise
 	size  int
 }
 
@@ -90,7 +94,7 @@ func (m Map[K, V]) Edit(f KeyFuncs[K]) *Edit[K, V] {
 // own returns a shard that may be written.
 func (e *Edit[K, V]) own(i uint64) *shard[K, V] {
 	if e.next == nil {
-		e.next = new([shardCount]*shard[K, V])
+		e.next, e.owned = new([shardCount]*shard[K, V]), new([shardCount]bool)
 		if e.base.shards != nil {
 			*e.next = *e.base.shards
 		}
@@ -106,44 +110,69 @@ func (e *Edit[K, V]) own(i uint64) *shard[K, V] {
 	return e.next[i]
 }
 
-// Get returns the value of a key, as changed so far.
-func (e *Edit[K, V]) Get(k K) (V, bool) {
-	if e.next == nil {
-		return e.base.Get(e.KeyFuncs, k)
+// find returns the shard that a key belongs to, and where in there the key is or would be.
+func (e *Edit[K, V]) find(k K) (shard uint64, s *shard[K, V], i int, found bool) {
+	shard = e.Hash(k) % shardCount
+	shards := e.next
+	if shards == nil {
+		shards = e.base.shards
 	}
-	return Map[K, V]{shards: e.next}.Get(e.KeyFuncs, k)
+	if shards == nil || shards[shard] == nil {
+		return shard, nil, 0, false
+	}
+	s = shards[shard]
+	i, found = s.find(func(other K) int { return e.Compare(other, k) })
+	return shard, s, i, found
 }
 
-// Set gives a key a value.
-func (e *Edit[K, V]) Set(k K, v V) {
-	if old, ok := e.Get(k); ok && old == v {
-		return
+// Get returns the value of a key, as changed so far.
+func (e *Edit[K, V]) Get(k K) (V, bool) {
+	if _, s, i, found := e.find(k); found {
+		return (*s)[i].value, true
 	}
-	s := e.own(e.shard(k))
-	i, found := s.find(e.KeyFuncs, k)
+	var none V
+	return none, false
+}
+
+// Set gives a key a value, and reports whether the key is new. With another value, the
+// map has k itself from now on, not the key that compares equal.
+func (e *Edit[K, V]) Set(k K, v V) bool {
+	shard, s, i, found := e.find(k)
+	if found && (*s)[i].value == v {
+		return false
+	}
+	s = e.own(shard)
 	if found {
-		(*s)[i].value = v
-		return
+		(*s)[i] = entry[K, V]{k, v}
+		return false
 	}
 	*s = slices.Insert(*s, i, entry[K, V]{k, v})
 	e.size++
+	return true
 }
 
 // Delete removes a key. It may be missing.
 func (e *Edit[K, V]) Delete(k K) {
-	if _, ok := e.Get(k); !ok {
+	shard, _, i, found := e.find(k)
+	if !found {
 		return
 	}
-	s := e.own(e.shard(k))
-	i, _ := s.find(e.KeyFuncs, k)
+	s := e.own(shard)
 	*s = slices.Delete(*s, i, i+1)
 	e.size--
 }
 
-// Done returns the edited map; without changes, the very map the edit began with.
+// Done returns the edited map; without changes, the very map the edit began with. It ends
+// the edit.
 func (e *Edit[K, V]) Done() Map[K, V] {
 	if e.next == nil {
 		return e.base
+	}
+	for i, owned := range e.owned {
+		// What has grown from nothing has room for twice as much. A map may stay for long.
+		if s := e.next[i]; owned && cap(*s)-len(*s) > 1+len(*s)/8 {
+			*s = append(make(shard[K, V], 0, len(*s)), *s...)
+		}
 	}
 	return Map[K, V]{shards: e.next, size: e.size}
 }

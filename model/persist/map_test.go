@@ -153,6 +153,53 @@ func TestUnchangedPartsAreShared(t *testing.T) {
 	})
 }
 
+// A key may be part of its value. Then the key of the value before would keep all of it.
+func TestAnotherValueBringsItsKey(t *testing.T) {
+	byValue := KeyFuncs[*int]{
+		Hash:    func(k *int) uint64 { return uint64(*k) },
+		Compare: func(a, b *int) int { return cmp.Compare(*a, *b) },
+	}
+	key, same, next := new(5), new(5), new(5)
+	e := Map[*int, string]{}.Edit(byValue)
+	check(t, "new, when set for the first time", true, e.Set(key, "a"))
+	check(t, "new, when set to the same", false, e.Set(same, "a"))
+	first := e.Done()
+	e = first.Edit(byValue)
+	check(t, "new, when set to another value", false, e.Set(next, "b"))
+	second := e.Done()
+
+	for k := range first.All() {
+		if k != key {
+			t.Error("the key was exchanged though the value is the same")
+		}
+	}
+	for k := range second.All() {
+		if k != next {
+			t.Error("the key of the value before is still there")
+		}
+	}
+	find := func(n int) string {
+		v, _ := second.Find(uint64(n), func(k *int) int { return cmp.Compare(*k, n) })
+		return v
+	}
+	check(t, "found by what the key is made of", []string{"b", ""}, []string{find(5), find(5 + shardCount)})
+}
+
+func TestNoRoomIsLeft(t *testing.T) {
+	e := Map[int, string]{}.Edit(keys)
+	for i := range 50_000 {
+		e.Set(i, "a")
+	}
+	size, room := 0, 0
+	for _, s := range e.Done().shards {
+		size, room = size+len(*s), room+cap(*s)
+	}
+	check(t, "entries", 50_000, size)
+	if room > size*9/8 {
+		t.Errorf("there is room for %d entries, but %d are there", room, size)
+	}
+}
+
 func TestLoopsCanEndEarly(_ *testing.T) {
 	e := Map[int, string]{}.Edit(keys)
 	for i := range 10 {

@@ -39,6 +39,9 @@ func Service(s *corev1.Service) model.Service {
 	if c := s.Spec.SessionAffinityConfig; c != nil && c.ClientIP != nil {
 		out.AffinityTimeout = c.ClientIP.TimeoutSeconds
 	}
+	if len(s.Spec.Ports) > 0 {
+		out.Ports = make([]model.Port, 0, len(s.Spec.Ports))
+	}
 	for _, p := range s.Spec.Ports {
 		out.Ports = append(out.Ports, model.Port{
 			Name:     p.Name,
@@ -64,6 +67,9 @@ func EndpointSlice(s *discoveryv1.EndpointSlice) model.EndpointSlice {
 		NamespacedName: model.NamespacedName{Namespace: s.Namespace, Name: s.Name},
 		Labels:         s.Labels,
 		AddressType:    string(s.AddressType),
+	}
+	if len(s.Ports) > 0 {
+		out.Ports = make([]model.SlicePort, 0, len(s.Ports))
 	}
 	for _, p := range s.Ports {
 		out.Ports = append(out.Ports, model.SlicePort{
