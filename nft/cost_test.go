@@ -124,7 +124,8 @@ func TestCompileAdoptsTheOrderOfATable(t *testing.T) {
 
 	t.Run("frontends of one port that differ in their order are brought in line", func(t *testing.T) {
 		table := tableOf(t, second)
-		slots := table.Elements[nft.NodePortEndpoints]
+		changed := elementsOf(t, second)
+		slots := changed[nft.NodePortEndpoints]
 		var keys []string
 		for key := range slots {
 			keys = append(keys, key)
@@ -133,10 +134,11 @@ func TestCompileAdoptsTheOrderOfATable(t *testing.T) {
 		a, c := slots[keys[0]], slots[keys[1]]
 		a.Data, c.Data = c.Data, a.Data
 		slots[keys[0]], slots[keys[1]] = a, c
+		table.Elements = changed.pack(t)
 		adopted := nft.Compile(table, b.Snapshot().Family(model.IPv4))
 		batch := nft.DiffTable(table, adopted)
 		equal(t, "elements deleted and added", []int{2, 2}, []int{len(flat(batch.Delete)), len(flat(batch.Add))})
-		equal(t, "elements", elementsOf(t, adopted), elements(table.Elements).apply(t, batch))
+		equal(t, "elements", elementsOf(t, adopted), changed.apply(t, batch))
 	})
 }
 

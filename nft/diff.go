@@ -100,18 +100,17 @@ func DiffTable(table *Table, want *Ruleset) *Batch {
 			b.AddSets = append(b.AddSets, s)
 		}
 	}
-	gone := elements{}
 	for _, s := range table.Sets {
 		if _, ok := wanted[s.Name]; !ok {
 			b.DeleteSets = append(b.DeleteSets, s.Name)
-			continue
-		}
-		for _, e := range table.Elements[s.Name] {
-			gone.add(s.Name, e)
 		}
 	}
 	b.diffChains(table.Chains, want.AllChains())
-	b.diffElements(gone, want.all())
+	if b.CreateTable {
+		b.diffElements(nil, want.all())
+	} else {
+		b.diffTableElements(table, want)
+	}
 	for sp := range want.snapshot.ServicePorts() {
 		for _, s := range settle(nil, sp, true) {
 			if exists[s.Map] {
@@ -185,20 +184,44 @@ func (r *Ruleset) all() elements {
 	for set, n := range count {
 		list[set] = make([]ElementOp, 0, n)
 	}
-	list.collect(settingsElements(r.snapshot.Settings), nil)
-	for a := range r.snapshot.ClusterIPs() {
-		list.add(ClusterIPs, addrElement(a))
-	}
-	for a := range r.snapshot.Hairpins() {
-		list.add(Hairpin, hairpinElement(a))
-	}
-	for v := range r.snapshot.ServiceEndpoints() {
-		list.add(ServiceEndpoints, endpointElement(v))
-	}
-	for sp := range r.snapshot.ServicePorts() {
-		list.collect(r.portElements(sp), sp)
+	for set, op := range r.ops() {
+		list[set] = append(list[set], op)
 	}
 	return list
+}
+
+// ops yields every element of the ruleset, and the name of its set.
+func (r *Ruleset) ops() iter.Seq2[string, ElementOp] {
+	return func(yield func(string, ElementOp) bool) {
+		add := func(set string, e Element) bool { return yield(set, ElementOp{Element: e}) }
+		for set, e := range settingsElements(r.snapshot.Settings) {
+			if !add(set, e) {
+				return
+			}
+		}
+		for a := range r.snapshot.ClusterIPs() {
+			if !add(ClusterIPs, addrElement(a)) {
+				return
+			}
+		}
+		for a := range r.snapshot.Hairpins() {
+			if !add(Hairpin, hairpinElement(a)) {
+				return
+			}
+		}
+		for v := range r.snapshot.ServiceEndpoints() {
+			if !add(ServiceEndpoints, endpointElement(v)) {
+				return
+			}
+		}
+		for sp := range r.snapshot.ServicePorts() {
+			for set, e := range r.portElements(sp) {
+				if !yield(set, ElementOp{e, sp}) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // diffElements finds what must be deleted and added.

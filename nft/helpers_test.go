@@ -189,7 +189,34 @@ func texts(r *nft.Ruleset, set nft.Set, list map[string]nft.Element) []string {
 // tableOf is what would be read back of a ruleset.
 func tableOf(t *testing.T, r *nft.Ruleset) *nft.Table {
 	t.Helper()
-	return &nft.Table{Family: r.Family, Sets: r.AllSets(), Chains: r.AllChains(), Elements: elementsOf(t, r)}
+	return &nft.Table{Family: r.Family, Sets: r.AllSets(), Chains: r.AllChains(), Elements: elementsOf(t, r).pack(t)}
+}
+
+// pack returns elements as a table has them.
+func (all elements) pack(t *testing.T) map[string]*nft.Elements {
+	t.Helper()
+	packed := map[string]*nft.Elements{}
+	for set, list := range all {
+		packed[set] = &nft.Elements{}
+		for _, e := range list {
+			if err := packed[set].Add(e); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return packed
+}
+
+// unpack returns the elements that a table has.
+func unpack(table *nft.Table) elements {
+	all := elements{}
+	for set, list := range table.Elements {
+		all[set] = map[string]nft.Element{}
+		for e := range list.All() {
+			all[set][e.Key] = e
+		}
+	}
+	return all
 }
 
 // leads says from how many slots of each map a verdict's chain chooses: N and n.

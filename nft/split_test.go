@@ -32,7 +32,7 @@ func applyTable(t *testing.T, table *nft.Table, b *nft.Batch) *nft.Table {
 	}
 	return &nft.Table{
 		Family: table.Family, Sets: table.Sets, Chains: slices.Collect(maps.Values(chains)),
-		Elements: elements(table.Elements).apply(t, &nft.Batch{Delete: b.Delete, Add: b.Add}),
+		Elements: unpack(table).apply(t, &nft.Batch{Delete: b.Delete, Add: b.Add}).pack(t),
 	}
 }
 
@@ -93,9 +93,10 @@ func checkPieces(t *testing.T, table *nft.Table, batch, whole *nft.Batch, size i
 	if batch != pieces[len(pieces)-1] {
 		t.Fatal("the batch is not its own last piece")
 	}
+	wanted, got := unpack(wantTable), unpack(table)
 	for _, set := range wantTable.Sets {
-		if !maps.Equal(wantTable.Elements[set.Name], table.Elements[set.Name]) {
-			t.Errorf("%s, after all pieces:\n%s", set.Name, cmp.Diff(wantTable.Elements[set.Name], table.Elements[set.Name]))
+		if !maps.Equal(wanted[set.Name], got[set.Name]) {
+			t.Errorf("%s, after all pieces:\n%s", set.Name, cmp.Diff(wanted[set.Name], got[set.Name]))
 		}
 	}
 	equal(t, "number of chains", len(wantTable.Chains), len(table.Chains))

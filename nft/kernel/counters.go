@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"slices"
 
-	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/vmapd/vmapd/model"
@@ -150,33 +149,18 @@ func (p packetCounts) sum(sp *model.ServicePort) (sum uint64, ok bool) {
 // readCounters reads the counters of one set. Unlike google/nftables it keeps nothing else
 // of the elements.
 func (c *conn) readCounters(ctx context.Context, f model.Family, set string, into packetCounts) error {
-	request, err := message(unix.NFT_MSG_GETSETELEM, netlink.Dump, f, []netlink.Attribute{
-		stringAttr(unix.NFTA_SET_ELEM_LIST_TABLE, nft.TableName),
-		stringAttr(unix.NFTA_SET_ELEM_LIST_SET, set),
+	return c.list(unix.NFT_MSG_GETSETELEM, f, elementsOf(set), func(message []byte) error {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		return into.add(message)
 	})
-	if err != nil {
-		return err
-	}
-	request.Header.Flags &^= netlink.Acknowledge // the list has an end of its own
-	if _, err := c.raw.Send(request); err != nil {
-		return fmt.Errorf("send: %w", err)
-	}
-	for reply, err := range c.raw.ReceiveIter() {
-		if err = errors.Join(err, ctx.Err()); err != nil {
-			return err
-		}
-		if err := into.add(reply.Data); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // add takes the elements of one message. It is written out, without a decoder's value for
 // each attribute, because there may be 100,000 elements at each scrape.
 func (p packetCounts) add(message []byte) error {
-	const header = 4 // struct nfgenmsg
-	for list := range attributes(message[min(len(message), header):], unix.NFTA_SET_ELEM_LIST_ELEMENTS) {
+	for list := range attributes(message, unix.NFTA_SET_ELEM_LIST_ELEMENTS) {
 		for element := range attributes(list, unix.NFTA_LIST_ELEM) {
 			key := first(first(element, unix.NFTA_SET_ELEM_KEY), unix.NFTA_DATA_VALUE)
 			counter := first(first(element, unix.NFTA_SET_ELEM_EXPR), unix.NFTA_EXPR_DATA)
@@ -201,17 +185,27 @@ func first(b []byte, want uint16) []byte {
 
 // attributes yields what the attributes of a type hold.
 func attributes(b []byte, want uint16) iter.Seq[[]byte] {
-	const flags = unix.NLA_F_NESTED | unix.NLA_F_NET_BYTEORDER
 	return func(yield func([]byte) bool) {
-		for len(b) >= unix.SizeofNlAttr {
-			length, kind := int(binary.NativeEndian.Uint16(b)), binary.NativeEndian.Uint16(b[2:])&^flags
-			if length < unix.SizeofNlAttr || length > len(b) {
+		for {
+			kind, data, rest, ok := cutAttribute(b)
+			if !ok || kind == want && !yield(data) {
 				return
 			}
-			if kind == want && !yield(b[unix.SizeofNlAttr:length]) {
-				return
-			}
-			b = b[min(len(b), attr(length-unix.SizeofNlAttr)):]
+			b = rest
 		}
 	}
+}
+
+// cutAttribute returns the first attribute, and what is behind it.
+func cutAttribute(b []byte) (kind uint16, data, rest []byte, ok bool) {
+	const flags = unix.NLA_F_NESTED | unix.NLA_F_NET_BYTEORDER
+	if len(b) < unix.SizeofNlAttr {
+		return 0, nil, nil, false
+	}
+	length := int(binary.NativeEndian.Uint16(b))
+	if length < unix.SizeofNlAttr || length > len(b) {
+		return 0, nil, nil, false
+	}
+	kind = binary.NativeEndian.Uint16(b[2:]) &^ flags
+	return kind, b[unix.SizeofNlAttr:length], b[min(len(b), attr(length-unix.SizeofNlAttr)):], true
 }

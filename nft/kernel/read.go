@@ -1,9 +1,9 @@
 package kernel
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/google/nftables"
@@ -19,6 +19,11 @@ import (
 // recognised by being encoded as one that we would write with the same settings and
 // service ports.
 func (c *conn) read(f model.Family, s *model.FamilySnapshot, o nft.Options) (*nft.Table, error) {
+	return c.readTable(f, s, o, manyElements)
+}
+
+// readTable is read, with how many elements a map of endpoints may have to be read as a list.
+func (c *conn) readTable(f model.Family, s *model.FamilySnapshot, o nft.Options, many int) (*nft.Table, error) {
 	lib, err := c.lib.ListTableOfFamily(nft.TableName, tableFamily(f))
 	if errors.Is(err, unix.ENOENT) {
 		return nil, nil
@@ -26,8 +31,8 @@ func (c *conn) read(f model.Family, s *model.FamilySnapshot, o nft.Options) (*nf
 	if err != nil {
 		return nil, fmt.Errorf("read table %s: %w", nft.TableName, err)
 	}
-	t := &nft.Table{Family: f, Elements: map[string]map[string]nft.Element{}}
-	if err := c.readSets(t, lib); err != nil {
+	t := &nft.Table{Family: f, Elements: map[string]*nft.Elements{}}
+	if err := c.readSets(t, lib, many); err != nil {
 		return nil, err
 	}
 	if err := c.readChains(t, lib, s, o); err != nil {
@@ -36,11 +41,18 @@ func (c *conn) read(f model.Family, s *model.FamilySnapshot, o nft.Options) (*nf
 	return t, nil
 }
 
-func (c *conn) readSets(t *nft.Table, lib *nftables.Table) error {
+// readSets reads the declarations of the sets, and their elements: those of maps of endpoints
+// last, because the others tell how many there must be.
+func (c *conn) readSets(t *nft.Table, lib *nftables.Table, many int) error {
 	sets, err := c.lib.GetSets(lib)
 	if err != nil {
 		return fmt.Errorf("read sets: %w", err)
 	}
+	counts, err := c.counts(t.Family)
+	if err != nil {
+		return err
+	}
+	var endpoints []nft.Set
 	for _, s := range sets {
 		decl := nft.Set{
 			Name: s.Name, Interval: s.Interval, Dynamic: s.Dynamic, Comment: s.Comment,
@@ -50,14 +62,20 @@ func (c *conn) readSets(t *nft.Table, lib *nftables.Table) error {
 			decl.Data = readTypes(t.Family, s.DataType)
 		}
 		t.Sets = append(t.Sets, decl)
-		if decl.Dynamic {
-			continue // what packets put there is theirs, see settle
+		switch {
+		case decl.Dynamic: // what packets put there is theirs, see settle
+		case slices.Contains(decl.Key, nft.Slot):
+			endpoints = append(endpoints, decl)
+		default:
+			if err := c.listElements(t, decl, counts[decl.Name]); err != nil {
+				return err
+			}
 		}
-		elements, err := c.lib.GetSetElements(s)
-		if err != nil {
-			return fmt.Errorf("read elements of %s: %w", s.Name, err)
+	}
+	for _, decl := range endpoints {
+		if err := c.readEndpoints(t, decl, counts[decl.Name], many); err != nil {
+			return err
 		}
-		t.Elements[s.Name] = readElements(decl, elements)
 	}
 	return nil
 }
@@ -81,72 +99,6 @@ func readTypes(f model.Family, d nftables.SetDatatype) []nft.Type {
 		list = append(list, t)
 	}
 	return list
-}
-
-func readElements(s nft.Set, elements []nftables.SetElement) map[string]nft.Element {
-	if s.Interval && len(s.Key) == 1 {
-		return readRanges(elements)
-	}
-	all := make(map[string]nft.Element, len(elements))
-	for i := range elements {
-		e := nft.Element{Key: string(elements[i].Key), End: string(elements[i].KeyEnd), Comment: elements[i].Comment}
-		switch {
-		case s.Verdicts:
-			e.Verdict = readVerdict(elements[i].Val)
-		case s.Data != nil:
-			e.Data = string(elements[i].Val)
-		}
-		all[e.Key] = e
-	}
-	return all
-}
-
-// readRanges joins the beginnings and ends of ranges. The kernel lists them from the
-// highest to the lowest, but does not promise to.
-func readRanges(elements []nftables.SetElement) map[string]nft.Element {
-	var starts, ends []string
-	for _, e := range elements {
-		if e.IntervalEnd {
-			ends = append(ends, string(e.Key))
-		} else {
-			starts = append(starts, string(e.Key))
-		}
-	}
-	all := make(map[string]nft.Element, len(starts))
-	for _, start := range starts {
-		e := nft.Element{Key: start}
-		for _, end := range ends {
-			if end > start && (e.End == "" || end < e.End) {
-				e.End = end
-			}
-		}
-		all[start] = e
-	}
-	return all
-}
-
-// readVerdict reads the data of an element of a verdict map, which google/nftables
-// leaves as the attributes it is (NFTA_DATA_VERDICT).
-func readVerdict(data []byte) nft.Verdict {
-	kinds := map[expr.VerdictKind]nft.VerdictKind{
-		expr.VerdictDrop: nft.DropPacket, expr.VerdictReturn: nft.Return,
-		expr.VerdictJump: nft.Jump, expr.VerdictGoto: nft.Goto,
-	}
-	var v nft.Verdict
-	ad, err := netlink.NewAttributeDecoder(data)
-	if err != nil {
-		return v
-	}
-	ad.ByteOrder = binary.BigEndian
-	for ad.Next() {
-		switch ad.Type() {
-		case unix.NFTA_VERDICT_CODE:
-			v.Kind = kinds[expr.VerdictKind(int32(ad.Uint32()))]
-		case unix.NFTA_VERDICT_CHAIN:
-			v.Chain = ad.String()
-		}
-	}
-	return v
 }
 
 func (c *conn) readChains(t *nft.Table, lib *nftables.Table, s *model.FamilySnapshot, o nft.Options) error {

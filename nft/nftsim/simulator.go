@@ -38,7 +38,7 @@ func New(r *nft.Ruleset, nodeAddrs ...netip.Addr) (*Simulator, error) {
 func NewTable(t *nft.Table, nodeAddrs ...netip.Addr) (*Simulator, error) {
 	return load(t.Family, t.Sets, t.Chains, func(yield func(string, nft.Element) bool) {
 		for set, list := range t.Elements {
-			for _, e := range list {
+			for e := range list.All() {
 				if !yield(set, e) {
 					return
 				}

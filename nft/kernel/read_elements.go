@@ -1,0 +1,228 @@
+package kernel
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	"github.com/google/nftables/expr"
+	"github.com/google/nftables/userdata"
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/nft"
+)
+
+// google/nftables makes a value of each element and of each part of it. For a quarter of a
+// million of them that is ten times the memory that they take here.
+
+// genmsg is the size of struct nfgenmsg, with which the messages of nf_tables begin.
+const genmsg = 4
+
+const (
+	setElemKeyEnd = 10 // NFTA_SET_ELEM_KEY_END, Linux 5.6
+	setCount      = 20 // NFTA_SET_COUNT, Linux 6.16
+)
+
+// listPasses bounds how often a set is read again because elements were missing.
+const listPasses = 5
+
+// listElements reads all elements of a set, of which there should be so many; 0: nobody knows.
+// The kernel lists a hash table in pieces, and while it makes a larger table of it, some time
+// after many elements were added, it leaves some out or names them twice (nft_rhash_walk).
+func (c *conn) listElements(t *nft.Table, s nft.Set, count int) error {
+	for range listPasses {
+		r := elementReader{set: s, into: &nft.Elements{}}
+		err := c.list(unix.NFT_MSG_GETSETELEM, t.Family, elementsOf(s.Name), r.add)
+		if err == nil {
+			err = r.end()
+		}
+		if err != nil {
+			return fmt.Errorf("read elements of %s: %w", s.Name, err)
+		}
+		t.Elements[s.Name] = r.into
+		if count == 0 || s.Interval || r.into.Len() == count { // of intervals, both ends count
+			break
+		}
+	}
+	return nil
+}
+
+// list passes on the attributes of each message of a list of objects or elements.
+func (c *conn) list(msgType int, f model.Family, of []netlink.Attribute, add func(message []byte) error) error {
+	request, err := message(msgType, netlink.Dump, f, of)
+	if err != nil {
+		return err
+	}
+	request.Header.Flags &^= netlink.Acknowledge // the list has an end of its own
+	if _, err := c.raw.Send(request); err != nil {
+		return fmt.Errorf("send: %w", err)
+	}
+	for reply, err := range c.raw.ReceiveIter() { // what is not looked at is received, too
+		if err != nil {
+			return err
+		}
+		if err := add(reply.Data[min(len(reply.Data), genmsg):]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// counts returns how many elements each set of our table has, or nothing for sets of which
+// the kernel does not say it.
+func (c *conn) counts(f model.Family) (map[string]int, error) {
+	counts := map[string]int{}
+	err := c.list(unix.NFT_MSG_GETSET, f, []netlink.Attribute{stringAttr(unix.NFTA_SET_TABLE, nft.TableName)}, func(set []byte) error {
+		counts[string(withoutZero(first(set, unix.NFTA_SET_NAME)))] = int(readUint32(first(set, setCount)))
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read how many elements sets have: %w", err)
+	}
+	return counts, nil
+}
+
+// elementsOf are the attributes that name a set in messages about its elements.
+func elementsOf(set string) []netlink.Attribute {
+	return []netlink.Attribute{
+		stringAttr(unix.NFTA_SET_ELEM_LIST_TABLE, nft.TableName),
+		stringAttr(unix.NFTA_SET_ELEM_LIST_SET, set),
+	}
+}
+
+// elementReader collects the elements of one set from messages.
+type elementReader struct {
+	set  nft.Set
+	into *nft.Elements
+	// The kernel has two elements for each range, where it begins and where it ends, in no
+	// order that it promises.
+	starts, ends []string
+}
+
+// add takes the attributes of one message.
+func (r *elementReader) add(message []byte) error {
+	for list := range attributes(message, unix.NFTA_SET_ELEM_LIST_ELEMENTS) {
+		for element := range attributes(list, unix.NFTA_LIST_ELEM) {
+			if err := r.element(element); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// element takes one element. The strings do not leave it: they cost nothing.
+func (r *elementReader) element(b []byte) error {
+	var key, end, data, user []byte
+	flags := uint32(0)
+	for len(b) > 0 {
+		kind, value, rest, ok := cutAttribute(b)
+		if !ok {
+			return fmt.Errorf("element of %d bytes is cut off", len(b))
+		}
+		switch b = rest; kind {
+		case unix.NFTA_SET_ELEM_KEY:
+			key = first(value, unix.NFTA_DATA_VALUE)
+		case setElemKeyEnd:
+			end = first(value, unix.NFTA_DATA_VALUE)
+		case unix.NFTA_SET_ELEM_DATA:
+			data = value
+		case unix.NFTA_SET_ELEM_USERDATA:
+			user = value
+		case unix.NFTA_SET_ELEM_FLAGS:
+			flags = readUint32(value)
+		}
+	}
+	if r.set.Interval && len(r.set.Key) == 1 {
+		if flags&unix.NFT_SET_ELEM_INTERVAL_END != 0 {
+			r.ends = append(r.ends, string(key))
+		} else {
+			r.starts = append(r.starts, string(key))
+		}
+		return nil
+	}
+	e := nft.Element{Key: string(key), End: string(end), Comment: string(readComment(user))}
+	switch {
+	case r.set.Verdicts:
+		e.Verdict = readVerdict(first(data, unix.NFTA_DATA_VERDICT))
+	case r.set.Data != nil:
+		e.Data = string(first(data, unix.NFTA_DATA_VALUE))
+	}
+	return r.into.Add(e)
+}
+
+// end joins the beginnings and ends of ranges. Without an end, a range goes on to the last
+// address there is.
+func (r *elementReader) end() error {
+	slices.Sort(r.ends)
+	for _, start := range r.starts {
+		e := nft.Element{Key: start}
+		i, found := slices.BinarySearch(r.ends, start)
+		if found {
+			i++
+		}
+		if i < len(r.ends) {
+			e.End = r.ends[i]
+		}
+		if err := r.into.Add(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func readUint32(b []byte) uint32 {
+	if len(b) < 4 {
+		return 0
+	}
+	return binary.BigEndian.Uint32(b)
+}
+
+// readComment finds the comment in what nft keeps with an element: for each thing its type,
+// its length, and itself.
+func readComment(user []byte) []byte {
+	const header = 2
+	for len(user) >= header {
+		n := header + int(user[1])
+		if n > len(user) {
+			return nil
+		}
+		if userdata.Type(user[0]) == userdata.NFTNL_UDATA_SET_ELEM_COMMENT {
+			return withoutZero(user[header:n])
+		}
+		user = user[n:]
+	}
+	return nil
+}
+
+// withoutZero returns a string as messages have it without the zero behind it.
+func withoutZero(b []byte) []byte {
+	if n := len(b); n > 0 && b[n-1] == 0 {
+		return b[:n-1]
+	}
+	return b
+}
+
+// readVerdict reads what is in NFTA_DATA_VERDICT.
+func readVerdict(b []byte) nft.Verdict {
+	code := int32(readUint32(first(b, unix.NFTA_VERDICT_CODE)))
+	v := nft.Verdict{Kind: verdictKind(expr.VerdictKind(code))}
+	v.Chain = string(withoutZero(first(b, unix.NFTA_VERDICT_CHAIN)))
+	return v
+}
+
+func verdictKind(k expr.VerdictKind) nft.VerdictKind {
+	switch k {
+	case expr.VerdictDrop:
+		return nft.DropPacket
+	case expr.VerdictReturn:
+		return nft.Return
+	case expr.VerdictJump:
+		return nft.Jump
+	case expr.VerdictGoto:
+		return nft.Goto
+	}
+	return nft.NoVerdict
+}

@@ -1,0 +1,351 @@
+package kernel
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/nft"
+)
+
+// With byKeys, every map of endpoints that has any is read by its keys; with byList, none is,
+// as on kernels that do not say how many elements there are.
+const (
+	byKeys = 0
+	byList = math.MaxInt
+)
+
+// contents are what a table has, to compare.
+type contents struct {
+	Sets     []nft.Set
+	Chains   []string
+	Elements map[string]map[string]nft.Element
+}
+
+func contentsOf(t testing.TB, c *conn, s *model.FamilySnapshot, many int) (*nft.Table, contents) {
+	t.Helper()
+	table, err := c.readTable(s.Family, s, nft.Options{}, many)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := contents{Sets: table.Sets, Elements: map[string]map[string]nft.Element{}}
+	for _, chain := range table.Chains {
+		all.Chains = append(all.Chains, chain.Name)
+		for _, r := range chain.Rules {
+			all.Chains = append(all.Chains, r.Text(table.Family))
+		}
+	}
+	for set, list := range table.Elements {
+		all.Elements[set] = map[string]nft.Element{}
+		for e := range list.All() {
+			all.Elements[set][e.Key] = e
+		}
+	}
+	return table, all
+}
+
+// readableByKeys returns the maps of endpoints of a table, as read, that need no list.
+func readableByKeys(t testing.TB, c *conn, table *nft.Table) (yes, no []string) {
+	t.Helper()
+	counts, err := c.counts(table.Family)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range table.Sets {
+		if !slices.Contains(s.Key, nft.Slot) || table.Elements[s.Name].Len() == 0 {
+			continue
+		}
+		count := counts[s.Name]
+		if count != table.Elements[s.Name].Len() {
+			t.Errorf("the kernel says that %s has %d elements, want %d", s.Name, count, table.Elements[s.Name].Len())
+		}
+		again := *table
+		again.Elements = maps.Clone(table.Elements)
+		if c.askEndpoints(&again, s, count) {
+			yes = append(yes, s.Name)
+		} else {
+			no = append(no, s.Name)
+		}
+	}
+	return yes, no
+}
+
+// aBigBuilder has Services with enough endpoints for several questions, in slots that no
+// fresh compilation would choose, and all maps of endpoints.
+func aBigBuilder(t testing.TB, b *Backend) *model.Builder {
+	t.Helper()
+	const replicas = 2*keysPerQuestion + 50
+	builder := exampleBuilder()
+	builder.SetService(model.Service{
+		NamespacedName: model.NamespacedName{Namespace: "default", Name: "local"},
+		Type:           "LoadBalancer", ExternalTrafficPolicy: "Local",
+		ClusterIPs:  []string{"172.30.0.43", "fd00:172:30::43"},
+		ExternalIPs: []string{"192.168.99.12", "fd00:192:168:99::12"},
+		Ports:       []model.Port{{Name: "http", Port: 80, NodePort: 30081}},
+	})
+	for _, family := range []string{"IPv4", "IPv6"} {
+		local := exampleSlice(family, 3)
+		local.NamespacedName.Name, local.Labels = "local-"+family, map[string]string{model.LabelServiceName: "local"}
+		builder.SetEndpointSlice(local)
+		builder.SetEndpointSlice(exampleSlice(family, replicas))
+	}
+	apply(t, b, builder.Snapshot())
+	for _, family := range []string{"IPv4", "IPv6"} {
+		moved := exampleSlice(family, replicas)
+		moved.Endpoints = moved.Endpoints[replicas/2:]
+		builder.SetEndpointSlice(moved)
+	}
+	apply(t, b, builder.Snapshot())
+	for _, family := range []string{"IPv4", "IPv6"} {
+		builder.SetEndpointSlice(exampleSlice(family, replicas))
+	}
+	apply(t, b, builder.Snapshot())
+	return builder
+}
+
+// ofFamily is what the changes of TestWhatIsReadDoesNotDependOnTheWay need to know.
+type ofFamily struct {
+	f             model.Family
+	vip, external netip.Addr
+	all           map[string]map[string]nft.Element
+}
+
+func (o *ofFamily) frontend(addr netip.Addr) []byte {
+	key := nft.AppendProto(nft.AppendAddr(nil, addr), model.TCP)
+	return nft.AppendPort(key, 80)
+}
+
+// slot is an element of the map of endpoints as it is, or would be.
+func (o *ofFamily) slot(set string, addr netip.Addr, slot uint32) nft.Element {
+	key := string(nft.AppendSlot(o.frontend(addr), slot))
+	if e, ok := o.all[set][key]; ok {
+		return e
+	}
+	return nft.Element{Key: key, Data: string(nft.AppendPort(nft.AppendAddr(nil, podOf(o.f, 2).Addr()), 1))}
+}
+
+func ops(set string, list ...nft.Element) []nft.SetOps {
+	made := nft.SetOps{Set: set}
+	for _, e := range list {
+		made.Ops = append(made.Ops, nft.ElementOp{Element: e})
+	}
+	return []nft.SetOps{made}
+}
+
+// replace makes a batch that exchanges an element for another with its key.
+func replace(set string, old nft.Element, change func(e *nft.Element)) *nft.Batch {
+	now := old
+	change(&now)
+	return &nft.Batch{Delete: ops(set, old), Add: ops(set, now)}
+}
+
+// Whatever differs from what the table should have, reading it by keys and reading lists
+// yield the same, and so does what is done about it.
+func TestWhatIsReadDoesNotDependOnTheWay(t *testing.T) {
+	const beyond = 2000 // slots
+	for _, tt := range []struct {
+		name   string
+		change func(o *ofFamily) *nft.Batch
+		list   []string // which maps must be listed
+		writes int      // operations to repair that
+	}{
+		{"nothing", func(*ofFamily) *nft.Batch { return &nft.Batch{} }, nil, 0},
+		{"a slot more", func(o *ofFamily) *nft.Batch {
+			return &nft.Batch{Add: ops(nft.Endpoints, o.slot(nft.Endpoints, o.vip, beyond))}
+		}, []string{nft.Endpoints}, 1},
+		{"a slot of a frontend that is not there", func(o *ofFamily) *nft.Batch {
+			return &nft.Batch{Add: ops(nft.LocalEndpoints, o.slot(nft.LocalEndpoints, o.vip.Next().Next().Next(), 0))}
+		}, []string{nft.LocalEndpoints}, 1},
+		{"a slot less", func(o *ofFamily) *nft.Batch {
+			return &nft.Batch{Delete: ops(nft.Endpoints, o.slot(nft.Endpoints, o.external, 100))}
+		}, []string{nft.Endpoints}, 1},
+		{"a slot more and another less", func(o *ofFamily) *nft.Batch {
+			return &nft.Batch{
+				Add:    ops(nft.Endpoints, o.slot(nft.Endpoints, o.vip, beyond)),
+				Delete: ops(nft.Endpoints, o.slot(nft.Endpoints, o.external, 100)),
+			}
+		}, []string{nft.Endpoints}, 2},
+		{"another endpoint", func(o *ofFamily) *nft.Batch {
+			return replace(nft.Endpoints, o.slot(nft.Endpoints, o.external, 7), func(e *nft.Element) {
+				e.Data = string(nft.AppendPort(nft.AppendAddr(nil, podOf(o.f, 4).Addr()), 9))
+			})
+		}, nil, 2},
+		{"another order of one frontend's", func(o *ofFamily) *nft.Batch {
+			a, b := o.slot(nft.Endpoints, o.external, 3), o.slot(nft.Endpoints, o.external, 300)
+			crossed := []nft.Element{{Key: a.Key, Data: b.Data}, {Key: b.Key, Data: a.Data}}
+			return &nft.Batch{Delete: ops(nft.Endpoints, a, b), Add: ops(nft.Endpoints, crossed...)}
+		}, nil, 4},
+		{"another verdict", func(o *ofFamily) *nft.Batch {
+			return replace(nft.ServiceIPs, o.all[nft.ServiceIPs][string(o.frontend(o.vip))], func(e *nft.Element) {
+				e.Verdict = nft.Verdict{Kind: nft.DropPacket}
+			})
+		}, []string{nft.Endpoints}, 2},
+		{"another comment", func(o *ofFamily) *nft.Batch {
+			return replace(nft.ServiceIPs, o.all[nft.ServiceIPs][string(o.frontend(o.vip))], func(e *nft.Element) {
+				e.Comment = "somebody's own words, which are longer than those that were there"
+			})
+		}, nil, 2},
+		{"a frontend less", func(o *ofFamily) *nft.Batch {
+			return &nft.Batch{Delete: ops(nft.ServiceIPs, o.all[nft.ServiceIPs][string(o.frontend(o.vip))])}
+		}, []string{nft.Endpoints}, 1},
+		{"a cluster IP more", func(o *ofFamily) *nft.Batch {
+			return &nft.Batch{Add: ops(nft.ClusterIPs, nft.Element{Key: string(nft.AppendAddr(nil, o.external))})}
+		}, nil, 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			n := newNetNS(t)
+			b := open(t, n)
+			snapshot := aBigBuilder(t, b).Snapshot()
+			for _, f := range model.Families {
+				s := snapshot.Family(f)
+				o := &ofFamily{f: f, vip: netip.MustParseAddr("172.30.0.41"), external: netip.MustParseAddr("192.168.99.11")}
+				if f == model.IPv6 {
+					o.vip, o.external = netip.MustParseAddr("fd00:172:30::41"), netip.MustParseAddr("fd00:192:168:99::11")
+				}
+				_, before := contentsOf(t, b.conn, s, byList)
+				o.all = before.Elements
+				batch := tt.change(o)
+				batch.Family = f
+				if err := b.conn.commit(batch, elementsPerMessage); err != nil {
+					t.Fatal(err)
+				}
+				listed, wanted := contentsOf(t, b.conn, s, byList)
+				asked, got := contentsOf(t, b.conn, s, byKeys)
+				if diff := cmp.Diff(wanted, got); diff != "" {
+					t.Errorf("%v: read as lists (-), by keys (+):\n%.2000s", f, diff)
+				}
+				if changed := !cmp.Equal(before, wanted); changed != (batch.Len() > 0) {
+					t.Errorf("%v: what is read is another: %v", f, changed)
+				}
+				yes, no := readableByKeys(t, b.conn, asked)
+				if !slices.Equal(no, tt.list) || len(yes)+len(no) != 4 {
+					t.Errorf("%v: read by keys %v, as lists %v; want as lists %v", f, yes, no, tt.list)
+				}
+				var writes [2]int
+				for i, table := range []*nft.Table{listed, asked} {
+					batch := nft.DiffTable(table, nft.Compile(table, s))
+					writes[i] = batch.Len() - len(batch.DeleteChains)
+				}
+				if want := [2]int{tt.writes, tt.writes}; writes != want {
+					t.Errorf("%v: %d operations, want %d", f, writes, want)
+				}
+			}
+			b.Resync()
+			apply(t, b, snapshot)
+			mustMatch(t, n, snapshot)
+		})
+	}
+}
+
+// A list that lacks something is read again, but not for ever. Without knowing how many
+// elements there are, it is taken as it is.
+func TestAListIsReadUntilNothingIsMissing(t *testing.T) {
+	b := open(t, newNetNS(t))
+	s := aBigBuilder(t, b).Snapshot().Family(model.IPv4)
+	table, want := contentsOf(t, b.conn, s, byList)
+	right := table.Elements[nft.Endpoints].Len()
+	sent := func() uint32 { // messages are numbered
+		m, err := b.conn.raw.Send(batchMessage(unix.NFNL_MSG_BATCH_BEGIN))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m.Header.Sequence
+	}
+	for count, passes := range map[int]uint32{0: 1, right: 1, right + 1: listPasses, right - 1: listPasses} {
+		before := sent()
+		if err := b.conn.listElements(table, nft.DeclarationOf(nft.Endpoints), count); err != nil {
+			t.Fatal(err)
+		}
+		if got := sent() - before - 1; got != passes {
+			t.Errorf("of %d elements, %d are there: read %d times, want %d", count, right, got, passes)
+		}
+		got := map[string]nft.Element{}
+		for e := range table.Elements[nft.Endpoints].All() {
+			got[e.Key] = e
+		}
+		if diff := cmp.Diff(want.Elements[nft.Endpoints], got); diff != "" {
+			t.Errorf("of %d elements (-want +got):\n%.2000s", count, diff)
+		}
+	}
+}
+
+// Should the answers be more than there is room for, nothing of them is left behind, and
+// there is still the list.
+func TestAnswersThatDoNotFit(t *testing.T) {
+	n := newNetNS(t)
+	b := open(t, n)
+	s := aBigBuilder(t, b).Snapshot().Family(model.IPv4)
+	table, want := contentsOf(t, b.conn, s, byList)
+	const usual = 212_992 / 2 // net.core.rmem_default; the kernel doubles what it is told
+	for _, tt := range []struct {
+		size int
+		fit  bool
+	}{{usual, true}, {1, false}, {1, false}} {
+		if err := b.conn.raw.SetReadBuffer(tt.size); err != nil {
+			t.Fatal(err)
+		}
+		if yes, _ := readableByKeys(t, b.conn, table); slices.Contains(yes, nft.Endpoints) != tt.fit {
+			t.Errorf("the answers fit into a buffer of %d: %v, want %v", tt.size, !tt.fit, tt.fit)
+		}
+		_, got := contentsOf(t, b.conn, s, byKeys)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("with enough room (-), with %d (+):\n%.2000s", tt.size, diff)
+		}
+	}
+}
+
+// Ranges are what the kernel says with two elements each, or with one for the last.
+func TestRangesAreJoined(t *testing.T) {
+	element := func(key string, end bool) []byte {
+		b := appendKey(nil, []byte(key))[unix.SizeofNlAttr:]
+		if end {
+			b = append(appendAttr(b, unix.NFTA_SET_ELEM_FLAGS, 4), 0, 0, 0, unix.NFT_SET_ELEM_INTERVAL_END)
+		}
+		return append(appendAttr(nil, unix.NFTA_LIST_ELEM, len(b)), b...)
+	}
+	r := elementReader{set: nft.DeclarationOf(nft.ServiceCIDRs), into: &nft.Elements{}}
+	list := slices.Concat(element("zzzz", false), element("cccc", true), element("cccc", false),
+		element("aaaa", false), element("ffff", true))
+	if err := r.add(append(appendAttr(nil, unix.NFTA_SET_ELEM_LIST_ELEMENTS, len(list)), list...)); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.end(); err != nil {
+		t.Fatal(err)
+	}
+	got := slices.SortedFunc(r.into.All(), func(a, b nft.Element) int { return strings.Compare(a.Key, b.Key) })
+	want := []nft.Element{{Key: "aaaa", End: "cccc"}, {Key: "cccc", End: "ffff"}, {Key: "zzzz"}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("ranges (-want +got):\n%s", diff)
+	}
+}
+
+// FuzzElements reads messages that make no sense.
+func FuzzElements(f *testing.F) {
+	for _, set := range []string{nft.Endpoints, nft.ServiceIPs, nft.ServiceCIDRs, nft.SourceRanges(model.TCP)} {
+		element := appendKey(nil, []byte("0123456789ab"))
+		f.Add(set, append(appendAttr(nil, unix.NFTA_SET_ELEM_LIST_ELEMENTS, len(element)), element...))
+		for kind := range uint16(12) { // an attribute of a type that is one of those, or not
+			inner := append(appendAttr(nil, kind, 8), 5, 0, 1, 0, 0xff, 0xff, 0xff, 0xfc)
+			element := append(appendAttr(nil, unix.NFTA_LIST_ELEM, len(inner)), inner...)
+			f.Add(set, append(appendAttr(nil, unix.NFTA_SET_ELEM_LIST_ELEMENTS, len(element)), element...))
+		}
+	}
+	f.Fuzz(func(_ *testing.T, set string, message []byte) {
+		for n := range len(message) + 1 {
+			r := elementReader{set: nft.DeclarationOf(set), into: &nft.Elements{}}
+			if r.add(message[:n]) == nil && r.end() == nil && r.into.Len() > 0 {
+				for e := range r.into.All() {
+					_ = fmt.Sprint(e)
+				}
+			}
+		}
+	})
+}
