@@ -48,48 +48,46 @@ func (t *Table) slots(sp *model.ServicePort, l model.List) []netip.AddrPort {
 	return nil
 }
 
-// EndpointKeys returns how many keys a map of endpoints has, and yields them, if the table
-// agrees with itself: the chain that a frontend goes to says from how many slots it chooses.
-// It is for who has read all sets but that map, and is nothing for other sets. What is yielded
-// is overwritten by the next.
-func (t *Table) EndpointKeys(set string) (int, iter.Seq[[]byte]) {
-	var frontends *Elements
-	var list model.List
-	for _, m := range [...]*frontendMaps{&addrMaps, &nodePortMaps} {
-		for _, l := range model.Lists {
-			if m.endpoints[l] == set {
-				frontends, list = t.Elements[m.dispatch], l
-			}
-		}
-	}
-	slots := map[string]int{} // by chain
-	n := 0
-	for e := range frontends.All() {
-		chain := e.Verdict.Chain
-		if _, ok := slots[chain]; !ok {
-			slots[chain] = slotsOf(chain, list)
-		}
-		n += slots[chain]
-	}
-	return n, func(yield func([]byte) bool) {
-		var key []byte
+// EndpointSlots yields the frontends that have slots in a map of endpoints, by their key in
+// the others, with how many slots they have at most: the chain that a frontend goes to says
+// it. It is for who has read all sets but that map, and is nothing for other sets.
+func (t *Table) EndpointSlots(set string) iter.Seq2[string, int] {
+	return func(yield func(string, int) bool) {
+		frontends, list := t.frontendsOf(set)
+		slots := map[string]int{} // by chain
 		for e := range frontends.All() {
-			for i := range slots[e.Verdict.Chain] {
-				if key = AppendSlot(append(key[:0], e.Key...), uint32(i)); !yield(key) {
-					return
-				}
+			most, ok := slots[e.Verdict.Chain]
+			if !ok {
+				most = slotsOf(e.Verdict.Chain, list)
+				slots[e.Verdict.Chain] = most
+			}
+			if most > 0 && !yield(e.Key, most) {
+				return
 			}
 		}
 	}
 }
 
-// slotsOf returns how many slots of a list the chain of that name chooses from.
+// frontendsOf returns the elements of the map that a map of endpoints belongs to, and whose
+// endpoints these are.
+func (t *Table) frontendsOf(set string) (*Elements, model.List) {
+	for _, m := range [...]*frontendMaps{&addrMaps, &nodePortMaps} {
+		for _, l := range model.Lists {
+			if m.endpoints[l] == set {
+				return t.Elements[m.dispatch], l
+			}
+		}
+	}
+	return nil, 0
+}
+
+// slotsOf returns from how many slots of a list, at most, the chain of that name chooses.
 func slotsOf(chain string, l model.List) int {
 	var all chosen
 	all.addName(chain)
 	for _, c := range all.choices {
 		if c.list == l {
-			return c.n
+			return c.of.hi
 		}
 	}
 	return 0

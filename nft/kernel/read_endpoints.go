@@ -3,11 +3,11 @@ package kernel
 import (
 	"encoding/binary"
 	"errors"
-	"iter"
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft"
 )
 
@@ -23,10 +23,10 @@ const (
 	answerSize      = 16 << 10
 )
 
-// readEndpoints reads a map of endpoints. If it is large, the kernel is asked for those that
-// the table must have by what the other maps say. Are they as many as there are, they are
-// all. Otherwise, and before Linux 6.16, which does not say how many there are, it is asked
-// for a list.
+// readEndpoints reads a map of endpoints. If it is large, the kernel is asked for those in
+// the slots that the table can have by what the other maps say. Are they as many as there
+// are, they are all. Otherwise, and before Linux 6.16, which does not say how many there
+// are, it is asked for a list.
 func (c *conn) readEndpoints(t *nft.Table, s nft.Set, count, many int) error {
 	if count > many && c.askEndpoints(t, s, count) {
 		return nil
@@ -34,46 +34,69 @@ func (c *conn) readEndpoints(t *nft.Table, s nft.Set, count, many int) error {
 	return c.listElements(t, s, count)
 }
 
-// askEndpoints reports whether the keys that the other maps tell are all the keys of a map
-// of so many elements. Then it has read them. Whatever goes wrong is left to the list to tell.
+// askEndpoints reports whether a map of so many elements has none but those in the slots
+// that the other maps tell. Then it has read them. Whatever goes wrong is left to the list
+// to tell.
 func (c *conn) askEndpoints(t *nft.Table, s nft.Set, count int) bool {
-	n, keys := t.EndpointKeys(s.Name)
-	if n != count {
+	q, err := newQuestion(t.Family, s)
+	if err != nil {
 		return false
 	}
 	r := elementReader{set: s, into: &nft.Elements{}}
 	r.into.Grow(count, nft.Width(t.Family, s.Key)+nft.Width(t.Family, s.Data))
-	if !c.ask(t, s, keys, r.add) || r.into.Len() != count {
+	for frontend, most := range t.EndpointSlots(s.Name) {
+		got := all
+		for first := 0; first < most && got == all; first += keysPerQuestion {
+			if got = c.ask(q, frontend, first, min(first+keysPerQuestion, most), r.add); got == failed {
+				return false
+			}
+		}
+	}
+	if r.into.Len() != count {
 		return false
 	}
 	t.Elements[s.Name] = r.into
 	return true
 }
 
-// ask passes on a message for each of the elements with some keys. It stops, and reports
-// false, when one is not there.
-func (c *conn) ask(t *nft.Table, s nft.Set, keys iter.Seq[[]byte], add func(message []byte) error) bool {
-	request, err := message(unix.NFT_MSG_GETSETELEM, 0, t.Family, append(elementsOf(s.Name),
+// question asks for elements of one map.
+type question struct {
+	netlink.Message
+	empty  int    // how long it is without any element
+	buffer []byte // for an answer
+}
+
+func newQuestion(f model.Family, s nft.Set) (*question, error) {
+	m, err := message(unix.NFT_MSG_GETSETELEM, 0, f, append(elementsOf(s.Name),
 		netlink.Attribute{Type: unix.NFTA_SET_ELEM_LIST_ELEMENTS | unix.NLA_F_NESTED}))
+	m.Header.Flags &^= netlink.Acknowledge // no other message says that there are no more
+	return &question{Message: m, empty: len(m.Data), buffer: make([]byte, answerSize)}, err
+}
+
+// answer is what came back.
+type answer int
+
+const (
+	all    answer = iota // what was asked for
+	ended                // the elements up to one that is not there
+	failed               // something else
+)
+
+// ask passes on a message for each of some slots of a frontend, up to one that is empty.
+func (c *conn) ask(q *question, frontend string, first, end int, add func(message []byte) error) answer {
+	q.Data = q.Data[:q.empty]
+	var key []byte
+	for slot := first; slot < end; slot++ {
+		key = nft.AppendSlot(append(key[:0], frontend...), uint32(slot))
+		q.Data = appendKey(q.Data, key)
+	}
+	list := q.Data[q.empty-unix.SizeofNlAttr:] // to its end
+	binary.NativeEndian.PutUint16(list, uint16(len(list)))
+	sent, err := c.raw.Send(q.Message)
 	if err != nil {
-		return false
+		return failed
 	}
-	request.Header.Flags &^= netlink.Acknowledge // no other message says that there are no more
-	empty, buffer, n := len(request.Data), make([]byte, answerSize), 0
-	send := func() bool {
-		list := request.Data[empty-unix.SizeofNlAttr:] // to its end
-		binary.NativeEndian.PutUint16(list, uint16(len(list)))
-		sent, err := c.raw.Send(request)
-		request.Data, n = request.Data[:empty], 0
-		return err == nil && c.answers(sent.Header.Sequence, buffer, add)
-	}
-	for key := range keys {
-		request.Data = appendKey(request.Data, key)
-		if n++; n == keysPerQuestion && !send() {
-			return false
-		}
-	}
-	return n == 0 || send()
+	return c.answers(sent.Header.Sequence, q.buffer, add)
 }
 
 // appendKey appends an element of which only the key is known.
@@ -91,15 +114,15 @@ func appendAttr(b []byte, kind uint16, n int) []byte {
 	return binary.NativeEndian.AppendUint16(b, kind)
 }
 
-// answers passes on all messages that answer a request, and reports whether there was no
-// error among them. The kernel has answered by the time the request is sent, so nothing is
-// waited for: not how many there are says which is the last, but that there are no more.
-func (c *conn) answers(sequence uint32, buffer []byte, add func(message []byte) error) bool {
+// answers passes on all messages that answer a request. The kernel has answered by the time
+// the request is sent, so nothing is waited for: not how many there are says which is the
+// last, but that there are no more.
+func (c *conn) answers(sequence uint32, buffer []byte, add func(message []byte) error) answer {
 	socket, err := c.raw.SyscallConn()
 	if err != nil {
-		return false
+		return failed
 	}
-	good := true
+	got := all
 	err = socket.Read(func(fd uintptr) bool {
 		for {
 			n, err := unix.Read(int(fd), buffer) // the socket does not wait
@@ -108,24 +131,34 @@ func (c *conn) answers(sequence uint32, buffer []byte, add func(message []byte) 
 				return true
 			case errors.Is(err, unix.EINTR):
 			case errors.Is(err, unix.ENOBUFS): // there were more than there was room for
-				good = false
+				got = failed
 			case err != nil || n == 0:
-				good = false
+				got = failed
 				return true
 			default:
-				good = good && readAnswer(buffer[:n], sequence, add)
+				got = max(got, readAnswer(buffer[:n], sequence, add))
 			}
 		}
 	})
-	return good && err == nil
+	if err != nil {
+		return failed
+	}
+	return got
 }
 
-// readAnswer passes on a message, unless it is about an error: then it reports false. Each
-// element is answered with a message of its own (nft_get_set_elem).
-func readAnswer(b []byte, sequence uint32, add func(message []byte) error) bool {
-	if len(b) < emptyMessage {
-		return false
+// readAnswer passes on a message, unless it is about an error. Each element is answered with
+// a message of its own (nft_get_set_elem).
+func readAnswer(b []byte, sequence uint32, add func(message []byte) error) answer {
+	const code = 4 // the first of struct nlmsgerr
+	switch {
+	case len(b) < unix.SizeofNlMsghdr+code || binary.NativeEndian.Uint32(b[8:]) != sequence: // struct nlmsghdr
+		return failed
+	case binary.NativeEndian.Uint16(b[4:]) != unix.NLMSG_ERROR:
+		if add(b[unix.SizeofNlMsghdr+genmsg:]) == nil {
+			return all
+		}
+	case int32(binary.NativeEndian.Uint32(b[unix.SizeofNlMsghdr:])) == -int32(unix.ENOENT):
+		return ended
 	}
-	kind, whose := binary.NativeEndian.Uint16(b[4:]), binary.NativeEndian.Uint32(b[8:]) // struct nlmsghdr
-	return kind != unix.NLMSG_ERROR && whose == sequence && add(b[emptyMessage:]) == nil
+	return failed
 }
