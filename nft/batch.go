@@ -91,28 +91,33 @@ func (b *Batch) aheadChains() []*Batch {
 // as batches of n elements at most.
 func (b *Batch) aheadElements(n int) []*Batch {
 	var ahead []*Batch
-	replaced := map[string]bool{}
-	for _, s := range b.Delete {
-		if b.isAhead(s.Set) {
-			for _, op := range s.Ops {
-				replaced[s.Set+op.Key] = true
-			}
-		}
-	}
 	for i, s := range b.Add {
 		if !b.isAhead(s.Set) {
 			continue
 		}
 		early := s.Ops
 		b.Add[i].Ops = nil
-		if len(replaced) > 0 {
-			early, b.Add[i].Ops = partition(s.Ops, func(op ElementOp) bool { return !replaced[s.Set+op.Key] })
+		if replaced := deleted(b.Delete, s.Set); len(replaced) > 0 {
+			early, b.Add[i].Ops = partition(s.Ops, func(op ElementOp) bool { return !replaced[op.Key] })
 		}
 		for part := range slices.Chunk(early, n) {
 			ahead = append(ahead, &Batch{Family: b.Family, Add: []SetOps{{s.Set, part}}})
 		}
 	}
 	return ahead
+}
+
+// deleted returns the keys that are deleted from a set.
+func deleted(lists []SetOps, set string) map[string]bool {
+	keys := map[string]bool{}
+	for _, s := range lists {
+		if s.Set == set {
+			for _, op := range s.Ops {
+				keys[op.Key] = true
+			}
+		}
+	}
+	return keys
 }
 
 // isAhead reports whether new elements of a set go ahead of a large batch. A frontend that

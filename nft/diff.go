@@ -177,8 +177,13 @@ func (r *Ruleset) all() elements {
 	count := map[string]int{}
 	for sp := range r.snapshot.ServicePorts() {
 		for _, fe := range sp.Frontends {
-			count[mapsFor(fe.Kind).endpoints[fe.List]] += len(sp.Endpoints)
+			m := mapsFor(fe.Kind)
+			count[m.dispatch]++
+			count[m.endpoints[fe.List]] += len(sp.Endpoints)
 		}
+	}
+	for range r.snapshot.ClusterIPs() {
+		count[ClusterIPs]++
 	}
 	list := elements{}
 	for set, n := range count {

@@ -1,7 +1,6 @@
 package nft
 
 import (
-	"cmp"
 	"net/netip"
 	"slices"
 	"strings"
@@ -103,6 +102,11 @@ func isByKey(set string) bool {
 type division struct {
 	services []service
 	numbers  map[*model.ServicePort]int
+	urgent   bool // one of them is
+
+	// Operations of one service port stand side by side, so this is the next one's often.
+	last       *model.ServicePort
+	lastNumber int
 
 	// Whose they are, to find what several have in common.
 	frontends  map[string]int // by key; only if there is something to delete
@@ -126,7 +130,10 @@ func (d *division) service(set string, op *ElementOp) (int, bool) {
 	var ok bool
 	switch {
 	case op.Port != nil:
-		n, ok = d.numbers[op.Port]
+		if d.last != op.Port {
+			d.last, d.lastNumber = op.Port, d.numbers[op.Port]
+		}
+		n, ok = d.lastNumber, true
 	case set == ClusterIPs:
 		n, ok = d.clusterIPs[decodeAddr(op.Key)]
 	case isEndpoints(set):
@@ -138,12 +145,9 @@ func (d *division) service(set string, op *ElementOp) (int, bool) {
 }
 
 func (b *Batch) division() *division {
-	ports := b.ports()
-	d := &division{
-		numbers: make(map[*model.ServicePort]int, len(ports)), clusterIPs: make(map[netip.Addr]int, len(ports)),
-		frontends: map[string]int{}, nodePorts: map[model.VIP]int{},
-	}
-	d.number(ports)
+	d := &division{frontends: map[string]int{}, nodePorts: map[model.VIP]int{}}
+	ports := d.number(b)
+	d.clusterIPs = make(map[netip.Addr]int, len(ports))
 	for _, sp := range ports {
 		n := d.numbers[sp]
 		for _, fe := range sp.Frontends {
@@ -173,20 +177,45 @@ func (b *Batch) division() *division {
 	return d
 }
 
-// number gives the Services of some service ports their numbers.
-func (d *division) number(ports []*model.ServicePort) {
-	slices.SortFunc(ports, func(a, b *model.ServicePort) int {
-		return cmp.Or(strings.Compare(a.Name.Namespace, b.Name.Namespace), strings.Compare(a.Name.Name, b.Name.Name))
-	})
-	d.services = make([]service, 0, len(ports))
-	for i, sp := range ports {
-		if i == 0 || sp.Name.NamespacedName != ports[i-1].Name.NamespacedName {
-			d.services = append(d.services, service{})
+// number gives the Services of a batch their numbers, in the order of its operations so that
+// they need not be sorted, and returns their service ports, old ones and new ones.
+func (d *division) number(b *Batch) []*model.ServicePort {
+	most := 0 // of each there are so many at most, if each service port has a frontend in the batch
+	for _, s := range slices.Concat(b.Delete, b.Add) {
+		if s.Set == ServiceIPs {
+			most += len(s.Ops)
 		}
-		n := len(d.services) - 1
-		d.numbers[sp] = n
-		d.services[n].urgent = d.services[n].urgent || isUrgent(sp)
 	}
+	ports := make([]*model.ServicePort, 0, most)
+	services := make(map[model.NamespacedName]int, most)
+	d.services, d.numbers = make([]service, 0, most), make(map[*model.ServicePort]int, most)
+	for _, list := range [...][]SetOps{b.Delete, b.Add} {
+		for _, s := range list {
+			var last *model.ServicePort // those of one stand side by side
+			for i := range s.Ops {
+				sp := s.Ops[i].Port
+				if sp == last || sp == nil {
+					continue
+				}
+				last = sp
+				if _, ok := d.numbers[sp]; ok {
+					continue
+				}
+				n, ok := services[sp.Name.NamespacedName]
+				if !ok {
+					n = len(d.services)
+					services[sp.Name.NamespacedName] = n
+					d.services = append(d.services, service{})
+				}
+				d.numbers[sp] = n
+				ports = append(ports, sp)
+				if isUrgent(sp) {
+					d.services[n].urgent, d.urgent = true, true
+				}
+			}
+		}
+	}
+	return ports
 }
 
 // own notes whose something is. If it is another's already, both go together.
@@ -237,74 +266,51 @@ func isUrgent(sp *model.ServicePort) bool {
 		slices.ContainsFunc(sp.Frontends, func(fe model.Frontend) bool { return fe.VIP.Port == dns })
 }
 
-// ports returns the service ports of all operations, old ones and new ones.
-func (b *Batch) ports() []*model.ServicePort {
-	var all []*model.ServicePort
-	seen := map[*model.ServicePort]bool{}
-	for _, list := range [...][]SetOps{b.Delete, b.Add} {
-		for _, s := range list {
-			var last *model.ServicePort // those of one stand side by side
-			for i := range s.Ops {
-				sp := s.Ops[i].Port
-				if sp == last || sp == nil {
-					continue
-				}
-				if last = sp; !seen[sp] {
-					seen[sp] = true
-					all = append(all, sp)
-				}
-			}
-		}
-	}
-	return all
-}
-
 // first takes from the batch what the others build on, and urgent Services with all they need.
 func (b *Batch) first(d *division) *Batch {
 	first := &Batch{Family: b.Family, newChains: b.newChains}
 	if b.CreateTable {
 		first.SetChains, b.SetChains = b.SetChains, nil
 	}
-	deal := func(list []SetOps, add bool) (in, rest []SetOps) {
-		dealt := deal(list, 2, func(set string, op *ElementOp) int {
-			switch n, ok := d.service(set, op); {
-			case ok && d.services[n].urgent:
-			case add && set == Hairpin: // who connects to itself can't do without
-			case b.CreateTable && set == NodePortIPs:
-			default:
-				return 1
-			}
-			return 0
-		})
-		return dealt[0], dealt[1]
+	urgent := func(set string, op *ElementOp) bool {
+		n, ok := d.service(set, op)
+		return ok && d.services[n].urgent
 	}
-	first.Delete, b.Delete = deal(b.Delete, false)
-	first.Add, b.Add = deal(b.Add, true)
+	if d.urgent {
+		first.Delete = take(b.Delete, urgent)
+	}
+	first.Add = take(b.Add, func(set string, op *ElementOp) bool {
+		switch set {
+		case Hairpin: // who connects to itself can't do without
+			return true
+		case NodePortIPs:
+			return b.CreateTable
+		}
+		return d.urgent && urgent(set, op)
+	})
 	return first
 }
 
 // byService takes from the batch what belongs to Services, some to each piece.
 func (b *Batch) byService(d *division, size int) []*Batch {
-	var order []*service // as they come
 	total := 0
 	for _, list := range [...][]SetOps{b.Delete, b.Add} {
 		for _, s := range list {
 			for i := range s.Ops {
-				k, ok := d.service(s.Set, &s.Ops[i])
-				if !ok {
-					continue
+				if k, ok := d.service(s.Set, &s.Ops[i]); ok {
+					d.services[k].weight++
+					total++
 				}
-				if d.services[k].weight == 0 {
-					order = append(order, &d.services[k])
-				}
-				d.services[k].weight++
-				total++
 			}
 		}
 	}
 	size = max(size, total/maxPieces)
 	n, load := 0, 0
-	for _, s := range order {
+	for i := range d.services {
+		s := &d.services[i]
+		if s.weight == 0 {
+			continue
+		}
 		if load == 0 || load+s.weight > size {
 			n, load = n+1, 0
 		}
@@ -348,30 +354,59 @@ func (b *Batch) invalid(size int) []*Batch {
 	return pieces
 }
 
-// deal sorts operations into n lists. What stands side by side and stays so is not copied.
+// take takes operations out of lists.
+func take(lists []SetOps, yes func(set string, op *ElementOp) bool) []SetOps {
+	var all []SetOps
+	for k := range lists {
+		ops := lists[k].Ops
+		var taken []ElementOp
+		left := 0
+		for i := range ops {
+			switch {
+			case yes(lists[k].Set, &ops[i]):
+				taken = append(taken, ops[i])
+				continue
+			case left < i:
+				ops[left] = ops[i]
+			}
+			left++
+		}
+		clear(ops[left:])
+		lists[k].Ops = ops[:left]
+		if len(taken) > 0 {
+			all = append(all, SetOps{lists[k].Set, taken})
+		}
+	}
+	return all
+}
+
+// deal sorts operations into n lists. What is in their order already is not copied.
 func deal(lists []SetOps, n int, to func(set string, op *ElementOp) int) [][]SetOps {
 	dealt := make([][]SetOps, n)
 	for _, s := range lists {
-		begin, k := 0, 0
+		whose := make([]int, len(s.Ops))
+		begin := make([]int, n+1) // of each list's operations
 		for i := range s.Ops {
-			now := to(s.Set, &s.Ops[i])
-			if i > begin && now != k {
-				dealt[k] = appendOps(dealt[k], s.Set, s.Ops[begin:i:i])
-				begin = i
-			}
-			k = now
+			whose[i] = to(s.Set, &s.Ops[i])
+			begin[whose[i]+1]++
 		}
-		if len(s.Ops) > 0 {
-			dealt[k] = appendOps(dealt[k], s.Set, s.Ops[begin:len(s.Ops):len(s.Ops)])
+		for k := range n {
+			begin[k+1] += begin[k]
+		}
+		ops := s.Ops
+		if !slices.IsSorted(whose) {
+			ops = make([]ElementOp, len(s.Ops))
+			next := slices.Clone(begin)
+			for i, k := range whose {
+				ops[next[k]] = s.Ops[i]
+				next[k]++
+			}
+		}
+		for k := range n {
+			if part := slices.Clip(ops[begin[k]:begin[k+1]]); len(part) > 0 {
+				dealt[k] = append(dealt[k], SetOps{s.Set, part})
+			}
 		}
 	}
 	return dealt
-}
-
-func appendOps(lists []SetOps, set string, ops []ElementOp) []SetOps {
-	if last := len(lists) - 1; last >= 0 && lists[last].Set == set {
-		lists[last].Ops = append(lists[last].Ops, ops...)
-		return lists
-	}
-	return append(lists, SetOps{set, ops})
 }

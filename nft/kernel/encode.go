@@ -101,7 +101,7 @@ func encodeStatement(f model.Family, s nft.Statement) ([]expr.Any, error) {
 	case nft.Reject:
 		return []expr.Any{encodeReject(f, s)}, nil
 	case nft.Verdict:
-		return []expr.Any{encodeVerdict(s)}, nil
+		return []expr.Any{&expr.Verdict{Kind: verdictKind(s.Kind), Chain: s.Chain}}, nil
 	}
 	return nil, fmt.Errorf("unknown statement %T", s)
 }
@@ -249,47 +249,9 @@ func encodeReject(f model.Family, s nft.Reject) expr.Any {
 	return &expr.Reject{Type: unix.NFT_REJECT_ICMP_UNREACH, Code: code}
 }
 
-func encodeVerdict(v nft.Verdict) *expr.Verdict {
-	kinds := map[nft.VerdictKind]expr.VerdictKind{
-		nft.DropPacket: expr.VerdictDrop, nft.Return: expr.VerdictReturn,
-		nft.Jump: expr.VerdictJump, nft.Goto: expr.VerdictGoto, nft.NoVerdict: expr.VerdictContinue,
-	}
-	return &expr.Verdict{Kind: kinds[v.Kind], Chain: v.Chain}
-}
-
 func tableFamily(f model.Family) nftables.TableFamily {
 	if f == model.IPv6 {
 		return nftables.TableFamilyIPv6
 	}
 	return nftables.TableFamilyIPv4
-}
-
-// encodeElements makes the elements of one set. An element of an interval set is two,
-// the first key and the first one behind, but only if the key is no concatenation.
-func encodeElements(s nft.Set, ops []nft.ElementOp) []nftables.SetElement {
-	list := make([]nftables.SetElement, 0, len(ops))
-	for _, op := range ops {
-		e := nftables.SetElement{Key: []byte(op.Element.Key), Comment: op.Element.Comment}
-		switch {
-		case s.Verdicts:
-			e.VerdictData = encodeVerdict(op.Element.Verdict)
-		case s.Data != nil:
-			e.Val = []byte(op.Element.Data)
-		}
-		if s.Counter {
-			e.Counter = &expr.Counter{}
-		}
-		isRange := s.Interval && len(s.Key) == 1
-		switch {
-		case isRange && op.Element.End == "":
-			e.IntervalOpen = true
-		case s.Interval && !isRange:
-			e.KeyEnd = []byte(op.Element.End)
-		}
-		list = append(list, e)
-		if isRange && op.Element.End != "" {
-			list = append(list, nftables.SetElement{Key: []byte(op.Element.End), IntervalEnd: true})
-		}
-	}
-	return list
 }

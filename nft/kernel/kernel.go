@@ -312,6 +312,7 @@ func (b *Backend) send(st *familyState, batch *nft.Batch) error {
 	if batch.CreateTable {
 		st.owned = st.flags != 0
 	}
+	defer b.conn.releaseBuffer()
 	bad := refusals{ports: map[model.ServicePortName]bool{}}
 	for _, piece := range pieces {
 		if err := b.sendOthers(piece, &bad); err != nil {
@@ -363,15 +364,9 @@ func (b *Backend) sendOthers(batch *nft.Batch, bad *refusals) error {
 
 func (c *conn) commit(b *nft.Batch, perMessage int) error {
 	t := c.begin(b.Family)
-	if err := t.chains(b); err != nil {
-		return err
-	}
-	if err := t.elements(b.Delete, perMessage, false); err != nil {
-		return err
-	}
-	if err := t.elements(b.Add, perMessage, true); err != nil {
-		return err
-	}
+	t.chains(b)
+	t.elements(b.Delete, perMessage, false)
+	t.elements(b.Add, perMessage, true)
 	return t.commit()
 }
 

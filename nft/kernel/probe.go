@@ -120,12 +120,11 @@ func (c *conn) probeFeatures(f model.Family, table netlinkMessage, sets []nft.Se
 	}
 	for i, feature := range list {
 		chain := fmt.Sprintf("probe-%d", i)
-		errs = append(errs, add(chainMessage(f, probeTable, chain, feature.hook, 0)))
+		errs = append(errs, add(chainMessage(f, probeTable, nft.Chain{Name: chain, Hook: feature.hook})))
 		if feature.rule == nil {
 			continue
 		}
-		exprs, err := encodeRule(f, withPrefix(f, feature.rule))
-		errs = append(errs, err, add(ruleMessage(f, probeTable, chain, exprs)))
+		errs = append(errs, add(ruleMessage(f, probeTable, chain, withPrefix(f, feature.rule))))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return err

@@ -55,7 +55,6 @@ func (c *conn) list(msgType int, f model.Family, of []netlink.Attribute, add fun
 	if err != nil {
 		return err
 	}
-	request.Header.Flags &^= netlink.Acknowledge // the list has an end of its own
 	if _, err := c.raw.Send(request); err != nil {
 		return fmt.Errorf("send: %w", err)
 	}
@@ -208,12 +207,12 @@ func withoutZero(b []byte) []byte {
 // readVerdict reads what is in NFTA_DATA_VERDICT.
 func readVerdict(b []byte) nft.Verdict {
 	code := int32(readUint32(first(b, unix.NFTA_VERDICT_CODE)))
-	v := nft.Verdict{Kind: verdictKind(expr.VerdictKind(code))}
+	v := nft.Verdict{Kind: readVerdictKind(expr.VerdictKind(code))}
 	v.Chain = string(withoutZero(first(b, unix.NFTA_VERDICT_CHAIN)))
 	return v
 }
 
-func verdictKind(k expr.VerdictKind) nft.VerdictKind {
+func readVerdictKind(k expr.VerdictKind) nft.VerdictKind {
 	switch k {
 	case expr.VerdictDrop:
 		return nft.DropPacket

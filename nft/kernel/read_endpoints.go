@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 
-	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/vmapd/vmapd/model"
@@ -38,16 +37,13 @@ func (c *conn) readEndpoints(t *nft.Table, s nft.Set, count, many int) error {
 // that the other maps tell. Then it has read them. Whatever goes wrong is left to the list
 // to tell.
 func (c *conn) askEndpoints(t *nft.Table, s nft.Set, count int) bool {
-	q, err := newQuestion(t.Family, s)
-	if err != nil {
-		return false
-	}
 	r := elementReader{set: s, into: &nft.Elements{}}
 	r.into.Grow(count, nft.Width(t.Family, s.Key)+nft.Width(t.Family, s.Data))
+	q := question{family: t.Family, set: s.Name, pid: c.raw.PID(), buffer: make([]byte, answerSize), add: r.add}
 	for frontend, most := range t.EndpointSlots(s.Name) {
 		got := all
 		for first := 0; first < most && got == all; first += keysPerQuestion {
-			if got = c.ask(q, frontend, first, min(first+keysPerQuestion, most), r.add); got == failed {
+			if got = c.ask(&q, frontend, first, min(first+keysPerQuestion, most)); got == failed {
 				return false
 			}
 		}
@@ -61,16 +57,12 @@ func (c *conn) askEndpoints(t *nft.Table, s nft.Set, count int) bool {
 
 // question asks for elements of one map.
 type question struct {
-	netlink.Message
-	empty  int    // how long it is without any element
+	family model.Family
+	set    string
+	pid    uint32
+	msgs   messages
 	buffer []byte // for an answer
-}
-
-func newQuestion(f model.Family, s nft.Set) (*question, error) {
-	m, err := message(unix.NFT_MSG_GETSETELEM, 0, f, append(elementsOf(s.Name),
-		netlink.Attribute{Type: unix.NFTA_SET_ELEM_LIST_ELEMENTS | unix.NLA_F_NESTED}))
-	m.Header.Flags &^= netlink.Acknowledge // no other message says that there are no more
-	return &question{Message: m, empty: len(m.Data), buffer: make([]byte, answerSize)}, err
+	add    func(message []byte) error
 }
 
 // answer is what came back.
@@ -83,49 +75,37 @@ const (
 )
 
 // ask passes on a message for each of some slots of a frontend, up to one that is empty.
-func (c *conn) ask(q *question, frontend string, first, end int, add func(message []byte) error) answer {
-	q.Data = q.Data[:q.empty]
-	var key []byte
+func (c *conn) ask(q *question, frontend string, first, end int) answer {
+	m := &q.msgs
+	*m = messages{b: m.b[:0], pid: q.pid, count: m.count}
+	request := m.begin(header(unix.NFT_MSG_GETSETELEM, 0))
+	m.b = appendGenmsg(m.b, q.family)
+	m.string(unix.NFTA_SET_ELEM_LIST_TABLE, nft.TableName)
+	m.string(unix.NFTA_SET_ELEM_LIST_SET, q.set)
+	list := m.nest(unix.NFTA_SET_ELEM_LIST_ELEMENTS | unix.NLA_F_NESTED)
+	key := []byte(frontend)
 	for slot := first; slot < end; slot++ {
-		key = nft.AppendSlot(append(key[:0], frontend...), uint32(slot))
-		q.Data = appendKey(q.Data, key)
+		key = nft.AppendSlot(key[:len(frontend)], uint32(slot))
+		element := m.nest(unix.NFTA_LIST_ELEM | unix.NLA_F_NESTED)
+		m.value(unix.NFTA_SET_ELEM_KEY, string(key))
+		m.close(element)
 	}
-	list := q.Data[q.empty-unix.SizeofNlAttr:] // to its end
-	binary.NativeEndian.PutUint16(list, uint16(len(list)))
-	sent, err := c.raw.Send(q.Message)
-	if err != nil {
+	m.close(list)
+	m.end(request)
+	if c.write(m) != nil {
 		return failed
 	}
-	return c.answers(sent.Header.Sequence, q.buffer, add)
-}
-
-// appendKey appends an element of which only the key is known.
-func appendKey(b, key []byte) []byte {
-	value := attr(len(key))
-	b = appendAttr(b, unix.NFTA_LIST_ELEM|unix.NLA_F_NESTED, attr(value))
-	b = appendAttr(b, unix.NFTA_SET_ELEM_KEY|unix.NLA_F_NESTED, value)
-	b = append(appendAttr(b, unix.NFTA_DATA_VALUE, len(key)), key...)
-	return append(b, make([]byte, value-unix.SizeofNlAttr-len(key))...)
-}
-
-// appendAttr appends the header of an attribute with so many bytes in it.
-func appendAttr(b []byte, kind uint16, n int) []byte {
-	b = binary.NativeEndian.AppendUint16(b, uint16(unix.SizeofNlAttr+n))
-	return binary.NativeEndian.AppendUint16(b, kind)
+	return c.answers(m.count, q)
 }
 
 // answers passes on all messages that answer a request. The kernel has answered by the time
 // the request is sent, so nothing is waited for: not how many there are says which is the
 // last, but that there are no more.
-func (c *conn) answers(sequence uint32, buffer []byte, add func(message []byte) error) answer {
-	socket, err := c.raw.SyscallConn()
-	if err != nil {
-		return failed
-	}
+func (c *conn) answers(sequence uint32, q *question) answer {
 	got := all
-	err = socket.Read(func(fd uintptr) bool {
+	err := c.socket.Read(func(fd uintptr) bool {
 		for {
-			n, err := unix.Read(int(fd), buffer) // the socket does not wait
+			n, err := unix.Read(int(fd), q.buffer) // the socket does not wait
 			switch {
 			case errors.Is(err, unix.EAGAIN):
 				return true
@@ -136,7 +116,7 @@ func (c *conn) answers(sequence uint32, buffer []byte, add func(message []byte) 
 				got = failed
 				return true
 			default:
-				got = max(got, readAnswer(buffer[:n], sequence, add))
+				got = max(got, readAnswer(q.buffer[:n], sequence, q.add))
 			}
 		}
 	})

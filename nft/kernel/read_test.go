@@ -304,17 +304,24 @@ func TestAnswersThatDoNotFit(t *testing.T) {
 
 // Ranges are what the kernel says with two elements each, or with one for the last.
 func TestRangesAreJoined(t *testing.T) {
-	element := func(key string, end bool) []byte {
-		b := appendKey(nil, []byte(key))[unix.SizeofNlAttr:]
+	var m messages
+	element := func(key string, end bool) {
+		at := m.nest(unix.NFTA_LIST_ELEM)
+		m.value(unix.NFTA_SET_ELEM_KEY, key)
 		if end {
-			b = append(appendAttr(b, unix.NFTA_SET_ELEM_FLAGS, 4), 0, 0, 0, unix.NFT_SET_ELEM_INTERVAL_END)
+			m.uint32(unix.NFTA_SET_ELEM_FLAGS, unix.NFT_SET_ELEM_INTERVAL_END)
 		}
-		return append(appendAttr(nil, unix.NFTA_LIST_ELEM, len(b)), b...)
+		m.close(at)
 	}
 	r := elementReader{set: nft.DeclarationOf(nft.ServiceCIDRs), into: &nft.Elements{}}
-	list := slices.Concat(element("zzzz", false), element("cccc", true), element("cccc", false),
-		element("aaaa", false), element("ffff", true))
-	if err := r.add(append(appendAttr(nil, unix.NFTA_SET_ELEM_LIST_ELEMENTS, len(list)), list...)); err != nil {
+	list := m.nest(unix.NFTA_SET_ELEM_LIST_ELEMENTS)
+	element("zzzz", false)
+	element("cccc", true)
+	element("cccc", false)
+	element("aaaa", false)
+	element("ffff", true)
+	m.close(list)
+	if err := r.add(m.b); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.end(); err != nil {
@@ -330,12 +337,22 @@ func TestRangesAreJoined(t *testing.T) {
 // FuzzElements reads messages that make no sense.
 func FuzzElements(f *testing.F) {
 	for _, set := range []string{nft.Endpoints, nft.ServiceIPs, nft.ServiceCIDRs, nft.SourceRanges(model.TCP)} {
-		element := appendKey(nil, []byte("0123456789ab"))
-		f.Add(set, append(appendAttr(nil, unix.NFTA_SET_ELEM_LIST_ELEMENTS, len(element)), element...))
+		element := func(add func(*messages)) {
+			var m messages
+			list := m.nest(unix.NFTA_SET_ELEM_LIST_ELEMENTS)
+			at := m.nest(unix.NFTA_LIST_ELEM)
+			add(&m)
+			m.close(at)
+			m.close(list)
+			f.Add(set, m.b)
+		}
+		element(func(m *messages) { m.value(unix.NFTA_SET_ELEM_KEY, "0123456789ab") })
 		for kind := range uint16(12) { // an attribute of a type that is one of those, or not
-			inner := append(appendAttr(nil, kind, 8), 5, 0, 1, 0, 0xff, 0xff, 0xff, 0xfc)
-			element := append(appendAttr(nil, unix.NFTA_LIST_ELEM, len(inner)), inner...)
-			f.Add(set, append(appendAttr(nil, unix.NFTA_SET_ELEM_LIST_ELEMENTS, len(element)), element...))
+			element(func(m *messages) {
+				at := m.nest(kind)
+				m.b = append(m.b, 5, 0, 1, 0, 0xff, 0xff, 0xff, 0xfc)
+				m.close(at)
+			})
 		}
 	}
 	f.Fuzz(func(_ *testing.T, set string, message []byte) {

@@ -6,11 +6,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-	"github.com/google/nftables"
-	"github.com/mdlayher/netlink"
 
 	"github.com/vmapd/vmapd/model"
-	"github.com/vmapd/vmapd/nft"
 )
 
 func TestEachBatchIsObserved(t *testing.T) {
@@ -124,40 +121,5 @@ func TestAnErrorSaysWhichFamilyItConcerns(t *testing.T) {
 	}
 	if diff := cmp.Diff(model.Families[:], families); diff != "" {
 		t.Errorf("families (-want +got):\n%s", diff)
-	}
-}
-
-// What google/nftables sends is as large as was said before.
-func TestSizesOfMessagesAreKnown(t *testing.T) {
-	s := exampleBuilder().Snapshot()
-	for _, f := range model.Families {
-		var sent []netlink.Message
-		lib, err := nftables.New(nftables.WithTestDial(func(list []netlink.Message) ([]netlink.Message, error) {
-			sent = append(sent, list...)
-			return nil, nil
-		}))
-		if err != nil {
-			t.Fatal(err)
-		}
-		tr := (&conn{lib: lib}).begin(f)
-		b := nft.DiffTable(nil, nft.Options{Counters: true}.Compile(nil, s.Family(f)))
-		b.SetChains = append(b.SetChains, nft.Chain{Name: "old"}) // not new: flushed
-		b.RemakeBase = []string{"postrouting"}
-		b.Delete = b.Add
-		b.DeleteChains, b.DeleteSets = []string{"gone", "gone-too"}, []string{"gone"}
-		if err := errors.Join(tr.chains(b), tr.elements(b.Delete, 7, false), tr.elements(b.Add, 5, true)); err != nil {
-			t.Fatal(err)
-		}
-		tr.deletions(b)
-		_ = lib.Flush() // nobody answers
-		if len(sent) != len(tr.steps)+2 {
-			t.Fatalf("%v: %d messages for %d steps", f, len(sent), len(tr.steps))
-		}
-		if got := messagesSize(sent[1 : len(sent)-1]); got != tr.bytes {
-			t.Errorf("%v: %d bytes are sent, %d were said", f, got, tr.bytes)
-		}
-		if got, want := messagesSize(sent[:1])+messagesSize(sent[len(sent)-1:]), 2*emptyMessage; got != want {
-			t.Errorf("%v: begin and end are %d bytes, want %d", f, got, want)
-		}
 	}
 }

@@ -211,7 +211,11 @@ func TestOurOwnChangesAreNotNoticedOverANewConnection(t *testing.T) {
 	w.mustHaveNoticed(t, n, Disturbances{})
 
 	// What the old port does now is done by others.
-	c := &conn{raw: other}
+	socket, err := other.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &conn{raw: other, socket: socket}
 	m, err := deleteTableMessage(model.IPv6, nft.TableName)
 	if err != nil {
 		t.Fatal(err)

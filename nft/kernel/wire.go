@@ -14,9 +14,9 @@ import (
 	"github.com/vmapd/vmapd/nft"
 )
 
-// Tables and sets are made with messages of our own: google/nftables writes neither a
-// table's comment nor the "typeof" of a set. Without the latter, nft could not load
-// the listing of our table again.
+// All that is written goes in messages of our own: google/nftables writes neither a table's
+// comment nor the "typeof" of a set, without which nft could not load the listing of our
+// table again; and it takes no messages of others into its batches.
 
 const (
 	tableFlagOwner   = 0x2 // NFT_TABLE_F_OWNER, Linux 5.12
@@ -47,14 +47,7 @@ func message(msgType int, flags netlink.HeaderFlags, f model.Family, attrs []net
 	if err != nil {
 		return netlink.Message{}, err
 	}
-	return netlink.Message{
-		Header: netlink.Header{
-			Type:  netlink.HeaderType(unix.NFNL_SUBSYS_NFTABLES<<8 | msgType),
-			Flags: netlink.Request | netlink.Acknowledge | flags,
-		},
-		// struct nfgenmsg: family, version, resource ID
-		Data: append([]byte{byte(tableFamily(f)), unix.NFNETLINK_V0, 0, 0}, data...),
-	}, nil
+	return netlink.Message{Header: header(msgType, flags), Data: append(appendGenmsg(nil, f), data...)}, nil
 }
 
 // batchMessage begins or ends a batch.
@@ -134,6 +127,13 @@ func setMessage(f model.Family, table string, s nft.Set, id uint32) (netlink.Mes
 	}
 	attrs = append(attrs, netlink.Attribute{Type: unix.NFTA_SET_USERDATA, Data: setUserdata(f, s)})
 	return message(unix.NFT_MSG_NEWSET, netlink.Create, f, attrs)
+}
+
+func deleteSetMessage(f model.Family, table, name string) (netlink.Message, error) {
+	return message(unix.NFT_MSG_DELSET, 0, f, []netlink.Attribute{
+		stringAttr(unix.NFTA_SET_TABLE, table),
+		stringAttr(unix.NFTA_SET_NAME, name),
+	})
 }
 
 // concatDescription tells the length of each component of the key, which the kernel needs
@@ -249,59 +249,4 @@ func typeofPart(f model.Family, t nft.Type, data bool) []byte {
 
 func typeofExpr(kind uint32, data []byte) []byte {
 	return appendUserdata(userdata.AppendUint32(nil, typeofExprUD, kind), typeofDataUD, data)
-}
-
-// chainMessage and ruleMessage are for the probe, whose batch must not be committed;
-// what stays is written by google/nftables.
-func chainMessage(f model.Family, table, name string, hook nft.Hook, prio int32) (netlink.Message, error) {
-	nested, err := netlink.MarshalAttributes([]netlink.Attribute{
-		uint32Attr(unix.NFTA_HOOK_HOOKNUM, uint32(*hookNumber(hook))),
-		uint32Attr(unix.NFTA_HOOK_PRIORITY, uint32(prio)),
-	})
-	if err != nil {
-		return netlink.Message{}, err
-	}
-	return message(unix.NFT_MSG_NEWCHAIN, netlink.Create, f, []netlink.Attribute{
-		stringAttr(unix.NFTA_CHAIN_TABLE, table),
-		stringAttr(unix.NFTA_CHAIN_NAME, name),
-		{Type: unix.NFTA_CHAIN_HOOK | unix.NLA_F_NESTED, Data: nested},
-		stringAttr(unix.NFTA_CHAIN_TYPE, string(nftables.ChainTypeNAT)),
-	})
-}
-
-func ruleMessage(f model.Family, table, chain string, exprs []expr.Any) (netlink.Message, error) {
-	list := make([]netlink.Attribute, 0, len(exprs))
-	for _, e := range exprs {
-		data, err := expr.Marshal(byte(tableFamily(f)), e)
-		if err != nil {
-			return netlink.Message{}, err
-		}
-		list = append(list, netlink.Attribute{Type: unix.NFTA_LIST_ELEM | unix.NLA_F_NESTED, Data: data})
-	}
-	nested, err := netlink.MarshalAttributes(list)
-	if err != nil {
-		return netlink.Message{}, err
-	}
-	return message(unix.NFT_MSG_NEWRULE, netlink.Create|netlink.Append, f, []netlink.Attribute{
-		stringAttr(unix.NFTA_RULE_TABLE, table),
-		stringAttr(unix.NFTA_RULE_CHAIN, chain),
-		{Type: unix.NFTA_RULE_EXPRESSIONS | unix.NLA_F_NESTED, Data: nested},
-	})
-}
-
-func hookNumber(h nft.Hook) *nftables.ChainHook {
-	switch h {
-	case nft.Prerouting:
-		return nftables.ChainHookPrerouting
-	case nft.Output:
-		return nftables.ChainHookOutput
-	case nft.Postrouting:
-		return nftables.ChainHookPostrouting
-	case nft.Input:
-		return nftables.ChainHookInput
-	case nft.Forward:
-		return nftables.ChainHookForward
-	case nft.NoHook:
-	}
-	return nil
 }

@@ -1,0 +1,128 @@
+package kernel
+
+import (
+	"encoding/binary"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
+	"github.com/google/nftables/userdata"
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/nft"
+)
+
+// Elements are nearly all that there is to write, a quarter of a million at a time. So they
+// are encoded here, to the same bytes that google/nftables makes of them, which allocates
+// memory for each attribute.
+
+// elements appends a message that adds or deletes elements of one set.
+func (m *messages) elements(msgType int, f model.Family, set *nft.Set, ops []nft.ElementOp) {
+	message := m.begin(header(msgType, netlink.Create))
+	m.b = appendGenmsg(m.b, f)
+	m.string(unix.NFTA_SET_ELEM_LIST_SET, set.Name)
+	m.uint32(unix.NFTA_SET_ELEM_LIST_SET_ID, 0)
+	m.string(unix.NFTA_SET_ELEM_LIST_TABLE, nft.TableName)
+	list := m.nest(unix.NFTA_SET_ELEM_LIST_ELEMENTS | unix.NLA_F_NESTED)
+	isRange := set.Interval && len(set.Key) == 1
+	number := uint16(0)
+	for i := range ops {
+		number++
+		m.element(number, set, &ops[i].Element)
+		if isRange && ops[i].End != "" {
+			number++
+			m.rangeEnd(number, ops[i].End)
+		}
+	}
+	m.close(list)
+	m.end(message)
+}
+
+// element appends one element. One of an interval set is two, the first key and the first
+// one behind, but only if the key is no concatenation.
+func (m *messages) element(number uint16, set *nft.Set, e *nft.Element) {
+	at := m.nest(number | unix.NLA_F_NESTED)
+	m.value(unix.NFTA_SET_ELEM_KEY, e.Key)
+	isRange := set.Interval && len(set.Key) == 1
+	if set.Interval && !isRange && e.End != "" {
+		m.value(nftables.NFTA_SET_ELEM_KEY_END, e.End)
+	}
+	switch {
+	case set.Verdicts:
+		m.verdict(e.Verdict)
+	case set.Data != nil:
+		m.value(unix.NFTA_SET_ELEM_DATA, e.Data)
+	}
+	if open := isRange && e.End == ""; open || e.Comment != "" {
+		m.userdata(e.Comment, open)
+	}
+	if set.Counter {
+		m.counter()
+	}
+	m.close(at)
+}
+
+// rangeEnd appends the element that ends a range. The kernel does not mind that its flags
+// are marked as nested; so they always were.
+func (m *messages) rangeEnd(number uint16, key string) {
+	at := m.nest(number | unix.NLA_F_NESTED)
+	m.uint32(unix.NFTA_SET_ELEM_FLAGS|unix.NLA_F_NESTED, unix.NFT_SET_ELEM_INTERVAL_END)
+	m.value(unix.NFTA_SET_ELEM_KEY, key)
+	m.close(at)
+}
+
+func (m *messages) verdict(v nft.Verdict) {
+	data := m.nest(unix.NFTA_SET_ELEM_DATA | unix.NLA_F_NESTED)
+	verdict := m.nest(unix.NFTA_DATA_VERDICT | unix.NLA_F_NESTED)
+	m.uint32(unix.NFTA_VERDICT_CODE, uint32(verdictKind(v.Kind)))
+	if v.Chain != "" {
+		m.string(unix.NFTA_VERDICT_CHAIN, v.Chain)
+	}
+	m.close(verdict)
+	m.close(data)
+}
+
+// userdata appends what only nft reads.
+func (m *messages) userdata(comment string, open bool) {
+	at := m.nest(unix.NFTA_SET_ELEM_USERDATA)
+	if comment != "" {
+		m.b = append(m.b, byte(userdata.NFTNL_UDATA_SET_ELEM_COMMENT), byte(len(comment)+1))
+		m.b = append(append(m.b, comment...), 0)
+	}
+	if open {
+		const size = 4
+		m.b = append(m.b, byte(userdata.NFTNL_UDATA_SET_ELEM_FLAGS), size)
+		m.b = binary.LittleEndian.AppendUint32(m.b, userdata.NFTNL_UDATA_SET_ELEM_F_INTERVAL_OPEN)
+	}
+	m.close(at)
+}
+
+// counter appends a counter at 0.
+func (m *messages) counter() {
+	e := m.nest(unix.NFTA_SET_ELEM_EXPR | unix.NLA_F_NESTED)
+	m.string(unix.NFTA_EXPR_NAME, "counter")
+	data := m.nest(unix.NFTA_EXPR_DATA | unix.NLA_F_NESTED)
+	for _, what := range [...]uint16{unix.NFTA_COUNTER_BYTES, unix.NFTA_COUNTER_PACKETS} {
+		at := m.nest(what)
+		m.b = binary.BigEndian.AppendUint64(m.b, 0)
+		m.close(at)
+	}
+	m.close(data)
+	m.close(e)
+}
+
+func verdictKind(k nft.VerdictKind) expr.VerdictKind {
+	switch k {
+	case nft.DropPacket:
+		return expr.VerdictDrop
+	case nft.Return:
+		return expr.VerdictReturn
+	case nft.Jump:
+		return expr.VerdictJump
+	case nft.Goto:
+		return expr.VerdictGoto
+	case nft.NoVerdict:
+	}
+	return expr.VerdictContinue
+}
