@@ -30,11 +30,18 @@ func newStore(r *resource, s *reconcile.State, replaced func()) *store {
 	return &store{resource: r, state: s, replaced: replaced, summer: newSummer(), known: map[model.NamespacedName]uint64{}}
 }
 
-// initial reads one of the initial events, which client-go collects until it has all. Of
-// what is in the state already, it need not hold the content.
+// initial reads one of the initial events, which client-go collects until it has all. It
+// need not hold their content: at a start the state takes it at once, as nothing is
+// programmed before it has everything, and later it has most of it already. Should the
+// events not come to their end, Replace puts right what has come.
 func (s *store) initial(e watch.Event) watch.Event {
 	e = s.later(e)
-	if o, ok := e.Object.(*object); ok && s.has(o) {
+	o, ok := e.Object.(*object)
+	switch {
+	case !ok:
+	case !s.filled && (e.Type == watch.Added || e.Type == watch.Modified):
+		s.put(o)
+	case s.has(o):
 		o.set = nil
 	}
 	return e

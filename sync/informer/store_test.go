@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
@@ -97,20 +98,24 @@ func TestStoreTellsOnlyOfChanges(t *testing.T) {
 
 // A stream of everything, after an outage, is collected by client-go until it has ended.
 func TestStoreHoldsNoContentTwice(t *testing.T) {
-	s, _ := newServices(t)
-	a := versioned(service("a", "172.30.0.1"), "1")
+	s, told := newServices(t)
+	a, b := versioned(service("a", "172.30.0.1"), "1"), versioned(service("b", "172.30.0.2"), "2")
 	read := func(svc *corev1.Service) *object {
 		return s.initial(watch.Event{Type: watch.Added, Object: svc}).Object.(*object)
 	}
 	first := read(a)
-	if first.set == nil {
-		t.Fatal("an object that the state does not have is without content")
+	if names, _ := told(); len(names) != 1 || first.set != nil {
+		t.Errorf("at the start, the state has %q and content is held: %v", names, first.set != nil)
 	}
+	bookmark := &corev1.Service{}
+	bookmark.Annotations = map[string]string{metav1.InitialEventsAnnotationKey: "true"}
+	s.initial(watch.Event{Type: watch.Bookmark, Object: bookmark})
+	read(b) // is deleted before the list comes to its end
 	if err := s.Replace([]any{first}, "1"); err != nil {
 		t.Fatal(err)
 	}
-	if first.set != nil {
-		t.Error("content is held after it is in the state")
+	if names, n := told(); len(names) != 1 || n != 3 {
+		t.Errorf("after the first list the state has %q, by %d changes", names, n)
 	}
 	if read(a).set != nil {
 		t.Error("content is held of an object that the state has")
