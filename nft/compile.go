@@ -76,18 +76,25 @@ type order [len(model.Lists)][]netip.AddrPort // nil: sorted
 
 // slots implements Slots.
 func (r *Ruleset) slots(sp *model.ServicePort, l model.List) []netip.AddrPort {
-	if o, ok := r.orders.Get(model.ServicePortKeys, sp.Name); ok && o[l] != nil {
-		return o[l]
-	}
 	sp, ok := r.snapshot.ServicePort(sp.Name)
 	if !ok {
 		return nil
 	}
-	list := make([]netip.AddrPort, 0, len(sp.Endpoints))
-	for e := range sp.In(l) {
-		list = append(list, e.Addr)
+	return slices.AppendSeq(make([]netip.AddrPort, 0, sp.Count(l)), r.bySlot(sp, l))
+}
+
+// bySlot yields the endpoints of one list of a service port of r in the order of their slots.
+func (r *Ruleset) bySlot(sp *model.ServicePort, l model.List) iter.Seq[netip.AddrPort] {
+	if o, ok := r.orders.Get(model.ServicePortKeys, sp.Name); ok && o[l] != nil {
+		return slices.Values(o[l])
 	}
-	return list
+	return func(yield func(netip.AddrPort) bool) {
+		for e := range sp.In(l) {
+			if !yield(e.Addr) {
+				return
+			}
+		}
+	}
 }
 
 // arrange fixes the slots of a service port's endpoints.
@@ -109,15 +116,25 @@ func arrangeList(before Slots, sp *model.ServicePort, l model.List) []netip.Addr
 	if n == 0 {
 		return nil
 	}
-	list := keepSlots(before.slots(sp, l), sp.In(l), n)
-	i := 0
-	for e := range sp.In(l) {
-		if list[i] != e.Addr {
-			return list
-		}
-		i++
+	list := before.slots(sp, l)
+	if !isSorted(list, sp, l) { // as it mostly is after a restart
+		list = keepSlots(list, sp.In(l), n)
 	}
-	return nil
+	if isSorted(list, sp, l) {
+		return nil
+	}
+	return list
+}
+
+// isSorted reports whether addrs are the endpoints of a list, in sorted order.
+func isSorted(addrs []netip.AddrPort, sp *model.ServicePort, l model.List) bool {
+	for e := range sp.In(l) {
+		if len(addrs) == 0 || addrs[0] != e.Addr {
+			return false
+		}
+		addrs = addrs[1:]
+	}
+	return len(addrs) == 0
 }
 
 // keepSlots returns the n wanted endpoints, those that have a slot in the same one as
@@ -211,13 +228,9 @@ func (r *Ruleset) portElements(sp *model.ServicePort) iter.Seq2[string, Element]
 		if sp == nil {
 			return
 		}
-		var endpoints [len(model.Lists)][]netip.AddrPort
-		for _, l := range model.Lists {
-			endpoints[l] = r.slots(sp, l)
-		}
 		affinity := affinityFor(sp)
 		for _, fe := range sp.Frontends {
-			for set, e := range frontendElements(sp, fe, affinity, &endpoints) {
+			for set, e := range r.frontendElements(sp, fe, affinity) {
 				if !yield(set, e) {
 					return
 				}
@@ -233,7 +246,7 @@ func (r *Ruleset) portElements(sp *model.ServicePort) iter.Seq2[string, Element]
 }
 
 // frontendElements yields what one frontend contributes.
-func frontendElements(sp *model.ServicePort, fe model.Frontend, a *affinity, endpoints *[len(model.Lists)][]netip.AddrPort) iter.Seq2[string, Element] {
+func (r *Ruleset) frontendElements(sp *model.ServicePort, fe model.Frontend, a *affinity) iter.Seq2[string, Element] {
 	return func(yield func(string, Element) bool) {
 		m := mapsFor(fe.Kind)
 		key := m.key(fe.VIP)
@@ -252,7 +265,7 @@ func frontendElements(sp *model.ServicePort, fe model.Frontend, a *affinity, end
 			if !forwards(fe, l) {
 				continue
 			}
-			for e := range slotElements(key, endpoints[l]) {
+			for e := range slotElements(key, sp.Count(l), r.bySlot(sp, l)) {
 				if more = more && yield(m.endpoints[l], e); !more {
 					return
 				}
@@ -277,21 +290,26 @@ func forwards(fe model.Frontend, l model.List) bool {
 	return fe.ShortCircuit && l == model.ClusterList || fe.Action == model.Forward && fe.List == l
 }
 
-// slotElements yields the endpoints' elements of one frontend. All their bytes are in
-// one piece of memory: there may be a quarter of a million of them.
-func slotElements(vip string, endpoints []netip.AddrPort) iter.Seq[Element] {
+// slotElements yields the elements of one frontend for its n endpoints. All their bytes are
+// in one piece of memory: there may be a quarter of a million of them.
+func slotElements(vip string, n int, endpoints iter.Seq[netip.AddrPort]) iter.Seq[Element] {
 	return func(yield func(Element) bool) {
-		const addr = 16 // at most
-		b := make([]byte, 0, (len(vip)+registerSize+addr+registerSize)*len(endpoints))
-		for i, ep := range endpoints {
-			b = AppendSlot(append(b, vip...), uint32(i))
+		var all strings.Builder
+		var scratch [64]byte
+		key, size := len(vip)+registerSize, 0
+		slot := uint32(0)
+		for ep := range endpoints {
+			b := AppendSlot(append(scratch[:0], vip...), slot)
 			b = AppendPort(AppendAddr(b, ep.Addr()), ep.Port())
+			if slot == 0 {
+				size = len(b)
+				all.Grow(n * size)
+			}
+			all.Write(b)
+			slot++
 		}
-		all := string(b)
-		size, key := len(all)/max(len(endpoints), 1), len(vip)+registerSize
-		for i := range endpoints {
-			one := all[i*size : (i+1)*size]
-			if !yield(Element{Key: one[:key], Data: one[key:]}) {
+		for rest := all.String(); len(rest) > 0; rest = rest[size:] {
+			if !yield(Element{Key: rest[:key], Data: rest[key:size]}) {
 				return
 			}
 		}
