@@ -78,6 +78,9 @@ golden: build ## rewrite what tests expect as text, and show what changed
 	git diff --stat -- testdata nft legacy cmd
 
 bench: ## benchmarks: compile, difference, apply; cold and for one endpoint
+	$(GO) test -run '^$$' -bench 'Cold|OneEndpoint|Memory' -benchtime 10x -benchmem ./model
+	$(GO) test -run '^$$' -bench 'Compile|Split' -benchtime 10x ./nft
+	$(GO) test -run '^$$' -bench 'Watch|List' -benchmem ./sync/kube/wire
 	$(IN_NAMESPACE) $(GO) test -run '^$$' -bench 'Build|Cold|Restart' -benchtime 10x ./nft/kernel
 	$(IN_NAMESPACE) $(GO) test -run '^$$' -bench 'OneEndpoint$$' -benchtime 500x ./nft/kernel
 	$(IN_NAMESPACE) $(GO) test -run '^$$' -bench 'OneEndpointWithAffinity' -benchtime 20x ./nft/kernel

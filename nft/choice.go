@@ -3,7 +3,6 @@ package nft
 import (
 	"cmp"
 	"fmt"
-	"math/bits"
 	"regexp"
 	"slices"
 	"strconv"
@@ -11,64 +10,6 @@ import (
 
 	"github.com/vmapd/vmapd/model"
 )
-
-// A span is how many endpoints a chain can choose from: lo to hi. One chain for several
-// numbers means that a Service which grows or shrinks keeps its verdict: the kernel would
-// validate all verdicts of the table again for one (nft_table_validate), and walk all
-// endpoints for a new chain that looks into their map (nf_tables_bind_set).
-type span struct{ lo, hi int }
-
-// spanOf returns the numbers that a chain for n endpoints of a list is for: up to the next
-// power of two. Only the random choice can draw again when it finds an empty slot; the
-// others need to know the number.
-func spanOf(n int, l model.List, a model.Algorithm) span {
-	switch {
-	case a != model.Random || n == 0 && l == model.LocalList:
-		return span{n, n}
-	case n <= 2 && l == model.LocalList:
-		return span{1, 2}
-	case n <= 2:
-		return span{0, 2}
-	}
-	return span{1<<(bits.Len(uint(n-1))-1) + 1, 1 << bits.Len(uint(n-1))}
-}
-
-func (s span) String() string {
-	if s.lo == s.hi {
-		return strconv.Itoa(s.hi)
-	}
-	return fmt.Sprintf("%d-to-%d", s.lo, s.hi)
-}
-
-// words is the span in a comment.
-func (s span) words() string {
-	if s.lo == s.hi {
-		return strconv.Itoa(s.hi)
-	}
-	return fmt.Sprintf("%d to %d", s.lo, s.hi)
-}
-
-// maxDraws bounds the rules of a chain that chooses.
-const maxDraws = 8
-
-// draws returns among how many slots to choose: first, and again where the slot is empty.
-// With n endpoints each draw among n slots or more is fair, and one among n always finds
-// an endpoint. Where there are too many numbers for a draw each, the first is done twice,
-// as most of those who are left are left by it: no endpoint's share is off by more than a
-// thousandth then.
-func (s span) draws() []int {
-	var list []int
-	lo := max(s.lo, 1)
-	steps := s.hi - lo
-	if steps >= maxDraws {
-		list = []int{s.hi, s.hi}
-		steps = maxDraws - 3
-	}
-	for i := range steps + 1 {
-		list = append(list, s.hi-i*(s.hi-lo)/max(steps, 1))
-	}
-	return list
-}
 
 // A choice is a chain that chooses one of some endpoints. All service ports that choose
 // alike share it.
@@ -285,8 +226,6 @@ func compareCircuits(a, b circuit) int {
 	return cmp.Or(compareBools(a.nodePort, b.nodePort), cmp.Compare(a.algorithm, b.algorithm),
 		compareSpans(a.local, b.local), compareSpans(a.all, b.all))
 }
-
-func compareSpans(a, b span) int { return cmp.Or(cmp.Compare(a.hi, b.hi), cmp.Compare(a.lo, b.lo)) }
 
 func compareBools(a, b bool) int { return strings.Compare(prefix(a), prefix(b)) }
 

@@ -20,9 +20,10 @@ const maxPieces = 64
 //
 // Whatever piece was the last: a packet meets the rules from before the batch, or those
 // from after it. First come new chains, which nothing enters yet, and in a new table the
-// endpoints. Then the Services come, each with all of its ports and addresses at once. What refuses and drops connections to a cluster IP comes with the
-// frontends there, and what drops connections to any other address of Services is last:
-// until then, in a new table, they meet the rules of others.
+// endpoints. Then the Services come, each with all of its ports and addresses at once. What
+// refuses and drops connections to a cluster IP comes with the frontends there, and what
+// drops connections to any other address of Services is last: until then, in a new table,
+// they meet the rules of others.
 //
 // What a cluster needs before anything else, its API server and its DNS, is there with the
 // first elements.

@@ -34,12 +34,15 @@ type Options struct {
 // Backend keeps this node's nftables tables. It is not safe for concurrent use, except for
 // SetCounters, Connections and Stats.
 type Backend struct {
-	log      *slog.Logger
-	conn     *conn
-	netns    int
-	observe  func(Commit)
-	counters atomic.Bool // wanted
-	families []*familyState
+	log       *slog.Logger
+	conn      *conn
+	netns     int
+	observe   func(Commit)
+	counters  atomic.Bool // wanted
+	families  []*familyState
+	lateSince time.Time // when the first map came that is to be settled once more; zero: none
+	// unfinished is for Unfinished, of capacity 1.
+	unfinished chan struct{}
 }
 
 // familyState is what is known about one family's table.
@@ -49,6 +52,7 @@ type familyState struct {
 	have   *nft.Ruleset // what the kernel has; nil: unknown, read before the next batch
 	left   *nft.Ruleset // what the kernel had when all went well last; nil: nothing did
 	owned  bool         // the table is claimed
+	late   unsettled    // maps to settle once more
 	// unreadable: the table could not be read at the last try, for no reason that the
 	// kernel gave.
 	unreadable bool
@@ -90,7 +94,7 @@ func Open(o Options) (*Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Backend{log: o.Log, conn: c, netns: o.NetNS, observe: o.Observe}
+	b := &Backend{log: o.Log, conn: c, netns: o.NetNS, observe: o.Observe, unfinished: make(chan struct{}, 1)}
 	b.SetCounters(o.Counters)
 	var missing []error
 	for _, f := range model.Families {
@@ -138,11 +142,19 @@ func (b *Backend) Resync() {
 // An error that concerns one family only has a method IPFamily, which tells it.
 func (b *Backend) Apply(ctx context.Context, s *model.Snapshot) error {
 	var errs []error
+	settle := !b.lateSince.IsZero() && time.Since(b.lateSince) >= settleAgain
+	if settle {
+		b.lateSince = time.Time{}
+	}
 	for _, st := range b.families {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := b.applyFamily(ctx, st, s.Family(st.family)); err != nil {
+		err := b.applyFamily(ctx, st, s.Family(st.family))
+		if err == nil && settle {
+			err = b.settleLate(st)
+		}
+		if err != nil {
 			st.have, st.left = nil, nil
 			errs = append(errs, &familyError{st.family, err})
 		}
@@ -177,6 +189,9 @@ func (b *Backend) applyFamily(ctx context.Context, st *familyState, s *model.Fam
 		return err
 	}
 	full := st.have == nil
+	if full {
+		st.late = nil // all maps are settled
+	}
 	var want *nft.Ruleset
 	var batch *nft.Batch
 	if full {
@@ -203,7 +218,7 @@ func (b *Backend) applyFamily(ctx context.Context, st *familyState, s *model.Fam
 			to.counted = s
 		}
 	})
-	return b.conn.settle(st.family, batch.Settle, start)
+	return b.settle(st, batch, start)
 }
 
 // sendAndTell carries out a batch that is not empty, and says so.

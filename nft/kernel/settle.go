@@ -25,28 +25,82 @@ const (
 	// shorter for no time at all, and gives the client its full time.
 	leastLeft         = 10 * time.Millisecond
 	msgDestroySetElem = 30 // NFT_MSG_DESTROYSETELEM, Linux 6.3
+	// settleAgain is after how long maps are settled once more, see [Backend.settle].
+	settleAgain = time.Second
 	// clientsPerBatch keeps a batch below the size of a socket's buffer (net.core.wmem_default).
 	clientsPerBatch = 6 * elementsPerMessage
 )
 
-// settle brings the clients that packets noted in line with what was just programmed,
-// not before start. It costs what it costs to read the maps, and writes only what must
-// change.
-func (c *conn) settle(f model.Family, list []nft.Settle, start time.Time) error {
-	if len(list) == 0 {
-		return nil
+// unsettled are the maps of one family that are to be settled once more, by name.
+type unsettled map[string]settling
+
+// settling is a map to be settled after a batch that was not sent before start.
+type settling struct {
+	nft.Settle
+	start time.Time
+}
+
+// add notes a map, perhaps once again.
+func (u unsettled) add(s settling) {
+	if was, ok := u[s.Map]; ok && s.Timeout == nil {
+		s.Timeout, s.start = was.Timeout, was.start
 	}
-	if err := c.letPacketsPass(f); err != nil {
-		return err
+	u[s.Map] = s
+}
+
+// settle brings the clients that packets noted in line with what was just programmed. A
+// packet that met the rules of before may still be on its way, so it is done once more a
+// little later, see settleLate.
+func (b *Backend) settle(st *familyState, batch *nft.Batch, start time.Time) error {
+	for _, name := range batch.DeleteSets {
+		delete(st.late, name)
 	}
 	var errs []error
-	for _, s := range list {
-		if err := c.settleMap(f, s, start); err != nil {
-			errs = append(errs, fmt.Errorf("settle map %s: %w", s.Map, err))
+	for _, s := range batch.Settle {
+		if b.lateSince.IsZero() {
+			b.lateSince = time.Now()
+			time.AfterFunc(settleAgain, b.wake)
 		}
+		if st.late == nil {
+			st.late = unsettled{}
+		}
+		one := settling{s, start}
+		st.late.add(one)
+		errs = append(errs, b.conn.settleMap(st.family, one))
 	}
 	return errors.Join(errs...)
 }
+
+// settleLate settles once more what was settled for the first time a while ago, behind all
+// packets that met the rules of before. To wait for these takes the kernel some milliseconds,
+// in which it takes no batch, so this is done for all maps of a second together.
+func (b *Backend) settleLate(st *familyState) error {
+	if len(st.late) == 0 {
+		return nil
+	}
+	late := st.late
+	st.late = nil
+	if err := b.conn.letPacketsPass(st.family); err != nil {
+		return err
+	}
+	var errs []error
+	for _, s := range late {
+		errs = append(errs, b.conn.settleMap(st.family, s))
+	}
+	return errors.Join(errs...)
+}
+
+// wake says that there is something to do for Apply.
+func (b *Backend) wake() {
+	select {
+	case b.unfinished <- struct{}{}:
+	default:
+	}
+}
+
+// Unfinished receives when Apply should be called once more, if with the same snapshot: for
+// what it could not do at once.
+func (b *Backend) Unfinished() <-chan struct{} { return b.unfinished }
 
 // letPacketsPass returns when no packet is on its way any more that met the rules of
 // before: it could still note an endpoint that has just been taken away, and its client
@@ -64,7 +118,16 @@ func (c *conn) letPacketsPass(f model.Family) error {
 	return nil
 }
 
-func (c *conn) settleMap(f model.Family, s nft.Settle, start time.Time) error {
+// settleMap settles one map. It costs what it costs to read the map, and writes only what
+// must change.
+func (c *conn) settleMap(f model.Family, s settling) error {
+	if err := c.changeMap(f, s); err != nil {
+		return fmt.Errorf("settle map %s: %w", s.Map, err)
+	}
+	return nil
+}
+
+func (c *conn) changeMap(f model.Family, s settling) error {
 	set := &nftables.Set{
 		Table: &nftables.Table{Name: nft.TableName, Family: tableFamily(f)}, Name: s.Map, KeyType: keyType(f), IsMap: true,
 	}
@@ -74,10 +137,10 @@ func (c *conn) settleMap(f model.Family, s nft.Settle, start time.Time) error {
 		if err != nil {
 			return err
 		}
-		since := time.Since(start)
+		since := time.Since(s.start)
 		var changes []clientChange
 		for _, e := range elements {
-			if left, ok := timeLeft(e, s, since); !ok {
+			if left, ok := timeLeft(e, s.Settle, since); !ok {
 				changes = append(changes, clientChange{old: e})
 			} else if s.Timeout != nil && s.Timeout.Timeout != e.Timeout {
 				now := e

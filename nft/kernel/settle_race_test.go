@@ -152,7 +152,7 @@ func TestAClientWhoConnectsBetweenBatchAndSettling(t *testing.T) {
 			}
 			n.connect(t, "172.30.0.41:80")
 			since := time.Now()
-			if err := b.conn.settle(model.IPv4, batch.Settle, start); err != nil {
+			if err := b.settle(st, batch, start); err != nil {
 				t.Fatal(err)
 			}
 			check := func() {

@@ -245,6 +245,37 @@ func TestClientsOfAGoneEndpointAreForgotten(t *testing.T) {
 	check(nil, nil)
 }
 
+// A packet that met the old rules may note its client when all is done.
+func TestAClientWhoIsNotedLateIsForgotten(t *testing.T) {
+	n := newNetNS(t)
+	s := newSticky(time.Hour)
+	b := open(t, n)
+	apply(t, b, s.builder.Snapshot())
+	s.pods(2, 4)
+	apply(t, b, s.builder.Snapshot())
+	since := time.Now()
+	stays := noted{1, 2, time.Hour, time.Hour}
+	for _, f := range model.Families {
+		note(t, b, f, clusterClients, stays, noted{2, 3, time.Hour, time.Hour})
+		note(t, b, f, localClients, stays, noted{2, 3, time.Hour, time.Hour})
+	}
+	// Meanwhile, one of the maps goes away.
+	s.service.ExternalTrafficPolicy = "Cluster"
+	s.builder.SetService(s.service)
+	apply(t, b, s.builder.Snapshot())
+	<-b.Unfinished()
+	apply(t, b, s.builder.Snapshot())
+	for _, f := range model.Families {
+		n.mustRemember(t, f, clusterClients, since, stays)
+	}
+	select {
+	case <-b.Unfinished():
+		t.Error("there is still something to do")
+	case <-time.After(2 * settleAgain):
+	}
+	mustMatch(t, n, s.builder.Snapshot())
+}
+
 func TestAChangedTimeoutCountsFromTheLastConnection(t *testing.T) {
 	const second = time.Second
 	// Seen 1, 25 and 50 seconds ago.

@@ -50,6 +50,9 @@ type Loop struct {
 	// Disturbed receives when others may have changed the dataplane: it is then compared
 	// in full and repaired, without waiting for MinInterval. nil: never.
 	Disturbed <-chan struct{}
+	// Unfinished receives when the backend wants to be called once more, though nothing
+	// changed. nil: never.
+	Unfinished <-chan struct{}
 	// Describe puts a problem into words; nil means Problem.Error. Sources that know
 	// the file and the line say so here.
 	Describe func(model.Problem) string
@@ -128,6 +131,7 @@ func (l *Loop) Run(ctx context.Context) {
 			continue
 		case <-changed:
 		case <-retry:
+		case <-l.Unfinished:
 		case <-resync.C:
 			l.full = true
 			l.Backend.Resync()

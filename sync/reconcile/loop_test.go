@@ -227,6 +227,22 @@ func TestMinIntervalSpacesRounds(t *testing.T) {
 	})
 }
 
+func TestAnUnfinishedBackendIsCalledOnceMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &fakeBackend{}
+		unfinished := make(chan struct{}, 1)
+		start(t, 0, b, func(l *Loop) { l.Unfinished = unfinished })
+		time.Sleep(time.Second)
+		now := time.Now()
+		unfinished <- struct{}{}
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		if b.resyncs != 0 || b.rounds() != 2 || !b.at[1].Equal(now) {
+			t.Errorf("%d resyncs, %d rounds, at %v, want a second round at %v", b.resyncs, b.rounds(), b.at, now)
+		}
+	})
+}
+
 // disturbed gives a loop a channel that says that others changed the dataplane.
 func disturbed() (chan struct{}, func(*Loop)) {
 	c := make(chan struct{}, 1)
