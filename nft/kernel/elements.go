@@ -75,7 +75,7 @@ func (m *messages) rangeEnd(number uint16, key string) {
 func (m *messages) verdict(v nft.Verdict) {
 	data := m.nest(unix.NFTA_SET_ELEM_DATA | unix.NLA_F_NESTED)
 	verdict := m.nest(unix.NFTA_DATA_VERDICT | unix.NLA_F_NESTED)
-	m.uint32(unix.NFTA_VERDICT_CODE, uint32(verdictKind(v.Kind)))
+	m.uint32(unix.NFTA_VERDICT_CODE, uint32(verdictKinds[v.Kind]))
 	if v.Chain != "" {
 		m.string(unix.NFTA_VERDICT_CHAIN, v.Chain)
 	}
@@ -112,17 +112,8 @@ func (m *messages) counter() {
 	m.close(e)
 }
 
-func verdictKind(k nft.VerdictKind) expr.VerdictKind {
-	switch k {
-	case nft.DropPacket:
-		return expr.VerdictDrop
-	case nft.Return:
-		return expr.VerdictReturn
-	case nft.Jump:
-		return expr.VerdictJump
-	case nft.Goto:
-		return expr.VerdictGoto
-	case nft.NoVerdict:
-	}
-	return expr.VerdictContinue
+// verdictKinds are the kernel's numbers of verdicts.
+var verdictKinds = [...]expr.VerdictKind{
+	nft.NoVerdict: expr.VerdictContinue, nft.DropPacket: expr.VerdictDrop, nft.Return: expr.VerdictReturn,
+	nft.Jump: expr.VerdictJump, nft.Goto: expr.VerdictGoto,
 }

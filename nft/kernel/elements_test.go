@@ -82,7 +82,7 @@ func libElements(s nft.Set, ops []nft.ElementOp) []nftables.SetElement {
 		e := nftables.SetElement{Key: []byte(op.Key), Comment: op.Comment}
 		switch {
 		case s.Verdicts:
-			e.VerdictData = &expr.Verdict{Kind: verdictKind(op.Verdict.Kind), Chain: op.Verdict.Chain}
+			e.VerdictData = &expr.Verdict{Kind: verdictKinds[op.Verdict.Kind], Chain: op.Verdict.Chain}
 		case s.Data != nil:
 			e.Val = []byte(op.Data)
 		}

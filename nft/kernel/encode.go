@@ -101,7 +101,7 @@ func encodeStatement(f model.Family, s nft.Statement) ([]expr.Any, error) {
 	case nft.Reject:
 		return []expr.Any{encodeReject(f, s)}, nil
 	case nft.Verdict:
-		return []expr.Any{&expr.Verdict{Kind: verdictKind(s.Kind), Chain: s.Chain}}, nil
+		return []expr.Any{&expr.Verdict{Kind: verdictKinds[s.Kind], Chain: s.Chain}}, nil
 	}
 	return nil, fmt.Errorf("unknown statement %T", s)
 }

@@ -204,24 +204,11 @@ func withoutZero(b []byte) []byte {
 	return b
 }
 
-// readVerdict reads what is in NFTA_DATA_VERDICT.
+// readVerdict reads what is in NFTA_DATA_VERDICT. One that we would not write is none.
 func readVerdict(b []byte) nft.Verdict {
-	code := int32(readUint32(first(b, unix.NFTA_VERDICT_CODE)))
-	v := nft.Verdict{Kind: readVerdictKind(expr.VerdictKind(code))}
-	v.Chain = string(withoutZero(first(b, unix.NFTA_VERDICT_CHAIN)))
-	return v
-}
-
-func readVerdictKind(k expr.VerdictKind) nft.VerdictKind {
-	switch k {
-	case expr.VerdictDrop:
-		return nft.DropPacket
-	case expr.VerdictReturn:
-		return nft.Return
-	case expr.VerdictJump:
-		return nft.Jump
-	case expr.VerdictGoto:
-		return nft.Goto
+	code := expr.VerdictKind(int32(readUint32(first(b, unix.NFTA_VERDICT_CODE))))
+	return nft.Verdict{
+		Kind:  nft.VerdictKind(max(0, slices.Index(verdictKinds[:], code))),
+		Chain: string(withoutZero(first(b, unix.NFTA_VERDICT_CHAIN))),
 	}
-	return nft.NoVerdict
 }
