@@ -43,8 +43,9 @@ func Diff(have, want *Ruleset) *Batch {
 		}
 	}
 	for c := range want.snapshot.ServicePortChanges(have.snapshot) {
-		gone.collect(have.portElements(c.Old), c.Old)
-		come.collect(want.portElements(c.New), c.New)
+		forOld, forNew := counterparts(have, want, c.Old, c.New)
+		gone.collect(have.portElements(c.Old, forOld), c.Old)
+		come.collect(want.portElements(c.New, forNew), c.New)
 		b.diffAffinity(have, want, c.Old, c.New)
 	}
 	if have.snapshot.Settings != want.snapshot.Settings {
@@ -220,7 +221,7 @@ func (r *Ruleset) ops() iter.Seq2[string, ElementOp] {
 			}
 		}
 		for sp := range r.snapshot.ServicePorts() {
-			for set, e := range r.portElements(sp) {
+			for set, e := range r.portElements(sp, nil) {
 				if !yield(set, ElementOp{e, sp}) {
 					return
 				}

@@ -89,6 +89,23 @@ func TestKeepSlotsMovesAsFewAsPossible(t *testing.T) {
 	}
 }
 
+// Who knows what changed need not look at each endpoint, but comes to the same.
+func TestMoveSlotsIsKeepSlots(t *testing.T) {
+	for seed := range uint64(2000) {
+		r := rand.New(rand.NewPCG(seed, 8))
+		some := func() []int { return r.Perm(12)[:r.IntN(12)] }
+		have, want := pods(some()...), pods(some()...)
+		slices.SortFunc(want, netip.AddrPort.Compare)
+		sorted := slices.SortedFunc(slices.Values(have), netip.AddrPort.Compare)
+		gone, come := differences(bySlot{order: sorted}, bySlot{order: want})
+		got := moveSlots(have, gone, come)
+		kept := keepSlots(have, slices.Values(endpointsAt(want)), len(want))
+		if !slices.Equal(got, kept) {
+			t.Fatalf("seed %d: from %v to %v: %v, want %v", seed, have, want, got, kept)
+		}
+	}
+}
+
 func TestUnusedChainsAreKeptByNameOnly(t *testing.T) {
 	for _, tt := range []struct {
 		name string

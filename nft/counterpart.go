@@ -1,0 +1,104 @@
+package nft
+
+import (
+	"iter"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/vmapd/vmapd/model"
+)
+
+// slot is an endpoint and where it is.
+type slot struct {
+	number   uint32
+	endpoint netip.AddrPort
+}
+
+// counterpart is the same service port in another ruleset, and in which slots the endpoints
+// are others there. So of thousands of endpoints only those are looked at that change.
+type counterpart struct {
+	port    *model.ServicePort
+	changed [len(model.Lists)][]slot // as the one ruleset has them
+}
+
+// counterparts returns for each of two versions of a service port the other one, or nil if
+// there is none.
+func counterparts(have, want *Ruleset, old, now *model.ServicePort) (forOld, forNow *counterpart) {
+	if old == nil || now == nil {
+		return nil, nil
+	}
+	forOld, forNow = &counterpart{port: now}, &counterpart{port: old}
+	for _, l := range model.Lists {
+		was, is := have.bySlot(old, l), want.bySlot(now, l)
+		for n := uint32(0); ; n++ {
+			a, had := was.next()
+			b, has := is.next()
+			if !had && !has {
+				break
+			}
+			if had && has && a == b {
+				continue
+			}
+			if had {
+				forOld.changed[l] = append(forOld.changed[l], slot{n, a})
+			}
+			if has {
+				forNow.changed[l] = append(forNow.changed[l], slot{n, b})
+			}
+		}
+	}
+	return forOld, forNow
+}
+
+// slots returns those of a frontend that the counterpart does not have alike. It returns nil
+// if that has none at all.
+func (c *counterpart) slots(fe model.Frontend, l model.List) *[]slot {
+	if c == nil || !slices.ContainsFunc(c.port.Frontends, func(o model.Frontend) bool {
+		return o.Kind == fe.Kind && o.VIP == fe.VIP && forwards(o, l)
+	}) {
+		return nil
+	}
+	return &c.changed[l]
+}
+
+// slotElements yields the elements of one frontend for the endpoints of a list, or for those
+// in some slots.
+func (r *Ruleset) slotElements(vip string, sp *model.ServicePort, l model.List, some *[]slot) iter.Seq[Element] {
+	if some != nil {
+		return slotsElements(vip, len(*some), slices.Values(*some))
+	}
+	return slotsElements(vip, sp.Count(l), func(yield func(slot) bool) {
+		n := uint32(0)
+		for a := range r.bySlot(sp, l).all() {
+			if !yield(slot{n, a}) {
+				return
+			}
+			n++
+		}
+	})
+}
+
+// slotsElements yields the elements of n slots. All their bytes are in one piece of memory:
+// there may be a quarter of a million of them.
+func slotsElements(vip string, n int, slots iter.Seq[slot]) iter.Seq[Element] {
+	return func(yield func(Element) bool) {
+		var all strings.Builder
+		var scratch [64]byte
+		key, size := len(vip)+registerSize, 0
+		for s := range slots {
+			b := AppendSlot(append(scratch[:0], vip...), s.number)
+			b = AppendPort(AppendAddr(b, s.endpoint.Addr()), s.endpoint.Port())
+			if size == 0 {
+				size = len(b)
+				all.Grow(n * size)
+			}
+			all.Write(b)
+		}
+		for rest := all.String(); len(rest) > 0; rest = rest[size:] {
+			if !yield(Element{Key: rest[:key], Data: rest[key:size]}) {
+				return
+			}
+		}
+	}
+}
