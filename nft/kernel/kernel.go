@@ -142,30 +142,28 @@ func (b *Backend) Resync() {
 // An error that concerns one family only has a method IPFamily, which tells it.
 func (b *Backend) Apply(ctx context.Context, s *model.Snapshot) error {
 	var errs []error
-	settle := !b.lateSince.IsZero() && time.Since(b.lateSince) >= settleAgain
-	if settle {
-		b.lateSince = time.Time{}
-	}
 	for _, st := range b.families {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		err := b.applyFamily(ctx, st, s.Family(st.family))
-		if err == nil && settle {
-			err = b.settleLate(st)
-		}
-		if err != nil {
-			st.have, st.left = nil, nil
-			errs = append(errs, &familyError{st.family, err})
+		if err := b.applyFamily(ctx, st, s.Family(st.family)); err != nil {
+			errs = append(errs, st.failed(err))
 		}
 	}
-	err := errors.Join(errs...)
+	err := errors.Join(append(errs, b.settleLate())...)
 	if err != nil && !isReply(err) && !errors.Is(err, ErrOwned) {
 		// The connection itself may be broken. Another one can't hurt: what was owned
 		// becomes free with the old one's end, and is claimed again.
 		err = errors.Join(err, b.redial())
 	}
 	return err
+}
+
+// failed notes that a family's table may be in any state, and returns the error as one that
+// concerns this family.
+func (st *familyState) failed(err error) error {
+	st.have, st.left, st.late = nil, nil, nil
+	return &familyError{st.family, err}
 }
 
 func (b *Backend) redial() error {

@@ -26,7 +26,7 @@ const (
 	leastLeft         = 10 * time.Millisecond
 	msgDestroySetElem = 30 // NFT_MSG_DESTROYSETELEM, Linux 6.3
 	// settleAgain is after how long maps are settled once more, see [Backend.settle].
-	settleAgain = time.Second
+	settleAgain = 3 * time.Second
 	// clientsPerBatch keeps a batch below the size of a socket's buffer (net.core.wmem_default).
 	clientsPerBatch = 6 * elementsPerMessage
 )
@@ -57,10 +57,7 @@ func (b *Backend) settle(st *familyState, batch *nft.Batch, start time.Time) err
 	}
 	var errs []error
 	for _, s := range batch.Settle {
-		if b.lateSince.IsZero() {
-			b.lateSince = time.Now()
-			time.AfterFunc(settleAgain, b.wake)
-		}
+		b.wakeLater()
 		if st.late == nil {
 			st.late = unsettled{}
 		}
@@ -73,21 +70,37 @@ func (b *Backend) settle(st *familyState, batch *nft.Batch, start time.Time) err
 
 // settleLate settles once more what was settled for the first time a while ago, behind all
 // packets that met the rules of before. To wait for these takes the kernel some milliseconds,
-// in which it takes no batch, so this is done for all maps of a second together.
-func (b *Backend) settleLate(st *familyState) error {
-	if len(st.late) == 0 {
+// in which it takes no batch, so this is done for all maps of some seconds together.
+func (b *Backend) settleLate() error {
+	if b.lateSince.IsZero() || time.Since(b.lateSince) < settleAgain {
 		return nil
 	}
-	late := st.late
-	st.late = nil
-	if err := b.conn.letPacketsPass(st.family); err != nil {
+	b.lateSince = time.Time{}
+	// The grace period is the whole machine's: it does not matter for which family.
+	if err := b.conn.letPacketsPass(b.families[0].family); err != nil {
+		b.wakeLater()
 		return err
 	}
 	var errs []error
-	for _, s := range late {
-		errs = append(errs, b.conn.settleMap(st.family, s))
+	for _, st := range b.families {
+		var failed []error
+		for _, s := range st.late {
+			failed = append(failed, b.conn.settleMap(st.family, s))
+		}
+		st.late = nil
+		if err := errors.Join(failed...); err != nil {
+			errs = append(errs, st.failed(err))
+		}
 	}
 	return errors.Join(errs...)
+}
+
+// wakeLater lets settleLate be called when it has something to do.
+func (b *Backend) wakeLater() {
+	if b.lateSince.IsZero() {
+		b.lateSince = time.Now()
+		time.AfterFunc(settleAgain, b.wake)
+	}
 }
 
 // wake says that there is something to do for Apply.
