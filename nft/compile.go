@@ -165,7 +165,7 @@ func (r *Ruleset) frontendElements(sp *model.ServicePort, fe model.Frontend, a *
 			if !forwards(fe, l) {
 				continue
 			}
-			for e := range r.slotElements(key, sp, l, other.slots(fe, l)) {
+			for e := range r.slotElements(key, sp, fe, l, other) {
 				if more = more && yield(m.endpoints[l], e); !more {
 					return
 				}

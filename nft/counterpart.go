@@ -51,24 +51,24 @@ func counterparts(have, want *Ruleset, old, now *model.ServicePort) (forOld, for
 	return forOld, forNow
 }
 
-// slots returns those of a frontend that the counterpart does not have alike. It returns nil
-// if that has none at all.
-func (c *counterpart) slots(fe model.Frontend, l model.List) *[]slot {
+// slots returns those of a frontend that the counterpart does not have alike, or false if that
+// has none at all.
+func (c *counterpart) slots(fe model.Frontend, l model.List) ([]slot, bool) {
 	if c == nil || !slices.ContainsFunc(c.port.Frontends, func(o model.Frontend) bool {
 		return o.Kind == fe.Kind && o.VIP == fe.VIP && forwards(o, l)
 	}) {
-		return nil
+		return nil, false
 	}
-	return &c.changed[l]
+	return c.changed[l], true
 }
 
-// slotElements yields the elements of one frontend for the endpoints of a list, or for those
-// in some slots.
-func (r *Ruleset) slotElements(vip string, sp *model.ServicePort, l model.List, some *[]slot) iter.Seq[Element] {
-	if some != nil {
-		return slotsElements(vip, len(*some), slices.Values(*some))
+// slotElements yields the elements of one frontend for a list: of all endpoints or, if the
+// counterpart has the frontend as well, of those in other slots there.
+func (r *Ruleset) slotElements(vip string, sp *model.ServicePort, fe model.Frontend, l model.List, other *counterpart) iter.Seq[Element] {
+	if some, ok := other.slots(fe, l); ok {
+		return encodeSlots(vip, len(some), slices.Values(some))
 	}
-	return slotsElements(vip, sp.Count(l), func(yield func(slot) bool) {
+	return encodeSlots(vip, sp.Count(l), func(yield func(slot) bool) {
 		n := uint32(0)
 		for a := range r.bySlot(sp, l).all() {
 			if !yield(slot{n, a}) {
@@ -79,9 +79,9 @@ func (r *Ruleset) slotElements(vip string, sp *model.ServicePort, l model.List, 
 	})
 }
 
-// slotsElements yields the elements of n slots. All their bytes are in one piece of memory:
+// encodeSlots yields the elements of n slots. All their bytes are in one piece of memory:
 // there may be a quarter of a million of them.
-func slotsElements(vip string, n int, slots iter.Seq[slot]) iter.Seq[Element] {
+func encodeSlots(vip string, n int, slots iter.Seq[slot]) iter.Seq[Element] {
 	return func(yield func(Element) bool) {
 		var all strings.Builder
 		var scratch [64]byte

@@ -14,8 +14,8 @@ import (
 // store is where client-go's reflector puts objects of one kind: it writes them into the
 // state. What it keeps of each is a name and a sum, as the state has the rest.
 //
-// It has no lock: the reflector waits for a stream of initial events to end before it
-// changes the store, and for a stream that failed to stop.
+// It has no lock: a stream changes it while it delivers initial events, and the reflector only
+// when these have come to their end, or when a stream that failed has stopped.
 type store struct {
 	*resource
 	state    *reconcile.State
