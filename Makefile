@@ -2,7 +2,7 @@
 # root. Everything else comes through the Go module proxy, pinned in go.mod or here.
 GO        ?= go
 LINT      := $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
-PURE      := ./model/... ./nft ./nft/nftsim ./nft/localhost ./legacy/iptables/iptsim ./sync/kube ./sync/reconcile ./sync/health ./sync/events ./cmd/internal/metrics ./cmd/internal/httpserver
+PURE      := ./model/... ./nft ./nft/nftsim ./sync/localhost ./legacy/iptables/iptsim ./sync/kube ./sync/reconcile ./sync/health ./sync/events ./cmd/vmapd/internal/metrics ./cmd/vmapd/internal/httpserver
 FUZZTIME  ?= 30s
 
 # Network namespaces need root, or a user namespace in which one is root. A new network
@@ -38,14 +38,14 @@ test: tools unit race netns ## all tests
 
 unit: ## tests that need no privilege
 	$(GO) vet ./...
-	$(GO) test -count=1 -shuffle=on $$($(GO) list ./... | grep -vE '/(nft/kernel|legacy/(iptables|ipvs)|cmd/(vmapd|internal/(lab|demo|scale))|sync/(conntrack|hostaddr|informer))$$')
+	$(GO) test -count=1 -shuffle=on $$($(GO) list ./... | grep -vE '/(nft/kernel|legacy/(iptables|ipvs)|cmd/(vmapd|vmapd/internal/demo|internal/testbed/(lab|scale))|sync/(conntrack|hostaddr|informer))$$')
 
 race: ## the pure packages and the sources, with the race detector
 	$(GO) test -count=1 -race $(PURE) ./sync/informer/... ./sync/manifest
 
 netns: tools ## tests with real packets in network namespaces; fails if one is skipped
-	$(GO) build -o bin/skipcheck ./cmd/internal/skipcheck
-	@for p in ./nft/kernel ./legacy/iptables ./legacy/ipvs ./legacy/host ./sync/conntrack ./sync/hostaddr ./cmd/internal/lab ./cmd/internal/scale ./cmd/vmapd; do \
+	$(GO) build -o bin/skipcheck ./cmd/internal/testbed/skipcheck
+	@for p in ./nft/kernel ./legacy/iptables ./legacy/ipvs ./legacy/host ./sync/conntrack ./sync/hostaddr ./cmd/internal/testbed/lab ./cmd/internal/testbed/scale ./cmd/vmapd; do \
 		echo "$(GO) test $$p"; \
 		$(GO) test -c -o bin/netns.test $$p && \
 		(cd $$p && ($(IN_NAMESPACE) $(CURDIR)/bin/netns.test -test.v -test.timeout=20m 2>&1 || echo "--- FAIL: exit code $$?") | $(CURDIR)/bin/skipcheck) || exit 1; \
@@ -54,9 +54,9 @@ netns: tools ## tests with real packets in network namespaces; fails if one is s
 test-ipvs: SHELL := /bin/bash
 test-ipvs: .SHELLFLAGS := -o pipefail -c
 test-ipvs: vmtools ## tests on another kernel, with all its modules, in an emulated machine
-	CGO_ENABLED=0 $(GO) build -o bin/vm ./cmd/internal/vm
-	$(GO) build -o bin/skipcheck ./cmd/internal/skipcheck
-	VMAPD_TEST_BOOT=1 $(GO) test -count=1 ./cmd/internal/vm
+	CGO_ENABLED=0 $(GO) build -o bin/vm ./cmd/internal/testbed/vm
+	$(GO) build -o bin/skipcheck ./cmd/internal/testbed/skipcheck
+	VMAPD_TEST_BOOT=1 $(GO) test -count=1 ./cmd/internal/testbed/vm
 	@for t in $(VMTESTS); do \
 		p=$${t%%=*}; \
 		echo "go test ./$$p, on $(VMKERNEL)"; \
@@ -74,7 +74,7 @@ test-ipvs: vmtools ## tests on another kernel, with all its modules, in an emula
 	done
 
 golden: build ## rewrite what tests expect as text, and show what changed
-	$(GO) test ./cmd/vmapd ./cmd/internal/config ./cmd/internal/metrics ./nft ./legacy/iptables ./legacy/ipvs -run 'TestScenarios$$|TestScript|Golden|Text|Kubeadm|UpToDate' -update
+	$(GO) test ./cmd/vmapd ./cmd/vmapd/internal/config ./cmd/vmapd/internal/metrics ./nft ./legacy/iptables ./legacy/ipvs -run 'TestScenarios$$|TestScript|Golden|Text|Kubeadm|UpToDate' -update
 	git diff --stat -- testdata nft legacy cmd
 
 bench: ## benchmarks: compile, difference, apply; cold and for one endpoint
@@ -89,7 +89,7 @@ bench: ## benchmarks: compile, difference, apply; cold and for one endpoint
 	$(IN_NAMESPACE) $(GO) test -run '^$$' -bench 'FirstPacket' ./cmd/vmapd
 
 bench-scale: build ## the daemon in clusters of up to 250,000 endpoints: time, memory, latency
-	$(GO) run ./cmd/internal/scale $(SCALEFLAGS)
+	$(GO) run ./cmd/internal/testbed/scale $(SCALEFLAGS)
 
 fuzz: ## every fuzz target, for FUZZTIME each
 	@for t in $$(grep -rhoE '^func Fuzz\w+' --include=*_test.go . | awk '{print $$2}'); do \

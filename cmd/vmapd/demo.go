@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/vmapd/vmapd/cmd/internal/demo"
-	"github.com/vmapd/vmapd/cmd/internal/lab"
+	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/demo"
 )
 
 const demoLong = `Demo builds a small world in network namespaces: a client, a node and three pods.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/vmapd/vmapd/cmd/internal/explain"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/explain"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/sync/manifest"
 )

@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/vmapd/vmapd/cmd/internal/lab"
+	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 )
 
 // Load balancers are told to send no more to a node that is about to go, and the kubelet

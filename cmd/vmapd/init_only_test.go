@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/vmapd/vmapd/cmd/internal/lab"
+	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 )
 
 // stepOfStream is the time between two datagrams.

@@ -7,7 +7,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/vmapd/vmapd/cmd/internal/lab"
+	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 )
 
 // Node ports on loopback are refused, until the daemon is told to serve them: then all

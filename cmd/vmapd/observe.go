@@ -6,15 +6,15 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/vmapd/vmapd/cmd/internal/config"
-	"github.com/vmapd/vmapd/cmd/internal/metrics"
-	"github.com/vmapd/vmapd/cmd/internal/nodesetup"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/metrics"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/nodesetup"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft/kernel"
-	"github.com/vmapd/vmapd/nft/localhost"
 	"github.com/vmapd/vmapd/sync/conntrack"
 	"github.com/vmapd/vmapd/sync/events"
 	"github.com/vmapd/vmapd/sync/health"
+	"github.com/vmapd/vmapd/sync/localhost"
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
 

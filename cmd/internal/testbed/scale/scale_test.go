@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vmapd/vmapd/cmd/internal/lab"
-	"github.com/vmapd/vmapd/cmd/internal/scale/cluster"
+	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/cmd/internal/testbed/scale/cluster"
 )
 
 func TestMain(m *testing.M) { os.Exit(lab.RunTests(m.Run)) }

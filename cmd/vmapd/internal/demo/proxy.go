@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/vmapd/vmapd/cmd/internal/lab"
+	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 )
 
 // proxy is vmapd, running in the node.

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/vmapd/vmapd/cmd/internal/lab"
+	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 )
 
 // rate is in connections a second, on each of the rollout's ways.

@@ -12,8 +12,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/vmapd/vmapd/cmd/internal/lab"
-	"github.com/vmapd/vmapd/cmd/internal/scale/cluster"
+	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/cmd/internal/testbed/scale/cluster"
 )
 
 func main() {

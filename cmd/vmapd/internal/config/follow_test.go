@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vmapd/vmapd/cmd/internal/config"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
 )
 
 // told is what Follow said.

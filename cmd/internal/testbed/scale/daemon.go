@@ -10,8 +10,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/vmapd/vmapd/cmd/internal/lab"
-	"github.com/vmapd/vmapd/cmd/internal/scale/cluster"
+	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/cmd/internal/testbed/scale/cluster"
 )
 
 // daemonFlags are the daemon's that decide about its rules.

@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/vmapd/vmapd/cmd/internal/scale/cluster"
+	"github.com/vmapd/vmapd/cmd/internal/testbed/scale/cluster"
 )
 
 // profileProcessor begins to note where the daemon spends processor time, for a while, and

@@ -9,7 +9,7 @@ import (
 	"runtime/debug"
 	"time"
 
-	"github.com/vmapd/vmapd/cmd/internal/scale/cluster"
+	"github.com/vmapd/vmapd/cmd/internal/testbed/scale/cluster"
 )
 
 // result is what was found out about one shape.

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/vmapd/vmapd/cmd/internal/lab"
+	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 )
 
 // perRoute is how many connections are made on each route. With three pods, that one of

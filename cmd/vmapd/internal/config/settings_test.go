@@ -149,7 +149,7 @@ write-config-to string
 	}
 }
 
-const document = "../../vmapd/configuration.md"
+const document = "../../configuration.md"
 
 // The tables in the documentation are those of the code.
 func TestTheDocumentIsUpToDate(t *testing.T) {

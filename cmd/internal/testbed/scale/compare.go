@@ -4,16 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
+	"net/netip"
 
-	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 
-	"github.com/vmapd/vmapd/cmd/internal/config"
-	"github.com/vmapd/vmapd/cmd/internal/scale/cluster"
+	"github.com/vmapd/vmapd/cmd/internal/testbed/scale/cluster"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft/kernel"
 	"github.com/vmapd/vmapd/sync/kube"
@@ -22,18 +20,15 @@ import (
 // compare returns what has to be written so that the kernel has the rules of the cluster as
 // it is now: nothing, if the daemon has done its work. It must have ended.
 func (w *world) compare(ctx context.Context) (traffic, error) {
-	b, options, err := newBuilder()
-	if err != nil {
-		return traffic{}, err
-	}
+	b := model.NewBuilder(config())
 	feed(b, w.cluster)
 	snapshot := b.Snapshot()
 	if p := snapshot.Problems(); len(p) > 0 {
 		return traffic{}, fmt.Errorf("%d problems of objects, the first: %w", len(p), p[0])
 	}
 	var sum traffic
-	err = w.ns.Do(func() error {
-		backend, err := kernel.Open(options)
+	err := w.ns.Do(func() error {
+		backend, err := kernel.Open(kernel.Options{Log: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			return err
 		}
@@ -52,20 +47,14 @@ func (w *world) compare(ctx context.Context) (traffic, error) {
 	return sum, nil
 }
 
-// newBuilder returns a builder and a backend with the daemon's configuration.
-func newBuilder() (*model.Builder, kernel.Options, error) {
-	var f config.Flags
-	set := pflag.NewFlagSet("daemon", pflag.ContinueOnError)
-	set.SetOutput(io.Discard)
-	f.AddFlags(set)
-	if err := set.Parse(daemonFlags()); err != nil {
-		return nil, kernel.Options{}, fmt.Errorf("read the daemon's flags: %w", err)
+// config is what the daemon makes of daemonFlags, and of its defaults. The daemon's own
+// package of flags is for vmapd alone.
+func config() model.Config {
+	c := model.Config{NodeName: cluster.NodeName, NodePortAddresses: model.NodePortAddresses{Primary: true}}
+	for _, cidr := range cluster.PodCIDRs {
+		c.LocalPods.ClusterCIDRs = append(c.LocalPods.ClusterCIDRs, netip.MustParsePrefix(cidr))
 	}
-	c, err := config.Load(&f)
-	if err != nil {
-		return nil, kernel.Options{}, fmt.Errorf("read the daemon's flags: %w", err)
-	}
-	return model.NewBuilder(c.Model()), kernel.Options{Log: slog.New(slog.DiscardHandler), Counters: c.ServiceCounters}, nil
+	return c
 }
 
 // feed gives all objects to a builder, as the informers do.

@@ -41,7 +41,7 @@ func goroutinesLeft() string {
 		b := make([]byte, size)
 		_, others, _ := strings.Cut(string(b[:runtime.Stack(b, true)]), "\n\n") // the first is this one
 		if !strings.Contains(others, "net/http.(*Server).Serve") && !strings.Contains(others, "net/http.(*conn).serve") &&
-			!strings.Contains(others, "cmd/internal/httpserver.") {
+			!strings.Contains(others, "cmd/vmapd/internal/httpserver.") {
 			return ""
 		}
 		if time.Now().After(deadline) {

@@ -9,7 +9,7 @@ import (
 
 	proxyconfig "k8s.io/kube-proxy/config/v1alpha1"
 
-	"github.com/vmapd/vmapd/cmd/internal/nodesetup"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/nodesetup"
 	"github.com/vmapd/vmapd/legacy/iptables"
 	"github.com/vmapd/vmapd/legacy/ipvs"
 	"github.com/vmapd/vmapd/model"

@@ -3,8 +3,8 @@
 // and how long a change of one endpoint takes to be programmed, when nothing else happens
 // and among a thousand other changes per second.
 //
-//	go run ./cmd/internal/scale -shapes 5000x50,realistic
-//	go run ./cmd/internal/scale -shapes realistic -soak 30m
+//	go run ./cmd/internal/testbed/scale -shapes 5000x50,realistic
+//	go run ./cmd/internal/testbed/scale -shapes realistic -soak 30m
 //
 // The API server and the objects are in this process, the daemon is one of its own, and
 // both are in a network namespace that is made for it. It needs root, or makes itself root
