@@ -91,9 +91,10 @@ bench: ## benchmarks: compile, difference, apply; cold and for one endpoint
 bench-scale: build ## the daemon in clusters of up to 250,000 endpoints: time, memory, latency
 	$(GO) run ./cmd/internal/testbed/scale $(SCALEFLAGS)
 
+# A target's name may stand in several packages, and -fuzz takes one target of one package.
 fuzz: ## every fuzz target, for FUZZTIME each
-	@for t in $$(grep -rhoE '^func Fuzz\w+' --include=*_test.go . | awk '{print $$2}'); do \
-		p=$$(dirname $$(grep -rlE "^func $$t\(" --include=*_test.go .)); \
+	@grep -roE '^func Fuzz\w+' --include=*_test.go . | sed -E 's#/[^/]*:func # #' | sort | while read -r p t; do \
+		echo "go test $$p -fuzz $$t"; \
 		$(GO) test $$p -run '^$$' -fuzz "^$$t$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 1s || exit 1; \
 	done
 
