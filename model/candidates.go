@@ -13,7 +13,7 @@ type Choice struct {
 	Candidates []Candidate
 	// Slices are the Service's slices that offer nothing for the port, sorted by name.
 	Slices []OtherSlice
-	// Hints are those that made the ClusterList smaller.
+	// Hints are those that made the Cluster smaller.
 	Hints Hints
 }
 
@@ -30,11 +30,11 @@ type Candidate struct {
 
 	// Excluded says why it is not in the lists, by [List]. It does not matter here
 	// whether some frontend needs the list.
-	Excluded [len(Lists)]Exclusion
+	Excluded [len(TrafficPolicies)]Exclusion
 }
 
 // In reports whether the candidate is in a list.
-func (c Candidate) In(l List) bool { return c.Excluded[l] == NotExcluded }
+func (c Candidate) In(l TrafficPolicy) bool { return c.Excluded[l] == NotExcluded }
 
 // Exclusion is why a candidate is not in a list.
 type Exclusion uint8
@@ -43,10 +43,10 @@ type Exclusion uint8
 const (
 	NotExcluded     Exclusion = iota
 	NotServing                // neither ready, nor terminating but still serving
-	NotLocal                  // not on this node; LocalList only
+	NotLocal                  // not on this node; Local only
 	ReadyOnesExist            // it is terminating, and there are others that are ready
-	HintsOtherNodes           // its hints are for other Nodes; ClusterList only
-	HintsOtherZones           // its hints are for other zones; ClusterList only
+	HintsOtherNodes           // its hints are for other Nodes; Cluster only
+	HintsOtherZones           // its hints are for other zones; Cluster only
 )
 
 func (e Exclusion) String() string {
@@ -98,7 +98,7 @@ func (b *Builder) Choice(name ServicePortName, f Family) Choice {
 	for _, c := range merged {
 		choice.Candidates = append(choice.Candidates, selected.explain(c))
 	}
-	switch cluster := selected[ClusterList]; {
+	switch cluster := selected[Cluster]; {
 	case cluster.has(hintsThisNode):
 		choice.Hints = NodeHints
 	case cluster.has(hintsThisZone):
@@ -143,21 +143,21 @@ func (s selection) explain(c candidate) Candidate {
 		HintsNodes: c.has(hintsNodes), HintsThisNode: c.has(hintsThisNode),
 		HintsZones: c.has(hintsZones), HintsThisZone: c.has(hintsThisZone),
 	}
-	for _, l := range Lists {
+	for _, l := range TrafficPolicies {
 		out.Excluded[l] = s.exclusion(c.conditions, l)
 	}
 	return out
 }
 
 // exclusion says what a candidate lacks for a list.
-func (s selection) exclusion(c conditions, l List) Exclusion {
+func (s selection) exclusion(c conditions, l TrafficPolicy) Exclusion {
 	lacks := func(want conditions) bool { return s[l].has(want) && !c.has(want) }
 	switch {
 	case s.has(c, l):
 		return NotExcluded
 	case !c.has(ready) && !c.has(draining):
 		return NotServing
-	case l == LocalList && !c.has(local):
+	case l == Local && !c.has(local):
 		return NotLocal
 	case lacks(ready):
 		return ReadyOnesExist

@@ -20,7 +20,7 @@ func choiceTexts(c model.Choice) []string {
 			names = append(names, s.Name)
 		}
 		list = append(list, fmt.Sprintf("%v in %s: cluster: %v, local: %v",
-			e.Addr, strings.Join(names, "+"), e.Excluded[model.ClusterList], e.Excluded[model.LocalList]))
+			e.Addr, strings.Join(names, "+"), e.Excluded[model.Cluster], e.Excluded[model.Local]))
 	}
 	for _, s := range c.Slices {
 		list = append(list, fmt.Sprintf("%v, %d endpoints: %v", s.Name, s.Endpoints, s.Why))
@@ -133,7 +133,7 @@ func TestChoiceAgreesWithTheSnapshot(t *testing.T) {
 		for _, f := range model.Families {
 			for sp := range snapshot.Family(f).ServicePorts() {
 				choice := b.Choice(sp.Name, f)
-				for _, l := range model.Lists {
+				for _, l := range model.TrafficPolicies {
 					if !needsList(sp, l) {
 						continue
 					}
@@ -163,9 +163,9 @@ func TestChoiceAgreesWithTheSnapshot(t *testing.T) {
 }
 
 // needsList reports whether a frontend can send connections to a list.
-func needsList(sp *model.ServicePort, l model.List) bool {
+func needsList(sp *model.ServicePort, l model.TrafficPolicy) bool {
 	return slices.ContainsFunc(sp.Frontends, func(fe model.Frontend) bool {
-		return fe.Action == model.Forward && fe.List == l || fe.ShortCircuit && l == model.ClusterList
+		return fe.Action == model.Forward && fe.TrafficPolicy == l || fe.ShortCircuit && l == model.Cluster
 	})
 }
 

@@ -28,8 +28,8 @@ type Decision struct {
 
 	// For Forwarded: the endpoints of which one is chosen, sorted. With affinity, a
 	// client that was here before is sent to the same as then.
-	List    List
-	Targets []Target
+	TrafficPolicy TrafficPolicy
+	Targets       []Target
 }
 
 // Target is an endpoint that a connection may be sent to.
@@ -141,19 +141,19 @@ func (s *FamilySnapshot) decideFrontend(d *Decision) {
 		d.Fate, d.Why = Dropped, SourceNotAllowed
 		return
 	case fe.ShortCircuit && d.FromPod:
-		d.Fate, d.Why, d.List = Forwarded, FromPodInside, ClusterList
+		d.Fate, d.Why, d.TrafficPolicy = Forwarded, FromPodInside, Cluster
 	case fe.ShortCircuit && d.Node:
-		d.Fate, d.Why, d.List = Forwarded, FromNodeInside, ClusterList
+		d.Fate, d.Why, d.TrafficPolicy = Forwarded, FromNodeInside, Cluster
 	case fe.Action == Reject:
 		d.Fate, d.Why = Rejected, NoEndpoints
 		return
 	case fe.Action == Drop:
-		d.Fate, d.Why, d.List = Dropped, NoLocalEndpoints, fe.List
+		d.Fate, d.Why, d.TrafficPolicy = Dropped, NoLocalEndpoints, fe.TrafficPolicy
 		return
 	default:
-		d.Fate, d.Why, d.List = Forwarded, HasEndpoints, fe.List
+		d.Fate, d.Why, d.TrafficPolicy = Forwarded, HasEndpoints, fe.TrafficPolicy
 	}
-	for e := range sp.In(d.List) {
+	for e := range sp.In(d.TrafficPolicy) {
 		d.Targets = append(d.Targets, Target{e, s.sourceNAT(d, e)})
 	}
 }
@@ -192,16 +192,16 @@ func (s *FamilySnapshot) decideLoopback(d *Decision) {
 	if d.Frontend == nil {
 		return
 	}
-	d.Why, d.List = LoopbackForwarder, d.Frontend.List
+	d.Why, d.TrafficPolicy = LoopbackForwarder, d.Frontend.TrafficPolicy
 	switch {
 	case d.Frontend.ShortCircuit:
-		d.List = ClusterList
+		d.TrafficPolicy = Cluster
 	case d.Frontend.Action != Forward:
 		d.Fate, d.Why = Rejected, NoEndpoints
 		return
 	}
 	d.Fate = Forwarded
-	for e := range d.Port.In(d.List) {
+	for e := range d.Port.In(d.TrafficPolicy) {
 		d.Targets = append(d.Targets, Target{e, ByForwarder})
 	}
 }

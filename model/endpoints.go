@@ -29,9 +29,9 @@ func (c conditions) has(want conditions) bool { return c&want == want }
 
 // selection says which endpoints make up the two lists: those that have all of the
 // conditions. 0 means none.
-type selection [len(Lists)]conditions
+type selection [len(TrafficPolicies)]conditions
 
-func (s selection) has(c conditions, l List) bool { return s[l] != 0 && c.has(s[l]) }
+func (s selection) has(c conditions, l TrafficPolicy) bool { return s[l] != 0 && c.has(s[l]) }
 
 // choose finds both lists among the candidates of a service port, each address once.
 //
@@ -53,22 +53,22 @@ func choose(candidates []candidate) selection {
 			some |= c.conditions
 			every &= c.conditions
 			if c.has(local) {
-				s[LocalList] = ready | local
+				s[Local] = ready | local
 			}
 		case c.has(draining):
-			if s[ClusterList] = draining; c.has(local) && s[LocalList] == 0 {
-				s[LocalList] = draining | local
+			if s[Cluster] = draining; c.has(local) && s[Local] == 0 {
+				s[Local] = draining | local
 			}
 		}
 	}
 	switch {
 	case !some.has(ready):
 	case every.has(hintsNodes) && some.has(hintsThisNode):
-		s[ClusterList] = ready | hintsThisNode
+		s[Cluster] = ready | hintsThisNode
 	case every.has(hintsZones) && some.has(hintsThisZone):
-		s[ClusterList] = ready | hintsThisZone
+		s[Cluster] = ready | hintsThisZone
 	default:
-		s[ClusterList] = ready
+		s[Cluster] = ready
 	}
 	return s
 }
@@ -98,13 +98,13 @@ func merge(candidates []candidate) []candidate {
 
 // endpoints returns the merged candidates that are in one of the lists that some
 // frontend needs.
-func (s selection) endpoints(merged []candidate, needed [len(Lists)]bool) []Endpoint {
-	for _, l := range Lists {
+func (s selection) endpoints(merged []candidate, needed [len(TrafficPolicies)]bool) []Endpoint {
+	for _, l := range TrafficPolicies {
 		if !needed[l] {
 			s[l] = 0
 		}
 	}
-	in := func(c candidate) bool { return s.has(c.conditions, ClusterList) || s.has(c.conditions, LocalList) }
+	in := func(c candidate) bool { return s.has(c.conditions, Cluster) || s.has(c.conditions, Local) }
 	count := 0
 	for _, c := range merged {
 		if in(c) {
@@ -120,7 +120,7 @@ func (s selection) endpoints(merged []candidate, needed [len(Lists)]bool) []Endp
 			continue
 		}
 		e := Endpoint{Addr: c.addr, Local: c.has(local)}
-		for _, l := range Lists {
+		for _, l := range TrafficPolicies {
 			if s.has(c.conditions, l) {
 				e.lists |= 1 << l
 			}

@@ -85,7 +85,7 @@ func (b *Builder) owner(v VIP, s *service, p servicePort) string {
 func (b *Builder) decide(sp *ServicePort, s *service) {
 	merged := merge(b.candidates(s.record, sp.Name, sp.Family))
 	selected := choose(merged)
-	var needed [len(Lists)]bool
+	var needed [len(TrafficPolicies)]bool
 	for i := range sp.Frontends {
 		fe := &sp.Frontends[i]
 		s.decideFrontend(fe, selected)
@@ -94,8 +94,8 @@ func (b *Builder) decide(sp *ServicePort, s *service) {
 			sp.SourceRanges = sources.ranges
 			sp.NodeAllowed = contains(sp.SourceRanges, b.here.primary[sp.Family])
 		}
-		needed[fe.List] = needed[fe.List] || fe.Action == Forward
-		needed[ClusterList] = needed[ClusterList] || fe.ShortCircuit
+		needed[fe.TrafficPolicy] = needed[fe.TrafficPolicy] || fe.Action == Forward
+		needed[Cluster] = needed[Cluster] || fe.ShortCircuit
 	}
 	sp.Endpoints = selected.endpoints(merged, needed)
 	sp.Affinity = s.rare.affinity
@@ -122,18 +122,18 @@ func (s *service) decideFrontend(fe *Frontend, selected selection) {
 	if fe.Kind != ClusterIP {
 		if isLocal = s.externalLocal; isLocal {
 			fe.SourceNAT = MasqueradeNode
-			fe.ShortCircuit = selected[ClusterList] != 0
+			fe.ShortCircuit = selected[Cluster] != 0
 		} else {
 			fe.SourceNAT = MasqueradeAlways
 		}
 	}
 	if isLocal {
-		fe.List = LocalList
+		fe.TrafficPolicy = Local
 	}
 	switch {
-	case selected[ClusterList] == 0:
+	case selected[Cluster] == 0:
 		fe.Action = Reject
-	case selected[fe.List] == 0:
+	case selected[fe.TrafficPolicy] == 0:
 		fe.Action = Drop
 	}
 }

@@ -168,7 +168,7 @@ func (sp *ServicePort) Forgets() (after time.Duration, ok bool) {
 // outside, finds no endpoint on this node though there are others.
 func (sp *ServicePort) NoLocalEndpoints() (internal, external bool) {
 	for _, fe := range sp.Frontends {
-		if fe.Action == Drop && fe.List == LocalList {
+		if fe.Action == Drop && fe.TrafficPolicy == Local {
 			internal = internal || fe.Kind == ClusterIP
 			external = external || fe.Kind != ClusterIP
 		}
@@ -176,30 +176,30 @@ func (sp *ServicePort) NoLocalEndpoints() (internal, external bool) {
 	return internal, external
 }
 
-// In returns the endpoints of a list, in their order.
-func (sp *ServicePort) In(l List) iter.Seq[Endpoint] {
+// In returns the endpoints that a traffic policy selects, in their order.
+func (sp *ServicePort) In(p TrafficPolicy) iter.Seq[Endpoint] {
 	return func(yield func(Endpoint) bool) {
 		for _, e := range sp.Endpoints {
-			if e.In(l) && !yield(e) {
+			if e.In(p) && !yield(e) {
 				return
 			}
 		}
 	}
 }
 
-// Count returns how many endpoints a list has.
-func (sp *ServicePort) Count(l List) int {
+// Count returns how many endpoints a traffic policy selects.
+func (sp *ServicePort) Count(p TrafficPolicy) int {
 	n := 0
-	for range sp.In(l) {
+	for range sp.In(p) {
 		n++
 	}
 	return n
 }
 
 // Uses reports whether connections to any frontend can be sent to a list.
-func (sp *ServicePort) Uses(l List) bool {
+func (sp *ServicePort) Uses(l TrafficPolicy) bool {
 	return slices.ContainsFunc(sp.Frontends, func(fe Frontend) bool {
-		return fe.List == l || fe.ShortCircuit && l == ClusterList
+		return fe.TrafficPolicy == l || fe.ShortCircuit && l == Cluster
 	})
 }
 
@@ -230,14 +230,14 @@ func (k FrontendKind) String() string {
 // Frontend is one address, protocol and port of a service port, and what happens to
 // new connections there.
 type Frontend struct {
-	VIP       VIP
-	Kind      FrontendKind
-	Action    Action
-	List      List // to whom, by the traffic policy; also if Action is not Forward just now
-	SourceNAT SourceNAT
+	VIP           VIP
+	Kind          FrontendKind
+	Action        Action
+	TrafficPolicy TrafficPolicy // the endpoints that the traffic policy selects, even while Action is not Forward
+	SourceNAT     SourceNAT
 
 	// ShortCircuit: connections from this node and its pods are forwarded to the
-	// ClusterList whatever Action and List say, as if they had gone out to the load
+	// Cluster endpoints whatever Action and TrafficPolicy say, as if they had gone out to the load
 	// balancer and come in by a better node.
 	ShortCircuit bool
 	// Restricted: what is not in ServicePort.Allowed is dropped, before all else.
@@ -259,22 +259,23 @@ const (
 
 func (a Action) String() string { return [...]string{"forward", "reject", "drop"}[a] }
 
-// List is one of the two lists of endpoints that a service port has (KEP-1669).
-type List uint8
+// TrafficPolicy is an internal or external traffic policy of a Service. Each selects one of
+// the two lists of endpoints that a service port has (KEP-1669).
+type TrafficPolicy uint8
 
-// The lists.
+// The traffic policies.
 const (
-	// ClusterList: from anywhere in the cluster, as far as the hints for this node and
+	// Cluster: from anywhere in the cluster, as far as the hints for this node and
 	// its zone say.
-	ClusterList List = iota
-	// LocalList: on this node.
-	LocalList
+	Cluster TrafficPolicy = iota
+	// Local: on this node.
+	Local
 )
 
-// Lists are all lists.
-var Lists = [...]List{ClusterList, LocalList}
+// TrafficPolicies are all traffic policies.
+var TrafficPolicies = [...]TrafficPolicy{Cluster, Local}
 
-func (l List) String() string { return [...]string{"cluster", "local"}[l] }
+func (p TrafficPolicy) String() string { return [...]string{"cluster", "local"}[p] }
 
 // Algorithm is how one of several endpoints is chosen.
 type Algorithm uint8
@@ -322,8 +323,8 @@ type Endpoint struct {
 	lists uint8
 }
 
-// NewEndpoint returns an endpoint that is in some lists.
-func NewEndpoint(addr netip.AddrPort, local bool, in ...List) Endpoint {
+// NewEndpoint returns an endpoint that some traffic policies select.
+func NewEndpoint(addr netip.AddrPort, local bool, in ...TrafficPolicy) Endpoint {
 	e := Endpoint{Addr: addr, Local: local}
 	for _, l := range in {
 		e.lists |= 1 << l
@@ -331,5 +332,5 @@ func NewEndpoint(addr netip.AddrPort, local bool, in ...List) Endpoint {
 	return e
 }
 
-// In reports whether the endpoint is in a list.
-func (e Endpoint) In(l List) bool { return e.lists&(1<<l) != 0 }
+// In reports whether a traffic policy selects the endpoint.
+func (e Endpoint) In(p TrafficPolicy) bool { return e.lists&(1<<p) != 0 }

@@ -21,8 +21,8 @@ import (
 // costs what it costs without affinity, and so does a connection, for any number of them.
 // NAME is namespace/service/protocol/port, which no other object's name can be.
 var (
-	affinityOf = [...]string{model.ClusterList: "affinity-", model.LocalList: "local-affinity-"}
-	rememberOf = [...]string{model.ClusterList: "remember-", model.LocalList: "local-remember-"}
+	affinityOf = [...]string{model.Cluster: "affinity-", model.Local: "local-affinity-"}
+	rememberOf = [...]string{model.Cluster: "remember-", model.Local: "local-remember-"}
 )
 
 const (
@@ -37,7 +37,7 @@ type affinity struct {
 	name string
 	// has says which lists a connection may be sent to: as the policies say, not as the
 	// endpoints of the moment do, so that clients are not forgotten for a moment's sake.
-	has      [len(model.Lists)]bool
+	has      [len(model.TrafficPolicies)]bool
 	external bool // some frontend needs both
 }
 
@@ -49,9 +49,9 @@ func affinityFor(sp *model.ServicePort) *affinity {
 	n := sp.Name
 	a := &affinity{sp: sp, name: n.Namespace + "/" + n.Name + "/" + n.Protocol.String() + "/" + n.Port}
 	for _, fe := range sp.Frontends {
-		a.has[fe.List] = true
+		a.has[fe.TrafficPolicy] = true
 		if isExternalLocal(fe) {
-			a.has[model.ClusterList], a.external = true, true
+			a.has[model.Cluster], a.external = true, true
 		}
 	}
 	return a
@@ -60,10 +60,10 @@ func affinityFor(sp *model.ServicePort) *affinity {
 // isExternalLocal reports whether the list depends on who connects: by ShortCircuit, also
 // if there is no endpoint just now.
 func isExternalLocal(fe model.Frontend) bool {
-	return fe.Kind != model.ClusterIP && fe.List == model.LocalList
+	return fe.Kind != model.ClusterIP && fe.TrafficPolicy == model.Local
 }
 
-func (a *affinity) both() bool { return a != nil && a.has[model.ClusterList] && a.has[model.LocalList] }
+func (a *affinity) both() bool { return a != nil && a.has[model.Cluster] && a.has[model.Local] }
 
 // sets returns the names of its sets and maps, sorted.
 func (a *affinity) sets() []string {
@@ -74,7 +74,7 @@ func (a *affinity) sets() []string {
 	if a.both() {
 		list = append(list, affinityBoth+a.name)
 	}
-	for _, l := range model.Lists {
+	for _, l := range model.TrafficPolicies {
 		if a.has[l] {
 			list = append(list, affinityOf[l]+a.name)
 		}
@@ -90,7 +90,7 @@ func (a *affinity) chains(s *model.Settings) []Chain {
 	proto := MatchProtocol{a.sp.Name.Protocol}
 	whose := a.sp.Name.String()
 	var chains []Chain
-	for _, l := range model.Lists {
+	for _, l := range model.TrafficPolicies {
 		if !a.has[l] {
 			continue
 		}
@@ -105,7 +105,7 @@ func (a *affinity) chains(s *model.Settings) []Chain {
 			Comment: "a client of " + whose + " got an endpoint",
 		}
 		if a.both() {
-			other := model.ClusterList + model.LocalList - l
+			other := model.Cluster + model.Local - l
 			inBoth := InSet{Key: Key{{Field: DestAddr}, {Field: DestPort}}, Set: affinityBoth + a.name}
 			remember.Rules = append(remember.Rules, Rule{proto, inBoth, Remember{affinityOf[other] + a.name, a.sp.Affinity}})
 		}
@@ -128,10 +128,10 @@ func (a *affinity) chainNames() []string {
 	return names
 }
 
-func (a *affinity) externalChain(s *model.Settings, name string, of [len(model.Lists)]string, comment string) Chain {
+func (a *affinity) externalChain(s *model.Settings, name string, of [len(model.TrafficPolicies)]string, comment string) Chain {
 	return Chain{
 		Name:    name + a.name,
-		Rules:   append(fromInside(s, Verdict{Goto, of[model.ClusterList] + a.name}), Rule{Verdict{Goto, of[model.LocalList] + a.name}}),
+		Rules:   append(fromInside(s, Verdict{Goto, of[model.Cluster] + a.name}), Rule{Verdict{Goto, of[model.Local] + a.name}}),
 		Comment: comment,
 	}
 }
@@ -142,7 +142,7 @@ func (a *affinity) verdicts(fe model.Frontend) (back, remember Verdict) {
 	if isExternalLocal(fe) {
 		return Verdict{Jump, externalAffinity + a.name}, Verdict{Goto, externalRemember + a.name}
 	}
-	return Verdict{Jump, affinityOf[fe.List] + a.name}, Verdict{Goto, rememberOf[fe.List] + a.name}
+	return Verdict{Jump, affinityOf[fe.TrafficPolicy] + a.name}, Verdict{Goto, rememberOf[fe.TrafficPolicy] + a.name}
 }
 
 // elements yields the endpoints that are in both lists.
@@ -152,7 +152,7 @@ func (a *affinity) elements() iter.Seq2[string, Element] {
 			return
 		}
 		for _, e := range a.sp.Endpoints {
-			if e.In(model.ClusterList) && e.In(model.LocalList) && !yield(affinityBoth+a.name, Element{Key: endpointData(e)}) {
+			if e.In(model.Cluster) && e.In(model.Local) && !yield(affinityBoth+a.name, Element{Key: endpointData(e)}) {
 				return
 			}
 		}
@@ -180,7 +180,7 @@ func settle(old, now *model.ServicePort, all bool) []Settle {
 		return nil
 	}
 	var list []Settle
-	for _, l := range model.Lists {
+	for _, l := range model.TrafficPolicies {
 		if !a.has[l] || !all && !before.has[l] {
 			continue
 		}

@@ -99,9 +99,9 @@ func checkRemembered(t *testing.T, d model.Decision, got nftsim.Outcome) {
 	}
 	for _, target := range d.Targets {
 		n := 0
-		for _, l := range model.Lists {
+		for _, l := range model.TrafficPolicies {
 			// The other list has a map only if some connection may be sent to it.
-			if d.Port.Affinity > 0 && target.In(l) && (l == d.List || d.Port.Uses(l)) {
+			if d.Port.Affinity > 0 && target.In(l) && (l == d.TrafficPolicy || d.Port.Uses(l)) {
 				n++
 			}
 		}

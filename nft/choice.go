@@ -15,7 +15,7 @@ import (
 // alike share it.
 type choice struct {
 	nodePort  bool
-	list      model.List
+	list      model.TrafficPolicy
 	algorithm model.Algorithm
 	of        span
 }
@@ -38,7 +38,7 @@ func algorithmFor(n int, a model.Algorithm) model.Algorithm {
 }
 
 // newChoice returns the chain for a list of endpoints.
-func newChoice(m *frontendMaps, sp *model.ServicePort, l model.List) choice {
+func newChoice(m *frontendMaps, sp *model.ServicePort, l model.TrafficPolicy) choice {
 	n := sp.Count(l)
 	a := algorithmFor(n, sp.Algorithm)
 	return choice{m.nodePort, l, a, spanOf(n, l, a)}
@@ -48,28 +48,28 @@ func newChoice(m *frontendMaps, sp *model.ServicePort, l model.List) choice {
 // endpoints has, too: the chain for up to two refuses if all slots are empty. So the
 // first endpoint, or the last, is not a change of the verdict either.
 func chooses(fe model.Frontend) bool {
-	return fe.Action == model.Forward || fe.Action == model.Reject && fe.List == model.ClusterList
+	return fe.Action == model.Forward || fe.Action == model.Reject && fe.TrafficPolicy == model.Cluster
 }
 
 func newCircuit(m *frontendMaps, sp *model.ServicePort, fe model.Frontend) circuit {
-	all, local := sp.Count(model.ClusterList), 0
+	all, local := sp.Count(model.Cluster), 0
 	if fe.Action == model.Forward {
-		local = sp.Count(model.LocalList)
+		local = sp.Count(model.Local)
 	}
 	a := algorithmFor(max(all, local), sp.Algorithm)
-	return circuit{m.nodePort, a, spanOf(local, model.LocalList, a), spanOf(all, model.ClusterList, a)}
+	return circuit{m.nodePort, a, spanOf(local, model.Local, a), spanOf(all, model.Cluster, a)}
 }
 
 // choices returns the chains that a circuit goes to: for all endpoints, and for those on
 // this node.
 func (c circuit) choices() (all, local choice) {
-	sub := func(l model.List, of span) choice {
+	sub := func(l model.TrafficPolicy, of span) choice {
 		if of == (span{1, 1}) {
 			return choice{c.nodePort, l, model.Random, spanOf(1, l, model.Random)}
 		}
 		return choice{c.nodePort, l, c.algorithm, of}
 	}
-	return sub(model.ClusterList, c.all), sub(model.LocalList, c.local)
+	return sub(model.Cluster, c.all), sub(model.Local, c.local)
 }
 
 func prefix(nodePort bool) string {
@@ -88,7 +88,7 @@ func suffix(a model.Algorithm) string {
 
 func (c choice) name() string {
 	local := ""
-	if c.list == model.LocalList {
+	if c.list == model.Local {
 		local = "local-"
 	}
 	return prefix(c.nodePort) + local + "endpoints-" + c.of.String() + suffix(c.algorithm)
@@ -130,7 +130,7 @@ func (c choice) chain() Chain {
 	if c.algorithm != model.Random {
 		made.Comment += ", " + c.algorithm.String()
 	}
-	if c.list == model.LocalList {
+	if c.list == model.Local {
 		made.Comment += ", on this node"
 	}
 	if c.of.lo > 1 {
@@ -164,7 +164,7 @@ func verdict(m *frontendMaps, sp *model.ServicePort, fe model.Frontend) Verdict 
 	case fe.ShortCircuit:
 		return Verdict{Goto, newCircuit(m, sp, fe).name()}
 	case chooses(fe):
-		return Verdict{Goto, newChoice(m, sp, fe.List).name()}
+		return Verdict{Goto, newChoice(m, sp, fe.TrafficPolicy).name()}
 	case fe.Action == model.Drop:
 		return Verdict{Kind: DropPacket}
 	}
@@ -188,7 +188,7 @@ func (c *chosen) add(sp *model.ServicePort) bool {
 		case fe.ShortCircuit:
 			grown = c.addCircuit(newCircuit(m, sp, fe)) || grown
 		case chooses(fe):
-			grown = c.addChoice(newChoice(m, sp, fe.List)) || grown
+			grown = c.addChoice(newChoice(m, sp, fe.TrafficPolicy)) || grown
 		}
 	}
 	return grown
@@ -251,9 +251,9 @@ func (c *chosen) addName(name string) bool {
 	if m := choiceName.FindStringSubmatch(name); m != nil {
 		n, err := strconv.Atoi(m[3])
 		a, err2 := model.ParseAlgorithm(m[4])
-		l := model.ClusterList
+		l := model.Cluster
 		if m[2] != "" {
-			l = model.LocalList
+			l = model.Local
 		}
 		one := choice{m[1] != "", l, a, spanOf(n, l, a)}
 		if err != nil || err2 != nil || n < 1 || one.name() != name {
@@ -266,7 +266,7 @@ func (c *chosen) addName(name string) bool {
 		local, err := strconv.Atoi(m[2])
 		all, err2 := strconv.Atoi(m[3])
 		a, err3 := model.ParseAlgorithm(m[4])
-		one := circuit{m[1] != "", a, spanOf(local, model.LocalList, a), spanOf(all, model.ClusterList, a)}
+		one := circuit{m[1] != "", a, spanOf(local, model.Local, a), spanOf(all, model.Cluster, a)}
 		if err != nil || err2 != nil || err3 != nil || all < 1 || one.name() != name {
 			return false
 		}

@@ -161,7 +161,7 @@ func (r *Ruleset) frontendElements(sp *model.ServicePort, fe model.Frontend, a *
 		if fe.Action != model.Forward && !fe.ShortCircuit {
 			return
 		}
-		for _, l := range model.Lists {
+		for _, l := range model.TrafficPolicies {
 			if !forwards(fe, l) {
 				continue
 			}
@@ -186,8 +186,8 @@ func (r *Ruleset) frontendElements(sp *model.ServicePort, fe model.Frontend, a *
 }
 
 // forwards reports whether connections to a frontend may be sent to a list.
-func forwards(fe model.Frontend, l model.List) bool {
-	return fe.ShortCircuit && l == model.ClusterList || fe.Action == model.Forward && fe.List == l
+func forwards(fe model.Frontend, l model.TrafficPolicy) bool {
+	return fe.ShortCircuit && l == model.Cluster || fe.Action == model.Forward && fe.TrafficPolicy == l
 }
 
 // maxComment is the longest comment that nft takes (libnftnl: NFTNL_UDATA_COMMENT_MAXLEN

@@ -19,7 +19,7 @@ type slot struct {
 // are others there. So of thousands of endpoints only those are looked at that change.
 type counterpart struct {
 	port    *model.ServicePort
-	changed [len(model.Lists)][]slot // as the one ruleset has them
+	changed [len(model.TrafficPolicies)][]slot // as the one ruleset has them
 }
 
 // counterparts returns for each of two versions of a service port the other one, or nil if
@@ -29,7 +29,7 @@ func counterparts(have, want *Ruleset, old, now *model.ServicePort) (forOld, for
 		return nil, nil
 	}
 	forOld, forNow = &counterpart{port: now}, &counterpart{port: old}
-	for _, l := range model.Lists {
+	for _, l := range model.TrafficPolicies {
 		was, is := have.bySlot(old, l), want.bySlot(now, l)
 		for n := uint32(0); ; n++ {
 			a, had := was.next()
@@ -53,7 +53,7 @@ func counterparts(have, want *Ruleset, old, now *model.ServicePort) (forOld, for
 
 // slots returns those of a frontend that the counterpart does not have alike, or false if that
 // has none at all.
-func (c *counterpart) slots(fe model.Frontend, l model.List) ([]slot, bool) {
+func (c *counterpart) slots(fe model.Frontend, l model.TrafficPolicy) ([]slot, bool) {
 	if c == nil || !slices.ContainsFunc(c.port.Frontends, func(o model.Frontend) bool {
 		return o.Kind == fe.Kind && o.VIP == fe.VIP && forwards(o, l)
 	}) {
@@ -64,7 +64,7 @@ func (c *counterpart) slots(fe model.Frontend, l model.List) ([]slot, bool) {
 
 // slotElements yields the elements of one frontend for a list: of all endpoints or, if the
 // counterpart has the frontend as well, of those in other slots there.
-func (r *Ruleset) slotElements(vip string, sp *model.ServicePort, fe model.Frontend, l model.List, other *counterpart) iter.Seq[Element] {
+func (r *Ruleset) slotElements(vip string, sp *model.ServicePort, fe model.Frontend, l model.TrafficPolicy, other *counterpart) iter.Seq[Element] {
 	if some, ok := other.slots(fe, l); ok {
 		return encodeSlots(vip, len(some), slices.Values(some))
 	}

@@ -180,7 +180,7 @@ func (r *Ruleset) all() elements {
 		for _, fe := range sp.Frontends {
 			m := mapsFor(fe.Kind)
 			count[m.dispatch]++
-			count[m.endpoints[fe.List]] += len(sp.Endpoints)
+			count[m.endpoints[fe.TrafficPolicy]] += len(sp.Endpoints)
 		}
 	}
 	for range r.snapshot.ClusterIPs() {

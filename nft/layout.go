@@ -77,7 +77,7 @@ func DeclarationOf(name string) Set {
 	switch {
 	case strings.HasPrefix(name, affinityBoth):
 		return Set{Name: name, Key: []Type{Addr, Service}}
-	case strings.HasPrefix(name, affinityOf[model.ClusterList]), strings.HasPrefix(name, affinityOf[model.LocalList]):
+	case strings.HasPrefix(name, affinityOf[model.Cluster]), strings.HasPrefix(name, affinityOf[model.Local]):
 		return Set{Name: name, Key: []Type{Addr}, Data: []Type{Addr, Service}, Dynamic: true}
 	}
 	return Set{Name: name}
@@ -97,18 +97,18 @@ func isEndpoints(set string) bool {
 type frontendMaps struct {
 	nodePort                                          bool
 	dispatch, sourceNAT, affinity, remember, counters string
-	endpoints                                         [len(model.Lists)]string
+	endpoints                                         [len(model.TrafficPolicies)]string
 }
 
 var (
 	addrMaps = frontendMaps{
 		dispatch: ServiceIPs, sourceNAT: SourceNAT, affinity: AffinityIPs, remember: RememberIPs, counters: ServiceCounters,
-		endpoints: [...]string{model.ClusterList: Endpoints, model.LocalList: LocalEndpoints},
+		endpoints: [...]string{model.Cluster: Endpoints, model.Local: LocalEndpoints},
 	}
 	nodePortMaps = frontendMaps{
 		nodePort: true, dispatch: ServiceNodePorts, sourceNAT: NodePortSourceNAT,
 		affinity: AffinityNodePorts, remember: RememberNodePorts, counters: NodePortCounters,
-		endpoints: [...]string{model.ClusterList: NodePortEndpoints, model.LocalList: NodePortLocalEndpoints},
+		endpoints: [...]string{model.Cluster: NodePortEndpoints, model.Local: NodePortLocalEndpoints},
 	}
 )
 

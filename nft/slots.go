@@ -13,17 +13,17 @@ import (
 type Slots interface {
 	// slots returns the endpoints of one list of a service port in the order of their
 	// slots. The name and the frontends of sp count, not its endpoints.
-	slots(sp *model.ServicePort, l model.List) []netip.AddrPort
+	slots(sp *model.ServicePort, l model.TrafficPolicy) []netip.AddrPort
 }
 
 // orders holds, for the service ports whose endpoints are not in sorted order, the
 // order they are in.
 type orders = persist.Map[model.ServicePortName, *order]
 
-type order [len(model.Lists)][]netip.AddrPort // nil: sorted
+type order [len(model.TrafficPolicies)][]netip.AddrPort // nil: sorted
 
 // slots implements Slots.
-func (r *Ruleset) slots(sp *model.ServicePort, l model.List) []netip.AddrPort {
+func (r *Ruleset) slots(sp *model.ServicePort, l model.TrafficPolicy) []netip.AddrPort {
 	sp, ok := r.snapshot.ServicePort(sp.Name)
 	if !ok {
 		return nil
@@ -35,11 +35,11 @@ func (r *Ruleset) slots(sp *model.ServicePort, l model.List) []netip.AddrPort {
 type bySlot struct {
 	order []netip.AddrPort // nil: they are in sorted order
 	rest  []model.Endpoint // then these, as far as they are in list
-	list  model.List
+	list  model.TrafficPolicy
 }
 
 // bySlot returns the endpoints of one list of a service port of r.
-func (r *Ruleset) bySlot(sp *model.ServicePort, l model.List) bySlot {
+func (r *Ruleset) bySlot(sp *model.ServicePort, l model.TrafficPolicy) bySlot {
 	if o, ok := r.orders.Get(model.ServicePortKeys, sp.Name); ok && o[l] != nil {
 		return bySlot{order: o[l]}
 	}
@@ -75,10 +75,10 @@ func (s bySlot) all() iter.Seq[netip.AddrPort] {
 // arrange fixes the slots of a service port's endpoints.
 func (r *Ruleset) arrange(edit *persist.Edit[model.ServicePortName, *order], before Slots, sp *model.ServicePort) {
 	var o order
-	for _, l := range model.Lists {
+	for _, l := range model.TrafficPolicies {
 		o[l] = arrangeList(before, sp, l)
 	}
-	if o[model.ClusterList] == nil && o[model.LocalList] == nil {
+	if o[model.Cluster] == nil && o[model.Local] == nil {
 		edit.Delete(sp.Name)
 		return
 	}
@@ -86,7 +86,7 @@ func (r *Ruleset) arrange(edit *persist.Edit[model.ServicePortName, *order], bef
 }
 
 // arrangeList returns nil if the endpoints of a list are in sorted order.
-func arrangeList(before Slots, sp *model.ServicePort, l model.List) []netip.AddrPort {
+func arrangeList(before Slots, sp *model.ServicePort, l model.TrafficPolicy) []netip.AddrPort {
 	if r, ok := before.(*Ruleset); ok {
 		if old, ok := r.snapshot.ServicePort(sp.Name); ok {
 			return r.rearrange(old, sp, l)
@@ -107,7 +107,7 @@ func arrangeList(before Slots, sp *model.ServicePort, l model.List) []netip.Addr
 }
 
 // isSorted reports whether addrs are the endpoints of a list, in sorted order.
-func isSorted(addrs []netip.AddrPort, sp *model.ServicePort, l model.List) bool {
+func isSorted(addrs []netip.AddrPort, sp *model.ServicePort, l model.TrafficPolicy) bool {
 	for e := range sp.In(l) {
 		if len(addrs) == 0 || addrs[0] != e.Addr {
 			return false
@@ -119,7 +119,7 @@ func isSorted(addrs []netip.AddrPort, sp *model.ServicePort, l model.List) bool 
 
 // rearrange is arrangeList after r, in which the service port was old: its cost is mostly
 // that of what changed, also among thousands of endpoints.
-func (r *Ruleset) rearrange(old, now *model.ServicePort, l model.List) []netip.AddrPort {
+func (r *Ruleset) rearrange(old, now *model.ServicePort, l model.TrafficPolicy) []netip.AddrPort {
 	order := r.bySlot(old, l).order
 	gone, come := differences(bySlot{rest: old.Endpoints, list: l}, bySlot{rest: now.Endpoints, list: l})
 	if len(gone) == 0 && len(come) == 0 {

@@ -147,7 +147,7 @@ func TestUnusedChainsAreKeptByNameOnly(t *testing.T) {
 // Of whatever number of endpoints a chain is for, each gets its share.
 func TestDrawsAreFair(t *testing.T) {
 	for n := 1; n <= 5000; n += 1 + n/100 {
-		of := spanOf(n, model.ClusterList, model.Random)
+		of := spanOf(n, model.Cluster, model.Random)
 		draws := of.draws()
 		if of.lo > n || of.hi < n || len(draws) > maxDraws || draws[0] != of.hi || draws[len(draws)-1] != max(of.lo, 1) {
 			t.Fatalf("%d endpoints: draws %v for %v", n, draws, of)
@@ -175,7 +175,7 @@ func TestDrawsAreFair(t *testing.T) {
 
 // What grows and shrinks within a span keeps its chain, whose neighbours take over where it ends.
 func TestSpansFollowOneAnother(t *testing.T) {
-	for _, l := range model.Lists {
+	for _, l := range model.TrafficPolicies {
 		for n := range 3000 {
 			of, next := spanOf(n, l, model.Random), spanOf(n+1, l, model.Random)
 			if of != next && (of.hi != n || next.lo != n+1) {

@@ -18,11 +18,11 @@ type span struct{ lo, hi int }
 // spanOf returns the numbers that a chain for n endpoints of a list is for: up to the next
 // power of two. Only the random choice can draw again when it finds an empty slot; the
 // others need to know the number.
-func spanOf(n int, l model.List, a model.Algorithm) span {
+func spanOf(n int, l model.TrafficPolicy, a model.Algorithm) span {
 	switch {
-	case a != model.Random || n == 0 && l == model.LocalList:
+	case a != model.Random || n == 0 && l == model.Local:
 		return span{n, n}
-	case n <= 2 && l == model.LocalList:
+	case n <= 2 && l == model.Local:
 		return span{1, 2}
 	case n <= 2:
 		return span{0, 2}

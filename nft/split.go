@@ -91,7 +91,7 @@ func isByKey(set string) bool {
 	}
 	for _, m := range [...]*frontendMaps{&addrMaps, &nodePortMaps} {
 		switch set {
-		case m.dispatch, m.sourceNAT, m.affinity, m.remember, m.counters, m.endpoints[model.ClusterList], m.endpoints[model.LocalList]:
+		case m.dispatch, m.sourceNAT, m.affinity, m.remember, m.counters, m.endpoints[model.Cluster], m.endpoints[model.Local]:
 			return true
 		}
 	}

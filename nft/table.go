@@ -22,7 +22,7 @@ func (s Foreign) text(model.Family) string { return "# foreign: " + s.What }
 
 // slots implements Slots: the endpoints as the first frontend has them. Should
 // others have them in another order, they are brought in line.
-func (t *Table) slots(sp *model.ServicePort, l model.List) []netip.AddrPort {
+func (t *Table) slots(sp *model.ServicePort, l model.TrafficPolicy) []netip.AddrPort {
 	for _, fe := range sp.Frontends {
 		m := mapsFor(fe.Kind)
 		have, key := t.Elements[m.endpoints[l]], []byte(m.key(fe.VIP))
@@ -70,9 +70,9 @@ func (t *Table) EndpointSlots(set string) iter.Seq2[string, int] {
 
 // frontendsOf returns the elements of the map that a map of endpoints belongs to, and whose
 // endpoints these are.
-func (t *Table) frontendsOf(set string) (*Elements, model.List) {
+func (t *Table) frontendsOf(set string) (*Elements, model.TrafficPolicy) {
 	for _, m := range [...]*frontendMaps{&addrMaps, &nodePortMaps} {
-		for _, l := range model.Lists {
+		for _, l := range model.TrafficPolicies {
 			if m.endpoints[l] == set {
 				return t.Elements[m.dispatch], l
 			}
@@ -82,7 +82,7 @@ func (t *Table) frontendsOf(set string) (*Elements, model.List) {
 }
 
 // slotsOf returns from how many slots of a list, at most, the chain of that name chooses.
-func slotsOf(chain string, l model.List) int {
+func slotsOf(chain string, l model.TrafficPolicy) int {
 	var all chosen
 	all.addName(chain)
 	for _, c := range all.choices {

@@ -25,12 +25,12 @@ const (
 // choice is one of the two lists of endpoints of a service port being translated.
 type choice struct {
 	*port
-	list   model.List
+	list   model.TrafficPolicy
 	chains []chain
 }
 
 // listChains returns the chains that choose from a list.
-func (p *port) listChains(l model.List) []chain {
+func (p *port) listChains(l model.TrafficPolicy) []chain {
 	c := &choice{port: p, list: l}
 	var all []netip.AddrPort
 	for e := range p.In(l) {
@@ -96,7 +96,7 @@ func (c *choice) recall(to *chain, digits string, endpoints []netip.AddrPort) {
 }
 
 // group returns the chain of a group.
-func (c *choice) group(r [len(model.Lists)]role, digits string, i int) chain {
+func (c *choice) group(r [len(model.TrafficPolicies)]role, digits string, i int) chain {
 	sub := c.chain(nat, r[c.list])
 	sub.name += "-" + digits + digit(i)
 	return sub

@@ -41,8 +41,8 @@ const (
 
 // roles of the chains of a list of endpoints.
 var (
-	roleChoose = [...]role{model.ClusterList: "C-", model.LocalList: "L-"}   // choose one
-	roleRecall = [...]role{model.ClusterList: "RC-", model.LocalList: "RL-"} // was the client here before?
+	roleChoose = [...]role{model.Cluster: "C-", model.Local: "L-"}   // choose one
+	roleRecall = [...]role{model.Cluster: "RC-", model.Local: "RL-"} // was the client here before?
 )
 
 // portHash stands for a service port in names of chains. It is an upgrade contract: what

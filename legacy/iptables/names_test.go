@@ -44,7 +44,7 @@ func TestNamesStay(t *testing.T) {
 // to spare.
 func TestNamesOfChainsAreShortEnough(t *testing.T) {
 	p := &port{ServicePort: &model.ServicePort{}, hash: portHash(portName("ns1", "web", "http"))}
-	c := &choice{port: p, list: model.LocalList}
+	c := &choice{port: p, list: model.Local}
 	if got := len(c.group(roleRecall, strings.Repeat("f", maxDigits-1), 15).name); got > maxChain {
 		t.Errorf("a name has %d characters, want at most %d", got, maxChain)
 	}
@@ -108,7 +108,7 @@ func FuzzNames(f *testing.F) {
 				{VIP: model.VIP{Addr: vip, Protocol: model.TCP, Port: 80}},
 				{Kind: model.NodePort, VIP: model.VIP{Addr: netip.IPv4Unspecified(), Protocol: model.TCP, Port: 30000}, SourceNAT: model.MasqueradeNode, ShortCircuit: true, Action: model.Drop},
 			},
-			Endpoints: []model.Endpoint{model.NewEndpoint(netip.MustParseAddrPort("10.0.0.2:8080"), true, model.ClusterList)},
+			Endpoints: []model.Endpoint{model.NewEndpoint(netip.MustParseAddrPort("10.0.0.2:8080"), true, model.Cluster)},
 		}
 		r := Compile(nil, model.NewBuilder(config).Snapshot().Family(model.IPv4), Options{Comments: true})
 		b := r.Batch()

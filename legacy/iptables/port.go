@@ -21,11 +21,13 @@ type port struct {
 type way struct {
 	snat         model.SourceNAT
 	action       model.Action
-	list         model.List
+	list         model.TrafficPolicy
 	shortCircuit bool
 }
 
-func wayOf(fe model.Frontend) way { return way{fe.SourceNAT, fe.Action, fe.List, fe.ShortCircuit} }
+func wayOf(fe model.Frontend) way {
+	return way{fe.SourceNAT, fe.Action, fe.TrafficPolicy, fe.ShortCircuit}
+}
 
 func (r *Ruleset) port(sp *model.ServicePort) *port {
 	p := &port{ServicePort: sp, r: r, hash: portHash(sp.Name)}
@@ -52,8 +54,8 @@ func (w way) direct() bool {
 }
 
 // uses reports whether connections may go to a list of endpoints.
-func (w way) uses(l model.List) bool {
-	return w.action == model.Forward && w.list == l || w.shortCircuit && l == model.ClusterList
+func (w way) uses(l model.TrafficPolicy) bool {
+	return w.action == model.Forward && w.list == l || w.shortCircuit && l == model.Cluster
 }
 
 func (p *port) chain(t table, r role) chain {
@@ -165,7 +167,7 @@ func (p *port) chains() []chain {
 		}
 		list = append(list, p.firewallChains(w)...)
 	}
-	for _, l := range model.Lists {
+	for _, l := range model.TrafficPolicies {
 		if slices.ContainsFunc(p.ways, func(w way) bool { return w.uses(l) }) {
 			list = append(list, p.listChains(l)...)
 		}
@@ -186,7 +188,7 @@ func (p *port) externalChain(w way) chain {
 		c.add("", markOutside)
 	}
 	if w.shortCircuit {
-		all := "-g " + p.name(roleChoose[model.ClusterList])
+		all := "-g " + p.name(roleChoose[model.Cluster])
 		for _, m := range podMatches(p.r.snapshot.Pods) {
 			if c.add(m, all); m == "" {
 				return c

@@ -96,7 +96,7 @@ func (o Options) addrServer(sp *model.ServicePort, fe model.Frontend) Server {
 	// A frontend that refuses or drops keeps its virtual server, for those connections
 	// that real servers which drain still have. What is new, the companion stops.
 	if fe.Action == model.Forward {
-		s.add(sp, fe.List)
+		s.add(sp, fe.TrafficPolicy)
 	}
 	return s
 }
@@ -113,7 +113,7 @@ func (o Options) markServer(sp *model.ServicePort) Server {
 		scheduler = "sh"
 	}
 	s := o.newServer(scheduler, sp.Name.Protocol)
-	s.add(sp, model.ClusterList)
+	s.add(sp, model.Cluster)
 	return s
 }
 
@@ -124,7 +124,7 @@ func (o Options) newServer(scheduler string, p model.Protocol) Server {
 	}
 }
 
-func (s *Server) add(sp *model.ServicePort, l model.List) {
+func (s *Server) add(sp *model.ServicePort, l model.TrafficPolicy) {
 	for e := range sp.In(l) {
 		s.Real[e.Addr] = weight
 	}

@@ -76,7 +76,7 @@ func PortText(sp *model.ServicePort) string {
 		if fe.Kind == model.NodePort {
 			text = fmt.Sprintf(":%d %v", fe.VIP.Port, fe.Action)
 		}
-		if fe.List == model.LocalList {
+		if fe.TrafficPolicy == model.Local {
 			text += " local"
 		}
 		switch fe.SourceNAT {
@@ -100,9 +100,9 @@ func PortText(sp *model.ServicePort) string {
 			text += " local"
 		}
 		switch {
-		case e.In(model.ClusterList) && e.In(model.LocalList):
+		case e.In(model.Cluster) && e.In(model.Local):
 			text += " in both lists"
-		case e.In(model.LocalList):
+		case e.In(model.Local):
 			text += " in the local list"
 		}
 		endpoints = append(endpoints, text)

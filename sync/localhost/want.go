@@ -28,10 +28,10 @@ func wanted(sp *model.ServicePort) want {
 		return want{}
 	}
 	fe := sp.Frontends[i]
-	list := fe.List
+	list := fe.TrafficPolicy
 	switch {
 	case fe.ShortCircuit:
-		list = model.ClusterList
+		list = model.Cluster
 	case fe.Action != model.Forward:
 		return want{}
 	}

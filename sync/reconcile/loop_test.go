@@ -230,11 +230,11 @@ func TestMinIntervalSpacesRounds(t *testing.T) {
 func TestAnUnfinishedBackendIsCalledOnceMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &fakeBackend{}
-		unfinished := make(chan struct{}, 1)
+		again := make(chan struct{}, 1)
 		start(t, 0, b, func(l *Loop) { l.Unfinished = unfinished })
 		time.Sleep(time.Second)
 		now := time.Now()
-		unfinished <- struct{}{}
+		again <- struct{}{}
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
 		if b.resyncs != 0 || b.rounds() != 2 || !b.at[1].Equal(now) {

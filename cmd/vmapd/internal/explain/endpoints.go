@@ -8,10 +8,10 @@ import (
 
 // explainEndpoints says who answers, and why the others do not.
 func (x *explainer) explainEndpoints() {
-	list := x.d.List
+	list := x.d.TrafficPolicy
 	choice := x.in.Builder.Choice(x.d.Port.Name, x.d.Port.Family)
 	out := &Endpoints{List: list.String(), Used: []Endpoint{}, Hints: "none"}
-	if list == model.ClusterList {
+	if list == model.Cluster {
 		out.Hints, out.HintsIgnored = hints(choice)
 	}
 	for _, c := range choice.Candidates {

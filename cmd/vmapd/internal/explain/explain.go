@@ -99,7 +99,7 @@ func (x *explainer) explainPolicy() {
 	if x.d.Frontend.Kind == model.ClusterIP {
 		p.Field = "internalTrafficPolicy"
 	}
-	if x.d.Frontend.List == model.LocalList {
+	if x.d.Frontend.TrafficPolicy == model.Local {
 		p.Value = "Local"
 	}
 	switch {
