@@ -193,7 +193,7 @@ func TestConnectionsThatGoOn(t *testing.T) {
 			s := modeltest.Snapshot(tt.config, tt.service, slice)
 			var got []string
 			for sp := range s.Family(model.IPv4).ServicePorts() {
-				after, ok := sp.Forgets()
+				after, ok := sp.EndsStale()
 				got = append(got, fmt.Sprintf("%s: %v %v %v", sp.Name.Port, after, ok, sp.Draining))
 			}
 			slices.Sort(got)

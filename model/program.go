@@ -109,7 +109,7 @@ func (b *Builder) decide(sp *ServicePort, s *service) {
 			sp.ConnectionGrace = *s.rare.connectionGrace
 		}
 	}
-	if _, ok := sp.Forgets(); ok {
+	if _, ok := sp.EndsStale(); ok {
 		sp.Draining = drained(merged, sp.Endpoints)
 	}
 }

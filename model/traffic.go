@@ -131,10 +131,10 @@ type ServicePort struct {
 	Affinity time.Duration
 
 	// ConnectionGrace is how long TCP and SCTP connections may go on to an endpoint that no
-	// longer serves; 0 is as long as they like. See Forgets.
+	// longer serves; 0 is as long as they like. See EndsStale.
 	ConnectionGrace time.Duration
 	// Draining are endpoints that get no new connections and still serve, sorted: what they
-	// have goes on. It is only known where Forgets says that it matters.
+	// have goes on. It is only known where EndsStale says that it matters.
 	Draining []netip.AddrPort
 
 	// SourceRanges are who may connect to restricted frontends, sorted; what lies in
@@ -153,11 +153,11 @@ func (sp *ServicePort) Equal(o *ServicePort) bool {
 		slices.Equal(sp.SourceRanges, o.SourceRanges)
 }
 
-// Forgets reports whether connections to endpoints that no longer serve are ended, and how
+// EndsStale reports whether connections to endpoints that no longer serve are ended, and how
 // long after. UDP knows no end of a connection, so there a client would go on talking to an
 // address that may be somebody else's by now. TCP's ends by itself, and a graceful shutdown
 // must not be cut short.
-func (sp *ServicePort) Forgets() (after time.Duration, ok bool) {
+func (sp *ServicePort) EndsStale() (after time.Duration, ok bool) {
 	if sp.Name.Protocol == UDP {
 		return 0, true
 	}

@@ -16,7 +16,7 @@
 //
 // TCP and SCTP end by themselves, so that their flows are touched only where the Service, or
 // the configuration, asks for it, and some time after the endpoint has ceased to serve (see
-// model.ServicePort.Forgets). A client then sees its connection reset: its next packet is
+// model.ServicePort.EndsStale). A client then sees its connection reset: its next packet is
 // tracked anew and, as the kernel picks up connections that are under way
 // (nf_conntrack_tcp_loose), translated to another endpoint, which does not know it; without
 // endpoints it is refused.

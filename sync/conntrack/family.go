@@ -14,7 +14,7 @@ import (
 // family is what is known about one IP family, and what is to do there.
 type family struct {
 	applied *model.FamilySnapshot // what the dataplane does; nil: nothing yet
-	// frontends are those of the service ports that forget (model.ServicePort.Forgets).
+	// frontends are those of the service ports that forget (model.ServicePort.EndsStale).
 	frontends map[model.VIP]*model.ServicePort
 	leaving   map[model.ServicePortName]*leavers
 	todo      todo
@@ -119,7 +119,7 @@ func onlyMore(before, after *model.ServicePort) bool {
 // leave notes since when endpoints of TCP or SCTP no longer serve.
 func (f *family) leave(before, after *model.ServicePort, now time.Time) {
 	sp := cmp.Or(after, before)
-	grace, _ := sp.Forgets()
+	grace, _ := sp.EndsStale()
 	l := f.leaving[sp.Name]
 	if l == nil {
 		l = &leavers{until: map[netip.AddrPort]time.Time{}, frontends: map[model.VIP]struct{}{}}
@@ -238,7 +238,7 @@ func (f *family) end(r *rules, taken todo, err error) {
 // forgetting returns sp if it forgets, and else nil.
 func forgetting(sp *model.ServicePort) *model.ServicePort {
 	if sp != nil {
-		if _, ok := sp.Forgets(); ok {
+		if _, ok := sp.EndsStale(); ok {
 			return sp
 		}
 	}
