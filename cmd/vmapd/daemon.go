@@ -216,7 +216,7 @@ func watch(ctx context.Context, backend *dataplane, loop *reconcile.Loop) (stop 
 		loop.Log.LogAttrs(ctx, slog.LevelError, "what others do to our tables is not noticed", slog.Any("err", err))
 		return func() {}
 	}
-	backend.Backend, loop.Disturbed = watched, watched.Changed()
+	backend.Backend, loop.ForeignChange = watched, watched.Changed()
 	ctx, cancel := context.WithCancel(ctx)
 	var wait sync.WaitGroup
 	wait.Go(func() {

@@ -103,15 +103,15 @@ func (w *Watched) follow() error {
 // Changed receives when others may have changed our tables since it last received.
 func (w *Watched) Changed() <-chan struct{} { return w.changed }
 
-// Disturbances count what others did.
-type Disturbances struct {
+// ForeignChanges count what others did.
+type ForeignChanges struct {
 	Changes  uint64 // transactions that changed our tables
 	Overruns uint64 // times when too much happened at once to know
 }
 
-// Disturbances returns what others did since Watch. It may be called at any time.
-func (w *Watched) Disturbances() Disturbances {
-	return Disturbances{Changes: w.foreign.Load(), Overruns: w.overrun.Load()}
+// ForeignChanges returns what others did since Watch. It may be called at any time.
+func (w *Watched) ForeignChanges() ForeignChanges {
+	return ForeignChanges{Changes: w.foreign.Load(), Overruns: w.overrun.Load()}
 }
 
 // Apply is that of the Backend.

@@ -68,17 +68,17 @@ func (w *Watched) mustNotice(t testing.TB, what string) {
 
 // mustHaveNoticed makes one foreign change, waits until it is noticed, and compares what
 // was counted until then. Nothing before it can be noticed later: messages keep their order.
-func (w *Watched) mustHaveNoticed(t testing.TB, n netns, want Disturbances) {
+func (w *Watched) mustHaveNoticed(t testing.TB, n netns, want ForeignChanges) {
 	t.Helper()
 	want.Changes++
 	n.nft(t, "", "add", "chain", "ip", nft.TableName, fmt.Sprintf("probe-%d", want.Changes))
-	for deadline := time.Now().Add(time.Second); w.Disturbances().Changes < want.Changes; {
+	for deadline := time.Now().Add(time.Second); w.ForeignChanges().Changes < want.Changes; {
 		if time.Now().After(deadline) {
 			t.Fatalf("a foreign change was not noticed")
 		}
 		time.Sleep(time.Millisecond)
 	}
-	if diff := cmp.Diff(want, w.Disturbances()); diff != "" {
+	if diff := cmp.Diff(want, w.ForeignChanges()); diff != "" {
 		t.Errorf("disturbances, with one at the end (-want +got):\n%s", diff)
 	}
 }
@@ -117,7 +117,7 @@ func TestWhatOthersChangeIsNoticedAndRepaired(t *testing.T) {
 			}
 			n.nft(t, what, "-f", "-")
 			w.mustNotice(t, what)
-			if got, want := w.Disturbances(), (Disturbances{Changes: 1}); got != want {
+			if got, want := w.ForeignChanges(), (ForeignChanges{Changes: 1}); got != want {
 				t.Errorf("%+v, want %+v", got, want)
 			}
 			w.Resync()
@@ -126,7 +126,7 @@ func TestWhatOthersChangeIsNoticedAndRepaired(t *testing.T) {
 			if diff := cmp.Diff(before, list()); diff != "" {
 				t.Errorf("before (-), after the repair (+):\n%s", diff)
 			}
-			w.mustHaveNoticed(t, n, Disturbances{Changes: 1}) // not the repair
+			w.mustHaveNoticed(t, n, ForeignChanges{Changes: 1}) // not the repair
 		})
 	}
 }
@@ -155,12 +155,12 @@ func TestOurOwnChangesAreNotNoticed(t *testing.T) {
 	if got := w.Stats(model.IPv4).Batches; got < rounds {
 		t.Fatalf("only %d batches", got)
 	}
-	w.mustHaveNoticed(t, n, Disturbances{})
+	w.mustHaveNoticed(t, n, ForeignChanges{})
 	if err := w.Remove(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	w.apply(t, builder.Snapshot())
-	w.mustHaveNoticed(t, n, Disturbances{Changes: 1})
+	w.mustHaveNoticed(t, n, ForeignChanges{Changes: 1})
 }
 
 func TestOtherTablesAreNotOurs(t *testing.T) {
@@ -168,7 +168,7 @@ func TestOtherTablesAreNotOurs(t *testing.T) {
 	w := watch(t, n)
 	w.run(t)
 	w.apply(t, exampleBuilder().Snapshot())
-	w.mustHaveNoticed(t, n, Disturbances{})
+	w.mustHaveNoticed(t, n, ForeignChanges{})
 	for _, table := range []string{"ip other", "inet vmapd", "bridge vmapd", "arp vmapd", "ip vmapd-2", "ip6 vmapd6"} {
 		n.nft(t, `table `+table+` { set s { type mark; elements = { 1 }; }
 			chain c { accept; }
@@ -176,7 +176,7 @@ func TestOtherTablesAreNotOurs(t *testing.T) {
 		n.nft(t, "", "delete", "element", table, "s", "{ 1 }")
 		n.nft(t, "", "delete", "table", table)
 	}
-	w.mustHaveNoticed(t, n, Disturbances{Changes: 1})
+	w.mustHaveNoticed(t, n, ForeignChanges{Changes: 1})
 }
 
 // The connection may be replaced after an error, and then has another port.
@@ -208,7 +208,7 @@ func TestOurOwnChangesAreNotNoticedOverANewConnection(t *testing.T) {
 		builder.SetEndpointSlice(exampleSlice("IPv4", 1+i%7))
 		w.apply(t, builder.Snapshot())
 	}
-	w.mustHaveNoticed(t, n, Disturbances{})
+	w.mustHaveNoticed(t, n, ForeignChanges{})
 
 	// What the old port does now is done by others.
 	socket, err := other.SyscallConn()
@@ -223,7 +223,7 @@ func TestOurOwnChangesAreNotNoticedOverANewConnection(t *testing.T) {
 	if err := c.exchange([]netlinkMessage{m}, true); err != nil {
 		t.Fatal(err)
 	}
-	w.mustHaveNoticed(t, n, Disturbances{Changes: 2})
+	w.mustHaveNoticed(t, n, ForeignChanges{Changes: 2})
 }
 
 // smallBuffer is full after a few messages.
@@ -244,7 +244,7 @@ func TestOurOwnChangesNeedNoBuffer(t *testing.T) {
 		w.apply(t, builder.Snapshot())
 	}
 	w.run(t)
-	w.mustHaveNoticed(t, n, Disturbances{})
+	w.mustHaveNoticed(t, n, ForeignChanges{})
 }
 
 func TestAnOverrunCountsAsAChange(t *testing.T) {
@@ -261,13 +261,13 @@ func TestAnOverrunCountsAsAChange(t *testing.T) {
 	n.nft(t, "", "delete", "table", "ip", nft.TableName) // this message is lost
 	w.run(t)
 	w.mustNotice(t, "the overrun")
-	if got, want := w.Disturbances(), (Disturbances{Overruns: 1}); got != want {
+	if got, want := w.ForeignChanges(), (ForeignChanges{Overruns: 1}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 	w.Resync()
 	w.apply(t, exampleBuilder().Snapshot())
 	// Once the buffer is empty, all is well again.
-	w.mustHaveNoticed(t, n, Disturbances{Overruns: 1})
+	w.mustHaveNoticed(t, n, ForeignChanges{Overruns: 1})
 }
 
 // A change of others is not waited for by anybody: the watch counts on.
@@ -293,7 +293,7 @@ func TestAStormIsOneNotice(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	w.mustHaveNoticed(t, n, Disturbances{Changes: storm})
+	w.mustHaveNoticed(t, n, ForeignChanges{Changes: storm})
 	w.mustNotice(t, "the storm")
 	select {
 	case <-w.Changed():

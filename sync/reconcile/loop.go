@@ -47,9 +47,9 @@ type Loop struct {
 	// ResyncInterval is how often the dataplane is compared in full, in case somebody
 	// else changed it. 0 means DefaultResyncInterval.
 	ResyncInterval time.Duration
-	// Disturbed receives when others may have changed the dataplane: it is then compared
+	// ForeignChange receives when others may have changed the dataplane: it is then compared
 	// in full and repaired, without waiting for MinInterval. nil: never.
-	Disturbed <-chan struct{}
+	ForeignChange <-chan struct{}
 	// Unfinished receives when the backend wants to be called once more, though nothing
 	// changed. nil: never.
 	Unfinished <-chan struct{}
@@ -112,7 +112,7 @@ func (l *Loop) Run(ctx context.Context) {
 		}
 	})
 	// A channel is nil while it shall not be heard.
-	changed, disturbed := l.State.Changed(), l.Disturbed
+	changed, foreignChange := l.State.Changed(), l.ForeignChange
 	var retry, rested, calm <-chan time.Time
 	for {
 		repair := false
@@ -123,7 +123,7 @@ func (l *Loop) Run(ctx context.Context) {
 			changed = l.State.Changed()
 			continue
 		case <-calm:
-			disturbed = l.Disturbed
+			foreignChange = l.ForeignChange
 			continue
 		case <-intervals:
 			least, interval = l.currentIntervals()
@@ -135,7 +135,7 @@ func (l *Loop) Run(ctx context.Context) {
 		case <-resync.C:
 			l.full = true
 			l.Backend.Resync()
-		case <-disturbed:
+		case <-foreignChange:
 			repair = true
 			l.Log.LogAttrs(ctx, slog.LevelWarn, "others changed our rules; putting them right")
 			l.full = true
@@ -154,7 +154,7 @@ func (l *Loop) Run(ctx context.Context) {
 			}
 		}
 		if repair {
-			disturbed, calm = nil, time.After(repairInterval)
+			foreignChange, calm = nil, time.After(repairInterval)
 		}
 	}
 }

@@ -243,16 +243,16 @@ func TestAnUnfinishedBackendIsCalledOnceMore(t *testing.T) {
 	})
 }
 
-// disturbed gives a loop a channel that says that others changed the dataplane.
-func disturbed() (chan struct{}, func(*Loop)) {
+// foreignChange gives a loop a channel that says that others changed the dataplane.
+func foreignChange() (chan struct{}, func(*Loop)) {
 	c := make(chan struct{}, 1)
-	return c, func(l *Loop) { l.Disturbed = c }
+	return c, func(l *Loop) { l.ForeignChange = c }
 }
 
 func TestWhatOthersChangeIsRepairedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &fakeBackend{}
-		others, with := disturbed()
+		others, with := foreignChange()
 		_, log := start(t, 0, b, with, func(l *Loop) { l.MinInterval = time.Minute })
 		time.Sleep(time.Second) // MinInterval lasts on
 		synctest.Wait()
@@ -276,7 +276,7 @@ func TestWhatOthersChangeIsRepairedAtOnce(t *testing.T) {
 func TestAFailedRepairIsRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &fakeBackend{}
-		others, with := disturbed()
+		others, with := foreignChange()
 		start(t, 0, b, with)
 		synctest.Wait()
 		b.fail(errors.New("no"))
@@ -298,7 +298,7 @@ func TestAStormOfForeignChangesIsBounded(t *testing.T) {
 		t.Run(takes.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := &fakeBackend{takes: takes}
-				others, with := disturbed()
+				others, with := foreignChange()
 				s, _ := start(t, 0, b, with)
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
@@ -331,7 +331,7 @@ func TestAStormOfForeignChangesIsBounded(t *testing.T) {
 func TestForeignChangesAreNoReasonToBeginEarly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &fakeBackend{}
-		others, with := disturbed()
+		others, with := foreignChange()
 		s, _ := start(t, 1, b, with)
 		others <- struct{}{}
 		time.Sleep(time.Minute)
