@@ -129,7 +129,7 @@ func (d *daemon) serve(ctx context.Context) error {
 		ResyncInterval: resyncInterval(d.current.Load(), backend),
 	}
 	if plane.nft != nil {
-		loop.Unfinished = plane.nft.Unfinished()
+		loop.Again = plane.nft.Again()
 		defer watch(ctx, plane, loop)()
 	}
 	loop.Backend = withForwarder{loop.Backend, forwarder}

@@ -41,8 +41,8 @@ type Backend struct {
 	counters  atomic.Bool // wanted
 	families  []*familyState
 	lateSince time.Time // when the first map came that is to be settled once more; zero: none
-	// unfinished is for Unfinished, of capacity 1.
-	unfinished chan struct{}
+	// again is for Again, of capacity 1.
+	again chan struct{}
 }
 
 // familyState is what is known about one family's table.
@@ -94,7 +94,7 @@ func Open(o Options) (*Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Backend{log: o.Log, conn: c, netns: o.NetNS, observe: o.Observe, unfinished: make(chan struct{}, 1)}
+	b := &Backend{log: o.Log, conn: c, netns: o.NetNS, observe: o.Observe, again: make(chan struct{}, 1)}
 	b.SetCounters(o.Counters)
 	var missing []error
 	for _, f := range model.Families {

@@ -106,14 +106,14 @@ func (b *Backend) wakeLater() {
 // wake says that there is something to do for Apply.
 func (b *Backend) wake() {
 	select {
-	case b.unfinished <- struct{}{}:
+	case b.again <- struct{}{}:
 	default:
 	}
 }
 
-// Unfinished receives when Apply should be called once more, if with the same snapshot: for
+// Again receives when Apply should be called once more, if with the same snapshot: for
 // what it could not do at once.
-func (b *Backend) Unfinished() <-chan struct{} { return b.unfinished }
+func (b *Backend) Again() <-chan struct{} { return b.again }
 
 // letPacketsPass returns when no packet is on its way any more that met the rules of
 // before: it could still note an endpoint that has just been taken away, and its client

@@ -263,13 +263,13 @@ func TestAClientWhoIsNotedLateIsForgotten(t *testing.T) {
 	s.service.ExternalTrafficPolicy = "Cluster"
 	s.builder.SetService(s.service)
 	apply(t, b, s.builder.Snapshot())
-	<-b.Unfinished()
+	<-b.Again()
 	apply(t, b, s.builder.Snapshot())
 	for _, f := range model.Families {
 		n.mustRemember(t, f, clusterClients, since, stays)
 	}
 	select {
-	case <-b.Unfinished():
+	case <-b.Again():
 		t.Error("there is still something to do")
 	case <-time.After(2 * settleAgain):
 	}

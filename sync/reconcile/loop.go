@@ -50,9 +50,9 @@ type Loop struct {
 	// ForeignChange receives when others may have changed the dataplane: it is then compared
 	// in full and repaired, without waiting for MinInterval. nil: never.
 	ForeignChange <-chan struct{}
-	// Unfinished receives when the backend wants to be called once more, though nothing
+	// Again receives when the backend wants to be called once more, though nothing
 	// changed. nil: never.
-	Unfinished <-chan struct{}
+	Again <-chan struct{}
 	// Describe puts a problem into words; nil means Problem.Error. Sources that know
 	// the file and the line say so here.
 	Describe func(model.Problem) string
@@ -131,7 +131,7 @@ func (l *Loop) Run(ctx context.Context) {
 			continue
 		case <-changed:
 		case <-retry:
-		case <-l.Unfinished:
+		case <-l.Again:
 		case <-resync.C:
 			l.full = true
 			l.Backend.Resync()

@@ -231,7 +231,7 @@ func TestAnUnfinishedBackendIsCalledOnceMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &fakeBackend{}
 		again := make(chan struct{}, 1)
-		start(t, 0, b, func(l *Loop) { l.Unfinished = unfinished })
+		start(t, 0, b, func(l *Loop) { l.Again = again })
 		time.Sleep(time.Second)
 		now := time.Now()
 		again <- struct{}{}
