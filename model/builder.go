@@ -20,15 +20,15 @@ type Builder struct {
 	cidrs     map[string][]netip.Prefix
 	claims    claims
 
-	dirty       []*record // to look at again
-	settingsOld bool      // node, addresses or ServiceCIDRs changed
-	problems    map[ObjectRef][]Problem
-	problemsOld bool
-	here        here
-	clusterIPs  counted[netip.Addr]
-	hairpins    counted[netip.Addr]
-	endpoints   counted[VIP] // only with countsEndpoints
-	last        *Snapshot
+	dirty         []*record // to look at again
+	settingsStale bool      // node, addresses or ServiceCIDRs changed
+	problems      map[ObjectRef][]Problem
+	problemsStale bool
+	here          here
+	clusterIPs    counted[netip.Addr]
+	hairpins      counted[netip.Addr]
+	endpoints     counted[VIP] // only with countsEndpoints
+	last          *Snapshot
 
 	countsEndpoints  bool // Config.DropInvalid, as it was for the last snapshot
 	scratch          []candidate
@@ -53,17 +53,17 @@ type here struct {
 // NewBuilder returns a Builder without objects.
 func NewBuilder(c Config) *Builder {
 	b := &Builder{
-		config:      c,
-		records:     map[NamespacedName]*record{},
-		slices:      map[NamespacedName]*endpointSlice{},
-		cidrs:       map[string][]netip.Prefix{},
-		claims:      newClaims(),
-		problems:    map[ObjectRef][]Problem{},
-		clusterIPs:  counted[netip.Addr]{},
-		hairpins:    counted[netip.Addr]{},
-		endpoints:   counted[VIP]{},
-		settingsOld: true,
-		last:        new(Snapshot),
+		config:        c,
+		records:       map[NamespacedName]*record{},
+		slices:        map[NamespacedName]*endpointSlice{},
+		cidrs:         map[string][]netip.Prefix{},
+		claims:        newClaims(),
+		problems:      map[ObjectRef][]Problem{},
+		clusterIPs:    counted[netip.Addr]{},
+		hairpins:      counted[netip.Addr]{},
+		endpoints:     counted[VIP]{},
+		settingsStale: true,
+		last:          new(Snapshot),
 	}
 	for _, f := range Families {
 		b.last.families[f].Family = f
@@ -199,7 +199,7 @@ func (b *Builder) setProblems(ref ObjectRef, list []Problem) {
 	if slices.Equal(b.problems[ref], list) {
 		return
 	}
-	b.problemsOld = true
+	b.problemsStale = true
 	if len(list) == 0 {
 		delete(b.problems, ref)
 	} else {
@@ -210,20 +210,20 @@ func (b *Builder) setProblems(ref ObjectRef, list []Problem) {
 // Snapshot returns the state of now. If nothing changed since the last call, it
 // returns the same pointer.
 func (b *Builder) Snapshot() *Snapshot {
-	if len(b.dirty) == 0 && !b.settingsOld && !b.problemsOld {
+	if len(b.dirty) == 0 && !b.settingsStale && !b.problemsStale {
 		return b.last
 	}
 	next := new(Snapshot)
 	*next = *b.last
 	next.node = b.nodeState()
-	if b.settingsOld {
+	if b.settingsStale {
 		b.updateSettings(next)
-		b.settingsOld = false
+		b.settingsStale = false
 	}
 	b.updateServices(next)
-	if b.problemsOld {
+	if b.problemsStale {
 		next.problems = b.allProblems()
-		b.problemsOld = false
+		b.problemsStale = false
 	}
 	b.last = next
 	return next

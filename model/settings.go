@@ -58,7 +58,7 @@ func (b *Builder) SetConfig(c Config) {
 	c.NodeName = b.config.NodeName
 	old := b.config
 	b.config = c
-	b.settingsOld = true
+	b.settingsStale = true
 	if old.Algorithm != c.Algorithm || old.ConnectionGrace != c.ConnectionGrace {
 		b.markServices()
 	}
@@ -74,7 +74,7 @@ func (b *Builder) SetNode(n Node) {
 	}
 	n.Addresses, n.PodCIDRs, n.Taints = slices.Clone(n.Addresses), slices.Clone(n.PodCIDRs), slices.Clone(n.Taints)
 	b.node = &n
-	b.settingsOld = true
+	b.settingsStale = true
 }
 
 func (n *Node) equal(o Node) bool {
@@ -88,7 +88,7 @@ func (b *Builder) DeleteNode(name string) {
 		return
 	}
 	b.node = nil
-	b.settingsOld = true
+	b.settingsStale = true
 }
 
 // SetHostAddresses replaces the addresses found on the node's interfaces, loopback
@@ -98,7 +98,7 @@ func (b *Builder) SetHostAddresses(addrs []netip.Addr) {
 		return
 	}
 	b.hostAddrs = slices.Clone(addrs)
-	b.settingsOld = true
+	b.settingsStale = true
 }
 
 // SetServiceCIDR adds or replaces a ServiceCIDR.
@@ -116,7 +116,7 @@ func (b *Builder) SetServiceCIDR(in ServiceCIDR) {
 	}
 	b.cidrs[in.Name] = prefixes
 	b.setProblems(ref, problems)
-	b.settingsOld = true
+	b.settingsStale = true
 }
 
 // DeleteServiceCIDR removes a ServiceCIDR. It may be unknown.
@@ -126,7 +126,7 @@ func (b *Builder) DeleteServiceCIDR(name string) {
 	}
 	delete(b.cidrs, name)
 	b.setProblems(ObjectRef{"ServiceCIDR", NamespacedName{Name: name}}, nil)
-	b.settingsOld = true
+	b.settingsStale = true
 }
 
 // updateSettings looks at what is not about single Services. Where these depend on it,
