@@ -24,7 +24,7 @@ type Builder struct {
 	settingsStale bool      // node, addresses or ServiceCIDRs changed
 	problems      map[ObjectRef][]Problem
 	problemsStale bool
-	here          here
+	locality      locality
 	clusterIPs    counted[netip.Addr]
 	hairpins      counted[netip.Addr]
 	endpoints     counted[VIP] // only with countsEndpoints
@@ -45,7 +45,7 @@ type record struct {
 }
 
 // here is what decisions about single Services depend on and is not in their objects.
-type here struct {
+type locality struct {
 	zone    string
 	primary [len(Families)]netip.Addr // this node's
 }

@@ -92,7 +92,7 @@ func (b *Builder) decide(sp *ServicePort, s *service) {
 		if sources := s.rare.sources[sp.Family]; fe.Kind == LoadBalancerIP && sources.restricted {
 			fe.Restricted = true
 			sp.SourceRanges = sources.ranges
-			sp.NodeAllowed = contains(sp.SourceRanges, b.here.primary[sp.Family])
+			sp.NodeAllowed = contains(sp.SourceRanges, b.locality.primary[sp.Family])
 		}
 		needed[fe.TrafficPolicy] = needed[fe.TrafficPolicy] || fe.Action == Forward
 		needed[Cluster] = needed[Cluster] || fe.ShortCircuit
@@ -147,7 +147,7 @@ func (b *Builder) candidates(r *record, name ServicePortName, f Family) []candid
 		if !ok || s.family != f {
 			continue
 		}
-		for addr, c := range s.all(b.here.zone) {
+		for addr, c := range s.all(b.locality.zone) {
 			b.scratch = append(b.scratch, candidate{netip.AddrPortFrom(addr, port), c})
 		}
 	}

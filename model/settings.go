@@ -138,7 +138,7 @@ func (b *Builder) updateSettings(next *Snapshot) {
 	for _, name := range slices.Sorted(maps.Keys(b.cidrs)) {
 		cidrs = append(cidrs, b.cidrs[name]...)
 	}
-	var now here
+	var now locality
 	if b.node != nil {
 		now.zone = b.node.Zone
 	}
@@ -157,8 +157,8 @@ func (b *Builder) updateSettings(next *Snapshot) {
 			fs.Settings = s
 		}
 	}
-	if now != b.here {
-		b.here = now
+	if now != b.locality {
+		b.locality = now
 		b.markServices()
 	}
 }
