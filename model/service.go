@@ -54,7 +54,7 @@ type sources struct {
 var noRareParts rareParts
 
 // own returns a Service's rare parts for writing.
-func (s *service) own() *rareParts {
+func (s *service) writable() *rareParts {
 	if s.rare == &noRareParts {
 		s.rare = new(rareParts)
 	}
@@ -96,7 +96,7 @@ func (s *service) older(o *service) bool {
 }
 
 func (s *service) problem(field, format string, args ...any) {
-	rare := s.own()
+	rare := s.writable()
 	rare.problems = append(rare.problems, Problem{
 		Object:  ObjectRef{"Service", s.record.name},
 		Field:   field,
@@ -238,7 +238,7 @@ func (s *service) parseAffinity(in Service) {
 		s.problem("spec.sessionAffinity", "%q is neither None nor ClientIP: treated as None", in.SessionAffinity)
 		return
 	}
-	rare := s.own()
+	rare := s.writable()
 	rare.affinity = defaultAffinity
 	if in.AffinityTimeout == nil {
 		return
@@ -261,7 +261,7 @@ func (s *service) parseAlgorithm(name string) {
 		s.problem(fmt.Sprintf("metadata.annotations[%s]", AnnotationAlgorithm), "%v: the configuration decides", err)
 		return
 	}
-	s.own().algorithm = &a
+	s.writable().algorithm = &a
 }
 
 func (s *service) parseConnectionGrace(text string) {
@@ -274,7 +274,7 @@ func (s *service) parseConnectionGrace(text string) {
 			"%q is not a duration like \"30s\": the configuration decides", text)
 		return
 	}
-	s.own().connectionGrace = &d
+	s.writable().connectionGrace = &d
 }
 
 // parseSourceRanges notes who may connect to load-balancer addresses. A range that can't
@@ -284,7 +284,7 @@ func (s *service) parseSourceRanges(ranges []string) {
 	if len(ranges) == 0 {
 		return
 	}
-	rare := s.own()
+	rare := s.writable()
 	for i, text := range ranges {
 		p, err := parsePrefix(text)
 		if err != nil {
