@@ -88,7 +88,7 @@ func (b *Builder) decide(sp *ServicePort, s *service) {
 	var needed [len(TrafficPolicies)]bool
 	for i := range sp.Frontends {
 		fe := &sp.Frontends[i]
-		s.decideFrontend(fe, selected)
+		s.applyPolicy(fe, selected)
 		if sources := s.rare.sources[sp.Family]; fe.Kind == LoadBalancerIP && sources.restricted {
 			fe.Restricted = true
 			sp.SourceRanges = sources.ranges
@@ -114,10 +114,10 @@ func (b *Builder) decide(sp *ServicePort, s *service) {
 	}
 }
 
-// decideFrontend applies the traffic policies. Where a Local one finds no endpoint on
+// applyPolicy applies the traffic policies. Where a Local one finds no endpoint on
 // this node though there are others, the connection is dropped and not refused: who
 // sent it here will soon know better, and the client tries again.
-func (s *service) decideFrontend(fe *Frontend, selected selection) {
+func (s *service) applyPolicy(fe *Frontend, selected selection) {
 	isLocal := s.internalLocal
 	if fe.Kind != ClusterIP {
 		if isLocal = s.externalLocal; isLocal {
