@@ -19,7 +19,7 @@ endif
 # left out; and of packages that are mostly pure, only the named tests run.
 VMKERNEL   ?= linux-image-cloud-amd64
 VMTESTS    := nft/kernel=. 'cmd/vmapd=TestScenarios|ByIPVS|TestSwitching' legacy/iptables=TestThePrograms $(addsuffix =.,$(wildcard legacy/host))
-VMSKIP     := TestSixtyThousandClientsSettle|TestClientsTimeOutWhileTheySettle|TestAClientWhoConnectsBetweenBatchAndSettling
+VMSKIP     := TestSixtyThousandClientsArePurged|TestClientsTimeOutDuringAPurge|TestAClientWhoConnectsBetweenBatchAndPurge
 VMPACKAGES := dash,iproute2,ipset,iptables,ipvsadm,netbase,nftables,util-linux
 
 .DEFAULT_GOAL := help

@@ -163,28 +163,28 @@ func endpointData(e model.Endpoint) string {
 	return string(AppendPort(AppendAddr(nil, e.Addr.Addr()), e.Addr.Port()))
 }
 
-// Settle brings the remembered clients of a service port in line with it, after a batch:
+// Purge brings the remembered clients of a service port in line with it, after a batch:
 // whose endpoint is gone is forgotten, and a changed timeout counts from a client's last
 // connection.
-type Settle struct {
+type Purge struct {
 	Map     string
 	Keep    map[string]bool // endpoints, as an element's data
 	Timeout *Remember       // nil if it is as before
 }
 
-// settle returns what to do about a service port that was old before; all is for when
+// purge returns what to do about a service port that was old before; all is for when
 // nobody knows.
-func settle(old, now *model.ServicePort, all bool) []Settle {
+func purge(old, now *model.ServicePort, all bool) []Purge {
 	a, before := affinityFor(now), affinityFor(old)
 	if a == nil || before == nil && !all {
 		return nil
 	}
-	var list []Settle
+	var list []Purge
 	for _, l := range model.TrafficPolicies {
 		if !a.has[l] || !all && !before.has[l] {
 			continue
 		}
-		s := Settle{Map: affinityOf[l] + a.name, Keep: map[string]bool{}}
+		s := Purge{Map: affinityOf[l] + a.name, Keep: map[string]bool{}}
 		for e := range now.In(l) {
 			s.Keep[endpointData(e)] = true
 		}

@@ -27,7 +27,7 @@ type Batch struct {
 	DeleteSets   []string
 
 	// What is brought in line behind all that: packets change it meanwhile.
-	Settle []Settle
+	Purge []Purge
 
 	newChains map[string]bool
 }

@@ -76,7 +76,7 @@ func (b *Batch) diffAffinity(have, want *Ruleset, old, now *model.ServicePort) {
 		}
 	}
 	b.diffChains(before.chains(have.snapshot.Settings), after.chains(want.snapshot.Settings))
-	b.Settle = append(b.Settle, settle(old, now, false)...)
+	b.Purge = append(b.Purge, purge(old, now, false)...)
 }
 
 // DiffTable returns what turns a table, as read from the kernel, into the wanted
@@ -113,9 +113,9 @@ func DiffTable(table *Table, want *Ruleset) *Batch {
 		b.diffTableElements(table, want)
 	}
 	for sp := range want.snapshot.ServicePorts() {
-		for _, s := range settle(nil, sp, true) {
+		for _, s := range purge(nil, sp, true) {
 			if exists[s.Map] {
-				b.Settle = append(b.Settle, s)
+				b.Purge = append(b.Purge, s)
 			}
 		}
 	}

@@ -15,7 +15,7 @@ const maxPieces = 64
 // Split takes a batch apart that is too large for one transaction: the kernel does nothing
 // else for the table meanwhile, and holds memory for each operation. The pieces, of size
 // operations or little more, are to be committed in their order. Table and sets must exist
-// before. b is one of the pieces then, the last; what to delete and to settle behind it is
+// before. b is one of the pieces then, the last; what to delete and to purge behind it is
 // still there.
 //
 // Whatever piece was the last: a packet meets the rules from before the batch, or those

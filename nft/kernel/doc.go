@@ -11,7 +11,7 @@
 // and wherever a table is not owned, [Watched] notices what others do to it.
 //
 // Session affinity. Packets note clients in maps of ours. What they noted is brought in
-// line behind each batch (settle.go): no packet could tell.
+// line behind each batch (purge.go): no packet could tell.
 //
 // Counters. If wanted, elements of two more sets count new connections. They are read over
 // a connection of their own, while batches go on (counters.go).

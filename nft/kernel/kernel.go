@@ -40,7 +40,7 @@ type Backend struct {
 	observe   func(Commit)
 	counters  atomic.Bool // wanted
 	families  []*familyState
-	lateSince time.Time // when the first map came that is to be settled once more; zero: none
+	lateSince time.Time // when the first map came that is to be purged once more; zero: none
 	// again is for Again, of capacity 1.
 	again chan struct{}
 }
@@ -48,11 +48,11 @@ type Backend struct {
 // familyState is what is known about one family's table.
 type familyState struct {
 	family model.Family
-	flags  uint32       // with which tables are made
-	have   *nft.Ruleset // what the kernel has; nil: unknown, read before the next batch
-	left   *nft.Ruleset // what the kernel had when all went well last; nil: nothing did
-	owned  bool         // the table is claimed
-	late   unsettled    // maps to settle once more
+	flags  uint32        // with which tables are made
+	have   *nft.Ruleset  // what the kernel has; nil: unknown, read before the next batch
+	left   *nft.Ruleset  // what the kernel had when all went well last; nil: nothing did
+	owned  bool          // the table is claimed
+	late   pendingPurges // maps to purge once more
 	// unreadable: the table could not be read at the last try, for no reason that the
 	// kernel gave.
 	unreadable bool
@@ -150,7 +150,7 @@ func (b *Backend) Apply(ctx context.Context, s *model.Snapshot) error {
 			errs = append(errs, st.failed(err))
 		}
 	}
-	err := errors.Join(append(errs, b.settleLate())...)
+	err := errors.Join(append(errs, b.purgeLate())...)
 	if err != nil && !isReply(err) && !errors.Is(err, ErrOwned) {
 		// The connection itself may be broken. Another one can't hurt: what was owned
 		// becomes free with the old one's end, and is claimed again.
@@ -188,7 +188,7 @@ func (b *Backend) applyFamily(ctx context.Context, st *familyState, s *model.Fam
 	}
 	full := st.have == nil
 	if full {
-		st.late = nil // all maps are settled
+		st.late = nil // all maps are purged
 	}
 	var want *nft.Ruleset
 	var batch *nft.Batch
@@ -216,7 +216,7 @@ func (b *Backend) applyFamily(ctx context.Context, st *familyState, s *model.Fam
 			to.counted = s
 		}
 	})
-	return b.settle(st, batch, start)
+	return b.purge(st, batch, start)
 }
 
 // sendAndTell carries out a batch that is not empty, and says so.
@@ -269,9 +269,9 @@ func (b *Backend) compareWithKernel(ctx context.Context, st *familyState, s *mod
 		batch.DeleteTable = true
 	}
 	if kept, ok := want.KeepUnused(table, batch); ok {
-		settle := batch.Settle
+		purge := batch.Purge
 		want, batch = kept, nft.Diff(kept, kept)
-		batch.Settle = settle
+		batch.Purge = purge
 	}
 	if err := b.claim(st, table != nil && !batch.DeleteTable); err != nil {
 		return nil, nil, err

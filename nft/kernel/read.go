@@ -63,7 +63,7 @@ func (c *conn) readSets(t *nft.Table, lib *nftables.Table, many int) error {
 		}
 		t.Sets = append(t.Sets, decl)
 		switch {
-		case decl.Dynamic: // what packets put there is theirs, see settle
+		case decl.Dynamic: // what packets put there is theirs, see purge
 		case slices.Contains(decl.Key, nft.Slot):
 			endpoints = append(endpoints, decl)
 		default:

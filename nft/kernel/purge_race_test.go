@@ -18,7 +18,7 @@ import (
 )
 
 // As many clients as a map takes, half of whom lose their endpoint.
-func TestSixtyThousandClientsSettle(t *testing.T) {
+func TestSixtyThousandClientsArePurged(t *testing.T) {
 	n := newNetNS(t)
 	s := newSticky(time.Hour)
 	b := open(t, n)
@@ -58,7 +58,7 @@ func TestSixtyThousandClientsSettle(t *testing.T) {
 }
 
 // Clients that time out while they are looked at must not make the change fail.
-func TestClientsTimeOutWhileTheySettle(t *testing.T) {
+func TestClientsTimeOutDuringAPurge(t *testing.T) {
 	n := newNetNS(t)
 	s := newSticky(time.Hour)
 	b := open(t, n)
@@ -127,7 +127,7 @@ func (b *Backend) flushClients(t *testing.T) {
 
 // A client that connects after the rules have the new timeout, but before the clients are
 // brought in line: its element still says the old one.
-func TestAClientWhoConnectsBetweenBatchAndSettling(t *testing.T) {
+func TestAClientWhoConnectsBetweenBatchAndPurge(t *testing.T) {
 	for _, tt := range []struct{ old, now time.Duration }{
 		{time.Minute, 3 * time.Hour}, {3 * time.Hour, time.Minute}, {time.Minute, 61 * time.Second}, {61 * time.Second, time.Minute},
 	} {
@@ -152,7 +152,7 @@ func TestAClientWhoConnectsBetweenBatchAndSettling(t *testing.T) {
 			}
 			n.connect(t, "172.30.0.41:80")
 			since := time.Now()
-			if err := b.settle(st, batch, start); err != nil {
+			if err := b.purge(st, batch, start); err != nil {
 				t.Fatal(err)
 			}
 			check := func() {

@@ -271,7 +271,7 @@ func TestAClientWhoIsNotedLateIsForgotten(t *testing.T) {
 	select {
 	case <-b.Again():
 		t.Error("there is still something to do")
-	case <-time.After(2 * settleAgain):
+	case <-time.After(2 * purgeAgain):
 	}
 	mustMatch(t, n, s.builder.Snapshot())
 }
@@ -340,11 +340,11 @@ func TestTimeLeft(t *testing.T) {
 		{"longer, seen since", 60 * second, 90*second - millisecond, 90 * second, 90*second - millisecond},
 		{"a little longer, seen since", 60 * second, 61*second - 5*millisecond, 61 * second, 61*second - 5*millisecond},
 		{"shorter, seen since", 60 * second, 30*second - 20*millisecond, 30 * second, 30*second - 20*millisecond},
-		// The batch of a process that was killed before it could settle, twice.
+		// The batch of a process that was killed before it could purge, twice.
 		{"never more than all", 60 * second, 90 * second, 80 * second, 80 * second},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			s := nft.Settle{Keep: map[string]bool{"pod": true}, Timeout: &nft.Remember{Timeout: tt.now}}
+			s := nft.Purge{Keep: map[string]bool{"pod": true}, Timeout: &nft.Remember{Timeout: tt.now}}
 			e := nftables.SetElement{Val: []byte("pod"), Timeout: tt.old, Expires: tt.left}
 			got, ok := timeLeft(e, s, 15*millisecond)
 			if !ok {

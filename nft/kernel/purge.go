@@ -17,62 +17,62 @@ import (
 )
 
 const (
-	// settlePasses bounds how often a map is read again because something in it had to
+	// purgePasses bounds how often a map is read again because something in it had to
 	// change. One reading may miss clients: the map changes while it is read, and a packet
 	// that met the old rules may note its client a moment later.
-	settlePasses = 5
+	purgePasses = 5
 	// leastLeft is as short as a tick of the kernel's clock can be. It takes what is
 	// shorter for no time at all, and gives the client its full time.
 	leastLeft         = 10 * time.Millisecond
 	msgDestroySetElem = 30 // NFT_MSG_DESTROYSETELEM, Linux 6.3
-	// settleAgain is after how long maps are settled once more, see [Backend.settle].
-	settleAgain = 3 * time.Second
+	// purgeAgain is after how long maps are purged once more, see [Backend.purge].
+	purgeAgain = 3 * time.Second
 	// clientsPerBatch keeps a batch below the size of a socket's buffer (net.core.wmem_default).
 	clientsPerBatch = 6 * elementsPerMessage
 )
 
-// unsettled are the maps of one family that are to be settled once more, by name.
-type unsettled map[string]settling
+// pendingPurges are the maps of one family that are to be purged once more, by name.
+type pendingPurges map[string]pendingPurge
 
-// settling is a map to be settled after a batch that was not sent before start.
-type settling struct {
-	nft.Settle
+// pendingPurge is a map to be purged after a batch that was not sent before start.
+type pendingPurge struct {
+	nft.Purge
 	start time.Time
 }
 
 // add notes a map, perhaps once again.
-func (u unsettled) add(s settling) {
+func (u pendingPurges) add(s pendingPurge) {
 	if was, ok := u[s.Map]; ok && s.Timeout == nil {
 		s.Timeout, s.start = was.Timeout, was.start
 	}
 	u[s.Map] = s
 }
 
-// settle brings the clients that packets noted in line with what was just programmed. A
+// purge brings the clients that packets noted in line with what was just programmed. A
 // packet that met the rules of before may still be on its way, so it is done once more a
-// little later, see settleLate.
-func (b *Backend) settle(st *familyState, batch *nft.Batch, start time.Time) error {
+// little later, see purgeLate.
+func (b *Backend) purge(st *familyState, batch *nft.Batch, start time.Time) error {
 	for _, name := range batch.DeleteSets {
 		delete(st.late, name)
 	}
 	var errs []error
-	for _, s := range batch.Settle {
+	for _, s := range batch.Purge {
 		b.wakeLater()
 		if st.late == nil {
-			st.late = unsettled{}
+			st.late = pendingPurges{}
 		}
-		one := settling{s, start}
+		one := pendingPurge{s, start}
 		st.late.add(one)
-		errs = append(errs, b.conn.settleMap(st.family, one))
+		errs = append(errs, b.conn.purgeMap(st.family, one))
 	}
 	return errors.Join(errs...)
 }
 
-// settleLate settles once more what was settled for the first time a while ago, behind all
+// purgeLate purges once more what was purged for the first time a while ago, behind all
 // packets that met the rules of before. To wait for these takes the kernel some milliseconds,
 // in which it takes no batch, so this is done for all maps of some seconds together.
-func (b *Backend) settleLate() error {
-	if b.lateSince.IsZero() || time.Since(b.lateSince) < settleAgain {
+func (b *Backend) purgeLate() error {
+	if b.lateSince.IsZero() || time.Since(b.lateSince) < purgeAgain {
 		return nil
 	}
 	b.lateSince = time.Time{}
@@ -85,7 +85,7 @@ func (b *Backend) settleLate() error {
 	for _, st := range b.families {
 		var failed []error
 		for _, s := range st.late {
-			failed = append(failed, b.conn.settleMap(st.family, s))
+			failed = append(failed, b.conn.purgeMap(st.family, s))
 		}
 		st.late = nil
 		if err := errors.Join(failed...); err != nil {
@@ -95,11 +95,11 @@ func (b *Backend) settleLate() error {
 	return errors.Join(errs...)
 }
 
-// wakeLater lets settleLate be called when it has something to do.
+// wakeLater lets purgeLate be called when it has something to do.
 func (b *Backend) wakeLater() {
 	if b.lateSince.IsZero() {
 		b.lateSince = time.Now()
-		time.AfterFunc(settleAgain, b.wake)
+		time.AfterFunc(purgeAgain, b.wake)
 	}
 }
 
@@ -131,20 +131,20 @@ func (c *conn) letPacketsPass(f model.Family) error {
 	return nil
 }
 
-// settleMap settles one map. It costs what it costs to read the map, and writes only what
+// purgeMap purges one map. It costs what it costs to read the map, and writes only what
 // must change.
-func (c *conn) settleMap(f model.Family, s settling) error {
+func (c *conn) purgeMap(f model.Family, s pendingPurge) error {
 	if err := c.changeMap(f, s); err != nil {
-		return fmt.Errorf("settle map %s: %w", s.Map, err)
+		return fmt.Errorf("purge map %s: %w", s.Map, err)
 	}
 	return nil
 }
 
-func (c *conn) changeMap(f model.Family, s settling) error {
+func (c *conn) changeMap(f model.Family, s pendingPurge) error {
 	set := &nftables.Set{
 		Table: &nftables.Table{Name: nft.TableName, Family: tableFamily(f)}, Name: s.Map, KeyType: keyType(f), IsMap: true,
 	}
-	for range settlePasses {
+	for range purgePasses {
 		read := time.Now()
 		elements, err := c.lib.GetSetElements(set)
 		if err != nil {
@@ -153,7 +153,7 @@ func (c *conn) changeMap(f model.Family, s settling) error {
 		since := time.Since(s.start)
 		var changes []clientChange
 		for _, e := range elements {
-			if left, ok := timeLeft(e, s.Settle, since); !ok {
+			if left, ok := timeLeft(e, s.Purge, since); !ok {
 				changes = append(changes, clientChange{old: e})
 			} else if s.Timeout != nil && s.Timeout.Timeout != e.Timeout {
 				now := e
@@ -246,7 +246,7 @@ func keyType(f model.Family) nftables.SetDatatype {
 
 // timeLeft returns how much longer a client is remembered, or false if it is not. The
 // rules may have another timeout than before for as long as since.
-func timeLeft(e nftables.SetElement, s nft.Settle, since time.Duration) (time.Duration, bool) {
+func timeLeft(e nftables.SetElement, s nft.Purge, since time.Duration) (time.Duration, bool) {
 	if !s.Keep[string(e.Val)] {
 		return 0, false
 	}
