@@ -123,7 +123,7 @@ func endpointElement(v model.VIP) Element { return Element{Key: addrMaps.key(v)}
 
 // portElements yields what one service port contributes. With other, it leaves out endpoints
 // that the other ruleset has in the same slots.
-func (r *Ruleset) portElements(sp *model.ServicePort, other *counterpart) iter.Seq2[string, Element] {
+func (r *Ruleset) portElements(sp *model.ServicePort, other *slotDelta) iter.Seq2[string, Element] {
 	return func(yield func(string, Element) bool) {
 		if sp == nil {
 			return
@@ -146,7 +146,7 @@ func (r *Ruleset) portElements(sp *model.ServicePort, other *counterpart) iter.S
 }
 
 // frontendElements yields what one frontend contributes.
-func (r *Ruleset) frontendElements(sp *model.ServicePort, fe model.Frontend, a *affinity, other *counterpart) iter.Seq2[string, Element] {
+func (r *Ruleset) frontendElements(sp *model.ServicePort, fe model.Frontend, a *affinity, other *slotDelta) iter.Seq2[string, Element] {
 	return func(yield func(string, Element) bool) {
 		m := mapsFor(fe.Kind)
 		key := m.key(fe.VIP)

@@ -43,7 +43,7 @@ func Diff(have, want *Ruleset) *Batch {
 		}
 	}
 	for c := range want.snapshot.ServicePortChanges(have.snapshot) {
-		forOld, forNew := counterparts(have, want, c.Old, c.New)
+		forOld, forNew := slotDeltas(have, want, c.Old, c.New)
 		gone.collect(have.portElements(c.Old, forOld), c.Old)
 		come.collect(want.portElements(c.New, forNew), c.New)
 		b.diffAffinity(have, want, c.Old, c.New)

@@ -15,20 +15,20 @@ type slot struct {
 	endpoint netip.AddrPort
 }
 
-// counterpart is the same service port in another ruleset, and in which slots the endpoints
-// are others there. So of thousands of endpoints only those are looked at that change.
-type counterpart struct {
+// A slotDelta compares a service port with the same one in another ruleset: it holds the
+// slots whose endpoints differ. Of thousands of endpoints, Diff then encodes only these.
+type slotDelta struct {
 	port    *model.ServicePort
 	changed [len(model.TrafficPolicies)][]slot // as the one ruleset has them
 }
 
-// counterparts returns for each of two versions of a service port the other one, or nil if
-// there is none.
-func counterparts(have, want *Ruleset, old, now *model.ServicePort) (forOld, forNow *counterpart) {
+// slotDeltas returns one for each of two versions of a service port, or nil if there is
+// only one version.
+func slotDeltas(have, want *Ruleset, old, now *model.ServicePort) (forOld, forNow *slotDelta) {
 	if old == nil || now == nil {
 		return nil, nil
 	}
-	forOld, forNow = &counterpart{port: now}, &counterpart{port: old}
+	forOld, forNow = &slotDelta{port: now}, &slotDelta{port: old}
 	for _, l := range model.TrafficPolicies {
 		was, is := have.bySlot(old, l), want.bySlot(now, l)
 		for n := uint32(0); ; n++ {
@@ -51,9 +51,9 @@ func counterparts(have, want *Ruleset, old, now *model.ServicePort) (forOld, for
 	return forOld, forNow
 }
 
-// slots returns those of a frontend that the counterpart does not have alike, or false if that
-// has none at all.
-func (c *counterpart) slots(fe model.Frontend, l model.TrafficPolicy) ([]slot, bool) {
+// slots returns those of a frontend that differ, or false if the other version does not have
+// the frontend.
+func (c *slotDelta) slots(fe model.Frontend, l model.TrafficPolicy) ([]slot, bool) {
 	if c == nil || !slices.ContainsFunc(c.port.Frontends, func(o model.Frontend) bool {
 		return o.Kind == fe.Kind && o.VIP == fe.VIP && forwards(o, l)
 	}) {
@@ -63,8 +63,8 @@ func (c *counterpart) slots(fe model.Frontend, l model.TrafficPolicy) ([]slot, b
 }
 
 // slotElements yields the elements of one frontend for a list: of all endpoints or, if the
-// counterpart has the frontend as well, of those in other slots there.
-func (r *Ruleset) slotElements(vip string, sp *model.ServicePort, fe model.Frontend, l model.TrafficPolicy, other *counterpart) iter.Seq[Element] {
+// other version has the frontend as well, of those in slots that differ.
+func (r *Ruleset) slotElements(vip string, sp *model.ServicePort, fe model.Frontend, l model.TrafficPolicy, other *slotDelta) iter.Seq[Element] {
 	if some, ok := other.slots(fe, l); ok {
 		return encodeSlots(vip, len(some), slices.Values(some))
 	}
