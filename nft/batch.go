@@ -121,7 +121,7 @@ func deleted(lists []SetOps, set string) map[string]bool {
 }
 
 // isAhead reports whether new elements of a set go ahead of a large batch. A frontend that
-// is there already may choose a new slot at once, see [span].
+// is there already may choose a new slot at once, see [capacity].
 func (b *Batch) isAhead(set string) bool {
 	return isCounters(set) || b.CreateTable && isEndpoints(set)
 }

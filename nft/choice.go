@@ -17,7 +17,7 @@ type choice struct {
 	nodePort  bool
 	list      model.TrafficPolicy
 	algorithm model.Algorithm
-	of        span
+	of        capacity
 }
 
 // A circuit is a chain that lets pods and the node choose among all endpoints, and others
@@ -25,7 +25,7 @@ type choice struct {
 type circuit struct {
 	nodePort   bool
 	algorithm  model.Algorithm
-	local, all span // local may be 0: others are dropped
+	local, all capacity // local may be 0: others are dropped
 }
 
 // algorithmFor returns how to choose among n: one of one is chosen at random, too. There
@@ -41,7 +41,7 @@ func algorithmFor(n int, a model.Algorithm) model.Algorithm {
 func newChoice(m *frontendMaps, sp *model.ServicePort, l model.TrafficPolicy) choice {
 	n := sp.Count(l)
 	a := algorithmFor(n, sp.Algorithm)
-	return choice{m.nodePort, l, a, spanOf(n, l, a)}
+	return choice{m.nodePort, l, a, capacityFor(n, l, a)}
 }
 
 // chooses reports whether a frontend has a chain to choose an endpoint. One without any
@@ -57,15 +57,15 @@ func newCircuit(m *frontendMaps, sp *model.ServicePort, fe model.Frontend) circu
 		local = sp.Count(model.Local)
 	}
 	a := algorithmFor(max(all, local), sp.Algorithm)
-	return circuit{m.nodePort, a, spanOf(local, model.Local, a), spanOf(all, model.Cluster, a)}
+	return circuit{m.nodePort, a, capacityFor(local, model.Local, a), capacityFor(all, model.Cluster, a)}
 }
 
 // choices returns the chains that a circuit goes to: for all endpoints, and for those on
 // this node.
 func (c circuit) choices() (all, local choice) {
-	sub := func(l model.TrafficPolicy, of span) choice {
-		if of == (span{1, 1}) {
-			return choice{c.nodePort, l, model.Random, spanOf(1, l, model.Random)}
+	sub := func(l model.TrafficPolicy, of capacity) choice {
+		if of == (capacity{1, 1}) {
+			return choice{c.nodePort, l, model.Random, capacityFor(1, l, model.Random)}
 		}
 		return choice{c.nodePort, l, c.algorithm, of}
 	}
@@ -219,12 +219,12 @@ func insert[T any](list *[]T, one T, compare func(a, b T) int) bool {
 
 func compareChoices(a, b choice) int {
 	return cmp.Or(compareBools(a.nodePort, b.nodePort), cmp.Compare(a.list, b.list),
-		cmp.Compare(a.algorithm, b.algorithm), compareSpans(a.of, b.of))
+		cmp.Compare(a.algorithm, b.algorithm), compareCapacities(a.of, b.of))
 }
 
 func compareCircuits(a, b circuit) int {
 	return cmp.Or(compareBools(a.nodePort, b.nodePort), cmp.Compare(a.algorithm, b.algorithm),
-		compareSpans(a.local, b.local), compareSpans(a.all, b.all))
+		compareCapacities(a.local, b.local), compareCapacities(a.all, b.all))
 }
 
 func compareBools(a, b bool) int { return strings.Compare(prefix(a), prefix(b)) }
@@ -255,7 +255,7 @@ func (c *chosen) addName(name string) bool {
 		if m[2] != "" {
 			l = model.Local
 		}
-		one := choice{m[1] != "", l, a, spanOf(n, l, a)}
+		one := choice{m[1] != "", l, a, capacityFor(n, l, a)}
 		if err != nil || err2 != nil || n < 1 || one.name() != name {
 			return false
 		}
@@ -266,7 +266,7 @@ func (c *chosen) addName(name string) bool {
 		local, err := strconv.Atoi(m[2])
 		all, err2 := strconv.Atoi(m[3])
 		a, err3 := model.ParseAlgorithm(m[4])
-		one := circuit{m[1] != "", a, spanOf(local, model.Local, a), spanOf(all, model.Cluster, a)}
+		one := circuit{m[1] != "", a, capacityFor(local, model.Local, a), capacityFor(all, model.Cluster, a)}
 		if err != nil || err2 != nil || err3 != nil || all < 1 || one.name() != name {
 			return false
 		}

@@ -147,7 +147,7 @@ func TestUnusedChainsAreKeptByNameOnly(t *testing.T) {
 // Of whatever number of endpoints a chain is for, each gets its share.
 func TestDrawsAreFair(t *testing.T) {
 	for n := 1; n <= 5000; n += 1 + n/100 {
-		of := spanOf(n, model.Cluster, model.Random)
+		of := capacityFor(n, model.Cluster, model.Random)
 		draws := of.draws()
 		if of.lo > n || of.hi < n || len(draws) > maxDraws || draws[0] != of.hi || draws[len(draws)-1] != max(of.lo, 1) {
 			t.Fatalf("%d endpoints: draws %v for %v", n, draws, of)
@@ -173,15 +173,15 @@ func TestDrawsAreFair(t *testing.T) {
 	}
 }
 
-// What grows and shrinks within a span keeps its chain, whose neighbours take over where it ends.
-func TestSpansFollowOneAnother(t *testing.T) {
+// What grows and shrinks within a capacity keeps its chain, whose neighbours take over where it ends.
+func TestCapacitiesFollowOneAnother(t *testing.T) {
 	for _, l := range model.TrafficPolicies {
 		for n := range 3000 {
-			of, next := spanOf(n, l, model.Random), spanOf(n+1, l, model.Random)
+			of, next := capacityFor(n, l, model.Random), capacityFor(n+1, l, model.Random)
 			if of != next && (of.hi != n || next.lo != n+1) {
 				t.Errorf("%d endpoints: %v, then %v", n, of, next)
 			}
-			if exact := (span{n, n}); spanOf(n, l, model.RoundRobin) != exact || spanOf(n, l, model.SourceHash) != exact {
+			if exact := (capacity{n, n}); capacityFor(n, l, model.RoundRobin) != exact || capacityFor(n, l, model.SourceHash) != exact {
 				t.Errorf("%d endpoints: round-robin and source-hash must know the number", n)
 			}
 		}

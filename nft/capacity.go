@@ -9,40 +9,40 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// A span is how many endpoints a chain can choose from: lo to hi. One chain for several
+// A capacity is the numbers of endpoints that a chain can choose from: lo to hi. One chain for several
 // numbers means that a Service which grows or shrinks keeps its verdict: the kernel would
 // validate all verdicts of the table again for one (nft_table_validate), and walk all
 // endpoints for a new chain that looks into their map (nf_tables_bind_set).
-type span struct{ lo, hi int }
+type capacity struct{ lo, hi int }
 
-// spanOf returns the numbers that a chain for n endpoints of a list is for: up to the next
+// capacityFor returns the numbers that a chain for n endpoints of a list is for: up to the next
 // power of two. Only the random choice can draw again when it finds an empty slot; the
 // others need to know the number.
-func spanOf(n int, l model.TrafficPolicy, a model.Algorithm) span {
+func capacityFor(n int, l model.TrafficPolicy, a model.Algorithm) capacity {
 	switch {
 	case a != model.Random || n == 0 && l == model.Local:
-		return span{n, n}
+		return capacity{n, n}
 	case n <= 2 && l == model.Local:
-		return span{1, 2}
+		return capacity{1, 2}
 	case n <= 2:
-		return span{0, 2}
+		return capacity{0, 2}
 	}
-	return span{1<<(bits.Len(uint(n-1))-1) + 1, 1 << bits.Len(uint(n-1))}
+	return capacity{1<<(bits.Len(uint(n-1))-1) + 1, 1 << bits.Len(uint(n-1))}
 }
 
-func (s span) String() string {
-	if s.lo == s.hi {
-		return strconv.Itoa(s.hi)
+func (c capacity) String() string {
+	if c.lo == c.hi {
+		return strconv.Itoa(c.hi)
 	}
-	return fmt.Sprintf("%d-to-%d", s.lo, s.hi)
+	return fmt.Sprintf("%d-to-%d", c.lo, c.hi)
 }
 
-// words is the span in a comment.
-func (s span) words() string {
-	if s.lo == s.hi {
-		return strconv.Itoa(s.hi)
+// words is the capacity in a comment.
+func (c capacity) words() string {
+	if c.lo == c.hi {
+		return strconv.Itoa(c.hi)
 	}
-	return fmt.Sprintf("%d to %d", s.lo, s.hi)
+	return fmt.Sprintf("%d to %d", c.lo, c.hi)
 }
 
 // maxDraws bounds the rules of a chain that chooses.
@@ -53,18 +53,20 @@ const maxDraws = 8
 // an endpoint. Where there are too many numbers for a draw each, the first is done twice,
 // as most of those who are left are left by it: no endpoint's share is off by more than a
 // thousandth then.
-func (s span) draws() []int {
+func (c capacity) draws() []int {
 	var list []int
-	lo := max(s.lo, 1)
-	steps := s.hi - lo
+	lo := max(c.lo, 1)
+	steps := c.hi - lo
 	if steps >= maxDraws {
-		list = []int{s.hi, s.hi}
+		list = []int{c.hi, c.hi}
 		steps = maxDraws - 3
 	}
 	for i := range steps + 1 {
-		list = append(list, s.hi-i*(s.hi-lo)/max(steps, 1))
+		list = append(list, c.hi-i*(c.hi-lo)/max(steps, 1))
 	}
 	return list
 }
 
-func compareSpans(a, b span) int { return cmp.Or(cmp.Compare(a.hi, b.hi), cmp.Compare(a.lo, b.lo)) }
+func compareCapacities(a, b capacity) int {
+	return cmp.Or(cmp.Compare(a.hi, b.hi), cmp.Compare(a.lo, b.lo))
+}
