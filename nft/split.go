@@ -35,12 +35,12 @@ func (b *Batch) Split(size int) []*Batch {
 	if !b.divisible() {
 		return append(append(pieces, b.aheadElements(size)...), b)
 	}
-	d := b.division()
-	if first := b.first(d); !first.Empty() {
+	g := b.groups()
+	if first := b.first(g); !first.Empty() {
 		pieces = append(pieces, first)
 	}
 	pieces = append(pieces, b.aheadElements(size)...)
-	pieces = append(pieces, b.byService(d, size)...)
+	pieces = append(pieces, b.byService(g, size)...)
 	return append(append(pieces, b.invalid(size)...), b)
 }
 
@@ -98,9 +98,9 @@ func isByKey(set string) bool {
 	return false
 }
 
-// division says which of the Services that a batch concerns can go their own ways. Services
-// have numbers in it.
-type division struct {
+// groups are the Services that a batch concerns, each with a number. Those that are not
+// joint can change in any piece.
+type groups struct {
 	services []service
 	numbers  map[*model.ServicePort]int
 	urgent   bool // one of them is
@@ -116,9 +116,9 @@ type division struct {
 }
 
 type service struct {
-	// together: it must change in one transaction with others, because a frontend goes over
-	// from one to another, say.
-	together bool
+	// joint: it must change in one transaction with others, for example because a frontend
+	// moves from one of them to another.
+	joint bool
 	urgent   bool
 	weight   int // operations
 	piece    int
@@ -126,61 +126,61 @@ type service struct {
 
 // service returns the number of the Service that an operation belongs to, if it is one that
 // can go its own way.
-func (d *division) service(set string, op *ElementOp) (int, bool) {
+func (g *groups) service(set string, op *ElementOp) (int, bool) {
 	var n int
 	var ok bool
 	switch {
 	case op.Port != nil:
-		if d.last != op.Port {
-			d.last, d.lastNumber = op.Port, d.numbers[op.Port]
+		if g.last != op.Port {
+			g.last, g.lastNumber = op.Port, g.numbers[op.Port]
 		}
-		n, ok = d.lastNumber, true
+		n, ok = g.lastNumber, true
 	case set == ClusterIPs:
-		n, ok = d.clusterIPs[decodeAddr(op.Key)]
+		n, ok = g.clusterIPs[decodeAddr(op.Key)]
 	case isEndpoints(set):
-		n, ok = d.frontends[op.Key[:len(op.Key)-registerSize]]
+		n, ok = g.frontends[op.Key[:len(op.Key)-registerSize]]
 	case isByKey(set):
-		n, ok = d.frontends[op.Key]
+		n, ok = g.frontends[op.Key]
 	}
-	return n, ok && !d.services[n].together
+	return n, ok && !g.services[n].joint
 }
 
-func (b *Batch) division() *division {
-	d := &division{frontends: map[string]int{}, nodePorts: map[model.VIP]int{}}
-	ports := d.number(b)
-	d.clusterIPs = make(map[netip.Addr]int, len(ports))
+func (b *Batch) groups() *groups {
+	g := &groups{frontends: map[string]int{}, nodePorts: map[model.VIP]int{}}
+	ports := g.number(b)
+	g.clusterIPs = make(map[netip.Addr]int, len(ports))
 	for _, sp := range ports {
-		n := d.numbers[sp]
+		n := g.numbers[sp]
 		for _, fe := range sp.Frontends {
 			if len(b.Delete) > 0 {
-				own(d, d.frontends, mapsFor(fe.Kind).key(fe.VIP), n)
+				own(g, g.frontends, mapsFor(fe.Kind).key(fe.VIP), n)
 			}
 			switch fe.Kind {
 			case model.ClusterIP:
-				own(d, d.clusterIPs, fe.VIP.Addr, n)
+				own(g, g.clusterIPs, fe.VIP.Addr, n)
 			case model.NodePort:
-				own(d, d.nodePorts, model.VIP{Protocol: fe.VIP.Protocol, Port: fe.VIP.Port}, n)
+				own(g, g.nodePorts, model.VIP{Protocol: fe.VIP.Protocol, Port: fe.VIP.Port}, n)
 			}
 		}
 	}
 	for _, sp := range ports {
-		n := d.numbers[sp]
+		n := g.numbers[sp]
 		for _, fe := range sp.Frontends {
 			// Its address may be a cluster IP of another Service, or one of the node's, where
 			// it goes before a node port.
 			if fe.Kind != model.ClusterIP {
-				meet(d, d.clusterIPs, fe.VIP.Addr, n)
+				meet(g, g.clusterIPs, fe.VIP.Addr, n)
 			}
-			meet(d, d.nodePorts, model.VIP{Protocol: fe.VIP.Protocol, Port: fe.VIP.Port}, n)
+			meet(g, g.nodePorts, model.VIP{Protocol: fe.VIP.Protocol, Port: fe.VIP.Port}, n)
 		}
 	}
-	b.keepChanged(d, ports)
-	return d
+	b.keepChanged(g, ports)
+	return g
 }
 
 // number gives the Services of a batch their numbers, in the order of its operations so that
 // they need not be sorted, and returns their service ports, old ones and new ones.
-func (d *division) number(b *Batch) []*model.ServicePort {
+func (g *groups) number(b *Batch) []*model.ServicePort {
 	most := 0 // of each there are so many at most, if each service port has a frontend in the batch
 	for _, s := range slices.Concat(b.Delete, b.Add) {
 		if s.Set == ServiceIPs {
@@ -189,7 +189,7 @@ func (d *division) number(b *Batch) []*model.ServicePort {
 	}
 	ports := make([]*model.ServicePort, 0, most)
 	services := make(map[model.NamespacedName]int, most)
-	d.services, d.numbers = make([]service, 0, most), make(map[*model.ServicePort]int, most)
+	g.services, g.numbers = make([]service, 0, most), make(map[*model.ServicePort]int, most)
 	for _, list := range [...][]SetOps{b.Delete, b.Add} {
 		for _, s := range list {
 			var last *model.ServicePort // those of one stand side by side
@@ -199,19 +199,19 @@ func (d *division) number(b *Batch) []*model.ServicePort {
 					continue
 				}
 				last = sp
-				if _, ok := d.numbers[sp]; ok {
+				if _, ok := g.numbers[sp]; ok {
 					continue
 				}
 				n, ok := services[sp.Name.NamespacedName]
 				if !ok {
-					n = len(d.services)
+					n = len(g.services)
 					services[sp.Name.NamespacedName] = n
-					d.services = append(d.services, service{})
+					g.services = append(g.services, service{})
 				}
-				d.numbers[sp] = n
+				g.numbers[sp] = n
 				ports = append(ports, sp)
 				if isUrgent(sp) {
-					d.services[n].urgent, d.urgent = true, true
+					g.services[n].urgent, g.urgent = true, true
 				}
 			}
 		}
@@ -220,24 +220,24 @@ func (d *division) number(b *Batch) []*model.ServicePort {
 }
 
 // own notes whose something is. If it is another's already, both go together.
-func own[K comparable](d *division, owners map[K]int, what K, service int) {
-	if meet(d, owners, what, service) {
+func own[K comparable](g *groups, owners map[K]int, what K, service int) {
+	if meet(g, owners, what, service) {
 		owners[what] = service
 	}
 }
 
 // meet reports whether something is nobody else's. If it is, both go together.
-func meet[K comparable](d *division, owners map[K]int, what K, service int) bool {
+func meet[K comparable](g *groups, owners map[K]int, what K, service int) bool {
 	other, ok := owners[what]
 	if !ok || other == service {
 		return true
 	}
-	d.services[service].together, d.services[other].together = true, true
+	g.services[service].joint, g.services[other].joint = true, true
 	return false
 }
 
 // keepChanged keeps Services in the last piece of whose own chains one gets other rules there.
-func (b *Batch) keepChanged(d *division, ports []*model.ServicePort) {
+func (b *Batch) keepChanged(g *groups, ports []*model.ServicePort) {
 	changed := map[string]bool{}
 	for _, c := range b.SetChains {
 		if isOwn(c.Name) {
@@ -250,7 +250,7 @@ func (b *Batch) keepChanged(d *division, ports []*model.ServicePort) {
 	for _, sp := range ports {
 		for _, name := range affinityFor(sp).chainNames() {
 			if changed[name] {
-				d.services[d.numbers[sp]].together = true
+				g.services[g.numbers[sp]].joint = true
 			}
 		}
 	}
@@ -268,16 +268,16 @@ func isUrgent(sp *model.ServicePort) bool {
 }
 
 // first takes from the batch what the others build on, and urgent Services with all they need.
-func (b *Batch) first(d *division) *Batch {
+func (b *Batch) first(g *groups) *Batch {
 	first := &Batch{Family: b.Family, newChains: b.newChains}
 	if b.CreateTable {
 		first.SetChains, b.SetChains = b.SetChains, nil
 	}
 	urgent := func(set string, op *ElementOp) bool {
-		n, ok := d.service(set, op)
-		return ok && d.services[n].urgent
+		n, ok := g.service(set, op)
+		return ok && g.services[n].urgent
 	}
-	if d.urgent {
+	if g.urgent {
 		first.Delete = take(b.Delete, urgent)
 	}
 	first.Add = take(b.Add, func(set string, op *ElementOp) bool {
@@ -287,19 +287,19 @@ func (b *Batch) first(d *division) *Batch {
 		case NodePortIPs:
 			return b.CreateTable
 		}
-		return d.urgent && urgent(set, op)
+		return g.urgent && urgent(set, op)
 	})
 	return first
 }
 
 // byService takes from the batch what belongs to Services, some to each piece.
-func (b *Batch) byService(d *division, size int) []*Batch {
+func (b *Batch) byService(g *groups, size int) []*Batch {
 	total := 0
 	for _, list := range [...][]SetOps{b.Delete, b.Add} {
 		for _, s := range list {
 			for i := range s.Ops {
-				if k, ok := d.service(s.Set, &s.Ops[i]); ok {
-					d.services[k].weight++
+				if k, ok := g.service(s.Set, &s.Ops[i]); ok {
+					g.services[k].weight++
 					total++
 				}
 			}
@@ -307,8 +307,8 @@ func (b *Batch) byService(d *division, size int) []*Batch {
 	}
 	size = max(size, total/maxPieces)
 	n, load := 0, 0
-	for i := range d.services {
-		s := &d.services[i]
+	for i := range g.services {
+		s := &g.services[i]
 		if s.weight == 0 {
 			continue
 		}
@@ -319,8 +319,8 @@ func (b *Batch) byService(d *division, size int) []*Batch {
 		load += s.weight
 	}
 	to := func(set string, op *ElementOp) int {
-		if k, ok := d.service(set, op); ok {
-			return d.services[k].piece
+		if k, ok := g.service(set, op); ok {
+			return g.services[k].piece
 		}
 		return n
 	}
