@@ -1,8 +1,6 @@
 package ipvs
 
 import (
-	"fmt"
-	"maps"
 	"net/netip"
 
 	"github.com/vmapd/vmapd/model"
@@ -29,21 +27,6 @@ func NewContent(f model.Family) *Content {
 	}
 }
 
-// Clone returns a copy that shares nothing that changes.
-func (c *Content) Clone() *Content {
-	d := *c
-	d.Sysctls, d.Addrs = maps.Clone(c.Sysctls), maps.Clone(c.Addrs)
-	d.Sets, d.Servers = map[SetName]map[Entry]uint32{}, map[Key]Server{}
-	for name, set := range c.Sets {
-		d.Sets[name] = maps.Clone(set)
-	}
-	for k, s := range c.Servers {
-		s.Real = maps.Clone(s.Real)
-		d.Servers[k] = s
-	}
-	return &d
-}
-
 func (c *Content) add(set SetName, e Entry) { c.addMarked(set, e, 0) }
 
 func (c *Content) addMarked(set SetName, e Entry, mark uint32) {
@@ -51,12 +34,4 @@ func (c *Content) addMarked(set SetName, e Entry, mark uint32) {
 		c.Sets[set] = map[Entry]uint32{}
 	}
 	c.Sets[set][e] = mark
-}
-
-// Apply does with a Content what the operation does with a kernel, and fails where that would.
-func (c *Content) Apply(op Op) error {
-	if err := op.apply(c); err != nil {
-		return fmt.Errorf("%v: %w", op, err)
-	}
-	return nil
 }

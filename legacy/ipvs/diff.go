@@ -202,7 +202,7 @@ func (d *differ) prepare(sysctls []Sysctl) {
 			d.add(prepare, SetSysctl{s})
 		}
 	}
-	if d.want.Timeouts.over(d.have.Timeouts) != d.have.Timeouts {
+	if d.want.Timeouts.Over(d.have.Timeouts) != d.have.Timeouts {
 		d.add(prepare, SetTimeouts{d.want.Timeouts})
 	}
 	for _, name := range SetNames {

@@ -43,7 +43,7 @@ func compile(before *states, s *model.Snapshot, o ipvs.Options) states {
 func apply(t *testing.T, c *ipvs.Content, ops []ipvs.Op) {
 	t.Helper()
 	for _, op := range ops {
-		if err := c.Apply(op); err != nil {
+		if err := ipvssim.Apply(c, op); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -82,7 +82,7 @@ func packetOf(c model.Connection) ipvssim.Packet {
 // settled is a Content without what goes by itself, and with the marks' servers named after
 // whom they serve: what does not depend on history.
 func settled(c *ipvs.Content) *ipvs.Content {
-	c = c.Clone()
+	c = ipvssim.Clone(c)
 	names := map[uint32]uint32{}
 	for e, mark := range c.Sets[ipvs.Inside] {
 		// The lowest address stands for a mark; its bytes are as good as a name.

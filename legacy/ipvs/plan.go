@@ -1,7 +1,6 @@
 package ipvs
 
 import (
-	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -21,8 +20,8 @@ import (
 // what is in a ServiceCIDR, change at once and first, and endpoints after that one by one. Even
 // then nobody is sent to an endpoint that no list had or will have, nor to the node.
 //
-// After an error, the operations before it have been carried out: Content.Apply them, and
-// go on with DiffContent.
+// After an error, the operations before it have been carried out: read what there is, and go
+// on with DiffContent.
 type Plan struct {
 	Family model.Family
 	Ops    []Op
@@ -37,11 +36,8 @@ func (p Plan) String() string {
 	return b.String()
 }
 
-// Op is an operation of a Plan.
-type Op interface {
-	String() string
-	apply(c *Content) error
-}
+// Op is an operation of a Plan: one of the types below.
+type Op interface{ String() string }
 
 // The operations.
 type (
@@ -123,30 +119,14 @@ type (
 	}
 )
 
-var (
-	errThere   = errors.New("is there already")
-	errMissing = errors.New("there is none")
-	errInUse   = errors.New("is in use")
-)
-
 func (o SetSysctl) String() string { return fmt.Sprintf("sysctl -w %s=%s", o.Name, o.Value) }
-
-func (o SetSysctl) apply(c *Content) error {
-	c.Sysctls[o.Name] = o.Value
-	return nil
-}
 
 func (o SetTimeouts) String() string {
 	return fmt.Sprintf("ipvsadm --set %.0f %.0f %.0f", o.TCP.Seconds(), o.TCPFin.Seconds(), o.UDP.Seconds())
 }
 
-func (o SetTimeouts) apply(c *Content) error {
-	c.Timeouts = o.over(c.Timeouts)
-	return nil
-}
-
-// over returns the timeouts, where they are 0 those of below.
-func (t Timeouts) over(below Timeouts) Timeouts {
+// Over returns the timeouts, where they are 0 those of below.
+func (t Timeouts) Over(below Timeouts) Timeouts {
 	if t.TCP != 0 {
 		below.TCP = t.TCP
 	}
@@ -161,69 +141,16 @@ func (t Timeouts) over(below Timeouts) Timeouts {
 
 func (o CreateDevice) String() string { return "ip link add " + o.Name + " type dummy" }
 
-func (o CreateDevice) apply(c *Content) error {
-	if c.Device != "" {
-		return errThere
-	}
-	c.Device = o.Name
-	return nil
-}
-
 func (o DeleteDevice) String() string { return "ip link delete " + o.Name }
-
-func (o DeleteDevice) apply(c *Content) error {
-	if c.Device != o.Name {
-		return errMissing
-	}
-	c.Device, c.Addrs = "", map[netip.Addr]bool{}
-	return nil
-}
 
 func (o CreateSet) String() string { return "ipset create " + o.Set.Declaration(o.Family) }
 
-func (o CreateSet) apply(c *Content) error {
-	if c.Sets[o.Set] != nil {
-		return errThere
-	}
-	c.Sets[o.Set] = map[Entry]uint32{}
-	return nil
-}
-
 func (o DestroySet) String() string { return "ipset destroy " + o.Set.In(o.Family) }
-
-func (o DestroySet) apply(c *Content) error {
-	switch {
-	case c.Sets[o.Set] == nil:
-		return errMissing
-	case c.Companion != nil:
-		return errInUse
-	}
-	delete(c.Sets, o.Set)
-	return nil
-}
 
 func (o SetCompanion) String() string { return restoreCommand(o.Companion.Family) + " --noflush" }
 
-func (o SetCompanion) apply(c *Content) error {
-	for _, name := range SetNames {
-		if c.Sets[name] == nil {
-			return fmt.Errorf("no set %s", name.In(c.Family))
-		}
-	}
-	c.Companion = o.Companion
-	return nil
-}
-
 func (o RemoveCompanion) String() string {
 	return restoreCommand(o.Family) + " --noflush, without our chains"
-}
-
-func (o RemoveCompanion) apply(c *Content) error {
-	if c.Companion == nil {
-		return errMissing
-	}
-	c.Companion = nil
-	return nil
 }
 
 func restoreCommand(f model.Family) string {
@@ -237,27 +164,8 @@ func (o AddAddress) String() string {
 	return fmt.Sprintf("ip address add %v/%d dev %s", o.Addr, o.Addr.BitLen(), o.Device)
 }
 
-func (o AddAddress) apply(c *Content) error {
-	switch {
-	case c.Device != o.Device:
-		return errMissing
-	case c.Addrs[o.Addr]:
-		return errThere
-	}
-	c.Addrs[o.Addr] = true
-	return nil
-}
-
 func (o DeleteAddress) String() string {
 	return fmt.Sprintf("ip address delete %v/%d dev %s", o.Addr, o.Addr.BitLen(), o.Device)
-}
-
-func (o DeleteAddress) apply(c *Content) error {
-	if !c.Addrs[o.Addr] {
-		return errMissing
-	}
-	delete(c.Addrs, o.Addr)
-	return nil
 }
 
 // String has the mark as ipset takes it: the mask says which bits it sets.
@@ -272,27 +180,7 @@ func (o AddEntry) Text() string {
 	return text
 }
 
-func (o AddEntry) apply(c *Content) error {
-	set := c.Sets[o.Set]
-	if set == nil {
-		return fmt.Errorf("no set")
-	}
-	if mark, ok := set[o.Entry]; ok && mark == o.Mark {
-		return errThere // no kernel would mind, but no plan should do it
-	}
-	set[o.Entry] = o.Mark
-	return nil
-}
-
 func (o DeleteEntry) String() string { return "ipset " + o.Text() }
 
 // Text is a line of ipset restore.
 func (o DeleteEntry) Text() string { return fmt.Sprintf("del %s %v", o.Set.In(o.Family), o.Entry) }
-
-func (o DeleteEntry) apply(c *Content) error {
-	if _, ok := c.Sets[o.Set][o.Entry]; !ok {
-		return errMissing
-	}
-	delete(c.Sets[o.Set], o.Entry)
-	return nil
-}

@@ -187,7 +187,7 @@ func checkPrefixes(t *testing.T, r *modeltest.Random, s step, connections int) i
 func sendAlong(t *testing.T, content *ipvs.Content, now *model.FamilySnapshot, plan ipvs.Plan, all []watched) {
 	t.Helper()
 	for i, op := range plan.Ops {
-		if err := content.Apply(op); err != nil {
+		if err := ipvssim.Apply(content, op); err != nil {
 			t.Fatal(err)
 		}
 		sim := simulate(t, content, now)
@@ -323,7 +323,7 @@ func unsafeSteps(t *testing.T, r *modeltest.Random, s step, order func([]ipvs.Op
 		w := watched{Connection: c, before: run(t, simBefore, packetOf(c)), after: run(t, simAfter, packetOf(c))}
 		content := s.before.Content()
 		for _, op := range order(plan.Ops) {
-			_ = content.Apply(op) // some can't be done in that order
+			_ = ipvssim.Apply(content, op) // some can't be done in that order
 			got, err := simulate(t, content, now).Run(packetOf(c))
 			if err == nil && w.check(got, content) != nil {
 				unsafe++

@@ -15,36 +15,9 @@ func (o AddServer) String() string { return "ipvsadm " + o.Text() }
 // Text is a line of ipvsadm -R.
 func (o AddServer) Text() string { return "-A " + serverText(o.Key, o.Server) }
 
-func (o AddServer) apply(c *Content) error {
-	if _, ok := c.Servers[o.Key]; ok {
-		return errThere
-	}
-	o.Server.Real = map[netip.AddrPort]int{}
-	c.Servers[o.Key] = o.Server
-	return nil
-}
-
 func (o UpdateServer) String() string { return "ipvsadm -E " + serverText(o.Key, o.Server) }
 
-func (o UpdateServer) apply(c *Content) error {
-	have, ok := c.Servers[o.Key]
-	if !ok {
-		return errMissing
-	}
-	o.Server.Real = have.Real
-	c.Servers[o.Key] = o.Server
-	return nil
-}
-
 func (o DeleteServer) String() string { return "ipvsadm -D " + keyText(o.Key) }
-
-func (o DeleteServer) apply(c *Content) error {
-	if _, ok := c.Servers[o.Key]; !ok {
-		return errMissing
-	}
-	delete(c.Servers, o.Key)
-	return nil
-}
 
 func (o AddReal) String() string { return "ipvsadm " + o.Text() }
 
@@ -53,42 +26,12 @@ func (o AddReal) Text() string {
 	return fmt.Sprintf("-a %s -r %v -m -w %d", keyText(o.Key), o.Addr, o.Weight)
 }
 
-func (o AddReal) apply(c *Content) error {
-	s, ok := c.Servers[o.Key]
-	if !ok {
-		return errMissing
-	}
-	if w, ok := s.Real[o.Addr]; ok && w == o.Weight {
-		return errThere
-	}
-	s.Real[o.Addr] = o.Weight
-	return nil
-}
-
 func (o DrainReal) String() string {
 	return fmt.Sprintf("ipvsadm -e %s -r %v -m -w 0, and when idle -d", keyText(o.Key), o.Addr)
 }
 
-func (o DrainReal) apply(c *Content) error {
-	s := c.Servers[o.Key]
-	if _, ok := s.Real[o.Addr]; !ok {
-		return errMissing
-	}
-	s.Real[o.Addr] = 0
-	return nil
-}
-
 func (o DeleteReal) String() string {
 	return fmt.Sprintf("ipvsadm -d %s -r %v", keyText(o.Key), o.Addr)
-}
-
-func (o DeleteReal) apply(c *Content) error {
-	s := c.Servers[o.Key]
-	if _, ok := s.Real[o.Addr]; !ok {
-		return errMissing
-	}
-	delete(s.Real, o.Addr)
-	return nil
 }
 
 func keyText(k Key) string {

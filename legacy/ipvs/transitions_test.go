@@ -76,7 +76,7 @@ func TestTransitionsAreSafe(t *testing.T) {
 				watchPlan(t, two.Content(), three.Content(), third, ipvs.Diff(two, three))
 				// A start and a clean-up bring and take the settings, too.
 				empty := ipvs.NewContent(model.IPv4)
-				watchPlan(t, empty.Clone(), two.Content(), second, ipvs.Diff(nil, two))
+				watchPlan(t, ipvssim.Clone(empty), two.Content(), second, ipvs.Diff(nil, two))
 				watchPlan(t, two.Content(), empty, second, ipvs.Diff(two, nil))
 			}
 		})
@@ -86,7 +86,7 @@ func TestTransitionsAreSafe(t *testing.T) {
 // watchPlan sends packets from everywhere to everywhere after each operation.
 func watchPlan(t *testing.T, before, after *ipvs.Content, s *model.FamilySnapshot, plan ipvs.Plan) {
 	t.Helper()
-	simBefore, simAfter := simulate(t, before.Clone(), s), simulate(t, after.Clone(), s)
+	simBefore, simAfter := simulate(t, ipvssim.Clone(before), s), simulate(t, ipvssim.Clone(after), s)
 	var all []watched
 	for _, source := range []string{"203.0.113.7", "203.0.113.9", "10.0.0.2", "10.0.0.9", modeltest.NodeIP4} {
 		for _, dest := range []string{

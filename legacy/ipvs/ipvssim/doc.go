@@ -13,4 +13,6 @@
 //
 // It runs the typed rules, so what it says of them is what their text says. What a scheduler
 // chooses is not rolled but explored: each real server that has a weight gets the same share.
+//
+// [Apply] carries out the operations of a plan on a Content, as strictly as a kernel.
 package ipvssim
