@@ -2,6 +2,7 @@ package model_test
 
 import (
 	"net/netip"
+	"strings"
 	"testing"
 
 	"github.com/vmapd/vmapd/model"
@@ -50,6 +51,38 @@ func TestPodsAreToldFromOthers(t *testing.T) {
 			c.Interface = tt.iface
 			equal(t, "does Decide say that it is a pod?", tt.want, model.Decide(s, c).FromPod)
 		})
+	}
+}
+
+func TestNamesOfInterfacesAreChecked(t *testing.T) {
+	const long, odd = "longer than the 15 bytes", "not the name of an interface"
+	for _, tt := range []struct {
+		name   string
+		prefix bool
+		want   string // a part of the error; "" if the name is good
+	}{
+		{"", false, ""},
+		{"cbr0", false, ""},
+		{"cali", true, ""},
+		{"abcdefghijklmno", true, ""},
+		{"abcdefghijklmnop", true, long},
+		{"cali+", false, odd},
+		{"cali+", true, ""},
+		{"x -j ACCEPT", false, odd},
+		{"x\n-P", true, odd},
+		{`x"`, false, odd},
+		{"x'", false, odd},
+		{`x\`, true, odd},
+		{"!x", false, odd},
+		{"a/b", false, odd},
+		{"a:b", false, odd},
+		{"cali*", true, odd},
+		{"caf\u00e9", false, odd},
+	} {
+		err := model.CheckInterface(tt.name, tt.prefix)
+		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%q: want an error with %q, got %v", tt.name, tt.want, err)
+		}
 	}
 }
 

@@ -1,8 +1,10 @@
 package model
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
+	"strings"
 	"time"
 )
 
@@ -163,8 +165,26 @@ type LocalPods struct {
 	Mode LocalPodsMode
 	// ClusterCIDRs are the pods' ranges in the whole cluster, for ByClusterCIDR.
 	ClusterCIDRs []netip.Prefix
-	// Interface is the bridge's name, or what the names of pods' interfaces begin with.
+	// Interface is the bridge's name, or what the names of pods' interfaces begin with. It must
+	// have passed CheckInterface: no backend checks it again.
 	Interface string
+}
+
+// MaxInterface is the longest name of an interface (IFNAMSIZ with its final zero).
+const MaxInterface = 15
+
+// CheckInterface says what is wrong with the name of an interface or, with prefix, with the
+// beginning of one. The name gets into rules as it is, also into those of iptables, where "+"
+// at the end stands for any ending.
+func CheckInterface(name string, prefix bool) error {
+	odd := func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune(`"'\*/:!`, r) }
+	switch {
+	case len(name) > MaxInterface:
+		return fmt.Errorf("longer than the %d bytes that an interface's name can have", MaxInterface)
+	case strings.ContainsFunc(name, odd), !prefix && strings.HasSuffix(name, "+"):
+		return errors.New("not the name of an interface")
+	}
+	return nil
 }
 
 // LocalPodsMode is kube-proxy's detectLocalMode.

@@ -77,11 +77,7 @@ func TestMatchesOfPods(t *testing.T) {
 		{model.PodSources{Interface: "cbr0"}, []string{"-i cbr0"}},
 		{model.PodSources{Interface: "cali", Wildcard: true}, []string{"-i cali+"}},
 		{model.PodSources{Interface: "abcdefghijklmno", Wildcard: true}, []string{"-i abcdefghijklmno"}},
-		{model.PodSources{Interface: "abcdefghijklmnop", Wildcard: true}, nil},
-		{model.PodSources{Interface: "cali+"}, nil},
-		{model.PodSources{Interface: "x -j ACCEPT"}, nil},
-		{model.PodSources{Interface: "x\n-P"}, nil},
-		{model.PodSources{Interface: `x"`}, nil},
+		{model.PodSources{Wildcard: true}, nil},
 	} {
 		if got := podMatches(tt.pods); !slices.Equal(got, tt.want) {
 			t.Errorf("%+v: %q, want %q", tt.pods, got, tt.want)
@@ -89,7 +85,8 @@ func TestMatchesOfPods(t *testing.T) {
 	}
 }
 
-// FuzzNames looks for a name that adds a rule or an option, past all that model checks.
+// FuzzNames looks for a name that adds a rule or an option: of a Service past all that model
+// checks, of an interface among those that model.CheckInterface lets pass.
 func FuzzNames(f *testing.F) {
 	f.Add("ns1", "web", "http", "cbr0", false)
 	f.Add("ns\"1", "web\\", "http\n-A VMAPD-FILTER -j ACCEPT", "cali\n", true)
@@ -98,6 +95,9 @@ func FuzzNames(f *testing.F) {
 		mode := model.ByBridge
 		if wildcard {
 			mode = model.ByInterfacePrefix
+		}
+		if model.CheckInterface(iface, wildcard) != nil {
+			iface = "cbr0"
 		}
 		config := modeltest.Config()
 		config.LocalPods = model.LocalPods{Mode: mode, Interface: iface}

@@ -89,14 +89,14 @@ func (j Jump) String() string {
 	return "-I " + j.Chain + " 1 " + strings.Join(args, " ")
 }
 
-// maxInterface is the longest name of an interface (IFNAMSIZ with its final zero).
-const maxInterface = 15
-
 // podMatches returns the matches that tell packets from pods from others: one of them must
 // hold. "" holds for everybody.
 func podMatches(p model.PodSources) []string {
-	if p.Interface != "" {
-		return interfaceMatches(p)
+	if name := p.Interface; name != "" {
+		if p.Wildcard && len(name) < model.MaxInterface { // no longer name begins like one of full length
+			name += "+"
+		}
+		return []string{"-i " + name}
 	}
 	var list []string
 	for _, prefix := range p.CIDRs {
@@ -106,22 +106,6 @@ func podMatches(p model.PodSources) []string {
 		list = append(list, "-s "+prefix.String())
 	}
 	return list
-}
-
-// interfaceMatches returns nothing for what can't be the name of an interface: the
-// program would take no rule with it, and so none at all.
-func interfaceMatches(p model.PodSources) []string {
-	name := p.Interface
-	odd := strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune(`"'\/!`, r) })
-	switch {
-	case odd || len(name) > maxInterface:
-		return nil
-	case p.Wildcard && len(name) < maxInterface: // a longer name can't begin like one of full length
-		name += "+"
-	case !p.Wildcard && strings.HasSuffix(name, "+"): // which would be a wildcard
-		return nil
-	}
-	return []string{"-i " + name}
 }
 
 // Target is the chain that a jump leads to.

@@ -20,9 +20,6 @@ const (
 // Schedulers are those that the kernel has; twos since Linux 5.19.
 var Schedulers = []string{"rr", "wrr", "lc", "wlc", "lblc", "lblcr", "sh", "dh", "sed", "nq", "mh", "fo", "ovf", "twos"}
 
-// maxDevice is the longest name of an interface (IFNAMSIZ with its final zero).
-const maxDevice = 15
-
 // Options are what an administrator sets, or what the programs on the node can do. The
 // zero value has all defaults.
 type Options struct {
@@ -74,11 +71,12 @@ func (o Options) equal(p Options) bool {
 // Check says what is wrong with the options.
 func (o Options) Check() error {
 	o = o.withDefaults()
+	if err := model.CheckInterface(o.Device, false); err != nil {
+		return fmt.Errorf("device %q: %w", o.Device, err)
+	}
 	switch m := o.MasqueradeMark; {
 	case !slices.Contains(Schedulers, o.Scheduler):
 		return fmt.Errorf("scheduler %q is none of %v", o.Scheduler, Schedulers)
-	case len(o.Device) > maxDevice:
-		return fmt.Errorf("device %q: a name has at most %d characters", o.Device, maxDevice)
 	case o.Device == "kube-ipvs0":
 		return fmt.Errorf("device %q is kube-proxy's, whose clean-up would remove it", o.Device)
 	case m&(m-1) != 0 || m > indexBits:

@@ -20,7 +20,7 @@ func TestOptionsAreChecked(t *testing.T) {
 		{"nothing said", ipvs.Options{}, ""},
 		{"a scheduler of the kernel's", ipvs.Options{Scheduler: "lblcr"}, ""},
 		{"another", ipvs.Options{Scheduler: "random"}, `scheduler "random"`},
-		{"a long name", ipvs.Options{Device: "0123456789abcdef"}, "15 characters"},
+		{"a long name", ipvs.Options{Device: "0123456789abcdef"}, "15 bytes"},
 		{"kube-proxy's device", ipvs.Options{Device: "kube-ipvs0"}, "kube-proxy"},
 		{"two bits", ipvs.Options{MasqueradeMark: 0x6000}, "not one of"},
 		{"a bit that inside marks use", ipvs.Options{MasqueradeMark: 1 << 31}, "not one of"},

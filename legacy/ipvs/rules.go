@@ -164,16 +164,5 @@ func podMatches(p model.PodSources) []Match {
 		}
 		return list
 	}
-	// What can't be an interface's name is nobody's; the program would take no rule
-	// with it, and so none at all.
-	odd := strings.ContainsFunc(p.Interface, func(r rune) bool {
-		return r <= ' ' || r > '~' || strings.ContainsRune(`"'\/!`, r)
-	})
-	switch n := len(p.Interface); {
-	case odd, n > maxDevice, !p.Wildcard && strings.HasSuffix(p.Interface, "+"):
-		return nil
-	case n == maxDevice: // no longer name begins like this
-		return []Match{By{Name: p.Interface}}
-	}
-	return []Match{By{Name: p.Interface, Wildcard: p.Wildcard}}
+	return []Match{By{Name: p.Interface, Wildcard: p.Wildcard && len(p.Interface) < model.MaxInterface}}
 }

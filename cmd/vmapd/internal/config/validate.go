@@ -118,7 +118,7 @@ func validateConntrack(path *field.Path, c *proxyconfig.KubeProxyConntrackConfig
 func validateLocalMode(c *proxyconfig.KubeProxyConfiguration) field.ErrorList {
 	bridge := field.NewPath("detectLocal", "bridgeInterface")
 	prefix := field.NewPath("detectLocal", "interfaceNamePrefix")
-	errs := slices.Concat(checkInterface(bridge, c.DetectLocal.BridgeInterface), checkInterface(prefix, c.DetectLocal.InterfaceNamePrefix))
+	errs := slices.Concat(checkInterface(bridge, c.DetectLocal.BridgeInterface, false), checkInterface(prefix, c.DetectLocal.InterfaceNamePrefix, true))
 	mode, err := model.ParseLocalPodsMode(string(c.DetectLocalMode))
 	switch {
 	case err != nil:
@@ -131,18 +131,11 @@ func validateLocalMode(c *proxyconfig.KubeProxyConfiguration) field.ErrorList {
 	return errs
 }
 
-// maxInterfaceName is the longest name that an interface can have (IFNAMSIZ).
-const maxInterfaceName = 15
-
-// checkInterface checks the name of an interface, or what names begin with: it gets into
-// rules as it is. Empty means that there is none.
-func checkInterface(path *field.Path, name string) field.ErrorList {
-	if len(name) > maxInterfaceName {
-		return invalid(path, name, fmt.Sprintf("longer than the %d bytes that an interface's name can have", maxInterfaceName))
-	}
-	odd := func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune("\"\\*/:", r) }
-	if strings.ContainsFunc(name, odd) {
-		return invalid(path, name, "not the name of an interface")
+// checkInterface checks the name of an interface, or the beginning of one. Empty means that
+// there is none.
+func checkInterface(path *field.Path, name string, prefix bool) field.ErrorList {
+	if err := model.CheckInterface(name, prefix); err != nil {
+		return invalid(path, name, err.Error())
 	}
 	return nil
 }
