@@ -76,13 +76,17 @@ func (b *Batch) NewChain(name string) bool {
 // elements because the kernel walks the whole map for each chain that begins to look into
 // it (nf_tables_bind_set).
 func (b *Batch) aheadChains() []*Batch {
+	isAhead := func(c Chain) bool { return c.Hook == NoHook && b.newChains[c.Name] }
 	chains := &Batch{Family: b.Family, newChains: b.newChains}
-	chains.SetChains, b.SetChains = partition(b.SetChains, func(c Chain) bool {
-		return c.Hook == NoHook && b.newChains[c.Name]
-	})
+	for _, c := range b.SetChains {
+		if isAhead(c) {
+			chains.SetChains = append(chains.SetChains, c)
+		}
+	}
 	if len(chains.SetChains) == 0 {
 		return nil
 	}
+	b.SetChains = slices.DeleteFunc(b.SetChains, isAhead)
 	return []*Batch{chains}
 }
 
@@ -95,13 +99,14 @@ func (b *Batch) aheadElements(n int) []*Batch {
 		if !b.isAhead(s.Set) {
 			continue
 		}
-		early := s.Ops
-		b.Add[i].Ops = nil
-		if replaced := deleted(b.Delete, s.Set); len(replaced) > 0 {
-			early, b.Add[i].Ops = partition(s.Ops, func(op ElementOp) bool { return !replaced[op.Key] })
+		early := []SetOps{s}
+		if replaced := deleted(b.Delete, s.Set); len(replaced) == 0 {
+			b.Add[i].Ops = nil
+		} else {
+			early = take(b.Add[i:i+1], func(_ string, op *ElementOp) bool { return !replaced[op.Key] })
 		}
-		for part := range slices.Chunk(early, n) {
-			ahead = append(ahead, &Batch{Family: b.Family, Add: []SetOps{{s.Set, part}}})
+		for part := range chunks(early, n) {
+			ahead = append(ahead, &Batch{Family: b.Family, Add: part})
 		}
 	}
 	return ahead
@@ -124,18 +129,6 @@ func deleted(lists []SetOps, set string) map[string]bool {
 // is there already may choose a new slot at once, see [capacity].
 func (b *Batch) isAhead(set string) bool {
 	return isCounters(set) || b.CreateTable && isEndpoints(set)
-}
-
-// partition returns the elements for which yes holds, and the others.
-func partition[T any](list []T, yes func(T) bool) (in, out []T) {
-	for _, v := range list {
-		if yes(v) {
-			in = append(in, v)
-		} else {
-			out = append(out, v)
-		}
-	}
-	return in, out
 }
 
 // Without takes out of the batch what concerns some service ports.

@@ -1,6 +1,7 @@
 package nft
 
 import (
+	"iter"
 	"net/netip"
 	"slices"
 	"strings"
@@ -118,10 +119,10 @@ type groups struct {
 type service struct {
 	// joint: it must change in one transaction with others, for example because a frontend
 	// moves from one of them to another.
-	joint bool
-	urgent   bool
-	weight   int // operations
-	piece    int
+	joint  bool
+	urgent bool
+	weight int // operations
+	piece  int
 }
 
 // service returns the number of the Service that an operation belongs to, if it is one that
@@ -324,7 +325,7 @@ func (b *Batch) byService(g *groups, size int) []*Batch {
 		}
 		return n
 	}
-	del, add := deal(b.Delete, n+1, to), deal(b.Add, n+1, to)
+	del, add := partition(b.Delete, n+1, to), partition(b.Add, n+1, to)
 	pieces := make([]*Batch, n)
 	for i := range pieces {
 		pieces[i] = &Batch{Family: b.Family, Delete: del[i], Add: add[i]}
@@ -335,55 +336,58 @@ func (b *Batch) byService(g *groups, size int) []*Batch {
 
 // invalid takes from the batch what decides about packets that belong to no connection.
 func (b *Batch) invalid(size int) []*Batch {
+	invalid := func(set string, _ *ElementOp) bool { return set == ServiceEndpoints }
 	var pieces []*Batch
-	for i, s := range b.Delete {
-		if s.Set == ServiceEndpoints {
-			for part := range slices.Chunk(s.Ops, size) {
-				pieces = append(pieces, &Batch{Family: b.Family, Delete: []SetOps{{s.Set, part}}})
-			}
-			b.Delete[i].Ops = nil
-		}
+	for part := range chunks(take(b.Delete, invalid), size) {
+		pieces = append(pieces, &Batch{Family: b.Family, Delete: part})
 	}
-	for i, s := range b.Add {
-		if s.Set == ServiceEndpoints {
-			for part := range slices.Chunk(s.Ops, size) {
-				pieces = append(pieces, &Batch{Family: b.Family, Add: []SetOps{{s.Set, part}}})
-			}
-			b.Add[i].Ops = nil
-		}
+	for part := range chunks(take(b.Add, invalid), size) {
+		pieces = append(pieces, &Batch{Family: b.Family, Add: part})
 	}
 	return pieces
+}
+
+// chunks yields the operations of lists, n at most of one set at a time.
+func chunks(lists []SetOps, n int) iter.Seq[[]SetOps] {
+	return func(yield func([]SetOps) bool) {
+		for _, s := range lists {
+			for part := range slices.Chunk(s.Ops, n) {
+				if !yield([]SetOps{{s.Set, part}}) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // take takes operations out of lists.
 func take(lists []SetOps, yes func(set string, op *ElementOp) bool) []SetOps {
 	var all []SetOps
-	for k := range lists {
-		ops := lists[k].Ops
+	for k, s := range lists {
 		var taken []ElementOp
 		left := 0
-		for i := range ops {
+		for i := range s.Ops {
 			switch {
-			case yes(lists[k].Set, &ops[i]):
-				taken = append(taken, ops[i])
+			case yes(s.Set, &s.Ops[i]):
+				taken = append(taken, s.Ops[i])
 				continue
 			case left < i:
-				ops[left] = ops[i]
+				s.Ops[left] = s.Ops[i]
 			}
 			left++
 		}
-		clear(ops[left:])
-		lists[k].Ops = ops[:left]
+		clear(s.Ops[left:])
+		lists[k].Ops = s.Ops[:left]
 		if len(taken) > 0 {
-			all = append(all, SetOps{lists[k].Set, taken})
+			all = append(all, SetOps{s.Set, taken})
 		}
 	}
 	return all
 }
 
-// deal sorts operations into n lists. What is in their order already is not copied.
-func deal(lists []SetOps, n int, to func(set string, op *ElementOp) int) [][]SetOps {
-	dealt := make([][]SetOps, n)
+// partition sorts operations into n lists. What is in their order already is not copied.
+func partition(lists []SetOps, n int, to func(set string, op *ElementOp) int) [][]SetOps {
+	parts := make([][]SetOps, n)
 	for _, s := range lists {
 		whose := make([]int, len(s.Ops))
 		begin := make([]int, n+1) // of each list's operations
@@ -405,9 +409,9 @@ func deal(lists []SetOps, n int, to func(set string, op *ElementOp) int) [][]Set
 		}
 		for k := range n {
 			if part := slices.Clip(ops[begin[k]:begin[k+1]]); len(part) > 0 {
-				dealt[k] = append(dealt[k], SetOps{s.Set, part})
+				parts[k] = append(parts[k], SetOps{s.Set, part})
 			}
 		}
 	}
-	return dealt
+	return parts
 }
