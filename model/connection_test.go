@@ -53,12 +53,12 @@ func checkDecision(t *testing.T, s *model.Snapshot, d model.Decision) {
 	t.Helper()
 	fs := s.Family(model.FamilyOf(d.Dest.Addr()))
 	equal(t, "is there a frontend exactly with a service port?", d.Port != nil, d.Frontend != nil)
-	equal(t, "are there targets exactly if it is forwarded?", d.Fate == model.Forwarded, len(d.Targets) > 0)
+	equal(t, "are there targets exactly if it is forwarded?", d.Verdict == model.Forwarded, len(d.Targets) > 0)
 	equal(t, "is the client, who comes in by an interface, not on the node?", d.Node, d.Interface == "")
 	if d.Frontend != nil && d.Frontend.Kind == model.NodePort {
 		equal(t, "is the destination one of the node's?", true, slices.Contains(fs.NodePortAddrs, d.Dest.Addr()))
 	}
-	if d.Fate != model.Forwarded {
+	if d.Verdict != model.Forwarded {
 		return
 	}
 	equal(t, "targets", slices.Collect(d.Port.In(d.TrafficPolicy)), endpoints(d.Targets), compareEndpoints)

@@ -17,8 +17,8 @@ type Connection struct {
 // Decision is what becomes of a connection, and why. The backends do what it says.
 type Decision struct {
 	Connection
-	Fate Fate
-	Why  Reason
+	Verdict Verdict
+	Why     Reason
 
 	// Port and Frontend are who is meant; nil if it is no frontend of a Service.
 	Port     *ServicePort
@@ -38,19 +38,19 @@ type Target struct {
 	SNAT SNATReason // why it sees the node's address as its client's, or does not
 }
 
-// Fate is what becomes of a connection.
-type Fate uint8
+// Verdict is the result of a decision about a connection.
+type Verdict uint8
 
-// The fates.
+// The verdicts.
 const (
-	NotOurs   Fate = iota // it goes on as it is
-	Forwarded             // to one of Decision.Targets
-	Rejected              // its client is told at once
-	Dropped               // its client hears nothing
+	NotOurs   Verdict = iota // no Service has the destination: the packet stays as it is
+	Forwarded                // to one of Decision.Targets
+	Rejected                 // with a TCP reset or an ICMP error
+	Dropped                  // without an answer
 )
 
-func (f Fate) String() string {
-	return [...]string{"not ours", "forwarded", "rejected", "dropped"}[f]
+func (v Verdict) String() string {
+	return [...]string{"not ours", "forwarded", "rejected", "dropped"}[v]
 }
 
 // Reason is the rule that decided about a connection.
@@ -105,9 +105,9 @@ func Decide(s *Snapshot, c Connection) Decision {
 	case d.Frontend != nil:
 		fs.decideFrontend(&d)
 	case isClusterIP:
-		d.Fate, d.Why = Rejected, UnusedPort
+		d.Verdict, d.Why = Rejected, UnusedPort
 	case contains(fs.ServiceCIDRs, c.Dest.Addr()):
-		d.Fate, d.Why = Dropped, UnallocatedAddr
+		d.Verdict, d.Why = Dropped, UnallocatedAddr
 	}
 	return d
 }
@@ -138,20 +138,20 @@ func (s *FamilySnapshot) decideFrontend(d *Decision) {
 	sp, fe := d.Port, d.Frontend
 	switch {
 	case fe.Restricted && !contains(sp.Allowed(*fe), d.Source):
-		d.Fate, d.Why = Dropped, SourceNotAllowed
+		d.Verdict, d.Why = Dropped, SourceNotAllowed
 		return
 	case fe.ShortCircuit && d.FromPod:
-		d.Fate, d.Why, d.TrafficPolicy = Forwarded, FromPodInside, Cluster
+		d.Verdict, d.Why, d.TrafficPolicy = Forwarded, FromPodInside, Cluster
 	case fe.ShortCircuit && d.Node:
-		d.Fate, d.Why, d.TrafficPolicy = Forwarded, FromNodeInside, Cluster
+		d.Verdict, d.Why, d.TrafficPolicy = Forwarded, FromNodeInside, Cluster
 	case fe.Action == Reject:
-		d.Fate, d.Why = Rejected, NoEndpoints
+		d.Verdict, d.Why = Rejected, NoEndpoints
 		return
 	case fe.Action == Drop:
-		d.Fate, d.Why, d.TrafficPolicy = Dropped, NoLocalEndpoints, fe.TrafficPolicy
+		d.Verdict, d.Why, d.TrafficPolicy = Dropped, NoLocalEndpoints, fe.TrafficPolicy
 		return
 	default:
-		d.Fate, d.Why, d.TrafficPolicy = Forwarded, HasEndpoints, fe.TrafficPolicy
+		d.Verdict, d.Why, d.TrafficPolicy = Forwarded, HasEndpoints, fe.TrafficPolicy
 	}
 	for e := range sp.In(d.TrafficPolicy) {
 		d.Targets = append(d.Targets, Target{e, s.sourceNAT(d, e)})
@@ -197,10 +197,10 @@ func (s *FamilySnapshot) decideLoopback(d *Decision) {
 	case d.Frontend.ShortCircuit:
 		d.TrafficPolicy = Cluster
 	case d.Frontend.Action != Forward:
-		d.Fate, d.Why = Rejected, NoEndpoints
+		d.Verdict, d.Why = Rejected, NoEndpoints
 		return
 	}
-	d.Fate = Forwarded
+	d.Verdict = Forwarded
 	for e := range d.Port.In(d.TrafficPolicy) {
 		d.Targets = append(d.Targets, Target{e, ByForwarder})
 	}

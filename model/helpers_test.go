@@ -79,7 +79,7 @@ var snatReasons = map[model.SNATReason]string{
 //	forwarded, has endpoints: 10.0.0.2:8080, 10.0.0.3:8080 masqueraded: external
 func outcome(s *model.Snapshot, c model.Connection) string {
 	d := model.Decide(s, c)
-	text := d.Fate.String() + ", " + reasons[d.Why]
+	text := d.Verdict.String() + ", " + reasons[d.Why]
 	for i, t := range d.Targets {
 		text += [...]string{": ", ", "}[min(i, 1)] + t.Addr.String() + snatReasons[t.SNAT]
 	}

@@ -188,7 +188,7 @@ func TestRejectOrDrop(t *testing.T) {
 		none   = model.NoEndpoints
 		nobody = model.NoLocalEndpoints
 	)
-	fates := map[model.Reason]model.Fate{
+	verdicts := map[model.Reason]model.Verdict{
 		has: model.Forwarded, pod: model.Forwarded, node: model.Forwarded, none: model.Rejected, nobody: model.Dropped,
 	}
 	clients := []model.Connection{
@@ -225,8 +225,8 @@ func TestRejectOrDrop(t *testing.T) {
 					d := model.Decide(s, c)
 					what := c.Source.String() + " to " + dest
 					equal(t, what, reasons[want[i]], reasons[d.Why])
-					equal(t, what, fates[want[i]], d.Fate)
-					equal(t, what+": are there targets?", d.Fate == model.Forwarded, len(d.Targets) > 0)
+					equal(t, what, verdicts[want[i]], d.Verdict)
+					equal(t, what+": are there targets?", d.Verdict == model.Forwarded, len(d.Targets) > 0)
 				}
 			}
 		})

@@ -3,7 +3,6 @@ package nft_test
 import (
 	"fmt"
 	"math/rand/v2"
-	"net/netip"
 	"testing"
 
 	"github.com/vmapd/vmapd/model"
@@ -13,38 +12,6 @@ import (
 )
 
 // What model.Decide says about a connection is what the rules do with it.
-
-// done is what the rules did, as modeltest says it.
-func done(o nftsim.Outcome) modeltest.Outcome {
-	all := modeltest.Outcome{Fate: model.Forwarded, TCPReset: o.TCPReset}
-	switch o.Verdict {
-	case nftsim.Reject:
-		all.Fate = model.Rejected
-	case nftsim.Drop:
-		all.Fate = model.Dropped
-	case nftsim.Accept:
-		all.To = map[netip.AddrPort]modeltest.Arrival{}
-		for to, a := range o.To {
-			all.To[to] = modeltest.Arrival{Share: a.Share, Masquerade: a.Masquerade}
-		}
-	}
-	return all
-}
-
-// packetOf is a connection's first packet.
-func packetOf(c model.Connection, pods model.PodSources) nftsim.Packet {
-	p := nftsim.Packet{
-		From: nftsim.Outside, Interface: c.Interface,
-		Source: netip.AddrPortFrom(c.Source, modeltest.ClientPort), Dest: c.Dest, Protocol: c.Protocol,
-	}
-	switch {
-	case c.Node:
-		p.From = nftsim.Node
-	case pods.Contains(c.Source, c.Interface):
-		p.From = nftsim.Pod
-	}
-	return p
-}
 
 // agree makes random connections and compares what is said with what is done.
 func agree(t *testing.T, r *modeltest.Random, s *model.Snapshot, rulesets [len(model.Families)]*nft.Ruleset, connections int) {
@@ -64,12 +31,12 @@ func agree(t *testing.T, r *modeltest.Random, s *model.Snapshot, rulesets [len(m
 		}
 		f := model.FamilyOf(c.Dest.Addr())
 		d := model.Decide(s, c)
-		got, err := sims[f].Run(packetOf(c, s.Family(f).Pods))
+		got, err := sims[f].Run(c)
 		if err != nil {
 			t.Fatalf("%+v: %v", c, err)
 		}
-		if how := modeltest.Expected(d).Disagrees(done(got)); how != "" {
-			t.Fatalf("%+v\ndecided: %v, reason %d: %s\nrules met: %q", c, d.Fate, d.Why, how, got.Trace)
+		if how := modeltest.Expected(d).Disagrees(got.Outcome); how != "" {
+			t.Fatalf("%+v\ndecided: %v, reason %d: %s\nrules met: %q", c, d.Verdict, d.Why, how, got.Trace)
 		}
 		checkRemembered(t, d, got)
 		checkCounted(t, d, got, rulesets[f].Options.Counters)
@@ -84,7 +51,7 @@ func checkCounted(t *testing.T, d model.Decision, got nftsim.Outcome, counters b
 	if counters && d.Port != nil && d.Why != model.SourceNotAllowed && d.Why != model.UnusedPort {
 		want = append(want, d.Port.Name.String())
 	}
-	equal(t, fmt.Sprintf("who counts %+v: %d for reason %d", d.Connection, d.Fate, d.Why), want, got.Counted)
+	equal(t, fmt.Sprintf("who counts %+v: %v for reason %d", d.Connection, d.Verdict, d.Why), want, got.Counted)
 	if t.Failed() {
 		t.FailNow()
 	}
@@ -94,7 +61,7 @@ func checkCounted(t *testing.T, d model.Decision, got nftsim.Outcome, counters b
 // only there.
 func checkRemembered(t *testing.T, d model.Decision, got nftsim.Outcome) {
 	t.Helper()
-	if d.Fate != model.Forwarded {
+	if d.Verdict != model.Forwarded {
 		return
 	}
 	for _, target := range d.Targets {
@@ -168,7 +135,7 @@ func TestARememberedClientComesBack(t *testing.T) {
 		for range 60 {
 			c := modeltest.Connection(r, s)
 			d := model.Decide(s, c)
-			if d.Fate != model.Forwarded || d.Why == model.LoopbackForwarder || d.Port.Affinity == 0 {
+			if d.Verdict != model.Forwarded || d.Why == model.LoopbackForwarder || d.Port.Affinity == 0 {
 				continue
 			}
 			f := model.FamilyOf(c.Dest.Addr())
@@ -177,8 +144,7 @@ func TestARememberedClientComesBack(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			packet := packetOf(c, s.Family(f).Pods)
-			first, err := sim.Run(packet)
+			first, err := sim.Run(c)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -187,7 +153,7 @@ func TestARememberedClientComesBack(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			got, err := sim.Run(packet)
+			got, err := sim.Run(c)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -36,26 +36,27 @@ func applyTable(t *testing.T, table *nft.Table, b *nft.Batch) *nft.Table {
 	}
 }
 
-// sentTo are the outcomes of some packets, without what decides nothing about them.
-func sentTo(t *testing.T, table *nft.Table, node []netip.Addr, packets []nftsim.Packet) []nftsim.Outcome {
+// sentTo returns the outcomes of some connections, without counters and traces.
+func sentTo(t *testing.T, table *nft.Table, node []netip.Addr, connections []model.Connection) []modeltest.Outcome {
 	t.Helper()
 	sim, err := nftsim.NewTable(table, node...)
 	if err != nil {
 		t.Fatalf("the table is not sound: %v", err)
 	}
-	outcomes := make([]nftsim.Outcome, len(packets))
-	for i, p := range packets {
-		if outcomes[i], err = sim.Run(p); err != nil {
+	outcomes := make([]modeltest.Outcome, len(connections))
+	for i, c := range connections {
+		o, err := sim.Run(c)
+		if err != nil {
 			t.Fatal(err)
 		}
-		o := &outcomes[i]
-		o.Counted, o.Trace = nil, nil
 		for to, a := range o.To {
-			if to.Addr() == p.Source.Addr() {
+			if to.Addr() == c.Source {
 				a.Masquerade = false // without it, a connection to oneself never worked
 			}
 			o.To[to] = a
 		}
+		outcomes[i] = o.Outcome
+		outcomes[i].Trace = nil
 	}
 	return outcomes
 }
@@ -65,24 +66,24 @@ var sameOutcome = cmp.Options{
 	cmp.Comparer(func(a, b float64) bool { return math.Abs(a-b) < 1e-9 }),
 }
 
-// checkPieces sends a batch in pieces. After each of them, each packet goes where it went
+// checkPieces sends a batch in pieces. After each of them, each connection goes where it went
 // before all or where it goes after all.
-func checkPieces(t *testing.T, table *nft.Table, batch, whole *nft.Batch, size int, node []netip.Addr, packets []nftsim.Packet) (split bool) {
+func checkPieces(t *testing.T, table *nft.Table, batch, whole *nft.Batch, size int, node []netip.Addr, connections []model.Connection) (split bool) {
 	t.Helper()
 	table = &nft.Table{
 		Family: table.Family, Sets: append(slices.Clone(table.Sets), batch.AddSets...),
 		Chains: table.Chains, Elements: table.Elements,
 	}
 	wantTable := applyTable(t, table, whole)
-	before, after := sentTo(t, table, node, packets), sentTo(t, wantTable, node, packets)
+	before, after := sentTo(t, table, node, connections), sentTo(t, wantTable, node, connections)
 	pieces := batch.Split(size)
 	services := 0
 	for i, piece := range pieces {
 		next := applyTable(t, table, piece)
-		got := sentTo(t, next, node, packets)
-		for k, p := range packets {
+		got := sentTo(t, next, node, connections)
+		for k, c := range connections {
 			if !cmp.Equal(got[k], before[k], sameOutcome) && !cmp.Equal(got[k], after[k], sameOutcome) {
-				t.Fatalf("%v, after piece %d of %d\nbefore: %+v\nnow: %+v\nafter: %+v\nthe piece:\n%s", p, i+1, len(pieces),
+				t.Fatalf("%+v, after piece %d of %d\nbefore: %+v\nnow: %+v\nafter: %+v\nthe piece:\n%s", c, i+1, len(pieces),
 					before[k], got[k], after[k], piece)
 			}
 		}
@@ -114,7 +115,7 @@ func elementsIn(b *nft.Batch, set string) []nft.ElementOp {
 }
 
 func TestEachPieceOfABatchIsSafe(t *testing.T) {
-	const seeds, steps, connections = 60, 10, 60
+	const seeds, steps, perStep = 60, 10, 60
 	split := [3]int{}
 	for seed := range uint64(seeds) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
@@ -126,12 +127,12 @@ func TestEachPieceOfABatchIsSafe(t *testing.T) {
 				r.Steps(b, 1+r.IntN(12))
 				s := b.Snapshot()
 				want := compileAll(counting(step), s, &have)
-				var packets [len(model.Families)][]nftsim.Packet
-				for i := range connections {
+				var connections [len(model.Families)][]model.Connection
+				for i := range perStep {
 					whose := [...]*model.Snapshot{s, old}[i%2]
 					c := modeltest.Connection(r, whose)
 					f := model.FamilyOf(c.Dest.Addr())
-					packets[f] = append(packets[f], packetOf(c, s.Family(f).Pods))
+					connections[f] = append(connections[f], c)
 				}
 				for _, f := range model.Families {
 					size, node := 1+r.IntN(6), s.Family(f).NodeAddrs
@@ -139,9 +140,9 @@ func TestEachPieceOfABatchIsSafe(t *testing.T) {
 					again := want[f].Options.Compile(table, s.Family(f))
 					nothing := &nft.Table{Family: f}
 					for i, ok := range [...]bool{
-						checkPieces(t, table, nft.Diff(have[f], want[f]), nft.Diff(have[f], want[f]), size, node, packets[f]),
-						checkPieces(t, table, nft.DiffTable(table, again), nft.DiffTable(table, again), size, node, packets[f]),
-						checkPieces(t, nothing, nft.DiffTable(nil, want[f]), nft.DiffTable(nil, want[f]), size, node, packets[f]),
+						checkPieces(t, table, nft.Diff(have[f], want[f]), nft.Diff(have[f], want[f]), size, node, connections[f]),
+						checkPieces(t, table, nft.DiffTable(table, again), nft.DiffTable(table, again), size, node, connections[f]),
+						checkPieces(t, nothing, nft.DiffTable(nil, want[f]), nft.DiffTable(nil, want[f]), size, node, connections[f]),
 					} {
 						if ok {
 							split[i]++
@@ -236,11 +237,8 @@ func TestPiecesAreBounded(t *testing.T) {
 // Some Services have more in common than random ones ever do.
 func TestServicesThatMeetChangeTogether(t *testing.T) {
 	type objects = []modeltest.Object
-	from := func(source, dest string) nftsim.Packet {
-		return nftsim.Packet{
-			From: nftsim.Outside, Source: netip.AddrPortFrom(netip.MustParseAddr(source), modeltest.ClientPort),
-			Dest: netip.MustParseAddrPort(dest), Protocol: model.TCP,
-		}
+	from := func(source, dest string) model.Connection {
+		return model.Connection{Source: netip.MustParseAddr(source), Dest: netip.MustParseAddrPort(dest), Protocol: model.TCP}
 	}
 	endpoints := func(service string, addr string) modeltest.Slice {
 		return modeltest.NewSlice("ns1/"+service+"-1", service).TCP("", 8080).Local(addr)
@@ -251,7 +249,7 @@ func TestServicesThatMeetChangeTogether(t *testing.T) {
 		for _, tt := range []struct {
 			name          string
 			before, after objects
-			packet        nftsim.Packet
+			connection    model.Connection
 		}{
 			{
 				"an external IP is the cluster IP of another",
@@ -289,7 +287,7 @@ func TestServicesThatMeetChangeTogether(t *testing.T) {
 				table := tableOf(t, have)
 				want := nft.Compile(table, s)
 				batch := func() *nft.Batch { return nft.DiffTable(table, want) }
-				checkPieces(t, table, batch(), batch(), 1, s.NodeAddrs, []nftsim.Packet{tt.packet})
+				checkPieces(t, table, batch(), batch(), 1, s.NodeAddrs, []model.Connection{tt.connection})
 				b := modeltest.Builder(modeltest.Config(), append(slices.Clone(always), tt.before...)...)
 				old := nft.Compile(nil, b.Snapshot().Family(model.IPv4))
 				for _, o := range tt.before {
@@ -299,7 +297,7 @@ func TestServicesThatMeetChangeTogether(t *testing.T) {
 					o.Set(b)
 				}
 				now := nft.Compile(old, b.Snapshot().Family(model.IPv4))
-				checkPieces(t, tableOf(t, old), nft.Diff(old, now), nft.Diff(old, now), 1, s.NodeAddrs, []nftsim.Packet{tt.packet})
+				checkPieces(t, tableOf(t, old), nft.Diff(old, now), nft.Diff(old, now), 1, s.NodeAddrs, []model.Connection{tt.connection})
 			})
 		}
 	}

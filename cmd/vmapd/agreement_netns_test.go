@@ -167,9 +167,9 @@ func (p *plane) check(t *testing.T, d model.Decision, from *lab.Namespace) {
 		return from.Ask(ctx, d.Protocol.String(), d.Dest)
 	}
 	wrong := func(format string, args ...any) {
-		t.Errorf("%+v\ndecided: %v, reason %d, %d targets; %s", d.Connection, d.Fate, d.Why, len(d.Targets), fmt.Sprintf(format, args...))
+		t.Errorf("%+v\ndecided: %v, reason %d, %d targets; %s", d.Connection, d.Verdict, d.Why, len(d.Targets), fmt.Sprintf(format, args...))
 	}
-	switch d.Fate {
+	switch d.Verdict {
 	case model.Rejected:
 		if a, err := ask(patience); err == nil || lab.FailureOf(err) != lab.Refused {
 			wrong("got answer %+v, error %v", a, err)
@@ -226,7 +226,7 @@ func (p *plane) check(t *testing.T, d model.Decision, from *lab.Namespace) {
 func TestPacketsDoWhatIsDecided(t *testing.T) {
 	const worlds, snapshots, connections = 5, 6, 20
 	var mu sync.Mutex
-	fates := map[model.Fate]int{}
+	verdicts := map[model.Verdict]int{}
 	t.Run("worlds", func(t *testing.T) {
 		for world := range worlds {
 			t.Run(fmt.Sprint(world), func(t *testing.T) {
@@ -251,9 +251,9 @@ func TestPacketsDoWhatIsDecided(t *testing.T) {
 								continue
 							}
 							mu.Lock()
-							fates[d.Fate]++
+							verdicts[d.Verdict]++
 							mu.Unlock()
-							if d.Fate != model.Dropped {
+							if d.Verdict != model.Dropped {
 								p.check(t, d, from)
 								continue
 							}
@@ -264,10 +264,10 @@ func TestPacketsDoWhatIsDecided(t *testing.T) {
 			})
 		}
 	})
-	t.Logf("%v", fates)
-	for _, f := range []model.Fate{model.Forwarded, model.Rejected, model.Dropped} {
-		if fates[f] < 10 {
-			t.Errorf("only %d connections were %v", fates[f], f)
+	t.Logf("%v", verdicts)
+	for _, f := range []model.Verdict{model.Forwarded, model.Rejected, model.Dropped} {
+		if verdicts[f] < 10 {
+			t.Errorf("only %d connections were %v", verdicts[f], f)
 		}
 	}
 }

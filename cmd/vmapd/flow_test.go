@@ -11,7 +11,6 @@ import (
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 	"github.com/vmapd/vmapd/model"
-	"github.com/vmapd/vmapd/nft/nftsim"
 )
 
 // flow is one line of a scenario's flows:
@@ -52,24 +51,32 @@ type flowEndpoint struct {
 // origin is who connects.
 type origin struct {
 	name   string
-	kind   nftsim.Origin
+	kind   originKind
 	number int // of the pod, or of the client's address; from 1
 }
 
+type originKind uint8
+
+const (
+	fromOutside originKind = iota
+	fromNode
+	fromPod
+)
+
 // addrs are the origins' addresses; of pods, the first one's.
-var addrs = map[nftsim.Origin][len(model.Families)]string{
-	nftsim.Outside: {lab.ClientIP4, lab.ClientIP6},
-	nftsim.Node:    {lab.NodeIP4, lab.NodeIP6},
-	nftsim.Pod:     {lab.FirstPodIP4, lab.FirstPodIP6},
+var addrs = map[originKind][len(model.Families)]string{
+	fromOutside: {lab.ClientIP4, lab.ClientIP6},
+	fromNode:    {lab.NodeIP4, lab.NodeIP6},
+	fromPod:     {lab.FirstPodIP4, lab.FirstPodIP6},
 }
 
 // addr returns the origin's address.
 func (o origin) addr(f model.Family) netip.Addr {
 	a := netip.MustParseAddr(addrs[o.kind][f])
-	if o.kind == nftsim.Outside && o.number == 2 {
+	if o.kind == fromOutside && o.number == 2 {
 		return netip.MustParseAddr([...]string{lab.SecondClientIP4, lab.SecondClientIP6}[f])
 	}
-	for i := 1; o.kind == nftsim.Pod && i < o.number; i++ {
+	for i := 1; o.kind == fromPod && i < o.number; i++ {
 		a = a.Next()
 	}
 	return a
@@ -78,11 +85,11 @@ func (o origin) addr(f model.Family) netip.Addr {
 // iface returns the node's interface by which the origin's packets come in.
 func (o origin) iface() string {
 	switch o.kind {
-	case nftsim.Outside:
+	case fromOutside:
 		return lab.UplinkName
-	case nftsim.Pod:
+	case fromPod:
 		return lab.PodLinkPrefix + strconv.Itoa(o.number)
-	case nftsim.Node:
+	case fromNode:
 	}
 	return ""
 }
@@ -91,7 +98,7 @@ func (o origin) iface() string {
 // machine connects from that very address.
 func (f flow) source(nodeAddrs []netip.Addr) netip.Addr {
 	a := f.dest.Addr()
-	if f.from.kind == nftsim.Node && (a.IsLoopback() || slices.Contains(nodeAddrs, a)) {
+	if f.from.kind == fromNode && (a.IsLoopback() || slices.Contains(nodeAddrs, a)) {
 		return a
 	}
 	return f.from.addr(f.family())
@@ -104,15 +111,15 @@ const podCount = 3
 func parseOrigin(s string) (origin, error) {
 	switch s {
 	case "client":
-		return origin{s, nftsim.Outside, 1}, nil
+		return origin{s, fromOutside, 1}, nil
 	case "client-2":
-		return origin{s, nftsim.Outside, 2}, nil
+		return origin{s, fromOutside, 2}, nil
 	case "node":
-		return origin{s, nftsim.Node, 1}, nil
+		return origin{s, fromNode, 1}, nil
 	}
 	number, ok := strings.CutPrefix(s, "pod-")
 	if n, err := strconv.Atoi(number); ok && err == nil && n >= 1 && n <= podCount {
-		return origin{s, nftsim.Pod, n}, nil
+		return origin{s, fromPod, n}, nil
 	}
 	return origin{}, fmt.Errorf("unknown origin %q", s)
 }
@@ -182,7 +189,7 @@ func parseFlow(line string) (flow, error) {
 	if f.protocol, err = model.ParseProtocol(strings.ToUpper(protocol)); err != nil || protocol == "" {
 		return f, fmt.Errorf("bad destination %q", dest)
 	}
-	if f.dest.Addr().IsLoopback() && f.from.kind != nftsim.Node {
+	if f.dest.Addr().IsLoopback() && f.from.kind != fromNode {
 		return f, errors.New("what goes to loopback never reaches the node")
 	}
 	words := strings.Fields(outcome)

@@ -80,7 +80,7 @@ func loadByIPVS(t *testing.T, _ string, snapshot *model.Snapshot, node *lab.Name
 // skipDifferences skips a flow about which IPVS is known to do otherwise.
 func skipDifferences(t *testing.T, f flow, snapshot *model.Snapshot, nodeAddrs []netip.Addr) {
 	t.Helper()
-	d, _ := f.decide(snapshot, nodeAddrs)
+	d := model.Decide(snapshot, f.connection(nodeAddrs))
 	for _, difference := range ipvs.Differences {
 		if difference.Concerns != nil && difference.Concerns(snapshot.Family(f.family()), d) {
 			t.Skipf("IPVS does otherwise: %s", difference.What)

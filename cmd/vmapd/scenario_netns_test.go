@@ -15,7 +15,6 @@ import (
 	"github.com/vmapd/vmapd/legacy/iptables"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft/kernel"
-	"github.com/vmapd/vmapd/nft/nftsim"
 	"github.com/vmapd/vmapd/sync/manifest"
 )
 
@@ -128,7 +127,7 @@ func TestScenariosForReal(t *testing.T) {
 				flows := s.flows(t)
 				w := newWorld(t, objects, flows)
 				for i, f := range flows {
-					if d, _ := f.decide(snapshot, w.nodeAddrs); p.noHash && d.Port != nil && d.Port.Algorithm == model.SourceHash {
+					if d := model.Decide(snapshot, f.connection(w.nodeAddrs)); p.noHash && d.Port != nil && d.Port.Algorithm == model.SourceHash {
 						flows[i].tries = ""
 					}
 					if p.name == byIPVS && f.tries == same {
@@ -225,11 +224,11 @@ func serverName(ns *lab.Namespace, addr netip.AddrPort) string {
 // namespace returns where an origin is.
 func (w *world) namespace(o origin) *lab.Namespace {
 	switch o.kind {
-	case nftsim.Node:
+	case fromNode:
 		return w.Node
-	case nftsim.Outside:
+	case fromOutside:
 		return w.Client
-	case nftsim.Pod:
+	case fromPod:
 	}
 	return w.Pods()[o.number-1].Namespace
 }
@@ -258,7 +257,7 @@ func (f flow) ask(ctx context.Context, w *world, timeout time.Duration) ask {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	var source netip.Addr // as the kernel chooses
-	if f.from.kind == nftsim.Outside && f.from.number == 2 {
+	if f.from.kind == fromOutside && f.from.number == 2 {
 		source = f.from.addr(f.family())
 	}
 	a, err := w.namespace(f.from).AskFrom(ctx, source, f.protocol.String(), f.dest)
@@ -343,7 +342,7 @@ func (f flow) connectEndpoints(t *testing.T, w *world, last string) string {
 		missing = append(missing, name)
 		sources[name] = f.source(w.nodeAddrs)
 		if e.masquerade {
-			sources[name] = origin{kind: nftsim.Node}.addr(f.family())
+			sources[name] = origin{kind: fromNode}.addr(f.family())
 		}
 	}
 	if f.tries == sticky || f.tries == same {

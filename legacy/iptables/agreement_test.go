@@ -2,7 +2,6 @@ package iptables_test
 
 import (
 	"fmt"
-	"net/netip"
 	"testing"
 
 	"github.com/vmapd/vmapd/legacy/iptables"
@@ -12,35 +11,6 @@ import (
 )
 
 // What model.Decide says about a connection is what the rules do with it.
-
-// done is what the rules did, as modeltest says it.
-func done(o iptsim.Outcome) modeltest.Outcome {
-	all := modeltest.Outcome{Fate: model.Forwarded, TCPReset: o.TCPReset}
-	switch o.Fate {
-	case iptsim.Rejected:
-		all.Fate = model.Rejected
-	case iptsim.Dropped:
-		all.Fate = model.Dropped
-	case iptsim.Accepted:
-		all.To = map[netip.AddrPort]modeltest.Arrival{}
-		for to, a := range o.To {
-			all.To[to] = modeltest.Arrival{Share: a.Share, Masquerade: a.Masquerade}
-		}
-	}
-	return all
-}
-
-// packetOf is a connection's first packet.
-func packetOf(c model.Connection) iptsim.Packet {
-	p := iptsim.Packet{
-		From: iptsim.Outside, Interface: c.Interface,
-		Source: netip.AddrPortFrom(c.Source, modeltest.ClientPort), Dest: c.Dest, Protocol: c.Protocol,
-	}
-	if c.Node {
-		p.From = iptsim.Node
-	}
-	return p
-}
 
 // agree makes random connections and compares what is said with what is done.
 func agree(t *testing.T, r *modeltest.Random, s *model.Snapshot, all rulesets, mark uint32, connections int) {
@@ -56,12 +26,12 @@ func agree(t *testing.T, r *modeltest.Random, s *model.Snapshot, all rulesets, m
 		}
 		f := model.FamilyOf(c.Dest.Addr())
 		d := model.Decide(s, c)
-		got, err := sims[f].Run(packetOf(c))
+		got, err := sims[f].Run(c)
 		if err != nil {
 			t.Fatalf("%+v: %v", c, err)
 		}
-		if how := modeltest.Expected(d).Disagrees(done(got)); how != "" {
-			t.Fatalf("%+v\ndecided: %v, reason %d: %s\nrules met: %q", c, d.Fate, d.Why, how, got.Trace)
+		if how := modeltest.Expected(d).Disagrees(got.Outcome); how != "" {
+			t.Fatalf("%+v\ndecided: %v, reason %d: %s\nrules met: %q", c, d.Verdict, d.Why, how, got.Trace)
 		}
 		checkRemembered(t, d, got)
 		for to, a := range got.To {
@@ -82,7 +52,7 @@ func checkRemembered(t *testing.T, d model.Decision, got iptsim.Outcome) {
 	}
 	lists := map[string]bool{}
 	for to, a := range got.To {
-		if d.Fate == model.Forwarded && len(a.Remembered) != want {
+		if d.Verdict == model.Forwarded && len(a.Remembered) != want {
 			t.Fatalf("%+v: %v is remembered in %q, want %d lists", d.Connection, to, a.Remembered, want)
 		}
 		for _, name := range a.Remembered {
@@ -145,13 +115,13 @@ func TestARememberedClientComesBack(t *testing.T) {
 		for range 60 {
 			c := modeltest.Connection(r, s)
 			d := model.Decide(s, c)
-			if d.Fate != model.Forwarded || d.Why == model.LoopbackForwarder || d.Port.Affinity == 0 {
+			if d.Verdict != model.Forwarded || d.Why == model.LoopbackForwarder || d.Port.Affinity == 0 {
 				continue
 			}
 			f := model.FamilyOf(c.Dest.Addr())
 			target := d.Targets[r.IntN(len(d.Targets))]
 			sim := simulate(t, load(t, all[f]), s.Family(f))
-			first, err := sim.Run(packetOf(c))
+			first, err := sim.Run(c)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -159,7 +129,7 @@ func TestARememberedClientComesBack(t *testing.T) {
 			for _, name := range noted {
 				sim.Remember(name, c.Source)
 			}
-			got, err := sim.Run(packetOf(c))
+			got, err := sim.Run(c)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/vmapd/vmapd/legacy/iptables"
-	"github.com/vmapd/vmapd/legacy/iptables/iptsim"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
 )
@@ -48,19 +47,19 @@ func TestANewConnectionMeetsFewRules(t *testing.T) {
 			for _, kind := range []struct {
 				name string
 				most int
-				to   func(i int) iptsim.Packet
+				to   func(i int) model.Connection
 			}{
-				{"pod to cluster IP", tt.clusterIP, func(i int) iptsim.Packet {
+				{"pod to cluster IP", tt.clusterIP, func(i int) model.Connection {
 					vip := netip.MustParseAddr(modeltest.ClusterService(i % tt.services).ClusterIPs[0])
-					return packet(iptsim.Pod, modeltest.Pod(model.IPv4, i), vip, 80)
+					return connection(modeltest.Pod(model.IPv4, i), vip, 80)
 				}},
-				{"outside to node port", tt.nodePort, func(i int) iptsim.Packet {
+				{"outside to node port", tt.nodePort, func(i int) model.Connection {
 					port := 30000 + i%min(tt.services, nodePorts)
-					return packet(iptsim.Outside, outside, netip.MustParseAddr(modeltest.NodeIP4), uint16(port))
+					return connection(outside, netip.MustParseAddr(modeltest.NodeIP4), uint16(port))
 				}},
-				{"pod to no Service", tt.other, func(i int) iptsim.Packet {
+				{"pod to no Service", tt.other, func(i int) model.Connection {
 					to := netip.AddrFrom4([4]byte{203, 0, byte(i * 7), byte(i * 13)})
-					return packet(iptsim.Pod, modeltest.Pod(model.IPv4, i), to, 443)
+					return connection(modeltest.Pod(model.IPv4, i), to, 443)
 				}},
 			} {
 				worst, mean := 0, 0.0
@@ -82,10 +81,9 @@ func TestANewConnectionMeetsFewRules(t *testing.T) {
 
 var outside = netip.MustParseAddr("203.0.113.7")
 
-func packet(from iptsim.Origin, source, dest netip.Addr, port uint16) iptsim.Packet {
-	return iptsim.Packet{
-		From: from, Interface: modeltest.Uplink, Protocol: model.TCP,
-		Source: netip.AddrPortFrom(source, 40000), Dest: netip.AddrPortFrom(dest, port),
+func connection(source, dest netip.Addr, port uint16) model.Connection {
+	return model.Connection{
+		Source: source, Interface: modeltest.Uplink, Dest: netip.AddrPortFrom(dest, port), Protocol: model.TCP,
 	}
 }
 
@@ -115,7 +113,7 @@ func TestEachEndpointHasTheSameShare(t *testing.T) {
 			b := modeltest.Builder(modeltest.Config(), service, bigSlice(upTo(n)...))
 			s := b.Snapshot().Family(model.IPv4)
 			sim := simulate(t, load(t, iptables.Compile(nil, s, iptables.Options{})), s)
-			o, err := sim.Run(packet(iptsim.Pod, outside, netip.MustParseAddr("172.30.0.41"), 80))
+			o, err := sim.Run(connection(outside, netip.MustParseAddr("172.30.0.41"), 80))
 			if err != nil {
 				t.Fatal(err)
 			}

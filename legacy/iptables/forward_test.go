@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/vmapd/vmapd/legacy/iptables"
-	"github.com/vmapd/vmapd/legacy/iptables/iptsim"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
 )
@@ -35,11 +34,11 @@ func TestForwardPolicyOfDrop(t *testing.T) {
 			if err := tables.Restore("*filter\n:FORWARD DROP [0:0]\nCOMMIT\n"); err != nil {
 				t.Fatal(err)
 			}
-			got, err := simulate(t, tables, s).Run(packet(iptsim.Outside, tt.source, netip.MustParseAddr(tt.to), tt.port))
+			got, err := simulate(t, tables, s).Run(connection(tt.source, netip.MustParseAddr(tt.to), tt.port))
 			if err != nil {
 				t.Fatal(err)
 			}
-			equal(t, "accepted", tt.wantAccept, got.Fate == iptsim.Accepted)
+			equal(t, "accepted", tt.wantAccept, got.Verdict == model.Forwarded)
 			for to, a := range got.To {
 				if a.Masquerade != tt.wantMasquerade {
 					t.Errorf("%v: masqueraded is %v, want %v", to, a.Masquerade, tt.wantMasquerade)
@@ -68,33 +67,32 @@ func TestAnEndpointAtItsOwnAddressIsNotRefused(t *testing.T) {
 		name    string
 		service modeltest.Service
 		source  netip.Addr
-		from    iptsim.Origin
-		want    iptsim.Fate
+		want    model.Verdict
 	}{
-		{"an external IP", modeltest.NewService("ns1/web").On("172.30.0.41").External(modeltest.NodeIP4), outside, iptsim.Outside, iptsim.Accepted},
+		{"an external IP", modeltest.NewService("ns1/web").On("172.30.0.41").External(modeltest.NodeIP4), outside, model.Forwarded},
 		{
 			"the cluster IP itself", modeltest.NewService("ns1/web").On(modeltest.NodeIP4),
-			outside, iptsim.Outside, iptsim.Accepted,
+			outside, model.Forwarded,
 		},
 		{
 			"a load balancer's address, source allowed",
 			modeltest.NewService("ns1/web").On("172.30.0.41").LoadBalancer(modeltest.NodeIP4).Ranges("203.0.113.0/24"),
-			outside, iptsim.Outside, iptsim.Accepted,
+			outside, model.Forwarded,
 		},
 		{
 			"a load balancer's address, source not allowed",
 			modeltest.NewService("ns1/web").On("172.30.0.41").LoadBalancer(modeltest.NodeIP4).Ranges("1.2.3.0/24"),
-			outside, iptsim.Outside, iptsim.Dropped,
+			outside, model.Dropped,
 		},
 		{
 			"policy Local, from the node, though no endpoint counts as local",
 			modeltest.NewService("ns1/web").On("172.30.0.41").External(modeltest.NodeIP4).Policies("Cluster", "Local"),
-			node, iptsim.Node, iptsim.Accepted,
+			node, model.Forwarded,
 		},
 		{
 			"policy Local, from outside: dropped, as if it were elsewhere",
 			modeltest.NewService("ns1/web").On("172.30.0.41").External(modeltest.NodeIP4).Policies("Cluster", "Local"),
-			outside, iptsim.Outside, iptsim.Dropped,
+			outside, model.Dropped,
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -102,12 +100,14 @@ func TestAnEndpointAtItsOwnAddressIsNotRefused(t *testing.T) {
 				modeltest.NewSlice("ns1/web-1", "web").TCP("", 80).Ready(modeltest.NodeIP4))
 			s := b.Snapshot().Family(model.IPv4)
 			sim := simulate(t, load(t, iptables.Compile(nil, s, iptables.Options{})), s)
-			got, err := sim.Run(packet(tt.from, tt.source, node, 80))
+			c := connection(tt.source, node, 80)
+			c.Node = tt.source == node
+			got, err := sim.Run(c)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got.Fate != tt.want {
-				t.Errorf("is %v, want %v; rules: %q", got.Fate, tt.want, got.Trace)
+			if got.Verdict != tt.want {
+				t.Errorf("is %v, want %v; rules: %q", got.Verdict, tt.want, got.Trace)
 			}
 		})
 	}

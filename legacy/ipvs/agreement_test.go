@@ -2,7 +2,6 @@ package ipvs_test
 
 import (
 	"fmt"
-	"net/netip"
 	"testing"
 
 	"github.com/vmapd/vmapd/legacy/ipvs"
@@ -14,28 +13,11 @@ import (
 // What model.Decide says about a connection is what IPVS and its companion do with it, but for
 // what ipvs.Differences has.
 
-// done is what IPVS did, as modeltest says it.
-func done(o ipvssim.Outcome) modeltest.Outcome {
-	all := modeltest.Outcome{Fate: model.Forwarded, TCPReset: o.TCPReset}
-	switch o.Verdict {
-	case ipvssim.Reject:
-		all.Fate = model.Rejected
-	case ipvssim.Drop:
-		all.Fate = model.Dropped
-	case ipvssim.Accept:
-		all.To = map[netip.AddrPort]modeltest.Arrival{}
-		for to, a := range o.To {
-			all.To[to] = modeltest.Arrival(a)
-		}
-	}
-	return all
-}
-
 // instead is what is done where a difference concerns a decision, by its place in the list.
 var instead = map[int]func(d model.Decision, want *modeltest.Outcome){
 	0: func(_ model.Decision, want *modeltest.Outcome) { want.TCPReset = false },
 	1: func(d model.Decision, want *modeltest.Outcome) {
-		*want = modeltest.Outcome{Fate: model.Rejected, TCPReset: d.Protocol == model.TCP}
+		*want = modeltest.Outcome{Verdict: model.Rejected, TCPReset: d.Protocol == model.TCP}
 	},
 	2: func(d model.Decision, want *modeltest.Outcome) {
 		for _, target := range d.Targets {
@@ -82,9 +64,9 @@ func agree(t *testing.T, r *modeltest.Random, s *model.Snapshot, contents [len(m
 				n.differed[i]++
 			}
 		}
-		got := run(t, sims[f], packetOf(c))
-		if how := want.Disagrees(done(got)); how != "" {
-			t.Fatalf("%+v\ndecided: %v, reason %d: %s\nby %v, rules met: %q", c, d.Fate, d.Why, how, got.Server, got.Trace)
+		got := run(t, sims[f], c)
+		if how := want.Disagrees(got.Outcome); how != "" {
+			t.Fatalf("%+v\ndecided: %v, reason %d: %s\nby %v, rules met: %q", c, d.Verdict, d.Why, how, got.Server, got.Trace)
 		}
 	}
 }

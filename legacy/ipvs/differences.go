@@ -79,15 +79,15 @@ var Differences = []Difference{
 }
 
 func refusedToNode(_ *model.FamilySnapshot, d model.Decision) bool {
-	return d.Fate == model.Rejected && d.Why == model.NoEndpoints && d.Node && d.Protocol == model.TCP
+	return d.Verdict == model.Rejected && d.Why == model.NoEndpoints && d.Node && d.Protocol == model.TCP
 }
 
 func otherPortOfExternal(s *model.FamilySnapshot, d model.Decision) bool {
-	return (d.Fate == model.NotOurs || d.Why == model.UnallocatedAddr) && onDevice(s, d.Dest.Addr())
+	return (d.Verdict == model.NotOurs || d.Why == model.UnallocatedAddr) && onDevice(s, d.Dest.Addr())
 }
 
 func fromServiceAddr(s *model.FamilySnapshot, d model.Decision) bool {
-	return d.Fate == model.Forwarded && onDevice(s, d.Source)
+	return d.Verdict == model.Forwarded && onDevice(s, d.Source)
 }
 
 // onDevice reports whether an address is the node's only because a Service has it.

@@ -50,38 +50,44 @@ func TestFlows(t *testing.T) {
 		{"… and 0.0.0.0/0 is in two halves", "10.9.9.9", "192.168.98.14:80", "10.0.0.3:8080 masqueraded"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			source := netip.MustParseAddr(tt.from)
-			c := model.Connection{Source: source, Interface: "eth0", Dest: netip.MustParseAddrPort(tt.to), Protocol: model.TCP}
-			c.Node = tt.from == node || source == c.Dest.Addr()
-			o := run(t, sim, packetOf(c))
+			c := tcp(tt.from, tt.to)
+			c.Interface, c.Node = "eth0", tt.from == node || c.Source == c.Dest.Addr()
+			o := run(t, sim, c)
 			if got := inWords(o); got != tt.want {
 				t.Errorf("want %s, got %s; rules met: %q", tt.want, got, o.Trace)
 			}
 		})
 	}
-	t.Run("what connection tracking can make nothing of", func(t *testing.T) {
-		p := ipvssim.Packet{
-			Source: netip.MustParseAddrPort("10.0.0.3:8080"), Dest: netip.MustParseAddrPort("192.168.0.2:40000"),
-			Protocol: model.TCP, Invalid: true,
+	packet := func(p ipvssim.Packet) string {
+		o, err := sim.RunPacket(p)
+		if err != nil {
+			t.Fatal(err)
 		}
-		equal(t, "a reply", "drop", inWords(run(t, sim, p)))
-		p.Source = netip.MustParseAddrPort("10.0.0.3:8081")
-		equal(t, "what is no endpoint", "192.168.0.2:40000", inWords(run(t, sim, p)))
+		return inWords(o)
+	}
+	t.Run("what connection tracking can make nothing of", func(t *testing.T) {
+		p := ipvssim.Packet{Connection: tcp("10.0.0.3", "192.168.0.2:40000"), SourcePort: 8080, Invalid: true}
+		equal(t, "a reply", "drop", packet(p))
+		p.SourcePort = 8081
+		equal(t, "what is no endpoint", "192.168.0.2:40000", packet(p))
 	})
 	t.Run("a mark of somebody else's is nobody's", func(t *testing.T) {
-		p := packetOf(model.Connection{Source: netip.MustParseAddr(pod), Dest: netip.MustParseAddrPort("192.168.98.11:80"), Protocol: model.TCP})
-		p.Mark = 0xff00
-		equal(t, "a pod's connection", "10.0.0.3:8080", inWords(run(t, sim, p)))
+		p := ipvssim.Packet{Connection: tcp(pod, "192.168.98.11:80"), SourcePort: modeltest.ClientPort, Mark: 0xff00}
+		equal(t, "a pod's connection", "10.0.0.3:8080", packet(p))
 	})
+}
+
+func tcp(from, to string) model.Connection {
+	return model.Connection{Source: netip.MustParseAddr(from), Dest: netip.MustParseAddrPort(to), Protocol: model.TCP}
 }
 
 func inWords(o ipvssim.Outcome) string {
 	switch {
-	case o.Verdict == ipvssim.Drop:
+	case o.Verdict == model.Dropped:
 		return "drop"
-	case o.Verdict == ipvssim.Reject && o.TCPReset:
+	case o.TCPReset:
 		return "reset"
-	case o.Verdict == ipvssim.Reject:
+	case o.Verdict == model.Rejected:
 		return "refused"
 	}
 	text := ""

@@ -58,25 +58,13 @@ func simulate(t *testing.T, c *ipvs.Content, s *model.FamilySnapshot) *ipvssim.S
 	return sim
 }
 
-func run(t *testing.T, sim *ipvssim.Simulator, p ipvssim.Packet) ipvssim.Outcome {
+func run(t *testing.T, sim *ipvssim.Simulator, c model.Connection) ipvssim.Outcome {
 	t.Helper()
-	o, err := sim.Run(p)
+	o, err := sim.Run(c)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return o
-}
-
-// packetOf is a connection's first packet.
-func packetOf(c model.Connection) ipvssim.Packet {
-	const clientPort = 40000
-	p := ipvssim.Packet{
-		Interface: c.Interface, Source: netip.AddrPortFrom(c.Source, clientPort), Dest: c.Dest, Protocol: c.Protocol,
-	}
-	if c.Node {
-		p.From = ipvssim.Node
-	}
-	return p
 }
 
 // settled is a Content without what goes by itself, and with the marks' servers named after

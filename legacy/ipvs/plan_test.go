@@ -160,7 +160,7 @@ func checkPrefixes(t *testing.T, r *modeltest.Random, s step, connections int) i
 		if model.FamilyOf(c.Dest.Addr()) != f || c.Dest.Addr().IsLoopback() {
 			continue
 		}
-		w := watched{Connection: c, before: run(t, simBefore, packetOf(c)), after: run(t, simAfter, packetOf(c))}
+		w := watched{Connection: c, before: run(t, simBefore, c), after: run(t, simAfter, c)}
 		if old.Settings != now.Settings {
 			w.endpoints = map[netip.AddrPort]bool{}
 			for _, snapshot := range []*model.Snapshot{s.old, s.now} {
@@ -192,7 +192,7 @@ func sendAlong(t *testing.T, content *ipvs.Content, now *model.FamilySnapshot, p
 		}
 		sim := simulate(t, content, now)
 		for _, w := range all {
-			got := run(t, sim, packetOf(w.Connection))
+			got := run(t, sim, w.Connection)
 			if err := w.check(got, content); err != nil {
 				t.Fatalf("%+v\nafter %d operations: %v\nbefore: %v\nthen:   %v\nafter:  %v\nplan:\n%s",
 					w.Connection, i+1, err, outcomeText(w.before), outcomeText(got), outcomeText(w.after), plan)
@@ -206,15 +206,15 @@ func outcomeText(o ipvssim.Outcome) string {
 }
 
 func forwarded(o ipvssim.Outcome) bool {
-	return o.Verdict == ipvssim.Accept && o.Server != ipvs.Key{}
+	return o.Verdict == model.Forwarded && o.Server != ipvs.Key{}
 }
 
 func goesOn(o ipvssim.Outcome) bool {
-	return o.Verdict == ipvssim.Accept && o.Server == ipvs.Key{}
+	return o.Verdict == model.Forwarded && o.Server == ipvs.Key{}
 }
 
 // canBeRefused: what goes on to the node itself most often is, as nobody listens there.
-func canBeRefused(o ipvssim.Outcome) bool { return o.Verdict == ipvssim.Reject || goesOn(o) }
+func canBeRefused(o ipvssim.Outcome) bool { return o.Verdict == model.Rejected || goesOn(o) }
 
 // check says what is not safe.
 func (w watched) check(got ipvssim.Outcome, content *ipvs.Content) error {
@@ -226,9 +226,9 @@ func (w watched) check(got ipvssim.Outcome, content *ipvs.Content) error {
 		return fmt.Errorf("is answered by the node")
 	case goesOn(got) && !goesOn(w.before) && !goesOn(w.after):
 		return fmt.Errorf("goes on as it is")
-	case got.Verdict == ipvssim.Reject && !canBeRefused(w.before) && !canBeRefused(w.after):
+	case got.Verdict == model.Rejected && !canBeRefused(w.before) && !canBeRefused(w.after):
 		return fmt.Errorf("is refused")
-	case got.Verdict == ipvssim.Drop && w.before.Verdict != ipvssim.Drop && w.after.Verdict != ipvssim.Drop:
+	case got.Verdict == model.Dropped && w.before.Verdict != model.Dropped && w.after.Verdict != model.Dropped:
 		return fmt.Errorf("is dropped")
 	case !forwarded(got):
 		return nil
@@ -320,11 +320,11 @@ func unsafeSteps(t *testing.T, r *modeltest.Random, s step, order func([]ipvs.Op
 		if model.FamilyOf(c.Dest.Addr()) != f {
 			continue
 		}
-		w := watched{Connection: c, before: run(t, simBefore, packetOf(c)), after: run(t, simAfter, packetOf(c))}
+		w := watched{Connection: c, before: run(t, simBefore, c), after: run(t, simAfter, c)}
 		content := s.before.Content()
 		for _, op := range order(plan.Ops) {
 			_ = ipvssim.Apply(content, op) // some can't be done in that order
-			got, err := simulate(t, content, now).Run(packetOf(c))
+			got, err := simulate(t, content, now).Run(c)
 			if err == nil && w.check(got, content) != nil {
 				unsafe++
 			}

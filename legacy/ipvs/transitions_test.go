@@ -103,7 +103,7 @@ func watchPlan(t *testing.T, before, after *ipvs.Content, s *model.FamilySnapsho
 			case c.Source.Is4() && c.Source.As4()[0] == 10:
 				c.Interface = modeltest.PodInterface
 			}
-			all = append(all, watched{Connection: c, before: run(t, simBefore, packetOf(c)), after: run(t, simAfter, packetOf(c))})
+			all = append(all, watched{Connection: c, before: run(t, simBefore, c), after: run(t, simAfter, c)})
 		}
 	}
 	if before.Companion == nil || after.Companion == nil {

@@ -2,108 +2,68 @@ package modeltest
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"net/netip"
 
 	"github.com/vmapd/vmapd/model"
 )
 
-// Configs are those that random tests run with, in turn.
-var Configs = []model.Config{
-	Config(),
-	{NodeName: NodeName, NodePortAddresses: model.NodePortAddresses{All: true}, MasqueradeAll: true},
-	{
-		NodeName: NodeName, NodePortAddresses: model.NodePortAddresses{Primary: true},
-		LocalPods: model.LocalPods{ClusterCIDRs: prefixes("10.0.0.0/8", "fd00:10::/64")},
-	},
-	{
-		NodeName: NodeName, NodePortAddresses: model.NodePortAddresses{Primary: true, All: true},
-		LocalPods: model.LocalPods{Mode: model.ByNodeCIDR}, Algorithm: model.RoundRobin, DropInvalid: true,
-	},
-	{
-		NodeName: NodeName, NodePortAddresses: model.NodePortAddresses{Primary: true},
-		LocalPods: model.LocalPods{Mode: model.ByBridge, Interface: PodBridge}, Algorithm: model.SourceHash,
-	},
-	{
-		NodeName: NodeName, NodePortAddresses: model.NodePortAddresses{Primary: true},
-		LocalPods: model.LocalPods{Mode: model.ByInterfacePrefix, Interface: "cali"}, DropInvalid: true,
-	},
-	{
-		NodeName: NodeName, NodePortAddresses: model.NodePortAddresses{Primary: true},
-		LocalPods: model.LocalPods{ClusterCIDRs: prefixes("0.0.0.0/0", "::/0")},
-	},
-}
-
-func prefixes(list ...string) []netip.Prefix {
-	var all []netip.Prefix
-	for _, s := range list {
-		all = append(all, netip.MustParsePrefix(s))
-	}
-	return all
-}
-
-// Corpus is what fuzz targets that read Bytes begin with.
-func Corpus() [][]byte {
-	var all [][]byte
-	for seed := range uint64(10) {
-		data := make([]byte, 600)
-		r := rand.New(Seed(seed))
-		for i := range data {
-			data[i] = byte(r.Uint32())
-		}
-		all = append(all, data)
-	}
-	return all
-}
-
-// ClientPort is the port that random connections come from.
+// ClientPort is the source port of simulated connections.
 const ClientPort = 40000
 
-// Outcome is what becomes of a connection: what a decision means, or what a simulator or a
-// kernel did.
+// Outcome says where the first packet of a connection goes. Expected makes it from a
+// decision of the model, the simulators make it from rules.
 type Outcome struct {
-	Fate     model.Fate // Forwarded also for what is NotOurs
-	TCPReset bool       // Rejected only: by a reset rather than by an ICMP error
-	// To has, for Forwarded, all endpoints, or the destination itself.
+	Verdict  model.Verdict // never NotOurs: such a connection is Forwarded to its own destination
+	TCPReset bool          // Rejected only: with a reset and not with an ICMP error
+
+	// To holds, for Forwarded, each destination that a random choice can lead to.
 	To map[netip.AddrPort]Arrival
+
+	// Trace lists the rules that matched, in the order of their first match.
+	Trace []string
 }
 
-// Arrival is how a connection arrives at one of its endpoints.
+// Arrival describes the packet at one of its destinations.
 type Arrival struct {
 	Share      float64 // of all connections
-	Masquerade bool    // with the node's address as its source
+	Masquerade bool    // the source is the node's address
+	Mark       uint32  // the packet's mark; iptables only
+
+	// Remembered lists the maps or xt_recent lists that record this destination for the
+	// client, sorted.
+	Remembered []string
 }
 
-// Expected returns the outcome that a decision means.
+// Expected returns the outcome that a decision asks for.
 func Expected(d model.Decision) Outcome {
-	o := Outcome{Fate: d.Fate}
-	switch d.Fate {
+	switch d.Verdict {
 	case model.Rejected:
-		o.TCPReset = d.Protocol == model.TCP
-	case model.NotOurs:
-		o.Fate = model.Forwarded
-		o.To = map[netip.AddrPort]Arrival{d.Dest: {Share: 1}}
-	case model.Forwarded:
-		o.To = map[netip.AddrPort]Arrival{}
-		for _, target := range d.Targets {
-			o.To[target.Addr] = Arrival{1 / float64(len(d.Targets)), target.SNAT.Masquerade()}
-		}
+		return Outcome{Verdict: d.Verdict, TCPReset: d.Protocol == model.TCP}
 	case model.Dropped:
+		return Outcome{Verdict: d.Verdict}
+	case model.NotOurs:
+		return Outcome{Verdict: model.Forwarded, To: map[netip.AddrPort]Arrival{d.Dest: {Share: 1}}}
+	case model.Forwarded:
+	}
+	o := Outcome{Verdict: d.Verdict, To: map[netip.AddrPort]Arrival{}}
+	for _, target := range d.Targets {
+		o.To[target.Addr] = Arrival{Share: 1 / float64(len(d.Targets)), Masquerade: target.SNAT.Masquerade()}
 	}
 	return o
 }
 
-// Disagrees says what is different about what was done, or "". Shares may differ a
-// little: iptables knows probabilities to 31 bits.
-func (o Outcome) Disagrees(done Outcome) string {
+// Disagrees describes the first difference between an expected outcome and a simulator's,
+// or returns "". Shares may differ a little: iptables has probabilities of 31 bits.
+func (o Outcome) Disagrees(got Outcome) string {
 	const tolerance = 1e-7
-	if o.Fate != done.Fate || o.TCPReset != done.TCPReset || len(o.To) != len(done.To) {
-		return fmt.Sprintf("decided %+v, done %+v", o, done)
+	if o.Verdict != got.Verdict || o.TCPReset != got.TCPReset || len(o.To) != len(got.To) {
+		got.Trace = nil
+		return fmt.Sprintf("want %+v, got %+v", o, got)
 	}
 	for to, want := range o.To {
-		got, ok := done.To[to]
-		if off := got.Share - want.Share; !ok || got.Masquerade != want.Masquerade || off > tolerance || off < -tolerance {
-			return fmt.Sprintf("%v: decided %+v, done %+v (of %+v)", to, want, got, done)
+		a, ok := got.To[to]
+		if off := a.Share - want.Share; !ok || a.Masquerade != want.Masquerade || off > tolerance || off < -tolerance {
+			return fmt.Sprintf("%v: want %+v, got %+v (of %+v)", to, want, a, got.To)
 		}
 	}
 	return ""

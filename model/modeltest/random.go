@@ -394,3 +394,17 @@ func Pod(f model.Family, n int) netip.Addr {
 	binary.BigEndian.PutUint32(b[12:], 2+uint32(n))
 	return netip.AddrFrom16(b)
 }
+
+// Corpus is what fuzz targets that read Bytes begin with.
+func Corpus() [][]byte {
+	var all [][]byte
+	for seed := range uint64(10) {
+		data := make([]byte, 600)
+		r := rand.New(Seed(seed))
+		for i := range data {
+			data[i] = byte(r.Uint32())
+		}
+		all = append(all, data)
+	}
+	return all
+}

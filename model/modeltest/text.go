@@ -63,7 +63,7 @@ func PortTexts(s *model.FamilySnapshot) []string {
 }
 
 // PortText returns a service port in one line: its name, its frontends each with its
-// fate, and its endpoints:
+// verdict, and its endpoints:
 //
 //	ns1/web:http/tcp [172.30.0.41:80 forward, :30001 forward masquerade] 10.0.0.2:8080 local, 10.0.0.3:8080
 func PortText(sp *model.ServicePort) string {

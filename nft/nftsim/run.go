@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/modeltest"
 	"github.com/vmapd/vmapd/nft"
 )
 
@@ -23,72 +24,71 @@ type run struct {
 	seen       map[string]bool
 }
 
-// Run runs a packet through the ruleset.
-func (s *Simulator) Run(p Packet) (Outcome, error) {
+// Run runs the first packet of a connection through the ruleset.
+func (s *Simulator) Run(c model.Connection) (Outcome, error) {
 	r := &run{Simulator: s, seen: map[string]bool{}}
-	o, err := r.packet(p)
-	o.Trace, o.Counted = r.trace, r.counted
+	o, err := r.packet(c)
+	o.Trace = r.trace
 	if err != nil {
-		return o, fmt.Errorf("%v: %w", p, err)
+		err = fmt.Errorf("%+v: %w", c, err)
 	}
-	return o, nil
+	return Outcome{o, r.counted}, err
 }
 
-func (r *run) packet(p Packet) (Outcome, error) {
-	if f := model.FamilyOf(p.Dest.Addr()); f != r.family || model.FamilyOf(p.Source.Addr()) != f {
-		return Outcome{}, fmt.Errorf("the ruleset is for %v alone", r.family)
+func (r *run) packet(c model.Connection) (o modeltest.Outcome, err error) {
+	if f := model.FamilyOf(c.Dest.Addr()); f != r.family || model.FamilyOf(c.Source) != f {
+		return o, fmt.Errorf("the ruleset is for %v alone", r.family)
 	}
 	first := nft.Prerouting
-	if p.From == Node {
+	if c.Node {
 		first = nft.Output
 	}
-	branches, left, err := r.passHook(first, state{p, p.Dest})
+	branches, left, err := r.passHook(first, state{c, c.Dest})
 	if err != nil {
-		return Outcome{}, err
+		return o, err
 	}
 	if left > 0 {
-		branches = append(branches, branch{left, translated, p.Dest})
+		branches = append(branches, branch{left, translated, c.Dest})
 	}
-	o := Outcome{To: map[netip.AddrPort]Arrival{}}
-	verdicts := map[ending]bool{}
+	to := map[netip.AddrPort]modeltest.Arrival{}
+	endings := map[ending]bool{}
 	for _, b := range branches {
 		if b.ending == translated {
 			r.remembered = nil
-			how, masqueraded, err := r.leave(p, b.dest)
+			how, masqueraded, err := r.leave(c, b.dest)
 			if err != nil {
-				return Outcome{}, err
+				return o, err
 			}
 			b.ending = how
 			if how == translated {
 				slices.Sort(r.remembered)
-				o.To[b.dest] = Arrival{o.To[b.dest].Share + b.share, masqueraded, r.remembered}
+				to[b.dest] = modeltest.Arrival{Share: to[b.dest].Share + b.share, Masquerade: masqueraded, Remembered: r.remembered}
 			}
 		}
-		verdicts[b.ending] = true
+		endings[b.ending] = true
 	}
-	if len(verdicts) != 1 {
+	if len(endings) != 1 {
 		return o, fmt.Errorf("chance decides between verdicts: %v", branches)
 	}
 	switch {
-	case verdicts[dropped]:
-		o.Verdict = Drop
-	case verdicts[rejected], verdicts[resetted]:
-		o.Verdict, o.TCPReset = Reject, verdicts[resetted]
-	}
-	if o.Verdict != Accept {
-		o.To = nil
+	case endings[dropped]:
+		o.Verdict = model.Dropped
+	case endings[rejected], endings[resetted]:
+		o.Verdict, o.TCPReset = model.Rejected, endings[resetted]
+	default:
+		o.Verdict, o.To = model.Forwarded, to
 	}
 	return o, nil
 }
 
 // leave takes a packet from where its destination is known to where it leaves the node
 // or, if it is for the node, to its socket.
-func (r *run) leave(p Packet, dest netip.AddrPort) (how ending, masquerade bool, err error) {
-	at := state{p, p.Dest}
+func (r *run) leave(c model.Connection, dest netip.AddrPort) (how ending, masquerade bool, err error) {
+	at := state{c, c.Dest}
 	at.Dest = dest
 	last := nft.Postrouting
 	switch {
-	case p.From == Node:
+	case c.Node:
 	case r.local[dest.Addr()]:
 		last = nft.Input
 	default:
@@ -181,14 +181,14 @@ func (r *run) rule(c *nft.Chain, rule nft.Rule, s state, share float64, depth in
 			match = s.Dest == s.orig
 		case nft.MatchAddr:
 			addr := map[nft.Field]netip.Addr{
-				nft.SourceAddr: s.Source.Addr(), nft.DestAddr: s.Dest.Addr(), nft.OrigDestAddr: s.orig.Addr(),
+				nft.SourceAddr: s.Source, nft.DestAddr: s.Dest.Addr(), nft.OrigDestAddr: s.orig.Addr(),
 			}[stmt.Field]
 			match = stmt.Prefix.Contains(addr) != stmt.Not
 		case nft.MatchInterface:
 			has := s.Interface == stmt.Name || stmt.Wildcard && strings.HasPrefix(s.Interface, stmt.Name)
-			match = (has && s.From != Node) != stmt.Not
+			match = (has && !s.Node) != stmt.Not
 		case nft.MatchFromNode:
-			match = s.From == Node || r.local[s.Source.Addr()]
+			match = s.Node || r.local[s.Source]
 		case nft.MatchInvalid:
 			match = false // a connection's first packet is not
 		case nft.Remember:

@@ -44,84 +44,85 @@ func simulator(t *testing.T, r *nft.Ruleset) *nftsim.Simulator {
 	return s
 }
 
-func packet(from nftsim.Origin, source, dest string, p model.Protocol) nftsim.Packet {
-	return nftsim.Packet{
-		From: from, Source: netip.AddrPortFrom(netip.MustParseAddr(source), 40000),
+// connection makes a connection, which a process on the node makes if the source is the node's.
+func connection(source, dest string, p model.Protocol) model.Connection {
+	return model.Connection{
+		Source: netip.MustParseAddr(source), Node: source == modeltest.NodeIP4,
 		Dest: netip.MustParseAddrPort(dest), Protocol: p,
 	}
 }
 
 func TestRun(t *testing.T) {
-	type arrivals = map[string]nftsim.Arrival
+	type arrivals = map[string]modeltest.Arrival
 	third := 1.0 / 3
 	for _, tt := range []struct {
-		name   string
-		packet nftsim.Packet
-		want   nftsim.Verdict
-		reset  bool
-		to     arrivals
+		name       string
+		connection model.Connection
+		want       model.Verdict
+		reset      bool
+		to         arrivals
 	}{
 		{
 			"a pod to a cluster IP keeps its source, unless it meets itself",
-			packet(nftsim.Pod, "10.0.0.2", "172.30.0.41:80", model.TCP), nftsim.Accept, false,
-			arrivals{"10.0.0.2:8080": {third, true, nil}, "10.0.0.3:8080": {third, false, nil}, "192.168.0.2:8080": {third, false, nil}},
+			connection("10.0.0.2", "172.30.0.41:80", model.TCP), model.Forwarded, false,
+			arrivals{"10.0.0.2:8080": {Share: third, Masquerade: true}, "10.0.0.3:8080": {Share: third}, "192.168.0.2:8080": {Share: third}},
 		},
 		{
 			"UDP has the same shares",
-			packet(nftsim.Pod, "10.0.0.9", "172.30.0.41:53", model.UDP), nftsim.Accept, false,
-			arrivals{"10.0.0.2:5353": {third, false, nil}, "10.0.0.3:5353": {third, false, nil}, "192.168.0.2:5353": {third, false, nil}},
+			connection("10.0.0.9", "172.30.0.41:53", model.UDP), model.Forwarded, false,
+			arrivals{"10.0.0.2:5353": {Share: third}, "10.0.0.3:5353": {Share: third}, "192.168.0.2:5353": {Share: third}},
 		},
 		{
 			// An endpoint on the node's own address is met in input, where nothing can
 			// be masqueraded.
 			"from outside to an external IP",
-			packet(nftsim.Outside, "203.0.113.9", "192.168.99.11:80", model.TCP), nftsim.Accept, false,
-			arrivals{"10.0.0.2:8080": {third, true, nil}, "10.0.0.3:8080": {third, true, nil}, "192.168.0.2:8080": {third, false, nil}},
+			connection("203.0.113.9", "192.168.99.11:80", model.TCP), model.Forwarded, false,
+			arrivals{"10.0.0.2:8080": {Share: third, Masquerade: true}, "10.0.0.3:8080": {Share: third, Masquerade: true}, "192.168.0.2:8080": {Share: third}},
 		},
 		{
 			"from outside to a node port",
-			packet(nftsim.Outside, "203.0.113.9", "192.168.0.2:30001", model.TCP), nftsim.Accept, false,
-			arrivals{"10.0.0.2:8080": {third, true, nil}, "10.0.0.3:8080": {third, true, nil}, "192.168.0.2:8080": {third, false, nil}},
+			connection("203.0.113.9", "192.168.0.2:30001", model.TCP), model.Forwarded, false,
+			arrivals{"10.0.0.2:8080": {Share: third, Masquerade: true}, "10.0.0.3:8080": {Share: third, Masquerade: true}, "192.168.0.2:8080": {Share: third}},
 		},
 		{
 			"what the node itself sends passes postrouting on any way",
-			packet(nftsim.Node, "192.168.0.2", "192.168.0.2:30001", model.TCP), nftsim.Accept, false,
-			arrivals{"10.0.0.2:8080": {third, true, nil}, "10.0.0.3:8080": {third, true, nil}, "192.168.0.2:8080": {third, true, nil}},
+			connection("192.168.0.2", "192.168.0.2:30001", model.TCP), model.Forwarded, false,
+			arrivals{"10.0.0.2:8080": {Share: third, Masquerade: true}, "10.0.0.3:8080": {Share: third, Masquerade: true}, "192.168.0.2:8080": {Share: third, Masquerade: true}},
 		},
 		{
 			"no endpoint over TCP: a reset",
-			packet(nftsim.Pod, "10.0.0.9", "172.30.0.42:80", model.TCP), nftsim.Reject, true, nil,
+			connection("10.0.0.9", "172.30.0.42:80", model.TCP), model.Rejected, true, nil,
 		},
 		{
 			"no endpoint over UDP: an ICMP error",
-			packet(nftsim.Pod, "10.0.0.9", "172.30.0.42:80", model.UDP), nftsim.Reject, false, nil,
+			connection("10.0.0.9", "172.30.0.42:80", model.UDP), model.Rejected, false, nil,
 		},
 		{
 			"another port of a cluster IP is refused",
-			packet(nftsim.Node, "192.168.0.2", "172.30.0.41:81", model.TCP), nftsim.Reject, true, nil,
+			connection("192.168.0.2", "172.30.0.41:81", model.TCP), model.Rejected, true, nil,
 		},
 		{
 			"an unknown cluster IP is dropped",
-			packet(nftsim.Pod, "10.0.0.9", "172.30.0.43:80", model.TCP), nftsim.Drop, false, nil,
+			connection("10.0.0.9", "172.30.0.43:80", model.TCP), model.Dropped, false, nil,
 		},
 		{
 			"another port of an external IP is not ours",
-			packet(nftsim.Outside, "203.0.113.9", "192.168.99.11:81", model.TCP), nftsim.Accept, false,
-			arrivals{"192.168.99.11:81": {1, false, nil}},
+			connection("203.0.113.9", "192.168.99.11:81", model.TCP), model.Forwarded, false,
+			arrivals{"192.168.99.11:81": {Share: 1}},
 		},
 		{
 			"a node port on another address is not ours",
-			packet(nftsim.Pod, "10.0.0.9", "192.168.0.3:30001", model.TCP), nftsim.Accept, false,
-			arrivals{"192.168.0.3:30001": {1, false, nil}},
+			connection("10.0.0.9", "192.168.0.3:30001", model.TCP), model.Forwarded, false,
+			arrivals{"192.168.0.3:30001": {Share: 1}},
 		},
 		{
 			"an endpoint asked directly is left alone, even by itself",
-			packet(nftsim.Pod, "10.0.0.2", "10.0.0.2:8080", model.TCP), nftsim.Accept, false,
-			arrivals{"10.0.0.2:8080": {1, false, nil}},
+			connection("10.0.0.2", "10.0.0.2:8080", model.TCP), model.Forwarded, false,
+			arrivals{"10.0.0.2:8080": {Share: 1}},
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got, err := simulator(t, example(t)).Run(tt.packet)
+			got, err := simulator(t, example(t)).Run(tt.connection)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -132,8 +133,8 @@ func TestRun(t *testing.T) {
 				}
 				to[addr.String()] = a
 			}
-			want := nftsim.Outcome{Verdict: tt.want, TCPReset: tt.reset}
-			if diff := cmp.Diff(want, nftsim.Outcome{Verdict: got.Verdict, TCPReset: got.TCPReset}); diff != "" {
+			want := modeltest.Outcome{Verdict: tt.want, TCPReset: tt.reset}
+			if diff := cmp.Diff(want, modeltest.Outcome{Verdict: got.Verdict, TCPReset: got.TCPReset}); diff != "" {
 				t.Errorf("outcome (-want +got):\n%s", diff)
 			}
 			if diff := cmp.Diff(tt.to, to, sameShare); diff != "" {
@@ -147,7 +148,7 @@ func TestRun(t *testing.T) {
 }
 
 func TestTheTraceTellsTheWay(t *testing.T) {
-	got, err := simulator(t, example(t)).Run(packet(nftsim.Outside, "203.0.113.9", "192.168.99.11:80", model.TCP))
+	got, err := simulator(t, example(t)).Run(connection("203.0.113.9", "192.168.99.11:80", model.TCP))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,12 +187,12 @@ func TestAMissingSlotIsNotALostPacket(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := s.Run(packet(nftsim.Pod, "10.0.0.9", "172.30.0.41:53", model.UDP))
+	got, err := s.Run(connection("10.0.0.9", "172.30.0.41:53", model.UDP))
 	if err != nil {
 		t.Fatal(err)
 	}
 	// Half of them draw again, one in three of these once more, and get slot 0.
-	want := map[netip.AddrPort]nftsim.Arrival{
+	want := map[netip.AddrPort]modeltest.Arrival{
 		netip.MustParseAddrPort("10.0.0.2:5353"): {Share: 1./4 + 1./2/3 + 1./2/3},
 		netip.MustParseAddrPort("10.0.0.3:5353"): {Share: 1./4 + 1./2/3},
 	}
@@ -262,13 +263,13 @@ func TestWhatIsUnknownIsAnError(t *testing.T) {
 		r := *example(t)
 		add(&r, nft.Chain{Name: "x", Hook: nft.Prerouting, Prio: -200, Rules: []nft.Rule{{nft.Verdict{Kind: nft.Jump, Chain: "y"}}}})
 		add(&r, nft.Chain{Name: "y", Rules: []nft.Rule{{nft.Verdict{Kind: nft.Goto, Chain: "y"}}}})
-		_, err := simulator(t, &r).Run(packet(nftsim.Pod, "10.0.0.9", "172.30.0.41:53", model.UDP))
+		_, err := simulator(t, &r).Run(connection("10.0.0.9", "172.30.0.41:53", model.UDP))
 		if err == nil || !strings.Contains(err.Error(), "more than 16 jumps deep") {
 			t.Errorf("got error %v, want one about the depth", err)
 		}
 	})
 	t.Run("a packet of the other family", func(t *testing.T) {
-		_, err := simulator(t, example(t)).Run(packet(nftsim.Pod, "fd00:10::2", "[fd00:172:30::29]:80", model.TCP))
+		_, err := simulator(t, example(t)).Run(connection("fd00:10::2", "[fd00:172:30::29]:80", model.TCP))
 		if err == nil || !strings.Contains(err.Error(), "for IPv4 alone") {
 			t.Errorf("got error %v, want one about the family", err)
 		}
@@ -282,12 +283,12 @@ func TestBaseChainsRunByPriority(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		prio int32
-		want nftsim.Verdict
-	}{{"before ours", -101, nftsim.Drop}, {"behind ours", -99, nftsim.Accept}} {
+		want model.Verdict
+	}{{"before ours", -101, model.Dropped}, {"behind ours", -99, model.Forwarded}} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := *example(t)
 			add(&r, nft.Chain{Name: "x", Hook: nft.Prerouting, Prio: tt.prio, Rules: []nft.Rule{{nft.Verdict{Kind: nft.DropPacket}}}})
-			got, err := simulator(t, &r).Run(packet(nftsim.Pod, "10.0.0.9", "172.30.0.41:53", model.UDP))
+			got, err := simulator(t, &r).Run(connection("10.0.0.9", "172.30.0.41:53", model.UDP))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -53,9 +53,9 @@ func compareWithDecide(t *testing.T, s *model.Snapshot, sp *model.ServicePort, f
 	}
 	w := wanted(sp)
 	if !slices.Equal(w.endpoints, targets) || len(targets) > 0 && w.at != at {
-		t.Errorf("%v/%v: %v to %v, but wanted is %v at %v", at, fe.VIP.Protocol, d.Fate, targets, w.endpoints, w.at)
+		t.Errorf("%v/%v: %v to %v, but wanted is %v at %v", at, fe.VIP.Protocol, d.Verdict, targets, w.endpoints, w.at)
 	}
-	return d.Fate.String()
+	return d.Verdict.String()
 }
 
 func TestOnlyTheFamiliesThatAreSwitchedOn(t *testing.T) {

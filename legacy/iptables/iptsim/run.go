@@ -75,7 +75,7 @@ func (s *Simulator) Remember(list string, a netip.Addr) {
 // run is one packet's way.
 type run struct {
 	*Simulator
-	packet Packet
+	packet model.Connection
 	trace  []string
 	seen   map[string]bool
 }
@@ -111,25 +111,25 @@ const (
 	rejected
 )
 
-// Run runs a packet through the tables.
-func (s *Simulator) Run(p Packet) (Outcome, error) {
-	r := &run{Simulator: s, packet: p, seen: map[string]bool{}}
+// Run runs the first packet of a connection through the tables.
+func (s *Simulator) Run(c model.Connection) (Outcome, error) {
+	r := &run{Simulator: s, packet: c, seen: map[string]bool{}}
 	o, err := r.run()
 	o.Trace = r.trace
 	if err != nil {
-		return o, fmt.Errorf("%v: %w", p, err)
+		err = fmt.Errorf("%+v: %w", c, err)
 	}
-	return o, nil
+	return o, err
 }
 
 func (r *run) run() (Outcome, error) {
 	p := r.packet
-	if f := model.FamilyOf(p.Dest.Addr()); f != r.family || model.FamilyOf(p.Source.Addr()) != f {
+	if f := model.FamilyOf(p.Dest.Addr()); f != r.family || model.FamilyOf(p.Source) != f {
 		return Outcome{}, fmt.Errorf("the tables are for %v alone", r.family)
 	}
 	start := state{share: 1, dest: p.Dest, iface: p.Interface}
 	first := "PREROUTING"
-	if p.From == Node {
+	if p.Node {
 		first, start.iface = "OUTPUT", ""
 	}
 	states, err := r.pass("nat", first, []state{start})
@@ -153,7 +153,7 @@ func (r *run) onward(states []state) ([]state, error) {
 	toNode := r.local[states[0].dest.Addr()]
 	var hooks []hook
 	switch {
-	case r.packet.From == Node:
+	case r.packet.Node:
 		hooks = []hook{{"filter", "OUTPUT"}, {"nat", "POSTROUTING"}}
 		if toNode { // by the loopback interface
 			hooks = append(hooks, hook{"filter", "INPUT"})
@@ -303,7 +303,7 @@ func yes(b bool) float64 {
 }
 
 func (m Address) holds(r *run, s *state) float64 {
-	a := r.packet.Source.Addr()
+	a := r.packet.Source
 	if m.Dest {
 		a = s.dest.Addr()
 	}
@@ -330,13 +330,13 @@ func (m State) holds(_ *run, s *state) float64 {
 }
 
 func (m SourceType) holds(r *run, _ *state) float64 {
-	return yes((r.packet.From == Node || r.local[r.packet.Source.Addr()]) != m.Not)
+	return yes((r.packet.Node || r.local[r.packet.Source]) != m.Not)
 }
 
 func (m Statistic) holds(*run, *state) float64 { return m.Share }
 
 func (m Recent) holds(r *run, s *state) float64 {
-	if m.Set || r.recent[m.Name][r.packet.Source.Addr()] {
+	if m.Set || r.recent[m.Name][r.packet.Source] {
 		s.recorded = append(s.recorded, m.Name)
 		return 1
 	}

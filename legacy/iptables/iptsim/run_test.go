@@ -9,6 +9,7 @@ import (
 
 	"github.com/vmapd/vmapd/legacy/iptables/iptsim"
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/modeltest"
 )
 
 var (
@@ -18,33 +19,28 @@ var (
 	node = netip.MustParseAddr("192.168.0.2")
 )
 
-func client(from iptsim.Origin, source, iface string) iptsim.Packet {
-	return iptsim.Packet{
-		From: from, Interface: iface, Protocol: model.TCP, Dest: vip,
-		Source: netip.AddrPortFrom(netip.MustParseAddr(source), 40000),
-	}
-}
-
 var (
-	fromOutside = client(iptsim.Outside, "203.0.113.7", "eth0")
-	fromNode    = client(iptsim.Node, "192.168.0.2", "")
+	fromOutside = model.Connection{
+		Source: netip.MustParseAddr("203.0.113.7"), Interface: "eth0", Dest: vip, Protocol: model.TCP,
+	}
+	fromNode = model.Connection{Source: node, Node: true, Dest: vip, Protocol: model.TCP}
 )
 
 const dnat = "-p tcp -j DNAT --to-destination 10.0.0.2:8080"
 
-func to(dest netip.AddrPort, a iptsim.Arrival) iptsim.Outcome {
-	return iptsim.Outcome{To: map[netip.AddrPort]iptsim.Arrival{dest: a}}
+func to(dest netip.AddrPort, a modeltest.Arrival) modeltest.Outcome {
+	return modeltest.Outcome{Verdict: model.Forwarded, To: map[netip.AddrPort]modeltest.Arrival{dest: a}}
 }
 
 func TestRun(t *testing.T) {
-	untouched := to(vip, iptsim.Arrival{Share: 1})
-	reached := to(pod, iptsim.Arrival{Share: 1})
-	dropped, rejected := iptsim.Outcome{Fate: iptsim.Dropped}, iptsim.Outcome{Fate: iptsim.Rejected}
+	untouched := to(vip, modeltest.Arrival{Share: 1})
+	reached := to(pod, modeltest.Arrival{Share: 1})
+	dropped, rejected := modeltest.Outcome{Verdict: model.Dropped}, modeltest.Outcome{Verdict: model.Rejected}
 	for _, tt := range []struct {
-		name   string
-		packet iptsim.Packet
-		text   string
-		want   iptsim.Outcome
+		name       string
+		connection model.Connection
+		text       string
+		want       modeltest.Outcome
 	}{
 		{"no rule", fromOutside, "", untouched},
 		{"DNAT ends the table", fromOutside, table("nat", "-A PREROUTING "+dnat, "-A PREROUTING -p tcp -j DNAT --to-destination 10.0.0.3:8080"), reached},
@@ -71,14 +67,14 @@ func TestRun(t *testing.T) {
 		{"ACCEPT ends all chains of the table", fromOutside, table("nat", ":X - [0:0]", "-A X -j ACCEPT", "-A PREROUTING -j X", "-A PREROUTING "+dnat), untouched},
 		{"but not those of the next", fromOutside, table("nat", "-A PREROUTING -j ACCEPT") + table("filter", "-A FORWARD -j DROP"), dropped},
 		{"reject", fromOutside, table("filter", "-A FORWARD -j REJECT --reject-with icmp-port-unreachable"), rejected},
-		{"reset", fromOutside, table("filter", "-A FORWARD -p tcp -j REJECT --reject-with tcp-reset"), iptsim.Outcome{Fate: iptsim.Rejected, TCPReset: true}},
+		{"reset", fromOutside, table("filter", "-A FORWARD -p tcp -j REJECT --reject-with tcp-reset"), modeltest.Outcome{Verdict: model.Rejected, TCPReset: true}},
 		{"a policy", fromOutside, table("filter", ":FORWARD DROP [0:0]"), dropped},
 		{"a policy that does not concern it", fromOutside, table("filter", ":INPUT DROP [0:0]"), untouched},
 		{"what is for the node meets INPUT", fromOutside, table("nat", "-A PREROUTING -p tcp -j DNAT --to-destination 192.168.0.2:80") + table("filter", ":INPUT DROP [0:0]"), dropped},
 		{
 			"and no POSTROUTING", fromOutside,
 			table("nat", "-A PREROUTING -p tcp -j DNAT --to-destination 192.168.0.2:80", "-A POSTROUTING -j MASQUERADE"),
-			to(netip.AddrPortFrom(node, 80), iptsim.Arrival{Share: 1}),
+			to(netip.AddrPortFrom(node, 80), modeltest.Arrival{Share: 1}),
 		},
 		{
 			"the node's packets to itself meet both", fromNode,
@@ -97,23 +93,23 @@ func TestRun(t *testing.T) {
 			"a mark is set, seen, and cleared", fromOutside,
 			table("nat", "-A PREROUTING -j MARK --set-xmark 0x4000/0x4000", "-A PREROUTING -j MARK --set-xmark 0x1/0x1",
 				"-A POSTROUTING -m mark ! --mark 0x4000/0x4000 -j ACCEPT", "-A POSTROUTING -j MARK --set-xmark 0x4000/0x0", "-A POSTROUTING -j MASQUERADE"),
-			to(vip, iptsim.Arrival{Share: 1, Masquerade: true, Mark: 1}),
+			to(vip, modeltest.Arrival{Share: 1, Masquerade: true, Mark: 1}),
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got, err := run(t, tt.text, tt.packet)
+			got, err := run(t, tt.text, tt.connection)
 			if err != nil {
 				t.Fatal(err)
 			}
-			got.Trace, got.RulesMet, got.RulesMetMean = nil, 0, 0
-			if diff := cmp.Diff(tt.want, got, cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })); diff != "" {
+			got.Trace = nil
+			if diff := cmp.Diff(tt.want, got.Outcome, cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-func run(t *testing.T, text string, p iptsim.Packet) (iptsim.Outcome, error) {
+func run(t *testing.T, text string, c model.Connection) (iptsim.Outcome, error) {
 	t.Helper()
 	tables := iptsim.NewTables(model.IPv4)
 	if err := tables.Restore(text); err != nil {
@@ -123,7 +119,7 @@ func run(t *testing.T, text string, p iptsim.Packet) (iptsim.Outcome, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return sim.Run(p)
+	return sim.Run(c)
 }
 
 func TestRunRefusesWhatCanNotBe(t *testing.T) {
@@ -131,7 +127,7 @@ func TestRunRefusesWhatCanNotBe(t *testing.T) {
 	for _, tt := range []struct{ name, text, want string }{
 		{"DNAT in POSTROUTING", table("nat", "-A POSTROUTING "+dnat), "can't be replaced"},
 		{"masquerading in PREROUTING", table("nat", "-A PREROUTING -j MASQUERADE"), "can't be replaced"},
-		{"chance between fates", table("filter", "-A FORWARD "+random+"-j DROP"), "chance decides"},
+		{"chance between verdicts", table("filter", "-A FORWARD "+random+"-j DROP"), "chance decides"},
 		{"chance between sources", table("nat", "-A POSTROUTING "+random+"-j MASQUERADE"), "chance decides"},
 		{"a goto out of a built-in chain", table("nat", ":X - [0:0]", "-A PREROUTING -g X"), "built-in"},
 	} {
@@ -172,7 +168,7 @@ func TestChoicesAreExplored(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := map[netip.AddrPort]iptsim.Arrival{
+	want := map[netip.AddrPort]modeltest.Arrival{
 		pod: {Share: 0.25, Remembered: []string{"A"}}, pod3: {Share: 0.75},
 	}
 	if diff := cmp.Diff(want, got.To, cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })); diff != "" {
@@ -200,6 +196,6 @@ func TestListsRemember(t *testing.T) {
 		if _, ok := got.To[want]; !ok {
 			t.Errorf("arrives at %v, want %v", got.To, want)
 		}
-		sim.Remember("A", fromOutside.Source.Addr())
+		sim.Remember("A", fromOutside.Source)
 	}
 }

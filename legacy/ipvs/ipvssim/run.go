@@ -7,6 +7,7 @@ import (
 
 	"github.com/vmapd/vmapd/legacy/ipvs"
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/modeltest"
 )
 
 // run is one packet's way.
@@ -31,22 +32,27 @@ const (
 	masqueraded
 )
 
-// Run runs a packet.
-func (s *Simulator) Run(p Packet) (Outcome, error) {
-	if f := model.FamilyOf(p.Dest.Addr()); f != s.content.Family || model.FamilyOf(p.Source.Addr()) != f {
-		return Outcome{}, fmt.Errorf("%v: the content is for %v alone", p, s.content.Family)
+// Run runs the first packet of a connection.
+func (s *Simulator) Run(c model.Connection) (Outcome, error) {
+	return s.RunPacket(Packet{Connection: c, SourcePort: modeltest.ClientPort})
+}
+
+// RunPacket runs any packet.
+func (s *Simulator) RunPacket(p Packet) (Outcome, error) {
+	if f := model.FamilyOf(p.Dest.Addr()); f != s.content.Family || model.FamilyOf(p.Source) != f {
+		return Outcome{}, fmt.Errorf("%+v: the content is for %v alone", p, s.content.Family)
 	}
 	r := &run{Simulator: s, Packet: p, mark: p.Mark}
 	o, err := r.packet()
 	o.Trace = r.trace
 	if err != nil {
-		return o, fmt.Errorf("%v: %w", p, err)
+		err = fmt.Errorf("%+v: %w", p, err)
 	}
-	return o, nil
+	return o, err
 }
 
 func (r *run) packet() (Outcome, error) {
-	if r.From == Node {
+	if r.Node {
 		return r.fromNode()
 	}
 	if how, err := r.hook("mangle", "PREROUTING"); err != nil || how != passed {
@@ -82,14 +88,20 @@ func (r *run) asRouted(how ending) Outcome {
 	if how != passed {
 		return verdict(how)
 	}
-	return Outcome{To: map[netip.AddrPort]Arrival{r.Dest: {Share: 1}}, Node: r.isLocal(r.Dest.Addr())}
+	o := forwarded(map[netip.AddrPort]modeltest.Arrival{r.Dest: {Share: 1}})
+	o.Node = r.isLocal(r.Dest.Addr())
+	return o
+}
+
+func forwarded(to map[netip.AddrPort]modeltest.Arrival) Outcome {
+	return Outcome{Outcome: modeltest.Outcome{Verdict: model.Forwarded, To: to}}
 }
 
 func verdict(how ending) Outcome {
 	if how == dropped {
-		return Outcome{Verdict: Drop}
+		return Outcome{Outcome: modeltest.Outcome{Verdict: model.Dropped}}
 	}
-	return Outcome{Verdict: Reject, TCPReset: how == resetted}
+	return Outcome{Outcome: modeltest.Outcome{Verdict: model.Rejected, TCPReset: how == resetted}}
 }
 
 // server finds the virtual server: by the mark, and then by the destination.
@@ -111,13 +123,16 @@ func (r *run) server() (ipvs.Key, bool) {
 // answers with an ICMP error (ip_vs_leave).
 func (r *run) schedule(k ipvs.Key) (Outcome, error) {
 	s := r.content.Servers[k]
-	o := Outcome{Server: k, To: map[netip.AddrPort]Arrival{}}
+	o := forwarded(map[netip.AddrPort]modeltest.Arrival{})
+	o.Server = k
 	total := 0
 	for _, w := range s.Real {
 		total += w
 	}
 	if total == 0 {
-		return Outcome{Verdict: Reject, Server: k}, nil
+		o = verdict(rejected)
+		o.Server = k
+		return o, nil
 	}
 	for addr, w := range s.Real {
 		if w == 0 {
@@ -130,7 +145,7 @@ func (r *run) schedule(k ipvs.Key) (Outcome, error) {
 		if how != passed {
 			return o, fmt.Errorf("what is sent to a real server is stopped: %v", verdict(how))
 		}
-		o.To[addr] = Arrival{float64(w) / float64(total), masquerade}
+		o.To[addr] = modeltest.Arrival{Share: float64(w) / float64(total), Masquerade: masquerade}
 	}
 	return o, nil
 }
@@ -140,7 +155,7 @@ func (r *run) send(to netip.AddrPort) (masquerade bool, how ending, err error) {
 	sent := *r
 	sent.Dest, sent.sent = to, true
 	defer func() { r.trace = sent.trace }()
-	if r.From == Network && r.node[to.Addr()] {
+	if !r.Node && r.nodeAddrs[to.Addr()] {
 		return false, passed, nil // ip_vs_nat_send_or_cont: NF_ACCEPT, so it goes on to its socket
 	}
 	for _, table := range [...]string{"mangle", "filter"} {
@@ -156,8 +171,8 @@ func (r *run) send(to netip.AddrPort) (masquerade bool, how ending, err error) {
 	if r.Packet.Mark == 0 && sent.mark != 0 {
 		return false, how, fmt.Errorf("leaves with mark %#x", sent.mark)
 	}
-	if r.From == Node && r.node[to.Addr()] { // over the loopback device, into the node again
-		sent.From, sent.Interface = Network, "lo"
+	if r.Node && r.nodeAddrs[to.Addr()] { // over the loopback device, into the node again
+		sent.Node, sent.Interface = false, "lo"
 		for _, h := range [...][2]string{{"mangle", "PREROUTING"}, {"filter", "INPUT"}} {
 			if how, err = sent.hook(h[0], h[1]); err != nil || how != passed {
 				return false, how, err
@@ -255,16 +270,16 @@ func (r *run) match(m ipvs.Match) (bool, error) {
 		}
 		return m.States == state, nil
 	case ipvs.From:
-		return m.Prefix.Contains(r.Source.Addr()), nil
+		return m.Prefix.Contains(r.Source), nil
 	case ipvs.To:
 		return m.Prefix.Contains(r.Dest.Addr()), nil
 	case ipvs.By:
-		has := r.From != Node && (r.Interface == m.Name || m.Wildcard && strings.HasPrefix(r.Interface, m.Name))
+		has := !r.Node && (r.Interface == m.Name || m.Wildcard && strings.HasPrefix(r.Interface, m.Name))
 		return has != m.Not, nil
 	case ipvs.Marked:
 		return (r.mark&m.Mask == m.Value) != m.Not, nil
 	case ipvs.FromLocal:
-		return r.From == Node || r.isLocal(r.Source.Addr()), nil
+		return r.Node || r.isLocal(r.Source), nil
 	case ipvs.ToLocal:
 		return r.isLocal(r.Dest.Addr()) != m.Not, nil
 	case ipvs.ByIPVS:
@@ -296,7 +311,7 @@ func (r *run) inSet(set ipvs.SetName, fields string) (bool, error) {
 
 // entry is what a packet is looked up by: a field for each component of the set's type.
 func (r *run) entry(set ipvs.SetName, fields string) (ipvs.Entry, error) {
-	src, dst := r.Source, r.Dest
+	src, dst := netip.AddrPortFrom(r.Source, r.SourcePort), r.Dest
 	whole := func(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }
 	switch set.Type() + " " + fields {
 	case "hash:ip dst":

@@ -8,87 +8,44 @@ import (
 
 	"github.com/vmapd/vmapd/legacy/ipvs"
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/modeltest"
 )
 
-// Origin is where a packet comes from. It decides which hooks it passes.
-type Origin uint8
-
-// The origins.
-const (
-	Network Origin = iota // a pod, or another machine
-	Node                  // a process on this node, in the host's network
-)
-
-func (o Origin) String() string { return [...]string{"network", "node"}[o] }
-
-// Packet is the first packet of a connection.
+// Packet is a packet that the node receives or sends.
 type Packet struct {
-	From         Origin
-	Interface    string // by which it comes in; not for Node
-	Source, Dest netip.AddrPort
-	Protocol     model.Protocol
-	// Mark is what others have marked it with.
-	Mark uint32
-	// Invalid: connection tracking can make nothing of it.
-	Invalid bool
+	model.Connection
+	SourcePort uint16
+	Mark       uint32 // set by rules of others
+	Invalid    bool   // for connection tracking
 }
 
-func (p Packet) String() string {
-	return fmt.Sprintf("%v %v to %v/%v", p.From, p.Source, p.Dest, p.Protocol)
-}
-
-// Verdict is what becomes of a packet.
-type Verdict uint8
-
-// The verdicts.
-const (
-	Accept Verdict = iota // it goes on to Outcome.To
-	Drop
-	Reject
-)
-
-func (v Verdict) String() string { return [...]string{"accept", "drop", "reject"}[v] }
-
-// Outcome is what becomes of a packet.
+// Outcome is a modeltest.Outcome, and how it came about.
 type Outcome struct {
-	Verdict  Verdict
-	TCPReset bool // Reject only: by a reset rather than by an ICMP error
+	modeltest.Outcome
 
-	// To has, for Accept, all destinations that a scheduler may choose. What no virtual server
-	// concerns has one: the packet's own.
-	To map[netip.AddrPort]Arrival
-
-	// Node: what listens on the node gets it, at the packet's own destination.
+	// Node: a socket on the node receives the packet, at the packet's own destination.
 	Node bool
 	// Server is the virtual server that chose; the zero value if none did.
 	Server ipvs.Key
-	// Trace has the rules that matched, in the order in which they were met.
-	Trace []string
-}
-
-// Arrival is how a packet arrives at one of its destinations.
-type Arrival struct {
-	Share      float64 // of all connections
-	Masquerade bool    // with the node's address as its source
 }
 
 // Simulator runs packets through one Content.
 type Simulator struct {
-	content *ipvs.Content
-	chains  map[string]map[string][]ipvs.Rule // by table and name
-	jumps   map[string][]ipvs.Rule            // by table and built-in chain
-	node    map[netip.Addr]bool
+	content   *ipvs.Content
+	chains    map[string]map[string][]ipvs.Rule // by table and name
+	jumps     map[string][]ipvs.Rule            // by table and built-in chain
+	nodeAddrs map[netip.Addr]bool
 }
 
 // New checks a Content. The addresses are those of the node's interfaces other than the
 // dummy device.
 func New(c *ipvs.Content, nodeAddrs ...netip.Addr) (*Simulator, error) {
 	s := &Simulator{
-		content: c, node: map[netip.Addr]bool{},
+		content: c, nodeAddrs: map[netip.Addr]bool{},
 		chains: map[string]map[string][]ipvs.Rule{}, jumps: map[string][]ipvs.Rule{},
 	}
 	for _, a := range nodeAddrs {
-		s.node[a] = true
+		s.nodeAddrs[a] = true
 	}
 	if c.Companion == nil {
 		return s, nil
@@ -155,4 +112,4 @@ func (s *Simulator) checkRule(table string, r ipvs.Rule) error {
 }
 
 // isLocal reports whether an address is the node's.
-func (s *Simulator) isLocal(a netip.Addr) bool { return s.node[a] || s.content.Addrs[a] }
+func (s *Simulator) isLocal(a netip.Addr) bool { return s.nodeAddrs[a] || s.content.Addrs[a] }

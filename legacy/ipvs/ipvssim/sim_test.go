@@ -35,8 +35,8 @@ func TestRulesThatAreNotSound(t *testing.T) {
 	}
 }
 
-func packet(dest string) ipvssim.Packet {
-	return ipvssim.Packet{Source: netip.MustParseAddrPort("203.0.113.7:40000"), Dest: netip.MustParseAddrPort(dest), Protocol: model.TCP}
+func connection(dest string) model.Connection {
+	return model.Connection{Source: netip.MustParseAddr("203.0.113.7"), Dest: netip.MustParseAddrPort(dest), Protocol: model.TCP}
 }
 
 // Without a companion there is IPVS alone.
@@ -55,33 +55,32 @@ func TestVirtualServers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	run := func(p ipvssim.Packet) ipvssim.Outcome {
-		o, err := sim.Run(p)
+	run := func(c model.Connection) ipvssim.Outcome {
+		o, err := sim.Run(c)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return o
 	}
-	if o := run(packet("172.30.0.41:80")); o.Server != (ipvs.Key{}) {
+	if o := run(connection("172.30.0.41:80")); o.Server != (ipvs.Key{}) {
 		t.Error("an address that is not the node's has reached IPVS")
 	}
 	c.Addrs[vip] = true
-	if o := run(packet("172.30.0.41:80")); len(o.To) != 2 || o.To[pods[0]].Share != 0.5 || o.To[pods[1]].Share != 0.5 {
+	if o := run(connection("172.30.0.41:80")); len(o.To) != 2 || o.To[pods[0]].Share != 0.5 || o.To[pods[1]].Share != 0.5 {
 		t.Errorf("want both that have a weight, got %v", o.To)
 	}
-	marked := packet("172.30.0.41:80")
-	marked.Mark = 5
-	if o := run(marked); len(o.To) != 1 || o.To[pods[2]].Share != 1 {
-		t.Errorf("want the one of the mark, got %v", o.To)
+	o, err := sim.RunPacket(ipvssim.Packet{Connection: connection("172.30.0.41:80"), Mark: 5})
+	if err != nil || len(o.To) != 1 || o.To[pods[2]].Share != 1 {
+		t.Errorf("want the one of the mark, got %v, %v", o.To, err)
 	}
-	if o := run(packet("172.30.0.41:81")); o.Server != (ipvs.Key{}) || o.Verdict != ipvssim.Accept {
+	if o := run(connection("172.30.0.41:81")); o.Server != (ipvs.Key{}) || o.Verdict != model.Forwarded {
 		t.Errorf("want the node itself, got %+v", o)
 	}
 	clear(c.Servers[ipvs.Key{Addr: vip, Protocol: model.TCP, Port: 80}].Real)
-	if o := run(packet("172.30.0.41:80")); o.Verdict != ipvssim.Reject || o.TCPReset {
+	if o := run(connection("172.30.0.41:80")); o.Verdict != model.Rejected || o.TCPReset {
 		t.Errorf("want an ICMP error, got %+v", o)
 	}
-	if _, err := sim.Run(packet("[fd00::1]:80")); err == nil {
+	if _, err := sim.Run(connection("[fd00::1]:80")); err == nil {
 		t.Error("want an error for another family")
 	}
 }

@@ -55,7 +55,7 @@ func (x *explainer) otherwiseIfPod() bool {
 	c := x.d.Connection
 	c.Interface = x.family.Pods.Interface
 	o := model.Decide(x.snapshot, c)
-	return o.Fate != x.d.Fate || !slices.Equal(o.Targets, x.d.Targets)
+	return o.Verdict != x.d.Verdict || !slices.Equal(o.Targets, x.d.Targets)
 }
 
 // findPod calls found for each endpoint that has an address, in any slice.

@@ -35,7 +35,7 @@ type explainer struct {
 }
 
 func (x *explainer) explain() {
-	x.e.Fate, x.e.Reason = fateName(x.d.Fate), reasonName(x.d.Why)
+	x.e.Verdict, x.e.Reason = verdictName(x.d.Verdict), reasonName(x.d.Why)
 	x.e.Node = Node{Name: x.in.Config.NodeName}
 	for _, n := range x.in.Objects.Nodes {
 		if n.Name == x.in.Config.NodeName {
@@ -54,7 +54,7 @@ func (x *explainer) explain() {
 	}
 	x.explainPolicy()
 	x.explainEndpoints()
-	if x.d.Fate == model.Forwarded {
+	if x.d.Verdict == model.Forwarded {
 		x.e.Choice = &Choice{
 			Algorithm:       x.d.Port.Algorithm.String(),
 			AffinitySeconds: int(x.d.Port.Affinity.Seconds()),

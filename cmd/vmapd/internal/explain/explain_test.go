@@ -76,7 +76,7 @@ func collect(objects map[model.ObjectRef]modeltest.Object) Objects {
 
 // Whatever the cluster, the explanation says what the model decides, and why.
 func TestExplainSaysWhatIsDecided(t *testing.T) {
-	fates := map[string]int{}
+	verdicts := map[string]int{}
 	for seed := range uint64(10) {
 		r := modeltest.NewRandom(modeltest.Seed(seed))
 		objects := map[model.ObjectRef]modeltest.Object{}
@@ -101,14 +101,14 @@ func TestExplainSaysWhatIsDecided(t *testing.T) {
 					in.Source = netip.MustParseAddr("2001:db8:203::7")
 				}
 				e := Explain(in)
-				fates[e.Fate]++
+				verdicts[e.Verdict]++
 				check(t, e, model.Decide(snapshot, model.Connection{Source: in.Source, Dest: in.Dest, Protocol: in.Protocol}))
 			}
 		}
 	}
-	for _, fate := range []string{"forwarded", "rejected", "dropped", "notOurs"} {
-		if fates[fate] == 0 {
-			t.Errorf("nothing was %s: the clusters show too little", fate)
+	for _, verdict := range []string{"forwarded", "rejected", "dropped", "notOurs"} {
+		if verdicts[verdict] == 0 {
+			t.Errorf("nothing was %s: the clusters show too little", verdict)
 		}
 	}
 }
@@ -133,8 +133,8 @@ func destinations(f *model.FamilySnapshot) []model.VIP {
 
 func check(t *testing.T, e Explanation, d model.Decision) {
 	t.Helper()
-	if e.Fate != fateName(d.Fate) || e.Reason != reasonName(d.Why) {
-		t.Errorf("%v: explained as %s, %s; decided %v, %s", d.Dest, e.Fate, e.Reason, d.Fate, reasonName(d.Why))
+	if e.Verdict != verdictName(d.Verdict) || e.Reason != reasonName(d.Why) {
+		t.Errorf("%v: explained as %s, %s; decided %v, %s", d.Dest, e.Verdict, e.Reason, d.Verdict, reasonName(d.Why))
 	}
 	var want, got []string
 	for _, target := range d.Targets {

@@ -11,8 +11,8 @@ type Explanation struct {
 	Endpoints   *Endpoints    `json:"endpoints,omitempty"`
 	Choice      *Choice       `json:"choice,omitempty"`
 
-	// Fate is forwarded, rejected, dropped or notOurs.
-	Fate string `json:"fate"`
+	// Verdict is forwarded, rejected, dropped or notOurs.
+	Verdict string `json:"fate"`
 	// Reason is the rule that decided, see [model.Reason].
 	Reason string `json:"reason"`
 

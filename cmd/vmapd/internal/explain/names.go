@@ -4,11 +4,11 @@ import "github.com/vmapd/vmapd/model"
 
 // The names that the model's values have in JSON.
 
-func fateName(f model.Fate) string {
+func verdictName(v model.Verdict) string {
 	return [...]string{
 		model.NotOurs: "notOurs", model.Forwarded: "forwarded",
 		model.Rejected: "rejected", model.Dropped: "dropped",
-	}[f]
+	}[v]
 }
 
 func reasonName(r model.Reason) string {

@@ -231,7 +231,7 @@ func someOf(list []string) string {
 
 func (e *Explanation) conclude() string {
 	to := e.Destination.String()
-	switch e.Fate {
+	switch e.Verdict {
 	case "forwarded":
 		var list []string
 		for _, u := range e.Endpoints.Used {
