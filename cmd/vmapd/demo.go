@@ -34,7 +34,7 @@ func newDemoCommand() *cobra.Command {
 			}
 			if done {
 				if code != 0 {
-					return exitCode(code)
+					return exitError(code)
 				}
 				return nil
 			}
@@ -43,11 +43,11 @@ func newDemoCommand() *cobra.Command {
 			err = d.Run(cmd.Context())
 			switch {
 			case errors.Is(err, demo.ErrFailed):
-				return exitCode(1)
+				return exitError(1)
 			case errors.Is(err, context.Canceled):
 				fmt.Fprintln(cmd.ErrOrStderr(), "vmapd: interrupted; everything is taken down")
 				const bySignal = 128 + int(syscall.SIGINT) // as a shell has it
-				return exitCode(bySignal)
+				return exitError(bySignal)
 			}
 			return err
 		},

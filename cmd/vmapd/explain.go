@@ -141,7 +141,7 @@ func (x *explainer) fromManifests(c *model.Config, stderr io.Writer) (explain.Ob
 	var err error
 	switch {
 	case len(errs) > 0 && objects.Len() == 0:
-		err = exitCode(1) // nothing could be read, and that has been said
+		err = exitError(1) // nothing could be read, and that has been said
 	case c.NodeName == "":
 		c.NodeName, err = onlyNodeName(out.Nodes)
 	}

@@ -29,7 +29,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	err := root.ExecuteContext(ctx)
-	var code exitCode
+	var code exitError
 	switch {
 	case err == nil:
 		return 0
@@ -40,10 +40,10 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	return 1
 }
 
-// exitCode is an error about which everything has been said.
-type exitCode int
+// exitError is an error about which everything has been said.
+type exitError int
 
-func (c exitCode) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
+func (c exitError) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
 
 const rootLong = `vmapd programs Kubernetes Services on one node, in place of kube-proxy.
 

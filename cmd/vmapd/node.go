@@ -38,7 +38,7 @@ func (d *daemon) announce(p *dataplane) {
 // setUpNode sets what all connections of the node have in common. What can't be set is said,
 // and keeps no Service from being programmed.
 func (d *daemon) setUpNode(ctx context.Context, c *config.Config) {
-	o := nodesetup.Options{Log: d.log, Failed: func(f nodesetup.Failure) {
+	o := nodesetup.Options{Log: d.log, Failed: func(f nodesetup.WriteError) {
 		reason := events.ReasonConntrackFailed
 		if errors.Is(f, nodesetup.ErrReadOnly) {
 			reason = events.ReasonReadOnlySysFS

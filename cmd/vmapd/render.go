@@ -81,7 +81,7 @@ func (r *render) run(stdout, stderr io.Writer) error {
 		}
 	}
 	if len(errs)+len(problems) > 0 {
-		return exitCode(1)
+		return exitError(1)
 	}
 	return nil
 }

@@ -24,7 +24,7 @@ type Options struct {
 	Log  *slog.Logger
 	// Failed is told what could not be set, one at a time, after it was logged; to make an
 	// event of it. nil: nobody is.
-	Failed func(Failure)
+	Failed func(WriteError)
 }
 
 // Apply sets connection tracking as c says. What is right already is not written. What can't
@@ -49,7 +49,7 @@ func Apply(ctx context.Context, o Options, c Conntrack) {
 // finds everything right, so that the daemon itself gets by with CAP_NET_ADMIN.
 //
 // To set the node up is all that InitOnly is asked for, so what can't be set is an error
-// here, of type [Failure] for each, joined; all the rest is set. o.Failed is not told.
+// here, of type [WriteError] for each, joined; all the rest is set. o.Failed is not told.
 //
 // The OOM score is none of this: it belongs to a process, and this one ends.
 func InitOnly(ctx context.Context, o Options, c Conntrack) error {
@@ -79,19 +79,19 @@ func OOM(ctx context.Context, o Options, score int) {
 }
 
 // apply returns what could not be set.
-func (o Options) apply(ctx context.Context, c Conntrack) []Failure {
+func (o Options) apply(ctx context.Context, c Conntrack) []WriteError {
 	plan := Plan(c, o.facts())
 	if len(plan) == 0 {
 		return nil
 	}
 	if _, err := os.Stat(o.path(fileMax)); errors.Is(err, fs.ErrNotExist) {
 		// All files are missing then; once is enough to say so.
-		return []Failure{{Write: plan[0], Err: ErrNoConntrack}}
+		return []WriteError{{Write: plan[0], Err: ErrNoConntrack}}
 	}
-	var failed []Failure
+	var failed []WriteError
 	for _, w := range plan {
 		if err := o.write(w); err != nil {
-			failed = append(failed, Failure{Write: w, Err: o.explain(w.File, err)})
+			failed = append(failed, WriteError{Write: w, Err: o.explain(w.File, err)})
 			continue
 		}
 		o.logSet(ctx, w)

@@ -22,7 +22,7 @@ type node struct {
 	Options
 	t      *testing.T
 	log    bytes.Buffer
-	failed []Failure
+	failed []WriteError
 }
 
 func newNode(t *testing.T) *node {
@@ -30,7 +30,7 @@ func newNode(t *testing.T) *node {
 	n := &node{t: t}
 	n.Options = Options{
 		Root: t.TempDir(), Log: slog.New(slog.NewTextHandler(&n.log, nil)),
-		Failed: func(f Failure) { n.failed = append(n.failed, f) },
+		Failed: func(f WriteError) { n.failed = append(n.failed, f) },
 	}
 	n.put(fileOnlineCPUs, "0-1")
 	n.put(fileOOMScore, "0")
@@ -176,9 +176,9 @@ func TestInitOnlySetsWhatItCanAndReturnsTheRest(t *testing.T) {
 	c := defaults
 	c.UDPTimeout = time.Minute
 	err := InitOnly(t.Context(), n.Options, c)
-	var f Failure
+	var f WriteError
 	if !errors.As(err, &f) || f.File != fileUDPTimeout {
-		t.Errorf("got %v, want a Failure of %s", err, fileUDPTimeout)
+		t.Errorf("got %v, want a WriteError of %s", err, fileUDPTimeout)
 	}
 	if len(n.failed) > 0 {
 		t.Errorf("told as well: %v", n.failed)
@@ -263,7 +263,7 @@ func TestTheTableIsNearlyFull(t *testing.T) {
 	}
 }
 
-func messages(failed []Failure) []string {
+func messages(failed []WriteError) []string {
 	var out []string
 	for _, f := range failed {
 		out = append(out, f.Error())

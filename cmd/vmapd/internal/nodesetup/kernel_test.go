@@ -121,10 +121,11 @@ func TestRealKernelWithoutPrivilege(t *testing.T) {
 }
 
 func realNode(t *testing.T) *node {
+	t.Helper()
 	n := &node{t: t}
 	n.Options = Options{
 		Log:    slog.New(slog.NewTextHandler(&n.log, nil)),
-		Failed: func(f Failure) { n.failed = append(n.failed, f) },
+		Failed: func(f WriteError) { n.failed = append(n.failed, f) },
 	}
 	return n
 }

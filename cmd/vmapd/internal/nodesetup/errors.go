@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Why something could not be set. [Failure.Err] wraps one of them, unless the kernel had
+// Why something could not be set. [WriteError.Err] wraps one of them, unless the kernel had
 // another objection.
 var (
 	// ErrNoConntrack: the kernel has no connection tracking yet, or not this setting of it.
@@ -22,14 +22,14 @@ var (
 	ErrPermission = errors.New("this takes root's permission: set it on the host itself, or by an init container with --init-only")
 )
 
-// Failure is something that could not be set. As an error, it tells the file, the value that
+// WriteError is something that could not be set. As an error, it tells the file, the value that
 // it should have and the one it has, and what can be done about it.
-type Failure struct {
+type WriteError struct {
 	Write
 	Err error
 }
 
-func (f Failure) Error() string {
+func (f WriteError) Error() string {
 	have := f.Have
 	if have == "" {
 		have = "unknown"
@@ -37,7 +37,7 @@ func (f Failure) Error() string {
 	return fmt.Sprintf("%s should be %s and is %s: %v", f.File, f.Value, have, f.Err)
 }
 
-func (f Failure) Unwrap() error { return f.Err }
+func (f WriteError) Unwrap() error { return f.Err }
 
 // explain puts what an administrator can do in place of what the kernel said.
 func (o Options) explain(file string, err error) error {
