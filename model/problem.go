@@ -16,7 +16,7 @@ func (r ObjectRef) String() string { return r.Kind + " " + r.NamespacedName.Stri
 
 // Problem is something wrong with one object. It costs at most that object: all
 // others are programmed.
-type Problem struct {
+type Problem struct { //nolint:errname // a Problem is a value first: snapshots keep it, logs and events name it so
 	Object  ObjectRef
 	Field   string // path in the API object, like "spec.ports[0].port"
 	Message string

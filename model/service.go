@@ -51,7 +51,7 @@ type sources struct {
 }
 
 // noRareParts is shared by all Services without any. It is never written.
-var noRareParts rareParts
+var noRareParts rareParts //nolint:gochecknoglobals // its address is what matters
 
 // own returns a Service's rare parts for writing.
 func (s *service) writable() *rareParts {

@@ -161,6 +161,7 @@ func (b *Batch) groups() *groups {
 				own(g, g.clusterIPs, fe.VIP.Addr, n)
 			case model.NodePort:
 				own(g, g.nodePorts, model.VIP{Protocol: fe.VIP.Protocol, Port: fe.VIP.Port}, n)
+			case model.LoadBalancerIP, model.ExternalIP:
 			}
 		}
 	}

@@ -161,6 +161,7 @@ func (r randomLab) connection(p *plane) (model.Connection, *lab.Namespace) {
 
 // check makes a connection as often as it takes, and compares with what was decided.
 func (p *plane) check(t *testing.T, d model.Decision, from *lab.Namespace) {
+	t.Helper()
 	ask := func(timeout time.Duration) (lab.Answer, error) {
 		ctx, cancel := context.WithTimeout(t.Context(), timeout)
 		defer cancel()

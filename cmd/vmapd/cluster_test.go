@@ -101,6 +101,7 @@ func (c *apiCluster) launch(t *testing.T, path string, args ...string) *process 
 
 // endsWith ends a process with the test, before the world that it is in.
 func (c *apiCluster) endsWith(t *testing.T, p *process) {
+	t.Helper()
 	t.Cleanup(func() {
 		if p.cmd.ProcessState == nil {
 			_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may have ended

@@ -91,8 +91,7 @@ func (r removal) run(ctx context.Context) error {
 	}
 	note("remove rules", removeEverywhere(ctx, func(_, _, chain string) bool { return isCompanions(chain) }))
 	if hasSets() {
-		_, err := removeSets(ctx, r.sets...)
-		note("destroy ipsets", err)
+		note("destroy ipsets", removeSets(ctx, r.sets...))
 	}
 	return errors.Join(errs...)
 }
@@ -173,8 +172,7 @@ func RemoveKubeProxyIPVS(ctx context.Context) error {
 	defer links.Close()
 	errs := []error{deleteDevice(links, KubeProxyDevice)}
 	if hasSets() {
-		_, err := removeSets(ctx, "KUBE-")
-		errs = append(errs, err)
+		errs = append(errs, removeSets(ctx, "KUBE-"))
 	}
 	return errors.Join(errs...)
 }

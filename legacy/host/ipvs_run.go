@@ -106,8 +106,9 @@ func (r *run) leadsNowhere(op ipvs.AddEntry) bool {
 		return r.failed[ipvs.Key{Addr: op.Entry.Addr, Protocol: op.Entry.Protocol, Port: op.Entry.Port}]
 	case ipvs.Inside:
 		return r.failed[ipvs.Key{Addr: unspecified(op.Family), Mark: op.Mark}]
+	default:
+		return false
 	}
-	return false
 }
 
 // one carries out one operation, unless it is one on ipsets.

@@ -60,7 +60,7 @@ func probeSets() (remove func() error, err error) {
 		}
 	}
 	if err := restoreSets(ctx, create.String()); err != nil {
-		_, _ = removeSets(ctx, probePrefix) // those that could be created
+		_ = removeSets(ctx, probePrefix) // those that could be created
 		return nil, err
 	}
 	return func() error { return restoreSets(ctx, destroy.String()) }, nil
@@ -183,10 +183,10 @@ func parseNet(s string) (netip.Prefix, error) {
 }
 
 // removeSets destroys all sets whose names begin with one of the prefixes.
-func removeSets(ctx context.Context, prefixes ...string) (n int, err error) {
+func removeSets(ctx context.Context, prefixes ...string) error {
 	text, err := ipset(ctx, "", "list", "-n")
 	if err != nil {
-		return 0, err
+		return err
 	}
 	var errs []error
 	for name := range strings.FieldsSeq(text) {
@@ -195,9 +195,7 @@ func removeSets(ctx context.Context, prefixes ...string) (n int, err error) {
 		}
 		if _, err := ipset(ctx, "", "destroy", name); err != nil {
 			errs = append(errs, err)
-			continue
 		}
-		n++
 	}
-	return n, errors.Join(errs...)
+	return errors.Join(errs...)
 }

@@ -36,9 +36,9 @@ func chainMessage(f model.Family, table string, c nft.Chain) (netlink.Message, e
 	return message(unix.NFT_MSG_NEWCHAIN, netlink.Create, f, attrs)
 }
 
-func deleteChainMessage(f model.Family, table, name string) (netlink.Message, error) {
+func deleteChainMessage(f model.Family, name string) (netlink.Message, error) {
 	return message(unix.NFT_MSG_DELCHAIN, 0, f, []netlink.Attribute{
-		stringAttr(unix.NFTA_CHAIN_TABLE, table),
+		stringAttr(unix.NFTA_CHAIN_TABLE, nft.TableName),
 		stringAttr(unix.NFTA_CHAIN_NAME, name),
 	})
 }

@@ -82,7 +82,7 @@ func (t *transaction) elements(lists []nft.SetOps, perMessage int, add bool) {
 
 func (t *transaction) chains(b *nft.Batch) {
 	for _, name := range b.RemakeBase {
-		m, err := deleteChainMessage(b.Family, nft.TableName, name)
+		m, err := deleteChainMessage(b.Family, name)
 		t.add("delete chain", name, m, err)
 	}
 	for _, c := range b.SetChains {
@@ -108,7 +108,7 @@ func (t *transaction) deletions(b *nft.Batch) {
 		t.add("flush chain", name, m, err)
 	}
 	for _, name := range b.DeleteChains {
-		m, err := deleteChainMessage(b.Family, nft.TableName, name)
+		m, err := deleteChainMessage(b.Family, name)
 		t.add("delete chain", name, m, err)
 	}
 	for _, name := range b.DeleteSets {

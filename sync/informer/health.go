@@ -166,7 +166,7 @@ func (h *health) watch(ctx context.Context, r *resource, o metav1.ListOptions) (
 	return out, err
 }
 
-var emptyWatch = reflect.TypeOf(watch.NewEmptyWatch())
+var emptyWatch = reflect.TypeOf(watch.NewEmptyWatch()) //nolint:gochecknoglobals // an unexported type, for reflect.TypeFor
 
 // request adds the selectors to a request, leaves out what the server refuses, and
 // tells h if it fails or takes long.

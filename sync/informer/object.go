@@ -27,7 +27,7 @@ type object struct {
 
 // nothing is the metadata of which all objects have the rest of theirs. A
 // [metav1.ObjectMeta] of their own is large, and client-go asks several times.
-var nothing metav1.Object = &metav1.ObjectMeta{}
+var nothing metav1.Object = &metav1.ObjectMeta{} //nolint:gochecknoglobals // one for all objects
 
 // GetNamespace implements [metav1.Object].
 func (o *object) GetNamespace() string { return o.name.Namespace }

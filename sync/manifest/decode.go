@@ -144,8 +144,9 @@ func (d *decoder) scalar(n *node, line int32, v reflect.Value) error {
 			return nil
 		case boolKind, intKind, floatKind:
 			return d.errorf(line, "cannot use %v as a string: put %s in quotes", n.kind, quote(n.text))
+		default:
+			return d.errorf(line, "cannot use %v as a string", n.kind)
 		}
-		return d.errorf(line, "cannot use %v as a string", n.kind)
 	case reflect.Bool:
 		if n.kind != boolKind {
 			return d.errorf(line, "cannot use %v as a boolean", n.kind)

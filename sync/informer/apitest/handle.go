@@ -52,6 +52,7 @@ func (s *Server) handle(w http.ResponseWriter, r *http.Request) {
 		return
 	case HangingUp, Refusing, BadHandshake:
 		panic(http.ErrAbortHandler)
+	case Up, Frozen:
 	}
 	if stalled != nil {
 		select {

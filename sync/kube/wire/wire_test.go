@@ -261,6 +261,7 @@ func envelope(apiVersion, kind string, raw []byte) []byte {
 
 // odd are messages that no API server sends.
 func odd(tb testing.TB) map[string][]byte {
+	tb.Helper()
 	var (
 		name    = bytesField(1, bytesField(1, []byte("a")))
 		managed = bytesField(1, bytesField(17, bytesField(1, []byte("m"))))
@@ -403,6 +404,7 @@ func TestWatch(t *testing.T) {
 
 // oddEvents are such as no API server sends, and ordinary ones.
 func oddEvents(tb testing.TB) map[string][]byte {
+	tb.Helper()
 	var (
 		kind   = bytesField(1, []byte("ADDED"))
 		raw    = bytesField(2, bytesField(1, []byte("{}")))

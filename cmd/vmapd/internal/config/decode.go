@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-var proxyKind = proxyconfig.SchemeGroupVersion.WithKind("KubeProxyConfiguration")
+const proxyKind = "KubeProxyConfiguration"
 
 // maxFile is how large a file may be: a ConfigMap can have 1 MiB.
 const maxFile = 4 << 20
@@ -46,7 +46,7 @@ func readFile(path string) ([]byte, error) {
 // makes do with unknown and duplicate fields; they are returned in odd.
 func decodeKubeProxy(data []byte) (c *proxyconfig.KubeProxyConfiguration, odd []string, err error) {
 	c = &proxyconfig.KubeProxyConfiguration{}
-	odd, err = decode(data, c, proxyKind)
+	odd, err = decode(data, c, proxyconfig.SchemeGroupVersion.WithKind(proxyKind))
 	return c, odd, err
 }
 

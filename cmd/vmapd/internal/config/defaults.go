@@ -44,7 +44,7 @@ func defaultConntrack() proxyconfig.KubeProxyConntrackConfiguration {
 // setDefaults fills in what is not set, as kube-proxy does, but for the periods: theirs
 // depend on the mode.
 func setDefaults(c *proxyconfig.KubeProxyConfiguration) {
-	c.APIVersion, c.Kind = proxyconfig.SchemeGroupVersion.String(), proxyKind.Kind
+	c.APIVersion, c.Kind = proxyconfig.SchemeGroupVersion.String(), proxyKind
 	setDefault(&c.BindAddress, defaultBindAddress)
 	anywhere, here := "0.0.0.0", "127.0.0.1"
 	if netutils.IsIPv6String(c.BindAddress) {

@@ -18,6 +18,7 @@ type replica struct {
 }
 
 func newReplica(t *testing.T, c *Cluster) *replica {
+	t.Helper()
 	r := &replica{t, map[string]*discoveryv1.EndpointSlice{}}
 	for o := range c.Objects() {
 		if s, ok := o.(*discoveryv1.EndpointSlice); ok {
