@@ -62,7 +62,7 @@ func checkDecision(t *testing.T, s *model.Snapshot, d model.Decision) {
 		return
 	}
 	equal(t, "targets", slices.Collect(d.Port.In(d.TrafficPolicy)), endpoints(d.Targets), compareEndpoints)
-	equal(t, "is the list in use?", true, d.Port.Uses(d.TrafficPolicy))
+	equal(t, "is the list in use?", true, d.Frontend.Uses(d.TrafficPolicy))
 	// Only who is on the node or in a pod of it gets more than the policy gives.
 	if d.Frontend.TrafficPolicy == model.Local && d.TrafficPolicy == model.Cluster {
 		equal(t, "is the client inside?", true, d.Node || d.FromPod)

@@ -94,8 +94,9 @@ func (b *Builder) decide(sp *ServicePort, s *service) {
 			sp.SourceRanges = sources.ranges
 			sp.NodeAllowed = contains(sp.SourceRanges, b.locality.primary[sp.Family])
 		}
-		needed[fe.TrafficPolicy] = needed[fe.TrafficPolicy] || fe.Action == Forward
-		needed[Cluster] = needed[Cluster] || fe.ShortCircuit
+		for _, p := range TrafficPolicies {
+			needed[p] = needed[p] || fe.Uses(p)
+		}
 	}
 	sp.Endpoints = selected.endpoints(merged, needed)
 	sp.Affinity = s.rare.affinity

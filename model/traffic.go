@@ -196,13 +196,6 @@ func (sp *ServicePort) Count(p TrafficPolicy) int {
 	return n
 }
 
-// Uses reports whether connections to any frontend can be sent to a list.
-func (sp *ServicePort) Uses(l TrafficPolicy) bool {
-	return slices.ContainsFunc(sp.Frontends, func(fe Frontend) bool {
-		return fe.TrafficPolicy == l || fe.ShortCircuit && l == Cluster
-	})
-}
-
 // Allowed returns who may connect to a restricted frontend, sorted and apart.
 func (sp *ServicePort) Allowed(fe Frontend) []netip.Prefix {
 	if !sp.NodeAllowed {
@@ -242,6 +235,12 @@ type Frontend struct {
 	ShortCircuit bool
 	// Restricted: what is not in ServicePort.Allowed is dropped, before all else.
 	Restricted bool
+}
+
+// Uses reports whether some connection to the frontend goes to the endpoints of a traffic
+// policy.
+func (fe Frontend) Uses(p TrafficPolicy) bool {
+	return fe.ShortCircuit && p == Cluster || fe.Action == Forward && fe.TrafficPolicy == p
 }
 
 // Action is what happens to a new connection.

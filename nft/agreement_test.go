@@ -3,6 +3,7 @@ package nft_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/vmapd/vmapd/model"
@@ -68,7 +69,8 @@ func checkRemembered(t *testing.T, d model.Decision, got nftsim.Outcome) {
 		n := 0
 		for _, l := range model.TrafficPolicies {
 			// The other list has a map only if some connection may be sent to it.
-			if d.Port.Affinity > 0 && target.In(l) && (l == d.TrafficPolicy || d.Port.Uses(l)) {
+			used := slices.ContainsFunc(d.Port.Frontends, func(fe model.Frontend) bool { return fe.Uses(l) })
+			if d.Port.Affinity > 0 && target.In(l) && used {
 				n++
 			}
 		}

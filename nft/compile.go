@@ -162,7 +162,7 @@ func (r *Ruleset) frontendElements(sp *model.ServicePort, fe model.Frontend, a *
 			return
 		}
 		for _, l := range model.TrafficPolicies {
-			if !forwards(fe, l) {
+			if !fe.Uses(l) {
 				continue
 			}
 			for e := range r.slotElements(key, sp, fe, l, other) {
@@ -183,11 +183,6 @@ func (r *Ruleset) frontendElements(sp *model.ServicePort, fe model.Frontend, a *
 			_ = yield(m.affinity, Element{Key: key, Verdict: back}) && yield(m.remember, Element{Key: key, Verdict: remember})
 		}
 	}
-}
-
-// forwards reports whether connections to a frontend may be sent to a list.
-func forwards(fe model.Frontend, l model.TrafficPolicy) bool {
-	return fe.ShortCircuit && l == model.Cluster || fe.Action == model.Forward && fe.TrafficPolicy == l
 }
 
 // maxComment is the longest comment that nft takes (libnftnl: NFTNL_UDATA_COMMENT_MAXLEN

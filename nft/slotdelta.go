@@ -55,7 +55,7 @@ func slotDeltas(have, want *Ruleset, old, now *model.ServicePort) (forOld, forNo
 // the frontend.
 func (c *slotDelta) slots(fe model.Frontend, l model.TrafficPolicy) ([]slot, bool) {
 	if c == nil || !slices.ContainsFunc(c.port.Frontends, func(o model.Frontend) bool {
-		return o.Kind == fe.Kind && o.VIP == fe.VIP && forwards(o, l)
+		return o.Kind == fe.Kind && o.VIP == fe.VIP && o.Uses(l)
 	}) {
 		return nil, false
 	}

@@ -38,7 +38,7 @@ func (p *port) listChains(l model.TrafficPolicy) []chain {
 	}
 	first := p.chain(nat, roleChoose[l])
 	for _, fe := range p.Frontends {
-		if w := wayOf(fe); w.direct() && w.list == l {
+		if w := wayOf(fe); w.direct() && w.TrafficPolicy == l {
 			first.add(toVIP(fe.VIP), markOutside)
 		}
 	}

@@ -17,16 +17,13 @@ type port struct {
 	ways    []way
 }
 
-// way is what frontends that are treated alike have in common.
-type way struct {
-	snat         model.SourceNAT
-	action       model.Action
-	list         model.TrafficPolicy
-	shortCircuit bool
-}
+// way is a frontend without the fields that do not matter to its nat chains. Frontends of
+// the same way share them.
+type way struct{ model.Frontend }
 
 func wayOf(fe model.Frontend) way {
-	return way{fe.SourceNAT, fe.Action, fe.TrafficPolicy, fe.ShortCircuit}
+	fe.VIP, fe.Kind, fe.Restricted = model.VIP{}, 0, false
+	return way{fe}
 }
 
 func (r *Ruleset) port(sp *model.ServicePort) *port {
@@ -40,22 +37,17 @@ func (r *Ruleset) port(sp *model.ServicePort) *port {
 		}
 	}
 	// That of the cluster IP has no such chains: it does not matter for the others' names.
-	slices.SortStableFunc(p.ways, func(a, b way) int { return cmp.Compare(b.snat, a.snat) })
+	slices.SortStableFunc(p.ways, func(a, b way) int { return cmp.Compare(b.SourceNAT, a.SourceNAT) })
 	return p
 }
 
 // forwards reports whether any connection gets an endpoint.
-func (w way) forwards() bool { return w.action == model.Forward || w.shortCircuit }
+func (w way) forwards() bool { return w.Action == model.Forward || w.ShortCircuit }
 
 // direct reports whether all connections go to one list of endpoints, and whether they are
 // masqueraded is a question for the chain of that list: so it is for cluster IPs.
 func (w way) direct() bool {
-	return w.action == model.Forward && !w.shortCircuit && w.snat == model.MasqueradeOutside
-}
-
-// uses reports whether connections may go to a list of endpoints.
-func (w way) uses(l model.TrafficPolicy) bool {
-	return w.action == model.Forward && w.list == l || w.shortCircuit && l == model.Cluster
+	return w.Action == model.Forward && !w.ShortCircuit && w.SourceNAT == model.MasqueradeOutside
 }
 
 func (p *port) chain(t table, r role) chain {
@@ -76,7 +68,7 @@ func (p *port) wayChain(r role, w way) string {
 // entry returns the chain to which a way's connections are sent.
 func (p *port) entry(w way) string {
 	if w.direct() {
-		return p.name(roleChoose[w.list])
+		return p.name(roleChoose[w.TrafficPolicy])
 	}
 	return p.wayChain(roleExternal, w)
 }
@@ -118,11 +110,11 @@ func (p *port) filterRule(fe model.Frontend) string {
 // refuse returns the target for connections that got no endpoint.
 func (p *port) refuse(w way) string {
 	switch {
-	case w.action == model.Reject:
+	case w.Action == model.Reject:
 		return gotoReject
-	case w.action == model.Drop && w.shortCircuit:
+	case w.Action == model.Drop && w.ShortCircuit:
 		return "-g " + dropChain
-	case w.action == model.Drop:
+	case w.Action == model.Drop:
 		return dropNow
 	}
 	return returnNow
@@ -168,7 +160,7 @@ func (p *port) chains() []chain {
 		list = append(list, p.firewallChains(w)...)
 	}
 	for _, l := range model.TrafficPolicies {
-		if slices.ContainsFunc(p.ways, func(w way) bool { return w.uses(l) }) {
+		if slices.ContainsFunc(p.ways, func(w way) bool { return w.Uses(l) }) {
 			list = append(list, p.listChains(l)...)
 		}
 	}
@@ -179,7 +171,7 @@ func (p *port) chains() []chain {
 // of endpoints. What comes out at its end is refused by the filter table.
 func (p *port) externalChain(w way) chain {
 	c := chain{table: nat, name: p.wayChain(roleExternal, w), comment: p.comment}
-	switch w.snat {
+	switch w.SourceNAT {
 	case model.MasqueradeAlways:
 		c.add("", p.r.options.setMark())
 	case model.MasqueradeNode:
@@ -187,7 +179,7 @@ func (p *port) externalChain(w way) chain {
 	case model.MasqueradeOutside:
 		c.add("", markOutside)
 	}
-	if w.shortCircuit {
+	if w.ShortCircuit {
 		all := "-g " + p.name(roleChoose[model.Cluster])
 		for _, m := range podMatches(p.r.snapshot.Pods) {
 			if c.add(m, all); m == "" {
@@ -196,8 +188,8 @@ func (p *port) externalChain(w way) chain {
 		}
 		c.add(fromNode, all)
 	}
-	if w.action == model.Forward {
-		c.add("", "-g "+p.name(roleChoose[w.list]))
+	if w.Action == model.Forward {
+		c.add("", "-g "+p.name(roleChoose[w.TrafficPolicy]))
 	}
 	return c
 }
