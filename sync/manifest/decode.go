@@ -9,223 +9,218 @@ import (
 	"strconv"
 	"strings"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"go.yaml.in/yaml/v3"
+	kjson "sigs.k8s.io/json"
 )
 
-// decoder fills API objects from nodes. encoding/json could do it too, but its
-// errors know neither lines nor the index in a list.
-type decoder struct {
-	fields map[reflect.Type]map[string][]int // of structs seen so far: JSON name to field index
-	visits int                               // values of this document that may still be looked at
-
-	path   []string // of the value being decoded: ".spec", ".ports", "[0]"
-	report func(line int32, field, message string)
-	errors int // reported for this object
-}
-
-const tooManyAliases = "aliases make the document many times larger than it is"
-
-// errGiveUp ends the decoding of an object: enough was said about it.
-var errGiveUp = errors.New("too many errors")
-
-// object decodes n into v, a pointer to a struct. It says what is wrong to report,
-// and returns whether nothing was.
-func (d *decoder) object(n *node, v any, report func(line int32, field, message string)) bool {
-	d.report, d.errors, d.path = report, 0, d.path[:0]
-	// The error only stops the walk; all of it has been reported.
-	_ = d.value(n, n.line, reflect.ValueOf(v).Elem())
-	return d.errors == 0
-}
-
-func (d *decoder) errorf(line int32, format string, args ...any) error {
-	d.report(line, strings.TrimPrefix(strings.Join(d.path, ""), "."), fmt.Sprintf(format, args...))
-	if d.errors++; d.errors >= maxObjectErrors {
-		return errGiveUp
+// decode fills v, a pointer to an API object, from n. If anything is wrong, it calls
+// report for each problem, up to maxObjectErrors, and returns false.
+func (p *parser) decode(n *yaml.Node, v any, report func(line int, field, message string)) bool {
+	text, err := appendJSON(nil, n, &p.visits, 0)
+	if err != nil {
+		report(n.Line, "", err.Error())
+		return false
 	}
-	return nil
+	twice, err := kjson.UnmarshalStrict(text, v, kjson.DisallowDuplicateFields)
+	if err == nil && len(twice) == 0 {
+		return true
+	}
+	// These errors know no line, and err is only the first of its kind.
+	e := examiner{left: maxObjectErrors, report: report}
+	e.examine(n, n.Line, reflect.TypeOf(v).Elem(), "")
+	if e.left == maxObjectErrors {
+		report(n.Line, "", errors.Join(append(twice, err)...).Error())
+	}
+	return false
 }
 
 var (
-	unmarshalerType = reflect.TypeFor[json.Unmarshaler]()
-	fieldsV1Type    = reflect.TypeFor[metav1.FieldsV1]()
+	errTooManyAliases = errors.New("aliases make the document many times larger than it is")
+	errTooDeep        = fmt.Errorf("nested more than %d levels deep", maxDepth)
 )
 
-// value decodes n into v. line is where an error is reported: that of the key, so
-// that a list under its key is found by the key.
-func (d *decoder) value(n *node, line int32, v reflect.Value) error {
-	if d.visits--; d.visits < 0 {
-		_ = d.errorf(line, "%s", tooManyAliases)
-		return errGiveUp
+// appendJSON appends n to out as JSON. It takes one from visits for each value, so that
+// aliases of aliases cost bounded time, and fails when none is left.
+func appendJSON(out []byte, n *yaml.Node, visits *int, depth int) (_ []byte, err error) {
+	if *visits--; *visits < 0 {
+		return nil, errTooManyAliases
 	}
-	t := v.Type()
-	if n.kind == nullKind || t == fieldsV1Type {
-		return nil // as in JSON, null means unset; fieldsV1 is free-form, and of no use here
+	if depth > maxDepth {
+		return nil, errTooDeep
 	}
-	if t.Kind() == reflect.Pointer {
-		v.Set(reflect.New(t.Elem()))
-		return d.value(n, line, v.Elem())
+	switch {
+	case n.Kind == yaml.ScalarNode:
+		return appendScalar(out, n), nil
+	case n.Value != "":
+		return append(out, n.Value...), nil // is JSON already
+	case n.Kind == yaml.SequenceNode:
+		out = append(out, '[')
+		for i, item := range n.Content {
+			if i > 0 {
+				out = append(out, ',')
+			}
+			if out, err = appendJSON(out, item, visits, depth+1); err != nil {
+				return nil, err
+			}
+		}
+		return append(out, ']'), nil
 	}
-	if v.CanAddr() && reflect.PointerTo(t).Implements(unmarshalerType) {
-		return d.unmarshal(n, line, v)
+	out = append(out, '{')
+	for i := 0; i < len(n.Content); i += 2 {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = append(appendString(out, n.Content[i].Value), ':')
+		if out, err = appendJSON(out, n.Content[i+1], visits, depth+1); err != nil {
+			return nil, err
+		}
 	}
-	switch t.Kind() {
-	case reflect.Struct:
-		return d.structure(n, line, v)
-	case reflect.Map:
-		return d.mapping(n, line, v)
+	return append(out, '}'), nil
+}
+
+// appendScalar appends the value that n has in JSON. YAML can write numbers in more
+// ways; one that JSON can't write becomes a string, which no number accepts.
+func appendScalar(out []byte, n *yaml.Node) []byte {
+	digits := strings.ReplaceAll(n.Value, "_", "")
+	switch n.Tag {
+	case nullTag:
+		return append(out, "null"...)
+	case boolTag:
+		return strconv.AppendBool(out, isTrue(n.Value))
+	case intTag:
+		if i, err := strconv.ParseInt(digits, 0, 64); err == nil {
+			return strconv.AppendInt(out, i, 10)
+		}
+	case floatTag:
+		if f, err := strconv.ParseFloat(digits, 64); err == nil && !math.IsInf(f, 0) && !math.IsNaN(f) {
+			out = strconv.AppendFloat(out, f, 'f', -1, 64)
+			if f == math.Trunc(f) {
+				out = append(out, ".0"...) // 1.0 is no whole number to the API
+			}
+			return out
+		}
+	}
+	return appendString(out, n.Value)
+}
+
+// isTrue reports whether s, a boolean of YAML 1.1, is true, yes or on.
+func isTrue(s string) bool {
+	switch s[0] {
+	case 't', 'T', 'y', 'Y':
+		return true
+	}
+	return strings.EqualFold(s, "on")
+}
+
+func appendString(out []byte, s string) []byte {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c == '"' || c == '\\' {
+			quoted, _ := json.Marshal(s) // a string can always be marshalled
+			return append(out, quoted...)
+		}
+	}
+	return append(append(append(out, '"'), s...), '"')
+}
+
+// examiner finds what in a value doesn't fit its type. The JSON decoder's errors know
+// neither lines nor the index in a list.
+type examiner struct {
+	left   int // errors to report at most
+	report func(line int, field, message string)
+}
+
+var unmarshalerType = reflect.TypeFor[json.Unmarshaler]()
+
+// examine reports the fields in n, at path, that can't be decoded into a t. An error is
+// reported at line: that of the key, so that a list under its key is found by the key.
+func (e *examiner) examine(n *yaml.Node, line int, t reflect.Type, path string) {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	kind := t.Kind()
+	if reflect.PointerTo(t).Implements(unmarshalerType) {
+		kind = reflect.Invalid // a type with a form of its own
+	}
+	kids := content(n)
+	switch {
+	case e.left == 0 || n.Tag == nullTag: // null means unset
+	case kind == reflect.Slice && n.Kind == yaml.SequenceNode:
+		for i, item := range kids {
+			e.examine(item, item.Line, t.Elem(), fmt.Sprintf("%s[%d]", path, i))
+		}
+	case (kind == reflect.Map || kind == reflect.Struct) && n.Kind == yaml.MappingNode:
+		if err := checkKeys(n); err != nil {
+			e.errorf(err.line, path, "%s", err.message)
+		}
+		for i := 0; i < len(kids); i += 2 {
+			key, value := kids[i], kids[i+1]
+			if kind == reflect.Map {
+				e.examine(value, key.Line, t.Elem(), path+"["+key.Value+"]")
+			} else if f, ok := fieldType(t, key.Value); ok {
+				e.examine(value, key.Line, f, path+"."+key.Value)
+			}
+		}
+	case !decodes(n, t):
+		e.errorf(line, path, "%s", misfit(n, t, kind))
+	}
+}
+
+func (e *examiner) errorf(line int, path, format string, args ...any) {
+	if e.left > 0 {
+		e.left--
+		e.report(line, strings.TrimPrefix(path, "."), fmt.Sprintf(format, args...))
+	}
+}
+
+// decodes reports whether n can be decoded into a t.
+func decodes(n *yaml.Node, t reflect.Type) bool {
+	visits := math.MaxInt // all of it was written before
+	text, err := appendJSON(nil, n, &visits, 0)
+	return err == nil && kjson.UnmarshalCaseSensitivePreserveInts(text, reflect.New(t).Interface()) == nil
+}
+
+// misfit says why n can't be decoded into a t.
+func misfit(n *yaml.Node, t reflect.Type, kind reflect.Kind) string {
+	as := t.Name()
+	switch kind {
+	case reflect.Invalid:
+		if n.Kind == yaml.ScalarNode && n.Tag != boolTag {
+			return fmt.Sprintf("%s is not a valid %s", quote(n.Value), as)
+		}
+	case reflect.Struct, reflect.Map:
+		as = "an object"
 	case reflect.Slice:
-		if t.Elem().Kind() != reflect.Uint8 {
-			return d.list(n, line, v)
-		}
-	}
-	return d.scalar(n, line, v)
-}
-
-func (d *decoder) structure(n *node, line int32, v reflect.Value) error {
-	if n.kind != mapKind {
-		return d.errorf(line, "cannot use %v as an object", n.kind)
-	}
-	fields := d.fieldsOf(v.Type())
-	for i := 0; i < len(n.kids); i += 2 {
-		key := &n.kids[i]
-		index, ok := fields[key.text]
-		if !ok {
-			continue // pruned, as an API server would
-		}
-		d.path = append(d.path, "."+key.text)
-		if err := d.value(&n.kids[i+1], key.line, v.FieldByIndex(index)); err != nil {
-			return err
-		}
-		d.path = d.path[:len(d.path)-1]
-	}
-	return nil
-}
-
-func (d *decoder) mapping(n *node, line int32, v reflect.Value) error {
-	if n.kind != mapKind {
-		return d.errorf(line, "cannot use %v as an object", n.kind)
-	}
-	t := v.Type()
-	v.Set(reflect.MakeMapWithSize(t, len(n.kids)/2))
-	for i := 0; i < len(n.kids); i += 2 {
-		key := &n.kids[i]
-		d.path = append(d.path, "["+key.text+"]")
-		elem := reflect.New(t.Elem()).Elem()
-		if err := d.value(&n.kids[i+1], key.line, elem); err != nil {
-			return err
-		}
-		v.SetMapIndex(reflect.ValueOf(key.text).Convert(t.Key()), elem)
-		d.path = d.path[:len(d.path)-1]
-	}
-	return nil
-}
-
-func (d *decoder) list(n *node, line int32, v reflect.Value) error {
-	if n.kind != listKind {
-		return d.errorf(line, "cannot use %v as a list", n.kind)
-	}
-	v.Set(reflect.MakeSlice(v.Type(), len(n.kids), len(n.kids)))
-	for i := range n.kids {
-		d.path = append(d.path, "["+strconv.Itoa(i)+"]")
-		if err := d.value(&n.kids[i], n.kids[i].line, v.Index(i)); err != nil {
-			return err
-		}
-		d.path = d.path[:len(d.path)-1]
-	}
-	return nil
-}
-
-func (d *decoder) scalar(n *node, line int32, v reflect.Value) error {
-	switch v.Kind() {
+		as = "a list"
 	case reflect.String:
-		switch n.kind {
-		case stringKind:
-			v.SetString(n.text)
-			return nil
-		case boolKind, intKind, floatKind:
-			return d.errorf(line, "cannot use %v as a string: put %s in quotes", n.kind, quote(n.text))
-		default:
-			return d.errorf(line, "cannot use %v as a string", n.kind)
+		as = "a string"
+		if n.Kind == yaml.ScalarNode {
+			as = fmt.Sprintf("a string: put %s in quotes", quote(n.Value))
 		}
 	case reflect.Bool:
-		if n.kind != boolKind {
-			return d.errorf(line, "cannot use %v as a boolean", n.kind)
-		}
-		switch n.text[0] {
-		case 't', 'T', 'y', 'Y':
-			v.SetBool(true)
-		case 'o', 'O':
-			v.SetBool(len(n.text) == len("on"))
-		}
-		return nil
-	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
-		if n.kind == floatKind {
-			return d.errorf(line, "%s is not a whole number", quote(n.text))
-		}
-		if n.kind != intKind {
-			return d.errorf(line, "cannot use %v as a number", n.kind)
-		}
-		i, err := strconv.ParseInt(strings.ReplaceAll(n.text, "_", ""), 0, v.Type().Bits())
-		if err != nil {
-			return d.errorf(line, "%s does not fit into %d bits", quote(n.text), v.Type().Bits())
-		}
-		v.SetInt(i)
-		return nil
-	}
-	// No other type occurs in what the proxy reads of the API; a later version of
-	// the API may add one.
-	return nil
-}
-
-// unmarshal fills types with a form of their own: times, quantities, int-or-string.
-func (d *decoder) unmarshal(n *node, line int32, v reflect.Value) error {
-	var data []byte
-	switch n.kind {
-	case stringKind:
-		data, _ = json.Marshal(n.text) // a string can always be marshalled
-	case intKind:
-		i, err := strconv.ParseInt(strings.ReplaceAll(n.text, "_", ""), 0, 64)
-		if err != nil {
-			return d.errorf(line, "%s does not fit into 64 bits", quote(n.text))
-		}
-		data = strconv.AppendInt(nil, i, 10)
-	case floatKind:
-		f, err := strconv.ParseFloat(strings.ReplaceAll(n.text, "_", ""), 64)
-		if err != nil || math.IsInf(f, 0) || math.IsNaN(f) {
-			return d.errorf(line, "%s is not a number that JSON has", quote(n.text))
-		}
-		data = strconv.AppendFloat(nil, f, 'g', -1, 64)
+		as = "a boolean"
 	default:
-		return d.errorf(line, "cannot use %v as %s", n.kind, v.Type().Name())
-	}
-	if err := v.Addr().Interface().(json.Unmarshaler).UnmarshalJSON(data); err != nil {
-		return d.errorf(line, "%s is not a valid %s", quote(n.text), v.Type().Name())
-	}
-	return nil
-}
-
-// fieldsOf returns the fields of struct t by their JSON names, with those of
-// inlined structs.
-func (d *decoder) fieldsOf(t reflect.Type) map[string][]int {
-	if fields, ok := d.fields[t]; ok {
-		return fields
-	}
-	if d.fields == nil {
-		d.fields = make(map[reflect.Type]map[string][]int)
-	}
-	fields := make(map[string][]int)
-	for i := range t.NumField() {
-		f := t.Field(i)
-		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		switch {
-		case f.Anonymous && name == "": // inlined, like TypeMeta; not ObjectMeta
-			for name, index := range d.fieldsOf(f.Type) {
-				fields[name] = append([]int{i}, index...)
-			}
-		case f.IsExported() && name != "" && name != "-":
-			fields[name] = f.Index
+		as = "a number"
+		switch n.Tag {
+		case floatTag:
+			return fmt.Sprintf("%s is not a whole number", quote(n.Value))
+		case intTag:
+			return fmt.Sprintf("%s does not fit into %d bits", quote(n.Value), t.Bits())
 		}
 	}
-	d.fields[t] = fields
-	return fields
+	return fmt.Sprintf("cannot use %s as %s", kindOf(n), as)
+}
+
+// fieldType returns the type of the field of struct t that is called name in JSON.
+func fieldType(t reflect.Type, name string) (reflect.Type, bool) {
+	for f := range t.Fields() {
+		switch tag, _, _ := strings.Cut(f.Tag.Get("json"), ","); {
+		case tag == "" && f.Anonymous: // inlined, like TypeMeta; not ObjectMeta
+			if inlined, ok := fieldType(f.Type, name); ok {
+				return inlined, true
+			}
+		case tag == name:
+			return f.Type, true
+		}
+	}
+	return nil, false
 }

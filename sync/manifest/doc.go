@@ -12,7 +12,7 @@
 // one line of text:
 //
 //   - bad syntax costs the document (YAML documents are separated by ---),
-//   - a wrong type or a missing name costs the object,
+//   - a wrong type, a missing name or a key that is there twice costs the object,
 //   - the second of two objects of one kind and name is refused.
 //
 // Hostile input costs bounded time and memory: see the limits in limits.go.

@@ -1,129 +1,135 @@
 package manifest
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
 )
 
 // syntaxError is a document that cannot be read, before any object is known.
 type syntaxError struct {
-	line    int32
+	line    int
 	message string
-	limit   bool // too large rather than wrong: no use in trying it as YAML
 }
 
-func (e *syntaxError) Error() string { return e.message }
-
-// parseJSON reads the JSON values in text, whose first line has number line. It
-// returns those that come before an error, too.
-func parseJSON(text []byte, line int32) ([]*node, *syntaxError) {
-	p := jsonParser{dec: json.NewDecoder(bytes.NewReader(text)), text: text, line: line}
-	p.dec.UseNumber()
-	var roots []*node
+// parseJSON reads the JSON values in text, whose first line has number line, and
+// returns those before an error too. Of a list or an object it keeps the text: most
+// are only decoded, which needs no nodes. Its items get nodes from [content].
+func parseJSON(text string, line int) ([]*yaml.Node, *syntaxError) {
+	r := jsonReader{dec: json.NewDecoder(strings.NewReader(text)), text: text, line: line}
+	var roots []*yaml.Node
 	for {
-		p.values = 0
-		var n node
-		err := p.value(&n, 0)
-		switch e := (*syntaxError)(nil); {
-		case errors.Is(err, io.EOF):
+		n, err := r.value()
+		if errors.Is(err, io.EOF) {
 			return roots, nil
-		case errors.As(err, &e):
-			return roots, e
-		case err != nil:
-			message := err.Error()
+		}
+		if err != nil {
+			at, message := len(strings.TrimRight(text, " \t\r\n")), err.Error()
+			if syntax := (*json.SyntaxError)(nil); errors.As(err, &syntax) {
+				at = int(syntax.Offset) - 1
+			}
 			if errors.Is(err, io.ErrUnexpectedEOF) {
 				message = "unexpected end of JSON"
 			}
-			return roots, &syntaxError{line: p.here(), message: message}
+			return roots, &syntaxError{line + strings.Count(text[:at], "\n"), message}
 		}
-		roots = append(roots, &n)
+		roots = append(roots, n)
 	}
 }
 
-type jsonParser struct {
+// content returns the items of a list, or the keys and values of an object.
+func content(n *yaml.Node) []*yaml.Node {
+	if n.Kind == yaml.ScalarNode || n.Value == "" || len(n.Content) > 0 {
+		return n.Content
+	}
+	r := jsonReader{dec: json.NewDecoder(strings.NewReader(n.Value)), text: n.Value, line: n.Line}
+	// The text was valid when n was made, so there are no errors.
+	_, _ = r.dec.Token()
+	for r.dec.More() {
+		if n.Kind == yaml.MappingNode {
+			key, _ := r.dec.Token()
+			name, _ := key.(string)
+			n.Content = append(n.Content, &yaml.Node{Kind: yaml.ScalarNode, Tag: strTag, Value: name, Line: r.lineAt(r.dec.InputOffset())})
+		}
+		item, _ := r.value()
+		n.Content = append(n.Content, item)
+	}
+	return n.Content
+}
+
+// jsonReader reads JSON values, and counts lines.
+type jsonReader struct {
 	dec    *json.Decoder
-	text   []byte
-	line   int32 // of the offset below
+	text   string
+	line   int // of the offset below
 	offset int64
-	values int
+	raw    json.RawMessage
 }
 
-// here is the line of the token that was read last.
-func (p *jsonParser) here() int32 {
-	end := p.dec.InputOffset()
-	p.line += int32(bytes.Count(p.text[p.offset:end], []byte{'\n'}))
-	p.offset = end
-	return p.line
+// lineAt returns the line of an offset, which is not before that of the last call.
+func (r *jsonReader) lineAt(offset int64) int {
+	r.line += strings.Count(r.text[r.offset:offset], "\n")
+	r.offset = offset
+	return r.line
 }
 
-// value reads one value. io.EOF means that there is none at the top level.
-func (p *jsonParser) value(n *node, depth int) error {
-	token, err := p.dec.Token()
-	if err != nil {
-		if err == io.EOF && depth > 0 {
-			return io.ErrUnexpectedEOF
-		}
-		return err
+func (r *jsonReader) value() (*yaml.Node, error) {
+	if err := r.dec.Decode(&r.raw); err != nil {
+		return nil, err
 	}
-	return p.fill(n, token, depth)
+	end := r.dec.InputOffset()
+	start := end - int64(len(r.raw))
+	n := &yaml.Node{Kind: yaml.ScalarNode, Value: r.text[start:end], Line: r.lineAt(start)}
+	switch n.Value[0] {
+	case '{':
+		n.Kind = yaml.MappingNode
+	case '[':
+		n.Kind = yaml.SequenceNode
+	case '"':
+		n.Tag = strTag
+		_ = json.Unmarshal(r.raw, &n.Value)
+	default:
+		n.Tag = n.ShortTag() // YAML has JSON's numbers and words
+	}
+	return n, nil
 }
 
-func (p *jsonParser) fill(n *node, token json.Token, depth int) error {
-	n.line = p.here()
-	if p.values++; p.values > maxJSONValues {
-		return &syntaxError{n.line, fmt.Sprintf("document has more than %d values: split it", maxJSONValues), true}
-	}
-	if depth > maxDepth {
-		return &syntaxError{n.line, fmt.Sprintf("nested more than %d levels deep", maxDepth), true}
-	}
-	switch t := token.(type) {
-	case nil:
-		n.kind = nullKind
-	case bool:
-		n.kind, n.text = boolKind, "false"
-		if t {
-			n.text = "true"
-		}
-	case json.Number:
-		n.kind, n.text = intKind, string(t)
-		if bytes.ContainsAny([]byte(n.text), ".eE") {
-			n.kind = floatKind
-		}
-	case string:
-		n.kind, n.text = stringKind, t
-	case json.Delim:
-		n.kind = listKind
-		if t == '{' {
-			n.kind = mapKind
-		}
-		for {
-			token, err := p.dec.Token()
-			if err == io.EOF {
-				return io.ErrUnexpectedEOF
+// checkJSON looks for values that are too deep, or too many, in JSON that may be
+// invalid.
+func checkJSON(text []byte, line int) *syntaxError {
+	depth, values, quoted := 0, 0, false
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case c == '\n':
+			line++
+		case quoted:
+			// Nothing else matters in a string.
+			if c == '\\' {
+				i++
 			}
-			if err != nil {
-				return err
-			}
-			if end, ok := token.(json.Delim); ok && (end == ']' || end == '}') {
-				break
-			}
-			n.kids = append(n.kids, node{})
-			if err := p.fill(&n.kids[len(n.kids)-1], token, depth+1); err != nil {
-				return err
+			quoted = c != '"'
+		case c == '"':
+			quoted = true
+		case c == '{', c == '[':
+			depth++
+			values++
+		case c == ',', c == ':':
+			values++
+		case c == '}', c == ']':
+			if depth--; depth <= 0 {
+				depth, values = 0, 0
 			}
 		}
-		if n.kind == mapKind {
-			if again, first := duplicateKey(n.kids); again >= 0 {
-				return duplicateKeyError(&n.kids[again], &n.kids[first])
-			}
+		if depth > maxDepth {
+			return &syntaxError{line, fmt.Sprintf("nested more than %d levels deep", maxDepth)}
+		}
+		if values > maxJSONValues {
+			return &syntaxError{line, fmt.Sprintf("document has more than %d values: split it", maxJSONValues)}
 		}
 	}
 	return nil
-}
-
-func duplicateKeyError(again, first *node) *syntaxError {
-	return &syntaxError{line: again.line, message: fmt.Sprintf("key %s is already in line %d", quote(again.text), first.line)}
 }

@@ -11,11 +11,16 @@ const (
 	// "-\n" would take 6 GiB.
 	maxYAMLValues = 2 << 20
 
-	// maxJSONValues bounds one JSON document; see node for what a value takes.
+	// maxJSONValues bounds one JSON document: an empty object, two characters, may become
+	// an endpoint of 200 bytes.
 	maxJSONValues = 4 << 20
 
 	// maxDepth bounds nesting. Objects of the API need fewer than 20 levels.
 	maxDepth = 100
+
+	// maxLists bounds how many Lists may be in each other: each one in JSON is read once
+	// more for what is in it.
+	maxLists = 10
 
 	// maxErrors bounds what is said about one file, and maxObjectErrors about one
 	// object in it.

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"sync"
 
+	"go.yaml.in/yaml/v3"
+
 	"github.com/vmapd/vmapd/model"
 )
 
@@ -20,7 +22,7 @@ type Objects struct {
 
 	mu   sync.Mutex // guards the tree that Locate used last
 	last *document
-	tree []*node
+	tree []*yaml.Node
 }
 
 // merge puts the objects of several files together. Of two with one name the first
@@ -35,7 +37,7 @@ func merge(files []*file) (*Objects, []Error) {
 		for _, obj := range f.objects {
 			if first, ok := o.byRef[obj.ref]; ok {
 				errs = append(errs, Error{
-					File: f.name, Line: int(obj.line), Object: obj.ref,
+					File: f.name, Line: obj.line, Object: obj.ref,
 					Message: fmt.Sprintf("is already defined at %s: this one is ignored", first.place()),
 				})
 				continue
@@ -142,17 +144,17 @@ func (o *Objects) Locate(p model.Problem) string {
 	}
 	n := o.tree[obj.path[0]]
 	for _, i := range obj.path[1:] {
-		_, items := n.field("items")
-		n = &items.kids[i]
+		_, items := field(n, "items")
+		n = content(items)[i]
 	}
-	field := p.Field
+	path := p.Field
 	// The model knows only these lists; see package kube.
 	for _, list := range []string{"spec.clusterIPs", "spec.podCIDRs"} {
-		if _, spec := n.field("spec"); spec != nil && strings.HasPrefix(field, list) {
-			if _, found := spec.field(strings.TrimPrefix(list, "spec.")); found == nil {
-				field = strings.TrimSuffix(list, "s")
+		if _, spec := field(n, "spec"); strings.HasPrefix(path, list) {
+			if _, found := field(spec, strings.TrimPrefix(list, "spec.")); found == nil {
+				path = strings.TrimSuffix(list, "s")
 			}
 		}
 	}
-	return fmt.Sprintf("%s:%d", obj.file, n.lineOf(field))
+	return fmt.Sprintf("%s:%d", obj.file, lineOf(n, path))
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"go.yaml.in/yaml/v3"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vmapd/vmapd/model"
@@ -35,7 +36,7 @@ type object struct {
 	ref   model.ObjectRef
 	value any // model.Service, model.EndpointSlice, model.Node or model.ServiceCIDR
 	file  string
-	line  int32
+	line  int
 	doc   document
 	path  []int // which value of the document, then which items of nested lists
 }
@@ -49,7 +50,7 @@ func parseFile(name string, data []byte) *file {
 		return p.file
 	}
 	if line, message := checkText(data); message != "" {
-		p.errorf(int32(line), model.ObjectRef{}, "", "%s", message)
+		p.errorf(line, model.ObjectRef{}, "", "%s", message)
 		return p.file
 	}
 	for _, doc := range split(name, data) {
@@ -62,28 +63,28 @@ func parseFile(name string, data []byte) *file {
 }
 
 type parser struct {
-	file    *file
-	seen    map[model.ObjectRef]*object
-	decoder decoder
-	doc     document
-	unsaid  int
+	file   *file
+	seen   map[model.ObjectRef]*object
+	visits int // values of the document that may still be looked at: see maxVisits
+	doc    document
+	unsaid int
 }
 
-func (p *parser) errorf(line int32, ref model.ObjectRef, field, format string, args ...any) {
+func (p *parser) errorf(line int, ref model.ObjectRef, field, format string, args ...any) {
 	if len(p.file.errs) >= maxErrors {
 		p.unsaid++
 		return
 	}
 	p.file.errs = append(p.file.errs, Error{
-		File: p.file.name, Line: int(line), Object: ref, Field: field, Message: fmt.Sprintf(format, args...),
+		File: p.file.name, Line: line, Object: ref, Field: field, Message: fmt.Sprintf(format, args...),
 	})
 }
 
 func (p *parser) document(doc document) {
 	roots, err := doc.parse()
-	p.doc, p.decoder.visits = doc, maxVisits(len(doc.text))
+	p.doc, p.visits = doc, maxVisits(len(doc.text))
 	for i, root := range roots {
-		if root.kind != nullKind {
+		if root.Tag != nullTag {
 			p.object(root, typeMeta{}, []int{i})
 		}
 	}
@@ -107,23 +108,28 @@ var typedLists = map[typeMeta]typeMeta{
 
 // object reads one object, or all objects of a list. The default is what n is if it
 // doesn't say so.
-func (p *parser) object(n *node, what typeMeta, path []int) {
-	if n.kind != mapKind {
-		p.errorf(n.line, model.ObjectRef{}, "", "cannot use %v as an API object", n.kind)
+func (p *parser) object(n *yaml.Node, what typeMeta, path []int) {
+	if n.Kind != yaml.MappingNode {
+		p.errorf(n.Line, model.ObjectRef{}, "", "cannot use %s as an API object", kindOf(n))
+		return
+	}
+	if err := checkKeys(n); err != nil {
+		p.errorf(err.line, model.ObjectRef{}, "", "%s", err.message)
 		return
 	}
 	for _, f := range []struct {
 		name string
 		into *string
 	}{{"apiVersion", &what.apiVersion}, {"kind", &what.kind}} {
-		switch line, v := n.field(f.name); {
-		case v != nil && v.kind == stringKind && v.text != "":
-			*f.into = v.text
-		case v != nil && v.kind != nullKind && v.kind != stringKind:
-			p.errorf(line, model.ObjectRef{}, f.name, "cannot use %v as a string", v.kind)
+		line, v := field(n, f.name)
+		switch text, ok := str(v); {
+		case text != "":
+			*f.into = text
+		case v != nil && v.Tag != nullTag && !ok:
+			p.errorf(line, model.ObjectRef{}, f.name, "cannot use %s as a string", kindOf(v))
 			return
 		case *f.into == "":
-			p.errorf(n.line, model.ObjectRef{}, f.name, "missing: every object needs an apiVersion and a kind")
+			p.errorf(n.Line, model.ObjectRef{}, f.name, "missing: every object needs an apiVersion and a kind")
 			return
 		}
 	}
@@ -148,25 +154,25 @@ func (p *parser) object(n *node, what typeMeta, path []int) {
 	}
 }
 
-func (p *parser) list(n *node, what, item typeMeta, path []int) {
-	line, items := n.field("items")
-	if items == nil || items.kind == nullKind {
+func (p *parser) list(n *yaml.Node, what, of typeMeta, path []int) {
+	line, items := field(n, "items")
+	if items == nil || items.Tag == nullTag {
 		return // how an empty list is often written
 	}
-	if items.kind != listKind {
-		p.errorf(line, model.ObjectRef{Kind: what.kind}, "items", "cannot use %v as a list", items.kind)
+	if items.Kind != yaml.SequenceNode {
+		p.errorf(line, model.ObjectRef{Kind: what.kind}, "items", "cannot use %s as a list", kindOf(items))
 		return
 	}
-	if len(path) > maxDepth {
-		p.errorf(line, model.ObjectRef{Kind: what.kind}, "items", "nested more than %d levels deep", maxDepth)
+	if len(path) > maxLists {
+		p.errorf(line, model.ObjectRef{Kind: what.kind}, "items", "nested more than %d levels deep", maxLists)
 		return
 	}
-	for i := range items.kids {
-		if p.decoder.visits--; p.decoder.visits < 0 {
-			p.errorf(line, model.ObjectRef{Kind: what.kind}, "items", tooManyAliases)
+	for i, item := range content(items) {
+		if p.visits--; p.visits < 0 {
+			p.errorf(line, model.ObjectRef{Kind: what.kind}, "items", "%v", errTooManyAliases)
 			return
 		}
-		p.object(&items.kids[i], item, append(slices.Clip(path), i))
+		p.object(item, of, append(slices.Clip(path), i))
 	}
 }
 
@@ -174,47 +180,43 @@ func (p *parser) list(n *node, what, item typeMeta, path []int) {
 func read[T, M any, P interface {
 	*T
 	metav1.Object
-}](p *parser, n *node, kind string, path []int, convert func(*T) M) {
+}](p *parser, n *yaml.Node, kind string, path []int, convert func(*T) M) {
 	ref := refOf(n, kind)
 	var t T
 	obj := P(&t)
-	ok := p.decoder.object(n, obj, func(line int32, field, message string) {
+	ok := p.decode(n, obj, func(line int, field, message string) {
 		p.errorf(line, ref, field, "%s", message)
 	})
 	if !ok {
 		return
 	}
 	if obj.GetName() == "" {
-		p.errorf(n.lineOf("metadata.name"), ref, "metadata.name", "missing")
+		p.errorf(lineOf(n, "metadata.name"), ref, "metadata.name", "missing")
 		return
 	}
 	obj.SetNamespace(ref.Namespace)
 	if first, ok := p.seen[ref]; ok {
-		p.errorf(n.line, ref, "", "is already defined at %s: this one is ignored", first.place())
+		p.errorf(n.Line, ref, "", "is already defined at %s: this one is ignored", first.place())
 		return
 	}
-	o := &object{ref: ref, value: convert(&t), file: p.file.name, line: n.line, doc: p.doc, path: path}
+	o := &object{ref: ref, value: convert(&t), file: p.file.name, line: n.Line, doc: p.doc, path: path}
 	p.seen[ref] = o
 	p.file.objects = append(p.file.objects, o)
 }
 
 // refOf returns the identity of n as far as it can be read: it is needed in errors
 // about the object, also where they are about its name.
-func refOf(n *node, kind string) model.ObjectRef {
+func refOf(n *yaml.Node, kind string) model.ObjectRef {
 	ref := model.ObjectRef{Kind: kind}
-	_, meta := n.field("metadata")
-	if meta == nil {
-		return ref
-	}
-	if _, name := meta.field("name"); name != nil && name.kind == stringKind {
-		ref.Name = name.text
-	}
+	_, meta := field(n, "metadata")
+	_, name := field(meta, "name")
+	ref.Name, _ = str(name)
 	if kind != "Service" && kind != "EndpointSlice" {
 		return ref // cluster-wide
 	}
-	ref.Namespace = metav1.NamespaceDefault
-	if _, ns := meta.field("namespace"); ns != nil && ns.kind == stringKind && ns.text != "" {
-		ref.Namespace = ns.text
+	_, namespace := field(meta, "namespace")
+	if ref.Namespace, _ = str(namespace); ref.Namespace == "" {
+		ref.Namespace = metav1.NamespaceDefault
 	}
 	return ref
 }

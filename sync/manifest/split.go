@@ -5,13 +5,15 @@ import (
 	"fmt"
 	"strings"
 	"unicode/utf8"
+
+	"go.yaml.in/yaml/v3"
 )
 
 // document is a part of a file that can be read on its own.
 type document struct {
 	file string
 	text []byte
-	line int32 // of the file, where text begins
+	line int // of the file, where text begins
 }
 
 // split cuts text at the lines that separate YAML documents: "---" begins one,
@@ -23,7 +25,7 @@ func split(file string, text []byte) []document {
 	text = bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))
 	var docs []document
 	doc := document{file: file, line: 1}
-	start, line := 0, int32(1)
+	start, line := 0, 1
 	cut := func(at int) {
 		doc.text = text[start:at]
 		if !blank(doc.text) {
@@ -69,7 +71,7 @@ func blank(text []byte) bool {
 	return true
 }
 
-// isJSON reports whether doc is meant to be JSON: also YAML may begin with a brace.
+// isJSON reports whether doc is meant to be JSON: YAML may begin with a brace, too.
 func (d document) isJSON() bool {
 	rest, ok := bytes.CutPrefix(bytes.TrimSpace(d.text), []byte{'{'})
 	rest = bytes.TrimSpace(rest)
@@ -77,26 +79,25 @@ func (d document) isJSON() bool {
 }
 
 // parse returns the values in the document, also those before an error.
-func (d document) parse() ([]*node, *syntaxError) {
+func (d document) parse() ([]*yaml.Node, *syntaxError) {
 	var jsonErr *syntaxError
 	if d.isJSON() {
-		var roots []*node
-		roots, jsonErr = parseJSON(d.text, d.line)
-		if jsonErr == nil || jsonErr.limit || len(roots) > 0 {
+		if err := checkJSON(d.text, d.line); err != nil {
+			return nil, err
+		}
+		var roots []*yaml.Node
+		if roots, jsonErr = parseJSON(string(d.text), d.line); jsonErr == nil || len(roots) > 0 {
 			return roots, jsonErr
 		}
 	}
 	root, err := parseYAML(d.text, d.line)
-	if err != nil {
-		if jsonErr != nil {
-			err = jsonErr // by far the more likely intention
-		}
+	switch {
+	case err != nil && jsonErr != nil:
+		return nil, jsonErr // by far the more likely intention
+	case err != nil || root == nil:
 		return nil, err
 	}
-	if root == nil {
-		return nil, nil
-	}
-	return []*node{root}, nil
+	return []*yaml.Node{root}, nil
 }
 
 // checkText looks for what can be in no manifest, and returns the line it is in.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -14,9 +15,9 @@ import (
 
 // parseYAML reads the one YAML document in text, whose first line has number line.
 // It returns nil if the document is empty.
-func parseYAML(text []byte, line int32) (*node, *syntaxError) {
+func parseYAML(text []byte, line int) (*yaml.Node, *syntaxError) {
 	if yamlValues(text) > maxYAMLValues {
-		return nil, &syntaxError{line, fmt.Sprintf("document has more than %d values: split it with ---, or write it as JSON", maxYAMLValues), true}
+		return nil, &syntaxError{line, fmt.Sprintf("document has more than %d values: split it with ---, or write it as JSON", maxYAMLValues)}
 	}
 	dec := yaml.NewDecoder(bytes.NewReader(text))
 	var doc yaml.Node
@@ -32,12 +33,8 @@ func parseYAML(text []byte, line int32) (*node, *syntaxError) {
 	if len(doc.Content) == 0 {
 		return nil, nil
 	}
-	c := yamlConverter{first: line, maxMerged: maxVisits(len(text)), anchors: make(map[*yaml.Node]*node)}
-	root, err := c.convert(doc.Content[0], 0)
-	if err != nil {
-		return nil, err
-	}
-	return &root, nil
+	r := resolver{first: line, maxMerged: maxVisits(len(text)), resolved: make(map[*yaml.Node]bool)}
+	return r.resolve(doc.Content[0], 0)
 }
 
 // yamlValues is an upper bound of the values in text, but for a factor of two.
@@ -58,13 +55,13 @@ func yamlValues(text []byte) int {
 
 // yamlError takes the line out of the parser's message, "yaml: line 3: did not ...",
 // as its lines start from 1 in each document.
-func yamlError(err error, text []byte, first int32) *syntaxError {
+func yamlError(err error, text []byte, first int) *syntaxError {
 	message := strings.TrimPrefix(err.Error(), "yaml: ")
 	e := &syntaxError{line: first, message: message}
 	if rest, ok := strings.CutPrefix(message, "line "); ok {
 		if digits, rest, ok := strings.Cut(rest, ": "); ok {
 			if n, err := strconv.Atoi(digits); err == nil && n > 0 {
-				e.line, e.message = first+int32(n)-1, rest
+				e.line, e.message = first+n-1, rest
 			}
 		}
 	}
@@ -77,154 +74,127 @@ func yamlError(err error, text []byte, first int32) *syntaxError {
 		}
 	}
 	// What is missing at the end is missed behind it.
-	e.line = min(e.line, first+int32(bytes.Count(bytes.TrimRight(text, " \t\r\n"), []byte{'\n'})))
+	e.line = min(e.line, first+bytes.Count(bytes.TrimRight(text, " \t\r\n"), []byte{'\n'}))
 	return e
 }
 
-type yamlConverter struct {
-	first     int32
-	anchors   map[*yaml.Node]*node // nil while the node is being converted
-	merged    int                  // values copied by merge keys
+// resolver makes the nodes of a YAML document what those of JSON are: it numbers lines
+// from the start of the file, puts what an alias stands for in its place, merges what
+// merge keys name, and leaves the tags of JSON only.
+type resolver struct {
+	first     int
+	resolved  map[*yaml.Node]bool // of the nodes with an anchor
+	merged    int                 // keys and values copied by merge keys
 	maxMerged int
 }
 
-func (c *yamlConverter) line(y *yaml.Node) int32 {
-	return c.first + int32(max(1, min(y.Line, math.MaxInt32/2))) - 1
+func (r *resolver) line(n *yaml.Node) int {
+	return r.first + max(1, min(n.Line, math.MaxInt32/2)) - 1
 }
 
-func (c *yamlConverter) errorf(y *yaml.Node, format string, args ...any) *syntaxError {
-	return &syntaxError{line: c.line(y), message: fmt.Sprintf(format, args...)}
+func (r *resolver) errorf(line int, format string, args ...any) *syntaxError {
+	return &syntaxError{line, fmt.Sprintf(format, args...)}
 }
 
-func (c *yamlConverter) convert(y *yaml.Node, depth int) (node, *syntaxError) {
+// resolve returns the node to use in place of n.
+func (r *resolver) resolve(n *yaml.Node, depth int) (_ *yaml.Node, err *syntaxError) {
 	if depth > maxDepth {
-		return node{}, c.errorf(y, "nested more than %d levels deep", maxDepth)
+		return nil, r.errorf(r.line(n), "nested more than %d levels deep", maxDepth)
 	}
-	if y.Kind == yaml.AliasNode {
-		target := c.anchors[y.Alias]
-		if target == nil {
-			return node{}, c.errorf(y, "anchor %s contains itself", quote(y.Value))
+	if n.Kind == yaml.AliasNode {
+		if !r.resolved[n.Alias] {
+			return nil, r.errorf(r.line(n), "anchor %s contains itself", quote(n.Value))
 		}
-		return *target, nil
+		return n.Alias, nil
 	}
-	if y.Anchor != "" {
-		c.anchors[y] = nil
-	}
-	n := node{line: c.line(y)}
-	var err *syntaxError
-	switch y.Kind {
+	n.Line = r.line(n)
+	switch n.Kind {
 	case yaml.SequenceNode:
-		n.kind = listKind
-		n.kids = make([]node, len(y.Content))
-		for i, item := range y.Content {
-			if n.kids[i], err = c.convert(item, depth+1); err != nil {
-				return node{}, err
+		for i := range n.Content {
+			if n.Content[i], err = r.resolve(n.Content[i], depth+1); err != nil {
+				return nil, err
 			}
 		}
 	case yaml.MappingNode:
-		err = c.mapping(&n, y, depth)
+		err = r.mapping(n, depth)
 	default:
-		err = c.scalar(&n, y)
+		err = r.scalar(n)
 	}
-	if err != nil {
-		return node{}, err
+	if n.Anchor != "" {
+		r.resolved[n] = true
 	}
-	if y.Anchor != "" {
-		c.anchors[y] = &n
-	}
-	return n, nil
+	return n, err
 }
 
-func (c *yamlConverter) mapping(n *node, y *yaml.Node, depth int) *syntaxError {
-	n.kind = mapKind
-	n.kids = make([]node, 0, len(y.Content))
-	var merged []node
-	for i := 0; i+1 < len(y.Content); i += 2 {
-		key, err := c.convert(y.Content[i], depth+1)
+func (r *resolver) mapping(n *yaml.Node, depth int) *syntaxError {
+	kids, merged := n.Content, []*yaml.Node(nil)
+	n.Content = kids[:0]
+	for i := 0; i+1 < len(kids); i += 2 {
+		line, merge := r.line(kids[i]), kids[i].ShortTag() == "!!merge"
+		key, err := r.resolve(kids[i], depth+1)
 		if err != nil {
 			return err
 		}
-		if key.kind == listKind || key.kind == mapKind || key.kind == nullKind {
-			return c.errorf(y.Content[i], "cannot use %v as a key", key.kind)
+		if key.Kind != yaml.ScalarNode || key.Tag == nullTag {
+			return r.errorf(line, "cannot use %s as a key", kindOf(key))
 		}
-		// The line of the key is where it is written, also if it is an alias.
-		key.line = c.line(y.Content[i])
-		value, err := c.convert(y.Content[i+1], depth+1)
+		if key != kids[i] { // an alias: what it stands for is in another line
+			key = &yaml.Node{Kind: key.Kind, Tag: key.Tag, Value: key.Value, Line: line}
+		}
+		value, err := r.resolve(kids[i+1], depth+1)
 		if err != nil {
 			return err
 		}
-		if y.Content[i].ShortTag() == "!!merge" {
-			sources := []node{value}
-			if value.kind == listKind {
-				sources = value.kids
-			}
-			for _, s := range sources {
-				if s.kind != mapKind {
-					return c.errorf(y.Content[i], "cannot merge %v into an object", s.kind)
-				}
-				if c.merged += len(s.kids); c.merged > c.maxMerged {
-					return c.errorf(y.Content[i], "merge keys make the document many times larger than it is")
-				}
-				merged = append(merged, s.kids...)
-			}
+		if !merge {
+			n.Content = append(n.Content, key, value)
 			continue
 		}
-		n.kids = append(n.kids, key, value)
+		sources := []*yaml.Node{value}
+		if value.Kind == yaml.SequenceNode {
+			sources = value.Content
+		}
+		for _, s := range sources {
+			if s.Kind != yaml.MappingNode {
+				return r.errorf(line, "cannot merge %s into an object", kindOf(s))
+			}
+			if r.merged += len(s.Content); r.merged > r.maxMerged {
+				return r.errorf(line, "merge keys make the document many times larger than it is")
+			}
+			merged = append(merged, s.Content...)
+		}
 	}
-	if again, first := duplicateKey(n.kids); again >= 0 {
-		return duplicateKeyError(&n.kids[again], &n.kids[first])
+	if len(merged) == 0 {
+		return nil
 	}
-	if len(merged) > 0 {
-		n.kids = mergeKeys(n.kids, merged)
-	}
-	return nil
-}
-
-// mergeKeys adds those of merged whose key is not there yet: what is written in the
-// map itself wins, then the earlier of two that are merged in.
-func mergeKeys(kids, merged []node) []node {
-	have := make(map[string]bool, len(kids))
-	for i := 0; i < len(kids); i += 2 {
-		have[kids[i].text] = true
+	// A key in the object itself wins, then the earlier of two that are merged.
+	have := make(map[string]bool, len(n.Content))
+	for i := 0; i < len(n.Content); i += 2 {
+		have[n.Content[i].Value] = true
 	}
 	for i := 0; i < len(merged); i += 2 {
-		if !have[merged[i].text] {
-			have[merged[i].text] = true
-			kids = append(kids, merged[i], merged[i+1])
+		if name := merged[i].Value; !have[name] {
+			have[name] = true
+			n.Content = append(n.Content, merged[i], merged[i+1])
 		}
-	}
-	return kids
-}
-
-func (c *yamlConverter) scalar(n *node, y *yaml.Node) *syntaxError {
-	n.text = y.Value
-	switch tag := y.ShortTag(); tag {
-	case "!!null":
-		n.kind, n.text = nullKind, ""
-	case "!!bool":
-		n.kind = boolKind
-	case "!!int":
-		n.kind = intKind
-	case "!!float":
-		n.kind = floatKind
-	case "!!str", "!!timestamp", "!!merge":
-		n.kind = stringKind
-		// kubectl reads YAML 1.1, where these are booleans; the parser used here
-		// leaves that to the type that is asked for. See decoder.scalar.
-		if y.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle|yaml.TaggedStyle) == 0 {
-			n.kind = plainKind(y.Value)
-		}
-	default:
-		return c.errorf(y, "tag %s is not supported", quote(tag))
 	}
 	return nil
 }
 
-// plainKind is the kind of a plain scalar that YAML 1.2 takes for a string.
-func plainKind(s string) kind {
-	switch s {
-	case "y", "Y", "yes", "Yes", "YES", "on", "On", "ON", "n", "N", "no", "No", "NO", "off", "Off", "OFF":
-		return boolKind
+func (r *resolver) scalar(n *yaml.Node) *syntaxError {
+	const explicit = yaml.SingleQuotedStyle | yaml.DoubleQuotedStyle | yaml.LiteralStyle | yaml.FoldedStyle | yaml.TaggedStyle
+	switch tag := n.ShortTag(); tag {
+	case nullTag, boolTag, intTag, floatTag:
+		n.Tag = tag
+	case strTag, "!!timestamp", "!!merge":
+		n.Tag = strTag
+		// kubectl reads YAML 1.1, where these are booleans, and the parser YAML 1.2.
+		if len(n.Value) <= len("off") && n.Style&explicit == 0 && slices.Contains(yaml11Booleans, n.Value) {
+			n.Tag = boolTag
+		}
+	default:
+		return r.errorf(n.Line, "tag %s is not supported", quote(tag))
 	}
-	return stringKind
+	return nil
 }
+
+var yaml11Booleans = strings.Fields("y Y yes Yes YES on On ON n N no No NO off Off OFF")
