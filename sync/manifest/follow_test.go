@@ -49,7 +49,7 @@ func TestOnlyDifferencesAreWritten(t *testing.T) {
 	step := func(want ...string) {
 		t.Helper()
 		var r recorder
-		for _, c := range f.change(t.Context(), f.tree.refresh(map[string]bool{everything: true})) {
+		for _, c := range f.change(t.Context(), f.tree.refresh()) {
 			c.apply(&r)
 		}
 		slices.Sort(r.calls)
@@ -115,7 +115,7 @@ func TestLoad(t *testing.T) {
 func TestLoadReadsTheStandardInput(t *testing.T) {
 	tr := newTree([]string{"-"})
 	tr.stdin = strings.NewReader(service("a", 1) + "---\n- x\n")
-	errs := tr.refresh(nil)
+	errs := tr.refresh()
 	if diff := cmp.Diff([]string{"stdin:7: cannot use a list as an API object"}, texts(errs)); diff != "" {
 		t.Errorf("errors (-want +got):\n%s", diff)
 	}
@@ -124,7 +124,7 @@ func TestLoadReadsTheStandardInput(t *testing.T) {
 		if diff := cmp.Diff([]string{"Service default/a"}, refs(o)); diff != "" {
 			t.Errorf("objects (-want +got):\n%s", diff)
 		}
-		tr.refresh(map[string]bool{everything: true})
+		tr.refresh()
 	}
 }
 

@@ -24,7 +24,7 @@ import (
 // earlier file.
 func Load(paths []string) (*Objects, []Error) {
 	t := newTree(paths)
-	errs := t.refresh(nil)
+	errs := t.refresh()
 	objects, more := merge(t.inEffect())
 	return objects, append(errs, more...)
 }
@@ -41,11 +41,9 @@ type tree struct {
 
 // tracked is a file and what is in effect of it.
 type tracked struct {
-	path  string
-	base  [2]string   // names by which an event may speak of it: its own, and that of what it links to
-	stamp fs.FileInfo // when it was read last
-	data  []byte
-	once  bool // a pipe or the standard input: it can't be read again
+	path string
+	data []byte // as it was read last
+	once bool   // a pipe or the standard input: it can't be read again
 
 	file *file   // in effect: the last good content, or what could be used of the first
 	errs []Error // of the content that was read last
@@ -55,11 +53,10 @@ func newTree(paths []string) *tree {
 	return &tree{paths: paths, stdin: os.Stdin, watch: func(string) {}, files: make(map[string]*tracked)}
 }
 
-// refresh reads what is new or changed, and returns everything that is wrong with
-// the tree as it is now. A file whose base name is in touched is read again
-// even if it looks unchanged: two writes may fall into one tick of its time stamp.
-func (t *tree) refresh(touched map[string]bool) []Error {
-	s := scan{tree: t, touched: touched, before: t.order, files: make(map[string]*tracked)}
+// refresh reads all files, and returns everything that is wrong with the tree as it is
+// now. Only files that changed are parsed.
+func (t *tree) refresh() []Error {
+	s := scan{tree: t, before: t.order, files: make(map[string]*tracked)}
 	for _, path := range t.paths {
 		s.root(path)
 	}
@@ -78,9 +75,8 @@ func (t *tree) inEffect() []*file {
 
 // scan is one pass over a tree.
 type scan struct {
-	tree    *tree
-	touched map[string]bool
-	before  []string
+	tree   *tree
+	before []string
 
 	files   map[string]*tracked
 	order   []string
@@ -178,10 +174,8 @@ func (s *scan) add(path string, info fs.FileInfo) {
 	f := s.tree.files[key]
 	if f == nil {
 		f = &tracked{path: path, once: info == nil || !info.Mode().IsRegular()}
-		f.base[0] = filepath.Base(path)
-		f.base[1] = f.base[0]
 	}
-	if f.file == nil || !f.once && s.changed(f, info) {
+	if f.file == nil || !f.once {
 		if err := f.read(info, s.tree.stdin); errors.Is(err, fs.ErrNotExist) {
 			return
 		}
@@ -189,12 +183,6 @@ func (s *scan) add(path string, info fs.FileInfo) {
 	s.errs = append(s.errs, f.errs...)
 	s.files[key] = f
 	s.order = append(s.order, key)
-}
-
-func (s *scan) changed(f *tracked, info fs.FileInfo) bool {
-	return f.stamp == nil || !os.SameFile(f.stamp, info) || f.stamp.Size() != info.Size() ||
-		!f.stamp.ModTime().Equal(info.ModTime()) ||
-		s.touched[f.base[0]] || s.touched[f.base[1]] || s.touched[everything]
 }
 
 // read reads the file and decides what is in effect of it.
@@ -205,15 +193,12 @@ func (f *tracked) read(info fs.FileInfo, stdin io.Reader) error {
 	}
 	data, err := f.content(info, stdin)
 	if err != nil {
-		f.stamp = nil // try again with each change
+		f.data = nil
 		f.use(&file{name: name, errs: []Error{fileError(name, err)}})
 		return err
 	}
-	if target, err := filepath.EvalSymlinks(f.path); err == nil {
-		f.base[1] = filepath.Base(target)
-	}
-	unchanged := f.data != nil && bytes.Equal(f.data, data) && f.stamp != nil
-	f.stamp, f.data = info, data
+	unchanged := f.data != nil && bytes.Equal(f.data, data)
+	f.data = data
 	switch {
 	case unchanged:
 	case len(data) == 0 && f.file != nil && len(f.file.objects) > 0:

@@ -9,10 +9,15 @@ import (
 	"reflect"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/sync/files"
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
+
+// retryPeriod is the time between two looks at files while something is wrong with them.
+const retryPeriod = 2 * time.Second
 
 // Source feeds the manifests in files and folders to a [reconcile.State], and
 // follows changes to them: files that are written in place or replaced, folders
@@ -50,17 +55,11 @@ func (s *Source) Run(ctx context.Context, state *reconcile.State) error {
 	if len(s.Paths) == 0 {
 		return errors.New("read manifests: no path given")
 	}
-	w := newWatcher(s.Log)
-	defer w.close()
+	changes := files.New(s.Log)
+	defer changes.Close()
 	f := follower{log: s.Log, tree: newTree(s.Paths), reported: make(map[string]bool), bad: make(map[string]bool)}
-	f.tree.watch = w.add
+	f.tree.watch = changes.Add
 
-	refresh := func(touched map[string]bool) []Error {
-		w.begin()
-		errs := f.tree.refresh(touched)
-		w.end(len(errs) > 0)
-		return errs
-	}
 	use := func(errs []Error) {
 		if change := f.change(ctx, errs); len(change) > 0 {
 			state.Update(count(change), func(b *model.Builder) {
@@ -72,7 +71,7 @@ func (s *Source) Run(ctx context.Context, state *reconcile.State) error {
 		s.current.Store(f.objects)
 	}
 
-	errs := refresh(nil)
+	errs := f.tree.refresh()
 	if err := missing(s.Paths, errs); err != nil {
 		return err
 	}
@@ -84,11 +83,16 @@ func (s *Source) Run(ctx context.Context, state *reconcile.State) error {
 		slog.Any("ignored", f.objects.Ignored))
 
 	for {
-		touched, ok := w.next(ctx)
-		if !ok {
+		period := time.Duration(0)
+		if len(errs) > 0 {
+			// A path that is missing may come back in a way that no watch tells of.
+			period = retryPeriod
+		}
+		if !changes.Next(ctx, period) {
 			return nil
 		}
-		use(refresh(touched))
+		errs = f.tree.refresh()
+		use(errs)
 	}
 }
 

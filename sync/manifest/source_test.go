@@ -340,7 +340,7 @@ func TestSourceDoesNotWaitForever(t *testing.T) {
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(stopped)
-		for tick := time.NewTicker(quiet / 5); ; {
+		for tick := time.NewTicker(10 * time.Millisecond); ; {
 			select {
 			case <-stop:
 				tick.Stop()

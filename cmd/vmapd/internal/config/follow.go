@@ -8,63 +8,43 @@ import (
 	"slices"
 	"time"
 
-	"github.com/fsnotify/fsnotify"
+	"github.com/vmapd/vmapd/sync/files"
 )
 
 const (
-	// quiet is how long nothing must have changed before a file is read: longer than an
-	// editor's or kubelet's sequence of renames.
-	quiet = 100 * time.Millisecond
-	// lookPeriod is how often to look without being told: a folder may be replaced, or
-	// there may be no watches left.
+	// lookPeriod is the time between two looks at the files without a change that was
+	// noticed: a folder may have been replaced.
 	lookPeriod = 10 * time.Second
+	// settlePeriod is how long files must stay the same before they are loaded.
+	settlePeriod = 100 * time.Millisecond
 )
 
-// Follow calls changed with a new configuration each time that the files have changed, or
-// with the error if they are no good any more, which it says once; the configuration in
-// force then stays so. It returns when ctx ends, or at once if there is no file.
+// Follow calls changed with a new configuration each time that the files have changed. If
+// they have become invalid, it calls changed once with the error, and the configuration
+// stays in force. It returns when ctx ends, or at once if there is no file.
 //
 // Files may be written in place, replaced, or be part of a ConfigMap.
 func (c *Config) Follow(ctx context.Context, log *slog.Logger, changed func(*Config, error)) {
 	if len(c.files) == 0 {
 		return
 	}
-	w, err := fsnotify.NewWatcher()
-	if err != nil {
-		log.LogAttrs(ctx, slog.LevelWarn, "changes of the configuration are noticed late", slog.Any("err", err), slog.Duration("period", lookPeriod))
-		w = &fsnotify.Watcher{} // whose channels never say anything
-	} else {
-		defer func() { _ = w.Close() }()
-	}
+	changes := files.New(log)
+	defer changes.Close()
 	f := follower{flags: c.flags, files: slices.Clone(c.files)}
-	look := time.NewTicker(lookPeriod)
-	defer look.Stop()
-	due := time.NewTimer(0) // something may have changed since the files were read
-	defer due.Stop()
 	for {
-		if err == nil {
-			f.watch(w)
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-w.Events:
-			due.Reset(quiet)
-			continue
-		case err := <-w.Errors: // mostly, events were lost
-			log.LogAttrs(ctx, slog.LevelDebug, "watching the configuration", slog.Any("err", err))
-			due.Reset(quiet)
-			continue
-		case <-due.C:
-		case <-look.C:
-		}
+		f.watch(changes)
+		// The first look finds a change since the files were loaded.
+		period := lookPeriod
 		if !f.look(changed) {
-			due.Reset(quiet)
+			period = settlePeriod
+		}
+		if !changes.Next(ctx, period) {
+			return
 		}
 	}
 }
 
-// follower remembers what the files were, and what was said about them.
+// follower remembers the contents of the files and the last error.
 type follower struct {
 	flags *Flags
 	files []file // that were loaded
@@ -73,18 +53,17 @@ type follower struct {
 }
 
 // watch watches the folders of the files, and those that links lead to.
-func (f *follower) watch(w *fsnotify.Watcher) {
+func (f *follower) watch(changes *files.Follower) {
 	for _, file := range f.files {
-		// What can't be watched is looked at from time to time.
-		_ = w.Add(filepath.Dir(file.path))
+		changes.Add(filepath.Dir(file.path))
 		if target, err := filepath.EvalSymlinks(file.path); err == nil {
-			_ = w.Add(filepath.Dir(target))
+			changes.Add(filepath.Dir(target))
 		}
 	}
 }
 
-// look loads the files again if they are not what they were. It returns false if they are
-// being written: at the next look they may be the same.
+// look loads the files again if they have changed. It returns false if they may be half
+// written: they are loaded when the next look finds them the same.
 func (f *follower) look(changed func(*Config, error)) (settled bool) {
 	now := make([]file, len(f.files))
 	for i, loaded := range f.files {
