@@ -19,7 +19,7 @@ import (
 // stock is a ConfigMap of kubeadm's, of the kube-proxy of some version.
 func stock(t *testing.T, version string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("../internal/config/testdata", version+".yaml"))
+	text, err := os.ReadFile(filepath.Join("internal/config/testdata", version+".yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,12 +104,12 @@ func TestKubeadmsKubeProxyIsReplacedAsItIs(t *testing.T) {
 		warning      string // the event at the Node, if there is one
 	}{
 		{"kubeadm-1.37", "nftables", []string{
-			"INFO /var/lib/kube-proxy/config.conf: nodePortAddresses: empty: node ports answer on this node's primary addresses, as with mode nftables; kube-proxy with iptables would answer on all (nodePortAddresses: [all])",
-			`INFO /var/lib/kube-proxy/config.conf: mode: empty: nftables where the kernel has it, else ipvs, else iptables; kube-proxy would have used iptables`,
+			"INFO /var/lib/kube-proxy/config.conf: nodePortAddresses: empty: node ports answer on this node's primary addresses, as with mode nftables; with iptables, kube-proxy answers on all addresses (nodePortAddresses: [all])",
+			`INFO /var/lib/kube-proxy/config.conf: mode: empty: nftables if the kernel supports it, else ipvs, else iptables; kube-proxy uses iptables`,
 		}, ""},
 		{"kubeadm-1.31-iptables-dual-stack", "iptables", []string{
-			`WARN /var/lib/kube-proxy/config.conf: mode: \"iptables\" is honoured, and keeps this node on a slower backend than nftables; to change that, set mode to \"\" or nftables, or give --backend=nftables`,
-		}, `"iptables" is honoured, and keeps this node on a slower backend than nftables`},
+			`WARN /var/lib/kube-proxy/config.conf: mode: \"iptables\" is honoured, although the nftables backend is faster; to use that, set mode to \"\" or nftables, or use --backend=nftables`,
+		}, `"iptables" is honoured, although the nftables backend is faster`},
 		{"kubeadm-1.33-nftables", "nftables", nil, ""},
 	} {
 		t.Run(test.config, func(t *testing.T) {
@@ -157,7 +157,7 @@ func (c *apiCluster) metricsBase(config string) string {
 // What --write-config-to writes of a stock file is the same configuration: the file that it
 // writes of that one has not changed.
 func TestWriteConfigToGoesRoundForEachStockFile(t *testing.T) {
-	files, err := filepath.Glob("../internal/config/testdata/*.yaml")
+	files, err := filepath.Glob("internal/config/testdata/*.yaml")
 	if err != nil || len(files) < 5 {
 		t.Fatalf("%d stock files: %v", len(files), err)
 	}

@@ -1,8 +1,8 @@
 package config
 
-// Compare returns the fields in which two configurations differ, by path: those that a
-// running daemon applies, and those that the next start applies. What means nothing here
-// is in neither.
+// Compare returns the paths of the fields in which two configurations differ: those that a
+// running daemon applies, and those that need a new start. Fields without effect are in
+// neither.
 func Compare(before, after *Config) (inPlace, atRestart []string) {
 	for _, list := range []struct {
 		settings      []setting

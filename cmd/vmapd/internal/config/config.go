@@ -17,17 +17,17 @@ import (
 	"github.com/vmapd/vmapd/sync/informer"
 )
 
-// Config is everything that an administrator sets, checked and with its defaults. It never
-// changes, nor does anybody change its fields; [Config.Follow] brings new ones.
+// Config is all settings, checked and with their defaults. It is immutable; [Config.Follow]
+// returns new ones.
 type Config struct {
-	// Backend is how to program the node, and BackendReason who says so.
+	// Backend programs the node; BackendReason names the setting that chose it.
 	Backend       Backend
 	BackendReason string
-	// From are files and folders of manifests in place of a cluster; empty: a cluster.
+	// From are files and folders of manifests in place of a cluster.
 	From []string
 
-	// HealthzBindAddress and MetricsBindAddress are an IP address and a port; empty: do not
-	// serve. BindAddressHardFail ends the daemon if one of them can't be had.
+	// HealthzBindAddress and MetricsBindAddress are an IP address and a port; empty disables
+	// them. With BindAddressHardFail, the daemon exits if it cannot listen on one of them.
 	HealthzBindAddress  string
 	MetricsBindAddress  string
 	BindAddressHardFail bool
@@ -37,51 +37,51 @@ type Config struct {
 	EnableProfiling       bool
 	ServiceCounters       bool
 
-	// OOMScoreAdj is the process's, -1000 to 1000.
+	// OOMScoreAdj is the oom_score_adj of the process, -1000 to 1000.
 	OOMScoreAdj int
-	Conntrack   nodesetup.Conntrack // what connection tracking is set to
-	// Verbosity is klog's: what developers want to know is from 4 on.
+	Conntrack   nodesetup.Conntrack // settings of connection tracking
+	// Verbosity is klog's: debugging messages begin at 4.
 	Verbosity int
 	// LogFormat is text or json.
 	LogFormat string
 
-	// Notes are what start must say: each thing that is set and does not count, and each
-	// default that is not kube-proxy's.
+	// Notes are lines for the log: each setting without effect, and each default that is not
+	// kube-proxy's.
 	Notes []Note
 
 	flags   *Flags
-	files   []file // that were read
+	files   []file // the files that were read
 	model   model.Config
 	ipvs    ipvs.Options
-	noPause bool // a flag says that iptables needs no pause between rounds
-	// Both with their defaults.
+	noPause bool // a flag sets iptables' minimum time between syncs to 0
+	// The two configurations, with their defaults.
 	kubeProxy *proxyconfig.KubeProxyConfiguration
 	own       VmapdConfiguration
 }
 
-// Note is one line that start must say.
+// Note is one line for the log.
 type Note struct {
 	Level slog.Level
 	Text  string // begins with the file and the field, or the flag
-	Event bool   // worth an event at the Node, too
+	Event bool   // it is also an event about the Node
 }
 
-// Model returns what decides about traffic. NodeName is empty if nobody set it.
+// Model returns the settings that decide about traffic. NodeName is empty if it is not set.
 func (c *Config) Model() model.Config { return c.model }
 
-// NFTables returns the options of what is compiled for the backend of that name.
+// NFTables returns the options of the nftables backend.
 func (c *Config) NFTables() nft.Options { return nft.Options{Counters: c.ServiceCounters} }
 
-// IPTables returns the options of the backend of that name.
+// IPTables returns the options of the iptables backend.
 func (c *Config) IPTables() iptables.Options {
 	return iptables.Options{MasqueradeMark: 1 << *c.kubeProxy.IPTables.MasqueradeBit, Comments: true}
 }
 
-// IPVS returns the options of the backend of that name. They are valid also if another is
-// chosen, which needs them to remove what IPVS left.
+// IPVS returns the options of the IPVS backend. They are valid also if another one is chosen:
+// it needs them to remove what IPVS left.
 func (c *Config) IPVS() ipvs.Options { return c.ipvs }
 
-// Client says how to reach the API server.
+// Client returns how to reach the API server.
 func (c *Config) Client() informer.Config {
 	conn := c.kubeProxy.ClientConnection
 	return informer.Config{
@@ -91,14 +91,14 @@ func (c *Config) Client() informer.Config {
 	}
 }
 
-// SyncPeriod is how often the node is compared with what should be there, and how long to
-// wait before a failed round is repeated. It depends on which backend runs. Default: 30s.
+// SyncPeriod is the interval of comparing the rules with the node's, and of retrying a failed
+// sync. It depends on the backend that runs. Default: 30s.
 func (c *Config) SyncPeriod(running Backend) time.Duration {
 	sync, _ := periods(c.kubeProxy, running)
 	return sync.value
 }
 
-// MinSyncPeriod is the least time between two rounds. It depends on which backend runs.
+// MinSyncPeriod is the minimum time between two syncs. It depends on the backend that runs.
 // Default: 1s for iptables if kube-proxy's mode is iptables, too; else 0.
 func (c *Config) MinSyncPeriod(running Backend) time.Duration {
 	_, pause := periods(c.kubeProxy, running)
@@ -108,16 +108,16 @@ func (c *Config) MinSyncPeriod(running Backend) time.Duration {
 	return pause.value
 }
 
-// KubeProxy returns a copy of kube-proxy's configuration as it is in force.
+// KubeProxy returns a copy of the effective configuration of kube-proxy.
 func (c *Config) KubeProxy() *proxyconfig.KubeProxyConfiguration { return c.kubeProxy.DeepCopy() }
 
-// Own returns our configuration as it is in force.
+// Own returns the effective configuration of vmapd.
 func (c *Config) Own() VmapdConfiguration { return c.own }
 
-// FlagValues returns the values of all flags by name, whether they count or not.
+// FlagValues returns the values of all flags by name, also of those without effect.
 func (c *Config) FlagValues() map[string]string { return c.flags.Values() }
 
-// fill sets what follows from the two configurations.
+// fill derives the fields of c from the two configurations.
 func (l *loader) fill(c *Config) {
 	p, own := l.kubeProxy, l.own
 	c.HealthzBindAddress, c.MetricsBindAddress = p.HealthzBindAddress, p.MetricsBindAddress
@@ -143,7 +143,7 @@ func (l *loader) fill(c *Config) {
 	c.model, c.ipvs = l.model(c.Backend), l.ipvs()
 }
 
-// disabled reports whether the flags say not to serve: no file can.
+// disabled reports whether the flags disable an address: a file cannot.
 func (l *loader) disabled(address, port string, n int32) bool {
 	if l.flags.ConfigFile != "" {
 		return false
@@ -151,7 +151,7 @@ func (l *loader) disabled(address, port string, n int32) bool {
 	return l.flags.given(address) && l.flags.set.Lookup(address).Value.String() == "" || l.flags.given(port) && n == 0
 }
 
-// model is called when all of it has been found valid.
+// model requires valid configurations.
 func (l *loader) model(b Backend) model.Config {
 	p := l.kubeProxy
 	m := model.Config{
@@ -178,13 +178,13 @@ func (l *loader) model(b Backend) model.Config {
 	return m
 }
 
-// ipvs leaves out what is wrong in the section: only if nobody chose it, that is no error.
+// ipvs leaves out invalid settings: they are errors only if IPVS is chosen.
 func (l *loader) ipvs() ipvs.Options {
 	p := l.kubeProxy
 	o := ipvs.Options{MasqueradeMark: 1 << min(*p.IPTables.MasqueradeBit, maxIPVSBit), ExcludeCIDRs: excludeCIDRs(p.IPVS.ExcludeCIDRs)}
 	if errs := validateIPVS(p); len(errs) > 0 {
 		for _, e := range errs {
-			l.note(slog.LevelWarn, l.place(e.Field), "%s: not used, as ipvs is not chosen", e.ErrorBody())
+			l.note(slog.LevelWarn, l.place(e.Field), "%s: ignored, because ipvs is not chosen", e.ErrorBody())
 		}
 		return o
 	}
@@ -203,8 +203,7 @@ func excludeCIDRs(list []string) []netip.Prefix {
 	return all
 }
 
-// HostNodeName is the Node's name where nobody says another: kubelet uses the host's name
-// in lower case, too.
+// HostNodeName is the default name of the Node: the host's name in lower case, as kubelet's.
 func HostNodeName() (string, error) {
 	name, err := os.Hostname()
 	if err != nil {

@@ -23,7 +23,7 @@ import (
 
 const proxyKind = "KubeProxyConfiguration"
 
-// maxFile is how large a file may be: a ConfigMap can have 1 MiB.
+// maxFile limits the size of a file: a ConfigMap can have 1 MiB.
 const maxFile = 4 << 20
 
 func readFile(path string) ([]byte, error) {
@@ -42,16 +42,16 @@ func readFile(path string) ([]byte, error) {
 	return data, nil
 }
 
-// decodeKubeProxy reads a KubeProxyConfiguration in YAML or JSON. As kube-proxy does, it
-// makes do with unknown and duplicate fields; they are returned in odd.
+// decodeKubeProxy reads a KubeProxyConfiguration in YAML or JSON. As kube-proxy, it accepts
+// unknown and duplicate fields; odd has a line for each.
 func decodeKubeProxy(data []byte) (c *proxyconfig.KubeProxyConfiguration, odd []string, err error) {
 	c = &proxyconfig.KubeProxyConfiguration{}
 	odd, err = decode(data, c, proxyconfig.SchemeGroupVersion.WithKind(proxyKind))
 	return c, odd, err
 }
 
-// decodeOwn reads a VmapdConfiguration. What is unknown there is an error: nobody but us
-// ever made that file, so it is a mistake.
+// decodeOwn reads a VmapdConfiguration. An unknown field is an error: only vmapd defines these
+// fields, so it is a mistake.
 func decodeOwn(data []byte) (*VmapdConfiguration, error) {
 	c := &VmapdConfiguration{}
 	odd, err := decode(data, c, ownVersion.WithKind(ownKind))
@@ -65,8 +65,8 @@ func decodeOwn(data []byte) (*VmapdConfiguration, error) {
 	return c, errors.Join(errs...)
 }
 
-// decode reads data into out, which is of the kind want. It first reads strictly; if that
-// is all that is wrong, it reads again, and returns what was odd.
+// decode reads data into out, which is of the kind want. It first reads strictly; if only
+// strictness fails, it reads again, and returns the strict errors in odd.
 func decode(data []byte, out runtime.Object, want schema.GroupVersionKind) (odd []string, err error) {
 	text, err := yaml.YAMLToJSON(data)
 	if err != nil {
@@ -97,12 +97,12 @@ func decode(data []byte, out runtime.Object, want schema.GroupVersionKind) (odd 
 		return nil, err
 	}
 	if n := documents(data); n > 1 {
-		odd = append(odd, fmt.Sprintf("only the first of %d documents counts", n))
+		odd = append(odd, fmt.Sprintf("only the first of %d documents is read", n))
 	}
 	return odd, nil
 }
 
-// checkKind says in one line if a file is not what it should be.
+// checkKind returns an error of one line if a file is of another kind.
 func checkKind(text []byte, want schema.GroupVersionKind) error {
 	var have metav1.TypeMeta
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(text, &have); err != nil {
@@ -115,7 +115,7 @@ func checkKind(text []byte, want schema.GroupVersionKind) error {
 }
 
 // locate returns an error for each field that can't be read, with its path: the decoder
-// stops at the first, and does not name fields that read themselves, like durations.
+// stops at the first, and does not name fields that unmarshal themselves, like durations.
 func locate(path string, text []byte, t reflect.Type) []error {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -145,7 +145,7 @@ func locate(path string, text []byte, t reflect.Type) []error {
 	return errs
 }
 
-// documents counts the documents of a YAML file that hold something.
+// documents counts the documents of a YAML file that are not empty.
 func documents(data []byte) int {
 	n := 0
 	for r := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data))); ; {
@@ -167,8 +167,8 @@ type member struct {
 	index []int
 }
 
-// isSection reports whether t is a struct that has fields in the file, rather than a
-// value that reads itself.
+// isSection reports whether t is a struct that has fields in the file, rather than a value
+// that unmarshals itself.
 func isSection(t reflect.Type) bool {
 	unmarshaler := reflect.TypeFor[interface{ UnmarshalJSON([]byte) error }]()
 	return t.Kind() == reflect.Struct && !reflect.PointerTo(t).Implements(unmarshaler)

@@ -28,8 +28,8 @@ const (
 	defaultOOMScoreAdj   int32 = -999
 )
 
-// minSyncPeriodOfIPTables is the default with mode iptables: it spares a node whose rules
-// are many. Other rounds are short, and need no pause.
+// minSyncPeriodOfIPTables is the default with mode iptables, where a sync may rewrite many
+// rules. With other backends, syncs are short and need no pause.
 const minSyncPeriodOfIPTables = time.Second
 
 func defaultConntrack() proxyconfig.KubeProxyConntrackConfiguration {
@@ -41,8 +41,8 @@ func defaultConntrack() proxyconfig.KubeProxyConntrackConfiguration {
 	}
 }
 
-// setDefaults fills in what is not set, as kube-proxy does, but for the periods: theirs
-// depend on the mode.
+// setDefaults sets kube-proxy's defaults, but not those of the periods, which depend on the
+// mode.
 func setDefaults(c *proxyconfig.KubeProxyConfiguration) {
 	c.APIVersion, c.Kind = proxyconfig.SchemeGroupVersion.String(), proxyKind
 	setDefault(&c.BindAddress, defaultBindAddress)
@@ -78,8 +78,8 @@ func setDefault[T comparable](value *T, to T) {
 	}
 }
 
-// withPort adds a port to an address without one. What is no address is left alone:
-// validation says so.
+// withPort adds a port to an address without one. It does not change malformed addresses:
+// validation reports them.
 func withPort(address string, port int32) string {
 	if _, _, err := net.SplitHostPort(address); err == nil {
 		return address
@@ -91,7 +91,7 @@ func withPort(address string, port int32) string {
 	return net.JoinHostPort(address, strconv.Itoa(int(port)))
 }
 
-// period is one of a mode's two periods, with where it is set.
+// period is one of a mode's two periods, with the field that sets it.
 type period struct {
 	value time.Duration
 	field string
@@ -99,9 +99,8 @@ type period struct {
 
 func (p period) String() string { return fmt.Sprintf("%s (%v)", p.field, p.value) }
 
-// periods returns how often running is compared with the node, and the least time between
-// two rounds. They are those of its own section or, if that has none, of the mode's that
-// kube-proxy would have run.
+// periods returns the sync period and the minimum sync period of the running backend: those
+// of its own section or, if that has none, of the section of kube-proxy's mode.
 func periods(c *proxyconfig.KubeProxyConfiguration, running Backend) (sync, pause period) {
 	sync, pause = period{defaultSyncPeriod, "syncPeriod"}, period{0, "minSyncPeriod"}
 	mode := modeOf(c)

@@ -1,16 +1,16 @@
-// Package config makes one value of everything that an administrator sets: kube-proxy's
-// flags and configuration file, and what vmapd has besides.
+// Package config makes one value of all settings: kube-proxy's flags and configuration file,
+// and vmapd's own.
 //
 //	--config FILE        KubeProxyConfiguration ─┐
 //	flags of kube-proxy ─────────────────────────┤  defaults     one
 //	--vmapd-config FILE  VmapdConfiguration ─────┼─ validation ─> Config
-//	flags of vmapd ──────────────────────────────┘               └─ Notes: what start must say
+//	flags of vmapd ──────────────────────────────┘               └─ Notes: lines for the log
 //
-// With --config, the flags of kube-proxy that have a field in the file do not count, as
-// with kube-proxy; each that was given is named. The flags of vmapd always count, and go
-// before its file.
+// With --config, the flags of kube-proxy that have a field in the file are ignored, as by
+// kube-proxy; a note names each that was given. The flags of vmapd always apply, and override
+// its file.
 //
-// Nothing is ignored in silence. A field that means nothing here is read, checked and
-// named in a [Note] if it is set; the table in settings.go says of every field and flag
-// what becomes of it, and configuration.md beside the command is that table.
+// Nothing is ignored in silence: a field without effect is read, checked and, if it is set,
+// named in a [Note]. The table in settings.go describes every field and flag; configuration.md
+// and the flags' help are made of it.
 package config

@@ -9,53 +9,54 @@ import (
 
 // gate is one of kube-proxy's feature gates.
 type gate struct {
-	does whether
-	what string // what is the case here, whatever the gate is set to
+	is   fixed
+	what string // vmapd's behaviour, whatever the gate is set to
 }
 
-// whether says which setting of a gate is what happens anyway.
-type whether uint8
+// fixed is the value of a gate that matches vmapd's behaviour.
+type fixed uint8
 
 const (
-	means  whether = iota // neither: nothing here depends on it
-	always                // true
-	never                 // false
+	neither fixed = iota // nothing depends on the gate
+	on
+	off
 )
 
-// gates are those that kube-proxy reads, or did. None changes anything here.
+// gates are the feature gates that kube-proxy reads, or used to. vmapd's behaviour depends on
+// none of them.
 var gates = map[string]gate{
-	"AllowServiceExternalIPs":             {always, "external IPs of Services are served"},
-	"ComponentFlagz":                      {means, ""},
-	"ComponentStatusz":                    {means, ""},
-	"ContextualLogging":                   {means, ""},
-	"EndpointSlice":                       {always, "endpoints come from EndpointSlices"},
-	"EndpointSliceProxying":               {always, "endpoints come from EndpointSlices"},
-	"IPv6DualStack":                       {always, "both families are served"},
-	"KubeProxyDrainingTerminatingNodes":   {always, "a node that is being deleted fails its health check for load balancers"},
-	"KubeProxyIPVS":                       {always, "mode ipvs is there"},
-	"KubeProxyNFTablesLocalhostNodePorts": {always, "node ports answer on loopback if nodePortAddresses has localhost"},
-	"LoadBalancerIPMode":                  {always, "addresses with ipMode Proxy are left to the load balancer"},
-	"LoggingAlphaOptions":                 {never, "the log has none of these options"},
-	"LoggingBetaOptions":                  {means, ""},
-	"MinimizeIPTablesRestore":             {always, "only what changed is written"},
-	"MultiCIDRServiceAllocator":           {always, "ServiceCIDRs are read where the cluster has them"},
-	"NFTablesNetlink":                     {always, "nftables are read and written over netlink"},
-	"NFTablesProxyMode":                   {always, "mode nftables is there"},
-	"PreferSameTrafficDistribution":       {always, "hints for nodes and zones are followed"},
-	"ProxyTerminatingEndpoints":           {always, "where no endpoint is ready, terminating ones that serve are used"},
-	"SCTPSupport":                         {always, "SCTP is served"},
-	"ServiceInternalTrafficPolicy":        {always, "internalTrafficPolicy is followed"},
-	"ServiceLBNodePortControl":            {always, "Services may do without node ports"},
-	"ServiceTrafficDistribution":          {always, "hints are followed"},
-	"SupportIPVSProxyMode":                {always, "mode ipvs is there"},
-	"TopologyAwareHints":                  {always, "hints are followed"},
-	"WatchList":                           {always, "the first list is streamed where the API server can"},
-	"WinDSR":                              {never, windowsOnly},
-	"WinOverlay":                          {never, windowsOnly},
+	"AllowServiceExternalIPs":             {on, "external IPs of Services are served"},
+	"ComponentFlagz":                      {neither, ""},
+	"ComponentStatusz":                    {neither, ""},
+	"ContextualLogging":                   {neither, ""},
+	"EndpointSlice":                       {on, "endpoints come from EndpointSlices"},
+	"EndpointSliceProxying":               {on, "endpoints come from EndpointSlices"},
+	"IPv6DualStack":                       {on, "both families are served"},
+	"KubeProxyDrainingTerminatingNodes":   {on, "a Node that is about to be deleted fails the health check of load balancers"},
+	"KubeProxyIPVS":                       {on, "mode ipvs is supported"},
+	"KubeProxyNFTablesLocalhostNodePorts": {on, "node ports answer on loopback if nodePortAddresses has localhost"},
+	"LoadBalancerIPMode":                  {on, "addresses with ipMode Proxy are not served: the load balancer handles them"},
+	"LoggingAlphaOptions":                 {off, "these options of the log are not supported"},
+	"LoggingBetaOptions":                  {neither, ""},
+	"MinimizeIPTablesRestore":             {on, "only changed chains are written"},
+	"MultiCIDRServiceAllocator":           {on, "ServiceCIDRs are watched if the cluster has them"},
+	"NFTablesNetlink":                     {on, "nftables are read and written over netlink"},
+	"NFTablesProxyMode":                   {on, "mode nftables is supported"},
+	"PreferSameTrafficDistribution":       {on, "hints for nodes and zones are honoured"},
+	"ProxyTerminatingEndpoints":           {on, "if no endpoint is ready, serving terminating endpoints are used"},
+	"SCTPSupport":                         {on, "SCTP is served"},
+	"ServiceInternalTrafficPolicy":        {on, "internalTrafficPolicy is honoured"},
+	"ServiceLBNodePortControl":            {on, "node ports are optional"},
+	"ServiceTrafficDistribution":          {on, "hints are honoured"},
+	"SupportIPVSProxyMode":                {on, "mode ipvs is supported"},
+	"TopologyAwareHints":                  {on, "hints are honoured"},
+	"WatchList":                           {on, "the first list is streamed if the API server supports that"},
+	"WinDSR":                              {off, windowsOnly},
+	"WinOverlay":                          {off, windowsOnly},
 }
 
-// noteGates names each gate that is set. An unknown one does not keep a node from working:
-// a file lives longer than a gate.
+// noteGates adds a note for each gate that is set. An unknown gate is not an error: files
+// outlive gates.
 func (l *loader) noteGates() {
 	c := l.kubeProxy
 	for _, name := range slices.Sorted(maps.Keys(c.FeatureGates)) {
@@ -69,11 +70,11 @@ func (l *loader) noteGates() {
 		g, known := gates[name]
 		switch {
 		case !known:
-			l.note(slog.LevelWarn, place, "ignored: no gate of this name is known here")
-		case g.does == means:
-			l.note(slog.LevelInfo, place, "ignored: nothing depends on it here")
-		case value == (g.does == always):
-			l.note(slog.LevelInfo, place, "%t, which is so in any case: %s", value, g.what)
+			l.note(slog.LevelWarn, place, "ignored: vmapd does not know this gate")
+		case g.is == neither:
+			l.note(slog.LevelInfo, place, "ignored: nothing depends on it")
+		case value == (g.is == on):
+			l.note(slog.LevelInfo, place, "%t, as always: %s", value, g.what)
 		default:
 			l.note(slog.LevelWarn, place, "%t has no effect: %s", value, g.what)
 		}

@@ -11,13 +11,13 @@ import (
 	proxyconfig "k8s.io/kube-proxy/config/v1alpha1"
 )
 
-// file is one that was read.
+// file is a file that was read.
 type file struct {
 	path string
 	data []byte
 }
 
-// loader makes a Config of two configurations, and notes what is worth a line.
+// loader makes a Config of two configurations, and collects the notes.
 type loader struct {
 	flags     *Flags
 	kubeProxy *proxyconfig.KubeProxyConfiguration
@@ -25,9 +25,9 @@ type loader struct {
 	notes     []Note
 }
 
-// Load reads the files that the flags name, and puts all together. An error names the
-// file and the field, or the flag, of each thing that is wrong. Flags are those of a
-// parsed command line, and must not change any more.
+// Load reads the files that the flags name, and combines all settings. An error names the
+// file and field, or the flag, of each invalid setting. The flags must be parsed, and must not
+// change any more.
 func Load(f *Flags) (*Config, error) {
 	l := &loader{flags: f, own: &VmapdConfiguration{}}
 	c := &Config{flags: f}
@@ -63,15 +63,15 @@ func (l *loader) loadKubeProxy(c *Config) error {
 		for _, o := range odd {
 			l.note(slog.LevelWarn, path, "%s: ignored", o)
 		}
-		l.flags.mergeLogging(&l.kubeProxy.Logging)
+		l.flags.mergeLogging(l.kubeProxy)
 		for _, name := range l.flags.withoutEffect() {
-			l.note(slog.LevelWarn, "--"+name, "does not count, because of --config (kube-proxy's does not, either)")
+			l.note(slog.LevelWarn, "--"+name, "ignored because of --config, as by kube-proxy")
 		}
 	}
 	if l.flags.given("hostname-override") && l.flags.hostname != "" {
 		l.kubeProxy.HostnameOverride = l.flags.hostname
 		if strings.TrimSpace(l.flags.hostname) == "" {
-			return errors.New("--hostname-override: nothing but spaces")
+			return errors.New("--hostname-override: must not consist of spaces only")
 		}
 	}
 	l.kubeProxy.HostnameOverride = strings.ToLower(strings.TrimSpace(l.kubeProxy.HostnameOverride))
@@ -89,7 +89,7 @@ func (l *loader) loadOwn(c *Config) error {
 			return placed(path, err)
 		}
 	}
-	l.flags.mergeOwn(l.own)
+	l.flags.merge(ownSettings, l.own, &l.flags.own)
 	return nil
 }
 
@@ -102,7 +102,7 @@ func placed(path string, err error) error {
 	return errors.Join(errs...)
 }
 
-// finish sets the defaults, checks all, and fills in what follows.
+// finish sets the defaults, validates all settings, and fills c.
 func (l *loader) finish(c *Config) error {
 	setDefaults(l.kubeProxy)
 	setOwnDefaults(l.own)
@@ -120,7 +120,7 @@ func (l *loader) finish(c *Config) error {
 	return nil
 }
 
-// fillPeriods writes down what is in force, for whoever reads it.
+// fillPeriods sets the periods to their effective values, for /configz and --write-config-to.
 func fillPeriods(c *proxyconfig.KubeProxyConfiguration, b Backend) {
 	iptables, pause := periods(c, IPTables)
 	ipvs, _ := periods(c, IPVS)
@@ -151,7 +151,7 @@ func (l *loader) validate() error {
 	return errors.Join(append(errs, l.validateFlags()...)...)
 }
 
-// validateFlags checks what only flags can say.
+// validateFlags checks the rules that concern flags alone.
 func (l *loader) validateFlags() []error {
 	var errs []error
 	f := l.flags
@@ -159,7 +159,7 @@ func (l *loader) validateFlags() []error {
 		errs = append(errs, errors.New("--from reads files, --kubeconfig and --master a cluster: give one of them"))
 	}
 	if len(f.from) > 0 && l.own.MetricsAuthentication == TokenAuthentication {
-		errs = append(errs, fmt.Errorf("%s: an API server says what a token may, and with --from there is none", l.ownPlace("metricsAuthentication")))
+		errs = append(errs, fmt.Errorf("%s: the API server reviews tokens, and with --from there is none", l.ownPlace("metricsAuthentication")))
 	}
 	if f.ConfigFile != "" {
 		return errs
@@ -170,7 +170,7 @@ func (l *loader) validateFlags() []error {
 		}
 	}
 	if f.given("ipvs-exclude-cidrs") && l.own.Backend != IPVS && l.kubeProxy.Mode != proxyconfig.ProxyMode(IPVS) {
-		// A clean-up needs it in any case, and nobody gives it for nothing.
+		// A cleanup needs it with any backend.
 		for _, e := range validateExcludeCIDRs(l.kubeProxy.IPVS.ExcludeCIDRs) {
 			errs = append(errs, fmt.Errorf("%s: %s", l.place(e.Field), e.ErrorBody()))
 		}
@@ -178,7 +178,7 @@ func (l *loader) validateFlags() []error {
 	return errs
 }
 
-// place says where a field of kube-proxy's configuration is set.
+// place returns where a field of kube-proxy's configuration is set: a flag, or file and path.
 func (l *loader) place(path string) string {
 	if l.flags.ConfigFile != "" {
 		if flag := flagOf(kubeProxySettings, path); l.flags.given(flag) && strings.HasPrefix(path, "logging.") {
@@ -192,7 +192,7 @@ func (l *loader) place(path string) string {
 	return path
 }
 
-// ownPlace says where a field of our configuration is set.
+// ownPlace returns the same for a field of vmapd's configuration.
 func (l *loader) ownPlace(path string) string {
 	flag := flagOf(ownSettings, path)
 	if l.flags.OwnConfigFile != "" && !l.flags.given(flag) {
@@ -201,7 +201,7 @@ func (l *loader) ownPlace(path string) string {
 	return "--" + flag
 }
 
-// set says where a field of kube-proxy's configuration has a value.
+// set returns where a field of kube-proxy's configuration has its value, with the value.
 func (l *loader) set(path, value string) string {
 	if place := l.place(path); strings.HasPrefix(place, "--") {
 		return place + "=" + value
@@ -209,7 +209,7 @@ func (l *loader) set(path, value string) string {
 	return fmt.Sprintf("%s: %s in %s", path, value, l.flags.ConfigFile)
 }
 
-// ownSet says where a field of our configuration has a value.
+// ownSet returns the same for a field of vmapd's configuration.
 func (l *loader) ownSet(path, value string) string {
 	if place := l.ownPlace(path); strings.HasPrefix(place, "--") {
 		return place + "=" + value

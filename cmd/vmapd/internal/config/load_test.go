@@ -260,7 +260,7 @@ func TestPrecedence(t *testing.T) {
 		"--hostname-override=From-Flag", "--master=https://192.168.0.1", "-v=5", "--vmodule=b=2", "--lb-algorithm=source-hash", "--drop-invalid=false")
 	m := c.Model()
 	if got := m.LocalPods.ClusterCIDRs[0].String(); got != "10.0.0.0/8" {
-		t.Errorf("--cluster-cidr counts: %v", got)
+		t.Errorf("--cluster-cidr is not ignored: %v", got)
 	}
 	if c.MetricsBindAddress != "127.0.0.1:10249" || c.HealthzBindAddress != "0.0.0.0:10256" {
 		t.Errorf("flags disable %q, %q", c.MetricsBindAddress, c.HealthzBindAddress)
@@ -278,11 +278,11 @@ func TestPrecedence(t *testing.T) {
 	if m.Algorithm != model.SourceHash || m.DropInvalid || m.ConnectionGrace != time.Minute {
 		t.Errorf("our flags do not go before our file: %+v", m)
 	}
-	wantNotes := `WARN --cluster-cidr: does not count, because of --config (kube-proxy's does not, either)
-WARN --healthz-port: does not count, because of --config (kube-proxy's does not, either)
-WARN --kubeconfig: does not count, because of --config (kube-proxy's does not, either)
-WARN --metrics-bind-address: does not count, because of --config (kube-proxy's does not, either)
-WARN --windows-service: does not count, because of --config (kube-proxy's does not, either)
+	wantNotes := `WARN --cluster-cidr: ignored because of --config, as by kube-proxy
+WARN --healthz-port: ignored because of --config, as by kube-proxy
+WARN --kubeconfig: ignored because of --config, as by kube-proxy
+WARN --metrics-bind-address: ignored because of --config, as by kube-proxy
+WARN --windows-service: ignored because of --config, as by kube-proxy
 INFO --vmodule: ignored: the verbosity is the same in all files
 `
 	if diff := cmp.Diff(wantNotes, notes(c)); diff != "" {
@@ -385,15 +385,15 @@ func TestHostNodeName(t *testing.T) {
 func TestFeatureGates(t *testing.T) {
 	c := files{proxy: "mode: nftables\nclusterCIDR: 10.0.0.0/8\nfeatureGates: {NFTablesNetlink: true, AllowServiceExternalIPs: false, ContextualLogging: true, New: true}\n"}.mustLoad(t)
 	want := `WARN proxy.yaml: featureGates.AllowServiceExternalIPs: false has no effect: external IPs of Services are served
-INFO proxy.yaml: featureGates.ContextualLogging: ignored: nothing depends on it here
-INFO proxy.yaml: featureGates.NFTablesNetlink: true, which is so in any case: nftables are read and written over netlink
-WARN proxy.yaml: featureGates.New: ignored: no gate of this name is known here
+INFO proxy.yaml: featureGates.ContextualLogging: ignored: nothing depends on it
+INFO proxy.yaml: featureGates.NFTablesNetlink: true, as always: nftables are read and written over netlink
+WARN proxy.yaml: featureGates.New: ignored: vmapd does not know this gate
 `
 	if diff := cmp.Diff(want, notes(c)); diff != "" {
 		t.Errorf("notes, -want +got:\n%s", diff)
 	}
 	c = files{}.mustLoad(t, "--feature-gates=New=true", "--cluster-cidr=10.0.0.0/8")
-	if want := slog.LevelWarn.String() + " --feature-gates=New=true: ignored: no gate of this name is known here\n"; notes(c) != want {
+	if want := slog.LevelWarn.String() + " --feature-gates=New=true: ignored: vmapd does not know this gate\n"; notes(c) != want {
 		t.Errorf("got %s, want %s", notes(c), want)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// A file counts when it has been the same at two looks, and an error is said once.
+// A file is read when it has been the same at two looks, and an error is said once.
 func TestLook(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "config.conf")
 	write := func(text string) {

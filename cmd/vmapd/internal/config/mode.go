@@ -11,7 +11,7 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// Backend is how a node is programmed.
+// Backend names a dataplane.
 type Backend string
 
 // The backends.
@@ -30,42 +30,42 @@ func modeOf(c *proxyconfig.KubeProxyConfiguration) Backend {
 	return Backend(c.Mode)
 }
 
-// chooseBackend decides between our setting and kube-proxy's mode. A mode that somebody
-// wrote down stays: no dataplane changes unasked.
+// chooseBackend decides between vmapd's setting and kube-proxy's mode. An explicit mode is
+// honoured, so that no node changes its dataplane unasked.
 func (l *loader) chooseBackend() (b Backend, reason string) {
 	mode := l.kubeProxy.Mode
 	switch {
 	case l.own.Backend != Auto:
 		reason := l.ownSet("backend", string(l.own.Backend))
 		if mode != "" && Backend(mode) != l.own.Backend {
-			l.note(slog.LevelInfo, l.place("mode"), "%q does not count for the backend, because of %s", mode, reason)
+			l.note(slog.LevelInfo, l.place("mode"), "%q does not choose the backend, because of %s", mode, reason)
 		}
 		return l.own.Backend, reason
 	case mode == "":
 		l.noteDefaultMode()
-		return Auto, "no backend and no mode is set"
+		return Auto, "neither backend nor mode is set"
 	case mode == proxyconfig.ProxyMode(NFTables):
 	default:
 		l.notes = append(l.notes, Note{Level: slog.LevelWarn, Event: true, Text: fmt.Sprintf(
-			"%s: %q is honoured, and keeps this node on a slower backend than nftables; "+
-				"to change that, set mode to \"\" or nftables, or give --backend=nftables", l.place("mode"), mode)})
+			"%s: %q is honoured, although the nftables backend is faster; "+
+				"to use that, set mode to \"\" or nftables, or use --backend=nftables", l.place("mode"), mode)})
 	}
 	return Backend(mode), l.set("mode", string(mode))
 }
 
 func (l *loader) noteDefaultMode() {
 	if l.flags.ConfigFile == "" {
-		return // nobody says that there was a kube-proxy
+		return // nothing indicates that kube-proxy ran before
 	}
 	if len(l.kubeProxy.NodePortAddresses) == 0 {
 		l.note(slog.LevelInfo, l.place("nodePortAddresses"),
-			"empty: node ports answer on this node's primary addresses, as with mode nftables; kube-proxy with iptables would answer on all (nodePortAddresses: [all])")
+			"empty: node ports answer on this node's primary addresses, as with mode nftables; with iptables, kube-proxy answers on all addresses (nodePortAddresses: [all])")
 	}
-	l.note(slog.LevelInfo, l.place("mode"), "empty: nftables where the kernel has it, else ipvs, else iptables; kube-proxy would have used iptables")
+	l.note(slog.LevelInfo, l.place("mode"), "empty: nftables if the kernel supports it, else ipvs, else iptables; kube-proxy uses iptables")
 }
 
-// masqueradeAll is set by the section of the mode in which kube-proxy would run, or by
-// that of our backend. IPVS has none of its own.
+// masqueradeAll is set by the section of kube-proxy's mode, or by that of the backend. IPVS
+// uses the section of iptables.
 func (l *loader) masqueradeAll(b Backend) bool {
 	c := l.kubeProxy
 	iptables := modeOf(c) != NFTables || b == IPTables || b == IPVS
@@ -73,8 +73,8 @@ func (l *loader) masqueradeAll(b Backend) bool {
 	return iptables && c.IPTables.MasqueradeAll || nftables && c.NFTables.MasqueradeAll
 }
 
-// nodePortAddresses returns where node ports answer. Its defaults are those of the mode
-// that somebody wrote down, whatever our backend is.
+// nodePortAddresses returns where node ports answer. The defaults are those of an explicit
+// mode, whatever the backend is.
 func (l *loader) nodePortAddresses() model.NodePortAddresses {
 	c := l.kubeProxy
 	list := c.NodePortAddresses
@@ -83,19 +83,19 @@ func (l *loader) nodePortAddresses() model.NodePortAddresses {
 	}
 	n, err := model.ParseNodePortAddresses(list)
 	if err != nil {
-		return n // validation has said so
+		return n // validation reports it
 	}
 	if c.Mode == proxyconfig.ProxyMode(IPTables) {
-		// Of loopback, iptables has IPv4 alone.
+		// On loopback, kube-proxy's iptables mode serves IPv4 only.
 		loopback := netip.MustParsePrefix("127.0.0.0/8")
 		included := n.All || n.Localhost[model.IPv4] || slices.ContainsFunc(n.CIDRs, loopback.Overlaps)
 		if n.Localhost[model.IPv4] && !*c.IPTables.LocalhostNodePorts {
-			l.note(slog.LevelWarn, l.place("iptables.localhostNodePorts"), "false: node ports do not answer on 127.0.0.1, though nodePortAddresses has it")
+			l.note(slog.LevelWarn, l.place("iptables.localhostNodePorts"), "false: node ports do not answer on 127.0.0.1, although nodePortAddresses includes it")
 		}
 		n.Localhost[model.IPv4] = included && *c.IPTables.LocalhostNodePorts
 	}
 	for _, f := range n.Surprises() {
-		l.note(slog.LevelWarn, l.place("nodePortAddresses"), "no range of %v: its node ports answer on all addresses", f)
+		l.note(slog.LevelWarn, l.place("nodePortAddresses"), "no range of %v: node ports of this family answer on all addresses", f)
 	}
 	return n
 }

@@ -17,8 +17,8 @@ func TestModes(t *testing.T) {
 		in         files
 		args       []string
 	}{
-		{"nothing", "auto; no backend and no mode is set; primary; 30s 0s", files{}, nil},
-		{"empty mode in a file", "auto; no backend and no mode is set; primary; 30s 0s", files{proxy: "mode: ''\n"}, nil},
+		{"nothing", "auto; neither backend nor mode is set; primary; 30s 0s", files{}, nil},
+		{"empty mode in a file", "auto; neither backend nor mode is set; primary; 30s 0s", files{proxy: "mode: ''\n"}, nil},
 		{"nftables", "nftables; mode: nftables in proxy.yaml; primary; 30s 0s", files{proxy: "mode: nftables\n"}, nil},
 		{"iptables", "iptables; mode: iptables in proxy.yaml; all localhost4; 30s 1s", files{proxy: "mode: iptables\n"}, nil},
 		{"ipvs", "ipvs; mode: ipvs in proxy.yaml; all; 30s 0s", files{proxy: "mode: ipvs\n"}, nil},
@@ -41,12 +41,12 @@ func TestModes(t *testing.T) {
 		{"masquerade, of iptables with nftables", "nftables; mode: nftables in proxy.yaml; primary; 30s 0s", files{proxy: "mode: nftables\niptables: {masqueradeAll: true}\n"}, nil},
 		{"masquerade, of nftables", "nftables; mode: nftables in proxy.yaml; primary masquerade; 30s 0s", files{proxy: "mode: nftables\nnftables: {masqueradeAll: true}\n"}, nil},
 		{"masquerade, of nftables with iptables", "iptables; mode: iptables in proxy.yaml; all localhost4; 30s 1s", files{proxy: "mode: iptables\nnftables: {masqueradeAll: true}\n"}, nil},
-		{"masquerade, as kube-proxy without a mode", "auto; no backend and no mode is set; primary masquerade; 30s 0s", files{proxy: "iptables: {masqueradeAll: true}\n"}, nil},
+		{"masquerade, as kube-proxy without a mode", "auto; neither backend nor mode is set; primary masquerade; 30s 0s", files{proxy: "iptables: {masqueradeAll: true}\n"}, nil},
 		{"masquerade, by flag", "nftables; --proxy-mode=nftables; primary masquerade; 30s 0s", files{}, []string{"--masquerade-all", "--proxy-mode=nftables"}},
 
 		{"periods of iptables", "iptables; mode: iptables in proxy.yaml; all localhost4; 10s 2s", files{proxy: "mode: iptables\niptables: {syncPeriod: 10s, minSyncPeriod: 2s}\nnftables: {syncPeriod: 99s, minSyncPeriod: 9s}\n"}, nil},
 		{"periods of nftables", "nftables; mode: nftables in proxy.yaml; primary; 99s 9s", files{proxy: "mode: nftables\niptables: {syncPeriod: 10s, minSyncPeriod: 2s}\nnftables: {syncPeriod: 99s, minSyncPeriod: 9s}\n"}, nil},
-		{"periods as kube-proxy without a mode", "auto; no backend and no mode is set; primary; 10s 2s", files{proxy: "iptables: {syncPeriod: 10s, minSyncPeriod: 2s}\n"}, nil},
+		{"periods as kube-proxy without a mode", "auto; neither backend nor mode is set; primary; 10s 2s", files{proxy: "iptables: {syncPeriod: 10s, minSyncPeriod: 2s}\n"}, nil},
 		{"periods of ipvs", "ipvs; mode: ipvs in proxy.yaml; all; 30s 3s", files{proxy: "mode: ipvs\nipvs: {minSyncPeriod: 3s}\niptables: {minSyncPeriod: 2s}\n"}, nil},
 		{"periods by flag, with nftables", "nftables; --proxy-mode=nftables; primary; 20s 4s", files{}, []string{"--proxy-mode=nftables", "--iptables-sync-period=20s", "--iptables-min-sync-period=4s", "--ipvs-sync-period=1m"}},
 		{"no pause by flag", "iptables; --proxy-mode=iptables; all localhost4; 30s 0s", files{}, []string{"--proxy-mode=iptables", "--iptables-min-sync-period=0"}},

@@ -10,7 +10,7 @@ import (
 	proxyconfig "k8s.io/kube-proxy/config/v1alpha1"
 )
 
-// noteIgnored names each field that is set, other than by default, and means nothing here.
+// noteIgnored adds a note for each field without effect that does not have its default.
 func (l *loader) noteIgnored() {
 	var defaults proxyconfig.KubeProxyConfiguration
 	setDefaults(&defaults)
@@ -27,30 +27,30 @@ func (l *loader) noteIgnored() {
 	}
 }
 
-// noteSurprises says what is valid and yet may not be meant.
+// noteSurprises adds notes for valid settings that may be mistakes.
 func (l *loader) noteSurprises(b Backend) {
 	c, f := l.kubeProxy, l.flags
 	if c.DetectLocalMode == defaultDetectLocalMode && c.ClusterCIDR == "" {
-		l.note(slog.LevelInfo, l.place("clusterCIDR"), "empty: pods are not told from other clients; what comes to a cluster IP is not masqueraded")
+		l.note(slog.LevelInfo, l.place("clusterCIDR"), "empty: pods cannot be told from other clients, so traffic to cluster IPs is not masqueraded")
 	}
 	if c.Mode == "" && c.IPTables.MasqueradeAll && f.ConfigFile != "" {
-		l.note(slog.LevelInfo, l.place("iptables.masqueradeAll"), "counts with any backend, as no mode says which section counts")
+		l.note(slog.LevelInfo, l.place("iptables.masqueradeAll"), "applies to any backend, because mode is empty")
 	}
 	if b != IPVS && *c.IPTables.MasqueradeBit > maxIPVSBit {
-		l.note(slog.LevelInfo, l.place("iptables.masqueradeBit"), "%d: ipvs, if it is used, takes %d", *c.IPTables.MasqueradeBit, maxIPVSBit)
+		l.note(slog.LevelInfo, l.place("iptables.masqueradeBit"), "%d: the ipvs backend would use %d", *c.IPTables.MasqueradeBit, maxIPVSBit)
 	}
 	for _, name := range []string{"healthz-port", "metrics-port"} {
 		if f.given(name) && f.ConfigFile == "" {
 			address := name[:len(name)-len("port")] + "bind-address"
-			l.note(slog.LevelWarn, "--"+name, "deprecated: use --%s; it counts if it is 0, or if that has no port", address)
+			l.note(slog.LevelWarn, "--"+name, "deprecated: use --%s; only 0, or the port of an address without one, has an effect", address)
 		}
 	}
 	if len(f.from) > 0 && c.ClientConnection.Kubeconfig != "" {
-		l.note(slog.LevelInfo, l.place("clientConnection.kubeconfig"), "not used: --from reads files")
+		l.note(slog.LevelInfo, l.place("clientConnection.kubeconfig"), "ignored because of --from")
 	}
 	if l.own.MetricsAuthentication == TokenAuthentication && l.own.MetricsTLS.CertFile == "" {
 		if a, err := netip.ParseAddrPort(c.MetricsBindAddress); err == nil && !a.Addr().IsLoopback() {
-			l.note(slog.LevelWarn, l.ownPlace("metricsAuthentication"), "tokens come in plain text: there is no certificate (metricsTLS)")
+			l.note(slog.LevelWarn, l.ownPlace("metricsAuthentication"), "tokens are sent in plain text, because there is no certificate (metricsTLS)")
 		}
 	}
 }
@@ -61,7 +61,7 @@ func sameField(path string, a, b any) bool {
 	return isEmpty(x) && isEmpty(y) || equality.Semantic.DeepEqual(x.Interface(), y.Interface())
 }
 
-// isEmpty treats lists without elements like those that are not there.
+// isEmpty treats empty lists like missing ones.
 func isEmpty(v reflect.Value) bool {
 	return (v.Kind() == reflect.Slice || v.Kind() == reflect.Map) && v.Len() == 0
 }

@@ -10,31 +10,31 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// ownVersion and ownKind are those of the file with our settings.
+// ownVersion and ownKind are those of the file with vmapd's settings.
 var ownVersion = schema.GroupVersion{Group: "vmapd.io", Version: "v1alpha1"}
 
 const ownKind = "VmapdConfiguration"
 
-// VmapdConfiguration is what vmapd has besides kube-proxy's settings. A field that is left
-// out has its default.
+// VmapdConfiguration has the settings that kube-proxy has no field for. A missing field has
+// its default.
 type VmapdConfiguration struct {
 	metav1.TypeMeta `json:",inline"`
 	// Backend is nftables, ipvs, iptables or auto. Default: auto.
 	Backend Backend `json:"backend,omitempty"`
-	// LBAlgorithm is how endpoints are chosen where a Service does not say: random,
+	// LBAlgorithm chooses an endpoint where a Service has no annotation for it: random,
 	// round-robin or source-hash. Default: random.
 	LBAlgorithm string `json:"lbAlgorithm,omitempty"`
-	// DropInvalid drops packets of Services that connection tracking takes for invalid.
+	// DropInvalid drops packets of Services that connection tracking classifies as INVALID.
 	DropInvalid bool `json:"dropInvalid,omitempty"`
-	// ServiceCounters counts each Service's connections.
+	// ServiceCounters counts the new connections of each Service port.
 	ServiceCounters bool `json:"serviceCounters,omitempty"`
-	// ConnectionGrace is how long TCP and SCTP connections may go on to an endpoint that is
-	// gone. Default: 0, as long as they like.
+	// ConnectionGrace is the time after which TCP and SCTP connections to a removed endpoint
+	// are closed. Default: 0, never.
 	ConnectionGrace metav1.Duration `json:"connectionGrace,omitzero"`
-	// MetricsTLS lets metrics be served over TLS.
+	// MetricsTLS serves metrics over TLS.
 	MetricsTLS TLSFiles `json:"metricsTLS,omitzero"`
-	// MetricsAuthentication is none, or token: whoever reads metrics shows a token, and the
-	// API server says whether that may be. Default: none.
+	// MetricsAuthentication is none, or token: the API server reviews the bearer token of each
+	// client. Default: none.
 	MetricsAuthentication Authentication `json:"metricsAuthentication,omitempty"`
 }
 
@@ -44,7 +44,7 @@ type TLSFiles struct {
 	KeyFile  string `json:"keyFile,omitempty"`
 }
 
-// Authentication is how whoever reads metrics is known.
+// Authentication is how metrics clients are authenticated.
 type Authentication string
 
 // The ways of authentication.
@@ -61,42 +61,19 @@ func (c *VmapdConfiguration) DeepCopyObject() runtime.Object {
 
 func (f *Flags) addOwnTrafficFlags(fs *pflag.FlagSet) {
 	c := &f.own
-	fs.StringVar(&f.OwnConfigFile, "vmapd-config", "", "file with a "+ownKind+"; our flags go before it")
-	fs.StringVar((*string)(&c.Backend), "backend", string(Auto),
-		"how to program the node: nftables, ipvs, iptables, or auto: as kube-proxy's mode says or, without one, the first of these that the kernel has")
-	fs.StringVar(&c.LBAlgorithm, "lb-algorithm", model.Random.String(),
-		"how endpoints are chosen: random, round-robin or source-hash; the annotation "+model.AnnotationAlgorithm+" of a Service goes before")
-	fs.BoolVar(&c.DropInvalid, "drop-invalid", false, "drop packets of Services that connection tracking takes for invalid")
-	fs.BoolVar(&c.ServiceCounters, "service-counters", false, "count each Service's connections")
-	fs.DurationVar(&c.ConnectionGrace.Duration, "connection-grace", 0,
-		"how long TCP and SCTP connections may go on to an endpoint that is gone; 0: as long as they like; the annotation "+
-			model.AnnotationConnectionGrace+" of a Service goes before")
+	fs.StringVar(&f.OwnConfigFile, "vmapd-config", "", "")
+	fs.StringVar((*string)(&c.Backend), "backend", string(Auto), "")
+	fs.StringVar(&c.LBAlgorithm, "lb-algorithm", model.Random.String(), "")
+	fs.BoolVar(&c.DropInvalid, "drop-invalid", false, "")
+	fs.BoolVar(&c.ServiceCounters, "service-counters", false, "")
+	fs.DurationVar(&c.ConnectionGrace.Duration, "connection-grace", 0, "")
 }
 
 func (f *Flags) addOwnFlags(fs *pflag.FlagSet) {
 	c := &f.own
-	fs.StringVar(&c.MetricsTLS.CertFile, "tls-cert-file", "", "certificate, to serve metrics over TLS")
-	fs.StringVar(&c.MetricsTLS.KeyFile, "tls-private-key-file", "", "the certificate's key")
-	fs.StringVar((*string)(&c.MetricsAuthentication), "metrics-auth", string(NoAuthentication),
-		"who may read metrics: none (anybody), or token: who the API server says may")
-}
-
-// mergeOwn puts the flags that were given over the fields of our file.
-func (f *Flags) mergeOwn(c *VmapdConfiguration) {
-	for name, merge := range map[string]func(){
-		"backend":              func() { c.Backend = f.own.Backend },
-		"lb-algorithm":         func() { c.LBAlgorithm = f.own.LBAlgorithm },
-		"drop-invalid":         func() { c.DropInvalid = f.own.DropInvalid },
-		"service-counters":     func() { c.ServiceCounters = f.own.ServiceCounters },
-		"connection-grace":     func() { c.ConnectionGrace = f.own.ConnectionGrace },
-		"tls-cert-file":        func() { c.MetricsTLS.CertFile = f.own.MetricsTLS.CertFile },
-		"tls-private-key-file": func() { c.MetricsTLS.KeyFile = f.own.MetricsTLS.KeyFile },
-		"metrics-auth":         func() { c.MetricsAuthentication = f.own.MetricsAuthentication },
-	} {
-		if f.given(name) {
-			merge()
-		}
-	}
+	fs.StringVar(&c.MetricsTLS.CertFile, "tls-cert-file", "", "")
+	fs.StringVar(&c.MetricsTLS.KeyFile, "tls-private-key-file", "", "")
+	fs.StringVar((*string)(&c.MetricsAuthentication), "metrics-auth", string(NoAuthentication), "")
 }
 
 func setOwnDefaults(c *VmapdConfiguration) {
@@ -123,9 +100,9 @@ func validateOwn(c *VmapdConfiguration) field.ErrorList {
 	errs = append(errs, notNegative(field.NewPath("connectionGrace"), c.ConnectionGrace.Duration)...)
 	switch tls := field.NewPath("metricsTLS"); {
 	case c.MetricsTLS.CertFile == "" && c.MetricsTLS.KeyFile != "":
-		errs = append(errs, field.Required(tls.Child("certFile"), "the key's certificate"))
+		errs = append(errs, field.Required(tls.Child("certFile"), "the certificate of the key"))
 	case c.MetricsTLS.CertFile != "" && c.MetricsTLS.KeyFile == "":
-		errs = append(errs, field.Required(tls.Child("keyFile"), "the certificate's key"))
+		errs = append(errs, field.Required(tls.Child("keyFile"), "the key of the certificate"))
 	}
 	return errs
 }

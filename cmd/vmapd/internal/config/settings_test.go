@@ -182,7 +182,7 @@ func TestTheDocumentIsUpToDate(t *testing.T) {
 
 func tableOf(settings []setting) string {
 	var b strings.Builder
-	b.WriteString("\n| Field | Flag | Here | A change counts | What |\n|---|---|---|---|---|\n")
+	b.WriteString("\n| Field | Flag | Here | A change applies | What |\n|---|---|---|---|---|\n")
 	code := func(s, prefix string) string {
 		if s == "" {
 			return ""
@@ -200,7 +200,7 @@ func gateTable() string {
 	b.WriteString("\n| Gate | Here |\n|---|---|\n")
 	for _, name := range slices.Sorted(maps.Keys(gates)) {
 		g := gates[name]
-		if g.does == means {
+		if g.is == neither {
 			g.what = "nothing depends on it"
 		}
 		fmt.Fprintf(&b, "| `%s` | %s |\n", name, g.what)

@@ -20,8 +20,8 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// validate checks a configuration that has its defaults. The section of ipvs is not looked
-// at: see [validateIPVS].
+// validate checks a configuration that has its defaults, but not the section ipvs: see
+// [validateIPVS].
 func validate(c *proxyconfig.KubeProxyConfiguration, running Backend) field.ErrorList {
 	var errs field.ErrorList
 	add := func(more field.ErrorList) { errs = append(errs, more...) }
@@ -51,7 +51,7 @@ func validate(c *proxyconfig.KubeProxyConfiguration, running Backend) field.Erro
 	return errs
 }
 
-// validatePeriods checks the sections that count.
+// validatePeriods checks the periods of kube-proxy's mode and of the running backend.
 func validatePeriods(c *proxyconfig.KubeProxyConfiguration, running Backend) field.ErrorList {
 	var errs field.ErrorList
 	for _, b := range slices.Compact([]Backend{modeOf(c), running}) {
@@ -65,7 +65,7 @@ func validatePeriods(c *proxyconfig.KubeProxyConfiguration, running Backend) fie
 	return errs
 }
 
-// validateIPVS checks the section of ipvs, and the bit that IPVS uses.
+// validateIPVS checks the section ipvs.
 func validateIPVS(c *proxyconfig.KubeProxyConfiguration) field.ErrorList {
 	var errs field.ErrorList
 	path := field.NewPath("ipvs")
@@ -98,8 +98,8 @@ func validateExcludeCIDRs(list []string) field.ErrorList {
 	return errs
 }
 
-// maxIPVSBit is the highest bit of the packet mark that is free with IPVS: others lead
-// connections from inside to their own list of endpoints.
+// maxIPVSBit is the highest bit of the packet mark that is free with IPVS: higher ones lead
+// connections from inside the cluster to their own virtual servers.
 const maxIPVSBit = 23
 
 func validateConntrack(path *field.Path, c *proxyconfig.KubeProxyConntrackConfiguration) field.ErrorList {
@@ -113,8 +113,8 @@ func validateConntrack(path *field.Path, c *proxyconfig.KubeProxyConntrackConfig
 	)
 }
 
-// validateLocalMode checks how pods are told from others. What another mode needs is
-// checked, too: it may be used as soon as the mode changes.
+// validateLocalMode checks how pods are told from other clients. It checks the settings of all
+// modes: they may be needed as soon as the mode changes.
 func validateLocalMode(c *proxyconfig.KubeProxyConfiguration) field.ErrorList {
 	bridge := field.NewPath("detectLocal", "bridgeInterface")
 	prefix := field.NewPath("detectLocal", "interfaceNamePrefix")
@@ -131,8 +131,7 @@ func validateLocalMode(c *proxyconfig.KubeProxyConfiguration) field.ErrorList {
 	return errs
 }
 
-// checkInterface checks the name of an interface, or the beginning of one. Empty means that
-// there is none.
+// checkInterface checks the name of an interface, or a prefix of names. It may be empty.
 func checkInterface(path *field.Path, name string, prefix bool) field.ErrorList {
 	if err := model.CheckInterface(name, prefix); err != nil {
 		return invalid(path, name, err.Error())
@@ -184,13 +183,13 @@ func validateLogging(path *field.Path, c *logsapi.LoggingConfiguration) field.Er
 	return errs
 }
 
-// fieldPath returns the path that prints as s.
+// fieldPath parses a path.
 func fieldPath(s string) *field.Path {
 	names := strings.Split(s, ".")
 	return field.NewPath(names[0], names[1:]...)
 }
 
-// invalid is an error about a value. A value is quoted as far as it is of use.
+// invalid returns an error about a value, of which it quotes the first 100 bytes.
 func invalid(path *field.Path, value any, what string) field.ErrorList {
 	if s, ok := value.(string); ok && len(s) > 100 {
 		value = s[:100] + "…"
@@ -230,7 +229,7 @@ func positive(path *field.Path, value time.Duration) field.ErrorList {
 	return invalid(path, value.String(), "not more than 0")
 }
 
-// text lets durations be quoted as somebody would write them.
+// text quotes durations in the form of the file.
 func text(value any) any {
 	if d, ok := value.(time.Duration); ok {
 		return d.String()

@@ -114,8 +114,8 @@ func TestWhatIsWrongInOurFileIsNamed(t *testing.T) {
 		{"backend", "backend: ebpf\n", `backend: Unsupported value: "ebpf": supported values: "auto", "nftables", "ipvs", "iptables"`},
 		{"algorithm", "lbAlgorithm: best\n", `lbAlgorithm: Unsupported value: "best": supported values: "random", "round-robin", "source-hash"`},
 		{"grace", "connectionGrace: -1s\n", `connectionGrace: Invalid value: "-1s": less than 0`},
-		{"key alone", "metricsTLS: {keyFile: k}\n", `metricsTLS.certFile: Required value: the key's certificate`},
-		{"certificate alone", "metricsTLS: {certFile: c}\n", `metricsTLS.keyFile: Required value: the certificate's key`},
+		{"key alone", "metricsTLS: {keyFile: k}\n", `metricsTLS.certFile: Required value: the certificate of the key`},
+		{"certificate alone", "metricsTLS: {certFile: c}\n", `metricsTLS.keyFile: Required value: the key of the certificate`},
 		{"authentication", "metricsAuthentication: password\n", `metricsAuthentication: Unsupported value: "password": supported values: "none", "token"`},
 		{"wrong type", "connectionGrace: soon\n", `connectionGrace: time: invalid duration "soon"`},
 		{"all right", "backend: nftables\nlbAlgorithm: round-robin\ndropInvalid: true\nserviceCounters: true\nconnectionGrace: 1m\nmetricsTLS: {certFile: c, keyFile: k}\nmetricsAuthentication: token\n", ``},
@@ -142,9 +142,9 @@ func TestWhatIsWrongOnTheCommandLineIsNamed(t *testing.T) {
 		{"--ipvs-exclude-cidrs=ten", `ipvs-exclude-cidrs: Invalid value: "ten": not a CIDR`},
 		{"--backend=ipvs --ipvs-exclude-cidrs=ten", `ipvs-exclude-cidrs: Invalid value: "ten": not a CIDR`},
 		{"--backend=ebpf", `backend: Unsupported value: "ebpf": supported values: "auto", "nftables", "ipvs", "iptables"`},
-		{"--tls-cert-file=c", `tls-private-key-file: Required value: the certificate's key`},
+		{"--tls-cert-file=c", `tls-private-key-file: Required value: the key of the certificate`},
 		{"--from=x --master=y", `from reads files, --kubeconfig and --master a cluster: give one of them`},
-		{"--from=x --metrics-auth=token", `metrics-auth: an API server says what a token may, and with --from there is none`},
+		{"--from=x --metrics-auth=token", `metrics-auth: the API server reviews tokens, and with --from there is none`},
 		{"--config=missing", `config: open missing: no such file or directory`},
 		{"--vmapd-config=missing", `vmapd-config: open missing: no such file or directory`},
 		{"--hostname-override= --cluster-cidr=10.0.0.0/8", ``},
@@ -155,7 +155,7 @@ func TestWhatIsWrongOnTheCommandLineIsNamed(t *testing.T) {
 		})
 	}
 	_, err := files{}.load(t, "--hostname-override= ")
-	check(t, err, "--", "hostname-override: nothing but spaces")
+	check(t, err, "--", "hostname-override: must not consist of spaces only")
 }
 
 // A file of another kind is refused in one line, however long it is.
@@ -184,7 +184,7 @@ func TestJSON(t *testing.T) {
 		t.Errorf("got %+v, %v", c, err)
 	}
 	c, err = loadText(t, header+"---\n# nothing\n---\nmode: ipvs\n")
-	if err != nil || !strings.Contains(notes(c), "only the first of 2 documents counts") {
+	if err != nil || !strings.Contains(notes(c), "only the first of 2 documents is read") {
 		t.Errorf("got %+v, %v", c, err)
 	}
 }

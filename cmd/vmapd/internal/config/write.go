@@ -8,9 +8,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Write writes kube-proxy's configuration as it is in force, as a file for --config. It
-// leaves out what no such file can say: our settings, and that health or metrics are not
-// served.
+// Write writes the effective configuration of kube-proxy, as a file for --config. The file
+// lacks vmapd's own settings, and it cannot disable health or metrics.
 func (c *Config) Write(w io.Writer) error {
 	data, err := yaml.Marshal(c.kubeProxy)
 	if err != nil {
@@ -20,7 +19,7 @@ func (c *Config) Write(w io.Writer) error {
 	return err
 }
 
-// WriteFile writes to a file what Write writes.
+// WriteFile is like Write, to a file.
 func (c *Config) WriteFile(path string) (err error) {
 	file, err := os.Create(path)
 	if err != nil {
