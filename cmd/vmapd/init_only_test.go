@@ -55,7 +55,7 @@ func TestInitOnlyLeavesNothingToSetUp(t *testing.T) {
 	p.waitFor(t, "msg=ready")
 	c.ask(t, webVIP)
 	c.ask(t, webNodePort)
-	for _, text := range []string{"set up the node", "could not set", "OOM", "level=ERROR"} {
+	for _, text := range []string{"changed node setting", "could not set", "OOM", "level=ERROR"} {
 		if strings.Contains(p.log.String(), text) {
 			t.Errorf("with CAP_NET_ADMIN alone, the log says %q:\n%s", text, p.log)
 		}

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// build is what this program was built from.
+// build is the build information of this program.
 type build struct {
 	version, commit, treeState, date string
 	major, minor, kubernetes         string
@@ -37,11 +37,11 @@ func readBuild(info *debug.BuildInfo) build {
 	return b
 }
 
-// gitVersion is the version of Kubernetes that this program speaks, and, as distributions of
-// it write theirs, our own behind it. Alerts compare the first part among all components of a
-// cluster.
+// gitVersion is the version of Kubernetes that this program was built for, with vmapd's own
+// version behind it, as distributions of Kubernetes have it. Alerts compare the first part among
+// all components of a cluster.
 func (b build) gitVersion() string {
-	own := strings.Map(func(r rune) rune { // what semver's build metadata may consist of
+	own := strings.Map(func(r rune) rune { // the characters of semver's build metadata
 		switch {
 		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '.', r == '-':
 			return r
@@ -55,7 +55,7 @@ func (b build) gitVersion() string {
 
 func (m *Metrics) registerBuild() {
 	b := readBuild(m.options.Build)
-	m.gauge("kubernetes", "build_info", "The version of Kubernetes that this program is made for, and what it was built from. Always 1.",
+	m.gauge("kubernetes", "build_info", "The version of Kubernetes that this program was built for, and its build information. Always 1.",
 		"major", "minor", "git_version", "git_commit", "git_tree_state", "build_date", "go_version", "compiler", "platform").
 		WithLabelValues(b.major, b.minor, b.gitVersion(), b.commit, b.treeState, b.date, b.goVersion, b.compiler, b.platform).Set(1)
 	m.gauge(ownNamespace, "build_info", "The version of this program. Always 1.", "version", "revision").WithLabelValues(b.version, b.commit).Set(1)

@@ -1,13 +1,13 @@
-// Package metrics holds all figures that the daemon shows to Prometheus.
+// Package metrics holds the metrics of the daemon for Prometheus.
 //
 //	reconcile.Loop ── Queued, Done ──┐
 //	probes, conntrack, batches ──────┼──> Metrics ── Handler ──> /metrics
 //	backends ── funcs, when asked ───┘       └── SLIHandler ──> /metrics/slis
 //
-// Whatever kube-proxy tells is told under its names, with its labels and buckets, and in the
-// modes in which it does: dashboards and alerts go on to work. What there is besides is called
-// vmapd_*. What Kubernetes' libraries count for themselves (rest_client_*, go_*, process_*)
-// they keep in a registry of their own, and both are shown as one.
+// A metric that kube-proxy has keeps its name, labels and buckets, and exists in the same modes,
+// so that dashboards and alerts keep working. Other metrics are called vmapd_*. Kubernetes'
+// libraries register theirs (rest_client_*, go_*, process_*) in a registry of their own; the
+// handler serves both.
 //
-// Labels have few values, but for vmapd_service_connections_total, which has to be switched on.
+// Labels have few values, except those of vmapd_service_connections_total, which is off by default.
 package metrics

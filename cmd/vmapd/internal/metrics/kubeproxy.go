@@ -14,8 +14,8 @@ const (
 	trafficPolicy = "traffic_policy"
 )
 
-// proxyFigures are those that kube-proxy has too (pkg/proxy/metrics), if they are noted as
-// things happen.
+// proxyFigures are the metrics that kube-proxy has, too (pkg/proxy/metrics), except those read
+// at a scrape.
 type proxyFigures struct {
 	duration, full, partial  *prometheus.HistogramVec // full and partial are nil for IPVS
 	programming              *prometheus.HistogramVec
@@ -62,7 +62,8 @@ func (m *Metrics) counter(namespace, name, help string, labels ...string) *prome
 	return v
 }
 
-// familyCounter has a series for each family from the start, so that the first increase is one.
+// familyCounter has a series for each family from the start, so that rate() sees the first
+// increase.
 func (m *Metrics) familyCounter(namespace, name, help string) *prometheus.CounterVec {
 	v := m.counter(namespace, name, help, ipFamily)
 	for _, f := range m.families {
@@ -79,30 +80,30 @@ func (m *Metrics) codeCounter(name, help string) *prometheus.CounterVec {
 	return v
 }
 
-// registerProxy makes all that kube-proxy has in a mode.
+// registerProxy makes all metrics that kube-proxy has in the mode of the backend.
 func (m *Metrics) registerProxy() {
 	p := &m.proxy
-	p.duration = m.histogram(proxyNamespace, "sync_proxy_rules_duration_seconds", "How long rounds of programming took.", syncBuckets())
+	p.duration = m.histogram(proxyNamespace, "sync_proxy_rules_duration_seconds", "Duration of syncs.", syncBuckets())
 	p.programming = m.histogram(proxyNamespace, "network_programming_duration_seconds",
-		"Time from the change of a Service or pod to when it was programmed here, as far as the cluster notes when that was.", programmingBuckets())
-	p.lastSync = m.gauge(proxyNamespace, "sync_proxy_rules_last_timestamp_seconds", "When a round of programming last went well.", ipFamily)
-	p.lastQueued = m.gauge(proxyNamespace, "sync_proxy_rules_last_queued_timestamp_seconds", "When a round of programming was last asked for.", ipFamily)
-	p.services = m.counter(proxyNamespace, "sync_proxy_rules_service_changes_total", "Changes of Services that rounds took in.").WithLabelValues()
-	p.endpointSlices = m.counter(proxyNamespace, "sync_proxy_rules_endpoint_changes_total", "Changes of EndpointSlices that rounds took in.").WithLabelValues()
+		"Time from the change of a Service or pod until it was programmed on this node, for changes whose time is known.", programmingBuckets())
+	p.lastSync = m.gauge(proxyNamespace, "sync_proxy_rules_last_timestamp_seconds", "Time of the last successful sync.", ipFamily)
+	p.lastQueued = m.gauge(proxyNamespace, "sync_proxy_rules_last_queued_timestamp_seconds", "Time when a sync was last requested.", ipFamily)
+	p.services = m.counter(proxyNamespace, "sync_proxy_rules_service_changes_total", "Service changes included in syncs.").WithLabelValues()
+	p.endpointSlices = m.counter(proxyNamespace, "sync_proxy_rules_endpoint_changes_total", "EndpointSlice changes included in syncs.").WithLabelValues()
 	p.noLocalEndpoints = m.gauge(proxyNamespace, "sync_proxy_rules_no_local_endpoints_total",
 		"Service ports with a Local traffic policy and endpoints, but none on this node.", ipFamily, trafficPolicy)
 	p.healthz = m.codeCounter("proxy_healthz_total", "Answers of /healthz, by HTTP status.")
 	p.livez = m.codeCounter("proxy_livez_total", "Answers of /livez, by HTTP status.")
 	p.conntrackDuration = m.histogram(proxyNamespace, "conntrack_reconciler_sync_duration_seconds",
-		"How long it took to find and delete connections to endpoints that are gone.", syncBuckets())
-	p.conntrackDeleted = m.familyCounter(proxyNamespace, "conntrack_reconciler_deleted_entries_total", "Connections deleted because their endpoint is gone.")
+		"Duration of finding and deleting connections to removed endpoints.", syncBuckets())
+	p.conntrackDeleted = m.familyCounter(proxyNamespace, "conntrack_reconciler_deleted_entries_total", "Connections deleted because their endpoint was removed.")
 	m.registerPending()
 	switch m.options.Backend {
 	case NFTables:
 		m.registerFull()
-		p.failures = m.familyCounter(proxyNamespace, "sync_proxy_rules_nftables_sync_failures_total", "Rounds of programming that failed.")
+		p.failures = m.familyCounter(proxyNamespace, "sync_proxy_rules_nftables_sync_failures_total", "Failed syncs.")
 		m.familyCounter(proxyNamespace, "sync_proxy_rules_nftables_cleanup_failures_total",
-			"Failures to delete stale chains. Always 0: they are deleted together with the rest.")
+			"Failures to delete stale chains. Always 0: the same transaction deletes them.")
 	case IPTables:
 		m.registerFull()
 		m.registerRestoreFailures()
@@ -115,9 +116,9 @@ func (m *Metrics) registerProxy() {
 
 func (m *Metrics) registerFull() {
 	m.proxy.full = m.histogram(proxyNamespace, "sync_full_proxy_rules_duration_seconds",
-		"How long rounds took that compared everything with what is really there.", syncBuckets())
+		"Duration of syncs that compared all rules with the node's.", syncBuckets())
 	m.proxy.partial = m.histogram(proxyNamespace, "sync_partial_proxy_rules_duration_seconds",
-		"How long rounds took that wrote only what had changed.", syncBuckets())
+		"Duration of syncs that only wrote changes.", syncBuckets())
 }
 
 func (m *Metrics) registerPending() {
@@ -129,7 +130,7 @@ func (m *Metrics) registerPending() {
 	}
 }
 
-// legacyFigure shows a figure of each family.
+// legacyFigure makes a metric of the legacy backends with a series for each family.
 func (m *Metrics) legacyFigure(name, help string, of func(*host.Stats) uint64) {
 	if m.options.Legacy == nil {
 		return
@@ -143,7 +144,7 @@ func (m *Metrics) legacyFigure(name, help string, of func(*host.Stats) uint64) {
 }
 
 func (m *Metrics) registerRestoreFailures() {
-	m.legacyFigure("sync_proxy_rules_iptables_restore_failures_total", "Runs of iptables-restore that failed.",
+	m.legacyFigure("sync_proxy_rules_iptables_restore_failures_total", "Failed runs of iptables-restore.",
 		func(s *host.Stats) uint64 { return s.RestoreFailures })
 }
 
@@ -152,14 +153,14 @@ func (m *Metrics) registerIPTables() {
 		return
 	}
 	m.legacyFigure("sync_proxy_rules_iptables_partial_restore_failures_total",
-		"Runs of iptables-restore that failed and had to write only what had changed.",
+		"Failed runs of iptables-restore that only wrote changes.",
 		func(s *host.Stats) uint64 { return s.PartialRestoreFailures })
 	for name, rules := range map[string]struct {
 		help string
 		of   func(host.Stats) map[string]int
 	}{
-		"sync_proxy_rules_iptables_total": {"Rules of ours that there are.", func(s host.Stats) map[string]int { return s.Rules }},
-		"sync_proxy_rules_iptables_last":  {"Rules that the last round wrote.", func(s host.Stats) map[string]int { return s.RulesWritten }},
+		"sync_proxy_rules_iptables_total": {"Rules that are programmed.", func(s host.Stats) map[string]int { return s.Rules }},
+		"sync_proxy_rules_iptables_last":  {"Rules that the last sync wrote.", func(s host.Stats) map[string]int { return s.RulesWritten }},
 	} {
 		m.scrape(prometheus.GaugeValue, proxyNamespace, name, rules.help, []string{ipFamily, tableLabel}, func(emit emitter) {
 			stats := m.options.Legacy()
@@ -171,7 +172,7 @@ func (m *Metrics) registerIPTables() {
 		})
 	}
 	m.scrape(prometheus.CounterValue, proxyNamespace, "iptables_ct_state_invalid_dropped_packets_total",
-		"Packets dropped because connection tracking calls them invalid, as of the last comparison with the node's rules.", nil,
+		"Packets dropped because connection tracking classified them as INVALID, as of the last comparison with the node's rules.", nil,
 		func(emit emitter) {
 			sum := uint64(0)
 			for _, s := range m.options.Legacy() {
@@ -181,9 +182,9 @@ func (m *Metrics) registerIPTables() {
 		})
 }
 
-// registerLocalhost makes what tells who relies on node ports on loopback. kube-proxy's figure
-// for iptables counts packets that its rules translate, which is the first one of each
-// connection: here, the connections that the listeners accept.
+// registerLocalhost makes the metrics about node ports on loopback. kube-proxy's metric for
+// iptables counts packets that its rules translate, the first one of each connection; vmapd
+// counts the connections that its listeners accept.
 func (m *Metrics) registerLocalhost() {
 	read := m.options.Localhost
 	if read == nil {
@@ -199,14 +200,14 @@ func (m *Metrics) registerLocalhost() {
 	}
 	switch m.options.Backend {
 	case NFTables:
-		m.scrape(prometheus.GaugeValue, proxyNamespace, "nftables_localhost_nodeport_listeners", "Listeners for node ports on loopback.",
+		m.scrape(prometheus.GaugeValue, proxyNamespace, "nftables_localhost_nodeport_listeners", "Open listeners for node ports on loopback.",
 			[]string{ipFamily}, perFamily(func(s LocalhostStats) float64 { return float64(s.Listeners) }))
 		m.scrape(prometheus.CounterValue, proxyNamespace, "nftables_localhost_nodeport_listener_creation_failures_total",
-			"Failures to listen for a node port on loopback.", []string{ipFamily},
+			"Failures to open a listener for a node port on loopback.", []string{ipFamily},
 			perFamily(func(s LocalhostStats) float64 { return float64(s.Failures) }))
 	case IPTables:
 		m.scrape(prometheus.CounterValue, proxyNamespace, "iptables_localhost_nodeports_accepted_packets_total",
-			"Connections to node ports on loopback, by their first packet.", nil, func(emit emitter) {
+			"Connections to node ports on loopback, counted by their first packet.", nil, func(emit emitter) {
 				sum := uint64(0)
 				for _, s := range read() {
 					sum += s.Accepted

@@ -10,46 +10,47 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"k8s.io/component-base/metrics/legacyregistry"
-	_ "k8s.io/component-base/metrics/prometheus/restclient" // counts requests to the API server
+	_ "k8s.io/component-base/metrics/prometheus/restclient" // metrics of requests to the API server
 	"k8s.io/component-base/metrics/prometheus/slis"
 
 	"github.com/vmapd/vmapd/legacy/host"
 	"github.com/vmapd/vmapd/model"
 )
 
-// Backends, as kube-proxy calls its modes.
+// Backends, by the names of kube-proxy's modes.
 const (
 	NFTables = "nftables"
 	IPTables = "iptables"
 	IPVS     = "ipvs"
 )
 
-// Options of Metrics. The functions are called at each scrape, by several goroutines at once;
-// what has none is not shown.
+// Options of Metrics. Each scrape calls the functions, several scrapes at once. Without its
+// function, a metric does not exist.
 type Options struct {
 	Backend string // NFTables, IPTables or IPVS
-	Reason  string // why it was chosen
-	// Families are those that the backend programs. None means both.
+	Reason  string // why the backend was chosen
+	// Families are the IP families that the backend programs. Default: both.
 	Families []model.Family
-	// Build is what the toolchain noted in this program; nil means to ask it.
+	// Build is the build information of this program. Default: that of the runtime.
 	Build *debug.BuildInfo
-	// Started is when the process began. What was caused before does not count as time that
-	// programming took. Zero means now.
+	// Started is when the process began. Changes before it are not part of the programming
+	// latency. Default: now.
 	Started time.Time
 
-	// NFT returns what the nftables backend has done.
+	// NFT returns the counters of the nftables backend.
 	NFT func() [len(model.Families)]BackendStats
-	// Legacy returns what the iptables or the IPVS backend has done.
+	// Legacy returns the counters of the iptables or the IPVS backend.
 	Legacy func() [len(model.Families)]host.Stats
-	// Pending counts changed objects that no round has taken yet.
+	// Pending counts changed objects that wait for the next sync.
 	Pending func() (services, endpointSlices int)
 	// Localhost is about node ports on loopback.
 	Localhost func() [len(model.Families)]LocalhostStats
-	// ConntrackTable is how full the kernel's table of connections is, and ok if that is known.
+	// ConntrackTable returns the size and the limit of the connection tracking table. ok is
+	// false if they are not known.
 	ConntrackTable func() (entries, limit uint64, ok bool)
-	// EventsDropped counts events that were not sent to the API server.
+	// EventsDropped counts events that could not be sent to the API server.
 	EventsDropped func() uint64
-	// ServiceConnections counts new connections, each service port of a family once.
+	// ServiceConnections returns the number of new connections of each service port and family.
 	ServiceConnections func() []ServiceCount
 }
 
@@ -76,8 +77,7 @@ type ServiceCount struct {
 	Connections uint64
 }
 
-// Metrics are the figures of one daemon. It is a reconcile.Observer. Any number of goroutines
-// may use it.
+// Metrics are the metrics of one daemon. It is a reconcile.Observer, and safe for concurrent use.
 type Metrics struct {
 	options  Options
 	families []model.Family
@@ -92,7 +92,7 @@ type Metrics struct {
 	rounds rounds
 }
 
-// New returns Metrics that know of no round yet.
+// New returns Metrics before the first sync.
 func New(o Options) *Metrics {
 	if o.Build == nil {
 		o.Build, _ = debug.ReadBuildInfo()
@@ -111,8 +111,8 @@ func New(o Options) *Metrics {
 	m.registerOwn()
 	m.registerBuild()
 	slis.SLIMetrics{}.Install(m.sliMux)
-	// OpenMetrics is not offered: it writes le="1.0" for le="1", which would be other series
-	// than those of kube-proxy. One figure that can't be read must not hide the others.
+	// OpenMetrics is not offered: it writes le="1.0" for le="1", so the series would differ from
+	// kube-proxy's. An error about one metric must not hide the others.
 	gather := prometheus.Gatherers{m.registry, legacyregistry.DefaultGatherer}
 	m.handler = promhttp.HandlerFor(gather, promhttp.HandlerOpts{
 		ErrorHandling: promhttp.ContinueOnError, Registry: m.registry, ProcessStartTime: o.Started,
@@ -123,5 +123,5 @@ func New(o Options) *Metrics {
 // Handler answers /metrics.
 func (m *Metrics) Handler() http.Handler { return m.handler }
 
-// SLIHandler answers /metrics/slis, with what the probes of the daemon were told.
+// SLIHandler answers /metrics/slis with the results of the daemon's probes.
 func (m *Metrics) SLIHandler() http.Handler { return m.sliMux }

@@ -12,16 +12,16 @@ import (
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
-// maxTriggers is how many changes are remembered whose programming failed so far. A node that
-// fails for so long needs no more figures.
+// maxTriggers limits the remembered times of changes that are not programmed yet, for a node
+// on which syncs fail for a long time.
 const maxTriggers = 10_000
 
-// rounds is what is remembered of rounds.
+// rounds is the state between syncs.
 type rounds struct {
-	problems *model.Snapshot // whose problems are counted; nil: nobody's
+	problems *model.Snapshot // the snapshot whose problems are counted, or nil
 	kinds    map[string]bool // of objects that had problems
 
-	// What rounds took in, while none of them went well.
+	// Changes since the last successful sync.
 	services, endpointSlices int
 	triggers                 [len(model.Families)][]time.Time
 }
@@ -70,7 +70,7 @@ func (m *Metrics) duration(f model.Family, r reconcile.Round) {
 	}
 }
 
-// remember keeps what caused the changes of a round until it is programmed.
+// remember keeps the times of changes until they are programmed.
 func (m *Metrics) remember(f model.Family, r reconcile.Round) {
 	kept := &m.rounds.triggers[f]
 	for _, t := range r.Triggers[f] {
@@ -87,12 +87,12 @@ func (m *Metrics) failed(f model.Family) {
 	}
 }
 
-// programmed notes what is true now that a family is programmed.
+// programmed updates the metrics after a family was programmed.
 func (m *Metrics) programmed(f model.Family, r reconcile.Round) {
 	name, end, s := f.String(), r.Started.Add(r.Took), r.Snapshot.Family(f)
 	m.proxy.lastSync.WithLabelValues(name).Set(seconds(end))
 	for _, t := range m.rounds.triggers[f] {
-		// Clocks of other machines may be ahead.
+		// The clock of another machine may be ahead.
 		m.proxy.programming.WithLabelValues(name).Observe(max(0, end.Sub(t).Seconds()))
 	}
 	m.rounds.triggers[f] = nil
@@ -103,7 +103,7 @@ func (m *Metrics) programmed(f model.Family, r reconcile.Round) {
 	m.own.ready.WithLabelValues(name).Set(1)
 }
 
-// countProblems counts objects with problems, if these are not the same as before.
+// countProblems counts objects with problems, if the problems have changed.
 func (m *Metrics) countProblems(s *model.Snapshot) {
 	if m.rounds.problems != nil && s.SameProblems(m.rounds.problems) {
 		return
@@ -135,7 +135,7 @@ func (m *Metrics) pending() (services, endpointSlices int) {
 	return services + moreServices, endpointSlices + moreSlices
 }
 
-// HTTP notes that /healthz, /livez or /readyz was answered.
+// HTTP records an answer of /healthz, /livez or /readyz.
 func (m *Metrics) HTTP(path string, code int) {
 	status := slis.Success
 	if code >= 400 {
@@ -153,13 +153,13 @@ func (m *Metrics) HTTP(path string, code int) {
 	_ = slis.ObserveHealthcheck(context.Background(), "sync", check, status) // it never fails
 }
 
-// Conntrack notes a pass over the connections of a family, which deleted some.
+// Conntrack records a pass over the connections of a family, and the number of deleted ones.
 func (m *Metrics) Conntrack(f model.Family, took time.Duration, deleted int) {
 	m.proxy.conntrackDuration.WithLabelValues(f.String()).Observe(took.Seconds())
 	m.proxy.conntrackDeleted.WithLabelValues(f.String()).Add(float64(deleted))
 }
 
-// Batch notes a batch that the nftables backend sent. Of other backends it is not shown.
+// Batch records a batch of the nftables backend.
 func (m *Metrics) Batch(f model.Family, operations, bytes int, took time.Duration) {
 	if m.own.batchOperations == nil {
 		return
@@ -169,8 +169,8 @@ func (m *Metrics) Batch(f model.Family, operations, bytes int, took time.Duratio
 	m.own.batchDuration.WithLabelValues(f.String()).Observe(took.Seconds())
 }
 
-// ConfigReloaded notes that the configuration was read, also at the start. err says why it was
-// not taken over.
+// ConfigReloaded records that the configuration was read, also at the start. err is the reason
+// why it was not applied.
 func (m *Metrics) ConfigReloaded(at time.Time, err error) {
 	if err != nil {
 		m.own.reloadOK.WithLabelValues().Set(0)
@@ -180,8 +180,8 @@ func (m *Metrics) ConfigReloaded(at time.Time, err error) {
 	m.own.reloadTime.WithLabelValues().Set(seconds(at))
 }
 
-// Feature notes whether a feature gate is on. Stage is as Kubernetes writes it: ALPHA, BETA,
-// DEPRECATED, or nothing for what is generally available.
+// Feature records whether a feature gate is on. Stage is ALPHA, BETA, DEPRECATED, or empty for
+// a generally available feature.
 func (m *Metrics) Feature(name, stage string, enabled bool) {
 	feature.RecordFeatureInfo(context.Background(), name, stage, enabled)
 }

@@ -6,17 +6,17 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// emitter takes one value with its labels' values.
+// emitter receives a value with the values of its labels.
 type emitter func(value float64, labels ...string)
 
-// scraped is a figure that is read when somebody asks for it.
+// scraped is a metric that is read at each scrape.
 type scraped struct {
 	desc *prometheus.Desc
 	kind prometheus.ValueType
 	read func(emitter)
 }
 
-// scrape shows what read emits.
+// scrape registers a metric with the values that read emits.
 func (m *Metrics) scrape(kind prometheus.ValueType, namespace, name, help string, labels []string, read func(emitter)) {
 	desc := prometheus.NewDesc(prometheus.BuildFQName(namespace, "", name), help, labels, nil)
 	m.registry.MustRegister(&scraped{desc, kind, read})
@@ -28,7 +28,7 @@ func (s *scraped) Describe(to chan<- *prometheus.Desc) { to <- s.desc }
 // Collect implements prometheus.Collector.
 func (s *scraped) Collect(to chan<- prometheus.Metric) {
 	s.read(func(value float64, labels ...string) {
-		for i := range labels { // names may be anything where no API server has checked them
+		for i := range labels { // without an API server, nothing has validated names
 			labels[i] = strings.ToValidUTF8(labels[i], "�")
 		}
 		to <- prometheus.MustNewConstMetric(s.desc, s.kind, value, labels...)

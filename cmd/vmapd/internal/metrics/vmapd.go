@@ -11,7 +11,7 @@ import (
 
 const ownNamespace = "vmapd"
 
-// ownFigures are those that kube-proxy has not, if they are noted as things happen.
+// ownFigures are the metrics that kube-proxy does not have, except those read at a scrape.
 type ownFigures struct {
 	failures     *prometheus.CounterVec
 	servicePorts *prometheus.GaugeVec
@@ -20,27 +20,27 @@ type ownFigures struct {
 
 	batchOperations, batchBytes, batchDuration *prometheus.HistogramVec // nil but for nftables
 
-	reloadOK, reloadTime *prometheus.GaugeVec // without labels, so that they are not shown before the first
+	reloadOK, reloadTime *prometheus.GaugeVec // without labels; a vector is empty before the first reload
 }
 
 func (m *Metrics) registerOwn() {
 	o := &m.own
-	m.gauge(ownNamespace, "backend_info", "The backend that programs this node, and why it was chosen. Always 1.", "backend", "reason").
+	m.gauge(ownNamespace, "backend_info", "The backend that programs this node, and the reason for choosing it. Always 1.", "backend", "reason").
 		WithLabelValues(m.options.Backend, strings.ToValidUTF8(m.options.Reason, "�")).Set(1)
-	o.failures = m.familyCounter(ownNamespace, "sync_failures_total", "Rounds of programming that failed, whatever the backend.")
-	o.servicePorts = m.gauge(ownNamespace, "service_ports", "Ports of Services that are programmed.", ipFamily)
+	o.failures = m.familyCounter(ownNamespace, "sync_failures_total", "Failed syncs, with any backend.")
+	o.servicePorts = m.gauge(ownNamespace, "service_ports", "Service ports that are programmed.", ipFamily)
 	o.ready = m.gauge(ownNamespace, "ready", "Whether all Services have been programmed once.", ipFamily)
 	for _, f := range m.families {
 		o.ready.WithLabelValues(f.String())
 	}
-	o.rejected = m.gauge(ownNamespace, "rejected_objects", "Objects that are wrong, so that they or a part of them are left out; the log says why.", "kind")
-	o.reloadOK = m.gauge(ownNamespace, "config_last_reload_successful", "Whether the last reading of the configuration went well.")
-	o.reloadTime = m.gauge(ownNamespace, "config_last_reload_success_timestamp_seconds", "When the configuration was last read and taken over.")
+	o.rejected = m.gauge(ownNamespace, "rejected_objects", "Objects that are ignored, in whole or in part, because they are invalid; the log has the reasons.", "kind")
+	o.reloadOK = m.gauge(ownNamespace, "config_last_reload_successful", "Whether the configuration was valid when it was last read.")
+	o.reloadTime = m.gauge(ownNamespace, "config_last_reload_success_timestamp_seconds", "Time of the last successful reload of the configuration.")
 	if m.options.Backend == NFTables {
-		o.batchOperations = m.histogram(ownNamespace, "batch_size_operations", "Operations in a batch.", prometheus.ExponentialBuckets(1, 4, 11))
-		o.batchBytes = m.histogram(ownNamespace, "batch_size_bytes", "Size of a batch, as sent to the kernel.", prometheus.ExponentialBuckets(256, 4, 11))
+		o.batchOperations = m.histogram(ownNamespace, "batch_size_operations", "nftables operations in a batch.", prometheus.ExponentialBuckets(1, 4, 11))
+		o.batchBytes = m.histogram(ownNamespace, "batch_size_bytes", "Bytes in a batch, as sent to the kernel.", prometheus.ExponentialBuckets(256, 4, 11))
 		o.batchDuration = m.histogram(ownNamespace, "batch_duration_seconds",
-			"Time to compile a batch and have the kernel carry it out.", prometheus.ExponentialBuckets(0.0001, 2, 18))
+			"Time to compile a batch, to send it, and to receive the kernel's acknowledgement.", prometheus.ExponentialBuckets(0.0001, 2, 18))
 	}
 	m.registerBackend()
 	m.registerConntrack()
@@ -48,7 +48,7 @@ func (m *Metrics) registerOwn() {
 	m.registerConnections()
 }
 
-// stats returns what the backend has done, or nil if it does not tell.
+// stats returns the counters of the backend, or nil.
 func (m *Metrics) stats() func() [len(model.Families)]BackendStats {
 	if m.options.Legacy == nil {
 		return m.options.NFT
@@ -70,28 +70,28 @@ func (m *Metrics) registerBackend() {
 		kind       prometheus.ValueType
 		name, help string
 		of         func(*BackendStats) float64
-		without    []string // the backends that can't tell
+		without    []string // backends without this metric
 	}{
 		{
-			prometheus.CounterValue, "batches_total", "Changes to the dataplane that were carried out.",
+			prometheus.CounterValue, "batches_total", "Batches of changes that were applied to the dataplane.",
 			func(s *BackendStats) float64 { return float64(s.Batches) }, nil,
 		},
 		{
-			prometheus.CounterValue, "batch_operations_total", "Single operations in these changes.",
+			prometheus.CounterValue, "batch_operations_total", "Operations in these batches, such as nftables operations sent to the kernel.",
 			func(s *BackendStats) float64 { return float64(s.Operations) }, nil,
 		},
 		{
-			prometheus.CounterValue, "batch_bytes_total", "Size of these changes, as sent to the kernel or to iptables-restore.",
+			prometheus.CounterValue, "batch_bytes_total", "Bytes in these batches, as sent to the kernel or to iptables-restore.",
 			func(s *BackendStats) float64 { return float64(s.Bytes) },
 			[]string{IPVS},
 		},
 		{
-			prometheus.CounterValue, "repairs_total", "Comparisons that found our rules changed by others, and put them right.",
+			prometheus.CounterValue, "repairs_total", "Comparisons that found and repaired changes of others to vmapd's rules.",
 			func(s *BackendStats) float64 { return float64(s.Repairs) },
 			[]string{IPVS},
 		},
 		{
-			prometheus.GaugeValue, "refused_service_ports", "Ports of Services that the kernel refuses; the log says why.",
+			prometheus.GaugeValue, "refused_service_ports", "Service ports that the kernel rejects; the log has the reasons.",
 			func(s *BackendStats) float64 { return float64(s.Rejected) },
 			[]string{IPTables, IPVS},
 		},
@@ -113,12 +113,12 @@ func (m *Metrics) registerConntrack() {
 	if read == nil {
 		return
 	}
-	m.scrape(prometheus.GaugeValue, ownNamespace, "conntrack_entries", "Connections that the kernel tracks.", nil, func(emit emitter) {
+	m.scrape(prometheus.GaugeValue, ownNamespace, "conntrack_entries", "Entries of the connection tracking table.", nil, func(emit emitter) {
 		if entries, _, ok := read(); ok {
 			emit(float64(entries))
 		}
 	})
-	m.scrape(prometheus.GaugeValue, ownNamespace, "conntrack_limit", "Connections that the kernel can track.", nil, func(emit emitter) {
+	m.scrape(prometheus.GaugeValue, ownNamespace, "conntrack_limit", "Maximum number of entries of the connection tracking table.", nil, func(emit emitter) {
 		if _, limit, ok := read(); ok {
 			emit(float64(limit))
 		}
@@ -131,19 +131,19 @@ func (m *Metrics) registerEvents() {
 		return
 	}
 	m.scrape(prometheus.CounterValue, ownNamespace, "events_dropped_total",
-		"Events that were not written: too many, or the API server was away for too long.", nil,
+		"Events that were not sent: there were too many, or the API server was unavailable for too long.", nil,
 		func(emit emitter) { emit(float64(read())) })
 }
 
-// registerConnections makes the one figure with a series for each port of a Service. They are
-// not kept here: those of a Service that is deleted are gone from the next scrape.
+// registerConnections makes the only metric with a series for each Service port. Its values
+// are read at a scrape: a deleted Service has no series in the next one.
 func (m *Metrics) registerConnections() {
 	read := m.options.ServiceConnections
 	if read == nil {
 		return
 	}
 	m.scrape(prometheus.CounterValue, ownNamespace, "service_connections_total",
-		"New connections to a port of a Service through this node.", []string{"namespace", "service", "port", "protocol", ipFamily},
+		"New connections to a Service port through this node.", []string{"namespace", "service", "port", "protocol", ipFamily},
 		func(emit emitter) {
 			for _, c := range read() {
 				emit(float64(c.Connections), c.Name.Namespace, c.Name.Name, c.Name.Port, strings.ToUpper(c.Name.Protocol.String()), c.Family.String())

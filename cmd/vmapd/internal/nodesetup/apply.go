@@ -17,26 +17,26 @@ const (
 	fileOOMScore   = "/proc/self/oom_score_adj"
 )
 
-// Options says where a node is set up, and who hears of it.
+// Options of all functions.
 type Options struct {
 	// Root is the folder that has proc and sys. Default: the real ones.
 	Root string
 	Log  *slog.Logger
-	// Failed is told what could not be set, one at a time, after it was logged; to make an
-	// event of it. nil: nobody is.
+	// Failed is called for each setting that could not be written, after it was logged; it may
+	// be nil.
 	Failed func(WriteError)
 }
 
-// Apply sets connection tracking as c says. What is right already is not written. What can't
-// be set is logged as a warning, told to o.Failed, and left; nothing of it keeps the proxy
-// from working.
+// Apply brings connection tracking in line with c. It does not write values that are right
+// already. A setting that can't be written keeps its value: Apply logs a warning and calls
+// o.Failed.
 //
-// If the module nf_conntrack is not loaded, nothing can be set: it is once rules need it, so
-// call Apply again then. Call it again as well when the configuration changed; what it does not
-// mention any more stays as it was set.
+// Nothing can be set before the module nf_conntrack is loaded, which the first rules do: call
+// Apply after them, and again when the configuration changes. A setting that c no longer has
+// keeps its value.
 func Apply(ctx context.Context, o Options, c Conntrack) {
 	for _, f := range o.apply(ctx, c) {
-		o.Log.LogAttrs(ctx, slog.LevelWarn, "could not set the node up for connection tracking; going on without",
+		o.Log.LogAttrs(ctx, slog.LevelWarn, "could not set sysctl; keeping its current value",
 			slog.String("file", f.File), slog.String("want", f.Value), slog.String("have", f.Have), slog.Any("err", f.Err))
 		if o.Failed != nil {
 			o.Failed(f)
@@ -44,14 +44,14 @@ func Apply(ctx context.Context, o Options, c Conntrack) {
 	}
 }
 
-// InitOnly does the part that needs privilege: writing /proc/sys and /sys, which takes a
-// container where they are writable. After it, Apply with the same configuration
-// finds everything right, so that the daemon itself gets by with CAP_NET_ADMIN.
+// InitOnly is like Apply, for a privileged container, in which /proc/sys and /sys are writable.
+// After it, Apply with the same configuration has nothing to write, so the daemon needs only
+// CAP_NET_ADMIN.
 //
-// To set the node up is all that InitOnly is asked for, so what can't be set is an error
-// here, of type [WriteError] for each, joined; all the rest is set. o.Failed is not told.
+// InitOnly has no other task, so it returns an error if a setting can't be written: a [WriteError]
+// for each, joined. It does not call o.Failed.
 //
-// The OOM score is none of this: it belongs to a process, and this one ends.
+// It does not set the OOM score, which belongs to a process: this one exits.
 func InitOnly(ctx context.Context, o Options, c Conntrack) error {
 	var errs []error
 	for _, f := range o.apply(ctx, c) {
@@ -60,10 +60,9 @@ func InitOnly(ctx context.Context, o Options, c Conntrack) error {
 	return errors.Join(errs...)
 }
 
-// OOM sets how likely the kernel is to kill this process when memory runs out: from -1000,
-// never, to 1000. To go lower than where one is takes CAP_SYS_RESOURCE. Without it the
-// score stays as whoever started the process has set it, which is the kubelet's choice
-// for the pod and good enough: this is logged, but no warning.
+// OOM sets oom_score_adj of this process, from -1000 (the kernel never kills it) to 1000. A
+// lower value than the present one needs CAP_SYS_RESOURCE. Without it, the score stays as the
+// kubelet has set it for the pod, which is good enough: this is logged, but not as a warning.
 func OOM(ctx context.Context, o Options, score int) {
 	w := Write{File: fileOOMScore, Value: strconv.Itoa(score), Why: "oomScoreAdj"}
 	w.Have, _ = o.read(w.File)
@@ -71,21 +70,21 @@ func OOM(ctx context.Context, o Options, score int) {
 		return
 	}
 	if err := o.write(w); err != nil {
-		o.Log.LogAttrs(ctx, slog.LevelInfo, "the OOM score stays as it is",
+		o.Log.LogAttrs(ctx, slog.LevelInfo, "could not set the OOM score; keeping its current value",
 			slog.String("file", w.File), slog.String("want", w.Value), slog.String("have", w.Have), slog.Any("err", err))
 		return
 	}
 	o.logSet(ctx, w)
 }
 
-// apply returns what could not be set.
+// apply returns the settings that could not be written.
 func (o Options) apply(ctx context.Context, c Conntrack) []WriteError {
 	plan := Plan(c, o.facts())
 	if len(plan) == 0 {
 		return nil
 	}
 	if _, err := os.Stat(o.path(fileMax)); errors.Is(err, fs.ErrNotExist) {
-		// All files are missing then; once is enough to say so.
+		// Then all files are missing; one failure is enough.
 		return []WriteError{{Write: plan[0], Err: ErrNoConntrack}}
 	}
 	var failed []WriteError
@@ -100,8 +99,8 @@ func (o Options) apply(ctx context.Context, c Conntrack) []WriteError {
 }
 
 func (o Options) logSet(ctx context.Context, w Write) {
-	o.Log.LogAttrs(ctx, slog.LevelInfo, "set up the node", slog.String("file", w.File), slog.String("value", w.Value),
-		slog.String("before", w.Have), slog.String("because", w.Why))
+	o.Log.LogAttrs(ctx, slog.LevelInfo, "changed node setting", slog.String("file", w.File), slog.String("value", w.Value),
+		slog.String("before", w.Have), slog.String("reason", w.Why))
 }
 
 func (o Options) facts() Facts {
@@ -116,8 +115,8 @@ func (o Options) facts() Facts {
 	return f
 }
 
-// cpus counts the node's CPUs. What Go's runtime counts are those that this process may run
-// on, which in a pod with exclusive CPUs are few (kubernetes #99225).
+// cpus counts the node's CPUs. Go's runtime counts only those that this process may run on; in
+// a pod with exclusive CPUs, these are few (kubernetes #99225).
 func (o Options) cpus() int {
 	list, err := o.read(fileOnlineCPUs)
 	if err == nil {
@@ -153,7 +152,7 @@ func (o Options) read(file string) (string, error) {
 	return strings.TrimSpace(string(b)), err
 }
 
-// write does not create the file: what the kernel doesn't have can't be set.
+// write does not create the file: the kernel lacks such a setting.
 func (o Options) write(w Write) error {
 	f, err := os.OpenFile(o.path(w.File), os.O_WRONLY|os.O_TRUNC, 0)
 	if err != nil {

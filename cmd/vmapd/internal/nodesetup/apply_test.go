@@ -219,7 +219,7 @@ func TestOOM(t *testing.T) {
 		t.Fatal(err)
 	}
 	OOM(t.Context(), n.Options, -999)
-	if got := n.log.String(); !strings.Contains(got, "stays as it is") || strings.Contains(got, "WARN") || len(n.failed) > 0 {
+	if got := n.log.String(); !strings.Contains(got, "keeping its current value") || strings.Contains(got, "WARN") || len(n.failed) > 0 {
 		t.Errorf("a failure is logged, and no more than that; failures %v, log:\n%s", n.failed, got)
 	}
 }

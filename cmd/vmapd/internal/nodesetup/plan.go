@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Where the kernel has its settings. Those below /proc/sys/net belong to a network
-// namespace; of the size of the table there is only one, which the initial namespace
-// alone may change (Documentation/networking/nf_conntrack-sysctl.rst).
+// The kernel's settings. Those below /proc/sys/net belong to a network namespace, except the
+// size of the table: only the initial namespace may change it
+// (Documentation/networking/nf_conntrack-sysctl.rst).
 const (
 	sysctls = "/proc/sys/net/netfilter/"
 
@@ -25,50 +25,48 @@ const (
 	fileHashSize = "/sys/module/nf_conntrack/parameters/hashsize"
 )
 
-// Conntrack is what the configuration says about connection tracking; the names are those
-// of kube-proxy's section conntrack. The zero value leaves everything as it is.
+// Conntrack is the configuration of connection tracking; the names are those of kube-proxy's
+// section conntrack. The zero value changes nothing.
 type Conntrack struct {
-	// MaxPerCore connections for each CPU are tracked, but Min at least. If MaxPerCore is
-	// 0 or less, the limit is left alone, whatever Min says.
+	// The limit is MaxPerCore connections for each CPU, but at least Min. If MaxPerCore is 0
+	// or less, the limit stays, whatever Min is.
 	MaxPerCore, Min int32
-	// Timeouts after the last packet of a connection. They count in whole seconds: the rest
-	// is cut off, but for less than one second, which becomes one. 0 or less leaves the
-	// timeout alone.
+	// Timeouts after the last packet of a connection, rounded down to whole seconds, but to at
+	// least one. 0 or less keeps the kernel's timeout.
 	TCPEstablishedTimeout time.Duration
 	TCPCloseWaitTimeout   time.Duration
-	UDPTimeout            time.Duration // until there was a reply, and a packet after it
+	UDPTimeout            time.Duration // before a reply, and a packet after it
 	UDPStreamTimeout      time.Duration
-	// TCPBeLiberal makes the kernel not call packets outside of the window INVALID. false
-	// leaves it as it is.
+	// TCPBeLiberal keeps the kernel from treating out-of-window TCP packets as INVALID. false
+	// does not change the kernel's setting.
 	TCPBeLiberal bool
 }
 
-// Facts is what Plan has to know of the node.
+// Facts are the properties of the node that Plan depends on.
 type Facts struct {
 	CPUs int // online, whether or not this process may run on them
-	// Values has what stands in the files now, without the line's end. A file that can't
-	// be read is missing.
+	// Values are the contents of the files, without the line's end. Files that can't be read
+	// are missing.
 	Values map[string]string
 }
 
-// Write is one file and what it has to say.
+// Write is one file to write, with its value.
 type Write struct {
 	File  string
 	Value string
-	Have  string // what it says now; empty: not known
+	Have  string // the present value; empty if it is not known
 	Why   string
 }
 
-// Plan returns what has to be written so that the node is as c says: nothing if it is
-// already.
+// Plan returns the writes that bring the node in line with c.
 //
-// The limit of connections becomes exactly what c says, also if it was higher. The size of
-// the hash table only ever grows, to a quarter of that limit.
+// The limit of connections becomes exactly that of c, also if it was higher. The size of the
+// hash table only grows, to a quarter of that limit.
 func Plan(c Conntrack, f Facts) []Write {
 	p := planner{facts: f}
 	if limit := c.limit(f.CPUs); limit > 0 {
 		p.exactly(fileMax, limit, fmt.Sprintf("the greater of conntrack.maxPerCore %d for %d CPUs and conntrack.min %d", c.MaxPerCore, f.CPUs, c.Min))
-		p.hashSize(limit/4, "a quarter of the connections, so that a lookup meets few others")
+		p.hashSize(limit/4, "a quarter of the connections, for short chains in the hash table")
 	}
 	p.timeout(fileTCPEstablishedTimeout, c.TCPEstablishedTimeout, "conntrack.tcpEstablishedTimeout")
 	p.timeout(fileTCPCloseWaitTimeout, c.TCPCloseWaitTimeout, "conntrack.tcpCloseWaitTimeout")
@@ -80,7 +78,7 @@ func Plan(c Conntrack, f Facts) []Write {
 	return p.writes
 }
 
-// limit returns how many connections are tracked at most; 0 leaves that alone.
+// limit returns the maximum number of tracked connections, or 0 to keep the kernel's.
 func (c Conntrack) limit(cpus int) int64 {
 	if c.MaxPerCore <= 0 {
 		return 0
@@ -101,8 +99,8 @@ func (p *planner) exactly(file string, n int64, why string) {
 	}
 }
 
-// hashSize lets the hash table have n buckets at least. The kernel rounds up, and shows the
-// result in a file that everybody may read, unlike the one it is written to.
+// hashSize gives the hash table at least n buckets. The kernel rounds up, and shows the result
+// in another file, which everybody may read.
 func (p *planner) hashSize(n int64, why string) {
 	have := p.facts.Values[fileBuckets]
 	if now, err := strconv.ParseInt(have, 10, 64); err == nil && now >= n {
@@ -113,7 +111,7 @@ func (p *planner) hashSize(n int64, why string) {
 
 func (p *planner) timeout(file string, d time.Duration, why string) {
 	if d > 0 {
-		// 0 would mean not to track at all.
+		// With 0, the kernel would not track the connection.
 		p.exactly(file, max(int64(d/time.Second), 1), why)
 	}
 }

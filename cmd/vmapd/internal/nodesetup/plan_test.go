@@ -105,7 +105,7 @@ func TestAWriteSaysWhatWasThereAndWhy(t *testing.T) {
 	got := Plan(Conntrack{MaxPerCore: 100000, Min: 5}, fresh(3).with(fileBuckets, "512"))
 	want := []Write{
 		{fileMax, "300000", "65536", "the greater of conntrack.maxPerCore 100000 for 3 CPUs and conntrack.min 5"},
-		{fileHashSize, "75000", "512", "a quarter of the connections, so that a lookup meets few others"},
+		{fileHashSize, "75000", "512", "a quarter of the connections, for short chains in the hash table"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("writes (-want +got):\n%s", diff)

@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-// How full the table may be: from nearlyFull percent on it is told, and told again only
-// after it was below relieved percent.
+// The watcher reports a table that is nearlyFull percent full, and reports it again only after
+// it was below relieved percent.
 const (
 	nearlyFull    = 90
 	relieved      = 80
 	watchInterval = 15 * time.Second
 )
 
-// TableUse returns how many connections the kernel tracks in this network namespace, and how
-// many it would. A limit of 0 means no limit. Beyond the limit, the first packet of a
-// connection is dropped ("nf_conntrack: table full, dropping packet").
+// TableUse returns the number of connections that the kernel tracks in this network namespace,
+// and its limit; 0 is no limit. At the limit, the kernel drops the first packet of a connection
+// ("nf_conntrack: table full, dropping packet").
 func TableUse(o Options) (used, limit int, err error) {
 	if used, err = o.readInt(fileCount); err != nil {
 		return 0, 0, err
@@ -26,9 +26,8 @@ func TableUse(o Options) (used, limit int, err error) {
 	return used, limit, err
 }
 
-// WatchTable looks at the table every 15 s until ctx ends. It calls near when the table is
-// full to 90 %, and again only after it had been below 80 %. While it can't be read,
-// nothing is told.
+// WatchTable reads the use of the table every 15 s until ctx ends. It calls near when the table
+// is 90 % full, and again only after it was below 80 %. It ignores errors.
 func WatchTable(ctx context.Context, o Options, near func(used, limit int)) {
 	tick := time.NewTicker(watchInterval)
 	defer tick.Stop()
