@@ -20,43 +20,43 @@ type Reviewer interface {
 	ReviewAccess(context.Context, authorizationv1.SubjectAccessReviewSpec) (authorizationv1.SubjectAccessReviewStatus, error)
 }
 
-// AuthorizerOptions say whom an [Authorizer] asks. It should be the only user of the
-// Reviewer's rate limit: who sends wrong tokens must not slow down anything else.
+// AuthorizerOptions are the options of an [Authorizer]. It should be the only user of the
+// Reviewer's rate limit, so that clients with invalid tokens slow down nothing else.
 type AuthorizerOptions struct {
 	Reviewer Reviewer
-	// Audiences are what tokens must be for. None: the API server's own.
+	// Audiences of valid tokens. Default: the API server's own.
 	Audiences []string
 	Log       *slog.Logger
 }
 
-// Authorizer asks the API server who a bearer token belongs to, by a TokenReview, and
-// whether that user may have the path, by a SubjectAccessReview for a non-resource URL
-// with the method in lower case as the verb. A ClusterRole allows it:
+// Authorizer asks the API server for the user of a bearer token, by a TokenReview, and whether
+// that user may access the path, by a SubjectAccessReview for a non-resource URL with the
+// method in lower case as the verb. A ClusterRole allows it:
 //
 //	rules:
 //	- nonResourceURLs: ["/metrics"]
 //	  verbs: ["get"]
 //
-// What it was told counts for 2 min, a refusal for 10 s.
+// It caches a positive answer for 2 min, and a negative one for 10 s.
 type Authorizer struct {
 	opts  AuthorizerOptions
 	users *reviews[*authenticationv1.UserInfo] // nil: the token is not valid
 	may   *reviews[bool]
 
-	mu   sync.Mutex
-	said string // why the API server can't be asked
+	mu     sync.Mutex
+	logged string // the last error of the API server
 }
 
-// NewAuthorizer returns an Authorizer that has asked nothing yet. The process needs the
-// permissions of the ClusterRole system:auth-delegator.
+// NewAuthorizer returns an Authorizer with empty caches. The process needs the permissions of
+// the ClusterRole system:auth-delegator.
 func NewAuthorizer(o AuthorizerOptions) *Authorizer {
 	slots := make(chan struct{}, maxReviews)
 	return &Authorizer{opts: o, users: newReviews[*authenticationv1.UserInfo](slots), may: newReviews[bool](slots)}
 }
 
-// Wrap lets through to a handler what is allowed, and whatever asks for /healthz, as the
-// kubelet has no token. Others get status 401 without a valid token, 403 without the
-// permission, 503 if the API server is away, and 500 if it does not let us ask.
+// Wrap passes allowed requests to a handler, and all requests for /healthz, as the kubelet has
+// no token. Other requests get status 401 without a valid token, 403 without permission, 503 if
+// the API server is unavailable, and 500 if vmapd has no permission to ask it.
 func (a *Authorizer) Wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/healthz" {
@@ -72,14 +72,14 @@ func (a *Authorizer) Wrap(next http.Handler) http.Handler {
 	})
 }
 
-// check returns StatusOK, or with what to refuse a request.
+// check returns StatusOK, or the answer that refuses the request.
 func (a *Authorizer) check(r *http.Request) (status int, text string) {
 	token, ok := bearerToken(r)
 	if !ok {
-		return http.StatusUnauthorized, "a bearer token is needed"
+		return http.StatusUnauthorized, "a bearer token is required"
 	}
 	ctx := r.Context()
-	key := fmt.Sprintf("%x", sha256.Sum256([]byte(token))) // the token itself is not kept
+	key := fmt.Sprintf("%x", sha256.Sum256([]byte(token))) // the token itself is not stored
 	user, err := a.users.get(ctx, key, func(ctx context.Context) (*authenticationv1.UserInfo, bool, error) {
 		return a.authenticate(ctx, token)
 	})
@@ -137,22 +137,22 @@ func (a *Authorizer) authorize(ctx context.Context, user *authenticationv1.UserI
 	return got.Allowed, got.Allowed, nil
 }
 
-// unable says in the log, once for each reason, why the API server can't be asked, and
-// returns how to tell the client.
+// unable logs an error of the API server, once for each message, and returns the answer to the
+// client.
 func (a *Authorizer) unable(ctx context.Context, resource string, err error) (status int, text string) {
-	if ctx.Err() != nil { // nobody is there to be told
-		return http.StatusServiceUnavailable, "the request was given up"
+	if ctx.Err() != nil { // the client left
+		return http.StatusServiceUnavailable, "the request was cancelled"
 	}
-	status, text = http.StatusServiceUnavailable, "the API server can't be asked about the token now"
+	status, text = http.StatusServiceUnavailable, "the API server cannot review the token now"
 	if apierrors.IsForbidden(err) {
-		status, text = http.StatusInternalServerError, "the API server does not let this process ask about tokens"
-		err = fmt.Errorf("no permission to create %s, as the ClusterRole system:auth-delegator has: %w", resource, err)
+		status, text = http.StatusInternalServerError, "this process has no permission to review tokens"
+		err = fmt.Errorf("no permission to create %s (see the ClusterRole system:auth-delegator): %w", resource, err)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.said != err.Error() {
-		a.said = err.Error()
-		a.opts.Log.LogAttrs(ctx, slog.LevelError, "bearer tokens can't be checked; requests are refused", slog.Any("err", err))
+	if a.logged != err.Error() {
+		a.logged = err.Error()
+		a.opts.Log.LogAttrs(ctx, slog.LevelError, "cannot review bearer tokens; refusing requests", slog.Any("err", err))
 	}
 	return status, text
 }
@@ -160,8 +160,8 @@ func (a *Authorizer) unable(ctx context.Context, resource string, err error) (st
 func (a *Authorizer) able(ctx context.Context) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.said != "" {
-		a.said = ""
-		a.opts.Log.LogAttrs(ctx, slog.LevelInfo, "bearer tokens are checked again")
+	if a.logged != "" {
+		a.logged = ""
+		a.opts.Log.LogAttrs(ctx, slog.LevelInfo, "reviewing bearer tokens again")
 	}
 }

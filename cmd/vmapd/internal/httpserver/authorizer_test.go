@@ -142,9 +142,9 @@ func TestWhoMayAsk(t *testing.T) {
 		asked                             [2]int // TokenReviews, SubjectAccessReviews so far
 	}{
 		{"health needs no token", "GET", "/healthz", "", 200, "ok", [2]int{0, 0}},
-		{"no token", "GET", "/metrics", "", 401, "a bearer token is needed\n", [2]int{0, 0}},
-		{"an empty token", "GET", "/metrics", "Bearer ", 401, "a bearer token is needed\n", [2]int{0, 0}},
-		{"another scheme", "GET", "/metrics", "Basic token-prometheus", 401, "a bearer token is needed\n", [2]int{0, 0}},
+		{"no token", "GET", "/metrics", "", 401, "a bearer token is required\n", [2]int{0, 0}},
+		{"an empty token", "GET", "/metrics", "Bearer ", 401, "a bearer token is required\n", [2]int{0, 0}},
+		{"another scheme", "GET", "/metrics", "Basic token-prometheus", 401, "a bearer token is required\n", [2]int{0, 0}},
 		{"not valid", "GET", "/metrics", "Bearer nonsense", 401, "the bearer token is not valid\n", [2]int{1, 0}},
 		{"not valid again", "GET", "/metrics", "Bearer nonsense", 401, "the bearer token is not valid\n", [2]int{1, 0}},
 		{"allowed", "GET", "/metrics", "Bearer token-prometheus", 200, "figures", [2]int{2, 1}},
@@ -204,7 +204,7 @@ func TestTheAPIServerIsAway(t *testing.T) {
 	}
 	api.set(func() { api.refuse = http.StatusForbidden })
 	for range 3 {
-		if body := ask(http.StatusInternalServerError); body != "the API server does not let this process ask about tokens\n" {
+		if body := ask(http.StatusInternalServerError); body != "this process has no permission to review tokens\n" {
 			t.Errorf("got %q", body)
 		}
 	}
@@ -213,7 +213,7 @@ func TestTheAPIServerIsAway(t *testing.T) {
 	}
 	api.set(func() { api.refuse = http.StatusServiceUnavailable })
 	for range 3 {
-		if body := ask(http.StatusServiceUnavailable); body != "the API server can't be asked about the token now\n" {
+		if body := ask(http.StatusServiceUnavailable); body != "the API server cannot review the token now\n" {
 			t.Errorf("got %q", body)
 		}
 	}
@@ -222,7 +222,7 @@ func TestTheAPIServerIsAway(t *testing.T) {
 	}
 	api.set(func() { api.refuse = 0 })
 	ask(http.StatusOK)
-	if got := said.count("bearer tokens can't be checked"); got != 2 || said.count("are checked again") != 1 {
+	if got := said.count("cannot review bearer tokens"); got != 2 || said.count("reviewing bearer tokens again") != 1 {
 		t.Errorf("want two complaints, then that it works again, got:\n%s", said)
 	}
 	// What is remembered counts without it.

@@ -11,25 +11,25 @@ import (
 	"time"
 )
 
-// reloadInterval is how long a certificate is used without a look at its files.
+// reloadInterval is the minimum time between two reads of the files.
 const reloadInterval = time.Second
 
 // Certificate is a certificate with its key, in files that may be replaced at any time, in
-// place or by a change of symbolic links as in mounted Secrets. They are looked at when
-// somebody connects, at most once a second.
+// place or by symbolic links as in mounted Secrets. A new connection reads them, at most once a
+// second.
 type Certificate struct {
 	certFile, keyFile string
 	log               *slog.Logger
 
 	mu        sync.Mutex
 	looked    time.Time
-	cert, key []byte // what pair was made of
+	cert, key []byte // the files from which pair was made
 	pair      *tls.Certificate
-	said      string // what is wrong with what is there now
+	logged    string // the last error about the present files
 }
 
-// LoadCertificate reads a certificate, with those that it was signed with if there are
-// any, and its key: both PEM.
+// LoadCertificate reads a certificate, with intermediate ones if there are any, and its key,
+// both in PEM.
 func LoadCertificate(certFile, keyFile string, log *slog.Logger) (*Certificate, error) {
 	c := &Certificate{certFile: certFile, keyFile: keyFile, log: log}
 	if err := c.load(); err != nil {
@@ -39,7 +39,7 @@ func LoadCertificate(certFile, keyFile string, log *slog.Logger) (*Certificate, 
 	return c, nil
 }
 
-// Config returns what a server needs: the current certificate, and TLS 1.2 or newer.
+// Config returns a server's configuration: the current certificate, and TLS 1.2 or newer.
 func (c *Certificate) Config() *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12,
@@ -49,8 +49,8 @@ func (c *Certificate) Config() *tls.Config {
 	}
 }
 
-// current returns the pair in the files, or the one before if they can't be used now: they
-// may be about to be replaced.
+// current returns the pair in the files or, if they are invalid, the previous one: they may be
+// about to be replaced.
 func (c *Certificate) current(ctx context.Context) *tls.Certificate {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -60,13 +60,13 @@ func (c *Certificate) current(ctx context.Context) *tls.Certificate {
 	c.looked = time.Now()
 	before := c.pair
 	if err := c.load(); err != nil {
-		if err.Error() != c.said {
-			c.said = err.Error()
-			c.log.LogAttrs(ctx, slog.LevelError, "the new certificate can't be used; the one before stays", slog.Any("err", err))
+		if err.Error() != c.logged {
+			c.logged = err.Error()
+			c.log.LogAttrs(ctx, slog.LevelError, "cannot use the new certificate; keeping the previous one", slog.Any("err", err))
 		}
 		return c.pair
 	}
-	c.said = ""
+	c.logged = ""
 	if c.pair != before {
 		c.log.LogAttrs(ctx, slog.LevelInfo, "the certificate was replaced",
 			slog.String("file", c.certFile), slog.Time("valid_until", c.pair.Leaf.NotAfter))
@@ -74,7 +74,7 @@ func (c *Certificate) current(ctx context.Context) *tls.Certificate {
 	return c.pair
 }
 
-// load replaces the pair if the files have another one.
+// load replaces the pair if the files have changed.
 func (c *Certificate) load() error {
 	cert, err := os.ReadFile(c.certFile)
 	if err != nil {

@@ -165,7 +165,7 @@ func TestABrokenCertificateKeepsTheOneBeforeAndIsSaidOnce(t *testing.T) {
 			if got := look().Int64(); got != tt.serial {
 				t.Errorf("%s: want serial number %d, got %d", tt.name, tt.serial, got)
 			}
-			if got := said.count("can't be used"); got != tt.complains || !strings.Contains(said.String(), tt.text) {
+			if got := said.count("cannot use the new certificate"); got != tt.complains || !strings.Contains(said.String(), tt.text) {
 				t.Errorf("%s: want %d complaints and %q, got:\n%s", tt.name, tt.complains, tt.text, said)
 			}
 		}

@@ -11,22 +11,21 @@ import (
 	"strconv"
 )
 
-// Config says where a [Server] serves what.
+// Config of a [Server].
 type Config struct {
-	// Addresses are where to listen, each HOST:PORT; an unspecified address means both
-	// families, as everywhere in Go. None: nothing is served.
+	// Addresses to listen on, each HOST:PORT; an unspecified address means both families, as
+	// everywhere in Go. Without addresses, nothing is served.
 	Addresses []string
 	// Handler answers the requests.
 	Handler http.Handler
-	// TLS is what connections are secured with, see [Certificate.Config]. nil: plain HTTP.
+	// TLS secures connections, see [Certificate.Config]. nil: plain HTTP.
 	TLS *tls.Config
-	// Authorizer says who may ask what. nil: everybody, everything.
+	// Authorizer restricts requests. nil: all are allowed.
 	Authorizer *Authorizer
 }
 
-// Validate returns an error that names the address that can't be served so: one that is
-// malformed or given twice, or one where tokens would have to be sent in the clear over a
-// network.
+// Validate returns an error about the first invalid address: it is malformed or given twice, or
+// clients would have to send tokens to it over a network in plain text.
 func (c Config) Validate() error {
 	if len(c.Addresses) > 0 && c.Handler == nil {
 		return errors.New("there is nothing to serve")
@@ -39,7 +38,7 @@ func (c Config) Validate() error {
 		case slices.Contains(c.Addresses[:i], address):
 			return fmt.Errorf("address %q is given twice", address)
 		case c.Authorizer != nil && c.TLS == nil && !isLoopback(host):
-			return fmt.Errorf("address %q: authentication without TLS would let others on the network read the tokens; set a certificate and a key, or listen on a loopback address", address)
+			return fmt.Errorf("address %q: without TLS, others on the network could read the tokens; set a certificate and a key, or listen on a loopback address", address)
 		}
 	}
 	return nil
@@ -59,14 +58,14 @@ func splitAddress(address string) (host string, err error) {
 	return host, nil
 }
 
-// isLoopback says whether what is sent to a host stays on this machine: localhost is a
-// name that never leads elsewhere (RFC 6761, 6.3).
+// isLoopback reports whether a host is this machine. The name localhost always is (RFC 6761,
+// 6.3).
 func isLoopback(host string) bool {
 	addr, err := netip.ParseAddr(host)
 	return host == "localhost" || err == nil && addr.Unmap().IsLoopback()
 }
 
-// handler is what a port answers with.
+// handler returns the handler behind the authorizer.
 func (c Config) handler() http.Handler {
 	if c.Authorizer == nil {
 		return c.Handler

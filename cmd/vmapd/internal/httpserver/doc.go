@@ -1,5 +1,5 @@
-// Package httpserver is the HTTP side of the daemon: what its two ports say, and how they
-// are kept open.
+// Package httpserver has the daemon's two HTTP ports: their pages, and the servers that keep them
+// open.
 //
 //	MetricsPort.Handler ──┐              ┌─ port 127.0.0.1:10249 ── http.Server
 //	                      ├─> Server ────┤
@@ -8,11 +8,10 @@
 //	      Certificate (TLS) ─────┤
 //	      Authorizer (tokens) ───┘
 //
-// Everything that is said comes in as values, functions and handlers; this package knows
-// neither Services nor metrics. Paths and formats are those of kube-proxy, so that what
-// scrapes or debugs it works here too.
+// The contents of the pages come as values, functions and handlers; this package knows neither
+// Services nor metrics. Paths and formats are kube-proxy's, so that the same tools work.
 //
-// A port is open to whoever reaches the node, so each connection costs little and ends:
+// Every host that reaches the node can connect to a port, so all resources are limited:
 //
 //	headers                      5 s, 64 KiB
 //	a request                    30 s; profiles 10 min
@@ -20,6 +19,6 @@
 //	connections per address      512; further ones wait
 //	profiles at a time           2; further ones get status 429
 //
-// HTTP/2 is not spoken: a scrape has no use for it, and it has been a way to exhaust
-// servers (CVE-2023-44487).
+// HTTP/2 is disabled: scrapes do not need it, and it has been used to exhaust servers
+// (CVE-2023-44487).
 package httpserver

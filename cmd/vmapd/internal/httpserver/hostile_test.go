@@ -11,10 +11,12 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"golang.org/x/net/netutil"
 	authenticationv1 "k8s.io/api/authentication/v1"
 )
 
@@ -149,13 +151,25 @@ func TestHugeHeaders(t *testing.T) {
 	}
 }
 
+// countingListener counts calls of Accept.
+type countingListener struct {
+	net.Listener
+	accepts atomic.Int32
+}
+
+func (l *countingListener) Accept() (net.Conn, error) {
+	l.accepts.Add(1)
+	return l.Listener.Accept()
+}
+
 func TestConnectionsAreLimited(t *testing.T) {
 	t.Parallel()
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := limit(inner, 2)
+	counting := &countingListener{Listener: inner}
+	l := netutil.LimitListener(counting, 2)
 	accepted := make(chan net.Conn)
 	ended := make(chan error)
 	go func() {
@@ -177,8 +191,8 @@ func TestConnectionsAreLimited(t *testing.T) {
 		t.Error("a third connection was accepted")
 	default:
 	}
-	if n := len(l.(*limitedListener).slots); n != 2 {
-		t.Errorf("%d connections count", n)
+	if n := counting.accepts.Load(); n != 2 {
+		t.Errorf("%d connections are accepted, want 2", n)
 	}
 	open[0].Close()
 	open[0].Close() // counts once

@@ -9,24 +9,24 @@ import (
 	"strings"
 )
 
-// MetricsPort is what the metrics port says. A path whose field is nil is not found.
+// MetricsPort has the pages of the metrics port. A page whose field is nil does not exist.
 type MetricsPort struct {
 	// Component is the name in the titles of /flagz and /statusz.
 	Component string
 	// Metrics and SLIs answer /metrics and /metrics/slis.
 	Metrics, SLIs http.Handler
-	// ProxyMode returns the bare name of what programs the node, for /proxyMode.
+	// ProxyMode returns the name of the backend, for /proxyMode.
 	ProxyMode func() string
 	// Config returns the effective configuration for /configz, as versioned objects that
-	// can be marshalled to JSON: kube-proxy's, and what it has no field for.
+	// can be marshalled to JSON: kube-proxy's, and vmapd's own.
 	Config func() (kubeProxy, own any)
-	// Flags returns names and values for /flagz, without anything secret.
+	// Flags returns names and values for /flagz, without secrets.
 	Flags func() map[string]string
-	// Status is what /statusz shows.
+	// Status returns the contents of /statusz.
 	Status func() Status
 	// Profiling adds /debug/pprof/ and, with SetVerbosity, /debug/flags/v.
 	Profiling bool
-	// SetVerbosity changes how much is logged, as the flag -v does.
+	// SetVerbosity changes the verbosity of the log, as the flag -v.
 	SetVerbosity func(level int)
 }
 
@@ -36,8 +36,8 @@ const (
 	configKeyOwn       = "vmapd.io"
 )
 
-// Handler returns the port's handler. /healthz says ok as long as the process answers; the
-// true health is on the other port.
+// Handler returns the port's handler. Its /healthz always answers ok; the health of the node is
+// on the other port.
 func (m MetricsPort) Handler() http.Handler {
 	routes := map[string]http.Handler{"GET /healthz": text(func() string { return "ok" })}
 	add := func(pattern string, h http.Handler) {
@@ -73,8 +73,8 @@ func (m MetricsPort) Handler() http.Handler {
 	return mux
 }
 
-// folders returns the first parts of the patterns' paths, sorted, as /statusz of upstream
-// has them.
+// folders returns the first parts of the patterns' paths, sorted, in the form of Kubernetes'
+// /statusz.
 func folders(patterns []string) []string {
 	found := map[string]bool{}
 	for _, p := range patterns {
@@ -85,7 +85,7 @@ func folders(patterns []string) []string {
 	return slices.Sorted(maps.Keys(found))
 }
 
-// text answers with a text, to the byte.
+// text answers with a text, without a line's end.
 func text(get func() string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { writeText(w, get()) })
 }
@@ -106,7 +106,7 @@ func writeJSON(w http.ResponseWriter, value any) {
 func write(w http.ResponseWriter, contentType, body string) {
 	w.Header().Set("Content-Type", contentType)
 	w.Header().Set("X-Content-Type-Options", "nosniff")
-	_, _ = io.WriteString(w, body) // the client left
+	_, _ = io.WriteString(w, body) // an error means that the client left
 }
 
 func (m MetricsPort) configz(w http.ResponseWriter, _ *http.Request) {
@@ -114,11 +114,11 @@ func (m MetricsPort) configz(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, map[string]any{configKeyKubeProxy: kubeProxy, configKeyOwn: own})
 }
 
-// HealthPort is what the health port says. A path whose field is nil is not found.
+// HealthPort has the pages of the health port. A page whose field is nil does not exist.
 type HealthPort struct {
-	// Healthz answers load balancers: whether new connections may be sent to this node
-	// (KEP-3836). Livez answers the kubelet whether to restart the process, Readyz whether
-	// all Services have been programmed once.
+	// Healthz tells load balancers whether to send new connections to this node (KEP-3836).
+	// Livez tells the kubelet whether to restart the process, and Readyz whether all Services
+	// have been programmed once.
 	Healthz, Livez, Readyz http.Handler
 }
 

@@ -114,7 +114,7 @@ proxy-mode=nftables
 			}},
 			{"/flagz", "application/yaml", page{
 				406, textPlain, true,
-				"only these can be had: text/plain, application/json;v=v1beta1|v1alpha1;g=config.k8s.io;as=Flagz\n",
+				"supported: text/plain, application/json;v=v1beta1|v1alpha1;g=config.k8s.io;as=Flagz\n",
 			}},
 			{"/statusz", "", page{200, textPlain, true, `
 vmapd statusz
@@ -137,7 +137,7 @@ Error IPv6: no such file; really
 			{"/statusz", "application/json;v=v1alpha1;g=config.k8s.io;as=Statusz", page{200, "application/json", true, structured("v1alpha1")}},
 			{"/statusz", "image/png", page{
 				406, textPlain, true,
-				"only these can be had: text/plain, application/json;v=v1beta1|v1alpha1;g=config.k8s.io;as=Statusz\n",
+				"supported: text/plain, application/json;v=v1beta1|v1alpha1;g=config.k8s.io;as=Statusz\n",
 			}},
 			{"/debug/pprof/", "", page{404, textPlain, true, "404 page not found\n"}},
 			{"/debug/flags/v", "", page{404, textPlain, true, "404 page not found\n"}},
@@ -235,8 +235,8 @@ func TestProfiling(t *testing.T) {
 		{"POST", "/debug/pprof/profile", "", 405, "", -1},
 		{"GET", "/statusz", "", 200, "Paths: /debug /healthz /statusz\n", -1},
 		{"GET", "/debug/flags/v", "", 405, "", -1},
-		{"PUT", "/debug/flags/v", "4", 200, "the verbosity is 4 now\n", 4},
-		{"PUT", "/debug/flags/v", " 6\n", 200, "the verbosity is 6 now\n", 6},
+		{"PUT", "/debug/flags/v", "4", 200, "the verbosity is now 4\n", 4},
+		{"PUT", "/debug/flags/v", " 6\n", 200, "the verbosity is now 6\n", 6},
 		{"PUT", "/debug/flags/v", "much", 400, `the level must be a whole number, not "much"`, 6},
 		{"PUT", "/debug/flags/v", "", 400, `the level must be a whole number, not ""`, 6},
 		{"PUT", "/debug/flags/v", strings.Repeat("1", 1<<20), 400, "read the level: http: request body too large", 6},

@@ -12,9 +12,11 @@ import (
 	"slices"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/net/netutil"
 )
 
-// What a client may cost; see the package's comment.
+// Limits of clients; see the package's comment.
 const (
 	maxConnections  = 512 // per address
 	maxHeaderBytes  = 64 << 10
@@ -33,14 +35,14 @@ type port struct {
 	config   atomic.Pointer[Config]
 	log      *slog.Logger
 	done     chan struct{} // closed when the server ended
-	err      error         // why; after done
+	err      error         // the reason, valid after done
 }
 
-// newPort serves on a listener until close. If that ends earlier, notify is called.
+// newPort serves on a listener until close. If serving ends earlier, it calls notify.
 func newPort(address string, l net.Listener, c Config, log *slog.Logger, notify func()) *port {
 	p := &port{address: address, secure: c.TLS != nil, log: log, done: make(chan struct{})}
 	p.set(c)
-	p.listener = limit(l, maxConnections)
+	p.listener = netutil.LimitListener(l, maxConnections)
 	if p.secure {
 		p.listener = tls.NewListener(p.listener, &tls.Config{
 			GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
@@ -56,7 +58,7 @@ func newPort(address string, l net.Listener, c Config, log *slog.Logger, notify 
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
 		Protocols:         protocols,
-		// What clients do wrong, above all in TLS handshakes.
+		// Errors of clients, above all in TLS handshakes.
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
 	go func() {
@@ -67,7 +69,7 @@ func newPort(address string, l net.Listener, c Config, log *slog.Logger, notify 
 	return p
 }
 
-// set changes what is served. Whether it is served with TLS must stay.
+// set changes the configuration, except that TLS can't be switched on or off.
 func (p *port) set(c Config) {
 	c.Handler = c.handler()
 	p.config.Store(&c)
@@ -86,12 +88,12 @@ func (p *port) ended() bool {
 	}
 }
 
-// close frees the address at once, and gives requests that are under way a moment.
+// close frees the address at once, and waits a moment for running requests.
 func (p *port) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
 	defer cancel()
 	if err := p.server.Shutdown(ctx); errors.Is(err, context.DeadlineExceeded) {
-		_ = p.server.Close() // what it could complain of is the listener, which is closed
+		_ = p.server.Close() // its only error is about the listener, which is closed
 	}
 	<-p.done
 }
@@ -107,14 +109,14 @@ func (p *port) serve(w http.ResponseWriter, r *http.Request) {
 		default:
 			p.log.LogAttrs(r.Context(), slog.LevelError, "a handler panicked", slog.String("path", r.URL.Path),
 				slog.String("reason", fmt.Sprint(reason)), slog.String("stack", string(debug.Stack())))
-			panic(http.ErrAbortHandler) // net/http closes the connection, without a word
+			panic(http.ErrAbortHandler) // net/http closes the connection
 		}
 	}()
 	setDeadline(w, time.Now().Add(requestTimeout))
 	p.config.Load().Handler.ServeHTTP(w, r)
 }
 
-// setDeadline says until when the request may be read and answered.
+// setDeadline limits the time to read and answer the request.
 func setDeadline(w http.ResponseWriter, t time.Time) {
 	control := http.NewResponseController(w)
 	_ = control.SetReadDeadline(t) // fails only on a connection that is closed

@@ -11,12 +11,12 @@ import (
 )
 
 const (
-	// maxProfiles bounds what profiling may take from the node's real work.
+	// maxProfiles limits the CPU time that profiling takes.
 	maxProfiles    = 2
 	profileTimeout = 10 * time.Minute
 )
 
-// addProfiling adds what net/http/pprof would add to http.DefaultServeMux.
+// addProfiling adds the handlers that net/http/pprof adds to http.DefaultServeMux.
 func addProfiling(add func(pattern string, h http.Handler)) {
 	slots := make(chan struct{}, maxProfiles)
 	for pattern, h := range map[string]http.HandlerFunc{
@@ -31,14 +31,14 @@ func addProfiling(add func(pattern string, h http.Handler)) {
 	}
 }
 
-// profile lets few requests in at a time, which may take longer than others.
+// profile limits concurrent requests, and extends their deadline.
 func profile(slots chan struct{}, h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		select {
 		case slots <- struct{}{}:
 			defer func() { <-slots }()
 		default:
-			http.Error(w, fmt.Sprintf("%d profiles are being taken; try again later", maxProfiles), http.StatusTooManyRequests)
+			http.Error(w, fmt.Sprintf("%d profiles are already running; try again later", maxProfiles), http.StatusTooManyRequests)
 			return
 		}
 		setDeadline(w, time.Now().Add(profileTimeout))
@@ -46,10 +46,10 @@ func profile(slots chan struct{}, h http.Handler) http.Handler {
 	})
 }
 
-// verbosity sets the level that is the request's body.
+// verbosity sets the level in the request's body.
 func verbosity(set func(level int)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		const longest = 20 // digits are enough
+		const longest = 20 // bytes
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, longest))
 		if err != nil {
 			http.Error(w, "read the level: "+err.Error(), http.StatusBadRequest)
@@ -61,6 +61,6 @@ func verbosity(set func(level int)) http.Handler {
 			return
 		}
 		set(int(level))
-		writeText(w, fmt.Sprintf("the verbosity is %d now\n", level))
+		writeText(w, fmt.Sprintf("the verbosity is now %d\n", level))
 	})
 }

@@ -8,21 +8,20 @@ import (
 	"k8s.io/apimachinery/pkg/util/cache"
 )
 
-// How long an answer of the API server counts, and how many are remembered. It is asked
-// few questions at a time, whatever clients do.
+// Limits of the caches and of concurrent requests to the API server.
 const (
 	rememberYes   = 2 * time.Minute
 	rememberNo    = 10 * time.Second
-	maxRemembered = 1024 // of each
+	maxRemembered = 1024 // in each cache
 	maxReviews    = 8    // at a time
 	reviewTimeout = 5 * time.Second
 )
 
-// reviews are questions to the API server: each is asked once at a time, and its answer is
-// remembered. Those with a no are kept apart, so that somebody who guesses can't push the
-// others out.
+// reviews are requests to the API server: there is at most one for a key at a time, and its
+// answer is cached. Negative answers have a cache of their own, so that guessed tokens cannot
+// displace the positive ones.
 type reviews[A any] struct {
-	slots chan struct{} // shared by all who ask
+	slots chan struct{} // shared by all reviews of an Authorizer
 	yes   *cache.LRUExpireCache
 	no    *cache.LRUExpireCache
 
@@ -30,12 +29,12 @@ type reviews[A any] struct {
 	asked map[string]*review[A]
 }
 
-// review is a question that is being asked.
+// review is a pending request.
 type review[A any] struct {
-	done   chan struct{} // closed when the rest is known
+	done   chan struct{} // closed when the other fields are valid
 	answer A
 	err    error
-	left   bool // whoever asked left before the answer
+	left   bool // the client that caused it left before the answer
 }
 
 func newReviews[A any](slots chan struct{}) *reviews[A] {
@@ -45,8 +44,8 @@ func newReviews[A any](slots chan struct{}) *reviews[A] {
 	}
 }
 
-// get returns what is remembered under a key, or what ask returns: the answer, and whether
-// it is a yes. Errors are not remembered, but shared with those who wait for the answer.
+// get returns the cached answer for a key, or that of ask, which also reports whether the answer
+// is positive. Errors are not cached, but all clients that wait for the answer get them.
 func (q *reviews[A]) get(ctx context.Context, key string, ask func(context.Context) (A, bool, error)) (A, error) {
 	for {
 		answer, r, mine := q.join(key)
@@ -68,8 +67,7 @@ func (q *reviews[A]) get(ctx context.Context, key string, ask func(context.Conte
 	}
 }
 
-// join returns a remembered answer, or the review of that key; it may be the caller's to
-// ask.
+// join returns a cached answer, or the pending review of the key. If mine, the caller must ask.
 func (q *reviews[A]) join(key string) (answer A, r *review[A], mine bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -12,18 +12,18 @@ import (
 	"time"
 )
 
-// retryInterval is how often a port is tried that can't be opened, as kube-proxy does.
+// retryInterval is the interval of retrying to listen, as kube-proxy's.
 const retryInterval = 5 * time.Second
 
-// Options are what stays the same while a [Server] runs.
+// Options of a [Server]. They do not change while it runs.
 type Options struct {
-	// Name is what the log and errors call the server, for example "metrics".
+	// Name of the server in the log and in errors, for example "metrics".
 	Name string
-	// HardFail ends the server with an error when it can't listen. Otherwise it tries
-	// again every 5 s.
+	// HardFail ends the server with an error if it can't listen. Otherwise it retries every
+	// 5 s.
 	HardFail bool
-	// Failed is told that the server can't listen, once for each reason until it can. It
-	// must not block. nil: nobody is told.
+	// Failed is called if the server can't listen, once for each error until it can. It must
+	// not block. It may be nil.
 	Failed func(error)
 	Log    *slog.Logger
 }
@@ -32,9 +32,9 @@ type Options struct {
 type Server struct {
 	opts Options
 	log  *slog.Logger
-	// listen is net.ListenConfig.Listen; tests have another one.
+	// listen is net.ListenConfig.Listen; tests replace it.
 	listen func(ctx context.Context, network, address string) (net.Listener, error)
-	wake   chan struct{} // has room for one: the configuration changed, or a port ended
+	wake   chan struct{} // of capacity 1: the configuration changed, or a port ended
 
 	mu     sync.Mutex
 	config Config
@@ -53,11 +53,10 @@ func New(c Config, o Options) (*Server, error) {
 	return s, nil
 }
 
-// Set changes what is served, and where. An address that stays is served without a gap;
-// a new one is opened before those that are no longer wanted are closed. As long as it
-// can't be opened, those go on as they were.
+// Set changes the configuration. It serves an address that stays without a gap, and opens new
+// addresses before it closes others; while a new one can't be opened, the others stay.
 //
-// An error, see [Config.Validate], means that nothing changes.
+// If it returns an error, see [Config.Validate], nothing changes.
 func (s *Server) Set(c Config) error {
 	err := s.configure(c)
 	if err == nil {
@@ -77,7 +76,7 @@ func (s *Server) configure(c Config) error {
 	return nil
 }
 
-// Addrs returns where the server listens now.
+// Addrs returns the addresses on which the server listens.
 func (s *Server) Addrs() []net.Addr {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,12 +90,12 @@ func (s *Server) Addrs() []net.Addr {
 func (s *Server) notify() {
 	select {
 	case s.wake <- struct{}{}:
-	default: // it is woken already
+	default: // it is already awake
 	}
 }
 
-// Run serves until ctx ends, then lets requests finish for up to 2 s. It returns an error
-// only with HardFail: that it can't listen.
+// Run serves until ctx ends, then waits up to 2 s for running requests. With HardFail, it
+// returns an error if it can't listen.
 func (s *Server) Run(ctx context.Context) error {
 	defer func() { s.closePorts(s.remove(func(*port) bool { return true })) }()
 	said := ""
@@ -113,13 +112,13 @@ func (s *Server) Run(ctx context.Context) error {
 		case err != nil:
 			retry = time.After(retryInterval)
 			if err.Error() != said {
-				s.log.LogAttrs(ctx, slog.LevelError, "can't listen", slog.Any("err", err), slog.Duration("retry_every", retryInterval))
+				s.log.LogAttrs(ctx, slog.LevelError, "cannot listen; retrying", slog.Any("err", err), slog.Duration("retry_every", retryInterval))
 				s.tell(err)
 			}
 			said = err.Error()
 		case said != "":
 			said = ""
-			s.log.LogAttrs(ctx, slog.LevelInfo, "can listen again")
+			s.log.LogAttrs(ctx, slog.LevelInfo, "listening again")
 		}
 		select {
 		case <-ctx.Done():
@@ -144,10 +143,10 @@ func (s *Server) apply(ctx context.Context) error {
 
 	var errs []error
 	for _, p := range s.remove((*port).ended) {
-		errs = append(errs, fmt.Errorf("%s server: no longer served on %s: %w", s.opts.Name, p.address, p.err))
+		errs = append(errs, fmt.Errorf("%s server: stopped serving on %s: %w", s.opts.Name, p.address, p.err))
 	}
 	if len(errs) > 0 {
-		return errors.Join(errs...) // the retry opens them
+		return errors.Join(errs...) // the retry opens them again
 	}
 	for _, address := range c.Addresses {
 		if p := s.find(address); p != nil && p.secure == (c.TLS != nil) {
@@ -165,16 +164,16 @@ func (s *Server) apply(ctx context.Context) error {
 	return nil
 }
 
-// openPort listens on one more address. One of ours that is no longer wanted may be in
-// the way: the same address without TLS, or one that contains it, as 0.0.0.0 does.
+// openPort listens on one more address. First, it may have to close a port of this server that
+// is no longer wanted: the same address without TLS, or one that contains it, like 0.0.0.0.
 func (s *Server) openPort(ctx context.Context, address string, c Config) error {
 	l, err := s.listen(ctx, "tcp", address)
 	if errors.Is(err, syscall.EADDRINUSE) {
 		inTheWay := s.remove(func(p *port) bool { return !p.wanted(c) && samePort(p.address, address) })
 		for _, p := range inTheWay {
-			_ = p.listener.Close() // if it fails, so does listen
+			_ = p.listener.Close() // if it fails, so does listening
 		}
-		defer s.closePorts(inTheWay) // when the new one serves
+		defer s.closePorts(inTheWay) // after the new one serves
 		if len(inTheWay) > 0 {
 			l, err = s.listen(ctx, "tcp", address)
 		}
@@ -206,7 +205,7 @@ func (s *Server) find(address string) *port {
 	return nil
 }
 
-// remove takes the ports that match out of the open ones.
+// remove removes the matching ports from s.open, and returns them.
 func (s *Server) remove(match func(*port) bool) (removed []*port) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

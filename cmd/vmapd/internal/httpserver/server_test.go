@@ -152,7 +152,7 @@ func TestATakenPortIsServedOnceItIsFree(t *testing.T) {
 		_, body, err := get(t, http.DefaultClient, "http://"+address)
 		return err == nil && body == "hello"
 	})
-	eventually(t, "that is said", func() bool { return said.count("can listen again") == 1 })
+	eventually(t, "that is said", func() bool { return said.count("listening again") == 1 })
 }
 
 // stuckListener waits for connections that never come.
@@ -210,12 +210,12 @@ func TestTriesEveryFiveSecondsAndComplainsOnce(t *testing.T) {
 		}
 		want := []string{
 			"test server: one", "test server: two",
-			"test server: no longer served on 127.0.0.1:10249: use of closed network connection", "test server: one",
+			"test server: stopped serving on 127.0.0.1:10249: use of closed network connection", "test server: one",
 		}
 		if diff := cmp.Diff(want, told); diff != "" {
 			t.Errorf("Failed was told (-want +got):\n%s", diff)
 		}
-		if got := said.count("can't listen"); got != len(want) {
+		if got := said.count("cannot listen; retrying"); got != len(want) {
 			t.Errorf("want %d complaints, got %d:\n%s", len(want), got, said)
 		}
 	})
@@ -286,10 +286,10 @@ func TestValidate(t *testing.T) {
 		{
 			"tokens in the clear",
 			Config{Addresses: []string{"127.0.0.1:1", "0.0.0.0:1"}, Authorizer: authorizer},
-			`address "0.0.0.0:1": authentication without TLS would let others on the network read the tokens; set a certificate and a key, or listen on a loopback address`,
+			`address "0.0.0.0:1": without TLS, others on the network could read the tokens; set a certificate and a key, or listen on a loopback address`,
 		},
-		{"tokens everywhere", Config{Addresses: []string{":1"}, Authorizer: authorizer}, `address ":1": authentication without TLS`},
-		{"tokens to a name", Config{Addresses: []string{"node:1"}, Authorizer: authorizer}, `address "node:1": authentication without TLS`},
+		{"tokens everywhere", Config{Addresses: []string{":1"}, Authorizer: authorizer}, `address ":1": without TLS, others on the network could read the tokens`},
+		{"tokens to a name", Config{Addresses: []string{"node:1"}, Authorizer: authorizer}, `address "node:1": without TLS, others on the network could read the tokens`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.c.Handler = says("")

@@ -8,26 +8,25 @@ import (
 	"time"
 )
 
-// Status is what /statusz shows of the process.
+// Status is the status of the process, for /statusz.
 type Status struct {
 	Started time.Time
 	Version string // of this program
-	Backend string // what programs the node, for example "nftables"
-	Why     string // that one was chosen
-	Node    string // its name
+	Backend string // for example "nftables"
+	Why     string // the reason for choosing the backend
+	Node    string // the Node's name
 	Ready   bool   // all Services have been programmed once
 	Syncs   []Sync
 }
 
-// Sync is how the last round went for one IP family.
+// Sync is the result of the last syncs of one IP family.
 type Sync struct {
 	Family string    // "IPv4" or "IPv6"
-	Last   time.Time // that succeeded; zero: none yet
-	Err    error     // of the last one; nil: it succeeded
+	Last   time.Time // of the last successful sync; zero if there was none
+	Err    error     // of the last sync
 }
 
-// structuredStatus is Statusz of config.k8s.io, and what it has no field for under a key
-// of ours.
+// structuredStatus is Statusz of config.k8s.io, with vmapd's own fields under a key of its own.
 type structuredStatus struct {
 	zpage
 	StartTime     string    `json:"startTime"`
@@ -48,7 +47,7 @@ type ownStatus struct {
 
 type structuredSync struct {
 	Family   string  `json:"family"`
-	LastSync *string `json:"lastSync"` // null: none yet
+	LastSync *string `json:"lastSync"` // null if there was none
 	Error    string  `json:"error,omitempty"`
 }
 
@@ -93,7 +92,7 @@ func (s Status) structured(now time.Time, paths []string) structuredStatus {
 func (s Status) text(now time.Time, paths []string) string {
 	var b strings.Builder
 	line := func(name, value string) {
-		// An error of several parts has as many lines.
+		// Joined errors have several lines.
 		fmt.Fprintf(&b, "%s: %s\n", name, strings.ReplaceAll(value, "\n", "; "))
 	}
 	line("Started", s.Started.UTC().Format(time.UnixDate))
@@ -118,11 +117,11 @@ func (s Status) text(now time.Time, paths []string) string {
 	return b.String()
 }
 
-// hours puts a duration in the words of upstream's page.
+// hours formats a duration as Kubernetes' page does.
 func hours(d time.Duration) string {
 	s := seconds(d)
 	return fmt.Sprintf("%d hr %02d min %02d sec", s/3600, s/60%60, s%60)
 }
 
-// seconds are never negative: a clock may be set back.
+// seconds returns no negative number, which a changed clock could cause.
 func seconds(d time.Duration) int64 { return max(0, int64(d/time.Second)) }

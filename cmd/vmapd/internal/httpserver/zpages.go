@@ -18,9 +18,9 @@ const zpageWarning = "Warning: This endpoint is not meant to be machine parseabl
 // fields.
 const zpageGroup = "config.k8s.io"
 
-var zpageVersions = []string{"v1beta1", "v1alpha1"} // the first is what is sent if none is asked for
+var zpageVersions = []string{"v1beta1", "v1alpha1"} // the first is the default
 
-// zpage is what both structured pages begin with.
+// zpage has the common fields of the structured pages.
 type zpage struct {
 	Kind       string `json:"kind"`
 	APIVersion string `json:"apiVersion"`
@@ -35,9 +35,9 @@ func newZpage(kind, version, name string) zpage {
 	return p
 }
 
-// negotiate returns the version of the structured page that a client wants, or "" for
-// text. Of what the Accept header lists, the first that we have counts. Upstream insists on
-// application/json;v=v1beta1;g=config.k8s.io;as=KIND; application/json alone does here.
+// negotiate returns the version of the structured page that a client wants, or "" for text:
+// the first supported one in the Accept header. Kubernetes requires
+// application/json;v=v1beta1;g=config.k8s.io;as=KIND; here, application/json is enough.
 func negotiate(accept, kind string) (version string, ok bool) {
 	if strings.TrimSpace(accept) == "" {
 		return "", true
@@ -63,15 +63,15 @@ func negotiate(accept, kind string) (version string, ok bool) {
 	return "", false
 }
 
-// isOr says whether a parameter has a value, or is not there.
+// isOr reports whether a parameter has a value, or is missing.
 func isOr(params map[string]string, name, want string) bool {
 	v, ok := params[name]
 	return !ok || v == want
 }
 
-// notAcceptable tells a client what it may ask for.
+// notAcceptable tells a client which formats are supported.
 func notAcceptable(w http.ResponseWriter, kind string) {
-	http.Error(w, fmt.Sprintf("only these can be had: text/plain, application/json;v=%s;g=%s;as=%s",
+	http.Error(w, fmt.Sprintf("supported: text/plain, application/json;v=%s;g=%s;as=%s",
 		strings.Join(zpageVersions, "|"), zpageGroup, kind), http.StatusNotAcceptable)
 }
 
