@@ -2,6 +2,7 @@ package nft
 
 import (
 	"iter"
+	"strings"
 
 	"github.com/vmapd/vmapd/model"
 )
@@ -30,6 +31,9 @@ const (
 	externalAffinity = "external-affinity-"
 	externalRemember = "external-remember-"
 )
+
+// isOwn reports whether the name of a set or chain is that of an affinity.
+func isOwn(name string) bool { return strings.Contains(name, "/") }
 
 // affinity is what a service port needs for session affinity.
 type affinity struct {

@@ -128,7 +128,8 @@ func deleted(lists []SetOps, set string) map[string]bool {
 // isAhead reports whether new elements of a set go ahead of a large batch. A frontend that
 // is there already may choose a new slot at once, see [capacity].
 func (b *Batch) isAhead(set string) bool {
-	return isCounters(set) || b.CreateTable && isEndpoints(set)
+	s := DeclarationOf(set)
+	return s.Counter || b.CreateTable && s.hasSlots()
 }
 
 // Without takes out of the batch what concerns some service ports.

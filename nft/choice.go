@@ -6,7 +6,6 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/vmapd/vmapd/model"
 )
@@ -14,7 +13,7 @@ import (
 // A choice is a chain that chooses one of some endpoints. All service ports that choose
 // alike share it.
 type choice struct {
-	nodePort  bool
+	scope     scope
 	list      model.TrafficPolicy
 	algorithm model.Algorithm
 	of        capacity
@@ -23,7 +22,7 @@ type choice struct {
 // A circuit is a chain that lets pods and the node choose among all endpoints, and others
 // among those on this node.
 type circuit struct {
-	nodePort   bool
+	scope      scope
 	algorithm  model.Algorithm
 	local, all capacity // local may be 0: others are dropped
 }
@@ -37,11 +36,11 @@ func algorithmFor(n int, a model.Algorithm) model.Algorithm {
 	return a
 }
 
-// newChoice returns the chain for a list of endpoints.
-func newChoice(m *frontendMaps, sp *model.ServicePort, l model.TrafficPolicy) choice {
-	n := sp.Count(l)
+// newChoice returns the chain for a frontend and the endpoints that its traffic policy selects.
+func newChoice(sp *model.ServicePort, fe model.Frontend) choice {
+	n := sp.Count(fe.TrafficPolicy)
 	a := algorithmFor(n, sp.Algorithm)
-	return choice{m.nodePort, l, a, capacityFor(n, l, a)}
+	return choice{scopeOf(fe.Kind), fe.TrafficPolicy, a, capacityFor(n, fe.TrafficPolicy, a)}
 }
 
 // chooses reports whether a frontend has a chain to choose an endpoint. One without any
@@ -51,13 +50,13 @@ func chooses(fe model.Frontend) bool {
 	return fe.Action == model.Forward || fe.Action == model.Reject && fe.TrafficPolicy == model.Cluster
 }
 
-func newCircuit(m *frontendMaps, sp *model.ServicePort, fe model.Frontend) circuit {
+func newCircuit(sp *model.ServicePort, fe model.Frontend) circuit {
 	all, local := sp.Count(model.Cluster), 0
 	if fe.Action == model.Forward {
 		local = sp.Count(model.Local)
 	}
 	a := algorithmFor(max(all, local), sp.Algorithm)
-	return circuit{m.nodePort, a, capacityFor(local, model.Local, a), capacityFor(all, model.Cluster, a)}
+	return circuit{scopeOf(fe.Kind), a, capacityFor(local, model.Local, a), capacityFor(all, model.Cluster, a)}
 }
 
 // choices returns the chains that a circuit goes to: for all endpoints, and for those on
@@ -65,18 +64,11 @@ func newCircuit(m *frontendMaps, sp *model.ServicePort, fe model.Frontend) circu
 func (c circuit) choices() (all, local choice) {
 	sub := func(l model.TrafficPolicy, of capacity) choice {
 		if of == (capacity{1, 1}) {
-			return choice{c.nodePort, l, model.Random, capacityFor(1, l, model.Random)}
+			return choice{c.scope, l, model.Random, capacityFor(1, l, model.Random)}
 		}
-		return choice{c.nodePort, l, c.algorithm, of}
+		return choice{c.scope, l, c.algorithm, of}
 	}
 	return sub(model.Cluster, c.all), sub(model.Local, c.local)
-}
-
-func prefix(nodePort bool) string {
-	if nodePort {
-		return "nodeport-"
-	}
-	return ""
 }
 
 func suffix(a model.Algorithm) string {
@@ -91,11 +83,11 @@ func (c choice) name() string {
 	if c.list == model.Local {
 		local = "local-"
 	}
-	return prefix(c.nodePort) + local + "endpoints-" + c.of.String() + suffix(c.algorithm)
+	return c.scope.prefix() + local + "endpoints-" + c.of.String() + suffix(c.algorithm)
 }
 
 func (c circuit) name() string {
-	return fmt.Sprintf("%slocal-%v-of-%v%s", prefix(c.nodePort), c.local, c.all, suffix(c.algorithm))
+	return fmt.Sprintf("%slocal-%v-of-%v%s", c.scope.prefix(), c.local, c.all, suffix(c.algorithm))
 }
 
 // chain chooses. While a batch lands, a packet may still follow the old verdict and find
@@ -106,12 +98,8 @@ func (c circuit) name() string {
 // "typeof tcp dport" a rule for TCP only: with it, loading a listing again does not
 // take all but one endpoint from UDP.
 func (c choice) chain() Chain {
-	m := &addrMaps
-	if c.nodePort {
-		m = &nodePortMaps
-	}
 	dnat := func(how Field, mod int) Statement {
-		return DNAT{append(slices.Clone(m.keyExprs()), Expr{how, uint32(mod)}), m.endpoints[c.list]}
+		return DNAT{append(slices.Clone(c.scope.keyExprs()), Expr{how, uint32(mod)}), c.scope.set(endpointsRole(c.list))}
 	}
 	how := map[model.Algorithm]Field{
 		model.Random: RandomSlot, model.RoundRobin: NextSlot, model.SourceHash: HashSlot,
@@ -159,12 +147,12 @@ func (c circuit) chain(s *model.Settings) Chain {
 }
 
 // verdict says what happens at a frontend.
-func verdict(m *frontendMaps, sp *model.ServicePort, fe model.Frontend) Verdict {
+func verdict(sp *model.ServicePort, fe model.Frontend) Verdict {
 	switch {
 	case fe.ShortCircuit:
-		return Verdict{Goto, newCircuit(m, sp, fe).name()}
+		return Verdict{Goto, newCircuit(sp, fe).name()}
 	case chooses(fe):
-		return Verdict{Goto, newChoice(m, sp, fe.TrafficPolicy).name()}
+		return Verdict{Goto, newChoice(sp, fe).name()}
 	case fe.Action == model.Drop:
 		return Verdict{Kind: DropPacket}
 	}
@@ -183,12 +171,11 @@ type chosen struct {
 func (c *chosen) add(sp *model.ServicePort) bool {
 	grown := false
 	for _, fe := range sp.Frontends {
-		m := mapsFor(fe.Kind)
 		switch {
 		case fe.ShortCircuit:
-			grown = c.addCircuit(newCircuit(m, sp, fe)) || grown
+			grown = c.addCircuit(newCircuit(sp, fe)) || grown
 		case chooses(fe):
-			grown = c.addChoice(newChoice(m, sp, fe.TrafficPolicy)) || grown
+			grown = c.addChoice(newChoice(sp, fe)) || grown
 		}
 	}
 	return grown
@@ -218,16 +205,14 @@ func insert[T any](list *[]T, one T, compare func(a, b T) int) bool {
 }
 
 func compareChoices(a, b choice) int {
-	return cmp.Or(compareBools(a.nodePort, b.nodePort), cmp.Compare(a.list, b.list),
+	return cmp.Or(cmp.Compare(a.scope, b.scope), cmp.Compare(a.list, b.list),
 		cmp.Compare(a.algorithm, b.algorithm), compareCapacities(a.of, b.of))
 }
 
 func compareCircuits(a, b circuit) int {
-	return cmp.Or(compareBools(a.nodePort, b.nodePort), cmp.Compare(a.algorithm, b.algorithm),
+	return cmp.Or(cmp.Compare(a.scope, b.scope), cmp.Compare(a.algorithm, b.algorithm),
 		compareCapacities(a.local, b.local), compareCapacities(a.all, b.all))
 }
-
-func compareBools(a, b bool) int { return strings.Compare(prefix(a), prefix(b)) }
 
 func (c chosen) chains(s *model.Settings) []Chain {
 	chains := make([]Chain, 0, len(c.choices)+len(c.circuits))
@@ -255,7 +240,7 @@ func (c *chosen) addName(name string) bool {
 		if m[2] != "" {
 			l = model.Local
 		}
-		one := choice{m[1] != "", l, a, capacityFor(n, l, a)}
+		one := choice{scopeNamed(m[1]), l, a, capacityFor(n, l, a)}
 		if err != nil || err2 != nil || n < 1 || one.name() != name {
 			return false
 		}
@@ -266,7 +251,7 @@ func (c *chosen) addName(name string) bool {
 		local, err := strconv.Atoi(m[2])
 		all, err2 := strconv.Atoi(m[3])
 		a, err3 := model.ParseAlgorithm(m[4])
-		one := circuit{m[1] != "", a, capacityFor(local, model.Local, a), capacityFor(all, model.Cluster, a)}
+		one := circuit{scopeNamed(m[1]), a, capacityFor(local, model.Local, a), capacityFor(all, model.Cluster, a)}
 		if err != nil || err2 != nil || err3 != nil || all < 1 || one.name() != name {
 			return false
 		}

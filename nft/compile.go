@@ -119,7 +119,7 @@ func hairpinElement(a netip.Addr) Element {
 	return Element{Key: string(AppendAddr(AppendAddr(nil, a), a))}
 }
 
-func endpointElement(v model.VIP) Element { return Element{Key: addrMaps.key(v)} }
+func endpointElement(v model.VIP) Element { return Element{Key: scopeAddr.key(v)} }
 
 // portElements yields what one service port contributes. With other, it leaves out endpoints
 // that the other ruleset has in the same slots.
@@ -148,9 +148,9 @@ func (r *Ruleset) portElements(sp *model.ServicePort, other *slotDelta) iter.Seq
 // frontendElements yields what one frontend contributes.
 func (r *Ruleset) frontendElements(sp *model.ServicePort, fe model.Frontend, a *affinity, other *slotDelta) iter.Seq2[string, Element] {
 	return func(yield func(string, Element) bool) {
-		m := mapsFor(fe.Kind)
-		key := m.key(fe.VIP)
-		more := yield(m.dispatch, Element{Key: key, Verdict: verdict(m, sp, fe), Comment: elementComment(sp.Name)})
+		of := scopeOf(fe.Kind)
+		key := of.key(fe.VIP)
+		more := yield(of.set(roleDispatch), Element{Key: key, Verdict: verdict(sp, fe), Comment: elementComment(sp.Name)})
 		if fe.Restricted {
 			more = more && yield(FirewallIPs, Element{Key: key})
 			for _, p := range sp.Allowed(fe) {
@@ -166,21 +166,22 @@ func (r *Ruleset) frontendElements(sp *model.ServicePort, fe model.Frontend, a *
 				continue
 			}
 			for e := range r.slotElements(key, sp, fe, l, other) {
-				if more = more && yield(m.endpoints[l], e); !more {
+				if more = more && yield(of.set(endpointsRole(l)), e); !more {
 					return
 				}
 			}
 		}
 		switch fe.SourceNAT {
 		case model.MasqueradeAlways:
-			more = more && yield(m.sourceNAT, Element{Key: key, Verdict: Verdict{Goto, masqueradeChain}})
+			more = more && yield(of.set(roleSourceNAT), Element{Key: key, Verdict: Verdict{Goto, masqueradeChain}})
 		case model.MasqueradeNode:
-			more = more && yield(m.sourceNAT, Element{Key: key, Verdict: Verdict{Goto, masqueradeNode}})
+			more = more && yield(of.set(roleSourceNAT), Element{Key: key, Verdict: Verdict{Goto, masqueradeNode}})
 		case model.MasqueradeOutside:
 		}
 		if a != nil && more {
 			back, remember := a.verdicts(fe)
-			_ = yield(m.affinity, Element{Key: key, Verdict: back}) && yield(m.remember, Element{Key: key, Verdict: remember})
+			_ = yield(of.set(roleAffinity), Element{Key: key, Verdict: back}) &&
+				yield(of.set(roleRemember), Element{Key: key, Verdict: remember})
 		}
 	}
 }

@@ -19,27 +19,11 @@ type Options struct {
 	Counters bool
 }
 
-// counterSets are there only with Options.Counters. A counter has its set and an element of
-// its own: an element of the verdict map is replaced whenever the number of endpoints
-// changes, and would begin at 0 again. Whose it is stands in its comment, so that a frontend
-// which goes over to another Service does begin at 0.
-//
-// A lookup updates what an element counts since Linux 5.7 (nft_lookup_eval).
-func counterSets() []Set {
-	return []Set{
-		{Name: NodePortCounters, Key: []Type{Proto, Service}, Counter: true, Comment: "new connections to node ports"},
-		{Name: ServiceCounters, Key: []Type{Addr, Proto, Service}, Counter: true, Comment: "new connections to service addresses"},
-	}
-}
-
-// isCounters reports whether a set's elements count packets.
-func isCounters(set string) bool { return set == ServiceCounters || set == NodePortCounters }
-
 // CounterOf returns where connections to a frontend are counted: the set, and the element's
 // key.
 func CounterOf(fe model.Frontend) (set, key string) {
-	m := mapsFor(fe.Kind)
-	return m.counters, m.key(fe.VIP)
+	s := scopeOf(fe.Kind)
+	return s.set(roleCounters), s.key(fe.VIP)
 }
 
 // counterElements yields what counts connections to one service port.

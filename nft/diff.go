@@ -178,9 +178,9 @@ func (r *Ruleset) all() elements {
 	count := map[string]int{}
 	for sp := range r.snapshot.ServicePorts() {
 		for _, fe := range sp.Frontends {
-			m := mapsFor(fe.Kind)
-			count[m.dispatch]++
-			count[m.endpoints[fe.TrafficPolicy]] += len(sp.Endpoints)
+			of := scopeOf(fe.Kind)
+			count[of.set(roleDispatch)]++
+			count[of.set(endpointsRole(fe.TrafficPolicy))] += len(sp.Endpoints)
 		}
 	}
 	for range r.snapshot.ClusterIPs() {

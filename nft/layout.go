@@ -7,131 +7,183 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// LayoutSets returns the sets and maps that every table has, sorted by name. A set whose
-// type changes in a later version must get another name: sets of the same name can't be
-// exchanged without losing what they hold.
-func (o Options) LayoutSets() []Set {
-	list := commonSets()
-	if o.Counters {
-		list = append(list, counterSets()...)
-		slices.SortFunc(list, func(a, b Set) int { return strings.Compare(a.Name, b.Name) })
+// A layoutSet is a set or map of the layout, with its scope and its role.
+type layoutSet struct {
+	Set
+	scope scope
+	role  role
+}
+
+// A scope says which objects the elements of a set belong to.
+type scope uint8
+
+const (
+	noScope       scope = iota // not a set of the layout
+	scopeAddr                  // frontends with an address; the key begins with theirs
+	scopeNodePort              // frontends that are node ports; the key begins with theirs
+	scopeCluster               // Services, by their cluster IP
+	scopeService               // service ports; the key does not tell which
+	scopeOwn                   // the service port that the set is named after, see affinity
+	scopeEndpoint              // endpoints, of any number of Services
+	scopeNode                  // the node
+	scopes
+)
+
+// A role is the purpose of a set. Frontends with an address and node ports have sets of the
+// same roles.
+type role uint8
+
+const (
+	otherRole          role = iota
+	roleDispatch            // the verdict for a frontend
+	roleEndpoints           // the endpoints in a frontend's slots
+	roleLocalEndpoints      // those on this node
+	roleSourceNAT           // the verdict after DNAT: masquerade or not
+	roleAffinity            // the verdict for clients that may have an endpoint already
+	roleRemember            // the verdict after DNAT that stores a client's endpoint
+	roleCounters            // the number of connections to a frontend
+	roles
+)
+
+// endpointsRole returns the role of the maps of endpoints for a traffic policy.
+func endpointsRole(l model.TrafficPolicy) role { return roleEndpoints + role(l) }
+
+// layout has all sets and maps that a table can have, sorted by name; of the names in
+// scopeOwn, the beginning. A set whose type changes in a later version must get another
+// name: sets of the same name can't be exchanged without losing what they hold.
+//
+// A counter has its set and an element of its own: an element of the verdict map is replaced
+// whenever the number of endpoints changes, and would begin at 0 again. Whose it is stands in
+// its comment, so that a frontend which goes over to another Service does begin at 0. A
+// lookup updates what an element counts since Linux 5.7 (nft_lookup_eval).
+var layout = func() []layoutSet {
+	var (
+		addr     = []Type{Addr}
+		vip      = []Type{Addr, Proto, Service}
+		nodePort = []Type{Proto, Service}
+		endpoint = []Type{Addr, Service}
+
+		addrs            = Set{Key: addr}
+		addrPairs        = Set{Key: []Type{Addr, Addr}}
+		cidrs            = Set{Key: addr, Interval: true}
+		sources          = Set{Key: []Type{Addr, Service, Addr}, Interval: true}
+		clients          = Set{Key: addr, Data: endpoint, Dynamic: true}
+		endpoints        = Set{Key: endpoint}
+		vips             = Set{Key: vip}
+		vipVerdicts      = Set{Key: vip, Verdicts: true}
+		vipSlots         = Set{Key: slices.Concat(vip, []Type{Slot}), Data: endpoint}
+		vipCounters      = Set{Key: vip, Counter: true}
+		nodePortVerdicts = Set{Key: nodePort, Verdicts: true}
+		nodePortSlots    = Set{Key: slices.Concat(nodePort, []Type{Slot}), Data: endpoint}
+		nodePortCounters = Set{Key: nodePort, Counter: true}
+	)
+	row := func(name string, s Set, of scope, r role, comment string) layoutSet {
+		s.Name, s.Comment = name, comment
+		return layoutSet{s, of, r}
 	}
-	return list
-}
-
-func commonSets() []Set {
-	service, nodePort := []Type{Addr, Proto, Service}, []Type{Proto, Service}
-	endpoint := []Type{Addr, Service}
-	serviceSlot, nodePortSlot := []Type{Addr, Proto, Service, Slot}, []Type{Proto, Service, Slot}
-	return []Set{
-		{Name: AffinityIPs, Key: service, Verdicts: true, Comment: "whose clients come back to the same endpoint"},
-		{Name: AffinityNodePorts, Key: nodePort, Verdicts: true, Comment: "whose clients come back to the same endpoint"},
-		{Name: ClusterIPs, Key: []Type{Addr}, Comment: "refuse connections to ports that no Service has"},
-		{Name: Endpoints, Key: serviceSlot, Data: endpoint, Comment: "who answers: slots 0 to N-1 of each service address"},
-		{Name: FirewallIPs, Key: service, Comment: "for some sources only, see source-ranges"},
-		{Name: Hairpin, Key: []Type{Addr, Addr}, Comment: "endpoints on this node that connect to themselves"},
-		{
-			Name: LocalEndpoints, Key: serviceSlot, Data: endpoint,
-			Comment: "who answers on this node: slots 0 to n-1 of each service address",
-		},
-		{Name: NodePortEndpoints, Key: nodePortSlot, Data: endpoint, Comment: "who answers: slots 0 to N-1 of each node port"},
-		{Name: NodePortIPs, Key: []Type{Addr}, Comment: "where node ports answer"},
-		{
-			Name: NodePortLocalEndpoints, Key: nodePortSlot, Data: endpoint,
-			Comment: "who answers on this node: slots 0 to n-1 of each node port",
-		},
-		{
-			Name: NodePortSourceNAT, Key: nodePort, Verdicts: true,
-			Comment: "which node ports need the node's address as source",
-		},
-		{Name: RememberIPs, Key: service, Verdicts: true, Comment: "whose clients to remember"},
-		{Name: RememberNodePorts, Key: nodePort, Verdicts: true, Comment: "whose clients to remember"},
-		{Name: ServiceCIDRs, Key: []Type{Addr}, Interval: true, Comment: "drop what no Service has"},
-		{Name: ServiceEndpoints, Key: service, Comment: "whose packets are dropped if they belong to no connection"},
-		{
-			Name: ServiceIPs, Key: service, Verdicts: true,
-			Comment: "cluster IPs, external IPs, load-balancer addresses",
-		},
-		{Name: ServiceNodePorts, Key: nodePort, Verdicts: true, Comment: "node ports"},
-		{
-			Name: SourceNAT, Key: service, Verdicts: true,
-			Comment: "which service addresses need the node's address as source",
-		},
-		sourceRanges(model.SCTP), sourceRanges(model.TCP), sourceRanges(model.UDP),
+	return []layoutSet{
+		row(affinityBoth, endpoints, scopeOwn, otherRole, ""),
+		row(affinityOf[model.Cluster], clients, scopeOwn, otherRole, ""),
+		row(AffinityIPs, vipVerdicts, scopeAddr, roleAffinity, "whose clients come back to the same endpoint"),
+		row(AffinityNodePorts, nodePortVerdicts, scopeNodePort, roleAffinity, "whose clients come back to the same endpoint"),
+		row(ClusterIPs, addrs, scopeCluster, otherRole, "refuse connections to ports that no Service has"),
+		row(Endpoints, vipSlots, scopeAddr, roleEndpoints, "who answers: slots 0 to N-1 of each service address"),
+		row(FirewallIPs, vips, scopeAddr, otherRole, "for some sources only, see source-ranges"),
+		row(Hairpin, addrPairs, scopeEndpoint, otherRole, "endpoints on this node that connect to themselves"),
+		row(affinityOf[model.Local], clients, scopeOwn, otherRole, ""),
+		row(LocalEndpoints, vipSlots, scopeAddr, roleLocalEndpoints, "who answers on this node: slots 0 to n-1 of each service address"),
+		row(NodePortCounters, nodePortCounters, scopeNodePort, roleCounters, "new connections to node ports"),
+		row(NodePortEndpoints, nodePortSlots, scopeNodePort, roleEndpoints, "who answers: slots 0 to N-1 of each node port"),
+		row(NodePortIPs, addrs, scopeNode, otherRole, "where node ports answer"),
+		row(NodePortLocalEndpoints, nodePortSlots, scopeNodePort, roleLocalEndpoints, "who answers on this node: slots 0 to n-1 of each node port"),
+		row(NodePortSourceNAT, nodePortVerdicts, scopeNodePort, roleSourceNAT, "which node ports need the node's address as source"),
+		row(RememberIPs, vipVerdicts, scopeAddr, roleRemember, "whose clients to remember"),
+		row(RememberNodePorts, nodePortVerdicts, scopeNodePort, roleRemember, "whose clients to remember"),
+		row(ServiceCIDRs, cidrs, scopeNode, otherRole, "drop what no Service has"),
+		row(ServiceCounters, vipCounters, scopeAddr, roleCounters, "new connections to service addresses"),
+		row(ServiceEndpoints, vips, scopeEndpoint, otherRole, "whose packets are dropped if they belong to no connection"),
+		row(ServiceIPs, vipVerdicts, scopeAddr, roleDispatch, "cluster IPs, external IPs, load-balancer addresses"),
+		row(ServiceNodePorts, nodePortVerdicts, scopeNodePort, roleDispatch, "node ports"),
+		row(SourceNAT, vipVerdicts, scopeAddr, roleSourceNAT, "which service addresses need the node's address as source"),
+		row(SourceRanges(model.SCTP), sources, scopeService, otherRole, "who may connect to firewall-ips"),
+		row(SourceRanges(model.TCP), sources, scopeService, otherRole, "who may connect to firewall-ips"),
+		row(SourceRanges(model.UDP), sources, scopeService, otherRole, "who may connect to firewall-ips"),
 	}
-}
+}()
 
-func sourceRanges(p model.Protocol) Set {
-	return Set{Name: SourceRanges(p), Key: []Type{Addr, Service, Addr}, Interval: true, Comment: "who may connect to firewall-ips"}
-}
+// setNames has the names of the sets in layout by scope and role.
+var setNames = func() (names [scopes][roles]string) {
+	for _, s := range layout {
+		names[s.scope][s.role] = s.Name
+	}
+	return names
+}()
 
-var layoutSets = Options{Counters: true}.LayoutSets()
-
-// DeclarationOf returns the declaration of a set of ours by its name; its key is nil if it is none.
-func DeclarationOf(name string) Set {
-	for _, s := range layoutSets {
-		if s.Name == name {
+// layoutOf returns what the layout has for the name of a set, or noScope.
+func layoutOf(name string) layoutSet {
+	for _, s := range layout {
+		if s.Name == name || s.scope == scopeOwn && isOwn(name) && strings.HasPrefix(name, s.Name) {
+			s.Name = name
 			return s
 		}
 	}
-	switch {
-	case strings.HasPrefix(name, affinityBoth):
-		return Set{Name: name, Key: []Type{Addr, Service}}
-	case strings.HasPrefix(name, affinityOf[model.Cluster]), strings.HasPrefix(name, affinityOf[model.Local]):
-		return Set{Name: name, Key: []Type{Addr}, Data: []Type{Addr, Service}, Dynamic: true}
-	}
-	return Set{Name: name}
+	return layoutSet{Set: Set{Name: name}}
 }
 
-// isEndpoints reports whether a map's keys end with a slot.
-func isEndpoints(set string) bool {
-	switch set {
-	case Endpoints, LocalEndpoints, NodePortEndpoints, NodePortLocalEndpoints:
-		return true
+// DeclarationOf returns the declaration of a set of ours by its name; its key is nil if it is none.
+func DeclarationOf(name string) Set { return layoutOf(name).Set }
+
+// LayoutSets returns the sets and maps that every table has, sorted by name.
+func (o Options) LayoutSets() []Set {
+	sets := make([]Set, 0, len(layout))
+	for _, s := range layout {
+		if s.scope != scopeOwn && (o.Counters || !s.Counter) {
+			sets = append(sets, s.Set)
+		}
 	}
-	return false
+	return sets
 }
 
-// frontendMaps are the maps that serve one kind of frontend: those keyed by address,
-// protocol and port or, for node ports, those keyed by protocol and port.
-type frontendMaps struct {
-	nodePort                                          bool
-	dispatch, sourceNAT, affinity, remember, counters string
-	endpoints                                         [len(model.TrafficPolicies)]string
-}
-
-var (
-	addrMaps = frontendMaps{
-		dispatch: ServiceIPs, sourceNAT: SourceNAT, affinity: AffinityIPs, remember: RememberIPs, counters: ServiceCounters,
-		endpoints: [...]string{model.Cluster: Endpoints, model.Local: LocalEndpoints},
-	}
-	nodePortMaps = frontendMaps{
-		nodePort: true, dispatch: ServiceNodePorts, sourceNAT: NodePortSourceNAT,
-		affinity: AffinityNodePorts, remember: RememberNodePorts, counters: NodePortCounters,
-		endpoints: [...]string{model.Cluster: NodePortEndpoints, model.Local: NodePortLocalEndpoints},
-	}
-)
-
-func mapsFor(k model.FrontendKind) *frontendMaps {
+// scopeOf returns the scope of the sets with one kind of frontend.
+func scopeOf(k model.FrontendKind) scope {
 	if k == model.NodePort {
-		return &nodePortMaps
+		return scopeNodePort
 	}
-	return &addrMaps
+	return scopeAddr
 }
 
-// key returns a frontend's key in the maps.
-func (m *frontendMaps) key(v model.VIP) string {
+// set returns the name of the set of that role.
+func (s scope) set(r role) string { return setNames[s][r] }
+
+// key returns a frontend's key in the sets.
+func (s scope) key(v model.VIP) string {
 	key := make([]byte, 0, 24)
-	if !m.nodePort {
+	if s == scopeAddr {
 		key = AppendAddr(key, v.Addr)
 	}
 	return string(AppendPort(AppendProto(key, v.Protocol), v.Port))
 }
 
 // keyExprs is key for a packet.
-func (m *frontendMaps) keyExprs() Key {
-	if m.nodePort {
+func (s scope) keyExprs() Key {
+	if s == scopeNodePort {
 		return nodePortKey
 	}
 	return vipKey
+}
+
+// scopeNamed returns the scope whose prefix this is.
+func scopeNamed(prefix string) scope {
+	if prefix == scopeNodePort.prefix() {
+		return scopeNodePort
+	}
+	return scopeAddr
+}
+
+// prefix is how the names of the chains for these frontends begin.
+func (s scope) prefix() string {
+	if s == scopeNodePort {
+		return "nodeport-"
+	}
+	return ""
 }

@@ -44,7 +44,7 @@ func (s Set) typeText(f model.Family) string {
 		names[Addr] = "ipv6_addr"
 	}
 	word, dataPort := "type ", "inet_service"
-	if slices.Contains(s.Key, Slot) {
+	if s.hasSlots() {
 		names = map[Type]string{
 			Addr: ipWord(f) + " daddr", Proto: "meta l4proto", Service: "th dport", Slot: "numgen random mod 1",
 		}
@@ -101,7 +101,7 @@ func (r *Ruleset) Write(w io.Writer) error {
 			fmt.Fprintf(out, "\t\t%s\n", line)
 		}
 		list := all[s.Name]
-		slices.SortFunc(list, func(a, b ElementOp) int { return compareKeys(s.Name, a.Key, b.Key) })
+		slices.SortFunc(list, func(a, b ElementOp) int { return s.compareKeys(a.Key, b.Key) })
 		for i, op := range list {
 			if i == 0 {
 				fmt.Fprintf(out, "\t\telements = {\n")
@@ -129,8 +129,8 @@ func (r *Ruleset) Write(w io.Writer) error {
 
 // compareKeys orders keys as a person would: slot 10 after slot 9, though slots are in
 // the host's byte order.
-func compareKeys(set, a, b string) int {
-	if !isEndpoints(set) {
+func (s Set) compareKeys(a, b string) int {
+	if !s.hasSlots() {
 		return strings.Compare(a, b)
 	}
 	n := len(a) - registerSize

@@ -53,6 +53,9 @@ type Set struct {
 	Comment  string
 }
 
+// hasSlots reports whether keys end with a slot.
+func (s Set) hasSlots() bool { return len(s.Key) > 0 && s.Key[len(s.Key)-1] == Slot }
+
 // Type is the type of one component of a set's key or data.
 type Type uint8
 

@@ -4,7 +4,6 @@ import (
 	"iter"
 	"net/netip"
 	"slices"
-	"strings"
 
 	"github.com/vmapd/vmapd/model"
 )
@@ -58,45 +57,18 @@ func (b *Batch) divisible() bool {
 	}
 	for _, list := range [...][]SetOps{b.Delete, b.Add} {
 		for _, s := range list {
-			switch {
-			case s.Set == NodePortIPs, s.Set == ServiceCIDRs:
+			switch layoutOf(s.Set).scope {
+			case scopeNode:
 				return false
-			case isByService(s.Set):
-			case slices.ContainsFunc(s.Ops, func(op ElementOp) bool { return op.Port == nil }):
-				return false // left by somebody: whose it is, the key does not tell
+			case scopeAddr, scopeNodePort, scopeCluster, scopeEndpoint:
+			case noScope, scopeService, scopeOwn:
+				if slices.ContainsFunc(s.Ops, func(op ElementOp) bool { return op.Port == nil }) {
+					return false // nothing tells to which Service it belonged
+				}
 			}
 		}
 	}
 	return true
-}
-
-// isOwn reports whether an object belongs to one service port, see affinity.
-func isOwn(name string) bool { return strings.Contains(name, "/") }
-
-// isByService reports whether a set's elements are of no Service, or can be assigned to one
-// by their key.
-func isByService(set string) bool {
-	switch set {
-	case Hairpin, ServiceEndpoints, NodePortIPs, ServiceCIDRs:
-		return true
-	}
-	return isByKey(set)
-}
-
-// isByKey reports whether a set's keys are those of frontends, with a slot or without, or
-// cluster IPs.
-func isByKey(set string) bool {
-	switch set {
-	case ClusterIPs, FirewallIPs:
-		return true
-	}
-	for _, m := range [...]*frontendMaps{&addrMaps, &nodePortMaps} {
-		switch set {
-		case m.dispatch, m.sourceNAT, m.affinity, m.remember, m.counters, m.endpoints[model.Cluster], m.endpoints[model.Local]:
-			return true
-		}
-	}
-	return false
 }
 
 // groups are the Services that a batch concerns, each with a number. Those that are not
@@ -106,7 +78,9 @@ type groups struct {
 	numbers  map[*model.ServicePort]int
 	urgent   bool // one of them is
 
-	// Operations of one service port stand side by side, so this is the next one's often.
+	// Operations of one set and of one service port stand side by side, so these are often
+	// the next one's, too.
+	set        layoutSet
 	last       *model.ServicePort
 	lastNumber int
 
@@ -128,20 +102,27 @@ type service struct {
 // service returns the number of the Service that an operation belongs to, if it is one that
 // can go its own way.
 func (g *groups) service(set string, op *ElementOp) (int, bool) {
-	var n int
-	var ok bool
-	switch {
-	case op.Port != nil:
+	if op.Port != nil {
 		if g.last != op.Port {
 			g.last, g.lastNumber = op.Port, g.numbers[op.Port]
 		}
-		n, ok = g.lastNumber, true
-	case set == ClusterIPs:
+		return g.lastNumber, !g.services[g.lastNumber].joint
+	}
+	if g.set.Name != set {
+		g.set = layoutOf(set)
+	}
+	var n int
+	var ok bool
+	switch g.set.scope {
+	case scopeCluster:
 		n, ok = g.clusterIPs[decodeAddr(op.Key)]
-	case isEndpoints(set):
-		n, ok = g.frontends[op.Key[:len(op.Key)-registerSize]]
-	case isByKey(set):
-		n, ok = g.frontends[op.Key]
+	case scopeAddr, scopeNodePort:
+		key := op.Key
+		if g.set.hasSlots() {
+			key = key[:len(key)-registerSize]
+		}
+		n, ok = g.frontends[key]
+	case noScope, scopeService, scopeOwn, scopeEndpoint, scopeNode:
 	}
 	return n, ok && !g.services[n].joint
 }
@@ -154,7 +135,7 @@ func (b *Batch) groups() *groups {
 		n := g.numbers[sp]
 		for _, fe := range sp.Frontends {
 			if len(b.Delete) > 0 {
-				own(g, g.frontends, mapsFor(fe.Kind).key(fe.VIP), n)
+				own(g, g.frontends, scopeOf(fe.Kind).key(fe.VIP), n)
 			}
 			switch fe.Kind {
 			case model.ClusterIP:

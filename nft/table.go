@@ -24,8 +24,8 @@ func (s Foreign) text(model.Family) string { return "# foreign: " + s.What }
 // others have them in another order, they are brought in line.
 func (t *Table) slots(sp *model.ServicePort, l model.TrafficPolicy) []netip.AddrPort {
 	for _, fe := range sp.Frontends {
-		m := mapsFor(fe.Kind)
-		have, key := t.Elements[m.endpoints[l]], []byte(m.key(fe.VIP))
+		s := scopeOf(fe.Kind)
+		have, key := t.Elements[s.set(endpointsRole(l))], []byte(s.key(fe.VIP))
 		var list []netip.AddrPort
 		for i := uint32(0); ; i++ {
 			e, ok := have.Get(string(AppendSlot(key, i)))
@@ -53,12 +53,15 @@ func (t *Table) slots(sp *model.ServicePort, l model.TrafficPolicy) []netip.Addr
 // it. It is for who has read all sets but that map, and is nothing for other sets.
 func (t *Table) EndpointSlots(set string) iter.Seq2[string, int] {
 	return func(yield func(string, int) bool) {
-		frontends, list := t.frontendsOf(set)
+		of := layoutOf(set)
+		if !of.hasSlots() {
+			return
+		}
 		slots := map[string]int{} // by chain
-		for e := range frontends.All() {
+		for e := range t.Elements[of.scope.set(roleDispatch)].All() {
 			most, ok := slots[e.Verdict.Chain]
 			if !ok {
-				most = slotsOf(e.Verdict.Chain, list)
+				most = slotsOf(e.Verdict.Chain, model.TrafficPolicy(of.role-roleEndpoints))
 				slots[e.Verdict.Chain] = most
 			}
 			if most > 0 && !yield(e.Key, most) {
@@ -66,19 +69,6 @@ func (t *Table) EndpointSlots(set string) iter.Seq2[string, int] {
 			}
 		}
 	}
-}
-
-// frontendsOf returns the elements of the map that a map of endpoints belongs to, and whose
-// endpoints these are.
-func (t *Table) frontendsOf(set string) (*Elements, model.TrafficPolicy) {
-	for _, m := range [...]*frontendMaps{&addrMaps, &nodePortMaps} {
-		for _, l := range model.TrafficPolicies {
-			if m.endpoints[l] == set {
-				return t.Elements[m.dispatch], l
-			}
-		}
-	}
-	return nil, 0
 }
 
 // slotsOf returns from how many slots of a list, at most, the chain of that name chooses.
