@@ -117,7 +117,7 @@ func Decide(s *Snapshot, c Connection) Decision {
 func (s *FamilySnapshot) frontend(c Connection) (*ServicePort, *Frontend) {
 	sp, fe := s.find(VIP{c.Dest.Addr(), c.Protocol, c.Dest.Port()})
 	if fe == nil && slices.Contains(s.NodePortAddrs, c.Dest.Addr()) {
-		return s.find(VIP{unspecified(s.Family), c.Protocol, c.Dest.Port()})
+		return s.find(VIP{s.Family.Unspecified(), c.Protocol, c.Dest.Port()})
 	}
 	return sp, fe
 }
@@ -180,28 +180,24 @@ func (s *FamilySnapshot) sourceNAT(d *Decision, e Endpoint) SNATReason {
 	return KeepSource
 }
 
-// decideLoopback says what becomes of a connection to a loopback address, which never
-// meets a rule of the kernel's. Of these, 127.0.0.1 and ::1 are listened on.
+// decideLoopback decides about a connection to a loopback address, which meets no rule in
+// the kernel: the forwarder's listener accepts it (see [ServicePort.Loopback]).
 func (s *FamilySnapshot) decideLoopback(d *Decision) {
-	listens := [...]netip.Addr{IPv4: netip.AddrFrom4([4]byte{127, 0, 0, 1}), IPv6: netip.IPv6Loopback()}[s.Family]
-	a := d.Dest.Addr()
-	if !s.Localhost || !d.Node || d.Protocol == SCTP || a != listens && !a.IsUnspecified() {
+	sp, fe := s.find(VIP{s.Family.Unspecified(), d.Protocol, d.Dest.Port()})
+	if fe == nil || !s.Localhost || !d.Node {
 		return
 	}
-	d.Port, d.Frontend = s.find(VIP{unspecified(s.Family), d.Protocol, d.Dest.Port()})
-	if d.Frontend == nil {
+	at, policy, ok := sp.Loopback()
+	if a := d.Dest.Addr(); !at.IsValid() || a != at.Addr() && !a.IsUnspecified() {
 		return
 	}
-	d.Why, d.TrafficPolicy = LoopbackForwarder, d.Frontend.TrafficPolicy
-	switch {
-	case d.Frontend.ShortCircuit:
-		d.TrafficPolicy = Cluster
-	case d.Frontend.Action != Forward:
+	d.Port, d.Frontend, d.TrafficPolicy = sp, fe, policy
+	if !ok {
 		d.Verdict, d.Why = Rejected, NoEndpoints
 		return
 	}
-	d.Verdict = Forwarded
-	for e := range d.Port.In(d.TrafficPolicy) {
+	d.Verdict, d.Why = Forwarded, LoopbackForwarder
+	for e := range sp.In(policy) {
 		d.Targets = append(d.Targets, Target{e, ByForwarder})
 	}
 }

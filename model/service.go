@@ -330,7 +330,7 @@ func (s *service) frontends(f Family, p servicePort) iter.Seq[Frontend] {
 			}
 		}
 		if p.nodePort != 0 {
-			yield(Frontend{Kind: NodePort, VIP: VIP{unspecified(f), p.protocol, p.nodePort}})
+			yield(Frontend{Kind: NodePort, VIP: VIP{f.Unspecified(), p.protocol, p.nodePort}})
 		}
 	}
 }
@@ -349,11 +349,4 @@ func (s *service) wanting(v VIP) iter.Seq[servicePort] {
 			}
 		}
 	}
-}
-
-func unspecified(f Family) netip.Addr {
-	if f == IPv6 {
-		return netip.IPv6Unspecified()
-	}
-	return netip.IPv4Unspecified()
 }

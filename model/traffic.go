@@ -29,6 +29,16 @@ func (f Family) String() string {
 	return "IPv4"
 }
 
+// Unspecified returns the unspecified address, which a node port's [VIP] has.
+func (f Family) Unspecified() netip.Addr {
+	return [...]netip.Addr{IPv4: netip.IPv4Unspecified(), IPv6: netip.IPv6Unspecified()}[f]
+}
+
+// Loopback returns the loopback address: 127.0.0.1 or ::1.
+func (f Family) Loopback() netip.Addr {
+	return [...]netip.Addr{IPv4: netip.AddrFrom4([4]byte{127, 0, 0, 1}), IPv6: netip.IPv6Loopback()}[f]
+}
+
 // FamilyOf returns the family of a valid address that is not IPv4-mapped.
 func FamilyOf(a netip.Addr) Family {
 	if a.Is4() {
@@ -194,6 +204,24 @@ func (sp *ServicePort) Count(p TrafficPolicy) int {
 		n++
 	}
 	return n
+}
+
+// Loopback returns the address at which a listener serves the service port's node port to
+// processes of this node, where Settings.Localhost is set, and the traffic policy that
+// selects its endpoints. If ok is false, no endpoint serves, and connections are refused. The
+// address is invalid if there is no node port, or SCTP is its protocol.
+func (sp *ServicePort) Loopback() (at netip.AddrPort, p TrafficPolicy, ok bool) {
+	for _, fe := range sp.Frontends {
+		if fe.Kind != NodePort || fe.VIP.Protocol == SCTP {
+			continue
+		}
+		at = netip.AddrPortFrom(sp.Family.Loopback(), fe.VIP.Port)
+		if fe.ShortCircuit {
+			return at, Cluster, true
+		}
+		return at, fe.TrafficPolicy, fe.Action == Forward
+	}
+	return at, p, false
 }
 
 // Allowed returns who may connect to a restricted frontend, sorted and apart.

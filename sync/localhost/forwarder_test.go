@@ -45,7 +45,7 @@ func TestWantedIsWhatDecideSays(t *testing.T) {
 // compareWithDecide returns what becomes of connections to a node port.
 func compareWithDecide(t *testing.T, s *model.Snapshot, sp *model.ServicePort, fe model.Frontend) string {
 	t.Helper()
-	at := netip.AddrPortFrom(loopback(sp.Family), fe.VIP.Port)
+	at := netip.AddrPortFrom(sp.Family.Loopback(), fe.VIP.Port)
 	d := model.Decide(s, model.Connection{Source: at.Addr(), Node: true, Dest: at, Protocol: fe.VIP.Protocol})
 	var targets []netip.AddrPort
 	for _, target := range d.Targets {

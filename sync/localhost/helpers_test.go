@@ -171,7 +171,7 @@ func slice(f model.Family, protocol string, pods ...string) modeltest.Slice {
 func inBothFamilies(t *testing.T, test func(t *testing.T, f model.Family)) {
 	for _, f := range model.Families {
 		t.Run(f.String(), func(t *testing.T) {
-			l, err := net.Listen("tcp", netip.AddrPortFrom(loopback(f), 0).String())
+			l, err := net.Listen("tcp", netip.AddrPortFrom(f.Loopback(), 0).String())
 			if err != nil {
 				if f == model.IPv6 {
 					t.Skipf("this machine has no ::1: %v", err)
@@ -200,7 +200,7 @@ func freePort(t testing.TB) uint16 {
 
 func isFree(port uint16) bool {
 	for _, f := range model.Families {
-		at := netip.AddrPortFrom(loopback(f), port).String()
+		at := netip.AddrPortFrom(f.Loopback(), port).String()
 		l, err := net.Listen("tcp", at)
 		if errors.Is(err, syscall.EADDRINUSE) {
 			return false
@@ -223,7 +223,7 @@ func isFree(port uint16) bool {
 func hangUp(c io.Closer) { c.Close() }
 
 func nodePort(f model.Family, port uint16) string {
-	return netip.AddrPortFrom(loopback(f), port).String()
+	return netip.AddrPortFrom(f.Loopback(), port).String()
 }
 
 // eventually waits for something that nothing announces.
@@ -250,7 +250,7 @@ func within[C interface{ SetDeadline(time.Time) error }](t *testing.T, c C) C {
 // tcpServer serves each connection with handle until the test ends.
 func tcpServer(t testing.TB, f model.Family, handle func(*net.TCPConn)) netip.AddrPort {
 	t.Helper()
-	l, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(netip.AddrPortFrom(loopback(f), 0)))
+	l, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(netip.AddrPortFrom(f.Loopback(), 0)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -373,7 +373,7 @@ func udpServer(t testing.TB, f model.Family, name byte) netip.AddrPort {
 // udpServing handles each datagram, one after the other, until the test ends.
 func udpServing(t testing.TB, f model.Family, handle func(c *net.UDPConn, datagram []byte, client netip.AddrPort)) netip.AddrPort {
 	t.Helper()
-	c, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(loopback(f), 0)))
+	c, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(f.Loopback(), 0)))
 	if err != nil {
 		t.Fatal(err)
 	}

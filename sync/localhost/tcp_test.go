@@ -184,7 +184,7 @@ func silent(t *testing.T) (at netip.AddrPort) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	at = netip.AddrPortFrom(loopback(model.IPv4), uint16(name.(*syscall.SockaddrInet4).Port))
+	at = netip.AddrPortFrom(model.IPv4.Loopback(), uint16(name.(*syscall.SockaddrInet4).Port))
 	for range 8 { // more than a queue of length 0 holds
 		c, err := net.DialTimeout("tcp", at.String(), 20*time.Millisecond)
 		if err != nil {

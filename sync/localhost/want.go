@@ -2,7 +2,6 @@ package localhost
 
 import (
 	"net/netip"
-	"slices"
 	"time"
 
 	"github.com/vmapd/vmapd/model"
@@ -17,41 +16,18 @@ type want struct {
 }
 
 // wanted returns what a service port wants where Settings.Localhost is set. The zero
-// value means that nobody may listen, so that clients are refused at once: it has no
-// node port, or no endpoint, or is SCTP. It says what model.Decide says.
+// value means that nobody may listen, so that clients are refused at once.
 func wanted(sp *model.ServicePort) want {
-	if sp == nil || sp.Name.Protocol == model.SCTP {
+	if sp == nil {
 		return want{}
 	}
-	i := slices.IndexFunc(sp.Frontends, func(fe model.Frontend) bool { return fe.Kind == model.NodePort })
-	if i < 0 {
+	at, policy, ok := sp.Loopback()
+	if !ok {
 		return want{}
 	}
-	fe := sp.Frontends[i]
-	list := fe.TrafficPolicy
-	switch {
-	case fe.ShortCircuit:
-		list = model.Cluster
-	case fe.Action != model.Forward:
-		return want{}
-	}
-	w := want{
-		at:        netip.AddrPortFrom(loopback(sp.Family), fe.VIP.Port),
-		algorithm: sp.Algorithm,
-		affinity:  sp.Affinity,
-	}
-	for e := range sp.In(list) {
+	w := want{at: at, algorithm: sp.Algorithm, affinity: sp.Affinity}
+	for e := range sp.In(policy) {
 		w.endpoints = append(w.endpoints, e.Addr)
 	}
-	if len(w.endpoints) == 0 {
-		return want{}
-	}
 	return w
-}
-
-func loopback(f model.Family) netip.Addr {
-	if f == model.IPv6 {
-		return netip.IPv6Loopback()
-	}
-	return netip.AddrFrom4([4]byte{127, 0, 0, 1})
 }

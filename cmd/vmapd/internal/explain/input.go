@@ -26,10 +26,7 @@ type Input struct {
 func (in Input) NodeAddress() (netip.Addr, error) {
 	family := model.FamilyOf(in.Dest.Addr())
 	if in.Dest.Addr().IsLoopback() {
-		if family == model.IPv6 {
-			return netip.IPv6Loopback(), nil
-		}
-		return netip.AddrFrom4([4]byte{127, 0, 0, 1}), nil
+		return family.Loopback(), nil
 	}
 	for _, n := range in.Objects.Nodes {
 		if n.Name != in.Config.NodeName {
