@@ -100,7 +100,7 @@ func Decide(s *Snapshot, c Connection) Decision {
 		return d
 	}
 	d.Port, d.Frontend = fs.frontend(c)
-	_, isClusterIP := fs.clusterIPs.Get(addrKeys, c.Dest.Addr())
+	_, isClusterIP := fs.clusterIPs.Get(AddrKeys, c.Dest.Addr())
 	switch {
 	case d.Frontend != nil:
 		fs.decideFrontend(&d)
@@ -160,7 +160,7 @@ func (s *FamilySnapshot) decideFrontend(d *Decision) {
 
 func (s *FamilySnapshot) sourceNAT(d *Decision, e Endpoint) SNATReason {
 	toNode := slices.Contains(s.NodeAddrs, e.Addr.Addr())
-	_, isHairpin := s.hairpins.Get(addrKeys, d.Source)
+	_, isHairpin := s.hairpins.Get(AddrKeys, d.Source)
 	switch {
 	case toNode && !d.Node:
 		return OnNode

@@ -27,9 +27,9 @@ func newEdit(s *Snapshot) *edit {
 		fs := &s.families[f]
 		e.families[f] = familyEdit{
 			ports:      fs.ports.Edit(portKeys),
-			clusterIPs: fs.clusterIPs.Edit(addrKeys),
-			hairpins:   fs.hairpins.Edit(addrKeys),
-			endpoints:  fs.endpoints.Edit(vipKeys),
+			clusterIPs: fs.clusterIPs.Edit(AddrKeys),
+			hairpins:   fs.hairpins.Edit(AddrKeys),
+			endpoints:  fs.endpoints.Edit(VIPKeys),
 			noLocal:    fs.noLocal,
 		}
 	}

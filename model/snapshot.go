@@ -1,7 +1,6 @@
 package model
 
 import (
-	"cmp"
 	"iter"
 	"net/netip"
 	"slices"
@@ -110,17 +109,17 @@ func (s *FamilySnapshot) ServicePortChanges(old *FamilySnapshot) iter.Seq[Change
 
 // ClusterIPChanges yields the cluster IPs that only old (as Old) or only s (as New) has.
 func (s *FamilySnapshot) ClusterIPChanges(old *FamilySnapshot) iter.Seq[Change[netip.Addr]] {
-	return keyChanges(addrKeys, s.clusterIPs, old.clusterIPs)
+	return keyChanges(AddrKeys, s.clusterIPs, old.clusterIPs)
 }
 
 // HairpinChanges is ClusterIPChanges for Hairpins.
 func (s *FamilySnapshot) HairpinChanges(old *FamilySnapshot) iter.Seq[Change[netip.Addr]] {
-	return keyChanges(addrKeys, s.hairpins, old.hairpins)
+	return keyChanges(AddrKeys, s.hairpins, old.hairpins)
 }
 
 // ServiceEndpointChanges is ClusterIPChanges for ServiceEndpoints.
 func (s *FamilySnapshot) ServiceEndpointChanges(old *FamilySnapshot) iter.Seq[Change[VIP]] {
-	return keyChanges(vipKeys, s.endpoints, old.endpoints)
+	return keyChanges(VIPKeys, s.endpoints, old.endpoints)
 }
 
 func keyChanges[K comparable](keys persist.KeyFuncs[K], m, old persist.Map[K, struct{}]) iter.Seq[Change[K]] {
@@ -136,19 +135,6 @@ func keyChanges[K comparable](keys persist.KeyFuncs[K], m, old persist.Map[K, st
 		}
 	}
 }
-
-var (
-	// ServicePortKeys order persistent maps by service port.
-	ServicePortKeys = persist.KeyFuncs[ServicePortName]{Hash: hashServicePortName, Compare: compareServicePortNames}
-
-	portKeys = persist.KeyFuncs[*ServicePortName]{
-		Hash:    func(n *ServicePortName) uint64 { return hashServicePortName(*n) },
-		Compare: func(a, b *ServicePortName) int { return compareServicePortNames(*a, *b) },
-	}
-	nameKeys = persist.KeyFuncs[NamespacedName]{Hash: hashName, Compare: compareNames}
-	addrKeys = persist.KeyFuncs[netip.Addr]{Hash: hashAddr, Compare: netip.Addr.Compare}
-	vipKeys  = persist.KeyFuncs[VIP]{Hash: hashVIP, Compare: compareVIPs}
-)
 
 func values[K, V comparable](m persist.Map[K, V]) iter.Seq[V] {
 	return func(yield func(V) bool) {
@@ -168,46 +154,4 @@ func keys[K, V comparable](m persist.Map[K, V]) iter.Seq[K] {
 			}
 		}
 	}
-}
-
-// FNV-1a: the same spread in every process, so that output is reproducible.
-const (
-	fnvOffset = 14695981039346656037
-	fnvPrime  = 1099511628211
-)
-
-func hashServicePortName(n ServicePortName) uint64 {
-	h := uint64(fnvOffset)
-	for _, s := range [...]string{n.Namespace, n.Name, n.Port} {
-		for i := range len(s) {
-			h = (h ^ uint64(s[i])) * fnvPrime
-		}
-		h = (h ^ 0xff) * fnvPrime // no name has this byte: "a"+"bc" is not "ab"+"c"
-	}
-	return (h ^ uint64(n.Protocol)) * fnvPrime
-}
-
-func hashName(n NamespacedName) uint64 {
-	return hashServicePortName(ServicePortName{NamespacedName: n})
-}
-
-func hashAddr(a netip.Addr) uint64 {
-	h := uint64(fnvOffset)
-	b := a.As16()
-	for _, c := range b {
-		h = (h ^ uint64(c)) * fnvPrime
-	}
-	return h
-}
-
-func hashVIP(v VIP) uint64 {
-	h := hashAddr(v.Addr)
-	for _, c := range [...]byte{byte(v.Protocol), byte(v.Port >> 8), byte(v.Port)} {
-		h = (h ^ uint64(c)) * fnvPrime
-	}
-	return h
-}
-
-func compareVIPs(a, b VIP) int {
-	return cmp.Or(a.Addr.Compare(b.Addr), cmp.Compare(a.Protocol, b.Protocol), cmp.Compare(a.Port, b.Port))
 }

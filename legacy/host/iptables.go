@@ -75,7 +75,7 @@ func (b *IPTables) Apply(ctx context.Context, s *model.Snapshot) error {
 	for _, f := range b.families {
 		if err := b.applyFamily(ctx, f, s.Family(f.family)); err != nil {
 			f.have, f.left = nil, nil
-			errs = append(errs, &FamilyError{f.family, err})
+			errs = append(errs, &model.FamilyError{Family: f.family, Err: err})
 		}
 	}
 	return errors.Join(errs...)

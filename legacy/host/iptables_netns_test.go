@@ -191,8 +191,7 @@ func TestWhichFamilyFailed(t *testing.T) {
 		modeltest.NewService("ns3/more").On("172.30.0.44", "fd00:172:30::2c").TCP("", 80).Set(builder)
 		for i, want := range [][2][2]uint64{{{0, 0}, {1, 1}}, {{0, 0}, {2, 1}}} {
 			err := b.Apply(t.Context(), builder.Snapshot())
-			var of interface{ IPFamily() model.Family }
-			if !errors.As(err, &of) || of.IPFamily() != model.IPv6 || !strings.HasPrefix(err.Error(), "IPv6: ") {
+			if of, ok := errors.AsType[*model.FamilyError](err); !ok || of.Family != model.IPv6 || !strings.HasPrefix(err.Error(), "IPv6: ") {
 				t.Errorf("error %v, want one of IPv6", err)
 			}
 			if got := failures(); got != want {

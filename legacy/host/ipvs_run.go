@@ -105,7 +105,7 @@ func (r *run) leadsNowhere(op ipvs.AddEntry) bool {
 	case ipvs.Services:
 		return r.failed[ipvs.Key{Addr: op.Entry.Addr, Protocol: op.Entry.Protocol, Port: op.Entry.Port}]
 	case ipvs.Inside:
-		return r.failed[ipvs.Key{Addr: unspecified(op.Family), Mark: op.Mark}]
+		return r.failed[ipvs.Key{Addr: op.Family.Unspecified(), Mark: op.Mark}]
 	default:
 		return false
 	}

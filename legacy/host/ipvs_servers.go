@@ -51,13 +51,6 @@ func netmask(a netip.Addr) uint32 {
 	return 0xffffffff
 }
 
-func unspecified(f model.Family) netip.Addr {
-	if f == model.IPv6 {
-		return netip.IPv6Unspecified()
-	}
-	return netip.IPv4Unspecified()
-}
-
 func service(k ipvs.Key, s ipvs.Server) *moby.Service {
 	m := &moby.Service{
 		AddressFamily: unix.AF_INET, FWMark: k.Mark, Netmask: netmask(k.Addr),
@@ -225,7 +218,7 @@ func keyOf(m *moby.Service) (ipvs.Key, error) {
 		f = model.IPv6
 	}
 	if m.FWMark != 0 {
-		return ipvs.Key{Addr: unspecified(f), Mark: m.FWMark}, nil
+		return ipvs.Key{Addr: f.Unspecified(), Mark: m.FWMark}, nil
 	}
 	a, ok := netip.AddrFromSlice(m.Address)
 	if !ok {

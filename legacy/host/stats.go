@@ -29,20 +29,6 @@ type Stats struct {
 	InvalidDropped uint64
 }
 
-// FamilyError says for which IP family something failed; the other one is not concerned.
-type FamilyError struct {
-	Family model.Family
-	Err    error
-}
-
-func (e *FamilyError) Error() string { return e.Family.String() + ": " + e.Err.Error() }
-
-// Unwrap returns what failed.
-func (e *FamilyError) Unwrap() error { return e.Err }
-
-// IPFamily returns the family.
-func (e *FamilyError) IPFamily() model.Family { return e.Family }
-
 // counters are Stats that one goroutine writes and any number read.
 type counters struct {
 	mu    sync.Mutex

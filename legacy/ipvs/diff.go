@@ -112,7 +112,7 @@ func (d *differ) changedKeys(before, after *State) {
 			}
 		}
 	}
-	for c := range after.frontends.Changes(vipKeys, before.frontends) {
+	for c := range after.frontends.Changes(model.VIPKeys, before.frontends) {
 		visit(c.Key)
 	}
 	if slices.Equal(before.settings().NodePortAddrs, after.settings().NodePortAddrs) {
@@ -141,7 +141,7 @@ func (d *differ) changedAddrs(before, after *State) {
 			after.addAddr(d.want, a)
 		}
 	}
-	for c := range after.addrs.Changes(addrKeys, before.addrs) {
+	for c := range after.addrs.Changes(model.AddrKeys, before.addrs) {
 		visit(c.Key)
 	}
 	if before.snapshot.Settings != after.snapshot.Settings {

@@ -21,10 +21,7 @@ type Key struct {
 func keyOf(v model.VIP) Key { return Key{Addr: v.Addr, Protocol: v.Protocol, Port: v.Port} }
 
 func markKey(f model.Family, mark uint32) Key {
-	if f == model.IPv6 {
-		return Key{Addr: netip.IPv6Unspecified(), Mark: mark}
-	}
-	return Key{Addr: netip.IPv4Unspecified(), Mark: mark}
+	return Key{Addr: f.Unspecified(), Mark: mark}
 }
 
 func (k Key) vip() model.VIP { return model.VIP{Addr: k.Addr, Protocol: k.Protocol, Port: k.Port} }

@@ -1,6 +1,7 @@
 package ipvs
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 
@@ -74,7 +75,7 @@ func Compile(before Marks, s *model.FamilySnapshot, o Options) *State {
 // setFrontends finds out who has which address. What goes does so first: it may come to
 // somebody else.
 func (s *State) setFrontends(old *State, changes []model.Change[*model.ServicePort]) {
-	frontends, addrs := s.frontends.Edit(vipKeys), s.addrs.Edit(addrKeys)
+	frontends, addrs := s.frontends.Edit(model.VIPKeys), s.addrs.Edit(model.AddrKeys)
 	change := func(a netip.Addr, n int, clusterIP bool) {
 		u, _ := addrs.Get(a)
 		if u.frontends += n; n == 0 {
@@ -124,6 +125,8 @@ func vips(sp *model.ServicePort) func(func(model.VIP, int) bool) {
 		}
 	}
 }
+
+var markKeys = persist.KeyFuncs[uint32]{Hash: func(m uint32) uint64 { return uint64(m) }, Compare: cmp.Compare[uint32]}
 
 // setMarks gives marks to service ports that need one, and then takes them from those that
 // no longer do: one that was free before cannot be mistaken for another while a plan is
@@ -203,9 +206,9 @@ func (c *Content) markOf(sp *model.ServicePort) uint32 {
 // at returns who answers at an address, protocol and port. A Service's address goes before a
 // node port: it may be an address of the node, too.
 func (s *State) at(k Key) (frontend, bool) {
-	fe, ok := s.frontends.Get(vipKeys, k.vip())
+	fe, ok := s.frontends.Get(model.VIPKeys, k.vip())
 	if !ok && slices.Contains(s.settings().NodePortAddrs, k.Addr) {
-		fe, ok = s.frontends.Get(vipKeys, model.VIP{Addr: unspecified(s.Family), Protocol: k.Protocol, Port: k.Port})
+		fe, ok = s.frontends.Get(model.VIPKeys, model.VIP{Addr: s.Family.Unspecified(), Protocol: k.Protocol, Port: k.Port})
 	}
 	return fe, ok
 }
@@ -217,8 +220,6 @@ func (s *State) settings() *model.Settings {
 	}
 	return s.snapshot.Settings
 }
-
-func unspecified(f model.Family) netip.Addr { return markKey(f, 0).Addr }
 
 // keysOf yields where a frontend is reached: at its address or, for a node port, at each of
 // the node's where node ports answer.
@@ -280,7 +281,7 @@ func (s *State) addMark(c *Content, sp *model.ServicePort) {
 // addAddr adds an address that Services need: to the device, unless it is one of the node's
 // others, whose other ports are then the node's as well.
 func (s *State) addAddr(c *Content, a netip.Addr) {
-	u, ok := s.addrs.Get(addrKeys, a)
+	u, ok := s.addrs.Get(model.AddrKeys, a)
 	isNode := slices.Contains(s.settings().NodeAddrs, a)
 	if !ok || isNode && !u.clusterIP {
 		return

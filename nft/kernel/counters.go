@@ -74,7 +74,7 @@ func (b *Backend) Connections(ctx context.Context) ([]Count, error) {
 			counts, err = b.appendCounts(ctx, counts, shared.counted)
 		}
 		if err != nil {
-			errs = append(errs, &familyError{st.family, err})
+			errs = append(errs, &model.FamilyError{Family: st.family, Err: err})
 		}
 	}
 	return counts, errors.Join(errs...)

@@ -44,19 +44,6 @@ func (e *BatchError) Error() string {
 
 func (e *BatchError) Unwrap() error { return e.Err }
 
-// familyError is an error that concerns one IP family only.
-type familyError struct {
-	family model.Family
-	err    error
-}
-
-func (e *familyError) Error() string { return fmt.Sprintf("%v: %v", e.family, e.err) }
-
-func (e *familyError) Unwrap() error { return e.err }
-
-// IPFamily returns which family that is.
-func (e *familyError) IPFamily() model.Family { return e.family }
-
 // UnsupportedError is a feature that this kernel lacks.
 type UnsupportedError struct {
 	Feature string // what is missing, like "nft_fib (CONFIG_NFT_FIB_IPV4)"

@@ -139,7 +139,7 @@ func (b *Backend) Resync() {
 // those before the one that fails stay. A service port that the kernel refuses is left out, and
 // named in the error; the others are programmed.
 //
-// An error that concerns one family only has a method IPFamily, which tells it.
+// An error of one family is a [model.FamilyError].
 func (b *Backend) Apply(ctx context.Context, s *model.Snapshot) error {
 	var errs []error
 	for _, st := range b.families {
@@ -163,7 +163,7 @@ func (b *Backend) Apply(ctx context.Context, s *model.Snapshot) error {
 // concerns this family.
 func (st *familyState) failed(err error) error {
 	st.have, st.left, st.late = nil, nil, nil
-	return &familyError{st.family, err}
+	return &model.FamilyError{Family: st.family, Err: err}
 }
 
 func (b *Backend) redial() error {

@@ -109,13 +109,13 @@ func TestAnErrorSaysWhichFamilyItConcerns(t *testing.T) {
 	}
 	var families []model.Family
 	for _, err := range joined.Unwrap() {
-		var one interface{ IPFamily() model.Family }
-		if !errors.As(err, &one) || !errors.Is(err, ErrOwned) {
+		one, ok := errors.AsType[*model.FamilyError](err)
+		if !ok || !errors.Is(err, ErrOwned) {
 			t.Errorf("%v concerns no family, or is not ErrOwned", err)
 			continue
 		}
-		families = append(families, one.IPFamily())
-		if want := one.IPFamily().String() + ": table vmapd is owned by another process; waiting for it to end"; err.Error() != want {
+		families = append(families, one.Family)
+		if want := one.Family.String() + ": table vmapd is owned by another process; waiting for it to end"; err.Error() != want {
 			t.Errorf("got %q, want %q", err, want)
 		}
 	}

@@ -201,7 +201,7 @@ func (f *family) begin(now time.Time) (*rules, todo) {
 func (f *family) rule(vip model.VIP, name model.ServicePortName) rule {
 	owner, ok := f.frontends[vip]
 	if !ok && contains(f.applied.NodePortAddrs, vip.Addr) {
-		owner, ok = f.frontends[model.VIP{Addr: unspecified(vip.Addr), Protocol: vip.Protocol, Port: vip.Port}]
+		owner, ok = f.frontends[model.VIP{Addr: model.FamilyOf(vip.Addr).Unspecified(), Protocol: vip.Protocol, Port: vip.Port}]
 	}
 	if ok {
 		return rule{port: owner, until: f.until(owner.Name)}

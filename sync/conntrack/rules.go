@@ -44,7 +44,7 @@ func (r *rules) stale(f *flow) bool {
 		return rule.stale(f, r.now)
 	}
 	if contains(r.nodePortAddrs, vip.Addr) {
-		vip.Addr = unspecified(vip.Addr)
+		vip.Addr = model.FamilyOf(vip.Addr).Unspecified()
 		if rule, ok := r.frontends[vip]; ok {
 			return rule.stale(f, r.now)
 		}
@@ -93,11 +93,4 @@ func serves(sp *model.ServicePort, a netip.AddrPort) bool {
 func contains(sorted []netip.Addr, a netip.Addr) bool {
 	_, ok := slices.BinarySearchFunc(sorted, a, netip.Addr.Compare)
 	return ok
-}
-
-func unspecified(a netip.Addr) netip.Addr {
-	if a.Is4() {
-		return netip.IPv4Unspecified()
-	}
-	return netip.IPv6Unspecified()
 }

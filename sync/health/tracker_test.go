@@ -278,13 +278,6 @@ func (b *backend) Apply(ctx context.Context, _ *model.Snapshot) error {
 
 func (*backend) Resync() {}
 
-type familyError struct {
-	error
-	family model.Family
-}
-
-func (e familyError) IPFamily() model.Family { return e.family }
-
 // With a real loop.
 func TestTrackerOfALoop(t *testing.T) {
 	service := modeltest.NewService("ns1/web").On("172.30.0.41")
@@ -296,7 +289,7 @@ func TestTrackerOfALoop(t *testing.T) {
 		{"all is well, or a family is left out", backend{}, [...]bool{true, true}},
 		{"hangs", backend{hang: true}, [...]bool{false, false}},
 		{"fails", backend{err: errors.New("no")}, [...]bool{false, false}},
-		{"one family fails", backend{err: fmt.Errorf("apply: %w", familyError{errors.New("no"), model.IPv6})}, [...]bool{true, false}},
+		{"one family fails", backend{err: fmt.Errorf("apply: %w", &model.FamilyError{Family: model.IPv6, Err: errors.New("no")})}, [...]bool{true, false}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

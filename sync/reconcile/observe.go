@@ -61,14 +61,14 @@ func (p *pending) add(c Change, now time.Time) (first bool) {
 	return first
 }
 
-// failedFamilies returns whom an error is about. What has the method IPFamily concerns that
-// family alone; everything else concerns both.
+// failedFamilies returns the families that an error affects: of each [model.FamilyError] in
+// it, that one; of any other error, both.
 func failedFamilies(err error) (failed [len(model.Families)]bool) {
 	switch e := err.(type) { //nolint:errorlint // This walks the whole tree by itself.
 	case nil:
 		return failed
-	case interface{ IPFamily() model.Family }:
-		failed[e.IPFamily()] = true
+	case *model.FamilyError:
+		failed[e.Family] = true
 		return failed
 	case interface{ Unwrap() []error }:
 		for _, inner := range e.Unwrap() {

@@ -120,13 +120,9 @@ func TestTheRoundAfterAFailureIsFull(t *testing.T) {
 	})
 }
 
-type familyError struct{ f model.Family }
-
-func (e familyError) Error() string          { return e.f.String() }
-func (e familyError) IPFamily() model.Family { return e.f }
-
 func TestWhomAnErrorIsAbout(t *testing.T) {
-	v4, v6, other := familyError{model.IPv4}, familyError{model.IPv6}, errors.New("other")
+	other := errors.New("other")
+	v4, v6 := &model.FamilyError{Family: model.IPv4, Err: other}, &model.FamilyError{Family: model.IPv6, Err: other}
 	for _, tt := range []struct {
 		err  error
 		want [2]bool

@@ -106,10 +106,7 @@ func verdict(how ending) Outcome {
 
 // server finds the virtual server: by the mark, and then by the destination.
 func (r *run) server() (ipvs.Key, bool) {
-	byMark := ipvs.Key{Addr: netip.IPv4Unspecified(), Mark: r.mark}
-	if r.content.Family == model.IPv6 {
-		byMark.Addr = netip.IPv6Unspecified()
-	}
+	byMark := ipvs.Key{Addr: r.content.Family.Unspecified(), Mark: r.mark}
 	byAddr := ipvs.Key{Addr: r.Dest.Addr(), Protocol: r.Protocol, Port: r.Dest.Port()}
 	for _, k := range [...]ipvs.Key{byMark, byAddr} {
 		if _, ok := r.content.Servers[k]; ok && k != (ipvs.Key{Addr: byMark.Addr}) {
