@@ -19,42 +19,26 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/sync/manifest"
 )
 
-// A scenario is one situation, in testdata/scenario:
-//
-//	In plain words, what this shows.
-//	flags: --masquerade-all
-//	-- in.yaml --
-//	the manifests
-//	-- want.nft --
-//	what "vmapd render" prints
-//	-- want.stderr --
-//	what it says besides; may be missing
-//	-- flows --
-//	client 172.30.0.41:80/tcp => 10.0.0.2:8080 10.0.0.3:8080
-//
-// Each flow is a kind of connection and what becomes of it; see flow_test.go. Here it is
-// compared with what model.Decide says, and run through the simulator; for real it is made
-// in scenario_netns_test.go.
-//
-// The address plan is the lab's: pods 10.0.0.0/8, ClusterIPs 172.30.0.0/16, nodes
-// 192.168.0.0/24 (ours .2), load-balancer addresses 192.168.98.0/24, ExternalIPs
-// 192.168.99.0/24, outside 203.0.113.0/24 (the client .9 and .129), and IPv6 twins, in
-// which a number is the same in hexadecimal.
+// A scenario is one archive of testdata/scenario, whose README.md describes the format. Here
+// its flows are compared with model.Decide and run through the simulator; in
+// scenario_netns_test.go they are real connections.
 type scenario struct {
 	name  string
 	path  string
-	about string   // the comment on top
-	flags []string // for render
+	about string    // the comment on top
+	flags []string  // for render
+	empty *scenario // what its golden texts are the difference to; itself for that one
 	files []archiveFile
 }
 
 type archiveFile struct{ name, data string }
 
-var update = flag.Bool("update", false, "rewrite want.nft and want.stderr in testdata/scenario")
+var update = flag.Bool("update", false, "rewrite the golden texts in testdata")
 
 func scenarios(t *testing.T) []*scenario {
 	t.Helper()
@@ -63,8 +47,12 @@ func scenarios(t *testing.T) []*scenario {
 		t.Fatalf("no scenarios: %v", err)
 	}
 	var all []*scenario
+	empty := &scenario{}
 	for _, path := range paths {
-		s := &scenario{name: strings.TrimSuffix(filepath.Base(path), ".txtar"), path: path}
+		s := &scenario{name: strings.TrimSuffix(filepath.Base(path), ".txtar"), path: path, empty: empty}
+		if s.name == "empty" {
+			*empty, s = *s, empty
+		}
 		data, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
@@ -103,6 +91,10 @@ func (s *scenario) file(name string) string {
 	return ""
 }
 
+func (s *scenario) has(name string) bool {
+	return slices.ContainsFunc(s.files, func(f archiveFile) bool { return f.name == name })
+}
+
 // set replaces a file; one that is new and not empty goes before the flows.
 func (s *scenario) set(name, data string) {
 	for i := range s.files {
@@ -126,12 +118,21 @@ func (s *scenario) write() error {
 	return os.WriteFile(s.path, []byte(b.String()), 0o644)
 }
 
+// manifests returns the scenario's manifests, with the empty cluster's Node if they have none.
+func (s *scenario) manifests() string {
+	own := s.file("in.yaml")
+	if strings.Contains(own, "\nkind: Node\n") {
+		return own
+	}
+	return own + "---\n" + s.empty.file("in.yaml")
+}
+
 // render runs "vmapd render" on the scenario's manifests.
 func (s *scenario) render(t *testing.T) (stdout, stderr string) {
 	t.Helper()
 	dir := t.TempDir()
 	in := filepath.Join(dir, "in.yaml")
-	if err := os.WriteFile(in, []byte(s.file("in.yaml")), 0o600); err != nil {
+	if err := os.WriteFile(in, []byte(s.manifests()), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	var out, errs bytes.Buffer
@@ -146,18 +147,25 @@ func (s *scenario) render(t *testing.T) (stdout, stderr string) {
 // snapshot builds what render renders.
 func (s *scenario) snapshot(t *testing.T) (*model.Snapshot, *manifest.Objects) {
 	t.Helper()
+	_, snapshot, objects := s.load(t)
+	return snapshot, objects
+}
+
+// load does it with the configuration of the scenario's flags.
+func (s *scenario) load(t *testing.T) (*config.Config, *model.Snapshot, *manifest.Objects) {
+	t.Helper()
 	var command nodeFlags
 	flags := pflag.NewFlagSet(s.name, pflag.ContinueOnError)
 	command.addFlags(flags, "")
 	if err := flags.Parse(s.flags); err != nil {
 		t.Fatalf("flags: %v", err)
 	}
-	_, traffic, err := command.load(t.Output())
+	conf, traffic, err := command.load(t.Output())
 	if err != nil {
 		t.Fatalf("flags: %v", err)
 	}
 	// What is wrong with the manifests is in want.stderr.
-	objects, _ := manifest.Parse("in.yaml", []byte(s.file("in.yaml")))
+	objects, _ := manifest.Parse("in.yaml", []byte(s.manifests()))
 	if traffic.NodeName == "" {
 		if traffic.NodeName, err = onlyNodeName(objects.Nodes()); err != nil {
 			t.Fatal(err)
@@ -165,25 +173,25 @@ func (s *scenario) snapshot(t *testing.T) (*model.Snapshot, *manifest.Objects) {
 	}
 	b := model.NewBuilder(traffic)
 	objects.ApplyTo(b)
-	return b.Snapshot(), objects
+	return conf, b.Snapshot(), objects
 }
 
 func TestScenarios(t *testing.T) {
-	for _, s := range scenarios(t) {
+	all := scenarios(t)
+	for _, s := range all {
 		t.Run(s.name, func(t *testing.T) {
 			stdout, stderr := s.render(t)
+			s.checkGolden(t, "want.stderr", stderr)
+			for _, f := range model.Families {
+				s.checkDialects(t, f, tableOf(t, stdout, f))
+				if s == s.empty {
+					s.checkGolden(t, familyPart(f, "chains"), chainsGolden(t, all, f))
+				}
+			}
 			if *update {
-				s.set("want.nft", stdout)
-				s.set("want.stderr", stderr)
 				if err := s.write(); err != nil {
 					t.Fatal(err)
 				}
-			}
-			if diff := cmp.Diff(lines(s.file("want.nft")), lines(stdout)); diff != "" {
-				t.Errorf("want.nft (-want +got):\n%s", diff)
-			}
-			if diff := cmp.Diff(lines(s.file("want.stderr")), lines(stderr)); diff != "" {
-				t.Errorf("want.stderr (-want +got):\n%s", diff)
 			}
 			snapshot, objects := s.snapshot(t)
 			flows := s.flows(t)
@@ -204,6 +212,42 @@ func TestScenarios(t *testing.T) {
 			}
 		})
 	}
+}
+
+// checkGolden compares a part of the archive, or rewrites it.
+func (s *scenario) checkGolden(t *testing.T, name, got string) {
+	t.Helper()
+	if *update {
+		s.set(name, got)
+	}
+	if diff := cmp.Diff(lines(s.file(name)), lines(got)); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", name, diff)
+	}
+}
+
+// checkDialects checks one family's golden texts: of nftables always, of the other dialects
+// if the archive has such a part. table is what render prints.
+func (s *scenario) checkDialects(t *testing.T, f model.Family, table string) {
+	t.Helper()
+	if s == s.empty {
+		s.checkGolden(t, familyPart(f, "nft"), table)
+		return
+	}
+	before, after := s.empty.situation(t, f), s.situation(t, f)
+	if diff := cmp.Diff(table, after.conf.NFTables().Compile(nil, after.FamilySnapshot).String()); diff != "" {
+		t.Errorf("render prints something else than what is compiled (-render +compiled):\n%s", diff)
+	}
+	for _, d := range dialects {
+		if name := familyPart(f, d.name); d.name == "nft" || s.has(name) {
+			s.checkGolden(t, name, d.golden(t, before, after))
+		}
+	}
+}
+
+func (s *scenario) situation(t *testing.T, f model.Family) situation {
+	t.Helper()
+	conf, snapshot, _ := s.load(t)
+	return situation{conf, snapshot.Family(f)}
 }
 
 func lines(s string) []string { return strings.Split(s, "\n") }

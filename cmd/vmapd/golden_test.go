@@ -1,0 +1,395 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
+	"github.com/vmapd/vmapd/legacy/iptables"
+	"github.com/vmapd/vmapd/legacy/ipvs"
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/nft"
+)
+
+// A golden text is the difference between the empty cluster and a scenario, in one dialect.
+// Its format is described in testdata/scenario/README.md.
+
+// situation is what a scenario's manifests and flags lead to, for one family.
+type situation struct {
+	conf *config.Config
+	*model.FamilySnapshot
+}
+
+// dialects print the difference between two situations.
+var dialects = []struct {
+	name   string
+	golden func(t *testing.T, before, after situation) string
+}{
+	{"nft", nftGolden},
+	{"iptables", iptablesGolden},
+	{"ipvs", ipvsGolden},
+}
+
+// familyPart is the name of an archive's part, like ip6.nft.
+func familyPart(f model.Family, what string) string { return [...]string{"ip.", "ip6."}[f] + what }
+
+// nftGolden prints a batch, after checking that it does what it should.
+func nftGolden(t *testing.T, before, after situation) string {
+	t.Helper()
+	have := before.conf.NFTables().Compile(nil, before.FamilySnapshot)
+	want := after.conf.NFTables().Compile(have, after.FamilySnapshot)
+	b := nft.Diff(have, want)
+	checkBatch(t, have, b, want)
+
+	rest := *b
+	rest.SetChains, rest.Add = nil, nil
+	rest.AddSets = slices.SortedFunc(slices.Values(b.AddSets), func(a, b nft.Set) int { return strings.Compare(a.Name, b.Name) })
+	var s strings.Builder
+	// There is only one table, so its name tells nothing.
+	s.WriteString(strings.ReplaceAll(rest.String(), " "+tableName(b.Family)+" ", " "))
+	known := choosingChains(before.FamilySnapshot, b.SetChains)
+	var byName []string
+	for _, c := range slices.SortedFunc(slices.Values(b.SetChains), func(a, b nft.Chain) int { return strings.Compare(a.Name, b.Name) }) {
+		if isAmong(known, c, b.Family) {
+			byName = append(byName, c.Name)
+			continue
+		}
+		s.WriteString(chainGolden(have, b, c))
+	}
+	if len(byName) > 0 {
+		fmt.Fprintf(&s, "add chain %s\n", strings.Join(byName, ", "))
+	}
+	sets, frontends := elementsGolden(b)
+	for _, line := range slices.Concat(sets, frontends) {
+		s.WriteString(line + "\n")
+	}
+	return s.String()
+}
+
+func tableName(f model.Family) string { return [...]string{"ip ", "ip6 "}[f] + nft.TableName }
+
+// choosingChains returns, of chains with these names that choose an endpoint, what they are
+// with the settings of s.
+func choosingChains(s *model.FamilySnapshot, chains []nft.Chain) []nft.Chain {
+	always := chainNames(nft.Options{}.LayoutChains(s, nil))
+	names := chainNames(chains)
+	return slices.DeleteFunc(nft.Options{}.LayoutChains(s, names), func(c nft.Chain) bool {
+		return slices.Contains(always, c.Name) || !slices.Contains(names, c.Name)
+	})
+}
+
+func isAmong(chains []nft.Chain, c nft.Chain, f model.Family) bool {
+	return slices.ContainsFunc(chains, func(o nft.Chain) bool {
+		return o.Name == c.Name && slices.Equal(ruleTexts(o, f), ruleTexts(c, f))
+	})
+}
+
+// chainsGolden prints the chains that scenarios' golden texts have by their names alone.
+func chainsGolden(t *testing.T, all []*scenario, f model.Family) string {
+	t.Helper()
+	before := all[0].empty.situation(t, f)
+	byName := map[string]nft.Chain{}
+	for _, s := range all {
+		after := s.situation(t, f)
+		chains := after.conf.NFTables().Compile(nil, after.FamilySnapshot).AllChains()
+		for _, c := range choosingChains(before.FamilySnapshot, chains) {
+			if isAmong(chains, c, f) {
+				byName[c.Name] = c
+			}
+		}
+	}
+	var s strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(byName)) {
+		c := byName[name]
+		fmt.Fprintf(&s, "# %s\nchain %s {\n\t%s\n}\n", c.Comment, name, strings.Join(ruleTexts(c, f), "\n\t"))
+	}
+	return s.String()
+}
+
+func chainNames(chains []nft.Chain) []string {
+	names := make([]string, len(chains))
+	for i, c := range chains {
+		names[i] = c.Name
+	}
+	return names
+}
+
+// checkBatch checks that nothing is left to do after a batch.
+func checkBatch(t *testing.T, have *nft.Ruleset, b *nft.Batch, want *nft.Ruleset) {
+	t.Helper()
+	table := &nft.Table{Family: have.Family, Elements: map[string]*nft.Elements{}}
+	for _, s := range slices.Concat(have.AllSets(), b.AddSets) {
+		if !slices.Contains(b.DeleteSets, s.Name) {
+			table.Sets = append(table.Sets, s)
+		}
+	}
+	replaced := slices.Concat(chainNames(b.SetChains), b.DeleteChains)
+	for _, c := range have.AllChains() {
+		if !slices.Contains(replaced, c.Name) {
+			table.Chains = append(table.Chains, c)
+		}
+	}
+	table.Chains = append(table.Chains, b.SetChains...)
+
+	elements := map[string]map[string]nft.Element{}
+	for set, e := range have.Elements() {
+		put(elements, set, e)
+	}
+	for _, list := range b.Delete {
+		for _, op := range list.Ops {
+			if _, ok := elements[list.Set][op.Key]; !ok {
+				t.Errorf("the batch deletes an element that is not in %s: %q", list.Set, op.Key)
+			}
+			delete(elements[list.Set], op.Key)
+		}
+	}
+	for _, list := range b.Add {
+		for _, op := range list.Ops {
+			if _, ok := elements[list.Set][op.Key]; ok {
+				t.Errorf("the batch adds an element that is in %s: %q", list.Set, op.Key)
+			}
+			put(elements, list.Set, op.Element)
+		}
+	}
+	for set, list := range elements {
+		table.Elements[set] = &nft.Elements{}
+		for _, e := range list {
+			if err := table.Elements[set].Add(e); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if left := nft.DiffTable(table, want); !left.Empty() {
+		t.Errorf("after the batch, this is left to do:\n%s", left)
+	}
+}
+
+func put(elements map[string]map[string]nft.Element, set string, e nft.Element) {
+	if elements[set] == nil {
+		elements[set] = map[string]nft.Element{}
+	}
+	elements[set][e.Key] = e
+}
+
+// chainGolden prints a chain of a batch. Of one that was there before, it prints the rules
+// that differ.
+func chainGolden(have *nft.Ruleset, b *nft.Batch, c nft.Chain) string {
+	now := ruleTexts(c, b.Family)
+	if b.NewChain(c.Name) {
+		hook := ""
+		if c.Hook != nft.NoHook {
+			kind := map[bool]string{true: "filter", false: "nat"}[c.Filter]
+			hook = fmt.Sprintf("type %s hook %v priority %d; ", kind, c.Hook, c.Prio)
+		}
+		return fmt.Sprintf("add chain %s { %s%s }\n", c.Name, hook, strings.Join(now, "; "))
+	}
+	var was []string
+	for _, h := range have.AllChains() {
+		if h.Name == c.Name {
+			was = ruleTexts(h, b.Family)
+		}
+	}
+	var s strings.Builder
+	for _, r := range was {
+		if !slices.Contains(now, r) {
+			fmt.Fprintf(&s, "delete rule %s %s\n", c.Name, r)
+		}
+	}
+	for i, r := range now {
+		if slices.Contains(was, r) {
+			continue
+		}
+		verb := "add"
+		if slices.ContainsFunc(now[i:], func(r string) bool { return slices.Contains(was, r) }) {
+			verb = "insert"
+		}
+		fmt.Fprintf(&s, "%s rule %s %s\n", verb, c.Name, r)
+	}
+	return s.String()
+}
+
+func ruleTexts(c nft.Chain, f model.Family) []string {
+	rules := make([]string, len(c.Rules))
+	for i, r := range c.Rules {
+		rules[i] = r.Text(f)
+	}
+	return rules
+}
+
+// frontend is a frontend in a golden text.
+type frontend struct {
+	port, key string
+	values    []string // of the elements with this key
+}
+
+func (f *frontend) text() string { return strings.Join(f.values, "; ") }
+
+// elementsGolden prints the elements that a batch adds: those of frontends in a line for each
+// frontend, or for several that differ in the key alone; and those of any other set in a line.
+func elementsGolden(b *nft.Batch) (sets, frontends []string) {
+	var list []*frontend
+	for _, rank := range []int{otherSet, dispatchSet, frontendSet, endpointSet} {
+		for _, ops := range b.Add {
+			switch {
+			case rankOf(ops.Set) != rank:
+			case rank == otherSet:
+				sets = append(sets, setGolden(b.Family, ops))
+			default:
+				list = addValues(list, b.Family, ops)
+			}
+		}
+	}
+	slices.SortStableFunc(list, func(a, b *frontend) int { return strings.Compare(a.port, b.port) })
+	for len(list) > 0 {
+		first := *list[0]
+		list = slices.DeleteFunc(list[1:], func(f *frontend) bool {
+			same := f.port == first.port && f.text() == first.text()
+			if same {
+				first.key += ", " + f.key
+			}
+			return same
+		})
+		frontends = append(frontends, fmt.Sprintf("%s %s => %s", first.port, first.key, first.text()))
+	}
+	return sets, frontends
+}
+
+func setGolden(f model.Family, ops nft.SetOps) string {
+	set := nft.DeclarationOf(ops.Set)
+	sorted := slices.SortedFunc(slices.Values(ops.Ops), func(a, b nft.ElementOp) int { return strings.Compare(a.Key, b.Key) })
+	texts := make([]string, len(sorted))
+	for i, op := range sorted {
+		texts[i] = set.Text(f, op.Element)
+	}
+	return fmt.Sprintf("add element %s { %s }", ops.Set, strings.Join(texts, ", "))
+}
+
+// addValues adds the elements of a set to their frontends, and those to the list.
+func addValues(list []*frontend, family model.Family, ops nft.SetOps) []*frontend {
+	set := nft.DeclarationOf(ops.Set)
+	values := map[*frontend][]string{}
+	for _, op := range ops.Ops {
+		key, value, _ := strings.Cut(set.Text(family, op.Element), " : ")
+		key, _, _ = strings.Cut(key, " comment ")
+		slot := ""
+		if slices.Contains(set.Key, nft.Slot) {
+			last := strings.LastIndex(key, " . ")
+			key, slot = key[:last], key[last+len(" . "):]
+		}
+		i := slices.IndexFunc(list, func(f *frontend) bool { return f.key == key })
+		if i < 0 {
+			i = len(list)
+			list = append(list, &frontend{port: op.Comment, key: key})
+		}
+		if slot != "" && slot != strconv.Itoa(len(values[list[i]])) {
+			value = "slot " + slot + " " + value // it is not in the place that its slot says
+		}
+		values[list[i]] = append(values[list[i]], value)
+	}
+	for f, v := range values {
+		text := strings.Join(v, ", ")
+		if rankOf(ops.Set) != dispatchSet {
+			text = strings.TrimSpace(ops.Set + " " + text)
+		}
+		f.values = append(f.values, text)
+	}
+	return list
+}
+
+// The sets, by what their elements are for, in the order of a line.
+const (
+	otherSet    = iota
+	dispatchSet // service-ips and service-nodeports, where a frontend's line begins
+	frontendSet // whose keys are frontends
+	endpointSet // whose keys are frontends and slots
+)
+
+func rankOf(set string) int {
+	s := nft.DeclarationOf(set)
+	switch {
+	case set == nft.ServiceIPs, set == nft.ServiceNodePorts:
+		return dispatchSet
+	case slices.Contains(s.Key, nft.Slot):
+		return endpointSet
+	case set == nft.FirewallIPs, s.Verdicts, s.Counter:
+		return frontendSet
+	}
+	return otherSet
+}
+
+// iptablesGolden prints the rules that iptables-restore adds and deletes.
+func iptablesGolden(_ *testing.T, before, after situation) string {
+	text := func(c situation) string { return iptables.Compile(nil, c.FamilySnapshot, c.conf.IPTables()).String() }
+	return restoreGolden(text(before), text(after))
+}
+
+// restoreGolden prints what one input of iptables-restore has and another has not, table by
+// table.
+func restoreGolden(before, after string) string {
+	have, want := rulesByTable(before), rulesByTable(after)
+	var s strings.Builder
+	for _, table := range []string{"mangle", "nat", "filter"} {
+		heading := "*" + table + "\n"
+		for _, r := range have[table] {
+			if !slices.Contains(want[table], r) {
+				fmt.Fprintf(&s, "%s-D%s\n", heading, strings.TrimPrefix(r, "-A"))
+				heading = ""
+			}
+		}
+		for _, r := range want[table] {
+			if !slices.Contains(have[table], r) {
+				fmt.Fprintf(&s, "%s%s\n", heading, r)
+				heading = ""
+			}
+		}
+	}
+	return s.String()
+}
+
+// rulesByTable returns the rules of an input of iptables-restore. Chains without rules are
+// left out.
+func rulesByTable(text string) map[string][]string {
+	rules := map[string][]string{}
+	table := ""
+	for _, line := range lines(text) {
+		switch {
+		case strings.HasPrefix(line, "*"):
+			table = line[1:]
+		case strings.HasPrefix(line, "-"):
+			rules[table] = append(rules[table], line)
+		}
+	}
+	return rules
+}
+
+// ipvsGolden prints a plan, and the iptables rules in it that differ.
+func ipvsGolden(_ *testing.T, before, after situation) string {
+	have := ipvs.Compile(nil, before.FamilySnapshot, before.conf.IPVS())
+	want := ipvs.Compile(have, after.FamilySnapshot, after.conf.IPVS())
+	return restoreGolden(have.Companion.String(), want.Companion.String()) + planGolden(ipvs.Diff(have, want).String())
+}
+
+// planGolden prints successive operations on the same set, server or device in one line.
+func planGolden(plan string) string {
+	var s strings.Builder
+	last := ""
+	for line := range strings.Lines(plan) {
+		words := strings.Fields(line)
+		n := min(len(words), 3)
+		if words[0] == "ipvsadm" {
+			n++ // with the address
+		}
+		object, rest := strings.Join(words[:n], " "), strings.Join(words[n:], " ")
+		if object == last {
+			s.WriteString(", " + rest)
+			continue
+		}
+		s.WriteString("\n" + strings.Join(words, " "))
+		last = object
+	}
+	return strings.TrimPrefix(s.String(), "\n") + "\n"
+}
