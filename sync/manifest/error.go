@@ -49,13 +49,9 @@ func (e Error) Unwrap() error { return e.Err }
 // oneLine escapes what would break a line or confuse a terminal: names and values
 // in errors come from the file.
 func oneLine(s string) string {
-	clean := func(r rune) bool { return unicode.IsPrint(r) }
-	if strings.IndexFunc(s, func(r rune) bool { return !clean(r) }) < 0 {
-		return s
-	}
 	var b strings.Builder
 	for _, r := range s {
-		if clean(r) {
+		if unicode.IsPrint(r) {
 			b.WriteRune(r)
 			continue
 		}

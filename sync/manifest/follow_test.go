@@ -49,8 +49,9 @@ func TestOnlyDifferencesAreWritten(t *testing.T) {
 	step := func(want ...string) {
 		t.Helper()
 		var r recorder
-		for _, c := range f.change(t.Context(), f.tree.refresh()) {
-			c.apply(&r)
+		edits, _ := f.change(t.Context(), f.tree.refresh())
+		for _, edit := range edits {
+			edit(&r)
 		}
 		slices.Sort(r.calls)
 		if diff := cmp.Diff(want, r.calls); diff != "" {

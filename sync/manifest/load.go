@@ -234,11 +234,7 @@ func (f *tracked) content(info fs.FileInfo, stdin io.Reader) ([]byte, error) {
 		r = file
 	}
 	// One byte more than allowed: the parser says what is wrong then.
-	data, err := io.ReadAll(io.LimitReader(r, maxFileSize+1))
-	if err != nil {
-		return nil, err
-	}
-	return data, nil
+	return io.ReadAll(io.LimitReader(r, maxFileSize+1))
 }
 
 func fileError(name string, err error) Error {

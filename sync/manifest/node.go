@@ -2,6 +2,7 @@ package manifest
 
 import (
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -62,36 +63,23 @@ func field(n *yaml.Node, name string) (int, *yaml.Node) {
 // written down. A path is like spec.ports[0].port or metadata.labels[app].
 func lineOf(n *yaml.Node, path string) int {
 	line := n.Line
-	for path != "" {
-		var step string
-		switch {
-		case path[0] == '.':
-			path = path[1:]
-			continue
-		case path[0] == '[':
-			step, path, _ = strings.Cut(path[1:], "]")
-		default:
-			end := strings.IndexAny(path, ".[")
-			if end < 0 {
-				end = len(path)
+	for _, step := range regexp.MustCompile(`\[[^]]*\]|[^.[]+`).FindAllString(path, -1) {
+		step = strings.Trim(step, "[]")
+		if n.Kind != yaml.SequenceNode {
+			at, value := field(n, step)
+			if value == nil {
+				break
 			}
-			step, path = path[:end], path[end:]
-		}
-		if n.Kind == yaml.SequenceNode {
-			items := content(n)
-			i, err := strconv.Atoi(step)
-			if err != nil || i < 0 || i >= len(items) {
-				return line
-			}
-			n = items[i]
-			line = n.Line
+			line, n = at, value
 			continue
 		}
-		at, next := field(n, step)
-		if next == nil {
-			return line
+		items := content(n)
+		i, err := strconv.Atoi(step)
+		if err != nil || i < 0 || i >= len(items) {
+			break
 		}
-		line, n = at, next
+		n = items[i]
+		line = n.Line
 	}
 	return line
 }

@@ -3,6 +3,7 @@ package manifest
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"go.yaml.in/yaml/v3"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -96,14 +97,15 @@ func (p *parser) document(doc document) {
 // typeMeta says what an object is.
 type typeMeta struct{ apiVersion, kind string }
 
-// typedLists are the lists whose items may come without apiVersion and kind, as in an
-// API server's answer.
-var typedLists = map[typeMeta]typeMeta{
-	{"v1", "ServiceList"}:                            {"v1", "Service"},
-	{"v1", "NodeList"}:                               {"v1", "Node"},
-	{"discovery.k8s.io/v1", "EndpointSliceList"}:     {"discovery.k8s.io/v1", "EndpointSlice"},
-	{"networking.k8s.io/v1", "ServiceCIDRList"}:      {"networking.k8s.io/v1", "ServiceCIDR"},
-	{"networking.k8s.io/v1beta1", "ServiceCIDRList"}: {"networking.k8s.io/v1beta1", "ServiceCIDR"},
+// known reports whether the proxy reads objects of type t.
+func (t typeMeta) known() bool {
+	switch t {
+	case typeMeta{"v1", "Service"}, typeMeta{"discovery.k8s.io/v1", "EndpointSlice"}, typeMeta{"v1", "Node"},
+		// Both versions of a ServiceCIDR have the same fields.
+		typeMeta{"networking.k8s.io/v1", "ServiceCIDR"}, typeMeta{"networking.k8s.io/v1beta1", "ServiceCIDR"}:
+		return true
+	}
+	return false
 }
 
 // object reads one object, or all objects of a list. The default is what n is if it
@@ -133,24 +135,24 @@ func (p *parser) object(n *yaml.Node, what typeMeta, path []int) {
 			return
 		}
 	}
-	if item, ok := typedLists[what]; ok {
-		p.list(n, what, item, path)
-		return
-	}
-	switch what {
-	case typeMeta{"v1", "List"}:
+	// The items of a typed list may come without apiVersion and kind, as in an API
+	// server's answer.
+	item := typeMeta{what.apiVersion, strings.TrimSuffix(what.kind, "List")}
+	switch {
+	case what == typeMeta{"v1", "List"}:
 		p.list(n, what, typeMeta{}, path)
-	case typeMeta{"v1", "Service"}:
-		read(p, n, what.kind, path, kube.Service)
-	case typeMeta{"discovery.k8s.io/v1", "EndpointSlice"}:
-		read(p, n, what.kind, path, kube.EndpointSlice)
-	case typeMeta{"v1", "Node"}:
-		read(p, n, what.kind, path, kube.Node)
-	case typeMeta{"networking.k8s.io/v1", "ServiceCIDR"}, typeMeta{"networking.k8s.io/v1beta1", "ServiceCIDR"}:
-		// Both versions of a ServiceCIDR have the same fields.
-		read(p, n, what.kind, path, kube.ServiceCIDR)
-	default:
+	case item != what && item.known():
+		p.list(n, what, item, path)
+	case !what.known():
 		p.file.ignored[what.apiVersion+" "+what.kind]++
+	case what.kind == "Service":
+		read(p, n, what.kind, path, kube.Service)
+	case what.kind == "EndpointSlice":
+		read(p, n, what.kind, path, kube.EndpointSlice)
+	case what.kind == "Node":
+		read(p, n, what.kind, path, kube.Node)
+	case what.kind == "ServiceCIDR":
+		read(p, n, what.kind, path, kube.ServiceCIDR)
 	}
 }
 

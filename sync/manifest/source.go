@@ -16,7 +16,7 @@ import (
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
-// retryPeriod is the time between two looks at files while something is wrong with them.
+// retryPeriod is the time between two looks at paths that can't be read.
 const retryPeriod = 2 * time.Second
 
 // Source feeds the manifests in files and folders to a [reconcile.State], and
@@ -61,10 +61,10 @@ func (s *Source) Run(ctx context.Context, state *reconcile.State) error {
 	f.tree.watch = changes.Add
 
 	use := func(errs []Error) {
-		if change := f.change(ctx, errs); len(change) > 0 {
-			state.Update(count(change), func(b *model.Builder) {
-				for _, c := range change {
-					c.apply(b)
+		if edits, change := f.change(ctx, errs); len(edits) > 0 {
+			state.Update(change, func(b *model.Builder) {
+				for _, edit := range edits {
+					edit(b)
 				}
 			})
 		}
@@ -84,8 +84,8 @@ func (s *Source) Run(ctx context.Context, state *reconcile.State) error {
 
 	for {
 		period := time.Duration(0)
-		if len(errs) > 0 {
-			// A path that is missing may come back in a way that no watch tells of.
+		if slices.ContainsFunc(errs, func(e Error) bool { return e.Err != nil }) {
+			// A path that is missing may come back without an event.
 			period = retryPeriod
 		}
 		if !changes.Next(ctx, period) {
@@ -116,49 +116,37 @@ type follower struct {
 	bad      map[string]bool // files they were in
 }
 
-// edit is a change of one object.
-type edit struct {
-	ref   model.ObjectRef
-	apply func(builder)
-}
-
-func count(list []edit) (c reconcile.Change) {
-	for _, e := range list {
-		switch e.ref.Kind {
-		case "Service":
-			c.Services++
-		case "EndpointSlice":
-			c.EndpointSlices++
-		}
-	}
-	return c
-}
-
-// change puts the files in effect together and returns how the builder's objects
-// become theirs. It logs errs, and what two files disagree about.
-func (f *follower) change(ctx context.Context, errs []Error) []edit {
+// change puts the files in effect together, and returns what makes the builder's objects
+// theirs. It logs errs, and objects that are in two files.
+func (f *follower) change(ctx context.Context, errs []Error) (edits []func(builder), change reconcile.Change) {
 	next, dups := merge(f.tree.inEffect())
-	f.say(ctx, append(errs, dups...))
-	var change []edit
-	if f.objects != nil {
-		for _, old := range f.objects.list {
-			if next.byRef[old.ref] == nil {
-				change = append(change, edit{old.ref, old.delete})
-			}
+	f.say(ctx, slices.Concat(errs, dups))
+	add := func(o *object, edit func(builder)) {
+		edits = append(edits, edit)
+		switch o.ref.Kind {
+		case "Service":
+			change.Services++
+		case "EndpointSlice":
+			change.EndpointSlices++
 		}
 	}
-	for _, obj := range next.list {
-		if f.objects != nil {
-			old := f.objects.byRef[obj.ref]
-			// The same pointer if its file was not read again.
-			if old == obj || old != nil && reflect.DeepEqual(old.value, obj.value) {
-				continue
-			}
+	if f.objects == nil {
+		f.objects = new(Objects)
+	}
+	for _, old := range f.objects.list {
+		if next.byRef[old.ref] == nil {
+			add(old, old.delete)
 		}
-		change = append(change, edit{obj.ref, obj.set})
+	}
+	for _, o := range next.list {
+		// The same pointer if its file has not changed.
+		if old := f.objects.byRef[o.ref]; old == o || old != nil && reflect.DeepEqual(old.value, o.value) {
+			continue
+		}
+		add(o, o.set)
 	}
 	f.objects = next
-	return change
+	return edits, change
 }
 
 // say logs what is wrong and was not a moment ago, and what is good again.

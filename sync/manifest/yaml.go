@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -188,7 +187,7 @@ func (r *resolver) scalar(n *yaml.Node) *syntaxError {
 	case strTag, "!!timestamp", "!!merge":
 		n.Tag = strTag
 		// kubectl reads YAML 1.1, where these are booleans, and the parser YAML 1.2.
-		if len(n.Value) <= len("off") && n.Style&explicit == 0 && slices.Contains(yaml11Booleans, n.Value) {
+		if n.Style&explicit == 0 && isOldBoolean(n.Value) {
 			n.Tag = boolTag
 		}
 	default:
@@ -197,4 +196,11 @@ func (r *resolver) scalar(n *yaml.Node) *syntaxError {
 	return nil
 }
 
-var yaml11Booleans = strings.Fields("y Y yes Yes YES on On ON n N no No NO off Off OFF")
+// isOldBoolean reports whether s is a boolean in YAML 1.1 only.
+func isOldBoolean(s string) bool {
+	switch s {
+	case "y", "Y", "yes", "Yes", "YES", "on", "On", "ON", "n", "N", "no", "No", "NO", "off", "Off", "OFF":
+		return true
+	}
+	return false
+}
