@@ -189,12 +189,12 @@ func (b *IPVS) applyFamily(ctx context.Context, f *serverFamily, s *model.Family
 		want = ipvs.Compile(f.have, s, o)
 		plan = ipvs.Diff(f.have, want)
 	} else {
-		content, rules, err := b.read(ctx, f, o)
+		content, saved, err := b.read(ctx, f, o)
 		if err != nil {
 			return fmt.Errorf("read what is there: %w", err)
 		}
 		want = ipvs.Compile(content, s, o)
-		if rules.hold(want.Companion) {
+		if want.Companion.IsIn(saved) {
 			content.Companion = want.Companion
 		}
 		plan = ipvs.DiffContent(content, want)

@@ -14,13 +14,14 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/vmapd/vmapd/legacy/iptables"
 	"github.com/vmapd/vmapd/legacy/ipvs"
 	"github.com/vmapd/vmapd/model"
 )
 
 // read returns what there is of a family. Whether the rules are the companion can't be said
 // before that is compiled.
-func (b *IPVS) read(ctx context.Context, f *serverFamily, o ipvs.Options) (*ipvs.Content, listing, error) {
+func (b *IPVS) read(ctx context.Context, f *serverFamily, o ipvs.Options) (*ipvs.Content, *iptables.Saved, error) {
 	c := ipvs.NewContent(f.family)
 	for _, s := range o.Sysctls(f.family) {
 		if !meant(s) {
@@ -43,14 +44,14 @@ func (b *IPVS) read(ctx context.Context, f *serverFamily, o ipvs.Options) (*ipvs
 	if c.Sets, err = readSets(ctx, f.family); err != nil {
 		return nil, nil, err
 	}
-	rules, err := f.list(ctx)
+	saved, err := f.save(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 	if c.Servers, err = b.servers.list(f.family); err != nil {
 		return nil, nil, err
 	}
-	return c, rules, nil
+	return c, saved, nil
 }
 
 // readDevice finds the dummy device and its addresses.

@@ -8,11 +8,11 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
-	"strings"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/vmapd/vmapd/legacy/iptables"
 	"github.com/vmapd/vmapd/legacy/ipvs"
 	"github.com/vmapd/vmapd/model"
 )
@@ -89,14 +89,12 @@ func (r removal) run(ctx context.Context) error {
 		note("delete virtual servers", err)
 		note("forget UDP flows", forgetFlows(gone))
 	}
-	note("remove rules", removeEverywhere(ctx, func(_, _, chain string) bool { return isCompanions(chain) }))
+	note("remove rules", removeEverywhere(ctx, func(_, _, chain string) bool { return iptables.IsIPVS(chain) }))
 	if hasSets() {
 		note("destroy ipsets", removeSets(ctx, r.sets...))
 	}
 	return errors.Join(errs...)
 }
-
-func isCompanions(chain string) bool { return strings.HasPrefix(chain, companionPrefix) }
 
 // hasSets reports whether there may be ipsets: to ask the program would load the module.
 func hasSets() bool {

@@ -14,6 +14,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/vmapd/vmapd/legacy/iptables"
 	"github.com/vmapd/vmapd/legacy/ipvs"
 )
 
@@ -138,7 +139,7 @@ func (r *run) one(ctx context.Context, op ipvs.Op) error {
 		return err
 	case ipvs.RemoveCompanion:
 		r.done++
-		return removeRules(ctx, r.f.name, isCompanions)
+		return removeRules(ctx, r.f.name, iptables.IsIPVS)
 	case ipvs.AddAddress:
 		r.done++
 		return changeAddress(r.links, op.Device, op.Addr, (*netlink.Handle).AddrAdd)

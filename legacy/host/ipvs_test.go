@@ -2,7 +2,6 @@ package host
 
 import (
 	"net/netip"
-	"slices"
 	"strings"
 	"testing"
 
@@ -10,7 +9,6 @@ import (
 
 	"github.com/vmapd/vmapd/legacy/ipvs"
 	"github.com/vmapd/vmapd/model"
-	"github.com/vmapd/vmapd/model/modeltest"
 )
 
 var compareAddrs = []cmp.Option{
@@ -65,76 +63,6 @@ add KUBE-NODE-PORT-TCP 30001
 		if got, err := parseSets(strings.NewReader(text), model.IPv4); err == nil {
 			t.Errorf("%s: got %v, and no error", name, got)
 		}
-	}
-}
-
-// A listing of what the companion is made into has nothing to be mended; all else is.
-func TestTheCompanionIsMended(t *testing.T) {
-	s := modeltest.Snapshot(modeltest.Config(), modeltest.OurNode())
-	c := ipvs.Compile(nil, s.Family(model.IPv4), ipvs.Options{}).Companion
-	// The text inserts jumps before others; a listing has them in the order that they have then.
-	var good strings.Builder
-	for _, table := range c.Tables {
-		good.WriteString("*" + table.Name + "\n:INPUT ACCEPT [0:0]\n")
-		for _, chain := range table.Chains {
-			good.WriteString(":" + chain.Name + " - [0:0]\n")
-		}
-		for _, j := range slices.Backward(c.Jumps) {
-			if j.Table == table.Name {
-				good.WriteString("-A " + j.Chain + " " + j.Rule.Text(c.Family) + "\n")
-			}
-		}
-		for _, chain := range table.Chains {
-			for _, r := range chain.Rules {
-				good.WriteString("-A " + chain.Name + " " + r.Text(c.Family) + "\n")
-			}
-		}
-		good.WriteString("-A INPUT -j ACCEPT\nCOMMIT\n")
-	}
-	parse := func(text string) listing {
-		l, err := parseListing(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return l
-	}
-	if !parse(good.String()).hold(c) {
-		t.Errorf("this is not as it should be:\n%s", &good)
-	}
-	invalid := "-A FORWARD -m conntrack --ctstate INVALID -j VMAPD-IPVS-INVALID\n"
-	for name, bad := range map[string][2]string{
-		"a jump is missing":            {invalid, ""},
-		"a jump is there twice":        {invalid, invalid + invalid},
-		"a jump is not the first":      {invalid, "-A FORWARD -j DROP\n" + invalid},
-		"a jump of another version":    {invalid, invalid + "-A FORWARD -p tcp -j VMAPD-IPVS-INVALID\n"},
-		"a jump from elsewhere":        {"*mangle\n", "*mangle\n-A POSTROUTING -j VMAPD-IPVS-INSIDE\n"},
-		"a chain is missing":           {":VMAPD-IPVS-INVALID - [0:0]\n", ""},
-		"a chain of another version":   {"*mangle\n", "*mangle\n:VMAPD-IPVS-OLD - [0:0]\n"},
-		"a rule too many":              {"-j MASQUERADE\n", "-j MASQUERADE\n-A VMAPD-IPVS-MASQ -j RETURN\n"},
-		"somebody else's before jumps": {"*mangle\n", "*mangle\n-A PREROUTING -j ACCEPT\n"},
-	} {
-		text := strings.Replace(good.String(), bad[0], bad[1], 1)
-		if text == good.String() {
-			t.Errorf("%s: nothing to replace", name)
-		}
-		if parse(text).hold(c) {
-			t.Errorf("%s, and nobody noticed:\n%s", name, text)
-		}
-	}
-	twice := parse(strings.Replace(good.String(), invalid, invalid+invalid, 1)).replaceBy(c)
-	for _, want := range []string{"-D FORWARD 3\n-D FORWARD 2\n-D FORWARD 1\n", "-I FORWARD 1 -m conntrack --ctstate INVALID -j VMAPD-IPVS-INVALID\n"} {
-		if !strings.Contains(twice, want) {
-			t.Errorf("no %q in what mends it:\n%s", want, twice)
-		}
-	}
-	old := parse("*mangle\n:VMAPD-IPVS-OLD - [0:0]\n-A PREROUTING -j VMAPD-IPVS-OLD\nCOMMIT\n").replaceBy(c)
-	for _, want := range []string{":VMAPD-IPVS-OLD - [0:0]\n-D PREROUTING 1\n", "-X VMAPD-IPVS-OLD\nCOMMIT\n"} {
-		if !strings.Contains(old, want) {
-			t.Errorf("no %q in what removes an old chain:\n%s", want, old)
-		}
-	}
-	if _, err := parseListing("*nat\nwhat is this\n"); err == nil {
-		t.Error("no error about a line that nobody knows")
 	}
 }
 

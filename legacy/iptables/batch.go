@@ -36,7 +36,7 @@ type Size struct{ Chains, Rules, Deleted int }
 
 // Rules says how many rules a batch writes into a table, and how many more of ours there are
 // afterwards than in the ruleset that [Diff] compared with. Where it compared with none, or
-// [Ruleset.Repair] or [Ruleset.Over] made the batch, that is all there are.
+// [Ruleset.Repair] made the batch, that is all there are.
 type Rules struct{ Written, Growth int }
 
 func (b *Batch) set(c chain)    { b.tables[c.table].set = append(b.tables[c.table].set, c) }
@@ -155,9 +155,10 @@ func (r *Ruleset) String() string {
 
 // IsOurs reports whether a chain is one of this package's: those of the IPVS backend, which
 // begin alike, are not.
-func IsOurs(chain string) bool {
-	return strings.HasPrefix(chain, Prefix) && !strings.HasPrefix(chain, Prefix+"IPVS-")
-}
+func IsOurs(chain string) bool { return strings.HasPrefix(chain, Prefix) && !IsIPVS(chain) }
+
+// IsIPVS reports whether a chain is one of the IPVS backend's.
+func IsIPVS(chain string) bool { return strings.HasPrefix(chain, IPVSPrefix) }
 
 // failedLine is how the programs say which line of their input they did not take.
 var failedLine = regexp.MustCompile(`line:? (\d+)`)

@@ -1,12 +1,6 @@
 package iptables
 
-import (
-	"bytes"
-	"net/netip"
-	"strconv"
-
-	"github.com/vmapd/vmapd/model"
-)
+import "bytes"
 
 // table is one of the two tables that we have chains in.
 type table uint8
@@ -45,42 +39,3 @@ func (c *chain) add(match, target string) {
 
 // rules returns how many there are.
 func (c *chain) rules() int { return bytes.Count(c.text, []byte("\n")) }
-
-// host is an address as the programs print it.
-func host(a netip.Addr) string { return a.String() + "/" + strconv.Itoa(a.BitLen()) }
-
-// from matches sources in a range.
-func from(p netip.Prefix) string {
-	if p.Bits() == 0 {
-		return ""
-	}
-	return "-s " + p.String()
-}
-
-func protocol(p model.Protocol) string { return "-p " + p.String() }
-
-// toPort matches one destination port.
-func toPort(p model.Protocol, port uint16) string {
-	name := p.String()
-	return "-p " + name + " -m " + name + " --dport " + strconv.Itoa(int(port))
-}
-
-// toVIP matches what goes to a frontend. That a node port's address is one of the node's is
-// known where this is asked.
-func toVIP(v model.VIP) string {
-	if v.Addr.IsUnspecified() {
-		return toPort(v.Protocol, v.Port)
-	}
-	return "-d " + host(v.Addr) + " " + toPort(v.Protocol, v.Port)
-}
-
-const (
-	fromNode    = "-m addrtype --src-type LOCAL"
-	isInvalid   = "-m conntrack --ctstate INVALID"
-	isDNATed    = "-m conntrack --ctstate DNAT"
-	returnNow   = "-j RETURN"
-	acceptNow   = "-j ACCEPT"
-	dropNow     = "-j DROP"
-	gotoReject  = "-g " + rejectChain
-	markOutside = "-j " + outsideChain
-)

@@ -101,7 +101,7 @@ func clusterIPEntry(a netip.Addr) placed {
 
 // hairpinEntry masquerades what an endpoint on this node sends to itself.
 func (r *Ruleset) hairpinEntry(a netip.Addr) placed {
-	rule := "-s " + host(a) + " -d " + host(a) + " " + r.options.masquerade()
+	rule := "-s " + host(a) + " -d " + host(a) + " " + Masquerade(r.options.RandomFully)
 	return placed{atAddr(hairpins, a), entry{entryKey{addr: a}, rule}}
 }
 

@@ -9,7 +9,7 @@ import (
 
 // Diff returns what turns one ruleset into another that was compiled after it. It costs
 // what differs between them, unless what tells pods from others does, or the options do.
-// have is nil where there is nothing; but see [Ruleset.Over].
+// have is nil where there is nothing; but see [Ruleset.Repair].
 func Diff(have, want *Ruleset) *Batch {
 	b := &Batch{Family: want.Family}
 	switch {
@@ -80,43 +80,6 @@ func (b *Batch) compare(have, want []chain) {
 		if find(want, c) < 0 {
 			b.delete(c)
 			b.tables[c.table].growth -= c.rules()
-		}
-	}
-}
-
-// Chains are the names of chains that there are, by table. Who reads them from the node
-// should leave out those of others, but need not.
-type Chains map[string][]string
-
-// Over returns what makes r of whatever is there: all chains of r, and of the others those
-// whose names begin with Prefix are deleted.
-func (r *Ruleset) Over(have Chains) *Batch {
-	b := &Batch{Family: r.Family}
-	wanted := map[string]bool{}
-	for c := range r.chains() {
-		wanted[c.table.String()+c.name] = true
-		b.set(c)
-	}
-	b.deleteAll(have, wanted)
-	b.sort()
-	return b
-}
-
-// Remove returns what deletes all chains whose names begin with Prefix. The jumps to them
-// must be gone before.
-func Remove(f model.Family, have Chains) *Batch {
-	b := &Batch{Family: f}
-	b.deleteAll(have, nil)
-	b.sort()
-	return b
-}
-
-func (b *Batch) deleteAll(have Chains, but map[string]bool) {
-	for t := range tables {
-		for _, name := range have[t.String()] {
-			if IsOurs(name) && !but[t.String()+name] {
-				b.delete(chain{table: t, name: name})
-			}
 		}
 	}
 }

@@ -13,6 +13,9 @@ import (
 // Nothing else is ever touched.
 const Prefix = "VMAPD-"
 
+// IPVSPrefix is what the names of the IPVS backend's chains begin with.
+const IPVSPrefix = Prefix + "IPVS-"
+
 // Chains that are always there.
 const (
 	servicesChain    = Prefix + "SERVICES"     // nat: who is meant? filter: is it refused?

@@ -79,7 +79,7 @@ func TestMatchesOfPods(t *testing.T) {
 		{model.PodSources{Interface: "abcdefghijklmno", Wildcard: true}, []string{"-i abcdefghijklmno"}},
 		{model.PodSources{Wildcard: true}, nil},
 	} {
-		if got := podMatches(tt.pods); !slices.Equal(got, tt.want) {
+		if got := FromPods(tt.pods); !slices.Equal(got, tt.want) {
 			t.Errorf("%+v: %q, want %q", tt.pods, got, tt.want)
 		}
 	}
@@ -138,5 +138,5 @@ func load(t *testing.T, text string) []string {
 	if err := tables.Restore(text); err != nil {
 		t.Fatal(fmt.Errorf("%w:\n%s", err, text))
 	}
-	return tables.Save()
+	return slices.Collect(strings.Lines(tables.Save()))
 }

@@ -1,7 +1,6 @@
 package iptables
 
 import (
-	"fmt"
 	"strings"
 
 	"github.com/vmapd/vmapd/model"
@@ -34,22 +33,13 @@ func (o Options) mark() uint32 {
 	return o.MasqueradeMark
 }
 
-// setMark is the target that sets the mark. iptables-save prints --or-mark so.
-func (o Options) setMark() string {
-	return fmt.Sprintf("-j MARK --set-xmark %#x/%#x", o.mark(), o.mark())
-}
+// setMark is the target that sets the mark.
+func (o Options) setMark() string { return SetMark(o.mark(), o.mark()) }
 
-// clearMark is the target that clears a mark that is set. iptables-save prints --xor-mark so.
-func (o Options) clearMark() string { return fmt.Sprintf("-j MARK --set-xmark %#x/0x0", o.mark()) }
+// clearMark is the target that clears a mark that is set.
+func (o Options) clearMark() string { return SetMark(o.mark(), 0) }
 
-func (o Options) isMarked() string { return fmt.Sprintf("-m mark --mark %#x/%#x", o.mark(), o.mark()) }
-
-func (o Options) masquerade() string {
-	if o.RandomFully {
-		return "-j MASQUERADE --random-fully"
-	}
-	return "-j MASQUERADE"
-}
+func (o Options) isMarked() string { return Marked(o.mark(), o.mark()) }
 
 // A Jump is a rule in a built-in chain by which packets come to ours. No batch has it: built-in
 // chains belong to everybody, and whoever runs the programs must see to it that the jumps
@@ -64,7 +54,7 @@ type Jump struct {
 // destination is chosen, what replaces sources; and what refuses last, because what has no
 // destination yet may be another proxy's, from which this one takes over.
 func Jumps() []Jump {
-	isNew := []string{"-m", "conntrack", "--ctstate", "NEW"}
+	isNew := strings.Fields(IsNew)
 	to := func(table, builtin, chain string, match ...string) Jump {
 		return Jump{table, builtin, append(match, "-m", "comment", "--comment", "Kubernetes Services, by vmapd", "-j", chain)}
 	}
@@ -87,25 +77,6 @@ func (j Jump) String() string {
 		}
 	}
 	return "-I " + j.Chain + " 1 " + strings.Join(args, " ")
-}
-
-// podMatches returns the matches that tell packets from pods from others: one of them must
-// hold. "" holds for everybody.
-func podMatches(p model.PodSources) []string {
-	if name := p.Interface; name != "" {
-		if p.Wildcard && len(name) < model.MaxInterface { // no longer name begins like one of full length
-			name += "+"
-		}
-		return []string{"-i " + name}
-	}
-	var list []string
-	for _, prefix := range p.CIDRs {
-		if prefix.Bits() == 0 {
-			return []string{""}
-		}
-		list = append(list, "-s "+prefix.String())
-	}
-	return list
 }
 
 // Target is the chain that a jump leads to.

@@ -74,12 +74,7 @@ func (p *port) entry(w way) string {
 }
 
 // rule joins a match and a target, with the comment between them.
-func (p *port) rule(match, target string) string {
-	if p.comment == "" {
-		return match + " " + target
-	}
-	return match + " " + p.comment + " " + target
-}
+func (p *port) rule(match, target string) string { return Join(match, p.comment, target) }
 
 // natRule is what the nat table does with a frontend's connections. Where none is forwarded,
 // nobody shall translate them, so that the filter table sees what the client asked for.
@@ -87,7 +82,7 @@ func (p *port) natRule(fe model.Frontend) string {
 	w := wayOf(fe)
 	switch {
 	case !w.forwards():
-		return p.rule(toVIP(fe.VIP), acceptNow)
+		return p.rule(toVIP(fe.VIP), Accept)
 	case fe.Restricted:
 		return p.rule(toVIP(fe.VIP), "-g "+p.wayChain(roleFirewall, w))
 	}
@@ -101,7 +96,7 @@ func (p *port) filterRule(fe model.Frontend) string {
 	if fe.Restricted {
 		return p.rule(toVIP(fe.VIP), "-g "+p.wayChain(roleFirewall, w))
 	}
-	if target := p.refuse(w); target != returnNow || p.selfDNAT(fe) {
+	if target := p.refuse(w); target != Return || p.selfDNAT(fe) {
 		return p.rule(toVIP(fe.VIP), target)
 	}
 	return ""
@@ -115,9 +110,9 @@ func (p *port) refuse(w way) string {
 	case w.Action == model.Drop && w.ShortCircuit:
 		return "-g " + dropChain
 	case w.Action == model.Drop:
-		return dropNow
+		return Drop
 	}
-	return returnNow
+	return Return
 }
 
 // selfDNAT reports whether an endpoint is the very address and port that its clients ask
@@ -175,18 +170,18 @@ func (p *port) externalChain(w way) chain {
 	case model.MasqueradeAlways:
 		c.add("", p.r.options.setMark())
 	case model.MasqueradeNode:
-		c.add(fromNode, p.r.options.setMark())
+		c.add(FromNode, p.r.options.setMark())
 	case model.MasqueradeOutside:
 		c.add("", markOutside)
 	}
 	if w.ShortCircuit {
 		all := "-g " + p.name(roleChoose[model.Cluster])
-		for _, m := range podMatches(p.r.snapshot.Pods) {
+		for _, m := range FromPods(p.r.snapshot.Pods) {
 			if c.add(m, all); m == "" {
 				return c
 			}
 		}
-		c.add(fromNode, all)
+		c.add(FromNode, all)
 	}
 	if w.Action == model.Forward {
 		c.add("", "-g "+p.name(roleChoose[w.TrafficPolicy]))
@@ -212,12 +207,12 @@ func (p *port) firewallChains(w way) []chain {
 		list = append(list, c)
 	}
 	c := chain{table: filter, name: p.wayChain(roleFirewall, w), comment: p.comment}
-	if target := p.refuse(w); target != dropNow {
+	if target := p.refuse(w); target != Drop {
 		for _, m := range sources {
 			c.add(m, target)
 		}
 	}
-	c.add("", dropNow)
+	c.add("", Drop)
 	return append(list, c)
 }
 
@@ -225,7 +220,7 @@ func (p *port) firewallChains(w way) []chain {
 func (p *port) allowed(restricted []model.Frontend) []string {
 	var list []string
 	for _, r := range p.SourceRanges {
-		list = append(list, from(r))
+		list = append(list, From(r))
 	}
 	if p.NodeAllowed {
 		// A process of this node, if the frontend's address is on an interface of it.

@@ -2,6 +2,7 @@ package iptables_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/vmapd/vmapd/legacy/iptables"
@@ -70,7 +71,7 @@ func checkApplied(t *testing.T, tables *iptsim.Tables, b *iptables.Batch, want *
 }
 
 // checkRestart checks that a process that knows nothing of the past brings the tables in
-// line, and that another removes all but the jumps.
+// line, and that another removes everything.
 func checkRestart(t *testing.T, tables *iptsim.Tables, want *iptables.Ruleset) {
 	t.Helper()
 	stale := tables.Clone()
@@ -78,7 +79,7 @@ func checkRestart(t *testing.T, tables *iptsim.Tables, want *iptables.Ruleset) {
 		"-A VMAPD-IP-0 -g VMAPD-C-OLD\n-A OTHER -j ACCEPT\nCOMMIT\n*filter\n:VMAPD-OLD - [0:0]\n-A VMAPD-OLD -j DROP\nCOMMIT\n"); err != nil {
 		t.Fatal(err)
 	}
-	if err := stale.Restore(want.Over(stale.Chains()).Text()); err != nil {
+	if err := stale.Restore(want.Repair(saved(t, stale)).Text()); err != nil {
 		t.Fatal(err)
 	}
 	withOther := load(t, want)
@@ -87,14 +88,21 @@ func checkRestart(t *testing.T, tables *iptsim.Tables, want *iptables.Ruleset) {
 	}
 	equal(t, "the tables after a restart", withOther.Save(), stale.Save())
 
-	bare := iptsim.NewTables(want.Family)
-	if err := bare.Restore(want.Batch().Text()); err != nil {
+	bare := load(t, want)
+	if err := bare.Restore(saved(t, bare).RemoveText(iptables.IsOurs)); err != nil {
 		t.Fatal(err)
 	}
-	if err := bare.Restore(iptables.Remove(want.Family, bare.Chains()).Text()); err != nil {
+	equal(t, "what is left after removal", iptsim.NewTables(want.Family).Save(), bare.Save())
+}
+
+// saved is what iptables-save would list.
+func saved(t *testing.T, tables *iptsim.Tables) *iptables.Saved {
+	t.Helper()
+	s, err := iptables.ParseSaved(strings.NewReader(tables.Save()))
+	if err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "what is left after removal", nil, bare.Save())
+	return s
 }
 
 func TestBatchesLeadToTheWholeText(t *testing.T) {

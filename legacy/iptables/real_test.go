@@ -171,26 +171,15 @@ func TestTheProgramsTakeBatches(t *testing.T) {
 			t.Fatalf("%v: %s", err, saved)
 		}
 		equal(t, "what is listed after all batches", listed(have.String()), listed(saved))
+		listing, err := iptables.ParseSaved(strings.NewReader(saved))
+		if err != nil {
+			t.Fatal(err)
+		}
 		gone, err := inNamespace(p.String()+"-restore; "+p.String()+"-restore --noflush <<'END'\n"+
-			unhook()+iptables.Remove(p.family, tables.Chains()).Text()+"END\n"+p.String()+"-save", saved)
+			listing.RemoveText(iptables.IsOurs)+"END\n"+p.String()+"-save", saved)
 		if err != nil {
 			t.Fatalf("%v: %s", err, gone)
 		}
 		equal(t, "what is listed after removal", 0, strings.Count(gone, iptables.Prefix))
 	})
-}
-
-// unhook deletes the jumps.
-func unhook() string {
-	text := ""
-	for _, table := range []string{"filter", "nat"} {
-		text += "*" + table + "\n"
-		for _, j := range iptables.Jumps() {
-			if j.Table == table {
-				text += strings.Replace(j.String(), "-I "+j.Chain+" 1 ", "-D "+j.Chain+" ", 1) + "\n"
-			}
-		}
-		text += "COMMIT\n"
-	}
-	return text
 }

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"iter"
 	"regexp"
 	"strconv"
 	"strings"
@@ -37,7 +38,7 @@ func ParseSaved(r io.Reader) (*Saved, error) {
 		case strings.HasPrefix(line, "-A "):
 			name, _, _ := strings.Cut(line[3:], " ")
 			s.add(tableChain{table, name}, []byte(line+"\n"))
-			if table == filter.String() && line == "-A "+forwardChain+" "+isInvalid+" "+dropNow {
+			if table == filter.String() && line == "-A "+forwardChain+" "+IsInvalid+" "+Drop {
 				s.invalid, _ = strconv.ParseUint(packets, 10, 64) // 0 without counters
 			}
 		default:
@@ -84,28 +85,47 @@ func normal(rule []byte) []byte {
 // those that r has not are deleted.
 func (r *Ruleset) Repair(s *Saved) *Batch {
 	b := &Batch{Family: r.Family}
-	wanted := map[string]bool{}
+	wanted := map[tableChain]bool{}
 	for c := range r.chains() {
-		wanted[c.table.String()+c.name] = true
-		have, ok := s.rules[tableChain{c.table.String(), c.name}]
+		at := tableChain{c.table.String(), c.name}
+		wanted[at] = true
+		have, ok := s.rules[at]
 		if !ok || !bytes.Equal(normal(have), normal(c.text)) {
 			b.set(c)
 		} else {
 			b.tables[c.table].growth += c.rules()
 		}
 	}
-	b.deleteAll(s.Chains(), wanted)
+	for t := range tables {
+		for name := range s.Chains(t.String()) {
+			if IsOurs(name) && !wanted[tableChain{t.String(), name}] {
+				b.delete(chain{table: t, name: name})
+			}
+		}
+	}
 	b.sort()
 	return b
 }
 
-// Chains returns the names of all chains.
-func (s *Saved) Chains() Chains {
-	all := Chains{}
-	for _, at := range s.order {
-		all[at.table] = append(all[at.table], at.chain)
+// Chains yields the names of a table's chains, in the order in which they are listed.
+func (s *Saved) Chains(table string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for _, at := range s.order {
+			if at.table == table && !yield(at.chain) {
+				return
+			}
+		}
 	}
-	return all
+}
+
+// Rules returns the rules of a chain, without "-A" and its name.
+func (s *Saved) Rules(table, chain string) []string {
+	var rules []string
+	for line := range bytes.Lines(normal(s.rules[tableChain{table, chain}])) {
+		_, rule, _ := strings.Cut(string(line[len("-A "):len(line)-1]), " ")
+		rules = append(rules, rule)
+	}
+	return rules
 }
 
 // Count returns how often a jump is there.
@@ -130,7 +150,7 @@ func (j Jump) listed() []byte {
 }
 
 // RemoveText is what iptables-restore --noflush needs in order to delete the chains of
-// whom is asked, and the rules of other chains that lead there. It is empty if there are
+// the given owner, and the rules of other chains that lead there. It is empty if there are
 // none.
 func (s *Saved) RemoveText(theirs func(chain string) bool) string {
 	var all strings.Builder
@@ -154,7 +174,7 @@ func (s *Saved) removeTable(table string, theirs func(chain string) bool) string
 			fmt.Fprintf(&remove, "-X %s\n", at.chain)
 		default:
 			for line := range strings.Lines(string(s.rules[at])) {
-				if leadsTo(line, theirs) {
+				if LeadsTo(line, theirs) {
 					unhook.WriteString("-D" + strings.TrimPrefix(line, "-A"))
 				}
 			}
@@ -166,11 +186,11 @@ func (s *Saved) removeTable(table string, theirs func(chain string) bool) string
 	return "*" + table + "\n" + declare.String() + unhook.String() + remove.String() + "COMMIT\n"
 }
 
-// leadsTo reports whether a rule jumps or goes to one of somebody's chains.
-func leadsTo(rule string, theirs func(chain string) bool) bool {
+// LeadsTo reports whether a rule jumps or goes to one of the given owner's chains.
+func LeadsTo(rule string, theirs func(chain string) bool) bool {
 	words := strings.Fields(rule)
-	for i, w := range words[:len(words)-1] {
-		if (w == "-j" || w == "-g") && theirs(words[i+1]) {
+	for i, w := range words {
+		if i > 0 && (words[i-1] == "-j" || words[i-1] == "-g") && theirs(w) {
 			return true
 		}
 	}

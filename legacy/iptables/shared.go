@@ -21,8 +21,8 @@ func (r *Ruleset) markOutside(s *model.Settings) chain {
 	case s.MasqueradeAll:
 		c.add("", r.options.setMark())
 	case s.Pods.Known():
-		for _, m := range podMatches(s.Pods) {
-			if c.add(m, returnNow); m == "" {
+		for _, m := range FromPods(s.Pods) {
+			if c.add(m, Return); m == "" {
 				return c
 			}
 		}
@@ -42,7 +42,7 @@ func (r *Ruleset) postrouting() chain {
 func (r *Ruleset) masquerade() chain {
 	c := chain{table: nat, name: masqueradeChain}
 	c.add("", r.options.clearMark())
-	c.add("", r.options.masquerade())
+	c.add("", Masquerade(r.options.RandomFully))
 	return c
 }
 
@@ -50,14 +50,10 @@ func (r *Ruleset) masquerade() chain {
 // none, though it is to a Service, is refused.
 func (r *Ruleset) filter(s *model.Settings) chain {
 	c := chain{table: filter, name: filterChain}
-	c.add(isDNATed, returnNow)
+	c.add(isDNATed, Return)
 	c.add("", "-j "+servicesChain)
 	for _, p := range s.ServiceCIDRs {
-		if p.Bits() == 0 {
-			c.add("", dropNow)
-			continue
-		}
-		c.add("-d "+p.String(), dropNow)
+		c.add(To(p), Drop)
 	}
 	return c
 }
@@ -66,29 +62,24 @@ func (r *Ruleset) filter(s *model.Settings) chain {
 // Established connections come first: they are nearly all packets.
 func (r *Ruleset) forward(s *model.Settings) chain {
 	c := chain{table: filter, name: forwardChain}
-	c.add("-m conntrack --ctstate RELATED,ESTABLISHED", acceptNow)
+	c.add(IsEstablished, Accept)
 	if s.DropInvalid {
 		// A segment outside the window, say, would reach the client with the pod's own
 		// address, and the client would reset the connection.
-		c.add(isInvalid, dropNow)
+		c.add(IsInvalid, Drop)
 	}
-	c.add("-m conntrack --ctstate NEW", "-j "+filterChain)
-	c.add(r.options.isMarked(), acceptNow)
+	c.add(IsNew, "-j "+filterChain)
+	c.add(r.options.isMarked(), Accept)
 	if r.options.AcceptForwarded {
-		c.add(isDNATed, acceptNow)
+		c.add(isDNATed, Accept)
 	}
 	return c
 }
 
-// reject refuses. ICMP errors are rate-limited by the kernel (net.ipv4.icmp_ratelimit): with
-// them alone, half of a burst of refused connections would time out.
 func (r *Ruleset) reject() chain {
 	c := chain{table: filter, name: rejectChain}
-	c.add(protocol(model.TCP), "-j REJECT --reject-with tcp-reset")
-	if r.Family == model.IPv6 {
-		c.add("", "-j REJECT --reject-with icmp6-port-unreachable")
-	} else {
-		c.add("", "-j REJECT --reject-with icmp-port-unreachable")
+	for _, rule := range RejectRules(r.Family) {
+		c.add("", rule)
 	}
 	return c
 }
@@ -97,12 +88,12 @@ func (r *Ruleset) reject() chain {
 // if that is the very address and port they asked for (selfDNAT).
 func (r *Ruleset) dropOutside(s *model.Settings) chain {
 	c := chain{table: filter, name: dropChain}
-	for _, m := range podMatches(s.Pods) {
-		if c.add(m, returnNow); m == "" {
+	for _, m := range FromPods(s.Pods) {
+		if c.add(m, Return); m == "" {
 			return c
 		}
 	}
-	c.add(fromNode, returnNow)
-	c.add("", dropNow)
+	c.add(FromNode, Return)
+	c.add("", Drop)
 	return c
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/vmapd/vmapd/legacy/iptables"
 	"github.com/vmapd/vmapd/model"
 )
 
@@ -12,41 +13,32 @@ import (
 // alone: whatever concerns Services is in the ipsets.
 type Companion struct {
 	Family model.Family
-	Tables []Table
-	// Jumps lead from built-in chains, which belong to everybody, to ours. Whoever runs the
-	// programs must see to it that each is there once, before the rules of others.
-	Jumps []JumpRule
-}
-
-// Table are chains of ours in a table.
-type Table struct {
-	Name   string
-	Chains []Chain
+	Chains []Chain // table by table
+	// Jumps lead from built-in chains, which belong to everybody, to ours. Each must be there
+	// once, before the rules of others.
+	Jumps []iptables.Jump
 }
 
 // Chain is a chain of ours.
 type Chain struct {
-	Name  string
-	Rules []Rule
+	Table, Name string
+	Rules       []string // without "-A" and the name
 }
 
-// JumpRule is a rule in a built-in chain.
-type JumpRule struct {
-	Table, Chain string
-	Rule         Rule
-}
+// companionTables are the tables with chains of ours.
+var companionTables = [...]string{"mangle", "filter", "nat"}
 
 // Names of our chains.
 const (
-	servicesChain    = "VMAPD-IPVS-SERVICES"
-	outsideChain     = "VMAPD-IPVS-OUTSIDE"
-	insideChain      = "VMAPD-IPVS-INSIDE"
-	filterChain      = "VMAPD-IPVS-FILTER"
-	rejectChain      = "VMAPD-IPVS-REJECT"
-	forwardChain     = "VMAPD-IPVS-FORWARD"
-	invalidChain     = "VMAPD-IPVS-INVALID"
-	postroutingChain = "VMAPD-IPVS-POSTROUTING"
-	masqueradeChain  = "VMAPD-IPVS-MASQ"
+	servicesChain    = iptables.IPVSPrefix + "SERVICES"
+	outsideChain     = iptables.IPVSPrefix + "OUTSIDE"
+	insideChain      = iptables.IPVSPrefix + "INSIDE"
+	filterChain      = iptables.IPVSPrefix + "FILTER"
+	rejectChain      = iptables.IPVSPrefix + "REJECT"
+	forwardChain     = iptables.IPVSPrefix + "FORWARD"
+	invalidChain     = iptables.IPVSPrefix + "INVALID"
+	postroutingChain = iptables.IPVSPrefix + "POSTROUTING"
+	masqueradeChain  = iptables.IPVSPrefix + "MASQ"
 )
 
 // IsFirst reports whether a chain of the companion's is among those that judge new
@@ -55,149 +47,172 @@ func IsFirst(chain string) bool {
 	return chain == servicesChain || chain == outsideChain || chain == insideChain
 }
 
+// What a packet is looked up by in a set, as -m set has it.
 const (
 	vipFields    = "dst,dst"
 	sourceFields = "dst,dst,src"
 )
 
+// Matches that the iptables backend does not need.
+const (
+	byIPVS   = "-m ipvs --ipvs" // IPVS has sent it to a real server
+	notSent  = "-m ipvs ! --ipvs"
+	notLocal = "-m addrtype ! --dst-type LOCAL"
+	notByLo  = "! -i lo"
+)
+
+// companionRules makes the companion's rules.
+type companionRules struct {
+	*model.Settings
+	family  model.Family
+	options Options
+}
+
 // companion returns the rules for settings.
 func companion(f model.Family, s *model.Settings, o Options) *Companion {
-	isNew := StateIs{"NEW"}
-	// What IPVS has sent to a real server passes the output hook (again), and to one on the
-	// node the input hook: its destination was judged when it still was the Service's.
-	fromNetwork, notSent := By{Name: "lo", Not: true}, ByIPVS{Not: true}
+	r := companionRules{s, f, o}
+	jump := func(table, builtin, chain string, matches ...string) iptables.Jump {
+		rule := iptables.Join(append(matches, "-j "+chain)...)
+		return iptables.Jump{Table: table, Chain: builtin, Args: strings.Fields(rule)}
+	}
 	return &Companion{
 		Family: f,
-		Tables: []Table{
-			{"mangle", []Chain{
-				{servicesChain, servicesRules(s, o)},
-				{outsideChain, outsideRules(s, o)},
-				{insideChain, insideRules(s)},
-			}},
-			{"filter", []Chain{
-				{filterChain, []Rule{
-					{[]Match{InSet{Set: Refuse, Fields: vipFields}}, Jump{rejectChain}},
-					{[]Match{
-						InSet{Set: Addrs, Fields: "dst"},
-						InSet{Set: Services, Fields: vipFields, Not: true},
-					}, Jump{rejectChain}},
-				}},
-				{rejectChain, []Rule{
-					// ICMP errors are rate-limited by the kernel (net.ipv4.icmp_ratelimit):
-					// with them alone, half of a burst of refused connections would time out.
-					{[]Match{IsTCP{}}, Reject{TCPReset: true}},
-					{nil, Reject{}},
-				}},
-				{invalidChain, invalidRules(s)},
-				{forwardChain, []Rule{{[]Match{StateIs{"RELATED,ESTABLISHED"}}, Accept{}}}},
-			}},
-			{"nat", []Chain{
-				{postroutingChain, postroutingRules(o)},
-				{masqueradeChain, []Rule{
-					// Who comes by again, in a tunnel say, must not be masqueraded twice.
-					{[]Match{isInside(o)}, SetMark{0, ^uint32(0)}},
-					{nil, SetMark{0, o.MasqueradeMark}},
-					{nil, Masquerading{o.RandomFully}},
-				}},
-			}},
+		Chains: []Chain{
+			{"mangle", servicesChain, r.services()},
+			{"mangle", outsideChain, r.outside()},
+			{"mangle", insideChain, r.inside()},
+			{"filter", filterChain, r.filter()},
+			{"filter", rejectChain, iptables.RejectRules(f)},
+			{"filter", invalidChain, r.invalid()},
+			{"filter", forwardChain, []string{iptables.Join(iptables.IsEstablished, iptables.Accept)}},
+			{"nat", postroutingChain, r.postrouting()},
+			{"nat", masqueradeChain, r.masquerade()},
 		},
-		Jumps: []JumpRule{
-			{"filter", "INPUT", Rule{[]Match{fromNetwork, isNew}, Jump{filterChain}}},
-			{"filter", "INPUT", Rule{[]Match{StateIs{"INVALID"}}, Jump{invalidChain}}},
-			{"filter", "FORWARD", Rule{nil, Jump{forwardChain}}},
-			{"filter", "FORWARD", Rule{[]Match{StateIs{"INVALID"}}, Jump{invalidChain}}},
-			{"filter", "OUTPUT", Rule{[]Match{notSent, isNew}, Jump{filterChain}}},
-			{"nat", "POSTROUTING", Rule{[]Match{ByIPVS{}}, Jump{postroutingChain}}},
-			{"mangle", "PREROUTING", Rule{[]Match{fromNetwork, isNew}, Jump{servicesChain}}},
-			{"mangle", "OUTPUT", Rule{[]Match{notSent, isNew}, Jump{servicesChain}}},
+		// What IPVS has sent to a real server passes the output hook (again), and to one on the
+		// node the input hook: its destination was judged when it still was the Service's.
+		Jumps: []iptables.Jump{
+			jump("filter", "INPUT", filterChain, notByLo, iptables.IsNew),
+			jump("filter", "INPUT", invalidChain, iptables.IsInvalid),
+			jump("filter", "FORWARD", forwardChain),
+			jump("filter", "FORWARD", invalidChain, iptables.IsInvalid),
+			jump("filter", "OUTPUT", filterChain, notSent, iptables.IsNew),
+			jump("nat", "POSTROUTING", postroutingChain, byIPVS),
+			jump("mangle", "PREROUTING", servicesChain, notByLo, iptables.IsNew),
+			jump("mangle", "OUTPUT", servicesChain, notSent, iptables.IsNew),
 		},
 	}
 }
 
-// servicesRules judge new connections before IPVS does: in mangle, because in the output
+func (r companionRules) in(set SetName, fields string) string {
+	return "-m set --match-set " + set.In(r.family) + " " + fields
+}
+
+func (r companionRules) notIn(set SetName, fields string) string {
+	return "-m set ! --match-set " + set.In(r.family) + " " + fields
+}
+
+// isInside matches connections that were given the mark of a service port.
+func (r companionRules) isInside() string { return iptables.Marked(r.options.InsideMark, insideMask) }
+
+func (r companionRules) setMark() string {
+	return iptables.SetMark(r.options.MasqueradeMark, r.options.MasqueradeMark)
+}
+
+// clearMark clears all of a mark.
+func clearMark() string { return iptables.SetMark(0, ^uint32(0)) }
+
+// services judges new connections before IPVS does: in mangle, because in the output
 // path IPVS comes before the table filter.
-func servicesRules(s *model.Settings, o Options) []Rule {
-	rules := []Rule{
-		{[]Match{
-			InSet{Set: Restricted, Fields: vipFields},
-			InSet{Set: Sources, Fields: sourceFields, Not: true},
-		}, Drop{}},
-		{[]Match{InSet{Set: Masquerade, Fields: vipFields}}, SetMark{o.MasqueradeMark, o.MasqueradeMark}},
+func (r companionRules) services() []string {
+	rules := []string{
+		iptables.Join(r.in(Restricted, vipFields), r.notIn(Sources, sourceFields), iptables.Drop),
+		iptables.Join(r.in(Masquerade, vipFields), r.setMark()),
 	}
-	if s.MasqueradeAll || s.Pods.Known() {
-		rules = append(rules, Rule{[]Match{InSet{Set: MasqueradeOutside, Fields: vipFields}}, Jump{outsideChain}})
+	if r.MasqueradeAll || r.Pods.Known() {
+		rules = append(rules, iptables.Join(r.in(MasqueradeOutside, vipFields), "-j "+outsideChain))
 	}
+	notInside := fmt.Sprintf("-m mark ! --mark %#x/%#x", r.options.InsideMark, insideMask)
 	rules = append(rules,
-		Rule{[]Match{InSet{Set: Inside, Fields: vipFields}}, Jump{insideChain}},
-		Rule{[]Match{InSet{Set: Discard, Fields: vipFields}, Marked{o.InsideMark, insideMask, true}}, Drop{}},
+		iptables.Join(r.in(Inside, vipFields), "-j "+insideChain),
+		iptables.Join(r.in(Discard, vipFields), notInside, iptables.Drop),
 	)
-	for _, p := range s.ServiceCIDRs {
+	for _, p := range r.ServiceCIDRs {
 		// An address that has come to the device is some Service's.
-		rules = append(rules, Rule{[]Match{To{p}, ToLocal{Not: true}}, Drop{}})
+		rules = append(rules, iptables.Join(iptables.To(p), notLocal, iptables.Drop))
 	}
 	return rules
+}
+
+// outside has cluster IPs' clients masqueraded, unless they are pods.
+func (r companionRules) outside() []string {
+	var rules []string
+	if !r.MasqueradeAll {
+		for _, m := range iptables.FromPods(r.Pods) {
+			rules = append(rules, iptables.Join(m, iptables.Return))
+		}
+	}
+	return append(rules, r.setMark())
+}
+
+// inside sends connections from pods and from the node to the whole cluster's endpoints.
+func (r companionRules) inside() []string {
+	var rules []string
+	for _, m := range append(iptables.FromPods(r.Pods), iptables.FromNode) {
+		rules = append(rules, iptables.Join(m, "-j SET --map-set "+Inside.In(r.family)+" "+vipFields+" --map-mark"))
+	}
+	return rules
+}
+
+// filter refuses what has no endpoint, and what no Service has at its addresses.
+func (r companionRules) filter() []string {
+	return []string{
+		iptables.Join(r.in(Refuse, vipFields), "-j "+rejectChain),
+		iptables.Join(r.in(Addrs, "dst"), r.notIn(Services, vipFields), "-j "+rejectChain),
+	}
+}
+
+// invalid drops what connection tracking can make nothing of (a segment outside the
+// window, say): the reply to a client that was masqueraded would end in the node's own
+// TCP, which resets the connection.
+func (r companionRules) invalid() []string {
+	if !r.DropInvalid {
+		return nil
+	}
+	return []string{iptables.Join(r.in(Endpoints, "src,src"), iptables.Drop)}
+}
+
+// postrouting is for what IPVS has sent to a real server.
+func (r companionRules) postrouting() []string {
+	const masquerade = "-j " + masqueradeChain
+	return []string{
+		// From the node by an address that no other machine may be able to answer to.
+		iptables.Join(r.isInside(), iptables.FromNode, masquerade),
+		iptables.Join(iptables.Marked(r.options.MasqueradeMark, r.options.MasqueradeMark), masquerade),
+		iptables.Join(r.in(Addrs, "src"), masquerade),
+		iptables.Join(r.in(Hairpin, "src,dst"), masquerade),
+		iptables.Join(r.isInside(), clearMark()),
+	}
+}
+
+// masquerade clears the marks first: what is then sent through a tunnel passes here again.
+func (r companionRules) masquerade() []string {
+	return []string{
+		iptables.Join(r.isInside(), clearMark()),
+		iptables.SetMark(0, r.options.MasqueradeMark),
+		iptables.Masquerade(r.options.RandomFully),
+	}
 }
 
 // beginning returns the companion for the time until the addresses are there: what it would
 // drop as nobody's is served by another proxy still, if this one takes over from it.
 func (c *Companion) beginning() *Companion {
 	first := *c
-	first.Tables = slices.Clone(c.Tables)
-	for i := range first.Tables {
-		t := &first.Tables[i]
-		t.Chains = slices.Clone(t.Chains)
-		for j := range t.Chains {
-			t.Chains[j].Rules = slices.DeleteFunc(slices.Clone(t.Chains[j].Rules), func(r Rule) bool {
-				return slices.Contains(r.Matches, Match(ToLocal{Not: true}))
-			})
-		}
+	first.Chains = slices.Clone(c.Chains)
+	for i := range first.Chains {
+		chain := &first.Chains[i]
+		chain.Rules = slices.DeleteFunc(slices.Clone(chain.Rules), func(rule string) bool { return strings.Contains(rule, notLocal) })
 	}
 	return &first
-}
-
-// outsideRules have cluster IPs' clients masqueraded, unless they are pods.
-func outsideRules(s *model.Settings, o Options) []Rule {
-	var rules []Rule
-	if !s.MasqueradeAll {
-		for _, m := range podMatches(s.Pods) {
-			rules = append(rules, Rule{[]Match{m}, Return{}})
-		}
-	}
-	return append(rules, Rule{nil, SetMark{o.MasqueradeMark, o.MasqueradeMark}})
-}
-
-// insideRules send connections from pods and from the node to the whole cluster's endpoints.
-func insideRules(s *model.Settings) []Rule {
-	var rules []Rule
-	for _, m := range append(podMatches(s.Pods), FromLocal{}) {
-		rules = append(rules, Rule{[]Match{m}, MapMark{Inside, vipFields}})
-	}
-	return rules
-}
-
-// invalidRules drop what connection tracking can make nothing of (a segment outside the
-// window, say): the reply to a client that was masqueraded would end in the node's own
-// TCP, which resets the connection.
-func invalidRules(s *model.Settings) []Rule {
-	if !s.DropInvalid {
-		return nil
-	}
-	return []Rule{{[]Match{InSet{Set: Endpoints, Fields: "src,src"}}, Drop{}}}
-}
-
-func isInside(o Options) Match { return Marked{o.InsideMark, insideMask, false} }
-
-// postroutingRules are for what IPVS has sent to a real server.
-func postroutingRules(o Options) []Rule {
-	masquerade := Jump{masqueradeChain}
-	return []Rule{
-		// From the node by an address that no other machine may be able to answer to.
-		{[]Match{isInside(o), FromLocal{}}, masquerade},
-		{[]Match{Marked{o.MasqueradeMark, o.MasqueradeMark, false}}, masquerade},
-		{[]Match{InSet{Set: Addrs, Fields: "src"}}, masquerade},
-		{[]Match{InSet{Set: Hairpin, Fields: "src,dst"}}, masquerade},
-		{[]Match{isInside(o)}, SetMark{0, ^uint32(0)}},
-	}
 }
 
 // equal reports whether two companions are the same text.
@@ -205,37 +220,103 @@ func (c *Companion) equal(d *Companion) bool {
 	return c == d || c != nil && d != nil && c.String() == d.String()
 }
 
-// Has reports whether a jump is among the companion's.
-func (c *Companion) has(j JumpRule) bool {
-	return slices.ContainsFunc(c.Jumps, func(k JumpRule) bool {
-		return j.Table == k.Table && j.Chain == k.Chain && j.Rule.Text(c.Family) == k.Rule.Text(c.Family)
-	})
-}
+// String is all of the companion, for iptables-restore --noflush on a node where nothing of
+// ours is there yet.
+func (c *Companion) String() string { return c.Over(&iptables.Saved{}) }
 
-// String is Text with all jumps: what an empty set of tables needs.
-func (c *Companion) String() string { return c.Text(c.Jumps) }
-
-// Text is what iptables-restore --noflush takes: our chains with all their rules and those of
-// our jumps that are missing, which --noflush would add again. Each table comes into force
-// at once, its jumps with its chains.
-func (c *Companion) Text(missing []JumpRule) string {
+// Over is what iptables-restore --noflush needs in order to replace what is listed by the
+// companion: our chains with all their rules, and the jumps of built-in chains where they are
+// not just the first rules. Each table comes into force at once, its jumps with its chains.
+func (c *Companion) Over(s *iptables.Saved) string {
 	var b strings.Builder
-	for _, t := range c.Tables {
-		fmt.Fprintf(&b, "*%s\n", t.Name)
-		for _, chain := range t.Chains {
-			fmt.Fprintf(&b, ":%s - [0:0]\n", chain.Name)
-		}
-		for _, chain := range t.Chains {
-			for _, r := range chain.Rules {
-				fmt.Fprintf(&b, "-A %s %s\n", chain.Name, r.Text(c.Family))
+	for _, table := range companionTables {
+		d := c.compare(table, s)
+		fmt.Fprintf(&b, "*%s\n", table)
+		for _, chain := range c.Chains {
+			if chain.Table == table {
+				fmt.Fprintf(&b, ":%s - [0:0]\n", chain.Name)
 			}
 		}
-		for _, j := range missing {
-			if j.Table == t.Name && c.has(j) {
-				fmt.Fprintf(&b, "-I %s 1 %s\n", j.Chain, j.Rule.Text(c.Family))
+		for _, name := range d.old {
+			fmt.Fprintf(&b, ":%s - [0:0]\n", name)
+		}
+		for _, del := range d.unhook {
+			b.WriteString(del + "\n")
+		}
+		for _, chain := range c.Chains {
+			for _, rule := range chain.Rules {
+				if chain.Table == table {
+					fmt.Fprintf(&b, "-A %s %s\n", chain.Name, rule)
+				}
 			}
+		}
+		for _, j := range c.Jumps {
+			if j.Table == table && d.hook[j.Chain] {
+				fmt.Fprintln(&b, j)
+			}
+		}
+		for _, name := range d.old {
+			fmt.Fprintf(&b, "-X %s\n", name)
 		}
 		b.WriteString("COMMIT\n")
 	}
 	return b.String()
+}
+
+// IsIn reports whether the companion is what is listed, and nothing else of ours.
+func (c *Companion) IsIn(s *iptables.Saved) bool {
+	for _, table := range companionTables {
+		if d := c.compare(table, s); d.rules || len(d.hook)+len(d.unhook)+len(d.old) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// tableDiff is what differs in a table from the companion.
+type tableDiff struct {
+	rules  bool            // some of our chains are missing, or have other rules
+	old    []string        // chains that another version of us left
+	hook   map[string]bool // chains of others where our jumps are not just the first rules
+	unhook []string        // what deletes all jumps there, the last first: they are told by number
+}
+
+func (c *Companion) compare(table string, s *iptables.Saved) tableDiff {
+	d := tableDiff{hook: map[string]bool{}}
+	listed := slices.Collect(s.Chains(table))
+	wanted := map[string]bool{}
+	for _, chain := range c.Chains {
+		if chain.Table == table {
+			wanted[chain.Name] = true
+			d.rules = d.rules || !slices.Contains(listed, chain.Name) || !slices.Equal(s.Rules(table, chain.Name), chain.Rules)
+		}
+	}
+	jumps := map[string][]string{} // by built-in chain, in the order that they are to have
+	for _, j := range c.Jumps {
+		if j.Table == table {
+			jumps[j.Chain] = slices.Insert(jumps[j.Chain], 0, strings.Join(j.Args, " "))
+			d.hook[j.Chain] = true // unless the listing has them
+		}
+	}
+	for _, name := range listed {
+		if iptables.IsIPVS(name) {
+			if !wanted[name] {
+				d.old = append(d.old, name)
+			}
+			continue
+		}
+		rules, want := s.Rules(table, name), jumps[name]
+		var unhook []string
+		for i, rule := range slices.Backward(rules) {
+			if iptables.LeadsTo(rule, iptables.IsIPVS) {
+				unhook = append(unhook, fmt.Sprintf("-D %s %d", name, i+1))
+			}
+		}
+		if len(unhook) == len(want) && slices.Equal(rules[:len(want)], want) {
+			delete(d.hook, name)
+		} else {
+			d.unhook = append(d.unhook, unhook...)
+		}
+	}
+	return d
 }

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/vmapd/vmapd/legacy/iptables/iptsim"
 	"github.com/vmapd/vmapd/legacy/ipvs"
 	"github.com/vmapd/vmapd/legacy/ipvs/ipvssim"
 	"github.com/vmapd/vmapd/model"
@@ -58,7 +59,7 @@ func TestFlows(t *testing.T) {
 			}
 		})
 	}
-	packet := func(p ipvssim.Packet) string {
+	packet := func(p iptsim.Packet) string {
 		o, err := sim.RunPacket(p)
 		if err != nil {
 			t.Fatal(err)
@@ -66,13 +67,13 @@ func TestFlows(t *testing.T) {
 		return inWords(o)
 	}
 	t.Run("what connection tracking can make nothing of", func(t *testing.T) {
-		p := ipvssim.Packet{Connection: tcp("10.0.0.3", "192.168.0.2:40000"), SourcePort: 8080, Invalid: true}
+		p := iptsim.Packet{Connection: tcp("10.0.0.3", "192.168.0.2:40000"), SourcePort: 8080, Invalid: true}
 		equal(t, "a reply", "drop", packet(p))
 		p.SourcePort = 8081
 		equal(t, "what is no endpoint", "192.168.0.2:40000", packet(p))
 	})
 	t.Run("a mark of somebody else's is nobody's", func(t *testing.T) {
-		p := ipvssim.Packet{Connection: tcp(pod, "192.168.98.11:80"), SourcePort: modeltest.ClientPort, Mark: 0xff00}
+		p := iptsim.Packet{Connection: tcp(pod, "192.168.98.11:80"), SourcePort: modeltest.ClientPort, Mark: 0xff00}
 		equal(t, "a pod's connection", "10.0.0.3:8080", packet(p))
 	})
 }

@@ -186,11 +186,11 @@ func checkPrefixes(t *testing.T, r *modeltest.Random, s step, connections int) i
 // sendAlong sends packets after each operation of a plan.
 func sendAlong(t *testing.T, content *ipvs.Content, now *model.FamilySnapshot, plan ipvs.Plan, all []watched) {
 	t.Helper()
+	sim := simulate(t, content, now)
 	for i, op := range plan.Ops {
 		if err := ipvssim.Apply(content, op); err != nil {
 			t.Fatal(err)
 		}
-		sim := simulate(t, content, now)
 		for _, w := range all {
 			got := run(t, sim, w.Connection)
 			if err := w.check(got, content); err != nil {
@@ -322,9 +322,10 @@ func unsafeSteps(t *testing.T, r *modeltest.Random, s step, order func([]ipvs.Op
 		}
 		w := watched{Connection: c, before: run(t, simBefore, c), after: run(t, simAfter, c)}
 		content := s.before.Content()
+		sim := simulate(t, content, now)
 		for _, op := range order(plan.Ops) {
 			_ = ipvssim.Apply(content, op) // some can't be done in that order
-			got, err := simulate(t, content, now).Run(c)
+			got, err := sim.Run(c)
 			if err == nil && w.check(got, content) != nil {
 				unsafe++
 			}

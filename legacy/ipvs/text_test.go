@@ -48,13 +48,3 @@ func TestTheSameObjectsGiveTheSameText(t *testing.T) {
 		}
 	}
 }
-
-// Only jumps that are missing are in the text: --noflush would add the others again.
-func TestJumpsAreWrittenOnce(t *testing.T) {
-	c := ipvs.Compile(nil, modeltest.Snapshot(modeltest.Config()).Family(model.IPv4), ipvs.Options{}).Companion
-	equal(t, "jumps in all of the text", len(c.Jumps), strings.Count(c.String(), "\n-I "))
-	equal(t, "jumps when none is missing", 0, strings.Count(c.Text(nil), "\n-I "))
-	equal(t, "jumps when one is missing", 1, strings.Count(c.Text(c.Jumps[:1]), "\n-I "))
-	other := ipvs.JumpRule{Table: "filter", Chain: "INPUT", Rule: ipvs.Rule{Target: ipvs.Drop{}}}
-	equal(t, "jumps of others", 0, strings.Count(c.Text([]ipvs.JumpRule{other}), "\n-I "))
-}

@@ -11,6 +11,9 @@
 // Only the first packet of a connection is meant: it is NEW. Choices are explored, not
 // drawn: an Outcome has every endpoint with its share of the connections.
 //
+// Simulator.Hook runs any packet through one table at one hook, also in mangle and with
+// ipsets, for a simulator of what else a packet meets on its way (ipvssim).
+//
 // It is strict. An option, match or target that it does not know, a chain that is missing
 // or still in use when it is deleted, a target in a table where the kernel refuses it, are
 // errors and not guesses.

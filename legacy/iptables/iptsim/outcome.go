@@ -34,14 +34,14 @@ func outcome(all []state) (Outcome, error) {
 			continue
 		}
 		slices.Sort(s.recorded)
-		now := modeltest.Arrival{Share: s.share, Masquerade: s.masq, Mark: s.mark, Remembered: s.recorded}
-		if before, ok := to[s.dest]; ok {
+		now := modeltest.Arrival{Share: s.share, Masquerade: s.masq, Mark: s.Mark, Remembered: s.recorded}
+		if before, ok := to[s.Dest]; ok {
 			if before.Masquerade != now.Masquerade || before.Mark != now.Mark || !slices.Equal(before.Remembered, now.Remembered) {
-				return o, fmt.Errorf("chance decides how a packet arrives at %v: %+v or %+v", s.dest, before, now)
+				return o, fmt.Errorf("chance decides how a packet arrives at %v: %+v or %+v", s.Dest, before, now)
 			}
 			now.Share += before.Share
 		}
-		to[s.dest] = now
+		to[s.Dest] = now
 	}
 	if total < 1-1e-6 || total > 1+1e-6 {
 		return o, fmt.Errorf("the shares of the packets sum up to %v", total)

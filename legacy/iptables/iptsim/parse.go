@@ -104,14 +104,14 @@ func (p *parser) option() error {
 			return err
 		}
 	}
-	if not && !slices.Contains([]string{"-s", "-d", "-i", "--mark", "--src-type"}, name) {
+	if not && !slices.Contains([]string{"-s", "-d", "-i", "--mark", "--src-type", "--dst-type", "--match-set", "--ipvs"}, name) {
 		return fmt.Errorf("%s can't be negated", name)
 	}
 	if p.rule.Target != nil {
 		return fmt.Errorf("%s behind the target", name)
 	}
 	value := ""
-	if !slices.Contains([]string{"--set", "--rcheck", "--update", "--rsource"}, name) {
+	if !slices.Contains([]string{"--set", "--rcheck", "--update", "--rsource", "--ipvs"}, name) {
 		var err error
 		if value, err = p.next(); err != nil {
 			return err
@@ -148,7 +148,7 @@ func (p *parser) match(name, value string, not bool) (Match, error) {
 	}
 	module := map[string]string{
 		"--dport": p.protocolName(), "--comment": "comment", "--mark": "mark", "--ctstate": "conntrack",
-		"--src-type": "addrtype", "--mode": "statistic", "--probability": "statistic", "--every": "statistic",
+		"--src-type": "addrtype", "--dst-type": "addrtype", "--match-set": "set", "--ipvs": "ipvs", "--mode": "statistic", "--probability": "statistic", "--every": "statistic",
 		"--packet": "statistic", "--set": "recent", "--rcheck": "recent", "--update": "recent",
 		"--seconds": "recent", "--name": "recent", "--rsource": "recent",
 	}[name]
@@ -168,11 +168,16 @@ func (p *parser) match(name, value string, not bool) (Match, error) {
 		return Mark{v, m, not}, err
 	case "--ctstate":
 		return parseState(value)
-	case "--src-type":
+	case "--src-type", "--dst-type":
 		if value != "LOCAL" {
 			return nil, fmt.Errorf("unknown type %q", value)
 		}
-		return SourceType{not}, nil
+		return AddressType{name == "--dst-type", not}, nil
+	case "--match-set":
+		fields, err := p.next()
+		return InSet{value, fields, not}, err
+	case "--ipvs":
+		return ByIPVS{not}, nil
 	}
 	if module == "statistic" {
 		return nil, p.nth.option(name, value)
@@ -190,7 +195,7 @@ func (p *parser) module(name string) error {
 		p.recent = &recentOptions{}
 	case "statistic":
 		p.nth = &nthOptions{}
-	case "comment", "mark", "conntrack", "addrtype":
+	case "comment", "mark", "conntrack", "addrtype", "set", "ipvs":
 	default:
 		return fmt.Errorf("unknown match %q", name)
 	}

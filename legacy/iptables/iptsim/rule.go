@@ -47,8 +47,15 @@ type (
 	}
 	// State is --ctstate.
 	State struct{ Any []string }
-	// SourceType is --src-type LOCAL.
-	SourceType struct{ Not bool }
+	// AddressType is --src-type LOCAL or --dst-type LOCAL.
+	AddressType struct{ Dest, Not bool }
+	// InSet is --match-set: is the packet in an ipset, by these fields?
+	InSet struct {
+		Set, Fields string
+		Not         bool
+	}
+	// ByIPVS is --ipvs: has IPVS sent the packet to a real server?
+	ByIPVS struct{ Not bool }
 	// Statistic is --mode random or nth.
 	Statistic struct{ Share float64 }
 	// Recent is one of --set, --rcheck and --update.
@@ -73,6 +80,8 @@ type (
 	Masquerade struct{ RandomFully bool }
 	// SetMark replaces the bits of Mask and then exchanges those of Value.
 	SetMark struct{ Value, Mask uint32 }
+	// MapMark sets the packet mark to that of the entry in an ipset.
+	MapMark struct{ Set, Fields string }
 	// Reject refuses.
 	Reject struct{ With string }
 )
@@ -82,4 +91,5 @@ func (Jump) isTarget()       {}
 func (DNAT) isTarget()       {}
 func (Masquerade) isTarget() {}
 func (SetMark) isTarget()    {}
+func (MapMark) isTarget()    {}
 func (Reject) isTarget()     {}

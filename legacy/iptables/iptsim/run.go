@@ -8,25 +8,31 @@ import (
 	"strings"
 
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/modeltest"
 )
 
 // Simulator runs packets through tables.
 type Simulator struct {
 	*Tables
-	local  map[netip.Addr]bool
+	node   Node
 	recent map[string]map[netip.Addr]bool
 }
 
 // maxJumps is NFT_JUMP_STACK_SIZE, which binds the variant nft. It counts gotos as well.
 const maxJumps = 16
 
-// New returns a simulator. The node's addresses decide which packets are for the node itself.
+// New returns a simulator for a node with these addresses, and without ipsets.
 func New(t *Tables, nodeAddrs ...netip.Addr) (*Simulator, error) {
-	s := &Simulator{t.Clone(), map[netip.Addr]bool{}, map[string]map[netip.Addr]bool{}}
-	for _, a := range nodeAddrs {
-		s.local[a] = true
-	}
+	return NewOn(Node{IsLocal: func(a netip.Addr) bool { return slices.Contains(nodeAddrs, a) }}, t)
+}
+
+// NewOn returns a simulator for a node.
+func NewOn(n Node, t *Tables) (*Simulator, error) {
+	s := &Simulator{t.Clone(), n, map[string]map[netip.Addr]bool{}}
 	for name, chains := range t.tables {
+		if err := n.checkSets(chains); err != nil {
+			return nil, fmt.Errorf("table %s: %w", name, err)
+		}
 		depth := map[string]int{}
 		for _, c := range builtin[name] {
 			n, err := chains.depth(c, depth)
@@ -75,23 +81,21 @@ func (s *Simulator) Remember(list string, a netip.Addr) {
 // run is one packet's way.
 type run struct {
 	*Simulator
-	packet model.Connection
-	trace  []string
-	seen   map[string]bool
+	asked netip.AddrPort // the destination at first
+	trace []string
+	seen  map[string]bool
 }
 
 // state is a share of the packets on its way.
 type state struct {
+	Packet
 	share    float64
-	dest     netip.AddrPort
-	iface    string
-	mark     uint32
 	dnat     bool
 	masq     bool
 	recorded []string
 	met      int
 
-	stack []frame
+	at    frame
 	end   ending
 	reset bool
 }
@@ -100,6 +104,7 @@ type state struct {
 type frame struct {
 	chain *chain
 	next  int
+	up    *frame // where the packet comes back to; nil in a built-in chain
 }
 
 type ending uint8
@@ -111,10 +116,10 @@ const (
 	rejected
 )
 
-// Run runs the first packet of a connection through the tables.
+// Run runs the first packet of a connection through the tables nat and filter.
 func (s *Simulator) Run(c model.Connection) (Outcome, error) {
-	r := &run{Simulator: s, packet: c, seen: map[string]bool{}}
-	o, err := r.run()
+	r := &run{Simulator: s, asked: c.Dest, seen: map[string]bool{}}
+	o, err := r.run(Packet{Connection: c, SourcePort: modeltest.ClientPort})
 	o.Trace = r.trace
 	if err != nil {
 		err = fmt.Errorf("%+v: %w", c, err)
@@ -122,17 +127,35 @@ func (s *Simulator) Run(c model.Connection) (Outcome, error) {
 	return o, err
 }
 
-func (r *run) run() (Outcome, error) {
-	p := r.packet
+// Hook runs a packet through the built-in chain of one table, for simulators of what comes
+// between the hooks. It returns the packet as it is then.
+func (s *Simulator) Hook(table, chain string, p Packet) (Packet, Outcome, error) {
+	r := &run{Simulator: s, asked: p.Dest, seen: map[string]bool{}}
+	states, err := r.pass(table, chain, []state{r.start(p)})
+	if err != nil {
+		return p, Outcome{}, err
+	}
+	o, err := outcome(states)
+	o.Trace = r.trace
+	return states[0].Packet, o, err
+}
+
+func (r *run) start(p Packet) state {
+	if p.Node {
+		p.Interface = ""
+	}
+	return state{Packet: p, share: 1}
+}
+
+func (r *run) run(p Packet) (Outcome, error) {
 	if f := model.FamilyOf(p.Dest.Addr()); f != r.family || model.FamilyOf(p.Source) != f {
 		return Outcome{}, fmt.Errorf("the tables are for %v alone", r.family)
 	}
-	start := state{share: 1, dest: p.Dest, iface: p.Interface}
 	first := "PREROUTING"
 	if p.Node {
-		first, start.iface = "OUTPUT", ""
+		first = "OUTPUT"
 	}
-	states, err := r.pass("nat", first, []state{start})
+	states, err := r.pass("nat", first, []state{r.start(p)})
 	if err != nil {
 		return Outcome{}, err
 	}
@@ -150,10 +173,10 @@ func (r *run) run() (Outcome, error) {
 // onward takes packets from where their destination is known to the end.
 func (r *run) onward(states []state) ([]state, error) {
 	type hook struct{ table, chain string }
-	toNode := r.local[states[0].dest.Addr()]
+	toNode := r.node.IsLocal(states[0].Dest.Addr())
 	var hooks []hook
 	switch {
-	case r.packet.Node:
+	case states[0].Node:
 		hooks = []hook{{"filter", "OUTPUT"}, {"nat", "POSTROUTING"}}
 		if toNode { // by the loopback interface
 			hooks = append(hooks, hook{"filter", "INPUT"})
@@ -182,7 +205,7 @@ func (r *run) pass(tableName, chainName string, states []state) ([]state, error)
 			done = append(done, s)
 			continue
 		}
-		s.end, s.stack = going, []frame{{c, 0}}
+		s.end, s.at = going, frame{chain: c}
 		work = append(work, s)
 	}
 	for len(work) > 0 {
@@ -203,17 +226,14 @@ func (r *run) pass(tableName, chainName string, states []state) ([]state, error)
 
 // step applies one rule, or leaves a chain at its end.
 func (r *run) step(tableName, hook string, s state) ([]state, error) {
-	top := &s.stack[len(s.stack)-1]
-	if top.next == len(top.chain.rules) {
+	if s.at.next == len(s.at.chain.rules) {
 		return []state{s.leave()}, nil
 	}
-	rule := top.chain.rules[top.next]
-	name := top.chain.name
-	s.stack = slices.Clone(s.stack)
-	s.stack[len(s.stack)-1].next++
+	rule := s.at.chain.rules[s.at.next]
+	name := s.at.chain.name
+	s.at.next++
 	s.met++
 	hit, miss := s, s
-	hit.stack, hit.recorded = slices.Clone(s.stack), slices.Clone(s.recorded)
 	miss.share = 0
 	for _, m := range rule.Matches {
 		p := m.holds(r, &hit)
@@ -241,13 +261,13 @@ func (r *run) step(tableName, hook string, s state) ([]state, error) {
 
 // leave returns to the chain that jumped here or, from a built-in one, does what its policy says.
 func (s state) leave() state {
-	bottom := s.stack[0].chain
-	s.stack = s.stack[:len(s.stack)-1]
-	if len(s.stack) > 0 {
-		return s
-	}
-	if s.end = accepted; bottom.policy == "DROP" {
+	switch {
+	case s.at.up != nil:
+		s.at = *s.at.up
+	case s.at.chain.policy == "DROP":
 		s.end = dropped
+	default:
+		s.end = accepted
 	}
 	return s
 }
@@ -264,28 +284,30 @@ func (r *run) apply(tableName, hook string, t Target, s *state) error {
 			*s = s.leave()
 		}
 	case Jump:
-		to := frame{r.tables[tableName][t.Chain], 0}
+		back := s.at
+		s.at = frame{r.tables[tableName][t.Chain], 0, &back}
 		if t.Goto {
-			if len(s.stack) == 1 {
+			if s.at.up = back.up; back.up == nil {
 				return errors.New("a goto out of a built-in chain")
 			}
-			s.stack[len(s.stack)-1] = to
-		} else {
-			s.stack = append(s.stack, to)
 		}
 	case DNAT:
 		if hook != "PREROUTING" && hook != "OUTPUT" {
 			return fmt.Errorf("the destination can't be replaced in %s", hook)
 		}
 		// The kernel notes that it was only if it is another one.
-		s.dnat, s.dest, s.end = t.To != r.packet.Dest, t.To, accepted
+		s.dnat, s.Dest, s.end = t.To != r.asked, t.To, accepted
 	case Masquerade:
 		if hook != "POSTROUTING" {
 			return fmt.Errorf("the source can't be replaced in %s", hook)
 		}
 		s.masq, s.end = true, accepted
 	case SetMark:
-		s.mark = s.mark&^t.Mask ^ t.Value
+		s.Mark = s.Mark&^t.Mask ^ t.Value
+	case MapMark:
+		if mark, ok := r.node.Sets.Find(t.Set, t.Fields, s.Packet); ok {
+			s.Mark = mark
+		}
 	case Reject:
 		s.end, s.reset = rejected, t.With == "tcp-reset"
 	default:
@@ -302,42 +324,57 @@ func yes(b bool) float64 {
 	return 0
 }
 
-func (m Address) holds(r *run, s *state) float64 {
-	a := r.packet.Source
+func (m Address) holds(_ *run, s *state) float64 {
+	a := s.Source
 	if m.Dest {
-		a = s.dest.Addr()
+		a = s.Dest.Addr()
 	}
 	return yes((masked(a, m.Mask) == m.Addr) != m.Not)
 }
 
 func (m Interface) holds(_ *run, s *state) float64 {
-	has := s.iface == m.Name || m.Wildcard && strings.HasPrefix(s.iface, m.Name)
+	has := s.Interface == m.Name || m.Wildcard && strings.HasPrefix(s.Interface, m.Name)
 	return yes(has != m.Not)
 }
 
-func (m Protocol) holds(r *run, _ *state) float64 { return yes(r.packet.Protocol == m.Protocol) }
+func (m Protocol) holds(_ *run, s *state) float64 { return yes(s.Protocol == m.Protocol) }
 
 func (m Ports) holds(_ *run, s *state) float64 {
-	return yes(s.dest.Port() >= m.First && s.dest.Port() <= m.Last)
+	return yes(s.Dest.Port() >= m.First && s.Dest.Port() <= m.Last)
 }
 
 func (Comment) holds(*run, *state) float64 { return 1 }
 
-func (m Mark) holds(_ *run, s *state) float64 { return yes((s.mark&m.Mask == m.Value) != m.Not) }
+func (m Mark) holds(_ *run, s *state) float64 { return yes((s.Mark&m.Mask == m.Value) != m.Not) }
 
 func (m State) holds(_ *run, s *state) float64 {
-	return yes(slices.Contains(m.Any, "NEW") || s.dnat && slices.Contains(m.Any, "DNAT"))
+	is := "NEW"
+	if s.Invalid {
+		is = "INVALID"
+	}
+	return yes(slices.Contains(m.Any, is) || s.dnat && slices.Contains(m.Any, "DNAT"))
 }
 
-func (m SourceType) holds(r *run, _ *state) float64 {
-	return yes((r.packet.Node || r.local[r.packet.Source]) != m.Not)
+func (m AddressType) holds(r *run, s *state) float64 {
+	local := s.Node || r.node.IsLocal(s.Source)
+	if m.Dest {
+		local = r.node.IsLocal(s.Dest.Addr())
+	}
+	return yes(local != m.Not)
 }
+
+func (m InSet) holds(r *run, s *state) float64 {
+	_, ok := r.node.Sets.Find(m.Set, m.Fields, s.Packet)
+	return yes(ok != m.Not)
+}
+
+func (m ByIPVS) holds(_ *run, s *state) float64 { return yes(s.ByIPVS != m.Not) }
 
 func (m Statistic) holds(*run, *state) float64 { return m.Share }
 
 func (m Recent) holds(r *run, s *state) float64 {
-	if m.Set || r.recent[m.Name][r.packet.Source] {
-		s.recorded = append(s.recorded, m.Name)
+	if m.Set || r.recent[m.Name][s.Source] {
+		s.recorded = append(slices.Clip(s.recorded), m.Name) // others share what was there
 		return 1
 	}
 	return 0

@@ -1,6 +1,7 @@
 package iptsim
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -13,6 +14,7 @@ import (
 
 // builtin are the chains that tables have of themselves.
 var builtin = map[string][]string{
+	"mangle": {"PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING"},
 	"filter": {"INPUT", "FORWARD", "OUTPUT"},
 	"nat":    {"PREROUTING", "INPUT", "OUTPUT", "POSTROUTING"},
 }
@@ -113,6 +115,8 @@ func (r *restoring) line(line string) error {
 			return fmt.Errorf("no place %q", at)
 		}
 		return r.insert(c, n-1, rest)
+	case "-D":
+		return r.remove(c, rest)
 	case "-X":
 		if c.policy != "" || len(c.rules) > 0 || rest != "" {
 			return errors.New("can't be deleted")
@@ -138,6 +142,9 @@ func (r *restoring) declare(rest string) error {
 		r.owned[name] = true
 		return nil
 	}
+	if r.owned[name] {
+		return errors.New("a chain is declared twice")
+	}
 	if policy != "-" || len(name) > maxChain || strings.HasPrefix(name, "-") {
 		return fmt.Errorf("chain %q with policy %q", name, policy)
 	}
@@ -151,12 +158,32 @@ func (r *restoring) insert(c *chain, at int, text string) error {
 	if err != nil {
 		return err
 	}
-	if !r.owned[c.name] {
-		r.chains[c.name] = &chain{c.name, c.policy, slices.Clone(c.rules)}
-		c, r.owned[c.name] = r.chains[c.name], true
-	}
+	c = r.writable(c)
 	c.rules = slices.Insert(c.rules, at, rule)
 	return nil
+}
+
+// remove deletes a rule by its number, or the first one that reads like this.
+func (r *restoring) remove(c *chain, which string) error {
+	i := slices.IndexFunc(c.rules, func(rule Rule) bool { return rule.Text == which })
+	if n, err := strconv.Atoi(which); err == nil {
+		i = n - 1
+	}
+	if i < 0 || i >= len(c.rules) {
+		return errors.New("no such rule")
+	}
+	c = r.writable(c)
+	c.rules = slices.Delete(c.rules, i, i+1)
+	return nil
+}
+
+// writable returns the chain, or a copy of it if it is in force.
+func (r *restoring) writable(c *chain) *chain {
+	if !r.owned[c.name] {
+		c = &chain{c.name, c.policy, slices.Clone(c.rules)}
+		r.chains[c.name], r.owned[c.name] = c, true
+	}
+	return c
 }
 
 // check looks for jumps to chains that are missing.
@@ -171,35 +198,24 @@ func (r *restoring) check() error {
 	return nil
 }
 
-// Save returns the chains that are not built in with their rules, a line each, sorted.
-func (t *Tables) Save() []string {
-	var lines []string
-	for name, chains := range t.tables {
-		for _, c := range chains {
-			if c.policy == "" {
-				lines = append(lines, name+" "+c.name)
-			}
-			for i, r := range c.rules {
-				lines = append(lines, fmt.Sprintf("%s %s %05d %s", name, c.name, i, r.Text))
+// Save returns what iptables-save prints, tables and chains sorted.
+func (t *Tables) Save() string {
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(t.tables)) {
+		chains := t.tables[name]
+		names := slices.Sorted(maps.Keys(chains))
+		fmt.Fprintf(&b, "*%s\n", name)
+		for _, c := range names {
+			fmt.Fprintf(&b, ":%s %s [0:0]\n", c, cmp.Or(chains[c].policy, "-"))
+		}
+		for _, c := range names {
+			for _, r := range chains[c].rules {
+				fmt.Fprintf(&b, "-A %s %s\n", c, r.Text)
 			}
 		}
+		b.WriteString("COMMIT\n")
 	}
-	slices.Sort(lines)
-	return lines
-}
-
-// Chains returns the names of the chains that are not built in, by table, sorted.
-func (t *Tables) Chains() map[string][]string {
-	all := map[string][]string{}
-	for name, chains := range t.tables {
-		for _, c := range chains {
-			if c.policy == "" {
-				all[name] = append(all[name], c.name)
-			}
-		}
-		slices.Sort(all[name])
-	}
-	return all
+	return b.String()
 }
 
 // Clone returns a copy.

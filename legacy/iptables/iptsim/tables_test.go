@@ -1,7 +1,6 @@
 package iptsim_test
 
 import (
-	"slices"
 	"strings"
 	"testing"
 
@@ -20,7 +19,7 @@ func TestRestoreIsStrict(t *testing.T) {
 	long := strings.Repeat("x", 300)
 	for _, tt := range []struct{ name, text, want string }{
 		{"no table", "-A OUTPUT -j ACCEPT\n", "no table is open"},
-		{"an unknown table", table("mangle"), "unknown table"},
+		{"an unknown table", table("raw"), "unknown table"},
 		{"no COMMIT", "*nat\n", "no COMMIT"},
 		{"two tables, one COMMIT", "*nat\n*filter\nCOMMIT\n", "no COMMIT"},
 		{"an unknown command", table("nat", "-N X"), "no chain X"},
@@ -67,6 +66,14 @@ func TestRestoreIsStrict(t *testing.T) {
 		{"DNAT with another option", table("nat", "-A OUTPUT -p tcp -j DNAT --persistent x"), "DNAT with"},
 		{"a reset for UDP", table("filter", "-A OUTPUT -p udp -j REJECT --reject-with tcp-reset"), "REJECT"},
 		{"a reject of the other family", table("filter", "-A OUTPUT -j REJECT --reject-with icmp6-port-unreachable"), "REJECT"},
+		{"a chain declared twice", table("nat", ":X - [0:0]", ":X - [0:0]"), "twice"},
+		{"a rule deleted that is not there", table("nat", "-D OUTPUT -j RETURN"), "no such rule"},
+		{"a number without a rule", table("nat", "-D OUTPUT 1"), "no such rule"},
+		{"a set without its match", table("nat", "-A OUTPUT --match-set X dst -j RETURN"), "unknown option"},
+		{"a set without fields", table("nat", "-A OUTPUT -m set --match-set X"), "missing"},
+		{"a mark from a set in nat", table("nat", "-A OUTPUT -j SET --map-set X dst --map-mark"), "mangle only"},
+		{"a set that is changed", table("mangle", "-A OUTPUT -j SET --add-set X dst"), "SET with"},
+		{"an unknown type of address", table("nat", "-A OUTPUT -m addrtype --dst-type BROADCAST -j RETURN"), "unknown type"},
 		{"masquerading in filter", table("filter", "-A OUTPUT -j MASQUERADE"), "MASQUERADE"},
 		{"masquerading with another option", table("nat", "-A POSTROUTING -j MASQUERADE --random"), "unknown options"},
 	} {
@@ -75,11 +82,12 @@ func TestRestoreIsStrict(t *testing.T) {
 			if err := tables.Restore(table("nat", ":KEPT - [0:0]")); err != nil {
 				t.Fatal(err)
 			}
+			before := tables.Save()
 			err := tables.Restore(tt.text)
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("the error is %v, want one with %q", err, tt.want)
 			}
-			if diff := cmp.Diff([]string{"nat KEPT"}, tables.Save()); diff != "" {
+			if diff := cmp.Diff(before, tables.Save()); diff != "" {
 				t.Errorf("what is there after the error (-want +got):\n%s", diff)
 			}
 		})
@@ -96,9 +104,25 @@ func TestDeclaringAChainEmptiesIt(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	want := []string{"nat OUTPUT 00000 -j Y", "nat OUTPUT 00001 -j X", "nat X", "nat X 00000 -j RETURN", "nat Y"}
-	if diff := cmp.Diff(want, tables.Save()); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+	want := ":X - [0:0]\n:Y - [0:0]\n-A OUTPUT -j Y\n-A OUTPUT -j X\n-A X -j RETURN\nCOMMIT\n"
+	if got := tables.Save(); !strings.HasSuffix(got, want) {
+		t.Errorf("want at the end\n%s, got\n%s", want, got)
+	}
+}
+
+func TestRulesAreDeleted(t *testing.T) {
+	tables := iptsim.NewTables(model.IPv4)
+	for _, text := range []string{
+		table("nat", "-A OUTPUT -j RETURN", "-A OUTPUT -p tcp -j ACCEPT", "-A OUTPUT -p udp -j ACCEPT"),
+		table("nat", "-D OUTPUT -p udp -j ACCEPT", "-D OUTPUT 1"),
+	} {
+		if err := tables.Restore(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := "[0:0]\n-A OUTPUT -p tcp -j ACCEPT\nCOMMIT\n"
+	if got := tables.Save(); !strings.HasSuffix(got, want) {
+		t.Errorf("want at the end\n%s, got\n%s", want, got)
 	}
 }
 
@@ -114,8 +138,9 @@ func TestTablesOfACloneAreItsOwn(t *testing.T) {
 		}
 	}
 	for tables, target := range map[*iptsim.Tables]string{one: "ACCEPT", two: "RETURN"} {
-		if want := "nat OUTPUT 00003 -j " + target; !slices.Contains(tables.Save(), want) {
-			t.Errorf("there is no %q in %q", want, tables.Save())
+		want := "[0:0]\n" + strings.Repeat("-A OUTPUT -j RETURN\n", 3) + "-A OUTPUT -j " + target + "\nCOMMIT\n"
+		if got := tables.Save(); !strings.HasSuffix(got, want) {
+			t.Errorf("want at the end\n%s, got\n%s", want, got)
 		}
 	}
 }

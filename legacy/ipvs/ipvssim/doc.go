@@ -11,7 +11,7 @@
 //	to a real server: mangle OUTPUT, filter OUTPUT, nat POSTROUTING; but one on the node gets
 //	                  what came from the network without them
 //
-// It runs the typed rules, so what it says of them is what their text says. What a scheduler
+// The companion's rules are run by iptsim, as iptables-restore would load them. What a scheduler
 // chooses is not rolled but explored: each real server that has a weight gets the same share.
 //
 // [Apply] carries out the operations of a plan on a Content, as strictly as a kernel.

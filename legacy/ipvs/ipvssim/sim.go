@@ -2,22 +2,12 @@ package ipvssim
 
 import (
 	"fmt"
-	"maps"
 	"net/netip"
-	"slices"
 
+	"github.com/vmapd/vmapd/legacy/iptables/iptsim"
 	"github.com/vmapd/vmapd/legacy/ipvs"
-	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
 )
-
-// Packet is a packet that the node receives or sends.
-type Packet struct {
-	model.Connection
-	SourcePort uint16
-	Mark       uint32 // set by rules of others
-	Invalid    bool   // for connection tracking
-}
 
 // Outcome is a modeltest.Outcome, and how it came about.
 type Outcome struct {
@@ -29,87 +19,109 @@ type Outcome struct {
 	Server ipvs.Key
 }
 
-// Simulator runs packets through one Content.
+// Simulator runs packets through one Content, as it is at the time.
 type Simulator struct {
 	content   *ipvs.Content
-	chains    map[string]map[string][]ipvs.Rule // by table and name
-	jumps     map[string][]ipvs.Rule            // by table and built-in chain
 	nodeAddrs map[netip.Addr]bool
+	companion *ipvs.Companion   // as it was last loaded
+	rules     *iptsim.Simulator // of the companion; nil without one
 }
 
 // New checks a Content. The addresses are those of the node's interfaces other than the
 // dummy device.
 func New(c *ipvs.Content, nodeAddrs ...netip.Addr) (*Simulator, error) {
-	s := &Simulator{
-		content: c, nodeAddrs: map[netip.Addr]bool{},
-		chains: map[string]map[string][]ipvs.Rule{}, jumps: map[string][]ipvs.Rule{},
-	}
+	s := &Simulator{content: c, nodeAddrs: map[netip.Addr]bool{}}
 	for _, a := range nodeAddrs {
 		s.nodeAddrs[a] = true
 	}
-	if c.Companion == nil {
-		return s, nil
-	}
-	for _, t := range c.Companion.Tables {
-		s.chains[t.Name] = map[string][]ipvs.Rule{}
-		for _, chain := range t.Chains {
-			if _, ok := s.chains[t.Name][chain.Name]; ok {
-				return nil, fmt.Errorf("table %s: chain %s is there twice", t.Name, chain.Name)
-			}
-			s.chains[t.Name][chain.Name] = chain.Rules
-		}
-	}
-	for _, j := range c.Companion.Jumps {
-		hook := j.Table + " " + j.Chain
-		s.jumps[hook] = slices.Insert(s.jumps[hook], 0, j.Rule) // before those that are there
-	}
-	return s, s.check()
+	return s, s.load()
 }
 
-// check sees whether the kernel would take the rules.
-func (s *Simulator) check() error {
-	for table, chains := range s.chains {
-		for _, name := range slices.Sorted(maps.Keys(chains)) {
-			for i, r := range chains[name] {
-				if err := s.checkRule(table, r); err != nil {
-					return fmt.Errorf("table %s: chain %s: rule %d: %w", table, name, i+1, err)
-				}
-			}
-		}
+// load reads the companion, if it is another one than before.
+func (s *Simulator) load() (err error) {
+	c := s.content.Companion
+	switch c {
+	case s.companion:
+		return nil
+	case nil:
+		s.companion, s.rules = nil, nil
+		return nil
 	}
-	return nil
-}
-
-func (s *Simulator) checkRule(table string, r ipvs.Rule) error {
-	for _, m := range r.Matches {
-		if m, ok := m.(ipvs.InSet); ok && s.content.Sets[m.Set] == nil {
-			return fmt.Errorf("no set %s", m.Set)
-		}
+	tables := iptsim.NewTables(s.content.Family)
+	if err := tables.Restore(c.String()); err != nil {
+		return err
 	}
-	switch t := r.Target.(type) {
-	case ipvs.Jump:
-		if _, ok := s.chains[table][t.Chain]; !ok {
-			return fmt.Errorf("no chain %s", t.Chain)
-		}
-	case ipvs.Drop:
-		if table == "nat" {
-			return fmt.Errorf("nothing is dropped in nat")
-		}
-	case ipvs.Reject:
-		if table != "filter" {
-			return fmt.Errorf("nothing is refused but in filter")
-		}
-	case ipvs.MapMark:
-		if table != "mangle" || !t.Set.HasMarks() || s.content.Sets[t.Set] == nil {
-			return fmt.Errorf("set %s gives no marks here", t.Set)
-		}
-	case ipvs.Masquerading:
-		if table != "nat" {
-			return fmt.Errorf("no source is replaced but in nat")
-		}
-	}
-	return nil
+	s.rules, err = iptsim.NewOn(iptsim.Node{IsLocal: s.isLocal, Sets: newSets(s.content)}, tables)
+	s.companion = c
+	return err
 }
 
 // isLocal reports whether an address is the node's.
 func (s *Simulator) isLocal(a netip.Addr) bool { return s.nodeAddrs[a] || s.content.Addrs[a] }
+
+// sets are a Content's ipsets, by their names in the kernel.
+type sets struct {
+	content *ipvs.Content
+	names   map[string]ipvs.SetName
+}
+
+func newSets(c *ipvs.Content) sets {
+	s := sets{c, map[string]ipvs.SetName{}}
+	for name := range c.Sets {
+		s.names[name.In(c.Family)] = name
+	}
+	return s
+}
+
+// Check implements iptsim.Sets.
+func (s sets) Check(name, fields string, marks bool) error {
+	set, ok := s.names[name]
+	if !ok {
+		return fmt.Errorf("no set %s", name)
+	}
+	if marks && !set.HasMarks() {
+		return fmt.Errorf("set %s gives no marks", name)
+	}
+	if _, ok := entry(set, fields, iptsim.Packet{}); !ok {
+		return fmt.Errorf("set %s of type %s is asked by %s", name, set.Type(), fields)
+	}
+	return nil
+}
+
+// Find implements iptsim.Sets. Sources are looked up by range.
+func (s sets) Find(name, fields string, p iptsim.Packet) (mark uint32, ok bool) {
+	set := s.names[name]
+	e, _ := entry(set, fields, p)
+	if set != ipvs.Sources {
+		mark, ok = s.content.Sets[set][e]
+		return mark, ok
+	}
+	for bits := e.Net.Bits(); bits > 0; bits-- { // no type of set knows a size of 0
+		e.Net = netip.PrefixFrom(e.Net.Addr(), bits).Masked()
+		if _, ok := s.content.Sets[set][e]; ok {
+			return 0, true
+		}
+	}
+	return 0, false
+}
+
+// entry is what a packet is looked up by: a field for each component of the set's type.
+func entry(set ipvs.SetName, fields string, p iptsim.Packet) (e ipvs.Entry, ok bool) {
+	whole := func(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }
+	dst := p.Dest.Addr()
+	switch set.Type() + " " + fields {
+	case "hash:ip dst":
+		return ipvs.Entry{Addr: dst}, true
+	case "hash:ip src":
+		return ipvs.Entry{Addr: p.Source}, true
+	case "hash:ip,port dst,dst":
+		return ipvs.Entry{Addr: dst, Protocol: p.Protocol, Port: p.Dest.Port()}, true
+	case "hash:ip,port src,src":
+		return ipvs.Entry{Addr: p.Source, Protocol: p.Protocol, Port: p.SourcePort}, true
+	case "hash:ip,port,net dst,dst,src":
+		return ipvs.Entry{Addr: dst, Protocol: p.Protocol, Port: p.Dest.Port(), Net: whole(p.Source)}, true
+	case "hash:net,net src,dst":
+		return ipvs.Entry{Addr: p.Source, Net: whole(dst)}, true
+	}
+	return ipvs.Entry{}, false
+}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/vmapd/vmapd/legacy/iptables/iptsim"
 	"github.com/vmapd/vmapd/legacy/ipvs"
 	"github.com/vmapd/vmapd/legacy/ipvs/ipvssim"
 	"github.com/vmapd/vmapd/model"
@@ -12,22 +13,19 @@ import (
 
 // What no kernel would take is an error.
 func TestRulesThatAreNotSound(t *testing.T) {
-	for _, tt := range []struct {
-		name  string
-		table string
-		rule  ipvs.Rule
-		want  string
-	}{
-		{"no such set", "mangle", ipvs.Rule{Matches: []ipvs.Match{ipvs.InSet{Set: ipvs.Addrs, Fields: "dst"}}, Target: ipvs.Drop{}}, "no set"},
-		{"no such chain", "mangle", ipvs.Rule{Target: ipvs.Jump{Chain: "X"}}, "no chain X"},
-		{"drop in nat", "nat", ipvs.Rule{Target: ipvs.Drop{}}, "nothing is dropped"},
-		{"refuse in mangle", "mangle", ipvs.Rule{Target: ipvs.Reject{}}, "but in filter"},
-		{"masquerade in mangle", "mangle", ipvs.Rule{Target: ipvs.Masquerading{}}, "but in nat"},
-		{"marks of a set without", "mangle", ipvs.Rule{Target: ipvs.MapMark{Set: ipvs.Services, Fields: "dst,dst"}}, "no marks"},
+	for _, tt := range []struct{ name, table, rule, want string }{
+		{"no such set", "mangle", "-m set --match-set VMAPD-ADDRS dst -j DROP", "no set"},
+		{"no such chain", "mangle", "-j X", "no such chain"},
+		{"drop in nat", "nat", "-j DROP", "not for table nat"},
+		{"refuse in mangle", "mangle", "-j REJECT --reject-with icmp-port-unreachable", "in table mangle"},
+		{"masquerade in mangle", "mangle", "-j MASQUERADE", "nat only"},
+		{"marks of a set without", "mangle", "-j SET --map-set VMAPD-SERVICES dst,dst --map-mark", "no marks"},
+		{"a set by other fields than it has", "mangle", "-m set --match-set VMAPD-SERVICES dst -j DROP", "is asked by"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := ipvs.NewContent(model.IPv4)
-			c.Companion = &ipvs.Companion{Tables: []ipvs.Table{{Name: tt.table, Chains: []ipvs.Chain{{Name: "C", Rules: []ipvs.Rule{tt.rule}}}}}}
+			c.Sets[ipvs.Services] = map[ipvs.Entry]uint32{}
+			c.Companion = &ipvs.Companion{Chains: []ipvs.Chain{{Table: tt.table, Name: "C", Rules: []string{tt.rule}}}}
 			if _, err := ipvssim.New(c); err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("want an error with %q, got %v", tt.want, err)
 			}
@@ -69,7 +67,7 @@ func TestVirtualServers(t *testing.T) {
 	if o := run(connection("172.30.0.41:80")); len(o.To) != 2 || o.To[pods[0]].Share != 0.5 || o.To[pods[1]].Share != 0.5 {
 		t.Errorf("want both that have a weight, got %v", o.To)
 	}
-	o, err := sim.RunPacket(ipvssim.Packet{Connection: connection("172.30.0.41:80"), Mark: 5})
+	o, err := sim.RunPacket(iptsim.Packet{Connection: connection("172.30.0.41:80"), Mark: 5})
 	if err != nil || len(o.To) != 1 || o.To[pods[2]].Share != 1 {
 		t.Errorf("want the one of the mark, got %v, %v", o.To, err)
 	}

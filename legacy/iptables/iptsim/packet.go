@@ -1,0 +1,59 @@
+package iptsim
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/vmapd/vmapd/model"
+)
+
+// Packet is a packet on its way.
+type Packet struct {
+	model.Connection // with the destination that the packet has by now
+	SourcePort       uint16
+	Mark             uint32
+	Invalid          bool // for connection tracking; otherwise the packet is NEW
+	ByIPVS           bool // IPVS has sent it to a real server
+}
+
+// Node answers what rules ask besides the packet.
+type Node struct {
+	IsLocal func(netip.Addr) bool // is the address one of the node's?
+	Sets    Sets                  // nil if there are none
+}
+
+// Sets are the ipsets of a node.
+type Sets interface {
+	// Check says why no rule can look packets up in a set by these fields or, with marks, take
+	// their marks from there.
+	Check(set, fields string, marks bool) error
+	// Find looks a packet up. An entry without a mark has 0.
+	Find(set, fields string, p Packet) (mark uint32, ok bool)
+}
+
+// checkSets checks all rules that look into ipsets.
+func (n Node) checkSets(chains table) error {
+	check := func(set, fields string, marks bool) error {
+		if n.Sets == nil {
+			return fmt.Errorf("no set %s", set)
+		}
+		return n.Sets.Check(set, fields, marks)
+	}
+	for _, c := range chains {
+		for _, rule := range c.rules {
+			var err error
+			for _, m := range rule.Matches {
+				if m, ok := m.(InSet); ok && err == nil {
+					err = check(m.Set, m.Fields, false)
+				}
+			}
+			if t, ok := rule.Target.(MapMark); ok && err == nil {
+				err = check(t.Set, t.Fields, true)
+			}
+			if err != nil {
+				return fmt.Errorf("chain %s: %s: %w", c.name, rule.Text, err)
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,99 @@
+package ipvs_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/vmapd/vmapd/legacy/iptables"
+	"github.com/vmapd/vmapd/legacy/iptables/iptsim"
+	"github.com/vmapd/vmapd/legacy/ipvs"
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/modeltest"
+)
+
+// loaded returns tables that have taken the texts one after the other.
+func loaded(t *testing.T, texts ...string) *iptsim.Tables {
+	t.Helper()
+	tables := iptsim.NewTables(model.IPv4)
+	for _, text := range texts {
+		if err := tables.Restore(text); err != nil {
+			t.Fatalf("%v\n%s", err, text)
+		}
+	}
+	return tables
+}
+
+// listed returns what iptables-save is said to print.
+func listed(t *testing.T, text string) *iptables.Saved {
+	t.Helper()
+	s, err := iptables.ParseSaved(strings.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func someCompanion() *ipvs.Companion {
+	s := modeltest.Snapshot(modeltest.Config(), modeltest.OurNode())
+	return ipvs.Compile(nil, s.Family(model.IPv4), ipvs.Options{}).Companion
+}
+
+// Only jumps that are missing are in the text: --noflush would add the others again.
+func TestJumpsAreWrittenOnce(t *testing.T) {
+	c := someCompanion()
+	all := loaded(t, c.String()).Save()
+	equal(t, "jumps in all of the text", len(c.Jumps), strings.Count(c.String(), "\n-I "))
+	equal(t, "jumps when none is missing", 0, strings.Count(c.Over(listed(t, all)), "\n-I "))
+	one := strings.Replace(all, "-A PREROUTING ! -i lo -m conntrack --ctstate NEW -j VMAPD-IPVS-SERVICES\n", "", 1)
+	equal(t, "jumps when one is missing", 1, strings.Count(c.Over(listed(t, one)), "\n-I "))
+}
+
+// A listing of what the companion is made into has nothing to be mended; all else is.
+func TestTheCompanionIsMended(t *testing.T) {
+	c := someCompanion()
+	good := loaded(t, c.String(), "*filter\n-A INPUT -j ACCEPT\nCOMMIT\n").Save()
+	if !c.IsIn(listed(t, good)) {
+		t.Errorf("this is not as it should be:\n%s", good)
+	}
+	invalid := "-A FORWARD -m conntrack --ctstate INVALID -j VMAPD-IPVS-INVALID\n"
+	for name, bad := range map[string][2]string{
+		"a jump is missing":            {invalid, ""},
+		"a jump is there twice":        {invalid, invalid + invalid},
+		"a jump is not the first":      {invalid, "-A FORWARD -j DROP\n" + invalid},
+		"a jump of another version":    {invalid, invalid + "-A FORWARD -p tcp -j VMAPD-IPVS-INVALID\n"},
+		"a jump from elsewhere":        {"*mangle\n", "*mangle\n-A POSTROUTING -j VMAPD-IPVS-INSIDE\n"},
+		"a chain of another version":   {"*mangle\n", "*mangle\n:VMAPD-IPVS-OLD - [0:0]\n-A VMAPD-IPVS-OLD -j RETURN\n"},
+		"a rule too many":              {"-j MASQUERADE\n", "-j MASQUERADE\n-A VMAPD-IPVS-MASQ -j RETURN\n"},
+		"a rule too few":               {"-A VMAPD-IPVS-MASQ -j MASQUERADE\n", ""},
+		"somebody else's before jumps": {"*mangle\n", "*mangle\n-A PREROUTING -j ACCEPT\n"},
+	} {
+		text := strings.Replace(good, bad[0], bad[1], 1)
+		if text == good {
+			t.Errorf("%s: nothing to replace", name)
+		}
+		if c.IsIn(listed(t, text)) {
+			t.Errorf("%s, and nobody noticed:\n%s", name, text)
+		}
+		if after := loaded(t, text, c.Over(listed(t, text))).Save(); !c.IsIn(listed(t, after)) {
+			t.Errorf("%s: it is not mended:\n%s", name, after)
+		}
+	}
+	if text := strings.Replace(good, ":VMAPD-IPVS-INVALID - [0:0]\n", "", 1); c.IsIn(listed(t, text)) {
+		t.Errorf("a chain is missing, and nobody noticed:\n%s", text)
+	}
+	twice := c.Over(listed(t, strings.Replace(good, invalid, invalid+invalid, 1)))
+	for _, want := range []string{"-D FORWARD 3\n-D FORWARD 2\n-D FORWARD 1\n", "-I FORWARD 1 -m conntrack --ctstate INVALID -j VMAPD-IPVS-INVALID\n"} {
+		if !strings.Contains(twice, want) {
+			t.Errorf("no %q in what mends it:\n%s", want, twice)
+		}
+	}
+	old := c.Over(listed(t, "*mangle\n:VMAPD-IPVS-OLD - [0:0]\n-A PREROUTING -j VMAPD-IPVS-OLD\nCOMMIT\n"))
+	for _, want := range []string{":VMAPD-IPVS-OLD - [0:0]\n-D PREROUTING 1\n", "-X VMAPD-IPVS-OLD\nCOMMIT\n"} {
+		if !strings.Contains(old, want) {
+			t.Errorf("no %q in what removes an old chain:\n%s", want, old)
+		}
+	}
+	if _, err := iptables.ParseSaved(strings.NewReader("*nat\nwhat is this\n")); err == nil {
+		t.Error("no error about a line that nobody knows")
+	}
+}
