@@ -19,7 +19,6 @@ import (
 	"github.com/vmapd/vmapd/sync/events"
 	"github.com/vmapd/vmapd/sync/hostaddr"
 	"github.com/vmapd/vmapd/sync/informer"
-	"github.com/vmapd/vmapd/sync/localhost"
 	"github.com/vmapd/vmapd/sync/manifest"
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
@@ -115,9 +114,7 @@ func (d *daemon) serve(ctx context.Context) error {
 
 	sources := []source{objects, &hostaddr.Source{Log: d.log, Ignore: []string{ipvs.DefaultDevice, host.KubeProxyDevice}}}
 	state := reconcile.NewState(model.NewBuilder(traffic), len(sources))
-	forwarder := localhost.New(localhost.Options{Log: d.log})
-	defer func() { _ = forwarder.Close() }()
-	observers := d.observe(plane, state, forwarder)
+	observers := d.observe(plane, state)
 	ports, err := d.openPorts(plane, observers, traffic.NodeName)
 	if err != nil {
 		return err
@@ -132,7 +129,6 @@ func (d *daemon) serve(ctx context.Context) error {
 		loop.Again = plane.nft.Again()
 		defer watch(ctx, plane, loop)()
 	}
-	loop.Backend = withForwarder{loop.Backend, forwarder}
 	r := &running{daemon: d, plane: plane, observers: observers, ports: ports, loop: loop}
 	tasks := append(observers.tasks(), quiet(d.events.Run), quiet(loop.Run), ports.metrics.Run, ports.healthz.Run, r.follow)
 	for _, s := range sources {
@@ -237,14 +233,4 @@ func hasIPv6Loopback() bool {
 	}
 	_ = l.Close()
 	return true
-}
-
-// withForwarder is a Backend that serves node ports on loopback besides.
-type withForwarder struct {
-	reconcile.Backend
-	forwarder *localhost.Forwarder
-}
-
-func (b withForwarder) Apply(ctx context.Context, s *model.Snapshot) error {
-	return errors.Join(b.Backend.Apply(ctx, s), b.forwarder.Apply(ctx, s))
 }

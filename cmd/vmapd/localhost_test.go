@@ -1,11 +1,17 @@
 package main
 
 import (
+	"fmt"
+	"net"
+	"net/http"
 	"net/netip"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 )
@@ -30,6 +36,12 @@ func TestNodePortsOnLocalhost(t *testing.T) {
 	second.waitFor(t, "msg=ready")
 	for _, to := range append(loopback, netip.MustParseAddrPort(lab.NodeIP4+":30080")) {
 		for _, network := range []string{"tcp", "udp"} {
+			eventually(t, func() string { // the listeners follow the first round
+				if _, err := w.Node.Ask(t.Context(), network, to); err != nil {
+					return fmt.Sprintf("%s %v: %v", network, to, err)
+				}
+				return ""
+			})
 			pods := map[string]int{}
 			for range 60 {
 				a, err := w.Node.Ask(t.Context(), network, to)
@@ -53,30 +65,70 @@ func TestNodePortsOnLocalhost(t *testing.T) {
 	}
 }
 
-// A port that somebody else has is named, the others are served, and the rules are
-// programmed all the same.
+// A port that somebody else has is a matter of its Service alone: the node is ready, the
+// Service has an event, a metric says how many ports are missing, all else is served, and
+// so is the port soon after it is free.
 func TestATakenPortOnLocalhost(t *testing.T) {
-	w := newLab(t)
-	server, err := w.Node.Serve("somebody", 30080)
-	if err != nil {
+	t.Parallel()
+	c := startCluster(t, proxierRules()...)
+	var taken net.Listener
+	if err := c.Node.Do(func() (err error) {
+		taken, err = net.Listen("tcp", "127.0.0.1:30080")
+		return err
+	}); err != nil {
 		t.Fatal(err)
 	}
-	p := startVmapd(t, w.Node, "--from", filepath.Join(testdata(t), "demo/before"), "--hostname-override", lab.NodeName,
-		"--nodeport-addresses", "primary,localhost")
-	p.waitFor(t, "address already in use")
-	if !strings.Contains(p.log.String(), "default/web:tcp") {
-		t.Errorf("the log does not name the service port:\n%s", p.log)
-	}
-	if a, err := w.Client.Ask(t.Context(), "tcp", netip.MustParseAddrPort("172.30.0.10:80")); err != nil {
-		t.Errorf("a cluster IP meanwhile: %+v, %v", a, err)
-	}
-	server.Close()
+	const healthCheckPort = 32000
+	web := c.service(t, "web")
+	web.Spec.ExternalTrafficPolicy, web.Spec.HealthCheckNodePort = corev1.ServiceExternalTrafficPolicyLocal, healthCheckPort
+	c.api.Set(web)
+	p := c.start(t, "--kubeconfig", c.kubeconfig(), "--hostname-override", lab.NodeName, "--nodeport-addresses", "primary,localhost")
 	p.waitFor(t, "msg=ready")
-	a, err := w.Node.Ask(t.Context(), "tcp", netip.MustParseAddrPort("127.0.0.1:30080"))
-	if err != nil || a.Pod == "somebody" {
+	e := c.wantEvent(t, "FailedToStartNodePortListener", "Service", "web", "127.0.0.1:30080/tcp")
+	if e.Type != corev1.EventTypeWarning || e.Action != "Listen" || e.Namespace != "default" || !strings.Contains(e.Note, "address already in use") {
+		t.Errorf("the event: %+v", e)
+	}
+	missing := func(want float64) {
+		t.Helper()
+		eventually(t, func() string {
+			if got, ok := value(c.scrape(t), "vmapd_localhost_nodeport_listeners_missing", "ip_family=IPv4"); !ok || got != want {
+				return fmt.Sprintf("missing listeners: want %v, got %v", want, got)
+			}
+			return ""
+		})
+	}
+	missing(1)
+	for _, page := range []string{"/healthz", "/livez", "/readyz", ":" + strconv.Itoa(healthCheckPort)} {
+		url := healthURL + page
+		if strings.HasPrefix(page, ":") {
+			url = "http://" + lab.NodeIP4 + page
+		}
+		wantStatus(t, c.Client, url, http.StatusOK)
+	}
+	if got, _ := value(c.scrape(t), "vmapd_sync_failures_total", "ip_family=IPv4"); got != 0 {
+		t.Errorf("want no failed round, got %v", got)
+	}
+	c.ask(t, webVIP)
+	c.ask(t, webNodePort)
+	for _, to := range []struct{ network, at string }{{"tcp", "[::1]:30080"}, {"udp", "127.0.0.1:30080"}} {
+		if a, err := c.Node.Ask(t.Context(), to.network, netip.MustParseAddrPort(to.at)); err != nil {
+			t.Errorf("%s %s: %+v, %v", to.network, to.at, a, err)
+		}
+	}
+
+	if err := taken.Close(); err != nil {
+		t.Fatal(err)
+	}
+	missing(0)
+	if a, err := c.Node.Ask(t.Context(), "tcp", netip.MustParseAddrPort("127.0.0.1:30080")); err != nil {
 		t.Errorf("once the port is free: %+v, %v", a, err)
 	}
-	stopVmapd(t, p)
+	for _, said := range []string{"cannot listen on a node port on loopback", "which had failed"} {
+		if n := strings.Count(p.log.String(), said); n != 1 {
+			t.Errorf("want %q once, got it %d times:\n%s", said, n, p.log)
+		}
+	}
+	p.mustStay(t)
 }
 
 // stopVmapd ends a daemon as kubelet does.

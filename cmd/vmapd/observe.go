@@ -21,19 +21,26 @@ import (
 // observers hear of each round, and tell others: Prometheus, load balancers, the kubelet,
 // whoever reads events, and connection tracking.
 type observers struct {
-	metrics  *metrics.Metrics
-	tracker  *health.Tracker
-	services *health.Services
-	events   *events.Recorder
-	flows    *conntrack.Reconciler // nil with IPVS, which has a table of its own
+	metrics   *metrics.Metrics
+	tracker   *health.Tracker
+	services  *health.Services
+	localhost *localhost.Forwarder
+	events    *events.Recorder
+	flows     *conntrack.Reconciler // nil with IPVS, which has a table of its own
 }
 
-func (d *daemon) observe(p *dataplane, state *reconcile.State, forwarder *localhost.Forwarder) *observers {
+func (d *daemon) observe(p *dataplane, state *reconcile.State) *observers {
 	c := d.current.Load()
 	o := &observers{events: d.events}
+	o.localhost = localhost.New(localhost.Options{
+		Log: d.log,
+		Failed: func(service model.NamespacedName, err error) {
+			d.events.Service(service, events.Warning, events.ReasonNodePortFailed, events.ActionListen, err.Error())
+		},
+	})
 	o.metrics = metrics.New(metrics.Options{
 		Backend: p.name, Reason: p.why, Started: d.started,
-		NFT: nftStats(p.nft), Legacy: p.stats, Pending: state.Pending, Localhost: localhostStats(forwarder),
+		NFT: nftStats(p.nft), Legacy: p.stats, Pending: state.Pending, Localhost: localhostStats(o.localhost),
 		ConntrackTable: conntrackTable, ServiceConnections: serviceConnections(p.nft, d.log),
 		EventsDropped: d.events.Dropped,
 	})
@@ -66,7 +73,7 @@ func (d *daemon) observe(p *dataplane, state *reconcile.State, forwarder *localh
 func restricted(c *config.Config) bool { return !c.Model().NodePortAddresses.All }
 
 func (o *observers) all() []reconcile.Observer {
-	list := []reconcile.Observer{o.tracker, o.metrics, o.services, &events.Problems{Recorder: o.events}}
+	list := []reconcile.Observer{o.tracker, o.metrics, o.services, o.localhost, &events.Problems{Recorder: o.events}}
 	if o.flows != nil {
 		list = append(list, o.flows)
 	}
@@ -78,7 +85,7 @@ func (o *observers) all() []reconcile.Observer {
 
 // tasks are what goes on beside the loop.
 func (o *observers) tasks() []task {
-	list := []task{quiet(o.services.Run), quiet(o.watchTable)}
+	list := []task{quiet(o.services.Run), quiet(o.localhost.Run), quiet(o.watchTable)}
 	if o.flows != nil {
 		list = append(list, quiet(o.flows.Run))
 	}

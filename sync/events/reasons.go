@@ -33,6 +33,8 @@ const (
 
 // Reasons that kube-proxy has nothing for.
 const (
+	// About a Service, with ActionListen: no listener on its node port on a loopback address.
+	ReasonNodePortFailed = "FailedToStartNodePortListener"
 	// About the Node, with ActionStart: connection tracking can't be set up, for another reason
 	// than that of ReasonReadOnlySysFS.
 	ReasonConntrackFailed = "FailedToSetUpConntrack"

@@ -9,20 +9,20 @@ import (
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
+	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
 // compare runs a benchmark with a server, directly and through a Forwarder.
 func compare(b *testing.B, protocol string, server netip.AddrPort, bench func(b *testing.B, at string)) {
 	b.Helper()
 	f, port := New(Options{}), freePort(b)
-	defer hangUp(f)
 	open := f.open
 	f.open.dialTCP = func(ctx context.Context, _ netip.AddrPort) (*net.TCPConn, error) { return open.dialTCP(ctx, server) }
 	f.open.dialUDP = func(ctx context.Context, _ netip.AddrPort) (*net.UDPConn, error) { return open.dialUDP(ctx, server) }
 	s := modeltest.Snapshot(config(true), modeltest.OurNode(), web(protocol, port), slice(model.IPv4, protocol, "10.0.0.2"))
-	if err := f.Apply(b.Context(), s); err != nil {
-		b.Fatal(err)
-	}
+	running(b, f)
+	f.Done(reconcile.Round{Snapshot: s})
+	eventually(b, "the node port is open", func() bool { return f.Stats()[model.IPv4].Listeners == 1 })
 	b.Run("direct", func(b *testing.B) { bench(b, server.String()) })
 	b.Run("forwarded", func(b *testing.B) { bench(b, nodePort(model.IPv4, port)) })
 }
@@ -91,18 +91,19 @@ func BenchmarkThroughput(b *testing.B) {
 }
 
 // One of 2000 node ports gets another endpoint.
-func BenchmarkApplyOneEndpoint(b *testing.B) {
+func BenchmarkFollowOneEndpoint(b *testing.B) {
 	builder := modeltest.Builder(config(true), modeltest.OurNode())
 	nodePorts(2000, builder)
 	f := New(Options{})
-	defer hangUp(f)
+	ctx, cancel := context.WithCancel(context.Background())
+	f.ctx = ctx
+	defer f.close()
+	defer cancel()
 	anyPort(f)
 	snapshots := [2]*model.Snapshot{builder.Snapshot()}
 	modeltest.ClusterSlice(7, 3, 0).Set(builder)
 	snapshots[1] = builder.Snapshot()
 	for i := 0; b.Loop(); i++ {
-		if err := f.Apply(b.Context(), snapshots[i%2]); err != nil {
-			b.Fatal(err)
-		}
+		f.follow(snapshots[i%2])
 	}
 }

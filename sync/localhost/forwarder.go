@@ -2,24 +2,31 @@ package localhost
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/netip"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
-// ErrClosed is what Apply returns after Close.
-var ErrClosed = errors.New("the forwarder on loopback is closed")
-
-// maxErrors is how many errors of one Apply are told in full.
-const maxErrors = 10
+// A port that can't be opened is tried again with each round, and after these pauses.
+const (
+	firstRetry   = 100 * time.Millisecond
+	slowestRetry = 2 * time.Second
+)
 
 // Options of a Forwarder. The zero value works.
 type Options struct {
-	// Log gets what happens to single clients, at level Debug. nil discards it.
+	// Failed is called, by the goroutine of Run, when a Service's node port can't be
+	// opened, or now for another reason than before. The error names the service port and
+	// the address. nil: nobody is told.
+	Failed func(service model.NamespacedName, err error)
+	// Log gets the same, a message when the port is open at last, and, at level Debug,
+	// the connections and datagrams that fail. nil discards it.
 	Log *slog.Logger
 	// NetNS calls a function once, on a thread that is in the network namespace where
 	// to listen and from where to connect, and returns its error. nil means the
@@ -28,17 +35,24 @@ type Options struct {
 	NetNS func(func() error) error
 }
 
-// Forwarder keeps listeners on loopback in line with snapshots. Any number of goroutines
-// may use it.
+// Forwarder keeps listeners on loopback in line with snapshots: one for each TCP and UDP
+// node port of the families with Settings.Localhost that has endpoints. A port that
+// somebody else has is tried until it is free; all others are served meanwhile.
+//
+// It is an observer of a [reconcile.Loop] and follows the snapshot of each round, at a
+// cost that depends on the change. It also follows rounds that failed: its listeners need
+// no rules, so a family that can't be programmed is no reason to send clients to
+// endpoints that are gone, or to refuse those of a new Service.
 type Forwarder struct {
 	env
-	cancel context.CancelFunc // of env.ctx
+	failed func(model.NamespacedName, error)
+	latest atomic.Pointer[model.Snapshot] // of the rounds
+	wake   chan struct{}                  // capacity 1: latest is new
 
 	mu      sync.Mutex
 	applied *model.Snapshot // what ports are about
 	ports   map[portKey]*port
-	missing map[portKey]struct{} // those of ports that have no listener yet
-	closed  bool
+	missing map[portKey]struct{} // the ports that have no listener yet
 }
 
 // env is what all listeners need.
@@ -46,7 +60,7 @@ type env struct {
 	log     *slog.Logger
 	open    sockets
 	limits  limits
-	ctx     context.Context // ends with Close
+	ctx     context.Context // Run's
 	conns   *sync.WaitGroup // TCP connections, which outlive their listeners
 	buffers *sync.Pool      // of *[maxDatagram]byte
 	counts  *counts
@@ -63,6 +77,7 @@ type port struct {
 	at       netip.AddrPort
 	chooser  *chooser
 	listener listener // nil if it is missing
+	said     string   // the error that was reported; "" if there is none
 }
 
 // listener accepts connections until it is closed.
@@ -74,46 +89,75 @@ type listener interface {
 	close()
 }
 
-// New returns a Forwarder that listens nowhere yet. Whoever makes one has to Close it.
+// New returns a Forwarder that listens nowhere before Run.
 func New(o Options) *Forwarder {
+	if o.Failed == nil {
+		o.Failed = func(model.NamespacedName, error) {}
+	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	if o.NetNS == nil {
 		o.NetNS = func(fn func() error) error { return fn() }
 	}
-	ctx, cancel := context.WithCancel(context.Background())
 	return &Forwarder{
 		env: env{
 			log:     o.Log,
 			open:    socketsIn(o.NetNS),
 			limits:  defaultLimits(),
-			ctx:     ctx,
 			conns:   new(sync.WaitGroup),
 			buffers: &sync.Pool{New: func() any { return new([maxDatagram]byte) }},
 			counts:  new(counts),
 		},
-		cancel:  cancel,
+		failed:  o.Failed,
+		wake:    make(chan struct{}, 1),
 		applied: new(model.Snapshot),
 		ports:   map[portKey]*port{},
 		missing: map[portKey]struct{}{},
 	}
 }
 
-// Apply opens a listener for each TCP and UDP node port of the families with
-// Settings.Localhost that has endpoints, and closes those of before that are none of
-// these. The cost follows what differs from the snapshot applied last.
-//
-// A listener that can't be opened, because somebody else has the port or ctx has ended,
-// does not keep the others from being opened, and the next Apply tries it again, whatever
-// has changed. The error joins one for each, the first ten in full, with the service
-// port, address and port. After Close it is ErrClosed.
-func (f *Forwarder) Apply(ctx context.Context, s *model.Snapshot) error {
+// Queued implements [reconcile.Observer].
+func (f *Forwarder) Queued(time.Time) {}
+
+// Done implements [reconcile.Observer].
+func (f *Forwarder) Done(r reconcile.Round) {
+	f.latest.Store(r.Snapshot)
+	select {
+	case f.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run listens until ctx ends. When it returns, all listeners are closed, all connections
+// are reset, and all goroutines have ended. Call it once.
+func (f *Forwarder) Run(ctx context.Context) {
+	f.ctx = ctx
+	defer f.close()
+	pause := firstRetry
+	for {
+		var retry <-chan time.Time
+		if len(f.missing) > 0 { // only Run writes it
+			retry = time.After(pause)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-f.wake:
+		case <-retry:
+			pause = min(2*pause, slowestRetry)
+		}
+		if f.follow(f.latest.Load()) {
+			pause = firstRetry
+		}
+	}
+}
+
+// follow closes the listeners that a snapshot does not want and opens those that are
+// missing. It reports whether one can't be opened that could be before, or was not wanted.
+func (f *Forwarder) follow(s *model.Snapshot) (news bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.closed {
-		return ErrClosed
-	}
 	for _, family := range model.Families {
 		old, now := served(f.applied, family), served(s, family)
 		for c := range now.ServicePortChanges(old) {
@@ -121,7 +165,10 @@ func (f *Forwarder) Apply(ctx context.Context, s *model.Snapshot) error {
 		}
 	}
 	f.applied = s
-	return f.openMissing(ctx)
+	for key := range f.missing {
+		news = f.openListener(key) || news
+	}
+	return news
 }
 
 // served returns what a snapshot has for a family, nothing if loopback is switched off.
@@ -153,7 +200,7 @@ func (f *Forwarder) change(family model.Family, c model.Change[*model.ServicePor
 	}
 	p.chooser.set(w)
 	if p.at != w.at {
-		p.at = w.at
+		p.at, p.said = w.at, ""
 		f.closeListener(key, p)
 		return
 	}
@@ -177,54 +224,47 @@ func (f *Forwarder) closeListener(key portKey, p *port) {
 	delete(f.ports, key)
 }
 
-func (f *Forwarder) openMissing(ctx context.Context) error {
-	var errs []error
-	failed := 0
-	for key := range f.missing {
-		err := f.openListener(ctx, key)
-		if err == nil {
-			delete(f.missing, key)
-			continue
-		}
-		if failed++; failed <= maxErrors {
-			errs = append(errs, err)
-		}
-	}
-	if failed > maxErrors {
-		errs = append(errs, fmt.Errorf("and %d more", failed-maxErrors))
-	}
-	return errors.Join(errs...)
-}
-
-func (f *Forwarder) openListener(ctx context.Context, key portKey) error {
+// openListener opens the listener of a port. It reports whether that fails, for the first
+// time or for another reason than before.
+func (f *Forwarder) openListener(key portKey) (news bool) {
 	p := f.ports[key]
-	err := ctx.Err()
+	var err error
+	if key.name.Protocol == model.UDP {
+		p.listener, err = newUDPListener(&f.env, p.at, p.chooser)
+	} else {
+		p.listener, err = newTCPListener(&f.env, p.at, p.chooser)
+	}
 	if err == nil {
-		if key.name.Protocol == model.UDP {
-			p.listener, err = newUDPListener(ctx, &f.env, p.at, p.chooser)
-		} else {
-			p.listener, err = newTCPListener(ctx, &f.env, p.at, p.chooser)
+		delete(f.missing, key)
+		if p.said != "" {
+			f.log.LogAttrs(f.ctx, slog.LevelInfo, "listening on a node port on loopback, which had failed",
+				slog.Any("service_port", key.name), slog.Any("address", p.at))
 		}
+		p.said = ""
+		return false
 	}
-	if err != nil {
-		f.counts.failures[key.family].Add(1)
-		p.listener = nil // not an interface that holds a nil
-		return fmt.Errorf("listen on %v/%v for service port %v: %w", p.at, key.name.Protocol, key.name, err)
+	p.listener = nil // not an interface that holds a nil
+	if f.ctx.Err() != nil {
+		return false
 	}
-	return nil
+	f.counts.failures[key.family].Add(1)
+	if p.said == err.Error() {
+		return false
+	}
+	p.said = err.Error()
+	err = fmt.Errorf("listen on %v/%v for service port %v: %w", p.at, key.name.Protocol, key.name, err)
+	f.log.LogAttrs(f.ctx, slog.LevelWarn, "cannot listen on a node port on loopback; retrying", slog.Any("err", err))
+	f.failed(key.name.NamespacedName, err)
+	return true
 }
 
-// Close closes all listeners, resets all connections, and returns when everything has
-// ended. The error is always nil.
-func (f *Forwarder) Close() error {
+// close closes all listeners, and waits for the connections, which the end of ctx resets.
+func (f *Forwarder) close() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.closed = true
-	f.cancel()
 	for key, p := range f.ports {
 		p.at = netip.AddrPort{}
 		f.closeListener(key, p)
 	}
 	f.conns.Wait()
-	return nil
 }

@@ -1,20 +1,28 @@
 package localhost
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"log/slog"
 	"net"
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
+	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
 // What each service port wants is what model.Decide says of its node port.
@@ -65,17 +73,13 @@ func TestOnlyTheFamiliesThatAreSwitchedOn(t *testing.T) {
 			slice(model.IPv4, "TCP", r.pod(0, tcpServer(t, model.IPv4, echo('a')))))
 	}
 	for _, on := range []bool{false, true, false, true} {
-		if err := r.Apply(t.Context(), both(on)); err != nil {
-			t.Fatal(err)
-		}
+		r.follow(both(on))
 		if !on {
 			mustBeRefused(t, nodePort(model.IPv4, port))
 			continue
 		}
 		_, c := who(t, nodePort(model.IPv4, port))
-		if err := r.Apply(t.Context(), both(false)); err != nil {
-			t.Fatal(err)
-		}
+		r.follow(both(false))
 		mustEcho(t, c)
 	}
 	// Nothing of IPv6 has an endpoint, nothing listens there.
@@ -164,12 +168,14 @@ func TestATakenPortIsTriedAgain(t *testing.T) {
 	defer hangUp(taken)
 	web("TCP", port).TCP("other", 81).NodePort(int32(other)).Set(r.builder)
 	slice(model.IPv4, "TCP", pod).TCP("other", 8080).Set(r.builder)
-	want := fmt.Sprintf("listen on 127.0.0.1:%d/tcp for service port ns1/web:http: bind: address already in use", port)
-	for range 2 { // the second time nothing has changed
-		err := r.tryApply()
-		if err == nil || err.Error() != want || !errors.Is(err, syscall.EADDRINUSE) {
-			t.Errorf("want %q, got %v", want, err)
-		}
+	want := []string{fmt.Sprintf("ns1/web: listen on 127.0.0.1:%d/tcp for service port ns1/web:http: bind: address already in use", port)}
+	r.follow(r.builder.Snapshot())
+	if diff := cmp.Diff(want, r.failures()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	r.follow(r.builder.Snapshot())
+	if got := r.failures(); len(got) > 0 || r.Stats()[model.IPv4].Failures != 2 {
+		t.Errorf("a second try and no second report are wanted, got %v, %+v", got, r.Stats()[model.IPv4])
 	}
 	whoOnce(t, nodePort(model.IPv4, other)) // the others go on
 
@@ -192,21 +198,11 @@ func TestATakenPortThatIsNotWantedAnyMore(t *testing.T) {
 	defer hangUp(taken)
 	web("UDP", port).Set(r.builder)
 	slice(model.IPv4, "UDP", "10.0.0.2").Set(r.builder)
-	if err := r.tryApply(); !errors.Is(err, syscall.EADDRINUSE) {
-		t.Fatalf("want a taken port, got %v", err)
+	r.follow(r.builder.Snapshot())
+	if got := r.Stats()[model.IPv4].Missing; got != 1 {
+		t.Fatalf("want 1 missing port, got %d", got)
 	}
 	r.set(slice(model.IPv4, "UDP"))
-}
-
-func TestErrorsAreCapped(t *testing.T) {
-	r := newRig(t)
-	r.open.listenTCP = func(context.Context, netip.AddrPort) (*net.TCPListener, error) { return nil, syscall.EACCES }
-	nodePorts(25, r.builder)
-	err := r.tryApply()
-	if err == nil || !errors.Is(err, syscall.EACCES) || !strings.HasSuffix(err.Error(), "\nand 15 more") ||
-		strings.Count(err.Error(), "listen on") != 10 {
-		t.Errorf("want ten errors and a count, got %v", err)
-	}
 }
 
 // nodePorts sets n Services with a node port and an endpoint each.
@@ -219,17 +215,121 @@ func nodePorts(n int, b *model.Builder) {
 	}
 }
 
-func TestApplyStopsWithItsContext(t *testing.T) {
-	r, port := newRig(t), freePort(t)
-	web("TCP", port).Set(r.builder)
-	slice(model.IPv4, "TCP", r.pod(0, tcpServer(t, model.IPv4, echo('a')))).Set(r.builder)
-	ended, end := context.WithCancel(t.Context())
-	end()
-	if err := r.Apply(ended, r.builder.Snapshot()); !errors.Is(err, context.Canceled) {
-		t.Errorf("want %v, got %v", context.Canceled, err)
+// What is tried, and when, while a port is taken.
+func TestATakenPortIsTriedLessAndLessOften(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		failures := 0
+		f := New(Options{Failed: func(model.NamespacedName, error) { failures++ }})
+		start, tries := time.Now(), []time.Duration(nil)
+		f.open.listenTCP = func(context.Context, netip.AddrPort) (*net.TCPListener, error) {
+			tries = append(tries, time.Since(start))
+			return nil, syscall.EADDRINUSE
+		}
+		running(t, f)
+		b := modeltest.Builder(config(true), modeltest.OurNode())
+		check := func(want ...time.Duration) {
+			t.Helper()
+			synctest.Wait()
+			if diff := cmp.Diff(want, tries); diff != "" {
+				t.Errorf("tried at (-want +got):\n%s", diff)
+			}
+			start, tries = time.Now(), nil
+		}
+		const ms = time.Millisecond
+		nodePorts(1, b)
+		f.Done(reconcile.Round{Snapshot: b.Snapshot()})
+		time.Sleep(10 * time.Second)
+		check(0, 100*ms, 300*ms, 700*ms, 1500*ms, 3100*ms, 5100*ms, 7100*ms, 9100*ms)
+		f.Done(reconcile.Round{Snapshot: b.Snapshot()}) // is an occasion, too
+		check(0)
+		nodePorts(2, b) // begins with short pauses again
+		f.Done(reconcile.Round{Snapshot: b.Snapshot()})
+		time.Sleep(500 * ms)
+		check(0, 0, 100*ms, 100*ms, 300*ms, 300*ms)
+		modeltest.ClusterService(0).Delete(b)
+		modeltest.ClusterService(1).Delete(b)
+		f.Done(reconcile.Round{Snapshot: b.Snapshot()})
+		time.Sleep(time.Hour)
+		check()
+		if failures != 2 {
+			t.Errorf("told of %d failures, want 2: one for each port, as they stay the same", failures)
+		}
+	})
+}
+
+// A failed round is no reason to send clients to old endpoints, and the failure of a port
+// is none to call the round failed.
+func TestRunFollowsEveryRound(t *testing.T) {
+	r, port, taken := newRig(t), freePort(t), freePort(t)
+	var log syncBuffer
+	r.log = slog.New(slog.NewTextHandler(&log, nil))
+	a, b := r.pod(0, tcpServer(t, model.IPv4, echo('a'))), r.pod(1, tcpServer(t, model.IPv4, echo('b')))
+	other, err := net.Listen("tcp", nodePort(model.IPv4, taken))
+	if err != nil {
+		t.Fatal(err)
 	}
-	r.apply()
-	whoOnce(t, nodePort(model.IPv4, port))
+	defer hangUp(other)
+	stop := running(t, r.Forwarder)
+	web("TCP", port).TCP("other", 81).NodePort(int32(taken)).Set(r.builder)
+	round := func(pod string, err error) {
+		t.Helper()
+		slice(model.IPv4, "TCP", pod).TCP("other", 8080).Set(r.builder)
+		s := r.builder.Snapshot()
+		r.Queued(time.Now())
+		r.Done(reconcile.Round{Snapshot: s, Err: err, Failed: [len(model.Families)]bool{err != nil, err != nil}})
+		eventually(t, "the round is followed", func() bool {
+			r.Forwarder.mu.Lock()
+			defer r.Forwarder.mu.Unlock()
+			return r.applied == s
+		})
+	}
+	round(a, nil)
+	name, c := who(t, nodePort(model.IPv4, port))
+	if name != 'a' {
+		t.Errorf("want the answer of a, got that of %c", name)
+	}
+	round(b, errors.New("no"))
+	if name := whoOnce(t, nodePort(model.IPv4, port)); name != 'b' {
+		t.Errorf("after a failed round, want the answer of b, got that of %c", name)
+	}
+	want := Stats{Listeners: 1, Missing: 1, Accepted: 2}
+	got := r.Stats()[model.IPv4]
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(Stats{}, "Failures")); diff != "" || got.Failures == 0 {
+		t.Errorf("%d failures, (-want +got):\n%s", got.Failures, diff)
+	}
+
+	hangUp(other)
+	eventually(t, "the other port is open", func() bool { return r.Stats()[model.IPv4].Missing == 0 })
+	whoOnce(t, nodePort(model.IPv4, taken))
+	mustEcho(t, c)
+	stop()
+	if _, err := io.Copy(io.Discard, c); !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("at the end, want a reset, got %v", err)
+	}
+	mustBeRefused(t, nodePort(model.IPv4, port))
+	for _, line := range []string{"cannot listen on a node port on loopback; retrying", "which had failed"} {
+		if n := strings.Count(log.String(), line); n != 1 {
+			t.Errorf("want %q once, got it %d times:\n%s", line, n, log.String())
+		}
+	}
+}
+
+// syncBuffer is a buffer for several goroutines.
+type syncBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *syncBuffer) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *syncBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
 }
 
 func TestANodePortMoves(t *testing.T) {
@@ -276,9 +376,7 @@ func TestCostFollowsTheChange(t *testing.T) {
 	r.apply()
 	rebuilt := modeltest.Builder(config(true), modeltest.OurNode()) // as after a full resync
 	nodePorts(n, rebuilt)
-	if err := r.Apply(t.Context(), rebuilt.Snapshot()); err != nil {
-		t.Fatal(err)
-	}
+	r.follow(rebuilt.Snapshot())
 	if listens, _ := r.opened(); listens != 0 {
 		t.Errorf("no address changed, and it was tried to listen %d times", listens)
 	}
@@ -304,9 +402,7 @@ func TestListenersFollowRandomChanges(t *testing.T) {
 	for range 400 {
 		random.Steps(r.builder, 3)
 		s := r.builder.Snapshot()
-		if err := r.Apply(t.Context(), s); err != nil {
-			t.Fatal(err)
-		}
+		r.follow(s)
 		want, got := map[string][]netip.AddrPort{}, map[string][]netip.AddrPort{}
 		for _, f := range model.Families {
 			for sp := range s.Family(f).ServicePorts() {

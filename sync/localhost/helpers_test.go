@@ -26,11 +26,13 @@ import (
 const patience = 10 * time.Second
 
 // rig is a Forwarder on this machine's loopback, whose endpoints have the addresses of
-// pods and are servers on loopback.
+// pods and are servers on loopback. The test does what Run does.
 type rig struct {
 	*testing.T
 	*Forwarder
 	builder *model.Builder
+	cancel  context.CancelFunc // ends what is Run's context
+	told    []string           // what Options.Failed got, since failures was called
 
 	mu      sync.Mutex
 	servers map[netip.AddrPort]netip.AddrPort // by endpoint
@@ -43,11 +45,16 @@ type rig struct {
 func newRig(t *testing.T) *rig {
 	t.Helper()
 	before := runtime.NumGoroutine()
-	r := &rig{T: t, Forwarder: New(Options{Log: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))}), builder: modeltest.Builder(config(true)), servers: map[netip.AddrPort]netip.AddrPort{}}
+	r := &rig{T: t, builder: modeltest.Builder(config(true)), servers: map[netip.AddrPort]netip.AddrPort{}}
+	r.Forwarder = New(Options{
+		Log:    slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Failed: func(s model.NamespacedName, err error) { r.told = append(r.told, fmt.Sprintf("%v: %v", s, err)) },
+	})
+	r.ctx, r.cancel = context.WithCancel(context.Background())
 	modeltest.OurNode().Set(r.builder)
 	r.watch()
 	t.Cleanup(func() {
-		hangUp(r)
+		r.stop()
 		if !eventually(t, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= before }) {
 			t.Logf("goroutines, %d before: %s", before, goroutines())
 		}
@@ -143,14 +150,41 @@ func (r *rig) set(objects ...modeltest.Object) {
 	r.apply()
 }
 
+// apply has all ports opened that are wanted.
 func (r *rig) apply() {
 	r.Helper()
-	if err := r.tryApply(); err != nil {
-		r.Fatal(err)
+	r.follow(r.builder.Snapshot())
+	if len(r.missing) > 0 {
+		r.Fatalf("%d ports can't be opened: %v", len(r.missing), r.failures())
 	}
 }
 
-func (r *rig) tryApply() error { return r.Apply(r.Context(), r.builder.Snapshot()) }
+// failures returns what Options.Failed got since the last call.
+func (r *rig) failures() []string {
+	told := r.told
+	r.told = nil
+	return told
+}
+
+// stop does what the end of Run does.
+func (r *rig) stop() {
+	r.cancel()
+	r.close()
+}
+
+// running has a Forwarder run until the test ends, or stop is called.
+func running(t testing.TB, f *Forwarder) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	var run sync.WaitGroup
+	run.Go(func() { f.Run(ctx) })
+	stop = func() {
+		cancel()
+		run.Wait()
+	}
+	t.Cleanup(stop)
+	return stop
+}
 
 // web is a Service with both families and one port that is also a node port.
 func web(protocol string, nodePort uint16) modeltest.Service {
@@ -227,7 +261,7 @@ func nodePort(f model.Family, port uint16) string {
 }
 
 // eventually waits for something that nothing announces.
-func eventually(t *testing.T, what string, happened func() bool) bool {
+func eventually(t testing.TB, what string, happened func() bool) bool {
 	t.Helper()
 	for end := time.Now().Add(patience); !happened(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {

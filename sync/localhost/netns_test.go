@@ -12,13 +12,15 @@ import (
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
+	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
 // The endpoint has its real address here, on the loopback interface of the namespace.
 func TestInsideANetworkNamespace(t *testing.T) {
 	inside := newNamespace(t)
 	f, port := New(Options{NetNS: inside}), freePort(t)
-	defer hangUp(f)
+	stop := running(t, f)
+	defer stop()
 	var l net.Listener
 	if err := inside(func() (err error) {
 		l, err = net.Listen("tcp", "10.0.0.2:8080")
@@ -34,9 +36,8 @@ func TestInsideANetworkNamespace(t *testing.T) {
 		}
 	}()
 	s := modeltest.Snapshot(config(true), modeltest.OurNode(), web("TCP", port), slice(model.IPv4, "TCP", "10.0.0.2"))
-	if err := f.Apply(t.Context(), s); err != nil {
-		t.Fatal(err)
-	}
+	f.Done(reconcile.Round{Snapshot: s})
+	eventually(t, "the node port is open", func() bool { return f.Stats()[model.IPv4].Listeners == 1 })
 	mustBeRefused(t, nodePort(model.IPv4, port)) // nobody listens outside
 	var c net.Conn
 	if err := inside(func() (err error) {

@@ -9,6 +9,7 @@ import (
 // Stats are what a Forwarder did for one family.
 type Stats struct {
 	Listeners int    // there are now
+	Missing   int    // listeners that can't be opened now
 	Failures  uint64 // listeners that could not be opened, each time that this was tried
 	Accepted  uint64 // TCP connections, and clients of UDP that were new
 }
@@ -27,7 +28,9 @@ func (f *Forwarder) Stats() (stats [len(model.Families)]Stats) {
 		stats[family].Accepted = f.counts.accepted[family].Load()
 	}
 	for key, p := range f.ports {
-		if p.listener != nil {
+		if p.listener == nil {
+			stats[key.family].Missing++
+		} else {
 			stats[key.family].Listeners++
 		}
 	}

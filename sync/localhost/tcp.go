@@ -25,8 +25,8 @@ type tcpListener struct {
 	loop    sync.WaitGroup
 }
 
-func newTCPListener(ctx context.Context, e *env, at netip.AddrPort, c *chooser) (*tcpListener, error) {
-	socket, err := e.open.listenTCP(ctx, at)
+func newTCPListener(e *env, at netip.AddrPort, c *chooser) (*tcpListener, error) {
+	socket, err := e.open.listenTCP(e.ctx, at)
 	if err != nil {
 		return nil, err
 	}

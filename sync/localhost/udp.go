@@ -49,8 +49,8 @@ type session struct {
 	used             atomic.Int64 // when the last datagram passed, in ns since udpListener.start
 }
 
-func newUDPListener(ctx context.Context, e *env, at netip.AddrPort, c *chooser) (*udpListener, error) {
-	socket, err := e.open.listenUDP(ctx, at)
+func newUDPListener(e *env, at netip.AddrPort, c *chooser) (*udpListener, error) {
+	socket, err := e.open.listenUDP(e.ctx, at)
 	if err != nil {
 		return nil, err
 	}

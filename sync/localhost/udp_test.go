@@ -271,7 +271,7 @@ func TestAFullUDPNodePortForgetsTheLongestIdleClient(t *testing.T) {
 	}
 }
 
-func TestCloseForgetsUDPClients(t *testing.T) {
+func TestTheEndForgetsUDPClients(t *testing.T) {
 	r, port := newRig(t), freePort(t)
 	r.set(web("UDP", port), slice(model.IPv4, "UDP", r.pod(0, udpServer(t, model.IPv4, 'a'))))
 	for range 100 {
@@ -280,7 +280,7 @@ func TestCloseForgetsUDPClients(t *testing.T) {
 	if n := sessions(r); n != 100 {
 		t.Errorf("want 100 sessions, got %d", n)
 	}
-	hangUp(r)
+	r.stop()
 	if !isFree(port) {
 		t.Error("the port is not free") // and newRig sees to it that no goroutine is left
 	}

@@ -67,7 +67,7 @@ func connections() []ServiceCount {
 func all(backend string) Options {
 	o := bare(backend)
 	o.Pending = func() (int, int) { return 2, 5 }
-	o.Localhost = func() [2]LocalhostStats { return [2]LocalhostStats{{3, 1, 40}, {2, 0, 2}} }
+	o.Localhost = func() [2]LocalhostStats { return [2]LocalhostStats{{3, 1, 1, 40}, {2, 0, 0, 2}} }
 	o.EventsDropped = func() uint64 { return 3 }
 	o.ConntrackTable = func() (uint64, uint64, bool) { return 4711, 262144, true }
 	o.ServiceConnections = connections

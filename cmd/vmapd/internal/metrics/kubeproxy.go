@@ -198,6 +198,9 @@ func (m *Metrics) registerLocalhost() {
 			}
 		}
 	}
+	m.scrape(prometheus.GaugeValue, ownNamespace, "localhost_nodeport_listeners_missing",
+		"Node ports on loopback that cannot be served, for instance because another process has the port.",
+		[]string{ipFamily}, perFamily(func(s LocalhostStats) float64 { return float64(s.Missing) }))
 	switch m.options.Backend {
 	case NFTables:
 		m.scrape(prometheus.GaugeValue, proxyNamespace, "nftables_localhost_nodeport_listeners", "Open listeners for node ports on loopback.",

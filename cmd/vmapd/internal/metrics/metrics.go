@@ -66,6 +66,7 @@ type BackendStats struct {
 // LocalhostStats is about the listeners of one IP family that serve node ports on loopback.
 type LocalhostStats struct {
 	Listeners int    // open now
+	Missing   int    // can't be opened now
 	Failures  uint64 // to open one
 	Accepted  uint64 // connections
 }
