@@ -1,232 +1,288 @@
 package kernel
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"syscall"
 
-	"github.com/google/nftables"
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft"
 )
+
+// socket is a netlink connection to nf_tables. The kernel works in the thread of the sender
+// (netlink_unicast_kernel) and of the reader (netlink_recvmsg: netlink_dump), so that an
+// answer is there as soon as Send or the Receive before returns.
+type socket interface {
+	// Port is the number by which the kernel knows the connection (nlmsg_pid).
+	Port() uint32
+	// Send sends messages, one behind the other.
+	Send(messages []byte) error
+	// Receive reads one datagram. The error is EAGAIN if there is none.
+	Receive(b []byte) (int, error)
+	Close() error
+}
 
 // conn is one lasting netlink connection. Everything must go over the same one: a
 // table that is owned takes orders from no other.
 type conn struct {
-	lib    *nftables.Conn // reads
-	raw    *netlink.Conn  // the socket below lib
-	socket syscall.RawConn
+	socket socket
 
 	// sent is how many bytes of messages went to the kernel.
 	sent int
 	// buffer is what one batch leaves to the next, see releaseBuffer.
 	buffer []byte
+	// answer is where datagrams are received.
+	answer []byte
+	// interrupted: the rules changed while a list was read.
+	interrupted bool
 }
 
-// dial opens a connection in the network namespace of fd, or in the present one if fd
-// is 0.
-func dial(fd int) (*conn, error) {
-	c := &conn{}
-	keep := func(raw *netlink.Conn) error {
-		c.raw = raw
+// answerSize makes the kernel answer with up to 32 KiB at a time, as much as it does
+// (netlink_recvmsg: max_recvmsg_len): it remembers the largest buffer that anybody read
+// into. For each piece of a set's elements it walks the set from its beginning, so that
+// reading a large set costs the square of the number of pieces.
+const answerSize = 64 << 10
+
+// dialer opens connections.
+type dialer func() (socket, error)
+
+// dial opens a connection.
+func (d dialer) dial() (*conn, error) {
+	s, err := d()
+	if err != nil {
+		return nil, err
+	}
+	return &conn{socket: s, answer: make([]byte, answerSize)}, nil
+}
+
+// thisKernel returns a dialer for the network namespace of fd, or the present one if fd is 0.
+func thisKernel(fd int) dialer {
+	return func() (socket, error) {
+		c, err := netlink.Dial(unix.NETLINK_NETFILTER, &netlink.Config{NetNS: fd})
+		if err != nil {
+			return nil, fmt.Errorf("open netlink connection: %w", err)
+		}
 		// The kernel says which attribute it did not like, and in words. Without this
 		// option (before Linux 4.12) errors are only less precise.
-		_ = raw.SetOption(netlink.ExtendedAcknowledge, true)
-		return raw.SetReadBuffer(readBuffer)
+		_ = c.SetOption(netlink.ExtendedAcknowledge, true)
+		raw, err := c.SyscallConn()
+		if err := errors.Join(err, c.SetReadBuffer(readBuffer)); err != nil {
+			return nil, errors.Join(fmt.Errorf("prepare netlink connection: %w", err), c.Close())
+		}
+		return &kernelSocket{c, raw}, nil
 	}
-	lib, err := nftables.New(nftables.AsLasting(), nftables.WithNetNSFd(fd), nftables.WithSockOptions(keep))
-	if err != nil {
-		return nil, fmt.Errorf("open netlink connection: %w", err)
-	}
-	c.lib = lib
-	if c.socket, err = c.raw.SyscallConn(); err != nil {
-		return nil, errors.Join(fmt.Errorf("reach netlink socket: %w", err), lib.CloseLasting())
-	}
-	if err := c.readInLargePieces(); err != nil {
-		return nil, errors.Join(err, lib.CloseLasting())
-	}
-	return c, nil
-}
-
-// readInLargePieces makes the kernel answer with up to 32 KiB at a time, as much as it
-// does (netlink_recvmsg: max_recvmsg_len): it remembers the largest buffer that anybody
-// read into, and the library peeks with a page. For each piece of a set's elements the
-// kernel walks the set from its beginning, so that reading a large set costs the square
-// of the number of pieces.
-func (c *conn) readInLargePieces() error {
-	request := netlink.Message{
-		Header: netlink.Header{Type: unix.NFNL_SUBSYS_NFTABLES<<8 | unix.NFT_MSG_GETGEN, Flags: netlink.Request},
-		Data:   []byte{unix.AF_UNSPEC, unix.NFNETLINK_V0, 0, 0},
-	}
-	if _, err := c.raw.Send(request); err != nil {
-		return fmt.Errorf("ask for the generation: %w", err)
-	}
-	var readErr error
-	err := c.socket.Read(func(fd uintptr) bool {
-		const large = 64 << 10
-		_, _, readErr = unix.Recvfrom(int(fd), make([]byte, large), 0)
-		return !errors.Is(readErr, unix.EAGAIN)
-	})
-	if err := errors.Join(err, readErr); err != nil {
-		return fmt.Errorf("read the generation: %w", err)
-	}
-	return nil
 }
 
 // readBuffer holds the replies to one batch: an error at most for each message.
 const readBuffer = 8 << 20
 
-func (c *conn) close() error { return c.lib.CloseLasting() }
-
-// newMessages begins a batch.
-func (c *conn) newMessages() messages {
-	const small = 4 << 10
-	if c.buffer == nil {
-		c.buffer = make([]byte, 0, small)
-	}
-	m := messages{b: c.buffer[:0], pid: c.raw.PID()}
-	c.buffer = nil // it has one user
-	m.add(batchMessage(unix.NFNL_MSG_BATCH_BEGIN))
-	return m
+// kernelSocket is a socket of this machine's kernel. Messages go past the library, which
+// would copy all of a batch twice.
+type kernelSocket struct {
+	conn *netlink.Conn
+	raw  syscall.RawConn
 }
 
-// releaseBuffer gives back the memory that pieces of a large batch share.
-func (c *conn) releaseBuffer() { c.buffer = nil }
+func (s *kernelSocket) Port() uint32 { return s.conn.PID() }
 
-// exchange sends messages in one batch and returns the kernel's first complaint. With commit
-// unset the kernel checks the batch and then forgets it: that is what a batch without end
-// means to it (nfnetlink_rcv_batch).
-func (c *conn) exchange(msgs []netlink.Message, commit bool) error {
-	batch := c.newMessages()
-	for _, m := range msgs {
-		batch.add(m)
-	}
-	if commit {
-		batch.add(batchMessage(unix.NFNL_MSG_BATCH_END))
-	}
-	return c.send(&batch)
-}
+func (s *kernelSocket) Close() error { return s.conn.Close() }
 
-// send sends a batch and returns the kernel's first complaint. The library below would copy
-// all of it twice.
-func (c *conn) send(m *messages) error {
-	if m.err != nil {
-		return fmt.Errorf("encode: %w", m.err)
-	}
-	if err := c.growWriteBuffer(len(m.b)); err != nil {
+func (s *kernelSocket) Send(messages []byte) error {
+	if err := s.growWriteBuffer(len(messages)); err != nil {
 		return err
 	}
-	c.sent += len(m.b)
-	err := c.write(m)
-	c.buffer = m.b
-	if err != nil {
-		return err
-	}
-	return c.complaint()
-}
-
-// write sends messages. The kernel has dealt with them when it returns.
-func (c *conn) write(m *messages) error {
 	var sendErr error
-	err := c.socket.Write(func(fd uintptr) bool {
-		sendErr = unix.Sendto(int(fd), m.b, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK})
+	err := s.raw.Write(func(fd uintptr) bool {
+		sendErr = unix.Sendto(int(fd), messages, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK})
 		return !errors.Is(sendErr, unix.EAGAIN)
 	})
-	if err := errors.Join(err, sendErr); err != nil {
-		return fmt.Errorf("send: %w", err)
-	}
-	return nil
+	return errors.Join(err, sendErr)
 }
 
-// complaint reads all that the kernel has answered and returns the first error. Only what
-// fails is answered, and has been by the time that sending returns: the kernel works in the
-// thread of the sender (netlink_unicast_kernel).
-func (c *conn) complaint() error {
-	var first error
-	for {
-		ready, err := c.hasAnswer()
-		if err != nil {
-			return fmt.Errorf("poll netlink socket: %w", err)
-		}
-		if !ready {
-			return first
-		}
-		if _, err := c.raw.Receive(); err != nil {
-			if !isReply(err) {
-				return fmt.Errorf("receive: %w", err)
-			}
-			if first == nil {
-				first = err
-			}
-		}
-	}
-}
-
-func (c *conn) hasAnswer() (bool, error) {
-	var n int
-	var pollErr error
-	err := c.socket.Control(func(fd uintptr) {
+func (s *kernelSocket) Receive(b []byte) (n int, err error) {
+	readErr := s.raw.Read(func(fd uintptr) bool {
 		for {
-			n, pollErr = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
-			if !errors.Is(pollErr, unix.EINTR) {
-				return
+			if n, err = unix.Read(int(fd), b); !errors.Is(err, unix.EINTR) { // the socket does not wait
+				return true
 			}
 		}
 	})
-	return n > 0, errors.Join(err, pollErr)
+	if readErr != nil {
+		return 0, readErr
+	}
+	return n, err
 }
 
-func (c *conn) growWriteBuffer(size int) error {
-	have, err := c.raw.WriteBuffer()
+func (s *kernelSocket) growWriteBuffer(size int) error {
+	have, err := s.conn.WriteBuffer()
 	if err != nil {
 		return fmt.Errorf("read size of netlink write buffer: %w", err)
 	}
 	// The kernel counts its own overhead, too (netlink_alloc_large_skb, sk_sndbuf).
 	if want := size + size/4 + 1<<16; have < want {
-		if err := c.raw.SetWriteBuffer(want); err != nil {
+		if err := s.conn.SetWriteBuffer(want); err != nil {
 			return fmt.Errorf("enlarge netlink write buffer to %d bytes: %w", want, err)
 		}
 	}
 	return nil
 }
 
-// isReply reports whether an error is the kernel's answer to one message, rather than
-// a failure of the connection itself.
-func isReply(err error) bool { return sequence(err) != 0 }
+func (c *conn) close() error { return c.socket.Close() }
 
-func sequence(err error) uint32 {
-	var op *netlink.OpError
-	if !errors.As(err, &op) {
-		return 0
+// newBatch begins a batch.
+func (c *conn) newBatch(f model.Family, table string) messages {
+	const small = 4 << 10
+	if c.buffer == nil {
+		c.buffer = make([]byte, 0, small)
 	}
-	return op.Sequence
+	m := messages{family: f, table: table, b: c.buffer[:0], port: c.socket.Port()}
+	c.buffer = nil // it has one user
+	m.batch(unix.NFNL_MSG_BATCH_BEGIN)
+	return m
 }
 
-// makeTable creates a table, its sets or both, replacing the table where the batch
-// says so.
-func (c *conn) makeTable(b *nft.Batch, name string, flags uint32) error {
-	var msgs []netlink.Message
-	add := func(m netlink.Message, err error) error {
-		msgs = append(msgs, m)
-		return err
+// releaseBuffer gives back the memory that pieces of a large batch share.
+func (c *conn) releaseBuffer() { c.buffer = nil }
+
+// commit ends a batch, sends it and returns the kernel's first complaint.
+func (c *conn) commit(m *messages) error {
+	m.batch(unix.NFNL_MSG_BATCH_END)
+	return c.try(m)
+}
+
+// try sends a batch without its end: the kernel checks it and then forgets it
+// (nfnetlink_rcv_batch).
+func (c *conn) try(m *messages) error {
+	err := c.exchange(m, func([]byte) error { return nil })
+	c.sent += len(m.b)
+	c.buffer = m.b
+	return err
+}
+
+// exchange sends messages and passes on what the kernel answers, without headers. It returns
+// the first error, and leaves no answer behind.
+func (c *conn) exchange(m *messages, each func(attrs []byte) error) error {
+	if m.err != nil {
+		return fmt.Errorf("encode: %w", m.err)
 	}
-	var errs []error
-	if b.DeleteTable {
-		errs = append(errs, add(deleteTableMessage(b.Family, name)))
+	if err := c.socket.Send(m.b); err != nil {
+		return fmt.Errorf("send: %w", err)
 	}
-	if b.CreateTable {
-		errs = append(errs, add(tableMessage(b.Family, name, flags)))
+	var first error
+	for {
+		n, err := c.socket.Receive(c.answer)
+		switch {
+		case errors.Is(err, unix.EAGAIN):
+			return first
+		case errors.Is(err, unix.ENOBUFS): // there were more answers than there was room for
+			err = fmt.Errorf("receive: %w", err)
+		case err != nil:
+			return fmt.Errorf("receive: %w", err)
+		default:
+			err = c.read(c.answer[:n], each)
+		}
+		if first == nil {
+			first = err
+		}
 	}
-	for i, s := range b.AddSets {
-		errs = append(errs, add(setMessage(b.Family, name, s, uint32(i+1))))
+}
+
+// read understands one datagram.
+func (c *conn) read(datagram []byte, each func(attrs []byte) error) error {
+	const genmsg = 4 // sizeof(struct nfgenmsg)
+	for len(datagram) > 0 {
+		message, rest, ok := cutMessage(datagram)
+		if !ok {
+			return &contentError{errors.New("a message is cut off")}
+		}
+		datagram = rest
+		kind, flags := binary.NativeEndian.Uint16(message[4:]), binary.NativeEndian.Uint16(message[6:])
+		body := message[unix.SizeofNlMsghdr:]
+		c.interrupted = c.interrupted || flags&unix.NLM_F_DUMP_INTR != 0
+		switch {
+		case kind == unix.NLMSG_ERROR || kind == unix.NLMSG_DONE:
+			if err := replyError(kind, flags, binary.NativeEndian.Uint32(message[8:]), body); err != nil {
+				return err
+			}
+		case kind>>8 != unix.NFNL_SUBSYS_NFTABLES:
+		default:
+			if err := each(body[min(len(body), genmsg):]); err != nil {
+				return &contentError{err}
+			}
+		}
 	}
-	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("encode table: %w", err)
+	return nil
+}
+
+// replyError reads an error in the kernel's answer to a message, or nil if all is well: an
+// error number, behind it the message that it is about, and attributes that say more.
+func replyError(kind, flags uint16, sequence uint32, body []byte) error {
+	const code = 4 // the first of struct nlmsgerr
+	if len(body) < code {
+		return nil // the end of a list
 	}
-	if len(msgs) == 0 {
+	number := int32(binary.NativeEndian.Uint32(body))
+	if number == 0 {
 		return nil
 	}
-	return c.exchange(msgs, true)
+	failed := &netlink.OpError{Op: "receive", Err: unix.Errno(-number), Sequence: sequence}
+	if body = body[code:]; kind == unix.NLMSG_ERROR {
+		_, rest, ok := cutMessage(body)
+		if !ok {
+			return failed
+		}
+		body = rest
+	}
+	if flags&unix.NLM_F_ACK_TLVS != 0 {
+		failed.Message = string(withoutZero(first(body, unix.NLMSGERR_ATTR_MSG)))
+	}
+	return failed
+}
+
+// contentError is an answer that makes no sense: somebody else wrote into our table what we
+// would not.
+type contentError struct{ err error }
+
+func (e *contentError) Error() string { return e.err.Error() }
+
+func (e *contentError) Unwrap() error { return e.err }
+
+// list passes on the attributes of all objects of a kind that our table has or, with a name,
+// those in the set or chain of that name.
+func (c *conn) list(msgType uint16, f model.Family, name string, each func(attrs []byte) error) error {
+	const objectName = 2 // NFTA_SET_ELEM_LIST_SET, NFTA_RULE_CHAIN
+	m := messages{family: f, table: nft.TableName, port: c.socket.Port()}
+	at := m.object(msgType, unix.NLM_F_DUMP)
+	if name != "" {
+		m.string(objectName, name)
+	}
+	m.end(at)
+	return c.exchange(&m, func(attrs []byte) error {
+		if string(withoutZero(first(attrs, objectTable))) != nft.TableName {
+			return nil // chains are listed of all tables
+		}
+		return each(attrs)
+	})
+}
+
+// table returns the flags of our table and the port of the connection that owns it.
+func (c *conn) table(f model.Family) (flags, owner uint32, err error) {
+	m := messages{family: f, table: nft.TableName, port: c.socket.Port()}
+	m.end(m.object(unix.NFT_MSG_GETTABLE, 0))
+	err = c.exchange(&m, func(attrs []byte) error {
+		flags, owner = readUint32(first(attrs, unix.NFTA_TABLE_FLAGS)), readUint32(first(attrs, tableOwner))
+		return nil
+	})
+	return flags, owner, err
+}
+
+// isReply reports whether an error is the kernel's answer to one message, rather than
+// a failure of the connection itself.
+func isReply(err error) bool {
+	op, ok := errors.AsType[*netlink.OpError](err)
+	return ok && op.Sequence != 0
 }

@@ -2,10 +2,8 @@ package kernel
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"iter"
 	"log/slog"
 	"slices"
 
@@ -88,7 +86,7 @@ const countPasses = 3
 // connection of its own, because that of Apply must not be used by two goroutines; each may
 // read a table that is owned.
 func (b *Backend) appendCounts(ctx context.Context, counts []Count, s *model.FamilySnapshot) ([]Count, error) {
-	c, err := dial(b.netns)
+	c, err := b.dialer.dial()
 	if err != nil {
 		return counts, err
 	}
@@ -149,7 +147,7 @@ func (p packetCounts) sum(sp *model.ServicePort) (sum uint64, ok bool) {
 // readCounters reads the counters of one set. Unlike google/nftables it keeps nothing else
 // of the elements.
 func (c *conn) readCounters(ctx context.Context, f model.Family, set string, into packetCounts) error {
-	return c.list(unix.NFT_MSG_GETSETELEM, f, elementsOf(set), func(message []byte) error {
+	return c.list(unix.NFT_MSG_GETSETELEM, f, set, func(message []byte) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -169,43 +167,8 @@ func (p packetCounts) add(message []byte) error {
 			if len(key) == 0 || len(packets) != size {
 				return fmt.Errorf("element %x: no counter", key)
 			}
-			p[string(key)] = binary.BigEndian.Uint64(packets)
+			p[string(key)] = readUint64(packets)
 		}
 	}
 	return nil
-}
-
-// first returns what the first attribute of a type holds, or nil.
-func first(b []byte, want uint16) []byte {
-	for data := range attributes(b, want) {
-		return data
-	}
-	return nil
-}
-
-// attributes yields what the attributes of a type hold.
-func attributes(b []byte, want uint16) iter.Seq[[]byte] {
-	return func(yield func([]byte) bool) {
-		for {
-			kind, data, rest, ok := cutAttribute(b)
-			if !ok || kind == want && !yield(data) {
-				return
-			}
-			b = rest
-		}
-	}
-}
-
-// cutAttribute returns the first attribute, and what is behind it.
-func cutAttribute(b []byte) (kind uint16, data, rest []byte, ok bool) {
-	const flags = unix.NLA_F_NESTED | unix.NLA_F_NET_BYTEORDER
-	if len(b) < unix.SizeofNlAttr {
-		return 0, nil, nil, false
-	}
-	length := int(binary.NativeEndian.Uint16(b))
-	if length < unix.SizeofNlAttr || length > len(b) {
-		return 0, nil, nil, false
-	}
-	kind = binary.NativeEndian.Uint16(b[2:]) &^ flags
-	return kind, b[unix.SizeofNlAttr:length], b[min(len(b), attr(length-unix.SizeofNlAttr)):], true
 }

@@ -3,33 +3,27 @@ package kernel
 import (
 	"encoding/binary"
 
-	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
 	"github.com/google/nftables/userdata"
-	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft"
 )
+
+const setElemKeyEnd = 10 // NFTA_SET_ELEM_KEY_END, Linux 5.6
 
 // Elements are nearly all that there is to write, a quarter of a million at a time. So they
 // are encoded here, to the same bytes that google/nftables makes of them, which allocates
 // memory for each attribute.
 
 // elements appends a message that adds or deletes elements of one set.
-func (m *messages) elements(msgType int, f model.Family, set *nft.Set, ops []nft.ElementOp) {
-	message := m.begin(header(msgType, netlink.Create))
-	m.b = appendGenmsg(m.b, f)
-	m.string(unix.NFTA_SET_ELEM_LIST_SET, set.Name)
-	m.uint32(unix.NFTA_SET_ELEM_LIST_SET_ID, 0)
-	m.string(unix.NFTA_SET_ELEM_LIST_TABLE, nft.TableName)
-	list := m.nest(unix.NFTA_SET_ELEM_LIST_ELEMENTS | unix.NLA_F_NESTED)
+func (m *messages) elements(msgType uint16, set *nft.Set, ops []nft.ElementOp) {
+	message, list := m.beginElements(msgType, unix.NLM_F_CREATE, set.Name)
 	isRange := set.Interval && len(set.Key) == 1
 	number := uint16(0)
 	for i := range ops {
 		number++
-		m.element(number, set, &ops[i].Element)
+		m.close(m.element(number, set, &ops[i].Element))
 		if isRange && ops[i].End != "" {
 			number++
 			m.rangeEnd(number, ops[i].End)
@@ -39,19 +33,29 @@ func (m *messages) elements(msgType int, f model.Family, set *nft.Set, ops []nft
 	m.end(message)
 }
 
-// element appends one element. One of an interval set is two, the first key and the first
-// one behind, but only if the key is no concatenation.
-func (m *messages) element(number uint16, set *nft.Set, e *nft.Element) {
-	at := m.nest(number | unix.NLA_F_NESTED)
+// beginElements begins a message about elements of one set, and their list.
+func (m *messages) beginElements(msgType, flags uint16, set string) (message, list int) {
+	message = m.begin(msgType, flags)
+	m.string(unix.NFTA_SET_ELEM_LIST_SET, set)
+	m.uint32(unix.NFTA_SET_ELEM_LIST_SET_ID, 0)
+	m.string(unix.NFTA_SET_ELEM_LIST_TABLE, m.table)
+	return message, m.nest(unix.NFTA_SET_ELEM_LIST_ELEMENTS | unix.NLA_F_NESTED)
+}
+
+// element begins one element; close ends it. One of an interval set is two, the first key
+// and the first one behind, but only if the key is no concatenation. Without data it only
+// names a key.
+func (m *messages) element(number uint16, set *nft.Set, e *nft.Element) (at int) {
+	at = m.nest(number | unix.NLA_F_NESTED)
 	m.value(unix.NFTA_SET_ELEM_KEY, e.Key)
 	isRange := set.Interval && len(set.Key) == 1
 	if set.Interval && !isRange && e.End != "" {
-		m.value(nftables.NFTA_SET_ELEM_KEY_END, e.End)
+		m.value(setElemKeyEnd, e.End)
 	}
 	switch {
 	case set.Verdicts:
 		m.verdict(e.Verdict)
-	case set.Data != nil:
+	case e.Data != "":
 		m.value(unix.NFTA_SET_ELEM_DATA, e.Data)
 	}
 	if open := isRange && e.End == ""; open || e.Comment != "" {
@@ -60,7 +64,7 @@ func (m *messages) element(number uint16, set *nft.Set, e *nft.Element) {
 	if set.Counter {
 		m.counter()
 	}
-	m.close(at)
+	return at
 }
 
 // rangeEnd appends the element that ends a range. The kernel does not mind that its flags
@@ -104,9 +108,7 @@ func (m *messages) counter() {
 	m.string(unix.NFTA_EXPR_NAME, "counter")
 	data := m.nest(unix.NFTA_EXPR_DATA | unix.NLA_F_NESTED)
 	for _, what := range [...]uint16{unix.NFTA_COUNTER_BYTES, unix.NFTA_COUNTER_PACKETS} {
-		at := m.nest(what)
-		m.b = binary.BigEndian.AppendUint64(m.b, 0)
-		m.close(at)
+		m.uint64(what, 0)
 	}
 	m.close(data)
 	m.close(e)

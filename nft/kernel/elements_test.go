@@ -155,7 +155,7 @@ func TestElementsAreEncodedAsByTheLibrary(t *testing.T) {
 				del, add := randomElements(r, f, s, 300), randomElements(r, f, s, 500)
 				const perMessage = 70
 				set := &nftables.Set{
-					Table: &nftables.Table{Name: nft.TableName, Family: tableFamily(f)}, Name: s.Name,
+					Table: &nftables.Table{Name: nft.TableName, Family: nftables.TableFamily(nfproto(f))}, Name: s.Name,
 					IsMap: s.Verdicts || s.Data != nil, Interval: s.Interval, Concatenation: s.Interval && len(s.Key) > 1,
 				}
 				want := reference(t, func(lib *nftables.Conn) error {
@@ -174,7 +174,7 @@ func TestElementsAreEncodedAsByTheLibrary(t *testing.T) {
 				if got, want := len(tr.steps), (len(del)+perMessage-1)/perMessage+(len(add)+perMessage-1)/perMessage; got != want {
 					t.Errorf("%d steps, want %d", got, want)
 				}
-				tr.msgs.add(batchMessage(unix.NFNL_MSG_BATCH_END))
+				tr.msgs.batch(unix.NFNL_MSG_BATCH_END)
 				sameMessages(t, want, split(t, tr.msgs))
 			})
 		}
@@ -183,8 +183,8 @@ func TestElementsAreEncodedAsByTheLibrary(t *testing.T) {
 
 // testTransaction is one that is not sent.
 func testTransaction(f model.Family) *transaction {
-	tr := &transaction{family: f}
-	tr.msgs.add(batchMessage(unix.NFNL_MSG_BATCH_BEGIN))
+	tr := &transaction{msgs: messages{family: f, table: nft.TableName}}
+	tr.msgs.batch(unix.NFNL_MSG_BATCH_BEGIN)
 	return tr
 }
 
@@ -208,14 +208,14 @@ func TestMessagesAreShortEnough(t *testing.T) {
 			t.Errorf("%s: no error for a message of %d bytes", s.Name, len(tr.msgs.b))
 		}
 	}
-	if err := (&conn{}).send(&messages{err: errors.New("too long")}); err == nil {
+	if err := (&conn{}).try(&messages{err: errors.New("too long")}); err == nil {
 		t.Error("it is sent")
 	}
 }
 
 func TestChainsAreEncodedAsByTheLibrary(t *testing.T) {
 	for _, f := range model.Families {
-		table := &nftables.Table{Name: nft.TableName, Family: tableFamily(f)}
+		table := &nftables.Table{Name: nft.TableName, Family: nftables.TableFamily(nfproto(f))}
 		accept := nftables.ChainPolicyAccept
 		want := reference(t, func(lib *nftables.Conn) error {
 			lib.DelChain(&nftables.Chain{Table: table, Name: "postrouting"})
@@ -233,22 +233,16 @@ func TestChainsAreEncodedAsByTheLibrary(t *testing.T) {
 			lib.DelSet(&nftables.Set{Table: table, Name: "gone-too"})
 			return nil
 		})
-		var got messages
-		add := func(m netlink.Message, err error) {
-			if err != nil {
-				t.Error(err)
-			}
-			got.add(m)
-		}
-		add(batchMessage(unix.NFNL_MSG_BATCH_BEGIN), nil)
-		add(deleteChainMessage(f, "postrouting"))
-		add(chainMessage(f, nft.TableName, nft.Chain{Name: "regular"}))
-		add(chainMessage(f, nft.TableName, nft.Chain{Name: "postrouting", Hook: nft.Postrouting, Prio: -7}))
-		add(chainMessage(f, nft.TableName, nft.Chain{Name: "filter", Hook: nft.Forward, Prio: 3, Filter: true}))
-		add(flushChainMessage(f, nft.TableName, "gone"))
-		add(deleteChainMessage(f, "gone"))
-		add(deleteSetMessage(f, nft.TableName, "gone-too"))
-		add(batchMessage(unix.NFNL_MSG_BATCH_END), nil)
+		got := messages{family: f, table: nft.TableName}
+		got.batch(unix.NFNL_MSG_BATCH_BEGIN)
+		got.deleteChain("postrouting")
+		got.addChain(nft.Chain{Name: "regular"})
+		got.addChain(nft.Chain{Name: "postrouting", Hook: nft.Postrouting, Prio: -7})
+		got.addChain(nft.Chain{Name: "filter", Hook: nft.Forward, Prio: 3, Filter: true})
+		got.flushChain("gone")
+		got.deleteChain("gone")
+		got.deleteSet("gone-too")
+		got.batch(unix.NFNL_MSG_BATCH_END)
 		sameMessages(t, want, split(t, got))
 	}
 }
@@ -288,7 +282,7 @@ func TestTheStepThatFailedIsNamed(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.batch.Family = model.IPv4
-			err := b.conn.commit(&tt.batch, elementsPerMessage)
+			err := b.conn.commitPiece(&tt.batch, elementsPerMessage)
 			refused, ok := errors.AsType[*BatchError](err)
 			if !ok || !isReply(err) {
 				t.Fatalf("got %v, want a BatchError", err)
@@ -297,8 +291,8 @@ func TestTheStepThatFailedIsNamed(t *testing.T) {
 				t.Errorf("step %q, want %q", refused.Step, tt.want)
 			}
 			// No answer is left over for whatever comes next.
-			if ready, err := b.conn.hasAnswer(); ready || err != nil {
-				t.Errorf("an answer is left: %v, %v", ready, err)
+			if n, err := b.conn.socket.Receive(b.conn.answer); !errors.Is(err, unix.EAGAIN) {
+				t.Errorf("an answer of %d bytes is left: %v", n, err)
 			}
 		})
 	}

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"fmt"
 
-	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
 
@@ -87,7 +86,7 @@ func encodeStatement(f model.Family, s nft.Statement) ([]expr.Any, error) {
 			encodeKey(f, s.Key),
 			&expr.Lookup{SourceRegister: unix.NFT_REG_1, SetName: s.Map, DestRegister: unix.NFT_REG_1, IsDestRegSet: true},
 			&expr.NAT{
-				Type: expr.NATTypeDestNAT, Family: uint32(tableFamily(f)),
+				Type: expr.NATTypeDestNAT, Family: uint32(nfproto(f)),
 				// The rest is implied, but the kernel gives it back: so rules that are read
 				// compare equal to those that are written.
 				RegAddrMin: unix.NFT_REG_1, RegAddrMax: unix.NFT_REG_1,
@@ -247,11 +246,4 @@ func encodeReject(f model.Family, s nft.Reject) expr.Any {
 		code = portUnreach6
 	}
 	return &expr.Reject{Type: unix.NFT_REJECT_ICMP_UNREACH, Code: code}
-}
-
-func tableFamily(f model.Family) nftables.TableFamily {
-	if f == model.IPv6 {
-		return nftables.TableFamilyIPv6
-	}
-	return nftables.TableFamilyIPv4
 }

@@ -6,14 +6,11 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft"
 )
-
-type netlinkMessage = netlink.Message
 
 // probeTable is never made: the batches that name it are checked and forgotten.
 const probeTable = "vmapd-probe"
@@ -57,11 +54,7 @@ func (c *conn) probe(f model.Family) (flags uint32, err error) {
 }
 
 func (c *conn) probeAll(f model.Family, needed []feature) (flags uint32, err error) {
-	table, err := tableMessage(f, probeTable, 0)
-	if err != nil {
-		return 0, err
-	}
-	if err := c.exchange([]netlinkMessage{table}, false); err != nil {
+	if err := c.tryTable(f, 0); err != nil {
 		if errors.Is(err, unix.EPERM) {
 			return 0, err
 		}
@@ -70,18 +63,14 @@ func (c *conn) probeAll(f model.Family, needed []feature) (flags uint32, err err
 	// All at once, because each batch that is forgotten costs the kernel a grace period of
 	// some milliseconds; one by one only to find out what is missing.
 	sets := nft.Options{}.LayoutSets()
-	if c.probeFeatures(f, table, sets, needed...) != nil {
+	if c.tryFeatures(f, sets, needed...) != nil {
 		for _, feature := range needed {
-			if err := c.probeFeatures(f, table, sets, feature); err != nil {
+			if err := c.tryFeatures(f, sets, feature); err != nil {
 				return 0, &UnsupportedError{Feature: feature.name, Since: feature.since, Family: f.String(), Err: err}
 			}
 		}
 	}
-	owned, err := tableMessage(f, probeTable, tableFlagOwner|tableFlagPersist)
-	if err != nil {
-		return 0, err
-	}
-	if c.exchange([]netlinkMessage{owned}, false) == nil {
+	if c.tryTable(f, tableFlagOwner|tableFlagPersist) == nil {
 		flags = tableFlagOwner | tableFlagPersist
 	}
 	return flags, nil
@@ -89,14 +78,10 @@ func (c *conn) probeAll(f model.Family, needed []feature) (flags uint32, err err
 
 // probeCounters tries what nft.Options.Counters needs.
 func (c *conn) probeCounters(f model.Family) error {
-	table, err := tableMessage(f, probeTable, 0)
-	if err != nil {
-		return err
-	}
 	look := feature{"counters in sets (nft_counter, CONFIG_NFT_COUNTER)", "5.7", nft.Prerouting, nft.Rule{nft.InSet{
 		Key: nft.Key{{Field: nft.Protocol}, {Field: nft.DestPort}}, Set: nft.NodePortCounters,
 	}}}
-	switch err := c.probeFeatures(f, table, nft.Options{Counters: true}.LayoutSets(), look); {
+	switch err := c.tryFeatures(f, nft.Options{Counters: true}.LayoutSets(), look); {
 	case err != nil && isReply(err):
 		return &UnsupportedError{
 			Feature: look.name, Since: look.since, Family: f.String(), Without: "connections are not counted", Err: err,
@@ -106,30 +91,29 @@ func (c *conn) probeCounters(f model.Family) error {
 	}
 }
 
-// probeFeatures lets the kernel check one batch with a table that has some sets, and rules
+// tryTable lets the kernel check an empty table.
+func (c *conn) tryTable(f model.Family, flags uint32) error {
+	m := c.newBatch(f, probeTable)
+	m.addTable(flags)
+	return c.try(&m)
+}
+
+// tryFeatures lets the kernel check one batch with a table that has some sets, and rules
 // that use some features.
-func (c *conn) probeFeatures(f model.Family, table netlinkMessage, sets []nft.Set, list ...feature) error {
-	msgs := []netlinkMessage{table}
-	add := func(m netlinkMessage, err error) error {
-		msgs = append(msgs, m)
-		return err
-	}
-	var errs []error
+func (c *conn) tryFeatures(f model.Family, sets []nft.Set, list ...feature) error {
+	m := c.newBatch(f, probeTable)
+	m.addTable(0)
 	for i, s := range sets {
-		errs = append(errs, add(setMessage(f, probeTable, s, uint32(i+1))))
+		m.addSet(s, uint32(i+1))
 	}
 	for i, feature := range list {
 		chain := fmt.Sprintf("probe-%d", i)
-		errs = append(errs, add(chainMessage(f, probeTable, nft.Chain{Name: chain, Hook: feature.hook})))
-		if feature.rule == nil {
-			continue
+		m.addChain(nft.Chain{Name: chain, Hook: feature.hook})
+		if feature.rule != nil {
+			m.addRule(chain, withPrefix(f, feature.rule))
 		}
-		errs = append(errs, add(ruleMessage(f, probeTable, chain, withPrefix(f, feature.rule))))
 	}
-	if err := errors.Join(errs...); err != nil {
-		return err
-	}
-	return c.exchange(msgs, false)
+	return c.try(&m)
 }
 
 // withPrefix gives a rule's address match a prefix of the family.

@@ -14,7 +14,7 @@ import (
 // What no kernel has stands in for what some lack.
 func TestProbeNamesWhatIsMissing(t *testing.T) {
 	n := newNetNS(t)
-	c, err := dial(n.fd())
+	c, err := thisKernel(n.fd()).dial()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,14 +2,11 @@ package kernel
 
 import (
 	"cmp"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
 	"time"
 
-	"github.com/google/nftables"
-	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/vmapd/vmapd/model"
@@ -121,14 +118,23 @@ func (b *Backend) Again() <-chan struct{} { return b.again }
 // (__nf_tables_abort: synchronize_rcu), which takes some milliseconds. Only what somebody
 // holds back on the way (NFQUEUE) is not waited for.
 func (c *conn) letPacketsPass(f model.Family) error {
-	m, err := tableMessage(f, probeTable, 0)
-	if err != nil {
-		return err
-	}
-	if err := c.exchange([]netlink.Message{m}, false); err != nil {
+	if err := c.tryTable(f, 0); err != nil {
 		return fmt.Errorf("wait for packets: %w", err)
 	}
 	return nil
+}
+
+// client is an element that a packet noted, or renewed.
+type client struct {
+	nft.Element
+	timeout time.Duration
+	left    time.Duration // of its timeout, when it was read
+}
+
+// clientChange forgets a client or, with now, gives it another time.
+type clientChange struct {
+	old client
+	now *client
 }
 
 // purgeMap purges one map. It costs what it costs to read the map, and writes only what
@@ -141,39 +147,23 @@ func (c *conn) purgeMap(f model.Family, s pendingPurge) error {
 }
 
 func (c *conn) changeMap(f model.Family, s pendingPurge) error {
-	set := &nftables.Set{
-		Table: &nftables.Table{Name: nft.TableName, Family: tableFamily(f)}, Name: s.Map, KeyType: keyType(f), IsMap: true,
-	}
+	set := nft.DeclarationOf(s.Map)
 	for range purgePasses {
 		read := time.Now()
-		elements, err := c.lib.GetSetElements(set)
-		if err != nil {
+		changes, err := c.clientChanges(f, s)
+		if err != nil || len(changes) == 0 {
 			return err
 		}
-		since := time.Since(s.start)
-		var changes []clientChange
-		for _, e := range elements {
-			if left, ok := timeLeft(e, s.Purge, since); !ok {
-				changes = append(changes, clientChange{old: e})
-			} else if s.Timeout != nil && s.Timeout.Timeout != e.Timeout {
-				now := e
-				now.Timeout, now.Expires = s.Timeout.Timeout, left
-				changes = append(changes, clientChange{e, &now})
-			}
-		}
-		if len(changes) == 0 {
-			return nil
-		}
 		// Who times out soonest comes first, so that few do meanwhile.
-		slices.SortFunc(changes, func(a, b clientChange) int { return cmp.Compare(a.old.Expires, b.old.Expires) })
+		slices.SortFunc(changes, func(a, b clientChange) int { return cmp.Compare(a.old.left, b.old.left) })
 		for len(changes) > 0 {
 			passed := time.Since(read)
 			some := changes[:min(len(changes), clientsPerBatch)]
 			changes = changes[len(some):]
-			for len(some) > 0 && some[0].old.Expires < passed {
+			for len(some) > 0 && some[0].old.left < passed {
 				some = some[1:] // gone by now; if not, the next reading tells
 			}
-			if err := c.changeClients(f, s.Map, some); err != nil {
+			if err := c.changeClients(f, &set, some); err != nil {
 				return err
 			}
 		}
@@ -181,125 +171,109 @@ func (c *conn) changeMap(f model.Family, s pendingPurge) error {
 	return nil
 }
 
-// clientChange forgets a client or, with now, gives it another time.
-type clientChange struct {
-	old nftables.SetElement
-	now *nftables.SetElement
+// clientChanges reads a map and returns what must change in it.
+func (c *conn) clientChanges(f model.Family, s pendingPurge) (changes []clientChange, err error) {
+	var all []client
+	err = c.list(unix.NFT_MSG_GETSETELEM, f, s.Map, func(attrs []byte) error {
+		for list := range attributes(attrs, unix.NFTA_SET_ELEM_LIST_ELEMENTS) {
+			for element := range attributes(list, unix.NFTA_LIST_ELEM) {
+				all = append(all, readClient(element))
+			}
+		}
+		return nil
+	})
+	since := time.Since(s.start)
+	for _, e := range all {
+		if left, ok := timeLeft(e, s.Purge, since); !ok {
+			changes = append(changes, clientChange{old: e})
+		} else if s.Timeout != nil && s.Timeout.Timeout != e.timeout {
+			changes = append(changes, clientChange{e, &client{e.Element, s.Timeout.Timeout, left}})
+		}
+	}
+	return changes, err
+}
+
+func readClient(b []byte) client {
+	value := func(attr uint16) string { return string(first(first(b, attr), unix.NFTA_DATA_VALUE)) }
+	milliseconds := func(attr uint16) time.Duration { return time.Duration(readUint64(first(b, attr))) * time.Millisecond }
+	return client{
+		nft.Element{Key: value(unix.NFTA_SET_ELEM_KEY), Data: value(unix.NFTA_SET_ELEM_DATA)},
+		milliseconds(unix.NFTA_SET_ELEM_TIMEOUT), milliseconds(unix.NFTA_SET_ELEM_EXPIRATION),
+	}
 }
 
 // changeClients commits changes. In a large map there is always a client who times out
 // between being read and being deleted. Since Linux 6.3 elements can be deleted that may
 // not be there; before, that fails the batch, and the others go without it.
-func (c *conn) changeClients(f model.Family, name string, changes []clientChange) error {
-	err := c.sendClients(msgDestroySetElem, f, name, changes)
+func (c *conn) changeClients(f model.Family, set *nft.Set, changes []clientChange) error {
+	err := c.sendClients(msgDestroySetElem, f, set, changes)
 	if errors.Is(err, unix.EINVAL) {
-		return c.halveClients(f, name, changes)
+		return c.halveClients(f, set, changes)
 	}
 	return err
 }
 
-func (c *conn) halveClients(f model.Family, name string, changes []clientChange) error {
-	err := c.sendClients(unix.NFT_MSG_DELSETELEM, f, name, changes)
+func (c *conn) halveClients(f model.Family, set *nft.Set, changes []clientChange) error {
+	err := c.sendClients(unix.NFT_MSG_DELSETELEM, f, set, changes)
 	switch half := len(changes) / 2; {
 	case !errors.Is(err, unix.ENOENT):
 		return err
 	case half == 0:
 		return nil
 	default:
-		return errors.Join(c.halveClients(f, name, changes[:half]), c.halveClients(f, name, changes[half:]))
+		return errors.Join(c.halveClients(f, set, changes[:half]), c.halveClients(f, set, changes[half:]))
 	}
 }
 
-func (c *conn) sendClients(deletion int, f model.Family, name string, changes []clientChange) error {
+func (c *conn) sendClients(deletion uint16, f model.Family, set *nft.Set, changes []clientChange) error {
 	if len(changes) == 0 {
 		return nil
 	}
-	var forget, renew []nftables.SetElement
+	var forget, renew []client
 	for _, change := range changes {
-		forget = append(forget, change.old)
+		forget = append(forget, client{Element: nft.Element{Key: change.old.Key}})
 		if change.now != nil {
 			renew = append(renew, *change.now)
 		}
 	}
-	var msgs []netlink.Message
-	for _, part := range []struct {
-		msgType int
-		list    []nftables.SetElement
-	}{{deletion, forget}, {unix.NFT_MSG_NEWSETELEM, renew}} {
-		for chunk := range slices.Chunk(part.list, elementsPerMessage) {
-			m, err := elementsMessage(part.msgType, f, name, chunk)
-			if err != nil {
-				return err
-			}
-			msgs = append(msgs, m)
-		}
-	}
-	return c.exchange(msgs, true)
+	m := c.newBatch(f, nft.TableName)
+	m.clients(deletion, set, forget)
+	m.clients(unix.NFT_MSG_NEWSETELEM, set, renew)
+	return c.commit(&m)
 }
 
-func keyType(f model.Family) nftables.SetDatatype {
-	if f == model.IPv6 {
-		return nftables.TypeIP6Addr
+// clients appends messages that add clients with the time they have left, or delete them.
+func (m *messages) clients(msgType uint16, set *nft.Set, list []client) {
+	for some := range slices.Chunk(list, elementsPerMessage) {
+		message, elements := m.beginElements(msgType, unix.NLM_F_CREATE, set.Name)
+		for i := range some {
+			at := m.element(unix.NFTA_LIST_ELEM, set, &some[i].Element)
+			if msgType == unix.NFT_MSG_NEWSETELEM {
+				m.uint64(unix.NFTA_SET_ELEM_TIMEOUT, uint64(some[i].timeout.Milliseconds()))
+				m.uint64(unix.NFTA_SET_ELEM_EXPIRATION, uint64(some[i].left.Milliseconds()))
+			}
+			m.close(at)
+		}
+		m.close(elements)
+		m.end(message)
 	}
-	return nftables.TypeIPAddr
 }
 
 // timeLeft returns how much longer a client is remembered, or false if it is not. The
 // rules may have another timeout than before for as long as since.
-func timeLeft(e nftables.SetElement, s nft.Purge, since time.Duration) (time.Duration, bool) {
-	if !s.Keep[string(e.Val)] {
+func timeLeft(e client, s nft.Purge, since time.Duration) (time.Duration, bool) {
+	if !s.Keep[e.Data] {
 		return 0, false
 	}
-	if s.Timeout == nil || s.Timeout.Timeout == e.Timeout {
-		return e.Expires, true
+	if s.Timeout == nil || s.Timeout.Timeout == e.timeout {
+		return e.left, true
 	}
 	timeout := s.Timeout.Timeout
-	if e.Expires > e.Timeout || e.Expires <= timeout && e.Expires >= timeout-since-leastLeft {
+	if e.left > e.timeout || e.left <= timeout && e.left >= timeout-since-leastLeft {
 		// It connected just now, and the rules gave it the new timeout already. What the
 		// element says of its timeout stays as it was when it was made.
-		return min(e.Expires, timeout), true
+		return min(e.left, timeout), true
 	}
-	left := timeout - (e.Timeout - e.Expires)
+	left := timeout - (e.timeout - e.left)
 	return max(left, leastLeft), left > 0
-}
-
-// elementsMessage adds or deletes elements of a dynamic map: google/nftables can't say
-// when an element expires.
-func elementsMessage(msgType int, f model.Family, set string, list []nftables.SetElement) (netlink.Message, error) {
-	items := make([]netlink.Attribute, 0, len(list))
-	for _, e := range list {
-		key, err := netlink.MarshalAttributes([]netlink.Attribute{{Type: unix.NFTA_DATA_VALUE, Data: e.Key}})
-		if err != nil {
-			return netlink.Message{}, err
-		}
-		attrs := []netlink.Attribute{{Type: unix.NFTA_SET_ELEM_KEY | unix.NLA_F_NESTED, Data: key}}
-		if msgType == unix.NFT_MSG_NEWSETELEM {
-			val, err := netlink.MarshalAttributes([]netlink.Attribute{{Type: unix.NFTA_DATA_VALUE, Data: e.Val}})
-			if err != nil {
-				return netlink.Message{}, err
-			}
-			attrs = append(attrs,
-				netlink.Attribute{Type: unix.NFTA_SET_ELEM_DATA | unix.NLA_F_NESTED, Data: val},
-				millisecondsAttr(unix.NFTA_SET_ELEM_TIMEOUT, e.Timeout),
-				millisecondsAttr(unix.NFTA_SET_ELEM_EXPIRATION, e.Expires))
-		}
-		item, err := netlink.MarshalAttributes(attrs)
-		if err != nil {
-			return netlink.Message{}, err
-		}
-		items = append(items, netlink.Attribute{Type: unix.NFTA_LIST_ELEM | unix.NLA_F_NESTED, Data: item})
-	}
-	nested, err := netlink.MarshalAttributes(items)
-	if err != nil {
-		return netlink.Message{}, err
-	}
-	return message(msgType, netlink.Create, f, []netlink.Attribute{
-		stringAttr(unix.NFTA_SET_ELEM_LIST_TABLE, nft.TableName),
-		stringAttr(unix.NFTA_SET_ELEM_LIST_SET, set),
-		{Type: unix.NFTA_SET_ELEM_LIST_ELEMENTS | unix.NLA_F_NESTED, Data: nested},
-	})
-}
-
-func millisecondsAttr(attr uint16, d time.Duration) netlink.Attribute {
-	return netlink.Attribute{Type: attr, Data: binary.BigEndian.AppendUint64(nil, uint64(d.Milliseconds()))}
 }

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/nftables"
 	"golang.org/x/sys/unix"
 
 	"github.com/vmapd/vmapd/model"
@@ -117,10 +116,11 @@ func TestClientsTimeOutDuringAPurge(t *testing.T) {
 // flushClients empties the map.
 func (b *Backend) flushClients(t *testing.T) {
 	t.Helper()
-	b.conn.lib.FlushSet(&nftables.Set{
-		Table: &nftables.Table{Name: nft.TableName, Family: nftables.TableFamilyIPv4}, Name: clusterClients,
-	})
-	if err := b.conn.lib.Flush(); err != nil {
+	m := b.conn.newBatch(model.IPv4, nft.TableName)
+	message, list := m.beginElements(unix.NFT_MSG_DELSETELEM, 0, clusterClients)
+	m.b = m.b[:list] // none means all
+	m.end(message)
+	if err := b.conn.commit(&m); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -219,10 +219,10 @@ func (n netns) do(t testing.TB, fn func() error) {
 func TestAClientWhoIsGoneDoesNotStopTheOthers(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
-		change func(*conn, []clientChange) error
+		change func(*conn, *nft.Set, []clientChange) error
 	}{
-		{"as this kernel can", func(c *conn, list []clientChange) error { return c.changeClients(model.IPv4, clusterClients, list) }},
-		{"halves", func(c *conn, list []clientChange) error { return c.halveClients(model.IPv4, clusterClients, list) }},
+		{"as this kernel can", func(c *conn, set *nft.Set, list []clientChange) error { return c.changeClients(model.IPv4, set, list) }},
+		{"halves", func(c *conn, set *nft.Set, list []clientChange) error { return c.halveClients(model.IPv4, set, list) }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			n := newNetNS(t)
@@ -234,11 +234,12 @@ func TestAClientWhoIsGoneDoesNotStopTheOthers(t *testing.T) {
 			var changes []clientChange
 			for i := range list {
 				list[i] = noted{i, 2, time.Hour, time.Hour}
-				changes = append(changes, clientChange{old: nftables.SetElement{Key: nft.AppendAddr(nil, clientOf(model.IPv4, i))}})
+				changes = append(changes, clientChange{old: client{Element: nft.Element{Key: string(nft.AppendAddr(nil, clientOf(model.IPv4, i)))}}})
 			}
 			note(t, b, model.IPv4, clusterClients, list[3:8]...)
 			note(t, b, model.IPv4, clusterClients, list[17:]...)
-			if err := tt.change(b.conn, changes[:30]); err != nil {
+			set := nft.DeclarationOf(clusterClients)
+			if err := tt.change(b.conn, &set, changes[:30]); err != nil {
 				t.Fatal(err)
 			}
 			n.mustRemember(t, model.IPv4, clusterClients, since, list[30:]...)

@@ -4,12 +4,12 @@ import (
 	"fmt"
 	"net/netip"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/nftables"
 	"golang.org/x/sys/unix"
 
 	"github.com/vmapd/vmapd/model"
@@ -116,29 +116,28 @@ func note(t testing.TB, b *Backend, f model.Family, name string, list ...noted) 
 // noteAt is note for endpoints of any address.
 func noteAt(t testing.TB, b *Backend, f model.Family, name string, list []noted, at func(noted) netip.AddrPort) {
 	t.Helper()
-	all := make([]nftables.SetElement, 0, len(list))
+	all := make([]client, 0, len(list))
 	for _, n := range list {
 		pod := at(n)
-		all = append(all, nftables.SetElement{
-			Key: nft.AppendAddr(nil, clientOf(f, n.client)), Val: nft.AppendPort(nft.AppendAddr(nil, pod.Addr()), pod.Port()),
-			Timeout: n.lasts, Expires: n.left,
+		all = append(all, client{
+			nft.Element{
+				Key:  string(nft.AppendAddr(nil, clientOf(f, n.client))),
+				Data: string(nft.AppendPort(nft.AppendAddr(nil, pod.Addr()), pod.Port())),
+			}, n.lasts, n.left,
 		})
 	}
-	for len(all) > 0 {
-		n := min(len(all), elementsPerMessage)
-		m, err := elementsMessage(unix.NFT_MSG_NEWSETELEM, f, name, all[:n])
-		if err == nil {
-			err = b.conn.exchange([]netlinkMessage{m}, true)
-		}
-		if err != nil {
+	set := nft.DeclarationOf(name)
+	for some := range slices.Chunk(all, elementsPerMessage) {
+		m := b.conn.newBatch(f, nft.TableName)
+		m.clients(unix.NFT_MSG_NEWSETELEM, &set, some)
+		if err := b.conn.commit(&m); err != nil {
 			t.Fatal(err)
 		}
-		all = all[n:]
 	}
 }
 
-// client is what nft says of one.
-type client struct {
+// listed is what nft says of a client.
+type listed struct {
 	pod         string
 	lasts, left time.Duration
 }
@@ -149,12 +148,12 @@ var (
 )
 
 // clients returns who is in a map, as the nft command reads it.
-func (n netns) clients(t testing.TB, f model.Family, name string) map[netip.Addr]client {
+func (n netns) clients(t testing.TB, f model.Family, name string) map[netip.Addr]listed {
 	t.Helper()
 	word := map[model.Family]string{model.IPv4: "ip", model.IPv6: "ip6"}[f]
-	all := map[netip.Addr]client{}
+	all := map[netip.Addr]listed{}
 	for _, m := range listedClient.FindAllStringSubmatch(n.nft(t, "", "list", "map", word, nft.TableName, name), -1) {
-		all[netip.MustParseAddr(m[1])] = client{m[4] + "." + m[5], listedDuration(t, m[2]), listedDuration(t, m[3])}
+		all[netip.MustParseAddr(m[1])] = listed{m[4] + "." + m[5], listedDuration(t, m[2]), listedDuration(t, m[3])}
 	}
 	return all
 }
@@ -345,7 +344,7 @@ func TestTimeLeft(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := nft.Purge{Keep: map[string]bool{"pod": true}, Timeout: &nft.Remember{Timeout: tt.now}}
-			e := nftables.SetElement{Val: []byte("pod"), Timeout: tt.old, Expires: tt.left}
+			e := client{nft.Element{Data: "pod"}, tt.old, tt.left}
 			got, ok := timeLeft(e, s, 15*millisecond)
 			if !ok {
 				got = 0
@@ -353,7 +352,7 @@ func TestTimeLeft(t *testing.T) {
 			if got = max(got, 0); got != tt.want || ok != (tt.want > 0) {
 				t.Errorf("got %v, %v; want %v", got, ok, tt.want)
 			}
-			e.Val = []byte("other")
+			e.Data = "other"
 			if _, ok := timeLeft(e, s, 0); ok {
 				t.Error("an endpoint that is gone is remembered")
 			}
@@ -401,11 +400,17 @@ func TestRestartKeepsClientsAndWritesNothing(t *testing.T) {
 // generation is how often the rules of a namespace were changed.
 func generation(t testing.TB, b *Backend) uint32 {
 	t.Helper()
-	g, err := b.conn.lib.GetGen()
+	var id uint32
+	m := messages{port: b.conn.socket.Port()}
+	m.end(m.begin(unix.NFT_MSG_GETGEN, 0))
+	err := b.conn.exchange(&m, func(attrs []byte) error {
+		id = readUint32(first(attrs, unix.NFTA_GEN_ID))
+		return nil
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return g.ID
+	return id
 }
 
 func TestObjectsComeAndGoWithAffinity(t *testing.T) {

@@ -4,27 +4,35 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
-	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
-	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft"
 )
 
-// read returns what our table of a family holds, or nil if there is none. A rule is
+// tablePasses bounds how often a table is read again because rules changed meanwhile: those of
+// another table, mostly.
+const tablePasses = 3
+
+// readTable returns what our table of a family holds, or nil if there is none. A rule is
 // recognised by being encoded as one that we would write with the same settings and
 // service ports.
-func (c *conn) read(f model.Family, s *model.FamilySnapshot, o nft.Options) (*nft.Table, error) {
-	return c.readTable(f, s, o, manyElements)
+func (c *conn) readTable(f model.Family, s *model.FamilySnapshot, o nft.Options) (t *nft.Table, err error) {
+	for range tablePasses {
+		c.interrupted = false
+		if t, err = c.readTableOnce(f, s, o, manyElements); err != nil || !c.interrupted {
+			break
+		}
+	}
+	return t, err
 }
 
-// readTable is read, with how many elements a map of endpoints may have to be read as a list.
-func (c *conn) readTable(f model.Family, s *model.FamilySnapshot, o nft.Options, many int) (*nft.Table, error) {
-	lib, err := c.lib.ListTableOfFamily(nft.TableName, tableFamily(f))
+// readTableOnce is readTable, with how many elements a map of endpoints may have to be read as
+// a list.
+func (c *conn) readTableOnce(f model.Family, s *model.FamilySnapshot, o nft.Options, many int) (*nft.Table, error) {
+	_, _, err := c.table(f)
 	if errors.Is(err, unix.ENOENT) {
 		return nil, nil
 	}
@@ -32,10 +40,13 @@ func (c *conn) readTable(f model.Family, s *model.FamilySnapshot, o nft.Options,
 		return nil, fmt.Errorf("read table %s: %w", nft.TableName, err)
 	}
 	t := &nft.Table{Family: f, Elements: map[string]*nft.Elements{}}
-	if err := c.readSets(t, lib, many); err != nil {
+	if err := c.readSets(t, many); err != nil {
 		return nil, err
 	}
-	if err := c.readChains(t, lib, s, o); err != nil {
+	if err := c.readChains(t); err != nil {
+		return nil, err
+	}
+	if err := c.readRules(t, s, o); err != nil {
 		return nil, err
 	}
 	return t, nil
@@ -43,160 +54,211 @@ func (c *conn) readTable(f model.Family, s *model.FamilySnapshot, o nft.Options,
 
 // readSets reads the declarations of the sets, and their elements: those of maps of endpoints
 // last, because the others tell how many there must be.
-func (c *conn) readSets(t *nft.Table, lib *nftables.Table, many int) error {
-	sets, err := c.lib.GetSets(lib)
-	if err != nil {
-		return fmt.Errorf("read sets: %w", err)
-	}
-	counts, err := c.counts(t.Family)
+func (c *conn) readSets(t *nft.Table, many int) error {
+	counts, err := c.readDeclarations(t)
 	if err != nil {
 		return err
 	}
-	var endpoints []nft.Set
-	for _, s := range sets {
-		decl := nft.Set{
-			Name: s.Name, Interval: s.Interval, Dynamic: s.Dynamic, Comment: s.Comment,
-			Key: readTypes(t.Family, s.KeyType), Verdicts: s.IsMap && s.DataType.Name == nftables.TypeVerdict.Name,
+	isEndpoints := func(s nft.Set) bool { return slices.Contains(s.Key, nft.Slot) }
+	for _, s := range t.Sets {
+		if s.Dynamic || isEndpoints(s) { // what packets put there is theirs, see purge
+			continue
 		}
-		if s.IsMap && !decl.Verdicts {
-			decl.Data = readTypes(t.Family, s.DataType)
-		}
-		t.Sets = append(t.Sets, decl)
-		switch {
-		case decl.Dynamic: // what packets put there is theirs, see purge
-		case slices.Contains(decl.Key, nft.Slot):
-			endpoints = append(endpoints, decl)
-		default:
-			if err := c.listElements(t, decl, counts[decl.Name]); err != nil {
-				return err
-			}
+		if err := c.listElements(t, s, counts[s.Name]); err != nil {
+			return err
 		}
 	}
-	for _, decl := range endpoints {
-		if err := c.readEndpoints(t, decl, counts[decl.Name], many); err != nil {
+	for _, s := range t.Sets {
+		if s.Dynamic || !isEndpoints(s) {
+			continue
+		}
+		if err := c.readEndpoints(t, s, counts[s.Name], many); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// readTypes translates the types we use. Any other makes the set one that is not ours.
-func readTypes(f model.Family, d nftables.SetDatatype) []nft.Type {
-	addr := nftables.TypeIPAddr.Name
-	if f == model.IPv6 {
-		addr = nftables.TypeIP6Addr.Name
+// readDeclarations returns how many elements each set has; 0: the kernel does not say it.
+func (c *conn) readDeclarations(t *nft.Table) (counts map[string]int, err error) {
+	counts = map[string]int{}
+	err = c.list(unix.NFT_MSG_GETSET, t.Family, "", func(set []byte) error {
+		s, err := readSet(t.Family, set)
+		t.Sets = append(t.Sets, s)
+		counts[s.Name] = int(readUint32(first(set, setCount)))
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read sets: %w", err)
 	}
-	types := map[string]nft.Type{
-		addr: nft.Addr, nftables.TypeInetProto.Name: nft.Proto,
-		nftables.TypeInetService.Name: nft.Service, nftables.TypeInteger.Name: nft.Slot,
-	}
-	var list []nft.Type
-	for name := range strings.SplitSeq(d.Name, " . ") {
-		t, ok := types[name]
-		if !ok {
-			return nil
-		}
-		list = append(list, t)
-	}
-	return list
+	return counts, nil
 }
 
-func (c *conn) readChains(t *nft.Table, lib *nftables.Table, s *model.FamilySnapshot, o nft.Options) error {
-	// google/nftables lists the chains of all tables of a family; only ours are looked at.
-	chains, err := c.lib.ListChainsOfTableFamily(lib.Family)
+func readSet(f model.Family, b []byte) (nft.Set, error) {
+	flags, data := readUint32(first(b, unix.NFTA_SET_FLAGS)), readUint32(first(b, unix.NFTA_SET_DATA_TYPE))
+	isMap := flags&unix.NFT_SET_MAP != 0
+	s := nft.Set{
+		Name:     string(withoutZero(first(b, unix.NFTA_SET_NAME))),
+		Interval: flags&unix.NFT_SET_INTERVAL != 0, Dynamic: flags&unix.NFT_SET_EVAL != 0,
+		Verdicts: isMap && data == unix.NFT_DATA_VERDICT,
+		Comment:  string(readComment(first(b, unix.NFTA_SET_USERDATA), setCommentUD)),
+	}
+	var err error
+	if isMap && !s.Verdicts {
+		s.Data, err = readTypes(f, data)
+	}
+	key, keyErr := readTypes(f, readUint32(first(b, unix.NFTA_SET_KEY_TYPE)))
+	s.Key = key
+	return s, errors.Join(err, keyErr)
+}
+
+// readTypes translates the types we use. Any other makes the set one that is not ours. It is
+// an error if nft has no such type.
+func readTypes(f model.Family, n uint32) (list []nft.Type, err error) {
+	ours := map[uint32]nft.Type{}
+	for t, number := range datatypes(f) {
+		ours[number] = t
+	}
+	foreign := false
+	for ; n != 0; n >>= datatypeBits {
+		number := n & (1<<datatypeBits - 1)
+		if number == 0 || number > datatypeLast {
+			return nil, fmt.Errorf("unknown type %d", number)
+		}
+		t, ok := ours[number]
+		foreign = foreign || !ok
+		list = append(list, t)
+	}
+	if foreign {
+		return nil, nil
+	}
+	slices.Reverse(list)
+	return list, nil
+}
+
+func (c *conn) readChains(t *nft.Table) error {
+	err := c.list(unix.NFT_MSG_GETCHAIN, t.Family, "", func(chain []byte) error {
+		made := nft.Chain{
+			Name:   string(withoutZero(first(chain, unix.NFTA_CHAIN_NAME))),
+			Filter: string(withoutZero(first(chain, unix.NFTA_CHAIN_TYPE))) == chainTypeFilter,
+		}
+		if hook := first(chain, unix.NFTA_CHAIN_HOOK); hook != nil {
+			made.Hook = readHook(readUint32(first(hook, unix.NFTA_HOOK_HOOKNUM)))
+			made.Prio = int32(readUint32(first(hook, unix.NFTA_HOOK_PRIORITY)))
+		}
+		t.Chains = append(t.Chains, made)
+		return nil
+	})
 	if err != nil {
 		return fmt.Errorf("read chains: %w", err)
 	}
-	var names []string
-	for _, chain := range chains {
-		if chain.Table.Name == nft.TableName {
-			names = append(names, chain.Name)
+	return nil
+}
+
+func readHook(number uint32) nft.Hook {
+	for h := range hookNumbers {
+		if hook := nft.Hook(h); hook != nft.NoHook && hookNumbers[h] == number {
+			return hook
 		}
 	}
-	known, err := fingerprints(t.Family, o.LayoutChains(s, names))
+	return nft.NoHook
+}
+
+// readRules reads the rules of all chains. One that we would not write is [nft.Foreign].
+func (c *conn) readRules(t *nft.Table, s *model.FamilySnapshot, o nft.Options) error {
+	places := map[string]int{} // by chain
+	names := make([]string, len(t.Chains))
+	for i, chain := range t.Chains {
+		places[chain.Name], names[i] = i, chain.Name
+	}
+	known, err := knownRules(t.Family, o.LayoutChains(s, names))
 	if err != nil {
 		return err
 	}
-	for _, chain := range chains {
-		if chain.Table.Name != nft.TableName {
-			continue
+	err = c.list(unix.NFT_MSG_GETRULE, t.Family, "", func(b []byte) error {
+		chain := string(withoutZero(first(b, unix.NFTA_RULE_CHAIN)))
+		i, ok := places[chain]
+		if !ok {
+			return nil // it came while we read
 		}
-		made := nft.Chain{Name: chain.Name, Filter: chain.Type == nftables.ChainTypeFilter}
-		if chain.Hooknum != nil && chain.Priority != nil {
-			made.Hook, made.Prio = readHook(*chain.Hooknum), int32(*chain.Priority)
+		rule, ok := known[chain][ruleCode(t.Family, first(b, unix.NFTA_RULE_EXPRESSIONS))]
+		if !ok {
+			rule = nft.Rule{nft.Foreign{What: fmt.Sprintf("handle %d", readUint64(first(b, unix.NFTA_RULE_HANDLE)))}}
 		}
-		if made.Rules, err = c.readRules(t.Family, lib, chain, known[chain.Name]); err != nil {
-			return err
-		}
-		t.Chains = append(t.Chains, made)
+		t.Chains[i].Rules = append(t.Chains[i].Rules, rule)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("read rules: %w", err)
 	}
 	return nil
 }
 
-// fingerprints returns the rules of chains by what they are encoded as.
-func fingerprints(f model.Family, chains []nft.Chain) (map[string]map[string]nft.Rule, error) {
+// knownRules returns the rules of chains by what they are encoded as.
+func knownRules(f model.Family, chains []nft.Chain) (map[string]map[string]nft.Rule, error) {
 	known := map[string]map[string]nft.Rule{}
 	for _, chain := range chains {
 		rules := map[string]nft.Rule{}
 		for _, r := range chain.Rules {
-			exprs, err := encodeRule(f, r)
-			if err != nil {
-				return nil, err
+			m := messages{family: f}
+			if m.rule(r); m.err != nil {
+				return nil, m.err
 			}
-			code, err := fingerprint(f, exprs)
-			if err != nil {
-				return nil, err
-			}
-			rules[code] = r
+			rules[string(m.b)] = r
 		}
 		known[chain.Name] = rules
 	}
 	return known, nil
 }
 
-func readHook(n nftables.ChainHook) nft.Hook {
-	for _, h := range []nft.Hook{nft.Prerouting, nft.Output, nft.Postrouting, nft.Input, nft.Forward} {
-		if *hookNumber(h) == n {
-			return h
+// ruleCode returns a rule that the kernel gives back as the bytes that we would write for it,
+// or nothing if we never would.
+func ruleCode(f model.Family, exprs []byte) string {
+	m := messages{family: f}
+	for b := range attributes(exprs, unix.NFTA_LIST_ELEM) {
+		e := newExpr(string(withoutZero(first(b, unix.NFTA_EXPR_NAME))))
+		if e == nil || expr.Unmarshal(nfproto(f), first(b, unix.NFTA_EXPR_DATA), e) != nil {
+			return ""
 		}
+		m.expr(unix.NFTA_LIST_ELEM, e)
 	}
-	return nft.NoHook
+	if m.err != nil {
+		return ""
+	}
+	return string(m.b)
 }
 
-func (c *conn) readRules(f model.Family, t *nftables.Table, chain *nftables.Chain, known map[string]nft.Rule) ([]nft.Rule, error) {
-	list, err := c.lib.GetRules(t, chain)
-	if err != nil {
-		return nil, fmt.Errorf("read rules of %s: %w", chain.Name, err)
+// newExpr returns an expression of a kind that encodeRule makes, or nil.
+func newExpr(name string) expr.Any {
+	switch name {
+	case "bitwise":
+		return &expr.Bitwise{}
+	case "cmp":
+		return &expr.Cmp{}
+	case "ct":
+		return &expr.Ct{}
+	case "dynset":
+		return &expr.Dynset{}
+	case "fib":
+		return &expr.Fib{}
+	case "hash":
+		return &expr.Hash{}
+	case "immediate":
+		return &expr.Verdict{}
+	case "lookup":
+		return &expr.Lookup{}
+	case "masq":
+		return &expr.Masq{}
+	case "meta":
+		return &expr.Meta{}
+	case "nat":
+		return &expr.NAT{}
+	case "numgen":
+		return &expr.Numgen{}
+	case "payload":
+		return &expr.Payload{}
+	case "reject":
+		return &expr.Reject{}
 	}
-	rules := make([]nft.Rule, 0, len(list))
-	for _, r := range list {
-		code, err := fingerprint(f, r.Exprs)
-		rule, ok := known[code]
-		if err != nil || !ok {
-			rule = nft.Rule{nft.Foreign{What: fmt.Sprintf("handle %d", r.Handle)}}
-		}
-		rules = append(rules, rule)
-	}
-	return rules, nil
-}
-
-// fingerprint is the same for a rule that we would write and for the same rule as the
-// kernel gives it back.
-func fingerprint(f model.Family, exprs []expr.Any) (string, error) {
-	var b []byte
-	for _, e := range exprs {
-		data, err := expr.Marshal(byte(tableFamily(f)), e)
-		if err != nil {
-			return "", fmt.Errorf("encode %T: %w", e, err)
-		}
-		b = append(b, data...)
-	}
-	return string(b), nil
-}
-
-// isUnreadable reports whether an error comes from what was read rather than from
-// reading it: then somebody else wrote into our table what we would not.
-func isUnreadable(err error) bool {
-	var op *netlink.OpError
-	return err != nil && !errors.As(err, &op)
+	return nil
 }

@@ -1,29 +1,18 @@
 package kernel
 
 import (
-	"encoding/binary"
 	"fmt"
 	"slices"
 
 	"github.com/google/nftables/expr"
 	"github.com/google/nftables/userdata"
-	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft"
 )
 
 // google/nftables makes a value of each element and of each part of it. For a quarter of a
 // million of them that is ten times the memory that they take here.
-
-// genmsg is the size of struct nfgenmsg, with which the messages of nf_tables begin.
-const genmsg = 4
-
-const (
-	setElemKeyEnd = 10 // NFTA_SET_ELEM_KEY_END, Linux 5.6
-	setCount      = 20 // NFTA_SET_COUNT, Linux 6.16
-)
 
 // listPasses bounds how often a set is read again because elements were missing.
 const listPasses = 5
@@ -34,7 +23,7 @@ const listPasses = 5
 func (c *conn) listElements(t *nft.Table, s nft.Set, count int) error {
 	for range listPasses {
 		r := elementReader{set: s, into: &nft.Elements{}}
-		err := c.list(unix.NFT_MSG_GETSETELEM, t.Family, elementsOf(s.Name), r.add)
+		err := c.list(unix.NFT_MSG_GETSETELEM, t.Family, s.Name, r.add)
 		if err == nil {
 			err = r.end()
 		}
@@ -47,48 +36,6 @@ func (c *conn) listElements(t *nft.Table, s nft.Set, count int) error {
 		}
 	}
 	return nil
-}
-
-// list passes on the attributes of each message of a list of objects or elements.
-func (c *conn) list(msgType int, f model.Family, of []netlink.Attribute, add func(message []byte) error) error {
-	request, err := message(msgType, netlink.Dump, f, of)
-	if err != nil {
-		return err
-	}
-	if _, err := c.raw.Send(request); err != nil {
-		return fmt.Errorf("send: %w", err)
-	}
-	for reply, err := range c.raw.ReceiveIter() { // what is not looked at is received, too
-		if err != nil {
-			return err
-		}
-		if err := add(reply.Data[min(len(reply.Data), genmsg):]); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// counts returns how many elements each set of our table has, or nothing for sets of which
-// the kernel does not say it.
-func (c *conn) counts(f model.Family) (map[string]int, error) {
-	counts := map[string]int{}
-	err := c.list(unix.NFT_MSG_GETSET, f, []netlink.Attribute{stringAttr(unix.NFTA_SET_TABLE, nft.TableName)}, func(set []byte) error {
-		counts[string(withoutZero(first(set, unix.NFTA_SET_NAME)))] = int(readUint32(first(set, setCount)))
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("read how many elements sets have: %w", err)
-	}
-	return counts, nil
-}
-
-// elementsOf are the attributes that name a set in messages about its elements.
-func elementsOf(set string) []netlink.Attribute {
-	return []netlink.Attribute{
-		stringAttr(unix.NFTA_SET_ELEM_LIST_TABLE, nft.TableName),
-		stringAttr(unix.NFTA_SET_ELEM_LIST_SET, set),
-	}
 }
 
 // elementReader collects the elements of one set from messages.
@@ -142,7 +89,7 @@ func (r *elementReader) element(b []byte) error {
 		}
 		return nil
 	}
-	e := nft.Element{Key: string(key), End: string(end), Comment: string(readComment(user))}
+	e := nft.Element{Key: string(key), End: string(end), Comment: string(readComment(user, userdata.NFTNL_UDATA_SET_ELEM_COMMENT))}
 	switch {
 	case r.set.Verdicts:
 		e.Verdict = readVerdict(first(data, unix.NFTA_DATA_VERDICT))
@@ -172,36 +119,21 @@ func (r *elementReader) end() error {
 	return nil
 }
 
-func readUint32(b []byte) uint32 {
-	if len(b) < 4 {
-		return 0
-	}
-	return binary.BigEndian.Uint32(b)
-}
-
-// readComment finds the comment in what nft keeps with an element: for each thing its type,
-// its length, and itself.
-func readComment(user []byte) []byte {
+// readComment finds a comment in what nft keeps with an object: for each thing its type, its
+// length, and itself.
+func readComment(user []byte, kind userdata.Type) []byte {
 	const header = 2
 	for len(user) >= header {
 		n := header + int(user[1])
 		if n > len(user) {
 			return nil
 		}
-		if userdata.Type(user[0]) == userdata.NFTNL_UDATA_SET_ELEM_COMMENT {
+		if userdata.Type(user[0]) == kind {
 			return withoutZero(user[header:n])
 		}
 		user = user[n:]
 	}
 	return nil
-}
-
-// withoutZero returns a string as messages have it without the zero behind it.
-func withoutZero(b []byte) []byte {
-	if n := len(b); n > 0 && b[n-1] == 0 {
-		return b[:n-1]
-	}
-	return b
 }
 
 // readVerdict reads what is in NFTA_DATA_VERDICT. One that we would not write is none.

@@ -1,12 +1,10 @@
 package kernel
 
 import (
-	"encoding/binary"
 	"errors"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft"
 )
 
@@ -19,7 +17,6 @@ const (
 	// keysPerQuestion keeps the answers, a message each, below the default size of a socket's
 	// buffer (net.core.rmem_default), should the larger one be refused.
 	keysPerQuestion = 200
-	answerSize      = 16 << 10
 )
 
 // readEndpoints reads a map of endpoints. If it is large, the kernel is asked for those in
@@ -39,13 +36,17 @@ func (c *conn) readEndpoints(t *nft.Table, s nft.Set, count, many int) error {
 func (c *conn) askEndpoints(t *nft.Table, s nft.Set, count int) bool {
 	r := elementReader{set: s, into: &nft.Elements{}}
 	r.into.Grow(count, nft.Width(t.Family, s.Key)+nft.Width(t.Family, s.Data))
-	q := question{family: t.Family, set: s.Name, pid: c.raw.PID(), buffer: make([]byte, answerSize), add: r.add}
+	var m messages
 	for frontend, most := range t.EndpointSlots(s.Name) {
-		got := all
-		for first := 0; first < most && got == all; first += keysPerQuestion {
-			if got = c.ask(&q, frontend, first, min(first+keysPerQuestion, most)); got == failed {
-				return false
-			}
+		var err error
+		for first := 0; first < most && err == nil; first += keysPerQuestion {
+			m = messages{family: t.Family, table: nft.TableName, port: c.socket.Port(), b: m.b[:0]}
+			m.question(&s, frontend, first, min(first+keysPerQuestion, most))
+			err = c.exchange(&m, r.add)
+		}
+		// The kernel answers up to the first slot that is empty.
+		if err != nil && !errors.Is(err, unix.ENOENT) {
+			return false
 		}
 	}
 	if r.into.Len() != count {
@@ -55,90 +56,14 @@ func (c *conn) askEndpoints(t *nft.Table, s nft.Set, count int) bool {
 	return true
 }
 
-// question asks for elements of one map.
-type question struct {
-	family model.Family
-	set    string
-	pid    uint32
-	msgs   messages
-	buffer []byte // for an answer
-	add    func(message []byte) error
-}
-
-// answer is what came back.
-type answer int
-
-const (
-	all    answer = iota // what was asked for
-	ended                // the elements up to one that is not there
-	failed               // something else
-)
-
-// ask passes on a message for each of some slots of a frontend, up to one that is empty.
-func (c *conn) ask(q *question, frontend string, first, end int) answer {
-	m := &q.msgs
-	*m = messages{b: m.b[:0], pid: q.pid, count: m.count}
-	request := m.begin(header(unix.NFT_MSG_GETSETELEM, 0))
-	m.b = appendGenmsg(m.b, q.family)
-	m.string(unix.NFTA_SET_ELEM_LIST_TABLE, nft.TableName)
-	m.string(unix.NFTA_SET_ELEM_LIST_SET, q.set)
-	list := m.nest(unix.NFTA_SET_ELEM_LIST_ELEMENTS | unix.NLA_F_NESTED)
+// question appends a message that asks for some slots of a frontend.
+func (m *messages) question(set *nft.Set, frontend string, first, end int) {
+	message, list := m.beginElements(unix.NFT_MSG_GETSETELEM, 0, set.Name)
 	key := []byte(frontend)
 	for slot := first; slot < end; slot++ {
 		key = nft.AppendSlot(key[:len(frontend)], uint32(slot))
-		element := m.nest(unix.NFTA_LIST_ELEM | unix.NLA_F_NESTED)
-		m.value(unix.NFTA_SET_ELEM_KEY, string(key))
-		m.close(element)
+		m.close(m.element(unix.NFTA_LIST_ELEM, set, &nft.Element{Key: string(key)}))
 	}
 	m.close(list)
-	m.end(request)
-	if c.write(m) != nil {
-		return failed
-	}
-	return c.answers(m.count, q)
-}
-
-// answers passes on all messages that answer a request. The kernel has answered by the time
-// the request is sent, so nothing is waited for: not how many there are says which is the
-// last, but that there are no more.
-func (c *conn) answers(sequence uint32, q *question) answer {
-	got := all
-	err := c.socket.Read(func(fd uintptr) bool {
-		for {
-			n, err := unix.Read(int(fd), q.buffer) // the socket does not wait
-			switch {
-			case errors.Is(err, unix.EAGAIN):
-				return true
-			case errors.Is(err, unix.EINTR):
-			case errors.Is(err, unix.ENOBUFS): // there were more than there was room for
-				got = failed
-			case err != nil || n == 0:
-				got = failed
-				return true
-			default:
-				got = max(got, readAnswer(q.buffer[:n], sequence, q.add))
-			}
-		}
-	})
-	if err != nil {
-		return failed
-	}
-	return got
-}
-
-// readAnswer passes on a message, unless it is about an error. Each element is answered with
-// a message of its own (nft_get_set_elem).
-func readAnswer(b []byte, sequence uint32, add func(message []byte) error) answer {
-	const code = 4 // the first of struct nlmsgerr
-	switch {
-	case len(b) < unix.SizeofNlMsghdr+code || binary.NativeEndian.Uint32(b[8:]) != sequence: // struct nlmsghdr
-		return failed
-	case binary.NativeEndian.Uint16(b[4:]) != unix.NLMSG_ERROR:
-		if add(b[unix.SizeofNlMsghdr+genmsg:]) == nil {
-			return all
-		}
-	case int32(binary.NativeEndian.Uint32(b[unix.SizeofNlMsghdr:])) == -int32(unix.ENOENT):
-		return ended
-	}
-	return failed
+	m.end(message)
 }

@@ -32,7 +32,7 @@ type contents struct {
 
 func contentsOf(t testing.TB, c *conn, s *model.FamilySnapshot, many int) (*nft.Table, contents) {
 	t.Helper()
-	table, err := c.readTable(s.Family, s, nft.Options{}, many)
+	table, err := c.readTableOnce(s.Family, s, nft.Options{}, many)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +69,7 @@ func kernelCounts(t testing.TB) bool {
 // readableByKeys returns the maps of endpoints of a table, as read, that need no list.
 func readableByKeys(t testing.TB, c *conn, table *nft.Table) (yes, no []string) {
 	t.Helper()
-	counts, err := c.counts(table.Family)
+	counts, err := c.readDeclarations(&nft.Table{Family: table.Family})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -231,7 +231,7 @@ func TestWhatIsReadDoesNotDependOnTheWay(t *testing.T) {
 				o.all = before.Elements
 				batch := tt.change(o)
 				batch.Family = f
-				if err := b.conn.commit(batch, elementsPerMessage); err != nil {
+				if err := b.conn.commitPiece(batch, elementsPerMessage); err != nil {
 					t.Fatal(err)
 				}
 				listed, wanted := contentsOf(t, b.conn, s, byList)
@@ -262,6 +262,17 @@ func TestWhatIsReadDoesNotDependOnTheWay(t *testing.T) {
 	}
 }
 
+// countedSocket counts how often something is sent.
+type countedSocket struct {
+	socket
+	sent int
+}
+
+func (s *countedSocket) Send(b []byte) error {
+	s.sent++
+	return s.socket.Send(b)
+}
+
 // A list that lacks something is read again, but not for ever. Without knowing how many
 // elements there are, it is taken as it is.
 func TestAListIsReadUntilNothingIsMissing(t *testing.T) {
@@ -269,19 +280,14 @@ func TestAListIsReadUntilNothingIsMissing(t *testing.T) {
 	s := aBigBuilder(t, b).Snapshot().Family(model.IPv4)
 	table, want := contentsOf(t, b.conn, s, byList)
 	right := table.Elements[nft.Endpoints].Len()
-	sent := func() uint32 { // messages are numbered
-		m, err := b.conn.raw.Send(batchMessage(unix.NFNL_MSG_BATCH_BEGIN))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return m.Header.Sequence
-	}
-	for count, passes := range map[int]uint32{0: 1, right: 1, right + 1: listPasses, right - 1: listPasses} {
-		before := sent()
+	asked := &countedSocket{socket: b.conn.socket}
+	b.conn.socket = asked
+	for count, passes := range map[int]int{0: 1, right: 1, right + 1: listPasses, right - 1: listPasses} {
+		asked.sent = 0
 		if err := b.conn.listElements(table, nft.DeclarationOf(nft.Endpoints), count); err != nil {
 			t.Fatal(err)
 		}
-		if got := sent() - before - 1; got != passes {
+		if got := asked.sent; got != passes {
 			t.Errorf("of %d elements, %d are there: read %d times, want %d", count, right, got, passes)
 		}
 		got := map[string]nft.Element{}
@@ -306,7 +312,7 @@ func TestAnswersThatDoNotFit(t *testing.T) {
 		size int
 		fit  bool
 	}{{usual, true}, {1, false}, {1, false}} {
-		if err := b.conn.raw.SetReadBuffer(tt.size); err != nil {
+		if err := b.conn.socket.(*kernelSocket).conn.SetReadBuffer(tt.size); err != nil {
 			t.Fatal(err)
 		}
 		if yes, _ := readableByKeys(t, b.conn, table); slices.Contains(yes, nft.Endpoints) != tt.fit {

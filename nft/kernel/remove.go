@@ -12,7 +12,7 @@ import (
 // RemoveTables deletes tables of both families by their names, whoever made them. What is
 // not there, or not in this kernel, is no error.
 func RemoveTables(names ...string) error {
-	c, err := dial(0)
+	c, err := thisKernel(0).dial()
 	if errors.Is(err, unix.EPROTONOSUPPORT) {
 		return nil // no netfilter, no tables
 	}
@@ -30,10 +30,9 @@ func RemoveTables(names ...string) error {
 
 // removeTable deletes a table with all that is in it, if it is there.
 func (c *conn) removeTable(f model.Family, name string) error {
-	m, err := deleteTableMessage(f, name)
-	if err == nil {
-		err = c.exchange([]netlinkMessage{m}, true)
-	}
+	m := c.newBatch(f, name)
+	m.deleteTable()
+	err := c.commit(&m)
 	switch {
 	case err == nil, errors.Is(err, unix.ENOENT), isMissing(err):
 		return nil

@@ -44,37 +44,30 @@ func (s step) port() *model.ServicePort {
 
 // transaction collects messages for one batch, and knows what each of them is for.
 type transaction struct {
-	conn   *conn
-	family model.Family
-	msgs   messages
-	steps  []step
-	err    error // what could not be encoded first
+	conn  *conn
+	msgs  messages
+	steps []step
 }
 
 func (c *conn) begin(f model.Family) *transaction {
-	return &transaction{conn: c, family: f, msgs: c.newMessages()}
+	return &transaction{conn: c, msgs: c.newBatch(f, nft.TableName)}
 }
 
-// add appends a message.
-func (t *transaction) add(verb, name string, m netlink.Message, err error) {
-	if err != nil {
-		t.err = errors.Join(t.err, fmt.Errorf("encode: %s %s: %w", verb, name, err))
-		return
-	}
-	t.msgs.add(m)
+// step says what the next message is for.
+func (t *transaction) step(verb, name string) {
 	t.steps = append(t.steps, step{verb: verb, name: name})
 }
 
 // elements adds or deletes elements, so many to a message.
 func (t *transaction) elements(lists []nft.SetOps, perMessage int, add bool) {
-	verb, msgType := "delete", unix.NFT_MSG_DELSETELEM
+	verb, msgType := "delete", uint16(unix.NFT_MSG_DELSETELEM)
 	if add {
 		verb, msgType = "add", unix.NFT_MSG_NEWSETELEM
 	}
 	for _, list := range lists {
 		set := nft.DeclarationOf(list.Set)
 		for ops := range slices.Chunk(list.Ops, perMessage) {
-			t.msgs.elements(msgType, t.family, &set, ops)
+			t.msgs.elements(msgType, &set, ops)
 			t.steps = append(t.steps, step{verb: verb, set: &set, ops: ops})
 		}
 	}
@@ -82,51 +75,47 @@ func (t *transaction) elements(lists []nft.SetOps, perMessage int, add bool) {
 
 func (t *transaction) chains(b *nft.Batch) {
 	for _, name := range b.RemakeBase {
-		m, err := deleteChainMessage(b.Family, name)
-		t.add("delete chain", name, m, err)
+		t.step("delete chain", name)
+		t.msgs.deleteChain(name)
 	}
 	for _, c := range b.SetChains {
 		if b.NewChain(c.Name) {
-			m, err := chainMessage(b.Family, nft.TableName, c)
-			t.add("add chain", c.Name, m, err)
+			t.step("add chain", c.Name)
+			t.msgs.addChain(c)
 			continue
 		}
-		m, err := flushChainMessage(b.Family, nft.TableName, c.Name)
-		t.add("flush chain", c.Name, m, err)
+		t.step("flush chain", c.Name)
+		t.msgs.flushChain(c.Name)
 	}
 	for _, c := range b.SetChains {
 		for _, r := range c.Rules {
-			m, err := ruleMessage(b.Family, nft.TableName, c.Name, r)
-			t.add("add rule", c.Name+" "+r.Text(b.Family), m, err)
+			t.step("add rule", c.Name+" "+r.Text(b.Family))
+			t.msgs.addRule(c.Name, r)
 		}
 	}
 }
 
 func (t *transaction) deletions(b *nft.Batch) {
 	for _, name := range b.DeleteChains {
-		m, err := flushChainMessage(b.Family, nft.TableName, name)
-		t.add("flush chain", name, m, err)
+		t.step("flush chain", name)
+		t.msgs.flushChain(name)
 	}
 	for _, name := range b.DeleteChains {
-		m, err := deleteChainMessage(b.Family, name)
-		t.add("delete chain", name, m, err)
+		t.step("delete chain", name)
+		t.msgs.deleteChain(name)
 	}
 	for _, name := range b.DeleteSets {
-		m, err := deleteSetMessage(b.Family, nft.TableName, name)
-		t.add("delete set", name, m, err)
+		t.step("delete set", name)
+		t.msgs.deleteSet(name)
 	}
 }
 
 // commit sends the batch. The kernel carries out all of it or nothing.
 func (t *transaction) commit() error {
-	if t.err != nil {
-		return t.err
-	}
 	if len(t.steps) == 0 {
 		return nil
 	}
-	t.msgs.add(batchMessage(unix.NFNL_MSG_BATCH_END))
-	if err := t.conn.send(&t.msgs); err != nil {
+	if err := t.conn.commit(&t.msgs); err != nil {
 		return t.explain(err)
 	}
 	return nil
@@ -134,15 +123,111 @@ func (t *transaction) commit() error {
 
 // explain finds out which step failed, if the kernel has answered.
 func (t *transaction) explain(err error) error {
-	var op *netlink.OpError
-	if !errors.As(err, &op) || !isReply(err) {
+	op, ok := errors.AsType[*netlink.OpError](err)
+	if !ok || !isReply(err) {
 		return err
 	}
 	failed := &BatchError{Message: op.Message, Err: err}
 	const first = batchBegin + 1
 	if i := op.Sequence - first; i < uint32(len(t.steps)) {
-		failed.Step = t.steps[i].text(t.family)
+		failed.Step = t.steps[i].text(t.msgs.family)
 		failed.port = t.steps[i].port()
 	}
 	return failed
+}
+
+// makeTable creates a table, its sets or both, replacing the table where the batch
+// says so.
+func (c *conn) makeTable(b *nft.Batch, flags uint32) error {
+	if !b.DeleteTable && !b.CreateTable && len(b.AddSets) == 0 {
+		return nil
+	}
+	m := c.newBatch(b.Family, nft.TableName)
+	if b.DeleteTable {
+		m.deleteTable()
+	}
+	if b.CreateTable {
+		m.addTable(flags)
+	}
+	for i, s := range b.AddSets {
+		m.addSet(s, uint32(i+1))
+	}
+	return c.commit(&m)
+}
+
+// pieceSize is how many operations go to the kernel at once, if it is left to us: a bound
+// for the time it holds its lock, and for our memory.
+const pieceSize = 8_000
+
+// send carries out a batch.
+func (b *Backend) send(st *familyState, batch *nft.Batch) error {
+	pieces := []*nft.Batch{batch}
+	if batch.Len() > pieceSize {
+		pieces = batch.Split(pieceSize)
+	}
+	if err := b.conn.makeTable(batch, st.flags); err != nil {
+		if errors.Is(err, unix.EPERM) {
+			return fmt.Errorf("table %s is %w", nft.TableName, ErrOwned)
+		}
+		return fmt.Errorf("make table %s: %w", nft.TableName, err)
+	}
+	if batch.CreateTable {
+		st.owned = st.flags != 0
+	}
+	defer b.conn.releaseBuffer()
+	bad := refusals{ports: map[model.ServicePortName]bool{}}
+	for _, piece := range pieces {
+		if err := b.sendOthers(piece, &bad); err != nil {
+			return err
+		}
+	}
+	if len(bad.errs) > 0 {
+		st.update(func(to *shared) { to.stats.Rejected = len(bad.errs) })
+		return errors.Join(bad.errs...)
+	}
+	t := b.conn.begin(batch.Family)
+	t.deletions(batch)
+	return t.commit()
+}
+
+// refusals are service ports that the kernel does not take.
+type refusals struct {
+	ports map[model.ServicePortName]bool
+	errs  []error
+}
+
+// maxRefused bounds how many service ports are left out of one batch, one by one.
+const maxRefused = 10
+
+// sendOthers commits a batch without the service ports that are known to be bad. If one more
+// makes it fail, it commits the rest, and notes which one that was.
+func (b *Backend) sendOthers(batch *nft.Batch, bad *refusals) error {
+	if len(bad.ports) > 0 {
+		batch.Without(bad.ports)
+	}
+	for {
+		err := b.conn.commitPiece(batch, elementsPerMessage)
+		var failed *BatchError
+		if err == nil || !errors.As(err, &failed) || failed.port == nil || len(bad.errs) == maxRefused {
+			return err
+		}
+		// A message holds many elements. One element each tells whose it is.
+		if err = b.conn.commitPiece(batch, 1); err == nil {
+			return nil
+		}
+		if !errors.As(err, &failed) || failed.port == nil {
+			return err
+		}
+		bad.ports[failed.port.Name] = true
+		bad.errs = append(bad.errs, err)
+		batch.Without(bad.ports)
+	}
+}
+
+func (c *conn) commitPiece(b *nft.Batch, perMessage int) error {
+	t := c.begin(b.Family)
+	t.chains(b)
+	t.elements(b.Delete, perMessage, false)
+	t.elements(b.Add, perMessage, true)
+	return t.commit()
 }

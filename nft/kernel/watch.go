@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"syscall"
 
-	"github.com/google/nftables"
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
@@ -123,7 +122,7 @@ func (w *Watched) Apply(ctx context.Context, s *model.Snapshot) error {
 		}
 	}
 	// It may have ended with a new connection. Nothing was changed over that yet.
-	if w.conn.raw.PID() == w.ignored {
+	if w.conn.socket.Port() == w.ignored {
 		return err
 	}
 	if err := w.ignoreOwn(); err != nil {
@@ -137,7 +136,7 @@ func (w *Watched) Apply(ctx context.Context, s *model.Snapshot) error {
 // message's port is that of all.
 func (w *Watched) ignoreOwn() error {
 	const portOffset, all = 12, 1<<32 - 1 // offsetof(struct nlmsghdr, nlmsg_pid)
-	port := w.conn.raw.PID()
+	port := w.conn.socket.Port()
 	// A filter loads in network order what the header has in the host's.
 	loaded := binary.BigEndian.Uint32(binary.NativeEndian.AppendUint32(nil, port))
 	program := []unix.SockFilter{
@@ -249,14 +248,14 @@ func (l *listener) receive(raw syscall.RawConn) error {
 // read understands one datagram.
 func (l *listener) read(datagram []byte) {
 	const header = unix.SizeofNlMsghdr + 4 // and struct nfgenmsg
-	for len(datagram) >= header {
-		length := int(binary.NativeEndian.Uint32(datagram))
-		if length < header || length > len(datagram) {
+	for {
+		message, rest, ok := cutMessage(datagram)
+		if !ok || len(message) < header {
 			return
 		}
-		msgType := binary.NativeEndian.Uint16(datagram[4:])
-		family, attrs := datagram[unix.SizeofNlMsghdr], datagram[header:length]
-		datagram = datagram[min(len(datagram), (length+unix.NLMSG_ALIGNTO-1)&^(unix.NLMSG_ALIGNTO-1)):]
+		datagram = rest
+		msgType := binary.NativeEndian.Uint16(message[4:])
+		family, attrs := message[unix.SizeofNlMsghdr], message[header:]
 		if msgType>>8 != unix.NFNL_SUBSYS_NFTABLES {
 			continue
 		}
@@ -273,36 +272,12 @@ func (l *listener) read(datagram []byte) {
 
 // isOurs reports whether a message is about a table of ours, or something in it.
 func isOurs(family byte, attrs []byte) bool {
-	if f := nftables.TableFamily(family); f != nftables.TableFamilyIPv4 && f != nftables.TableFamilyIPv6 {
-		return false
-	}
-	d, err := netlink.NewAttributeDecoder(attrs)
-	if err != nil {
-		return false
-	}
-	for d.Next() {
-		// That of all objects: NFTA_CHAIN_TABLE, NFTA_SET_ELEM_LIST_TABLE and so on.
-		if d.Type() == unix.NFTA_TABLE_NAME {
-			return d.String() == nft.TableName
-		}
-	}
-	return false
+	isIP := family == unix.NFPROTO_IPV4 || family == unix.NFPROTO_IPV6
+	return isIP && string(withoutZero(first(attrs, objectTable))) == nft.TableName
 }
 
 func byWhom(attrs []byte) change {
-	var c change
-	d, err := netlink.NewAttributeDecoder(attrs)
-	if err != nil {
-		return c
+	return change{
+		pid: readUint32(first(attrs, unix.NFTA_GEN_PROC_PID)), process: string(withoutZero(first(attrs, unix.NFTA_GEN_PROC_NAME))),
 	}
-	d.ByteOrder = binary.BigEndian
-	for d.Next() {
-		switch d.Type() {
-		case unix.NFTA_GEN_PROC_PID:
-			c.pid = d.Uint32()
-		case unix.NFTA_GEN_PROC_NAME:
-			c.process = d.String()
-		}
-	}
-	return c
 }

@@ -186,7 +186,7 @@ func TestOurOwnChangesAreNotNoticedOverANewConnection(t *testing.T) {
 	w.run(t)
 	builder := exampleBuilder()
 	w.apply(t, builder.Snapshot())
-	port := w.conn.raw.PID()
+	port := w.conn.socket.Port()
 	if err := w.conn.close(); err != nil {
 		t.Fatal(err)
 	}
@@ -201,7 +201,7 @@ func TestOurOwnChangesAreNotNoticedOverANewConnection(t *testing.T) {
 		t.Fatal("Apply works over a closed connection")
 	}
 	w.apply(t, builder.Snapshot())
-	if w.conn.raw.PID() == port {
+	if w.conn.socket.Port() == port {
 		t.Fatal("the new connection has the old port: nothing is tested")
 	}
 	for i := range 20 {
@@ -211,16 +211,14 @@ func TestOurOwnChangesAreNotNoticedOverANewConnection(t *testing.T) {
 	w.mustHaveNoticed(t, n, ForeignChanges{})
 
 	// What the old port does now is done by others.
-	socket, err := other.SyscallConn()
+	raw, err := other.SyscallConn()
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &conn{raw: other, socket: socket}
-	m, err := deleteTableMessage(model.IPv6, nft.TableName)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.exchange([]netlinkMessage{m}, true); err != nil {
+	c := &conn{socket: &kernelSocket{other, raw}, answer: make([]byte, answerSize)}
+	m := c.newBatch(model.IPv6, nft.TableName)
+	m.deleteTable()
+	if err := c.commit(&m); err != nil {
 		t.Fatal(err)
 	}
 	w.mustHaveNoticed(t, n, ForeignChanges{Changes: 2})
@@ -276,20 +274,16 @@ func TestAStormIsOneNotice(t *testing.T) {
 	w := watch(t, n)
 	w.run(t)
 	w.apply(t, exampleBuilder().Snapshot())
-	c, err := dial(n.fd())
+	c, err := thisKernel(n.fd()).dial()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = c.close() }()
 	const storm = 500
 	for i := range storm {
-		m, err := message(unix.NFT_MSG_NEWCHAIN, netlink.Create, model.IPv4, []netlink.Attribute{
-			stringAttr(unix.NFTA_CHAIN_TABLE, nft.TableName), stringAttr(unix.NFTA_CHAIN_NAME, fmt.Sprintf("storm-%d", i)),
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := c.exchange([]netlinkMessage{m}, true); err != nil {
+		m := c.newBatch(model.IPv4, nft.TableName)
+		m.addChain(nft.Chain{Name: fmt.Sprintf("storm-%d", i)})
+		if err := c.commit(&m); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/vmapd/vmapd/model"
@@ -176,13 +175,13 @@ func TestOneEndpointMoreIsAHandfulOfOperations(t *testing.T) {
 // mustMatch reads the kernel's tables with a new connection and compares.
 func mustMatch(t testing.TB, n netns, s *model.Snapshot) {
 	t.Helper()
-	c, err := dial(n.fd())
+	c, err := thisKernel(n.fd()).dial()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = c.close() }()
 	for _, f := range model.Families {
-		table, err := c.read(f, s.Family(f), nft.Options{})
+		table, err := c.readTable(f, s.Family(f), nft.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -356,7 +355,7 @@ func TestAFailedBatchKeepsTheOldRules(t *testing.T) {
 			Key: "\x01\x02\x03\x04\x06\x00\x00\x00\x00\x50\x00\x00", Verdict: nft.Verdict{Kind: nft.Goto, Chain: "missing"},
 		}}}},
 	}}
-	err := b.conn.commit(bad, elementsPerMessage)
+	err := b.conn.commitPiece(bad, elementsPerMessage)
 	var refused *BatchError
 	if !errors.As(err, &refused) || !strings.Contains(refused.Step, "1.2.3.4 . tcp . 80 : goto missing") {
 		t.Errorf("got %v, want a BatchError that names the element", err)
@@ -438,20 +437,20 @@ func TestNodePortAddressesFollowTheNode(t *testing.T) {
 func TestAnUnreadableTableIsReplacedAtTheSecondTry(t *testing.T) {
 	n := newNetNS(t)
 	n.nft(t, "add table ip vmapd", "-f", "-")
-	c, err := dial(n.fd())
+	c, err := thisKernel(n.fd()).dial()
 	if err != nil {
 		t.Fatal(err)
 	}
 	const unknownType = 63
-	set, err := message(unix.NFT_MSG_NEWSET, netlink.Create, model.IPv4, []netlink.Attribute{
-		stringAttr(unix.NFTA_SET_TABLE, nft.TableName), stringAttr(unix.NFTA_SET_NAME, "strange"),
-		uint32Attr(unix.NFTA_SET_FLAGS, 0), uint32Attr(unix.NFTA_SET_ID, 1),
-		uint32Attr(unix.NFTA_SET_KEY_TYPE, unknownType), uint32Attr(unix.NFTA_SET_KEY_LEN, 4),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(c.exchange([]netlinkMessage{set}, true), c.close()); err != nil {
+	m := c.newBatch(model.IPv4, nft.TableName)
+	at := m.object(unix.NFT_MSG_NEWSET, unix.NLM_F_CREATE)
+	m.string(unix.NFTA_SET_NAME, "strange")
+	m.uint32(unix.NFTA_SET_FLAGS, 0)
+	m.uint32(unix.NFTA_SET_ID, 1)
+	m.uint32(unix.NFTA_SET_KEY_TYPE, unknownType)
+	m.uint32(unix.NFTA_SET_KEY_LEN, 4)
+	m.end(at)
+	if err := errors.Join(c.commit(&m), c.close()); err != nil {
 		t.Fatal(err)
 	}
 

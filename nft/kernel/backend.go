@@ -29,12 +29,15 @@ type Options struct {
 	// Observe is called after each batch, by the goroutine that is in Apply. nil: nobody
 	// is told.
 	Observe func(Commit)
+
+	dialer dialer // of another kernel, in tests
 }
 
 // Backend keeps this node's nftables tables. It is not safe for concurrent use, except for
 // SetCounters, Connections and Stats.
 type Backend struct {
 	log       *slog.Logger
+	dialer    dialer
 	conn      *conn
 	netns     int
 	observe   func(Commit)
@@ -90,11 +93,15 @@ func Open(o Options) (*Backend, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	c, err := dial(o.NetNS)
+	d := o.dialer
+	if d == nil {
+		d = thisKernel(o.NetNS)
+	}
+	c, err := d.dial()
 	if err != nil {
 		return nil, err
 	}
-	b := &Backend{log: o.Log, conn: c, netns: o.NetNS, observe: o.Observe, again: make(chan struct{}, 1)}
+	b := &Backend{log: o.Log, dialer: d, conn: c, netns: o.NetNS, observe: o.Observe, again: make(chan struct{}, 1)}
 	b.SetCounters(o.Counters)
 	var missing []error
 	for _, f := range model.Families {
@@ -168,7 +175,7 @@ func (st *familyState) failed(err error) error {
 
 func (b *Backend) redial() error {
 	_ = b.conn.close()
-	c, err := dial(b.netns)
+	c, err := b.dialer.dial()
 	if err != nil {
 		return err
 	}
@@ -248,10 +255,10 @@ func (b *Backend) sendAndTell(ctx context.Context, st *familyState, batch *nft.B
 
 // compareWithKernel finds the difference to what is really there.
 func (b *Backend) compareWithKernel(ctx context.Context, st *familyState, s *model.FamilySnapshot, options nft.Options) (*nft.Ruleset, *nft.Batch, error) {
-	table, err := b.conn.read(st.family, s, options)
+	table, err := b.conn.readTable(st.family, s, options)
 	// To replace a table costs connections, so it takes a second try over a new
 	// connection to believe that the table is to blame.
-	suspect := isUnreadable(err)
+	_, suspect := errors.AsType[*contentError](err)
 	unreadable := suspect && st.unreadable
 	st.unreadable = suspect
 	if err != nil && !unreadable {
@@ -284,11 +291,9 @@ func (b *Backend) claim(st *familyState, exists bool) error {
 	if st.owned || st.flags == 0 || !exists {
 		return nil
 	}
-	m, err := tableMessage(st.family, nft.TableName, st.flags)
-	if err != nil {
-		return err
-	}
-	switch err := b.conn.exchange([]netlinkMessage{m}, true); {
+	m := b.conn.newBatch(st.family, nft.TableName)
+	m.addTable(st.flags)
+	switch err := b.conn.commit(&m); {
 	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EOPNOTSUPP) && b.ownedByOther(st):
 		return fmt.Errorf("table %s is %w", nft.TableName, ErrOwned)
 	case errors.Is(err, unix.EOPNOTSUPP):
@@ -302,85 +307,8 @@ func (b *Backend) claim(st *familyState, exists bool) error {
 }
 
 func (b *Backend) ownedByOther(st *familyState) bool {
-	t, err := b.conn.lib.ListTableOfFamily(nft.TableName, tableFamily(st.family))
-	return err == nil && t.Flags&tableFlagOwner != 0 && t.Owner != b.conn.raw.PID()
-}
-
-// pieceSize is how many operations go to the kernel at once, if it is left to us: a bound
-// for the time it holds its lock, and for our memory.
-const pieceSize = 8_000
-
-// send carries out a batch.
-func (b *Backend) send(st *familyState, batch *nft.Batch) error {
-	pieces := []*nft.Batch{batch}
-	if batch.Len() > pieceSize {
-		pieces = batch.Split(pieceSize)
-	}
-	if err := b.conn.makeTable(batch, nft.TableName, st.flags); err != nil {
-		if errors.Is(err, unix.EPERM) {
-			return fmt.Errorf("table %s is %w", nft.TableName, ErrOwned)
-		}
-		return fmt.Errorf("make table %s: %w", nft.TableName, err)
-	}
-	if batch.CreateTable {
-		st.owned = st.flags != 0
-	}
-	defer b.conn.releaseBuffer()
-	bad := refusals{ports: map[model.ServicePortName]bool{}}
-	for _, piece := range pieces {
-		if err := b.sendOthers(piece, &bad); err != nil {
-			return err
-		}
-	}
-	if len(bad.errs) > 0 {
-		st.update(func(to *shared) { to.stats.Rejected = len(bad.errs) })
-		return errors.Join(bad.errs...)
-	}
-	t := b.conn.begin(batch.Family)
-	t.deletions(batch)
-	return t.commit()
-}
-
-// refusals are service ports that the kernel does not take.
-type refusals struct {
-	ports map[model.ServicePortName]bool
-	errs  []error
-}
-
-// maxRefused bounds how many service ports are left out of one batch, one by one.
-const maxRefused = 10
-
-// sendOthers commits a batch without the service ports that are known to be bad. If one more
-// makes it fail, it commits the rest, and notes which one that was.
-func (b *Backend) sendOthers(batch *nft.Batch, bad *refusals) error {
-	if len(bad.ports) > 0 {
-		batch.Without(bad.ports)
-	}
-	for {
-		err := b.conn.commit(batch, elementsPerMessage)
-		var failed *BatchError
-		if err == nil || !errors.As(err, &failed) || failed.port == nil || len(bad.errs) == maxRefused {
-			return err
-		}
-		// A message holds many elements. One element each tells whose it is.
-		if err = b.conn.commit(batch, 1); err == nil {
-			return nil
-		}
-		if !errors.As(err, &failed) || failed.port == nil {
-			return err
-		}
-		bad.ports[failed.port.Name] = true
-		bad.errs = append(bad.errs, err)
-		batch.Without(bad.ports)
-	}
-}
-
-func (c *conn) commit(b *nft.Batch, perMessage int) error {
-	t := c.begin(b.Family)
-	t.chains(b)
-	t.elements(b.Delete, perMessage, false)
-	t.elements(b.Add, perMessage, true)
-	return t.commit()
+	flags, owner, err := b.conn.table(st.family)
+	return err == nil && flags&tableFlagOwner != 0 && owner != b.conn.socket.Port()
 }
 
 // Remove deletes our tables.

@@ -1,0 +1,292 @@
+package kernel
+
+import (
+	"slices"
+
+	"github.com/google/nftables/expr"
+	"github.com/google/nftables/userdata"
+	"golang.org/x/sys/unix"
+
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/nft"
+)
+
+// Tables, chains, rules and sets as messages. google/nftables writes neither a table's
+// comment nor the "typeof" of a set, without which nft could not load the listing of our
+// table again; and it takes no messages of others into its batches.
+
+const (
+	tableFlagOwner   = 0x2 // NFT_TABLE_F_OWNER, Linux 5.12
+	tableFlagPersist = 0x4 // NFT_TABLE_F_PERSIST, Linux 6.9
+
+	objectTable = 1 // NFTA_TABLE_NAME, NFTA_CHAIN_TABLE, NFTA_SET_ELEM_LIST_TABLE and so on
+
+	tableUserdata   = 0x6  // NFTA_TABLE_USERDATA, Linux 5.10
+	tableOwner      = 0x7  // NFTA_TABLE_OWNER, Linux 5.12
+	setConcat       = 0x80 // NFT_SET_CONCAT, Linux 5.6
+	setDescConcat   = 0x2  // NFTA_SET_DESC_CONCAT
+	setFieldLength  = 0x1  // NFTA_SET_FIELD_LEN
+	setExpr         = 0x11 // NFTA_SET_EXPR, Linux 5.7
+	setCount        = 0x14 // NFTA_SET_COUNT, Linux 6.16
+	verdictDataSize = 16   // sizeof(struct nft_verdict)
+)
+
+// object begins a message about the table or one of its objects.
+func (m *messages) object(msgType, flags uint16) (at int) {
+	at = m.begin(msgType, flags)
+	m.string(objectTable, m.table)
+	return at
+}
+
+func (m *messages) addTable(flags uint32) {
+	at := m.object(unix.NFT_MSG_NEWTABLE, unix.NLM_F_CREATE)
+	m.uint32(unix.NFTA_TABLE_FLAGS, flags)
+	m.bytes(tableUserdata, userdata.AppendString(nil, tableCommentUD, nft.TableComment))
+	m.end(at)
+}
+
+func (m *messages) deleteTable() { m.end(m.object(unix.NFT_MSG_DELTABLE, 0)) }
+
+// addChain makes a chain, without its rules.
+func (m *messages) addChain(c nft.Chain) {
+	at := m.object(unix.NFT_MSG_NEWCHAIN, unix.NLM_F_CREATE)
+	m.string(unix.NFTA_CHAIN_NAME, c.Name)
+	if c.Hook != nft.NoHook {
+		hook := m.nest(unix.NFTA_CHAIN_HOOK | unix.NLA_F_NESTED)
+		m.uint32(unix.NFTA_HOOK_HOOKNUM, hookNumbers[c.Hook])
+		m.uint32(unix.NFTA_HOOK_PRIORITY, uint32(c.Prio))
+		m.close(hook)
+		const accept = 1 // NF_ACCEPT
+		m.uint32(unix.NFTA_CHAIN_POLICY, accept)
+		kind := chainTypeNAT
+		if c.Filter {
+			kind = chainTypeFilter
+		}
+		m.string(unix.NFTA_CHAIN_TYPE, kind)
+	}
+	m.end(at)
+}
+
+const chainTypeNAT, chainTypeFilter = "nat", "filter"
+
+// hookNumbers are the kernel's numbers of hooks.
+var hookNumbers = [...]uint32{
+	nft.Prerouting: unix.NF_INET_PRE_ROUTING, nft.Output: unix.NF_INET_LOCAL_OUT, nft.Postrouting: unix.NF_INET_POST_ROUTING,
+	nft.Input: unix.NF_INET_LOCAL_IN, nft.Forward: unix.NF_INET_FORWARD,
+}
+
+func (m *messages) deleteChain(name string) {
+	at := m.object(unix.NFT_MSG_DELCHAIN, 0)
+	m.string(unix.NFTA_CHAIN_NAME, name)
+	m.end(at)
+}
+
+// flushChain deletes all rules of a chain.
+func (m *messages) flushChain(name string) {
+	at := m.object(unix.NFT_MSG_DELRULE, 0)
+	m.string(unix.NFTA_RULE_CHAIN, name)
+	m.end(at)
+}
+
+// addRule appends a rule to a chain.
+func (m *messages) addRule(chain string, r nft.Rule) {
+	at := m.object(unix.NFT_MSG_NEWRULE, unix.NLM_F_CREATE|unix.NLM_F_APPEND)
+	m.string(unix.NFTA_RULE_CHAIN, chain)
+	list := m.nest(unix.NFTA_RULE_EXPRESSIONS | unix.NLA_F_NESTED)
+	m.rule(r)
+	m.close(list)
+	m.end(at)
+}
+
+// rule appends a rule's expressions.
+func (m *messages) rule(r nft.Rule) {
+	exprs, err := encodeRule(m.family, r)
+	if m.err == nil {
+		m.err = err
+	}
+	for _, e := range exprs {
+		m.expr(unix.NFTA_LIST_ELEM, e)
+	}
+}
+
+func (m *messages) expr(attr uint16, e expr.Any) {
+	b, err := expr.Marshal(nfproto(m.family), e)
+	if m.err == nil {
+		m.err = err
+	}
+	m.bytes(attr|unix.NLA_F_NESTED, b)
+}
+
+// addSet makes a set, without its elements. Sets of one batch differ in their id.
+func (m *messages) addSet(s nft.Set, id uint32) {
+	isConcat := s.Interval && len(s.Key) > 1
+	at := m.object(unix.NFT_MSG_NEWSET, unix.NLM_F_CREATE)
+	m.string(unix.NFTA_SET_NAME, s.Name)
+	m.uint32(unix.NFTA_SET_FLAGS, setFlags(s, isConcat))
+	m.uint32(unix.NFTA_SET_KEY_TYPE, datatype(m.family, s.Key))
+	m.uint32(unix.NFTA_SET_KEY_LEN, uint32(nft.Width(m.family, s.Key)))
+	m.uint32(unix.NFTA_SET_ID, id)
+	if isConcat {
+		m.concatDescription(s)
+	}
+	switch {
+	case s.Verdicts:
+		m.uint32(unix.NFTA_SET_DATA_TYPE, unix.NFT_DATA_VERDICT)
+		m.uint32(unix.NFTA_SET_DATA_LEN, verdictDataSize)
+	case s.Data != nil:
+		m.uint32(unix.NFTA_SET_DATA_TYPE, datatype(m.family, s.Data))
+		m.uint32(unix.NFTA_SET_DATA_LEN, uint32(nft.Width(m.family, s.Data)))
+	}
+	if s.Counter {
+		m.expr(setExpr, &expr.Counter{})
+	}
+	m.bytes(unix.NFTA_SET_USERDATA, setUserdata(m.family, s))
+	m.end(at)
+}
+
+func setFlags(s nft.Set, isConcat bool) (flags uint32) {
+	if s.Interval {
+		flags |= unix.NFT_SET_INTERVAL
+	}
+	if s.Verdicts || s.Data != nil {
+		flags |= unix.NFT_SET_MAP
+	}
+	if s.Dynamic {
+		// Without a size the kernel reserves no room, and takes up to 65,535 elements
+		// (nft_dynset_init).
+		flags |= unix.NFT_SET_EVAL | unix.NFT_SET_TIMEOUT
+	}
+	if isConcat {
+		flags |= setConcat
+	}
+	return flags
+}
+
+func (m *messages) deleteSet(name string) {
+	at := m.object(unix.NFT_MSG_DELSET, 0)
+	m.string(unix.NFTA_SET_NAME, name)
+	m.end(at)
+}
+
+// concatDescription tells the length of each component of the key, which the kernel needs
+// to know for ranges.
+func (m *messages) concatDescription(s nft.Set) {
+	lengths := map[nft.Type]int{nft.Addr: nft.Addr.Width(m.family), nft.Proto: 1, nft.Service: 2}
+	desc := m.nest(unix.NFTA_SET_DESC | unix.NLA_F_NESTED)
+	concat := m.nest(setDescConcat | unix.NLA_F_NESTED)
+	for _, t := range s.Key {
+		field := m.nest(unix.NFTA_LIST_ELEM | unix.NLA_F_NESTED)
+		m.uint32(setFieldLength, uint32(lengths[t]))
+		m.close(field)
+	}
+	m.close(concat)
+	m.close(desc)
+}
+
+// nft's numbers of types (nftables: enum datatypes).
+const (
+	datatypeBits        = 6  // TYPE_BITS
+	datatypeInteger     = 4  // TYPE_INTEGER
+	datatypeIPAddr      = 7  // TYPE_IPADDR
+	datatypeIP6Addr     = 8  // TYPE_IP6ADDR
+	datatypeInetProto   = 12 // TYPE_INET_PROTOCOL
+	datatypeInetService = 13 // TYPE_INET_SERVICE
+	datatypeLast        = 46 // TYPE_CGROUPV2
+)
+
+// datatypes returns nft's numbers of the types that a table of a family has.
+func datatypes(f model.Family) map[nft.Type]uint32 {
+	addr := uint32(datatypeIPAddr)
+	if f == model.IPv6 {
+		addr = datatypeIP6Addr
+	}
+	return map[nft.Type]uint32{
+		nft.Addr: addr, nft.Proto: datatypeInetProto, nft.Service: datatypeInetService, nft.Slot: datatypeInteger,
+	}
+}
+
+// datatype numbers a concatenation as nft does: 6 bits for each component.
+func datatype(f model.Family, types []nft.Type) (n uint32) {
+	numbers := datatypes(f)
+	for _, t := range types {
+		n = n<<datatypeBits | numbers[t]
+	}
+	return n
+}
+
+// What only nft reads, in its own format (libnftnl: enum nftnl_udata_table_types and
+// nftnl_udata_set_types).
+const (
+	tableCommentUD     = 0 // NFTNL_UDATA_TABLE_COMMENT
+	setKeyByteOrderUD  = 0 // NFTNL_UDATA_SET_KEYBYTEORDER
+	setDataByteOrderUD = 1 // NFTNL_UDATA_SET_DATABYTEORDER
+	setKeyTypeofUD     = 3 // NFTNL_UDATA_SET_KEY_TYPEOF
+	setDataTypeofUD    = 4 // NFTNL_UDATA_SET_DATA_TYPEOF
+	setCommentUD       = 7 // NFTNL_UDATA_SET_COMMENT
+	typeofExprUD       = 0 // NFTNL_UDATA_SET_TYPEOF_EXPR
+	typeofDataUD       = 1 // NFTNL_UDATA_SET_TYPEOF_DATA
+	byteOrderBigEndian = 2 // nftables: enum byteorder
+)
+
+func setUserdata(f model.Family, s nft.Set) []byte {
+	order := uint32(0)
+	if len(s.Key) == 1 {
+		order = byteOrderBigEndian
+	}
+	b := userdata.AppendUint32(nil, setKeyByteOrderUD, order)
+	if s.Data != nil || s.Verdicts {
+		b = userdata.AppendUint32(b, setDataByteOrderUD, 0)
+	}
+	if slices.Contains(s.Key, nft.Slot) {
+		b = userdata.Append(b, setKeyTypeofUD, typeof(f, s.Key, false))
+		b = userdata.Append(b, setDataTypeofUD, typeof(f, s.Data, true))
+	}
+	if s.Comment != "" {
+		b = userdata.AppendString(b, setCommentUD, s.Comment)
+	}
+	return b
+}
+
+// Numbers of nft's expressions and protocol descriptions (nftables: enum expr_types,
+// enum proto_desc_id, and the templates of ip, ip6, th and tcp).
+const (
+	exprPayload, exprMeta, exprConcat, exprNumgen = 7, 9, 13, 23
+	protoTCP, protoTH, protoIP, protoIP6          = 8, 11, 12, 13
+	fieldDport, fieldIPDaddr, fieldIP6Daddr       = 2, 12, 9
+	metaL4Proto                                   = 16
+	numgenRandom                                  = 1
+)
+
+// typeof describes a concatenation: as keys "ip daddr . meta l4proto . th dport .
+// numgen random mod 1", as data "ip daddr . tcp dport".
+func typeof(f model.Family, types []nft.Type, data bool) []byte {
+	var parts []byte
+	for i, t := range types {
+		parts = userdata.Append(parts, userdata.Type(i), typeofPart(f, t, data))
+	}
+	return typeofExpr(exprConcat, parts)
+}
+
+func typeofPart(f model.Family, t nft.Type, data bool) []byte {
+	pair := func(a, b uint32) []byte { return userdata.AppendUint32(userdata.AppendUint32(nil, 0, a), 1, b) }
+	switch t {
+	case nft.Addr:
+		if f == model.IPv6 {
+			return typeofExpr(exprPayload, pair(protoIP6, fieldIP6Daddr))
+		}
+		return typeofExpr(exprPayload, pair(protoIP, fieldIPDaddr))
+	case nft.Proto:
+		return typeofExpr(exprMeta, userdata.AppendUint32(nil, 0, metaL4Proto))
+	case nft.Service:
+		if data {
+			return typeofExpr(exprPayload, pair(protoTCP, fieldDport))
+		}
+		return typeofExpr(exprPayload, pair(protoTH, fieldDport))
+	case nft.Slot:
+	}
+	return typeofExpr(exprNumgen, userdata.AppendUint32(pair(numgenRandom, 1), 2, 0))
+}
+
+func typeofExpr(kind uint32, data []byte) []byte {
+	return userdata.Append(userdata.AppendUint32(nil, typeofExprUD, kind), typeofDataUD, data)
+}
