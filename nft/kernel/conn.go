@@ -69,11 +69,11 @@ func thisKernel(fd int) dialer {
 		// The kernel says which attribute it did not like, and in words. Without this
 		// option (before Linux 4.12) errors are only less precise.
 		_ = c.SetOption(netlink.ExtendedAcknowledge, true)
-		raw, err := c.SyscallConn()
+		s, err := newKernelSocket(c)
 		if err := errors.Join(err, c.SetReadBuffer(readBuffer)); err != nil {
 			return nil, errors.Join(fmt.Errorf("prepare netlink connection: %w", err), c.Close())
 		}
-		return &kernelSocket{c, raw}, nil
+		return s, nil
 	}
 }
 
@@ -85,6 +85,20 @@ const readBuffer = 8 << 20
 type kernelSocket struct {
 	conn *netlink.Conn
 	raw  syscall.RawConn
+
+	// A quarter of a million answers may come one by one, so that what reads them is made
+	// once.
+	read   func(fd uintptr)
+	buffer []byte
+	n      int
+	err    error
+}
+
+func newKernelSocket(c *netlink.Conn) (*kernelSocket, error) {
+	raw, err := c.SyscallConn()
+	s := &kernelSocket{conn: c, raw: raw}
+	s.read = s.receive
+	return s, err
 }
 
 func (s *kernelSocket) Port() uint32 { return s.conn.PID() }
@@ -103,18 +117,21 @@ func (s *kernelSocket) Send(messages []byte) error {
 	return errors.Join(err, sendErr)
 }
 
-func (s *kernelSocket) Receive(b []byte) (n int, err error) {
-	readErr := s.raw.Read(func(fd uintptr) bool {
-		for {
-			if n, err = unix.Read(int(fd), b); !errors.Is(err, unix.EINTR) { // the socket does not wait
-				return true
-			}
-		}
-	})
-	if readErr != nil {
-		return 0, readErr
+func (s *kernelSocket) Receive(b []byte) (int, error) {
+	s.buffer = b
+	if err := s.raw.Control(s.read); err != nil {
+		return 0, err
 	}
-	return n, err
+	return s.n, s.err
+}
+
+// receive reads a datagram. The socket does not wait.
+func (s *kernelSocket) receive(fd uintptr) {
+	for {
+		if s.n, s.err = unix.Read(int(fd), s.buffer); s.err != unix.EINTR {
+			return
+		}
+	}
 }
 
 func (s *kernelSocket) growWriteBuffer(size int) error {

@@ -211,11 +211,11 @@ func TestOurOwnChangesAreNotNoticedOverANewConnection(t *testing.T) {
 	w.mustHaveNoticed(t, n, ForeignChanges{})
 
 	// What the old port does now is done by others.
-	raw, err := other.SyscallConn()
+	socket, err := newKernelSocket(other)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &conn{socket: &kernelSocket{other, raw}, answer: make([]byte, answerSize)}
+	c := &conn{socket: socket, answer: make([]byte, answerSize)}
 	m := c.newBatch(model.IPv6, nft.TableName)
 	m.deleteTable()
 	if err := c.commit(&m); err != nil {
