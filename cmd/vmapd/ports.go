@@ -17,15 +17,17 @@ import (
 // ports are the daemon's two HTTP ports.
 type ports struct {
 	healthz, metrics *httpserver.Server
-	// answers makes what the metrics port answers, for a configuration.
-	answers func(*config.Config) http.Handler
-	health  http.Handler
-	log     *slog.Logger
+	health           http.Handler
+	pages            httpserver.MetricsPort
+	log              *slog.Logger
+
+	current *config.Config    // the configuration in force
+	served  httpserver.Config // that of the metrics port, made from it
 }
 
 func (d *daemon) openPorts(p *dataplane, o *observers, nodeName string) (*ports, error) {
 	c := d.current.Load()
-	port := httpserver.MetricsPort{
+	pages := httpserver.MetricsPort{
 		Component: "vmapd", Metrics: o.metrics.Handler(), SLIs: o.metrics.SLIHandler(),
 		ProxyMode: func() string { return p.name },
 		Config: func() (kubeProxy, own any) {
@@ -41,21 +43,18 @@ func (d *daemon) openPorts(p *dataplane, o *observers, nodeName string) (*ports,
 	}
 	probes := o.tracker.Handler()
 	ps := &ports{
-		log:    d.log,
+		log: d.log, pages: pages, current: &config.Config{},
 		health: httpserver.HealthPort{Healthz: probes, Livez: probes, Readyz: probes}.Handler(),
-		answers: func(c *config.Config) http.Handler {
-			port.Profiling = c.EnableProfiling
-			return port.Handler()
-		},
 	}
 	failed := func(reason string) func(error) {
 		return func(err error) { o.events.Node(events.Warning, reason, events.ActionStart, err.Error()) }
 	}
-	at, err := ps.metricsConfig(c)
+	metrics, err := ps.metricsConfig(c)
 	if err != nil {
 		return nil, err
 	}
-	ps.metrics, err = httpserver.New(at, httpserver.Options{
+	ps.current, ps.served = c, metrics
+	ps.metrics, err = httpserver.New(metrics, httpserver.Options{
 		Name: "metrics", HardFail: c.BindAddressHardFail, Failed: failed(events.ReasonMetricsFailed), Log: d.log,
 	})
 	if err != nil {
@@ -70,7 +69,7 @@ func (d *daemon) openPorts(p *dataplane, o *observers, nodeName string) (*ports,
 	return ps, nil
 }
 
-// addresses is where to listen; nowhere if the address is empty.
+// addresses returns the addresses to listen on: none if a is empty.
 func addresses(a string) []string {
 	if a == "" {
 		return nil
@@ -82,29 +81,43 @@ func (ps *ports) healthConfig(c *config.Config) httpserver.Config {
 	return httpserver.Config{Addresses: addresses(c.HealthzBindAddress), Handler: ps.health}
 }
 
-// metricsConfig says how the metrics port is served.
+// metricsConfig returns the configuration of the metrics port. It makes only those parts anew
+// whose settings have changed: a certificate that was read and answers of the API server about
+// tokens stay otherwise.
 func (ps *ports) metricsConfig(c *config.Config) (httpserver.Config, error) {
-	at := httpserver.Config{Addresses: addresses(c.MetricsBindAddress), Handler: ps.answers(c)}
-	if c.MetricsTLS.CertFile != "" {
-		certificate, err := httpserver.LoadCertificate(c.MetricsTLS.CertFile, c.MetricsTLS.KeyFile, ps.log)
-		if err != nil {
-			return at, fmt.Errorf("metricsTLS: %w", err)
-		}
-		at.TLS = certificate.Config()
+	next, before := ps.served, ps.current
+	next.Addresses = addresses(c.MetricsBindAddress)
+	if next.Handler == nil || c.EnableProfiling != before.EnableProfiling {
+		pages := ps.pages
+		pages.Profiling = c.EnableProfiling
+		next.Handler = pages.Handler()
 	}
-	if c.MetricsAuthentication == config.TokenAuthentication {
-		authorizer, err := newAuthorizer(c, ps.log)
-		if err != nil {
-			return at, fmt.Errorf("metricsAuthentication: %w", err)
+	if c.MetricsTLS != before.MetricsTLS {
+		next.TLS = nil
+		if c.MetricsTLS.CertFile != "" {
+			certificate, err := httpserver.LoadCertificate(c.MetricsTLS.CertFile, c.MetricsTLS.KeyFile, ps.log)
+			if err != nil {
+				return next, fmt.Errorf("metricsTLS: %w", err)
+			}
+			next.TLS = certificate.Config()
 		}
-		at.Authorizer = authorizer
 	}
-	return at, nil
+	if c.MetricsAuthentication != before.MetricsAuthentication {
+		next.Authorizer = nil
+		if c.MetricsAuthentication == config.TokenAuthentication {
+			authorizer, err := newAuthorizer(c, ps.log)
+			if err != nil {
+				return next, fmt.Errorf("metricsAuthentication: %w", err)
+			}
+			next.Authorizer = authorizer
+		}
+	}
+	return next, nil
 }
 
 func newAuthorizer(c *config.Config, log *slog.Logger) (*httpserver.Authorizer, error) {
 	if len(c.From) > 0 {
-		return nil, errors.New("tokens are for a cluster's API server, and --from reads files")
+		return nil, errors.New("the API server reviews tokens, and with --from there is none")
 	}
 	client, err := informer.Connect(c.Client())
 	if err != nil {
@@ -113,7 +126,7 @@ func newAuthorizer(c *config.Config, log *slog.Logger) (*httpserver.Authorizer, 
 	return httpserver.NewAuthorizer(httpserver.AuthorizerOptions{Reviewer: client, Log: log}), nil
 }
 
-// set serves the ports as another configuration says, or changes neither.
+// set applies another configuration to both ports, or to neither.
 func (ps *ports) set(c *config.Config) error {
 	metrics, err := ps.metricsConfig(c)
 	if err != nil {
@@ -126,6 +139,7 @@ func (ps *ports) set(c *config.Config) error {
 	if err := ps.metrics.Set(metrics); err != nil {
 		return fmt.Errorf("metricsBindAddress: %w", err)
 	}
+	ps.current, ps.served = c, metrics
 	return ps.healthz.Set(health)
 }
 
