@@ -48,62 +48,49 @@ func (e *edit) done(next *Snapshot) {
 	}
 }
 
-// setPort adds a service port or, if old is not nil, replaces that one, unless it says the
-// same. What is new is counted before what is old is uncounted, so that what stays is
-// never removed.
+// setPort adds a service port, or replaces old, if that is not nil and differs. It counts the
+// new one before it uncounts the old one, so that a key which both have is never removed.
 func (b *Builder) setPort(e *familyEdit, old, sp *ServicePort) {
 	if old != nil && old.Equal(sp) {
 		return
 	}
 	e.ports.Set(&sp.Name, sp)
-	b.count(e, sp)
+	b.count(e, sp, +1)
 	if old != nil {
-		b.uncount(e, old)
+		b.count(e, old, -1)
 	}
 }
 
 func (b *Builder) deletePort(e *familyEdit, name ServicePortName) {
 	if old, ok := e.ports.Get(&name); ok {
 		e.ports.Delete(&name)
-		b.uncount(e, old)
+		b.count(e, old, -1)
 	}
 }
 
-// count counts what service ports are counted by.
-func (b *Builder) count(e *familyEdit, sp *ServicePort) {
-	e.noLocal.count(sp, 1)
+// count adds a service port to the counts (by is 1) or takes it from them (-1).
+func (b *Builder) count(e *familyEdit, sp *ServicePort, by int) {
+	e.noLocal.count(sp, by)
 	for _, ep := range sp.Endpoints {
 		if ep.Local {
-			b.hairpins.add(ep.Addr.Addr(), e.hairpins)
+			b.hairpins.count(ep.Addr.Addr(), by, e.hairpins)
 		}
 		if b.countsEndpoints {
-			b.endpoints.add(endpointVIP(sp, ep), e.endpoints)
+			b.endpoints.count(endpointVIP(sp, ep), by, e.endpoints)
 		}
 	}
 }
 
-func (b *Builder) uncount(e *familyEdit, sp *ServicePort) {
-	e.noLocal.count(sp, -1)
-	for _, ep := range sp.Endpoints {
-		if ep.Local {
-			b.hairpins.remove(ep.Addr.Addr(), e.hairpins)
-		}
-		if b.countsEndpoints {
-			b.endpoints.remove(endpointVIP(sp, ep), e.endpoints)
-		}
-	}
-}
-
-// replaceClusterIP counts a Service's cluster IP; the zero Addr is none.
+// replaceClusterIP counts a Service's cluster IP in place of another. The zero Addr is none.
 func (b *Builder) replaceClusterIP(e *familyEdit, was, now netip.Addr) {
 	if was == now {
 		return
 	}
 	if now.IsValid() {
-		b.clusterIPs.add(now, e.clusterIPs)
+		b.clusterIPs.count(now, +1, e.clusterIPs)
 	}
 	if was.IsValid() {
-		b.clusterIPs.remove(was, e.clusterIPs)
+		b.clusterIPs.count(was, -1, e.clusterIPs)
 	}
 }
 
@@ -113,14 +100,14 @@ func (b *Builder) countEndpoints(e *edit) {
 		return
 	}
 	b.countsEndpoints = b.config.DropInvalid
-	change := b.endpoints.remove
+	by := -1
 	if b.countsEndpoints {
-		change = b.endpoints.add
+		by = +1
 	}
 	for f := range b.last.families {
 		for sp := range b.last.families[f].ServicePorts() {
 			for _, ep := range sp.Endpoints {
-				change(endpointVIP(sp, ep), e.families[f].endpoints)
+				b.endpoints.count(endpointVIP(sp, ep), by, e.families[f].endpoints)
 			}
 		}
 	}
@@ -130,18 +117,18 @@ func endpointVIP(sp *ServicePort, ep Endpoint) VIP {
 	return VIP{ep.Addr.Addr(), sp.Name.Protocol, ep.Addr.Port()}
 }
 
-// counted counts how many Services or service ports need a key, of the keys that more
-// than one needs. The others are in the snapshot and not here.
+// counted holds how many Services or service ports need a key, if more than one does. A key
+// that one needs is in the snapshot alone.
 type counted[K comparable] map[K]int
 
-func (c counted[K]) add(k K, e *persist.Edit[K, struct{}]) {
-	if e.Set(k, struct{}{}) {
+// count changes the count of a key by 1 or -1.
+func (c counted[K]) count(k K, by int, e *persist.Edit[K, struct{}]) {
+	if by > 0 {
+		if !e.Set(k, struct{}{}) {
+			c[k] = max(c[k], 1) + 1
+		}
 		return
 	}
-	c[k] = max(c[k], 1) + 1
-}
-
-func (c counted[K]) remove(k K, e *persist.Edit[K, struct{}]) {
 	switch n := c[k]; n {
 	case 0:
 		e.Delete(k)

@@ -53,13 +53,7 @@ func (s *Snapshot) HealthCheckChanges(old *Snapshot) iter.Seq[Change[*HealthChec
 	if old != nil {
 		before = old.health
 	}
-	return func(yield func(Change[*HealthCheck]) bool) {
-		for c := range s.health.Changes(nameKeys, before) {
-			if !yield(Change[*HealthCheck]{c.Old, c.New}) {
-				return
-			}
-		}
-	}
+	return valueChanges(nameKeys, s.health, before)
 }
 
 func (s *service) parseHealthCheck(in Service) {

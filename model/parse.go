@@ -102,6 +102,13 @@ func ParseNodePortAddresses(list []string) (NodePortAddresses, error) {
 	return n, errors.Join(errs...)
 }
 
+// hasForeignLabel reports whether a label says that this proxy does not serve the object.
+func hasForeignLabel(labels map[string]string) bool {
+	_, other := labels[LabelServiceProxyName]
+	_, headless := labels[LabelHeadless]
+	return other || headless
+}
+
 // shared returns a string that is equal and the same one for many objects: decoders make
 // one of their own for each, of names of namespaces, ports and zones as well.
 func shared(s string) string { return unique.Make(s).Value() }

@@ -2,6 +2,7 @@ package model
 
 import (
 	"cmp"
+	"fmt"
 	"strconv"
 	"strings"
 )
@@ -46,6 +47,31 @@ func oneLine(s string) string {
 		b.WriteString(q[1 : len(q)-1])
 	}
 	return b.String()
+}
+
+// problemList collects the problems of one object.
+type problemList struct {
+	object ObjectRef
+	list   []Problem
+}
+
+func (p *problemList) add(field, format string, args ...any) {
+	p.list = append(p.list, Problem{p.object, field, fmt.Sprintf(format, args...)})
+}
+
+// parseAll parses the texts of a list, and adds a problem for each that is wrong. The path of
+// the i-th is a format.
+func parseAll[T any](p *problemList, path string, list []string, parse func(string) (T, error)) []T {
+	var all []T
+	for i, text := range list {
+		v, err := parse(text)
+		if err != nil {
+			p.add(fmt.Sprintf(path, i), "%v", err)
+			continue
+		}
+		all = append(all, v)
+	}
+	return all
 }
 
 func compareProblems(a, b Problem) int {

@@ -107,13 +107,7 @@ func (s *service) problem(field, format string, args ...any) {
 // parseService checks a Service, whose record is given. It returns nil for one that is
 // not this proxy's business: headless, ExternalName, or served by another proxy.
 func parseService(in Service, r *record) *service {
-	if _, ok := in.Labels[LabelServiceProxyName]; ok {
-		return nil
-	}
-	if _, ok := in.Labels[LabelHeadless]; ok {
-		return nil
-	}
-	if in.Type == "ExternalName" {
+	if hasForeignLabel(in.Labels) || in.Type == "ExternalName" {
 		return nil
 	}
 	if len(in.ClusterIPs) == 0 || in.ClusterIPs[0] == "" || in.ClusterIPs[0] == "None" {

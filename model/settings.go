@@ -1,7 +1,6 @@
 package model
 
 import (
-	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
@@ -103,19 +102,9 @@ func (b *Builder) SetHostAddresses(addrs []netip.Addr) {
 
 // SetServiceCIDR adds or replaces a ServiceCIDR.
 func (b *Builder) SetServiceCIDR(in ServiceCIDR) {
-	var problems []Problem
-	ref := ObjectRef{"ServiceCIDR", NamespacedName{Name: in.Name}}
-	var prefixes []netip.Prefix
-	for i, s := range in.CIDRs {
-		p, err := parsePrefix(s)
-		if err != nil {
-			problems = append(problems, Problem{ref, fmt.Sprintf("spec.cidrs[%d]", i), err.Error()})
-			continue
-		}
-		prefixes = append(prefixes, p)
-	}
-	b.cidrs[in.Name] = prefixes
-	b.setProblems(ref, problems)
+	found := problemList{object: ObjectRef{"ServiceCIDR", NamespacedName{Name: in.Name}}}
+	b.cidrs[in.Name] = parseAll(&found, "spec.cidrs[%d]", in.CIDRs, parsePrefix)
+	b.setProblems(found.object, found.list)
 	b.settingsStale = true
 }
 
@@ -132,8 +121,7 @@ func (b *Builder) DeleteServiceCIDR(name string) {
 // updateSettings looks at what is not about single Services. Where these depend on it,
 // all are looked at again.
 func (b *Builder) updateSettings(next *Snapshot) {
-	nodeAddrs, podCIDRs, problems := b.parseNode()
-	b.setProblems(ObjectRef{"Node", NamespacedName{Name: b.config.NodeName}}, problems)
+	nodeAddrs, podCIDRs := b.parseNode()
 	var cidrs []netip.Prefix
 	for _, name := range slices.Sorted(maps.Keys(b.cidrs)) {
 		cidrs = append(cidrs, b.cidrs[name]...)
@@ -163,35 +151,18 @@ func (b *Builder) updateSettings(next *Snapshot) {
 	}
 }
 
-// parseNode checks what the Node object says.
-func (b *Builder) parseNode() (addrs []netip.Addr, podCIDRs []netip.Prefix, problems []Problem) {
-	problem := func(field, format string, args ...any) {
-		ref := ObjectRef{"Node", NamespacedName{Name: b.config.NodeName}}
-		problems = append(problems, Problem{ref, field, fmt.Sprintf(format, args...)})
-	}
-	if b.node == nil {
-		return nil, nil, nil
-	}
-	for i, s := range b.node.Addresses {
-		a, err := parseUnicast(s)
-		if err != nil {
-			problem(fmt.Sprintf("status.addresses[%d].address", i), "%v", err)
-			continue
+// parseNode checks the addresses and pod ranges of the Node object.
+func (b *Builder) parseNode() (addrs []netip.Addr, podCIDRs []netip.Prefix) {
+	found := problemList{object: ObjectRef{"Node", NamespacedName{Name: b.config.NodeName}}}
+	if b.node != nil {
+		addrs = parseAll(&found, "status.addresses[%d].address", b.node.Addresses, parseUnicast)
+		podCIDRs = parseAll(&found, "spec.podCIDRs[%d]", b.node.PodCIDRs, parsePrefix)
+		if b.config.LocalPods.Mode == ByNodeCIDR && len(podCIDRs) == 0 {
+			found.add("spec.podCIDRs", "is empty: until it is set, pods can't be told from other clients")
 		}
-		addrs = append(addrs, a)
 	}
-	for i, s := range b.node.PodCIDRs {
-		p, err := parsePrefix(s)
-		if err != nil {
-			problem(fmt.Sprintf("spec.podCIDRs[%d]", i), "%v", err)
-			continue
-		}
-		podCIDRs = append(podCIDRs, p)
-	}
-	if b.config.LocalPods.Mode == ByNodeCIDR && len(podCIDRs) == 0 {
-		problem("spec.podCIDRs", "is empty: until it is set, pods can't be told from other clients")
-	}
-	return addrs, podCIDRs, problems
+	b.setProblems(found.object, found.list)
+	return addrs, podCIDRs
 }
 
 // sources returns how connections from pods are told in one family.

@@ -34,28 +34,20 @@ type zoneHints []string
 // sliceParser is an endpointSlice under construction.
 type sliceParser struct {
 	*endpointSlice
-	object   ObjectRef
+	problems problemList
 	nodeName string
-	problems []Problem
-}
-
-func (s *sliceParser) problem(field, format string, args ...any) {
-	s.problems = append(s.problems, Problem{Object: s.object, Field: field, Message: fmt.Sprintf(format, args...)})
 }
 
 // parseEndpointSlice checks an EndpointSlice. It returns nil for one that is not this
 // proxy's business. What it returns belongs to service, or to nobody if that is the zero
 // name.
-func parseEndpointSlice(in EndpointSlice, nodeName string) (parsed *endpointSlice, service NamespacedName, problems []Problem) {
-	if _, ok := in.Labels[LabelServiceProxyName]; ok {
-		return nil, service, nil
-	}
-	if _, ok := in.Labels[LabelHeadless]; ok {
+func parseEndpointSlice(in EndpointSlice, nodeName string) (parsed *endpointSlice, service NamespacedName, found []Problem) {
+	if hasForeignLabel(in.Labels) || in.AddressType == "FQDN" {
 		return nil, service, nil
 	}
 	s := sliceParser{
 		endpointSlice: &endpointSlice{name: in.Name},
-		object:        ObjectRef{"EndpointSlice", in.NamespacedName},
+		problems:      problemList{object: ObjectRef{"EndpointSlice", in.NamespacedName}},
 		nodeName:      nodeName,
 	}
 	switch in.AddressType {
@@ -63,28 +55,26 @@ func parseEndpointSlice(in EndpointSlice, nodeName string) (parsed *endpointSlic
 		s.family = IPv4
 	case "IPv6":
 		s.family = IPv6
-	case "FQDN":
-		return nil, service, nil
 	default:
-		s.problem("addressType", "%q is none of IPv4, IPv6, FQDN", in.AddressType)
-		return s.endpointSlice, service, s.problems
+		s.problems.add("addressType", "%q is none of IPv4, IPv6, FQDN", in.AddressType)
+		return s.endpointSlice, service, s.problems.list
 	}
 	name := in.Labels[LabelServiceName]
 	if name == "" {
-		s.problem("metadata.labels", "the label %s is missing: nobody knows whose endpoints these are", LabelServiceName)
-		return s.endpointSlice, service, s.problems
+		s.problems.add("metadata.labels", "the label %s is missing: nobody knows whose endpoints these are", LabelServiceName)
+		return s.endpointSlice, service, s.problems.list
 	}
 	s.ports = make([]slicePort, 0, len(in.Ports))
 	for i, p := range in.Ports {
 		if field, err := s.parsePort(p); err != nil {
-			s.problem(fmt.Sprintf("ports[%d].%s", i, field), "%v", err)
+			s.problems.add(fmt.Sprintf("ports[%d].%s", i, field), "%v", err)
 		}
 	}
 	s.packed = make([]byte, 0, len(in.Endpoints)*s.stride())
 	for i, e := range in.Endpoints {
 		s.parseEndpoint(i, e)
 	}
-	return s.endpointSlice, NamespacedName{in.Namespace, name}, s.problems
+	return s.endpointSlice, NamespacedName{in.Namespace, name}, s.problems.list
 }
 
 // parsePort adds a port, or says which of its fields is wrong.
@@ -114,7 +104,7 @@ func (s *sliceParser) parsePort(p SlicePort) (field string, err error) {
 
 func (s *sliceParser) parseEndpoint(i int, e SliceEndpoint) {
 	if len(e.Addresses) == 0 {
-		s.problem(fmt.Sprintf("endpoints[%d].addresses", i), "is empty")
+		s.problems.add(fmt.Sprintf("endpoints[%d].addresses", i), "is empty")
 		return
 	}
 	// The others are not used since the API says that all must be interchangeable.
@@ -123,7 +113,7 @@ func (s *sliceParser) parseEndpoint(i int, e SliceEndpoint) {
 		err = fmt.Errorf("%q is not an %v address", e.Addresses[0], s.family)
 	}
 	if err != nil {
-		s.problem(fmt.Sprintf("endpoints[%d].addresses[0]", i), "%v", err)
+		s.problems.add(fmt.Sprintf("endpoints[%d].addresses[0]", i), "%v", err)
 		return
 	}
 	var c conditions

@@ -98,13 +98,7 @@ type Change[T any] struct{ Old, New T }
 // ServicePortChanges yields the service ports that differ from old to s. A nil Old
 // or New means that there was or is none of this name.
 func (s *FamilySnapshot) ServicePortChanges(old *FamilySnapshot) iter.Seq[Change[*ServicePort]] {
-	return func(yield func(Change[*ServicePort]) bool) {
-		for c := range s.ports.Changes(portKeys, old.ports) {
-			if !yield(Change[*ServicePort]{c.Old, c.New}) {
-				return
-			}
-		}
-	}
+	return valueChanges(portKeys, s.ports, old.ports)
 }
 
 // ClusterIPChanges yields the cluster IPs that only old (as Old) or only s (as New) has.
@@ -120,6 +114,16 @@ func (s *FamilySnapshot) HairpinChanges(old *FamilySnapshot) iter.Seq[Change[net
 // ServiceEndpointChanges is ClusterIPChanges for ServiceEndpoints.
 func (s *FamilySnapshot) ServiceEndpointChanges(old *FamilySnapshot) iter.Seq[Change[VIP]] {
 	return keyChanges(VIPKeys, s.endpoints, old.endpoints)
+}
+
+func valueChanges[K, V comparable](keys persist.KeyFuncs[K], m, old persist.Map[K, V]) iter.Seq[Change[V]] {
+	return func(yield func(Change[V]) bool) {
+		for c := range m.Changes(keys, old) {
+			if !yield(Change[V]{c.Old, c.New}) {
+				return
+			}
+		}
+	}
 }
 
 func keyChanges[K comparable](keys persist.KeyFuncs[K], m, old persist.Map[K, struct{}]) iter.Seq[Change[K]] {
