@@ -56,7 +56,7 @@ func endpointsRole(l model.TrafficPolicy) role { return roleEndpoints + role(l) 
 // whenever the number of endpoints changes, and would begin at 0 again. Whose it is stands in
 // its comment, so that a frontend which goes over to another Service does begin at 0. A
 // lookup updates what an element counts since Linux 5.7 (nft_lookup_eval).
-var layout = func() []layoutSet {
+var layout = func() []layoutSet { //nolint:gochecknoglobals // a table, made once
 	var (
 		addr     = []Type{Addr}
 		vip      = []Type{Addr, Proto, Service}
@@ -112,7 +112,7 @@ var layout = func() []layoutSet {
 }()
 
 // setNames has the names of the sets in layout by scope and role.
-var setNames = func() (names [scopes][roles]string) {
+var setNames = func() (names [scopes][roles]string) { //nolint:gochecknoglobals // a table, made once
 	for _, s := range layout {
 		names[s.scope][s.role] = s.Name
 	}
