@@ -128,7 +128,7 @@ func (s *kernelSocket) Receive(b []byte) (int, error) {
 // receive reads a datagram. The socket does not wait.
 func (s *kernelSocket) receive(fd uintptr) {
 	for {
-		if s.n, s.err = unix.Read(int(fd), s.buffer); s.err != unix.EINTR {
+		if s.n, s.err = unix.Read(int(fd), s.buffer); !errors.Is(s.err, unix.EINTR) {
 			return
 		}
 	}

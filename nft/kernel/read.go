@@ -176,12 +176,11 @@ func (c *conn) readRules(t *nft.Table, s *model.FamilySnapshot, o nft.Options) e
 		return err
 	}
 	err = c.list(unix.NFT_MSG_GETRULE, t.Family, "", func(b []byte) error {
-		chain := string(withoutZero(first(b, unix.NFTA_RULE_CHAIN)))
-		i, ok := places[chain]
+		i, ok := places[string(withoutZero(first(b, unix.NFTA_RULE_CHAIN)))]
 		if !ok {
 			return nil // it came while we read
 		}
-		rule, ok := known[chain][ruleCode(t.Family, first(b, unix.NFTA_RULE_EXPRESSIONS))]
+		rule, ok := known[t.Chains[i].Name][ruleCode(t.Family, first(b, unix.NFTA_RULE_EXPRESSIONS))]
 		if !ok {
 			rule = nft.Rule{nft.Foreign{What: fmt.Sprintf("handle %d", readUint64(first(b, unix.NFTA_RULE_HANDLE)))}}
 		}
