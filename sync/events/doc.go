@@ -1,23 +1,22 @@
-// Package events tells the API server what an administrator should know of: events of
-// events.k8s.io/v1 about the Node and about Services.
+// Package events records events (events.k8s.io/v1) about the Node and about Services, for
+// administrators.
 //
 //	Recorder.Node, .Service ─┐ limits per object        5/s
 //	                         ├──────────────────> queue ────> Run ──> create, patch
 //	reconcile.Loop ─> Problems ┘
 //
-// To record never blocks. Events are lost rather than kept: beyond a limit, if the server
-// refuses one, or is away for too long. [Recorder.Dropped] counts them.
+// Recording never blocks. An event is dropped if it exceeds a limit, if the server refuses
+// it, or if the server is away for too long. [Recorder.Dropped] counts dropped events.
 //
-// What happens again, word for word, while the last time is no more than six minutes ago, is
-// a series: one event with a count, as kube-proxy's. Unlike in client-go's own recorder,
-// the words are part of that, so that the second problem of a Service does not pass for the
-// first one happening again; there are no goroutines but Run; and when Run has returned,
-// everything is written that could be.
+// An event with the same text as one of the last six minutes extends its series: one event
+// with a count, as kube-proxy's. Three things differ from client-go's recorder. The text is
+// part of a series' identity, so that the second problem of a Service does not look like a
+// repetition of the first. There are no goroutines but Run. When Run has returned, all
+// events have been written or dropped.
 //
-// What is wrong with a Service is seen by all nodes alike. Such an event has a name that
-// follows from what it says: the first node creates it, and the server tells the others that
-// it is there. So a cluster of thousands of nodes has one of it and not thousands.
+// All nodes see the same problems of a Service. The name of such an event is a hash of its
+// text: the first node creates it, and the others learn from the server that it exists. A
+// cluster of thousands of nodes has one such event and not thousands.
 //
-// The permissions that this takes: create and patch on events in events.k8s.io, in all
-// namespaces.
+// This needs the permissions to create and patch events of events.k8s.io in all namespaces.
 package events

@@ -8,22 +8,22 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// Limits. Those of one object, of the queue and of what is remembered are client-go's.
+// Limits. Those of an object, of the queue and of the two maps are client-go's.
 const (
 	objectBurst    = 25
-	objectInterval = 5 * time.Minute // until there may be one more
+	objectInterval = 5 * time.Minute // between further events
 	maxObjects     = 4096
 	maxSeries      = 4096
 	queueLen       = 1000
-	// writeRate is how many events a node writes per second, but writeBurst in a moment.
+	// writeRate is how many events a node writes per second, with bursts of writeBurst.
 	writeRate  = 5
 	writeBurst = 10
-	// sweepInterval is how often, at most, what is not needed any more is looked for.
+	// sweepInterval is the least time between two searches for entries to forget.
 	sweepInterval = time.Minute
 )
 
-// limits say how many events there may be about one object: something may be wrong with it
-// every second, and worth one event.
+// limits bound the events about each object: one that fails every second is not worth an
+// event every second.
 type limits struct {
 	byObject map[model.ObjectRef]*rate.Limiter
 	swept    time.Time
@@ -41,7 +41,7 @@ func (l *limits) allow(o model.ObjectRef, now time.Time) bool {
 	return limit.AllowN(now, 1)
 }
 
-// room forgets objects of which there was nothing for a while, if there are too many.
+// room forgets objects without recent events if there are too many.
 func (l *limits) room(now time.Time) bool {
 	if len(l.byObject) < maxObjects {
 		return true

@@ -8,7 +8,7 @@ import (
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
-// Problems makes an event of each problem that a Service has, when it comes. It is a
+// Problems records an event for each new problem of a Service. It is a
 // [reconcile.Observer].
 type Problems struct {
 	Recorder *Recorder
@@ -22,8 +22,8 @@ var _ reconcile.Observer = (*Problems)(nil)
 // Queued implements reconcile.Observer.
 func (p *Problems) Queued(time.Time) {}
 
-// Done implements reconcile.Observer: it records what is wrong now and was not before.
-// Whether the round succeeded does not matter to that.
+// Done implements reconcile.Observer: it records the problems that the previous snapshot did
+// not have, whether the round succeeded or not.
 func (p *Problems) Done(round reconcile.Round) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -45,8 +45,8 @@ func (p *Problems) Done(round reconcile.Round) {
 	}
 }
 
-// problemEvent returns the event about a problem of a Service. One that is not about a field is
-// about a frontend that belongs to another Service.
+// problemEvent returns the event about a problem of a Service. A problem without a field is a
+// frontend that belongs to another Service.
 func problemEvent(p model.Problem) occurrence {
 	reason, note := ReasonFrontendConflict, p.Message
 	if p.Field != "" {

@@ -8,11 +8,10 @@ const (
 	Warning = corev1.EventTypeWarning
 )
 
-// Controller is what events name as their origin.
+// Controller is the reportingController of our events.
 const Controller = "vmapd"
 
-// Actions, as the API calls what was being done: kube-proxy's words, as tools filter by them,
-// and one of ours.
+// Actions. The first two are kube-proxy's, since tools filter by them.
 const (
 	ActionStart   = "StartKubeProxy"
 	ActionListen  = "Listen"
@@ -22,30 +21,30 @@ const (
 // Reasons of kube-proxy.
 const (
 	// About the Node, with ActionStart.
-	ReasonStarting      = "Starting"                        // Normal: the daemon is about to serve
+	ReasonStarting      = "Starting"                        // Normal: the daemon starts
 	ReasonHealthzFailed = "FailedToStartProxierHealthcheck" // no listener for /healthz
 	ReasonMetricsFailed = "FailedToStartMetricServer"       // no listener for /metrics
-	ReasonReadOnlySysFS = "readOnlySysFS"                   // connection tracking can't be set up
+	ReasonReadOnlySysFS = "readOnlySysFS"                   // connection-tracking sysctls can't be set
 
 	// About a Service, with ActionListen: no listener on its healthCheckNodePort.
 	ReasonServiceHealthFailed = "FailedToStartServiceHealthcheck"
 )
 
-// Reasons that kube-proxy has nothing for.
+// Reasons of our own.
 const (
 	// About a Service, with ActionListen: no listener on its node port on a loopback address.
 	ReasonNodePortFailed = "FailedToStartNodePortListener"
-	// About the Node, with ActionStart: connection tracking can't be set up, for another reason
-	// than that of ReasonReadOnlySysFS.
+	// About the Node, with ActionStart: connection-tracking sysctls can't be set, for another
+	// reason than ReasonReadOnlySysFS.
 	ReasonConntrackFailed = "FailedToSetUpConntrack"
-	// About the Node: soon it can track no more connections.
+	// About the Node: its connection-tracking table is nearly full.
 	ReasonConntrackNearlyFull = "ConntrackTableNearlyFull"
-	// About the Node, with ActionStart: the configuration has something its administrator
-	// should know, for instance a slower backend than the node could have.
+	// About the Node, with ActionStart: the configuration works but needs attention, for
+	// instance because it selects a slower backend than necessary.
 	ReasonConfiguration = "Configuration"
 
 	// About a Service, with ActionProgram: another Service has its address and port.
 	ReasonFrontendConflict = "FrontendConflict"
-	// About a Service, with ActionProgram: a field makes no sense, and is left out.
+	// About a Service, with ActionProgram: a field is invalid and ignored.
 	ReasonInvalidField = "InvalidField"
 )

@@ -16,15 +16,14 @@ import (
 // Options of a Recorder.
 type Options struct {
 	// Client writes the events. It should have a rate limit of its own, so that events
-	// can't hold up lists. nil: there is no API server, and events are logged for debugging
-	// and nothing else.
+	// can't delay lists. If it is nil, events are only logged at debug level.
 	Client *client.Client
 	// NodeName is the Node that Recorder.Node is about.
 	NodeName string
 	// ServiceUID returns the UID of a Service, by which "kubectl describe service" finds its
-	// events; "" if that is not known. It may be called at any time, from Run. nil, or "":
-	// events have the Service's name in its place, as kube-proxy's do, and are found by
-	// "kubectl events --for service/NAME" only.
+	// events, or "" if it is unknown. Run calls it. Without a UID, events have the Service's
+	// name in its place, as kube-proxy's do, and only "kubectl events --for service/NAME"
+	// finds them.
 	ServiceUID func(model.NamespacedName) string
 	Log        *slog.Logger
 }
@@ -40,12 +39,12 @@ type Recorder struct {
 
 	mu     sync.Mutex
 	known  map[occurrence]*series
-	swept  time.Time // known, of what is no series any more
+	swept  time.Time // the last search of known for series that have ended
 	limits limits
 	ended  bool
 }
 
-// occurrence is what makes two events the same.
+// occurrence is the identity of a series of events.
 type occurrence struct {
 	object                          model.ObjectRef
 	eventType, reason, action, note string
@@ -63,26 +62,26 @@ func New(o Options) *Recorder {
 	}
 }
 
-// Node records an event about the node. The message is cut off after 1024 bytes.
+// Node records an event about the node. The message is truncated to 1024 bytes.
 //
-// Its object has the Node's name for a UID, as the kubelet does, by which "kubectl describe
-// node" finds it; as Nodes have no namespace, it is in the namespace default.
+// As in the kubelet's events, the UID is the Node's name, by which "kubectl describe node"
+// finds it. As Nodes have no namespace, the event is in the namespace default.
 func (r *Recorder) Node(eventType, reason, action, message string) {
 	node := model.ObjectRef{Kind: "Node", NamespacedName: model.NamespacedName{Name: r.opts.NodeName}}
 	r.record(occurrence{node, eventType, reason, action, cut(message, maxNote)}, false)
 }
 
-// Service records an event about a Service that concerns this node: others may say the
-// same of theirs. The message is cut off after 1024 bytes.
+// Service records an event about a Service on this node: other nodes may record the same.
+// The message is truncated to 1024 bytes.
 func (r *Recorder) Service(name model.NamespacedName, eventType, reason, action, message string) {
 	service := model.ObjectRef{Kind: kindService, NamespacedName: name}
 	r.record(occurrence{service, eventType, reason, action, cut(message, maxNote)}, false)
 }
 
-// Dropped returns how many events are lost so far.
+// Dropped returns the number of events dropped so far.
 func (r *Recorder) Dropped() uint64 { return r.dropped.Load() }
 
-// record queues an event. If others record the same of a shared one, there is only one of it.
+// record queues an event. A shared event exists once, however many nodes record it.
 func (r *Recorder) record(o occurrence, shared bool) {
 	r.opts.Log.LogAttrs(context.Background(), slog.LevelDebug, "event", slog.String("type", o.eventType), slog.String("reason", o.reason),
 		slog.String("action", o.action), slog.String("regarding", o.object.String()), slog.String("note", o.note))
@@ -103,11 +102,11 @@ func (r *Recorder) record(o occurrence, shared bool) {
 		s.count++
 		s.last = now
 		if s.queued {
-			return // one write tells of both
+			return // one write has both
 		}
 	}
 	if !r.enqueue(s, now) && isNew {
-		// What happened again is not lost: the next write has the count.
+		// A repetition is not lost: the next write has its count.
 		r.dropped.Add(1)
 	}
 }

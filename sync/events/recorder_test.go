@@ -323,7 +323,7 @@ func TestTheServerIsAway(t *testing.T) {
 		w.Node(Warning, ReasonHealthzFailed, ActionStart, "3")
 		time.Sleep(maxTries * retryInterval * 5 / 4)
 		synctest.Wait()
-		if w.Dropped() != 1 || !strings.Contains(w.log.String(), "an event is lost") {
+		if w.Dropped() != 1 || !strings.Contains(w.log.String(), "dropped an event") {
 			t.Errorf("%d dropped after two minutes, want 1; log:\n%s", w.Dropped(), w.log.String())
 		}
 		w.server.set(func() { w.server.away = false })

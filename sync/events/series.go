@@ -13,11 +13,10 @@ import (
 	"k8s.io/client-go/tools/record/util"
 )
 
-// seriesWindow is how long after the last time the next one belongs to the same series.
-// This is client-go's.
+// seriesWindow is the most time between two events of a series, as in client-go.
 const seriesWindow = 6 * time.Minute
 
-// What the API server takes (validation of events.k8s.io/v1), in bytes.
+// Limits of the API server (validation of events.k8s.io/v1), in bytes.
 const (
 	maxNote     = 1024
 	maxInstance = 128
@@ -25,15 +24,15 @@ const (
 
 const kindService = "Service"
 
-// series is what happened, once or several times.
+// series is an event that happened once or several times.
 type series struct {
 	occurrence
-	shared bool // with other nodes
+	shared bool // by all nodes
 	first  time.Time
 
 	// Run's alone.
 	event *eventsv1.Event // nil until the first try to write it
-	told  int32           // the count that the server has; 0: it has nothing
+	told  int32           // the count that the server has; 0: it has no event
 
 	// Guarded by the Recorder's mu.
 	last   time.Time
@@ -41,8 +40,8 @@ type series struct {
 	queued bool
 }
 
-// remember forgets what is no series any more if there is too much of it, and reports whether
-// there is room for s. The caller holds mu.
+// remember forgets series that have ended if there are too many, and reports whether there is
+// room for s. The caller holds mu.
 func (r *Recorder) remember(s *series, now time.Time) bool {
 	if r.known[s.occurrence] != nil || len(r.known) < maxSeries {
 		return true
@@ -91,14 +90,14 @@ func (r *Recorder) newEvent(s *series) *eventsv1.Event {
 	}
 }
 
-// hash is the same on each node, for what is the same.
+// hash returns the same number on each node for the same occurrence.
 func (o occurrence) hash(uid types.UID) int64 {
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%q", []string{string(uid), o.eventType, o.reason, o.action, o.note})
 	return int64(h.Sum64() >> 1) // positive: a name has no sign
 }
 
-// cut returns at most n bytes of s, and no half characters.
+// cut truncates s to n bytes, at the end of a character.
 func cut(s string, n int) string {
 	const dots = "…"
 	if len(s) <= n {

@@ -16,21 +16,21 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// How hard a Recorder tries. The first two are client-go's.
+// Retries of a Recorder. The first two are client-go's.
 const (
 	maxTries       = 12
-	retryInterval  = 10 * time.Second // and up to a quarter more, so that nodes don't come all at once
+	retryInterval  = 10 * time.Second // and up to a quarter more, so that nodes don't retry together
 	requestTimeout = 10 * time.Second
-	// flushTimeout is how long events that are left may hold up the end of the daemon.
+	// flushTimeout bounds the time for remaining events at the end of the daemon.
 	flushTimeout = 3 * time.Second
-	// complainInterval is how often the log tells of lost events, at most.
+	// complainInterval is the least time between two log messages about lost events.
 	complainInterval = 10 * time.Minute
 )
 
-// Run writes events until ctx ends. Then it writes what is left, without any second try, for 3
-// seconds at most, and returns. What is recorded later is lost.
+// Run writes events until ctx ends. Then it tries once to write each remaining event, for 3
+// seconds at most, and returns. Later events are dropped.
 func (r *Recorder) Run(ctx context.Context) {
-	// What client-go logs of requests that fail is said here as well.
+	// Failed requests are logged here; client-go would log them again.
 	ctx = klog.NewContext(ctx, logr.Discard())
 	left := r.deliverAll(ctx)
 	r.mu.Lock()
@@ -39,7 +39,7 @@ func (r *Recorder) Run(ctx context.Context) {
 	r.flush(ctx, left)
 }
 
-// deliverAll writes events until ctx ends. It returns the one it was at, if any.
+// deliverAll writes events until ctx ends. It returns the event that was interrupted, if any.
 func (r *Recorder) deliverAll(ctx context.Context) *series {
 	for {
 		select {
@@ -55,7 +55,7 @@ func (r *Recorder) deliverAll(ctx context.Context) *series {
 	}
 }
 
-// deliver writes one event, and tries again while that makes sense and ctx lasts.
+// deliver writes one event, and retries while the error may pass and ctx lasts.
 func (r *Recorder) deliver(ctx context.Context, s *series) error {
 	if err := r.pace.Wait(ctx); err != nil {
 		return err
@@ -74,7 +74,7 @@ func (r *Recorder) deliver(ctx context.Context, s *series) error {
 	}
 }
 
-// flush writes first, and what is in the queue.
+// flush writes first, and then the queue.
 func (r *Recorder) flush(ctx context.Context, first *series) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
 	defer cancel()
@@ -96,8 +96,8 @@ func (r *Recorder) flush(ctx context.Context, first *series) {
 	}
 }
 
-// passing reports whether the same request may succeed later: the server is away, or has
-// too much to do.
+// passing reports whether the same request may succeed later: the server is away or
+// overloaded.
 func passing(err error) bool {
 	var status apierrors.APIStatus
 	return !errors.As(err, &status) ||
@@ -105,7 +105,7 @@ func passing(err error) bool {
 		apierrors.IsServiceUnavailable(err) || apierrors.IsInternalError(err)
 }
 
-// lose gives an event up. The next of its kind begins a new one.
+// lose drops an event. The next of its kind begins a new series.
 func (r *Recorder) lose(s *series, err error) {
 	r.dropped.Add(1)
 	r.mu.Lock()
@@ -114,12 +114,12 @@ func (r *Recorder) lose(s *series, err error) {
 	}
 	r.mu.Unlock()
 	r.complain.Do(func() {
-		r.opts.Log.LogAttrs(context.Background(), slog.LevelWarn, "an event is lost; of others the log is silent for a while",
+		r.opts.Log.LogAttrs(context.Background(), slog.LevelWarn, "dropped an event; not logging others for a while",
 			slog.String("reason", s.reason), slog.String("regarding", s.object.String()), slog.Any("err", err))
 	})
 }
 
-// write makes the server's event say what s says now.
+// write updates the server's event to s.
 func (r *Recorder) write(ctx context.Context, s *series) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -128,7 +128,7 @@ func (r *Recorder) write(ctx context.Context, s *series) error {
 	}
 	count, last := r.take(s)
 	if count == s.told {
-		return nil // a write that was retried has told it already
+		return nil // a retried write had this count already
 	}
 	s.event.Series = nil
 	if count > 1 {
@@ -154,13 +154,12 @@ func (r *Recorder) write(ctx context.Context, s *series) error {
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return err
 	}
-	// If it exists, this is the second try and the first one succeeded after all, or
-	// another node was quicker.
+	// If the event exists, an earlier try succeeded after all, or another node was quicker.
 	s.told = count
 	return nil
 }
 
-// take returns how often s happened, and when it did last.
+// take returns the count of s, and the time of its last event.
 func (r *Recorder) take(s *series) (count int32, last time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

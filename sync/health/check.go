@@ -15,7 +15,7 @@ import (
 type check struct {
 	service model.NamespacedName
 	healthy func() bool
-	local   atomic.Int64 // endpoints that are ready on this node
+	local   atomic.Int64 // ready endpoints on this node
 
 	// The rest is Services.Run's alone.
 	port      uint16
@@ -40,7 +40,7 @@ func (c *check) listensOn(a netip.Addr) bool {
 	return slices.ContainsFunc(c.listeners, func(l *listener) bool { return l.at == a })
 }
 
-// checkBody is what kube-proxy answers, too.
+// checkBody is the same as kube-proxy's.
 type checkBody struct {
 	Service struct {
 		Namespace string `json:"namespace"`
@@ -50,8 +50,8 @@ type checkBody struct {
 	ServiceProxyHealthy bool  `json:"serviceProxyHealthy"`
 }
 
-// ServeHTTP answers any request. The node's being eligible does not matter: endpoints on
-// a node that is about to go are served as long as they are ready (KEP-3836).
+// ServeHTTP answers any request. It does not depend on Status.Eligible: ready endpoints on
+// a node that is being deleted are still served (KEP-3836).
 func (c *check) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	body := checkBody{LocalEndpoints: c.local.Load(), ServiceProxyHealthy: c.healthy()}
 	body.Service.Namespace, body.Service.Name = c.service.Namespace, c.service.Name

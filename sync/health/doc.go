@@ -1,21 +1,21 @@
-// Package health tells load balancers, the kubelet and people whether this node's proxy
-// does its work.
+// Package health answers health checks of this node's proxy, by load balancers, the kubelet
+// and administrators.
 //
 //	reconcile.Loop ──> Tracker ──> /healthz /livez /readyz, Status
 //	      │               │ Healthy
 //	      └──> Services ──┴──> one HTTP listener per Service with a healthCheckNodePort
 //
-// A [Tracker] and a [Services] are observers of the loop. Both only take notes when the
-// loop calls: neither a slow client nor a port that is taken can hold it up.
+// A [Tracker] and a [Services] are observers of the loop. Both only store its results when
+// it calls: neither a slow client nor a port in use can delay a round.
 //
-// Who asks what:
+// Each path has its clients and its question:
 //
 //	/healthz   load balancers of Services with externalTrafficPolicy Cluster: may new
 //	           connections be sent to this node? Not if the proxy is unhealthy, and not
-//	           if the node is about to go (KEP-3836)
+//	           if the node is being deleted (KEP-3836)
 //	/livez     the kubelet: is the proxy healthy?
-//	/readyz    whoever starts pods on a new node: is everything programmed?
+//	/readyz    the DaemonSet's rollout: is everything programmed?
 //	a Service's healthCheckNodePort
-//	           load balancers of Services with externalTrafficPolicy Local: has this
-//	           node endpoints of the Service that are ready, and a healthy proxy?
+//	           load balancers of Services with externalTrafficPolicy Local: does this
+//	           node have ready endpoints of the Service, and a healthy proxy?
 package health

@@ -9,8 +9,8 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// Handler returns what answers /healthz and /livez as kube-proxy does, and /readyz. Each
-// says 200 or 503, to any method. Other paths are not found.
+// Handler serves /healthz and /livez as kube-proxy does, and /readyz. The status is 200 or
+// 503, for any method. Other paths are not found.
 //
 //	/healthz   healthy, and the node is eligible
 //	/livez     healthy
@@ -27,7 +27,7 @@ func (t *Tracker) Handler() http.Handler {
 	return mux
 }
 
-// answer is what a handler says.
+// answer is a handler's response.
 type answer struct {
 	ok          bool
 	contentType string
@@ -43,7 +43,7 @@ func (a answer) send(w http.ResponseWriter) int {
 	w.Header().Set("Content-Type", a.contentType)
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(code)
-	_, _ = w.Write([]byte(a.body)) // whoever asked is gone
+	_, _ = w.Write([]byte(a.body)) // fails only if the client is gone
 	return code
 }
 
@@ -61,8 +61,8 @@ func livez(s Status) answer {
 	return answer{s.Healthy, typeJSON, "{" + times(s, s.Healthy) + "}"}
 }
 
-// times are when the last sync succeeded, and now. Where all is well, both are now, which
-// is what they meant when syncs were periodic: a proxy that has nothing to do looks alive.
+// times returns the times of the last successful sync and of now. For a healthy proxy, both
+// are now: clients expect a recent sync, as when syncs were periodic.
 func times(s Status, ok bool) string {
 	updated := s.synced()
 	if ok {
@@ -72,7 +72,7 @@ func times(s Status, ok bool) string {
 		updated.UTC().Format(time.RFC3339Nano), s.At.UTC().Format(time.RFC3339Nano))
 }
 
-// readyz says nothing of errors: anybody may ask, and they name Services.
+// readyz hides errors: its clients are not authenticated, and errors name Services.
 func readyz(s Status) answer {
 	if s.Ready {
 		return answer{true, typeText, "ok\n"}

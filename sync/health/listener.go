@@ -13,11 +13,11 @@ import (
 	"time"
 )
 
-// limits bound what clients can cost. Tests have lower ones.
+// limits bound the resources that clients can use. Tests have lower ones.
 type limits struct {
 	request time.Duration // for a whole request, and for its answer
 	idle    time.Duration // between requests of one connection
-	conns   int           // of a listener at a time
+	conns   int           // of one listener at a time
 }
 
 func defaultLimits() limits {
@@ -40,7 +40,7 @@ type listener struct {
 	conns  map[net.Conn]time.Time // since when it was last idle, or came
 }
 
-// serve answers whoever connects to socket until close.
+// serve answers connections to socket until close.
 func serve(at netip.Addr, socket net.Listener, h http.Handler, limits limits) *listener {
 	l := &listener{at: at, socket: socket, limits: limits, conns: map[net.Conn]time.Time{}}
 	l.server = &http.Server{
@@ -49,7 +49,7 @@ func serve(at netip.Addr, socket net.Listener, h http.Handler, limits limits) *l
 		MaxHeaderBytes:               maxHeader,
 		DisableGeneralOptionsHandler: true, // h answers "OPTIONS *", too
 		ConnState:                    l.connState,
-		ErrorLog:                     log.New(io.Discard, "", 0), // what strangers send is no news
+		ErrorLog:                     log.New(io.Discard, "", 0), // of malformed requests
 	}
 	l.ended.Go(func() { _ = l.server.Serve(patient{socket}) }) // it ends with close only
 	return l
@@ -65,8 +65,8 @@ func (l *listener) close() {
 	l.ended.Wait()
 }
 
-// connState counts connections, and closes the one that was silent longest if there are
-// too many: whoever asks a question is not shut out by those who only connect.
+// connState counts connections. If there are too many, it closes the one that was silent
+// longest, so that silent connections do not shut out requests.
 func (l *listener) connState(c net.Conn, state http.ConnState) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -80,7 +80,7 @@ func (l *listener) connState(c net.Conn, state http.ConnState) {
 		}
 		l.conns[c] = time.Now()
 		if l.closed {
-			_ = c.Close() // it came while the server was being closed
+			_ = c.Close() // accepted while the server was being closed
 		}
 	case http.StateIdle:
 		l.conns[c] = time.Now()
@@ -101,8 +101,8 @@ func (l *listener) oldest() net.Conn {
 	return found
 }
 
-// patient is a listener that gets over errors of accept(2). Most are about the client or
-// pass, as ENOBUFS does, but an http.Server ends with all that it does not know.
+// patient is a listener that survives errors of accept(2). Most are the client's or
+// temporary, like ENOBUFS, but an http.Server ends with each that it does not know.
 type patient struct{ net.Listener }
 
 func (p patient) Accept() (net.Conn, error) {
@@ -113,18 +113,18 @@ func (p patient) Accept() (net.Conn, error) {
 	return c, err
 }
 
-// passing is an error after which an http.Server pauses and goes on.
+// passing is an error after which an http.Server pauses and continues.
 type passing struct{ error }
 
 func (passing) Timeout() bool   { return false }
 func (passing) Temporary() bool { return true }
 
 // listenTCP opens a socket. The zero Addr stands for all addresses, of both families
-// where the host has both. Go sets SO_REUSEADDR: connections of an earlier process that
-// linger do not keep the port (socket(7)).
+// where the host has both. Go sets SO_REUSEADDR: lingering connections of an earlier
+// process do not block the port (socket(7)).
 func listenTCP(ctx context.Context, at netip.AddrPort) (net.Listener, error) {
 	var config net.ListenConfig
-	config.SetMultipathTCP(false) // a question and an answer have no use for paths
+	config.SetMultipathTCP(false) // one short request needs no second path
 	where := at.String()
 	if !at.Addr().IsValid() {
 		where = fmt.Sprintf(":%d", at.Port())
@@ -134,7 +134,7 @@ func listenTCP(ctx context.Context, at netip.AddrPort) (net.Listener, error) {
 		return l, nil
 	}
 	if op, ok := errors.AsType[*net.OpError](err); ok {
-		err = op.Err // the rest is ours to say
+		err = op.Err // the address follows below
 	}
 	if at.Addr().IsValid() {
 		return nil, fmt.Errorf("listen on %v: %w", at, err)

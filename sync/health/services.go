@@ -16,28 +16,28 @@ import (
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
-// Ports that can't be opened are tried again with each successful round, and after these
-// pauses: the first is for a process of ours that is just ending.
+// A port in use is tried again after each successful round and after these pauses. The first
+// pause is for an earlier vmapd that is about to exit.
 const (
 	firstRetry   = 100 * time.Millisecond
 	slowestRetry = 2 * time.Second
 )
 
-// maxErrors is how many errors of one Service are told in full.
+// maxErrors is how many errors of one Service are reported in full.
 const maxErrors = 10
 
 // ServicesOptions are the options of a Services.
 type ServicesOptions struct {
-	// Healthy reports whether the proxy is healthy, whatever happens to the node:
+	// Healthy reports whether the proxy is healthy, also on a node that is being deleted:
 	// Tracker.Healthy. Any number of goroutines call it.
 	Healthy func() bool
-	// Restricted: listen on the addresses where node ports answer
-	// (FamilySnapshot.NodePortAddrs) instead of on all, see SetRestricted.
+	// Restricted: listen on the node-port addresses (FamilySnapshot.NodePortAddrs) instead
+	// of on all, see SetRestricted.
 	Restricted bool
-	// Failed is called, by the goroutine of Run, when a Service's port can't be opened, or
-	// now for another reason than before. The error names the address. nil: nobody cares.
+	// Failed is called, by the goroutine of Run, when a Service's port can't be opened, and
+	// again when the reason changes. The error names the address. It may be nil.
 	Failed func(service model.NamespacedName, port uint16, err error)
-	// Log is told the same, and when it is over. nil discards it.
+	// Log gets the same errors, and when they end. nil discards it.
 	Log *slog.Logger
 }
 
@@ -45,11 +45,11 @@ type ServicesOptions struct {
 // one: 200 if the node has local endpoints that are ready and the proxy is healthy, else
 // 503; to any method and path, with the number of endpoints as body and header.
 //
-// It is an observer of a [reconcile.Loop], follows what was programmed without error for
-// all families, at a cost that follows the change, and listens while Run does. When a
-// family fails, the answers stay as they are, until the proxy counts as unhealthy.
+// It is an observer of a [reconcile.Loop] and follows the rounds that succeeded for all
+// families, at a cost that depends on the size of the change. It listens while Run runs.
+// While a family fails, the answers stay as they are until the proxy becomes unhealthy.
 //
-// If two Services have the same port, the one that has it keeps it; among others, the
+// If two Services have the same port, the Service that listens on it keeps it. Otherwise the
 // first by namespace and name gets it.
 type Services struct {
 	healthy func() bool
@@ -57,21 +57,21 @@ type Services struct {
 	log     *slog.Logger
 	listen  func(context.Context, netip.AddrPort) (net.Listener, error)
 	limits  limits
-	wake    chan struct{} // capacity 1: there is something to do
+	wake    chan struct{} // capacity 1: work is pending
 
 	mu         sync.Mutex
 	programmed *model.Snapshot // the last
 	restricted bool
 
 	// The rest is Run's alone.
-	applied *model.Snapshot // what checks are about
+	applied *model.Snapshot // the one that checks follow
 	addrs   []netip.Addr    // where to listen, the zero Addr stands for all
 	checks  map[model.NamespacedName]*check
 	owners  map[uint16]*check
-	missing map[*check]struct{} // those that don't listen on all of addrs
+	missing map[*check]struct{} // the checks that don't listen on all of addrs
 }
 
-// NewServices returns a Services that listens nowhere before Run.
+// NewServices returns a Services. It does not listen before Run.
 func NewServices(o ServicesOptions) *Services {
 	if o.Failed == nil {
 		o.Failed = func(model.NamespacedName, uint16, error) {}
@@ -89,10 +89,10 @@ func NewServices(o ServicesOptions) *Services {
 	}
 }
 
-// SetRestricted says whether --nodeport-addresses leaves out addresses of the node, as
-// its default, primary, does: then each address where node ports answer gets a listener,
-// and loopback never does. Else there is one for all addresses of both families, loopback
-// included, as kube-proxy has it.
+// SetRestricted says whether --nodeport-addresses excludes addresses of the node, as its
+// default, primary, does. If so, each node-port address gets a listener, and loopback
+// none. Otherwise one listener serves all addresses of both families, loopback included,
+// as in kube-proxy.
 func (s *Services) SetRestricted(restricted bool) {
 	s.mu.Lock()
 	s.restricted = restricted
@@ -149,8 +149,8 @@ func (s *Services) Run(ctx context.Context) {
 	}
 }
 
-// update does everything about what changed but open listeners: another Service may have
-// to free the port first.
+// update applies changes, but opens no listeners: another Service may have to free the port
+// first.
 func (s *Services) update() {
 	s.mu.Lock()
 	snapshot, restricted := s.programmed, s.restricted
@@ -219,8 +219,7 @@ func (s *Services) release(c *check) {
 	}
 }
 
-// openMissing opens what can be opened, and reports whether something fails that did not
-// before.
+// openMissing opens the missing listeners, and reports whether there is a new failure.
 func (s *Services) openMissing(ctx context.Context) (news bool) {
 	list := make([]*check, 0, len(s.missing))
 	for c := range s.missing {
@@ -239,8 +238,7 @@ func (s *Services) openMissing(ctx context.Context) (news bool) {
 	return news
 }
 
-// open opens a check's listeners where it has none yet. Those that can be opened are used
-// even if others can't.
+// open opens a check's missing listeners. A failure of one does not stop the others.
 func (s *Services) open(ctx context.Context, c *check) error {
 	owner := s.owners[c.port]
 	if owner == nil {
@@ -248,7 +246,7 @@ func (s *Services) open(ctx context.Context, c *check) error {
 		s.owners[c.port] = c
 	}
 	if owner != c {
-		return fmt.Errorf("listen on port %d: it is the healthCheckNodePort of Service %v, too", c.port, owner.service)
+		return fmt.Errorf("listen on port %d: also the healthCheckNodePort of Service %v", c.port, owner.service)
 	}
 	var errs []error
 	failed := 0
@@ -271,7 +269,7 @@ func (s *Services) open(ctx context.Context, c *check) error {
 	return errors.Join(errs...)
 }
 
-// report tells of an error once, and when it is over. It reports whether the error is new.
+// report logs an error once, and its end. It reports whether the error is new.
 func (s *Services) report(ctx context.Context, c *check, err error) bool {
 	attrs := []slog.Attr{slog.String("service", c.service.String()), slog.Int("port", int(c.port))}
 	said := c.said
@@ -283,10 +281,10 @@ func (s *Services) report(ctx context.Context, c *check, err error) bool {
 	case ctx.Err() != nil || c.said == said:
 		return false
 	case err == nil:
-		s.log.LogAttrs(ctx, slog.LevelInfo, "health checks of a Service are answered again", attrs...)
+		s.log.LogAttrs(ctx, slog.LevelInfo, "listening on health-check port again", attrs...)
 		return false
 	}
-	s.log.LogAttrs(ctx, slog.LevelWarn, "health checks of a Service can't be answered; trying again", append(attrs, slog.Any("err", err))...)
+	s.log.LogAttrs(ctx, slog.LevelWarn, "cannot listen on health-check port; retrying", append(attrs, slog.Any("err", err))...)
 	s.failed(c.service, c.port, err)
 	return true
 }

@@ -203,8 +203,8 @@ func TestAPortThatIsTaken(t *testing.T) {
 	w.mustSay("127.0.0.1", p[0], "503 a") // without a round
 	w.mustFail()
 	for _, want := range []string{
-		`level=WARN msg="health checks of a Service can't be answered; trying again" service=ns1/a`,
-		`level=INFO msg="health checks of a Service are answered again" service=ns1/a`,
+		`level=WARN msg="cannot listen on health-check port; retrying" service=ns1/a`,
+		`level=INFO msg="listening on health-check port again" service=ns1/a`,
 	} {
 		if got := strings.Count(w.log.String(), want); got != 1 {
 			t.Errorf("%d times in the log, want once: %s\n%s", got, want, w.log.String())
@@ -229,7 +229,7 @@ func TestTwoServicesWithOnePort(t *testing.T) {
 	w := newWorld(t)
 	p := freePorts(t, 2)
 	taken := func(loser string, port uint16, owner string) string {
-		return fmt.Sprintf("%s: listen on port %d: it is the healthCheckNodePort of Service %s, too", loser, port, owner)
+		return fmt.Sprintf("%s: listen on port %d: also the healthCheckNodePort of Service %s", loser, port, owner)
 	}
 	w.set(service("ns1/b", p[0]))
 	w.mustSay("127.0.0.1", p[0], "503 b")

@@ -8,28 +8,28 @@ import (
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
-// DefaultSyncPeriod is kube-proxy's default of nftables.syncPeriod and its likes.
+// DefaultSyncPeriod is kube-proxy's default of nftables.syncPeriod, iptables.syncPeriod and
+// ipvs.syncPeriod.
 const DefaultSyncPeriod = 30 * time.Second
 
 // Options of a Tracker. The zero value works.
 type Options struct {
-	// SyncPeriod is what nftables.syncPeriod, iptables.syncPeriod or ipvs.syncPeriod
-	// says: a change may wait for twice as long. 0 means DefaultSyncPeriod.
+	// SyncPeriod is the configured nftables.syncPeriod, iptables.syncPeriod or
+	// ipvs.syncPeriod: a change may wait for twice as long. 0 means DefaultSyncPeriod.
 	SyncPeriod time.Duration
 	// Count is called with the path and the status code of each answer of the Handler,
-	// by any number of goroutines. nil: nobody counts.
+	// by any number of goroutines. It may be nil.
 	Count func(path string, code int)
 }
 
-// Tracker judges the proxy by what a [reconcile.Loop] does. Any number of goroutines may
-// use it.
+// Tracker derives the health of the proxy from the rounds of a [reconcile.Loop]. Any number
+// of goroutines may use it.
 //
-// An IP family is healthy unless something has waited for twice the sync period, or
-// longer, for a sync of this family that succeeds: a change of the cluster since it
-// happened, or what a failed sync left undone since that sync began. A loop that hangs in
-// a round is found out by the first change that comes meanwhile. A family that the
-// dataplane leaves out never fails. Until the first round has ended, the proxy is
-// starting, and healthy.
+// An IP family is unhealthy if a change has waited for a successful sync for twice the sync
+// period or longer. A change waits from the time when it happened; the remainder of a failed
+// sync waits from the time when that sync began. If a round hangs, the next change makes the
+// family unhealthy. A family that the dataplane does not use never fails. Until the first
+// round has ended, the proxy is starting, and healthy.
 type Tracker struct {
 	count func(path string, code int)
 
@@ -38,22 +38,22 @@ type Tracker struct {
 	started  bool // a round has ended
 	hadNode  bool // there was a Node object
 	eligible bool
-	queued   time.Time // what Queued was told last
+	queued   time.Time // of the last call of Queued
 	families [len(model.Families)]family
 }
 
-// family is what is known of one IP family.
+// family is the state of one IP family.
 type family struct {
-	waiting time.Time // since when something waits; zero: nothing does
-	synced  time.Time // when a sync succeeded last; zero: none did
+	waiting time.Time // since when a change waits; zero: none does
+	synced  time.Time // of the last successful sync; zero: there was none
 	err     string    // of the last sync; "" if it succeeded
 }
 
-// Status is what a Tracker thinks now.
+// Status is the state of a Tracker at one time.
 type Status struct {
 	At       time.Time // now
 	Healthy  bool      // all families are
-	Ready    bool      // everything was programmed once, in all families
+	Ready    bool      // all families have been programmed at least once
 	Eligible bool      // load balancers may send new connections to this node
 	Families [len(model.Families)]FamilyStatus
 }
@@ -61,8 +61,8 @@ type Status struct {
 // FamilyStatus is the part of a Status about one IP family.
 type FamilyStatus struct {
 	Healthy   bool
-	Synced    time.Time // when a sync succeeded last; zero: none did
-	Waiting   time.Time // since when something waits for a sync that succeeds; zero: nothing does
+	Synced    time.Time // of the last successful sync; zero: there was none
+	Waiting   time.Time // since when a change waits for a successful sync; zero: none does
 	LastError string    // of the last sync; "" if it succeeded
 }
 
@@ -76,8 +76,7 @@ func NewTracker(o Options) *Tracker {
 	return t
 }
 
-// SetSyncPeriod replaces Options.SyncPeriod. It counts at once, also for what waits
-// already.
+// SetSyncPeriod replaces Options.SyncPeriod, also for changes that already wait.
 func (t *Tracker) SetSyncPeriod(d time.Duration) {
 	if d <= 0 {
 		d = DefaultSyncPeriod
@@ -101,8 +100,8 @@ func (t *Tracker) Queued(at time.Time) {
 
 // Done implements [reconcile.Observer].
 //
-// A Node object that is gone makes the node not eligible: its load balancers drop it as
-// well. One that never was, as when running from files, does not.
+// If the Node object is deleted, the node is no longer eligible: load balancers drop it as
+// well. If there never was one, as with --from, the node is eligible.
 func (t *Tracker) Done(r reconcile.Round) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -111,7 +110,7 @@ func (t *Tracker) Done(r reconcile.Round) {
 	t.eligible = node.Eligible || !t.hadNode
 	waiting := r.Queued
 	if waiting.IsZero() && t.queued.After(r.Started) {
-		waiting = t.queued // it came while r was on its way here
+		waiting = t.queued // a change since r ended
 	}
 	for i := range t.families {
 		f := &t.families[i]
@@ -120,7 +119,7 @@ func (t *Tracker) Done(r reconcile.Round) {
 			continue
 		}
 		f.err = r.Err.Error()
-		// What waited before the first round waited for the API server.
+		// Before the first round, changes waited for the API server.
 		if f.waiting.IsZero() || !t.started {
 			f.waiting = r.Started
 		}
@@ -128,10 +127,10 @@ func (t *Tracker) Done(r reconcile.Round) {
 	t.started = true
 }
 
-// Healthy reports whether the proxy is healthy, whatever happens to the node.
+// Healthy reports whether the proxy is healthy, also on a node that is being deleted.
 func (t *Tracker) Healthy() bool { return t.Status().Healthy }
 
-// Status returns what is known now.
+// Status returns the state of now.
 func (t *Tracker) Status() Status {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -145,7 +144,7 @@ func (t *Tracker) Status() Status {
 	return s
 }
 
-// synced returns when a sync succeeded last, of any family.
+// synced returns the time of the last successful sync of any family.
 func (s Status) synced() time.Time {
 	var last time.Time
 	for _, f := range s.Families {

@@ -1,8 +1,7 @@
-// Package hostaddr is the source of the node's own addresses: node ports answer on
-// them.
+// Package hostaddr is the source of the node's own addresses, on which node ports answer.
 //
-// It follows the kernel over route netlink instead of asking now and then, so an
-// address that comes or goes counts at once; and a read that fails, as reads of
-// addresses that change meanwhile do (kubernetes/kubernetes#129147), is repeated and
-// never mistaken for a node without addresses.
+// It subscribes to changes over route netlink instead of polling, so that a new or removed
+// address takes effect at once. A failed read is repeated and never mistaken for a node
+// without addresses: reads fail when addresses change at the same time
+// (kubernetes/kubernetes#129147).
 package hostaddr

@@ -18,12 +18,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// outside are addresses of documentation (RFC 5737, RFC 3849). No packet is sent to
-// them; they stand for anything behind the default route when the kernel is asked
-// what it would do.
+// outside are addresses for documentation (RFC 5737, RFC 3849). No packet is sent to them.
+// They stand for any destination behind the default route, in lookups of routes.
 var outside = []net.IP{net.ParseIP("192.0.2.1"), net.ParseIP("2001:db8::1")}
 
-// route netlink, with a socket for notifications and one for questions.
+// routeNetlink has a socket for notifications and one for requests.
 type routeNetlink struct {
 	events *nl.NetlinkSocket
 	handle *netlink.Handle
@@ -37,7 +36,7 @@ func openNetlink(ns *netns.NsHandle, ignore []string) (kernel, error) {
 	}
 	events, err := nl.SubscribeAt(at, netns.None(), unix.NETLINK_ROUTE,
 		unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR,
-		// The default route decides about the order.
+		// The default route determines the order.
 		unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV6_ROUTE)
 	if err != nil {
 		return nil, err
@@ -55,8 +54,8 @@ func (r *routeNetlink) Close() {
 	r.handle.Close()
 }
 
-// Wait returns with each notification that is about an address or a default route;
-// a node has many other routes, one for each pod, which come and go.
+// Wait returns with each notification of an address or a default route. A node has many
+// other routes, one for each pod, which change often.
 func (r *routeNetlink) Wait() error {
 	for {
 		messages, from, err := r.events.Receive()
@@ -66,7 +65,7 @@ func (r *routeNetlink) Wait() error {
 		case errors.Is(err, unix.EINTR) || errors.Is(err, unix.EAGAIN):
 			continue
 		case errors.Is(err, unix.ENOBUFS):
-			// Notifications were lost, which ones is all the same.
+			// Notifications were lost: list again.
 			return nil
 		case err != nil:
 			return err
@@ -91,8 +90,8 @@ func matters(m syscall.NetlinkMessage) bool {
 }
 
 func (r *routeNetlink) List() ([]netip.Addr, error) {
-	// The result is an error also if addresses changed meanwhile
-	// (NLM_F_DUMP_INTR): then a part of it may be missing.
+	// It is also an error if addresses changed during the dump (NLM_F_DUMP_INTR): some may
+	// be missing.
 	all, err := r.handle.AddrList(nil, netlink.FAMILY_ALL)
 	if err != nil {
 		return nil, err
@@ -119,7 +118,7 @@ func (r *routeNetlink) List() ([]netip.Addr, error) {
 	for _, ip := range outside {
 		routes, err := r.handle.RouteGet(ip)
 		if err != nil || len(routes) == 0 {
-			continue // there is no way out in this family
+			continue // this family has no default route
 		}
 		if src, ok := netip.AddrFromSlice(routes[0].Src); ok {
 			ways = append(ways, address{Addr: src.Unmap(), link: routes[0].LinkIndex})
@@ -128,7 +127,7 @@ func (r *routeNetlink) List() ([]netip.Addr, error) {
 	return order(addrs, ways), nil
 }
 
-// address is an address and what its place in the order depends on.
+// address is an address with the attributes that determine its place in the order.
 type address struct {
 	netip.Addr
 	link  int // index of its interface
@@ -143,7 +142,7 @@ func usable(a netip.Addr, flags int) bool {
 
 // order sorts addrs as documented at Source, and drops duplicates: an address may be
 // on two interfaces. ways are the source address and the interface of packets to the
-// outside, of each family that has a way there.
+// outside, for each family with a default route.
 func order(addrs, ways []address) []netip.Addr {
 	rank := func(a address) (int, int) {
 		// IFA_F_TEMPORARY is the same bit as IFA_F_SECONDARY.

@@ -17,8 +17,7 @@ import (
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
-// Retries after an error: the first is immediate for a human, and a lasting fault
-// costs next to nothing.
+// Pauses before retries: the first is short, and a lasting error costs next to nothing.
 const (
 	minRetry = 10 * time.Millisecond
 	maxRetry = 5 * time.Second
@@ -26,31 +25,30 @@ const (
 
 // Source writes the node's addresses into a [reconcile.State] and follows them.
 //
-// The addresses are those of all interfaces but loopback (127.0.0.0/8, ::1) and
-// IPv6 link-local ones, and but those that duplicate address detection has not
-// approved. IPv4 comes first; in each family the order is
+// The addresses are those of all interfaces, without loopback (127.0.0.0/8, ::1), IPv6
+// link-local addresses, and addresses that have not passed duplicate address detection.
+// IPv4 comes first. In each family the order is
 //
-//  1. the address the kernel gives to packets to the outside,
-//  2. others of the interface it sends them through,
-//  3. those of other interfaces, by interface index,
+//  1. the source address of packets to the outside,
+//  2. other addresses of the interface that sends them,
+//  3. addresses of other interfaces, by interface index,
 //
-// and within these as the kernel lists them, but with secondary, temporary
-// (RFC 8981) and deprecated ones last: the first is what an administrator would call
-// the node's address.
+// and within these as the kernel lists them, with secondary, temporary (RFC 8981) and
+// deprecated addresses last. An administrator would call the first the node's address.
 type Source struct {
 	Log *slog.Logger
 
 	// Ignore names interfaces whose addresses are not the node's own, like the dummy
-	// device that holds the virtual addresses of an IPVS proxy. Default: none.
+	// device with the virtual addresses of an IPVS proxy. Default: none.
 	Ignore []string
 
-	// Namespace is the network namespace to look at. Default: that of the process.
+	// Namespace is the network namespace. Default: that of the process.
 	Namespace *netns.NsHandle
 }
 
-// Run writes the addresses into the state, calls Complete, and then writes them
-// again when they change, until ctx ends. It returns nil then. An error of the
-// kernel keeps the addresses that are known, and is logged and retried.
+// Run writes the addresses into the state, calls Complete, and writes them again when they
+// change, until ctx ends. Then it returns nil. After an error of the kernel it keeps the
+// known addresses, logs the error and retries.
 func (s *Source) Run(ctx context.Context, state *reconcile.State) error {
 	f := follower{
 		log:  s.Log,
@@ -82,7 +80,7 @@ type follower struct {
 
 	addrs []netip.Addr
 	known bool
-	said  string // the error that was logged last; empty once all is well
+	said  string // the error that was logged last; empty after a success
 }
 
 func (f *follower) run(ctx context.Context) {
@@ -97,7 +95,7 @@ func (f *follower) run(ctx context.Context) {
 		}
 		if f.said != err.Error() {
 			f.said = err.Error()
-			f.log.LogAttrs(ctx, slog.LevelError, "reading the node's addresses; keeping those known so far",
+			f.log.LogAttrs(ctx, slog.LevelError, "cannot read the node's addresses; keeping the known ones",
 				slog.Any("err", err), slog.Duration("retry_in", retry))
 		}
 		select {
@@ -110,13 +108,13 @@ func (f *follower) run(ctx context.Context) {
 }
 
 // follow subscribes, lists, and lists again with each change. It returns only with
-// an error, or when ctx ends, and whether it could list.
+// an error, or when ctx ends, and reports whether it could list.
 func (f *follower) follow(ctx context.Context) (ok bool, err error) {
 	k, err := f.open()
 	if err != nil {
 		return false, fmt.Errorf("subscribe to addresses: %w", err)
 	}
-	// One change waiting is as good as many: the list has them all.
+	// One pending change is enough: the list has them all.
 	changes, waitErr := make(chan struct{}, 1), make(chan error, 1)
 	go func() {
 		for {
@@ -134,10 +132,10 @@ func (f *follower) follow(ctx context.Context) (ok bool, err error) {
 	defer func() {
 		k.Close()
 		if !closed {
-			<-waitErr //nolint:errcheck // only that the goroutine has ended counts
+			<-waitErr //nolint:errcheck // waits for the goroutine
 		}
 	}()
-	// Subscribed first, then listed: no change falls between the two.
+	// The subscription comes first, so that no change is missed.
 	for {
 		addrs, err := k.List()
 		if err != nil {
