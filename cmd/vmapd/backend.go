@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
@@ -26,15 +27,24 @@ type dataplane struct {
 	nft       *kernel.Backend
 	committed func(kernel.Commit)                    // is told of its batches; set before the first Apply
 	stats     func() [len(model.Families)]host.Stats // of the others
-	// others remove what other backends left on the node, and kube-proxy.
+	// others remove what other backends left on the node, and kube-proxy. Once one has
+	// succeeded, it is not called again.
 	others []func(ctx context.Context) error
+	again  func() // asks for another Apply, though nothing changed
+	log    *slog.Logger
+	tried  time.Time // when others were called last
+	said   string    // the error of others that was logged; "" if there is none
 }
+
+// leftoversRetry is the time between two attempts to remove what other backends left: each
+// may run programs.
+const leftoversRetry = 30 * time.Second
 
 // kubeProxyTable is the table of kube-proxy's nftables mode.
 const kubeProxyTable = "kube-proxy"
 
 // openBackend opens the backend that is configured or, for auto, the first that works
-// here. Whatever another one left is removed once this one has done its work.
+// here. The leftovers of another one are removed once this one has done its work.
 func (d *daemon) openBackend(ctx context.Context, log *slog.Logger) (*dataplane, error) {
 	c := d.current.Load()
 	switch why := c.BackendReason; c.Backend {
@@ -67,7 +77,7 @@ func (d *daemon) openBackend(ctx context.Context, log *slog.Logger) (*dataplane,
 }
 
 func (d *daemon) openNFT(log *slog.Logger, why string) (*dataplane, error) {
-	p := &dataplane{name: string(config.NFTables), why: why}
+	p := &dataplane{name: string(config.NFTables), why: why, log: log}
 	b, err := kernel.Open(kernel.Options{
 		Log: log, Counters: d.current.Load().ServiceCounters,
 		Observe: func(c kernel.Commit) { p.committed(c) },
@@ -90,7 +100,7 @@ func (d *daemon) openIPTables(log *slog.Logger, why string) (*dataplane, error) 
 		return nil, err
 	}
 	return &dataplane{
-		Backend: b, name: string(config.IPTables), with: b.Variant(), why: why, close: func() error { return nil },
+		Backend: b, name: string(config.IPTables), with: b.Variant(), why: why, log: log, close: func() error { return nil },
 		stats: b.Stats,
 		others: []func(context.Context) error{
 			func(context.Context) error { return kernel.RemoveTables(nft.TableName, kubeProxyTable) },
@@ -106,7 +116,7 @@ func (d *daemon) openIPVS(log *slog.Logger, why string) (*dataplane, error) {
 		return nil, err
 	}
 	return &dataplane{
-		Backend: b, name: string(config.IPVS), with: b.Variant(), why: why, close: b.Close, stats: b.Stats,
+		Backend: b, name: string(config.IPVS), with: b.Variant(), why: why, log: log, close: b.Close, stats: b.Stats,
 		others: []func(context.Context) error{
 			func(context.Context) error { return kernel.RemoveTables(nft.TableName, kubeProxyTable) },
 			func(ctx context.Context) error { return host.RemoveRules(ctx, nil) },
@@ -124,17 +134,32 @@ func resyncInterval(c *config.Config, running config.Backend) time.Duration {
 	return c.SyncPeriod(running)
 }
 
-// Apply applies s and, the first time that this goes well, removes what other backends left:
-// not before, so that connections always find their way.
+// Apply applies s and, the first time that this succeeds, removes the rules that other backends
+// left: not before, so that connections always find their way. Leftovers that can't be removed
+// are a warning and not an error, which would be one of both families.
 func (p *dataplane) Apply(ctx context.Context, s *model.Snapshot) error {
 	if err := p.Backend.Apply(ctx, s); err != nil {
 		return err
 	}
-	for len(p.others) > 0 {
-		if err := p.others[0](ctx); err != nil {
-			return fmt.Errorf("remove what another backend left: %w", err)
-		}
-		p.others = p.others[1:]
+	if len(p.others) == 0 || time.Since(p.tried) < leftoversRetry {
+		return nil
 	}
+	p.tried = time.Now()
+	var errs []error
+	p.others = slices.DeleteFunc(p.others, func(remove func(context.Context) error) bool {
+		err := remove(ctx)
+		errs = append(errs, err)
+		return err == nil
+	})
+	err := errors.Join(errs...)
+	if err == nil || ctx.Err() != nil {
+		return nil
+	}
+	if p.said != err.Error() {
+		p.said = err.Error()
+		p.log.LogAttrs(ctx, slog.LevelWarn, "cannot remove the rules of another backend; retrying",
+			slog.Any("err", err), slog.Duration("retry_in", leftoversRetry))
+	}
+	time.AfterFunc(leftoversRetry, p.again)
 	return nil
 }

@@ -114,6 +114,7 @@ func (d *daemon) serve(ctx context.Context) error {
 
 	sources := []source{objects, &hostaddr.Source{Log: d.log, Ignore: []string{ipvs.DefaultDevice, host.KubeProxyDevice}}}
 	state := reconcile.NewState(model.NewBuilder(traffic), len(sources))
+	plane.again = func() { state.Update(reconcile.Change{}, func(*model.Builder) {}) }
 	observers := d.observe(plane, state)
 	ports, err := d.openPorts(plane, observers, traffic.NodeName)
 	if err != nil {

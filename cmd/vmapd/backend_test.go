@@ -1,0 +1,66 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vmapd/vmapd/model"
+)
+
+// flatBackend fails with err.
+type flatBackend struct{ err error }
+
+func (b *flatBackend) Apply(context.Context, *model.Snapshot) error { return b.err }
+
+func (b *flatBackend) Resync() {}
+
+// Leftovers that can't be removed are logged once and tried again, and no round fails for them.
+func TestLeftoversFailNoRound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log syncBuffer
+		var calls []string
+		stuck := errors.New("the lock is held")
+		remove := func(name string, err *error) func(context.Context) error {
+			return func(context.Context) error {
+				calls = append(calls, name)
+				return *err
+			}
+		}
+		backend := &flatBackend{err: errors.New("no")}
+		again := make(chan struct{}, 1)
+		p := &dataplane{
+			Backend: backend, log: slog.New(slog.NewTextHandler(&log, nil)),
+			others: []func(context.Context) error{remove("a", &stuck), remove("b", new(error))},
+			again:  func() { again <- struct{}{} },
+		}
+		apply := func(wantErr error, want ...string) {
+			t.Helper()
+			calls = nil
+			if err := p.Apply(t.Context(), new(model.Snapshot)); !errors.Is(err, wantErr) {
+				t.Errorf("want error %v, got %v", wantErr, err)
+			}
+			if diff := cmp.Diff(want, calls); diff != "" {
+				t.Errorf("removed (-want +got):\n%s", diff)
+			}
+		}
+		apply(backend.err) // nothing is removed before the backend has done its work
+		backend.err = nil
+		apply(nil, "a", "b")
+		apply(nil) // a change: it is too early
+		<-again
+		apply(nil, "a")
+		<-again
+		stuck = nil
+		apply(nil, "a")
+		apply(nil)
+		if n := strings.Count(log.String(), "the lock is held"); n != 1 {
+			t.Errorf("want one message, got %d:\n%s", n, log.String())
+		}
+	})
+}
