@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// attempts is what came of the last attempt of a request. client-go makes up to ten
-// before it says anything, and what it then says of a watch is not always an error.
+// attempts has the result of a request's last attempt. client-go makes up to ten attempts
+// before it returns, and does not always return an error for a watch that failed.
 type attempts struct {
 	mu  sync.Mutex
 	err error
@@ -24,7 +24,7 @@ func withAttempts(ctx context.Context) (context.Context, *attempts) {
 	return context.WithValue(ctx, attemptsKey{}, a), a
 }
 
-// noteAttempt is called by the transport.
+// noteAttempt stores the result of an attempt. The transport calls it.
 func noteAttempt(ctx context.Context, resp *http.Response, err error) {
 	a, ok := ctx.Value(attemptsKey{}).(*attempts)
 	if !ok {

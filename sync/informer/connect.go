@@ -11,32 +11,31 @@ import (
 	"github.com/vmapd/vmapd/sync/kube/client"
 )
 
-// Config says how to reach the API server. Its fields are those of kube-proxy's
-// clientConnection, and its defaults those of kube-proxy.
+// Config says how to reach the API server. Its fields and defaults are those of kube-proxy's
+// clientConnection.
 type Config struct {
 	// Kubeconfig is the path of a kubeconfig file. If both it and Master are empty, the
 	// pod's service account is used.
 	Kubeconfig string
 	// Master is the URL of the API server, in place of the one in the file.
 	Master string
-	// ContentType is what is sent to the server, and asked of it unless AcceptContentTypes
+	// ContentType is the format of requests, and of responses unless AcceptContentTypes
 	// is set. Default: application/vnd.kubernetes.protobuf, and JSON is accepted too.
 	ContentType string
-	// AcceptContentTypes is what is asked of the server. Default: see ContentType.
+	// AcceptContentTypes are the accepted formats of responses. Default: see ContentType.
 	AcceptContentTypes string
 	// QPS bounds the requests per second; less than 0 means no bound. Default: 5.
 	QPS float32
-	// Burst is by how many requests QPS may be exceeded for a moment. Default: 10.
+	// Burst is the number of requests that may exceed QPS for a moment. Default: 10.
 	Burst int
-	// UserAgent is what the server's logs call this client. Default: made of the name
-	// and the version of the binary.
+	// UserAgent names this client in the server's logs. Default: the name and the version
+	// of the binary.
 	UserAgent string
 }
 
-// REST returns the configuration that client-go makes clients from. Their transport is
-// the same for all, and follows the kubeconfig and the files with certificates and
-// tokens that it names: when they are replaced, no restart is needed. What it does not
-// follow is the server's address.
+// REST returns a configuration for client-go's clients. They share one transport, which
+// follows the kubeconfig and the files with certificates and tokens that it names: when
+// they are replaced, no restart is needed. It does not follow the server's address.
 func (c Config) REST() (*rest.Config, error) {
 	transport, err := followCredentials(c.load)
 	if err != nil {
@@ -70,7 +69,7 @@ func (c Config) REST() (*rest.Config, error) {
 	return out, nil
 }
 
-// load returns all that kubeconfig and files say.
+// load returns the contents of the kubeconfig and of its files.
 func (c Config) load() (*rest.Config, error) {
 	out, err := c.read()
 	if err != nil {
@@ -100,8 +99,8 @@ func (c Config) read() (*rest.Config, error) {
 	return out, nil
 }
 
-// Connect returns a client with a rate limit of its own. It does not talk to the server
-// yet, which may be away.
+// Connect returns a client with a rate limit of its own. It sends no request yet: the server
+// may be away.
 func Connect(c Config) (*client.Client, error) {
 	conf, err := c.REST()
 	if err != nil {

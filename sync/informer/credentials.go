@@ -14,28 +14,26 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// lookAgain is after how long the files with credentials are looked at even if the
-// server is content with the old ones. A projected token is renewed two minutes before
-// it ends at the latest.
+// lookAgain is the age at which credentials are read again although the server accepts
+// them. The kubelet renews a projected token at least two minutes before it expires.
 const lookAgain = time.Minute
 
 // credentials is a transport that follows the kubeconfig and the files it names.
 //
-// client-go alone reads a token again after 50 s, and a client certificate and the
-// server's authority after five minutes, all three only from files of their own, and
-// with no regard to whether the server refuses the old ones. Such a refusal makes this
-// transport read everything again at once, and repeat the request with what is new:
-// nobody notices.
+// client-go alone reads a token again after 50 s, and a client certificate and the CA after
+// five minutes, all three only from files of their own, even while the server refuses the
+// old ones. This transport reads everything again as soon as the server refuses, and repeats
+// the request with the new credentials.
 type credentials struct {
-	load func() (*rest.Config, error) // with the contents of files, not their names
+	load func() (*rest.Config, error) // has the contents of files in place of their names
 
 	mu        sync.Mutex
-	conf      *rest.Config // what transport is made of
+	conf      *rest.Config // of transport
 	transport http.RoundTripper
 	looked    time.Time
 }
 
-// followCredentials returns a transport for what load returns now and later.
+// followCredentials returns a transport for the credentials that load returns now and later.
 func followCredentials(load func() (*rest.Config, error)) (*credentials, error) {
 	c := &credentials{load: load}
 	if _, err := c.again(); err != nil {
@@ -58,7 +56,7 @@ func (c *credentials) RoundTrip(r *http.Request) (*http.Response, error) {
 			_ = resp.Body.Close()
 			err = errors.New(resp.Status)
 		}
-		return nil, fmt.Errorf("%w; and the credentials can't be read again: %w", err, loadErr)
+		return nil, fmt.Errorf("%w; credentials can't be read again: %w", err, loadErr)
 	}
 	if fresh == used {
 		return resp, err
@@ -92,8 +90,8 @@ func refused(resp *http.Response, err error) bool {
 		errors.As(err, &verification) || errors.As(err, &alert)
 }
 
-// current returns the transport to use. What can't be read for the moment does no harm
-// while the server takes the old.
+// current returns the transport to use. Files that can't be read do no harm while the server
+// accepts the old credentials.
 func (c *credentials) current() http.RoundTripper {
 	c.mu.Lock()
 	t, old := c.transport, time.Since(c.looked) > lookAgain
@@ -123,13 +121,13 @@ func (c *credentials) again() (http.RoundTripper, error) {
 	if err != nil {
 		return nil, fmt.Errorf("use the credentials for %s: %w", conf.Host, err)
 	}
-	// The connections of the old one end when nothing has gone through them for a while.
-	// Watches go on, and so do requests of others that are on their way.
+	// Idle connections of the old transport end by a time-out. Its watches and pending
+	// requests continue.
 	c.conf, c.transport = conf, t
 	return t, nil
 }
 
-// same compares what a transport is made of, as far as files say it.
+// same compares the parts of a transport's configuration that come from files.
 func same(a, b *rest.Config) bool {
 	return a.BearerToken == b.BearerToken && a.Username == b.Username && a.Password == b.Password &&
 		reflect.DeepEqual(a.TLSClientConfig, b.TLSClientConfig) &&

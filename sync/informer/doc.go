@@ -1,27 +1,26 @@
-// Package informer is the source of objects from an API server: client-go's
-// reflectors, each of whose events is written into a [reconcile.State] at once.
+// Package informer is the source of objects from an API server. client-go's reflectors
+// read them, and each event is written into a [reconcile.State] at once.
 //
 //	          list, watch        convert
 //	API server ─────────> stream ──────> reflector ──> store ──> reconcile.State
 //	                                                  (names)
 //
-// An object is converted as soon as it is decoded, and the state alone keeps what it says:
-// client-go's informers would keep all of it a second time.
+// An object is converted as soon as it is decoded. Only the state keeps its content:
+// client-go's informers would keep a second copy.
 //
-// There is no queue of keys in between: an event costs what its one object costs,
-// and the state itself is what coalesces.
+// There is no queue of keys in between. The cost of an event depends on its one object, and
+// the state coalesces events.
 //
-// What the API server doesn't say, nothing follows from. While it is away all stays
-// as it is, and nothing is complete before Services, EndpointSlices and the Node
-// have been delivered entirely. What is no answer of an API server, an empty object from
-// a proxy or the half of a list, is an error and not an empty cluster; events in the
-// wrong order make everything be read again. A state that is older than the one before,
-// as after etcd was restored from a backup, is followed: it is how things are.
+// Missing information changes nothing. While the API server is away, the state stays, and
+// the source is not complete before all Services, EndpointSlices and the Node have been
+// delivered. An empty object from an HTTP proxy, or half a list, is an error and not an
+// empty cluster. Events in the wrong order cause a new list. An older state than before, as
+// after a restore of etcd from a backup, is followed, since it is the cluster's state.
 //
-// Errors are logged once per kind when they begin and once when they end. The transport
-// follows the files with certificates and tokens, see [Config.REST].
+// The log has the begin and the end of errors, once for each kind. The transport follows the
+// files with certificates and tokens, see [Config.REST].
 //
-// By default client-go streams the initial list (WatchList, KEP-3157), and falls
-// back to a plain list if the server refuses that. Servers before 1.27 neither know
-// nor refuse it; for those set KUBE_FEATURE_WatchListClient=false in the environment.
+// By default client-go streams the initial list (WatchList, KEP-3157), and falls back to a
+// plain list if the server refuses that. Servers before 1.27 ignore the request instead:
+// set KUBE_FEATURE_WatchListClient=false in the environment for them.
 package informer

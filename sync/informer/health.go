@@ -22,55 +22,55 @@ import (
 )
 
 const (
-	// slow is for how long a request may be without an answer before that is logged. Lists
-	// of the largest clusters begin to arrive sooner.
+	// slow is how long a request may go without a response before that is logged. Lists of
+	// the largest clusters begin to arrive sooner.
 	slow = 10 * time.Second
 	// watchEvery and watchBurst bound how often watches of one kind begin. They usually
-	// last for minutes, and client-go waits between those that fail, but not between
-	// those that end soon in the orderly way, or are cut while they stream the initial list.
+	// last for minutes. client-go pauses after a watch that failed, but not after one that
+	// ended soon without an error, or during the initial list.
 	watchEvery = 10 * time.Second
 	watchBurst = 10
 )
 
 var (
 	// errNoAnswer is a connection that was accepted and closed, as by a load balancer
-	// without a server. client-go makes it a watch that ends at once, and no error.
-	errNoAnswer = errors.New("connection was closed without an answer")
-	errSilent   = errors.New("no answer")
-	errNoList   = errors.New("answer has no resource version: something else answers in the API server's place")
+	// without a server. client-go returns a watch that ends at once, and no error.
+	errNoAnswer = errors.New("connection was closed without a response")
+	errSilent   = errors.New("no response")
+	errNoList   = errors.New("response has no resourceVersion: it is not an API server's")
 )
 
-// health watches the requests for one kind: it logs when they begin to fail and when
-// they succeed again, finds out what the server can't do, and keeps client-go from
-// believing what is no answer. client-go's own error handler is not told of all
-// failures (connections refused), nor of any success.
+// health checks the requests for one kind. It logs when they begin to fail and when they
+// succeed again, adapts requests to the server's abilities, and hides responses from
+// client-go that are not an API server's. client-go's own error handler misses some
+// failures (refused connections), and all successes.
 type health struct {
 	log      *slog.Logger
-	optional bool
+	optional string // see resource
 	giveUp   func() // ends the informer
 	pace     *rate.Limiter
 
 	mu        sync.Mutex
 	said      bool   // a failure was logged, and no success since
-	delivered bool   // the initial list was
+	delivered bool   // the initial list has been delivered
 	short     bool   // a watch ended at once, and none has worked since
 	noFields  bool   // the server doesn't know our field selector
-	newest    uint64 // resource version that was seen
+	newest    uint64 // resource version so far
 }
 
-func newHealth(log *slog.Logger, optional bool) *health {
+func newHealth(log *slog.Logger, optional string) *health {
 	return &health{log: log, optional: optional, pace: rate.NewLimiter(rate.Every(watchEvery), watchBurst)}
 }
 
-// synced says that the initial list has been delivered: from then on, the kind is
-// one that the server has, whatever it answers.
+// synced says that the initial list has been delivered: from then on, the server is known to
+// have this kind, whatever it answers.
 func (h *health) synced() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.delivered = true
 }
 
-// observe returns the functions that list and watch r, and give what comes to be read.
+// observe returns the functions that list and watch r, and pass objects to into.
 func (h *health) observe(r *resource, into *store) *cache.ListWatch {
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
@@ -93,7 +93,7 @@ func (h *health) list(ctx context.Context, r *resource, into *store, o metav1.Li
 	if err != nil {
 		return nil, err
 	}
-	// An empty object decodes as an empty list, upon which everything would be removed.
+	// An empty object would decode as an empty list, and everything would be removed.
 	m, err := meta.ListAccessor(out)
 	if err == nil && m.GetResourceVersion() == "" {
 		err = errNoList
@@ -110,10 +110,10 @@ func (h *health) list(ctx context.Context, r *resource, into *store, o metav1.Li
 	return read, nil
 }
 
-// stream begins a watch with all that there is.
+// stream begins a watch with the initial list.
 func (h *health) stream(ctx context.Context, r *resource, into *store, o metav1.ListOptions) (watch.Interface, error) {
-	// After these errors client-go would try again without a list, which is right, but
-	// wait for up to a minute before, even if ctx ends.
+	// After these errors client-go would retry without a list, as it should, but wait for up
+	// to a minute before, even if ctx ends.
 	delay := wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 1, Cap: 30 * time.Second, Steps: 10}
 	for {
 		out, err := h.watch(ctx, r, o)
@@ -132,19 +132,19 @@ func (h *health) stream(ctx context.Context, r *resource, into *store, o metav1.
 	}
 }
 
-// resume goes on with a watch from a version that is known.
+// resume continues with a watch from a known version.
 func (h *health) resume(ctx context.Context, r *resource, into *store, o metav1.ListOptions) (watch.Interface, error) {
 	from, _ := parseVersion(o.ResourceVersion)
 	h.mu.Lock()
 	h.newest = max(h.newest, from)
 	h.mu.Unlock()
 	if h.failing() {
-		// A server that was away may come back with the state of a backup. It would let us
-		// watch from a version that it has yet to reach, and say nothing until then.
+		// A server that was away may come back with the state of a backup. It would accept a
+		// watch from a version in its future, and send no events until then.
 		probe := metav1.ListOptions{Limit: 1, ResourceVersion: o.ResourceVersion, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan}
 		_, err := request(ctx, h, "list", r, probe, r.list)
 		if tooLarge(err) {
-			return nil, apierrors.NewResourceExpired(fmt.Sprintf("version %s is not known to the API server", o.ResourceVersion))
+			return nil, apierrors.NewResourceExpired(fmt.Sprintf("version %s is in the API server's future", o.ResourceVersion))
 		}
 		if err != nil {
 			return nil, err
@@ -168,8 +168,8 @@ func (h *health) watch(ctx context.Context, r *resource, o metav1.ListOptions) (
 
 var emptyWatch = reflect.TypeOf(watch.NewEmptyWatch()) //nolint:gochecknoglobals // an unexported type, for reflect.TypeFor
 
-// request adds the selectors to a request, leaves out what the server refuses, and
-// tells h if it fails or takes long.
+// request adds the selectors to a request, omits those that the server refuses, and reports
+// to h if it fails or takes long.
 func request[T any](ctx context.Context, h *health, verb string, r *resource, o metav1.ListOptions, do func(context.Context, metav1.ListOptions) (T, error)) (T, error) {
 	ctx, attempts := withAttempts(ctx)
 	defer time.AfterFunc(slow, func() { h.failed(ctx, verb, attempts.last(errSilent)) }).Stop()
@@ -185,13 +185,13 @@ func request[T any](ctx context.Context, h *health, verb string, r *resource, o 
 		h.mu.Lock()
 		h.noFields = true
 		h.mu.Unlock()
-		h.log.LogAttrs(ctx, slog.LevelInfo, "API server can't select by field; reading more than necessary",
+		h.log.LogAttrs(ctx, slog.LevelInfo, "API server refuses field selector; reading all objects",
 			slog.String("field_selector", r.fields), slog.Any("err", err))
 		o.FieldSelector = ""
 		out, err = do(ctx, o)
 	}
 	if o.SendInitialEvents != nil && apierrors.IsInvalid(err) {
-		return out, err // the server can't stream the initial list; client-go asks for a plain one next
+		return out, err // the server can't stream the initial list; client-go requests a plain one next
 	}
 	if err != nil {
 		h.failed(ctx, verb, err)
@@ -202,12 +202,16 @@ func request[T any](ctx context.Context, h *health, verb string, r *resource, o 
 // failed logs the first failure. err must not be nil.
 func (h *health) failed(ctx context.Context, verb string, err error) {
 	if ctx.Err() != nil || errors.Is(err, context.Canceled) || expired(err) || tooLarge(err) {
-		return // we stop, or client-go lists again: nothing is wrong
+		return // no failure: vmapd stops, or client-go lists again
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.optional && !h.delivered && (apierrors.IsNotFound(err) || apierrors.IsForbidden(err)) {
-		h.log.LogAttrs(ctx, slog.LevelInfo, "API server doesn't offer this resource; going on without", slog.Any("err", err))
+	if h.optional != "" && !h.delivered && (apierrors.IsNotFound(err) || apierrors.IsForbidden(err)) {
+		message := "API server does not have this resource: " + h.optional
+		if apierrors.IsForbidden(err) {
+			message = "not allowed to read this resource: " + h.optional + "; grant list and watch"
+		}
+		h.log.LogAttrs(ctx, slog.LevelInfo, message, slog.Any("err", err))
 		h.giveUp()
 		return
 	}
@@ -215,12 +219,12 @@ func (h *health) failed(ctx context.Context, verb string, err error) {
 		return
 	}
 	h.said = true
-	h.log.LogAttrs(ctx, slog.LevelError, "reading from the API server fails; keeping what is known, and retrying",
+	h.log.LogAttrs(ctx, slog.LevelError, "cannot read from the API server; keeping the last known state and retrying",
 		slog.String("verb", verb), slog.Any("err", err))
 }
 
-// endedAtOnce is told of a watch that ended at once, in the orderly way. A server that
-// shuts down does that, once.
+// endedAtOnce is called for a watch that ended at once without an error. A server that
+// shuts down does that once.
 func (h *health) endedAtOnce(ctx context.Context) {
 	h.mu.Lock()
 	again := h.short
@@ -247,7 +251,7 @@ func (h *health) recovered(ctx context.Context) {
 	}
 }
 
-// took is told of the version of each whole list.
+// took is called with the version of each complete list.
 func (h *health) took(ctx context.Context, version string) {
 	v, ok := parseVersion(version)
 	if !ok {
@@ -256,7 +260,7 @@ func (h *health) took(ctx context.Context, version string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if v < h.newest {
-		h.log.LogAttrs(ctx, slog.LevelWarn, "API server has an older state than before, as from a backup; following it",
+		h.log.LogAttrs(ctx, slog.LevelWarn, "API server returned to an older state, as after a restore; following it",
 			slog.Uint64("resource_version", v), slog.Uint64("before", h.newest))
 	}
 	h.newest = v
@@ -264,13 +268,13 @@ func (h *health) took(ctx context.Context, version string) {
 
 func expired(err error) bool { return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) }
 
-// tooLarge says that the server has not come as far as the version that was asked for.
+// tooLarge reports whether the requested version is in the server's future.
 func tooLarge(err error) bool {
 	return apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
 }
 
-// parseVersion returns a resource version as a number, which the versions of all our
-// kinds are, and grow (KEP-5504).
+// parseVersion returns a resource version as a number. Versions of all our kinds are numbers
+// that grow (KEP-5504).
 func parseVersion(s string) (uint64, bool) {
 	v, err := strconv.ParseUint(s, 10, 64)
 	return v, err == nil

@@ -11,22 +11,22 @@ import (
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
-// object is all that client-go gets to see of an object: its name and its version. What
-// the proxy reads of it is on its way to the state.
+// object is the part of an object that client-go needs: its name and its version. The
+// state gets the part that the proxy needs.
 type object struct {
-	metav1.Object // shared and empty: for all that client-go doesn't ask
+	metav1.Object // shared and empty: for methods that client-go doesn't call
 
 	name     model.NamespacedName
 	version  string
 	endsList bool   // a bookmark, after the last of the initial events
 	sum      uint64 // of the content, with the version
 
-	change reconcile.Change     // what it counts as
-	set    func(*model.Builder) // writes it into the state; nil: it is there already
+	change reconcile.Change     // for metrics
+	set    func(*model.Builder) // writes it into the state; nil: the state has it already
 }
 
-// nothing is the metadata of which all objects have the rest of theirs. A
-// [metav1.ObjectMeta] of their own is large, and client-go asks several times.
+// nothing is the shared rest of all objects' metadata. A [metav1.ObjectMeta] for each would
+// be large, and client-go asks several times.
 var nothing metav1.Object = &metav1.ObjectMeta{} //nolint:gochecknoglobals // one for all objects
 
 // GetNamespace implements [metav1.Object].
@@ -74,7 +74,7 @@ func (l *objects) DeepCopyObject() runtime.Object {
 	return out
 }
 
-// apiObject is what the types of our kinds have in common.
+// apiObject has the methods that all our kinds have.
 type apiObject interface {
 	runtime.Object
 	metav1.Object
@@ -82,7 +82,7 @@ type apiObject interface {
 	MarshalToSizedBuffer(to []byte) (int, error)
 }
 
-// summer makes sums that tell whether two objects are the same.
+// summer computes hashes of objects, to find those that have not changed.
 type summer struct {
 	seed   maphash.Seed
 	buffer []byte
@@ -90,8 +90,8 @@ type summer struct {
 
 func newSummer() *summer { return &summer{seed: maphash.MakeSeed()} }
 
-// sum makes the sum of an object. Its labels and annotations are added one by one: their
-// order says nothing, and to write them in one takes longer than all the rest.
+// sum hashes an object. Labels and annotations are hashed one by one and added, since their
+// order does not matter: sorting them would take longer than all the rest.
 func (s *summer) sum(o apiObject) uint64 {
 	labels, annotations := o.GetLabels(), o.GetAnnotations()
 	o.SetLabels(nil)
@@ -106,7 +106,7 @@ func (s *summer) sum(o apiObject) uint64 {
 	}
 	n, err := o.MarshalToSizedBuffer(s.buffer[:size])
 	if err != nil {
-		// No object that was decoded comes here. Nearly always, its version is enough.
+		// Not reached for a decoded object. The version is nearly always enough.
 		return maphash.String(s.seed, o.GetResourceVersion())
 	}
 	return maphash.Bytes(s.seed, s.buffer[size-n:size]) + s.pairs(labels) + 3*s.pairs(annotations)
@@ -118,7 +118,7 @@ func (s *summer) pairs(m map[string]string) (sum uint64) {
 	for k, v := range m {
 		h.Reset()
 		h.WriteString(k)
-		h.WriteByte(0) // is in no key
+		h.WriteByte(0) // no key contains it
 		h.WriteString(v)
 		sum += h.Sum64()
 	}

@@ -17,31 +17,31 @@ import (
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
-// notOurs deselects what no proxy or another proxy serves, already on the server. The
-// EndpointSlice controller copies a Service's labels, and marks the slices of
-// headless ones.
+// notOurs makes the server exclude objects that no proxy, or another proxy, serves. The
+// EndpointSlice controller copies a Service's labels, and marks the slices of headless
+// Services.
 const notOurs = "!" + model.LabelHeadless + ",!" + model.LabelServiceProxyName
 
-// resource is a kind of objects and what is done with them.
+// resource is a kind of objects with the functions that read them.
 type resource struct {
 	name     string // plural, as in URLs
 	labels   string // selectors
 	fields   string
-	spare    bool // fields only saves traffic: a server that refuses it is asked without
-	optional bool // not every server has it, or allows to read it
+	spare    bool   // fields only saves traffic: if the server refuses it, it is omitted
+	optional string // the consequence, if the server doesn't have it or refuses; "": required
 
 	list    func(context.Context, metav1.ListOptions) (runtime.Object, error)
 	watch   func(context.Context, metav1.ListOptions) (watch.Interface, error)
-	read    func(runtime.Object, *summer) (*object, bool) // false: it is of another kind
+	read    func(runtime.Object, *summer) (*object, bool) // false: another kind
 	remove  func(*model.Builder, model.NamespacedName)
-	removal reconcile.Change // what a deletion counts as
+	removal reconcile.Change // of a deletion, for metrics
 }
 
-// resources are what the proxy of one node reads.
+// resources returns the kinds that the proxy of one node reads.
 func resources(c *client.Client, node string) []*resource {
 	services := newResource(c.Services(), readService, (*model.Builder).DeleteService)
 	services.labels = notOurs
-	// Most Services of some clusters are headless, and not all of them are labelled so.
+	// In some clusters most Services are headless, and not all of them have the label.
 	services.fields = fields.OneTermNotEqualSelector("spec.clusterIP", corev1.ClusterIPNone).String()
 	services.spare = true
 	services.removal = reconcile.Change{Services: 1}
@@ -56,7 +56,7 @@ func resources(c *client.Client, node string) []*resource {
 
 	cidrs := newResource(c.ServiceCIDRs(), readServiceCIDR,
 		func(b *model.Builder, n model.NamespacedName) { b.DeleteServiceCIDR(n.Name) })
-	cidrs.optional = true // networking.k8s.io/v1 has it since 1.33 (KEP-1880)
+	cidrs.optional = "unused cluster IPs will not be dropped" // networking.k8s.io/v1 since 1.33 (KEP-1880)
 
 	return []*resource{services, slices, nodes, cidrs}
 }

@@ -18,17 +18,17 @@ import (
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
-// retryOptional is after how long, at least, a kind is tried again that the server
-// doesn't have: it may be upgraded. There are thousands of nodes, so not often.
+// retryOptional is the least time until an optional kind is tried again: the server may be
+// upgraded. Thousands of nodes may ask, so the time is long.
 const retryOptional = 10 * time.Minute
 
-// retry is how long to wait before everything is read again, after an error: as client-go's
-// reflectors do. After retryReset without one, it begins anew.
+// retry is the pause before everything is listed again after an error, as in client-go's
+// reflectors. After retryReset without an error, it starts from the beginning.
 var retry = wait.Backoff{Duration: 800 * time.Millisecond, Factor: 2, Jitter: 1, Cap: 30 * time.Second, Steps: 38}
 
 const retryReset = 2 * time.Minute
 
-// Source follows an API server and writes what concerns this node into a
+// Source follows an API server and writes the objects for this node into a
 // [reconcile.State].
 type Source struct {
 	Client   *client.Client
@@ -36,10 +36,10 @@ type Source struct {
 	Log      *slog.Logger
 }
 
-// Run calls Complete once the initial lists of Services, EndpointSlices and the
-// Node, and of ServiceCIDRs if the server has them, are in the state. It then writes
-// each change until ctx ends, and returns nil. Errors of the server are logged once
-// per kind, until it is watched again; they change nothing in the state.
+// Run calls Complete when the initial lists of Services, EndpointSlices, the Node and, if the
+// server has them, ServiceCIDRs are in the state. It then writes each change until ctx ends,
+// and returns nil. Errors of the server do not change the state. They are logged once for
+// each kind until it is watched again.
 func (s *Source) Run(ctx context.Context, state *reconcile.State) error {
 	if s.NodeName == "" {
 		return errors.New("follow the API server: no node name")
@@ -78,8 +78,8 @@ type follower struct {
 	log   *slog.Logger
 }
 
-// run follows until ctx ends. It calls delivered when the initial list is in the
-// state, or will not come, or ctx ended.
+// run follows until ctx ends. It calls delivered when the initial list is in the state or
+// unavailable, or when ctx ends.
 func (f *follower) run(ctx context.Context, delivered func()) {
 	defer delivered()
 	for {
@@ -88,7 +88,7 @@ func (f *follower) run(ctx context.Context, delivered func()) {
 		if ctx.Err() != nil {
 			return
 		}
-		// Only what is optional ends before ctx does.
+		// Only an optional kind ends before ctx does.
 		delivered()
 		select {
 		case <-ctx.Done():
@@ -112,8 +112,8 @@ func (f *follower) inform(ctx context.Context, h *health, delivered func()) {
 		h.observe(f.resource, into), new(object), into,
 		cache.ReflectorOptions{Name: f.name, TypeDescription: f.name, Logger: &logger},
 	)
-	// The reflector's own loop would log errors. They are seen by h, and more of them than
-	// come here.
+	// The reflector's own loop would log errors. h logs them, and others that do not come
+	// here.
 	again := retry.DelayWithReset(clock.RealClock{}, retryReset)
 	_ = again.Until(ctx, true, true, func(ctx context.Context) (bool, error) {
 		_ = reflector.ListAndWatchWithContext(ctx)
@@ -121,8 +121,7 @@ func (f *follower) inform(ctx context.Context, h *health, delivered func()) {
 	})
 }
 
-// demoted is a handler for client-go's own log: what it calls information is for
-// debugging here.
+// demoted is a handler for client-go's own log, with its Info messages at Debug level.
 type demoted struct{ slog.Handler }
 
 func (d demoted) level(l slog.Level) slog.Level {

@@ -181,7 +181,7 @@ func TestServiceCIDRsAreOptional(t *testing.T) {
 				s.Refuse(apitest.ServiceCIDRs, status)
 				w := follow(t, s)
 				w.want(whole[:2]...)
-				if got := w.logs.count("INFO", "going on without", "resource=servicecidrs"); got != 1 {
+				if got := w.logs.count("INFO", "unused cluster IPs will not be dropped", "resource=servicecidrs"); got != 1 {
 					t.Errorf("logged %d times:\n%s", got, strings.Join(w.logs.all(), "\n"))
 				}
 				if got := w.logs.count("ERROR"); got != 0 {
@@ -211,7 +211,7 @@ func TestErrorsOfTheServerAreWaitedFor(t *testing.T) {
 			w := follow(t, s)
 			w.until("a second try", func() bool { return len(s.Requests(r)) > 3 })
 			w.incomplete()
-			if got := w.logs.count("ERROR", "keeping what is known", "resource="+string(r)); got != 1 {
+			if got := w.logs.count("ERROR", "keeping the last known state", "resource="+string(r)); got != 1 {
 				t.Errorf("logged %d times:\n%s", got, strings.Join(w.logs.all(), "\n"))
 			}
 			s.Refuse(r, 0)

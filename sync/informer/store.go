@@ -11,15 +11,15 @@ import (
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
-// store is where client-go's reflector puts objects of one kind: it writes them into the
-// state. What it keeps of each is a name and a sum, as the state has the rest.
+// store is the store of client-go's reflector for one kind: it writes objects into the state.
+// For itself it keeps their names and sums only.
 //
-// It has no lock: a stream changes it while it delivers initial events, and the reflector only
-// when these have come to their end, or when a stream that failed has stopped.
+// It has no lock. A stream changes it during the initial events, and the reflector only after
+// their end, or after a failed stream has stopped.
 type store struct {
 	*resource
 	state    *reconcile.State
-	replaced func() // is told of the initial list
+	replaced func() // called after the initial list
 
 	summer *summer
 	known  map[model.NamespacedName]uint64 // sums
@@ -30,10 +30,10 @@ func newStore(r *resource, s *reconcile.State, replaced func()) *store {
 	return &store{resource: r, state: s, replaced: replaced, summer: newSummer(), known: map[model.NamespacedName]uint64{}}
 }
 
-// initial reads one of the initial events, which client-go collects until it has all. It
-// need not hold their content: at a start the state takes it at once, as nothing is
-// programmed before it has everything, and later it has most of it already. Should the
-// events not come to their end, Replace puts right what has come.
+// initial reads one of the initial events, which client-go collects until it has all of
+// them, without their content. At the start the state gets the content at once, since
+// nothing is programmed before the state is complete. Later the state has most of it
+// already. If the events are cut off, the next Replace corrects the state.
 func (s *store) initial(e watch.Event) watch.Event {
 	e = s.later(e)
 	o, ok := e.Object.(*object)
@@ -47,8 +47,8 @@ func (s *store) initial(e watch.Event) watch.Event {
 	return e
 }
 
-// later reads an event that follows the initial ones. What is of another kind is left to
-// client-go, which says so and ignores it.
+// later reads an event that follows the initial ones. client-go logs and ignores an object of
+// another kind.
 func (s *store) later(e watch.Event) watch.Event {
 	if o, ok := s.read(e.Object, s.summer); ok {
 		e.Object = o
@@ -80,7 +80,7 @@ func (s *store) has(o *object) bool {
 	return ok && sum == o.sum
 }
 
-// put writes an object into the state, unless it is there, and lets go of its content.
+// put writes an object into the state, unless the state has it, and releases its content.
 func (s *store) put(o *object) {
 	if !s.has(o) {
 		s.state.Update(o.change, o.set)
@@ -99,8 +99,7 @@ func (s *store) drop(name model.NamespacedName) {
 // Add implements [cache.ReflectorStore].
 func (s *store) Add(o any) error { return s.Update(o) }
 
-// Update implements [cache.ReflectorStore]. A version that is known comes again from
-// servers that send an event twice.
+// Update implements [cache.ReflectorStore]. Some servers send an event twice.
 func (s *store) Update(o any) error {
 	s.put(o.(*object))
 	return nil
@@ -112,9 +111,9 @@ func (s *store) Delete(o any) error {
 	return nil
 }
 
-// Replace implements [cache.ReflectorStore]. The list, when a watch could not be resumed,
-// repeats what did not change, and what it lacks is deleted. The version alone does not
-// tell what changed: from a backup, one may come twice.
+// Replace implements [cache.ReflectorStore]. After a watch that could not be resumed, the
+// list repeats unchanged objects, and missing ones have been deleted. The version alone does
+// not show a change: after a restore from a backup, one version may be used twice.
 func (s *store) Replace(list []any, _ string) error {
 	next := make(map[model.NamespacedName]uint64, len(list))
 	for _, item := range list {

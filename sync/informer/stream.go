@@ -13,27 +13,27 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// works is how long a watch has to last without an event to count as one that works;
-// client-go takes a shorter one for a failure.
+// works is how long a watch without events must last to be a success. client-go treats a
+// shorter one as a failure.
 const works = time.Second
 
 var (
-	errCut      = errors.New("stream of the initial list ended before the list did")
-	errShort    = errors.New("watches end at once")
-	errDisorder = errors.New("events came in disorder; reading everything again")
+	errCut      = errors.New("watch ended before the initial list was complete")
+	errShort    = errors.New("watch ends at once")
+	errDisorder = errors.New("watch events out of order; listing again")
 )
 
-// phase is what a watch delivers.
+// phase is the part of a watch.
 type phase int
 
 const (
 	initialEvents phase = iota // objects in any order, until the bookmark that ends them
-	changes                    // what happens, in the order in which it happened
+	changes                    // in the order in which they happened
 )
 
-// stream is a watch that checks what it delivers, and ends with an error if the
-// server's answer does not make sense. client-go would read again what was cut without
-// a pause, and let an older version of an object replace a newer one.
+// stream is a watch that checks its events, and ends with an error if they make no sense.
+// client-go would repeat a watch that was cut off without a pause, and let an older version
+// of an object replace a newer one.
 type stream struct {
 	watch.Interface // the server's
 	health          *health
@@ -46,7 +46,7 @@ type stream struct {
 
 	phase  phase
 	newest uint64 // resource version of an event
-	proven bool   // something came, or nothing for long
+	proven bool   // an event came, or none for the time works
 }
 
 // newStream wraps a watch from a resource version. It must be stopped.
@@ -64,7 +64,7 @@ func newStream(ctx context.Context, h *health, into *store, w watch.Interface, p
 // ResultChan implements [watch.Interface].
 func (s *stream) ResultChan() <-chan watch.Event { return s.out }
 
-// Stop implements [watch.Interface]. It waits until all has ended.
+// Stop implements [watch.Interface]. It waits for the goroutine.
 func (s *stream) Stop() {
 	s.stop()
 	s.Interface.Stop()
@@ -123,14 +123,14 @@ func (s *stream) end(ctx context.Context) {
 	switch {
 	case s.phase == initialEvents:
 		s.health.failed(ctx, "watch", errCut)
-		// This makes client-go ask for a plain list next.
+		// After this error client-go requests a plain list.
 		s.send(errorEvent(http.StatusInternalServerError, metav1.StatusReasonInternalError, errCut))
 	case !s.proven:
 		s.health.endedAtOnce(ctx)
 	}
 }
 
-// check returns the event to pass on, and what is wrong with the one that came.
+// check returns the event to pass on, and an error if the server's event is wrong.
 func (s *stream) check(ctx context.Context, e watch.Event) (watch.Event, error) {
 	if e.Type == watch.Error {
 		return e, apierrors.FromObject(e.Object)
@@ -149,7 +149,7 @@ func (s *stream) check(ctx context.Context, e watch.Event) (watch.Event, error) 
 		}
 	case changes:
 		if known && version < s.newest {
-			// Which objects it is about is not enough to know what was missed.
+			// The event alone does not show which changes were missed.
 			return errorEvent(http.StatusGone, metav1.StatusReasonExpired, errDisorder), errDisorder
 		}
 		if known {

@@ -258,7 +258,7 @@ func (w *world) incomplete() []string {
 func (w *world) fails(kinds ...apitest.Resource) {
 	w.t.Helper()
 	for _, r := range kinds {
-		w.until(string(r)+" fail", func() bool { return w.logs.count("ERROR", "keeping what is known", "resource="+string(r)) == 1 })
+		w.until(string(r)+" fail", func() bool { return w.logs.count("ERROR", "keeping the last known state", "resource="+string(r)) == 1 })
 	}
 }
 

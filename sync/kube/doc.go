@@ -1,9 +1,9 @@
-// Package kube turns Kubernetes API objects into the inputs of package model.
+// Package kube converts Kubernetes API objects to the inputs of package model.
 //
 //	*corev1.Service, *discoveryv1.EndpointSlice,      model.Service, model.EndpointSlice,
 //	*corev1.Node, *networkingv1.ServiceCIDR      ──>  model.Node, model.ServiceCIDR
 //
-// It copies and decides nothing: whether an object counts, and what it means for
-// traffic, is for [github.com/vmapd/vmapd/model.Builder] to say. It is the only
-// pure package that knows Kubernetes, so model, nft and legacy build without it.
+// It only copies. [github.com/vmapd/vmapd/model.Builder] decides which objects are used, and
+// how they affect traffic. No other pure package knows Kubernetes, so that model, nft and
+// legacy build without it.
 package kube

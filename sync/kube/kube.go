@@ -10,9 +10,9 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// Service copies what the proxy needs of a v1 Service. An unset field stays
-// empty: objects from an API server carry its defaults already, and those from a
-// file get the same ones from the builder.
+// Service copies the fields of a v1 Service that the proxy needs. An unset field stays empty:
+// the API server has set its defaults, and the builder sets the same ones for objects from
+// files.
 func Service(s *corev1.Service) model.Service {
 	out := model.Service{
 		NamespacedName:        model.NamespacedName{Namespace: s.Namespace, Name: s.Name},
@@ -28,8 +28,7 @@ func Service(s *corev1.Service) model.Service {
 		Algorithm:             s.Annotations[model.AnnotationAlgorithm],
 		ConnectionGrace:       s.Annotations[model.AnnotationConnectionGrace],
 	}
-	// Only clusterIP is required of a client, and manifests often have only that;
-	// an API server fills in clusterIPs (KEP-563).
+	// Manifests often have only clusterIP; an API server fills in clusterIPs (KEP-563).
 	if len(out.ClusterIPs) == 0 && s.Spec.ClusterIP != "" {
 		out.ClusterIPs = []string{s.Spec.ClusterIP}
 	}
@@ -60,7 +59,7 @@ func Service(s *corev1.Service) model.Service {
 	return out
 }
 
-// EndpointSlice copies what the proxy needs of a discovery/v1 EndpointSlice. The
+// EndpointSlice copies the fields of a discovery/v1 EndpointSlice that the proxy needs. The
 // result shares the object's slices and pointers; neither may be changed.
 func EndpointSlice(s *discoveryv1.EndpointSlice) model.EndpointSlice {
 	out := model.EndpointSlice{
@@ -104,9 +103,9 @@ func EndpointSlice(s *discoveryv1.EndpointSlice) model.EndpointSlice {
 	return out
 }
 
-// Triggered returns when the change happened that caused this version of a slice: that of
-// a pod or the Service, as the slice's controller notes it. It is the zero time if the slice
-// does not say.
+// Triggered returns the time of the change of a pod or of the Service that caused this
+// version of a slice. The slice's controller sets it as an annotation. Without the annotation
+// it is the zero time.
 func Triggered(s *discoveryv1.EndpointSlice) time.Time {
 	t, err := time.Parse(time.RFC3339Nano, s.Annotations[corev1.EndpointsLastChangeTriggerTime])
 	if err != nil {
@@ -115,9 +114,9 @@ func Triggered(s *discoveryv1.EndpointSlice) time.Time {
 	return t
 }
 
-// Node copies what the proxy needs of a Node. Of its addresses, those of type InternalIP
-// come first, then those of type ExternalIP, each in the order of status.addresses. That
-// is how kube-proxy finds a node's primary address (k8s.io/component-helpers,
+// Node copies the fields of a Node that the proxy needs. Its addresses of type InternalIP
+// come first, then those of type ExternalIP, each in the order of status.addresses.
+// kube-proxy finds a node's primary address in the same way (k8s.io/component-helpers,
 // GetNodeHostIPs).
 func Node(n *corev1.Node) model.Node {
 	out := model.Node{

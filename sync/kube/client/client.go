@@ -16,15 +16,15 @@ import (
 	"k8s.io/client-go/util/flowcontrol"
 )
 
-// Client makes requests to an API server. They all count for one limit of their rate.
+// Client makes requests to an API server, with one rate limit for all of them.
 type Client struct {
 	core, discovery, networking, events, authentication, authorization rest.Interface
 
 	options runtime.ParameterCodec
 }
 
-// New returns a client. It does not talk to the server yet. Without a QPS or a Burst, there
-// are client-go's 5 requests a second and 10; a QPS of less than 0 means no limit.
+// New returns a client. It sends no request yet. The defaults of QPS and Burst are client-go's
+// 5 requests per second and 10; a QPS below 0 means no limit.
 func New(conf *rest.Config) (*Client, error) {
 	conf = rest.CopyConfig(conf)
 	if conf.UserAgent == "" {
@@ -38,7 +38,7 @@ func New(conf *rest.Config) (*Client, error) {
 	}
 	if conf.RateLimiter == nil && conf.QPS > 0 {
 		if conf.Burst < 0 {
-			return nil, fmt.Errorf("burst of %d requests: with a limit of %v a second, there must be at least one", conf.Burst, conf.QPS)
+			return nil, fmt.Errorf("burst of %d requests: must be at least 1 with a limit of %v per second", conf.Burst, conf.QPS)
 		}
 		conf.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(conf.QPS, conf.Burst)
 	}

@@ -1,4 +1,4 @@
-// Package client makes the requests to an API server that a Service proxy makes, and no
+// Package client makes the requests to an API server that a Service proxy needs, and no
 // others:
 //
 //	list, watch   services, endpointslices, nodes, servicecidrs
@@ -6,7 +6,7 @@
 //	create, patch events (events.k8s.io)
 //	create        tokenreviews, subjectaccessreviews
 //
-// client-go's clientset makes them alike. But it knows all groups of the API, and with
-// them come hundreds of packages whose initialization alone takes more memory than the
-// proxy needs for a small cluster.
+// client-go's clientset would do, but it knows all groups of the API: the initialization of
+// their packages takes more memory than the proxy needs for a small cluster. A client of
+// client-go's gentype for these kinds alone links 397 packages, and this one 324.
 package client

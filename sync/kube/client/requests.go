@@ -65,7 +65,7 @@ func (r Resource[L]) List(ctx context.Context, o metav1.ListOptions) (L, error) 
 	return out, err
 }
 
-// Watch reads what happens to objects, until it is stopped or ctx ends.
+// Watch reads the changes of objects until it is stopped or ctx ends.
 func (r Resource[L]) Watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	o.Watch = true
 	return r.get(o).Watch(ctx)
@@ -89,7 +89,7 @@ func (c *Client) PatchEvent(ctx context.Context, namespace, name string, patch [
 	return r.Do(ctx).Into(new(eventsv1.Event))
 }
 
-// ReviewToken asks who a token belongs to.
+// ReviewToken asks for the user of a token.
 func (c *Client) ReviewToken(ctx context.Context, spec authenticationv1.TokenReviewSpec) (authenticationv1.TokenReviewStatus, error) {
 	out := new(authenticationv1.TokenReview)
 	review := &authenticationv1.TokenReview{Spec: spec}
@@ -97,7 +97,7 @@ func (c *Client) ReviewToken(ctx context.Context, spec authenticationv1.TokenRev
 	return out.Status, err
 }
 
-// ReviewAccess asks what a user may do.
+// ReviewAccess asks whether a user has a permission.
 func (c *Client) ReviewAccess(ctx context.Context, spec authorizationv1.SubjectAccessReviewSpec) (authorizationv1.SubjectAccessReviewStatus, error) {
 	out := new(authorizationv1.SubjectAccessReview)
 	review := &authorizationv1.SubjectAccessReview{Spec: spec}

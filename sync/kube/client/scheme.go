@@ -16,8 +16,8 @@ import (
 	"github.com/vmapd/vmapd/sync/kube/wire"
 )
 
-// newScheme returns the kinds that requests and answers are about. Each group has, besides,
-// those of all groups: options, Status, WatchEvent.
+// newScheme returns the kinds in requests and responses. Each group also has the kinds of all
+// groups: options, Status, WatchEvent.
 func newScheme() *runtime.Scheme {
 	s := runtime.NewScheme()
 	for group, kinds := range map[schema.GroupVersion][]runtime.Object{
@@ -34,8 +34,8 @@ func newScheme() *runtime.Scheme {
 	return s
 }
 
-// newSerializer returns what encodes and decodes objects, in protobuf, JSON and YAML, and in
-// CBOR if client-go's feature ClientsAllowCBOR is on.
+// newSerializer returns a serializer for protobuf, JSON and YAML, and for CBOR if client-go's
+// feature ClientsAllowCBOR is on.
 func newSerializer(s *runtime.Scheme) runtime.NegotiatedSerializer {
 	return wire.New(s, rest.CodecFactoryForGeneratedClient(s, serializer.NewCodecFactory(s)).WithoutConversion())
 }

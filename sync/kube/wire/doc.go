@@ -1,12 +1,20 @@
-// Package wire decodes what an API server sends in protobuf with less garbage than
-// client-go's serializer: of a start in a large cluster, decoding is most of what has
-// to be collected.
+// Package wire decodes protobuf from an API server with less garbage than client-go's
+// serializer. At a start in a large cluster, most garbage comes from decoding:
 //
-// The standard decoder copies each object twice before it reads it, once out of the
-// event of a watch and once out of the envelope with its kind, and makes Go values of
-// metadata.managedFields, which is a large part of an object and which no proxy reads.
-// Here the event and the envelope are taken apart where they lie, and the managed fields
-// are left out of what the generated Unmarshal of the object's type gets to see:
+//	                          client-go                      wire
+//	list of 1,000 Services    5.7 ms, 6.0 MB, 48,017 allocs  3.2 ms, 2.6 MB, 40,004 allocs
+//	event of a Service        9.5 us, 6.4 kB                 7.4 us, 2.8 kB
+//	event of a slice with
+//	1 endpoint               10.5 us, 4.9 kB                 5.5 us, 2.2 kB
+//	100 endpoints             155 us, 90 kB                  125 us, 63 kB
+//
+// (BenchmarkList and BenchmarkWatch, on one core of a Xeon.)
+//
+// The standard decoder copies each object twice before it reads it, once from the event of a
+// watch and once from the envelope with its kind. It also decodes metadata.managedFields, a
+// large part of an object that no proxy reads. This package reads the event and the envelope
+// in place, and passes all but the managed fields to the generated Unmarshal of the object's
+// type:
 //
 //	frame of a watch                      (length, by client-go)
 //	└ metav1.WatchEvent                   type, object
@@ -14,7 +22,6 @@
 //	    └ corev1.Service                  ──> Unmarshal
 //	      └ metadata: metav1.ObjectMeta   ──> Unmarshal, without managedFields
 //
-// Objects and lists of the kinds in a scheme are read like this. All else, and all that
-// is not quite as expected, is left to the standard decoder: it is also the one that says
-// what is wrong with bytes that make no sense.
+// This is for objects and lists of the kinds in a scheme. The standard decoder reads everything
+// else, and every message that is not as expected: its errors describe invalid bytes.
 package wire

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// What an object in protobuf begins with (k8s.io/apimachinery/pkg/runtime/serializer/protobuf).
+// The first bytes of an object in protobuf (k8s.io/apimachinery/pkg/runtime/serializer/protobuf).
 var magic = []byte("k8s\x00")
 
 // Numbers of fields, from the generated.proto of k8s.io/api and k8s.io/apimachinery.
@@ -23,10 +23,10 @@ const (
 
 const itemsName = "Items"
 
-// errUnexpected is seen by nobody: the standard decoder says what is wrong.
+// errUnexpected is never returned: the standard decoder's error replaces it.
 var errUnexpected = errors.New("not as expected")
 
-// readEvent reads a [metav1.WatchEvent]. It reports whether it could; if not, e is as it was.
+// readEvent reads a [metav1.WatchEvent]. If it returns false, e has not changed.
 func readEvent(data []byte, e *metav1.WatchEvent) bool {
 	var is, of, raw []byte
 	if len(data) == 0 || !contents(data, &is, &of) || !contents(of, &raw) {
@@ -36,8 +36,8 @@ func readEvent(data []byte, e *metav1.WatchEvent) bool {
 	return true
 }
 
-// read reads an object or a list, into a new one if into is nil. It reports whether it could;
-// if not, into may hold a part of it.
+// read reads an object or a list, into a new one if into is nil. If it returns false, into may
+// hold a part of it.
 func (s objects) read(data []byte, into runtime.Object) (runtime.Object, schema.GroupVersionKind, bool) {
 	k, raw, ok := s.open(data)
 	if !ok || into != nil && reflect.TypeOf(into) != k.pointer {
@@ -58,8 +58,8 @@ func (s objects) read(data []byte, into runtime.Object) (runtime.Object, schema.
 	return into, k.GroupVersionKind, err == nil
 }
 
-// open takes the envelope, a [runtime.Unknown], off an object. It reports whether it could,
-// and the kind is known.
+// open removes the envelope, a [runtime.Unknown], of an object. It returns false if the
+// envelope is invalid or the kind unknown.
 func (s objects) open(data []byte) (kind, []byte, bool) {
 	unknown, ok := bytes.CutPrefix(data, magic)
 	var name, raw []byte
@@ -74,8 +74,8 @@ func (s objects) open(data []byte) (kind, []byte, bool) {
 	return k, raw, ok
 }
 
-// readObject reads an object but for its managed fields. It may be of any type in which the
-// first field is the metadata.
+// readObject reads an object without its managed fields. The metadata must be the first field
+// of its type.
 func readObject(raw []byte, into object) error {
 	meta, ok := into.GetObjectMeta().(*metav1.ObjectMeta)
 	if !ok {
@@ -86,8 +86,8 @@ func readObject(raw []byte, into object) error {
 	}, into.Unmarshal)
 }
 
-// readList reads a list of objects. There is room for all of them from the beginning:
-// Unmarshal would copy those that it has again and again.
+// readList reads a list of objects. It makes room for all of them first: Unmarshal would copy
+// them each time that the list grows.
 func readList(raw []byte, into message) error {
 	n := 0
 	count := func([]byte) error { n++; return nil }
@@ -106,8 +106,8 @@ func readList(raw []byte, into message) error {
 
 func ignore([]byte) error { return nil }
 
-// split gives the content of each field of a number to one, and all that lies between them
-// to others. It ends with the first error.
+// split passes the content of each field with a number to one, and the bytes between them to
+// others. It ends with the first error.
 func split(message []byte, number protowire.Number, one, others func([]byte) error) error {
 	begin, at := 0, 0 // of others
 	pass := func() error {
@@ -138,8 +138,8 @@ func split(message []byte, number protowire.Number, one, others func([]byte) err
 	return pass()
 }
 
-// contents reads fields of a message that are bytes, and come at most once: the first has
-// the number 1. It reports whether the message is like that; others may be in it as well.
+// contents reads the first fields of a message, from number 1 on. It returns false if one of
+// them is not bytes or is there twice. The message may have more fields.
 func contents(message []byte, fields ...*[]byte) bool {
 	for len(message) > 0 {
 		n, t, size := protowire.ConsumeField(message)
@@ -158,7 +158,7 @@ func contents(message []byte, fields ...*[]byte) bool {
 	return true
 }
 
-// content returns that of the first field of a message, which is known to be bytes.
+// content returns the content of a message's first field, which must be bytes.
 func content(message []byte) []byte {
 	_, _, tag := protowire.ConsumeTag(message)
 	out, _ := protowire.ConsumeBytes(message[tag:])

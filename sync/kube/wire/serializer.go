@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// New returns the standard serializers for the kinds of a scheme, which must not convert, but
-// for what decodes protobuf. They may be used by any number of goroutines.
+// New returns the standard serializers for the kinds of a scheme, with a protobuf decoder of
+// our own. The standard ones must not convert. Any number of goroutines may use the result.
 func New(scheme *runtime.Scheme, standard runtime.NegotiatedSerializer) runtime.NegotiatedSerializer {
 	formats := slices.Clone(standard.SupportedMediaTypes())
 	for i := range formats {
@@ -24,7 +24,7 @@ func New(scheme *runtime.Scheme, standard runtime.NegotiatedSerializer) runtime.
 	return serializers{standard, formats}
 }
 
-// serializers are the standard ones but for their formats.
+// serializers are the standard ones with other formats.
 type serializers struct {
 	runtime.NegotiatedSerializer
 	formats []runtime.SerializerInfo
@@ -36,11 +36,11 @@ func (s serializers) SupportedMediaTypes() []runtime.SerializerInfo { return s.f
 // events decodes the events of a watch.
 type events struct{ runtime.Serializer }
 
-// Decode implements [runtime.Decoder]. The object of an event is a part of data, which
-// client-go uses again for the next event: not before this one's object is decoded.
+// Decode implements [runtime.Decoder]. The object of an event is a part of data. client-go
+// decodes the object before it uses data again for the next event.
 func (s events) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
 	if e, ok := into.(*metav1.WatchEvent); ok && readEvent(data, e) {
-		return e, nil, nil // an event does not say its kind
+		return e, nil, nil // an event has no kind
 	}
 	return s.Serializer.Decode(data, defaults, into)
 }
@@ -60,20 +60,20 @@ func (s objects) Decode(data []byte, defaults *schema.GroupVersionKind, into run
 	return s.Serializer.Decode(data, defaults, into)
 }
 
-// typeMeta is how an object says its kind.
+// typeMeta has the fields of an object that name its kind.
 type typeMeta struct{ apiVersion, kind string }
 
-// kind is one that can be read here.
+// kind is a kind that this package can read.
 type kind struct {
 	schema.GroupVersionKind
 	pointer reflect.Type // to a message
 }
 
-// message is what is generated for each type that has a form in protobuf.
+// message has the methods that are generated for each type with a protobuf form.
 type message interface {
 	runtime.Object
 	Reset()
-	Unmarshal([]byte) error // adds to what is there
+	Unmarshal([]byte) error // merges into the message
 }
 
 // object is a message whose first field is its metadata.
@@ -87,7 +87,7 @@ var (
 	objectType  = reflect.TypeFor[object]()
 )
 
-// kindsOf returns the kinds of a scheme that are objects, or lists of them.
+// kindsOf returns the kinds of objects, and of lists of them, in a scheme.
 func kindsOf(scheme *runtime.Scheme) map[typeMeta]kind {
 	out := map[typeMeta]kind{}
 	for gvk, t := range scheme.AllKnownTypes() {
