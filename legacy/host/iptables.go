@@ -1,7 +1,6 @@
 package host
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -92,7 +91,7 @@ func (b *IPTables) applyFamily(ctx context.Context, f *ruleFamily, s *model.Fami
 	var saved *iptables.Saved
 	if full {
 		var err error
-		if saved, err = f.save(ctx); err != nil {
+		if saved, err = save(ctx, f.name); err != nil {
 			return err
 		}
 		batch = want.Repair(saved)
@@ -103,7 +102,7 @@ func (b *IPTables) applyFamily(ctx context.Context, f *ruleFamily, s *model.Fami
 	var written int64
 	if !batch.Empty() {
 		var err error
-		if written, err = f.restore(ctx, batch); err != nil {
+		if written, err = restore(ctx, f.name, batch); err != nil {
 			b.update(f.family, func(s *Stats) { s.failed(!full) })
 			return err
 		}
@@ -111,8 +110,11 @@ func (b *IPTables) applyFamily(ctx context.Context, f *ruleFamily, s *model.Fami
 	b.update(f.family, func(s *Stats) { s.applied(batch, written, full) })
 	// What jumps there comes last: all that it leads to is there.
 	if saved != nil {
-		if err := f.hook(saved); err != nil {
-			return err
+		if jumps := saved.HookText(); jumps != "" {
+			if _, err := restore(ctx, f.name, text(jumps)); err != nil {
+				b.update(f.family, func(s *Stats) { s.failed(false) })
+				return err
+			}
 		}
 	}
 	f.have, f.left = want, nil
@@ -133,27 +135,4 @@ func (b *IPTables) read(f *ruleFamily, saved *iptables.Saved, foreign bool) {
 		}
 	})
 	f.invalid = saved.Invalid()
-}
-
-// restore runs iptables-restore with a batch on its standard input, and returns how long that is.
-func (p *programs) restore(ctx context.Context, batch *iptables.Batch) (int64, error) {
-	var stderr bytes.Buffer
-	cmd := p.command(ctx, "-restore", "--noflush", "-w", lockTimeout)
-	cmd.Stderr = &stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		return 0, fmt.Errorf("run %s: %w", cmd.Path, err)
-	}
-	if err := cmd.Start(); err != nil {
-		return 0, fmt.Errorf("run %s: %w", cmd.Path, err)
-	}
-	n, writeErr := batch.WriteTo(in)
-	err = errors.Join(in.Close(), cmd.Wait())
-	if err == nil {
-		err = writeErr
-	}
-	if err != nil {
-		return 0, fmt.Errorf("%s: %w: %s", cmd.Path, err, batch.Explain(firstLines(stderr.String())))
-	}
-	return n, nil
 }

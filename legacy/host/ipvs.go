@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net/netip"
 	"os/exec"
-	"strings"
 	"time"
 
 	"github.com/vishvananda/netlink"
@@ -89,7 +88,7 @@ func (b *IPVS) open() (err error) {
 	for _, f := range model.Families {
 		p, err := findPrograms(f, []string{"", "-legacy", "-nft"})
 		if err == nil {
-			err = p.restoreText(context.Background(), companionProbe(f), "--test")
+			_, err = restore(context.Background(), p.name, text(companionProbe(f)), "--test")
 		}
 		if err != nil {
 			missing = append(missing, fmt.Errorf("%v: %w", f, err))
@@ -214,15 +213,4 @@ func (b *IPVS) applyFamily(ctx context.Context, f *serverFamily, s *model.Family
 			slog.Duration("took", b.now().Sub(start)))
 	}
 	return err
-}
-
-// restoreText runs iptables-restore --noflush with a text on its standard input.
-func (p *programs) restoreText(ctx context.Context, text string, more ...string) error {
-	var stderr strings.Builder
-	cmd := p.command(ctx, "-restore", append([]string{"--noflush", "-w", lockTimeout}, more...)...)
-	cmd.Stdin, cmd.Stderr = strings.NewReader(text), &stderr
-	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("%s: %w: %s", cmd.Path, err, firstLines(stderr.String()))
-	}
-	return nil
 }

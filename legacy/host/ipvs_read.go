@@ -44,7 +44,7 @@ func (b *IPVS) read(ctx context.Context, f *serverFamily, o ipvs.Options) (*ipvs
 	if c.Sets, err = readSets(ctx, f.family); err != nil {
 		return nil, nil, err
 	}
-	saved, err := f.save(ctx)
+	saved, err := save(ctx, f.name)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -21,9 +21,10 @@ func companionProbe(f model.Family) string {
 
 // setCompanion replaces our rules, and puts our jumps before the rules of others.
 func (f *serverFamily) setCompanion(ctx context.Context, c *ipvs.Companion) error {
-	saved, err := f.save(ctx)
+	saved, err := save(ctx, f.name)
 	if err != nil {
 		return err
 	}
-	return f.restoreText(ctx, c.Over(saved))
+	_, err = restore(ctx, f.name, text(c.Over(saved)))
+	return err
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os/exec"
 	"strings"
 
@@ -54,17 +55,13 @@ func findPrograms(f model.Family, variants []string) (*programs, error) {
 
 // try lets the program check what we need and can't do without, changing nothing.
 func (p *programs) try() error {
-	out, err := p.command(context.Background(), "", "--version").Output()
+	out, err := exec.Command(p.name, "--version").Output()
 	if err != nil {
 		return err
 	}
 	p.version = strings.TrimSpace(string(out))
-	var stderr bytes.Buffer
-	cmd := p.command(context.Background(), "-restore", "--test", "--noflush", "-w", lockTimeout)
-	cmd.Stdin = strings.NewReader(iptables.Probe(p.family))
-	cmd.Stderr = &stderr
-	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("%s: %w: %s", cmd.Path, err, firstLines(stderr.String()))
+	if _, err := restore(context.Background(), p.name, text(iptables.Probe(p.family)), "--test"); err != nil {
+		return err
 	}
 	// A test of the variant nft does not reach the kernel, and a listing does.
 	if _, err := p.tables.ListChains("nat"); err != nil {
@@ -78,14 +75,10 @@ func (p *programs) RandomFully() bool { return p.tables.HasRandomFully() }
 
 func (p *programs) String() string { return p.version }
 
-func (p *programs) command(ctx context.Context, suffix string, args ...string) *exec.Cmd {
-	return exec.CommandContext(ctx, p.name+suffix, args...)
-}
-
 // save reads all rules, with their counters.
-func (p *programs) save(ctx context.Context) (*iptables.Saved, error) {
+func save(ctx context.Context, program string) (*iptables.Saved, error) {
 	var stdout, stderr bytes.Buffer
-	cmd := p.command(ctx, "-save", "-c")
+	cmd := exec.CommandContext(ctx, program+"-save", "-c")
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {
 		return nil, fmt.Errorf("%s: %w: %s", cmd.Path, err, firstLines(stderr.String()))
@@ -93,37 +86,36 @@ func (p *programs) save(ctx context.Context) (*iptables.Saved, error) {
 	return iptables.ParseSaved(&stdout)
 }
 
-// hook makes the jumps from the built-in chains, each before the rules of others.
-func (p *programs) hook(saved *iptables.Saved) error {
-	for _, j := range iptables.Jumps() {
-		if saved.First(j) {
-			continue
-		}
-		// Insert before deleting: the packets of a moment meet both, and not none.
-		if err := p.tables.Insert(j.Table, j.Chain, 1, j.Args...); err != nil {
-			return fmt.Errorf("jump from %s to our chains: %w", j.Chain, err)
-		}
-		for range saved.Count(j) {
-			if err := p.deleteLast(j); err != nil {
-				return err
-			}
-		}
+// restore runs iptables-restore --noflush with an input, and returns how long that is.
+func restore(ctx context.Context, program string, input io.WriterTo, more ...string) (int64, error) {
+	var stderr bytes.Buffer
+	cmd := exec.CommandContext(ctx, program+"-restore", append([]string{"--noflush", "-w", lockTimeout}, more...)...)
+	cmd.Stderr = &stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return 0, fmt.Errorf("run %s: %w", cmd.Path, err)
 	}
-	return nil
+	if err := cmd.Start(); err != nil {
+		return 0, fmt.Errorf("run %s: %w", cmd.Path, err)
+	}
+	n, writeErr := input.WriteTo(in)
+	err = errors.Join(in.Close(), cmd.Wait())
+	if err == nil {
+		err = writeErr
+	}
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w: %s", cmd.Path, err, iptables.Explain(firstLines(stderr.String()), input))
+	}
+	return n, nil
 }
 
-// deleteLast deletes the last of several equal jumps.
-func (p *programs) deleteLast(j iptables.Jump) error {
-	rules, err := p.tables.List(j.Table, j.Chain)
-	if err != nil {
-		return err
-	}
-	for i := len(rules) - 1; i > 0; i-- { // rules[0] is the policy
-		if strings.Contains(rules[i], "-j "+j.Target()) {
-			return p.tables.DeleteById(j.Table, j.Chain, i)
-		}
-	}
-	return nil
+// text is an input that is written already.
+type text string
+
+// WriteTo implements io.WriterTo.
+func (t text) WriteTo(w io.Writer) (int64, error) {
+	n, err := io.WriteString(w, string(t))
+	return int64(n), err
 }
 
 // firstLines keeps an error message of a program short.

@@ -73,15 +73,10 @@ func removeRules(ctx context.Context, program string, theirs func(chain string) 
 	if err != nil {
 		return fmt.Errorf("read what %s lists: %w", save.Path, err)
 	}
-	text := saved.RemoveText(theirs)
-	if text == "" {
+	remove := saved.RemoveText(theirs)
+	if remove == "" {
 		return nil
 	}
-	var stderr bytes.Buffer
-	restore := exec.CommandContext(ctx, program+"-restore", "--noflush", "-w", lockTimeout)
-	restore.Stdin, restore.Stderr = strings.NewReader(text), &stderr
-	if err := restore.Run(); err != nil {
-		return fmt.Errorf("%s: %w: %s", restore.Path, err, firstLines(stderr.String()))
-	}
-	return nil
+	_, err = restore(ctx, program, text(remove))
+	return err
 }

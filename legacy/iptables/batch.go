@@ -163,8 +163,8 @@ func IsIPVS(chain string) bool { return strings.HasPrefix(chain, IPVSPrefix) }
 // failedLine is how the programs say which line of their input they did not take.
 var failedLine = regexp.MustCompile(`line:? (\d+)`)
 
-// Explain adds to what iptables-restore said the line that it did not like.
-func (b *Batch) Explain(said string) string {
+// Explain adds to what iptables-restore said the line of its input that it did not like.
+func Explain(said string, input io.WriterTo) string {
 	m := failedLine.FindStringSubmatch(said)
 	if m == nil {
 		return said
@@ -173,7 +173,9 @@ func (b *Batch) Explain(said string) string {
 	if err != nil || n < 1 {
 		return said
 	}
-	for line := range strings.Lines(b.Text()) {
+	var text strings.Builder
+	_, _ = input.WriteTo(&text) // a Builder takes everything
+	for line := range strings.Lines(text.String()) {
 		if n--; n == 0 {
 			return said + ": " + strings.TrimSpace(line)
 		}

@@ -79,9 +79,6 @@ func (j Jump) String() string {
 	return "-I " + j.Chain + " 1 " + strings.Join(args, " ")
 }
 
-// Target is the chain that a jump leads to.
-func (j Jump) Target() string { return j.Args[len(j.Args)-1] }
-
 // Probe returns a text with all that the rules may need of the programs and the kernel, for
 // iptables-restore --noflush --test.
 func Probe(f model.Family) string {

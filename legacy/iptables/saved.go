@@ -7,6 +7,7 @@ import (
 	"io"
 	"iter"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -128,25 +129,55 @@ func (s *Saved) Rules(table, chain string) []string {
 	return rules
 }
 
-// Count returns how often a jump is there.
-func (s *Saved) Count(j Jump) int {
-	n := 0
-	for line := range bytes.Lines(s.rules[tableChain{j.Table, j.Chain}]) {
-		if bytes.Equal(normal(line), j.listed()) {
-			n++
+// HookText is what iptables-restore --noflush needs in order to put our jumps before the rules
+// of others; "" if they are there.
+func (s *Saved) HookText() string {
+	var b strings.Builder
+	for _, t := range [...]table{nat, filter} { // the order of Jumps
+		if del, insert := s.Hook(t.String(), Jumps(), IsOurs); del+insert != "" {
+			fmt.Fprintf(&b, "*%v\n%s%sCOMMIT\n", t, del, insert)
 		}
 	}
-	return n
+	return b.String()
 }
 
-// First reports whether a jump is there once, before all other rules of its chain.
-func (s *Saved) First(j Jump) bool {
-	return s.Count(j) == 1 && bytes.HasPrefix(normal(s.rules[tableChain{j.Table, j.Chain}]), j.listed())
+// Hook compares the jumps of one table with what is listed. Where those to the given owner's
+// chains are not just the first rules of a chain, del deletes them all, and insert puts them
+// back: lines of iptables-restore, for which each table comes into force at once.
+func (s *Saved) Hook(table string, jumps []Jump, ours func(chain string) bool) (del, insert string) {
+	wanted := map[string][]string{} // by chain, in the order that they are to have
+	for _, j := range jumps {
+		if j.Table == table {
+			wanted[j.Chain] = slices.Insert(wanted[j.Chain], 0, strings.Join(j.Args, " "))
+		}
+	}
+	good := map[string]bool{}
+	for chain := range s.Chains(table) {
+		if ours(chain) {
+			continue
+		}
+		want, all := wanted[chain], s.unhook(tableChain{table, chain}, ours)
+		if good[chain] = len(all) == len(want) && slices.Equal(s.Rules(table, chain)[:len(want)], want); !good[chain] {
+			del += strings.Join(all, "")
+		}
+	}
+	for _, j := range jumps {
+		if j.Table == table && !good[j.Chain] {
+			insert += j.String() + "\n"
+		}
+	}
+	return del, insert
 }
 
-// listed is how the programs list a jump.
-func (j Jump) listed() []byte {
-	return []byte("-A " + j.Chain + " " + strings.Join(j.Args, " ") + "\n")
+// unhook returns what deletes the rules of a chain that lead to the given owner's chains.
+func (s *Saved) unhook(at tableChain, theirs func(chain string) bool) []string {
+	var lines []string
+	for line := range strings.Lines(string(s.rules[at])) {
+		if leadsTo(line, theirs) {
+			lines = append(lines, "-D"+strings.TrimPrefix(line, "-A"))
+		}
+	}
+	return lines
 }
 
 // RemoveText is what iptables-restore --noflush needs in order to delete the chains of
@@ -173,11 +204,7 @@ func (s *Saved) removeTable(table string, theirs func(chain string) bool) string
 			fmt.Fprintf(&declare, ":%s - [0:0]\n", at.chain)
 			fmt.Fprintf(&remove, "-X %s\n", at.chain)
 		default:
-			for line := range strings.Lines(string(s.rules[at])) {
-				if LeadsTo(line, theirs) {
-					unhook.WriteString("-D" + strings.TrimPrefix(line, "-A"))
-				}
-			}
+			unhook.WriteString(strings.Join(s.unhook(at, theirs), ""))
 		}
 	}
 	if declare.Len() == 0 && unhook.Len() == 0 {
@@ -186,8 +213,8 @@ func (s *Saved) removeTable(table string, theirs func(chain string) bool) string
 	return "*" + table + "\n" + declare.String() + unhook.String() + remove.String() + "COMMIT\n"
 }
 
-// LeadsTo reports whether a rule jumps or goes to one of the given owner's chains.
-func LeadsTo(rule string, theirs func(chain string) bool) bool {
+// leadsTo reports whether a rule jumps or goes to one of the given owner's chains.
+func leadsTo(rule string, theirs func(chain string) bool) bool {
 	words := strings.Fields(rule)
 	for i, w := range words {
 		if i > 0 && (words[i-1] == "-j" || words[i-1] == "-g") && theirs(w) {

@@ -240,9 +240,7 @@ func (c *Companion) Over(s *iptables.Saved) string {
 		for _, name := range d.old {
 			fmt.Fprintf(&b, ":%s - [0:0]\n", name)
 		}
-		for _, del := range d.unhook {
-			b.WriteString(del + "\n")
-		}
+		b.WriteString(d.unhook)
 		for _, chain := range c.Chains {
 			for _, rule := range chain.Rules {
 				if chain.Table == table {
@@ -250,11 +248,7 @@ func (c *Companion) Over(s *iptables.Saved) string {
 				}
 			}
 		}
-		for _, j := range c.Jumps {
-			if j.Table == table && d.hook[j.Chain] {
-				fmt.Fprintln(&b, j)
-			}
-		}
+		b.WriteString(d.hook)
 		for _, name := range d.old {
 			fmt.Fprintf(&b, "-X %s\n", name)
 		}
@@ -266,7 +260,7 @@ func (c *Companion) Over(s *iptables.Saved) string {
 // IsIn reports whether the companion is what is listed, and nothing else of ours.
 func (c *Companion) IsIn(s *iptables.Saved) bool {
 	for _, table := range companionTables {
-		if d := c.compare(table, s); d.rules || len(d.hook)+len(d.unhook)+len(d.old) > 0 {
+		if d := c.compare(table, s); d.rules || d.unhook+d.hook != "" || len(d.old) > 0 {
 			return false
 		}
 	}
@@ -275,14 +269,13 @@ func (c *Companion) IsIn(s *iptables.Saved) bool {
 
 // tableDiff is what differs in a table from the companion.
 type tableDiff struct {
-	rules  bool            // some of our chains are missing, or have other rules
-	old    []string        // chains that another version of us left
-	hook   map[string]bool // chains of others where our jumps are not just the first rules
-	unhook []string        // what deletes all jumps there, the last first: they are told by number
+	rules        bool     // some of our chains are missing, or have other rules
+	old          []string // chains that another version of us left
+	unhook, hook string   // iptables.Saved.Hook
 }
 
 func (c *Companion) compare(table string, s *iptables.Saved) tableDiff {
-	d := tableDiff{hook: map[string]bool{}}
+	var d tableDiff
 	listed := slices.Collect(s.Chains(table))
 	wanted := map[string]bool{}
 	for _, chain := range c.Chains {
@@ -291,32 +284,11 @@ func (c *Companion) compare(table string, s *iptables.Saved) tableDiff {
 			d.rules = d.rules || !slices.Contains(listed, chain.Name) || !slices.Equal(s.Rules(table, chain.Name), chain.Rules)
 		}
 	}
-	jumps := map[string][]string{} // by built-in chain, in the order that they are to have
-	for _, j := range c.Jumps {
-		if j.Table == table {
-			jumps[j.Chain] = slices.Insert(jumps[j.Chain], 0, strings.Join(j.Args, " "))
-			d.hook[j.Chain] = true // unless the listing has them
-		}
-	}
 	for _, name := range listed {
-		if iptables.IsIPVS(name) {
-			if !wanted[name] {
-				d.old = append(d.old, name)
-			}
-			continue
-		}
-		rules, want := s.Rules(table, name), jumps[name]
-		var unhook []string
-		for i, rule := range slices.Backward(rules) {
-			if iptables.LeadsTo(rule, iptables.IsIPVS) {
-				unhook = append(unhook, fmt.Sprintf("-D %s %d", name, i+1))
-			}
-		}
-		if len(unhook) == len(want) && slices.Equal(rules[:len(want)], want) {
-			delete(d.hook, name)
-		} else {
-			d.unhook = append(d.unhook, unhook...)
+		if iptables.IsIPVS(name) && !wanted[name] {
+			d.old = append(d.old, name)
 		}
 	}
+	d.unhook, d.hook = s.Hook(table, c.Jumps, iptables.IsIPVS)
 	return d
 }
