@@ -6,10 +6,9 @@ import (
 	"slices"
 )
 
-// choose returns the addresses of one family on which node ports answer, sorted.
-//
-// Those that are not the primary one are the interfaces' addresses; only where these are
-// unknown, as in a dry run, the Node's stand in for them.
+// choose returns the addresses of one family on which node ports answer, sorted. All but the
+// primary one are addresses of interfaces or, if these are unknown, as in a dry run, of the
+// Node.
 func (n NodePortAddresses) choose(f Family, primary netip.Addr, node, host []netip.Addr) []netip.Addr {
 	var chosen []netip.Addr
 	if n.Primary && primary.IsValid() {
@@ -28,16 +27,16 @@ func (n NodePortAddresses) choose(f Family, primary netip.Addr, node, host []net
 	return addrsOf(f, chosen)
 }
 
-// surprises reports whether a family has no part in a list of nothing but ranges. As with
-// kube-proxy, its node ports then answer on all addresses: clusters rely on it.
+// surprises reports whether a list of nothing but ranges has none of a family. As with
+// kube-proxy, the family's node ports then answer on all addresses: clusters rely on it.
 func (n NodePortAddresses) surprises(f Family) bool {
 	return len(n.CIDRs) > 0 && !n.Primary && !slices.ContainsFunc(n.CIDRs, func(p netip.Prefix) bool {
 		return FamilyOf(p.Addr()) == f
 	})
 }
 
-// Surprises returns the families whose node ports answer everywhere, though the list names
-// ranges: those that it has no range of.
+// Surprises returns the families of which the list has no range, so that their node ports
+// answer on all addresses.
 func (n NodePortAddresses) Surprises() []Family {
 	var list []Family
 	for _, f := range Families {
@@ -48,9 +47,8 @@ func (n NodePortAddresses) Surprises() []Family {
 	return list
 }
 
-// primary returns the node's primary address of a family: the configured one, or the first
-// that the Node object has or, without a Node object, as when running from manifests, the
-// first of the interfaces'.
+// primary returns the node's primary address of a family: the configured one, or the first of
+// the Node object or, without a Node object, as with manifests, the first of the interfaces.
 func primary(f Family, configured netip.Addr, node, host []netip.Addr) netip.Addr {
 	if configured.IsValid() && FamilyOf(configured) == f {
 		return configured
@@ -67,7 +65,7 @@ func primary(f Family, configured netip.Addr, node, host []netip.Addr) netip.Add
 	return netip.Addr{}
 }
 
-// addrsOf returns those of one family, sorted, each once.
+// addrsOf returns the addresses of one family, sorted, each once.
 func addrsOf(f Family, all []netip.Addr) []netip.Addr {
 	var list []netip.Addr
 	for _, a := range all {
@@ -83,7 +81,7 @@ func contains(prefixes []netip.Prefix, a netip.Addr) bool {
 	return slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
-// prefixesOf returns those of one family, sorted, without those inside another.
+// prefixesOf returns the prefixes of one family, sorted, without those inside another.
 func prefixesOf(f Family, all []netip.Prefix) []netip.Prefix {
 	var list []netip.Prefix
 	for _, p := range all {

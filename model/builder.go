@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Builder collects objects, in any order, and makes snapshots of them. What a
-// snapshot costs follows what changed since the one before. A Builder is not safe for
+// Builder collects objects, in any order, and makes snapshots of them. The cost of a
+// snapshot depends on the changes since the one before. A Builder is not safe for
 // concurrent use.
 type Builder struct {
 	config Config
@@ -20,7 +20,7 @@ type Builder struct {
 	cidrs     map[string][]netip.Prefix
 	claims    claims
 
-	dirty         []*record // to look at again
+	dirty         []*record // for updateServices
 	settingsStale bool      // node, addresses or ServiceCIDRs changed
 	problems      map[ObjectRef][]Problem
 	problemsStale bool
@@ -35,16 +35,16 @@ type Builder struct {
 	scratchFrontends []Frontend
 }
 
-// record is all that is known under the name of one Service.
+// record has the objects of one Service's name.
 type record struct {
 	name    NamespacedName
-	service *service         // nil: there is none, or it is not this proxy's business
-	was     *service         // what the last snapshot is made of
+	service *service         // nil: there is none, or this proxy does not serve it
+	was     *service         // as the last snapshot has it
 	slices  []*endpointSlice // sorted by name
 	dirty   bool             // it is in Builder.dirty
 }
 
-// here is what decisions about single Services depend on and is not in their objects.
+// locality is the part of this node's state that decisions about Services depend on.
 type locality struct {
 	zone    string
 	primary [len(Families)]netip.Addr // this node's
@@ -82,7 +82,7 @@ func (b *Builder) record(name NamespacedName) *record {
 	return r
 }
 
-// forget removes a record that says nothing: clusters create and delete Services for years.
+// forget removes an empty record: clusters create and delete Services for years.
 func (b *Builder) forget(r *record) {
 	if r.service == nil && r.was == nil && len(r.slices) == 0 && !r.dirty {
 		delete(b.records, r.name)
@@ -184,7 +184,7 @@ func (b *Builder) removeSlice(name NamespacedName) {
 	}
 }
 
-// find returns where among the slices the one of a name is or would be.
+// find returns the index that the slice of a name has or would have.
 func (r *record) find(name string) (int, bool) {
 	return slices.BinarySearchFunc(r.slices, name, func(s *endpointSlice, name string) int {
 		return strings.Compare(s.name, name)
@@ -207,7 +207,7 @@ func (b *Builder) setProblems(ref ObjectRef, list []Problem) {
 	}
 }
 
-// Snapshot returns the state of now. If nothing changed since the last call, it
+// Snapshot returns the current state. If nothing changed since the last call, it
 // returns the same pointer.
 func (b *Builder) Snapshot() *Snapshot {
 	if len(b.dirty) == 0 && !b.settingsStale && !b.problemsStale {
@@ -238,7 +238,7 @@ func (b *Builder) allProblems() []Problem {
 	return all
 }
 
-// updateServices looks at all dirty Services.
+// updateServices decides again about all dirty Services.
 func (b *Builder) updateServices(next *Snapshot) {
 	e := newEdit(next)
 	b.countEndpoints(e)
@@ -247,6 +247,6 @@ func (b *Builder) updateServices(next *Snapshot) {
 		b.updateService(e, r)
 		b.forget(r)
 	}
-	b.dirty = nil // and its memory: never again are there as many as at the start
+	b.dirty = nil // frees the memory: the list is longest at the start
 	e.done(next)
 }

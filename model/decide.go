@@ -8,26 +8,26 @@ import (
 // Connection is a new connection, as this node sees its first packet.
 type Connection struct {
 	Source    netip.Addr
-	Node      bool   // it is made by a process in this node's own network
-	Interface string // by which it comes in; "" if Node, or if that is unknown
+	Node      bool   // a process in the node's own network namespace makes it
+	Interface string // the input interface; "" if Node, or if it is unknown
 	Dest      netip.AddrPort
 	Protocol  Protocol
 }
 
-// Decision is what becomes of a connection, and why. The backends do what it says.
+// Decision is the verdict about a connection, with its reason. The backends implement it.
 type Decision struct {
 	Connection
 	Verdict Verdict
 	Why     Reason
 
-	// Port and Frontend are who is meant; nil if it is no frontend of a Service.
+	// Port and Frontend have the destination; nil if no Service has it.
 	Port     *ServicePort
 	Frontend *Frontend
-	// FromPod: the connection counts as a pod's.
+	// FromPod: the source is a pod on this node, or in the cluster, as Settings.Pods says.
 	FromPod bool
 
-	// For Forwarded: the endpoints of which one is chosen, sorted. With affinity, a
-	// client that was here before is sent to the same as then.
+	// For Forwarded: the endpoints that the traffic policy selects, sorted. One of them is
+	// chosen; with affinity, a client that came before gets the same one again.
 	TrafficPolicy TrafficPolicy
 	Targets       []Target
 }
@@ -35,7 +35,7 @@ type Decision struct {
 // Target is an endpoint that a connection may be sent to.
 type Target struct {
 	Endpoint
-	SNAT SNATReason // why it sees the node's address as its client's, or does not
+	SNAT SNATReason // why the source is, or is not, replaced by the node's address
 }
 
 // Verdict is the result of a decision about a connection.
@@ -58,20 +58,19 @@ type Reason uint8
 
 // The reasons.
 const (
-	NoService         Reason = iota // NotOurs: nobody has this address, or node port
+	NoService         Reason = iota // NotOurs: no Service has this address or node port
 	HasEndpoints                    // Forwarded: as the traffic policy says
 	FromPodInside                   // Forwarded: ShortCircuit, from a pod
 	FromNodeInside                  // Forwarded: ShortCircuit, from this node
-	NoEndpoints                     // Rejected: there are none, nowhere
+	NoEndpoints                     // Rejected: the service port has no endpoint on any node
 	UnusedPort                      // Rejected: a cluster IP, but no port of its Service
-	NoLocalEndpoints                // Dropped: there are some, but not on this node
-	SourceNotAllowed                // Dropped: not in loadBalancerSourceRanges
+	NoLocalEndpoints                // Dropped: it has endpoints, but none on this node
+	SourceNotAllowed                // Dropped: the source is not in loadBalancerSourceRanges
 	UnallocatedAddr                 // Dropped: in a ServiceCIDR, and no Service has it
-	LoopbackForwarder               // Forwarded, by the program that listens on loopback
+	LoopbackForwarder               // Forwarded, by the listener on loopback
 )
 
-// SNATReason says why a connection's source address is replaced by the node's, or why
-// it is not.
+// SNATReason is the reason why a connection is masqueraded, or why it is not.
 type SNATReason uint8
 
 // The reasons; KeepSource and OnNode leave the source as it is.
@@ -83,14 +82,14 @@ const (
 	OffCluster                        // to a cluster IP, but not from a pod
 	ExternalCluster                   // from outside, by a node that may not have the endpoint
 	FromNode                          // from this node, to an external address
-	ByForwarder                       // the program that listens on loopback connects anew
+	ByForwarder                       // the listener on loopback makes a connection of its own
 )
 
 // Masquerade reports whether the source address is replaced.
 func (r SNATReason) Masquerade() bool { return r > OnNode }
 
-// Decide says what becomes of a new connection. It is the specification: what explain
-// prints, and what the tests compare each backend with.
+// Decide decides about a new connection. It is the specification: explain prints its
+// decisions, and the tests compare each backend with it.
 func Decide(s *Snapshot, c Connection) Decision {
 	fs := s.Family(FamilyOf(c.Dest.Addr()))
 	d := Decision{Connection: c, FromPod: fs.Pods.Contains(c.Source, c.Interface)}
@@ -112,8 +111,8 @@ func Decide(s *Snapshot, c Connection) Decision {
 	return d
 }
 
-// frontend finds who is meant. A Service's address goes before a node port: it may be an
-// address of the node as well.
+// frontend finds the frontend that a connection is for. An address of a Service precedes a
+// node port, as it may be an address of the node, too.
 func (s *FamilySnapshot) frontend(c Connection) (*ServicePort, *Frontend) {
 	sp, fe := s.find(VIP{c.Dest.Addr(), c.Protocol, c.Dest.Port()})
 	if fe == nil && slices.Contains(s.NodePortAddrs, c.Dest.Addr()) {
@@ -122,7 +121,7 @@ func (s *FamilySnapshot) frontend(c Connection) (*ServicePort, *Frontend) {
 	return sp, fe
 }
 
-// find looks through all frontends: nobody who is in a hurry asks for a Decision.
+// find looks through all frontends. Decide is for explain and for tests, and may be slow.
 func (s *FamilySnapshot) find(v VIP) (*ServicePort, *Frontend) {
 	for sp := range s.ServicePorts() {
 		for i := range sp.Frontends {

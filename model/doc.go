@@ -1,18 +1,18 @@
 // Package model decides what a node's Service proxy does with traffic.
 //
-// A [Builder] is fed the Kubernetes objects that matter (Services,
-// EndpointSlices, this Node, ServiceCIDRs) in the plain form of objects.go, and
-// makes an immutable [Snapshot] of them:
+// A [Builder] takes Kubernetes objects (Services, EndpointSlices, this Node,
+// ServiceCIDRs) in the plain form of objects.go and makes an immutable [Snapshot]
+// of them:
 //
 //	Service, EndpointSlice, Node, ServiceCIDR ──> Builder ──> Snapshot
 //	                                                │
 //	                                                └──> Problems
 //
-// Everything about traffic is decided here and only here: which objects count,
-// which endpoints a service port has, who owns an address that two Services
-// claim, whether a connection is forwarded, refused or dropped, and whether its
-// source address is replaced. The backends translate these decisions; they never
-// look at a Service's policy a second time.
+// Everything about traffic is decided here and only here: which objects are
+// served, which endpoints a service port has, which of two Services owns an
+// address that both claim, whether a connection is forwarded, rejected or dropped,
+// and whether its source address is replaced. The backends translate these
+// decisions; they never look at a Service's policy a second time.
 //
 // The package is pure: standard library only, no sockets, no files, no clock, no
 // Kubernetes.

@@ -12,7 +12,7 @@ type edit struct {
 	health   *persist.Edit[NamespacedName, *HealthCheck]
 }
 
-// familyEdit collects those of a FamilySnapshot.
+// familyEdit collects the changes of a FamilySnapshot.
 type familyEdit struct {
 	ports      *persist.Edit[*ServicePortName, *ServicePort]
 	clusterIPs *persist.Edit[netip.Addr, struct{}]

@@ -11,24 +11,23 @@ type candidate struct {
 	conditions
 }
 
-// conditions are what is known about an endpoint, as bits.
+// conditions are properties of an endpoint, as bits.
 type conditions uint8
 
 const (
 	ready         conditions = 1 << iota
 	draining                 // terminating but still serving
 	local                    // on this node
-	hintsNodes               // the slice says for which Nodes it is
-	hintsThisNode            // … this one is among them
-	hintsZones               // the slice says for which zones it is
-	hintsThisZone            // … ours is among them
-	serving                  // ready or not: connections that it has go on
+	hintsNodes               // it has hints for Nodes
+	hintsThisNode            // … and one is for this Node
+	hintsZones               // it has hints for zones
+	hintsThisZone            // … and one is for this Node's zone
+	serving                  // ready or not, it serves the connections that it has
 )
 
 func (c conditions) has(want conditions) bool { return c&want == want }
 
-// selection says which endpoints make up the two lists: those that have all of the
-// conditions. 0 means none.
+// selection has the conditions that the endpoints of each list must have. 0 selects none.
 type selection [len(TrafficPolicies)]conditions
 
 func (s selection) has(c conditions, l TrafficPolicy) bool { return s[l] != 0 && c.has(s[l]) }
@@ -40,9 +39,9 @@ func (s selection) has(c conditions, l TrafficPolicy) bool { return s[l] != 0 &&
 // it could still answer (KEP-1669). The two fall back independently.
 //
 // Hints make the cluster list smaller only if each ready endpoint has some and one is
-// for us: first those for Nodes, then those for zones (KEP-2433, KEP-3015). Otherwise
-// the slices are about to change, or nobody is meant for us; then all are better than
-// too few.
+// for this Node: first those for Nodes, then those for zones (KEP-2433, KEP-3015).
+// Otherwise the slices are about to change, or no endpoint is meant for this Node; then
+// all endpoints are better than too few.
 func choose(candidates []candidate) selection {
 	var s selection
 	var some conditions // of the ready ones
@@ -74,7 +73,7 @@ func choose(candidates []candidate) selection {
 }
 
 // merge sorts candidates and joins those of the same address, in place: while slices
-// are being rebalanced, an endpoint may be in several. What any copy says holds.
+// are being rebalanced, an endpoint may be in several. It has the conditions of each copy.
 func merge(candidates []candidate) []candidate {
 	compare := func(a, b candidate) int { return a.addr.Compare(b.addr) }
 	if !slices.IsSortedFunc(candidates, compare) {

@@ -11,16 +11,16 @@ import (
 // TaintToBeDeleted is on a Node that the cluster autoscaler is about to delete.
 const TaintToBeDeleted = "ToBeDeletedByClusterAutoscaler"
 
-// NodeState is what the Node object says about this node.
+// NodeState is the state of the Node object, as load balancers need it.
 type NodeState struct {
 	// Known: there is a Node object.
 	Known bool
-	// Eligible: load balancers may send new connections to this node. That ends before the
-	// node does: when it is being deleted, or tainted with TaintToBeDeleted (KEP-3836).
+	// Eligible: load balancers may send new connections to this node. They must not while it
+	// is being deleted, or has the taint TaintToBeDeleted (KEP-3836).
 	Eligible bool
 }
 
-// Node returns what the Node object says.
+// Node returns the state of the Node object.
 func (s *Snapshot) Node() NodeState { return s.node }
 
 func (b *Builder) nodeState() NodeState {
@@ -30,20 +30,19 @@ func (b *Builder) nodeState() NodeState {
 	return NodeState{Known: true, Eligible: !b.node.Deleting && !slices.Contains(b.node.Taints, TaintToBeDeleted)}
 }
 
-// HealthCheck is what a load balancer asks the node about one Service, to know whether to
-// send connections here: spec.healthCheckNodePort, for type LoadBalancer with
-// externalTrafficPolicy Local. It never changes; a later snapshot in which nothing about it
-// differs holds the same pointer.
+// HealthCheck is the node's answer to a load balancer's health check of one Service
+// (spec.healthCheckNodePort, for type LoadBalancer with externalTrafficPolicy Local). It
+// never changes; a later snapshot in which it is equal holds the same pointer.
 type HealthCheck struct {
 	Service NamespacedName
 	Port    uint16 // TCP
-	// LocalEndpoints is how many ready endpoints the Service has on this node, over all its
-	// ports: the number of addresses, of the family that has more. Terminating ones do not
-	// count though they may still serve, so that load balancers turn away in time.
+	// LocalEndpoints is the number of addresses of ready endpoints on this node, over all
+	// ports of the Service, in the family that has more. It excludes terminating endpoints,
+	// which may still serve, so that load balancers turn away in time.
 	LocalEndpoints int
 }
 
-// HealthChecks yields those of all Services.
+// HealthChecks yields the health checks of all Services.
 func (s *Snapshot) HealthChecks() iter.Seq[*HealthCheck] { return values(s.health) }
 
 // HealthCheckChanges yields the health checks that differ from old to s. A nil Old or New
@@ -68,7 +67,7 @@ func (s *service) parseHealthCheck(in Service) {
 	s.healthCheckNodePort = port
 }
 
-// healthCheck returns that of a Service, or nil if it has none. The Service may be nil.
+// healthCheck returns the health check of a Service, or nil. The Service may be nil.
 func (b *Builder) healthCheck(s *service) *HealthCheck {
 	if s == nil || s.healthCheckNodePort == 0 {
 		return nil
@@ -88,7 +87,7 @@ func (b *Builder) healthCheck(s *service) *HealthCheck {
 	return h
 }
 
-// setHealthCheck exchanges that of a Service, unless it says the same; nil is none.
+// setHealthCheck replaces the health check of a Service by one that differs; nil is none.
 func (e *edit) setHealthCheck(name NamespacedName, h *HealthCheck) {
 	if h == nil {
 		e.health.Delete(name)

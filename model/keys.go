@@ -22,7 +22,7 @@ var (
 	nameKeys = persist.KeyFuncs[NamespacedName]{Hash: hashName, Compare: compareNames}
 )
 
-// FNV-1a: the same spread in every process, so that output is reproducible.
+// FNV-1a hashes to the same value in every process, so that output is reproducible.
 const (
 	fnvOffset = 14695981039346656037
 	fnvPrime  = 1099511628211

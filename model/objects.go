@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// Labels that decide whether an object is this proxy's business.
+// Labels that decide whether this proxy serves an object.
 const (
-	// LabelServiceProxyName names the proxy that serves a Service, where that is
-	// not the default one.
+	// LabelServiceProxyName names the proxy that serves a Service, if it is not the
+	// default one.
 	LabelServiceProxyName = "service.kubernetes.io/service-proxy-name"
 	// LabelHeadless marks Services and EndpointSlices that no proxy serves.
 	LabelHeadless = "service.kubernetes.io/headless"
@@ -21,13 +21,13 @@ const (
 	LabelZone = "topology.kubernetes.io/zone"
 )
 
-// AnnotationAlgorithm on a Service says how its endpoints are chosen: random,
-// round-robin or source-hash. Without it, the configuration decides.
+// AnnotationAlgorithm on a Service names the algorithm that chooses its endpoints: random,
+// round-robin or source-hash. It overrides the configuration.
 const AnnotationAlgorithm = "vmapd.io/lb-algorithm"
 
-// AnnotationConnectionGrace on a Service is a duration, like "30s": so long may its TCP and
-// SCTP connections go on to an endpoint that no longer serves. Without it, the configuration
-// decides.
+// AnnotationConnectionGrace on a Service is a duration, like "30s": the time after which its
+// TCP and SCTP connections to an endpoint that no longer serves are ended. It overrides the
+// configuration.
 const AnnotationConnectionGrace = "vmapd.io/connection-grace"
 
 // NamespacedName identifies an object within its kind.
@@ -42,15 +42,14 @@ func (n NamespacedName) String() string {
 	return n.Namespace + "/" + n.Name
 }
 
-// Service holds what the proxy needs of a v1 Service, as it stands in the API
-// object: nothing is checked yet. [Builder.SetService] does that and keeps no
-// reference to the value.
+// Service holds the fields of a v1 Service that the proxy needs, unchecked.
+// [Builder.SetService] checks them and keeps no reference to the value.
 type Service struct {
 	NamespacedName
 	Created               time.Time // metadata.creationTimestamp, in seconds; the oldest of two claimants wins
 	Labels                map[string]string
 	Type                  string
-	ClusterIPs            []string // spec.clusterIPs, or spec.clusterIP where that is all there is
+	ClusterIPs            []string // spec.clusterIPs, or spec.clusterIP if that is empty
 	ExternalIPs           []string
 	Ingress               []Ingress // status.loadBalancer.ingress
 	Ports                 []Port
@@ -66,7 +65,7 @@ type Service struct {
 
 // Ingress is one address of a load balancer.
 type Ingress struct {
-	IP     string // empty where the load balancer only has a host name
+	IP     string // empty if the load balancer only has a host name
 	IPMode string // "", "VIP" or "Proxy" (KEP-1860)
 }
 
@@ -78,12 +77,12 @@ type Port struct {
 	NodePort int32 // 0 means none
 }
 
-// EndpointSlice holds what the proxy needs of a discovery/v1 EndpointSlice, as it
-// stands in the API object.
+// EndpointSlice holds the fields of a discovery/v1 EndpointSlice that the proxy needs,
+// unchecked.
 type EndpointSlice struct {
 	NamespacedName
 	Labels      map[string]string
-	AddressType string // IPv4, IPv6; others are not the proxy's business
+	AddressType string // IPv4 or IPv6; the proxy ignores others
 	Ports       []SlicePort
 	Endpoints   []SliceEndpoint
 }
@@ -98,7 +97,7 @@ type SlicePort struct {
 // SliceEndpoint is one entry of a slice's endpoints. The conditions are as in the
 // API: nil Ready and nil Serving mean true, nil Terminating means false.
 type SliceEndpoint struct {
-	Addresses   []string // only the first counts
+	Addresses   []string // only the first is used
 	Ready       *bool
 	Serving     *bool
 	Terminating *bool
@@ -107,7 +106,7 @@ type SliceEndpoint struct {
 	HintZones   []string // hints.forZones: the zones whose clients should
 }
 
-// Node holds what the proxy needs of a v1 Node.
+// Node holds the fields of a v1 Node that the proxy needs.
 type Node struct {
 	Name      string
 	Addresses []string // status.addresses of type InternalIP, then ExternalIP
@@ -123,49 +122,46 @@ type ServiceCIDR struct {
 	CIDRs []string
 }
 
-// NodePortAddresses says on which of the node's addresses node ports answer.
-// The zero value means none.
+// NodePortAddresses selects the addresses of the node on which node ports answer.
+// The zero value selects none.
 type NodePortAddresses struct {
 	Primary bool           // the node's primary address of each family
 	All     bool           // every address of the node but loopback
 	CIDRs   []netip.Prefix // those of the node's addresses that lie in one of these
-	// Localhost means the loopback addresses, which no kernel forwards from: there a
-	// program listens (KEP-6032).
+	// Localhost selects the loopback addresses. The kernel does not forward from these, so a
+	// program listens there (KEP-6032).
 	Localhost [len(Families)]bool
 }
 
-// Config is what an administrator sets, as far as it concerns traffic.
+// Config is the part of the configuration that concerns traffic.
 type Config struct {
 	// NodeName is this Node's name in the API; endpoints with it are local.
 	NodeName string
 	// NodePortAddresses defaults to Primary in the commands.
 	NodePortAddresses NodePortAddresses
-	// LocalPods says how a connection from a pod is told from others.
+	// LocalPods tells connections from pods from others.
 	LocalPods LocalPods
 	// MasqueradeAll masquerades all traffic to cluster IPs.
 	MasqueradeAll bool
-	// Algorithm is how endpoints are chosen where a Service does not say.
+	// Algorithm chooses endpoints of Services without AnnotationAlgorithm.
 	Algorithm Algorithm
-	// PrimaryAddress is this node's primary address of its family, in place of the first
-	// that the Node object has; the zero value is none.
+	// PrimaryAddress is this node's primary address of its family; the zero value is the
+	// first one of the Node object.
 	PrimaryAddress netip.Addr
-	// ConnectionGrace is how long TCP and SCTP connections may go on to an endpoint that no
-	// longer serves, where a Service does not say; 0 is as long as they like.
+	// ConnectionGrace is for Services without AnnotationConnectionGrace; 0 is never.
 	ConnectionGrace time.Duration
-	// DropInvalid discards packets of Services that connection tracking takes for
-	// invalid. They would reach the client with the pod's address, and the client
-	// would reset the connection.
+	// DropInvalid drops packets from endpoints that are INVALID for connection tracking. They
+	// would reach the client with the pod's address, and the client would reset the connection.
 	DropInvalid bool
 }
 
-// LocalPods says how a connection from a pod is told from others (KEP-2450). The zero
-// value means that it can't be: then no connection counts as a pod's, and none as
-// coming from elsewhere.
+// LocalPods tells connections from pods from others (KEP-2450). The zero value can't: no
+// connection is then treated as a pod's, and none as coming from outside.
 type LocalPods struct {
 	Mode LocalPodsMode
 	// ClusterCIDRs are the pods' ranges in the whole cluster, for ByClusterCIDR.
 	ClusterCIDRs []netip.Prefix
-	// Interface is the bridge's name, or what the names of pods' interfaces begin with. It must
+	// Interface is the bridge's name, or the prefix of the names of pods' interfaces. It must
 	// have passed CheckInterface: no backend checks it again.
 	Interface string
 }
@@ -192,7 +188,7 @@ type LocalPodsMode uint8
 
 // The modes.
 const (
-	// ByClusterCIDR: the source is in one of ClusterCIDRs. Without any, see LocalPods.
+	// ByClusterCIDR: the source is in one of ClusterCIDRs.
 	ByClusterCIDR LocalPodsMode = iota
 	// ByNodeCIDR: the source is in one of this Node's spec.podCIDRs.
 	ByNodeCIDR

@@ -2,12 +2,11 @@ package model
 
 import "slices"
 
-// claims knows which Service owns each VIP. Of several that ask for one, the oldest
-// owns it, whatever the order in which they arrived.
+// claims records the Services that ask for each VIP. The oldest of them owns it, regardless
+// of the order in which they arrived.
 type claims struct {
 	owners map[VIP]*service
-	// waiting are those who asked for a VIP as well, oldest first. Most VIPs are asked for
-	// once.
+	// waiting are the others that ask for a VIP, oldest first. Most VIPs have none.
 	waiting map[VIP][]*service
 }
 
@@ -15,7 +14,7 @@ func newClaims() claims {
 	return claims{map[VIP]*service{}, map[VIP][]*service{}}
 }
 
-// all returns those who ask for a VIP, its owner first.
+// all returns the Services that ask for a VIP, its owner first.
 func (c claims) all(v VIP) []*service {
 	if owner := c.owners[v]; owner != nil {
 		return append([]*service{owner}, c.waiting[v]...)
@@ -23,8 +22,8 @@ func (c claims) all(v VIP) []*service {
 	return nil
 }
 
-// add registers a claim and returns all who ask for this VIP, if there are others. A
-// Service asks once, however many of its ports do.
+// add registers a claim and returns all Services that ask for this VIP, if there are others.
+// A Service asks once, however many of its ports do.
 func (c claims) add(v VIP, who *service) []*service {
 	switch owner := c.owners[v]; {
 	case owner == nil:
@@ -57,7 +56,7 @@ func (c claims) wait(v VIP, who *service) {
 	}
 }
 
-// remove withdraws a claim and returns all who still ask for this VIP.
+// remove withdraws a claim and returns all Services that still ask for this VIP.
 func (c claims) remove(v VIP, who *service) []*service {
 	list := c.waiting[v]
 	if c.owners[v] == who {

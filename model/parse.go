@@ -23,7 +23,7 @@ func parseAddr(s string) (netip.Addr, error) {
 	return a.Unmap(), nil
 }
 
-// parseUnicast is parseAddr for addresses that a connection can go to.
+// parseUnicast is parseAddr for addresses that are possible destinations of connections.
 func parseUnicast(s string) (netip.Addr, error) {
 	a, err := parseAddr(s)
 	switch {
@@ -109,12 +109,12 @@ func hasForeignLabel(labels map[string]string) bool {
 	return other || headless
 }
 
-// shared returns a string that is equal and the same one for many objects: decoders make
-// one of their own for each, of names of namespaces, ports and zones as well.
+// shared returns an equal string that many objects share: decoders make a string of its own
+// for each name of a namespace, port or zone.
 func shared(s string) string { return unique.Make(s).Value() }
 
-// checkName checks what an API server would: names end up in rules, as comments, and
-// nothing but letters, digits, dots and hyphens must get there.
+// checkName checks a name as an API server does: names end up in comments of rules, which
+// must have nothing but letters, digits, dots and hyphens.
 func checkName(n NamespacedName) error {
 	if !isLabel(n.Namespace) {
 		return fmt.Errorf("namespace %q is not a DNS label", n.Namespace)

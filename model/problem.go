@@ -15,15 +15,15 @@ type ObjectRef struct {
 
 func (r ObjectRef) String() string { return r.Kind + " " + r.NamespacedName.String() }
 
-// Problem is something wrong with one object. It costs at most that object: all
-// others are programmed.
+// Problem is a fault of one object. It affects at most that object: all others are
+// programmed.
 type Problem struct { //nolint:errname // a Problem is a value first: snapshots keep it, logs and events name it so
 	Object  ObjectRef
 	Field   string // path in the API object, like "spec.ports[0].port"
 	Message string
 }
 
-// Error is the problem in one line: object, field, message.
+// Error returns object, field and message in one line.
 func (p Problem) Error() string {
 	if p.Field == "" {
 		return oneLine(p.Object.String() + ": " + p.Message)
@@ -31,8 +31,8 @@ func (p Problem) Error() string {
 	return oneLine(p.Object.String() + ": " + p.Field + ": " + p.Message)
 }
 
-// oneLine escapes what would break a line or confuse a terminal: a name may be anything
-// where no API server has checked it.
+// oneLine escapes characters that break a line or confuse a terminal: without an API server,
+// a name may have any.
 func oneLine(s string) string {
 	if !strings.ContainsFunc(s, func(r rune) bool { return !strconv.IsPrint(r) }) {
 		return s
@@ -59,8 +59,8 @@ func (p *problemList) add(field, format string, args ...any) {
 	p.list = append(p.list, Problem{p.object, field, fmt.Sprintf(format, args...)})
 }
 
-// parseAll parses the texts of a list, and adds a problem for each that is wrong. The path of
-// the i-th is a format.
+// parseAll parses the texts of a list, and adds a problem for each that is wrong. path is a
+// format with the index.
 func parseAll[T any](p *problemList, path string, list []string, parse func(string) (T, error)) []T {
 	var all []T
 	for i, text := range list {

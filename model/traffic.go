@@ -47,7 +47,7 @@ func FamilyOf(a netip.Addr) Family {
 	return IPv6
 }
 
-// Protocol is a transport protocol, numbered as IANA does.
+// Protocol is a transport protocol, with IANA's number.
 type Protocol uint8
 
 // The protocols a Service can have.
@@ -82,8 +82,8 @@ func ParseProtocol(s string) (Protocol, error) {
 	return 0, fmt.Errorf("%q is none of TCP, UDP, SCTP", s)
 }
 
-// VIP is an address that clients connect to. For node ports, where any address of
-// the node will do, Addr is the unspecified address of the family.
+// VIP is an address, protocol and port that clients connect to. A node port has the
+// unspecified address of the family, see [Settings.NodePortAddrs].
 type VIP struct {
 	Addr     netip.Addr
 	Protocol Protocol
@@ -123,36 +123,35 @@ func compareServicePortNames(a, b ServicePortName) int {
 	)
 }
 
-// ServicePort is one port of a Service in one IP family, with everything decided.
-// It never changes. A later snapshot in which nothing about it differs holds the
-// same pointer.
+// ServicePort is one port of a Service in one IP family, with all decisions made.
+// It never changes. A later snapshot in which it is equal holds the same pointer.
 type ServicePort struct {
 	Name      ServicePortName
 	Family    Family
-	Algorithm Algorithm // how one of the endpoints is chosen
-	// NodeAllowed: this node is among SourceRanges. Its processes then may connect as well
-	// if the frontend's own address is on an interface of the node, and so their source.
+	Algorithm Algorithm // chooses one of the endpoints
+	// NodeAllowed: the node's primary address is in SourceRanges. A frontend's address may be
+	// on an interface of the node and the source of its processes; it is allowed then as well.
 	NodeAllowed bool
-	Frontends   []Frontend // what clients connect to, cluster IP first
-	Endpoints   []Endpoint // who answers, sorted by address
+	Frontends   []Frontend // cluster IP first
+	Endpoints   []Endpoint // sorted by address
 
-	// Affinity is how long after its last new connection a client, known by its
-	// address, is sent to the same endpoint again, by whatever frontend; 0 is never.
+	// Affinity is the time since a client's last new connection during which its next one, to
+	// any frontend, goes to the same endpoint. A client is a source address. 0 is none.
 	Affinity time.Duration
 
-	// ConnectionGrace is how long TCP and SCTP connections may go on to an endpoint that no
-	// longer serves; 0 is as long as they like. See EndsStale.
+	// ConnectionGrace is the time after which TCP and SCTP connections to an endpoint that no
+	// longer serves are ended; 0 is never. See EndsStale.
 	ConnectionGrace time.Duration
-	// Draining are endpoints that get no new connections and still serve, sorted: what they
-	// have goes on. It is only known where EndsStale says that it matters.
+	// Draining are endpoints that get no new connections but still serve those that they
+	// have, sorted. It is empty unless EndsStale reports true.
 	Draining []netip.AddrPort
 
-	// SourceRanges are who may connect to restricted frontends, sorted; what lies in
-	// another is left out.
+	// SourceRanges are the sources that restricted frontends allow, sorted. No range lies in
+	// another.
 	SourceRanges []netip.Prefix
 }
 
-// Equal reports whether nothing about two service ports differs.
+// Equal reports whether two service ports are equal in all fields.
 func (sp *ServicePort) Equal(o *ServicePort) bool {
 	return sp.Name == o.Name && sp.Family == o.Family &&
 		sp.Algorithm == o.Algorithm && sp.Affinity == o.Affinity && sp.NodeAllowed == o.NodeAllowed &&
@@ -163,9 +162,9 @@ func (sp *ServicePort) Equal(o *ServicePort) bool {
 		slices.Equal(sp.SourceRanges, o.SourceRanges)
 }
 
-// EndsStale reports whether connections to endpoints that no longer serve are ended, and how
-// long after. UDP knows no end of a connection, so there a client would go on talking to an
-// address that may be somebody else's by now. TCP's ends by itself, and a graceful shutdown
+// EndsStale reports whether connections to endpoints that no longer serve are ended, and
+// after which time. A UDP flow has no end: its client would go on sending to an address that
+// another pod may have by now. TCP connections end by themselves, and a graceful shutdown
 // must not be cut short.
 func (sp *ServicePort) EndsStale() (after time.Duration, ok bool) {
 	if sp.Name.Protocol == UDP {
@@ -224,7 +223,7 @@ func (sp *ServicePort) Loopback() (at netip.AddrPort, p TrafficPolicy, ok bool) 
 	return at, p, false
 }
 
-// Allowed returns who may connect to a restricted frontend, sorted and apart.
+// Allowed returns the sources that a restricted frontend allows, as SourceRanges has them.
 func (sp *ServicePort) Allowed(fe Frontend) []netip.Prefix {
 	if !sp.NodeAllowed {
 		return sp.SourceRanges
@@ -233,7 +232,7 @@ func (sp *ServicePort) Allowed(fe Frontend) []netip.Prefix {
 	return prefixesOf(sp.Family, append(slices.Clip(sp.SourceRanges), self))
 }
 
-// FrontendKind says where a frontend comes from.
+// FrontendKind is the field of a Service that a frontend comes from.
 type FrontendKind uint8
 
 // The kinds of frontends, in the order in which they stand in a ServicePort.
@@ -248,8 +247,8 @@ func (k FrontendKind) String() string {
 	return [...]string{"cluster IP", "load-balancer address", "external IP", "node port"}[k]
 }
 
-// Frontend is one address, protocol and port of a service port, and what happens to
-// new connections there.
+// Frontend is one address, protocol and port of a service port, and the rules for new
+// connections to it.
 type Frontend struct {
 	VIP           VIP
 	Kind          FrontendKind
@@ -257,11 +256,12 @@ type Frontend struct {
 	TrafficPolicy TrafficPolicy // the endpoints that the traffic policy selects, even while Action is not Forward
 	SourceNAT     SourceNAT
 
-	// ShortCircuit: connections from this node and its pods are forwarded to the
-	// Cluster endpoints whatever Action and TrafficPolicy say, as if they had gone out to the load
-	// balancer and come in by a better node.
+	// ShortCircuit: connections from this node and its pods are forwarded to the Cluster
+	// endpoints, regardless of Action and TrafficPolicy, as if they had gone out to the load
+	// balancer and come back by a node that has endpoints.
 	ShortCircuit bool
-	// Restricted: what is not in ServicePort.Allowed is dropped, before all else.
+	// Restricted: connections from sources that are not in ServicePort.Allowed are dropped.
+	// All other fields apply to the rest.
 	Restricted bool
 }
 
@@ -271,16 +271,16 @@ func (fe Frontend) Uses(p TrafficPolicy) bool {
 	return fe.ShortCircuit && p == Cluster || fe.Action == Forward && fe.TrafficPolicy == p
 }
 
-// Action is what happens to a new connection.
+// Action is the treatment of new connections to a frontend.
 type Action uint8
 
 // The actions.
 const (
-	// Forward sends it to one of the endpoints.
+	// Forward sends them to one of the endpoints.
 	Forward Action = iota
-	// Reject refuses it, so that the client knows at once.
+	// Reject answers with a TCP reset or an ICMP error, so that the client fails at once.
 	Reject
-	// Drop discards it, so that the client tries again elsewhere.
+	// Drop discards them, so that the client tries again.
 	Drop
 )
 
@@ -292,11 +292,8 @@ type TrafficPolicy uint8
 
 // The traffic policies.
 const (
-	// Cluster: from anywhere in the cluster, as far as the hints for this node and
-	// its zone say.
-	Cluster TrafficPolicy = iota
-	// Local: on this node.
-	Local
+	Cluster TrafficPolicy = iota // endpoints on any node, as topology hints allow
+	Local                        // endpoints on this node
 )
 
 // TrafficPolicies are all traffic policies.
@@ -304,14 +301,14 @@ var TrafficPolicies = [...]TrafficPolicy{Cluster, Local}
 
 func (p TrafficPolicy) String() string { return [...]string{"cluster", "local"}[p] }
 
-// Algorithm is how one of several endpoints is chosen.
+// Algorithm is a way to choose one of several endpoints.
 type Algorithm uint8
 
 // The algorithms.
 const (
 	Random     Algorithm = iota // each with the same probability
-	RoundRobin                  // one after the other
-	SourceHash                  // by the client's address: the same one while their number stays
+	RoundRobin                  // each in turn
+	SourceHash                  // by the client's address: the same one while their number is the same
 )
 
 func (a Algorithm) String() string { return [...]string{"random", "round-robin", "source-hash"}[a] }
@@ -326,24 +323,24 @@ func ParseAlgorithm(s string) (Algorithm, error) {
 	return 0, fmt.Errorf("%q is none of random, round-robin, source-hash", s)
 }
 
-// SourceNAT says when a forwarded connection's source address is replaced by the
-// node's. Apart from this, a connection that an endpoint on this node makes to
-// itself through a Service always is (hairpin).
+// SourceNAT says when a forwarded connection is masqueraded, that is, gets the node's
+// address as its source. A connection of an endpoint on this node to itself (hairpin)
+// always is.
 type SourceNAT uint8
 
 // The kinds of source NAT.
 const (
-	// MasqueradeOutside: if the source is no pod (Settings.Pods), or for all with
+	// MasqueradeOutside: if the source is no pod (Settings.Pods), or always with
 	// Settings.MasqueradeAll. For cluster IPs.
 	MasqueradeOutside SourceNAT = iota
-	// MasqueradeAlways: replies must come back through this node.
+	// MasqueradeAlways: always, so that replies come back through this node.
 	MasqueradeAlways
-	// MasqueradeNode: if the source is this node itself, which may have taken an
-	// address that no other machine can answer to.
+	// MasqueradeNode: if the source is this node, which may have chosen an address that is
+	// unreachable for other machines.
 	MasqueradeNode
 )
 
-// Endpoint is one address that answers for a service port.
+// Endpoint is one address and port that serves a service port.
 type Endpoint struct {
 	Addr  netip.AddrPort
 	Local bool // on this node
