@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// service is a Service after checking: only what can be programmed is left. There are tens
-// of thousands, so what few of them have is apart.
+// service is a checked Service, without the fields that can't be programmed. There are tens
+// of thousands of them, so the fields that few have are apart.
 type service struct {
 	record  *record
 	created int64 // seconds since 1970: the API has no parts of a second
@@ -35,25 +35,25 @@ type serviceAddr struct {
 	kind FrontendKind // up to ExternalIP
 }
 
-// rareParts are what few Services have.
+// rareParts are the fields that few Services have.
 type rareParts struct {
-	problems        []Problem // what was left out, and why
+	problems        []Problem
 	affinity        time.Duration
-	algorithm       *Algorithm     // nil: the Service does not say
+	algorithm       *Algorithm     // nil: without annotation
 	connectionGrace *time.Duration // likewise
 	sources         [len(Families)]sources
 }
 
-// sources say who may connect to load-balancer addresses.
+// sources are the sources that may connect to load-balancer addresses.
 type sources struct {
-	restricted bool // only those of ranges
+	restricted bool // to ranges
 	ranges     []netip.Prefix
 }
 
 // noRareParts is shared by all Services without any. It is never written.
 var noRareParts rareParts //nolint:gochecknoglobals // its address is what matters
 
-// own returns a Service's rare parts for writing.
+// writable returns a Service's rare parts for writing.
 func (s *service) writable() *rareParts {
 	if s.rare == &noRareParts {
 		s.rare = new(rareParts)
@@ -61,8 +61,8 @@ func (s *service) writable() *rareParts {
 	return s.rare
 }
 
-// clusterIP returns the cluster IP of a family, or the zero Addr: without one, a Service
-// has no part in the family. The Service may be nil.
+// clusterIP returns the cluster IP of a family, or the zero Addr: a Service without one is
+// not in the family. The Service may be nil.
 func (s *service) clusterIP(f Family) netip.Addr {
 	if s != nil {
 		for _, a := range s.addrs {
@@ -104,8 +104,8 @@ func (s *service) problem(field, format string, args ...any) {
 	})
 }
 
-// parseService checks a Service, whose record is given. It returns nil for one that is
-// not this proxy's business: headless, ExternalName, or served by another proxy.
+// parseService checks a Service, whose record is given. It returns nil for one that this
+// proxy does not serve: headless, ExternalName, or another proxy's.
 func parseService(in Service, r *record) *service {
 	if hasForeignLabel(in.Labels) || in.Type == "ExternalName" {
 		return nil
@@ -177,7 +177,7 @@ func (s *service) addAddr(kind FrontendKind, ip string) error {
 	return nil
 }
 
-// parsePort adds a port, or says which of its fields is wrong.
+// parsePort adds a port, or returns the field that is wrong.
 func (s *service) parsePort(p Port) (field string, err error) {
 	proto, err := ParseProtocol(p.Protocol)
 	if err != nil {
@@ -271,9 +271,9 @@ func (s *service) parseConnectionGrace(text string) {
 	s.writable().connectionGrace = &d
 }
 
-// parseSourceRanges notes who may connect to load-balancer addresses. A range that can't
-// be read lets nobody in. As kube-proxy has it, ranges of one family alone say nothing
-// about the other.
+// parseSourceRanges sets the sources of load-balancer addresses. A range that can't be parsed
+// allows none, but restricts both families. As with kube-proxy, ranges of one family do not
+// restrict the other.
 func (s *service) parseSourceRanges(ranges []string) {
 	if len(ranges) == 0 {
 		return
@@ -297,7 +297,7 @@ func (s *service) parseSourceRanges(ranges []string) {
 	}
 }
 
-// wants yields all frontends a Service asks for, nothing decided yet.
+// wants yields all frontends that a Service asks for, before any decision.
 func (s *service) wants() iter.Seq[Frontend] {
 	return func(yield func(Frontend) bool) {
 		for _, f := range Families {
@@ -312,11 +312,11 @@ func (s *service) wants() iter.Seq[Frontend] {
 	}
 }
 
-// frontends yields what a port asks for in a family, cluster IP first.
+// frontends yields the frontends that a port asks for in a family, cluster IP first.
 func (s *service) frontends(f Family, p servicePort) iter.Seq[Frontend] {
 	return func(yield func(Frontend) bool) {
 		if !s.clusterIP(f).IsValid() {
-			return // contract of the API: no part in this family
+			return // contract of the API: it is not in this family
 		}
 		for _, a := range s.addrs {
 			if FamilyOf(a.addr) == f && !yield(Frontend{Kind: a.kind, VIP: VIP{a.addr, p.protocol, p.port}}) {
@@ -329,8 +329,8 @@ func (s *service) frontends(f Family, p servicePort) iter.Seq[Frontend] {
 	}
 }
 
-// wanting yields the ports that ask for a VIP that the Service asks for. The first has it,
-// if the Service does.
+// wanting yields the ports that ask for a VIP that the Service asks for. The first one gets
+// it, if the Service does.
 func (s *service) wanting(v VIP) iter.Seq[servicePort] {
 	return func(yield func(servicePort) bool) {
 		for _, p := range s.ports {

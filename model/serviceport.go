@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// updateService makes anew what a Service contributes. Ports that come out as before keep
-// their pointer.
+// updateService makes the service ports of a Service anew. Those that are equal to the ones
+// before keep their pointers.
 func (b *Builder) updateService(e *edit, r *record) {
 	was, now := r.was, r.service
 	var problems []Problem
@@ -42,8 +42,8 @@ func (b *Builder) updateService(e *edit, r *record) {
 	r.was = now
 }
 
-// frontends returns those that a port asks for and gets, and adds a problem for each that
-// belongs to another.
+// frontends returns the frontends that a port asks for and gets. It adds a problem for each
+// that belongs to another.
 func (b *Builder) frontends(s *service, f Family, p servicePort, problems []Problem) ([]Frontend, []Problem) {
 	list := b.scratchFrontends[:0]
 	for fe := range s.frontends(f, p) {
@@ -64,7 +64,7 @@ func (b *Builder) frontends(s *service, f Family, p servicePort, problems []Prob
 	return append([]Frontend(nil), list...), problems
 }
 
-// owner says who has a VIP that a port asks for, or "" if it is the port.
+// owner describes the owner of a VIP that a port asks for, or returns "" if it is the port.
 func (b *Builder) owner(v VIP, s *service, p servicePort) string {
 	owner := b.claims.owners[v]
 	if owner == s {
@@ -81,7 +81,7 @@ func (b *Builder) owner(v VIP, s *service, p servicePort) string {
 	return fmt.Sprintf("Service %v, which is older", owner.record.name)
 }
 
-// decide says what happens to new connections at each frontend, and to whom they go.
+// decide makes all decisions about a service port that has its frontends.
 func (b *Builder) decide(sp *ServicePort, s *service) {
 	merged := merge(b.candidates(s.record, sp.Name, sp.Family))
 	selected := choose(merged)
@@ -115,9 +115,9 @@ func (b *Builder) decide(sp *ServicePort, s *service) {
 	}
 }
 
-// applyPolicy applies the traffic policies. Where a Local one finds no endpoint on
-// this node though there are others, the connection is dropped and not refused: who
-// sent it here will soon know better, and the client tries again.
+// applyPolicy applies the traffic policies. If a Local one finds no endpoint on this
+// node though others exist, connections are dropped and not rejected: the load balancer
+// will soon choose another node, and the client tries again.
 func (s *service) applyPolicy(fe *Frontend, selected selection) {
 	isLocal := s.internalLocal
 	if fe.Kind != ClusterIP {
@@ -139,8 +139,8 @@ func (s *service) applyPolicy(fe *Frontend, selected selection) {
 	}
 }
 
-// candidates lists what all slices of a Service offer for one port. The result is
-// valid until the next call.
+// candidates lists the endpoints that all slices of a Service offer for one port. The
+// result is valid until the next call.
 func (b *Builder) candidates(r *record, name ServicePortName, f Family) []candidate {
 	b.scratch = b.scratch[:0]
 	for _, s := range r.slices {

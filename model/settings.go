@@ -7,30 +7,30 @@ import (
 	"strings"
 )
 
-// Settings are the few values of a family that no single Service determines. Two
-// snapshots between which none of them changed share the pointer.
+// Settings are the values of a family that do not depend on Services. Two snapshots
+// share the pointer if none of the values differs.
 type Settings struct {
-	NodeAddrs     []netip.Addr   // this node's addresses, as far as known, sorted
-	NodePortAddrs []netip.Addr   // where node ports answer, sorted
-	Localhost     bool           // they also do on loopback, by a program that listens
-	ServiceCIDRs  []netip.Prefix // what is in there and unknown is dropped, sorted
-	Pods          PodSources     // whose connections are from inside
-	MasqueradeAll bool           // also what pods send to cluster IPs
-	DropInvalid   bool           // discard packets of ServiceEndpoints without a connection
+	NodeAddrs     []netip.Addr   // this node's known addresses, sorted
+	NodePortAddrs []netip.Addr   // on which node ports answer, sorted
+	Localhost     bool           // node ports also answer on loopback, see ServicePort.Loopback
+	ServiceCIDRs  []netip.Prefix // of which addresses without a Service are dropped, sorted
+	Pods          PodSources     // tell connections of pods
+	MasqueradeAll bool           // masquerade connections of pods to cluster IPs, too
+	DropInvalid   bool           // drop INVALID packets of ServiceEndpoints
 }
 
-// PodSources tell a connection from a pod. The zero value can't.
+// PodSources tell connections of pods from others. The zero value can't.
 type PodSources struct {
-	CIDRs     []netip.Prefix // the source is in one of them; sorted
-	Interface string         // it comes in by this interface
-	Wildcard  bool           // … by one whose name begins like this
+	CIDRs     []netip.Prefix // of pods' addresses, sorted
+	Interface string         // by which packets of pods come in
+	Wildcard  bool           // Interface is a prefix of the names of several
 }
 
 // Known reports whether connections from pods can be told from others.
 func (p PodSources) Known() bool { return len(p.CIDRs) > 0 || p.Interface != "" }
 
-// Contains reports whether a connection is from a pod, as far as that is known: source
-// is its source address, iface the interface it comes in by, "" if it is from the node.
+// Contains reports whether a connection with a source address and an input interface, which
+// is "" for the node's own, is from a pod.
 func (p PodSources) Contains(source netip.Addr, iface string) bool {
 	switch {
 	case p.Interface == "":
@@ -51,8 +51,8 @@ func (s *Settings) equal(o *Settings) bool {
 		slices.Equal(s.Pods.CIDRs, o.Pods.CIDRs)
 }
 
-// SetConfig replaces the configuration: what differs takes effect with the next snapshot.
-// NodeName can't change, as it decides what is kept of an EndpointSlice.
+// SetConfig replaces the configuration for the next snapshot. NodeName can't change, as the
+// Builder keeps of each endpoint only whether it is on this node.
 func (b *Builder) SetConfig(c Config) {
 	c.NodeName = b.config.NodeName
 	old := b.config
@@ -63,7 +63,7 @@ func (b *Builder) SetConfig(c Config) {
 	}
 }
 
-// SetNode adds or replaces a Node. Only this node's counts.
+// SetNode adds or replaces a Node. It ignores all but this node's.
 func (b *Builder) SetNode(n Node) {
 	if n.Name != b.config.NodeName {
 		return
@@ -90,8 +90,8 @@ func (b *Builder) DeleteNode(name string) {
 	b.settingsStale = true
 }
 
-// SetHostAddresses replaces the addresses found on the node's interfaces, loopback
-// excluded, of each family the preferred one first.
+// SetHostAddresses replaces the addresses of the node's interfaces other than loopback, the
+// preferred one of each family first.
 func (b *Builder) SetHostAddresses(addrs []netip.Addr) {
 	if slices.Equal(b.hostAddrs, addrs) {
 		return
@@ -118,8 +118,7 @@ func (b *Builder) DeleteServiceCIDR(name string) {
 	b.settingsStale = true
 }
 
-// updateSettings looks at what is not about single Services. Where these depend on it,
-// all are looked at again.
+// updateSettings makes the settings anew, and marks all Services if they depend on a change.
 func (b *Builder) updateSettings(next *Snapshot) {
 	nodeAddrs, podCIDRs := b.parseNode()
 	var cidrs []netip.Prefix
@@ -165,7 +164,7 @@ func (b *Builder) parseNode() (addrs []netip.Addr, podCIDRs []netip.Prefix) {
 	return addrs, podCIDRs
 }
 
-// sources returns how connections from pods are told in one family.
+// sources returns the PodSources of one family.
 func (l LocalPods) sources(f Family, podCIDRs []netip.Prefix) PodSources {
 	switch l.Mode {
 	case ByNodeCIDR:

@@ -8,14 +8,14 @@ import (
 	"slices"
 )
 
-// endpointSlice is an EndpointSlice after checking.
+// endpointSlice is a checked EndpointSlice.
 type endpointSlice struct {
 	name   string  // in the namespace of its Service
-	record *record // of its Service; nil: nobody knows whose it is
+	record *record // of its Service; nil: unknown
 	family Family
 	ports  []slicePort
-	// packed are the endpoints, as there may be a million: of each the address, in 4 or 16
-	// bytes, and the conditions. See add and all.
+	// packed are the endpoints, of which there may be a million: of each the address, in 4 or
+	// 16 bytes, and the conditions. See add and all.
 	packed []byte
 	// zones has the hints of each endpoint, or is empty if none has any.
 	zones []*zoneHints
@@ -27,8 +27,8 @@ type slicePort struct {
 	port     uint16
 }
 
-// zoneHints are kept, as the node's zone may change. Endpoints share those of the one
-// before that has the same; nil: none.
+// zoneHints are the zones of an endpoint's hints. The node's own zone may change, so all are
+// kept. An endpoint shares those of the one before if they are equal; nil: none.
 type zoneHints []string
 
 // sliceParser is an endpointSlice under construction.
@@ -38,9 +38,8 @@ type sliceParser struct {
 	nodeName string
 }
 
-// parseEndpointSlice checks an EndpointSlice. It returns nil for one that is not this
-// proxy's business. What it returns belongs to service, or to nobody if that is the zero
-// name.
+// parseEndpointSlice checks an EndpointSlice. It returns nil for one that this proxy does not
+// serve. service is the name of its Service, or the zero value if that is unknown.
 func parseEndpointSlice(in EndpointSlice, nodeName string) (parsed *endpointSlice, service NamespacedName, found []Problem) {
 	if hasForeignLabel(in.Labels) || in.AddressType == "FQDN" {
 		return nil, service, nil
@@ -77,7 +76,7 @@ func parseEndpointSlice(in EndpointSlice, nodeName string) (parsed *endpointSlic
 	return s.endpointSlice, NamespacedName{in.Namespace, name}, s.problems.list
 }
 
-// parsePort adds a port, or says which of its fields is wrong.
+// parsePort adds a port, or returns the field that is wrong.
 func (s *sliceParser) parsePort(p SlicePort) (field string, err error) {
 	// A port without number would mean "all ports", which no proxy serves. One without
 	// name has the empty name, as the API's default says.
@@ -138,7 +137,7 @@ func (s *sliceParser) parseEndpoint(i int, e SliceEndpoint) {
 	s.add(a, c, e.HintZones)
 }
 
-// stride is how many bytes an endpoint has in packed.
+// stride is the number of bytes of an endpoint in packed.
 func (s *endpointSlice) stride() int {
 	if s.family == IPv4 {
 		return 4 + 1
@@ -181,7 +180,7 @@ func (s *endpointSlice) add(a netip.Addr, c conditions, zones []string) {
 	}
 }
 
-// all yields the endpoints, and what is known about each on a node of a zone.
+// all yields the endpoints, with their conditions on a node of a zone.
 func (s *endpointSlice) all(zone string) iter.Seq2[netip.Addr, conditions] {
 	return func(yield func(netip.Addr, conditions) bool) {
 		i := 0
@@ -203,9 +202,8 @@ func (s *endpointSlice) all(zone string) iter.Seq2[netip.Addr, conditions] {
 	}
 }
 
-// port returns the number under which the slice's endpoints serve a service port.
-// The Service's targetPort has no say: the number in the slice may differ from pod
-// to pod.
+// port returns the port number of the slice's endpoints for a service port. It need not be
+// the Service's targetPort: with a named one, it may differ from slice to slice.
 func (s *endpointSlice) port(name string, protocol Protocol) (uint16, bool) {
 	for _, p := range s.ports {
 		if p.name == name && p.protocol == protocol {

@@ -9,9 +9,9 @@ import (
 )
 
 // Snapshot is the complete desired state of one node at one instant. It never
-// changes, so any number of goroutines may read it, and it shares with the
-// snapshot before it everything that did not change: what differs between two of
-// them is found at a cost that follows the difference.
+// changes, so any number of goroutines may read it. It shares its unchanged parts
+// with the snapshot before, so the cost of finding the difference of two depends on
+// the size of the difference.
 type Snapshot struct {
 	families [len(Families)]FamilySnapshot
 	problems []Problem
@@ -23,11 +23,10 @@ type Snapshot struct {
 // share nothing and are programmed independently.
 func (s *Snapshot) Family(f Family) *FamilySnapshot { return &s.families[f] }
 
-// Problems returns what is wrong with objects now, sorted by object.
+// Problems returns the current problems of all objects, sorted by object.
 func (s *Snapshot) Problems() []Problem { return slices.Clone(s.problems) }
 
-// SameProblems reports whether two snapshots have the same list of problems, without
-// comparing them one by one.
+// SameProblems reports whether two snapshots share their list of problems.
 func (s *Snapshot) SameProblems(o *Snapshot) bool {
 	return len(s.problems) == len(o.problems) &&
 		(len(s.problems) == 0 || &s.problems[0] == &o.problems[0])
@@ -45,7 +44,7 @@ type FamilySnapshot struct {
 	noLocal    noLocal
 }
 
-// noLocal counts service ports by ServicePort.NoLocalEndpoints.
+// noLocal counts the service ports for which ServicePort.NoLocalEndpoints reports true.
 type noLocal struct{ internal, external int }
 
 func (n *noLocal) count(sp *ServicePort, by int) {
@@ -58,14 +57,13 @@ func (n *noLocal) count(sp *ServicePort, by int) {
 	}
 }
 
-// NoLocalEndpoints returns how many service ports have a Local policy, for connections from
-// inside or from outside, that finds no endpoint on this node though there are others.
+// NoLocalEndpoints returns the numbers of service ports whose Local policy, for connections
+// from inside or from outside, finds no endpoint on this node though others exist.
 func (s *FamilySnapshot) NoLocalEndpoints() (internal, external int) {
 	return s.noLocal.internal, s.noLocal.external
 }
 
-// ServicePorts yields all service ports, in an order that depends on nothing but
-// their names.
+// ServicePorts yields all service ports, in an order that depends on their names only.
 func (s *FamilySnapshot) ServicePorts() iter.Seq[*ServicePort] {
 	return values(s.ports)
 }
@@ -78,30 +76,30 @@ func (s *FamilySnapshot) ServicePort(n ServicePortName) (*ServicePort, bool) {
 // NumServicePorts returns the number of service ports.
 func (s *FamilySnapshot) NumServicePorts() int { return s.ports.Len() }
 
-// ClusterIPs yields the cluster IP of every Service. On other ports than the
-// Service's they refuse connections.
+// ClusterIPs yields the cluster IP of every Service. Connections to other ports of it than
+// the Service's are rejected.
 func (s *FamilySnapshot) ClusterIPs() iter.Seq[netip.Addr] { return keys(s.clusterIPs) }
 
 // Hairpins yields the address of each endpoint on this node: a connection from such
 // an address to itself through a Service must be masqueraded, or the reply would
-// never come past the node.
+// not pass the node.
 func (s *FamilySnapshot) Hairpins() iter.Seq[netip.Addr] { return keys(s.hairpins) }
 
-// ServiceEndpoints yields the address, protocol and port of each endpoint, if
-// Settings.DropInvalid is set, and else nothing.
+// ServiceEndpoints yields the address, protocol and port of each endpoint if
+// Settings.DropInvalid is set, and nothing otherwise.
 func (s *FamilySnapshot) ServiceEndpoints() iter.Seq[VIP] { return keys(s.endpoints) }
 
-// A Change is something that differs between two snapshots. Exactly one of Old and
-// New may be the zero value.
+// A Change is one difference between two snapshots. One of Old and New may be the zero
+// value.
 type Change[T any] struct{ Old, New T }
 
-// ServicePortChanges yields the service ports that differ from old to s. A nil Old
-// or New means that there was or is none of this name.
+// ServicePortChanges yields the service ports that differ from old to s. Old or New is
+// nil if there is none of this name.
 func (s *FamilySnapshot) ServicePortChanges(old *FamilySnapshot) iter.Seq[Change[*ServicePort]] {
 	return valueChanges(portKeys, s.ports, old.ports)
 }
 
-// ClusterIPChanges yields the cluster IPs that only old (as Old) or only s (as New) has.
+// ClusterIPChanges yields the cluster IPs of only old (as Old) or only s (as New).
 func (s *FamilySnapshot) ClusterIPChanges(old *FamilySnapshot) iter.Seq[Change[netip.Addr]] {
 	return keyChanges(AddrKeys, s.clusterIPs, old.clusterIPs)
 }

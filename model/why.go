@@ -5,38 +5,37 @@ import (
 	"slices"
 )
 
-// Choice is what was seen when the endpoints of a service port were chosen. A snapshot
-// has only the outcome; this is for those who ask why.
+// Choice explains the endpoints of a service port. A snapshot has only the result.
 type Choice struct {
 	// Candidates are the endpoints that slices offer for the port, sorted, each address
 	// once.
 	Candidates []Candidate
 	// Slices are the Service's slices that offer nothing for the port, sorted by name.
 	Slices []OtherSlice
-	// Hints are those that made the Cluster smaller.
+	// Hints are the hints that made the Cluster list smaller.
 	Hints Hints
 }
 
 // Candidate is an endpoint that slices offer for a service port.
 type Candidate struct {
 	Addr   netip.AddrPort
-	Slices []NamespacedName // that have it: several, while slices are being rebalanced
+	Slices []NamespacedName // several while slices are being rebalanced
 
 	Ready, Draining bool // Draining: terminating but still serving
 	Local           bool // on this node
 
-	HintsNodes, HintsThisNode bool // has hints for Nodes, also for this one
+	HintsNodes, HintsThisNode bool // has hints for Nodes, and for this one
 	HintsZones, HintsThisZone bool // … for zones
 
-	// Excluded says why it is not in the lists, by [List]. It does not matter here
-	// whether some frontend needs the list.
+	// Excluded is the reason why each traffic policy does not select it, even a policy that
+	// no frontend uses.
 	Excluded [len(TrafficPolicies)]Exclusion
 }
 
-// In reports whether the candidate is in a list.
+// In reports whether a traffic policy selects the candidate.
 func (c Candidate) In(l TrafficPolicy) bool { return c.Excluded[l] == NotExcluded }
 
-// Exclusion is why a candidate is not in a list.
+// Exclusion is the reason why a traffic policy does not select a candidate.
 type Exclusion uint8
 
 // The exclusions.
@@ -44,7 +43,7 @@ const (
 	NotExcluded     Exclusion = iota
 	NotServing                // neither ready, nor terminating but still serving
 	NotLocal                  // not on this node; Local only
-	ReadyOnesExist            // it is terminating, and there are others that are ready
+	ReadyOnesExist            // it is terminating, and others are ready
 	HintsOtherNodes           // its hints are for other Nodes; Cluster only
 	HintsOtherZones           // its hints are for other zones; Cluster only
 )
@@ -53,12 +52,12 @@ func (e Exclusion) String() string {
 	return [...]string{"not excluded", "not serving", "not local", "ready ones exist", "hints other nodes", "hints other zones"}[e]
 }
 
-// Hints says whose hints were followed.
+// Hints is the kind of topology hints in use.
 type Hints uint8
 
 // The hints.
 const (
-	NoHints   Hints = iota // all have the same right
+	NoHints   Hints = iota // hints exclude no endpoint
 	NodeHints              // hints.forNodes
 	ZoneHints              // hints.forZones
 )
@@ -67,25 +66,24 @@ const (
 type OtherSlice struct {
 	Name      NamespacedName
 	Why       Mismatch
-	Endpoints int // how many it has for others
+	Endpoints int // their number
 }
 
-// Mismatch is why a slice offers nothing for a service port.
+// Mismatch is the reason why a slice offers nothing for a service port.
 type Mismatch uint8
 
 // The mismatches.
 const (
 	OtherFamily   Mismatch = iota // its addresses are of the other IP family
 	NoPort                        // it has no port of this name
-	OtherProtocol                 // it has one, for another protocol
+	OtherProtocol                 // its port of this name is for another protocol
 )
 
 func (m Mismatch) String() string {
 	return [...]string{"other family", "no port", "other protocol"}[m]
 }
 
-// Choice returns what was seen when the endpoints of a service port were chosen for the
-// last snapshot, and makes one first if something changed since.
+// Choice explains the endpoints of a service port in the current snapshot.
 func (b *Builder) Choice(name ServicePortName, f Family) Choice {
 	b.Snapshot()
 	var choice Choice
@@ -110,7 +108,7 @@ func (b *Builder) Choice(name ServicePortName, f Family) Choice {
 	return choice
 }
 
-// addSlice notes which candidates are a slice's, or why none is.
+// addSlice adds a slice to its candidates, or to Slices if it has none.
 func (c *Choice) addSlice(s *endpointSlice, name ServicePortName, f Family) {
 	other := OtherSlice{Name: NamespacedName{name.Namespace, s.name}, Why: NoPort, Endpoints: s.len()}
 	port, ok := s.port(name.Port, name.Protocol)
@@ -135,7 +133,7 @@ func (c *Choice) addSlice(s *endpointSlice, name ServicePortName, f Family) {
 	c.Slices = append(c.Slices, other)
 }
 
-// explain says what the selection made of a candidate.
+// explain returns a candidate with its exclusions.
 func (s selection) explain(c candidate) Candidate {
 	out := Candidate{
 		Addr:  c.addr,
@@ -149,7 +147,7 @@ func (s selection) explain(c candidate) Candidate {
 	return out
 }
 
-// exclusion says what a candidate lacks for a list.
+// exclusion returns the condition for a list that a candidate lacks.
 func (s selection) exclusion(c conditions, l TrafficPolicy) Exclusion {
 	lacks := func(want conditions) bool { return s[l].has(want) && !c.has(want) }
 	switch {
@@ -167,8 +165,8 @@ func (s selection) exclusion(c conditions, l TrafficPolicy) Exclusion {
 	return HintsOtherZones
 }
 
-// Claimants returns the service ports that ask for a VIP. The first has it: it is the
-// oldest Service's. A VIP without address is a node port.
+// Claimants returns the service ports that ask for a VIP. The first one, of the oldest
+// Service, gets it.
 func (b *Builder) Claimants(v VIP) []ServicePortName {
 	var list []ServicePortName
 	for _, s := range b.claims.all(v) {

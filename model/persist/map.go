@@ -1,5 +1,5 @@
-// Package persist has maps that are values: an edit makes a new map and leaves the old
-// one as it was, sharing with it everything that did not change.
+// Package persist has maps that are values: an edit makes a new map, which shares its
+// unchanged parts with the old one.
 package persist
 
 import (
@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// shardCount bounds what one change copies: the array of shards (8 KiB) and one
-// shard (with 44,000 entries, about 43 of them).
+// shardCount determines the size of the copies for one change: the array of shards (8 KiB)
+// and one shard (about 43 of 44,000 entries).
 const shardCount = 1024
 
 // Map is a persistent sorted-by-shard map: an edit makes a new map that shares all
@@ -25,7 +25,7 @@ type entry[K comparable, V comparable] struct {
 	value V
 }
 
-// KeyFuncs say how keys are spread over shards and ordered within one.
+// KeyFuncs hash keys to shards and order them within one.
 type KeyFuncs[K comparable] struct {
 	Hash    func(K) uint64
 	Compare func(a, b K) int
@@ -36,9 +36,8 @@ func (m Map[K, V]) Get(f KeyFuncs[K], k K) (V, bool) {
 	return m.Find(f.Hash(k), func(other K) int { return f.Compare(other, k) })
 }
 
-// Find returns the value of the key that has a hash and that compare, which orders a key
-// as KeyFuncs.Compare orders it against the wanted one, finds equal. It is for those who
-// have no key to ask with, only what a key is made of.
+// Find is Get for callers without a key: the wanted key has the hash, and compare orders
+// another key against it as KeyFuncs.Compare does.
 func (m Map[K, V]) Find(hash uint64, compare func(K) int) (V, bool) {
 	if m.shards != nil {
 		if s := m.shards[hash%shardCount]; s != nil {
@@ -110,7 +109,7 @@ func (e *Edit[K, V]) own(i uint64) *shard[K, V] {
 	return e.next[i]
 }
 
-// find returns the shard that a key belongs to, and where in there the key is or would be.
+// find returns the shard that a key belongs to, and the index that it has or would have.
 func (e *Edit[K, V]) find(k K) (shard uint64, s *shard[K, V], i int, found bool) {
 	shard = e.Hash(k) % shardCount
 	shards := e.next
@@ -125,7 +124,7 @@ func (e *Edit[K, V]) find(k K) (shard uint64, s *shard[K, V], i int, found bool)
 	return shard, s, i, found
 }
 
-// Get returns the value of a key, as changed so far.
+// Get returns the value of a key after the changes so far.
 func (e *Edit[K, V]) Get(k K) (V, bool) {
 	if _, s, i, found := e.find(k); found {
 		return (*s)[i].value, true
@@ -134,8 +133,8 @@ func (e *Edit[K, V]) Get(k K) (V, bool) {
 	return none, false
 }
 
-// Set gives a key a value, and reports whether the key is new. With another value, the
-// map has k itself from now on, not the key that compares equal.
+// Set sets the value of a key, and reports whether the key is new. If the value differs, k
+// itself replaces the key that compares equal.
 func (e *Edit[K, V]) Set(k K, v V) bool {
 	shard, s, i, found := e.find(k)
 	if found && (*s)[i].value == v {
@@ -162,14 +161,13 @@ func (e *Edit[K, V]) Delete(k K) {
 	e.size--
 }
 
-// Done returns the edited map; without changes, the very map the edit began with. It ends
-// the edit.
+// Done ends the edit and returns its map; without changes, that is the map it began with.
 func (e *Edit[K, V]) Done() Map[K, V] {
 	if e.next == nil {
 		return e.base
 	}
 	for i, owned := range e.owned {
-		// What has grown from nothing has room for twice as much. A map may stay for long.
+		// Appending doubles the capacity of a new shard. A map may stay for long.
 		if s := e.next[i]; owned && cap(*s)-len(*s) > 1+len(*s)/8 {
 			*s = append(make(shard[K, V], 0, len(*s)), *s...)
 		}
@@ -180,11 +178,11 @@ func (e *Edit[K, V]) Done() Map[K, V] {
 // Change is one key whose value differs between two maps.
 type Change[K comparable, V comparable] struct {
 	Key          K
-	Old, New     V // the zero value where the map has no such key
+	Old, New     V // the zero value if the map has no such key
 	InOld, InNew bool
 }
 
-// Changes yields what differs from old to m. Shards that both share cost nothing.
+// Changes yields the differences from old to m. It skips the shards that both share.
 func (m Map[K, V]) Changes(f KeyFuncs[K], old Map[K, V]) iter.Seq[Change[K, V]] {
 	return func(yield func(Change[K, V]) bool) {
 		if m.shards == old.shards {
