@@ -142,7 +142,7 @@ func TestWhatOthersChangeIsPutBackWithinASecond(t *testing.T) {
 		}
 	}
 	for _, want := range []string{
-		"level=WARN msg=\"others changed our rules",
+		"level=WARN msg=\"another program changed our rules",
 		"msg=\"tables changed by another process\" process=nft",
 	} {
 		if !strings.Contains(u.log.String(), want) {
@@ -163,7 +163,7 @@ func TestAStormOfFlushesIsAnsweredAFewTimesASecond(t *testing.T) {
 	}
 	u.waitFor(t, before)
 	const most = int(storm/time.Second)*4 + 4
-	got := strings.Count(u.log.String(), "others changed our rules")
+	got := strings.Count(u.log.String(), "another program changed our rules")
 	if got > most || got < int(storm/time.Second) {
 		t.Errorf("%d repairs for %d flushes in %v, want %d at most, and one a second", got, flushes, storm, most)
 	}

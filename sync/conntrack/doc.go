@@ -1,26 +1,25 @@
-// Package conntrack keeps the kernel's connection tracking in line with the Services.
+// Package conntrack deletes stale flows from the kernel's connection tracking.
 //
-// Rules choose an endpoint for the first packet of a flow only; the kernel then sends all
-// others the same way, as long as they keep coming. UDP knows no end of a connection: a
-// sender that never pauses goes on sending to an endpoint that is gone, or into the void if
-// it began before the Service had endpoints. So whenever Services change, and once in a while,
+// Rules choose an endpoint for the first packet of a flow only. The kernel sends all further
+// packets the same way. UDP has no end of a connection: a sender that never pauses keeps its
+// endpoint after that is gone, or reaches none if it began before the Service had endpoints.
+// Therefore, after changes of Services, and once an hour:
 //
 //	reconcile.Loop ──Done──> Reconciler ──dump──> nf_conntrack
-//	                             │  which flows does no endpoint answer for any more?
+//	                             │  which flows have no serving endpoint any more?
 //	                             └──────delete──> nf_conntrack
 //
-// After a pass a UDP flow to a frontend of ours is tracked only if its reply source is an
-// endpoint of that service port that still serves, terminating ones included. The sender's
-// next packet is then a first packet again. Traffic policies, hints and source ranges have
-// no part in it: they are about new flows.
+// After a pass, each UDP flow to a frontend has as its reply source an endpoint of that
+// service port that serves; it may be terminating. The next packet of a deleted flow is a
+// first packet again. Traffic policies, hints and source ranges do not matter: they apply to
+// new flows only.
 //
-// TCP and SCTP end by themselves, so that their flows are touched only where the Service, or
-// the configuration, asks for it, and some time after the endpoint has ceased to serve (see
-// model.ServicePort.EndsStale). A client then sees its connection reset: its next packet is
-// tracked anew and, as the kernel picks up connections that are under way
-// (nf_conntrack_tcp_loose), translated to another endpoint, which does not know it; without
-// endpoints it is refused.
+// TCP and SCTP connections end by themselves. Their flows are deleted only if the Service or
+// the configuration asks for it, some time after the endpoint has ceased to serve (see
+// model.ServicePort.EndsStale). The client's connection is then reset: the kernel picks up
+// its next packet as a new flow (nf_conntrack_tcp_loose) and translates it to another
+// endpoint, which does not know the connection. Without endpoints it is rejected.
 //
-// What is not ours is never touched: flows to other addresses, to a node port's number on
-// another host, straight to a pod, on loopback, or in another conntrack zone.
+// Other flows are never deleted: to other addresses, to a node port's number on another
+// host, directly to a pod, on loopback, or in another conntrack zone.
 package conntrack

@@ -11,20 +11,20 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// family is what is known about one IP family, and what is to do there.
+// family has the state of one IP family, and its pending work.
 type family struct {
-	applied *model.FamilySnapshot // what the dataplane does; nil: nothing yet
-	// frontends are those of the service ports that forget (model.ServicePort.EndsStale).
+	applied *model.FamilySnapshot // in the dataplane; nil: none yet
+	// frontends are those of the service ports with model.ServicePort.EndsStale.
 	frontends map[model.VIP]*model.ServicePort
 	leaving   map[model.ServicePortName]*leavers
 	todo      todo
 }
 
-// todo is what a pass has to look at.
+// todo has the frontends for the next pass.
 type todo struct {
-	frontends map[model.VIP]model.ServicePortName // and who has or had them
-	all       bool                                // all that there are, too
-	strays    bool                                // and flows to cluster IPs that nobody has
+	frontends map[model.VIP]model.ServicePortName // with their present or former service ports
+	all       bool                                // all frontends
+	strays    bool                                // also flows to unused cluster IPs
 }
 
 func (t *todo) empty() bool { return len(t.frontends) == 0 && !t.all }
@@ -38,7 +38,7 @@ func (t *todo) add(name model.ServicePortName, vips iter.Seq[model.VIP]) {
 	}
 }
 
-// merge takes back what could not be done. What came later says better whose a frontend was.
+// merge adds the work of a failed pass. For a frontend in both, the later service port wins.
 func (t *todo) merge(failed todo) {
 	if failed.frontends != nil {
 		maps.Copy(failed.frontends, t.frontends)
@@ -47,21 +47,21 @@ func (t *todo) merge(failed todo) {
 	t.all, t.strays = t.all || failed.all, t.strays || failed.strays
 }
 
-// leavers are endpoints of a service port that no longer serve, but whose TCP or SCTP
-// connections may go on for a while.
+// leavers are endpoints of a service port that no longer serve, with TCP or SCTP connections
+// that may stay for a while.
 type leavers struct {
 	until     map[netip.AddrPort]time.Time // see rule
-	frontends map[model.VIP]struct{}       // by which they were reached
+	frontends map[model.VIP]struct{}       // of the service port while they served
 }
 
-// take notes what differs from what was applied before. Its cost follows that.
+// take notes the changes since the snapshot before. Its cost depends on their number.
 func (f *family) take(s *model.FamilySnapshot, now time.Time) {
 	old := f.applied
 	f.applied = s
 	if old == nil {
 		f.frontends = map[model.VIP]*model.ServicePort{}
 		f.leaving = map[model.ServicePortName]*leavers{}
-		// Services may have been deleted while nobody watched.
+		// Services may have been deleted before the daemon started.
 		f.todo.all, f.todo.strays = true, true
 		old = &model.FamilySnapshot{}
 	} else if !slices.Equal(old.NodePortAddrs, s.NodePortAddrs) {
@@ -75,7 +75,7 @@ func (f *family) take(s *model.FamilySnapshot, now time.Time) {
 func (f *family) change(c model.Change[*model.ServicePort], now time.Time) {
 	before, after := forgetting(c.Old), forgetting(c.New)
 	for vip := range vips(before) {
-		// Changes come in any order: it may be another's by now.
+		// Changes come in any order: it may belong to another service port by now.
 		if owner := f.frontends[vip]; owner != nil && owner.Name == before.Name {
 			delete(f.frontends, vip)
 		}
@@ -91,15 +91,15 @@ func (f *family) change(c model.Change[*model.ServicePort], now time.Time) {
 			f.todo.add(sp.Name, vips(after))
 		}
 	case after == nil && c.New != nil:
-		delete(f.leaving, sp.Name) // from now on they may go on as long as they like
+		delete(f.leaving, sp.Name) // from now on their connections may stay
 	default:
 		f.leave(before, after, now)
 	}
 }
 
-// onlyMore reports whether there is nothing that could have become stale: the endpoints that
-// were there still serve, and the frontends are the same. A service port without endpoints
-// is different: somebody may have sent to it before it refused.
+// onlyMore reports whether no flow can be stale: the endpoints before still serve, and the
+// frontends are the same. A service port without endpoints is different: a sender may have
+// begun before its packets were rejected.
 func onlyMore(before, after *model.ServicePort) bool {
 	if before == nil || after == nil || len(before.Endpoints)+len(before.Draining) == 0 {
 		return false
@@ -116,7 +116,7 @@ func onlyMore(before, after *model.ServicePort) bool {
 	return true
 }
 
-// leave notes since when endpoints of TCP or SCTP no longer serve.
+// leave notes the time at which endpoints of TCP or SCTP ceased to serve.
 func (f *family) leave(before, after *model.ServicePort, now time.Time) {
 	sp := cmp.Or(after, before)
 	grace, _ := sp.EndsStale()
@@ -125,7 +125,7 @@ func (f *family) leave(before, after *model.ServicePort, now time.Time) {
 		l = &leavers{until: map[netip.AddrPort]time.Time{}, frontends: map[model.VIP]struct{}{}}
 	}
 	if before == nil {
-		// Who left earlier is not known, so that they all get the time from now on.
+		// Earlier leavers are unknown: all get the grace period from now on.
 		l.until[netip.AddrPort{}] = now.Add(grace)
 	}
 	for a := range serving(before) {
@@ -148,8 +148,8 @@ func (f *family) leave(before, after *model.ServicePort, now time.Time) {
 	f.leaving[sp.Name] = l
 }
 
-// due has those looked at whose time is over, and returns when it is for the next. The zero
-// value means never.
+// due adds leavers after their grace period to the work, and returns the end of the next
+// period, or zero if there is none.
 func (f *family) due(now time.Time) (next time.Time) {
 	for name, l := range f.leaving {
 		for _, until := range l.until {
@@ -163,7 +163,7 @@ func (f *family) due(now time.Time) (next time.Time) {
 	return next
 }
 
-// begin takes what is to do. It is nil if that is nothing.
+// begin takes the pending work. The rules are nil if there is none.
 func (f *family) begin(now time.Time) (*rules, todo) {
 	f.due(now)
 	if f.todo.empty() {
@@ -182,8 +182,8 @@ func (f *family) begin(now time.Time) (*rules, todo) {
 		if !vip.Addr.IsUnspecified() {
 			continue
 		}
-		// Somebody's address may be on the node, with a node port's number as its port.
-		// Then its flows are not the node port's.
+		// Another service port may have a frontend with the node's address and the node
+		// port's number. Its flows are not the node port's.
 		for _, a := range f.applied.NodePortAddrs {
 			at := model.VIP{Addr: a, Protocol: vip.Protocol, Port: vip.Port}
 			if sp, ok := f.frontends[at]; ok {
@@ -197,7 +197,7 @@ func (f *family) begin(now time.Time) (*rules, todo) {
 	return r, taken
 }
 
-// rule returns what holds for a frontend that a service port has, or had.
+// rule returns the rule for a frontend that a service port has, or had.
 func (f *family) rule(vip model.VIP, name model.ServicePortName) rule {
 	owner, ok := f.frontends[vip]
 	if !ok && contains(f.applied.NodePortAddrs, vip.Addr) {
@@ -213,7 +213,7 @@ func (f *family) rule(vip model.VIP, name model.ServicePortName) rule {
 	return r
 }
 
-// until returns a copy: f goes on changing.
+// until returns a copy, as f changes during a pass.
 func (f *family) until(name model.ServicePortName) map[netip.AddrPort]time.Time {
 	if l := f.leaving[name]; l != nil {
 		return maps.Clone(l.until)
@@ -221,7 +221,7 @@ func (f *family) until(name model.ServicePortName) map[netip.AddrPort]time.Time 
 	return nil
 }
 
-// end takes note of how a pass ended.
+// end notes the result of a pass.
 func (f *family) end(r *rules, taken todo, err error) {
 	if err != nil {
 		f.todo.merge(taken)
@@ -235,7 +235,7 @@ func (f *family) end(r *rules, taken todo, err error) {
 	}
 }
 
-// forgetting returns sp if it forgets, and else nil.
+// forgetting returns sp if its stale flows are deleted, and nil otherwise.
 func forgetting(sp *model.ServicePort) *model.ServicePort {
 	if sp != nil {
 		if _, ok := sp.EndsStale(); ok {
@@ -245,7 +245,7 @@ func forgetting(sp *model.ServicePort) *model.ServicePort {
 	return nil
 }
 
-// vips yields where a service port is reached; none if it is nil.
+// vips yields the addresses of a service port's frontends; none if it is nil.
 func vips(sp *model.ServicePort) iter.Seq[model.VIP] {
 	return func(yield func(model.VIP) bool) {
 		if sp == nil {

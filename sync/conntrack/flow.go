@@ -9,15 +9,15 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// flow is an entry of the kernel's table, as far as it matters here.
+// flow is an entry of the kernel's table, with the fields that rules need.
 type flow struct {
 	id         uint32
 	protocol   model.Protocol
 	zone       bool // in another than the default zone, in either direction
-	translated bool // its destination was (IPS_DST_NAT)
+	translated bool // its destination is (IPS_DST_NAT)
 
-	// From whom to whom, and who answers to whom. Masquerading changes who is answered, and
-	// translation who answers.
+	// The original and the reply direction. Masquerading changes the destination of replies,
+	// and DNAT their source.
 	source, dest, replySource, replyDest netip.AddrPort
 }
 
@@ -53,11 +53,12 @@ const ipsDstNAT = 1 << 5
 const nfgenmsgLen = 4
 
 var (
-	errShort = errors.New("it ends in the middle of an attribute")
-	errSize  = errors.New("an attribute has the wrong size")
+	errShort = errors.New("message ends in the middle of an attribute")
+	errSize  = errors.New("attribute has the wrong size")
 )
 
-// parseFlow reads a message of the kernel's. It allocates nothing: there may be a million.
+// parseFlow reads a message of the kernel. It does not allocate: there may be a million
+// flows.
 func parseFlow(b []byte) (flow, error) {
 	var f flow
 	if len(b) < nfgenmsgLen {

@@ -24,34 +24,34 @@ const (
 )
 
 const (
-	// chunk is how many flows are deleted with one system call. It bounds what is kept, too.
+	// chunk is how many flows are deleted with one system call, and kept in memory.
 	chunk = 64
-	// bufferSize is the most that the kernel puts into one datagram of a dump.
+	// bufferSize is the largest datagram of a dump.
 	bufferSize = 32 << 10
-	// patience is how long the kernel may take to delete a chunk.
+	// patience bounds the time for the deletion of a chunk.
 	patience = 10 * time.Second
 )
 
-// query says which flows of a family the kernel is to name. Before Linux 5.8 it does not
-// listen, and names all, so that what comes is not taken on trust. It could be asked for an
-// address, too, but for IPv6 it then names all others: in ctnetlink_filter_match_tuple, the
-// result of the comparison is negated.
+// query selects the flows of a family that the kernel lists. Before Linux 5.8 the kernel
+// ignores it and lists all flows, so each one is checked again. A query could have an
+// address, too, but for IPv6 the kernel would then list all other flows: in
+// ctnetlink_filter_match_tuple, the result of the comparison is negated.
 type query struct {
 	family   model.Family
 	protocol model.Protocol
-	port     uint16 // to which they were sent; 0: any
+	port     uint16 // the original destination's; 0: any
 }
 
 func (q query) matches(f *flow) bool {
 	return f.protocol == q.protocol && (q.port == 0 || f.dest.Port() == q.port)
 }
 
-// maxQueries is how many queries by port are made before one by protocol. With a million
-// flows, one that matches nothing takes the kernel a tenth of the time that it takes to name
-// and read all of them.
+// maxQueries is the largest number of queries by port; more become one by protocol. Among a
+// million flows, a query without a match takes a tenth of the time for listing and reading
+// all of them.
 const maxQueries = 8
 
-// queries returns those that find all stale flows.
+// queries returns the queries that find all stale flows.
 func (r *rules) queries(f model.Family) []query {
 	var byPort, byProtocol []query
 	add := func(list []query, q query) []query {
@@ -105,9 +105,9 @@ func (q query) message() (netlink.Message, error) {
 	return message(msgGet, netlink.Request|netlink.Dump, q.family, ae)
 }
 
-// deletion names a flow by the tuple of its replies and by its id, which the kernel makes of
-// the entry's address and the original tuple. So a newer flow is not hit: were it from the
-// same to the same, it still would have to be answered by the same endpoint.
+// deletion identifies a flow by the tuple of its replies and by its id, a hash of the entry's
+// address and of the original tuple. A newer flow is therefore never deleted: with the same
+// original tuple it would also need the same endpoint as reply source.
 func (f *flow) deletion() (netlink.Message, error) {
 	ae := netlink.NewAttributeEncoder()
 	ae.Nested(ctaTupleReply, func(ae *netlink.AttributeEncoder) error {
@@ -151,9 +151,9 @@ func message(kind netlink.HeaderType, flags netlink.HeaderFlags, f model.Family,
 	}, nil
 }
 
-// table is a way to the connection tracking table of a network namespace.
+// table accesses the connection tracking table of a network namespace.
 type table struct {
-	dumps, deletions *netlink.Conn // what is asked during a dump would mix with it
+	dumps, deletions *netlink.Conn // two sockets, as a dump must not mix with other replies
 	ask              func(query) (netlink.Message, error)
 }
 
@@ -176,11 +176,11 @@ func (t *table) close() {
 	_ = t.deletions.Close()
 }
 
-// interrupt makes a dump fail, so that nobody reads the rest of it.
+// interrupt makes a dump fail, so that its rest is not read.
 func (t *table) interrupt() { _ = t.dumps.SetReadDeadline(time.Unix(1, 0)) }
 
-// flows yields the flows that the kernel names for a query, as they come. What is left out
-// if the caller stops would still be read: interrupt first.
+// flows yields the kernel's flows for a query. A caller that stops early must call interrupt
+// first, or the rest would still be read.
 func (t *table) flows(q query) iter.Seq2[flow, error] {
 	return func(yield func(flow, error) bool) {
 		fail := func(err error) { yield(flow{}, fmt.Errorf("list %v %v flows: %w", q.family, q.protocol, err)) }
@@ -210,10 +210,10 @@ func (t *table) flows(q query) iter.Seq2[flow, error] {
 	}
 }
 
-// errRefused is in errors of delete that say no more than that the kernel keeps a flow.
-var errRefused = errors.New("the kernel refuses to delete a flow")
+// errRefused is an error of a single deletion; the others may have succeeded.
+var errRefused = errors.New("kernel refused to delete a flow")
 
-// delete deletes flows, at most chunk of them, and returns how many of them there still were.
+// delete deletes flows, at most chunk of them, and returns how many of them still existed.
 func (t *table) delete(flows []flow) (deleted int, err error) {
 	messages := make([]netlink.Message, len(flows))
 	for i := range flows {
@@ -227,14 +227,14 @@ func (t *table) delete(flows []flow) (deleted int, err error) {
 	if _, err := t.deletions.SendMessages(messages); err != nil {
 		return 0, fmt.Errorf("delete %d flows: %w", len(flows), err)
 	}
-	var refused error // one stands for all: the reason hardly differs
+	var refused error // the last one; others hardly differ
 	for range messages {
 		switch _, err := t.deletions.Receive(); {
 		case err == nil:
 			deleted++
 		case errors.Is(err, os.ErrNotExist): // it ended by itself
 		case errors.Is(err, os.ErrDeadlineExceeded):
-			return deleted, fmt.Errorf("delete %d flows: the kernel does not answer: %w", len(flows), err)
+			return deleted, fmt.Errorf("delete %d flows: no response from the kernel: %w", len(flows), err)
 		default:
 			refused = fmt.Errorf("%w: %w", errRefused, err)
 		}
@@ -242,13 +242,12 @@ func (t *table) delete(flows []flow) (deleted int, err error) {
 	return deleted, refused
 }
 
-// sweep deletes the stale flows of a family. However many flows there are, it keeps no more
-// than a chunk of them.
+// sweep deletes the stale flows of a family. It keeps at most a chunk of them in memory.
 func (t *table) sweep(ctx context.Context, f model.Family, r *rules) (seen, deleted int, err error) {
 	stop := context.AfterFunc(ctx, t.interrupt)
 	defer stop()
 	stale := make([]flow, 0, chunk)
-	var refused error // one that the kernel keeps does not keep the others from being deleted
+	var refused error // does not stop the deletion of other flows
 	flush := func() error {
 		n, err := t.delete(stale)
 		deleted += n
@@ -277,7 +276,7 @@ func (t *table) sweep(ctx context.Context, f model.Family, r *rules) (seen, dele
 			}
 		}
 		if all {
-			break // this kernel has named all there are
+			break // this kernel has listed all flows
 		}
 	}
 	if len(stale) > 0 {

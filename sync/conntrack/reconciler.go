@@ -13,13 +13,13 @@ import (
 const (
 	// DefaultInterval is the least time between two passes.
 	DefaultInterval = time.Second
-	// auditInterval is how often all flows are looked at, in case something was missed.
+	// auditInterval is the time between passes over all flows, in case one was missed.
 	auditInterval = time.Hour
-	// slowestRetry bounds the time until a pass that failed is tried again.
+	// slowestRetry bounds the time until the retry of a failed pass.
 	slowestRetry = 30 * time.Second
 )
 
-// Options are how a Reconciler works.
+// Options of a Reconciler.
 type Options struct {
 	Log *slog.Logger
 	// NetNS is a file descriptor of the network namespace. 0 is the current one.
@@ -27,27 +27,27 @@ type Options struct {
 	// Interval is the least time between the end of a pass and the next. 0 means
 	// DefaultInterval.
 	Interval time.Duration
-	// Report, if not nil, is told of each pass. Run waits for it.
+	// Report, if not nil, is called after each pass. Run waits for it.
 	Report func(Pass)
 }
 
-// Pass is one look at the flows of a family.
+// Pass is one pass over the flows of a family.
 type Pass struct {
 	Family  model.Family
 	Took    time.Duration
-	Seen    int // flows that the kernel named
+	Seen    int // flows that the kernel listed
 	Deleted int
 	Err     error
 }
 
-// Reconciler deletes the flows that no endpoint answers for. It is a reconcile.Observer,
-// which hears what was applied, and does its work in Run.
+// Reconciler deletes flows without a serving endpoint. It is a reconcile.Observer, and does
+// its work in Run.
 type Reconciler struct {
 	options Options
 	sweep   func(context.Context, model.Family, *rules) (seen, deleted int, err error)
-	heard   chan struct{} // has room for one
+	heard   chan struct{} // capacity 1: a round has ended
 
-	mu       sync.Mutex // held as long as a change takes to note, never while a pass runs
+	mu       sync.Mutex // not held during a pass
 	families [len(model.Families)]family
 
 	failing [len(model.Families)]bool // Run's
@@ -55,8 +55,8 @@ type Reconciler struct {
 
 var _ reconcile.Observer = (*Reconciler)(nil)
 
-// New returns a Reconciler. It opens nothing: what the kernel lacks makes passes fail, which
-// is logged, and harms nothing else.
+// New returns a Reconciler. It opens no socket: if the kernel lacks a feature, passes fail,
+// which is logged and has no other effect.
 func New(o Options) *Reconciler {
 	if o.Interval == 0 {
 		o.Interval = DefaultInterval
@@ -76,8 +76,8 @@ func New(o Options) *Reconciler {
 // Queued implements reconcile.Observer.
 func (r *Reconciler) Queued(time.Time) {}
 
-// Done implements reconcile.Observer. A family that failed keeps what it had: its old rules
-// still send packets to the old endpoints, and the flows with it.
+// Done implements reconcile.Observer. A family that failed keeps its state: its old rules
+// still send packets to the old endpoints.
 func (r *Reconciler) Done(round reconcile.Round) {
 	now := time.Now()
 	r.mu.Lock()
@@ -93,8 +93,8 @@ func (r *Reconciler) Done(round reconcile.Round) {
 	}
 }
 
-// Run does passes until ctx ends: the first at once when something was applied that may
-// concern flows, and then at most one in each interval.
+// Run does passes until ctx ends: the first at once after a round that may affect flows, and
+// then at most one in each interval.
 func (r *Reconciler) Run(ctx context.Context) {
 	audit := time.NewTicker(auditInterval)
 	defer audit.Stop()
@@ -128,7 +128,7 @@ func (r *Reconciler) Run(ctx context.Context) {
 	}
 }
 
-// set has an alarm ring when there is something to do without anybody saying so.
+// set sets the alarm to the time at which work is due without a round.
 func (r *Reconciler) set(alarm *time.Timer) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -146,7 +146,7 @@ func (r *Reconciler) set(alarm *time.Timer) {
 	alarm.Reset(wait)
 }
 
-// audit has all flows looked at.
+// audit makes the next pass look at all flows.
 func (r *Reconciler) audit() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -157,7 +157,7 @@ func (r *Reconciler) audit() {
 	}
 }
 
-// passes does a pass for each family that has something to do.
+// passes does a pass for each family with pending work.
 func (r *Reconciler) passes(ctx context.Context) (did, ok bool) {
 	ok = true
 	for _, f := range model.Families {
@@ -188,10 +188,10 @@ func (r *Reconciler) tell(ctx context.Context, p Pass) {
 	family := slog.String("family", p.Family.String())
 	switch was := r.failing[p.Family]; {
 	case p.Err != nil && !was:
-		r.options.Log.LogAttrs(ctx, slog.LevelWarn, "can't clean up connection tracking; trying again",
+		r.options.Log.LogAttrs(ctx, slog.LevelWarn, "cannot delete stale connection-tracking entries; retrying",
 			family, slog.Any("err", p.Err))
 	case p.Err == nil && was:
-		r.options.Log.LogAttrs(ctx, slog.LevelInfo, "connection tracking can be cleaned up again", family)
+		r.options.Log.LogAttrs(ctx, slog.LevelInfo, "deleting stale connection-tracking entries again", family)
 	}
 	r.failing[p.Family] = p.Err != nil
 	if p.Deleted > 0 {

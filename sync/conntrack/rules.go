@@ -8,34 +8,33 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// rules say which flows must go. They are complete in what they are about: a flow that no
-// rule is about stays.
+// rules select stale flows. A flow to an address without a rule stays.
 type rules struct {
 	now time.Time
-	// frontends are those to look at; a node port's address is the unspecified one.
+	// frontends have the unspecified address for node ports.
 	frontends map[model.VIP]rule
-	// nodePortAddrs are where node ports answer, sorted.
+	// nodePortAddrs are the node-port addresses, sorted.
 	nodePortAddrs []netip.Addr
-	// strays are ranges where translated UDP flows to addresses that are no frontend go, too.
+	// strays are ranges in which translated UDP flows to other addresses are stale, too.
 	strays []netip.Prefix
 }
 
-// rule says which flows to one frontend stay.
+// rule selects the stale flows to one frontend.
 type rule struct {
-	// gone: it is nobody's any more, or of no business of this package.
+	// gone: no service port whose stale flows are deleted has the frontend any more.
 	gone bool
-	// port has the endpoints that still serve; nil: there are none.
+	// port has the endpoints that serve; nil: there are none.
 	port *model.ServicePort
-	// until is for TCP and SCTP: how long connections to endpoints that left may go on. The
-	// zero AddrPort stands for all that are not named. Where it is missing, too, their time
-	// is over.
+	// until has, for TCP and SCTP, the time at which connections to former endpoints become
+	// stale. The zero AddrPort stands for endpoints without an entry. Without that entry,
+	// their connections are stale.
 	until map[netip.AddrPort]time.Time
 }
 
-// stale reports whether a flow must go.
+// stale reports whether a flow must be deleted.
 func (r *rules) stale(f *flow) bool {
-	// Others, a CNI plugin for one, track in zones of their own; we have rules in the default
-	// one only.
+	// Other programs, like CNI plugins, use zones of their own; our rules apply to the
+	// default zone only.
 	if f.zone || f.dest.Addr().IsLoopback() {
 		return false
 	}
@@ -57,9 +56,9 @@ func (r rule) stale(f *flow, now time.Time) bool {
 	if r.port != nil && serves(r.port, f.replySource) {
 		return false
 	}
-	// What is not translated is a sender's who began before there were endpoints. But where
-	// there is no frontend any more, the address may be somebody else's, to whom the flow
-	// really goes; and over TCP such a connection is with somebody else, too.
+	// An untranslated flow is older than the endpoints. But without the frontend, its address
+	// may belong to another host that the flow really reaches; and an untranslated TCP
+	// connection is always with another host.
 	if !f.translated && (r.gone || f.protocol != model.UDP) {
 		return false
 	}
@@ -67,20 +66,20 @@ func (r rule) stale(f *flow, now time.Time) bool {
 	switch {
 	case ok:
 	case r.gone && f.protocol != model.UDP:
-		return false // by now, it may be a service port's whose connections are not ended
+		return false // its service port's connections may no longer be ended
 	default:
 		until = r.until[netip.AddrPort{}]
 	}
 	return !now.Before(until)
 }
 
-// idle reports whether a rule can't find anything yet.
+// idle reports whether a rule can't find stale flows yet.
 func (r rule) idle(now time.Time) bool {
 	return !r.gone && now.Before(r.until[netip.AddrPort{}])
 }
 
-// serves reports whether an address answers for a service port: one that gets new
-// connections, or one that may keep those it has.
+// serves reports whether an address is an endpoint of a service port that gets new
+// connections, or one that may keep its connections.
 func serves(sp *model.ServicePort, a netip.AddrPort) bool {
 	compare := func(e model.Endpoint, a netip.AddrPort) int { return e.Addr.Compare(a) }
 	if _, ok := slices.BinarySearchFunc(sp.Endpoints, a, compare); ok {

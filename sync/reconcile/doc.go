@@ -1,4 +1,4 @@
-// Package reconcile drives a dataplane towards the desired state.
+// Package reconcile keeps a dataplane in the desired state.
 //
 // The folder sync holds everything between the sources of objects and a backend:
 //
@@ -7,8 +7,8 @@
 //	hostaddr ─┘     (a Builder)       (one goroutine)
 //	                                         └──> Observers: health, events, conntrack, …
 //
-// Sources write objects into a [State]. The [Loop] takes a snapshot of it whenever
-// something changed and nothing is being applied, so events that arrive meanwhile
-// coalesce into one round without any fixed pause. Once in a while, and when it hears
-// that others changed the dataplane, it has the Backend compare everything.
+// Sources write objects into a [State]. The [Loop] applies a snapshot of it after each
+// change. Changes during a round coalesce into the next one, without any fixed pause. From
+// time to time, and when another program has changed the dataplane, the Backend compares
+// everything.
 package reconcile

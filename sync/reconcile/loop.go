@@ -15,9 +15,9 @@ import (
 // Backend programs one node's dataplane.
 type Backend interface {
 	// Apply makes the dataplane match s. If it fails, the old state stays as far as
-	// this dataplane is atomic, and the next Apply repairs the rest.
+	// the dataplane is atomic, and the next Apply repairs the rest.
 	Apply(ctx context.Context, s *model.Snapshot) error
-	// Resync makes the next Apply look at what is really there before it compares.
+	// Resync makes the next Apply read the dataplane before it compares.
 	Resync()
 }
 
@@ -26,12 +26,12 @@ const (
 	DefaultResyncInterval = time.Hour // as kube-proxy's full sync
 	firstRetry            = 100 * time.Millisecond
 	slowestRetry          = 30 * time.Second
-	// changeRetry is how soon after a failure a change may try again: it may be what
-	// mends the failure.
+	// changeRetry is the pause between a failure and a round for a change, which may remove
+	// the cause of the failure.
 	changeRetry = time.Second
-	// repairInterval is the least time between two repairs of what others change, so that
-	// somebody who does it all the time can't keep us busy alone. Still each change of
-	// theirs is mended within a second.
+	// repairInterval is the least time between two repairs. A program that changes the rules
+	// all the time can't take all of the loop's time, and each of its changes is repaired
+	// within a second.
 	repairInterval = 300 * time.Millisecond
 )
 
@@ -44,17 +44,16 @@ type Loop struct {
 	// the next that is for a change or a retry. The default, 0, is right for a
 	// dataplane whose rounds are short.
 	MinInterval time.Duration
-	// ResyncInterval is how often the dataplane is compared in full, in case somebody
-	// else changed it. 0 means DefaultResyncInterval.
+	// ResyncInterval is the time between full comparisons with the dataplane, for changes
+	// by other programs. 0 means DefaultResyncInterval.
 	ResyncInterval time.Duration
-	// ForeignChange receives when others may have changed the dataplane: it is then compared
-	// in full and repaired, without waiting for MinInterval. nil: never.
+	// ForeignChange receives when another program may have changed the dataplane. The loop
+	// then compares it in full and repairs it, without waiting for MinInterval. nil: never.
 	ForeignChange <-chan struct{}
-	// Again receives when the backend wants to be called once more, though nothing
-	// changed. nil: never.
+	// Again receives when the backend needs another round without a change. nil: never.
 	Again <-chan struct{}
-	// Describe puts a problem into words; nil means Problem.Error. Sources that know
-	// the file and the line say so here.
+	// Describe returns the text of a problem; nil means Problem.Error. A source of files
+	// adds the file and the line.
 	Describe func(model.Problem) string
 	// Observers are told what happens.
 	Observers []Observer
@@ -62,7 +61,7 @@ type Loop struct {
 	mu        sync.Mutex // guards MinInterval and ResyncInterval while Run runs
 	intervals chan struct{}
 
-	full    bool // the next round compares with what is really there
+	full    bool // the next round compares with the real dataplane
 	started time.Time
 	applied *model.Snapshot // the last that was applied without error
 	seen    *model.Snapshot // the last whose problems were logged
@@ -111,7 +110,7 @@ func (l *Loop) Run(ctx context.Context) {
 			o.Queued(at)
 		}
 	})
-	// A channel is nil while it shall not be heard.
+	// A channel is nil while the loop ignores it.
 	changed, foreignChange := l.State.Changed(), l.ForeignChange
 	var retry, rested, calm <-chan time.Time
 	for {
@@ -137,7 +136,7 @@ func (l *Loop) Run(ctx context.Context) {
 			l.Backend.Resync()
 		case <-foreignChange:
 			repair = true
-			l.Log.LogAttrs(ctx, slog.LevelWarn, "others changed our rules; putting them right")
+			l.Log.LogAttrs(ctx, slog.LevelWarn, "another program changed our rules; restoring them")
 			l.full = true
 			l.Backend.Resync()
 		}
@@ -159,7 +158,7 @@ func (l *Loop) Run(ctx context.Context) {
 	}
 }
 
-// round applies one snapshot. If that fails, it returns after how long to try again.
+// round applies one snapshot. If that fails, it returns the time until the retry.
 func (l *Loop) round(ctx context.Context, s *model.Snapshot, taken pending) time.Duration {
 	l.logProblems(ctx, s)
 	start := time.Now()
@@ -175,7 +174,7 @@ func (l *Loop) round(ctx context.Context, s *model.Snapshot, taken pending) time
 	switch {
 	case err != nil:
 		again := l.backoff.Step()
-		l.Log.LogAttrs(ctx, slog.LevelError, "apply failed; what was programmed stays",
+		l.Log.LogAttrs(ctx, slog.LevelError, "apply failed; keeping the rules of the last round",
 			slog.Any("err", err), slog.Duration("retry_in", again))
 		return again
 	case l.applied == nil:
@@ -199,8 +198,7 @@ func (l *Loop) resetBackoff() {
 	l.backoff = wait.Backoff{Duration: firstRetry, Factor: 2, Jitter: 0.1, Steps: doublings, Cap: slowestRetry}
 }
 
-// logProblems says what is wrong with objects now and was not before, and what is
-// mended.
+// logProblems logs problems of objects that are new, and those that are gone.
 func (l *Loop) logProblems(ctx context.Context, s *model.Snapshot) {
 	old := l.seen
 	l.seen = s
@@ -219,7 +217,7 @@ func (l *Loop) logProblems(ctx context.Context, s *model.Snapshot) {
 	}
 	for _, p := range s.Problems() {
 		if !before[p] {
-			l.Log.LogAttrs(ctx, slog.LevelWarn, "left out", slog.String("problem", describe(p)))
+			l.Log.LogAttrs(ctx, slog.LevelWarn, "ignoring invalid object (or field)", slog.String("problem", describe(p)))
 		}
 		delete(before, p)
 	}

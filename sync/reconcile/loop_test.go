@@ -262,7 +262,7 @@ func TestWhatOthersChangeIsRepairedAtOnce(t *testing.T) {
 		if b.resyncs != 1 || b.rounds() != 2 || !b.at[1].Equal(now) {
 			t.Errorf("%d resyncs, %d rounds, at %v, want a resync and a second round at %v", b.resyncs, b.rounds(), b.at, now)
 		}
-		if !strings.Contains(log.String(), "level=WARN msg=\"others changed our rules") {
+		if !strings.Contains(log.String(), "level=WARN msg=\"another program changed our rules") {
 			t.Errorf("nothing says so:\n%s", log)
 		}
 		time.Sleep(10 * time.Minute)

@@ -6,44 +6,44 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// Observer is told what a [Loop] does. Its methods are called by several goroutines, and
-// must not block.
+// Observer follows the rounds of a [Loop]. Several goroutines call its methods, which must
+// not block.
 type Observer interface {
-	// Queued: something changed that no round has taken yet. It is called once for all that
-	// the next round takes.
+	// Queued is called for the first change after the begin of a round. The next round has
+	// this change and all later ones.
 	Queued(at time.Time)
-	// Done: a round ended.
+	// Done is called after each round.
 	Done(r Round)
 }
 
-// Round is one try to make the dataplane match a snapshot.
+// Round is one attempt to make the dataplane match a snapshot.
 type Round struct {
 	Snapshot *model.Snapshot
 	Started  time.Time
 	Took     time.Duration
-	Full     bool                      // compared with what is really there
-	Err      error                     // nil: the dataplane is as Snapshot says
-	Failed   [len(model.Families)]bool // whom Err is about
+	Full     bool                      // compared with the real dataplane
+	Err      error                     // nil: the dataplane matches Snapshot
+	Failed   [len(model.Families)]bool // the families of Err
 
-	// What the round took in.
-	Services, EndpointSlices int                              // changes of such objects
-	Triggers                 [len(model.Families)][]time.Time // what caused those of EndpointSlices, see kube.Triggered
+	// The changes in this round.
+	Services, EndpointSlices int                              // changed objects
+	Triggers                 [len(model.Families)][]time.Time // of EndpointSlices, see kube.Triggered
 
-	// Queued is when the first change came that waits for the next round. The zero value
-	// means that none does.
+	// Queued is the time of the first change that waits for the next round. It is zero if
+	// there is none.
 	Queued time.Time
 }
 
-// Change says what an update is about, for those who count.
+// Change describes an update, for metrics.
 type Change struct {
-	Services, EndpointSlices int          // how many objects of the kind changed
-	Trigger                  time.Time    // what caused it, if that is known
-	Family                   model.Family // whom the trigger is about
+	Services, EndpointSlices int          // changed objects
+	Trigger                  time.Time    // of the change that caused this one; zero: unknown
+	Family                   model.Family // of the trigger
 }
 
-// pending is what no round has taken yet.
+// pending describes the changes that wait for a round.
 type pending struct {
-	since                    time.Time // zero: nothing
+	since                    time.Time // zero: there are none
 	services, endpointSlices int
 	triggers                 [len(model.Families)][]time.Time
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// State is the desired state under construction. Sources write into it; the
-// [Loop] takes snapshots from it. It is safe for concurrent use.
+// State is the desired state. Sources write into it, and the [Loop] takes snapshots of it.
+// It is safe for concurrent use.
 type State struct {
 	started time.Time
 	changed chan struct{} // capacity 1: a change is pending
@@ -17,21 +17,21 @@ type State struct {
 	builder *model.Builder
 	missing int // sources that are not complete yet
 	pending pending
-	queued  func(time.Time) // is told of the first change that is pending
+	queued  func(time.Time) // called for the first pending change
 }
 
-// NewState returns a State over b that counts as complete once complete has been
-// called by the given number of sources.
+// NewState returns a State with the builder b. It is complete when the given number of
+// sources have called Complete.
 func NewState(b *model.Builder, sources int) *State {
 	s := &State{started: time.Now(), changed: make(chan struct{}, 1), builder: b, missing: sources}
 	s.signal()
 	return s
 }
 
-// Update lets fn write into the builder what changed. fn must not keep the builder.
+// Update calls fn, which writes a change into the builder. fn must not keep the builder.
 func (s *State) Update(c Change, fn func(*model.Builder)) {
 	if c.Trigger.Before(s.started) {
-		// It was caused before there was anybody to follow it: how late it is says nothing.
+		// The trigger is older than the daemon: the time since then is no latency.
 		c.Trigger = time.Time{}
 	}
 	now := time.Now()
@@ -44,9 +44,8 @@ func (s *State) Update(c Change, fn func(*model.Builder)) {
 	s.signal()
 }
 
-// Complete says that one source has delivered everything it had at the start.
-// Until each has, nothing is programmed: a half-filled cache must never delete
-// rules that are in use.
+// Complete says that one source has delivered all of its objects. Until each source has,
+// nothing is programmed: an incomplete state must never delete rules in use.
 func (s *State) Complete() {
 	s.mu.Lock()
 	s.missing--
@@ -57,13 +56,13 @@ func (s *State) Complete() {
 // Changed receives when Snapshot may return something new.
 func (s *State) Changed() <-chan struct{} { return s.changed }
 
-// Snapshot returns the state of now, or false while a source is incomplete.
+// Snapshot returns the current state, or false while a source is incomplete.
 func (s *State) Snapshot() (*model.Snapshot, bool) {
 	snapshot, _, ok := s.take()
 	return snapshot, ok
 }
 
-// take returns the state of now and what changed since the last time.
+// take returns the current state and the changes since the last call.
 func (s *State) take() (*model.Snapshot, pending, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -75,22 +74,21 @@ func (s *State) take() (*model.Snapshot, pending, bool) {
 	return s.builder.Snapshot(), p, true
 }
 
-// Pending returns how many changes of Services and of EndpointSlices no round has taken
-// yet.
+// Pending returns how many changes of Services and of EndpointSlices wait for a round.
 func (s *State) Pending() (services, endpointSlices int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.pending.services, s.pending.endpointSlices
 }
 
-// waiting returns when the first of the changes came that no round has taken yet.
+// waiting returns the time of the first change that waits for a round.
 func (s *State) waiting() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.pending.since
 }
 
-// observe has fn told of each first change that is pending, beginning with the one that is.
+// observe makes the state call fn for each first pending change, the current one included.
 func (s *State) observe(fn func(time.Time)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
