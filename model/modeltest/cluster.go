@@ -9,16 +9,15 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// maxSlice is how many endpoints the EndpointSlice controller puts into one slice.
+// maxSlice is the number of endpoints that the EndpointSlice controller puts into one slice.
 const maxSlice = 100
 
-// nodes is how many nodes a generated cluster has: one of so many endpoints is local.
+// nodes is the number of nodes of a generated cluster: one of so many endpoints is local.
 const nodes = 100
 
-// Cluster yields a cluster of IPv4 Services with one TCP port and as many endpoints
-// each as asked for, for benchmarks: first each Service, then its slices. The cluster
-// IPs are consecutive from 172.30.0.1 on, the pods from 10.0.0.2 on; no pod serves
-// two Services.
+// Cluster yields a cluster for benchmarks: IPv4 Services with one TCP port and the given
+// number of endpoints, each Service before its slices. The cluster IPs are consecutive
+// from 172.30.0.1 on, the pods from 10.0.0.2 on; no pod serves two Services.
 func Cluster(services, endpointsPer int) iter.Seq[Object] {
 	return func(yield func(Object) bool) {
 		if !yield(OurNode()) || !yield(NewServiceCIDR("kubernetes", "172.30.0.0/15")) {

@@ -6,7 +6,7 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// Configs are those that random tests run with, in turn.
+// Configs are the configurations of random tests, which use them in turn.
 var Configs = []model.Config{
 	Config(),
 	{NodeName: NodeName, NodePortAddresses: model.NodePortAddresses{All: true}, MasqueradeAll: true},

@@ -7,16 +7,16 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// Names of interfaces by which connections come in, of a pod each and of all.
+// Names of input interfaces: of one pod, of all pods, and of the network.
 const (
 	PodInterface = "cali1"
 	PodBridge    = "cbr0"
 	Uplink       = "eth0"
 )
 
-// Connection makes a connection that most often is to a frontend in the snapshot, from
-// somewhere that matters to it. It is never to a loopback address: there, no backend
-// has a say.
+// Connection makes a connection, most often to a frontend in the snapshot and from a source
+// that matters to it. Its destination is never a loopback address, for which backends have
+// no rules.
 func Connection(r *Random, s *model.Snapshot) model.Connection {
 	fs := s.Family(model.IPv4)
 	if r.IntN(3) == 0 {
@@ -28,8 +28,8 @@ func Connection(r *Random, s *model.Snapshot) model.Connection {
 	return c
 }
 
-// frontend picks one of a service port, or nothing where there is none. It rather takes one
-// that leads somewhere.
+// frontend picks a frontend of a service port, or nil if there is none. It prefers one that
+// forwards.
 func (r *Random) frontend(s *model.FamilySnapshot) (sp *model.ServicePort, fe *model.Frontend) {
 	ports := slices.Collect(s.ServicePorts())
 	ports = slices.DeleteFunc(ports, func(sp *model.ServicePort) bool { return len(sp.Frontends) == 0 })
@@ -46,7 +46,7 @@ func (r *Random) frontend(s *model.FamilySnapshot) (sp *model.ServicePort, fe *m
 	return sp, fe
 }
 
-// destination fills in where a connection goes to.
+// destination makes a connection with its destination.
 func (r *Random) destination(s *model.FamilySnapshot, fe *model.Frontend) model.Connection {
 	c := model.Connection{Protocol: pick(r, []model.Protocol{model.TCP, model.UDP, model.SCTP})}
 	kind := r.IntN(16)
@@ -66,7 +66,7 @@ func (r *Random) destination(s *model.FamilySnapshot, fe *model.Frontend) model.
 		c.Protocol = fe.VIP.Protocol
 	}
 	if kind == 2 {
-		port = 81 // which nobody has
+		port = 81 // which no Service has
 	}
 	c.Dest = netip.AddrPortFrom(addr, port)
 	return c
@@ -84,7 +84,7 @@ func (r *Random) nodePortAddr(s *model.FamilySnapshot) netip.Addr {
 	return pick(r, append(slices.Clip(s.NodeAddrs), netip.MustParseAddr(pick(r, others))))
 }
 
-// source fills in where a connection comes from.
+// source fills in the source of a connection.
 func (r *Random) source(c *model.Connection, s *model.FamilySnapshot, sp *model.ServicePort, fe *model.Frontend) {
 	outside := netip.MustParseAddr(pick(r, []string{"203.0.113.7", "203.0.113.9", "203.0.113.200"}))
 	if s.Family == model.IPv6 {

@@ -1,5 +1,5 @@
-// Package modeltest makes objects for tests and benchmarks of the model and of what
-// translates it.
+// Package modeltest makes objects and connections for tests and benchmarks of the model and
+// of the backends, and has the [Outcome] of a connection that simulators report.
 //
 //	NewService("ns1/web").On("172.30.0.41").TCP("http", 80) ──┐
 //	NewSlice("ns1/web-1", "web").TCP("http", 8080)... ────────┤
@@ -11,7 +11,7 @@
 //
 // The address plan is the repository's:
 //
-//	what                    IPv4              IPv6
+//	addresses               IPv4              IPv6
 //	pods                    10.0.0.0/8        fd00:10::/64
 //	ClusterIPs              172.30.0.0/16     fd00:172:30::/112
 //	nodes, ours is .2       192.168.0.0/24    fd00:192:168::/64

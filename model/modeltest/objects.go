@@ -8,7 +8,7 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// NodeName is the name of the node that tests look at.
+// NodeName is the name of this node in tests.
 const NodeName = "node-1"
 
 // The node's addresses.
@@ -17,15 +17,15 @@ const (
 	NodeIP6 = "fd00:192:168::2"
 )
 
-// Object is an object that a Builder can be fed with.
+// Object is an object for a Builder.
 type Object interface {
 	Set(b *model.Builder)
 	Delete(b *model.Builder)
 	Ref() model.ObjectRef
 }
 
-// Config is how tests run unless they say otherwise: our node, node ports on its
-// primary addresses.
+// Config is the default configuration of tests: this node, with node ports on its primary
+// addresses.
 func Config() model.Config {
 	return model.Config{NodeName: NodeName, NodePortAddresses: model.NodePortAddresses{Primary: true}}
 }
@@ -44,7 +44,7 @@ func Snapshot(c model.Config, objects ...Object) *model.Snapshot {
 	return Builder(c, objects...).Snapshot()
 }
 
-// Name reads "namespace/name", or "name" for what is in no namespace.
+// Name parses "namespace/name", or "name" without a namespace.
 func Name(s string) model.NamespacedName {
 	namespace, name, ok := strings.Cut(s, "/")
 	if !ok {
@@ -53,8 +53,7 @@ func Name(s string) model.NamespacedName {
 	return model.NamespacedName{Namespace: namespace, Name: name}
 }
 
-// PortName is the name of a service port: of the Service "namespace/name", the port
-// with that name and protocol.
+// PortName is the name of a service port of the Service "namespace/name".
 func PortName(service, port string, p model.Protocol) model.ServicePortName {
 	return model.ServicePortName{NamespacedName: Name(service), Port: port, Protocol: p}
 }
@@ -120,7 +119,7 @@ func (s Service) Policies(internal, external string) Service {
 	return s
 }
 
-// Sticky gives it session affinity that lasts so long.
+// Sticky sets session affinity with a timeout.
 func (s Service) Sticky(seconds int32) Service {
 	s.SessionAffinity, s.AffinityTimeout = "ClientIP", &seconds
 	return s
@@ -201,13 +200,13 @@ func (s Slice) Port(name, protocol string, port int32) Slice {
 	return s.RawPort(model.SlicePort{Name: &name, Protocol: &protocol, Port: &port})
 }
 
-// RawPort adds a port of which anything may be missing.
+// RawPort adds a port whose fields may be nil.
 func (s Slice) RawPort(p model.SlicePort) Slice {
 	s.Ports = append(slices.Clip(s.Ports), p)
 	return s
 }
 
-// Ready adds endpoints on some other node, with no conditions: they are ready.
+// Ready adds endpoints on another node, without conditions, so they are ready.
 func (s Slice) Ready(addrs ...string) Slice {
 	for _, a := range addrs {
 		s = s.Endpoint(a)
@@ -215,7 +214,7 @@ func (s Slice) Ready(addrs ...string) Slice {
 	return s
 }
 
-// Local adds endpoints on our node, with no conditions.
+// Local adds endpoints on this node, without conditions.
 func (s Slice) Local(addrs ...string) Slice {
 	for _, a := range addrs {
 		s = s.Endpoint(a, OnNode(NodeName))
@@ -232,13 +231,13 @@ func (s Slice) Endpoint(addr string, options ...func(*model.SliceEndpoint)) Slic
 	return s.RawEndpoint(e)
 }
 
-// RawEndpoint adds an endpoint of which anything may be missing.
+// RawEndpoint adds an endpoint whose fields may be nil.
 func (s Slice) RawEndpoint(e model.SliceEndpoint) Slice {
 	s.Endpoints = append(slices.Clip(s.Endpoints), e)
 	return s
 }
 
-// OnNode says on which node an endpoint is.
+// OnNode sets the node of an endpoint.
 func OnNode(name string) func(*model.SliceEndpoint) {
 	return func(e *model.SliceEndpoint) { e.NodeName = name }
 }
@@ -250,12 +249,12 @@ func Conditions(ready, serving, terminating bool) func(*model.SliceEndpoint) {
 	}
 }
 
-// ForNodes hints for which Nodes an endpoint is.
+// ForNodes sets an endpoint's hints for Nodes.
 func ForNodes(names ...string) func(*model.SliceEndpoint) {
 	return func(e *model.SliceEndpoint) { e.HintNodes = names }
 }
 
-// ForZones hints for which zones an endpoint is.
+// ForZones sets an endpoint's hints for zones.
 func ForZones(zones ...string) func(*model.SliceEndpoint) {
 	return func(e *model.SliceEndpoint) { e.HintZones = zones }
 }
@@ -268,7 +267,7 @@ func NewNode(name string, addrs ...string) Node {
 	return Node{model.Node{Name: name, Addresses: addrs}}
 }
 
-// OurNode returns the node that tests look at, with its addresses of both families.
+// OurNode returns this node, with its addresses of both families.
 func OurNode() Node { return NewNode(NodeName, NodeIP4, NodeIP6) }
 
 // In sets the zone.

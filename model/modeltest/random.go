@@ -30,9 +30,8 @@ func NewRandom(src rand.Source) *Random {
 // Seed returns a source for NewRandom.
 func Seed(n uint64) rand.Source { return rand.NewPCG(n, 0x76_6d_61_70_64) }
 
-// Bytes returns a source that yields what a fuzzer says, a byte for each choice below,
-// and what Seed(0) does behind that: math/rand/v2 would wait forever for something
-// other than zeros.
+// Bytes returns a source that yields a fuzzer's bytes, one for each choice below, and then
+// the numbers of Seed(0): with nothing but zeros, math/rand/v2 would not return.
 func Bytes(data []byte) rand.Source { return &bytesSource{data, Seed(0)} }
 
 type bytesSource struct {
@@ -40,8 +39,8 @@ type bytesSource struct {
 	rest rand.Source
 }
 
-// Uint64 puts the byte wherever math/rand/v2 looks: in the upper bits for most bounds,
-// in the lower ones for powers of two.
+// Uint64 repeats the byte, as math/rand/v2 uses the upper bits for most bounds, and the lower
+// ones for powers of two.
 func (s *bytesSource) Uint64() uint64 {
 	if len(s.data) == 0 {
 		return s.rest.Uint64()
@@ -53,12 +52,12 @@ func (s *bytesSource) Uint64() uint64 {
 
 // Change is one change to a cluster.
 type Change struct {
-	Object Object       // nil if it is about the addresses of the node's interfaces
+	Object Object       // nil for a change of Host
 	Delete bool         // of the object; otherwise it is set
 	Host   []netip.Addr // the addresses of the node's interfaces
 }
 
-// Apply carries the change out.
+// Apply makes the change.
 func (c Change) Apply(b *model.Builder) {
 	switch {
 	case c.Object == nil:
@@ -103,7 +102,7 @@ func (r *Random) Steps(b *model.Builder, n int) {
 	}
 }
 
-// Rebuild feeds a Builder with what is left after all changes so far, in random order.
+// Rebuild sets the objects that are left after all changes so far, in random order.
 func (r *Random) Rebuild(b *model.Builder) {
 	refs := r.refs()
 	r.Shuffle(len(refs), func(i, j int) { refs[i], refs[j] = refs[j], refs[i] })
@@ -113,7 +112,7 @@ func (r *Random) Rebuild(b *model.Builder) {
 	b.SetHostAddresses(r.host)
 }
 
-// refs returns what there is, sorted.
+// refs returns the references of all objects, sorted.
 func (r *Random) refs() []model.ObjectRef {
 	return slices.SortedFunc(maps.Keys(r.objects), func(a, b model.ObjectRef) int {
 		return cmp.Compare(a.String(), b.String())
@@ -204,7 +203,7 @@ func (r *Random) policy() string {
 	return pick(r, []string{"", "Cluster", "Local", "Local"})
 }
 
-// choosing says how one of a Service's endpoints is chosen.
+// choosing sets a Service's session affinity and algorithm.
 func (r *Random) choosing(s Service) Service {
 	switch r.IntN(6) {
 	case 0:
@@ -306,11 +305,11 @@ func nodeIP(addressType string) string {
 	return NodeIP4
 }
 
-// hint gives an endpoint hints, as the controller does for all endpoints of a Service or
-// for none; kind says which.
+// hint gives an endpoint hints of a kind, as the controller does for all endpoints of a
+// Service or for none.
 func (r *Random) hint(e *model.SliceEndpoint, kind int) {
 	if r.IntN(16) == 0 {
-		return // a slice that the controller has not come to yet
+		return // the controller has not updated this slice yet
 	}
 	if kind < 2 {
 		ForNodes(pick(r, [][]string{{NodeName}, {"node-2"}, {"node-2", NodeName}, {"node-3"}})...)(e)
@@ -347,8 +346,8 @@ func (r *Random) portName() string {
 	return pick(r, []string{"", "http", "dns"})
 }
 
-// protocol is most often the one that goes with a port's name: else, few slices would
-// have what Services ask for.
+// protocol is most often the one of the port's name: otherwise few slices would have the
+// ports of Services.
 func (r *Random) protocol(port string) string {
 	switch {
 	case r.bad():
@@ -368,7 +367,7 @@ func (r *Random) number(good ...int32) int32 {
 	return pick(r, good)
 }
 
-// addr returns one of n addresses that begin alike, now and then spelled as in old
+// addr returns one of n addresses with a prefix, sometimes with leading zeros as in old
 // objects.
 func (r *Random) addr(prefix, zeros string, n int) string {
 	if r.bad() {
@@ -395,7 +394,7 @@ func Pod(f model.Family, n int) netip.Addr {
 	return netip.AddrFrom16(b)
 }
 
-// Corpus is what fuzz targets that read Bytes begin with.
+// Corpus is the seed corpus of fuzz targets that use Bytes.
 func Corpus() [][]byte {
 	var all [][]byte
 	for seed := range uint64(10) {

@@ -8,8 +8,8 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// Text returns all that a snapshot says, one fact per line, sorted: two snapshots with
-// the same text are the same desired state.
+// Text returns a snapshot in sorted lines, one fact each: two snapshots with the same text
+// are the same desired state.
 func Text(s *model.Snapshot) []string {
 	var lines []string
 	for _, f := range model.Families {
@@ -63,7 +63,7 @@ func PortTexts(s *model.FamilySnapshot) []string {
 }
 
 // PortText returns a service port in one line: its name, its frontends each with its
-// verdict, and its endpoints:
+// action, and its endpoints:
 //
 //	ns1/web:http/tcp [172.30.0.41:80 forward, :30001 forward masquerade] 10.0.0.2:8080 local, 10.0.0.3:8080
 func PortText(sp *model.ServicePort) string {
