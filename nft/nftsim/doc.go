@@ -1,15 +1,13 @@
-// Package nftsim runs packets through an nft.Ruleset and says where they come out.
+// Package nftsim runs connections through an nft.Ruleset and returns their outcomes.
 //
-// It takes the kernel's way, with the hooks that a ruleset of ours can have:
+// The first packet of a connection passes the hooks in the kernel's order, as far as a
+// ruleset of ours can have chains there:
 //
-//	Pod, Outside ──> prerouting ──┬─ address of the node ──> input ─────────> Accept
-//	                              └─ any other ──> forward ──> postrouting ──> Accept
-//	Node ──────────> output ─────────────────────────────────> postrouting ──> Accept
+//	from the network: prerouting ──┬─ address of the node ──> input
+//	                               └─ any other ──> forward ──> postrouting
+//	from the node:    output ──> postrouting
 //
-// Only the first packet of a connection is meant: chains of type nat see no other.
-// Choices are explored, not drawn: an Outcome has every endpoint with its share of the
-// connections.
-//
-// It runs typed values, and knows each statement: one that it does not know, a jump to
-// a chain that is missing, an element of the wrong width, are errors and not guesses.
+// It explores all random choices: an Outcome has every endpoint with its share of the
+// connections. A statement that it does not know, a jump to a missing chain, an element
+// of the wrong width are errors.
 package nftsim

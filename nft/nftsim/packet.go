@@ -9,7 +9,7 @@ import (
 	"github.com/vmapd/vmapd/nft"
 )
 
-// Outcome is a modeltest.Outcome, and what a ruleset counts.
+// Outcome is a modeltest.Outcome, with the counters.
 type Outcome struct {
 	modeltest.Outcome
 
@@ -18,7 +18,7 @@ type Outcome struct {
 	Counted []string
 }
 
-// ending is how a packet left a chain.
+// ending is the way in which a packet left a chain.
 type ending uint8
 
 const (
@@ -29,21 +29,21 @@ const (
 	masqueraded
 )
 
-// branch is one of the ways that a packet went, where choices are random.
+// branch is one result of random choices.
 type branch struct {
 	share  float64
 	ending ending
 	dest   netip.AddrPort // translated only
 }
 
-// state is a packet inside the node.
+// state is a packet of a connection inside the node.
 type state struct {
 	model.Connection
 	orig netip.AddrPort // the destination before any DNAT
 }
 
-// expr returns what one component of a key is, as the kernel has it in its registers.
-// Slots are not the packet's business.
+// expr appends one component of a key, as the kernel has it in its registers. A slot does not
+// depend on the packet.
 func (s *state) expr(b []byte, e nft.Expr) ([]byte, error) {
 	switch e.Field {
 	case nft.SourceAddr:

@@ -11,7 +11,7 @@ import (
 	"github.com/vmapd/vmapd/nft"
 )
 
-// maxDepth is NFT_JUMP_STACK_SIZE: how deep the kernel jumps.
+// maxDepth is NFT_JUMP_STACK_SIZE: the kernel's limit of nested jumps.
 const maxDepth = 16
 
 // run is one packet's way.
@@ -81,8 +81,7 @@ func (r *run) packet(c model.Connection) (o modeltest.Outcome, err error) {
 	return o, nil
 }
 
-// leave takes a packet from where its destination is known to where it leaves the node
-// or, if it is for the node, to its socket.
+// leave runs a packet with its final destination through the hooks after routing.
 func (r *run) leave(c model.Connection, dest netip.AddrPort) (how ending, masquerade bool, err error) {
 	at := state{c, c.Dest}
 	at.Dest = dest
@@ -118,9 +117,9 @@ func (r *run) leave(c model.Connection, dest netip.AddrPort) (how ending, masque
 	return branches[0].ending, false, nil
 }
 
-// passHook runs all base chains of a hook, and returns what is decided and the share of
-// packets for which nothing is. NAT is decided once: where one chain has translated, the
-// others are not asked (nf_nat_inet_fn).
+// passHook runs all base chains of a hook. It returns the branches that have ended, and the
+// share of packets that goes on. After a chain has translated, the other nat chains do not
+// run (nf_nat_inet_fn).
 func (r *run) passHook(h nft.Hook, s state) (branches []branch, left float64, err error) {
 	r.hook = h
 	left = 1
@@ -134,8 +133,8 @@ func (r *run) passHook(h nft.Hook, s state) (branches []branch, left float64, er
 	return branches, left, nil
 }
 
-// chain runs a share of packets through a chain. It returns what is decided, and the
-// share that comes out at the end or by a return.
+// chain runs a share of packets through a chain. It returns the branches that have ended, and
+// the share that reaches the end of the chain or a return.
 func (r *run) chain(c *nft.Chain, s state, share float64, depth int) (branches []branch, out float64, err error) {
 	if depth > maxDepth {
 		return nil, 0, fmt.Errorf("chain %s: more than %d jumps deep", c.Name, maxDepth)
@@ -155,11 +154,11 @@ func (r *run) chain(c *nft.Chain, s state, share float64, depth int) (branches [
 	return branches, out + share, nil
 }
 
-// step is what a rule did with a share of packets.
+// step is the result of a rule for a share of packets.
 type step struct {
-	branches []branch // decided
-	next     float64  // goes on with the next rule
-	returned float64  // leaves the chain
+	branches []branch // ended
+	next     float64  // share that goes on with the next rule
+	returned float64  // share that leaves the chain
 }
 
 func (r *run) rule(c *nft.Chain, rule nft.Rule, s state, share float64, depth int) (step, error) {
@@ -190,7 +189,7 @@ func (r *run) rule(c *nft.Chain, rule nft.Rule, s state, share float64, depth in
 		case nft.MatchFromNode:
 			match = s.Node || r.local[s.Source]
 		case nft.MatchInvalid:
-			match = false // a connection's first packet is not
+			match = false // a connection's first packet is NEW
 		case nft.Remember:
 			if r.hook == nft.Prerouting || r.hook == nft.Output {
 				return step{}, fmt.Errorf("nothing is chosen yet in %v", r.hook)
@@ -299,7 +298,7 @@ func (r *run) verdict(done *step, v nft.Verdict, s state, share float64, depth i
 		if v.Kind == nft.Jump {
 			done.next += out
 		} else {
-			done.returned += out // nobody comes back from a goto
+			done.returned += out // a goto does not come back
 		}
 		return nil
 	case nft.NoVerdict:
@@ -307,14 +306,14 @@ func (r *run) verdict(done *step, v nft.Verdict, s state, share float64, depth i
 	return fmt.Errorf("unknown verdict %d", v.Kind)
 }
 
-// hit is an element that was found, by a share of packets.
+// hit is an element that a share of packets has found.
 type hit struct {
 	nft.Element
 	share float64
 }
 
-// lookup looks a packet up in a set, once for each slot that may be chosen: as if each were
-// as likely, which over many connections or clients it is.
+// lookup looks a packet up in a set, once for each slot that may be chosen. All slots get
+// the same share, as they do over many connections or clients.
 func (r *run) lookup(key nft.Key, name string, s state, share float64) (hits []hit, missed float64, err error) {
 	set := r.sets[name]
 	if set == nil {

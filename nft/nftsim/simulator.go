@@ -28,13 +28,13 @@ type set struct {
 	ranges   []nft.Element // interval sets only, sorted
 }
 
-// New checks a ruleset and indexes its elements. The node's addresses decide which
-// packets are for the node itself: those meet no postrouting.
+// New checks a ruleset and indexes its elements. Packets to the node's addresses are
+// for the node itself.
 func New(r *nft.Ruleset, nodeAddrs ...netip.Addr) (*Simulator, error) {
 	return load(r.Family, r.AllSets(), r.AllChains(), r.Elements(), nodeAddrs)
 }
 
-// NewTable is New for what a table holds, also between two rulesets.
+// NewTable is New for the content of a table, also between two rulesets.
 func NewTable(t *nft.Table, nodeAddrs ...netip.Addr) (*Simulator, error) {
 	return load(t.Family, t.Sets, t.Chains, func(yield func(string, nft.Element) bool) {
 		for set, list := range t.Elements {
@@ -101,7 +101,7 @@ func load(f model.Family, sets []nft.Set, all []nft.Chain, elements iter.Seq2[st
 	return s, nil
 }
 
-// Remember notes an endpoint for a client, as a packet before would have.
+// Remember records an endpoint for a client, as an earlier packet would have.
 func (s *Simulator) Remember(name string, client netip.Addr, endpoint netip.AddrPort) error {
 	return s.addElement(name, nft.Element{
 		Key:  string(nft.AppendAddr(nil, client)),
@@ -157,8 +157,8 @@ func (s *set) sortRanges() error {
 	return nil
 }
 
-// checkRanges checks a set whose keys are ranges in their last component, which must not
-// overlap (nft_pipapo_insert).
+// checkRanges checks a set of ranges in the last component of the key. They must not overlap
+// (nft_pipapo_insert).
 func (s *set) checkRanges() error {
 	for _, e := range s.elements {
 		if len(e.End) != len(e.Key) || e.End < e.Key {

@@ -1,20 +1,20 @@
-// Package iptsim reads what iptables-restore reads, and says where packets come out.
+// Package iptsim parses the input of iptables-restore and runs connections through it.
 //
 //	text ──Tables.Restore──> Tables ──New──> Simulator ──Run──> Outcome
 //
-// A packet takes the kernel's way through the tables nat and filter:
+// The first packet of a connection, which is NEW, passes the tables nat and filter in the
+// kernel's order:
 //
-//	Pod, Outside ──> nat PREROUTING ──┬─ address of the node ──> filter INPUT ─────────────────────> Accept
-//	                                  └─ any other ──> filter FORWARD ──> nat POSTROUTING ──────────> Accept
-//	Node ──────────> nat OUTPUT ──> filter OUTPUT ──> nat POSTROUTING ── (address of the node: INPUT) ──> Accept
+//	from the network: nat PREROUTING ──┬─ address of the node ──> filter INPUT
+//	                                   └─ any other ──> filter FORWARD ──> nat POSTROUTING
+//	from the node:    nat OUTPUT ──> filter OUTPUT ──> nat POSTROUTING ── address of the node ──> filter INPUT
 //
-// Only the first packet of a connection is meant: it is NEW. Choices are explored, not
-// drawn: an Outcome has every endpoint with its share of the connections.
+// It explores all random choices: an Outcome has every endpoint with its share of the
+// connections.
 //
 // Simulator.Hook runs any packet through one table at one hook, also in mangle and with
-// ipsets, for a simulator of what else a packet meets on its way (ipvssim).
+// ipsets. The simulator of IPVS (ipvssim) uses it.
 //
-// It is strict. An option, match or target that it does not know, a chain that is missing
-// or still in use when it is deleted, a target in a table where the kernel refuses it, are
-// errors and not guesses.
+// An option, match or target that it does not know, a chain that is missing or still in use
+// when it is deleted, a target in a table where the kernel refuses it are errors.
 package iptsim

@@ -9,16 +9,17 @@ import (
 	"github.com/vmapd/vmapd/model/modeltest"
 )
 
-// Outcome is a modeltest.Outcome, and what it costs.
+// Outcome is a modeltest.Outcome, with its cost.
 type Outcome struct {
 	modeltest.Outcome
 
-	// RulesMet is how many rules the packet meets in the worst case, RulesMetMean on average.
+	// RulesMet is the number of rules that a packet meets in the worst case, RulesMetMean the
+	// average.
 	RulesMet     int
 	RulesMetMean float64
 }
 
-// outcome joins what became of all shares.
+// outcome joins the results of all shares.
 func outcome(all []state) (Outcome, error) {
 	var o Outcome
 	to := map[netip.AddrPort]modeltest.Arrival{}

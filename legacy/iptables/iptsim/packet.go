@@ -9,23 +9,23 @@ import (
 
 // Packet is a packet on its way.
 type Packet struct {
-	model.Connection // with the destination that the packet has by now
+	model.Connection // with the current destination
 	SourcePort       uint16
 	Mark             uint32
 	Invalid          bool // for connection tracking; otherwise the packet is NEW
 	ByIPVS           bool // IPVS has sent it to a real server
 }
 
-// Node answers what rules ask besides the packet.
+// Node is the part of a node's state that rules depend on.
 type Node struct {
-	IsLocal func(netip.Addr) bool // is the address one of the node's?
+	IsLocal func(netip.Addr) bool // whether the address is one of the node's
 	Sets    Sets                  // nil if there are none
 }
 
 // Sets are the ipsets of a node.
 type Sets interface {
-	// Check says why no rule can look packets up in a set by these fields or, with marks, take
-	// their marks from there.
+	// Check returns an error if rules can't look packets up in a set by these fields or, with
+	// marks, take marks from it.
 	Check(set, fields string, marks bool) error
 	// Find looks a packet up. An entry without a mark has 0.
 	Find(set, fields string, p Packet) (mark uint32, ok bool)

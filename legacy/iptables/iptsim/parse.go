@@ -19,8 +19,8 @@ const (
 	maxInterface = 15
 )
 
-// words splits a line as iptables-restore does: at blanks, but for those in double quotes,
-// where a backslash takes what follows as it is.
+// words splits a line as iptables-restore does: at blanks outside of double quotes. Within
+// these, a backslash escapes the next character.
 func words(line string) ([]string, error) {
 	var list []string
 	var word strings.Builder
@@ -245,8 +245,8 @@ func (p *parser) address(value string, dest, not bool) (Match, error) {
 	return m.checked()
 }
 
-// checked refuses bits outside the mask: the programs would silently cut them off, and list
-// another rule than was written.
+// checked refuses bits outside the mask: the programs silently cut them off, and list a
+// different rule.
 func (m Address) checked() (Match, error) {
 	if masked(m.Addr, m.Mask) != m.Addr {
 		return nil, fmt.Errorf("%v has bits outside %v", m.Addr, m.Mask)

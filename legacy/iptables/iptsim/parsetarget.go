@@ -75,7 +75,7 @@ func (o *nthOptions) share() (float64, error) {
 	return 0, fmt.Errorf("statistic needs other options than %+v", *o)
 }
 
-// endModule makes a match of options that only together mean something.
+// endModule makes one match of several options.
 func (p *parser) endModule() error {
 	if o := p.nth; o != nil {
 		p.nth = nil
@@ -96,7 +96,7 @@ func (p *parser) endModule() error {
 	return nil
 }
 
-// target reads all that is left: options of a target come last.
+// target parses the remaining words: options of a target come last.
 func (p *parser) target(name string, isGoto bool) error {
 	options := p.words
 	p.words = nil

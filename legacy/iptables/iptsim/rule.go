@@ -8,18 +8,18 @@ import (
 
 // Rule is one rule.
 type Rule struct {
-	Text    string // as it was read, without the chain
+	Text    string // without the chain
 	Matches []Match
 	Target  Target
 }
 
 // Match is a condition of a rule.
 type Match interface {
-	// holds returns for which share of the packets it does.
+	// holds returns the share of the packets for which the condition holds.
 	holds(r *run, s *state) float64
 }
 
-// Target is what a rule does.
+// Target is the action of a rule.
 type Target interface{ isTarget() }
 
 // The matches.
@@ -29,14 +29,14 @@ type (
 		Dest, Not  bool
 		Addr, Mask netip.Addr
 	}
-	// Interface is -i. It is "" for what this node sends.
+	// Interface is -i. Packets of this node itself have none.
 	Interface struct {
 		Name          string
 		Wildcard, Not bool
 	}
 	// Protocol is -p.
 	Protocol struct{ Protocol model.Protocol }
-	// Ports is --dport, of the match that is named like the protocol.
+	// Ports is --dport, of the match with the protocol's name.
 	Ports struct{ First, Last uint16 }
 	// Comment is --comment.
 	Comment struct{ Text string }
@@ -49,12 +49,12 @@ type (
 	State struct{ Any []string }
 	// AddressType is --src-type LOCAL or --dst-type LOCAL.
 	AddressType struct{ Dest, Not bool }
-	// InSet is --match-set: is the packet in an ipset, by these fields?
+	// InSet is --match-set: an ipset has the packet's values of these fields.
 	InSet struct {
 		Set, Fields string
 		Not         bool
 	}
-	// ByIPVS is --ipvs: has IPVS sent the packet to a real server?
+	// ByIPVS is --ipvs: IPVS has sent the packet to a real server.
 	ByIPVS struct{ Not bool }
 	// Statistic is --mode random or nth.
 	Statistic struct{ Share float64 }
@@ -82,7 +82,7 @@ type (
 	SetMark struct{ Value, Mask uint32 }
 	// MapMark sets the packet mark to that of the entry in an ipset.
 	MapMark struct{ Set, Fields string }
-	// Reject refuses.
+	// Reject answers with an error or a reset.
 	Reject struct{ With string }
 )
 

@@ -47,7 +47,7 @@ func NewOn(n Node, t *Tables) (*Simulator, error) {
 	return s, nil
 }
 
-// depth returns how many jumps deep a chain leads; -1 marks those that are being looked at.
+// depth returns the number of nested jumps from a chain; -1 marks chains in progress.
 func (t table) depth(name string, known map[string]int) (int, error) {
 	if n, ok := known[name]; ok {
 		if n < 0 {
@@ -81,7 +81,7 @@ func (s *Simulator) Remember(list string, a netip.Addr) {
 // run is one packet's way.
 type run struct {
 	*Simulator
-	asked netip.AddrPort // the destination at first
+	asked netip.AddrPort // the original destination
 	trace []string
 	seen  map[string]bool
 }
@@ -104,7 +104,7 @@ type state struct {
 type frame struct {
 	chain *chain
 	next  int
-	up    *frame // where the packet comes back to; nil in a built-in chain
+	up    *frame // to return to; nil in a built-in chain
 }
 
 type ending uint8
@@ -127,8 +127,8 @@ func (s *Simulator) Run(c model.Connection) (Outcome, error) {
 	return o, err
 }
 
-// Hook runs a packet through the built-in chain of one table, for simulators of what comes
-// between the hooks. It returns the packet as it is then.
+// Hook runs a packet through a built-in chain of one table, for simulators of the steps
+// between the hooks. It returns the changed packet.
 func (s *Simulator) Hook(table, chain string, p Packet) (Packet, Outcome, error) {
 	r := &run{Simulator: s, asked: p.Dest, seen: map[string]bool{}}
 	states, err := r.pass(table, chain, []state{r.start(p)})
@@ -170,7 +170,7 @@ func (r *run) run(p Packet) (Outcome, error) {
 	return outcome(all)
 }
 
-// onward takes packets from where their destination is known to the end.
+// onward runs packets with their final destination through the hooks after routing.
 func (r *run) onward(states []state) ([]state, error) {
 	type hook struct{ table, chain string }
 	toNode := r.node.IsLocal(states[0].Dest.Addr())
@@ -195,7 +195,7 @@ func (r *run) onward(states []state) ([]state, error) {
 	return states, nil
 }
 
-// pass runs packets through a built-in chain. What was dropped or rejected before stays so.
+// pass runs packets through a built-in chain, except those that were dropped or rejected.
 func (r *run) pass(tableName, chainName string, states []state) ([]state, error) {
 	var done []state
 	c := r.tables[tableName][chainName]
@@ -259,7 +259,7 @@ func (r *run) step(tableName, hook string, s state) ([]state, error) {
 	return append(next, hit), nil
 }
 
-// leave returns to the chain that jumped here or, from a built-in one, does what its policy says.
+// leave returns to the chain that jumped here or, from a built-in one, applies its policy.
 func (s state) leave() state {
 	switch {
 	case s.at.up != nil:
@@ -295,7 +295,7 @@ func (r *run) apply(tableName, hook string, t Target, s *state) error {
 		if hook != "PREROUTING" && hook != "OUTPUT" {
 			return fmt.Errorf("the destination can't be replaced in %s", hook)
 		}
-		// The kernel notes that it was only if it is another one.
+		// The kernel sets the state DNAT only if the destination differs.
 		s.dnat, s.Dest, s.end = t.To != r.asked, t.To, accepted
 	case Masquerade:
 		if hook != "POSTROUTING" {

@@ -12,7 +12,7 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// builtin are the chains that tables have of themselves.
+// builtin are the built-in chains of the tables.
 var builtin = map[string][]string{
 	"mangle": {"PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING"},
 	"filter": {"INPUT", "FORWARD", "OUTPUT"},
@@ -27,14 +27,14 @@ type Tables struct {
 
 type table map[string]*chain
 
-// chain never changes once its table is in force.
+// chain never changes after its table is committed.
 type chain struct {
 	name   string
 	policy string // built-in chains only
 	rules  []Rule
 }
 
-// NewTables returns tables without rules, whose policies accept.
+// NewTables returns tables without rules, with the policy ACCEPT.
 func NewTables(f model.Family) *Tables {
 	t := &Tables{f, map[string]table{}}
 	for name, chains := range builtin {
@@ -46,8 +46,8 @@ func NewTables(f model.Family) *Tables {
 	return t
 }
 
-// Restore does what iptables-restore --noflush does with a text. A table comes into force at
-// its COMMIT, or stays as it was.
+// Restore restores a text as iptables-restore --noflush does. A table changes at its COMMIT,
+// or not at all.
 func (t *Tables) Restore(text string) error {
 	var now *restoring
 	for n, line := range slices.Collect(strings.Lines(text)) {
@@ -87,7 +87,7 @@ func (t *Tables) Restore(text string) error {
 	return nil
 }
 
-// restoring is a table while it is being written.
+// restoring is a table before its COMMIT.
 type restoring struct {
 	family model.Family
 	name   string
@@ -127,7 +127,7 @@ func (r *restoring) line(line string) error {
 	return fmt.Errorf("unknown command %q", verb)
 }
 
-// declare makes a chain of ours, or empties it, or sets the policy of one that is built in.
+// declare makes or empties a chain, or sets the policy of a built-in one.
 func (r *restoring) declare(rest string) error {
 	fields := strings.Fields(rest)
 	if len(fields) != 3 || fields[2] != "[0:0]" {
@@ -163,7 +163,7 @@ func (r *restoring) insert(c *chain, at int, text string) error {
 	return nil
 }
 
-// remove deletes a rule by its number, or the first one that reads like this.
+// remove deletes a rule by its number, or the first one with this text.
 func (r *restoring) remove(c *chain, which string) error {
 	i := slices.IndexFunc(c.rules, func(rule Rule) bool { return rule.Text == which })
 	if n, err := strconv.Atoi(which); err == nil {
@@ -177,7 +177,7 @@ func (r *restoring) remove(c *chain, which string) error {
 	return nil
 }
 
-// writable returns the chain, or a copy of it if it is in force.
+// writable returns the chain, or a copy of it if it is committed.
 func (r *restoring) writable(c *chain) *chain {
 	if !r.owned[c.name] {
 		c = &chain{c.name, c.policy, slices.Clone(c.rules)}

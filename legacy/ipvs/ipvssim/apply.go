@@ -30,7 +30,7 @@ func Clone(c *ipvs.Content) *ipvs.Content {
 	return &d
 }
 
-// Apply does with a Content what the operation does with a kernel, and fails where that would.
+// Apply applies an operation to a Content, and fails if a kernel would.
 func Apply(c *ipvs.Content, op ipvs.Op) error {
 	if err := apply(c, op); err != nil {
 		return fmt.Errorf("%v: %w", op, err)
@@ -128,7 +128,7 @@ func applySet(c *ipvs.Content, op ipvs.Op) error {
 			return errors.New("no set")
 		}
 		if mark, ok := set[o.Entry]; ok && mark == o.Mark {
-			return errThere // no kernel would mind, but no plan should do it
+			return errThere // a kernel accepts it, but no plan should do it
 		}
 		set[o.Entry] = o.Mark
 	case ipvs.DeleteEntry:

@@ -1,18 +1,17 @@
-// Package ipvssim asks what becomes of a packet where virtual servers, ipsets, the dummy
-// device and the companion rules are what an [ipvs.Content] says, also half-way through a
-// plan.
+// Package ipvssim runs connections through the virtual servers, ipsets, dummy device and
+// companion rules of an [ipvs.Content], also half-way through a plan.
 //
-// A packet passes the hooks that it would pass in the kernel:
+// A packet passes the hooks in the kernel's order:
 //
 //	from the network: mangle PREROUTING ──> local? ──> filter INPUT ──> IPVS ──> real server
 //	                                          └──> filter FORWARD          └──> the node itself
 //	from the node:    mangle OUTPUT ──> IPVS ──> real server
 //	                                      └──> filter OUTPUT ──> as routed
-//	to a real server: mangle OUTPUT, filter OUTPUT, nat POSTROUTING; but one on the node gets
-//	                  what came from the network without them
+//	to a real server: mangle OUTPUT, filter OUTPUT, nat POSTROUTING; but none of them from the
+//	                  network to a real server on the node
 //
-// The companion's rules are run by iptsim, as iptables-restore would load them. What a scheduler
-// chooses is not rolled but explored: each real server that has a weight gets the same share.
+// iptsim runs the companion's rules, as iptables-restore would load them. All choices of a
+// scheduler are explored: each real server gets a share by its weight.
 //
 // [Apply] carries out the operations of a plan on a Content, as strictly as a kernel.
 package ipvssim

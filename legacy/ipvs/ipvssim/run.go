@@ -14,11 +14,11 @@ import (
 type run struct {
 	*Simulator
 	iptsim.Packet        // as it is now
-	theirMark     uint32 // that others had set before
+	theirMark     uint32 // set by rules of others
 	trace         []string
 }
 
-// hook is where a table has a built-in chain.
+// hook is a built-in chain of a table.
 type hook struct{ table, chain string }
 
 // Run runs the first packet of a connection.
@@ -65,8 +65,8 @@ func (r *run) packet() (Outcome, error) {
 	return o, nil
 }
 
-// fromNode runs what a process on the node sends: there, IPVS comes before the table filter
-// (NF_IP_PRI_NAT_DST + 2).
+// fromNode runs a packet of a process on the node: in the hook output, IPVS precedes the table
+// filter (NF_IP_PRI_NAT_DST + 2).
 func (r *run) fromNode() (Outcome, error) {
 	if o, err := r.pass(hook{"mangle", "OUTPUT"}); err != nil || o.Verdict != model.Forwarded {
 		return o, err
@@ -79,8 +79,8 @@ func (r *run) fromNode() (Outcome, error) {
 	return o, err
 }
 
-// pass runs the packet through the companion's rules at one hook after the other. What passes
-// all is forwarded to its own destination.
+// pass runs the packet through the companion's rules at one hook after the other. After the
+// last one, it is forwarded to its own destination.
 func (r *run) pass(hooks ...hook) (Outcome, error) {
 	o := forwarded(map[netip.AddrPort]modeltest.Arrival{r.Dest: {Share: 1}})
 	if r.rules == nil {

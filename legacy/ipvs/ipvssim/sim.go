@@ -9,7 +9,7 @@ import (
 	"github.com/vmapd/vmapd/model/modeltest"
 )
 
-// Outcome is a modeltest.Outcome, and how it came about.
+// Outcome is a modeltest.Outcome, with the virtual server.
 type Outcome struct {
 	modeltest.Outcome
 
@@ -19,11 +19,11 @@ type Outcome struct {
 	Server ipvs.Key
 }
 
-// Simulator runs packets through one Content, as it is at the time.
+// Simulator runs packets through the current state of one Content.
 type Simulator struct {
 	content   *ipvs.Content
 	nodeAddrs map[netip.Addr]bool
-	companion *ipvs.Companion   // as it was last loaded
+	companion *ipvs.Companion   // the loaded one
 	rules     *iptsim.Simulator // of the companion; nil without one
 }
 
@@ -37,7 +37,7 @@ func New(c *ipvs.Content, nodeAddrs ...netip.Addr) (*Simulator, error) {
 	return s, s.load()
 }
 
-// load reads the companion, if it is another one than before.
+// load parses the companion, if it differs from the loaded one.
 func (s *Simulator) load() (err error) {
 	c := s.content.Companion
 	switch c {
@@ -96,7 +96,7 @@ func (s sets) Find(name, fields string, p iptsim.Packet) (mark uint32, ok bool) 
 		mark, ok = s.content.Sets[set][e]
 		return mark, ok
 	}
-	for bits := e.Net.Bits(); bits > 0; bits-- { // no type of set knows a size of 0
+	for bits := e.Net.Bits(); bits > 0; bits-- { // no type of set has a prefix length of 0
 		e.Net = netip.PrefixFrom(e.Net.Addr(), bits).Masked()
 		if _, ok := s.content.Sets[set][e]; ok {
 			return 0, true
@@ -105,7 +105,7 @@ func (s sets) Find(name, fields string, p iptsim.Packet) (mark uint32, ok bool) 
 	return 0, false
 }
 
-// entry is what a packet is looked up by: a field for each component of the set's type.
+// entry returns the packet's key in a set: a field for each component of the set's type.
 func entry(set ipvs.SetName, fields string, p iptsim.Packet) (e ipvs.Entry, ok bool) {
 	whole := func(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }
 	dst := p.Dest.Addr()
