@@ -13,8 +13,8 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// decode fills v, a pointer to an API object, from n. If anything is wrong, it calls
-// report for each problem, up to maxObjectErrors, and returns false.
+// decode fills v, a pointer to an API object, from n. If n is invalid, it calls report for
+// each error, up to maxObjectErrors, and returns false.
 func (p *parser) decode(n *yaml.Node, v any, report func(line int, field, message string)) bool {
 	text, err := appendJSON(nil, n, &p.visits, 0)
 	if err != nil {
@@ -25,7 +25,7 @@ func (p *parser) decode(n *yaml.Node, v any, report func(line int, field, messag
 	if err == nil && len(twice) == 0 {
 		return true
 	}
-	// These errors know no line, and err is only the first of its kind.
+	// These errors have no lines, and err is only the first error of its kind.
 	e := examiner{left: maxObjectErrors, report: report}
 	e.examine(n, n.Line, reflect.TypeOf(v).Elem(), "")
 	if e.left == maxObjectErrors {
@@ -39,8 +39,8 @@ var (
 	errTooDeep        = fmt.Errorf("nested more than %d levels deep", maxDepth)
 )
 
-// appendJSON appends n to out as JSON. It takes one from visits for each value, so that
-// aliases of aliases cost bounded time, and fails when none is left.
+// appendJSON appends n to out as JSON. It counts visits down with each value, so that
+// aliases of aliases cost bounded time, and fails at zero.
 func appendJSON(out []byte, n *yaml.Node, visits *int, depth int) (_ []byte, err error) {
 	if *visits--; *visits < 0 {
 		return nil, errTooManyAliases
@@ -52,7 +52,7 @@ func appendJSON(out []byte, n *yaml.Node, visits *int, depth int) (_ []byte, err
 	case n.Kind == yaml.ScalarNode:
 		return appendScalar(out, n), nil
 	case n.Value != "":
-		return append(out, n.Value...), nil // is JSON already
+		return append(out, n.Value...), nil // JSON already
 	case n.Kind == yaml.SequenceNode:
 		out = append(out, '[')
 		for i, item := range n.Content {
@@ -78,8 +78,8 @@ func appendJSON(out []byte, n *yaml.Node, visits *int, depth int) (_ []byte, err
 	return append(out, '}'), nil
 }
 
-// appendScalar appends the value that n has in JSON. YAML can write numbers in more
-// ways; one that JSON can't write becomes a string, which no number accepts.
+// appendScalar appends the value of n in JSON. A number that JSON does not have, like .inf,
+// becomes a string, which is no valid number.
 func appendScalar(out []byte, n *yaml.Node) []byte {
 	digits := strings.ReplaceAll(n.Value, "_", "")
 	switch n.Tag {
@@ -95,7 +95,7 @@ func appendScalar(out []byte, n *yaml.Node) []byte {
 		if f, err := strconv.ParseFloat(digits, 64); err == nil && !math.IsInf(f, 0) && !math.IsNaN(f) {
 			out = strconv.AppendFloat(out, f, 'f', -1, 64)
 			if f == math.Trunc(f) {
-				out = append(out, ".0"...) // 1.0 is no whole number to the API
+				out = append(out, ".0"...) // the API accepts no 1.0 for a whole number
 			}
 			return out
 		}
@@ -122,8 +122,8 @@ func appendString(out []byte, s string) []byte {
 	return append(append(append(out, '"'), s...), '"')
 }
 
-// examiner finds what in a value doesn't fit its type. The JSON decoder's errors know
-// neither lines nor the index in a list.
+// examiner finds the fields of an object that have the wrong type. The JSON decoder's errors
+// have neither lines nor the indexes of lists.
 type examiner struct {
 	left   int // errors to report at most
 	report func(line int, field, message string)
@@ -131,15 +131,15 @@ type examiner struct {
 
 var unmarshalerType = reflect.TypeFor[json.Unmarshaler]()
 
-// examine reports the fields in n, at path, that can't be decoded into a t. An error is
-// reported at line: that of the key, so that a list under its key is found by the key.
+// examine reports the fields in n, at path, that can't be decoded into a t. The line of an
+// error is that of the field's key, not that of a list below it.
 func (e *examiner) examine(n *yaml.Node, line int, t reflect.Type, path string) {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
 	kind := t.Kind()
 	if reflect.PointerTo(t).Implements(unmarshalerType) {
-		kind = reflect.Invalid // a type with a form of its own
+		kind = reflect.Invalid // it decodes itself
 	}
 	kids := content(n)
 	switch {
@@ -174,12 +174,12 @@ func (e *examiner) errorf(line int, path, format string, args ...any) {
 
 // decodes reports whether n can be decoded into a t.
 func decodes(n *yaml.Node, t reflect.Type) bool {
-	visits := math.MaxInt // all of it was written before
+	visits := math.MaxInt // the object's limit was checked before
 	text, err := appendJSON(nil, n, &visits, 0)
 	return err == nil && kjson.UnmarshalCaseSensitivePreserveInts(text, reflect.New(t).Interface()) == nil
 }
 
-// misfit says why n can't be decoded into a t.
+// misfit returns the reason why n can't be decoded into a t.
 func misfit(n *yaml.Node, t reflect.Type, kind reflect.Kind) string {
 	as := t.Name()
 	switch kind {
@@ -210,7 +210,7 @@ func misfit(n *yaml.Node, t reflect.Type, kind reflect.Kind) string {
 	return fmt.Sprintf("cannot use %s as %s", kindOf(n), as)
 }
 
-// fieldType returns the type of the field of struct t that is called name in JSON.
+// fieldType returns the type of struct t's field with a name in JSON.
 func fieldType(t reflect.Type, name string) (reflect.Type, bool) {
 	for f := range t.Fields() {
 		switch tag, _, _ := strings.Cut(f.Tag.Get("json"), ","); {

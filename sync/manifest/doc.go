@@ -1,21 +1,24 @@
-// Package manifest is a source of objects that needs no API server: files and
-// folders of manifests, in YAML or JSON.
+// Package manifest is a source of objects from files and folders of manifests, in YAML or
+// JSON, without an API server.
 //
 //	bytes ──Parse──> Objects ──ApplyTo──> model.Builder
 //	  ^                 │
 //	 Load, Source       └──Locate──> "web.yaml:14" for a model.Problem
 //
-// [Parse] is pure. It reads Services, EndpointSlices, Nodes and ServiceCIDRs, also
-// in Lists; objects of other kinds are counted and left alone, so a whole
-// application's manifests can be given. Like an API server it ignores unknown
-// fields and is strict about types. What is wrong costs as little as possible, and
-// one line of text:
+// [Parse] is pure. It reads Services, EndpointSlices, Nodes and ServiceCIDRs, also in Lists.
+// It counts and ignores objects of other kinds, so that all manifests of an application can
+// be given. Like an API server it ignores unknown fields and is strict about types. An error
+// has one line of text and affects as little as possible:
 //
-//   - bad syntax costs the document (YAML documents are separated by ---),
-//   - a wrong type, a missing name or a key that is there twice costs the object,
-//   - the second of two objects of one kind and name is refused.
+//   - invalid syntax: the document is ignored (YAML documents are separated by ---),
+//   - a wrong type, a missing name or a duplicate key: the object is ignored,
+//   - two objects of one kind and name: the second is ignored.
 //
-// Hostile input costs bounded time and memory: see the limits in limits.go.
+// A document becomes a tree of yaml.Nodes, which know their lines. A valid object is decoded
+// by sigs.k8s.io/json from JSON, or from the tree written as JSON. Only an invalid one is
+// compared with its type field by field, for the path and the line of each error.
+//
+// Hostile input takes bounded time and memory: see limits.go.
 //
 // [Load] reads files and folders once, for dry runs. [Source] follows them.
 package manifest

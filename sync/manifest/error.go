@@ -9,21 +9,21 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// Error says what is wrong at one place of a manifest. Its text is one line, like
+// Error is an error at one place of a manifest. Its text is one line, like
 //
 //	web.yaml:14: Service default/web: spec.ports[0].port: cannot use a string as a number
 type Error struct {
 	File    string          // as given, or the given folder joined with the path below it
-	Line    int             // from 1; 0 where the file as a whole is meant
+	Line    int             // from 1; 0: the whole file
 	Object  model.ObjectRef // as far as known: Kind may stand alone, or be empty
 	Field   string          // path in the object, like "spec.ports[0].port"; may be empty
 	Message string
-	Err     error // the cause, where it is an error of the file system
+	Err     error // an error of the file system; nil: an error in the manifest
 
-	kept bool // what is in effect of File is older than this error
+	kept bool // objects of an earlier version of File stay in effect
 }
 
-// Error is all of it in one line, in the order file, object, field, message.
+// Error returns one line with the file, the object, the field and the message.
 func (e Error) Error() string {
 	var b strings.Builder
 	b.WriteString(e.File)
@@ -43,11 +43,11 @@ func (e Error) Error() string {
 	return oneLine(b.String())
 }
 
-// Unwrap returns the cause, for errors.Is with fs.ErrNotExist and its like.
+// Unwrap returns Err, for errors.Is with fs.ErrNotExist.
 func (e Error) Unwrap() error { return e.Err }
 
-// oneLine escapes what would break a line or confuse a terminal: names and values
-// in errors come from the file.
+// oneLine escapes line breaks and control characters: errors have names and values from the
+// file.
 func oneLine(s string) string {
 	var b strings.Builder
 	for _, r := range s {
@@ -61,7 +61,7 @@ func oneLine(s string) string {
 	return b.String()
 }
 
-// quote is a value from the file, short enough for an error.
+// quote returns a value from the file in quotes, short enough for an error.
 func quote(s string) string {
 	if len(s) > maxQuoted {
 		return strconv.Quote(strings.ToValidUTF8(s[:maxQuoted], "")) + "..."

@@ -10,15 +10,15 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// syntaxError is a document that cannot be read, before any object is known.
+// syntaxError is an error of a whole document.
 type syntaxError struct {
 	line    int
 	message string
 }
 
-// parseJSON reads the JSON values in text, whose first line has number line, and
-// returns those before an error too. Of a list or an object it keeps the text: most
-// are only decoded, which needs no nodes. Its items get nodes from [content].
+// parseJSON reads the JSON values in text, whose first line has the given number, and also
+// returns those before an error. The node of a list or an object has only its text, as most
+// objects are decoded from it directly. [content] makes the nodes below.
 func parseJSON(text string, line int) ([]*yaml.Node, *syntaxError) {
 	r := jsonReader{dec: json.NewDecoder(strings.NewReader(text)), text: text, line: line}
 	var roots []*yaml.Node
@@ -47,7 +47,7 @@ func content(n *yaml.Node) []*yaml.Node {
 		return n.Content
 	}
 	r := jsonReader{dec: json.NewDecoder(strings.NewReader(n.Value)), text: n.Value, line: n.Line}
-	// The text was valid when n was made, so there are no errors.
+	// There are no errors: the text is valid, or n would not exist.
 	_, _ = r.dec.Token()
 	for r.dec.More() {
 		if n.Kind == yaml.MappingNode {
@@ -70,7 +70,7 @@ type jsonReader struct {
 	raw    json.RawMessage
 }
 
-// lineAt returns the line of an offset, which is not before that of the last call.
+// lineAt returns the line of an offset. Offsets must not decrease between calls.
 func (r *jsonReader) lineAt(offset int64) int {
 	r.line += strings.Count(r.text[r.offset:offset], "\n")
 	r.offset = offset
@@ -93,13 +93,13 @@ func (r *jsonReader) value() (*yaml.Node, error) {
 		n.Tag = strTag
 		_ = json.Unmarshal(r.raw, &n.Value)
 	default:
-		n.Tag = n.ShortTag() // YAML has JSON's numbers and words
+		n.Tag = n.ShortTag() // numbers, booleans and null are those of YAML
 	}
 	return n, nil
 }
 
-// checkJSON looks for values that are too deep, or too many, in JSON that may be
-// invalid.
+// checkJSON returns an error if values in text are too deep or too many. The text may be
+// invalid JSON.
 func checkJSON(text []byte, line int) *syntaxError {
 	depth, values, quoted := 0, 0, false
 	for i := 0; i < len(text); i++ {
@@ -107,7 +107,7 @@ func checkJSON(text []byte, line int) *syntaxError {
 		case c == '\n':
 			line++
 		case quoted:
-			// Nothing else matters in a string.
+			// The other cases don't apply in a string.
 			if c == '\\' {
 				i++
 			}

@@ -14,14 +14,13 @@ import (
 
 // Load reads files and folders of manifests, once.
 //
-// Of a folder it reads what ends in .yaml, .yml or .json, in the order of the names,
-// and so on in its sub-folders. Names that begin with a dot are skipped, so a mounted
-// ConfigMap counts once and not a second time under its ..data. A file that is
-// named in paths is read whatever it is called; "-" is the standard input.
+// In a folder and its sub-folders it reads files that end in .yaml, .yml or .json, in the
+// order of their names. It skips names that begin with a dot, and so reads a mounted
+// ConfigMap only once and not also under ..data. A file in paths may have any name; "-" is
+// the standard input.
 //
-// It returns what could be read, and all that is wrong with the rest: a path that
-// doesn't exist, an error in a file, an object that was already defined in an
-// earlier file.
+// It returns the valid objects and all errors: a path that doesn't exist, an error in a
+// file, an object that an earlier file defines.
 func Load(paths []string) (*Objects, []Error) {
 	t := newTree(paths)
 	errs := t.refresh()
@@ -29,32 +28,32 @@ func Load(paths []string) (*Objects, []Error) {
 	return objects, append(errs, more...)
 }
 
-// tree is what the given paths hold, file by file.
+// tree has the files at the given paths.
 type tree struct {
 	paths []string
 	stdin io.Reader
-	watch func(dir string) // called before a folder is read, so that no change to it is missed
+	watch func(dir string) // called before a folder is read, so that no change is missed
 
 	files map[string]*tracked
 	order []string // the keys of files, in the order of the paths
 }
 
-// tracked is a file and what is in effect of it.
+// tracked is a file with its objects in effect.
 type tracked struct {
 	path string
-	data []byte // as it was read last
+	data []byte // as last read
 	once bool   // a pipe or the standard input: it can't be read again
 
-	file *file   // in effect: the last good content, or what could be used of the first
-	errs []Error // of the content that was read last
+	file *file   // in effect: the last valid content, or the valid part of the first
+	errs []Error // of data
 }
 
 func newTree(paths []string) *tree {
 	return &tree{paths: paths, stdin: os.Stdin, watch: func(string) {}, files: make(map[string]*tracked)}
 }
 
-// refresh reads all files, and returns everything that is wrong with the tree as it is
-// now. Only files that changed are parsed.
+// refresh reads all files, and returns all present errors. It parses only files that
+// changed.
 func (t *tree) refresh() []Error {
 	s := scan{tree: t, before: t.order, files: make(map[string]*tracked)}
 	for _, path := range t.paths {
@@ -64,7 +63,7 @@ func (t *tree) refresh() []Error {
 	return s.errs
 }
 
-// inEffect returns what is in effect of each file, in order.
+// inEffect returns the contents in effect, in order.
 func (t *tree) inEffect() []*file {
 	out := make([]*file, 0, len(t.order))
 	for _, key := range t.order {
@@ -89,7 +88,7 @@ func (s *scan) root(path string) {
 		s.add(path, nil)
 		return
 	}
-	// The folder around a path tells when it is replaced, and when it comes back.
+	// Events of its folder tell when a path is replaced, or comes back.
 	s.tree.watch(filepath.Dir(path))
 	info, err := os.Stat(path)
 	switch {
@@ -143,15 +142,15 @@ func (s *scan) folder(dir string) {
 	}
 }
 
-// watchTarget watches the folder that a linked file really is in.
+// watchTarget watches the folder of a link's target.
 func (s *scan) watchTarget(path string) {
 	if target, err := filepath.EvalSymlinks(path); err == nil && filepath.Dir(target) != filepath.Dir(path) {
 		s.tree.watch(filepath.Dir(target))
 	}
 }
 
-// keep leaves everything at or under path as it was before, because it can't be
-// seen any more. Files that are known to be gone never come here.
+// keep keeps all objects at or under path in effect, because path can't be read any more. It
+// is not called for files that are known to be deleted.
 func (s *scan) keep(path string, err error) {
 	e := fileError(path, err)
 	e.kept = true
@@ -165,7 +164,7 @@ func (s *scan) keep(path string, err error) {
 	}
 }
 
-// add reads a file if that is necessary. The info is nil for the standard input.
+// add reads a file. The info is nil for the standard input.
 func (s *scan) add(path string, info fs.FileInfo) {
 	key := filepath.Clean(path)
 	if s.files[key] != nil {
@@ -185,7 +184,7 @@ func (s *scan) add(path string, info fs.FileInfo) {
 	s.order = append(s.order, key)
 }
 
-// read reads the file and decides what is in effect of it.
+// read reads the file, and parses it if it changed.
 func (f *tracked) read(info fs.FileInfo, stdin io.Reader) error {
 	name := f.path
 	if info == nil {
@@ -202,8 +201,8 @@ func (f *tracked) read(info fs.FileInfo, stdin io.Reader) error {
 	switch {
 	case unchanged:
 	case len(data) == 0 && f.file != nil && len(f.file.objects) > 0:
-		// Most often someone is about to write it: shells truncate a file before the
-		// program that fills it has even started.
+		// A program is probably about to write it: shells truncate a file before they start
+		// the program that fills it.
 		f.use(&file{name: name, errs: []Error{{File: name, Message: "is empty: remove the file to remove its objects"}}})
 	default:
 		f.use(parseFile(name, data))
@@ -211,7 +210,7 @@ func (f *tracked) read(info fs.FileInfo, stdin io.Reader) error {
 	return nil
 }
 
-// use puts next into effect, unless that would replace something good.
+// use puts next into effect, unless it would replace valid contents by invalid ones.
 func (f *tracked) use(next *file) {
 	f.errs = next.errs
 	if len(next.errs) == 0 || f.file == nil || len(f.file.errs) > 0 && len(next.objects) > 0 {
@@ -233,7 +232,7 @@ func (f *tracked) content(info fs.FileInfo, stdin io.Reader) ([]byte, error) {
 		defer file.Close()
 		r = file
 	}
-	// One byte more than allowed: the parser says what is wrong then.
+	// One byte more than allowed, so that the parser reports the error.
 	return io.ReadAll(io.LimitReader(r, maxFileSize+1))
 }
 

@@ -9,7 +9,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// The tags of scalars. No others are left once a document is parsed.
+// The tags of scalars. A parsed document has no others.
 const (
 	nullTag  = "!!null"
 	boolTag  = "!!bool"
@@ -37,7 +37,7 @@ func kindOf(n *yaml.Node) string {
 
 func isNumber(n *yaml.Node) bool { return n.Tag == intTag || n.Tag == floatTag }
 
-// str returns the text of n, and false if n is no string.
+// str returns the text of n, or false if n is no string.
 func str(n *yaml.Node) (string, bool) {
 	if n == nil || n.Kind != yaml.ScalarNode || n.Tag != strTag {
 		return "", false
@@ -45,7 +45,7 @@ func str(n *yaml.Node) (string, bool) {
 	return n.Value, true
 }
 
-// field returns the line of key name in n and its value; nil if there is none.
+// field returns the line and the value of key name in n; the value is nil without that key.
 func field(n *yaml.Node, name string) (int, *yaml.Node) {
 	if n == nil || n.Kind != yaml.MappingNode {
 		return 0, nil
@@ -59,8 +59,8 @@ func field(n *yaml.Node, name string) (int, *yaml.Node) {
 	return 0, nil
 }
 
-// lineOf returns the line of the value at path in n, or of its nearest parent that is
-// written down. A path is like spec.ports[0].port or metadata.labels[app].
+// lineOf returns the line of the value at path in n, or of its nearest parent in the
+// document. A path is like spec.ports[0].port or metadata.labels[app].
 func lineOf(n *yaml.Node, path string) int {
 	line := n.Line
 	for _, step := range regexp.MustCompile(`\[[^]]*\]|[^.[]+`).FindAllString(path, -1) {
@@ -84,7 +84,7 @@ func lineOf(n *yaml.Node, path string) int {
 	return line
 }
 
-// checkKeys returns an error if a key is in the object n twice.
+// checkKeys returns an error if the object n has a key twice.
 func checkKeys(n *yaml.Node) *syntaxError {
 	kids := content(n)
 	lines := make(map[string]int, len(kids)/2)

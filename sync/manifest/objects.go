@@ -13,8 +13,8 @@ import (
 // Objects are the API objects of one or more manifests, each once. They do not
 // change, and may be used by any number of goroutines.
 type Objects struct {
-	// Ignored counts the objects of kinds that the proxy doesn't read, by apiVersion
-	// and kind: "apps/v1 Deployment".
+	// Ignored counts objects of kinds that the proxy doesn't read, by apiVersion and kind:
+	// "apps/v1 Deployment".
 	Ignored map[string]int
 
 	list  []*object // in the order of the files
@@ -25,8 +25,8 @@ type Objects struct {
 	tree []*yaml.Node
 }
 
-// merge puts the objects of several files together. Of two with one name the first
-// wins, whichever file changed last: a restart must not change the outcome.
+// merge combines the objects of several files. Of two objects with one name the first wins,
+// also if its file changed last: a restart must not change the result.
 func merge(files []*file) (*Objects, []Error) {
 	o := &Objects{Ignored: make(map[string]int), byRef: make(map[model.ObjectRef]*object)}
 	var errs []Error
@@ -77,7 +77,7 @@ func collect[T any](o *Objects) []T {
 // ApplyTo sets all objects in b.
 func (o *Objects) ApplyTo(b *model.Builder) { o.applyTo(b) }
 
-// builder is what is used of a [model.Builder].
+// builder has the methods of a [model.Builder] that this package calls.
 type builder interface {
 	SetService(model.Service)
 	DeleteService(model.NamespacedName)
@@ -95,37 +95,11 @@ func (o *Objects) applyTo(b builder) {
 	}
 }
 
-func (o *object) set(b builder) {
-	switch v := o.value.(type) {
-	case model.Service:
-		b.SetService(v)
-	case model.EndpointSlice:
-		b.SetEndpointSlice(v)
-	case model.Node:
-		b.SetNode(v)
-	case model.ServiceCIDR:
-		b.SetServiceCIDR(v)
-	}
-}
-
-func (o *object) delete(b builder) {
-	switch o.value.(type) {
-	case model.Service:
-		b.DeleteService(o.ref.NamespacedName)
-	case model.EndpointSlice:
-		b.DeleteEndpointSlice(o.ref.NamespacedName)
-	case model.Node:
-		b.DeleteNode(o.ref.Name)
-	case model.ServiceCIDR:
-		b.DeleteServiceCIDR(o.ref.Name)
-	}
-}
-
-// Locate returns where the field that p is about is written, as "file:line": that
-// of its nearest parent if the field isn't written down, and that of the object if
-// p names no field. It returns "" if the object is in none of the manifests.
+// Locate returns the place of p's field as "file:line". If the manifest does not have the
+// field, it is the place of its nearest parent, and if p has no field, that of the object.
+// It is "" if the object is in no manifest.
 //
-// The lines are not kept in memory; the object's document is read again.
+// To save memory, lines are not kept: Locate parses the object's document again.
 func (o *Objects) Locate(p model.Problem) string {
 	obj, ok := o.byRef[p.Object]
 	if !ok {
@@ -136,9 +110,9 @@ func (o *Objects) Locate(p model.Problem) string {
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	// Problems come sorted by name, so those of one document mostly come together.
+	// Problems are sorted by name: successive ones are often in the same document.
 	if o.last == nil || &o.last.text[0] != &obj.doc.text[0] {
-		// Errors were reported when the document was read first.
+		// Parse has reported the errors.
 		o.tree, _ = obj.doc.parse()
 		o.last = &obj.doc
 	}
@@ -148,7 +122,7 @@ func (o *Objects) Locate(p model.Problem) string {
 		n = content(items)[i]
 	}
 	path := p.Field
-	// The model knows only these lists; see package kube.
+	// Problems name these lists also if the object has the single field; see package kube.
 	for _, list := range []string{"spec.clusterIPs", "spec.podCIDRs"} {
 		if _, spec := field(n, "spec"); strings.HasPrefix(path, list) {
 			if _, found := field(spec, strings.TrimPrefix(list, "spec.")); found == nil {

@@ -12,21 +12,20 @@ import (
 	"github.com/vmapd/vmapd/sync/kube"
 )
 
-// Parse reads the manifest in data, YAML or JSON. The name stands for it in errors.
+// Parse reads the manifest in data, YAML or JSON. Errors have the given name.
 //
-// It returns what could be read and what is wrong with the rest, in the order of
-// the file. An object without a namespace is in "default". Objects of kinds that
-// the proxy doesn't read are only counted, in [Objects.Ignored].
+// It returns the valid objects and all errors, in the order of the file. An object without a
+// namespace is in "default". Objects of kinds that the proxy doesn't read are only counted,
+// in [Objects.Ignored].
 func Parse(name string, data []byte) (*Objects, []Error) {
 	f := parseFile(name, data)
 	objects, _ := merge([]*file{f}) // one file has no duplicates left
 	return objects, f.errs
 }
 
-// file is what one file holds.
+// file has the contents of one file.
 type file struct {
 	name    string
-	data    []byte // the objects' documents are parts of it
 	objects []*object
 	ignored map[string]int
 	errs    []Error
@@ -34,18 +33,20 @@ type file struct {
 
 // object is an API object in the form that the builder takes.
 type object struct {
-	ref   model.ObjectRef
-	value any // model.Service, model.EndpointSlice, model.Node or model.ServiceCIDR
-	file  string
-	line  int
-	doc   document
-	path  []int // which value of the document, then which items of nested lists
+	ref    model.ObjectRef
+	value  any // model.Service, model.EndpointSlice, model.Node or model.ServiceCIDR
+	set    func(builder)
+	delete func(builder)
+	file   string
+	line   int
+	doc    document
+	path   []int // the index of the value in the document, then of the items of nested lists
 }
 
 func (o *object) place() string { return fmt.Sprintf("%s:%d", o.file, o.line) }
 
 func parseFile(name string, data []byte) *file {
-	p := parser{file: &file{name: name, data: data, ignored: make(map[string]int)}, seen: make(map[model.ObjectRef]*object)}
+	p := parser{file: &file{name: name, ignored: make(map[string]int)}, seen: make(map[model.ObjectRef]*object)}
 	if len(data) > maxFileSize {
 		p.errorf(0, model.ObjectRef{}, "", "file is larger than %d MiB", maxFileSize>>20)
 		return p.file
@@ -66,7 +67,7 @@ func parseFile(name string, data []byte) *file {
 type parser struct {
 	file   *file
 	seen   map[model.ObjectRef]*object
-	visits int // values of the document that may still be looked at: see maxVisits
+	visits int // values of the document left to visit, see maxVisits
 	doc    document
 	unsaid int
 }
@@ -94,7 +95,7 @@ func (p *parser) document(doc document) {
 	}
 }
 
-// typeMeta says what an object is.
+// typeMeta is the type of an object.
 type typeMeta struct{ apiVersion, kind string }
 
 // known reports whether the proxy reads objects of type t.
@@ -108,8 +109,7 @@ func (t typeMeta) known() bool {
 	return false
 }
 
-// object reads one object, or all objects of a list. The default is what n is if it
-// doesn't say so.
+// object reads one object, or all objects of a list. what is the default of n's type.
 func (p *parser) object(n *yaml.Node, what typeMeta, path []int) {
 	if n.Kind != yaml.MappingNode {
 		p.errorf(n.Line, model.ObjectRef{}, "", "cannot use %s as an API object", kindOf(n))
@@ -146,20 +146,22 @@ func (p *parser) object(n *yaml.Node, what typeMeta, path []int) {
 	case !what.known():
 		p.file.ignored[what.apiVersion+" "+what.kind]++
 	case what.kind == "Service":
-		read(p, n, what.kind, path, kube.Service)
+		read(p, n, what.kind, path, kube.Service, builder.SetService, builder.DeleteService)
 	case what.kind == "EndpointSlice":
-		read(p, n, what.kind, path, kube.EndpointSlice)
+		read(p, n, what.kind, path, kube.EndpointSlice, builder.SetEndpointSlice, builder.DeleteEndpointSlice)
 	case what.kind == "Node":
-		read(p, n, what.kind, path, kube.Node)
+		read(p, n, what.kind, path, kube.Node, builder.SetNode,
+			func(b builder, n model.NamespacedName) { b.DeleteNode(n.Name) })
 	case what.kind == "ServiceCIDR":
-		read(p, n, what.kind, path, kube.ServiceCIDR)
+		read(p, n, what.kind, path, kube.ServiceCIDR, builder.SetServiceCIDR,
+			func(b builder, n model.NamespacedName) { b.DeleteServiceCIDR(n.Name) })
 	}
 }
 
 func (p *parser) list(n *yaml.Node, what, of typeMeta, path []int) {
 	line, items := field(n, "items")
 	if items == nil || items.Tag == nullTag {
-		return // how an empty list is often written
+		return // an empty list
 	}
 	if items.Kind != yaml.SequenceNode {
 		p.errorf(line, model.ObjectRef{Kind: what.kind}, "items", "cannot use %s as a list", kindOf(items))
@@ -182,7 +184,9 @@ func (p *parser) list(n *yaml.Node, what, of typeMeta, path []int) {
 func read[T, M any, P interface {
 	*T
 	metav1.Object
-}](p *parser, n *yaml.Node, kind string, path []int, convert func(*T) M) {
+}](p *parser, n *yaml.Node, kind string, path []int,
+	convert func(*T) M, set func(builder, M), remove func(builder, model.NamespacedName),
+) {
 	ref := refOf(n, kind)
 	var t T
 	obj := P(&t)
@@ -201,13 +205,19 @@ func read[T, M any, P interface {
 		p.errorf(n.Line, ref, "", "is already defined at %s: this one is ignored", first.place())
 		return
 	}
-	o := &object{ref: ref, value: convert(&t), file: p.file.name, line: n.Line, doc: p.doc, path: path}
+	value := convert(&t)
+	o := &object{
+		ref: ref, value: value,
+		set:    func(b builder) { set(b, value) },
+		delete: func(b builder) { remove(b, ref.NamespacedName) },
+		file:   p.file.name, line: n.Line, doc: p.doc, path: path,
+	}
 	p.seen[ref] = o
 	p.file.objects = append(p.file.objects, o)
 }
 
-// refOf returns the identity of n as far as it can be read: it is needed in errors
-// about the object, also where they are about its name.
+// refOf returns the identity of n, as far as n has one, for errors about the object and also
+// about its name.
 func refOf(n *yaml.Node, kind string) model.ObjectRef {
 	ref := model.ObjectRef{Kind: kind}
 	_, meta := field(n, "metadata")

@@ -19,16 +19,16 @@ import (
 // retryPeriod is the time between two looks at paths that can't be read.
 const retryPeriod = 2 * time.Second
 
-// Source feeds the manifests in files and folders to a [reconcile.State], and
-// follows changes to them: files that are written in place or replaced, folders
-// that come and go, ConfigMaps that are swapped.
+// Source writes the manifests in files and folders into a [reconcile.State], and follows
+// changes of them: files written in place or replaced, folders created and removed, and
+// ConfigMaps updated by the kubelet.
 //
-// What can't be used never takes anything away:
+// Errors never remove objects:
 //
-//   - A file that becomes invalid, unreadable or empty keeps its last good content,
-//     all of it, until it is good again or removed.
-//   - If one of Paths vanishes, what was in it stays. A file that vanishes from
-//     one of the folders takes its objects along.
+//   - A file that becomes invalid, unreadable or empty keeps all of its last valid content
+//     until it is valid again or removed.
+//   - If one of Paths vanishes, its objects stay. If a file vanishes from a folder, its
+//     objects are removed.
 //
 // A file should be replaced by renaming: half of it may be a valid manifest.
 type Source struct {
@@ -38,8 +38,8 @@ type Source struct {
 	current atomic.Pointer[Objects]
 }
 
-// Locate is [Objects.Locate] for the objects in use now. It may be called at any
-// time, and returns "" before they are read.
+// Locate is [Objects.Locate] for the objects in use. It may be called at any time, and
+// returns "" before they are read.
 func (s *Source) Locate(p model.Problem) string {
 	if o := s.current.Load(); o != nil {
 		return o.Locate(p)
@@ -47,10 +47,9 @@ func (s *Source) Locate(p model.Problem) string {
 	return ""
 }
 
-// Run reads the manifests, writes them into the state, calls Complete, and then
-// writes differences until ctx ends. It returns an error, and writes nothing, only
-// if one of Paths can't be read at the start; errors in manifests are logged, once
-// each, and the rest of them is used.
+// Run reads the manifests, writes them into the state, calls Complete, and then writes
+// differences until ctx ends. If one of Paths can't be read at the start, it writes nothing
+// and returns an error. It logs errors in manifests once, and uses their valid objects.
 func (s *Source) Run(ctx context.Context, state *reconcile.State) error {
 	if len(s.Paths) == 0 {
 		return errors.New("read manifests: no path given")
@@ -96,7 +95,7 @@ func (s *Source) Run(ctx context.Context, state *reconcile.State) error {
 	}
 }
 
-// missing joins the errors that are about one of the paths itself.
+// missing joins the errors of reading the paths themselves.
 func missing(paths []string, errs []Error) error {
 	var out []error
 	for _, e := range errs {
@@ -107,17 +106,17 @@ func missing(paths []string, errs []Error) error {
 	return errors.Join(out...)
 }
 
-// follower turns what is read into changes of the builder.
+// follower computes the changes of the builder.
 type follower struct {
 	log      *slog.Logger
 	tree     *tree
 	objects  *Objects        // as the builder has them
-	reported map[string]bool // errors that were there after the last round
-	bad      map[string]bool // files they were in
+	reported map[string]bool // errors after the last round
+	bad      map[string]bool // files with errors
 }
 
-// change puts the files in effect together, and returns what makes the builder's objects
-// theirs. It logs errs, and objects that are in two files.
+// change returns the edits that give the builder the objects of the files in effect. It logs
+// errs, and objects that are in two files.
 func (f *follower) change(ctx context.Context, errs []Error) (edits []func(builder), change reconcile.Change) {
 	next, dups := merge(f.tree.inEffect())
 	f.say(ctx, slices.Concat(errs, dups))
@@ -149,7 +148,7 @@ func (f *follower) change(ctx context.Context, errs []Error) (edits []func(build
 	return edits, change
 }
 
-// say logs what is wrong and was not a moment ago, and what is good again.
+// say logs new errors, and files that are valid again.
 func (f *follower) say(ctx context.Context, errs []Error) {
 	now, bad := make(map[string]bool), make(map[string]bool)
 	for _, e := range errs {

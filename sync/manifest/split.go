@@ -9,18 +9,17 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// document is a part of a file that can be read on its own.
+// document is a part of a file that can be parsed on its own.
 type document struct {
 	file string
 	text []byte
 	line int // of the file, where text begins
 }
 
-// split cuts text at the lines that separate YAML documents: "---" begins one,
-// also with something behind it, and "..." ends one. Neither can stand at the
-// start of a line within a document (YAML 1.2, 9.1.4), nor within valid JSON, so
-// this works before anything is parsed, and a document that can't be parsed takes
-// no other with it.
+// split cuts text at the lines that separate YAML documents: "---" begins one, also with text
+// behind it, and "..." ends one. Neither can be at the start of a line within a document
+// (YAML 1.2, 9.1.4), nor within valid JSON. This works before parsing, so that an invalid
+// document does not affect others.
 func split(file string, text []byte) []document {
 	text = bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))
 	var docs []document
@@ -51,14 +50,13 @@ func split(file string, text []byte) []document {
 	return docs
 }
 
-// marker reports whether row is m, alone or with white space behind it.
+// marker reports whether row is m, alone or before white space.
 func marker(row []byte, m string) bool {
 	rest, ok := bytes.CutPrefix(row, []byte(m))
 	return ok && (len(rest) == 0 || rest[0] == '\n' || rest[0] == '\r' || rest[0] == ' ' || rest[0] == '\t')
 }
 
-// blank reports whether text holds nothing but white space, comments and directives
-// (%YAML 1.2).
+// blank reports whether text has only white space, comments and directives (%YAML 1.2).
 func blank(text []byte) bool {
 	for len(text) > 0 {
 		row, rest, _ := bytes.Cut(text, []byte{'\n'})
@@ -78,7 +76,7 @@ func (d document) isJSON() bool {
 	return strings.HasSuffix(d.file, ".json") || ok && len(rest) > 0 && (rest[0] == '"' || rest[0] == '}')
 }
 
-// parse returns the values in the document, also those before an error.
+// parse returns the values in the document before the first error.
 func (d document) parse() ([]*yaml.Node, *syntaxError) {
 	var jsonErr *syntaxError
 	if d.isJSON() {
@@ -93,14 +91,14 @@ func (d document) parse() ([]*yaml.Node, *syntaxError) {
 	root, err := parseYAML(d.text, d.line)
 	switch {
 	case err != nil && jsonErr != nil:
-		return nil, jsonErr // by far the more likely intention
+		return nil, jsonErr // it was more likely meant as JSON
 	case err != nil || root == nil:
 		return nil, err
 	}
 	return []*yaml.Node{root}, nil
 }
 
-// checkText looks for what can be in no manifest, and returns the line it is in.
+// checkText returns the line and a description of bytes that no manifest can have.
 func checkText(text []byte) (line int, message string) {
 	if bytes.HasPrefix(text, []byte("\xff\xfe")) || bytes.HasPrefix(text, []byte("\xfe\xff")) {
 		return 1, "is UTF-16 text: only UTF-8 is supported"

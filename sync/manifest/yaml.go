@@ -25,7 +25,7 @@ func parseYAML(text []byte, line int) (*yaml.Node, *syntaxError) {
 	} else if err != nil {
 		return nil, yamlError(err, text, line)
 	}
-	// What follows a document without --- would be lost in silence otherwise.
+	// A second document without --- is an error.
 	if err := dec.Decode(new(yaml.Node)); err != nil && !errors.Is(err, io.EOF) {
 		return nil, yamlError(err, text, line)
 	}
@@ -36,7 +36,7 @@ func parseYAML(text []byte, line int) (*yaml.Node, *syntaxError) {
 	return r.resolve(doc.Content[0], 0)
 }
 
-// yamlValues is an upper bound of the values in text, but for a factor of two.
+// yamlValues estimates the number of values in text, and is at least half of it.
 func yamlValues(text []byte) int {
 	n := 1
 	for i, b := range text {
@@ -52,8 +52,8 @@ func yamlValues(text []byte) int {
 	return n
 }
 
-// yamlError takes the line out of the parser's message, "yaml: line 3: did not ...",
-// as its lines start from 1 in each document.
+// yamlError converts the parser's error, "yaml: line 3: did not ...". Its lines start from 1
+// in each document.
 func yamlError(err error, text []byte, first int) *syntaxError {
 	message := strings.TrimPrefix(err.Error(), "yaml: ")
 	e := &syntaxError{line: first, message: message}
@@ -64,22 +64,21 @@ func yamlError(err error, text []byte, first int) *syntaxError {
 			}
 		}
 	}
-	// go-yaml counts lines from 0 within; it adds the 1 for errors of its scanner, and
-	// forgets it for these of its parser (yaml.v3 decode.go, parser.fail).
+	// go-yaml counts lines from 0. It adds 1 for errors of its scanner, but not for these of
+	// its parser (yaml.v3 decode.go, parser.fail).
 	switch strings.TrimPrefix(e.message, "did not find expected ") {
 	case "<document start>", "node content", "key", "'-' indicator", "',' or ']'", "',' or '}'":
 		if e.message != message {
 			e.line++
 		}
 	}
-	// What is missing at the end is missed behind it.
+	// An unexpected end may be reported after the last line.
 	e.line = min(e.line, first+bytes.Count(bytes.TrimRight(text, " \t\r\n"), []byte{'\n'}))
 	return e
 }
 
-// resolver makes the nodes of a YAML document what those of JSON are: it numbers lines
-// from the start of the file, puts what an alias stands for in its place, merges what
-// merge keys name, and leaves the tags of JSON only.
+// resolver reduces the nodes of a YAML document to those of JSON. It replaces aliases by
+// their targets, applies merge keys, and reduces tags to JSON's. Lines become the file's.
 type resolver struct {
 	first     int
 	resolved  map[*yaml.Node]bool // of the nodes with an anchor
@@ -137,7 +136,7 @@ func (r *resolver) mapping(n *yaml.Node, depth int) *syntaxError {
 		if key.Kind != yaml.ScalarNode || key.Tag == nullTag {
 			return r.errorf(line, "cannot use %s as a key", kindOf(key))
 		}
-		if key != kids[i] { // an alias: what it stands for is in another line
+		if key != kids[i] { // an alias: its target is in another line
 			key = &yaml.Node{Kind: key.Kind, Tag: key.Tag, Value: key.Value, Line: line}
 		}
 		value, err := r.resolve(kids[i+1], depth+1)
@@ -186,7 +185,7 @@ func (r *resolver) scalar(n *yaml.Node) *syntaxError {
 		n.Tag = tag
 	case strTag, "!!timestamp", "!!merge":
 		n.Tag = strTag
-		// kubectl reads YAML 1.1, where these are booleans, and the parser YAML 1.2.
+		// kubectl reads YAML 1.1, which has more booleans than the parser's YAML 1.2.
 		if n.Style&explicit == 0 && isOldBoolean(n.Value) {
 			n.Tag = boolTag
 		}
