@@ -55,8 +55,8 @@ func BenchmarkOneEndpoint(b *testing.B) {
 	})
 }
 
-// BenchmarkMemory reports what a Builder and its snapshot keep, with strings of their own
-// for each object as a decoder makes them.
+// BenchmarkMemory reports the memory of a Builder and its snapshot. Each object has strings of
+// its own, as from a decoder.
 func BenchmarkMemory(b *testing.B) {
 	benchClusters(b, func(b *testing.B, services, endpoints int) {
 		for b.Loop() {

@@ -10,8 +10,8 @@ import (
 	"github.com/vmapd/vmapd/model/modeltest"
 )
 
-// Whatever the cluster, a decision must hang together; and random connections must meet
-// every reason that there is, or comparing backends by them would show little.
+// Decisions about random clusters must be consistent. Random connections must meet every
+// reason, or comparing backends by them would show little.
 func TestDecisionsAboutRandomConnections(t *testing.T) {
 	why, snat := map[string]int{}, map[string]int{}
 	for seed := range uint64(100) {
@@ -48,7 +48,7 @@ func TestDecisionsAboutRandomConnections(t *testing.T) {
 	}
 }
 
-// checkDecision says what holds of any decision.
+// checkDecision checks the invariants of a decision.
 func checkDecision(t *testing.T, s *model.Snapshot, d model.Decision) {
 	t.Helper()
 	fs := s.Family(model.FamilyOf(d.Dest.Addr()))
@@ -63,7 +63,7 @@ func checkDecision(t *testing.T, s *model.Snapshot, d model.Decision) {
 	}
 	equal(t, "targets", slices.Collect(d.Port.In(d.TrafficPolicy)), endpoints(d.Targets), compareEndpoints)
 	equal(t, "is the list in use?", true, d.Frontend.Uses(d.TrafficPolicy))
-	// Only who is on the node or in a pod of it gets more than the policy gives.
+	// Only clients on the node or in its pods get more endpoints than the policy selects.
 	if d.Frontend.TrafficPolicy == model.Local && d.TrafficPolicy == model.Cluster {
 		equal(t, "is the client inside?", true, d.Node || d.FromPod)
 	}

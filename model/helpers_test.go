@@ -25,7 +25,7 @@ func equal[T any](t *testing.T, what string, want, got T, options ...cmp.Option)
 	}
 }
 
-// compareAddrs lets cmp compare addresses as the comparable values that they are.
+// compareAddrs compares addresses by ==.
 var compareAddrs = []cmp.Option{
 	cmp.Comparer(func(a, b netip.Addr) bool { return a == b }),
 	cmp.Comparer(func(a, b netip.Prefix) bool { return a == b }),
@@ -59,7 +59,7 @@ func addrs[T interface{ String() string }](seq func(func(T) bool)) []string {
 	return list
 }
 
-// reasons name what Decide says, for the tests' output.
+// reasons are the names of Decide's reasons in the tests' output.
 var reasons = map[model.Reason]string{
 	model.NoService: "no Service", model.HasEndpoints: "has endpoints", model.FromPodInside: "from a pod inside",
 	model.FromNodeInside: "from the node inside", model.NoEndpoints: "no endpoints", model.UnusedPort: "unused port",
@@ -74,7 +74,7 @@ var snatReasons = map[model.SNATReason]string{
 	model.ByForwarder: " masqueraded: by the forwarder",
 }
 
-// outcome says in a line what becomes of a connection, and why:
+// outcome returns a decision in one line:
 //
 //	forwarded, has endpoints: 10.0.0.2:8080, 10.0.0.3:8080 masqueraded: external
 func outcome(s *model.Snapshot, c model.Connection) string {
@@ -86,8 +86,8 @@ func outcome(s *model.Snapshot, c model.Connection) string {
 	return text
 }
 
-// tcp is a connection: by the address plan, its source tells by which interface it comes
-// in, and whether it comes in at all.
+// tcp is a connection. The address plan gives the input interface of its source; the node's
+// own connections have none.
 func tcp(source, dest string) model.Connection {
 	c := model.Connection{
 		Source: netip.MustParseAddr(source), Dest: netip.MustParseAddrPort(dest), Protocol: model.TCP,
@@ -109,7 +109,7 @@ func fromNode(source, dest string) model.Connection {
 	return c
 }
 
-// web is a Service that is nothing special, and webSlice are its endpoints.
+// web is an ordinary Service, and webSlice has its endpoints.
 func web() modeltest.Service {
 	return modeltest.NewService("ns1/web").On("172.30.0.41").TCP("http", 80)
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // detectors are all ways to tell pods from others, for our node with the pods
-// 10.0.0.0/24 and fd00:10::/64; noDetectors are all ways not to.
+// 10.0.0.0/24 and fd00:10::/64; noDetectors are all configurations that can't.
 var (
 	detectors = map[string]model.LocalPods{
 		"ClusterCIDR":         {ClusterCIDRs: prefixes("10.0.0.0/8", "fd00:10::/48")},
@@ -27,9 +27,9 @@ var (
 	}
 )
 
-// What each client gets by each kind of frontend: the endpoints, here .2 (local) and .3,
-// and whether they see the node's address instead of the client's. The rows and columns
-// are kube-proxy's TestInternalExternalMasquerade.
+// The endpoints of each client at each kind of frontend, here .2 (local) and .3, and whether
+// they see the node's address instead of the client's. The rows and columns are those of
+// kube-proxy's TestInternalExternalMasquerade.
 func TestInternalExternalMasquerade(t *testing.T) {
 	const (
 		both  = "both"
@@ -122,7 +122,7 @@ var (
 	}
 )
 
-// shortly says which of the two endpoints a connection may be sent to.
+// shortly names those of the two endpoints that a connection may be sent to.
 func shortly(d model.Decision) string {
 	var ends []netip.Addr
 	masqueraded := 0
@@ -177,7 +177,7 @@ func TestWhyTheSourceIsReplaced(t *testing.T) {
 		{"a pod to itself", config, cluster, slice, tcp("10.0.0.2", "172.30.0.41:80"), "10.0.0.2:8080 masqueraded: hairpin, 10.0.0.3:8080"},
 		{"a pod to itself by an external address, Local", config, local, slice, tcp("10.0.0.2", "192.168.98.11:80"), "10.0.0.2:8080 masqueraded: hairpin, 10.0.0.3:8080"},
 		{"a pod to itself by a node port, Local", config, local, slice, tcp("10.0.0.2", "192.168.0.2:30001"), "10.0.0.2:8080 masqueraded: hairpin, 10.0.0.3:8080"},
-		// Its own node sees to that: the connection comes by ours only if sent here.
+		// Its own node masquerades it; it comes to ours only if sent here.
 		{"a pod of another node to itself", config, cluster, slice, tcp("10.0.0.3", "172.30.0.41:80"), "10.0.0.2:8080, 10.0.0.3:8080"},
 		{"to a process on the node", config, cluster, hosted, tcp("203.0.113.9", "192.168.98.11:80"), "10.0.0.2:8080 masqueraded: external, 192.168.0.2:8080 on the node"},
 		{"to a process on the node, masqueradeAll", masqueradeAll, cluster, hosted, tcp("10.0.0.9", "172.30.0.41:80"), "10.0.0.2:8080 masqueraded: every cluster IP, 192.168.0.2:8080 on the node"},

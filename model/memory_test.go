@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// sizes returns the sizes of all that grows with the objects.
+// sizes returns the sizes of all fields that grow with the objects.
 func (b *Builder) sizes() map[string]int {
 	all := map[string]int{
 		"records": len(b.records), "slices": len(b.slices), "cidrs": len(b.cidrs), "dirty": cap(b.dirty),
@@ -26,7 +26,7 @@ func (b *Builder) sizes() map[string]int {
 }
 
 // Clusters create and delete Services for years: nothing of them may stay behind, in
-// whatever order their parts go.
+// any order in which their parts go.
 func TestNothingStaysBehind(t *testing.T) {
 	service := func(i int) Service {
 		return Service{

@@ -7,7 +7,7 @@ import (
 	"github.com/vmapd/vmapd/model/modeltest"
 )
 
-// What tests say about endpoints: 10.0.0.2 and .4 are on our node, .3 and .5 are not.
+// Options for endpoints. 10.0.0.2 and .4 are on our node, .3 and .5 are not.
 var (
 	here  = modeltest.OnNode(modeltest.NodeName)
 	there = modeltest.OnNode("node-2")
@@ -255,7 +255,7 @@ func TestShortCircuit(t *testing.T) {
 			"forwarded, from the node inside: 10.0.0.2:8080 masqueraded: from the node, 10.0.0.3:8080 masqueraded: from the node",
 		},
 		{
-			// The detector goes first: a process on the node that uses the bridge's address.
+			// The detector has precedence: a process on the node that uses the bridge's address.
 			"the node, with an address among the pods'", external, fromNode("10.0.0.1", "192.168.98.11:80"),
 			"forwarded, from a pod inside: 10.0.0.2:8080 masqueraded: from the node, 10.0.0.3:8080 masqueraded: from the node",
 		},

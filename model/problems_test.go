@@ -8,8 +8,8 @@ import (
 	"github.com/vmapd/vmapd/model/modeltest"
 )
 
-// Whatever is wrong costs at most the object, here the Service or slice itself: the
-// Service beside it is programmed.
+// A fault affects at most its object, here the Service or slice: the Service beside it is
+// programmed.
 func TestBadServices(t *testing.T) {
 	const good = "ns1/web:http/tcp [172.30.0.41:80 forward] 10.0.0.2:8080, 10.0.0.3:8080"
 	bad := modeltest.NewService("ns1/bad").On("172.30.0.99").TCP("p", 99)
@@ -22,7 +22,7 @@ func TestBadServices(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
 		service  modeltest.Service
-		want     string // what is left of it
+		want     string // the service ports that are left
 		problems []string
 	}{
 		{"a cluster IP that is no address", bad.On("nowhere"), "", []string{`Service ns1/bad: spec.clusterIPs[0]: "nowhere" is not an IP address`}},

@@ -11,7 +11,7 @@ import (
 	"github.com/vmapd/vmapd/model/modeltest"
 )
 
-// configs are those that random tests run with, in turn: every way to tell pods from
+// configs are the configurations of random tests, in turn: every way to tell pods from
 // others, every algorithm, every kind of address for node ports.
 var configs = []model.Config{
 	modeltest.Config(),
@@ -86,8 +86,7 @@ func TestChangesAreExactlyTheDifference(t *testing.T) {
 	}
 }
 
-// checkChanges compares what a snapshot says about its difference to another with what
-// brute force finds.
+// checkChanges compares a snapshot's changes from another with those that brute force finds.
 func checkChanges(t *testing.T, old, now *model.Snapshot) {
 	t.Helper()
 	for _, f := range model.Families {
@@ -126,7 +125,7 @@ func checkChanges(t *testing.T, old, now *model.Snapshot) {
 	}
 }
 
-// difference says what is only in the one or only in the other.
+// difference returns the lines of only one of two lists.
 func difference(old, now []string) map[string]string {
 	d := map[string]string{}
 	for _, s := range old {
@@ -189,8 +188,8 @@ func TestServicePortsAreYieldedUntilTheLoopEnds(t *testing.T) {
 	}
 }
 
-// FuzzBuilder makes random changes, with a snapshot now and then, and compares what
-// comes out with a new Builder that is fed with the objects left at the end.
+// FuzzBuilder makes random changes, with a snapshot now and then, and compares the last one
+// with the snapshot of a new Builder with the remaining objects.
 func FuzzBuilder(f *testing.F) {
 	for seed := range uint64(20) {
 		data := make([]byte, 400)

@@ -9,7 +9,7 @@ import (
 	"github.com/vmapd/vmapd/model/modeltest"
 )
 
-// pointers returns the service ports of both families by what they are.
+// pointers returns the service ports of both families by their text.
 func pointers(s *model.Snapshot) map[model.Family]map[model.ServicePortName]*model.ServicePort {
 	all := map[model.Family]map[model.ServicePortName]*model.ServicePort{}
 	for _, f := range model.Families {

@@ -12,9 +12,9 @@ import (
 	"github.com/vmapd/vmapd/nft/nftsim"
 )
 
-// What model.Decide says about a connection is what the rules do with it.
+// The rules implement the decisions of model.Decide.
 
-// agree makes random connections and compares what is said with what is done.
+// agree makes random connections and compares decisions with simulated outcomes.
 func agree(t *testing.T, r *modeltest.Random, s *model.Snapshot, rulesets [len(model.Families)]*nft.Ruleset, connections int) {
 	t.Helper()
 	var sims [len(model.Families)]*nftsim.Simulator
@@ -44,8 +44,8 @@ func agree(t *testing.T, r *modeltest.Random, s *model.Snapshot, rulesets [len(m
 	}
 }
 
-// checkCounted checks that a connection is counted once if it is to a Service and not kept
-// out by source ranges, and else not.
+// checkCounted checks that a connection to a Service is counted once, unless source ranges
+// exclude it, and that no other connection is counted.
 func checkCounted(t *testing.T, d model.Decision, got nftsim.Outcome, counters bool) {
 	t.Helper()
 	var want []string
@@ -58,8 +58,7 @@ func checkCounted(t *testing.T, d model.Decision, got nftsim.Outcome, counters b
 	}
 }
 
-// checkRemembered checks that a client's endpoint is noted where there is affinity, and
-// only there.
+// checkRemembered checks that a client's endpoint is recorded with affinity, and only then.
 func checkRemembered(t *testing.T, d model.Decision, got nftsim.Outcome) {
 	t.Helper()
 	if d.Verdict != model.Forwarded {
@@ -92,7 +91,7 @@ func compileAll(o nft.Options, s *model.Snapshot, before *[len(model.Families)]*
 	return all
 }
 
-// counting begins and ends to count every few steps.
+// counting switches counters on and off every few steps.
 func counting(step int) nft.Options { return nft.Options{Counters: step%5 > 2} }
 
 func TestTheRulesDoWhatIsDecided(t *testing.T) {
@@ -113,7 +112,7 @@ func TestTheRulesDoWhatIsDecided(t *testing.T) {
 	}
 }
 
-// FuzzDecide looks for a connection about which the specification and the rules differ.
+// FuzzDecide looks for a connection for which the rules differ from the specification.
 func FuzzDecide(f *testing.F) {
 	addRandom(f)
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -125,7 +124,7 @@ func FuzzDecide(f *testing.F) {
 	})
 }
 
-// A client that is remembered gets its endpoint again, and nobody else's.
+// A remembered client gets its endpoint again, and no other.
 func TestARememberedClientComesBack(t *testing.T) {
 	found := 0
 	for seed := range uint64(40) {

@@ -14,8 +14,7 @@ import (
 	"github.com/vmapd/vmapd/nft/nftsim"
 )
 
-// What becomes of a flow without a kernel: what model.Decide says, and where the
-// simulator ends up with the rules.
+// Flows without a kernel: the decisions of model.Decide, and the outcomes of the simulator.
 
 // expected is the outcome that the flow means.
 func (f flow) expected() modeltest.Outcome {
@@ -43,7 +42,7 @@ func (f flow) connection(nodeAddrs []netip.Addr) model.Connection {
 	}
 }
 
-// tries says how the tries of one client go together.
+// tries returns the relation of the tries of one client.
 func tries(d model.Decision) string {
 	switch {
 	case len(d.Targets) < 2:
@@ -56,7 +55,7 @@ func tries(d model.Decision) string {
 	return ""
 }
 
-// checkDecision checks that the specification says what the flow says.
+// checkDecision checks that the specification agrees with the flow.
 func (f flow) checkDecision(t *testing.T, snapshot *model.Snapshot, nodeAddrs []netip.Addr) {
 	t.Helper()
 	d := model.Decide(snapshot, f.connection(nodeAddrs))
@@ -99,10 +98,10 @@ func (f flow) simulate(t *testing.T, snapshot *model.Snapshot, nodeAddrs []netip
 	return remembered
 }
 
-// memory has, for each endpoint, the maps in which a client that got it is.
+// memory has, for each endpoint, the maps that record its clients.
 type memory map[netip.AddrPort][]string
 
-// checkMemory checks that whoever got an endpoint gets it again, and no other.
+// checkMemory checks that a client of an endpoint gets it again, and no other.
 func (f flow) checkMemory(t *testing.T, snapshot *model.Snapshot, nodeAddrs []netip.Addr, m memory) {
 	t.Helper()
 	for _, e := range f.endpoints {

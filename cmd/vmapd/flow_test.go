@@ -27,7 +27,7 @@ import (
 //	drop            the client hears nothing
 //	elsewhere       not ours: the packet goes on as it is
 //
-// Behind all endpoints can be said how the tries of one client go together:
+// Behind all endpoints may stand the relation of the tries of one client:
 //
 //	sticky          it keeps the one that it got first
 //	same            … and that is the one which it got in the flow above
@@ -48,7 +48,7 @@ type flowEndpoint struct {
 	masquerade bool
 }
 
-// origin is who connects.
+// origin is the client of a flow.
 type origin struct {
 	name   string
 	kind   originKind
@@ -147,7 +147,7 @@ func (s *scenario) flows(t *testing.T) []flow {
 	return list
 }
 
-// follows checks what depends on the flows above.
+// follows checks a flow against those above.
 func (f flow) follows(above []flow) error {
 	if slices.ContainsFunc(above, func(o flow) bool { return o.from == f.from && o.dest == f.dest && o.protocol == f.protocol }) {
 		return errors.New("this connection is there twice")
@@ -164,7 +164,7 @@ func (f flow) follows(above []flow) error {
 	return nil
 }
 
-// How the tries of one client go together.
+// The relations of the tries of one client.
 const (
 	sticky = "sticky"
 	same   = "same"
@@ -236,7 +236,7 @@ func (f *flow) parseEndpoints(words []string) error {
 	return nil
 }
 
-// A scenario that nobody can fail shows nothing: what the flows' parser refuses.
+// A scenario that can't fail shows nothing: the parser of flows is strict.
 func TestFlowsAreReadStrictly(t *testing.T) {
 	const web = "client 172.30.0.41:80/tcp => "
 	for _, tt := range []struct{ line, want string }{
@@ -293,7 +293,7 @@ func TestFlowsAreReadStrictly(t *testing.T) {
 	}
 }
 
-// checkError checks that an error says something; "" means that there must be none.
+// checkError checks that an error contains a text; "" means no error.
 func checkError(t *testing.T, err error, want string) {
 	t.Helper()
 	got := fmt.Sprint(err)

@@ -10,9 +10,9 @@ import (
 	"github.com/vmapd/vmapd/model/modeltest"
 )
 
-// What model.Decide says about a connection is what the rules do with it.
+// The rules implement the decisions of model.Decide.
 
-// agree makes random connections and compares what is said with what is done.
+// agree makes random connections and compares decisions with simulated outcomes.
 func agree(t *testing.T, r *modeltest.Random, s *model.Snapshot, all rulesets, mark uint32, connections int) {
 	t.Helper()
 	var sims [len(model.Families)]*iptsim.Simulator
@@ -42,8 +42,7 @@ func agree(t *testing.T, r *modeltest.Random, s *model.Snapshot, all rulesets, m
 	}
 }
 
-// checkRemembered checks that a client's endpoint is noted where there is affinity, and only
-// there.
+// checkRemembered checks that a client's endpoint is recorded with affinity, and only then.
 func checkRemembered(t *testing.T, d model.Decision, got iptsim.Outcome) {
 	t.Helper()
 	want := 0
@@ -90,7 +89,7 @@ func TestTheRulesDoWhatIsDecided(t *testing.T) {
 	}
 }
 
-// FuzzDecide looks for a connection about which the specification and the rules differ.
+// FuzzDecide looks for a connection for which the rules differ from the specification.
 func FuzzDecide(f *testing.F) {
 	addRandom(f)
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -103,7 +102,7 @@ func FuzzDecide(f *testing.F) {
 	})
 }
 
-// A client that is remembered gets its endpoint again, and is noted again.
+// A remembered client gets its endpoint again, and is recorded again.
 func TestARememberedClientComesBack(t *testing.T) {
 	found := 0
 	for seed := range uint64(40) {

@@ -10,10 +10,10 @@ import (
 	"github.com/vmapd/vmapd/model/modeltest"
 )
 
-// What model.Decide says about a connection is what IPVS and its companion do with it, but for
-// what ipvs.Differences has.
+// IPVS and its companion implement the decisions of model.Decide, except for ipvs.Differences.
 
-// instead is what is done where a difference concerns a decision, by its place in the list.
+// instead changes the outcome for a decision that a difference concerns, by its index in the
+// list.
 var instead = map[int]func(d model.Decision, want *modeltest.Outcome){
 	0: func(_ model.Decision, want *modeltest.Outcome) { want.TCPReset = false },
 	1: func(d model.Decision, want *modeltest.Outcome) {
@@ -38,7 +38,7 @@ type tally struct {
 
 func newTally() *tally { return &tally{map[int]int{}, map[model.Reason]int{}} }
 
-// agree makes random connections and compares what is said with what is done.
+// agree makes random connections and compares decisions with simulated outcomes.
 func agree(t *testing.T, r *modeltest.Random, s *model.Snapshot, contents [len(model.Families)]*ipvs.Content, connections int, n *tally) {
 	t.Helper()
 	var sims [len(model.Families)]*ipvssim.Simulator
@@ -104,7 +104,7 @@ func TestIPVSDoesWhatIsDecided(t *testing.T) {
 	t.Logf("differed: %v, decided by reason: %v", total.differed, total.reasons)
 }
 
-// FuzzDecide looks for a connection about which the specification and IPVS differ.
+// FuzzDecide looks for a connection for which IPVS differs from the specification.
 func FuzzDecide(f *testing.F) {
 	addRandom(f)
 	f.Fuzz(func(t *testing.T, data []byte) {

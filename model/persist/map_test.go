@@ -74,7 +74,7 @@ func TestMapIsWhatAMapIs(t *testing.T) {
 	}
 }
 
-// bruteForce finds what differs, in the order in which Changes yields it.
+// bruteForce finds the differences, in the order of Changes.
 func bruteForce(old, now map[int]string) []Change[int, string] {
 	all := maps.Clone(old)
 	maps.Copy(all, now)
@@ -153,7 +153,7 @@ func TestUnchangedPartsAreShared(t *testing.T) {
 	})
 }
 
-// A key may be part of its value. Then the key of the value before would keep all of it.
+// A key may be part of its value. The key of the old value would then keep all of it.
 func TestAnotherValueBringsItsKey(t *testing.T) {
 	byValue := KeyFuncs[*int]{
 		Hash:    func(k *int) uint64 { return uint64(*k) },

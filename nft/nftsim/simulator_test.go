@@ -201,7 +201,7 @@ func TestAMissingSlotIsNotALostPacket(t *testing.T) {
 	}
 }
 
-// odd is a statement that the simulator has never heard of.
+// odd is a statement that the simulator does not know.
 type odd struct{ nft.Statement }
 
 func TestWhatIsUnknownIsAnError(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// What no kernel would take is an error.
+// Rules that no kernel would accept are errors.
 func TestRulesThatAreNotSound(t *testing.T) {
 	for _, tt := range []struct{ name, table, rule, want string }{
 		{"no such set", "mangle", "-m set --match-set VMAPD-ADDRS dst -j DROP", "no set"},
