@@ -1,9 +1,9 @@
-// Package legacy is the place of the backends for nodes whose kernel has no nftables to
-// speak of. They do what model decides, from the same snapshots as nft:
+// Package legacy holds the backends for nodes whose kernel has no usable nftables. They carry
+// out the decisions of model, from the same snapshots as nft:
 //
 //	                      ┌─> iptables ──> text for iptables-restore ──┐
 //	model.FamilySnapshot ─┤                                            ├──> host
 //	                      └─> ipvs ──────> a plan of operations ───────┘
 //
-// What they can't do as nftables does is in iptables.Differences and ipvs.Differences.
+// iptables.Differences and ipvs.Differences list every difference from nftables.
 package legacy

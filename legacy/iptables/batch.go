@@ -12,8 +12,8 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// Batch is what turns one ruleset into another, as text for iptables-restore --noflush or
-// ip6tables-restore --noflush. Each table comes into force as a whole or not at all.
+// A Batch turns one ruleset into another. It is text for iptables-restore --noflush or
+// ip6tables-restore --noflush, which put each table into force as a whole or not at all.
 //
 // A chain that differs is declared, which empties it if it is there, and written anew. One
 // that is no longer wanted is emptied in the same way and deleted at the end, when nothing
@@ -28,15 +28,15 @@ type Batch struct {
 type changes struct {
 	set    []chain
 	delete []string
-	growth int // rules that there are more afterwards, without those that set writes
+	growth int // change of the number of rules, without those that set writes
 }
 
-// Size says how much a batch writes.
+// Size is the amount that a batch writes.
 type Size struct{ Chains, Rules, Deleted int }
 
-// Rules says how many rules a batch writes into a table, and how many more of ours there are
-// afterwards than in the ruleset that [Diff] compared with. Where it compared with none, or
-// [Ruleset.Repair] made the batch, that is all there are.
+// Rules counts our rules in a table: those that a batch writes, and the growth of their number
+// since the ruleset that [Diff] compared with. In a batch of [Ruleset.Repair], or from nothing,
+// the growth is the number of all our rules.
 type Rules struct{ Written, Growth int }
 
 func (b *Batch) set(c chain)    { b.tables[c.table].set = append(b.tables[c.table].set, c) }
@@ -82,7 +82,7 @@ func (b *Batch) Rules() map[string]Rules {
 // Text returns the batch as text.
 func (b *Batch) Text() string {
 	var s strings.Builder
-	_, _ = b.WriteTo(&s) // a Builder takes everything
+	_, _ = b.WriteTo(&s) // a Builder never fails
 	return s.String()
 }
 
@@ -139,31 +139,31 @@ func (c *counter) write(b []byte) {
 func (c *counter) print(format string, args ...any) { c.write(fmt.Appendf(nil, format, args...)) }
 
 // WriteTo writes all chains, and the jumps by which packets come to them, for
-// iptables-restore --noflush on a node where nothing of ours is there yet.
+// iptables-restore --noflush on a node without any chain of ours.
 func (r *Ruleset) WriteTo(w io.Writer) (int64, error) {
 	b := r.Batch()
 	b.jumps = true
 	return b.WriteTo(w)
 }
 
-// String is what WriteTo writes.
+// String returns the output of WriteTo.
 func (r *Ruleset) String() string {
 	var s strings.Builder
-	_, _ = r.WriteTo(&s) // a Builder takes everything
+	_, _ = r.WriteTo(&s) // a Builder never fails
 	return s.String()
 }
 
-// IsOurs reports whether a chain is one of this package's: those of the IPVS backend, which
-// begin alike, are not.
+// IsOurs reports whether a chain belongs to the iptables backend. The chains of the IPVS
+// backend have names that begin alike, but are not included.
 func IsOurs(chain string) bool { return strings.HasPrefix(chain, Prefix) && !IsIPVS(chain) }
 
-// IsIPVS reports whether a chain is one of the IPVS backend's.
+// IsIPVS reports whether a chain belongs to the IPVS backend.
 func IsIPVS(chain string) bool { return strings.HasPrefix(chain, IPVSPrefix) }
 
-// failedLine is how the programs say which line of their input they did not take.
+// failedLine finds the number of the refused line in an error message of the programs.
 var failedLine = regexp.MustCompile(`line:? (\d+)`)
 
-// Explain adds to what iptables-restore said the line of its input that it did not like.
+// Explain adds the refused line of the input to an error message of iptables-restore.
 func Explain(said string, input io.WriterTo) string {
 	m := failedLine.FindStringSubmatch(said)
 	if m == nil {
@@ -174,7 +174,7 @@ func Explain(said string, input io.WriterTo) string {
 		return said
 	}
 	var text strings.Builder
-	_, _ = input.WriteTo(&text) // a Builder takes everything
+	_, _ = input.WriteTo(&text) // a Builder never fails
 	for line := range strings.Lines(text.String()) {
 		if n--; n == 0 {
 			return said + ": " + strings.TrimSpace(line)

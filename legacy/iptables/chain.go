@@ -5,8 +5,8 @@ import "bytes"
 // table is one of the two tables that we have chains in.
 type table uint8
 
-// The tables, in the order in which a batch writes them: each comes into force for itself.
-// What a Service loses is refused before it is no longer translated.
+// The tables, in the order in which a batch writes them. Each comes into force for itself, and
+// connections to an address that a Service loses are refused before they lose their DNAT.
 const (
 	filter table = iota
 	nat
@@ -15,12 +15,12 @@ const (
 
 func (t table) String() string { return [...]string{"filter", "nat"}[t] }
 
-// chain is a chain as iptables-restore takes it.
+// chain is a chain as text for iptables-restore.
 type chain struct {
 	table   table
 	name    string
 	text    []byte // its rules, a line each
-	comment string // goes to the first rule
+	comment string // for the first rule
 }
 
 // add appends a rule. match may be empty.
@@ -37,5 +37,5 @@ func (c *chain) add(match, target string) {
 	c.comment = ""
 }
 
-// rules returns how many there are.
+// rules returns the number of rules.
 func (c *chain) rules() int { return bytes.Count(c.text, []byte("\n")) }

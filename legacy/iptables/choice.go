@@ -14,15 +14,15 @@ import (
 // n, the next one of the n-1 that are left, and so on. Where n is above maxFlat, it first
 // chooses a group of endpoints in the same way, each with the probability of its size.
 //
-// An endpoint's group depends on its address alone, so that one that comes or goes is a
-// matter of its group and of those above it. Two digits make 256 groups; with more than
-// 8,000 endpoints, these begin to grow.
+// An endpoint's group depends on its address alone, so an endpoint that comes or goes changes
+// only its group and the groups above. Two digits make 256 groups; with more than 8,000
+// endpoints, these begin to grow.
 const (
 	maxFlat   = 32
 	maxDigits = 2
 )
 
-// choice is one of the two lists of endpoints of a service port being translated.
+// choice translates one of the two lists of endpoints of a service port.
 type choice struct {
 	*port
 	list   model.TrafficPolicy
@@ -71,8 +71,9 @@ func (c *choice) choose(to *chain, digits string, endpoints []netip.AddrPort) {
 	}
 }
 
-// recall adds the rules that send a client to the endpoint of before. It must be looked for
-// in the list of each endpoint; "--update" finds it, and notes that it was here again.
+// recall adds the rules that send a client to the endpoint that it had before. Each endpoint
+// has a list of its clients, and one rule for each list looks for the client there: "--update"
+// also renews the client's time stamp.
 //
 // There is no --reap, which only tidies up: before Linux 5.11 it may free the entry that is
 // being updated ("netfilter: xt_recent: Fix attempt to update deleted entry").
@@ -102,7 +103,7 @@ func (c *choice) group(r [len(model.TrafficPolicies)]role, digits string, i int)
 	return sub
 }
 
-// one returns the match by which one of n endpoints is chosen.
+// one returns the match that chooses one of n endpoints.
 func (c *choice) one(n int) string {
 	proto := protocol(c.Name.Protocol)
 	switch {
@@ -115,8 +116,8 @@ func (c *choice) one(n int) string {
 	return proto + " " + random(1, n)
 }
 
-// remember notes the client. It stands behind the match that chooses, and is asked only
-// if that holds.
+// remember returns the match that puts the client on the endpoint's list. It stands behind the
+// match that chooses, and is evaluated only if that one holds.
 func (c *choice) remember(e netip.AddrPort) string {
 	if c.Affinity == 0 {
 		return ""
@@ -151,8 +152,8 @@ func split(endpoints []netip.AddrPort, at int) [16][]netip.AddrPort {
 	return groups
 }
 
-// endpointHash is FNV-1a, whose upper bits are spread by a multiplication: addresses differ
-// in their last byte, which has hardly moved then.
+// endpointHash is FNV-1a with another multiplication at the end: consecutive addresses differ
+// in their last byte alone, which FNV-1a has hardly spread to the upper bits.
 func endpointHash(e netip.AddrPort) uint64 {
 	const offset, prime, golden = 14695981039346656037, 1099511628211, 0x9e3779b97f4a7c15
 	h := uint64(offset)

@@ -8,10 +8,10 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// Ruleset is all that one family's chains shall contain. It never changes.
+// A Ruleset is the desired content of one family's chains. It is immutable.
 //
-// It holds the trees; the chains of service ports are made from the snapshot when they are
-// asked for: a hundred thousand endpoints need no second copy.
+// It holds the trees. The chains of service ports are made from the snapshot on demand: a
+// hundred thousand endpoints need no second copy.
 type Ruleset struct {
 	Family model.Family
 
@@ -20,9 +20,9 @@ type Ruleset struct {
 	forest   forest
 }
 
-// Compile translates a snapshot. After a Ruleset compiled from an earlier one, with the same
-// options, the cost follows what changed between the snapshots, and what did not is shared.
-// before may be nil.
+// Compile translates a snapshot. After a Ruleset compiled from an earlier snapshot with the
+// same options, the cost depends on the changes between the snapshots, and unchanged parts are
+// shared. before may be nil.
 func Compile(before *Ruleset, s *model.FamilySnapshot, o Options) *Ruleset {
 	r := &Ruleset{Family: s.Family, snapshot: s, options: o}
 	old := &Ruleset{Family: s.Family, options: o, snapshot: &model.FamilySnapshot{Family: s.Family, Settings: &model.Settings{}}}
@@ -31,7 +31,7 @@ func Compile(before *Ruleset, s *model.FamilySnapshot, o Options) *Ruleset {
 		old, edit.base = before, before.forest
 	} else {
 		for t := range trees {
-			edit.own(place{tree: t})
+			edit.writable(place{tree: t})
 		}
 	}
 	var gone, come []placed
@@ -50,7 +50,7 @@ func Compile(before *Ruleset, s *model.FamilySnapshot, o Options) *Ruleset {
 	for c := range s.HairpinChanges(old.snapshot) {
 		gone, come = collect(gone, come, c, r.hairpinEntry)
 	}
-	// First all that goes: what one Service loses another may have got.
+	// Remove before adding: an address may move from one Service to another.
 	for _, p := range gone {
 		edit.remove(p.place, p.key)
 	}
@@ -81,8 +81,8 @@ func (r *Ruleset) entriesOf(sp *model.ServicePort) []placed {
 	return r.port(sp).entries()
 }
 
-// nodeEntries lead to node ports, in both tables. The filter table comes back from there:
-// the address may be a cluster IP as well.
+// nodeEntries lead to node ports, in both tables. In the filter table packets come back from
+// there, because the address may be a cluster IP as well.
 func nodeEntries(s *model.FamilySnapshot) []placed {
 	var list []placed
 	for _, a := range s.NodePortAddrs {
@@ -94,12 +94,12 @@ func nodeEntries(s *model.FamilySnapshot) []placed {
 	return list
 }
 
-// clusterIPEntry refuses what is to a cluster IP and got no endpoint.
+// clusterIPEntry refuses connections to a cluster IP that have no DNAT.
 func clusterIPEntry(a netip.Addr) placed {
 	return placed{atAddr(filterAddrs, a), entry{entryKey{addr: a, class: aClusterIP}, "-d " + host(a) + " " + gotoReject}}
 }
 
-// hairpinEntry masquerades what an endpoint on this node sends to itself.
+// hairpinEntry masquerades connections of an endpoint on this node to itself.
 func (r *Ruleset) hairpinEntry(a netip.Addr) placed {
 	rule := "-s " + host(a) + " -d " + host(a) + " " + Masquerade(r.options.RandomFully)
 	return placed{atAddr(hairpins, a), entry{entryKey{addr: a}, rule}}

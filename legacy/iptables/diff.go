@@ -7,9 +7,9 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// Diff returns what turns one ruleset into another that was compiled after it. It costs
-// what differs between them, unless what tells pods from others does, or the options do.
-// have is nil where there is nothing; but see [Ruleset.Repair].
+// Diff returns the batch from one ruleset to another that was compiled after it. Its cost
+// depends on the size of the difference, unless the options or the detection of pods differ.
+// have is nil for a node without our chains; [Ruleset.Repair] is for unknown chains.
 func Diff(have, want *Ruleset) *Batch {
 	b := &Batch{Family: want.Family}
 	switch {
@@ -61,7 +61,7 @@ func (r *Ruleset) portChains(sp *model.ServicePort) []chain {
 	return r.port(sp).chains()
 }
 
-// compare writes the chains that differ, and deletes those that only have has.
+// compare writes the chains that differ, and deletes those that are only in have.
 func (b *Batch) compare(have, want []chain) {
 	find := func(list []chain, c chain) int {
 		return slices.IndexFunc(list, func(o chain) bool { return o.table == c.table && o.name == c.name })

@@ -1,13 +1,13 @@
 package iptables
 
-// A Difference is something that iptables can't do as nftables does.
+// A Difference describes different behaviour of the iptables and the nftables backends.
 type Difference struct {
 	What string
 	Why  string
 }
 
-// Differences are all. No other is known, and none of them concerns what becomes of a single
-// new connection without a history: there, model.Decide has the last word.
+// Differences lists all known differences. A single new connection without a history is never
+// concerned: it always goes where model.Decide says.
 var Differences = []Difference{
 	{
 		"the algorithm source-hash chooses at random; a client comes back to its endpoint only with session affinity",

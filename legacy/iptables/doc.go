@@ -43,6 +43,6 @@
 // and a service port's chains do not depend on any other service port: a change rewrites
 // what it concerns, and the chains above that only if something appears or disappears.
 //
-// Rules of different tables can't be exchanged together. What that means, and what else
-// is not as with nftables, is in [Differences].
+// Rules of different tables can't be exchanged together. [Differences] lists the consequences,
+// and every other difference from nftables.
 package iptables

@@ -9,47 +9,47 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// Prefix is what the names of all our chains and of our xt_recent lists begin with.
-// Nothing else is ever touched.
+// Prefix is the beginning of the names of all our chains and xt_recent lists. The backend never
+// touches others, except for the jumps to its chains.
 const Prefix = "VMAPD-"
 
-// IPVSPrefix is what the names of the IPVS backend's chains begin with.
+// IPVSPrefix is the beginning of the names of the IPVS backend's chains.
 const IPVSPrefix = Prefix + "IPVS-"
 
-// Chains that are always there.
+// Chains that always exist.
 const (
-	servicesChain    = Prefix + "SERVICES"     // nat: who is meant? filter: is it refused?
+	servicesChain    = Prefix + "SERVICES"     // nat: find the Service; filter: is it refused?
 	nodePortsChain   = Prefix + "NODEPORTS"    // the same for node ports
-	outsideChain     = Prefix + "MARK-OUTSIDE" // nat: mark what is not from a pod
+	outsideChain     = Prefix + "MARK-OUTSIDE" // nat: mark connections that are not from a pod
 	postroutingChain = Prefix + "POSTROUTING"
 	masqueradeChain  = Prefix + "MASQUERADE"
 	hairpinChain     = Prefix + "HAIRPIN"
 	filterChain      = Prefix + "FILTER" // new connections
 	forwardChain     = Prefix + "FORWARD"
 	rejectChain      = Prefix + "REJECT"
-	dropChain        = Prefix + "DROP-OUTSIDE" // drop what is neither from a pod nor from this node
+	dropChain        = Prefix + "DROP-OUTSIDE" // drop connections that are neither from a pod nor from this node
 )
 
 // maxChain is the longest name of a chain that iptables takes (XT_EXTENSION_MAXNAMELEN
 // with its final zero).
 const maxChain = 28
 
-// A role is what one of the chains of a service port is for; it is a part of its name.
+// A role is the purpose of one of a service port's chains, and a part of its name.
 type role string
 
 const (
-	roleExternal role = "E-" // mark, and whose list of endpoints?
-	roleFirewall role = "F-" // who may connect?
+	roleExternal role = "E-" // mark, and select a list of endpoints
+	roleFirewall role = "F-" // check source ranges
 )
 
 // roles of the chains of a list of endpoints.
 var (
 	roleChoose = [...]role{model.Cluster: "C-", model.Local: "L-"}   // choose one
-	roleRecall = [...]role{model.Cluster: "RC-", model.Local: "RL-"} // was the client here before?
+	roleRecall = [...]role{model.Cluster: "RC-", model.Local: "RL-"} // find the client's remembered endpoint
 )
 
-// portHash stands for a service port in names of chains. It is an upgrade contract: what
-// an earlier version left is known by it.
+// portHash represents a service port in names of chains. It is an upgrade contract: by these
+// names a new version knows the chains of an earlier one.
 func portHash(n model.ServicePortName) string {
 	return hash(n.Namespace, "/", n.Name, ":", n.Port, "/", n.Protocol.String())
 }
@@ -70,8 +70,8 @@ func hash(parts ...string) string {
 // final zero).
 const maxComment = 255
 
-// commentOf returns the match that says whose a rule is. model lets no name pass that is
-// none, and yet: what a comment can't hold harmlessly is not in it.
+// commentOf returns a comment that names the service port of a rule. model checks names, and
+// yet: a character that could end the comment is replaced.
 func commentOf(n model.ServicePortName) string {
 	s := strings.Map(func(r rune) rune {
 		switch {

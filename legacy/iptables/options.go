@@ -9,20 +9,20 @@ import (
 // DefaultMasqueradeMark is bit 14, as kube-proxy has it.
 const DefaultMasqueradeMark = 1 << 14
 
-// Options are what an administrator sets, or what the programs on the node can do. Between
-// a Ruleset and the one compiled after it they may differ; then everything is written anew.
+// Options are settings of an administrator, and abilities of the programs on the node. If they
+// differ between a Ruleset and the one compiled after it, everything is written anew.
 type Options struct {
-	// MasqueradeMark are the bits of the packet mark that mean: replace the source address.
-	// Nobody else must use them. 0 is DefaultMasqueradeMark.
+	// MasqueradeMark are the bits of the packet mark that request masquerading. No other
+	// program may use them. 0 is DefaultMasqueradeMark.
 	MasqueradeMark uint32
 	// RandomFully lets MASQUERADE choose source ports at random. It needs iptables 1.6.2.
 	RandomFully bool
-	// AcceptForwarded lets all that was sent to an endpoint through the FORWARD chain, also
-	// what keeps its source address: then a policy of DROP there stops no Service. Like
-	// kube-proxy, we otherwise leave that to the network plugin, whose rules for network
-	// policies may come behind ours and must not be passed over.
+	// AcceptForwarded accepts all connections to endpoints in the FORWARD chain, also those
+	// that keep their source address, so that a policy of DROP there stops no Service. Without
+	// it the network plugin decides, as with kube-proxy: its rules for network policies may
+	// stand behind ours, and must not be bypassed.
 	AcceptForwarded bool
-	// Comments say at the rules whose they are.
+	// Comments adds comments to rules that name the service port.
 	Comments bool
 }
 
@@ -41,18 +41,18 @@ func (o Options) clearMark() string { return SetMark(o.mark(), 0) }
 
 func (o Options) isMarked() string { return Marked(o.mark(), o.mark()) }
 
-// A Jump is a rule in a built-in chain by which packets come to ours. No batch has it: built-in
-// chains belong to everybody, and whoever runs the programs must see to it that the jumps
-// are there once, before the rules of others.
+// A Jump is a rule in a built-in chain that leads to one of our chains. Built-in chains belong
+// to everybody, so no batch contains jumps: [Saved.HookText] puts each of them, once, before
+// the rules of others.
 type Jump struct {
 	Table string
 	Chain string // built in
 	Args  []string
 }
 
-// Jumps returns the jumps, in the order in which they should come into force: before a
-// destination is chosen, what replaces sources; and what refuses last, because what has no
-// destination yet may be another proxy's, from which this one takes over.
+// Jumps returns the jumps in the order in which they should come into force: source NAT before
+// DNAT. Refusing comes last, because a connection without DNAT may belong to another proxy that
+// this one is about to replace.
 func Jumps() []Jump {
 	isNew := strings.Fields(IsNew)
 	to := func(table, builtin, chain string, match ...string) Jump {
@@ -68,7 +68,7 @@ func Jumps() []Jump {
 	}
 }
 
-// String is the jump's rule as iptables-restore takes it.
+// String returns the jump's line for iptables-restore.
 func (j Jump) String() string {
 	args := make([]string, len(j.Args))
 	for i, a := range j.Args {
@@ -79,7 +79,7 @@ func (j Jump) String() string {
 	return "-I " + j.Chain + " 1 " + strings.Join(args, " ")
 }
 
-// Probe returns a text with all that the rules may need of the programs and the kernel, for
+// Probe returns rules with every match and target that the backend depends on, for
 // iptables-restore --noflush --test.
 func Probe(f model.Family) string {
 	addr := "192.0.2.1"

@@ -36,7 +36,8 @@ func (r *Ruleset) port(sp *model.ServicePort) *port {
 			p.ways = append(p.ways, w)
 		}
 	}
-	// That of the cluster IP has no such chains: it does not matter for the others' names.
+	// The cluster IP's way comes last: it has no such chains, and the others' names do not
+	// depend on it.
 	slices.SortStableFunc(p.ways, func(a, b way) int { return cmp.Compare(b.SourceNAT, a.SourceNAT) })
 	return p
 }
@@ -44,8 +45,8 @@ func (r *Ruleset) port(sp *model.ServicePort) *port {
 // forwards reports whether any connection gets an endpoint.
 func (w way) forwards() bool { return w.Action == model.Forward || w.ShortCircuit }
 
-// direct reports whether all connections go to one list of endpoints, and whether they are
-// masqueraded is a question for the chain of that list: so it is for cluster IPs.
+// direct reports whether all connections go to one list of endpoints, and the chain of that
+// list decides whether they are masqueraded: so it is for cluster IPs.
 func (w way) direct() bool {
 	return w.Action == model.Forward && !w.ShortCircuit && w.SourceNAT == model.MasqueradeOutside
 }
@@ -76,8 +77,8 @@ func (p *port) entry(w way) string {
 // rule joins a match and a target, with the comment between them.
 func (p *port) rule(match, target string) string { return Join(match, p.comment, target) }
 
-// natRule is what the nat table does with a frontend's connections. Where none is forwarded,
-// nobody shall translate them, so that the filter table sees what the client asked for.
+// natRule returns the rule of the nat table for a frontend. If no connection is forwarded, all
+// are accepted without DNAT, so that the filter table sees the client's destination.
 func (p *port) natRule(fe model.Frontend) string {
 	w := wayOf(fe)
 	switch {
@@ -89,8 +90,8 @@ func (p *port) natRule(fe model.Frontend) string {
 	return p.rule(toVIP(fe.VIP), "-g "+p.entry(w))
 }
 
-// filterRule is what the filter table does with those connections to a frontend that got no
-// endpoint; "" if nothing.
+// filterRule returns the rule of the filter table for connections to a frontend that have no
+// DNAT; "" if there is none.
 func (p *port) filterRule(fe model.Frontend) string {
 	w := wayOf(fe)
 	if fe.Restricted {
@@ -102,7 +103,7 @@ func (p *port) filterRule(fe model.Frontend) string {
 	return ""
 }
 
-// refuse returns the target for connections that got no endpoint.
+// refuse returns the target for connections that have no DNAT.
 func (p *port) refuse(w way) string {
 	switch {
 	case w.Action == model.Reject:
@@ -124,7 +125,7 @@ func (p *port) selfDNAT(fe model.Frontend) bool {
 	})
 }
 
-// entries returns what a service port has at the ends of trees.
+// entries returns a service port's rules at the ends of trees.
 func (p *port) entries() []placed {
 	var list []placed
 	add := func(addrs, ports treeID, v model.VIP, rule string) {
@@ -162,8 +163,8 @@ func (p *port) chains() []chain {
 	return list
 }
 
-// externalChain marks what must get the node's address as its source, and sends it to a list
-// of endpoints. What comes out at its end is refused by the filter table.
+// externalChain marks connections that are to be masqueraded, and sends all to a list of
+// endpoints. The filter table refuses those that come to the end of the chain.
 func (p *port) externalChain(w way) chain {
 	c := chain{table: nat, name: p.wayChain(roleExternal, w), comment: p.comment}
 	switch w.SourceNAT {
@@ -189,7 +190,8 @@ func (p *port) externalChain(w way) chain {
 	return c
 }
 
-// firewallChains ask who connects to restricted frontends, once in each table.
+// firewallChains returns the chains, one for each table, that check the source ranges of
+// restricted frontends.
 func (p *port) firewallChains(w way) []chain {
 	var list []chain
 	restricted := slices.DeleteFunc(slices.Clone(p.Frontends), func(fe model.Frontend) bool {
@@ -216,7 +218,7 @@ func (p *port) firewallChains(w way) []chain {
 	return append(list, c)
 }
 
-// allowed returns the matches of sources that may connect.
+// allowed returns the matches of allowed sources.
 func (p *port) allowed(restricted []model.Frontend) []string {
 	var list []string
 	for _, r := range p.SourceRanges {

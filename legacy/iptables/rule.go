@@ -85,8 +85,8 @@ func toPort(p model.Protocol, port uint16) string {
 	return "-p " + name + " -m " + name + " --dport " + strconv.Itoa(int(port))
 }
 
-// toVIP matches what goes to a frontend. That a node port's address is one of the node's is
-// known where this is asked.
+// toVIP matches packets to a frontend. A node port needs no match for the address: only packets
+// to the node's addresses come to such a rule.
 func toVIP(v model.VIP) string {
 	if v.Addr.IsUnspecified() {
 		return toPort(v.Protocol, v.Port)

@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// Saved is what iptables-save or ip6tables-save lists, of all tables and of everybody.
+// Saved is the output of iptables-save or ip6tables-save: all tables, with everybody's rules.
 type Saved struct {
 	rules   map[tableChain][]byte // a line each, as listed, without counters
 	order   []tableChain
@@ -21,7 +21,7 @@ type Saved struct {
 
 type tableChain struct{ table, chain string }
 
-// ParseSaved reads what the program prints, with counters (option -c) or without.
+// ParseSaved reads the output of the program, with counters (option -c) or without.
 func ParseSaved(r io.Reader) (*Saved, error) {
 	s := &Saved{rules: map[tableChain][]byte{}}
 	table := ""
@@ -70,11 +70,11 @@ func (s *Saved) add(at tableChain, rule []byte) {
 	s.rules[at] = append(s.rules[at], rule...)
 }
 
-// recentMask is what the programs print of an xt_recent match, and we leave out.
+// recentMask finds the option that the programs add to an xt_recent match.
 var recentMask = regexp.MustCompile(` --mask [0-9a-f.:]+ --rsource`)
 
-// normal makes rules that are listed and the same rules as we write them alike: the programs
-// print quotes only where they are needed.
+// normal gives rules a form that does not depend on whether we wrote them or a program listed
+// them: the programs print quotes only where they are needed.
 func normal(rule []byte) []byte {
 	if bytes.Contains(rule, []byte("--mask")) {
 		rule = recentMask.ReplaceAll(rule, []byte(" --rsource"))
@@ -82,8 +82,8 @@ func normal(rule []byte) []byte {
 	return bytes.ReplaceAll(rule, []byte{'"'}, nil)
 }
 
-// Repair returns what makes r of what is there: the chains of ours that differ are written,
-// those that r has not are deleted.
+// Repair returns the batch from the listed rules to r: it writes our chains that differ, and
+// deletes those that are not in r.
 func (r *Ruleset) Repair(s *Saved) *Batch {
 	b := &Batch{Family: r.Family}
 	wanted := map[tableChain]bool{}
@@ -129,7 +129,7 @@ func (s *Saved) Rules(table, chain string) []string {
 	return rules
 }
 
-// HookText is what iptables-restore --noflush needs in order to put our jumps before the rules
+// HookText returns the input of iptables-restore --noflush that puts our jumps before the rules
 // of others; "" if they are there.
 func (s *Saved) HookText() string {
 	var b strings.Builder
@@ -180,9 +180,8 @@ func (s *Saved) unhook(at tableChain, theirs func(chain string) bool) []string {
 	return lines
 }
 
-// RemoveText is what iptables-restore --noflush needs in order to delete the chains of
-// the given owner, and the rules of other chains that lead there. It is empty if there are
-// none.
+// RemoveText returns the input of iptables-restore --noflush that deletes the chains of the
+// given owner, and the rules of other chains that lead there; "" if there are none.
 func (s *Saved) RemoveText(theirs func(chain string) bool) string {
 	var all strings.Builder
 	seen := map[string]bool{}

@@ -2,8 +2,8 @@ package iptables
 
 import "github.com/vmapd/vmapd/model"
 
-// sharedChains returns the chains that no single service port determines, but for those
-// of the trees.
+// sharedChains returns the chains that belong to no single service port, without those of the
+// trees.
 func (r *Ruleset) sharedChains() []chain {
 	s := r.snapshot.Settings
 	return []chain{
@@ -12,9 +12,9 @@ func (r *Ruleset) sharedChains() []chain {
 	}
 }
 
-// markOutside marks what must get the node's address as its source on the way to a cluster
-// IP. It asks who is from a pod, and never who is not: in OUTPUT there is no interface,
-// and whether "! -i cbr0" holds there depends on the variant and on the kernel.
+// markOutside marks connections to cluster IPs that are to be masqueraded. Its rules match
+// pods, and never the opposite: in OUTPUT there is no interface, and whether "! -i cbr0" holds
+// there depends on the variant and on the kernel.
 func (r *Ruleset) markOutside(s *model.Settings) chain {
 	c := chain{table: nat, name: outsideChain}
 	switch {
@@ -46,8 +46,8 @@ func (r *Ruleset) masquerade() chain {
 	return c
 }
 
-// filter judges new connections. One that got an endpoint is not asked again; one that got
-// none, though it is to a Service, is refused.
+// filter decides about new connections. Those with DNAT return at once; a connection to a
+// Service without DNAT is refused or dropped.
 func (r *Ruleset) filter(s *model.Settings) chain {
 	c := chain{table: filter, name: filterChain}
 	c.add(isDNATed, Return)
@@ -58,8 +58,8 @@ func (r *Ruleset) filter(s *model.Settings) chain {
 	return c
 }
 
-// forward lets through what Services need where the policy is to drop, as kube-proxy does.
-// Established connections come first: they are nearly all packets.
+// forward accepts packets of Services even if the policy is DROP, as kube-proxy does.
+// Established connections come first: nearly all packets belong to one.
 func (r *Ruleset) forward(s *model.Settings) chain {
 	c := chain{table: filter, name: forwardChain}
 	c.add(IsEstablished, Accept)
@@ -84,8 +84,8 @@ func (r *Ruleset) reject() chain {
 	return c
 }
 
-// dropOutside spares pods and the node: they were sent to an endpoint, and come here only
-// if that is the very address and port they asked for (selfDNAT).
+// dropOutside spares pods and the node: they have an endpoint, and come here only if its
+// address and port are the very ones that they asked for (selfDNAT).
 func (r *Ruleset) dropOutside(s *model.Settings) chain {
 	c := chain{table: filter, name: dropChain}
 	for _, m := range FromPods(s.Pods) {

@@ -13,16 +13,16 @@ import (
 	"github.com/vmapd/vmapd/model/persist"
 )
 
-// A tree of chains stands for what would be one rule for each address or port. A chain
-// leads by one hexadecimal digit to the next, and those at the end have the rules. So the
-// content of a chain depends only on addresses that end, or ports that begin, with the
-// same digits: whatever else comes and goes, it stays.
+// A tree of chains leads to the rules about single addresses or ports. Each chain selects by
+// one hexadecimal digit the next chain, and the chains at the end have the rules. So the content
+// of a chain depends only on addresses that end, or ports that begin, with the same digits. No
+// other address or port changes it.
 //
 //	VMAPD-SERVICES ──(ends with 9)──> VMAPD-IP-9 ──(29)──> VMAPD-IP-29 ──(029)──> VMAPD-IP-029
 //
-// Only chains that lead somewhere exist. Addresses are told by their last digits, which
-// differ where many are given out one after the other; ports by their first ones, since
-// iptables knows ranges of ports but no masks.
+// Only chains that lead somewhere exist. Addresses are told apart by their last digits, which
+// differ between addresses that were assigned one after the other; ports by their first digits,
+// since iptables has ranges of ports but no masks.
 type treeID uint8
 
 const (
@@ -37,11 +37,11 @@ const (
 // maxDepth is the number of digits that lead to an end.
 const maxDepth = 3
 
-// treeKind is what trees are told apart by.
+// A treeKind has the properties of one tree.
 type treeKind struct {
 	table table
 	root  string // chain
-	name  string // of the others begins like this; ports have their protocol's instead
+	name  string // beginning of the other chains' names; "" for ports, where it is the protocol's
 	match string // the option for addresses, "" for ports
 	depth uint8
 }
@@ -51,7 +51,7 @@ var treeKinds = [trees]treeKind{
 	filterAddrs: {filter, servicesChain, Prefix + "IP-", "-d", 3},
 	natPorts:    {nat, nodePortsChain, "", "", 3},
 	filterPorts: {filter, nodePortsChain, "", "", 3},
-	// As many pods as a node has, and no more: two digits will do.
+	// No more addresses than a node has pods: two digits suffice.
 	hairpins: {nat, hairpinChain, Prefix + "HAIRPIN-", "-s", 2},
 }
 
@@ -139,13 +139,13 @@ func lowBits(f model.Family, n uint16) string {
 	return netip.AddrFrom16([16]byte{14: hi, 15: lo}).String()
 }
 
-// node is what a chain of a tree has. It never changes once its tree is done.
+// A node is the content of a tree's chain. It is immutable once its forest is done.
 type node struct {
 	children uint64 // digits, as bits
 	entries  []entry
 }
 
-// rules returns how many its chain has.
+// rules returns the number of rules in its chain.
 func (n *node) rules() int { return bits.OnesCount64(n.children) + len(n.entries) }
 
 // entry is a rule at the end of a tree.
@@ -162,9 +162,9 @@ type entryKey struct {
 	port     uint16
 }
 
-// class is the order of the rules about one address. A Service's port goes before a node
-// port, the address may be one of the node's as well; what is left of a cluster IP's ports
-// comes last.
+// A class orders the rules about one address. A Service's port precedes node ports, since the
+// address may be one of the node's as well. The rule for all other ports of a cluster IP comes
+// last.
 type class uint8
 
 const (
@@ -211,11 +211,11 @@ func comparePlaces(a, b place) int {
 // forestEdit collects changes to a forest.
 type forestEdit struct {
 	base  forest
-	nodes map[place]*node // copies that may be written
+	nodes map[place]*node // copies that may be changed
 }
 
-// own returns a node that may be written.
-func (e *forestEdit) own(p place) *node {
+// writable returns a node that may be changed.
+func (e *forestEdit) writable(p place) *node {
 	n := e.nodes[p]
 	if n == nil {
 		n = &node{}
@@ -232,7 +232,7 @@ func (n *node) find(k entryKey) (int, bool) {
 }
 
 func (e *forestEdit) add(p place, is entry) {
-	n := e.own(p)
+	n := e.writable(p)
 	i, ok := n.find(is.key)
 	if !ok {
 		n.entries = slices.Insert(n.entries, i, is)
@@ -241,21 +241,21 @@ func (e *forestEdit) add(p place, is entry) {
 }
 
 func (e *forestEdit) remove(p place, k entryKey) {
-	n := e.own(p)
+	n := e.writable(p)
 	if i, ok := n.find(k); ok {
 		n.entries = slices.Delete(n.entries, i, i+1)
 	}
 }
 
-// done makes the new forest, the ends of the trees before what leads to them. A node that
-// is as before stays the same.
+// done returns the new forest. It stores the ends of the trees first, and then the chains that
+// lead to them. An unchanged node is shared with the old forest.
 func (e *forestEdit) done() forest {
 	edit := e.base.Edit(placeKeys)
 	for depth := uint8(maxDepth); ; depth-- {
-		// own may add places meanwhile, but none of this depth.
+		// writable may add places meanwhile, but none of this depth.
 		for _, p := range slices.Collect(maps.Keys(e.nodes)) {
 			if p.depth == depth {
-				e.settle(edit, p)
+				e.store(edit, p)
 			}
 		}
 		if depth == 0 {
@@ -264,7 +264,7 @@ func (e *forestEdit) done() forest {
 	}
 }
 
-func (e *forestEdit) settle(edit *persist.Edit[place, *node], p place) {
+func (e *forestEdit) store(edit *persist.Edit[place, *node], p place) {
 	n := e.nodes[p]
 	exists := n.children != 0 || len(n.entries) > 0
 	old, existed := e.base.Get(placeKeys, p)
@@ -277,7 +277,7 @@ func (e *forestEdit) settle(edit *persist.Edit[place, *node], p place) {
 		edit.Delete(p)
 	}
 	if p.depth > 0 && exists != existed {
-		parent, bit := e.own(p.parent()), uint64(1)<<p.digits[p.depth-1]
+		parent, bit := e.writable(p.parent()), uint64(1)<<p.digits[p.depth-1]
 		parent.children |= bit
 		if !exists {
 			parent.children &^= bit
