@@ -14,20 +14,19 @@ import (
 	"github.com/vmapd/vmapd/nft/kernel"
 )
 
-const cleanupLong = `Cleanup removes what any backend of vmapd, and kube-proxy in any mode, left on this
-node: the nftables tables "vmapd" and "kube-proxy" of both families; the chains of
-iptables that begin with VMAPD- or are kube-proxy's, with what jumps to them; where there
-is a dummy device of either, that and IPVS's virtual servers; and their ipsets. kubelet's
-own chains stay.
+const cleanupLong = `Cleanup removes everything that vmapd with any backend, and kube-proxy in any mode,
+left on this node: the nftables tables "vmapd" and "kube-proxy" of both families; the
+iptables chains that begin with VMAPD-, those of kube-proxy, and the rules that jump to
+them; the dummy devices of both with IPVS's virtual servers; and their ipsets. The
+kubelet's own chains stay.
 
-With --keep-kube-proxy, only what vmapd left is removed, for a node on which kube-proxy runs
-again: nothing else takes vmapd's rules away, and they would go on sending connections to the
-endpoints of before. Where there is a dummy device of kube-proxy's IPVS mode, the virtual
-servers are its own.
+With --keep-kube-proxy, it removes only what vmapd left, for a node on which kube-proxy
+runs again: otherwise, vmapd's rules would keep sending connections to former endpoints.
+If the dummy device of kube-proxy's IPVS mode exists, the virtual servers stay, too.
 
-Stop the daemon before: while it runs, it owns the tables (from Linux 6.9 on), or would
-make all of it again. Connections that were forwarded go on; new ones to a Service no
-longer find their way.`
+Stop the daemon first: while it runs, it owns the tables (from Linux 6.9 on), or would
+create everything again. Established connections continue; new connections to Services
+fail.`
 
 func newCleanupCommand() *cobra.Command {
 	var flags config.Flags
@@ -50,17 +49,17 @@ func newCleanupCommand() *cobra.Command {
 		},
 	}
 	flags.AddCleanupFlags(c.Flags())
-	c.Flags().BoolVar(&keepKubeProxy, "keep-kube-proxy", false, "remove only what vmapd left, and nothing of kube-proxy's")
+	c.Flags().BoolVar(&keepKubeProxy, "keep-kube-proxy", false, "remove only what vmapd left, nothing of kube-proxy's")
 	return c
 }
 
-// cleanUp removes what any proxy left. It goes on after an error: what can be removed is.
+// cleanUp removes everything that any proxy left. After an error, it continues with the rest.
 func cleanUp(ctx context.Context, c *config.Config) error {
-	// The rules before what they look into.
+	// Rules come before the ipsets that they refer to.
 	return errors.Join(removeTables(nft.TableName, kubeProxyTable), host.RemoveRules(ctx, nil), host.RemoveIPVS(ctx, leftAlone(c)))
 }
 
-// cleanUpOwn removes what vmapd left. It goes on after an error, too.
+// cleanUpOwn removes everything that vmapd left. After an error, it continues with the rest.
 func cleanUpOwn(ctx context.Context, c *config.Config) error {
 	return errors.Join(removeTables(nft.TableName), host.RemoveOwnRules(ctx), host.RemoveOwnIPVS(ctx, leftAlone(c)))
 }

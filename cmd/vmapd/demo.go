@@ -12,19 +12,18 @@ import (
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/demo"
 )
 
-const demoLong = `Demo builds a small world in network namespaces: a client, a node and three pods.
-vmapd runs in the node, fed from manifests, and real connections are made through a
-cluster IP, a node port, an external IP and a load balancer's address, over IPv4 and
-IPv6, TCP and UDP. Then one pod is replaced while connections go on.
+const demoLong = `Demo creates a client, a node and three pods in network namespaces. vmapd runs in the
+node and reads manifests. Demo makes real connections through a cluster IP, a node
+port, an external IP and a load balancer's address, over IPv4 and IPv6, TCP and UDP.
+Then it replaces a pod under load.
 
-It prints who answered. The exit code is 1 if anything was not as it should be.
-Nothing stays behind, also when it is interrupted. It runs as root, or as any user
-where user namespaces are allowed.`
+It prints which pods answered. The exit code is 1 if a result was wrong. It removes
+everything at the end, also when it is interrupted. It needs root or user namespaces.`
 
 func newDemoCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "demo",
-		Short: "Show it at work, in a small world of network namespaces",
+		Short: "Demonstrate vmapd in network namespaces",
 		Long:  demoLong,
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -38,15 +37,15 @@ func newDemoCommand() *cobra.Command {
 				}
 				return nil
 			}
-			// The running program, even if its file was replaced since.
+			// The running program, even if its file has been replaced.
 			d := demo.Demo{Out: cmd.OutOrStdout(), Program: []string{"/proc/self/exe"}}
 			err = d.Run(cmd.Context())
 			switch {
 			case errors.Is(err, demo.ErrFailed):
 				return exitError(1)
 			case errors.Is(err, context.Canceled):
-				fmt.Fprintln(cmd.ErrOrStderr(), "vmapd: interrupted; everything is taken down")
-				const bySignal = 128 + int(syscall.SIGINT) // as a shell has it
+				fmt.Fprintln(cmd.ErrOrStderr(), "vmapd: interrupted; everything was removed")
+				const bySignal = 128 + int(syscall.SIGINT) // as in a shell
 				return exitError(bySignal)
 			}
 			return err

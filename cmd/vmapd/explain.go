@@ -14,12 +14,12 @@ import (
 	"github.com/vmapd/vmapd/sync/manifest"
 )
 
-const explainLong = `Explain says what becomes of a connection on one node, step by step, and why.
+const explainLong = `Explain explains, step by step, what happens to a connection on one node.
 
-It reads manifests, or with --live the objects of a cluster, and makes no connection of
-its own to what it explains. It decides as the daemon with the same flags does. What is
-wrong with an object is said on standard error; the exit code is 0 if an answer was
-printed, whatever it is.
+It reads manifests or, with --live, the objects of a cluster. It does not connect to the
+destination, and decides as the daemon with the same flags. Problems of objects are
+printed to standard error; the exit code is 0 if there is an explanation, whatever it
+says.
 
   vmapd explain -f testdata/demo/before --from 203.0.113.7 192.168.98.10:80/tcp
   vmapd explain --live --kubeconfig FILE --node-name node-1 --from node 10.96.0.1:443`
@@ -40,7 +40,7 @@ func newExplainCommand() *cobra.Command {
 	var x explainer
 	c := &cobra.Command{
 		Use:   "explain {-f PATH | --live} --from ADDRESS DESTINATION:PORT[/PROTOCOL]",
-		Short: "Say what happens to a connection, and why",
+		Short: "Explain what happens to a connection",
 		Long:  explainLong,
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -48,13 +48,13 @@ func newExplainCommand() *cobra.Command {
 		},
 	}
 	f := c.Flags()
-	x.addFlags(f, "name of the Node on which to look (default: the only Node in the manifests, or the host's name)")
+	x.addFlags(f, "name of the Node that handles the connection (default: the only Node in the manifests, or the host's name)")
 	f.StringArrayVarP(&x.paths, "filename", "f", nil, "file or folder of manifests, - for standard input (repeatable)")
 	f.BoolVar(&x.live, "live", false, "read the objects of a cluster")
 	f.StringVar(&x.kubeconfig, "kubeconfig", "", "with --live: file with the address and credentials of the cluster (default: those of the pod)")
-	f.StringVar(&x.master, "master", "", "with --live: address of the API server, in place of the kubeconfig's")
-	f.StringVar(&x.source, "from", "", `who connects: an address, or "node" for a process of this node`)
-	f.StringVar(&x.iface, "interface", "", "by which interface the connection comes in, for --detect-local-mode by interfaces")
+	f.StringVar(&x.master, "master", "", "with --live: address of the API server; overrides the kubeconfig's")
+	f.StringVar(&x.source, "from", "", `source of the connection: an address, or "node" for a process of this node`)
+	f.StringVar(&x.iface, "interface", "", "interface by which the connection arrives, for the modes of --detect-local-mode by interface")
 	f.StringVarP(&x.output, "output", "o", "text", "text or json")
 	_ = c.MarkFlagRequired("from")
 	return c
@@ -94,20 +94,20 @@ func (x *explainer) run(ctx context.Context, dest string, stdout, stderr io.Writ
 	}
 	enc := json.NewEncoder(stdout)
 	enc.SetIndent("", "  ")
-	enc.SetEscapeHTML(false) // "=>" is for people, too
+	enc.SetEscapeHTML(false) // "=>" stays readable
 	return enc.Encode(e)
 }
 
-// connection checks what the command line says, apart from what decides about traffic.
+// connection checks the arguments and flags that describe the connection.
 func (x *explainer) connection(dest string) (explain.Input, error) {
 	in := explain.Input{Interface: x.iface}
 	switch {
 	case x.output != "text" && x.output != "json":
 		return in, fmt.Errorf("--output: %q is neither text nor json", x.output)
 	case x.live == (len(x.paths) > 0):
-		return in, errors.New("--filename reads manifests, --live a cluster: give one of them")
+		return in, errors.New("give either --filename, for manifests, or --live, for a cluster")
 	case !x.live && (x.kubeconfig != "" || x.master != ""):
-		return in, errors.New("--kubeconfig and --master are for --live")
+		return in, errors.New("--kubeconfig and --master need --live")
 	}
 	var err error
 	if in.Dest, in.Protocol, err = explain.ParseDestination(dest); err != nil {
@@ -119,16 +119,16 @@ func (x *explainer) connection(dest string) (explain.Input, error) {
 		return in, fmt.Errorf("--from: %w", err)
 	}
 	if from, to := in.Source, in.Dest.Addr(); from.IsValid() && from.Is4() != to.Is4() {
-		return in, fmt.Errorf("--from: %v is an %v address, and %v an %v address: no connection goes from one to the other",
+		return in, fmt.Errorf("--from: %v is an %v address, but %v is an %v address: there is no connection between them",
 			from, model.FamilyOf(from), to, model.FamilyOf(to))
 	}
 	if in.Node && in.Interface != "" {
-		return in, errors.New("--interface: a connection from this node comes in by none")
+		return in, errors.New("--interface: a connection from this node does not arrive by an interface")
 	}
 	return in, nil
 }
 
-// fromManifests reads files and folders. It says what is wrong with them.
+// fromManifests reads files and folders, and prints their errors.
 func (x *explainer) fromManifests(c *model.Config, stderr io.Writer) (explain.Objects, func(model.Problem) string, error) {
 	objects, errs := manifest.Load(x.paths)
 	for _, e := range errs {
@@ -141,7 +141,7 @@ func (x *explainer) fromManifests(c *model.Config, stderr io.Writer) (explain.Ob
 	var err error
 	switch {
 	case len(errs) > 0 && objects.Len() == 0:
-		err = exitError(1) // nothing could be read, and that has been said
+		err = exitError(1) // nothing could be read, and the errors were printed
 	case c.NodeName == "":
 		c.NodeName, err = onlyNodeName(out.Nodes)
 	}

@@ -16,9 +16,8 @@ import (
 	"github.com/vmapd/vmapd/sync/kube/client"
 )
 
-// fromCluster reads what the daemon on that node would read, and also the Services that
-// it would leave to others: to say so is the answer to some questions. conn is what
-// --config says; flags go before it.
+// fromCluster reads the objects that the daemon on that node reads, and also Services for other
+// proxies: they explain some connections. conn comes from --config; flags override it.
 func (x *explainer) fromCluster(ctx context.Context, conn informer.Config, c *model.Config, stderr io.Writer) (explain.Objects, error) {
 	var out explain.Objects
 	var err error
@@ -54,15 +53,14 @@ func (x *explainer) fromCluster(ctx context.Context, conn informer.Config, c *mo
 	return out, readServiceCIDRs(ctx, server, &out, stderr)
 }
 
-// readNode reads the Node on which to look. Without the right to do so, nothing is known
-// of its addresses and its zone.
+// readNode reads the Node. Without permission, its addresses and its zone are not known.
 func readNode(ctx context.Context, server *client.Client, name string, out *explain.Objects, stderr io.Writer) error {
 	node, err := server.Node(ctx, name)
 	switch {
 	case apierrors.IsNotFound(err):
 		return fmt.Errorf("--node-name: the cluster has no Node %q", name)
 	case apierrors.IsForbidden(err):
-		fmt.Fprintf(stderr, "get Node %s: %v; goes on without\n", name, err)
+		fmt.Fprintf(stderr, "get Node %s: %v; continuing without it\n", name, err)
 		return nil
 	case err != nil:
 		return fmt.Errorf("get Node %s: %w", name, err)
@@ -79,7 +77,7 @@ func readServiceCIDRs(ctx context.Context, server *client.Client, out *explain.O
 	case apierrors.IsNotFound(err):
 		return nil
 	case apierrors.IsForbidden(err):
-		fmt.Fprintf(stderr, "list ServiceCIDRs: %v; goes on without\n", err)
+		fmt.Fprintf(stderr, "list ServiceCIDRs: %v; continuing without them\n", err)
 		return nil
 	case err != nil:
 		return fmt.Errorf("list ServiceCIDRs: %w", err)

@@ -65,8 +65,8 @@ on   node-1
 3. 1 of 2 endpoints is used:
      10.0.0.2:8080  on this node
    not used:
-     10.0.0.3:8080  not ready (readiness probe failing, or still starting?); on no known node, EndpointSlice ns1/web-1
-4. There is only one, so it is chosen.
+     10.0.0.3:8080  not ready (readiness probe failing, or still starting?); on an unknown node, EndpointSlice ns1/web-1
+4. The only usable endpoint is chosen.
 5. The source address stays: the endpoint sees 192.168.0.2.
 
 => forwarded to 10.0.0.2:8080
@@ -84,31 +84,31 @@ func TestExplainLive(t *testing.T) {
 		{"a cluster", nil, "--node-name node-1 --from node 172.30.0.41:80/tcp", 0, liveAnswer, ""},
 		{
 			"another proxy's Service", nil, "--node-name node-1 --from node 172.30.0.42:80/tcp", 0,
-			"1. 172.30.0.42 is the cluster IP of Service ns1/mesh, whose label service.kubernetes.io/service-proxy-name=mesh leaves it to another proxy.", "",
+			"1. 172.30.0.42 is the cluster IP of Service ns1/mesh, whose label service.kubernetes.io/service-proxy-name=mesh assigns it to another proxy.", "",
 		},
 		{
 			"a ServiceCIDR", nil, "--node-name node-1 --from node 172.30.0.99:80/tcp", 0,
-			"=> dropped: 172.30.0.99 is in a range for cluster IPs, and no Service that is served here has it (the client hears nothing, and times out)", "",
+			"=> dropped: 172.30.0.99 is in a range of cluster IPs, and no Service served on this node has it (the client gets no answer, and times out)", "",
 		},
 		{
 			"an old cluster has none",
 			map[apitest.Resource]int{apitest.ServiceCIDRs: http.StatusNotFound},
 			"--node-name node-1 --from node 172.30.0.99:80/tcp", 0,
-			"=> not a matter of Services: it goes on to 172.30.0.99:80/tcp as it is", "",
+			"=> not handled by Services: the connection continues to 172.30.0.99:80/tcp unchanged", "",
 		},
 		{
 			"no right to read them",
 			map[apitest.Resource]int{apitest.ServiceCIDRs: http.StatusForbidden},
 			"--node-name node-1 --from node 172.30.0.99:80/tcp", 0,
-			"=> not a matter of Services: it goes on to 172.30.0.99:80/tcp as it is",
-			"list ServiceCIDRs: servicecidrs is forbidden: no permission; goes on without\n",
+			"=> not handled by Services: the connection continues to 172.30.0.99:80/tcp unchanged",
+			"list ServiceCIDRs: servicecidrs is forbidden: no permission; continuing without them\n",
 		},
 		{
 			"no right to read the Node",
 			map[apitest.Resource]int{apitest.Nodes: http.StatusForbidden},
 			"--node-name node-1 --from 203.0.113.7 172.30.0.41:80/tcp", 0,
-			"on   node-1 (its Node object is not known, and so neither its addresses nor its zone)",
-			"get Node node-1: nodes is forbidden: no permission; goes on without\n",
+			"on   node-1 (its Node object is missing, so its addresses and its zone are not known)",
+			"get Node node-1: nodes is forbidden: no permission; continuing without it\n",
 		},
 		{
 			"no such Node", nil, "--node-name node-2 --from node 172.30.0.41:80/tcp", 1, "",

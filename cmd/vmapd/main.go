@@ -1,6 +1,7 @@
 // Command vmapd programs Kubernetes Services on one node: it replaces kube-proxy.
 //
-// Without a subcommand it is the daemon. The subcommands look, clean up or show.
+// Without a subcommand it is the daemon. The subcommands render and explain inspect, cleanup
+// removes, and demo demonstrates.
 package main
 
 import (
@@ -21,7 +22,7 @@ func main() {
 	os.Exit(run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
-// run is main with everything passed in. It returns the exit code.
+// run is main without globals. It returns the exit code.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root := newRootCommand()
 	root.SetArgs(args)
@@ -40,7 +41,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	return 1
 }
 
-// exitError is an error about which everything has been said.
+// exitError is an error that was already printed.
 type exitError int
 
 func (c exitError) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
@@ -48,8 +49,8 @@ func (c exitError) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
 const rootLong = `vmapd programs Kubernetes Services on one node, in place of kube-proxy.
 
 It watches Services and EndpointSlices, in a cluster or in files, and keeps the
-nftables tables "ip vmapd" and "ip6 vmapd" in line with them. When it ends, the
-rules stay and go on working; the next start takes them over as they are.
+nftables tables "ip vmapd" and "ip6 vmapd" in line with them. When it exits, the
+rules stay in the kernel and keep working; the next start takes them over.
 
 Without a subcommand it is the daemon:
 
@@ -58,8 +59,8 @@ Without a subcommand it is the daemon:
   vmapd --config FILE                 with kube-proxy's configuration file
   vmapd --from PATH                   without a cluster: manifests in files
 
-It needs CAP_NET_ADMIN and Linux 5.9 or newer with nftables, but no nft command. Where
-the kernel lacks something, it goes on with IPVS or iptables.`
+It needs CAP_NET_ADMIN and Linux 5.9 or newer with nftables, but no nft command. If
+the kernel lacks a feature, it uses IPVS or iptables.`
 
 func newRootCommand() *cobra.Command {
 	var d daemon
@@ -68,7 +69,7 @@ func newRootCommand() *cobra.Command {
 		Short:         "A Kubernetes Service proxy on nftables maps",
 		Long:          rootLong,
 		Args:          cobra.NoArgs,
-		Version:       version(), // printed without a template: one keeps all methods of all types in the binary
+		Version:       version(), // not printed by a template, which would keep all methods of all types in the binary
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {

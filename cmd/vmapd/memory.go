@@ -9,18 +9,18 @@ import (
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
-// startGCPercent is GOGC until everything is programmed once. Most of what is allocated until
-// then are answers of the API server, which are garbage as soon as they are read: a larger
-// heap would hardly save time, and the process would keep it.
+// startGCPercent is GOGC until everything is programmed once. Most allocations until then are
+// answers of the API server, which are garbage as soon as they are decoded: a larger heap would
+// hardly save time, and the process would keep it.
 const startGCPercent = 40
 
-// startThrift is an observer that gives back what only the start needed.
+// startThrift is an observer that returns the memory that only the start needed.
 type startThrift struct {
 	once    sync.Once
-	percent int // as it was before
+	percent int // the previous GOGC
 }
 
-// newStartThrift returns nil if somebody else decides, by the environment.
+// newStartThrift returns nil if the environment sets GOGC or GOMEMLIMIT.
 func newStartThrift() *startThrift {
 	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
 		return nil

@@ -12,7 +12,7 @@ import (
 	"github.com/vmapd/vmapd/sync/informer"
 )
 
-// newRecorder returns what writes events, with a client of its own: they can't hold up lists.
+// newRecorder returns a recorder with a client of its own, so that events do not delay lists.
 func (d *daemon) newRecorder(nodeName string) (*events.Recorder, error) {
 	o := events.Options{NodeName: nodeName, Log: d.log}
 	if c := d.current.Load(); len(c.From) == 0 {
@@ -24,8 +24,7 @@ func (d *daemon) newRecorder(nodeName string) (*events.Recorder, error) {
 	return events.New(o), nil
 }
 
-// announce tells the cluster that this node has a proxy now, and what of its configuration
-// its administrator should know.
+// announce sends events about the Node: that vmapd starts, and notes on its configuration.
 func (d *daemon) announce(p *dataplane) {
 	d.events.Node(events.Normal, events.ReasonStarting, events.ActionStart, fmt.Sprintf("vmapd starts with %s: %s", p.name, p.why))
 	for _, n := range d.current.Load().Notes {
@@ -35,8 +34,8 @@ func (d *daemon) announce(p *dataplane) {
 	}
 }
 
-// setUpNode sets what all connections of the node have in common. What can't be set is said,
-// and keeps no Service from being programmed.
+// setUpNode applies the settings of connection tracking and the OOM score. Failures become
+// warnings and events, and do not keep Services from being programmed.
 func (d *daemon) setUpNode(ctx context.Context, c *config.Config) {
 	o := nodesetup.Options{Log: d.log, Failed: func(f nodesetup.WriteError) {
 		reason := events.ReasonConntrackFailed
@@ -49,14 +48,13 @@ func (d *daemon) setUpNode(ctx context.Context, c *config.Config) {
 	nodesetup.OOM(ctx, o, c.OOMScoreAdj)
 }
 
-// initOnly does what needs all privileges. On a node that has just booted, nobody needed
-// connection tracking before: only with a backend that looks what the kernel can do, the
-// module is loaded, and there is something to set.
+// initOnly applies the settings that need privilege. On a node that has just booted, connection
+// tracking may not be loaded yet: opening a backend, which probes the kernel, loads it.
 func (d *daemon) initOnly(ctx context.Context, c *config.Config) error {
 	if plane, err := d.openBackend(ctx, d.log); err != nil {
-		d.log.LogAttrs(ctx, slog.LevelWarn, "the daemon will find no backend", slog.Any("err", err))
+		d.log.LogAttrs(ctx, slog.LevelWarn, "no backend will work for the daemon", slog.Any("err", err))
 	} else {
-		_ = plane.close() // nothing was done with it
+		_ = plane.close() // nothing was programmed
 	}
 	return nodesetup.InitOnly(ctx, nodesetup.Options{Log: d.log}, c.Conntrack)
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// nodeFlags are those of commands that show what the daemon on a node does.
+// nodeFlags are the flags of commands that show what the daemon on a node does.
 type nodeFlags struct {
 	config.Flags
 	nodeName string
@@ -21,10 +21,10 @@ type nodeFlags struct {
 func (n *nodeFlags) addFlags(f *pflag.FlagSet, nodeName string) {
 	n.AddTrafficFlags(f)
 	f.StringVar(&n.nodeName, "node-name", "", nodeName)
-	_ = f.MarkHidden("hostname-override") // the same, as the daemon has it
+	_ = f.MarkHidden("hostname-override") // the daemon's name of --node-name
 }
 
-// load returns the configuration, and what of it decides about traffic.
+// load returns the configuration, and its part that decides about traffic.
 func (n *nodeFlags) load(stderr io.Writer) (*config.Config, model.Config, error) {
 	c, err := config.Load(&n.Flags)
 	if err != nil {
@@ -38,8 +38,8 @@ func (n *nodeFlags) load(stderr io.Writer) (*config.Config, model.Config, error)
 	return c, traffic, nil
 }
 
-// warn prints the warnings about files, for commands that have no log; what is on the
-// command line, who typed it knows. Which backend the daemon takes does not concern them.
+// warn prints the warnings about configuration files, for commands without a log. Warnings about
+// flags, and about the daemon's choice of a backend, are not printed.
 func warn(f *config.Flags, c *config.Config, stderr io.Writer) {
 	if f.ConfigFile == "" && f.OwnConfigFile == "" {
 		return

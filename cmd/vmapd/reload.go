@@ -12,7 +12,7 @@ import (
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
-// running is what a changed configuration is applied to.
+// running has the parts of the daemon to which a changed configuration is applied.
 type running struct {
 	*daemon
 	plane     *dataplane
@@ -21,9 +21,9 @@ type running struct {
 	loop      *reconcile.Loop
 }
 
-// follow puts changes of the configuration's files in force, without a restart. It ends with
-// an error if something changed that only a start can apply; whoever supervises the process
-// then starts it again, and the rules stay meanwhile.
+// follow applies changes of the configuration's files without a restart. It returns an error if a
+// field changed that needs a new start: the supervisor then starts the process again, and the
+// rules stay meanwhile.
 func (r *running) follow(ctx context.Context) error {
 	following, end := context.WithCancelCause(ctx)
 	defer end(nil)
@@ -32,11 +32,11 @@ func (r *running) follow(ctx context.Context) error {
 			err = r.change(ctx, c, end)
 		}
 		if following.Err() != nil {
-			return // a new start is needed, or we end: nothing was put in force
+			return // a new start is needed, or the daemon ends
 		}
 		r.observers.metrics.ConfigReloaded(time.Now(), err)
 		if err != nil {
-			r.log.LogAttrs(ctx, slog.LevelError, "the changed configuration can't be used; the one before stays in force", slog.Any("err", err))
+			r.log.LogAttrs(ctx, slog.LevelError, "invalid configuration; keeping the previous one", slog.Any("err", err))
 		}
 	})
 	if ctx.Err() != nil {
@@ -45,12 +45,12 @@ func (r *running) follow(ctx context.Context) error {
 	return context.Cause(following) // nil if there is no file to follow
 }
 
-// change puts a configuration in force.
+// change applies a configuration.
 func (r *running) change(ctx context.Context, c *config.Config, end func(error)) error {
 	before := r.current.Load()
 	inPlace, atStart := config.Compare(before, c)
 	if len(atStart) > 0 {
-		end(fmt.Errorf("the configuration changed in %s, which takes a new start", strings.Join(atStart, ", ")))
+		end(fmt.Errorf("the configuration changed in %s, which needs a new start", strings.Join(atStart, ", ")))
 		return nil
 	}
 	if len(inPlace) == 0 {

@@ -322,7 +322,7 @@ func TestPortsChangeInPlace(t *testing.T) {
 	// A certificate that is not there changes nothing, nor does what else changed with it.
 	r.now["config.conf"] = r.config("mode: nftables", "healthzBindAddress: 0.0.0.0:30256")
 	r.setOwn(t, "metricsTLS: {certFile: "+cert+".none, keyFile: "+key+"}")
-	r.waitFor(t, "the one before stays in force")
+	r.waitFor(t, "invalid configuration; keeping the previous one")
 	wantStatus(t, r.Client, "http://"+lab.NodeIP4+":20256/healthz", http.StatusOK)
 	if got := get(r.Client, nil, "http://"+lab.NodeIP4+":30256/healthz"); got.err == nil {
 		t.Errorf("a part of a configuration that can't be used is in force: %v", got)
@@ -402,7 +402,7 @@ func TestWhatTakesANewStartEndsTheProcess(t *testing.T) {
 				t.Errorf("exit code %d, want 1", code)
 			}
 			lines := strings.Split(strings.TrimSpace(p.log.String()), "\n")
-			want := "vmapd: the configuration changed in " + test.said + ", which takes a new start"
+			want := "vmapd: the configuration changed in " + test.said + ", which needs a new start"
 			if diff := cmp.Diff(want, lines[len(lines)-1]); diff != "" {
 				t.Errorf("the last line (-want +got):\n%s", diff)
 			}

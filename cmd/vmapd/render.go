@@ -13,19 +13,19 @@ import (
 	"github.com/vmapd/vmapd/sync/manifest"
 )
 
-const renderLong = `Render prints what vmapd would program for the given manifests: a script for nft or, with
---backend=iptables, the input of iptables-restore and ip6tables-restore; with
---backend=ipvs, labelled parts for sysctl, ipset restore, iptables-restore, ipvsadm -R
-and ip -batch, in the order in which they are applied.
+const renderLong = `Render prints the rules that vmapd would program for the given manifests: a script for
+nft or, with --backend=iptables, the input of iptables-restore and ip6tables-restore;
+with --backend=ipvs, labelled parts for sysctl, ipset restore, iptables-restore,
+ipvsadm -R and ip -batch, in the order of their application.
 
-It opens no socket and needs no privilege. The same input always gives the same
-bytes. What is wrong with an object is said on standard error, with its place; the
-rest is rendered, and the exit code is 1.
+It opens no socket and needs no privilege. The same input always gives the same output.
+Problems of objects are printed to standard error, with file and line; the rest is
+rendered, and the exit code is 1.
 
   vmapd render -f testdata/demo/before
   vmapd render -f web.yaml --node-name node-1 | nft -c -f -`
 
-// render is the subcommand that prints what would be programmed.
+// render is the subcommand that prints the rules.
 type render struct {
 	nodeFlags
 	paths    []string
@@ -36,7 +36,7 @@ func newRenderCommand() *cobra.Command {
 	var r render
 	c := &cobra.Command{
 		Use:   "render -f PATH",
-		Short: "Print what would be programmed",
+		Short: "Print the rules that vmapd would program",
 		Long:  renderLong,
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -77,7 +77,7 @@ func (r *render) run(stdout, stderr io.Writer) error {
 	}
 	for _, f := range families {
 		if err := write(stdout, snapshot.Family(f), conf); err != nil {
-			return fmt.Errorf("write what is programmed for %v: %w", f, err)
+			return fmt.Errorf("write the rules of %v: %w", f, err)
 		}
 	}
 	if len(errs)+len(problems) > 0 {
@@ -86,8 +86,7 @@ func (r *render) run(stdout, stderr io.Writer) error {
 	return nil
 }
 
-// write renders one family for the backend; auto means nftables here, as nobody asks the
-// kernel.
+// write renders one family for the backend. auto means nftables: the kernel is not asked.
 func write(w io.Writer, s *model.FamilySnapshot, c *config.Config) error {
 	switch c.Backend {
 	case config.IPVS:
@@ -105,8 +104,7 @@ func write(w io.Writer, s *model.FamilySnapshot, c *config.Config) error {
 	return c.NFTables().Compile(nil, s).Write(w)
 }
 
-// onlyNodeName returns the name of the Node if there is just one: then there is no
-// doubt whose rules are meant.
+// onlyNodeName returns the name of the Node if there is exactly one, and else the host's name.
 func onlyNodeName(nodes []model.Node) (string, error) {
 	if len(nodes) == 1 {
 		return nodes[0].Name, nil

@@ -5,8 +5,7 @@ import (
 	"runtime/debug"
 )
 
-// version is what the Go toolchain noted when it built this program: the module's
-// version, or the commit.
+// version returns the module's version, or the commit, from the build information.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -156,7 +156,7 @@ func (l *loader) validateFlags() []error {
 	var errs []error
 	f := l.flags
 	if len(f.from) > 0 && (f.given("kubeconfig") || f.master != "") {
-		errs = append(errs, errors.New("--from reads files, --kubeconfig and --master a cluster: give one of them"))
+		errs = append(errs, errors.New("--from excludes --kubeconfig and --master"))
 	}
 	if len(f.from) > 0 && l.own.MetricsAuthentication == TokenAuthentication {
 		errs = append(errs, fmt.Errorf("%s: the API server reviews tokens, and with --from there is none", l.ownPlace("metricsAuthentication")))

@@ -143,7 +143,7 @@ func TestWhatIsWrongOnTheCommandLineIsNamed(t *testing.T) {
 		{"--backend=ipvs --ipvs-exclude-cidrs=ten", `ipvs-exclude-cidrs: Invalid value: "ten": not a CIDR`},
 		{"--backend=ebpf", `backend: Unsupported value: "ebpf": supported values: "auto", "nftables", "ipvs", "iptables"`},
 		{"--tls-cert-file=c", `tls-private-key-file: Required value: the key of the certificate`},
-		{"--from=x --master=y", `from reads files, --kubeconfig and --master a cluster: give one of them`},
+		{"--from=x --master=y", `from excludes --kubeconfig and --master`},
 		{"--from=x --metrics-auth=token", `metrics-auth: the API server reviews tokens, and with --from there is none`},
 		{"--config=missing", `config: open missing: no such file or directory`},
 		{"--vmapd-config=missing", `vmapd-config: open missing: no such file or directory`},

@@ -2,17 +2,17 @@ package explain
 
 import "fmt"
 
-// advise says what to look at, where what happens is likely not what was hoped for.
+// advise adds advice if the result is probably not the expected one.
 func (e *Explanation) advise() {
 	c := e.Client
 	if c.Kind != "node" && c.PodNode != "" && c.PodNode != e.Node.Name {
-		e.next("%s is on %s: what it connects to is decided there (--node-name %s), not on %s.", c.Address, c.PodNode, c.PodNode, e.Node.Name)
+		e.next("%s is on %s: that node decides about its connections (--node-name %s), not %s.", c.Address, c.PodNode, c.PodNode, e.Node.Name)
 	}
 	if c.OtherNode != "" {
-		e.next("%s is the node %s: what it connects to is decided there (--node-name %s), not on %s.", c.Address, c.OtherNode, c.OtherNode, e.Node.Name)
+		e.next("%s is the node %s: that node decides about its connections (--node-name %s), not %s.", c.Address, c.OtherNode, c.OtherNode, e.Node.Name)
 	}
 	if c.OtherwiseIfPod {
-		e.next("If the client is a pod, this comes out otherwise: say by which interface it comes in (--interface NAME).")
+		e.next("If the client is a pod, the result differs: give the interface by which the connection arrives (--interface NAME).")
 	}
 	switch e.Reason {
 	case "noEndpoints":
@@ -20,7 +20,7 @@ func (e *Explanation) advise() {
 	case "noLocalEndpoints":
 		e.adviseNoLocal()
 	case "sourceNotAllowed":
-		e.next("Is %s the client's own address, or that of a NAT or load balancer on the way? It must be in spec.loadBalancerSourceRanges as this node sees it.", c.Address)
+		e.next("Is %s the client's own address, or that of a NAT or load balancer on the path? spec.loadBalancerSourceRanges must include the address that this node sees.", c.Address)
 	}
 	for _, f := range e.Destination.Findings {
 		e.adviseFinding(f)
@@ -38,23 +38,23 @@ func (e *Explanation) adviseNoEndpoints() {
 	case "notServing":
 		e.next("Why is no pod ready? kubectl -n %s get pods -o wide, and kubectl -n %s describe pod NAME", ns, ns)
 	case "noPort", "otherProtocol":
-		e.next("The name and protocol of a Service's port must be those in its slices: kubectl -n %s get endpointslices -l kubernetes.io/service-name=%s -o yaml", ns, name)
-		e.next("A named targetPort that no container has is left out of the slices, too: kubectl -n %s get service %s -o jsonpath='{.spec.ports}'", ns, name)
+		e.next("The name and protocol of a Service's port must match those in its slices: kubectl -n %s get endpointslices -l kubernetes.io/service-name=%s -o yaml", ns, name)
+		e.next("A slice also lacks the port if its targetPort is a name that no container has: kubectl -n %s get service %s -o jsonpath='{.spec.ports}'", ns, name)
 	case "invalid", "leftToOthers":
 	case "otherFamily":
 		e.next("Do the pods have %s addresses? kubectl -n %s get pods -o jsonpath='{.items[*].status.podIPs}'", sp.Family, ns)
 	default:
-		e.next("Which pods does it select? kubectl -n %s get service %s -o jsonpath='{.spec.selector}', and kubectl -n %s get pods --show-labels", ns, name, ns)
+		e.next("Which pods does the Service select? kubectl -n %s get service %s -o jsonpath='{.spec.selector}', and kubectl -n %s get pods --show-labels", ns, name, ns)
 	}
 }
 
 func (e *Explanation) adviseNoLocal() {
 	if e.Policy.Field == "internalTrafficPolicy" {
-		e.next("A DaemonSet would have a pod on each node; with internalTrafficPolicy: Cluster, or trafficDistribution: PreferSameNode, other nodes' pods answer.")
+		e.next("A DaemonSet would have a pod on each node; with internalTrafficPolicy: Cluster, or trafficDistribution: PreferSameNode, pods on other nodes answer.")
 		return
 	}
-	e.next("A load balancer should not send connections to a node without endpoints: does it ask healthCheckNodePort?")
-	e.next("With externalTrafficPolicy: Cluster, other nodes' pods answer, and see this node's address as their client's.")
+	e.next("A load balancer should not send connections to a node without endpoints: does it check healthCheckNodePort?")
+	e.next("With externalTrafficPolicy: Cluster, pods on other nodes answer, and see this node's address as the source.")
 }
 
 func (e *Explanation) adviseFinding(f Finding) {
@@ -66,7 +66,7 @@ func (e *Explanation) adviseFinding(f Finding) {
 	case OtherFamily:
 		e.next("Is the Service meant to have %s? See spec.ipFamilyPolicy and spec.ipFamilies of %s.", e.family(), f.Service)
 	case NodePortElsewhere:
-		e.next("To have node ports answer on all addresses of this node: --nodeport-addresses=all")
+		e.next("With --nodeport-addresses=all, node ports answer on all addresses of this node.")
 	case IPModeProxy:
 		e.next("The connection leaves this node for %s. Does the load balancer answer?", e.Destination.Address)
 	case InServiceCIDR:

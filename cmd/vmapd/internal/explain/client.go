@@ -49,8 +49,8 @@ func detection(l model.LocalPods, p model.PodSources) string {
 	return "clusterCIDR"
 }
 
-// otherwiseIfPod reports whether the same connection by a pod's interface would fare
-// differently.
+// otherwiseIfPod reports whether the result would differ for a connection that arrives by a
+// pod's interface.
 func (x *explainer) otherwiseIfPod() bool {
 	c := x.d.Connection
 	c.Interface = x.family.Pods.Interface

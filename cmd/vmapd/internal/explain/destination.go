@@ -43,7 +43,7 @@ func (x *explainer) explainDestination() {
 	x.findRivals()
 }
 
-// findRivals lists who asks for the same, and does not get it.
+// findRivals lists the service ports that claim the same address and port without success.
 func (x *explainer) findRivals() {
 	for _, who := range x.in.Builder.Claimants(x.d.Frontend.VIP)[1:] {
 		r := Rival{Service: who.NamespacedName.String(), Port: who.Port}
@@ -60,8 +60,8 @@ func (x *explainer) found(f Finding) {
 	x.e.Destination.Findings = append(x.e.Destination.Findings, f)
 }
 
-// findServed looks for Services that have the address on other ports, and the node port
-// for another protocol.
+// findServed finds Services with the address and other ports, and with the node port and
+// another protocol.
 func (x *explainer) findServed() {
 	dest := x.d.Dest
 	byService := map[model.NamespacedName]*Finding{}
@@ -95,7 +95,7 @@ func portOf(sp *model.ServicePort, fe model.Frontend) Port {
 	return Port{Name: sp.Name.Port, Port: int(fe.VIP.Port), Protocol: fe.VIP.Protocol.String()}
 }
 
-// findNodePort says why a node port does not answer.
+// findNodePort finds the reason why a node port does not answer.
 func (x *explainer) findNodePort(sp *model.ServicePort, fe model.Frontend) {
 	addr := x.d.Dest.Addr()
 	f := Finding{
@@ -120,7 +120,7 @@ func (x *explainer) findNodePort(sp *model.ServicePort, fe model.Frontend) {
 	x.found(f)
 }
 
-// findUnserved looks for Services that have the address, and do not answer there.
+// findUnserved finds Services that have the address but do not answer there.
 func (x *explainer) findUnserved() {
 	addr := x.d.Dest.Addr()
 	served := func(name model.NamespacedName) bool {
@@ -139,7 +139,7 @@ func (x *explainer) findUnserved() {
 	}
 }
 
-// roleOf says what an address is to a Service, and, if it is its load balancer's, which.
+// roleOf returns the role of an address in a Service and, for a load balancer's, the ingress.
 func roleOf(s model.Service, a netip.Addr) (string, model.Ingress) {
 	if hasAddr(s.ClusterIPs, a) {
 		return kindName(model.ClusterIP), model.Ingress{}
@@ -155,7 +155,7 @@ func roleOf(s model.Service, a netip.Addr) (string, model.Ingress) {
 	return "", model.Ingress{}
 }
 
-// whyUnserved says why a Service does not answer on an address of its own.
+// whyUnserved returns why a Service does not answer on one of its addresses.
 func whyUnserved(s model.Service, a netip.Addr, in model.Ingress) (FindingKind, string) {
 	if proxy, ok := s.Labels[model.LabelServiceProxyName]; ok {
 		return OtherProxy, proxy
@@ -182,7 +182,7 @@ func whyUnserved(s model.Service, a netip.Addr, in model.Ingress) (FindingKind, 
 	return Unusable, ""
 }
 
-// findOthers says what else the address is.
+// findOthers finds other owners of the address: endpoints, Nodes and ServiceCIDRs.
 func (x *explainer) findOthers() {
 	addr := x.d.Dest.Addr()
 	seen := map[string]bool{}

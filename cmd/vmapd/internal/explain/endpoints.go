@@ -6,7 +6,7 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// explainEndpoints says who answers, and why the others do not.
+// explainEndpoints lists the endpoints, with the reasons why some are not used.
 func (x *explainer) explainEndpoints() {
 	list := x.d.TrafficPolicy
 	choice := x.in.Builder.Choice(x.d.Port.Name, x.d.Port.Family)
@@ -37,8 +37,7 @@ func (x *explainer) explainEndpoints() {
 	x.e.Endpoints = out
 }
 
-// endpoint describes a candidate. The snapshot knows no node names, so the slices lend
-// theirs.
+// endpoint describes a candidate. The snapshot has no names of nodes and zones; the slices do.
 func (x *explainer) endpoint(c model.Candidate) Endpoint {
 	out := Endpoint{Address: c.Addr.String(), Local: c.Local, Slices: texts(c.Slices), State: "notReady"}
 	switch {
@@ -68,7 +67,7 @@ func (x *explainer) endpoint(c model.Candidate) Endpoint {
 	return out
 }
 
-// state says in one word what a slice says about an endpoint.
+// state returns the conditions of an endpoint in one word.
 func state(e model.SliceEndpoint) string {
 	terminating := e.Terminating != nil && *e.Terminating
 	serving := e.Serving == nil || *e.Serving
@@ -83,7 +82,7 @@ func state(e model.SliceEndpoint) string {
 	return "notReady"
 }
 
-// hints says which hints decided or, if there are some and none did, why.
+// hints returns the hints that selected endpoints or, if all were ignored, the reason.
 func hints(c model.Choice) (which, ignored string) {
 	switch c.Hints {
 	case model.NodeHints:
@@ -120,7 +119,7 @@ func (x *explainer) portsOf(slice model.NamespacedName) []Port {
 	return list
 }
 
-// foreignSlices are slices of the Service that no proxy, or another one, looks at.
+// foreignSlices are slices of the Service for another proxy, or for none.
 func (x *explainer) foreignSlices() []Slice {
 	var list []Slice
 	for _, s := range x.slices {
@@ -158,7 +157,7 @@ func (x *explainer) ownSlice(n model.NamespacedName) bool {
 	return slices.ContainsFunc(x.slices, func(s model.EndpointSlice) bool { return s.NamespacedName == n })
 }
 
-// lacking says what is missing where no endpoint can be used.
+// lacking returns why no endpoint can be used.
 func lacking(e *Endpoints, problems bool) string {
 	count := map[string]int{} // endpoints of other slices, by why
 	for _, s := range e.Slices {

@@ -6,7 +6,7 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// Explain says what becomes of a connection, and why.
+// Explain explains what happens to a connection.
 func Explain(in Input) Explanation {
 	snapshot := in.Builder.Snapshot()
 	family := snapshot.Family(model.FamilyOf(in.Dest.Addr()))
@@ -29,8 +29,8 @@ type explainer struct {
 	snapshot *model.Snapshot
 	family   *model.FamilySnapshot
 	d        model.Decision
-	service  model.Service         // whose port it is, as given
-	slices   []model.EndpointSlice // the Service's, as given
+	service  model.Service         // the Service of the port
+	slices   []model.EndpointSlice // its slices
 	e        Explanation
 }
 
@@ -50,7 +50,7 @@ func (x *explainer) explain() {
 	}
 	x.explainSourceRanges()
 	if x.d.Why == model.SourceNotAllowed {
-		return // whoever may not connect, meets nothing else
+		return // the packet is dropped before the policies apply
 	}
 	x.explainPolicy()
 	x.explainEndpoints()
@@ -62,7 +62,7 @@ func (x *explainer) explain() {
 	}
 }
 
-// explainProblems picks the problems of the objects that matter here.
+// explainProblems collects the problems of the objects that concern the connection.
 func (x *explainer) explainProblems() {
 	for _, p := range x.snapshot.Problems() {
 		name := p.Object.NamespacedName
@@ -75,7 +75,7 @@ func (x *explainer) explainProblems() {
 	}
 }
 
-// about reports whether a finding is about a Service.
+// about reports whether one of the findings concerns a Service.
 func (d Destination) about(service string) bool {
 	return slices.ContainsFunc(d.Findings, func(f Finding) bool { return f.Service == service })
 }

@@ -239,43 +239,43 @@ func TestLessCommonSituations(t *testing.T) {
 		{
 			"bad endpoints only", "172.30.0.41:80", web(none.Ready("10.0.0.300")), nil,
 			[]string{
-				"3. The EndpointSlices of Service ns1/web have no endpoint that can be read: see the problems below.",
+				"3. The EndpointSlices of Service ns1/web have no valid endpoint: see the problems below.",
 				`problem: EndpointSlice ns1/web-1: endpoints[0].addresses[0]: "10.0.0.300" is not an IP address`,
 			},
 		},
 		{
 			"a bad addressType", "172.30.0.41:80", web(none.Typed("IPX").Ready("10.0.0.2")), nil,
-			[]string{"   EndpointSlice ns1/web-1 (1 endpoint) has a bad addressType", "problem: EndpointSlice ns1/web-1: addressType:"},
+			[]string{"   EndpointSlice ns1/web-1 (1 endpoint) has an invalid addressType", "problem: EndpointSlice ns1/web-1: addressType:"},
 		},
 		{
 			"two ports of one Service on one number", "172.30.0.41:80", twoPorts, nil,
-			[]string{`   Its port "also" asks for the same, but stands after it: it gets no connection here.`},
+			[]string{`   Its port "also" claims the same address and port, but comes later in the list: it gets no connections here.`},
 		},
 		{
 			"a Service without ports", "172.30.0.41:80", noPorts, nil,
 			[]string{
 				"1. 172.30.0.41 is the cluster IP of Service ns1/web, which has no ports.",
-				"=> refused: 172.30.0.41 is a cluster IP, and 80/tcp no port of its Service",
+				"=> refused: 172.30.0.41 is a cluster IP, and its Service has no port 80/tcp",
 			},
 		},
 		{
 			"source ranges of the other family", "192.168.98.1:80", otherRanges, nil,
 			[]string{
-				"2. loadBalancerSourceRanges (2001:db8::/32) name no range of this IP family, so they do not count for it.",
+				"2. loadBalancerSourceRanges (2001:db8::/32) have no range of this IP family, so they do not apply to it.",
 				"=> forwarded to 10.0.0.2:8080",
 			},
 		},
 		{
 			"source ranges that can't be read", "192.168.98.1:80", badRanges, nil,
 			[]string{
-				"2. loadBalancerSourceRanges let nobody of this IP family in: no range could be read.",
+				"2. loadBalancerSourceRanges allow no client of this IP family: none of its ranges is valid.",
 				"=> dropped: 203.0.113.7 is not in loadBalancerSourceRanges",
 			},
 		},
 		{
 			"a node port on loopback, for this node's processes only", "127.0.0.1:30080", nodePort,
 			func(in *Input) { loopback(in); in.Source = netip.MustParseAddr("203.0.113.7") },
-			[]string{`1. "http" (30080/tcp) is the node port of Service ns1/web, but on loopback only for processes of this node.`},
+			[]string{`1. "http" (30080/tcp) is the node port of Service ns1/web, but on loopback it answers only processes of this node.`},
 		},
 		{
 			"… which the policy Local does not bind", "127.0.0.1:30080", localNodePort, loopback,
@@ -295,14 +295,14 @@ func TestLessCommonSituations(t *testing.T) {
 			Objects{Services: nodePort.Services, EndpointSlices: nodePort.EndpointSlices},
 			nil,
 			[]string{
-				`1. "http" (30080/tcp) is the node port of Service ns1/web, but 192.168.0.2 is no known address of this node, where node ports answer on no address that is known.`,
+				`1. "http" (30080/tcp) is the node port of Service ns1/web, but 192.168.0.2 is not a known address of this node, whose node ports answer on no known address.`,
 				"next: There is no Node node-1 among the objects, so this node's addresses are not known.",
 			},
 		},
 		{
 			"this Node has no podCIDRs yet", "172.30.0.41:80", web(none.Ready("10.0.0.2")),
 			func(in *Input) { in.Config.LocalPods.Mode = model.ByNodeCIDR },
-			[]string{"from 203.0.113.7 (perhaps a pod, perhaps not: this Node has no spec.podCIDRs)", "problem: Node node-1: spec.podCIDRs:"},
+			[]string{"from 203.0.113.7 (possibly a pod: this Node has no spec.podCIDRs)", "problem: Node node-1: spec.podCIDRs:"},
 		},
 		{
 			"by another interface than the pods' bridge", "172.30.0.41:80", web(none.Ready("10.0.0.2")),
@@ -311,8 +311,8 @@ func TestLessCommonSituations(t *testing.T) {
 				in.Interface = "eth0"
 			},
 			[]string{
-				"from 203.0.113.7 (no pod: pods come in by the interface cni0, and this by eth0)",
-				"5. The source address becomes this node's: 203.0.113.7 counts as no pod,",
+				"from 203.0.113.7 (not a pod: pods' connections arrive by the interface cni0, and this one by eth0)",
+				"5. The source address becomes this node's: 203.0.113.7 is not recognized as a pod,",
 			},
 		},
 	} {
@@ -339,13 +339,13 @@ func TestParse(t *testing.T) {
 		{"10.96.0.10:53/UDP", "10.96.0.10:53/udp"},
 		{"[fd00::1]:80/sctp", "[fd00::1]:80/sctp"},
 		{"[::ffff:10.96.0.10]:80", "10.96.0.10:80/tcp"},
-		{"10.96.0.10", `destination "10.96.0.10" is not like 10.96.0.10:80/tcp or [fd00::1]:80/tcp`},
-		{"web:80/tcp", `destination "web:80/tcp" is not like 10.96.0.10:80/tcp or [fd00::1]:80/tcp`},
-		{"[fe80::1%eth0]:80", `destination "[fe80::1%eth0]:80" is not like 10.96.0.10:80/tcp or [fd00::1]:80/tcp`},
-		{"10.96.0.10:80/icmp", `destination "10.96.0.10:80/icmp": "icmp" is none of tcp, udp, sctp`},
-		{"10.96.0.10:80/", `destination "10.96.0.10:80/": "" is none of tcp, udp, sctp`},
-		{"10.96.0.10:0", `destination "10.96.0.10:0": 0 is not between 1 and 65535`},
-		{"0.0.0.0:80", `destination "0.0.0.0:80": nobody connects to 0.0.0.0`},
+		{"10.96.0.10", `want ADDRESS:PORT[/PROTOCOL], for example 10.96.0.10:80/tcp or [fd00::1]:80/tcp; got "10.96.0.10"`},
+		{"web:80/tcp", `want ADDRESS:PORT[/PROTOCOL], for example 10.96.0.10:80/tcp or [fd00::1]:80/tcp; got "web:80/tcp"`},
+		{"[fe80::1%eth0]:80", `want ADDRESS:PORT[/PROTOCOL], for example 10.96.0.10:80/tcp or [fd00::1]:80/tcp; got "[fe80::1%eth0]:80"`},
+		{"10.96.0.10:80/icmp", `want protocol tcp, udp or sctp; got "icmp" in "10.96.0.10:80/icmp"`},
+		{"10.96.0.10:80/", `want protocol tcp, udp or sctp; got "" in "10.96.0.10:80/"`},
+		{"10.96.0.10:0", `destination "10.96.0.10:0": port 0 is not between 1 and 65535`},
+		{"0.0.0.0:80", `destination "0.0.0.0:80": 0.0.0.0 cannot be the destination of a connection`},
 	} {
 		dest, protocol, err := ParseDestination(tt.text)
 		got := dest.String() + "/" + protocol.String()
@@ -357,9 +357,9 @@ func TestParse(t *testing.T) {
 	for _, tt := range []struct{ text, want string }{
 		{"10.0.0.2", "10.0.0.2"},
 		{"::ffff:10.0.0.2", "10.0.0.2"},
-		{"pod", `"pod" is neither an IP address nor the word node`},
-		{"fe80::1%eth0", `"fe80::1%eth0" is neither an IP address nor the word node`},
-		{"::", "nobody connects from ::"},
+		{"pod", `want an IP address or "node"; got "pod"`},
+		{"fe80::1%eth0", `want an IP address or "node"; got "fe80::1%eth0"`},
+		{"::", ":: cannot be the source of a connection"},
 	} {
 		a, err := ParseSource(tt.text)
 		got := a.String()

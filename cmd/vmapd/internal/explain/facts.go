@@ -1,7 +1,7 @@
 package explain
 
-// Explanation says what becomes of a connection, and why. Its fields are the facts; Steps,
-// Next and Conclusion are the same in sentences. The names in JSON do not change.
+// Explanation explains what happens to a connection. Its fields are the facts; Steps, Next and
+// Conclusion are the same facts in sentences. The names in JSON do not change.
 type Explanation struct {
 	Node        Node          `json:"node"`
 	Client      Client        `json:"client"`
@@ -16,11 +16,11 @@ type Explanation struct {
 	// Reason is the rule that decided, see [model.Reason].
 	Reason string `json:"reason"`
 
-	// Problems are those of the objects that were looked at.
+	// Problems of the objects that concern the connection.
 	Problems []string `json:"problems,omitempty"`
 
 	Steps      []Step   `json:"steps"`
-	Next       []string `json:"next,omitempty"` // what to look at if this is not what should be
+	Next       []string `json:"next,omitempty"` // advice, if the result is not the expected one
 	Conclusion string   `json:"conclusion"`
 }
 
@@ -30,40 +30,40 @@ type Step struct {
 	Lines []string `json:"lines,omitempty"`
 }
 
-// Node is the node on which the connection is looked at.
+// Node is the node that handles the connection.
 type Node struct {
 	Name string `json:"name"`
-	// Known: there is a Node object. Without one, the node's addresses, its zone and its
+	// Known is false if there is no Node object. Then the node's addresses, its zone and its
 	// pods' ranges are not known.
 	Known bool   `json:"known"`
 	Zone  string `json:"zone,omitempty"`
 }
 
-// Client is who connects.
+// Client is the source of the connection.
 type Client struct {
 	Address   string `json:"address"`
-	Interface string `json:"interface,omitempty"` // by which the connection comes in
+	Interface string `json:"interface,omitempty"` // by which the connection arrives
 	// Kind is node, pod, notPod or unknown, as far as this node can tell.
 	Kind string `json:"kind"`
-	// Detection is how pods are told from others: clusterCIDR, nodeCIDR, interface,
-	// interfacePrefix; or why they can't be: nodeCIDRUnset, none.
+	// Detection is how pods are told from other clients: clusterCIDR, nodeCIDR, interface,
+	// interfacePrefix; or the reason why they can't be: nodeCIDRUnset, none.
 	Detection    string   `json:"detection"`
 	PodRanges    []string `json:"podRanges,omitempty"`
 	PodInterface string   `json:"podInterface,omitempty"`
-	// EndpointOf are the EndpointSlices that have this address, and PodNode the Node that
-	// they say it is on.
+	// EndpointOf are the EndpointSlices with this address, and PodNode is its Node according to
+	// them.
 	EndpointOf []string `json:"endpointOf,omitempty"`
 	PodNode    string   `json:"podNode,omitempty"`
-	// OtherNode is the Node whose address this is, if it is not this node.
+	// OtherNode is the Node with this address, unless it is this node.
 	OtherNode string `json:"otherNode,omitempty"`
-	// OtherwiseIfPod: it is not known whether it is a pod, and a pod would fare differently.
+	// OtherwiseIfPod: the client may be a pod, and then the result would differ.
 	OtherwiseIfPod bool `json:"otherwiseIfPod,omitempty"`
 }
 
-// canTellPods reports whether pods are told from others at all on this node.
+// canTellPods reports whether this node tells pods from other clients.
 func (c Client) canTellPods() bool { return c.Detection != "none" && c.Detection != "nodeCIDRUnset" }
 
-// Destination is what the client connects to.
+// Destination is the destination of the connection.
 type Destination struct {
 	Address  string `json:"address"`
 	Port     uint16 `json:"port"`
@@ -71,9 +71,9 @@ type Destination struct {
 	// Kind is clusterIP, loadBalancerIP, externalIP, nodePort, localhostNodePort, or none.
 	Kind    string       `json:"kind"`
 	Service *ServicePort `json:"service,omitempty"`
-	// Rivals ask for the same address and port in vain.
+	// Rivals claim the same address and port without success.
 	Rivals []Rival `json:"rivals,omitempty"`
-	// Findings are what comes near, where no Service is meant.
+	// Findings are possible explanations if the destination belongs to no Service.
 	Findings []Finding `json:"findings,omitempty"`
 }
 
@@ -86,44 +86,44 @@ type ServicePort struct {
 	Type      string `json:"type,omitempty"`
 }
 
-// Rival is a service port that asks for what another one has.
+// Rival is a service port that claims another one's address and port.
 type Rival struct {
 	Service string `json:"service"` // namespace/name
 	Port    string `json:"port"`
-	Younger bool   `json:"younger"` // if not, it is as old and comes later by name
+	Younger bool   `json:"younger"` // otherwise it is as old, and its name sorts later
 }
 
-// FindingKind is what was found out about a destination that is no Service's.
+// FindingKind is the kind of a Finding.
 type FindingKind string
 
 // The kinds of findings.
 const (
-	OtherPort         FindingKind = "otherPort"         // a Service has the address, on other ports
-	OtherProxy        FindingKind = "otherProxy"        // … and leaves it to another proxy
+	OtherPort         FindingKind = "otherPort"         // a Service has the address, with other ports
+	OtherProxy        FindingKind = "otherProxy"        // … and is labelled for another proxy
 	HeadlessLabel     FindingKind = "headlessLabel"     // … and is labelled as headless
 	ExternalName      FindingKind = "externalName"      // … and is of type ExternalName
-	NoClusterIP       FindingKind = "noClusterIP"       // … and has no cluster IP at all
+	NoClusterIP       FindingKind = "noClusterIP"       // … and has no cluster IP
 	OtherFamily       FindingKind = "otherFamily"       // … and has no cluster IP of this family
-	IPModeProxy       FindingKind = "ipModeProxy"       // … and its load balancer wants to be asked itself
-	Unusable          FindingKind = "unusable"          // … and nothing of it can be served
+	IPModeProxy       FindingKind = "ipModeProxy"       // … and its load balancer has ipMode Proxy
+	Unusable          FindingKind = "unusable"          // … and is invalid
 	NodePortElsewhere FindingKind = "nodePortElsewhere" // a node port, but not on this address of the node
-	NodePortNotHere   FindingKind = "nodePortNotHere"   // a node port, but this is no known address of the node
+	NodePortNotHere   FindingKind = "nodePortNotHere"   // a node port, but the node is not known to have this address
 	NodePortLocalhost FindingKind = "nodePortLocalhost" // a node port, but not on loopback
-	NodePortNotNode   FindingKind = "nodePortNotNode"   // … only for this node's own processes
+	NodePortNotNode   FindingKind = "nodePortNotNode"   // a node port on loopback, only for processes of this node
 	NodePortProtocol  FindingKind = "nodePortProtocol"  // a node port of another protocol
 	PodItself         FindingKind = "podItself"         // the address of an endpoint
 	ThisNode          FindingKind = "thisNode"          // an address of this node
-	OtherNodeAddr     FindingKind = "otherNode"         // an address of another one
-	InServiceCIDR     FindingKind = "inServiceCIDR"     // in a range for cluster IPs
+	OtherNodeAddr     FindingKind = "otherNode"         // an address of another node
+	InServiceCIDR     FindingKind = "inServiceCIDR"     // in a range of cluster IPs
 )
 
-// Finding is something about a destination that is no Service's. Which fields are set
-// depends on the kind.
+// Finding is a possible explanation if the destination belongs to no Service. The fields that
+// are set depend on the kind.
 type Finding struct {
 	Kind    FindingKind `json:"kind"`
 	Service string      `json:"service,omitempty"` // namespace/name
-	Role    string      `json:"role,omitempty"`    // what the address is to the Service: clusterIP, ...
-	Ports   []Port      `json:"ports,omitempty"`   // that are there
+	Role    string      `json:"role,omitempty"`    // of the address in the Service: clusterIP, ...
+	Ports   []Port      `json:"ports,omitempty"`   // of the Service or slice
 	// Addresses are where node ports answer.
 	Addresses []string `json:"addresses,omitempty"`
 	Name      string   `json:"name,omitempty"` // of the proxy, the Node, the EndpointSlice or the range
@@ -131,13 +131,13 @@ type Finding struct {
 	State     string   `json:"state,omitempty"` // of the endpoint, as Endpoint.State
 }
 
-// SourceRanges says who may connect to a load balancer's address.
+// SourceRanges are the clients that may connect to a load balancer's address.
 type SourceRanges struct {
 	Ranges  []string `json:"ranges"`
 	Allowed bool     `json:"allowed"`
-	// Applies: they concern this kind of address, and this family.
+	// Applies: they restrict this kind of address, and this family.
 	Applies bool `json:"applies"`
-	// Self: this node is among them, and so the address itself as the source.
+	// Self: they include this node, and so the address itself may be the source.
 	Self bool `json:"self,omitempty"`
 }
 
@@ -145,28 +145,28 @@ type SourceRanges struct {
 type Policy struct {
 	Field string `json:"field"` // internalTrafficPolicy or externalTrafficPolicy
 	Value string `json:"value"` // Cluster or Local
-	// ShortCircuit is pod or node if the client is one of those that Local does not bind.
+	// ShortCircuit is pod or node if Local does not apply to such a client.
 	ShortCircuit string `json:"shortCircuit,omitempty"`
 }
 
-// Endpoints are who could answer.
+// Endpoints are the endpoints of the service port.
 type Endpoints struct {
-	// List is cluster or local: where endpoints may be.
+	// List is cluster or local: where the policy allows endpoints.
 	List   string     `json:"list"`
 	Used   []Endpoint `json:"used"`
 	Unused []Endpoint `json:"unused,omitempty"`
-	// Slices are those of the Service that offer nothing for this port.
+	// Slices are slices of the Service without endpoints for this port.
 	Slices []Slice `json:"otherSlices,omitempty"`
-	// Hints are those that decided: node, zone, or none; HintsIgnored says why none did
-	// though there are some: someWithout or noneForUs.
+	// Hints are the hints that selected endpoints: node, zone, or none; HintsIgnored is the
+	// reason why all hints were ignored: someWithout or noneForUs.
 	Hints        string `json:"hints"`
 	HintsIgnored string `json:"hintsIgnored,omitempty"`
-	// Lacking says why none is used: noSlices, noPods, noPort, otherProtocol, otherFamily,
-	// leftToOthers, invalid, notServing or notLocal.
+	// Lacking is the reason why none is used: noSlices, noPods, noPort, otherProtocol,
+	// otherFamily, leftToOthers, invalid, notServing or notLocal.
 	Lacking string `json:"lacking,omitempty"`
 }
 
-// Endpoint is an address that could answer.
+// Endpoint is one endpoint.
 type Endpoint struct {
 	Address string   `json:"address"`
 	Local   bool     `json:"local"`
@@ -177,16 +177,16 @@ type Endpoint struct {
 	State     string   `json:"state"`
 	HintNodes []string `json:"hintNodes,omitempty"`
 	HintZones []string `json:"hintZones,omitempty"`
-	// Excluded says why it is not used: notServing, notLocal, readyOnesExist,
+	// Excluded is the reason why it is not used: notServing, notLocal, readyOnesExist,
 	// hintsOtherNodes or hintsOtherZones.
 	Excluded string `json:"excluded,omitempty"`
-	// SourceNAT says, if it is used, why it sees the node's address as its client's, or
-	// does not, see [model.SNATReason]; Masquerade which of the two it is.
+	// SourceNAT is the reason why a used endpoint sees the node's address as the source
+	// (Masquerade), or the client's, see [model.SNATReason].
 	SourceNAT  string `json:"sourceNAT,omitempty"`
 	Masquerade bool   `json:"masquerade,omitempty"`
 }
 
-// Slice is an EndpointSlice that offers nothing.
+// Slice is an EndpointSlice without endpoints for the port.
 type Slice struct {
 	Name      string `json:"name"`
 	Endpoints int    `json:"endpoints"`

@@ -8,21 +8,21 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// Input is a connection, and the world in which it is made.
+// Input is a connection, with the objects and the configuration that decide about it.
 type Input struct {
-	Builder *model.Builder // has all of the objects
-	Config  model.Config   // … and was made with this
+	Builder *model.Builder // of all objects
+	Config  model.Config   // of the builder
 	Objects Objects
 
 	Source    netip.Addr
-	Node      bool   // it is made by a process of this node, whatever its source
-	Interface string // by which it comes in, "" if that is not known
+	Node      bool   // a process of this node makes the connection, whatever the source is
+	Interface string // by which the connection arrives; "" if it is not known
 	Dest      netip.AddrPort
 	Protocol  model.Protocol
 }
 
-// NodeAddress returns the source of a connection that this node makes: where the
-// destination is loopback, that is, too, and else the node's primary address.
+// NodeAddress returns the source of a connection that this node makes: a loopback address if the
+// destination is one, and otherwise the node's primary address.
 func (in Input) NodeAddress() (netip.Addr, error) {
 	family := model.FamilyOf(in.Dest.Addr())
 	if in.Dest.Addr().IsLoopback() {
@@ -42,8 +42,7 @@ func (in Input) NodeAddress() (netip.Addr, error) {
 	return netip.Addr{}, fmt.Errorf("there is no Node %s, so its address is not known", in.Config.NodeName)
 }
 
-// Objects are the objects as they were given, also those that are not the proxy's
-// business.
+// Objects are all objects, also those that the proxy ignores.
 type Objects struct {
 	Services       []model.Service
 	EndpointSlices []model.EndpointSlice
@@ -51,7 +50,7 @@ type Objects struct {
 	ServiceCIDRs   []model.ServiceCIDR
 }
 
-// Builder returns a Builder that has the objects.
+// Builder returns a Builder with the objects.
 func (o Objects) Builder(c model.Config) *model.Builder {
 	b := model.NewBuilder(c)
 	for _, n := range o.Nodes {
@@ -73,30 +72,30 @@ func (o Objects) Builder(c model.Config) *model.Builder {
 func ParseSource(s string) (netip.Addr, error) {
 	a, err := netip.ParseAddr(s)
 	if err != nil || a.Zone() != "" {
-		return netip.Addr{}, fmt.Errorf("%q is neither an IP address nor the word node", s)
+		return netip.Addr{}, fmt.Errorf("want an IP address or \"node\"; got %q", s)
 	}
 	if a.IsUnspecified() || a.IsMulticast() {
-		return netip.Addr{}, fmt.Errorf("nobody connects from %v", a)
+		return netip.Addr{}, fmt.Errorf("%v cannot be the source of a connection", a)
 	}
 	return a.Unmap(), nil
 }
 
-// ParseDestination reads ADDRESS:PORT/PROTOCOL. Without a protocol it is TCP.
+// ParseDestination reads ADDRESS:PORT[/PROTOCOL]. The default protocol is TCP.
 func ParseDestination(s string) (netip.AddrPort, model.Protocol, error) {
 	text, proto, found := strings.Cut(s, "/")
 	p, err := model.ParseProtocol(strings.ToUpper(proto))
 	if err != nil || found && proto == "" {
-		return netip.AddrPort{}, 0, fmt.Errorf("destination %q: %q is none of tcp, udp, sctp", s, proto)
+		return netip.AddrPort{}, 0, fmt.Errorf("want protocol tcp, udp or sctp; got %q in %q", proto, s)
 	}
 	dest, err := netip.ParseAddrPort(text)
 	a := dest.Addr()
 	switch {
 	case err != nil || a.Zone() != "":
-		return netip.AddrPort{}, 0, fmt.Errorf("destination %q is not like 10.96.0.10:80/tcp or [fd00::1]:80/tcp", s)
+		return netip.AddrPort{}, 0, fmt.Errorf("want ADDRESS:PORT[/PROTOCOL], for example 10.96.0.10:80/tcp or [fd00::1]:80/tcp; got %q", s)
 	case a.IsUnspecified() || a.IsMulticast():
-		return netip.AddrPort{}, 0, fmt.Errorf("destination %q: nobody connects to %v", s, a)
+		return netip.AddrPort{}, 0, fmt.Errorf("destination %q: %v cannot be the destination of a connection", s, a)
 	case dest.Port() == 0:
-		return netip.AddrPort{}, 0, fmt.Errorf("destination %q: 0 is not between 1 and 65535", s)
+		return netip.AddrPort{}, 0, fmt.Errorf("destination %q: port 0 is not between 1 and 65535", s)
 	}
 	return netip.AddrPortFrom(a.Unmap(), dest.Port()), p, nil
 }

@@ -2,7 +2,7 @@ package explain
 
 import "github.com/vmapd/vmapd/model"
 
-// The names that the model's values have in JSON.
+// The names of the model's values in JSON.
 
 func verdictName(v model.Verdict) string {
 	return [...]string{

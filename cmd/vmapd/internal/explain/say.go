@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// say puts the facts into sentences. It looks at nothing but the facts.
+// say makes sentences of the facts, and of nothing else.
 func (e *Explanation) say() {
 	e.step(e.sayDestination()...)
 	if e.Destination.Service != nil {
@@ -26,7 +26,7 @@ func (e *Explanation) say() {
 	e.Conclusion = e.conclude()
 }
 
-// step adds a step that is only sentences; empty ones are left out.
+// step adds a step of sentences, without the empty ones.
 func (e *Explanation) step(sentences ...string) {
 	var said []string
 	for _, s := range sentences {
@@ -41,10 +41,10 @@ func (e *Explanation) step(sentences ...string) {
 
 func (s ServicePort) String() string { return s.Namespace + "/" + s.Name }
 
-// portText is how a port is spoken of.
+// portText names a port.
 func (s ServicePort) portText() string {
 	if s.Port == "" {
-		return "its port without a name"
+		return "its unnamed port"
 	}
 	return fmt.Sprintf("port %q", s.Port)
 }
@@ -56,7 +56,7 @@ func (d Destination) String() string {
 	return fmt.Sprintf("%s:%d/%s", d.Address, d.Port, d.Protocol)
 }
 
-// roles are what an address is to a Service, in words.
+// roleText names the role of an address in a Service.
 func roleText(kind string) string {
 	switch kind {
 	case "clusterIP":
@@ -81,7 +81,7 @@ func (e *Explanation) sayDestination() []string {
 		said = append(said, fmt.Sprintf("%d/%s is the node port %s, and %s is an address of this node where node ports answer.",
 			d.Port, d.Protocol, of, d.Address))
 	case "localhostNodePort":
-		said = append(said, fmt.Sprintf("%d/%s is the node port %s. On loopback, a program of vmapd on this node answers.",
+		said = append(said, fmt.Sprintf("%d/%s is the node port %s. On loopback, a listener of vmapd answers.",
 			d.Port, d.Protocol, of))
 	default:
 		said = append(said, fmt.Sprintf("%v is %s %s.", d, roleText(d.Kind), of))
@@ -91,15 +91,15 @@ func (e *Explanation) sayDestination() []string {
 		if r.Port != "" {
 			port = fmt.Sprintf(", port %q,", r.Port)
 		}
-		why := "is as old and comes first by name"
+		why := "is as old, and its name sorts first"
 		if r.Younger {
 			why = "is older"
 		}
 		if r.Service == d.Service.String() {
-			said = append(said, fmt.Sprintf("Its port %q asks for the same, but stands after it: it gets no connection here.", r.Port))
+			said = append(said, fmt.Sprintf("Its port %q claims the same address and port, but comes later in the list: it gets no connections here.", r.Port))
 			continue
 		}
-		said = append(said, fmt.Sprintf("Service %s%s asks for the same, but %v %s and has it: %s gets no connection here.",
+		said = append(said, fmt.Sprintf("Service %s%s claims the same address and port, but %v %s: %s gets no connections here.",
 			r.Service, port, *d.Service, why, r.Service))
 	}
 	return said
@@ -111,19 +111,19 @@ func (e *Explanation) saySourceRanges() string {
 	case r == nil:
 		return ""
 	case !r.Applies && e.Destination.Kind != "loadBalancerIP":
-		return fmt.Sprintf("loadBalancerSourceRanges (%s) count for load-balancer addresses only, not for %s.",
+		return fmt.Sprintf("loadBalancerSourceRanges (%s) apply to load-balancer addresses only, not to %s.",
 			strings.Join(r.Ranges, ", "), roleText(e.Destination.Kind))
 	case !r.Applies:
-		return fmt.Sprintf("loadBalancerSourceRanges (%s) name no range of this IP family, so they do not count for it.",
+		return fmt.Sprintf("loadBalancerSourceRanges (%s) have no range of this IP family, so they do not apply to it.",
 			strings.Join(r.Ranges, ", "))
 	case len(r.Ranges) == 0:
-		return "loadBalancerSourceRanges let nobody of this IP family in: no range could be read."
+		return "loadBalancerSourceRanges allow no client of this IP family: none of its ranges is valid."
 	}
 	self := ""
 	if r.Self {
-		self = fmt.Sprintf(" and, as this node is among them, %s itself", e.Destination.Address)
+		self = fmt.Sprintf(" and, because they include this node, %s itself", e.Destination.Address)
 	}
-	who := fmt.Sprintf("Only loadBalancerSourceRanges may connect: %s%s.", strings.Join(r.Ranges, ", "), self)
+	who := fmt.Sprintf("loadBalancerSourceRanges allow only %s%s.", strings.Join(r.Ranges, ", "), self)
 	if r.Allowed {
 		return fmt.Sprintf("%s %s is among them.", who, e.Client.Address)
 	}
@@ -133,7 +133,7 @@ func (e *Explanation) saySourceRanges() string {
 func (e *Explanation) sayPolicy() string {
 	p := e.Policy
 	is := fmt.Sprintf("%s is %s", p.Field, p.Value)
-	const asIf = "it is served as if it had gone out to the load balancer and come in by a better node: endpoints on any node may answer."
+	const asIf = "the connection is treated as if it came through the load balancer to a node with endpoints: endpoints on any node may answer."
 	switch {
 	case p.ShortCircuit == "pod":
 		return is + ", but the client is a pod: " + asIf
@@ -142,7 +142,7 @@ func (e *Explanation) sayPolicy() string {
 	case p.Value == "Cluster":
 		return is + ": endpoints on any node may answer."
 	case p.Field == "externalTrafficPolicy" && e.Client.Kind == "unknown" && !e.Client.canTellPods():
-		return is + ": only endpoints on this node may answer. Pods would be exempt, but this node can't tell them from others."
+		return is + ": only endpoints on this node may answer. Pods would be exempt, but this node cannot tell them from other clients."
 	}
 	return is + ": only endpoints on this node may answer."
 }
@@ -151,26 +151,26 @@ func (e *Explanation) sayChoice() string {
 	c := e.Choice
 	n := len(e.Endpoints.Used)
 	if n == 1 {
-		return "There is only one, so it is chosen."
+		return "The only usable endpoint is chosen."
 	}
 	if e.Reason == "loopbackForwarder" {
-		return "The program chooses one of them for each connection."
+		return "The listener chooses one of them for each connection."
 	}
 	how := map[string]string{
 		"random":      "One of them is chosen at random for each connection.",
 		"round-robin": "They are chosen in turn, one for each connection.",
-		"source-hash": "One of them is chosen by the client's address: the same one while their number stays.",
+		"source-hash": "One of them is chosen by the client's address: the same one as long as their number does not change.",
 	}[c.Algorithm]
 	if c.AffinitySeconds == 0 {
 		return how
 	}
-	return fmt.Sprintf("sessionAffinity is ClientIP: a client that was here within the last %v gets the same endpoint as then, if it is still one of them. Otherwise: %s",
+	return fmt.Sprintf("sessionAffinity is ClientIP: a client whose last connection was at most %v ago gets the same endpoint again, if it is still one of them. Otherwise: %s",
 		time.Duration(c.AffinitySeconds)*time.Second, lowerFirst(how))
 }
 
 func lowerFirst(s string) string { return strings.ToLower(s[:1]) + s[1:] }
 
-// saySourceAddress says what the endpoints see as their client, all alike or each.
+// saySourceAddress describes the source address that the endpoints see.
 func (e *Explanation) saySourceAddress() Step {
 	var order []string
 	addrs := map[string][]string{}
@@ -196,28 +196,28 @@ func (e *Explanation) saySNAT(reason string) string {
 	case "onNode":
 		return fmt.Sprintf("The source address stays %s: the endpoint is in this node's own network.", client)
 	case "hairpin":
-		return "The source address becomes this node's: the endpoint is the client itself, and would otherwise answer past the node."
+		return "The source address becomes this node's: the endpoint is the client itself, and its replies must come back through the node."
 	case "everyClusterIP":
-		return "The source address becomes this node's: --masquerade-all says so for every cluster IP."
+		return "The source address becomes this node's: with --masquerade-all, that applies to every cluster IP."
 	case "offCluster":
-		return fmt.Sprintf("The source address becomes this node's: %s counts as no pod, and replies must come back through this node.", client)
+		return fmt.Sprintf("The source address becomes this node's: %s is not recognized as a pod, and replies must come back through this node.", client)
 	case "externalCluster":
 		return "The source address becomes this node's: externalTrafficPolicy is Cluster, and replies must come back through this node."
 	case "fromNode":
-		return "The source address becomes this node's: a process of this node may have one to which no other machine can answer."
+		return "The source address becomes this node's: a process of this node may use an address to which other machines cannot reply."
 	case "byForwarder":
-		return "The endpoint sees this node: the program connects to it anew."
+		return "The endpoint sees this node's address: the listener opens a connection of its own."
 	}
 	stays := fmt.Sprintf("The source address stays: the endpoint sees %s.", client)
 	if !e.Client.canTellPods() && e.Client.Kind != "node" && e.Destination.Kind == "clusterIP" {
-		stays += " If the client is no pod, replies may not find their way back; but this node can't tell pods from others."
+		stays += " If the client is not a pod, replies may not find their way back: this node cannot tell pods from other clients."
 	}
 	return stays
 }
 
 const fewAddresses = 3
 
-// someOf lists addresses, or how many they are.
+// someOf lists addresses or, if they are many, returns their number.
 func someOf(list []string) string {
 	switch n := len(list); {
 	case n == 1:
@@ -244,22 +244,22 @@ func (e *Explanation) conclude() string {
 		why := map[string]string{
 			"noLocalEndpoints": "the policy is Local, and no endpoint on this node can answer",
 			"sourceNotAllowed": e.Client.Address + " is not in loadBalancerSourceRanges",
-			"unallocatedAddr":  e.Destination.Address + " is in a range for cluster IPs, and no Service that is served here has it",
+			"unallocatedAddr":  e.Destination.Address + " is in a range of cluster IPs, and no Service served on this node has it",
 		}[e.Reason]
-		return fmt.Sprintf("dropped: %s (the client hears nothing, and times out)", why)
+		return fmt.Sprintf("dropped: %s (the client gets no answer, and times out)", why)
 	}
-	return fmt.Sprintf("not a matter of Services: it goes on to %s as it is", to)
+	return fmt.Sprintf("not handled by Services: the connection continues to %s unchanged", to)
 }
 
 func (e *Explanation) whyRefused() string {
 	how := `the client gets an ICMP error: "port unreachable"`
 	switch {
 	case e.Destination.Kind == "localhostNodePort":
-		how = "the program on loopback turns it away"
+		how = "the listener on loopback rejects it"
 	case e.Destination.Protocol == "tcp":
 		how = `the client gets a TCP reset: "connection refused"`
 	}
-	why := fmt.Sprintf("%s is a cluster IP, and %d/%s no port of its Service", e.Destination.Address, e.Destination.Port, e.Destination.Protocol)
+	why := fmt.Sprintf("%s is a cluster IP, and its Service has no port %d/%s", e.Destination.Address, e.Destination.Port, e.Destination.Protocol)
 	if e.Reason == "noEndpoints" {
 		why = fmt.Sprintf("Service %v, %s, has no endpoint that can answer", *e.Destination.Service, e.Destination.Service.portText())
 	}

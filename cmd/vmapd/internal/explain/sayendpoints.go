@@ -51,15 +51,15 @@ func isAre(n int) string {
 	return "are"
 }
 
-// sayWhichUsed names the rule, where it is not plainly that all ready ones are used.
+// sayWhichUsed names the rule that selected the endpoints, unless all ready ones are used.
 func (e *Explanation) sayWhichUsed() string {
 	switch {
 	case e.Endpoints.Used[0].State == "terminating":
-		return " (none is ready, so those that are terminating but still serve)"
+		return " (none is ready, so terminating endpoints that still serve are used)"
 	case e.Endpoints.Hints == "node":
-		return " (each has hints, and these are for this node)"
+		return " (all have hints; hints for this node apply)"
 	case e.Endpoints.Hints == "zone":
-		return fmt.Sprintf(" (each has hints, and these are for this node's zone %s)", e.Node.Zone)
+		return fmt.Sprintf(" (all have hints; hints for this node's zone %s apply)", e.Node.Zone)
 	}
 	return ""
 }
@@ -67,11 +67,11 @@ func (e *Explanation) sayWhichUsed() string {
 func (e *Explanation) sayIgnoredHints() []string {
 	switch {
 	case e.Endpoints.HintsIgnored == "someWithout":
-		return []string{"hints do not count: not every ready endpoint has them"}
+		return []string{"hints are ignored: not every ready endpoint has them"}
 	case e.Endpoints.HintsIgnored == "noneForUs" && e.Node.Zone == "":
-		return []string{"hints do not count: none is for this node, and its zone is not known"}
+		return []string{"hints are ignored: none is for this node, and its zone is not known"}
 	case e.Endpoints.HintsIgnored == "noneForUs":
-		return []string{fmt.Sprintf("hints do not count: none is for this node or its zone %s", e.Node.Zone)}
+		return []string{fmt.Sprintf("hints are ignored: none is for this node or its zone %s", e.Node.Zone)}
 	}
 	return nil
 }
@@ -82,7 +82,7 @@ func (e *Explanation) sayUsed(u Endpoint) string {
 		text += ", terminating"
 	}
 	if u.SourceNAT == "hairpin" {
-		text += ", is the client itself"
+		text += ", the client itself"
 	}
 	if e.Endpoints.Hints != "none" || e.Endpoints.HintsIgnored != "" {
 		text += sayHints(u)
@@ -95,7 +95,7 @@ func (e *Explanation) sayWhere(u Endpoint) string {
 	case u.Local:
 		return "on this node"
 	case u.Node == "":
-		return "on no known node"
+		return "on an unknown node"
 	}
 	return "on " + u.Node
 }
@@ -130,7 +130,7 @@ func sayExcluded(u Endpoint) string {
 	case "notLocal":
 		return "not on this node"
 	case "readyOnesExist":
-		return "is terminating, and others are ready"
+		return "terminating, and others are ready"
 	case "hintsOtherNodes":
 		return "its hints are for other nodes" + sayHintsAfter(u.HintNodes)
 	case "hintsOtherZones":
@@ -138,9 +138,9 @@ func sayExcluded(u Endpoint) string {
 	}
 	switch u.State {
 	case "terminated":
-		return "is terminating and no longer serves"
+		return "terminating and no longer serving"
 	case "ready", "terminating":
-		return "is not usable"
+		return "not usable"
 	}
 	return "not ready (readiness probe failing, or still starting?)"
 }
@@ -154,7 +154,7 @@ func sayHintsAfter(list []string) string {
 
 const maxRows = 20
 
-// table is one line for each endpoint, in two columns; of very many, the first.
+// table returns a line of two columns for each endpoint, up to maxRows.
 func table(list []Endpoint, say func(Endpoint) string) []string {
 	width := 0
 	for _, e := range list[:min(len(list), maxRows)] {
@@ -171,7 +171,7 @@ func table(list []Endpoint, say func(Endpoint) string) []string {
 	return lines
 }
 
-// sayLacking says why there is not even a candidate.
+// sayLacking describes why there is no candidate.
 func (e *Explanation) sayLacking() string {
 	sp := e.Destination.Service
 	switch e.Endpoints.Lacking {
@@ -184,15 +184,15 @@ func (e *Explanation) sayLacking() string {
 	case "leftToOthers":
 		return fmt.Sprintf("The EndpointSlices of Service %v are not for this proxy:", *sp)
 	case "invalid":
-		return fmt.Sprintf("The EndpointSlices of Service %v have no endpoint that can be read: see the problems below.", *sp)
+		return fmt.Sprintf("The EndpointSlices of Service %v have no valid endpoint: see the problems below.", *sp)
 	case "noPods":
 		return fmt.Sprintf("The EndpointSlices of Service %v have no endpoints: most likely, its selector matches no pod.", *sp)
 	}
-	return fmt.Sprintf("Service %v has no EndpointSlice: its selector matches no pod, or it has none and nobody made a slice.", *sp)
+	return fmt.Sprintf("Service %v has no EndpointSlice: its selector matches no pod, or it has no selector and nobody created a slice.", *sp)
 }
 
-// saySlice says what is with a slice that offers nothing here. Of one without endpoints,
-// or of the other family, there is nothing to say where others are used.
+// saySlice describes why a slice offers nothing for the port. It is silent about slices without
+// endpoints, and about those of the other family if others are used.
 func (e *Explanation) saySlice(o Slice) string {
 	sp := e.Destination.Service
 	who := fmt.Sprintf("EndpointSlice %s (%s)", o.Name, count(o.Endpoints, "endpoint"))
@@ -201,21 +201,21 @@ func (e *Explanation) saySlice(o Slice) string {
 		if e.Endpoints.Lacking == "" {
 			return ""
 		}
-		return who + " is not of " + sp.Family
+		return who + " is not for " + sp.Family
 	case "otherProxy":
-		return who + " has the label service.kubernetes.io/service-proxy-name: it is left to another proxy"
+		return who + " has the label service.kubernetes.io/service-proxy-name: another proxy serves it"
 	case "headlessLabel":
 		return who + " has the label service.kubernetes.io/headless: no proxy serves it"
 	case "notIP":
-		return who + " has names, not addresses"
+		return who + " has host names, not addresses"
 	case "invalid":
-		return who + " has a bad addressType"
+		return who + " has an invalid addressType"
 	}
 	switch {
 	case o.Endpoints == 0:
 		return ""
 	case len(o.Ports) == 0:
-		return who + " offers no port at all"
+		return who + " offers no port"
 	}
 	if o.Why == "otherProtocol" {
 		return fmt.Sprintf("%s offers %s, and nothing for %s", who, portTexts(o.Ports), e.Destination.Protocol)

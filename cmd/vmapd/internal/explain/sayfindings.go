@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// sayFindings says what a destination is that is no Service's.
+// sayFindings describes a destination that belongs to no Service.
 func (e *Explanation) sayFindings() []string {
 	d := e.Destination
 	var said []string
@@ -14,12 +14,11 @@ func (e *Explanation) sayFindings() []string {
 		said = append(said, e.sayFinding(f))
 	}
 	if len(said) == 0 {
-		return []string{fmt.Sprintf("No Service has the address %s, and no EndpointSlice.", d.Address)}
+		return []string{fmt.Sprintf("Neither a Service nor an EndpointSlice has the address %s.", d.Address)}
 	}
-	// What is a Service's in some way stands alone; the rest begins with the fact that
-	// nobody is meant.
+	// Findings about a Service name it; before others, say that there is none.
 	if first := d.Findings[0].Kind; slices.Contains([]FindingKind{PodItself, ThisNode, OtherNodeAddr, InServiceCIDR}, first) {
-		return append([]string{fmt.Sprintf("No Service is meant by %v.", d)}, said...)
+		return append([]string{fmt.Sprintf("%v belongs to no Service.", d)}, said...)
 	}
 	return said
 }
@@ -32,44 +31,44 @@ func (e *Explanation) sayFinding(f Finding) string {
 	case OtherPort:
 		return e.sayOtherPort(f, has)
 	case OtherProxy:
-		return fmt.Sprintf("%s, whose label service.kubernetes.io/service-proxy-name=%s leaves it to another proxy.", has, f.Name)
+		return fmt.Sprintf("%s, whose label service.kubernetes.io/service-proxy-name=%s assigns it to another proxy.", has, f.Name)
 	case HeadlessLabel:
-		return has + ", whose label service.kubernetes.io/headless says that no proxy serves it."
+		return has + ", whose label service.kubernetes.io/headless means that no proxy serves it."
 	case ExternalName:
 		return has + ", whose type is ExternalName: it is only a name in DNS, and no proxy serves it."
 	case NoClusterIP:
-		return has + ", which has no cluster IP (headless): DNS gives the pods' own addresses, and no proxy serves it."
+		return has + ", which has no cluster IP (headless): DNS returns the pods' own addresses, and no proxy serves it."
 	case OtherFamily:
-		return fmt.Sprintf("%s, which has no %s cluster IP, and so no part in %s.", has, e.family(), e.family())
+		return fmt.Sprintf("%s, which has no %s cluster IP, so it is not served over %s.", has, e.family(), e.family())
 	case IPModeProxy:
-		return has + ", with ipMode Proxy: the load balancer wants to see the connection itself, so nodes do not capture it."
+		return has + ", with ipMode Proxy: connections go to the load balancer itself, and nodes do not intercept them."
 	case Unusable:
-		return has + ", of which nothing can be served: see the problems of this object."
+		return has + ", which is invalid and so is not served: see the problems of this object."
 	case NodePortElsewhere:
-		return fmt.Sprintf("%s is the node port of Service %s, but on this node, node ports answer only on %s (--nodeport-addresses), and not on %s.",
+		return fmt.Sprintf("%s is the node port of Service %s, but node ports of this node answer only on %s (--nodeport-addresses), not on %s.",
 			ports, f.Service, orNone(f.Addresses), d.Address)
 	case NodePortNotHere:
-		return fmt.Sprintf("%s is the node port of Service %s, but %s is no known address of this node, where node ports answer on %s.",
+		return fmt.Sprintf("%s is the node port of Service %s, but %s is not a known address of this node, whose node ports answer on %s.",
 			ports, f.Service, d.Address, orNone(f.Addresses))
 	case NodePortLocalhost:
-		return fmt.Sprintf("%s is the node port of Service %s, but on this node, node ports answer only on %s, and on loopback only with --nodeport-addresses=localhost (for tcp and udp).",
+		return fmt.Sprintf("%s is the node port of Service %s, but node ports of this node answer only on %s, and on loopback only with --nodeport-addresses=localhost (tcp and udp).",
 			ports, f.Service, orNone(f.Addresses))
 	case NodePortNotNode:
-		return fmt.Sprintf("%s is the node port of Service %s, but on loopback only for processes of this node.", ports, f.Service)
+		return fmt.Sprintf("%s is the node port of Service %s, but on loopback it answers only processes of this node.", ports, f.Service)
 	case NodePortProtocol:
 		return fmt.Sprintf("%s is the node port of Service %s, but %d/%s is not.", ports, f.Service, d.Port, d.Protocol)
 	case PodItself:
 		return e.sayPodItself(f)
 	case ThisNode:
-		return fmt.Sprintf("%s is an address of this node, and no Service that is served has the node port %d/%s.", d.Address, d.Port, d.Protocol)
+		return fmt.Sprintf("%s is an address of this node, and no Service served on it has the node port %d/%s.", d.Address, d.Port, d.Protocol)
 	case OtherNodeAddr:
 		if f.Service != "" {
-			return fmt.Sprintf("%s is the node port of Service %s, and %s an address of the node %s: what happens there is decided there (--node-name %s).",
+			return fmt.Sprintf("%s is the node port of Service %s, and %s is an address of the node %s, which decides about the connection (--node-name %s).",
 				ports, f.Service, d.Address, f.Name, f.Name)
 		}
-		return fmt.Sprintf("%s is an address of the node %s: what happens there is decided there (--node-name %s).", d.Address, f.Name, f.Name)
+		return fmt.Sprintf("%s is an address of the node %s, which decides about the connection (--node-name %s).", d.Address, f.Name, f.Name)
 	case InServiceCIDR:
-		return fmt.Sprintf("%s is in %s, a range for cluster IPs (ServiceCIDR).", d.Address, f.Name)
+		return fmt.Sprintf("%s is in %s, a range of cluster IPs (ServiceCIDR).", d.Address, f.Name)
 	}
 	return string(f.Kind)
 }
@@ -91,7 +90,7 @@ func (e *Explanation) sayOtherPort(f Finding, has string) string {
 			return fmt.Sprintf("%s, which has port %d for %s, not for %s. Its ports there: %s.", has, d.Port, p.Protocol, d.Protocol, portTexts(f.Ports))
 		}
 	}
-	return fmt.Sprintf("%s, but %d/%s is none of its ports there: %s.", has, d.Port, d.Protocol, portTexts(f.Ports))
+	return fmt.Sprintf("%s, but the Service has no port %d/%s there; its ports are %s.", has, d.Port, d.Protocol, portTexts(f.Ports))
 }
 
 func (e *Explanation) sayPodItself(f Finding) string {
@@ -103,7 +102,7 @@ func (e *Explanation) sayPodItself(f Finding) string {
 	if f.Service != "" {
 		who += " of Service " + f.Service
 	}
-	text := who + ": whoever asks it directly passes no Service."
+	text := who + ": connecting to it directly bypasses every Service."
 	if f.State != "ready" {
 		text += fmt.Sprintf(" It is %s.", stateText(f.State))
 	}
@@ -140,7 +139,7 @@ func stateText(state string) string {
 
 func orNone(list []string) string {
 	if len(list) == 0 {
-		return "no address that is known"
+		return "no known address"
 	}
 	return strings.Join(list, ", ")
 }

@@ -7,11 +7,10 @@ import (
 	"strings"
 )
 
-// WriteText writes the explanation for someone to read.
+// WriteText writes the explanation as text for people.
 func (e Explanation) WriteText(w io.Writer) error {
 	var out strings.Builder
-	// A name may be anything where no API server has checked it, and the reader is a
-	// terminal.
+	// Without an API server, nothing has validated names, and the output goes to a terminal.
 	line := func(format string, args ...any) {
 		out.WriteString(printable(fmt.Sprintf(format, args...)) + "\n")
 	}
@@ -43,7 +42,7 @@ func (e Explanation) WriteText(w io.Writer) error {
 func (e *Explanation) sayNode() string {
 	switch {
 	case !e.Node.Known:
-		return e.Node.Name + " (its Node object is not known, and so neither its addresses nor its zone)"
+		return e.Node.Name + " (its Node object is missing, so its addresses and its zone are not known)"
 	case e.Node.Zone != "":
 		return fmt.Sprintf("%s, in zone %s", e.Node.Name, e.Node.Zone)
 	}
@@ -77,26 +76,26 @@ func (e *Explanation) sayKind() string {
 	case "pod nodeCIDR":
 		return "a pod: its address is in this node's range " + ranges
 	case "pod interface", "pod interfacePrefix":
-		return fmt.Sprintf("a pod: it comes in by the interface %s", c.Interface)
+		return fmt.Sprintf("a pod: the connection arrives by the interface %s", c.Interface)
 	case "notPod clusterCIDR":
-		return "no pod: its address is not in the cluster's range " + ranges
+		return "not a pod: its address is not in the cluster's range " + ranges
 	case "notPod nodeCIDR":
-		return "no pod of this node: its address is not in this node's range " + ranges
+		return "not a pod of this node: its address is not in this node's range " + ranges
 	case "notPod interface":
-		return fmt.Sprintf("no pod: pods come in by the interface %s, and this by %s", c.PodInterface, c.Interface)
+		return fmt.Sprintf("not a pod: pods' connections arrive by the interface %s, and this one by %s", c.PodInterface, c.Interface)
 	case "notPod interfacePrefix":
-		return fmt.Sprintf("no pod: pods come in by interfaces whose names begin with %s, and this by %s", c.PodInterface, c.Interface)
+		return fmt.Sprintf("not a pod: pods' connections arrive by interfaces whose names begin with %s, and this one by %s", c.PodInterface, c.Interface)
 	case "unknown interface", "unknown interfacePrefix":
-		return "taken for no pod: pods are told by their interface, and it is not said by which this comes in (--interface)"
+		return "treated as no pod: pods are recognized by their interface, and --interface was not given"
 	case "unknown nodeCIDRUnset":
-		return "perhaps a pod, perhaps not: this Node has no spec.podCIDRs"
+		return "possibly a pod: this Node has no spec.podCIDRs"
 	case "unknown none":
-		return "perhaps a pod, perhaps not: nothing says how to tell (--cluster-cidr)"
+		return "possibly a pod: without --cluster-cidr, pods are not recognized"
 	}
 	return "a process of this node"
 }
 
-// printable escapes what would break a line or confuse a terminal.
+// printable escapes characters that would break a line or confuse a terminal.
 func printable(s string) string {
 	var b strings.Builder
 	for _, r := range s {
