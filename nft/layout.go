@@ -1,17 +1,18 @@
 package nft
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/vmapd/vmapd/model"
 )
 
-// A layoutSet is a set or map of the layout, with its scope and its role.
+// A layoutSet is a row of the table of sets and maps.
 type layoutSet struct {
-	Set
-	scope scope
-	role  role
+	name    string // in scopeOwn its beginning
+	of      Set
+	scope   scope
+	role    role
+	comment string
 }
 
 // A scope says which objects the elements of a set belong to.
@@ -48,100 +49,96 @@ const (
 // endpointsRole returns the role of the maps of endpoints for a traffic policy.
 func endpointsRole(l model.TrafficPolicy) role { return roleEndpoints + role(l) }
 
-// layout has all sets and maps that a table can have, sorted by name; of the names in
-// scopeOwn, the beginning. A set whose type changes in a later version must get another
+// Types of sets: declarations without names.
+var (
+	addrs            = Set{Key: []Type{Addr}}
+	addrPairs        = Set{Key: []Type{Addr, Addr}}
+	cidrs            = Set{Key: []Type{Addr}, Interval: true}
+	sources          = Set{Key: []Type{Addr, Service, Addr}, Interval: true}
+	clients          = Set{Key: []Type{Addr}, Data: []Type{Addr, Service}, Dynamic: true}
+	endpoints        = Set{Key: []Type{Addr, Service}}
+	vips             = Set{Key: []Type{Addr, Proto, Service}}
+	vipVerdicts      = Set{Key: []Type{Addr, Proto, Service}, Verdicts: true}
+	vipSlots         = Set{Key: []Type{Addr, Proto, Service, Slot}, Data: []Type{Addr, Service}}
+	vipCounters      = Set{Key: []Type{Addr, Proto, Service}, Counter: true}
+	nodePortVerdicts = Set{Key: []Type{Proto, Service}, Verdicts: true}
+	nodePortSlots    = Set{Key: []Type{Proto, Service, Slot}, Data: []Type{Addr, Service}}
+	nodePortCounters = Set{Key: []Type{Proto, Service}, Counter: true}
+)
+
+// layout has all sets and maps that a table can have, sorted by name. A set whose type changes in a later version must get another
 // name: sets of the same name can't be exchanged without losing what they hold.
 //
 // A counter has its set and an element of its own: an element of the verdict map is replaced
 // whenever the number of endpoints changes, and would begin at 0 again. Whose it is stands in
 // its comment, so that a frontend which goes over to another Service does begin at 0. A
 // lookup updates what an element counts since Linux 5.7 (nft_lookup_eval).
-var layout = func() []layoutSet { //nolint:gochecknoglobals // a table, made once
-	var (
-		addr     = []Type{Addr}
-		vip      = []Type{Addr, Proto, Service}
-		nodePort = []Type{Proto, Service}
-		endpoint = []Type{Addr, Service}
+var layout = []layoutSet{
+	{affinityBoth, endpoints, scopeOwn, otherRole, ""},
+	{affinityOf[model.Cluster], clients, scopeOwn, otherRole, ""},
+	{AffinityIPs, vipVerdicts, scopeAddr, roleAffinity, "whose clients come back to the same endpoint"},
+	{AffinityNodePorts, nodePortVerdicts, scopeNodePort, roleAffinity, "whose clients come back to the same endpoint"},
+	{ClusterIPs, addrs, scopeCluster, otherRole, "refuse connections to ports that no Service has"},
+	{Endpoints, vipSlots, scopeAddr, roleEndpoints, "who answers: slots 0 to N-1 of each service address"},
+	{FirewallIPs, vips, scopeAddr, otherRole, "for some sources only, see source-ranges"},
+	{Hairpin, addrPairs, scopeEndpoint, otherRole, "endpoints on this node that connect to themselves"},
+	{affinityOf[model.Local], clients, scopeOwn, otherRole, ""},
+	{LocalEndpoints, vipSlots, scopeAddr, roleLocalEndpoints, "who answers on this node: slots 0 to n-1 of each service address"},
+	{NodePortCounters, nodePortCounters, scopeNodePort, roleCounters, "new connections to node ports"},
+	{NodePortEndpoints, nodePortSlots, scopeNodePort, roleEndpoints, "who answers: slots 0 to N-1 of each node port"},
+	{NodePortIPs, addrs, scopeNode, otherRole, "where node ports answer"},
+	{NodePortLocalEndpoints, nodePortSlots, scopeNodePort, roleLocalEndpoints, "who answers on this node: slots 0 to n-1 of each node port"},
+	{NodePortSourceNAT, nodePortVerdicts, scopeNodePort, roleSourceNAT, "which node ports need the node's address as source"},
+	{RememberIPs, vipVerdicts, scopeAddr, roleRemember, "whose clients to remember"},
+	{RememberNodePorts, nodePortVerdicts, scopeNodePort, roleRemember, "whose clients to remember"},
+	{ServiceCIDRs, cidrs, scopeNode, otherRole, "drop what no Service has"},
+	{ServiceCounters, vipCounters, scopeAddr, roleCounters, "new connections to service addresses"},
+	{ServiceEndpoints, vips, scopeEndpoint, otherRole, "whose packets are dropped if they belong to no connection"},
+	{ServiceIPs, vipVerdicts, scopeAddr, roleDispatch, "cluster IPs, external IPs, load-balancer addresses"},
+	{ServiceNodePorts, nodePortVerdicts, scopeNodePort, roleDispatch, "node ports"},
+	{SourceNAT, vipVerdicts, scopeAddr, roleSourceNAT, "which service addresses need the node's address as source"},
+	{SourceRanges(model.SCTP), sources, scopeService, otherRole, "who may connect to firewall-ips"},
+	{SourceRanges(model.TCP), sources, scopeService, otherRole, "who may connect to firewall-ips"},
+	{SourceRanges(model.UDP), sources, scopeService, otherRole, "who may connect to firewall-ips"},
+}
 
-		addrs            = Set{Key: addr}
-		addrPairs        = Set{Key: []Type{Addr, Addr}}
-		cidrs            = Set{Key: addr, Interval: true}
-		sources          = Set{Key: []Type{Addr, Service, Addr}, Interval: true}
-		clients          = Set{Key: addr, Data: endpoint, Dynamic: true}
-		endpoints        = Set{Key: endpoint}
-		vips             = Set{Key: vip}
-		vipVerdicts      = Set{Key: vip, Verdicts: true}
-		vipSlots         = Set{Key: slices.Concat(vip, []Type{Slot}), Data: endpoint}
-		vipCounters      = Set{Key: vip, Counter: true}
-		nodePortVerdicts = Set{Key: nodePort, Verdicts: true}
-		nodePortSlots    = Set{Key: slices.Concat(nodePort, []Type{Slot}), Data: endpoint}
-		nodePortCounters = Set{Key: nodePort, Counter: true}
-	)
-	row := func(name string, s Set, of scope, r role, comment string) layoutSet {
-		s.Name, s.Comment = name, comment
-		return layoutSet{s, of, r}
-	}
-	return []layoutSet{
-		row(affinityBoth, endpoints, scopeOwn, otherRole, ""),
-		row(affinityOf[model.Cluster], clients, scopeOwn, otherRole, ""),
-		row(AffinityIPs, vipVerdicts, scopeAddr, roleAffinity, "whose clients come back to the same endpoint"),
-		row(AffinityNodePorts, nodePortVerdicts, scopeNodePort, roleAffinity, "whose clients come back to the same endpoint"),
-		row(ClusterIPs, addrs, scopeCluster, otherRole, "refuse connections to ports that no Service has"),
-		row(Endpoints, vipSlots, scopeAddr, roleEndpoints, "who answers: slots 0 to N-1 of each service address"),
-		row(FirewallIPs, vips, scopeAddr, otherRole, "for some sources only, see source-ranges"),
-		row(Hairpin, addrPairs, scopeEndpoint, otherRole, "endpoints on this node that connect to themselves"),
-		row(affinityOf[model.Local], clients, scopeOwn, otherRole, ""),
-		row(LocalEndpoints, vipSlots, scopeAddr, roleLocalEndpoints, "who answers on this node: slots 0 to n-1 of each service address"),
-		row(NodePortCounters, nodePortCounters, scopeNodePort, roleCounters, "new connections to node ports"),
-		row(NodePortEndpoints, nodePortSlots, scopeNodePort, roleEndpoints, "who answers: slots 0 to N-1 of each node port"),
-		row(NodePortIPs, addrs, scopeNode, otherRole, "where node ports answer"),
-		row(NodePortLocalEndpoints, nodePortSlots, scopeNodePort, roleLocalEndpoints, "who answers on this node: slots 0 to n-1 of each node port"),
-		row(NodePortSourceNAT, nodePortVerdicts, scopeNodePort, roleSourceNAT, "which node ports need the node's address as source"),
-		row(RememberIPs, vipVerdicts, scopeAddr, roleRemember, "whose clients to remember"),
-		row(RememberNodePorts, nodePortVerdicts, scopeNodePort, roleRemember, "whose clients to remember"),
-		row(ServiceCIDRs, cidrs, scopeNode, otherRole, "drop what no Service has"),
-		row(ServiceCounters, vipCounters, scopeAddr, roleCounters, "new connections to service addresses"),
-		row(ServiceEndpoints, vips, scopeEndpoint, otherRole, "whose packets are dropped if they belong to no connection"),
-		row(ServiceIPs, vipVerdicts, scopeAddr, roleDispatch, "cluster IPs, external IPs, load-balancer addresses"),
-		row(ServiceNodePorts, nodePortVerdicts, scopeNodePort, roleDispatch, "node ports"),
-		row(SourceNAT, vipVerdicts, scopeAddr, roleSourceNAT, "which service addresses need the node's address as source"),
-		row(SourceRanges(model.SCTP), sources, scopeService, otherRole, "who may connect to firewall-ips"),
-		row(SourceRanges(model.TCP), sources, scopeService, otherRole, "who may connect to firewall-ips"),
-		row(SourceRanges(model.UDP), sources, scopeService, otherRole, "who may connect to firewall-ips"),
-	}
-}()
-
-// setNames has the names of the sets in layout by scope and role.
-var setNames = func() (names [scopes][roles]string) { //nolint:gochecknoglobals // a table, made once
-	for _, s := range layout {
-		names[s.scope][s.role] = s.Name
-	}
-	return names
-}()
-
-// layoutOf returns what the layout has for the name of a set, or noScope.
+// layoutOf returns the row for the name of a set, the zero value if there is none.
 func layoutOf(name string) layoutSet {
 	for _, s := range layout {
-		if s.Name == name || s.scope == scopeOwn && isOwn(name) && strings.HasPrefix(name, s.Name) {
-			s.Name = name
+		if s.name == name || s.scope == scopeOwn && isOwn(name) && strings.HasPrefix(name, s.name) {
 			return s
 		}
 	}
-	return layoutSet{Set: Set{Name: name}}
+	return layoutSet{}
+}
+
+func (s layoutSet) declaration(name string) Set {
+	declared := s.of
+	declared.Name, declared.Comment = name, s.comment
+	return declared
 }
 
 // DeclarationOf returns the declaration of a set of ours by its name; its key is nil if it is none.
-func DeclarationOf(name string) Set { return layoutOf(name).Set }
+func DeclarationOf(name string) Set { return layoutOf(name).declaration(name) }
 
 // LayoutSets returns the sets and maps that every table has, sorted by name.
 func (o Options) LayoutSets() []Set {
 	sets := make([]Set, 0, len(layout))
 	for _, s := range layout {
-		if s.scope != scopeOwn && (o.Counters || !s.Counter) {
-			sets = append(sets, s.Set)
+		if s.scope != scopeOwn && (o.Counters || !s.of.Counter) {
+			sets = append(sets, s.declaration(s.name))
 		}
 	}
 	return sets
+}
+
+var setNames = namesByRole() //nolint:gochecknoglobals // another view of layout
+
+func namesByRole() (names [scopes][roles]string) {
+	for _, s := range layout {
+		names[s.scope][s.role] = s.name
+	}
+	return names
 }
 
 // scopeOf returns the scope of the sets with one kind of frontend.

@@ -80,7 +80,8 @@ type groups struct {
 
 	// Operations of one set and of one service port stand side by side, so these are often
 	// the next one's, too.
-	set        layoutSet
+	lastSet    string
+	set        layoutSet // its row
 	last       *model.ServicePort
 	lastNumber int
 
@@ -108,8 +109,8 @@ func (g *groups) service(set string, op *ElementOp) (int, bool) {
 		}
 		return g.lastNumber, !g.services[g.lastNumber].joint
 	}
-	if g.set.Name != set {
-		g.set = layoutOf(set)
+	if g.lastSet != set {
+		g.lastSet, g.set = set, layoutOf(set)
 	}
 	var n int
 	var ok bool
@@ -118,7 +119,7 @@ func (g *groups) service(set string, op *ElementOp) (int, bool) {
 		n, ok = g.clusterIPs[decodeAddr(op.Key)]
 	case scopeAddr, scopeNodePort:
 		key := op.Key
-		if g.set.hasSlots() {
+		if g.set.of.hasSlots() {
 			key = key[:len(key)-registerSize]
 		}
 		n, ok = g.frontends[key]

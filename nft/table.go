@@ -53,15 +53,15 @@ func (t *Table) slots(sp *model.ServicePort, l model.TrafficPolicy) []netip.Addr
 // it. It is for who has read all sets but that map, and is nothing for other sets.
 func (t *Table) EndpointSlots(set string) iter.Seq2[string, int] {
 	return func(yield func(string, int) bool) {
-		of := layoutOf(set)
-		if !of.hasSlots() {
+		row := layoutOf(set)
+		if !row.of.hasSlots() {
 			return
 		}
 		slots := map[string]int{} // by chain
-		for e := range t.Elements[of.scope.set(roleDispatch)].All() {
+		for e := range t.Elements[row.scope.set(roleDispatch)].All() {
 			most, ok := slots[e.Verdict.Chain]
 			if !ok {
-				most = slotsOf(e.Verdict.Chain, model.TrafficPolicy(of.role-roleEndpoints))
+				most = slotsOf(e.Verdict.Chain, model.TrafficPolicy(row.role-roleEndpoints))
 				slots[e.Verdict.Chain] = most
 			}
 			if most > 0 && !yield(e.Key, most) {
