@@ -69,18 +69,18 @@ func isExternalLocal(fe model.Frontend) bool {
 
 func (a *affinity) both() bool { return a != nil && a.has[model.Cluster] && a.has[model.Local] }
 
-// sets returns the names of its sets and maps, sorted.
-func (a *affinity) sets() []string {
+// sets returns its sets and maps.
+func (a *affinity) sets() []Set {
 	if a == nil {
 		return nil
 	}
-	var list []string
+	var list []Set
 	if a.both() {
-		list = append(list, affinityBoth+a.name)
+		list = append(list, DeclarationOf(affinityBoth+a.name))
 	}
 	for _, l := range model.TrafficPolicies {
 		if a.has[l] {
-			list = append(list, affinityOf[l]+a.name)
+			list = append(list, DeclarationOf(affinityOf[l]+a.name))
 		}
 	}
 	return list

@@ -64,9 +64,7 @@ func (r *Ruleset) compileAll(before Slots) {
 func (r *Ruleset) AllSets() []Set {
 	all := slices.Clone(r.Sets)
 	for sp := range r.snapshot.ServicePorts() {
-		for _, name := range affinityFor(sp).sets() {
-			all = append(all, DeclarationOf(name))
-		}
+		all = append(all, affinityFor(sp).sets()...)
 	}
 	slices.SortFunc(all, func(a, b Set) int { return strings.Compare(a.Name, b.Name) })
 	return all

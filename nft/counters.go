@@ -2,7 +2,6 @@ package nft
 
 import (
 	"iter"
-	"slices"
 
 	"github.com/vmapd/vmapd/model"
 )
@@ -46,20 +45,10 @@ func (b *Batch) diffOptions(have, want *Ruleset, come elements) {
 	if have.Options == want.Options {
 		return
 	}
-	b.AddSets = append(b.AddSets, without(want.Sets, have.Sets)...)
-	for _, s := range without(have.Sets, want.Sets) {
-		b.DeleteSets = append(b.DeleteSets, s.Name)
-	}
+	b.diffSets(have.Sets, want.Sets)
 	for sp := range want.snapshot.ServicePorts() {
 		if old, _ := have.snapshot.ServicePort(sp.Name); old == sp {
 			come.collect(want.Options.counterElements(sp), sp)
 		}
 	}
-}
-
-// without returns the sets of a list whose name is not in another.
-func without(list, other []Set) []Set {
-	return slices.DeleteFunc(slices.Clone(list), func(s Set) bool {
-		return slices.ContainsFunc(other, func(o Set) bool { return o.Name == s.Name })
-	})
 }

@@ -65,16 +65,7 @@ func (b *Batch) diffAffinity(have, want *Ruleset, old, now *model.ServicePort) {
 	if before == nil && after == nil {
 		return
 	}
-	for _, name := range after.sets() {
-		if !slices.Contains(before.sets(), name) {
-			b.AddSets = append(b.AddSets, DeclarationOf(name))
-		}
-	}
-	for _, name := range before.sets() {
-		if !slices.Contains(after.sets(), name) {
-			b.DeleteSets = append(b.DeleteSets, name)
-		}
-	}
+	b.diffSets(before.sets(), after.sets())
 	b.diffChains(before.chains(have.snapshot.Settings), after.chains(want.snapshot.Settings))
 	b.Purge = append(b.Purge, purge(old, now, false)...)
 }
@@ -91,27 +82,14 @@ func DiffTable(table *Table, want *Ruleset) *Batch {
 		b.CreateTable = true
 		table = &Table{Family: want.Family}
 	}
-	exists := map[string]bool{}
-	for _, s := range table.Sets {
-		exists[s.Name] = true
-	}
-	wanted := map[string]Set{}
-	for _, s := range want.AllSets() {
-		if wanted[s.Name] = s; !exists[s.Name] {
-			b.AddSets = append(b.AddSets, s)
-		}
-	}
-	for _, s := range table.Sets {
-		if _, ok := wanted[s.Name]; !ok {
-			b.DeleteSets = append(b.DeleteSets, s.Name)
-		}
-	}
+	b.diffSets(table.Sets, want.AllSets())
 	b.diffChains(table.Chains, want.AllChains())
 	if b.CreateTable {
 		b.diffElements(nil, want.all())
 	} else {
 		b.diffTableElements(table, want)
 	}
+	exists := setsByName(table.Sets)
 	for sp := range want.snapshot.ServicePorts() {
 		for _, s := range purge(nil, sp, true) {
 			if exists[s.Map] {
@@ -135,6 +113,28 @@ func compatible(sets []Set) bool {
 		}
 	}
 	return true
+}
+
+func (b *Batch) diffSets(have, want []Set) {
+	had, has := setsByName(have), setsByName(want)
+	for _, s := range want {
+		if !had[s.Name] {
+			b.AddSets = append(b.AddSets, s)
+		}
+	}
+	for _, s := range have {
+		if !has[s.Name] {
+			b.DeleteSets = append(b.DeleteSets, s.Name)
+		}
+	}
+}
+
+func setsByName(sets []Set) map[string]bool {
+	names := make(map[string]bool, len(sets))
+	for _, s := range sets {
+		names[s.Name] = true
+	}
+	return names
 }
 
 func (b *Batch) diffChains(have, want []Chain) {
