@@ -1,7 +1,6 @@
 package nft
 
 import (
-	"iter"
 	"strings"
 
 	"github.com/vmapd/vmapd/model"
@@ -149,16 +148,14 @@ func (a *affinity) verdicts(fe model.Frontend) (back, remember Verdict) {
 	return Verdict{Jump, affinityOf[fe.TrafficPolicy] + a.name}, Verdict{Goto, rememberOf[fe.TrafficPolicy] + a.name}
 }
 
-// elements yields the endpoints that are in both lists.
-func (a *affinity) elements() iter.Seq2[string, Element] {
-	return func(yield func(string, Element) bool) {
-		if !a.both() {
-			return
-		}
-		for _, e := range a.sp.Endpoints {
-			if e.In(model.Cluster) && e.In(model.Local) && !yield(affinityBoth+a.name, Element{Key: endpointData(e)}) {
-				return
-			}
+// elements adds the endpoints that are in both lists.
+func (a *affinity) elements(add func(set string, e Element)) {
+	if !a.both() {
+		return
+	}
+	for _, e := range a.sp.Endpoints {
+		if e.In(model.Cluster) && e.In(model.Local) {
+			add(affinityBoth+a.name, Element{Key: endpointData(e)})
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"weak"
 
 	"github.com/vmapd/vmapd/model"
 )
@@ -30,6 +31,7 @@ func (o Options) Compile(before Slots, s *model.FamilySnapshot) *Ruleset {
 	if o != old.Options {
 		r.Sets = o.LayoutSets()
 	}
+	r.after = weak.Make(old)
 	edit := old.orders.Edit(model.ServicePortKeys)
 	grown := false
 	for c := range s.ServicePortChanges(old.snapshot) {
@@ -37,7 +39,9 @@ func (o Options) Compile(before Slots, s *model.FamilySnapshot) *Ruleset {
 			edit.Delete(c.Old.Name)
 			continue
 		}
-		r.arrange(edit, old, c.New)
+		if c.Old != nil {
+			r.rearrange(edit, old, c.Old, c.New)
+		}
 		grown = r.chosen.add(c.New) || grown
 	}
 	r.orders = edit.Done()
@@ -52,7 +56,7 @@ func (r *Ruleset) compileAll(before Slots) {
 	edit := r.orders.Edit(model.ServicePortKeys)
 	for sp := range r.snapshot.ServicePorts() {
 		if before != nil {
-			r.arrange(edit, before, sp)
+			r.adopt(edit, before, sp)
 		}
 		r.chosen.add(sp)
 	}
@@ -93,21 +97,33 @@ func (r *Ruleset) Elements() iter.Seq2[string, Element] {
 	}
 }
 
-func settingsElements(s *model.Settings) iter.Seq2[string, Element] {
-	return func(yield func(string, Element) bool) {
-		if s == nil {
-			return
-		}
-		for _, a := range s.NodePortAddrs {
-			if !yield(NodePortIPs, addrElement(a)) {
-				return
-			}
-		}
-		for _, p := range s.ServiceCIDRs {
-			if !yield(ServiceCIDRs, prefixElement(p)) {
-				return
-			}
-		}
+// each calls add for every element of the ruleset, with the name of its set.
+func (r *Ruleset) each(add func(set string, op ElementOp)) {
+	common := func(set string, e Element) { add(set, ElementOp{Element: e}) }
+	settingsElements(r.snapshot.Settings, common)
+	for a := range r.snapshot.ClusterIPs() {
+		common(ClusterIPs, addrElement(a))
+	}
+	for a := range r.snapshot.Hairpins() {
+		common(Hairpin, hairpinElement(a))
+	}
+	for v := range r.snapshot.ServiceEndpoints() {
+		common(ServiceEndpoints, endpointElement(v))
+	}
+	for sp := range r.snapshot.ServicePorts() {
+		r.portElements(sp, nil, func(set string, e Element) { add(set, ElementOp{e, sp}) })
+	}
+}
+
+func settingsElements(s *model.Settings, add func(set string, e Element)) {
+	if s == nil {
+		return
+	}
+	for _, a := range s.NodePortAddrs {
+		add(NodePortIPs, addrElement(a))
+	}
+	for _, p := range s.ServiceCIDRs {
+		add(ServiceCIDRs, prefixElement(p))
 	}
 }
 
@@ -119,69 +135,47 @@ func hairpinElement(a netip.Addr) Element {
 
 func endpointElement(v model.VIP) Element { return Element{Key: scopeAddr.key(v)} }
 
-// portElements yields what one service port contributes. With other, it leaves out endpoints
-// that the other ruleset has in the same slots.
-func (r *Ruleset) portElements(sp *model.ServicePort, other *slotDelta) iter.Seq2[string, Element] {
-	return func(yield func(string, Element) bool) {
-		if sp == nil {
-			return
-		}
-		affinity := affinityFor(sp)
-		for _, fe := range sp.Frontends {
-			for set, e := range r.frontendElements(sp, fe, affinity, other) {
-				if !yield(set, e) {
-					return
-				}
-			}
-		}
-		for set, e := range r.Options.counterElements(sp) {
-			if !yield(set, e) {
-				return
-			}
-		}
-		affinity.elements()(yield)
+// portElements adds what one service port contributes. With delta, it leaves out endpoints
+// that the other version has in the same slots.
+func (r *Ruleset) portElements(sp *model.ServicePort, delta *slotDelta, add func(set string, e Element)) {
+	if sp == nil {
+		return
 	}
-}
-
-// frontendElements yields what one frontend contributes.
-func (r *Ruleset) frontendElements(sp *model.ServicePort, fe model.Frontend, a *affinity, other *slotDelta) iter.Seq2[string, Element] {
-	return func(yield func(string, Element) bool) {
-		of := scopeOf(fe.Kind)
-		key := of.key(fe.VIP)
-		more := yield(of.set(roleDispatch), Element{Key: key, Verdict: verdict(sp, fe), Comment: elementComment(sp.Name)})
+	affinity := affinityFor(sp)
+	for _, fe := range sp.Frontends {
+		of, key := scopeOf(fe.Kind), scopeOf(fe.Kind).key(fe.VIP)
+		add(of.set(roleDispatch), Element{Key: key, Verdict: verdict(sp, fe), Comment: elementComment(sp.Name)})
 		if fe.Restricted {
-			more = more && yield(FirewallIPs, Element{Key: key})
+			add(FirewallIPs, Element{Key: key})
+			to := string(AppendPort(AppendAddr(nil, fe.VIP.Addr), fe.VIP.Port))
 			for _, p := range sp.Allowed(fe) {
-				to := string(AppendPort(AppendAddr(nil, fe.VIP.Addr), fe.VIP.Port))
-				more = more && yield(SourceRanges(fe.VIP.Protocol), rangeElement(to, p))
+				add(SourceRanges(fe.VIP.Protocol), rangeElement(to, p))
 			}
 		}
 		if fe.Action != model.Forward && !fe.ShortCircuit {
-			return
+			continue
 		}
 		for _, l := range model.TrafficPolicies {
-			if !fe.Uses(l) {
-				continue
-			}
-			for e := range r.slotElements(key, sp, fe, l, other) {
-				if more = more && yield(of.set(endpointsRole(l)), e); !more {
-					return
-				}
+			if fe.Uses(l) {
+				set := of.set(endpointsRole(l))
+				r.slotElements(key, sp, fe, l, delta, func(e Element) { add(set, e) })
 			}
 		}
 		switch fe.SourceNAT {
 		case model.MasqueradeAlways:
-			more = more && yield(of.set(roleSourceNAT), Element{Key: key, Verdict: Verdict{Goto, masqueradeChain}})
+			add(of.set(roleSourceNAT), Element{Key: key, Verdict: Verdict{Goto, masqueradeChain}})
 		case model.MasqueradeNode:
-			more = more && yield(of.set(roleSourceNAT), Element{Key: key, Verdict: Verdict{Goto, masqueradeNode}})
+			add(of.set(roleSourceNAT), Element{Key: key, Verdict: Verdict{Goto, masqueradeNode}})
 		case model.MasqueradeOutside:
 		}
-		if a != nil && more {
-			back, remember := a.verdicts(fe)
-			_ = yield(of.set(roleAffinity), Element{Key: key, Verdict: back}) &&
-				yield(of.set(roleRemember), Element{Key: key, Verdict: remember})
+		if affinity != nil {
+			back, remember := affinity.verdicts(fe)
+			add(of.set(roleAffinity), Element{Key: key, Verdict: back})
+			add(of.set(roleRemember), Element{Key: key, Verdict: remember})
 		}
 	}
+	r.Options.counterElements(sp, add)
+	affinity.elements(add)
 }
 
 // maxComment is the longest comment that nft takes (libnftnl: NFTNL_UDATA_COMMENT_MAXLEN

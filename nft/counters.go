@@ -1,10 +1,6 @@
 package nft
 
-import (
-	"iter"
-
-	"github.com/vmapd/vmapd/model"
-)
+import "github.com/vmapd/vmapd/model"
 
 // Options are what a ruleset has besides what decides where a packet goes.
 type Options struct {
@@ -25,18 +21,14 @@ func CounterOf(fe model.Frontend) (set, key string) {
 	return s.set(roleCounters), s.key(fe.VIP)
 }
 
-// counterElements yields what counts connections to one service port.
-func (o Options) counterElements(sp *model.ServicePort) iter.Seq2[string, Element] {
-	return func(yield func(string, Element) bool) {
-		if !o.Counters {
-			return
-		}
-		for _, fe := range sp.Frontends {
-			set, key := CounterOf(fe)
-			if !yield(set, Element{Key: key, Comment: elementComment(sp.Name)}) {
-				return
-			}
-		}
+// counterElements adds what counts connections to one service port.
+func (o Options) counterElements(sp *model.ServicePort, add func(set string, e Element)) {
+	if !o.Counters {
+		return
+	}
+	for _, fe := range sp.Frontends {
+		set, key := CounterOf(fe)
+		add(set, Element{Key: key, Comment: elementComment(sp.Name)})
 	}
 }
 
@@ -48,7 +40,7 @@ func (b *Batch) diffOptions(have, want *Ruleset, come elements) {
 	b.diffSets(have.Sets, want.Sets)
 	for sp := range want.snapshot.ServicePorts() {
 		if old, _ := have.snapshot.ServicePort(sp.Name); old == sp {
-			come.collect(want.Options.counterElements(sp), sp)
+			want.Options.counterElements(sp, come.of(sp))
 		}
 	}
 }

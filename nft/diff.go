@@ -18,34 +18,16 @@ func Diff(have, want *Ruleset) *Batch {
 	gone, come := elements{}, elements{}
 	b.diffOptions(have, want, come)
 	if have.snapshot.Settings != want.snapshot.Settings {
-		gone.collect(settingsElements(have.snapshot.Settings), nil)
-		come.collect(settingsElements(want.snapshot.Settings), nil)
+		settingsElements(have.snapshot.Settings, gone.of(nil))
+		settingsElements(want.snapshot.Settings, come.of(nil))
 	}
-	for c := range want.snapshot.ClusterIPChanges(have.snapshot) {
-		if c.Old.IsValid() {
-			gone.add(ClusterIPs, addrElement(c.Old))
-		} else {
-			come.add(ClusterIPs, addrElement(c.New))
-		}
-	}
-	for c := range want.snapshot.HairpinChanges(have.snapshot) {
-		if c.Old.IsValid() {
-			gone.add(Hairpin, hairpinElement(c.Old))
-		} else {
-			come.add(Hairpin, hairpinElement(c.New))
-		}
-	}
-	for c := range want.snapshot.ServiceEndpointChanges(have.snapshot) {
-		if c.Old.Addr.IsValid() {
-			gone.add(ServiceEndpoints, endpointElement(c.Old))
-		} else {
-			come.add(ServiceEndpoints, endpointElement(c.New))
-		}
-	}
+	collect(gone, come, ClusterIPs, want.snapshot.ClusterIPChanges(have.snapshot), addrElement)
+	collect(gone, come, Hairpin, want.snapshot.HairpinChanges(have.snapshot), hairpinElement)
+	collect(gone, come, ServiceEndpoints, want.snapshot.ServiceEndpointChanges(have.snapshot), endpointElement)
 	for c := range want.snapshot.ServicePortChanges(have.snapshot) {
-		forOld, forNew := slotDeltas(have, want, c.Old, c.New)
-		gone.collect(have.portElements(c.Old, forOld), c.Old)
-		come.collect(want.portElements(c.New, forNew), c.New)
+		before, after := want.slotDeltas(have, c.Old, c.New)
+		have.portElements(c.Old, before, gone.of(c.Old))
+		want.portElements(c.New, after, come.of(c.New))
 		b.diffAffinity(have, want, c.Old, c.New)
 	}
 	if have.snapshot.Settings != want.snapshot.Settings {
@@ -165,11 +147,20 @@ func sameRules(f model.Family, a, b []Rule) bool {
 // elements are elements by the name of their set, in the order of their arrival.
 type elements map[string][]ElementOp
 
-func (l elements) add(set string, e Element) { l[set] = append(l[set], ElementOp{Element: e}) }
+// of returns a function that adds an element of a service port, or of none.
+func (l elements) of(port *model.ServicePort) func(set string, e Element) {
+	return func(set string, e Element) { l[set] = append(l[set], ElementOp{e, port}) }
+}
 
-func (l elements) collect(all iter.Seq2[string, Element], port *model.ServicePort) {
-	for set, e := range all {
-		l[set] = append(l[set], ElementOp{e, port})
+// collect adds the elements of one set that stand for something that is new or gone.
+func collect[T comparable](gone, come elements, set string, changes iter.Seq[model.Change[T]], element func(T) Element) {
+	var none T
+	for c := range changes {
+		if c.Old != none {
+			gone.of(nil)(set, element(c.Old))
+		} else {
+			come.of(nil)(set, element(c.New))
+		}
 	}
 }
 
@@ -190,44 +181,8 @@ func (r *Ruleset) all() elements {
 	for set, n := range count {
 		list[set] = make([]ElementOp, 0, n)
 	}
-	for set, op := range r.ops() {
-		list[set] = append(list[set], op)
-	}
+	r.each(func(set string, op ElementOp) { list[set] = append(list[set], op) })
 	return list
-}
-
-// ops yields every element of the ruleset, and the name of its set.
-func (r *Ruleset) ops() iter.Seq2[string, ElementOp] {
-	return func(yield func(string, ElementOp) bool) {
-		add := func(set string, e Element) bool { return yield(set, ElementOp{Element: e}) }
-		for set, e := range settingsElements(r.snapshot.Settings) {
-			if !add(set, e) {
-				return
-			}
-		}
-		for a := range r.snapshot.ClusterIPs() {
-			if !add(ClusterIPs, addrElement(a)) {
-				return
-			}
-		}
-		for a := range r.snapshot.Hairpins() {
-			if !add(Hairpin, hairpinElement(a)) {
-				return
-			}
-		}
-		for v := range r.snapshot.ServiceEndpoints() {
-			if !add(ServiceEndpoints, endpointElement(v)) {
-				return
-			}
-		}
-		for sp := range r.snapshot.ServicePorts() {
-			for set, e := range r.portElements(sp, nil) {
-				if !yield(set, ElementOp{e, sp}) {
-					return
-				}
-			}
-		}
-	}
 }
 
 // diffElements finds what must be deleted and added.

@@ -9,14 +9,14 @@ import (
 // that is wanted: after a restart, they hardly differ.
 func (b *Batch) diffTableElements(table *Table, want *Ruleset) {
 	sets := map[string]*setDiff{}
-	for set, op := range want.ops() {
+	want.each(func(set string, op ElementOp) {
 		d := sets[set]
 		if d == nil {
 			d = newSetDiff(table.Elements[set])
 			sets[set] = d
 		}
 		d.want(op)
-	}
+	})
 	for set, have := range table.Elements {
 		if sets[set] == nil {
 			sets[set] = newSetDiff(have)

@@ -1,6 +1,8 @@
 package nft
 
 import (
+	"weak"
+
 	"github.com/vmapd/vmapd/model"
 )
 
@@ -122,4 +124,9 @@ type Ruleset struct {
 	snapshot *model.FamilySnapshot
 	orders   orders
 	chosen   chosen
+
+	// after is the ruleset after which this was compiled, and changed has the service ports
+	// whose slots are others since then.
+	after   weak.Pointer[Ruleset]
+	changed map[*model.ServicePort]*slotChange
 }

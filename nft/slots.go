@@ -4,6 +4,8 @@ import (
 	"iter"
 	"net/netip"
 	"slices"
+	"strings"
+	"weak"
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/persist"
@@ -11,8 +13,8 @@ import (
 
 // Slots knows in which slots a service port's endpoints are: a *Ruleset or a *Table.
 type Slots interface {
-	// slots returns the endpoints of one list of a service port in the order of their
-	// slots. The name and the frontends of sp count, not its endpoints.
+	// slots returns the endpoints that a traffic policy selects, in the order of their
+	// slots. The name and the frontends of sp matter, not its endpoints.
 	slots(sp *model.ServicePort, l model.TrafficPolicy) []netip.AddrPort
 }
 
@@ -21,6 +23,24 @@ type Slots interface {
 type orders = persist.Map[model.ServicePortName, *order]
 
 type order [len(model.TrafficPolicies)][]netip.AddrPort // nil: sorted
+
+// slot is an endpoint and where it is.
+type slot struct {
+	number   uint32
+	endpoint netip.AddrPort
+}
+
+type slotLists [len(model.TrafficPolicies)][]slot
+
+// A slotChange has the slots of a service port that change from one ruleset to the next, as
+// they were and as they are.
+type slotChange struct{ before, after slotLists }
+
+// A slotDelta has the slots of a service port that differ from those of another version.
+type slotDelta struct {
+	other *model.ServicePort
+	slots slotLists
+}
 
 // slots implements Slots.
 func (r *Ruleset) slots(sp *model.ServicePort, l model.TrafficPolicy) []netip.AddrPort {
@@ -72,38 +92,57 @@ func (s bySlot) all() iter.Seq[netip.AddrPort] {
 	}
 }
 
-// arrange fixes the slots of a service port's endpoints.
-func (r *Ruleset) arrange(edit *persist.Edit[model.ServicePortName, *order], before Slots, sp *model.ServicePort) {
+// adopt fixes the slots of a service port's endpoints: those that have one already keep it.
+func (r *Ruleset) adopt(edit *persist.Edit[model.ServicePortName, *order], have Slots, sp *model.ServicePort) {
 	var o order
 	for _, l := range model.TrafficPolicies {
-		o[l] = arrangeList(before, sp, l)
-	}
-	if o[model.Cluster] == nil && o[model.Local] == nil {
-		edit.Delete(sp.Name)
-		return
-	}
-	edit.Set(sp.Name, &o)
-}
-
-// arrangeList returns nil if the endpoints of a list are in sorted order.
-func arrangeList(before Slots, sp *model.ServicePort, l model.TrafficPolicy) []netip.AddrPort {
-	if r, ok := before.(*Ruleset); ok {
-		if old, ok := r.snapshot.ServicePort(sp.Name); ok {
-			return r.rearrange(old, sp, l)
+		list := have.slots(sp, l)
+		if isSorted(list, sp, l) { // as it mostly is after a restart
+			continue
+		}
+		if list = keepSlots(list, bySlot{rest: sp.Endpoints, list: l}); !isSorted(list, sp, l) {
+			o[l] = list
 		}
 	}
-	n := sp.Count(l)
-	if n == 0 {
-		return nil
+	o.store(edit, sp.Name)
+}
+
+// rearrange is adopt after a ruleset in which the service port was old, and finds the slots
+// that change. The cost is mostly that of the change, also among thousands of endpoints.
+func (r *Ruleset) rearrange(edit *persist.Edit[model.ServicePortName, *order], before *Ruleset, old, now *model.ServicePort) {
+	var o order
+	var change slotChange
+	changed := false
+	for _, l := range model.TrafficPolicies {
+		left, joined := difference(bySlot{rest: old.Endpoints, list: l}, bySlot{rest: now.Endpoints, list: l})
+		o[l] = before.bySlot(old, l).order
+		if len(left) == 0 && len(joined) == 0 {
+			continue
+		}
+		changed = true
+		if o[l] == nil {
+			o[l] = before.slots(old, l)
+		}
+		o[l], change.before[l], change.after[l] = moveSlots(o[l], left, joined)
+		if isSorted(o[l], now, l) {
+			o[l] = nil
+		}
 	}
-	list := before.slots(sp, l)
-	if !isSorted(list, sp, l) { // as it mostly is after a restart
-		list = keepSlots(list, sp.In(l), n)
+	o.store(edit, now.Name)
+	if changed {
+		if r.changed == nil {
+			r.changed = map[*model.ServicePort]*slotChange{}
+		}
+		r.changed[now] = &change
 	}
-	if isSorted(list, sp, l) {
-		return nil
+}
+
+func (o order) store(edit *persist.Edit[model.ServicePortName, *order], name model.ServicePortName) {
+	if o[model.Cluster] == nil && o[model.Local] == nil {
+		edit.Delete(name)
+	} else {
+		edit.Set(name, &o)
 	}
-	return list
 }
 
 // isSorted reports whether addrs are the endpoints of a list, in sorted order.
@@ -117,97 +156,124 @@ func isSorted(addrs []netip.AddrPort, sp *model.ServicePort, l model.TrafficPoli
 	return len(addrs) == 0
 }
 
-// rearrange is arrangeList after r, in which the service port was old: its cost is mostly
-// that of what changed, also among thousands of endpoints.
-func (r *Ruleset) rearrange(old, now *model.ServicePort, l model.TrafficPolicy) []netip.AddrPort {
-	order := r.bySlot(old, l).order
-	gone, come := differences(bySlot{rest: old.Endpoints, list: l}, bySlot{rest: now.Endpoints, list: l})
-	if len(gone) == 0 && len(come) == 0 {
-		return order
-	}
-	if order == nil {
-		order = r.slots(now, l)
-	}
-	if order = moveSlots(order, gone, come); isSorted(order, now, l) {
-		return nil
-	}
-	return order
-}
-
-// differences compares two lists of endpoints in sorted order.
-func differences(have, want bySlot) (gone, come []netip.AddrPort) {
+// difference compares two lists of endpoints in sorted order.
+func difference(have, want bySlot) (left, joined []netip.AddrPort) {
 	a, had := have.next()
 	b, has := want.next()
 	for had || has {
-		order := 0
 		switch {
-		case !has:
-			order = -1
-		case !had:
-			order = 1
-		case a != b:
-			order = a.Compare(b)
-		}
-		if order < 0 {
-			gone = append(gone, a)
-		}
-		if order > 0 {
-			come = append(come, b)
-		}
-		if order <= 0 {
+		case had && has && a == b:
 			a, had = have.next()
-		}
-		if order >= 0 {
+			b, has = want.next()
+		case had && (!has || a.Compare(b) < 0):
+			left = append(left, a)
+			a, had = have.next()
+		default:
+			joined = append(joined, b)
 			b, has = want.next()
 		}
 	}
-	return gone, come
+	return left, joined
 }
 
-// moveSlots is keepSlots for who knows which endpoints go and come, both sorted.
-func moveSlots(have, gone, come []netip.AddrPort) []netip.AddrPort {
-	n := len(have) - len(gone) + len(come)
-	list := make([]netip.AddrPort, n)
-	copy(list, have)
-	isGone := func(a netip.AddrPort) bool {
-		_, found := slices.BinarySearchFunc(gone, a, netip.AddrPort.Compare)
+// moveSlots returns the endpoints in the order of their slots after some left and others
+// joined, both sorted, and the slots that change. Those that joined and those whose slot is
+// beyond the new end take the slots that are free.
+func moveSlots(have, left, joined []netip.AddrPort) (list []netip.AddrPort, before, after []slot) {
+	hasLeft := func(a netip.AddrPort) bool {
+		_, found := slices.BinarySearchFunc(left, a, netip.AddrPort.Compare)
 		return found
 	}
-	homeless := slices.Clone(come)
-	for _, a := range have[min(n, len(have)):] {
-		if !isGone(a) {
+	list = make([]netip.AddrPort, len(have)-len(left)+len(joined))
+	end := min(len(list), len(have))
+	homeless := slices.Clone(joined)
+	for _, a := range have[end:] {
+		if !hasLeft(a) {
 			homeless = append(homeless, a)
 		}
 	}
 	slices.SortFunc(homeless, netip.AddrPort.Compare)
-	for i := range list {
-		if i >= len(have) || len(gone) > 0 && isGone(list[i]) {
+	copy(list, have)
+	for i := range max(len(list), len(have)) {
+		if i < end && (len(left) == 0 || !hasLeft(have[i])) {
+			continue
+		}
+		if i < len(have) {
+			before = append(before, slot{uint32(i), have[i]})
+		}
+		if i < len(list) {
 			list[i], homeless = homeless[0], homeless[1:]
+			after = append(after, slot{uint32(i), list[i]})
 		}
 	}
+	return list, before, after
+}
+
+// keepSlots is moveSlots to the wanted endpoints, from slots in which an endpoint may be
+// twice: it keeps the first one.
+func keepSlots(have []netip.AddrPort, want bySlot) []netip.AddrPort {
+	have = slices.Clone(have)
+	seen := make(map[netip.AddrPort]bool, len(have))
+	for i, a := range have {
+		if seen[a] {
+			have[i] = netip.AddrPort{}
+		}
+		seen[a] = true
+	}
+	left, joined := difference(bySlot{order: slices.SortedFunc(slices.Values(have), netip.AddrPort.Compare)}, want)
+	list, _, _ := moveSlots(have, left, joined)
 	return list
 }
 
-// keepSlots returns the n wanted endpoints, those that have a slot in the same one as
-// far as possible. Those that are new or whose slot is beyond the end fill the holes.
-func keepSlots(have []netip.AddrPort, want iter.Seq[model.Endpoint], n int) []netip.AddrPort {
-	list := make([]netip.AddrPort, n)
-	slotOf := make(map[netip.AddrPort]int, len(have))
-	for i, a := range slices.Backward(have) {
-		slotOf[a] = i
+// slotDeltas returns the deltas between two versions of a service port, in the ruleset have
+// and in r, or nil if r was not compiled after have.
+func (r *Ruleset) slotDeltas(have *Ruleset, old, now *model.ServicePort) (before, after *slotDelta) {
+	if old == nil || now == nil || r.after != weak.Make(have) {
+		return nil, nil
 	}
-	var homeless []netip.AddrPort
-	for e := range want {
-		if i, ok := slotOf[e.Addr]; ok && i < n {
-			list[i] = e.Addr
-		} else {
-			homeless = append(homeless, e.Addr)
+	before, after = &slotDelta{other: now}, &slotDelta{other: old}
+	if change := r.changed[now]; change != nil {
+		before.slots, after.slots = change.before, change.after
+	}
+	return before, after
+}
+
+// slotElements adds the elements of one frontend for a list: of all endpoints or, if the
+// other version has the frontend as well, of those in slots that differ.
+func (r *Ruleset) slotElements(vip string, sp *model.ServicePort, fe model.Frontend, l model.TrafficPolicy, d *slotDelta, add func(Element)) {
+	if d != nil && slices.ContainsFunc(d.other.Frontends, func(o model.Frontend) bool {
+		return o.Kind == fe.Kind && o.VIP == fe.VIP && o.Uses(l)
+	}) {
+		encodeSlots(vip, len(d.slots[l]), slices.Values(d.slots[l]), add)
+		return
+	}
+	encodeSlots(vip, sp.Count(l), func(yield func(slot) bool) {
+		n := uint32(0)
+		for a := range r.bySlot(sp, l).all() {
+			if !yield(slot{n, a}) {
+				return
+			}
+			n++
 		}
-	}
-	for i := range list {
-		if !list[i].IsValid() {
-			list[i], homeless = homeless[0], homeless[1:]
+	}, add)
+}
+
+// encodeSlots adds the elements of n slots. All their bytes are in one piece of memory:
+// there may be a quarter of a million of them.
+func encodeSlots(vip string, n int, slots iter.Seq[slot], add func(Element)) {
+	var all strings.Builder
+	var scratch [64]byte
+	key, size := len(vip)+registerSize, 0
+	for s := range slots {
+		b := AppendSlot(append(scratch[:0], vip...), s.number)
+		b = AppendPort(AppendAddr(b, s.endpoint.Addr()), s.endpoint.Port())
+		if size == 0 {
+			size = len(b)
+			all.Grow(n * size)
 		}
+		all.Write(b)
 	}
-	return list
+	for rest := all.String(); len(rest) > 0; rest = rest[size:] {
+		add(Element{Key: rest[:key], Data: rest[key:size]})
+	}
 }

@@ -21,14 +21,6 @@ func pods(numbers ...int) []netip.AddrPort {
 	return list
 }
 
-func endpointsAt(addrs []netip.AddrPort) []model.Endpoint {
-	list := []model.Endpoint{}
-	for _, a := range addrs {
-		list = append(list, model.Endpoint{Addr: a})
-	}
-	return list
-}
-
 func TestKeepSlots(t *testing.T) {
 	for _, tt := range []struct {
 		name             string
@@ -47,7 +39,7 @@ func TestKeepSlots(t *testing.T) {
 		{"one of the old ones twice: the first counts", []int{2, 2, 3}, []int{2, 3, 4}, []int{2, 4, 3}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got := keepSlots(pods(tt.have...), slices.Values(endpointsAt(pods(tt.want...))), len(tt.want))
+			got := keepSlots(pods(tt.have...), bySlot{order: pods(tt.want...)})
 			if diff := cmp.Diff(fmt.Sprint(pods(tt.keep...)), fmt.Sprint(got)); diff != "" {
 				t.Errorf("slots (-want +got):\n%s", diff)
 			}
@@ -61,7 +53,7 @@ func TestKeepSlotsMovesAsFewAsPossible(t *testing.T) {
 		some := func() []int { return r.Perm(30)[:r.IntN(20)] }
 		have, want := pods(some()...), pods(some()...)
 		slices.SortFunc(want, netip.AddrPort.Compare)
-		got := keepSlots(have, slices.Values(endpointsAt(want)), len(want))
+		got := keepSlots(have, bySlot{order: want})
 
 		sorted := slices.SortedFunc(slices.Values(got), netip.AddrPort.Compare)
 		if !slices.Equal(sorted, want) {
@@ -89,19 +81,52 @@ func TestKeepSlotsMovesAsFewAsPossible(t *testing.T) {
 	}
 }
 
-// Who knows what changed need not look at each endpoint, but comes to the same.
-func TestMoveSlotsIsKeepSlots(t *testing.T) {
+// plainSlots says what moveSlots and keepSlots do: who has a slot keeps it, the others fill
+// the holes.
+func plainSlots(have, want []netip.AddrPort) []netip.AddrPort {
+	list := make([]netip.AddrPort, len(want))
+	var homeless []netip.AddrPort
+	for _, a := range want {
+		if i := slices.Index(have, a); i >= 0 && i < len(want) {
+			list[i] = a
+		} else {
+			homeless = append(homeless, a)
+		}
+	}
+	for i := range list {
+		if !list[i].IsValid() {
+			list[i], homeless = homeless[0], homeless[1:]
+		}
+	}
+	return list
+}
+
+// changedSlots are those of one list that another does not have alike.
+func changedSlots(list, other []netip.AddrPort) []slot {
+	var changed []slot
+	for i, a := range list {
+		if i >= len(other) || other[i] != a {
+			changed = append(changed, slot{uint32(i), a})
+		}
+	}
+	return changed
+}
+
+func TestMoveSlotsTellsWhatChanges(t *testing.T) {
 	for seed := range uint64(2000) {
 		r := rand.New(rand.NewPCG(seed, 8))
 		some := func() []int { return r.Perm(12)[:r.IntN(12)] }
 		have, want := pods(some()...), pods(some()...)
 		slices.SortFunc(want, netip.AddrPort.Compare)
 		sorted := slices.SortedFunc(slices.Values(have), netip.AddrPort.Compare)
-		gone, come := differences(bySlot{order: sorted}, bySlot{order: want})
-		got := moveSlots(have, gone, come)
-		kept := keepSlots(have, slices.Values(endpointsAt(want)), len(want))
-		if !slices.Equal(got, kept) {
-			t.Fatalf("seed %d: from %v to %v: %v, want %v", seed, have, want, got, kept)
+		left, joined := difference(bySlot{order: sorted}, bySlot{order: want})
+		got, before, after := moveSlots(have, left, joined)
+		plain := plainSlots(have, want)
+		if !slices.Equal(plain, got) || !slices.Equal(plain, keepSlots(have, bySlot{order: want})) {
+			t.Fatalf("seed %d: from %v to %v: %v, want %v", seed, have, want, got, plain)
+		}
+		if wantBefore, wantAfter := changedSlots(have, got), changedSlots(got, have); !slices.Equal(wantBefore, before) || !slices.Equal(wantAfter, after) {
+			t.Fatalf("seed %d: from %v to %v: %v and %v change, want %v and %v", seed, have, got, before, after, wantBefore, wantAfter)
 		}
 	}
 }
