@@ -1,7 +1,7 @@
-// Package host keeps a legacy node's dataplane in line with snapshots: the rules of
-// legacy/iptables, or the plan of legacy/ipvs.
+// Package host applies snapshots to a node without nftables: by the rules of legacy/iptables, or
+// by the plans of legacy/ipvs.
 //
-// It runs the programs iptables-restore and iptables-save, of whichever variant works on the
-// node, and speaks netlink for all else. What it finds on the node it compares with what
-// should be there, and writes the difference.
+// It runs iptables-restore and iptables-save, of the variant that works on the node, and ipset,
+// and uses netlink for everything else. It reads the node's state, compares it with the desired
+// one, and writes the difference.
 package host

@@ -12,8 +12,7 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// IPTables keeps the rules of the iptables backend. It is not safe for concurrent use, but
-// for its Stats.
+// IPTables is the iptables backend. Only its Stats are safe for concurrent use.
 type IPTables struct {
 	counters
 	log      *slog.Logger
@@ -21,18 +20,18 @@ type IPTables struct {
 	families []*ruleFamily
 }
 
-// ruleFamily is what is known about one family's rules.
+// ruleFamily is the backend's knowledge about one family's rules.
 type ruleFamily struct {
 	*programs
-	have    *iptables.Ruleset // what is there; nil: unknown, read before the next batch
-	left    *iptables.Ruleset // what should be there, if only a Resync made it unknown
+	have    *iptables.Ruleset // the node's; nil: unknown, read before the next batch
+	left    *iptables.Ruleset // as it was left, if only a Resync made it unknown
 	invalid uint64            // iptables.Saved.Invalid of the last listing
 }
 
-// OpenIPTables finds the programs, and what they and the kernel can do. A family for which
-// none works is left out; if there is none for either, the error says why. variants are
-// tried one after the other: "" for what the node's administrator chose, "-legacy", "-nft";
-// if there are none, all of them.
+// OpenIPTables finds the programs, and the abilities of them and of the kernel. A family without
+// working programs is left out; if neither family has any, the error says why. variants are
+// tried one after the other: "" for the administrator's choice, "-legacy", "-nft"; without any,
+// all three.
 func OpenIPTables(o iptables.Options, log *slog.Logger, variants ...string) (*IPTables, error) {
 	if len(variants) == 0 {
 		variants = []string{"", "-legacy", "-nft"}
@@ -58,7 +57,7 @@ func OpenIPTables(o iptables.Options, log *slog.Logger, variants ...string) (*IP
 // Variant names the programs in use, like "iptables v1.8.9 (legacy)".
 func (b *IPTables) Variant() string { return b.families[0].String() }
 
-// Resync makes the next Apply read the rules first, and repair what differs.
+// Resync makes the next Apply read the rules first, and repair differences.
 func (b *IPTables) Resync() {
 	for _, f := range b.families {
 		if f.have != nil {
@@ -67,8 +66,9 @@ func (b *IPTables) Resync() {
 	}
 }
 
-// Apply makes the rules match s, with one run of iptables-restore for each family. What
-// fails for one family leaves its rules as they were and does not concern the other.
+// Apply makes the rules match s, with one run of iptables-restore for each family, and another
+// if jumps are missing. After a failure in one family its rules are as before; the other family
+// is not concerned.
 func (b *IPTables) Apply(ctx context.Context, s *model.Snapshot) error {
 	var errs []error
 	for _, f := range b.families {
@@ -108,7 +108,7 @@ func (b *IPTables) applyFamily(ctx context.Context, f *ruleFamily, s *model.Fami
 		}
 	}
 	b.update(f.family, func(s *Stats) { s.applied(batch, written, full) })
-	// What jumps there comes last: all that it leads to is there.
+	// The jumps come last, when the chains are there.
 	if saved != nil {
 		if jumps := saved.HookText(); jumps != "" {
 			if _, err := restore(ctx, f.name, text(jumps)); err != nil {
@@ -126,7 +126,7 @@ func (b *IPTables) applyFamily(ctx context.Context, f *ruleFamily, s *model.Fami
 	return nil
 }
 
-// read counts what a listing tells of besides the rules.
+// read updates the Stats that depend on a listing.
 func (b *IPTables) read(f *ruleFamily, saved *iptables.Saved, foreign bool) {
 	b.update(f.family, func(s *Stats) {
 		s.dropped(f.invalid, saved.Invalid())

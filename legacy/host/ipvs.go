@@ -7,16 +7,18 @@ import (
 	"log/slog"
 	"net/netip"
 	"os/exec"
+	"strings"
 	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/vmapd/vmapd/legacy/iptables"
 	"github.com/vmapd/vmapd/legacy/ipvs"
 	"github.com/vmapd/vmapd/model"
 )
 
-// UnsupportedError says what a node lacks, so that there can be no IPVS backend.
+// UnsupportedError names the feature of the node without which there is no IPVS backend.
 type UnsupportedError struct {
 	Feature string
 	Err     error
@@ -24,11 +26,11 @@ type UnsupportedError struct {
 
 func (e *UnsupportedError) Error() string { return fmt.Sprintf("no %s: %v", e.Feature, e.Err) }
 
-// Unwrap returns what happened when it was tried.
+// Unwrap returns the error of the attempt to use it.
 func (e *UnsupportedError) Unwrap() error { return e.Err }
 
-// IPVS keeps virtual servers and all that goes with them. It is not safe for concurrent
-// use. Its programs run in the network namespace of who calls Apply.
+// IPVS is the IPVS backend. Only its Stats are safe for concurrent use. Its programs run in the
+// network namespace of Apply's caller.
 type IPVS struct {
 	counters
 	log      *slog.Logger
@@ -39,28 +41,27 @@ type IPVS struct {
 	now      func() time.Time
 }
 
-// serverFamily is what is known about one family.
+// serverFamily is the backend's knowledge about one family.
 type serverFamily struct {
 	*programs
-	have     *ipvs.State // what is there; nil: unknown, read before the next plan
-	draining map[drain]time.Time
+	have     *ipvs.State         // the node's; nil: unknown, read before the next plan
+	draining map[drain]time.Time // when to look at it again
 }
 
-// drain is a real server that finishes its connections. What is known of it is when to
-// look again.
+// drain is a real server that finishes its connections.
 type drain struct {
 	key  ipvs.Key
 	addr netip.AddrPort
 }
 
-// OpenIPVS finds what the backend needs of the kernel and of programs; an
-// [UnsupportedError] says what is missing. A family for which no variant of iptables works
-// is left out.
+// OpenIPVS checks the features of the kernel and the programs on which the backend depends; an
+// [UnsupportedError] names a missing one. A family without a working variant of iptables is left
+// out.
 func OpenIPVS(o ipvs.Options, log *slog.Logger) (*IPVS, error) {
 	if err := o.Check(); err != nil {
 		return nil, err
 	}
-	// Before anything else: without the module, moby/ipvs pretends to work.
+	// This check comes first: without the module, moby/ipvs pretends to work.
 	if err := findIPVS(); err != nil {
 		return nil, &UnsupportedError{"IPVS in the kernel (module ip_vs)", err}
 	}
@@ -105,7 +106,17 @@ func (b *IPVS) open() (err error) {
 	return err
 }
 
-// withDevice fills in what this package needs to know of the defaults.
+// companionProbe returns rules with the matches and targets that the companion uses and
+// iptables.Probe does not have. The sets must exist.
+func companionProbe(f model.Family) string {
+	const chain = iptables.IPVSPrefix + "PROBE"
+	set := probePrefix + strings.TrimPrefix(ipvs.Inside.In(f), "VMAPD")
+	return "*mangle\n:" + chain + " - [0:0]\n" +
+		"-A " + chain + " -m ipvs --ipvs -m set --match-set " + set + " dst,dst -j SET --map-set " + set + " dst,dst --map-mark\n" +
+		"COMMIT\n"
+}
+
+// withDevice fills in the default device.
 func withDevice(o ipvs.Options) ipvs.Options {
 	if o.Device == "" {
 		o.Device = ipvs.DefaultDevice
@@ -113,8 +124,8 @@ func withDevice(o ipvs.Options) ipvs.Options {
 	return o
 }
 
-// findIPVS looks for the kernel's interface to IPVS. To ask is to have the kernel load the
-// module, if it can; if not, modprobe may.
+// findIPVS looks for the kernel's interface to IPVS. The request makes the kernel load the
+// module, if it can; otherwise findIPVS runs modprobe.
 func findIPVS() error {
 	const family = "IPVS"
 	_, err := netlink.GenlFamilyGet(family)
@@ -132,8 +143,8 @@ func findIPVS() error {
 	return err
 }
 
-// findDummy asks for a device whose name no kernel takes. It looks for the type first, so
-// what it complains about says whether it has that.
+// findDummy asks for a device with a name that is invalid. The kernel looks for the type first,
+// so EINVAL, for the name, says that it has the type.
 func findDummy(links *netlink.Handle) error {
 	a := netlink.NewLinkAttrs()
 	a.Name = "vmapd/probe"
@@ -147,7 +158,7 @@ func findDummy(links *netlink.Handle) error {
 // Variant names the programs in use, like "iptables v1.8.9 (legacy)".
 func (b *IPVS) Variant() string { return b.families[0].String() }
 
-// Close gives up the sockets. All that was set up stays.
+// Close closes the sockets. Everything in the kernel stays.
 func (b *IPVS) Close() error {
 	b.links.Close()
 	if b.servers != nil {
@@ -156,16 +167,16 @@ func (b *IPVS) Close() error {
 	return nil
 }
 
-// Resync makes the next Apply read what is there first, and repair what differs.
+// Resync makes the next Apply read the node's state first, and repair differences.
 func (b *IPVS) Resync() {
 	for _, f := range b.families {
 		f.have = nil
 	}
 }
 
-// Apply makes the node match s. What fails for one virtual server, address or family does
-// not concern the others; the error says all that failed, and the next Apply reads
-// first what is there.
+// Apply makes the node match s. A failure of one virtual server, address or family does not
+// concern the others. The error has all failures, and the next Apply first reads the node's
+// state.
 func (b *IPVS) Apply(ctx context.Context, s *model.Snapshot) error {
 	var errs []error
 	for _, f := range b.families {
@@ -190,7 +201,7 @@ func (b *IPVS) applyFamily(ctx context.Context, f *serverFamily, s *model.Family
 	} else {
 		content, saved, err := b.read(ctx, f, o)
 		if err != nil {
-			return fmt.Errorf("read what is there: %w", err)
+			return fmt.Errorf("read the node's state: %w", err)
 		}
 		want = ipvs.Compile(content, s, o)
 		if want.Companion.IsIn(saved) {
@@ -198,7 +209,7 @@ func (b *IPVS) applyFamily(ctx context.Context, f *serverFamily, s *model.Family
 		}
 		plan = ipvs.DiffContent(content, want)
 		r.have = content
-		clear(f.draining) // the plan has all that drain
+		clear(f.draining) // the plan names all of them again
 	}
 	err := r.carryOut(ctx, plan.Ops)
 	b.update(f.family, r.count)

@@ -19,8 +19,8 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// read returns what there is of a family. Whether the rules are the companion can't be said
-// before that is compiled.
+// read returns a family's objects in the kernel, and the listed rules: they can be compared with
+// the companion only after Compile.
 func (b *IPVS) read(ctx context.Context, f *serverFamily, o ipvs.Options) (*ipvs.Content, *iptables.Saved, error) {
 	c := ipvs.NewContent(f.family)
 	for _, s := range o.Sysctls(f.family) {
@@ -29,7 +29,7 @@ func (b *IPVS) read(ctx context.Context, f *serverFamily, o ipvs.Options) (*ipvs
 			continue
 		}
 		value, err := os.ReadFile(sysctlPath(s.Name))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) { // to set it says so, too
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // setting it gives this error, too
 			return nil, nil, fmt.Errorf("sysctl: %w", err)
 		}
 		c.Sysctls[s.Name] = strings.TrimSpace(string(value))
@@ -74,7 +74,7 @@ func readDevice(links *netlink.Handle, name string, c *ipvs.Content) error {
 	}
 	for _, a := range list {
 		addr, ok := netip.AddrFromSlice(a.IP)
-		if addr = addr.Unmap(); ok && !addr.IsLinkLocalUnicast() { // the kernel's own, if somebody set it up
+		if addr = addr.Unmap(); ok && !addr.IsLinkLocalUnicast() { // the kernel adds one to a device that is up
 			c.Addrs[addr] = true
 		}
 	}
@@ -83,7 +83,7 @@ func readDevice(links *netlink.Handle, name string, c *ipvs.Content) error {
 
 func sysctlPath(name string) string { return "/proc/sys/" + strings.ReplaceAll(name, ".", "/") }
 
-// meant reports whether a sysctl is for this kernel's version.
+// meant reports whether this kernel's version needs a sysctl.
 func meant(s ipvs.Sysctl) bool {
 	if s.From == "" && s.Below == "" {
 		return true
@@ -97,7 +97,7 @@ func meant(s ipvs.Sysctl) bool {
 	return (s.From == "" || !v.less(version(s.From))) && (s.Below == "" || v.less(version(s.Below)))
 }
 
-// kernelVersion is the first two numbers of one.
+// kernelVersion has the first two numbers of a version.
 type kernelVersion [2]int
 
 func version(release string) (v kernelVersion) {
@@ -109,7 +109,7 @@ func version(release string) (v kernelVersion) {
 		if end >= 0 {
 			part = part[:end]
 		}
-		v[i], _ = strconv.Atoi(part) // 0 for what is none
+		v[i], _ = strconv.Atoi(part) // 0 if it is no number
 	}
 	return v
 }

@@ -20,18 +20,18 @@ import (
 // KubeProxyDevice is the dummy device of kube-proxy's IPVS mode.
 const KubeProxyDevice = "kube-ipvs0"
 
-// RemoveIPVS takes away what an IPVS backend of ours or of kube-proxy's left. Virtual
-// servers are theirs only where one of their devices is; those in ExcludeCIDRs stay. kube-proxy's
-// rules must be gone before (RemoveRules), since they use its ipsets.
+// RemoveIPVS removes everything that our IPVS backend or kube-proxy's left. It removes virtual
+// servers only if the device of one of the two exists, and none in ExcludeCIDRs. RemoveRules must
+// run before, since kube-proxy's rules use its ipsets.
 func RemoveIPVS(ctx context.Context, o ipvs.Options) error {
 	return removal{
 		devices: []string{withDevice(o).Device, KubeProxyDevice}, sets: []string{"VMAPD-", "VMAPD6-", "KUBE-"}, foreign: o.Foreign,
 	}.run(ctx)
 }
 
-// RemoveOwnIPVS takes away what an IPVS backend of ours left, and nothing of kube-proxy's.
-// Where kube-proxy's device is, all virtual servers are its own, but for those by our packet
-// marks: it deletes the ones that it does not want.
+// RemoveOwnIPVS removes everything that our IPVS backend left, and nothing of kube-proxy's. If
+// kube-proxy's device exists, all virtual servers belong to kube-proxy, except for those with our
+// packet marks: it deletes the ones that it does not want.
 func RemoveOwnIPVS(ctx context.Context, o ipvs.Options) error {
 	links, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
@@ -48,10 +48,10 @@ func RemoveOwnIPVS(ctx context.Context, o ipvs.Options) error {
 	}.run(ctx)
 }
 
-// removal is what of IPVS is to be removed.
+// removal has the objects of IPVS to be removed.
 type removal struct {
-	devices []string // their names; where none of them is, no virtual server is removed
-	sets    []string // what the names of ipsets begin with
+	devices []string // names; if none of them exists, no virtual server is removed
+	sets    []string // prefixes of the names of ipsets
 	foreign func(ipvs.Key) bool
 }
 
@@ -77,10 +77,10 @@ func (r removal) run(ctx context.Context) error {
 			errs = append(errs, fmt.Errorf("%s: %w", what, err))
 		}
 	}
-	// First what would drop connections to addresses that are no longer the node's: who takes
-	// over translates them later on their way.
+	// First the rules that would drop connections to addresses that the node no longer has: another
+	// proxy translates them later on their way.
 	note("remove rules", removeEverywhere(ctx, func(_, _, chain string) bool { return ipvs.IsFirst(chain) }))
-	// Addresses go before servers: without one, the node itself would answer there.
+	// Addresses go before servers: without a server, the node itself would answer.
 	for _, name := range devices {
 		note("delete device "+name, deleteDevice(links, name))
 	}
@@ -96,7 +96,7 @@ func (r removal) run(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// hasSets reports whether there may be ipsets: to ask the program would load the module.
+// hasSets reports whether there may be ipsets. The program would load the module.
 func hasSets() bool {
 	if _, err := exec.LookPath("ipset"); err != nil {
 		return false
@@ -109,7 +109,7 @@ func hasSets() bool {
 	return true
 }
 
-// removeServers removes all but somebody else's, and returns those that it removed.
+// removeServers removes all virtual servers that are not foreign, and returns them.
 func removeServers(foreign func(ipvs.Key) bool) (flows, error) {
 	gone := flows{}
 	table, err := openServers()
@@ -136,10 +136,10 @@ func removeServers(foreign func(ipvs.Key) bool) (flows, error) {
 	return gone, errors.Join(errs...)
 }
 
-// flows are those to virtual servers that are gone. IPVS had translated them by a table of
-// its own: connection tracking knows them as established and not translated, so no other
-// backend's rule would ever see them. A TCP client notices and connects anew; over UDP, one
-// that goes on sending would be heard by nobody.
+// flows selects UDP flows to virtual servers that are gone. IPVS had translated them by a table of
+// its own: for connection tracking they are established and have no NAT, so they would never
+// meet another backend's rules. A TCP client notices and connects anew; a UDP client that goes
+// on sending would get no answer.
 type flows map[ipvs.Key]bool
 
 // MatchConntrackFlow implements netlink.CustomConntrackFilter.
@@ -159,9 +159,8 @@ func forgetFlows(gone flows) error {
 	return errors.Join(errs...)
 }
 
-// RemoveKubeProxyIPVS takes away what kube-proxy's IPVS mode left and an IPVS backend of ours
-// does not use: its device and its ipsets. Its virtual servers are taken over, or deleted as
-// ones that nobody wants.
+// RemoveKubeProxyIPVS removes the device and the ipsets of kube-proxy's IPVS mode, while our IPVS
+// backend runs. The backend takes over the virtual servers, or deletes unwanted ones.
 func RemoveKubeProxyIPVS(ctx context.Context) error {
 	links, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {

@@ -22,14 +22,14 @@ import (
 type run struct {
 	*IPVS
 	f      *serverFamily
-	have   *ipvs.Content     // what was read before, if anything
+	have   *ipvs.Content     // read before; nil if it was known
 	failed map[ipvs.Key]bool // virtual servers that could not be added
 	done   int               // operations that wrote something
 
 	restoreFailures int // runs of iptables-restore for the companion that failed
 }
 
-// count adds what was done.
+// count adds the operations and failures of a run.
 func (r *run) count(s *Stats) {
 	if r.done > 0 {
 		s.Batches++
@@ -40,9 +40,9 @@ func (r *run) count(s *Stats) {
 	}
 }
 
-// carryOut does one operation after the other. What fails for one virtual server, address
-// or sysctl is noted, and the rest goes on: none of the other Services depends on it. Sets,
-// rules and the device are everybody's, so the rest of the plan would not be safe without
+// carryOut carries out one operation after the other. It continues after a failure of one virtual
+// server, address or sysctl, because other Services do not depend on that. It stops after a
+// failure of ipsets, rules or the device, because the rest of the plan would not be safe without
 // them.
 func (r *run) carryOut(ctx context.Context, ops []ipvs.Op) error {
 	var errs []error
@@ -70,8 +70,8 @@ func (r *run) carryOut(ctx context.Context, ops []ipvs.Op) error {
 	return errors.Join(errs...)
 }
 
-// setText returns the operations on ipsets that ops begins with as a text for ipset restore,
-// how many those are, and how many of them are in the text.
+// setText returns the operations on ipsets at the beginning of ops as text for ipset restore,
+// their number, and how many of them are in the text.
 func (r *run) setText(ops []ipvs.Op) (text string, n, wrote int) {
 	var b strings.Builder
 	for _, op := range ops {
@@ -150,6 +150,16 @@ func (r *run) one(ctx context.Context, op ipvs.Op) error {
 	return r.server(op)
 }
 
+// setCompanion replaces our rules and jumps by the companion.
+func (f *serverFamily) setCompanion(ctx context.Context, c *ipvs.Companion) error {
+	saved, err := save(ctx, f.name)
+	if err != nil {
+		return err
+	}
+	_, err = restore(ctx, f.name, text(c.Over(saved)))
+	return err
+}
+
 // server carries out an operation on virtual and real servers.
 func (r *run) server(op ipvs.Op) error {
 	switch op := op.(type) {
@@ -173,7 +183,7 @@ func (r *run) server(op ipvs.Op) error {
 		delete(r.f.draining, drain{op.Key, op.Addr})
 		return r.servers.addReal(op.Key, op.Addr, op.Weight)
 	case ipvs.DrainReal:
-		// Zero is a time long ago: whoever has no connections goes at once.
+		// The zero time is long ago: without connections, the real server goes at once.
 		r.f.draining[drain{op.Key, op.Addr}] = time.Time{}
 		if r.drains(op) {
 			return nil
@@ -205,7 +215,7 @@ func (r *run) drains(op ipvs.DrainReal) bool {
 	return ok && w == 0
 }
 
-// drainInterval is how often a real server that drains is looked at.
+// drainInterval is the time between two looks at a real server that drains.
 const drainInterval = time.Minute
 
 // endDrained deletes real servers that have drained, and have no connection left.
@@ -228,7 +238,7 @@ func (b *IPVS) endDrained(f *serverFamily) (deleted int, err error) {
 			d := drain{k, a}
 			i := slices.IndexFunc(list, func(r realServer) bool { return r.addr == a })
 			switch {
-			case i < 0 || list[i].weight != 0: // somebody else has seen to it
+			case i < 0 || list[i].weight != 0: // somebody else has changed it
 				delete(f.draining, d)
 			case list[i].connections > 0:
 				f.draining[d] = now.Add(drainInterval)
@@ -245,8 +255,8 @@ func (b *IPVS) endDrained(f *serverFamily) (deleted int, err error) {
 	return deleted, errors.Join(errs...)
 }
 
-// createDevice makes the dummy device. It stays down: its addresses are the node's all the
-// same, and nothing is ever sent by it.
+// createDevice creates the dummy device. It stays down: its addresses are local all the same, and
+// no packet is ever sent by it.
 func createDevice(links *netlink.Handle, name string) error {
 	a := netlink.NewLinkAttrs()
 	a.Name = name
@@ -271,20 +281,20 @@ func deleteDevice(links *netlink.Handle, name string) error {
 	return links.LinkDel(link)
 }
 
-// findDevice returns nil if there is none.
+// findDevice returns nil if the device does not exist.
 func findDevice(links *netlink.Handle, name string) (netlink.Link, error) {
 	link, err := links.LinkByName(name)
 	var none netlink.LinkNotFoundError
 	switch {
 	case errors.As(err, &none):
-		return nil, nil //nolint:nilnil // there is none, which is no error
+		return nil, nil //nolint:nilnil // a missing device is no error
 	case err != nil:
 		return nil, fmt.Errorf("look for the device %s: %w", name, err)
 	}
 	return link, nil
 }
 
-// changeAddress adds or deletes an address; that it was done before is as good.
+// changeAddress adds or deletes an address. It is no error if somebody has done so before.
 func changeAddress(links *netlink.Handle, device string, a netip.Addr, change func(*netlink.Handle, netlink.Link, *netlink.Addr) error) error {
 	link, err := links.LinkByName(device)
 	if err != nil {
@@ -292,7 +302,7 @@ func changeAddress(links *netlink.Handle, device string, a netip.Addr, change fu
 	}
 	addr := &netlink.Addr{IPNet: &net.IPNet{IP: a.AsSlice(), Mask: net.CIDRMask(a.BitLen(), a.BitLen())}}
 	if a.Is6() {
-		addr.Flags = unix.IFA_F_NODAD // every node has it
+		addr.Flags = unix.IFA_F_NODAD // every node has the same address
 	}
 	if err := change(links, link, addr); err != nil && !errors.Is(err, unix.EEXIST) && !errors.Is(err, unix.EADDRNOTAVAIL) {
 		return err

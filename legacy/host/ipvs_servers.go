@@ -15,7 +15,7 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// serverTable are the kernel's virtual servers. A handle of moby/ipvs hangs for good if two
+// serverTable accesses the kernel's virtual servers. A handle of moby/ipvs hangs for good if two
 // goroutines use it at once, hence the mutex.
 type serverTable struct {
 	mu     sync.Mutex
@@ -36,14 +36,14 @@ func (t *serverTable) Close() {
 	t.handle.Close()
 }
 
-// hashed is a flag that the kernel sets for itself (IP_VS_SVC_F_HASHED), oddNetmask one of
-// ours that no kernel has: such a virtual server is not as we make them.
+// hashed is a flag that the kernel sets for itself (IP_VS_SVC_F_HASHED). oddNetmask is no flag of
+// the kernel: it marks a virtual server with another netmask than ours.
 const (
 	hashed     = 0x2
 	oddNetmask = 1 << 31
 )
 
-// netmask is that of persistence: the client's whole address.
+// netmask is the netmask of persistence: the client's whole address.
 func netmask(a netip.Addr) uint32 {
 	if a.Is6() {
 		return 128
@@ -76,7 +76,7 @@ func destination(k ipvs.Key, a netip.AddrPort, weight int) *moby.Destination {
 	return d
 }
 
-// ignore returns nil for errors that say that a thing is as wanted already.
+// ignore returns nil for the given errors: the object is in the desired state already.
 func ignore(err error, harmless ...error) error {
 	for _, h := range harmless {
 		if errors.Is(err, h) {
@@ -143,7 +143,7 @@ func (t *serverTable) removeReal(k ipvs.Key, a netip.AddrPort) error {
 // realServer is a real server as it was read.
 type realServer struct {
 	addr        netip.AddrPort
-	weight      int // -1 if it does not masquerade
+	weight      int // -1 if it does not use NAT
 	connections int
 }
 

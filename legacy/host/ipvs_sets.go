@@ -16,8 +16,8 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// ipsets are changed and read by the program: vishvananda/netlink has no prefix of the
-// second network of hash:net,net, and one run takes any number of changes.
+// The program ipset changes and reads ipsets: vishvananda/netlink does not support the prefix of
+// the second network of hash:net,net, and one run of the program takes any number of changes.
 
 // ipset runs the program with a text on its standard input.
 func ipset(ctx context.Context, text string, args ...string) (string, error) {
@@ -30,8 +30,7 @@ func ipset(ctx context.Context, text string, args ...string) (string, error) {
 	return stdout.String(), nil
 }
 
-// restoreSets carries out lines of ipset restore. That something is there, or gone, already
-// is no error.
+// restoreSets runs ipset restore. Existing or missing objects are no error.
 func restoreSets(ctx context.Context, text string) error {
 	if text == "" {
 		return nil
@@ -40,11 +39,11 @@ func restoreSets(ctx context.Context, text string) error {
 	return err
 }
 
-// probePrefix is what the sets have that are there for a moment only.
+// probePrefix is the beginning of the names of sets that exist for a moment only.
 const probePrefix = "VMAPD-PROBE"
 
-// probeSets creates an empty set of each kind that we need, to find out whether the kernel
-// has them. They can be used by other probes until they are removed.
+// probeSets creates an empty set of each type that the backend uses, to find out whether the
+// kernel has the type. Other probes can use the sets until they are removed.
 func probeSets() (remove func() error, err error) {
 	ctx := context.Background()
 	if _, err := exec.LookPath("ipset"); err != nil {
@@ -75,7 +74,7 @@ func readSets(ctx context.Context, f model.Family) (map[ipvs.SetName]map[ipvs.En
 	return parseSets(strings.NewReader(text), f)
 }
 
-// parseSets reads what ipset save prints. Sets of others are skipped.
+// parseSets reads the output of ipset save. It skips sets of others.
 func parseSets(r io.Reader, f model.Family) (map[ipvs.SetName]map[ipvs.Entry]uint32, error) {
 	names := map[string]ipvs.SetName{}
 	for _, name := range ipvs.SetNames {
@@ -113,14 +112,14 @@ func parseSets(r io.Reader, f model.Family) (map[ipvs.SetName]map[ipvs.Entry]uin
 	return sets, in.Err()
 }
 
-// checkDeclaration refuses a set that has our name but could not take our entries.
+// checkDeclaration refuses a set with our name that could not hold our entries.
 func checkDeclaration(name ipvs.SetName, f model.Family, words []string) error {
 	want := strings.Fields(name.Declaration(f))
 	for i, w := range want {
 		switch {
-		case w == "maxelem" || i > 0 && want[i-1] == "maxelem": // more or less of them does no harm
+		case w == "maxelem" || i > 0 && want[i-1] == "maxelem": // another capacity does no harm
 		case !slices.Contains(words, w):
-			return fmt.Errorf("not a set as ours are, without %q: destroy it", w)
+			return fmt.Errorf("the set exists with other properties, without %q: destroy it", w)
 		}
 	}
 	return nil

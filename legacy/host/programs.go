@@ -15,8 +15,7 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// lockTimeout is how long the programs wait for the lock that they share with others, in
-// seconds (-w).
+// lockTimeout is the time that the programs wait for the xtables lock, in seconds (-w).
 const lockTimeout = "5"
 
 // programs are iptables or ip6tables, with -save and -restore, of a variant that works here.
@@ -53,7 +52,7 @@ func findPrograms(f model.Family, variants []string) (*programs, error) {
 	return nil, errors.Join(errs...)
 }
 
-// try lets the program check what we need and can't do without, changing nothing.
+// try checks the features on which the backend depends. It changes nothing.
 func (p *programs) try() error {
 	out, err := exec.Command(p.name, "--version").Output()
 	if err != nil {
@@ -109,7 +108,7 @@ func restore(ctx context.Context, program string, input io.WriterTo, more ...str
 	return n, nil
 }
 
-// text is an input that is written already.
+// text is a string as an input.
 type text string
 
 // WriteTo implements io.WriterTo.

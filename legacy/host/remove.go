@@ -12,30 +12,29 @@ import (
 	"github.com/vmapd/vmapd/legacy/iptables"
 )
 
-// kubeProxyChains are what the names of kube-proxy's chains begin with, in all its modes.
-// KUBE-FIREWALL, KUBE-IPTABLES-HINT and KUBE-KUBELET-CANARY are kubelet's.
+// kubeProxyChains are the beginnings of the names of kube-proxy's chains, in all its modes.
+// KUBE-FIREWALL, KUBE-IPTABLES-HINT and KUBE-KUBELET-CANARY belong to kubelet.
 var kubeProxyChains = []string{
 	"KUBE-SERVICES", "KUBE-EXTERNAL-SERVICES", "KUBE-NODEPORTS", "KUBE-NODE-PORT", "KUBE-SVC-", "KUBE-SVL-",
 	"KUBE-EXT-", "KUBE-FW-", "KUBE-SEP-", "KUBE-XLB-", "KUBE-MARK-MASQ", "KUBE-POSTROUTING", "KUBE-FORWARD",
 	"KUBE-PROXY-", "KUBE-LOAD-BALANCER", "KUBE-SOURCE-RANGES-FIREWALL", "KUBE-IPVS-",
 }
 
-// RemoveRules takes away what the iptables backend and kube-proxy left, in both variants and
-// families, but not the rules of but, if it is not nil. Where a program is missing or does
-// not work, there is nothing.
+// RemoveRules removes all rules of the iptables backend and of kube-proxy, in both variants and
+// families, except for those that the backend but uses, if it is not nil. A program that is
+// missing or fails is taken for one without rules.
 func RemoveRules(ctx context.Context, but *IPTables) error {
 	return removeEverywhere(ctx, func(name, variant, chain string) bool {
 		return isKubeProxys(chain) || iptables.IsOurs(chain) && !but.uses(name, variant)
 	})
 }
 
-// RemoveOwnRules takes away what the iptables backend left, as RemoveRules does, and nothing of
-// kube-proxy's.
+// RemoveOwnRules removes all rules of the iptables backend, and none of kube-proxy's.
 func RemoveOwnRules(ctx context.Context) error {
 	return removeEverywhere(ctx, func(_, _, chain string) bool { return iptables.IsOurs(chain) })
 }
 
-// removeEverywhere removes somebody's chains in both variants and families.
+// removeEverywhere removes the chains of the given owner in both variants and families.
 func removeEverywhere(ctx context.Context, theirs func(name, variant, chain string) bool) error {
 	var errs []error
 	for _, variant := range []string{"-legacy", "-nft"} {
@@ -71,7 +70,7 @@ func removeRules(ctx context.Context, program string, theirs func(chain string) 
 	_ = save.Run() // not installed, or not in this kernel: then it lists nothing
 	saved, err := iptables.ParseSaved(&stdout)
 	if err != nil {
-		return fmt.Errorf("read what %s lists: %w", save.Path, err)
+		return fmt.Errorf("read the output of %s: %w", save.Path, err)
 	}
 	remove := saved.RemoveText(theirs)
 	if remove == "" {

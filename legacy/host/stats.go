@@ -8,24 +8,23 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// Stats is what a backend has done for one IP family. All but Rules and RulesWritten only
-// ever grow.
+// Stats counts the work of a backend for one IP family. All fields but Rules and RulesWritten
+// only ever grow.
 type Stats struct {
 	Batches    uint64 // rounds that wrote something
-	Operations uint64 // chains and rules written and chains deleted, or operations on IPVS and what goes with it
-	Bytes      uint64 // given to iptables-restore; 0 for IPVS
+	Operations uint64 // chains and rules written and chains deleted, or operations of IPVS plans
+	Bytes      uint64 // input of iptables-restore; 0 for IPVS
 
 	RestoreFailures        uint64 // runs of iptables-restore that failed
-	PartialRestoreFailures uint64 // of these, how many had to write only what changed
+	PartialRestoreFailures uint64 // those of them that were to write only changes
 
-	// Of the iptables backend alone. By table: our rules, and those that the last round
-	// wrote, which are none if nothing had to change.
+	// For the iptables backend alone: by table, the number of our rules, and of those that the
+	// last round wrote.
 	Rules, RulesWritten map[string]int
-	// Repairs counts the comparisons with the node that found rules of ours changed by
-	// others.
+	// Repairs counts the comparisons with the node that found foreign changes of our rules.
 	Repairs uint64
-	// InvalidDropped counts packets dropped as connection tracking calls them invalid, as
-	// of the last comparison with the node.
+	// InvalidDropped counts dropped packets that are INVALID for connection tracking, as of the
+	// last comparison with the node.
 	InvalidDropped uint64
 }
 
@@ -41,7 +40,7 @@ func (c *counters) update(f model.Family, change func(*Stats)) {
 	change(&c.stats[f])
 }
 
-// Stats returns what was done for each family. Any goroutine may call it.
+// Stats returns the counters of each family. Any goroutine may call it.
 func (c *counters) Stats() [len(model.Families)]Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -52,8 +51,8 @@ func (c *counters) Stats() [len(model.Families)]Stats {
 	return all
 }
 
-// applied counts a batch that is in force. If full is set, it was made of what the node lists,
-// and else of what was there before.
+// applied counts a batch that is in force. A full one was compared with a listing, others with
+// the ruleset before.
 func (s *Stats) applied(b *iptables.Batch, bytes int64, full bool) {
 	if full {
 		s.Rules = map[string]int{}
@@ -80,8 +79,8 @@ func (s *Stats) failed(partial bool) {
 	}
 }
 
-// dropped takes in the counter of the rule for invalid packets: how many it has dropped since
-// it was written, so that it begins anew when others or we write it again.
+// dropped adds the growth of the counter of the rule for invalid packets. The counter begins anew
+// whenever the rule is written again.
 func (s *Stats) dropped(before, now uint64) {
 	if now < before {
 		before = 0

@@ -9,12 +9,12 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// Companion are the iptables rules that do what IPVS can't. They depend on the settings
-// alone: whatever concerns Services is in the ipsets.
+// A Companion has the iptables rules for all that IPVS can't do. They depend on the settings
+// alone: everything about single Services is in the ipsets.
 type Companion struct {
 	Family model.Family
 	Chains []Chain // table by table
-	// Jumps lead from built-in chains, which belong to everybody, to ours. Each must be there
+	// Jumps lead from built-in chains, which belong to everybody, to ours. Each stands there
 	// once, before the rules of others.
 	Jumps []iptables.Jump
 }
@@ -41,13 +41,13 @@ const (
 	masqueradeChain  = iptables.IPVSPrefix + "MASQ"
 )
 
-// IsFirst reports whether a chain of the companion's is among those that judge new
-// connections before anything else does, also before another backend that takes over.
+// IsFirst reports whether a chain of the companion drops or marks new connections before any
+// other rule meets them, also before the rules of another backend that takes over.
 func IsFirst(chain string) bool {
 	return chain == servicesChain || chain == outsideChain || chain == insideChain
 }
 
-// What a packet is looked up by in a set, as -m set has it.
+// The parts of a packet that -m set looks up.
 const (
 	vipFields    = "dst,dst"
 	sourceFields = "dst,dst,src"
@@ -55,7 +55,7 @@ const (
 
 // Matches that the iptables backend does not need.
 const (
-	byIPVS   = "-m ipvs --ipvs" // IPVS has sent it to a real server
+	byIPVS   = "-m ipvs --ipvs" // IPVS has sent the packet to a real server
 	notSent  = "-m ipvs ! --ipvs"
 	notLocal = "-m addrtype ! --dst-type LOCAL"
 	notByLo  = "! -i lo"
@@ -88,8 +88,9 @@ func companion(f model.Family, s *model.Settings, o Options) *Companion {
 			{"nat", postroutingChain, r.postrouting()},
 			{"nat", masqueradeChain, r.masquerade()},
 		},
-		// What IPVS has sent to a real server passes the output hook (again), and to one on the
-		// node the input hook: its destination was judged when it still was the Service's.
+		// A packet that IPVS has sent to a real server passes the output hook (again), and the
+		// input hook if the real server is on this node. The rules about its destination have met
+		// it before, when the destination was the Service's.
 		Jumps: []iptables.Jump{
 			jump("filter", "INPUT", filterChain, notByLo, iptables.IsNew),
 			jump("filter", "INPUT", invalidChain, iptables.IsInvalid),
@@ -121,8 +122,8 @@ func (r companionRules) setMark() string {
 // clearMark clears all of a mark.
 func clearMark() string { return iptables.SetMark(0, ^uint32(0)) }
 
-// services judges new connections before IPVS does: in mangle, because in the output
-// path IPVS comes before the table filter.
+// services drops and marks new connections before IPVS gets them: in mangle, because in the
+// output path IPVS comes before the table filter.
 func (r companionRules) services() []string {
 	rules := []string{
 		iptables.Join(r.in(Restricted, vipFields), r.notIn(Sources, sourceFields), iptables.Drop),
@@ -137,13 +138,13 @@ func (r companionRules) services() []string {
 		iptables.Join(r.in(Discard, vipFields), notInside, iptables.Drop),
 	)
 	for _, p := range r.ServiceCIDRs {
-		// An address that has come to the device is some Service's.
+		// The address of a Service is local, because it is on the device.
 		rules = append(rules, iptables.Join(iptables.To(p), notLocal, iptables.Drop))
 	}
 	return rules
 }
 
-// outside has cluster IPs' clients masqueraded, unless they are pods.
+// outside marks clients of cluster IPs for masquerading, unless they are pods.
 func (r companionRules) outside() []string {
 	var rules []string
 	if !r.MasqueradeAll {
@@ -163,7 +164,8 @@ func (r companionRules) inside() []string {
 	return rules
 }
 
-// filter refuses what has no endpoint, and what no Service has at its addresses.
+// filter refuses connections to ports without endpoints, and to those ports of a Service's
+// address that no Service has.
 func (r companionRules) filter() []string {
 	return []string{
 		iptables.Join(r.in(Refuse, vipFields), "-j "+rejectChain),
@@ -171,9 +173,9 @@ func (r companionRules) filter() []string {
 	}
 }
 
-// invalid drops what connection tracking can make nothing of (a segment outside the
-// window, say): the reply to a client that was masqueraded would end in the node's own
-// TCP, which resets the connection.
+// invalid drops packets from endpoints that connection tracking takes for INVALID (a segment
+// outside the window, say). A reply to a masqueraded client would otherwise end in the node's
+// own TCP, which resets the connection.
 func (r companionRules) invalid() []string {
 	if !r.DropInvalid {
 		return nil
@@ -181,11 +183,11 @@ func (r companionRules) invalid() []string {
 	return []string{iptables.Join(r.in(Endpoints, "src,src"), iptables.Drop)}
 }
 
-// postrouting is for what IPVS has sent to a real server.
+// postrouting masquerades packets that IPVS has sent to a real server.
 func (r companionRules) postrouting() []string {
 	const masquerade = "-j " + masqueradeChain
 	return []string{
-		// From the node by an address that no other machine may be able to answer to.
+		// From the node itself: other machines may be unable to answer to the source address.
 		iptables.Join(r.isInside(), iptables.FromNode, masquerade),
 		iptables.Join(iptables.Marked(r.options.MasqueradeMark, r.options.MasqueradeMark), masquerade),
 		iptables.Join(r.in(Addrs, "src"), masquerade),
@@ -194,7 +196,8 @@ func (r companionRules) postrouting() []string {
 	}
 }
 
-// masquerade clears the marks first: what is then sent through a tunnel passes here again.
+// masquerade clears the marks first, because a packet that then goes through a tunnel passes
+// here again.
 func (r companionRules) masquerade() []string {
 	return []string{
 		iptables.Join(r.isInside(), clearMark()),
@@ -203,8 +206,9 @@ func (r companionRules) masquerade() []string {
 	}
 }
 
-// beginning returns the companion for the time until the addresses are there: what it would
-// drop as nobody's is served by another proxy still, if this one takes over from it.
+// beginning returns the companion for the time until the device has the addresses. It does not
+// drop connections to unallocated addresses yet: another proxy that this one is about to replace
+// may still serve them.
 func (c *Companion) beginning() *Companion {
 	first := *c
 	first.Chains = slices.Clone(c.Chains)
@@ -220,11 +224,11 @@ func (c *Companion) equal(d *Companion) bool {
 	return c == d || c != nil && d != nil && c.String() == d.String()
 }
 
-// String is all of the companion, for iptables-restore --noflush on a node where nothing of
-// ours is there yet.
+// String returns the whole companion, for iptables-restore --noflush on a node without any
+// chain of ours.
 func (c *Companion) String() string { return c.Over(&iptables.Saved{}) }
 
-// Over is what iptables-restore --noflush needs in order to replace what is listed by the
+// Over returns the input of iptables-restore --noflush that replaces listed rules of ours by the
 // companion: our chains with all their rules, and the jumps of built-in chains where they are
 // not just the first rules. Each table comes into force at once, its jumps with its chains.
 func (c *Companion) Over(s *iptables.Saved) string {
@@ -257,7 +261,7 @@ func (c *Companion) Over(s *iptables.Saved) string {
 	return b.String()
 }
 
-// IsIn reports whether the companion is what is listed, and nothing else of ours.
+// IsIn reports whether a listing has the whole companion, and no other chains or jumps of ours.
 func (c *Companion) IsIn(s *iptables.Saved) bool {
 	for _, table := range companionTables {
 		if d := c.compare(table, s); d.rules || d.unhook+d.hook != "" || len(d.old) > 0 {
@@ -267,7 +271,7 @@ func (c *Companion) IsIn(s *iptables.Saved) bool {
 	return true
 }
 
-// tableDiff is what differs in a table from the companion.
+// tableDiff is the difference between a listed table and the companion.
 type tableDiff struct {
 	rules        bool     // some of our chains are missing, or have other rules
 	old          []string // chains that another version of us left

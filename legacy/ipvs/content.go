@@ -6,20 +6,20 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// Content is what a kernel holds of one family, or a part of that. A State says what it
-// should be; what is read back, or known after half a plan, is one too.
+// A Content has a kernel's objects of one family, or a part of them: the desired ones of a State,
+// those that were read back, or those after half a plan.
 type Content struct {
 	Family    model.Family
 	Device    string                       // the dummy device; "" if there is none
-	Companion *Companion                   // nil if its chains are missing or say something else
-	Sysctls   map[string]string            // those known
+	Companion *Companion                   // nil if its chains are missing or different
+	Sysctls   map[string]string            // known values
 	Timeouts  Timeouts                     // IPVS's
 	Addrs     map[netip.Addr]bool          // on the device
 	Sets      map[SetName]map[Entry]uint32 // by entry, the packet mark; a set that exists is not nil
 	Servers   map[Key]Server
 }
 
-// NewContent returns a Content of nothing.
+// NewContent returns an empty Content.
 func NewContent(f model.Family) *Content {
 	return &Content{
 		Family: f, Sysctls: map[string]string{}, Addrs: map[netip.Addr]bool{},

@@ -8,39 +8,40 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// phase is when an operation comes in a plan. What protects comes first; what opens a way
-// comes when everything on it is there, and what closes one before anything on it goes.
+// A phase is the place of an operation in a plan. Protection comes first. A way is opened when
+// everything on it is there, and closed before anything on it goes.
 type phase int
 
 const (
 	prepare         phase = iota // sysctls, sets, the device
 	companionSet                 // the rules, over sets that are all there
-	addrGoes                     // an address no Service has any more: nobody is sent there
+	addrGoes                     // an address that no Service has any more
 	allowEarly                   // sources that an allowed range had before
-	protect                      // what says whom a packet concerns, and how it is translated
+	protect                      // entries that say which Service a packet is for, and how it is translated
 	forbidEarly                  // sources that may no longer connect, before new endpoints come
-	markServerComes              // where those from inside will go
-	insideComes                  // they go there
-	verdictComes                 // and only then those from outside are dropped; or all are refused
+	markServerComes              // virtual servers for connections from inside
+	insideComes                  // connections from inside go there
+	verdictComes                 // and only then others are dropped; or all are refused
 	serverComes                  // virtual servers and real servers
 	serviceComes                 // the filter lets connections through to them
-	addrComes                    // the network does
+	addrComes                    // the node accepts packets to the address
 	realGoes                     // real servers of virtual servers that stay
-	serviceGoes                  // the filter refuses what has no virtual server any more,
-	serverGoes                   // before the node itself would answer
+	serviceGoes                  // the filter refuses connections to a virtual server
+	serverGoes                   // before it goes: the node itself would answer
 	verdictGoes                  // dropping and refusing end when endpoints are there
 	insideGoes                   // connections from inside go where those from outside go
 	markServerGoes
 	allowLate       // sources that may connect now, when endpoints that they may not reach are gone
-	restrictionGoes // nothing is asked about sources any more
+	restrictionGoes // sources no longer matter
 	forbidLate      // sources that another range has
-	protectionGoes  // translation of what is gone
-	companionGoes   // with everything
-	setsGo          // sets and device, which nothing uses
+	protectionGoes  // entries about endpoints and frontends that are gone
+	companionGoes   // only if everything goes
+	setsGo          // sets and the device, which nothing uses any more
 	phases
 )
 
-// comes and goes say when entries of a set are added and deleted. Sources are another matter.
+// comes and goes have the phases in which entries of a set are added and deleted. Sources have
+// several: see diffSources.
 var comes = map[SetName]phase{
 	Addrs: protect, Hairpin: protect, Endpoints: protect, Masquerade: protect, MasqueradeOutside: protect,
 	Restricted: protect, Inside: insideComes, Discard: verdictComes, Refuse: verdictComes, Services: serviceComes,
@@ -59,8 +60,8 @@ type differ struct {
 	ops        [phases][]Op
 }
 
-// Diff returns what turns one State into another that was compiled after it, at a cost that
-// follows what differs. Either may be nil: nothing at all.
+// Diff returns the plan from one State to another that was compiled after it. Its cost depends
+// on the size of the difference. Either State may be nil, for nothing at all.
 func Diff(before, after *State) Plan {
 	switch {
 	case before == nil && after == nil:
@@ -100,7 +101,7 @@ func (d *differ) entry(set SetName, old, now netip.Addr, entry func(netip.Addr) 
 	}
 }
 
-// changedKeys finds the addresses and ports about which something differs.
+// changedKeys adds to both sides the addresses and ports that may differ.
 func (d *differ) changedKeys(before, after *State) {
 	seen := map[Key]bool{}
 	visit := func(v model.VIP) {
@@ -154,8 +155,8 @@ func (d *differ) changedAddrs(before, after *State) {
 	}
 }
 
-// DiffContent returns what turns what a kernel holds into a State. Virtual servers that may be
-// somebody else's stay.
+// DiffContent returns the plan from a kernel's content to a State. Virtual servers that may
+// belong to somebody else stay.
 func DiffContent(have *Content, want *State) Plan {
 	c := want.Content()
 	d := &differ{family: want.Family, have: have.without(want.Options, c), want: c}
@@ -163,7 +164,7 @@ func DiffContent(have *Content, want *State) Plan {
 	return d.plan()
 }
 
-// Remove returns what takes away all that is ours.
+// Remove returns the plan that removes everything of ours.
 func Remove(have *Content, o Options) Plan {
 	nothing := NewContent(have.Family)
 	d := &differ{family: have.Family, have: have.without(o, nothing), want: nothing}
@@ -182,7 +183,7 @@ func Remove(have *Content, o Options) Plan {
 	return d.plan()
 }
 
-// without leaves out virtual servers that are not wanted but may be somebody else's.
+// without leaves out unwanted virtual servers that may belong to somebody else.
 func (c *Content) without(o Options, want *Content) *Content {
 	d := *c
 	d.Servers = maps.Clone(c.Servers)
@@ -195,7 +196,7 @@ func (c *Content) without(o Options, want *Content) *Content {
 
 func (d *differ) add(p phase, op Op) { d.ops[p] = append(d.ops[p], op) }
 
-// prepare finds what must be there before anything else.
+// prepare adds the operations that everything else depends on.
 func (d *differ) prepare(sysctls []Sysctl) {
 	for _, s := range sysctls {
 		if d.have.Sysctls[s.Name] != s.Value {
@@ -287,8 +288,8 @@ func (d *differ) diffSet(name SetName) {
 	}
 }
 
-// diffSources opens and closes ranges. Who may connect before and after must be able to
-// all the time, and who may not after must not reach the endpoints of after.
+// diffSources opens and closes ranges. A client that is allowed before and after is allowed all
+// the time, and a client that is no longer allowed never reaches a new endpoint.
 func (d *differ) diffSources() {
 	have, want := d.have.Sets[Sources], d.want.Sets[Sources]
 	for _, e := range missing(want, have, compareEntries) {
@@ -362,7 +363,8 @@ func (d *differ) diffServer(k Key) {
 		d.add(come, AddReal{k, a, want.Real[a]})
 	}
 	for _, a := range missing(have.Real, want.Real, netip.AddrPort.Compare) {
-		// What drains already is told so again: a process that begins has no list of those.
+		// A real server that drains already gets the operation again: after a start, the process
+		// has no list of those.
 		if want.drains() {
 			d.add(leave, DrainReal{k, a})
 		} else {

@@ -7,16 +7,16 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// A Difference is something that IPVS can't do as nftables does.
+// A Difference describes different behaviour of the IPVS and the nftables backends.
 type Difference struct {
 	What string
 	Why  string
-	// Concerns reports whether a decision of the model is one that is carried out otherwise;
-	// nil if it does not concern what becomes of a single new connection without a history.
+	// Concerns reports whether a decision of the model is carried out otherwise; nil if no single
+	// new connection without a history is concerned.
 	Concerns func(s *model.FamilySnapshot, d model.Decision) bool
 }
 
-// Differences are all. No other is known.
+// Differences lists all known differences.
 var Differences = []Difference{
 	{
 		What: "the node itself learns by an ICMP error, not by a TCP reset, that a port has no endpoints",

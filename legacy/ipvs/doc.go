@@ -8,9 +8,9 @@
 //
 // # The packet's way
 //
-// Services' addresses are the node's own, on a dummy device: IPVS only sees what is for the
-// node. New connections are judged by iptables rules that depend on the settings alone,
-// the [Companion], and look into ipsets:
+// Services' addresses are on a dummy device of the node: IPVS only sees packets that are for the
+// node itself. New connections first meet the [Companion], iptables rules that depend on the
+// settings alone and look into ipsets:
 //
 //	mangle PREROUTING, OUTPUT
 //	      │ RESTRICTED, and not from SOURCES ──> drop
@@ -29,13 +29,13 @@
 // With externalTrafficPolicy Local, pods and the node are sent to all endpoints and others
 // to those on this node, but a virtual server has one list of real servers. The
 // kernel looks for a virtual server by packet mark before it does by address, so a service port
-// with such frontends has another one with a mark. Which mark that is, is not said in rules
-// (they would be one for each Service) but in the ipset INSIDE, whose entries carry a mark each
-// (extension skbinfo, Linux 3.19) that the target SET --map-mark gives to packets.
+// with such frontends has another one with a mark. The marks stand not in rules (one for each
+// Service) but in the ipset INSIDE, whose entries carry a mark each (extension skbinfo, Linux
+// 3.19) that the target SET --map-mark gives to packets.
 //
 // # Why the order matters
 //
 // Neither IPVS nor ipset has transactions. What a frontend needs is there before
 // the last step that leads packets to it, and the other way round when it goes; see
-// phase. What IPVS can't do as nftables does is in [Differences].
+// phase. [Differences] lists every difference from nftables.
 package ipvs

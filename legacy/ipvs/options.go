@@ -13,28 +13,28 @@ import (
 const (
 	DefaultScheduler      = "rr"
 	DefaultDevice         = "vmapd-ipvs0"
-	DefaultMasqueradeMark = 1 << 14 // as kube-proxy has it
+	DefaultMasqueradeMark = 1 << 14 // kube-proxy's default
 	DefaultInsideMark     = 0x76000000
 )
 
-// Schedulers are those that the kernel has; twos since Linux 5.19.
+// Schedulers are the kernel's; twos since Linux 5.19.
 var Schedulers = []string{"rr", "wrr", "lc", "wlc", "lblc", "lblcr", "sh", "dh", "sed", "nq", "mh", "fo", "ovf", "twos"}
 
-// Options are what an administrator sets, or what the programs on the node can do. The
-// zero value has all defaults.
+// Options are settings of an administrator, and abilities of the programs on the node. The
+// zero value means all defaults.
 type Options struct {
-	// Scheduler chooses endpoints where a Service does not say how.
+	// Scheduler chooses endpoints of Services without an algorithm of their own.
 	Scheduler string
-	// StrictARP keeps the node from answering ARP requests for Services' addresses, which
-	// it would have on a device.
+	// StrictARP keeps the node from answering ARP requests for Services' addresses, which it
+	// would otherwise do, because they are on a device.
 	StrictARP bool
-	// ExcludeCIDRs are where virtual servers of others may be: a clean-up leaves them alone.
+	// ExcludeCIDRs may contain virtual servers of others, which a clean-up leaves alone.
 	ExcludeCIDRs []netip.Prefix
 	// Timeouts of connections that IPVS knows; 0 leaves the kernel's.
 	Timeouts Timeouts
 	// Device is the dummy device that has the addresses.
 	Device string
-	// MasqueradeMark is the bit of the packet mark that means: replace the source address.
+	// MasqueradeMark is the bit of the packet mark that requests masquerading.
 	MasqueradeMark uint32
 	// InsideMark is the first byte, in the upper 8 bits, of the packet marks that lead
 	// connections from inside to another list of endpoints than those from outside.
@@ -68,7 +68,7 @@ func (o Options) equal(p Options) bool {
 		o.RandomFully == p.RandomFully && slices.Equal(o.ExcludeCIDRs, p.ExcludeCIDRs)
 }
 
-// Check says what is wrong with the options.
+// Check returns an error for invalid options.
 func (o Options) Check() error {
 	o = o.withDefaults()
 	if err := model.CheckInterface(o.Device, false); err != nil {
@@ -92,8 +92,7 @@ func (o Options) Check() error {
 	return nil
 }
 
-// Foreign reports whether a virtual server that no State wants is left alone because it may
-// belong to somebody else.
+// Foreign reports whether an unwanted virtual server may belong to somebody else, and must stay.
 func (o Options) Foreign(k Key) bool {
 	o = o.withDefaults()
 	if k.Mark != 0 {
@@ -102,17 +101,17 @@ func (o Options) Foreign(k Key) bool {
 	return slices.ContainsFunc(o.ExcludeCIDRs, func(p netip.Prefix) bool { return p.Contains(k.Addr) })
 }
 
-// Packet marks of connections from inside: the upper 8 bits say that it is one, the lower
-// ones which.
+// Packet marks of connections from inside: the upper 8 bits are the same in all of them, the
+// lower ones tell service ports apart.
 const (
 	indexBits  = 1<<24 - 1
 	insideMask = ^uint32(indexBits)
-	// kubeMarks are the bits that kube-proxy, kubelet and network plugins masquerade or
-	// drop by. No mark of ours must have them by chance.
+	// kubeMarks are bits by which kube-proxy, kubelet and network plugins masquerade or drop.
+	// Our marks must not have them by chance.
 	kubeMarks = 1<<14 | 1<<15
 )
 
-// inside returns the n-th mark. There are as many as free bits allow.
+// inside returns the n-th mark, which has n in the free bits.
 func (o Options) inside(n uint32) uint32 {
 	mark := o.InsideMark
 	for bit := uint32(1); bit < indexBits; bit <<= 1 {

@@ -8,26 +8,27 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// Plan turns what a kernel holds into what a State says, operation by operation. IPVS has no
+// A Plan turns a kernel's content into the desired one, operation by operation. IPVS has no
 // transactions, so the order is such that every prefix of a plan is safe:
 //
-//   - no connection is sent to an endpoint, or to whatever listens on the node, where neither the
+//   - no connection is sent to an endpoint, or to a socket on the node, where neither the
 //     state before nor the state after would send it;
 //   - none is refused that both would forward, and none is dropped that neither would drop;
 //   - none reaches an endpoint with its own source address that would be masqueraded on the way there.
 //
-// What changes with the settings is excepted: rules that tell inside from outside, or that drop
-// what is in a ServiceCIDR, change at once and first, and endpoints after that one by one. Even
-// then nobody is sent to an endpoint that no list had or will have, nor to the node.
+// Changes of the settings are an exception: rules that tell inside from outside, or that drop
+// connections to unallocated addresses, change at once and first, and endpoints after that one
+// by one. Even then no connection is sent to an endpoint that was and will be in no list, nor to
+// the node.
 //
-// After an error, the operations before it have been carried out: read what there is, and go
-// on with DiffContent.
+// After an error, the operations before it have been carried out: read the kernel's content, and
+// continue with DiffContent.
 type Plan struct {
 	Family model.Family
 	Ops    []Op
 }
 
-// String is the plan as a list of commands, for people to read.
+// String returns the plan as a list of commands, for people to read.
 func (p Plan) String() string {
 	var b strings.Builder
 	for _, op := range p.Ops {
@@ -41,12 +42,12 @@ type Op interface{ String() string }
 
 // The operations.
 type (
-	// SetSysctl sets a kernel parameter, where the kernel's version is one that it is meant for.
+	// SetSysctl sets a kernel parameter, if it is meant for the kernel's version.
 	SetSysctl struct{ Sysctl }
 	// SetTimeouts sets IPVS's timeouts; 0 leaves one as it is.
 	SetTimeouts struct{ Timeouts }
 	// CreateDevice creates the dummy device, without ARP. Both families share it, so it may
-	// be there by now; and it goes only when both do.
+	// exist by then, and it is deleted only with both.
 	CreateDevice struct{ Name string }
 	// DeleteDevice deletes the dummy device with its addresses.
 	DeleteDevice struct{ Name string }
@@ -60,7 +61,7 @@ type (
 		Family model.Family
 		Set    SetName
 	}
-	// SetCompanion replaces our chains by these, and sees to it that their jumps are there.
+	// SetCompanion replaces our chains by these, and puts back missing jumps.
 	SetCompanion struct{ Companion *Companion }
 	// RemoveCompanion deletes the jumps, and then the chains.
 	RemoveCompanion struct{ Family model.Family }
@@ -90,24 +91,24 @@ type (
 	// AddServer adds a virtual server without real servers.
 	AddServer struct {
 		Key    Key
-		Server Server // Real does not count
+		Server Server // Real is ignored
 	}
-	// UpdateServer changes a virtual server, and leaves it its real servers.
+	// UpdateServer changes a virtual server, but not its real servers.
 	UpdateServer struct {
 		Key    Key
-		Server Server // Real does not count
+		Server Server // Real is ignored
 	}
 	// DeleteServer deletes a virtual server with its real servers.
 	DeleteServer struct{ Key Key }
-	// AddReal adds a real server that masquerades. One that is still there, draining, gets
-	// its weight back and is no longer to be deleted.
+	// AddReal adds a real server with NAT (ipvsadm -m). One that is still there, draining, gets
+	// its weight back and is not deleted later.
 	AddReal struct {
 		Key    Key
 		Addr   netip.AddrPort
 		Weight int
 	}
-	// DrainReal gives a real server weight 0, so that it gets no new connections. Whoever
-	// applies the plan deletes it when it has no connection left.
+	// DrainReal gives a real server weight 0, so that it gets no new connections. It is deleted
+	// later, when it has no connection left.
 	DrainReal struct {
 		Key  Key
 		Addr netip.AddrPort
@@ -125,7 +126,7 @@ func (o SetTimeouts) String() string {
 	return fmt.Sprintf("ipvsadm --set %.0f %.0f %.0f", o.TCP.Seconds(), o.TCPFin.Seconds(), o.UDP.Seconds())
 }
 
-// Over returns the timeouts, where they are 0 those of below.
+// Over returns the timeouts, with those of below in place of 0.
 func (t Timeouts) Over(below Timeouts) Timeouts {
 	if t.TCP != 0 {
 		below.TCP = t.TCP
@@ -168,10 +169,10 @@ func (o DeleteAddress) String() string {
 	return fmt.Sprintf("ip address delete %v/%d dev %s", o.Addr, o.Addr.BitLen(), o.Device)
 }
 
-// String has the mark as ipset takes it: the mask says which bits it sets.
+// String has the mark with a mask, which ipset requires.
 func (o AddEntry) String() string { return "ipset " + o.Text() }
 
-// Text is a line of ipset restore.
+// Text returns a line for ipset restore.
 func (o AddEntry) Text() string {
 	text := fmt.Sprintf("add %s %v", o.Set.In(o.Family), o.Entry)
 	if o.Set.HasMarks() {
@@ -182,5 +183,5 @@ func (o AddEntry) Text() string {
 
 func (o DeleteEntry) String() string { return "ipset " + o.Text() }
 
-// Text is a line of ipset restore.
+// Text returns a line for ipset restore.
 func (o DeleteEntry) Text() string { return fmt.Sprintf("del %s %v", o.Set.In(o.Family), o.Entry) }

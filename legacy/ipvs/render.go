@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Text is a State as the programs take it that people use. None of it depends on history.
+// Text is a State as input of the usual programs. It does not depend on history.
 type Text struct {
 	Sysctls string // sysctl -p -
 	Device  string // ip -batch -
@@ -17,7 +17,7 @@ type Text struct {
 	Servers string // ipvsadm -R
 }
 
-// Text returns the state as text for kernels that hold nothing yet.
+// Text returns the state as text, for kernels without any object of ours.
 func (s *State) Text() Text { return s.Content().text(s.Options) }
 
 func (c *Content) text(o Options) Text {
@@ -58,7 +58,7 @@ func (c *Content) text(o Options) Text {
 	return t
 }
 
-// String is all parts, each behind the name of the program that takes it.
+// String returns all parts, each behind the name of its program.
 func (s *State) String() string {
 	t, restore := s.Text(), restoreCommand(s.Family)
 	var b strings.Builder

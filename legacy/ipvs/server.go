@@ -12,7 +12,7 @@ import (
 // Key identifies a virtual server: an address, protocol and port or, for connections from
 // inside, a packet mark. The kernel looks for the mark first (ip_vs_service_find).
 type Key struct {
-	Addr     netip.Addr // with Mark, the family's unspecified one
+	Addr     netip.Addr // the family's unspecified address if there is a Mark
 	Protocol model.Protocol
 	Port     uint16
 	Mark     uint32
@@ -41,8 +41,8 @@ func compareKeys(a, b Key) int {
 	)
 }
 
-// Flags of a virtual server, as the kernel numbers them (IP_VS_SVC_F_…). It sets another,
-// 0x2, which must be masked out of what is read back.
+// Flags of a virtual server have the kernel's numbers (IP_VS_SVC_F_…). The kernel sets another
+// one, 0x2, which readers must mask out.
 type Flags uint32
 
 // The flags. Those of the schedulers sh and mh have the same numbers.
@@ -52,27 +52,28 @@ const (
 	HashPort   Flags = 1 << 4 // IP_VS_SVC_F_SCHED2: sh-port, mh-port
 )
 
-// Server is a virtual server, always for the whole client address (IPv4 netmask
-// 255.255.255.255, IPv6 128).
+// A Server is a virtual server. Its persistence is always for the whole client address (IPv4
+// netmask 255.255.255.255, IPv6 128).
 type Server struct {
 	Scheduler string
 	Flags     Flags
 	Timeout   time.Duration          // of persistence; whole seconds, 0 without Persistent
-	Real      map[netip.AddrPort]int // weights of its real servers; all masquerade (NAT)
-	Protocol  model.Protocol         // of the connections it gets; 0 if that is unknown
+	Real      map[netip.AddrPort]int // weights of its real servers; all use NAT (ipvsadm -m)
+	Protocol  model.Protocol         // of its connections; 0 if unknown
 }
 
-// sameAs reports whether two servers are configured alike, whatever real servers they have.
+// sameAs reports whether two servers are configured alike, apart from their real servers.
 func (s Server) sameAs(o Server) bool {
 	return s.Scheduler == o.Scheduler && s.Flags == o.Flags && s.Timeout == o.Timeout
 }
 
-// weight is every real server's: Services know no other. One that drains has 0.
+// weight is the weight of every real server, since Services have no weights. A real server that
+// drains has 0.
 const weight = 1
 
 // schedulerFlags are needed because a real server that drains has weight 0 and stays in
 // the tables of sh and mh: without fallback its clients would be refused
-// (ip_vs_sh_get). kube-proxy has mh hash the client's port as well, and so have we.
+// (ip_vs_sh_get). As with kube-proxy, mh hashes the client's port as well.
 func schedulerFlags(scheduler string) Flags {
 	switch scheduler {
 	case "sh":
@@ -90,8 +91,8 @@ func (o Options) addrServer(sp *model.ServicePort, fe model.Frontend) Server {
 		s.Flags |= Persistent
 		s.Timeout = sp.Affinity
 	}
-	// A frontend that refuses or drops keeps its virtual server, for those connections
-	// that real servers which drain still have. What is new, the companion stops.
+	// A frontend that refuses or drops keeps its virtual server, for the connections of real
+	// servers that drain. The companion stops new connections.
 	if fe.Action == model.Forward {
 		s.add(sp, fe.TrafficPolicy)
 	}
@@ -102,8 +103,8 @@ func (o Options) addrServer(sp *model.ServicePort, fe model.Frontend) Server {
 //
 // It is not persistent: to the real servers of a persistent one with a mark, the kernel
 // sends connections to the port that the client named (ip_vs_sched_persist: svc->port is
-// 0), which is rarely the endpoint's. Hashing the client's address keeps it at its
-// endpoint as long as their number stays.
+// 0), which is rarely the endpoint's. Hashing the client's address keeps a client at its
+// endpoint as long as the number of endpoints is the same.
 func (o Options) markServer(sp *model.ServicePort) Server {
 	scheduler := o.scheduler(sp.Algorithm)
 	if sp.Affinity > 0 {
@@ -128,8 +129,8 @@ func (s *Server) add(sp *model.ServicePort, l model.TrafficPolicy) {
 }
 
 // drains reports whether a real server that leaves may finish its connections. Those of UDP
-// and SCTP have no end to wait for. dh does not look for another real server
-// where its table names one of weight 0, so everybody would be refused meanwhile.
+// and SCTP have no end to wait for. dh does not look for another real server if its table has
+// one of weight 0, so new clients would be refused meanwhile.
 func (s Server) drains() bool {
 	return s.Protocol != model.UDP && s.Protocol != model.SCTP && s.Scheduler != "dh"
 }

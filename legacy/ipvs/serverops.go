@@ -8,11 +8,11 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// What operations do with virtual and real servers, and how ipvsadm says it.
+// Operations on virtual and real servers as options of ipvsadm.
 
 func (o AddServer) String() string { return "ipvsadm " + o.Text() }
 
-// Text is a line of ipvsadm -R.
+// Text returns a line for ipvsadm -R.
 func (o AddServer) Text() string { return "-A " + serverText(o.Key, o.Server) }
 
 func (o UpdateServer) String() string { return "ipvsadm -E " + serverText(o.Key, o.Server) }
@@ -21,7 +21,7 @@ func (o DeleteServer) String() string { return "ipvsadm -D " + keyText(o.Key) }
 
 func (o AddReal) String() string { return "ipvsadm " + o.Text() }
 
-// Text is a line of ipvsadm -R.
+// Text returns a line for ipvsadm -R.
 func (o AddReal) Text() string {
 	return fmt.Sprintf("-a %s -r %v -m -w %d", keyText(o.Key), o.Addr, o.Weight)
 }

@@ -12,30 +12,30 @@ import (
 // SetName names an ipset. In the kernel, it has a family's prefix.
 type SetName string
 
-// The ipsets. One whose type changes in a later version must get another name.
+// The ipsets. If the type of a set changes in a later version, its name must change as well.
 const (
-	// Addrs are the addresses that are the node's only for the sake of Services: what no
-	// Service has there is refused, whatever listens on the node.
+	// Addrs has the addresses that the node has only for Services. Connections to ports there
+	// that no Service has are refused, even if a process of the node listens.
 	Addrs SetName = "ADDRS"
-	// Services are the addresses and ports that have a virtual server.
+	// Services has the addresses and ports of virtual servers.
 	Services SetName = "SERVICES"
-	// Refuse are those among them whose new connections are refused, Discard those where
+	// Refuse has those among them whose new connections are refused, Discard those whose
 	// connections from outside are dropped.
 	Refuse  SetName = "REJECT"
 	Discard SetName = "DROP"
-	// Inside says which mark connections from inside get, to be sent elsewhere than those
-	// from outside.
+	// Inside has the packet marks for connections from inside that go to other endpoints than
+	// those from outside.
 	Inside SetName = "INSIDE"
-	// Restricted are for the sources in Sources alone.
+	// Restricted has the addresses and ports that accept only clients in Sources.
 	Restricted SetName = "RESTRICTED"
 	Sources    SetName = "SOURCES"
-	// Masquerade are where all sources are replaced, MasqueradeOutside where those are
-	// that are no pods.
+	// Masquerade has the addresses and ports whose clients are all masqueraded,
+	// MasqueradeOutside those whose clients are masqueraded unless they are pods.
 	Masquerade        SetName = "MASQUERADE"
 	MasqueradeOutside SetName = "MASQUERADE-OUTSIDE"
 	// Hairpin has each endpoint on this node with itself.
 	Hairpin SetName = "HAIRPIN"
-	// Endpoints are those whose packets are dropped if they belong to no connection.
+	// Endpoints has the endpoints whose INVALID packets are dropped.
 	Endpoints SetName = "ENDPOINTS"
 )
 
@@ -44,7 +44,7 @@ var SetNames = []SetName{
 	Addrs, Services, Refuse, Discard, Inside, Restricted, Sources, Masquerade, MasqueradeOutside, Hairpin, Endpoints,
 }
 
-// In returns the name in the kernel, which has at most 31 characters.
+// In returns the name in the kernel, of at most 31 characters.
 func (n SetName) In(f model.Family) string {
 	if f == model.IPv6 {
 		return "VMAPD6-" + string(n)
@@ -69,11 +69,11 @@ func (n SetName) Type() string {
 // HasMarks reports whether its entries have packet marks (ipset's extension skbinfo).
 func (n SetName) HasMarks() bool { return n == Inside }
 
-// maxEntries is how many entries a set takes; ipset's own default is 65536, which the
-// endpoints of a large cluster exceed. It costs nothing until they are there.
+// maxEntries is the capacity of a set. ipset's own default of 65536 is less than the endpoints of
+// a large cluster. Unused capacity costs nothing.
 const maxEntries = 1 << 21
 
-// Declaration is how ipset create takes it.
+// Declaration returns the arguments of ipset create.
 func (n SetName) Declaration(f model.Family) string {
 	family := "inet"
 	if f == model.IPv6 {
@@ -86,7 +86,7 @@ func (n SetName) Declaration(f model.Family) string {
 	return text
 }
 
-// Entry is an entry of an ipset. What its type does not have is the zero value.
+// An Entry of an ipset has zero values for parts that the set's type does not have.
 type Entry struct {
 	Addr     netip.Addr
 	Protocol model.Protocol
@@ -94,7 +94,7 @@ type Entry struct {
 	Net      netip.Prefix // Sources: the client; Hairpin: the address again
 }
 
-// String is how ipset takes it.
+// String returns the entry in ipset's syntax.
 func (e Entry) String() string {
 	text := e.Addr.String()
 	if e.Protocol != 0 {
@@ -119,8 +119,8 @@ func hairpinEntry(a netip.Addr) Entry {
 	return Entry{Addr: a, Net: netip.PrefixFrom(a, a.BitLen())}
 }
 
-// halves returns a range as the hash:…net types take it: everything is two halves
-// there, since they know no prefix of size 0.
+// halves returns a range for the hash:…net types. They have no prefix of length 0, so the range
+// of all addresses becomes two halves.
 func halves(p netip.Prefix) []netip.Prefix {
 	if p.Bits() > 0 {
 		return []netip.Prefix{p}

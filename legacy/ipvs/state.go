@@ -9,8 +9,8 @@ import (
 	"github.com/vmapd/vmapd/model/persist"
 )
 
-// State is what IPVS, the ipsets, the dummy device and the companion should be for a
-// snapshot. It never changes, and shares with the State before it what did not change.
+// A State is the desired content of IPVS, the ipsets, the dummy device and the companion for a
+// snapshot. It is immutable, and shares unchanged parts with the State before it.
 type State struct {
 	Family    model.Family
 	Options   Options // with defaults
@@ -20,13 +20,13 @@ type State struct {
 	frontends persist.Map[model.VIP, frontend]
 	addrs     persist.Map[netip.Addr, users]
 
-	// marks are those of the service ports that connections from inside need one for, and
-	// owners whose each is.
+	// marks has the packet marks of service ports that need one for connections from inside,
+	// and owners is its inverse.
 	marks  persist.Map[model.ServicePortName, uint32]
 	owners persist.Map[uint32, model.ServicePortName]
 }
 
-// frontend is one of a service port's, by its place in it.
+// frontend points to a frontend by its index in its service port.
 type frontend struct {
 	port  *model.ServicePort
 	place int
@@ -34,23 +34,22 @@ type frontend struct {
 
 func (f frontend) get() model.Frontend { return f.port.Frontends[f.place] }
 
-// users are who needs an address.
+// users counts the reasons to have an address.
 type users struct {
 	frontends int
 	clusterIP bool
 }
 
-// Marks knows which packet marks service ports have: a *State, or a *Content that
-// was read from the kernel.
+// Marks knows the packet marks of service ports. It is a *State, or a *Content that was read
+// from the kernel.
 type Marks interface {
-	markOf(sp *model.ServicePort) uint32 // 0 is none
+	markOf(sp *model.ServicePort) uint32 // 0 for none
 }
 
-// Compile translates a snapshot. It needs to know which packet marks there are, so that a
-// service port keeps its own: before is the State compiled from an earlier snapshot, a
-// Content read from the kernel, or nil.
+// Compile translates a snapshot. Service ports keep the packet marks that they have in before:
+// the State compiled from an earlier snapshot, a Content read from the kernel, or nil.
 //
-// After an earlier State with the same options the cost follows what changed between the
+// After an earlier State with the same options, the cost depends on the changes between the
 // snapshots.
 func Compile(before Marks, s *model.FamilySnapshot, o Options) *State {
 	o = o.withDefaults()
@@ -72,8 +71,8 @@ func Compile(before Marks, s *model.FamilySnapshot, o Options) *State {
 	return &next
 }
 
-// setFrontends finds out who has which address. What goes does so first: it may come to
-// somebody else.
+// setFrontends updates frontends and addresses. It removes before it adds, because an address
+// may move from one Service to another.
 func (s *State) setFrontends(old *State, changes []model.Change[*model.ServicePort]) {
 	frontends, addrs := s.frontends.Edit(model.VIPKeys), s.addrs.Edit(model.AddrKeys)
 	change := func(a netip.Addr, n int, clusterIP bool) {
@@ -128,9 +127,8 @@ func vips(sp *model.ServicePort) func(func(model.VIP, int) bool) {
 
 var markKeys = persist.KeyFuncs[uint32]{Hash: func(m uint32) uint64 { return uint64(m) }, Compare: cmp.Compare[uint32]}
 
-// setMarks gives marks to service ports that need one, and then takes them from those that
-// no longer do: one that was free before cannot be mistaken for another while a plan is
-// carried out.
+// setMarks gives marks to service ports that need one, and takes them from others only then. So
+// no mark changes its owner within one plan.
 func (s *State) setMarks(before Marks, changes []model.Change[*model.ServicePort]) {
 	marks, owners := s.marks.Edit(model.ServicePortKeys), s.owners.Edit(markKeys)
 	give := func(name model.ServicePortName, mark uint32) {
@@ -203,8 +201,8 @@ func (c *Content) markOf(sp *model.ServicePort) uint32 {
 	return 0
 }
 
-// at returns who answers at an address, protocol and port. A Service's address goes before a
-// node port: it may be an address of the node, too.
+// at returns the frontend of an address, protocol and port. A Service's own address precedes
+// node ports: it may be one of the node's as well.
 func (s *State) at(k Key) (frontend, bool) {
 	fe, ok := s.frontends.Get(model.VIPKeys, k.vip())
 	if !ok && slices.Contains(s.settings().NodePortAddrs, k.Addr) {
@@ -213,7 +211,7 @@ func (s *State) at(k Key) (frontend, bool) {
 	return fe, ok
 }
 
-// settings are the snapshot's; a State of nothing has none.
+// settings returns the snapshot's; those of an empty State are zero.
 func (s *State) settings() *model.Settings {
 	if s.snapshot.Settings == nil {
 		return &model.Settings{}
@@ -221,8 +219,8 @@ func (s *State) settings() *model.Settings {
 	return s.snapshot.Settings
 }
 
-// keysOf yields where a frontend is reached: at its address or, for a node port, at each of
-// the node's where node ports answer.
+// keysOf returns the keys of a frontend: its own address or, for a node port, each of the node's
+// addresses that answer on node ports.
 func (s *State) keysOf(v model.VIP) []Key {
 	if !v.Addr.IsUnspecified() {
 		return []Key{keyOf(v)}
@@ -235,7 +233,7 @@ func (s *State) keysOf(v model.VIP) []Key {
 	return keys
 }
 
-// addKey adds to a Content what concerns one address, protocol and port.
+// addKey adds everything about one address, protocol and port to a Content.
 func (s *State) addKey(c *Content, k Key) {
 	f, ok := s.at(k)
 	if !ok {
@@ -259,7 +257,7 @@ func (s *State) addKey(c *Content, k Key) {
 		c.add(Masquerade, e)
 	case fe.SourceNAT == model.MasqueradeOutside:
 		c.add(MasqueradeOutside, e)
-	} // MasqueradeNode goes with ShortCircuit, and there the mark says it
+	} // MasqueradeNode only occurs with ShortCircuit, where the mark requests it
 	if fe.Restricted {
 		c.add(Restricted, e)
 		for _, p := range sp.Allowed(fe) {
@@ -271,15 +269,15 @@ func (s *State) addKey(c *Content, k Key) {
 	}
 }
 
-// addMark adds what leads connections from inside to a service port.
+// addMark adds the virtual server for connections from inside to a service port.
 func (s *State) addMark(c *Content, sp *model.ServicePort) {
 	if needsMark(sp) {
 		c.Servers[markKey(s.Family, s.markOf(sp))] = s.Options.markServer(sp)
 	}
 }
 
-// addAddr adds an address that Services need: to the device, unless it is one of the node's
-// others, whose other ports are then the node's as well.
+// addAddr adds an address of a Service: to the device, unless another device of the node has it.
+// The other ports of such an address belong to the node, unless it is a cluster IP.
 func (s *State) addAddr(c *Content, a netip.Addr) {
 	u, ok := s.addrs.Get(model.AddrKeys, a)
 	isNode := slices.Contains(s.settings().NodeAddrs, a)
@@ -292,7 +290,7 @@ func (s *State) addAddr(c *Content, a netip.Addr) {
 	}
 }
 
-// addSettings adds what no Service determines.
+// addSettings adds everything that depends on the settings alone.
 func (s *State) addSettings(c *Content) {
 	c.Device, c.Companion, c.Timeouts = s.Options.Device, s.Companion, s.Options.Timeouts
 	for _, sysctl := range s.Options.Sysctls(s.Family) {

@@ -2,16 +2,16 @@ package ipvs
 
 import "github.com/vmapd/vmapd/model"
 
-// Sysctl is a kernel parameter that connections through IPVS depend on.
+// A Sysctl is a kernel parameter on which connections through IPVS depend.
 type Sysctl struct {
 	Name  string // with dots
 	Value string
 	Why   string
-	// From and Below are the kernel versions for which it is meant; "" is no limit.
+	// From and Below limit the kernel versions that need it; "" is no limit.
 	From, Below string
 }
 
-// Sysctls returns what a family needs. The kernel has IPVS's own for both families.
+// Sysctls returns the parameters for a family. Those of IPVS itself serve both families.
 func (o Options) Sysctls(f model.Family) []Sysctl {
 	list := []Sysctl{
 		{

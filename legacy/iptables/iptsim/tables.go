@@ -198,7 +198,7 @@ func (r *restoring) check() error {
 	return nil
 }
 
-// Save returns what iptables-save prints, tables and chains sorted.
+// Save returns the output of iptables-save, tables and chains sorted.
 func (t *Tables) Save() string {
 	var b strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(t.tables)) {

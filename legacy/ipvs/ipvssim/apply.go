@@ -15,7 +15,7 @@ var (
 	errInUse   = errors.New("is in use")
 )
 
-// Clone returns a copy of a Content that shares nothing that changes.
+// Clone returns an independent copy of a Content.
 func Clone(c *ipvs.Content) *ipvs.Content {
 	d := *c
 	d.Sysctls, d.Addrs = maps.Clone(c.Sysctls), maps.Clone(c.Addrs)
