@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// backoff is how long a loop that receives pauses after errors such as too many open
-// files, which pass. The zero value is for after a success.
+// backoff is the pause of a receiving loop after errors that pass, such as too many open
+// files. The zero value is right after a success.
 type backoff struct{ last time.Duration }
 
 const (
@@ -17,14 +17,14 @@ const (
 	longestPause = time.Second
 )
 
-// after logs an error and pauses, longer each time. It reports false if the loop shall
+// after logs an error and pauses, longer each time. It reports false if the loop must
 // end, because its socket is closed or ctx has ended.
 func (b *backoff) after(ctx context.Context, log *slog.Logger, at net.Addr, err error) bool {
 	if errors.Is(err, net.ErrClosed) || ctx.Err() != nil {
 		return false
 	}
 	b.last = min(max(2*b.last, firstPause), longestPause)
-	log.LogAttrs(ctx, slog.LevelWarn, "can't receive on loopback; trying again",
+	log.LogAttrs(ctx, slog.LevelWarn, "cannot receive on loopback; retrying",
 		slog.Any("listener", at), slog.Any("err", err), slog.Duration("retry_in", b.last))
 	select {
 	case <-time.After(b.last):

@@ -2,6 +2,7 @@ package localhost
 
 import (
 	"hash/fnv"
+	"math"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
@@ -11,8 +12,8 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// maxRemembered is for how many clients of a service port affinity remembers the
-// endpoint. Few have more addresses than one to call from.
+// maxRemembered is the number of clients of a service port whose endpoint is remembered for
+// session affinity. Most nodes have one address to connect from.
 const maxRemembered = 4096
 
 // chooser chooses endpoints of one service port. Any number of goroutines may use it.
@@ -20,19 +21,19 @@ type chooser struct {
 	mu        sync.Mutex
 	algorithm model.Algorithm
 	affinity  time.Duration
-	slots     []netip.AddrPort // who is there; replaced as a whole, never written
+	slots     []netip.AddrPort // the endpoints; replaced as a whole, never written
 	present   map[netip.AddrPort]struct{}
 	turns     uint64 // of round-robin so far
 	clients   map[netip.Addr]visit
 }
 
-// visit is which endpoint a client was last connected to.
+// visit is the endpoint that a client was last connected to.
 type visit struct {
 	endpoint netip.AddrPort
 	at       time.Time
 }
 
-// set replaces everything but what is remembered of clients.
+// set replaces everything but the clients' endpoints.
 func (c *chooser) set(w want) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -43,7 +44,7 @@ func (c *chooser) set(w want) {
 	}
 }
 
-// has reports whether an endpoint is there.
+// has reports whether an endpoint is one of the service port's.
 func (c *chooser) has(endpoint netip.AddrPort) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -51,8 +52,8 @@ func (c *chooser) has(endpoint netip.AddrPort) bool {
 	return ok
 }
 
-// choose returns an endpoint for a new connection of a client that is none of avoid. If
-// there is no such endpoint, ok is false.
+// choose returns an endpoint for a new connection of a client, but none of avoid. ok is
+// false if no endpoint is left.
 func (c *chooser) choose(client netip.Addr, avoid []netip.AddrPort) (endpoint netip.AddrPort, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -70,7 +71,7 @@ func (c *chooser) choose(client netip.Addr, avoid []netip.AddrPort) (endpoint ne
 	return slots[c.index(client)%uint64(len(slots))], true
 }
 
-// index is which slot is next for a client, modulo their number.
+// index returns a client's next slot, modulo their number.
 func (c *chooser) index(client netip.Addr) uint64 {
 	switch c.algorithm {
 	case model.RoundRobin:
@@ -86,7 +87,7 @@ func (c *chooser) index(client netip.Addr) uint64 {
 	return rand.Uint64()
 }
 
-// remember says that a client was connected to an endpoint now.
+// remember stores that a client was connected to an endpoint now.
 func (c *chooser) remember(client netip.Addr, endpoint netip.AddrPort) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -102,8 +103,8 @@ func (c *chooser) remember(client netip.Addr, endpoint netip.AddrPort) {
 	c.clients[client] = visit{endpoint, time.Now()}
 }
 
-// place gives each endpoint of a list a slot. Who had one keeps it, as long as their
-// number allows, so that clients of source-hash stay with those who stay.
+// place gives each endpoint of a list a slot. An endpoint keeps the slot it had, as far as
+// their number allows, so that source-hash sends few clients to another one.
 func place(old, list []netip.AddrPort) ([]netip.AddrPort, map[netip.AddrPort]struct{}) {
 	present := make(map[netip.AddrPort]struct{}, len(list))
 	for _, e := range list {
@@ -130,16 +131,15 @@ func place(old, list []netip.AddrPort) ([]netip.AddrPort, map[netip.AddrPort]str
 	return slots, present
 }
 
-// oldest returns the key whose value is from the earliest time. It looks at all: with
-// some thousand of them that takes as long as opening a few sockets does, and happens
-// only to who has reached a limit.
+// oldest returns the key whose value is from the earliest time. It looks at all values. With
+// some thousand of them that takes as long as opening a few sockets, and only a node port at
+// its limit needs it.
 func oldest[K comparable, V any](m map[K]V, at func(V) int64) K {
 	var key K
-	var earliest int64
-	first := true
+	earliest := int64(math.MaxInt64)
 	for k, v := range m {
-		if t := at(v); first || t < earliest {
-			key, earliest, first = k, t, false
+		if t := at(v); t < earliest {
+			key, earliest = k, t
 		}
 	}
 	return key

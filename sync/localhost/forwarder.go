@@ -1,6 +1,7 @@
 package localhost
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -13,7 +14,7 @@ import (
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
-// A port that can't be opened is tried again with each round, and after these pauses.
+// Pauses between two attempts to open a port. Each round is an occasion, too.
 const (
 	firstRetry   = 100 * time.Millisecond
 	slowestRetry = 2 * time.Second
@@ -21,28 +22,27 @@ const (
 
 // Options of a Forwarder. The zero value works.
 type Options struct {
-	// Failed is called, by the goroutine of Run, when a Service's node port can't be
-	// opened, or now for another reason than before. The error names the service port and
-	// the address. nil: nobody is told.
+	// Failed is called when a Service's node port can't be opened, once for each reason.
+	// The error has the service port and the address. It must not block.
 	Failed func(service model.NamespacedName, err error)
 	// Log gets the same, a message when the port is open at last, and, at level Debug,
 	// the connections and datagrams that fail. nil discards it.
 	Log *slog.Logger
-	// NetNS calls a function once, on a thread that is in the network namespace where
-	// to listen and from where to connect, and returns its error. nil means the
-	// namespace of the process. Connecting may take seconds; any number of goroutines
-	// call.
+	// NetNS calls a function once, on a thread in the network namespace of the listeners
+	// and of the connections to endpoints, and returns its error. nil means the namespace
+	// of the process. Any number of goroutines call it, each for seconds if connecting
+	// takes that long.
 	NetNS func(func() error) error
 }
 
 // Forwarder keeps listeners on loopback in line with snapshots: one for each TCP and UDP
 // node port of the families with Settings.Localhost that has endpoints. A port that
-// somebody else has is tried until it is free; all others are served meanwhile.
+// another process has is retried until it is free; all others are served meanwhile.
 //
 // It is an observer of a [reconcile.Loop] and follows the snapshot of each round, at a
-// cost that depends on the change. It also follows rounds that failed: its listeners need
-// no rules, so a family that can't be programmed is no reason to send clients to
-// endpoints that are gone, or to refuse those of a new Service.
+// cost that depends on the size of the change. It also follows failed rounds: its
+// listeners need no rules, so a family that can't be programmed is no reason to send
+// clients to removed endpoints or to refuse those of a new Service.
 type Forwarder struct {
 	env
 	failed func(model.NamespacedName, error)
@@ -50,12 +50,12 @@ type Forwarder struct {
 	wake   chan struct{}                  // capacity 1: latest is new
 
 	mu      sync.Mutex
-	applied *model.Snapshot // what ports are about
+	applied *model.Snapshot // the snapshot of ports
 	ports   map[portKey]*port
-	missing map[portKey]struct{} // the ports that have no listener yet
+	missing map[portKey]*port // those of ports that have no listener yet
 }
 
-// env is what all listeners need.
+// env is common to all listeners.
 type env struct {
 	log     *slog.Logger
 	open    sockets
@@ -72,20 +72,19 @@ type portKey struct {
 	name   model.ServicePortName
 }
 
-// port is a service port that has a listener, or shall have one.
+// port is a service port that has a listener, or should have one.
 type port struct {
 	at       netip.AddrPort
 	chooser  *chooser
-	listener listener // nil if it is missing
-	said     string   // the error that was reported; "" if there is none
+	listener listener // nil: it is missing
+	said     string   // the error that was reported; "": none
 }
 
 // listener accepts connections until it is closed.
 type listener interface {
-	// endpointsChanged is called after those of the chooser did.
+	// endpointsChanged is called when the chooser has other endpoints.
 	endpointsChanged()
-	// close frees the address and returns when nobody accepts any more. TCP
-	// connections stay.
+	// close frees the address and waits for the goroutines. TCP connections stay.
 	close()
 }
 
@@ -113,7 +112,7 @@ func New(o Options) *Forwarder {
 		wake:    make(chan struct{}, 1),
 		applied: new(model.Snapshot),
 		ports:   map[portKey]*port{},
-		missing: map[portKey]struct{}{},
+		missing: map[portKey]*port{},
 	}
 }
 
@@ -153,8 +152,8 @@ func (f *Forwarder) Run(ctx context.Context) {
 	}
 }
 
-// follow closes the listeners that a snapshot does not want and opens those that are
-// missing. It reports whether one can't be opened that could be before, or was not wanted.
+// follow closes the listeners that a snapshot does not want and opens the missing ones. It
+// reports whether it reported a failure.
 func (f *Forwarder) follow(s *model.Snapshot) (news bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -165,13 +164,13 @@ func (f *Forwarder) follow(s *model.Snapshot) (news bool) {
 		}
 	}
 	f.applied = s
-	for key := range f.missing {
-		news = f.openListener(key) || news
+	for key, p := range f.missing {
+		news = f.openListener(key, p) || news
 	}
 	return news
 }
 
-// served returns what a snapshot has for a family, nothing if loopback is switched off.
+// served returns a family of a snapshot; an empty one without Settings.Localhost.
 func served(s *model.Snapshot, f model.Family) *model.FamilySnapshot {
 	fs := s.Family(f)
 	if fs.Settings == nil || !fs.Localhost {
@@ -180,15 +179,10 @@ func served(s *model.Snapshot, f model.Family) *model.FamilySnapshot {
 	return fs
 }
 
-// change does everything about a changed service port but open its listener: another
-// one may have to free the address first.
+// change applies a change but for opening the listener: another port may have to free the
+// address first.
 func (f *Forwarder) change(family model.Family, c model.Change[*model.ServicePort]) {
-	key := portKey{family: family}
-	if c.New != nil {
-		key.name = c.New.Name
-	} else {
-		key.name = c.Old.Name
-	}
+	key := portKey{family, cmp.Or(c.New, c.Old).Name}
 	w := wanted(c.New)
 	p := f.ports[key]
 	if p == nil {
@@ -209,25 +203,24 @@ func (f *Forwarder) change(family model.Family, c model.Change[*model.ServicePor
 	}
 }
 
-// closeListener closes the listener that a port may have. A port that shall not listen
-// at all is forgotten.
+// closeListener closes the listener of a port, if it has one. A port without an address is
+// forgotten.
 func (f *Forwarder) closeListener(key portKey, p *port) {
 	if p.listener != nil {
 		p.listener.close()
 		p.listener = nil
 	}
 	if p.at.IsValid() {
-		f.missing[key] = struct{}{}
+		f.missing[key] = p
 		return
 	}
 	delete(f.missing, key)
 	delete(f.ports, key)
 }
 
-// openListener opens the listener of a port. It reports whether that fails, for the first
-// time or for another reason than before.
-func (f *Forwarder) openListener(key portKey) (news bool) {
-	p := f.ports[key]
+// openListener opens the listener of a port. It reports whether it reported a failure: the
+// first, or one for another reason.
+func (f *Forwarder) openListener(key portKey, p *port) (news bool) {
 	var err error
 	if key.name.Protocol == model.UDP {
 		p.listener, err = newUDPListener(&f.env, p.at, p.chooser)

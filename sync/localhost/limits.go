@@ -2,13 +2,13 @@ package localhost
 
 import "time"
 
-// limits bound what a client or a dead endpoint can cost. Tests have lower ones.
+// limits bound the cost of a client or a dead endpoint. Tests have lower ones.
 type limits struct {
 	conns   int           // TCP connections of a node port at a time
 	clients int           // UDP clients of a node port at a time
 	attempt time.Duration // for connecting to one endpoint
 	connect time.Duration // for connecting to any endpoint
-	grace   time.Duration // for what a connection's other direction still holds, after one broke
+	grace   time.Duration // for the data in a connection's other direction, after one broke
 	idle    time.Duration // without a datagram, after which a UDP client is forgotten
 }
 

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sockets is how sockets are opened. Tests, whose endpoints are not where they seem to
-// be, replace the two that dial.
+// sockets are the functions that open sockets. Tests replace the two that dial, as their
+// endpoints are servers on loopback.
 type sockets struct {
 	listenTCP func(ctx context.Context, at netip.AddrPort) (*net.TCPListener, error)
 	listenUDP func(ctx context.Context, at netip.AddrPort) (*net.UDPConn, error)
@@ -19,8 +19,8 @@ type sockets struct {
 	dialUDP   func(ctx context.Context, to netip.AddrPort) (*net.UDPConn, error)
 }
 
-// socketsIn returns how sockets are opened inside a network namespace. All that happens
-// there is on the goroutine that calls; a connection stays in the namespace of its socket.
+// socketsIn returns the functions that open sockets inside a network namespace. Only the
+// calling goroutine enters it; a connection stays in the namespace of its socket.
 func socketsIn(inside func(func() error) error) sockets {
 	return sockets{
 		listenTCP: func(ctx context.Context, at netip.AddrPort) (l *net.TCPListener, err error) {
@@ -80,8 +80,8 @@ func network(name string, a netip.AddrPort) string {
 	return name + "6"
 }
 
-// cause leaves out what package net puts around an error: our errors say the step and
-// the addresses themselves.
+// cause removes what package net adds to an error: our errors have the step and the
+// addresses.
 func cause(err error) error {
 	if op, ok := errors.AsType[*net.OpError](err); ok {
 		return op.Err
@@ -100,11 +100,11 @@ func ours(err error) bool {
 	return false
 }
 
-// awaitDatagram returns when a datagram, or an error, can be read. Nobody has to keep a
-// buffer for 64 KiB while waiting, and there may be thousands who wait.
+// awaitDatagram returns when a datagram, or an error, can be read. Thousands of goroutines
+// may wait, and none needs a buffer of 64 KiB meanwhile.
 func awaitDatagram(raw syscall.RawConn) error {
 	return raw.Read(func(fd uintptr) bool {
 		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
-		return n != 0 || err != nil // reading will tell what it is
+		return n != 0 || err != nil // reading tells which
 	})
 }

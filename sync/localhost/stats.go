@@ -6,20 +6,20 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// Stats are what a Forwarder did for one family.
+// Stats are figures of one family.
 type Stats struct {
-	Listeners int    // there are now
+	Listeners int    // open now
 	Missing   int    // listeners that can't be opened now
-	Failures  uint64 // listeners that could not be opened, each time that this was tried
-	Accepted  uint64 // TCP connections, and clients of UDP that were new
+	Failures  uint64 // failed attempts to open a listener
+	Accepted  uint64 // TCP connections, and new clients of UDP
 }
 
-// counts are those of Stats that only grow.
+// counts are the fields of Stats that only grow.
 type counts struct {
 	failures, accepted [len(model.Families)]atomic.Uint64
 }
 
-// Stats returns what was done for each family.
+// Stats returns the figures of each family.
 func (f *Forwarder) Stats() (stats [len(model.Families)]Stats) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

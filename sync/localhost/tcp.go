@@ -45,8 +45,8 @@ func (l *tcpListener) close() {
 	l.loop.Wait()
 }
 
-// accept starts to serve connections, as many at a time as there are slots. Who comes
-// then waits in the kernel's queue.
+// accept starts to serve connections, as many at a time as there are slots. Further
+// clients wait in the kernel's queue.
 func (l *tcpListener) accept() {
 	var pause backoff
 	for {
@@ -94,8 +94,8 @@ func (l *tcpListener) connect(client netip.Addr) (*net.TCPConn, error) {
 	deadline := time.Now().Add(l.limits.connect)
 	var tried []netip.AddrPort
 	err := errors.New("no endpoint is left")
-	// Not a context for all attempts: one that has to give up because of the deadline
-	// does so a moment before the context is done, and the rest would fail at once.
+	// Not a context for all attempts: an attempt that runs into the deadline fails a moment
+	// before the context is done, and the other endpoints would fail at once.
 	for now := time.Now(); now.Before(deadline) && l.env.ctx.Err() == nil; now = time.Now() {
 		endpoint, ok := l.chooser.choose(client, tried)
 		if !ok {
@@ -129,11 +129,12 @@ func sourceOf(c *net.TCPConn) netip.Addr {
 }
 
 // relay forwards in both directions until both have ended, and closes both connections.
-// What was not forwarded to its end must not look as if it were: its receiver is reset.
+// The receiver of an incomplete direction gets a reset, so that it does not take the data
+// for complete.
 //
-// If one direction breaks, because the one or the other peer is gone, the other direction
-// can end by itself, with what that peer had sent before, but it need not: a peer that
-// just waits would never know. So it is given a short time.
+// If one direction breaks, because one of the peers is gone, the other direction may still
+// hold data that this peer had sent before. It need not end by itself, as a peer that only
+// waits never notices. So it is given a short time.
 func relay(client, server *net.TCPConn, grace time.Duration) {
 	toServer, toClient := make(chan error, 1), make(chan error, 1)
 	forward := func(to, from *net.TCPConn, done chan<- error) {
@@ -151,7 +152,7 @@ func relay(client, server *net.TCPConn, grace time.Duration) {
 	finish(client, <-toClient)
 }
 
-// copyAll forwards one direction, and then that it has ended.
+// copyAll forwards one direction, and then its end.
 func copyAll(to, from *net.TCPConn) error {
 	if _, err := io.Copy(to, from); err != nil { // by splice(2)
 		return err
@@ -159,7 +160,7 @@ func copyAll(to, from *net.TCPConn) error {
 	return to.CloseWrite()
 }
 
-// finish closes a connection to which everything, or not everything, was forwarded.
+// finish closes a connection whose sender's data was forwarded, all of it if err is nil.
 func finish(c *net.TCPConn, err error) {
 	if err != nil {
 		reset(c)

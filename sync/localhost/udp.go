@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -18,10 +20,10 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// maxDatagram is more than the longest datagram holds.
+// maxDatagram is larger than any datagram.
 const maxDatagram = 1 << 16
 
-// maxTries is how many endpoints one datagram may be offered to before it is lost, as
+// maxTries is the number of endpoints that a datagram is sent to before it is lost, as
 // datagrams may be.
 const maxTries = 3
 
@@ -31,22 +33,22 @@ type udpListener struct {
 	socket  *net.UDPConn
 	raw     syscall.RawConn // of socket
 	chooser *chooser
-	start   time.Time // what session.used counts from
+	start   time.Time // session.used is relative to it
 	ctx     context.Context
 	cancel  context.CancelFunc
-	loop    sync.WaitGroup // what receives from clients, and opens sessions
-	replies sync.WaitGroup // what receives from endpoints, one for each session
+	loop    sync.WaitGroup // receives from clients, and opens sessions
+	replies sync.WaitGroup // receive from endpoints, one for each session
 
 	mu       sync.Mutex
 	sessions map[netip.AddrPort]*session
 	refusing map[netip.AddrPort]time.Time // endpoints that refused a datagram, and when
 }
 
-// session is what passes between a client and an endpoint.
+// session is the flow between a client and an endpoint.
 type session struct {
 	client, endpoint netip.AddrPort
 	conn             *net.UDPConn // to the endpoint
-	used             atomic.Int64 // when the last datagram passed, in ns since udpListener.start
+	used             atomic.Int64 // time of the last datagram, in ns since udpListener.start
 }
 
 func newUDPListener(e *env, at netip.AddrPort, c *chooser) (*udpListener, error) {
@@ -69,8 +71,8 @@ func newUDPListener(e *env, at netip.AddrPort, c *chooser) (*udpListener, error)
 	return l, nil
 }
 
-// endpointsChanged ends the sessions whose endpoint is gone: the next datagram of their
-// clients opens one to another endpoint.
+// endpointsChanged ends the sessions whose endpoint is gone: the client's next datagram
+// opens one to another endpoint.
 func (l *udpListener) endpointsChanged() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -79,11 +81,8 @@ func (l *udpListener) endpointsChanged() {
 			l.endLocked(s)
 		}
 	}
-	for e := range l.refusing {
-		if !l.chooser.has(e) {
-			delete(l.refusing, e) // if it returns, it is a new one
-		}
-	}
+	// An endpoint that comes back is a new one.
+	maps.DeleteFunc(l.refusing, func(e netip.AddrPort, _ time.Time) bool { return !l.chooser.has(e) })
 }
 
 func (l *udpListener) close() {
@@ -98,7 +97,7 @@ func (l *udpListener) close() {
 	l.replies.Wait()
 }
 
-// receive forwards what comes from clients.
+// receive forwards datagrams from clients.
 func (l *udpListener) receive() {
 	var pause backoff
 	for {
@@ -130,8 +129,8 @@ func (l *udpListener) receiveOne() error {
 	return nil
 }
 
-// forward sends a datagram to the endpoint of the client. That an earlier one was refused
-// may be known only now: then this one goes to another endpoint.
+// forward sends a datagram to the client's endpoint. The refusal of an earlier datagram may
+// arrive only now: then this one is sent to another endpoint.
 func (l *udpListener) forward(client netip.AddrPort, datagram []byte) error {
 	var err error
 	for range maxTries {
@@ -201,17 +200,11 @@ func (l *udpListener) begin(s *session, raw syscall.RawConn) {
 	}
 }
 
-// choose returns an endpoint that has not refused lately; if all have, the slate is clean.
+// choose returns an endpoint that has not refused lately; if all have, any of them.
 func (l *udpListener) choose(client netip.Addr) (netip.AddrPort, bool) {
 	l.mu.Lock()
-	var avoid []netip.AddrPort
-	for e, at := range l.refusing {
-		if time.Since(at) >= l.limits.idle {
-			delete(l.refusing, e)
-			continue
-		}
-		avoid = append(avoid, e)
-	}
+	maps.DeleteFunc(l.refusing, func(_ netip.AddrPort, at time.Time) bool { return time.Since(at) >= l.limits.idle })
+	avoid := slices.Collect(maps.Keys(l.refusing))
 	l.mu.Unlock()
 	if e, ok := l.chooser.choose(client, avoid); ok {
 		return e, true
@@ -222,8 +215,8 @@ func (l *udpListener) choose(client netip.Addr) (netip.AddrPort, bool) {
 	return l.chooser.choose(client, nil)
 }
 
-// broken ends a session whose socket reported an error. If the error is that the socket is
-// closed, the session has ended already.
+// broken ends a session whose socket reported an error. If its socket is closed, it has
+// ended already.
 func (l *udpListener) broken(s *session, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -233,8 +226,8 @@ func (l *udpListener) broken(s *session, err error) {
 	l.endLocked(s)
 }
 
-// avoidLocked lets others be chosen, for as long as a session may be idle: a client that
-// sends now and then must not come to the same dead endpoint each time. l.mu is held.
+// avoidLocked keeps an endpoint from being chosen for as long as a session may be idle: a
+// client that sends now and then must not get the same dead endpoint each time. l.mu is held.
 func (l *udpListener) avoidLocked(endpoint netip.AddrPort) {
 	if l.chooser.has(endpoint) {
 		l.refusing[endpoint] = time.Now()
@@ -249,15 +242,15 @@ func (l *udpListener) endLocked(s *session) {
 	_ = s.conn.Close()
 }
 
-// use says that a datagram passed.
+// use notes that a datagram passed.
 func (l *udpListener) use(s *session) { s.used.Store(int64(time.Since(l.start))) }
 
-// idleAt returns when a session will have been idle for too long.
+// idleAt returns the time at which a session ends unless another datagram passes.
 func (l *udpListener) idleAt(s *session) time.Time {
 	return l.start.Add(time.Duration(s.used.Load()) + l.limits.idle)
 }
 
-// returnReplies sends the client what comes from the endpoint, until the session ends.
+// returnReplies sends the endpoint's datagrams to the client until the session ends.
 func (l *udpListener) returnReplies(s *session, raw syscall.RawConn) {
 	for {
 		_ = s.conn.SetReadDeadline(l.idleAt(s)) // fails only if it is closed
@@ -275,8 +268,7 @@ func (l *udpListener) returnReplies(s *session, raw syscall.RawConn) {
 	}
 }
 
-// returnUntilDeadline ends with an error, such as that the endpoint's node has no such
-// port.
+// returnUntilDeadline ends with an error, for instance when the endpoint's port is closed.
 func (l *udpListener) returnUntilDeadline(s *session, raw syscall.RawConn) error {
 	for {
 		if err := awaitDatagram(raw); err != nil {

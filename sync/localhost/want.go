@@ -7,7 +7,7 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// want is what shall be listened for on behalf of a service port.
+// want describes the listener of a service port.
 type want struct {
 	at        netip.AddrPort // the loopback address and the node port
 	endpoints []netip.AddrPort
@@ -15,8 +15,8 @@ type want struct {
 	affinity  time.Duration
 }
 
-// wanted returns what a service port wants where Settings.Localhost is set. The zero
-// value means that nobody may listen, so that clients are refused at once.
+// wanted returns the listener of a service port where Settings.Localhost is set. The zero
+// value means none, so that clients are refused at once.
 func wanted(sp *model.ServicePort) want {
 	if sp == nil {
 		return want{}
