@@ -1,25 +1,34 @@
 // Command vm runs one command as root of an emulated machine that boots a stock kernel of
-// Debian's, and gives back its output and exit code. It is for tests that need kernel
-// modules, or a kernel version, which the machine at hand does not have.
+// Debian's, and returns its output and exit code. It is for tests that need kernel modules, or a
+// kernel version, that the host does not have.
 //
 //	vm [flags] -- COMMAND [ARG]...
 //
-// The kernel, its modules and the Debian packages asked for are downloaded once, unpacked
-// without running install scripts, and kept in a cache folder (remove it to refresh them).
-// Each run puts what it needs into an initramfs:
+// It downloads the kernel, its modules and Debian packages once, unpacks them without running
+// install scripts, and keeps them in a cache folder (remove it to refresh them). Each run
+// writes an initramfs:
 //
-//	/init       this very program; it mounts, loads modules, runs COMMAND, powers off
-//	/sbin/modprobe  this program too, for what the kernel loads by itself
-//	/vm         modules with their catalog, and what to do
+//	/init       this program; it mounts, loads modules, runs COMMAND, powers off
+//	/sbin/modprobe  this program, too, for modules that the kernel requests
+//	/vm         modules with their catalog, and the job
 //	the rest    packages, and the files given by --file
 //
 // and starts QEMU with three serial ports: the kernel's console, COMMAND's output, and one
-// line with its exit code. QEMU emulates in software, so no privilege is needed, nor a
-// processor that can virtualize; the guest is about 15 times slower than its host.
+// line with its exit code. QEMU emulates in software, so neither privilege nor KVM is needed;
+// the guest is about 15 times slower than its host.
 //
-// The program must be static, since it is all that the guest has to begin with. It is as
-// long as nothing here imports package net or os/user.
+// Existing tools leave the main work to the caller. vimto and virtme-ng boot a guest on the
+// host's root file system, with a kernel that supports sharing it and that vimto takes from a
+// file or a container image, and virtme-ng mostly builds. hugelgupf/vmtest expects a kernel in
+// VMTEST_KERNEL and fills its initramfs with Go commands. None of them fetches a distribution's
+// unchanged kernel with its modules, provides tools for it that the host lacks (ipvsadm, another
+// nft), loads modules on request, or leaves some out on purpose (--without); and sharing a host's
+// files makes a test depend on that host. Debian's mirror has kernels and tools, and apt fetches
+// both without root.
+//
+// The program must be static, because the guest has nothing else at first. It is, as long as
+// nothing here imports the packages net or os/user.
 //
 // Exit codes: COMMAND's (128 and the number of a signal that ended it); 124 if the time
-// limit was reached; 125 if the command could not be run, and standard error says why.
+// limit was reached; 125 if the command could not be run, and standard error has the reason.
 package main
