@@ -163,7 +163,7 @@ func TestInvalidPacketsAreCounted(t *testing.T) {
 	})
 }
 
-// breakRestore makes a family's iptables-restore fail until the test ends or it is mended.
+// breakRestore makes a family's iptables-restore fail until the test ends or calls mend.
 func breakRestore(t *testing.T, program string) (mend func()) {
 	t.Helper()
 	dir, path := t.TempDir(), os.Getenv("PATH")

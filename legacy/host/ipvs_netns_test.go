@@ -81,7 +81,7 @@ func sorted(text string) []string {
 	return lines
 }
 
-// cluster has everything in it.
+// cluster returns objects of every kind.
 func cluster(more ...modeltest.Object) []modeltest.Object {
 	return append([]modeltest.Object{
 		modeltest.OurNode(), modeltest.NewServiceCIDR("kubernetes", "172.30.0.0/16", "fd00:172:30::/112"),
@@ -114,8 +114,8 @@ func apply(t *testing.T, b *host.IPVS, s *model.Snapshot) {
 	}
 }
 
-// The programs list what the state says, a restart finds nothing to do, what others break is
-// mended, and a change costs what it changes.
+// The programs list the desired state, a restart finds nothing to do, foreign changes are
+// repaired, and the cost of a change depends on its size.
 func TestIPVSIsAsTheStateSays(t *testing.T) {
 	enterNamespace(t)
 	b, log := openIPVS(t, ipvs.Options{StrictARP: true, Timeouts: ipvs.Timeouts{TCP: 1000 * time.Second}})
@@ -152,7 +152,7 @@ func TestIPVSIsAsTheStateSays(t *testing.T) {
 		output(t, "sh", "-c", harm)
 		second.Resync()
 		apply(t, second, s)
-		// What was nobody's to begin with may stay.
+		// A rule of somebody else may stay.
 		if diff := cmp.Diff(before, strings.ReplaceAll(everything(t), "-A INPUT -j ACCEPT\n", "")); diff != "" {
 			t.Errorf("after %s (-want +got):\n%s", harm, diff)
 		}
@@ -165,10 +165,10 @@ func TestIPVSIsAsTheStateSays(t *testing.T) {
 	}
 }
 
-// counters are what changes in listings without anybody's doing, and the order of sets.
+// counters finds the parts of listings that change by themselves.
 var counters = regexp.MustCompile(`(?m) \[\d+:\d+\]$|^#.*\n|hashsize.*|initval.*|bucketsize \d+`)
 
-// everything lists all that the backend may change.
+// everything lists all objects that the backend may change.
 func everything(t *testing.T) string {
 	t.Helper()
 	var b strings.Builder
@@ -195,7 +195,7 @@ func everything(t *testing.T) string {
 	return regexp.MustCompile(`(?m)^\d+: `).ReplaceAllString(b.String(), "")
 }
 
-// Whatever the settings, the programs list the rules as we know them again.
+// With all settings, a restart recognizes the rules that the programs list.
 func TestIPVSRestartsWithAnySettings(t *testing.T) {
 	enterNamespace(t)
 	everybody := []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}
@@ -335,8 +335,8 @@ func TestIPVSDrains(t *testing.T) {
 	}
 }
 
-// A virtual server that the kernel does not take keeps no other from coming, and nothing is
-// let through to it.
+// A virtual server that the kernel refuses does not affect others, and no connection is let
+// through to it.
 func TestABadServerIsAlone(t *testing.T) {
 	enterNamespace(t)
 	b, _ := openIPVS(t, ipvs.Options{Scheduler: "twos"})
@@ -369,7 +369,7 @@ func TestABadServerIsAlone(t *testing.T) {
 	}
 }
 
-// After a removal, the node is as if nobody had been there, but for what others have.
+// A removal leaves no trace of the backend, and all objects of others.
 func TestRemoveIPVSLeavesNothing(t *testing.T) {
 	enterNamespace(t)
 	b, _ := openIPVS(t, ipvs.Options{})
@@ -395,7 +395,7 @@ func TestRemoveIPVSLeavesNothing(t *testing.T) {
 	if strings.Contains(links, "ipvs0") {
 		t.Errorf("devices:\n%s", links)
 	}
-	// Without a device, no virtual server is anybody's of ours.
+	// Without a device, no virtual server is ours.
 	if err := host.RemoveIPVS(t.Context(), ipvs.Options{}); err != nil {
 		t.Fatal(err)
 	}

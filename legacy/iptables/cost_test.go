@@ -13,10 +13,10 @@ import (
 	"github.com/vmapd/vmapd/model/modeltest"
 )
 
-// nodePorts is how many node ports there are by default: 30000 to 32767.
+// nodePorts is the default number of node ports: 30000 to 32767.
 const nodePorts = 2768
 
-// cluster has Services with endpoints each, as many of them with node ports as can be.
+// cluster has Services with endpoints each, and as many node ports as possible.
 func cluster(services, endpointsPer int) *model.Builder {
 	b := model.NewBuilder(modeltest.Config())
 	modeltest.Feed(b, modeltest.Cluster(services, endpointsPer))
@@ -26,8 +26,8 @@ func cluster(services, endpointsPer int) *model.Builder {
 	return b
 }
 
-// How many rules a new connection meets does not follow the number of Services. Of 10,000 in
-// a row under one another, as kube-proxy has them, it would meet 5,000 on average.
+// The number of rules that a new connection meets does not depend on the number of Services. In
+// one chain with 10,000 of them, as kube-proxy has, it would meet 5,000 on average.
 func TestANewConnectionMeetsFewRules(t *testing.T) {
 	const perKind, endpoints = 300, 10
 	for _, tt := range []struct {
@@ -104,8 +104,7 @@ func upTo(n int) []int {
 	return list
 }
 
-// However many endpoints there are, each has the same share of the connections, and these
-// meet few rules.
+// Any number of endpoints have equal shares of the connections, and these meet few rules.
 func TestEachEndpointHasTheSameShare(t *testing.T) {
 	for _, algorithm := range []string{"random", "round-robin", "source-hash"} {
 		for n, most := range map[int]int{1: 15, 2: 16, 32: 46, 33: 33, 100: 40, 1000: 55, 5000: 75} {
@@ -177,7 +176,7 @@ func TestAChangeOfOneEndpointWritesItsGroup(t *testing.T) {
 	}
 }
 
-// A Service comes among 2,000: its own chains, and the ends of the trees.
+// A new Service among 2,000 writes its own chains, and the ends of the trees.
 func TestAServiceMoreWritesTheWayToIt(t *testing.T) {
 	b := cluster(2000, 2)
 	have := iptables.Compile(nil, b.Snapshot().Family(model.IPv4), iptables.Options{})

@@ -10,7 +10,7 @@ import (
 	"github.com/vmapd/vmapd/model/modeltest"
 )
 
-// What a FORWARD policy of DROP stops, and what it does not.
+// A FORWARD policy of DROP stops some connections.
 func TestForwardPolicyOfDrop(t *testing.T) {
 	pod := modeltest.Pod(model.IPv4, 20)
 	for _, tt := range []struct {
@@ -48,7 +48,7 @@ func TestForwardPolicyOfDrop(t *testing.T) {
 	}
 }
 
-// The simulator knows first packets alone, of which none is invalid.
+// The simulator runs first packets alone, and none of them is INVALID.
 func TestDropInvalid(t *testing.T) {
 	for _, drop := range []bool{false, true} {
 		config := modeltest.Config()
@@ -59,8 +59,8 @@ func TestDropInvalid(t *testing.T) {
 	}
 }
 
-// An endpoint on the node's own network that is asked for at its own address and port: nothing
-// is translated, and all the same nobody who may connect is refused.
+// An endpoint in the node's own network whose clients name its own address and port: there is no
+// DNAT, and yet allowed clients are not refused.
 func TestAnEndpointAtItsOwnAddressIsNotRefused(t *testing.T) {
 	node := netip.MustParseAddr(modeltest.NodeIP4)
 	for _, tt := range []struct {

@@ -24,7 +24,7 @@ func equal[T any](t *testing.T, what string, want, got T, options ...cmp.Option)
 
 var configs = modeltest.Configs
 
-// options are those that random tests run with, in turn.
+// options are the options of random tests, in turn.
 var options = []iptables.Options{
 	{Comments: true},
 	{MasqueradeMark: 1, RandomFully: true, AcceptForwarded: true},

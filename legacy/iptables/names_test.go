@@ -18,7 +18,7 @@ func portName(namespace, name, port string) model.ServicePortName {
 	}
 }
 
-// What an earlier version left is known by its name: these stay.
+// Names are stable: by them a new version knows the chains of an earlier one.
 func TestNamesStay(t *testing.T) {
 	web := portName("ns1", "web", "http")
 	for _, tt := range []struct{ want, got string }{
@@ -40,8 +40,8 @@ func TestNamesStay(t *testing.T) {
 	}
 }
 
-// The longest name of a chain, of the deepest group of those that recall, has no character
-// to spare.
+// The longest name of a chain, that of the deepest group of roleRecall, has exactly the length
+// that is allowed.
 func TestNamesOfChainsAreShortEnough(t *testing.T) {
 	p := &port{ServicePort: &model.ServicePort{}, hash: portHash(portName("ns1", "web", "http"))}
 	c := &choice{port: p, list: model.Local}

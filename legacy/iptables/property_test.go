@@ -11,9 +11,9 @@ import (
 	"github.com/vmapd/vmapd/model/modeltest"
 )
 
-// history compiles what a series of random changes leads to, each ruleset after the one
-// before it, and applies the batches one after the other to one node's tables. At each step
-// these must hold what the whole text says.
+// history compiles a ruleset after each of several random changes, and applies the batches one
+// after the other to one node's tables. At each step these must equal the tables of the whole
+// text.
 func history(t *testing.T, r *modeltest.Random, config model.Config, o iptables.Options, steps int) {
 	t.Helper()
 	b := model.NewBuilder(config)
@@ -44,8 +44,8 @@ func history(t *testing.T, r *modeltest.Random, config model.Config, o iptables.
 	}
 }
 
-// checkRules adds what a batch says of the number of rules, by table, and compares the sums
-// with what there are.
+// checkRules adds up the growth of the number of rules, by table, and compares the sums with the
+// number of rules.
 func checkRules(t *testing.T, sums map[string]int, b *iptables.Batch, want *iptables.Ruleset) {
 	t.Helper()
 	all := map[string]int{}
@@ -95,7 +95,7 @@ func checkRestart(t *testing.T, tables *iptsim.Tables, want *iptables.Ruleset) {
 	equal(t, "what is left after removal", iptsim.NewTables(want.Family).Save(), bare.Save())
 }
 
-// saved is what iptables-save would list.
+// saved returns the listing of iptables-save.
 func saved(t *testing.T, tables *iptsim.Tables) *iptables.Saved {
 	t.Helper()
 	s, err := iptables.ParseSaved(strings.NewReader(tables.Save()))

@@ -14,7 +14,7 @@ import (
 	"github.com/vmapd/vmapd/model/modeltest"
 )
 
-// The real programs take our text, and list it as it was written.
+// The real programs accept our text, and list it as it was written.
 
 // program is one of the four programs, as in "ip6tables-nft-restore".
 type program struct {
@@ -142,7 +142,7 @@ func TestTheProgramsListWhatWasWritten(t *testing.T) {
 	})
 }
 
-// A series of batches leads to what the whole text says, and then to nothing.
+// A series of batches leads to the rules of the whole text, and a removal to none.
 func TestTheProgramsTakeBatches(t *testing.T) {
 	eachProgram(t, func(t *testing.T, p program) {
 		r := modeltest.NewRandom(modeltest.Seed(7))

@@ -10,7 +10,7 @@ import (
 	"github.com/vmapd/vmapd/model/modeltest"
 )
 
-// Jumps are put before the rules of others, once, whatever is listed.
+// Jumps come before the rules of others, once, after any listing.
 func TestJumpsComeFirst(t *testing.T) {
 	s := modeltest.Snapshot(modeltest.Config(), modeltest.OurNode()).Family(model.IPv4)
 	good := load(t, iptables.Compile(nil, s, iptables.Options{})).Save()

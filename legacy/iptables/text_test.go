@@ -15,7 +15,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite testdata")
 
-// dualStack has each kind of frontend, in each way of treating it.
+// dualStack has each kind of frontend, with each kind of treatment.
 func dualStack() *model.Builder {
 	config := modeltest.Config()
 	config.LocalPods.ClusterCIDRs = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00:10::/64")}

@@ -23,7 +23,7 @@ func loaded(t *testing.T, texts ...string) *iptsim.Tables {
 	return tables
 }
 
-// listed returns what iptables-save is said to print.
+// listed parses a listing.
 func listed(t *testing.T, text string) *iptables.Saved {
 	t.Helper()
 	s, err := iptables.ParseSaved(strings.NewReader(text))
@@ -38,7 +38,7 @@ func someCompanion() *ipvs.Companion {
 	return ipvs.Compile(nil, s.Family(model.IPv4), ipvs.Options{}).Companion
 }
 
-// Only jumps that are missing are in the text: --noflush would add the others again.
+// The text has only missing jumps: --noflush would add the others again.
 func TestJumpsAreWrittenOnce(t *testing.T) {
 	c := someCompanion()
 	all := loaded(t, c.String()).Save()
@@ -48,7 +48,7 @@ func TestJumpsAreWrittenOnce(t *testing.T) {
 	equal(t, "jumps when one is missing", 1, strings.Count(c.Over(listed(t, one)), "\n-I "))
 }
 
-// A listing of what the companion is made into has nothing to be mended; all else is.
+// A listing of the companion itself needs no repair, and any other one is repaired.
 func TestTheCompanionIsMended(t *testing.T) {
 	c := someCompanion()
 	good := loaded(t, c.String(), "*filter\n-A INPUT -j ACCEPT\nCOMMIT\n").Save()

@@ -12,7 +12,7 @@ import (
 	"github.com/vmapd/vmapd/model/modeltest"
 )
 
-// Flows that people ask about, in words. All others are compared with the model's decisions.
+// Frequently asked flows, in words. Random flows are compared with the model's decisions.
 func TestFlows(t *testing.T) {
 	config := modeltest.Config()
 	config.LocalPods.ClusterCIDRs = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}

@@ -67,13 +67,13 @@ func run(t *testing.T, sim *ipvssim.Simulator, c model.Connection) ipvssim.Outco
 	return o
 }
 
-// settled is a Content without what goes by itself, and with the marks' servers named after
-// whom they serve: what does not depend on history.
+// settled returns the part of a Content that does not depend on history: without draining real
+// servers, and with marks that are made from the addresses they serve.
 func settled(c *ipvs.Content) *ipvs.Content {
 	c = ipvssim.Clone(c)
 	names := map[uint32]uint32{}
 	for e, mark := range c.Sets[ipvs.Inside] {
-		// The lowest address stands for a mark; its bytes are as good as a name.
+		// The lowest address gives a mark its new value.
 		n := uint32(e.Port)<<16 | uint32(e.Protocol)
 		for _, b := range e.Addr.AsSlice() {
 			n = n*31 + uint32(b)

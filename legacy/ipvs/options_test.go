@@ -47,7 +47,7 @@ func TestSetNamesFit(t *testing.T) {
 	}
 }
 
-// What a virtual server is like.
+// Virtual servers have the schedulers and the persistence of their Services.
 func TestSchedulersAndPersistence(t *testing.T) {
 	service := modeltest.NewService("ns1/web").On("172.30.0.41").TCP("http", 80)
 	external := service.LoadBalancer("192.168.98.11").Policies("", "Local")
@@ -96,7 +96,7 @@ func TestSchedulersAndPersistence(t *testing.T) {
 	}
 }
 
-// Marks are unlike those that others use, and a service port keeps its own.
+// Our marks differ from those of others, and a service port keeps its mark.
 func TestMarks(t *testing.T) {
 	b := model.NewBuilder(modeltest.Config())
 	const n = 2000
@@ -117,7 +117,7 @@ func TestMarks(t *testing.T) {
 	}
 	equal(t, "different marks", n, len(marks))
 
-	// One that was read from the kernel is kept, even if it would now be another.
+	// A mark that was read from the kernel is kept, even if Compile would choose another one.
 	read := state.Content()
 	other := ipvs.Key{}
 	for e, m := range read.Sets[ipvs.Inside] {

@@ -39,7 +39,7 @@ func history(t *testing.T, r *modeltest.Random, config model.Config, o ipvs.Opti
 	}
 }
 
-// checkPlan checks all that must hold between a State and the one compiled after it.
+// checkPlan checks the plan from a State to the one compiled after it.
 func checkPlan(t *testing.T, s step) {
 	t.Helper()
 	family := s.now.Family(s.after.Family)
@@ -55,26 +55,26 @@ func checkPlan(t *testing.T, s step) {
 	scratch := ipvs.Compile(nil, family, s.after.Options)
 	equal(t, "content compiled from nothing", settled(scratch.Content()), settled(s.after.Content()), compareContents...)
 
-	// A restart: another process reads what there is, and leaves it as it is.
+	// A restart: another process reads the content, and changes nothing.
 	read := s.after.Content()
 	again := ipvs.Compile(read, family, s.after.Options)
 	if plan := ipvs.DiffContent(read, again); len(plan.Ops) > 0 {
 		t.Errorf("a restart writes:\n%s", plan)
 	}
 
-	// From what was there before, to what is wanted now.
+	// A restart with changes: from the content before to the desired one.
 	read = s.before.Content()
 	again = ipvs.Compile(read, family, s.after.Options)
 	apply(t, read, ipvs.DiffContent(read, again).Ops)
 	equal(t, "content after a restart", settled(s.after.Content()), settled(read), compareContents...)
 
-	// After an error half-way, what is left to do is found again.
+	// After an error half-way, DiffContent finds the rest of the work.
 	read = s.before.Content()
 	apply(t, read, plan.Ops[:len(plan.Ops)/2])
 	apply(t, read, ipvs.DiffContent(read, s.after).Ops)
 	equal(t, "content after half a plan and another", settled(s.after.Content()), settled(read), compareContents...)
 
-	// All of it goes.
+	// Everything is removed.
 	apply(t, read, ipvs.Remove(read, s.after.Options).Ops)
 	nothing := ipvs.NewContent(read.Family)
 	nothing.Sysctls, nothing.Timeouts = read.Sysctls, read.Timeouts
@@ -139,7 +139,7 @@ func TestEveryPrefixOfAPlanIsSafe(t *testing.T) {
 	}
 }
 
-// watched is a connection, and what becomes of it before and after.
+// watched is a connection with its outcomes before and after.
 type watched struct {
 	model.Connection
 	before, after ipvssim.Outcome
@@ -213,10 +213,10 @@ func goesOn(o ipvssim.Outcome) bool {
 	return o.Verdict == model.Forwarded && o.Server == ipvs.Key{}
 }
 
-// canBeRefused: what goes on to the node itself most often is, as nobody listens there.
+// canBeRefused includes connections to the node itself: most often, no process listens there.
 func canBeRefused(o ipvssim.Outcome) bool { return o.Verdict == model.Rejected || goesOn(o) }
 
-// check says what is not safe.
+// check returns an error for an unsafe outcome.
 func (w watched) check(got ipvssim.Outcome, content *ipvs.Content) error {
 	if w.endpoints != nil {
 		return w.checkLoosely(got, content)
@@ -248,8 +248,8 @@ func (w watched) check(got ipvssim.Outcome, content *ipvs.Content) error {
 	return nil
 }
 
-// checkLoosely is for plans with other settings: who is inside may change at once, while
-// endpoints change one by one.
+// checkLoosely is for plans with other settings: the rules that tell inside from outside change
+// at once, but endpoints change one by one.
 func (w watched) checkLoosely(got ipvssim.Outcome, content *ipvs.Content) error {
 	if got.Node && content.Addrs[w.Dest.Addr()] && !w.before.Node && !w.after.Node {
 		return fmt.Errorf("is answered by the node")
@@ -334,7 +334,7 @@ func unsafeSteps(t *testing.T, r *modeltest.Random, s step, order func([]ipvs.Op
 	return unsafe
 }
 
-// What leaves finishes its connections, and what comes back is as it was.
+// A real server that leaves may finish its connections, and gets its weight back if it returns.
 func TestARealServerThatLeavesDrains(t *testing.T) {
 	service := modeltest.NewService("ns1/web").On("172.30.0.41").TCP("http", 80).UDP("dns", 53)
 	slice := modeltest.NewSlice("ns1/web-1", "web").TCP("http", 8080).UDP("dns", 5353)
@@ -360,12 +360,12 @@ func TestARealServerThatLeavesDrains(t *testing.T) {
 	apply(t, content, plan.Ops)
 	equal(t, "weight of what is back", 1, content.Servers[web].Real[gone])
 
-	// Another process finds it draining, and goes on with that.
+	// Another process finds it draining, and continues.
 	apply(t, content, ipvs.Diff(both, one).Ops)
 	equal(t, "plan of another process", []ipvs.Op{ipvs.DrainReal{Key: web, Addr: gone}},
 		ipvs.DiffContent(content, ipvs.Compile(content, b.Snapshot().Family(model.IPv4), ipvs.Options{})).Ops, compare...)
 
-	// The scheduler dh would refuse everybody whom it sends there.
+	// The scheduler dh would refuse all clients of a real server that drains.
 	dh := ipvs.Options{Scheduler: "dh"}
 	plan = ipvs.Diff(ipvs.Compile(nil, modeltest.Snapshot(modeltest.Config(), service, slice.Ready("10.0.0.2", "10.0.0.3")).Family(model.IPv4), dh),
 		ipvs.Compile(nil, b.Snapshot().Family(model.IPv4), dh))

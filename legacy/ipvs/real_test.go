@@ -13,8 +13,8 @@ import (
 	"github.com/vmapd/vmapd/model/modeltest"
 )
 
-// The programs that people use take what we print. ipvsadm is tried where the kernel has
-// IPVS, in an emulated machine.
+// The usual programs accept our text. ipvsadm is tested where the kernel has IPVS, in an emulated
+// machine.
 
 // inNamespace runs a script in a network namespace of its own, in a folder with files.
 func inNamespace(t *testing.T, script string, files map[string]string) (string, error) {
@@ -74,7 +74,7 @@ func without(text string, f model.Family, types map[string]bool) string {
 	return text
 }
 
-// all is a cluster with everything in it.
+// all returns objects of every kind.
 func all() []modeltest.Object {
 	local := modeltest.NewService("ns1/local").On("172.30.0.42", "fd00:172:30::2a").TCP("http", 80).NodePort(30001).
 		LoadBalancer("192.168.98.11", "fd00:192:168:98::b").Policies("", "Local").Sticky(10800)
@@ -124,7 +124,7 @@ func TestTheProgramsTakeTheText(t *testing.T) {
 	}
 }
 
-// ipset restore takes what a plan changes, too, and then holds what the plan says.
+// ipset restore accepts the changes of a plan, too, and leads to the same entries.
 func TestIPSetTakesAPlan(t *testing.T) {
 	need(t, "ipset", "ipset create x hash:ip,port skbinfo")
 	types := missingTypes(t)

@@ -74,7 +74,7 @@ func TestTransitionsAreSafe(t *testing.T) {
 				three := ipvs.Compile(two, third, ipvs.Options{})
 				watchPlan(t, one.Content(), two.Content(), second, ipvs.Diff(one, two))
 				watchPlan(t, two.Content(), three.Content(), third, ipvs.Diff(two, three))
-				// A start and a clean-up bring and take the settings, too.
+				// The plans of a start and of a clean-up include the settings.
 				empty := ipvs.NewContent(model.IPv4)
 				watchPlan(t, ipvssim.Clone(empty), two.Content(), second, ipvs.Diff(nil, two))
 				watchPlan(t, two.Content(), empty, second, ipvs.Diff(two, nil))
