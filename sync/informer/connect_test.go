@@ -10,8 +10,7 @@ import (
 )
 
 func TestConnect(t *testing.T) {
-	s := newServer(t, apitest.Options{})
-	standard(s)
+	s := standardServer(t, apitest.Options{})
 	other := newServer(t, apitest.Options{})
 	for _, tt := range []struct {
 		name string

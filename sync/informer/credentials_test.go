@@ -66,8 +66,7 @@ func TestCredentialsAreReplacedInTime(t *testing.T) {
 		for _, newCA := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, new authority %v", name, newCA), func(t *testing.T) {
 				t.Parallel()
-				s := newServer(t, secure)
-				standard(s)
+				s := standardServer(t, secure)
 				dir := t.TempDir()
 				w := followBy(t, s, dir, form)
 				w.want(whole...)
@@ -97,8 +96,7 @@ func TestCredentialsAreReplacedLate(t *testing.T) {
 		} {
 			t.Run(name+", "+what, func(t *testing.T) {
 				t.Parallel()
-				s := newServer(t, secure)
-				standard(s)
+				s := standardServer(t, secure)
 				s.Set(service("gone", "172.30.0.43"))
 				dir := t.TempDir()
 				w := followBy(t, s, dir, form)
@@ -124,11 +122,8 @@ func TestCredentialsAreReplacedLate(t *testing.T) {
 // Clients need nothing new for another certificate of the same authority.
 func TestServerCertificateIsReplaced(t *testing.T) {
 	t.Parallel()
-	s := newServer(t, secure)
-	standard(s)
-	w := follow(t, s)
-	w.want(whole...)
-	w.watching()
+	s := standardServer(t, secure)
+	w := followWhole(t, s)
 	must(t, s.RotateServer(false))
 	s.Disconnect()
 	s.Set(slice("web", "10.180.2.1"))
@@ -157,8 +152,7 @@ func TestUnreadableCredentials(t *testing.T) {
 		} {
 			t.Run(file+" "+name, func(t *testing.T) {
 				t.Parallel()
-				s := newServer(t, secure)
-				standard(s)
+				s := standardServer(t, secure)
 				dir := t.TempDir()
 				w := followBy(t, s, dir, form)
 				w.want(whole...)

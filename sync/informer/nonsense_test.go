@@ -27,25 +27,20 @@ func spoil(s *apitest.Server, f apitest.Fault) {
 
 func TestNonsenseAtTheStart(t *testing.T) {
 	t.Parallel()
-	for _, tt := range servers {
-		for f, name := range faults {
-			t.Run(tt.name+", "+name, func(t *testing.T) {
-				t.Parallel()
-				s := newServer(t, tt.opts)
-				standard(s)
-				spoil(s, f)
-				w := follow(t, s)
-				w.fails(everything...)
-				w.until("a second try", func() bool { return lists(s, apitest.Services) > 2 })
-				// What came before the cut may be there, but does not count yet.
-				if got := w.incomplete(); len(got) > 0 && f != apitest.CutShort {
-					t.Errorf("state has %v", got)
-				}
-				spoil(s, apitest.NoFault)
-				w.want(whole...)
-				w.recovers(everything...)
-			})
-		}
+	for f, name := range faults {
+		forEachServer(t, name, func(t *testing.T, s *apitest.Server) {
+			spoil(s, f)
+			w := follow(t, s)
+			w.fails(everything...)
+			w.until("a second try", func() bool { return lists(s, apitest.Services) > 2 })
+			// What came before the cut may be there, but does not count yet.
+			if got := w.incomplete(); len(got) > 0 && f != apitest.CutShort {
+				t.Errorf("state has %v", got)
+			}
+			spoil(s, apitest.NoFault)
+			w.want(whole...)
+			w.recovers(everything...)
+		})
 	}
 }
 
@@ -53,144 +48,117 @@ func TestNonsenseAtTheStart(t *testing.T) {
 // read again.
 func TestNonsenseLater(t *testing.T) {
 	t.Parallel()
-	for _, tt := range servers {
-		for f, name := range faults {
-			t.Run(tt.name+", "+name, func(t *testing.T) {
-				t.Parallel()
-				s := newServer(t, tt.opts)
-				standard(s)
-				s.Set(service("gone", "172.30.0.43"))
-				w := follow(t, s)
-				all := append([]string{"ns1/gone:http at 172.30.0.43:80/tcp:"}, whole...)
-				w.want(all...)
-				w.watching()
+	for f, name := range faults {
+		forEachServer(t, name, func(t *testing.T, s *apitest.Server) {
+			s.Set(service("gone", "172.30.0.43"))
+			w := follow(t, s)
+			all := append([]string{"ns1/gone:http at 172.30.0.43:80/tcp:"}, whole...)
+			w.want(all...)
+			w.watching()
 
-				spoil(s, f)
-				s.Delete(service("gone", ""))
-				w.want(whole...)
-				s.Expire(apitest.GoneStatus)
-				s.DropWatches()
-				w.fails(everything...)
-				s.Set(slice("web", "10.180.2.1"))
-				before := lists(s, apitest.Services)
-				w.until("two more tries", func() bool { return lists(s, apitest.Services) > before+2 })
-				w.is(whole...)
+			spoil(s, f)
+			s.Delete(service("gone", ""))
+			w.want(whole...)
+			s.Expire(apitest.GoneStatus)
+			s.DropWatches()
+			w.fails(everything...)
+			s.Set(slice("web", "10.180.2.1"))
+			before := lists(s, apitest.Services)
+			w.until("two more tries", func() bool { return lists(s, apitest.Services) > before+2 })
+			w.is(whole...)
 
-				spoil(s, apitest.NoFault)
-				w.want("ns1/web:http at 172.30.0.41:80/tcp: 10.180.2.1:8080", whole[1], whole[2])
-				w.recovers(everything...)
-			})
-		}
+			spoil(s, apitest.NoFault)
+			w.want("ns1/web:http at 172.30.0.41:80/tcp: 10.180.2.1:8080", whole[1], whole[2])
+			w.recovers(everything...)
+		})
 	}
 }
 
 // Watches that end in the orderly way as soon as they began.
 func TestWatchesThatEndAtOnceAreNoStorm(t *testing.T) {
 	t.Parallel()
-	for _, tt := range servers {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			s := newServer(t, tt.opts)
-			standard(s)
-			w := follow(t, s)
-			w.want(whole...)
-			w.watching()
-			spoil(s, apitest.EndsEarly)
-			s.Bookmark() // without an event, client-go waits
-			s.DropWatches()
-			time.Sleep(3 * time.Second) // a storm would be thousands by then
-			w.calm()
-			spoil(s, apitest.NoFault)
-			s.Set(slice("web", "10.180.2.1"))
-			w.want("ns1/web:http at 172.30.0.41:80/tcp: 10.180.2.1:8080", whole[1], whole[2])
-		})
-	}
+	forEachServer(t, "", func(t *testing.T, s *apitest.Server) {
+		w := followWhole(t, s)
+		spoil(s, apitest.EndsEarly)
+		s.Bookmark() // without an event, client-go waits
+		s.DropWatches()
+		time.Sleep(3 * time.Second) // a storm would be thousands by then
+		w.calm()
+		spoil(s, apitest.NoFault)
+		s.Set(slice("web", "10.180.2.1"))
+		w.want("ns1/web:http at 172.30.0.41:80/tcp: 10.180.2.1:8080", whole[1], whole[2])
+	})
 }
 
 // Watches are useless, and lists work: they are enough to keep up, if not in time.
 func TestOnlyListsWork(t *testing.T) {
 	t.Parallel()
-	for _, tt := range servers {
-		for f, name := range map[apitest.Fault]string{apitest.EndsEarly: "watches that end early", apitest.NoEvents: "watches without events"} {
-			t.Run(tt.name+", "+name, func(t *testing.T) {
-				t.Parallel()
-				s := newServer(t, tt.opts)
-				standard(s)
-				spoil(s, f)
-				w := follow(t, s)
-				w.want(whole...)
-				if f == apitest.NoEvents {
-					w.fails(everything...)
-					s.Set(slice("web", "10.180.2.1"))
-					w.want("ns1/web:http at 172.30.0.41:80/tcp: 10.180.2.1:8080", whole[1], whole[2])
-					spoil(s, apitest.NoFault)
-					w.recovers(everything...)
-				}
-			})
-		}
+	for f, name := range map[apitest.Fault]string{apitest.EndsEarly: "watches that end early", apitest.NoEvents: "watches without events"} {
+		forEachServer(t, name, func(t *testing.T, s *apitest.Server) {
+			spoil(s, f)
+			w := follow(t, s)
+			w.want(whole...)
+			if f == apitest.NoEvents {
+				w.fails(everything...)
+				s.Set(slice("web", "10.180.2.1"))
+				w.want("ns1/web:http at 172.30.0.41:80/tcp: 10.180.2.1:8080", whole[1], whole[2])
+				spoil(s, apitest.NoFault)
+				w.recovers(everything...)
+			}
+		})
 	}
 }
 
 func TestBytesThatDribble(t *testing.T) {
 	t.Parallel()
-	for _, tt := range servers {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			s := newServer(t, tt.opts)
-			standard(s)
-			spoil(s, apitest.Dribble)
-			w := follow(t, s)
-			w.want(whole...)
-			for i := range 10 {
-				s.Set(slice("web", fmt.Sprintf("10.180.2.%d", i)))
-			}
-			s.Set(slice("web", "10.180.2.1"))
-			w.want("ns1/web:http at 172.30.0.41:80/tcp: 10.180.2.1:8080", whole[1], whole[2])
-			if got := w.logs.count("ERROR"); got > 0 {
-				t.Errorf("errors:\n%s", strings.Join(w.logs.all(), "\n"))
-			}
-		})
-	}
+	forEachServer(t, "", func(t *testing.T, s *apitest.Server) {
+		spoil(s, apitest.Dribble)
+		w := follow(t, s)
+		w.want(whole...)
+		for i := range 10 {
+			s.Set(slice("web", fmt.Sprintf("10.180.2.%d", i)))
+		}
+		s.Set(slice("web", "10.180.2.1"))
+		w.want("ns1/web:http at 172.30.0.41:80/tcp: 10.180.2.1:8080", whole[1], whole[2])
+		if got := w.logs.count("ERROR"); got > 0 {
+			t.Errorf("errors:\n%s", strings.Join(w.logs.all(), "\n"))
+		}
+	})
 }
 
 // A server that has too much to do says when to come again, and is left alone until
 // then.
 func TestTooManyRequests(t *testing.T) {
 	t.Parallel()
-	for _, tt := range servers {
-		for _, when := range []string{"at the start", "later"} {
-			t.Run(tt.name+", "+when, func(t *testing.T) {
-				t.Parallel()
-				s := newServer(t, tt.opts)
-				standard(s)
-				refuse := func(status int) {
-					for _, r := range everything {
-						s.Refuse(r, status)
-					}
+	for _, when := range []string{"at the start", "later"} {
+		forEachServer(t, when, func(t *testing.T, s *apitest.Server) {
+			refuse := func(status int) {
+				for _, r := range everything {
+					s.Refuse(r, status)
 				}
-				if when == "at the start" {
-					refuse(http.StatusTooManyRequests)
-				}
-				w := follow(t, s)
-				if when == "later" {
-					w.want(whole...)
-					w.watching()
-					refuse(http.StatusTooManyRequests)
-					s.DropWatches()
-				}
-				w.fails(everything...)
-				if got := w.logs.count("ERROR", "429 Too Many Requests") + w.logs.count("ERROR", "too many requests"); got != len(everything) {
-					t.Errorf("%d lines say why:\n%s", got, strings.Join(w.logs.all(), "\n"))
-				}
-				s.Set(slice("web", "10.180.2.1"))
-				if when == "later" {
-					w.is(whole...)
-				}
-				refuse(0)
-				w.want("ns1/web:http at 172.30.0.41:80/tcp: 10.180.2.1:8080", whole[1], whole[2])
-				w.recovers(everything...)
-			})
-		}
+			}
+			if when == "at the start" {
+				refuse(http.StatusTooManyRequests)
+			}
+			w := follow(t, s)
+			if when == "later" {
+				w.want(whole...)
+				w.watching()
+				refuse(http.StatusTooManyRequests)
+				s.DropWatches()
+			}
+			w.fails(everything...)
+			if got := w.logs.count("ERROR", "429 Too Many Requests") + w.logs.count("ERROR", "too many requests"); got != len(everything) {
+				t.Errorf("%d lines say why:\n%s", got, strings.Join(w.logs.all(), "\n"))
+			}
+			s.Set(slice("web", "10.180.2.1"))
+			if when == "later" {
+				w.is(whole...)
+			}
+			refuse(0)
+			w.want("ns1/web:http at 172.30.0.41:80/tcp: 10.180.2.1:8080", whole[1], whole[2])
+			w.recovers(everything...)
+		})
 	}
 }
 
@@ -209,11 +177,8 @@ func TestPermissions(t *testing.T) {
 			t.Parallel()
 			opts := tt.opts
 			opts.Rules = needed
-			s := newServer(t, opts)
-			standard(s)
-			w := follow(t, s)
-			w.want(whole...)
-			w.watching()
+			s := standardServer(t, opts)
+			w := followWhole(t, s)
 			// The list of a server that can't stream it is needed when there is trouble, too.
 			spoil(s, apitest.CutShort)
 			s.Expire(apitest.GoneStatus)
@@ -254,11 +219,8 @@ func TestPermissionIsTakenAway(t *testing.T) {
 				t.Parallel()
 				opts := tt.opts
 				opts.Rules = needed
-				s := newServer(t, opts)
-				standard(s)
-				w := follow(t, s)
-				w.want(whole...)
-				w.watching()
+				s := standardServer(t, opts)
+				w := followWhole(t, s)
 
 				s.SetRules(append(needed[:i:i], needed[i+1:]...))
 				s.DropWatches()

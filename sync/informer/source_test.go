@@ -38,8 +38,7 @@ func TestInitialState(t *testing.T) {
 	}...) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			s := newServer(t, tt.opts)
-			standard(s)
+			s := standardServer(t, tt.opts)
 			s.Set(node("node2", "192.168.0.3"))
 			s.Set(service("headless", "None"))
 			other := service("other", "172.30.0.50")
@@ -62,109 +61,92 @@ func TestInitialState(t *testing.T) {
 
 func TestSelectorsAreSent(t *testing.T) {
 	t.Parallel()
-	for _, tt := range servers {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			s := newServer(t, tt.opts)
-			standard(s)
-			w := follow(t, s)
-			w.want(whole...)
-			w.watching()
-			type selectors struct{ Labels, Fields string }
-			want := map[apitest.Resource]selectors{
-				apitest.Services: {
-					"!service.kubernetes.io/headless,!service.kubernetes.io/service-proxy-name", "spec.clusterIP!=None",
-				},
-				apitest.EndpointSlices: {
-					"!service.kubernetes.io/headless,!service.kubernetes.io/service-proxy-name", "",
-				},
-				apitest.Nodes:        {"", "metadata.name=node1"},
-				apitest.ServiceCIDRs: {},
+	forEachServer(t, "", func(t *testing.T, s *apitest.Server) {
+		w := followWhole(t, s)
+		type selectors struct{ Labels, Fields string }
+		want := map[apitest.Resource]selectors{
+			apitest.Services: {
+				"!service.kubernetes.io/headless,!service.kubernetes.io/service-proxy-name", "spec.clusterIP!=None",
+			},
+			apitest.EndpointSlices: {
+				"!service.kubernetes.io/headless,!service.kubernetes.io/service-proxy-name", "",
+			},
+			apitest.Nodes:        {"", "metadata.name=node1"},
+			apitest.ServiceCIDRs: {},
+		}
+		for _, r := range s.Requests("") {
+			got := selectors{r.Query.Get("labelSelector"), r.Query.Get("fieldSelector")}
+			if diff := cmp.Diff(want[r.Resource], got); diff != "" {
+				t.Errorf("%s %v: selectors (-want +got):\n%s", r.Path, r.Query, diff)
 			}
-			for _, r := range s.Requests("") {
-				got := selectors{r.Query.Get("labelSelector"), r.Query.Get("fieldSelector")}
-				if diff := cmp.Diff(want[r.Resource], got); diff != "" {
-					t.Errorf("%s %v: selectors (-want +got):\n%s", r.Path, r.Query, diff)
-				}
-				if got := r.Header.Get("Accept"); !strings.HasPrefix(got, "application/vnd.kubernetes.protobuf") || !strings.Contains(got, "application/json") {
-					t.Errorf("%s: Accept is %q", r.Path, got)
-				}
+			if got := r.Header.Get("Accept"); !strings.HasPrefix(got, "application/vnd.kubernetes.protobuf") || !strings.Contains(got, "application/json") {
+				t.Errorf("%s: Accept is %q", r.Path, got)
 			}
-			for _, r := range everything {
-				if first := s.Requests(r)[0]; first.Query.Get("sendInitialEvents") != "true" {
-					t.Errorf("%s: the initial list is not asked for as a stream first, but by %v", r, first.Query)
-				}
+		}
+		for _, r := range everything {
+			if first := s.Requests(r)[0]; first.Query.Get("sendInitialEvents") != "true" {
+				t.Errorf("%s: the initial list is not asked for as a stream first, but by %v", r, first.Query)
 			}
-			if got := len(s.Requests("")); got > 12 {
-				t.Errorf("%d requests to start with:\n%s", got, w.requests())
-			}
-		})
-	}
+		}
+		if got := len(s.Requests("")); got > 12 {
+			t.Errorf("%d requests to start with:\n%s", got, w.requests())
+		}
+	})
 }
 
 func TestChangesArrive(t *testing.T) {
 	t.Parallel()
-	for _, tt := range servers {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			s := newServer(t, tt.opts)
-			standard(s)
-			w := follow(t, s)
-			w.want(whole...)
+	forEachServer(t, "", func(t *testing.T, s *apitest.Server) {
+		w := follow(t, s)
+		w.want(whole...)
 
-			s.Set(slice("web", "10.180.2.1"))
-			w.want("ns1/web:http at 172.30.0.41:80/tcp: 10.180.2.1:8080", whole[1], whole[2])
-			s.Delete(slice("web"))
-			w.want("ns1/web:http at 172.30.0.41:80/tcp:", whole[1], whole[2])
-			s.Set(slice("web", "10.180.0.1", "10.180.1.1"))
-			s.Set(service("api", "172.30.0.42"))
-			w.want("ns1/api:http at 172.30.0.42:80/tcp:", whole[0], whole[1], whole[2])
+		s.Set(slice("web", "10.180.2.1"))
+		w.want("ns1/web:http at 172.30.0.41:80/tcp: 10.180.2.1:8080", whole[1], whole[2])
+		s.Delete(slice("web"))
+		w.want("ns1/web:http at 172.30.0.41:80/tcp:", whole[1], whole[2])
+		s.Set(slice("web", "10.180.0.1", "10.180.1.1"))
+		s.Set(service("api", "172.30.0.42"))
+		w.want("ns1/api:http at 172.30.0.42:80/tcp:", whole[0], whole[1], whole[2])
 
-			// A label that takes a Service out of the selection is a deletion.
-			api := service("api", "172.30.0.42")
-			api.Labels = map[string]string{model.LabelServiceProxyName: "another"}
-			s.Set(api)
-			w.want(whole...)
-			s.Set(service("api", "172.30.0.43"))
-			w.want("ns1/api:http at 172.30.0.43:80/tcp:", whole[0], whole[1], whole[2])
-			s.Delete(api)
+		// A label that takes a Service out of the selection is a deletion.
+		api := service("api", "172.30.0.42")
+		api.Labels = map[string]string{model.LabelServiceProxyName: "another"}
+		s.Set(api)
+		w.want(whole...)
+		s.Set(service("api", "172.30.0.43"))
+		w.want("ns1/api:http at 172.30.0.43:80/tcp:", whole[0], whole[1], whole[2])
+		s.Delete(api)
 
-			s.Set(node("node1", "192.168.0.9"))
-			s.Set(node("node2", "192.168.0.3"))
-			s.Set(cidr("more", "172.31.0.0/16"))
-			w.want(whole[0], "node 192.168.0.9", whole[2], "cidr 172.31.0.0/16")
-			s.Delete(node("node1", ""))
-			s.Delete(cidr("kubernetes", ""))
-			w.want(whole[0], "cidr 172.31.0.0/16")
+		s.Set(node("node1", "192.168.0.9"))
+		s.Set(node("node2", "192.168.0.3"))
+		s.Set(cidr("more", "172.31.0.0/16"))
+		w.want(whole[0], "node 192.168.0.9", whole[2], "cidr 172.31.0.0/16")
+		s.Delete(node("node1", ""))
+		s.Delete(cidr("kubernetes", ""))
+		w.want(whole[0], "cidr 172.31.0.0/16")
 
-			w.stop()
-			s.Delete(service("web", ""))
-			w.is(whole[0], "cidr 172.31.0.0/16")
-		})
-	}
+		w.stop()
+		s.Delete(service("web", ""))
+		w.is(whole[0], "cidr 172.31.0.0/16")
+	})
 }
 
 func TestIncompleteUntilEverythingIsDelivered(t *testing.T) {
 	t.Parallel()
-	for _, tt := range servers {
-		for _, late := range everything {
-			t.Run(tt.name+", "+string(late)+" late", func(t *testing.T) {
-				t.Parallel()
-				s := newServer(t, tt.opts)
-				standard(s)
-				s.Stall(late, true)
-				w := follow(t, s)
-				// As much as there can be is in the state, and does not count.
-				n := 2
-				if late == apitest.EndpointSlices {
-					n = 3 // the Service is there, without endpoints
-				}
-				w.until("the other kinds", func() bool { return len(w.incomplete()) == n && len(s.Requests(late)) > 0 })
-				w.incomplete()
-				s.Stall(late, false)
-				w.want(whole...)
-			})
-		}
+	for _, late := range everything {
+		forEachServer(t, string(late)+" late", func(t *testing.T, s *apitest.Server) {
+			s.Stall(late, true)
+			w := follow(t, s)
+			// As much as there can be is in the state, and does not count.
+			n := 2
+			if late == apitest.EndpointSlices {
+				n = 3 // the Service is there, without endpoints
+			}
+			w.until("the other kinds", func() bool { return len(w.incomplete()) == n && len(s.Requests(late)) > 0 })
+			w.incomplete()
+			s.Stall(late, false)
+			w.want(whole...)
+		})
 	}
 }
 
@@ -172,26 +154,21 @@ func TestIncompleteUntilEverythingIsDelivered(t *testing.T) {
 // them.
 func TestServiceCIDRsAreOptional(t *testing.T) {
 	t.Parallel()
-	for _, tt := range servers {
-		for _, status := range []int{http.StatusNotFound, http.StatusForbidden} {
-			t.Run(fmt.Sprintf("%s, status %d", tt.name, status), func(t *testing.T) {
-				t.Parallel()
-				s := newServer(t, tt.opts)
-				standard(s)
-				s.Refuse(apitest.ServiceCIDRs, status)
-				w := follow(t, s)
-				w.want(whole[:2]...)
-				if got := w.logs.count("INFO", "unused cluster IPs will not be dropped", "resource=servicecidrs"); got != 1 {
-					t.Errorf("logged %d times:\n%s", got, strings.Join(w.logs.all(), "\n"))
-				}
-				if got := w.logs.count("ERROR"); got != 0 {
-					t.Errorf("%d errors:\n%s", got, strings.Join(w.logs.all(), "\n"))
-				}
-				if got := len(s.Requests(apitest.ServiceCIDRs)); got != 1 {
-					t.Errorf("asked %d times, want once", got)
-				}
-			})
-		}
+	for _, status := range []int{http.StatusNotFound, http.StatusForbidden} {
+		forEachServer(t, fmt.Sprintf("status %d", status), func(t *testing.T, s *apitest.Server) {
+			s.Refuse(apitest.ServiceCIDRs, status)
+			w := follow(t, s)
+			w.want(whole[:2]...)
+			if got := w.logs.count("INFO", "unused cluster IPs will not be dropped", "resource=servicecidrs"); got != 1 {
+				t.Errorf("logged %d times:\n%s", got, strings.Join(w.logs.all(), "\n"))
+			}
+			if got := w.logs.count("ERROR"); got != 0 {
+				t.Errorf("%d errors:\n%s", got, strings.Join(w.logs.all(), "\n"))
+			}
+			if got := len(s.Requests(apitest.ServiceCIDRs)); got != 1 {
+				t.Errorf("asked %d times, want once", got)
+			}
+		})
 	}
 }
 
@@ -205,8 +182,7 @@ func TestErrorsOfTheServerAreWaitedFor(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%s, status %d", r, status), func(t *testing.T) {
 			t.Parallel()
-			s := newServer(t, apitest.Options{})
-			standard(s)
+			s := standardServer(t, apitest.Options{})
 			s.Refuse(r, status)
 			w := follow(t, s)
 			w.until("a second try", func() bool { return len(s.Requests(r)) > 3 })
@@ -223,8 +199,7 @@ func TestErrorsOfTheServerAreWaitedFor(t *testing.T) {
 
 func TestStrippedObjectsAreKept(t *testing.T) {
 	t.Parallel()
-	s := newServer(t, apitest.Options{})
-	standard(s)
+	s := standardServer(t, apitest.Options{})
 	web := service("web", "172.30.0.41")
 	web.Annotations = map[string]string{corev1.LastAppliedConfigAnnotation: strings.Repeat("x", 10_000)}
 	s.Set(web)

@@ -25,85 +25,73 @@ func lists(s *apitest.Server, r apitest.Resource) int {
 // knew last, be it from a bookmark.
 func TestDroppedWatchResumes(t *testing.T) {
 	t.Parallel()
-	for _, tt := range servers {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			s := newServer(t, tt.opts)
-			standard(s)
-			w := follow(t, s)
-			w.want(whole...)
-			w.watching()
-			before := lists(s, apitest.Services)
+	forEachServer(t, "", func(t *testing.T, s *apitest.Server) {
+		w := followWhole(t, s)
+		before := lists(s, apitest.Services)
 
-			// client-go takes a watch that ends at once and empty for a failure, so each of
-			// these has an event.
-			rv := s.Set(service("api", "172.30.0.42"))
-			w.want("ns1/api:http at 172.30.0.42:80/tcp:", whole[0], whole[1], whole[2])
-			for i := range 3 {
-				if i > 0 {
-					rv = s.Bookmark()
-				}
-				s.DropWatches()
-				w.until("a watch from version "+rv, func() bool {
-					all := s.Requests(apitest.Services)
-					last := all[len(all)-1]
-					return last.Watch && last.Query.Get("resourceVersion") == rv && s.Watching(apitest.Services) == 1
-				})
-				w.is("ns1/api:http at 172.30.0.42:80/tcp:", whole[0], whole[1], whole[2])
+		// client-go takes a watch that ends at once and empty for a failure, so each of
+		// these has an event.
+		rv := s.Set(service("api", "172.30.0.42"))
+		w.want("ns1/api:http at 172.30.0.42:80/tcp:", whole[0], whole[1], whole[2])
+		for i := range 3 {
+			if i > 0 {
+				rv = s.Bookmark()
 			}
-			// It is a watch that works.
-			s.Delete(service("api", ""))
-			w.want(whole...)
-			if got := lists(s, apitest.Services); got != before {
-				t.Errorf("%d lists, want %d:\n%s", got, before, w.requests())
-			}
-			if got := w.logs.count("ERROR"); got > 0 {
-				t.Errorf("errors:\n%s", strings.Join(w.logs.all(), "\n"))
-			}
-		})
-	}
+			s.DropWatches()
+			w.until("a watch from version "+rv, func() bool {
+				all := s.Requests(apitest.Services)
+				last := all[len(all)-1]
+				return last.Watch && last.Query.Get("resourceVersion") == rv && s.Watching(apitest.Services) == 1
+			})
+			w.is("ns1/api:http at 172.30.0.42:80/tcp:", whole[0], whole[1], whole[2])
+		}
+		// It is a watch that works.
+		s.Delete(service("api", ""))
+		w.want(whole...)
+		if got := lists(s, apitest.Services); got != before {
+			t.Errorf("%d lists, want %d:\n%s", got, before, w.requests())
+		}
+		if got := w.logs.count("ERROR"); got > 0 {
+			t.Errorf("errors:\n%s", strings.Join(w.logs.all(), "\n"))
+		}
+	})
 }
 
 // After 410 Gone everything is listed again, and what vanished meanwhile must go,
 // though no one ever says so.
 func TestExpiredVersionsAreListedAgain(t *testing.T) {
 	t.Parallel()
-	for _, tt := range servers {
-		for how, name := range map[apitest.Gone]string{apitest.GoneStatus: "status", apitest.GoneEvent: "event"} {
-			t.Run(tt.name+", told by "+name, func(t *testing.T) {
-				t.Parallel()
-				s := newServer(t, tt.opts)
-				standard(s)
-				s.Set(service("gone", "172.30.0.43"))
-				s.Set(slice("gone", "10.180.3.1"))
-				s.Set(cidr("gone", "172.29.0.0/16"))
-				w := follow(t, s)
-				w.want("ns1/gone:http at 172.30.0.43:80/tcp: 10.180.3.1:8080", whole[0], whole[1], "cidr 172.29.0.0/16", whole[2])
-				w.watching()
+	for how, name := range map[apitest.Gone]string{apitest.GoneStatus: "status", apitest.GoneEvent: "event"} {
+		forEachServer(t, "told by "+name, func(t *testing.T, s *apitest.Server) {
+			s.Set(service("gone", "172.30.0.43"))
+			s.Set(slice("gone", "10.180.3.1"))
+			s.Set(cidr("gone", "172.29.0.0/16"))
+			w := follow(t, s)
+			w.want("ns1/gone:http at 172.30.0.43:80/tcp: 10.180.3.1:8080", whole[0], whole[1], "cidr 172.29.0.0/16", whole[2])
+			w.watching()
 
-				// While nobody watches, the past is forgotten.
-				for _, r := range everything {
-					s.Stall(r, true)
-				}
-				s.DropWatches()
-				s.Delete(service("gone", ""))
-				s.Delete(slice("gone"))
-				s.Delete(cidr("gone", ""))
-				s.Set(service("new", "172.30.0.44"))
-				s.Set(node("node1", "192.168.0.9"))
-				s.Expire(how)
-				for _, r := range everything {
-					s.Stall(r, false)
-				}
-				w.want("ns1/new:http at 172.30.0.44:80/tcp:", whole[0], "node 192.168.0.9", whole[2])
-				if got := lists(s, apitest.Services); got < 2 {
-					t.Errorf("%d lists:\n%s", got, w.requests())
-				}
-				w.watching()
-				s.Delete(service("new", ""))
-				w.want(whole[0], "node 192.168.0.9", whole[2])
-			})
-		}
+			// While nobody watches, the past is forgotten.
+			for _, r := range everything {
+				s.Stall(r, true)
+			}
+			s.DropWatches()
+			s.Delete(service("gone", ""))
+			s.Delete(slice("gone"))
+			s.Delete(cidr("gone", ""))
+			s.Set(service("new", "172.30.0.44"))
+			s.Set(node("node1", "192.168.0.9"))
+			s.Expire(how)
+			for _, r := range everything {
+				s.Stall(r, false)
+			}
+			w.want("ns1/new:http at 172.30.0.44:80/tcp:", whole[0], "node 192.168.0.9", whole[2])
+			if got := lists(s, apitest.Services); got < 2 {
+				t.Errorf("%d lists:\n%s", got, w.requests())
+			}
+			w.watching()
+			s.Delete(service("new", ""))
+			w.want(whole[0], "node 192.168.0.9", whole[2])
+		})
 	}
 }
 
@@ -132,54 +120,44 @@ func out(t *testing.T, s *apitest.Server, how apitest.Outage) {
 
 func TestOutageAtTheStart(t *testing.T) {
 	t.Parallel()
-	for _, tt := range servers {
-		for how, name := range outages {
-			t.Run(tt.name+", "+name, func(t *testing.T) {
-				patient(t, how)
-				t.Parallel()
-				s := newServer(t, tt.opts)
-				standard(s)
-				out(t, s, how)
-				w := follow(t, s)
-				w.fails(everything...)
-				if got := w.incomplete(); len(got) > 0 {
-					t.Errorf("state has %v", got)
-				}
-				out(t, s, apitest.Up)
-				w.want(whole...)
-				w.recovers(everything...)
-			})
-		}
+	for how, name := range outages {
+		forEachServer(t, name, func(t *testing.T, s *apitest.Server) {
+			patient(t, how)
+			out(t, s, how)
+			w := follow(t, s)
+			w.fails(everything...)
+			if got := w.incomplete(); len(got) > 0 {
+				t.Errorf("state has %v", got)
+			}
+			out(t, s, apitest.Up)
+			w.want(whole...)
+			w.recovers(everything...)
+		})
 	}
 }
 
 func TestOutageLater(t *testing.T) {
 	t.Parallel()
-	for _, tt := range servers {
-		for how, name := range outages {
-			t.Run(tt.name+", "+name, func(t *testing.T) {
-				patient(t, how)
-				t.Parallel()
-				s := newServer(t, tt.opts)
-				standard(s)
-				s.Set(service("gone", "172.30.0.43"))
-				w := follow(t, s)
-				all := append([]string{"ns1/gone:http at 172.30.0.43:80/tcp:"}, whole...)
-				w.want(all...)
-				w.watching()
+	for how, name := range outages {
+		forEachServer(t, name, func(t *testing.T, s *apitest.Server) {
+			patient(t, how)
+			s.Set(service("gone", "172.30.0.43"))
+			w := follow(t, s)
+			all := append([]string{"ns1/gone:http at 172.30.0.43:80/tcp:"}, whole...)
+			w.want(all...)
+			w.watching()
 
-				out(t, s, how)
-				w.fails(everything...)
-				w.is(all...)
-				s.Delete(service("gone", ""))
-				s.Set(slice("web", "10.180.2.1"))
-				w.is(all...)
+			out(t, s, how)
+			w.fails(everything...)
+			w.is(all...)
+			s.Delete(service("gone", ""))
+			s.Set(slice("web", "10.180.2.1"))
+			w.is(all...)
 
-				out(t, s, apitest.Up)
-				w.want("ns1/web:http at 172.30.0.41:80/tcp: 10.180.2.1:8080", whole[1], whole[2])
-				w.recovers(everything...)
-			})
-		}
+			out(t, s, apitest.Up)
+			w.want("ns1/web:http at 172.30.0.41:80/tcp: 10.180.2.1:8080", whole[1], whole[2])
+			w.recovers(everything...)
+		})
 	}
 }
 
@@ -206,8 +184,7 @@ func TestRunEnds(t *testing.T) {
 // is what counts.
 func TestManyChanges(t *testing.T) {
 	t.Parallel()
-	s := newServer(t, apitest.Options{})
-	standard(s)
+	s := standardServer(t, apitest.Options{})
 	w := follow(t, s)
 	w.want(whole...)
 	for i := range 1000 {

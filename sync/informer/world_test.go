@@ -106,6 +106,29 @@ func standard(s *apitest.Server) {
 	s.Set(cidr("kubernetes", "172.30.0.0/16"))
 }
 
+func standardServer(t *testing.T, o apitest.Options) *apitest.Server {
+	t.Helper()
+	s := newServer(t, o)
+	standard(s)
+	return s
+}
+
+// forEachServer runs a variant of a test with the standard cluster on each of servers, in
+// parallel.
+func forEachServer(t *testing.T, variant string, test func(*testing.T, *apitest.Server)) {
+	t.Helper()
+	for _, tt := range servers {
+		name := tt.name
+		if variant != "" {
+			name += ", " + variant
+		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, standardServer(t, tt.opts))
+		})
+	}
+}
+
 // whole is the standard cluster as it is seen on node1.
 var whole = []string{
 	"ns1/web:http at 172.30.0.41:80/tcp: 10.180.0.1:8080 10.180.1.1:8080",
@@ -116,6 +139,15 @@ var whole = []string{
 func follow(t *testing.T, s *apitest.Server) *world {
 	t.Helper()
 	return followBy(t, s, t.TempDir(), apitest.Form{Files: true})
+}
+
+// followWhole follows the standard cluster, and returns when all of it is watched.
+func followWhole(t *testing.T, s *apitest.Server) *world {
+	t.Helper()
+	w := follow(t, s)
+	w.want(whole...)
+	w.watching()
+	return w
 }
 
 // followBy follows with a kubeconfig of some form in a folder.
