@@ -65,11 +65,11 @@ func OpenIPVS(o ipvs.Options, log *slog.Logger) (*IPVS, error) {
 	if err := findIPVS(); err != nil {
 		return nil, &UnsupportedError{"IPVS in the kernel (module ip_vs)", err}
 	}
-	links, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	links, err := openLinks()
 	if err != nil {
-		return nil, fmt.Errorf("open a netlink socket: %w", err)
+		return nil, err
 	}
-	b := &IPVS{log: log, options: withDevice(o), links: links, now: time.Now}
+	b := &IPVS{log: log, options: o.WithDefaults(), links: links, now: time.Now}
 	if err := b.open(); err != nil {
 		return nil, errors.Join(err, b.Close())
 	}
@@ -116,14 +116,6 @@ func companionProbe(f model.Family) string {
 		"COMMIT\n"
 }
 
-// withDevice fills in the default device.
-func withDevice(o ipvs.Options) ipvs.Options {
-	if o.Device == "" {
-		o.Device = ipvs.DefaultDevice
-	}
-	return o
-}
-
 // findIPVS looks for the kernel's interface to IPVS. The request makes the kernel load the
 // module, if it can; otherwise findIPVS runs modprobe.
 func findIPVS() error {
@@ -141,6 +133,14 @@ func findIPVS() error {
 		err = fmt.Errorf("%w; modprobe ip_vs: %w: %s", err, probeErr, firstLines(string(out)))
 	}
 	return err
+}
+
+func openLinks() (*netlink.Handle, error) {
+	links, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return nil, fmt.Errorf("open a netlink socket: %w", err)
+	}
+	return links, nil
 }
 
 // findDummy asks for a device with a name that is invalid. The kernel looks for the type first,

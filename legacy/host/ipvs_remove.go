@@ -25,7 +25,7 @@ const KubeProxyDevice = "kube-ipvs0"
 // run before, since kube-proxy's rules use its ipsets.
 func RemoveIPVS(ctx context.Context, o ipvs.Options) error {
 	return removal{
-		devices: []string{withDevice(o).Device, KubeProxyDevice}, sets: []string{"VMAPD-", "VMAPD6-", "KUBE-"}, foreign: o.Foreign,
+		devices: []string{o.WithDefaults().Device, KubeProxyDevice}, sets: []string{"VMAPD-", "VMAPD6-", "KUBE-"}, foreign: o.Foreign,
 	}.run(ctx)
 }
 
@@ -33,9 +33,9 @@ func RemoveIPVS(ctx context.Context, o ipvs.Options) error {
 // kube-proxy's device exists, all virtual servers belong to kube-proxy, except for those with our
 // packet marks: it deletes the ones that it does not want.
 func RemoveOwnIPVS(ctx context.Context, o ipvs.Options) error {
-	links, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	links, err := openLinks()
 	if err != nil {
-		return fmt.Errorf("open a netlink socket: %w", err)
+		return err
 	}
 	defer links.Close()
 	kubeProxys, err := findDevice(links, KubeProxyDevice)
@@ -43,7 +43,7 @@ func RemoveOwnIPVS(ctx context.Context, o ipvs.Options) error {
 		return err
 	}
 	return removal{
-		devices: []string{withDevice(o).Device}, sets: []string{"VMAPD-", "VMAPD6-"},
+		devices: []string{o.WithDefaults().Device}, sets: []string{"VMAPD-", "VMAPD6-"},
 		foreign: func(k ipvs.Key) bool { return o.Foreign(k) || kubeProxys != nil && k.Mark == 0 },
 	}.run(ctx)
 }
@@ -56,9 +56,9 @@ type removal struct {
 }
 
 func (r removal) run(ctx context.Context) error {
-	links, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	links, err := openLinks()
 	if err != nil {
-		return fmt.Errorf("open a netlink socket: %w", err)
+		return err
 	}
 	defer links.Close()
 	var devices []string
@@ -162,9 +162,9 @@ func forgetFlows(gone flows) error {
 // RemoveKubeProxyIPVS removes the device and the ipsets of kube-proxy's IPVS mode, while our IPVS
 // backend runs. The backend takes over the virtual servers, or deletes unwanted ones.
 func RemoveKubeProxyIPVS(ctx context.Context) error {
-	links, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	links, err := openLinks()
 	if err != nil {
-		return fmt.Errorf("open a netlink socket: %w", err)
+		return err
 	}
 	defer links.Close()
 	errs := []error{deleteDevice(links, KubeProxyDevice)}

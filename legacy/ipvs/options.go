@@ -6,15 +6,15 @@ import (
 	"slices"
 	"time"
 
+	"github.com/vmapd/vmapd/legacy/iptables"
 	"github.com/vmapd/vmapd/model"
 )
 
 // Defaults of Options.
 const (
-	DefaultScheduler      = "rr"
-	DefaultDevice         = "vmapd-ipvs0"
-	DefaultMasqueradeMark = 1 << 14 // kube-proxy's default
-	DefaultInsideMark     = 0x76000000
+	DefaultScheduler  = "rr"
+	DefaultDevice     = "vmapd-ipvs0"
+	DefaultInsideMark = 0x76000000
 )
 
 // Schedulers are the kernel's; twos since Linux 5.19.
@@ -34,7 +34,8 @@ type Options struct {
 	Timeouts Timeouts
 	// Device is the dummy device that has the addresses.
 	Device string
-	// MasqueradeMark is the bit of the packet mark that requests masquerading.
+	// MasqueradeMark is the bit of the packet mark that requests masquerading. 0 is
+	// iptables.DefaultMasqueradeMark.
 	MasqueradeMark uint32
 	// InsideMark is the first byte, in the upper 8 bits, of the packet marks that lead
 	// connections from inside to another list of endpoints than those from outside.
@@ -46,7 +47,8 @@ type Options struct {
 // Timeouts are IPVS's, in whole seconds.
 type Timeouts struct{ TCP, TCPFin, UDP time.Duration }
 
-func (o Options) withDefaults() Options {
+// WithDefaults returns the options with defaults in place of zero values.
+func (o Options) WithDefaults() Options {
 	if o.Scheduler == "" {
 		o.Scheduler = DefaultScheduler
 	}
@@ -54,7 +56,7 @@ func (o Options) withDefaults() Options {
 		o.Device = DefaultDevice
 	}
 	if o.MasqueradeMark == 0 {
-		o.MasqueradeMark = DefaultMasqueradeMark
+		o.MasqueradeMark = iptables.DefaultMasqueradeMark
 	}
 	if o.InsideMark == 0 {
 		o.InsideMark = DefaultInsideMark
@@ -70,7 +72,7 @@ func (o Options) equal(p Options) bool {
 
 // Check returns an error for invalid options.
 func (o Options) Check() error {
-	o = o.withDefaults()
+	o = o.WithDefaults()
 	if err := model.CheckInterface(o.Device, false); err != nil {
 		return fmt.Errorf("device %q: %w", o.Device, err)
 	}
@@ -94,7 +96,7 @@ func (o Options) Check() error {
 
 // Foreign reports whether an unwanted virtual server may belong to somebody else, and must stay.
 func (o Options) Foreign(k Key) bool {
-	o = o.withDefaults()
+	o = o.WithDefaults()
 	if k.Mark != 0 {
 		return k.Mark&^indexBits != o.InsideMark
 	}

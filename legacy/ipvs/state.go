@@ -52,7 +52,7 @@ type Marks interface {
 // After an earlier State with the same options, the cost depends on the changes between the
 // snapshots.
 func Compile(before Marks, s *model.FamilySnapshot, o Options) *State {
-	o = o.withDefaults()
+	o = o.WithDefaults()
 	old, ok := before.(*State)
 	if !ok || old == nil || !old.Options.equal(o) {
 		old = &State{Family: s.Family, snapshot: &model.FamilySnapshot{Family: s.Family}}
