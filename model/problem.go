@@ -77,8 +77,7 @@ func parseAll[T any](p *problemList, path string, list []string, parse func(stri
 func compareProblems(a, b Problem) int {
 	return cmp.Or(
 		strings.Compare(a.Object.Kind, b.Object.Kind),
-		strings.Compare(a.Object.Namespace, b.Object.Namespace),
-		strings.Compare(a.Object.Name, b.Object.Name),
+		compareNames(a.Object.NamespacedName, b.Object.NamespacedName),
 		strings.Compare(a.Field, b.Field),
 		strings.Compare(a.Message, b.Message),
 	)

@@ -116,8 +116,7 @@ func (n ServicePortName) String() string {
 
 func compareServicePortNames(a, b ServicePortName) int {
 	return cmp.Or(
-		strings.Compare(a.Namespace, b.Namespace),
-		strings.Compare(a.Name, b.Name),
+		compareNames(a.NamespacedName, b.NamespacedName),
 		strings.Compare(a.Port, b.Port),
 		cmp.Compare(a.Protocol, b.Protocol),
 	)
@@ -345,15 +344,6 @@ type Endpoint struct {
 	Addr  netip.AddrPort
 	Local bool // on this node
 	lists uint8
-}
-
-// NewEndpoint returns an endpoint that some traffic policies select.
-func NewEndpoint(addr netip.AddrPort, local bool, in ...TrafficPolicy) Endpoint {
-	e := Endpoint{Addr: addr, Local: local}
-	for _, l := range in {
-		e.lists |= 1 << l
-	}
-	return e
 }
 
 // In reports whether a traffic policy selects the endpoint.

@@ -100,7 +100,7 @@ func (x *explainer) run(ctx context.Context, dest string, stdout, stderr io.Writ
 
 // connection checks the arguments and flags that describe the connection.
 func (x *explainer) connection(dest string) (explain.Input, error) {
-	in := explain.Input{Interface: x.iface}
+	in := explain.Input{Connection: model.Connection{Interface: x.iface}}
 	switch {
 	case x.output != "text" && x.output != "json":
 		return in, fmt.Errorf("--output: %q is neither text nor json", x.output)

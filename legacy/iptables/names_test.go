@@ -91,6 +91,10 @@ func FuzzNames(f *testing.F) {
 	f.Add("ns1", "web", "http", "cbr0", false)
 	f.Add("ns\"1", "web\\", "http\n-A VMAPD-FILTER -j ACCEPT", "cali\n", true)
 	f.Add("\xff", "'", "\x00", "+", true)
+	s := modeltest.Snapshot(modeltest.Config(), modeltest.NewService("ns1/web").On("172.30.0.41").TCP("", 80),
+		modeltest.NewSlice("ns1/web-1", "web").TCP("", 8080).Local("10.0.0.2")).Family(model.IPv4)
+	web, _ := s.ServicePort(modeltest.PortName("ns1/web", "", model.TCP))
+	endpoints := web.Endpoints
 	f.Fuzz(func(t *testing.T, namespace, name, portOfService, iface string, wildcard bool) {
 		mode := model.ByBridge
 		if wildcard {
@@ -108,7 +112,7 @@ func FuzzNames(f *testing.F) {
 				{VIP: model.VIP{Addr: vip, Protocol: model.TCP, Port: 80}},
 				{Kind: model.NodePort, VIP: model.VIP{Addr: netip.IPv4Unspecified(), Protocol: model.TCP, Port: 30000}, SourceNAT: model.MasqueradeNode, ShortCircuit: true, Action: model.Drop},
 			},
-			Endpoints: []model.Endpoint{model.NewEndpoint(netip.MustParseAddrPort("10.0.0.2:8080"), true, model.Cluster)},
+			Endpoints: endpoints,
 		}
 		r := Compile(nil, model.NewBuilder(config).Snapshot().Family(model.IPv4), Options{Comments: true})
 		b := r.Batch()

@@ -38,7 +38,7 @@ func (m Map[K, V]) Get(f KeyFuncs[K], k K) (V, bool) {
 
 // Find is Get for callers without a key: the wanted key has the hash, and compare orders
 // another key against it as KeyFuncs.Compare does.
-func (m Map[K, V]) Find(hash uint64, compare func(K) int) (V, bool) {
+func (m Map[K, V]) Find(hash uint64, compare func(K) int) (value V, ok bool) {
 	if m.shards != nil {
 		if s := m.shards[hash%shardCount]; s != nil {
 			if i, ok := s.find(compare); ok {
@@ -46,8 +46,7 @@ func (m Map[K, V]) Find(hash uint64, compare func(K) int) (V, bool) {
 			}
 		}
 	}
-	var none V
-	return none, false
+	return value, false
 }
 
 // Len returns the number of keys.
@@ -125,12 +124,11 @@ func (e *Edit[K, V]) find(k K) (shard uint64, s *shard[K, V], i int, found bool)
 }
 
 // Get returns the value of a key after the changes so far.
-func (e *Edit[K, V]) Get(k K) (V, bool) {
+func (e *Edit[K, V]) Get(k K) (value V, ok bool) {
 	if _, s, i, found := e.find(k); found {
 		return (*s)[i].value, true
 	}
-	var none V
-	return none, false
+	return value, false
 }
 
 // Set sets the value of a key, and reports whether the key is new. If the value differs, k

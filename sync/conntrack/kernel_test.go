@@ -163,7 +163,7 @@ func servingRules(f model.Family) *rules {
 	if f == model.IPv6 {
 		vip, pod = "fd00:172:30::10", "[fd00:10::2]:8053"
 	}
-	sp := &model.ServicePort{Endpoints: []model.Endpoint{model.NewEndpoint(netip.MustParseAddrPort(pod), false)}}
+	sp := &model.ServicePort{Endpoints: []model.Endpoint{{Addr: netip.MustParseAddrPort(pod)}}}
 	return &rules{
 		now: time.Now(),
 		frontends: map[model.VIP]rule{

@@ -10,12 +10,12 @@ import (
 func Explain(in Input) Explanation {
 	snapshot := in.Builder.Snapshot()
 	family := snapshot.Family(model.FamilyOf(in.Dest.Addr()))
-	c := model.Connection{
-		Source: in.Source, Dest: in.Dest, Protocol: in.Protocol,
-		Node: in.Node || in.Source.IsLoopback() || slices.Contains(family.NodeAddrs, in.Source),
+	c := in.Connection
+	if c.Source.IsLoopback() || slices.Contains(family.NodeAddrs, c.Source) {
+		c.Node = true
 	}
-	if !c.Node {
-		c.Interface = in.Interface
+	if c.Node {
+		c.Interface = ""
 	}
 	x := explainer{in: in, snapshot: snapshot, family: family, d: model.Decide(snapshot, c)}
 	x.explain()

@@ -36,7 +36,8 @@ func text(t *testing.T, e Explanation) string {
 
 // input is a TCP connection from 203.0.113.7.
 func input(dest string, objects Objects) Input {
-	in := Input{Config: modeltest.Config(), Objects: objects, Source: netip.MustParseAddr("203.0.113.7")}
+	in := Input{Config: modeltest.Config(), Objects: objects}
+	in.Source = netip.MustParseAddr("203.0.113.7")
 	in.Dest, in.Protocol = netip.MustParseAddrPort(dest), model.TCP
 	if in.Dest.Addr().Is6() {
 		in.Source = netip.MustParseAddr("2001:db8:203::7")

@@ -14,11 +14,7 @@ type Input struct {
 	Config  model.Config   // of the builder
 	Objects Objects
 
-	Source    netip.Addr
-	Node      bool   // a process of this node makes the connection, whatever the source is
-	Interface string // by which the connection arrives; "" if it is not known
-	Dest      netip.AddrPort
-	Protocol  model.Protocol
+	model.Connection // Explain sets Node if the source is the node's
 }
 
 // NodeAddress returns the source of a connection that this node makes: a loopback address if the
