@@ -13,25 +13,8 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// flow is one line of a scenario's flows:
-//
-//	ORIGIN ADDRESS:PORT/PROTOCOL => OUTCOME
-//
-// The origin is client (a machine outside), client-2 (its second address), node, or pod-1
-// to pod-3 (all on our node; an endpoint is elsewhere if its slice says so). The outcome
-// is one of
-//
-//	ENDPOINT...     each with the same share; "masquerade" behind one means that it and
-//	                those before it see the node's address as the source
-//	reject          the client is told at once
-//	drop            the client hears nothing
-//	elsewhere       not ours: the packet goes on as it is
-//
-// Behind all endpoints may stand the relation of the tries of one client:
-//
-//	sticky          it keeps the one that it got first
-//	same            … and that is the one which it got in the flow above
-//	in-turn         each gets one try, then the first again
+// flow is one line of a scenario's flows. The README.md of testdata/scenario describes the
+// syntax.
 type flow struct {
 	text      string
 	line      int

@@ -18,7 +18,7 @@ import (
 // A golden text is the difference between the empty cluster and a scenario, in one dialect.
 // Its format is described in testdata/scenario/README.md.
 
-// situation is what a scenario's manifests and flags lead to, for one family.
+// situation is the configuration and one family's snapshot of a scenario.
 type situation struct {
 	conf *config.Config
 	*model.FamilySnapshot
@@ -37,7 +37,8 @@ var dialects = []struct {
 // familyPart is the name of an archive's part, like ip6.nft.
 func familyPart(f model.Family, what string) string { return [...]string{"ip.", "ip6."}[f] + what }
 
-// nftGolden prints a batch, after checking that it does what it should.
+// nftGolden prints the batch, and checks that it leads from one ruleset to the other. The text
+// does not depend on the order of operations of the same kind.
 func nftGolden(t *testing.T, before, after situation) string {
 	t.Helper()
 	have := before.conf.NFTables().Compile(nil, before.FamilySnapshot)
@@ -47,13 +48,13 @@ func nftGolden(t *testing.T, before, after situation) string {
 
 	rest := *b
 	rest.SetChains, rest.Add = nil, nil
-	rest.AddSets = slices.SortedFunc(slices.Values(b.AddSets), func(a, b nft.Set) int { return strings.Compare(a.Name, b.Name) })
+	rest.AddSets = sortedBy(b.AddSets, func(s nft.Set) string { return s.Name })
 	var s strings.Builder
-	// There is only one table, so its name tells nothing.
+	// The name of the only table is redundant.
 	s.WriteString(strings.ReplaceAll(rest.String(), " "+tableName(b.Family)+" ", " "))
 	known := choosingChains(before.FamilySnapshot, b.SetChains)
 	var byName []string
-	for _, c := range slices.SortedFunc(slices.Values(b.SetChains), func(a, b nft.Chain) int { return strings.Compare(a.Name, b.Name) }) {
+	for _, c := range sortedBy(b.SetChains, func(c nft.Chain) string { return c.Name }) {
 		if isAmong(known, c, b.Family) {
 			byName = append(byName, c.Name)
 			continue
@@ -70,10 +71,14 @@ func nftGolden(t *testing.T, before, after situation) string {
 	return s.String()
 }
 
+func sortedBy[T any](list []T, key func(T) string) []T {
+	return slices.SortedFunc(slices.Values(list), func(a, b T) int { return strings.Compare(key(a), key(b)) })
+}
+
 func tableName(f model.Family) string { return [...]string{"ip ", "ip6 "}[f] + nft.TableName }
 
-// choosingChains returns, of chains with these names that choose an endpoint, what they are
-// with the settings of s.
+// choosingChains returns the chains with these names that choose an endpoint, as they are with
+// the settings of s.
 func choosingChains(s *model.FamilySnapshot, chains []nft.Chain) []nft.Chain {
 	always := chainNames(nft.Options{}.LayoutChains(s, nil))
 	names := chainNames(chains)
@@ -88,7 +93,7 @@ func isAmong(chains []nft.Chain, c nft.Chain, f model.Family) bool {
 	})
 }
 
-// chainsGolden prints the chains that scenarios' golden texts have by their names alone.
+// chainsGolden prints the chains that the golden texts of scenarios only name.
 func chainsGolden(t *testing.T, all []*scenario, f model.Family) string {
 	t.Helper()
 	before := all[0].empty.situation(t, f)
@@ -175,8 +180,8 @@ func put(elements map[string]map[string]nft.Element, set string, e nft.Element) 
 	elements[set][e.Key] = e
 }
 
-// chainGolden prints a chain of a batch. Of one that was there before, it prints the rules
-// that differ.
+// chainGolden prints a chain of a batch. Of a chain that exists before the batch, it prints the
+// rules that differ.
 func chainGolden(have *nft.Ruleset, b *nft.Batch, c nft.Chain) string {
 	now := ruleTexts(c, b.Family)
 	if b.NewChain(c.Name) {
@@ -193,23 +198,31 @@ func chainGolden(have *nft.Ruleset, b *nft.Batch, c nft.Chain) string {
 			was = ruleTexts(h, b.Family)
 		}
 	}
+	kept := func(r string) bool { return slices.Contains(was, r) && slices.Contains(now, r) }
+	if !slices.Equal(filter(was, kept), filter(now, kept)) {
+		return fmt.Sprintf("flush chain %s { %s }\n", c.Name, strings.Join(now, "; "))
+	}
 	var s strings.Builder
 	for _, r := range was {
-		if !slices.Contains(now, r) {
+		if !kept(r) {
 			fmt.Fprintf(&s, "delete rule %s %s\n", c.Name, r)
 		}
 	}
 	for i, r := range now {
-		if slices.Contains(was, r) {
+		if kept(r) {
 			continue
 		}
 		verb := "add"
-		if slices.ContainsFunc(now[i:], func(r string) bool { return slices.Contains(was, r) }) {
+		if slices.ContainsFunc(now[i:], kept) {
 			verb = "insert"
 		}
 		fmt.Fprintf(&s, "%s rule %s %s\n", verb, c.Name, r)
 	}
 	return s.String()
+}
+
+func filter(list []string, keep func(string) bool) []string {
+	return slices.DeleteFunc(slices.Clone(list), func(s string) bool { return !keep(s) })
 }
 
 func ruleTexts(c nft.Chain, f model.Family) []string {
@@ -243,7 +256,7 @@ func elementsGolden(b *nft.Batch) (sets, frontends []string) {
 			}
 		}
 	}
-	slices.SortStableFunc(list, func(a, b *frontend) int { return strings.Compare(a.port, b.port) })
+	list = sortedBy(list, func(f *frontend) string { return f.port + " " + f.key })
 	for len(list) > 0 {
 		first := *list[0]
 		list = slices.DeleteFunc(list[1:], func(f *frontend) bool {
@@ -260,19 +273,20 @@ func elementsGolden(b *nft.Batch) (sets, frontends []string) {
 
 func setGolden(f model.Family, ops nft.SetOps) string {
 	set := nft.DeclarationOf(ops.Set)
-	sorted := slices.SortedFunc(slices.Values(ops.Ops), func(a, b nft.ElementOp) int { return strings.Compare(a.Key, b.Key) })
-	texts := make([]string, len(sorted))
-	for i, op := range sorted {
-		texts[i] = set.Text(f, op.Element)
+	var texts []string
+	for _, op := range sortedBy(ops.Ops, elementKey) {
+		texts = append(texts, set.Text(f, op.Element))
 	}
 	return fmt.Sprintf("add element %s { %s }", ops.Set, strings.Join(texts, ", "))
 }
 
-// addValues adds the elements of a set to their frontends, and those to the list.
+func elementKey(op nft.ElementOp) string { return op.Key }
+
+// addValues adds the elements of a set to their frontends, and new frontends to the list.
 func addValues(list []*frontend, family model.Family, ops nft.SetOps) []*frontend {
 	set := nft.DeclarationOf(ops.Set)
 	values := map[*frontend][]string{}
-	for _, op := range ops.Ops {
+	for _, op := range sortedBy(ops.Ops, elementKey) {
 		key, value, _ := strings.Cut(set.Text(family, op.Element), " : ")
 		key, _, _ = strings.Cut(key, " comment ")
 		slot := ""
@@ -286,7 +300,7 @@ func addValues(list []*frontend, family model.Family, ops nft.SetOps) []*fronten
 			list = append(list, &frontend{port: op.Comment, key: key})
 		}
 		if slot != "" && slot != strconv.Itoa(len(values[list[i]])) {
-			value = "slot " + slot + " " + value // it is not in the place that its slot says
+			value = "slot " + slot + " " + value // a slot below is empty
 		}
 		values[list[i]] = append(values[list[i]], value)
 	}
@@ -300,7 +314,7 @@ func addValues(list []*frontend, family model.Family, ops nft.SetOps) []*fronten
 	return list
 }
 
-// The sets, by what their elements are for, in the order of a line.
+// The roles of sets, in the order of a line.
 const (
 	otherSet    = iota
 	dispatchSet // service-ips and service-nodeports, where a frontend's line begins
@@ -327,8 +341,7 @@ func iptablesGolden(_ *testing.T, before, after situation) string {
 	return restoreGolden(text(before), text(after))
 }
 
-// restoreGolden prints what one input of iptables-restore has and another has not, table by
-// table.
+// restoreGolden prints the rules that differ between two inputs of iptables-restore.
 func restoreGolden(before, after string) string {
 	have, want := rulesByTable(before), rulesByTable(after)
 	var s strings.Builder
@@ -350,8 +363,7 @@ func restoreGolden(before, after string) string {
 	return s.String()
 }
 
-// rulesByTable returns the rules of an input of iptables-restore. Chains without rules are
-// left out.
+// rulesByTable returns the rules of an input of iptables-restore.
 func rulesByTable(text string) map[string][]string {
 	rules := map[string][]string{}
 	table := ""
@@ -366,7 +378,7 @@ func rulesByTable(text string) map[string][]string {
 	return rules
 }
 
-// ipvsGolden prints a plan, and the iptables rules in it that differ.
+// ipvsGolden prints the iptables rules that differ, and the plan.
 func ipvsGolden(_ *testing.T, before, after situation) string {
 	have := ipvs.Compile(nil, before.FamilySnapshot, before.conf.IPVS())
 	want := ipvs.Compile(have, after.FamilySnapshot, after.conf.IPVS())
@@ -383,13 +395,12 @@ func planGolden(plan string) string {
 		if words[0] == "ipvsadm" {
 			n++ // with the address
 		}
-		object, rest := strings.Join(words[:n], " "), strings.Join(words[n:], " ")
-		if object == last {
-			s.WriteString(", " + rest)
+		if object := strings.Join(words[:n], " "); object != last {
+			s.WriteString("\n" + strings.Join(words, " "))
+			last = object
 			continue
 		}
-		s.WriteString("\n" + strings.Join(words, " "))
-		last = object
+		s.WriteString(", " + strings.Join(words[n:], " "))
 	}
 	return strings.TrimPrefix(s.String(), "\n") + "\n"
 }

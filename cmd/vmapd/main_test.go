@@ -22,8 +22,7 @@ func (m inLab) Run() int { return lab.RunTests(m.M.Run) }
 // TestMain makes this test binary be vmapd when it is called by that name, also as the
 // container of the DaemonSet has it.
 func TestMain(m *testing.M) {
-	// iptables-legacy locks a file that only root may open: not who is root in a user
-	// namespace alone.
+	// iptables-legacy locks a file that only root may open; root of a user namespace may not.
 	if f, err := os.OpenFile("/run/xtables.lock", os.O_RDWR|os.O_CREATE, 0o600); err == nil {
 		_ = f.Close()
 	} else {
@@ -32,7 +31,7 @@ func TestMain(m *testing.M) {
 	testscript.Main(inLab{m}, map[string]func(){"vmapd": main, "in-container": inContainer})
 }
 
-// Ten megabytes of anything must cost one line, and nothing else.
+// Ten megabytes of garbage must cause one line of output, and nothing else.
 func TestGarbageCostsOneLine(t *testing.T) {
 	const size = 10_000_000
 	noise := make([]byte, size)

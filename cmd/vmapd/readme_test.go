@@ -12,11 +12,11 @@ import (
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 )
 
-// consoleBlock is a fenced block of commands, each behind "$ ", and what they print.
+// consoleBlock is a fenced block of commands, each behind "$ ", and their output.
 var consoleBlock = regexp.MustCompile("(?ms)^```console\n(.*?)^```$")
 
 func TestREADMECommandsWork(t *testing.T) {
-	// These would run this test again, or take long; what they run is tested elsewhere.
+	// These would run this test again or take long; other tests cover them.
 	checkCommands(t, "README.md", 8, "make demo", "make test")
 }
 
@@ -24,9 +24,9 @@ func TestCommandsOfFromKubeProxyWork(t *testing.T) {
 	checkCommands(t, "cmd/vmapd/deploy/FROM-KUBE-PROXY.md", 4)
 }
 
-// checkCommands runs every command of a page, at least so many, in the repository's root and
-// compares what it prints. A line of "…" stands for any lines, "…" within a line for any
-// text.
+// checkCommands runs every command of a page in the repository's root and compares its
+// output. There must be at least so many commands. A line of "…" stands for any lines, "…"
+// within a line for any text.
 func checkCommands(t *testing.T, page string, atLeast int, but ...string) {
 	t.Helper()
 	if err := lab.Available(); err != nil {
@@ -57,7 +57,7 @@ func checkCommands(t *testing.T, page string, atLeast int, but ...string) {
 				// This test binary stands in for bin/vmapd, which may not be built.
 				cmd := exec.CommandContext(t.Context(), "bash", "-c", strings.ReplaceAll(command, "bin/vmapd", bin+"/vmapd"))
 				cmd.Dir = root
-				// A make that runs this test must not change how another one speaks.
+				// The variables of a make that runs this test would change the output of another.
 				cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "MAKE") })
 				got, err := cmd.CombinedOutput()
 				if err != nil {

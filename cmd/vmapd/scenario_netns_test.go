@@ -19,21 +19,21 @@ import (
 )
 
 const (
-	// patience is how long a connection that should be answered, or refused, may take.
+	// patience is the time limit of a connection that should be answered or rejected.
 	patience = 3 * time.Second
-	// silence is how long nobody must answer where a packet is dropped. Everything in a
-	// lab answers within a few milliseconds.
+	// silence is the time to wait for an answer where a packet should be dropped. Answers
+	// in a lab take a few milliseconds.
 	silence = 250 * time.Millisecond
-	// minTries and maxTries bound how often a flow is tried. Two endpoints of three that
-	// are alive both stay unseen for 100 tries once in 10^17 runs.
+	// minTries and maxTries bound the number of connections of a flow. Of three endpoints,
+	// two stay unseen for 100 connections once in 10^17 runs.
 	minTries, maxTries = 8, 100
 )
 
 // programs are the ways in which a scenario gets into the node's kernel.
 var programs = []struct {
 	name   string
-	asText bool // what nft can't parse is left out
-	noHash bool // source-hash chooses at random: see iptables.Differences
+	asText bool // without families that nft cannot parse
+	noHash bool // source-hash is a random choice: see iptables.Differences
 	load   func(t *testing.T, text string, snapshot *model.Snapshot, node *lab.Namespace)
 }{
 	{"as text, by nft -f", true, false, loadByNFT},
@@ -96,7 +96,7 @@ func loadByNetlink(t *testing.T, _ string, snapshot *model.Snapshot, node *lab.N
 	t.Run("nft lists it", func(t *testing.T) { checkListing(t, node) })
 }
 
-// checkListing checks that nft lists all that is in the node's kernel.
+// checkListing checks that nft lists the tables in the node's kernel.
 func checkListing(t *testing.T, node *lab.Namespace) {
 	t.Helper()
 	needNFT(t)
@@ -131,7 +131,7 @@ func TestScenariosForReal(t *testing.T) {
 						flows[i].tries = ""
 					}
 					if p.name == byIPVS && f.tries == same {
-						flows[i].tries = sticky // each frontend for itself: see ipvs.Differences
+						flows[i].tries = sticky // frontends are independent: see ipvs.Differences
 					}
 				}
 				text, _ := s.render(t)
@@ -161,8 +161,8 @@ type world struct {
 	nodeAddrs []netip.Addr
 }
 
-// newWorld builds a world with a server wherever the flows say that somebody answers. It
-// answers with its address and port, so that a wrong port shows, too.
+// newWorld builds a world with a server for each endpoint of the flows. A server answers with
+// its address and port, so that a wrong port fails the test, too.
 func newWorld(t *testing.T, objects *manifest.Objects, flows []flow) *world {
 	t.Helper()
 	made, err := lab.New(t.Context(), lab.Config{Pods: podCount})
@@ -175,8 +175,8 @@ func newWorld(t *testing.T, objects *manifest.Objects, flows []flow) *world {
 		}
 	})
 	w := &world{made, nodeAddrs(objects)}
-	// Without this, the kernel answers the first few refused datagrams only: 6 to a host,
-	// 50 in all. The masks say which kinds of ICMP errors it limits.
+	// By default, the kernel answers the first few rejected datagrams only: 6 to a host, 50
+	// in all. The masks have the types of ICMP errors that it limits.
 	for name, mask := range map[string]string{"net/ipv4/icmp_ratemask": "0", "net/ipv6/icmp/ratemask": "127"} {
 		if err := w.Node.Sysctl(name, mask); err != nil {
 			t.Fatal(err)
@@ -211,7 +211,7 @@ func newWorld(t *testing.T, objects *manifest.Objects, flows []flow) *world {
 			serve(e.addr)
 		}
 		if f.want == "elsewhere" && !f.silent(w) {
-			serve(f.dest) // who is asked directly
+			serve(f.dest) // the destination itself
 		}
 	}
 	return w
@@ -221,7 +221,7 @@ func serverName(ns *lab.Namespace, addr netip.AddrPort) string {
 	return fmt.Sprintf("%s:%d", ns.Name(), addr.Port())
 }
 
-// namespace returns where an origin is.
+// namespace returns the network namespace of an origin.
 func (w *world) namespace(o origin) *lab.Namespace {
 	switch o.kind {
 	case fromNode:
@@ -233,7 +233,7 @@ func (w *world) namespace(o origin) *lab.Namespace {
 	return w.Pods()[o.number-1].Namespace
 }
 
-// at returns whose an address is; nil for what is nobody's.
+// at returns the namespace that has an address, or nil.
 func (w *world) at(a netip.Addr) *lab.Namespace {
 	if a.IsLoopback() || slices.Contains(w.nodeAddrs, a) {
 		return w.Node
@@ -246,7 +246,7 @@ func (w *world) at(a netip.Addr) *lab.Namespace {
 	return nil
 }
 
-// An ask is one try, and what came of it.
+// An ask is the outcome of one connection.
 type ask struct {
 	answer lab.Answer
 	err    error
@@ -264,13 +264,13 @@ func (f flow) ask(ctx context.Context, w *world, timeout time.Duration) ask {
 	return ask{a, err}
 }
 
-// silent reports whether nobody will say anything.
+// silent reports whether the client will get no answer at all.
 func (f flow) silent(w *world) bool {
 	return f.want == "drop" || f.want == "elsewhere" && w.at(f.dest.Addr()) == nil
 }
 
-// listen makes the connections of all silent flows at once, for waiting would be most of
-// the time. It returns where the outcomes come, by line.
+// listen makes the connections of all silent flows at once, because waiting takes most of
+// the time. It returns channels of the outcomes, by line.
 func listen(t *testing.T, w *world, flows []flow) map[int]chan ask {
 	t.Helper()
 	heard := map[int]chan ask{}
@@ -285,8 +285,8 @@ func listen(t *testing.T, w *world, flows []flow) map[int]chan ask {
 	return heard
 }
 
-// connect makes a flow's connections and checks what becomes of them. It returns which
-// endpoint answered a sticky client; last is what it returned for the flow above.
+// connect makes a flow's connections and checks their outcomes. It returns the endpoint that
+// answered a sticky client; last is the endpoint of the flow above.
 func (f flow) connect(t *testing.T, w *world, heard <-chan ask, last string) string {
 	t.Helper()
 	if f.protocol == model.SCTP {
@@ -312,7 +312,7 @@ func (f flow) connect(t *testing.T, w *world, heard <-chan ask, last string) str
 	return ""
 }
 
-// connectElsewhere checks that nobody but the destination itself answers, if it is there.
+// connectElsewhere checks that the destination itself answers, or nobody if it does not exist.
 func (f flow) connectElsewhere(t *testing.T, w *world, heard <-chan ask) {
 	t.Helper()
 	if f.silent(w) {
@@ -331,11 +331,11 @@ func (f flow) connectElsewhere(t *testing.T, w *world, heard <-chan ask) {
 	}
 }
 
-// connectEndpoints connects until each endpoint has answered, and checks that no other
-// does and that each sees the right source. A sticky client must get only one of them.
+// connectEndpoints connects until each endpoint has answered. It checks that no other server
+// answers, that each sees the right source, and that a sticky client gets only one endpoint.
 func (f flow) connectEndpoints(t *testing.T, w *world, last string) string {
 	t.Helper()
-	sources := map[string]netip.Addr{} // what each endpoint must see
+	sources := map[string]netip.Addr{} // that each endpoint must see
 	var missing []string
 	for _, e := range f.endpoints {
 		name := serverName(w.at(e.addr.Addr()), e.addr)
@@ -369,7 +369,7 @@ func (f flow) connectEndpoints(t *testing.T, w *world, last string) string {
 		missing = slices.DeleteFunc(missing, func(m string) bool { return m == name })
 	}
 	err := f.checkTries(answered, last)
-	// A packet that was lost on the way, and is sent again, has taken a turn.
+	// A packet that is lost and sent again has taken a turn.
 	for retry := 0; err != nil && f.tries == inTurn && retry < 2; retry++ {
 		for i := range answered {
 			answered[i] = f.ask(t.Context(), w, patience).answer.Pod
@@ -382,7 +382,7 @@ func (f flow) connectEndpoints(t *testing.T, w *world, last string) string {
 	return answered[0]
 }
 
-// checkTries checks how the tries of one client go together.
+// checkTries checks the endpoints that one client got, in their order.
 func (f flow) checkTries(answered []string, last string) error {
 	n := len(f.endpoints)
 	for i, name := range answered {

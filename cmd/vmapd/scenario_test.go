@@ -32,7 +32,7 @@ type scenario struct {
 	path  string
 	about string    // the comment on top
 	flags []string  // for render
-	empty *scenario // what its golden texts are the difference to; itself for that one
+	empty *scenario // the scenario of the empty cluster, with which golden texts compare
 	files []archiveFile
 }
 
@@ -63,7 +63,7 @@ func scenarios(t *testing.T) []*scenario {
 	return all
 }
 
-// parse reads an archive: a comment, then files, each under a line "-- name --".
+// parse reads an archive: a comment, then parts, each under a line "-- name --".
 func (s *scenario) parse(text string) {
 	data := &s.about
 	for line := range strings.Lines(text) {
@@ -95,7 +95,7 @@ func (s *scenario) has(name string) bool {
 	return slices.ContainsFunc(s.files, func(f archiveFile) bool { return f.name == name })
 }
 
-// set replaces a file; one that is new and not empty goes before the flows.
+// set replaces a part. It adds a new one before the flows, unless its text is empty.
 func (s *scenario) set(name, data string) {
 	for i := range s.files {
 		if s.files[i].name == name {
@@ -144,14 +144,14 @@ func (s *scenario) render(t *testing.T) (stdout, stderr string) {
 	return out.String(), stderr
 }
 
-// snapshot builds what render renders.
+// snapshot builds the snapshot that render compiles.
 func (s *scenario) snapshot(t *testing.T) (*model.Snapshot, *manifest.Objects) {
 	t.Helper()
 	_, snapshot, objects := s.load(t)
 	return snapshot, objects
 }
 
-// load does it with the configuration of the scenario's flags.
+// load returns the snapshot and the configuration of the scenario's flags.
 func (s *scenario) load(t *testing.T) (*config.Config, *model.Snapshot, *manifest.Objects) {
 	t.Helper()
 	var command nodeFlags
@@ -164,7 +164,7 @@ func (s *scenario) load(t *testing.T) (*config.Config, *model.Snapshot, *manifes
 	if err != nil {
 		t.Fatalf("flags: %v", err)
 	}
-	// What is wrong with the manifests is in want.stderr.
+	// Errors in the manifests are in want.stderr.
 	objects, _ := manifest.Parse("in.yaml", []byte(s.manifests()))
 	if traffic.NodeName == "" {
 		if traffic.NodeName, err = onlyNodeName(objects.Nodes()); err != nil {
@@ -226,7 +226,7 @@ func (s *scenario) checkGolden(t *testing.T, name, got string) {
 }
 
 // checkDialects checks one family's golden texts: of nftables always, of the other dialects
-// if the archive has such a part. table is what render prints.
+// if the archive has such a part. table is the output of render.
 func (s *scenario) checkDialects(t *testing.T, f model.Family, table string) {
 	t.Helper()
 	if s == s.empty {
@@ -235,7 +235,7 @@ func (s *scenario) checkDialects(t *testing.T, f model.Family, table string) {
 	}
 	before, after := s.empty.situation(t, f), s.situation(t, f)
 	if diff := cmp.Diff(table, after.conf.NFTables().Compile(nil, after.FamilySnapshot).String()); diff != "" {
-		t.Errorf("render prints something else than what is compiled (-render +compiled):\n%s", diff)
+		t.Errorf("render does not print the compiled ruleset (-render +compiled):\n%s", diff)
 	}
 	for _, d := range dialects {
 		if name := familyPart(f, d.name); d.name == "nft" || s.has(name) {
@@ -252,8 +252,8 @@ func (s *scenario) situation(t *testing.T, f model.Family) situation {
 
 func lines(s string) []string { return strings.Split(s, "\n") }
 
-// nodeAddrs returns the addresses that the node has in the lab: its own, and those of the
-// scenario's Nodes. There is only ours.
+// nodeAddrs returns the node's addresses in the lab: its own, and those of the scenario's
+// only Node.
 func nodeAddrs(objects *manifest.Objects) []netip.Addr {
 	addrs := []netip.Addr{netip.MustParseAddr(lab.NodeIP4), netip.MustParseAddr(lab.NodeIP6)}
 	for _, n := range objects.Nodes() {
@@ -266,7 +266,7 @@ func nodeAddrs(objects *manifest.Objects) []netip.Addr {
 	return addrs
 }
 
-// tableOf returns one family's part of what render prints.
+// tableOf returns one family's part of the output of render.
 func tableOf(t *testing.T, script string, f model.Family) string {
 	t.Helper()
 	const second = "\ntable ip6 "
@@ -280,7 +280,7 @@ func tableOf(t *testing.T, script string, f model.Family) string {
 	return script[i:]
 }
 
-// checkByNFT has nft check a script.
+// checkByNFT makes nft check a script.
 func checkByNFT(t *testing.T, script string) {
 	t.Helper()
 	needNFT(t)
@@ -290,7 +290,7 @@ func checkByNFT(t *testing.T, script string) {
 	}
 }
 
-// nftCheck asks nft about a script. Without privilege, it does not even check.
+// nftCheck runs nft -c in a user namespace: nft needs privileges for a check, too.
 func nftCheck(ctx context.Context, script string) (string, error) {
 	return command(ctx, strings.NewReader(script), "unshare", "-rn", "nft", "-c", "-f", "-")
 }
@@ -302,7 +302,7 @@ func needNFT(t *testing.T) {
 	}
 }
 
-// skipUnparsable skips what needs nft to read a table that this one can't.
+// skipUnparsable skips the test if this version of nft cannot parse the table.
 func skipUnparsable(t *testing.T, table string) {
 	t.Helper()
 	if !parsable(table) {
@@ -315,8 +315,8 @@ func parsable(table string) bool {
 	return !strings.HasPrefix(table, "table ip6 ") || !strings.Contains(table, " update @") || parsesIPv6Update()
 }
 
-// parsesIPv6Update reports whether nft is newer than those that abort at what session
-// affinity says in IPv6.
+// parsesIPv6Update reports whether nft parses the update statement of session affinity in
+// IPv6. Old versions abort.
 var parsesIPv6Update = sync.OnceValue(func() bool {
 	_, err := nftCheck(context.Background(), `table ip6 t {
 		map m { type ipv6_addr : ipv6_addr . inet_service; flags dynamic, timeout; size 10; }
