@@ -175,7 +175,12 @@ func TestOneEndpointMoreIsAHandfulOfOperations(t *testing.T) {
 // mustMatch reads the kernel's tables with a new connection and compares.
 func mustMatch(t testing.TB, n netns, s *model.Snapshot) {
 	t.Helper()
-	c, err := thisKernel(n.fd()).dial()
+	mustMatchIn(t, thisKernel(n.fd()), s)
+}
+
+func mustMatchIn(t testing.TB, kernel dialer, s *model.Snapshot) {
+	t.Helper()
+	c, err := kernel.dial()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -150,8 +150,9 @@ func (c *conn) changeMap(f model.Family, s pendingPurge) error {
 	set := nft.DeclarationOf(s.Map)
 	for range purgePasses {
 		read := time.Now()
+		c.interrupted = false
 		changes, err := c.clientChanges(f, s)
-		if err != nil || len(changes) == 0 {
+		if err != nil || len(changes) == 0 && !c.interrupted {
 			return err
 		}
 		// Who times out soonest comes first, so that few do meanwhile.

@@ -400,10 +400,15 @@ func TestRestartKeepsClientsAndWritesNothing(t *testing.T) {
 // generation is how often the rules of a namespace were changed.
 func generation(t testing.TB, b *Backend) uint32 {
 	t.Helper()
+	return generationOf(t, b.conn)
+}
+
+func generationOf(t testing.TB, c *conn) uint32 {
+	t.Helper()
 	var id uint32
-	m := messages{port: b.conn.socket.Port()}
+	m := messages{port: c.socket.Port()}
 	m.end(m.begin(unix.NFT_MSG_GETGEN, 0))
-	err := b.conn.exchange(&m, func(attrs []byte) error {
+	err := c.exchange(&m, func(attrs []byte) error {
 		id = readUint32(first(attrs, unix.NFTA_GEN_ID))
 		return nil
 	})

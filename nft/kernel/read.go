@@ -166,25 +166,26 @@ func readHook(number uint32) nft.Hook {
 
 // readRules reads the rules of all chains. One that we would not write is [nft.Foreign].
 func (c *conn) readRules(t *nft.Table, s *model.FamilySnapshot, o nft.Options) error {
-	places := map[string]int{} // by chain
+	chains := map[string]*nft.Chain{}
 	names := make([]string, len(t.Chains))
-	for i, chain := range t.Chains {
-		places[chain.Name], names[i] = i, chain.Name
+	for i := range t.Chains {
+		names[i] = t.Chains[i].Name
+		chains[names[i]] = &t.Chains[i]
 	}
 	known, err := knownRules(t.Family, o.LayoutChains(s, names))
 	if err != nil {
 		return err
 	}
 	err = c.list(unix.NFT_MSG_GETRULE, t.Family, "", func(b []byte) error {
-		i, ok := places[string(withoutZero(first(b, unix.NFTA_RULE_CHAIN)))]
-		if !ok {
+		chain := chains[string(withoutZero(first(b, unix.NFTA_RULE_CHAIN)))]
+		if chain == nil {
 			return nil // it came while we read
 		}
-		rule, ok := known[t.Chains[i].Name][ruleCode(t.Family, first(b, unix.NFTA_RULE_EXPRESSIONS))]
+		rule, ok := known[chain.Name][ruleCode(t.Family, first(b, unix.NFTA_RULE_EXPRESSIONS))]
 		if !ok {
 			rule = nft.Rule{nft.Foreign{What: fmt.Sprintf("handle %d", readUint64(first(b, unix.NFTA_RULE_HANDLE)))}}
 		}
-		t.Chains[i].Rules = append(t.Chains[i].Rules, rule)
+		chain.Rules = append(chain.Rules, rule)
 		return nil
 	})
 	if err != nil {

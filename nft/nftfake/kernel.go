@@ -1,0 +1,256 @@
+package nftfake
+
+import (
+	"encoding/binary"
+	"sync"
+	"time"
+
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// Kernel has tables. It is safe for concurrent use; its fields must be set before.
+type Kernel struct {
+	// OnlyBefore69 is a kernel that has no tables that are owned and persist.
+	OnlyBefore69 bool
+	// OnlyBefore63 is a kernel that can't delete elements that may not be there.
+	OnlyBefore63 bool
+	// OnlyBefore616 is a kernel that does not say how many elements a set has.
+	OnlyBefore616 bool
+
+	mu         sync.Mutex
+	tables     tables
+	generation uint32
+	handle     uint64
+	ports      uint32
+	requests   int
+	fail       func(Request) Fault
+}
+
+// Request is a message to the kernel that neither begins nor ends a batch.
+type Request struct {
+	N    int    // from 1 on, since Fail
+	Type uint16 // NFT_MSG_NEWSETELEM and so on
+	Data []byte // behind struct nfgenmsg
+}
+
+// Fault is a way to fail.
+type Fault int
+
+// The ways to fail.
+const (
+	NoFault     Fault = iota
+	NoBuffers         // ENOBUFS: what is sent together does not reach the kernel
+	NoMemory          // ENOMEM: the kernel gives up a batch, with an answer about its beginning
+	Busy              // EBUSY: the message is refused
+	Interrupted       // EINTR: the message is refused; a list lacks something and says so
+	LostAnswers       // all is done, but instead of answers there is ENOBUFS
+)
+
+// Faults are all ways to fail.
+var Faults = []Fault{NoBuffers, NoMemory, Busy, Interrupted, LostAnswers}
+
+// Fail decides which requests fail from now on; nil: none does.
+func (k *Kernel) Fail(choose func(Request) Fault) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.fail, k.requests = choose, 0
+}
+
+// FailAt makes one request fail, counted from now on.
+func (k *Kernel) FailAt(n int, f Fault) {
+	k.Fail(func(r Request) Fault {
+		if r.N == n {
+			return f
+		}
+		return NoFault
+	})
+}
+
+// Generation is how often the tables changed.
+func (k *Kernel) Generation() uint32 {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.generation
+}
+
+// Dial returns a new connection.
+func (k *Kernel) Dial() *Socket {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.ports++
+	return &Socket{kernel: k, port: k.ports}
+}
+
+// Socket is a connection. It is not safe for concurrent use.
+type Socket struct {
+	kernel *Kernel
+	port   uint32
+	closed bool
+	queue  []datagram
+}
+
+// datagram is what Receive returns.
+type datagram struct {
+	b          []byte
+	err        error
+	isList     bool
+	generation uint32
+}
+
+// Port is the number of the connection.
+func (s *Socket) Port() uint32 { return s.port }
+
+// Close ends the connection.
+func (s *Socket) Close() error {
+	k := s.kernel
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	s.closed = true
+	for key, t := range k.tables {
+		switch {
+		case t.flags&flagOwner == 0 || t.owner != s.port:
+		case t.flags&flagPersist == 0:
+			delete(k.tables, key)
+		default:
+			t.flags, t.owner = t.flags&^flagOwner, 0
+		}
+	}
+	return nil
+}
+
+// Receive reads an answer. The error is EAGAIN if there is none.
+func (s *Socket) Receive(b []byte) (int, error) {
+	if s.closed {
+		return 0, unix.EBADF
+	}
+	if len(s.queue) == 0 {
+		return 0, unix.EAGAIN
+	}
+	d := s.queue[0]
+	s.queue = s.queue[1:]
+	if d.isList && d.generation != s.kernel.Generation() {
+		interrupt(d.b)
+	}
+	return copy(b, d.b), d.err
+}
+
+// Send sends messages. The answers are there when it returns.
+func (s *Socket) Send(b []byte) error {
+	if s.closed {
+		return unix.EBADF
+	}
+	var list []netlink.Message
+	for len(b) > 0 {
+		var m netlink.Message
+		if err := m.UnmarshalBinary(b); err != nil || len(m.Data) < genmsg {
+			return unix.EINVAL
+		}
+		list, b = append(list, m), b[m.Header.Length:]
+	}
+	k := s.kernel
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	faults := make([]Fault, len(list))
+	lost := false
+	for i, m := range list {
+		if k.fail == nil || !isRequest(m) {
+			continue
+		}
+		k.requests++
+		faults[i] = k.fail(Request{k.requests, uint16(m.Header.Type & 0xff), m.Data[genmsg:]})
+		lost = lost || faults[i] == LostAnswers
+		if faults[i] == NoBuffers {
+			return unix.ENOBUFS
+		}
+	}
+	queued := len(s.queue)
+	if len(list) > 0 && list[0].Header.Type == unix.NFNL_MSG_BATCH_BEGIN {
+		s.batch(list, faults)
+	} else {
+		for i, m := range list {
+			s.get(m, faults[i])
+		}
+	}
+	if lost {
+		s.queue = append(s.queue[:queued], datagram{err: unix.ENOBUFS})
+	}
+	return nil
+}
+
+func isRequest(m netlink.Message) bool { return m.Header.Type>>8 == unix.NFNL_SUBSYS_NFTABLES }
+
+// batch carries out a batch on a copy, which takes the place of the tables if all goes well.
+func (s *Socket) batch(list []netlink.Message, faults []Fault) {
+	k := s.kernel
+	begin := list[0]
+	if attrs := parse(begin.Data[genmsg:]); attrs.has(unix.NFNL_BATCH_GENID) && attrs.uint32(unix.NFNL_BATCH_GENID) != k.generation {
+		s.answer(begin, unix.ERESTART)
+		return
+	}
+	t := transaction{kernel: k, port: s.port, now: time.Now(), tables: k.tables.clone()}
+	failed, ended, queued := false, false, len(s.queue)
+	for i, m := range list[1:] {
+		if ended = m.Header.Type == unix.NFNL_MSG_BATCH_END; ended {
+			break
+		}
+		err := faults[i+1].refusal()
+		if err == 0 {
+			err = t.request(m)
+		}
+		if err == unix.ENOMEM {
+			s.queue = s.queue[:queued]
+			s.answer(begin, err)
+			return
+		}
+		if err != 0 {
+			s.answer(m, err)
+			failed = true
+		}
+	}
+	if failed || !ended || !t.changed {
+		return
+	}
+	k.tables = t.tables
+	k.generation++
+}
+
+func (f Fault) refusal() unix.Errno {
+	switch f {
+	case NoMemory:
+		return unix.ENOMEM
+	case Busy:
+		return unix.EBUSY
+	case Interrupted:
+		return unix.EINTR
+	case NoFault, NoBuffers, LostAnswers:
+	}
+	return 0
+}
+
+// answer says that a message failed.
+func (s *Socket) answer(to netlink.Message, err unix.Errno) {
+	b, _ := to.MarshalBinary()
+	s.put(netlink.Error, 0, to, append(binary.NativeEndian.AppendUint32(nil, -uint32(err)), b...))
+}
+
+// put appends a datagram of one message.
+func (s *Socket) put(msgType netlink.HeaderType, flags netlink.HeaderFlags, to netlink.Message, data []byte) {
+	m := netlink.Message{Header: netlink.Header{
+		Type: msgType, Flags: flags, Sequence: to.Header.Sequence, PID: s.port,
+	}, Data: data}
+	const align = unix.NLMSG_ALIGNTO
+	m.Data = append(m.Data, make([]byte, (align-len(m.Data)%align)%align)...)
+	m.Header.Length = uint32(unix.SizeofNlMsghdr + len(m.Data))
+	b, err := m.MarshalBinary()
+	if err != nil {
+		panic(err) // a bug of ours
+	}
+	s.queue = append(s.queue, datagram{b, nil, flags&netlink.Multi != 0, s.kernel.generation})
+}
+
+// interrupt marks a message of a list.
+func interrupt(b []byte) {
+	const flags = 6 // offsetof(struct nlmsghdr, nlmsg_flags)
+	binary.NativeEndian.PutUint16(b[flags:], binary.NativeEndian.Uint16(b[flags:])|unix.NLM_F_DUMP_INTR)
+}
