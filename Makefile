@@ -1,12 +1,12 @@
-# What the targets need beyond Go is installed with apt, if it is missing and this is
-# root. Everything else comes through the Go module proxy, pinned in go.mod or here.
+# Missing programs are installed with apt, if this is root. Everything else comes through
+# the Go module proxy, pinned in go.mod or here.
 GO        ?= go
 LINT      := $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 PURE      := ./model/... ./nft ./nft/nftsim ./sync/localhost ./legacy/iptables/iptsim ./sync/kube ./sync/reconcile ./sync/health ./sync/events ./cmd/vmapd/internal/metrics ./cmd/vmapd/internal/httpserver
 FUZZTIME  ?= 30s
 
-# Network namespaces need root, or a user namespace in which one is root. A new network
-# namespace begins with its loopback interface down.
+# Network namespaces need root, or root in a user namespace. The loopback interface of a new
+# network namespace is down.
 ISROOT := $(shell test "$$(id -u)" = 0 && echo yes)
 ifeq ($(ISROOT),yes)
 IN_NAMESPACE :=
@@ -14,9 +14,9 @@ else
 IN_NAMESPACE := unshare -rn sh -c 'ip link set lo up && exec "$$@"' sh
 endif
 
-# test-ipvs boots this kernel of Debian's in an emulated machine, where computing takes 15
-# times as long. So what has tens of thousands of clients, or a millisecond's patience, is
-# left out; and of packages that are mostly pure, only the named tests run.
+# test-ipvs boots this kernel of Debian's in an emulated machine, which is 15 times slower.
+# Tests with tens of thousands of clients, or with limits of milliseconds, are left out; of
+# packages that are mostly pure, only the named tests run.
 VMKERNEL   ?= linux-image-cloud-amd64
 VMTESTS    := nft/kernel=. 'cmd/vmapd=TestScenarios|ByIPVS|TestSwitching' legacy/iptables=TestThePrograms $(addsuffix =.,$(wildcard legacy/host))
 VMSKIP     := TestSixtyThousandClientsArePurged|TestClientsTimeOutDuringAPurge|TestAClientWhoConnectsBetweenBatchAndPurge
@@ -91,7 +91,7 @@ bench: ## benchmarks: compile, difference, apply; cold and for one endpoint
 bench-scale: build ## the daemon in clusters of up to 250,000 endpoints: time, memory, latency
 	$(GO) run ./cmd/internal/testbed/scale $(SCALEFLAGS)
 
-# A target's name may stand in several packages, and -fuzz takes one target of one package.
+# Several packages may have a target of the same name; -fuzz takes one target of one package.
 fuzz: ## every fuzz target, for FUZZTIME each
 	@grep -roE '^func Fuzz\w+' --include=*_test.go . | sed -E 's#/[^/]*:func # #' | sort | while read -r p t; do \
 		echo "go test $$p -fuzz $$t"; \
@@ -107,7 +107,7 @@ fmt: ## format the sources
 tidy: ## go mod tidy; fails if that changes something
 	$(GO) mod tidy -diff
 
-ci: tidy build lint test ## what must pass before a change lands
+ci: tidy build lint test ## all checks that a change must pass
 
 tools:
 	@missing=; for t in nft:nftables iptables:iptables ipset:ipset ip:iproute2 unshare:util-linux gcc:gcc curl:curl; do \

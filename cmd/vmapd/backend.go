@@ -20,15 +20,15 @@ import (
 type dataplane struct {
 	reconcile.Backend
 	name  string
-	with  string // which variant of a program, if there are several
-	why   string // it was chosen
+	with  string // the variant of a program, if there are several
+	why   string // the reason why this backend was chosen
 	close func() error
-	// nft is set for nftables: what others do to its tables is noticed at once.
+	// nft is set for nftables: foreign changes to its tables are noticed at once.
 	nft       *kernel.Backend
-	committed func(kernel.Commit)                    // is told of its batches; set before the first Apply
-	stats     func() [len(model.Families)]host.Stats // of the others
-	// others remove what other backends left on the node, and kube-proxy. Once one has
-	// succeeded, it is not called again.
+	committed func(kernel.Commit)                    // called for each of its batches; set before the first Apply
+	stats     func() [len(model.Families)]host.Stats // of iptables and IPVS
+	// others remove the leftovers of other backends and of kube-proxy from the node. A
+	// function that has succeeded is not called again.
 	others []func(ctx context.Context) error
 	again  func() // asks for another Apply, though nothing changed
 	log    *slog.Logger
@@ -36,8 +36,8 @@ type dataplane struct {
 	said   string    // the error of others that was logged; "" if there is none
 }
 
-// leftoversRetry is the time between two attempts to remove what other backends left: each
-// may run programs.
+// leftoversRetry is the time between two attempts to remove the leftovers of other backends:
+// each attempt may run programs.
 const leftoversRetry = 30 * time.Second
 
 // kubeProxyTable is the table of kube-proxy's nftables mode.
@@ -56,19 +56,19 @@ func (d *daemon) openBackend(ctx context.Context, log *slog.Logger) (*dataplane,
 		return d.openIPVS(log, why)
 	case config.Auto:
 	}
-	p, err := d.openNFT(log, "the kernel has all that is needed")
+	p, err := d.openNFT(log, "the kernel has all required features")
 	var lacks *kernel.UnsupportedError
 	if !errors.As(err, &lacks) {
 		return p, err
 	}
 	why := fmt.Sprintf("the kernel lacks %s", lacks.Feature)
-	log.LogAttrs(ctx, slog.LevelWarn, "no nftables here", slog.Any("err", err))
+	log.LogAttrs(ctx, slog.LevelWarn, "nftables is not available", slog.Any("err", err))
 	p, ipvsErr := d.openIPVS(log, why)
 	var lacksToo *host.UnsupportedError
 	if !errors.As(ipvsErr, &lacksToo) {
 		return p, ipvsErr
 	}
-	log.LogAttrs(ctx, slog.LevelWarn, "no IPVS here", slog.Any("err", ipvsErr))
+	log.LogAttrs(ctx, slog.LevelWarn, "IPVS is not available", slog.Any("err", ipvsErr))
 	p, iptablesErr := d.openIPTables(log, fmt.Sprintf("%s, and there is no %s", why, lacksToo.Feature))
 	if iptablesErr != nil {
 		return nil, errors.Join(err, ipvsErr, iptablesErr)
@@ -125,8 +125,8 @@ func (d *daemon) openIPVS(log *slog.Logger, why string) (*dataplane, error) {
 	}, nil
 }
 
-// resyncInterval is how often a backend is compared with the node. What others do to
-// nftables is noticed as it happens, or can't happen at all.
+// resyncInterval is the time between two full comparisons of a backend with the node. Foreign
+// changes to nftables are noticed as they happen, or the kernel prevents them.
 func resyncInterval(c *config.Config, running config.Backend) time.Duration {
 	if running == config.NFTables {
 		return reconcile.DefaultResyncInterval

@@ -23,12 +23,12 @@ import (
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
-// source is where objects come from.
+// source delivers objects.
 type source interface {
 	Run(ctx context.Context, state *reconcile.State) error
 }
 
-// daemon is what "vmapd" without a subcommand does.
+// daemon is vmapd without a subcommand.
 type daemon struct {
 	config.Flags
 
@@ -39,9 +39,9 @@ type daemon struct {
 	events  *events.Recorder
 }
 
-// levelOf returns what to log at a verbosity.
+// levelOf returns the level to log at for a verbosity.
 func levelOf(v int) slog.Level {
-	const debugFrom = 4 // as kube-proxy: what developers want to know
+	const debugFrom = 4 // as in kube-proxy: for developers
 	if v >= debugFrom {
 		return slog.LevelDebug
 	}
@@ -58,7 +58,7 @@ func (d *daemon) newLogger(w io.Writer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, o))
 }
 
-// say logs what a configuration has to say that the one before had not; nil: there was none.
+// say logs the notes on a configuration that the one before did not have; nil: it is the first.
 func (d *daemon) say(ctx context.Context, c, before *config.Config) {
 	for _, n := range c.Notes {
 		if before == nil || !slices.Contains(before.Notes, n) {
@@ -89,7 +89,7 @@ func (d *daemon) run(ctx context.Context, stderr io.Writer) error {
 	return err
 }
 
-// serve programs the node until ctx ends or something fails that only a new start can mend.
+// serve programs the node until ctx ends, or until an error that only a restart can repair.
 func (d *daemon) serve(ctx context.Context) error {
 	traffic, err := d.traffic(d.current.Load())
 	if err != nil {
@@ -108,8 +108,11 @@ func (d *daemon) serve(ctx context.Context) error {
 	}
 	defer func() { _ = plane.close() }()
 	d.setUpNode(ctx, d.current.Load()) // now that the kernel has loaded connection tracking
-	d.log.LogAttrs(ctx, slog.LevelInfo, "started", slog.String("version", version()),
-		slog.String("node", traffic.NodeName), slog.String("backend", plane.name), slog.String("with", plane.with), slog.String("because", plane.why))
+	started := []slog.Attr{slog.String("version", version()), slog.String("node", traffic.NodeName), slog.String("backend", plane.name)}
+	if plane.with != "" {
+		started = append(started, slog.String("with", plane.with))
+	}
+	d.log.LogAttrs(ctx, slog.LevelInfo, "started", append(started, slog.String("reason", plane.why))...)
 	d.announce(plane)
 
 	sources := []source{objects, &hostaddr.Source{Log: d.log, Ignore: []string{ipvs.DefaultDevice, host.KubeProxyDevice}}}
@@ -138,7 +141,7 @@ func (d *daemon) serve(ctx context.Context) error {
 	return runAll(ctx, tasks)
 }
 
-// traffic returns what decides about traffic on this host.
+// traffic returns the configuration of the model for this host.
 func (d *daemon) traffic(c *config.Config) (model.Config, error) {
 	traffic := c.Model()
 	if traffic.NodeName == "" {
@@ -149,12 +152,12 @@ func (d *daemon) traffic(c *config.Config) (model.Config, error) {
 	}
 	if traffic.NodePortAddresses.Localhost[model.IPv6] && !hasIPv6Loopback() {
 		traffic.NodePortAddresses.Localhost[model.IPv6] = false
-		d.log.LogAttrs(context.Background(), slog.LevelInfo, "node ports on localhost: IPv4 only, as this host has no ::1")
+		d.log.LogAttrs(context.Background(), slog.LevelInfo, "node ports on localhost: IPv4 only; this host has no ::1")
 	}
 	return traffic, nil
 }
 
-// source returns where objects come from, and how their problems are described.
+// source returns the source of objects, and a function that describes their problems.
 func (d *daemon) source(nodeName string) (source, func(model.Problem) string, error) {
 	c := d.current.Load()
 	if len(c.From) > 0 {
@@ -168,7 +171,7 @@ func (d *daemon) source(nodeName string) (source, func(model.Problem) string, er
 	return &informer.Source{Client: client, NodeName: nodeName, Log: d.log}, nil, nil
 }
 
-// located puts the place before a problem, if it is known.
+// located prefixes a problem with its place in the files, if that is known.
 func located(place string, p model.Problem) string {
 	if place == "" {
 		return p.Error()
@@ -176,10 +179,10 @@ func located(place string, p model.Problem) string {
 	return place + ": " + p.Error()
 }
 
-// task is something that goes on until its context ends, or fails.
+// task runs until its context ends, or fails.
 type task func(context.Context) error
 
-// quiet makes a task of what can't fail.
+// quiet makes a task of a function that can't fail.
 func quiet(run func(context.Context)) task {
 	return func(ctx context.Context) error {
 		run(ctx)
@@ -204,13 +207,13 @@ func runAll(ctx context.Context, tasks []task) error {
 	return errors.Join(errs...)
 }
 
-// watch lets the loop repair at once what others do to our tables, where the kernel does
-// not keep them from it: before Linux 6.9, and with tables that nft made. If it fails,
-// what remains is the comparison once an hour.
+// watch has the loop repair foreign changes to our tables at once, where the kernel does not
+// prevent them: before Linux 6.9, and with tables that nft made. If the watch fails, the
+// comparison once an hour remains.
 func watch(ctx context.Context, backend *dataplane, loop *reconcile.Loop) (stop func()) {
 	watched, err := backend.nft.Watch()
 	if err != nil {
-		loop.Log.LogAttrs(ctx, slog.LevelError, "what others do to our tables is not noticed", slog.Any("err", err))
+		loop.Log.LogAttrs(ctx, slog.LevelError, "cannot watch our tables; comparing them at each resync", slog.Any("err", err))
 		return func() {}
 	}
 	backend.Backend, loop.ForeignChange = watched, watched.Changed()
@@ -218,7 +221,7 @@ func watch(ctx context.Context, backend *dataplane, loop *reconcile.Loop) (stop 
 	var wait sync.WaitGroup
 	wait.Go(func() {
 		if err := watched.Run(ctx); err != nil {
-			loop.Log.LogAttrs(ctx, slog.LevelError, "what others do to our tables is no longer noticed", slog.Any("err", err))
+			loop.Log.LogAttrs(ctx, slog.LevelError, "no longer watching our tables; comparing them at each resync", slog.Any("err", err))
 		}
 	})
 	return func() {

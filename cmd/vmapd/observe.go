@@ -18,8 +18,8 @@ import (
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
-// observers hear of each round, and tell others: Prometheus, load balancers, the kubelet,
-// whoever reads events, and connection tracking.
+// observers are told of each round. They serve metrics, probes, health checks and node ports
+// on loopback, write events, and delete stale flows from connection tracking.
 type observers struct {
 	metrics   *metrics.Metrics
 	tracker   *health.Tracker
@@ -68,8 +68,8 @@ func (d *daemon) observe(p *dataplane, state *reconcile.State) *observers {
 	return o
 }
 
-// restricted reports whether node ports, and with them what load balancers ask about, answer
-// on some of the node's addresses only.
+// restricted reports whether node ports, and with them health checks, answer on some of the
+// node's addresses only.
 func restricted(c *config.Config) bool { return !c.Model().NodePortAddresses.All }
 
 func (o *observers) all() []reconcile.Observer {
@@ -83,7 +83,7 @@ func (o *observers) all() []reconcile.Observer {
 	return list
 }
 
-// tasks are what goes on beside the loop.
+// tasks are the observers' own goroutines.
 func (o *observers) tasks() []task {
 	list := []task{quiet(o.services.Run), quiet(o.localhost.Run), quiet(o.watchTable)}
 	if o.flows != nil {
@@ -125,7 +125,7 @@ func conntrackTable() (entries, limit uint64, ok bool) {
 	return uint64(used), uint64(most), err == nil
 }
 
-// scrapeTimeout bounds what a scrape may wait for: Prometheus gives up after 10 s.
+// scrapeTimeout bounds the time of a scrape: Prometheus gives up after 10 s.
 const scrapeTimeout = 8 * time.Second
 
 func serviceConnections(b *kernel.Backend, log *slog.Logger) func() []metrics.ServiceCount {
@@ -137,7 +137,7 @@ func serviceConnections(b *kernel.Backend, log *slog.Logger) func() []metrics.Se
 		defer cancel()
 		counts, err := b.Connections(ctx)
 		if err != nil {
-			log.LogAttrs(ctx, slog.LevelDebug, "not all connections could be counted", slog.Any("err", err))
+			log.LogAttrs(ctx, slog.LevelDebug, "cannot count all connections", slog.Any("err", err))
 		}
 		list := make([]metrics.ServiceCount, 0, len(counts))
 		for _, c := range counts {
