@@ -141,9 +141,13 @@ func (p *dataplane) Apply(ctx context.Context, s *model.Snapshot) error {
 	if err := p.Backend.Apply(ctx, s); err != nil {
 		return err
 	}
-	if len(p.others) == 0 || time.Since(p.tried) < leftoversRetry {
-		return nil
+	if len(p.others) > 0 && time.Since(p.tried) >= leftoversRetry {
+		p.removeLeftovers(ctx)
 	}
+	return nil
+}
+
+func (p *dataplane) removeLeftovers(ctx context.Context) {
 	p.tried = time.Now()
 	var errs []error
 	p.others = slices.DeleteFunc(p.others, func(remove func(context.Context) error) bool {
@@ -153,7 +157,7 @@ func (p *dataplane) Apply(ctx context.Context, s *model.Snapshot) error {
 	})
 	err := errors.Join(errs...)
 	if err == nil || ctx.Err() != nil {
-		return nil
+		return
 	}
 	if p.said != err.Error() {
 		p.said = err.Error()
@@ -161,5 +165,4 @@ func (p *dataplane) Apply(ctx context.Context, s *model.Snapshot) error {
 			slog.Any("err", err), slog.Duration("retry_in", leftoversRetry))
 	}
 	time.AfterFunc(leftoversRetry, p.again)
-	return nil
 }
