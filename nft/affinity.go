@@ -1,6 +1,9 @@
 package nft
 
 import (
+	"cmp"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/vmapd/vmapd/model"
@@ -171,6 +174,19 @@ type Purge struct {
 	Map     string
 	Keep    map[string]bool // endpoints, as an element's data
 	Timeout *Remember       // nil if it is as before
+}
+
+// text says which clients stay: "{ keep 10.0.0.1 . 80, 10.0.0.2 . 80; timeout 3h }".
+func (p Purge) text(f model.Family) string {
+	kept := make([]string, 0, len(p.Keep))
+	for _, endpoint := range slices.Sorted(maps.Keys(p.Keep)) {
+		kept = append(kept, string(appendTexts(nil, f, clients.Data, endpoint)))
+	}
+	text := "{ keep " + cmp.Or(strings.Join(kept, ", "), "none")
+	if p.Timeout != nil {
+		text += "; timeout " + durationText(p.Timeout.Timeout)
+	}
+	return text + " }"
 }
 
 // purge returns what to do about a service port that was old before; all is for when

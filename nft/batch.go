@@ -143,7 +143,8 @@ func (b *Batch) Without(ports map[model.ServicePortName]bool) {
 	}
 }
 
-// String returns the batch as an nft script.
+// String returns the batch as an nft script. What is to be purged are comments: nft has no
+// command for it.
 func (b *Batch) String() string {
 	var s strings.Builder
 	table := ipWord(b.Family) + " " + TableName
@@ -190,6 +191,9 @@ func (b *Batch) String() string {
 	}
 	for _, name := range b.DeleteSets {
 		line("delete %s %s %s", DeclarationOf(name).word(), table, name)
+	}
+	for _, p := range b.Purge {
+		line("# purge map %s %s %s", table, p.Map, p.text(b.Family))
 	}
 	return s.String()
 }
