@@ -65,7 +65,7 @@ func (b *Batch) Size() Size {
 	return s
 }
 
-// Rules counts rules, by table.
+// Rules returns the counts of rules by table.
 func (b *Batch) Rules() map[string]Rules {
 	counts := map[string]Rules{}
 	for t := range tables {
@@ -121,7 +121,7 @@ func (b *Batch) writeTable(w *counter, t table) {
 	w.print("COMMIT\n")
 }
 
-// counter counts what it writes, until that fails.
+// counter counts the bytes that it writes, until an error.
 type counter struct {
 	to  io.Writer
 	n   int64

@@ -27,19 +27,19 @@ var Differences = []Difference{
 	},
 	{
 		"with session affinity, a new connection passes a rule for each endpoint",
-		"a list can only be asked by name",
+		"a rule looks into one list, by its name",
 	},
 	{
 		"a connection is refused after it was routed; without a route to the address its client learns that there is none",
 		"in the nat table nothing can be refused",
 	},
 	{
-		"for a moment while a batch is applied, connections may be refused that are to be forwarded, or the reverse",
+		"while a batch is applied, a connection may for a moment be refused instead of forwarded, or the reverse",
 		"each table comes into force for itself",
 	},
 	{
-		"DropInvalid discards whatever is forwarded and invalid, also what has to do with no Service",
-		"one rule for each endpoint would have to be passed by every such packet, and rewritten with every pod",
+		"DropInvalid drops all INVALID packets that are forwarded, also those that belong to no Service",
+		"every such packet would meet one rule for each endpoint, and every new pod would add a rule",
 	},
 	{
 		"a bit of the packet mark is used",
@@ -47,6 +47,6 @@ var Differences = []Difference{
 	},
 	{
 		"forwarded packets that are marked, or established, are accepted, and pass no later rule of the FORWARD chain",
-		"kube-proxy does so, and there are nodes whose FORWARD policy is to drop that rely on it",
+		"kube-proxy does so, and nodes with a FORWARD policy of DROP rely on it",
 	},
 }

@@ -40,8 +40,8 @@
 // kube-proxy has one rule after the other for all Services, and a connection meets half of
 // them. Here, trees of chains (tree.go) lead to the few rules about addresses with the same
 // last three digits. What a chain of theirs contains does not depend on any other address,
-// and a service port's chains do not depend on any other service port: a change rewrites
-// what it concerns, and the chains above that only if something appears or disappears.
+// and a service port's chains do not depend on any other service port. A change rewrites only
+// the chains that it concerns, and those above only if a chain appears or disappears.
 //
 // Rules of different tables can't be exchanged together. [Differences] lists the consequences,
 // and every other difference from nftables.

@@ -141,9 +141,9 @@ func (s *Saved) HookText() string {
 	return b.String()
 }
 
-// Hook compares the jumps of one table with what is listed. Where those to the given owner's
-// chains are not just the first rules of a chain, del deletes them all, and insert puts them
-// back: lines of iptables-restore, for which each table comes into force at once.
+// Hook compares the jumps of one table with the listing. If the jumps to the given owner's chains
+// are not just the first rules of a chain, del deletes them all there, and insert puts them back.
+// Both are lines for iptables-restore, with which a table changes at once.
 func (s *Saved) Hook(table string, jumps []Jump, ours func(chain string) bool) (del, insert string) {
 	wanted := map[string][]string{} // by chain, in the order that they are to have
 	for _, j := range jumps {

@@ -38,7 +38,8 @@ func (r *Ruleset) postrouting() chain {
 	return c
 }
 
-// masquerade clears the mark first: what is then sent through a tunnel passes here again.
+// masquerade clears the mark first, because a packet that then goes through a tunnel passes here
+// again.
 func (r *Ruleset) masquerade() chain {
 	c := chain{table: nat, name: masqueradeChain}
 	c.add("", r.options.clearMark())

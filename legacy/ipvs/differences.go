@@ -19,7 +19,7 @@ type Difference struct {
 // Differences lists all known differences.
 var Differences = []Difference{
 	{
-		What: "the node itself learns by an ICMP error, not by a TCP reset, that a port has no endpoints",
+		What: "a connection from the node itself to a port without endpoints gets an ICMP error and no TCP reset",
 		Why: "in the output path IPVS comes before the filter table, and answers for a virtual server without real servers " +
 			"that still has connections; for the node's own processes it is the same ECONNREFUSED, and on loopback no " +
 			"limit of ICMP errors applies",
@@ -28,22 +28,22 @@ var Differences = []Difference{
 	{
 		What: "on a load balancer's or external address, ports that no Service has are refused, and neither routed on " +
 			"nor, inside a ServiceCIDR, dropped",
-		Why: "IPVS only sees what is for the node itself, so the address must be one of the node's; to let the rest in would " +
-			"publish whatever listens on the node",
+		Why: "IPVS only sees packets for the node itself, so the address must be one of the node's; without the refusal, all " +
+			"sockets of the node would be reachable there",
 		Concerns: otherPortOfExternal,
 	},
 	{
-		What: "connections from an address of the dummy device are masqueraded always",
-		Why: "the kernel takes such an address as the source of a connection of the node's to it, and no other machine " +
-			"could reply to that; from elsewhere, no kernel accepts one of its own addresses as a source",
+		What: "connections from an address of the dummy device are always masqueraded",
+		Why: "the kernel uses such an address as the source of the node's connections to it, and no other machine " +
+			"could reply to that; a packet from elsewhere with a source address of the node is dropped",
 		Concerns: fromServiceAddr,
 	},
 	{
-		What: "the algorithm random is what Options.Scheduler says",
+		What: "the algorithm random means Options.Scheduler",
 		Why:  "IPVS has no scheduler that chooses at random",
 	},
 	{
-		What: "session affinity is kept for each frontend alone, and its time runs anew with each connection that ends",
+		What: "each frontend has session affinity of its own, and its time begins anew with the end of each connection",
 		Why:  "persistence belongs to a virtual server",
 	},
 	{
@@ -53,24 +53,24 @@ var Differences = []Difference{
 			"is hashed instead",
 	},
 	{
-		What: "a frontend that goes takes its connections with it",
-		Why:  "a virtual server is deleted with its real servers, and nothing delivers packets to an address that is gone",
+		What: "the connections of a deleted frontend end",
+		Why:  "a virtual server is deleted with its real servers, and no packets arrive at a deleted address",
 	},
 	{
-		What: "with the scheduler dh, endpoints that go take their connections with them",
-		Why:  "it refuses everybody whom its table sends to a real server of weight 0",
+		What: "with the scheduler dh, the connections of a deleted endpoint end",
+		Why:  "it refuses all clients that its table sends to a real server of weight 0",
 	},
 	{
-		What: "DropInvalid does not drop what clients send to a cluster IP",
-		Why:  "IPVS translates by its own table, whatever connection tracking makes of a packet",
+		What: "DropInvalid does not drop packets from clients to a cluster IP",
+		Why:  "IPVS translates by its own table, regardless of the state in connection tracking",
 	},
 	{
 		What: "established connections are accepted in the FORWARD chain, and pass no later rule there",
-		Why:  "kube-proxy does so, and there are nodes whose FORWARD policy is to drop that rely on it for replies",
+		Why:  "kube-proxy does so, and nodes with a FORWARD policy of DROP rely on it for replies",
 	},
 	{
-		What: "packet marks are used: a bit, and the values that begin with a byte of ours",
-		Why:  "a virtual server has one list of real servers, and a mark is the one other thing that it can be found by",
+		What: "packet marks are used: one bit, and all values that begin with a certain byte",
+		Why:  "a virtual server has one list of real servers, and the kernel finds it either by its address or by a mark",
 	},
 	{
 		What: "endpoints change one after the other, and not all at once",

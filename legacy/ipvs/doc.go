@@ -36,6 +36,6 @@
 // # Why the order matters
 //
 // Neither IPVS nor ipset has transactions. What a frontend needs is there before
-// the last step that leads packets to it, and the other way round when it goes; see
-// phase. [Differences] lists every difference from nftables.
+// the last step that leads packets to it, and goes after the first step that keeps packets away;
+// see phase. [Differences] lists every difference from nftables.
 package ipvs

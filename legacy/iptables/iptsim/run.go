@@ -374,7 +374,7 @@ func (m Statistic) holds(*run, *state) float64 { return m.Share }
 
 func (m Recent) holds(r *run, s *state) float64 {
 	if m.Set || r.recent[m.Name][s.Source] {
-		s.recorded = append(slices.Clip(s.recorded), m.Name) // others share what was there
+		s.recorded = append(slices.Clip(s.recorded), m.Name) // other states share the rest
 		return 1
 	}
 	return 0
