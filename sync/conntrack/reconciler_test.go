@@ -128,7 +128,7 @@ func TestPassesFollowChanges(t *testing.T) {
 		modeltest.NewService("ns/tcp").On("172.30.0.200").TCP("p", 80).Set(b.Builder)
 		b.apply()
 		time.Sleep(2 * time.Second)
-		b.want(t) // nobody wants anything of TCP
+		b.want(t) // TCP has no grace period
 	})
 }
 
@@ -226,7 +226,7 @@ func TestTheGraceWakes(t *testing.T) {
 		b.apply()
 		b.want(t, "0s IPv4 1", "0s IPv6 0")
 		time.Sleep(10 * time.Minute)
-		b.want(t, "30s IPv4 1") // who was connected to whom before, nobody knows
+		b.want(t, "30s IPv4 1") // connections from before are unknown
 		set(b.cluster, pods("10.0.0.1", "10.0.0.2"))
 		b.apply()
 		time.Sleep(10 * time.Second)

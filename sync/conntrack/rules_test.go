@@ -40,7 +40,7 @@ func parse(t testing.TB, text string) flow {
 	return f
 }
 
-// cluster is a Builder, and what is noted about the snapshots it makes.
+// cluster is a Builder with the notes on its snapshots.
 type cluster struct {
 	*model.Builder
 	families [len(model.Families)]family
@@ -199,7 +199,7 @@ func TestWhichFlowsAreStale(t *testing.T) {
 			slices.Concat(to("udp", 0), to("udp", 3)),
 		},
 		{
-			// What goes untranslated to an address that was ours may be for who has it now.
+			// Untranslated flows to a former address may be those of its new owner.
 			"the Service is deleted",
 			append(dnsSlices(nil, 2), dns()),
 			func(c *cluster) { dns().Delete(c.Builder) },

@@ -262,7 +262,7 @@ func TestLimitOfAllObjects(t *testing.T) {
 		if sent < queueLen || sent > queueLen+writeBurst+1 || w.Dropped()+uint64(sent) != services {
 			t.Errorf("%d sent, %d dropped, want about as many sent as the queue has room for, and the rest dropped", sent, w.Dropped())
 		}
-		// What is remembered of them is bounded, and forgotten in time.
+		// The memory for them is bounded, and freed in time.
 		for i := range maxSeries {
 			w.Service(model.NamespacedName{Namespace: "ns2", Name: fmt.Sprint("web-", i)}, Warning, ReasonServiceHealthFailed, ActionListen, "no")
 			if i%500 == 499 {

@@ -91,7 +91,7 @@ func TestAddWatchesAReplacedFolder(t *testing.T) {
 	}
 }
 
-// What can't be watched is polled, which the log says once.
+// A folder that can't be watched is polled. The log has one line about it.
 func TestFollowerPolls(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {

@@ -196,7 +196,7 @@ func TestAPortThatIsTaken(t *testing.T) {
 	w.set(service("ns1/a", p[0]), service("ns1/b", p[1]))
 	w.mustSay("127.0.0.1", p[1], "503 b")
 	w.mustFail(fmt.Sprintf("ns1/a: listen on port %d: bind: address already in use", p[0]))
-	w.set(local("ns1/b", "10.0.0.2")) // tries again, and says nothing new
+	w.set(local("ns1/b", "10.0.0.2")) // tries again, without a new message
 	w.mustSay("127.0.0.1", p[1], "200 b")
 	w.mustFail()
 	hangUp(other)
@@ -245,7 +245,7 @@ func TestTwoServicesWithOnePort(t *testing.T) {
 	w.mustSay("127.0.0.1", p[0], "503 c")
 	w.mustSay("127.0.0.1", p[1], "503 a")
 	w.mustFail(taken("ns1/d", p[0], "ns1/c"))
-	w.remove(service("ns1/d", p[0])) // who never had it takes nothing with it
+	w.remove(service("ns1/d", p[0])) // it never had the port
 	w.set(service("ns1/e", p[0]), local("ns1/c", "10.0.0.2"))
 	w.mustFail(taken("ns1/e", p[0], "ns1/c"))
 	w.mustSay("127.0.0.1", p[0], "200 c")

@@ -154,7 +154,7 @@ func (w *world) open() (kernel, error) {
 	return w.current, nil
 }
 
-// is makes the world be so, and reports a change to whoever waits for it.
+// is changes the world, and reports the change to Wait.
 func (w *world) is(openErr, listErr error, event func(*fake), list ...string) {
 	w.mu.Lock()
 	w.openErr, w.listErr, w.addrs = openErr, listErr, addrs(list...)

@@ -59,7 +59,7 @@ func TestWrongCredentialsAreRefused(t *testing.T) {
 	}
 }
 
-// The files are replaced before anything is refused: nobody notices.
+// The files are replaced before the server refuses the old credentials: there is no error.
 func TestCredentialsAreReplacedInTime(t *testing.T) {
 	t.Parallel()
 	for name, form := range forms {
@@ -86,7 +86,7 @@ func TestCredentialsAreReplacedInTime(t *testing.T) {
 	}
 }
 
-// The server refuses the old ones for a while, until somebody brings the new ones.
+// The server refuses the old credentials for a while, until the files are replaced.
 func TestCredentialsAreReplacedLate(t *testing.T) {
 	t.Parallel()
 	for name, form := range forms {
@@ -180,7 +180,7 @@ func TestUnreadableCredentials(t *testing.T) {
 	}
 }
 
-// What is written is repeated too, with its body.
+// A refused write is repeated, too, with its body.
 func TestEventIsWrittenWithNewCredentials(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, secure)

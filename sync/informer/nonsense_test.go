@@ -126,8 +126,7 @@ func TestBytesThatDribble(t *testing.T) {
 	})
 }
 
-// A server that has too much to do says when to come again, and is left alone until
-// then.
+// An overloaded server sends Retry-After, and gets no request until then.
 func TestTooManyRequests(t *testing.T) {
 	t.Parallel()
 	for _, when := range []string{"at the start", "later"} {

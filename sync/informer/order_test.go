@@ -28,8 +28,8 @@ func TestTheSameTwice(t *testing.T) {
 	})
 }
 
-// What is old comes after what is new: of an object that has changed since, of one that
-// is deleted, and after the watch was resumed.
+// Older events follow newer ones: of an object that has changed since, of a deleted one, and
+// after the watch was resumed.
 func TestDisorder(t *testing.T) {
 	t.Parallel()
 	for variant, resumed := range map[string]bool{"": false, "resumed": true} {
@@ -59,8 +59,8 @@ func TestDisorder(t *testing.T) {
 	}
 }
 
-// The server is away, and comes back with the state of a backup: that is how things are
-// now, though its versions are smaller than the ones we know, and some will come twice.
+// The server is away, and comes back with the state of a backup. That state is followed,
+// although its versions are smaller than the known ones, and some will be used twice.
 func TestOlderStateOfABackup(t *testing.T) {
 	t.Parallel()
 	for name, lost := range map[string]bool{"backup": false, "nothing": true} {

@@ -137,7 +137,7 @@ func TestIncompleteUntilEverythingIsDelivered(t *testing.T) {
 		forEachServer(t, string(late)+" late", func(t *testing.T, s *apitest.Server) {
 			s.Stall(late, true)
 			w := follow(t, s)
-			// As much as there can be is in the state, and does not count.
+			// The state has all other objects, and is not complete.
 			n := 2
 			if late == apitest.EndpointSlices {
 				n = 3 // the Service is there, without endpoints
@@ -150,8 +150,7 @@ func TestIncompleteUntilEverythingIsDelivered(t *testing.T) {
 	}
 }
 
-// Services may be served by a server that has no ServiceCIDRs, or lets no one see
-// them.
+// A server may have no ServiceCIDRs, or refuse to show them.
 func TestServiceCIDRsAreOptional(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{http.StatusNotFound, http.StatusForbidden} {
@@ -172,7 +171,7 @@ func TestServiceCIDRsAreOptional(t *testing.T) {
 	}
 }
 
-// An error of another kind says nothing about what the server has.
+// Other errors do not mean that the server lacks a kind.
 func TestErrorsOfTheServerAreWaitedFor(t *testing.T) {
 	t.Parallel()
 	for r, status := range map[apitest.Resource]int{

@@ -9,8 +9,7 @@ import (
 	"github.com/vmapd/vmapd/sync/informer/apitest"
 )
 
-// lists are the requests that read everything: lists, and watches that begin with
-// it.
+// lists counts the requests for all objects: lists, and watches with initial events.
 func lists(s *apitest.Server, r apitest.Resource) int {
 	n := 0
 	for _, q := range s.Requests(r) {
@@ -21,15 +20,15 @@ func lists(s *apitest.Server, r apitest.Resource) int {
 	return n
 }
 
-// A watch that ends, as each does after some minutes, goes on from the version it
-// knew last, be it from a bookmark.
+// A watch ends after some minutes. The next one continues from the last known version, which
+// may be a bookmark's.
 func TestDroppedWatchResumes(t *testing.T) {
 	t.Parallel()
 	forEachServer(t, "", func(t *testing.T, s *apitest.Server) {
 		w := followWhole(t, s)
 		before := lists(s, apitest.Services)
 
-		// client-go takes a watch that ends at once and empty for a failure, so each of
+		// For client-go, a watch that ends at once without events is a failure, so each of
 		// these has an event.
 		rv := s.Set(service("api", "172.30.0.42"))
 		w.want("ns1/api:http at 172.30.0.42:80/tcp:", whole[0], whole[1], whole[2])
@@ -45,7 +44,7 @@ func TestDroppedWatchResumes(t *testing.T) {
 			})
 			w.is("ns1/api:http at 172.30.0.42:80/tcp:", whole[0], whole[1], whole[2])
 		}
-		// It is a watch that works.
+		// The watch works.
 		s.Delete(service("api", ""))
 		w.want(whole...)
 		if got := lists(s, apitest.Services); got != before {
@@ -57,8 +56,8 @@ func TestDroppedWatchResumes(t *testing.T) {
 	})
 }
 
-// After 410 Gone everything is listed again, and what vanished meanwhile must go,
-// though no one ever says so.
+// After 410 Gone everything is listed again, and objects that were deleted meanwhile are
+// removed without an event.
 func TestExpiredVersionsAreListedAgain(t *testing.T) {
 	t.Parallel()
 	for how, name := range map[apitest.Gone]string{apitest.GoneStatus: "status", apitest.GoneEvent: "event"} {
@@ -70,7 +69,7 @@ func TestExpiredVersionsAreListedAgain(t *testing.T) {
 			w.want("ns1/gone:http at 172.30.0.43:80/tcp: 10.180.3.1:8080", whole[0], whole[1], "cidr 172.29.0.0/16", whole[2])
 			w.watching()
 
-			// While nobody watches, the past is forgotten.
+			// Versions expire while there are no watches.
 			for _, r := range everything {
 				s.Stall(r, true)
 			}
@@ -101,9 +100,8 @@ var outages = map[apitest.Outage]string{
 	apitest.Frozen: "silent", apitest.BadHandshake: "no handshake",
 }
 
-// patient skips what takes long: client-go tries ten times, once a second, before it
-// gives up on a server that hangs up, and believes for 45 seconds in a connection
-// through which nothing comes.
+// patient skips slow tests: client-go tries ten times, once per second, before it gives up on
+// a server that hangs up, and keeps a silent connection for 45 seconds.
 func patient(t *testing.T, how apitest.Outage) {
 	t.Helper()
 	if testing.Short() && (how == apitest.HangingUp || how == apitest.Frozen) {
@@ -161,8 +159,8 @@ func TestOutageLater(t *testing.T) {
 	}
 }
 
-// Whatever the server does, Run ends when it is told to. Each test checks that at
-// its end; these are the states in which requests hang.
+// Run ends with its context in any state of the server. Each test checks that at its end; here
+// requests hang.
 func TestRunEnds(t *testing.T) {
 	t.Parallel()
 	for _, tt := range servers {
@@ -180,8 +178,7 @@ func TestRunEnds(t *testing.T) {
 	}
 }
 
-// A storm of changes to one object, with other objects beside it: the last version
-// is what counts.
+// After many changes of one object among others, the last version is in the state.
 func TestManyChanges(t *testing.T) {
 	t.Parallel()
 	s := standardServer(t, apitest.Options{})

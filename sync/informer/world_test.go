@@ -24,12 +24,12 @@ import (
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
-// patience is how long a test waits for what must happen. client-go waits a second
-// or two before it tries again what failed, and longer each time.
+// patience is how long a test waits. client-go waits a second or two before its first retry,
+// and longer each time.
 const patience = 90 * time.Second
 
-// TestMain lets more tests run at the same time than there are processors: most of
-// what they do is to wait.
+// TestMain lets more tests run at the same time than there are processors: most of the time
+// they wait.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if err := flag.Set("test.parallel", "24"); err != nil {
@@ -275,7 +275,7 @@ func (w *world) is(want ...string) {
 	}
 }
 
-// incomplete is what is in the state already, though it must not count yet.
+// incomplete returns the contents of a state that must not be complete yet.
 func (w *world) incomplete() []string {
 	w.t.Helper()
 	if _, ok := w.state.Snapshot(); ok {
@@ -310,9 +310,8 @@ func (w *world) recovers(kinds ...apitest.Resource) {
 	w.calm()
 }
 
-// calm checks that the requests are no more than those of a start and of a few tries a
-// second: what client-go does itself where a server says in how many seconds to come
-// again.
+// calm checks that there are no more requests than those of a start and of a few retries per
+// second, as client-go itself makes after a Retry-After.
 func (w *world) calm() {
 	w.t.Helper()
 	for _, r := range everything {

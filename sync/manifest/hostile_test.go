@@ -139,7 +139,7 @@ func FuzzParse(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		o, errs := Parse("in", data)
-		// The YAML parser counts these too; editors count only the first.
+		// The YAML parser counts all of these as line breaks, editors only the first.
 		lines := 1
 		for _, br := range []string{"\n", "\r", "\u0085", "\u2028", "\u2029"} {
 			lines += bytes.Count(data, []byte(br))

@@ -109,7 +109,7 @@ func (t typeMeta) known() bool {
 	return false
 }
 
-// object reads one object, or all objects of a list. what is the default of n's type.
+// object reads one object, or all objects of a list. n may lack its type; the default is what.
 func (p *parser) object(n *yaml.Node, what typeMeta, path []int) {
 	if n.Kind != yaml.MappingNode {
 		p.errorf(n.Line, model.ObjectRef{}, "", "cannot use %s as an API object", kindOf(n))

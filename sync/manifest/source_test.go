@@ -255,7 +255,7 @@ func TestSourceFollowsLinks(t *testing.T) {
 	must(t, os.Symlink("..", far+"/folder/loop"))
 	must(t, os.Symlink("nowhere", dir+"/c.yaml"))
 	r := start(t, dir)
-	// Through the loop, far is in the folder as well; each file counts once there.
+	// Through the loop, far is in the folder as well; each file is read once.
 	r.want("a=172.30.0.1", "b=172.30.0.2")
 	write(t, far+"/file.yaml", service("a", 3))
 	r.want("a=172.30.0.3", "b=172.30.0.2")
@@ -311,7 +311,7 @@ func TestSourceUsesWhatIsGoodAtTheStart(t *testing.T) {
 		t.Errorf("Locate: want %s, got %s", want, got)
 	}
 
-	// The first of two goes: the second counts now.
+	// After the first of two is removed, the second takes effect.
 	must(t, os.Remove(dir+"/a.yaml"))
 	r.want("a=172.30.0.9", "b=172.30.0.2")
 }

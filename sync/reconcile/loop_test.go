@@ -243,7 +243,7 @@ func TestAnUnfinishedBackendIsCalledOnceMore(t *testing.T) {
 	})
 }
 
-// foreignChange gives a loop a channel that says that others changed the dataplane.
+// foreignChange gives a loop a channel for foreign changes of the dataplane.
 func foreignChange() (chan struct{}, func(*Loop)) {
 	c := make(chan struct{}, 1)
 	return c, func(l *Loop) { l.ForeignChange = c }
@@ -291,8 +291,8 @@ func TestAFailedRepairIsRetried(t *testing.T) {
 	})
 }
 
-// Somebody who changes our rules all the time is answered a few times a second, within a
-// second each time, and our own changes do not wait for it.
+// If another program changes our rules all the time, they are repaired a few times per second,
+// each change within a second, and our own changes do not wait.
 func TestAStormOfForeignChangesIsBounded(t *testing.T) {
 	for _, takes := range []time.Duration{0, time.Millisecond, 2 * time.Second} {
 		t.Run(takes.String(), func(t *testing.T) {

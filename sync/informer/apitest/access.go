@@ -44,7 +44,7 @@ func (s *Server) SetRules(rules []rbacv1.PolicyRule) {
 	s.rules = rules
 }
 
-// authorized says whether the rules allow a request, or answers 403.
+// authorized reports whether the rules allow a request. If not, it responds with 403.
 func (s *Server) authorized(x *exchange) bool {
 	if x.resource == "" {
 		return true // as with system:discovery and system:public-info-viewer, which all have

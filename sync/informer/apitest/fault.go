@@ -16,23 +16,23 @@ const (
 	NoFault     Fault = iota
 	CutShort          // each body, list or events, is cut in the middle, with the connection
 	Dribble           // a few bytes at a time
-	EndsEarly         // watches end in the orderly way: before the bookmark after the initial list, or after another
-	NoEvents          // watches end at once in the orderly way
-	HTML              // 200 with a web page, as from a proxy that wants a login
-	NoBody            // 200 with nothing in it
+	EndsEarly         // watches end without an error, before the bookmark of the initial list or after another
+	NoEvents          // watches end at once without an error
+	HTML              // 200 with a web page, like a proxy's login page
+	NoBody            // 200 with an empty body
 	EmptyObject       // 200 with {}
-	Garbage           // 200 with something that is no JSON
+	Garbage           // 200 with invalid JSON
 )
 
-// Fault makes answers about one resource wrong, also those of the watches that are
-// begun from now on. [NoFault] ends it for requests that come then.
+// Fault spoils responses about one resource from now on, lists and watches alike. [NoFault]
+// ends it for later requests.
 func (s *Server) Fault(r Resource, f Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stores[r].fault = f
 }
 
-// nonsense answers with what is no answer at all, if that is the fault.
+// nonsense writes a response that is not an API server's, for the faults that ask for it.
 func (x *exchange) nonsense() bool {
 	switch x.fault {
 	case HTML:
@@ -49,8 +49,8 @@ func (x *exchange) nonsense() bool {
 	return true
 }
 
-// send writes a part of the answer, as well as the fault lets it. A client that is
-// gone needs no answer.
+// send writes a part of the response, as far as the fault permits. It ignores errors: the
+// client is gone.
 func (x *exchange) send(b []byte) {
 	if len(b) == 0 {
 		return

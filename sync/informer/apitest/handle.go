@@ -66,7 +66,7 @@ func (s *Server) handle(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// willing says whether st has not been told to refuse or to answer with nonsense.
+// willing reports whether st answers, rather than refuses or responds with nonsense.
 func (s *Server) willing(x *exchange, st *store) bool {
 	if st == nil {
 		return true
@@ -233,7 +233,7 @@ func (x *exchange) notFound() {
 	x.refuse(http.StatusNotFound, metav1.StatusReasonNotFound, "the server could not find the requested resource")
 }
 
-// tooLarge refuses what is to be at least as new as a version that has not come yet.
+// tooLarge refuses a request for a resource version in the future.
 func (x *exchange) tooLarge() {
 	status := failure(http.StatusGatewayTimeout, metav1.StatusReasonTimeout, "Too large resource version")
 	status.Details = &metav1.StatusDetails{Causes: []metav1.StatusCause{{

@@ -21,7 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// identity is who the server is, and whom it knows.
+// identity has the credentials of the server and of its client.
 type identity struct {
 	authority *authority
 	server    tls.Certificate
@@ -29,9 +29,9 @@ type identity struct {
 	clientDER []byte
 }
 
-// Credentials are what a client needs to know and to show; all but the token in PEM.
+// Credentials are those of a client, and the CA of the server; all but the token in PEM.
 type Credentials struct {
-	CA               []byte // who signs the server's certificate
+	CA               []byte // signs the server's certificate
 	Certificate, Key []byte // of the client
 	Token            string
 }
@@ -78,8 +78,8 @@ func (s *Server) Credentials() Credentials {
 	return s.identity.client
 }
 
-// RotateServer gives the server a new certificate, by a new authority if it is said.
-// Connections that are open go on.
+// RotateServer gives the server a new certificate, optionally by a new CA. Open connections
+// stay.
 func (s *Server) RotateServer(newCA bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -122,7 +122,7 @@ func (s *Server) tlsConfig() *tls.Config {
 	}
 }
 
-// authenticated says whether the client is known, or answers 401.
+// authenticated reports whether the client is known. If not, it responds with 401.
 func (s *Server) authenticated(x *exchange) bool {
 	if !s.opts.Authenticate {
 		return true

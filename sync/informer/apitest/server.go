@@ -36,26 +36,26 @@ type Options struct {
 	// NoWatchList refuses to stream the initial list (KEP-3157), as servers before
 	// 1.32 do.
 	NoWatchList bool
-	// NoClusterIPSelector refuses to select Services by spec.clusterIP, as servers do
-	// that are older still.
+	// NoClusterIPSelector refuses to select Services by spec.clusterIP, as still older
+	// servers do.
 	NoClusterIPSelector bool
-	// History is how many events of each resource are remembered, with their objects; who is
-	// further behind has to list again. Default: 65,536.
+	// History is how many events of each resource are kept, with their objects; older
+	// resource versions have expired. Default: 65,536.
 	History int
 	// MaxPage is how many objects a list holds at most if the client gives a limit.
 	// Default: as many as the client allows.
 	MaxPage int
-	// PagesExpire refuses with 410 to go on with a list that is read in pages, as if
-	// etcd were compacted in between.
+	// PagesExpire refuses the second page of a list with 410, as if etcd had been
+	// compacted.
 	PagesExpire bool
-	// JSONOnly answers in JSON, whatever the client would rather have.
+	// JSONOnly responds in JSON, also if the client prefers another format.
 	JSONOnly bool
-	// TLS serves HTTPS, with a certificate from an authority that is made for it.
+	// TLS serves HTTPS, with a certificate by a CA of its own.
 	TLS bool
-	// Authenticate refuses with 401 who has neither the token nor the client certificate
-	// of [Server.Credentials]. Certificates need TLS.
+	// Authenticate refuses clients with 401 without the token or the client certificate of
+	// [Server.Credentials]. Certificates need TLS.
 	Authenticate bool
-	// Rules are all that clients may do (RBAC); what they don't allow is refused with 403.
+	// Rules are the clients' permissions (RBAC); other requests are refused with 403.
 	// Default: clients may do everything.
 	Rules []rbacv1.PolicyRule
 }
@@ -163,8 +163,8 @@ func (s *Server) hangUp() {
 	close(s.cut)
 	s.cut = make(chan struct{})
 	if s.http != nil {
-		// What can fail is closing what is closed. The server does not know its port
-		// before the goroutine has told it.
+		// Errors mean that it is closed already. The listener needs a close of its own: the
+		// server may not have it yet.
 		_ = s.listener.Close()
 		_ = s.http.Close()
 		s.http = nil

@@ -131,8 +131,7 @@ func parseRV(s string) (uint64, error) {
 	return rv, nil
 }
 
-// stream writes the events of one watch. What can't be written is not missed by
-// anyone.
+// stream writes the events of one watch. It ignores errors: the client is gone.
 type stream struct {
 	*exchange
 	started bool

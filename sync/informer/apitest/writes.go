@@ -104,10 +104,10 @@ func (x *exchange) patch(old, now *eventsv1.Event) error {
 	return json.Unmarshal(after, now)
 }
 
-// permit is something a user may do with a path.
+// permit is a user's permission for a path.
 type permit struct{ user, verb, path string }
 
-// Know lets TokenReviews of a token tell whose it is. All other tokens are nobody's.
+// Know sets the user that TokenReviews return for a token. Other tokens are invalid.
 func (s *Server) Know(token string, user authenticationv1.UserInfo) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -7,8 +7,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// FuzzObjects: what is read here of any bytes is what the standard decoder reads without the
-// managed fields. They alone don't have to make sense.
+// FuzzObjects decodes any bytes as the standard decoder does, but without managed fields. Only
+// these may be invalid.
 func FuzzObjects(f *testing.F) {
 	for _, data := range odd(f) {
 		f.Add(data)

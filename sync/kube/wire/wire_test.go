@@ -214,7 +214,7 @@ func TestObjects(t *testing.T) {
 	}
 }
 
-// Kinds are told by their types: what is assumed of these must be true of all.
+// The decoder makes assumptions about types, which must be true for all kinds.
 func TestEveryKindOfTheScheme(t *testing.T) {
 	kinds := protobuf(t, ours).(objects).kinds
 	for _, k := range kinds {
