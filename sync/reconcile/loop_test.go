@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"strings"
 	"sync"
 	"testing"
@@ -58,6 +60,44 @@ func (b *fakeBackend) last() *model.Snapshot {
 	return b.applied[len(b.applied)-1]
 }
 
+// faulty is a backend that fails one Apply in ten, at random: before anything is programmed, or
+// when all of it is.
+type faulty struct {
+	*fakeBackend
+	random *rand.Rand
+}
+
+func newFaulty(t testing.TB, b *fakeBackend, seed uint64) *faulty {
+	t.Helper()
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the faults have the seed %d", seed)
+		}
+	})
+	return &faulty{b, rand.New(rand.NewPCG(seed, 0))}
+}
+
+func (b *faulty) Apply(ctx context.Context, s *model.Snapshot) error {
+	const before, behind, of = 0, 1, 20
+	n := b.random.IntN(of)
+	if n == before {
+		return errors.New("fault before Apply")
+	}
+	if err := b.fakeBackend.Apply(ctx, s); err != nil || n != behind {
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.applied, b.at = b.applied[:len(b.applied)-1], b.at[:len(b.at)-1] // only what worked is noted
+	return errors.New("fault behind Apply")
+}
+
+// withoutFaults is for tests that measure when rounds begin, or count those that fail.
+func withoutFaults(l *Loop) { l.Backend = l.Backend.(*faulty).fakeBackend }
+
+// mended is longer than any number of faults in a row takes that will ever be.
+const mended = 10 * time.Minute
+
 func service(i int) model.Service {
 	return model.Service{
 		NamespacedName: model.NamespacedName{Namespace: "default", Name: "web"},
@@ -65,12 +105,12 @@ func service(i int) model.Service {
 	}
 }
 
-// start runs a loop in a bubble of fake time until the test ends.
+// start runs a loop in a bubble of fake time until the test ends, with faults.
 func start(t *testing.T, sources int, b *fakeBackend, with ...func(*Loop)) (*State, *bytes.Buffer) {
 	t.Helper()
 	var log bytes.Buffer
 	s := NewState(model.NewBuilder(model.Config{}), sources)
-	l := &Loop{State: s, Backend: b, Log: slog.New(slog.NewTextHandler(&log, nil))}
+	l := &Loop{State: s, Backend: newFaulty(t, b, rand.Uint64()), Log: slog.New(slog.NewTextHandler(&log, nil))}
 	for _, set := range with {
 		set(l)
 	}
@@ -96,6 +136,7 @@ func TestNothingIsAppliedBeforeEverySourceIsComplete(t *testing.T) {
 			t.Fatalf("%d rounds with one of two sources complete, want none", got)
 		}
 		s.Complete()
+		time.Sleep(mended)
 		synctest.Wait()
 		if got := b.rounds(); got != 1 {
 			t.Fatalf("%d rounds with both complete, want 1", got)
@@ -106,7 +147,7 @@ func TestNothingIsAppliedBeforeEverySourceIsComplete(t *testing.T) {
 func TestChangesDuringARoundCoalesce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &fakeBackend{takes: time.Second}
-		s, _ := start(t, 0, b)
+		s, _ := start(t, 0, b, withoutFaults)
 		time.Sleep(100 * time.Millisecond) // the first round is under way
 		synctest.Wait()
 		for i := range 50 {
@@ -128,7 +169,7 @@ func TestChangesDuringARoundCoalesce(t *testing.T) {
 func TestAFailedRoundIsRetriedLessAndLessOften(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &fakeBackend{err: errors.New("no")}
-		_, log := start(t, 0, b)
+		_, log := start(t, 0, b, withoutFaults)
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
 		// 0.1 s, 0.2 s, … 25.6 s, then every 30 s, with a tenth of jitter.
@@ -156,7 +197,7 @@ func TestAFailedRoundIsRetriedLessAndLessOften(t *testing.T) {
 func TestAChangeMayMendAFailureSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &fakeBackend{err: errors.New("no")}
-		s, _ := start(t, 0, b)
+		s, _ := start(t, 0, b, withoutFaults)
 		time.Sleep(2 * time.Minute) // retries are 30 s apart by now
 		synctest.Wait()
 		b.fail(nil)
@@ -174,7 +215,7 @@ func TestResyncOnceAnHour(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &fakeBackend{}
 		start(t, 0, b)
-		time.Sleep(3*time.Hour + time.Minute)
+		time.Sleep(3*time.Hour + mended)
 		synctest.Wait()
 		if b.resyncs != 3 || b.rounds() != 4 {
 			t.Errorf("%d resyncs and %d rounds in three hours, want 3 and 4", b.resyncs, b.rounds())
@@ -186,14 +227,17 @@ func TestAProblemIsLoggedOnceAndWhenItIsMended(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &fakeBackend{}
 		s, log := start(t, 0, b)
-		s.Update(Change{}, func(b *model.Builder) { b.SetService(service(0)) })
-		synctest.Wait()
-		s.Update(Change{}, func(b *model.Builder) {
-			b.SetServiceCIDR(model.ServiceCIDR{Name: "kubernetes", CIDRs: []string{"172.30.0.0/16"}})
-		})
-		synctest.Wait()
-		s.Update(Change{}, func(b *model.Builder) { b.SetService(service(80)) })
-		synctest.Wait()
+		for _, change := range []func(*model.Builder){
+			func(b *model.Builder) { b.SetService(service(0)) },
+			func(b *model.Builder) {
+				b.SetServiceCIDR(model.ServiceCIDR{Name: "kubernetes", CIDRs: []string{"172.30.0.0/16"}})
+			},
+			func(b *model.Builder) { b.SetService(service(80)) },
+		} {
+			s.Update(Change{}, change)
+			time.Sleep(mended)
+			synctest.Wait()
+		}
 		const problem = "Service default/web: spec.ports[0].port: 0 is not between 1 and 65535"
 		if got := strings.Count(log.String(), problem); got != 2 {
 			t.Errorf("%q is in the log %d times, want 2: when it came and when it went\n%s", problem, got, log)
@@ -207,7 +251,7 @@ func TestAProblemIsLoggedOnceAndWhenItIsMended(t *testing.T) {
 func TestMinIntervalSpacesRounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &fakeBackend{err: errors.New("no")}
-		s, _ := start(t, 0, b, func(l *Loop) { l.MinInterval = 10 * time.Second })
+		s, _ := start(t, 0, b, withoutFaults, func(l *Loop) { l.MinInterval = 10 * time.Second })
 		for i := range 100 {
 			time.Sleep(500 * time.Millisecond)
 			s.Update(Change{}, func(b *model.Builder) { b.SetService(service(i + 1)) })
@@ -231,7 +275,7 @@ func TestAnUnfinishedBackendIsCalledOnceMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &fakeBackend{}
 		again := make(chan struct{}, 1)
-		start(t, 0, b, func(l *Loop) { l.Again = again })
+		start(t, 0, b, withoutFaults, func(l *Loop) { l.Again = again })
 		time.Sleep(time.Second)
 		now := time.Now()
 		again <- struct{}{}
@@ -253,7 +297,7 @@ func TestWhatOthersChangeIsRepairedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &fakeBackend{}
 		others, with := foreignChange()
-		_, log := start(t, 0, b, with, func(l *Loop) { l.MinInterval = time.Minute })
+		_, log := start(t, 0, b, withoutFaults, with, func(l *Loop) { l.MinInterval = time.Minute })
 		time.Sleep(time.Second) // MinInterval lasts on
 		synctest.Wait()
 		now := time.Now()
@@ -277,7 +321,7 @@ func TestAFailedRepairIsRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &fakeBackend{}
 		others, with := foreignChange()
-		start(t, 0, b, with)
+		start(t, 0, b, withoutFaults, with)
 		synctest.Wait()
 		b.fail(errors.New("no"))
 		others <- struct{}{}
@@ -299,7 +343,7 @@ func TestAStormOfForeignChangesIsBounded(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := &fakeBackend{takes: takes}
 				others, with := foreignChange()
-				s, _ := start(t, 0, b, with)
+				s, _ := start(t, 0, b, withoutFaults, with)
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				go func() {
@@ -340,11 +384,65 @@ func TestForeignChangesAreNoReasonToBeginEarly(t *testing.T) {
 			t.Fatalf("%d rounds with a source incomplete, want none", got)
 		}
 		s.Complete()
+		time.Sleep(mended)
 		synctest.Wait()
 		others <- struct{}{}
+		time.Sleep(mended)
 		synctest.Wait()
 		if b.resyncs != 2 || b.rounds() != 2 {
 			t.Errorf("%d resyncs and %d rounds, want 2 and 2", b.resyncs, b.rounds())
 		}
 	})
+}
+
+// Whatever fails and however changes come, the last state is programmed in the end, and then
+// nothing more happens.
+func TestFaultsAreMended(t *testing.T) {
+	for seed := range uint64(50) {
+		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := &fakeBackend{}
+				others, with := foreignChange()
+				again := make(chan struct{}, 1)
+				s, _ := start(t, 0, b, with, func(l *Loop) {
+					l.Backend, l.Again = newFaulty(t, b, seed), again
+					l.MinInterval = time.Duration(seed%3) * time.Second
+				})
+				random := rand.New(rand.NewPCG(seed, 1))
+				const changes = 200
+				for i := range changes {
+					time.Sleep(time.Duration(random.IntN(int(2 * time.Second))))
+					switch random.IntN(10) {
+					case 0:
+						offer(others)
+					case 1:
+						offer(again)
+					default:
+						s.Update(Change{}, func(b *model.Builder) { b.SetService(service(1 + i)) })
+					}
+				}
+				s.Update(Change{}, func(b *model.Builder) { b.SetService(service(1 + changes)) })
+				time.Sleep(mended)
+				synctest.Wait()
+				for sp := range b.last().Family(model.IPv4).ServicePorts() {
+					if got := sp.Frontends[0].VIP.Port; got != 1+changes {
+						t.Errorf("port %d is programmed, want %d", got, 1+changes)
+					}
+				}
+				rounds := b.rounds()
+				time.Sleep(mended)
+				synctest.Wait()
+				if got := b.rounds(); got != rounds {
+					t.Errorf("%d rounds more without a change, want none", got-rounds)
+				}
+			})
+		})
+	}
+}
+
+func offer(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
 }

@@ -42,7 +42,7 @@ func TestObserversHearOfRounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &fakeBackend{takes: 10 * time.Second}
 		r := &recorder{}
-		s, _ := start(t, 1, b, func(l *Loop) { l.Observers = []Observer{r} })
+		s, _ := start(t, 1, b, withoutFaults, func(l *Loop) { l.Observers = []Observer{r} })
 		begin := time.Now()
 		set := func(c Change, port int) {
 			s.Update(c, func(b *model.Builder) { b.SetService(service(port)) })
@@ -95,7 +95,7 @@ func TestTheRoundAfterAFailureIsFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &fakeBackend{}
 		r := &recorder{}
-		s, _ := start(t, 0, b, func(l *Loop) { l.Observers = []Observer{r} })
+		s, _ := start(t, 0, b, withoutFaults, func(l *Loop) { l.Observers = []Observer{r} })
 		change := func(err error) {
 			synctest.Wait()
 			b.fail(err)
@@ -145,7 +145,7 @@ func TestIntervalsCanChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &fakeBackend{}
 		var l *Loop
-		s, _ := start(t, 0, b, func(loop *Loop) { l = loop })
+		s, _ := start(t, 0, b, withoutFaults, func(loop *Loop) { l = loop })
 		synctest.Wait()
 		l.SetIntervals(10*time.Second, time.Minute)
 		for i := range 30 {
