@@ -19,14 +19,13 @@ import (
 // dataplane is a backend, ready to run.
 type dataplane struct {
 	reconcile.Backend
-	name  string
-	with  string // the variant of a program, if there are several
-	why   string // the reason why this backend was chosen
-	close func() error
-	// nft is set for nftables: foreign changes to its tables are noticed at once.
-	nft       *kernel.Backend
-	committed func(kernel.Commit)                    // called for each of its batches; set before the first Apply
-	stats     func() [len(model.Families)]host.Stats // of iptables and IPVS
+	name      string
+	with      string // the variant of the program, if there are several
+	why       string // the reason for choosing it
+	close     func() error
+	nft       *kernel.Backend                        // nil unless the backend is nftables
+	committed func(kernel.Commit)                    // called with its batches; set before the first Apply
+	stats     func() [len(model.Families)]host.Stats // of the other backends
 	// others remove the leftovers of other backends and of kube-proxy from the node. A
 	// function that has succeeded is not called again.
 	others []func(ctx context.Context) error
@@ -43,8 +42,8 @@ const leftoversRetry = 30 * time.Second
 // kubeProxyTable is the table of kube-proxy's nftables mode.
 const kubeProxyTable = "kube-proxy"
 
-// openBackend opens the backend that is configured or, for auto, the first that works
-// here. The leftovers of another one are removed once this one has done its work.
+// openBackend opens the configured backend or, for auto, the first that works on this node. It
+// removes the rules of other backends after its first successful Apply.
 func (d *daemon) openBackend(ctx context.Context, log *slog.Logger) (*dataplane, error) {
 	c := d.current.Load()
 	switch why := c.BackendReason; c.Backend {
@@ -86,11 +85,7 @@ func (d *daemon) openNFT(log *slog.Logger, why string) (*dataplane, error) {
 		return nil, err
 	}
 	p.Backend, p.nft, p.close = b, b, b.Close
-	p.others = []func(context.Context) error{
-		func(context.Context) error { return kernel.RemoveTables(kubeProxyTable) },
-		func(ctx context.Context) error { return host.RemoveRules(ctx, nil) },
-		func(ctx context.Context) error { return host.RemoveIPVS(ctx, d.current.Load().IPVS()) },
-	}
+	p.others = leftovers(nil, d.removeIPVS, kubeProxyTable)
 	return p, nil
 }
 
@@ -101,12 +96,7 @@ func (d *daemon) openIPTables(log *slog.Logger, why string) (*dataplane, error) 
 	}
 	return &dataplane{
 		Backend: b, name: string(config.IPTables), with: b.Variant(), why: why, log: log, close: func() error { return nil },
-		stats: b.Stats,
-		others: []func(context.Context) error{
-			func(context.Context) error { return kernel.RemoveTables(nft.TableName, kubeProxyTable) },
-			func(ctx context.Context) error { return host.RemoveRules(ctx, b) },
-			func(ctx context.Context) error { return host.RemoveIPVS(ctx, d.current.Load().IPVS()) },
-		},
+		stats: b.Stats, others: leftovers(b, d.removeIPVS, nft.TableName, kubeProxyTable),
 	}, nil
 }
 
@@ -117,12 +107,22 @@ func (d *daemon) openIPVS(log *slog.Logger, why string) (*dataplane, error) {
 	}
 	return &dataplane{
 		Backend: b, name: string(config.IPVS), with: b.Variant(), why: why, log: log, close: b.Close, stats: b.Stats,
-		others: []func(context.Context) error{
-			func(context.Context) error { return kernel.RemoveTables(nft.TableName, kubeProxyTable) },
-			func(ctx context.Context) error { return host.RemoveRules(ctx, nil) },
-			func(ctx context.Context) error { return host.RemoveKubeProxyIPVS(ctx) },
-		},
+		others: leftovers(nil, host.RemoveKubeProxyIPVS, nft.TableName, kubeProxyTable),
 	}, nil
+}
+
+func (d *daemon) removeIPVS(ctx context.Context) error {
+	return host.RemoveIPVS(ctx, d.current.Load().IPVS())
+}
+
+// leftovers returns the functions that remove the rules of other backends and of kube-proxy:
+// those of iptables except own's, those of IPVS, and nftables tables.
+func leftovers(own *host.IPTables, removeIPVS func(context.Context) error, tables ...string) []func(context.Context) error {
+	return []func(context.Context) error{
+		func(context.Context) error { return kernel.RemoveTables(tables...) },
+		func(ctx context.Context) error { return host.RemoveRules(ctx, own) },
+		removeIPVS,
+	}
 }
 
 // resyncInterval is the time between two full comparisons of a backend with the node. Foreign
@@ -135,7 +135,7 @@ func resyncInterval(c *config.Config, running config.Backend) time.Duration {
 }
 
 // Apply applies s and, the first time that this succeeds, removes the rules that other backends
-// left: not before, so that connections always find their way. Leftovers that can't be removed
+// left: not before, so that connections always find rules. Leftovers that can't be removed
 // are a warning and not an error, which would be one of both families.
 func (p *dataplane) Apply(ctx context.Context, s *model.Snapshot) error {
 	if err := p.Backend.Apply(ctx, s); err != nil {

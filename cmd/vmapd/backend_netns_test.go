@@ -247,7 +247,7 @@ func TestAutoTakesWhatTheKernelHas(t *testing.T) {
 	p := startVmapd(t, w.Node, "--from", filepath.Join(testdata(t), "demo/before"), "--hostname-override", lab.NodeName)
 	p.waitFor(t, "msg=ready")
 	because := map[string]string{
-		"nftables": "has all that is needed", "ipvs": "lacks nf_tables", "iptables": "there is no IPVS",
+		"nftables": "has all required features", "ipvs": "lacks nf_tables", "iptables": "there is no IPVS",
 	}[*wantBackend]
 	if log := p.log.String(); !strings.Contains(log, "backend="+*wantBackend+" ") || !strings.Contains(log, because) {
 		t.Errorf("want the backend %s, because of %q, got:\n%s", *wantBackend, because, log)

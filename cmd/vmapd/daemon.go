@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -13,35 +12,25 @@ import (
 	"time"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
-	"github.com/vmapd/vmapd/legacy/host"
-	"github.com/vmapd/vmapd/legacy/ipvs"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/sync/events"
-	"github.com/vmapd/vmapd/sync/hostaddr"
-	"github.com/vmapd/vmapd/sync/informer"
-	"github.com/vmapd/vmapd/sync/manifest"
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
-// source delivers objects.
-type source interface {
-	Run(ctx context.Context, state *reconcile.State) error
-}
-
-// daemon is vmapd without a subcommand.
+// daemon is the command without a subcommand.
 type daemon struct {
 	config.Flags
 
 	started time.Time
 	log     *slog.Logger
 	level   slog.LevelVar
-	current atomic.Pointer[config.Config] // in force
+	current atomic.Pointer[config.Config] // the configuration in force
 	events  *events.Recorder
 }
 
-// levelOf returns the level to log at for a verbosity.
+// levelOf returns the level of the log for a verbosity.
 func levelOf(v int) slog.Level {
-	const debugFrom = 4 // as in kube-proxy: for developers
+	const debugFrom = 4 // kube-proxy's verbosity of debugging
 	if v >= debugFrom {
 		return slog.LevelDebug
 	}
@@ -58,7 +47,7 @@ func (d *daemon) newLogger(w io.Writer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, o))
 }
 
-// say logs the notes on a configuration that the one before did not have; nil: it is the first.
+// say logs the notes of a configuration that the previous one, which may be nil, did not have.
 func (d *daemon) say(ctx context.Context, c, before *config.Config) {
 	for _, n := range c.Notes {
 		if before == nil || !slices.Contains(before.Notes, n) {
@@ -89,13 +78,13 @@ func (d *daemon) run(ctx context.Context, stderr io.Writer) error {
 	return err
 }
 
-// serve programs the node until ctx ends, or until an error that only a restart can repair.
+// serve programs the node until ctx ends, or a part fails so that a new start is needed.
 func (d *daemon) serve(ctx context.Context) error {
 	traffic, err := d.traffic(d.current.Load())
 	if err != nil {
 		return err
 	}
-	objects, describe, err := d.source(traffic.NodeName)
+	in, err := d.openInputs(traffic)
 	if err != nil {
 		return err
 	}
@@ -107,41 +96,36 @@ func (d *daemon) serve(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = plane.close() }()
-	d.setUpNode(ctx, d.current.Load()) // now that the kernel has loaded connection tracking
-	started := []slog.Attr{slog.String("version", version()), slog.String("node", traffic.NodeName), slog.String("backend", plane.name)}
-	if plane.with != "" {
-		started = append(started, slog.String("with", plane.with))
-	}
-	d.log.LogAttrs(ctx, slog.LevelInfo, "started", append(started, slog.String("reason", plane.why))...)
-	d.announce(plane)
+	plane.again = func() { in.state.Update(reconcile.Change{}, func(*model.Builder) {}) }
+	d.setUpNode(ctx, d.current.Load()) // after the backend, which has loaded connection tracking
+	d.announce(ctx, plane, traffic.NodeName)
 
-	sources := []source{objects, &hostaddr.Source{Log: d.log, Ignore: []string{ipvs.DefaultDevice, host.KubeProxyDevice}}}
-	state := reconcile.NewState(model.NewBuilder(traffic), len(sources))
-	plane.again = func() { state.Update(reconcile.Change{}, func(*model.Builder) {}) }
-	observers := d.observe(plane, state)
-	ports, err := d.openPorts(plane, observers, traffic.NodeName)
-	if err != nil {
+	r := &running{daemon: d, plane: plane, observers: d.observe(plane, in.state)}
+	if r.ports, err = d.openPorts(plane, r.observers, traffic.NodeName); err != nil {
 		return err
 	}
-	backend := config.Backend(plane.name)
-	loop := &reconcile.Loop{
-		State: state, Backend: plane, Log: d.log, Describe: describe, Observers: observers.all(),
-		MinInterval:    d.current.Load().MinSyncPeriod(backend),
-		ResyncInterval: resyncInterval(d.current.Load(), backend),
-	}
+	r.loop = d.newLoop(plane, in, r.observers)
 	if plane.nft != nil {
-		loop.Again = plane.nft.Again()
-		defer watch(ctx, plane, loop)()
+		defer watch(ctx, plane, r.loop)()
 	}
-	r := &running{daemon: d, plane: plane, observers: observers, ports: ports, loop: loop}
-	tasks := append(observers.tasks(), quiet(d.events.Run), quiet(loop.Run), ports.metrics.Run, ports.healthz.Run, r.follow)
-	for _, s := range sources {
-		tasks = append(tasks, func(ctx context.Context) error { return s.Run(ctx, state) })
-	}
-	return runAll(ctx, tasks)
+	return runAll(ctx, append(r.tasks(), in.tasks()...))
 }
 
-// traffic returns the configuration of the model for this host.
+// newLoop returns the loop that applies the state of the inputs to the dataplane.
+func (d *daemon) newLoop(p *dataplane, in inputs, o *observers) *reconcile.Loop {
+	c, backend := d.current.Load(), config.Backend(p.name)
+	loop := &reconcile.Loop{
+		State: in.state, Backend: p, Log: d.log, Describe: in.describe, Observers: o.all(),
+		MinInterval:    c.MinSyncPeriod(backend),
+		ResyncInterval: resyncInterval(c, backend),
+	}
+	if p.nft != nil {
+		loop.Again = p.nft.Again()
+	}
+	return loop
+}
+
+// traffic returns the settings that decide about traffic, adapted to this host.
 func (d *daemon) traffic(c *config.Config) (model.Config, error) {
 	traffic := c.Model()
 	if traffic.NodeName == "" {
@@ -157,59 +141,9 @@ func (d *daemon) traffic(c *config.Config) (model.Config, error) {
 	return traffic, nil
 }
 
-// source returns the source of objects, and a function that describes their problems.
-func (d *daemon) source(nodeName string) (source, func(model.Problem) string, error) {
-	c := d.current.Load()
-	if len(c.From) > 0 {
-		s := &manifest.Source{Paths: c.From, Log: d.log}
-		return s, func(p model.Problem) string { return located(s.Locate(p), p) }, nil
-	}
-	client, err := informer.Connect(c.Client())
-	if err != nil {
-		return nil, nil, fmt.Errorf("connect to the cluster (without one, use --from PATH): %w", err)
-	}
-	return &informer.Source{Client: client, NodeName: nodeName, Log: d.log}, nil, nil
-}
-
-// located prefixes a problem with its place in the files, if that is known.
-func located(place string, p model.Problem) string {
-	if place == "" {
-		return p.Error()
-	}
-	return place + ": " + p.Error()
-}
-
-// task runs until its context ends, or fails.
-type task func(context.Context) error
-
-// quiet makes a task of a function that can't fail.
-func quiet(run func(context.Context)) task {
-	return func(ctx context.Context) error {
-		run(ctx)
-		return nil
-	}
-}
-
-// runAll runs tasks until ctx ends or one of them fails, and waits for all.
-func runAll(ctx context.Context, tasks []task) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	var wait sync.WaitGroup
-	errs := make([]error, len(tasks))
-	for i, run := range tasks {
-		wait.Go(func() {
-			if errs[i] = run(ctx); errs[i] != nil {
-				cancel()
-			}
-		})
-	}
-	wait.Wait()
-	return errors.Join(errs...)
-}
-
-// watch has the loop repair foreign changes to our tables at once, where the kernel does not
-// prevent them: before Linux 6.9, and with tables that nft made. If the watch fails, the
-// comparison once an hour remains.
+// watch lets the loop repair at once changes that others make to vmapd's tables. The kernel
+// permits such changes before Linux 6.9, and to tables that nft made. If watching fails, the
+// hourly comparison remains.
 func watch(ctx context.Context, backend *dataplane, loop *reconcile.Loop) (stop func()) {
 	watched, err := backend.nft.Watch()
 	if err != nil {
@@ -237,4 +171,32 @@ func hasIPv6Loopback() bool {
 	}
 	_ = l.Close()
 	return true
+}
+
+// task runs until its context ends, or until it fails.
+type task func(context.Context) error
+
+// quiet makes a task of a function that can't fail.
+func quiet(run func(context.Context)) task {
+	return func(ctx context.Context) error {
+		run(ctx)
+		return nil
+	}
+}
+
+// runAll runs tasks until ctx ends or one of them fails, and waits for all.
+func runAll(ctx context.Context, tasks []task) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var wait sync.WaitGroup
+	errs := make([]error, len(tasks))
+	for i, run := range tasks {
+		wait.Go(func() {
+			if errs[i] = run(ctx); errs[i] != nil {
+				cancel()
+			}
+		})
+	}
+	wait.Wait()
+	return errors.Join(errs...)
 }

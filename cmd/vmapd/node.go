@@ -24,8 +24,14 @@ func (d *daemon) newRecorder(nodeName string) (*events.Recorder, error) {
 	return events.New(o), nil
 }
 
-// announce sends events about the Node: that vmapd starts, and notes on its configuration.
-func (d *daemon) announce(p *dataplane) {
+// announce logs the start, and sends events about the Node: the start, and notes on the
+// configuration.
+func (d *daemon) announce(ctx context.Context, p *dataplane, nodeName string) {
+	attrs := []slog.Attr{slog.String("version", version()), slog.String("node", nodeName), slog.String("backend", p.name)}
+	if p.with != "" {
+		attrs = append(attrs, slog.String("with", p.with))
+	}
+	d.log.LogAttrs(ctx, slog.LevelInfo, "started", append(attrs, slog.String("reason", p.why))...)
 	d.events.Node(events.Normal, events.ReasonStarting, events.ActionStart, fmt.Sprintf("vmapd starts with %s: %s", p.name, p.why))
 	for _, n := range d.current.Load().Notes {
 		if n.Event {

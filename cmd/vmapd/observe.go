@@ -18,15 +18,15 @@ import (
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
-// observers are told of each round. They serve metrics, probes, health checks and node ports
-// on loopback, write events, and delete stale flows from connection tracking.
+// observers are the observers of the loop: they serve metrics and probes, send events, delete
+// stale flows from connection tracking, and listen for node ports on loopback.
 type observers struct {
 	metrics   *metrics.Metrics
 	tracker   *health.Tracker
 	services  *health.Services
 	localhost *localhost.Forwarder
 	events    *events.Recorder
-	flows     *conntrack.Reconciler // nil with IPVS, which has a table of its own
+	flows     *conntrack.Reconciler // nil with IPVS, which has a connection table of its own
 }
 
 func (d *daemon) observe(p *dataplane, state *reconcile.State) *observers {
@@ -38,12 +38,17 @@ func (d *daemon) observe(p *dataplane, state *reconcile.State) *observers {
 			d.events.Service(service, events.Warning, events.ReasonNodePortFailed, events.ActionListen, err.Error())
 		},
 	})
-	o.metrics = metrics.New(metrics.Options{
+	figures := metrics.Options{
 		Backend: p.name, Reason: p.why, Started: d.started,
-		NFT: nftStats(p.nft), Legacy: p.stats, Pending: state.Pending, Localhost: localhostStats(o.localhost),
-		ConntrackTable: conntrackTable, ServiceConnections: serviceConnections(p.nft, d.log),
-		EventsDropped: d.events.Dropped,
-	})
+		Legacy: p.stats, Pending: state.Pending, Localhost: o.localhost.Stats,
+		ConntrackTable: conntrackTable, EventsDropped: d.events.Dropped,
+	}
+	if p.nft != nil {
+		figures.NFT = p.nft.Stats
+		figures.ServiceConnections = func() []kernel.Count { return serviceConnections(p.nft, d.log) }
+		p.committed = func(c kernel.Commit) { o.metrics.Batch(c.Family, c.Operations, c.Bytes, c.Took) }
+	}
+	o.metrics = metrics.New(figures)
 	o.metrics.ConfigReloaded(d.started, nil)
 	for gate, on := range c.KubeProxy().FeatureGates {
 		o.metrics.Feature(gate, "", on)
@@ -62,14 +67,11 @@ func (d *daemon) observe(p *dataplane, state *reconcile.State) *observers {
 			o.metrics.Conntrack(pass.Family, pass.Took, pass.Deleted)
 		}})
 	}
-	if p.nft != nil {
-		p.committed = func(c kernel.Commit) { o.metrics.Batch(c.Family, c.Operations, c.Bytes, c.Took) }
-	}
 	return o
 }
 
-// restricted reports whether node ports, and with them health checks, answer on some of the
-// node's addresses only.
+// restricted reports whether node ports and health-check node ports answer only on some of the
+// node's addresses.
 func restricted(c *config.Config) bool { return !c.Model().NodePortAddresses.All }
 
 func (o *observers) all() []reconcile.Observer {
@@ -83,7 +85,7 @@ func (o *observers) all() []reconcile.Observer {
 	return list
 }
 
-// tasks are the observers' own goroutines.
+// tasks are the tasks of the observers beside the loop.
 func (o *observers) tasks() []task {
 	list := []task{quiet(o.services.Run), quiet(o.localhost.Run), quiet(o.watchTable)}
 	if o.flows != nil {
@@ -99,50 +101,21 @@ func (o *observers) watchTable(ctx context.Context) {
 	})
 }
 
-func nftStats(b *kernel.Backend) func() [len(model.Families)]metrics.BackendStats {
-	if b == nil {
-		return nil
-	}
-	return func() (all [len(model.Families)]metrics.BackendStats) {
-		for _, f := range model.Families {
-			all[f] = metrics.BackendStats(b.Stats(f))
-		}
-		return all
-	}
-}
-
-func localhostStats(f *localhost.Forwarder) func() [len(model.Families)]metrics.LocalhostStats {
-	return func() (all [len(model.Families)]metrics.LocalhostStats) {
-		for family, s := range f.Stats() {
-			all[family] = metrics.LocalhostStats(s)
-		}
-		return all
-	}
-}
-
 func conntrackTable() (entries, limit uint64, ok bool) {
 	used, most, err := nodesetup.TableUse(nodesetup.Options{})
 	return uint64(used), uint64(most), err == nil
 }
 
-// scrapeTimeout bounds the time of a scrape: Prometheus gives up after 10 s.
+// scrapeTimeout limits a scrape: Prometheus' default timeout is 10 s.
 const scrapeTimeout = 8 * time.Second
 
-func serviceConnections(b *kernel.Backend, log *slog.Logger) func() []metrics.ServiceCount {
-	if b == nil {
-		return nil
+// serviceConnections returns the counts of connections, as far as the kernel could be read.
+func serviceConnections(b *kernel.Backend, log *slog.Logger) []kernel.Count {
+	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
+	defer cancel()
+	counts, err := b.Connections(ctx)
+	if err != nil {
+		log.LogAttrs(ctx, slog.LevelDebug, "could not read all counters of connections", slog.Any("err", err))
 	}
-	return func() []metrics.ServiceCount {
-		ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
-		defer cancel()
-		counts, err := b.Connections(ctx)
-		if err != nil {
-			log.LogAttrs(ctx, slog.LevelDebug, "cannot count all connections", slog.Any("err", err))
-		}
-		list := make([]metrics.ServiceCount, 0, len(counts))
-		for _, c := range counts {
-			list = append(list, metrics.ServiceCount(c))
-		}
-		return list
-	}
+	return counts
 }

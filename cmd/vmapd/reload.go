@@ -21,6 +21,11 @@ type running struct {
 	loop      *reconcile.Loop
 }
 
+// tasks are all tasks of the daemon except those of its inputs.
+func (r *running) tasks() []task {
+	return append(r.observers.tasks(), quiet(r.events.Run), quiet(r.loop.Run), r.ports.metrics.Run, r.ports.healthz.Run, r.follow)
+}
+
 // follow applies changes of the configuration's files without a restart. It returns an error if a
 // field changed that needs a new start: the supervisor then starts the process again, and the
 // rules stay meanwhile.

@@ -19,6 +19,8 @@ import (
 	"github.com/vmapd/vmapd/legacy/host"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
+	"github.com/vmapd/vmapd/nft/kernel"
+	"github.com/vmapd/vmapd/sync/localhost"
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
@@ -52,14 +54,14 @@ func bare(backend string) Options {
 }
 
 // connections counts two Services.
-func connections() []ServiceCount {
+func connections() []kernel.Count {
 	name := func(namespace, service, port string, p model.Protocol) model.ServicePortName {
 		return model.ServicePortName{NamespacedName: model.NamespacedName{Namespace: namespace, Name: service}, Port: port, Protocol: p}
 	}
-	return []ServiceCount{
-		{name("ns1", "web", "http", model.TCP), model.IPv4, 12},
-		{name("ns1", "web", "http", model.TCP), model.IPv6, 3},
-		{name("kube-system", "dns", "", model.UDP), model.IPv4, 1 << 40},
+	return []kernel.Count{
+		{Name: name("ns1", "web", "http", model.TCP), Family: model.IPv4, Connections: 12},
+		{Name: name("ns1", "web", "http", model.TCP), Family: model.IPv6, Connections: 3},
+		{Name: name("kube-system", "dns", "", model.UDP), Family: model.IPv4, Connections: 1 << 40},
 	}
 }
 
@@ -67,16 +69,18 @@ func connections() []ServiceCount {
 func all(backend string) Options {
 	o := bare(backend)
 	o.Pending = func() (int, int) { return 2, 5 }
-	o.Localhost = func() [2]LocalhostStats { return [2]LocalhostStats{{3, 1, 1, 40}, {2, 0, 0, 2}} }
+	o.Localhost = func() [2]localhost.Stats {
+		return [2]localhost.Stats{{Listeners: 3, Missing: 1, Failures: 1, Accepted: 40}, {Listeners: 2, Accepted: 2}}
+	}
 	o.EventsDropped = func() uint64 { return 3 }
 	o.ConntrackTable = func() (uint64, uint64, bool) { return 4711, 262144, true }
 	o.ServiceConnections = connections
 	if backend == NFTables {
-		o.NFT = func() [2]BackendStats {
-			return [2]BackendStats{
+		o.NFT = func(f model.Family) kernel.Stats {
+			return [2]kernel.Stats{
 				{Batches: 7, Operations: 5000, Bytes: 1 << 20, Rejected: 1, Repairs: 2},
 				{Batches: 1, Operations: 40, Bytes: 4096},
-			}
+			}[f]
 		}
 		return o
 	}

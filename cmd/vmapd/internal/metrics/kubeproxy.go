@@ -4,6 +4,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/vmapd/vmapd/legacy/host"
+	"github.com/vmapd/vmapd/sync/localhost"
 )
 
 // Names of labels.
@@ -190,7 +191,7 @@ func (m *Metrics) registerLocalhost() {
 	if read == nil {
 		return
 	}
-	perFamily := func(of func(LocalhostStats) float64) func(emitter) {
+	perFamily := func(of func(localhost.Stats) float64) func(emitter) {
 		return func(emit emitter) {
 			stats := read()
 			for _, f := range m.families {
@@ -200,14 +201,14 @@ func (m *Metrics) registerLocalhost() {
 	}
 	m.scrape(prometheus.GaugeValue, ownNamespace, "localhost_nodeport_listeners_missing",
 		"Node ports on loopback that cannot be served, for instance because another process has the port.",
-		[]string{ipFamily}, perFamily(func(s LocalhostStats) float64 { return float64(s.Missing) }))
+		[]string{ipFamily}, perFamily(func(s localhost.Stats) float64 { return float64(s.Missing) }))
 	switch m.options.Backend {
 	case NFTables:
 		m.scrape(prometheus.GaugeValue, proxyNamespace, "nftables_localhost_nodeport_listeners", "Open listeners for node ports on loopback.",
-			[]string{ipFamily}, perFamily(func(s LocalhostStats) float64 { return float64(s.Listeners) }))
+			[]string{ipFamily}, perFamily(func(s localhost.Stats) float64 { return float64(s.Listeners) }))
 		m.scrape(prometheus.CounterValue, proxyNamespace, "nftables_localhost_nodeport_listener_creation_failures_total",
 			"Failures to open a listener for a node port on loopback.", []string{ipFamily},
-			perFamily(func(s LocalhostStats) float64 { return float64(s.Failures) }))
+			perFamily(func(s localhost.Stats) float64 { return float64(s.Failures) }))
 	case IPTables:
 		m.scrape(prometheus.CounterValue, proxyNamespace, "iptables_localhost_nodeports_accepted_packets_total",
 			"Connections to node ports on loopback, counted by their first packet.", nil, func(emit emitter) {

@@ -15,6 +15,8 @@ import (
 
 	"github.com/vmapd/vmapd/legacy/host"
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/nft/kernel"
+	"github.com/vmapd/vmapd/sync/localhost"
 )
 
 // Backends, by the names of kube-proxy's modes.
@@ -38,44 +40,20 @@ type Options struct {
 	Started time.Time
 
 	// NFT returns the counters of the nftables backend.
-	NFT func() [len(model.Families)]BackendStats
+	NFT func(model.Family) kernel.Stats
 	// Legacy returns the counters of the iptables or the IPVS backend.
 	Legacy func() [len(model.Families)]host.Stats
 	// Pending counts changed objects that wait for the next sync.
 	Pending func() (services, endpointSlices int)
 	// Localhost is about node ports on loopback.
-	Localhost func() [len(model.Families)]LocalhostStats
+	Localhost func() [len(model.Families)]localhost.Stats
 	// ConntrackTable returns the size and the limit of the connection tracking table. ok is
 	// false if they are not known.
 	ConntrackTable func() (entries, limit uint64, ok bool)
 	// EventsDropped counts events that could not be sent to the API server.
 	EventsDropped func() uint64
 	// ServiceConnections returns the number of new connections of each service port and family.
-	ServiceConnections func() []ServiceCount
-}
-
-// BackendStats is what a backend has done for one IP family.
-type BackendStats struct {
-	Batches    uint64
-	Operations uint64
-	Bytes      uint64
-	Rejected   int    // service ports that the kernel refuses now
-	Repairs    uint64 // comparisons that found changes by others
-}
-
-// LocalhostStats is about the listeners of one IP family that serve node ports on loopback.
-type LocalhostStats struct {
-	Listeners int    // open now
-	Missing   int    // can't be opened now
-	Failures  uint64 // to open one
-	Accepted  uint64 // connections
-}
-
-// ServiceCount counts the new connections to one service port.
-type ServiceCount struct {
-	Name        model.ServicePortName
-	Family      model.Family
-	Connections uint64
+	ServiceConnections func() []kernel.Count
 }
 
 // Metrics are the metrics of one daemon. It is a reconcile.Observer, and safe for concurrent use.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
+	"github.com/vmapd/vmapd/nft/kernel"
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
@@ -164,7 +165,7 @@ func BenchmarkDone(b *testing.B) {
 func TestServicesThatAreDeletedVanish(t *testing.T) {
 	list := connections()
 	o := bare(NFTables)
-	o.ServiceConnections = func() []ServiceCount { return list }
+	o.ServiceConnections = func() []kernel.Count { return list }
 	m := New(o)
 	const name = "vmapd_service_connections_total"
 	if got := len(scrape(t, m)[name].GetMetric()); got != 3 {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
+	"github.com/vmapd/vmapd/nft/kernel"
 )
 
 // What is gathered is consistent: nothing is there twice, though two registries are joined.
@@ -54,7 +55,7 @@ func TestABadFigureIsAlone(t *testing.T) {
 	o.ConntrackTable = func() (uint64, uint64, bool) { return 0, 0, false }
 	list := connections()
 	list[1].Name.Namespace = "\xff\xfe"
-	o.ServiceConnections = func() []ServiceCount { return append(list, list[0]) }
+	o.ServiceConnections = func() []kernel.Count { return append(list, list[0]) }
 	m := New(o)
 	for range 2 { // errors are counted after a scrape
 		families := scrape(t, m)

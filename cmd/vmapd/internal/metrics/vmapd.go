@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/nft/kernel"
 )
 
 const ownNamespace = "vmapd"
@@ -49,15 +50,13 @@ func (m *Metrics) registerOwn() {
 }
 
 // stats returns the counters of the backend, or nil.
-func (m *Metrics) stats() func() [len(model.Families)]BackendStats {
+func (m *Metrics) stats() func(model.Family) kernel.Stats {
 	if m.options.Legacy == nil {
 		return m.options.NFT
 	}
-	return func() (all [len(model.Families)]BackendStats) {
-		for f, s := range m.options.Legacy() {
-			all[f] = BackendStats{Batches: s.Batches, Operations: s.Operations, Bytes: s.Bytes, Repairs: s.Repairs}
-		}
-		return all
+	return func(f model.Family) kernel.Stats {
+		s := m.options.Legacy()[f]
+		return kernel.Stats{Batches: s.Batches, Operations: s.Operations, Bytes: s.Bytes, Repairs: s.Repairs}
 	}
 }
 
@@ -69,30 +68,30 @@ func (m *Metrics) registerBackend() {
 	for _, figure := range []struct {
 		kind       prometheus.ValueType
 		name, help string
-		of         func(*BackendStats) float64
+		of         func(*kernel.Stats) float64
 		without    []string // backends without this metric
 	}{
 		{
 			prometheus.CounterValue, "batches_total", "Batches of changes that were applied to the dataplane.",
-			func(s *BackendStats) float64 { return float64(s.Batches) }, nil,
+			func(s *kernel.Stats) float64 { return float64(s.Batches) }, nil,
 		},
 		{
 			prometheus.CounterValue, "batch_operations_total", "Operations in these batches, such as nftables operations sent to the kernel.",
-			func(s *BackendStats) float64 { return float64(s.Operations) }, nil,
+			func(s *kernel.Stats) float64 { return float64(s.Operations) }, nil,
 		},
 		{
 			prometheus.CounterValue, "batch_bytes_total", "Bytes in these batches, as sent to the kernel or to iptables-restore.",
-			func(s *BackendStats) float64 { return float64(s.Bytes) },
+			func(s *kernel.Stats) float64 { return float64(s.Bytes) },
 			[]string{IPVS},
 		},
 		{
 			prometheus.CounterValue, "repairs_total", "Comparisons that found and repaired changes of others to vmapd's rules.",
-			func(s *BackendStats) float64 { return float64(s.Repairs) },
+			func(s *kernel.Stats) float64 { return float64(s.Repairs) },
 			[]string{IPVS},
 		},
 		{
 			prometheus.GaugeValue, "refused_service_ports", "Service ports that the kernel rejects; the log has the reasons.",
-			func(s *BackendStats) float64 { return float64(s.Rejected) },
+			func(s *kernel.Stats) float64 { return float64(s.Rejected) },
 			[]string{IPTables, IPVS},
 		},
 	} {
@@ -100,9 +99,9 @@ func (m *Metrics) registerBackend() {
 			continue
 		}
 		m.scrape(figure.kind, ownNamespace, figure.name, figure.help, []string{ipFamily}, func(emit emitter) {
-			stats := read()
 			for _, f := range m.families {
-				emit(figure.of(&stats[f]), f.String())
+				stats := read(f)
+				emit(figure.of(&stats), f.String())
 			}
 		})
 	}
