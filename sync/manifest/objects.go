@@ -75,7 +75,11 @@ func collect[T any](o *Objects) []T {
 }
 
 // ApplyTo sets all objects in b.
-func (o *Objects) ApplyTo(b *model.Builder) { o.applyTo(b) }
+func (o *Objects) ApplyTo(b *model.Builder) {
+	for _, obj := range o.list {
+		obj.set(b)
+	}
+}
 
 // builder has the methods of a [model.Builder] that this package calls.
 type builder interface {
@@ -87,12 +91,6 @@ type builder interface {
 	DeleteNode(name string)
 	SetServiceCIDR(model.ServiceCIDR)
 	DeleteServiceCIDR(name string)
-}
-
-func (o *Objects) applyTo(b builder) {
-	for _, obj := range o.list {
-		obj.set(b)
-	}
 }
 
 // Locate returns the place of p's field as "file:line". If the manifest does not have the
