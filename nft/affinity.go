@@ -15,14 +15,14 @@ import (
 //	chain affinity-NAME   a client that is in there gets its endpoint again
 //	chain remember-NAME   a client's endpoint is put in there
 //
-// These are for the cluster list of endpoints. With a Local traffic policy there is the
-// local list besides, with the same objects for itself, called local-…. What was chosen
-// from one list may not be in the other, so each has its own map. An endpoint that is in
-// both lists, which the set affinity-both-NAME tells, is noted in both.
+// These are for the Cluster endpoints. A Service with a Local traffic policy also has Local
+// endpoints, with the same objects for them, called local-…. An endpoint of one list may not
+// be in the other, so each list has its own map. The set affinity-both-NAME has the endpoints
+// that are in both lists; they are stored in both maps.
 //
-// No object depends on which endpoints there are, but for that set: a changed endpoint
-// costs what it costs without affinity, and so does a connection, for any number of them.
-// NAME is namespace/service/protocol/port, which no other object's name can be.
+// Only that set depends on the endpoints. So a changed endpoint and a new connection cost the
+// same with affinity as without, for any number of endpoints. NAME is
+// namespace/service/protocol/port.
 var (
 	affinityOf = [...]string{model.Cluster: "affinity-", model.Local: "local-affinity-"}
 	rememberOf = [...]string{model.Cluster: "remember-", model.Local: "local-remember-"}
@@ -41,8 +41,8 @@ func isOwn(name string) bool { return strings.Contains(name, "/") }
 type affinity struct {
 	sp   *model.ServicePort
 	name string
-	// has says which lists a connection may be sent to: as the policies say, not as the
-	// endpoints of the moment do, so that clients are not forgotten for a moment's sake.
+	// has says to which lists the policies can send a connection, even if a list is empty just
+	// now: otherwise all clients would be forgotten while it is.
 	has      [len(model.TrafficPolicies)]bool
 	external bool // some frontend needs both
 }
@@ -63,8 +63,8 @@ func affinityFor(sp *model.ServicePort) *affinity {
 	return a
 }
 
-// isExternalLocal reports whether the list depends on who connects: by ShortCircuit, also
-// if there is no endpoint just now.
+// isExternalLocal reports whether the list depends on the client, see ShortCircuit, even if
+// there is no endpoint just now.
 func isExternalLocal(fe model.Frontend) bool {
 	return fe.Kind != model.ClusterIP && fe.TrafficPolicy == model.Local
 }
@@ -142,8 +142,8 @@ func (a *affinity) externalChain(s *model.Settings, name string, of [len(model.T
 	}
 }
 
-// verdicts returns where connections to a frontend come back, and where they are
-// remembered.
+// verdicts returns the verdicts for connections to a frontend: to the chain for clients that
+// come back, and to the one that stores their endpoint.
 func (a *affinity) verdicts(fe model.Frontend) (back, remember Verdict) {
 	if isExternalLocal(fe) {
 		return Verdict{Jump, externalAffinity + a.name}, Verdict{Goto, externalRemember + a.name}
@@ -167,13 +167,12 @@ func endpointData(e model.Endpoint) string {
 	return string(AppendPort(AppendAddr(nil, e.Addr.Addr()), e.Addr.Port()))
 }
 
-// Purge brings the remembered clients of a service port in line with it, after a batch:
-// whose endpoint is gone is forgotten, and a changed timeout counts from a client's last
-// connection.
+// Purge updates the remembered clients of a service port after a batch. Clients whose endpoint
+// is gone are forgotten, and a changed timeout begins with a client's last connection.
 type Purge struct {
 	Map     string
 	Keep    map[string]bool // endpoints, as an element's data
-	Timeout *Remember       // nil if it is as before
+	Timeout *Remember       // nil: unchanged
 }
 
 // text says which clients stay: "{ keep 10.0.0.1 . 80, 10.0.0.2 . 80; timeout 3h }".
@@ -189,8 +188,8 @@ func (p Purge) text(f model.Family) string {
 	return text + " }"
 }
 
-// purge returns what to do about a service port that was old before; all is for when
-// nobody knows.
+// purge returns the maps of a service port to purge; old is the version before. With all, the
+// version before is unknown, and every map is purged.
 func purge(old, now *model.ServicePort, all bool) []Purge {
 	a, before := affinityFor(now), affinityFor(old)
 	if a == nil || before == nil && !all {

@@ -13,20 +13,20 @@ import (
 // they are carried out.
 type Batch struct {
 	Family      model.Family
-	DeleteTable bool     // what is there has another layout: begin anew
-	CreateTable bool     // there is none
+	DeleteTable bool     // the table has another layout, and is made anew
+	CreateTable bool     // there is no table
 	AddSets     []Set    // declarations only
-	RemakeBase  []string // base chains of SetChains whose hook changed: deleted before
+	RemakeBase  []string // base chains of SetChains whose hook changed: deleted first
 	SetChains   []Chain  // made or, unless NewChain says so, given other rules
 	Delete      []SetOps
 	Add         []SetOps
 
-	// What can only be deleted once nothing uses it. Before Linux 6.2 that is known
-	// only after the batch, so these go in a batch of their own behind it.
+	// Chains and sets can only be deleted once nothing refers to them. Before Linux 6.2 the
+	// kernel drops references only after the batch, so these follow in a batch of their own.
 	DeleteChains []string
 	DeleteSets   []string
 
-	// What is brought in line behind all that: packets change it meanwhile.
+	// Maps to purge after all that: packets change them meanwhile.
 	Purge []Purge
 
 	newChains map[string]bool
@@ -41,7 +41,7 @@ type SetOps struct {
 // ElementOp is one of them.
 type ElementOp struct {
 	Element
-	Port *model.ServicePort // whose it is; nil for what no single Service determines
+	Port *model.ServicePort // the owner; nil for an element that no single Service determines
 }
 
 // Empty reports whether there is nothing to do.
@@ -90,8 +90,8 @@ func (b *Batch) aheadChains() []*Batch {
 	return []*Batch{chains}
 }
 
-// aheadElements takes from the batch what changes nothing about where any packet goes: new
-// counters and, in a new table, endpoints, which no frontend refers to yet. It returns them
+// aheadElements takes elements from the batch that do not affect where packets go: new
+// counters and, in a new table, endpoints, to which no frontend refers yet. It returns them
 // as batches of n elements at most.
 func (b *Batch) aheadElements(n int) []*Batch {
 	var ahead []*Batch
@@ -132,7 +132,7 @@ func (b *Batch) isAhead(set string) bool {
 	return s.Counter || b.CreateTable && s.hasSlots()
 }
 
-// Without takes out of the batch what concerns some service ports.
+// Without removes the elements of some service ports from the batch.
 func (b *Batch) Without(ports map[model.ServicePortName]bool) {
 	for _, list := range [...][]SetOps{b.Delete, b.Add} {
 		for i := range list {
@@ -143,8 +143,8 @@ func (b *Batch) Without(ports map[model.ServicePortName]bool) {
 	}
 }
 
-// String returns the batch as an nft script. What is to be purged are comments: nft has no
-// command for it.
+// String returns the batch as an nft script. Maps to purge are comments in it, because nft
+// has no such command.
 func (b *Batch) String() string {
 	var s strings.Builder
 	table := ipWord(b.Family) + " " + TableName

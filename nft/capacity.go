@@ -9,15 +9,15 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// A capacity is the numbers of endpoints that a chain can choose from: lo to hi. One chain for several
-// numbers means that a Service which grows or shrinks keeps its verdict: the kernel would
-// validate all verdicts of the table again for one (nft_table_validate), and walk all
-// endpoints for a new chain that looks into their map (nf_tables_bind_set).
+// A capacity is the range of numbers of endpoints that a chain can choose from: lo to hi. With
+// one chain for several numbers, a Service that grows or shrinks keeps its verdict. For a new
+// verdict the kernel would validate all verdicts of the table again (nft_table_validate), and
+// for a new chain that looks into the map of endpoints, walk the map (nf_tables_bind_set).
 type capacity struct{ lo, hi int }
 
-// capacityFor returns the numbers that a chain for n endpoints of a list is for: up to the next
-// power of two. Only the random choice can draw again when it finds an empty slot; the
-// others need to know the number.
+// capacityFor returns the capacity of the chain for n endpoints of a list: up to the next
+// power of two. Only a random choice can be repeated when it finds an empty slot; the other
+// algorithms need the exact number.
 func capacityFor(n int, l model.TrafficPolicy, a model.Algorithm) capacity {
 	switch {
 	case a != model.Random || n == 0 && l == model.Local:
@@ -48,11 +48,11 @@ func (c capacity) words() string {
 // maxDraws bounds the rules of a chain that chooses.
 const maxDraws = 8
 
-// draws returns among how many slots to choose: first, and again where the slot is empty.
-// With n endpoints each draw among n slots or more is fair, and one among n always finds
-// an endpoint. Where there are too many numbers for a draw each, the first is done twice,
-// as most of those who are left are left by it: no endpoint's share is off by more than a
-// thousandth then.
+// draws returns the numbers of slots to draw from: first, and again after an empty slot. With
+// n endpoints each draw from n slots or more is fair, and a draw from n always finds an
+// endpoint. If a capacity has too many numbers for a draw each, the first draw is repeated,
+// because most of the empty slots are met by it. Then no endpoint's share is off by more than
+// a thousandth.
 func (c capacity) draws() []int {
 	var list []int
 	lo := max(c.lo, 1)

@@ -8,8 +8,8 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// Names of chains that are always there. Those that choose are named in choice.go, those
-// of session affinity in affinity.go.
+// Names of the chains that every table has. choice.go names those that choose an endpoint,
+// and affinity.go those of session affinity.
 const (
 	servicesChain    = "services"
 	rejectChain      = "reject-chain"
@@ -23,8 +23,8 @@ const (
 	postroutingChain = "postrouting"
 )
 
-// Priorities of the base chains, as the kernel names them (enum nf_ip_hook_priorities):
-// where kube-proxy has its own, which other components rely on (KEP-3866).
+// Priorities of the base chains, as the kernel names them (enum nf_ip_hook_priorities). They
+// are those of kube-proxy's chains, on which other components rely (KEP-3866).
 const (
 	priorityDNAT   int32 = -100
 	priorityFilter int32 = 0
@@ -44,8 +44,8 @@ var (
 	origPortKey = Key{{Field: Protocol}, {Field: OrigDestPort}}
 )
 
-// LayoutChains returns the chains that a table can have, sorted by name: those that
-// always are there, those of s's service ports, and of those that choose the ones named.
+// LayoutChains returns the chains that a table can have, sorted by name: those of every table,
+// those of s's service ports, and the named ones of those that choose an endpoint.
 func (o Options) LayoutChains(s *model.FamilySnapshot, names []string) []Chain {
 	var c chosen
 	for _, name := range names {
@@ -99,9 +99,9 @@ func (o Options) layoutChains(s *model.Settings, c chosen) []Chain {
 	return chains
 }
 
-// servicesRules find out who is meant. A Service's address goes before a node port: it
-// may be an address of the node, too. What comes to the node ports is not for an address of
-// a Service any more, so that each packet is counted once.
+// servicesRules dispatch a packet to its Service. The addresses of Services are looked up
+// before the node ports, because such an address may be one of the node, too. A packet that
+// reaches the rules for node ports is for no address of a Service, so it is counted once.
 func (o Options) servicesRules() []Rule {
 	var rules []Rule
 	for _, p := range protocols {
@@ -172,8 +172,8 @@ func byOrigin(addrs, nodePorts string) []Rule {
 	return rules
 }
 
-// invalidRules drop what connection tracking can make nothing of (a segment outside the
-// window, say): a reply would reach the client with the pod's own address.
+// invalidRules drop packets in the conntrack state INVALID, such as a segment outside the
+// window: a reply would reach the client with the pod's own address.
 func invalidRules() []Rule {
 	return []Rule{
 		{MatchInvalid{}, InSet{Key: replyKey, Set: ServiceEndpoints}, Verdict{Kind: DropPacket}},
@@ -181,7 +181,8 @@ func invalidRules() []Rule {
 	}
 }
 
-// fromInside does something for connections from pods and from the node itself.
+// fromInside returns rules that apply a statement to connections from pods and from the node
+// itself.
 func fromInside(s *model.Settings, do Statement) []Rule {
 	var rules []Rule
 	switch {
@@ -197,8 +198,8 @@ func fromInside(s *model.Settings, do Statement) []Rule {
 	return append(rules, Rule{MatchFromNode{}, do})
 }
 
-// isEverything reports whether everybody is a pod. A match of no bits at all could not be
-// listed.
+// isEverything reports whether the prefixes cover all addresses. nft can't list a rule that
+// matches a prefix of no bits.
 func isEverything(prefixes []netip.Prefix) bool {
 	return slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return p.Bits() == 0 })
 }

@@ -10,8 +10,7 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// A choice is a chain that chooses one of some endpoints. All service ports that choose
-// alike share it.
+// A choice is a chain that chooses an endpoint. All service ports that choose alike share it.
 type choice struct {
 	scope     scope
 	list      model.TrafficPolicy
@@ -19,16 +18,16 @@ type choice struct {
 	of        capacity
 }
 
-// A circuit is a chain that lets pods and the node choose among all endpoints, and others
-// among those on this node.
+// A circuit is a chain that sends connections from pods and the node to any endpoint, and
+// others to the endpoints on this node.
 type circuit struct {
 	scope      scope
 	algorithm  model.Algorithm
 	local, all capacity // local may be 0: others are dropped
 }
 
-// algorithmFor returns how to choose among n: one of one is chosen at random, too. There
-// need not be two chains that do the same.
+// algorithmFor returns the algorithm to choose one of n endpoints. With one endpoint all
+// algorithms are the same, and share a chain.
 func algorithmFor(n int, a model.Algorithm) model.Algorithm {
 	if n <= 1 {
 		return model.Random
@@ -43,9 +42,9 @@ func newChoice(sp *model.ServicePort, fe model.Frontend) choice {
 	return choice{scopeOf(fe.Kind), fe.TrafficPolicy, a, capacityFor(n, fe.TrafficPolicy, a)}
 }
 
-// chooses reports whether a frontend has a chain to choose an endpoint. One without any
-// endpoints has, too: the chain for up to two refuses if all slots are empty. So the
-// first endpoint, or the last, is not a change of the verdict either.
+// chooses reports whether a frontend has a chain to choose an endpoint. A frontend without
+// endpoints has one, too: the chain for up to two rejects if all slots are empty. So the
+// verdict stays when the first endpoint comes or the last one leaves.
 func chooses(fe model.Frontend) bool {
 	return fe.Action == model.Forward || fe.Action == model.Reject && fe.TrafficPolicy == model.Cluster
 }
@@ -59,8 +58,8 @@ func newCircuit(sp *model.ServicePort, fe model.Frontend) circuit {
 	return circuit{scopeOf(fe.Kind), a, capacityFor(local, model.Local, a), capacityFor(all, model.Cluster, a)}
 }
 
-// choices returns the chains that a circuit goes to: for all endpoints, and for those on
-// this node.
+// choices returns the chains that a circuit leads to: for all endpoints, and for those on this
+// node.
 func (c circuit) choices() (all, local choice) {
 	sub := func(l model.TrafficPolicy, of capacity) choice {
 		if of == (capacity{1, 1}) {
@@ -90,13 +89,12 @@ func (c circuit) name() string {
 	return fmt.Sprintf("%slocal-%v-of-%v%s", c.scope.prefix(), c.local, c.all, suffix(c.algorithm))
 }
 
-// chain chooses. While a batch lands, a packet may still follow the old verdict and find
-// the last slot already gone: it takes slot 0 then, rather than being lost.
+// chain returns the chain. While the kernel commits a batch, a packet may still follow the old
+// verdict and find the last slot already gone. It takes slot 0 then, instead of getting lost.
 //
-// The rule for TCP alone does nothing that the next one would not. It stands there for
-// nft 1.0.6, which makes the first rule of a file that looks into a map whose data is
-// "typeof tcp dport" a rule for TCP only: with it, loading a listing again does not
-// take all but one endpoint from UDP.
+// The first rule, for TCP alone, does no more than the second. It works around nft 1.0.6,
+// which turns the first rule of a file that looks into a map with data "typeof tcp dport"
+// into a rule for TCP. Without it, UDP would keep one endpoint when a listing is loaded again.
 func (c choice) chain() Chain {
 	dnat := func(how Field, mod int) Statement {
 		return DNAT{append(slices.Clone(c.scope.keyExprs()), Expr{how, uint32(mod)}), c.scope.set(endpointsRole(c.list))}
@@ -146,7 +144,7 @@ func (c circuit) chain(s *model.Settings) Chain {
 	return made
 }
 
-// verdict says what happens at a frontend.
+// verdict returns the verdict for new connections to a frontend.
 func verdict(sp *model.ServicePort, fe model.Frontend) Verdict {
 	switch {
 	case fe.ShortCircuit:
@@ -159,15 +157,15 @@ func verdict(sp *model.ServicePort, fe model.Frontend) Verdict {
 	return Verdict{Goto, rejectChain}
 }
 
-// chosen are the chains that choose, sorted. They are only added: before Linux 6.2, a
-// chain can't be deleted in the batch that takes away its last element. The next start
-// leaves out what is not needed.
+// chosen are the chains that choose an endpoint, sorted. Chains are only added: before Linux
+// 6.2, a chain can't be deleted in the batch that deletes the last element with it. The next
+// start leaves out those that are not needed.
 type chosen struct {
 	choices  []choice
 	circuits []circuit
 }
 
-// add notes what a service port needs. It reports whether that is new.
+// add adds the chains that a service port needs. It reports whether some of them are new.
 func (c *chosen) add(sp *model.ServicePort) bool {
 	grown := false
 	for _, fe := range sp.Frontends {
@@ -195,7 +193,8 @@ func (c *chosen) addCircuit(one circuit) bool {
 
 func (c *chosen) addChoice(one choice) bool { return insert(&c.choices, one, compareChoices) }
 
-// insert adds to a sorted list that others may share. It reports whether that was new.
+// insert adds an element to a sorted list, which it does not change but copies. It reports
+// whether the element is new.
 func insert[T any](list *[]T, one T, compare func(a, b T) int) bool {
 	i, found := slices.BinarySearchFunc(*list, one, compare)
 	if !found {
@@ -230,8 +229,8 @@ var (
 	circuitName = regexp.MustCompile(`^(nodeport-)?local-(?:[0-9]+-to-)?([0-9]+)-of-(?:[0-9]+-to-)?([0-9]+)(?:-([a-z-]+))?$`)
 )
 
-// addName notes what the name of a chain says. It reports whether it is such a name: one
-// that we would give.
+// addName adds the chain of a name. It reports whether the name is one that such a chain can
+// have.
 func (c *chosen) addName(name string) bool {
 	if m := choiceName.FindStringSubmatch(name); m != nil {
 		n, err := strconv.Atoi(m[3])

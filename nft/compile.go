@@ -10,12 +10,13 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// Compile translates a snapshot. It needs to know what is there already, because of
-// the slots: an endpoint that stays keeps its slot, so that a change costs a handful
-// of elements however many endpoints there are. before is the Ruleset compiled from
-// an earlier snapshot, a Table read from the kernel, or nil.
+// Compile translates a snapshot. before has the slots of the endpoints so far: an endpoint that
+// stays keeps its slot, so that a change costs a handful of elements however many endpoints
+// there are. before is the Ruleset compiled from an earlier snapshot, a Table read from the
+// kernel, or nil.
 //
-// After an earlier Ruleset the cost follows what changed between the snapshots.
+// After an earlier Ruleset, the cost depends on the difference between the snapshots, not on
+// their size.
 func Compile(before Slots, s *model.FamilySnapshot) *Ruleset { return Options{}.Compile(before, s) }
 
 // Compile is the function Compile, with these options. An earlier Ruleset may have been
@@ -135,8 +136,8 @@ func hairpinElement(a netip.Addr) Element {
 
 func endpointElement(v model.VIP) Element { return Element{Key: scopeAddr.key(v)} }
 
-// portElements adds what one service port contributes. With delta, it leaves out endpoints
-// that the other version has in the same slots.
+// portElements adds the elements of one service port. With delta, it leaves out endpoints that
+// the other version has in the same slots.
 func (r *Ruleset) portElements(sp *model.ServicePort, delta *slotDelta, add func(set string, e Element)) {
 	if sp == nil {
 		return

@@ -2,26 +2,25 @@ package nft
 
 import "github.com/vmapd/vmapd/model"
 
-// Options are what a ruleset has besides what decides where a packet goes.
+// Options turn on parts of a ruleset that do not affect where packets go.
 type Options struct {
 	// Counters counts new connections to each frontend, in the sets ServiceCounters and
-	// NodePortCounters. Each first packet that is looked up to be sent on, refused or dropped
-	// counts: so does each repetition of one that got no answer, but none that the source
-	// ranges keep out.
+	// NodePortCounters. A connection is counted when its first packet is looked up, whether it
+	// is then sent on, rejected or dropped. A packet that is repeated for want of an answer
+	// counts again. A packet that the source ranges drop does not count.
 	//
-	// Each element costs the kernel 16 bytes for each CPU that the machine may have, besides
-	// its key and comment.
+	// Each element takes 16 bytes in the kernel for each possible CPU, besides its key and
+	// comment.
 	Counters bool
 }
 
-// CounterOf returns where connections to a frontend are counted: the set, and the element's
-// key.
+// CounterOf returns the set and the key of the element that counts connections to a frontend.
 func CounterOf(fe model.Frontend) (set, key string) {
 	s := scopeOf(fe.Kind)
 	return s.set(roleCounters), s.key(fe.VIP)
 }
 
-// counterElements adds what counts connections to one service port.
+// counterElements adds the elements that count connections to one service port.
 func (o Options) counterElements(sp *model.ServicePort, add func(set string, e Element)) {
 	if !o.Counters {
 		return
@@ -32,7 +31,8 @@ func (o Options) counterElements(sp *model.ServicePort, add func(set string, e E
 	}
 }
 
-// diffOptions finds what Diff would not, because the service port is the same.
+// diffOptions adds the operations for other options where the service port is the same, which
+// Diff skips.
 func (b *Batch) diffOptions(have, want *Ruleset, come elements) {
 	if have.Options == want.Options {
 		return

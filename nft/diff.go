@@ -8,8 +8,8 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// Diff returns what turns one ruleset into another that was compiled after it. It
-// costs what differs between them.
+// Diff returns the batch that turns one ruleset into another that was compiled after it. The
+// cost depends on the difference between them, not on their size.
 func Diff(have, want *Ruleset) *Batch {
 	b := &Batch{Family: want.Family, newChains: map[string]bool{}}
 	if len(have.Chains) != len(want.Chains) || &have.Chains[0] != &want.Chains[0] {
@@ -41,7 +41,7 @@ func Diff(have, want *Ruleset) *Batch {
 	return b
 }
 
-// diffAffinity finds what to do about a service port's own objects.
+// diffAffinity adds the operations on a service port's own objects.
 func (b *Batch) diffAffinity(have, want *Ruleset, old, now *model.ServicePort) {
 	before, after := affinityFor(old), affinityFor(now)
 	if before == nil && after == nil {
@@ -52,7 +52,7 @@ func (b *Batch) diffAffinity(have, want *Ruleset, old, now *model.ServicePort) {
 	b.Purge = append(b.Purge, purge(old, now, false)...)
 }
 
-// DiffTable returns what turns a table, as read from the kernel, into the wanted
+// DiffTable returns the batch that turns a table, as read from the kernel, into the wanted
 // one. table is nil if there is none.
 func DiffTable(table *Table, want *Ruleset) *Batch {
 	b := &Batch{Family: want.Family, newChains: map[string]bool{}}
@@ -82,7 +82,7 @@ func DiffTable(table *Table, want *Ruleset) *Batch {
 	return b
 }
 
-// compatible reports whether sets with our names are of our types.
+// compatible reports whether sets with names of the layout have its types.
 func compatible(sets []Set) bool {
 	for _, have := range sets {
 		want := DeclarationOf(have.Name)
@@ -144,7 +144,7 @@ func sameRules(f model.Family, a, b []Rule) bool {
 	return slices.EqualFunc(a, b, func(a, b Rule) bool { return a.Text(f) == b.Text(f) })
 }
 
-// elements are elements by the name of their set, in the order of their arrival.
+// elements are operations by the name of their set, in the order in which they were added.
 type elements map[string][]ElementOp
 
 // of returns a function that adds an element of a service port, or of none.
@@ -152,7 +152,7 @@ func (l elements) of(port *model.ServicePort) func(set string, e Element) {
 	return func(set string, e Element) { l[set] = append(l[set], ElementOp{e, port}) }
 }
 
-// collect adds the elements of one set that stand for something that is new or gone.
+// collect adds the elements of one set for changes, each of which is an old value or a new one.
 func collect[T comparable](gone, come elements, set string, changes iter.Seq[model.Change[T]], element func(T) Element) {
 	var none T
 	for c := range changes {

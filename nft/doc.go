@@ -31,7 +31,7 @@
 // # Chains that choose
 //
 //	endpoints-5-to-8       one of all endpoints, of which there are 5 to 8
-//	endpoints-0-to-2       the same; refuses if there are none
+//	endpoints-0-to-2       the same; rejects if there are none
 //	endpoints-7-round-robin, endpoints-7-source-hash
 //	                       one of all 7, chosen in another way than at random
 //	local-endpoints-…      one of those on this node
@@ -39,13 +39,15 @@
 //	                       5 to 8, others from the 1 or 2 on this node, or are dropped
 //	nodeport-…             the same for node ports, whose maps have no address in their keys
 //
-// Slots are numbered from 0 without a gap. Whoever draws one that is empty draws again.
+// Slots are numbered from 0 without a gap. If a rule draws an empty slot, the next one draws
+// again.
 //
 // # Why maps
 //
 // The number of chains and sets does not grow with the cluster: a Service is a few
 // elements of maps that all Services share, and a chain depends only on about how many
 // endpoints there are to choose from, and how. The kernel walks all sets and chains of a
-// table for each of them, so anything per Service would cost the square of the cluster.
+// table for each of them, so the cost of an object per Service would grow with the square
+// of the number of Services.
 // Session affinity is the exception (affinity.go).
 package nft

@@ -23,7 +23,7 @@ type Elements struct {
 	seed    maphash.Seed
 }
 
-// A record is a header, then what the header says the lengths of.
+// A record is a header with the lengths of the parts, then the parts.
 const (
 	recordKey = iota
 	recordEnd
@@ -34,7 +34,7 @@ const (
 	recordHeader  // how long the header is
 )
 
-// Len returns how many elements there are.
+// Len returns the number of elements.
 func (l *Elements) Len() int {
 	if l == nil {
 		return 0
@@ -71,13 +71,13 @@ func (l *Elements) Add(e Element) error {
 	return nil
 }
 
-// Grow makes room for n more elements, the parts of each of which have so many bytes together.
+// Grow makes room for n more elements of size bytes each.
 func (l *Elements) Grow(n, size int) {
 	l.records.Grow(n * (recordHeader + size))
 	l.rehash(l.count + n)
 }
 
-// rehash makes room for so many keys.
+// rehash makes room for a number of keys.
 func (l *Elements) rehash(keys int) {
 	const least = 16
 	size := max(least, len(l.table))

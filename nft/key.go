@@ -9,9 +9,9 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// In a concatenation each component is padded to 4 bytes, as it lies in the kernel's
-// registers: addresses and ports in network byte order, what numgen yields in the
-// host's (nf_tables: struct nft_regs, NFT_REG32_SIZE).
+// In a concatenation each component is padded to 4 bytes, as in the kernel's registers.
+// Addresses and ports are in network byte order, and slots in the host's, in which numgen
+// yields them (nf_tables: struct nft_regs, NFT_REG32_SIZE).
 const registerSize = 4
 
 // AppendAddr appends an address.
@@ -113,7 +113,7 @@ func (s Set) appendElement(b []byte, f model.Family, e Element) []byte {
 		b = appendTexts(b, f, s.Key, e.Key)
 	}
 	if s.Counter {
-		b = append(b, " counter"...) // before Linux 5.11 that of the set does not suffice
+		b = append(b, " counter"...) // before Linux 5.11 the counter of the set does not suffice
 	}
 	if e.Comment != "" {
 		b = append(b, ` comment "`...)
@@ -141,7 +141,7 @@ func prefixElement(p netip.Prefix) Element {
 	return e
 }
 
-// rangeElement is prefixElement for a set whose key begins with other components.
+// rangeElement is prefixElement for an interval set whose key begins with other components.
 func rangeElement(key string, p netip.Prefix) Element {
 	return Element{
 		Key: string(AppendAddr([]byte(key), p.Masked().Addr())),

@@ -69,10 +69,10 @@ var (
 // layout has all sets and maps that a table can have, sorted by name. A set whose type changes in a later version must get another
 // name: sets of the same name can't be exchanged without losing what they hold.
 //
-// A counter has its set and an element of its own: an element of the verdict map is replaced
-// whenever the number of endpoints changes, and would begin at 0 again. Whose it is stands in
-// its comment, so that a frontend which goes over to another Service does begin at 0. A
-// lookup updates what an element counts since Linux 5.7 (nft_lookup_eval).
+// Counters have sets of their own: an element of a verdict map is replaced whenever the
+// number of endpoints changes, and would count from 0 again. The name of the service port is
+// the comment of its counter, so that a frontend which moves to another Service does count
+// from 0. A lookup updates the counter of an element since Linux 5.7 (nft_lookup_eval).
 var layout = []layoutSet{
 	{affinityBoth, endpoints, scopeOwn, otherRole, ""},
 	{affinityOf[model.Cluster], clients, scopeOwn, otherRole, ""},
@@ -118,7 +118,8 @@ func (s layoutSet) declaration(name string) Set {
 	return declared
 }
 
-// DeclarationOf returns the declaration of a set of ours by its name; its key is nil if it is none.
+// DeclarationOf returns the declaration of a set of the layout by its name; for another name,
+// its key is nil.
 func DeclarationOf(name string) Set { return layoutOf(name).declaration(name) }
 
 // LayoutSets returns the sets and maps that every table has, sorted by name.
@@ -161,7 +162,7 @@ func (s scope) key(v model.VIP) string {
 	return string(AppendPort(AppendProto(key, v.Protocol), v.Port))
 }
 
-// keyExprs is key for a packet.
+// keyExprs returns the expressions that make a frontend's key of a packet.
 func (s scope) keyExprs() Key {
 	if s == scopeNodePort {
 		return nodePortKey
@@ -177,7 +178,7 @@ func scopeNamed(prefix string) scope {
 	return scopeAddr
 }
 
-// prefix is how the names of the chains for these frontends begin.
+// prefix returns the beginning of the names of these frontends' chains.
 func (s scope) prefix() string {
 	if s == scopeNodePort {
 		return "nodeport-"

@@ -18,7 +18,7 @@ func (s Set) word() string {
 	return "set"
 }
 
-// declaration returns the lines inside a set's braces, but for its elements.
+// declaration returns the lines inside a set's braces, except its elements.
 func (s Set) declaration(f model.Family) []string {
 	lines := []string{s.typeText(f)}
 	switch {
@@ -36,8 +36,8 @@ func (s Set) declaration(f model.Family) []string {
 	return lines
 }
 
-// typeText declares slots by the expression that makes them: only so does a listing
-// of the table load again (nft 1.0.6: "mark" is not loaded, "integer" not edited).
+// typeText declares slots by the expression that makes them. With the type mark, nft 1.0.6 can't
+// load a listing of the table, and with integer it can't edit one.
 func (s Set) typeText(f model.Family) string {
 	names := map[Type]string{Addr: "ipv4_addr", Proto: "inet_proto", Service: "inet_service"}
 	if f == model.IPv6 {

@@ -6,13 +6,14 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// TableName is the name of our table in each family. Nothing else is ever touched.
+// TableName is the name of our table in each family. No other table is changed.
 const TableName = "vmapd"
 
-// TableComment is what nft shows as the table's comment.
+// TableComment is the table's comment.
 const TableComment = "Kubernetes Services, by vmapd"
 
-// Names of sets and maps. They follow kube-proxy's where they mean the same.
+// Names of sets and maps. Those with the same meaning as in kube-proxy's table have the same
+// name there.
 const (
 	ServiceIPs        = "service-ips"
 	ServiceNodePorts  = "service-nodeports"
@@ -38,9 +39,9 @@ const (
 	NodePortCounters = "nodeport-counters"
 )
 
-// SourceRanges is the name of the set of who may connect to the addresses in FirewallIPs.
-// Each protocol has its own: nft puts a protocol into a key of ranges by way of a
-// byteorder expression, which newer kernels refuse (in Debian's, 6.12.115).
+// SourceRanges is the name of the set of sources that may connect to the addresses in
+// FirewallIPs. Each protocol has its own: nft puts a protocol into a key of ranges by a
+// byteorder expression, which newer kernels refuse (Debian's 6.12.115).
 func SourceRanges(p model.Protocol) string { return "source-ranges-" + p.String() }
 
 // Set is the declaration of a set or map.
@@ -50,7 +51,7 @@ type Set struct {
 	Data     []Type // nil for sets and verdict maps
 	Verdicts bool   // a verdict map
 	Interval bool   // keys are ranges: of several components, in the last one
-	Dynamic  bool   // packets add elements, which go away by themselves
+	Dynamic  bool   // packets add elements, which time out
 	Counter  bool   // each element counts the packets that are looked up
 	Comment  string
 }
@@ -96,27 +97,26 @@ func (h Hook) String() string {
 	return [...]string{"", "prerouting", "output", "postrouting", "input", "forward"}[h]
 }
 
-// Element is one element of a set or map. Key and Data are as the kernel has them
-// in its registers (see [AppendAddr]), so comparing, sorting and encoding need no
-// conversion.
+// Element is one element of a set or map. Key and Data have the form of the kernel's
+// registers (see [AppendAddr]), so comparing, sorting and encoding need no conversion.
 type Element struct {
 	Key string
-	// End is where a range ends, in interval sets: of one component, the first key behind
-	// it, "" if it has none; of several, its last key. So the kernel has it.
+	// End is the end of a range in interval sets, in the kernel's form: with one component,
+	// the first key behind the range, "" if there is none; with several, its last key.
 	End     string
 	Data    string
 	Verdict Verdict
 	Comment string
 }
 
-// Ruleset is all that one family's table shall contain. It never changes.
+// Ruleset is the desired content of one family's table. It never changes.
 //
-// Its elements are not stored, but made from the snapshot when they are asked for:
-// a quarter of a million endpoints need no second copy.
+// Elements are not stored, but made from the snapshot when they are needed: a quarter of a
+// million endpoints need no second copy.
 type Ruleset struct {
 	Family model.Family
-	// Sets and Chains are those that all service ports share, sorted by name. Those of
-	// session affinity come to them, see AllSets and AllChains.
+	// Sets and Chains are those that all service ports share, sorted by name. AllSets and
+	// AllChains also return those of session affinity.
 	Sets    []Set
 	Chains  []Chain
 	Options Options // with which it was compiled

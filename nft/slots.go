@@ -11,20 +11,20 @@ import (
 	"github.com/vmapd/vmapd/model/persist"
 )
 
-// Slots knows in which slots a service port's endpoints are: a *Ruleset or a *Table.
+// Slots has the slots of service ports' endpoints. It is a *Ruleset or a *Table.
 type Slots interface {
 	// slots returns the endpoints that a traffic policy selects, in the order of their
 	// slots. The name and the frontends of sp matter, not its endpoints.
 	slots(sp *model.ServicePort, l model.TrafficPolicy) []netip.AddrPort
 }
 
-// orders holds, for the service ports whose endpoints are not in sorted order, the
-// order they are in.
+// orders holds the order of the slots of each service port whose endpoints are not in sorted
+// order.
 type orders = persist.Map[model.ServicePortName, *order]
 
 type order [len(model.TrafficPolicies)][]netip.AddrPort // nil: sorted
 
-// slot is an endpoint and where it is.
+// slot is an endpoint and the number of its slot.
 type slot struct {
 	number   uint32
 	endpoint netip.AddrPort
@@ -92,7 +92,7 @@ func (s bySlot) all() iter.Seq[netip.AddrPort] {
 	}
 }
 
-// adopt fixes the slots of a service port's endpoints: those that have one already keep it.
+// adopt chooses the slots of a service port's endpoints: an endpoint with a slot keeps it.
 func (r *Ruleset) adopt(edit *persist.Edit[model.ServicePortName, *order], have Slots, sp *model.ServicePort) {
 	var o order
 	for _, l := range model.TrafficPolicies {
@@ -107,8 +107,8 @@ func (r *Ruleset) adopt(edit *persist.Edit[model.ServicePortName, *order], have 
 	o.store(edit, sp.Name)
 }
 
-// rearrange is adopt after a ruleset in which the service port was old, and finds the slots
-// that change. The cost is mostly that of the change, also among thousands of endpoints.
+// rearrange is adopt after a ruleset in which the service port was old. It also stores the
+// slots that change. The cost is mostly that of the change, also among thousands of endpoints.
 func (r *Ruleset) rearrange(edit *persist.Edit[model.ServicePortName, *order], before *Ruleset, old, now *model.ServicePort) {
 	var o order
 	var change slotChange

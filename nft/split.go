@@ -12,24 +12,22 @@ import (
 // the kernel validates all verdicts that the table has by then (nft_table_validate).
 const maxPieces = 64
 
-// Split takes a batch apart that is too large for one transaction: the kernel does nothing
-// else for the table meanwhile, and holds memory for each operation. The pieces, of size
-// operations or little more, are to be committed in their order. Table and sets must exist
-// before. b is one of the pieces then, the last; what to delete and to purge behind it is
-// still there.
+// Split divides a batch that is too large for one transaction: during a transaction the kernel
+// does nothing else for the table, and it needs memory for each operation. The pieces have
+// size operations or little more, and must be committed in their order. The table and its sets
+// must exist before. b becomes the last piece, and keeps the chains and sets to delete and the
+// maps to purge.
 //
-// Whatever piece was the last: a packet meets the rules from before the batch, or those
-// from after it. First come new chains, which nothing enters yet, and in a new table the
-// endpoints. Then the Services come, each with all of its ports and addresses at once. What
-// refuses and drops connections to a cluster IP comes with the frontends there, and what
-// drops connections to any other address of Services is last: until then, in a new table,
-// they meet the rules of others.
+// After each piece, a packet meets the rules from before the batch or those from after it.
+// First come new chains, to which nothing leads yet, and in a new table the endpoints. Then
+// the Services come, each with all of its ports and addresses at once. A cluster IP, to whose
+// other ports connections are rejected, comes with the frontends there. The ServiceCIDRs are
+// last: in a new table, connections to their other addresses are not dropped before.
 //
-// What a cluster needs before anything else, its API server and its DNS, is there with the
-// first elements.
+// The first elements are those of the cluster's API server and DNS.
 //
-// A batch that changes what all Services have in common, like the node's addresses, has one
-// piece for that and for all frontends.
+// If a batch changes elements that concern all Services, such as the node's addresses, one
+// piece has them and all frontends.
 func (b *Batch) Split(size int) []*Batch {
 	pieces := b.aheadChains()
 	if !b.divisible() {
@@ -44,8 +42,8 @@ func (b *Batch) Split(size int) []*Batch {
 	return append(append(pieces, b.invalid(size)...), b)
 }
 
-// divisible reports whether Services can change one by one, because all that they have in
-// common stays or, without a table, is there before them.
+// divisible reports whether Services can change one by one. The chains and elements that
+// concern all of them must stay or, in a new table, come before them.
 func (b *Batch) divisible() bool {
 	if b.CreateTable {
 		return true
@@ -85,7 +83,7 @@ type groups struct {
 	last       *model.ServicePort
 	lastNumber int
 
-	// Whose they are, to find what several have in common.
+	// The Services that have these, to find those that several have in common.
 	frontends  map[string]int // by key; only if there is something to delete
 	clusterIPs map[netip.Addr]int
 	nodePorts  map[model.VIP]int // without address
@@ -100,8 +98,8 @@ type service struct {
 	piece  int
 }
 
-// service returns the number of the Service that an operation belongs to, if it is one that
-// can go its own way.
+// service returns the number of the Service that an operation belongs to, or false if there is
+// none or it is joint.
 func (g *groups) service(set string, op *ElementOp) (int, bool) {
 	if op.Port != nil {
 		if g.last != op.Port {
@@ -162,8 +160,8 @@ func (b *Batch) groups() *groups {
 	return g
 }
 
-// number gives the Services of a batch their numbers, in the order of its operations so that
-// they need not be sorted, and returns their service ports, old ones and new ones.
+// number numbers the Services of a batch in the order of its operations, so that they need not
+// be sorted. It returns their service ports, old ones and new ones.
 func (g *groups) number(b *Batch) []*model.ServicePort {
 	most := 0 // of each there are so many at most, if each service port has a frontend in the batch
 	for _, s := range slices.Concat(b.Delete, b.Add) {
@@ -203,14 +201,14 @@ func (g *groups) number(b *Batch) []*model.ServicePort {
 	return ports
 }
 
-// own notes whose something is. If it is another's already, both go together.
+// own notes that a Service has something. If another one has it already, both become joint.
 func own[K comparable](g *groups, owners map[K]int, what K, service int) {
 	if meet(g, owners, what, service) {
 		owners[what] = service
 	}
 }
 
-// meet reports whether something is nobody else's. If it is, both go together.
+// meet reports whether no other Service has something. If one has, both become joint.
 func meet[K comparable](g *groups, owners map[K]int, what K, service int) bool {
 	other, ok := owners[what]
 	if !ok || other == service {
@@ -220,7 +218,7 @@ func meet[K comparable](g *groups, owners map[K]int, what K, service int) bool {
 	return false
 }
 
-// keepChanged keeps Services in the last piece of whose own chains one gets other rules there.
+// keepChanged keeps a Service in the last piece if a chain of its own gets other rules there.
 func (b *Batch) keepChanged(g *groups, ports []*model.ServicePort) {
 	changed := map[string]bool{}
 	for _, c := range b.SetChains {
@@ -240,8 +238,8 @@ func (b *Batch) keepChanged(g *groups, ports []*model.ServicePort) {
 	}
 }
 
-// isUrgent reports whether a cluster can't do without a service port: the API server, or its
-// DNS by whatever name.
+// isUrgent reports whether a service port is one of the API server or of the cluster's DNS,
+// whose name is not fixed.
 func isUrgent(sp *model.ServicePort) bool {
 	if sp.Name.NamespacedName == (model.NamespacedName{Namespace: "default", Name: "kubernetes"}) {
 		return true
@@ -251,7 +249,7 @@ func isUrgent(sp *model.ServicePort) bool {
 		slices.ContainsFunc(sp.Frontends, func(fe model.Frontend) bool { return fe.VIP.Port == dns })
 }
 
-// first takes from the batch what the others build on, and urgent Services with all they need.
+// first takes the elements from the batch that must come first, and the urgent Services.
 func (b *Batch) first(g *groups) *Batch {
 	first := &Batch{Family: b.Family, newChains: b.newChains}
 	if b.CreateTable {
@@ -266,7 +264,7 @@ func (b *Batch) first(g *groups) *Batch {
 	}
 	first.Add = take(b.Add, func(set string, op *ElementOp) bool {
 		switch set {
-		case Hairpin: // who connects to itself can't do without
+		case Hairpin: // an endpoint could not connect to itself without
 			return true
 		case NodePortIPs:
 			return b.CreateTable
@@ -276,7 +274,7 @@ func (b *Batch) first(g *groups) *Batch {
 	return first
 }
 
-// byService takes from the batch what belongs to Services, some to each piece.
+// byService takes the Services from the batch, some for each piece.
 func (b *Batch) byService(g *groups, size int) []*Batch {
 	total := 0
 	for _, list := range [...][]SetOps{b.Delete, b.Add} {
@@ -317,7 +315,7 @@ func (b *Batch) byService(g *groups, size int) []*Batch {
 	return pieces
 }
 
-// invalid takes from the batch what decides about packets that belong to no connection.
+// invalid takes the elements from the batch that drop packets of no connection.
 func (b *Batch) invalid(size int) []*Batch {
 	invalid := func(set string, _ *ElementOp) bool { return set == ServiceEndpoints }
 	var pieces []*Batch
@@ -368,7 +366,7 @@ func take(lists []SetOps, yes func(set string, op *ElementOp) bool) []SetOps {
 	return all
 }
 
-// partition sorts operations into n lists. What is in their order already is not copied.
+// partition sorts operations into n lists. It copies only those that are not in this order.
 func partition(lists []SetOps, n int, to func(set string, op *ElementOp) int) [][]SetOps {
 	parts := make([][]SetOps, n)
 	for _, s := range lists {

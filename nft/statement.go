@@ -9,8 +9,7 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// Field is a part of a packet, or of the conntrack entry it belongs to, that a rule
-// looks at.
+// Field is a part of a packet, or of its conntrack entry, that a rule matches.
 type Field uint8
 
 // The fields.
@@ -23,13 +22,13 @@ const (
 	OrigDestPort              // ct original proto-dst
 	SourcePort                // th sport
 
-	// The choices of a slot are no fields, but stand in keys like one.
+	// The choices of a slot are no fields of a packet, but components of keys like these.
 	RandomSlot // numgen random mod N
-	NextSlot   // numgen inc mod N: each rule counts for itself
+	NextSlot   // numgen inc mod N: each rule has its own counter
 	HashSlot   // jhash ip saddr mod N
 )
 
-// HashSeed makes HashSlot choose alike in all rules, on all nodes, after every restart.
+// HashSeed makes HashSlot choose the same slot in all rules, on all nodes, after every restart.
 const HashSeed = 0x766d6170
 
 // Expr is one component of a key.
@@ -76,7 +75,7 @@ func ipWord(f model.Family) string {
 	return "ip"
 }
 
-// Key is what a packet is looked up by: one expression, or several concatenated.
+// Key is the key by which a packet is looked up: one expression, or several concatenated.
 type Key []Expr
 
 func (k Key) text(f model.Family) string {
@@ -105,7 +104,7 @@ func (r Rule) Text(f model.Family) string {
 	return strings.Join(words, " ")
 }
 
-// The statements. There are no others: what runs, prints or encodes rules knows each.
+// The statements. There are no others: the printer, the encoder and the simulator know each.
 type (
 	// MatchProtocol goes on if the packet's protocol is this.
 	MatchProtocol struct{ Protocol model.Protocol }
@@ -121,7 +120,7 @@ type (
 	MatchNotDNAT struct{}
 
 	// MatchInterface goes on if the packet came in by this interface or, with Wildcard, by
-	// one whose name begins like this. What the node itself sends came in by none.
+	// one whose name begins like this. A packet that the node itself sends came in by none.
 	MatchInterface struct {
 		Name     string
 		Wildcard bool
@@ -131,7 +130,7 @@ type (
 	// MatchFromNode goes on if the source is an address of this node.
 	MatchFromNode struct{}
 
-	// MatchInvalid goes on if connection tracking can make nothing of the packet.
+	// MatchInvalid goes on if the packet's conntrack state is INVALID.
 	MatchInvalid struct{}
 
 	// InSet goes on if the key is in a set or, with Not, if it is not.
@@ -141,21 +140,21 @@ type (
 		Not bool
 	}
 
-	// VerdictMap does what the map says for the key; goes on if it has no such key.
+	// VerdictMap applies the map's verdict for the key; goes on if there is no such key.
 	VerdictMap struct {
 		Key Key
 		Map string
 	}
 
-	// DNAT replaces the destination by what the map has for the key, and accepts.
-	// It goes on with the next rule if there is no such key.
+	// DNAT replaces the destination by the map's data for the key, and accepts. It goes on
+	// with the next rule if there is no such key.
 	DNAT struct {
 		Key Key
 		Map string
 	}
 
-	// Remember notes in a map, for some time, which endpoint the packet's source was sent
-	// to. A source that is there already keeps its endpoint, and its time begins anew.
+	// Remember stores in a map, for some time, the endpoint of the packet's source. A source
+	// that is there already keeps its endpoint, and its timeout begins anew.
 	Remember struct {
 		Map     string
 		Timeout time.Duration // whole seconds
@@ -166,8 +165,8 @@ type (
 	// pick at the same time rarely collide.
 	Masquerade struct{}
 
-	// Reject refuses the packet: a TCP connection with a reset, all else with ICMP
-	// port unreachable.
+	// Reject rejects the packet: a TCP connection with a reset, others with ICMP port
+	// unreachable.
 	Reject struct{ TCPReset bool }
 )
 

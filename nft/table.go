@@ -7,21 +7,21 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// Table is what a table of ours holds at this moment, as read from the kernel.
+// Table is the content of our table, as read from the kernel.
 type Table struct {
 	Family   model.Family
 	Sets     []Set
-	Chains   []Chain              // rules that we would not write are [Foreign]
+	Chains   []Chain              // [Foreign] stands for rules that Compile never makes
 	Elements map[string]*Elements // by set
 }
 
-// Foreign stands for a rule that we would not write.
+// Foreign stands for a rule that Compile never makes.
 type Foreign struct{ What string }
 
 func (s Foreign) text(model.Family) string { return "# foreign: " + s.What }
 
-// slots implements Slots: the endpoints as the first frontend has them. Should
-// others have them in another order, they are brought in line.
+// slots implements Slots, by the slots of the first frontend that has some. If other frontends
+// have their endpoints in another order, the next batch changes them.
 func (t *Table) slots(sp *model.ServicePort, l model.TrafficPolicy) []netip.AddrPort {
 	for _, fe := range sp.Frontends {
 		s := scopeOf(fe.Kind)
@@ -48,9 +48,9 @@ func (t *Table) slots(sp *model.ServicePort, l model.TrafficPolicy) []netip.Addr
 	return nil
 }
 
-// EndpointSlots yields the frontends that have slots in a map of endpoints, by their key in
-// the others, with how many slots they have at most: the chain that a frontend goes to says
-// it. It is for who has read all sets but that map, and is nothing for other sets.
+// EndpointSlots yields the key of each frontend that has slots in a map of endpoints, and the
+// greatest number of slots that it can have, by the chain in its verdict. Callers pass every
+// set they read from the kernel except the endpoints map. For other sets it yields nothing.
 func (t *Table) EndpointSlots(set string) iter.Seq2[string, int] {
 	return func(yield func(string, int) bool) {
 		row := layoutOf(set)
@@ -71,7 +71,7 @@ func (t *Table) EndpointSlots(set string) iter.Seq2[string, int] {
 	}
 }
 
-// slotsOf returns from how many slots of a list, at most, the chain of that name chooses.
+// slotsOf returns the greatest number of slots of a list that a chain chooses from.
 func slotsOf(chain string, l model.TrafficPolicy) int {
 	var all chosen
 	all.addName(chain)
@@ -83,9 +83,9 @@ func slotsOf(chain string, l model.TrafficPolicy) int {
 	return 0
 }
 
-// KeepUnused avoids a write for tidiness alone: if the only difference between table
-// and r is chains that choose among a number of endpoints no service port has now, it
-// returns the ruleset with them, and true. Otherwise they go along with the batch.
+// KeepUnused avoids a write that only deletes unused chains: if the only difference between
+// table and r is chains for numbers of endpoints that no service port has now, it returns the
+// ruleset with them, and true. Otherwise the batch deletes them, too.
 func (r *Ruleset) KeepUnused(t *Table, b *Batch) (*Ruleset, bool) {
 	if b.Len() != len(b.DeleteChains) || b.Len() == 0 {
 		return r, false
