@@ -1,7 +1,6 @@
 package model
 
 import (
-	"cmp"
 	"net/netip"
 	"slices"
 	"strings"
@@ -189,10 +188,6 @@ func (r *record) find(name string) (int, bool) {
 	return slices.BinarySearchFunc(r.slices, name, func(s *endpointSlice, name string) int {
 		return strings.Compare(s.name, name)
 	})
-}
-
-func compareNames(a, b NamespacedName) int {
-	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 }
 
 func (b *Builder) setProblems(ref ObjectRef, list []Problem) {

@@ -3,32 +3,9 @@ package model
 import (
 	"iter"
 	"net/netip"
-	"slices"
 
 	"github.com/vmapd/vmapd/model/persist"
 )
-
-// TaintToBeDeleted is on a Node that the cluster autoscaler is about to delete.
-const TaintToBeDeleted = "ToBeDeletedByClusterAutoscaler"
-
-// NodeState is the state of the Node object, as load balancers need it.
-type NodeState struct {
-	// Known: there is a Node object.
-	Known bool
-	// Eligible: load balancers may send new connections to this node. They must not while it
-	// is being deleted, or has the taint TaintToBeDeleted (KEP-3836).
-	Eligible bool
-}
-
-// Node returns the state of the Node object.
-func (s *Snapshot) Node() NodeState { return s.node }
-
-func (b *Builder) nodeState() NodeState {
-	if b.node == nil {
-		return NodeState{}
-	}
-	return NodeState{Known: true, Eligible: !b.node.Deleting && !slices.Contains(b.node.Taints, TaintToBeDeleted)}
-}
 
 // HealthCheck is the node's answer to a load balancer's health check of one Service
 // (spec.healthCheckNodePort, for type LoadBalancer with externalTrafficPolicy Local). It

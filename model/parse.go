@@ -1,7 +1,6 @@
 package model
 
 import (
-	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -70,36 +69,6 @@ func parsePort(n int32) (uint16, error) {
 		return 0, fmt.Errorf("%d is not between 1 and 65535", n)
 	}
 	return uint16(n), nil
-}
-
-// ParseNodePortAddresses reads --nodeport-addresses: "primary", "all", "localhost" and
-// CIDRs. An empty list means "primary". A range of loopback addresses means "localhost"
-// for its family.
-func ParseNodePortAddresses(list []string) (NodePortAddresses, error) {
-	n := NodePortAddresses{Primary: len(list) == 0}
-	var errs []error
-	for _, s := range list {
-		switch s {
-		case "primary":
-			n.Primary = true
-		case "all":
-			n.All = true
-		case "localhost":
-			n.Localhost = [len(Families)]bool{true, true}
-		default:
-			p, err := parsePrefix(s)
-			if err != nil {
-				errs = append(errs, fmt.Errorf("%q is neither primary, all, localhost nor a CIDR", s))
-				continue
-			}
-			if p.Addr().IsLoopback() {
-				n.Localhost[FamilyOf(p.Addr())] = true
-				continue
-			}
-			n.CIDRs = append(n.CIDRs, p)
-		}
-	}
-	return n, errors.Join(errs...)
 }
 
 // hasForeignLabel reports whether a label says that this proxy does not serve the object.

@@ -3,11 +3,8 @@ package model
 import (
 	"cmp"
 	"fmt"
-	"iter"
 	"net/netip"
-	"slices"
 	"strings"
-	"time"
 )
 
 // Family is an IP family.
@@ -120,115 +117,6 @@ func compareServicePortNames(a, b ServicePortName) int {
 		strings.Compare(a.Port, b.Port),
 		cmp.Compare(a.Protocol, b.Protocol),
 	)
-}
-
-// ServicePort is one port of a Service in one IP family, with all decisions made.
-// It never changes. A later snapshot in which it is equal holds the same pointer.
-type ServicePort struct {
-	Name      ServicePortName
-	Family    Family
-	Algorithm Algorithm // chooses one of the endpoints
-	// NodeAllowed: the node's primary address is in SourceRanges. A frontend's address may be
-	// on an interface of the node and the source of its processes; it is allowed then as well.
-	NodeAllowed bool
-	Frontends   []Frontend // cluster IP first
-	Endpoints   []Endpoint // sorted by address
-
-	// Affinity is the time since a client's last new connection during which its next one, to
-	// any frontend, goes to the same endpoint. A client is a source address. 0 is none.
-	Affinity time.Duration
-
-	// ConnectionGrace is the time after which TCP and SCTP connections to an endpoint that no
-	// longer serves are ended; 0 is never. See EndsStale.
-	ConnectionGrace time.Duration
-	// Draining are endpoints that get no new connections but still serve those that they
-	// have, sorted. It is empty unless EndsStale reports true.
-	Draining []netip.AddrPort
-
-	// SourceRanges are the sources that restricted frontends allow, sorted. No range lies in
-	// another.
-	SourceRanges []netip.Prefix
-}
-
-// Equal reports whether two service ports are equal in all fields.
-func (sp *ServicePort) Equal(o *ServicePort) bool {
-	return sp.Name == o.Name && sp.Family == o.Family &&
-		sp.Algorithm == o.Algorithm && sp.Affinity == o.Affinity && sp.NodeAllowed == o.NodeAllowed &&
-		sp.ConnectionGrace == o.ConnectionGrace &&
-		slices.Equal(sp.Frontends, o.Frontends) &&
-		slices.Equal(sp.Endpoints, o.Endpoints) &&
-		slices.Equal(sp.Draining, o.Draining) &&
-		slices.Equal(sp.SourceRanges, o.SourceRanges)
-}
-
-// EndsStale reports whether connections to endpoints that no longer serve are ended, and
-// after which time. A UDP flow has no end: its client would go on sending to an address that
-// another pod may have by now. TCP connections end by themselves, and a graceful shutdown
-// must not be cut short.
-func (sp *ServicePort) EndsStale() (after time.Duration, ok bool) {
-	if sp.Name.Protocol == UDP {
-		return 0, true
-	}
-	return sp.ConnectionGrace, sp.ConnectionGrace > 0
-}
-
-// NoLocalEndpoints reports whether a Local policy, for connections from inside or from
-// outside, finds no endpoint on this node though there are others.
-func (sp *ServicePort) NoLocalEndpoints() (internal, external bool) {
-	for _, fe := range sp.Frontends {
-		if fe.Action == Drop && fe.TrafficPolicy == Local {
-			internal = internal || fe.Kind == ClusterIP
-			external = external || fe.Kind != ClusterIP
-		}
-	}
-	return internal, external
-}
-
-// In returns the endpoints that a traffic policy selects, in their order.
-func (sp *ServicePort) In(p TrafficPolicy) iter.Seq[Endpoint] {
-	return func(yield func(Endpoint) bool) {
-		for _, e := range sp.Endpoints {
-			if e.In(p) && !yield(e) {
-				return
-			}
-		}
-	}
-}
-
-// Count returns how many endpoints a traffic policy selects.
-func (sp *ServicePort) Count(p TrafficPolicy) int {
-	n := 0
-	for range sp.In(p) {
-		n++
-	}
-	return n
-}
-
-// Loopback returns the address at which a listener serves the service port's node port to
-// processes of this node, where Settings.Localhost is set, and the traffic policy that
-// selects its endpoints. If ok is false, no endpoint serves, and connections are refused. The
-// address is invalid if there is no node port, or SCTP is its protocol.
-func (sp *ServicePort) Loopback() (at netip.AddrPort, p TrafficPolicy, ok bool) {
-	for _, fe := range sp.Frontends {
-		if fe.Kind != NodePort || fe.VIP.Protocol == SCTP {
-			continue
-		}
-		at = netip.AddrPortFrom(sp.Family.Loopback(), fe.VIP.Port)
-		if fe.ShortCircuit {
-			return at, Cluster, true
-		}
-		return at, fe.TrafficPolicy, fe.Action == Forward
-	}
-	return at, p, false
-}
-
-// Allowed returns the sources that a restricted frontend allows, as SourceRanges has them.
-func (sp *ServicePort) Allowed(fe Frontend) []netip.Prefix {
-	if !sp.NodeAllowed {
-		return sp.SourceRanges
-	}
-	self := netip.PrefixFrom(fe.VIP.Addr, fe.VIP.Addr.BitLen())
-	return prefixesOf(sp.Family, append(slices.Clip(sp.SourceRanges), self))
 }
 
 // FrontendKind is the field of a Service that a frontend comes from.

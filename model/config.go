@@ -1,0 +1,130 @@
+package model
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"time"
+)
+
+// NodePortAddresses selects the addresses of the node on which node ports answer.
+// The zero value selects none.
+type NodePortAddresses struct {
+	Primary bool           // the node's primary address of each family
+	All     bool           // every address of the node but loopback
+	CIDRs   []netip.Prefix // those of the node's addresses that lie in one of these
+	// Localhost selects the loopback addresses. The kernel does not forward from these, so a
+	// program listens there (KEP-6032).
+	Localhost [len(Families)]bool
+}
+
+// Config is the part of the configuration that concerns traffic.
+type Config struct {
+	// NodeName is this Node's name in the API; endpoints with it are local.
+	NodeName string
+	// NodePortAddresses defaults to Primary in the commands.
+	NodePortAddresses NodePortAddresses
+	// LocalPods tells connections from pods from others.
+	LocalPods LocalPods
+	// MasqueradeAll masquerades all traffic to cluster IPs.
+	MasqueradeAll bool
+	// Algorithm chooses endpoints of Services without AnnotationAlgorithm.
+	Algorithm Algorithm
+	// PrimaryAddress is this node's primary address of its family; the zero value is the
+	// first one of the Node object.
+	PrimaryAddress netip.Addr
+	// ConnectionGrace is for Services without AnnotationConnectionGrace; 0 is never.
+	ConnectionGrace time.Duration
+	// DropInvalid drops packets from endpoints that are INVALID for connection tracking. They
+	// would reach the client with the pod's address, and the client would reset the connection.
+	DropInvalid bool
+}
+
+// LocalPods tells connections from pods from others (KEP-2450). The zero value can't: no
+// connection is then treated as a pod's, and none as coming from outside.
+type LocalPods struct {
+	Mode LocalPodsMode
+	// ClusterCIDRs are the pods' ranges in the whole cluster, for ByClusterCIDR.
+	ClusterCIDRs []netip.Prefix
+	// Interface is the bridge's name, or the prefix of the names of pods' interfaces. It must
+	// have passed CheckInterface: no backend checks it again.
+	Interface string
+}
+
+// MaxInterface is the longest name of an interface (IFNAMSIZ with its final zero).
+const MaxInterface = 15
+
+// CheckInterface says what is wrong with the name of an interface or, with prefix, with the
+// beginning of one. The name gets into rules as it is, also into those of iptables, where "+"
+// at the end stands for any ending.
+func CheckInterface(name string, prefix bool) error {
+	odd := func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune(`"'\*/:!`, r) }
+	switch {
+	case len(name) > MaxInterface:
+		return fmt.Errorf("longer than the %d bytes that an interface's name can have", MaxInterface)
+	case strings.ContainsFunc(name, odd), !prefix && strings.HasSuffix(name, "+"):
+		return errors.New("not the name of an interface")
+	}
+	return nil
+}
+
+// LocalPodsMode is kube-proxy's detectLocalMode.
+type LocalPodsMode uint8
+
+// The modes.
+const (
+	// ByClusterCIDR: the source is in one of ClusterCIDRs.
+	ByClusterCIDR LocalPodsMode = iota
+	// ByNodeCIDR: the source is in one of this Node's spec.podCIDRs.
+	ByNodeCIDR
+	// ByBridge: the connection comes in by the interface of this name.
+	ByBridge
+	// ByInterfacePrefix: … by an interface whose name begins with this.
+	ByInterfacePrefix
+)
+
+// ParseLocalPodsMode reads kube-proxy's names of the modes; "" is ClusterCIDR.
+func ParseLocalPodsMode(s string) (LocalPodsMode, error) {
+	switch s {
+	case "", "ClusterCIDR":
+		return ByClusterCIDR, nil
+	case "NodeCIDR":
+		return ByNodeCIDR, nil
+	case "BridgeInterface":
+		return ByBridge, nil
+	case "InterfaceNamePrefix":
+		return ByInterfacePrefix, nil
+	}
+	return 0, fmt.Errorf("%q is none of ClusterCIDR, NodeCIDR, BridgeInterface, InterfaceNamePrefix", s)
+}
+
+// ParseNodePortAddresses reads --nodeport-addresses: "primary", "all", "localhost" and
+// CIDRs. An empty list means "primary". A range of loopback addresses means "localhost"
+// for its family.
+func ParseNodePortAddresses(list []string) (NodePortAddresses, error) {
+	n := NodePortAddresses{Primary: len(list) == 0}
+	var errs []error
+	for _, s := range list {
+		switch s {
+		case "primary":
+			n.Primary = true
+		case "all":
+			n.All = true
+		case "localhost":
+			n.Localhost = [len(Families)]bool{true, true}
+		default:
+			p, err := parsePrefix(s)
+			if err != nil {
+				errs = append(errs, fmt.Errorf("%q is neither primary, all, localhost nor a CIDR", s))
+				continue
+			}
+			if p.Addr().IsLoopback() {
+				n.Localhost[FamilyOf(p.Addr())] = true
+				continue
+			}
+			n.CIDRs = append(n.CIDRs, p)
+		}
+	}
+	return n, errors.Join(errs...)
+}
