@@ -18,8 +18,7 @@ const explainLong = `Explain explains, step by step, what happens to a connectio
 
 It reads manifests or, with --live, the objects of a cluster. It does not connect to the
 destination, and decides as the daemon with the same flags. Problems of objects are
-printed to standard error; the exit code is 0 if there is an explanation, whatever it
-says.
+printed to standard error; the exit code is 0 if an explanation was printed.
 
   vmapd explain -f testdata/demo/before --from 203.0.113.7 192.168.98.10:80/tcp
   vmapd explain --live --kubeconfig FILE --node-name node-1 --from node 10.96.0.1:443`

@@ -38,6 +38,6 @@ func (t *startThrift) Done(r reconcile.Round) {
 	}
 	t.once.Do(func() {
 		debug.SetGCPercent(t.percent)
-		go debug.FreeOSMemory() // takes a while, and nobody waits for it
+		go debug.FreeOSMemory() // takes a while, and nothing depends on it
 	})
 }

@@ -2,7 +2,7 @@ package lab
 
 // The address plan of this repository's tests and demonstrations. Every IPv4
 // address has an IPv6 twin that is read the same way; only documentation and
-// private ranges occur, so a packet that escaped could reach nobody.
+// private ranges occur, so a packet that escaped could reach no host.
 //
 //	what                    IPv4              IPv6
 //	pods                    10.0.0.0/8        fd00:10::/64
@@ -50,7 +50,7 @@ const (
 	NodeName = "node-1"
 
 	// UplinkName is the node's interface towards the client; PodLinkPrefix is
-	// what the node's interfaces towards pods begin with (veth1, veth2, …).
+	// the prefix of the node's interfaces towards pods (veth1, veth2, …).
 	// Inside a pod and in the client the interface is called eth0.
 	UplinkName    = "eth0"
 	PodLinkPrefix = "veth"

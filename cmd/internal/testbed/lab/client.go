@@ -19,7 +19,7 @@ import (
 // shows as latency, and a drop as a timeout.
 const askTimeout = 2 * time.Second
 
-// Answer is what a server said.
+// Answer is a server's answer.
 type Answer struct {
 	Pod    string         // the server's name
 	Source netip.AddrPort // the client, as the server sees it
@@ -87,7 +87,7 @@ func (ns *Namespace) dial(ctx context.Context, source netip.Addr, network string
 	return c, nil
 }
 
-// localAddr returns what a Dialer binds to; nil for the zero Addr.
+// localAddr returns the address that a Dialer binds to; nil for the zero Addr.
 func localAddr(source netip.Addr, network string) net.Addr {
 	switch {
 	case !source.IsValid():
@@ -128,8 +128,8 @@ func (c *Conn) ask(ctx context.Context, line string) (Answer, error) {
 	stop := context.AfterFunc(askCtx, func() { _ = c.conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
 
-	// A datagram that a rule on the way out refuses or drops is not permitted, says the
-	// kernel. Which of the two it was shows when an answer is awaited.
+	// If a rule of the output path rejects or drops a datagram, the kernel returns EPERM for
+	// both. Waiting for an answer shows which of the two it was.
 	if _, err := io.WriteString(c.conn, line+"\n"); err != nil && !errors.Is(err, unix.EPERM) {
 		return Answer{}, c.failed(ctx, err)
 	}
@@ -149,8 +149,8 @@ func (c *Conn) ask(ctx context.Context, line string) (Answer, error) {
 	return a, nil
 }
 
-// failed makes a *ConnectionError. Where the caller gave up, that is the cause,
-// and not the deadline by which the connection was told.
+// failed makes a *ConnectionError. If the caller's context ended, that is the cause, and not
+// the deadline that woke the connection.
 func (c *Conn) failed(ctx context.Context, err error) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		err = ctx.Err()
@@ -158,7 +158,7 @@ func (c *Conn) failed(ctx context.Context, err error) error {
 	return &ConnectionError{From: c.from, Network: c.network, To: c.to, Failure: FailureOf(err), Err: err}
 }
 
-// parseAnswer reads what Server.answer wrote.
+// parseAnswer parses the line of Server.answer.
 func parseAnswer(text string) (Answer, error) {
 	name, source, _ := strings.Cut(strings.TrimSuffix(text, "\n"), " ")
 	addr, err := netip.ParseAddrPort(source)

@@ -13,7 +13,7 @@
 // and the same again in IPv6; the address plan is in addresses.go. The node
 // forwards; nothing in it knows about Services, that is the part under test.
 // Pods answer each request with their own name and the address that they saw
-// it come from, so that a caller learns which endpoint was chosen and whether
+// as the source, so that a caller learns which endpoint was chosen and whether
 // the source was masqueraded.
 //
 // All namespaces are anonymous: they exist as long as this process, one of its

@@ -28,20 +28,20 @@ var (
 )
 
 // PrivilegeError reports that this process may not create network namespaces,
-// and that no user namespace could be had to allow it.
+// and that it could not create a user namespace that would allow it.
 type PrivilegeError struct {
 	Step string // what was tried
 	Err  error  // what the kernel said
 }
 
-// Error says what was tried, and which sysctls decide about it, with the
-// values they have now.
+// Error names the attempt, and the sysctls that decide about it, with their
+// present values.
 func (e *PrivilegeError) Error() string {
 	return fmt.Sprintf("network namespaces need root (CAP_SYS_ADMIN and CAP_NET_ADMIN), or user namespaces for ordinary users: %s: %v; "+
 		"look at the sysctls %s", e.Step, e.Err, strings.Join(namespaceSysctls(), ", "))
 }
 
-// Unwrap returns what the kernel said.
+// Unwrap returns the kernel's error.
 func (e *PrivilegeError) Unwrap() error { return e.Err }
 
 // namespaceSysctls returns those settings that can forbid namespaces, as

@@ -29,7 +29,7 @@ const (
 	Other       Failure = "other"
 )
 
-// FailureOf returns how err, from Dial, Ask or Conn.Ask, came about. It must
+// FailureOf returns the kind of err, an error of Dial, Ask or Conn.Ask. It must
 // not be nil.
 func FailureOf(err error) Failure {
 	is := func(targets ...error) bool {
@@ -59,7 +59,7 @@ func FailureOf(err error) Failure {
 	return Other
 }
 
-// ConnectionError is what Dial, Ask and Conn.Ask fail with.
+// ConnectionError is the error of Dial, Ask and Conn.Ask.
 type ConnectionError struct {
 	From    string // name of the namespace
 	Network string // tcp4, tcp6, udp4 or udp6

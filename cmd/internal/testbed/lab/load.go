@@ -30,7 +30,7 @@ type Load struct {
 	Limit int
 }
 
-// Report is what became of a load.
+// Report is the result of a load.
 type Report struct {
 	Elapsed  time.Duration     // from the first connection to the last answer
 	Sent     int               // connections made
@@ -42,7 +42,7 @@ type Report struct {
 	times    []time.Duration   // latencies
 }
 
-// outcome is one connection's.
+// outcome is the result of one connection.
 type outcome struct {
 	answer Answer
 	err    error
@@ -125,7 +125,7 @@ func (r *Report) sum() {
 	r.Max = r.times[len(r.times)-1]
 }
 
-// Lost returns how many connections failed, in whatever way.
+// Lost returns the number of connections that failed for any reason.
 func (r *Report) Lost() int {
 	n := 0
 	for _, count := range r.Failed {

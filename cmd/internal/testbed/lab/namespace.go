@@ -71,8 +71,8 @@ func (ns *Namespace) Do(fn func() error) error {
 	})
 }
 
-// Close gives up the namespace. The kernel destroys it, with its links and
-// what is at their other ends, once no socket and no process uses it either.
+// Close releases the namespace. The kernel destroys it, with its links and their
+// peers, once no socket and no process uses it.
 func (ns *Namespace) Close() error {
 	ns.mu.Lock()
 	if ns.handle != nil {
@@ -115,8 +115,8 @@ func onThread(fn func() error) error {
 			return
 		}
 		defer func() {
-			// If there is no way home, the goroutine ends with its thread
-			// locked, and the runtime ends the thread with it.
+			// If the thread can't return, the goroutine ends with its thread
+			// locked, and the runtime ends the thread, too.
 			if unix.Setns(home, unix.CLONE_NEWNET) == nil {
 				runtime.UnlockOSThread()
 			}

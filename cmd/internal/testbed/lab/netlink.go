@@ -28,7 +28,7 @@ type Route struct {
 	Unreachable bool
 }
 
-// String is what "ip route add" would take.
+// String returns the arguments of "ip route add".
 func (r Route) String() string {
 	s := r.Dst.String()
 	if r.Unreachable {
@@ -52,7 +52,7 @@ func (r Route) String() string {
 func (ns *Namespace) Sysctl(name, value string) error {
 	err := ns.Do(func() error {
 		// A file below /proc/sys/net belongs to the namespace of the thread
-		// that opens it, whoever mounted /proc.
+		// that opens it, also if another one mounted /proc.
 		return os.WriteFile(filepath.Join("/proc/sys", name), []byte(value), 0)
 	})
 	if err != nil {
@@ -69,13 +69,13 @@ func (ns *Namespace) Up(link string) error {
 }
 
 // AddAddr adds an address to a link that is up. When it returns, the address
-// is usable; for IPv6, nobody is asked whether a neighbour has it too.
+// is usable; for IPv6, there is no duplicate address detection.
 func (ns *Namespace) AddAddr(link string, addr netip.Prefix) error {
 	return ns.addAddr(link, addr, 0)
 }
 
-// AddAlias adds a further address, as a load balancer's may be: packets to it
-// arrive, but as a source the kernel does not choose it of its own accord.
+// AddAlias adds a further address, such as a load balancer's: packets to it
+// arrive, but the kernel does not choose it as a source by itself.
 func (ns *Namespace) AddAlias(link string, addr netip.Addr) error {
 	// For IPv4 the first address is preferred, for IPv6 the newest that is not
 	// deprecated. A valid lifetime without a preferred one makes it deprecated.
@@ -109,7 +109,7 @@ func (ns *Namespace) addAddr(link string, addr netip.Prefix, deprecated int) err
 	})
 }
 
-// AddNeighbor tells a link who has an address, for good. Without it the first
+// AddNeighbor adds a permanent neighbour entry to a link. Without it the first
 // packet waits for an answer by ARP or neighbour discovery.
 func (ns *Namespace) AddNeighbor(link string, addr netip.Addr, mac net.HardwareAddr) error {
 	return ns.configure("add neighbour "+addr.String(), link, func(h *netlink.Handle, l netlink.Link) error {
@@ -187,8 +187,8 @@ func connect(a *Namespace, aLink string, b *Namespace, bLink string) error {
 }
 
 // await calls ok until it returns true or an error, for a few seconds at most.
-// It is for work that the kernel has taken on and does in its own time, which
-// is microseconds usually.
+// It is for work that the kernel does asynchronously, usually within
+// microseconds.
 func await(ok func() (bool, error)) error {
 	ticks := time.NewTicker(100 * time.Microsecond)
 	defer ticks.Stop()
@@ -211,7 +211,7 @@ func (ns *Namespace) configure(step, link string, fn func(*netlink.Handle, netli
 	ns.mu.RLock()
 	defer ns.mu.RUnlock()
 
-	err := ErrClosed // a closed handle would go on in the namespace of the caller
+	err := ErrClosed // a closed handle would continue in the namespace of the caller
 	if ns.handle != nil {
 		err = nil
 	}
@@ -230,7 +230,7 @@ func (ns *Namespace) configure(step, link string, fn func(*netlink.Handle, netli
 	return nil
 }
 
-// ipNet converts to what netlink takes.
+// ipNet converts to netlink's type.
 func ipNet(p netip.Prefix) *net.IPNet {
 	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
 }

@@ -7,8 +7,8 @@ import (
 )
 
 // Available returns nil if this process can build a world. Otherwise the error
-// says why not, and is a *PrivilegeError if a privilege is what is missing;
-// tests give it as their reason to skip.
+// has the reason, and is a *PrivilegeError if a privilege is missing;
+// tests skip with it.
 func Available() error {
 	if err := privileged(); err != nil {
 		return err

@@ -73,10 +73,10 @@ func (ns *Namespace) Send(s Segment) error {
 	return nil
 }
 
-// Sniffer hears all TCP segments that come in to one address.
+// Sniffer receives all TCP segments to one address.
 type Sniffer struct{ conn *net.IPConn }
 
-// Sniff opens a Sniffer. What comes in from now on, it hears.
+// Sniff opens a Sniffer, which receives the segments from now on.
 func (ns *Namespace) Sniff(a netip.Addr) (*Sniffer, error) {
 	s := &Sniffer{}
 	err := ns.Do(func() error {

@@ -90,7 +90,7 @@ func Reexec() (code int, done bool, err error) {
 //	func TestMain(m *testing.M) { os.Exit(lab.RunTests(m.Run)) }
 //
 // If the system allows neither, it says why on standard error and runs the
-// tests all the same; those that need a world skip with what [Available] says.
+// tests all the same; those that need a world skip with the error of [Available].
 func RunTests(run func() int) int {
 	code, done, err := Reexec()
 	var missing *PrivilegeError
@@ -119,8 +119,8 @@ func forward(signals chan os.Signal, p *os.Process) (stop func()) {
 	go func() {
 		defer close(done)
 		for s := range signals {
-			// What is typed at a terminal, the kernel has sent to both
-			// processes. A second interrupt would mean "at once" to most.
+			// The kernel sends a terminal's signals to both processes. To
+			// most programs, a second interrupt would mean "at once".
 			if (s == unix.SIGINT || s == unix.SIGQUIT) && inForeground() {
 				continue
 			}

@@ -19,8 +19,8 @@ import (
 // the address it sees, "pod-1 203.0.113.9:40512". Over TCP the server then
 // closes the connection, unless the client's line was keepLine.
 //
-// It must be the server that closes first: who does keeps the port in
-// TIME_WAIT for a minute. At the client that would use up the 28,000 ports to
+// The server must close first: the side that does keeps the port in TIME_WAIT
+// for a minute. At the client that would use up the 28,000 ports to
 // one address within two minutes at 250 connections per second; at the server
 // it is a server's port, and Linux reuses the pair as soon as the client
 // connects from there again.
@@ -170,7 +170,7 @@ func (s *Server) serveUDP(conn *net.UDPConn) {
 			return
 		}
 		if err != nil {
-			continue // an ICMP error for an answer that nobody waited for
+			continue // an ICMP error for an answer that no client waited for
 		}
 		_, _, _ = conn.WriteMsgUDPAddrPort(s.answer(addr), sameAddress(oob[:n]), addr) // lost like any datagram
 	}

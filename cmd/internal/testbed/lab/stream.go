@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Stream is a UDP socket that sends its name to one address, again and again, and never reads
-// what comes back, like a sender of metrics or of a log.
+// Stream is a UDP socket that sends its name to one address again and again, and never reads
+// replies, like a sender of metrics or of a log.
 type Stream struct {
 	conn *net.UDPConn
 	sent atomic.Int64
@@ -19,13 +19,13 @@ type Stream struct {
 	done chan struct{}
 }
 
-// Stream starts one that sends from an address of the namespace, with a fixed port, every so
-// often. It goes on whatever becomes of its datagrams.
+// Stream starts a Stream from an address of the namespace, with a fixed port and interval. It
+// ignores errors.
 func (ns *Namespace) Stream(name string, from, to netip.AddrPort, every time.Duration) (*Stream, error) {
 	s := &Stream{stop: make(chan struct{}), done: make(chan struct{})}
 	err := ns.Do(func() error {
 		var err error
-		// It is not connected, so that nobody tells it of ICMP errors.
+		// The socket is not connected, so that it gets no ICMP errors.
 		s.conn, err = net.ListenUDP(udpOf(to.Addr()), net.UDPAddrFromAddrPort(from))
 		return err
 	})

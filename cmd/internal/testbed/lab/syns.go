@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// SYNs are the first segments of connections, past the client's own TCP: what they cost is
-// the way through the kernel, and not the sockets.
+// SYNs are the first segments of connections, without the client's TCP: their cost is that of
+// the path through the kernel, without sockets.
 type SYNs struct {
 	conn     *net.IPConn
 	segments [][]byte
@@ -33,8 +33,8 @@ func (ns *Namespace) OpenSYNs(from netip.Addr, to netip.AddrPort, count int) (*S
 	return s, nil
 }
 
-// Send sends all of them and returns what one took, up to where the packet ended: between
-// the namespaces of one kernel, the sender does the work of all that it goes through.
+// Send sends all of them and returns the time for one, up to the end of its path: between
+// namespaces of one kernel, the sending thread does the work of the whole path.
 func (s *SYNs) Send() (time.Duration, error) {
 	start := time.Now()
 	for _, b := range s.segments {

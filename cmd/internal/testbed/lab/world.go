@@ -10,7 +10,7 @@ import (
 	"sync"
 )
 
-// Config says what New builds.
+// Config of a World.
 type Config struct {
 	// Pods is how many pods there are at first: pod-1, pod-2 and so on.
 	Pods int
@@ -28,9 +28,9 @@ type World struct {
 	// pods and the service ranges go through the node.
 	Client *Namespace
 
-	// Node forwards between the client and the pods. What it does not know
-	// goes to the client, which forwards nothing: packets to a service address
-	// that nobody translates are lost there, as in a cluster.
+	// Node forwards between the client and the pods. Its default route leads to
+	// the client, which forwards nothing: untranslated packets to a service
+	// address are lost there, as in a cluster.
 	Node *Namespace
 
 	ports []uint16
@@ -88,7 +88,7 @@ func (w *World) build(ctx context.Context, pods int) error {
 	return ctx.Err()
 }
 
-// newMachine makes a namespace and the settings that all of ours have.
+// newMachine makes a namespace with the settings of all machines.
 func newMachine(name string) (*Namespace, error) {
 	ns, err := NewNamespace(name)
 	if err != nil {
@@ -101,8 +101,8 @@ func newMachine(name string) (*Namespace, error) {
 	for _, s := range [][2]string{
 		{"net/ipv4/conf/%s/rp_filter", "0"},
 		{"net/ipv4/conf/%s/accept_redirects", "0"},
-		// Without a proxy the node returns the client's packets to where they
-		// came from; it is not to say so.
+		// Without a proxy, the node returns the client's packets to the client;
+		// it must not send redirects.
 		{"net/ipv4/conf/%s/send_redirects", "0"},
 		{"net/ipv6/conf/%s/disable_ipv6", "0"},
 		{"net/ipv6/conf/%s/accept_redirects", "0"},
@@ -161,7 +161,7 @@ func (w *World) joinClient() error {
 			func() error { return introduce(w.Node, UplinkName, f.node, w.Client, "eth0", f.client) },
 			func() error { return w.Client.AddRoute(Route{Dst: f.nodes, Link: "eth0"}) },
 			func() error { return w.Node.AddRoute(Route{Dst: f.outside, Link: UplinkName, Source: f.node}) },
-			// To the neighbour that is known, so that nobody asks for another.
+			// To the known neighbour, so that no ARP request is needed.
 			func() error {
 				return w.Node.AddRoute(Route{Dst: netip.PrefixFrom(f.second, f.second.BitLen()), Link: UplinkName, Via: f.client, Source: f.node})
 			},
@@ -200,7 +200,7 @@ func introduce(a *Namespace, aLink string, aAddr netip.Addr, b *Namespace, bLink
 }
 
 // Close stops the pods' servers and gives up all namespaces. Programs started
-// with Command go on until their context ends; end them first.
+// with Command run until their context ends; end them first.
 func (w *World) Close() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -86,7 +86,7 @@ func parseModinfo(info string) module {
 				m.needs = append(m.needs, moduleName(need))
 			}
 		case "alias":
-			// Those with patterns are about devices, and nobody plugs one in.
+			// Those with patterns are about devices, and the guest gets no new ones.
 			if !strings.ContainsAny(value, "*?[ ") {
 				m.aliases = append(m.aliases, value)
 			}

@@ -11,8 +11,8 @@ import (
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 )
 
-// perRoute is how many connections are made on each route. With three pods, that one of
-// them gets none of these happens by chance once in a hundred million routes.
+// perRoute is the number of connections on each route. With three pods, the probability that
+// one of them gets none is one in a hundred million.
 const perRoute = 48
 
 // The Service "web" of the manifests.
@@ -26,10 +26,10 @@ const (
 // route is a way to a Service.
 type route struct {
 	from     string // client, node or a pod
-	name     string // what the destination is
+	name     string // of the destination
 	ip4, ip6 string
 	port     uint16
-	source   bool // the pods see the true source address
+	source   bool // the pods see the original source address
 }
 
 func routes() []route {
@@ -68,9 +68,9 @@ func (d *Demo) namespace(name string) (*lab.Namespace, error) {
 	return pod.Namespace, nil
 }
 
-// connections goes all ways to the Service, and prints who answered.
+// connections connects on all routes to the Service, and prints which pods answered.
 func (d *Demo) connections(ctx context.Context) error {
-	d.printf("Who answers %d connections on each way:\n\n", perRoute)
+	d.printf("Pods that answer %d connections on each route:\n\n", perRoute)
 	d.printf("  %-7s %-14s %-31s %6s %6s %6s  %-7s %s\n", "from", "to", "", "pod-1", "pod-2", "pod-3", "failed", "the pods see")
 	for _, r := range routes() {
 		for _, network := range networks() {
@@ -82,7 +82,7 @@ func (d *Demo) connections(ctx context.Context) error {
 	return nil
 }
 
-// ask goes one way often enough, and prints a line.
+// ask connects on one route, and prints a line.
 func (d *Demo) ask(ctx context.Context, r route, network string) error {
 	ns, err := d.namespace(r.from)
 	if err != nil {
@@ -102,8 +102,8 @@ func (d *Demo) ask(ctx context.Context, r route, network string) error {
 			continue
 		}
 		answered[answer.Pod]++
-		// A pod that reaches itself must see the node as the source, or the answer would
-		// never come back the way it went.
+		// A pod that reaches itself must see the node as the source, or its reply would not
+		// come back through the node.
 		if answer.Pod != r.from {
 			sources[d.nameOf(answer.Source.Addr())] = true
 		}
@@ -139,7 +139,7 @@ func (d *Demo) complain(format string, args ...any) {
 	d.printf("      WRONG: "+format+"\n", args...)
 }
 
-// nameOf says whose an address is.
+// nameOf returns the name of the host with an address.
 func (d *Demo) nameOf(a netip.Addr) string {
 	switch a.String() {
 	case lab.NodeIP4, lab.NodeIP6:
@@ -155,9 +155,9 @@ func (d *Demo) nameOf(a netip.Addr) string {
 	return a.String()
 }
 
-// refusals shows what must not be answered, and at once.
+// refusals shows connections that must be rejected at once.
 func (d *Demo) refusals(ctx context.Context) error {
-	d.printf("\nRefused at once:\n\n")
+	d.printf("\nRejected at once:\n\n")
 	for _, r := range []route{
 		{from: "client", name: "a Service without endpoints", ip4: "172.30.0.11", ip6: "fd00:172:30::11", port: servicePort},
 		{from: "pod-1", name: "a port that the Service does not have", ip4: clusterIP4, ip6: clusterIP6, port: 81},
@@ -174,7 +174,7 @@ func (d *Demo) refusals(ctx context.Context) error {
 			}
 			d.printf("  %-7s %-38s %v/%s\n", r.from, r.name, r.addr(network), network[:3])
 			if err == nil || lab.FailureOf(err) != lab.Refused {
-				d.complain("it should be refused, but: %v", err)
+				d.complain("want a refused connection, got: %v", err)
 			}
 		}
 	}

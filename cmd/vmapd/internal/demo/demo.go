@@ -14,8 +14,8 @@ import (
 	"github.com/vmapd/vmapd/testdata/demo"
 )
 
-// ErrFailed indicates that something was not as it should be. What, has been printed.
-var ErrFailed = errors.New("not everything was as it should be")
+// ErrFailed indicates that a result was wrong. The output has the details.
+var ErrFailed = errors.New("a result was wrong")
 
 // port is where the pods of the demo's world serve.
 const port = 8080
@@ -23,7 +23,7 @@ const port = 8080
 // Demo is one run.
 type Demo struct {
 	Out     io.Writer
-	Program []string // how to start vmapd; flags are appended
+	Program []string // the command that starts vmapd; flags are appended
 
 	world   *lab.World
 	proxy   *proxy
@@ -33,8 +33,8 @@ type Demo struct {
 	started time.Time
 }
 
-// Run builds the world, makes the connections, and takes everything down. It returns
-// ErrFailed if a connection did not end as it should have.
+// Run builds the world, makes the connections, and removes everything. It returns ErrFailed if a
+// result was wrong.
 func (d *Demo) Run(ctx context.Context) (err error) {
 	d.started = time.Now()
 	if d.folder, err = os.MkdirTemp("", "vmapd-demo-"); err != nil {
@@ -69,18 +69,18 @@ func (d *Demo) Run(ctx context.Context) (err error) {
 func (d *Demo) verdict() error {
 	took := time.Since(d.started).Round(100 * time.Millisecond)
 	if d.wrong > 0 {
-		d.printf("\nFAILED: %d of %d connections did not end as they should have (%v).\nWhat vmapd said:\n%s",
+		d.printf("\nFAILED: %d of %d connections had a wrong result (%v).\nvmapd's log:\n%s",
 			d.wrong, d.asked, took, d.proxy.log())
 		return ErrFailed
 	}
-	d.printf("\nOK: all %d connections ended as they should have (%v).\n", d.asked, took)
+	d.printf("\nOK: all %d connections had the right result (%v).\n", d.asked, took)
 	return nil
 }
 
 func (d *Demo) printf(format string, args ...any) { fmt.Fprintf(d.Out, format, args...) }
 
-// write puts the manifests of one folder where vmapd reads them. Each file is replaced
-// as a whole, so that vmapd never reads half of one.
+// write copies the manifests of one folder to the folder that vmapd follows. It replaces each
+// file as a whole, so that vmapd never reads half a file.
 func (d *Demo) write(from string) error {
 	files, err := fs.ReadDir(demo.Manifests, from)
 	if err != nil {

@@ -38,7 +38,7 @@ func (d *Demo) startProxy(ctx context.Context) (*proxy, error) {
 		cmd: d.world.Node.Command(ctx, d.Program[0], args...), cancel: cancel,
 		done: make(chan struct{}), lines: make(chan string, 1000),
 	}
-	p.cmd.Args[0] = os.Args[0] // the name under which this program knows itself
+	p.cmd.Args[0] = os.Args[0] // this program's name
 	stderr, err := p.cmd.StderrPipe()
 	if err == nil {
 		err = p.cmd.Start()
@@ -55,7 +55,7 @@ func (d *Demo) startProxy(ctx context.Context) (*proxy, error) {
 			p.mu.Unlock()
 			select {
 			case p.lines <- s.Text():
-			default: // nobody reads so many
+			default: // waitFor reads the first lines only
 			}
 		}
 	}()
@@ -66,7 +66,7 @@ func (d *Demo) startProxy(ctx context.Context) (*proxy, error) {
 	return p, nil
 }
 
-// waitFor waits until a text has come in so many lines of the log.
+// waitFor waits until a text was in so many lines of the log.
 func (p *proxy) waitFor(ctx context.Context, text string, times int) error {
 	timeout := time.NewTimer(startTimeout)
 	defer timeout.Stop()

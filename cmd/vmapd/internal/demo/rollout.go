@@ -9,12 +9,12 @@ import (
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 )
 
-// rate is in connections a second, on each of the rollout's ways.
+// rate is the number of connections a second on each route of the rollout.
 const rate = 200
 
-// rollout replaces pod-1 by pod-4 while connections go on. None must be lost.
+// rollout replaces pod-1 by pod-4 under load. No connection must be lost.
 func (d *Demo) rollout(ctx context.Context) error {
-	d.printf("\npod-1 goes and pod-4 comes, while %d connections a second go on each way:\n\n", rate)
+	d.printf("\npod-4 replaces pod-1, with %d connections a second on each route:\n\n", rate)
 	loadCtx, stop := context.WithCancel(ctx)
 	defer stop()
 	ways := []struct{ network, ip string }{{"tcp4", loadBalancerIP4}, {"tcp6", clusterIP6}, {"udp4", clusterIP4}}
@@ -62,7 +62,7 @@ func (d *Demo) replacePod(ctx context.Context) error {
 	if _, err := d.world.AddPod(ctx, "pod-4"); err != nil {
 		return err
 	}
-	d.printf("  pod-4 is there; the EndpointSlices change: pod-4 instead of pod-1\n")
+	d.printf("  pod-4 is ready; the EndpointSlices change from pod-1 to pod-4\n")
 	start := time.Now()
 	if err := d.write("after"); err != nil {
 		return err
@@ -71,14 +71,14 @@ func (d *Demo) replacePod(ctx context.Context) error {
 	if err := d.proxy.waitFor(ctx, "msg=applied", tables); err != nil {
 		return err
 	}
-	d.printf("  vmapd has seen the files change and programmed it, %v after they were written\n",
+	d.printf("  vmapd has programmed the change, %v after the files were written\n",
 		time.Since(start).Round(time.Millisecond))
-	if err := pause(); err != nil { // connections to pod-1 that are under way end
+	if err := pause(); err != nil { // for the end of connections to pod-1
 		return err
 	}
 	if err := d.world.RemovePod("pod-1"); err != nil {
 		return err
 	}
-	d.printf("  pod-1 is gone\n")
+	d.printf("  pod-1 is removed\n")
 	return pause()
 }

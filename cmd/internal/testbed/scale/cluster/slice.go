@@ -38,7 +38,7 @@ func (c *Cluster) newPod() *pod {
 	return p
 }
 
-// condition changes what is said of a pod.
+// condition changes the conditions of a pod.
 func (p *pod) condition(ready, terminating bool) {
 	p.ready, p.terminating, p.written = ready, terminating, [len(families)]*discoveryv1.Endpoint{}
 }
