@@ -107,7 +107,7 @@ fmt: ## format the sources
 tidy: ## go mod tidy; fails if that changes something
 	$(GO) mod tidy -diff
 
-ci: tidy build lint test ## all checks that a change must pass
+ci: tidy build lint test ## what must pass before a change lands
 
 tools:
 	@missing=; for t in nft:nftables iptables:iptables ipset:ipset ip:iproute2 unshare:util-linux gcc:gcc curl:curl; do \
