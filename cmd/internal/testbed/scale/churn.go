@@ -26,17 +26,17 @@ func (w *world) oneByOne(ctx context.Context, o *options, observer *observer) er
 	return nil
 }
 
-// probe replaces one endpoint and has that timed.
+// probe replaces one endpoint, which the observer times.
 func (w *world) probe(observer *observer) {
 	now := time.Now()
 	e, addr := w.cluster.Replace(now)
-	// What this process did to make the object is none of the daemon's time.
+	// The time to make the object is not part of the daemon's time.
 	observer.expect(addr, time.Now())
 	w.write(e)
 }
 
-// churn is many changes at a fixed rate, whether or not earlier ones are programmed, and
-// timed ones among them.
+// churn is many changes at a fixed rate, whether or not earlier ones are programmed. Some of
+// them are timed.
 type churn struct {
 	options  *options
 	daemon   *daemon
@@ -46,8 +46,8 @@ type churn struct {
 	all []time.Duration // latencies that were taken
 }
 
-// run goes on for as long as the options say. It returns how many slices were written, and
-// the time that took.
+// run makes changes for the time in the options. It returns the number of slices that were
+// written, and the duration.
 func (c *churn) run(ctx context.Context) (writes int, took time.Duration, err error) {
 	o := c.options
 	w := c.daemon.world
@@ -91,7 +91,7 @@ func (c *churn) run(ctx context.Context) (writes int, took time.Duration, err er
 	}
 }
 
-// minute tells how things are.
+// minute logs the state once a minute.
 func (c *churn) minute(ctx context.Context, elapsed time.Duration, writes int) error {
 	took := c.observer.take()
 	c.all = append(c.all, took...)
@@ -110,7 +110,7 @@ func (c *churn) minute(ctx context.Context, elapsed time.Duration, writes int) e
 	return nil
 }
 
-// latencies are all that were timed, sorted.
+// latencies returns all measured latencies, sorted.
 func (c *churn) latencies() []time.Duration {
 	c.all = append(c.all, c.observer.take()...)
 	slices.Sort(c.all)

@@ -17,8 +17,8 @@ import (
 	"github.com/vmapd/vmapd/sync/kube"
 )
 
-// compare returns what has to be written so that the kernel has the rules of the cluster as
-// it is now: nothing, if the daemon has done its work. It must have ended.
+// compare returns the batch that the kernel still needs for the present cluster. It is empty if
+// the daemon has programmed everything. The daemon must have ended.
 func (w *world) compare(ctx context.Context) (traffic, error) {
 	b := model.NewBuilder(config())
 	feed(b, w.cluster)
@@ -47,8 +47,8 @@ func (w *world) compare(ctx context.Context) (traffic, error) {
 	return sum, nil
 }
 
-// config is what the daemon makes of daemonFlags, and of its defaults. The daemon's own
-// package of flags is for vmapd alone.
+// config is the configuration that daemonFlags and the daemon's defaults make. The package of
+// the daemon's flags is internal to vmapd.
 func config() model.Config {
 	c := model.Config{NodeName: cluster.NodeName, NodePortAddresses: model.NodePortAddresses{Primary: true}}
 	for _, cidr := range cluster.PodCIDRs {

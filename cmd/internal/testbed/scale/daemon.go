@@ -14,7 +14,7 @@ import (
 	"github.com/vmapd/vmapd/cmd/internal/testbed/scale/cluster"
 )
 
-// daemonFlags are the daemon's that decide about its rules.
+// daemonFlags are the flags of the daemon that decide about its rules.
 func daemonFlags() []string {
 	return []string{
 		"--backend", "nftables", "--hostname-override", cluster.NodeName,
@@ -22,8 +22,8 @@ func daemonFlags() []string {
 	}
 }
 
-// args are all flags of the daemon. What can be set on a host only is left alone, and -v 4
-// lets it log each batch.
+// args are all flags of the daemon. They change no setting of the host; with -v 4, the daemon logs
+// each batch.
 func (w *world) args(o *options) []string {
 	args := append(daemonFlags(), "--kubeconfig", w.kubeconfig, "--conntrack-max-per-core", "0", "-v", "4")
 	if o.profiles != "" {
@@ -129,8 +129,8 @@ func (d *daemon) complaints() string {
 	return fmt.Sprintf("%d complaints, the first:\n\t%s", d.count, strings.Join(d.errors, "\n\t"))
 }
 
-// longestBatch returns that of the batches since the one of a number, and the number of the
-// next one.
+// longestBatch returns the longest of the batches from a number on, and the number of the next
+// batch.
 func (d *daemon) longestBatch(since int) (longest time.Duration, next int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

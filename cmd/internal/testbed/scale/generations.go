@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// generations follows the numbers of the generations of rules, of which each transaction
-// makes one. To be told of them would make transactions dearer (see observe), so this asks
-// again and again; the answer does not wait for a transaction that is under way.
+// generations polls the number of the ruleset's generation, which each transaction increases.
+// Notifications would make transactions slower (see observe); a poll does not wait for a running
+// transaction.
 type generations struct {
 	cancel  context.CancelFunc
 	done    chan error
@@ -33,8 +33,8 @@ func (w *world) followGenerations(ctx context.Context) (*generations, error) {
 	return g, nil
 }
 
-// stop returns the longest time between two generations: none of the transactions took
-// longer, but for the first.
+// stop returns the longest time between two generations: no transaction but the first took
+// longer.
 func (g *generations) stop() (time.Duration, error) {
 	g.cancel()
 	err := <-g.done
@@ -66,7 +66,7 @@ func (g *generations) follow(ctx context.Context, socket *netlink.Conn) error {
 	return err
 }
 
-// generation asks the kernel for the number of the generation of now.
+// generation asks the kernel for the present generation.
 func generation(socket *netlink.Conn) (uint32, error) {
 	answers, err := socket.Execute(netlink.Message{
 		Header: netlink.Header{Type: unix.NFNL_SUBSYS_NFTABLES<<8 | unix.NFT_MSG_GETGEN, Flags: netlink.Request},

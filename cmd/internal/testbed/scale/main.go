@@ -35,7 +35,7 @@ func main() {
 	}
 }
 
-// options are what the command line says.
+// options are the values of the command line.
 type options struct {
 	shapes   []cluster.Shape
 	vmapd    string // path

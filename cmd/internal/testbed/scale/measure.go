@@ -12,7 +12,7 @@ import (
 	"github.com/vmapd/vmapd/cmd/internal/testbed/scale/cluster"
 )
 
-// result is what was found out about one shape.
+// result has the measurements of one shape.
 type result struct {
 	shape cluster.Shape
 	size  cluster.Size
@@ -29,7 +29,7 @@ type result struct {
 	complaints    string  // of the daemon
 }
 
-// start is what it costs to start the daemon.
+// start is the cost of starting the daemon.
 type start struct {
 	listed, ready time.Duration // since the start
 	user, system  time.Duration
@@ -37,7 +37,7 @@ type start struct {
 	longestBatch  time.Duration
 }
 
-// latency is how long changes of one endpoint took until they were programmed.
+// latency is the time until changes of one endpoint were programmed.
 type latency struct {
 	p50, p99, worst time.Duration
 	changes, missed int
@@ -52,7 +52,7 @@ func newLatency(sorted []time.Duration) latency {
 	return l
 }
 
-// load is what was done besides.
+// load is the other load during the measurement.
 type load struct {
 	writes       int
 	took         time.Duration
@@ -62,7 +62,7 @@ type load struct {
 	longestBatch time.Duration
 }
 
-// wrong returns an error if something is not as it has to be, however long it takes.
+// wrong returns an error if a result is wrong; time does not matter.
 func (r *result) wrong() error {
 	var errs []error
 	if n := r.idle.missed + r.churn.missed; n > 0 {
@@ -79,8 +79,8 @@ func (r *result) wrong() error {
 
 // measure makes a cluster of a shape and runs the daemon in it.
 func measure(ctx context.Context, o *options, s cluster.Shape, log io.Writer) (r *result, err error) {
-	// This process holds the cluster's objects. Collecting its garbage should not keep the
-	// daemon from the processors more often than it must.
+	// This process holds the cluster's objects. Its garbage collection should take as little
+	// processor time from the daemon as possible.
 	const percent = 400
 	defer debug.SetGCPercent(debug.SetGCPercent(percent))
 	r = &result{shape: s, load: machineLoad()}
@@ -115,7 +115,7 @@ func machineLoad() string {
 	return minute
 }
 
-// life is all from the first start of the daemon until it is killed.
+// life measures from the first start of the daemon until it is killed.
 func (r *result) life(ctx context.Context, o *options, w *world, log io.Writer) error {
 	generations, err := w.followGenerations(ctx)
 	if err != nil {
@@ -136,7 +136,7 @@ func (r *result) life(ctx context.Context, o *options, w *world, log io.Writer) 
 	return errors.Join(err, d.kill())
 }
 
-// begin measures the start, until it has settled.
+// begin measures the start, until the daemon is idle.
 func (r *result) begin(ctx context.Context, o *options, d *daemon, generations *generations, log io.Writer) error {
 	profiled := d.profileProcessor(ctx, o, r.shape, "start")
 	var err, stopErr error
@@ -157,7 +157,7 @@ func (r *result) begin(ctx context.Context, o *options, d *daemon, generations *
 	return errors.Join(<-profiled, d.profileMemory(ctx, o, r.shape, "start"))
 }
 
-// begun waits until the daemon is ready, and returns what that took.
+// begun waits until the daemon is ready, and returns the cost.
 func (d *daemon) begun(ctx context.Context) (start, error) {
 	if err := d.waitReady(ctx); err != nil {
 		return start{}, err
@@ -239,7 +239,7 @@ func (r *result) churning(ctx context.Context, o *options, d *daemon, observer *
 	return nil
 }
 
-// rest waits until the daemon has nothing left to do.
+// rest waits until the daemon is idle.
 func (d *daemon) rest(ctx context.Context, observer *observer) error {
 	const quiet, patience = 2 * time.Second, time.Minute
 	var last traffic

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// observer hears from the kernel what is programmed, once it is.
+// observer receives the notifications of the kernel about programmed endpoints.
 type observer struct {
 	socket *netlink.Conn
 	done   chan struct{}
@@ -26,15 +26,14 @@ type observer struct {
 	lost    bool                     // messages
 }
 
-// The group that is told of changes to nftables, and room for what is told while this
-// process does something else.
+// The multicast group for changes to nftables, and the size of the receive buffer.
 const (
 	groupNFTables  = 7 // NFNLGRP_NFTABLES
 	observerBuffer = 256 << 20
 )
 
-// observe begins to listen. That makes each transaction dearer, as the kernel then writes a
-// message for each element.
+// observe begins to listen. Then each transaction is slower, because the kernel writes a message
+// for each element.
 func (w *world) observe() (*observer, error) {
 	o := &observer{
 		done: make(chan struct{}), waiting: make(map[netip.Addr]time.Time), seen: make(chan struct{}, 1),
@@ -136,7 +135,7 @@ func descend(attrs []byte, path []uint16, found func([]byte)) {
 	}
 }
 
-// element notes that an endpoint is in a map: its address comes first in the data.
+// element records that an endpoint is in a map. The data begins with its address.
 func (o *observer) element(data []byte, at time.Time) {
 	if len(data) != 8 { // of IPv4: address and port, padded to registers
 		return
@@ -156,14 +155,14 @@ func (o *observer) element(data []byte, at time.Time) {
 	}
 }
 
-// expect has an endpoint timed, from when it began to come.
+// expect has an endpoint timed, from the beginning of its change.
 func (o *observer) expect(addr netip.Addr, since time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.waiting[addr] = since
 }
 
-// take returns how long the endpoints took, sorted, that came since it was last called.
+// take returns the sorted times of the endpoints that were programmed since the last call.
 func (o *observer) take() []time.Duration {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -173,14 +172,14 @@ func (o *observer) take() []time.Duration {
 	return took
 }
 
-// left returns how many are still to come.
+// left returns the number of expected endpoints.
 func (o *observer) left() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return len(o.waiting)
 }
 
-// giveUp returns how many will not come: too late, or never.
+// giveUp returns the number of endpoints that were programmed too late, or never.
 func (o *observer) giveUp() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -188,7 +187,7 @@ func (o *observer) giveUp() int {
 	return len(o.waiting)
 }
 
-// overrun reports whether the kernel could not tell all.
+// overrun reports whether notifications were lost.
 func (o *observer) overrun() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()

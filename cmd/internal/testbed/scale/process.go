@@ -16,13 +16,13 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// usage is what a process has used so far.
+// usage is the resources that a process has used so far.
 type usage struct {
 	user, system time.Duration
 	rss, peak    int64 // memory, in bytes; the peak since it was started, or since resetPeak
 }
 
-// tick is the unit of times in /proc/PID/stat, whatever the kernel's own is.
+// tick is the unit of times in /proc/PID/stat on every kernel.
 const tick = time.Second / 100
 
 func (d *daemon) usage() (usage, error) {
@@ -69,7 +69,7 @@ func (d *daemon) resetPeak() error {
 
 func (d *daemon) proc(file string) string { return fmt.Sprintf("/proc/%d/%s", d.cmd.Process.Pid, file) }
 
-// traffic is what the daemon has sent to the kernel so far.
+// traffic is the volume that the daemon has sent to the kernel so far: operations, bytes and batches.
 type traffic struct{ operations, bytes, batches int }
 
 func (t traffic) minus(o traffic) traffic {

@@ -13,9 +13,8 @@ import (
 	"github.com/vmapd/vmapd/cmd/internal/testbed/scale/cluster"
 )
 
-// profileProcessor begins to note where the daemon spends processor time, for a while, and
-// waits for a daemon that is starting. The channel receives once that is written, or
-// once it has failed; at once if no profiles are wanted.
+// profileProcessor takes a CPU profile of the daemon, which may still be starting. The channel
+// receives when the profile is written or has failed, or at once if no profiles are wanted.
 func (d *daemon) profileProcessor(ctx context.Context, o *options, s cluster.Shape, when string) <-chan error {
 	done := make(chan error, 1)
 	if o.profiles == "" {
@@ -38,8 +37,8 @@ func (d *daemon) profileProcessor(ctx context.Context, o *options, s cluster.Sha
 	return done
 }
 
-// profileMemory writes who holds the daemon's memory after a collection of garbage, and who
-// asked for it so far.
+// profileMemory writes profiles of the daemon's heap after a garbage collection, and of all its
+// allocations.
 func (d *daemon) profileMemory(ctx context.Context, o *options, s cluster.Shape, when string) error {
 	if o.profiles == "" {
 		return nil

@@ -28,8 +28,8 @@ type world struct {
 	cluster    *cluster.Cluster
 }
 
-// history is how many events the API server remembers: some seconds of churn. More would fill
-// this process's memory in a long soak.
+// history is the number of events that the API server keeps: some seconds of churn. More would
+// fill this process's memory in a long run.
 const history = 8192
 
 func newWorld(ctx context.Context, o *options, s cluster.Shape) (w *world, err error) {
@@ -81,8 +81,8 @@ func (w *world) close() error {
 	return errors.Join(errs...)
 }
 
-// encode has the server encode all objects. It does that once and when somebody watches,
-// and real servers have done it for another node.
+// encode has the server encode all objects, which it does once, at the first watch. A real server
+// has already done that for another node.
 func (w *world) encode(ctx context.Context, o *options) error {
 	conf := w.server.Config()
 	conf.Dial = w.dial
@@ -126,7 +126,7 @@ func (w *world) dial(ctx context.Context, network, addr string) (conn net.Conn, 
 	return conn, doErr
 }
 
-// write tells the API server what changed.
+// write writes changed objects to the API server.
 func (w *world) write(e cluster.Event) {
 	if e.Deleted {
 		w.server.Delete(e.Object)

@@ -1,6 +1,6 @@
 // Command skipcheck reads the output of "go test -v", counts, and fails if a test failed or was
-// skipped, but for what this kernel is known to lack. A skip that nobody notices is a
-// test that does not exist.
+// skipped, unless the reason is a known gap of this kernel. A skip that nobody notices is a test
+// that does not exist.
 package main
 
 import (
@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// allowed are the reasons for which a test may be skipped: what kernels lack, by name.
+// allowed are the reasons for which a test may be skipped: the names of features that kernels lack.
 func allowed() []string {
 	return []string{
 		"SCTP: the lab speaks TCP and UDP",
@@ -44,7 +44,7 @@ func main() {
 	}
 }
 
-// report is what is known of a run so far.
+// report is the result of a run so far.
 type report struct {
 	passed, failed, skipped int
 	bad                     []string // tests skipped for no good reason

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cache is the folder of what is downloaded. Each folder in it is made once.
+// cache is the folder of downloads. Each folder in it is made once.
 type cache struct{ dir string }
 
 // command is a program that does not outlive this one. Call it on the main thread.
@@ -54,7 +54,7 @@ func (c cache) folder(ctx context.Context, name string, fill func(dir string) er
 	}
 	work := dir + ".new"
 	defer func() { _ = os.RemoveAll(work) }()
-	// One that was killed may have left some.
+	// A killed process may have left a folder.
 	if err := errors.Join(os.RemoveAll(work), os.Mkdir(work, 0o755)); err != nil {
 		return "", err
 	}
@@ -193,9 +193,8 @@ func (c cache) packages(ctx context.Context, names []string) (string, error) {
 		); err != nil {
 			return err
 		}
-		// As far as the empty status tells, nothing is installed: so all that is needed
-		// comes along. The other options are for users who are not root, and let root do
-		// it where nobody else can write.
+		// With the empty status, no package is installed, so apt downloads all dependencies. The
+		// other options are for users who are not root, and for folders that only root may write.
 		_, err := output(ctx, dir, "apt-get", append([]string{
 			"-qq", "-y", "--no-install-recommends", "--download-only",
 			"-o", "Dir::State::status=" + dir + "/status", "-o", "Dir::Cache::archives=" + dir + "/archives",

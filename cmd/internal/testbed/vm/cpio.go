@@ -19,8 +19,8 @@ import (
 // Documentation/driver-api/early-userspace/buffer-format.rst). All belongs to root.
 //
 // Names are paths of the guest. /bin, /sbin and /lib are links into /usr, as in Debian,
-// and names are written accordingly; folders are made as needed. What has a name that
-// was written before is left out: the first one wins.
+// and names are written accordingly; folders are made as needed. A second file of the same name
+// is left out.
 type archive struct {
 	w    *bufio.Writer
 	n    int64 // bytes written

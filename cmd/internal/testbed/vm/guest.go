@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// guest is what process 1 does. It does not return.
+// guest is the main function of process 1. It does not return.
 func guest() {
 	result := ""
 	if code, err := runJob(); err != nil {
@@ -99,7 +99,7 @@ func runJob() (int, error) {
 	return j.run()
 }
 
-// run runs the command and ends what it left running.
+// run runs the command and kills the processes that it left.
 func (j job) run() (int, error) {
 	port, err := openPort(outputPort)
 	if err != nil {
@@ -182,7 +182,7 @@ func guestModules() (catalog, error) {
 	return parseCatalog(string(text))
 }
 
-// load loads a module and what it needs.
+// load loads a module with its dependencies.
 func (c catalog) load(name string) error {
 	list, err := c.order(name)
 	if err != nil {
@@ -209,7 +209,7 @@ func insert(file string) error {
 	return unix.FinitModule(int(f.Fd()), "", 0)
 }
 
-// modprobe is what the kernel calls, as "modprobe -q -- ALIAS", when it wants a module.
+// modprobe is the program that the kernel runs, as "modprobe -q -- ALIAS", to load a module.
 func modprobe(args []string, stderr io.Writer) int {
 	quiet := false
 	for len(args) > 0 && strings.HasPrefix(args[0], "-") {

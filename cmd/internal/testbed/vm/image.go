@@ -10,15 +10,15 @@ import (
 	"path/filepath"
 )
 
-// Where the guest finds what it is to do.
+// Paths of the job and of the modules in the guest.
 const (
 	jobFile     = "/vm/job"
 	catalogFile = "/vm/catalog"
 	modulesDir  = "/vm/modules"
 )
 
-// writeImage writes the initramfs. Ours comes first, and the user's files before those of
-// packages: an archive takes no second file of the same name.
+// writeImage writes the initramfs: first the runner's own files, then the user's, then those of
+// packages, as an archive takes no second file of the same name.
 func (o *options) writeImage(w io.Writer, k kernel, modules catalog, packages string) error {
 	a := newArchive(w)
 	job, err := o.job()

@@ -30,14 +30,14 @@ const (
 	resultPort  = "/dev/ttyS2"
 )
 
-// How the line on the port for the result begins.
+// Prefixes of the line on the port for the result.
 const (
 	saysExit  = "exit "
 	saysError = "error "
 )
 
-// run runs the machine until it powers off. It returns the command's exit code and what
-// the kernel wrote to its console.
+// run runs the machine until it powers off. It returns the command's exit code and the
+// kernel's console output.
 func (m machine) run(ctx context.Context, c cache, stdout io.Writer) (code int, console string, err error) {
 	consoleFile, err := c.scratch()
 	if err != nil {

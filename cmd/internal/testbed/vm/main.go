@@ -34,7 +34,7 @@ func main() {
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// options are what the command line says.
+// options are the values of the command line.
 type options struct {
 	kernel    string
 	modules   []string // to load, in this order
@@ -182,7 +182,7 @@ func (o *options) run(ctx context.Context, stdout, stderr io.Writer) (int, error
 	return code, err
 }
 
-// job is what the guest is to do.
+// job is the task of the guest.
 type job struct {
 	Modules []string
 	Dir     string

@@ -76,7 +76,7 @@ func readModule(file string) (module, error) {
 	return m, nil
 }
 
-// parseModinfo reads what a module says of itself: "key=value", each with a NUL behind.
+// parseModinfo parses the section .modinfo: entries "key=value", each terminated by NUL.
 func parseModinfo(info string) module {
 	var m module
 	for entry := range strings.SplitSeq(info, "\x00") {
@@ -132,8 +132,8 @@ func (c catalog) find(name string) []string {
 	return found
 }
 
-// order returns a module and all that it needs, in the order in which they can be loaded.
-// What is part of the kernel is not in it.
+// order returns a module with its dependencies in the order of loading, without those that are
+// built into the kernel.
 func (c catalog) order(name string) ([]module, error) {
 	var list []module
 	done := map[string]bool{}
@@ -158,9 +158,9 @@ func (c catalog) order(name string) ([]module, error) {
 	return list, visit(moduleName(name))
 }
 
-// choose returns the modules that match a pattern or are in the list load, and what they
-// need. Those that need one that is left out, are left out, too; it is an error if that
-// happens to one in load.
+// choose returns the modules that match a pattern or are in the list load, with their
+// dependencies. It leaves out modules that depend on one in without; if that concerns a module in
+// load, it is an error.
 func (c catalog) choose(patterns, load, without []string) (catalog, error) {
 	left := maps.Clone(c)
 	for _, name := range without {

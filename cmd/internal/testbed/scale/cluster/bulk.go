@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// What no proxy reads, and what makes up a large part of real objects: it has to be sent,
-// decoded and thrown away.
+// Fields that no proxy reads. They are a large part of real objects, which are sent, decoded and
+// discarded.
 
 const lastApplied = corev1.LastAppliedConfigAnnotation
 
@@ -22,7 +22,7 @@ func (s *service) labels() map[string]string {
 	}
 }
 
-// applied is about what kubectl apply notes.
+// applied resembles the annotation of kubectl apply.
 func (s *service) applied() string {
 	return fmt.Sprintf(`{"apiVersion":"v1","kind":"Service","metadata":{"annotations":{},"labels":{`+
 		`"app.kubernetes.io/instance":%q,"app.kubernetes.io/managed-by":"Helm","app.kubernetes.io/name":%q,`+

@@ -15,7 +15,7 @@ type Event struct {
 }
 
 // Replace replaces the oldest endpoint of one Service by a new one that is ready, in one
-// write. It returns that, and the new endpoint's address, which no endpoint had before.
+// write. It returns the write and the new endpoint's address, which no endpoint had before.
 // The Services take turns; Churn never changes them.
 func (c *Cluster) Replace(at time.Time) (Event, netip.Addr) {
 	s := c.probes[c.probed%len(c.probes)]
@@ -39,7 +39,7 @@ type rollout struct {
 	old, new *pod
 }
 
-// parallel is how many Services are updated at a time.
+// parallel is the number of Services that are updated at a time.
 const parallel = 50
 
 // Churn takes the next step of a rolling update: a pod comes, is ready later, another one is

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// NodeName is the Node whose proxy is looked at. It has its share of the pods.
+// NodeName is the Node of the measured proxy. It has its share of the pods.
 const NodeName = "node-0"
 
 // PodCIDRs are where all pods are, to tell them from others.
@@ -18,10 +18,10 @@ var PodCIDRs = []string{"10.128.0.0/9", "fd00:10:128::/64"}
 // families are those of addresses, in the order in which objects name them.
 var families = [...]corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol}
 
-// podsPerNode is typical; 110 is what the kubelet allows.
+// podsPerNode is typical; the kubelet allows 110.
 const podsPerNode = 50
 
-// Cluster is what a cluster has at a time.
+// Cluster is the present state of a cluster.
 type Cluster struct {
 	rng      *rand.Rand
 	epoch    time.Time // when the newest objects were made
@@ -134,8 +134,8 @@ func (c *Cluster) Objects() iter.Seq[runtime.Object] {
 // Size is how large a cluster is.
 type Size struct{ Services, Slices, Endpoints int }
 
-// Size counts the objects of now, also those that no proxy reads. An endpoint of two
-// families counts twice.
+// Size counts the present objects, also those that no proxy reads, and an endpoint of two families
+// twice.
 func (c *Cluster) Size() Size {
 	size := Size{Services: len(c.services)}
 	for _, s := range c.services {

@@ -11,7 +11,7 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// NodeAddresses are those of the Node of NodeName, and of no one else.
+// NodeAddresses are the addresses of the Node NodeName.
 var NodeAddresses = []netip.Addr{netip.MustParseAddr("192.168.0.2"), netip.MustParseAddr("fd00:192:168::2")}
 
 func nodeName(n int) string { return fmt.Sprintf("node-%d", n) }

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// service is a Service and what is behind it.
+// service is a Service with its endpoints.
 type service struct {
 	index           int
 	namespace, name string
@@ -30,7 +30,7 @@ type service struct {
 	made   int // slices so far, for their names
 }
 
-// plain reports whether a pod that comes is at once one that clients on any node may get.
+// plain reports whether clients on any node may reach a new pod at once.
 func (s *service) plain() bool {
 	return !s.headless && s.kind == corev1.ServiceTypeClusterIP && !s.hints && !s.dual && !s.affinity
 }
@@ -69,7 +69,7 @@ func (c *Cluster) newService(i int, mixed bool, ports *nodePorts) *service {
 	return s
 }
 
-// vary makes a Service what some are and most are not.
+// vary gives a Service uncommon settings.
 func (c *Cluster) vary(s *service, ports *nodePorts) {
 	one := func(share float64) bool { return c.rng.Float64() < share }
 	switch roll := c.rng.Float64(); {
@@ -163,7 +163,7 @@ func (s *service) addresses(spec *corev1.ServiceSpec) {
 	spec.ClusterIP = spec.ClusterIPs[0]
 }
 
-// balance adds what the cloud's controller writes.
+// balance adds the status of the cloud's controller.
 func (s *service) balance(o *corev1.Service) {
 	o.Spec.AllocateLoadBalancerNodePorts = new(true)
 	o.Spec.HealthCheckNodePort = s.healthPort

@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// Shape says what a cluster is like.
+// Shape describes a cluster.
 type Shape struct {
 	Services int
-	// Endpoints is how many each Service has, all alike and plain: a cluster IP and one
-	// TCP port. Not for a Mixed one.
+	// Endpoints is the number of endpoints of each Service, which has a cluster IP and one TCP
+	// port. It does not apply to a Mixed cluster.
 	Endpoints int
-	// Mixed is a cluster as they are: a few Services have thousands of endpoints, most a
+	// Mixed is a realistic cluster: a few Services have thousands of endpoints, most a
 	// handful and some none; there are headless Services, node ports, load balancers,
 	// local traffic policies, session affinity, UDP, two ports, two families and hints.
 	Mixed bool

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// maxPerSlice is how many endpoints the EndpointSlice controller puts in one slice.
+// maxPerSlice is the EndpointSlice controller's limit of endpoints in a slice.
 const maxPerSlice = 100
 
 // slice is an EndpointSlice.
@@ -63,7 +63,7 @@ func (c *Cluster) add(s *service, p *pod) {
 	}
 }
 
-// empty gives a Service what the controller writes where there are no pods.
+// empty gives a Service the slices that the controller writes without pods.
 func (c *Cluster) empty(s *service) {
 	for f := range s.families() {
 		s.slices[f] = append(s.slices[f], c.newSlice(s))
@@ -83,8 +83,8 @@ func (c *Cluster) newSlice(s *service) *slice {
 	}
 }
 
-// remove takes a pod out. It returns the slices that are no more: the controller leaves a
-// Service at least one, of each family.
+// remove removes a pod. It returns the deleted slices: the controller leaves a Service at least
+// one slice of each family.
 func (s *service) remove(p *pod) (gone [len(families)]*slice) {
 	same := func(o *pod) bool { return o == p }
 	s.pods = slices.DeleteFunc(s.pods, same)
