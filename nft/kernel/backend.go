@@ -15,19 +15,18 @@ import (
 	"github.com/vmapd/vmapd/nft"
 )
 
-// Options say how a Backend works. The zero value is good.
+// Options configure a Backend. The zero value works.
 type Options struct {
 	Log *slog.Logger // nil: nothing is logged
 	// NetNS is a file descriptor of the network namespace to work in; 0 means that of
 	// the thread which calls Open.
 	NetNS int
-	// Unowned makes tables that others may change, as all are before Linux 6.9; see
+	// Unowned makes tables without an owner, as on kernels before Linux 6.9; see
 	// [Backend.Watch]. It is for tests.
 	Unowned bool
 	// Counters counts new connections, see [Backend.SetCounters].
 	Counters bool
-	// Observe is called after each batch, by the goroutine that is in Apply. nil: nobody
-	// is told.
+	// Observe, unless it is nil, is called after each batch, by the goroutine that is in Apply.
 	Observe func(Commit)
 
 	dialer dialer // of another kernel, in tests
@@ -48,12 +47,12 @@ type Backend struct {
 	again chan struct{}
 }
 
-// familyState is what is known about one family's table.
+// familyState is the state of one family's table.
 type familyState struct {
 	family model.Family
 	flags  uint32        // with which tables are made
-	have   *nft.Ruleset  // what the kernel has; nil: unknown, read before the next batch
-	left   *nft.Ruleset  // what the kernel had when all went well last; nil: nothing did
+	have   *nft.Ruleset  // in the kernel; nil: unknown, read before the next batch
+	left   *nft.Ruleset  // behind the last Apply that worked; nil: none did
 	owned  bool          // the table is claimed
 	late   pendingPurges // maps to purge once more
 	// unreadable: the table could not be read at the last try, for no reason that the
@@ -65,30 +64,29 @@ type familyState struct {
 	shared shared
 }
 
-// shared is what goroutines other than that of Apply read.
+// shared is the part of the state that other goroutines read.
 type shared struct {
 	stats       Stats
-	counted     *model.FamilySnapshot // whose connections are counted; nil: nobody's
-	uncountable error                 // why they can't be; nil: they can, or it is not known
+	counted     *model.FamilySnapshot // its connections are counted; nil: none are
+	uncountable error                 // the reason that none can be; nil: not known
 }
 
-// update changes what other goroutines read.
+// update changes the part that other goroutines read.
 func (st *familyState) update(change func(*shared)) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	change(&st.shared)
 }
 
-// read returns what other goroutines may read.
+// read returns the part that other goroutines read.
 func (st *familyState) read() shared {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	return st.shared
 }
 
-// Open connects to the kernel and finds out what it can do. A family that the kernel
-// does not have (IPv6 switched off) is left out; if neither can be used, the error says
-// what is missing.
+// Open connects to the kernel and probes its features. A family that the kernel lacks (IPv6
+// switched off) is left out; if it lacks both, the error names the missing features.
 func Open(o Options) (*Backend, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -140,11 +138,11 @@ func (b *Backend) Resync() {
 	}
 }
 
-// Apply makes the kernel's tables match s. What fails for one family leaves that
-// family's rules as they were and does not concern the other; the next Apply reads what
-// is there and goes on from it. A large batch is sent in pieces, see [nft.Batch.Split]:
-// those before the one that fails stay. A service port that the kernel refuses is left out, and
-// named in the error; the others are programmed.
+// Apply makes the kernel's tables match s. A failure in one family leaves its rules as they
+// were and does not affect the other family; the next Apply reads the table and repairs it. A
+// large batch is sent in pieces, see [nft.Batch.Split]: the pieces before the failed one stay. A
+// service port that the kernel refuses is left out, and the error names it; the others are
+// programmed.
 //
 // An error of one family is a [model.FamilyError].
 func (b *Backend) Apply(ctx context.Context, s *model.Snapshot) error {
@@ -166,8 +164,8 @@ func (b *Backend) Apply(ctx context.Context, s *model.Snapshot) error {
 	return err
 }
 
-// failed notes that a family's table may be in any state, and returns the error as one that
-// concerns this family.
+// failed forgets the state of a family's table, which is unknown now, and returns an error of
+// this family.
 func (st *familyState) failed(err error) error {
 	st.have, st.left, st.late = nil, nil, nil
 	return &model.FamilyError{Family: st.family, Err: err}
@@ -226,7 +224,7 @@ func (b *Backend) applyFamily(ctx context.Context, st *familyState, s *model.Fam
 	return b.purge(st, batch, start)
 }
 
-// sendAndTell carries out a batch that is not empty, and says so.
+// sendAndTell sends a batch that is not empty, and reports it.
 func (b *Backend) sendAndTell(ctx context.Context, st *familyState, batch *nft.Batch, start time.Time, full bool) error {
 	done := Commit{Family: st.family, Operations: batch.Len(), Full: full}
 	cold, sent := batch.CreateTable, b.conn.sent
@@ -253,7 +251,8 @@ func (b *Backend) sendAndTell(ctx context.Context, st *familyState, batch *nft.B
 	return nil
 }
 
-// compareWithKernel finds the difference to what is really there.
+// compareWithKernel reads the kernel's table, and returns the ruleset to reach and the batch to
+// send.
 func (b *Backend) compareWithKernel(ctx context.Context, st *familyState, s *model.FamilySnapshot, options nft.Options) (*nft.Ruleset, *nft.Batch, error) {
 	table, err := b.conn.readTable(st.family, s, options)
 	// To replace a table costs connections, so it takes a second try over a new
@@ -271,7 +270,7 @@ func (b *Backend) compareWithKernel(ctx context.Context, st *familyState, s *mod
 	want := options.Compile(before, s)
 	batch := nft.DiffTable(table, want)
 	if unreadable {
-		b.log.LogAttrs(ctx, slog.LevelWarn, "table replaced: it holds what no version of this program writes",
+		b.log.LogAttrs(ctx, slog.LevelWarn, "table replaced: its contents can't be read",
 			slog.String("family", st.family.String()), slog.Any("err", err))
 		batch.DeleteTable = true
 	}
@@ -320,4 +319,74 @@ func (b *Backend) Remove(context.Context) error {
 		errs = append(errs, b.conn.removeTable(st.family, nft.TableName))
 	}
 	return errors.Join(errs...)
+}
+
+// RemoveTables deletes tables of both families by their names. It is no error if a table is
+// missing, or if the kernel has no nf_tables.
+func RemoveTables(names ...string) error {
+	c, err := thisKernel(0).dial()
+	if errors.Is(err, unix.EPROTONOSUPPORT) {
+		return nil // no netfilter, no tables
+	}
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, f := range model.Families {
+		for _, name := range names {
+			errs = append(errs, c.removeTable(f, name))
+		}
+	}
+	return errors.Join(errors.Join(errs...), c.close())
+}
+
+// removeTable deletes a table with all that is in it, if it is there.
+func (c *conn) removeTable(f model.Family, name string) error {
+	m := c.newBatch(f, name)
+	m.deleteTable()
+	err := c.commit(&m)
+	switch {
+	case err == nil, errors.Is(err, unix.ENOENT), isMissing(err):
+		return nil
+	case errors.Is(err, unix.EPERM):
+		return fmt.Errorf("delete %v table %s: %w", f, name, ErrOwned)
+	}
+	return fmt.Errorf("delete %v table %s: %w", f, name, err)
+}
+
+// isMissing reports whether the kernel has no nf_tables, or not for a family.
+func isMissing(err error) bool {
+	return errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EAFNOSUPPORT)
+}
+
+// Stats count the batches of one family since Open.
+type Stats struct {
+	Batches    uint64
+	Operations uint64
+	// Bytes are those of the messages sent to the kernel, including refused batches.
+	Bytes uint64
+	// Rejected is the number of service ports that the kernel refuses now.
+	Rejected int
+	// Repairs is the number of comparisons with the kernel that repaired changes of others. A
+	// comparison that also brings changes of our own is not included.
+	Repairs uint64
+}
+
+// Stats returns the statistics of a family. It may be called at any time.
+func (b *Backend) Stats(f model.Family) Stats {
+	for _, st := range b.families {
+		if st.family == f {
+			return st.read().stats
+		}
+	}
+	return Stats{}
+}
+
+// Commit is a batch that the kernel carried out.
+type Commit struct {
+	Family     model.Family
+	Operations int
+	Bytes      int           // of the messages sent to the kernel
+	Took       time.Duration // from the snapshot on: to compile it, to compare and to send
+	Full       bool          // the comparison was with what is really there
 }

@@ -33,7 +33,7 @@ type conn struct {
 
 	// sent is how many bytes of messages went to the kernel.
 	sent int
-	// buffer is what one batch leaves to the next, see releaseBuffer.
+	// buffer is the memory that one batch leaves to the next, see releaseBuffer.
 	buffer []byte
 	// answer is where datagrams are received.
 	answer []byte
@@ -86,8 +86,8 @@ type kernelSocket struct {
 	conn *netlink.Conn
 	raw  syscall.RawConn
 
-	// A quarter of a million answers may come one by one, so that what reads them is made
-	// once.
+	// A quarter of a million answers may come one by one, so the function that reads them is
+	// allocated once.
 	read   func(fd uintptr)
 	buffer []byte
 	n      int
@@ -180,7 +180,7 @@ func (c *conn) try(m *messages) error {
 	return err
 }
 
-// exchange sends messages and passes on what the kernel answers, without headers. It returns
+// exchange sends messages and passes on the attributes of the answers. It returns
 // the first error, and leaves no answer behind.
 func (c *conn) exchange(m *messages, each func(attrs []byte) error) error {
 	if m.err != nil {
@@ -208,7 +208,7 @@ func (c *conn) exchange(m *messages, each func(attrs []byte) error) error {
 	}
 }
 
-// read understands one datagram.
+// read parses one datagram.
 func (c *conn) read(datagram []byte, each func(attrs []byte) error) error {
 	const genmsg = 4 // sizeof(struct nfgenmsg)
 	for len(datagram) > 0 {
@@ -260,8 +260,7 @@ func replyError(kind, flags uint16, sequence uint32, body []byte) error {
 	return failed
 }
 
-// contentError is an answer that makes no sense: somebody else wrote into our table what we
-// would not.
+// contentError is an answer that makes no sense: somebody else wrote into our table.
 type contentError struct{ err error }
 
 func (e *contentError) Error() string { return e.err.Error() }

@@ -13,15 +13,14 @@ import (
 	"github.com/vmapd/vmapd/nft"
 )
 
-// SetCounters says whether new connections to each service port are counted from the next
-// Apply on. That begins or ends it with a batch that replaces no table and costs no
-// connection. It may be called at any time.
+// SetCounters switches the counting of new connections to each service port, from the next
+// Apply on. To switch it replaces no table and costs no connection. It may be called at any time.
 //
-// A kernel that can't count is told by a warning, once, and by [Backend.Connections];
-// everything else is programmed all the same.
+// If the kernel can't count, a warning is logged once, and [Backend.Connections] returns the
+// reason; everything else is programmed.
 func (b *Backend) SetCounters(on bool) { b.counters.Store(on) }
 
-// options returns what a family is compiled with.
+// options returns the options to compile a family with.
 func (b *Backend) options(ctx context.Context, st *familyState) (nft.Options, error) {
 	o := nft.Options{Counters: b.counters.Load()}
 	if o.Counters && !st.probed {
@@ -42,23 +41,22 @@ func (b *Backend) options(ctx context.Context, st *familyState) (nft.Options, er
 	return o, nil
 }
 
-// Count is how many connections were begun to one service port.
+// Count is the number of new connections to one service port.
 type Count struct {
 	Name   model.ServicePortName
 	Family model.Family
 	// Connections are first packets to any of its frontends, node ports included, since
-	// counting began or the frontend was made: also those that were refused or dropped. A
-	// restart of this process changes nothing; when the table is replaced, or the node
-	// starts, they begin at 0.
+	// counting began or the frontend was made. Refused and dropped ones are included. They
+	// outlive this process, and begin at 0 when the table is replaced or the node starts.
 	Connections uint64
 }
 
-// Connections reads how many connections were begun to each service port, in the order of
+// Connections reads the counts of all service ports, in the order of
 // FamilySnapshot.ServicePorts. A service port that has just been made or changed may be
 // missing. There are none while nothing is counted, see SetCounters.
 //
-// It may be called at any time, and does not wait for Apply. What goes wrong for one family
-// does not concern the other, whose counts are returned with the error.
+// It may be called at any time, and does not wait for Apply. An error of one family does not
+// affect the other, whose counts are returned with the error.
 func (b *Backend) Connections(ctx context.Context) ([]Count, error) {
 	var counts []Count
 	var errs []error
@@ -82,7 +80,7 @@ func (b *Backend) Connections(ctx context.Context) ([]Count, error) {
 // lists a set in pieces, and may miss elements while others come and go.
 const countPasses = 3
 
-// appendCounts reads what is counted for the service ports of a snapshot. It takes a
+// appendCounts reads the counters of a snapshot's service ports. It takes a
 // connection of its own, because that of Apply must not be used by two goroutines; each may
 // read a table that is owned.
 func (b *Backend) appendCounts(ctx context.Context, counts []Count, s *model.FamilySnapshot) ([]Count, error) {
@@ -101,7 +99,7 @@ func (b *Backend) appendCounts(ctx context.Context, counts []Count, s *model.Fam
 	})
 }
 
-// sumCounts reads until nothing is missing, and appends a count for each service port.
+// sumCounts reads until no counter is missing, and appends a count for each service port.
 func sumCounts(counts []Count, s *model.FamilySnapshot, read func(into packetCounts) error) ([]Count, error) {
 	packets := make(packetCounts, s.NumServicePorts())
 	n := len(counts)

@@ -42,9 +42,9 @@ func (m *messages) beginElements(msgType, flags uint16, set string) (message, li
 	return message, m.nest(unix.NFTA_SET_ELEM_LIST_ELEMENTS | unix.NLA_F_NESTED)
 }
 
-// element begins one element; close ends it. One of an interval set is two, the first key
-// and the first one behind, but only if the key is no concatenation. Without data it only
-// names a key.
+// element begins one element; close ends it. A range is two elements, its first key and the
+// first key behind it, unless the key is a concatenation. An element without data only names a
+// key.
 func (m *messages) element(number uint16, set *nft.Set, e *nft.Element) (at int) {
 	at = m.nest(number | unix.NLA_F_NESTED)
 	m.value(unix.NFTA_SET_ELEM_KEY, e.Key)
@@ -67,8 +67,8 @@ func (m *messages) element(number uint16, set *nft.Set, e *nft.Element) (at int)
 	return at
 }
 
-// rangeEnd appends the element that ends a range. The kernel does not mind that its flags
-// are marked as nested; so they always were.
+// rangeEnd appends the element that ends a range. Its flags are marked as nested, as by
+// google/nftables; the kernel ignores the mark.
 func (m *messages) rangeEnd(number uint16, key string) {
 	at := m.nest(number | unix.NLA_F_NESTED)
 	m.uint32(unix.NFTA_SET_ELEM_FLAGS|unix.NLA_F_NESTED, unix.NFT_SET_ELEM_INTERVAL_END)
@@ -87,7 +87,7 @@ func (m *messages) verdict(v nft.Verdict) {
 	m.close(data)
 }
 
-// userdata appends what only nft reads.
+// userdata appends the data that only nft reads.
 func (m *messages) userdata(comment string, open bool) {
 	at := m.nest(unix.NFTA_SET_ELEM_USERDATA)
 	if comment != "" {

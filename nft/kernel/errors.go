@@ -46,10 +46,10 @@ func (e *BatchError) Unwrap() error { return e.Err }
 
 // UnsupportedError is a feature that this kernel lacks.
 type UnsupportedError struct {
-	Feature string // what is missing, like "nft_fib (CONFIG_NFT_FIB_IPV4)"
+	Feature string // the missing feature, like "nft_fib (CONFIG_NFT_FIB_IPV4)"
 	Since   string // the Linux version that brought it
 	Family  string
-	Without string // what follows; "": other backends must be used
+	Without string // the consequence; "": other backends must be used
 	Err     error
 }
 

@@ -214,7 +214,7 @@ func datatype(f model.Family, types []nft.Type) (n uint32) {
 	return n
 }
 
-// What only nft reads, in its own format (libnftnl: enum nftnl_udata_table_types and
+// Data that only nft reads, in its own format (libnftnl: enum nftnl_udata_table_types and
 // nftnl_udata_set_types).
 const (
 	tableCommentUD     = 0 // NFTNL_UDATA_TABLE_COMMENT

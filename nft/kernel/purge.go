@@ -18,11 +18,11 @@ const (
 	// change. One reading may miss clients: the map changes while it is read, and a packet
 	// that met the old rules may note its client a moment later.
 	purgePasses = 5
-	// leastLeft is as short as a tick of the kernel's clock can be. It takes what is
-	// shorter for no time at all, and gives the client its full time.
+	// leastLeft is the shortest tick of a kernel's clock. The kernel takes a shorter expiration
+	// for none, and gives the client its full timeout.
 	leastLeft         = 10 * time.Millisecond
 	msgDestroySetElem = 30 // NFT_MSG_DESTROYSETELEM, Linux 6.3
-	// purgeAgain is after how long maps are purged once more, see [Backend.purge].
+	// purgeAgain is the time between the two purges of a map, see [Backend.purge].
 	purgeAgain = 3 * time.Second
 	// clientsPerBatch keeps a batch below the size of a socket's buffer (net.core.wmem_default).
 	clientsPerBatch = 6 * elementsPerMessage
@@ -45,9 +45,9 @@ func (u pendingPurges) add(s pendingPurge) {
 	u[s.Map] = s
 }
 
-// purge brings the clients that packets noted in line with what was just programmed. A
-// packet that met the rules of before may still be on its way, so it is done once more a
-// little later, see purgeLate.
+// purge deletes or changes the clients that do not fit the new ruleset. A packet that met the
+// old rules may still be on its way and note its client, so a second purge follows, see
+// purgeLate.
 func (b *Backend) purge(st *familyState, batch *nft.Batch, start time.Time) error {
 	for _, name := range batch.DeleteSets {
 		delete(st.late, name)
@@ -65,9 +65,9 @@ func (b *Backend) purge(st *familyState, batch *nft.Batch, start time.Time) erro
 	return errors.Join(errs...)
 }
 
-// purgeLate purges once more what was purged for the first time a while ago, behind all
-// packets that met the rules of before. To wait for these takes the kernel some milliseconds,
-// in which it takes no batch, so this is done for all maps of some seconds together.
+// purgeLate purges maps for the second time, behind all packets that met the old rules. The
+// kernel needs some milliseconds to wait for these packets, and takes no batch meanwhile, so one
+// wait serves the maps of some seconds.
 func (b *Backend) purgeLate() error {
 	if b.lateSince.IsZero() || time.Since(b.lateSince) < purgeAgain {
 		return nil
@@ -92,7 +92,7 @@ func (b *Backend) purgeLate() error {
 	return errors.Join(errs...)
 }
 
-// wakeLater lets purgeLate be called when it has something to do.
+// wakeLater makes Again receive when purgeLate has something to do.
 func (b *Backend) wakeLater() {
 	if b.lateSince.IsZero() {
 		b.lateSince = time.Now()
@@ -100,7 +100,7 @@ func (b *Backend) wakeLater() {
 	}
 }
 
-// wake says that there is something to do for Apply.
+// wake makes Again receive.
 func (b *Backend) wake() {
 	select {
 	case b.again <- struct{}{}:
@@ -108,15 +108,15 @@ func (b *Backend) wake() {
 	}
 }
 
-// Again receives when Apply should be called once more, if with the same snapshot: for
-// what it could not do at once.
+// Again receives when Apply should be called once more, even with the same snapshot, to purge
+// maps for the second time.
 func (b *Backend) Again() <-chan struct{} { return b.again }
 
 // letPacketsPass returns when no packet is on its way any more that met the rules of
 // before: it could still note an endpoint that has just been taken away, and its client
 // would be sent there for hours. A batch that the kernel forgets makes it wait for that
-// (__nf_tables_abort: synchronize_rcu), which takes some milliseconds. Only what somebody
-// holds back on the way (NFQUEUE) is not waited for.
+// (__nf_tables_abort: synchronize_rcu), which takes some milliseconds. Packets held
+// by NFQUEUE are not waited for.
 func (c *conn) letPacketsPass(f model.Family) error {
 	if err := c.tryTable(f, 0); err != nil {
 		return fmt.Errorf("wait for packets: %w", err)
@@ -137,8 +137,7 @@ type clientChange struct {
 	now *client
 }
 
-// purgeMap purges one map. It costs what it costs to read the map, and writes only what
-// must change.
+// purgeMap reads one map and writes the clients that must change.
 func (c *conn) purgeMap(f model.Family, s pendingPurge) error {
 	if err := c.changeMap(f, s); err != nil {
 		return fmt.Errorf("purge map %s: %w", s.Map, err)
@@ -155,7 +154,7 @@ func (c *conn) changeMap(f model.Family, s pendingPurge) error {
 		if err != nil || len(changes) == 0 && !c.interrupted {
 			return err
 		}
-		// Who times out soonest comes first, so that few do meanwhile.
+		// The clients that time out soonest come first, so that few do meanwhile.
 		slices.SortFunc(changes, func(a, b clientChange) int { return cmp.Compare(a.old.left, b.old.left) })
 		for len(changes) > 0 {
 			passed := time.Since(read)
@@ -172,7 +171,7 @@ func (c *conn) changeMap(f model.Family, s pendingPurge) error {
 	return nil
 }
 
-// clientChanges reads a map and returns what must change in it.
+// clientChanges reads a map and returns the changes that it needs.
 func (c *conn) clientChanges(f model.Family, s pendingPurge) (changes []clientChange, err error) {
 	var all []client
 	err = c.list(unix.NFT_MSG_GETSETELEM, f, s.Map, func(attrs []byte) error {
@@ -271,8 +270,8 @@ func timeLeft(e client, s nft.Purge, since time.Duration) (time.Duration, bool) 
 	}
 	timeout := s.Timeout.Timeout
 	if e.left > e.timeout || e.left <= timeout && e.left >= timeout-since-leastLeft {
-		// It connected just now, and the rules gave it the new timeout already. What the
-		// element says of its timeout stays as it was when it was made.
+		// It connected just now, and the rules gave it the new timeout already. The timeout
+		// of an element stays as it was when it was made.
 		return min(e.left, timeout), true
 	}
 	left := timeout - (e.timeout - e.left)

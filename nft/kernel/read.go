@@ -16,9 +16,8 @@ import (
 // another table, mostly.
 const tablePasses = 3
 
-// readTable returns what our table of a family holds, or nil if there is none. A rule is
-// recognised by being encoded as one that we would write with the same settings and
-// service ports.
+// readTable returns the contents of our table of a family, or nil if there is none. A rule is
+// recognised by its encoding, if we would write it with the same settings and service ports.
 func (c *conn) readTable(f model.Family, s *model.FamilySnapshot, o nft.Options) (t *nft.Table, err error) {
 	for range tablePasses {
 		c.interrupted = false
@@ -29,8 +28,7 @@ func (c *conn) readTable(f model.Family, s *model.FamilySnapshot, o nft.Options)
 	return t, err
 }
 
-// readTableOnce is readTable, with how many elements a map of endpoints may have to be read as
-// a list.
+// readTableOnce reads a table. A map of endpoints with more than many elements is not listed.
 func (c *conn) readTableOnce(f model.Family, s *model.FamilySnapshot, o nft.Options, many int) (*nft.Table, error) {
 	_, _, err := c.table(f)
 	if errors.Is(err, unix.ENOENT) {
@@ -53,7 +51,7 @@ func (c *conn) readTableOnce(f model.Family, s *model.FamilySnapshot, o nft.Opti
 }
 
 // readSets reads the declarations of the sets, and their elements: those of maps of endpoints
-// last, because the others tell how many there must be.
+// last, because the others lead to their slots.
 func (c *conn) readSets(t *nft.Table, many int) error {
 	counts, err := c.readDeclarations(t)
 	if err != nil {
@@ -61,7 +59,7 @@ func (c *conn) readSets(t *nft.Table, many int) error {
 	}
 	isEndpoints := func(s nft.Set) bool { return slices.Contains(s.Key, nft.Slot) }
 	for _, s := range t.Sets {
-		if s.Dynamic || isEndpoints(s) { // what packets put there is theirs, see purge
+		if s.Dynamic || isEndpoints(s) { // packets fill it, see purge
 			continue
 		}
 		if err := c.listElements(t, s, counts[s.Name]); err != nil {
@@ -112,8 +110,8 @@ func readSet(f model.Family, b []byte) (nft.Set, error) {
 	return s, errors.Join(err, keyErr)
 }
 
-// readTypes translates the types we use. Any other makes the set one that is not ours. It is
-// an error if nft has no such type.
+// readTypes translates the types that we use; nil: the set is not ours. It is an error if nft
+// has no such type.
 func readTypes(f model.Family, n uint32) (list []nft.Type, err error) {
 	ours := map[uint32]nft.Type{}
 	for t, number := range datatypes(f) {
@@ -194,7 +192,7 @@ func (c *conn) readRules(t *nft.Table, s *model.FamilySnapshot, o nft.Options) e
 	return nil
 }
 
-// knownRules returns the rules of chains by what they are encoded as.
+// knownRules returns the rules of chains by their encoding.
 func knownRules(f model.Family, chains []nft.Chain) (map[string]map[string]nft.Rule, error) {
 	known := map[string]map[string]nft.Rule{}
 	for _, chain := range chains {

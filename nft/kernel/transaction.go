@@ -42,7 +42,7 @@ func (s step) port() *model.ServicePort {
 	return s.ops[0].Port
 }
 
-// transaction collects messages for one batch, and knows what each of them is for.
+// transaction collects the messages of one batch, and describes each of them.
 type transaction struct {
 	conn  *conn
 	msgs  messages
@@ -53,7 +53,7 @@ func (c *conn) begin(f model.Family) *transaction {
 	return &transaction{conn: c, msgs: c.newBatch(f, nft.TableName)}
 }
 
-// step says what the next message is for.
+// step describes the next message.
 func (t *transaction) step(verb, name string) {
 	t.steps = append(t.steps, step{verb: verb, name: name})
 }
@@ -155,8 +155,8 @@ func (c *conn) makeTable(b *nft.Batch, flags uint32) error {
 	return c.commit(&m)
 }
 
-// pieceSize is how many operations go to the kernel at once, if it is left to us: a bound
-// for the time it holds its lock, and for our memory.
+// pieceSize bounds the operations of one batch where they can be split, and so the time that
+// the kernel holds its lock, and our memory.
 const pieceSize = 8_000
 
 // send carries out a batch.
@@ -190,17 +190,17 @@ func (b *Backend) send(st *familyState, batch *nft.Batch) error {
 	return t.commit()
 }
 
-// refusals are service ports that the kernel does not take.
+// refusals are service ports that the kernel refused.
 type refusals struct {
 	ports map[model.ServicePortName]bool
 	errs  []error
 }
 
-// maxRefused bounds how many service ports are left out of one batch, one by one.
+// maxRefused bounds the service ports that are left out of one batch, one by one.
 const maxRefused = 10
 
-// sendOthers commits a batch without the service ports that are known to be bad. If one more
-// makes it fail, it commits the rest, and notes which one that was.
+// sendOthers commits a batch without the service ports that were refused. If another one makes
+// it fail, it notes that one and commits the rest.
 func (b *Backend) sendOthers(batch *nft.Batch, bad *refusals) error {
 	if len(bad.ports) > 0 {
 		batch.Without(bad.ports)

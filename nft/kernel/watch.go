@@ -16,8 +16,8 @@ import (
 	"github.com/vmapd/vmapd/nft"
 )
 
-// Watched is a Backend that notices when others change its tables: what remains to be
-// done where the kernel does not keep them from it (see [Backend.Owned]).
+// Watched is a Backend that notices when others change its tables, where the kernel does not
+// prevent it (see [Backend.Owned]).
 //
 // The kernel tells a netlink group of each transaction: a message for each object or
 // element, then one for the new generation of rules, which names the process. Who caused
@@ -102,13 +102,13 @@ func (w *Watched) follow() error {
 // Changed receives when others may have changed our tables since it last received.
 func (w *Watched) Changed() <-chan struct{} { return w.changed }
 
-// ForeignChanges count what others did.
+// ForeignChanges count the changes by others.
 type ForeignChanges struct {
 	Changes  uint64 // transactions that changed our tables
 	Overruns uint64 // times when too much happened at once to know
 }
 
-// ForeignChanges returns what others did since Watch. It may be called at any time.
+// ForeignChanges returns the changes by others since Watch. It may be called at any time.
 func (w *Watched) ForeignChanges() ForeignChanges {
 	return ForeignChanges{Changes: w.foreign.Load(), Overruns: w.overrun.Load()}
 }
@@ -118,7 +118,7 @@ func (w *Watched) Apply(ctx context.Context, s *model.Snapshot) error {
 	err := w.Backend.Apply(ctx, s)
 	if err == nil {
 		if err := w.follow(); err != nil {
-			w.log.LogAttrs(ctx, slog.LevelWarn, "what others do to our tables is perhaps not noticed", slog.Any("err", err))
+			w.log.LogAttrs(ctx, slog.LevelWarn, "changes of our tables by others may go unnoticed", slog.Any("err", err))
 		}
 	}
 	// It may have ended with a new connection. Nothing was changed over that yet.
@@ -126,7 +126,7 @@ func (w *Watched) Apply(ctx context.Context, s *model.Snapshot) error {
 		return err
 	}
 	if err := w.ignoreOwn(); err != nil {
-		w.log.LogAttrs(ctx, slog.LevelWarn, "our own changes will look like those of others", slog.Any("err", err))
+		w.log.LogAttrs(ctx, slog.LevelWarn, "our own changes will be taken for those of others", slog.Any("err", err))
 	}
 	return err
 }
@@ -187,7 +187,7 @@ func (w *Watched) Run(ctx context.Context) error {
 	}
 }
 
-// change is what others did.
+// change is a change by others.
 type change struct {
 	overrun bool // the rest is unknown, and whether there was anything
 	pid     uint32
@@ -206,14 +206,14 @@ func (w *Watched) notice(c change) {
 		return // nobody has looked after the last one yet
 	}
 	if c.overrun {
-		w.log.LogAttrs(context.Background(), slog.LevelInfo, "too many changes by others to see whether they concern our tables")
+		w.log.LogAttrs(context.Background(), slog.LevelInfo, "too many changes by others to follow")
 		return
 	}
 	w.log.LogAttrs(context.Background(), slog.LevelInfo, "tables changed by another process",
 		slog.String("process", c.process), slog.Uint64("thread", uint64(c.pid)))
 }
 
-// listener understands the messages.
+// listener parses the messages of the group.
 type listener struct {
 	notice  func(change)
 	buffer  []byte
