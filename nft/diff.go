@@ -25,9 +25,9 @@ func Diff(have, want *Ruleset) *Batch {
 	collect(gone, come, Hairpin, want.snapshot.HairpinChanges(have.snapshot), hairpinElement)
 	collect(gone, come, ServiceEndpoints, want.snapshot.ServiceEndpointChanges(have.snapshot), endpointElement)
 	for c := range want.snapshot.ServicePortChanges(have.snapshot) {
-		before, after := want.slotDeltas(have, c.Old, c.New)
-		have.portElements(c.Old, before, gone.of(c.Old))
-		want.portElements(c.New, after, come.of(c.New))
+		d := want.slotDeltas(have, c.Old, c.New)
+		have.portElements(c.Old, d.before, gone.of(c.Old))
+		want.portElements(c.New, d.after, come.of(c.New))
 		b.diffAffinity(have, want, c.Old, c.New)
 	}
 	if have.snapshot.Settings != want.snapshot.Settings {

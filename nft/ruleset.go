@@ -128,5 +128,5 @@ type Ruleset struct {
 	// after is the ruleset after which this was compiled, and changed has the service ports
 	// whose slots are others since then.
 	after   weak.Pointer[Ruleset]
-	changed map[*model.ServicePort]*slotChange
+	changed map[*model.ServicePort]slotDeltas
 }

@@ -30,17 +30,14 @@ type slot struct {
 	endpoint netip.AddrPort
 }
 
-type slotLists [len(model.TrafficPolicies)][]slot
-
-// A slotChange has the slots of a service port that change from one ruleset to the next, as
-// they were and as they are.
-type slotChange struct{ before, after slotLists }
-
 // A slotDelta has the slots of a service port that differ from those of another version.
 type slotDelta struct {
 	other *model.ServicePort
-	slots slotLists
+	slots [len(model.TrafficPolicies)][]slot
 }
+
+// slotDeltas are those of the version before and of the version after.
+type slotDeltas struct{ before, after *slotDelta }
 
 // slots implements Slots.
 func (r *Ruleset) slots(sp *model.ServicePort, l model.TrafficPolicy) []netip.AddrPort {
@@ -109,21 +106,21 @@ func (r *Ruleset) adopt(edit *persist.Edit[model.ServicePortName, *order], have 
 
 // rearrange is adopt after a ruleset in which the service port was old. It also stores the
 // slots that change. The cost is mostly that of the change, also among thousands of endpoints.
-func (r *Ruleset) rearrange(edit *persist.Edit[model.ServicePortName, *order], before *Ruleset, old, now *model.ServicePort) {
+func (r *Ruleset) rearrange(edit *persist.Edit[model.ServicePortName, *order], have *Ruleset, old, now *model.ServicePort) {
 	var o order
-	var change slotChange
+	before, after := &slotDelta{other: now}, &slotDelta{other: old}
 	changed := false
 	for _, l := range model.TrafficPolicies {
 		left, joined := difference(bySlot{rest: old.Endpoints, list: l}, bySlot{rest: now.Endpoints, list: l})
-		o[l] = before.bySlot(old, l).order
+		o[l] = have.bySlot(old, l).order
 		if len(left) == 0 && len(joined) == 0 {
 			continue
 		}
 		changed = true
 		if o[l] == nil {
-			o[l] = before.slots(old, l)
+			o[l] = have.slots(old, l)
 		}
-		o[l], change.before[l], change.after[l] = moveSlots(o[l], left, joined)
+		o[l], before.slots[l], after.slots[l] = moveSlots(o[l], left, joined)
 		if isSorted(o[l], now, l) {
 			o[l] = nil
 		}
@@ -131,9 +128,9 @@ func (r *Ruleset) rearrange(edit *persist.Edit[model.ServicePortName, *order], b
 	o.store(edit, now.Name)
 	if changed {
 		if r.changed == nil {
-			r.changed = map[*model.ServicePort]*slotChange{}
+			r.changed = map[*model.ServicePort]slotDeltas{}
 		}
-		r.changed[now] = &change
+		r.changed[now] = slotDeltas{before, after}
 	}
 }
 
@@ -226,16 +223,15 @@ func keepSlots(have []netip.AddrPort, want bySlot) []netip.AddrPort {
 }
 
 // slotDeltas returns the deltas between two versions of a service port, in the ruleset have
-// and in r, or nil if r was not compiled after have.
-func (r *Ruleset) slotDeltas(have *Ruleset, old, now *model.ServicePort) (before, after *slotDelta) {
+// and in r. They are nil if one version is, or if r was not compiled after have.
+func (r *Ruleset) slotDeltas(have *Ruleset, old, now *model.ServicePort) slotDeltas {
 	if old == nil || now == nil || r.after != weak.Make(have) {
-		return nil, nil
+		return slotDeltas{}
 	}
-	before, after = &slotDelta{other: now}, &slotDelta{other: old}
-	if change := r.changed[now]; change != nil {
-		before.slots, after.slots = change.before, change.after
+	if d, ok := r.changed[now]; ok {
+		return d
 	}
-	return before, after
+	return slotDeltas{&slotDelta{other: now}, &slotDelta{other: old}}
 }
 
 // slotElements adds the elements of one frontend for a list: of all endpoints or, if the
