@@ -482,6 +482,11 @@ func TestEveryFaultOfEveryMessage(t *testing.T) {
 					}
 				}
 				mustMatchIn(t, fakeDialer(k), want)
+				for _, f := range model.Families {
+					if _, owner := tableOf(t, b, f); owner != b.conn.socket.Port() {
+						t.Errorf("%v: the owner is %d, and we are %d", f, owner, b.conn.socket.Port())
+					}
+				}
 				if tt.name != "everything" && tt.name != "a comparison" {
 					mustHaveClients(t, b, clusterClients, noted{2, 2, time.Hour, time.Hour})
 				}
