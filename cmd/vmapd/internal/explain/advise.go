@@ -23,7 +23,14 @@ func (e *Explanation) advise() {
 		e.next("Is %s the client's own address, or that of a NAT or load balancer on the path? spec.loadBalancerSourceRanges must include the address that this node sees.", c.Address)
 	}
 	for _, f := range e.Destination.Findings {
-		e.adviseFinding(f)
+		advice := findingAdvice[f.Kind]
+		switch {
+		case advice == "":
+		case f.Kind == InServiceCIDR && len(e.Destination.Findings) > 1:
+		case f.Kind == NodePortNotHere && e.Node.Known:
+		default:
+			e.Next = append(e.Next, e.fill(advice, f))
+		}
 	}
 }
 
@@ -55,28 +62,4 @@ func (e *Explanation) adviseNoLocal() {
 	}
 	e.next("A load balancer should not send connections to a node without endpoints: does it check healthCheckNodePort?")
 	e.next("With externalTrafficPolicy: Cluster, pods on other nodes answer, and see this node's address as the source.")
-}
-
-func (e *Explanation) adviseFinding(f Finding) {
-	switch f.Kind {
-	case OtherProxy:
-		e.next("Is that proxy running on this node? Its rules decide, not vmapd's.")
-	case ExternalName, NoClusterIP:
-		e.next("Connect by the Service's name, which DNS resolves.")
-	case OtherFamily:
-		e.next("Is the Service meant to have %s? See spec.ipFamilyPolicy and spec.ipFamilies of %s.", e.family(), f.Service)
-	case NodePortElsewhere:
-		e.next("With --nodeport-addresses=all, node ports answer on all addresses of this node.")
-	case IPModeProxy:
-		e.next("The connection leaves this node for %s. Does the load balancer answer?", e.Destination.Address)
-	case InServiceCIDR:
-		if len(e.Destination.Findings) == 1 {
-			e.next("Was the Service deleted, or is it in the cluster under another address? kubectl get services -A -o wide | grep %s", e.Destination.Address)
-		}
-	case NodePortNotHere:
-		if !e.Node.Known {
-			e.next("There is no Node %s among the objects, so this node's addresses are not known.", e.Node.Name)
-		}
-	case OtherPort, HeadlessLabel, Unusable, NodePortLocalhost, NodePortNotNode, NodePortProtocol, PodItself, ThisNode, OtherNodeAddr:
-	}
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/utils/ptr"
+
 	"github.com/vmapd/vmapd/model"
 )
 
@@ -20,17 +22,12 @@ func (x *explainer) explainDestination() {
 		x.findOthers()
 		return
 	}
-	d.Kind = kindName(x.d.Frontend.Kind)
+	d.Kind = kindNames[x.d.Frontend.Kind]
 	if dest.Addr().IsLoopback() {
 		d.Kind = "localhostNodePort"
 	}
 	name := x.d.Port.Name
-	for _, s := range x.in.Objects.Services {
-		if s.NamespacedName == name.NamespacedName {
-			x.service = s
-			break
-		}
-	}
+	x.service = x.serviceOf(name)
 	for _, s := range x.in.Objects.EndpointSlices {
 		if s.Namespace == name.Namespace && s.Labels[model.LabelServiceName] == name.Name {
 			x.slices = append(x.slices, s)
@@ -43,16 +40,22 @@ func (x *explainer) explainDestination() {
 	x.findRivals()
 }
 
+func (x *explainer) serviceOf(n model.ServicePortName) model.Service {
+	for _, s := range x.in.Objects.Services {
+		if s.NamespacedName == n.NamespacedName {
+			return s
+		}
+	}
+	return model.Service{}
+}
+
 // findRivals lists the service ports that claim the same address and port without success.
 func (x *explainer) findRivals() {
 	for _, who := range x.in.Builder.Claimants(x.d.Frontend.VIP)[1:] {
-		r := Rival{Service: who.NamespacedName.String(), Port: who.Port}
-		for _, s := range x.in.Objects.Services {
-			if s.NamespacedName == who.NamespacedName {
-				r.Younger = s.Created.After(x.service.Created)
-			}
-		}
-		x.e.Destination.Rivals = append(x.e.Destination.Rivals, r)
+		x.e.Destination.Rivals = append(x.e.Destination.Rivals, Rival{
+			Service: who.NamespacedName.String(), Port: who.Port,
+			Younger: x.serviceOf(who).Created.After(x.service.Created),
+		})
 	}
 }
 
@@ -64,8 +67,7 @@ func (x *explainer) found(f Finding) {
 // another protocol.
 func (x *explainer) findServed() {
 	dest := x.d.Dest
-	byService := map[model.NamespacedName]*Finding{}
-	var names []model.NamespacedName
+	var list []Finding
 	for sp := range x.family.ServicePorts() {
 		for _, fe := range sp.Frontends {
 			if fe.Kind == model.NodePort && fe.VIP.Port == dest.Port() {
@@ -74,20 +76,20 @@ func (x *explainer) findServed() {
 			if fe.VIP.Addr != dest.Addr() {
 				continue
 			}
-			f := byService[sp.Name.NamespacedName]
-			if f == nil {
-				f = &Finding{Kind: OtherPort, Service: sp.Name.NamespacedName.String(), Role: kindName(fe.Kind)}
-				byService[sp.Name.NamespacedName] = f
-				names = append(names, sp.Name.NamespacedName)
+			service := sp.Name.NamespacedName.String()
+			i := slices.IndexFunc(list, func(f Finding) bool { return f.Service == service })
+			if i < 0 {
+				i = len(list)
+				list = append(list, Finding{Kind: OtherPort, Service: service, Role: kindNames[fe.Kind]})
 			}
-			f.Ports = append(f.Ports, portOf(sp, fe))
+			list[i].Ports = append(list[i].Ports, portOf(sp, fe))
 		}
 	}
-	for _, n := range names {
-		slices.SortFunc(byService[n].Ports, func(a, b Port) int {
+	for _, f := range list {
+		slices.SortFunc(f.Ports, func(a, b Port) int {
 			return cmp.Or(cmp.Compare(a.Port, b.Port), strings.Compare(a.Protocol, b.Protocol))
 		})
-		x.found(*byService[n])
+		x.found(f)
 	}
 }
 
@@ -100,7 +102,7 @@ func (x *explainer) findNodePort(sp *model.ServicePort, fe model.Frontend) {
 	addr := x.d.Dest.Addr()
 	f := Finding{
 		Kind: NodePortElsewhere, Service: sp.Name.NamespacedName.String(), Ports: []Port{portOf(sp, fe)},
-		Addresses: texts(x.family.NodePortAddrs), Role: kindName(fe.Kind),
+		Addresses: texts(x.family.NodePortAddrs), Role: kindNames[fe.Kind],
 	}
 	here := slices.Contains(x.family.NodePortAddrs, addr) || addr.IsLoopback() && x.family.Localhost
 	switch {
@@ -133,24 +135,23 @@ func (x *explainer) findUnserved() {
 		if role == "" || served(s.NamespacedName) {
 			continue
 		}
-		f := Finding{Kind: Unusable, Service: s.NamespacedName.String(), Role: role}
-		f.Kind, f.Name = whyUnserved(s, addr, ingress)
-		x.found(f)
+		kind, name := whyUnserved(s, addr, ingress)
+		x.found(Finding{Kind: kind, Service: s.NamespacedName.String(), Role: role, Name: name})
 	}
 }
 
 // roleOf returns the role of an address in a Service and, for a load balancer's, the ingress.
 func roleOf(s model.Service, a netip.Addr) (string, model.Ingress) {
 	if hasAddr(s.ClusterIPs, a) {
-		return kindName(model.ClusterIP), model.Ingress{}
+		return kindNames[model.ClusterIP], model.Ingress{}
 	}
 	for _, in := range s.Ingress {
 		if isAddr(in.IP, a) {
-			return kindName(model.LoadBalancerIP), in
+			return kindNames[model.LoadBalancerIP], in
 		}
 	}
 	if hasAddr(s.ExternalIPs, a) {
-		return kindName(model.ExternalIP), model.Ingress{}
+		return kindNames[model.ExternalIP], model.Ingress{}
 	}
 	return "", model.Ingress{}
 }
@@ -187,12 +188,9 @@ func (x *explainer) findOthers() {
 	addr := x.d.Dest.Addr()
 	seen := map[string]bool{}
 	x.findPod(addr, func(s model.EndpointSlice, e model.SliceEndpoint) {
-		f := Finding{Kind: PodItself, Name: s.String(), NodeName: e.NodeName, State: state(e)}
+		f := Finding{Kind: PodItself, Name: s.String(), NodeName: e.NodeName, State: state(e), Ports: portsOf(s)}
 		if service := s.Labels[model.LabelServiceName]; service != "" {
 			f.Service = s.Namespace + "/" + service
-		}
-		for _, p := range s.Ports {
-			f.Ports = append(f.Ports, slicePort(p))
 		}
 		if !seen[f.Service] {
 			seen[f.Service] = true
@@ -217,16 +215,14 @@ func (x *explainer) findOthers() {
 	}
 }
 
-func slicePort(p model.SlicePort) Port {
-	out := Port{Protocol: "tcp"}
-	if p.Name != nil {
-		out.Name = *p.Name
+func portsOf(s model.EndpointSlice) []Port {
+	var list []Port
+	for _, p := range s.Ports {
+		list = append(list, Port{
+			Name:     ptr.Deref(p.Name, ""),
+			Port:     int(ptr.Deref(p.Port, 0)),
+			Protocol: strings.ToLower(ptr.Deref(p.Protocol, "tcp")),
+		})
 	}
-	if p.Port != nil {
-		out.Port = int(*p.Port)
-	}
-	if p.Protocol != nil {
-		out.Protocol = strings.ToLower(*p.Protocol)
-	}
-	return out
+	return list
 }

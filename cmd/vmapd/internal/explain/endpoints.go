@@ -3,6 +3,8 @@ package explain
 import (
 	"slices"
 
+	"k8s.io/utils/ptr"
+
 	"github.com/vmapd/vmapd/model"
 )
 
@@ -18,17 +20,19 @@ func (x *explainer) explainEndpoints() {
 		e := x.endpoint(c)
 		i := slices.IndexFunc(x.d.Targets, func(t model.Target) bool { return t.Addr == c.Addr })
 		if i < 0 {
-			e.Excluded = exclusionName(c.Excluded[list])
+			e.Excluded = exclusionNames[c.Excluded[list]]
 			out.Unused = append(out.Unused, e)
 			continue
 		}
-		e.SourceNAT, e.Masquerade = snatName(x.d.Targets[i].SNAT), x.d.Targets[i].SNAT.Masquerade()
+		e.SourceNAT, e.Masquerade = snatNames[x.d.Targets[i].SNAT], x.d.Targets[i].SNAT.Masquerade()
 		out.Used = append(out.Used, e)
 	}
 	for _, s := range choice.Slices {
-		out.Slices = append(out.Slices, Slice{
-			Name: s.Name.String(), Endpoints: s.Endpoints, Why: mismatchName(s.Why), Ports: x.portsOf(s.Name),
-		})
+		o := Slice{Name: s.Name.String(), Endpoints: s.Endpoints, Why: mismatchNames[s.Why]}
+		if i := x.indexOf(s.Name); i >= 0 {
+			o.Ports = portsOf(x.slices[i])
+		}
+		out.Slices = append(out.Slices, o)
 	}
 	out.Slices = append(out.Slices, x.foreignSlices()...)
 	if len(out.Used) == 0 {
@@ -69,17 +73,15 @@ func (x *explainer) endpoint(c model.Candidate) Endpoint {
 
 // state returns the conditions of an endpoint in one word.
 func state(e model.SliceEndpoint) string {
-	terminating := e.Terminating != nil && *e.Terminating
-	serving := e.Serving == nil || *e.Serving
 	switch {
-	case e.Ready == nil || *e.Ready:
+	case ptr.Deref(e.Ready, true):
 		return "ready"
-	case terminating && serving:
+	case !ptr.Deref(e.Terminating, false):
+		return "notReady"
+	case ptr.Deref(e.Serving, true):
 		return "terminating"
-	case terminating:
-		return "terminated"
 	}
-	return "notReady"
+	return "terminated"
 }
 
 // hints returns the hints that selected endpoints or, if all were ignored, the reason.
@@ -105,18 +107,6 @@ func hints(c model.Choice) (which, ignored string) {
 		return "none", "someWithout"
 	}
 	return "none", "noneForUs"
-}
-
-func (x *explainer) portsOf(slice model.NamespacedName) []Port {
-	var list []Port
-	for _, s := range x.slices {
-		if s.NamespacedName == slice {
-			for _, p := range s.Ports {
-				list = append(list, slicePort(p))
-			}
-		}
-	}
-	return list
 }
 
 // foreignSlices are slices of the Service for another proxy, or for none.
@@ -145,16 +135,14 @@ func (x *explainer) foreignSlices() []Slice {
 
 // endpointProblems reports whether some of the Service's slices have problems.
 func (x *explainer) endpointProblems() bool {
-	for _, p := range x.snapshot.Problems() {
-		if p.Object.Kind == "EndpointSlice" && x.ownSlice(p.Object.NamespacedName) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(x.snapshot.Problems(), func(p model.Problem) bool {
+		return p.Object.Kind == "EndpointSlice" && x.indexOf(p.Object.NamespacedName) >= 0
+	})
 }
 
-func (x *explainer) ownSlice(n model.NamespacedName) bool {
-	return slices.ContainsFunc(x.slices, func(s model.EndpointSlice) bool { return s.NamespacedName == n })
+// indexOf returns the index of one of the Service's slices, or -1.
+func (x *explainer) indexOf(n model.NamespacedName) int {
+	return slices.IndexFunc(x.slices, func(s model.EndpointSlice) bool { return s.NamespacedName == n })
 }
 
 // lacking returns why no endpoint can be used.

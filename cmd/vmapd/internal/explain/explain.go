@@ -35,7 +35,7 @@ type explainer struct {
 }
 
 func (x *explainer) explain() {
-	x.e.Verdict, x.e.Reason = verdictName(x.d.Verdict), reasonName(x.d.Why)
+	x.e.Verdict, x.e.Reason = verdictNames[x.d.Verdict], reasonNames[x.d.Why]
 	x.e.Node = Node{Name: x.in.Config.NodeName}
 	for _, n := range x.in.Objects.Nodes {
 		if n.Name == x.in.Config.NodeName {
@@ -66,18 +66,14 @@ func (x *explainer) explain() {
 func (x *explainer) explainProblems() {
 	for _, p := range x.snapshot.Problems() {
 		name := p.Object.NamespacedName
+		isFound := func(f Finding) bool { return f.Service == name.String() }
 		concerned := p.Object.Kind == "Node" || p.Object.Kind == "ServiceCIDR" && x.d.Frontend == nil ||
-			p.Object.Kind == "EndpointSlice" && x.ownSlice(name) ||
-			p.Object.Kind == "Service" && (name == x.service.NamespacedName || x.e.Destination.about(name.String()))
+			p.Object.Kind == "EndpointSlice" && x.indexOf(name) >= 0 ||
+			p.Object.Kind == "Service" && (name == x.service.NamespacedName || slices.ContainsFunc(x.e.Destination.Findings, isFound))
 		if concerned {
 			x.e.Problems = append(x.e.Problems, p.Error())
 		}
 	}
-}
-
-// about reports whether one of the findings concerns a Service.
-func (d Destination) about(service string) bool {
-	return slices.ContainsFunc(d.Findings, func(f Finding) bool { return f.Service == service })
 }
 
 func (x *explainer) explainSourceRanges() {

@@ -134,12 +134,12 @@ func destinations(f *model.FamilySnapshot) []model.VIP {
 
 func check(t *testing.T, e Explanation, d model.Decision) {
 	t.Helper()
-	if e.Verdict != verdictName(d.Verdict) || e.Reason != reasonName(d.Why) {
-		t.Errorf("%v: explained as %s, %s; decided %v, %s", d.Dest, e.Verdict, e.Reason, d.Verdict, reasonName(d.Why))
+	if e.Verdict != verdictNames[d.Verdict] || e.Reason != reasonNames[d.Why] {
+		t.Errorf("%v: explained as %s, %s; decided %v, %s", d.Dest, e.Verdict, e.Reason, d.Verdict, reasonNames[d.Why])
 	}
 	var want, got []string
 	for _, target := range d.Targets {
-		want = append(want, target.Addr.String()+" "+snatName(target.SNAT))
+		want = append(want, target.Addr.String()+" "+snatNames[target.SNAT])
 	}
 	if e.Endpoints != nil {
 		for _, u := range e.Endpoints.Used {

@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -58,15 +59,11 @@ func (d Destination) String() string {
 
 // roleText names the role of an address in a Service.
 func roleText(kind string) string {
-	switch kind {
-	case "clusterIP":
-		return "the cluster IP"
-	case "loadBalancerIP":
-		return "a load-balancer address"
-	case "externalIP":
-		return "an external IP"
-	}
-	return "the node port"
+	return cmp.Or(map[string]string{
+		"clusterIP":      "the cluster IP",
+		"loadBalancerIP": "a load-balancer address",
+		"externalIP":     "an external IP",
+	}[kind], "the node port")
 }
 
 func (e *Explanation) sayDestination() []string {
@@ -107,27 +104,26 @@ func (e *Explanation) sayDestination() []string {
 
 func (e *Explanation) saySourceRanges() string {
 	r := e.Ranges
-	switch {
-	case r == nil:
+	if r == nil {
 		return ""
+	}
+	ranges := strings.Join(r.Ranges, ", ")
+	switch {
 	case !r.Applies && e.Destination.Kind != "loadBalancerIP":
-		return fmt.Sprintf("loadBalancerSourceRanges (%s) apply to load-balancer addresses only, not to %s.",
-			strings.Join(r.Ranges, ", "), roleText(e.Destination.Kind))
+		return fmt.Sprintf("loadBalancerSourceRanges (%s) apply to load-balancer addresses only, not to %s.", ranges, roleText(e.Destination.Kind))
 	case !r.Applies:
-		return fmt.Sprintf("loadBalancerSourceRanges (%s) have no range of this IP family, so they do not apply to it.",
-			strings.Join(r.Ranges, ", "))
+		return fmt.Sprintf("loadBalancerSourceRanges (%s) have no range of this IP family, so they do not apply to it.", ranges)
 	case len(r.Ranges) == 0:
 		return "loadBalancerSourceRanges allow no client of this IP family: none of its ranges is valid."
 	}
-	self := ""
+	self, is := "", "is not"
 	if r.Self {
 		self = fmt.Sprintf(" and, because they include this node, %s itself", e.Destination.Address)
 	}
-	who := fmt.Sprintf("loadBalancerSourceRanges allow only %s%s.", strings.Join(r.Ranges, ", "), self)
 	if r.Allowed {
-		return fmt.Sprintf("%s %s is among them.", who, e.Client.Address)
+		is = "is"
 	}
-	return fmt.Sprintf("%s %s is not among them.", who, e.Client.Address)
+	return fmt.Sprintf("loadBalancerSourceRanges allow only %s%s. %s %s among them.", ranges, self, e.Client.Address, is)
 }
 
 func (e *Explanation) sayPolicy() string {
@@ -192,21 +188,16 @@ func (e *Explanation) saySourceAddress() Step {
 
 func (e *Explanation) saySNAT(reason string) string {
 	client := e.Client.Address
-	switch reason {
-	case "onNode":
-		return fmt.Sprintf("The source address stays %s: the endpoint is in this node's own network.", client)
-	case "hairpin":
-		return "The source address becomes this node's: the endpoint is the client itself, and its replies must come back through the node."
-	case "everyClusterIP":
-		return "The source address becomes this node's: with --masquerade-all, that applies to every cluster IP."
-	case "offCluster":
-		return fmt.Sprintf("The source address becomes this node's: %s is not recognized as a pod, and replies must come back through this node.", client)
-	case "externalCluster":
-		return "The source address becomes this node's: externalTrafficPolicy is Cluster, and replies must come back through this node."
-	case "fromNode":
-		return "The source address becomes this node's: a process of this node may use an address to which other machines cannot reply."
-	case "byForwarder":
-		return "The endpoint sees this node's address: the listener opens a connection of its own."
+	if text := map[string]string{
+		"onNode":          fmt.Sprintf("The source address stays %s: the endpoint is in this node's own network.", client),
+		"hairpin":         "The source address becomes this node's: the endpoint is the client itself, and its replies must come back through the node.",
+		"everyClusterIP":  "The source address becomes this node's: with --masquerade-all, that applies to every cluster IP.",
+		"offCluster":      fmt.Sprintf("The source address becomes this node's: %s is not recognized as a pod, and replies must come back through this node.", client),
+		"externalCluster": "The source address becomes this node's: externalTrafficPolicy is Cluster, and replies must come back through this node.",
+		"fromNode":        "The source address becomes this node's: a process of this node may use an address to which other machines cannot reply.",
+		"byForwarder":     "The endpoint sees this node's address: the listener opens a connection of its own.",
+	}[reason]; text != "" {
+		return text
 	}
 	stays := fmt.Sprintf("The source address stays: the endpoint sees %s.", client)
 	if !e.Client.canTellPods() && e.Client.Kind != "node" && e.Destination.Kind == "clusterIP" {
@@ -230,7 +221,6 @@ func someOf(list []string) string {
 }
 
 func (e *Explanation) conclude() string {
-	to := e.Destination.String()
 	switch e.Verdict {
 	case "forwarded":
 		var list []string
@@ -248,7 +238,7 @@ func (e *Explanation) conclude() string {
 		}[e.Reason]
 		return fmt.Sprintf("dropped: %s (the client gets no answer, and times out)", why)
 	}
-	return fmt.Sprintf("not handled by Services: the connection continues to %s unchanged", to)
+	return fmt.Sprintf("not handled by Services: the connection continues to %v unchanged", e.Destination)
 }
 
 func (e *Explanation) whyRefused() string {

@@ -17,9 +17,11 @@ func (e *Explanation) sayEndpoints() Step {
 	case total == 1:
 		s.Text = fmt.Sprintf("The only endpoint is used%s:", e.sayWhichUsed())
 	case len(eps.Used) == 0:
-		s.Text = fmt.Sprintf("None of %s can be used:", count(total, "endpoint"))
+		s.Text = fmt.Sprintf("None of %d endpoints can be used:", total)
+	case len(eps.Used) == 1:
+		s.Text = fmt.Sprintf("1 of %d endpoints is used%s:", total, e.sayWhichUsed())
 	default:
-		s.Text = fmt.Sprintf("%d of %s %s used%s:", len(eps.Used), count(total, "endpoint"), isAre(len(eps.Used)), e.sayWhichUsed())
+		s.Text = fmt.Sprintf("%d of %d endpoints are used%s:", len(eps.Used), total, e.sayWhichUsed())
 	}
 	s.Lines = append(s.Lines, table(eps.Used, e.sayUsed)...)
 	if len(eps.Used) > 0 && len(eps.Unused) > 0 {
@@ -35,20 +37,6 @@ func (e *Explanation) sayEndpoints() Step {
 		}
 	}
 	return s
-}
-
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
-}
-
-func isAre(n int) string {
-	if n == 1 {
-		return "is"
-	}
-	return "are"
 }
 
 // sayWhichUsed names the rule that selected the endpoints, unless all ready ones are used.
@@ -136,13 +124,12 @@ func sayExcluded(u Endpoint) string {
 	case "hintsOtherZones":
 		return "its hints are for other zones" + sayHintsAfter(u.HintZones)
 	}
-	switch u.State {
-	case "terminated":
-		return "terminating and no longer serving"
-	case "ready", "terminating":
-		return "not usable"
-	}
-	return "not ready (readiness probe failing, or still starting?)"
+	return map[string]string{
+		"ready":       "not usable",
+		"terminating": "not usable",
+		"terminated":  "terminating and no longer serving",
+		"notReady":    "not ready (readiness probe failing, or still starting?)",
+	}[u.State]
 }
 
 func sayHintsAfter(list []string) string {
@@ -174,28 +161,26 @@ func table(list []Endpoint, say func(Endpoint) string) []string {
 // sayLacking describes why there is no candidate.
 func (e *Explanation) sayLacking() string {
 	sp := e.Destination.Service
-	switch e.Endpoints.Lacking {
-	case "noPort":
-		return fmt.Sprintf("No EndpointSlice of Service %v offers %s:", *sp, sp.portText())
-	case "otherProtocol":
-		return fmt.Sprintf("No EndpointSlice of Service %v offers %s for %s:", *sp, sp.portText(), e.Destination.Protocol)
-	case "otherFamily":
-		return fmt.Sprintf("Service %v has no %s endpoints:", *sp, sp.Family)
-	case "leftToOthers":
-		return fmt.Sprintf("The EndpointSlices of Service %v are not for this proxy:", *sp)
-	case "invalid":
-		return fmt.Sprintf("The EndpointSlices of Service %v have no valid endpoint: see the problems below.", *sp)
-	case "noPods":
-		return fmt.Sprintf("The EndpointSlices of Service %v have no endpoints: most likely, its selector matches no pod.", *sp)
-	}
-	return fmt.Sprintf("Service %v has no EndpointSlice: its selector matches no pod, or it has no selector and nobody created a slice.", *sp)
+	text := map[string]string{
+		"noPort":        "No EndpointSlice of Service {service} offers {port}:",
+		"otherProtocol": "No EndpointSlice of Service {service} offers {port} for {protocol}:",
+		"otherFamily":   "Service {service} has no {family} endpoints:",
+		"leftToOthers":  "The EndpointSlices of Service {service} are not for this proxy:",
+		"invalid":       "The EndpointSlices of Service {service} have no valid endpoint: see the problems below.",
+		"noPods":        "The EndpointSlices of Service {service} have no endpoints: most likely, its selector matches no pod.",
+		"noSlices":      "Service {service} has no EndpointSlice: its selector matches no pod, or it has no selector and nobody created a slice.",
+	}[e.Endpoints.Lacking]
+	return strings.NewReplacer("{service}", sp.String(), "{port}", sp.portText(), "{protocol}", e.Destination.Protocol, "{family}", sp.Family).Replace(text)
 }
 
 // saySlice describes why a slice offers nothing for the port. It is silent about slices without
 // endpoints, and about those of the other family if others are used.
 func (e *Explanation) saySlice(o Slice) string {
 	sp := e.Destination.Service
-	who := fmt.Sprintf("EndpointSlice %s (%s)", o.Name, count(o.Endpoints, "endpoint"))
+	who := fmt.Sprintf("EndpointSlice %s (%d endpoints)", o.Name, o.Endpoints)
+	if o.Endpoints == 1 {
+		who = fmt.Sprintf("EndpointSlice %s (1 endpoint)", o.Name)
+	}
 	switch o.Why {
 	case "otherFamily":
 		if e.Endpoints.Lacking == "" {

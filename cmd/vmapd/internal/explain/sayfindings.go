@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -23,54 +24,62 @@ func (e *Explanation) sayFindings() []string {
 	return said
 }
 
-func (e *Explanation) sayFinding(f Finding) string {
+// The texts of findings; fill replaces the words in braces.
+var findingTexts = map[FindingKind]string{
+	OtherProxy:        "{has}, whose label service.kubernetes.io/service-proxy-name={name} assigns it to another proxy.",
+	HeadlessLabel:     "{has}, whose label service.kubernetes.io/headless means that no proxy serves it.",
+	ExternalName:      "{has}, whose type is ExternalName: it is only a name in DNS, and no proxy serves it.",
+	NoClusterIP:       "{has}, which has no cluster IP (headless): DNS returns the pods' own addresses, and no proxy serves it.",
+	OtherFamily:       "{has}, which has no {family} cluster IP, so it is not served over {family}.",
+	IPModeProxy:       "{has}, with ipMode Proxy: connections go to the load balancer itself, and nodes do not intercept them.",
+	Unusable:          "{has}, which is invalid and so is not served: see the problems of this object.",
+	NodePortElsewhere: "{isNodePort}, but node ports of this node answer only on {addresses} (--nodeport-addresses), not on {address}.",
+	NodePortNotHere:   "{isNodePort}, but {address} is not a known address of this node, whose node ports answer on {addresses}.",
+	NodePortLocalhost: "{isNodePort}, but node ports of this node answer only on {addresses}, and on loopback only with --nodeport-addresses=localhost (tcp and udp).",
+	NodePortNotNode:   "{isNodePort}, but on loopback it answers only processes of this node.",
+	NodePortProtocol:  "{isNodePort}, but {port} is not.",
+	ThisNode:          "{address} is an address of this node, and no Service served on it has the node port {port}.",
+	OtherNodeAddr:     "{address} is an address of the node {name}, which decides about the connection (--node-name {name}).",
+	InServiceCIDR:     "{address} is in {name}, a range of cluster IPs (ServiceCIDR).",
+}
+
+var findingAdvice = map[FindingKind]string{
+	OtherProxy:        "Is that proxy running on this node? Its rules decide, not vmapd's.",
+	ExternalName:      "Connect by the Service's name, which DNS resolves.",
+	NoClusterIP:       "Connect by the Service's name, which DNS resolves.",
+	OtherFamily:       "Is the Service meant to have {family}? See spec.ipFamilyPolicy and spec.ipFamilies of {service}.",
+	NodePortElsewhere: "With --nodeport-addresses=all, node ports answer on all addresses of this node.",
+	IPModeProxy:       "The connection leaves this node for {address}. Does the load balancer answer?",
+	InServiceCIDR:     "Was the Service deleted, or is it in the cluster under another address? kubectl get services -A -o wide | grep {address}",
+	NodePortNotHere:   "There is no Node {node} among the objects, so this node's addresses are not known.",
+}
+
+func (e *Explanation) fill(text string, f Finding) string {
 	d := e.Destination
-	has := fmt.Sprintf("%s is %s of Service %s", d.Address, roleText(f.Role), f.Service)
-	ports := portTexts(f.Ports)
-	switch f.Kind {
-	case OtherPort:
-		return e.sayOtherPort(f, has)
-	case OtherProxy:
-		return fmt.Sprintf("%s, whose label service.kubernetes.io/service-proxy-name=%s assigns it to another proxy.", has, f.Name)
-	case HeadlessLabel:
-		return has + ", whose label service.kubernetes.io/headless means that no proxy serves it."
-	case ExternalName:
-		return has + ", whose type is ExternalName: it is only a name in DNS, and no proxy serves it."
-	case NoClusterIP:
-		return has + ", which has no cluster IP (headless): DNS returns the pods' own addresses, and no proxy serves it."
-	case OtherFamily:
-		return fmt.Sprintf("%s, which has no %s cluster IP, so it is not served over %s.", has, e.family(), e.family())
-	case IPModeProxy:
-		return has + ", with ipMode Proxy: connections go to the load balancer itself, and nodes do not intercept them."
-	case Unusable:
-		return has + ", which is invalid and so is not served: see the problems of this object."
-	case NodePortElsewhere:
-		return fmt.Sprintf("%s is the node port of Service %s, but node ports of this node answer only on %s (--nodeport-addresses), not on %s.",
-			ports, f.Service, orNone(f.Addresses), d.Address)
-	case NodePortNotHere:
-		return fmt.Sprintf("%s is the node port of Service %s, but %s is not a known address of this node, whose node ports answer on %s.",
-			ports, f.Service, d.Address, orNone(f.Addresses))
-	case NodePortLocalhost:
-		return fmt.Sprintf("%s is the node port of Service %s, but node ports of this node answer only on %s, and on loopback only with --nodeport-addresses=localhost (tcp and udp).",
-			ports, f.Service, orNone(f.Addresses))
-	case NodePortNotNode:
-		return fmt.Sprintf("%s is the node port of Service %s, but on loopback it answers only processes of this node.", ports, f.Service)
-	case NodePortProtocol:
-		return fmt.Sprintf("%s is the node port of Service %s, but %d/%s is not.", ports, f.Service, d.Port, d.Protocol)
-	case PodItself:
+	return strings.NewReplacer(
+		"{has}", fmt.Sprintf("%s is %s of Service %s", d.Address, roleText(f.Role), f.Service),
+		"{isNodePort}", fmt.Sprintf("%s is the node port of Service %s", portTexts(f.Ports), f.Service),
+		"{address}", d.Address,
+		"{addresses}", cmp.Or(strings.Join(f.Addresses, ", "), "no known address"),
+		"{family}", e.family(),
+		"{name}", f.Name,
+		"{node}", e.Node.Name,
+		"{port}", fmt.Sprintf("%d/%s", d.Port, d.Protocol),
+		"{service}", f.Service,
+	).Replace(text)
+}
+
+func (e *Explanation) sayFinding(f Finding) string {
+	text := findingTexts[f.Kind]
+	switch {
+	case f.Kind == OtherPort:
+		text = "{has}" + e.sayOtherPort(f)
+	case f.Kind == PodItself:
 		return e.sayPodItself(f)
-	case ThisNode:
-		return fmt.Sprintf("%s is an address of this node, and no Service served on it has the node port %d/%s.", d.Address, d.Port, d.Protocol)
-	case OtherNodeAddr:
-		if f.Service != "" {
-			return fmt.Sprintf("%s is the node port of Service %s, and %s is an address of the node %s, which decides about the connection (--node-name %s).",
-				ports, f.Service, d.Address, f.Name, f.Name)
-		}
-		return fmt.Sprintf("%s is an address of the node %s, which decides about the connection (--node-name %s).", d.Address, f.Name, f.Name)
-	case InServiceCIDR:
-		return fmt.Sprintf("%s is in %s, a range of cluster IPs (ServiceCIDR).", d.Address, f.Name)
+	case f.Kind == OtherNodeAddr && f.Service != "":
+		text = "{isNodePort}, and " + text
 	}
-	return string(f.Kind)
+	return e.fill(text, f)
 }
 
 func (e *Explanation) family() string {
@@ -80,17 +89,17 @@ func (e *Explanation) family() string {
 	return "IPv4"
 }
 
-func (e *Explanation) sayOtherPort(f Finding, has string) string {
-	d := e.Destination
+func (e *Explanation) sayOtherPort(f Finding) string {
 	if len(f.Ports) == 0 {
-		return has + ", which has no ports."
+		return ", which has no ports."
 	}
+	d := e.Destination
 	for _, p := range f.Ports {
 		if p.Port == int(d.Port) {
-			return fmt.Sprintf("%s, which has port %d for %s, not for %s. Its ports there: %s.", has, d.Port, p.Protocol, d.Protocol, portTexts(f.Ports))
+			return fmt.Sprintf(", which has port %d for %s, not for %s. Its ports there: %s.", d.Port, p.Protocol, d.Protocol, portTexts(f.Ports))
 		}
 	}
-	return fmt.Sprintf("%s, but the Service has no port %d/%s there; its ports are %s.", has, d.Port, d.Protocol, portTexts(f.Ports))
+	return fmt.Sprintf(", but the Service has no port %d/%s there; its ports are %s.", d.Port, d.Protocol, portTexts(f.Ports))
 }
 
 func (e *Explanation) sayPodItself(f Finding) string {
@@ -104,7 +113,7 @@ func (e *Explanation) sayPodItself(f Finding) string {
 	}
 	text := who + ": connecting to it directly bypasses every Service."
 	if f.State != "ready" {
-		text += fmt.Sprintf(" It is %s.", stateText(f.State))
+		text += fmt.Sprintf(" It is %s.", stateTexts[f.State])
 	}
 	if len(f.Ports) > 0 {
 		text += " Its ports there: " + portTexts(f.Ports) + "."
@@ -125,21 +134,8 @@ func (p Port) String() string {
 
 func portTexts(list []Port) string { return strings.Join(texts(list), ", ") }
 
-func stateText(state string) string {
-	switch state {
-	case "terminating":
-		return "terminating, but still serving"
-	case "terminated":
-		return "terminating, and no longer serving"
-	case "notReady":
-		return "not ready"
-	}
-	return state
-}
-
-func orNone(list []string) string {
-	if len(list) == 0 {
-		return "no known address"
-	}
-	return strings.Join(list, ", ")
+var stateTexts = map[string]string{
+	"terminating": "terminating, but still serving",
+	"terminated":  "terminating, and no longer serving",
+	"notReady":    "not ready",
 }

@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strconv"
@@ -70,29 +71,20 @@ func firstFew(list []string) []string {
 func (e *Explanation) sayKind() string {
 	c := e.Client
 	ranges := strings.Join(c.PodRanges, ", ")
-	switch c.Kind + " " + c.Detection {
-	case "pod clusterCIDR":
-		return "a pod: its address is in the cluster's range " + ranges
-	case "pod nodeCIDR":
-		return "a pod: its address is in this node's range " + ranges
-	case "pod interface", "pod interfacePrefix":
-		return fmt.Sprintf("a pod: the connection arrives by the interface %s", c.Interface)
-	case "notPod clusterCIDR":
-		return "not a pod: its address is not in the cluster's range " + ranges
-	case "notPod nodeCIDR":
-		return "not a pod of this node: its address is not in this node's range " + ranges
-	case "notPod interface":
-		return fmt.Sprintf("not a pod: pods' connections arrive by the interface %s, and this one by %s", c.PodInterface, c.Interface)
-	case "notPod interfacePrefix":
-		return fmt.Sprintf("not a pod: pods' connections arrive by interfaces whose names begin with %s, and this one by %s", c.PodInterface, c.Interface)
-	case "unknown interface", "unknown interfacePrefix":
-		return "treated as no pod: pods are recognized by their interface, and --interface was not given"
-	case "unknown nodeCIDRUnset":
-		return "possibly a pod: this Node has no spec.podCIDRs"
-	case "unknown none":
-		return "possibly a pod: without --cluster-cidr, pods are not recognized"
-	}
-	return "a process of this node"
+	return cmp.Or(map[string]string{
+		"pod clusterCIDR":         "a pod: its address is in the cluster's range " + ranges,
+		"pod nodeCIDR":            "a pod: its address is in this node's range " + ranges,
+		"pod interface":           "a pod: the connection arrives by the interface " + c.Interface,
+		"pod interfacePrefix":     "a pod: the connection arrives by the interface " + c.Interface,
+		"notPod clusterCIDR":      "not a pod: its address is not in the cluster's range " + ranges,
+		"notPod nodeCIDR":         "not a pod of this node: its address is not in this node's range " + ranges,
+		"notPod interface":        fmt.Sprintf("not a pod: pods' connections arrive by the interface %s, and this one by %s", c.PodInterface, c.Interface),
+		"notPod interfacePrefix":  fmt.Sprintf("not a pod: pods' connections arrive by interfaces whose names begin with %s, and this one by %s", c.PodInterface, c.Interface),
+		"unknown interface":       "treated as no pod: pods are recognized by their interface, and --interface was not given",
+		"unknown interfacePrefix": "treated as no pod: pods are recognized by their interface, and --interface was not given",
+		"unknown nodeCIDRUnset":   "possibly a pod: this Node has no spec.podCIDRs",
+		"unknown none":            "possibly a pod: without --cluster-cidr, pods are not recognized",
+	}[c.Kind+" "+c.Detection], "a process of this node")
 }
 
 // printable escapes characters that would break a line or confuse a terminal.
