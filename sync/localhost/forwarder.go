@@ -28,11 +28,6 @@ type Options struct {
 	// Log gets the same, a message when the port is open at last, and, at level Debug,
 	// the connections and datagrams that fail. nil discards it.
 	Log *slog.Logger
-	// NetNS calls a function once, on a thread in the network namespace of the listeners
-	// and of the connections to endpoints, and returns its error. nil means the namespace
-	// of the process. Any number of goroutines call it, each for seconds if connecting
-	// takes that long.
-	NetNS func(func() error) error
 }
 
 // Forwarder keeps listeners on loopback in line with snapshots: one for each TCP and UDP
@@ -96,13 +91,10 @@ func New(o Options) *Forwarder {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	if o.NetNS == nil {
-		o.NetNS = func(fn func() error) error { return fn() }
-	}
 	return &Forwarder{
 		env: env{
 			log:     o.Log,
-			open:    socketsIn(o.NetNS),
+			open:    sockets{listenTCP, listenUDP, connectTCP, connectUDP},
 			limits:  defaultLimits(),
 			conns:   new(sync.WaitGroup),
 			buffers: &sync.Pool{New: func() any { return new([maxDatagram]byte) }},

@@ -1,6 +1,7 @@
 package localhost
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -18,7 +19,8 @@ import (
 // The endpoint has its real address here, on the loopback interface of the namespace.
 func TestInsideANetworkNamespace(t *testing.T) {
 	inside := newNamespace(t)
-	f, port := New(Options{NetNS: inside}), freePort(t)
+	f, port := New(Options{}), freePort(t)
+	f.open = sockets{in(inside, listenTCP), in(inside, listenUDP), in(inside, connectTCP), in(inside, connectUDP)}
 	stop := running(t, f)
 	defer stop()
 	var l net.Listener
@@ -49,6 +51,17 @@ func TestInsideANetworkNamespace(t *testing.T) {
 	defer hangUp(c)
 	if got, err := io.ReadAll(within(t, c)); string(got) != "from inside" || err != nil {
 		t.Errorf("got %q, %v", got, err)
+	}
+}
+
+// in returns the function that opens a socket inside a network namespace.
+func in[S any](inside func(func() error) error, open func(context.Context, netip.AddrPort) (S, error)) func(context.Context, netip.AddrPort) (S, error) {
+	return func(ctx context.Context, a netip.AddrPort) (s S, err error) {
+		err = inside(func() error {
+			s, err = open(ctx, a)
+			return err
+		})
+		return s, err
 	}
 }
 

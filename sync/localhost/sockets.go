@@ -19,58 +19,32 @@ type sockets struct {
 	dialUDP   func(ctx context.Context, to netip.AddrPort) (*net.UDPConn, error)
 }
 
-// socketsIn returns the functions that open sockets inside a network namespace. Only the
-// calling goroutine enters it; a connection stays in the namespace of its socket.
-func socketsIn(inside func(func() error) error) sockets {
-	return sockets{
-		listenTCP: func(ctx context.Context, at netip.AddrPort) (l *net.TCPListener, err error) {
-			err = inside(func() error {
-				l, err = listenTCP(ctx, at)
-				return err
-			})
-			return l, cause(err)
-		},
-		listenUDP: func(ctx context.Context, at netip.AddrPort) (c *net.UDPConn, err error) {
-			err = inside(func() error {
-				c, err = listenUDP(ctx, at)
-				return err
-			})
-			return c, cause(err)
-		},
-		dialTCP: func(ctx context.Context, to netip.AddrPort) (c *net.TCPConn, err error) {
-			err = inside(func() error {
-				c, err = new(net.Dialer).DialTCP(ctx, network("tcp", to), netip.AddrPort{}, to)
-				return err
-			})
-			return c, cause(err)
-		},
-		dialUDP: func(ctx context.Context, to netip.AddrPort) (c *net.UDPConn, err error) {
-			err = inside(func() error {
-				c, err = new(net.Dialer).DialUDP(ctx, network("udp", to), netip.AddrPort{}, to)
-				return err
-			})
-			return c, cause(err)
-		},
-	}
-}
-
 func listenTCP(ctx context.Context, at netip.AddrPort) (*net.TCPListener, error) {
 	var config net.ListenConfig
 	config.SetMultipathTCP(false) // on loopback there is one path
 	l, err := config.Listen(ctx, network("tcp", at), at.String())
 	if err != nil {
-		return nil, err
+		return nil, cause(err)
 	}
 	return l.(*net.TCPListener), nil
 }
 
 func listenUDP(ctx context.Context, at netip.AddrPort) (*net.UDPConn, error) {
-	var config net.ListenConfig
-	c, err := config.ListenPacket(ctx, network("udp", at), at.String())
+	c, err := new(net.ListenConfig).ListenPacket(ctx, network("udp", at), at.String())
 	if err != nil {
-		return nil, err
+		return nil, cause(err)
 	}
 	return c.(*net.UDPConn), nil
+}
+
+func connectTCP(ctx context.Context, to netip.AddrPort) (*net.TCPConn, error) {
+	c, err := new(net.Dialer).DialTCP(ctx, network("tcp", to), netip.AddrPort{}, to)
+	return c, cause(err)
+}
+
+func connectUDP(ctx context.Context, to netip.AddrPort) (*net.UDPConn, error) {
+	c, err := new(net.Dialer).DialUDP(ctx, network("udp", to), netip.AddrPort{}, to)
+	return c, cause(err)
 }
 
 func network(name string, a netip.AddrPort) string {

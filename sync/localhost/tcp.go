@@ -136,28 +136,23 @@ func sourceOf(c *net.TCPConn) netip.Addr {
 // hold data that this peer had sent before. It need not end by itself, as a peer that only
 // waits never notices. So it is given a short time.
 func relay(client, server *net.TCPConn, grace time.Duration) {
-	toServer, toClient := make(chan error, 1), make(chan error, 1)
-	forward := func(to, from *net.TCPConn, done chan<- error) {
-		err := copyAll(to, from)
+	forward := func(to, from *net.TCPConn) error {
+		_, err := io.Copy(to, from) // by splice(2)
+		if err == nil {
+			err = to.CloseWrite()
+		}
 		if err != nil {
 			end := time.Now().Add(grace)
 			_ = client.SetDeadline(end) // fails only if it is closed
 			_ = server.SetDeadline(end)
 		}
-		done <- err
-	}
-	go forward(server, client, toServer)
-	forward(client, server, toClient)
-	finish(server, <-toServer)
-	finish(client, <-toClient)
-}
-
-// copyAll forwards one direction, and then its end.
-func copyAll(to, from *net.TCPConn) error {
-	if _, err := io.Copy(to, from); err != nil { // by splice(2)
 		return err
 	}
-	return to.CloseWrite()
+	toServer := make(chan error, 1)
+	go func() { toServer <- forward(server, client) }()
+	toClient := forward(client, server)
+	finish(server, <-toServer)
+	finish(client, toClient)
 }
 
 // finish closes a connection whose sender's data was forwarded, all of it if err is nil.

@@ -31,7 +31,6 @@ const maxTries = 3
 type udpListener struct {
 	*env
 	socket  *net.UDPConn
-	raw     syscall.RawConn // of socket
 	chooser *chooser
 	start   time.Time // session.used is relative to it
 	ctx     context.Context
@@ -56,13 +55,8 @@ func newUDPListener(e *env, at netip.AddrPort, c *chooser) (*udpListener, error)
 	if err != nil {
 		return nil, err
 	}
-	raw, err := socket.SyscallConn()
-	if err != nil {
-		_ = socket.Close()
-		return nil, err
-	}
 	l := &udpListener{
-		env: e, socket: socket, raw: raw, chooser: c, start: time.Now(),
+		env: e, socket: socket, chooser: c, start: time.Now(),
 		sessions: map[netip.AddrPort]*session{},
 		refusing: map[netip.AddrPort]time.Time{},
 	}
@@ -99,9 +93,10 @@ func (l *udpListener) close() {
 
 // receive forwards datagrams from clients.
 func (l *udpListener) receive() {
+	raw, _ := l.socket.SyscallConn() // fails only without a socket
 	var pause backoff
 	for {
-		err := awaitDatagram(l.raw)
+		err := awaitDatagram(raw)
 		if err == nil {
 			err = l.receiveOne()
 		}
@@ -172,20 +167,15 @@ func (l *udpListener) sessionOf(client netip.AddrPort) (*session, error) {
 		}
 		return nil, fmt.Errorf("open a socket to %v: %w", endpoint, err)
 	}
-	raw, err := conn.SyscallConn()
-	if err != nil {
-		_ = conn.Close()
-		return nil, fmt.Errorf("use the socket to %v: %w", endpoint, err)
-	}
 	l.chooser.remember(client.Addr(), endpoint)
 	l.counts.accepted[model.FamilyOf(client.Addr().Unmap())].Add(1)
 	s = &session{client: client, endpoint: endpoint, conn: conn}
-	l.begin(s, raw)
+	l.begin(s)
 	return s, nil
 }
 
 // begin adds a session.
-func (l *udpListener) begin(s *session, raw syscall.RawConn) {
+func (l *udpListener) begin(s *session) {
 	l.use(s)
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -194,7 +184,7 @@ func (l *udpListener) begin(s *session, raw syscall.RawConn) {
 		l.endLocked(l.sessions[longestIdle])
 	}
 	l.sessions[s.client] = s
-	l.replies.Go(func() { l.returnReplies(s, raw) })
+	l.replies.Go(func() { l.returnReplies(s) })
 	if !l.chooser.has(s.endpoint) {
 		l.endLocked(s) // it left before endpointsChanged could see the session
 	}
@@ -251,7 +241,8 @@ func (l *udpListener) idleAt(s *session) time.Time {
 }
 
 // returnReplies sends the endpoint's datagrams to the client until the session ends.
-func (l *udpListener) returnReplies(s *session, raw syscall.RawConn) {
+func (l *udpListener) returnReplies(s *session) {
+	raw, _ := s.conn.SyscallConn() // fails only without a socket
 	for {
 		_ = s.conn.SetReadDeadline(l.idleAt(s)) // fails only if it is closed
 		err := l.returnUntilDeadline(s, raw)

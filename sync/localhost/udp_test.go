@@ -298,12 +298,8 @@ func TestNoSessionWithAnEndpointThatHasLeft(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	raw, err := conn.SyscallConn()
-	if err != nil {
-		t.Fatal(err)
-	}
 	r.set(slice(model.IPv4, "UDP", b))
-	l.begin(&session{client: client, endpoint: endpoint, conn: conn}, raw)
+	l.begin(&session{client: client, endpoint: endpoint, conn: conn})
 	if n := sessions(r); n != 0 {
 		t.Errorf("want no session with %v, got %d", endpoint, n)
 	}
