@@ -17,7 +17,7 @@ import (
 //
 // These are for the Cluster endpoints. A Service with a Local traffic policy also has Local
 // endpoints, with the same objects for them, called local-…. An endpoint of one list may not
-// be in the other, so each list has its own map. The set affinity-both-NAME has the endpoints
+// be in the other, so each list has its own map. The set both-affinity-NAME has the endpoints
 // that are in both lists; they are stored in both maps.
 //
 // Only that set depends on the endpoints. So a changed endpoint and a new connection cost the
@@ -29,7 +29,7 @@ var (
 )
 
 const (
-	affinityBoth     = "affinity-both-"
+	affinityBoth     = "both-affinity-"
 	externalAffinity = "external-affinity-"
 	externalRemember = "external-remember-"
 )

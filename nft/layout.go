@@ -66,18 +66,19 @@ var (
 	nodePortCounters = Set{Key: []Type{Proto, Service}, Counter: true}
 )
 
-// layout has all sets and maps that a table can have, sorted by name. A set whose type changes in a later version must get another
-// name: sets of the same name can't be exchanged without losing what they hold.
+// layout has all sets and maps that a table can have, sorted by name. A set whose type
+// changes in a later version must get another name: sets of the same name can't be exchanged
+// without losing what they hold.
 //
 // Counters have sets of their own: an element of a verdict map is replaced whenever the
 // number of endpoints changes, and would count from 0 again. The name of the service port is
 // the comment of its counter, so that a frontend which moves to another Service does count
 // from 0. A lookup updates the counter of an element since Linux 5.7 (nft_lookup_eval).
 var layout = []layoutSet{
-	{affinityBoth, endpoints, scopeOwn, otherRole, ""},
 	{affinityOf[model.Cluster], clients, scopeOwn, otherRole, ""},
 	{AffinityIPs, vipVerdicts, scopeAddr, roleAffinity, "whose clients come back to the same endpoint"},
 	{AffinityNodePorts, nodePortVerdicts, scopeNodePort, roleAffinity, "whose clients come back to the same endpoint"},
+	{affinityBoth, endpoints, scopeOwn, otherRole, ""},
 	{ClusterIPs, addrs, scopeCluster, otherRole, "refuse connections to ports that no Service has"},
 	{Endpoints, vipSlots, scopeAddr, roleEndpoints, "who answers: slots 0 to N-1 of each service address"},
 	{FirewallIPs, vips, scopeAddr, otherRole, "for some sources only, see source-ranges"},
