@@ -16,7 +16,7 @@ type family struct {
 	applied *model.FamilySnapshot // in the dataplane; nil: none yet
 	// frontends are those of the service ports with model.ServicePort.EndsStale.
 	frontends map[model.VIP]*model.ServicePort
-	leaving   map[model.ServicePortName]*leavers
+	leaving   map[model.ServicePortName]leavers
 	todo      todo
 }
 
@@ -60,7 +60,7 @@ func (f *family) take(s *model.FamilySnapshot, now time.Time) {
 	f.applied = s
 	if old == nil {
 		f.frontends = map[model.VIP]*model.ServicePort{}
-		f.leaving = map[model.ServicePortName]*leavers{}
+		f.leaving = map[model.ServicePortName]leavers{}
 		// Services may have been deleted before the daemon started.
 		f.todo.all, f.todo.strays = true, true
 		old = &model.FamilySnapshot{}
@@ -120,9 +120,9 @@ func onlyMore(before, after *model.ServicePort) bool {
 func (f *family) leave(before, after *model.ServicePort, now time.Time) {
 	sp := cmp.Or(after, before)
 	grace, _ := sp.EndsStale()
-	l := f.leaving[sp.Name]
-	if l == nil {
-		l = &leavers{until: map[netip.AddrPort]time.Time{}, frontends: map[model.VIP]struct{}{}}
+	l, ok := f.leaving[sp.Name]
+	if !ok {
+		l = leavers{until: map[netip.AddrPort]time.Time{}, frontends: map[model.VIP]struct{}{}}
 	}
 	if before == nil {
 		// Earlier leavers are unknown: all get the grace period from now on.
@@ -199,11 +199,7 @@ func (f *family) begin(now time.Time) (*rules, todo) {
 
 // rule returns the rule for a frontend that a service port has, or had.
 func (f *family) rule(vip model.VIP, name model.ServicePortName) rule {
-	owner, ok := f.frontends[vip]
-	if !ok && contains(f.applied.NodePortAddrs, vip.Addr) {
-		owner, ok = f.frontends[model.VIP{Addr: model.FamilyOf(vip.Addr).Unspecified(), Protocol: vip.Protocol, Port: vip.Port}]
-	}
-	if ok {
+	if owner, ok := lookup(f.frontends, f.applied.NodePortAddrs, vip); ok {
 		return rule{port: owner, until: f.until(owner.Name)}
 	}
 	r := rule{gone: true, until: f.until(name)}
@@ -215,10 +211,7 @@ func (f *family) rule(vip model.VIP, name model.ServicePortName) rule {
 
 // until returns a copy, as f changes during a pass.
 func (f *family) until(name model.ServicePortName) map[netip.AddrPort]time.Time {
-	if l := f.leaving[name]; l != nil {
-		return maps.Clone(l.until)
-	}
-	return nil
+	return maps.Clone(f.leaving[name].until)
 }
 
 // end notes the result of a pass.
@@ -270,10 +263,6 @@ func serving(sp *model.ServicePort) iter.Seq[netip.AddrPort] {
 				return
 			}
 		}
-		for _, a := range sp.Draining {
-			if !yield(a) {
-				return
-			}
-		}
+		slices.Values(sp.Draining)(yield)
 	}
 }

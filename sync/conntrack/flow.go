@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net/netip"
 
+	"github.com/vishvananda/netlink/nl"
+
 	"github.com/vmapd/vmapd/model"
 )
 
@@ -21,36 +23,15 @@ type flow struct {
 	source, dest, replySource, replyDest netip.AddrPort
 }
 
-// Attributes, from linux/netfilter/nfnetlink_conntrack.h.
+// Attributes that package nl lacks, from linux/netfilter/nfnetlink_conntrack.h.
 const (
-	ctaTupleOrig  = 1
-	ctaTupleReply = 2
-	ctaStatus     = 3
-	ctaID         = 12
-	ctaZone       = 18
-	ctaFilter     = 25
-
-	ctaTupleIP    = 1
-	ctaTupleProto = 2
-	ctaTupleZone  = 3
-
-	ctaIPv4Src = 1
-	ctaIPv4Dst = 2
-	ctaIPv6Src = 3
-	ctaIPv6Dst = 4
-
-	ctaProtoNum     = 1
-	ctaProtoSrcPort = 2
-	ctaProtoDstPort = 3
-
+	ctaFilter          = 25
 	ctaFilterOrigFlags = 1
+	ctaTupleZone       = 3
 )
 
-// ipsDstNAT is a bit of ctaStatus, from linux/netfilter/nf_conntrack_common.h.
+// ipsDstNAT is a bit of the status, from linux/netfilter/nf_conntrack_common.h.
 const ipsDstNAT = 1 << 5
-
-// nfgenmsgLen is the length of the header that precedes the attributes (struct nfgenmsg).
-const nfgenmsgLen = 4
 
 var (
 	errShort = errors.New("message ends in the middle of an attribute")
@@ -61,22 +42,22 @@ var (
 // flows.
 func parseFlow(b []byte) (flow, error) {
 	var f flow
-	if len(b) < nfgenmsgLen {
+	if len(b) < nl.SizeofNfgenmsg {
 		return f, errShort
 	}
-	err := attributes(b[nfgenmsgLen:], func(kind uint16, data []byte) (err error) {
+	err := attributes(b[nl.SizeofNfgenmsg:], func(kind uint16, data []byte) (err error) {
 		var n uint32
 		switch kind {
-		case ctaTupleOrig:
+		case nl.CTA_TUPLE_ORIG:
 			f.source, f.dest, err = f.parseTuple(data)
-		case ctaTupleReply:
+		case nl.CTA_TUPLE_REPLY:
 			f.replySource, f.replyDest, err = f.parseTuple(data)
-		case ctaStatus:
+		case nl.CTA_STATUS:
 			n, err = number(data, 4)
 			f.translated = n&ipsDstNAT != 0
-		case ctaID:
+		case nl.CTA_ID:
 			f.id, err = number(data, 4)
-		case ctaZone:
+		case nl.CTA_ZONE:
 			n, err = number(data, 2)
 			f.zone = f.zone || n != 0
 		}
@@ -90,29 +71,29 @@ func (f *flow) parseTuple(b []byte) (from, to netip.AddrPort, err error) {
 	var srcPort, dstPort uint32
 	err = attributes(b, func(kind uint16, data []byte) error {
 		switch kind {
-		case ctaTupleIP:
+		case nl.CTA_TUPLE_IP:
 			return attributes(data, func(kind uint16, data []byte) error {
 				a, ok := netip.AddrFromSlice(data)
 				switch {
 				case !ok:
 					return errSize
-				case kind == ctaIPv4Src || kind == ctaIPv6Src:
+				case kind == nl.CTA_IP_V4_SRC || kind == nl.CTA_IP_V6_SRC:
 					src = a
-				case kind == ctaIPv4Dst || kind == ctaIPv6Dst:
+				case kind == nl.CTA_IP_V4_DST || kind == nl.CTA_IP_V6_DST:
 					dst = a
 				}
 				return nil
 			})
-		case ctaTupleProto:
+		case nl.CTA_TUPLE_PROTO:
 			return attributes(data, func(kind uint16, data []byte) (err error) {
 				var n uint32
 				switch kind {
-				case ctaProtoNum:
+				case nl.CTA_PROTO_NUM:
 					n, err = number(data, 1)
 					f.protocol = model.Protocol(n)
-				case ctaProtoSrcPort:
+				case nl.CTA_PROTO_SRC_PORT:
 					srcPort, err = number(data, 2)
-				case ctaProtoDstPort:
+				case nl.CTA_PROTO_DST_PORT:
 					dstPort, err = number(data, 2)
 				}
 				return err

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/mdlayher/netlink"
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
 	"github.com/vmapd/vmapd/model"
@@ -61,8 +62,8 @@ func (r *rules) queries(f model.Family) []query {
 		return append(list, q)
 	}
 	for vip, rule := range r.frontends {
-		if rule.idle(r.now) {
-			continue
+		if !rule.gone && r.now.Before(rule.until[netip.AddrPort{}]) {
+			continue // no flow can be stale yet
 		}
 		byProtocol = add(byProtocol, query{f, vip.Protocol, 0})
 		if len(byPort) <= maxQueries {
@@ -87,12 +88,12 @@ const (
 func (q query) message() (netlink.Message, error) {
 	ae := netlink.NewAttributeEncoder()
 	flags := uint32(filterProtocol)
-	ae.Nested(ctaTupleOrig, func(ae *netlink.AttributeEncoder) error {
-		ae.Nested(ctaTupleProto, func(ae *netlink.AttributeEncoder) error {
-			ae.Uint8(ctaProtoNum, uint8(q.protocol))
+	ae.Nested(nl.CTA_TUPLE_ORIG, func(ae *netlink.AttributeEncoder) error {
+		ae.Nested(nl.CTA_TUPLE_PROTO, func(ae *netlink.AttributeEncoder) error {
+			ae.Uint8(nl.CTA_PROTO_NUM, uint8(q.protocol))
 			if q.port != 0 {
 				flags |= filterPort
-				ae.Bytes(ctaProtoDstPort, binary.BigEndian.AppendUint16(nil, q.port))
+				ae.Bytes(nl.CTA_PROTO_DST_PORT, binary.BigEndian.AppendUint16(nil, q.port))
 			}
 			return nil
 		})
@@ -110,27 +111,27 @@ func (q query) message() (netlink.Message, error) {
 // original tuple it would also need the same endpoint as reply source.
 func (f *flow) deletion() (netlink.Message, error) {
 	ae := netlink.NewAttributeEncoder()
-	ae.Nested(ctaTupleReply, func(ae *netlink.AttributeEncoder) error {
+	ae.Nested(nl.CTA_TUPLE_REPLY, func(ae *netlink.AttributeEncoder) error {
 		return encodeTuple(ae, f.protocol, f.replySource, f.replyDest)
 	})
-	ae.Bytes(ctaID, binary.BigEndian.AppendUint32(nil, f.id))
+	ae.Bytes(nl.CTA_ID, binary.BigEndian.AppendUint32(nil, f.id))
 	return message(msgDelete, netlink.Request|netlink.Acknowledge, model.FamilyOf(f.dest.Addr()), ae)
 }
 
 func encodeTuple(ae *netlink.AttributeEncoder, p model.Protocol, from, to netip.AddrPort) error {
-	src, dst := uint16(ctaIPv4Src), uint16(ctaIPv4Dst)
+	src, dst := uint16(nl.CTA_IP_V4_SRC), uint16(nl.CTA_IP_V4_DST)
 	if from.Addr().Is6() {
-		src, dst = ctaIPv6Src, ctaIPv6Dst
+		src, dst = nl.CTA_IP_V6_SRC, nl.CTA_IP_V6_DST
 	}
-	ae.Nested(ctaTupleIP, func(ae *netlink.AttributeEncoder) error {
+	ae.Nested(nl.CTA_TUPLE_IP, func(ae *netlink.AttributeEncoder) error {
 		ae.Bytes(src, from.Addr().AsSlice())
 		ae.Bytes(dst, to.Addr().AsSlice())
 		return nil
 	})
-	ae.Nested(ctaTupleProto, func(ae *netlink.AttributeEncoder) error {
-		ae.Uint8(ctaProtoNum, uint8(p))
-		ae.Bytes(ctaProtoSrcPort, binary.BigEndian.AppendUint16(nil, from.Port()))
-		ae.Bytes(ctaProtoDstPort, binary.BigEndian.AppendUint16(nil, to.Port()))
+	ae.Nested(nl.CTA_TUPLE_PROTO, func(ae *netlink.AttributeEncoder) error {
+		ae.Uint8(nl.CTA_PROTO_NUM, uint8(p))
+		ae.Bytes(nl.CTA_PROTO_SRC_PORT, binary.BigEndian.AppendUint16(nil, from.Port()))
+		ae.Bytes(nl.CTA_PROTO_DST_PORT, binary.BigEndian.AppendUint16(nil, to.Port()))
 		return nil
 	})
 	return nil
@@ -141,7 +142,7 @@ func message(kind netlink.HeaderType, flags netlink.HeaderFlags, f model.Family,
 	if err != nil {
 		return netlink.Message{}, err
 	}
-	genmsg := [nfgenmsgLen]byte{unix.AF_INET, unix.NFNETLINK_V0} // then a resource id, unused
+	genmsg := [nl.SizeofNfgenmsg]byte{unix.AF_INET, unix.NFNETLINK_V0} // then a resource id, unused
 	if f == model.IPv6 {
 		genmsg[0] = unix.AF_INET6
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/mdlayher/netlink"
 	timo "github.com/ti-mo/conntrack"
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
 	"github.com/vmapd/vmapd/model"
@@ -59,11 +60,11 @@ const (
 func (f *flow) creation(t testing.TB) netlink.Message {
 	t.Helper()
 	ae := netlink.NewAttributeEncoder()
-	ae.Nested(ctaTupleOrig, func(ae *netlink.AttributeEncoder) error {
+	ae.Nested(nl.CTA_TUPLE_ORIG, func(ae *netlink.AttributeEncoder) error {
 		return encodeTuple(ae, f.protocol, f.source, f.dest)
 	})
 	// With translation, the kernel makes the reply's tuple of this one.
-	ae.Nested(ctaTupleReply, func(ae *netlink.AttributeEncoder) error {
+	ae.Nested(nl.CTA_TUPLE_REPLY, func(ae *netlink.AttributeEncoder) error {
 		return encodeTuple(ae, f.protocol, f.dest, f.source)
 	})
 	if f.replySource != f.dest {
@@ -81,10 +82,10 @@ func (f *flow) creation(t testing.TB) netlink.Message {
 			return nil
 		})
 	}
-	ae.Bytes(ctaStatus, binary.BigEndian.AppendUint32(nil, 1<<3)) // IPS_CONFIRMED
+	ae.Bytes(nl.CTA_STATUS, binary.BigEndian.AppendUint32(nil, 1<<3)) // IPS_CONFIRMED
 	ae.Bytes(ctaTimeout, binary.BigEndian.AppendUint32(nil, 600))
 	if f.zone {
-		ae.Bytes(ctaZone, binary.BigEndian.AppendUint16(nil, 7))
+		ae.Bytes(nl.CTA_ZONE, binary.BigEndian.AppendUint16(nil, 7))
 	}
 	m, err := message(msgNew, netlink.Request|netlink.Create|netlink.Excl|netlink.Acknowledge, model.FamilyOf(f.dest.Addr()), ae)
 	if err != nil {

@@ -1,6 +1,7 @@
 package conntrack
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"sync"
@@ -58,9 +59,7 @@ var _ reconcile.Observer = (*Reconciler)(nil)
 // New returns a Reconciler. It opens no socket: if the kernel lacks a feature, passes fail,
 // which is logged and has no other effect.
 func New(o Options) *Reconciler {
-	if o.Interval == 0 {
-		o.Interval = DefaultInterval
-	}
+	o.Interval = cmp.Or(o.Interval, DefaultInterval)
 	r := &Reconciler{options: o, heard: make(chan struct{}, 1)}
 	r.sweep = func(ctx context.Context, f model.Family, rules *rules) (int, int, error) {
 		t, err := openTable(o.NetNS)

@@ -39,14 +39,8 @@ func (r *rules) stale(f *flow) bool {
 		return false
 	}
 	vip := model.VIP{Addr: f.dest.Addr(), Protocol: f.protocol, Port: f.dest.Port()}
-	if rule, ok := r.frontends[vip]; ok {
+	if rule, ok := lookup(r.frontends, r.nodePortAddrs, vip); ok {
 		return rule.stale(f, r.now)
-	}
-	if contains(r.nodePortAddrs, vip.Addr) {
-		vip.Addr = model.FamilyOf(vip.Addr).Unspecified()
-		if rule, ok := r.frontends[vip]; ok {
-			return rule.stale(f, r.now)
-		}
 	}
 	return f.protocol == model.UDP && f.translated &&
 		slices.ContainsFunc(r.strays, func(p netip.Prefix) bool { return p.Contains(f.dest.Addr()) })
@@ -73,11 +67,6 @@ func (r rule) stale(f *flow, now time.Time) bool {
 	return !now.Before(until)
 }
 
-// idle reports whether a rule can't find stale flows yet.
-func (r rule) idle(now time.Time) bool {
-	return !r.gone && now.Before(r.until[netip.AddrPort{}])
-}
-
 // serves reports whether an address is an endpoint of a service port that gets new
 // connections, or one that may keep its connections.
 func serves(sp *model.ServicePort, a netip.AddrPort) bool {
@@ -89,7 +78,15 @@ func serves(sp *model.ServicePort, a netip.AddrPort) bool {
 	return ok
 }
 
-func contains(sorted []netip.Addr, a netip.Addr) bool {
-	_, ok := slices.BinarySearchFunc(sorted, a, netip.Addr.Compare)
-	return ok
+// lookup returns the value of a frontend. If there is none and the address is a node-port
+// address, it returns the value of the node port.
+func lookup[V any](frontends map[model.VIP]V, nodePortAddrs []netip.Addr, vip model.VIP) (V, bool) {
+	v, ok := frontends[vip]
+	if !ok {
+		if _, isNode := slices.BinarySearchFunc(nodePortAddrs, vip.Addr, netip.Addr.Compare); isNode {
+			vip.Addr = model.FamilyOf(vip.Addr).Unspecified()
+			v, ok = frontends[vip]
+		}
+	}
+	return v, ok
 }
