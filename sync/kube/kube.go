@@ -1,11 +1,13 @@
 package kube
 
 import (
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/vmapd/vmapd/model"
 )
@@ -22,6 +24,7 @@ func Service(s *corev1.Service) model.Service {
 		ClusterIPs:            s.Spec.ClusterIPs,
 		ExternalIPs:           s.Spec.ExternalIPs,
 		ExternalTrafficPolicy: string(s.Spec.ExternalTrafficPolicy),
+		InternalTrafficPolicy: string(ptr.Deref(s.Spec.InternalTrafficPolicy, "")),
 		SessionAffinity:       string(s.Spec.SessionAffinity),
 		SourceRanges:          s.Spec.LoadBalancerSourceRanges,
 		HealthCheckNodePort:   s.Spec.HealthCheckNodePort,
@@ -32,15 +35,10 @@ func Service(s *corev1.Service) model.Service {
 	if len(out.ClusterIPs) == 0 && s.Spec.ClusterIP != "" {
 		out.ClusterIPs = []string{s.Spec.ClusterIP}
 	}
-	if p := s.Spec.InternalTrafficPolicy; p != nil {
-		out.InternalTrafficPolicy = string(*p)
-	}
 	if c := s.Spec.SessionAffinityConfig; c != nil && c.ClientIP != nil {
 		out.AffinityTimeout = c.ClientIP.TimeoutSeconds
 	}
-	if len(s.Spec.Ports) > 0 {
-		out.Ports = make([]model.Port, 0, len(s.Spec.Ports))
-	}
+	out.Ports = slices.Grow(out.Ports, len(s.Spec.Ports))
 	for _, p := range s.Spec.Ports {
 		out.Ports = append(out.Ports, model.Port{
 			Name:     p.Name,
@@ -50,11 +48,7 @@ func Service(s *corev1.Service) model.Service {
 		})
 	}
 	for _, in := range s.Status.LoadBalancer.Ingress {
-		ingress := model.Ingress{IP: in.IP}
-		if in.IPMode != nil {
-			ingress.IPMode = string(*in.IPMode)
-		}
-		out.Ingress = append(out.Ingress, ingress)
+		out.Ingress = append(out.Ingress, model.Ingress{IP: in.IP, IPMode: string(ptr.Deref(in.IPMode, ""))})
 	}
 	return out
 }
@@ -67,9 +61,7 @@ func EndpointSlice(s *discoveryv1.EndpointSlice) model.EndpointSlice {
 		Labels:         s.Labels,
 		AddressType:    string(s.AddressType),
 	}
-	if len(s.Ports) > 0 {
-		out.Ports = make([]model.SlicePort, 0, len(s.Ports))
-	}
+	out.Ports = slices.Grow(out.Ports, len(s.Ports))
 	for _, p := range s.Ports {
 		out.Ports = append(out.Ports, model.SlicePort{
 			Name:     p.Name,
@@ -77,18 +69,14 @@ func EndpointSlice(s *discoveryv1.EndpointSlice) model.EndpointSlice {
 			Port:     p.Port,
 		})
 	}
-	if len(s.Endpoints) > 0 {
-		out.Endpoints = make([]model.SliceEndpoint, 0, len(s.Endpoints))
-	}
+	out.Endpoints = slices.Grow(out.Endpoints, len(s.Endpoints))
 	for _, e := range s.Endpoints {
 		ep := model.SliceEndpoint{
 			Addresses:   e.Addresses,
 			Ready:       e.Conditions.Ready,
 			Serving:     e.Conditions.Serving,
 			Terminating: e.Conditions.Terminating,
-		}
-		if e.NodeName != nil {
-			ep.NodeName = *e.NodeName
+			NodeName:    ptr.Deref(e.NodeName, ""),
 		}
 		if e.Hints != nil {
 			for _, n := range e.Hints.ForNodes {
@@ -107,11 +95,8 @@ func EndpointSlice(s *discoveryv1.EndpointSlice) model.EndpointSlice {
 // version of a slice. The slice's controller sets it as an annotation. Without the annotation
 // it is the zero time.
 func Triggered(s *discoveryv1.EndpointSlice) time.Time {
-	t, err := time.Parse(time.RFC3339Nano, s.Annotations[corev1.EndpointsLastChangeTriggerTime])
-	if err != nil {
-		return time.Time{}
-	}
-	return t
+	t, _ := time.Parse(time.RFC3339Nano, s.Annotations[corev1.EndpointsLastChangeTriggerTime])
+	return t // zero after an error
 }
 
 // Node copies the fields of a Node that the proxy needs. Its addresses of type InternalIP

@@ -1,8 +1,8 @@
 package client
 
 import (
+	"cmp"
 	"fmt"
-	"net/http"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -27,15 +27,9 @@ type Client struct {
 // 5 requests per second and 10; a QPS below 0 means no limit.
 func New(conf *rest.Config) (*Client, error) {
 	conf = rest.CopyConfig(conf)
-	if conf.UserAgent == "" {
-		conf.UserAgent = rest.DefaultKubernetesUserAgent()
-	}
-	if conf.QPS == 0 {
-		conf.QPS = rest.DefaultQPS
-	}
-	if conf.Burst == 0 {
-		conf.Burst = rest.DefaultBurst
-	}
+	conf.UserAgent = cmp.Or(conf.UserAgent, rest.DefaultKubernetesUserAgent())
+	conf.QPS = cmp.Or(conf.QPS, rest.DefaultQPS)
+	conf.Burst = cmp.Or(conf.Burst, rest.DefaultBurst)
 	if conf.RateLimiter == nil && conf.QPS > 0 {
 		if conf.Burst < 0 {
 			return nil, fmt.Errorf("burst of %d requests: must be at least 1 with a limit of %v per second", conf.Burst, conf.QPS)
@@ -57,18 +51,14 @@ func New(conf *rest.Config) (*Client, error) {
 		authenticationv1.SchemeGroupVersion: &c.authentication,
 		authorizationv1.SchemeGroupVersion:  &c.authorization,
 	} {
-		if *to, err = forGroup(*conf, group, transport); err != nil {
+		conf.GroupVersion = &group
+		conf.APIPath = "/apis"
+		if group.Group == "" {
+			conf.APIPath = "/api"
+		}
+		if *to, err = rest.RESTClientForConfigAndClient(conf, transport); err != nil {
 			return nil, err
 		}
 	}
 	return c, nil
-}
-
-func forGroup(conf rest.Config, group schema.GroupVersion, transport *http.Client) (rest.Interface, error) {
-	conf.GroupVersion = &group
-	conf.APIPath = "/apis"
-	if group.Group == "" {
-		conf.APIPath = "/api"
-	}
-	return rest.RESTClientForConfigAndClient(&conf, transport)
 }

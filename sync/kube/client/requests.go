@@ -91,16 +91,14 @@ func (c *Client) PatchEvent(ctx context.Context, namespace, name string, patch [
 
 // ReviewToken asks for the user of a token.
 func (c *Client) ReviewToken(ctx context.Context, spec authenticationv1.TokenReviewSpec) (authenticationv1.TokenReviewStatus, error) {
-	out := new(authenticationv1.TokenReview)
 	review := &authenticationv1.TokenReview{Spec: spec}
-	err := c.authentication.Post().Resource("tokenreviews").Body(review).Do(ctx).Into(out)
-	return out.Status, err
+	err := c.authentication.Post().Resource("tokenreviews").Body(review).Do(ctx).Into(review)
+	return review.Status, err
 }
 
 // ReviewAccess asks whether a user has a permission.
 func (c *Client) ReviewAccess(ctx context.Context, spec authorizationv1.SubjectAccessReviewSpec) (authorizationv1.SubjectAccessReviewStatus, error) {
-	out := new(authorizationv1.SubjectAccessReview)
 	review := &authorizationv1.SubjectAccessReview{Spec: spec}
-	err := c.authorization.Post().Resource("subjectaccessreviews").Body(review).Do(ctx).Into(out)
-	return out.Status, err
+	err := c.authorization.Post().Resource("subjectaccessreviews").Body(review).Do(ctx).Into(review)
+	return review.Status, err
 }
