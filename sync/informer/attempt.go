@@ -4,15 +4,12 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"sync"
+	"sync/atomic"
 )
 
 // attempts has the result of a request's last attempt. client-go makes up to ten attempts
 // before it returns, and does not always return an error for a watch that failed.
-type attempts struct {
-	mu  sync.Mutex
-	err error
-}
+type attempts struct{ err atomic.Pointer[error] }
 
 type attemptsKey struct{}
 
@@ -33,17 +30,13 @@ func noteAttempt(ctx context.Context, resp *http.Response, err error) {
 	if resp != nil && resp.StatusCode != http.StatusOK {
 		err = errors.New(resp.Status)
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.err = err
+	a.err.Store(&err)
 }
 
 // last returns the error of the last attempt, or otherwise if there was none.
 func (a *attempts) last(otherwise error) error {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.err != nil {
-		return a.err
+	if err := a.err.Load(); err != nil && *err != nil {
+		return *err
 	}
 	return otherwise
 }

@@ -1,6 +1,7 @@
 package informer
 
 import (
+	"cmp"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -46,25 +47,15 @@ func (c Config) REST() (*rest.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("address of the API server: %w", err)
 	}
-	out := &rest.Config{Host: server.String(), APIPath: conf.APIPath, Timeout: conf.Timeout, Transport: transport}
-	out.ContentType = c.ContentType
-	out.AcceptContentTypes = c.AcceptContentTypes
-	if out.ContentType == "" {
-		out.ContentType = runtime.ContentTypeProtobuf
+	out := &rest.Config{
+		Host: server.String(), APIPath: conf.APIPath, Timeout: conf.Timeout, Transport: transport,
+		QPS: cmp.Or(c.QPS, rest.DefaultQPS), Burst: cmp.Or(c.Burst, rest.DefaultBurst),
+		UserAgent: cmp.Or(c.UserAgent, rest.DefaultKubernetesUserAgent()),
 	}
+	out.ContentType = cmp.Or(c.ContentType, runtime.ContentTypeProtobuf)
+	out.AcceptContentTypes = c.AcceptContentTypes
 	if out.AcceptContentTypes == "" && out.ContentType == runtime.ContentTypeProtobuf {
 		out.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
-	}
-	out.QPS, out.Burst = c.QPS, c.Burst
-	if out.QPS == 0 {
-		out.QPS = 5
-	}
-	if out.Burst == 0 {
-		out.Burst = 10
-	}
-	out.UserAgent = c.UserAgent
-	if out.UserAgent == "" {
-		out.UserAgent = rest.DefaultKubernetesUserAgent()
 	}
 	return out, nil
 }

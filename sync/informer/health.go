@@ -8,11 +8,11 @@ import (
 	"reflect"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/time/rate"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
@@ -50,24 +50,15 @@ type health struct {
 	giveUp   func() // ends the informer
 	pace     *rate.Limiter
 
-	mu        sync.Mutex
-	said      bool   // a failure was logged, and no success since
-	delivered bool   // the initial list has been delivered
-	short     bool   // a watch ended at once, and none has worked since
-	noFields  bool   // the server doesn't know our field selector
-	newest    uint64 // resource version so far
-}
+	// delivered: the initial list has been. From then on, the server is known to have this
+	// kind, whatever it answers.
+	delivered atomic.Bool
+	short     atomic.Bool   // a watch ended at once, and none has worked since
+	noFields  atomic.Bool   // the server doesn't know our field selector
+	newest    atomic.Uint64 // resource version so far
 
-func newHealth(log *slog.Logger, optional string) *health {
-	return &health{log: log, optional: optional, pace: rate.NewLimiter(rate.Every(watchEvery), watchBurst)}
-}
-
-// synced says that the initial list has been delivered: from then on, the server is known to
-// have this kind, whatever it answers.
-func (h *health) synced() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.delivered = true
+	mu   sync.Mutex // also while logging, for the order of messages
+	said bool       // a failure was logged, and no success since
 }
 
 // observe returns the functions that list and watch r, and pass objects to into.
@@ -93,14 +84,9 @@ func (h *health) list(ctx context.Context, r *resource, into *store, o metav1.Li
 	if err != nil {
 		return nil, err
 	}
-	// An empty object would decode as an empty list, and everything would be removed.
-	m, err := meta.ListAccessor(out)
-	if err == nil && m.GetResourceVersion() == "" {
-		err = errNoList
-	}
-	var read *objects
-	if err == nil {
-		read, err = into.listed(out)
+	read, err := into.listed(out)
+	if err == nil && read.ResourceVersion == "" {
+		err = errNoList // an empty object decodes as an empty list: everything would be removed
 	}
 	if err != nil {
 		h.failed(ctx, "list", err)
@@ -122,7 +108,7 @@ func (h *health) stream(ctx context.Context, r *resource, into *store, o metav1.
 		case err != nil:
 			return nil, err
 		default:
-			return newStream(ctx, h, into, out, initialEvents, 0), nil
+			return newStream(ctx, h, into, out, true, 0), nil
 		}
 		select {
 		case <-time.After(delay.Step()):
@@ -135,9 +121,7 @@ func (h *health) stream(ctx context.Context, r *resource, into *store, o metav1.
 // resume continues with a watch from a known version.
 func (h *health) resume(ctx context.Context, r *resource, into *store, o metav1.ListOptions) (watch.Interface, error) {
 	from, _ := parseVersion(o.ResourceVersion)
-	h.mu.Lock()
-	h.newest = max(h.newest, from)
-	h.mu.Unlock()
+	h.newest.Store(max(h.newest.Load(), from))
 	if h.failing() {
 		// A server that was away may come back with the state of a backup. It would accept a
 		// watch from a version in its future, and send no events until then.
@@ -154,7 +138,7 @@ func (h *health) resume(ctx context.Context, r *resource, into *store, o metav1.
 	if err != nil {
 		return nil, err
 	}
-	return newStream(ctx, h, into, out, changes, from), nil
+	return newStream(ctx, h, into, out, false, from), nil
 }
 
 func (h *health) watch(ctx context.Context, r *resource, o metav1.ListOptions) (watch.Interface, error) {
@@ -173,18 +157,13 @@ var emptyWatch = reflect.TypeOf(watch.NewEmptyWatch()) //nolint:gochecknoglobals
 func request[T any](ctx context.Context, h *health, verb string, r *resource, o metav1.ListOptions, do func(context.Context, metav1.ListOptions) (T, error)) (T, error) {
 	ctx, attempts := withAttempts(ctx)
 	defer time.AfterFunc(slow, func() { h.failed(ctx, verb, attempts.last(errSilent)) }).Stop()
-	h.mu.Lock()
-	noFields := h.noFields
-	h.mu.Unlock()
 	o.LabelSelector = r.labels
-	if !noFields {
+	if !h.noFields.Load() {
 		o.FieldSelector = r.fields
 	}
 	out, err := do(ctx, o)
 	if apierrors.IsBadRequest(err) && o.FieldSelector != "" && r.spare {
-		h.mu.Lock()
-		h.noFields = true
-		h.mu.Unlock()
+		h.noFields.Store(true)
 		h.log.LogAttrs(ctx, slog.LevelInfo, "API server refuses field selector; reading all objects",
 			slog.String("field_selector", r.fields), slog.Any("err", err))
 		o.FieldSelector = ""
@@ -204,9 +183,7 @@ func (h *health) failed(ctx context.Context, verb string, err error) {
 	if ctx.Err() != nil || errors.Is(err, context.Canceled) || expired(err) || tooLarge(err) {
 		return // no failure: vmapd stops, or client-go lists again
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.optional != "" && !h.delivered && (apierrors.IsNotFound(err) || apierrors.IsForbidden(err)) {
+	if h.optional != "" && !h.delivered.Load() && (apierrors.IsNotFound(err) || apierrors.IsForbidden(err)) {
 		message := "API server does not have this resource: " + h.optional
 		if apierrors.IsForbidden(err) {
 			message = "not allowed to read this resource: " + h.optional + "; grant list and watch"
@@ -215,6 +192,8 @@ func (h *health) failed(ctx context.Context, verb string, err error) {
 		h.giveUp()
 		return
 	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	if h.said {
 		return
 	}
@@ -226,11 +205,7 @@ func (h *health) failed(ctx context.Context, verb string, err error) {
 // endedAtOnce is called for a watch that ended at once without an error. A server that
 // shuts down does that once.
 func (h *health) endedAtOnce(ctx context.Context) {
-	h.mu.Lock()
-	again := h.short
-	h.short = true
-	h.mu.Unlock()
-	if again {
+	if h.short.Swap(true) {
 		h.failed(ctx, "watch", errShort)
 	}
 }
@@ -242,9 +217,9 @@ func (h *health) failing() bool {
 }
 
 func (h *health) recovered(ctx context.Context) {
+	h.short.Store(false)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.short = false
 	if h.said {
 		h.said = false
 		h.log.LogAttrs(ctx, slog.LevelInfo, "reading from the API server again")
@@ -257,13 +232,10 @@ func (h *health) took(ctx context.Context, version string) {
 	if !ok {
 		return
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if v < h.newest {
+	if before := h.newest.Swap(v); v < before {
 		h.log.LogAttrs(ctx, slog.LevelWarn, "API server returned to an older state, as after a restore; following it",
-			slog.Uint64("resource_version", v), slog.Uint64("before", h.newest))
+			slog.Uint64("resource_version", v), slog.Uint64("before", before))
 	}
-	h.newest = v
 }
 
 func expired(err error) bool { return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
@@ -54,18 +55,10 @@ func (s *Source) Run(ctx context.Context, state *reconcile.State) error {
 		delivered := sync.OnceFunc(initial.Done)
 		all.Go(func() { f.run(ctx, delivered) })
 	}
-	complete := make(chan struct{})
-	all.Go(func() {
-		initial.Wait()
-		close(complete)
-	})
-	select {
-	case <-complete:
-		if ctx.Err() == nil {
-			state.Complete()
-			s.Log.LogAttrs(ctx, slog.LevelInfo, "initial lists read; watching", slog.Duration("took", time.Since(start)))
-		}
-	case <-ctx.Done():
+	initial.Wait()
+	if ctx.Err() == nil {
+		state.Complete()
+		s.Log.LogAttrs(ctx, slog.LevelInfo, "initial lists read; watching", slog.Duration("took", time.Since(start)))
 	}
 	all.Wait()
 	return nil
@@ -83,8 +76,7 @@ type follower struct {
 func (f *follower) run(ctx context.Context, delivered func()) {
 	defer delivered()
 	for {
-		h := newHealth(f.log, f.optional)
-		f.inform(ctx, h, delivered)
+		f.inform(ctx, delivered)
 		if ctx.Err() != nil {
 			return
 		}
@@ -98,13 +90,16 @@ func (f *follower) run(ctx context.Context, delivered func()) {
 	}
 }
 
-// inform follows until ctx ends or h finds that the server doesn't have this kind.
-func (f *follower) inform(ctx context.Context, h *health, delivered func()) {
+// inform follows until ctx ends or the server turns out not to have this kind.
+func (f *follower) inform(ctx context.Context, delivered func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	h.giveUp = cancel
+	h := &health{
+		log: f.log, optional: f.optional, giveUp: cancel,
+		pace: rate.NewLimiter(rate.Every(watchEvery), watchBurst),
+	}
 	into := newStore(f.resource, f.state, func() {
-		h.synced()
+		h.delivered.Store(true)
 		delivered()
 	})
 	logger := klog.FromContext(ctx)

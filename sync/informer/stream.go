@@ -23,14 +23,6 @@ var (
 	errDisorder = errors.New("watch events out of order; listing again")
 )
 
-// phase is the part of a watch.
-type phase int
-
-const (
-	initialEvents phase = iota // objects in any order, until the bookmark that ends them
-	changes                    // in the order in which they happened
-)
-
 // stream is a watch that checks its events, and ends with an error if they make no sense.
 // client-go would repeat a watch that was cut off without a pause, and let an older version
 // of an object replace a newer one.
@@ -44,17 +36,18 @@ type stream struct {
 	stop    func()
 	ended   chan struct{} // the goroutine did
 
-	phase  phase
-	newest uint64 // resource version of an event
-	proven bool   // an event came, or none for the time works
+	initial bool   // objects come in any order, until the bookmark that ends them
+	newest  uint64 // resource version of an event
+	proven  bool   // an event came, or none for the time works
 }
 
-// newStream wraps a watch from a resource version. It must be stopped.
-func newStream(ctx context.Context, h *health, into *store, w watch.Interface, p phase, from uint64) *stream {
+// newStream wraps a watch that begins with initial events, or from a resource version. It must
+// be stopped.
+func newStream(ctx context.Context, h *health, into *store, w watch.Interface, initial bool, from uint64) *stream {
 	s := &stream{
 		Interface: w, health: h, into: into,
 		out: make(chan watch.Event), stopped: make(chan struct{}), ended: make(chan struct{}),
-		phase: p, newest: from,
+		initial: initial, newest: from,
 	}
 	s.stop = sync.OnceFunc(func() { close(s.stopped) })
 	go s.run(ctx)
@@ -81,7 +74,7 @@ func (s *stream) run(ctx context.Context) {
 		case <-s.stopped:
 			return
 		case <-lasted.C:
-			if s.phase == changes {
+			if !s.initial {
 				s.works(ctx)
 			}
 		case e, ok := <-s.Interface.ResultChan():
@@ -90,7 +83,7 @@ func (s *stream) run(ctx context.Context) {
 				return
 			}
 			read := s.into.later
-			if s.phase == initialEvents {
+			if s.initial {
 				read = s.into.initial
 			}
 			var problem error
@@ -121,7 +114,7 @@ func (s *stream) works(ctx context.Context) {
 // end is called when the server's watch has ended.
 func (s *stream) end(ctx context.Context) {
 	switch {
-	case s.phase == initialEvents:
+	case s.initial:
 		s.health.failed(ctx, "watch", errCut)
 		// After this error client-go requests a plain list.
 		s.send(errorEvent(http.StatusInternalServerError, metav1.StatusReasonInternalError, errCut))
@@ -140,23 +133,20 @@ func (s *stream) check(ctx context.Context, e watch.Event) (watch.Event, error) 
 		return e, nil // client-go ignores it
 	}
 	version, known := parseVersion(m.GetResourceVersion())
-	switch s.phase {
-	case initialEvents:
-		if e.Type == watch.Bookmark && m.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true" {
-			s.phase, s.newest = changes, version
-			s.health.took(ctx, m.GetResourceVersion())
-			s.works(ctx)
+	switch {
+	case s.initial:
+		if e.Type != watch.Bookmark || m.GetAnnotations()[metav1.InitialEventsAnnotationKey] != "true" {
+			return e, nil
 		}
-	case changes:
-		if known && version < s.newest {
-			// The event alone does not show which changes were missed.
-			return errorEvent(http.StatusGone, metav1.StatusReasonExpired, errDisorder), errDisorder
-		}
-		if known {
-			s.newest = version
-		}
-		s.works(ctx)
+		s.initial, s.newest = false, version
+		s.health.took(ctx, m.GetResourceVersion())
+	case known && version < s.newest:
+		// The event alone does not show which changes were missed.
+		return errorEvent(http.StatusGone, metav1.StatusReasonExpired, errDisorder), errDisorder
+	case known:
+		s.newest = version
 	}
+	s.works(ctx)
 	return e, nil
 }
 
