@@ -1,6 +1,7 @@
 package events
 
 import (
+	"maps"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -32,7 +33,8 @@ type limits struct {
 func (l *limits) allow(o model.ObjectRef, now time.Time) bool {
 	limit, ok := l.byObject[o]
 	if !ok {
-		if !l.room(now) {
+		full := func(_ model.ObjectRef, l *rate.Limiter) bool { return l.TokensAt(now) >= objectBurst }
+		if !room(l.byObject, maxObjects, &l.swept, now, full) {
 			return false
 		}
 		limit = rate.NewLimiter(rate.Every(objectInterval), objectBurst)
@@ -41,18 +43,12 @@ func (l *limits) allow(o model.ObjectRef, now time.Time) bool {
 	return limit.AllowN(now, 1)
 }
 
-// room forgets objects without recent events if there are too many.
-func (l *limits) room(now time.Time) bool {
-	if len(l.byObject) < maxObjects {
-		return true
+// room reports whether a map has fewer entries than the maximum. If it is full, the old
+// entries are deleted.
+func room[K comparable, V any](m map[K]V, maximum int, swept *time.Time, now time.Time, old func(K, V) bool) bool {
+	if len(m) >= maximum && now.Sub(*swept) >= sweepInterval {
+		*swept = now
+		maps.DeleteFunc(m, old)
 	}
-	if now.Sub(l.swept) >= sweepInterval {
-		l.swept = now
-		for o, limit := range l.byObject {
-			if limit.TokensAt(now) >= objectBurst {
-				delete(l.byObject, o)
-			}
-		}
-	}
-	return len(l.byObject) < maxObjects
+	return len(m) < maximum
 }

@@ -43,18 +43,8 @@ type series struct {
 // remember forgets series that have ended if there are too many, and reports whether there is
 // room for s. The caller holds mu.
 func (r *Recorder) remember(s *series, now time.Time) bool {
-	if r.known[s.occurrence] != nil || len(r.known) < maxSeries {
-		return true
-	}
-	if now.Sub(r.swept) >= sweepInterval {
-		r.swept = now
-		for o, s := range r.known {
-			if now.Sub(s.last) > seriesWindow {
-				delete(r.known, o)
-			}
-		}
-	}
-	return len(r.known) < maxSeries
+	ended := func(_ occurrence, s *series) bool { return now.Sub(s.last) > seriesWindow }
+	return r.known[s.occurrence] != nil || room(r.known, maxSeries, &r.swept, now, ended)
 }
 
 // newEvent returns the event of a series, without the count.

@@ -126,7 +126,10 @@ func (r *Recorder) write(ctx context.Context, s *series) error {
 	if s.event == nil {
 		s.event = r.newEvent(s)
 	}
-	count, last := r.take(s)
+	r.mu.Lock()
+	s.queued = false
+	count, last := s.count, s.last
+	r.mu.Unlock()
 	if count == s.told {
 		return nil // a retried write had this count already
 	}
@@ -157,12 +160,4 @@ func (r *Recorder) write(ctx context.Context, s *series) error {
 	// If the event exists, an earlier try succeeded after all, or another node was quicker.
 	s.told = count
 	return nil
-}
-
-// take returns the count of s, and the time of its last event.
-func (r *Recorder) take(s *series) (count int32, last time.Time) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	s.queued = false
-	return s.count, s.last
 }
