@@ -125,9 +125,9 @@ func (passing) Temporary() bool { return true }
 func listenTCP(ctx context.Context, at netip.AddrPort) (net.Listener, error) {
 	var config net.ListenConfig
 	config.SetMultipathTCP(false) // one short request needs no second path
-	where := at.String()
+	where, name := at.String(), at.String()
 	if !at.Addr().IsValid() {
-		where = fmt.Sprintf(":%d", at.Port())
+		where, name = fmt.Sprintf(":%d", at.Port()), fmt.Sprintf("port %d", at.Port())
 	}
 	l, err := config.Listen(ctx, "tcp", where)
 	if err == nil {
@@ -136,8 +136,5 @@ func listenTCP(ctx context.Context, at netip.AddrPort) (net.Listener, error) {
 	if op, ok := errors.AsType[*net.OpError](err); ok {
 		err = op.Err // the address follows below
 	}
-	if at.Addr().IsValid() {
-		return nil, fmt.Errorf("listen on %v: %w", at, err)
-	}
-	return nil, fmt.Errorf("listen on port %d: %w", at.Port(), err)
+	return nil, fmt.Errorf("listen on %s: %w", name, err)
 }

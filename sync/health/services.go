@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/netip"
 	"slices"
@@ -221,11 +222,7 @@ func (s *Services) release(c *check) {
 
 // openMissing opens the missing listeners, and reports whether there is a new failure.
 func (s *Services) openMissing(ctx context.Context) (news bool) {
-	list := make([]*check, 0, len(s.missing))
-	for c := range s.missing {
-		list = append(list, c)
-	}
-	slices.SortFunc(list, func(a, b *check) int {
+	list := slices.SortedFunc(maps.Keys(s.missing), func(a, b *check) int {
 		return cmp.Or(cmp.Compare(a.service.Namespace, b.service.Namespace), cmp.Compare(a.service.Name, b.service.Name))
 	})
 	for _, c := range list {

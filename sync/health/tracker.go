@@ -38,15 +38,8 @@ type Tracker struct {
 	started  bool // a round has ended
 	hadNode  bool // there was a Node object
 	eligible bool
-	queued   time.Time // of the last call of Queued
-	families [len(model.Families)]family
-}
-
-// family is the state of one IP family.
-type family struct {
-	waiting time.Time // since when a change waits; zero: none does
-	synced  time.Time // of the last successful sync; zero: there was none
-	err     string    // of the last sync; "" if it succeeded
+	queued   time.Time                         // of the last call of Queued
+	families [len(model.Families)]FamilyStatus // Healthy is unused
 }
 
 // Status is the state of a Tracker at one time.
@@ -92,8 +85,8 @@ func (t *Tracker) Queued(at time.Time) {
 	defer t.mu.Unlock()
 	t.queued = at
 	for i := range t.families {
-		if f := &t.families[i]; f.waiting.IsZero() {
-			f.waiting = at
+		if f := &t.families[i]; f.Waiting.IsZero() {
+			f.Waiting = at
 		}
 	}
 }
@@ -115,13 +108,13 @@ func (t *Tracker) Done(r reconcile.Round) {
 	for i := range t.families {
 		f := &t.families[i]
 		if r.Err == nil || !r.Failed[i] {
-			*f = family{waiting: waiting, synced: r.Started.Add(r.Took)}
+			*f = FamilyStatus{Waiting: waiting, Synced: r.Started.Add(r.Took)}
 			continue
 		}
-		f.err = r.Err.Error()
+		f.LastError = r.Err.Error()
 		// Before the first round, changes waited for the API server.
-		if f.waiting.IsZero() || !t.started {
-			f.waiting = r.Started
+		if f.Waiting.IsZero() || !t.started {
+			f.Waiting = r.Started
 		}
 	}
 	t.started = true
@@ -136,10 +129,11 @@ func (t *Tracker) Status() Status {
 	defer t.mu.Unlock()
 	s := Status{At: time.Now(), Healthy: true, Ready: true, Eligible: t.eligible}
 	for i, f := range t.families {
-		late := t.started && !f.waiting.IsZero() && s.At.Sub(f.waiting) >= 2*t.period
-		s.Families[i] = FamilyStatus{Healthy: !late, Synced: f.synced, Waiting: f.waiting, LastError: f.err}
-		s.Healthy = s.Healthy && !late
-		s.Ready = s.Ready && !f.synced.IsZero()
+		late := t.started && !f.Waiting.IsZero() && s.At.Sub(f.Waiting) >= 2*t.period
+		f.Healthy = !late
+		s.Families[i] = f
+		s.Healthy = s.Healthy && f.Healthy
+		s.Ready = s.Ready && !f.Synced.IsZero()
 	}
 	return s
 }
