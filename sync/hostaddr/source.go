@@ -117,6 +117,7 @@ func (f *follower) follow(ctx context.Context) (ok bool, err error) {
 	// One pending change is enough: the list has them all.
 	changes, waitErr := make(chan struct{}, 1), make(chan error, 1)
 	go func() {
+		defer close(waitErr)
 		for {
 			if err := k.Wait(); err != nil {
 				waitErr <- err
@@ -128,11 +129,9 @@ func (f *follower) follow(ctx context.Context) (ok bool, err error) {
 			}
 		}
 	}()
-	closed := false
 	defer func() {
 		k.Close()
-		if !closed {
-			<-waitErr //nolint:errcheck // waits for the goroutine
+		for range waitErr { // until the goroutine has ended
 		}
 	}()
 	// The subscription comes first, so that no change is missed.
@@ -147,7 +146,6 @@ func (f *follower) follow(ctx context.Context) (ok bool, err error) {
 		case <-ctx.Done():
 			return ok, nil
 		case err := <-waitErr:
-			closed = true
 			return ok, fmt.Errorf("wait for addresses: %w", err)
 		case <-changes:
 		}
