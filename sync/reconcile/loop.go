@@ -58,8 +58,8 @@ type Loop struct {
 	// Observers are told what happens.
 	Observers []Observer
 
-	mu        sync.Mutex // guards MinInterval and ResyncInterval while Run runs
-	intervals chan struct{}
+	mu        sync.Mutex    // guards intervals, MinInterval and ResyncInterval
+	intervals chan struct{} // capacity 1: they have changed; nil before Run
 
 	full    bool // the next round compares with the real dataplane
 	started time.Time
@@ -71,23 +71,13 @@ type Loop struct {
 // SetIntervals changes MinInterval and ResyncInterval while Run runs. The next comparison in
 // full is a whole interval away.
 func (l *Loop) SetIntervals(least, resync time.Duration) {
-	changed := l.intervalsChanged()
-	l.mu.Lock()
-	l.MinInterval, l.ResyncInterval = least, resync
-	l.mu.Unlock()
-	select {
-	case changed <- struct{}{}:
-	default:
-	}
-}
-
-func (l *Loop) intervalsChanged() chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.intervals == nil {
-		l.intervals = make(chan struct{}, 1)
+	l.MinInterval, l.ResyncInterval = least, resync
+	select {
+	case l.intervals <- struct{}{}:
+	default:
 	}
-	return l.intervals
 }
 
 func (l *Loop) currentIntervals() (least, resync time.Duration) {
@@ -98,7 +88,10 @@ func (l *Loop) currentIntervals() (least, resync time.Duration) {
 
 // Run applies snapshots until ctx ends. The dataplane stays as it is then.
 func (l *Loop) Run(ctx context.Context) {
-	intervals := l.intervalsChanged()
+	intervals := make(chan struct{}, 1)
+	l.mu.Lock()
+	l.intervals = intervals
+	l.mu.Unlock()
 	least, interval := l.currentIntervals()
 	resync := time.NewTicker(interval)
 	defer resync.Stop()
@@ -166,10 +159,13 @@ func (l *Loop) round(ctx context.Context, s *model.Snapshot, taken pending) time
 	if ctx.Err() != nil {
 		return 0
 	}
-	l.tell(Round{
+	done := Round{
 		Snapshot: s, Started: start, Took: time.Since(start), Full: l.full, Err: err, Failed: failedFamilies(err),
 		Services: taken.services, EndpointSlices: taken.endpointSlices, Triggers: taken.triggers, Queued: l.State.waiting(),
-	})
+	}
+	for _, o := range l.Observers {
+		o.Done(done)
+	}
 	l.full = err != nil
 	switch {
 	case err != nil:
@@ -185,12 +181,6 @@ func (l *Loop) round(ctx context.Context, s *model.Snapshot, taken pending) time
 	l.applied = s
 	l.resetBackoff()
 	return 0
-}
-
-func (l *Loop) tell(r Round) {
-	for _, o := range l.Observers {
-		o.Done(r)
-	}
 }
 
 func (l *Loop) resetBackoff() {
