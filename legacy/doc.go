@@ -5,5 +5,5 @@
 //	model.FamilySnapshot ─┤                                            ├──> host
 //	                      └─> ipvs ──────> a plan of operations ───────┘
 //
-// iptables.Differences and ipvs.Differences list every difference from nftables.
+// The documentation of iptables and ipvs.Differences list every difference from nftables.
 package legacy

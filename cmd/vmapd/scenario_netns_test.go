@@ -33,7 +33,7 @@ const (
 var programs = []struct {
 	name   string
 	asText bool // without families that nft cannot parse
-	noHash bool // source-hash is a random choice: see iptables.Differences
+	noHash bool // source-hash is a random choice: see the documentation of legacy/iptables
 	load   func(t *testing.T, text string, snapshot *model.Snapshot, node *lab.Namespace)
 }{
 	{"as text, by nft -f", true, false, loadByNFT},

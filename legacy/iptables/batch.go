@@ -80,9 +80,11 @@ func (b *Batch) Rules() map[string]Rules {
 }
 
 // Text returns the batch as text.
-func (b *Batch) Text() string {
+func (b *Batch) Text() string { return text(b) }
+
+func text(from io.WriterTo) string {
 	var s strings.Builder
-	_, _ = b.WriteTo(&s) // a Builder never fails
+	_, _ = from.WriteTo(&s) // a Builder never fails
 	return s.String()
 }
 
@@ -147,11 +149,7 @@ func (r *Ruleset) WriteTo(w io.Writer) (int64, error) {
 }
 
 // String returns the output of WriteTo.
-func (r *Ruleset) String() string {
-	var s strings.Builder
-	_, _ = r.WriteTo(&s) // a Builder never fails
-	return s.String()
-}
+func (r *Ruleset) String() string { return text(r) }
 
 // IsOurs reports whether a chain belongs to the iptables backend. The chains of the IPVS
 // backend have names that begin alike, but are not included.
@@ -169,13 +167,8 @@ func Explain(said string, input io.WriterTo) string {
 	if m == nil {
 		return said
 	}
-	n, err := strconv.Atoi(m[1])
-	if err != nil || n < 1 {
-		return said
-	}
-	var text strings.Builder
-	_, _ = input.WriteTo(&text) // a Builder never fails
-	for line := range strings.Lines(text.String()) {
+	n, _ := strconv.Atoi(m[1]) // a number that is too large finds no line
+	for line := range strings.Lines(text(input)) {
 		if n--; n == 0 {
 			return said + ": " + strings.TrimSpace(line)
 		}

@@ -1,10 +1,6 @@
 package iptables
 
-import (
-	"strings"
-
-	"github.com/vmapd/vmapd/model"
-)
+import "github.com/vmapd/vmapd/model"
 
 // DefaultMasqueradeMark is bit 14, as kube-proxy has it.
 const DefaultMasqueradeMark = 1 << 14
@@ -47,37 +43,26 @@ func (o Options) isMarked() string { return Marked(o.mark(), o.mark()) }
 type Jump struct {
 	Table string
 	Chain string // built in
-	Args  []string
+	Rule  string
 }
 
 // Jumps returns the jumps in the order in which they should come into force: source NAT before
 // DNAT. Refusing comes last, because a connection without DNAT may belong to another proxy that
 // this one is about to replace.
 func Jumps() []Jump {
-	isNew := strings.Fields(IsNew)
-	to := func(table, builtin, chain string, match ...string) Jump {
-		return Jump{table, builtin, append(match, "-m", "comment", "--comment", "Kubernetes Services, by vmapd", "-j", chain)}
-	}
+	const comment = `-m comment --comment "Kubernetes Services, by vmapd" `
 	return []Jump{
-		to("nat", "POSTROUTING", postroutingChain),
-		to("nat", "PREROUTING", servicesChain),
-		to("nat", "OUTPUT", servicesChain),
-		to("filter", "FORWARD", forwardChain),
-		to("filter", "INPUT", filterChain, isNew...),
-		to("filter", "OUTPUT", filterChain, isNew...),
+		{"nat", "POSTROUTING", comment + "-j " + postroutingChain},
+		{"nat", "PREROUTING", comment + "-j " + servicesChain},
+		{"nat", "OUTPUT", comment + "-j " + servicesChain},
+		{"filter", "FORWARD", comment + "-j " + forwardChain},
+		{"filter", "INPUT", IsNew + " " + comment + "-j " + filterChain},
+		{"filter", "OUTPUT", IsNew + " " + comment + "-j " + filterChain},
 	}
 }
 
 // String returns the jump's line for iptables-restore.
-func (j Jump) String() string {
-	args := make([]string, len(j.Args))
-	for i, a := range j.Args {
-		if args[i] = a; strings.Contains(a, " ") {
-			args[i] = `"` + a + `"`
-		}
-	}
-	return "-I " + j.Chain + " 1 " + strings.Join(args, " ")
-}
+func (j Jump) String() string { return "-I " + j.Chain + " 1 " + j.Rule }
 
 // Probe returns rules with every match and target that the backend depends on, for
 // iptables-restore --noflush --test.

@@ -193,13 +193,13 @@ func (p *port) externalChain(w way) chain {
 // firewallChains returns the chains, one for each table, that check the source ranges of
 // restricted frontends.
 func (p *port) firewallChains(w way) []chain {
-	var list []chain
 	restricted := slices.DeleteFunc(slices.Clone(p.Frontends), func(fe model.Frontend) bool {
 		return !fe.Restricted || wayOf(fe) != w
 	})
 	if len(restricted) == 0 {
 		return nil
 	}
+	var list []chain
 	sources := p.allowed(restricted)
 	if w.forwards() {
 		c := chain{table: nat, name: p.wayChain(roleFirewall, w), comment: p.comment}

@@ -3,6 +3,7 @@ package iptables
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -31,16 +32,9 @@ const (
 	markOutside = "-j " + outsideChain
 )
 
-// Join makes a rule of its parts. An empty match holds for every packet.
+// Join makes a rule of its parts, and overwrites them. An empty match holds for every packet.
 func Join(parts ...string) string {
-	var b strings.Builder
-	for _, part := range parts {
-		if part != "" && b.Len() > 0 {
-			b.WriteByte(' ')
-		}
-		b.WriteString(part)
-	}
-	return b.String()
+	return strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part == "" }), " ")
 }
 
 // host is an address as the programs print it.

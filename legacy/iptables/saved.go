@@ -148,7 +148,7 @@ func (s *Saved) Hook(table string, jumps []Jump, ours func(chain string) bool) (
 	wanted := map[string][]string{} // by chain, in the order that they are to have
 	for _, j := range jumps {
 		if j.Table == table {
-			wanted[j.Chain] = slices.Insert(wanted[j.Chain], 0, strings.Join(j.Args, " "))
+			wanted[j.Chain] = slices.Insert(wanted[j.Chain], 0, string(normal([]byte(j.Rule))))
 		}
 	}
 	good := map[string]bool{}

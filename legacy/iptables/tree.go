@@ -251,17 +251,15 @@ func (e *forestEdit) remove(p place, k entryKey) {
 // lead to them. An unchanged node is shared with the old forest.
 func (e *forestEdit) done() forest {
 	edit := e.base.Edit(placeKeys)
-	for depth := uint8(maxDepth); ; depth-- {
+	for depth := maxDepth; depth >= 0; depth-- {
 		// writable may add places meanwhile, but none of this depth.
 		for _, p := range slices.Collect(maps.Keys(e.nodes)) {
-			if p.depth == depth {
+			if int(p.depth) == depth {
 				e.store(edit, p)
 			}
 		}
-		if depth == 0 {
-			return edit.Done()
-		}
 	}
+	return edit.Done()
 }
 
 func (e *forestEdit) store(edit *persist.Edit[place, *node], p place) {
@@ -269,12 +267,10 @@ func (e *forestEdit) store(edit *persist.Edit[place, *node], p place) {
 	exists := n.children != 0 || len(n.entries) > 0
 	old, existed := e.base.Get(placeKeys, p)
 	switch {
-	case exists || p.depth == 0: // roots are always there: rules outside the tree lead to them
-		if !existed || old.children != n.children || !slices.Equal(old.entries, n.entries) {
-			edit.Set(p, n)
-		}
-	default:
+	case !exists && p.depth > 0: // roots are always there: rules outside the tree lead to them
 		edit.Delete(p)
+	case !existed || old.children != n.children || !slices.Equal(old.entries, n.entries):
+		edit.Set(p, n)
 	}
 	if p.depth > 0 && exists != existed {
 		parent, bit := e.writable(p.parent()), uint64(1)<<p.digits[p.depth-1]

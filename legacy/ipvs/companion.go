@@ -72,8 +72,7 @@ type companionRules struct {
 func companion(f model.Family, s *model.Settings, o Options) *Companion {
 	r := companionRules{s, f, o}
 	jump := func(table, builtin, chain string, matches ...string) iptables.Jump {
-		rule := iptables.Join(append(matches, "-j "+chain)...)
-		return iptables.Jump{Table: table, Chain: builtin, Args: strings.Fields(rule)}
+		return iptables.Jump{Table: table, Chain: builtin, Rule: iptables.Join(append(matches, "-j "+chain)...)}
 	}
 	return &Companion{
 		Family: f,
