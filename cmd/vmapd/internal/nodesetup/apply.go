@@ -10,6 +10,8 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+
+	"k8s.io/utils/cpuset"
 )
 
 const (
@@ -118,31 +120,11 @@ func (o Options) facts() Facts {
 // cpus counts the node's CPUs. Go's runtime counts only those that this process may run on; in
 // a pod with exclusive CPUs, these are few (kubernetes #99225).
 func (o Options) cpus() int {
-	list, err := o.read(fileOnlineCPUs)
-	if err == nil {
-		if n, ok := countCPUs(list); ok {
-			return n
-		}
+	list, _ := o.read(fileOnlineCPUs)
+	if cpus, err := cpuset.Parse(list); err == nil && !cpus.IsEmpty() {
+		return cpus.Size()
 	}
 	return runtime.NumCPU()
-}
-
-// countCPUs counts a list like "0-3,8", as in cpuset(7).
-func countCPUs(list string) (int, bool) {
-	count := 0
-	for part := range strings.SplitSeq(list, ",") {
-		from, to, isRange := strings.Cut(part, "-")
-		if !isRange {
-			to = from
-		}
-		first, err1 := strconv.ParseUint(from, 10, 16)
-		last, err2 := strconv.ParseUint(to, 10, 16)
-		if err1 != nil || err2 != nil || last < first {
-			return 0, false
-		}
-		count += int(last-first) + 1
-	}
-	return count, true
 }
 
 func (o Options) path(file string) string { return filepath.Join("/", o.Root, file) }
