@@ -1,6 +1,9 @@
 package config
 
 import (
+	"errors"
+	"fmt"
+	"io"
 	"log/slog"
 	"net/netip"
 	"os"
@@ -8,6 +11,7 @@ import (
 	"time"
 
 	proxyconfig "k8s.io/kube-proxy/config/v1alpha1"
+	"sigs.k8s.io/yaml"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/nodesetup"
 	"github.com/vmapd/vmapd/legacy/iptables"
@@ -117,6 +121,26 @@ func (c *Config) Own() VmapdConfiguration { return c.own }
 // FlagValues returns the values of all flags by name, also of those without effect.
 func (c *Config) FlagValues() map[string]string { return c.flags.Values() }
 
+// Write writes the effective configuration of kube-proxy, as a file for --config. The file
+// lacks vmapd's own settings, and it cannot disable health or metrics.
+func (c *Config) Write(w io.Writer) error {
+	data, err := yaml.Marshal(c.kubeProxy)
+	if err != nil {
+		return fmt.Errorf("write the configuration: %w", err)
+	}
+	_, err = w.Write(data)
+	return err
+}
+
+// WriteFile is like Write, to a file.
+func (c *Config) WriteFile(path string) error {
+	file, err := os.Create(path)
+	if err != nil {
+		return fmt.Errorf("--write-config-to: %w", err)
+	}
+	return errors.Join(c.Write(file), file.Close())
+}
+
 // fill derives the fields of c from the two configurations.
 func (l *loader) fill(c *Config) {
 	p, own := l.kubeProxy, l.own
@@ -163,11 +187,7 @@ func (l *loader) model(b Backend) model.Config {
 		m.PrimaryAddress = a
 	}
 	m.LocalPods.Mode, _ = model.ParseLocalPodsMode(string(p.DetectLocalMode))
-	for s := range strings.SplitSeq(p.ClusterCIDR, ",") {
-		if cidr, err := parseCIDR(s); err == nil {
-			m.LocalPods.ClusterCIDRs = append(m.LocalPods.ClusterCIDRs, cidr)
-		}
-	}
+	m.LocalPods.ClusterCIDRs = validCIDRs(strings.Split(p.ClusterCIDR, ","))
 	switch m.LocalPods.Mode {
 	case model.ByBridge:
 		m.LocalPods.Interface = p.DetectLocal.BridgeInterface
@@ -181,7 +201,7 @@ func (l *loader) model(b Backend) model.Config {
 // ipvs leaves out invalid settings: they are errors only if IPVS is chosen.
 func (l *loader) ipvs() ipvs.Options {
 	p := l.kubeProxy
-	o := ipvs.Options{MasqueradeMark: 1 << min(*p.IPTables.MasqueradeBit, maxIPVSBit), ExcludeCIDRs: excludeCIDRs(p.IPVS.ExcludeCIDRs)}
+	o := ipvs.Options{MasqueradeMark: 1 << min(*p.IPTables.MasqueradeBit, maxIPVSBit), ExcludeCIDRs: validCIDRs(p.IPVS.ExcludeCIDRs)}
 	if errs := validateIPVS(p); len(errs) > 0 {
 		for _, e := range errs {
 			l.note(slog.LevelWarn, l.place(e.Field), "%s: ignored, because ipvs is not chosen", e.ErrorBody())
@@ -193,7 +213,7 @@ func (l *loader) ipvs() ipvs.Options {
 	return o
 }
 
-func excludeCIDRs(list []string) []netip.Prefix {
+func validCIDRs(list []string) []netip.Prefix {
 	var all []netip.Prefix
 	for _, s := range list {
 		if cidr, err := parseCIDR(s); err == nil {

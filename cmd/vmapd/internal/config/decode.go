@@ -3,6 +3,7 @@ package config
 import (
 	"bufio"
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -16,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	k8sjson "k8s.io/apimachinery/pkg/runtime/serializer/json"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
-	proxyconfig "k8s.io/kube-proxy/config/v1alpha1"
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 )
@@ -40,29 +40,6 @@ func readFile(path string) ([]byte, error) {
 		return nil, fmt.Errorf("%s: larger than %d bytes", path, maxFile)
 	}
 	return data, nil
-}
-
-// decodeKubeProxy reads a KubeProxyConfiguration in YAML or JSON. As kube-proxy, it accepts
-// unknown and duplicate fields; odd has a line for each.
-func decodeKubeProxy(data []byte) (c *proxyconfig.KubeProxyConfiguration, odd []string, err error) {
-	c = &proxyconfig.KubeProxyConfiguration{}
-	odd, err = decode(data, c, proxyconfig.SchemeGroupVersion.WithKind(proxyKind))
-	return c, odd, err
-}
-
-// decodeOwn reads a VmapdConfiguration. An unknown field is an error: only vmapd defines these
-// fields, so it is a mistake.
-func decodeOwn(data []byte) (*VmapdConfiguration, error) {
-	c := &VmapdConfiguration{}
-	odd, err := decode(data, c, ownVersion.WithKind(ownKind))
-	if err != nil {
-		return nil, err
-	}
-	var errs []error
-	for _, o := range odd {
-		errs = append(errs, errors.New(o))
-	}
-	return c, errors.Join(errs...)
 }
 
 // decode reads data into out, which is of the kind want. It first reads strictly; if only
@@ -120,7 +97,7 @@ func locate(path string, text []byte, t reflect.Type) []error {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	var fields map[string]any
+	var fields map[string]json.RawMessage
 	if !isSection(t) || kjson.UnmarshalCaseSensitivePreserveInts(text, &fields) != nil {
 		err := kjson.UnmarshalCaseSensitivePreserveInts(text, reflect.New(t).Interface())
 		if err == nil {
@@ -130,15 +107,7 @@ func locate(path string, text []byte, t reflect.Type) []error {
 	}
 	var errs []error
 	for _, f := range fieldsOf(t) {
-		value, ok := fields[f.name]
-		if !ok {
-			continue
-		}
-		part, err := yaml.Marshal(value)
-		if err == nil {
-			part, err = yaml.YAMLToJSON(part)
-		}
-		if err == nil {
+		if part, ok := fields[f.name]; ok {
 			errs = append(errs, locate(strings.TrimPrefix(path+"."+f.name, "."), part, f.of)...)
 		}
 	}

@@ -14,38 +14,23 @@ import (
 
 // kube-proxy's defaults.
 const (
-	defaultBindAddress      = "0.0.0.0"
-	defaultContentType      = "application/vnd.kubernetes.protobuf"
-	defaultQPS              = 5
-	defaultBurst            = 10
-	defaultSyncPeriod       = 30 * time.Second
-	defaultConfigSyncPeriod = 15 * time.Minute
-	defaultDetectLocalMode  = "ClusterCIDR"
-	healthzPort             = 10256
-	metricsPort             = 10249
+	defaultSyncPeriod      = 30 * time.Second
+	defaultDetectLocalMode = "ClusterCIDR"
+	healthzPort            = 10256
+	metricsPort            = 10249
 
 	defaultMasqueradeBit int32 = 14
-	defaultOOMScoreAdj   int32 = -999
 )
 
 // minSyncPeriodOfIPTables is the default with mode iptables, where a sync may rewrite many
 // rules. With other backends, syncs are short and need no pause.
 const minSyncPeriodOfIPTables = time.Second
 
-func defaultConntrack() proxyconfig.KubeProxyConntrackConfiguration {
-	return proxyconfig.KubeProxyConntrackConfiguration{
-		MaxPerCore:            new(int32(32 << 10)),
-		Min:                   new(int32(128 << 10)),
-		TCPEstablishedTimeout: &metav1.Duration{Duration: 24 * time.Hour},
-		TCPCloseWaitTimeout:   &metav1.Duration{Duration: time.Hour},
-	}
-}
-
 // setDefaults sets kube-proxy's defaults, but not those of the periods, which depend on the
 // mode.
 func setDefaults(c *proxyconfig.KubeProxyConfiguration) {
 	c.APIVersion, c.Kind = proxyconfig.SchemeGroupVersion.String(), proxyKind
-	setDefault(&c.BindAddress, defaultBindAddress)
+	setDefault(&c.BindAddress, "0.0.0.0")
 	anywhere, here := "0.0.0.0", "127.0.0.1"
 	if netutils.IsIPv6String(c.BindAddress) {
 		anywhere, here = "::", "::1"
@@ -55,21 +40,20 @@ func setDefaults(c *proxyconfig.KubeProxyConfiguration) {
 	c.HealthzBindAddress = withPort(c.HealthzBindAddress, healthzPort)
 	c.MetricsBindAddress = withPort(c.MetricsBindAddress, metricsPort)
 
-	setDefault(&c.ClientConnection.ContentType, defaultContentType)
-	setDefault(&c.ClientConnection.QPS, defaultQPS)
-	setDefault(&c.ClientConnection.Burst, defaultBurst)
+	setDefault(&c.ClientConnection.ContentType, "application/vnd.kubernetes.protobuf")
+	setDefault(&c.ClientConnection.QPS, 5)
+	setDefault(&c.ClientConnection.Burst, 10)
 	logsapi.SetRecommendedLoggingConfiguration(&c.Logging)
 	setDefault((*string)(&c.DetectLocalMode), defaultDetectLocalMode)
-	setDefault(&c.OOMScoreAdj, new(defaultOOMScoreAdj))
+	setDefault(&c.OOMScoreAdj, new(int32(-999)))
 	setDefault(&c.IPTables.MasqueradeBit, new(defaultMasqueradeBit))
 	setDefault(&c.IPTables.LocalhostNodePorts, new(true))
 	setDefault(&c.NFTables.MasqueradeBit, new(defaultMasqueradeBit))
-	conntrack := defaultConntrack()
-	setDefault(&c.Conntrack.MaxPerCore, conntrack.MaxPerCore)
-	setDefault(&c.Conntrack.Min, conntrack.Min)
-	setDefault(&c.Conntrack.TCPEstablishedTimeout, conntrack.TCPEstablishedTimeout)
-	setDefault(&c.Conntrack.TCPCloseWaitTimeout, conntrack.TCPCloseWaitTimeout)
-	setDefault(&c.ConfigSyncPeriod.Duration, defaultConfigSyncPeriod)
+	setDefault(&c.Conntrack.MaxPerCore, new(int32(32<<10)))
+	setDefault(&c.Conntrack.Min, new(int32(128<<10)))
+	setDefault(&c.Conntrack.TCPEstablishedTimeout, &metav1.Duration{Duration: 24 * time.Hour})
+	setDefault(&c.Conntrack.TCPCloseWaitTimeout, &metav1.Duration{Duration: time.Hour})
+	setDefault(&c.ConfigSyncPeriod.Duration, 15*time.Minute)
 }
 
 func setDefault[T comparable](value *T, to T) {

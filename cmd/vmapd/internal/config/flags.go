@@ -1,11 +1,12 @@
 package config
 
 import (
-	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cliflag "k8s.io/component-base/cli/flag"
 	logsapi "k8s.io/component-base/logs/api/v1"
 	proxyconfig "k8s.io/kube-proxy/config/v1alpha1"
@@ -35,50 +36,95 @@ type Flags struct {
 	metricsPort int32
 }
 
+// trafficFlags are the flags that decide about traffic.
+var trafficFlags = []string{
+	"config", "vmapd-config", "hostname-override", "bind-address", "proxy-mode", "backend", "nodeport-addresses",
+	"detect-local-mode", "cluster-cidr", "pod-bridge-interface", "pod-interface-name-prefix",
+	"masquerade-all", "iptables-masquerade-bit", "iptables-localhost-nodeports",
+	"ipvs-scheduler", "ipvs-strict-arp", "ipvs-exclude-cidrs", "ipvs-tcp-timeout", "ipvs-tcpfin-timeout", "ipvs-udp-timeout",
+	"lb-algorithm", "drop-invalid", "service-counters", "connection-grace",
+}
+
 // AddFlags defines all flags of the daemon: those of kube-proxy, with its names and
 // defaults, and those of vmapd.
 func (f *Flags) AddFlags(fs *pflag.FlagSet) {
-	f.addTrafficFlags(fs)
-	c := &f.kubeProxy
+	f.set = fs
+	fs.StringVar(&f.ConfigFile, "config", "", "")
+	fs.StringVar(&f.OwnConfigFile, "vmapd-config", "", "")
 	fs.StringVar(&f.WriteConfigTo, "write-config-to", "", "")
 	fs.BoolVar(&f.CleanUp, "cleanup", false, "")
 	fs.BoolVar(&f.InitOnly, "init-only", false, "")
 	fs.StringArrayVar(&f.from, "from", nil, "")
-	fs.Var(cliflag.NewMapStringBool(&c.FeatureGates), "feature-gates", "")
-
-	fs.StringVar(&c.ClientConnection.Kubeconfig, "kubeconfig", "", "")
 	fs.StringVar(&f.master, "master", "", "")
-	fs.StringVar(&c.ClientConnection.ContentType, "kube-api-content-type", defaultContentType, "")
-	fs.Int32Var(&c.ClientConnection.Burst, "kube-api-burst", defaultBurst, "")
-	fs.Float32Var(&c.ClientConnection.QPS, "kube-api-qps", defaultQPS, "")
+	fs.StringVar(&f.hostname, "hostname-override", "", "")
+	fs.StringSliceVar(&f.clusterCIDR, "cluster-cidr", nil, "")
+	fs.Int32Var(&f.healthzPort, "healthz-port", healthzPort, "")
+	fs.Int32Var(&f.metricsPort, "metrics-port", metricsPort, "")
+	fs.String("boot-id-file", "", "")
+	fs.String("machine-id-file", "", "")
 
-	fs.StringVar(&c.HealthzBindAddress, "healthz-bind-address", "0.0.0.0:10256", "")
-	fs.StringVar(&c.MetricsBindAddress, "metrics-bind-address", "127.0.0.1:10249", "")
-	fs.BoolVar(&c.BindAddressHardFail, "bind-address-hard-fail", false, "")
-	fs.BoolVar(&c.EnableProfiling, "profiling", false, "")
-	c.OOMScoreAdj = new(defaultOOMScoreAdj)
-	fs.Int32Var(c.OOMScoreAdj, "oom-score-adj", *c.OOMScoreAdj, "")
-	f.addPeriodFlags(fs)
-	f.addConntrackFlags(fs)
-	f.addLoggingFlags(fs)
-	f.addIgnoredFlags(fs)
-	f.addOwnFlags(fs)
+	setDefaults(&f.kubeProxy)
+	f.kubeProxy.IPTables.SyncPeriod.Duration, f.kubeProxy.IPVS.SyncPeriod.Duration = defaultSyncPeriod, defaultSyncPeriod
+	setOwnDefaults(&f.own)
+	define(fs, kubeProxySettings, &f.kubeProxy)
+	define(fs, ownSettings, &f.own)
 	describe(fs)
 }
 
 // AddTrafficFlags defines the flags that decide about traffic, for commands that show
 // what the daemon with the same flags does.
-func (f *Flags) AddTrafficFlags(fs *pflag.FlagSet) {
-	f.addTrafficFlags(fs)
-	describe(fs)
-}
+func (f *Flags) AddTrafficFlags(fs *pflag.FlagSet) { f.addSome(fs, trafficFlags...) }
 
 // AddCleanupFlags defines the flags that restrict a cleanup.
-func (f *Flags) AddCleanupFlags(fs *pflag.FlagSet) {
+func (f *Flags) AddCleanupFlags(fs *pflag.FlagSet) { f.addSome(fs, "config", "ipvs-exclude-cidrs") }
+
+func (f *Flags) addSome(fs *pflag.FlagSet, names ...string) {
+	all := pflag.NewFlagSet("", pflag.ContinueOnError)
+	f.AddFlags(all)
+	for _, name := range names {
+		fs.AddFlag(all.Lookup(name))
+	}
 	f.set = fs
-	fs.StringVar(&f.ConfigFile, "config", "", "")
-	fs.StringSliceVar(&f.kubeProxy.IPVS.ExcludeCIDRs, "ipvs-exclude-cidrs", nil, "")
-	describe(fs)
+}
+
+// define defines the flags that set a field of c, whose value is the default.
+func define(fs *pflag.FlagSet, settings []setting, c any) {
+	for _, s := range settings {
+		if s.field == "" || s.flag == "" || fs.Lookup(s.flag) != nil {
+			continue
+		}
+		v := fieldByPath(c, s.field)
+		if v.Kind() != reflect.Pointer {
+			v = v.Addr()
+		}
+		if v.Type().Elem().Kind() == reflect.String {
+			v = v.Convert(reflect.TypeFor[*string]())
+		}
+		switch p := v.Interface().(type) {
+		case *string:
+			fs.StringVar(p, s.flag, *p, "")
+		case *bool:
+			fs.BoolVar(p, s.flag, *p, "")
+		case *int32:
+			fs.Int32Var(p, s.flag, *p, "")
+		case *float32:
+			fs.Float32Var(p, s.flag, *p, "")
+		case *[]string:
+			fs.StringSliceVar(p, s.flag, *p, "")
+		case *map[string]bool:
+			fs.Var(cliflag.NewMapStringBool(p), s.flag, "")
+		case *metav1.Duration:
+			fs.DurationVar(&p.Duration, s.flag, p.Duration, "")
+		case *logsapi.TimeOrMetaDuration:
+			fs.DurationVar(&p.Duration.Duration, s.flag, p.Duration.Duration, "")
+		case *logsapi.VerbosityLevel:
+			fs.VarP(logsapi.VerbosityLevelPflag(p), s.flag, s.flag, "")
+		case *logsapi.VModuleConfiguration:
+			fs.Var(logsapi.VModuleConfigurationPflag(p), s.flag, "")
+		case pflag.Value:
+			fs.Var(p, s.flag, "")
+		}
+	}
 }
 
 // describe gives each flag the text of its setting as its help.
@@ -89,87 +135,6 @@ func describe(fs *pflag.FlagSet) {
 			flag.Hidden = strings.HasPrefix(flag.Usage, s.fate.String()+": ")
 		}
 	}
-}
-
-func (f *Flags) addTrafficFlags(fs *pflag.FlagSet) {
-	f.set = fs
-	c := &f.kubeProxy
-	fs.StringVar(&f.ConfigFile, "config", "", "")
-	fs.StringVar(&f.hostname, "hostname-override", "", "")
-	fs.StringVar(&c.BindAddress, "bind-address", defaultBindAddress, "")
-	fs.StringVar((*string)(&c.Mode), "proxy-mode", "", "")
-	fs.StringSliceVar(&c.NodePortAddresses, "nodeport-addresses", nil, "")
-	fs.StringVar((*string)(&c.DetectLocalMode), "detect-local-mode", defaultDetectLocalMode, "")
-	fs.StringSliceVar(&f.clusterCIDR, "cluster-cidr", nil, "")
-	fs.StringVar(&c.DetectLocal.BridgeInterface, "pod-bridge-interface", "", "")
-	fs.StringVar(&c.DetectLocal.InterfaceNamePrefix, "pod-interface-name-prefix", "", "")
-	fs.BoolVar(&c.IPTables.MasqueradeAll, "masquerade-all", false, "")
-	c.IPTables.MasqueradeBit, c.IPTables.LocalhostNodePorts = new(defaultMasqueradeBit), new(true)
-	fs.Int32Var(c.IPTables.MasqueradeBit, "iptables-masquerade-bit", *c.IPTables.MasqueradeBit, "")
-	fs.BoolVar(c.IPTables.LocalhostNodePorts, "iptables-localhost-nodeports", true, "")
-	f.addIPVSFlags(fs)
-	f.addOwnTrafficFlags(fs)
-}
-
-func (f *Flags) addIPVSFlags(fs *pflag.FlagSet) {
-	c := &f.kubeProxy.IPVS
-	fs.StringVar(&c.Scheduler, "ipvs-scheduler", "", "")
-	fs.BoolVar(&c.StrictARP, "ipvs-strict-arp", false, "")
-	fs.StringSliceVar(&c.ExcludeCIDRs, "ipvs-exclude-cidrs", nil, "")
-	fs.DurationVar(&c.TCPTimeout.Duration, "ipvs-tcp-timeout", 0, "")
-	fs.DurationVar(&c.TCPFinTimeout.Duration, "ipvs-tcpfin-timeout", 0, "")
-	fs.DurationVar(&c.UDPTimeout.Duration, "ipvs-udp-timeout", 0, "")
-}
-
-func (f *Flags) addPeriodFlags(fs *pflag.FlagSet) {
-	c := &f.kubeProxy
-	fs.DurationVar(&c.IPTables.SyncPeriod.Duration, "iptables-sync-period", defaultSyncPeriod, "")
-	fs.DurationVar(&c.IPTables.MinSyncPeriod.Duration, "iptables-min-sync-period", 0, "")
-	fs.DurationVar(&c.IPVS.SyncPeriod.Duration, "ipvs-sync-period", defaultSyncPeriod, "")
-	fs.DurationVar(&c.IPVS.MinSyncPeriod.Duration, "ipvs-min-sync-period", 0, "")
-}
-
-func (f *Flags) addConntrackFlags(fs *pflag.FlagSet) {
-	c := &f.kubeProxy.Conntrack
-	*c = defaultConntrack()
-	fs.Int32Var(c.MaxPerCore, "conntrack-max-per-core", *c.MaxPerCore, "")
-	fs.Int32Var(c.Min, "conntrack-min", *c.Min, "")
-	fs.DurationVar(&c.TCPEstablishedTimeout.Duration, "conntrack-tcp-timeout-established", c.TCPEstablishedTimeout.Duration, "")
-	fs.DurationVar(&c.TCPCloseWaitTimeout.Duration, "conntrack-tcp-timeout-close-wait", c.TCPCloseWaitTimeout.Duration, "")
-	fs.BoolVar(&c.TCPBeLiberal, "conntrack-tcp-be-liberal", false, "")
-	fs.DurationVar(&c.UDPTimeout.Duration, "conntrack-udp-timeout", 0, "")
-	fs.DurationVar(&c.UDPStreamTimeout.Duration, "conntrack-udp-timeout-stream", 0, "")
-}
-
-func (f *Flags) addLoggingFlags(fs *pflag.FlagSet) {
-	c := &f.kubeProxy.Logging
-	logsapi.SetRecommendedLoggingConfiguration(c)
-	fs.VarP(logsapi.VerbosityLevelPflag(&c.Verbosity), "v", "v", "")
-	fs.StringVar(&c.Format, "logging-format", c.Format, "")
-	fs.Var(logsapi.VModuleConfigurationPflag(&c.VModule), "vmodule", "")
-	fs.DurationVar(&c.FlushFrequency.Duration.Duration, "log-flush-frequency", c.FlushFrequency.Duration.Duration, "")
-	fs.BoolVar(&c.Options.Text.SplitStream, "log-text-split-stream", false, "")
-	fs.Var(&c.Options.Text.InfoBufferSize, "log-text-info-buffer-size", "")
-	fs.BoolVar(&c.Options.JSON.SplitStream, "log-json-split-stream", false, "")
-	fs.Var(&c.Options.JSON.InfoBufferSize, "log-json-info-buffer-size", "")
-}
-
-// addIgnoredFlags defines the flags that are deprecated or have no effect.
-func (f *Flags) addIgnoredFlags(fs *pflag.FlagSet) {
-	c := &f.kubeProxy
-	fs.Int32Var(&f.healthzPort, "healthz-port", healthzPort, "")
-	fs.Int32Var(&f.metricsPort, "metrics-port", metricsPort, "")
-	fs.StringVar(&c.ShowHiddenMetricsForVersion, "show-hidden-metrics-for-version", "", "")
-	fs.DurationVar(&c.ConfigSyncPeriod.Duration, "config-sync-period", defaultConfigSyncPeriod, "")
-	fs.StringVar(&c.PortRange, "proxy-port-range", "", "")
-	fs.String("boot-id-file", "", "")
-	fs.String("machine-id-file", "", "")
-	fs.StringVar(&c.Winkernel.NetworkName, "network-name", "", "")
-	fs.StringVar(&c.Winkernel.SourceVip, "source-vip", "", "")
-	fs.BoolVar(&c.Winkernel.EnableDSR, "enable-dsr", false, "")
-	fs.StringVar(&c.Winkernel.RootHnsEndpointName, "root-hnsendpoint-name", "", "")
-	fs.BoolVar(&c.Winkernel.ForwardHealthCheckVip, "forward-healthcheck-vip", false, "")
-	fs.BoolVar(&c.WindowsRunAsService, "windows-service", false, "")
 }
 
 // given reports whether the flag is on the command line.
@@ -232,11 +197,12 @@ func (f *Flags) mergeLogging(c *proxyconfig.KubeProxyConfiguration) {
 
 // withoutEffect returns the flags that were given although --config overrides them, sorted.
 func (f *Flags) withoutEffect() []string {
-	names := map[string]bool{}
+	var names []string
 	for _, s := range kubeProxySettings {
 		if f.given(s.flag) && !appliesWithFile[s.flag] && !s.isLogging() {
-			names[s.flag] = true
+			names = append(names, s.flag)
 		}
 	}
-	return slices.Sorted(maps.Keys(names))
+	slices.Sort(names)
+	return slices.Compact(names)
 }

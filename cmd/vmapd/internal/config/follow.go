@@ -30,7 +30,7 @@ func (c *Config) Follow(ctx context.Context, log *slog.Logger, changed func(*Con
 	}
 	changes := files.New(log)
 	defer changes.Close()
-	f := follower{flags: c.flags, files: slices.Clone(c.files)}
+	f := follower{flags: c.flags, files: c.files}
 	for {
 		f.watch(changes)
 		// The first look finds a change since the files were loaded.
@@ -84,7 +84,7 @@ func (f *follower) look(changed func(*Config, error)) (settled bool) {
 	c, err := Load(f.flags)
 	switch {
 	case err == nil:
-		f.files, f.bad = slices.Clone(c.files), ""
+		f.files, f.bad = c.files, ""
 		changed(c, nil)
 	case err.Error() != f.bad:
 		f.bad = err.Error()

@@ -31,13 +31,7 @@ type loader struct {
 func Load(f *Flags) (*Config, error) {
 	l := &loader{flags: f, own: &VmapdConfiguration{}}
 	c := &Config{flags: f}
-	var errs []error
-	for _, load := range []func(*Config) error{l.loadKubeProxy, l.loadOwn} {
-		if err := load(c); err != nil {
-			errs = append(errs, err)
-		}
-	}
-	if err := errors.Join(errs...); err != nil {
+	if err := errors.Join(l.loadKubeProxy(c), l.loadOwn(c)); err != nil {
 		return nil, err
 	}
 	if err := l.finish(c); err != nil {
@@ -56,8 +50,10 @@ func (l *loader) loadKubeProxy(c *Config) error {
 			return fmt.Errorf("--config: %w", err)
 		}
 		c.files = append(c.files, file{path, data})
-		var odd []string
-		if l.kubeProxy, odd, err = decodeKubeProxy(data); err != nil {
+		// As kube-proxy, it accepts unknown and duplicate fields.
+		l.kubeProxy = &proxyconfig.KubeProxyConfiguration{}
+		odd, err := decode(data, l.kubeProxy, proxyconfig.SchemeGroupVersion.WithKind(proxyKind))
+		if err != nil {
 			return placed(path, err)
 		}
 		for _, o := range odd {
@@ -85,7 +81,12 @@ func (l *loader) loadOwn(c *Config) error {
 			return fmt.Errorf("--vmapd-config: %w", err)
 		}
 		c.files = append(c.files, file{path, data})
-		if l.own, err = decodeOwn(data); err != nil {
+		odd, err := decode(data, l.own, ownVersion.WithKind(ownKind))
+		if err == nil && len(odd) > 0 {
+			// Only vmapd defines these fields, so an unknown one is a mistake.
+			err = errors.New(strings.Join(odd, "\n"))
+		}
+		if err != nil {
 			return placed(path, err)
 		}
 	}
@@ -95,11 +96,7 @@ func (l *loader) loadOwn(c *Config) error {
 
 // placed puts the file before each line of an error.
 func placed(path string, err error) error {
-	var errs []error
-	for line := range strings.SplitSeq(err.Error(), "\n") {
-		errs = append(errs, fmt.Errorf("%s: %s", path, line))
-	}
-	return errors.Join(errs...)
+	return errors.New(path + ": " + strings.ReplaceAll(err.Error(), "\n", "\n"+path+": "))
 }
 
 // finish sets the defaults, validates all settings, and fills c.
@@ -137,16 +134,13 @@ func (l *loader) validate() error {
 	if running == Auto && l.kubeProxy.Mode != "" {
 		running = modeOf(l.kubeProxy)
 	}
-	proxyErrs := validate(l.kubeProxy, running)
+	fieldErrs := validate(l.kubeProxy, running)
 	if running == IPVS {
-		proxyErrs = append(proxyErrs, validateIPVS(l.kubeProxy)...)
-		proxyErrs = append(proxyErrs, between(field.NewPath("iptables", "masqueradeBit"), *l.kubeProxy.IPTables.MasqueradeBit, 0, maxIPVSBit)...)
+		fieldErrs = append(fieldErrs, validateIPVS(l.kubeProxy)...)
+		fieldErrs = append(fieldErrs, between(field.NewPath("iptables", "masqueradeBit"), *l.kubeProxy.IPTables.MasqueradeBit, 0, maxIPVSBit)...)
 	}
-	for _, e := range proxyErrs {
+	for _, e := range append(fieldErrs, validateOwn(l.own)...) {
 		errs = append(errs, fmt.Errorf("%s: %s", l.place(e.Field), e.ErrorBody()))
-	}
-	for _, e := range validateOwn(l.own) {
-		errs = append(errs, fmt.Errorf("%s: %s", l.ownPlace(e.Field), e.ErrorBody()))
 	}
 	return errors.Join(append(errs, l.validateFlags()...)...)
 }
@@ -159,7 +153,7 @@ func (l *loader) validateFlags() []error {
 		errs = append(errs, errors.New("--from excludes --kubeconfig and --master"))
 	}
 	if len(f.from) > 0 && l.own.MetricsAuthentication == TokenAuthentication {
-		errs = append(errs, fmt.Errorf("%s: the API server reviews tokens, and with --from there is none", l.ownPlace("metricsAuthentication")))
+		errs = append(errs, fmt.Errorf("%s: the API server reviews tokens, and with --from there is none", l.place("metricsAuthentication")))
 	}
 	if f.ConfigFile != "" {
 		return errs
@@ -178,43 +172,30 @@ func (l *loader) validateFlags() []error {
 	return errs
 }
 
-// place returns where a field of kube-proxy's configuration is set: a flag, or file and path.
+// place returns where a field is set: a flag, or file and path. The two configurations have
+// no path in common.
 func (l *loader) place(path string) string {
-	if l.flags.ConfigFile != "" {
-		if flag := flagOf(kubeProxySettings, path); l.flags.given(flag) && strings.HasPrefix(path, "logging.") {
-			return "--" + flag
-		}
-		return l.flags.ConfigFile + ": " + path
+	file, flag := l.flags.ConfigFile, flagOf(kubeProxySettings, path)
+	flagWins := strings.HasPrefix(path, "logging.")
+	if own := flagOf(ownSettings, path); own != "" {
+		file, flag, flagWins = l.flags.OwnConfigFile, own, true
 	}
-	if flag := flagOf(kubeProxySettings, path); flag != "" {
-		return "--" + flag
-	}
-	return path
-}
-
-// ownPlace returns the same for a field of vmapd's configuration.
-func (l *loader) ownPlace(path string) string {
-	flag := flagOf(ownSettings, path)
-	if l.flags.OwnConfigFile != "" && !l.flags.given(flag) {
-		return l.flags.OwnConfigFile + ": " + path
+	switch {
+	case file != "" && !(flagWins && l.flags.given(flag)):
+		return file + ": " + path
+	case flag == "":
+		return path
 	}
 	return "--" + flag
 }
 
-// set returns where a field of kube-proxy's configuration has its value, with the value.
+// set returns where a field has its value, with the value.
 func (l *loader) set(path, value string) string {
-	if place := l.place(path); strings.HasPrefix(place, "--") {
-		return place + "=" + value
+	place := l.place(path)
+	if file, ok := strings.CutSuffix(place, ": "+path); ok {
+		return fmt.Sprintf("%s: %s in %s", path, value, file)
 	}
-	return fmt.Sprintf("%s: %s in %s", path, value, l.flags.ConfigFile)
-}
-
-// ownSet returns the same for a field of vmapd's configuration.
-func (l *loader) ownSet(path, value string) string {
-	if place := l.ownPlace(path); strings.HasPrefix(place, "--") {
-		return place + "=" + value
-	}
-	return fmt.Sprintf("%s: %s in %s", path, value, l.flags.OwnConfigFile)
+	return place + "=" + value
 }
 
 func (l *loader) note(level slog.Level, place, format string, args ...any) {

@@ -36,7 +36,7 @@ func (l *loader) chooseBackend() (b Backend, reason string) {
 	mode := l.kubeProxy.Mode
 	switch {
 	case l.own.Backend != Auto:
-		reason := l.ownSet("backend", string(l.own.Backend))
+		reason := l.set("backend", string(l.own.Backend))
 		if mode != "" && Backend(mode) != l.own.Backend {
 			l.note(slog.LevelInfo, l.place("mode"), "%q does not choose the backend, because of %s", mode, reason)
 		}

@@ -50,7 +50,7 @@ func (l *loader) noteSurprises(b Backend) {
 	}
 	if l.own.MetricsAuthentication == TokenAuthentication && l.own.MetricsTLS.CertFile == "" {
 		if a, err := netip.ParseAddrPort(c.MetricsBindAddress); err == nil && !a.Addr().IsLoopback() {
-			l.note(slog.LevelWarn, l.ownPlace("metricsAuthentication"), "tokens are sent in plain text, because there is no certificate (metricsTLS)")
+			l.note(slog.LevelWarn, l.place("metricsAuthentication"), "tokens are sent in plain text, because there is no certificate (metricsTLS)")
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"github.com/spf13/pflag"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -59,34 +58,11 @@ func (c *VmapdConfiguration) DeepCopyObject() runtime.Object {
 	return &out
 }
 
-func (f *Flags) addOwnTrafficFlags(fs *pflag.FlagSet) {
-	c := &f.own
-	fs.StringVar(&f.OwnConfigFile, "vmapd-config", "", "")
-	fs.StringVar((*string)(&c.Backend), "backend", string(Auto), "")
-	fs.StringVar(&c.LBAlgorithm, "lb-algorithm", model.Random.String(), "")
-	fs.BoolVar(&c.DropInvalid, "drop-invalid", false, "")
-	fs.BoolVar(&c.ServiceCounters, "service-counters", false, "")
-	fs.DurationVar(&c.ConnectionGrace.Duration, "connection-grace", 0, "")
-}
-
-func (f *Flags) addOwnFlags(fs *pflag.FlagSet) {
-	c := &f.own
-	fs.StringVar(&c.MetricsTLS.CertFile, "tls-cert-file", "", "")
-	fs.StringVar(&c.MetricsTLS.KeyFile, "tls-private-key-file", "", "")
-	fs.StringVar((*string)(&c.MetricsAuthentication), "metrics-auth", string(NoAuthentication), "")
-}
-
 func setOwnDefaults(c *VmapdConfiguration) {
 	c.APIVersion, c.Kind = ownVersion.String(), ownKind
-	if c.Backend == "" {
-		c.Backend = Auto
-	}
-	if c.LBAlgorithm == "" {
-		c.LBAlgorithm = model.Random.String()
-	}
-	if c.MetricsAuthentication == "" {
-		c.MetricsAuthentication = NoAuthentication
-	}
+	setDefault(&c.Backend, Auto)
+	setDefault(&c.LBAlgorithm, model.Random.String())
+	setDefault(&c.MetricsAuthentication, NoAuthentication)
 }
 
 func validateOwn(c *VmapdConfiguration) field.ErrorList {

@@ -32,7 +32,9 @@ func validate(c *proxyconfig.KubeProxyConfiguration, running Backend) field.Erro
 	add(between(path("nftables", "masqueradeBit"), *c.NFTables.MasqueradeBit, 0, 31))
 	add(between(path("oomScoreAdj"), *c.OOMScoreAdj, -1000, 1000))
 	add(notNegative(path("clientConnection", "burst"), c.ClientConnection.Burst))
-	add(positive(path("configSyncPeriod"), c.ConfigSyncPeriod.Duration))
+	if period := c.ConfigSyncPeriod.Duration; period <= 0 {
+		add(invalid(path("configSyncPeriod"), period, "not more than 0"))
+	}
 	if _, err := parseIP(c.BindAddress); err != nil {
 		add(invalid(path("bindAddress"), c.BindAddress, "not an IP address"))
 	}
@@ -60,7 +62,7 @@ func validatePeriods(c *proxyconfig.KubeProxyConfiguration, running Backend) fie
 		errs = append(errs, notNegative(fieldPath(pause.field), pause.value)...)
 	}
 	if sync, pause := periods(c, running); len(errs) == 0 && pause.value > sync.value {
-		errs = append(errs, invalid(fieldPath(pause.field), pause.value.String(), fmt.Sprintf("more than %v", sync))...)
+		errs = append(errs, invalid(fieldPath(pause.field), pause.value, fmt.Sprintf("more than %v", sync))...)
 	}
 	return errs
 }
@@ -81,7 +83,7 @@ func validateIPVS(c *proxyconfig.KubeProxyConfiguration) field.ErrorList {
 	} {
 		errs = append(errs, notNegative(path.Child(name), timeout)...)
 		if timeout%time.Second != 0 {
-			errs = append(errs, invalid(path.Child(name), timeout.String(), "not a number of whole seconds")...)
+			errs = append(errs, invalid(path.Child(name), timeout, "not a number of whole seconds")...)
 		}
 	}
 	slices.SortStableFunc(errs, func(a, b *field.Error) int { return cmp.Compare(a.Field, b.Field) })
@@ -189,10 +191,16 @@ func fieldPath(s string) *field.Path {
 	return field.NewPath(names[0], names[1:]...)
 }
 
-// invalid returns an error about a value, of which it quotes the first 100 bytes.
+// invalid returns an error about a value. It quotes the first 100 bytes of a string, and a
+// duration in the form of the file.
 func invalid(path *field.Path, value any, what string) field.ErrorList {
-	if s, ok := value.(string); ok && len(s) > 100 {
-		value = s[:100] + "…"
+	switch v := value.(type) {
+	case string:
+		if len(v) > 100 {
+			value = v[:100] + "…"
+		}
+	case time.Duration:
+		value = v.String()
 	}
 	return field.ErrorList{field.Invalid(path, value, what)}
 }
@@ -204,37 +212,18 @@ func oneOf[T ~string](path *field.Path, value T, all ...T) field.ErrorList {
 	return field.ErrorList{field.NotSupported(path, value, all)}
 }
 
-type number interface {
-	~int32 | ~int64
-}
-
-func between[T number](path *field.Path, value, low, high T) field.ErrorList {
+func between[T ~int32 | ~int64](path *field.Path, value, low, high T) field.ErrorList {
 	if low <= value && value <= high {
 		return nil
 	}
 	return invalid(path, value, fmt.Sprintf("not between %v and %v", low, high))
 }
 
-func notNegative[T number](path *field.Path, value T) field.ErrorList {
+func notNegative[T ~int32 | ~int64](path *field.Path, value T) field.ErrorList {
 	if value >= 0 {
 		return nil
 	}
-	return invalid(path, text(value), "less than 0")
-}
-
-func positive(path *field.Path, value time.Duration) field.ErrorList {
-	if value > 0 {
-		return nil
-	}
-	return invalid(path, value.String(), "not more than 0")
-}
-
-// text quotes durations in the form of the file.
-func text(value any) any {
-	if d, ok := value.(time.Duration); ok {
-		return d.String()
-	}
-	return value
+	return invalid(path, value, "less than 0")
 }
 
 // parseIP reads an address as kube-proxy does: octets may have leading zeros.
