@@ -1,19 +1,15 @@
 package metrics
 
 import (
+	"slices"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/vmapd/vmapd/legacy/host"
-	"github.com/vmapd/vmapd/sync/localhost"
+	"github.com/vmapd/vmapd/model"
 )
 
-// Names of labels.
-const (
-	ipFamily      = "ip_family"
-	tableLabel    = "table"
-	codeLabel     = "code"
-	trafficPolicy = "traffic_policy"
-)
+const ipFamily = "ip_family" // a label
 
 // proxyFigures are the metrics that kube-proxy has, too (pkg/proxy/metrics), except those read
 // at a scrape.
@@ -34,10 +30,8 @@ func syncBuckets() []float64 { return prometheus.ExponentialBuckets(0.001, 2, 15
 
 // programmingBuckets are those of the SLO of network programming latency.
 func programmingBuckets() []float64 {
-	buckets := []float64{0.25, 0.5}
-	buckets = append(buckets, prometheus.LinearBuckets(1, 1, 59)...)
-	buckets = append(buckets, prometheus.LinearBuckets(60, 5, 12)...)
-	return append(buckets, prometheus.LinearBuckets(120, 30, 7)...)
+	return slices.Concat([]float64{0.25, 0.5},
+		prometheus.LinearBuckets(1, 1, 59), prometheus.LinearBuckets(60, 5, 12), prometheus.LinearBuckets(120, 30, 7))
 }
 
 const proxyNamespace = "kubeproxy"
@@ -74,7 +68,7 @@ func (m *Metrics) familyCounter(namespace, name, help string) *prometheus.Counte
 }
 
 func (m *Metrics) codeCounter(name, help string) *prometheus.CounterVec {
-	v := m.counter(proxyNamespace, name, help, codeLabel)
+	v := m.counter(proxyNamespace, name, help, "code")
 	for _, code := range []string{"200", "503"} {
 		v.WithLabelValues(code)
 	}
@@ -92,7 +86,7 @@ func (m *Metrics) registerProxy() {
 	p.services = m.counter(proxyNamespace, "sync_proxy_rules_service_changes_total", "Service changes included in syncs.").WithLabelValues()
 	p.endpointSlices = m.counter(proxyNamespace, "sync_proxy_rules_endpoint_changes_total", "EndpointSlice changes included in syncs.").WithLabelValues()
 	p.noLocalEndpoints = m.gauge(proxyNamespace, "sync_proxy_rules_no_local_endpoints_total",
-		"Service ports with a Local traffic policy and endpoints, but none on this node.", ipFamily, trafficPolicy)
+		"Service ports with a Local traffic policy and endpoints, but none on this node.", ipFamily, "traffic_policy")
 	p.healthz = m.codeCounter("proxy_healthz_total", "Answers of /healthz, by HTTP status.")
 	p.livez = m.codeCounter("proxy_livez_total", "Answers of /livez, by HTTP status.")
 	p.conntrackDuration = m.histogram(proxyNamespace, "conntrack_reconciler_sync_duration_seconds",
@@ -107,10 +101,10 @@ func (m *Metrics) registerProxy() {
 			"Failures to delete stale chains. Always 0: the same transaction deletes them.")
 	case IPTables:
 		m.registerFull()
-		m.registerRestoreFailures()
+		m.registerRestores()
 		m.registerIPTables()
 	case IPVS:
-		m.registerRestoreFailures()
+		m.registerRestores()
 	}
 	m.registerLocalhost()
 }
@@ -131,31 +125,22 @@ func (m *Metrics) registerPending() {
 	}
 }
 
-// legacyFigure makes a metric of the legacy backends with a series for each family.
-func (m *Metrics) legacyFigure(name, help string, of func(*host.Stats) uint64) {
-	if m.options.Legacy == nil {
-		return
+// registerRestores makes the metric that both legacy backends have.
+func (m *Metrics) registerRestores() {
+	if read := m.options.Legacy; read != nil {
+		m.perFamily(prometheus.CounterValue, proxyNamespace, "sync_proxy_rules_iptables_restore_failures_total", "Failed runs of iptables-restore.",
+			func(f model.Family) float64 { return float64(read()[f].RestoreFailures) })
 	}
-	m.scrape(prometheus.CounterValue, proxyNamespace, name, help, []string{ipFamily}, func(emit emitter) {
-		stats := m.options.Legacy()
-		for _, f := range m.families {
-			emit(float64(of(&stats[f])), f.String())
-		}
-	})
-}
-
-func (m *Metrics) registerRestoreFailures() {
-	m.legacyFigure("sync_proxy_rules_iptables_restore_failures_total", "Failed runs of iptables-restore.",
-		func(s *host.Stats) uint64 { return s.RestoreFailures })
 }
 
 func (m *Metrics) registerIPTables() {
-	if m.options.Legacy == nil {
+	read := m.options.Legacy
+	if read == nil {
 		return
 	}
-	m.legacyFigure("sync_proxy_rules_iptables_partial_restore_failures_total",
+	m.perFamily(prometheus.CounterValue, proxyNamespace, "sync_proxy_rules_iptables_partial_restore_failures_total",
 		"Failed runs of iptables-restore that only wrote changes.",
-		func(s *host.Stats) uint64 { return s.PartialRestoreFailures })
+		func(f model.Family) float64 { return float64(read()[f].PartialRestoreFailures) })
 	for name, rules := range map[string]struct {
 		help string
 		of   func(host.Stats) map[string]int
@@ -163,8 +148,8 @@ func (m *Metrics) registerIPTables() {
 		"sync_proxy_rules_iptables_total": {"Rules that are programmed.", func(s host.Stats) map[string]int { return s.Rules }},
 		"sync_proxy_rules_iptables_last":  {"Rules that the last sync wrote.", func(s host.Stats) map[string]int { return s.RulesWritten }},
 	} {
-		m.scrape(prometheus.GaugeValue, proxyNamespace, name, rules.help, []string{ipFamily, tableLabel}, func(emit emitter) {
-			stats := m.options.Legacy()
+		m.scrape(prometheus.GaugeValue, proxyNamespace, name, rules.help, []string{ipFamily, "table"}, func(emit emitter) {
+			stats := read()
 			for _, f := range m.families {
 				for table, n := range rules.of(stats[f]) {
 					emit(float64(n), f.String(), table)
@@ -176,7 +161,7 @@ func (m *Metrics) registerIPTables() {
 		"Packets dropped because connection tracking classified them as INVALID, as of the last comparison with the node's rules.", nil,
 		func(emit emitter) {
 			sum := uint64(0)
-			for _, s := range m.options.Legacy() {
+			for _, s := range read() {
 				sum += s.InvalidDropped
 			}
 			emit(float64(sum))
@@ -191,24 +176,16 @@ func (m *Metrics) registerLocalhost() {
 	if read == nil {
 		return
 	}
-	perFamily := func(of func(localhost.Stats) float64) func(emitter) {
-		return func(emit emitter) {
-			stats := read()
-			for _, f := range m.families {
-				emit(of(stats[f]), f.String())
-			}
-		}
-	}
-	m.scrape(prometheus.GaugeValue, ownNamespace, "localhost_nodeport_listeners_missing",
+	m.perFamily(prometheus.GaugeValue, ownNamespace, "localhost_nodeport_listeners_missing",
 		"Node ports on loopback that cannot be served, for instance because another process has the port.",
-		[]string{ipFamily}, perFamily(func(s localhost.Stats) float64 { return float64(s.Missing) }))
+		func(f model.Family) float64 { return float64(read()[f].Missing) })
 	switch m.options.Backend {
 	case NFTables:
-		m.scrape(prometheus.GaugeValue, proxyNamespace, "nftables_localhost_nodeport_listeners", "Open listeners for node ports on loopback.",
-			[]string{ipFamily}, perFamily(func(s localhost.Stats) float64 { return float64(s.Listeners) }))
-		m.scrape(prometheus.CounterValue, proxyNamespace, "nftables_localhost_nodeport_listener_creation_failures_total",
-			"Failures to open a listener for a node port on loopback.", []string{ipFamily},
-			perFamily(func(s localhost.Stats) float64 { return float64(s.Failures) }))
+		m.perFamily(prometheus.GaugeValue, proxyNamespace, "nftables_localhost_nodeport_listeners", "Open listeners for node ports on loopback.",
+			func(f model.Family) float64 { return float64(read()[f].Listeners) })
+		m.perFamily(prometheus.CounterValue, proxyNamespace, "nftables_localhost_nodeport_listener_creation_failures_total",
+			"Failures to open a listener for a node port on loopback.",
+			func(f model.Family) float64 { return float64(read()[f].Failures) })
 	case IPTables:
 		m.scrape(prometheus.CounterValue, proxyNamespace, "iptables_localhost_nodeports_accepted_packets_total",
 			"Connections to node ports on loopback, counted by their first packet.", nil, func(emit emitter) {

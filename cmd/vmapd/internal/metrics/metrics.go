@@ -36,7 +36,7 @@ type Options struct {
 	// Build is the build information of this program. Default: that of the runtime.
 	Build *debug.BuildInfo
 	// Started is when the process began. Changes before it are not part of the programming
-	// latency. Default: now.
+	// latency.
 	Started time.Time
 
 	// NFT returns the counters of the nftables backend.
@@ -75,9 +75,6 @@ type Metrics struct {
 func New(o Options) *Metrics {
 	if o.Build == nil {
 		o.Build, _ = debug.ReadBuildInfo()
-	}
-	if o.Started.IsZero() {
-		o.Started = time.Now()
 	}
 	m := &Metrics{
 		options: o, families: o.Families, registry: prometheus.NewRegistry(), sliMux: http.NewServeMux(),

@@ -3,6 +3,7 @@ package metrics
 import (
 	"context"
 	"strconv"
+	"strings"
 	"time"
 
 	"k8s.io/component-base/metrics/prometheus/feature"
@@ -141,16 +142,13 @@ func (m *Metrics) HTTP(path string, code int) {
 	if code >= 400 {
 		status = slis.Error
 	}
-	check := "readyz"
 	switch path {
 	case "/healthz":
-		check = "healthz"
 		m.proxy.healthz.WithLabelValues(strconv.Itoa(code)).Inc()
 	case "/livez":
-		check = "livez"
 		m.proxy.livez.WithLabelValues(strconv.Itoa(code)).Inc()
 	}
-	_ = slis.ObserveHealthcheck(context.Background(), "sync", check, status) // it never fails
+	_ = slis.ObserveHealthcheck(context.Background(), "sync", strings.TrimPrefix(path, "/"), status) // it never fails
 }
 
 // Conntrack records a pass over the connections of a family, and the number of deleted ones.

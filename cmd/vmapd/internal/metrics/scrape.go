@@ -4,6 +4,8 @@ import (
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/vmapd/vmapd/model"
 )
 
 // emitter receives a value with the values of its labels.
@@ -20,6 +22,15 @@ type scraped struct {
 func (m *Metrics) scrape(kind prometheus.ValueType, namespace, name, help string, labels []string, read func(emitter)) {
 	desc := prometheus.NewDesc(prometheus.BuildFQName(namespace, "", name), help, labels, nil)
 	m.registry.MustRegister(&scraped{desc, kind, read})
+}
+
+// perFamily is like scrape, with one value for each family.
+func (m *Metrics) perFamily(kind prometheus.ValueType, namespace, name, help string, of func(model.Family) float64) {
+	m.scrape(kind, namespace, name, help, []string{ipFamily}, func(emit emitter) {
+		for _, f := range m.families {
+			emit(of(f), f.String())
+		}
+	})
 }
 
 // Describe implements prometheus.Collector.

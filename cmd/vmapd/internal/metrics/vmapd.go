@@ -1,7 +1,6 @@
 package metrics
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -65,45 +64,22 @@ func (m *Metrics) registerBackend() {
 	if read == nil {
 		return
 	}
-	for _, figure := range []struct {
-		kind       prometheus.ValueType
-		name, help string
-		of         func(*kernel.Stats) float64
-		without    []string // backends without this metric
-	}{
-		{
-			prometheus.CounterValue, "batches_total", "Batches of changes that were applied to the dataplane.",
-			func(s *kernel.Stats) float64 { return float64(s.Batches) }, nil,
-		},
-		{
-			prometheus.CounterValue, "batch_operations_total", "Operations in these batches, such as nftables operations sent to the kernel.",
-			func(s *kernel.Stats) float64 { return float64(s.Operations) }, nil,
-		},
-		{
-			prometheus.CounterValue, "batch_bytes_total", "Bytes in these batches, as sent to the kernel or to iptables-restore.",
-			func(s *kernel.Stats) float64 { return float64(s.Bytes) },
-			[]string{IPVS},
-		},
-		{
-			prometheus.CounterValue, "repairs_total", "Comparisons that found and repaired changes of others to vmapd's rules.",
-			func(s *kernel.Stats) float64 { return float64(s.Repairs) },
-			[]string{IPVS},
-		},
-		{
-			prometheus.GaugeValue, "refused_service_ports", "Service ports that the kernel rejects; the log has the reasons.",
-			func(s *kernel.Stats) float64 { return float64(s.Rejected) },
-			[]string{IPTables, IPVS},
-		},
-	} {
-		if slices.Contains(figure.without, m.options.Backend) {
-			continue
-		}
-		m.scrape(figure.kind, ownNamespace, figure.name, figure.help, []string{ipFamily}, func(emit emitter) {
-			for _, f := range m.families {
-				stats := read(f)
-				emit(figure.of(&stats), f.String())
-			}
-		})
+	counter := func(name, help string, of func(kernel.Stats) uint64) {
+		m.perFamily(prometheus.CounterValue, ownNamespace, name, help, func(f model.Family) float64 { return float64(of(read(f))) })
+	}
+	counter("batches_total", "Batches of changes that were applied to the dataplane.",
+		func(s kernel.Stats) uint64 { return s.Batches })
+	counter("batch_operations_total", "Operations in these batches, such as nftables operations sent to the kernel.",
+		func(s kernel.Stats) uint64 { return s.Operations })
+	if m.options.Backend != IPVS {
+		counter("batch_bytes_total", "Bytes in these batches, as sent to the kernel or to iptables-restore.",
+			func(s kernel.Stats) uint64 { return s.Bytes })
+		counter("repairs_total", "Comparisons that found and repaired changes of others to vmapd's rules.",
+			func(s kernel.Stats) uint64 { return s.Repairs })
+	}
+	if m.options.Backend == NFTables {
+		m.perFamily(prometheus.GaugeValue, ownNamespace, "refused_service_ports", "Service ports that the kernel rejects; the log has the reasons.",
+			func(f model.Family) float64 { return float64(read(f).Rejected) })
 	}
 }
 
