@@ -2,10 +2,11 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/httpserver"
@@ -41,30 +42,27 @@ func (d *daemon) openPorts(p *dataplane, o *observers, nodeName string) (*ports,
 			d.level.Set(levelOf(level))
 		},
 	}
-	probes := o.tracker.Handler()
-	ps := &ports{
-		log: d.log, pages: pages, current: &config.Config{},
-		health: httpserver.HealthPort{Healthz: probes, Livez: probes, Readyz: probes}.Handler(),
-	}
-	failed := func(reason string) func(error) {
-		return func(err error) { o.events.Node(events.Warning, reason, events.ActionStart, err.Error()) }
+	ps := &ports{log: d.log, pages: pages, current: &config.Config{}, health: o.tracker.Handler()}
+	open := func(name string, serves httpserver.Config, reason string) (*httpserver.Server, error) {
+		server, err := httpserver.New(serves, httpserver.Options{
+			Name: name, HardFail: c.BindAddressHardFail, Log: d.log,
+			Failed: func(err error) { o.events.Node(events.Warning, reason, events.ActionStart, err.Error()) },
+		})
+		if err != nil {
+			return nil, fmt.Errorf("%sBindAddress: %w", name, err)
+		}
+		return server, nil
 	}
 	metrics, err := ps.metricsConfig(c)
 	if err != nil {
 		return nil, err
 	}
 	ps.current, ps.served = c, metrics
-	ps.metrics, err = httpserver.New(metrics, httpserver.Options{
-		Name: "metrics", HardFail: c.BindAddressHardFail, Failed: failed(events.ReasonMetricsFailed), Log: d.log,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("metricsBindAddress: %w", err)
+	if ps.metrics, err = open("metrics", metrics, events.ReasonMetricsFailed); err != nil {
+		return nil, err
 	}
-	ps.healthz, err = httpserver.New(ps.healthConfig(c), httpserver.Options{
-		Name: "healthz", HardFail: c.BindAddressHardFail, Failed: failed(events.ReasonHealthzFailed), Log: d.log,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("healthzBindAddress: %w", err)
+	if ps.healthz, err = open("healthz", ps.healthConfig(c), events.ReasonHealthzFailed); err != nil {
+		return nil, err
 	}
 	return ps, nil
 }
@@ -105,42 +103,28 @@ func (ps *ports) metricsConfig(c *config.Config) (httpserver.Config, error) {
 	if c.MetricsAuthentication != before.MetricsAuthentication {
 		next.Authorizer = nil
 		if c.MetricsAuthentication == config.TokenAuthentication {
-			authorizer, err := newAuthorizer(c, ps.log)
+			client, err := informer.Connect(c.Client())
 			if err != nil {
 				return next, fmt.Errorf("metricsAuthentication: %w", err)
 			}
-			next.Authorizer = authorizer
+			next.Authorizer = httpserver.NewAuthorizer(client, ps.log)
 		}
 	}
 	return next, nil
 }
 
-func newAuthorizer(c *config.Config, log *slog.Logger) (*httpserver.Authorizer, error) {
-	if len(c.From) > 0 {
-		return nil, errors.New("the API server reviews tokens, and with --from there is none")
-	}
-	client, err := informer.Connect(c.Client())
-	if err != nil {
-		return nil, err
-	}
-	return httpserver.NewAuthorizer(httpserver.AuthorizerOptions{Reviewer: client, Log: log}), nil
-}
-
-// set applies another configuration to both ports, or to neither.
+// set applies another configuration to both ports, or to neither: the configuration has checked
+// the health address already.
 func (ps *ports) set(c *config.Config) error {
 	metrics, err := ps.metricsConfig(c)
 	if err != nil {
 		return err
 	}
-	health := ps.healthConfig(c)
-	if err := health.Validate(); err != nil {
-		return fmt.Errorf("healthzBindAddress: %w", err)
-	}
 	if err := ps.metrics.Set(metrics); err != nil {
 		return fmt.Errorf("metricsBindAddress: %w", err)
 	}
 	ps.current, ps.served = c, metrics
-	return ps.healthz.Set(health)
+	return ps.healthz.Set(ps.healthConfig(c))
 }
 
 func (d *daemon) status(p *dataplane, o *observers, nodeName string) httpserver.Status {
@@ -151,11 +135,7 @@ func (d *daemon) status(p *dataplane, o *observers, nodeName string) httpserver.
 	}
 	for _, f := range model.Families {
 		family := s.Families[f]
-		sync := httpserver.Sync{Family: f.String(), Last: family.Synced}
-		if family.LastError != "" {
-			sync.Err = errors.New(family.LastError)
-		}
-		status.Syncs = append(status.Syncs, sync)
+		status.Syncs = append(status.Syncs, httpserver.Sync{Family: f.String(), Last: metav1.NewTime(family.Synced), Err: family.LastError})
 	}
 	return status
 }

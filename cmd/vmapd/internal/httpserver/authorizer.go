@@ -20,15 +20,6 @@ type Reviewer interface {
 	ReviewAccess(context.Context, authorizationv1.SubjectAccessReviewSpec) (authorizationv1.SubjectAccessReviewStatus, error)
 }
 
-// AuthorizerOptions are the options of an [Authorizer]. It should be the only user of the
-// Reviewer's rate limit, so that clients with invalid tokens slow down nothing else.
-type AuthorizerOptions struct {
-	Reviewer Reviewer
-	// Audiences of valid tokens. Default: the API server's own.
-	Audiences []string
-	Log       *slog.Logger
-}
-
 // Authorizer asks the API server for the user of a bearer token, by a TokenReview, and whether
 // that user may access the path, by a SubjectAccessReview for a non-resource URL with the
 // method in lower case as the verb. A ClusterRole allows it:
@@ -39,19 +30,21 @@ type AuthorizerOptions struct {
 //
 // It caches a positive answer for 2 min, and a negative one for 10 s.
 type Authorizer struct {
-	opts  AuthorizerOptions
-	users *reviews[*authenticationv1.UserInfo] // nil: the token is not valid
-	may   *reviews[bool]
+	reviewer Reviewer
+	log      *slog.Logger
+	users    *reviews[*authenticationv1.UserInfo] // nil: the token is not valid
+	may      *reviews[bool]
 
 	mu     sync.Mutex
 	logged string // the last error of the API server
 }
 
 // NewAuthorizer returns an Authorizer with empty caches. The process needs the permissions of
-// the ClusterRole system:auth-delegator.
-func NewAuthorizer(o AuthorizerOptions) *Authorizer {
+// the ClusterRole system:auth-delegator. The Authorizer should be the only user of the
+// Reviewer's rate limit, so that clients with invalid tokens slow down nothing else.
+func NewAuthorizer(r Reviewer, log *slog.Logger) *Authorizer {
 	slots := make(chan struct{}, maxReviews)
-	return &Authorizer{opts: o, users: newReviews[*authenticationv1.UserInfo](slots), may: newReviews[bool](slots)}
+	return &Authorizer{reviewer: r, log: log, users: newReviews[*authenticationv1.UserInfo](slots), may: newReviews[bool](slots)}
 }
 
 // Wrap passes allowed requests to a handler, and all requests for /healthz, as the kubelet has
@@ -111,12 +104,12 @@ func bearerToken(r *http.Request) (string, bool) {
 }
 
 func (a *Authorizer) authenticate(ctx context.Context, token string) (*authenticationv1.UserInfo, bool, error) {
-	got, err := a.opts.Reviewer.ReviewToken(ctx, authenticationv1.TokenReviewSpec{Token: token, Audiences: a.opts.Audiences})
+	got, err := a.reviewer.ReviewToken(ctx, authenticationv1.TokenReviewSpec{Token: token})
 	if err != nil {
 		return nil, false, err
 	}
 	if !got.Authenticated {
-		a.opts.Log.LogAttrs(ctx, slog.LevelDebug, "a bearer token is not valid", slog.String("reason", got.Error))
+		a.log.LogAttrs(ctx, slog.LevelDebug, "a bearer token is not valid", slog.String("reason", got.Error))
 		return nil, false, nil
 	}
 	return &got.User, true, nil
@@ -127,7 +120,7 @@ func (a *Authorizer) authorize(ctx context.Context, user *authenticationv1.UserI
 	for k, v := range user.Extra {
 		extra[k] = authorizationv1.ExtraValue(v)
 	}
-	got, err := a.opts.Reviewer.ReviewAccess(ctx, authorizationv1.SubjectAccessReviewSpec{
+	got, err := a.reviewer.ReviewAccess(ctx, authorizationv1.SubjectAccessReviewSpec{
 		User: user.Username, UID: user.UID, Groups: user.Groups, Extra: extra,
 		NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: path, Verb: verb},
 	})
@@ -152,7 +145,7 @@ func (a *Authorizer) unable(ctx context.Context, resource string, err error) (st
 	defer a.mu.Unlock()
 	if a.logged != err.Error() {
 		a.logged = err.Error()
-		a.opts.Log.LogAttrs(ctx, slog.LevelError, "cannot review bearer tokens; refusing requests", slog.Any("err", err))
+		a.log.LogAttrs(ctx, slog.LevelError, "cannot review bearer tokens; refusing requests", slog.Any("err", err))
 	}
 	return status, text
 }
@@ -162,6 +155,6 @@ func (a *Authorizer) able(ctx context.Context) {
 	defer a.mu.Unlock()
 	if a.logged != "" {
 		a.logged = ""
-		a.opts.Log.LogAttrs(ctx, slog.LevelInfo, "reviewing bearer tokens again")
+		a.log.LogAttrs(ctx, slog.LevelInfo, "reviewing bearer tokens again")
 	}
 }

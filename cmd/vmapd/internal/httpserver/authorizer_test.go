@@ -126,7 +126,7 @@ func guarded(t *testing.T, api *apiServer) (url string, client *http.Client, sai
 	s, _ := start(t, Config{
 		Addresses: []string{"127.0.0.1:0"}, TLS: certificate.Config(),
 		Handler:    MetricsPort{Component: "vmapd", Metrics: says("figures"), Profiling: true, SetVerbosity: func(int) {}}.Handler(),
-		Authorizer: NewAuthorizer(AuthorizerOptions{Reviewer: reviewer, Audiences: []string{"vmapd"}, Log: log}),
+		Authorizer: NewAuthorizer(reviewer, log),
 	}, Options{})
 	return "https://" + serving(t, s, 1), client, said
 }
@@ -163,7 +163,7 @@ func TestWhoMayAsk(t *testing.T) {
 			t.Errorf("%s: want %v reviews so far, got %v", tt.name, tt.asked, got)
 		}
 	}
-	if diff := cmp.Diff(authenticationv1.TokenReviewSpec{Token: "nonsense", Audiences: []string{"vmapd"}}, api.tokens[0]); diff != "" {
+	if diff := cmp.Diff(authenticationv1.TokenReviewSpec{Token: "nonsense"}, api.tokens[0]); diff != "" {
 		t.Errorf("TokenReview (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff(authorizationv1.SubjectAccessReviewSpec{
@@ -178,7 +178,7 @@ func TestWhoMayAsk(t *testing.T) {
 // Clients are told how to authenticate (RFC 6750, 3).
 func TestRefusalsNameTheScheme(t *testing.T) {
 	t.Parallel()
-	h := NewAuthorizer(AuthorizerOptions{Reviewer: nobody{}, Log: discard()}).Wrap(says("secret"))
+	h := NewAuthorizer(nobody{}, discard()).Wrap(says("secret"))
 	for _, authorization := range []string{"", "Bearer nonsense"} {
 		r, w := httptest.NewRequest(http.MethodGet, "/metrics", nil), httptest.NewRecorder()
 		r.Header.Set("Authorization", authorization)

@@ -64,11 +64,3 @@ func isLoopback(host string) bool {
 	addr, err := netip.ParseAddr(host)
 	return host == "localhost" || err == nil && addr.Unmap().IsLoopback()
 }
-
-// handler returns the handler behind the authorizer.
-func (c Config) handler() http.Handler {
-	if c.Authorizer == nil {
-		return c.Handler
-	}
-	return c.Authorizer.Wrap(c.Handler)
-}

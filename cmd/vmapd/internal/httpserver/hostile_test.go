@@ -33,7 +33,7 @@ func dial(t *testing.T, address string) net.Conn {
 // The test hangs where a server waits for such clients.
 func TestClientsThatDawdleAreCutOff(t *testing.T) {
 	t.Parallel()
-	s, _ := start(t, Config{Addresses: []string{"127.0.0.1:0"}, Handler: HealthPort{Healthz: says("healthy")}.Handler()}, Options{})
+	s, _ := start(t, Config{Addresses: []string{"127.0.0.1:0"}, Handler: MetricsPort{}.Handler()}, Options{})
 	address := serving(t, s, 1)
 	var wait sync.WaitGroup
 	for name, sends := range map[string]string{
@@ -225,7 +225,7 @@ func FuzzNothingPassesWithoutAToken(f *testing.F) {
 	f.Add([]byte("PUT /debug/flags/v HTTP/1.1\r\nHost: a\r\nAuthorization: bearer \t\r\nContent-Length: 1\r\n\r\n9"))
 	secret := says("secret")
 	inner := MetricsPort{Component: "vmapd", Metrics: secret, SLIs: secret, Profiling: true}.Handler()
-	h := NewAuthorizer(AuthorizerOptions{Reviewer: nobody{}, Log: discard()}).Wrap(inner)
+	h := NewAuthorizer(nobody{}, discard()).Wrap(inner)
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(string(raw))))
 		if err != nil {

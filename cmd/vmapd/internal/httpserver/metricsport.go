@@ -30,41 +30,31 @@ type MetricsPort struct {
 	SetVerbosity func(level int)
 }
 
-// Keys of the two parts of /configz. The first is kube-proxy's.
-const (
-	configKeyKubeProxy = "kubeproxy.config.k8s.io"
-	configKeyOwn       = "vmapd.io"
-)
-
 // Handler returns the port's handler. Its /healthz always answers ok; the health of the node is
 // on the other port.
 func (m MetricsPort) Handler() http.Handler {
-	routes := map[string]http.Handler{"GET /healthz": text(func() string { return "ok" })}
-	add := func(pattern string, h http.Handler) {
-		if h != nil {
-			routes[pattern] = h
-		}
+	routes := map[string]http.Handler{
+		"GET /healthz": text(func() string { return "ok" }), "/metrics": m.Metrics, "/metrics/slis": m.SLIs,
 	}
-	add("/metrics", m.Metrics)
-	add("/metrics/slis", m.SLIs)
+	maps.DeleteFunc(routes, func(_ string, h http.Handler) bool { return h == nil })
 	if m.ProxyMode != nil {
-		add("GET /proxyMode", text(m.ProxyMode))
+		routes["GET /proxyMode"] = text(m.ProxyMode)
 	}
 	if m.Config != nil {
-		add("GET /configz", http.HandlerFunc(m.configz))
+		routes["GET /configz"] = http.HandlerFunc(m.configz)
 	}
 	if m.Flags != nil {
-		add("GET /flagz", http.HandlerFunc(m.flagz))
+		routes["GET /flagz"] = m.flagz()
 	}
 	if m.Profiling {
-		addProfiling(add)
+		addProfiling(routes)
 		if m.SetVerbosity != nil {
-			add("PUT /debug/flags/v", verbosity(m.SetVerbosity))
+			routes["PUT /debug/flags/v"] = verbosity(m.SetVerbosity)
 		}
 	}
 	if m.Status != nil {
 		paths := folders(append(slices.Collect(maps.Keys(routes)), "GET /statusz"))
-		add("GET /statusz", m.statusz(paths))
+		routes["GET /statusz"] = m.statusz(paths)
 	}
 	mux := http.NewServeMux()
 	for pattern, h := range routes {
@@ -111,24 +101,5 @@ func write(w http.ResponseWriter, contentType, body string) {
 
 func (m MetricsPort) configz(w http.ResponseWriter, _ *http.Request) {
 	kubeProxy, own := m.Config()
-	writeJSON(w, map[string]any{configKeyKubeProxy: kubeProxy, configKeyOwn: own})
-}
-
-// HealthPort has the pages of the health port. A page whose field is nil does not exist.
-type HealthPort struct {
-	// Healthz tells load balancers whether to send new connections to this node (KEP-3836).
-	// Livez tells the kubelet whether to restart the process, and Readyz whether all Services
-	// have been programmed once.
-	Healthz, Livez, Readyz http.Handler
-}
-
-// Handler returns the port's handler.
-func (h HealthPort) Handler() http.Handler {
-	mux := http.NewServeMux()
-	for path, handler := range map[string]http.Handler{"/healthz": h.Healthz, "/livez": h.Livez, "/readyz": h.Readyz} {
-		if handler != nil {
-			mux.Handle(path, handler)
-		}
-	}
-	return mux
+	writeJSON(w, map[string]any{"kubeproxy.config.k8s.io": kubeProxy, "vmapd.io": own})
 }

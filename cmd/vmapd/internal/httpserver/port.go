@@ -71,7 +71,9 @@ func newPort(address string, l net.Listener, c Config, log *slog.Logger, notify 
 
 // set changes the configuration, except that TLS can't be switched on or off.
 func (p *port) set(c Config) {
-	c.Handler = c.handler()
+	if c.Authorizer != nil {
+		c.Handler = c.Authorizer.Wrap(c.Handler)
+	}
 	p.config.Store(&c)
 }
 

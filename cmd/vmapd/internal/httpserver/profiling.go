@@ -17,7 +17,7 @@ const (
 )
 
 // addProfiling adds the handlers that net/http/pprof adds to http.DefaultServeMux.
-func addProfiling(add func(pattern string, h http.Handler)) {
+func addProfiling(routes map[string]http.Handler) {
 	slots := make(chan struct{}, maxProfiles)
 	for pattern, h := range map[string]http.HandlerFunc{
 		"GET /debug/pprof/":        pprof.Index,
@@ -27,7 +27,7 @@ func addProfiling(add func(pattern string, h http.Handler)) {
 		"POST /debug/pprof/symbol": pprof.Symbol,
 		"GET /debug/pprof/trace":   pprof.Trace,
 	} {
-		add(pattern, profile(slots, h))
+		routes[pattern] = profile(slots, h)
 	}
 }
 

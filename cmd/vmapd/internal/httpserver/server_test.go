@@ -269,7 +269,7 @@ func TestHardFail(t *testing.T) {
 func TestValidate(t *testing.T) {
 	t.Parallel()
 	certificate, _ := testCertificate(t)
-	authorizer := NewAuthorizer(AuthorizerOptions{})
+	authorizer := NewAuthorizer(nil, nil)
 	for _, tt := range []struct {
 		name string
 		c    Config

@@ -6,86 +6,49 @@ import (
 	"runtime"
 	"strings"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // Status is the status of the process, for /statusz.
 type Status struct {
-	Started time.Time
-	Version string // of this program
-	Backend string // for example "nftables"
-	Why     string // the reason for choosing the backend
-	Node    string // the Node's name
-	Ready   bool   // all Services have been programmed once
-	Syncs   []Sync
+	Started time.Time `json:"-"`
+	Version string    `json:"-"`       // of this program
+	Backend string    `json:"backend"` // for example "nftables"
+	Why     string    `json:"why"`     // the reason for choosing the backend
+	Node    string    `json:"node"`    // the Node's name
+	Ready   bool      `json:"ready"`   // all Services have been programmed once
+	Syncs   []Sync    `json:"syncs"`
 }
 
 // Sync is the result of the last syncs of one IP family.
 type Sync struct {
-	Family string    // "IPv4" or "IPv6"
-	Last   time.Time // of the last successful sync; zero if there was none
-	Err    error     // of the last sync
+	Family string      `json:"family"`          // "IPv4" or "IPv6"
+	Last   metav1.Time `json:"lastSync"`        // of the last successful sync; zero if there was none
+	Err    string      `json:"error,omitempty"` // of the last sync, if it failed
 }
 
 // structuredStatus is Statusz of config.k8s.io, with vmapd's own fields under a key of its own.
 type structuredStatus struct {
 	zpage
-	StartTime     string    `json:"startTime"`
-	UptimeSeconds int64     `json:"uptimeSeconds"`
-	GoVersion     string    `json:"goVersion"`
-	BinaryVersion string    `json:"binaryVersion"`
-	Paths         []string  `json:"paths"`
-	Own           ownStatus `json:"vmapd.io"`
-}
-
-type ownStatus struct {
-	Backend string           `json:"backend"`
-	Why     string           `json:"why"`
-	Node    string           `json:"node"`
-	Ready   bool             `json:"ready"`
-	Syncs   []structuredSync `json:"syncs"`
-}
-
-type structuredSync struct {
-	Family   string  `json:"family"`
-	LastSync *string `json:"lastSync"` // null if there was none
-	Error    string  `json:"error,omitempty"`
+	StartTime     string   `json:"startTime"`
+	UptimeSeconds int64    `json:"uptimeSeconds"`
+	GoVersion     string   `json:"goVersion"`
+	BinaryVersion string   `json:"binaryVersion"`
+	Paths         []string `json:"paths"`
+	Own           Status   `json:"vmapd.io"`
 }
 
 func (m MetricsPort) statusz(paths []string) http.Handler {
-	const kind = "Statusz"
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		version, ok := negotiate(r.Header.Get("Accept"), kind)
-		now := time.Now()
-		switch {
-		case !ok:
-			notAcceptable(w, kind)
-		case version != "":
-			page := m.Status().structured(now, paths)
-			page.zpage = newZpage(kind, version, m.Component)
-			writeJSON(w, page)
-		default:
-			writeText(w, fmt.Sprintf("\n%s statusz\n%s\n%s", m.Component, zpageWarning, m.Status().text(now, paths)))
-		}
-	})
+	return m.zpage("Statusz",
+		func() string { return "\n" + m.Status().text(time.Now(), paths) },
+		func(p zpage) any { return m.Status().structured(p, time.Now(), paths) })
 }
 
-func (s Status) structured(now time.Time, paths []string) structuredStatus {
-	syncs := []structuredSync{}
-	for _, sync := range s.Syncs {
-		one := structuredSync{Family: sync.Family}
-		if !sync.Last.IsZero() {
-			last := sync.Last.UTC().Format(time.RFC3339)
-			one.LastSync = &last
-		}
-		if sync.Err != nil {
-			one.Error = sync.Err.Error()
-		}
-		syncs = append(syncs, one)
-	}
+func (s Status) structured(page zpage, now time.Time, paths []string) structuredStatus {
 	return structuredStatus{
-		StartTime: s.Started.UTC().Format(time.RFC3339), UptimeSeconds: seconds(now.Sub(s.Started)),
-		GoVersion: runtime.Version(), BinaryVersion: s.Version, Paths: paths,
-		Own: ownStatus{Backend: s.Backend, Why: s.Why, Node: s.Node, Ready: s.Ready, Syncs: syncs},
+		zpage: page, StartTime: s.Started.UTC().Format(time.RFC3339), UptimeSeconds: seconds(now.Sub(s.Started)),
+		GoVersion: runtime.Version(), BinaryVersion: s.Version, Paths: paths, Own: s,
 	}
 }
 
@@ -107,11 +70,11 @@ func (s Status) text(now time.Time, paths []string) string {
 	for _, sync := range s.Syncs {
 		last := "never"
 		if !sync.Last.IsZero() {
-			last = fmt.Sprintf("%s (%s ago)", sync.Last.UTC().Format(time.UnixDate), hours(now.Sub(sync.Last)))
+			last = fmt.Sprintf("%s (%s ago)", sync.Last.UTC().Format(time.UnixDate), hours(now.Sub(sync.Last.Time)))
 		}
 		line("Last sync "+sync.Family, last)
-		if sync.Err != nil {
-			line("Error "+sync.Family, sync.Err.Error())
+		if sync.Err != "" {
+			line("Error "+sync.Family, sync.Err)
 		}
 	}
 	return b.String()

@@ -29,12 +29,6 @@ type zpage struct {
 	} `json:"metadata"`
 }
 
-func newZpage(kind, version, name string) zpage {
-	p := zpage{Kind: kind, APIVersion: zpageGroup + "/" + version}
-	p.Metadata.Name = name
-	return p
-}
-
 // negotiate returns the version of the structured page that a client wants, or "" for text:
 // the first supported one in the Accept header. Kubernetes requires
 // application/json;v=v1beta1;g=config.k8s.io;as=KIND; here, application/json is enough.
@@ -69,30 +63,36 @@ func isOr(params map[string]string, name, want string) bool {
 	return !ok || v == want
 }
 
-// notAcceptable tells a client which formats are supported.
-func notAcceptable(w http.ResponseWriter, kind string) {
-	http.Error(w, fmt.Sprintf("supported: text/plain, application/json;v=%s;g=%s;as=%s",
-		strings.Join(zpageVersions, "|"), zpageGroup, kind), http.StatusNotAcceptable)
+// zpage serves a page as text or, with the common fields added by structured, as JSON.
+func (m MetricsPort) zpage(kind string, text func() string, structured func(zpage) any) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		version, ok := negotiate(r.Header.Get("Accept"), kind)
+		switch {
+		case !ok:
+			http.Error(w, fmt.Sprintf("supported: text/plain, application/json;v=%s;g=%s;as=%s",
+				strings.Join(zpageVersions, "|"), zpageGroup, kind), http.StatusNotAcceptable)
+		case version != "":
+			p := zpage{Kind: kind, APIVersion: zpageGroup + "/" + version}
+			p.Metadata.Name = m.Component
+			writeJSON(w, structured(p))
+		default:
+			writeText(w, fmt.Sprintf("\n%s %s\n%s%s", m.Component, strings.ToLower(kind), zpageWarning, text()))
+		}
+	})
 }
 
-func (m MetricsPort) flagz(w http.ResponseWriter, r *http.Request) {
-	const kind = "Flagz"
-	version, ok := negotiate(r.Header.Get("Accept"), kind)
-	flags := m.Flags()
-	switch {
-	case !ok:
-		notAcceptable(w, kind)
-	case version != "":
-		writeJSON(w, struct {
-			zpage
-			Flags map[string]string `json:"flags,omitempty"`
-		}{newZpage(kind, version, m.Component), flags})
-	default:
+func (m MetricsPort) flagz() http.Handler {
+	return m.zpage("Flagz", func() string {
 		var b strings.Builder
-		fmt.Fprintf(&b, "\n%s flagz\n%s", m.Component, zpageWarning)
+		flags := m.Flags()
 		for _, name := range slices.Sorted(maps.Keys(flags)) {
 			fmt.Fprintf(&b, "%s=%s\n", name, flags[name])
 		}
-		writeText(w, b.String())
-	}
+		return b.String()
+	}, func(p zpage) any {
+		return struct {
+			zpage
+			Flags map[string]string `json:"flags,omitempty"`
+		}{p, m.Flags()}
+	})
 }
