@@ -44,41 +44,41 @@ const kubeProxyTable = "kube-proxy"
 
 // openBackend opens the configured backend or, for auto, the first that works on this node. It
 // removes the rules of other backends after its first successful Apply.
-func (d *daemon) openBackend(ctx context.Context, log *slog.Logger) (*dataplane, error) {
+func (d *daemon) openBackend(ctx context.Context) (*dataplane, error) {
 	c := d.current.Load()
 	switch why := c.BackendReason; c.Backend {
 	case config.NFTables:
-		return d.openNFT(log, why)
+		return d.openNFT(why)
 	case config.IPTables:
-		return d.openIPTables(log, why)
+		return d.openIPTables(why)
 	case config.IPVS:
-		return d.openIPVS(log, why)
+		return d.openIPVS(why)
 	case config.Auto:
 	}
-	p, err := d.openNFT(log, "the kernel has all required features")
+	p, err := d.openNFT("the kernel has all required features")
 	var lacks *kernel.UnsupportedError
 	if !errors.As(err, &lacks) {
 		return p, err
 	}
 	why := fmt.Sprintf("the kernel lacks %s", lacks.Feature)
-	log.LogAttrs(ctx, slog.LevelWarn, "nftables is not available", slog.Any("err", err))
-	p, ipvsErr := d.openIPVS(log, why)
+	d.log.LogAttrs(ctx, slog.LevelWarn, "nftables is not available", slog.Any("err", err))
+	p, ipvsErr := d.openIPVS(why)
 	var lacksToo *host.UnsupportedError
 	if !errors.As(ipvsErr, &lacksToo) {
 		return p, ipvsErr
 	}
-	log.LogAttrs(ctx, slog.LevelWarn, "IPVS is not available", slog.Any("err", ipvsErr))
-	p, iptablesErr := d.openIPTables(log, fmt.Sprintf("%s, and there is no %s", why, lacksToo.Feature))
+	d.log.LogAttrs(ctx, slog.LevelWarn, "IPVS is not available", slog.Any("err", ipvsErr))
+	p, iptablesErr := d.openIPTables(fmt.Sprintf("%s, and there is no %s", why, lacksToo.Feature))
 	if iptablesErr != nil {
 		return nil, errors.Join(err, ipvsErr, iptablesErr)
 	}
 	return p, nil
 }
 
-func (d *daemon) openNFT(log *slog.Logger, why string) (*dataplane, error) {
-	p := &dataplane{name: string(config.NFTables), why: why, log: log}
+func (d *daemon) openNFT(why string) (*dataplane, error) {
+	p := &dataplane{name: string(config.NFTables), why: why, log: d.log}
 	b, err := kernel.Open(kernel.Options{
-		Log: log, Counters: d.current.Load().ServiceCounters,
+		Log: d.log, Counters: d.current.Load().ServiceCounters,
 		Observe: func(c kernel.Commit) { p.committed(c) },
 	})
 	if err != nil {
@@ -89,24 +89,24 @@ func (d *daemon) openNFT(log *slog.Logger, why string) (*dataplane, error) {
 	return p, nil
 }
 
-func (d *daemon) openIPTables(log *slog.Logger, why string) (*dataplane, error) {
-	b, err := host.OpenIPTables(d.current.Load().IPTables(), log)
+func (d *daemon) openIPTables(why string) (*dataplane, error) {
+	b, err := host.OpenIPTables(d.current.Load().IPTables(), d.log)
 	if err != nil {
 		return nil, err
 	}
 	return &dataplane{
-		Backend: b, name: string(config.IPTables), with: b.Variant(), why: why, log: log, close: func() error { return nil },
+		Backend: b, name: string(config.IPTables), with: b.Variant(), why: why, log: d.log, close: func() error { return nil },
 		stats: b.Stats, others: leftovers(b, d.removeIPVS, nft.TableName, kubeProxyTable),
 	}, nil
 }
 
-func (d *daemon) openIPVS(log *slog.Logger, why string) (*dataplane, error) {
-	b, err := host.OpenIPVS(d.current.Load().IPVS(), log)
+func (d *daemon) openIPVS(why string) (*dataplane, error) {
+	b, err := host.OpenIPVS(d.current.Load().IPVS(), d.log)
 	if err != nil {
 		return nil, err
 	}
 	return &dataplane{
-		Backend: b, name: string(config.IPVS), with: b.Variant(), why: why, log: log, close: b.Close, stats: b.Stats,
+		Backend: b, name: string(config.IPVS), with: b.Variant(), why: why, log: d.log, close: b.Close, stats: b.Stats,
 		others: leftovers(nil, host.RemoveKubeProxyIPVS, nft.TableName, kubeProxyTable),
 	}, nil
 }

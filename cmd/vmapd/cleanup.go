@@ -9,7 +9,6 @@ import (
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
 	"github.com/vmapd/vmapd/legacy/host"
-	"github.com/vmapd/vmapd/legacy/ipvs"
 	"github.com/vmapd/vmapd/nft"
 	"github.com/vmapd/vmapd/nft/kernel"
 )
@@ -56,12 +55,12 @@ func newCleanupCommand() *cobra.Command {
 // cleanUp removes everything that any proxy left. After an error, it continues with the rest.
 func cleanUp(ctx context.Context, c *config.Config) error {
 	// Rules come before the ipsets that they refer to.
-	return errors.Join(removeTables(nft.TableName, kubeProxyTable), host.RemoveRules(ctx, nil), host.RemoveIPVS(ctx, leftAlone(c)))
+	return errors.Join(removeTables(nft.TableName, kubeProxyTable), host.RemoveRules(ctx, nil), host.RemoveIPVS(ctx, c.IPVS()))
 }
 
 // cleanUpOwn removes everything that vmapd left. After an error, it continues with the rest.
 func cleanUpOwn(ctx context.Context, c *config.Config) error {
-	return errors.Join(removeTables(nft.TableName), host.RemoveOwnRules(ctx), host.RemoveOwnIPVS(ctx, leftAlone(c)))
+	return errors.Join(removeTables(nft.TableName), host.RemoveOwnRules(ctx), host.RemoveOwnIPVS(ctx, c.IPVS()))
 }
 
 func removeTables(names ...string) error {
@@ -70,8 +69,4 @@ func removeTables(names ...string) error {
 		return fmt.Errorf("%w (stop the daemon first)", err)
 	}
 	return err
-}
-
-func leftAlone(c *config.Config) ipvs.Options {
-	return ipvs.Options{ExcludeCIDRs: c.IPVS().ExcludeCIDRs}
 }

@@ -91,7 +91,7 @@ func (d *daemon) serve(ctx context.Context) error {
 	if d.events, err = d.newRecorder(traffic.NodeName); err != nil {
 		return err
 	}
-	plane, err := d.openBackend(ctx, d.log)
+	plane, err := d.openBackend(ctx)
 	if err != nil {
 		return err
 	}
@@ -105,10 +105,11 @@ func (d *daemon) serve(ctx context.Context) error {
 		return err
 	}
 	r.loop = d.newLoop(plane, in, r.observers)
+	tasks := append(r.tasks(), in.tasks()...)
 	if plane.nft != nil {
-		defer watch(ctx, plane, r.loop)()
+		tasks = append(tasks, watch(plane, r.loop))
 	}
-	return runAll(ctx, append(r.tasks(), in.tasks()...))
+	return runAll(ctx, tasks)
 }
 
 // newLoop returns the loop that applies the state of the inputs to the dataplane.
@@ -141,27 +142,21 @@ func (d *daemon) traffic(c *config.Config) (model.Config, error) {
 	return traffic, nil
 }
 
-// watch lets the loop repair at once changes that others make to vmapd's tables. The kernel
-// permits such changes before Linux 6.9, and to tables that nft made. If watching fails, the
-// hourly comparison remains.
-func watch(ctx context.Context, backend *dataplane, loop *reconcile.Loop) (stop func()) {
+// watch returns a task that lets the loop repair at once changes that others make to vmapd's
+// tables. The kernel permits such changes before Linux 6.9, and to tables that nft made. If
+// watching fails, the hourly comparison remains.
+func watch(backend *dataplane, loop *reconcile.Loop) task {
 	watched, err := backend.nft.Watch()
 	if err != nil {
-		loop.Log.LogAttrs(ctx, slog.LevelError, "cannot watch our tables; comparing them at each resync", slog.Any("err", err))
-		return func() {}
+		loop.Log.LogAttrs(context.Background(), slog.LevelError, "cannot watch our tables; comparing them at each resync", slog.Any("err", err))
+		return quiet(func(context.Context) {})
 	}
 	backend.Backend, loop.ForeignChange = watched, watched.Changed()
-	ctx, cancel := context.WithCancel(ctx)
-	var wait sync.WaitGroup
-	wait.Go(func() {
+	return quiet(func(ctx context.Context) {
 		if err := watched.Run(ctx); err != nil {
 			loop.Log.LogAttrs(ctx, slog.LevelError, "no longer watching our tables; comparing them at each resync", slog.Any("err", err))
 		}
 	})
-	return func() {
-		cancel()
-		wait.Wait()
-	}
 }
 
 func hasIPv6Loopback() bool {

@@ -15,17 +15,18 @@ import (
 const startGCPercent = 40
 
 // startThrift is an observer that returns the memory that only the start needed.
-type startThrift struct {
-	once    sync.Once
-	percent int // the previous GOGC
-}
+type startThrift struct{ end func() }
 
 // newStartThrift returns nil if the environment sets GOGC or GOMEMLIMIT.
 func newStartThrift() *startThrift {
 	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
 		return nil
 	}
-	return &startThrift{percent: debug.SetGCPercent(startGCPercent)}
+	before := debug.SetGCPercent(startGCPercent)
+	return &startThrift{end: sync.OnceFunc(func() {
+		debug.SetGCPercent(before)
+		go debug.FreeOSMemory() // takes a while, and nothing depends on it
+	})}
 }
 
 // Queued implements reconcile.Observer.
@@ -33,11 +34,7 @@ func (*startThrift) Queued(time.Time) {}
 
 // Done implements reconcile.Observer.
 func (t *startThrift) Done(r reconcile.Round) {
-	if r.Err != nil {
-		return
+	if r.Err == nil {
+		t.end()
 	}
-	t.once.Do(func() {
-		debug.SetGCPercent(t.percent)
-		go debug.FreeOSMemory() // takes a while, and nothing depends on it
-	})
 }

@@ -57,7 +57,7 @@ func (d *daemon) setUpNode(ctx context.Context, c *config.Config) {
 // initOnly applies the settings that need privilege. On a node that has just booted, connection
 // tracking may not be loaded yet: opening a backend, which probes the kernel, loads it.
 func (d *daemon) initOnly(ctx context.Context, c *config.Config) error {
-	if plane, err := d.openBackend(ctx, d.log); err != nil {
+	if plane, err := d.openBackend(ctx); err != nil {
 		d.log.LogAttrs(ctx, slog.LevelWarn, "no backend will work for the daemon", slog.Any("err", err))
 	} else {
 		_ = plane.close() // nothing was programmed

@@ -51,9 +51,9 @@ func newRenderCommand() *cobra.Command {
 }
 
 func (r *render) run(stdout, stderr io.Writer) error {
-	families, err := parseFamilies(r.ipFamily)
-	if err != nil {
-		return err
+	families, ok := map[string][]model.Family{"": model.Families[:], "ipv4": {model.IPv4}, "ipv6": {model.IPv6}}[r.ipFamily]
+	if !ok {
+		return fmt.Errorf("--ip-family: %q is neither ipv4 nor ipv6", r.ipFamily)
 	}
 	conf, traffic, err := r.load(stderr)
 	if err != nil {
@@ -110,16 +110,4 @@ func onlyNodeName(nodes []model.Node) (string, error) {
 		return nodes[0].Name, nil
 	}
 	return config.HostNodeName()
-}
-
-func parseFamilies(s string) ([]model.Family, error) {
-	switch s {
-	case "":
-		return model.Families[:], nil
-	case "ipv4":
-		return []model.Family{model.IPv4}, nil
-	case "ipv6":
-		return []model.Family{model.IPv6}, nil
-	}
-	return nil, fmt.Errorf("--ip-family: %q is neither ipv4 nor ipv6", s)
 }

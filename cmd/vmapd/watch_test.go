@@ -38,7 +38,7 @@ func startUnowned(t *testing.T, node *lab.Namespace) *unowned {
 		}), 1),
 		Log: log,
 	}
-	var stop func()
+	var watching task
 	if err := node.Do(func() error { // its sockets stay in the namespace
 		backend, err := kernel.Open(kernel.Options{Log: log, Unowned: true})
 		if err != nil {
@@ -50,7 +50,7 @@ func startUnowned(t *testing.T, node *lab.Namespace) *unowned {
 		}
 		plane := &dataplane{Backend: backend, nft: backend}
 		loop.Backend = plane
-		stop = watch(ctx, plane, loop)
+		watching = watch(plane, loop)
 		return nil
 	}); err != nil {
 		t.Fatal(err)
@@ -58,14 +58,13 @@ func startUnowned(t *testing.T, node *lab.Namespace) *unowned {
 	done := make(chan error, 1)
 	go func() {
 		source := &manifest.Source{Paths: []string{filepath.Join(testdata(t), "demo/before")}, Log: log}
-		done <- runAll(ctx, []task{quiet(loop.Run), func(ctx context.Context) error { return source.Run(ctx, loop.State) }})
+		done <- runAll(ctx, []task{watching, quiet(loop.Run), func(ctx context.Context) error { return source.Run(ctx, loop.State) }})
 	}()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
-		stop()
 	})
 	(&process{log: u.log}).waitFor(t, "msg=ready")
 	return u
