@@ -86,10 +86,7 @@ func (r *Reconciler) Done(round reconcile.Round) {
 		}
 	}
 	r.mu.Unlock()
-	select {
-	case r.heard <- struct{}{}:
-	default:
-	}
+	reconcile.Signal(r.heard)
 }
 
 // Run does passes until ctx ends: the first at once after a round that may affect flows, and

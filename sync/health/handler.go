@@ -9,12 +9,9 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// Handler serves /healthz and /livez as kube-proxy does, and /readyz. The status is 200 or
-// 503, for any method. Other paths are not found.
-//
-//	/healthz   healthy, and the node is eligible
-//	/livez     healthy
-//	/readyz    ready; else the body names the families that are not, a line for each
+// Handler serves /healthz and /livez as kube-proxy does, and /readyz, see Status. The status
+// is 200 or 503, for any method. Other paths are not found. The body of /readyz names the
+// families that are not ready, a line for each.
 func (t *Tracker) Handler() http.Handler {
 	mux := http.NewServeMux()
 	for path, answer := range map[string]func(Status) answer{"/healthz": healthz, "/livez": livez, "/readyz": readyz} {

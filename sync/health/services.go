@@ -77,11 +77,8 @@ func NewServices(o ServicesOptions) *Services {
 	if o.Failed == nil {
 		o.Failed = func(model.NamespacedName, uint16, error) {}
 	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
 	return &Services{
-		healthy: o.Healthy, failed: o.Failed, log: o.Log,
+		healthy: o.Healthy, failed: o.Failed, log: cmp.Or(o.Log, slog.New(slog.DiscardHandler)),
 		listen: listenTCP, limits: defaultLimits(), wake: make(chan struct{}, 1),
 		restricted: o.Restricted,
 		checks:     map[model.NamespacedName]*check{},
@@ -98,7 +95,7 @@ func (s *Services) SetRestricted(restricted bool) {
 	s.mu.Lock()
 	s.restricted = restricted
 	s.mu.Unlock()
-	s.signal()
+	reconcile.Signal(s.wake)
 }
 
 // Queued implements [reconcile.Observer].
@@ -112,14 +109,7 @@ func (s *Services) Done(r reconcile.Round) {
 	s.mu.Lock()
 	s.programmed = r.Snapshot
 	s.mu.Unlock()
-	s.signal()
-}
-
-func (s *Services) signal() {
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
+	reconcile.Signal(s.wake)
 }
 
 // Run listens until ctx ends. All listeners and connections are closed, and all

@@ -29,8 +29,9 @@ type routeNetlink struct {
 	ignore []string
 }
 
+// openNetlink opens the sockets in a network namespace; nil is that of the process.
 func openNetlink(ns *netns.NsHandle, ignore []string) (kernel, error) {
-	at := netns.None() // stands for the current one
+	at := netns.None() // the same
 	if ns != nil {
 		at = *ns
 	}

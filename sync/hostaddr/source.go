@@ -11,8 +11,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/vishvananda/netns"
-
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
@@ -41,9 +39,6 @@ type Source struct {
 	// Ignore names interfaces whose addresses are not the node's own, like the dummy
 	// device with the virtual addresses of an IPVS proxy. Default: none.
 	Ignore []string
-
-	// Namespace is the network namespace. Default: that of the process.
-	Namespace *netns.NsHandle
 }
 
 // Run writes the addresses into the state, calls Complete, and writes them again when they
@@ -52,7 +47,7 @@ type Source struct {
 func (s *Source) Run(ctx context.Context, state *reconcile.State) error {
 	f := follower{
 		log:  s.Log,
-		open: func() (kernel, error) { return openNetlink(s.Namespace, s.Ignore) },
+		open: func() (kernel, error) { return openNetlink(nil, s.Ignore) },
 		update: func(addrs []netip.Addr) {
 			state.Update(reconcile.Change{}, func(b *model.Builder) { b.SetHostAddresses(addrs) })
 		},
@@ -123,10 +118,7 @@ func (f *follower) follow(ctx context.Context) (ok bool, err error) {
 				waitErr <- err
 				return
 			}
-			select {
-			case changes <- struct{}{}:
-			default:
-			}
+			reconcile.Signal(changes)
 		}
 	}()
 	defer func() {

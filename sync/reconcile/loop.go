@@ -74,10 +74,7 @@ func (l *Loop) SetIntervals(least, resync time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.MinInterval, l.ResyncInterval = least, resync
-	select {
-	case l.intervals <- struct{}{}:
-	default:
-	}
+	Signal(l.intervals)
 }
 
 func (l *Loop) currentIntervals() (least, resync time.Duration) {

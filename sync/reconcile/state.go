@@ -24,7 +24,7 @@ type State struct {
 // sources have called Complete.
 func NewState(b *model.Builder, sources int) *State {
 	s := &State{started: time.Now(), changed: make(chan struct{}, 1), builder: b, missing: sources}
-	s.signal()
+	Signal(s.changed)
 	return s
 }
 
@@ -41,7 +41,7 @@ func (s *State) Update(c Change, fn func(*model.Builder)) {
 		s.queued(now)
 	}
 	s.mu.Unlock()
-	s.signal()
+	Signal(s.changed)
 }
 
 // Complete says that one source has delivered all of its objects. Until each source has,
@@ -50,7 +50,7 @@ func (s *State) Complete() {
 	s.mu.Lock()
 	s.missing--
 	s.mu.Unlock()
-	s.signal()
+	Signal(s.changed)
 }
 
 // Changed receives when Snapshot may return something new.
@@ -98,9 +98,10 @@ func (s *State) observe(fn func(time.Time)) {
 	}
 }
 
-func (s *State) signal() {
+// Signal sends to a channel of capacity 1, unless it has a signal already.
+func Signal(c chan<- struct{}) {
 	select {
-	case s.changed <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }
