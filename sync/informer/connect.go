@@ -62,30 +62,21 @@ func (c Config) REST() (*rest.Config, error) {
 
 // load returns the contents of the kubeconfig and of its files.
 func (c Config) load() (*rest.Config, error) {
-	out, err := c.read()
+	from := fmt.Sprintf("read kubeconfig %q", c.Kubeconfig)
+	read := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
+		&clientcmd.ClientConfigLoadingRules{ExplicitPath: c.Kubeconfig},
+		&clientcmd.ConfigOverrides{ClusterInfo: clientcmdapi.Cluster{Server: c.Master}},
+	).ClientConfig
+	if c.Kubeconfig == "" && c.Master == "" {
+		from = "connect as the pod's service account, as neither a kubeconfig nor a master is given"
+		read = rest.InClusterConfig
+	}
+	out, err := read()
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s: %w", from, err)
 	}
 	if err := inline(out); err != nil {
 		return nil, fmt.Errorf("read credentials for %s: %w", out.Host, err)
-	}
-	return out, nil
-}
-
-func (c Config) read() (*rest.Config, error) {
-	if c.Kubeconfig == "" && c.Master == "" {
-		out, err := rest.InClusterConfig()
-		if err != nil {
-			return nil, fmt.Errorf("connect as the pod's service account, as neither a kubeconfig nor a master is given: %w", err)
-		}
-		return out, nil
-	}
-	out, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
-		&clientcmd.ClientConfigLoadingRules{ExplicitPath: c.Kubeconfig},
-		&clientcmd.ConfigOverrides{ClusterInfo: clientcmdapi.Cluster{Server: c.Master}},
-	).ClientConfig()
-	if err != nil {
-		return nil, fmt.Errorf("read kubeconfig %q: %w", c.Kubeconfig, err)
 	}
 	return out, nil
 }

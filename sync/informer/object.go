@@ -29,16 +29,10 @@ type object struct {
 // be large, and client-go asks several times.
 var nothing metav1.Object = &metav1.ObjectMeta{} //nolint:gochecknoglobals // one for all objects
 
-// GetNamespace implements [metav1.Object].
-func (o *object) GetNamespace() string { return o.name.Namespace }
-
-// GetName implements [metav1.Object].
-func (o *object) GetName() string { return o.name.Name }
-
-// GetResourceVersion implements [metav1.Object].
+func (o *object) GetNamespace() string       { return o.name.Namespace }
+func (o *object) GetName() string            { return o.name.Name }
 func (o *object) GetResourceVersion() string { return o.version }
 
-// GetAnnotations implements [metav1.Object].
 func (o *object) GetAnnotations() map[string]string {
 	if !o.endsList {
 		return nil
@@ -46,10 +40,8 @@ func (o *object) GetAnnotations() map[string]string {
 	return map[string]string{metav1.InitialEventsAnnotationKey: "true"}
 }
 
-// GetObjectKind implements [runtime.Object].
 func (o *object) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
 
-// DeepCopyObject implements [runtime.Object].
 func (o *object) DeepCopyObject() runtime.Object {
 	out := *o
 	return &out
@@ -61,10 +53,8 @@ type objects struct {
 	Items []*object // client-go looks for this name
 }
 
-// GetObjectKind implements [runtime.Object].
 func (l *objects) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
 
-// DeepCopyObject implements [runtime.Object].
 func (l *objects) DeepCopyObject() runtime.Object {
 	out := &objects{Items: make([]*object, 0, len(l.Items))}
 	l.DeepCopyInto(&out.ListMeta)

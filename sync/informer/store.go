@@ -105,7 +105,6 @@ func (s *store) Update(o any) error {
 	return nil
 }
 
-// Delete implements [cache.ReflectorStore].
 func (s *store) Delete(o any) error {
 	s.drop(o.(*object).name)
 	return nil

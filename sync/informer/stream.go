@@ -54,7 +54,6 @@ func newStream(ctx context.Context, h *health, into *store, w watch.Interface, i
 	return s
 }
 
-// ResultChan implements [watch.Interface].
 func (s *stream) ResultChan() <-chan watch.Event { return s.out }
 
 // Stop implements [watch.Interface]. It waits for the goroutine.
