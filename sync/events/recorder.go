@@ -111,7 +111,11 @@ func (r *Recorder) record(o occurrence, shared bool) {
 
 // enqueue reports whether there was room for s. The caller holds mu.
 func (r *Recorder) enqueue(s *series, now time.Time) bool {
-	if r.ended || !r.remember(s, now) || !r.limits.allow(s.object, now) {
+	ended := func(_ occurrence, s *series) bool { return now.Sub(s.last) > seriesWindow }
+	if r.ended || r.known[s.occurrence] == nil && !room(r.known, maxSeries, &r.swept, now, ended) {
+		return false
+	}
+	if !r.limits.allow(s.object, now) {
 		return false
 	}
 	select {

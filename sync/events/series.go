@@ -41,13 +41,6 @@ type series struct {
 	queued bool
 }
 
-// remember forgets series that have ended if there are too many, and reports whether there is
-// room for s. The caller holds mu.
-func (r *Recorder) remember(s *series, now time.Time) bool {
-	ended := func(_ occurrence, s *series) bool { return now.Sub(s.last) > seriesWindow }
-	return r.known[s.occurrence] != nil || room(r.known, maxSeries, &r.swept, now, ended)
-}
-
 // newEvent returns the event of a series, without the count.
 func (r *Recorder) newEvent(s *series) *eventsv1.Event {
 	object := s.object

@@ -36,10 +36,6 @@ func (c *check) closeWhere(where func(netip.Addr) bool) {
 	})
 }
 
-func (c *check) listensOn(a netip.Addr) bool {
-	return slices.ContainsFunc(c.listeners, func(l *listener) bool { return l.at == a })
-}
-
 // checkBody is the same as kube-proxy's.
 type checkBody struct {
 	Service struct {

@@ -238,7 +238,7 @@ func (s *Services) open(ctx context.Context, c *check) error {
 	var errs []error
 	failed := 0
 	for _, a := range s.addrs {
-		if c.listensOn(a) {
+		if slices.ContainsFunc(c.listeners, func(l *listener) bool { return l.at == a }) {
 			continue
 		}
 		socket, err := s.listen(ctx, netip.AddrPortFrom(a, c.port))
