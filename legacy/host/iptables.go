@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"time"
 
@@ -37,25 +36,18 @@ func OpenIPTables(o iptables.Options, log *slog.Logger, variants ...string) (*IP
 		variants = []string{"", "-legacy", "-nft"}
 	}
 	b := &IPTables{log: log, options: o}
-	var missing []error
-	for _, f := range model.Families {
-		p, err := findPrograms(f, variants)
-		if err != nil {
-			missing = append(missing, fmt.Errorf("%v: %w", f, err))
-			log.LogAttrs(context.Background(), slog.LevelWarn, "IP family left out",
-				slog.String("family", f.String()), slog.Any("err", err))
-			continue
-		}
+	err := openFamilies(log, variants, func(p *programs) error {
 		b.families = append(b.families, &ruleFamily{programs: p})
-	}
-	if len(b.families) == 0 {
-		return nil, errors.Join(missing...)
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	return b, nil
 }
 
 // Variant names the programs in use, like "iptables v1.8.9 (legacy)".
-func (b *IPTables) Variant() string { return b.families[0].String() }
+func (b *IPTables) Variant() string { return b.families[0].version }
 
 // Resync makes the next Apply read the rules first, and repair differences.
 func (b *IPTables) Resync() {
@@ -83,7 +75,7 @@ func (b *IPTables) Apply(ctx context.Context, s *model.Snapshot) error {
 func (b *IPTables) applyFamily(ctx context.Context, f *ruleFamily, s *model.FamilySnapshot) error {
 	start := time.Now()
 	o := b.options
-	o.RandomFully = f.RandomFully()
+	o.RandomFully = f.tables.HasRandomFully()
 	before := cmp.Or(f.have, f.left)
 	want := iptables.Compile(before, s, o)
 	full := f.have == nil

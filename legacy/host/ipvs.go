@@ -85,22 +85,15 @@ func (b *IPVS) open() (err error) {
 		return &UnsupportedError{"ipset", err}
 	}
 	defer func() { err = errors.Join(err, removeProbes()) }()
-	var missing []error
-	for _, f := range model.Families {
-		p, err := findPrograms(f, []string{"", "-legacy", "-nft"})
-		if err == nil {
-			_, err = restore(context.Background(), p.name, text(companionProbe(f)), "--test")
-		}
-		if err != nil {
-			missing = append(missing, fmt.Errorf("%v: %w", f, err))
-			b.log.LogAttrs(context.Background(), slog.LevelWarn, "IP family left out",
-				slog.String("family", f.String()), slog.Any("err", err))
-			continue
+	err = openFamilies(b.log, []string{"", "-legacy", "-nft"}, func(p *programs) error {
+		if _, err := restore(context.Background(), p.name, text(companionProbe(p.family)), "--test"); err != nil {
+			return err
 		}
 		b.families = append(b.families, &serverFamily{programs: p, draining: map[drain]time.Time{}})
-	}
-	if len(b.families) == 0 {
-		return &UnsupportedError{"iptables with the matches set and ipvs", errors.Join(missing...)}
+		return nil
+	})
+	if err != nil {
+		return &UnsupportedError{"iptables with the matches set and ipvs", err}
 	}
 	b.servers, err = openServers()
 	return err
@@ -156,7 +149,7 @@ func findDummy(links *netlink.Handle) error {
 }
 
 // Variant names the programs in use, like "iptables v1.8.9 (legacy)".
-func (b *IPVS) Variant() string { return b.families[0].String() }
+func (b *IPVS) Variant() string { return b.families[0].version }
 
 // Close closes the sockets. Everything in the kernel stays.
 func (b *IPVS) Close() error {
@@ -191,7 +184,7 @@ func (b *IPVS) Apply(ctx context.Context, s *model.Snapshot) error {
 func (b *IPVS) applyFamily(ctx context.Context, f *serverFamily, s *model.FamilySnapshot) error {
 	start := b.now()
 	o := b.options
-	o.RandomFully = f.RandomFully()
+	o.RandomFully = f.tables.HasRandomFully()
 	r := &run{IPVS: b, f: f, failed: map[ipvs.Key]bool{}}
 	var want *ipvs.State
 	var plan ipvs.Plan

@@ -1,22 +1,20 @@
 package host
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"net/netip"
 	"os"
-	"strconv"
 	"strings"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/vmapd/vmapd/legacy/iptables"
 	"github.com/vmapd/vmapd/legacy/ipvs"
-	"github.com/vmapd/vmapd/model"
 )
 
 // read returns a family's objects in the kernel, and the listed rules: they can be compared with
@@ -64,11 +62,7 @@ func readDevice(links *netlink.Handle, name string, c *ipvs.Content) error {
 		return fmt.Errorf("the device %s is of type %s, and not dummy", name, link.Type())
 	}
 	c.Device = name
-	family := unix.AF_INET
-	if c.Family == model.IPv6 {
-		family = unix.AF_INET6
-	}
-	list, err := links.AddrList(link, family)
+	list, err := links.AddrList(link, int(addressFamilies[c.Family]))
 	if err != nil {
 		return fmt.Errorf("list addresses of %s: %w", name, err)
 	}
@@ -85,35 +79,17 @@ func sysctlPath(name string) string { return "/proc/sys/" + strings.ReplaceAll(n
 
 // meant reports whether this kernel's version needs a sysctl.
 func meant(s ipvs.Sysctl) bool {
-	if s.From == "" && s.Below == "" {
-		return true
-	}
 	var u unix.Utsname
 	if unix.Uname(&u) != nil {
-		return false
+		return s.From == "" && s.Below == ""
 	}
-	release, _, _ := bytes.Cut(u.Release[:], []byte{0})
-	v := version(string(release))
-	return (s.From == "" || !v.less(version(s.From))) && (s.Below == "" || v.less(version(s.Below)))
+	release := unix.ByteSliceToString(u.Release[:])
+	return (s.From == "" || !older(release, s.From)) && (s.Below == "" || older(release, s.Below))
 }
 
-// kernelVersion has the first two numbers of a version.
-type kernelVersion [2]int
-
-func version(release string) (v kernelVersion) {
-	for i, part := range strings.SplitN(release, ".", 3) {
-		if i == len(v) {
-			break
-		}
-		end := strings.IndexFunc(part, func(r rune) bool { return r < '0' || r > '9' })
-		if end >= 0 {
-			part = part[:end]
-		}
-		v[i], _ = strconv.Atoi(part) // 0 if it is no number
-	}
-	return v
-}
-
-func (v kernelVersion) less(w kernelVersion) bool {
-	return v[0] < w[0] || v[0] == w[0] && v[1] < w[1]
+// older reports whether a kernel's release is of an earlier version than another. One that is no
+// version is older than all.
+func older(release, than string) bool {
+	v, err := version.ParseGeneric(release)
+	return err != nil || v.LessThan(version.MustParseGeneric(than))
 }

@@ -10,7 +10,6 @@ import (
 	"os/exec"
 
 	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 
 	"github.com/vmapd/vmapd/legacy/iptables"
 	"github.com/vmapd/vmapd/legacy/ipvs"
@@ -151,8 +150,8 @@ func (f flows) MatchConntrackFlow(flow *netlink.ConntrackFlow) bool {
 
 func forgetFlows(gone flows) error {
 	var errs []error
-	for _, family := range []netlink.InetFamily{unix.AF_INET, unix.AF_INET6} {
-		if _, err := netlink.ConntrackDeleteFilters(netlink.ConntrackTable, family, gone); err != nil {
+	for _, family := range addressFamilies {
+		if _, err := netlink.ConntrackDeleteFilters(netlink.ConntrackTable, netlink.InetFamily(family), gone); err != nil {
 			errs = append(errs, err)
 		}
 	}

@@ -57,6 +57,10 @@ func (r *run) carryOut(ctx context.Context, ops []ipvs.Op) error {
 		}
 		op := ops[0]
 		ops = ops[1:]
+		if r.skips(op) {
+			continue
+		}
+		r.done++
 		err := r.one(ctx, op)
 		if err == nil {
 			continue
@@ -112,39 +116,43 @@ func (r *run) leadsNowhere(op ipvs.AddEntry) bool {
 	}
 }
 
+// skips reports whether there is nothing to do for an operation, or nothing that could work.
+func (r *run) skips(op ipvs.Op) bool {
+	switch op := op.(type) {
+	case ipvs.SetSysctl:
+		return !meant(op.Sysctl)
+	case ipvs.AddReal:
+		return r.failed[op.Key]
+	case ipvs.DrainReal:
+		// The zero time is long ago: without connections, the real server goes at once.
+		r.f.draining[drain{op.Key, op.Addr}] = time.Time{}
+		return r.drains(op)
+	}
+	return false
+}
+
 // one carries out one operation, unless it is one on ipsets.
 func (r *run) one(ctx context.Context, op ipvs.Op) error {
 	switch op := op.(type) {
 	case ipvs.SetSysctl:
-		if !meant(op.Sysctl) {
-			return nil
-		}
-		r.done++
 		return os.WriteFile(sysctlPath(op.Name), []byte(op.Value), 0)
 	case ipvs.SetTimeouts:
-		r.done++
 		return r.servers.setTimeouts(op.Timeouts)
 	case ipvs.CreateDevice:
-		r.done++
 		return createDevice(r.links, op.Name)
 	case ipvs.DeleteDevice:
-		r.done++
 		return deleteDevice(r.links, op.Name)
 	case ipvs.SetCompanion:
-		r.done++
 		err := r.f.setCompanion(ctx, op.Companion)
 		if err != nil {
 			r.restoreFailures++
 		}
 		return err
 	case ipvs.RemoveCompanion:
-		r.done++
 		return removeRules(ctx, r.f.name, iptables.IsIPVS)
 	case ipvs.AddAddress:
-		r.done++
 		return changeAddress(r.links, op.Device, op.Addr, (*netlink.Handle).AddrAdd)
 	case ipvs.DeleteAddress:
-		r.done++
 		return changeAddress(r.links, op.Device, op.Addr, (*netlink.Handle).AddrDel)
 	}
 	return r.server(op)
@@ -164,34 +172,20 @@ func (f *serverFamily) setCompanion(ctx context.Context, c *ipvs.Companion) erro
 func (r *run) server(op ipvs.Op) error {
 	switch op := op.(type) {
 	case ipvs.AddServer:
-		r.done++
 		err := r.servers.add(op.Key, op.Server)
 		r.failed[op.Key] = err != nil
 		return err
 	case ipvs.UpdateServer:
-		r.done++
 		return r.servers.update(op.Key, op.Server)
 	case ipvs.DeleteServer:
-		r.done++
 		r.forget(op.Key)
 		return r.servers.remove(op.Key)
 	case ipvs.AddReal:
-		if r.failed[op.Key] {
-			return nil
-		}
-		r.done++
 		delete(r.f.draining, drain{op.Key, op.Addr})
 		return r.servers.addReal(op.Key, op.Addr, op.Weight)
 	case ipvs.DrainReal:
-		// The zero time is long ago: without connections, the real server goes at once.
-		r.f.draining[drain{op.Key, op.Addr}] = time.Time{}
-		if r.drains(op) {
-			return nil
-		}
-		r.done++
 		return r.servers.drainReal(op.Key, op.Addr)
 	case ipvs.DeleteReal:
-		r.done++
 		delete(r.f.draining, drain{op.Key, op.Addr})
 		return r.servers.removeReal(op.Key, op.Addr)
 	}

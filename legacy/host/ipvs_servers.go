@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"sync"
 	"time"
 
 	moby "github.com/moby/ipvs"
@@ -15,25 +14,16 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// serverTable accesses the kernel's virtual servers. A handle of moby/ipvs hangs for good if two
-// goroutines use it at once, hence the mutex.
-type serverTable struct {
-	mu     sync.Mutex
-	handle *moby.Handle
-}
+// serverTable accesses the kernel's virtual servers. It is for one goroutine: a handle of
+// moby/ipvs hangs for good if two use it at once.
+type serverTable struct{ *moby.Handle }
 
 func openServers() (*serverTable, error) {
 	h, err := moby.New("")
 	if err != nil {
 		return nil, fmt.Errorf("open a socket to IPVS: %w", err)
 	}
-	return &serverTable{handle: h}, nil
-}
-
-func (t *serverTable) Close() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.handle.Close()
+	return &serverTable{h}, nil
 }
 
 // hashed is a flag that the kernel sets for itself (IP_VS_SVC_F_HASHED). oddNetmask is no flag of
@@ -42,6 +32,9 @@ const (
 	hashed     = 0x2
 	oddNetmask = 1 << 31
 )
+
+// addressFamilies are the kernel's numbers of the IP families.
+var addressFamilies = [...]uint16{model.IPv4: unix.AF_INET, model.IPv6: unix.AF_INET6}
 
 // netmask is the netmask of persistence: the client's whole address.
 func netmask(a netip.Addr) uint32 {
@@ -53,11 +46,8 @@ func netmask(a netip.Addr) uint32 {
 
 func service(k ipvs.Key, s ipvs.Server) *moby.Service {
 	m := &moby.Service{
-		AddressFamily: unix.AF_INET, FWMark: k.Mark, Netmask: netmask(k.Addr),
+		AddressFamily: addressFamilies[model.FamilyOf(k.Addr)], FWMark: k.Mark, Netmask: netmask(k.Addr),
 		SchedName: s.Scheduler, Flags: uint32(s.Flags), Timeout: uint32(s.Timeout / time.Second),
-	}
-	if k.Addr.Is6() {
-		m.AddressFamily = unix.AF_INET6
 	}
 	if k.Mark == 0 {
 		m.Address, m.Protocol, m.Port = net.IP(k.Addr.AsSlice()), uint16(k.Protocol), k.Port
@@ -66,40 +56,30 @@ func service(k ipvs.Key, s ipvs.Server) *moby.Service {
 }
 
 func destination(k ipvs.Key, a netip.AddrPort, weight int) *moby.Destination {
-	d := &moby.Destination{
+	return &moby.Destination{
 		Address: net.IP(a.Addr().AsSlice()), Port: a.Port(), Weight: weight,
-		AddressFamily: unix.AF_INET, ConnectionFlags: moby.ConnFwdMasq,
+		AddressFamily: addressFamilies[model.FamilyOf(k.Addr)], ConnectionFlags: moby.ConnFwdMasq,
 	}
-	if k.Addr.Is6() {
-		d.AddressFamily = unix.AF_INET6
-	}
-	return d
 }
 
-// ignore returns nil for the given errors: the object is in the desired state already.
-func ignore(err error, harmless ...error) error {
-	for _, h := range harmless {
-		if errors.Is(err, h) {
-			return nil
-		}
+// unlessGone returns nil for an object that is gone already.
+func unlessGone(err error) error {
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESRCH) {
+		return nil
 	}
 	return err
 }
 
 func (t *serverTable) add(k ipvs.Key, s ipvs.Server) error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	err := t.handle.NewService(service(k, s))
+	err := t.NewService(service(k, s))
 	if errors.Is(err, unix.EEXIST) {
-		err = t.handle.UpdateService(service(k, s))
+		err = t.UpdateService(service(k, s))
 	}
 	return explain(err, s)
 }
 
 func (t *serverTable) update(k ipvs.Key, s ipvs.Server) error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return explain(t.handle.UpdateService(service(k, s)), s)
+	return explain(t.UpdateService(service(k, s)), s)
 }
 
 func explain(err error, s ipvs.Server) error {
@@ -110,34 +90,28 @@ func explain(err error, s ipvs.Server) error {
 }
 
 func (t *serverTable) remove(k ipvs.Key) error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return ignore(t.handle.DelService(service(k, ipvs.Server{})), unix.ESRCH)
+	err := t.DelService(service(k, ipvs.Server{}))
+	if errors.Is(err, unix.ESRCH) {
+		return nil
+	}
+	return err
 }
 
 func (t *serverTable) addReal(k ipvs.Key, a netip.AddrPort, weight int) error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
 	s, d := service(k, ipvs.Server{}), destination(k, a, weight)
-	err := t.handle.NewDestination(s, d)
+	err := t.NewDestination(s, d)
 	if errors.Is(err, unix.EEXIST) {
-		err = t.handle.UpdateDestination(s, d)
+		err = t.UpdateDestination(s, d)
 	}
 	return err
 }
 
 func (t *serverTable) drainReal(k ipvs.Key, a netip.AddrPort) error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	err := t.handle.UpdateDestination(service(k, ipvs.Server{}), destination(k, a, 0))
-	return ignore(err, unix.ENOENT, unix.ESRCH)
+	return unlessGone(t.UpdateDestination(service(k, ipvs.Server{}), destination(k, a, 0)))
 }
 
 func (t *serverTable) removeReal(k ipvs.Key, a netip.AddrPort) error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	err := t.handle.DelDestination(service(k, ipvs.Server{}), destination(k, a, 0))
-	return ignore(err, unix.ENOENT, unix.ESRCH)
+	return unlessGone(t.DelDestination(service(k, ipvs.Server{}), destination(k, a, 0)))
 }
 
 // realServer is a real server as it was read.
@@ -148,9 +122,7 @@ type realServer struct {
 }
 
 func (t *serverTable) reals(k ipvs.Key) ([]realServer, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	list, err := t.handle.GetDestinations(service(k, ipvs.Server{}))
+	list, err := t.GetDestinations(service(k, ipvs.Server{}))
 	if err != nil {
 		return nil, err
 	}
@@ -171,7 +143,7 @@ func (t *serverTable) reals(k ipvs.Key) ([]realServer, error) {
 
 // list returns all virtual servers of a family with their real servers.
 func (t *serverTable) list(f model.Family) (map[ipvs.Key]ipvs.Server, error) {
-	services, err := t.services()
+	services, err := t.GetServices()
 	if err != nil {
 		return nil, fmt.Errorf("list virtual servers: %w", err)
 	}
@@ -206,12 +178,6 @@ func (t *serverTable) list(f model.Family) (map[ipvs.Key]ipvs.Server, error) {
 	return all, nil
 }
 
-func (t *serverTable) services() ([]*moby.Service, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.handle.GetServices()
-}
-
 func keyOf(m *moby.Service) (ipvs.Key, error) {
 	f := model.IPv4
 	if m.AddressFamily == unix.AF_INET6 {
@@ -228,9 +194,7 @@ func keyOf(m *moby.Service) (ipvs.Key, error) {
 }
 
 func (t *serverTable) timeouts() (ipvs.Timeouts, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	c, err := t.handle.GetConfig()
+	c, err := t.GetConfig()
 	if err != nil {
 		return ipvs.Timeouts{}, fmt.Errorf("read timeouts: %w", err)
 	}
@@ -238,7 +202,5 @@ func (t *serverTable) timeouts() (ipvs.Timeouts, error) {
 }
 
 func (t *serverTable) setTimeouts(o ipvs.Timeouts) error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.handle.SetConfig(&moby.Config{TimeoutTCP: o.TCP, TimeoutTCPFin: o.TCPFin, TimeoutUDP: o.UDP})
+	return t.SetConfig(&moby.Config{TimeoutTCP: o.TCP, TimeoutTCPFin: o.TCPFin, TimeoutUDP: o.UDP})
 }

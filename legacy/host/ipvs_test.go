@@ -78,7 +78,7 @@ func TestKernelVersions(t *testing.T) {
 		{"4.0-rc1", "4.1", true},
 		{"4.18.0-553.el8_10.x86_64", "4.1", false},
 	} {
-		if got := version(c.release).less(version(c.than)); got != c.less {
+		if got := older(c.release, c.than); got != c.less {
 			t.Errorf("%s is less than %s: %v", c.release, c.than, got)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os/exec"
 	"strings"
 
@@ -52,6 +53,27 @@ func findPrograms(f model.Family, variants []string) (*programs, error) {
 	return nil, errors.Join(errs...)
 }
 
+// openFamilies finds the programs of each family, and calls open with them. A family without
+// working programs is left out; if neither family has any, the error says why.
+func openFamilies(log *slog.Logger, variants []string, open func(*programs) error) error {
+	var missing []error
+	for _, f := range model.Families {
+		p, err := findPrograms(f, variants)
+		if err == nil {
+			err = open(p)
+		}
+		if err != nil {
+			missing = append(missing, fmt.Errorf("%v: %w", f, err))
+			log.LogAttrs(context.Background(), slog.LevelWarn, "IP family left out",
+				slog.String("family", f.String()), slog.Any("err", err))
+		}
+	}
+	if len(missing) == len(model.Families) {
+		return errors.Join(missing...)
+	}
+	return nil
+}
+
 // try checks the features on which the backend depends. It changes nothing.
 func (p *programs) try() error {
 	out, err := exec.Command(p.name, "--version").Output()
@@ -68,11 +90,6 @@ func (p *programs) try() error {
 	}
 	return nil
 }
-
-// RandomFully reports whether source ports can be chosen at random.
-func (p *programs) RandomFully() bool { return p.tables.HasRandomFully() }
-
-func (p *programs) String() string { return p.version }
 
 // save reads all rules, with their counters.
 func save(ctx context.Context, program string) (*iptables.Saved, error) {
