@@ -1,8 +1,10 @@
 package ipvs
 
 import (
+	"iter"
 	"maps"
 	"net/netip"
+	"reflect"
 	"slices"
 
 	"github.com/vmapd/vmapd/model"
@@ -70,34 +72,29 @@ func Diff(before, after *State) Plan {
 		return DiffContent(NewContent(after.Family), after)
 	case after == nil:
 		return Remove(before.Content(), before.Options)
-	case !before.Options.equal(after.Options):
+	case !reflect.DeepEqual(before.Options, after.Options):
 		return DiffContent(before.Content(), after)
 	}
 	d := &differ{family: after.Family, have: NewContent(after.Family), want: NewContent(after.Family)}
 	d.changedKeys(before, after)
 	d.changedMarks(before, after)
 	d.changedAddrs(before, after)
-	for c := range after.snapshot.HairpinChanges(before.snapshot) {
-		d.entry(Hairpin, c.Old, c.New, hairpinEntry)
-	}
-	for c := range after.snapshot.ServiceEndpointChanges(before.snapshot) {
-		if c.Old.Addr.IsValid() {
-			d.have.add(Endpoints, vipEntry(keyOf(c.Old)))
-		} else {
-			d.want.add(Endpoints, vipEntry(keyOf(c.New)))
-		}
-	}
+	changedEntries(d, Hairpin, after.snapshot.HairpinChanges(before.snapshot), hairpinEntry)
+	changedEntries(d, Endpoints, after.snapshot.ServiceEndpointChanges(before.snapshot), endpointEntry)
 	if before.Companion != after.Companion {
 		d.have.Companion, d.want.Companion = before.Companion, after.Companion
 	}
 	return d.plan()
 }
 
-func (d *differ) entry(set SetName, old, now netip.Addr, entry func(netip.Addr) Entry) {
-	if old.IsValid() {
-		d.have.add(set, entry(old))
-	} else {
-		d.want.add(set, entry(now))
+func changedEntries[K comparable](d *differ, set SetName, changes iter.Seq[model.Change[K]], entry func(K) Entry) {
+	var none K
+	for c := range changes {
+		if c.Old != none {
+			d.have.add(set, entry(c.Old))
+		} else {
+			d.want.add(set, entry(c.New))
+		}
 	}
 }
 

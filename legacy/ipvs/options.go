@@ -1,6 +1,7 @@
 package ipvs
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -49,25 +50,11 @@ type Timeouts struct{ TCP, TCPFin, UDP time.Duration }
 
 // WithDefaults returns the options with defaults in place of zero values.
 func (o Options) WithDefaults() Options {
-	if o.Scheduler == "" {
-		o.Scheduler = DefaultScheduler
-	}
-	if o.Device == "" {
-		o.Device = DefaultDevice
-	}
-	if o.MasqueradeMark == 0 {
-		o.MasqueradeMark = iptables.DefaultMasqueradeMark
-	}
-	if o.InsideMark == 0 {
-		o.InsideMark = DefaultInsideMark
-	}
+	o.Scheduler = cmp.Or(o.Scheduler, DefaultScheduler)
+	o.Device = cmp.Or(o.Device, DefaultDevice)
+	o.MasqueradeMark = cmp.Or(o.MasqueradeMark, iptables.DefaultMasqueradeMark)
+	o.InsideMark = cmp.Or(o.InsideMark, DefaultInsideMark)
 	return o
-}
-
-func (o Options) equal(p Options) bool {
-	return o.Scheduler == p.Scheduler && o.StrictARP == p.StrictARP && o.Timeouts == p.Timeouts &&
-		o.Device == p.Device && o.MasqueradeMark == p.MasqueradeMark && o.InsideMark == p.InsideMark &&
-		o.RandomFully == p.RandomFully && slices.Equal(o.ExcludeCIDRs, p.ExcludeCIDRs)
 }
 
 // Check returns an error for invalid options.

@@ -1,6 +1,7 @@
 package ipvs
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -128,16 +129,7 @@ func (o SetTimeouts) String() string {
 
 // Over returns the timeouts, with those of below in place of 0.
 func (t Timeouts) Over(below Timeouts) Timeouts {
-	if t.TCP != 0 {
-		below.TCP = t.TCP
-	}
-	if t.TCPFin != 0 {
-		below.TCPFin = t.TCPFin
-	}
-	if t.UDP != 0 {
-		below.UDP = t.UDP
-	}
-	return below
+	return Timeouts{cmp.Or(t.TCP, below.TCP), cmp.Or(t.TCPFin, below.TCPFin), cmp.Or(t.UDP, below.UDP)}
 }
 
 func (o CreateDevice) String() string { return "ip link add " + o.Name + " type dummy" }

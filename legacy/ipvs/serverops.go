@@ -46,8 +46,7 @@ func keyText(k Key) string {
 }
 
 func serverText(k Key, s Server) string {
-	text := keyText(k)
-	text += " -s " + s.Scheduler
+	text := keyText(k) + " -s " + s.Scheduler
 	if flags := s.schedulerFlags(); flags != "" {
 		text += " -b " + flags
 	}

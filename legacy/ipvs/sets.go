@@ -115,6 +115,8 @@ func compareEntries(a, b Entry) int {
 
 func vipEntry(k Key) Entry { return Entry{Addr: k.Addr, Protocol: k.Protocol, Port: k.Port} }
 
+func endpointEntry(v model.VIP) Entry { return vipEntry(keyOf(v)) }
+
 func hairpinEntry(a netip.Addr) Entry {
 	return Entry{Addr: a, Net: netip.PrefixFrom(a, a.BitLen())}
 }

@@ -3,6 +3,7 @@ package ipvs
 import (
 	"cmp"
 	"net/netip"
+	"reflect"
 	"slices"
 
 	"github.com/vmapd/vmapd/model"
@@ -54,7 +55,7 @@ type Marks interface {
 func Compile(before Marks, s *model.FamilySnapshot, o Options) *State {
 	o = o.WithDefaults()
 	old, ok := before.(*State)
-	if !ok || old == nil || !old.Options.equal(o) {
+	if !ok || old == nil || !reflect.DeepEqual(old.Options, o) {
 		old = &State{Family: s.Family, snapshot: &model.FamilySnapshot{Family: s.Family}}
 	}
 	next := *old
@@ -87,18 +88,18 @@ func (s *State) setFrontends(old *State, changes []model.Change[*model.ServicePo
 		}
 	}
 	for _, c := range changes {
-		for v := range vips(c.Old) {
-			frontends.Delete(v)
-			if !v.Addr.IsUnspecified() {
-				change(v.Addr, -1, false)
+		for _, fe := range frontendsOf(c.Old) {
+			frontends.Delete(fe.VIP)
+			if !fe.VIP.Addr.IsUnspecified() {
+				change(fe.VIP.Addr, -1, false)
 			}
 		}
 	}
 	for _, c := range changes {
-		for v, i := range vips(c.New) {
-			frontends.Set(v, frontend{c.New, i})
-			if !v.Addr.IsUnspecified() {
-				change(v.Addr, +1, false)
+		for i, fe := range frontendsOf(c.New) {
+			frontends.Set(fe.VIP, frontend{c.New, i})
+			if !fe.VIP.Addr.IsUnspecified() {
+				change(fe.VIP.Addr, +1, false)
 			}
 		}
 	}
@@ -112,17 +113,11 @@ func (s *State) setFrontends(old *State, changes []model.Change[*model.ServicePo
 	s.frontends, s.addrs = frontends.Done(), addrs.Done()
 }
 
-func vips(sp *model.ServicePort) func(func(model.VIP, int) bool) {
-	return func(yield func(model.VIP, int) bool) {
-		if sp == nil {
-			return
-		}
-		for i, fe := range sp.Frontends {
-			if !yield(fe.VIP, i) {
-				return
-			}
-		}
+func frontendsOf(sp *model.ServicePort) []model.Frontend {
+	if sp == nil {
+		return nil
 	}
+	return sp.Frontends
 }
 
 var markKeys = persist.KeyFuncs[uint32]{Hash: func(m uint32) uint64 { return uint64(m) }, Compare: cmp.Compare[uint32]}
@@ -179,7 +174,7 @@ func (o Options) owns(mark uint32) bool {
 }
 
 func needsMark(sp *model.ServicePort) bool {
-	return sp != nil && slices.ContainsFunc(sp.Frontends, func(fe model.Frontend) bool { return fe.ShortCircuit })
+	return slices.ContainsFunc(frontendsOf(sp), func(fe model.Frontend) bool { return fe.ShortCircuit })
 }
 
 // markOf implements Marks.
@@ -190,10 +185,7 @@ func (s *State) markOf(sp *model.ServicePort) uint32 {
 
 // markOf implements Marks.
 func (c *Content) markOf(sp *model.ServicePort) uint32 {
-	if sp == nil {
-		return 0
-	}
-	for _, fe := range sp.Frontends {
+	for _, fe := range frontendsOf(sp) {
 		if m := c.Sets[Inside][vipEntry(keyOf(fe.VIP))]; m != 0 {
 			return m
 		}
@@ -322,7 +314,7 @@ func (s *State) Content() *Content {
 		c.add(Hairpin, hairpinEntry(a))
 	}
 	for v := range s.snapshot.ServiceEndpoints() {
-		c.add(Endpoints, vipEntry(keyOf(v)))
+		c.add(Endpoints, endpointEntry(v))
 	}
 	return c
 }
