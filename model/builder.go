@@ -56,7 +56,7 @@ func NewBuilder(c Config) *Builder {
 		records:       map[NamespacedName]*record{},
 		slices:        map[NamespacedName]*endpointSlice{},
 		cidrs:         map[string][]netip.Prefix{},
-		claims:        newClaims(),
+		claims:        claims{map[VIP]*service{}, map[VIP][]*service{}},
 		problems:      map[ObjectRef][]Problem{},
 		clusterIPs:    counted[netip.Addr]{},
 		hairpins:      counted[netip.Addr]{},

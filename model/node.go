@@ -2,6 +2,7 @@ package model
 
 import (
 	"net/netip"
+	"reflect"
 	"slices"
 )
 
@@ -32,17 +33,12 @@ func (b *Builder) SetNode(n Node) {
 	if n.Name != b.config.NodeName {
 		return
 	}
-	if b.node != nil && b.node.equal(n) {
+	if b.node != nil && reflect.DeepEqual(*b.node, n) {
 		return // kubelet writes its status every few minutes
 	}
 	n.Addresses, n.PodCIDRs, n.Taints = slices.Clone(n.Addresses), slices.Clone(n.PodCIDRs), slices.Clone(n.Taints)
 	b.node = &n
 	b.settingsStale = true
-}
-
-func (n *Node) equal(o Node) bool {
-	return n.Name == o.Name && n.Zone == o.Zone && n.Deleting == o.Deleting &&
-		slices.Equal(n.Addresses, o.Addresses) && slices.Equal(n.PodCIDRs, o.PodCIDRs) && slices.Equal(n.Taints, o.Taints)
 }
 
 // DeleteNode removes a Node.

@@ -10,10 +10,6 @@ type claims struct {
 	waiting map[VIP][]*service
 }
 
-func newClaims() claims {
-	return claims{map[VIP]*service{}, map[VIP][]*service{}}
-}
-
 // all returns the Services that ask for a VIP, its owner first.
 func (c claims) all(v VIP) []*service {
 	if owner := c.owners[v]; owner != nil {
@@ -31,7 +27,7 @@ func (c claims) add(v VIP, who *service) []*service {
 		return nil
 	case owner == who:
 		return nil
-	case who.older(owner):
+	case compareAges(who, owner) < 0:
 		c.owners[v] = who
 		c.wait(v, owner)
 	default:
@@ -42,15 +38,7 @@ func (c claims) add(v VIP, who *service) []*service {
 
 func (c claims) wait(v VIP, who *service) {
 	list := c.waiting[v]
-	i, found := slices.BinarySearchFunc(list, who, func(a, b *service) int {
-		switch {
-		case a.older(b):
-			return -1
-		case b.older(a):
-			return 1
-		}
-		return 0
-	})
+	i, found := slices.BinarySearchFunc(list, who, compareAges)
 	if !found {
 		c.waiting[v] = slices.Insert(list, i, who)
 	}

@@ -26,17 +26,14 @@ type Problem struct { //nolint:errname // a Problem is a value first: snapshots 
 // Error returns object, field and message in one line.
 func (p Problem) Error() string {
 	if p.Field == "" {
-		return oneLine(p.Object.String() + ": " + p.Message)
+		return OneLine(p.Object.String() + ": " + p.Message)
 	}
-	return oneLine(p.Object.String() + ": " + p.Field + ": " + p.Message)
+	return OneLine(p.Object.String() + ": " + p.Field + ": " + p.Message)
 }
 
-// oneLine escapes characters that break a line or confuse a terminal: without an API server,
+// OneLine escapes characters that break a line or confuse a terminal: without an API server,
 // a name may have any.
-func oneLine(s string) string {
-	if !strings.ContainsFunc(s, func(r rune) bool { return !strconv.IsPrint(r) }) {
-		return s
-	}
+func OneLine(s string) string {
 	var b strings.Builder
 	for _, r := range s {
 		if strconv.IsPrint(r) {

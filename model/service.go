@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"fmt"
 	"iter"
 	"net/netip"
@@ -87,12 +88,9 @@ func (s *service) portName(p servicePort) ServicePortName {
 	return ServicePortName{s.record.name, p.name, p.protocol}
 }
 
-// older orders Services that claim the same address: the oldest wins, always.
-func (s *service) older(o *service) bool {
-	if s.created != o.created {
-		return s.created < o.created
-	}
-	return compareNames(s.record.name, o.record.name) < 0
+// compareAges orders Services that claim the same address: the oldest wins, always.
+func compareAges(a, b *service) int {
+	return cmp.Or(cmp.Compare(a.created, b.created), compareNames(a.record.name, b.record.name))
 }
 
 func (s *service) problem(field, format string, args ...any) {

@@ -3,6 +3,7 @@ package model
 import (
 	"maps"
 	"net/netip"
+	"reflect"
 	"slices"
 	"strings"
 )
@@ -39,16 +40,6 @@ func (p PodSources) Contains(source netip.Addr, iface string) bool {
 		return strings.HasPrefix(iface, p.Interface)
 	}
 	return iface == p.Interface
-}
-
-func (s *Settings) equal(o *Settings) bool {
-	return o != nil && s.MasqueradeAll == o.MasqueradeAll && s.DropInvalid == o.DropInvalid &&
-		s.Localhost == o.Localhost &&
-		slices.Equal(s.NodeAddrs, o.NodeAddrs) &&
-		slices.Equal(s.NodePortAddrs, o.NodePortAddrs) &&
-		slices.Equal(s.ServiceCIDRs, o.ServiceCIDRs) &&
-		s.Pods.Interface == o.Pods.Interface && s.Pods.Wildcard == o.Pods.Wildcard &&
-		slices.Equal(s.Pods.CIDRs, o.Pods.CIDRs)
 }
 
 // SetConfig replaces the configuration for the next snapshot. NodeName can't change, as the
@@ -113,7 +104,7 @@ func (b *Builder) updateSettings(next *Snapshot) {
 			NodeAddrs:     addrsOf(f, slices.Concat(nodeAddrs, b.hostAddrs)),
 			NodePortAddrs: b.config.NodePortAddresses.choose(f, now.primary[f], nodeAddrs, b.hostAddrs),
 		}
-		if fs := &next.families[f]; !s.equal(fs.Settings) {
+		if fs := &next.families[f]; !reflect.DeepEqual(s, fs.Settings) {
 			fs.Settings = s
 		}
 	}

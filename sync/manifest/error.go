@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"unicode"
 
 	"github.com/vmapd/vmapd/model"
 )
@@ -40,26 +39,11 @@ func (e Error) Error() string {
 		b.WriteString(": " + e.Field)
 	}
 	b.WriteString(": " + e.Message)
-	return oneLine(b.String())
+	return model.OneLine(b.String())
 }
 
 // Unwrap returns Err, for errors.Is with fs.ErrNotExist.
 func (e Error) Unwrap() error { return e.Err }
-
-// oneLine escapes line breaks and control characters: errors have names and values from the
-// file.
-func oneLine(s string) string {
-	var b strings.Builder
-	for _, r := range s {
-		if unicode.IsPrint(r) {
-			b.WriteRune(r)
-			continue
-		}
-		q := strconv.QuoteRune(r)
-		b.WriteString(q[1 : len(q)-1])
-	}
-	return b.String()
-}
 
 // quote returns a value from the file in quotes, short enough for an error.
 func quote(s string) string {

@@ -29,13 +29,11 @@ func kindOf(n *yaml.Node) string {
 		return "null"
 	case n.Tag == boolTag:
 		return "a boolean"
-	case isNumber(n):
+	case n.Tag == intTag || n.Tag == floatTag:
 		return "a number"
 	}
 	return "a string"
 }
-
-func isNumber(n *yaml.Node) bool { return n.Tag == intTag || n.Tag == floatTag }
 
 // str returns the text of n, or false if n is no string.
 func str(n *yaml.Node) (string, bool) {

@@ -31,12 +31,10 @@ func split(file string, text []byte) []document {
 			docs = append(docs, doc)
 		}
 	}
-	for at := 0; at < len(text); line++ {
-		end := len(text)
-		if i := bytes.IndexByte(text[at:], '\n'); i >= 0 {
-			end = at + i + 1
-		}
-		switch row := text[at:end]; {
+	at := 0
+	for row := range bytes.Lines(text) {
+		end := at + len(row)
+		switch {
 		case marker(row, "---"):
 			cut(at)
 			start, doc.line = at+len("---"), line
@@ -45,6 +43,7 @@ func split(file string, text []byte) []document {
 			start, doc.line = end, line+1
 		}
 		at = end
+		line++
 	}
 	cut(len(text))
 	return docs
@@ -58,9 +57,7 @@ func marker(row []byte, m string) bool {
 
 // blank reports whether text has only white space, comments and directives (%YAML 1.2).
 func blank(text []byte) bool {
-	for len(text) > 0 {
-		row, rest, _ := bytes.Cut(text, []byte{'\n'})
-		text = rest
+	for row := range bytes.Lines(text) {
 		word := bytes.TrimSpace(row)
 		if len(word) > 0 && word[0] != '#' && row[0] != '%' {
 			return false
