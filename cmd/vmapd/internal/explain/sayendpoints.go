@@ -2,6 +2,7 @@ package explain
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -29,13 +30,12 @@ func (e *Explanation) sayEndpoints() Step {
 	}
 	s.Lines = append(s.Lines, table(eps.Unused, e.sayUnused)...)
 	if total > 0 {
-		s.Lines = append(s.Lines, e.sayIgnoredHints()...)
+		s.Lines = append(s.Lines, e.sayIgnoredHints())
 	}
 	for _, o := range eps.Slices {
-		if text := e.saySlice(o); text != "" {
-			s.Lines = append(s.Lines, text)
-		}
+		s.Lines = append(s.Lines, e.saySlice(o))
 	}
+	s.Lines = slices.DeleteFunc(s.Lines, func(line string) bool { return line == "" })
 	return s
 }
 
@@ -52,16 +52,16 @@ func (e *Explanation) sayWhichUsed() string {
 	return ""
 }
 
-func (e *Explanation) sayIgnoredHints() []string {
+func (e *Explanation) sayIgnoredHints() string {
 	switch {
 	case e.Endpoints.HintsIgnored == "someWithout":
-		return []string{"hints are ignored: not every ready endpoint has them"}
+		return "hints are ignored: not every ready endpoint has them"
 	case e.Endpoints.HintsIgnored == "noneForUs" && e.Node.Zone == "":
-		return []string{"hints are ignored: none is for this node, and its zone is not known"}
+		return "hints are ignored: none is for this node, and its zone is not known"
 	case e.Endpoints.HintsIgnored == "noneForUs":
-		return []string{fmt.Sprintf("hints are ignored: none is for this node or its zone %s", e.Node.Zone)}
+		return "hints are ignored: none is for this node or its zone " + e.Node.Zone
 	}
-	return nil
+	return ""
 }
 
 func (e *Explanation) sayUsed(u Endpoint) string {
@@ -176,33 +176,27 @@ func (e *Explanation) sayLacking() string {
 // saySlice describes why a slice offers nothing for the port. It is silent about slices without
 // endpoints, and about those of the other family if others are used.
 func (e *Explanation) saySlice(o Slice) string {
-	sp := e.Destination.Service
 	who := fmt.Sprintf("EndpointSlice %s (%d endpoints)", o.Name, o.Endpoints)
 	if o.Endpoints == 1 {
 		who = fmt.Sprintf("EndpointSlice %s (1 endpoint)", o.Name)
 	}
-	switch o.Why {
-	case "otherFamily":
-		if e.Endpoints.Lacking == "" {
-			return ""
-		}
-		return who + " is not for " + sp.Family
-	case "otherProxy":
-		return who + " has the label service.kubernetes.io/service-proxy-name: another proxy serves it"
-	case "headlessLabel":
-		return who + " has the label service.kubernetes.io/headless: no proxy serves it"
-	case "notIP":
-		return who + " has host names, not addresses"
-	case "invalid":
-		return who + " has an invalid addressType"
-	}
+	text := map[string]string{
+		"otherFamily":   " is not for " + e.Destination.Service.Family,
+		"otherProxy":    " has the label service.kubernetes.io/service-proxy-name: another proxy serves it",
+		"headlessLabel": " has the label service.kubernetes.io/headless: no proxy serves it",
+		"notIP":         " has host names, not addresses",
+		"invalid":       " has an invalid addressType",
+	}[o.Why]
 	switch {
+	case o.Why == "otherFamily" && e.Endpoints.Lacking == "":
+		return ""
+	case text != "":
+		return who + text
 	case o.Endpoints == 0:
 		return ""
 	case len(o.Ports) == 0:
 		return who + " offers no port"
-	}
-	if o.Why == "otherProtocol" {
+	case o.Why == "otherProtocol":
 		return fmt.Sprintf("%s offers %s, and nothing for %s", who, portTexts(o.Ports), e.Destination.Protocol)
 	}
 	return fmt.Sprintf("%s offers %s", who, portTexts(o.Ports))
