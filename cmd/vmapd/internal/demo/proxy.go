@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"strings"
 	"sync"
 	"time"
@@ -18,8 +17,7 @@ import (
 type proxy struct {
 	cmd        *lab.Cmd
 	cancel     context.CancelFunc
-	done       chan struct{} // its log has ended
-	lines      chan string   // of its log, as they come
+	lines      chan string // of its log, as they come; closed at its end
 	readyAfter time.Duration
 
 	mu   sync.Mutex
@@ -36,7 +34,7 @@ func (d *Demo) startProxy(ctx context.Context) (*proxy, error) {
 		"--cluster-cidr", lab.PodRange4+","+lab.PodRange6, "-v", "4")
 	p := &proxy{
 		cmd: d.world.Node.Command(ctx, d.Program[0], args...), cancel: cancel,
-		done: make(chan struct{}), lines: make(chan string, 1000),
+		lines: make(chan string, 1000),
 	}
 	p.cmd.Args[0] = os.Args[0] // this program's name
 	stderr, err := p.cmd.StderrPipe()
@@ -48,7 +46,7 @@ func (d *Demo) startProxy(ctx context.Context) (*proxy, error) {
 		return nil, fmt.Errorf("start vmapd in the node: %w", err)
 	}
 	go func() {
-		defer close(p.done)
+		defer close(p.lines)
 		for s := bufio.NewScanner(stderr); s.Scan(); {
 			p.mu.Lock()
 			fmt.Fprintln(&p.text, s.Text())
@@ -76,9 +74,10 @@ func (p *proxy) waitFor(ctx context.Context, text string, times int) error {
 			return ctx.Err()
 		case <-timeout.C:
 			return fmt.Errorf("vmapd did not log %q within %v:\n%s", text, startTimeout, p.log())
-		case <-p.done:
-			return fmt.Errorf("vmapd ended:\n%s", p.log())
-		case line := <-p.lines:
+		case line, ok := <-p.lines:
+			if !ok {
+				return fmt.Errorf("vmapd ended:\n%s", p.log())
+			}
 			if strings.Contains(line, text) {
 				times--
 			}
@@ -96,13 +95,9 @@ func (p *proxy) log() string {
 // stop ends vmapd with SIGTERM, and waits.
 func (p *proxy) stop() error {
 	p.cancel()
-	<-p.done
-	err := p.cmd.Wait()
-	var exit *exec.ExitError
-	if errors.Is(err, context.Canceled) || errors.As(err, &exit) && exit.ExitCode() == 0 {
-		return nil
+	for range p.lines { // until its end
 	}
-	if err != nil {
+	if err := p.cmd.Wait(); err != nil && !errors.Is(err, context.Canceled) {
 		return fmt.Errorf("vmapd: %w\n%s", err, p.log())
 	}
 	return nil
