@@ -193,15 +193,12 @@ func (l *udpListener) begin(s *session) {
 // choose returns an endpoint that has not refused lately; if all have, any of them.
 func (l *udpListener) choose(client netip.Addr) (netip.AddrPort, bool) {
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	maps.DeleteFunc(l.refusing, func(_ netip.AddrPort, at time.Time) bool { return time.Since(at) >= l.limits.idle })
-	avoid := slices.Collect(maps.Keys(l.refusing))
-	l.mu.Unlock()
-	if e, ok := l.chooser.choose(client, avoid); ok {
+	if e, ok := l.chooser.choose(client, slices.Collect(maps.Keys(l.refusing))); ok {
 		return e, true
 	}
-	l.mu.Lock()
 	clear(l.refusing)
-	l.mu.Unlock()
 	return l.chooser.choose(client, nil)
 }
 

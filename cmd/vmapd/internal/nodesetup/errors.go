@@ -1,6 +1,7 @@
 package nodesetup
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -30,11 +31,7 @@ type WriteError struct {
 }
 
 func (f WriteError) Error() string {
-	have := f.Have
-	if have == "" {
-		have = "unknown"
-	}
-	return fmt.Sprintf("%s should be %s and is %s: %v", f.File, f.Value, have, f.Err)
+	return fmt.Sprintf("%s should be %s and is %s: %v", f.File, f.Value, cmp.Or(f.Have, "unknown"), f.Err)
 }
 
 func (f WriteError) Unwrap() error { return f.Err }
