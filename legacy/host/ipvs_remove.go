@@ -151,9 +151,8 @@ func (f flows) MatchConntrackFlow(flow *netlink.ConntrackFlow) bool {
 func forgetFlows(gone flows) error {
 	var errs []error
 	for _, family := range addressFamilies {
-		if _, err := netlink.ConntrackDeleteFilters(netlink.ConntrackTable, netlink.InetFamily(family), gone); err != nil {
-			errs = append(errs, err)
-		}
+		_, err := netlink.ConntrackDeleteFilters(netlink.ConntrackTable, netlink.InetFamily(family), gone)
+		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
 	"os"
@@ -35,9 +36,7 @@ func (r *run) count(s *Stats) {
 		s.Batches++
 	}
 	s.Operations += uint64(r.done)
-	for range r.restoreFailures {
-		s.failed(false)
-	}
+	s.RestoreFailures += uint64(r.restoreFailures)
 }
 
 // carryOut carries out one operation after the other. It continues after a failure of one virtual
@@ -178,7 +177,7 @@ func (r *run) server(op ipvs.Op) error {
 	case ipvs.UpdateServer:
 		return r.servers.update(op.Key, op.Server)
 	case ipvs.DeleteServer:
-		r.forget(op.Key)
+		maps.DeleteFunc(r.f.draining, func(d drain, _ time.Time) bool { return d.key == op.Key })
 		return r.servers.remove(op.Key)
 	case ipvs.AddReal:
 		delete(r.f.draining, drain{op.Key, op.Addr})
@@ -190,14 +189,6 @@ func (r *run) server(op ipvs.Op) error {
 		return r.servers.removeReal(op.Key, op.Addr)
 	}
 	return fmt.Errorf("unknown operation %T", op)
-}
-
-func (r *run) forget(k ipvs.Key) {
-	for d := range r.f.draining {
-		if d.key == k {
-			delete(r.f.draining, d)
-		}
-	}
 }
 
 // drains reports whether a real server was read with weight 0.

@@ -189,10 +189,8 @@ func removeSets(ctx context.Context, prefixes ...string) error {
 	}
 	var errs []error
 	for name := range strings.FieldsSeq(text) {
-		if !slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(name, p) }) {
-			continue
-		}
-		if _, err := ipset(ctx, "", "destroy", name); err != nil {
+		if slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(name, p) }) {
+			_, err := ipset(ctx, "", "destroy", name)
 			errs = append(errs, err)
 		}
 	}
