@@ -4,23 +4,18 @@ package config
 // running daemon applies, and those that need a new start. Fields without effect are in
 // neither.
 func Compare(before, after *Config) (inPlace, atRestart []string) {
-	for _, list := range []struct {
-		settings      []setting
-		before, after any
-	}{
-		{kubeProxySettings, before.kubeProxy, after.kubeProxy},
-		{ownSettings, &before.own, &after.own},
-	} {
-		for _, s := range list.settings {
-			if s.field == "" || s.change == unchangeable || sameField(s.field, list.before, list.after) {
-				continue
-			}
-			if s.change == live {
+	compare := func(settings []setting, before, after any) {
+		for _, s := range settings {
+			switch {
+			case s.field == "" || s.change == unchangeable || sameField(s.field, before, after):
+			case s.change == live:
 				inPlace = append(inPlace, s.field)
-			} else {
+			default:
 				atRestart = append(atRestart, s.field)
 			}
 		}
 	}
+	compare(kubeProxySettings, before.kubeProxy, after.kubeProxy)
+	compare(ownSettings, &before.own, &after.own)
 	return inPlace, atRestart
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/pflag"
 	proxyconfig "k8s.io/kube-proxy/config/v1alpha1"
 	"sigs.k8s.io/yaml"
 
@@ -118,8 +119,13 @@ func (c *Config) KubeProxy() *proxyconfig.KubeProxyConfiguration { return c.kube
 // Own returns the effective configuration of vmapd.
 func (c *Config) Own() VmapdConfiguration { return c.own }
 
-// FlagValues returns the values of all flags by name, also of those without effect.
-func (c *Config) FlagValues() map[string]string { return c.flags.Values() }
+// FlagValues returns the values of all flags by name, in the form of a command line, also of
+// those without effect.
+func (c *Config) FlagValues() map[string]string {
+	values := map[string]string{}
+	c.flags.set.VisitAll(func(flag *pflag.Flag) { values[flag.Name] = flag.Value.String() })
+	return values
+}
 
 // Write writes the effective configuration of kube-proxy, as a file for --config. The file
 // lacks vmapd's own settings, and it cannot disable health or metrics.
@@ -183,7 +189,7 @@ func (l *loader) model(b Backend) model.Config {
 		DropInvalid: l.own.DropInvalid, ConnectionGrace: l.own.ConnectionGrace.Duration,
 	}
 	m.Algorithm, _ = model.ParseAlgorithm(l.own.LBAlgorithm)
-	if a, err := parseIP(p.BindAddress); err == nil && !a.IsUnspecified() {
+	if a, ok := parseIP(p.BindAddress); ok && !a.IsUnspecified() {
 		m.PrimaryAddress = a
 	}
 	m.LocalPods.Mode, _ = model.ParseLocalPodsMode(string(p.DetectLocalMode))

@@ -146,17 +146,11 @@ func isSection(t reflect.Type) bool {
 // fieldsOf returns the fields of a section, in Go's order, without apiVersion and kind.
 func fieldsOf(t reflect.Type) []member {
 	var all []member
-	for f := range t.Fields() {
-		if f.Type == reflect.TypeFor[metav1.TypeMeta]() {
-			continue
-		}
+	for _, f := range reflect.VisibleFields(t) {
+		// An embedded struct has no name; its fields follow.
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		if name != "" {
+		if name != "" && name != "apiVersion" && name != "kind" {
 			all = append(all, member{name, f.Type, f.Index})
-			continue
-		}
-		for _, m := range fieldsOf(f.Type) { // embedded
-			all = append(all, member{m.name, m.of, slices.Concat(f.Index, m.index)})
 		}
 	}
 	return all

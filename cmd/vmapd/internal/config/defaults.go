@@ -1,7 +1,6 @@
 package config
 
 import (
-	"fmt"
 	"net"
 	"strconv"
 	"time"
@@ -80,8 +79,6 @@ type period struct {
 	value time.Duration
 	field string
 }
-
-func (p period) String() string { return fmt.Sprintf("%s (%v)", p.field, p.value) }
 
 // periods returns the sync period and the minimum sync period of the running backend: those
 // of its own section or, if that has none, of the section of kube-proxy's mode.

@@ -140,15 +140,6 @@ func describe(fs *pflag.FlagSet) {
 // given reports whether the flag is on the command line.
 func (f *Flags) given(name string) bool { return f.set != nil && f.set.Changed(name) }
 
-// Values returns the values of all flags by name, in the form of a command line.
-func (f *Flags) Values() map[string]string {
-	values := map[string]string{}
-	if f.set != nil {
-		f.set.VisitAll(func(flag *pflag.Flag) { values[flag.Name] = flag.Value.String() })
-	}
-	return values
-}
-
 // configuration returns the flags of kube-proxy in the form of a file. Without their flag,
 // fields whose default depends on others stay empty.
 func (f *Flags) configuration() *proxyconfig.KubeProxyConfiguration {

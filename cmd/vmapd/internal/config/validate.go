@@ -35,7 +35,7 @@ func validate(c *proxyconfig.KubeProxyConfiguration, running Backend) field.Erro
 	if period := c.ConfigSyncPeriod.Duration; period <= 0 {
 		add(invalid(path("configSyncPeriod"), period, "not more than 0"))
 	}
-	if _, err := parseIP(c.BindAddress); err != nil {
+	if _, ok := parseIP(c.BindAddress); !ok {
 		add(invalid(path("bindAddress"), c.BindAddress, "not an IP address"))
 	}
 	add(validateHostPort(path("healthzBindAddress"), c.HealthzBindAddress))
@@ -58,11 +58,11 @@ func validatePeriods(c *proxyconfig.KubeProxyConfiguration, running Backend) fie
 	var errs field.ErrorList
 	for _, b := range slices.Compact([]Backend{modeOf(c), running}) {
 		sync, pause := section(c, b)
-		errs = append(errs, notNegative(fieldPath(sync.field), sync.value)...)
-		errs = append(errs, notNegative(fieldPath(pause.field), pause.value)...)
+		errs = append(errs, notNegative(field.NewPath(sync.field), sync.value)...)
+		errs = append(errs, notNegative(field.NewPath(pause.field), pause.value)...)
 	}
 	if sync, pause := periods(c, running); len(errs) == 0 && pause.value > sync.value {
-		errs = append(errs, invalid(fieldPath(pause.field), pause.value, fmt.Sprintf("more than %v", sync))...)
+		errs = append(errs, invalid(field.NewPath(pause.field), pause.value, fmt.Sprintf("more than %s (%v)", sync.field, sync.value))...)
 	}
 	return errs
 }
@@ -164,7 +164,7 @@ func validateHostPort(path *field.Path, s string) field.ErrorList {
 	if err != nil {
 		return invalid(path, s, "not an IP address with or without a port")
 	}
-	if _, err := parseIP(host); err != nil {
+	if _, ok := parseIP(host); !ok {
 		return invalid(path, s, fmt.Sprintf("%.100q is not an IP address", host))
 	}
 	if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
@@ -183,12 +183,6 @@ func validateLogging(path *field.Path, c *logsapi.LoggingConfiguration) field.Er
 		errs = append(errs, between(path.Child("vmodule").Index(i).Child("verbosity"), int64(m.Verbosity), 0, math.MaxInt32)...)
 	}
 	return errs
-}
-
-// fieldPath parses a path.
-func fieldPath(s string) *field.Path {
-	names := strings.Split(s, ".")
-	return field.NewPath(names[0], names[1:]...)
 }
 
 // invalid returns an error about a value. It quotes the first 100 bytes of a string, and a
@@ -227,13 +221,9 @@ func notNegative[T ~int32 | ~int64](path *field.Path, value T) field.ErrorList {
 }
 
 // parseIP reads an address as kube-proxy does: octets may have leading zeros.
-func parseIP(s string) (netip.Addr, error) {
-	ip := netutils.ParseIPSloppy(s)
-	a, ok := netip.AddrFromSlice(ip)
-	if !ok {
-		return a, fmt.Errorf("%q is not an IP address", s)
-	}
-	return a.Unmap(), nil
+func parseIP(s string) (a netip.Addr, ok bool) {
+	a, ok = netip.AddrFromSlice(netutils.ParseIPSloppy(s))
+	return a.Unmap(), ok
 }
 
 // parseCIDR reads a range as kube-proxy does: octets may have leading zeros.
