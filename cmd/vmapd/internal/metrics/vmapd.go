@@ -42,9 +42,13 @@ func (m *Metrics) registerOwn() {
 		o.batchDuration = m.histogram(ownNamespace, "batch_duration_seconds",
 			"Time to compile a batch, to send it, and to receive the kernel's acknowledgement.", prometheus.ExponentialBuckets(0.0001, 2, 18))
 	}
+	if read := m.options.EventsDropped; read != nil {
+		m.scrape(prometheus.CounterValue, ownNamespace, "events_dropped_total",
+			"Events that were not sent: there were too many, or the API server was unavailable for too long.", nil,
+			func(emit emitter) { emit(float64(read())) })
+	}
 	m.registerBackend()
 	m.registerConntrack()
-	m.registerEvents()
 	m.registerConnections()
 }
 
@@ -98,16 +102,6 @@ func (m *Metrics) registerConntrack() {
 			emit(float64(limit))
 		}
 	})
-}
-
-func (m *Metrics) registerEvents() {
-	read := m.options.EventsDropped
-	if read == nil {
-		return
-	}
-	m.scrape(prometheus.CounterValue, ownNamespace, "events_dropped_total",
-		"Events that were not sent: there were too many, or the API server was unavailable for too long.", nil,
-		func(emit emitter) { emit(float64(read())) })
 }
 
 // registerConnections makes the only metric with a series for each Service port. Its values
