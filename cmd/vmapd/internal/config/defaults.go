@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"net"
 	"strconv"
 	"time"
@@ -34,10 +35,8 @@ func setDefaults(c *proxyconfig.KubeProxyConfiguration) {
 	if netutils.IsIPv6String(c.BindAddress) {
 		anywhere, here = "::", "::1"
 	}
-	setDefault(&c.HealthzBindAddress, anywhere)
-	setDefault(&c.MetricsBindAddress, here)
-	c.HealthzBindAddress = withPort(c.HealthzBindAddress, healthzPort)
-	c.MetricsBindAddress = withPort(c.MetricsBindAddress, metricsPort)
+	c.HealthzBindAddress = withPort(cmp.Or(c.HealthzBindAddress, anywhere), healthzPort)
+	c.MetricsBindAddress = withPort(cmp.Or(c.MetricsBindAddress, here), metricsPort)
 
 	setDefault(&c.ClientConnection.ContentType, "application/vnd.kubernetes.protobuf")
 	setDefault(&c.ClientConnection.QPS, 5)
@@ -55,11 +54,7 @@ func setDefaults(c *proxyconfig.KubeProxyConfiguration) {
 	setDefault(&c.ConfigSyncPeriod.Duration, 15*time.Minute)
 }
 
-func setDefault[T comparable](value *T, to T) {
-	if *value == *new(T) {
-		*value = to
-	}
-}
+func setDefault[T comparable](value *T, to T) { *value = cmp.Or(*value, to) }
 
 // withPort adds a port to an address without one. It does not change malformed addresses:
 // validation reports them.
