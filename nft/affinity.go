@@ -125,15 +125,6 @@ func (a *affinity) chains(s *model.Settings) []Chain {
 	return chains
 }
 
-// chainNames returns the names of its chains.
-func (a *affinity) chainNames() []string {
-	var names []string
-	for _, c := range a.chains(&model.Settings{}) {
-		names = append(names, c.Name)
-	}
-	return names
-}
-
 func (a *affinity) externalChain(s *model.Settings, name string, of [len(model.TrafficPolicies)]string, comment string) Chain {
 	return Chain{
 		Name:    name + a.name,

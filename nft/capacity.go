@@ -1,10 +1,10 @@
 package nft
 
 import (
-	"cmp"
 	"fmt"
 	"math/bits"
 	"strconv"
+	"strings"
 
 	"github.com/vmapd/vmapd/model"
 )
@@ -38,12 +38,7 @@ func (c capacity) String() string {
 }
 
 // words is the capacity in a comment.
-func (c capacity) words() string {
-	if c.lo == c.hi {
-		return strconv.Itoa(c.hi)
-	}
-	return fmt.Sprintf("%d to %d", c.lo, c.hi)
-}
+func (c capacity) words() string { return strings.ReplaceAll(c.String(), "-", " ") }
 
 // maxDraws bounds the rules of a chain that chooses.
 const maxDraws = 8
@@ -65,8 +60,4 @@ func (c capacity) draws() []int {
 		list = append(list, c.hi-i*(c.hi-lo)/max(steps, 1))
 	}
 	return list
-}
-
-func compareCapacities(a, b capacity) int {
-	return cmp.Or(cmp.Compare(a.hi, b.hi), cmp.Compare(a.lo, b.lo))
 }

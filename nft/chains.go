@@ -94,7 +94,12 @@ func (o Options) layoutChains(s *model.Settings, c chosen) []Chain {
 			Comment: "packets of Services that belong to no connection would only break one",
 		})
 	}
-	chains = append(chains, c.chains(s)...)
+	for one := range c.choices {
+		chains = append(chains, one.chain())
+	}
+	for one := range c.circuits {
+		chains = append(chains, one.chain(s))
+	}
 	slices.SortFunc(chains, func(a, b Chain) int { return strings.Compare(a.Name, b.Name) })
 	return chains
 }

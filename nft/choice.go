@@ -1,8 +1,8 @@
 package nft
 
 import (
-	"cmp"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -157,12 +157,12 @@ func verdict(sp *model.ServicePort, fe model.Frontend) Verdict {
 	return Verdict{Goto, rejectChain}
 }
 
-// chosen are the chains that choose an endpoint, sorted. Chains are only added: before Linux
-// 6.2, a chain can't be deleted in the batch that deletes the last element with it. The next
-// start leaves out those that are not needed.
+// chosen are the chains that choose an endpoint. Chains are only added: before Linux 6.2, a
+// chain can't be deleted in the batch that deletes the last element with it. The next start
+// leaves out those that are not needed.
 type chosen struct {
-	choices  []choice
-	circuits []circuit
+	choices  map[choice]bool
+	circuits map[circuit]bool
 }
 
 // add adds the chains that a service port needs. It reports whether some of them are new.
@@ -173,89 +173,70 @@ func (c *chosen) add(sp *model.ServicePort) bool {
 		case fe.ShortCircuit:
 			grown = c.addCircuit(newCircuit(sp, fe)) || grown
 		case chooses(fe):
-			grown = c.addChoice(newChoice(sp, fe)) || grown
+			grown = insert(&c.choices, newChoice(sp, fe)) || grown
 		}
 	}
 	return grown
 }
 
 func (c *chosen) addCircuit(one circuit) bool {
-	if !insert(&c.circuits, one, compareCircuits) {
+	if !insert(&c.circuits, one) {
 		return false
 	}
 	all, local := one.choices()
-	c.addChoice(all)
+	insert(&c.choices, all)
 	if one.local.hi > 0 {
-		c.addChoice(local)
+		insert(&c.choices, local)
 	}
 	return true
 }
 
-func (c *chosen) addChoice(one choice) bool { return insert(&c.choices, one, compareChoices) }
-
-// insert adds an element to a sorted list, which it does not change but copies. It reports
-// whether the element is new.
-func insert[T any](list *[]T, one T, compare func(a, b T) int) bool {
-	i, found := slices.BinarySearchFunc(*list, one, compare)
-	if !found {
-		*list = slices.Insert(slices.Clone(*list), i, one)
+// insert adds an element to a set, which other rulesets may share: it does not change but
+// copies it. It reports whether the element is new.
+func insert[T comparable](set *map[T]bool, one T) bool {
+	if (*set)[one] {
+		return false
 	}
-	return !found
+	grown := map[T]bool{one: true}
+	maps.Copy(grown, *set)
+	*set = grown
+	return true
 }
 
-func compareChoices(a, b choice) int {
-	return cmp.Or(cmp.Compare(a.scope, b.scope), cmp.Compare(a.list, b.list),
-		cmp.Compare(a.algorithm, b.algorithm), compareCapacities(a.of, b.of))
-}
-
-func compareCircuits(a, b circuit) int {
-	return cmp.Or(cmp.Compare(a.scope, b.scope), cmp.Compare(a.algorithm, b.algorithm),
-		compareCapacities(a.local, b.local), compareCapacities(a.all, b.all))
-}
-
-func (c chosen) chains(s *model.Settings) []Chain {
-	chains := make([]Chain, 0, len(c.choices)+len(c.circuits))
-	for _, one := range c.choices {
-		chains = append(chains, one.chain())
-	}
-	for _, one := range c.circuits {
-		chains = append(chains, one.chain(s))
-	}
-	return chains
-}
-
-var (
-	choiceName  = regexp.MustCompile(`^(nodeport-)?(local-)?endpoints-(?:[0-9]+-to-)?([0-9]+)(?:-([a-z-]+))?$`)
-	circuitName = regexp.MustCompile(`^(nodeport-)?local-(?:[0-9]+-to-)?([0-9]+)-of-(?:[0-9]+-to-)?([0-9]+)(?:-([a-z-]+))?$`)
-)
+var chainName = regexp.MustCompile(`^(nodeport-)?(?:(local-)?endpoints|local-(?:[0-9]+-to-)?([0-9]+)-of)-(?:[0-9]+-to-)?([0-9]+)(?:-([a-z-]+))?$`)
 
 // addName adds the chain of a name. It reports whether the name is one that such a chain can
 // have.
 func (c *chosen) addName(name string) bool {
-	if m := choiceName.FindStringSubmatch(name); m != nil {
-		n, err := strconv.Atoi(m[3])
-		a, err2 := model.ParseAlgorithm(m[4])
-		l := model.Cluster
-		if m[2] != "" {
-			l = model.Local
-		}
-		one := choice{scopeNamed(m[1]), l, a, capacityFor(n, l, a)}
-		if err != nil || err2 != nil || n < 1 || one.name() != name {
+	m := chainName.FindStringSubmatch(name)
+	if m == nil {
+		return false
+	}
+	of, l := scopeAddr, model.Cluster
+	if m[1] != "" {
+		of = scopeNodePort
+	}
+	if m[2] != "" {
+		l = model.Local
+	}
+	n, err := strconv.Atoi(m[4])
+	a, err2 := model.ParseAlgorithm(m[5])
+	if err != nil || err2 != nil || n < 1 {
+		return false
+	}
+	if m[3] == "" {
+		one := choice{of, l, a, capacityFor(n, l, a)}
+		if one.name() != name {
 			return false
 		}
-		c.addChoice(one)
+		insert(&c.choices, one)
 		return true
 	}
-	if m := circuitName.FindStringSubmatch(name); m != nil {
-		local, err := strconv.Atoi(m[2])
-		all, err2 := strconv.Atoi(m[3])
-		a, err3 := model.ParseAlgorithm(m[4])
-		one := circuit{scopeNamed(m[1]), a, capacityFor(local, model.Local, a), capacityFor(all, model.Cluster, a)}
-		if err != nil || err2 != nil || err3 != nil || all < 1 || one.name() != name {
-			return false
-		}
-		c.addCircuit(one)
-		return true
+	local, _ := strconv.Atoi(m[3]) // a wrong number makes another name
+	one := circuit{of, a, capacityFor(local, model.Local, a), capacityFor(n, model.Cluster, a)}
+	if one.name() != name {
+		return false
 	}
-	return false
+	c.addCircuit(one)
+	return true
 }

@@ -171,14 +171,6 @@ func (s scope) keyExprs() Key {
 	return vipKey
 }
 
-// scopeNamed returns the scope whose prefix this is.
-func scopeNamed(prefix string) scope {
-	if prefix == scopeNodePort.prefix() {
-		return scopeNodePort
-	}
-	return scopeAddr
-}
-
 // prefix returns the beginning of the names of these frontends' chains.
 func (s scope) prefix() string {
 	if s == scopeNodePort {

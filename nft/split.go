@@ -53,16 +53,14 @@ func (b *Batch) divisible() bool {
 			return false
 		}
 	}
-	for _, list := range [...][]SetOps{b.Delete, b.Add} {
-		for _, s := range list {
-			switch layoutOf(s.Set).scope {
-			case scopeNode:
-				return false
-			case scopeAddr, scopeNodePort, scopeCluster, scopeEndpoint:
-			case noScope, scopeService, scopeOwn:
-				if slices.ContainsFunc(s.Ops, func(op ElementOp) bool { return op.Port == nil }) {
-					return false // nothing tells to which Service it belonged
-				}
+	for _, s := range slices.Concat(b.Delete, b.Add) {
+		switch layoutOf(s.Set).scope {
+		case scopeNode:
+			return false
+		case scopeAddr, scopeNodePort, scopeCluster, scopeEndpoint:
+		case noScope, scopeService, scopeOwn:
+			if slices.ContainsFunc(s.Ops, func(op ElementOp) bool { return op.Port == nil }) {
+				return false // nothing tells to which Service it belonged
 			}
 		}
 	}
@@ -100,7 +98,7 @@ type service struct {
 
 // service returns the number of the Service that an operation belongs to, or false if there is
 // none or it is joint.
-func (g *groups) service(set string, op *ElementOp) (int, bool) {
+func (g *groups) service(set string, op ElementOp) (int, bool) {
 	if op.Port != nil {
 		if g.last != op.Port {
 			g.last, g.lastNumber = op.Port, g.numbers[op.Port]
@@ -164,7 +162,8 @@ func (b *Batch) groups() *groups {
 // be sorted. It returns their service ports, old ones and new ones.
 func (g *groups) number(b *Batch) []*model.ServicePort {
 	most := 0 // of each there are so many at most, if each service port has a frontend in the batch
-	for _, s := range slices.Concat(b.Delete, b.Add) {
+	lists := slices.Concat(b.Delete, b.Add)
+	for _, s := range lists {
 		if s.Set == ServiceIPs {
 			most += len(s.Ops)
 		}
@@ -172,29 +171,27 @@ func (g *groups) number(b *Batch) []*model.ServicePort {
 	ports := make([]*model.ServicePort, 0, most)
 	services := make(map[model.NamespacedName]int, most)
 	g.services, g.numbers = make([]service, 0, most), make(map[*model.ServicePort]int, most)
-	for _, list := range [...][]SetOps{b.Delete, b.Add} {
-		for _, s := range list {
-			var last *model.ServicePort // those of one stand side by side
-			for i := range s.Ops {
-				sp := s.Ops[i].Port
-				if sp == last || sp == nil {
-					continue
-				}
-				last = sp
-				if _, ok := g.numbers[sp]; ok {
-					continue
-				}
-				n, ok := services[sp.Name.NamespacedName]
-				if !ok {
-					n = len(g.services)
-					services[sp.Name.NamespacedName] = n
-					g.services = append(g.services, service{})
-				}
-				g.numbers[sp] = n
-				ports = append(ports, sp)
-				if isUrgent(sp) {
-					g.services[n].urgent, g.urgent = true, true
-				}
+	for _, s := range lists {
+		var last *model.ServicePort // those of one stand side by side
+		for i := range s.Ops {
+			sp := s.Ops[i].Port
+			if sp == last || sp == nil {
+				continue
+			}
+			last = sp
+			if _, ok := g.numbers[sp]; ok {
+				continue
+			}
+			n, ok := services[sp.Name.NamespacedName]
+			if !ok {
+				n = len(g.services)
+				services[sp.Name.NamespacedName] = n
+				g.services = append(g.services, service{})
+			}
+			g.numbers[sp] = n
+			ports = append(ports, sp)
+			if isUrgent(sp) {
+				g.services[n].urgent, g.urgent = true, true
 			}
 		}
 	}
@@ -230,8 +227,8 @@ func (b *Batch) keepChanged(g *groups, ports []*model.ServicePort) {
 		return
 	}
 	for _, sp := range ports {
-		for _, name := range affinityFor(sp).chainNames() {
-			if changed[name] {
+		for _, c := range affinityFor(sp).chains(&model.Settings{}) {
+			if changed[c.Name] {
 				g.services[g.numbers[sp]].joint = true
 			}
 		}
@@ -255,14 +252,14 @@ func (b *Batch) first(g *groups) *Batch {
 	if b.CreateTable {
 		first.SetChains, b.SetChains = b.SetChains, nil
 	}
-	urgent := func(set string, op *ElementOp) bool {
+	urgent := func(set string, op ElementOp) bool {
 		n, ok := g.service(set, op)
 		return ok && g.services[n].urgent
 	}
 	if g.urgent {
 		first.Delete = take(b.Delete, urgent)
 	}
-	first.Add = take(b.Add, func(set string, op *ElementOp) bool {
+	first.Add = take(b.Add, func(set string, op ElementOp) bool {
 		switch set {
 		case Hairpin: // an endpoint could not connect to itself without
 			return true
@@ -277,13 +274,11 @@ func (b *Batch) first(g *groups) *Batch {
 // byService takes the Services from the batch, some for each piece.
 func (b *Batch) byService(g *groups, size int) []*Batch {
 	total := 0
-	for _, list := range [...][]SetOps{b.Delete, b.Add} {
-		for _, s := range list {
-			for i := range s.Ops {
-				if k, ok := g.service(s.Set, &s.Ops[i]); ok {
-					g.services[k].weight++
-					total++
-				}
+	for _, s := range slices.Concat(b.Delete, b.Add) {
+		for _, op := range s.Ops {
+			if k, ok := g.service(s.Set, op); ok {
+				g.services[k].weight++
+				total++
 			}
 		}
 	}
@@ -300,7 +295,7 @@ func (b *Batch) byService(g *groups, size int) []*Batch {
 		s.piece = n - 1
 		load += s.weight
 	}
-	to := func(set string, op *ElementOp) int {
+	to := func(set string, op ElementOp) int {
 		if k, ok := g.service(set, op); ok {
 			return g.services[k].piece
 		}
@@ -317,7 +312,7 @@ func (b *Batch) byService(g *groups, size int) []*Batch {
 
 // invalid takes the elements from the batch that drop packets of no connection.
 func (b *Batch) invalid(size int) []*Batch {
-	invalid := func(set string, _ *ElementOp) bool { return set == ServiceEndpoints }
+	invalid := func(set string, _ ElementOp) bool { return set == ServiceEndpoints }
 	var pieces []*Batch
 	for part := range chunks(take(b.Delete, invalid), size) {
 		pieces = append(pieces, &Batch{Family: b.Family, Delete: part})
@@ -342,23 +337,17 @@ func chunks(lists []SetOps, n int) iter.Seq[[]SetOps] {
 }
 
 // take takes operations out of lists.
-func take(lists []SetOps, yes func(set string, op *ElementOp) bool) []SetOps {
+func take(lists []SetOps, yes func(set string, op ElementOp) bool) []SetOps {
 	var all []SetOps
 	for k, s := range lists {
 		var taken []ElementOp
-		left := 0
-		for i := range s.Ops {
-			switch {
-			case yes(s.Set, &s.Ops[i]):
-				taken = append(taken, s.Ops[i])
-				continue
-			case left < i:
-				s.Ops[left] = s.Ops[i]
+		lists[k].Ops = slices.DeleteFunc(s.Ops, func(op ElementOp) bool {
+			if !yes(s.Set, op) {
+				return false
 			}
-			left++
-		}
-		clear(s.Ops[left:])
-		lists[k].Ops = s.Ops[:left]
+			taken = append(taken, op)
+			return true
+		})
 		if len(taken) > 0 {
 			all = append(all, SetOps{s.Set, taken})
 		}
@@ -367,13 +356,13 @@ func take(lists []SetOps, yes func(set string, op *ElementOp) bool) []SetOps {
 }
 
 // partition sorts operations into n lists. It copies only those that are not in this order.
-func partition(lists []SetOps, n int, to func(set string, op *ElementOp) int) [][]SetOps {
+func partition(lists []SetOps, n int, to func(set string, op ElementOp) int) [][]SetOps {
 	parts := make([][]SetOps, n)
 	for _, s := range lists {
 		whose := make([]int, len(s.Ops))
 		begin := make([]int, n+1) // of each list's operations
 		for i := range s.Ops {
-			whose[i] = to(s.Set, &s.Ops[i])
+			whose[i] = to(s.Set, s.Ops[i])
 			begin[whose[i]+1]++
 		}
 		for k := range n {

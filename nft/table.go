@@ -75,7 +75,7 @@ func (t *Table) EndpointSlots(set string) iter.Seq2[string, int] {
 func slotsOf(chain string, l model.TrafficPolicy) int {
 	var all chosen
 	all.addName(chain)
-	for _, c := range all.choices {
+	for c := range all.choices {
 		if c.list == l {
 			return c.of.hi
 		}
