@@ -192,12 +192,10 @@ func (b *Backend) applyFamily(ctx context.Context, st *familyState, s *model.Fam
 		return err
 	}
 	full := st.have == nil
-	if full {
-		st.late = nil // all maps are purged
-	}
 	var want *nft.Ruleset
 	var batch *nft.Batch
 	if full {
+		st.late = nil // all maps are purged
 		if want, batch, err = b.compareWithKernel(ctx, st, s, options); err != nil {
 			return err
 		}

@@ -47,6 +47,13 @@ func (m *messages) addTable(flags uint32) {
 
 func (m *messages) deleteTable() { m.end(m.object(unix.NFT_MSG_DELTABLE, 0)) }
 
+// remove deletes the object that has a name, or what is in it.
+func (m *messages) remove(msgType, attr uint16, name string) {
+	at := m.object(msgType, 0)
+	m.string(attr, name)
+	m.end(at)
+}
+
 // addChain makes a chain, without its rules.
 func (m *messages) addChain(c nft.Chain) {
 	at := m.object(unix.NFT_MSG_NEWCHAIN, unix.NLM_F_CREATE)
@@ -76,16 +83,12 @@ var hookNumbers = [...]uint32{
 }
 
 func (m *messages) deleteChain(name string) {
-	at := m.object(unix.NFT_MSG_DELCHAIN, 0)
-	m.string(unix.NFTA_CHAIN_NAME, name)
-	m.end(at)
+	m.remove(unix.NFT_MSG_DELCHAIN, unix.NFTA_CHAIN_NAME, name)
 }
 
 // flushChain deletes all rules of a chain.
 func (m *messages) flushChain(name string) {
-	at := m.object(unix.NFT_MSG_DELRULE, 0)
-	m.string(unix.NFTA_RULE_CHAIN, name)
-	m.end(at)
+	m.remove(unix.NFT_MSG_DELRULE, unix.NFTA_RULE_CHAIN, name)
 }
 
 // addRule appends a rule to a chain.
@@ -162,11 +165,7 @@ func setFlags(s nft.Set, isConcat bool) (flags uint32) {
 	return flags
 }
 
-func (m *messages) deleteSet(name string) {
-	at := m.object(unix.NFT_MSG_DELSET, 0)
-	m.string(unix.NFTA_SET_NAME, name)
-	m.end(at)
-}
+func (m *messages) deleteSet(name string) { m.remove(unix.NFT_MSG_DELSET, unix.NFTA_SET_NAME, name) }
 
 // concatDescription tells the length of each component of the key, which the kernel needs
 // to know for ranges.

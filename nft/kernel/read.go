@@ -154,12 +154,8 @@ func (c *conn) readChains(t *nft.Table) error {
 }
 
 func readHook(number uint32) nft.Hook {
-	for h := range hookNumbers {
-		if hook := nft.Hook(h); hook != nft.NoHook && hookNumbers[h] == number {
-			return hook
-		}
-	}
-	return nft.NoHook
+	const first = int(nft.NoHook) + 1
+	return nft.Hook(slices.Index(hookNumbers[first:], number) + first)
 }
 
 // readRules reads the rules of all chains. One that we would not write is [nft.Foreign].
@@ -228,35 +224,20 @@ func ruleCode(f model.Family, exprs []byte) string {
 
 // newExpr returns an expression of a kind that encodeRule makes, or nil.
 func newExpr(name string) expr.Any {
-	switch name {
-	case "bitwise":
-		return &expr.Bitwise{}
-	case "cmp":
-		return &expr.Cmp{}
-	case "ct":
-		return &expr.Ct{}
-	case "dynset":
-		return &expr.Dynset{}
-	case "fib":
-		return &expr.Fib{}
-	case "hash":
-		return &expr.Hash{}
-	case "immediate":
-		return &expr.Verdict{}
-	case "lookup":
-		return &expr.Lookup{}
-	case "masq":
-		return &expr.Masq{}
-	case "meta":
-		return &expr.Meta{}
-	case "nat":
-		return &expr.NAT{}
-	case "numgen":
-		return &expr.Numgen{}
-	case "payload":
-		return &expr.Payload{}
-	case "reject":
-		return &expr.Reject{}
-	}
-	return nil
+	return map[string]expr.Any{
+		"bitwise":   &expr.Bitwise{},
+		"cmp":       &expr.Cmp{},
+		"ct":        &expr.Ct{},
+		"dynset":    &expr.Dynset{},
+		"fib":       &expr.Fib{},
+		"hash":      &expr.Hash{},
+		"immediate": &expr.Verdict{},
+		"lookup":    &expr.Lookup{},
+		"masq":      &expr.Masq{},
+		"meta":      &expr.Meta{},
+		"nat":       &expr.NAT{},
+		"numgen":    &expr.Numgen{},
+		"payload":   &expr.Payload{},
+		"reject":    &expr.Reject{},
+	}[name]
 }
