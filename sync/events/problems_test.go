@@ -71,9 +71,10 @@ func TestNodesShareEventsAboutProblems(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bad := modeltest.NewService("ns1/bad").On("172.30.0.41").TCP("p", 70000)
 		server := newServer()
-		report := func(node string, s *model.Snapshot) {
+		report := func(node, uid string, s *model.Snapshot) {
 			w := inMemory(t, func(o *Options) {
 				o.NodeName, o.Client = node, server.client(t, "")
+				o.ServiceUID = func(model.NamespacedName) string { return uid }
 			})
 			(&Problems{Recorder: w.Recorder}).Done(reconcile.Round{Snapshot: s})
 			w.Node(Normal, ReasonStarting, ActionStart, "")
@@ -83,16 +84,17 @@ func TestNodesShareEventsAboutProblems(t *testing.T) {
 			}
 		}
 		for _, tt := range []struct {
-			node    string
-			service modeltest.Service
-			want    int // how many events there are then
+			node, uid string
+			service   modeltest.Service
+			want      int // how many events there are then
 		}{
-			{"node-1", bad, 2},
-			{"node-2", bad, 3}, // its own start only
-			{"node-3", bad, 4},
-			{"node-5", bad.TCP("q", 70001), 6}, // another port besides
+			{"node-1", "a", bad, 2},
+			{"node-2", "a", bad, 3}, // its own start only
+			{"node-3", "a", bad, 4},
+			{"node-4", "b", bad, 6},                 // another Service with the name
+			{"node-5", "a", bad.TCP("q", 70001), 8}, // another port besides
 		} {
-			report(tt.node, modeltest.Snapshot(modeltest.Config(), tt.service))
+			report(tt.node, tt.uid, modeltest.Snapshot(modeltest.Config(), tt.service))
 			if got := len(server.events); got != tt.want {
 				t.Errorf("after %s, the server has %d events, want %d", tt.node, got, tt.want)
 			}

@@ -20,7 +20,12 @@ type Options struct {
 	Client *client.Client
 	// NodeName is the Node that Recorder.Node is about.
 	NodeName string
-	Log      *slog.Logger
+	// ServiceUID returns the UID of a Service, by which "kubectl describe service" finds its
+	// events, or "" if it is unknown. Run calls it. Without a UID, events have the Service's
+	// name in its place, as kube-proxy's do, and only "kubectl events --for service/NAME"
+	// finds them.
+	ServiceUID func(model.NamespacedName) string
+	Log        *slog.Logger
 }
 
 // Recorder writes events. Its methods may be called by several goroutines.
@@ -68,9 +73,6 @@ func (r *Recorder) Node(eventType, reason, action, message string) {
 
 // Service records an event about a Service on this node: other nodes may record the same.
 // The message is truncated to 1024 bytes.
-//
-// As in kube-proxy's events, the UID is the Service's name: "kubectl events --for service/NAME"
-// finds it, and "kubectl describe service", which compares UIDs, does not.
 func (r *Recorder) Service(name model.NamespacedName, eventType, reason, action, message string) {
 	service := model.ObjectRef{Kind: kindService, NamespacedName: name}
 	r.record(occurrence{service, eventType, reason, action, cut(message, maxNote)}, false)

@@ -25,10 +25,17 @@ func TestWhatTheServerGets(t *testing.T) {
 	w := inMemory(t)
 	s := httptest.NewServer(w.server)
 	w.opts.Client = w.server.client(t, s.URL)
+	w.opts.ServiceUID = func(n model.NamespacedName) string {
+		if n == web {
+			return "2f1e"
+		}
+		return ""
+	}
 	stop := w.start(t)
 	w.Node(Normal, ReasonStarting, ActionStart, "")
 	w.Service(web, Warning, ReasonServiceHealthFailed, ActionListen, "address in use")
-	for len(w.server.seen()) < 2 {
+	w.Service(model.NamespacedName{Namespace: "ns1", Name: "unknown"}, Warning, ReasonServiceHealthFailed, ActionListen, "address in use")
+	for len(w.server.seen()) < 3 {
 		time.Sleep(time.Millisecond) // until the test times out
 	}
 	w.Node(Normal, ReasonStarting, ActionStart, "")
@@ -47,7 +54,9 @@ func TestWhatTheServerGets(t *testing.T) {
 		}, fields)
 	}
 	node := map[string]any{"apiVersion": "v1", "kind": "Node", "name": "node-1", "uid": "node-1"}
-	service := map[string]any{"apiVersion": "v1", "kind": "Service", "namespace": "ns1", "name": "web", "uid": "ns1/web"}
+	service := func(name, uid string) map[string]any {
+		return map[string]any{"apiVersion": "v1", "kind": "Service", "namespace": "ns1", "name": name, "uid": uid}
+	}
 	listen := func(regarding map[string]any) map[string]any {
 		return event("ns1", map[string]any{
 			"type": "Warning", "reason": "FailedToStartServiceHealthcheck", "action": "Listen",
@@ -58,7 +67,8 @@ func TestWhatTheServerGets(t *testing.T) {
 		{"POST /apis/events.k8s.io/v1/namespaces/default/events" + post, event("default", map[string]any{
 			"type": "Normal", "reason": "Starting", "action": "StartKubeProxy", "regarding": node,
 		})},
-		{"POST /apis/events.k8s.io/v1/namespaces/ns1/events" + post, listen(service)},
+		{"POST /apis/events.k8s.io/v1/namespaces/ns1/events" + post, listen(service("web", "2f1e"))},
+		{"POST /apis/events.k8s.io/v1/namespaces/ns1/events" + post, listen(service("unknown", "ns1/unknown"))},
 		{"PATCH /apis/events.k8s.io/v1/namespaces/default/events/NAME" + patch, map[string]any{
 			"series": map[string]any{"count": 2.0, "lastObservedTime": "TIME"},
 		}},

@@ -1,7 +1,6 @@
 package events
 
 import (
-	"cmp"
 	"fmt"
 	"hash/fnv"
 	"time"
@@ -48,12 +47,21 @@ func (r *Recorder) newEvent(s *series) *eventsv1.Event {
 		APIVersion: "v1", Kind: object.Kind, Namespace: object.Namespace, Name: object.Name,
 		UID: types.UID(object.NamespacedName.String()),
 	}
+	if object.Kind == kindService && r.opts.ServiceUID != nil {
+		if uid := r.opts.ServiceUID(object.NamespacedName); uid != "" {
+			ref.UID = types.UID(uid)
+		}
+	}
+	namespace := object.Namespace
+	if namespace == "" {
+		namespace = metav1.NamespaceDefault
+	}
 	suffix := s.first.UnixNano()
 	if s.shared {
-		suffix = s.hash()
+		suffix = s.hash(ref.UID)
 	}
 	return &eventsv1.Event{
-		ObjectMeta:          metav1.ObjectMeta{Namespace: cmp.Or(object.Namespace, metav1.NamespaceDefault), Name: util.GenerateEventName(object.Name, suffix)},
+		ObjectMeta:          metav1.ObjectMeta{Namespace: namespace, Name: util.GenerateEventName(object.Name, suffix)},
 		EventTime:           metav1.NewMicroTime(s.first),
 		ReportingController: Controller,
 		ReportingInstance:   cut(Controller+"-"+r.opts.NodeName, maxInstance),
@@ -66,9 +74,9 @@ func (r *Recorder) newEvent(s *series) *eventsv1.Event {
 }
 
 // hash returns the same number on each node for the same occurrence.
-func (o occurrence) hash() int64 {
+func (o occurrence) hash(uid types.UID) int64 {
 	h := fnv.New64a()
-	fmt.Fprintf(h, "%q", []string{o.object.NamespacedName.String(), o.eventType, o.reason, o.action, o.note})
+	fmt.Fprintf(h, "%q", []string{string(uid), o.eventType, o.reason, o.action, o.note})
 	return int64(h.Sum64() >> 1) // positive: a name has no sign
 }
 
