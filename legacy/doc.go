@@ -5,5 +5,5 @@
 //	model.FamilySnapshot ─┤                                            ├──> host
 //	                      └─> ipvs ──────> a plan of operations ───────┘
 //
-// The documentation of iptables and ipvs.Differences list every difference from nftables.
+// iptables.Differences and ipvs.Differences list every difference from nftables.
 package legacy

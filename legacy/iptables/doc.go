@@ -43,31 +43,6 @@
 // and a service port's chains do not depend on any other service port. A change rewrites only
 // the chains that it concerns, and those above only if a chain appears or disappears.
 //
-// # Differences from nftables
-//
-// A single new connection without a history is never concerned: it always goes where
-// model.Decide says.
-//
-//   - The algorithm source-hash chooses at random, since no match hashes a source address; a
-//     client comes back to its endpoint only with session affinity.
-//   - Round-robin begins anew when rules are written, since the state of a statistic match is
-//     the rule's, and the legacy variant replaces all rules of a table at once. Among more than
-//     32 endpoints it goes round only within a group of them.
-//   - Session affinity is kept for the last 100 clients of an endpoint (ip_list_tot of
-//     xt_recent).
-//   - A client that was sent to different endpoints by frontends with different traffic
-//     policies comes back to any of them: each endpoint has its own list of clients.
-//   - With session affinity, a new connection passes a rule for each endpoint, since a rule
-//     looks into one list.
-//   - A connection is refused after it was routed, since in the nat table nothing can be
-//     refused; without a route to the address its client learns that there is none.
-//   - While a batch is applied, a connection may for a moment be refused instead of forwarded,
-//     or the reverse: each table comes into force for itself.
-//   - DropInvalid drops all INVALID packets that are forwarded, also those that belong to no
-//     Service: otherwise every such packet would meet one rule for each endpoint, and every new
-//     pod would add a rule.
-//   - A bit of the packet mark is used, since only the nat rule that chooses knows by which
-//     frontend a connection came.
-//   - Forwarded packets that are marked, or established, are accepted, and pass no later rule of
-//     the FORWARD chain: kube-proxy does so, and nodes with a FORWARD policy of DROP rely on it.
+// Rules of different tables can't be exchanged together. [Differences] lists the consequences,
+// and every other difference from nftables.
 package iptables

@@ -1,0 +1,52 @@
+package iptables
+
+// A Difference describes different behaviour of the iptables and the nftables backends.
+type Difference struct {
+	What string
+	Why  string
+}
+
+// Differences lists all known differences. A single new connection without a history is never
+// concerned: it always goes where model.Decide says.
+var Differences = []Difference{
+	{
+		"the algorithm source-hash chooses at random; a client comes back to its endpoint only with session affinity",
+		"no match hashes a source address",
+	},
+	{
+		"round-robin begins anew when rules are written; among more than 32 endpoints it goes round only within a group of them",
+		"the state of a statistic match is the rule's; the legacy variant replaces all rules of a table at once",
+	},
+	{
+		"session affinity is kept for the last 100 clients of an endpoint",
+		"xt_recent holds so many addresses in a list (its parameter ip_list_tot)",
+	},
+	{
+		"a client that was sent to different endpoints by frontends with different traffic policies comes back to any of them",
+		"each endpoint has a list of clients for itself, and the lists know nothing of one another",
+	},
+	{
+		"with session affinity, a new connection passes a rule for each endpoint",
+		"a rule looks into one list, by its name",
+	},
+	{
+		"a connection is refused after it was routed; without a route to the address its client learns that there is none",
+		"in the nat table nothing can be refused",
+	},
+	{
+		"while a batch is applied, a connection may for a moment be refused instead of forwarded, or the reverse",
+		"each table comes into force for itself",
+	},
+	{
+		"DropInvalid drops all INVALID packets that are forwarded, also those that belong to no Service",
+		"every such packet would meet one rule for each endpoint, and every new pod would add a rule",
+	},
+	{
+		"a bit of the packet mark is used",
+		"only the nat rule that chooses knows by which frontend a connection came",
+	},
+	{
+		"forwarded packets that are marked, or established, are accepted, and pass no later rule of the FORWARD chain",
+		"kube-proxy does so, and nodes with a FORWARD policy of DROP rely on it",
+	},
+}
