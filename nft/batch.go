@@ -103,7 +103,7 @@ func (b *Batch) aheadElements(n int) []*Batch {
 		if replaced := deleted(b.Delete, s.Set); len(replaced) == 0 {
 			b.Add[i].Ops = nil
 		} else {
-			early = take(b.Add[i:i+1], func(_ string, op ElementOp) bool { return !replaced[op.Key] })
+			early = take(b.Add[i:i+1], func(_ string, op *ElementOp) bool { return !replaced[op.Key] })
 		}
 		for part := range chunks(early, n) {
 			ahead = append(ahead, &Batch{Family: b.Family, Add: part})

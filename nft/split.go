@@ -98,7 +98,7 @@ type service struct {
 
 // service returns the number of the Service that an operation belongs to, or false if there is
 // none or it is joint.
-func (g *groups) service(set string, op ElementOp) (int, bool) {
+func (g *groups) service(set string, op *ElementOp) (int, bool) {
 	if op.Port != nil {
 		if g.last != op.Port {
 			g.last, g.lastNumber = op.Port, g.numbers[op.Port]
@@ -252,14 +252,14 @@ func (b *Batch) first(g *groups) *Batch {
 	if b.CreateTable {
 		first.SetChains, b.SetChains = b.SetChains, nil
 	}
-	urgent := func(set string, op ElementOp) bool {
+	urgent := func(set string, op *ElementOp) bool {
 		n, ok := g.service(set, op)
 		return ok && g.services[n].urgent
 	}
 	if g.urgent {
 		first.Delete = take(b.Delete, urgent)
 	}
-	first.Add = take(b.Add, func(set string, op ElementOp) bool {
+	first.Add = take(b.Add, func(set string, op *ElementOp) bool {
 		switch set {
 		case Hairpin: // an endpoint could not connect to itself without
 			return true
@@ -275,8 +275,8 @@ func (b *Batch) first(g *groups) *Batch {
 func (b *Batch) byService(g *groups, size int) []*Batch {
 	total := 0
 	for _, s := range slices.Concat(b.Delete, b.Add) {
-		for _, op := range s.Ops {
-			if k, ok := g.service(s.Set, op); ok {
+		for i := range s.Ops {
+			if k, ok := g.service(s.Set, &s.Ops[i]); ok {
 				g.services[k].weight++
 				total++
 			}
@@ -295,7 +295,7 @@ func (b *Batch) byService(g *groups, size int) []*Batch {
 		s.piece = n - 1
 		load += s.weight
 	}
-	to := func(set string, op ElementOp) int {
+	to := func(set string, op *ElementOp) int {
 		if k, ok := g.service(set, op); ok {
 			return g.services[k].piece
 		}
@@ -312,7 +312,7 @@ func (b *Batch) byService(g *groups, size int) []*Batch {
 
 // invalid takes the elements from the batch that drop packets of no connection.
 func (b *Batch) invalid(size int) []*Batch {
-	invalid := func(set string, _ ElementOp) bool { return set == ServiceEndpoints }
+	invalid := func(set string, _ *ElementOp) bool { return set == ServiceEndpoints }
 	var pieces []*Batch
 	for part := range chunks(take(b.Delete, invalid), size) {
 		pieces = append(pieces, &Batch{Family: b.Family, Delete: part})
@@ -336,18 +336,25 @@ func chunks(lists []SetOps, n int) iter.Seq[[]SetOps] {
 	}
 }
 
-// take takes operations out of lists.
-func take(lists []SetOps, yes func(set string, op ElementOp) bool) []SetOps {
+// take takes operations out of lists. They are large: slices.DeleteFunc, which copies each of them
+// for its question, makes Split of 250,000 endpoints half as slow again.
+func take(lists []SetOps, yes func(set string, op *ElementOp) bool) []SetOps {
 	var all []SetOps
 	for k, s := range lists {
 		var taken []ElementOp
-		lists[k].Ops = slices.DeleteFunc(s.Ops, func(op ElementOp) bool {
-			if !yes(s.Set, op) {
-				return false
+		left := 0
+		for i := range s.Ops {
+			if yes(s.Set, &s.Ops[i]) {
+				taken = append(taken, s.Ops[i])
+				continue
 			}
-			taken = append(taken, op)
-			return true
-		})
+			if left < i {
+				s.Ops[left] = s.Ops[i]
+			}
+			left++
+		}
+		clear(s.Ops[left:])
+		lists[k].Ops = s.Ops[:left]
 		if len(taken) > 0 {
 			all = append(all, SetOps{s.Set, taken})
 		}
@@ -356,13 +363,13 @@ func take(lists []SetOps, yes func(set string, op ElementOp) bool) []SetOps {
 }
 
 // partition sorts operations into n lists. It copies only those that are not in this order.
-func partition(lists []SetOps, n int, to func(set string, op ElementOp) int) [][]SetOps {
+func partition(lists []SetOps, n int, to func(set string, op *ElementOp) int) [][]SetOps {
 	parts := make([][]SetOps, n)
 	for _, s := range lists {
 		whose := make([]int, len(s.Ops))
 		begin := make([]int, n+1) // of each list's operations
 		for i := range s.Ops {
-			whose[i] = to(s.Set, s.Ops[i])
+			whose[i] = to(s.Set, &s.Ops[i])
 			begin[whose[i]+1]++
 		}
 		for k := range n {
