@@ -88,12 +88,9 @@ func New(o Options) *Forwarder {
 	if o.Failed == nil {
 		o.Failed = func(model.NamespacedName, error) {}
 	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
 	return &Forwarder{
 		env: env{
-			log:     o.Log,
+			log:     cmp.Or(o.Log, slog.New(slog.DiscardHandler)),
 			open:    sockets{listenTCP, listenUDP, connectTCP, connectUDP},
 			limits:  defaultLimits(),
 			conns:   new(sync.WaitGroup),
@@ -114,10 +111,7 @@ func (f *Forwarder) Queued(time.Time) {}
 // Done implements [reconcile.Observer].
 func (f *Forwarder) Done(r reconcile.Round) {
 	f.latest.Store(r.Snapshot)
-	select {
-	case f.wake <- struct{}{}:
-	default:
-	}
+	reconcile.Signal(f.wake)
 }
 
 // Run listens until ctx ends. When it returns, all listeners are closed, all connections

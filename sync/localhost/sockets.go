@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"slices"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -66,12 +67,8 @@ func cause(err error) error {
 // ours reports whether an error is about this process or its node, so that another
 // endpoint would not help.
 func ours(err error) bool {
-	for _, e := range []error{unix.EMFILE, unix.ENFILE, unix.ENOBUFS, unix.ENOMEM, unix.EADDRNOTAVAIL} {
-		if errors.Is(err, e) {
-			return true
-		}
-	}
-	return false
+	list := []error{unix.EMFILE, unix.ENFILE, unix.ENOBUFS, unix.ENOMEM, unix.EADDRNOTAVAIL}
+	return slices.ContainsFunc(list, func(e error) bool { return errors.Is(err, e) })
 }
 
 // awaitDatagram returns when a datagram, or an error, can be read. Thousands of goroutines
