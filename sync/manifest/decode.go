@@ -105,11 +105,7 @@ func appendScalar(out []byte, n *yaml.Node) []byte {
 
 // isTrue reports whether s, a boolean of YAML 1.1, is true, yes or on.
 func isTrue(s string) bool {
-	switch s[0] {
-	case 't', 'T', 'y', 'Y':
-		return true
-	}
-	return strings.EqualFold(s, "on")
+	return strings.ContainsAny(s[:1], "tTyY") || strings.EqualFold(s, "on")
 }
 
 func appendString(out []byte, s string) []byte {

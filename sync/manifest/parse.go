@@ -98,15 +98,11 @@ func (p *parser) document(doc document) {
 // typeMeta is the type of an object.
 type typeMeta struct{ apiVersion, kind string }
 
-// known reports whether the proxy reads objects of type t.
-func (t typeMeta) known() bool {
-	switch t {
-	case typeMeta{"v1", "Service"}, typeMeta{"discovery.k8s.io/v1", "EndpointSlice"}, typeMeta{"v1", "Node"},
-		// Both versions of a ServiceCIDR have the same fields.
-		typeMeta{"networking.k8s.io/v1", "ServiceCIDR"}, typeMeta{"networking.k8s.io/v1beta1", "ServiceCIDR"}:
-		return true
-	}
-	return false
+// known has the types of the objects that the proxy reads.
+var known = map[typeMeta]bool{
+	{"v1", "Service"}: true, {"discovery.k8s.io/v1", "EndpointSlice"}: true, {"v1", "Node"}: true,
+	// Both versions of a ServiceCIDR have the same fields.
+	{"networking.k8s.io/v1", "ServiceCIDR"}: true, {"networking.k8s.io/v1beta1", "ServiceCIDR"}: true,
 }
 
 // object reads one object, or all objects of a list. n may lack its type; the default is what.
@@ -141,9 +137,9 @@ func (p *parser) object(n *yaml.Node, what typeMeta, path []int) {
 	switch {
 	case what == typeMeta{"v1", "List"}:
 		p.list(n, what, typeMeta{}, path)
-	case item != what && item.known():
+	case item != what && known[item]:
 		p.list(n, what, item, path)
-	case !what.known():
+	case !known[what]:
 		p.file.ignored[what.apiVersion+" "+what.kind]++
 	case what.kind == "Service":
 		read(p, n, what.kind, path, kube.Service, builder.SetService, builder.DeleteService)
