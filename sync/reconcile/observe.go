@@ -82,8 +82,5 @@ func failedFamilies(err error) (failed [len(model.Families)]bool) {
 			return failedFamilies(inner)
 		}
 	}
-	for _, f := range model.Families {
-		failed[f] = true
-	}
-	return failed
+	return [len(model.Families)]bool{model.IPv4: true, model.IPv6: true}
 }
