@@ -1,6 +1,7 @@
 package events
 
 import (
+	"cmp"
 	"fmt"
 	"hash/fnv"
 	"time"
@@ -52,16 +53,14 @@ func (r *Recorder) newEvent(s *series) *eventsv1.Event {
 			ref.UID = types.UID(uid)
 		}
 	}
-	namespace := object.Namespace
-	if namespace == "" {
-		namespace = metav1.NamespaceDefault
-	}
 	suffix := s.first.UnixNano()
 	if s.shared {
 		suffix = s.hash(ref.UID)
 	}
 	return &eventsv1.Event{
-		ObjectMeta:          metav1.ObjectMeta{Namespace: namespace, Name: util.GenerateEventName(object.Name, suffix)},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: cmp.Or(object.Namespace, metav1.NamespaceDefault), Name: util.GenerateEventName(object.Name, suffix),
+		},
 		EventTime:           metav1.NewMicroTime(s.first),
 		ReportingController: Controller,
 		ReportingInstance:   cut(Controller+"-"+r.opts.NodeName, maxInstance),

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
 	"time"
 
@@ -138,13 +137,10 @@ func (r *Recorder) write(ctx context.Context, s *series) error {
 		s.event.Series = &eventsv1.EventSeries{Count: count, LastObservedTime: metav1.NewMicroTime(last)}
 	}
 	if s.told > 0 {
-		patch, err := json.Marshal(struct {
+		patch, _ := json.Marshal(struct { // it can't fail with these types
 			Series *eventsv1.EventSeries `json:"series"`
 		}{s.event.Series})
-		if err != nil {
-			return fmt.Errorf("encode a series of events: %w", err)
-		}
-		err = r.opts.Client.PatchEvent(ctx, s.event.Namespace, s.event.Name, patch)
+		err := r.opts.Client.PatchEvent(ctx, s.event.Namespace, s.event.Name, patch)
 		if err == nil {
 			s.told = count
 		}
