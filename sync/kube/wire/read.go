@@ -70,7 +70,7 @@ func (s objects) open(data []byte) (kind, []byte, bool) {
 	if !contents(name, &apiVersion, &inVersion) {
 		return kind{}, nil, false
 	}
-	k, ok := s.kinds[typeMeta{string(apiVersion), string(inVersion)}]
+	k, ok := s.kinds[metav1.TypeMeta{APIVersion: string(apiVersion), Kind: string(inVersion)}]
 	return k, raw, ok
 }
 

@@ -48,7 +48,7 @@ func (s events) Decode(data []byte, defaults *schema.GroupVersionKind, into runt
 // objects decodes objects and lists.
 type objects struct {
 	runtime.Serializer
-	kinds map[typeMeta]kind
+	kinds map[metav1.TypeMeta]kind
 }
 
 // Decode implements [runtime.Decoder]. The result shares nothing with data.
@@ -59,9 +59,6 @@ func (s objects) Decode(data []byte, defaults *schema.GroupVersionKind, into run
 	}
 	return s.Serializer.Decode(data, defaults, into)
 }
-
-// typeMeta has the fields of an object that name its kind.
-type typeMeta struct{ apiVersion, kind string }
 
 // kind is a kind that this package can read.
 type kind struct {
@@ -88,13 +85,13 @@ var (
 )
 
 // kindsOf returns the kinds of objects, and of lists of them, in a scheme.
-func kindsOf(scheme *runtime.Scheme) map[typeMeta]kind {
-	out := map[typeMeta]kind{}
+func kindsOf(scheme *runtime.Scheme) map[metav1.TypeMeta]kind {
+	out := map[metav1.TypeMeta]kind{}
 	for gvk, t := range scheme.AllKnownTypes() {
 		pointer := reflect.PointerTo(t)
 		if pointer.Implements(objectType) || pointer.Implements(messageType) && isList(t) {
-			var name typeMeta
-			name.apiVersion, name.kind = gvk.ToAPIVersionAndKind()
+			var name metav1.TypeMeta
+			name.APIVersion, name.Kind = gvk.ToAPIVersionAndKind()
 			out[name] = kind{gvk, pointer}
 		}
 	}

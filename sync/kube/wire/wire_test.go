@@ -239,7 +239,7 @@ func TestEveryKindOfTheScheme(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"Service", "ServiceList", "Node", "NodeList"} {
-		if _, ok := kinds[typeMeta{"v1", name}]; !ok {
+		if _, ok := kinds[metav1.TypeMeta{APIVersion: "v1", Kind: name}]; !ok {
 			t.Errorf("%s is not read here", name)
 		}
 	}
