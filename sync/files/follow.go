@@ -35,9 +35,6 @@ type Follower struct {
 func New(log *slog.Logger) *Follower {
 	f := &Follower{log: log, wanted: make(map[string]bool)}
 	f.watcher, f.broken = fsnotify.NewWatcher()
-	if f.broken != nil {
-		f.watcher = nil
-	}
 	return f
 }
 
