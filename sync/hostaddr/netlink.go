@@ -29,12 +29,8 @@ type routeNetlink struct {
 	ignore []string
 }
 
-// openNetlink opens the sockets in a network namespace; nil is that of the process.
-func openNetlink(ns *netns.NsHandle, ignore []string) (kernel, error) {
-	at := netns.None() // the same
-	if ns != nil {
-		at = *ns
-	}
+// openNetlink opens the sockets in a network namespace; [netns.None] is that of the process.
+func openNetlink(at netns.NsHandle, ignore []string) (kernel, error) {
 	events, err := nl.SubscribeAt(at, netns.None(), unix.NETLINK_ROUTE,
 		unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR,
 		// The default route determines the order.

@@ -86,7 +86,7 @@ func TestSourceFollowsTheKernel(t *testing.T) {
 	complete := make(chan struct{})
 	f := follower{
 		log:      slog.New(slog.DiscardHandler),
-		open:     func() (kernel, error) { return openNetlink(&ns, []string{"virtual", "none"}) },
+		open:     func() (kernel, error) { return openNetlink(ns, []string{"virtual", "none"}) },
 		update:   func(a []netip.Addr) { got <- a },
 		complete: func() { close(complete) },
 	}

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/vishvananda/netns"
+
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
@@ -47,7 +49,7 @@ type Source struct {
 func (s *Source) Run(ctx context.Context, state *reconcile.State) error {
 	f := follower{
 		log:  s.Log,
-		open: func() (kernel, error) { return openNetlink(nil, s.Ignore) },
+		open: func() (kernel, error) { return openNetlink(netns.None(), s.Ignore) },
 		update: func(addrs []netip.Addr) {
 			state.Update(reconcile.Change{}, func(b *model.Builder) { b.SetHostAddresses(addrs) })
 		},
