@@ -3,6 +3,7 @@ package explain
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -29,12 +30,7 @@ func (e *Explanation) say() {
 
 // step adds a step of sentences, without the empty ones.
 func (e *Explanation) step(sentences ...string) {
-	var said []string
-	for _, s := range sentences {
-		if s != "" {
-			said = append(said, s)
-		}
-	}
+	said := slices.DeleteFunc(sentences, func(s string) bool { return s == "" })
 	if len(said) > 0 {
 		e.Steps = append(e.Steps, Step{Text: said[0], Lines: said[1:]})
 	}
