@@ -41,7 +41,8 @@ func (d *daemon) observe(p *dataplane, state *reconcile.State) *observers {
 	figures := metrics.Options{
 		Backend: p.name, Reason: p.why, Started: d.started,
 		Legacy: p.stats, Pending: state.Pending, Localhost: o.localhost.Stats,
-		ConntrackTable: conntrackTable, EventsDropped: d.events.Dropped,
+		EventsDropped:  d.events.Dropped,
+		ConntrackTable: func() (int, int, error) { return nodesetup.TableUse(nodesetup.Options{}) },
 	}
 	if p.nft != nil {
 		figures.NFT = p.nft.Stats
@@ -57,7 +58,7 @@ func (d *daemon) observe(p *dataplane, state *reconcile.State) *observers {
 		SyncPeriod: c.SyncPeriod(config.Backend(p.name)), Count: o.metrics.HTTP,
 	})
 	o.services = health.NewServices(health.ServicesOptions{
-		Healthy: o.tracker.Healthy, Restricted: restricted(c), Log: d.log,
+		Healthy: o.tracker.Healthy, Restricted: !c.Model().NodePortAddresses.All, Log: d.log,
 		Failed: func(service model.NamespacedName, _ uint16, err error) {
 			d.events.Service(service, events.Warning, events.ReasonServiceHealthFailed, events.ActionListen, err.Error())
 		},
@@ -69,10 +70,6 @@ func (d *daemon) observe(p *dataplane, state *reconcile.State) *observers {
 	}
 	return o
 }
-
-// restricted reports whether node ports and health-check node ports answer only on some of the
-// node's addresses.
-func restricted(c *config.Config) bool { return !c.Model().NodePortAddresses.All }
 
 func (o *observers) all() []reconcile.Observer {
 	list := []reconcile.Observer{o.tracker, o.metrics, o.services, o.localhost, &events.Problems{Recorder: o.events}}
@@ -99,11 +96,6 @@ func (o *observers) watchTable(ctx context.Context) {
 		o.events.Node(events.Warning, events.ReasonConntrackNearlyFull, events.ActionStart,
 			fmt.Sprintf("connection tracking has %d of at most %d entries: at the limit, new connections are dropped (conntrack.maxPerCore)", used, limit))
 	})
-}
-
-func conntrackTable() (entries, limit uint64, ok bool) {
-	used, most, err := nodesetup.TableUse(nodesetup.Options{})
-	return uint64(used), uint64(most), err == nil
 }
 
 // scrapeTimeout limits a scrape: Prometheus' default timeout is 10 s.

@@ -77,7 +77,7 @@ func (r *running) change(ctx context.Context, c *config.Config, end func(error))
 	}
 	backend := config.Backend(r.plane.name)
 	r.observers.tracker.SetSyncPeriod(c.SyncPeriod(backend))
-	r.observers.services.SetRestricted(restricted(c))
+	r.observers.services.SetRestricted(!c.Model().NodePortAddresses.All)
 	if r.plane.nft != nil {
 		r.plane.nft.SetCounters(c.ServiceCounters)
 	}

@@ -12,9 +12,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	dto "github.com/prometheus/client_model/go"
-
-	"github.com/vmapd/vmapd/model"
-	"github.com/vmapd/vmapd/model/modeltest"
 )
 
 var update = flag.Bool("update", false, "rewrite testdata")
@@ -195,24 +192,6 @@ func TestBeforeTheFirstRound(t *testing.T) {
 	} {
 		if diff := cmp.Diff(want, series(families[name])); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
-	}
-}
-
-func TestAFamilyThatIsNotProgrammedHasNoFigures(t *testing.T) {
-	o := all(IPTables)
-	o.Families = []model.Family{model.IPv4}
-	m := New(o)
-	m.Queued(later)
-	m.Done(round(modeltest.Snapshot(modeltest.Config(), objects()...), nil))
-	for name, f := range scrape(t, m) {
-		if name == "vmapd_service_connections_total" { // shows what it is given
-			continue
-		}
-		for _, s := range series(f) {
-			if strings.Contains(s, `ip_family="IPv6"`) {
-				t.Errorf("%s%s", name, s)
-			}
 		}
 	}
 }

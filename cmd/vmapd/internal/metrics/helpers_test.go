@@ -73,7 +73,7 @@ func all(backend string) Options {
 		return [2]localhost.Stats{{Listeners: 3, Missing: 1, Failures: 1, Accepted: 40}, {Listeners: 2, Accepted: 2}}
 	}
 	o.EventsDropped = func() uint64 { return 3 }
-	o.ConntrackTable = func() (uint64, uint64, bool) { return 4711, 262144, true }
+	o.ConntrackTable = func() (int, int, error) { return 4711, 262144, nil }
 	o.ServiceConnections = connections
 	if backend == NFTables {
 		o.NFT = func(f model.Family) kernel.Stats {

@@ -39,7 +39,7 @@ const proxyNamespace = "kubeproxy"
 func (m *Metrics) histogram(namespace, name, help string, buckets []float64) *prometheus.HistogramVec {
 	v := prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: namespace, Name: name, Help: help, Buckets: buckets}, []string{ipFamily})
 	m.registry.MustRegister(v)
-	for _, f := range m.families {
+	for _, f := range model.Families {
 		v.WithLabelValues(f.String())
 	}
 	return v
@@ -61,7 +61,7 @@ func (m *Metrics) counter(namespace, name, help string, labels ...string) *prome
 // increase.
 func (m *Metrics) familyCounter(namespace, name, help string) *prometheus.CounterVec {
 	v := m.counter(namespace, name, help, ipFamily)
-	for _, f := range m.families {
+	for _, f := range model.Families {
 		v.WithLabelValues(f.String())
 	}
 	return v
@@ -150,7 +150,7 @@ func (m *Metrics) registerIPTables() {
 	} {
 		m.scrape(prometheus.GaugeValue, proxyNamespace, name, rules.help, []string{ipFamily, "table"}, func(emit emitter) {
 			stats := read()
-			for _, f := range m.families {
+			for _, f := range model.Families {
 				for table, n := range rules.of(stats[f]) {
 					emit(float64(n), f.String(), table)
 				}
@@ -160,11 +160,8 @@ func (m *Metrics) registerIPTables() {
 	m.scrape(prometheus.CounterValue, proxyNamespace, "iptables_ct_state_invalid_dropped_packets_total",
 		"Packets dropped because connection tracking classified them as INVALID, as of the last comparison with the node's rules.", nil,
 		func(emit emitter) {
-			sum := uint64(0)
-			for _, s := range read() {
-				sum += s.InvalidDropped
-			}
-			emit(float64(sum))
+			stats := read()
+			emit(float64(stats[model.IPv4].InvalidDropped + stats[model.IPv6].InvalidDropped))
 		})
 }
 
@@ -189,11 +186,8 @@ func (m *Metrics) registerLocalhost() {
 	case IPTables:
 		m.scrape(prometheus.CounterValue, proxyNamespace, "iptables_localhost_nodeports_accepted_packets_total",
 			"Connections to node ports on loopback, counted by their first packet.", nil, func(emit emitter) {
-				sum := uint64(0)
-				for _, s := range read() {
-					sum += s.Accepted
-				}
-				emit(float64(sum))
+				stats := read()
+				emit(float64(stats[model.IPv4].Accepted + stats[model.IPv6].Accepted))
 			})
 	}
 }

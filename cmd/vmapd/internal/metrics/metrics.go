@@ -3,7 +3,6 @@ package metrics
 import (
 	"net/http"
 	"runtime/debug"
-	"slices"
 	"sync"
 	"time"
 
@@ -31,8 +30,6 @@ const (
 type Options struct {
 	Backend string // NFTables, IPTables or IPVS
 	Reason  string // why the backend was chosen
-	// Families are the IP families that the backend programs. Default: both.
-	Families []model.Family
 	// Build is the build information of this program. Default: that of the runtime.
 	Build *debug.BuildInfo
 	// Started is when the process began. Changes before it are not part of the programming
@@ -47,9 +44,9 @@ type Options struct {
 	Pending func() (services, endpointSlices int)
 	// Localhost is about node ports on loopback.
 	Localhost func() [len(model.Families)]localhost.Stats
-	// ConntrackTable returns the size and the limit of the connection tracking table. ok is
-	// false if they are not known.
-	ConntrackTable func() (entries, limit uint64, ok bool)
+	// ConntrackTable returns the size and the limit of the connection tracking table, or an
+	// error if they are not known.
+	ConntrackTable func() (entries, limit int, err error)
 	// EventsDropped counts events that could not be sent to the API server.
 	EventsDropped func() uint64
 	// ServiceConnections returns the number of new connections of each service port and family.
@@ -59,7 +56,6 @@ type Options struct {
 // Metrics are the metrics of one daemon. It is a reconcile.Observer, and safe for concurrent use.
 type Metrics struct {
 	options  Options
-	families []model.Family
 	registry *prometheus.Registry
 	handler  http.Handler
 	sliMux   *http.ServeMux
@@ -77,11 +73,8 @@ func New(o Options) *Metrics {
 		o.Build, _ = debug.ReadBuildInfo()
 	}
 	m := &Metrics{
-		options: o, families: o.Families, registry: prometheus.NewRegistry(), sliMux: http.NewServeMux(),
+		options: o, registry: prometheus.NewRegistry(), sliMux: http.NewServeMux(),
 		rounds: rounds{kinds: map[string]bool{}},
-	}
-	if len(m.families) == 0 {
-		m.families = slices.Clone(model.Families[:])
 	}
 	m.registerProxy()
 	m.registerOwn()

@@ -31,7 +31,7 @@ var _ reconcile.Observer = (*Metrics)(nil)
 
 // Queued implements reconcile.Observer.
 func (m *Metrics) Queued(at time.Time) {
-	for _, f := range m.families {
+	for _, f := range model.Families {
 		m.proxy.lastQueued.WithLabelValues(f.String()).Set(seconds(at))
 	}
 }
@@ -47,7 +47,7 @@ func (m *Metrics) Done(r reconcile.Round) {
 	if r.Err == nil {
 		m.rounds.services, m.rounds.endpointSlices = 0, 0
 	}
-	for _, f := range m.families {
+	for _, f := range model.Families {
 		m.duration(f, r)
 		m.remember(f, r)
 		if r.Failed[f] {

@@ -27,7 +27,7 @@ func (m *Metrics) scrape(kind prometheus.ValueType, namespace, name, help string
 // perFamily is like scrape, with one value for each family.
 func (m *Metrics) perFamily(kind prometheus.ValueType, namespace, name, help string, of func(model.Family) float64) {
 	m.scrape(kind, namespace, name, help, []string{ipFamily}, func(emit emitter) {
-		for _, f := range m.families {
+		for _, f := range model.Families {
 			emit(of(f), f.String())
 		}
 	})

@@ -52,7 +52,7 @@ func TestNothingIsThereTwice(t *testing.T) {
 // Figures that make no sense, or that can't be had, do not hide the others.
 func TestABadFigureIsAlone(t *testing.T) {
 	o := bare(NFTables)
-	o.ConntrackTable = func() (uint64, uint64, bool) { return 0, 0, false }
+	o.ConntrackTable = func() (int, int, error) { return 0, 0, strconv.ErrSyntax }
 	list := connections()
 	list[1].Name.Namespace = "\xff\xfe"
 	o.ServiceConnections = func() []kernel.Count { return append(list, list[0]) }

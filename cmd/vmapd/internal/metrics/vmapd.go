@@ -30,7 +30,7 @@ func (m *Metrics) registerOwn() {
 	o.failures = m.familyCounter(ownNamespace, "sync_failures_total", "Failed syncs, with any backend.")
 	o.servicePorts = m.gauge(ownNamespace, "service_ports", "Service ports that are programmed.", ipFamily)
 	o.ready = m.gauge(ownNamespace, "ready", "Whether all Services have been programmed once.", ipFamily)
-	for _, f := range m.families {
+	for _, f := range model.Families {
 		o.ready.WithLabelValues(f.String())
 	}
 	o.rejected = m.gauge(ownNamespace, "rejected_objects", "Objects that are ignored, in whole or in part, because they are invalid; the log has the reasons.", "kind")
@@ -93,12 +93,12 @@ func (m *Metrics) registerConntrack() {
 		return
 	}
 	m.scrape(prometheus.GaugeValue, ownNamespace, "conntrack_entries", "Entries of the connection tracking table.", nil, func(emit emitter) {
-		if entries, _, ok := read(); ok {
+		if entries, _, err := read(); err == nil {
 			emit(float64(entries))
 		}
 	})
 	m.scrape(prometheus.GaugeValue, ownNamespace, "conntrack_limit", "Maximum number of entries of the connection tracking table.", nil, func(emit emitter) {
-		if _, limit, ok := read(); ok {
+		if _, limit, err := read(); err == nil {
 			emit(float64(limit))
 		}
 	})
