@@ -29,7 +29,7 @@ type ports struct {
 func (d *daemon) openPorts(p *dataplane, o *observers, nodeName string) (*ports, error) {
 	c := d.current.Load()
 	pages := httpserver.MetricsPort{
-		Component: "vmapd", Metrics: o.metrics.Handler(), SLIs: o.metrics.SLIHandler(),
+		Metrics: o.metrics.Handler(), SLIs: o.metrics.SLIHandler(),
 		ProxyMode: func() string { return p.name },
 		Config: func() (kubeProxy, own any) {
 			now := d.current.Load()
@@ -67,16 +67,8 @@ func (d *daemon) openPorts(p *dataplane, o *observers, nodeName string) (*ports,
 	return ps, nil
 }
 
-// addresses returns the addresses to listen on: none if a is empty.
-func addresses(a string) []string {
-	if a == "" {
-		return nil
-	}
-	return []string{a}
-}
-
 func (ps *ports) healthConfig(c *config.Config) httpserver.Config {
-	return httpserver.Config{Addresses: addresses(c.HealthzBindAddress), Handler: ps.health}
+	return httpserver.Config{Addresses: []string{c.HealthzBindAddress}, Handler: ps.health}
 }
 
 // metricsConfig returns the configuration of the metrics port. It makes only those parts anew
@@ -84,7 +76,7 @@ func (ps *ports) healthConfig(c *config.Config) httpserver.Config {
 // tokens stay otherwise.
 func (ps *ports) metricsConfig(c *config.Config) (httpserver.Config, error) {
 	next, before := ps.served, ps.current
-	next.Addresses = addresses(c.MetricsBindAddress)
+	next.Addresses = []string{c.MetricsBindAddress}
 	if next.Handler == nil || c.EnableProfiling != before.EnableProfiling {
 		pages := ps.pages
 		pages.Profiling = c.EnableProfiling

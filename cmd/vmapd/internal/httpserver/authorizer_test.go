@@ -125,7 +125,7 @@ func guarded(t *testing.T, api *apiServer) (url string, client *http.Client, sai
 	certificate, client := testCertificate(t)
 	s, _ := start(t, Config{
 		Addresses: []string{"127.0.0.1:0"}, TLS: certificate.Config(),
-		Handler:    MetricsPort{Component: "vmapd", Metrics: says("figures"), Profiling: true, SetVerbosity: func(int) {}}.Handler(),
+		Handler:    MetricsPort{Metrics: says("figures"), Profiling: true, SetVerbosity: func(int) {}}.Handler(),
 		Authorizer: NewAuthorizer(reviewer, log),
 	}, Options{})
 	return "https://" + serving(t, s, 1), client, said

@@ -14,7 +14,7 @@ import (
 // Config of a [Server].
 type Config struct {
 	// Addresses to listen on, each HOST:PORT; an unspecified address means both families, as
-	// everywhere in Go. Without addresses, nothing is served.
+	// everywhere in Go. A Server ignores empty ones; without any, it serves nothing.
 	Addresses []string
 	// Handler answers the requests.
 	Handler http.Handler

@@ -224,7 +224,7 @@ func FuzzNothingPassesWithoutAToken(f *testing.F) {
 	}
 	f.Add([]byte("PUT /debug/flags/v HTTP/1.1\r\nHost: a\r\nAuthorization: bearer \t\r\nContent-Length: 1\r\n\r\n9"))
 	secret := says("secret")
-	inner := MetricsPort{Component: "vmapd", Metrics: secret, SLIs: secret, Profiling: true}.Handler()
+	inner := MetricsPort{Metrics: secret, SLIs: secret, Profiling: true}.Handler()
 	h := NewAuthorizer(nobody{}, discard()).Wrap(inner)
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(string(raw))))

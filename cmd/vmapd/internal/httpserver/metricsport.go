@@ -11,8 +11,6 @@ import (
 
 // MetricsPort has the pages of the metrics port. A page whose field is nil does not exist.
 type MetricsPort struct {
-	// Component is the name in the titles of /flagz and /statusz.
-	Component string
 	// Metrics and SLIs answer /metrics and /metrics/slis.
 	Metrics, SLIs http.Handler
 	// ProxyMode returns the name of the backend, for /proxyMode.

@@ -50,7 +50,7 @@ func metricsPort(t *testing.T) MetricsPort {
 	t.Helper()
 	now := time.Now()
 	return MetricsPort{
-		Component: "vmapd", Metrics: says("figures"), SLIs: says("slis"),
+		Metrics: says("figures"), SLIs: says("slis"),
 		ProxyMode: func() string { return "nftables" },
 		Config: func() (kubeProxy, own any) {
 			return struct {
@@ -155,7 +155,7 @@ Error IPv6: no such file; really
 
 func TestWhatIsNotGivenIsNotFound(t *testing.T) {
 	t.Parallel()
-	h := MetricsPort{Component: "vmapd"}.Handler()
+	h := MetricsPort{}.Handler()
 	for path, want := range map[string]int{
 		"/healthz": 200, "/metrics": 404, "/metrics/slis": 404, "/proxyMode": 404, "/configz": 404, "/flagz": 404, "/statusz": 404,
 	} {
@@ -212,7 +212,7 @@ func TestNegotiate(t *testing.T) {
 func TestProfiling(t *testing.T) {
 	t.Parallel()
 	set := -1
-	m := MetricsPort{Component: "vmapd", Profiling: true, SetVerbosity: func(level int) { set = level }, Status: func() Status { return Status{} }}
+	m := MetricsPort{Profiling: true, SetVerbosity: func(level int) { set = level }, Status: func() Status { return Status{} }}
 	h := m.Handler()
 	for _, tt := range []struct {
 		method, path, body string

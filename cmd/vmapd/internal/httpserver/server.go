@@ -66,10 +66,10 @@ func (s *Server) Set(c Config) error {
 }
 
 func (s *Server) configure(c Config) error {
+	c.Addresses = slices.DeleteFunc(slices.Clone(c.Addresses), func(a string) bool { return a == "" })
 	if err := c.Validate(); err != nil {
 		return fmt.Errorf("%s server: %w", s.opts.Name, err)
 	}
-	c.Addresses = slices.Clone(c.Addresses)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.config = c

@@ -40,7 +40,7 @@ type structuredStatus struct {
 }
 
 func (m MetricsPort) statusz(paths []string) http.Handler {
-	return m.zpage("Statusz",
+	return zpageHandler("Statusz",
 		func() string { return "\n" + m.Status().text(time.Now(), paths) },
 		func(p zpage) any { return m.Status().structured(p, time.Now(), paths) })
 }

@@ -63,8 +63,8 @@ func isOr(params map[string]string, name, want string) bool {
 	return !ok || v == want
 }
 
-// zpage serves a page as text or, with the common fields added by structured, as JSON.
-func (m MetricsPort) zpage(kind string, text func() string, structured func(zpage) any) http.Handler {
+// zpageHandler serves a page as text or, with the common fields added by structured, as JSON.
+func zpageHandler(kind string, text func() string, structured func(zpage) any) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		version, ok := negotiate(r.Header.Get("Accept"), kind)
 		switch {
@@ -73,16 +73,16 @@ func (m MetricsPort) zpage(kind string, text func() string, structured func(zpag
 				strings.Join(zpageVersions, "|"), zpageGroup, kind), http.StatusNotAcceptable)
 		case version != "":
 			p := zpage{Kind: kind, APIVersion: zpageGroup + "/" + version}
-			p.Metadata.Name = m.Component
+			p.Metadata.Name = "vmapd"
 			writeJSON(w, structured(p))
 		default:
-			writeText(w, fmt.Sprintf("\n%s %s\n%s%s", m.Component, strings.ToLower(kind), zpageWarning, text()))
+			writeText(w, fmt.Sprintf("\nvmapd %s\n%s%s", strings.ToLower(kind), zpageWarning, text()))
 		}
 	})
 }
 
 func (m MetricsPort) flagz() http.Handler {
-	return m.zpage("Flagz", func() string {
+	return zpageHandler("Flagz", func() string {
 		var b strings.Builder
 		flags := m.Flags()
 		for _, name := range slices.Sorted(maps.Keys(flags)) {
