@@ -131,17 +131,15 @@ func (c choice) chain() Chain {
 
 func (c circuit) chain(s *model.Settings) Chain {
 	all, local := c.choices()
-	made := Chain{
+	others := Verdict{Goto, local.name()}
+	if c.local.hi == 0 {
+		others = Verdict{Kind: DropPacket}
+	}
+	return Chain{
 		Name:    c.name(),
-		Rules:   fromInside(s, Verdict{Goto, all.name()}),
+		Rules:   append(fromInside(s, Verdict{Goto, all.name()}), Rule{others}),
 		Comment: fmt.Sprintf("this node and its pods: one of %s; others: one of the %s on this node", c.all.words(), c.local.words()),
 	}
-	if c.local.hi == 0 {
-		made.Rules = append(made.Rules, Rule{Verdict{Kind: DropPacket}})
-	} else {
-		made.Rules = append(made.Rules, Rule{Verdict{Goto, local.name()}})
-	}
-	return made
 }
 
 // verdict returns the verdict for new connections to a frontend.

@@ -16,12 +16,8 @@ const registerSize = 4
 
 // AppendAddr appends an address.
 func AppendAddr(b []byte, a netip.Addr) []byte {
-	if a.Is4() {
-		v := a.As4()
-		return append(b, v[:]...)
-	}
-	v := a.As16()
-	return append(b, v[:]...)
+	b, _ = a.AppendBinary(b) // never fails
+	return b
 }
 
 // AppendProto appends a protocol.

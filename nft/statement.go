@@ -262,16 +262,6 @@ func (s Reject) text(model.Family) string {
 func (v Verdict) text(model.Family) string { return v.String() }
 
 func (v Verdict) String() string {
-	switch v.Kind {
-	case DropPacket:
-		return "drop"
-	case Return:
-		return "return"
-	case Jump:
-		return "jump " + v.Chain
-	case Goto:
-		return "goto " + v.Chain
-	case NoVerdict:
-	}
-	return "continue"
+	words := [...]string{NoVerdict: "continue", DropPacket: "drop", Return: "return", Jump: "jump ", Goto: "goto "}
+	return words[v.Kind] + v.Chain // which only Jump and Goto have
 }
