@@ -3,6 +3,7 @@ package kernel
 import (
 	"encoding/binary"
 	"fmt"
+	"net"
 
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
@@ -221,16 +222,12 @@ func encodeMatchAddr(f model.Family, s nft.MatchAddr) []expr.Any {
 			&expr.Cmp{Op: op, Register: unix.NFT_REG_1, Data: addr[:n]},
 		}
 	}
-	mask := make([]byte, len(addr))
-	for i := range bits {
-		mask[i/8] |= 0x80 >> (i % 8)
-	}
 	load, _ := encodeLoad(f, nft.Expr{Field: s.Field}, unix.NFT_REG_1)
 	return []expr.Any{
 		load,
 		&expr.Bitwise{
 			SourceRegister: unix.NFT_REG_1, DestRegister: unix.NFT_REG_1, Len: uint32(len(addr)),
-			Mask: mask, Xor: make([]byte, len(addr)),
+			Mask: net.CIDRMask(bits, 8*len(addr)), Xor: make([]byte, len(addr)),
 		},
 		&expr.Cmp{Op: op, Register: unix.NFT_REG_1, Data: addr},
 	}

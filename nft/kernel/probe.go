@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -26,7 +25,12 @@ type feature struct {
 	rule  nft.Rule
 }
 
-func features() []feature {
+func features(f model.Family) []feature {
+	// The prefix ends within a byte, so that it is compared with bitwise.
+	prefix := netip.MustParsePrefix("10.0.0.0/9")
+	if f == model.IPv6 {
+		prefix = netip.MustParsePrefix("fd00::/9")
+	}
 	return []feature{
 		{"nf_tables NAT chains (CONFIG_NFT_NAT)", "3.13", nft.Prerouting, nil},
 		{"nft_numgen and nft_nat (CONFIG_NFT_NUMGEN, CONFIG_NFT_NAT)", "4.9", nft.Prerouting, nft.Rule{nft.DNAT{
@@ -43,14 +47,14 @@ func features() []feature {
 		{"sets of ranges in concatenations (nft_set_pipapo)", "5.6", nft.Prerouting, nft.Rule{nft.InSet{
 			Key: nft.Key{{Field: nft.DestAddr}, {Field: nft.DestPort}, {Field: nft.SourceAddr}}, Set: nft.SourceRanges(model.TCP),
 		}}},
-		{"nft_payload and nft_bitwise", "3.13", nft.Postrouting, nft.Rule{nft.MatchAddr{Field: nft.SourceAddr}}},
+		{"nft_payload and nft_bitwise", "3.13", nft.Postrouting, nft.Rule{nft.MatchAddr{Field: nft.SourceAddr, Prefix: prefix}}},
 	}
 }
 
 // probe tries, without changing anything, all that a table of ours needs. It returns
 // the flags with which tables can be made: owned, or none.
 func (c *conn) probe(f model.Family) (flags uint32, err error) {
-	return c.probeAll(f, features())
+	return c.probeAll(f, features(f))
 }
 
 func (c *conn) probeAll(f model.Family, needed []feature) (flags uint32, err error) {
@@ -81,14 +85,13 @@ func (c *conn) probeCounters(f model.Family) error {
 	look := feature{"counters in sets (nft_counter, CONFIG_NFT_COUNTER)", "5.7", nft.Prerouting, nft.Rule{nft.InSet{
 		Key: nft.Key{{Field: nft.Protocol}, {Field: nft.DestPort}}, Set: nft.NodePortCounters,
 	}}}
-	switch err := c.tryFeatures(f, nft.Options{Counters: true}.LayoutSets(), look); {
-	case err != nil && isReply(err):
+	err := c.tryFeatures(f, nft.Options{Counters: true}.LayoutSets(), look)
+	if isReply(err) {
 		return &UnsupportedError{
 			Feature: look.name, Since: look.since, Family: f.String(), Without: "connections are not counted", Err: err,
 		}
-	default:
-		return err
 	}
+	return err
 }
 
 // tryTable lets the kernel check an empty table.
@@ -110,28 +113,8 @@ func (c *conn) tryFeatures(f model.Family, sets []nft.Set, list ...feature) erro
 		chain := fmt.Sprintf("probe-%d", i)
 		m.addChain(nft.Chain{Name: chain, Hook: feature.hook})
 		if feature.rule != nil {
-			m.addRule(chain, withPrefix(f, feature.rule))
+			m.addRule(chain, feature.rule)
 		}
 	}
 	return c.try(&m)
-}
-
-// withPrefix gives a rule's address match a prefix of the family.
-func withPrefix(f model.Family, r nft.Rule) nft.Rule {
-	r = slices.Clone(r)
-	for i, s := range r {
-		if m, ok := s.(nft.MatchAddr); ok {
-			m.Prefix = probePrefix(f)
-			r[i] = m
-		}
-	}
-	return r
-}
-
-// probePrefix ends within a byte, so that it is compared with bitwise.
-func probePrefix(f model.Family) netip.Prefix {
-	if f == model.IPv6 {
-		return netip.MustParsePrefix("fd00::/9")
-	}
-	return netip.MustParsePrefix("10.0.0.0/9")
 }

@@ -23,7 +23,7 @@ func TestProbeNamesWhatIsMissing(t *testing.T) {
 		// The kernel's answer to an expression without module is ENOENT, too.
 		rule := nft.Rule{nft.InSet{Key: nft.Key{{Field: nft.DestAddr}}, Set: "teleport"}}
 		teleport := feature{"nft_teleport (CONFIG_NFT_TELEPORT)", "9.9", nft.Prerouting, rule}
-		_, err = c.probeAll(f, append(features(), teleport))
+		_, err = c.probeAll(f, append(features(f), teleport))
 		var missing *UnsupportedError
 		if !errors.As(err, &missing) || !errors.Is(err, unix.ENOENT) {
 			t.Fatalf("got %v, want an UnsupportedError", err)

@@ -51,27 +51,26 @@ func (c *conn) readTableOnce(f model.Family, s *model.FamilySnapshot, o nft.Opti
 }
 
 // readSets reads the declarations of the sets, and their elements: those of maps of endpoints
-// last, because the others lead to their slots.
+// last, because the others lead to their slots. If such a map is large, the kernel is asked for
+// these slots. If they are as many as the map has elements, there are no others. If not, and
+// before Linux 6.16, which does not tell that number, the map is listed.
 func (c *conn) readSets(t *nft.Table, many int) error {
 	counts, err := c.readDeclarations(t)
 	if err != nil {
 		return err
 	}
-	isEndpoints := func(s nft.Set) bool { return slices.Contains(s.Key, nft.Slot) }
-	for _, s := range t.Sets {
-		if s.Dynamic || isEndpoints(s) { // packets fill it, see purge
-			continue
-		}
-		if err := c.listElements(t, s, counts[s.Name]); err != nil {
-			return err
-		}
-	}
-	for _, s := range t.Sets {
-		if s.Dynamic || !isEndpoints(s) {
-			continue
-		}
-		if err := c.readEndpoints(t, s, counts[s.Name], many); err != nil {
-			return err
+	for _, ofEndpoints := range [...]bool{false, true} {
+		for _, s := range t.Sets {
+			count := counts[s.Name]
+			if s.Dynamic || slices.Contains(s.Key, nft.Slot) != ofEndpoints { // packets fill a dynamic one, see purge
+				continue
+			}
+			if ofEndpoints && count > many && c.askEndpoints(t, s, count) {
+				continue
+			}
+			if err := c.listElements(t, s, count); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

@@ -158,16 +158,6 @@ const (
 	keysPerQuestion = 200
 )
 
-// readEndpoints reads a map of endpoints. If the map is large, the kernel is asked for the slots
-// that the other maps lead to. If these are as many as the map has elements, there are no
-// others. If not, and before Linux 6.16, which does not tell that number, the map is listed.
-func (c *conn) readEndpoints(t *nft.Table, s nft.Set, count, many int) error {
-	if count > many && c.askEndpoints(t, s, count) {
-		return nil
-	}
-	return c.listElements(t, s, count)
-}
-
 // askEndpoints reads the slots that the other maps lead to. It reports whether they are all
 // elements of a map that has count. The caller lists the map otherwise, and meets any error
 // again.

@@ -264,7 +264,10 @@ func (l *listener) read(datagram []byte) {
 			continue
 		}
 		if l.touched {
-			l.notice(byWhom(attrs))
+			l.notice(change{
+				pid:     readUint32(first(attrs, unix.NFTA_GEN_PROC_PID)),
+				process: string(withoutZero(first(attrs, unix.NFTA_GEN_PROC_NAME))),
+			})
 		}
 		l.touched = false
 	}
@@ -274,10 +277,4 @@ func (l *listener) read(datagram []byte) {
 func isOurs(family byte, attrs []byte) bool {
 	isIP := family == unix.NFPROTO_IPV4 || family == unix.NFPROTO_IPV6
 	return isIP && string(withoutZero(first(attrs, objectTable))) == nft.TableName
-}
-
-func byWhom(attrs []byte) change {
-	return change{
-		pid: readUint32(first(attrs, unix.NFTA_GEN_PROC_PID)), process: string(withoutZero(first(attrs, unix.NFTA_GEN_PROC_NAME))),
-	}
 }
