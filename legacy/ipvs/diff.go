@@ -81,9 +81,7 @@ func Diff(before, after *State) Plan {
 	d.changedAddrs(before, after)
 	changedEntries(d, Hairpin, after.snapshot.HairpinChanges(before.snapshot), hairpinEntry)
 	changedEntries(d, Endpoints, after.snapshot.ServiceEndpointChanges(before.snapshot), endpointEntry)
-	if before.Companion != after.Companion {
-		d.have.Companion, d.want.Companion = before.Companion, after.Companion
-	}
+	d.have.Companion, d.want.Companion = before.Companion, after.Companion
 	return d.plan()
 }
 
@@ -236,15 +234,7 @@ func (d *differ) plan() Plan {
 		}
 	}
 	d.diffServers()
-	n := 0
-	for _, list := range d.ops {
-		n += len(list)
-	}
-	p := Plan{Family: d.family, Ops: make([]Op, 0, n)}
-	for _, list := range d.ops {
-		p.Ops = append(p.Ops, list...)
-	}
-	return p
+	return Plan{Family: d.family, Ops: slices.Concat(d.ops[:]...)}
 }
 
 // missing returns the keys of a that b does not have, sorted.

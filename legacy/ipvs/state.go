@@ -282,23 +282,16 @@ func (s *State) addAddr(c *Content, a netip.Addr) {
 	}
 }
 
-// addSettings adds everything that depends on the settings alone.
-func (s *State) addSettings(c *Content) {
+// Content returns all of the state.
+func (s *State) Content() *Content {
+	c := NewContent(s.Family)
 	c.Device, c.Companion, c.Timeouts = s.Options.Device, s.Companion, s.Options.Timeouts
 	for _, sysctl := range s.Options.Sysctls(s.Family) {
 		c.Sysctls[sysctl.Name] = sysctl.Value
 	}
 	for _, name := range SetNames {
-		if c.Sets[name] == nil {
-			c.Sets[name] = map[Entry]uint32{}
-		}
+		c.Sets[name] = map[Entry]uint32{}
 	}
-}
-
-// Content returns all of the state.
-func (s *State) Content() *Content {
-	c := NewContent(s.Family)
-	s.addSettings(c)
 	for v := range s.frontends.All() {
 		for _, k := range s.keysOf(v) {
 			s.addKey(c, k)
