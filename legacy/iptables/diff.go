@@ -2,6 +2,7 @@ package iptables
 
 import (
 	"bytes"
+	"reflect"
 	"slices"
 
 	"github.com/vmapd/vmapd/model"
@@ -40,7 +41,7 @@ func (b *Batch) diff(have, want *Ruleset) {
 	for c := range want.snapshot.ServicePortChanges(have.snapshot) {
 		b.compare(have.portChains(c.Old), want.portChains(c.New))
 	}
-	if samePods(have.snapshot.Pods, want.snapshot.Pods) && have.options == want.options {
+	if reflect.DeepEqual(have.snapshot.Pods, want.snapshot.Pods) && have.options == want.options {
 		return
 	}
 	for sp := range want.snapshot.ServicePorts() {
@@ -48,10 +49,6 @@ func (b *Batch) diff(have, want *Ruleset) {
 			b.compare(have.portChains(sp), want.portChains(sp))
 		}
 	}
-}
-
-func samePods(a, b model.PodSources) bool {
-	return a.Interface == b.Interface && a.Wildcard == b.Wildcard && slices.Equal(a.CIDRs, b.CIDRs)
 }
 
 func (r *Ruleset) portChains(sp *model.ServicePort) []chain {
