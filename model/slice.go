@@ -150,13 +150,7 @@ func (s *endpointSlice) len() int { return len(s.packed) / s.stride() }
 
 // add adds an endpoint.
 func (s *endpointSlice) add(a netip.Addr, c conditions, zones []string) {
-	if s.family == IPv4 {
-		b := a.As4()
-		s.packed = append(s.packed, b[:]...)
-	} else {
-		b := a.As16()
-		s.packed = append(s.packed, b[:]...)
-	}
+	s.packed, _ = a.AppendBinary(s.packed) // never fails
 	s.packed = append(s.packed, byte(c))
 
 	n := s.len()
