@@ -125,7 +125,10 @@ func (r *run) skips(op ipvs.Op) bool {
 	case ipvs.DrainReal:
 		// The zero time is long ago: without connections, the real server goes at once.
 		r.f.draining[drain{op.Key, op.Addr}] = time.Time{}
-		return r.drains(op)
+		if r.have != nil {
+			w, ok := r.have.Servers[op.Key].Real[op.Addr]
+			return ok && w == 0 // it drains already
+		}
 	}
 	return false
 }
@@ -189,15 +192,6 @@ func (r *run) server(op ipvs.Op) error {
 		return r.servers.removeReal(op.Key, op.Addr)
 	}
 	return fmt.Errorf("unknown operation %T", op)
-}
-
-// drains reports whether a real server was read with weight 0.
-func (r *run) drains(op ipvs.DrainReal) bool {
-	if r.have == nil {
-		return false
-	}
-	w, ok := r.have.Servers[op.Key].Real[op.Addr]
-	return ok && w == 0
 }
 
 // drainInterval is the time between two looks at a real server that drains.

@@ -85,10 +85,8 @@ func (p *programs) try() error {
 		return err
 	}
 	// A test of the variant nft does not reach the kernel, and a listing does.
-	if _, err := p.tables.ListChains("nat"); err != nil {
-		return err
-	}
-	return nil
+	_, err = p.tables.ListChains("nat")
+	return err
 }
 
 // save reads all rules, with their counters.
