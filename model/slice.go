@@ -150,7 +150,7 @@ func (s *endpointSlice) len() int { return len(s.packed) / s.stride() }
 
 // add adds an endpoint.
 func (s *endpointSlice) add(a netip.Addr, c conditions, zones []string) {
-	s.packed, _ = a.AppendBinary(s.packed) // never fails
+	s.packed, _ = a.AppendBinary(s.packed) // never fails; parseAddr refuses zones
 	s.packed = append(s.packed, byte(c))
 
 	n := s.len()

@@ -16,7 +16,7 @@ const registerSize = 4
 
 // AppendAddr appends an address.
 func AppendAddr(b []byte, a netip.Addr) []byte {
-	b, _ = a.AppendBinary(b) // never fails
+	b, _ = a.AppendBinary(b) // never fails; an address with a zone, which is refused, would be longer
 	return b
 }
 
