@@ -159,7 +159,7 @@ func check(t *testing.T, e Explanation, d model.Decision) {
 		t.Errorf("%v: nothing is said", d.Dest)
 	}
 	written := text(t, e)
-	if last := written[strings.LastIndex(strings.TrimSpace(written), "\n")+1:]; last != "=> "+printable(e.Conclusion)+"\n" {
+	if last := written[strings.LastIndex(strings.TrimSpace(written), "\n")+1:]; last != "=> "+model.OneLine(e.Conclusion)+"\n" {
 		t.Errorf("%v: the last line is %q", d.Dest, last)
 	}
 }

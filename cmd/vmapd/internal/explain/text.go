@@ -4,8 +4,9 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
+
+	"github.com/vmapd/vmapd/model"
 )
 
 // WriteText writes the explanation as text for people.
@@ -13,7 +14,7 @@ func (e Explanation) WriteText(w io.Writer) error {
 	var out strings.Builder
 	// Without an API server, nothing has validated names, and the output goes to a terminal.
 	line := func(format string, args ...any) {
-		out.WriteString(printable(fmt.Sprintf(format, args...)) + "\n")
+		out.WriteString(model.OneLine(fmt.Sprintf(format, args...)) + "\n")
 	}
 	line("from %s (%s)", e.Client.Address, e.sayClient())
 	line("to   %v", e.Destination)
@@ -85,18 +86,4 @@ func (e *Explanation) sayKind() string {
 		"unknown nodeCIDRUnset":   "possibly a pod: this Node has no spec.podCIDRs",
 		"unknown none":            "possibly a pod: without --cluster-cidr, pods are not recognized",
 	}[c.Kind+" "+c.Detection], "a process of this node")
-}
-
-// printable escapes characters that would break a line or confuse a terminal.
-func printable(s string) string {
-	var b strings.Builder
-	for _, r := range s {
-		if strconv.IsPrint(r) {
-			b.WriteRune(r)
-			continue
-		}
-		q := strconv.QuoteRune(r)
-		b.WriteString(q[1 : len(q)-1])
-	}
-	return b.String()
 }
