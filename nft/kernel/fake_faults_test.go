@@ -1,0 +1,231 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/modeltest"
+	"github.com/vmapd/vmapd/nft/nftfake"
+)
+
+// withoutReplacement fails the test if a table is deleted.
+func withoutReplacement(t testing.TB, k *nftfake.Kernel, choose func(nftfake.Request) nftfake.Fault) {
+	t.Helper()
+	k.Fail(func(r nftfake.Request) nftfake.Fault {
+		if r.Type == unix.NFT_MSG_DELTABLE {
+			t.Error("a healthy table is replaced")
+		}
+		return choose(r)
+	})
+}
+
+func noFault(nftfake.Request) nftfake.Fault { return nftfake.NoFault }
+
+// Whichever message fails, and in whichever way: the next Applies bring what is missing, and
+// take no table away.
+func TestEveryFaultOfEveryMessage(t *testing.T) {
+	s := newSticky(time.Hour)
+	for i := range 5 {
+		modeltest.ClusterService(i).Set(s.builder)
+		modeltest.ClusterSlice(i, 3, 0).Set(s.builder)
+	}
+	first := s.builder.Snapshot()
+	s.pods(2, 4)
+	s.builder.SetEndpointSlice(oneService(benchSize{5, 3}, 4, 0))
+	modeltest.ClusterService(2).Delete(s.builder)
+	second := s.builder.Snapshot()
+	for _, tt := range []struct {
+		name string
+		run  func(b *Backend) error
+	}{
+		{"everything", func(b *Backend) error { return b.Apply(t.Context(), second) }},
+		{"a change", func(b *Backend) error { return b.Apply(t.Context(), second) }},
+		{"a comparison", func(b *Backend) error { b.Resync(); return b.Apply(t.Context(), first) }},
+		{"a restart", func(b *Backend) error { return b.Apply(t.Context(), second) }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			prepare := func() (*nftfake.Kernel, *Backend) {
+				k := &nftfake.Kernel{}
+				b := openFake(t, k)
+				if tt.name == "everything" {
+					return k, b
+				}
+				apply(t, b, first)
+				for _, f := range model.Families {
+					note(t, b, f, clusterClients, noted{1, 3, time.Hour, time.Hour}, noted{2, 2, time.Hour, time.Hour})
+				}
+				if tt.name == "a restart" {
+					if err := b.Close(); err != nil {
+						t.Fatal(err)
+					}
+					b = openFake(t, k)
+				}
+				return k, b
+			}
+			k, b := prepare()
+			total := 0
+			k.Fail(func(r nftfake.Request) nftfake.Fault { total = r.N; return nftfake.NoFault })
+			if err := tt.run(b); err != nil {
+				t.Fatal(err)
+			}
+			want := second
+			if tt.name == "a comparison" {
+				want = first
+			}
+			for n := 1; n <= total; n++ {
+				fault := nftfake.Faults[n%len(nftfake.Faults)] // most kinds of messages are sent often
+				k, b := prepare()
+				withoutReplacement(t, k, func(r nftfake.Request) nftfake.Fault {
+					if r.N == n {
+						return fault
+					}
+					return nftfake.NoFault
+				})
+				err := tt.run(b)
+				withoutReplacement(t, k, noFault)
+				if err != nil {
+					if next := b.Apply(t.Context(), want); next != nil {
+						t.Fatalf("%v at message %d of %d, %v: the next Apply failed, too: %v", fault, n, total, err, next)
+					}
+				}
+				mustMatchIn(t, fakeDialer(k), want)
+				for _, f := range model.Families {
+					if _, owner := tableOf(t, b, f); owner != b.conn.socket.Port() {
+						t.Errorf("%v: the owner is %d, and we are %d", f, owner, b.conn.socket.Port())
+					}
+				}
+				if tt.name != "everything" && tt.name != "a comparison" {
+					mustHaveClients(t, b, clusterClients, noted{2, 2, time.Hour, time.Hour})
+				}
+				if t.Failed() {
+					t.Fatalf("%v at message %d of %d, %v", fault, n, total, err)
+				}
+			}
+		})
+	}
+}
+
+// A lost answer to a batch that was carried out makes the next Apply read the tables, and write
+// nothing.
+func TestALostAnswer(t *testing.T) {
+	k := &nftfake.Kernel{}
+	b := openFake(t, k)
+	builder := exampleBuilder()
+	apply(t, b, builder.Snapshot())
+	builder.SetEndpointSlice(exampleSlice("IPv4", 4))
+	k.FailAt(1, nftfake.LostAnswers)
+	if err := b.Apply(t.Context(), builder.Snapshot()); !errors.Is(err, unix.ENOBUFS) {
+		t.Fatalf("Apply returned %v, want ENOBUFS", err)
+	}
+	mustMatchIn(t, fakeDialer(k), builder.Snapshot())
+	before := b.Stats(model.IPv4)
+	withoutReplacement(t, k, noFault)
+	apply(t, b, builder.Snapshot())
+	if got := b.Stats(model.IPv4).Operations - before.Operations; got != 0 {
+		t.Errorf("%d operations after a lost answer, want none", got)
+	}
+}
+
+// Whatever goes wrong in reading a table, however often, is no reason to take it for one that
+// nobody can read.
+func TestAFailureToReadIsNoReasonToReplaceATable(t *testing.T) {
+	s := exampleBuilder().Snapshot()
+	for _, kind := range []uint16{
+		unix.NFT_MSG_GETTABLE, unix.NFT_MSG_GETSET, unix.NFT_MSG_GETSETELEM, unix.NFT_MSG_GETCHAIN, unix.NFT_MSG_GETRULE,
+	} {
+		for _, fault := range nftfake.Faults {
+			if fault == nftfake.Interrupted && kind != unix.NFT_MSG_GETTABLE {
+				continue // at last it is taken as it is
+			}
+			k := &nftfake.Kernel{}
+			b := openFake(t, k)
+			apply(t, b, s)
+			b.Resync()
+			withoutReplacement(t, k, func(r nftfake.Request) nftfake.Fault {
+				if r.Type == kind {
+					return fault
+				}
+				return nftfake.NoFault
+			})
+			for range 4 {
+				if err := b.Apply(t.Context(), s); err == nil {
+					t.Errorf("%v of message type %d: no error", fault, kind)
+				}
+			}
+			withoutReplacement(t, k, noFault)
+			apply(t, b, s)
+			mustMatchIn(t, fakeDialer(k), s)
+		}
+	}
+}
+
+// A cluster changes at random, up to a message in ten fails in a random way, and now and then
+// the process starts anew. In the end all is as if nothing had ever failed.
+func TestRandomFaults(t *testing.T) {
+	seeds := 20
+	if testing.Short() {
+		seeds = 3
+	}
+	for seed := range uint64(seeds) {
+		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { randomFaults(t, seed) })
+		})
+	}
+}
+
+func randomFaults(t *testing.T, seed uint64) {
+	t.Helper()
+	const steps, tenth = 60, 10
+	rate := []int{10, 50, 200}[seed%3]
+	r := rand.New(rand.NewPCG(seed, 1))
+	changes := modeltest.NewRandom(modeltest.Seed(seed))
+	builder := model.NewBuilder(modeltest.Config())
+	k := &nftfake.Kernel{OnlyBefore69: seed%4 == 1, OnlyBefore63: seed%4 >= 2, OnlyBefore616: seed%4 == 3}
+	b := openFake(t, k)
+	faults := func(nftfake.Request) nftfake.Fault {
+		if r.IntN(rate) == 0 {
+			return nftfake.Faults[r.IntN(len(nftfake.Faults))]
+		}
+		return nftfake.NoFault
+	}
+	failed := 0
+	for range steps {
+		changes.Steps(builder, 1+r.IntN(5))
+		withoutReplacement(t, k, faults)
+		if err := b.Apply(t.Context(), builder.Snapshot()); err != nil {
+			failed++
+		}
+		withoutReplacement(t, k, noFault)
+		switch r.IntN(tenth) {
+		case 0:
+			b.Resync()
+		case 1:
+			if err := b.Close(); err != nil {
+				t.Fatal(err)
+			}
+			b = openFake(t, k)
+		case 2:
+			time.Sleep(purgeAgain)
+		}
+	}
+	if failed == 0 || failed == steps && rate > tenth {
+		t.Errorf("%d of %d Applies failed: little is tested", failed, steps)
+	}
+	var err error
+	for range 3 {
+		if err = b.Apply(t.Context(), builder.Snapshot()); err == nil {
+			break
+		}
+	}
+	if err != nil {
+		t.Fatalf("it still fails: %v", err)
+	}
+	mustMatchIn(t, fakeDialer(k), builder.Snapshot())
+}
