@@ -56,7 +56,7 @@ func (b *Batch) diffAffinity(have, want *Ruleset, old, now *model.ServicePort) {
 // one. table is nil if there is none.
 func DiffTable(table *Table, want *Ruleset) *Batch {
 	b := &Batch{Family: want.Family, newChains: map[string]bool{}}
-	if table != nil && !compatible(table.Sets) {
+	if table != nil && !compatible(table.Sets, want.AllSets()) {
 		b.DeleteTable = true
 		table = nil
 	}
@@ -82,13 +82,15 @@ func DiffTable(table *Table, want *Ruleset) *Batch {
 	return b
 }
 
-// compatible reports whether sets with names of the layout have its types.
-func compatible(sets []Set) bool {
+// compatible reports whether the sets that stay have the wanted types. A set that is not wanted
+// any more is deleted, whatever its type.
+func compatible(sets, wanted []Set) bool {
+	stay := setsByName(wanted)
 	for _, have := range sets {
-		want := DeclarationOf(have.Name)
-		if want.Key == nil {
+		if !stay[have.Name] {
 			continue
 		}
+		want := DeclarationOf(have.Name)
 		if !slices.Equal(have.Key, want.Key) || !slices.Equal(have.Data, want.Data) ||
 			have.Verdicts != want.Verdicts || have.Interval != want.Interval || have.Dynamic != want.Dynamic {
 			return false

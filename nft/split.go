@@ -336,8 +336,8 @@ func chunks(lists []SetOps, n int) iter.Seq[[]SetOps] {
 	}
 }
 
-// take takes operations out of lists. They are large: slices.DeleteFunc, which copies each of them
-// for its question, makes Split of 250,000 endpoints half as slow again.
+// take takes operations out of lists. An operation is large: slices.DeleteFunc copies each one for
+// the call, and made Split of 250,000 endpoints 56 % slower.
 func take(lists []SetOps, yes func(set string, op *ElementOp) bool) []SetOps {
 	var all []SetOps
 	for k, s := range lists {

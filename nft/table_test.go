@@ -53,3 +53,19 @@ func TestATableTellsNoSlotsOfOtherSets(t *testing.T) {
 		}
 	}
 }
+
+// A set that an earlier version had under a name that now means another type is deleted. It is no
+// reason to replace the table, with all clients that its maps remember.
+func TestAnOldSetOfAnotherTypeIsDeleted(t *testing.T) {
+	const old = "affinity-both-ns1/s/tcp/http" // now the name of a map
+	b := modeltest.Builder(modeltest.Config(), modeltest.NewService("ns1/s").On("172.30.0.41").TCP("http", 80))
+	want := nft.Compile(nil, b.Snapshot().Family(model.IPv4))
+	table := tableOf(t, want)
+	table.Sets = append(table.Sets, nft.Set{Name: old, Key: []nft.Type{nft.Addr, nft.Service}})
+	batch := nft.DiffTable(table, want)
+	if batch.DeleteTable {
+		t.Error("the table is replaced")
+	}
+	equal(t, "deleted sets", []string{old}, batch.DeleteSets)
+	equal(t, "operations", 1, batch.Len())
+}
