@@ -15,7 +15,7 @@ import (
 // with 5,000 Services of 50 endpoints each, and 0.19 s and 59 MB with 44,000 of one. Two
 // sorted lists take 0.35 s and 173 MB, and 0.24 s and 105 MB.
 //
-// What its methods return stays as it is whatever is added.
+// A value that a method has returned stays as it is whatever is added.
 type Elements struct {
 	count   int
 	records strings.Builder // one behind the other, see Add

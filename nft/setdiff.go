@@ -7,8 +7,8 @@ import (
 )
 
 // A setDiff compares the elements of one set with those that are wanted, one after the other.
-// What both have stays; an element whose data differs is deleted and added again, in one
-// batch. A list of all that is wanted is not needed.
+// Equal elements stay; an element whose data differs is deleted and added again, in one
+// batch. A list of all wanted elements is not needed.
 type setDiff struct {
 	have     index
 	wanted   []bool // by place in have

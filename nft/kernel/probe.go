@@ -16,8 +16,8 @@ const probeTable = "vmapd-probe"
 
 // feature is something the kernel must have, tried by a rule or a set that uses it.
 //
-// What a rule may do in which hook, the kernel checks only when it commits: a kernel that
-// has no reject in prerouting (before 5.9) shows it with the first batch.
+// The kernel checks at the commit only whether a statement is allowed in a hook: a kernel
+// without reject in prerouting (before 5.9) refuses the first batch.
 type feature struct {
 	name  string
 	since string

@@ -72,8 +72,8 @@ func (c *Cmd) Run() error {
 	return c.Wait()
 }
 
-// Output runs the program and returns what it wrote to its standard output.
-// What it wrote to standard error is in the Stderr of an *exec.ExitError.
+// Output runs the program and returns its standard output. The Stderr of an *exec.ExitError has
+// its standard error.
 func (c *Cmd) Output() ([]byte, error) {
 	var stdout, stderr bytes.Buffer
 	if c.Stdout != nil {
