@@ -23,9 +23,9 @@ With --keep-kube-proxy, it removes only what vmapd left, for a node on which kub
 runs again: otherwise, vmapd's rules would keep sending connections to former endpoints.
 If the dummy device of kube-proxy's IPVS mode exists, the virtual servers stay, too.
 
-Stop the daemon first: while it runs, it owns the tables (from Linux 6.9 on), or would
-create everything again. Established connections continue; new connections to Services
-fail.`
+It needs CAP_NET_ADMIN. Stop the daemon first: while it runs, it owns the tables (from
+Linux 6.9 on), or would create everything again. Established connections continue; new
+connections to Services fail.`
 
 func newCleanupCommand() *cobra.Command {
 	var flags config.Flags
@@ -52,15 +52,24 @@ func newCleanupCommand() *cobra.Command {
 	return c
 }
 
-// cleanUp removes everything that any proxy left. After an error, it continues with the rest.
+// cleanUp removes everything that any proxy left. After an error, it continues with the rest,
+// unless it lacks the permission for all of it.
 func cleanUp(ctx context.Context, c *config.Config) error {
+	err := removeTables(nft.TableName, kubeProxyTable)
+	if errors.Is(err, kernel.ErrNotPermitted) {
+		return fmt.Errorf("clean up: %w", err)
+	}
 	// Rules come before the ipsets that they refer to.
-	return errors.Join(removeTables(nft.TableName, kubeProxyTable), host.RemoveRules(ctx, nil), host.RemoveIPVS(ctx, c.IPVS()))
+	return errors.Join(err, host.RemoveRules(ctx, nil), host.RemoveIPVS(ctx, c.IPVS()))
 }
 
-// cleanUpOwn removes everything that vmapd left. After an error, it continues with the rest.
+// cleanUpOwn is cleanUp for everything that vmapd left.
 func cleanUpOwn(ctx context.Context, c *config.Config) error {
-	return errors.Join(removeTables(nft.TableName), host.RemoveOwnRules(ctx), host.RemoveOwnIPVS(ctx, c.IPVS()))
+	err := removeTables(nft.TableName)
+	if errors.Is(err, kernel.ErrNotPermitted) {
+		return fmt.Errorf("clean up: %w", err)
+	}
+	return errors.Join(err, host.RemoveOwnRules(ctx), host.RemoveOwnIPVS(ctx, c.IPVS()))
 }
 
 func removeTables(names ...string) error {

@@ -104,9 +104,8 @@ func Open(o Options) (*Backend, error) {
 	var missing []error
 	for _, f := range model.Families {
 		flags, err := c.probe(f)
-		if errors.Is(err, unix.EPERM) {
-			err = fmt.Errorf("program nftables: CAP_NET_ADMIN is needed, as root or as the container's capability NET_ADMIN: %w", unix.EPERM)
-			return nil, errors.Join(err, c.close())
+		if errors.Is(err, ErrNotPermitted) {
+			return nil, errors.Join(fmt.Errorf("program nftables: %w", err), c.close())
 		}
 		if err != nil {
 			missing = append(missing, err)
@@ -320,7 +319,8 @@ func (b *Backend) Remove(context.Context) error {
 }
 
 // RemoveTables deletes tables of both families by their names. It is no error if a table is
-// missing, or if the kernel has no nf_tables.
+// missing, or if the kernel has no nf_tables. Without permission, the error is [ErrNotPermitted]
+// alone.
 func RemoveTables(names ...string) error {
 	c, err := thisKernel(0).dial()
 	if errors.Is(err, unix.EPROTONOSUPPORT) {
@@ -332,7 +332,11 @@ func RemoveTables(names ...string) error {
 	var errs []error
 	for _, f := range model.Families {
 		for _, name := range names {
-			errs = append(errs, c.removeTable(f, name))
+			err := c.removeTable(f, name)
+			if errors.Is(err, ErrNotPermitted) {
+				return errors.Join(ErrNotPermitted, c.close())
+			}
+			errs = append(errs, err)
 		}
 	}
 	return errors.Join(errors.Join(errs...), c.close())

@@ -246,6 +246,12 @@ func replyError(kind, flags uint16, sequence uint32, body []byte) error {
 	if number == 0 {
 		return nil
 	}
+	if unix.Errno(-number) == unix.EPERM && sequence == batchBegin {
+		// The kernel checks the capability before it looks at any message, and answers to the
+		// first (nfnetlink_rcv). A table that another process owns is a matter of a later one:
+		// the first only begins the batch.
+		return ErrNotPermitted
+	}
 	failed := &netlink.OpError{Op: "receive", Err: unix.Errno(-number), Sequence: sequence}
 	if body = body[code:]; kind == unix.NLMSG_ERROR {
 		_, rest, ok := cutMessage(body)

@@ -14,6 +14,10 @@ import (
 // while one instance replaces another. It passes once that one has ended.
 var ErrOwned = errors.New("owned by another process; waiting for it to end")
 
+// ErrNotPermitted indicates that this process must not administer the network.
+var ErrNotPermitted = errors.New("CAP_NET_ADMIN is missing: run this as root, or in a container with the capability NET_ADMIN; " +
+	"in a user namespace, it counts only for network namespaces of that user namespace")
+
 // BatchError is a batch that the kernel refused. Nothing of it was carried out.
 type BatchError struct {
 	Step    string // the operation that failed; empty if the kernel did not say

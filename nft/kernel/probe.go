@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"net/netip"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft"
 )
@@ -59,7 +57,7 @@ func (c *conn) probe(f model.Family) (flags uint32, err error) {
 
 func (c *conn) probeAll(f model.Family, needed []feature) (flags uint32, err error) {
 	if err := c.tryTable(f, 0); err != nil {
-		if errors.Is(err, unix.EPERM) {
+		if errors.Is(err, ErrNotPermitted) {
 			return 0, err
 		}
 		return 0, &UnsupportedError{Feature: "nf_tables (CONFIG_NF_TABLES)", Since: "3.13", Family: f.String(), Err: err}
