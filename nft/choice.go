@@ -90,7 +90,11 @@ func (c circuit) name() string {
 }
 
 // chain returns the chain. While the kernel commits a batch, a packet may still follow the old
-// verdict and find the last slot already gone. It takes slot 0 then, instead of getting lost.
+// verdict and find the last slot already gone. It takes slot 0 then, instead of getting lost. If
+// all slots are gone, it is dropped: untranslated, it would reach a process of the node on that
+// port, or leave for a network that does not know the address. A drop suits whatever has replaced
+// the slots, since the client's next packet meets the new rules: those of another list of
+// endpoints, those of a policy that drops, or those that reject. A reset would be final.
 //
 // The first rule, for TCP alone, does no more than the second. It works around nft 1.0.6,
 // which turns the first rule of a file that looks into a map with data "typeof tcp dport"
@@ -122,10 +126,12 @@ func (c choice) chain() Chain {
 	if c.of.lo > 1 {
 		made.Rules = append(made.Rules, Rule{dnat(RandomSlot, 1)})
 	}
+	none := Verdict{Kind: DropPacket}
 	if c.of.lo == 0 {
-		made.Rules = append(made.Rules, Rule{Verdict{Goto, rejectChain}})
+		none = Verdict{Goto, rejectChain}
 		made.Comment += "; refuse if there is none"
 	}
+	made.Rules = append(made.Rules, Rule{none})
 	return made
 }
 

@@ -43,6 +43,7 @@ func ExampleCompile() {
 	//    dnat ip to ip daddr . meta l4proto . th dport . numgen random mod 4 map @endpoints
 	//    dnat ip to ip daddr . meta l4proto . th dport . numgen random mod 3 map @endpoints
 	//    dnat ip to ip daddr . meta l4proto . th dport . numgen random mod 1 map @endpoints
+	//    drop
 }
 
 // One endpoint is replaced by another, in its slot. Clients that the Service's session
