@@ -71,13 +71,6 @@ func parsePort(n int32) (uint16, error) {
 	return uint16(n), nil
 }
 
-// hasForeignLabel reports whether a label says that this proxy does not serve the object.
-func hasForeignLabel(labels map[string]string) bool {
-	_, other := labels[LabelServiceProxyName]
-	_, headless := labels[LabelHeadless]
-	return other || headless
-}
-
 // shared returns an equal string that many objects share: decoders make a string of its own
 // for each name of a namespace, port or zone.
 func shared(s string) string { return unique.Make(s).Value() }

@@ -105,7 +105,7 @@ func (s *service) problem(field, format string, args ...any) {
 // parseService checks a Service, whose record is given. It returns nil for one that this
 // proxy does not serve: headless, ExternalName, or another proxy's.
 func parseService(in Service, r *record) *service {
-	if hasForeignLabel(in.Labels) || in.Type == "ExternalName" {
+	if _, other := in.Labels[LabelServiceProxyName]; other || in.Type == "ExternalName" {
 		return nil
 	}
 	if len(in.ClusterIPs) == 0 || in.ClusterIPs[0] == "" || in.ClusterIPs[0] == "None" {

@@ -41,7 +41,7 @@ type sliceParser struct {
 // parseEndpointSlice checks an EndpointSlice. It returns nil for one that this proxy does not
 // serve. service is the name of its Service, or the zero value if that is unknown.
 func parseEndpointSlice(in EndpointSlice, nodeName string) (parsed *endpointSlice, service NamespacedName, found []Problem) {
-	if hasForeignLabel(in.Labels) || in.AddressType == "FQDN" {
+	if _, headless := in.Labels[LabelHeadless]; headless || in.AddressType == "FQDN" {
 		return nil, service, nil
 	}
 	s := sliceParser{

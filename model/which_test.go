@@ -22,7 +22,7 @@ func TestWhichServicesCount(t *testing.T) {
 		{"ExternalName is a DNS entry, whatever cluster IP it has kept", web().Typed("ExternalName"), nil},
 		{"another proxy's Service is left to it", web().Labeled(model.LabelServiceProxyName, "other"), nil},
 		{"the label counts, not its value", web().Labeled(model.LabelServiceProxyName, ""), nil},
-		{"the headless label counts even with a cluster IP", web().Labeled(model.LabelHeadless, ""), nil},
+		{"the headless label does not count for a Service", web().Labeled(model.LabelHeadless, ""), []string{webLine}},
 		{"other labels do not matter", web().Labeled("app", "web"), []string{webLine}},
 		{"a type of the future is served like others", web().Typed("Teapot"), []string{webLine}},
 		{"a Service in another namespace has other endpoints", func() modeltest.Service {
@@ -53,6 +53,14 @@ func TestWhichServicesCount(t *testing.T) {
 		checkPorts(t, b.Snapshot(), webLine)
 	})
 
+	t.Run("a Service that is taken over from another proxy has its slices at once", func(t *testing.T) {
+		theirs := webSlice().Labeled(model.LabelServiceProxyName, "other")
+		b := modeltest.Builder(modeltest.Config(), theirs, web().Labeled(model.LabelServiceProxyName, "other"))
+		checkPorts(t, b.Snapshot())
+		web().Set(b)
+		checkPorts(t, b.Snapshot(), webLine)
+	})
+
 	t.Run("a Service that comes after its slices has endpoints at once", func(t *testing.T) {
 		checkPorts(t, modeltest.Snapshot(modeltest.Config(), webSlice(), web()), webLine)
 	})
@@ -77,7 +85,7 @@ func TestWhichSlicesCount(t *testing.T) {
 	}{
 		{"the label names the Service", webSlice(), webLine},
 		{"who made the slice does not matter", webSlice().Labeled("endpointslice.kubernetes.io/managed-by", "me"), webLine},
-		{"another proxy's slices are left to it", webSlice().Labeled(model.LabelServiceProxyName, "other"), rejecting},
+		{"the label of another proxy counts for the Service alone", webSlice().Labeled(model.LabelServiceProxyName, "other"), webLine},
 		{"slices of headless Services", webSlice().Labeled(model.LabelHeadless, ""), rejecting},
 		{"slices of names", webSlice().Typed("FQDN"), rejecting},
 		{"the namespace is the slice's", func() modeltest.Slice {

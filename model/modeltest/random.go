@@ -294,6 +294,8 @@ func (r *Random) slice() Slice {
 		s.AddressType = pick(r, []string{"FQDN", "", "IPX"})
 	case 2:
 		s = s.Labeled(model.LabelHeadless, "")
+	case 3:
+		s = s.Labeled(model.LabelServiceProxyName, "")
 	}
 	return s
 }

@@ -17,11 +17,6 @@ import (
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
-// notOurs makes the server exclude objects that no proxy, or another proxy, serves. The
-// EndpointSlice controller copies a Service's labels, and marks the slices of headless
-// Services.
-const notOurs = "!" + model.LabelHeadless + ",!" + model.LabelServiceProxyName
-
 // resource is a kind of objects with the functions that read them.
 type resource struct {
 	name     string // plural, as in URLs
@@ -40,14 +35,14 @@ type resource struct {
 // resources returns the kinds that the proxy of one node reads.
 func resources(c *client.Client, node string) []*resource {
 	services := newResource(c.Services(), readService, (*model.Builder).DeleteService)
-	services.labels = notOurs
-	// In some clusters most Services are headless, and not all of them have the label.
+	services.labels = "!" + model.LabelServiceProxyName
+	// In some clusters most Services are headless.
 	services.fields = fields.OneTermNotEqualSelector("spec.clusterIP", corev1.ClusterIPNone).String()
 	services.spare = true
 	services.removal = reconcile.Change{Services: 1}
 
 	slices := newResource(c.EndpointSlices(), readEndpointSlice, (*model.Builder).DeleteEndpointSlice)
-	slices.labels = notOurs
+	slices.labels = "!" + model.LabelHeadless
 	slices.removal = reconcile.Change{EndpointSlices: 1}
 
 	nodes := newResource(c.Nodes(), readNode,

@@ -44,6 +44,12 @@ func TestInitialState(t *testing.T) {
 			other := service("other", "172.30.0.50")
 			other.Labels = map[string]string{model.LabelServiceProxyName: "another"}
 			s.Set(other)
+			labeled := service("labeled", "172.30.0.60")
+			labeled.Labels = map[string]string{model.LabelHeadless: ""}
+			s.Set(labeled)
+			theirs := slice("labeled", "10.180.9.2")
+			theirs.Labels[model.LabelServiceProxyName] = "another"
+			s.Set(theirs)
 			marked := slice("marked", "10.180.9.1")
 			marked.Labels[model.LabelHeadless] = ""
 			s.Set(marked)
@@ -53,6 +59,7 @@ func TestInitialState(t *testing.T) {
 				want = append(want, fmt.Sprintf("ns1/x%d:http at 172.30.1.%d:80/tcp:", i, i))
 			}
 			want = append(append(want[:1:1], want[3:]...), want[1:3]...) // the node and the range come last
+			want = append([]string{"ns1/labeled:http at 172.30.0.60:80/tcp: 10.180.9.2:8080"}, want...)
 			w := follow(t, s)
 			w.want(want...)
 		})
@@ -66,11 +73,9 @@ func TestSelectorsAreSent(t *testing.T) {
 		type selectors struct{ Labels, Fields string }
 		want := map[apitest.Resource]selectors{
 			apitest.Services: {
-				"!service.kubernetes.io/headless,!service.kubernetes.io/service-proxy-name", "spec.clusterIP!=None",
+				"!service.kubernetes.io/service-proxy-name", "spec.clusterIP!=None",
 			},
-			apitest.EndpointSlices: {
-				"!service.kubernetes.io/headless,!service.kubernetes.io/service-proxy-name", "",
-			},
+			apitest.EndpointSlices: {"!service.kubernetes.io/headless", ""},
 			apitest.Nodes:        {"", "metadata.name=node1"},
 			apitest.ServiceCIDRs: {},
 		}

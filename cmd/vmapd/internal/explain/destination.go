@@ -161,9 +161,6 @@ func whyUnserved(s model.Service, a netip.Addr, in model.Ingress) (FindingKind, 
 	if proxy, ok := s.Labels[model.LabelServiceProxyName]; ok {
 		return OtherProxy, proxy
 	}
-	if _, ok := s.Labels[model.LabelHeadless]; ok {
-		return HeadlessLabel, ""
-	}
 	ofFamily := func(text string) bool {
 		ip, err := netip.ParseAddr(text)
 		return err == nil && model.FamilyOf(ip.Unmap()) == model.FamilyOf(a)

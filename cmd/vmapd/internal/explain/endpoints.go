@@ -109,16 +109,13 @@ func hints(c model.Choice) (which, ignored string) {
 	return "none", "noneForUs"
 }
 
-// foreignSlices are slices of the Service for another proxy, or for none.
+// foreignSlices are slices of the Service that no proxy uses.
 func (x *explainer) foreignSlices() []Slice {
 	var list []Slice
 	for _, s := range x.slices {
 		out := Slice{Name: s.String(), Endpoints: len(s.Endpoints)}
-		_, proxy := s.Labels[model.LabelServiceProxyName]
 		_, headless := s.Labels[model.LabelHeadless]
 		switch {
-		case proxy:
-			out.Why = "otherProxy"
 		case headless:
 			out.Why = "headlessLabel"
 		case s.AddressType == "FQDN":
@@ -164,7 +161,7 @@ func lacking(e *Endpoints, problems bool) string {
 		return "otherProtocol"
 	case count["otherFamily"] > 0:
 		return "otherFamily"
-	case count["otherProxy"]+count["headlessLabel"]+count["notIP"] > 0:
+	case count["headlessLabel"]+count["notIP"] > 0:
 		return "leftToOthers"
 	case len(e.Slices) > 0:
 		return "noPods"

@@ -100,7 +100,6 @@ type FindingKind string
 const (
 	OtherPort         FindingKind = "otherPort"         // a Service has the address, with other ports
 	OtherProxy        FindingKind = "otherProxy"        // … and is labelled for another proxy
-	HeadlessLabel     FindingKind = "headlessLabel"     // … and is labelled as headless
 	ExternalName      FindingKind = "externalName"      // … and is of type ExternalName
 	NoClusterIP       FindingKind = "noClusterIP"       // … and has no cluster IP
 	OtherFamily       FindingKind = "otherFamily"       // … and has no cluster IP of this family
@@ -190,7 +189,7 @@ type Endpoint struct {
 type Slice struct {
 	Name      string `json:"name"`
 	Endpoints int    `json:"endpoints"`
-	Why       string `json:"why"` // otherFamily, noPort, otherProtocol, otherProxy, headlessLabel, notIP or invalid
+	Why       string `json:"why"` // otherFamily, noPort, otherProtocol, headlessLabel, notIP or invalid
 	Ports     []Port `json:"ports,omitempty"`
 }
 

@@ -182,7 +182,6 @@ func (e *Explanation) saySlice(o Slice) string {
 	}
 	text := map[string]string{
 		"otherFamily":   " is not for " + e.Destination.Service.Family,
-		"otherProxy":    " has the label service.kubernetes.io/service-proxy-name: another proxy serves it",
 		"headlessLabel": " has the label service.kubernetes.io/headless: no proxy serves it",
 		"notIP":         " has host names, not addresses",
 		"invalid":       " has an invalid addressType",

@@ -27,7 +27,6 @@ func (e *Explanation) sayFindings() []string {
 // The texts of findings; fill replaces the words in braces.
 var findingTexts = map[FindingKind]string{
 	OtherProxy:        "{has}, whose label service.kubernetes.io/service-proxy-name={name} assigns it to another proxy.",
-	HeadlessLabel:     "{has}, whose label service.kubernetes.io/headless means that no proxy serves it.",
 	ExternalName:      "{has}, whose type is ExternalName: it is only a name in DNS, and no proxy serves it.",
 	NoClusterIP:       "{has}, which has no cluster IP (headless): DNS returns the pods' own addresses, and no proxy serves it.",
 	OtherFamily:       "{has}, which has no {family} cluster IP, so it is not served over {family}.",
