@@ -77,7 +77,7 @@ type SNATReason uint8
 const (
 	KeepSource      SNATReason = iota // the reply finds its way back through this node
 	OnNode                            // the endpoint is in this node's own network
-	Hairpin                           // the endpoint is the client
+	Hairpin                           // the endpoint is the client, and not the destination
 	EveryClusterIP                    // Settings.MasqueradeAll
 	OffCluster                        // to a cluster IP, but not from a pod
 	ExternalCluster                   // from outside, by a node that may not have the endpoint
@@ -88,8 +88,15 @@ const (
 // Masquerade reports whether the source address is replaced.
 func (r SNATReason) Masquerade() bool { return r > OnNode }
 
-// Decide decides about a new connection. It is the specification: explain prints its
-// decisions, and the tests compare each backend with it.
+// Decide decides about a new connection of a client that session affinity does not remember;
+// [Memory.Decide] is for the others. It is the specification: explain prints its decisions, and
+// the tests compare each backend with it.
+//
+// The destination may be an endpoint's own address and port. Then the endpoint is a target like
+// any other, and the client is masqueraded as for the other targets, though the kernel translates
+// no destination: nf_nat_setup_info does not set IPS_DST_NAT, so neither "ct status dnat" nor
+// "--ctstate DNAT" holds. It is no hairpin: an untranslated reply is already from the address
+// that the client named.
 func Decide(s *Snapshot, c Connection) Decision {
 	fs := s.Family(FamilyOf(c.Dest.Addr()))
 	d := Decision{Connection: c, FromPod: fs.Pods.Contains(c.Source, c.Interface)}
@@ -163,7 +170,7 @@ func (s *FamilySnapshot) sourceNAT(d *Decision, e Endpoint) SNATReason {
 	switch {
 	case toNode && !d.Node:
 		return OnNode
-	case isHairpin && e.Addr.Addr() == d.Source:
+	case isHairpin && e.Addr.Addr() == d.Source && e.Addr != d.Dest:
 		return Hairpin
 	case d.Frontend.SourceNAT == MasqueradeAlways:
 		return ExternalCluster

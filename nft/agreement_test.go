@@ -12,9 +12,10 @@ import (
 	"github.com/vmapd/vmapd/nft/nftsim"
 )
 
-// The rules implement the decisions of model.Decide.
+// The rules implement the decisions of model.Memory.Decide.
 
-// agree makes random connections and compares decisions with simulated outcomes.
+// agree makes random connections, one after the other, and compares decisions with simulated
+// outcomes. Each connection gets one of its targets, and the rules and the model remember it.
 func agree(t *testing.T, r *modeltest.Random, s *model.Snapshot, rulesets [len(model.Families)]*nft.Ruleset, connections int) {
 	t.Helper()
 	var sims [len(model.Families)]*nftsim.Simulator
@@ -25,13 +26,13 @@ func agree(t *testing.T, r *modeltest.Random, s *model.Snapshot, rulesets [len(m
 		}
 		sims[f] = sim
 	}
-	for range connections {
-		c := modeltest.Connection(r, s)
+	var memory model.Memory
+	for _, c := range modeltest.Sequence(r, s, connections) {
 		if c.Dest.Addr().IsLoopback() {
 			continue // meets no rule
 		}
 		f := model.FamilyOf(c.Dest.Addr())
-		d := model.Decide(s, c)
+		d := memory.Decide(s, c)
 		got, err := sims[f].Run(c)
 		if err != nil {
 			t.Fatalf("%+v: %v", c, err)
@@ -41,6 +42,16 @@ func agree(t *testing.T, r *modeltest.Random, s *model.Snapshot, rulesets [len(m
 		}
 		checkRemembered(t, d, got)
 		checkCounted(t, d, got, rulesets[f].Options.Counters)
+		if d.Verdict != model.Forwarded {
+			continue
+		}
+		to := d.Targets[r.IntN(len(d.Targets))]
+		memory = memory.After(d, to)
+		for _, name := range got.To[to.Addr].Remembered {
+			if err := sims[f].Remember(name, c.Source, to.Addr); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
 }
 

@@ -71,7 +71,7 @@ func (o Options) layoutChains(s *model.Settings, c chosen) []Chain {
 		},
 		{
 			Name: inputChain, Hook: Input, Prio: prioritySNAT,
-			Rules:   []Rule{{MatchNotDNAT{}, Verdict{Kind: Return}}, {Verdict{Jump, rememberChain}}},
+			Rules:   []Rule{{Verdict{Jump, rememberChain}}},
 			Comment: "an endpoint on the node itself: no postrouting comes after",
 		},
 		{Name: servicesChain, Rules: o.servicesRules(), Comment: "dispatch: who is meant?"},
@@ -137,11 +137,13 @@ func (o Options) servicesRules() []Rule {
 
 var protocols = [...]model.Protocol{model.TCP, model.UDP, model.SCTP}
 
+// postroutingRules look up the destination that the client asked for, whether it was translated
+// or not: it may already be the endpoint's. Then the kernel leaves it alone, and does not set the
+// state DNAT (nf_nat_setup_info).
 func postroutingRules(s *model.Settings) []Rule {
 	rules := []Rule{
-		{MatchNotDNAT{}, Verdict{Kind: Return}},
 		{Verdict{Jump, rememberChain}}, // first: masquerading ends the chain
-		{InSet{Key: hairpinKey, Set: Hairpin}, Masquerade{}},
+		{MatchDNAT{}, InSet{Key: hairpinKey, Set: Hairpin}, Masquerade{}},
 	}
 	rules = append(rules, byOrigin(SourceNAT, NodePortSourceNAT)...)
 	toClusterIP := InSet{Key: origDestKey, Set: ClusterIPs}

@@ -116,8 +116,8 @@ type (
 		Not    bool
 	}
 
-	// MatchNotDNAT goes on if the connection's destination was not replaced.
-	MatchNotDNAT struct{}
+	// MatchDNAT goes on if the connection's destination was replaced by another one.
+	MatchDNAT struct{}
 
 	// MatchInterface goes on if the packet came in by this interface or, with Wildcard, by
 	// one whose name begins like this. A packet that the node itself sends came in by none.
@@ -198,7 +198,7 @@ func (s MatchAddr) text(f model.Family) string {
 	return Expr{Field: s.Field}.text(f) + op + s.Prefix.String()
 }
 
-func (MatchNotDNAT) text(model.Family) string { return "ct status & dnat == 0" }
+func (MatchDNAT) text(model.Family) string { return "ct status dnat" }
 
 func (s MatchInterface) text(model.Family) string {
 	op, star := "", ""

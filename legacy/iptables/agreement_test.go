@@ -2,6 +2,7 @@ package iptables_test
 
 import (
 	"fmt"
+	"net/netip"
 	"testing"
 
 	"github.com/vmapd/vmapd/legacy/iptables"
@@ -10,25 +11,30 @@ import (
 	"github.com/vmapd/vmapd/model/modeltest"
 )
 
-// The rules implement the decisions of model.Decide.
+// The rules implement the decisions of model.Memory.Decide.
 
-// agree makes random connections and compares decisions with simulated outcomes.
+// agree makes random connections, one after the other, and compares decisions with simulated
+// outcomes. Each connection gets one of its targets, and the rules and the model remember it.
 func agree(t *testing.T, r *modeltest.Random, s *model.Snapshot, all rulesets, mark uint32, connections int) {
 	t.Helper()
 	var sims [len(model.Families)]*iptsim.Simulator
 	for _, f := range model.Families {
 		sims[f] = simulate(t, load(t, all[f]), s.Family(f))
 	}
-	for range connections {
-		c := modeltest.Connection(r, s)
+	var memory model.Memory
+	clients := clients{}
+	for _, c := range modeltest.Sequence(r, s, connections) {
 		if c.Dest.Addr().IsLoopback() {
 			continue // meets no rule
 		}
 		f := model.FamilyOf(c.Dest.Addr())
-		d := model.Decide(s, c)
+		d := memory.Decide(s, c)
 		got, err := sims[f].Run(c)
 		if err != nil {
 			t.Fatalf("%+v: %v", c, err)
+		}
+		if d.Port != nil && d.Port.Affinity > 0 {
+			clients.sendBack(s, &d, got.Outcome)
 		}
 		if how := modeltest.Expected(d).Disagrees(got.Outcome); how != "" {
 			t.Fatalf("%+v\ndecided: %v, reason %d: %s\nrules met: %q", c, d.Verdict, d.Why, how, got.Trace)
@@ -38,6 +44,40 @@ func agree(t *testing.T, r *modeltest.Random, s *model.Snapshot, all rulesets, m
 			if a.Masquerade && a.Mark&mark != 0 {
 				t.Fatalf("%+v: leaves the node to %v with the mark %#x", c, to, a.Mark)
 			}
+		}
+		if d.Verdict != model.Forwarded {
+			continue
+		}
+		to := d.Targets[r.IntN(len(d.Targets))]
+		memory = memory.After(d, to)
+		clients[client{c.Source, d.Port.Name, to.Addr}] = true
+		for _, name := range got.To[to.Addr].Remembered {
+			sims[f].Remember(name, c.Source)
+		}
+	}
+}
+
+// clients are all clients of the service ports' endpoints.
+type clients map[client]bool
+
+type client struct {
+	addr     netip.Addr
+	port     model.ServicePortName
+	endpoint netip.AddrPort
+}
+
+// sendBack changes a decision about a client that got several of the targets by frontends with
+// different traffic policies: it may come back to any of them (see iptables.Differences).
+func (all clients) sendBack(s *model.Snapshot, d *model.Decision, got modeltest.Outcome) {
+	var back []model.Target
+	for _, target := range model.Decide(s, d.Connection).Targets {
+		if all[client{d.Source, d.Port.Name, target.Addr}] {
+			back = append(back, target)
+		}
+	}
+	for _, target := range back {
+		if _, ok := got.To[target.Addr]; ok && len(back) > 1 {
+			d.Targets = []model.Target{target}
 		}
 	}
 }

@@ -10,7 +10,11 @@ import (
 	"github.com/vmapd/vmapd/model/modeltest"
 )
 
-// IPVS and its companion implement the decisions of model.Decide, except for ipvs.Differences.
+// IPVS and its companion implement the decisions of model.Memory.Decide, except for
+// ipvs.Differences.
+
+// lost is the difference by which packets of a connection do not arrive: there is no outcome.
+const lost = 3
 
 // instead changes the outcome for a decision that a difference concerns, by its index in the
 // list.
@@ -38,24 +42,34 @@ type tally struct {
 
 func newTally() *tally { return &tally{map[int]int{}, map[model.Reason]int{}} }
 
-// agree makes random connections and compares decisions with simulated outcomes.
+// agree makes random connections, one after the other, and compares decisions with simulated
+// outcomes. Each connection gets one of its targets, and IPVS and the model remember it: by the
+// address, protocol and port of the destination, as each frontend has session affinity of its own.
 func agree(t *testing.T, r *modeltest.Random, s *model.Snapshot, contents [len(model.Families)]*ipvs.Content, connections int, n *tally) {
 	t.Helper()
 	var sims [len(model.Families)]*ipvssim.Simulator
 	for _, f := range model.Families {
 		sims[f] = simulate(t, contents[f], s.Family(f))
 	}
-	for range connections {
-		c := modeltest.Connection(r, s)
+	memories := map[model.VIP]model.Memory{}
+	for _, c := range modeltest.Sequence(r, s, connections) {
 		if c.Dest.Addr().IsLoopback() {
 			continue // meets no rule
 		}
 		f := model.FamilyOf(c.Dest.Addr())
-		d := model.Decide(s, c)
+		dest := model.VIP{Addr: c.Dest.Addr(), Protocol: c.Protocol, Port: c.Dest.Port()}
+		d := memories[dest].Decide(s, c)
+		if d.Why != model.HasEndpoints { // the virtual server has a mark, and is not persistent
+			d = model.Decide(s, c)
+		}
 		n.reasons[d.Why]++
+		if ipvs.Differences[lost].Concerns(s.Family(f), d) {
+			n.differed[lost]++
+			continue
+		}
 		want := modeltest.Expected(d)
 		for i, difference := range ipvs.Differences {
-			if difference.Concerns == nil || !difference.Concerns(s.Family(f), d) {
+			if i == lost || difference.Concerns == nil || !difference.Concerns(s.Family(f), d) {
 				continue
 			}
 			before := modeltest.Expected(d)
@@ -67,6 +81,11 @@ func agree(t *testing.T, r *modeltest.Random, s *model.Snapshot, contents [len(m
 		got := run(t, sims[f], c)
 		if how := want.Disagrees(got.Outcome); how != "" {
 			t.Fatalf("%+v\ndecided: %v, reason %d: %s\nby %v, rules met: %q", c, d.Verdict, d.Why, how, got.Server, got.Trace)
+		}
+		if d.Verdict == model.Forwarded && d.Why == model.HasEndpoints {
+			to := d.Targets[r.IntN(len(d.Targets))]
+			memories[dest] = memories[dest].After(d, to)
+			sims[f].Remember(got.Server, c.Source, to.Addr)
 		}
 	}
 }

@@ -35,8 +35,14 @@ var Differences = []Difference{
 	{
 		What: "connections from an address of the dummy device are always masqueraded",
 		Why: "the kernel uses such an address as the source of the node's connections to it, and no other machine " +
-			"could reply to that; a packet from elsewhere with a source address of the node is dropped",
+			"could reply to that",
 		Concerns: fromServiceAddr,
+	},
+	{
+		What: "an external or load-balancer address that is a pod's cuts the pod off from the node",
+		Why: "IPVS only sees packets for the node itself, so the address must be one of the node's; the kernel then routes " +
+			"packets to the pod into the node, and drops those from it",
+		Concerns: withTakenAddr,
 	},
 	{
 		What: "the algorithm random means Options.Scheduler",
@@ -88,6 +94,11 @@ func otherPortOfExternal(s *model.FamilySnapshot, d model.Decision) bool {
 
 func fromServiceAddr(s *model.FamilySnapshot, d model.Decision) bool {
 	return d.Verdict == model.Forwarded && onDevice(s, d.Source)
+}
+
+func withTakenAddr(s *model.FamilySnapshot, d model.Decision) bool {
+	toTaken := func(t model.Target) bool { return onDevice(s, t.Addr.Addr()) }
+	return !d.Node && onDevice(s, d.Source) || slices.ContainsFunc(d.Targets, toTaken)
 }
 
 // onDevice reports whether an address is the node's only because a Service has it.

@@ -28,6 +28,22 @@ func Connection(r *Random, s *model.Snapshot) model.Connection {
 	return c
 }
 
+// Sequence makes n connections as Connection does. Every second one comes from a client that
+// made one before, so that what is remembered of a client decides about its next connection.
+func Sequence(r *Random, s *model.Snapshot, n int) []model.Connection {
+	var list []model.Connection
+	for range n {
+		c := Connection(r, s)
+		if len(list) > 0 && r.IntN(2) == 0 {
+			if o := pick(r, list); o.Dest.Addr().Is4() == c.Dest.Addr().Is4() {
+				c.Source, c.Node, c.Interface = o.Source, o.Node, o.Interface
+			}
+		}
+		list = append(list, c)
+	}
+	return list
+}
+
 // frontend picks a frontend of a service port, or nil if there is none. It prefers one that
 // forwards.
 func (r *Random) frontend(s *model.FamilySnapshot) (sp *model.ServicePort, fe *model.Frontend) {

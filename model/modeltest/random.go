@@ -13,8 +13,9 @@ import (
 )
 
 // Random makes clusters and changes to them. Names and addresses come from small
-// pools, so that objects often meet: two Services on one address, one pod in two
-// slices, slices of Services that are gone. About one value in thirty is bad.
+// pools, so that objects often meet: two Services on one address, an external address and port
+// that are a node port of another Service or an endpoint, one pod in two slices, slices of
+// Services that are gone. About one value in thirty is bad.
 type Random struct {
 	*rand.Rand
 
@@ -167,11 +168,11 @@ func (r *Random) service() Service {
 	s = s.On(ips...)
 	for range r.IntN(3) {
 		s = s.External(append(slices.Clip(s.ExternalIPs),
-			pick(r, []string{r.addr("192.168.99.", "", 3), r.addr("fd00:192:168:99::", "", 2), r.addr("192.168.98.", "", 2)}))...)
+			pick(r, []string{r.addr("192.168.99.", "", 3), r.addr("fd00:192:168:99::", "", 2), r.addr("192.168.98.", "", 2), r.shared()}))...)
 	}
 	for range r.IntN(3) {
 		s = s.From(model.Ingress{
-			IP:     pick(r, []string{r.addr("192.168.98.", "", 3), r.addr("fd00:192:168:98::", "", 2), ""}),
+			IP:     pick(r, []string{r.addr("192.168.98.", "", 3), r.addr("fd00:192:168:98::", "", 2), r.shared(), ""}),
 			IPMode: pick(r, []string{"", "", "VIP", "Proxy"}),
 		})
 	}
@@ -245,7 +246,7 @@ func (r *Random) port() model.Port {
 	return model.Port{
 		Name:     name,
 		Protocol: r.protocol(name),
-		Port:     r.number(80, 443, 53),
+		Port:     r.number(80, 80, 443, 53, 30000, 30001, 8080),
 		NodePort: pick(r, []int32{0, 0, 0, 30000, 30001, 30002, r.number(30003)}),
 	}
 }
@@ -380,6 +381,13 @@ func (r *Random) addr(prefix, zeros string, n int) string {
 		last = zeros + last
 	}
 	return prefix + last
+}
+
+// shared returns an external address that is also an address of the node, where a port of one
+// Service may be the node port of another, or an address of a pod, where the destination may
+// already be the endpoint.
+func (r *Random) shared() string {
+	return pick(r, []string{r.addr("10.0.0.", "", 4), r.addr("fd00:10::", "", 2)})
 }
 
 func (r *Random) bad() bool { return r.IntN(32) == 31 }

@@ -48,7 +48,7 @@ func encodeStatement(f model.Family, s nft.Statement) ([]expr.Any, error) {
 		}, nil
 	case nft.MatchAddr: // ip saddr != 10.244.0.0/16
 		return encodeMatchAddr(f, s), nil
-	case nft.MatchNotDNAT: // ct status & dnat == 0
+	case nft.MatchDNAT: // ct status dnat
 		const ipsDstNAT = 1 << 5 // IPS_DST_NAT, linux/netfilter/nf_conntrack_common.h
 		return []expr.Any{
 			&expr.Ct{Key: expr.CtKeySTATUS, Register: unix.NFT_REG_1},
@@ -56,7 +56,7 @@ func encodeStatement(f model.Family, s nft.Statement) ([]expr.Any, error) {
 				SourceRegister: unix.NFT_REG_1, DestRegister: unix.NFT_REG_1, Len: 4,
 				Mask: binary.NativeEndian.AppendUint32(nil, ipsDstNAT), Xor: make([]byte, 4),
 			},
-			&expr.Cmp{Op: expr.CmpOpEq, Register: unix.NFT_REG_1, Data: make([]byte, 4)},
+			&expr.Cmp{Op: expr.CmpOpNeq, Register: unix.NFT_REG_1, Data: make([]byte, 4)},
 		}, nil
 	case nft.MatchInterface: // iifname != "cali*"
 		return encodeMatchInterface(s), nil

@@ -38,7 +38,7 @@ func features(f model.Family) []feature {
 		{"nft_reject (CONFIG_NFT_REJECT)", "3.14", nft.Prerouting, nft.Rule{nft.Reject{}}},
 		{"nft_masq (CONFIG_NFT_MASQ)", "3.18", nft.Postrouting, nft.Rule{nft.Masquerade{}}},
 		{"nft_ct with original addresses (CONFIG_NFT_CT)", "4.17", nft.Postrouting, nft.Rule{
-			nft.MatchNotDNAT{},
+			nft.MatchDNAT{},
 			nft.InSet{Key: nft.Key{{Field: nft.OrigDestAddr}}, Set: nft.ClusterIPs},
 		}},
 		{"nft_fib (CONFIG_NFT_FIB_IPV4, CONFIG_NFT_FIB_IPV6)", "4.10", nft.Postrouting, nft.Rule{nft.MatchFromNode{}}},

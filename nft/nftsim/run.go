@@ -176,8 +176,8 @@ func (r *run) rule(c *nft.Chain, rule nft.Rule, s state, share float64, depth in
 		switch stmt := stmt.(type) {
 		case nft.MatchProtocol:
 			match = s.Protocol == stmt.Protocol
-		case nft.MatchNotDNAT:
-			match = s.Dest == s.orig
+		case nft.MatchDNAT:
+			match = s.Dest != s.orig // nf_nat_setup_info
 		case nft.MatchAddr:
 			addr := map[nft.Field]netip.Addr{
 				nft.SourceAddr: s.Source, nft.DestAddr: s.Dest.Addr(), nft.OrigDestAddr: s.orig.Addr(),

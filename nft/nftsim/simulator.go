@@ -101,10 +101,15 @@ func load(f model.Family, sets []nft.Set, all []nft.Chain, elements iter.Seq2[st
 	return s, nil
 }
 
-// Remember records an endpoint for a client, as an earlier packet would have.
+// Remember records an endpoint for a client, as an earlier packet would have. It replaces the
+// endpoint that is recorded.
 func (s *Simulator) Remember(name string, client netip.Addr, endpoint netip.AddrPort) error {
+	key := string(nft.AppendAddr(nil, client))
+	if set := s.sets[name]; set != nil {
+		delete(set.elements, key)
+	}
 	return s.addElement(name, nft.Element{
-		Key:  string(nft.AppendAddr(nil, client)),
+		Key:  key,
 		Data: string(nft.AppendPort(nft.AppendAddr(nil, endpoint.Addr()), endpoint.Port())),
 	})
 }
@@ -249,7 +254,7 @@ func (s *Simulator) checkRule(rule nft.Rule) error {
 	for _, stmt := range rule {
 		var err error
 		switch stmt := stmt.(type) {
-		case nft.MatchProtocol, nft.MatchNotDNAT, nft.MatchFromNode, nft.MatchInvalid, nft.MatchInterface, nft.Masquerade, nft.Reject:
+		case nft.MatchProtocol, nft.MatchDNAT, nft.MatchFromNode, nft.MatchInvalid, nft.MatchInterface, nft.Masquerade, nft.Reject:
 		case nft.MatchAddr:
 			if stmt.Field != nft.SourceAddr && stmt.Field != nft.DestAddr && stmt.Field != nft.OrigDestAddr {
 				err = fmt.Errorf("field %d is no address", stmt.Field)

@@ -112,8 +112,9 @@ func (r *run) server() (ipvs.Key, bool) {
 	return ipvs.Key{}, false
 }
 
-// schedule sends the packet to each real server that has a weight. Without any, the kernel
-// answers with an ICMP error (ip_vs_leave).
+// schedule sends the packet to each real server that has a weight or, if the client is
+// remembered, to the one that it had before. Without any, the kernel answers with an ICMP error
+// (ip_vs_leave).
 func (r *run) schedule(k ipvs.Key) (Outcome, error) {
 	s := r.content.Servers[k]
 	o := forwarded(map[netip.AddrPort]modeltest.Arrival{})
@@ -125,6 +126,10 @@ func (r *run) schedule(k ipvs.Key) (Outcome, error) {
 	if total == 0 {
 		o.Outcome = modeltest.Outcome{Verdict: model.Rejected}
 		return o, nil
+	}
+	if before, ok := r.templates[template{k, r.Source}]; ok && s.Real[before] > 0 {
+		s.Real = map[netip.AddrPort]int{before: s.Real[before]}
+		total = s.Real[before]
 	}
 	for addr, w := range s.Real {
 		if w == 0 {

@@ -25,16 +25,32 @@ type Simulator struct {
 	nodeAddrs map[netip.Addr]bool
 	companion *ipvs.Companion   // the loaded one
 	rules     *iptsim.Simulator // of the companion; nil without one
+	templates map[template]netip.AddrPort
+}
+
+// template is a client of a persistent virtual server. The kernel has a connection template for
+// it, with the client's real server.
+type template struct {
+	server ipvs.Key
+	client netip.Addr
 }
 
 // New checks a Content. The addresses are those of the node's interfaces other than the
 // dummy device.
 func New(c *ipvs.Content, nodeAddrs ...netip.Addr) (*Simulator, error) {
-	s := &Simulator{content: c, nodeAddrs: map[netip.Addr]bool{}}
+	s := &Simulator{content: c, nodeAddrs: map[netip.Addr]bool{}, templates: map[template]netip.AddrPort{}}
 	for _, a := range nodeAddrs {
 		s.nodeAddrs[a] = true
 	}
 	return s, s.load()
+}
+
+// Remember records the real server of a client. A virtual server that is not persistent forgets
+// it at once.
+func (s *Simulator) Remember(k ipvs.Key, client netip.Addr, to netip.AddrPort) {
+	if s.content.Servers[k].Flags&ipvs.Persistent != 0 {
+		s.templates[template{k, client}] = to
+	}
 }
 
 // load parses the companion, if it differs from the loaded one.
