@@ -2,7 +2,6 @@ package informer
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"sync/atomic"
 )
@@ -28,7 +27,7 @@ func noteAttempt(ctx context.Context, resp *http.Response, err error) {
 		return
 	}
 	if resp != nil && resp.StatusCode != http.StatusOK {
-		err = errors.New(resp.Status)
+		err = &statusError{resp.StatusCode, resp.Status}
 	}
 	a.err.Store(&err)
 }
@@ -40,3 +39,11 @@ func (a *attempts) last(otherwise error) error {
 	}
 	return otherwise
 }
+
+// statusError is an answer without objects.
+type statusError struct {
+	code int
+	text string
+}
+
+func (e *statusError) Error() string { return e.text }

@@ -54,7 +54,7 @@ func (c *credentials) RoundTrip(r *http.Request) (*http.Response, error) {
 	if loadErr != nil {
 		if resp != nil {
 			_ = resp.Body.Close()
-			err = errors.New(resp.Status)
+			err = &statusError{resp.StatusCode, resp.Status}
 		}
 		return nil, fmt.Errorf("%w; credentials can't be read again: %w", err, loadErr)
 	}

@@ -113,7 +113,7 @@ func TestCredentialsAreReplacedLate(t *testing.T) {
 
 				kubeconfig(t, s, dir, form)
 				w.want("ns1/web:http at 172.30.0.41:80/tcp: 10.180.2.1:8080", whole[1], whole[2])
-				w.recovers(everything...)
+				w.recoversFrom(2, everything...) // the connection ends, and then the credentials are refused
 			})
 		}
 	}

@@ -17,8 +17,9 @@
 // empty cluster. Events in the wrong order cause a new list. An older state than before, as
 // after a restore of etcd from a backup, is followed, since it is the cluster's state.
 //
-// The log has the begin and the end of errors, once for each kind. The transport follows the
-// files with certificates and tokens, see [Config.REST].
+// For each kind, the log has the begin and the end of errors, each one with another cause, and
+// every five minutes the last one. If a right is missing, it names that right. The transport
+// follows the files with certificates and tokens, see [Config.REST].
 //
 // By default client-go streams the initial list (WatchList, KEP-3157), and falls back to a
 // plain list if the server refuses that. Servers before 1.27 ignore the request instead:

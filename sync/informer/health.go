@@ -40,15 +40,16 @@ var (
 	errNoList   = errors.New("response has no resourceVersion: it is not an API server's")
 )
 
-// health checks the requests for one kind. It logs when they begin to fail and when they
-// succeed again, adapts requests to the server's abilities, and hides responses from
-// client-go that are not an API server's. client-go's own error handler misses some
-// failures (refused connections), and all successes.
+// health checks the requests for one kind. It logs when they begin to fail, when they fail
+// for another reason, and when they succeed again. It adapts requests to the server's
+// abilities, and hides responses from client-go that are not an API server's. client-go's own
+// error handler misses some failures (refused connections), and all successes.
 type health struct {
-	log      *slog.Logger
-	optional string // see resource
-	giveUp   func() // ends the informer
-	pace     *rate.Limiter
+	log    *slog.Logger
+	of     *resource
+	giveUp func()        // ends the informer
+	report func(Failure) // Since is zero: it is over
+	pace   *rate.Limiter
 
 	// delivered: the initial list has been. From then on, the server is known to have this
 	// kind, whatever it answers.
@@ -57,8 +58,8 @@ type health struct {
 	noFields  atomic.Bool   // the server doesn't know our field selector
 	newest    atomic.Uint64 // resource version so far
 
-	mu   sync.Mutex // also while logging, for the order of messages
-	said bool       // a failure was logged, and no success since
+	mu      sync.Mutex // also while logging, for the order of messages
+	trouble trouble
 }
 
 // observe returns the functions that list and watch r, and pass objects to into.
@@ -178,28 +179,49 @@ func request[T any](ctx context.Context, h *health, verb string, r *resource, o 
 	return out, err
 }
 
-// failed logs the first failure. err must not be nil.
+// failed logs a failure, unless one of its kind was logged lately. err must not be nil.
 func (h *health) failed(ctx context.Context, verb string, err error) {
 	if ctx.Err() != nil || errors.Is(err, context.Canceled) || expired(err) || tooLarge(err) {
 		return // no failure: vmapd stops, or client-go lists again
 	}
-	if h.optional != "" && !h.delivered.Load() && (apierrors.IsNotFound(err) || apierrors.IsForbidden(err)) {
-		message := "API server does not have this resource: " + h.optional
+	remedy := remedy(h.of, verb, err)
+	if h.of.optional != "" && !h.delivered.Load() && (apierrors.IsNotFound(err) || apierrors.IsForbidden(err)) {
+		message := "API server does not have this resource: "
 		if apierrors.IsForbidden(err) {
-			message = "not allowed to read this resource: " + h.optional + "; grant list and watch"
+			message = "not allowed to read this resource: "
 		}
-		h.log.LogAttrs(ctx, slog.LevelInfo, message, slog.Any("err", err))
+		h.log.LogAttrs(ctx, slog.LevelInfo, message+h.of.optional, withRemedy(remedy, slog.Any("err", err))...)
+		h.report(Failure{Resource: h.of.name})
 		h.giveUp()
 		return
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.said {
-		return
+	isNew := h.trouble.add(verb, remedy, err)
+	h.report(Failure{h.of.name, h.trouble.since, err})
+	if isNew {
+		h.log.LogAttrs(ctx, slog.LevelError, "cannot read from the API server; keeping the last known state and retrying", h.trouble.attrs(h)...)
 	}
-	h.said = true
-	h.log.LogAttrs(ctx, slog.LevelError, "cannot read from the API server; keeping the last known state and retrying",
-		slog.String("verb", verb), slog.Any("err", err))
+}
+
+// remind logs a failure that lasts, until ctx ends.
+func (h *health) remind(ctx context.Context, every time.Duration) {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		h.mu.Lock()
+		if h.trouble.lasts(every) {
+			h.log.LogAttrs(ctx, slog.LevelError, "still cannot read from the API server; keeping the last known state and retrying",
+				append(h.trouble.attrs(h), slog.Duration("for", time.Since(h.trouble.since).Round(time.Second)))...)
+			h.trouble.reminded()
+		}
+		h.mu.Unlock()
+	}
 }
 
 // endedAtOnce is called for a watch that ended at once without an error. A server that
@@ -213,16 +235,17 @@ func (h *health) endedAtOnce(ctx context.Context) {
 func (h *health) failing() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.said
+	return !h.trouble.since.IsZero()
 }
 
 func (h *health) recovered(ctx context.Context) {
 	h.short.Store(false)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.said {
-		h.said = false
-		h.log.LogAttrs(ctx, slog.LevelInfo, "reading from the API server again")
+	if since := h.trouble.since; !since.IsZero() {
+		h.trouble = trouble{}
+		h.report(Failure{Resource: h.of.name})
+		h.log.LogAttrs(ctx, slog.LevelInfo, "reading from the API server again", slog.Duration("after", time.Since(since).Round(time.Millisecond)))
 	}
 }
 

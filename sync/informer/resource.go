@@ -20,10 +20,12 @@ import (
 // resource is a kind of objects with the functions that read them.
 type resource struct {
 	name     string // plural, as in URLs
+	group    string // of the API; "": the core group
 	labels   string // selectors
 	fields   string
 	spare    bool   // fields only saves traffic: if the server refuses it, it is omitted
 	optional string // the consequence, if the server doesn't have it or refuses; "": required
+	unseen   string // the consequence, if it can't be read any more
 
 	list    func(context.Context, metav1.ListOptions) (runtime.Object, error)
 	watch   func(context.Context, metav1.ListOptions) (watch.Interface, error)
@@ -39,18 +41,24 @@ func resources(c *client.Client, node string) []*resource {
 	// In some clusters most Services are headless.
 	services.fields = fields.OneTermNotEqualSelector("spec.clusterIP", corev1.ClusterIPNone).String()
 	services.spare = true
+	services.unseen = "changes of Services have no effect"
 	services.removal = reconcile.Change{Services: 1}
 
 	slices := newResource(c.EndpointSlices(), readEndpointSlice, (*model.Builder).DeleteEndpointSlice)
 	slices.labels = "!" + model.LabelHeadless
+	slices.group = discoveryv1.GroupName
+	slices.unseen = "connections still go to the endpoints that were known last"
 	slices.removal = reconcile.Change{EndpointSlices: 1}
 
 	nodes := newResource(c.Nodes(), readNode,
 		func(b *model.Builder, n model.NamespacedName) { b.DeleteNode(n.Name) })
+	nodes.unseen = "changes of the Node have no effect: its addresses, pod ranges, zone and taints"
 	nodes.fields = fields.OneTermEqualSelector(metav1.ObjectNameField, node).String()
 
 	cidrs := newResource(c.ServiceCIDRs(), readServiceCIDR,
 		func(b *model.Builder, n model.NamespacedName) { b.DeleteServiceCIDR(n.Name) })
+	cidrs.group = networkingv1.GroupName
+	cidrs.unseen = "changes of the ranges of cluster IPs have no effect"
 	cidrs.optional = "unused cluster IPs will not be dropped" // networking.k8s.io/v1 since 1.33 (KEP-1880)
 
 	return []*resource{services, slices, nodes, cidrs}

@@ -1,10 +1,13 @@
 package informer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -35,12 +38,38 @@ type Source struct {
 	Client   *client.Client
 	NodeName string // of the only Node to read
 	Log      *slog.Logger
+
+	remindEvery time.Duration // 0: the default
+
+	mu      sync.Mutex
+	failing map[string]Failure
+}
+
+// Failing returns the kinds of objects that can't be read now, by their names. It may be
+// called at any time.
+func (s *Source) Failing() []Failure {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.SortedFunc(maps.Values(s.failing), func(a, b Failure) int { return cmp.Compare(a.Resource, b.Resource) })
+}
+
+func (s *Source) report(f Failure) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if f.Since.IsZero() {
+		delete(s.failing, f.Resource)
+		return
+	}
+	if s.failing == nil {
+		s.failing = map[string]Failure{}
+	}
+	s.failing[f.Resource] = f
 }
 
 // Run calls Complete when the initial lists of Services, EndpointSlices, the Node and, if the
 // server has them, ServiceCIDRs are in the state. It then writes each change until ctx ends,
-// and returns nil. Errors of the server do not change the state. They are logged once for
-// each kind until it is watched again.
+// and returns nil. Errors of the server do not change the state. For each kind, the log has the
+// first error, each one with another cause, every five minutes the last one, and the end.
 func (s *Source) Run(ctx context.Context, state *reconcile.State) error {
 	if s.NodeName == "" {
 		return errors.New("follow the API server: no node name")
@@ -50,7 +79,10 @@ func (s *Source) Run(ctx context.Context, state *reconcile.State) error {
 
 	var all, initial sync.WaitGroup
 	for _, r := range resources(s.Client, s.NodeName) {
-		f := &follower{resource: r, state: state, log: s.Log.With(slog.String("resource", r.name))}
+		f := &follower{
+			resource: r, state: state, log: s.Log.With(slog.String("resource", r.name)),
+			report: s.report, remindEvery: cmp.Or(s.remindEvery, remindEvery),
+		}
 		initial.Add(1)
 		delivered := sync.OnceFunc(initial.Done)
 		all.Go(func() { f.run(ctx, delivered) })
@@ -67,8 +99,10 @@ func (s *Source) Run(ctx context.Context, state *reconcile.State) error {
 // follower keeps one kind of objects up to date in the state.
 type follower struct {
 	*resource
-	state *reconcile.State
-	log   *slog.Logger
+	state       *reconcile.State
+	log         *slog.Logger
+	report      func(Failure)
+	remindEvery time.Duration
 }
 
 // run follows until ctx ends. It calls delivered when the initial list is in the state or
@@ -93,11 +127,16 @@ func (f *follower) run(ctx context.Context, delivered func()) {
 // inform follows until ctx ends or the server turns out not to have this kind.
 func (f *follower) inform(ctx context.Context, delivered func()) {
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	var reminder sync.WaitGroup
+	defer func() {
+		cancel()
+		reminder.Wait()
+	}()
 	h := &health{
-		log: f.log, optional: f.optional, giveUp: cancel,
+		log: f.log, of: f.resource, giveUp: cancel, report: f.report,
 		pace: rate.NewLimiter(rate.Every(watchEvery), watchBurst),
 	}
+	reminder.Go(func() { h.remind(ctx, f.remindEvery) })
 	into := newStore(f.resource, f.state, func() {
 		h.delivered.Store(true)
 		delivered()

@@ -82,6 +82,7 @@ type world struct {
 	t      *testing.T
 	start  time.Time
 	server *apitest.Server
+	source *Source
 	state  *reconcile.State
 	logs   *lines
 
@@ -153,6 +154,12 @@ func followWhole(t *testing.T, s *apitest.Server) *world {
 // followBy follows with a kubeconfig of some form in a folder.
 func followBy(t *testing.T, s *apitest.Server, dir string, f apitest.Form) *world {
 	t.Helper()
+	return followReminded(t, s, dir, f, 0)
+}
+
+// followReminded follows, and the log repeats an error that lasts after a time of the test's own.
+func followReminded(t *testing.T, s *apitest.Server, dir string, f apitest.Form, remind time.Duration) *world {
+	t.Helper()
 	client, err := Connect(Config{Kubeconfig: kubeconfig(t, s, dir, f), QPS: -1})
 	if err != nil {
 		t.Fatal(err)
@@ -164,10 +171,10 @@ func followBy(t *testing.T, s *apitest.Server, dir string, f apitest.Form) *worl
 			NodePortAddresses: model.NodePortAddresses{Primary: true},
 		}), 1),
 	}
-	source := &Source{Client: client, NodeName: "node1", Log: slog.New(w.logs)}
+	w.source = &Source{Client: client, NodeName: "node1", Log: slog.New(w.logs), remindEvery: remind}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- source.Run(ctx, w.state) }()
+	go func() { done <- w.source.Run(ctx, w.state) }()
 	w.stop = sync.OnceFunc(func() {
 		cancel()
 		select {
@@ -290,7 +297,7 @@ func (w *world) incomplete() []string {
 func (w *world) fails(kinds ...apitest.Resource) {
 	w.t.Helper()
 	for _, r := range kinds {
-		w.until(string(r)+" fail", func() bool { return w.logs.count("ERROR", "keeping the last known state", "resource="+string(r)) == 1 })
+		w.until(string(r)+" fail", func() bool { return w.logs.count("ERROR", "keeping the last known state", "resource="+string(r)) > 0 })
 	}
 }
 
@@ -299,13 +306,19 @@ func (w *world) fails(kinds ...apitest.Resource) {
 // like a storm of requests.
 func (w *world) recovers(kinds ...apitest.Resource) {
 	w.t.Helper()
+	w.recoversFrom(1, kinds...)
+}
+
+// recoversFrom is recovers after so many causes at most, of which each is logged once.
+func (w *world) recoversFrom(causes int, kinds ...apitest.Resource) {
+	w.t.Helper()
 	for _, r := range kinds {
 		w.until(string(r)+" recover", func() bool {
 			return w.logs.count("INFO", "from the API server again", "resource="+string(r)) > 0
 		})
 	}
-	if bad, good := w.logs.count("ERROR"), w.logs.count("INFO", "from the API server again"); bad != len(kinds) || good != len(kinds) {
-		w.t.Errorf("%d errors and %d recoveries, want %d of each:\n%s", bad, good, len(kinds), strings.Join(w.logs.all(), "\n"))
+	if bad, good := w.logs.count("ERROR"), w.logs.count("INFO", "from the API server again"); bad < len(kinds) || bad > causes*len(kinds) || good != len(kinds) {
+		w.t.Errorf("%d errors and %d recoveries, want %d of each, with %d causes:\n%s", bad, good, len(kinds), causes, strings.Join(w.logs.all(), "\n"))
 	}
 	w.calm()
 }

@@ -80,6 +80,8 @@ func (s *Server) willing(x *exchange, st *store) bool {
 		return !x.nonsense()
 	case http.StatusForbidden:
 		x.refuse(status, metav1.StatusReasonForbidden, string(x.resource)+" is forbidden: no permission")
+	case http.StatusUnauthorized:
+		x.refuse(status, metav1.StatusReasonUnauthorized, "Unauthorized")
 	case http.StatusNotFound:
 		x.notFound()
 	case http.StatusTooManyRequests:

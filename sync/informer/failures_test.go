@@ -1,0 +1,135 @@
+package informer
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/vmapd/vmapd/sync/informer/apitest"
+)
+
+// The server comes back from an outage and refuses: the log has both, and then the end.
+func TestAnErrorThatChangesIsLogged(t *testing.T) {
+	t.Parallel()
+	s := standardServer(t, apitest.Options{})
+	w := followWhole(t, s)
+	out(t, s, apitest.Refusing)
+	w.fails(everything...)
+	s.SetRules([]rbacv1.PolicyRule{})
+	out(t, s, apitest.Up)
+	for _, r := range everything {
+		w.until("an error about permissions", func() bool {
+			return w.logs.count("ERROR", "cannot read from the API server", "resource="+string(r), "is forbidden") == 1
+		})
+	}
+	w.until("the source knows", func() bool { return len(w.source.Failing()) == len(everything) })
+	for _, f := range w.source.Failing() {
+		if !apierrors.IsForbidden(f.Err) || f.Since.After(time.Now()) || f.Since.Before(w.start) {
+			t.Errorf("%s fails since %v: %v", f.Resource, f.Since, f.Err)
+		}
+	}
+	s.SetRules(nil)
+	for _, r := range everything {
+		w.until("recovery", func() bool { return w.logs.count("INFO", "from the API server again", "resource="+string(r)) == 1 })
+	}
+	if got := w.logs.count("ERROR"); got != 2*len(everything) {
+		t.Errorf("%d errors, want two of each kind:\n%s", got, strings.Join(w.logs.all(), "\n"))
+	}
+	if got := w.source.Failing(); len(got) > 0 {
+		t.Errorf("still failing: %v", got)
+	}
+}
+
+// An error that lasts is repeated, and no more once it is over.
+func TestAnErrorThatLastsIsRepeated(t *testing.T) {
+	t.Parallel()
+	s := standardServer(t, apitest.Options{})
+	w := followReminded(t, s, t.TempDir(), apitest.Form{Files: true}, 200*time.Millisecond)
+	w.want(whole...)
+	w.watching()
+	if got := w.logs.count("ERROR"); got > 0 {
+		t.Errorf("errors before the outage:\n%s", strings.Join(w.logs.all(), "\n"))
+	}
+	out(t, s, apitest.Refusing)
+	for _, r := range everything {
+		w.until("a second reminder", func() bool {
+			return w.logs.count("ERROR", "still cannot read from the API server", "resource="+string(r), "connection refused", "for=") >= 2
+		})
+	}
+	out(t, s, apitest.Up)
+	w.until("recovery", func() bool { return w.logs.count("INFO", "from the API server again") == len(everything) })
+	before := w.logs.count("ERROR")
+	s.Set(slice("web", "10.180.2.1"))
+	w.want("ns1/web:http at 172.30.0.41:80/tcp: 10.180.2.1:8080", whole[1], whole[2])
+	if got := w.logs.count("ERROR"); got != before {
+		t.Errorf("errors after the outage:\n%s", strings.Join(w.logs.all(), "\n"))
+	}
+}
+
+// Two causes that take turns, as of two servers behind a load balancer, are logged once each.
+func TestErrorsThatAlternateAreLoggedOnceEach(t *testing.T) {
+	refused := apierrors.NewForbidden(schema.GroupResource{Resource: "services"}, "", errors.New("no"))
+	var tr trouble
+	var got []bool
+	for range 3 {
+		for _, err := range []error{refused, errNoAnswer, &statusError{http.StatusServiceUnavailable, "503 Service Unavailable"}, errSilent} {
+			got = append(got, tr.add("list", "", err))
+		}
+	}
+	want := append([]bool{true, true, true, false}, make([]bool, 8)...)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("logged (-want +got):\n%s", diff)
+	}
+	tr.reminded() // of the last one
+	if tr.add("list", "", errNoAnswer) || !tr.add("list", "", refused) {
+		t.Error("after a reminder, the other causes are news, and that of the reminder is not")
+	}
+}
+
+// An answer of 403 or 401 is followed by the right that is missing, and whose it is.
+func TestAMissingRightIsNamed(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ user, want string }{
+		{`User "system:serviceaccount:kube-system:vmapd" cannot watch resource`, `the ServiceAccount kube-system/vmapd lacks the right to watch servicecidrs of API group "networking.k8s.io"`},
+		{`User "system:node:worker-1" cannot watch resource`, `the user "system:node:worker-1" lacks the right to watch servicecidrs`},
+		{`User "system:anonymous" cannot watch resource`, `sent no token or client certificate`},
+		{"no", `our user lacks the right to watch servicecidrs`},
+	} {
+		err := apierrors.NewForbidden(schema.GroupResource{Group: "networking.k8s.io", Resource: "servicecidrs"}, "", errors.New(tt.user))
+		if got := remedy(&resource{name: "servicecidrs", group: "networking.k8s.io"}, "watch", err); !strings.Contains(got, tt.want) {
+			t.Errorf("remedy is %q, want %q", got, tt.want)
+		}
+	}
+	if got := remedy(&resource{name: "services"}, "list", errNoAnswer); got != "" {
+		t.Errorf("remedy of another error is %q", got)
+	}
+
+	allowed := []rbacv1.PolicyRule{{Verbs: []string{"list", "watch"}, APIGroups: []string{""}, Resources: []string{"nodes", "services"}}}
+	s := standardServer(t, apitest.Options{})
+	s.SetRules(allowed)
+	w := follow(t, s)
+	w.until("the missing rights", func() bool {
+		return w.logs.count("ERROR", "resource=endpointslices", `endpointslices of API group "discovery.k8s.io"`, "nothing is programmed until") == 1 &&
+			w.logs.count("INFO", "resource=servicecidrs", `servicecidrs of API group "networking.k8s.io"`, "unused cluster IPs will not be dropped") == 1
+	})
+	s.SetRules(nil)
+	w.want(whole[:2]...)
+	w.until("the end of all failures", func() bool { return len(w.source.Failing()) == 0 })
+
+	token := standardServer(t, apitest.Options{TLS: true, Authenticate: true})
+	w = follow(t, token)
+	w.want(whole...)
+	w.watching()
+	token.Refuse(apitest.Services, http.StatusUnauthorized)
+	token.DropWatches()
+	w.until("an error about credentials", func() bool {
+		return w.logs.count("ERROR", "resource=services", "does not accept our token or client certificate", "changes of Services have no effect") == 1
+	})
+}
