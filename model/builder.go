@@ -15,12 +15,15 @@ type Builder struct {
 	records   map[NamespacedName]*record        // by Service
 	slices    map[NamespacedName]*endpointSlice // by their own name
 	node      *Node
+	nodeFacts nodeFacts // of the last Nodes that had them
 	hostAddrs []netip.Addr
 	cidrs     map[string][]netip.Prefix
 	claims    claims
 
 	dirty         []*record // for updateServices
-	settingsStale bool      // node, addresses or ServiceCIDRs changed
+	nodeProblems  []Problem // of parsing the Node
+	remembers     remembered
+	settingsStale bool // node, addresses or ServiceCIDRs changed
 	problems      map[ObjectRef][]Problem
 	problemsStale bool
 	locality      locality

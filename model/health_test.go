@@ -114,8 +114,8 @@ func TestNodeEligibility(t *testing.T) {
 	}{
 		{"no Node", nil, model.NodeState{}},
 		{"a Node", objects{modeltest.OurNode()}, model.NodeState{Known: true, Eligible: true}},
-		{"about to be deleted by the autoscaler", objects{tainted}, model.NodeState{Known: true}},
-		{"being deleted", objects{deleting}, model.NodeState{Known: true}},
+		{"about to be deleted by the autoscaler", objects{tainted}, model.NodeState{Known: true, Why: "has the taint ToBeDeletedByClusterAutoscaler"}},
+		{"being deleted", objects{deleting}, model.NodeState{Known: true, Why: "is being deleted"}},
 		{"another one is being deleted", objects{modeltest.OurNode(), other}, model.NodeState{Known: true, Eligible: true}},
 		{"no longer tainted", objects{tainted, modeltest.OurNode()}, model.NodeState{Known: true, Eligible: true}},
 	} {

@@ -182,7 +182,7 @@ func TestHintsFollowTheZoneOfTheNode(t *testing.T) {
 		{"a Service that comes later", func() { web().Delete(b); b.Snapshot(); web().Set(b) }, inB},
 		{"the label is removed", func() { modeltest.OurNode().Set(b) }, noOne},
 		{"zone-b again", func() { modeltest.OurNode().In("zone-b").Set(b) }, inB},
-		{"the Node is deleted", func() { modeltest.OurNode().Delete(b) }, noOne},
+		{"the Node is deleted", func() { modeltest.OurNode().Delete(b) }, inB},
 	} {
 		step.change()
 		got := modeltest.PortTexts(b.Snapshot().Family(model.IPv4))

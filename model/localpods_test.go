@@ -92,6 +92,7 @@ func TestPodCIDRsOfTheNode(t *testing.T) {
 	b := modeltest.Builder(config, web(), webSlice())
 	sp := pointers(b.Snapshot())[model.IPv4][modeltest.PortName("ns1/web", "http", model.TCP)]
 	const missing = "Node node-1: spec.podCIDRs: is empty: until it is set, pods can't be told from other clients"
+	const gone = "Node node-1: metadata.name: no Node has it any more: the last known addresses, pod ranges and zone stay in use"
 	for _, step := range []struct {
 		name     string
 		change   func()
@@ -111,7 +112,7 @@ func TestPodCIDRsOfTheNode(t *testing.T) {
 			prefixes("10.0.0.0/24"),
 			[]string{`Node node-1: spec.podCIDRs[0]: "10.0.0.0/33" is not a CIDR`},
 		},
-		{"deleted", func() { b.DeleteNode("node-1") }, nil, nil},
+		{"deleted", func() { b.DeleteNode("node-1") }, prefixes("10.0.0.0/24"), []string{gone}},
 	} {
 		step.change()
 		s := b.Snapshot()

@@ -131,7 +131,8 @@ func TestBadNodes(t *testing.T) {
 		`Node node-1: status.addresses[0].address: "nowhere" is not an IP address`,
 		`Node node-1: status.addresses[1].address: "127.0.0.1" is a loopback address`)
 	b.DeleteNode("node-1")
-	checkProblems(t, b.Snapshot())
+	checkProblems(t, b.Snapshot(),
+		"Node node-1: metadata.name: no Node has it any more: the last known addresses, pod ranges and zone stay in use")
 }
 
 func TestProblemsOfASnapshotAreShared(t *testing.T) {

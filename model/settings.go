@@ -84,15 +84,13 @@ func (b *Builder) DeleteServiceCIDR(name string) {
 
 // updateSettings makes the settings anew, and marks all Services if they depend on a change.
 func (b *Builder) updateSettings(next *Snapshot) {
-	nodeAddrs, podCIDRs := b.parseNode()
+	b.updateNodeProblems()
+	nodeAddrs, podCIDRs := b.nodeFacts.addrs, b.nodeFacts.podCIDRs
 	var cidrs []netip.Prefix
 	for _, name := range slices.Sorted(maps.Keys(b.cidrs)) {
 		cidrs = append(cidrs, b.cidrs[name]...)
 	}
-	var now locality
-	if b.node != nil {
-		now.zone = b.node.Zone
-	}
+	now := locality{zone: b.nodeFacts.zone}
 	for _, f := range Families {
 		now.primary[f] = primary(f, b.config.PrimaryAddress, nodeAddrs, b.hostAddrs)
 		s := &Settings{

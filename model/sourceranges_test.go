@@ -123,13 +123,16 @@ func TestSourceRangesFollowTheNode(t *testing.T) {
 		{"nothing known of the node", func() {}, not},
 		{"its interfaces", func() { b.SetHostAddresses(hostAddrs("10.0.0.1", "192.168.0.2")) }, not},
 		{"the primary one comes first", func() { b.SetHostAddresses(hostAddrs("192.168.0.2", "10.0.0.1")) }, itself},
+		{"a Node object that has no address yet", func() { modeltest.NewNode("node-1").Set(b) }, itself},
 		{"the Node object goes before", func() { modeltest.NewNode("node-1", "192.168.1.2", "192.168.0.2").Set(b) }, not},
 		{"its address changes", func() { modeltest.NewNode("node-1", "192.168.0.7").Set(b) }, itself},
 		{"another Node's address", func() { modeltest.NewNode("node-2", "203.0.113.1").Set(b) }, itself},
 		{"a Node without an IPv4 address", func() { modeltest.NewNode("node-1", "fd00:192:168::2").Set(b) }, not},
-		{"a Node without any address", func() { modeltest.NewNode("node-1").Set(b) }, itself},
-		{"the Node is deleted", func() { b.DeleteNode("node-1") }, itself},
-		{"and the interfaces are gone", func() { b.SetHostAddresses([]netip.Addr{}) }, not},
+		{"a Node without any address any more", func() { modeltest.NewNode("node-1").Set(b) }, not},
+		{"the Node is deleted", func() { b.DeleteNode("node-1") }, not},
+		{"it comes back", func() { modeltest.NewNode("node-1", "192.168.0.7").Set(b) }, itself},
+		{"and is deleted again", func() { b.DeleteNode("node-1") }, itself},
+		{"and the interfaces are gone", func() { b.SetHostAddresses([]netip.Addr{}) }, itself},
 	} {
 		step.change()
 		equal(t, step.name, []string{step.want}, modeltest.PortTexts(b.Snapshot().Family(model.IPv4)))

@@ -55,7 +55,7 @@ func (d *daemon) observe(p *dataplane, state *reconcile.State) *observers {
 		o.metrics.Feature(gate, "", on)
 	}
 	o.tracker = health.NewTracker(health.Options{
-		SyncPeriod: c.SyncPeriod(config.Backend(p.name)), Count: o.metrics.HTTP,
+		SyncPeriod: c.SyncPeriod(config.Backend(p.name)), Count: o.metrics.HTTP, Eligibility: d.tellEligibility,
 	})
 	o.services = health.NewServices(health.ServicesOptions{
 		Healthy: o.tracker.Healthy, Restricted: !c.Model().NodePortAddresses.All, Log: d.log,
@@ -69,6 +69,18 @@ func (d *daemon) observe(p *dataplane, state *reconcile.State) *observers {
 		}})
 	}
 	return o
+}
+
+// tellEligibility says whether load balancers may send new connections to this node.
+func (d *daemon) tellEligibility(why string) {
+	if why == "" {
+		d.log.Info("the node is eligible for load balancers again")
+		d.events.Node(events.Normal, events.ReasonNodeEligible, events.ActionProgram, "load balancers may send new connections again")
+		return
+	}
+	d.log.Warn("the node is not eligible for load balancers: /healthz answers 503", "reason", why)
+	d.events.Node(events.Warning, events.ReasonNodeNotEligible, events.ActionProgram,
+		why+": /healthz answers 503, so that load balancers send no new connections; Services go on with the last known addresses")
 }
 
 func (o *observers) all() []reconcile.Observer {

@@ -123,7 +123,7 @@ func (d *daemon) status(p *dataplane, o *observers, nodeName string) httpserver.
 	s := o.tracker.Status()
 	status := httpserver.Status{
 		Started: d.started, Version: version(),
-		Backend: p.name, Why: p.why, Node: nodeName, Ready: s.Ready,
+		Backend: p.name, Why: p.why, Node: nodeName, NotEligible: s.Why, Ready: s.Ready,
 	}
 	for _, f := range model.Families {
 		family := s.Families[f]

@@ -20,6 +20,7 @@ type Random struct {
 	*rand.Rand
 
 	objects map[model.ObjectRef]Object
+	nodes   []Change // all of them: a Builder remembers the Node's former addresses
 	host    []netip.Addr
 }
 
@@ -89,11 +90,18 @@ func (r *Random) Step() Change {
 	case n < 6 && len(r.objects) > 0:
 		o := r.objects[pick(r, r.refs())]
 		delete(r.objects, o.Ref())
-		return Change{Object: o, Delete: true}
+		return r.noted(Change{Object: o, Delete: true})
 	}
 	o := r.object()
 	r.objects[o.Ref()] = o
-	return Change{Object: o}
+	return r.noted(Change{Object: o})
+}
+
+func (r *Random) noted(c Change) Change {
+	if _, ok := c.Object.(Node); ok {
+		r.nodes = append(r.nodes, c)
+	}
+	return c
 }
 
 // Steps makes n changes and applies them.
@@ -103,12 +111,18 @@ func (r *Random) Steps(b *model.Builder, n int) {
 	}
 }
 
-// Rebuild sets the objects that are left after all changes so far, in random order.
+// Rebuild sets the objects that are left after all changes so far, in random order, and makes
+// all changes of Nodes.
 func (r *Random) Rebuild(b *model.Builder) {
 	refs := r.refs()
 	r.Shuffle(len(refs), func(i, j int) { refs[i], refs[j] = refs[j], refs[i] })
 	for _, ref := range refs {
-		r.objects[ref].Set(b)
+		if _, ok := r.objects[ref].(Node); !ok {
+			r.objects[ref].Set(b)
+		}
+	}
+	for _, c := range r.nodes {
+		c.Apply(b)
 	}
 	b.SetHostAddresses(r.host)
 }

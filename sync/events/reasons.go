@@ -39,6 +39,10 @@ const (
 	ReasonConntrackFailed = "FailedToSetUpConntrack"
 	// About the Node: its connection-tracking table is nearly full.
 	ReasonConntrackNearlyFull = "ConntrackTableNearlyFull"
+	// About the Node, with ActionProgram: load balancers must not send new connections to it, or
+	// they may again (Normal).
+	ReasonNodeNotEligible = "NodeNotEligible"
+	ReasonNodeEligible    = "NodeEligible"
 	// About the Node, with ActionStart: the configuration works but needs attention, for
 	// instance because it selects a slower backend than necessary.
 	ReasonConfiguration = "Configuration"

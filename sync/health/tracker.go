@@ -20,6 +20,9 @@ type Options struct {
 	// Count is called with the path and the status code of each answer of the Handler,
 	// by any number of goroutines. It may be nil.
 	Count func(path string, code int)
+	// Eligibility is called when the node is no longer eligible, with the reason, and with ""
+	// when it is again. It must not call the Tracker. It may be nil.
+	Eligibility func(why string)
 }
 
 // Tracker derives the health of the proxy from the rounds of a [reconcile.Loop]. Any number
@@ -31,13 +34,14 @@ type Options struct {
 // family unhealthy. A family that the dataplane does not use never fails. Until the first
 // round has ended, the proxy is starting, and healthy.
 type Tracker struct {
-	count func(path string, code int)
+	count       func(path string, code int)
+	eligibility func(why string)
 
 	mu       sync.Mutex
 	period   time.Duration
-	started  bool // a round has ended
-	hadNode  bool // there was a Node object
-	eligible bool
+	started  bool                              // a round has ended
+	hadNode  bool                              // there was a Node object
+	why      string                            // the node is not eligible; "": it is
 	queued   time.Time                         // of the last call of Queued
 	families [len(model.Families)]FamilyStatus // Healthy is unused
 }
@@ -48,6 +52,7 @@ type Status struct {
 	Healthy  bool      // all families are
 	Ready    bool      // all families have been programmed at least once
 	Eligible bool      // load balancers may send new connections to this node
+	Why      string    // it is not eligible
 	Families [len(model.Families)]FamilyStatus
 }
 
@@ -61,9 +66,12 @@ type FamilyStatus struct {
 
 // NewTracker returns a Tracker of a proxy that is starting.
 func NewTracker(o Options) *Tracker {
-	t := &Tracker{count: o.Count, eligible: true}
+	t := &Tracker{count: o.Count, eligibility: o.Eligibility}
 	if t.count == nil {
 		t.count = func(string, int) {}
+	}
+	if t.eligibility == nil {
+		t.eligibility = func(string) {}
 	}
 	t.SetSyncPeriod(o.SyncPeriod)
 	return t
@@ -100,7 +108,17 @@ func (t *Tracker) Done(r reconcile.Round) {
 	defer t.mu.Unlock()
 	node := r.Snapshot.Node()
 	t.hadNode = t.hadNode || node.Known
-	t.eligible = node.Eligible || !t.hadNode
+	why := ""
+	switch {
+	case node.Known && !node.Eligible:
+		why = "the Node " + node.Why
+	case !node.Known && t.hadNode:
+		why = "the Node is deleted"
+	}
+	if why != t.why {
+		t.why = why
+		t.eligibility(why)
+	}
 	waiting := r.Queued
 	if waiting.IsZero() && t.queued.After(r.Started) {
 		waiting = t.queued // a change since r ended
@@ -127,7 +145,7 @@ func (t *Tracker) Healthy() bool { return t.Status().Healthy }
 func (t *Tracker) Status() Status {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	s := Status{At: time.Now(), Healthy: true, Ready: true, Eligible: t.eligible}
+	s := Status{At: time.Now(), Healthy: true, Ready: true, Eligible: t.why == "", Why: t.why}
 	for i, f := range t.families {
 		late := t.started && !f.Waiting.IsZero() && s.At.Sub(f.Waiting) >= 2*t.period
 		f.Healthy = !late

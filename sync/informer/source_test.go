@@ -76,8 +76,8 @@ func TestSelectorsAreSent(t *testing.T) {
 				"!service.kubernetes.io/service-proxy-name", "spec.clusterIP!=None",
 			},
 			apitest.EndpointSlices: {"!service.kubernetes.io/headless", ""},
-			apitest.Nodes:        {"", "metadata.name=node1"},
-			apitest.ServiceCIDRs: {},
+			apitest.Nodes:          {"", "metadata.name=node1"},
+			apitest.ServiceCIDRs:   {},
 		}
 		for _, r := range s.Requests("") {
 			got := selectors{r.Query.Get("labelSelector"), r.Query.Get("fieldSelector")}
@@ -128,11 +128,11 @@ func TestChangesArrive(t *testing.T) {
 		w.want(whole[0], "node 192.168.0.9", whole[2], "cidr 172.31.0.0/16")
 		s.Delete(node("node1", ""))
 		s.Delete(cidr("kubernetes", ""))
-		w.want(whole[0], "cidr 172.31.0.0/16")
+		w.want(whole[0], "node 192.168.0.9", "cidr 172.31.0.0/16") // the Node's last address stays
 
 		w.stop()
 		s.Delete(service("web", ""))
-		w.is(whole[0], "cidr 172.31.0.0/16")
+		w.is(whole[0], "node 192.168.0.9", "cidr 172.31.0.0/16")
 	})
 }
 

@@ -105,7 +105,7 @@ func Triggered(s *discoveryv1.EndpointSlice) time.Time {
 // GetNodeHostIPs).
 func Node(n *corev1.Node) model.Node {
 	out := model.Node{
-		Name: n.Name, Zone: n.Labels[model.LabelZone], PodCIDRs: n.Spec.PodCIDRs,
+		Name: n.Name, UID: string(n.UID), Zone: n.Labels[model.LabelZone], PodCIDRs: n.Spec.PodCIDRs,
 		Deleting: n.DeletionTimestamp != nil,
 	}
 	for _, t := range n.Spec.Taints {

@@ -17,8 +17,10 @@ type Status struct {
 	Backend string    `json:"backend"` // for example "nftables"
 	Why     string    `json:"why"`     // the reason for choosing the backend
 	Node    string    `json:"node"`    // the Node's name
-	Ready   bool      `json:"ready"`   // all Services have been programmed once
-	Syncs   []Sync    `json:"syncs"`
+	// NotEligible is the reason for which load balancers must not use the node; "": they may.
+	NotEligible string `json:"notEligible,omitempty"`
+	Ready       bool   `json:"ready"` // all Services have been programmed once
+	Syncs       []Sync `json:"syncs"`
 }
 
 // Sync is the result of the last syncs of one IP family.
@@ -66,6 +68,9 @@ func (s Status) text(now time.Time, paths []string) string {
 	line("Backend", s.Backend)
 	line("Why", s.Why)
 	line("Node", s.Node)
+	if s.NotEligible != "" {
+		line("Not eligible", s.NotEligible)
+	}
 	line("Ready", fmt.Sprint(s.Ready))
 	for _, sync := range s.Syncs {
 		last := "never"
