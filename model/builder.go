@@ -54,6 +54,7 @@ type locality struct {
 
 // NewBuilder returns a Builder without objects.
 func NewBuilder(c Config) *Builder {
+	c.Budgets = c.Budgets.withDefaults()
 	b := &Builder{
 		config:        c,
 		records:       map[NamespacedName]*record{},
@@ -72,6 +73,8 @@ func NewBuilder(c Config) *Builder {
 	}
 	return b
 }
+
+func (r *record) object() ObjectRef { return ObjectRef{"Service", r.name} }
 
 // record returns the record of a Service, and makes one if there is none.
 func (b *Builder) record(name NamespacedName) *record {
@@ -94,7 +97,7 @@ func (b *Builder) forget(r *record) {
 // SetService adds or replaces a Service.
 func (b *Builder) SetService(in Service) {
 	r := b.record(in.NamespacedName)
-	b.replaceService(r, parseService(in, r))
+	b.replaceService(r, parseService(in, r, b.config.Budgets))
 }
 
 // DeleteService removes a Service. It may be unknown.
@@ -169,7 +172,7 @@ func (b *Builder) SetEndpointSlice(in EndpointSlice) {
 // DeleteEndpointSlice removes an EndpointSlice. It may be unknown.
 func (b *Builder) DeleteEndpointSlice(name NamespacedName) {
 	b.removeSlice(name)
-	b.setProblems(ObjectRef{"EndpointSlice", name}, nil)
+	b.setProblems(ObjectRef{"EndpointSlice", name}, problemList{})
 }
 
 func (b *Builder) removeSlice(name NamespacedName) {
@@ -193,7 +196,8 @@ func (r *record) find(name string) (int, bool) {
 	})
 }
 
-func (b *Builder) setProblems(ref ObjectRef, list []Problem) {
+func (b *Builder) setProblems(ref ObjectRef, found problemList) {
+	list := found.capped(b.config.Budgets.Problems)
 	if slices.Equal(b.problems[ref], list) {
 		return
 	}

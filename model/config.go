@@ -39,6 +39,10 @@ type Config struct {
 	// DropInvalid drops packets from endpoints that are INVALID for connection tracking. They
 	// would reach the client with the pod's address, and the client would reset the connection.
 	DropInvalid bool
+	// Budgets limit the cost of each Service.
+	Budgets Budgets
+	// ServiceCounters: connections are counted, as far as the budget of a Service allows.
+	ServiceCounters bool
 }
 
 // LocalPods tells connections from pods from others (KEP-2450). The zero value can't: no

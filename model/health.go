@@ -45,14 +45,14 @@ func (s *service) parseHealthCheck(in Service) {
 }
 
 // healthCheck returns the health check of a Service, or nil. The Service may be nil.
-func (b *Builder) healthCheck(s *service) *HealthCheck {
+func (b *Builder) healthCheck(s *service, served [len(Families)]part) *HealthCheck {
 	if s == nil || s.healthCheckNodePort == 0 {
 		return nil
 	}
 	h := &HealthCheck{Service: s.record.name, Port: s.healthCheckNodePort}
 	for _, f := range Families {
 		addrs := map[netip.Addr]struct{}{}
-		for _, p := range s.ports {
+		for _, p := range s.ports[:served[f].ports] {
 			for _, c := range b.candidates(s.record, s.portName(p), f) {
 				if c.has(ready | local) {
 					addrs[c.addr.Addr()] = struct{}{}

@@ -125,7 +125,7 @@ func (b *Builder) updateNodeProblems() {
 	if b.node != nil && b.config.LocalPods.Mode == ByNodeCIDR && len(last.podCIDRs) == 0 {
 		found.add("spec.podCIDRs", "is empty: until it is set, pods can't be told from other clients")
 	}
-	b.setProblems(found.object, found.list)
+	b.setProblems(found.object, found)
 }
 
 // listed returns a list as text.

@@ -3,6 +3,7 @@ package model
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -21,6 +22,7 @@ type Problem struct { //nolint:errname // a Problem is a value first: snapshots 
 	Object  ObjectRef
 	Field   string // path in the API object, like "spec.ports[0].port"
 	Message string
+	Budget  Budget // that the object exceeds; "" is another problem
 }
 
 // Error returns object, field and message in one line.
@@ -50,10 +52,45 @@ func OneLine(s string) string {
 type problemList struct {
 	object ObjectRef
 	list   []Problem
+	most   int // of problems to collect; 0: any number
+	more   int // problems besides
 }
 
 func (p *problemList) add(field, format string, args ...any) {
-	p.list = append(p.list, Problem{p.object, field, fmt.Sprintf(format, args...)})
+	if p.most > 0 && len(p.list) >= p.most {
+		p.more++
+		return
+	}
+	p.list = append(p.list, Problem{Object: p.object, Field: field, Message: shorten(fmt.Sprintf(format, args...))})
+}
+
+// over adds a problem with a budget. There are few of them, so it always has room.
+func (p *problemList) over(budget Budget, field, format string, args ...any) {
+	p.list = append(p.list, Problem{p.object, field, fmt.Sprintf(format, args...), budget})
+}
+
+// capped returns the first problems, and one that has the number of the others.
+func (p *problemList) capped(most int) []Problem {
+	list, more := p.list, p.more
+	slices.SortStableFunc(list, func(a, b Problem) int { return cmp.Compare(b.Budget, a.Budget) }) // budgets first
+	if len(list) > most {
+		more += len(list) - most
+		list = list[:most:most]
+	}
+	if more > 0 {
+		list = append(list, Problem{p.object, "", fmt.Sprintf("and %d more problems", more), ProblemsBudget})
+	}
+	return list
+}
+
+// maxMessage is the number of bytes of a message. An annotation may have 256 KiB.
+const maxMessage = 500
+
+func shorten(s string) string {
+	if len(s) <= maxMessage {
+		return s
+	}
+	return strings.ToValidUTF8(s[:maxMessage], "") + "…"
 }
 
 // parseAll parses the texts of a list, and adds a problem for each that is wrong. path is a
@@ -75,6 +112,7 @@ func compareProblems(a, b Problem) int {
 	return cmp.Or(
 		strings.Compare(a.Object.Kind, b.Object.Kind),
 		compareNames(a.Object.NamespacedName, b.Object.NamespacedName),
+		cmp.Compare(a.Budget, b.Budget),
 		strings.Compare(a.Field, b.Field),
 		strings.Compare(a.Message, b.Message),
 	)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"iter"
 	"net/netip"
-	"slices"
 	"strings"
 	"time"
 )
@@ -29,7 +28,18 @@ type servicePort struct {
 	protocol Protocol
 	port     uint16
 	nodePort uint16 // 0 means none
+
+	// An earlier port of the Service has the number, with the same protocol.
+	portTaken, nodePortTaken bool
 }
+
+// portKey identifies a port within a Service.
+type portKey struct {
+	name     string
+	protocol Protocol
+}
+
+func (p servicePort) key() portKey { return portKey{p.name, p.protocol} }
 
 type serviceAddr struct {
 	addr netip.Addr
@@ -38,7 +48,7 @@ type serviceAddr struct {
 
 // rareParts are the fields that few Services have.
 type rareParts struct {
-	problems        []Problem
+	problems        problemList
 	affinity        time.Duration
 	algorithm       *Algorithm     // nil: without annotation
 	connectionGrace *time.Duration // likewise
@@ -67,7 +77,10 @@ func (s *service) writable() *rareParts {
 func (s *service) clusterIP(f Family) netip.Addr {
 	if s != nil {
 		for _, a := range s.addrs {
-			if a.kind == ClusterIP && FamilyOf(a.addr) == f {
+			if a.kind != ClusterIP {
+				break
+			}
+			if FamilyOf(a.addr) == f {
 				return a.addr
 			}
 		}
@@ -75,12 +88,15 @@ func (s *service) clusterIP(f Family) netip.Addr {
 	return netip.Addr{}
 }
 
-// has reports whether a Service has a port of this name and protocol in a family. The
-// Service may be nil.
-func (s *service) has(f Family, port servicePort) bool {
-	return s.clusterIP(f).IsValid() && slices.ContainsFunc(s.ports, func(p servicePort) bool {
-		return p.name == port.name && p.protocol == port.protocol
-	})
+// portKeys returns the keys of all ports. The Service may be nil.
+func (s *service) portKeys() keySet[portKey] {
+	var keys keySet[portKey]
+	if s != nil {
+		for _, p := range s.ports {
+			keys.add(p.key())
+		}
+	}
+	return keys
 }
 
 // portName returns the name of a port.
@@ -95,16 +111,20 @@ func compareAges(a, b *service) int {
 
 func (s *service) problem(field, format string, args ...any) {
 	rare := s.writable()
-	rare.problems = append(rare.problems, Problem{
-		Object:  ObjectRef{"Service", s.record.name},
-		Field:   field,
-		Message: fmt.Sprintf(format, args...),
-	})
+	rare.problems.object = s.record.object()
+	rare.problems.add(field, format, args...)
+}
+
+// over adds a problem with a budget.
+func (s *service) over(budget Budget, field, format string, args ...any) {
+	rare := s.writable()
+	rare.problems.object = s.record.object()
+	rare.problems.over(budget, field, format, args...)
 }
 
 // parseService checks a Service, whose record is given. It returns nil for one that this
 // proxy does not serve: headless, ExternalName, or another proxy's.
-func parseService(in Service, r *record) *service {
+func parseService(in Service, r *record, budgets Budgets) *service {
 	if _, other := in.Labels[LabelServiceProxyName]; other || in.Type == "ExternalName" {
 		return nil
 	}
@@ -116,25 +136,21 @@ func parseService(in Service, r *record) *service {
 		s.problem("metadata.name", "%v", err)
 		return s
 	}
-	s.parseAddrs(in)
-	s.ports = make([]servicePort, 0, len(in.Ports))
-	for i, p := range in.Ports {
-		if field, err := s.parsePort(p); err != nil {
-			s.problem(fmt.Sprintf("spec.ports[%d].%s", i, field), "%v", err)
-		}
-	}
+	s.parsePorts(in.Ports, budgets.Ports)
+	s.parseAddrs(in, budgets.Frontends)
 	s.internalLocal = s.parsePolicy("spec.internalTrafficPolicy", in.InternalTrafficPolicy)
 	s.externalLocal = s.parsePolicy("spec.externalTrafficPolicy", in.ExternalTrafficPolicy)
 	s.parseAffinity(in)
 	s.parseAlgorithm(in.Algorithm)
 	s.parseConnectionGrace(in.ConnectionGrace)
 	s.parseHealthCheck(in)
-	s.parseSourceRanges(in.SourceRanges)
+	s.parseSourceRanges(in.SourceRanges, budgets.SourceRanges)
 	return s
 }
 
-func (s *service) parseAddrs(in Service) {
-	s.addrs = make([]serviceAddr, 0, len(in.ClusterIPs)+len(in.Ingress)+len(in.ExternalIPs))
+// parseAddrs requires the ports.
+func (s *service) parseAddrs(in Service, frontends int) {
+	s.addrs = make([]serviceAddr, 0, min(frontends, len(in.ClusterIPs)+len(in.Ingress)+len(in.ExternalIPs)))
 	for i, ip := range in.ClusterIPs {
 		a, err := parseUnicast(ip)
 		if err == nil && s.clusterIP(FamilyOf(a)).IsValid() {
@@ -146,61 +162,101 @@ func (s *service) parseAddrs(in Service) {
 		}
 		s.addrs = append(s.addrs, serviceAddr{a, ClusterIP})
 	}
+	add := s.addrAdder(frontends)
 	for i, ing := range in.Ingress {
 		// A load balancer that is a proxy must see its own traffic (KEP-1860), and
 		// one with only a host name has no address to capture.
 		if ing.IP == "" || ing.IPMode == "Proxy" {
 			continue
 		}
-		if err := s.addAddr(LoadBalancerIP, ing.IP); err != nil {
-			s.problem(fmt.Sprintf("status.loadBalancer.ingress[%d].ip", i), "%v", err)
+		if !add(LoadBalancerIP, ing.IP, "status.loadBalancer.ingress[%d].ip", i) {
+			return
 		}
 	}
 	for i, ip := range in.ExternalIPs {
-		if err := s.addAddr(ExternalIP, ip); err != nil {
-			s.problem(fmt.Sprintf("spec.externalIPs[%d]", i), "%v", err)
+		if !add(ExternalIP, ip, "spec.externalIPs[%d]", i) {
+			return
 		}
 	}
 }
 
-func (s *service) addAddr(kind FrontendKind, ip string) error {
-	a, err := parseUnicast(ip)
-	if err != nil {
-		return err
+// addrAdder returns a function that adds an address of a kind, with the format of its field. It
+// reports whether there is room for others.
+func (s *service) addrAdder(frontends int) func(kind FrontendKind, ip, field string, i int) bool {
+	most := s.mostAddrs(frontends)
+	var known keySet[netip.Addr]
+	for _, a := range s.addrs {
+		known.add(a.addr)
 	}
-	// A load balancer's address is often repeated as an external IP.
-	if !slices.ContainsFunc(s.addrs, func(other serviceAddr) bool { return other.addr == a }) {
-		s.addrs = append(s.addrs, serviceAddr{a, kind})
+	return func(kind FrontendKind, ip, field string, i int) bool {
+		field = fmt.Sprintf(field, i)
+		a, err := parseUnicast(ip)
+		switch {
+		case err != nil:
+			s.problem(field, "%v", err)
+		case !known.add(a): // a load balancer's address is often repeated as an external IP
+		case len(s.addrs) >= most:
+			s.over(FrontendsBudget, field, "more than %d frontends (addresses times ports): this address and those after it are not served", frontends)
+			return false
+		default:
+			s.addrs = append(s.addrs, serviceAddr{a, kind})
+		}
+		return true
 	}
-	return nil
 }
 
-// parsePort adds a port, or returns the field that is wrong.
-func (s *service) parsePort(p Port) (field string, err error) {
-	proto, err := ParseProtocol(p.Protocol)
-	if err != nil {
-		return "protocol", err
-	}
-	port, err := parsePort(p.Port)
-	if err != nil {
-		return "port", err
-	}
-	var nodePort uint16
-	if p.NodePort != 0 {
-		if nodePort, err = parsePort(p.NodePort); err != nil {
-			return "nodePort", err
+// mostAddrs returns the number of addresses that a number of frontends allows. Cluster IPs do
+// not depend on it.
+func (s *service) mostAddrs(frontends int) int {
+	for _, p := range s.ports {
+		if p.nodePort != 0 {
+			frontends--
 		}
 	}
-	if !isLabel(p.Name) && p.Name != "" {
-		return "name", fmt.Errorf("%q is not a DNS label", p.Name)
+	return max(0, frontends/max(1, len(s.ports)))
+}
+
+func (s *service) parsePorts(ports []Port, most int) {
+	if len(ports) > most {
+		s.over(PortsBudget, fmt.Sprintf("spec.ports[%d]", most), "more than %d ports: this one and those after it are not served", most)
+		ports = ports[:most]
 	}
-	for _, other := range s.ports {
-		if other.name == p.Name && other.protocol == proto {
-			return "name", fmt.Errorf("a second %s port with the name %q", strings.ToUpper(proto.String()), p.Name)
+	s.ports = make([]servicePort, 0, len(ports))
+	var names keySet[portKey]
+	var numbers, nodePorts keySet[VIP]
+	for i, in := range ports {
+		p, field, err := parseServicePort(in)
+		if err == nil && !names.add(p.key()) {
+			field, err = "name", fmt.Errorf("a second %s port with the name %q", strings.ToUpper(p.protocol.String()), p.name)
+		}
+		if err != nil {
+			s.problem(fmt.Sprintf("spec.ports[%d].%s", i, field), "%v", err)
+			continue
+		}
+		p.portTaken = !numbers.add(VIP{Protocol: p.protocol, Port: p.port})
+		p.nodePortTaken = p.nodePort != 0 && !nodePorts.add(VIP{Protocol: p.protocol, Port: p.nodePort})
+		s.ports = append(s.ports, p)
+	}
+}
+
+// parseServicePort returns a port, or the field that is wrong.
+func parseServicePort(in Port) (p servicePort, field string, err error) {
+	if p.protocol, err = ParseProtocol(in.Protocol); err != nil {
+		return p, "protocol", err
+	}
+	if p.port, err = parsePort(in.Port); err != nil {
+		return p, "port", err
+	}
+	if in.NodePort != 0 {
+		if p.nodePort, err = parsePort(in.NodePort); err != nil {
+			return p, "nodePort", err
 		}
 	}
-	s.ports = append(s.ports, servicePort{shared(p.Name), proto, port, nodePort})
-	return "", nil
+	if !isLabel(in.Name) && in.Name != "" {
+		return p, "name", fmt.Errorf("%q is not a DNS label", in.Name)
+	}
+	p.name = shared(in.Name)
+	return p, "", nil
 }
 
 // parsePolicy reports whether a traffic policy is Local.
@@ -271,8 +327,8 @@ func (s *service) parseConnectionGrace(text string) {
 
 // parseSourceRanges sets the sources of load-balancer addresses. A range that can't be parsed
 // allows none, but restricts both families. As with kube-proxy, ranges of one family do not
-// restrict the other.
-func (s *service) parseSourceRanges(ranges []string) {
+// restrict the other. Over the budget, none is allowed.
+func (s *service) parseSourceRanges(ranges []string, most int) {
 	if len(ranges) == 0 {
 		return
 	}
@@ -290,9 +346,26 @@ func (s *service) parseSourceRanges(ranges []string) {
 		f.restricted = true
 		f.ranges = append(f.ranges, p)
 	}
-	for f := range rare.sources {
-		rare.sources[f].ranges = prefixesOf(Family(f), rare.sources[f].ranges)
+	for i := range rare.sources {
+		f, sources := Family(i), &rare.sources[i]
+		sources.ranges = prefixesOf(f, sources.ranges)
+		if len(sources.ranges)*s.restrictable(f) > most {
+			s.over(SourceRangesBudget, "spec.loadBalancerSourceRanges",
+				"more than %d %v source ranges times frontends of the load balancer: all connections to these are dropped", most, f)
+			sources.ranges = nil
+		}
 	}
+}
+
+// restrictable returns the number of frontends of a family that source ranges apply to.
+func (s *service) restrictable(f Family) int {
+	n := 0
+	for _, a := range s.addrs {
+		if a.kind == LoadBalancerIP && FamilyOf(a.addr) == f {
+			n += len(s.ports)
+		}
+	}
+	return n
 }
 
 // wants yields all frontends that a Service asks for, before any decision.
@@ -300,7 +373,7 @@ func (s *service) wants() iter.Seq[Frontend] {
 	return func(yield func(Frontend) bool) {
 		for _, f := range Families {
 			for _, p := range s.ports {
-				for fe := range s.frontends(f, p) {
+				for fe := range s.frontends(f, p, len(s.addrs)) {
 					if !yield(fe) {
 						return
 					}
@@ -310,14 +383,22 @@ func (s *service) wants() iter.Seq[Frontend] {
 	}
 }
 
-// frontends yields the frontends that a port asks for in a family, cluster IP first.
-func (s *service) frontends(f Family, p servicePort) iter.Seq[Frontend] {
+// frontends yields the frontends that a port asks for in a family, cluster IP first, on a
+// number of addresses at most.
+func (s *service) frontends(f Family, p servicePort, most int) iter.Seq[Frontend] {
 	return func(yield func(Frontend) bool) {
 		if !s.clusterIP(f).IsValid() {
 			return // contract of the API: it is not in this family
 		}
 		for _, a := range s.addrs {
-			if FamilyOf(a.addr) == f && !yield(Frontend{Kind: a.kind, VIP: VIP{a.addr, p.protocol, p.port}}) {
+			if FamilyOf(a.addr) != f {
+				continue
+			}
+			if most == 0 {
+				break
+			}
+			most--
+			if !yield(Frontend{Kind: a.kind, VIP: VIP{a.addr, p.protocol, p.port}}) {
 				return
 			}
 		}

@@ -19,6 +19,8 @@ type ServicePort struct {
 	NodeAllowed bool
 	Frontends   []Frontend // cluster IP first
 	Endpoints   []Endpoint // sorted by address
+	// Uncounted: connections are not counted. The port is beyond Budgets.Counters.
+	Uncounted bool
 
 	// Affinity is the time since a client's last new connection during which its next one, to
 	// any frontend, goes to the same endpoint. A client is a source address. 0 is none.
@@ -41,6 +43,7 @@ func (sp *ServicePort) Equal(o *ServicePort) bool {
 	return sp.Name == o.Name && sp.Family == o.Family &&
 		sp.Algorithm == o.Algorithm && sp.Affinity == o.Affinity && sp.NodeAllowed == o.NodeAllowed &&
 		sp.ConnectionGrace == o.ConnectionGrace &&
+		sp.Uncounted == o.Uncounted &&
 		slices.Equal(sp.Frontends, o.Frontends) &&
 		slices.Equal(sp.Endpoints, o.Endpoints) &&
 		slices.Equal(sp.Draining, o.Draining) &&
@@ -121,69 +124,94 @@ func (sp *ServicePort) Allowed(fe Frontend) []netip.Prefix {
 // before keep their pointers.
 func (b *Builder) updateService(e *edit, r *record) {
 	was, now := r.was, r.service
-	var problems []Problem
+	problems := problemList{object: r.object(), most: b.config.Budgets.Problems}
 	if now != nil {
-		problems = slices.Clip(now.rare.problems)
+		problems.list = slices.Clone(now.rare.problems.list)
+		if most := b.config.Budgets.Counters; b.config.ServiceCounters && len(now.ports) > most {
+			problems.over(CountersBudget, fmt.Sprintf("spec.ports[%d]", most), "more than %d ports: connections to this one and those after it are not counted", most)
+		}
 	}
+	had := was.portKeys()
+	var served [len(Families)]part
 	for _, f := range Families {
 		into := &e.families[f]
+		var stay keySet[portKey]
 		if now.clusterIP(f).IsValid() {
-			for _, p := range now.ports {
-				sp := &ServicePort{Name: now.portName(p), Family: f}
-				sp.Frontends, problems = b.frontends(now, f, p, problems)
+			served[f] = b.part(now, f, &problems)
+			for i, p := range now.ports[:served[f].ports] {
+				sp := &ServicePort{Name: now.portName(p), Family: f, Uncounted: i >= b.config.Budgets.Counters}
+				sp.Frontends = b.frontends(now, f, p, served[f].addrs, &problems)
 				b.decide(sp, now)
 				var old *ServicePort
-				if was.has(f, p) {
+				if had.has(p.key()) {
 					old, _ = into.ports.Get(&sp.Name)
 				}
 				b.setPort(into, old, sp)
+				stay.add(p.key())
 			}
 		}
 		if was.clusterIP(f).IsValid() {
 			for _, p := range was.ports {
-				if !now.has(f, p) {
+				if !stay.has(p.key()) {
 					b.deletePort(into, was.portName(p))
 				}
 			}
 		}
 		b.replaceClusterIP(into, was.clusterIP(f), now.clusterIP(f))
 	}
-	b.setProblems(ObjectRef{"Service", r.name}, problems)
-	e.setHealthCheck(r.name, b.healthCheck(now))
+	b.setProblems(r.object(), problems)
+	e.setHealthCheck(r.name, b.healthCheck(now, served))
 	r.was = now
 }
 
 // frontends returns the frontends that a port asks for and gets. It adds a problem for each
 // that belongs to another.
-func (b *Builder) frontends(s *service, f Family, p servicePort, problems []Problem) ([]Frontend, []Problem) {
+func (b *Builder) frontends(s *service, f Family, p servicePort, addrs int, problems *problemList) []Frontend {
 	list := b.scratchFrontends[:0]
-	for fe := range s.frontends(f, p) {
-		whose := b.owner(fe.VIP, s, p)
-		if whose == "" {
+	for fe := range s.frontends(f, p, addrs) {
+		if b.owns(fe.VIP, s, p) {
 			list = append(list, fe)
 			continue
 		}
-		problem := Problem{
-			Object:  ObjectRef{"Service", s.record.name},
-			Message: fmt.Sprintf("%v %v of port %q belongs to %s", fe.Kind, fe.VIP, p.name, whose),
-		}
-		if !slices.Contains(problems, problem) { // a node port reads the same in both families
-			problems = append(problems, problem)
+		if !b.reported(fe, s, p) {
+			problems.add("", "%v %v of port %q belongs to %v", fe.Kind, fe.VIP, p.name, owner{b, fe.VIP, s})
 		}
 	}
 	b.scratchFrontends = list
-	return append([]Frontend(nil), list...), problems
+	return append([]Frontend(nil), list...)
 }
 
-// owner describes the owner of a VIP that a port asks for, or returns "" if it is the port.
-func (b *Builder) owner(v VIP, s *service, p servicePort) string {
-	owner := b.claims.owners[v]
+// owns reports whether a VIP that a port asks for belongs to it.
+func (b *Builder) owns(v VIP, s *service, p servicePort) bool {
+	taken := p.portTaken
+	if v.Addr.IsUnspecified() {
+		taken = p.nodePortTaken
+	}
+	return b.claims.owners[v] == s && !taken
+}
+
+// reported reports whether a frontend is a node port whose problem reads the same in IPv4.
+func (b *Builder) reported(fe Frontend, s *service, p servicePort) bool {
+	if fe.Kind != NodePort || !fe.VIP.Addr.Is6() || !s.clusterIP(IPv4).IsValid() {
+		return false
+	}
+	v := fe.VIP
+	v.Addr = IPv4.Unspecified()
+	return !b.owns(v, s, p) && b.claims.owners[v] == b.claims.owners[fe.VIP]
+}
+
+// owner describes the owner of a VIP that a port of a Service asks for and does not get.
+type owner struct {
+	b *Builder
+	v VIP
+	s *service
+}
+
+func (o owner) String() string {
+	s, owner := o.s, o.b.claims.owners[o.v]
 	if owner == s {
-		for first := range s.wanting(v) {
-			if first != p {
-				return fmt.Sprintf("its port %q, which stands before it", first.name)
-			}
-			return ""
+		for first := range s.wanting(o.v) {
+			return fmt.Sprintf("its port %q, which stands before it", first.name)
 		}
 	}
 	if owner.created == s.created {
@@ -250,13 +278,20 @@ func (s *service) applyPolicy(fe *Frontend, selected selection) {
 	}
 }
 
-// candidates lists the endpoints that all slices of a Service offer for one port. The
+// candidates lists the endpoints that the slices of a Service offer for one port. The
 // result is valid until the next call.
 func (b *Builder) candidates(r *record, name ServicePortName, f Family) []candidate {
 	b.scratch = b.scratch[:0]
+	rest := b.config.Budgets.Endpoints
 	for _, s := range r.slices {
+		if s.family != f {
+			continue
+		}
+		if rest -= s.weight(); rest < 0 {
+			break
+		}
 		port, ok := s.port(name.Port, name.Protocol)
-		if !ok || s.family != f {
+		if !ok {
 			continue
 		}
 		for addr, c := range s.all(b.locality.zone) {

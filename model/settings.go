@@ -42,14 +42,15 @@ func (p PodSources) Contains(source netip.Addr, iface string) bool {
 	return iface == p.Interface
 }
 
-// SetConfig replaces the configuration for the next snapshot. NodeName can't change, as the
-// Builder keeps of each endpoint only whether it is on this node.
+// SetConfig replaces the configuration for the next snapshot. NodeName and Budgets can't
+// change: the Builder keeps of each endpoint only whether it is on this node, and of each
+// Service only the part that is served.
 func (b *Builder) SetConfig(c Config) {
-	c.NodeName = b.config.NodeName
+	c.NodeName, c.Budgets = b.config.NodeName, b.config.Budgets
 	old := b.config
 	b.config = c
 	b.settingsStale = true
-	if old.Algorithm != c.Algorithm || old.ConnectionGrace != c.ConnectionGrace {
+	if old.Algorithm != c.Algorithm || old.ConnectionGrace != c.ConnectionGrace || old.ServiceCounters != c.ServiceCounters {
 		b.markServices()
 	}
 }
@@ -68,7 +69,7 @@ func (b *Builder) SetHostAddresses(addrs []netip.Addr) {
 func (b *Builder) SetServiceCIDR(in ServiceCIDR) {
 	found := problemList{object: ObjectRef{"ServiceCIDR", NamespacedName{Name: in.Name}}}
 	b.cidrs[in.Name] = parseAll(&found, "spec.cidrs[%d]", in.CIDRs, parsePrefix)
-	b.setProblems(found.object, found.list)
+	b.setProblems(found.object, found)
 	b.settingsStale = true
 }
 
@@ -78,7 +79,7 @@ func (b *Builder) DeleteServiceCIDR(name string) {
 		return
 	}
 	delete(b.cidrs, name)
-	b.setProblems(ObjectRef{"ServiceCIDR", NamespacedName{Name: name}}, nil)
+	b.setProblems(ObjectRef{"ServiceCIDR", NamespacedName{Name: name}}, problemList{})
 	b.settingsStale = true
 }
 

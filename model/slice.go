@@ -1,11 +1,13 @@
 package model
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"iter"
 	"net/netip"
 	"slices"
+	"strings"
 )
 
 // endpointSlice is a checked EndpointSlice.
@@ -13,7 +15,7 @@ type endpointSlice struct {
 	name   string  // in the namespace of its Service
 	record *record // of its Service; nil: unknown
 	family Family
-	ports  []slicePort
+	ports  []slicePort // sorted by name and protocol
 	// packed are the endpoints, of which there may be a million: of each the address, in 4 or
 	// 16 bytes, and the conditions. See add and all.
 	packed []byte
@@ -40,9 +42,9 @@ type sliceParser struct {
 
 // parseEndpointSlice checks an EndpointSlice. It returns nil for one that this proxy does not
 // serve. service is the name of its Service, or the zero value if that is unknown.
-func parseEndpointSlice(in EndpointSlice, nodeName string) (parsed *endpointSlice, service NamespacedName, found []Problem) {
+func parseEndpointSlice(in EndpointSlice, nodeName string) (parsed *endpointSlice, service NamespacedName, found problemList) {
 	if _, headless := in.Labels[LabelHeadless]; headless || in.AddressType == "FQDN" {
-		return nil, service, nil
+		return nil, service, found
 	}
 	s := sliceParser{
 		endpointSlice: &endpointSlice{name: in.Name},
@@ -56,12 +58,12 @@ func parseEndpointSlice(in EndpointSlice, nodeName string) (parsed *endpointSlic
 		s.family = IPv6
 	default:
 		s.problems.add("addressType", "%q is none of IPv4, IPv6, FQDN", in.AddressType)
-		return s.endpointSlice, service, s.problems.list
+		return s.endpointSlice, service, s.problems
 	}
 	name := in.Labels[LabelServiceName]
 	if name == "" {
 		s.problems.add("metadata.labels", "the label %s is missing: nobody knows whose endpoints these are", LabelServiceName)
-		return s.endpointSlice, service, s.problems.list
+		return s.endpointSlice, service, s.problems
 	}
 	s.ports = make([]slicePort, 0, len(in.Ports))
 	for i, p := range in.Ports {
@@ -69,11 +71,12 @@ func parseEndpointSlice(in EndpointSlice, nodeName string) (parsed *endpointSlic
 			s.problems.add(fmt.Sprintf("ports[%d].%s", i, field), "%v", err)
 		}
 	}
+	slices.SortStableFunc(s.ports, compareSlicePorts) // of two with a name, the first counts
 	s.packed = make([]byte, 0, len(in.Endpoints)*s.stride())
 	for i, e := range in.Endpoints {
 		s.parseEndpoint(i, e)
 	}
-	return s.endpointSlice, NamespacedName{in.Namespace, name}, s.problems.list
+	return s.endpointSlice, NamespacedName{in.Namespace, name}, s.problems
 }
 
 // parsePort adds a port, or returns the field that is wrong.
@@ -199,10 +202,13 @@ func (s *endpointSlice) all(zone string) iter.Seq2[netip.Addr, conditions] {
 // port returns the port number of the slice's endpoints for a service port. It need not be
 // the Service's targetPort: with a named one, it may differ from slice to slice.
 func (s *endpointSlice) port(name string, protocol Protocol) (uint16, bool) {
-	for _, p := range s.ports {
-		if p.name == name && p.protocol == protocol {
-			return p.port, true
-		}
+	i, ok := slices.BinarySearchFunc(s.ports, slicePort{name: name, protocol: protocol}, compareSlicePorts)
+	if !ok {
+		return 0, false
 	}
-	return 0, false
+	return s.ports[i].port, true
+}
+
+func compareSlicePorts(a, b slicePort) int {
+	return cmp.Or(strings.Compare(a.name, b.name), cmp.Compare(a.protocol, b.protocol))
 }

@@ -134,6 +134,11 @@ func (k FrontendKind) String() string {
 	return [...]string{"cluster IP", "load-balancer address", "external IP", "node port"}[k]
 }
 
+// field returns the path of the field in a Service.
+func (k FrontendKind) field() string {
+	return [...]string{"spec.clusterIPs", "status.loadBalancer.ingress", "spec.externalIPs", "spec.ports"}[k]
+}
+
 // Frontend is one address, protocol and port of a service port, and the rules for new
 // connections to it.
 type Frontend struct {

@@ -77,10 +77,11 @@ const (
 	OtherFamily   Mismatch = iota // its addresses are of the other IP family
 	NoPort                        // it has no port of this name
 	OtherProtocol                 // its port of this name is for another protocol
+	OverBudget                    // the Service has too many endpoints, see Budgets.Endpoints
 )
 
 func (m Mismatch) String() string {
-	return [...]string{"other family", "no port", "other protocol"}[m]
+	return [...]string{"other family", "no port", "other protocol", "over budget"}[m]
 }
 
 // Choice explains the endpoints of a service port in the current snapshot.
@@ -102,19 +103,24 @@ func (b *Builder) Choice(name ServicePortName, f Family) Choice {
 	case cluster.has(hintsThisZone):
 		choice.Hints = ZoneHints
 	}
+	_, left := r.offered(f, b.config.Budgets.Endpoints)
+	over := false
 	for _, s := range r.slices {
-		choice.addSlice(s, name, f)
+		over = over || s == left
+		choice.addSlice(s, name, f, over)
 	}
 	return choice
 }
 
 // addSlice adds a slice to its candidates, or to Slices if it has none.
-func (c *Choice) addSlice(s *endpointSlice, name ServicePortName, f Family) {
+func (c *Choice) addSlice(s *endpointSlice, name ServicePortName, f Family, over bool) {
 	other := OtherSlice{Name: NamespacedName{name.Namespace, s.name}, Why: NoPort, Endpoints: s.len()}
 	port, ok := s.port(name.Port, name.Protocol)
 	switch {
 	case s.family != f:
 		other.Why = OtherFamily
+	case over:
+		other.Why = OverBudget
 	case ok:
 		for a := range s.all("") {
 			addr := netip.AddrPortFrom(a, port)

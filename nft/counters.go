@@ -9,6 +9,8 @@ type Options struct {
 	// is then sent on, rejected or dropped. A packet that is repeated for want of an answer
 	// counts again. A packet that the source ranges drop does not count.
 	//
+	// Ports beyond model.Budgets.Counters are not counted.
+	//
 	// Each element takes 16 bytes in the kernel for each possible CPU, besides its key and
 	// comment.
 	Counters bool
@@ -22,7 +24,7 @@ func CounterOf(fe model.Frontend) (set, key string) {
 
 // counterElements adds the elements that count connections to one service port.
 func (o Options) counterElements(sp *model.ServicePort, add func(set string, e Element)) {
-	if !o.Counters {
+	if !o.Counters || sp.Uncounted {
 		return
 	}
 	for _, fe := range sp.Frontends {

@@ -111,6 +111,9 @@ func sumCounts(counts []Count, s *model.FamilySnapshot, read func(into packetCou
 		missing := false
 		counts = counts[:n]
 		for sp := range s.ServicePorts() {
+			if sp.Uncounted {
+				continue
+			}
 			sum, ok := packets.sum(sp)
 			if !ok {
 				missing = true

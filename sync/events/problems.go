@@ -52,5 +52,8 @@ func problemEvent(p model.Problem) occurrence {
 	if p.Field != "" {
 		reason, note = ReasonInvalidField, p.Field+": "+p.Message
 	}
+	if p.Budget != "" {
+		reason = ReasonOverBudget
+	}
 	return occurrence{p.Object, Warning, reason, ActionProgram, cut(note, maxNote)}
 }

@@ -51,4 +51,6 @@ const (
 	ReasonFrontendConflict = "FrontendConflict"
 	// About a Service, with ActionProgram: a field is invalid and ignored.
 	ReasonInvalidField = "InvalidField"
+	// About a Service, with ActionProgram: it exceeds a budget, and is served in part.
+	ReasonOverBudget = "OverBudget"
 )

@@ -204,7 +204,11 @@ func (l *Loop) logProblems(ctx context.Context, s *model.Snapshot) {
 	}
 	for _, p := range s.Problems() {
 		if !before[p] {
-			l.Log.LogAttrs(ctx, slog.LevelWarn, "ignoring invalid object (or field)", slog.String("problem", describe(p)))
+			text := "ignoring invalid object (or field)"
+			if p.Budget != "" {
+				text = "object over its budget"
+			}
+			l.Log.LogAttrs(ctx, slog.LevelWarn, text, slog.String("problem", describe(p)))
 		}
 		delete(before, p)
 	}

@@ -187,6 +187,7 @@ func (l *loader) model(b Backend) model.Config {
 	m := model.Config{
 		NodeName: p.HostnameOverride, NodePortAddresses: l.nodePortAddresses(), MasqueradeAll: l.masqueradeAll(b),
 		DropInvalid: l.own.DropInvalid, ConnectionGrace: l.own.ConnectionGrace.Duration,
+		Budgets: l.own.Budgets.model(), ServiceCounters: l.own.ServiceCounters,
 	}
 	m.Algorithm, _ = model.ParseAlgorithm(l.own.LBAlgorithm)
 	if a, ok := parseIP(p.BindAddress); ok && !a.IsUnspecified() {

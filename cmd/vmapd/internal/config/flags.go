@@ -43,6 +43,7 @@ var trafficFlags = []string{
 	"masquerade-all", "iptables-masquerade-bit", "iptables-localhost-nodeports",
 	"ipvs-scheduler", "ipvs-strict-arp", "ipvs-exclude-cidrs", "ipvs-tcp-timeout", "ipvs-tcpfin-timeout", "ipvs-udp-timeout",
 	"lb-algorithm", "drop-invalid", "service-counters", "connection-grace",
+	"budget-ports", "budget-frontends", "budget-endpoints", "budget-entries", "budget-source-ranges", "budget-counters", "budget-problems",
 }
 
 // AddFlags defines all flags of the daemon: those of kube-proxy, with its names and

@@ -1,6 +1,8 @@
 package config
 
 import (
+	"math"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -30,11 +32,56 @@ type VmapdConfiguration struct {
 	// ConnectionGrace is the time after which TCP and SCTP connections to a removed endpoint
 	// are closed. Default: 0, never.
 	ConnectionGrace metav1.Duration `json:"connectionGrace,omitzero"`
+	// Budgets limit the cost of one Service. A field that is 0 has its default.
+	Budgets Budgets `json:"budgets,omitzero"`
 	// MetricsTLS serves metrics over TLS.
 	MetricsTLS TLSFiles `json:"metricsTLS,omitzero"`
 	// MetricsAuthentication is none, or token: the API server reviews the bearer token of each
 	// client. Default: none.
 	MetricsAuthentication Authentication `json:"metricsAuthentication,omitempty"`
+}
+
+// Budgets are those of [model.Budgets].
+type Budgets struct {
+	Ports        int32 `json:"ports,omitempty"`
+	Frontends    int32 `json:"frontends,omitempty"`
+	Endpoints    int32 `json:"endpoints,omitempty"`
+	Entries      int32 `json:"entries,omitempty"`
+	SourceRanges int32 `json:"sourceRanges,omitempty"`
+	Counters     int32 `json:"counters,omitempty"`
+	Problems     int32 `json:"problems,omitempty"`
+}
+
+func (b *Budgets) setDefaults() {
+	d := model.DefaultBudgets()
+	setDefault(&b.Ports, int32(d.Ports))
+	setDefault(&b.Frontends, int32(d.Frontends))
+	setDefault(&b.Endpoints, int32(d.Endpoints))
+	setDefault(&b.Entries, int32(d.Entries))
+	setDefault(&b.SourceRanges, int32(d.SourceRanges))
+	setDefault(&b.Counters, int32(d.Counters))
+	setDefault(&b.Problems, int32(d.Problems))
+}
+
+func (b Budgets) model() model.Budgets {
+	return model.Budgets{
+		Ports: int(b.Ports), Frontends: int(b.Frontends), Endpoints: int(b.Endpoints), Entries: int(b.Entries),
+		SourceRanges: int(b.SourceRanges), Counters: int(b.Counters), Problems: int(b.Problems),
+	}
+}
+
+func (b Budgets) validate(path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for _, f := range []struct {
+		name  string
+		value int32
+	}{
+		{"ports", b.Ports}, {"frontends", b.Frontends}, {"endpoints", b.Endpoints}, {"entries", b.Entries},
+		{"sourceRanges", b.SourceRanges}, {"counters", b.Counters}, {"problems", b.Problems},
+	} {
+		errs = append(errs, between(path.Child(f.name), f.value, 1, math.MaxInt32)...)
+	}
+	return errs
 }
 
 // TLSFiles are the paths of a certificate and its key, in PEM.
@@ -62,6 +109,7 @@ func setOwnDefaults(c *VmapdConfiguration) {
 	c.APIVersion, c.Kind = ownVersion.String(), ownKind
 	setDefault(&c.Backend, Auto)
 	setDefault(&c.LBAlgorithm, model.Random.String())
+	c.Budgets.setDefaults()
 	setDefault(&c.MetricsAuthentication, NoAuthentication)
 }
 
@@ -74,6 +122,7 @@ func validateOwn(c *VmapdConfiguration) field.ErrorList {
 			model.Random.String(), model.RoundRobin.String(), model.SourceHash.String())...)
 	}
 	errs = append(errs, notNegative(field.NewPath("connectionGrace"), c.ConnectionGrace.Duration)...)
+	errs = append(errs, c.Budgets.validate(field.NewPath("budgets"))...)
 	switch tls := field.NewPath("metricsTLS"); {
 	case c.MetricsTLS.CertFile == "" && c.MetricsTLS.KeyFile != "":
 		errs = append(errs, field.Required(tls.Child("certFile"), "the certificate of the key"))

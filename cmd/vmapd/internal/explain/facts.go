@@ -189,7 +189,7 @@ type Endpoint struct {
 type Slice struct {
 	Name      string `json:"name"`
 	Endpoints int    `json:"endpoints"`
-	Why       string `json:"why"` // otherFamily, noPort, otherProtocol, headlessLabel, notIP or invalid
+	Why       string `json:"why"` // otherFamily, noPort, otherProtocol, overBudget, headlessLabel, notIP or invalid
 	Ports     []Port `json:"ports,omitempty"`
 }
 

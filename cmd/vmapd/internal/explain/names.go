@@ -43,6 +43,6 @@ var (
 		model.HintsOtherZones: "hintsOtherZones",
 	}
 	mismatchNames = [...]string{
-		model.OtherFamily: "otherFamily", model.NoPort: "noPort", model.OtherProtocol: "otherProtocol",
+		model.OtherFamily: "otherFamily", model.NoPort: "noPort", model.OtherProtocol: "otherProtocol", model.OverBudget: "overBudget",
 	}
 )

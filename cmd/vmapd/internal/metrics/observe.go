@@ -111,13 +111,20 @@ func (m *Metrics) countProblems(s *model.Snapshot) {
 	}
 	m.rounds.problems = s
 	objects := map[string]int{}
-	var last model.ObjectRef
+	over := map[model.Budget]int{}
+	var last model.Problem
 	for _, p := range s.Problems() { // sorted by object
-		if p.Object != last {
+		if p.Object != last.Object || p.Budget != last.Budget { // a budget may be exceeded in both families
+			over[p.Budget]++
+		}
+		if p.Object != last.Object {
 			objects[p.Object.Kind]++
 			m.rounds.kinds[p.Object.Kind] = true
 		}
-		last = p.Object
+		last = p
+	}
+	for _, b := range model.AllBudgets {
+		m.own.overBudget.WithLabelValues(string(b)).Set(float64(over[b]))
 	}
 	for kind := range m.rounds.kinds {
 		m.own.rejected.WithLabelValues(kind).Set(float64(objects[kind]))

@@ -17,6 +17,7 @@ type ownFigures struct {
 	servicePorts *prometheus.GaugeVec
 	ready        *prometheus.GaugeVec
 	rejected     *prometheus.GaugeVec // objects
+	overBudget   *prometheus.GaugeVec // objects
 
 	batchOperations, batchBytes, batchDuration *prometheus.HistogramVec // nil but for nftables
 
@@ -34,6 +35,10 @@ func (m *Metrics) registerOwn() {
 		o.ready.WithLabelValues(f.String())
 	}
 	o.rejected = m.gauge(ownNamespace, "rejected_objects", "Objects that are ignored, in whole or in part, because they are invalid; the log has the reasons.", "kind")
+	o.overBudget = m.gauge(ownNamespace, "objects_over_budget", "Objects, such as Services, that exceed a budget; the log and an event have the details.", "budget")
+	for _, b := range model.AllBudgets {
+		o.overBudget.WithLabelValues(string(b))
+	}
 	o.reloadOK = m.gauge(ownNamespace, "config_last_reload_successful", "Whether the configuration was valid when it was last read.")
 	o.reloadTime = m.gauge(ownNamespace, "config_last_reload_success_timestamp_seconds", "Time of the last successful reload of the configuration.")
 	if m.options.Backend == NFTables {

@@ -1,0 +1,187 @@
+package model
+
+import "math/bits"
+
+// Budgets limit the cost of one Service, which shares the process and the kernel's tables with
+// all others. A field that is 0 has its default.
+//
+// A Service over a budget is served in part. Which part depends on the Service and its slices
+// alone: it is the same on every node, with every backend, and regardless of the order in which
+// objects arrive. Neither the readiness nor the place of endpoints matters.
+type Budgets struct {
+	// Ports is the number of ports that are served, in the order of spec.ports. Default: 1000.
+	// The API has no limit; load balancers of clouds take from 50 to 1,500.
+	Ports int
+	// Frontends is the number of addresses times the number of ports. Cluster IPs and node
+	// ports come first, then addresses of load balancers, then external IPs, each in their
+	// order. Default: 10000, enough for two ports of a Service whose load balancer is every
+	// node of a cluster with 5,000.
+	Frontends int
+	// Endpoints is the number of endpoints of a family. EndpointSlices are taken whole, in the
+	// order of their names, and one without endpoints counts as one. Default: 50000, ten times
+	// the pods that one Service has in the largest clusters that are tested.
+	Endpoints int
+	// Entries is the number of frontends of a family times the number of endpoints, which is
+	// rounded up to a power of two: so, a new endpoint seldom changes the part that is served.
+	// The order is that of Frontends. An address is served on all ports or on none. The first
+	// port's cluster IP and node port are always served. Default: 262144, enough for 5,000
+	// endpoints of ten ports with three addresses each.
+	Entries int
+	// SourceRanges is the number of source ranges of a family times the number of frontends
+	// with addresses of load balancers. Over it, all connections to these are dropped: some of
+	// the ranges would refuse some of the clients, and no range would admit everybody.
+	// Default: 5000.
+	SourceRanges int
+	// Counters is the number of ports whose connections are counted, in the order of
+	// spec.ports. Default: 100.
+	Counters int
+	// Problems is the number of problems of an object, of any kind, that are reported one by
+	// one. Default: 10.
+	Problems int
+}
+
+// DefaultBudgets returns the defaults.
+func DefaultBudgets() Budgets {
+	return Budgets{
+		Ports: 1000, Frontends: 10_000, Endpoints: 50_000, Entries: 1 << 18, SourceRanges: 5000, Counters: 100, Problems: 10,
+	}
+}
+
+// withDefaults fills in the fields that are 0.
+func (b Budgets) withDefaults() Budgets {
+	d := DefaultBudgets()
+	for field, value := range map[*int]int{
+		&b.Ports: d.Ports, &b.Frontends: d.Frontends, &b.Endpoints: d.Endpoints, &b.Entries: d.Entries,
+		&b.SourceRanges: d.SourceRanges, &b.Counters: d.Counters, &b.Problems: d.Problems,
+	} {
+		if *field == 0 {
+			*field = value
+		}
+	}
+	return b
+}
+
+// Budget names a field of Budgets, in a Problem.
+type Budget string
+
+// The budgets.
+const (
+	PortsBudget        Budget = "ports"
+	FrontendsBudget    Budget = "frontends"
+	EndpointsBudget    Budget = "endpoints"
+	EntriesBudget      Budget = "entries"
+	SourceRangesBudget Budget = "sourceRanges"
+	CountersBudget     Budget = "counters"
+	ProblemsBudget     Budget = "problems"
+)
+
+// AllBudgets are all budgets.
+var AllBudgets = [...]Budget{
+	PortsBudget, FrontendsBudget, EndpointsBudget, EntriesBudget, SourceRangesBudget, CountersBudget, ProblemsBudget,
+}
+
+// part is the part of a Service that is served in one family.
+type part struct {
+	ports int // of service.ports, from the first one
+	addrs int // of the addresses of the family, from the first one, which is the cluster IP
+}
+
+// part returns the part of a Service that its entries allow. It adds a problem for each budget
+// that makes it less than the whole.
+func (b *Builder) part(s *service, f Family, problems *problemList) part {
+	budgets := b.config.Budgets
+	endpoints, left := s.record.offered(f, budgets.Endpoints)
+	if left != nil {
+		problems.over(EndpointsBudget, "", "more than %d %v endpoints: those of EndpointSlice %s, and of further ones by name, are not served",
+			budgets.Endpoints, f, left.name)
+	}
+	each := powerOf2(endpoints)
+	entries := budgets.Entries
+	served := part{}
+	for _, p := range s.ports {
+		cost := each
+		if p.nodePort != 0 {
+			cost *= 2
+		}
+		if cost > entries && served.ports > 0 {
+			problems.over(EntriesBudget, "spec.ports", "more than %d entries (%v frontends times endpoints): port %q and those after it are not served",
+				budgets.Entries, f, p.name)
+			break
+		}
+		entries -= cost
+		served.ports++
+	}
+	most := 1 + max(0, entries)/max(1, each*served.ports)
+	for _, a := range s.addrs {
+		if FamilyOf(a.addr) != f {
+			continue
+		}
+		if served.addrs == most {
+			problems.over(EntriesBudget, a.kind.field(), "more than %d entries (%v frontends times endpoints): %v %v and those after it are not served",
+				budgets.Entries, f, a.kind, a.addr)
+			break
+		}
+		served.addrs++
+	}
+	return served
+}
+
+// offered returns the number of endpoints of a family that the budget allows, and the first
+// slice that it does not.
+func (r *record) offered(f Family, most int) (endpoints int, left *endpointSlice) {
+	for _, s := range r.slices {
+		if s.family != f {
+			continue
+		}
+		if endpoints+s.weight() > most {
+			return endpoints, s
+		}
+		endpoints += s.weight()
+	}
+	return endpoints, nil
+}
+
+// weight is what a slice counts for the budget of endpoints.
+func (s *endpointSlice) weight() int { return max(1, s.len()) }
+
+// powerOf2 rounds up to a power of two.
+func powerOf2(n int) int {
+	if n <= 1 {
+		return 1
+	}
+	return 1 << bits.Len(uint(n-1))
+}
+
+// A keySet is a set that is cheap while it has few keys, as it mostly does.
+type keySet[K comparable] struct {
+	n    int
+	few  [8]K
+	many map[K]struct{}
+}
+
+// add reports whether a key is new.
+func (s *keySet[K]) add(k K) bool {
+	if s.has(k) {
+		return false
+	}
+	switch {
+	case s.n < len(s.few):
+		s.few[s.n] = k
+		s.n++
+	case s.many == nil:
+		s.many = map[K]struct{}{k: {}}
+	default:
+		s.many[k] = struct{}{}
+	}
+	return true
+}
+
+func (s *keySet[K]) has(k K) bool {
+	for _, other := range s.few[:s.n] {
+		if other == k {
+			return true
+		}
+	}
+	_, ok := s.many[k]
+	return ok
+}

@@ -1,0 +1,195 @@
+package model_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/modeltest"
+)
+
+// small are budgets that a test can exceed with few objects.
+func small() model.Config {
+	c := modeltest.Config()
+	c.Budgets = model.Budgets{Ports: 3, Frontends: 12, Endpoints: 6, Entries: 32, SourceRanges: 4, Counters: 2, Problems: 3}
+	return c
+}
+
+// slice returns a slice of the Service web with so many endpoints.
+func slice(name string, first, n int) modeltest.Slice {
+	s := modeltest.NewSlice("ns1/"+name, "web").TCP("p1", 8080).TCP("p2", 8081).TCP("p3", 8082)
+	for i := range n {
+		s = s.Endpoint(fmt.Sprintf("10.0.0.%d", first+i))
+	}
+	return s
+}
+
+func TestBudgets(t *testing.T) {
+	web := modeltest.NewService("ns1/web").On("172.30.0.41").TCP("p1", 81)
+	ports3 := web.TCP("p2", 82).TCP("p3", 83)
+	external := func(s modeltest.Service, n int) modeltest.Service {
+		for i := range n {
+			s.ExternalIPs = append(s.ExternalIPs, fmt.Sprintf("20.0.0.%d", i+1))
+		}
+		return s
+	}
+	for _, tt := range []struct {
+		name     string
+		objects  []modeltest.Object
+		want     map[string]string // the addresses and node ports of each port, and its endpoints
+		problems []string
+	}{
+		{
+			"all within", []modeltest.Object{external(web, 3), slice("a", 1, 6)},
+			map[string]string{"p1": "172.30.0.41 20.0.0.1 20.0.0.2 20.0.0.3: 6"}, nil,
+		},
+		{
+			"ports", []modeltest.Object{ports3.TCP("p4", 84).TCP("p5", 85), slice("a", 1, 1)},
+			map[string]string{"p1": "172.30.0.41: 1", "p2": "172.30.0.41: 1", "p3": "172.30.0.41: 1"},
+			[]string{"spec.ports[3]: more than 3 ports: this one and those after it are not served"},
+		},
+		{
+			"frontends: load balancers first", []modeltest.Object{external(ports3.NodePort(30000), 9).LoadBalancer("30.0.0.1"), slice("a", 1, 1)},
+			map[string]string{
+				"p1": "172.30.0.41 30.0.0.1 20.0.0.1: 1", "p2": "172.30.0.41 30.0.0.1 20.0.0.1: 1", "p3": "172.30.0.41 30.0.0.1 20.0.0.1 node port: 1",
+			},
+			[]string{"spec.externalIPs[1]: more than 12 frontends (addresses times ports): this address and those after it are not served"},
+		},
+		{
+			"endpoints: whole slices, by name", []modeltest.Object{web, slice("c", 7, 1), slice("b", 4, 3), slice("a", 1, 3)},
+			map[string]string{"p1": "172.30.0.41: 6"},
+			[]string{"more than 6 IPv4 endpoints: those of EndpointSlice c, and of further ones by name, are not served"},
+		},
+		{
+			"entries: addresses", []modeltest.Object{external(web.NodePort(30000), 9).LoadBalancer("30.0.0.1"), slice("a", 1, 5)},
+			map[string]string{"p1": "172.30.0.41 30.0.0.1 20.0.0.1 node port: 5"},
+			[]string{"spec.externalIPs: more than 32 entries (IPv4 frontends times endpoints): external IP 20.0.0.2 and those after it are not served"},
+		},
+		{
+			"entries: ports", []modeltest.Object{external(web.NodePort(30000).TCP("p2", 82).NodePort(30001).TCP("p3", 83).NodePort(30002), 1), slice("a", 1, 5)},
+			map[string]string{"p1": "172.30.0.41 node port: 5", "p2": "172.30.0.41 node port: 5"},
+			[]string{
+				"spec.externalIPs: more than 32 entries (IPv4 frontends times endpoints): external IP 20.0.0.1 and those after it are not served",
+				`spec.ports: more than 32 entries (IPv4 frontends times endpoints): port "p3" and those after it are not served`,
+			},
+		},
+		{
+			"source ranges: none is allowed", []modeltest.Object{web.TCP("p2", 82).LoadBalancer("30.0.0.1").Ranges("40.0.0.0/32", "40.0.0.2/32", "40.0.0.4/32"), slice("a", 1, 1)},
+			map[string]string{"p1": "172.30.0.41 30.0.0.1 from nowhere: 1", "p2": "172.30.0.41 30.0.0.1 from nowhere: 1"},
+			[]string{"spec.loadBalancerSourceRanges: more than 4 IPv4 source ranges times frontends of the load balancer: all connections to these are dropped"},
+		},
+		{
+			"source ranges without a load balancer", []modeltest.Object{web.Ranges("40.0.0.0/32", "40.0.0.2/32", "40.0.0.4/32", "40.0.0.6/32", "40.0.0.8/32"), slice("a", 1, 1)},
+			map[string]string{"p1": "172.30.0.41: 1"}, nil,
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			for range 3 {
+				b := model.NewBuilder(small())
+				for _, o := range tt.objects {
+					o.Set(b)
+				}
+				if diff := cmp.Diff(tt.want, served(b.Snapshot())); diff != "" {
+					t.Errorf("what is served (-want +got):\n%s", diff)
+				}
+				var got []string
+				for _, p := range b.Snapshot().Problems() {
+					if p.Budget == "" {
+						t.Errorf("%v has no budget", p)
+					}
+					got = append(got, strings.TrimPrefix(p.Error(), "Service ns1/web: "))
+				}
+				if diff := cmp.Diff(tt.problems, got); diff != "" {
+					t.Errorf("problems (-want +got):\n%s", diff)
+				}
+				slices.Reverse(tt.objects) // the order does not matter
+			}
+		})
+	}
+}
+
+func served(s *model.Snapshot) map[string]string {
+	ports := map[string]string{}
+	for sp := range s.Family(model.IPv4).ServicePorts() {
+		var list []string
+		for _, fe := range sp.Frontends {
+			text := fe.VIP.Addr.String()
+			if fe.Kind == model.NodePort {
+				text = "node port"
+			}
+			if fe.Restricted && len(sp.Allowed(fe)) == 0 {
+				text += " from nowhere"
+			}
+			list = append(list, text)
+		}
+		ports[sp.Name.Port] = fmt.Sprintf("%s: %d", strings.Join(list, " "), len(sp.Endpoints))
+	}
+	return ports
+}
+
+// The problems of an object are reported one by one up to a number, and then by their number: a
+// line and an event for each of 50,000 would be too many.
+func TestManyProblemsAreCounted(t *testing.T) {
+	old := modeltest.NewService("ns1/first").On("172.30.0.42", "fd00:172:30::42")
+	web := modeltest.NewService("ns1/web").On("172.30.0.41", "fd00:172:30::41").CreatedAt(1)
+	for port := range int32(2) {
+		name := fmt.Sprintf("p%d", port)
+		old = old.TCP(name, port+1).NodePort(30_001 + port)
+		web = web.TCP(name, port+1).NodePort(30_001 + port)
+	}
+	old, web = old.External("20.0.0.1"), web.External("20.0.0.1", "nowhere")
+	web.Service.Algorithm = strings.Repeat("é", 100_000)
+	b := model.NewBuilder(small())
+	for _, o := range []modeltest.Object{web, old} {
+		o.Set(b)
+	}
+	// Six problems: the annotation, the address, two external IPs and two node ports, which
+	// read the same in both families.
+	got := b.Snapshot().Problems()
+	if len(got) != 4 || got[3].Message != "and 3 more problems" || got[3].Budget != model.ProblemsBudget {
+		t.Errorf("problems: %v; want three, and the number of the others", got)
+	}
+	for _, p := range got {
+		if len(p.Message) > 600 {
+			t.Errorf("a message has %d bytes", len(p.Message))
+		}
+	}
+	web.Service.Algorithm, web.ExternalIPs = "", nil
+	web.Set(b)
+	if got := b.Snapshot().Problems(); len(got) != 2 {
+		t.Errorf("problems: %v; want one for each node port", got)
+	}
+}
+
+// Connections are counted for a number of ports. It matters only if they are counted at all.
+func TestBudgetOfCounters(t *testing.T) {
+	c := small()
+	web := modeltest.NewService("ns1/web").On("172.30.0.41").TCP("p1", 81).TCP("p2", 82).TCP("p3", 83)
+	b := model.NewBuilder(c)
+	web.Set(b)
+	for range 2 {
+		var counted []string
+		for sp := range b.Snapshot().Family(model.IPv4).ServicePorts() {
+			if !sp.Uncounted {
+				counted = append(counted, sp.Name.Port)
+			}
+		}
+		slices.Sort(counted)
+		if diff := cmp.Diff([]string{"p1", "p2"}, counted); diff != "" {
+			t.Errorf("counted ports (-want +got):\n%s", diff)
+		}
+		want := 0
+		if c.ServiceCounters {
+			want = 1
+		}
+		if got := b.Snapshot().Problems(); len(got) != want {
+			t.Errorf("problems: %v, want %d", got, want)
+		}
+		c.ServiceCounters = true
+		b.SetConfig(c)
+	}
+}
