@@ -28,7 +28,7 @@ type dataplane struct {
 	stats     func() [len(model.Families)]host.Stats // of the other backends
 	// others remove the leftovers of other backends and of kube-proxy from the node. A
 	// function that has succeeded is not called again.
-	others []func(ctx context.Context) error
+	others []func() error
 	again  func() // asks for another Apply, though nothing changed
 	log    *slog.Logger
 	tried  time.Time // when others were called last
@@ -38,9 +38,6 @@ type dataplane struct {
 // leftoversRetry is the time between two attempts to remove the leftovers of other backends:
 // each attempt may run programs.
 const leftoversRetry = 30 * time.Second
-
-// kubeProxyTable is the table of kube-proxy's nftables mode.
-const kubeProxyTable = "kube-proxy"
 
 // openBackend opens the configured backend or, for auto, the first that works on this node. It
 // removes the rules of other backends after its first successful Apply.
@@ -111,16 +108,16 @@ func (d *daemon) openIPVS(why string) (*dataplane, error) {
 	}, nil
 }
 
-func (d *daemon) removeIPVS(ctx context.Context) error {
-	return host.RemoveIPVS(ctx, d.current.Load().IPVS())
+func (d *daemon) removeIPVS() error {
+	return remover().RemoveIPVS(d.current.Load().IPVS())
 }
 
 // leftovers returns the functions that remove the rules of other backends and of kube-proxy:
 // those of iptables except own's, those of IPVS, and nftables tables.
-func leftovers(own *host.IPTables, removeIPVS func(context.Context) error, tables ...string) []func(context.Context) error {
-	return []func(context.Context) error{
-		func(context.Context) error { return kernel.RemoveTables(tables...) },
-		func(ctx context.Context) error { return host.RemoveRules(ctx, own) },
+func leftovers(own *host.IPTables, removeIPVS func() error, tables ...string) []func() error {
+	return []func() error{
+		func() error { return kernel.RemoveTables(tables...) },
+		func() error { return remover().RemoveRules(own) },
 		removeIPVS,
 	}
 }
@@ -150,8 +147,8 @@ func (p *dataplane) Apply(ctx context.Context, s *model.Snapshot) error {
 func (p *dataplane) removeLeftovers(ctx context.Context) {
 	p.tried = time.Now()
 	var errs []error
-	p.others = slices.DeleteFunc(p.others, func(remove func(context.Context) error) bool {
-		err := remove(ctx)
+	p.others = slices.DeleteFunc(p.others, func(remove func() error) bool {
+		err := remove()
 		errs = append(errs, err)
 		return err == nil
 	})

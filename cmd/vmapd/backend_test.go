@@ -26,8 +26,8 @@ func TestLeftoversFailNoRound(t *testing.T) {
 		var log syncBuffer
 		var calls []string
 		stuck := errors.New("the lock is held")
-		remove := func(name string, err *error) func(context.Context) error {
-			return func(context.Context) error {
+		remove := func(name string, err *error) func() error {
+			return func() error {
 				calls = append(calls, name)
 				return *err
 			}
@@ -36,7 +36,7 @@ func TestLeftoversFailNoRound(t *testing.T) {
 		again := make(chan struct{}, 1)
 		p := &dataplane{
 			Backend: backend, log: slog.New(slog.NewTextHandler(&log, nil)),
-			others: []func(context.Context) error{remove("a", &stuck), remove("b", new(error))},
+			others: []func() error{remove("a", &stuck), remove("b", new(error))},
 			again:  func() { again <- struct{}{} },
 		}
 		apply := func(wantErr error, want ...string) {

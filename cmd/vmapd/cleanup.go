@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 
@@ -42,9 +41,9 @@ func newCleanupCommand() *cobra.Command {
 			}
 			warn(&flags, conf, cmd.ErrOrStderr())
 			if keepKubeProxy {
-				return cleanUpOwn(cmd.Context(), conf)
+				return cleanUpOwn(conf)
 			}
-			return cleanUp(cmd.Context(), conf)
+			return cleanUp(conf)
 		},
 	}
 	flags.AddCleanupFlags(c.Flags())
@@ -54,22 +53,35 @@ func newCleanupCommand() *cobra.Command {
 
 // cleanUp removes everything that any proxy left. After an error, it continues with the rest,
 // unless it lacks the permission for all of it.
-func cleanUp(ctx context.Context, c *config.Config) error {
+func cleanUp(c *config.Config) error {
 	err := removeTables(nft.TableName, kubeProxyTable)
 	if errors.Is(err, kernel.ErrNotPermitted) {
 		return fmt.Errorf("clean up: %w", err)
 	}
+	r := remover()
 	// Rules come before the ipsets that they refer to.
-	return errors.Join(err, host.RemoveRules(ctx, nil), host.RemoveIPVS(ctx, c.IPVS()))
+	err = errors.Join(err, r.RemoveRules(nil), r.RemoveIPVS(c.IPVS()))
+	return errors.Join(err, stillThere(c, func(f found) found { return f }))
 }
 
 // cleanUpOwn is cleanUp for everything that vmapd left.
-func cleanUpOwn(ctx context.Context, c *config.Config) error {
+func cleanUpOwn(c *config.Config) error {
 	err := removeTables(nft.TableName)
 	if errors.Is(err, kernel.ErrNotPermitted) {
 		return fmt.Errorf("clean up: %w", err)
 	}
-	return errors.Join(err, host.RemoveOwnRules(ctx), host.RemoveOwnIPVS(ctx, c.IPVS()))
+	r := remover()
+	err = errors.Join(err, r.RemoveOwnRules(), r.RemoveOwnIPVS(c.IPVS()))
+	return errors.Join(err, stillThere(c, func(f found) found { return f.of(host.OwnerVmapd) }))
+}
+
+// stillThere returns an error if something is left of that which should have gone.
+func stillThere(c *config.Config, which func(found) found) error {
+	left, err := newFinder(c.IPVS()).find()
+	if text := which(left).String(); text != "" {
+		err = errors.Join(err, fmt.Errorf("still there: %s; %s", text, leftoversRemedy))
+	}
+	return err
 }
 
 func removeTables(names ...string) error {

@@ -69,7 +69,7 @@ func (d *daemon) run(ctx context.Context, stderr io.Writer) error {
 	case d.WriteConfigTo != "":
 		return c.WriteFile(d.WriteConfigTo)
 	case d.CleanUp:
-		return cleanUp(ctx, c)
+		return cleanUp(c)
 	case d.InitOnly:
 		return d.initOnly(ctx, c)
 	}

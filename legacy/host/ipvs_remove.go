@@ -1,13 +1,11 @@
 package host
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"net/netip"
 	"os"
-	"os/exec"
 
 	"github.com/vishvananda/netlink"
 
@@ -22,16 +20,17 @@ const KubeProxyDevice = "kube-ipvs0"
 // RemoveIPVS removes everything that our IPVS backend or kube-proxy's left. It removes virtual
 // servers only if the device of one of the two exists, and none in ExcludeCIDRs. RemoveRules must
 // run before, since kube-proxy's rules use its ipsets.
-func RemoveIPVS(ctx context.Context, o ipvs.Options) error {
+func (r Remover) RemoveIPVS(o ipvs.Options) error {
 	return removal{
-		devices: []string{o.WithDefaults().Device, KubeProxyDevice}, sets: []string{"VMAPD-", "VMAPD6-", "KUBE-"}, foreign: o.Foreign,
-	}.run(ctx)
+		Remover: r, devices: []string{o.WithDefaults().Device, KubeProxyDevice}, foreign: o.Foreign,
+		sets: func(name string) bool { return isOurSet(name) || isKubeProxySet(name) },
+	}.run()
 }
 
 // RemoveOwnIPVS removes everything that our IPVS backend left, and nothing of kube-proxy's. If
 // kube-proxy's device exists, all virtual servers belong to kube-proxy, except for those with our
 // packet marks: it deletes the ones that it does not want.
-func RemoveOwnIPVS(ctx context.Context, o ipvs.Options) error {
+func (r Remover) RemoveOwnIPVS(o ipvs.Options) error {
 	links, err := openLinks()
 	if err != nil {
 		return err
@@ -42,19 +41,20 @@ func RemoveOwnIPVS(ctx context.Context, o ipvs.Options) error {
 		return err
 	}
 	return removal{
-		devices: []string{o.WithDefaults().Device}, sets: []string{"VMAPD-", "VMAPD6-"},
+		Remover: r, devices: []string{o.WithDefaults().Device}, sets: isOurSet,
 		foreign: func(k ipvs.Key) bool { return o.Foreign(k) || kubeProxys != nil && k.Mark == 0 },
-	}.run(ctx)
+	}.run()
 }
 
 // removal has the objects of IPVS to be removed.
 type removal struct {
+	Remover
 	devices []string // names; if none of them exists, no virtual server is removed
-	sets    []string // prefixes of the names of ipsets
+	sets    func(name string) bool
 	foreign func(ipvs.Key) bool
 }
 
-func (r removal) run(ctx context.Context) error {
+func (r removal) run() error {
 	links, err := openLinks()
 	if err != nil {
 		return err
@@ -78,7 +78,7 @@ func (r removal) run(ctx context.Context) error {
 	}
 	// First the rules that would drop connections to addresses that the node no longer has: another
 	// proxy translates them later on their way.
-	note("remove rules", removeEverywhere(ctx, func(_, _, chain string) bool { return ipvs.IsFirst(chain) }))
+	note("remove rules", r.removeChains(func(_ model.Family, _, chain string) bool { return ipvs.IsFirst(chain) }))
 	// Addresses go before servers: without a server, the node itself would answer.
 	for _, name := range devices {
 		note("delete device "+name, deleteDevice(links, name))
@@ -88,24 +88,20 @@ func (r removal) run(ctx context.Context) error {
 		note("delete virtual servers", err)
 		note("forget UDP flows", forgetFlows(gone))
 	}
-	note("remove rules", removeEverywhere(ctx, func(_, _, chain string) bool { return iptables.IsIPVS(chain) }))
+	note("remove rules", r.removeChains(func(_ model.Family, _, chain string) bool { return iptables.IsIPVS(chain) }))
 	if hasSets() {
-		note("destroy ipsets", removeSets(ctx, r.sets...))
+		note("destroy ipsets", removeSets(r.sets))
 	}
 	return errors.Join(errs...)
 }
 
-// hasSets reports whether there may be ipsets. The program would load the module.
+// hasSets reports whether there may be ipsets. A request would load the module.
 func hasSets() bool {
-	if _, err := exec.LookPath("ipset"); err != nil {
-		return false
+	if _, err := os.Stat("/sys/module"); err != nil {
+		return true
 	}
-	_, err := os.Stat("/sys/module")
-	if err == nil {
-		_, err = os.Stat("/sys/module/ip_set")
-		return !errors.Is(err, fs.ErrNotExist)
-	}
-	return true
+	_, err := os.Stat("/sys/module/ip_set")
+	return !errors.Is(err, fs.ErrNotExist)
 }
 
 // removeServers removes all virtual servers that are not foreign, and returns them.
@@ -159,7 +155,7 @@ func forgetFlows(gone flows) error {
 
 // RemoveKubeProxyIPVS removes the device and the ipsets of kube-proxy's IPVS mode, while our IPVS
 // backend runs. The backend takes over the virtual servers, or deletes unwanted ones.
-func RemoveKubeProxyIPVS(ctx context.Context) error {
+func RemoveKubeProxyIPVS() error {
 	links, err := openLinks()
 	if err != nil {
 		return err
@@ -167,7 +163,7 @@ func RemoveKubeProxyIPVS(ctx context.Context) error {
 	defer links.Close()
 	errs := []error{deleteDevice(links, KubeProxyDevice)}
 	if hasSets() {
-		errs = append(errs, removeSets(ctx, "KUBE-"))
+		errs = append(errs, removeSets(isKubeProxySet))
 	}
 	return errors.Join(errs...)
 }

@@ -151,7 +151,7 @@ func (r *run) one(ctx context.Context, op ipvs.Op) error {
 		}
 		return err
 	case ipvs.RemoveCompanion:
-		return removeRules(ctx, r.f.name, iptables.IsIPVS)
+		return r.f.removeCompanion(ctx)
 	case ipvs.AddAddress:
 		return changeAddress(r.links, op.Device, op.Addr, (*netlink.Handle).AddrAdd)
 	case ipvs.DeleteAddress:
@@ -167,6 +167,17 @@ func (f *serverFamily) setCompanion(ctx context.Context, c *ipvs.Companion) erro
 		return err
 	}
 	_, err = restore(ctx, f.name, text(c.Over(saved)))
+	return err
+}
+
+func (f *serverFamily) removeCompanion(ctx context.Context) error {
+	saved, err := save(ctx, f.name)
+	if err != nil {
+		return err
+	}
+	if remove := saved.RemoveText(iptables.IsIPVS); remove != "" {
+		_, err = restore(ctx, f.name, text(remove))
+	}
 	return err
 }
 

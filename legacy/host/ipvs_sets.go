@@ -3,6 +3,7 @@ package host
 import (
 	"bufio"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -12,12 +13,17 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+
 	"github.com/vmapd/vmapd/legacy/ipvs"
 	"github.com/vmapd/vmapd/model"
 )
 
-// The program ipset changes and reads ipsets: vishvananda/netlink does not support the prefix of
-// the second network of hash:net,net, and one run of the program takes any number of changes.
+// The program ipset changes and reads the backend's ipsets: vishvananda/netlink does not support the
+// prefix of the second network of hash:net,net, and one run of the program takes any number of
+// changes. Sets are listed and destroyed without it, since leftovers are removed where it is missing.
 
 // ipset runs the program with a text on its standard input.
 func ipset(ctx context.Context, text string, args ...string) (string, error) {
@@ -59,7 +65,7 @@ func probeSets() (remove func() error, err error) {
 		}
 	}
 	if err := restoreSets(ctx, create.String()); err != nil {
-		_ = removeSets(ctx, probePrefix) // those that could be created
+		_ = removeSets(func(name string) bool { return strings.HasPrefix(name, probePrefix) }) // those that could be created
 		return nil, err
 	}
 	return func() error { return restoreSets(ctx, destroy.String()) }, nil
@@ -181,18 +187,52 @@ func parseNet(s string) (netip.Prefix, error) {
 	return netip.PrefixFrom(a, a.BitLen()), err
 }
 
-// removeSets destroys all sets whose names begin with one of the prefixes.
-func removeSets(ctx context.Context, prefixes ...string) error {
-	text, err := ipset(ctx, "", "list", "-n")
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for name := range strings.FieldsSeq(text) {
-		if slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(name, p) }) {
-			_, err := ipset(ctx, "", "destroy", name)
-			errs = append(errs, err)
+// kubeProxySets is the beginning of the names of kube-proxy's sets.
+const kubeProxySets = "KUBE-"
+
+func isKubeProxySet(name string) bool { return strings.HasPrefix(name, kubeProxySets) }
+
+func isOurSet(name string) bool {
+	return strings.HasPrefix(name, "VMAPD-") || strings.HasPrefix(name, "VMAPD6-")
+}
+
+// removeSets destroys sets, without the program.
+func removeSets(theirs func(name string) bool) error {
+	names, err := listSets()
+	errs := []error{err}
+	for _, name := range names {
+		if !theirs(name) {
+			continue
+		}
+		if err := netlink.IpsetDestroy(name); err != nil {
+			errs = append(errs, fmt.Errorf("destroy %s: %w", name, err))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// listSets returns the names of all sets. The library's own request is one for all entries, too.
+func listSets() ([]string, error) {
+	const namesOnly = 1 << 1 // IPSET_FLAG_LIST_SETNAME
+	req := nl.NewNetlinkRequest(nl.IPSET_CMD_LIST|unix.NFNL_SUBSYS_IPSET<<8, nl.GetIpsetFlags(nl.IPSET_CMD_LIST))
+	req.AddData(&nl.Nfgenmsg{NfgenFamily: unix.AF_INET, Version: nl.NFNETLINK_V0})
+	req.AddData(nl.NewRtAttr(nl.IPSET_ATTR_PROTOCOL, nl.Uint8Attr(nl.IPSET_PROTOCOL)))
+	req.AddData(nl.NewRtAttr(nl.IPSET_ATTR_FLAGS|unix.NLA_F_NET_BYTEORDER, binary.BigEndian.AppendUint32(nil, namesOnly)))
+	answers, err := req.Execute(unix.NETLINK_NETFILTER, 0)
+	if err != nil {
+		return nil, fmt.Errorf("list ipsets: %w", err)
+	}
+	var names []string
+	for _, a := range answers {
+		attrs, err := nl.ParseRouteAttr(a[min(len(a), nl.SizeofNfgenmsg):])
+		if err != nil {
+			return nil, fmt.Errorf("list ipsets: %w", err)
+		}
+		for _, attr := range attrs {
+			if attr.Attr.Type == nl.IPSET_ATTR_SETNAME {
+				names = append(names, unix.ByteSliceToString(attr.Value))
+			}
+		}
+	}
+	return names, nil
 }

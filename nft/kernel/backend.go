@@ -322,24 +322,19 @@ func (b *Backend) Remove(context.Context) error {
 // missing, or if the kernel has no nf_tables. Without permission, the error is [ErrNotPermitted]
 // alone.
 func RemoveTables(names ...string) error {
-	c, err := thisKernel(0).dial()
-	if errors.Is(err, unix.EPROTONOSUPPORT) {
-		return nil // no netfilter, no tables
-	}
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for _, f := range model.Families {
-		for _, name := range names {
-			err := c.removeTable(f, name)
-			if errors.Is(err, ErrNotPermitted) {
-				return errors.Join(ErrNotPermitted, c.close())
+	return onConn(func(c *conn) error {
+		var errs []error
+		for _, f := range model.Families {
+			for _, name := range names {
+				err := c.removeTable(f, name)
+				if errors.Is(err, ErrNotPermitted) {
+					return ErrNotPermitted
+				}
+				errs = append(errs, err)
 			}
-			errs = append(errs, err)
 		}
-	}
-	return errors.Join(errors.Join(errs...), c.close())
+		return errors.Join(errs...)
+	})
 }
 
 // removeTable deletes a table with all that is in it, if it is there.

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"net/netip"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+)
+
+// kubeProxys matches a line of kube-proxy's in a listing: a chain of its own, a rule in it, or
+// a rule that leads there.
+var kubeProxys = regexp.MustCompile(`(?m)^((:|-A )KUBE-` + kubeProxysChains + `.*|-A .* -[jg] KUBE-` + kubeProxysChains + `\S*)\n`)
+
+const kubeProxysChains = `(SERVICES|EXTERNAL-SERVICES|NODEPORTS|POSTROUTING|MARK-MASQ|FORWARD|PROXY-|SVC-|SVL-|SEP-|EXT-|FW-)`
+
+// leftBehind are the programs of the two families, with what kube-proxy has there.
+var leftBehind = map[string]string{"iptables": "iptables.rules", "ip6tables": "ip6tables.rules"}
+
+// asKubeProxyLeaves is a listing of a node on which kube-proxy ran.
+func asKubeProxyLeaves(t *testing.T, program string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(testdata(t), "kube-proxy", leftBehind[program]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// leaveRules puts kube-proxy's rules on a node.
+func leaveRules(t *testing.T, node *lab.Namespace, variant string) {
+	t.Helper()
+	for program := range leftBehind {
+		feed(t, node, asKubeProxyLeaves(t, program), program+"-"+variant+"-restore")
+	}
+}
+
+// tablesOf sorts a listing by tables, and takes away the comments and counters of policies.
+func tablesOf(listing string) string {
+	tables := strings.SplitAfter(countersAndComments.ReplaceAllString(listing, ""), "COMMIT\n")
+	slices.Sort(tables)
+	return strings.Join(tables, "")
+}
+
+// startBare starts vmapd as in an image that has no other program.
+func startBare(t *testing.T, ns *lab.Namespace, args ...string) *process {
+	t.Helper()
+	t.Setenv("PATH", "")
+	p := startVmapd(t, ns, args...)
+	return p
+}
+
+const cartNodePort = lab.NodeIP4 + ":30088"
+
+// What kube-proxy left in iptables goes without any program to help, in both variants, and a
+// node port of a Service that was deleted meanwhile no longer answers. The rules of others stay,
+// byte for byte.
+func TestKubeProxysRulesGoWithoutPrograms(t *testing.T) {
+	for _, variant := range []string{"nft", "legacy"} {
+		for _, how := range []string{"by the daemon", "by cleanup"} {
+			t.Run(variant+" "+how, func(t *testing.T) {
+				w := newLab(t)
+				leaveRules(t, w.Node, variant)
+				if _, err := w.Client.Ask(t.Context(), "tcp", netip.MustParseAddrPort(cartNodePort)); err != nil {
+					t.Fatalf("kube-proxy's rules don't work: %v", err)
+				}
+				t.Run("", func(t *testing.T) {
+					if how == "by the daemon" {
+						p := startBare(t, w.Node, "--from", filepath.Join(testdata(t), "demo/before"), "--hostname-override", lab.NodeName)
+						p.waitFor(t, "msg=ready")
+						stopVmapd(t, p)
+						return
+					}
+					clean := startBare(t, w.Node, "cleanup")
+					if err := clean.cmd.Wait(); err != nil {
+						t.Fatalf("cleanup: %v\n%s", err, clean.log)
+					}
+				})
+				if a, err := w.Client.Ask(t.Context(), "tcp", netip.MustParseAddrPort(cartNodePort)); err == nil {
+					t.Errorf("the node port of a deleted Service answers: %+v", a)
+				}
+				for program := range leftBehind {
+					want := kubeProxys.ReplaceAllString(asKubeProxyLeaves(t, program), "")
+					got := feed(t, w.Node, "", program+"-"+variant+"-save")
+					if diff := cmp.Diff(tablesOf(want), tablesOf(got)); diff != "" {
+						t.Errorf("%s (-want +got):\n%s", program, diff)
+					}
+				}
+			})
+		}
+	}
+}

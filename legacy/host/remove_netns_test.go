@@ -1,0 +1,89 @@
+package host_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vmapd/vmapd/legacy/host"
+	"github.com/vmapd/vmapd/nft/kernel"
+)
+
+var remover = host.Remover{NFTChains: kernel.IPTablesChains, RemoveNFTChains: kernel.RemoveIPTablesChains}
+
+// feed runs iptables-restore of a variant with rules.
+func feed(t *testing.T, program, rules string) {
+	t.Helper()
+	output(t, "sh", "-c", fmt.Sprintf("%s-restore -c <<'END'\n%s\nEND", program, rules))
+}
+
+// listed is a table as the program lists it, with counters.
+func listed(t *testing.T, program, table string) string {
+	t.Helper()
+	var kept []string
+	for line := range strings.Lines(output(t, program+"-save", "-c", "-t", table)) {
+		if !strings.HasPrefix(line, "#") {
+			kept = append(kept, line)
+		}
+	}
+	return strings.Join(kept, "")
+}
+
+// Rules of others stay as they were, with their counters and in their order, wherever
+// kube-proxy's stand between them: before and after the first and the last of a chain, and where
+// others jump and go to chains of others that lie behind kube-proxy's.
+func TestRemovalKeepsOthersRulesAndTheirCounters(t *testing.T) {
+	const between = `*nat
+:PREROUTING ACCEPT [7:700]
+:INPUT ACCEPT [0:0]
+:OUTPUT ACCEPT [1:100]
+:POSTROUTING ACCEPT [2:200]
+:AAA - [0:0]
+:KUBE-SERVICES - [0:0]
+:KUBE-SVC-X - [0:0]
+:MMM - [0:0]
+:KUBE-NODEPORTS - [0:0]
+:ZZZ - [0:0]
+[1:11] -A PREROUTING -j KUBE-SERVICES
+[2:22] -A PREROUTING -p tcp -m comment --comment "nothing but counting"
+[3:33] -A PREROUTING -p udp -j ZZZ
+[3:34] -A PREROUTING -p sctp -g MMM
+[3:35] -A PREROUTING -g KUBE-NODEPORTS
+[0:0] -A INPUT -j KUBE-SERVICES
+[4:44] -A POSTROUTING -j AAA
+[5:55] -A AAA -p tcp -m multiport --dports 1,2,3 -j RETURN
+[6:66] -A AAA -j KUBE-SVC-X
+[0:0] -A KUBE-SERVICES -j KUBE-SVC-X
+[0:0] -A KUBE-SERVICES -j ZZZ
+[0:0] -A KUBE-SVC-X -j RETURN
+[7:77] -A MMM -j ZZZ
+[8:88] -A MMM -p tcp -j ACCEPT
+[9:99] -A ZZZ -j RETURN
+COMMIT
+`
+	for _, program := range []string{"iptables-nft", "iptables-legacy", "ip6tables-nft", "ip6tables-legacy"} {
+		t.Run(program, func(t *testing.T) {
+			enterNamespace(t)
+			feed(t, program, between)
+			before := listed(t, program, "nat")
+			if err := remover.RemoveRules(nil); err != nil {
+				t.Fatal(err)
+			}
+			var want []string
+			for line := range strings.Lines(before) {
+				if !strings.Contains(line, "KUBE-") {
+					want = append(want, line)
+				}
+			}
+			if diff := cmp.Diff(strings.Join(want, ""), listed(t, program, "nat")); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			// The kernel's chains are those that the listing has.
+			output(t, program, "-t", "nat", "-I", "AAA", "-j", "MMM")
+			output(t, program, "-t", "nat", "-F")
+			output(t, program, "-t", "nat", "-X")
+		})
+	}
+}

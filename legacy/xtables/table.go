@@ -1,0 +1,187 @@
+// Package xtables understands the tables of iptables-legacy as the kernel gives and takes them,
+// so that chains can be removed on a node, or in a container, without the program. It takes values
+// and returns values; legacy/host has the system calls.
+//
+// A table is one block of entries (struct ipt_entry, struct ip6t_entry in linux/netfilter_ipv4 and
+// _ipv6), each a rule with its matches and its target. The rules of a built-in chain begin at the
+// offset that the table has for its hook, and end with the policy. An entry with the target ERROR
+// begins each other chain and has its name; one with the name ERROR ends the table. A jump is a
+// verdict: the offset of the first rule behind the entry that begins the chain.
+package xtables
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/vmapd/vmapd/model"
+)
+
+// Info describes a table, as struct ipt_getinfo does.
+type Info struct {
+	Name       [32]byte
+	ValidHooks uint32
+	HookEntry  [5]uint32
+	Underflow  [5]uint32 // the offsets of the policies
+	NumEntries uint32
+	Size       uint32 // of all entries
+}
+
+// Table is a table with its entries.
+type Table struct {
+	Info
+	Family  model.Family
+	Entries []byte
+}
+
+// layout is where the fields of an entry are. 64-bit architectures agree.
+type layout struct{ targetOffset, nextOffset, size int }
+
+var layouts = [...]layout{
+	model.IPv4: {targetOffset: 88, nextOffset: 90, size: 112},
+	model.IPv6: {targetOffset: 140, nextOffset: 142, size: 168},
+}
+
+const (
+	targetName = 2  // offset in struct xt_entry_target, behind its size
+	nameSize   = 29 // with the zero that ends it
+	targetData = 32 // the size of struct xt_entry_target
+	chainSize  = 30 // of the name of a chain
+	errorName  = "ERROR"
+)
+
+// entry is what matters of an entry.
+type entry struct {
+	offset, end int
+	verdict     int    // offset in the table of the verdict
+	standard    bool   // the target is a verdict
+	chain       string // the chain that it belongs to; "" in built-in chains
+	begins      bool   // a chain
+}
+
+// Chains returns the names of the chains that are not built in.
+func (t *Table) Chains() ([]string, error) {
+	list, err := t.read()
+	var names []string
+	for _, e := range list {
+		if e.begins && e.chain != errorName {
+			names = append(names, e.chain)
+		}
+	}
+	return names, err
+}
+
+// read reads all entries.
+func (t *Table) read() ([]entry, error) {
+	var list []entry
+	chain := ""
+	for at := 0; at < len(t.Entries); {
+		e, err := t.readEntry(at)
+		if err != nil {
+			return nil, fmt.Errorf("entry at %d of %d bytes: %w", at, len(t.Entries), err)
+		}
+		if e.begins {
+			chain = e.chain
+		}
+		e.chain = chain
+		list = append(list, e)
+		at = e.end
+	}
+	if n := len(list); n == 0 || list[n-1].chain != errorName || uint32(n) != t.NumEntries {
+		return nil, fmt.Errorf("%d entries of %d, and no end", n, t.NumEntries)
+	}
+	return list, nil
+}
+
+func (t *Table) readEntry(at int) (entry, error) {
+	l, b := layouts[t.Family], t.Entries[at:]
+	if len(b) < l.size {
+		return entry{}, errors.New("cut off")
+	}
+	target := int(binary.NativeEndian.Uint16(b[l.targetOffset:]))
+	next := int(binary.NativeEndian.Uint16(b[l.nextOffset:]))
+	if target < l.size || next < target+targetData || next > len(b) {
+		return entry{}, fmt.Errorf("a target at %d, and the next entry at %d", target, next)
+	}
+	e := entry{offset: at, end: at + next, verdict: at + target + targetData}
+	name, data := text(b[target+targetName:][:nameSize]), b[target+targetData:next]
+	switch {
+	case name == "" && len(data) >= 4:
+		e.standard = true
+	case name == errorName && len(data) >= chainSize:
+		e.begins, e.chain = true, text(data[:chainSize])
+	case name == "" || name == errorName:
+		return entry{}, fmt.Errorf("a target %q of %d bytes", name, len(data))
+	}
+	return e, nil
+}
+
+// text returns a string that a zero ends.
+func text(b []byte) string {
+	s, _, _ := bytes.Cut(b, []byte{0})
+	return string(s)
+}
+
+// Without returns the table without the chains that theirs selects, and without the rules of
+// other chains that lead there. kept has the former number of each entry. It returns nil if there
+// are no such chains.
+func (t *Table) Without(theirs func(chain string) bool) (rest *Table, kept []int, err error) {
+	list, err := t.read()
+	if err != nil {
+		return nil, nil, err
+	}
+	at := map[int]int{} // numbers of the entries, by offset
+	for i, e := range list {
+		at[e.offset] = i
+	}
+	moved := make([]uint32, len(list)) // by number: the new offset, or that of the next one
+	rest = &Table{Info: t.Info, Family: t.Family}
+	for i, e := range list {
+		moved[i] = uint32(len(rest.Entries))
+		goes := e.chain != "" && theirs(e.chain)
+		if to := t.jump(e); to >= 0 && !goes {
+			target, ok := at[to]
+			if !ok {
+				return nil, nil, fmt.Errorf("the entry at %d leads to %d, where no entry begins", e.offset, to)
+			}
+			goes = list[target].chain != "" && theirs(list[target].chain)
+		}
+		if !goes {
+			kept = append(kept, i)
+			rest.Entries = append(rest.Entries, t.Entries[e.offset:e.end]...)
+		}
+	}
+	if len(kept) == len(list) {
+		return nil, nil, nil
+	}
+	rest.NumEntries, rest.Size = uint32(len(kept)), uint32(len(rest.Entries))
+	for _, i := range kept {
+		if to := t.jump(list[i]); to >= 0 {
+			shift := int(moved[i]) - list[i].offset
+			binary.NativeEndian.PutUint32(rest.Entries[list[i].verdict+shift:], moved[at[to]])
+		}
+	}
+	for hook := range t.HookEntry {
+		if t.ValidHooks&(1<<hook) == 0 {
+			continue
+		}
+		for _, offset := range []*uint32{&rest.HookEntry[hook], &rest.Underflow[hook]} {
+			i, ok := at[int(*offset)]
+			if !ok {
+				return nil, nil, fmt.Errorf("no entry begins at %d, where hook %d leads", *offset, hook)
+			}
+			*offset = moved[i]
+		}
+	}
+	return rest, kept, nil
+}
+
+// jump returns the offset to which an entry leads, or -1. For a rule without a target, that is the
+// next entry.
+func (t *Table) jump(e entry) int {
+	if !e.standard {
+		return -1
+	}
+	return max(-1, int(int32(binary.NativeEndian.Uint32(t.Entries[e.verdict:]))))
+}

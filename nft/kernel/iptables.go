@@ -1,0 +1,185 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/vmapd/vmapd/model"
+)
+
+// iptablesTables are the tables that iptables-nft makes, and reads.
+var iptablesTables = []string{"raw", "mangle", "nat", "filter", "security"}
+
+// IPTablesChains returns the names of the chains in the tables of iptables-nft, those of each
+// table in their order there. Without nf_tables there are none.
+func IPTablesChains(f model.Family) (names []string, err error) {
+	err = onConn(func(c *conn) error {
+		chains, err := c.iptablesChains(f)
+		for _, table := range iptablesTables {
+			names = append(names, chains[table]...)
+		}
+		return err
+	})
+	return names, err
+}
+
+// TableNames returns the names of all tables of a family. Without nf_tables there are none.
+func TableNames(f model.Family) (names []string, err error) {
+	err = onConn(func(c *conn) error {
+		return c.dump(unix.NFT_MSG_GETTABLE, f, "", "", func(attrs []byte) {
+			names = append(names, string(withoutZero(first(attrs, objectTable))))
+		})
+	})
+	return names, err
+}
+
+// RemoveIPTablesChains deletes chains from the tables of iptables-nft, and the rules of other
+// chains that lead there: all of a family's or, after an error, none.
+func RemoveIPTablesChains(f model.Family, theirs func(chain string) bool) error {
+	return onConn(func(c *conn) (err error) {
+		// Others may change these tables at any time.
+		for range tablePasses {
+			c.interrupted = false
+			if err = c.removeChains(f, theirs); err == nil && !c.interrupted {
+				return nil
+			}
+		}
+		if err != nil {
+			err = fmt.Errorf("delete %v chains of iptables-nft: %w", f, err)
+		}
+		return err
+	})
+}
+
+// onConn calls use with a connection of its own, unless the kernel has no nf_tables.
+func onConn(use func(*conn) error) error {
+	c, err := thisKernel(0).dial()
+	if errors.Is(err, unix.EPROTONOSUPPORT) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(use(c), c.close())
+}
+
+// dump passes on the attributes of all objects of a kind in a table or, without a name, in all
+// tables; with a chain, only that one's rules.
+func (c *conn) dump(msgType uint16, f model.Family, table, chain string, each func(attrs []byte)) error {
+	m := messages{family: f, table: table, port: c.socket.Port()}
+	at := m.begin(msgType, unix.NLM_F_DUMP)
+	if table != "" {
+		m.string(objectTable, table)
+	}
+	if chain != "" {
+		m.string(unix.NFTA_RULE_CHAIN, chain)
+	}
+	m.end(at)
+	err := c.exchange(&m, func(attrs []byte) error {
+		each(attrs)
+		return nil
+	})
+	if isMissing(err) {
+		return nil
+	}
+	return err
+}
+
+// iptablesChains returns the names of the chains of each table of iptables-nft.
+func (c *conn) iptablesChains(f model.Family) (map[string][]string, error) {
+	chains := map[string][]string{}
+	err := c.dump(unix.NFT_MSG_GETCHAIN, f, "", "", func(attrs []byte) {
+		if table := string(withoutZero(first(attrs, objectTable))); slices.Contains(iptablesTables, table) {
+			chains[table] = append(chains[table], string(withoutZero(first(attrs, unix.NFTA_CHAIN_NAME))))
+		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list chains: %w", err)
+	}
+	return chains, nil
+}
+
+func (c *conn) removeChains(f model.Family, theirs func(chain string) bool) error {
+	chains, err := c.iptablesChains(f)
+	if err != nil {
+		return err
+	}
+	maps.DeleteFunc(chains, func(_ string, names []string) bool { return !slices.ContainsFunc(names, theirs) })
+	if len(chains) == 0 {
+		return nil
+	}
+	jumps, err := c.rulesThatLead(f, chains, theirs)
+	if err != nil {
+		return err
+	}
+	m := c.newBatch(f, "")
+	for _, r := range jumps {
+		m.table = r.table
+		m.deleteRule(r.chain, r.handle)
+	}
+	for _, remove := range []func(string){m.flushChain, m.deleteChain} { // they refer to each other
+		for table, names := range chains {
+			m.table = table
+			for _, name := range names {
+				if theirs(name) {
+					remove(name)
+				}
+			}
+		}
+	}
+	defer c.releaseBuffer()
+	return c.commit(&m)
+}
+
+// foreignRule is a rule of somebody else's table.
+type foreignRule struct {
+	table, chain string
+	handle       uint64
+}
+
+// rulesThatLead returns the rules of others' chains that jump or go to the given owner's.
+func (c *conn) rulesThatLead(f model.Family, chains map[string][]string, theirs func(chain string) bool) ([]foreignRule, error) {
+	var rules []foreignRule
+	for table, names := range chains {
+		for _, name := range names {
+			if theirs(name) {
+				continue
+			}
+			err := c.dump(unix.NFT_MSG_GETRULE, f, table, name, func(attrs []byte) {
+				if theirs(targetChain(first(attrs, unix.NFTA_RULE_EXPRESSIONS))) {
+					rules = append(rules, foreignRule{table, name, readUint64(first(attrs, unix.NFTA_RULE_HANDLE))})
+				}
+			})
+			if err != nil {
+				return nil, fmt.Errorf("list rules of the chain %s: %w", name, err)
+			}
+		}
+	}
+	return rules, nil
+}
+
+// targetChain returns the chain to which a rule with these expressions leads, or "".
+func targetChain(exprs []byte) string {
+	for e := range attributes(exprs, unix.NFTA_LIST_ELEM) {
+		if string(withoutZero(first(e, unix.NFTA_EXPR_NAME))) != "immediate" {
+			continue
+		}
+		data := first(first(e, unix.NFTA_EXPR_DATA), unix.NFTA_IMMEDIATE_DATA)
+		if chain := first(first(data, unix.NFTA_DATA_VERDICT), unix.NFTA_VERDICT_CHAIN); chain != nil {
+			return string(withoutZero(chain))
+		}
+	}
+	return ""
+}
+
+// deleteRule deletes one rule of a chain.
+func (m *messages) deleteRule(chain string, handle uint64) {
+	at := m.object(unix.NFT_MSG_DELRULE, 0)
+	m.string(unix.NFTA_RULE_CHAIN, chain)
+	m.uint64(unix.NFTA_RULE_HANDLE, handle)
+	m.end(at)
+}
