@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"time"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
@@ -13,6 +12,7 @@ import (
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft"
 	"github.com/vmapd/vmapd/nft/kernel"
+	"github.com/vmapd/vmapd/sync/events"
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
@@ -26,21 +26,14 @@ type dataplane struct {
 	nft       *kernel.Backend                        // nil unless the backend is nftables
 	committed func(kernel.Commit)                    // called with its batches; set before the first Apply
 	stats     func() [len(model.Families)]host.Stats // of the other backends
-	// others remove the leftovers of other backends and of kube-proxy from the node. A
-	// function that has succeeded is not called again.
-	others []func() error
-	again  func() // asks for another Apply, though nothing changed
-	log    *slog.Logger
-	tried  time.Time // when others were called last
-	said   string    // the error of others that was logged; "" if there is none
+	sweep     *sweeper                               // removes the leftovers of other backends and proxies
+	rivals    *rivals
+	notOwned  time.Time       // since when another process owns our tables; zero: none does
+	watched   *kernel.Watched // nil unless tables are watched
 }
 
-// leftoversRetry is the time between two attempts to remove the leftovers of other backends:
-// each attempt may run programs.
-const leftoversRetry = 30 * time.Second
-
-// openBackend opens the configured backend or, for auto, the first that works on this node. It
-// removes the rules of other backends after its first successful Apply.
+// openBackend opens the configured backend or, for auto, the first that works on this node. After
+// its first successful Apply, it removes the rules of other backends.
 func (d *daemon) openBackend(ctx context.Context) (*dataplane, error) {
 	c := d.current.Load()
 	switch why := c.BackendReason; c.Backend {
@@ -73,7 +66,7 @@ func (d *daemon) openBackend(ctx context.Context) (*dataplane, error) {
 }
 
 func (d *daemon) openNFT(why string) (*dataplane, error) {
-	p := &dataplane{name: string(config.NFTables), why: why, log: d.log}
+	p := &dataplane{name: string(config.NFTables), why: why}
 	b, err := kernel.Open(kernel.Options{
 		Log: d.log, Counters: d.current.Load().ServiceCounters,
 		Observe: func(c kernel.Commit) { p.committed(c) },
@@ -82,7 +75,7 @@ func (d *daemon) openNFT(why string) (*dataplane, error) {
 		return nil, err
 	}
 	p.Backend, p.nft, p.close = b, b, b.Close
-	p.others = leftovers(nil, d.removeIPVS, kubeProxyTable)
+	d.sweeps(p, func(f *finder) { f.runsNFT = true }, nil, d.removeIPVS, kubeProxyTable)
 	return p, nil
 }
 
@@ -91,10 +84,11 @@ func (d *daemon) openIPTables(why string) (*dataplane, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &dataplane{
-		Backend: b, name: string(config.IPTables), with: b.Variant(), why: why, log: d.log, close: func() error { return nil },
-		stats: b.Stats, others: leftovers(b, d.removeIPVS, nft.TableName, kubeProxyTable),
-	}, nil
+	p := &dataplane{
+		Backend: b, name: string(config.IPTables), with: b.Variant(), why: why, close: func() error { return nil }, stats: b.Stats,
+	}
+	d.sweeps(p, func(f *finder) { f.Rules = b }, b, d.removeIPVS, nft.TableName, kubeProxyTable)
+	return p, nil
 }
 
 func (d *daemon) openIPVS(why string) (*dataplane, error) {
@@ -102,23 +96,31 @@ func (d *daemon) openIPVS(why string) (*dataplane, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &dataplane{
-		Backend: b, name: string(config.IPVS), with: b.Variant(), why: why, log: d.log, close: b.Close, stats: b.Stats,
-		others: leftovers(nil, host.RemoveKubeProxyIPVS, nft.TableName, kubeProxyTable),
-	}, nil
+	p := &dataplane{Backend: b, name: string(config.IPVS), with: b.Variant(), why: why, close: b.Close, stats: b.Stats}
+	d.sweeps(p, func(f *finder) { f.RunsIPVS = true }, nil, host.RemoveKubeProxyIPVS, nft.TableName, kubeProxyTable)
+	return p, nil
 }
 
 func (d *daemon) removeIPVS() error {
 	return remover().RemoveIPVS(d.current.Load().IPVS())
 }
 
-// leftovers returns the functions that remove the rules of other backends and of kube-proxy:
-// those of iptables except own's, those of IPVS, and nftables tables.
-func leftovers(own *host.IPTables, removeIPVS func() error, tables ...string) []func() error {
-	return []func() error{
-		func() error { return kernel.RemoveTables(tables...) },
-		func() error { return remover().RemoveRules(own) },
-		removeIPVS,
+// sweeps lets p remove the rules of other backends and of kube-proxy: nftables tables, those of
+// iptables except own's, and those of IPVS. running tells the finder which backend runs.
+func (d *daemon) sweeps(p *dataplane, running func(*finder), own *host.IPTables, removeIPVS func() error, tables ...string) {
+	event := func(reason string) func(string) {
+		return func(text string) { d.events.Node(events.Warning, reason, events.ActionStart, text) }
+	}
+	look := newFinder(d.current.Load().IPVS())
+	running(look)
+	p.rivals = &rivals{log: d.log, event: event(events.ReasonOtherProxy)}
+	p.sweep = &sweeper{
+		removals: []func() error{
+			func() error { return kernel.RemoveTables(tables...) },
+			func() error { return remover().RemoveRules(own) },
+			removeIPVS,
+		},
+		find: look.find, rivals: p.rivals, log: d.log, event: event(events.ReasonLeftovers),
 	}
 }
 
@@ -131,35 +133,35 @@ func resyncInterval(c *config.Config, running config.Backend) time.Duration {
 	return c.SyncPeriod(running)
 }
 
-// Apply applies s and, the first time that this succeeds, removes the rules that other backends
-// left: not before, so that connections always find rules. Leftovers that can't be removed
-// are a warning and not an error, which would be one of both families.
+// Apply applies s, and then removes leftovers.
 func (p *dataplane) Apply(ctx context.Context, s *model.Snapshot) error {
-	if err := p.Backend.Apply(ctx, s); err != nil {
+	err := p.Backend.Apply(ctx, s)
+	p.noteOwner(err)
+	if err != nil {
 		return err
 	}
-	if len(p.others) > 0 && time.Since(p.tried) >= leftoversRetry {
-		p.removeLeftovers(ctx)
-	}
+	p.sweep.applied(ctx)
 	return nil
 }
 
-func (p *dataplane) removeLeftovers(ctx context.Context) {
-	p.tried = time.Now()
-	var errs []error
-	p.others = slices.DeleteFunc(p.others, func(remove func() error) bool {
-		err := remove()
-		errs = append(errs, err)
-		return err == nil
-	})
-	err := errors.Join(errs...)
-	if err == nil || ctx.Err() != nil {
-		return
+// noteOwner notes the error of an Apply if another process owns our tables for longer than it takes
+// to hand them over.
+func (p *dataplane) noteOwner(err error) {
+	switch {
+	case !errors.Is(err, kernel.ErrOwned):
+		p.rivals.gone(signOwner)
+		p.notOwned = time.Time{}
+	case p.notOwned.IsZero():
+		p.notOwned = time.Now()
+	case time.Since(p.notOwned) > handOver:
+		p.rivals.seen(signOwner, err.Error())
 	}
-	if p.said != err.Error() {
-		p.said = err.Error()
-		p.log.LogAttrs(ctx, slog.LevelWarn, "cannot remove the rules of another backend; retrying",
-			slog.Any("err", err), slog.Duration("retry_in", leftoversRetry))
+}
+
+// foreignChanges counts the changes of our tables by others.
+func (p *dataplane) foreignChanges() kernel.ForeignChanges {
+	if p.watched == nil {
+		return kernel.ForeignChanges{}
 	}
-	time.AfterFunc(leftoversRetry, p.again)
+	return p.watched.ForeignChanges()
 }

@@ -34,11 +34,13 @@ func TestLeftoversFailNoRound(t *testing.T) {
 		}
 		backend := &flatBackend{err: errors.New("no")}
 		again := make(chan struct{}, 1)
-		p := &dataplane{
-			Backend: backend, log: slog.New(slog.NewTextHandler(&log, nil)),
-			others: []func() error{remove("a", &stuck), remove("b", new(error))},
-			again:  func() { again <- struct{}{} },
-		}
+		told := 0
+		p := &dataplane{Backend: backend, rivals: &rivals{}, sweep: &sweeper{
+			removals: []func() error{remove("a", &stuck), remove("b", new(error))},
+			find:     func() (found, error) { return found{}, nil },
+			again:    func() { again <- struct{}{} },
+			log:      slog.New(slog.NewTextHandler(&log, nil)), event: func(string) { told++ },
+		}}
 		apply := func(wantErr error, want ...string) {
 			t.Helper()
 			calls = nil
@@ -61,6 +63,9 @@ func TestLeftoversFailNoRound(t *testing.T) {
 		apply(nil)
 		if n := strings.Count(log.String(), "the lock is held"); n != 1 {
 			t.Errorf("want one message, got %d:\n%s", n, log.String())
+		}
+		if told != 1 {
+			t.Errorf("want one event, got %d", told)
 		}
 	})
 }

@@ -96,7 +96,7 @@ func (d *daemon) serve(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = plane.close() }()
-	plane.again = func() { in.state.Update(reconcile.Change{}, func(*model.Builder) {}) }
+	plane.sweep.again = func() { in.state.Update(reconcile.Change{}, func(*model.Builder) {}) }
 	d.setUpNode(ctx, d.current.Load()) // after the backend, which has loaded connection tracking
 	d.announce(ctx, plane, traffic.NodeName)
 
@@ -106,6 +106,8 @@ func (d *daemon) serve(ctx context.Context) error {
 	}
 	r.loop = d.newLoop(plane, in, r.observers)
 	tasks := append(r.tasks(), in.tasks()...)
+	portSigns := r.ports.signs(plane.rivals, d.current.Load)
+	tasks = append(tasks, quiet(func(ctx context.Context) { plane.sweep.watch(ctx, func() { portSigns(ctx) }) }))
 	if plane.nft != nil {
 		tasks = append(tasks, watch(plane, r.loop))
 	}
@@ -151,7 +153,7 @@ func watch(backend *dataplane, loop *reconcile.Loop) task {
 		loop.Log.LogAttrs(context.Background(), slog.LevelError, "cannot watch our tables; comparing them at each resync", slog.Any("err", err))
 		return quiet(func(context.Context) {})
 	}
-	backend.Backend, loop.ForeignChange = watched, watched.Changed()
+	backend.Backend, backend.watched, loop.ForeignChange = watched, watched, watched.Changed()
 	return quiet(func(ctx context.Context) {
 		if err := watched.Run(ctx); err != nil {
 			loop.Log.LogAttrs(ctx, slog.LevelError, "no longer watching our tables; comparing them at each resync", slog.Any("err", err))

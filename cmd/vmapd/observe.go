@@ -42,10 +42,13 @@ func (d *daemon) observe(p *dataplane, state *reconcile.State) *observers {
 		Backend: p.name, Reason: p.why, Started: d.started,
 		Legacy: p.stats, Pending: state.Pending, Localhost: o.localhost.Stats,
 		EventsDropped:  d.events.Dropped,
+		Leftovers:      p.sweep.counts,
+		OtherProxy:     p.rivals.flags,
 		ConntrackTable: func() (int, int, error) { return nodesetup.TableUse(nodesetup.Options{}) },
 	}
 	if p.nft != nil {
 		figures.NFT = p.nft.Stats
+		figures.ForeignChanges = p.foreignChanges
 		figures.ServiceConnections = func() []kernel.Count { return serviceConnections(p.nft, d.log) }
 		p.committed = func(c kernel.Commit) { o.metrics.Batch(c.Family, c.Operations, c.Bytes, c.Took) }
 	}

@@ -2,14 +2,21 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"maps"
 	"net/http"
+	"slices"
+	"syscall"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/httpserver"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/metrics"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/sync/events"
 	"github.com/vmapd/vmapd/sync/informer"
@@ -53,12 +60,12 @@ func (d *daemon) openPorts(p *dataplane, o *observers, nodeName string) (*ports,
 		}
 		return server, nil
 	}
-	metrics, err := ps.metricsConfig(c)
+	served, err := ps.metricsConfig(c)
 	if err != nil {
 		return nil, err
 	}
-	ps.current, ps.served = c, metrics
-	if ps.metrics, err = open("metrics", metrics, events.ReasonMetricsFailed); err != nil {
+	ps.current, ps.served = c, served
+	if ps.metrics, err = open("metrics", served, events.ReasonMetricsFailed); err != nil {
 		return nil, err
 	}
 	if ps.healthz, err = open("healthz", ps.healthConfig(c), events.ReasonHealthzFailed); err != nil {
@@ -108,15 +115,67 @@ func (ps *ports) metricsConfig(c *config.Config) (httpserver.Config, error) {
 // set applies another configuration to both ports, or to neither: the configuration has checked
 // the health address already.
 func (ps *ports) set(c *config.Config) error {
-	metrics, err := ps.metricsConfig(c)
+	served, err := ps.metricsConfig(c)
 	if err != nil {
 		return err
 	}
-	if err := ps.metrics.Set(metrics); err != nil {
+	if err := ps.metrics.Set(served); err != nil {
 		return fmt.Errorf("metricsBindAddress: %w", err)
 	}
-	ps.current, ps.served = c, metrics
+	ps.current, ps.served = c, served
 	return ps.healthz.Set(ps.healthConfig(c))
+}
+
+// signs returns a function that notes whether other processes listen on the two ports.
+func (ps *ports) signs(r *rivals, current func() *config.Config) func(context.Context) {
+	taken := map[string]time.Time{} // since when, by sign
+	return func(ctx context.Context) {
+		for sign, server := range map[string]*httpserver.Server{signHealthzPort: ps.healthz, signMetricsPort: ps.metrics} {
+			err := server.Err()
+			switch {
+			case !errors.Is(err, syscall.EADDRINUSE):
+				delete(taken, sign)
+				r.gone(sign)
+			case taken[sign].IsZero():
+				taken[sign] = time.Now()
+			case time.Since(taken[sign]) > handOver:
+				text := err.Error()
+				if sign == signMetricsPort {
+					text = describeOwner(ctx, current().MetricsBindAddress, text)
+				}
+				r.seen(sign, text)
+			}
+		}
+	}
+}
+
+// describeOwner returns text or, if a proxy answers at an address, a better one.
+func describeOwner(ctx context.Context, address, text string) string {
+	if mode := proxyMode(ctx, address); mode != "" {
+		return fmt.Sprintf("a proxy with mode %s answers at %s", mode, address)
+	}
+	return text
+}
+
+// proxyMode asks a proxy for its mode, as kube-proxy tells it; "" if none answers.
+func proxyMode(ctx context.Context, address string) string {
+	const timeout, longest = time.Second, 16
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/proxyMode", nil)
+	if err != nil {
+		return ""
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return ""
+	}
+	defer response.Body.Close()
+	mode, err := io.ReadAll(io.LimitReader(response.Body, longest))
+	if err != nil || !slices.Contains([]string{metrics.NFTables, metrics.IPTables, metrics.IPVS}, string(mode)) {
+		return ""
+	}
+	return string(mode)
 }
 
 func (d *daemon) status(p *dataplane, o *observers, nodeName string) httpserver.Status {
@@ -124,6 +183,7 @@ func (d *daemon) status(p *dataplane, o *observers, nodeName string) httpserver.
 	status := httpserver.Status{
 		Started: d.started, Version: version(),
 		Backend: p.name, Why: p.why, Node: nodeName, NotEligible: s.Why, Ready: s.Ready,
+		OtherProxies: slices.Sorted(maps.Values(p.rivals.current())), Leftovers: p.sweep.remaining().String(),
 	}
 	for _, f := range model.Families {
 		family := s.Families[f]

@@ -46,6 +46,10 @@ const (
 	// About the Node, with ActionStart: the configuration works but needs attention, for
 	// instance because it selects a slower backend than necessary.
 	ReasonConfiguration = "Configuration"
+	// About the Node, with ActionStart: another proxy is active there.
+	ReasonOtherProxy = "OtherProxy"
+	// About the Node, with ActionStart: rules of another proxy or backend can't be removed.
+	ReasonLeftovers = "LeftoversNotRemoved"
 
 	// About a Service, with ActionProgram: another Service has its address and port.
 	ReasonFrontendConflict = "FrontendConflict"

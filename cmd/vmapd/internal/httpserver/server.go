@@ -39,6 +39,7 @@ type Server struct {
 	mu     sync.Mutex
 	config Config
 	open   []*port
+	err    error // of the last attempt to listen
 }
 
 // New returns a server that does not serve yet.
@@ -87,6 +88,13 @@ func (s *Server) Addrs() []net.Addr {
 	return addrs
 }
 
+// Err returns why an address is not served now, or nil.
+func (s *Server) Err() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err
+}
+
 func (s *Server) notify() {
 	select {
 	case s.wake <- struct{}{}:
@@ -101,6 +109,9 @@ func (s *Server) Run(ctx context.Context) error {
 	said := ""
 	for {
 		err := s.apply(ctx)
+		s.mu.Lock()
+		s.err = err
+		s.mu.Unlock()
 		if ctx.Err() != nil {
 			return nil
 		}

@@ -21,6 +21,10 @@ type Status struct {
 	NotEligible string `json:"notEligible,omitempty"`
 	Ready       bool   `json:"ready"` // all Services have been programmed once
 	Syncs       []Sync `json:"syncs"`
+	// OtherProxies are the signs of another proxy that is active on the node.
+	OtherProxies []string `json:"otherProxies,omitempty"`
+	// Leftovers of other proxies or backends; "" if there are none.
+	Leftovers string `json:"leftovers,omitempty"`
 }
 
 // Sync is the result of the last syncs of one IP family.
@@ -72,6 +76,12 @@ func (s Status) text(now time.Time, paths []string) string {
 		line("Not eligible", s.NotEligible)
 	}
 	line("Ready", fmt.Sprint(s.Ready))
+	for _, sign := range s.OtherProxies {
+		line("Other proxy", sign)
+	}
+	if s.Leftovers != "" {
+		line("Leftovers", s.Leftovers)
+	}
 	for _, sync := range s.Syncs {
 		last := "never"
 		if !sync.Last.IsZero() {

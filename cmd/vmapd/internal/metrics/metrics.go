@@ -49,6 +49,12 @@ type Options struct {
 	ConntrackTable func() (entries, limit int, err error)
 	// EventsDropped counts events that could not be sent to the API server.
 	EventsDropped func() uint64
+	// Leftovers counts the objects of other proxies and backends on the node.
+	Leftovers func() map[host.Leftover]int
+	// OtherProxy returns whether the signs of another proxy are there, by kind.
+	OtherProxy func() map[string]bool
+	// ForeignChanges counts changes of our nftables tables by others.
+	ForeignChanges func() kernel.ForeignChanges
 	// ServiceConnections returns the number of new connections of each service port and family.
 	ServiceConnections func() []kernel.Count
 }

@@ -53,6 +53,7 @@ func (m *Metrics) registerOwn() {
 			func(emit emitter) { emit(float64(read())) })
 	}
 	m.registerBackend()
+	m.registerOthers()
 	m.registerConntrack()
 	m.registerConnections()
 }
@@ -89,6 +90,40 @@ func (m *Metrics) registerBackend() {
 	if m.options.Backend == NFTables {
 		m.perFamily(prometheus.GaugeValue, ownNamespace, "refused_service_ports", "Service ports that the kernel rejects; the log has the reasons.",
 			func(f model.Family) float64 { return float64(read(f).Rejected) })
+	}
+}
+
+// registerOthers makes the metrics about other programs that have rules on the node.
+func (m *Metrics) registerOthers() {
+	if read := m.options.Leftovers; read != nil {
+		m.scrape(prometheus.GaugeValue, ownNamespace, "leftovers",
+			"Chains, tables, IPVS virtual servers and ipsets of another proxy or backend that are on the node.", []string{"owner", "kind"},
+			func(emit emitter) {
+				for l, n := range read() {
+					emit(float64(n), l.Owner, l.Kind)
+				}
+			})
+	}
+	if read := m.options.OtherProxy; read != nil {
+		m.scrape(prometheus.GaugeValue, ownNamespace, "other_proxy",
+			"Whether there is a sign that another proxy is active on the node; the log has the details.", []string{"kind"},
+			func(emit emitter) {
+				for kind, is := range read() {
+					value := 0.0
+					if is {
+						value = 1
+					}
+					emit(value, kind)
+				}
+			})
+	}
+	if read := m.options.ForeignChanges; read != nil {
+		m.scrape(prometheus.CounterValue, ownNamespace, "foreign_changes_total",
+			"Transactions of other programs that changed vmapd's nftables tables.", nil,
+			func(emit emitter) { emit(float64(read().Changes)) })
+		m.scrape(prometheus.CounterValue, ownNamespace, "foreign_change_overruns_total",
+			"Times when changes of other programs were too many to be followed.", nil,
+			func(emit emitter) { emit(float64(read().Overruns)) })
 	}
 }
 

@@ -1,0 +1,204 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/vmapd/vmapd/legacy/host"
+)
+
+const (
+	// leftoversRetry is the time between two attempts to remove leftovers.
+	leftoversRetry = 30 * time.Second
+	// lookInterval is the time between two looks for leftovers that came back. A look lists the
+	// names of chains, and reads the rules of iptables-legacy only if their number or size changed.
+	lookInterval = 5 * time.Second
+	// Two removals within fightTime are the last for restTime: two proxies must not delete each
+	// other's rules for ever. While it rests, a look each restingLook is enough.
+	fightTime   = 10 * time.Minute
+	restTime    = time.Hour
+	restingLook = time.Minute
+)
+
+// sweeper removes what other backends and kube-proxy left on the node, and what they put there
+// again.
+type sweeper struct {
+	removals []func() error
+	find     func() (found, error)
+	again    func() // asks for another Apply, though nothing changed
+	rivals   *rivals
+	log      *slog.Logger
+	event    func(text string)
+
+	mu      sync.Mutex     // held during removals and looks
+	pending []func() error // those that did not succeed yet
+	clean   bool           // the last removal left nothing
+	back    bool           // something came back since
+	tried   time.Time      // the last removal
+	looked  time.Time
+	removed [2]time.Time // the last removals that found something, the later one last
+	said    string       // the error that was told; "" if there is none
+
+	left atomic.Pointer[found] // as of the last look
+}
+
+// remaining returns what was there when somebody looked last.
+func (s *sweeper) remaining() found {
+	if f := s.left.Load(); f != nil {
+		return *f
+	}
+	return nil
+}
+
+// counts returns remaining, with a zero for everything that is not there.
+func (s *sweeper) counts() map[host.Leftover]int {
+	counts := map[host.Leftover]int{}
+	for _, owner := range []string{host.OwnerKubeProxy, host.OwnerVmapd} {
+		for _, kind := range []string{kindTable, host.KindNFTChain, host.KindLegacyChain, host.KindDevice, host.KindServer, host.KindSet} {
+			counts[host.Leftover{Owner: owner, Kind: kind}] = 0
+		}
+	}
+	maps.Copy(counts, s.remaining())
+	return counts
+}
+
+// applied is called after each Apply that succeeded. The first one removes leftovers: not before,
+// so that connections always find rules. Leftovers that can't be removed are no failure of the
+// backend, but a warning and an event.
+func (s *sweeper) applied(ctx context.Context) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.clean && !s.back, s.resting():
+		return
+	case s.clean || s.tried.IsZero():
+		s.pending = slices.Clone(s.removals)
+	case time.Since(s.tried) < leftoversRetry:
+		return
+	}
+	s.sweep(ctx)
+}
+
+func (s *sweeper) sweep(ctx context.Context) {
+	s.tried, s.back = time.Now(), false
+	before, _ := s.find() // the same error comes after it
+	var errs []error
+	s.pending = slices.DeleteFunc(s.pending, func(remove func() error) bool {
+		err := remove()
+		errs = append(errs, err)
+		return err == nil
+	})
+	after, err := s.find()
+	s.left.Store(&after)
+	if gone := before.without(after); gone.String() != "" {
+		s.removed = [2]time.Time{s.removed[1], time.Now()}
+		s.log.LogAttrs(ctx, slog.LevelInfo, "removed the rules of another backend or proxy", slog.String("removed", gone.String()))
+	}
+	err = errors.Join(append(errs, err)...)
+	if text := after.String(); text != "" {
+		err = errors.Join(err, fmt.Errorf("still there: %s", text))
+	}
+	s.clean = err == nil
+	if s.clean || ctx.Err() != nil {
+		s.said = ""
+		return
+	}
+	if s.said != err.Error() {
+		s.said = err.Error()
+		s.log.LogAttrs(ctx, slog.LevelWarn, "cannot remove the rules of another backend; retrying",
+			slog.Any("err", err), slog.Duration("retry_in", leftoversRetry))
+		s.event(fmt.Sprintf("cannot remove the rules of another backend or proxy: %v; %s", err, leftoversRemedy))
+	}
+	if len(s.pending) == 0 {
+		s.pending = slices.Clone(s.removals) // all have succeeded, and yet it is there
+	}
+	time.AfterFunc(leftoversRetry, s.again)
+}
+
+// resting reports whether removals have to wait, as another proxy puts everything back.
+func (s *sweeper) resting() bool {
+	return !s.removed[0].IsZero() && s.removed[1].Sub(s.removed[0]) < fightTime && time.Since(s.removed[1]) < restTime
+}
+
+// watch looks for leftovers that come back until ctx ends, and calls more each time.
+func (s *sweeper) watch(ctx context.Context, more func()) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(lookInterval):
+		}
+		s.look(ctx)
+		more()
+		s.rivals.current() // forgets old signs
+	}
+}
+
+func (s *sweeper) look(ctx context.Context) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	resting := s.resting()
+	if !s.clean {
+		if !s.tried.IsZero() && !resting && time.Since(s.tried) > leftoversRetry {
+			s.again()
+		}
+		return
+	}
+	if resting && s.back && time.Since(s.looked) < restingLook {
+		return
+	}
+	s.looked = time.Now()
+	now, err := s.find()
+	if err != nil {
+		s.log.LogAttrs(ctx, slog.LevelDebug, "cannot look for the rules of another proxy", slog.Any("err", err))
+		return
+	}
+	s.left.Store(&now)
+	s.back = now.String() != ""
+	if !s.back {
+		return
+	}
+	what := "vmapd removes them"
+	if resting {
+		what = fmt.Sprintf("vmapd removed them twice within %v, and leaves them alone for %v: end the other proxy, then restart vmapd", fightTime, restTime)
+	}
+	for kind, owner := range now.signs() {
+		s.rivals.seen(kind, fmt.Sprintf("objects of %s came back after they had been removed; %s", owner, what))
+	}
+	if !resting {
+		s.again()
+	}
+}
+
+// signs returns the signs of other proxies, with the owner of each.
+func (f found) signs() map[string]string {
+	kinds := map[string]string{host.KindNFTChain: signIPTables, host.KindLegacyChain: signIPTables, kindTable: signNFTables}
+	signs := map[string]string{}
+	for l, n := range f {
+		kind, ok := kinds[l.Kind]
+		if !ok {
+			kind = signIPVS
+		}
+		if n > 0 && signs[kind] != host.OwnerKubeProxy {
+			signs[kind] = l.Owner
+		}
+	}
+	return signs
+}
+
+// without returns the objects of f that are more than those of other.
+func (f found) without(other found) found {
+	rest := maps.Clone(f)
+	for l, n := range other {
+		rest[l] -= n
+	}
+	maps.DeleteFunc(rest, func(_ host.Leftover, n int) bool { return n <= 0 })
+	return rest
+}
