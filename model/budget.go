@@ -21,11 +21,12 @@ type Budgets struct {
 	// order of their names, and one without endpoints counts as one. Default: 50000, ten times
 	// the pods that one Service has in the largest clusters that are tested.
 	Endpoints int
-	// Entries is the number of frontends of a family times the number of endpoints, which is
-	// rounded up to a power of two: so, a new endpoint seldom changes the part that is served.
-	// The order is that of Frontends. An address is served on all ports or on none. The first
-	// port's cluster IP and node port are always served. Default: 262144, enough for 5,000
-	// endpoints of ten ports with three addresses each.
+	// Entries is the number of frontends of a family times the number of endpoints. This is
+	// rounded up by an eighth at most, so that a new endpoint seldom changes the part that is
+	// served. A Service with both families has half of the budget for each. The order is that
+	// of Frontends. An address is served on all ports or on none. The first port's cluster IP
+	// and node port are always served. Default: 131072, enough for 5,000 endpoints of six ports
+	// with a cluster IP, a node port and two other addresses each; 100 MB of memory, nearly.
 	Entries int
 	// SourceRanges is the number of source ranges of a family times the number of frontends
 	// with addresses of load balancers. Over it, all connections to these are dropped: some of
@@ -43,7 +44,7 @@ type Budgets struct {
 // DefaultBudgets returns the defaults.
 func DefaultBudgets() Budgets {
 	return Budgets{
-		Ports: 1000, Frontends: 10_000, Endpoints: 50_000, Entries: 1 << 18, SourceRanges: 5000, Counters: 100, Problems: 10,
+		Ports: 1000, Frontends: 10_000, Endpoints: 50_000, Entries: 1 << 17, SourceRanges: 5000, Counters: 100, Problems: 10,
 	}
 }
 
@@ -95,8 +96,11 @@ func (b *Builder) part(s *service, f Family, problems *problemList) part {
 		problems.over(EndpointsBudget, "", "more than %d %v endpoints: those of EndpointSlice %s, and of further ones by name, are not served",
 			budgets.Endpoints, f, left.name)
 	}
-	each := powerOf2(endpoints)
+	each := max(1, roundUp(endpoints))
 	entries := budgets.Entries
+	if s.clusterIP(IPv4).IsValid() && s.clusterIP(IPv6).IsValid() {
+		entries /= len(Families)
+	}
 	served := part{}
 	for _, p := range s.ports {
 		cost := each
@@ -144,12 +148,10 @@ func (r *record) offered(f Family, most int) (endpoints int, left *endpointSlice
 // weight is what a slice counts for the budget of endpoints.
 func (s *endpointSlice) weight() int { return max(1, s.len()) }
 
-// powerOf2 rounds up to a power of two.
-func powerOf2(n int) int {
-	if n <= 1 {
-		return 1
-	}
-	return 1 << bits.Len(uint(n-1))
+// roundUp rounds up to a number with four significant bits.
+func roundUp(n int) int {
+	unit := 1 << max(0, bits.Len(uint(n))-4)
+	return (n + unit - 1) / unit * unit
 }
 
 // A keySet is a set that is cheap while it has few keys, as it mostly does.

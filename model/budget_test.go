@@ -15,7 +15,7 @@ import (
 // small are budgets that a test can exceed with few objects.
 func small() model.Config {
 	c := modeltest.Config()
-	c.Budgets = model.Budgets{Ports: 3, Frontends: 12, Endpoints: 6, Entries: 32, SourceRanges: 4, Counters: 2, Problems: 3}
+	c.Budgets = model.Budgets{Ports: 3, Frontends: 12, Endpoints: 6, Entries: 24, SourceRanges: 4, Counters: 2, Problems: 3}
 	return c
 }
 
@@ -67,14 +67,14 @@ func TestBudgets(t *testing.T) {
 		{
 			"entries: addresses", []modeltest.Object{external(web.NodePort(30000), 9).LoadBalancer("30.0.0.1"), slice("a", 1, 5)},
 			map[string]string{"p1": "172.30.0.41 30.0.0.1 20.0.0.1 node port: 5"},
-			[]string{"spec.externalIPs: more than 32 entries (IPv4 frontends times endpoints): external IP 20.0.0.2 and those after it are not served"},
+			[]string{"spec.externalIPs: more than 24 entries (IPv4 frontends times endpoints): external IP 20.0.0.2 and those after it are not served"},
 		},
 		{
 			"entries: ports", []modeltest.Object{external(web.NodePort(30000).TCP("p2", 82).NodePort(30001).TCP("p3", 83).NodePort(30002), 1), slice("a", 1, 5)},
 			map[string]string{"p1": "172.30.0.41 node port: 5", "p2": "172.30.0.41 node port: 5"},
 			[]string{
-				"spec.externalIPs: more than 32 entries (IPv4 frontends times endpoints): external IP 20.0.0.1 and those after it are not served",
-				`spec.ports: more than 32 entries (IPv4 frontends times endpoints): port "p3" and those after it are not served`,
+				"spec.externalIPs: more than 24 entries (IPv4 frontends times endpoints): external IP 20.0.0.1 and those after it are not served",
+				`spec.ports: more than 24 entries (IPv4 frontends times endpoints): port "p3" and those after it are not served`,
 			},
 		},
 		{
@@ -191,5 +191,32 @@ func TestBudgetOfCounters(t *testing.T) {
 		}
 		c.ServiceCounters = true
 		b.SetConfig(c)
+	}
+}
+
+// A Service with both families has half of the entries for each. Rounding keeps the part that
+// is served while the number of endpoints changes by a few.
+func TestBudgetOfEntriesIsForBothFamilies(t *testing.T) {
+	c := modeltest.Config()
+	c.Budgets.Entries = 400
+	served := func(endpoints int, clusterIPs ...string) int {
+		s := modeltest.NewService("ns1/web").On(clusterIPs...).TCP("p1", 81)
+		for i := range 9 {
+			s.ExternalIPs = append(s.ExternalIPs, fmt.Sprintf("20.0.0.%d", i+1))
+		}
+		b := model.NewBuilder(c)
+		s.Set(b)
+		slice("a", 1, endpoints).Set(b)
+		n := 0
+		for sp := range b.Snapshot().Family(model.IPv4).ServicePorts() {
+			n += len(sp.Frontends)
+		}
+		return n
+	}
+	for _, tt := range []struct{ endpoints, one, both int }{{40, 10, 5}, {41, 9, 4}, {44, 9, 4}, {45, 8, 4}, {48, 8, 4}, {49, 7, 3}} {
+		one, both := served(tt.endpoints, "172.30.0.41"), served(tt.endpoints, "172.30.0.41", "fd00:172:30::41")
+		if one != tt.one || both != tt.both {
+			t.Errorf("with %d endpoints, %d frontends of one family and %d of each of two, want %d and %d", tt.endpoints, one, both, tt.one, tt.both)
+		}
 	}
 }

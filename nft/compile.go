@@ -142,7 +142,7 @@ func (r *Ruleset) portElements(sp *model.ServicePort, delta *slotDelta, add func
 	if sp == nil {
 		return
 	}
-	affinity := affinityFor(sp)
+	affinity, had := affinityFor(sp), delta.finder()
 	for _, fe := range sp.Frontends {
 		of, key := scopeOf(fe.Kind), scopeOf(fe.Kind).key(fe.VIP)
 		add(of.set(roleDispatch), Element{Key: key, Verdict: verdict(sp, fe), Comment: elementComment(sp.Name)})
@@ -159,7 +159,7 @@ func (r *Ruleset) portElements(sp *model.ServicePort, delta *slotDelta, add func
 		for _, l := range model.TrafficPolicies {
 			if fe.Uses(l) {
 				set := of.set(endpointsRole(l))
-				r.slotElements(key, sp, fe, l, delta, func(e Element) { add(set, e) })
+				r.slotElements(key, sp, fe, l, delta, had, func(e Element) { add(set, e) })
 			}
 		}
 		switch fe.SourceNAT {

@@ -234,12 +234,42 @@ func (r *Ruleset) slotDeltas(have *Ruleset, old, now *model.ServicePort) slotDel
 	return slotDeltas{&slotDelta{other: now}, &slotDelta{other: old}}
 }
 
+// A finder returns the frontend of the other version with the same address and port.
+type finder func(fe model.Frontend) (model.Frontend, bool)
+
+// finder returns one for d, which may be nil. A Service has few frontends, or thousands.
+func (d *slotDelta) finder() finder {
+	if d == nil {
+		return func(model.Frontend) (fe model.Frontend, ok bool) { return fe, false }
+	}
+	const few = 8
+	if list := d.other.Frontends; len(list) <= few {
+		return func(fe model.Frontend) (model.Frontend, bool) {
+			i := slices.IndexFunc(list, func(o model.Frontend) bool { return o.Kind == fe.Kind && o.VIP == fe.VIP })
+			if i < 0 {
+				return fe, false
+			}
+			return list[i], true
+		}
+	}
+	type key struct {
+		kind model.FrontendKind
+		vip  model.VIP
+	}
+	all := make(map[key]model.Frontend, len(d.other.Frontends))
+	for _, fe := range d.other.Frontends {
+		all[key{fe.Kind, fe.VIP}] = fe
+	}
+	return func(fe model.Frontend) (model.Frontend, bool) {
+		o, ok := all[key{fe.Kind, fe.VIP}]
+		return o, ok
+	}
+}
+
 // slotElements adds the elements of one frontend for a list: of all endpoints or, if the
-// other version has the frontend as well, of those in slots that differ.
-func (r *Ruleset) slotElements(vip string, sp *model.ServicePort, fe model.Frontend, l model.TrafficPolicy, d *slotDelta, add func(Element)) {
-	if d != nil && slices.ContainsFunc(d.other.Frontends, func(o model.Frontend) bool {
-		return o.Kind == fe.Kind && o.VIP == fe.VIP && o.Uses(l)
-	}) {
+// other version had the frontend as well, of those in slots that differ.
+func (r *Ruleset) slotElements(vip string, sp *model.ServicePort, fe model.Frontend, l model.TrafficPolicy, d *slotDelta, had finder, add func(Element)) {
+	if o, ok := had(fe); ok && o.Uses(l) {
 		encodeSlots(vip, len(d.slots[l]), slices.Values(d.slots[l]), add)
 		return
 	}
