@@ -3,11 +3,13 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"maps"
 	"net/netip"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -73,6 +75,7 @@ func openTablesIn(variant string) func(*testing.T, *lab.Namespace) reconcile.Bac
 type tracked struct {
 	*lab.World
 	state   *reconcile.State
+	stop    func()               // ends the programming and the clean-up
 	sinks   map[string]*lab.Sink // by pod, for UDP 8080
 	streams map[string]*lab.Stream
 }
@@ -98,29 +101,48 @@ func newTracked(t *testing.T, open func(*testing.T, *lab.Namespace) reconcile.Ba
 			tr.sinks[p.Name()] = tr.sink(t, p.Namespace, 8080)
 		}
 	}
+	tr.stop = tr.start(t, open)
+	return tr
+}
+
+// start programs the node, and cleans up its flows, until the test ends or stop is called. The
+// objects are none at first.
+func (tr *tracked) start(t *testing.T, open func(*testing.T, *lab.Namespace) reconcile.Backend, objects ...modeltest.Object) (stop func()) {
+	t.Helper()
 	var ns *os.File
-	if err := w.Node.Do(func() (err error) { ns, err = os.Open("/proc/thread-self/ns/net"); return err }); err != nil {
+	if err := tr.Node.Do(func() (err error) { ns, err = os.Open("/proc/thread-self/ns/net"); return err }); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = ns.Close() })
 	log := slog.New(slog.DiscardHandler)
+	backend := open(t, tr.Node)
 	r := conntrack.New(conntrack.Options{
-		Log: log, NetNS: int(ns.Fd()), Interval: 20 * time.Millisecond,
+		Log: log, NetNS: int(ns.Fd()), Interval: 20 * time.Millisecond, Before: backend.(interface {
+			Found(f model.Family) map[model.VIP][]netip.AddrPort
+		}).Found,
 		Report: func(p conntrack.Pass) {
 			if p.Err != nil {
 				t.Errorf("clean-up of %v flows: %v", p.Family, p.Err)
 			}
 		},
 	})
-	builder := modeltest.Builder(labConfig(), modeltest.OurNode(), modeltest.NewServiceCIDR("kubernetes", lab.ClusterIPRange4, lab.ClusterIPRange6))
+	builder := modeltest.Builder(labConfig(), append(objects, modeltest.OurNode(), modeltest.NewServiceCIDR("kubernetes", lab.ClusterIPRange4, lab.ClusterIPRange6))...)
 	tr.state = reconcile.NewState(builder, 0)
-	loop := &reconcile.Loop{State: tr.state, Backend: open(t, w.Node), Log: log, Observers: []reconcile.Observer{r}}
+	loop := &reconcile.Loop{State: tr.state, Backend: backend, Log: log, Observers: []reconcile.Observer{r}}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{}, 2)
 	go func() { loop.Run(ctx); ended <- struct{}{} }()
 	go func() { r.Run(ctx); ended <- struct{}{} }()
-	t.Cleanup(func() { cancel(); <-ended; <-ended })
-	return tr
+	stop = sync.OnceFunc(func() {
+		cancel()
+		<-ended
+		<-ended
+		if c, ok := backend.(io.Closer); ok {
+			_ = c.Close() // its tables are free for the next
+		}
+	})
+	t.Cleanup(stop)
+	return stop
 }
 
 func (tr *tracked) sink(t *testing.T, ns *lab.Namespace, port uint16) *lab.Sink {

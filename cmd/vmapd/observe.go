@@ -67,7 +67,7 @@ func (d *daemon) observe(p *dataplane, state *reconcile.State) *observers {
 		},
 	})
 	if p.name != string(config.IPVS) {
-		o.flows = conntrack.New(conntrack.Options{Log: d.log, Report: func(pass conntrack.Pass) {
+		o.flows = conntrack.New(conntrack.Options{Log: d.log, Before: p.earlier, Report: func(pass conntrack.Pass) {
 			o.metrics.Conntrack(pass.Family, pass.Took, pass.Deleted)
 		}})
 	}

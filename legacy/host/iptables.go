@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net/netip"
 	"time"
 
 	"github.com/vmapd/vmapd/legacy/iptables"
@@ -25,6 +26,9 @@ type ruleFamily struct {
 	have    *iptables.Ruleset // the node's; nil: unknown, read before the next batch
 	left    *iptables.Ruleset // as it was left, if only a Resync made it unknown
 	invalid uint64            // iptables.Saved.Invalid of the last listing
+	// found are the UDP frontends that were there at the start, see Found.
+	found   map[model.VIP][]netip.AddrPort
+	started bool // an Apply worked
 }
 
 // OpenIPTables finds the programs, and the abilities of them and of the kernel. A family without
@@ -86,6 +90,9 @@ func (b *IPTables) applyFamily(ctx context.Context, f *ruleFamily, s *model.Fami
 		if saved, err = save(ctx, f.name); err != nil {
 			return err
 		}
+		if !f.started {
+			f.found = saved.Destinations(model.UDP)
+		}
 		batch = want.Repair(saved)
 		b.read(f, saved, before != nil && batch.Size() != iptables.Diff(before, want).Size())
 	} else {
@@ -109,11 +116,24 @@ func (b *IPTables) applyFamily(ctx context.Context, f *ruleFamily, s *model.Fami
 			}
 		}
 	}
-	f.have, f.left = want, nil
+	f.have, f.left, f.started = want, nil, true
 	if size := batch.Size(); !batch.Empty() {
 		b.log.LogAttrs(ctx, slog.LevelDebug, "applied", slog.String("family", f.family.String()),
 			slog.Int("chains", size.Chains), slog.Int("rules", size.Rules), slog.Int("chains_deleted", size.Deleted),
 			slog.Duration("took", time.Since(start)))
+	}
+	return nil
+}
+
+// Found returns the UDP frontends that an earlier process left in a family's rules, with their
+// endpoints, and forgets them. It must not be called during Apply.
+func (b *IPTables) Found(family model.Family) map[model.VIP][]netip.AddrPort {
+	for _, f := range b.families {
+		if f.family == family {
+			found := f.found
+			f.found = nil
+			return found
+		}
 	}
 	return nil
 }

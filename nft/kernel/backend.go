@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -55,6 +57,9 @@ type familyState struct {
 	left   *nft.Ruleset  // behind the last Apply that worked; nil: none did
 	owned  bool          // the table is claimed
 	late   pendingPurges // maps to purge once more
+	// found are the UDP frontends that were there at the start, see Found.
+	found   map[model.VIP][]netip.AddrPort
+	started bool // an Apply worked
 	// unreadable: the table could not be read at the last try, for no reason that the
 	// kernel gave.
 	unreadable bool
@@ -208,7 +213,7 @@ func (b *Backend) applyFamily(ctx context.Context, st *familyState, s *model.Fam
 			return err
 		}
 	}
-	st.have, st.left = want, want
+	st.have, st.left, st.started = want, want, true
 	st.update(func(to *shared) {
 		to.stats.Rejected = 0
 		if repair {
@@ -263,6 +268,7 @@ func (b *Backend) compareWithKernel(ctx context.Context, st *familyState, s *mod
 	var before nft.Slots
 	if table != nil {
 		before = table
+		st.find(table)
 	}
 	want := options.Compile(before, s)
 	batch := nft.DiffTable(table, want)
@@ -280,6 +286,31 @@ func (b *Backend) compareWithKernel(ctx context.Context, st *familyState, s *mod
 		return nil, nil, err
 	}
 	return want, batch, nil
+}
+
+// find notes the frontends of a table that an earlier process left. Another try may find others:
+// a part of a large batch may have been done, or that process still runs.
+func (st *familyState) find(table *nft.Table) {
+	if st.started {
+		return
+	}
+	if st.found == nil {
+		st.found = map[model.VIP][]netip.AddrPort{}
+	}
+	maps.Copy(st.found, table.Destinations(model.UDP))
+}
+
+// Found returns the UDP frontends that an earlier process left in a family's table, with their
+// endpoints, and forgets them. It must not be called during Apply.
+func (b *Backend) Found(f model.Family) map[model.VIP][]netip.AddrPort {
+	for _, st := range b.families {
+		if st.family == f {
+			found := st.found
+			st.found = nil
+			return found
+		}
+	}
+	return nil
 }
 
 // claim takes over a table that an earlier process left. It changes nothing in it.

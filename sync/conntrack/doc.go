@@ -11,7 +11,16 @@
 //
 // After a pass, each UDP flow to a frontend has as its reply source an endpoint of that
 // service port that serves; it may be terminating. The next packet of a deleted flow is a
-// first packet again. Traffic policies, hints and source ranges do not matter: they apply to
+// first packet again. The flows of frontends that are gone end, too: of a Service, of an address
+// that ceases to be a node-port address, and of those that the dataplane still had when the
+// process started (Options.Before). There only endpoints count that the frontend had, because
+// another program may translate its address.
+//
+// A host that has a Service's address, or had it before the Service, may answer a client whose
+// flow was just deleted, and so begin a flow that no rule sees. For a minute after a deletion,
+// passes look for such flows, see lateAnswers.
+//
+// Traffic policies, hints and source ranges do not matter: they apply to
 // new flows only.
 //
 // TCP and SCTP connections end by themselves. Their flows are deleted only if the Service or

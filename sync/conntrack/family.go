@@ -17,32 +17,60 @@ type family struct {
 	// frontends are those of the service ports with model.ServicePort.EndsStale.
 	frontends map[model.VIP]*model.ServicePort
 	leaving   map[model.ServicePortName]leavers
+	late      lateAnswers
 	todo      todo
 }
 
 // todo has the frontends for the next pass.
 type todo struct {
-	frontends map[model.VIP]model.ServicePortName // with their present or former service ports
-	all       bool                                // all frontends
-	strays    bool                                // also flows to unused cluster IPs
+	frontends map[model.VIP]holder // with their present or former service ports
+	all       bool                 // all frontends
+	strays    bool                 // also flows to unused cluster IPs
+}
+
+// holder is the service port that has, or had, a frontend.
+type holder struct {
+	name model.ServicePortName
+	// endpoints, unless nil, are all those that the frontend can have had: if nobody has it any
+	// more, flows that others answer are not ours. Another program may translate the address.
+	endpoints map[netip.AddrPort]struct{}
 }
 
 func (t *todo) empty() bool { return len(t.frontends) == 0 && !t.all }
 
 func (t *todo) add(name model.ServicePortName, vips iter.Seq[model.VIP]) {
-	if t.frontends == nil {
-		t.frontends = map[model.VIP]model.ServicePortName{}
-	}
 	for vip := range vips {
-		t.frontends[vip] = name
+		t.hold(vip, holder{name: name})
 	}
+}
+
+// hold adds a frontend. Of two holders the later one has the name, and both have endpoints.
+func (t *todo) hold(vip model.VIP, h holder) {
+	if t.frontends == nil {
+		t.frontends = map[model.VIP]holder{}
+	}
+	if earlier, ok := t.frontends[vip]; ok {
+		h.endpoints = union(earlier.endpoints, h.endpoints)
+	}
+	t.frontends[vip] = h
+}
+
+// union returns the endpoints of both; nil stands for all.
+func union(a, b map[netip.AddrPort]struct{}) map[netip.AddrPort]struct{} {
+	if a == nil || b == nil {
+		return nil
+	}
+	all := maps.Clone(a)
+	maps.Copy(all, b)
+	return all
 }
 
 // merge adds the work of a failed pass. For a frontend in both, the later service port wins.
 func (t *todo) merge(failed todo) {
-	if failed.frontends != nil {
-		maps.Copy(failed.frontends, t.frontends)
-		t.frontends = failed.frontends
+	later := t.frontends
+	t.frontends = failed.frontends
+	for vip, h := range later {
+		t.hold(vip, h)
 	}
 	t.all, t.strays = t.all || failed.all, t.strays || failed.strays
 }
@@ -54,8 +82,9 @@ type leavers struct {
 	frontends map[model.VIP]struct{}       // of the service port while they served
 }
 
-// take notes the changes since the snapshot before. Its cost depends on their number.
-func (f *family) take(s *model.FamilySnapshot, now time.Time) {
+// take notes the changes since the snapshot before. Its cost depends on their number. before is
+// for the first snapshot: see Options.Before.
+func (f *family) take(s *model.FamilySnapshot, before map[model.VIP][]netip.AddrPort, now time.Time) {
 	old := f.applied
 	f.applied = s
 	if old == nil {
@@ -66,10 +95,66 @@ func (f *family) take(s *model.FamilySnapshot, now time.Time) {
 		old = &model.FamilySnapshot{}
 	} else if !slices.Equal(old.NodePortAddrs, s.NodePortAddrs) {
 		f.todo.all = true
+		f.closeNodePorts(lost(old.NodePortAddrs, s.NodePortAddrs))
 	}
 	for c := range s.ServicePortChanges(old) {
 		f.change(c, now)
 	}
+	for vip, endpoints := range before {
+		if !f.owns(vip) {
+			f.todo.hold(vip, holder{endpoints: setOf(slices.Values(endpoints))})
+		}
+	}
+}
+
+// closeNodePorts adds the UDP node ports on addresses that ceased to be node-port addresses.
+func (f *family) closeNodePorts(addrs []netip.Addr) {
+	if len(addrs) == 0 {
+		return
+	}
+	for vip, sp := range f.frontends {
+		if isNodePort(vip) {
+			f.closeNodePort(addrs, vip, holder{sp.Name, setOf(serving(sp))})
+		}
+	}
+	f.closePending(addrs)
+}
+
+// closePending does so for the node ports that wait for a pass: flows may go to endpoints that
+// they no longer have.
+func (f *family) closePending(addrs []netip.Addr) {
+	for vip, h := range maps.Clone(f.todo.frontends) {
+		if isNodePort(vip) {
+			f.closeNodePort(addrs, vip, h)
+		}
+	}
+}
+
+func (f *family) closeNodePort(addrs []netip.Addr, vip model.VIP, h holder) {
+	for _, vip.Addr = range addrs {
+		f.todo.hold(vip, h)
+	}
+}
+
+func isNodePort(vip model.VIP) bool { return vip.Protocol == model.UDP && vip.Addr.IsUnspecified() }
+
+// lost returns the addresses of before that after lacks. Both are sorted.
+func lost(before, after []netip.Addr) []netip.Addr {
+	return slices.DeleteFunc(slices.Clone(before), func(a netip.Addr) bool { return has(after, a) })
+}
+
+// has reports whether a sorted list has an address.
+func has(sorted []netip.Addr, a netip.Addr) bool {
+	_, ok := slices.BinarySearchFunc(sorted, a, netip.Addr.Compare)
+	return ok
+}
+
+func setOf[K comparable](list iter.Seq[K]) map[K]struct{} {
+	set := map[K]struct{}{}
+	for k := range list {
+		set[k] = struct{}{}
+	}
+	return set
 }
 
 func (f *family) change(c model.Change[*model.ServicePort], now time.Time) {
@@ -160,7 +245,19 @@ func (f *family) due(now time.Time) (next time.Time) {
 			}
 		}
 	}
+	for _, vip := range f.late.due(now, f.owns) {
+		f.todo.hold(vip, holder{})
+	}
+	if look := f.late.look; !look.IsZero() && (next.IsZero() || look.Before(next)) {
+		next = look
+	}
 	return next
+}
+
+// owns reports whether a service port has a frontend.
+func (f *family) owns(vip model.VIP) bool {
+	_, ok := lookup(f.frontends, f.applied.NodePortAddrs, vip)
+	return ok
 }
 
 // begin takes the pending work. The rules are nil if there is none.
@@ -171,14 +268,19 @@ func (f *family) begin(now time.Time) (*rules, todo) {
 	}
 	taken := f.todo
 	f.todo = todo{}
-	r := &rules{now: now, frontends: map[model.VIP]rule{}, nodePortAddrs: f.applied.NodePortAddrs}
+	r := &rules{
+		now: now, frontends: map[model.VIP]rule{},
+		nodeAddrs: f.applied.NodeAddrs, nodePortAddrs: f.applied.NodePortAddrs, expected: f.late.expected(),
+	}
 	if taken.all {
 		for vip, sp := range f.frontends {
 			r.frontends[vip] = f.rule(vip, sp.Name)
 		}
 	}
-	for vip, name := range taken.frontends {
-		r.frontends[vip] = f.rule(vip, name)
+	for vip, h := range taken.frontends {
+		to := f.rule(vip, h.name)
+		to.endpoints = h.endpoints
+		r.frontends[vip] = to
 		if !vip.Addr.IsUnspecified() {
 			continue
 		}
@@ -216,8 +318,10 @@ func (f *family) until(name model.ServicePortName) map[netip.AddrPort]time.Time 
 
 // end notes the result of a pass.
 func (f *family) end(r *rules, taken todo, err error) {
+	f.late.note(r)
 	if err != nil {
 		f.todo.merge(taken)
+		f.closePending(lost(r.nodePortAddrs, f.applied.NodePortAddrs))
 		return
 	}
 	for name, l := range f.leaving {

@@ -41,10 +41,15 @@ type query struct {
 	family   model.Family
 	protocol model.Protocol
 	port     uint16 // the original destination's; 0: any
+	source   bool   // the port is the original source's instead
 }
 
 func (q query) matches(f *flow) bool {
-	return f.protocol == q.protocol && (q.port == 0 || f.dest.Port() == q.port)
+	port := f.dest.Port()
+	if q.source {
+		port = f.source.Port()
+	}
+	return f.protocol == q.protocol && (q.port == 0 || port == q.port)
 }
 
 // maxQueries is the largest number of queries by port; more become one by protocol. Among a
@@ -65,14 +70,18 @@ func (r *rules) queries(f model.Family) []query {
 		if !rule.gone && r.now.Before(rule.until[netip.AddrPort{}]) {
 			continue // no flow can be stale yet
 		}
-		byProtocol = add(byProtocol, query{f, vip.Protocol, 0})
-		if len(byPort) <= maxQueries {
-			byPort = add(byPort, query{f, vip.Protocol, vip.Port})
+		byProtocol = add(byProtocol, query{family: f, protocol: vip.Protocol})
+		if len(byPort) > maxQueries {
+			continue
+		}
+		byPort = add(byPort, query{f, vip.Protocol, vip.Port, false})
+		if vip.Protocol == model.UDP && !rule.gone {
+			byPort = add(byPort, query{f, vip.Protocol, vip.Port, true}) // see answers
 		}
 	}
 	switch {
 	case len(r.strays) > 0:
-		return add(byProtocol, query{f, model.UDP, 0})
+		return add(byProtocol, query{family: f, protocol: model.UDP})
 	case len(byPort) > maxQueries:
 		return byProtocol
 	}
@@ -81,8 +90,9 @@ func (r *rules) queries(f model.Family) []query {
 
 // Bits of ctaFilterOrigFlags, from the kernel's net/netfilter/nf_internals.h.
 const (
-	filterProtocol = 1 << 3
-	filterPort     = 1 << 5
+	filterProtocol   = 1 << 3
+	filterSourcePort = 1 << 4
+	filterPort       = 1 << 5
 )
 
 func (q query) message() (netlink.Message, error) {
@@ -91,9 +101,15 @@ func (q query) message() (netlink.Message, error) {
 	ae.Nested(nl.CTA_TUPLE_ORIG, func(ae *netlink.AttributeEncoder) error {
 		ae.Nested(nl.CTA_TUPLE_PROTO, func(ae *netlink.AttributeEncoder) error {
 			ae.Uint8(nl.CTA_PROTO_NUM, uint8(q.protocol))
-			if q.port != 0 {
+			port := binary.BigEndian.AppendUint16(nil, q.port)
+			switch {
+			case q.port == 0:
+			case q.source:
+				flags |= filterSourcePort
+				ae.Bytes(nl.CTA_PROTO_SRC_PORT, port)
+			default:
 				flags |= filterPort
-				ae.Bytes(nl.CTA_PROTO_DST_PORT, binary.BigEndian.AppendUint16(nil, q.port))
+				ae.Bytes(nl.CTA_PROTO_DST_PORT, port)
 			}
 			return nil
 		})
@@ -269,6 +285,7 @@ func (t *table) sweep(ctx context.Context, f model.Family, r *rules) (seen, dele
 			if !r.stale(&flow) {
 				continue
 			}
+			r.note(&flow)
 			if stale = append(stale, flow); len(stale) == chunk {
 				if err := flush(); err != nil {
 					t.interrupt()

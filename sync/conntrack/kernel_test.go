@@ -10,6 +10,7 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -192,6 +193,9 @@ func TestSweepDeletesWhatIsStaleAndNothingElse(t *testing.T) {
 		"udp 172.30.0.10:53 from 10.0.0.2:8054",
 		"udp 172.30.0.10:53",
 	}
+	begun := func(n int) string { return fmt.Sprintf("udp 203.0.113.9:%d begun-by 172.30.0.10:53", 40000+n) }
+	stay = append(stay, "udp 203.0.113.9:40000 begun-by 172.30.0.10:54", "tcp"+begun(1)[3:])
+	go4 = append(go4, begun(2))
 	go6 := []string{
 		"udp [fd00:172:30::10]:53 from [fd00:10::3]:8053",
 		"udp [fd00:172:30::10]:53",
@@ -202,33 +206,30 @@ func TestSweepDeletesWhatIsStaleAndNothingElse(t *testing.T) {
 		more         int // frontends that nobody sends to
 		seen4, seen6 int
 	}{
-		{"by port", query.message, 0, 7, 4},
-		{"by protocol", query.message, maxQueries, 8, 4},
+		{"by port", query.message, 0, 8, 4},
+		{"by protocol", query.message, maxQueries, 10, 4},
 		// As before Linux 5.8. It is asked once, not for each port.
 		{"by a kernel that does not filter", func(q query) (netlink.Message, error) {
 			return message(msgGet, netlink.Request|netlink.Dump, q.family, netlink.NewAttributeEncoder())
-		}, 2, 10, 5},
+		}, 2, 13, 5},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			n := newNamespace(t)
 			n.create(t, 1, func(int) flow { return zone })
-			numbered := func(texts []string) func(i int) flow {
+			numbered := func(texts []string, first int) func(i int) flow {
 				return func(i int) flow {
 					f := parse(t, texts[i])
-					f.source = netip.AddrPortFrom(f.source.Addr(), uint16(i+1))
-					f.replyDest = f.source
+					if !strings.Contains(texts[i], "begun-by") {
+						f.source = netip.AddrPortFrom(f.source.Addr(), uint16(first+i))
+						f.replyDest = f.source
+					}
 					return f
 				}
 			}
-			n.create(t, len(stay), numbered(stay))
+			n.create(t, len(stay), numbered(stay, 1))
 			want := n.list(t)
 			stale := slices.Concat(go4, go6)
-			n.create(t, len(stale), func(i int) flow {
-				f := numbered(stale)(i)
-				f.source = netip.AddrPortFrom(f.source.Addr(), uint16(i+1001))
-				f.replyDest = f.source
-				return f
-			})
+			n.create(t, len(stale), numbered(stale, 1001))
 			if got := len(n.list(t)); got != len(stay)+len(stale)+1 {
 				t.Fatalf("%d flows, want %d: nothing is tested", got, len(stay)+len(stale)+1)
 			}

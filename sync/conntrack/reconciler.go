@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -28,6 +29,10 @@ type Options struct {
 	// Interval is the least time between the end of a pass and the next. 0 means
 	// DefaultInterval.
 	Interval time.Duration
+	// Before, unless it is nil, is called for each family once, in its first Done without a
+	// failure. It returns the UDP frontends that the dataplane had before this process started,
+	// with their endpoints. Those that are gone, are gone with their flows.
+	Before func(model.Family) map[model.VIP][]netip.AddrPort
 	// Report, if not nil, is called after each pass. Run waits for it.
 	Report func(Pass)
 }
@@ -81,9 +86,14 @@ func (r *Reconciler) Done(round reconcile.Round) {
 	now := time.Now()
 	r.mu.Lock()
 	for _, f := range model.Families {
-		if !round.Failed[f] {
-			r.families[f].take(round.Snapshot.Family(f), now)
+		if round.Failed[f] {
+			continue
 		}
+		var before map[model.VIP][]netip.AddrPort
+		if r.families[f].applied == nil && r.options.Before != nil {
+			before = r.options.Before(f)
+		}
+		r.families[f].take(round.Snapshot.Family(f), before, now)
 	}
 	r.mu.Unlock()
 	reconcile.Signal(r.heard)

@@ -13,8 +13,13 @@ type rules struct {
 	now time.Time
 	// frontends have the unspecified address for node ports.
 	frontends map[model.VIP]rule
-	// nodePortAddrs are the node-port addresses, sorted.
-	nodePortAddrs []netip.Addr
+	// nodeAddrs are the node's own addresses, and nodePortAddrs the node-port addresses. Both
+	// are sorted.
+	nodeAddrs, nodePortAddrs []netip.Addr
+	// expected are late answers that may come, see lateAnswers; nil: none.
+	expected map[answer]struct{}
+	// ended are the late answers that the pass makes possible. The pass fills it.
+	ended []answer
 	// strays are ranges in which translated UDP flows to other addresses are stale, too.
 	strays []netip.Prefix
 }
@@ -29,6 +34,9 @@ type rule struct {
 	// stale. The zero AddrPort stands for endpoints without an entry. Without that entry,
 	// their connections are stale.
 	until map[netip.AddrPort]time.Time
+	// endpoints, unless nil, are the only ones whose flows can be stale when the frontend is
+	// gone, see holder.
+	endpoints map[netip.AddrPort]struct{}
 }
 
 // stale reports whether a flow must be deleted.
@@ -42,8 +50,40 @@ func (r *rules) stale(f *flow) bool {
 	if rule, ok := lookup(r.frontends, r.nodePortAddrs, vip); ok {
 		return rule.stale(f, r.now)
 	}
-	return f.protocol == model.UDP && f.translated &&
-		slices.ContainsFunc(r.strays, func(p netip.Prefix) bool { return p.Contains(f.dest.Addr()) })
+	if f.protocol != model.UDP {
+		return false
+	}
+	if f.translated {
+		return slices.ContainsFunc(r.strays, func(p netip.Prefix) bool { return p.Contains(f.dest.Addr()) })
+	}
+	return r.answers(f)
+}
+
+// answers reports whether an untranslated UDP flow has a frontend as its source, so that what
+// its clients send there counts as replies and is never translated, see lateAnswers. A flow
+// whose source something else translates is different: its replies go elsewhere.
+//
+// The node's own processes may send from the number of a node port, or of a port of an
+// external IP which is the node's: only an answer to a flow that was deleted is certain to be
+// one.
+func (r *rules) answers(f *flow) bool {
+	if f.source != f.replyDest {
+		return false
+	}
+	rule, ok := lookup(r.frontends, r.nodePortAddrs, vipOf(f.source))
+	if !ok || rule.gone || serves(rule.port, f.source) {
+		return false
+	}
+	if _, ok := r.expected[answer{f.source, f.dest}]; ok {
+		return true
+	}
+	a := f.source.Addr()
+	return !has(r.nodeAddrs, a) && !has(r.nodePortAddrs, a)
+}
+
+// vipOf returns the VIP of an address and UDP port.
+func vipOf(a netip.AddrPort) model.VIP {
+	return model.VIP{Addr: a.Addr(), Protocol: model.UDP, Port: a.Port()}
 }
 
 func (r rule) stale(f *flow, now time.Time) bool {
@@ -54,6 +94,9 @@ func (r rule) stale(f *flow, now time.Time) bool {
 	// may belong to another host that the flow really reaches; and an untranslated TCP
 	// connection is always with another host.
 	if !f.translated && (r.gone || f.protocol != model.UDP) {
+		return false
+	}
+	if _, was := r.endpoints[f.replySource]; r.gone && r.endpoints != nil && !was {
 		return false
 	}
 	until, ok := r.until[f.replySource]
@@ -83,7 +126,7 @@ func serves(sp *model.ServicePort, a netip.AddrPort) bool {
 func lookup[V any](frontends map[model.VIP]V, nodePortAddrs []netip.Addr, vip model.VIP) (V, bool) {
 	v, ok := frontends[vip]
 	if !ok {
-		if _, isNode := slices.BinarySearchFunc(nodePortAddrs, vip.Addr, netip.Addr.Compare); isNode {
+		if has(nodePortAddrs, vip.Addr) {
 			vip.Addr = model.FamilyOf(vip.Addr).Unspecified()
 			v, ok = frontends[vip]
 		}

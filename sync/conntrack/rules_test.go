@@ -19,7 +19,8 @@ import (
 // outside 203.0.113.0/24, and their IPv6 twins.
 
 // parse reads "udp 172.30.0.10:53 from 10.0.0.2:8053": a flow to the first address that the
-// second answers. Without the second, it is not translated.
+// second answers. Without the second, it is not translated. "udp 203.0.113.9:40000 begun-by
+// 192.168.99.10:53" is a flow in the other direction.
 func parse(t testing.TB, text string) flow {
 	t.Helper()
 	fields := strings.Fields(text)
@@ -32,8 +33,11 @@ func parse(t testing.TB, text string) flow {
 	if f.dest.Addr().Is6() {
 		f.source = netip.MustParseAddrPort("[2001:db8:203::9]:40000")
 	}
+	if len(fields) > 2 && fields[2] == "begun-by" {
+		f.source = netip.MustParseAddrPort(fields[3])
+	}
 	f.replySource, f.replyDest = f.dest, f.source
-	if len(fields) > 2 {
+	if len(fields) > 2 && fields[2] == "from" {
 		f.replySource = netip.MustParseAddrPort(fields[3])
 		f.translated = true
 	}
@@ -54,7 +58,7 @@ func newCluster(objects ...modeltest.Object) *cluster {
 func (c *cluster) apply(now time.Time) {
 	s := c.Snapshot()
 	for _, f := range model.Families {
-		c.families[f].take(s.Family(f), now)
+		c.families[f].take(s.Family(f), nil, now)
 	}
 }
 
@@ -70,6 +74,7 @@ func (c *cluster) pass(t testing.TB, now time.Time, flows ...string) (deleted []
 		did = true
 		for _, text := range flows {
 			if flow := parse(t, text); model.FamilyOf(flow.dest.Addr()) == model.Families[i] && r.stale(&flow) {
+				r.note(&flow)
 				deleted = append(deleted, text)
 			}
 		}

@@ -1,0 +1,79 @@
+package nft
+
+import (
+	"iter"
+	"net/netip"
+
+	"github.com/vmapd/vmapd/model"
+)
+
+// Destinations returns the frontends of a protocol in the table, with their endpoints. Those of a
+// node port have its addresses. Connections that began under this table went there.
+func (t *Table) Destinations(p model.Protocol) map[model.VIP][]netip.AddrPort {
+	found := map[model.VIP][]netip.AddrPort{}
+	for vip := range t.frontends(scopeAddr, p) {
+		found[vip] = nil // also if it has no endpoints: a node port of that number has no say
+	}
+	for vip, e := range t.translations(scopeAddr, p) {
+		found[vip] = append(found[vip], e)
+	}
+	nodePorts := map[model.VIP][]netip.AddrPort{}
+	for vip, e := range t.translations(scopeNodePort, p) {
+		nodePorts[vip] = append(nodePorts[vip], e)
+	}
+	for a := range t.Elements[NodePortIPs].All() {
+		for vip, endpoints := range nodePorts {
+			vip.Addr = decodeAddr(a.Key)
+			if _, ok := found[vip]; !ok {
+				found[vip] = endpoints
+			}
+		}
+	}
+	return found
+}
+
+// frontends yields the frontends in a verdict map.
+func (t *Table) frontends(s scope, p model.Protocol) iter.Seq[model.VIP] {
+	return func(yield func(model.VIP) bool) {
+		for e := range t.Elements[s.set(roleDispatch)].All() {
+			if vip, ok := s.vip(t.Family, e.Key); ok && vip.Protocol == p && !yield(vip) {
+				return
+			}
+		}
+	}
+}
+
+// translations yields the endpoints in the slots of frontends. One may come more than once.
+func (t *Table) translations(s scope, p model.Protocol) iter.Seq2[model.VIP, netip.AddrPort] {
+	return func(yield func(model.VIP, netip.AddrPort) bool) {
+		for _, l := range model.TrafficPolicies {
+			for e := range t.Elements[s.set(endpointsRole(l))].All() {
+				vip, ok := s.vip(t.Family, e.Key)
+				if !ok || vip.Protocol != p {
+					continue
+				}
+				if endpoint, err := endpointOf(t.Family, e.Data); err == nil && !yield(vip, endpoint) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// vip reads the frontend with which a key of these frontends' sets begins, see key.
+func (s scope) vip(f model.Family, key string) (vip model.VIP, ok bool) {
+	vip.Addr = f.Unspecified()
+	width := 0
+	if s == scopeAddr {
+		width = Addr.Width(f)
+	}
+	if len(key) < width+2*registerSize {
+		return vip, false
+	}
+	if width > 0 {
+		vip.Addr = decodeAddr(key[:width])
+	}
+	vip.Protocol = model.Protocol(key[width])
+	vip.Port = decodePort(key[width+registerSize:])
+	return vip, true
+}

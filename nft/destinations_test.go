@@ -1,0 +1,37 @@
+package nft_test
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/nft"
+)
+
+func TestDestinationsOfATable(t *testing.T) {
+	s := dualStack().Snapshot()
+	at, compare := netip.MustParseAddrPort, cmp.Options{
+		cmpopts.EquateComparable(netip.AddrPort{}), cmpopts.SortSlices(func(a, b netip.AddrPort) bool { return a.Compare(b) < 0 }),
+	}
+	vip := func(p model.Protocol, a string) model.VIP {
+		return model.VIP{Addr: at(a).Addr(), Protocol: p, Port: at(a).Port()}
+	}
+	pods := func(port string) []netip.AddrPort {
+		return []netip.AddrPort{at("10.0.0.2:" + port), at("10.0.0.3:" + port)}
+	}
+	four := tableOf(t, nft.Compile(nil, s.Family(model.IPv4)))
+	equal(t, "UDP", map[model.VIP][]netip.AddrPort{
+		vip(model.UDP, "172.30.0.41:53"): pods("5353"), vip(model.UDP, "192.168.98.11:53"): pods("5353"),
+		vip(model.UDP, "192.168.99.11:53"): pods("5353"),
+	}, four.Destinations(model.UDP), compare)
+	equal(t, "TCP", map[model.VIP][]netip.AddrPort{
+		vip(model.TCP, "172.30.0.41:80"): pods("8080"), vip(model.TCP, "192.168.98.11:80"): pods("8080"),
+		vip(model.TCP, "192.168.99.11:80"): pods("8080"), vip(model.TCP, "192.168.0.2:30001"): pods("8080"),
+		vip(model.TCP, "172.30.0.42:80"): nil,
+	}, four.Destinations(model.TCP), compare)
+	six := tableOf(t, nft.Compile(nil, s.Family(model.IPv6))).Destinations(model.TCP)
+	equal(t, "IPv6", []netip.AddrPort{at("[fd00:10::2]:8080")}, six[vip(model.TCP, "[fd00:192:168::2]:30001")], compare)
+}

@@ -1,0 +1,168 @@
+package conntrack
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/modeltest"
+)
+
+// wantPass checks which flows a pass deletes.
+func (c *cluster) wantPass(t *testing.T, what string, now time.Time, want, flows []string) {
+	t.Helper()
+	got, _ := c.pass(t, now, flows...)
+	slices.Sort(got)
+	want = slices.Sorted(slices.Values(want))
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s: deleted (-want +got):\n%s", what, diff)
+	}
+}
+
+// nodePortsAt gives flows to the node port of dns on addresses, answered by pods.
+func nodePortsAt(addrs, pods []string) (list []string) {
+	for _, a := range addrs {
+		for _, pod := range pods {
+			list = append(list, fmt.Sprintf("udp %s:30053 from %s:8053", a, pod))
+		}
+	}
+	return list
+}
+
+// The flows to the node port on an address that is one no more end, also if its endpoint went
+// at the same time. Those that another program translates do not.
+func TestAnAddressIsNoNodePortAddressAnyMore(t *testing.T) {
+	now := modeltest.Moment(0)
+	c := newCluster(append(dnsSlices(nil, 2), dns())...)
+	c.apply(now)
+	c.pass(t, now)
+	elsewhere := modeltest.NewNode(modeltest.NodeName, "192.168.0.101", "fd00:192:168::101")
+	ours := nodePortsAt([]string{"192.168.0.2", "[fd00:192:168::2]"}, []string{"10.0.0.2", "[fd00:10::2]"})
+	ours = slices.DeleteFunc(ours, func(f string) bool { return (f[4] == '[') != (f[len(f)-6] == ']') })
+	theirs := nodePortsAt([]string{"192.168.0.2"}, []string{"10.0.0.9"})
+	stay := slices.Concat(theirs, others, []string{
+		"udp 192.168.0.2:30053", "tcp 192.168.0.2:30053 from 10.0.0.2:8053", "udp 192.168.0.7:30053 from 10.0.0.2:8053",
+	})
+	set(c, append(dnsSlices(nil, 3), elsewhere)...)
+	c.apply(now)
+	c.wantPass(t, "another address", now, ours, slices.Concat(ours, stay))
+
+	// Two changes before a pass, which fails while a third one comes.
+	set(c, modeltest.OurNode())
+	c.apply(now)
+	c.pass(t, now)
+	set(c, dnsSlices(nil, 4)...)
+	c.apply(now)
+	f := &c.families[model.IPv4]
+	r, taken := f.begin(now)
+	set(c, elsewhere)
+	c.apply(now)
+	f.end(r, taken, fmt.Errorf("no"))
+	late := nodePortsAt([]string{"192.168.0.2"}, []string{"10.0.0.3", "10.0.0.4"})
+	c.wantPass(t, "after a failure", now, late, slices.Concat(late, others))
+}
+
+// The frontends that were there before the process started, and their endpoints, are known.
+func TestWhatWentBeforeTheStart(t *testing.T) {
+	now := modeltest.Moment(0)
+	vip := func(a string) model.VIP {
+		at := netip.MustParseAddrPort(a)
+		return model.VIP{Addr: at.Addr(), Protocol: model.UDP, Port: at.Port()}
+	}
+	pod := []netip.AddrPort{netip.MustParseAddrPort("10.0.0.2:8053")}
+	before := map[model.VIP][]netip.AddrPort{
+		vip("192.168.98.99:53"): pod, vip("192.168.0.2:30099"): pod, vip("192.168.0.7:30053"): pod,
+		vip("192.168.98.10:53"): {netip.MustParseAddrPort("10.0.0.9:8053")}, vip("192.168.98.98:53"): nil,
+	}
+	c := newCluster(append(dnsSlices(nil, 2), dns())...)
+	f := &c.families[model.IPv4]
+	f.take(c.Snapshot().Family(model.IPv4), before, now)
+	stale := []string{
+		"udp 192.168.98.99:53 from 10.0.0.2:8053", "udp 192.168.0.2:30099 from 10.0.0.2:8053",
+		"udp 192.168.0.7:30053 from 10.0.0.2:8053", "udp 192.168.98.10:53 from 10.0.0.9:8053",
+	}
+	stay := slices.Concat(others[:6], []string{
+		"udp 192.168.98.99:53", "udp 192.168.98.99:53 from 10.0.0.9:8053", "tcp 192.168.98.99:53 from 10.0.0.2:8053",
+		"udp 192.168.98.98:53 from 10.0.0.2:8053", "udp 192.168.98.10:53 from 10.0.0.2:8053",
+	})
+	c.wantPass(t, "the first pass", now, stale, slices.Concat(stale, stay))
+	f.todo.all = true
+	c.wantPass(t, "an audit", now, stale[3:], slices.Concat(stale, stay))
+}
+
+func TestLateAnswers(t *testing.T) {
+	const toClient, ourClient = "udp 203.0.113.9:40000 begun-by ", "udp 203.0.113.9:40001 begun-by "
+	late := []string{toClient + "192.168.98.10:53", toClient + "192.168.0.2:30053"}
+	// Nobody knows whether these are answers. On the node, its own processes may be the senders.
+	unknown := []string{ourClient + "192.168.98.10:53"}
+	stay := slices.Concat(others, []string{
+		ourClient + "192.168.0.2:30053",                    // the node's own
+		"udp 203.0.113.9:40000 begun-by 192.168.98.10:54",  // no port of the Service
+		"udp 203.0.113.9:40000 begun-by 10.0.0.2:8053",     // the pod's own
+		"tcp 203.0.113.9:40000 begun-by 192.168.98.10:53",  // TCP
+		"udp 203.0.113.9:40000 begun-by 192.168.98.200:53", // nobody's
+	})
+	now := modeltest.Moment(0)
+	c := newCluster(dnsSlices(nil, 2)...)
+	c.apply(now)
+	c.pass(t, now)
+	set(c, dns())
+	c.apply(now)
+	early := []string{"udp 192.168.98.10:53", "udp 192.168.0.2:30053"}
+	c.wantPass(t, "a new Service", now, slices.Concat(early, unknown), slices.Concat(early, stay, unknown))
+
+	f := &c.families[model.IPv4]
+	for _, after := range []time.Duration{1, 2, 4, 6, 14, 30} { // each finds the next time
+		if next := f.due(now); !next.After(now) {
+			t.Fatalf("the next look is at %v, want later than %v", next, now)
+		}
+		now = f.due(now)
+		want := late
+		if after != 1 && after != 4 {
+			want = nil // the pause doubles
+		}
+		c.wantPass(t, fmt.Sprintf("look %d", after), now, want, slices.Concat(want, stay))
+	}
+	now = now.Add(2 * lookFor)
+	if got, did := c.pass(t, now, late...); did || len(got) > 0 {
+		t.Errorf("much later: deleted %q, want no pass", got)
+	}
+	if next := f.due(now); !next.IsZero() {
+		t.Errorf("still looks at %v", next)
+	}
+}
+
+// A sender whose source is translated, as by masquerading, uses a number that replies go to.
+func TestASourceThatIsTranslatedIsNoLateAnswer(t *testing.T) {
+	c := newCluster(append(dnsSlices(nil, 2), dns())...)
+	c.apply(modeltest.Moment(0))
+	r, _ := c.families[model.IPv4].begin(modeltest.Moment(0))
+	f := parse(t, "udp 203.0.113.9:40000 begun-by 192.168.98.10:53")
+	if !r.stale(&f) {
+		t.Error("it stays untranslated: nothing is tested")
+	}
+	f.replyDest = netip.MustParseAddrPort("192.168.0.2:1024")
+	if r.stale(&f) {
+		t.Error("it goes")
+	}
+}
+
+func TestTheMemoryOfLateAnswersIsBounded(t *testing.T) {
+	r := &rules{now: modeltest.Moment(0)}
+	for i := range 2 * mostAnswers {
+		f := parse(t, "udp 192.168.98.10:53")
+		f.source = netip.AddrPortFrom(f.source.Addr(), uint16(i))
+		r.note(&f)
+	}
+	var l lateAnswers
+	l.note(r)
+	l.note(r)
+	if len(l.until) != mostAnswers {
+		t.Errorf("want %d, got %d", mostAnswers, len(l.until))
+	}
+}
