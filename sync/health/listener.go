@@ -11,6 +11,8 @@ import (
 	"net/netip"
 	"sync"
 	"time"
+
+	"github.com/vmapd/vmapd/sync/connlimit"
 )
 
 // limits bound the resources that clients can use. Tests have lower ones.
@@ -37,12 +39,11 @@ type listener struct {
 
 	mu     sync.Mutex
 	closed bool
-	conns  map[net.Conn]time.Time // since when it was last idle, or came
 }
 
 // serve answers connections to socket until close.
 func serve(at netip.Addr, socket net.Listener, h http.Handler, limits limits) *listener {
-	l := &listener{at: at, socket: socket, limits: limits, conns: map[net.Conn]time.Time{}}
+	l := &listener{at: at, socket: socket, limits: limits}
 	l.server = &http.Server{
 		Handler:     h,
 		ReadTimeout: limits.request, WriteTimeout: limits.request, IdleTimeout: limits.idle,
@@ -51,7 +52,8 @@ func serve(at netip.Addr, socket net.Listener, h http.Handler, limits limits) *l
 		ConnState:                    l.connState,
 		ErrorLog:                     log.New(io.Discard, "", 0), // of malformed requests
 	}
-	l.ended.Go(func() { _ = l.server.Serve(patient{socket}) }) // it ends with close only
+	limited := connlimit.New(socket, limits.conns)
+	l.ended.Go(func() { _ = connlimit.Serve(l.server, limited) }) // it ends with close only
 	return l
 }
 
@@ -65,59 +67,21 @@ func (l *listener) close() {
 	l.ended.Wait()
 }
 
-// connState counts connections. If there are too many, it closes the one that was silent
-// longest, so that silent connections do not shut out requests.
+// connState counts connections.
 func (l *listener) connState(c net.Conn, state http.ConnState) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	switch state {
 	case http.StateNew:
+		l.mu.Lock()
+		defer l.mu.Unlock()
 		l.ended.Add(1)
-		if len(l.conns) >= l.limits.conns {
-			silent := l.oldest()
-			delete(l.conns, silent)
-			_ = silent.Close()
-		}
-		l.conns[c] = time.Now()
 		if l.closed {
 			_ = c.Close() // accepted while the server was being closed
 		}
-	case http.StateIdle:
-		l.conns[c] = time.Now()
 	case http.StateClosed:
-		delete(l.conns, c)
 		l.ended.Done()
-	case http.StateActive, http.StateHijacked:
+	case http.StateActive, http.StateIdle, http.StateHijacked:
 	}
 }
-
-func (l *listener) oldest() net.Conn {
-	var found net.Conn
-	for c, since := range l.conns {
-		if found == nil || since.Before(l.conns[found]) {
-			found = c
-		}
-	}
-	return found
-}
-
-// patient is a listener that survives errors of accept(2). Most are the client's or
-// temporary, like ENOBUFS, but an http.Server ends with each that it does not know.
-type patient struct{ net.Listener }
-
-func (p patient) Accept() (net.Conn, error) {
-	c, err := p.Listener.Accept()
-	if err != nil && !errors.Is(err, net.ErrClosed) {
-		err = passing{err}
-	}
-	return c, err
-}
-
-// passing is an error after which an http.Server pauses and continues.
-type passing struct{ error }
-
-func (passing) Timeout() bool   { return false }
-func (passing) Temporary() bool { return true }
 
 // listenTCP opens a socket. The zero Addr stands for all addresses, of both families
 // where the host has both. Go sets SO_REUSEADDR: lingering connections of an earlier

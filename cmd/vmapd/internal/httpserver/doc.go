@@ -16,7 +16,7 @@
 //	headers                      5 s, 64 KiB
 //	a request                    30 s; profiles 10 min
 //	idle between requests        90 s
-//	connections per address      512; further ones wait
+//	connections per address      512; then see package connlimit
 //	profiles at a time           2; further ones get status 429
 //
 // HTTP/2 is disabled: scrapes do not need it, and it has been used to exhaust servers

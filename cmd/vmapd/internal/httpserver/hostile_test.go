@@ -11,12 +11,10 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"golang.org/x/net/netutil"
 	authenticationv1 "k8s.io/api/authentication/v1"
 )
 
@@ -148,61 +146,6 @@ func TestHugeHeaders(t *testing.T) {
 	}
 	if _, body, err := get(t, http.DefaultClient, url); err != nil || body != "hello" {
 		t.Errorf("afterwards: got %q, %v", body, err)
-	}
-}
-
-// countingListener counts calls of Accept.
-type countingListener struct {
-	net.Listener
-	accepts atomic.Int32
-}
-
-func (l *countingListener) Accept() (net.Conn, error) {
-	l.accepts.Add(1)
-	return l.Listener.Accept()
-}
-
-func TestConnectionsAreLimited(t *testing.T) {
-	t.Parallel()
-	inner, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	counting := &countingListener{Listener: inner}
-	l := netutil.LimitListener(counting, 2)
-	accepted := make(chan net.Conn)
-	ended := make(chan error)
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				ended <- err
-				return
-			}
-			accepted <- c
-		}
-	}()
-	for range 4 {
-		dial(t, inner.Addr().String())
-	}
-	open := []net.Conn{<-accepted, <-accepted}
-	select {
-	case <-accepted:
-		t.Error("a third connection was accepted")
-	default:
-	}
-	if n := counting.accepts.Load(); n != 2 {
-		t.Errorf("%d connections are accepted, want 2", n)
-	}
-	open[0].Close()
-	open[0].Close() // counts once
-	open[0] = <-accepted
-	_ = l.Close() // while it waits
-	if err := <-ended; err == nil {
-		t.Error("no error after Close")
-	}
-	for _, c := range open {
-		c.Close()
 	}
 }
 

@@ -13,12 +13,12 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/net/netutil"
+	"github.com/vmapd/vmapd/sync/connlimit"
 )
 
 // Limits of clients; see the package's comment.
 const (
-	maxConnections  = 512 // per address
+	maxConnections  = 512 // per address that is served
 	maxHeaderBytes  = 64 << 10
 	headerTimeout   = 5 * time.Second
 	requestTimeout  = 30 * time.Second
@@ -42,7 +42,7 @@ type port struct {
 func newPort(address string, l net.Listener, c Config, log *slog.Logger, notify func()) *port {
 	p := &port{address: address, secure: c.TLS != nil, log: log, done: make(chan struct{})}
 	p.set(c)
-	p.listener = netutil.LimitListener(l, maxConnections)
+	p.listener = connlimit.New(l, maxConnections)
 	if p.secure {
 		p.listener = tls.NewListener(p.listener, &tls.Config{
 			GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
@@ -64,7 +64,7 @@ func newPort(address string, l net.Listener, c Config, log *slog.Logger, notify 
 	go func() {
 		defer notify()
 		defer close(p.done)
-		p.err = p.server.Serve(p.listener)
+		p.err = connlimit.Serve(p.server, p.listener)
 	}()
 	return p
 }

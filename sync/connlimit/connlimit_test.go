@@ -1,0 +1,213 @@
+package connlimit_test
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/vmapd/vmapd/sync/connlimit"
+)
+
+// server serves HTTP on loopback until the test ends. It answers with the path, "/wait" when
+// the test lets it.
+type server struct {
+	*connlimit.Listener
+	address string
+	waiting chan struct{} // a request for /wait has come
+	goOn    chan struct{}
+}
+
+func serve(t *testing.T, most int) *server {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return serveOn(t, l, most)
+}
+
+func serveOn(t *testing.T, l net.Listener, most int) *server {
+	t.Helper()
+	s := &server{connlimit.New(l, most), l.Addr().String(), make(chan struct{}), make(chan struct{})}
+	h := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/wait" {
+			s.waiting <- struct{}{}
+			<-s.goOn
+		}
+		_, _ = io.WriteString(w, r.URL.Path)
+	})}
+	var ended sync.WaitGroup
+	ended.Go(func() { _ = connlimit.Serve(h, s.Listener) })
+	t.Cleanup(func() { _ = h.Close(); ended.Wait() })
+	return s
+}
+
+// connect makes a connection from an address of loopback.
+func (s *server) connect(t *testing.T, from string) net.Conn {
+	t.Helper()
+	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+	c, err := d.DialContext(t.Context(), "tcp", s.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// request sends a request for a path.
+func request(t *testing.T, c net.Conn, path string) {
+	t.Helper()
+	if _, err := fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: a\r\n\r\n", path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// answer reads one answer.
+func answer(t *testing.T, c net.Conn) string {
+	t.Helper()
+	_ = c.SetReadDeadline(time.Now().Add(10 * time.Second))
+	r, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		return err.Error()
+	}
+	b, err := io.ReadAll(r.Body)
+	if err != nil {
+		return err.Error()
+	}
+	return string(b)
+}
+
+// mustEnd waits until the server has closed a connection.
+func mustEnd(t *testing.T, c net.Conn, what string) {
+	t.Helper()
+	_ = c.SetReadDeadline(time.Now().Add(10 * time.Second))
+	if _, err := c.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("%s: not closed: %v", what, err)
+	}
+}
+
+// accepted waits until the server has so many connections.
+func (s *server) accepted(t *testing.T, n int) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); s.Len() != n; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%d connections, want %d", s.Len(), n)
+		}
+	}
+}
+
+func TestTheMostSilentConnectionOfTheLargestSourceGoes(t *testing.T) {
+	s := serve(t, 4)
+	rare := s.connect(t, "127.0.0.2") // silent longest, but the only one of its host
+	s.accepted(t, 1)
+	asked := s.connect(t, "127.0.0.1")
+	s.accepted(t, 2)
+	silent := s.connect(t, "127.0.0.1")
+	s.accepted(t, 3)
+	slow := s.connect(t, "127.0.0.1")
+	s.accepted(t, 4)
+	if _, err := io.WriteString(slow, "GET / HT"); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 { // on a connection that stays, an answer is a sign of life
+		request(t, asked, "/asked")
+		if got := answer(t, asked); got != "/asked" {
+			t.Errorf("want /asked, got %q", got)
+		}
+	}
+	newest := s.connect(t, "127.0.0.1")
+	mustEnd(t, silent, "the most silent one")
+	_ = s.connect(t, "127.0.0.1")
+	mustEnd(t, slow, "one that sent half a header")
+	_ = s.connect(t, "127.0.0.3")
+	mustEnd(t, asked, "one that asked long ago")
+	for path, c := range map[string]net.Conn{"/rare": rare, "/newest": newest} {
+		request(t, c, path)
+		if got := answer(t, c); got != path {
+			t.Errorf("want %s, got %q", path, got)
+		}
+	}
+	s.accepted(t, 4)
+}
+
+func TestAnAnswerInProgressStays(t *testing.T) {
+	s := serve(t, 2)
+	busy := s.connect(t, "127.0.0.1")
+	request(t, busy, "/wait")
+	<-s.waiting
+	for range 3 {
+		c := s.connect(t, "127.0.0.2")
+		request(t, c, "/x")
+		if got := answer(t, c); got != "/x" {
+			t.Errorf("want /x, got %q", got)
+		}
+	}
+	s.goOn <- struct{}{}
+	if got := answer(t, busy); got != "/wait" {
+		t.Errorf("want /wait, got %q", got)
+	}
+
+	// Only if all are busy, one of them goes.
+	var all []net.Conn
+	for i := range 2 {
+		all = append(all, s.connect(t, "127.0.0.1"))
+		request(t, all[i], "/wait")
+		<-s.waiting
+	}
+	c := s.connect(t, "127.0.0.2")
+	request(t, c, "/x")
+	if got := answer(t, c); got != "/x" {
+		t.Errorf("want /x, got %q", got)
+	}
+	mustEnd(t, all[0], "the one that was busy longest")
+	s.goOn <- struct{}{}
+	s.goOn <- struct{}{}
+}
+
+func TestConnectionsThatEndAreForgotten(t *testing.T) {
+	s := serve(t, 10)
+	for range 3 {
+		_ = s.connect(t, "127.0.0.1").Close()
+	}
+	c := s.connect(t, "127.0.0.1")
+	request(t, c, "/")
+	answer(t, c)
+	s.accepted(t, 1)
+}
+
+// failing is a listener whose first errors are not about it.
+type failing struct {
+	net.Listener
+	left atomic.Int32
+}
+
+func (f *failing) Accept() (net.Conn, error) {
+	if f.left.Add(-1) >= 0 {
+		return nil, &net.OpError{Op: "accept", Err: syscall.ENOBUFS}
+	}
+	return f.Listener.Accept()
+}
+
+func TestAcceptGetsOverErrors(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &failing{Listener: l}
+	f.left.Store(3)
+	s := serveOn(t, f, 10)
+	c := s.connect(t, "127.0.0.1")
+	request(t, c, "/")
+	if got := answer(t, c); got != "/" {
+		t.Errorf("after errors of accept: %q", got)
+	}
+}
