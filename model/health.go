@@ -11,11 +11,17 @@ import (
 // (spec.healthCheckNodePort, for type LoadBalancer with externalTrafficPolicy Local). It
 // never changes; a later snapshot in which it is equal holds the same pointer.
 type HealthCheck struct {
-	Service NamespacedName
-	Port    uint16 // TCP
+	Service  NamespacedName
+	Port     uint16                             // TCP
+	Families [len(Families)]HealthCheckOfFamily // a load balancer asks about the family in which it asks
+}
+
+// HealthCheckOfFamily is the answer in one IP family.
+type HealthCheckOfFamily struct {
+	Has bool // the Service is in the family; otherwise nothing answers
 	// LocalEndpoints is the number of addresses of ready endpoints on this node, over all
-	// ports of the Service, in the family that has more. It excludes terminating endpoints,
-	// which may still serve, so that load balancers turn away in time.
+	// ports of the Service. It excludes terminating endpoints, which may still serve, so that
+	// load balancers turn away in time.
 	LocalEndpoints int
 }
 
@@ -51,6 +57,9 @@ func (b *Builder) healthCheck(s *service, served [len(Families)]part) *HealthChe
 	}
 	h := &HealthCheck{Service: s.record.name, Port: s.healthCheckNodePort}
 	for _, f := range Families {
+		if !s.clusterIP(f).IsValid() {
+			continue
+		}
 		addrs := map[netip.Addr]struct{}{}
 		for _, p := range s.ports[:served[f].ports] {
 			for _, c := range b.candidates(s.record, s.portName(p), f) {
@@ -59,7 +68,7 @@ func (b *Builder) healthCheck(s *service, served [len(Families)]part) *HealthChe
 				}
 			}
 		}
-		h.LocalEndpoints = max(h.LocalEndpoints, len(addrs))
+		h.Families[f] = HealthCheckOfFamily{true, len(addrs)}
 	}
 	return h
 }

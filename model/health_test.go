@@ -28,29 +28,34 @@ func TestHealthChecksCountLocalReadyEndpoints(t *testing.T) {
 		objects objects
 		want    []string
 	}{
-		{"without endpoints", objects{lb("ns1/web", 30100)}, []string{"ns1/web 30100 0"}},
+		{"without endpoints", objects{lb("ns1/web", 30100)}, []string{"ns1/web 30100 [{true 0} {true 0}]"}},
 		{
 			"a pod counts once, whatever its ports",
 			objects{lb("ns1/web", 30100), slice().Local("10.0.0.2", "10.0.0.3").Ready("10.0.0.4")},
-			[]string{"ns1/web 30100 2"},
+			[]string{"ns1/web 30100 [{true 2} {true 0}]"},
 		},
 		{
 			"a terminating one does not, though it serves",
 			objects{lb("ns1/web", 30100), slice().Local("10.0.0.2").Endpoint("10.0.0.3", local, leaving)},
-			[]string{"ns1/web 30100 1"},
+			[]string{"ns1/web 30100 [{true 1} {true 0}]"},
 		},
 		{
 			"nor does one that is not ready",
 			objects{lb("ns1/web", 30100), slice().Endpoint("10.0.0.3", local, modeltest.Conditions(false, false, false))},
-			[]string{"ns1/web 30100 0"},
+			[]string{"ns1/web 30100 [{true 0} {true 0}]"},
 		},
 		{
-			"a pod of both families counts once",
+			"each family counts its own",
 			objects{
 				lb("ns1/web", 30100), slice().Local("10.0.0.2"),
 				modeltest.NewSlice("ns1/web-2", "web").IPv6().TCP("http", 8080).Local("fd00:10::2", "fd00:10::3"),
 			},
-			[]string{"ns1/web 30100 2"},
+			[]string{"ns1/web 30100 [{true 1} {true 2}]"},
+		},
+		{
+			"a Service of one family",
+			objects{lb("ns1/web", 30100).On("172.30.0.41"), slice().Local("10.0.0.2")},
+			[]string{"ns1/web 30100 [{true 1} {false 0}]"},
 		},
 		{"not with policy Cluster", objects{lb("ns1/web", 30100).Policies("Local", "Cluster")}, nil},
 		{"not of another type", objects{lb("ns1/web", 30100).Typed("NodePort")}, nil},
@@ -61,7 +66,7 @@ func TestHealthChecksCountLocalReadyEndpoints(t *testing.T) {
 			s := modeltest.Snapshot(modeltest.Config(), tt.objects...)
 			var got []string
 			for h := range s.HealthChecks() {
-				got = append(got, fmt.Sprintf("%v %d %d", h.Service, h.Port, h.LocalEndpoints))
+				got = append(got, fmt.Sprintf("%v %d %v", h.Service, h.Port, h.Families))
 			}
 			equal(t, "health checks", tt.want, got)
 		})
@@ -79,7 +84,7 @@ func TestHealthCheckChanges(t *testing.T) {
 		for c := range now.HealthCheckChanges(before) {
 			text := "none"
 			if c.New != nil {
-				text = fmt.Sprintf("%v %d %d", c.New.Service, c.New.Port, c.New.LocalEndpoints)
+				text = fmt.Sprintf("%v %d %v", c.New.Service, c.New.Port, c.New.Families)
 			}
 			got = append(got, text)
 		}
@@ -87,11 +92,11 @@ func TestHealthCheckChanges(t *testing.T) {
 		slices.Sort(got)
 		return got
 	}
-	equal(t, "at first", []string{"ns1/other 30101 0", "ns1/web 30100 1"}, changes())
+	equal(t, "at first", []string{"ns1/other 30101 [{true 0} {false 0}]", "ns1/web 30100 [{true 1} {true 0}]"}, changes())
 	local.Endpoint("10.0.0.9").Set(b)
 	equal(t, "with an endpoint elsewhere", nil, changes())
 	local.Local("10.0.0.3").Set(b)
-	equal(t, "with one more here", []string{"ns1/web 30100 2"}, changes())
+	equal(t, "with one more here", []string{"ns1/web 30100 [{true 2} {true 0}]"}, changes())
 	lb("ns1/web", 30100).Policies("Cluster", "Cluster").Set(b)
 	equal(t, "with policy Cluster", []string{"none"}, changes())
 	b.DeleteService(modeltest.Name("ns1/other"))

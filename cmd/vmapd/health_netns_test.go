@@ -7,7 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/nftables"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
@@ -60,7 +62,7 @@ func TestLoadBalancersAskForLocalEndpoints(t *testing.T) {
 		web.Spec.HealthCheckNodePort = port
 		c.api.Set(web)
 	}
-	// Both families count, each pod once.
+	// Each family counts its own pods, each once.
 	slice6 := webSlice()
 	slice6.Name, slice6.AddressType = "web-ipv6", "IPv6"
 	c.api.Set(slice6)
@@ -69,7 +71,10 @@ func TestLoadBalancersAskForLocalEndpoints(t *testing.T) {
 	p := c.start(t, "--kubeconfig", c.kubeconfig(), "--hostname-override", lab.NodeName)
 	p.waitFor(t, "msg=ready")
 
-	url := func(port int32) string { return fmt.Sprintf("http://%s:%d/any/path", lab.NodeIP4, port) }
+	at := lab.NodeIP4
+	url := func(port int32) string {
+		return fmt.Sprintf("http://%s/any/path", net.JoinHostPort(at, fmt.Sprint(port)))
+	}
 	expect := func(port int32, status, weight int) {
 		t.Helper()
 		body := fmt.Sprintf("{\n\t\"service\": {\n\t\t\"namespace\": \"default\",\n\t\t\"name\": \"web\"\n\t},\n\t\"localEndpoints\": %d,\n\t\"serviceProxyHealthy\": true\n}", weight)
@@ -81,6 +86,13 @@ func TestLoadBalancersAskForLocalEndpoints(t *testing.T) {
 			return fmt.Sprintf("port %d: %v %v; want %d with weight %d", port, got, got.header, status, weight)
 		})
 	}
+	expect(32000, http.StatusOK, 2)
+	at = lab.NodeIP6
+	expect(32000, http.StatusServiceUnavailable, 0)
+	slice6.Endpoints = []discoveryv1.Endpoint{{Addresses: []string{"fd00:10::2"}, NodeName: new(lab.NodeName)}}
+	c.api.Set(slice6)
+	expect(32000, http.StatusOK, 1)
+	at = lab.NodeIP4
 	expect(32000, http.StatusOK, 2)
 	c.api.Set(webSlice(2))
 	expect(32000, http.StatusOK, 1)
@@ -120,5 +132,39 @@ func TestLoadBalancersAskForLocalEndpoints(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect(32002, http.StatusOK, 3)
+	p.mustStay(t)
+}
+
+// Another process owns the table of one family. Load balancers of the other one are answered.
+func TestHealthChecksOfAFamilyWhileTheOtherHasAnotherOwner(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t, proxierRules()...)
+	const owned = 2 // NFT_TABLE_F_OWNER of linux/netfilter/nf_tables.h
+	var owner *nftables.Conn
+	if err := c.Node.Do(func() (err error) {
+		if owner, err = nftables.New(nftables.AsLasting()); err != nil {
+			return err
+		}
+		owner.AddTable(&nftables.Table{Family: nftables.TableFamilyIPv6, Name: "vmapd", Flags: owned})
+		return owner.Flush()
+	}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = owner.CloseLasting() })
+	web := c.service(t, "web")
+	web.Spec.Type, web.Spec.ExternalTrafficPolicy, web.Spec.HealthCheckNodePort = "LoadBalancer", "Local", 32000
+	c.api.Set(web)
+	c.api.Set(webSlice(2, 3))
+	p := c.start(t, "--kubeconfig", c.kubeconfig(), "--hostname-override", lab.NodeName)
+	eventually(t, func() string {
+		got := get(c.Client, nil, "http://"+lab.NodeIP4+":32000/")
+		if got.status != http.StatusOK || got.header.Get("X-Load-Balancing-Endpoint-Weight") != "2" {
+			return fmt.Sprintf("over IPv4: %v %v, want 200 with 2 endpoints", got, got.header)
+		}
+		return ""
+	})
+	if got := get(c.Client, nil, "http://["+lab.NodeIP6+"]:32000/"); got.err == nil {
+		t.Errorf("over IPv6, where nothing is programmed: %v", got)
+	}
 	p.mustStay(t)
 }

@@ -51,13 +51,13 @@ func TestNodePortsOutliveTheNodeObject(t *testing.T) {
 	}
 	check("registered")
 	c.api.Delete(whole)
+	wantStatus(t, c.Node, "http://127.0.0.1:10256/healthz", 503)
+	wantStatus(t, c.Node, "http://127.0.0.1:10256/livez", 200)
+	check("deleted")
 	e := c.wantEvent(t, "NodeNotEligible", "Node", lab.NodeName, "the Node is deleted")
 	if e.Type != corev1.EventTypeWarning {
 		t.Errorf("the event: %+v", e)
 	}
-	wantStatus(t, c.Node, "http://127.0.0.1:10256/healthz", 503)
-	wantStatus(t, c.Node, "http://127.0.0.1:10256/livez", 200)
-	check("deleted")
 
 	bare := node()
 	bare.UID, bare.Status.Addresses, bare.Spec.PodCIDRs = "2", nil, nil

@@ -27,8 +27,10 @@ func many(b *testing.B, n int) (*Services, *model.Builder) {
 	}
 	apply(s, builder)
 	b.Cleanup(func() {
-		for _, c := range s.checks {
-			c.closeWhere(everywhere)
+		for _, f := range model.Families {
+			for _, c := range s.families[f].checks {
+				c.closeWhere(everywhere)
+			}
 		}
 	})
 	return s, builder

@@ -11,9 +11,10 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// check answers the health checks of one Service.
+// check answers the health checks of one Service in one IP family.
 type check struct {
 	service model.NamespacedName
+	family  model.Family
 	healthy func() bool
 	local   atomic.Int64 // ready endpoints on this node
 

@@ -17,5 +17,6 @@
 //	/readyz    the DaemonSet's rollout: is everything programmed?
 //	a Service's healthCheckNodePort
 //	           load balancers of Services with externalTrafficPolicy Local: does this
-//	           node have ready endpoints of the Service, and a healthy proxy?
+//	           node have ready endpoints of the Service, and a healthy proxy? Each IP
+//	           family for itself
 package health

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/sync/connlimit"
 )
 
@@ -31,7 +32,7 @@ const maxHeader = 4 << 10
 
 // listener serves HTTP on one address.
 type listener struct {
-	at     netip.Addr // the zero Addr stands for all
+	at     netip.Addr // the unspecified address stands for all of its family
 	socket net.Listener
 	server *http.Server
 	limits limits
@@ -83,19 +84,20 @@ func (l *listener) connState(c net.Conn, state http.ConnState) {
 	}
 }
 
-// listenTCP opens a socket. The zero Addr stands for all addresses, of both families
-// where the host has both. Go sets SO_REUSEADDR: lingering connections of an earlier
-// process do not block the port (socket(7)).
+// listenTCP opens a socket of the address's family alone. The unspecified address stands for
+// all of them. Go sets SO_REUSEADDR: lingering connections of an earlier process do not block
+// the port (socket(7)).
 func listenTCP(ctx context.Context, at netip.AddrPort) (net.Listener, error) {
 	var config net.ListenConfig
 	config.SetMultipathTCP(false) // one short request needs no second path
-	where, name := at.String(), at.String()
-	if !at.Addr().IsValid() {
-		where, name = fmt.Sprintf(":%d", at.Port()), fmt.Sprintf("port %d", at.Port())
-	}
-	l, err := config.Listen(ctx, "tcp", where)
+	network := map[model.Family]string{model.IPv4: "tcp4", model.IPv6: "tcp6"}[model.FamilyOf(at.Addr())]
+	l, err := config.Listen(ctx, network, at.String())
 	if err == nil {
 		return l, nil
+	}
+	name := at.String()
+	if at.Addr().IsUnspecified() {
+		name = fmt.Sprintf("port %d over %v", at.Port(), model.FamilyOf(at.Addr()))
 	}
 	if op, ok := errors.AsType[*net.OpError](err); ok {
 		err = op.Err // the address follows below

@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/vmapd/vmapd/model"
@@ -44,11 +45,13 @@ type ServicesOptions struct {
 
 // Services answers load balancers on the healthCheckNodePort of each Service that has
 // one: 200 if the node has local endpoints that are ready and the proxy is healthy, else
-// 503; to any method and path, with the number of endpoints as body and header.
+// 503; to any method and path, with the number of endpoints as body and header. The IP
+// families are apart, as in kube-proxy: what is asked over one is answered about the
+// endpoints of that one, and a Service listens in its own families only.
 //
-// It is an observer of a [reconcile.Loop] and follows the rounds that succeeded for all
-// families, at a cost that depends on the size of the change. It listens while Run runs.
-// While a family fails, the answers stay as they are until the proxy becomes unhealthy.
+// It is an observer of a [reconcile.Loop]. Each family follows the rounds that succeeded for
+// it, at a cost that depends on the size of the change. It listens while Run runs. While a
+// family fails, its answers stay as they are until the proxy becomes unhealthy.
 //
 // If two Services have the same port, the Service that listens on it keeps it. Otherwise the
 // first by namespace and name gets it.
@@ -61,15 +64,20 @@ type Services struct {
 	wake    chan struct{} // capacity 1: work is pending
 
 	mu         sync.Mutex
-	programmed *model.Snapshot // the last
+	programmed [len(model.Families)]*model.Snapshot // the last, of each family
 	restricted bool
 
 	// The rest is Run's alone.
+	families [len(model.Families)]familyChecks
+	missing  map[*check]struct{} // the checks that don't listen on all of addrs
+}
+
+// familyChecks are the checks of one IP family.
+type familyChecks struct {
 	applied *model.Snapshot // the one that checks follow
-	addrs   []netip.Addr    // where to listen, the zero Addr stands for all
+	addrs   []netip.Addr    // where to listen, the unspecified address stands for all
 	checks  map[model.NamespacedName]*check
 	owners  map[uint16]*check
-	missing map[*check]struct{} // the checks that don't listen on all of addrs
 }
 
 // NewServices returns a Services. It does not listen before Run.
@@ -77,20 +85,22 @@ func NewServices(o ServicesOptions) *Services {
 	if o.Failed == nil {
 		o.Failed = func(model.NamespacedName, uint16, error) {}
 	}
-	return &Services{
+	s := &Services{
 		healthy: o.Healthy, failed: o.Failed, log: cmp.Or(o.Log, slog.New(slog.DiscardHandler)),
 		listen: listenTCP, limits: defaultLimits(), wake: make(chan struct{}, 1),
 		restricted: o.Restricted,
-		checks:     map[model.NamespacedName]*check{},
-		owners:     map[uint16]*check{},
 		missing:    map[*check]struct{}{},
 	}
+	for f := range s.families {
+		s.families[f] = familyChecks{checks: map[model.NamespacedName]*check{}, owners: map[uint16]*check{}}
+	}
+	return s
 }
 
 // SetRestricted says whether --nodeport-addresses excludes addresses of the node, as its
 // default, primary, does. If so, each node-port address gets a listener, and loopback
-// none. Otherwise one listener serves all addresses of both families, loopback included,
-// as in kube-proxy.
+// none. Otherwise one listener of each family serves all addresses, loopback included, as in
+// kube-proxy.
 func (s *Services) SetRestricted(restricted bool) {
 	s.mu.Lock()
 	s.restricted = restricted
@@ -103,11 +113,12 @@ func (s *Services) Queued(time.Time) {}
 
 // Done implements [reconcile.Observer].
 func (s *Services) Done(r reconcile.Round) {
-	if r.Err != nil {
-		return
-	}
 	s.mu.Lock()
-	s.programmed = r.Snapshot
+	for f := range s.programmed {
+		if r.Err == nil || !r.Failed[f] {
+			s.programmed[f] = r.Snapshot
+		}
+	}
 	s.mu.Unlock()
 	reconcile.Signal(s.wake)
 }
@@ -116,8 +127,10 @@ func (s *Services) Done(r reconcile.Round) {
 // goroutines gone, when it returns. Call it once.
 func (s *Services) Run(ctx context.Context) {
 	defer func() {
-		for _, c := range s.checks {
-			c.closeWhere(everywhere)
+		for _, f := range model.Families {
+			for _, c := range s.families[f].checks {
+				c.closeWhere(everywhere)
+			}
 		}
 	}()
 	pause := firstRetry
@@ -144,76 +157,90 @@ func (s *Services) Run(ctx context.Context) {
 // first.
 func (s *Services) update() {
 	s.mu.Lock()
-	snapshot, restricted := s.programmed, s.restricted
+	programmed, restricted := s.programmed, s.restricted
 	s.mu.Unlock()
-	if snapshot == nil {
+	for _, f := range model.Families {
+		if programmed[f] != nil {
+			s.updateFamily(f, programmed[f], restricted)
+		}
+	}
+}
+
+func (s *Services) updateFamily(f model.Family, snapshot *model.Snapshot, restricted bool) {
+	in := &s.families[f]
+	for c := range snapshot.HealthCheckChanges(in.applied) {
+		s.change(f, c)
+	}
+	in.applied = snapshot
+	addrs := addresses(snapshot.Family(f), restricted)
+	if slices.Equal(addrs, in.addrs) {
 		return
 	}
-	for c := range snapshot.HealthCheckChanges(s.applied) {
-		s.change(c)
-	}
-	s.applied = snapshot
-	addrs := addresses(snapshot, restricted)
-	if slices.Equal(addrs, s.addrs) {
-		return
-	}
-	s.addrs = addrs
-	for _, c := range s.checks {
+	in.addrs = addrs
+	for _, c := range in.checks {
 		c.closeWhere(func(a netip.Addr) bool { return !slices.Contains(addrs, a) })
 		s.missing[c] = struct{}{}
 	}
 }
 
-// addresses returns where to listen. The zero Addr stands for all.
-func addresses(snapshot *model.Snapshot, restricted bool) []netip.Addr {
+// addresses returns where to listen. The unspecified address stands for all of its family.
+func addresses(snapshot *model.FamilySnapshot, restricted bool) []netip.Addr {
 	if !restricted {
-		return []netip.Addr{{}}
+		return []netip.Addr{snapshot.Family.Unspecified()}
 	}
 	var list []netip.Addr
-	for _, f := range model.Families {
-		for _, a := range snapshot.Family(f).NodePortAddrs {
-			if !a.IsLoopback() {
-				list = append(list, a)
-			}
+	for _, a := range snapshot.NodePortAddrs {
+		if !a.IsLoopback() {
+			list = append(list, a)
 		}
 	}
 	return list
 }
 
-func (s *Services) change(change model.Change[*model.HealthCheck]) {
-	now := change.New
-	if now == nil {
-		c := s.checks[change.Old.Service]
-		s.release(c)
-		delete(s.missing, c)
-		delete(s.checks, c.service)
+func (s *Services) change(f model.Family, change model.Change[*model.HealthCheck]) {
+	in, now := &s.families[f], change.New
+	if now == nil || !now.Families[f].Has {
+		if change.Old != nil {
+			s.forget(f, change.Old.Service)
+		}
 		return
 	}
-	c := s.checks[now.Service]
+	c := in.checks[now.Service]
 	if c == nil {
-		c = &check{service: now.Service, healthy: s.healthy}
-		s.checks[now.Service] = c
+		c = &check{service: now.Service, family: f, healthy: s.healthy}
+		in.checks[now.Service] = c
 	}
-	c.local.Store(int64(now.LocalEndpoints))
+	c.local.Store(int64(now.Families[f].LocalEndpoints))
 	if c.port != now.Port {
-		s.release(c)
+		in.release(c)
 		c.port = now.Port
 		s.missing[c] = struct{}{}
 	}
 }
 
+// forget removes the check of a Service, if it has one.
+func (s *Services) forget(f model.Family, service model.NamespacedName) {
+	in := &s.families[f]
+	if c := in.checks[service]; c != nil {
+		in.release(c)
+		delete(s.missing, c)
+		delete(in.checks, service)
+	}
+}
+
 // release gives up a check's port.
-func (s *Services) release(c *check) {
+func (in *familyChecks) release(c *check) {
 	c.closeWhere(everywhere)
-	if s.owners[c.port] == c {
-		delete(s.owners, c.port)
+	if in.owners[c.port] == c {
+		delete(in.owners, c.port)
 	}
 }
 
 // openMissing opens the missing listeners, and reports whether there is a new failure.
 func (s *Services) openMissing(ctx context.Context) (news bool) {
 	list := slices.SortedFunc(maps.Keys(s.missing), func(a, b *check) int {
-		return cmp.Or(cmp.Compare(a.service.Namespace, b.service.Namespace), cmp.Compare(a.service.Name, b.service.Name))
+		return cmp.Or(cmp.Compare(a.service.Namespace, b.service.Namespace), cmp.Compare(a.service.Name, b.service.Name),
+			cmp.Compare(a.family, b.family))
 	})
 	for _, c := range list {
 		err := s.open(ctx, c)
@@ -227,17 +254,18 @@ func (s *Services) openMissing(ctx context.Context) (news bool) {
 
 // open opens a check's missing listeners. A failure of one does not stop the others.
 func (s *Services) open(ctx context.Context, c *check) error {
-	owner := s.owners[c.port]
+	in := &s.families[c.family]
+	owner := in.owners[c.port]
 	if owner == nil {
 		owner = c
-		s.owners[c.port] = c
+		in.owners[c.port] = c
 	}
 	if owner != c {
 		return fmt.Errorf("listen on port %d: also the healthCheckNodePort of Service %v", c.port, owner.service)
 	}
 	var errs []error
 	failed := 0
-	for _, a := range s.addrs {
+	for _, a := range in.addrs {
 		if slices.ContainsFunc(c.listeners, func(l *listener) bool { return l.at == a }) {
 			continue
 		}
@@ -245,6 +273,9 @@ func (s *Services) open(ctx context.Context, c *check) error {
 		if err == nil {
 			c.listeners = append(c.listeners, serve(a, socket, c, s.limits))
 			continue
+		}
+		if a.IsUnspecified() && errors.Is(err, syscall.EAFNOSUPPORT) {
+			continue // a host without IPv6 has no client that could ask
 		}
 		if failed++; failed <= maxErrors {
 			errs = append(errs, err)
@@ -258,7 +289,9 @@ func (s *Services) open(ctx context.Context, c *check) error {
 
 // report logs an error once, and its end. It reports whether the error is new.
 func (s *Services) report(ctx context.Context, c *check, err error) bool {
-	attrs := []slog.Attr{slog.String("service", c.service.String()), slog.Int("port", int(c.port))}
+	attrs := []slog.Attr{
+		slog.String("service", c.service.String()), slog.Int("port", int(c.port)), slog.String("family", c.family.String()),
+	}
 	said := c.said
 	c.said = ""
 	if err != nil {

@@ -96,21 +96,76 @@ func TestServicesComeAndGo(t *testing.T) {
 	w.mustFail()
 }
 
-func TestBothFamilies(t *testing.T) {
-	w := newWorld(t)
-	if l, err := net.Listen("tcp", "[::1]:0"); err != nil {
+// dual is a Service of both families.
+func dual(name string, port uint16) modeltest.Service {
+	return service(name, port).On("172.30.0.41", "fd00:172:30::29")
+}
+
+// local6 is as local, of IPv6.
+func local6(service string, pods ...string) modeltest.Slice {
+	s := local(service, pods...).IPv6()
+	s.Name += "-ipv6"
+	return s
+}
+
+func needIPv6(t *testing.T) {
+	t.Helper()
+	l, err := net.Listen("tcp", "[::1]:0")
+	if err != nil {
 		t.Skipf("this machine has no ::1: %v", err)
-	} else {
-		hangUp(l)
 	}
-	port := freePorts(t, 1)[0]
-	w.set(service("ns1/web", port))
-	w.mustSay("127.0.0.1", port, "503 web")
-	w.mustSay("127.0.0.7", port, "503 web")
-	w.mustSay("::1", port, "503 web")
-	if got := w.opened(); got != 1 {
-		t.Errorf("listened %d times, want once for both families", got)
+	hangUp(l)
+}
+
+func TestBothFamilies(t *testing.T) {
+	needIPv6(t)
+	w := newWorld(t)
+	p := freePorts(t, 2)
+	w.set(dual("ns1/web", p[0]), local("ns1/web", "10.0.0.2"), service("ns1/four", p[1]))
+	for _, addr := range []string{"127.0.0.1", "127.0.0.7"} {
+		w.mustSay(addr, p[0], "200 web")
+		w.mustSay(addr, p[1], "503 four")
 	}
+	w.mustSay("::1", p[0], "503 web") // it has no endpoint there
+	w.mustSay("::1", p[1], "refused") // it is not in that family
+	if got := w.opened(); got != 3 {
+		t.Errorf("listened %d times, want once for each family of a Service", got)
+	}
+	w.set(local6("ns1/web", "fd00:10::2", "fd00:10::3"), local("ns1/web"))
+	w.mustSay("127.0.0.1", p[0], "503 web")
+	w.mustSay("::1", p[0], "200 web")
+	w.set(service("ns1/web", p[0]))
+	w.mustSay("::1", p[0], "refused")
+	w.mustSay("127.0.0.1", p[0], "503 web")
+	w.set(dual("ns1/web", p[0]))
+	w.mustSay("::1", p[0], "200 web")
+	w.mustFail()
+}
+
+// Somebody else may own the table of one family. The other one works.
+func TestAFamilyThatFailsDoesNotStopTheOther(t *testing.T) {
+	needIPv6(t)
+	w := newWorld(t)
+	p := freePorts(t, 2)
+	dual("ns1/web", p[0]).Set(w.builder)
+	local("ns1/web", "10.0.0.2").Set(w.builder)
+	local6("ns1/web", "fd00:10::2").Set(w.builder)
+	w.round(model.IPv6)
+	w.mustSay("127.0.0.1", p[0], "200 web")
+	w.mustSay("::1", p[0], "refused")
+	w.round()
+	w.mustSay("::1", p[0], "200 web")
+	dual("ns1/web", p[1]).Set(w.builder)
+	w.round(model.IPv4)
+	w.mustSay("::1", p[1], "200 web")
+	w.mustSay("::1", p[0], "refused")
+	w.mustSay("127.0.0.1", p[0], "200 web")
+	w.mustSay("127.0.0.1", p[1], "refused")
+	w.round(model.IPv4, model.IPv6)
+	w.mustSay("127.0.0.1", p[0], "200 web")
+	w.round()
+	w.mustSay("127.0.0.1", p[1], "200 web")
+	w.mustSay("127.0.0.1", p[0], "refused")
 }
 
 func TestAFailedRoundChangesNothing(t *testing.T) {
@@ -120,13 +175,13 @@ func TestAFailedRoundChangesNothing(t *testing.T) {
 	w.mustSay("127.0.0.1", p[0], "200 web")
 	local("ns1/web").Set(w.builder)
 	service("ns1/more", p[1]).Set(w.builder)
-	w.round(errors.New("no"))
+	w.round(model.IPv4)
 	w.SetRestricted(true) // has Run look at what there is: no addresses
 	w.mustSay("127.0.0.1", p[0], "refused")
 	w.SetRestricted(false)
 	w.mustSay("127.0.0.1", p[0], "200 web")
 	w.mustSay("127.0.0.1", p[1], "refused")
-	w.round(nil)
+	w.round()
 	w.mustSay("127.0.0.1", p[0], "503 web")
 	w.mustSay("127.0.0.1", p[1], "503 more")
 }
@@ -177,15 +232,17 @@ func TestAddresses(t *testing.T) {
 		netip.MustParseAddr("192.168.0.3"), netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("192.168.0.2"),
 		netip.MustParseAddr("fd00:192:168::2"), netip.MustParseAddr("::1"),
 	})
-	want := []netip.Addr{
-		netip.MustParseAddr("192.168.0.2"), netip.MustParseAddr("192.168.0.3"), netip.MustParseAddr("fd00:192:168::2"),
-	}
 	equal := cmp.Comparer(func(a, b netip.Addr) bool { return a == b })
-	if diff := cmp.Diff(want, addresses(b.Snapshot(), true), equal); diff != "" {
-		t.Errorf("restricted (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff([]netip.Addr{{}}, addresses(b.Snapshot(), false), equal); diff != "" {
-		t.Errorf("on all (-want +got):\n%s", diff)
+	for f, want := range map[model.Family][]netip.Addr{
+		model.IPv4: {netip.MustParseAddr("192.168.0.2"), netip.MustParseAddr("192.168.0.3")},
+		model.IPv6: {netip.MustParseAddr("fd00:192:168::2")},
+	} {
+		if diff := cmp.Diff(want, addresses(b.Snapshot().Family(f), true), equal); diff != "" {
+			t.Errorf("%v, restricted (-want +got):\n%s", f, diff)
+		}
+		if diff := cmp.Diff([]netip.Addr{f.Unspecified()}, addresses(b.Snapshot().Family(f), false), equal); diff != "" {
+			t.Errorf("%v, on all (-want +got):\n%s", f, diff)
+		}
 	}
 }
 
@@ -195,7 +252,7 @@ func TestAPortThatIsTaken(t *testing.T) {
 	other := take(t, fmt.Sprintf(":%d", p[0]))
 	w.set(service("ns1/a", p[0]), service("ns1/b", p[1]))
 	w.mustSay("127.0.0.1", p[1], "503 b")
-	w.mustFail(fmt.Sprintf("ns1/a: listen on port %d: bind: address already in use", p[0]))
+	w.mustFail(fmt.Sprintf("ns1/a: listen on port %d over IPv4: bind: address already in use", p[0]))
 	w.set(local("ns1/b", "10.0.0.2")) // tries again, without a new message
 	w.mustSay("127.0.0.1", p[1], "200 b")
 	w.mustFail()
@@ -297,7 +354,7 @@ func TestTheCostFollowsTheChange(t *testing.T) {
 	for i, port := range p {
 		service(fmt.Sprintf("ns1/s%d", i), port).Set(w.builder)
 	}
-	w.round(nil)
+	w.round()
 	w.mustSay("127.0.0.1", p[199], "503 s199")
 	w.eventually("200 listeners", func() bool { return say("127.0.0.1", p[0]) == "503 s0" && w.count() == 200 })
 	w.opened()
@@ -392,7 +449,7 @@ func TestAPortThatIsTakenIsTriedLessAndLessOften(t *testing.T) {
 		if diff := cmp.Diff(want, a.after(10*time.Second)); diff != "" {
 			t.Errorf("tried at (-want +got):\n%s", diff)
 		}
-		w.round(nil) // is an occasion, too
+		w.round() // is an occasion, too
 		want = append(want, 10*time.Second)
 		if diff := cmp.Diff(want, a.after(0)); diff != "" {
 			t.Errorf("with a round, tried at (-want +got):\n%s", diff)

@@ -3,6 +3,7 @@ package health
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"maps"
@@ -74,7 +75,7 @@ func newWorld(t *testing.T, with ...func(*world)) *world {
 		w.mu.Lock()
 		w.listens++
 		w.mu.Unlock()
-		if at.Addr().IsValid() {
+		if !at.Addr().IsUnspecified() {
 			at = netip.AddrPortFrom(netip.MustParseAddr(onLoopback[at.Addr().String()]), at.Port())
 		}
 		return listenTCP(ctx, at)
@@ -127,18 +128,19 @@ func (w *world) set(objects ...modeltest.Object) {
 	for _, o := range objects {
 		o.Set(w.builder)
 	}
-	w.round(nil)
+	w.round()
 }
 
 func (w *world) remove(s modeltest.Service) {
 	s.Delete(w.builder)
-	w.round(nil)
+	w.round()
 }
 
-func (w *world) round(err error) {
-	r := reconcile.Round{Snapshot: w.builder.Snapshot(), Err: err}
-	if err != nil {
-		r.Failed[model.IPv6] = true
+// round tells of a round that failed for some families.
+func (w *world) round(failed ...model.Family) {
+	r := reconcile.Round{Snapshot: w.builder.Snapshot()}
+	for _, f := range failed {
+		r.Err, r.Failed[f] = errors.New("no"), true
 	}
 	w.Done(r)
 }
@@ -150,7 +152,7 @@ func (w *world) on(addrs ...string) {
 		list = append(list, netip.MustParseAddr(a))
 	}
 	w.builder.SetHostAddresses(list)
-	w.round(nil)
+	w.round()
 }
 
 // opened returns how often it was tried to listen since the last call.
@@ -288,7 +290,7 @@ func freePorts(t testing.TB, n int) []uint16 {
 		if slices.Contains(list, port) {
 			continue
 		}
-		l, err := listenTCP(t.Context(), netip.AddrPortFrom(netip.Addr{}, port))
+		l, err := net.Listen("tcp", fmt.Sprintf(":%d", port))
 		if err != nil {
 			continue
 		}
