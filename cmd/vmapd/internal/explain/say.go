@@ -103,14 +103,17 @@ func (e *Explanation) saySourceRanges() string {
 	if r == nil {
 		return ""
 	}
-	ranges := strings.Join(r.Ranges, ", ")
+	ranges := strings.Join(r.Ranges[:min(len(r.Ranges), maxRows)], ", ")
+	if more := len(r.Ranges) - maxRows; more > 0 {
+		ranges += fmt.Sprintf(" and %d more", more)
+	}
 	switch {
 	case !r.Applies && e.Destination.Kind != "loadBalancerIP":
 		return fmt.Sprintf("loadBalancerSourceRanges (%s) apply to load-balancer addresses only, not to %s.", ranges, roleText(e.Destination.Kind))
 	case !r.Applies:
 		return fmt.Sprintf("loadBalancerSourceRanges (%s) have no range of this IP family, so they do not apply to it.", ranges)
 	case len(r.Ranges) == 0:
-		return "loadBalancerSourceRanges allow no client of this IP family: none of its ranges is valid."
+		return "loadBalancerSourceRanges allow no client of this IP family: none of its ranges is valid, or they are too many (--budget-source-ranges)."
 	}
 	self, is := "", "is not"
 	if r.Self {
