@@ -3,6 +3,7 @@ package nft
 import (
 	"cmp"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -11,27 +12,31 @@ import (
 
 // Session affinity is the one thing that a service port needs objects of its own for:
 //
-//	map   affinity-NAME   client : endpoint, each for some time
-//	chain affinity-NAME   a client that is in there gets its endpoint again
-//	chain remember-NAME   a client's endpoint is put in there
+//	map   affinity-NAME        client : endpoint, each for some time
+//	set   own-endpoints-NAME   the endpoints that a client may have in there
+//	chain affinity-NAME        a client that is in there gets its endpoint again
+//	chain remember-NAME        a client's endpoint is put in there, if it is one of these
 //
 // These are for the Cluster endpoints. A Service with a Local traffic policy also has Local
-// endpoints, with the same objects for them, called local-…. An endpoint of one list may not
-// be in the other, so each list has its own map. The set both-affinity-NAME has the endpoints
-// that are in both lists; they are stored in both maps.
+// endpoints, with a map, a set and a chain affinity-… for them, called local-…. An endpoint of
+// one list may not be in the other, so each list has its own map. An endpoint in both lists is
+// stored in both maps.
+//
+// The packet that is remembered may have been sent to its destination by another program, or
+// by the rules of a moment ago: the set tells whether that is an endpoint of the service port.
 //
 // Only that set depends on the endpoints. So a changed endpoint and a new connection cost the
 // same with affinity as without, for any number of endpoints. NAME is
-// namespace/service/protocol/port.
+// namespace/service/protocol/port. No name of a namespace makes a name look like one of another
+// kind, because none of these words begins with another one.
 var (
-	affinityOf = [...]string{model.Cluster: "affinity-", model.Local: "local-affinity-"}
-	rememberOf = [...]string{model.Cluster: "remember-", model.Local: "local-remember-"}
+	affinityOf     = [...]string{model.Cluster: "affinity-", model.Local: "local-affinity-"}
+	ownEndpointsOf = [...]string{model.Cluster: "own-endpoints-", model.Local: "local-own-endpoints-"}
 )
 
 const (
-	affinityBoth     = "both-affinity-"
 	externalAffinity = "external-affinity-"
-	externalRemember = "external-remember-"
+	rememberOwn      = "remember-"
 )
 
 // isOwn reports whether the name of a set or chain is that of an affinity.
@@ -69,20 +74,15 @@ func isExternalLocal(fe model.Frontend) bool {
 	return fe.Kind != model.ClusterIP && fe.TrafficPolicy == model.Local
 }
 
-func (a *affinity) both() bool { return a != nil && a.has[model.Cluster] && a.has[model.Local] }
-
 // sets returns its sets and maps.
 func (a *affinity) sets() []Set {
 	if a == nil {
 		return nil
 	}
 	var list []Set
-	if a.both() {
-		list = append(list, DeclarationOf(affinityBoth+a.name))
-	}
 	for _, l := range model.TrafficPolicies {
 		if a.has[l] {
-			list = append(list, DeclarationOf(affinityOf[l]+a.name))
+			list = append(list, DeclarationOf(affinityOf[l]+a.name), DeclarationOf(ownEndpointsOf[l]+a.name))
 		}
 	}
 	return list
@@ -96,6 +96,7 @@ func (a *affinity) chains(s *model.Settings) []Chain {
 	proto := MatchProtocol{a.sp.Name.Protocol}
 	whose := a.sp.Name.String()
 	var chains []Chain
+	remember := Chain{Name: rememberOwn + a.name, Comment: "a client of " + whose + " got an endpoint"}
 	for _, l := range model.TrafficPolicies {
 		if !a.has[l] {
 			continue
@@ -105,51 +106,56 @@ func (a *affinity) chains(s *model.Settings) []Chain {
 			Rules:   []Rule{{proto, DNAT{sourceKey, affinityOf[l] + a.name}}},
 			Comment: "a client of " + whose + " comes back",
 		})
-		remember := Chain{
-			Name:    rememberOf[l] + a.name,
-			Rules:   []Rule{{proto, Remember{affinityOf[l] + a.name, a.sp.Affinity}}},
-			Comment: "a client of " + whose + " got an endpoint",
-		}
-		if a.both() {
-			other := model.Cluster + model.Local - l
-			inBoth := InSet{Key: Key{{Field: DestAddr}, {Field: DestPort}}, Set: affinityBoth + a.name}
-			remember.Rules = append(remember.Rules, Rule{proto, inBoth, Remember{affinityOf[other] + a.name, a.sp.Affinity}})
-		}
-		chains = append(chains, remember)
+		own := InSet{Key: endpointKey, Set: ownEndpointsOf[l] + a.name}
+		remember.Rules = append(remember.Rules, Rule{proto, own, Remember{affinityOf[l] + a.name, a.sp.Affinity}})
 	}
 	if a.external {
-		chains = append(chains,
-			a.externalChain(s, externalAffinity, affinityOf, "a client of "+whose+" comes back"),
-			a.externalChain(s, externalRemember, rememberOf, "a client of "+whose+" got an endpoint"))
+		chains = append(chains, Chain{
+			Name: externalAffinity + a.name,
+			Rules: append(fromInside(s, Verdict{Goto, affinityOf[model.Cluster] + a.name}),
+				Rule{Verdict{Goto, affinityOf[model.Local] + a.name}}),
+			Comment: "a client of " + whose + " comes back",
+		})
 	}
-	return chains
+	return append(chains, remember)
 }
 
-func (a *affinity) externalChain(s *model.Settings, name string, of [len(model.TrafficPolicies)]string, comment string) Chain {
-	return Chain{
-		Name:    name + a.name,
-		Rules:   append(fromInside(s, Verdict{Goto, of[model.Cluster] + a.name}), Rule{Verdict{Goto, of[model.Local] + a.name}}),
-		Comment: comment,
-	}
-}
-
-// verdicts returns the verdicts for connections to a frontend: to the chain for clients that
-// come back, and to the one that stores their endpoint.
-func (a *affinity) verdicts(fe model.Frontend) (back, remember Verdict) {
+// verdict returns the verdict for connections to a frontend: to the chain for clients that
+// come back.
+func (a *affinity) verdict(fe model.Frontend) Verdict {
 	if isExternalLocal(fe) {
-		return Verdict{Jump, externalAffinity + a.name}, Verdict{Goto, externalRemember + a.name}
+		return Verdict{Jump, externalAffinity + a.name}
 	}
-	return Verdict{Jump, affinityOf[fe.TrafficPolicy] + a.name}, Verdict{Goto, rememberOf[fe.TrafficPolicy] + a.name}
+	return Verdict{Jump, affinityOf[fe.TrafficPolicy] + a.name}
 }
 
-// elements adds the endpoints that are in both lists.
-func (a *affinity) elements(add func(set string, e Element)) {
-	if !a.both() {
+// noMemory adds the elements for addresses of the node that are frontends without affinity. The
+// port may have the number of another Service's node port, whose clients do not come this way.
+func (r *Ruleset) noMemory(sp *model.ServicePort, add func(set string, e Element)) {
+	if sp.Affinity > 0 || r.snapshot.Settings == nil {
 		return
 	}
-	for _, e := range a.sp.Endpoints {
-		if e.In(model.Cluster) && e.In(model.Local) {
-			add(affinityBoth+a.name, Element{Key: endpointData(e)})
+	for _, fe := range sp.Frontends {
+		if fe.Kind == model.ClusterIP || fe.Kind == model.NodePort {
+			continue
+		}
+		if _, onNode := slices.BinarySearchFunc(r.snapshot.NodePortAddrs, fe.VIP.Addr, netip.Addr.Compare); onNode {
+			add(RememberIPs, Element{Key: scopeAddr.key(fe.VIP), Verdict: Verdict{Kind: Return}})
+		}
+	}
+}
+
+// elements adds its endpoints.
+func (a *affinity) elements(add func(set string, e Element)) {
+	if a == nil {
+		return
+	}
+	for _, l := range model.TrafficPolicies {
+		if !a.has[l] {
+			continue
+		}
+		for e := range a.sp.In(l) {
+			add(ownEndpointsOf[l]+a.name, Element{Key: endpointData(e)})
 		}
 	}
 }

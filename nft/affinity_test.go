@@ -13,7 +13,7 @@ import (
 // set's name: the set both-x/… of a Service in x was once that of a Service in both-x.
 func TestNoNamespaceMixesUpSetsOfAffinity(t *testing.T) {
 	objects := []modeltest.Object{modeltest.OurNode()}
-	for i, ns := range []string{"x", "both-x", "local-x", "affinity-x", "both-affinity-x", "local-affinity-x"} {
+	for i, ns := range []string{"x", "own-endpoints-x", "local-x", "affinity-x", "local-own-endpoints-x", "endpoints-x", "local-affinity-x", "remember-x"} {
 		name := ns + "/web"
 		objects = append(
 			objects,
@@ -33,5 +33,34 @@ func TestNoNamespaceMixesUpSetsOfAffinity(t *testing.T) {
 	}
 	if _, err := nftsim.New(r, s.NodeAddrs...); err != nil {
 		t.Error(err)
+	}
+}
+
+// Whether an external IP is an address of the node may change after its Service was compiled.
+func TestAnExternalIPThatTheNodeGetsHasNoMemory(t *testing.T) {
+	b := modeltest.Builder(
+		modeltest.Config(), modeltest.OurNode(),
+		modeltest.NewService("ns1/web").On("172.30.0.41").External("192.168.99.41").TCP("http", 80),
+		modeltest.NewSlice("ns1/web-1", "web").TCP("http", 8080).Ready("10.0.0.2"),
+	)
+	have := nft.Compile(nil, b.Snapshot().Family(model.IPv4))
+	for _, tt := range []struct {
+		addr string
+		want []string
+	}{
+		{"192.168.99.41", []string{"192.168.99.41 . tcp . 80 : return"}},
+		{modeltest.NodeIP4, nil},
+	} {
+		modeltest.NewNode(modeltest.NodeName, tt.addr).Set(b)
+		now := nft.Compile(have, b.Snapshot().Family(model.IPv4))
+		checkApplied(t, have, nft.Diff(have, now), now)
+		var got []string
+		for set, e := range now.Elements() {
+			if set == nft.RememberIPs {
+				got = append(got, text(now, set, e))
+			}
+		}
+		equal(t, "without memory where the node has "+tt.addr, tt.want, got)
+		have = now
 	}
 }

@@ -72,11 +72,13 @@ func (b *Batch) NewChain(name string) bool {
 	return b.newChains[name] || slices.Contains(b.RemakeBase, name)
 }
 
-// aheadChains takes from the batch new chains that no hook enters. They come before the
-// elements because the kernel walks the whole map for each chain that begins to look into
-// it (nf_tables_bind_set).
+// aheadChains takes from the batch new chains that no hook enters, and those that remember
+// clients, of which there are none yet. They come before the elements because the kernel walks
+// the whole map for each chain that begins to look into it (nf_tables_bind_set).
 func (b *Batch) aheadChains() []*Batch {
-	isAhead := func(c Chain) bool { return c.Hook == NoHook && b.newChains[c.Name] }
+	isAhead := func(c Chain) bool {
+		return b.newChains[c.Name] && (c.Hook == NoHook || c.Name == rememberForward || c.Name == rememberInput)
+	}
 	chains := &Batch{Family: b.Family, newChains: b.newChains}
 	for _, c := range b.SetChains {
 		if isAhead(c) {

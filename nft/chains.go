@@ -14,21 +14,29 @@ const (
 	servicesChain    = "services"
 	rejectChain      = "reject-chain"
 	rememberChain    = "remember"
+	rememberForward  = "remember-postrouting"
+	rememberInput    = "remember-input"
 	masqueradeChain  = "masquerade-all"
 	masqueradeNode   = "masquerade-node"
 	preroutingChain  = "prerouting"
-	inputChain       = "input"
 	forwardChain     = "forward"
 	outputChain      = "output"
 	postroutingChain = "postrouting"
 )
 
-// Priorities of the base chains, as the kernel names them (enum nf_ip_hook_priorities). They
-// are those of kube-proxy's chains, on which other components rely (KEP-3866).
+// Priorities of the base chains, as the kernel names them (enum nf_ip_hook_priorities). Those of
+// type nat are those of kube-proxy's chains, on which other components rely (KEP-3866).
+//
+// The endpoint of a client is remembered right before all source NAT, because packets show the
+// client's address there, and whoever else masquerades: once a chain has set up source NAT for
+// a connection, the kernel passes no other chain of type nat (nf_nat_inet_fn). At whatever
+// priority chains of type nat are, the kernel passes them at that of source NAT
+// (nf_nat_register_fn).
 const (
-	priorityDNAT   int32 = -100
-	priorityFilter int32 = 0
-	prioritySNAT   int32 = 100
+	priorityDNAT     int32 = -100
+	priorityFilter   int32 = 0
+	priorityRemember int32 = prioritySNAT - 1
+	prioritySNAT     int32 = 100
 )
 
 var (
@@ -38,6 +46,7 @@ var (
 	sourceKey   = Key{{Field: SourceAddr}}
 	sourcesKey  = Key{{Field: DestAddr}, {Field: DestPort}, {Field: SourceAddr}}
 	replyKey    = Key{{Field: SourceAddr}, {Field: Protocol}, {Field: SourcePort}}
+	endpointKey = Key{{Field: DestAddr}, {Field: DestPort}}
 	hairpinKey  = Key{{Field: SourceAddr}, {Field: DestAddr}}
 	origDestKey = Key{{Field: OrigDestAddr}}
 	origVIPKey  = Key{{Field: OrigDestAddr}, {Field: Protocol}, {Field: OrigDestPort}}
@@ -69,11 +78,6 @@ func (o Options) layoutChains(s *model.Settings, c chosen) []Chain {
 			Name: postroutingChain, Hook: Postrouting, Prio: prioritySNAT,
 			Rules: postroutingRules(s), Comment: "after an endpoint was chosen: is the source address replaced?",
 		},
-		{
-			Name: inputChain, Hook: Input, Prio: prioritySNAT,
-			Rules:   []Rule{{Verdict{Jump, rememberChain}}},
-			Comment: "an endpoint on the node itself: no postrouting comes after",
-		},
 		{Name: servicesChain, Rules: o.servicesRules(), Comment: "dispatch: who is meant?"},
 		{Name: rejectChain, Rules: []Rule{
 			// ICMP errors are rate-limited by the kernel (net.ipv4.icmp_ratelimit): with
@@ -81,7 +85,6 @@ func (o Options) layoutChains(s *model.Settings, c chosen) []Chain {
 			{MatchProtocol{model.TCP}, Reject{TCPReset: true}},
 			{Reject{}},
 		}, Comment: "no endpoint, or a port that the Service does not have"},
-		{Name: rememberChain, Rules: byOrigin(RememberIPs, RememberNodePorts), Comment: "session affinity: who got which endpoint?"},
 		{Name: masqueradeChain, Rules: []Rule{{Masquerade{}}}, Comment: "replies must come back through this node"},
 		{
 			Name: masqueradeNode, Rules: []Rule{{MatchFromNode{}, Masquerade{}}},
@@ -93,6 +96,16 @@ func (o Options) layoutChains(s *model.Settings, c chosen) []Chain {
 			Name: forwardChain, Hook: Forward, Prio: priorityFilter, Filter: true, Rules: invalidRules(),
 			Comment: "packets of Services that belong to no connection would only break one",
 		})
+	}
+	if c.remembers {
+		first := []Rule{{MatchFirst{}, Verdict{Jump, rememberChain}}}
+		chains = append(chains,
+			Chain{Name: rememberForward, Hook: Postrouting, Prio: priorityRemember, Filter: true, Rules: first, Comment: "first packets of connections"},
+			Chain{
+				Name: rememberInput, Hook: Input, Prio: priorityRemember, Filter: true, Rules: first,
+				Comment: "first packets of connections to the node itself: no postrouting comes after",
+			},
+			Chain{Name: rememberChain, Rules: byOrigin(RememberIPs, RememberNodePorts), Comment: "session affinity: who got which endpoint?"})
 	}
 	for one := range c.choices {
 		chains = append(chains, one.chain())
@@ -142,7 +155,6 @@ var protocols = [...]model.Protocol{model.TCP, model.UDP, model.SCTP}
 // state DNAT (nf_nat_setup_info).
 func postroutingRules(s *model.Settings) []Rule {
 	rules := []Rule{
-		{Verdict{Jump, rememberChain}}, // first: masquerading ends the chain
 		{MatchDNAT{}, InSet{Key: hairpinKey, Set: Hairpin}, Masquerade{}},
 	}
 	rules = append(rules, byOrigin(SourceNAT, NodePortSourceNAT)...)

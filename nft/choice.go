@@ -161,12 +161,14 @@ func verdict(sp *model.ServicePort, fe model.Frontend) Verdict {
 	return Verdict{Goto, rejectChain}
 }
 
-// chosen are the chains that choose an endpoint. Chains are only added: before Linux 6.2, a
-// chain can't be deleted in the batch that deletes the last element with it. The next start
-// leaves out those that are not needed.
+// chosen are the chains that depend on the service ports: those that choose an endpoint, and
+// whether there are those that remember one, which every packet passes. Chains that choose are
+// only added: before Linux 6.2, a chain can't be deleted in the batch that deletes the last element
+// with it. The next start leaves out those that are not needed.
 type chosen struct {
-	choices  map[choice]bool
-	circuits map[circuit]bool
+	choices   map[choice]bool
+	circuits  map[circuit]bool
+	remembers bool
 }
 
 // add adds the chains that a service port needs. It reports whether some of them are new.
@@ -209,9 +211,14 @@ func insert[T comparable](set *map[T]bool, one T) bool {
 
 var chainName = regexp.MustCompile(`^(nodeport-)?(?:(local-)?endpoints|local-(?:[0-9]+-to-)?([0-9]+)-of)-(?:[0-9]+-to-)?([0-9]+)(?:-([a-z-]+))?$`)
 
-// addName adds the chain of a name. It reports whether the name is one that such a chain can
-// have.
+// addName adds the chain of a name, with those that belong to it. It reports whether the name is
+// one that such a chain can have.
 func (c *chosen) addName(name string) bool {
+	switch name {
+	case rememberChain, rememberForward, rememberInput:
+		c.remembers = true
+		return true
+	}
 	m := chainName.FindStringSubmatch(name)
 	if m == nil {
 		return false

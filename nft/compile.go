@@ -28,7 +28,7 @@ func (o Options) Compile(before Slots, s *model.FamilySnapshot) *Ruleset {
 		r.compileAll(before)
 		return r
 	}
-	r.Sets, r.orders, r.chosen = old.Sets, old.orders, old.chosen
+	r.Sets, r.orders, r.chosen, r.sticky = old.Sets, old.orders, old.chosen, old.sticky
 	if o != old.Options {
 		r.Sets = o.LayoutSets()
 	}
@@ -36,6 +36,12 @@ func (o Options) Compile(before Slots, s *model.FamilySnapshot) *Ruleset {
 	edit := old.orders.Edit(model.ServicePortKeys)
 	grown := false
 	for c := range s.ServicePortChanges(old.snapshot) {
+		if affinityFor(c.Old) != nil {
+			r.sticky--
+		}
+		if affinityFor(c.New) != nil {
+			r.sticky++
+		}
 		if c.New == nil {
 			edit.Delete(c.Old.Name)
 			continue
@@ -46,6 +52,9 @@ func (o Options) Compile(before Slots, s *model.FamilySnapshot) *Ruleset {
 		grown = r.chosen.add(c.New) || grown
 	}
 	r.orders = edit.Done()
+	if remembers := r.sticky > 0; remembers != r.chosen.remembers {
+		r.chosen.remembers, grown = remembers, true
+	}
 	if r.Chains = old.Chains; grown || s.Settings != old.snapshot.Settings || o != old.Options {
 		r.Chains = o.layoutChains(s.Settings, r.chosen)
 	}
@@ -60,7 +69,11 @@ func (r *Ruleset) compileAll(before Slots) {
 			r.adopt(edit, before, sp)
 		}
 		r.chosen.add(sp)
+		if affinityFor(sp) != nil {
+			r.sticky++
+		}
 	}
+	r.chosen.remembers = r.sticky > 0
 	r.orders = edit.Done()
 	r.Chains = r.Options.layoutChains(r.snapshot.Settings, r.chosen)
 }
@@ -170,13 +183,13 @@ func (r *Ruleset) portElements(sp *model.ServicePort, delta *slotDelta, add func
 		case model.MasqueradeOutside:
 		}
 		if affinity != nil {
-			back, remember := affinity.verdicts(fe)
-			add(of.set(roleAffinity), Element{Key: key, Verdict: back})
-			add(of.set(roleRemember), Element{Key: key, Verdict: remember})
+			add(of.set(roleAffinity), Element{Key: key, Verdict: affinity.verdict(fe)})
+			add(of.set(roleRemember), Element{Key: key, Verdict: Verdict{Goto, rememberOwn + affinity.name}})
 		}
 	}
 	r.Options.counterElements(sp, add)
 	affinity.elements(add)
+	r.noMemory(sp, add)
 }
 
 // maxComment is the longest comment that nft takes (libnftnl: NFTNL_UDATA_COMMENT_MAXLEN

@@ -34,6 +34,8 @@ func Diff(have, want *Ruleset) *Batch {
 		for sp := range want.snapshot.ServicePorts() {
 			if old, _ := have.snapshot.ServicePort(sp.Name); old == sp {
 				b.diffAffinity(have, want, sp, sp)
+				have.noMemory(sp, gone.of(sp))
+				want.noMemory(sp, come.of(sp))
 			}
 		}
 	}

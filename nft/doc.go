@@ -7,8 +7,9 @@
 //
 // # The packet's way
 //
-// All chains but an optional one hook NAT, so only the first packet of a connection meets
-// a rule. No packet mark and no conntrack mark is read or written.
+// The chains hook NAT, so only the first packet of a connection meets a rule. Others pass one
+// rule if a service port has affinity, and two with Settings.DropInvalid. No packet mark and no
+// conntrack mark is read or written.
 //
 //	prerouting (dstnat)    output (-100)
 //	            └──────┬──────┘
@@ -24,9 +25,10 @@
 //	                not ours      reject-chain, drop, endpoints-…, local-endpoints-…, local-…
 //	                                           │ a slot, map endpoints: DNAT
 //	                                           ▼
-//	     postrouting (srcnat): remember the client's endpoint, if its Service wants that;
-//	     or, if the endpoint   hairpin; map source-nat: masquerade or not
-//	     is the node: input
+//	     remember-postrouting (srcnat - 1) or, if the endpoint is the node, remember-input:
+//	                                           │  the client's endpoint, if its Service wants that
+//	                                           ▼
+//	     postrouting (srcnat): hairpin; map source-nat: masquerade or not
 //
 // # Chains that choose
 //

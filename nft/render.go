@@ -69,17 +69,19 @@ func (s Set) typeText(f model.Family) string {
 }
 
 func (c Chain) declaration() string {
-	prio := fmt.Sprint(c.Prio)
+	kind, prio := "nat", fmt.Sprint(c.Prio)
+	if c.Filter {
+		kind = "filter"
+	}
 	switch {
+	case c.Filter && c.Prio == priorityFilter:
+		prio = "filter"
 	case c.Hook == Prerouting && c.Prio == priorityDNAT:
 		prio = "dstnat"
 	case c.Hook == Postrouting && c.Prio == prioritySNAT:
 		prio = "srcnat"
 	}
-	if c.Filter {
-		return fmt.Sprintf("type filter hook %v priority filter; policy accept;", c.Hook)
-	}
-	return fmt.Sprintf("type nat hook %v priority %s; policy accept;", c.Hook, prio)
+	return fmt.Sprintf("type %s hook %v priority %s; policy accept;", kind, c.Hook, prio)
 }
 
 // String returns the ruleset as a script that nft loads.

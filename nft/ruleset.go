@@ -124,6 +124,7 @@ type Ruleset struct {
 	snapshot *model.FamilySnapshot
 	orders   orders
 	chosen   chosen
+	sticky   int // service ports with affinity
 
 	// after is the ruleset after which this was compiled, and changed has the service ports
 	// whose slots are others since then.

@@ -119,6 +119,10 @@ type (
 	// MatchDNAT goes on if the connection's destination was replaced by another one.
 	MatchDNAT struct{}
 
+	// MatchFirst goes on if the packet is the first of its connection: the kernel confirms a
+	// connection when that packet has passed all hooks.
+	MatchFirst struct{}
+
 	// MatchInterface goes on if the packet came in by this interface or, with Wildcard, by
 	// one whose name begins like this. A packet that the node itself sends came in by none.
 	MatchInterface struct {
@@ -199,6 +203,8 @@ func (s MatchAddr) text(f model.Family) string {
 }
 
 func (MatchDNAT) text(model.Family) string { return "ct status dnat" }
+
+func (MatchFirst) text(model.Family) string { return "ct status & confirmed == 0" }
 
 func (s MatchInterface) text(model.Family) string {
 	op, star := "", ""

@@ -142,7 +142,7 @@ const nameLength = 255
 
 func TestElementsAreEncodedAsByTheLibrary(t *testing.T) {
 	sets := append(nft.Options{Counters: true}.LayoutSets(),
-		nft.DeclarationOf("both-affinity-ns1/svc1/tcp/http"),
+		nft.DeclarationOf("own-endpoints-ns1/svc1/tcp/http"),
 		nft.DeclarationOf("affinity-ns1/svc1/tcp/http"),
 		nft.DeclarationOf("local-affinity-ns1/svc1/tcp/"))
 	for _, f := range model.Families {

@@ -49,15 +49,9 @@ func encodeStatement(f model.Family, s nft.Statement) ([]expr.Any, error) {
 	case nft.MatchAddr: // ip saddr != 10.244.0.0/16
 		return encodeMatchAddr(f, s), nil
 	case nft.MatchDNAT: // ct status dnat
-		const ipsDstNAT = 1 << 5 // IPS_DST_NAT, linux/netfilter/nf_conntrack_common.h
-		return []expr.Any{
-			&expr.Ct{Key: expr.CtKeySTATUS, Register: unix.NFT_REG_1},
-			&expr.Bitwise{
-				SourceRegister: unix.NFT_REG_1, DestRegister: unix.NFT_REG_1, Len: 4,
-				Mask: binary.NativeEndian.AppendUint32(nil, ipsDstNAT), Xor: make([]byte, 4),
-			},
-			&expr.Cmp{Op: expr.CmpOpNeq, Register: unix.NFT_REG_1, Data: make([]byte, 4)},
-		}, nil
+		return encodeStatus(statusDNAT, expr.CmpOpNeq), nil
+	case nft.MatchFirst: // ct status & confirmed == 0
+		return encodeStatus(statusConfirmed, expr.CmpOpEq), nil
 	case nft.MatchInterface: // iifname != "cali*"
 		return encodeMatchInterface(s), nil
 	case nft.MatchFromNode: // fib saddr type local
@@ -104,6 +98,24 @@ func encodeStatement(f model.Family, s nft.Statement) ([]expr.Any, error) {
 		return []expr.Any{&expr.Verdict{Kind: verdictKinds[s.Kind], Chain: s.Chain}}, nil
 	}
 	return nil, fmt.Errorf("unknown statement %T", s)
+}
+
+// Bits of a connection's status (linux/netfilter/nf_conntrack_common.h).
+const (
+	statusConfirmed = 1 << 3 // IPS_CONFIRMED
+	statusDNAT      = 1 << 5 // IPS_DST_NAT
+)
+
+// encodeStatus compares a bit of a connection's status with 0.
+func encodeStatus(bit uint32, op expr.CmpOp) []expr.Any {
+	return []expr.Any{
+		&expr.Ct{Key: expr.CtKeySTATUS, Register: unix.NFT_REG_1},
+		&expr.Bitwise{
+			SourceRegister: unix.NFT_REG_1, DestRegister: unix.NFT_REG_1, Len: 4,
+			Mask: binary.NativeEndian.AppendUint32(nil, bit), Xor: make([]byte, 4),
+		},
+		&expr.Cmp{Op: op, Register: unix.NFT_REG_1, Data: make([]byte, 4)},
+	}
 }
 
 func encodeKey(f model.Family, key nft.Key) []expr.Any {

@@ -432,7 +432,7 @@ func TestObjectsComeAndGoWithAffinity(t *testing.T) {
 		apply(t, b, s.builder.Snapshot())
 		mustMatch(t, n, s.builder.Snapshot())
 		with := n.lists(t)
-		for _, want := range []string{"map " + clusterClients, "map " + localClients, "set both-affinity-default/web/tcp/http", "chain remember-default/web/tcp/http"} {
+		for _, want := range []string{"map " + clusterClients, "map " + localClients, "set own-endpoints-default/web/tcp/http", "set local-own-endpoints-default/web/tcp/http", "chain remember-default/web/tcp/http"} {
 			if !strings.Contains(with, want) {
 				t.Errorf("no %s in:\n%s", want, with)
 			}
@@ -464,7 +464,7 @@ func TestObjectsComeAndGoWithAffinity(t *testing.T) {
 	s.service.ExternalTrafficPolicy = "Cluster"
 	s.builder.SetService(s.service)
 	apply(t, b, s.builder.Snapshot())
-	if rest := n.lists(t); strings.Contains(rest, localClients) || strings.Contains(rest, "both-affinity-default") {
+	if rest := n.lists(t); strings.Contains(rest, localClients) || strings.Contains(rest, "local-own-endpoints-default") {
 		t.Errorf("left of the local list:\n%s", rest)
 	}
 	n.mustRemember(t, model.IPv4, clusterClients, since, noted{1, 2, time.Minute, time.Minute})

@@ -178,6 +178,7 @@ func (r *run) rule(c *nft.Chain, rule nft.Rule, s state, share float64, depth in
 			match = s.Protocol == stmt.Protocol
 		case nft.MatchDNAT:
 			match = s.Dest != s.orig // nf_nat_setup_info
+		case nft.MatchFirst: // all packets are
 		case nft.MatchAddr:
 			addr := map[nft.Field]netip.Addr{
 				nft.SourceAddr: s.Source, nft.DestAddr: s.Dest.Addr(), nft.OrigDestAddr: s.orig.Addr(),

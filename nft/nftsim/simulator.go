@@ -254,7 +254,7 @@ func (s *Simulator) checkRule(rule nft.Rule) error {
 	for _, stmt := range rule {
 		var err error
 		switch stmt := stmt.(type) {
-		case nft.MatchProtocol, nft.MatchDNAT, nft.MatchFromNode, nft.MatchInvalid, nft.MatchInterface, nft.Masquerade, nft.Reject:
+		case nft.MatchProtocol, nft.MatchDNAT, nft.MatchFirst, nft.MatchFromNode, nft.MatchInvalid, nft.MatchInterface, nft.Masquerade, nft.Reject:
 		case nft.MatchAddr:
 			if stmt.Field != nft.SourceAddr && stmt.Field != nft.DestAddr && stmt.Field != nft.OrigDestAddr {
 				err = fmt.Errorf("field %d is no address", stmt.Field)
