@@ -51,12 +51,18 @@ func Apply(ctx context.Context, o Options, c Conntrack) {
 // CAP_NET_ADMIN.
 //
 // InitOnly has no other task, so it returns an error if a setting can't be written: a [WriteError]
-// for each, joined. It does not call o.Failed.
+// for each, joined. It does not call o.Failed. A setting that no container of this node may
+// change, because the node is a container itself, is only a warning ([ErrNotInitial]): kube-proxy
+// exits, which is why such clusters have maxPerCore: 0 in its configuration.
 //
 // It does not set the OOM score, which belongs to a process: this one exits.
 func InitOnly(ctx context.Context, o Options, c Conntrack) error {
 	var errs []error
 	for _, f := range o.apply(ctx, c) {
+		if errors.Is(f, ErrNotInitial) {
+			o.Log.LogAttrs(ctx, slog.LevelWarn, "could not set sysctl; keeping its current value", slog.Any("err", f))
+			continue
+		}
 		errs = append(errs, f)
 	}
 	return errors.Join(errs...)
@@ -91,11 +97,16 @@ func (o Options) apply(ctx context.Context, c Conntrack) []WriteError {
 	}
 	var failed []WriteError
 	for _, w := range plan {
-		if err := o.write(w); err != nil {
+		err := o.write(w)
+		switch {
+		case err == nil:
+			o.logSet(ctx, w)
+		case w.enough():
+			o.Log.LogAttrs(ctx, slog.LevelInfo, "keeping the higher limit of connections, which can't be changed here",
+				slog.String("want", w.Value), slog.String("have", w.Have))
+		default:
 			failed = append(failed, WriteError{Write: w, Err: o.explain(w.File, err)})
-			continue
 		}
-		o.logSet(ctx, w)
 	}
 	return failed
 }

@@ -43,8 +43,72 @@ func TestRealKernel(t *testing.T) {
 				t.Errorf("unexpected: %v", f)
 			}
 		}
-		if before != "131072" && len(n.failed) == 0 {
+		if before != "131072" && len(n.failed) == 0 && !strings.Contains(n.log.String(), "keeping the higher limit") {
 			t.Error("no word of the limit, which can't be set here")
+		}
+		return nil
+	})
+}
+
+// A node that is a container, as with kind: the limit of connections is the host's. The init
+// container sets the rest, and lets the pod start.
+func TestRealKernelInANodeThatIsAContainer(t *testing.T) {
+	inNamespaces(t, func() error {
+		n := realNode(t)
+		limit, err := n.readInt(fileMax)
+		if err != nil {
+			return err
+		}
+		for _, tt := range []struct {
+			name   string
+			limit  int
+			level  string
+			events int
+		}{
+			{"a lower limit is wanted", limit - 1, "INFO", 0},
+			{"a higher limit is wanted", limit + 1, "WARN", 1},
+		} {
+			c := Conntrack{MaxPerCore: 1, Min: int32(tt.limit), UDPTimeout: 13 * time.Second}
+			n.log.Reset()
+			n.failed = nil
+			if err := InitOnly(t.Context(), n.Options, c); err != nil {
+				t.Errorf("%s: InitOnly returns %v", tt.name, err)
+			}
+			if got := n.log.String(); !strings.Contains(got, "level="+tt.level) || tt.level == "INFO" && strings.Contains(got, "WARN") {
+				t.Errorf("%s: the log says\n%s", tt.name, got)
+			}
+			if got, err := n.read(fileUDPTimeout); got != "13" || err != nil {
+				t.Errorf("%s: the UDP timeout is %s, %v; want 13", tt.name, got, err)
+			}
+			Apply(t.Context(), n.Options, c) // as the daemon does next
+			if len(n.failed) != tt.events {
+				t.Errorf("%s: %d failures, want %d: %v", tt.name, len(n.failed), tt.events, n.failed)
+			}
+		}
+		return nil
+	})
+}
+
+// A higher limit that a container can't lower is no failure, whatever forbids it; what is too
+// low is one.
+func TestRealKernelReadOnly(t *testing.T) {
+	inNamespaces(t, func() error {
+		n := realNode(t)
+		limit, err := n.readInt(fileMax)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(
+			unix.Mount("/proc/sys", "/proc/sys", "", unix.MS_BIND|unix.MS_REC, ""),
+			unix.Mount("", "/proc/sys", "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, ""),
+		); err != nil {
+			return err
+		}
+		if err := InitOnly(t.Context(), n.Options, Conntrack{MaxPerCore: 1, Min: int32(limit - 1)}); err != nil {
+			t.Errorf("with a higher limit than wanted: %v", err)
+		}
+		if err := InitOnly(t.Context(), n.Options, Conntrack{MaxPerCore: 1, Min: int32(limit + 1)}); !errors.Is(err, ErrReadOnly) {
+			t.Errorf("with a lower limit than wanted: %v, want ErrReadOnly", err)
 		}
 		return nil
 	})

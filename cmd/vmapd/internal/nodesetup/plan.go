@@ -58,9 +58,21 @@ type Write struct {
 	Why   string
 }
 
+// enough reports whether the node has more than w would give it: a higher limit of connections
+// costs memory only if there are so many.
+func (w Write) enough() bool {
+	if w.File != fileMax {
+		return false
+	}
+	have, err1 := strconv.ParseInt(w.Have, 10, 64)
+	want, err2 := strconv.ParseInt(w.Value, 10, 64)
+	return err1 == nil && err2 == nil && have >= want
+}
+
 // Plan returns the writes that bring the node in line with c.
 //
-// The limit of connections becomes exactly that of c, also if it was higher. The size of the
+// The limit of connections becomes exactly that of c, also if it was higher, as with kube-proxy; a
+// higher one that can't be changed is good enough. The size of the
 // hash table only grows, to a quarter of that limit.
 func Plan(c Conntrack, f Facts) []Write {
 	p := planner{facts: f}
