@@ -73,6 +73,7 @@ func startCluster(t *testing.T, rules ...rbacv1.PolicyRule) *apiCluster {
 			c.api.Set(o)
 		}
 	}
+	c.api.Set(node())
 	if _, err := c.api.Kubeconfig(c.dir, apitest.Form{Files: true}); err != nil {
 		t.Fatal(err)
 	}

@@ -100,8 +100,8 @@ func (d *daemon) serve(ctx context.Context) error {
 	d.setUpNode(ctx, d.current.Load()) // after the backend, which has loaded connection tracking
 	d.announce(ctx, plane, traffic.NodeName)
 
-	r := &running{daemon: d, plane: plane, observers: d.observe(plane, in.state)}
-	if r.ports, err = d.openPorts(plane, r.observers, traffic.NodeName); err != nil {
+	r := &running{daemon: d, plane: plane, observers: d.observe(plane, in)}
+	if r.ports, err = d.openPorts(plane, r.observers, in, traffic.NodeName); err != nil {
 		return err
 	}
 	r.loop = d.newLoop(plane, in, r.observers)

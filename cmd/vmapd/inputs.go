@@ -23,6 +23,7 @@ type inputs struct {
 	state    *reconcile.State
 	sources  []source
 	describe func(model.Problem) string // nil, or adds the place to a problem
+	cluster  *informer.Source           // nil with files
 }
 
 // openInputs returns a cluster or files, and the addresses of this host.
@@ -37,7 +38,8 @@ func (d *daemon) openInputs(traffic model.Config) (in inputs, err error) {
 		if err != nil {
 			return in, fmt.Errorf("connect to the cluster (without one, use --from PATH): %w", err)
 		}
-		in.sources = append(in.sources, &informer.Source{Client: client, NodeName: traffic.NodeName, Log: d.log})
+		in.cluster = &informer.Source{Client: client, NodeName: traffic.NodeName, Log: d.log}
+		in.sources = append(in.sources, in.cluster)
 	}
 	in.sources = append(in.sources, &hostaddr.Source{Log: d.log, Ignore: []string{ipvs.DefaultDevice, host.KubeProxyDevice}})
 	in.state = reconcile.NewState(model.NewBuilder(traffic), len(in.sources))

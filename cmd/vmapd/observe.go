@@ -27,9 +27,10 @@ type observers struct {
 	localhost *localhost.Forwarder
 	events    *events.Recorder
 	flows     *conntrack.Reconciler // nil with IPVS, which has a connection table of its own
+	node      *nodeCheck            // nil without a cluster
 }
 
-func (d *daemon) observe(p *dataplane, state *reconcile.State) *observers {
+func (d *daemon) observe(p *dataplane, in inputs) *observers {
 	c := d.current.Load()
 	o := &observers{events: d.events}
 	o.localhost = localhost.New(localhost.Options{
@@ -40,7 +41,7 @@ func (d *daemon) observe(p *dataplane, state *reconcile.State) *observers {
 	})
 	figures := metrics.Options{
 		Backend: p.name, Reason: p.why, Started: d.started,
-		Legacy: p.stats, Pending: state.Pending, Localhost: o.localhost.Stats,
+		Legacy: p.stats, Pending: in.state.Pending, Localhost: o.localhost.Stats,
 		EventsDropped:  d.events.Dropped,
 		Leftovers:      p.sweep.counts,
 		OtherProxy:     p.rivals.flags,
@@ -57,9 +58,12 @@ func (d *daemon) observe(p *dataplane, state *reconcile.State) *observers {
 	for gate, on := range c.KubeProxy().FeatureGates {
 		o.metrics.Feature(gate, "", on)
 	}
-	o.tracker = health.NewTracker(health.Options{
-		SyncPeriod: c.SyncPeriod(config.Backend(p.name)), Count: o.metrics.HTTP, Eligibility: d.tellEligibility,
-	})
+	healthOf := health.Options{SyncPeriod: c.SyncPeriod(config.Backend(p.name)), Count: o.metrics.HTTP, Eligibility: d.tellEligibility}
+	if in.cluster != nil {
+		healthOf.NodeName = in.cluster.NodeName
+		o.node = newNodeCheck(in.cluster, d.events, d.log)
+	}
+	o.tracker = health.NewTracker(healthOf)
 	o.services = health.NewServices(health.ServicesOptions{
 		Healthy: o.tracker.Healthy, Restricted: !c.Model().NodePortAddresses.All, Log: d.log,
 		Failed: func(service model.NamespacedName, _ uint16, err error) {
@@ -91,6 +95,9 @@ func (o *observers) all() []reconcile.Observer {
 	if o.flows != nil {
 		list = append(list, o.flows)
 	}
+	if o.node != nil {
+		list = append(list, o.node)
+	}
 	if t := newStartThrift(); t != nil {
 		list = append(list, t)
 	}
@@ -102,6 +109,9 @@ func (o *observers) tasks() []task {
 	list := []task{quiet(o.services.Run), quiet(o.localhost.Run), quiet(o.watchTable)}
 	if o.flows != nil {
 		list = append(list, quiet(o.flows.Run))
+	}
+	if o.node != nil {
+		list = append(list, quiet(o.node.Run))
 	}
 	return list
 }

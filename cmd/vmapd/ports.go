@@ -33,7 +33,7 @@ type ports struct {
 	served  httpserver.Config // that of the metrics port, made from it
 }
 
-func (d *daemon) openPorts(p *dataplane, o *observers, nodeName string) (*ports, error) {
+func (d *daemon) openPorts(p *dataplane, o *observers, in inputs, nodeName string) (*ports, error) {
 	c := d.current.Load()
 	pages := httpserver.MetricsPort{
 		Metrics: o.metrics.Handler(), SLIs: o.metrics.SLIHandler(),
@@ -43,7 +43,7 @@ func (d *daemon) openPorts(p *dataplane, o *observers, nodeName string) (*ports,
 			return now.KubeProxy(), now.Own()
 		},
 		Flags:  func() map[string]string { return d.current.Load().FlagValues() },
-		Status: func() httpserver.Status { return d.status(p, o, nodeName) },
+		Status: func() httpserver.Status { return d.status(p, o, in, nodeName) },
 		SetVerbosity: func(level int) {
 			d.log.LogAttrs(context.Background(), slog.LevelInfo, "verbosity changed", slog.Int("v", level))
 			d.level.Set(levelOf(level))
@@ -178,7 +178,7 @@ func proxyMode(ctx context.Context, address string) string {
 	return string(mode)
 }
 
-func (d *daemon) status(p *dataplane, o *observers, nodeName string) httpserver.Status {
+func (d *daemon) status(p *dataplane, o *observers, in inputs, nodeName string) httpserver.Status {
 	s := o.tracker.Status()
 	status := httpserver.Status{
 		Started: d.started, Version: version(),
@@ -188,6 +188,15 @@ func (d *daemon) status(p *dataplane, o *observers, nodeName string) httpserver.
 	for _, f := range model.Families {
 		family := s.Families[f]
 		status.Syncs = append(status.Syncs, httpserver.Sync{Family: f.String(), Last: metav1.NewTime(family.Synced), Err: family.LastError})
+	}
+	if s.NoNode != "" {
+		status.Problems = append(status.Problems, fmt.Sprintf("the cluster has no Node %q", s.NoNode))
+	}
+	if in.cluster != nil {
+		for _, f := range in.cluster.Failing() {
+			status.Problems = append(status.Problems, fmt.Sprintf("%s can't be read from the API server since %s (%s): %v",
+				f.Resource, f.Since.UTC().Format(time.RFC3339), time.Since(f.Since).Round(time.Second), f.Err))
+		}
 	}
 	return status
 }

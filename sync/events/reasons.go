@@ -43,6 +43,8 @@ const (
 	// they may again (Normal).
 	ReasonNodeNotEligible = "NodeNotEligible"
 	ReasonNodeEligible    = "NodeEligible"
+	// About the Node, with ActionStart: the cluster does not have it.
+	ReasonNoNode = "NodeNotFound"
 	// About the Node, with ActionStart: the configuration works but needs attention, for
 	// instance because it selects a slower backend than necessary.
 	ReasonConfiguration = "Configuration"

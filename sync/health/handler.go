@@ -10,8 +10,8 @@ import (
 )
 
 // Handler serves /healthz and /livez as kube-proxy does, and /readyz, see Status. The status
-// is 200 or 503, for any method. Other paths are not found. The body of /readyz names the
-// families that are not ready, a line for each.
+// is 200 or 503, for any method. Other paths are not found. The body of /readyz has the reasons
+// for which the proxy is not ready, a line for each.
 func (t *Tracker) Handler() http.Handler {
 	mux := http.NewServeMux()
 	for path, answer := range map[string]func(Status) answer{"/healthz": healthz, "/livez": livez, "/readyz": readyz} {
@@ -79,6 +79,9 @@ func readyz(s Status) answer {
 		if s.Families[f].Synced.IsZero() {
 			fmt.Fprintf(&missing, "%v: no sync has succeeded yet\n", f)
 		}
+	}
+	if s.NoNode != "" {
+		fmt.Fprintf(&missing, "the cluster has no Node %q: the name comes from --hostname-override, or is the host's\n", s.NoNode)
 	}
 	return answer{false, typeText, missing.String()}
 }

@@ -97,6 +97,30 @@ func TestHandlers(t *testing.T) {
 	})
 }
 
+// A proxy that needs a Node is ready once the cluster has had it, also if it is deleted then.
+func TestReadyOnceTheClusterHasTheNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := modeltest.Builder(modeltest.Config())
+		tracker := NewTracker(Options{NodeName: "node-1"})
+		h := tracker.Handler()
+		story := &history{t, tracker, b.Snapshot()}
+		story.round()
+		mustAnswer(t, h, "/readyz", asText(503, "the cluster has no Node \"node-1\": the name comes from --hostname-override, or is the host's\n"))
+		if s := tracker.Status(); !s.Healthy || !s.Eligible {
+			t.Errorf("healthy %v, eligible %v; want both: cluster IPs work", s.Healthy, s.Eligible)
+		}
+		node := modeltest.OurNode()
+		node.Set(b)
+		story.snapshot = b.Snapshot()
+		story.round()
+		mustAnswer(t, h, "/readyz", asText(200, "ok\n"))
+		b.DeleteNode(node.Name)
+		story.snapshot = b.Snapshot()
+		story.round()
+		mustAnswer(t, h, "/readyz", asText(200, "ok\n"))
+	})
+}
+
 func TestNobodyHasToCount(t *testing.T) {
 	w := httptest.NewRecorder()
 	NewTracker(Options{}).Handler().ServeHTTP(w, httptest.NewRequest(http.MethodHead, "/livez", nil))

@@ -17,6 +17,9 @@ type Options struct {
 	// SyncPeriod is the configured nftables.syncPeriod, iptables.syncPeriod or
 	// ipvs.syncPeriod: a change may wait for twice as long. 0 means DefaultSyncPeriod.
 	SyncPeriod time.Duration
+	// NodeName is the name of the Node that the cluster must have for the proxy to be ready;
+	// "" means that none is needed.
+	NodeName string
 	// Count is called with the path and the status code of each answer of the Handler,
 	// by any number of goroutines. It may be nil.
 	Count func(path string, code int)
@@ -33,9 +36,16 @@ type Options struct {
 // sync waits from the time when that sync began. If a round hangs, the next change makes the
 // family unhealthy. A family that the dataplane does not use never fails. Until the first
 // round has ended, the proxy is starting, and healthy.
+//
+// The proxy is not ready while the cluster has no Node of its name: it takes all endpoints for
+// those of other nodes. A rollout with a wrong name stops at the first nodes, and their
+// processes are not restarted for it, since cluster IPs work. A process that starts before the
+// kubelet has registered the Node becomes ready once it has; kube-proxy waits for five minutes, and
+// then exits. A Node that is deleted later changes nothing about readiness.
 type Tracker struct {
 	count       func(path string, code int)
 	eligibility func(why string)
+	nodeName    string
 
 	mu       sync.Mutex
 	period   time.Duration
@@ -50,7 +60,8 @@ type Tracker struct {
 type Status struct {
 	At       time.Time // now
 	Healthy  bool      // all families are
-	Ready    bool      // all families have been programmed at least once
+	Ready    bool      // all families have been programmed at least once, and the cluster has our Node
+	NoNode   string    // the name of the Node that the cluster has never had; "": it is not missing
 	Eligible bool      // load balancers may send new connections to this node
 	Why      string    // it is not eligible
 	Families [len(model.Families)]FamilyStatus
@@ -66,7 +77,7 @@ type FamilyStatus struct {
 
 // NewTracker returns a Tracker of a proxy that is starting.
 func NewTracker(o Options) *Tracker {
-	t := &Tracker{count: o.Count, eligibility: o.Eligibility}
+	t := &Tracker{count: o.Count, eligibility: o.Eligibility, nodeName: o.NodeName}
 	if t.count == nil {
 		t.count = func(string, int) {}
 	}
@@ -152,6 +163,9 @@ func (t *Tracker) Status() Status {
 		s.Families[i] = f
 		s.Healthy = s.Healthy && f.Healthy
 		s.Ready = s.Ready && !f.Synced.IsZero()
+	}
+	if t.started && !t.hadNode && t.nodeName != "" {
+		s.Ready, s.NoNode = false, t.nodeName
 	}
 	return s
 }

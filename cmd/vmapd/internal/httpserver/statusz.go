@@ -19,12 +19,14 @@ type Status struct {
 	Node    string    `json:"node"`    // the Node's name
 	// NotEligible is the reason for which load balancers must not use the node; "": they may.
 	NotEligible string `json:"notEligible,omitempty"`
-	Ready       bool   `json:"ready"` // all Services have been programmed once
+	Ready       bool   `json:"ready"` // all Services have been programmed once, and the cluster has the Node
 	Syncs       []Sync `json:"syncs"`
 	// OtherProxies are the signs of another proxy that is active on the node.
 	OtherProxies []string `json:"otherProxies,omitempty"`
 	// Leftovers of other proxies or backends; "" if there are none.
 	Leftovers string `json:"leftovers,omitempty"`
+	// Problems are whole sentences: the proxy works with old or incomplete information.
+	Problems []string `json:"problems,omitempty"`
 }
 
 // Sync is the result of the last syncs of one IP family.
@@ -91,6 +93,9 @@ func (s Status) text(now time.Time, paths []string) string {
 		if sync.Err != "" {
 			line("Error "+sync.Family, sync.Err)
 		}
+	}
+	for _, p := range s.Problems {
+		line("Problem", p)
 	}
 	return b.String()
 }

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+
+	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+)
+
+// A name that no Node of the cluster has is an event, and a reason for which the process is not
+// ready, until there is such a Node. Cluster IPs work meanwhile, and nothing is restarted.
+func TestAWrongNodeName(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t, proxierRules()...)
+	const wrong = lab.NodeName + ".example.org"
+	p := c.start(t, "--kubeconfig", c.kubeconfig(), "--hostname-override", wrong)
+	p.waitFor(t, "msg=ready")
+	eventually(t, func() string {
+		if got := get(c.Client, nil, healthURL+"/readyz"); got.status != http.StatusServiceUnavailable || !strings.Contains(got.body, `no Node "`+wrong+`"`) {
+			return "/readyz says " + got.String()
+		}
+		return ""
+	})
+	if got := get(c.Node, nil, metricsURL+"/statusz"); !strings.Contains(got.body, `Problem: the cluster has no Node "`+wrong+`"`) {
+		t.Errorf("/statusz says %v", got)
+	}
+	wantStatus(t, c.Client, healthURL+"/livez", http.StatusOK)
+	c.ask(t, webVIP)
+
+	event := c.wantEvent(t, "NodeNotFound", "Node", wrong, "--hostname-override")
+	if event.Type != "Warning" || !strings.HasSuffix(event.Note, "The cluster has a Node "+lab.NodeName) {
+		t.Errorf("the event says %q", event.Note)
+	}
+	if !strings.Contains(p.log.String(), `level=WARN msg="not ready"`) {
+		t.Errorf("the log does not tell")
+	}
+
+	late := node()
+	late.Name = wrong
+	c.api.Set(late)
+	wantStatus(t, c.Client, healthURL+"/readyz", http.StatusOK)
+	p.waitFor(t, "the cluster has this node's Node now")
+	c.api.Delete(late)
+	wantStatus(t, c.Client, healthURL+"/readyz", http.StatusOK)
+	p.mustStay(t)
+}
+
+// What the API server does not answer any more is on the page, with the time since when.
+func TestThePageTellsThatTheAPIServerIsAway(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t, proxierRules()...)
+	p := c.start(t, "--kubeconfig", c.kubeconfig(), "--hostname-override", lab.NodeName)
+	p.waitFor(t, "msg=ready")
+	problems := func() string { return get(c.Node, nil, metricsURL+"/statusz").body }
+	if got := problems(); strings.Contains(got, "Problem") {
+		t.Errorf("/statusz says at first:\n%s", got)
+	}
+	c.api.SetRules([]rbacv1.PolicyRule{}) // nothing is allowed
+	c.api.DropWatches()
+	eventually(t, func() string {
+		if got := problems(); !strings.Contains(got, "Problem: services can't be read from the API server since 20") || !strings.Contains(got, "is forbidden") {
+			return "/statusz says:\n" + got
+		}
+		return ""
+	})
+	wantStatus(t, c.Client, healthURL+"/readyz", http.StatusOK)
+	c.api.SetRules(nil)
+	eventually(t, func() string {
+		if got := problems(); strings.Contains(got, "Problem") {
+			return "/statusz still says:\n" + got
+		}
+		return ""
+	})
+}
