@@ -97,13 +97,13 @@ func (d *daemon) serve(ctx context.Context) error {
 	}
 	defer func() { _ = plane.close() }()
 	plane.sweep.again = func() { in.state.Update(reconcile.Change{}, func(*model.Builder) {}) }
-	d.setUpNode(ctx, d.current.Load()) // after the backend, which has loaded connection tracking
-	d.announce(ctx, plane, traffic.NodeName)
-
 	r := &running{daemon: d, plane: plane, observers: d.observe(plane, in)}
 	if r.ports, err = d.openPorts(plane, r.observers, in, traffic.NodeName); err != nil {
 		return err
 	}
+	// Nothing fails from here on, and connection tracking is loaded, by the backend.
+	d.setUpNode(ctx, d.current.Load())
+	d.announce(ctx, plane, traffic.NodeName)
 	r.loop = d.newLoop(plane, in, r.observers)
 	tasks := append(r.tasks(), in.tasks()...)
 	portSigns := r.ports.signs(plane.rivals, d.current.Load)

@@ -31,6 +31,9 @@ func (d *daemon) openInputs(traffic model.Config) (in inputs, err error) {
 	c := d.current.Load()
 	if len(c.From) > 0 {
 		s := &manifest.Source{Paths: c.From, Log: d.log}
+		if err := s.Open(); err != nil {
+			return in, err
+		}
 		in.sources = append(in.sources, s)
 		in.describe = func(p model.Problem) string { return located(s.Locate(p), p) }
 	} else {

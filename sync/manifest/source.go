@@ -36,6 +36,35 @@ type Source struct {
 	Log   *slog.Logger
 
 	current atomic.Pointer[Objects]
+	opened  *opened // nil before Open
+}
+
+// opened is what Open read.
+type opened struct {
+	changes  *files.Follower
+	follower follower
+	errs     []Error
+}
+
+// Open reads the manifests, and returns an error if one of Paths can't be read: so a caller finds a
+// mistake before it changes anything. Run continues with what was read. Without Run, a Source that
+// was opened must not be used again.
+func (s *Source) Open() error {
+	if len(s.Paths) == 0 {
+		return errors.New("read manifests: no path given")
+	}
+	o := &opened{
+		changes:  files.New(s.Log),
+		follower: follower{log: s.Log, tree: newTree(s.Paths), reported: make(map[string]bool), bad: make(map[string]bool)},
+	}
+	o.follower.tree.watch = o.changes.Add
+	o.errs = o.follower.tree.refresh()
+	if err := missing(s.Paths, o.errs); err != nil {
+		o.changes.Close()
+		return err
+	}
+	s.opened = o
+	return nil
 }
 
 // Locate is [Objects.Locate] for the objects in use. It may be called at any time, and
@@ -47,17 +76,17 @@ func (s *Source) Locate(p model.Problem) string {
 	return ""
 }
 
-// Run reads the manifests, writes them into the state, calls Complete, and then writes
-// differences until ctx ends. If one of Paths can't be read at the start, it writes nothing
-// and returns an error. It logs errors in manifests once, and uses their valid objects.
+// Run writes the manifests into the state, calls Complete, and then writes differences until ctx
+// ends. It calls Open unless that was called; then it may return an error, and writes nothing. It
+// logs errors in manifests once, and uses their valid objects.
 func (s *Source) Run(ctx context.Context, state *reconcile.State) error {
-	if len(s.Paths) == 0 {
-		return errors.New("read manifests: no path given")
+	if s.opened == nil {
+		if err := s.Open(); err != nil {
+			return err
+		}
 	}
-	changes := files.New(s.Log)
+	changes, f, errs := s.opened.changes, &s.opened.follower, s.opened.errs
 	defer changes.Close()
-	f := follower{log: s.Log, tree: newTree(s.Paths), reported: make(map[string]bool), bad: make(map[string]bool)}
-	f.tree.watch = changes.Add
 
 	use := func(errs []Error) {
 		if edits, change := f.change(ctx, errs); len(edits) > 0 {
@@ -70,10 +99,6 @@ func (s *Source) Run(ctx context.Context, state *reconcile.State) error {
 		s.current.Store(f.objects)
 	}
 
-	errs := f.tree.refresh()
-	if err := missing(s.Paths, errs); err != nil {
-		return err
-	}
 	use(errs)
 	state.Complete()
 	s.Log.LogAttrs(ctx, slog.LevelInfo, "manifests read",

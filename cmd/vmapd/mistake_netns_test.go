@@ -1,0 +1,48 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+)
+
+// A mistake on the command line ends the process before it has changed anything on the node.
+func TestAMistakeChangesNothing(t *testing.T) {
+	if err := lab.Available(); err != nil {
+		t.Skip(err)
+	}
+	manifests := testdata(t) + "/demo/before"
+	for _, tt := range []struct {
+		name string
+		args []string
+		want string
+	}{
+		{"a path that does not exist", []string{"--from", manifests + "/nowhere"}, "nowhere"},
+		{"one of two paths", []string{"--from", manifests, "--from", "/etc/nowhere.yaml"}, "/etc/nowhere.yaml"},
+		{"a certificate that does not exist", []string{"--from", manifests, "--tls-cert-file=/nowhere.crt", "--tls-private-key-file=/nowhere.key"}, "/nowhere.crt"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			ns, err := lab.NewNamespace("node")
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = ns.Close() })
+			const timeout = "/proc/sys/net/netfilter/nf_conntrack_udp_timeout"
+			before := feed(t, ns, "", "cat", timeout)
+			p := startVmapd(t, ns, append([]string{"--conntrack-udp-timeout=41s", "--hostname-override", lab.NodeName}, tt.args...)...)
+			if code := p.exit(t); code != 1 {
+				t.Errorf("exit code %d, want 1", code)
+			}
+			if !strings.Contains(p.log.String(), tt.want) {
+				t.Errorf("the log does not name %s:\n%s", tt.want, p.log)
+			}
+			if got := feed(t, ns, "", "cat", timeout); got != before {
+				t.Errorf("the UDP timeout is %s, and was %s", strings.TrimSpace(got), strings.TrimSpace(before))
+			}
+			if got := list(t, ns); got != "" {
+				t.Errorf("it programmed something:\n%s", got)
+			}
+		})
+	}
+}
