@@ -117,7 +117,7 @@ func (b *Builder) part(s *service, f Family, problems *problemList) part {
 	}
 	most := 1 + max(0, entries)/max(1, each*served.ports)
 	for _, a := range s.addrs {
-		if FamilyOf(a.addr) != f {
+		if FamilyOf(a.addr) != f || a.refused != notRefused {
 			continue
 		}
 		if served.addrs == most {

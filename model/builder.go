@@ -27,6 +27,7 @@ type Builder struct {
 	problems      map[ObjectRef][]Problem
 	problemsStale bool
 	locality      locality
+	addrScope     addrScope
 	clusterIPs    counted[netip.Addr]
 	hairpins      counted[netip.Addr]
 	endpoints     counted[VIP] // only with countsEndpoints
@@ -116,17 +117,28 @@ func (b *Builder) replaceService(r *record, s *service) {
 	b.markDirty(r)
 	r.service = s
 	if old != nil {
-		for fe := range old.wants() {
-			for _, o := range b.claims.remove(fe.VIP, old) {
-				b.markDirty(o.record)
-			}
-		}
+		b.withdraw(old)
 	}
 	if s != nil {
-		for fe := range s.wants() {
-			for _, o := range b.claims.add(fe.VIP, s) {
-				b.markDirty(o.record)
-			}
+		b.claim(s)
+	}
+}
+
+// claim registers the frontends that a Service asks for, and marks the other Services that do.
+func (b *Builder) claim(s *service) {
+	b.refuse(s, true)
+	for fe := range s.wants() {
+		for _, o := range b.claims.add(fe.VIP, s) {
+			b.markDirty(o.record)
+		}
+	}
+}
+
+// withdraw takes back the claims of a Service.
+func (b *Builder) withdraw(s *service) {
+	for fe := range s.wants() {
+		for _, o := range b.claims.remove(fe.VIP, s) {
+			b.markDirty(o.record)
 		}
 	}
 }

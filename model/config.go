@@ -39,6 +39,8 @@ type Config struct {
 	// DropInvalid drops packets from endpoints that are INVALID for connection tracking. They
 	// would reach the client with the pod's address, and the client would reset the connection.
 	DropInvalid bool
+	// ExternalAddresses restricts the addresses that Services have besides their cluster IPs.
+	ExternalAddresses ExternalAddresses
 	// Budgets limit the cost of each Service.
 	Budgets Budgets
 	// ServiceCounters: connections are counted, as far as the budget of a Service allows.

@@ -2,12 +2,26 @@ package model
 
 import "slices"
 
-// claims records the Services that ask for each VIP. The oldest of them owns it, regardless
-// of the order in which they arrived.
+// claims records the Services that ask for each VIP. The one whose cluster IP it is owns it,
+// since the API server gave it the address; otherwise the oldest, regardless of the order in
+// which they arrived.
 type claims struct {
 	owners map[VIP]*service
-	// waiting are the others that ask for a VIP, oldest first. Most VIPs have none.
+	// waiting are the others that ask for a VIP, in the order in which they would get it. Most
+	// VIPs have none.
 	waiting map[VIP][]*service
+}
+
+// compareClaims orders Services that ask for a VIP.
+func compareClaims(v VIP, a, b *service) int {
+	f := FamilyOf(v.Addr)
+	if first, second := a.clusterIP(f) == v.Addr, b.clusterIP(f) == v.Addr; first != second {
+		if first {
+			return -1
+		}
+		return 1
+	}
+	return compareAges(a, b)
 }
 
 // all returns the Services that ask for a VIP, its owner first.
@@ -27,7 +41,7 @@ func (c claims) add(v VIP, who *service) []*service {
 		return nil
 	case owner == who:
 		return nil
-	case compareAges(who, owner) < 0:
+	case compareClaims(v, who, owner) < 0:
 		c.owners[v] = who
 		c.wait(v, owner)
 	default:
@@ -38,7 +52,7 @@ func (c claims) add(v VIP, who *service) []*service {
 
 func (c claims) wait(v VIP, who *service) {
 	list := c.waiting[v]
-	i, found := slices.BinarySearchFunc(list, who, compareAges)
+	i, found := slices.BinarySearchFunc(list, who, func(a, b *service) int { return compareClaims(v, a, b) })
 	if !found {
 		c.waiting[v] = slices.Insert(list, i, who)
 	}

@@ -18,17 +18,20 @@ var configs = []model.Config{
 	{
 		NodeName: "node-1", NodePortAddresses: model.NodePortAddresses{All: true}, MasqueradeAll: true,
 		LocalPods: model.LocalPods{Mode: model.ByNodeCIDR}, Algorithm: model.RoundRobin,
-		ConnectionGrace: time.Minute, PrimaryAddress: netip.MustParseAddr("192.168.0.7"),
+		ExternalAddresses: model.ExternalAddresses{InServiceCIDRs: true, NoNodeAddresses: true},
+		ConnectionGrace:   time.Minute, PrimaryAddress: netip.MustParseAddr("192.168.0.7"),
 	},
 	{
 		NodeName:          "node-1",
 		NodePortAddresses: model.NodePortAddresses{CIDRs: prefixes("192.168.0.0/24")},
+		ExternalAddresses: model.ExternalAddresses{Ranges: prefixes("192.168.99.0/24", "fd00::/8")},
 		LocalPods:         model.LocalPods{ClusterCIDRs: prefixes("10.0.0.0/8", "fd00:10::/64")},
 		DropInvalid:       true,
 	},
 	{
 		NodeName:          "node-1",
 		NodePortAddresses: model.NodePortAddresses{Primary: true, CIDRs: prefixes("10.0.0.0/8"), Localhost: [2]bool{true, false}},
+		ExternalAddresses: model.ExternalAddresses{NoExternalIPs: true},
 		LocalPods:         model.LocalPods{Mode: model.ByBridge, Interface: modeltest.PodBridge},
 		Algorithm:         model.SourceHash,
 		DropInvalid:       true,

@@ -42,8 +42,9 @@ type portKey struct {
 func (p servicePort) key() portKey { return portKey{p.name, p.protocol} }
 
 type serviceAddr struct {
-	addr netip.Addr
-	kind FrontendKind // up to ExternalIP
+	addr    netip.Addr
+	kind    FrontendKind // up to ExternalIP
+	refused refusal
 }
 
 // rareParts are the fields that few Services have.
@@ -160,7 +161,7 @@ func (s *service) parseAddrs(in Service, frontends int) {
 			s.problem(fmt.Sprintf("spec.clusterIPs[%d]", i), "%v", err)
 			continue
 		}
-		s.addrs = append(s.addrs, serviceAddr{a, ClusterIP})
+		s.addrs = append(s.addrs, serviceAddr{addr: a, kind: ClusterIP})
 	}
 	add := s.addrAdder(frontends)
 	for i, ing := range in.Ingress {
@@ -199,7 +200,7 @@ func (s *service) addrAdder(frontends int) func(kind FrontendKind, ip, field str
 			s.over(FrontendsBudget, field, "more than %d frontends (addresses times ports): this address and those after it are not served", frontends)
 			return false
 		default:
-			s.addrs = append(s.addrs, serviceAddr{a, kind})
+			s.addrs = append(s.addrs, serviceAddr{addr: a, kind: kind})
 		}
 		return true
 	}
@@ -391,7 +392,7 @@ func (s *service) frontends(f Family, p servicePort, most int) iter.Seq[Frontend
 			return // contract of the API: it is not in this family
 		}
 		for _, a := range s.addrs {
-			if FamilyOf(a.addr) != f {
+			if FamilyOf(a.addr) != f || a.refused != notRefused {
 				continue
 			}
 			if most == 0 {

@@ -127,6 +127,7 @@ func (b *Builder) updateService(e *edit, r *record) {
 	problems := problemList{object: r.object(), most: b.config.Budgets.Problems}
 	if now != nil {
 		problems.list = slices.Clone(now.rare.problems.list)
+		now.refusals(&problems)
 		if most := b.config.Budgets.Counters; b.config.ServiceCounters && len(now.ports) > most {
 			problems.over(CountersBudget, fmt.Sprintf("spec.ports[%d]", most), "more than %d ports: connections to this one and those after it are not counted", most)
 		}
@@ -213,6 +214,9 @@ func (o owner) String() string {
 		for first := range s.wanting(o.v) {
 			return fmt.Sprintf("its port %q, which stands before it", first.name)
 		}
+	}
+	if a := o.v.Addr; owner.clusterIP(FamilyOf(a)) == a && s.clusterIP(FamilyOf(a)) != a {
+		return fmt.Sprintf("Service %v, whose cluster IP it is", owner.record.name)
 	}
 	if owner.created == s.created {
 		return fmt.Sprintf("Service %v, which is as old and comes first by name", owner.record.name)

@@ -107,6 +107,11 @@ func (b *Builder) updateSettings(next *Snapshot) {
 			fs.Settings = s
 		}
 	}
+	scope := addrScope{allowed: b.config.ExternalAddresses, serviceCIDRs: cidrs}
+	if scope.allowed.NoNodeAddresses {
+		scope.nodeAddrs = slices.Concat(nodeAddrs, b.hostAddrs)
+	}
+	b.setAddrScope(scope)
 	if now != b.locality {
 		b.locality = now
 		b.markServices()

@@ -171,8 +171,7 @@ func (s selection) exclusion(c conditions, l TrafficPolicy) Exclusion {
 	return HintsOtherZones
 }
 
-// Claimants returns the service ports that ask for a VIP. The first one, of the oldest
-// Service, gets it.
+// Claimants returns the service ports that ask for a VIP. The first one gets it.
 func (b *Builder) Claimants(v VIP) []ServicePortName {
 	var list []ServicePortName
 	for _, s := range b.claims.all(v) {

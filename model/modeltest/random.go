@@ -182,7 +182,7 @@ func (r *Random) service() Service {
 	s = s.On(ips...)
 	for range r.IntN(3) {
 		s = s.External(append(slices.Clip(s.ExternalIPs),
-			pick(r, []string{r.addr("192.168.99.", "", 3), r.addr("fd00:192:168:99::", "", 2), r.addr("192.168.98.", "", 2), r.shared()}))...)
+			pick(r, []string{r.addr("192.168.99.", "", 3), r.addr("fd00:192:168:99::", "", 2), r.addr("192.168.98.", "", 2), r.addr("172.30.0.", "", 8), r.shared()}))...)
 	}
 	for range r.IntN(3) {
 		s = s.From(model.Ingress{

@@ -20,7 +20,8 @@ func TestCompare(t *testing.T) {
 		{"at the next start", files{proxy: base}, files{proxy: base + "hostnameOverride: x\nclientConnection: {qps: 9}\nlogging: {format: json}\n"}, "", "clientConnection.qps logging.format hostnameOverride"},
 		{"both", files{proxy: base}, files{proxy: base + "ipvs: {scheduler: lc}\nenableProfiling: true\n"}, "enableProfiling", "ipvs.scheduler"},
 		{"mode", files{proxy: "mode: ipvs\n"}, files{proxy: "mode: nftables\n"}, "", "mode"},
-		{"what means nothing", files{proxy: base}, files{proxy: base + "portRange: 1-2\nfeatureGates: {A: true}\nnftables: {masqueradeBit: 3}\n"}, "", ""},
+		{"what means nothing", files{proxy: base}, files{proxy: base + "portRange: 1-2\nnftables: {masqueradeBit: 3}\n"}, "", ""},
+		{"gates", files{proxy: base}, files{proxy: base + "featureGates: {AllowServiceExternalIPs: false}\n"}, "featureGates", ""},
 		{"ours", files{proxy: base, own: "backend: nftables\n"}, files{proxy: base, own: "lbAlgorithm: round-robin\nmetricsTLS: {certFile: c, keyFile: k}\n"}, "lbAlgorithm metricsTLS.certFile metricsTLS.keyFile", "backend"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

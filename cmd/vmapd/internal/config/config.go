@@ -188,6 +188,11 @@ func (l *loader) model(b Backend) model.Config {
 		NodeName: p.HostnameOverride, NodePortAddresses: l.nodePortAddresses(), MasqueradeAll: l.masqueradeAll(b),
 		DropInvalid: l.own.DropInvalid, ConnectionGrace: l.own.ConnectionGrace.Duration,
 		Budgets: l.own.Budgets.model(), ServiceCounters: l.own.ServiceCounters,
+		ExternalAddresses: model.ExternalAddresses{
+			NoExternalIPs: l.noExternalIPs(), Ranges: validCIDRs(l.own.ExternalAddresses.IPRanges),
+			InServiceCIDRs:  l.own.ExternalAddresses.AllowServiceCIDRs,
+			NoNodeAddresses: l.own.ExternalAddresses.RefuseNodeAddresses,
+		},
 	}
 	m.Algorithm, _ = model.ParseAlgorithm(l.own.LBAlgorithm)
 	if a, ok := parseIP(p.BindAddress); ok && !a.IsUnspecified() {

@@ -10,7 +10,7 @@ import (
 // gate is one of kube-proxy's feature gates.
 type gate struct {
 	is   fixed
-	what string // vmapd's behaviour, whatever the gate is set to
+	what string // vmapd's behaviour
 }
 
 // fixed is the value of a gate that matches vmapd's behaviour.
@@ -20,12 +20,22 @@ const (
 	neither fixed = iota // nothing depends on the gate
 	on
 	off
+	either // vmapd does what the gate says
 )
 
+// allowExternalIPs is the one gate that vmapd's behaviour depends on.
+const allowExternalIPs = "AllowServiceExternalIPs"
+
+// noExternalIPs reports whether the gate ends external IPs of Services (KEP-5707).
+func (l *loader) noExternalIPs() bool {
+	allowed, set := l.kubeProxy.FeatureGates[allowExternalIPs]
+	return set && !allowed
+}
+
 // gates are the feature gates that kube-proxy reads, or used to. vmapd's behaviour depends on
-// none of them.
+// one of them.
 var gates = map[string]gate{
-	"AllowServiceExternalIPs":             {on, "external IPs of Services are served"},
+	allowExternalIPs:                      {either, "external IPs of Services are served unless it is false"},
 	"ComponentFlagz":                      {neither, ""},
 	"ComponentStatusz":                    {neither, ""},
 	"ContextualLogging":                   {neither, ""},
@@ -71,6 +81,8 @@ func (l *loader) noteGates() {
 		switch {
 		case !known:
 			l.note(slog.LevelWarn, place, "ignored: vmapd does not know this gate")
+		case g.is == either:
+			l.note(slog.LevelInfo, place, "%t: %s", value, g.what)
 		case g.is == neither:
 			l.note(slog.LevelInfo, place, "ignored: nothing depends on it")
 		case value == (g.is == on):

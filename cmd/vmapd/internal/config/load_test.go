@@ -384,7 +384,7 @@ func TestHostNodeName(t *testing.T) {
 // Each gate is named with what is the case here, whether it is known or not.
 func TestFeatureGates(t *testing.T) {
 	c := files{proxy: "mode: nftables\nclusterCIDR: 10.0.0.0/8\nfeatureGates: {NFTablesNetlink: true, AllowServiceExternalIPs: false, ContextualLogging: true, New: true}\n"}.mustLoad(t)
-	want := `WARN proxy.yaml: featureGates.AllowServiceExternalIPs: false has no effect: external IPs of Services are served
+	want := `INFO proxy.yaml: featureGates.AllowServiceExternalIPs: false: external IPs of Services are served unless it is false
 INFO proxy.yaml: featureGates.ContextualLogging: ignored: nothing depends on it
 INFO proxy.yaml: featureGates.NFTablesNetlink: true, as always: nftables are read and written over netlink
 WARN proxy.yaml: featureGates.New: ignored: vmapd does not know this gate

@@ -16,7 +16,7 @@ func (l *loader) noteIgnored() {
 	setDefaults(&defaults)
 	for _, s := range kubeProxySettings {
 		switch {
-		case s.fate != ignored || s.field == "featureGates":
+		case s.fate != ignored:
 		case s.field == "":
 			if l.flags.given(s.flag) && l.flags.ConfigFile == "" {
 				l.note(slog.LevelInfo, "--"+s.flag, "ignored: %s", s.what)

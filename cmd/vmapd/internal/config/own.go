@@ -2,6 +2,7 @@ package config
 
 import (
 	"math"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -32,6 +33,8 @@ type VmapdConfiguration struct {
 	// ConnectionGrace is the time after which TCP and SCTP connections to a removed endpoint
 	// are closed. Default: 0, never.
 	ConnectionGrace metav1.Duration `json:"connectionGrace,omitzero"`
+	// ExternalAddresses restricts the addresses that Services have besides their cluster IPs.
+	ExternalAddresses ExternalAddresses `json:"externalAddresses,omitzero"`
 	// Budgets limit the cost of one Service. A field that is 0 has its default.
 	Budgets Budgets `json:"budgets,omitzero"`
 	// MetricsTLS serves metrics over TLS.
@@ -39,6 +42,16 @@ type VmapdConfiguration struct {
 	// MetricsAuthentication is none, or token: the API server reviews the bearer token of each
 	// client. Default: none.
 	MetricsAuthentication Authentication `json:"metricsAuthentication,omitempty"`
+}
+
+// ExternalAddresses has settings of [model.ExternalAddresses].
+type ExternalAddresses struct {
+	// IPRanges are the ranges in which spec.externalIPs are served. Default: all.
+	IPRanges []string `json:"ipRanges,omitempty"`
+	// AllowServiceCIDRs serves addresses in a range of cluster IPs.
+	AllowServiceCIDRs bool `json:"allowServiceCIDRs,omitempty"`
+	// RefuseNodeAddresses does not serve addresses of the node.
+	RefuseNodeAddresses bool `json:"refuseNodeAddresses,omitempty"`
 }
 
 // Budgets are those of [model.Budgets].
@@ -102,6 +115,7 @@ const (
 // DeepCopyObject implements [runtime.Object]. Nothing in c is shared.
 func (c *VmapdConfiguration) DeepCopyObject() runtime.Object {
 	out := *c
+	out.ExternalAddresses.IPRanges = slices.Clone(c.ExternalAddresses.IPRanges)
 	return &out
 }
 
@@ -122,6 +136,11 @@ func validateOwn(c *VmapdConfiguration) field.ErrorList {
 			model.Random.String(), model.RoundRobin.String(), model.SourceHash.String())...)
 	}
 	errs = append(errs, notNegative(field.NewPath("connectionGrace"), c.ConnectionGrace.Duration)...)
+	for i, s := range c.ExternalAddresses.IPRanges {
+		if _, err := parseCIDR(s); err != nil {
+			errs = append(errs, invalid(field.NewPath("externalAddresses", "ipRanges").Index(i), s, err.Error())...)
+		}
+	}
 	errs = append(errs, c.Budgets.validate(field.NewPath("budgets"))...)
 	switch tls := field.NewPath("metricsTLS"); {
 	case c.MetricsTLS.CertFile == "" && c.MetricsTLS.KeyFile != "":

@@ -44,7 +44,7 @@ var kubeProxySettings = []setting{
 	{"", "cleanup", honoured, unchangeable, "remove everything that vmapd or kube-proxy left on this node, then exit; exit code 1 means that something failed"},
 	{"", "init-only", honoured, unchangeable, "set the sysctls of connection tracking (privileged), then exit; the daemon then needs CAP_NET_ADMIN only"},
 	{"", "master", honoured, unchangeable, "address of the API server; overrides the kubeconfig's, also with `--config`"},
-	{"featureGates", "feature-gates", ignored, unchangeable, "accepted for compatibility; the log says how vmapd behaves"},
+	{"featureGates", "feature-gates", honoured, live, "`AllowServiceExternalIPs=false` ends external IPs of Services; other gates are accepted for compatibility, and the log says how vmapd behaves"},
 	{"clientConnection.kubeconfig", "kubeconfig", honoured, restart, "file with the cluster's address and credentials (default: the pod's own)"},
 	{"clientConnection.acceptContentTypes", "", honoured, restart, "content types of the API server's answers"},
 	{"clientConnection.contentType", "kube-api-content-type", honoured, restart, "content type of requests to the API server"},
@@ -119,6 +119,9 @@ var ownSettings = []setting{
 	{"dropInvalid", "drop-invalid", honoured, live, "drop packets of Services that connection tracking classifies as INVALID"},
 	{"serviceCounters", "service-counters", honoured, live, "count the new connections of each Service port"},
 	{"connectionGrace", "connection-grace", honoured, live, "close TCP and SCTP connections to a removed endpoint after this time (0: never); the annotation `vmapd.io/connection-grace` of a Service overrides it"},
+	{"externalAddresses.ipRanges", "external-ip-ranges", honoured, live, "ranges in which external IPs of Services are served (default: all); see [External addresses](#external-addresses)"},
+	{"externalAddresses.allowServiceCIDRs", "external-addresses-in-service-cidrs", honoured, live, "serve external IPs and load balancers' addresses that are in a range of cluster IPs; see [External addresses](#external-addresses)"},
+	{"externalAddresses.refuseNodeAddresses", "refuse-node-addresses", honoured, live, "do not serve external IPs and load balancers' addresses that are addresses of the node; see [External addresses](#external-addresses)"},
 	{"budgets.ports", "budget-ports", honoured, restart, "maximum of the ports of a Service; see [Budgets](#budgets)"},
 	{"budgets.frontends", "budget-frontends", honoured, restart, "maximum of a Service's addresses times its ports; see [Budgets](#budgets)"},
 	{"budgets.endpoints", "budget-endpoints", honoured, restart, "maximum of a Service's endpoints in a family; see [Budgets](#budgets)"},
@@ -135,7 +138,7 @@ var ownSettings = []setting{
 func (s setting) help() string {
 	text, _, _ := strings.Cut(s.what, "; see [") // a section of the document
 	text = strings.ReplaceAll(text, "`", "")
-	if s.fate != honoured && s.flag != "feature-gates" {
+	if s.fate != honoured {
 		text = s.fate.String() + ": " + text
 	}
 	return text

@@ -136,6 +136,9 @@ func (x *explainer) findUnserved() {
 			continue
 		}
 		kind, name := whyUnserved(s, addr, ingress)
+		if why := x.in.Builder.Refused(s.NamespacedName, addr); why != "" {
+			kind, name = Refused, why
+		}
 		x.found(Finding{Kind: kind, Service: s.NamespacedName.String(), Role: role, Name: name})
 	}
 }

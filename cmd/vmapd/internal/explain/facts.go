@@ -104,6 +104,7 @@ const (
 	NoClusterIP       FindingKind = "noClusterIP"       // … and has no cluster IP
 	OtherFamily       FindingKind = "otherFamily"       // … and has no cluster IP of this family
 	IPModeProxy       FindingKind = "ipModeProxy"       // … and its load balancer has ipMode Proxy
+	Refused           FindingKind = "refused"           // … and the configuration does not allow it
 	Unusable          FindingKind = "unusable"          // … and is invalid
 	NodePortElsewhere FindingKind = "nodePortElsewhere" // a node port, but not on this address of the node
 	NodePortNotHere   FindingKind = "nodePortNotHere"   // a node port, but the node is not known to have this address

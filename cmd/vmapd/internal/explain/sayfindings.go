@@ -31,6 +31,7 @@ var findingTexts = map[FindingKind]string{
 	NoClusterIP:       "{has}, which has no cluster IP (headless): DNS returns the pods' own addresses, and no proxy serves it.",
 	OtherFamily:       "{has}, which has no {family} cluster IP, so it is not served over {family}.",
 	IPModeProxy:       "{has}, with ipMode Proxy: connections go to the load balancer itself, and nodes do not intercept them.",
+	Refused:           "{has}, which is not served: {name}.",
 	Unusable:          "{has}, which is invalid or over a budget, and so is not served: see the problems of this object.",
 	NodePortElsewhere: "{isNodePort}, but node ports of this node answer only on {addresses} (--nodeport-addresses), not on {address}.",
 	NodePortNotHere:   "{isNodePort}, but {address} is not a known address of this node, whose node ports answer on {addresses}.",
