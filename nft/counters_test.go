@@ -23,6 +23,25 @@ func counterOps(r *nft.Ruleset, lists []nft.SetOps) []string {
 	return list
 }
 
+// Ports beyond the budget have no counters.
+func TestCountersHaveABudget(t *testing.T) {
+	c := modeltest.Config()
+	c.Budgets.Counters = 1
+	web := modeltest.NewService("ns1/web").On("172.30.0.41").TCP("p1", 81).TCP("p2", 82)
+	b := modeltest.Builder(c, web)
+	r := counted.Compile(nil, b.Snapshot().Family(model.IPv4))
+	var got []string
+	for set, e := range r.Elements() {
+		if set == nft.ServiceCounters {
+			got = append(got, text(r, set, e))
+		}
+	}
+	want := []string{`172.30.0.41 . tcp . 81 counter comment "ns1/web:p1"`}
+	if !slices.Equal(got, want) {
+		t.Errorf("counters %v, want %v", got, want)
+	}
+}
+
 // An element that is deleted and added again begins at 0, so each change is worth knowing.
 func TestACounterStaysAsLongAsItsFrontend(t *testing.T) {
 	web := modeltest.NewService("ns1/web").On("172.30.0.41").TCP("http", 80).NodePort(30001)

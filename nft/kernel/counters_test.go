@@ -439,6 +439,18 @@ func TestAMissingCounterIsLookedForAgain(t *testing.T) {
 		break
 	}
 	check("always", without, 3, 0, 0, 0)
+
+	c := modeltest.Config()
+	c.Budgets.Counters = 1
+	s = modeltest.Builder(c, modeltest.NewService("ns1/web").On("172.30.0.41").TCP("p1", 81).TCP("p2", 82)).Snapshot().Family(model.IPv4)
+	all, want = nil, map[string]uint64{"ns1/web:p1": 1}
+	for sp := range s.ServicePorts() {
+		if !sp.Uncounted {
+			_, key := nft.CounterOf(sp.Frontends[0])
+			all = append(all, packetCounts{key: 1})
+		}
+	}
+	check("a port that is not counted is not missing", want, 1)
 }
 
 func TestReadingCountsEndsWithItsContext(t *testing.T) {

@@ -3,6 +3,7 @@ package events
 // Addresses: cluster IPs 172.30.0.0/16.
 
 import (
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -51,6 +52,20 @@ func TestProblemsBecomeEventsOnce(t *testing.T) {
 			`POST bad: InvalidField spec.clusterIPs[0]: "nowhere" is not an IP address`,
 			"POST bad: InvalidField spec.ports[0].port: 70000 is not between 1 and 65535")
 
+		many := bad.On("172.30.0.43")
+		many.Ports = nil
+		for i := range int32(1001) {
+			many = many.TCP(fmt.Sprintf("p%d", i), i+1)
+		}
+		many.Name = "many"
+		many.Set(b)
+		round("more ports than are served",
+			"POST many: OverBudget spec.ports[1000]: more than 1000 ports: this one and those after it are not served")
+		many.Ports = many.Ports[:1001:1001]
+		many.TCP("q", 2000).Set(b)
+		round("one more")
+		many.Delete(b)
+
 		bad.Delete(b)
 		first.Delete(b)
 		round("both mended")
@@ -60,8 +75,8 @@ func TestProblemsBecomeEventsOnce(t *testing.T) {
 		bad.Delete(b)
 		first.Set(b)
 		round("contested again: the server has the event still", conflict)
-		if got := len(w.server.events); got != 3 || w.Dropped() != 0 {
-			t.Errorf("the server has %d events, want 3; %d dropped", got, w.Dropped())
+		if got := len(w.server.events); got != 4 || w.Dropped() != 0 {
+			t.Errorf("the server has %d events, want 4; %d dropped", got, w.Dropped())
 		}
 	})
 }

@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -148,6 +149,26 @@ func TestRejectedObjects(t *testing.T) {
 	modeltest.NewService("ns1/worse").On("172.30.0.43").TCP("http", 80).Set(b)
 	m.Done(round(b.Snapshot(), nil))
 	expect(t, "the Services are mended", m, map[string][]string{name: {`{kind="EndpointSlice"} 1`, `{kind="Service"} 0`}})
+}
+
+func TestObjectsOverTheirBudgets(t *testing.T) {
+	c := modeltest.Config()
+	c.Budgets = model.Budgets{Ports: 2, Entries: 1}
+	web := modeltest.NewService("ns1/web").On("172.30.0.41", "fd00:172:30::41").TCP("p1", 81).TCP("p2", 82)
+	b := modeltest.Builder(c, web.TCP("p3", 83), modeltest.NewService("ns1/other").On("172.30.0.42").TCP("p1", 81).TCP("p2", 82).TCP("p3", 83))
+	m := New(bare(NFTables))
+	const name = "vmapd_objects_over_budget"
+	want := func(entries, ports int) map[string][]string {
+		return map[string][]string{name: {
+			`{budget="counters"} 0`, `{budget="endpoints"} 0`, fmt.Sprintf(`{budget="entries"} %d`, entries), `{budget="frontends"} 0`,
+			fmt.Sprintf(`{budget="ports"} %d`, ports), `{budget="problems"} 0`, `{budget="sourceRanges"} 0`,
+		}}
+	}
+	m.Done(round(b.Snapshot(), nil))
+	expect(t, "two Services, one of them in both families", m, want(2, 2))
+	web.Set(b)
+	m.Done(round(b.Snapshot(), nil))
+	expect(t, "one with fewer ports", m, want(2, 1))
 }
 
 // The cost follows changes: with the same problems, nothing is counted.
