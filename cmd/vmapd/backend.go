@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"os/exec"
 	"time"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
@@ -88,7 +89,7 @@ func (d *daemon) openNFT(why string) (*dataplane, error) {
 func (d *daemon) openIPTables(why string) (*dataplane, error) {
 	b, err := host.OpenIPTables(d.current.Load().IPTables(), d.log)
 	if err != nil {
-		return nil, err
+		return nil, withImage(err)
 	}
 	p := &dataplane{
 		Backend: b, name: string(config.IPTables), with: b.Variant(), why: why, close: func() error { return nil }, stats: b.Stats, earlier: b.Found,
@@ -100,11 +101,20 @@ func (d *daemon) openIPTables(why string) (*dataplane, error) {
 func (d *daemon) openIPVS(why string) (*dataplane, error) {
 	b, err := host.OpenIPVS(d.current.Load().IPVS(), d.log)
 	if err != nil {
-		return nil, err
+		return nil, withImage(err)
 	}
 	p := &dataplane{Backend: b, name: string(config.IPVS), with: b.Variant(), why: why, close: b.Close, stats: b.Stats}
 	d.sweeps(p, func(f *finder) { f.RunsIPVS = true }, nil, host.RemoveKubeProxyIPVS, nft.TableName, kubeProxyTable)
 	return p, nil
+}
+
+// withImage adds to an error about a missing program where there is an image that has it.
+func withImage(err error) error {
+	if !errors.Is(err, exec.ErrNotFound) {
+		return err
+	}
+	return fmt.Errorf("%w (the image for nftables has no programs; vmapd:legacy has those of the backends iptables and ipvs: "+
+		"cmd/vmapd/deploy/Dockerfile builds it, and cmd/vmapd/deploy/legacy.yaml adds it to the DaemonSet)", err)
 }
 
 func (d *daemon) removeIPVS() error {

@@ -3,13 +3,16 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"os/exec"
 	"strings"
 	"testing"
 	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/vmapd/vmapd/legacy/host"
 	"github.com/vmapd/vmapd/model"
 )
 
@@ -68,4 +71,17 @@ func TestLeftoversFailNoRound(t *testing.T) {
 			t.Errorf("want one event, got %d", told)
 		}
 	})
+}
+
+// An error about a program that is not there names the image that has it; other errors do not.
+func TestAMissingProgramNamesTheImage(t *testing.T) {
+	missing := &host.UnsupportedError{Feature: "ipset", Err: fmt.Errorf("ipset list: %w", &exec.Error{Name: "ipset", Err: exec.ErrNotFound})}
+	err := withImage(missing)
+	if !strings.Contains(err.Error(), "legacy.yaml") || !errors.As(err, new(*host.UnsupportedError)) {
+		t.Errorf("got %v, want the same error with the image", err)
+	}
+	broken := errors.New("exit status 1")
+	if err := withImage(broken); !errors.Is(err, broken) || strings.Contains(err.Error(), "image") {
+		t.Errorf("got %v, want %v", err, broken)
+	}
 }

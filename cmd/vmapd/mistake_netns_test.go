@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os"
 	"strings"
 	"testing"
 
@@ -12,6 +13,7 @@ func TestAMistakeChangesNothing(t *testing.T) {
 	if err := lab.Available(); err != nil {
 		t.Skip(err)
 	}
+	path := os.Getenv("PATH")
 	manifests := testdata(t) + "/demo/before"
 	for _, tt := range []struct {
 		name string
@@ -20,6 +22,7 @@ func TestAMistakeChangesNothing(t *testing.T) {
 	}{
 		{"a path that does not exist", []string{"--from", manifests + "/nowhere"}, "nowhere"},
 		{"one of two paths", []string{"--from", manifests, "--from", "/etc/nowhere.yaml"}, "/etc/nowhere.yaml"},
+		{"a backend without its programs", []string{"--from", manifests, "--backend=iptables"}, "cmd/vmapd/deploy/legacy.yaml adds it to the DaemonSet"},
 		{"a certificate that does not exist", []string{"--from", manifests, "--tls-cert-file=/nowhere.crt", "--tls-private-key-file=/nowhere.key"}, "/nowhere.crt"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -30,6 +33,9 @@ func TestAMistakeChangesNothing(t *testing.T) {
 			t.Cleanup(func() { _ = ns.Close() })
 			const timeout = "/proc/sys/net/netfilter/nf_conntrack_udp_timeout"
 			before := feed(t, ns, "", "cat", timeout)
+			if strings.Contains(tt.name, "programs") {
+				t.Setenv("PATH", t.TempDir()) // as in the image that has only vmapd
+			}
 			p := startVmapd(t, ns, append([]string{"--conntrack-udp-timeout=41s", "--hostname-override", lab.NodeName}, tt.args...)...)
 			if code := p.exit(t); code != 1 {
 				t.Errorf("exit code %d, want 1", code)
@@ -37,6 +43,7 @@ func TestAMistakeChangesNothing(t *testing.T) {
 			if !strings.Contains(p.log.String(), tt.want) {
 				t.Errorf("the log does not name %s:\n%s", tt.want, p.log)
 			}
+			t.Setenv("PATH", path)
 			if got := feed(t, ns, "", "cat", timeout); got != before {
 				t.Errorf("the UDP timeout is %s, and was %s", strings.TrimSpace(got), strings.TrimSpace(before))
 			}
