@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -157,5 +159,28 @@ func TestExplainLiveWithoutCluster(t *testing.T) {
 	code := run(t.Context(), []string{"explain", "--live", "--node-name", "node-1", "--from", "node", "172.30.0.41:80"}, nil, &stdout, &stderr)
 	if code != 1 || stdout.Len() > 0 || !strings.HasPrefix(stderr.String(), "vmapd: connect to the cluster (without one, use --filename PATH): ") {
 		t.Errorf("exit code %d, stdout %q, stderr %q", code, &stdout, &stderr)
+	}
+}
+
+// The kubeconfig of the command line counts, with and without a configuration file, and nothing
+// says otherwise.
+func TestExplainLiveWithConfigAndKubeconfig(t *testing.T) {
+	s := newCluster(t)
+	kubeconfig, err := s.Kubeconfig(t.TempDir(), apitest.Form{Files: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	conf := filepath.Join(t.TempDir(), "config.conf")
+	text := "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n" +
+		"clusterCIDR: 10.0.0.0/8\nclientConnection: {kubeconfig: /var/lib/kube-proxy/kubeconfig.conf}\n"
+	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var stdout, stderr bytes.Buffer
+	code := run(t.Context(), []string{
+		"explain", "--live", "--kubeconfig", kubeconfig, "--config", conf, "--node-name", "node-1", "--from", "node", "172.30.0.41:80/tcp",
+	}, nil, &stdout, &stderr)
+	if code != 0 || stderr.Len() > 0 || !strings.Contains(stdout.String(), "ns1/web") {
+		t.Errorf("exit code %d, %q; want an explanation and no word about the flags:\n%s", code, &stderr, &stdout)
 	}
 }

@@ -26,6 +26,7 @@ type Flags struct {
 	OwnConfigFile string
 
 	set         *pflag.FlagSet
+	names       []string // of the flags in set that are ours; nil: all
 	kubeProxy   proxyconfig.KubeProxyConfiguration
 	own         VmapdConfiguration
 	hostname    string
@@ -86,7 +87,7 @@ func (f *Flags) addSome(fs *pflag.FlagSet, names ...string) {
 	for _, name := range names {
 		fs.AddFlag(all.Lookup(name))
 	}
-	f.set = fs
+	f.set, f.names = fs, names
 }
 
 // define defines the flags that set a field of c, whose value is the default.
@@ -139,8 +140,11 @@ func describe(fs *pflag.FlagSet) {
 	}
 }
 
-// given reports whether the flag is on the command line.
-func (f *Flags) given(name string) bool { return f.set != nil && f.set.Changed(name) }
+// given reports whether the flag is on the command line. A subcommand may have one of the same
+// name, like explain's --kubeconfig, which is not ours.
+func (f *Flags) given(name string) bool {
+	return f.set != nil && f.set.Changed(name) && (f.names == nil || slices.Contains(f.names, name))
+}
 
 // configuration returns the flags of kube-proxy in the form of a file. Without their flag,
 // fields whose default depends on others stay empty.
