@@ -10,7 +10,7 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// Session affinity is the one thing that a service port needs objects of its own for:
+// Session affinity needs objects of the service port's own:
 //
 //	map   affinity-NAME        client : endpoint, each for some time
 //	set   own-endpoints-NAME   the endpoints that a client may have in there
@@ -39,9 +39,6 @@ const (
 	rememberOwn      = "remember-"
 )
 
-// isOwn reports whether the name of a set or chain is that of an affinity.
-func isOwn(name string) bool { return strings.Contains(name, "/") }
-
 // affinity is what a service port needs for session affinity.
 type affinity struct {
 	sp   *model.ServicePort
@@ -57,8 +54,7 @@ func affinityFor(sp *model.ServicePort) *affinity {
 	if sp == nil || sp.Affinity == 0 || len(sp.Frontends) == 0 {
 		return nil
 	}
-	n := sp.Name
-	a := &affinity{sp: sp, name: n.Namespace + "/" + n.Name + "/" + n.Protocol.String() + "/" + n.Port}
+	a := &affinity{sp: sp, name: ownName(sp.Name)}
 	for _, fe := range sp.Frontends {
 		a.has[fe.TrafficPolicy] = true
 		if isExternalLocal(fe) {

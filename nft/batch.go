@@ -131,7 +131,7 @@ func deleted(lists []SetOps, set string) map[string]bool {
 // is there already may choose a new slot at once, see [capacity].
 func (b *Batch) isAhead(set string) bool {
 	s := DeclarationOf(set)
-	return s.Counter || b.CreateTable && s.hasSlots()
+	return s.Counter || b.CreateTable && s.hasSlots() && !isOwn(set)
 }
 
 // Without removes the elements of some service ports from the batch.

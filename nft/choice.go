@@ -103,9 +103,10 @@ func (c choice) chain() Chain {
 	dnat := func(how Field, mod int) Statement {
 		return DNAT{append(slices.Clone(c.scope.keyExprs()), Expr{how, uint32(mod)}), c.scope.set(endpointsRole(c.list))}
 	}
-	how := map[model.Algorithm]Field{
-		model.Random: RandomSlot, model.RoundRobin: NextSlot, model.SourceHash: HashSlot,
-	}[c.algorithm]
+	how := RandomSlot
+	if c.algorithm == model.SourceHash {
+		how = HashSlot
+	}
 	made := Chain{
 		Name:    c.name(),
 		Rules:   []Rule{{MatchProtocol{model.TCP}, dnat(how, c.of.hi)}},
@@ -149,7 +150,10 @@ func (c circuit) chain(s *model.Settings) Chain {
 }
 
 // verdict returns the verdict for new connections to a frontend.
-func verdict(sp *model.ServicePort, fe model.Frontend) Verdict {
+func verdict(sp *model.ServicePort, fe model.Frontend, t *turns) Verdict {
+	if v, ok := t.verdict(fe); ok {
+		return v
+	}
 	switch {
 	case fe.ShortCircuit:
 		return Verdict{Goto, newCircuit(sp, fe).name()}
@@ -174,8 +178,11 @@ type chosen struct {
 // add adds the chains that a service port needs. It reports whether some of them are new.
 func (c *chosen) add(sp *model.ServicePort) bool {
 	grown := false
+	turns := turnsFor(sp)
 	for _, fe := range sp.Frontends {
+		_, inTurn := turns.verdict(fe)
 		switch {
+		case inTurn: // by a chain of its own
 		case fe.ShortCircuit:
 			grown = c.addCircuit(newCircuit(sp, fe)) || grown
 		case chooses(fe):
@@ -209,7 +216,7 @@ func insert[T comparable](set *map[T]bool, one T) bool {
 	return true
 }
 
-var chainName = regexp.MustCompile(`^(nodeport-)?(?:(local-)?endpoints|local-(?:[0-9]+-to-)?([0-9]+)-of)-(?:[0-9]+-to-)?([0-9]+)(?:-([a-z-]+))?$`)
+var chainName = regexp.MustCompile(`^(nodeport-)?(?:(local-)?endpoints|local-(?:[0-9]+-to-)?([0-9]+)-of)-(?:[0-9]+-to-)?([0-9]+)(?:-(source-hash))?$`)
 
 // addName adds the chain of a name, with those that belong to it. It reports whether the name is
 // one that such a chain can have.

@@ -3,6 +3,7 @@ package nft_test
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"testing"
 
 	"github.com/vmapd/vmapd/model"
@@ -32,7 +33,7 @@ func TestAPacketWithoutAnySlotGoesNowhere(t *testing.T) {
 			s := b.Snapshot().Family(model.IPv4)
 			table := tableOf(t, nft.Compile(nil, s))
 			for _, set := range table.Sets {
-				if d := nft.DeclarationOf(set.Name); len(d.Key) > 0 && d.Key[len(d.Key)-1] == nft.Slot {
+				if slices.Contains(nft.DeclarationOf(set.Name).Key, nft.Slot) {
 					delete(table.Elements, set.Name)
 				}
 			}

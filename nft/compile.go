@@ -82,7 +82,7 @@ func (r *Ruleset) compileAll(before Slots) {
 func (r *Ruleset) AllSets() []Set {
 	all := slices.Clone(r.Sets)
 	for sp := range r.snapshot.ServicePorts() {
-		all = append(all, affinityFor(sp).sets()...)
+		all = append(all, ownSets(sp)...)
 	}
 	slices.SortFunc(all, func(a, b Set) int { return strings.Compare(a.Name, b.Name) })
 	return all
@@ -92,7 +92,7 @@ func (r *Ruleset) AllSets() []Set {
 func (r *Ruleset) AllChains() []Chain {
 	all := slices.Clone(r.Chains)
 	for sp := range r.snapshot.ServicePorts() {
-		all = append(all, affinityFor(sp).chains(r.snapshot.Settings)...)
+		all = append(all, ownChains(sp, r.snapshot.Settings)...)
 	}
 	slices.SortFunc(all, func(a, b Chain) int { return strings.Compare(a.Name, b.Name) })
 	return all
@@ -155,10 +155,10 @@ func (r *Ruleset) portElements(sp *model.ServicePort, delta *slotDelta, add func
 	if sp == nil {
 		return
 	}
-	affinity, had := affinityFor(sp), delta.finder()
+	affinity, turns, had := affinityFor(sp), turnsFor(sp), delta.finder()
 	for _, fe := range sp.Frontends {
 		of, key := scopeOf(fe.Kind), scopeOf(fe.Kind).key(fe.VIP)
-		add(of.set(roleDispatch), Element{Key: key, Verdict: verdict(sp, fe), Comment: elementComment(sp.Name)})
+		add(of.set(roleDispatch), Element{Key: key, Verdict: verdict(sp, fe, turns), Comment: elementComment(sp.Name)})
 		if fe.Restricted {
 			add(FirewallIPs, Element{Key: key})
 			to := string(AppendPort(AppendAddr(nil, fe.VIP.Addr), fe.VIP.Port))
@@ -170,9 +170,9 @@ func (r *Ruleset) portElements(sp *model.ServicePort, delta *slotDelta, add func
 			continue
 		}
 		for _, l := range model.TrafficPolicies {
-			if fe.Uses(l) {
+			if fe.Uses(l) && turns == nil {
 				set := of.set(endpointsRole(l))
-				r.slotElements(key, sp, fe, l, delta, had, func(e Element) { add(set, e) })
+				r.slotElements(key, sp, l, had.slots(fe, l, delta), func(e Element) { add(set, e) })
 			}
 		}
 		switch fe.SourceNAT {
@@ -190,6 +190,7 @@ func (r *Ruleset) portElements(sp *model.ServicePort, delta *slotDelta, add func
 	r.Options.counterElements(sp, add)
 	affinity.elements(add)
 	r.noMemory(sp, add)
+	turns.elements(r, delta, add)
 }
 
 // maxComment is the longest comment that nft takes (libnftnl: NFTNL_UDATA_COMMENT_MAXLEN

@@ -28,12 +28,12 @@ func Diff(have, want *Ruleset) *Batch {
 		d := want.slotDeltas(have, c.Old, c.New)
 		have.portElements(c.Old, d.before, gone.of(c.Old))
 		want.portElements(c.New, d.after, come.of(c.New))
-		b.diffAffinity(have, want, c.Old, c.New)
+		b.diffOwn(have, want, c.Old, c.New)
 	}
 	if have.snapshot.Settings != want.snapshot.Settings {
 		for sp := range want.snapshot.ServicePorts() {
 			if old, _ := have.snapshot.ServicePort(sp.Name); old == sp {
-				b.diffAffinity(have, want, sp, sp)
+				b.diffOwn(have, want, sp, sp)
 				have.noMemory(sp, gone.of(sp))
 				want.noMemory(sp, come.of(sp))
 			}
@@ -43,14 +43,10 @@ func Diff(have, want *Ruleset) *Batch {
 	return b
 }
 
-// diffAffinity adds the operations on a service port's own objects.
-func (b *Batch) diffAffinity(have, want *Ruleset, old, now *model.ServicePort) {
-	before, after := affinityFor(old), affinityFor(now)
-	if before == nil && after == nil {
-		return
-	}
-	b.diffSets(before.sets(), after.sets())
-	b.diffChains(before.chains(have.snapshot.Settings), after.chains(want.snapshot.Settings))
+// diffOwn adds the operations on a service port's own objects.
+func (b *Batch) diffOwn(have, want *Ruleset, old, now *model.ServicePort) {
+	b.diffSets(ownSets(old), ownSets(now))
+	b.diffChains(ownChains(old, have.snapshot.Settings), ownChains(now, want.snapshot.Settings))
 	b.Purge = append(b.Purge, purge(old, now, false)...)
 }
 

@@ -24,7 +24,7 @@ const (
 	scopeNodePort              // frontends that are node ports; the key begins with theirs
 	scopeCluster               // Services, by their cluster IP
 	scopeService               // service ports; the key does not tell which
-	scopeOwn                   // the service port that the set is named after, see affinity
+	scopeOwn                   // the service port that the set is named after, see affinity and turns
 	scopeEndpoint              // endpoints, of any number of Services
 	scopeNode                  // the node
 	scopes
@@ -64,6 +64,7 @@ var (
 	nodePortVerdicts = Set{Key: []Type{Proto, Service}, Verdicts: true}
 	nodePortSlots    = Set{Key: []Type{Proto, Service, Slot}, Data: []Type{Addr, Service}}
 	nodePortCounters = Set{Key: []Type{Proto, Service}, Counter: true}
+	ownSlots         = Set{Key: []Type{Slot}, Data: []Type{Addr, Service}}
 )
 
 // layout has all sets and maps that a table can have, sorted by name. A set whose type
@@ -85,6 +86,7 @@ var layout = []layoutSet{
 	{affinityOf[model.Local], clients, scopeOwn, otherRole, ""},
 	{LocalEndpoints, vipSlots, scopeAddr, roleLocalEndpoints, "who answers on this node: slots 0 to n-1 of each service address"},
 	{ownEndpointsOf[model.Local], endpoints, scopeOwn, otherRole, ""},
+	{turnsOf[model.Local], ownSlots, scopeOwn, otherRole, ""},
 	{NodePortCounters, nodePortCounters, scopeNodePort, roleCounters, "new connections to node ports"},
 	{NodePortEndpoints, nodePortSlots, scopeNodePort, roleEndpoints, "who answers: slots 0 to N-1 of each node port"},
 	{NodePortIPs, addrs, scopeNode, otherRole, "where node ports answer"},
@@ -93,6 +95,7 @@ var layout = []layoutSet{
 	{ownEndpointsOf[model.Cluster], endpoints, scopeOwn, otherRole, ""},
 	{RememberIPs, vipVerdicts, scopeAddr, roleRemember, "whose clients to remember"},
 	{RememberNodePorts, nodePortVerdicts, scopeNodePort, roleRemember, "whose clients to remember"},
+	{turnsOf[model.Cluster], ownSlots, scopeOwn, otherRole, ""},
 	{ServiceCIDRs, cidrs, scopeNode, otherRole, "drop what no Service has"},
 	{ServiceCounters, vipCounters, scopeAddr, roleCounters, "new connections to service addresses"},
 	{ServiceEndpoints, vips, scopeEndpoint, otherRole, "whose packets are dropped if they belong to no connection"},
@@ -117,6 +120,12 @@ func layoutOf(name string) layoutSet {
 func (s layoutSet) declaration(name string) Set {
 	declared := s.of
 	declared.Name, declared.Comment = name, s.comment
+	if declared.hasSlots() {
+		declared.PortOf = model.TCP
+		if s.scope == scopeOwn {
+			declared.PortOf = ownProtocol(name)
+		}
+	}
 	return declared
 }
 

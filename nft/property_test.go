@@ -126,8 +126,7 @@ func TestHistoryDecidesAboutSlotsAlone(t *testing.T) {
 	withoutSlots := func(_ *testing.T, r *nft.Ruleset) []string {
 		var list []string
 		for set, e := range r.Elements() {
-			switch set {
-			case nft.Endpoints, nft.LocalEndpoints, nft.NodePortEndpoints, nft.NodePortLocalEndpoints:
+			if slices.Contains(nft.DeclarationOf(set).Key, nft.Slot) {
 				e.Key = e.Key[:len(e.Key)-4] + "\x00\x00\x00\x00"
 			}
 			list = append(list, set+" "+text(r, set, e))

@@ -48,11 +48,12 @@ func SourceRanges(p model.Protocol) string { return "source-ranges-" + p.String(
 type Set struct {
 	Name     string
 	Key      []Type
-	Data     []Type // nil for sets and verdict maps
-	Verdicts bool   // a verdict map
-	Interval bool   // keys are ranges: of several components, in the last one
-	Dynamic  bool   // packets add elements, which time out
-	Counter  bool   // each element counts the packets that are looked up
+	Data     []Type         // nil for sets and verdict maps
+	PortOf   model.Protocol // the protocol of the port in the data of a map with slots, for nft alone
+	Verdicts bool           // a verdict map
+	Interval bool           // keys are ranges: of several components, in the last one
+	Dynamic  bool           // packets add elements, which time out
+	Counter  bool           // each element counts the packets that are looked up
 	Comment  string
 }
 
@@ -116,7 +117,7 @@ type Element struct {
 type Ruleset struct {
 	Family model.Family
 	// Sets and Chains are those that all service ports share, sorted by name. AllSets and
-	// AllChains also return those of session affinity.
+	// AllChains also return those of single service ports.
 	Sets    []Set
 	Chains  []Chain
 	Options Options // with which it was compiled

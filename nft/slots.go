@@ -237,9 +237,10 @@ func (r *Ruleset) slotDeltas(have *Ruleset, old, now *model.ServicePort) slotDel
 // A finder returns the frontend of the other version with the same address and port.
 type finder func(fe model.Frontend) (model.Frontend, bool)
 
-// finder returns one for d, which may be nil. A Service has few frontends, or thousands.
+// finder returns one for d, which may be nil. A Service has few frontends, or thousands. By turns, none
+// of them has slots of its own.
 func (d *slotDelta) finder() finder {
-	if d == nil {
+	if d == nil || turnsFor(d.other) != nil {
 		return func(model.Frontend) (fe model.Frontend, ok bool) { return fe, false }
 	}
 	const few = 8
@@ -266,14 +267,22 @@ func (d *slotDelta) finder() finder {
 	}
 }
 
-// slotElements adds the elements of one frontend for a list: of all endpoints or, if the
-// other version had the frontend as well, of those in slots that differ.
-func (r *Ruleset) slotElements(vip string, sp *model.ServicePort, fe model.Frontend, l model.TrafficPolicy, d *slotDelta, had finder, add func(Element)) {
+// slots returns d if the other version has the slots of a frontend for a list, and nil otherwise.
+func (had finder) slots(fe model.Frontend, l model.TrafficPolicy, d *slotDelta) *slotDelta {
 	if o, ok := had(fe); ok && o.Uses(l) {
-		encodeSlots(vip, len(d.slots[l]), slices.Values(d.slots[l]), add)
+		return d
+	}
+	return nil
+}
+
+// slotElements adds the elements of a list, whose keys begin with prefix: all endpoints or, with
+// a delta, those in slots that differ.
+func (r *Ruleset) slotElements(prefix string, sp *model.ServicePort, l model.TrafficPolicy, d *slotDelta, add func(Element)) {
+	if d != nil {
+		encodeSlots(prefix, len(d.slots[l]), slices.Values(d.slots[l]), add)
 		return
 	}
-	encodeSlots(vip, sp.Count(l), func(yield func(slot) bool) {
+	encodeSlots(prefix, sp.Count(l), func(yield func(slot) bool) {
 		n := uint32(0)
 		for a := range r.bySlot(sp, l).all() {
 			if !yield(slot{n, a}) {
@@ -286,12 +295,12 @@ func (r *Ruleset) slotElements(vip string, sp *model.ServicePort, fe model.Front
 
 // encodeSlots adds the elements of n slots. All their bytes are in one piece of memory:
 // there may be a quarter of a million of them.
-func encodeSlots(vip string, n int, slots iter.Seq[slot], add func(Element)) {
+func encodeSlots(prefix string, n int, slots iter.Seq[slot], add func(Element)) {
 	var all strings.Builder
 	var scratch [64]byte
-	key, size := len(vip)+registerSize, 0
+	key, size := len(prefix)+registerSize, 0
 	for s := range slots {
-		b := AppendSlot(append(scratch[:0], vip...), s.number)
+		b := AppendSlot(append(scratch[:0], prefix...), s.number)
 		b = AppendPort(AppendAddr(b, s.endpoint.Addr()), s.endpoint.Port())
 		if size == 0 {
 			size = len(b)

@@ -227,7 +227,7 @@ func (b *Batch) keepChanged(g *groups, ports []*model.ServicePort) {
 		return
 	}
 	for _, sp := range ports {
-		for _, c := range affinityFor(sp).chains(&model.Settings{}) {
+		for _, c := range ownChains(sp, &model.Settings{}) {
 			if changed[c.Name] {
 				g.services[g.numbers[sp]].joint = true
 			}

@@ -20,32 +20,41 @@ type Foreign struct{ What string }
 
 func (s Foreign) text(model.Family) string { return "# foreign: " + s.What }
 
-// slots implements Slots, by the slots of the first frontend that has some. If other frontends
+// slots implements Slots, by the service port's own map, or by the slots of the first frontend that
+// has some. If other frontends
 // have their endpoints in another order, the next batch changes them.
 func (t *Table) slots(sp *model.ServicePort, l model.TrafficPolicy) []netip.AddrPort {
+	if list := t.slotsIn(turnsOf[l]+ownName(sp.Name), nil, sp.Count(l)); len(list) > 0 {
+		return list
+	}
 	for _, fe := range sp.Frontends {
 		s := scopeOf(fe.Kind)
-		have, key := t.Elements[s.set(endpointsRole(l))], []byte(s.key(fe.VIP))
-		var list []netip.AddrPort
-		for i := uint32(0); ; i++ {
-			e, ok := have.Get(string(AppendSlot(key, i)))
-			if !ok {
-				break
-			}
-			ep, err := endpointOf(t.Family, e.Data)
-			if err != nil {
-				break
-			}
-			if list == nil {
-				list = make([]netip.AddrPort, 0, sp.Count(l))
-			}
-			list = append(list, ep)
-		}
-		if len(list) > 0 {
+		if list := t.slotsIn(s.set(endpointsRole(l)), []byte(s.key(fe.VIP)), sp.Count(l)); len(list) > 0 {
 			return list
 		}
 	}
 	return nil
+}
+
+// slotsIn returns the endpoints of a map in slots from 0 on, with keys that begin with prefix.
+// There may be about n.
+func (t *Table) slotsIn(set string, prefix []byte, n int) []netip.AddrPort {
+	have := t.Elements[set]
+	var list []netip.AddrPort
+	for i := uint32(0); ; i++ {
+		e, ok := have.Get(string(AppendSlot(prefix, i)))
+		if !ok {
+			return list
+		}
+		ep, err := endpointOf(t.Family, e.Data)
+		if err != nil {
+			return list
+		}
+		if list == nil {
+			list = make([]netip.AddrPort, 0, n)
+		}
+		list = append(list, ep)
+	}
 }
 
 // EndpointSlots yields the key of each frontend that has slots in a map of endpoints, and the

@@ -78,7 +78,7 @@ func TestTheSameObjectsGiveTheSameText(t *testing.T) {
 
 // No name, whatever is in it, ends a comment or a line early.
 func TestTextHasOneElementPerLine(t *testing.T) {
-	element := regexp.MustCompile(`^\t\t\t[0-9a-z.:/ -]+( comment "[a-z0-9./:-]*")?( : [0-9a-z.: -]+)?,$`)
+	element := regexp.MustCompile(`^\t\t\t[0-9a-z.:/ -]+( comment "[a-z0-9./:-]*")?( : [0-9a-z.:/ -]+)?,$`)
 	for seed := range uint64(30) {
 		r := modeltest.NewRandom(modeltest.Seed(seed))
 		b := model.NewBuilder(modeltest.Config())

@@ -319,7 +319,7 @@ const (
 	otherSet    = iota
 	dispatchSet // service-ips and service-nodeports, where a frontend's line begins
 	frontendSet // whose keys are frontends
-	endpointSet // whose keys are frontends and slots
+	endpointSet // whose keys are frontends and slots; a map of one service port's slots is another set
 )
 
 func rankOf(set string) int {
@@ -327,7 +327,7 @@ func rankOf(set string) int {
 	switch {
 	case set == nft.ServiceIPs, set == nft.ServiceNodePorts:
 		return dispatchSet
-	case slices.Contains(s.Key, nft.Slot):
+	case len(s.Key) > 1 && slices.Contains(s.Key, nft.Slot):
 		return endpointSet
 	case set == nft.FirewallIPs, s.Verdicts, s.Counter:
 		return frontendSet

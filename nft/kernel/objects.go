@@ -224,21 +224,25 @@ const (
 	setCommentUD       = 7 // NFTNL_UDATA_SET_COMMENT
 	typeofExprUD       = 0 // NFTNL_UDATA_SET_TYPEOF_EXPR
 	typeofDataUD       = 1 // NFTNL_UDATA_SET_TYPEOF_DATA
-	byteOrderBigEndian = 2 // nftables: enum byteorder
+	byteOrderHost      = 1 // nftables: enum byteorder
+	byteOrderBigEndian = 2
 )
 
 func setUserdata(f model.Family, s nft.Set) []byte {
 	order := uint32(0)
 	if len(s.Key) == 1 {
 		order = byteOrderBigEndian
+		if s.Key[0] == nft.Slot {
+			order = byteOrderHost
+		}
 	}
 	b := userdata.AppendUint32(nil, setKeyByteOrderUD, order)
 	if s.Data != nil || s.Verdicts {
 		b = userdata.AppendUint32(b, setDataByteOrderUD, 0)
 	}
 	if slices.Contains(s.Key, nft.Slot) {
-		b = userdata.Append(b, setKeyTypeofUD, typeof(f, s.Key, false))
-		b = userdata.Append(b, setDataTypeofUD, typeof(f, s.Data, true))
+		b = userdata.Append(b, setKeyTypeofUD, typeof(f, s.Key, 0))
+		b = userdata.Append(b, setDataTypeofUD, typeof(f, s.Data, s.PortOf))
 	}
 	if s.Comment != "" {
 		b = userdata.AppendString(b, setCommentUD, s.Comment)
@@ -250,23 +254,28 @@ func setUserdata(f model.Family, s nft.Set) []byte {
 // enum proto_desc_id, and the templates of ip, ip6, th and tcp).
 const (
 	exprPayload, exprMeta, exprConcat, exprNumgen = 7, 9, 13, 23
-	protoTCP, protoTH, protoIP, protoIP6          = 8, 11, 12, 13
+	protoUDP, protoTCP, protoSCTP                 = 4, 8, 10
+	protoTH, protoIP, protoIP6                    = 11, 12, 13
 	fieldDport, fieldIPDaddr, fieldIP6Daddr       = 2, 12, 9
 	metaL4Proto                                   = 16
 	numgenRandom                                  = 1
 )
 
-// typeof describes a concatenation: as keys "ip daddr . meta l4proto . th dport .
-// numgen random mod 1", as data "ip daddr . tcp dport".
-func typeof(f model.Family, types []nft.Type, data bool) []byte {
+// typeof describes an expression or a concatenation: as keys "ip daddr . meta l4proto . th dport .
+// numgen random mod 1", as data "ip daddr . tcp dport". Ports of data are those of a protocol; 0: of
+// any.
+func typeof(f model.Family, types []nft.Type, portOf model.Protocol) []byte {
+	if len(types) == 1 {
+		return typeofPart(f, types[0], portOf)
+	}
 	var parts []byte
 	for i, t := range types {
-		parts = userdata.Append(parts, userdata.Type(i), typeofPart(f, t, data))
+		parts = userdata.Append(parts, userdata.Type(i), typeofPart(f, t, portOf))
 	}
 	return typeofExpr(exprConcat, parts)
 }
 
-func typeofPart(f model.Family, t nft.Type, data bool) []byte {
+func typeofPart(f model.Family, t nft.Type, portOf model.Protocol) []byte {
 	pair := func(a, b uint32) []byte { return userdata.AppendUint32(userdata.AppendUint32(nil, 0, a), 1, b) }
 	switch t {
 	case nft.Addr:
@@ -277,10 +286,8 @@ func typeofPart(f model.Family, t nft.Type, data bool) []byte {
 	case nft.Proto:
 		return typeofExpr(exprMeta, userdata.AppendUint32(nil, 0, metaL4Proto))
 	case nft.Service:
-		if data {
-			return typeofExpr(exprPayload, pair(protoTCP, fieldDport))
-		}
-		return typeofExpr(exprPayload, pair(protoTH, fieldDport))
+		ports := map[model.Protocol]uint32{0: protoTH, model.TCP: protoTCP, model.UDP: protoUDP, model.SCTP: protoSCTP}
+		return typeofExpr(exprPayload, pair(ports[portOf], fieldDport))
 	case nft.Slot:
 	}
 	return typeofExpr(exprNumgen, userdata.AppendUint32(pair(numgenRandom, 1), 2, 0))

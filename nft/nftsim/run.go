@@ -321,9 +321,15 @@ func (r *run) lookup(key nft.Key, name string, s state, share float64) (hits []h
 		return nil, 0, fmt.Errorf("no set %s", name)
 	}
 	keys := []string{""}
-	for _, e := range key {
+	for i, e := range key {
 		var next []string
+		inTurn := e.Field == nft.NextSlot && r.turns != nil
 		for _, k := range keys {
+			if inTurn {
+				next = append(next, string(nft.AppendSlot([]byte(k), r.turns[&key[i]]%e.Mod)))
+				r.turns[&key[i]]++
+				continue
+			}
 			if e.IsChoice() {
 				for slot := range e.Mod {
 					next = append(next, string(nft.AppendSlot([]byte(k), slot)))

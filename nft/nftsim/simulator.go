@@ -19,6 +19,7 @@ type Simulator struct {
 	chains map[string]*nft.Chain
 	sets   map[string]*set
 	local  map[netip.Addr]bool
+	turns  map[*nft.Expr]uint32 // taken, by the expression that counts them; nil: see TakeTurns
 }
 
 // set is a set with an index over its elements.
@@ -100,6 +101,10 @@ func load(f model.Family, sets []nft.Set, all []nft.Chain, elements iter.Seq2[st
 	}
 	return s, nil
 }
+
+// TakeTurns makes each packet from now on take one slot where a rule counts turns, as in the
+// kernel. Without it, each slot gets an equal share of every packet.
+func (s *Simulator) TakeTurns() { s.turns = map[*nft.Expr]uint32{} }
 
 // Remember records an endpoint for a client, as an earlier packet would have. It replaces the
 // endpoint that is recorded.

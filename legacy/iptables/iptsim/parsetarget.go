@@ -57,33 +57,33 @@ func (o *nthOptions) option(name, value string) error {
 	return nil
 }
 
-func (o *nthOptions) share() (float64, error) {
+func (o *nthOptions) match() (Statistic, error) {
 	switch {
 	case o.mode == "random" && o.every == "" && o.packet == "":
 		p, err := strconv.ParseFloat(o.probability, 64)
 		if err != nil || p <= 0 || p >= 1 {
-			return 0, fmt.Errorf("%q is no probability", o.probability)
+			return Statistic{}, fmt.Errorf("%q is no probability", o.probability)
 		}
-		return p, nil
+		return Statistic{Share: p}, nil
 	case o.mode == "nth" && o.probability == "" && o.packet == "0":
 		n, err := strconv.Atoi(o.every)
 		if err != nil || n < 2 {
-			return 0, fmt.Errorf("every %q-th", o.every)
+			return Statistic{}, fmt.Errorf("every %q-th", o.every)
 		}
-		return 1 / float64(n), nil
+		return Statistic{1 / float64(n), &turns{every: n}}, nil
 	}
-	return 0, fmt.Errorf("statistic needs other options than %+v", *o)
+	return Statistic{}, fmt.Errorf("statistic needs other options than %+v", *o)
 }
 
 // endModule makes one match of several options.
 func (p *parser) endModule() error {
 	if o := p.nth; o != nil {
 		p.nth = nil
-		share, err := o.share()
+		match, err := o.match()
 		if err != nil {
 			return err
 		}
-		p.rule.Matches = append(p.rule.Matches, Statistic{share})
+		p.rule.Matches = append(p.rule.Matches, match)
 	}
 	if o := p.recent; o != nil {
 		p.recent = nil

@@ -57,7 +57,10 @@ type (
 	// ByIPVS is --ipvs: IPVS has sent the packet to a real server.
 	ByIPVS struct{ Not bool }
 	// Statistic is --mode random or nth.
-	Statistic struct{ Share float64 }
+	Statistic struct {
+		Share float64
+		nth   *turns // nil: random
+	}
 	// Recent is one of --set, --rcheck and --update.
 	Recent struct {
 		Name string
