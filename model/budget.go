@@ -97,10 +97,11 @@ func (b *Builder) part(s *service, f Family, problems *problemList) part {
 			budgets.Endpoints, f, left.name)
 	}
 	each := max(1, roundUp(endpoints))
-	entries := budgets.Entries
+	limit := budgets.Entries
 	if s.clusterIP(IPv4).IsValid() && s.clusterIP(IPv6).IsValid() {
-		entries /= len(Families)
+		limit /= len(Families)
 	}
+	entries := limit
 	served := part{}
 	for _, p := range s.ports {
 		cost := each
@@ -109,7 +110,7 @@ func (b *Builder) part(s *service, f Family, problems *problemList) part {
 		}
 		if cost > entries && served.ports > 0 {
 			problems.over(EntriesBudget, "spec.ports", "more than %d entries (%v frontends times endpoints): port %q and those after it are not served",
-				budgets.Entries, f, p.name)
+				limit, f, p.name)
 			break
 		}
 		entries -= cost
@@ -122,7 +123,7 @@ func (b *Builder) part(s *service, f Family, problems *problemList) part {
 		}
 		if served.addrs == most {
 			problems.over(EntriesBudget, a.kind.field(), "more than %d entries (%v frontends times endpoints): %v %v and those after it are not served",
-				budgets.Entries, f, a.kind, a.addr)
+				limit, f, a.kind, a.addr)
 			break
 		}
 		served.addrs++
