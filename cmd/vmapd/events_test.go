@@ -23,6 +23,7 @@ func TestEventsOverHTTP(t *testing.T) {
 	second := web.DeepCopy()
 	web.CreationTimestamp = metav1.Unix(1_700_000_000, 0)
 	second.Name, second.CreationTimestamp = "second", metav1.Unix(1_800_000_000, 0)
+	second.UID = "6f9e2a54-0000-4000-8000-000000000002"
 	second.Spec.ClusterIP, second.Spec.ClusterIPs = "172.30.0.12", []string{"172.30.0.12", "fd00:172:30::12"}
 	c.api.Set(web)
 	c.api.Set(second)
@@ -36,6 +37,10 @@ func TestEventsOverHTTP(t *testing.T) {
 	conflict := c.wantEvent(t, "FrontendConflict", "Service", "second", "default/web")
 	if conflict.Type != "Warning" || conflict.Namespace != "default" || conflict.Regarding.Namespace != "default" || conflict.Action == "" {
 		t.Errorf("the event about the conflict: %+v", conflict)
+	}
+	// kubectl describe service selects events by the UID.
+	if conflict.Regarding.UID != second.UID {
+		t.Errorf("the event is about the UID %q, want %q", conflict.Regarding.UID, second.UID)
 	}
 	if all := c.api.Events(); slices.ContainsFunc(all, func(e eventsv1.Event) bool { return e.Regarding.Name == "web" }) {
 		t.Errorf("the oldest has done nothing wrong: %+v", all)

@@ -6,8 +6,11 @@ import (
 	"fmt"
 	"log/slog"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/nodesetup"
+	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/sync/events"
 	"github.com/vmapd/vmapd/sync/informer"
 )
@@ -19,6 +22,9 @@ func (d *daemon) newRecorder(nodeName string) (*events.Recorder, error) {
 		var err error
 		if o.Client, err = informer.Connect(c.Client()); err != nil {
 			return nil, fmt.Errorf("connect to the cluster for events: %w", err)
+		}
+		o.ServiceUID = func(ctx context.Context, n model.NamespacedName) (types.UID, error) {
+			return o.Client.ServiceUID(ctx, n.Namespace, n.Name)
 		}
 	}
 	return events.New(o), nil

@@ -18,5 +18,6 @@
 // text: the first node creates it, and the others learn from the server that it exists. A
 // cluster of thousands of nodes has one such event and not thousands.
 //
-// This needs the permissions to create and patch events of events.k8s.io in all namespaces.
+// This needs the permissions to create and patch events of events.k8s.io in all namespaces, and to
+// list Services, for their UIDs.
 package events

@@ -3,12 +3,14 @@ package events
 // Addresses: cluster IPs 172.30.0.0/16.
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
@@ -89,7 +91,7 @@ func TestNodesShareEventsAboutProblems(t *testing.T) {
 		report := func(node, uid string, s *model.Snapshot) {
 			w := inMemory(t, func(o *Options) {
 				o.NodeName, o.Client = node, server.client(t, "")
-				o.ServiceUID = func(model.NamespacedName) string { return uid }
+				o.ServiceUID = func(context.Context, model.NamespacedName) (types.UID, error) { return types.UID(uid), nil }
 			})
 			(&Problems{Recorder: w.Recorder}).Done(reconcile.Round{Snapshot: s})
 			w.Node(Normal, ReasonStarting, ActionStart, "")

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/sync/kube/client"
@@ -21,10 +22,10 @@ type Options struct {
 	// NodeName is the Node that Recorder.Node is about.
 	NodeName string
 	// ServiceUID returns the UID of a Service, by which "kubectl describe service" finds its
-	// events, or "" if it is unknown. Run calls it. Without a UID, events have the Service's
-	// name in its place, as kube-proxy's do, and only "kubectl events --for service/NAME"
-	// finds them.
-	ServiceUID func(model.NamespacedName) string
+	// events, or "" if there is no such Service. Run calls it before it creates an event, since
+	// few Services ever have one. Without a UID, events have the Service's name in its place,
+	// as kube-proxy's do, and only "kubectl events --for service/NAME" finds them.
+	ServiceUID func(context.Context, model.NamespacedName) (types.UID, error)
 	Log        *slog.Logger
 }
 

@@ -1,6 +1,8 @@
 package events
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -13,6 +15,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/vmapd/vmapd/model"
 )
@@ -25,11 +30,11 @@ func TestWhatTheServerGets(t *testing.T) {
 	w := inMemory(t)
 	s := httptest.NewServer(w.server)
 	w.opts.Client = w.server.client(t, s.URL)
-	w.opts.ServiceUID = func(n model.NamespacedName) string {
+	w.opts.ServiceUID = func(_ context.Context, n model.NamespacedName) (types.UID, error) {
 		if n == web {
-			return "2f1e"
+			return "2f1e", nil
 		}
-		return ""
+		return "", nil
 	}
 	stop := w.start(t)
 	w.Node(Normal, ReasonStarting, ActionStart, "")
@@ -469,4 +474,49 @@ func TestWhatIsTooLongIsCutOff(t *testing.T) {
 			t.Errorf("got %q", got)
 		}
 	})
+}
+
+// The UID of a Service is asked for once for each event, again if the server is away, and an
+// event whose Service can't be read has the name in its place.
+func TestTheUIDOfAService(t *testing.T) {
+	away := errors.New("connection refused")
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "services"}, "", errors.New("no"))
+	for _, tt := range []struct {
+		name string
+		errs []error // then the UID
+		want string
+		asks int
+	}{
+		{"known", nil, "2f1e", 1},
+		{"known later", []error{away, away}, "2f1e", 3},
+		{"forbidden", []error{forbidden}, "ns1/web", 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				asks := 0
+				w := inMemory(t, func(o *Options) {
+					o.ServiceUID = func(context.Context, model.NamespacedName) (types.UID, error) {
+						if asks++; asks <= len(tt.errs) {
+							return "", tt.errs[asks-1]
+						}
+						return "2f1e", nil
+					}
+				})
+				w.start(t)
+				for range 3 {
+					w.Service(web, Warning, ReasonServiceHealthFailed, ActionListen, "address in use")
+					time.Sleep(time.Minute)
+				}
+				synctest.Wait()
+				requests := w.server.seen()
+				if len(requests) == 0 {
+					t.Fatal("no event")
+				}
+				regarding := requests[0].Body["regarding"].(map[string]any)
+				if regarding["uid"] != tt.want || asks != tt.asks {
+					t.Errorf("the UID is %v after %d questions, want %q after %d", regarding["uid"], asks, tt.want, tt.asks)
+				}
+			})
+		})
+	}
 }

@@ -2,6 +2,7 @@ package events
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"hash/fnv"
 	"time"
@@ -41,16 +42,21 @@ type series struct {
 	queued bool
 }
 
-// newEvent returns the event of a series, without the count.
-func (r *Recorder) newEvent(s *series) *eventsv1.Event {
+// newEvent returns the event of a series, without the count. It fails if the UID of the object may
+// be had later.
+func (r *Recorder) newEvent(ctx context.Context, s *series) (*eventsv1.Event, error) {
 	object := s.object
 	ref := corev1.ObjectReference{
 		APIVersion: "v1", Kind: object.Kind, Namespace: object.Namespace, Name: object.Name,
 		UID: types.UID(object.NamespacedName.String()),
 	}
 	if object.Kind == kindService && r.opts.ServiceUID != nil {
-		if uid := r.opts.ServiceUID(object.NamespacedName); uid != "" {
-			ref.UID = types.UID(uid)
+		uid, err := r.opts.ServiceUID(ctx, object.NamespacedName)
+		switch {
+		case err != nil && passing(err):
+			return nil, fmt.Errorf("read the UID of %v: %w", object, err)
+		case err == nil && uid != "":
+			ref.UID = uid
 		}
 	}
 	suffix := s.first.UnixNano()
@@ -69,7 +75,7 @@ func (r *Recorder) newEvent(s *series) *eventsv1.Event {
 		Regarding:           ref,
 		Note:                s.note,
 		Type:                s.eventType,
-	}
+	}, nil
 }
 
 // hash returns the same number on each node for the same occurrence.

@@ -123,7 +123,10 @@ func (r *Recorder) write(ctx context.Context, s *series) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	if s.event == nil {
-		s.event = r.newEvent(s)
+		var err error
+		if s.event, err = r.newEvent(ctx, s); err != nil {
+			return err
+		}
 	}
 	r.mu.Lock()
 	s.queued = false

@@ -11,6 +11,7 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
@@ -69,6 +70,18 @@ func (r Resource[L]) List(ctx context.Context, o metav1.ListOptions) (L, error) 
 func (r Resource[L]) Watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	o.Watch = true
 	return r.get(o).Watch(ctx)
+}
+
+// ServiceUID returns the UID of a Service, or "" if there is none. It lists one name, from the
+// server's cache: a proxy has the right to list Services, and usually not that to get one.
+func (c *Client) ServiceUID(ctx context.Context, namespace, name string) (types.UID, error) {
+	one := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String(), ResourceVersion: "0"}
+	out := new(corev1.ServiceList)
+	err := c.core.Get().Namespace(namespace).Resource("services").VersionedParams(&one, c.options).Do(ctx).Into(out)
+	if err != nil || len(out.Items) == 0 {
+		return "", err
+	}
+	return out.Items[0].UID, nil
 }
 
 // Node reads one Node.
