@@ -73,6 +73,7 @@ func (d *daemon) run(ctx context.Context, stderr io.Writer) error {
 	case d.InitOnly:
 		return d.initOnly(ctx, c)
 	}
+	limitMemory(ctx, d.log)
 	err = d.serve(ctx)
 	d.log.LogAttrs(ctx, slog.LevelInfo, "stopped; the rules stay")
 	return err
