@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -122,8 +123,8 @@ func image(t *testing.T) string {
 }
 
 // The container of the DaemonSet has one capability and one file. That is enough to start, to
-// forward connections, to forget those that nobody answers any more, and to say how it is:
-// without a warning.
+// remove what kube-proxy left in either variant of iptables, to forward connections, to forget those
+// that nobody answers any more, and to say how it is: without a warning.
 func TestTheContainerHasAllItNeeds(t *testing.T) {
 	c := startCluster(t, object[rbacv1.ClusterRole](t, readDeployed(t, "vmapd.yaml"), "ClusterRole vmapd").Rules...)
 	local := c.service(t, "web")
@@ -138,6 +139,9 @@ func TestTheContainerHasAllItNeeds(t *testing.T) {
 	inRoot := func(arg string) string {
 		return strings.ReplaceAll(arg, "/var/lib/vmapd", filepath.Join(root, "var/lib/vmapd"))
 	}
+	for _, variant := range []string{"nft", "legacy"} {
+		leaveRules(t, c.Node, variant)
+	}
 	setup := c.start(t, arguments(t, &pod.InitContainers[0], inRoot)...)
 	if code := setup.exit(t); code != 0 {
 		t.Fatalf("--init-only: exit code %d\n%s", code, setup.log)
@@ -145,6 +149,11 @@ func TestTheContainerHasAllItNeeds(t *testing.T) {
 	p := c.launch(t, "/proc/self/exe", slices.Concat([]string{"in-container", root}, arguments(t, &pod.Containers[0], same))...)
 	p.waitFor(t, "msg=ready")
 	checkConfined(t, p.cmd.Process.Pid)
+	for _, variant := range []string{"nft", "legacy"} {
+		if n := services(t, c.Node, variant); n != 0 {
+			t.Errorf("%d rules of kube-proxy's are left in iptables-%s", n, variant)
+		}
+	}
 
 	wantStatus(t, c.Client, healthURL+"/readyz", http.StatusOK)
 	wantStatus(t, c.Client, healthURL+"/livez", http.StatusOK)
@@ -229,4 +238,44 @@ func (c *apiCluster) followsUDP(t *testing.T) {
 		a, err := flow.Ask(t.Context())
 		return err == nil && a.Pod != first.Pod
 	})
+}
+
+// The way back: the container of cleanup.yaml has the same image and capability, and removes the
+// rules of each backend. kube-proxy's stay, and the other container waits until it is told to end.
+func TestTheContainerThatCleansUp(t *testing.T) {
+	w := newLab(t)
+	pod := object[appsv1.DaemonSet](t, readDeployed(t, "cleanup.yaml"), "DaemonSet vmapd-cleanup").Spec.Template.Spec
+	root := image(t)
+	kubeProxyIsBack(t, w.Node)
+	for family, program := range map[string]string{"ipv4": "iptables", "ipv6": "ip6tables"} {
+		for _, variant := range []string{"legacy", "nft"} {
+			feed(t, w.Node, rendered(t, "--backend=iptables", "--ip-family="+family), program+"-"+variant+"-restore", "--noflush")
+		}
+	}
+	feed(t, w.Node, rendered(t), "nft", "-f", "-")
+	in := func(args []string) *process {
+		p := &process{cmd: w.Node.Command(t.Context(), "/proc/self/exe"), log: &syncBuffer{}}
+		p.cmd.Args, p.cmd.Stderr = slices.Concat([]string{"in-container", root}, args), p.log
+		if err := p.cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	if clean := in(pod.InitContainers[0].Args); clean.exit(t) != 0 {
+		t.Fatalf("cleanup fails: %s", clean.log)
+	}
+	if diff := cmp.Diff(withoutVmapd(t), rulesets(t, w.Node)); diff != "" {
+		t.Errorf("other than on a node that never had vmapd (-want +got):\n%s", diff)
+	}
+	done := in(pod.Containers[0].Args)
+	waitUntil(t, "the container has started", func() bool {
+		exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", done.cmd.Process.Pid))
+		return err == nil && strings.HasSuffix(exe, programPath)
+	})
+	if err := done.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatalf("the container that waits has ended: %v\n%s", err, done.log)
+	}
+	if code := done.exit(t); code != 0 && code != -1 { // it may not have come to handle the signal
+		t.Errorf("exit code %d\n%s", code, done.log)
+	}
 }

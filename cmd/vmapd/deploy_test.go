@@ -148,14 +148,15 @@ func TestManifestsFitTogether(t *testing.T) {
 		clean := readDeployed(t, "cleanup.yaml")
 		ds := object[appsv1.DaemonSet](t, clean, "DaemonSet vmapd-cleanup")
 		checkPods(t, ds)
-		root := newRootCommand()
-		args := ds.Spec.Template.Spec.InitContainers[0].Args
-		command, rest, err := root.Find(args)
-		if err == nil {
-			err = command.ParseFlags(rest)
-		}
-		if err != nil || command.Name() != "cleanup" || len(clean) != 1 {
-			t.Errorf("%v: command %s, %v", args, command.Name(), err)
+		for name, c := range map[string]corev1.Container{"cleanup": ds.Spec.Template.Spec.InitContainers[0], "wait": ds.Spec.Template.Spec.Containers[0]} {
+			// The image has no program but vmapd.
+			command, rest, err := newRootCommand().Find(c.Args)
+			if err == nil {
+				err = command.ParseFlags(rest)
+			}
+			if err != nil || command.Name() != name || len(c.Command) > 0 || len(clean) != 1 {
+				t.Errorf("%v %v: command %s, %v", c.Command, c.Args, command.Name(), err)
+			}
 		}
 	})
 }

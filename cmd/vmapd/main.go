@@ -78,6 +78,6 @@ func newRootCommand() *cobra.Command {
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
 	d.AddFlags(root.Flags())
-	root.AddCommand(newRenderCommand(), newExplainCommand(), newCleanupCommand(), newDemoCommand())
+	root.AddCommand(newRenderCommand(), newExplainCommand(), newCleanupCommand(), newDemoCommand(), newWaitCommand())
 	return root
 }

@@ -4,4 +4,7 @@
 // It runs iptables-restore and iptables-save, of the variant that works on the node, and ipset,
 // and uses netlink for everything else. It reads the node's state, compares it with the desired
 // one, and writes the difference.
+//
+// It also finds and removes what other backends and kube-proxy left, for which it runs no program:
+// a container for nftables has none.
 package host

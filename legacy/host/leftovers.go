@@ -3,6 +3,7 @@ package host
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/vmapd/vmapd/legacy/iptables"
@@ -81,16 +82,25 @@ func (d *Finder) findLegacy(f model.Family) (map[string]int, error) {
 	return d.legacy[f].count, nil
 }
 
+// kubeletsToo are chains of kube-proxy's that kubelet before 1.28 makes, too, whenever it starts.
+// Alone they are no sign of kube-proxy.
+var kubeletsToo = []string{"KUBE-MARK-MASQ", "KUBE-POSTROUTING"}
+
 // byOwner counts those chains that the running backend does not use.
 func (d *Finder) byOwner(f model.Family, variant string, chains []string) map[string]int {
 	count := map[string]int{}
+	sure := false
 	for _, chain := range chains {
 		switch {
 		case isKubeProxys(chain):
 			count[OwnerKubeProxy]++
+			sure = sure || !slices.Contains(kubeletsToo, chain)
 		case iptables.IsOurs(chain) && !d.Rules.uses(f, variant), iptables.IsIPVS(chain) && !d.RunsIPVS:
 			count[OwnerVmapd]++
 		}
+	}
+	if !sure {
+		delete(count, OwnerKubeProxy)
 	}
 	return count
 }

@@ -2,6 +2,7 @@ package host_test
 
 import (
 	"fmt"
+	"runtime/debug"
 	"strings"
 	"testing"
 
@@ -85,5 +86,50 @@ COMMIT
 			output(t, program, "-t", "nat", "-F")
 			output(t, program, "-t", "nat", "-X")
 		})
+	}
+}
+
+// A chain that somebody else's map leads to can't be deleted. Then nothing is, and it is told.
+func TestARemovalIsAllOrNothing(t *testing.T) {
+	enterNamespace(t)
+	feed(t, "iptables-nft", "*nat\n:KUBE-SERVICES - [0:0]\n:KUBE-SVC-X - [0:0]\n-A OUTPUT -j KUBE-SERVICES\n-A KUBE-SERVICES -j KUBE-SVC-X\nCOMMIT")
+	output(t, "nft", "add map ip nat theirs { type inet_service : verdict; elements = { 80 : jump KUBE-SVC-X }; }")
+	before := output(t, "nft", "list", "table", "ip", "nat")
+	err := remover.RemoveRules(nil)
+	if err == nil || !strings.Contains(err.Error(), "delete IPv4 chains of iptables-nft") {
+		t.Errorf("got %v", err)
+	}
+	if diff := cmp.Diff(before, output(t, "nft", "list", "table", "ip", "nat")); diff != "" {
+		t.Errorf("something changed (-before +after):\n%s", diff)
+	}
+	finder := host.Finder{Remover: remover}
+	found, err := finder.Find()
+	if want := (map[host.Leftover]int{{Owner: host.OwnerKubeProxy, Kind: host.KindNFTChain}: 2}); err != nil || !cmp.Equal(want, found) {
+		t.Errorf("left: %v, %v; want %v", found, err, want)
+	}
+	output(t, "nft", "delete map ip nat theirs")
+	if err := remover.RemoveRules(nil); err != nil {
+		t.Error(err)
+	}
+	if got := listed(t, "iptables-nft", "nat"); strings.Contains(got, "KUBE") {
+		t.Errorf("left:\n%s", got)
+	}
+}
+
+// A table that would not fit into the memory limit is not read: the error says so.
+func TestALargeTableOfALegacyProxyIsRefused(t *testing.T) {
+	enterNamespace(t)
+	feed(t, "iptables-legacy", "*nat\n:KUBE-SERVICES - [0:0]\n"+strings.Repeat("-A KUBE-SERVICES -p tcp -m comment --comment \"one of many\" -j RETURN\n", 3000)+"COMMIT")
+	limit := debug.SetMemoryLimit(2 << 20)
+	defer debug.SetMemoryLimit(limit)
+	if err := remover.RemoveRules(nil); err == nil || !strings.Contains(err.Error(), "memory limit of 2 MB") {
+		t.Errorf("got %v", err)
+	}
+	debug.SetMemoryLimit(limit)
+	if err := remover.RemoveRules(nil); err != nil {
+		t.Error(err)
+	}
+	if got := listed(t, "iptables-legacy", "nat"); strings.Contains(got, "KUBE") {
+		t.Errorf("left:\n%.500s", got)
 	}
 }

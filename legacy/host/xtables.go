@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"runtime"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"time"
@@ -50,6 +51,10 @@ const xtablesLock = "/run/xtables.lock"
 
 // tablePasses is how often something is tried that others may have changed meanwhile.
 const tablePasses = 3
+
+// sharePerTable is the part of the memory limit that one table may take: the kernel gives it in one
+// piece, and a process that is killed for it would try it again at its next start.
+const sharePerTable = 2
 
 // legacyChains returns the names of all chains of iptables-legacy that are not built in.
 func legacyChains(f model.Family) ([]string, error) {
@@ -187,6 +192,9 @@ func (s legacySocket) read(table string) (t *xtables.Table, err error) {
 		t = &xtables.Table{Family: s.family}
 		if t.Info, err = s.info(table); err != nil {
 			break
+		}
+		if limit := debug.SetMemoryLimit(-1); int64(t.Size) > limit/sharePerTable {
+			return nil, fmt.Errorf("its %d rules take %d MB, which is too much for a memory limit of %d MB", t.NumEntries, t.Size>>20, limit>>20)
 		}
 		const header = 40 // struct ipt_get_entries
 		b := make([]byte, header+int(t.Size))

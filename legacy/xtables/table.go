@@ -11,9 +11,11 @@ package xtables
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/vmapd/vmapd/model"
 )
@@ -131,9 +133,8 @@ func (t *Table) Without(theirs func(chain string) bool) (rest *Table, kept []int
 	if err != nil {
 		return nil, nil, err
 	}
-	at := map[int]int{} // numbers of the entries, by offset
-	for i, e := range list {
-		at[e.offset] = i
+	at := func(offset int) (number int, ok bool) {
+		return slices.BinarySearchFunc(list, offset, func(e entry, offset int) int { return cmp.Compare(e.offset, offset) })
 	}
 	moved := make([]uint32, len(list)) // by number: the new offset, or that of the next one
 	rest = &Table{Info: t.Info, Family: t.Family}
@@ -141,7 +142,7 @@ func (t *Table) Without(theirs func(chain string) bool) (rest *Table, kept []int
 		moved[i] = uint32(len(rest.Entries))
 		goes := e.chain != "" && theirs(e.chain)
 		if to := t.jump(e); to >= 0 && !goes {
-			target, ok := at[to]
+			target, ok := at(to)
 			if !ok {
 				return nil, nil, fmt.Errorf("the entry at %d leads to %d, where no entry begins", e.offset, to)
 			}
@@ -159,7 +160,8 @@ func (t *Table) Without(theirs func(chain string) bool) (rest *Table, kept []int
 	for _, i := range kept {
 		if to := t.jump(list[i]); to >= 0 {
 			shift := int(moved[i]) - list[i].offset
-			binary.NativeEndian.PutUint32(rest.Entries[list[i].verdict+shift:], moved[at[to]])
+			target, _ := at(to)
+			binary.NativeEndian.PutUint32(rest.Entries[list[i].verdict+shift:], moved[target])
 		}
 	}
 	for hook := range t.HookEntry {
@@ -167,7 +169,7 @@ func (t *Table) Without(theirs func(chain string) bool) (rest *Table, kept []int
 			continue
 		}
 		for _, offset := range []*uint32{&rest.HookEntry[hook], &rest.Underflow[hook]} {
-			i, ok := at[int(*offset)]
+			i, ok := at(int(*offset))
 			if !ok {
 				return nil, nil, fmt.Errorf("no entry begins at %d, where hook %d leads", *offset, hook)
 			}

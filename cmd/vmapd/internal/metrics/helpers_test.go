@@ -73,9 +73,14 @@ func all(backend string) Options {
 		return [2]localhost.Stats{{Listeners: 3, Missing: 1, Failures: 1, Accepted: 40}, {Listeners: 2, Accepted: 2}}
 	}
 	o.EventsDropped = func() uint64 { return 3 }
+	o.Leftovers = func() map[host.Leftover]int {
+		return map[host.Leftover]int{{Owner: host.OwnerKubeProxy, Kind: host.KindSet}: 2, {Owner: host.OwnerVmapd, Kind: host.KindDevice}: 0}
+	}
+	o.OtherProxy = func() map[string]bool { return map[string]bool{"iptables": true, "ipvs": false} }
 	o.ConntrackTable = func() (int, int, error) { return 4711, 262144, nil }
 	o.ServiceConnections = connections
 	if backend == NFTables {
+		o.ForeignChanges = func() kernel.ForeignChanges { return kernel.ForeignChanges{Changes: 4, Overruns: 1} }
 		o.NFT = func(f model.Family) kernel.Stats {
 			return [2]kernel.Stats{
 				{Batches: 7, Operations: 5000, Bytes: 1 << 20, Rejected: 1, Repairs: 2},

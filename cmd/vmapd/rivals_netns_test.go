@@ -1,0 +1,156 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+)
+
+// waitLong waits for something that the daemon does after some looks.
+func waitLong(t *testing.T, what string, p *process, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !holds(); time.Sleep(100 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within a minute: %s\n%s", what, p.log)
+		}
+	}
+}
+
+// services counts the rules of kube-proxy's for Services.
+func services(t *testing.T, node *lab.Namespace, variant string) int {
+	t.Helper()
+	n := 0
+	for program := range leftBehind {
+		n += strings.Count(feed(t, node, "", program+"-"+variant+"-save"), "KUBE-SVC-")
+	}
+	return n
+}
+
+// A kube-proxy that writes its rules again after vmapd has removed them, and has the port for the
+// health check, is noticed. vmapd removes its rules twice, and then leaves them alone; its own
+// rules work all the time.
+func TestAnotherProxyIsNoticed(t *testing.T) {
+	for _, variant := range []string{"nft", "legacy"} {
+		t.Run(variant, func(t *testing.T) {
+			t.Parallel()
+			c := startCluster(t, proxierRules()...)
+			var port net.Listener
+			err := c.Node.Do(func() (err error) {
+				port, err = net.Listen("tcp", ":10256")
+				return err
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = port.Close() }()
+			leaveRules(t, c.Node, variant)
+			rules := services(t, c.Node, variant)
+			p := c.start(t, "--kubeconfig", c.kubeconfig(), "--hostname-override", lab.NodeName)
+			p.waitFor(t, "msg=ready")
+			metrics := func() string { return get(c.Node, nil, metricsURL+"/metrics").body }
+			if n := services(t, c.Node, variant); n != 0 || rules == 0 {
+				t.Fatalf("%d rules of %d are left", n, rules)
+			}
+			waitLong(t, "no sign, and the metrics that say so", p, func() bool {
+				m := metrics()
+				return strings.Contains(m, `vmapd_other_proxy{kind="iptables"} 0`) && strings.Contains(m, `vmapd_leftovers{kind="iptables-`+variant+` chain",owner="kube-proxy"} 0`) &&
+					strings.Contains(m, "vmapd_foreign_changes_total 0")
+			})
+
+			leaveRules(t, c.Node, variant)
+			waitLong(t, "the rules go again", p, func() bool { return services(t, c.Node, variant) == 0 })
+			c.wantEvent(t, "OtherProxy", "Node", lab.NodeName, "objects of kube-proxy came back after they had been removed; vmapd removes them")
+
+			leaveRules(t, c.Node, variant)
+			p.waitFor(t, "leaves them alone")
+			c.wantEvent(t, "OtherProxy", "Node", lab.NodeName, "leaves them alone")
+			if n := services(t, c.Node, variant); n != rules {
+				t.Errorf("%d rules of %d are left, and vmapd says that it leaves them alone", n, rules)
+			}
+			waitLong(t, "the metrics count them", p, func() bool {
+				m := metrics()
+				return strings.Contains(m, `vmapd_other_proxy{kind="iptables"} 1`) && !strings.Contains(m, `vmapd_leftovers{kind="iptables-`+variant+` chain",owner="kube-proxy"} 0`)
+			})
+			c.wantEvent(t, "OtherProxy", "Node", lab.NodeName, "address already in use")
+			waitLong(t, "the port is a sign, too", p, func() bool { return strings.Contains(metrics(), `vmapd_other_proxy{kind="healthz-port"} 1`) })
+			status := get(c.Node, nil, metricsURL+"/statusz").body
+			for _, want := range []string{"\nOther proxy: objects of kube-proxy came back", "\nOther proxy: healthz server: ", "\nLeftovers: of kube-proxy: "} {
+				if !strings.Contains(status, want) {
+					t.Errorf("/statusz has no %q:\n%s", want, status)
+				}
+			}
+			c.ask(t, netip.MustParseAddrPort("172.30.0.10:80"))
+
+			_ = port.Close()
+			waitLong(t, "the port is free again", p, func() bool { return strings.Contains(metrics(), `vmapd_other_proxy{kind="healthz-port"} 0`) })
+			wantStatus(t, c.Client, healthURL+"/readyz", http.StatusOK)
+		})
+	}
+}
+
+// An ipset of kube-proxy that can't be destroyed is counted, with one event, and fails no round;
+// cleanup fails.
+func TestAnIPSetThatCannotBeDestroyed(t *testing.T) {
+	if _, err := exec.LookPath("ipset"); err != nil {
+		t.Fatal(err)
+	}
+	t.Parallel()
+	c := startCluster(t, proxierRules()...)
+	for _, args := range []string{"create KUBE-CLUSTER-IP hash:ip,port", "create KUBE-LOOP-BACK hash:ip,port,ip", "create OTHERS list:set", "add OTHERS KUBE-CLUSTER-IP"} {
+		feed(t, c.Node, "", "ipset", strings.Fields(args)...)
+	}
+	p := c.start(t, "--kubeconfig", c.kubeconfig(), "--hostname-override", lab.NodeName)
+	p.waitFor(t, "msg=ready")
+	c.wantEvent(t, "LeftoversNotRemoved", "Node", lab.NodeName, "1 × ipset")
+	for _, page := range []string{"/readyz", "/livez"} {
+		wantStatus(t, c.Client, healthURL+page, http.StatusOK)
+	}
+	if got := get(c.Node, nil, metricsURL+"/metrics").body; !strings.Contains(got, `vmapd_leftovers{kind="ipset",owner="kube-proxy"} 1`) || !strings.Contains(got, `vmapd_sync_failures_total{ip_family="IPv4"} 0`) {
+		t.Errorf("metrics:\n%s", got)
+	}
+	if got := strings.Fields(feed(t, c.Node, "", "ipset", "list", "-n")); fmt.Sprint(got) != "[KUBE-CLUSTER-IP OTHERS]" {
+		t.Errorf("ipsets left: %v", got)
+	}
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil || p.exit(t) != 0 {
+		t.Fatalf("vmapd does not end: %v\n%s", err, p.log)
+	}
+	clean := startVmapd(t, c.Node, "cleanup")
+	var failed *exec.ExitError
+	if err := clean.cmd.Wait(); !errors.As(err, &failed) || failed.ExitCode() != 1 {
+		t.Errorf("cleanup: %v", err)
+	}
+	for _, want := range []string{"destroy KUBE-CLUSTER-IP", "still there: of kube-proxy: 1 × ipset; remove them on the node"} {
+		if !strings.Contains(clean.log.String(), want) {
+			t.Errorf("cleanup does not say %q:\n%s", want, clean.log)
+		}
+	}
+}
+
+// The mode is that of a proxy, and not any page.
+func TestProxyModeOfAnotherProxy(t *testing.T) {
+	answer := "ipvs"
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/proxyMode" {
+			_, _ = w.Write([]byte(answer))
+		}
+	}))
+	defer server.Close()
+	address := strings.TrimPrefix(server.URL, "http://")
+	if got, want := describeOwner(t.Context(), address, "taken"), "a proxy with mode ipvs answers at "+address; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	answer = "<html>ipvs"
+	if got := describeOwner(t.Context(), address, "taken"); got != "taken" {
+		t.Errorf("another page: %q", got)
+	}
+}
