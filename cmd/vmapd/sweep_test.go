@@ -13,6 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/vmapd/vmapd/legacy/host"
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/nft/kernel"
 )
 
 // proxied is a node on which somebody else has some chains.
@@ -123,4 +125,45 @@ func TestLeftoversThatStay(t *testing.T) {
 			t.Errorf("%d chains, signs %q", p.chains, p.rivals.current())
 		}
 	})
+}
+
+// An instance of vmapd that waits for another one to end is no sign of another proxy, unless it
+// takes too long.
+func TestAnotherOwnerOfTheTable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		backend := &flatBackend{err: fmt.Errorf("table vmapd is %w", kernel.ErrOwned)}
+		r := &rivals{log: slog.New(slog.DiscardHandler), event: func(string) {}}
+		p := &dataplane{Backend: backend, rivals: r, sweep: newProxied(t).sweeper}
+		apply := func(after time.Duration, want string) {
+			t.Helper()
+			time.Sleep(after)
+			if err := p.Apply(t.Context(), new(model.Snapshot)); !errors.Is(err, backend.err) {
+				t.Fatal(err)
+			}
+			if got := r.current()[signOwner]; got != want {
+				t.Errorf("sign %q, want %q", got, want)
+			}
+		}
+		apply(0, "")
+		apply(handOver, "")
+		apply(time.Second, "table vmapd is owned by another process; waiting for it to end")
+		backend.err = nil
+		apply(time.Second, "")
+	})
+}
+
+func TestSignsOfLeftovers(t *testing.T) {
+	of := func(owner, kind string) host.Leftover { return host.Leftover{Owner: owner, Kind: kind} }
+	got := found{
+		of(host.OwnerKubeProxy, kindTable): 2, of(host.OwnerVmapd, kindTable): 1, of(host.OwnerVmapd, host.KindLegacyChain): 3,
+		of(host.OwnerKubeProxy, host.KindDevice): 1, of(host.OwnerKubeProxy, host.KindNFTChain): 0,
+	}
+	want := map[string]string{signNFTables: host.OwnerKubeProxy, signIPTables: host.OwnerVmapd, signIPVS: host.OwnerKubeProxy}
+	if diff := cmp.Diff(want, got.signs()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	const text = "of kube-proxy: 1 × IPVS device, 2 × nftables table; of vmapd: 3 × iptables-legacy chain, 1 × nftables table"
+	if diff := cmp.Diff(text, got.String()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
 }

@@ -1,7 +1,7 @@
 package host_test
 
 import (
-	"fmt"
+	"os/exec"
 	"runtime/debug"
 	"strings"
 	"testing"
@@ -17,7 +17,11 @@ var remover = host.Remover{NFTChains: kernel.IPTablesChains, RemoveNFTChains: ke
 // feed runs iptables-restore of a variant with rules.
 func feed(t *testing.T, program, rules string) {
 	t.Helper()
-	output(t, "sh", "-c", fmt.Sprintf("%s-restore -c <<'END'\n%s\nEND", program, rules))
+	cmd := exec.Command(program+"-restore", "-c")
+	cmd.Stdin = strings.NewReader(rules + "\n")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", program, err, out)
+	}
 }
 
 // listed is a table as the program lists it, with counters.

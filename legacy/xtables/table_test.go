@@ -52,15 +52,15 @@ func sample(f model.Family) (t *Table, want *Table) {
 	sizes := [][]byte{entryOf(f, 8, "", verdict(0)), entryOf(f, 16, "", verdict(0)), entryOf(f, 0, "", verdict(0)), entryOf(f, 0, "", verdict(accept))}
 	gone := [][]byte{begin(f, "gone"), entryOf(f, 24, "", verdict(-1))}
 	stays := [][]byte{begin(f, "stays"), entryOf(f, 0, "DNAT", []byte("12345678")), entryOf(f, 0, "", verdict(-1)), begin(f, errorName)}
-	make := func(jumps [3]int, with ...[]byte) []([]byte) {
+	entries := func(jumps [3]int, with ...[]byte) [][]byte {
 		return append([][]byte{
 			entryOf(f, 8, "", verdict(jumps[0])), entryOf(f, 16, "", verdict(jumps[1])), entryOf(f, 0, "", verdict(jumps[2])), sizes[3],
 		}, with...)
 	}
 	all := slices.Concat(sizes, gone, stays)
-	before := make([3]int{offset(all, 5), offset(all, 2), offset(all, 7)}, slices.Concat(gone, stays)...)
+	before := entries([3]int{offset(all, 5), offset(all, 2), offset(all, 7)}, slices.Concat(gone, stays)...)
 	left := slices.Concat(sizes[1:], stays)
-	after := make([3]int{0, offset(left, 1), offset(left, 4)}, stays...)[1:]
+	after := entries([3]int{0, offset(left, 1), offset(left, 4)}, stays...)[1:]
 	return table(f, 3, before...), table(f, 2, after...)
 }
 
