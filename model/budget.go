@@ -18,15 +18,16 @@ type Budgets struct {
 	// node of a cluster with 5,000.
 	Frontends int
 	// Endpoints is the number of endpoints of a family. EndpointSlices are taken whole, in the
-	// order of their names, and one without endpoints counts as one. Default: 50000, ten times
+	// order of their names, and one without endpoints counts as one. Default: 20000, four times
 	// the pods that one Service has in the largest clusters that are tested.
 	Endpoints int
 	// Entries is the number of frontends of a family times the number of endpoints. This is
 	// rounded up by an eighth at most, so that a new endpoint seldom changes the part that is
 	// served. A Service with both families has half of the budget for each. The order is that
 	// of Frontends. An address is served on all ports or on none. The first port's cluster IP
-	// and node port are always served. Default: 131072, enough for 5,000 endpoints of six ports
-	// with a cluster IP, a node port and two other addresses each; 100 MB of memory, nearly.
+	// and node port are always served. Default: 65536, enough for 5,000 endpoints of three ports
+	// with a cluster IP, a node port and two other addresses each; 131,072 take 115 MB of
+	// memory while they are programmed.
 	Entries int
 	// SourceRanges is the number of source ranges of a family times the number of frontends
 	// with addresses of load balancers. Over it, all connections to these are dropped: some of
@@ -44,7 +45,7 @@ type Budgets struct {
 // DefaultBudgets returns the defaults.
 func DefaultBudgets() Budgets {
 	return Budgets{
-		Ports: 1000, Frontends: 10_000, Endpoints: 50_000, Entries: 1 << 17, SourceRanges: 5000, Counters: 100, Problems: 10,
+		Ports: 1000, Frontends: 10_000, Endpoints: 20_000, Entries: 1 << 16, SourceRanges: 5000, Counters: 100, Problems: 10,
 	}
 }
 

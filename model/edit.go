@@ -48,36 +48,63 @@ func (e *edit) done(next *Snapshot) {
 	}
 }
 
-// setPort adds a service port, or replaces old, if that is not nil and differs. It counts the
-// new one before it uncounts the old one, so that a key which both have is never removed.
+// setPort adds a service port, or replaces old, if that is not nil and differs.
 func (b *Builder) setPort(e *familyEdit, old, sp *ServicePort) {
-	if old != nil && old.Equal(sp) {
+	if old == nil {
+		old = &noPort
+	} else if old.Equal(sp) {
 		return
 	}
 	e.ports.Set(&sp.Name, sp)
-	b.count(e, sp, +1)
-	if old != nil {
-		b.count(e, old, -1)
-	}
+	b.recount(e, old, sp)
 }
+
+// noPort is in place of a service port that does not exist.
+var noPort ServicePort //nolint:gochecknoglobals // it is never written
 
 func (b *Builder) deletePort(e *familyEdit, name ServicePortName) {
 	if old, ok := e.ports.Get(&name); ok {
 		e.ports.Delete(&name)
-		b.count(e, old, -1)
+		b.recount(e, old, &noPort)
 	}
 }
 
-// count adds a service port to the counts (by is 1) or takes it from them (-1).
-func (b *Builder) count(e *familyEdit, sp *ServicePort, by int) {
-	e.noLocal.count(sp, by)
-	for _, ep := range sp.Endpoints {
-		if ep.Local {
-			b.hairpins.count(ep.Addr.Addr(), by, e.hairpins)
+// recount takes a service port from the counts and adds another. The cost depends on the
+// endpoints that only one of them has.
+func (b *Builder) recount(e *familyEdit, old, now *ServicePort) {
+	e.noLocal.count(now, +1)
+	e.noLocal.count(old, -1)
+	left, joined := old.Endpoints, now.Endpoints
+	for len(left) > 0 || len(joined) > 0 {
+		order := -1
+		switch {
+		case len(left) == 0:
+			order = +1
+		case len(joined) > 0:
+			order = left[0].Addr.Compare(joined[0].Addr)
 		}
-		if b.countsEndpoints {
-			b.endpoints.count(endpointVIP(sp, ep), by, e.endpoints)
+		if order == 0 && left[0].Local == joined[0].Local {
+			left, joined = left[1:], joined[1:]
+			continue
 		}
+		if order >= 0 {
+			b.countEndpoint(e, now, joined[0], +1)
+			joined = joined[1:]
+		}
+		if order <= 0 {
+			b.countEndpoint(e, old, left[0], -1)
+			left = left[1:]
+		}
+	}
+}
+
+// countEndpoint adds an endpoint to the counts (by is 1) or takes it from them (-1).
+func (b *Builder) countEndpoint(e *familyEdit, sp *ServicePort, ep Endpoint, by int) {
+	if ep.Local {
+		b.hairpins.count(ep.Addr.Addr(), by, e.hairpins)
+	}
+	if b.countsEndpoints {
+		b.endpoints.count(endpointVIP(sp, ep), by, e.endpoints)
 	}
 }
 
