@@ -173,3 +173,30 @@ func TestATakenMetricsPort(t *testing.T) {
 	wantStatus(t, c.Node, metricsURL+"/metrics", http.StatusOK)
 	p.mustStay(t)
 }
+
+// A Service may have the node's own address, but not without a word where that takes the
+// connections of one of its processes.
+func TestAServiceOnAPortOfTheNode(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t, proxierRules()...)
+	var sshd net.Listener
+	if err := c.Node.Do(func() (err error) {
+		sshd, err = net.Listen("tcp", ":22")
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = sshd.Close() })
+	p := c.start(t, "--kubeconfig", c.kubeconfig(), "--hostname-override", lab.NodeName)
+	p.waitFor(t, "msg=ready")
+	web := c.service(t, "web")
+	web.Spec.ExternalIPs = []string{lab.NodeIP4}
+	web.Spec.Ports[0].Port = 22
+	c.api.Set(web)
+	e := c.wantEvent(t, "PortOfNode", "Service", "web", "external IP "+lab.NodeIP4+":22/tcp")
+	if e.Type != "Warning" || e.Namespace != "default" {
+		t.Errorf("the event: %+v", e)
+	}
+	c.ask(t, netip.MustParseAddrPort(lab.NodeIP4+":22")) // served, as by kube-proxy
+	p.mustStay(t)
+}

@@ -14,6 +14,7 @@ import (
 	"github.com/vmapd/vmapd/sync/conntrack"
 	"github.com/vmapd/vmapd/sync/events"
 	"github.com/vmapd/vmapd/sync/health"
+	"github.com/vmapd/vmapd/sync/listening"
 	"github.com/vmapd/vmapd/sync/localhost"
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
@@ -25,6 +26,7 @@ type observers struct {
 	tracker   *health.Tracker
 	services  *health.Services
 	localhost *localhost.Forwarder
+	listening *listening.Watcher
 	events    *events.Recorder
 	flows     *conntrack.Reconciler // nil with IPVS, which has a connection table of its own
 	node      *nodeCheck            // nil without a cluster
@@ -39,6 +41,7 @@ func (d *daemon) observe(p *dataplane, in inputs) *observers {
 			d.events.Service(service, events.Warning, events.ReasonNodePortFailed, events.ActionListen, err.Error())
 		},
 	})
+	o.listening = listening.New(listening.Options{Log: d.log, Found: d.tellListener})
 	figures := metrics.Options{
 		Backend: p.name, Reason: p.why, Started: d.started,
 		Legacy: p.stats, Pending: in.state.Pending, Localhost: o.localhost.Stats,
@@ -78,6 +81,13 @@ func (d *daemon) observe(p *dataplane, in inputs) *observers {
 	return o
 }
 
+// tellListener says that a Service takes connections away from a process of the node.
+func (d *daemon) tellListener(service model.NamespacedName, fe model.Frontend) {
+	text := fmt.Sprintf("%v %v is an address of this node, where a process listens on the port: its connections go to the Service", fe.Kind, fe.VIP)
+	d.log.Warn(text, "service", service.String())
+	d.events.Service(service, events.Warning, events.ReasonPortOfNode, events.ActionProgram, text)
+}
+
 // tellEligibility says whether load balancers may send new connections to this node.
 func (d *daemon) tellEligibility(why string) {
 	if why == "" {
@@ -91,7 +101,7 @@ func (d *daemon) tellEligibility(why string) {
 }
 
 func (o *observers) all() []reconcile.Observer {
-	list := []reconcile.Observer{o.tracker, o.metrics, o.services, o.localhost, &events.Problems{Recorder: o.events}}
+	list := []reconcile.Observer{o.tracker, o.metrics, o.services, o.localhost, o.listening, &events.Problems{Recorder: o.events}}
 	if o.flows != nil {
 		list = append(list, o.flows)
 	}
@@ -106,7 +116,7 @@ func (o *observers) all() []reconcile.Observer {
 
 // tasks are the tasks of the observers beside the loop.
 func (o *observers) tasks() []task {
-	list := []task{quiet(o.services.Run), quiet(o.localhost.Run), quiet(o.watchTable)}
+	list := []task{quiet(o.services.Run), quiet(o.localhost.Run), quiet(o.listening.Run), quiet(o.watchTable)}
 	if o.flows != nil {
 		list = append(list, quiet(o.flows.Run))
 	}
