@@ -75,23 +75,34 @@ func parsePort(n int32) (uint16, error) {
 // for each name of a namespace, port or zone.
 func shared(s string) string { return unique.Make(s).Value() }
 
-// checkName checks a name as an API server does: names end up in comments of rules, which
-// must have nothing but letters, digits, dots and hyphens.
-func checkName(n NamespacedName) error {
-	if !isLabel(n.Namespace) {
-		return fmt.Errorf("namespace %q is not a DNS label", n.Namespace)
+// checkName checks the name of a Service as an API server does. Names end up in the names of sets
+// and chains and in comments, all of them limited in length, where a kernel that refuses one would
+// refuse every Service of the family. A name is a DNS label: before Kubernetes 1.34, and without the
+// feature gate RelaxedServiceNameValidation, as RFC 1035 has it, which begins with a letter.
+func checkName(n NamespacedName) (field string, err error) {
+	if err := checkLabel(n.Namespace); err != nil {
+		return "metadata.namespace", err
 	}
-	for label := range strings.SplitSeq(n.Name, ".") {
-		if !isLabel(label) {
-			return fmt.Errorf("%q is not a DNS name", n.Name)
-		}
+	return "metadata.name", checkLabel(n.Name)
+}
+
+func checkLabel(s string) error {
+	switch {
+	case len(s) > maxLabel:
+		return fmt.Errorf("%q has %d characters, a DNS label has %d at most", s, len(s), maxLabel)
+	case !isLabel(s):
+		return fmt.Errorf("%q is not a DNS label", s)
 	}
 	return nil
 }
 
+// maxLabel is the length of a DNS label (RFC 1035, 2.3.4), to which an API server limits the names
+// of namespaces, of Services and of their ports.
+const maxLabel = 63
+
 // isLabel reports whether s is a DNS label as RFC 1123 has it.
 func isLabel(s string) bool {
-	if s == "" || len(s) > 63 || s[0] == '-' || s[len(s)-1] == '-' {
+	if s == "" || len(s) > maxLabel || s[0] == '-' || s[len(s)-1] == '-' {
 		return false
 	}
 	return !strings.ContainsFunc(s, func(r rune) bool {

@@ -13,6 +13,7 @@ import (
 func TestBadServices(t *testing.T) {
 	const good = "ns1/web:http/tcp [172.30.0.41:80 forward] 10.0.0.2:8080, 10.0.0.3:8080"
 	bad := modeltest.NewService("ns1/bad").On("172.30.0.99").TCP("p", 99)
+	label := strings.Repeat("a", 63)
 	const rest = "ns1/bad:p/tcp [172.30.0.99:99 reject]"
 	named := func(namespace, name string) modeltest.Service {
 		s := bad
@@ -45,13 +46,18 @@ func TestBadServices(t *testing.T) {
 		{"a port name twice", bad.TCP("p", 100), rest, []string{`Service ns1/bad: spec.ports[1].name: a second TCP port with the name "p"`}},
 		{"a port name with a quote", bad.TCP(`q"`, 100), rest, []string{`Service ns1/bad: spec.ports[1].name: "q\"" is not a DNS label`}},
 		{"a port name with a newline", bad.TCP("q\n", 100), rest, []string{`Service ns1/bad: spec.ports[1].name: "q\n" is not a DNS label`}},
-		{"a name with a quote", named("ns1", `b"`), "", []string{`Service ns1/b": metadata.name: "b\"" is not a DNS name`}},
-		{"a name with a newline", named("ns1", "b\nad"), "", []string{`Service ns1/b\nad: metadata.name: "b\nad" is not a DNS name`}},
-		{"a name in capitals", named("ns1", "Bad"), "", []string{`Service ns1/Bad: metadata.name: "Bad" is not a DNS name`}},
-		{"a name that begins with a hyphen", named("ns1", "-bad"), "", []string{`Service ns1/-bad: metadata.name: "-bad" is not a DNS name`}},
-		{"no name", named("ns1", ""), "", []string{`Service ns1/: metadata.name: "" is not a DNS name`}},
-		{"no namespace", named("", "bad"), "", []string{`Service bad: metadata.name: namespace "" is not a DNS label`}},
-		{"a namespace with a dot", named("ns.1", "bad"), "", []string{`Service ns.1/bad: metadata.name: namespace "ns.1" is not a DNS label`}},
+		{"a name with a quote", named("ns1", `b"`), "", []string{`Service ns1/b": metadata.name: "b\"" is not a DNS label`}},
+		{"a name with a newline", named("ns1", "b\nad"), "", []string{`Service ns1/b\nad: metadata.name: "b\nad" is not a DNS label`}},
+		{"a name in capitals", named("ns1", "Bad"), "", []string{`Service ns1/Bad: metadata.name: "Bad" is not a DNS label`}},
+		{"a name that begins with a hyphen", named("ns1", "-bad"), "", []string{`Service ns1/-bad: metadata.name: "-bad" is not a DNS label`}},
+		{"a name of two labels", named("ns1", "b.ad"), "", []string{`Service ns1/b.ad: metadata.name: "b.ad" is not a DNS label`}},
+		{"a name of 63 characters, the first a digit", named(label, "0"+label[1:]), label + "/0" + label[1:] + ":p/tcp [172.30.0.99:99 reject]", nil},
+		{"a name of 64 characters", named("ns1", "a"+label), "", []string{`Service ns1/a` + label + `: metadata.name: "a` + label + `" has 64 characters, a DNS label has 63 at most`}},
+		{"a namespace of 64 characters", named("a"+label, "bad"), "", []string{`Service a` + label + `/bad: metadata.namespace: "a` + label + `" has 64 characters, a DNS label has 63 at most`}},
+		{"a port name of 64 characters", bad.TCP("a"+label, 100), rest, []string{`Service ns1/bad: spec.ports[1].name: "a` + label + `" has 64 characters, a DNS label has 63 at most`}},
+		{"no name", named("ns1", ""), "", []string{`Service ns1/: metadata.name: "" is not a DNS label`}},
+		{"no namespace", named("", "bad"), "", []string{`Service bad: metadata.namespace: "" is not a DNS label`}},
+		{"a namespace with a dot", named("ns.1", "bad"), "", []string{`Service ns.1/bad: metadata.namespace: "ns.1" is not a DNS label`}},
 		{
 			"several things at once", bad.On("172.30.0.99", "nowhere").TCP("q", 0).TCP("r", 0), rest,
 			[]string{

@@ -133,8 +133,8 @@ func parseService(in Service, r *record, budgets Budgets) *service {
 		return nil
 	}
 	s := &service{record: r, created: in.Created.Unix(), rare: &noRareParts}
-	if err := checkName(in.NamespacedName); err != nil {
-		s.problem("metadata.name", "%v", err)
+	if field, err := checkName(in.NamespacedName); err != nil {
+		s.problem(field, "%v", err)
 		return s
 	}
 	s.parsePorts(in.Ports, budgets.Ports)
@@ -253,8 +253,10 @@ func parseServicePort(in Port) (p servicePort, field string, err error) {
 			return p, "nodePort", err
 		}
 	}
-	if !isLabel(in.Name) && in.Name != "" {
-		return p, "name", fmt.Errorf("%q is not a DNS label", in.Name)
+	if in.Name != "" {
+		if err := checkLabel(in.Name); err != nil {
+			return p, "name", err
+		}
 	}
 	p.name = shared(in.Name)
 	return p, "", nil

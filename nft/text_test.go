@@ -93,14 +93,13 @@ func TestTextHasOneElementPerLine(t *testing.T) {
 
 func TestComments(t *testing.T) {
 	label := strings.Repeat("a", 63)
-	long := label + "." + label + "." + label
 	for _, tt := range []struct {
 		name, namespace, service, port, want string
 	}{
 		{"a port with a name", "ns1", "web", "http", "ns1/web:http"},
 		{"a port without", "ns1", "web", "", "ns1/web"},
-		{"127 characters are as many as nft takes", "ns1", long[:127-len("ns1/:http")], "http", "ns1/" + long[:127-len("ns1/:http")] + ":http"},
-		{"longer ones are cut", "ns1", long, "http", ("ns1/" + long)[:124] + "..."},
+		{"127 characters are as many as nft takes", label, label[:127-64-len(":http")], "http", label + "/" + label[:127-64-len(":http")] + ":http"},
+		{"longer ones are cut", label, label, "http", (label + "/" + label)[:124] + "..."},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := modeltest.Snapshot(modeltest.Config(), modeltest.NewService(tt.namespace+"/"+tt.service).On("172.30.0.41").TCP(tt.port, 80))
