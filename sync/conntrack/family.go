@@ -26,6 +26,7 @@ type todo struct {
 	frontends map[model.VIP]holder // with their present or former service ports
 	all       bool                 // all frontends
 	strays    bool                 // also flows to unused cluster IPs
+	opened    bool                 // a frontend is new: its address may be a host's that answers
 }
 
 // holder is the service port that has, or had, a frontend.
@@ -72,7 +73,7 @@ func (t *todo) merge(failed todo) {
 	for vip, h := range later {
 		t.hold(vip, h)
 	}
-	t.all, t.strays = t.all || failed.all, t.strays || failed.strays
+	t.all, t.strays, t.opened = t.all || failed.all, t.strays || failed.strays, t.opened || failed.opened
 }
 
 // leavers are endpoints of a service port that no longer serve, with TCP or SCTP connections
@@ -174,6 +175,7 @@ func (f *family) change(c model.Change[*model.ServicePort], now time.Time) {
 		if !onlyMore(before, after) {
 			f.todo.add(sp.Name, vips(before))
 			f.todo.add(sp.Name, vips(after))
+			f.todo.opened = f.todo.opened || after != nil && !sameFrontends(before, after)
 		}
 	case after == nil && c.New != nil:
 		delete(f.leaving, sp.Name) // from now on their connections may stay
@@ -189,8 +191,7 @@ func onlyMore(before, after *model.ServicePort) bool {
 	if before == nil || after == nil || len(before.Endpoints)+len(before.Draining) == 0 {
 		return false
 	}
-	sameVIP := func(a, b model.Frontend) bool { return a.VIP == b.VIP }
-	if !slices.EqualFunc(before.Frontends, after.Frontends, sameVIP) {
+	if !sameFrontends(before, after) {
 		return false
 	}
 	for a := range serving(before) {
@@ -199,6 +200,12 @@ func onlyMore(before, after *model.ServicePort) bool {
 		}
 	}
 	return true
+}
+
+// sameFrontends reports whether the frontends are the same; after is not nil.
+func sameFrontends(before, after *model.ServicePort) bool {
+	sameVIP := func(a, b model.Frontend) bool { return a.VIP == b.VIP }
+	return before != nil && slices.EqualFunc(before.Frontends, after.Frontends, sameVIP)
 }
 
 // leave notes the time at which endpoints of TCP or SCTP ceased to serve.
@@ -272,6 +279,7 @@ func (f *family) begin(now time.Time) (*rules, todo) {
 		now: now, frontends: map[model.VIP]rule{},
 		nodeAddrs: f.applied.NodeAddrs, nodePortAddrs: f.applied.NodePortAddrs, expected: f.late.expected(),
 	}
+	r.reversed = taken.all || taken.opened || len(r.expected) > 0
 	if taken.all {
 		for vip, sp := range f.frontends {
 			r.frontends[vip] = f.rule(vip, sp.Name)

@@ -75,8 +75,8 @@ func (r *rules) queries(f model.Family) []query {
 			continue
 		}
 		byPort = add(byPort, query{f, vip.Protocol, vip.Port, false})
-		if vip.Protocol == model.UDP && !rule.gone {
-			byPort = add(byPort, query{f, vip.Protocol, vip.Port, true}) // see answers
+		if r.reversed && vip.Protocol == model.UDP && !rule.gone {
+			byPort = add(byPort, query{f, vip.Protocol, vip.Port, true})
 		}
 	}
 	switch {

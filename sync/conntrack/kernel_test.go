@@ -167,7 +167,7 @@ func servingRules(f model.Family) *rules {
 	}
 	sp := &model.ServicePort{Endpoints: []model.Endpoint{{Addr: netip.MustParseAddrPort(pod)}}}
 	return &rules{
-		now: time.Now(),
+		now: time.Now(), reversed: true,
 		frontends: map[model.VIP]rule{
 			{Addr: netip.MustParseAddr(vip), Protocol: model.UDP, Port: 53}: {port: sp},
 		},

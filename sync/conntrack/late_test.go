@@ -166,3 +166,28 @@ func TestTheMemoryOfLateAnswersIsBounded(t *testing.T) {
 		t.Errorf("want %d, got %d", mostAnswers, len(l.until))
 	}
 }
+
+// Another query for each port is spared where no answer can be late.
+func TestWhenFlowsOfFrontendsAreLookedFor(t *testing.T) {
+	now := modeltest.Moment(0)
+	c := newCluster(append(dnsSlices(nil, 2), dns())...)
+	sources := func(what string, want bool) {
+		t.Helper()
+		c.apply(now)
+		f := &c.families[model.IPv4]
+		r, taken := f.begin(now)
+		r.strays = nil // which would take one query for all
+		got := slices.ContainsFunc(r.queries(model.IPv4), func(q query) bool { return q.source })
+		if got != want {
+			t.Errorf("%s: by source %v, want %v", what, got, want)
+		}
+		f.end(r, taken, nil)
+	}
+	sources("at the start", true)
+	set(c, dnsSlices(nil, 3)...)
+	sources("another endpoint", false)
+	s := dns()
+	s.ExternalIPs = append(s.ExternalIPs, "192.168.99.77")
+	set(c, s)
+	sources("another address", true)
+}

@@ -18,6 +18,9 @@ type rules struct {
 	nodeAddrs, nodePortAddrs []netip.Addr
 	// expected are late answers that may come, see lateAnswers; nil: none.
 	expected map[answer]struct{}
+	// reversed: also flows that a frontend began are looked for, see answers. They come with a new
+	// frontend and after deletions only, so most passes need not.
+	reversed bool
 	// ended are the late answers that the pass makes possible. The pass fills it.
 	ended []answer
 	// strays are ranges in which translated UDP flows to other addresses are stale, too.
@@ -67,7 +70,7 @@ func (r *rules) stale(f *flow) bool {
 // external IP which is the node's: only an answer to a flow that was deleted is certain to be
 // one.
 func (r *rules) answers(f *flow) bool {
-	if f.source != f.replyDest {
+	if !r.reversed || f.source != f.replyDest {
 		return false
 	}
 	rule, ok := lookup(r.frontends, r.nodePortAddrs, vipOf(f.source))
