@@ -131,7 +131,7 @@ var ownSettings = []setting{
 	{"budgets.problems", "budget-problems", honoured, restart, "maximum of the problems of an object that are reported one by one; see [Budgets](#budgets)"},
 	{"metricsTLS.certFile", "tls-cert-file", honoured, live, "certificate for serving metrics over TLS"},
 	{"metricsTLS.keyFile", "tls-private-key-file", honoured, live, "key of that certificate"},
-	{"metricsAuthentication", "metrics-auth", honoured, live, "authentication of metrics clients: `none`, or `token`, which the API server reviews"},
+	{"metricsAuthentication", "metrics-auth", honoured, live, "authentication of metrics clients: `none`, or `token`, which the API server reviews; a token or a right that is revoked counts for two minutes more at most"},
 }
 
 // help returns the setting's text for the help of its flag.

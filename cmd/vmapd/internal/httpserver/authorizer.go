@@ -28,7 +28,9 @@ type Reviewer interface {
 //	- nonResourceURLs: ["/metrics"]
 //	  verbs: ["get"]
 //
-// It caches a positive answer for 2 min, and a negative one for 10 s.
+// It caches a positive answer for 2 min, and a negative one for 10 s. So a token or a permission that
+// is revoked counts for 2 min more at most: the two answers are cached separately, and each expires
+// by itself.
 type Authorizer struct {
 	reviewer Reviewer
 	log      *slog.Logger

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -278,6 +280,23 @@ func (q *question) ask(ctx context.Context) (string, bool, error) {
 		return fmt.Sprint("answer ", q.asked), q.answer, q.err
 	case <-ctx.Done():
 		return "", false, ctx.Err()
+	}
+}
+
+// The pages say how long a revoked right counts.
+func TestPagesSayHowLongARevokedRightCounts(t *testing.T) {
+	if rememberYes != 2*time.Minute {
+		t.Fatalf("answers are remembered for %v: change the pages", rememberYes)
+	}
+	for _, page := range []string{"README.md", "cmd/vmapd/deploy/SECURITY.md", "cmd/vmapd/configuration.md"} {
+		text, err := os.ReadFile(filepath.Join("../../../..", page))
+		if err != nil {
+			t.Fatal(err)
+		}
+		words := strings.Join(strings.Fields(string(text)), " ")
+		if i := strings.Index(words, "a right that is revoked"); i < 0 || !strings.Contains(words[i:min(len(words), i+100)], "two minutes more at most") {
+			t.Errorf("%s does not say it", page)
+		}
 	}
 }
 

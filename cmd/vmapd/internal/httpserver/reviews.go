@@ -9,6 +9,11 @@ import (
 )
 
 // Limits of the caches and of concurrent requests to the API server.
+//
+// rememberYes is how long a revoked token or right still counts. The kubelet, which also is on each
+// node, remembers a token for two minutes and a right for five (its cacheTTL and
+// cacheAuthorizedTTL); servers of which a cluster has few remember both for ten seconds. With these
+// ten seconds, each scrape would be two requests to the API server, from each of thousands of nodes.
 const (
 	rememberYes   = 2 * time.Minute
 	rememberNo    = 10 * time.Second
