@@ -64,7 +64,9 @@ func (d *daemon) run(ctx context.Context, stderr io.Writer) error {
 	}
 	d.current.Store(c)
 	d.log = d.newLogger(stderr)
-	d.say(ctx, c, nil)
+	if !d.InitOnly { // the daemon says them, with the same configuration
+		d.say(ctx, c, nil)
+	}
 	switch {
 	case d.WriteConfigTo != "":
 		return c.WriteFile(d.WriteConfigTo)

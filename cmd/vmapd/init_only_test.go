@@ -78,6 +78,10 @@ func TestInitOnlyWhereTheNodeIsAContainer(t *testing.T) {
 	if said := p.log.String(); !strings.Contains(said, want) || !strings.Contains(said, "only the initial network namespace may change this") {
 		t.Errorf("the log says\n%s", said)
 	}
+	// The daemon has the same configuration, and says it once for both.
+	if said := p.log.String(); strings.Contains(said, "msg=configuration") {
+		t.Errorf("the log has notes on the configuration:\n%s", said)
+	}
 	if got := c.read(t, "/proc/sys/net/netfilter/nf_conntrack_udp_timeout"); got != "41" {
 		t.Errorf("what it can do is not done: the UDP timeout is %s", got)
 	}
