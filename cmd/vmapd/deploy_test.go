@@ -4,12 +4,15 @@ import (
 	"bytes"
 	"encoding/json"
 	"log/slog"
+	"maps"
 	"os"
+	"os/exec"
 	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
@@ -289,6 +292,58 @@ func checkDaemon(t *testing.T, ds *appsv1.DaemonSet, files *corev1.ConfigMap) {
 		if !flags.InitOnly {
 			checkProbes(t, &c, conf.HealthzBindAddress)
 		}
+	}
+}
+
+// Way B of FROM-KUBE-PROXY.md uses kube-proxy's ConfigMap as it is: the daemon has all of its
+// settings, of kubeadm's file and of kind's, which leaves the limit of connections alone.
+func TestTheManifestTakesKubeProxysConfigMapAsItIs(t *testing.T) {
+	out, err := exec.CommandContext(t.Context(), "sed", "-f", "deploy/from-kube-proxy.sed", "deploy/vmapd.yaml").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects := decodeDeployed(t, "vmapd.yaml", out)
+	pod := object[appsv1.DaemonSet](t, objects, "DaemonSet vmapd").Spec.Template.Spec
+	own := object[corev1.ConfigMap](t, objects, "ConfigMap vmapd")
+	if _, ok := own.Data["vmapd.yaml"]; !ok || len(own.Data) != 1 {
+		t.Errorf("the ConfigMap vmapd has %v, want vmapd.yaml alone", slices.Collect(maps.Keys(own.Data)))
+	}
+	var sources []string
+	for _, s := range pod.Volumes[0].Projected.Sources {
+		sources = append(sources, s.ConfigMap.Name)
+	}
+	if diff := cmp.Diff([]string{"kube-proxy", "vmapd"}, sources); diff != "" {
+		t.Errorf("sources of the volume (-want +got):\n%s", diff)
+	}
+	for _, version := range []string{"kubeadm-1.37", "kubeadm-1.28-ipvs", "kind-1.33"} {
+		t.Run(version, func(t *testing.T) {
+			// conntrack: a section that some clusters need, and a field that has no effect.
+			theirs := strings.Replace(stock(t, version), "tcpEstablishedTimeout: null", "tcpEstablishedTimeout: 23h", 1)
+			theirs = strings.Replace(theirs, "configSyncPeriod: 0s", "configSyncPeriod: 7m", 1)
+			dir := t.TempDir()
+			for name, text := range map[string]string{"config.conf": theirs, "kubeconfig.conf": stockKubeconfig, "vmapd.yaml": own.Data["vmapd.yaml"]} {
+				replaceFile(t, filepath.Join(dir, name), text)
+			}
+			for _, c := range slices.Concat(pod.InitContainers, pod.Containers) {
+				const mounted = "/var/lib/kube-proxy"
+				if len(c.VolumeMounts) != 1 || c.VolumeMounts[0].MountPath != mounted {
+					t.Errorf("%s mounts %v", c.Name, c.VolumeMounts)
+				}
+				_, conf := load(t, &c, func(arg string) string { return strings.ReplaceAll(arg, mounted, dir) })
+				if got := conf.Conntrack.TCPEstablishedTimeout; got != 23*time.Hour {
+					t.Errorf("%s: tcpEstablishedTimeout is %v, want 23h", c.Name, got)
+				}
+				if got, kind := conf.Conntrack.MaxPerCore, version == "kind-1.33"; (got == 0) != kind {
+					t.Errorf("%s: maxPerCore is %d", c.Name, got)
+				}
+				if got := conf.Client().Kubeconfig; got != mounted+"/kubeconfig.conf" {
+					t.Errorf("%s: kubeconfig %s", c.Name, got)
+				}
+				if !slices.ContainsFunc(conf.Notes, func(n config.Note) bool { return strings.Contains(n.Text, "configSyncPeriod: ignored") }) {
+					t.Errorf("%s: no word of a field without effect: %v", c.Name, conf.Notes)
+				}
+			}
+		})
 	}
 }
 

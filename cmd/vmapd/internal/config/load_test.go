@@ -96,10 +96,11 @@ func notes(c *config.Config) string {
 	return b.String()
 }
 
-// What kubeadm writes for kube-proxy must start, and say what is different here.
+// What kubeadm writes for kube-proxy must start, and say what is different here; so must what it
+// writes for kind, whose nodes are containers.
 func TestKubeadmClustersStart(t *testing.T) {
-	paths, err := filepath.Glob("testdata/kubeadm-*.yaml")
-	if err != nil || len(paths) < 7 {
+	paths, err := filepath.Glob("testdata/k*-*.yaml")
+	if err != nil || len(paths) < 9 {
 		t.Fatalf("found %q, %v", paths, err)
 	}
 	for _, path := range paths {
