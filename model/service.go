@@ -163,6 +163,9 @@ func (s *service) parseAddrs(in Service, frontends int) {
 		}
 		s.addrs = append(s.addrs, serviceAddr{addr: a, kind: ClusterIP})
 	}
+	if len(in.Ingress)+len(in.ExternalIPs) == 0 {
+		return // most have none, and the adder takes memory
+	}
 	add := s.addrAdder(frontends)
 	for i, ing := range in.Ingress {
 		// A load balancer that is a proxy must see its own traffic (KEP-1860), and
