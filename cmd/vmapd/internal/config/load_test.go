@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -383,6 +384,35 @@ func TestHostNodeName(t *testing.T) {
 }
 
 // Each gate is named with what is the case here, whether it is known or not.
+// The one gate that is honoured, and the settings about the same.
+func TestExternalAddresses(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		in   files
+		args []string
+		want model.ExternalAddresses
+	}{
+		{"nothing", files{}, nil, model.ExternalAddresses{}},
+		{"the gate", files{proxy: "featureGates: {AllowServiceExternalIPs: false}\n"}, nil, model.ExternalAddresses{NoExternalIPs: true}},
+		{"the gate's default", files{proxy: "featureGates: {AllowServiceExternalIPs: true}\n"}, nil, model.ExternalAddresses{}},
+		{"the gate's flag", files{}, []string{"--feature-gates=AllowServiceExternalIPs=false"}, model.ExternalAddresses{NoExternalIPs: true}},
+		{
+			"the file", files{own: "externalAddresses: {ipRanges: [192.168.99.0/24], allowServiceCIDRs: true, refuseNodeAddresses: true}\n"}, nil,
+			model.ExternalAddresses{Ranges: []netip.Prefix{netip.MustParsePrefix("192.168.99.0/24")}, InServiceCIDRs: true, NoNodeAddresses: true},
+		},
+		{
+			"flags", files{own: "externalAddresses: {ipRanges: [192.168.99.0/24]}\n"},
+			[]string{"--external-ip-ranges=fd00:99::/64", "--external-addresses-in-service-cidrs", "--refuse-node-addresses"},
+			model.ExternalAddresses{Ranges: []netip.Prefix{netip.MustParsePrefix("fd00:99::/64")}, InServiceCIDRs: true, NoNodeAddresses: true},
+		},
+	} {
+		got := tt.in.mustLoad(t, tt.args...).Model().ExternalAddresses
+		if !reflect.DeepEqual(tt.want, got) {
+			t.Errorf("%s: want %+v, got %+v", tt.name, tt.want, got)
+		}
+	}
+}
+
 func TestFeatureGates(t *testing.T) {
 	c := files{proxy: "mode: nftables\nclusterCIDR: 10.0.0.0/8\nfeatureGates: {NFTablesNetlink: true, AllowServiceExternalIPs: false, ContextualLogging: true, New: true}\n"}.mustLoad(t)
 	want := `INFO proxy.yaml: featureGates.AllowServiceExternalIPs: false: external IPs of Services are served unless it is false

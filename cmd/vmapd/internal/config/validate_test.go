@@ -114,11 +114,12 @@ func TestWhatIsWrongInOurFileIsNamed(t *testing.T) {
 		{"backend", "backend: ebpf\n", `backend: Unsupported value: "ebpf": supported values: "auto", "nftables", "ipvs", "iptables"`},
 		{"algorithm", "lbAlgorithm: best\n", `lbAlgorithm: Unsupported value: "best": supported values: "random", "round-robin", "source-hash"`},
 		{"grace", "connectionGrace: -1s\n", `connectionGrace: Invalid value: "-1s": less than 0`},
+		{"range", "externalAddresses: {ipRanges: [192.168.99.0/24, here]}\n", `externalAddresses.ipRanges[1]: Invalid value: "here": invalid CIDR address: here`},
 		{"key alone", "metricsTLS: {keyFile: k}\n", `metricsTLS.certFile: Required value: the certificate of the key`},
 		{"certificate alone", "metricsTLS: {certFile: c}\n", `metricsTLS.keyFile: Required value: the key of the certificate`},
 		{"authentication", "metricsAuthentication: password\n", `metricsAuthentication: Unsupported value: "password": supported values: "none", "token"`},
 		{"wrong type", "connectionGrace: soon\n", `connectionGrace: time: invalid duration "soon"`},
-		{"all right", "backend: nftables\nlbAlgorithm: round-robin\ndropInvalid: true\nserviceCounters: true\nconnectionGrace: 1m\nmetricsTLS: {certFile: c, keyFile: k}\nmetricsAuthentication: token\n", ``},
+		{"all right", "backend: nftables\nlbAlgorithm: round-robin\ndropInvalid: true\nserviceCounters: true\nconnectionGrace: 1m\nexternalAddresses: {ipRanges: [192.168.99.0/24], allowServiceCIDRs: true, refuseNodeAddresses: true}\nmetricsTLS: {certFile: c, keyFile: k}\nmetricsAuthentication: token\n", ``},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			_, err := files{own: tt.text}.load(t)
