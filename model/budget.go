@@ -10,7 +10,7 @@ import "math/bits"
 // objects arrive. Neither the readiness nor the place of endpoints matters.
 type Budgets struct {
 	// Ports is the number of ports that are served, in the order of spec.ports. Default: 1000.
-	// The API has no limit; load balancers of clouds take from 50 to 1,500.
+	// The API has no limit but the size of an object, in which 10,000 have room.
 	Ports int
 	// Frontends is the number of addresses times the number of ports. Cluster IPs and node
 	// ports come first, then addresses of load balancers, then external IPs, each in their
