@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -109,6 +110,56 @@ func TestEveryFaultOfEveryMessage(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Comparisons that fail several times in a row, for want of buffers or memory, replace no table:
+// that is for contents that make no sense, twice.
+func TestFailuresInARowReplaceNothing(t *testing.T) {
+	for _, tt := range []struct {
+		fault nftfake.Fault
+		want  error
+	}{
+		{nftfake.NoBuffers, unix.ENOBUFS},
+		{nftfake.LostAnswers, unix.ENOBUFS},
+		{nftfake.NoMemory, unix.ENOMEM},
+		{nftfake.Busy, unix.EBUSY},
+	} {
+		k := &nftfake.Kernel{}
+		b := openFake(t, k)
+		s := exampleBuilder().Snapshot()
+		apply(t, b, s)
+		before := k.Generation()
+		b.Resync()
+		withoutReplacement(t, k, func(nftfake.Request) nftfake.Fault { return tt.fault })
+		for range 4 {
+			if err := b.Apply(t.Context(), s); !errors.Is(err, tt.want) {
+				t.Fatalf("Apply returned %v, want %v", err, tt.want)
+			}
+		}
+		withoutReplacement(t, k, noFault)
+		apply(t, b, s)
+		if got := k.Generation() - before; got > 2 { // both tables are claimed again, over another connection
+			t.Errorf("%v: %d changes of the tables, want at most those of claiming them", tt.want, got)
+		}
+		mustMatchIn(t, fakeDialer(k), s)
+	}
+}
+
+// The kernel answers to the first message of a batch if the process lacks the capability, and to
+// the one about a table if another process owns that.
+func TestWhichRefusalIsWhich(t *testing.T) {
+	refusal := func(sequence uint32) error {
+		number := uint32(unix.EPERM)
+		body := append(binary.NativeEndian.AppendUint32(nil, -number), make([]byte, unix.SizeofNlMsghdr)...)
+		binary.NativeEndian.PutUint32(body[4:], unix.SizeofNlMsghdr)
+		return replyError(unix.NLMSG_ERROR, 0, sequence, body)
+	}
+	if err := refusal(batchBegin); !errors.Is(err, ErrNotPermitted) {
+		t.Errorf("about the begin of the batch: %v, want ErrNotPermitted", err)
+	}
+	if err := refusal(batchBegin + 1); errors.Is(err, ErrNotPermitted) || !errors.Is(err, unix.EPERM) {
+		t.Errorf("about a table: %v, want EPERM", err)
 	}
 }
 
