@@ -84,6 +84,7 @@ bench: ## benchmarks: compile, difference, apply; cold and for one endpoint
 	$(IN_NAMESPACE) $(GO) test -run '^$$' -bench 'Build|Cold|Restart' -benchtime 10x ./nft/kernel
 	$(IN_NAMESPACE) $(GO) test -run '^$$' -bench 'OneEndpoint$$' -benchtime 500x ./nft/kernel
 	$(IN_NAMESPACE) $(GO) test -run '^$$' -bench 'OneEndpointWithAffinity' -benchtime 20x ./nft/kernel
+	$(IN_NAMESPACE) $(GO) test -run '^$$' -bench 'OthersBesideAPurge' -benchtime 5x ./nft/kernel
 	$(IN_NAMESPACE) $(GO) test -run '^$$' -bench 'NewConnection' ./nft/kernel
 	$(IN_NAMESPACE) $(GO) test -run '^$$' -bench 'Round' -benchtime 3s ./cmd/vmapd
 	$(IN_NAMESPACE) $(GO) test -run '^$$' -bench 'FirstPacket' ./cmd/vmapd

@@ -166,6 +166,36 @@ type Purge struct {
 	Map     string
 	Keep    map[string]bool // endpoints, as an element's data
 	Timeout *Remember       // nil: unchanged
+
+	port *model.ServicePort // after the batch
+	list model.TrafficPolicy
+}
+
+// newPurge returns the purge of a map that the service port has.
+func newPurge(a *affinity, l model.TrafficPolicy) Purge {
+	p := Purge{Map: affinityOf[l] + a.name, Keep: map[string]bool{}, port: a.sp, list: l}
+	for e := range a.sp.In(l) {
+		p.Keep[endpointData(e)] = true
+	}
+	return p
+}
+
+// Renewed returns the purge as a later ruleset has it: an endpoint that is gone may be back. It
+// returns false if the ruleset does not have the map.
+func (r *Ruleset) Renewed(p Purge) (Purge, bool) {
+	now, ok := r.snapshot.ServicePort(p.port.Name)
+	if ok && now == p.port {
+		return p, true
+	}
+	a := affinityFor(now)
+	if !ok || a == nil || !a.has[p.list] {
+		return Purge{}, false
+	}
+	renewed := newPurge(a, p.list)
+	if p.Timeout != nil {
+		renewed.Timeout = &Remember{p.Map, now.Affinity}
+	}
+	return renewed, true
 }
 
 // text says which clients stay: "{ keep 10.0.0.1 . 80, 10.0.0.2 . 80; timeout 3h }".
@@ -193,22 +223,50 @@ func purge(old, now *model.ServicePort, all bool) []Purge {
 		if !a.has[l] || !all && !before.has[l] {
 			continue
 		}
-		s := Purge{Map: affinityOf[l] + a.name, Keep: map[string]bool{}}
-		for e := range now.In(l) {
-			s.Keep[endpointData(e)] = true
-		}
+		p := newPurge(a, l)
 		gone := all
 		if old != nil {
 			for e := range old.In(l) {
-				gone = gone || !s.Keep[endpointData(e)]
+				gone = gone || !p.Keep[endpointData(e)]
 			}
 		}
 		if all || old.Affinity != now.Affinity {
-			s.Timeout = &Remember{s.Map, now.Affinity}
+			p.Timeout = &Remember{p.Map, now.Affinity}
 		}
-		if gone || s.Timeout != nil {
-			list = append(list, s)
+		if gone || p.Timeout != nil {
+			list = append(list, p)
 		}
 	}
 	return list
+}
+
+// Ending returns the purges of a batch that takes an endpoint from a list of a service port.
+func (b *Batch) Ending() []Purge {
+	shrinks := map[string]bool{}
+	for _, s := range b.Delete {
+		shrinks[s.Set] = len(s.Ops) > 0
+	}
+	var list []Purge
+	for _, p := range b.Purge {
+		if shrinks[ownEndpointsOf[p.list]+strings.TrimPrefix(p.Map, affinityOf[p.list])] {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+// Forget makes the batch delete clients from the map of a purge.
+func (b *Batch) Forget(p Purge, clients []Element) {
+	ops := make([]ElementOp, len(clients))
+	for i, e := range clients {
+		ops[i] = ElementOp{e, p.port}
+	}
+	b.Delete = append(b.Delete, SetOps{p.Map, ops})
+}
+
+// KeepClients takes from the batch what Forget put there. It reports whether there was anything.
+func (b *Batch) KeepClients() bool {
+	n := len(b.Delete)
+	b.Delete = slices.DeleteFunc(b.Delete, func(s SetOps) bool { return DeclarationOf(s.Set).Dynamic })
+	return len(b.Delete) < n
 }

@@ -26,7 +26,8 @@ type Batch struct {
 	DeleteChains []string
 	DeleteSets   []string
 
-	// Maps to purge after all that: packets change them meanwhile.
+	// Maps to purge after all that: packets change them meanwhile. Of a small one, Delete may
+	// have the clients already, see Forget.
 	Purge []Purge
 
 	newChains map[string]bool

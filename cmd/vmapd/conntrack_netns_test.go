@@ -34,12 +34,7 @@ var trackers = []struct {
 }{
 	{"nftables", func(t *testing.T, node *lab.Namespace) reconcile.Backend {
 		t.Helper()
-		var backend *kernel.Backend
-		if err := node.Do(func() (err error) { backend, err = kernel.Open(kernel.Options{}); return err }); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = backend.Close() })
-		return backend
+		return openKernel(t, node, kernel.Options{})
 	}},
 	{"iptables-legacy", openTablesIn("-legacy")},
 	{"iptables-nft", openTablesIn("-nft")},

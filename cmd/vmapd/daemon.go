@@ -125,9 +125,6 @@ func (d *daemon) newLoop(p *dataplane, in inputs, o *observers) *reconcile.Loop 
 		MinInterval:    c.MinSyncPeriod(backend),
 		ResyncInterval: resyncInterval(c, backend),
 	}
-	if p.nft != nil {
-		loop.Again = p.nft.Again()
-	}
 	return loop
 }
 

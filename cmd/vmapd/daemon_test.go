@@ -291,14 +291,7 @@ func program(t *testing.T, s source) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = ns.Close() })
-	var backend *kernel.Backend
-	if err := ns.Do(func() (err error) {
-		backend, err = kernel.Open(kernel.Options{})
-		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = backend.Close() })
+	backend := openKernel(t, ns, kernel.Options{})
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	var log syncBuffer

@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -38,14 +40,27 @@ func newPlane(t *testing.T, pods int, config model.Config, ports ...uint16) *pla
 			t.Error(err)
 		}
 	})
-	if err := w.Node.Do(func() (err error) { // its sockets stay in the namespace
-		p.backend, err = kernel.Open(kernel.Options{})
+	p.backend = openKernel(t, w.Node, kernel.Options{})
+	return p
+}
+
+// openKernel opens a backend for a namespace, where it opens all its sockets, also later ones.
+func openKernel(t *testing.T, node *lab.Namespace, o kernel.Options) *kernel.Backend {
+	t.Helper()
+	var namespace *os.File
+	if err := node.Do(func() (err error) {
+		namespace, err = os.Open("/proc/thread-self/ns/net")
 		return err
 	}); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = p.backend.Close() })
-	return p
+	o.NetNS = int(namespace.Fd())
+	b, err := kernel.Open(o)
+	if err != nil {
+		t.Fatal(errors.Join(err, namespace.Close()))
+	}
+	t.Cleanup(func() { _ = errors.Join(b.Close(), namespace.Close()) })
+	return b
 }
 
 // set sets objects and programs what follows from them.

@@ -77,19 +77,7 @@ func loadByNFT(t *testing.T, text string, _ *model.Snapshot, node *lab.Namespace
 
 func loadByNetlink(t *testing.T, _ string, snapshot *model.Snapshot, node *lab.Namespace) {
 	t.Helper()
-	var backend *kernel.Backend
-	err := node.Do(func() (err error) { // its sockets stay in the namespace
-		backend, err = kernel.Open(kernel.Options{})
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := backend.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	backend := openKernel(t, node, kernel.Options{})
 	if err := backend.Apply(t.Context(), snapshot); err != nil {
 		t.Fatal(err)
 	}

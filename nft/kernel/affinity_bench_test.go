@@ -203,7 +203,9 @@ func BenchmarkOneEndpointWithAffinity(b *testing.B) {
 			for b.Loop() {
 				version++
 				manySlice(builder, 1, endpoints, version%10)
-				apply(b, backend, builder.Snapshot())
+				if err := backend.Apply(b.Context(), builder.Snapshot()); err != nil {
+					b.Fatal(err)
+				}
 			}
 			if got := backend.Stats(model.IPv4).Batches; got < uint64(version) {
 				b.Fatalf("%d batches for %d changes", got, version)

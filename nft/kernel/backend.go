@@ -37,26 +37,27 @@ type Options struct {
 // Backend keeps this node's nftables tables. It is not safe for concurrent use, except for
 // SetCounters, Connections and Stats.
 type Backend struct {
-	log       *slog.Logger
-	dialer    dialer
-	conn      *conn
-	netns     int
-	observe   func(Commit)
-	counters  atomic.Bool // wanted
-	families  []*familyState
-	lateSince time.Time // when the first map came that is to be purged once more; zero: none
-	// again is for Again, of capacity 1.
-	again chan struct{}
+	log      *slog.Logger
+	dialer   dialer
+	conn     *conn
+	netns    int
+	observe  func(Commit)
+	counters atomic.Bool // wanted
+
+	// mu guards the connection and the states: the goroutine of purger is beside Apply.
+	mu       sync.Mutex
+	families []*familyState
+	purger   purger
 }
 
 // familyState is the state of one family's table.
 type familyState struct {
 	family model.Family
-	flags  uint32        // with which tables are made
-	have   *nft.Ruleset  // in the kernel; nil: unknown, read before the next batch
-	left   *nft.Ruleset  // behind the last Apply that worked; nil: none did
-	owned  bool          // the table is claimed
-	late   pendingPurges // maps to purge once more
+	flags  uint32       // with which tables are made
+	have   *nft.Ruleset // in the kernel; nil: unknown, read before the next batch
+	left   *nft.Ruleset // behind the last Apply that worked; nil: none did
+	owned  bool         // the table is claimed
+	purges map[string]*pendingPurge
 	// found are the UDP frontends that were there at the start, see Found.
 	found   map[model.VIP][]netip.AddrPort
 	started bool // an Apply worked
@@ -104,7 +105,7 @@ func Open(o Options) (*Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Backend{log: o.Log, dialer: d, conn: c, netns: o.NetNS, observe: o.Observe, again: make(chan struct{}, 1)}
+	b := &Backend{log: o.Log, dialer: d, conn: c, netns: o.NetNS, observe: o.Observe}
 	b.SetCounters(o.Counters)
 	var missing []error
 	for _, f := range model.Families {
@@ -129,8 +130,12 @@ func Open(o Options) (*Backend, error) {
 	return b, nil
 }
 
-// Close ends the connection. The tables stay.
-func (b *Backend) Close() error { return b.conn.close() }
+// Close ends the connection. The tables stay. Clients that are not forgotten yet are forgotten after
+// the next start.
+func (b *Backend) Close() error {
+	b.purger.close()
+	return b.conn.close()
+}
 
 // Owned reports whether this kernel protects our tables from others.
 func (b *Backend) Owned() bool { return len(b.families) > 0 && b.families[0].flags&tableFlagOwner != 0 }
@@ -149,7 +154,12 @@ func (b *Backend) Resync() {
 // programmed.
 //
 // An error of one family is a [model.FamilyError].
+//
+// Clients of removed endpoints are forgotten at once if they are few. If they are many, this
+// happens while Apply returns, and a failure is logged and tried again.
 func (b *Backend) Apply(ctx context.Context, s *model.Snapshot) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	var errs []error
 	for _, st := range b.families {
 		if err := ctx.Err(); err != nil {
@@ -159,7 +169,7 @@ func (b *Backend) Apply(ctx context.Context, s *model.Snapshot) error {
 			errs = append(errs, st.failed(err))
 		}
 	}
-	err := errors.Join(append(errs, b.purgeLate())...)
+	err := errors.Join(errs...)
 	if err != nil && !isReply(err) && !errors.Is(err, ErrOwned) {
 		// The connection itself may be broken. Another one can't hurt: what was owned
 		// becomes free with the old one's end, and is claimed again.
@@ -171,7 +181,7 @@ func (b *Backend) Apply(ctx context.Context, s *model.Snapshot) error {
 // failed forgets the state of a family's table, which is unknown now, and returns an error of
 // this family.
 func (st *familyState) failed(err error) error {
-	st.have, st.left, st.late = nil, nil, nil
+	st.have, st.left, st.purges = nil, nil, nil
 	return &model.FamilyError{Family: st.family, Err: err}
 }
 
@@ -199,7 +209,7 @@ func (b *Backend) applyFamily(ctx context.Context, st *familyState, s *model.Fam
 	var want *nft.Ruleset
 	var batch *nft.Batch
 	if full {
-		st.late = nil // all maps are purged
+		st.purges = nil // all maps are purged
 		if want, batch, err = b.compareWithKernel(ctx, st, s, options); err != nil {
 			return err
 		}
@@ -208,6 +218,7 @@ func (b *Backend) applyFamily(ctx context.Context, st *familyState, s *model.Fam
 		batch = nft.Diff(st.have, want)
 	}
 	repair := full && st.left != nil && !batch.Empty() && nft.Diff(st.left, options.Compile(st.left, s)).Empty()
+	b.forgetAtOnce(st, batch)
 	if !batch.Empty() {
 		if err := b.sendAndTell(ctx, st, batch, start, full); err != nil {
 			return err
@@ -223,7 +234,8 @@ func (b *Backend) applyFamily(ctx context.Context, st *familyState, s *model.Fam
 			to.counted = s
 		}
 	})
-	return b.purge(st, batch, start)
+	b.purge(st, batch, start)
+	return nil
 }
 
 // sendAndTell sends a batch that is not empty, and reports it.
@@ -340,9 +352,11 @@ func (b *Backend) ownedByOther(st *familyState) bool {
 
 // Remove deletes our tables.
 func (b *Backend) Remove(context.Context) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	var errs []error
 	for _, st := range b.families {
-		st.have, st.left, st.owned = nil, nil, false
+		st.have, st.left, st.owned, st.purges = nil, nil, false, nil
 		st.update(func(to *shared) { to.counted = nil })
 		errs = append(errs, b.conn.removeTable(st.family, nft.TableName))
 	}

@@ -82,11 +82,13 @@ func open(t testing.TB, n netns) *Backend {
 	return b
 }
 
+// apply applies a snapshot, and waits until the clients of removed endpoints are forgotten.
 func apply(t testing.TB, b *Backend, s *model.Snapshot) {
 	t.Helper()
 	if err := b.Apply(t.Context(), s); err != nil {
 		t.Fatal(err)
 	}
+	waitForPurges(t, b, false)
 }
 
 func text(s *model.Snapshot) string {

@@ -202,11 +202,17 @@ func (c *conn) exchange(m *messages, each func(attrs []byte) error) error {
 		default:
 			err = c.read(c.answer[:n], each)
 		}
+		if errors.Is(err, errEnough) {
+			return err
+		}
 		if first == nil {
 			first = err
 		}
 	}
 }
+
+// errEnough ends the reading of a list. The connection must be closed then.
+var errEnough = errors.New("enough is read")
 
 // read parses one datagram.
 func (c *conn) read(datagram []byte, each func(attrs []byte) error) error {

@@ -76,6 +76,7 @@ func TestEveryFaultOfEveryMessage(t *testing.T) {
 			if err := tt.run(b); err != nil {
 				t.Fatal(err)
 			}
+			waitForPurges(t, b, false)
 			want := second
 			if tt.name == "a comparison" {
 				want = first
@@ -96,6 +97,7 @@ func TestEveryFaultOfEveryMessage(t *testing.T) {
 						t.Fatalf("%v at message %d of %d, %v: the next Apply failed, too: %v", fault, n, total, err, next)
 					}
 				}
+				waitForPurges(t, b, false)
 				mustMatchIn(t, fakeDialer(k), want)
 				for _, f := range model.Families {
 					if _, owner := tableOf(t, b, f); owner != b.conn.socket.Port() {

@@ -55,6 +55,8 @@ func fakeContents(t testing.TB, k *nftfake.Kernel, s *model.Snapshot) (all [len(
 // tableOf returns a table's flags and owner.
 func tableOf(t testing.TB, b *Backend, f model.Family) (flags, owner uint32) {
 	t.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	flags, owner, err := b.conn.table(f)
 	if err != nil {
 		t.Fatal(err)
@@ -285,6 +287,8 @@ func TestARefusedServiceIsLeftOut(t *testing.T) {
 // fakeClients reads the clients of a map.
 func fakeClients(t testing.TB, b *Backend, f model.Family, name string) map[string]string {
 	t.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	got := map[string]string{}
 	err := b.conn.list(unix.NFT_MSG_GETSETELEM, f, name, func(attrs []byte) error {
 		for list := range attributes(attrs, unix.NFTA_SET_ELEM_LIST_ELEMENTS) {
@@ -337,11 +341,13 @@ func TestAPurge(t *testing.T) {
 						note(t, b, f, clusterClients, list...)
 					}
 					mustHaveClients(t, b, clusterClients, list...)
+					b.mu.Lock()
 					b.conn.socket = &vanishing{b.conn.socket, func() {
 						for i := range vanish {
 							b.mustForget(t, clusterClients, list[1+2*i])
 						}
 					}}
+					b.mu.Unlock()
 					s.pods(2, 4)
 					apply(t, b, s.builder.Snapshot())
 					mustHaveClients(t, b, clusterClients, stay...)
@@ -349,8 +355,7 @@ func TestAPurge(t *testing.T) {
 					// A packet that met the old rules.
 					note(t, b, model.IPv4, clusterClients, list[1])
 					note(t, b, model.IPv6, clusterClients, list[1])
-					<-b.Again()
-					apply(t, b, s.builder.Snapshot())
+					waitForPurges(t, b, true)
 					mustHaveClients(t, b, clusterClients, stay...)
 				})
 			})

@@ -1,10 +1,13 @@
 package kernel
 
 import (
-	"cmp"
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"runtime"
 	"slices"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -13,267 +16,327 @@ import (
 	"github.com/vmapd/vmapd/nft"
 )
 
+// Clients whose endpoint a batch takes away are forgotten. Those in small maps are deleted by the
+// batch itself. It does not wait for large ones: the kernel needs 0.3 s to list 60,000 clients. A
+// goroutine of the backend reads them beside Apply, and takes Apply's connection for a few
+// milliseconds at a time. It also finds clients that packets noted meanwhile.
+
 const (
 	// purgePasses bounds how often a map is read again because something in it had to
-	// change. One reading may miss clients: the map changes while it is read, and a packet
-	// that met the old rules may note its client a moment later.
-	purgePasses = 5
-	// leastLeft is the shortest tick of a kernel's clock. The kernel takes a shorter expiration
-	// for none, and gives the client its full timeout.
-	leastLeft         = 10 * time.Millisecond
-	msgDestroySetElem = 30 // NFT_MSG_DESTROYSETELEM, Linux 6.3
-	// purgeAgain is the time between the two purges of a map, see [Backend.purge].
+	// change. One reading may miss clients: the map changes while it is read.
+	purgePasses = 20
+	// purgeAgain is the least time between the two purges of a map. Maps are purged for the
+	// second time together, because that takes waiting, see letPacketsPass.
 	purgeAgain = 3 * time.Second
-	// clientsPerBatch keeps a batch below the size of a socket's buffer (net.core.wmem_default).
-	clientsPerBatch = 6 * elementsPerMessage
+	// A purge that failed is tried again after purgeRetry, then after twice that time and so on.
+	purgeRetry, slowestPurgeRetry = 100 * time.Millisecond, 30 * time.Second
+	// clientsAtOnce and mapsAtOnce bound what is read before a batch: some milliseconds.
+	clientsAtOnce, mapsAtOnce = 1500, 30
 )
 
-// pendingPurges are the maps of one family that are to be purged once more, by name.
-type pendingPurges map[string]pendingPurge
+// purger is the goroutine that purges maps.
+type purger struct {
+	running sync.WaitGroup
+	stop    context.CancelFunc // nil: it was not started
+	wake    chan struct{}      // of capacity 1
+}
+
+// close ends the goroutine.
+func (p *purger) close() {
+	if p.stop != nil {
+		p.stop()
+		p.running.Wait()
+	}
+}
 
 // pendingPurge is a map to be purged after a batch that was not sent before start.
 type pendingPurge struct {
 	nft.Purge
-	start time.Time
+	st     *familyState
+	of     *nft.Ruleset // whose endpoints Purge has
+	start  time.Time
+	again  bool // it was purged once
+	due    time.Time
+	failed time.Duration // how long it waits after the last failure
 }
 
-// add notes a map, perhaps once again.
-func (u pendingPurges) add(s pendingPurge) {
-	if was, ok := u[s.Map]; ok && s.Timeout == nil {
-		s.Timeout, s.start = was.Timeout, was.start
+// forgetAtOnce adds to a batch the deletion of clients whose endpoint it takes away, if reading
+// them takes no longer than the batch may wait. Whatever fails here is left to purge.
+func (b *Backend) forgetAtOnce(st *familyState, batch *nft.Batch) {
+	ending := batch.Ending()
+	if len(ending) == 0 || len(ending) > mapsAtOnce {
+		return
 	}
-	u[s.Map] = s
+	reader, err := b.dialer.dial()
+	if err != nil {
+		return
+	}
+	defer func() { _ = reader.close() }()
+	read := 0
+	for _, p := range ending {
+		var gone []nft.Element
+		err := reader.readClients(st.family, p.Map, func(list []client) error {
+			if read += len(list); read > clientsAtOnce {
+				return errEnough
+			}
+			for _, c := range list {
+				// One that times out meanwhile would make the batch fail before Linux 6.3.
+				if !p.Keep[c.Data] && c.left > time.Second {
+					gone = append(gone, c.Element)
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return
+		}
+		if len(gone) > 0 {
+			batch.Forget(p, gone)
+		}
+	}
 }
 
-// purge deletes or changes the clients that do not fit the new ruleset. A packet that met the
-// old rules may still be on its way and note its client, so a second purge follows, see
-// purgeLate.
-func (b *Backend) purge(st *familyState, batch *nft.Batch, start time.Time) error {
+// purge notes the maps that a batch asks to purge, and starts the goroutine for them.
+func (b *Backend) purge(st *familyState, batch *nft.Batch, start time.Time) {
 	for _, name := range batch.DeleteSets {
-		delete(st.late, name)
+		delete(st.purges, name)
 	}
-	var errs []error
-	for _, s := range batch.Purge {
-		b.wakeLater()
-		if st.late == nil {
-			st.late = pendingPurges{}
+	if len(batch.Purge) == 0 {
+		return
+	}
+	if st.purges == nil {
+		st.purges = map[string]*pendingPurge{}
+	}
+	for _, p := range batch.Purge {
+		one := &pendingPurge{Purge: p, st: st, of: st.left, start: start}
+		if was := st.purges[p.Map]; was != nil && p.Timeout == nil {
+			one.Timeout, one.start = was.Timeout, was.start
 		}
-		one := pendingPurge{s, start}
-		st.late.add(one)
-		errs = append(errs, b.conn.purgeMap(st.family, one))
+		st.purges[p.Map] = one
 	}
-	return errors.Join(errs...)
-}
-
-// purgeLate purges maps for the second time, behind all packets that met the old rules. The
-// kernel needs some milliseconds to wait for these packets, and takes no batch meanwhile, so one
-// wait serves the maps of some seconds.
-func (b *Backend) purgeLate() error {
-	if b.lateSince.IsZero() || time.Since(b.lateSince) < purgeAgain {
-		return nil
+	if b.purger.stop == nil {
+		ctx, stop := context.WithCancel(context.Background())
+		b.purger.stop, b.purger.wake = stop, make(chan struct{}, 1)
+		b.purger.running.Go(func() { b.runPurges(ctx) })
 	}
-	b.lateSince = time.Time{}
-	// The grace period is the whole machine's: it does not matter for which family.
-	if err := b.conn.letPacketsPass(b.families[0].family); err != nil {
-		b.wakeLater()
-		return err
-	}
-	var errs []error
-	for _, st := range b.families {
-		var failed []error
-		for _, s := range st.late {
-			failed = append(failed, b.conn.purgeMap(st.family, s))
-		}
-		st.late = nil
-		if err := errors.Join(failed...); err != nil {
-			errs = append(errs, st.failed(err))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// wakeLater makes Again receive when purgeLate has something to do.
-func (b *Backend) wakeLater() {
-	if b.lateSince.IsZero() {
-		b.lateSince = time.Now()
-		time.AfterFunc(purgeAgain, b.wake)
-	}
-}
-
-// wake makes Again receive.
-func (b *Backend) wake() {
 	select {
-	case b.again <- struct{}{}:
+	case b.purger.wake <- struct{}{}:
 	default:
 	}
 }
 
-// Again receives when Apply should be called once more, even with the same snapshot, to purge
-// maps for the second time.
-func (b *Backend) Again() <-chan struct{} { return b.again }
-
-// letPacketsPass returns when no packet is on its way any more that met the rules of
-// before: it could still note an endpoint that has just been taken away, and its client
-// would be sent there for hours. A batch that the kernel forgets makes it wait for that
-// (__nf_tables_abort: synchronize_rcu), which takes some milliseconds. Packets held
-// by NFQUEUE are not waited for.
-func (c *conn) letPacketsPass(f model.Family) error {
-	if err := c.tryTable(f, 0); err != nil {
-		return fmt.Errorf("wait for packets: %w", err)
+// runPurges purges maps until ctx ends.
+func (b *Backend) runPurges(ctx context.Context) {
+	said := ""
+	for {
+		if due := b.duePurges(); len(due) > 0 {
+			err := b.purgeMaps(ctx, due)
+			if ctx.Err() != nil {
+				return
+			}
+			switch {
+			case err == nil:
+				said = ""
+			case said != err.Error():
+				said = err.Error()
+				b.log.LogAttrs(ctx, slog.LevelWarn, "not all clients of removed endpoints are forgotten; retrying", slog.Any("err", err))
+			}
+		}
+		var timer <-chan time.Time
+		if next := b.nextPurge(); !next.IsZero() {
+			timer = time.After(time.Until(next))
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-b.purger.wake:
+		case <-timer:
+		}
 	}
-	return nil
 }
 
-// client is an element that a packet noted, or renewed.
-type client struct {
-	nft.Element
-	timeout time.Duration
-	left    time.Duration // of its timeout, when it was read
-}
-
-// clientChange forgets a client or, with now, gives it another time.
-type clientChange struct {
-	old client
-	now *client
-}
-
-// purgeMap reads one map and writes the clients that must change.
-func (c *conn) purgeMap(f model.Family, s pendingPurge) error {
-	if err := c.changeMap(f, s); err != nil {
-		return fmt.Errorf("purge map %s: %w", s.Map, err)
+// duePurges returns the maps that are due, those of the latest change first.
+func (b *Backend) duePurges() (due []*pendingPurge) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := time.Now()
+	for _, st := range b.families {
+		for _, p := range st.purges {
+			if !p.due.After(now) {
+				due = append(due, p)
+			}
+		}
 	}
-	return nil
+	slices.SortFunc(due, func(a, b *pendingPurge) int { return b.start.Compare(a.start) })
+	return due
 }
 
-func (c *conn) changeMap(f model.Family, s pendingPurge) error {
-	set := nft.DeclarationOf(s.Map)
+// nextPurge returns when the next map is due; zero: there is none.
+func (b *Backend) nextPurge() (next time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	first := true
+	for _, st := range b.families {
+		for _, p := range st.purges {
+			if first || p.due.Before(next) {
+				next, first = p.due, false
+			}
+		}
+	}
+	if !first && next.IsZero() {
+		next = time.Now()
+	}
+	return next
+}
+
+// purgeMaps purges maps, over a connection for reading and that of Apply for writing.
+func (b *Backend) purgeMaps(ctx context.Context, due []*pendingPurge) error {
+	var waited error
+	if slices.ContainsFunc(due, func(p *pendingPurge) bool { return p.again }) {
+		waited = b.letPacketsPass()
+	}
+	const most = 10
+	var errs []error
+	var reader *conn
+	for _, p := range due {
+		if ctx.Err() != nil {
+			break
+		}
+		err := waited
+		if err == nil && reader == nil {
+			reader, err = b.dialer.dial()
+		}
+		if err == nil {
+			err = b.purgeMap(ctx, reader, p)
+		}
+		if b.settled(p, err); err == nil {
+			continue
+		}
+		if len(errs) < most {
+			errs = append(errs, &model.FamilyError{Family: p.st.family, Err: fmt.Errorf("purge map %s: %w", p.Map, err)})
+		}
+		if reader != nil {
+			_ = reader.close() // it may have the rest of a list
+			reader = nil
+		}
+	}
+	if reader != nil {
+		_ = reader.close()
+	}
+	return errors.Join(errs...)
+}
+
+// settled notes that a map was purged, or could not be. The second purges of maps fall on the
+// same moments.
+func (b *Backend) settled(p *pendingPurge, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case err != nil:
+		p.failed = min(max(2*p.failed, purgeRetry), slowestPurgeRetry)
+		p.due = time.Now().Add(p.failed)
+	case !p.again:
+		p.again, p.failed = true, 0
+		p.due = time.Now().Add(2 * purgeAgain).Truncate(purgeAgain)
+	case p.isPending():
+		delete(p.st.purges, p.Map)
+	}
+}
+
+// isPending reports whether no later batch made the purge unnecessary or replaced it.
+func (p *pendingPurge) isPending() bool { return p.st.purges[p.Map] == p }
+
+// purgeMap reads one map and changes the clients that must change. It does so when all is read: the
+// kernel goes on with a list behind as many elements as it has listed, and would leave out as many
+// as are gone by then (nft_rhash_walk). To forget 20,000 of 60,000 clients took twice as long.
+func (b *Backend) purgeMap(ctx context.Context, reader *conn, p *pendingPurge) error {
 	for range purgePasses {
-		read := time.Now()
-		c.interrupted = false
-		changes, err := c.clientChanges(f, s)
-		if err != nil || len(changes) == 0 && !c.interrupted {
+		read, wanted := time.Now(), b.wantedClients(p)
+		if wanted == nil {
+			return nil
+		}
+		var misfits []client
+		reader.interrupted = false
+		err := reader.readClients(p.st.family, p.Map, func(list []client) error {
+			for _, change := range wanted.changes(list) {
+				misfits = append(misfits, change.old)
+			}
+			return ctx.Err()
+		})
+		if err != nil {
 			return err
 		}
-		// The clients that time out soonest come first, so that few do meanwhile.
-		slices.SortFunc(changes, func(a, b clientChange) int { return cmp.Compare(a.old.left, b.old.left) })
-		for len(changes) > 0 {
-			passed := time.Since(read)
-			some := changes[:min(len(changes), clientsPerBatch)]
-			changes = changes[len(some):]
-			for len(some) > 0 && some[0].old.left < passed {
-				some = some[1:] // gone by now; if not, the next reading tells
-			}
-			if err := c.changeClients(f, &set, some); err != nil {
+		for some := range slices.Chunk(misfits, clientsPerBatch) {
+			if err := b.fitClients(ctx, p, some, read); err != nil {
 				return err
 			}
 		}
+		if len(misfits) == 0 && !reader.interrupted {
+			return nil
+		}
 	}
 	return nil
 }
 
-// clientChanges reads a map and returns the changes that it needs.
-func (c *conn) clientChanges(f model.Family, s pendingPurge) (changes []clientChange, err error) {
-	var all []client
-	err = c.list(unix.NFT_MSG_GETSETELEM, f, s.Map, func(attrs []byte) error {
-		for list := range attributes(attrs, unix.NFTA_SET_ELEM_LIST_ELEMENTS) {
-			for element := range attributes(list, unix.NFTA_LIST_ELEM) {
-				all = append(all, readClient(element))
-			}
-		}
-		return nil
-	})
-	since := time.Since(s.start)
-	for _, e := range all {
-		if left, ok := timeLeft(e, s.Purge, since); !ok {
-			changes = append(changes, clientChange{old: e})
-		} else if s.Timeout != nil && s.Timeout.Timeout != e.timeout {
-			changes = append(changes, clientChange{e, &client{e.Element, s.Timeout.Timeout, left}})
-		}
-	}
-	return changes, err
-}
-
-func readClient(b []byte) client {
-	value := func(attr uint16) string { return string(first(first(b, attr), unix.NFTA_DATA_VALUE)) }
-	milliseconds := func(attr uint16) time.Duration { return time.Duration(readUint64(first(b, attr))) * time.Millisecond }
-	return client{
-		nft.Element{Key: value(unix.NFTA_SET_ELEM_KEY), Data: value(unix.NFTA_SET_ELEM_DATA)},
-		milliseconds(unix.NFTA_SET_ELEM_TIMEOUT), milliseconds(unix.NFTA_SET_ELEM_EXPIRATION),
-	}
-}
-
-// changeClients commits changes. In a large map there is always a client who times out
-// between being read and being deleted. Since Linux 6.3 elements can be deleted that may
-// not be there; before, that fails the batch, and the others go without it.
-func (c *conn) changeClients(f model.Family, set *nft.Set, changes []clientChange) error {
-	err := c.sendClients(msgDestroySetElem, f, set, changes)
-	if errors.Is(err, unix.EINVAL) {
-		return c.halveClients(f, set, changes)
-	}
-	return err
-}
-
-func (c *conn) halveClients(f model.Family, set *nft.Set, changes []clientChange) error {
-	err := c.sendClients(unix.NFT_MSG_DELSETELEM, f, set, changes)
-	switch half := len(changes) / 2; {
-	case !errors.Is(err, unix.ENOENT):
-		return err
-	case half == 0:
-		return nil
-	default:
-		return errors.Join(c.halveClients(f, set, changes[:half]), c.halveClients(f, set, changes[half:]))
-	}
-}
-
-func (c *conn) sendClients(deletion uint16, f model.Family, set *nft.Set, changes []clientChange) error {
-	if len(changes) == 0 {
+// wantedClients returns a purge as the present rules need it, nil if they do not.
+func (b *Backend) wantedClients(p *pendingPurge) *pendingPurge {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !p.renew() {
 		return nil
 	}
-	var forget, renew []client
-	for _, change := range changes {
-		forget = append(forget, client{Element: nft.Element{Key: change.old.Key}})
-		if change.now != nil {
-			renew = append(renew, *change.now)
-		}
-	}
-	m := c.newBatch(f, nft.TableName)
-	m.clients(deletion, set, forget)
-	m.clients(unix.NFT_MSG_NEWSETELEM, set, renew)
-	return c.commit(&m)
+	return &pendingPurge{Purge: p.Purge, start: p.start}
 }
 
-// clients appends messages that add clients with the time they have left, or delete them.
-func (m *messages) clients(msgType uint16, set *nft.Set, list []client) {
-	for some := range slices.Chunk(list, elementsPerMessage) {
-		message, elements := m.beginElements(msgType, unix.NLM_F_CREATE, set.Name)
-		for i := range some {
-			at := m.element(unix.NFTA_LIST_ELEM, set, &some[i].Element)
-			if msgType == unix.NFT_MSG_NEWSETELEM {
-				m.uint64(unix.NFTA_SET_ELEM_TIMEOUT, uint64(some[i].timeout.Milliseconds()))
-				m.uint64(unix.NFTA_SET_ELEM_EXPIRATION, uint64(some[i].left.Milliseconds()))
-			}
-			m.close(at)
-		}
-		m.close(elements)
-		m.end(message)
+// renew brings the endpoints up to date. It reports whether the map is still to be purged.
+func (p *pendingPurge) renew() bool {
+	if !p.isPending() {
+		return false
 	}
+	if p.of != p.st.left {
+		now, ok := p.st.left.Renewed(p.Purge)
+		if !ok {
+			delete(p.st.purges, p.Map)
+			return false
+		}
+		p.Purge, p.of = now, p.st.left
+	}
+	return true
 }
 
-// timeLeft returns how much longer a client is remembered, or false if it is not. The
-// rules may have another timeout than before for as long as since.
-func timeLeft(e client, s nft.Purge, since time.Duration) (time.Duration, bool) {
-	if !s.Keep[e.Data] {
-		return 0, false
+// fitClients changes those of some clients that do not fit the rules by now.
+func (b *Backend) fitClients(ctx context.Context, p *pendingPurge, some []client, read time.Time) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if ctx.Err() != nil || !p.renew() {
+		return ctx.Err()
 	}
-	if s.Timeout == nil || s.Timeout.Timeout == e.timeout {
-		return e.left, true
+	changes, passed := p.changes(some), time.Since(read)
+	for len(changes) > 0 && changes[0].old.left < passed {
+		changes = changes[1:] // gone by now; if not, the next reading tells
 	}
-	timeout := s.Timeout.Timeout
-	if e.left > e.timeout || e.left <= timeout && e.left >= timeout-since-leastLeft {
-		// It connected just now, and the rules gave it the new timeout already. The timeout
-		// of an element stays as it was when it was made.
-		return min(e.left, timeout), true
+	set := nft.DeclarationOf(p.Map)
+	return b.conn.changeClients(p.st.family, &set, changes)
+}
+
+// letPacketsPass returns when no packet is on its way any more that met the rules of
+// before: it could still note an endpoint that has just been taken away, and its client
+// would be sent there for hours. The kernel runs rules within an RCU read-side critical section, and
+// membarrier waits for those. Without it, a batch that the kernel forgets waits for them, too
+// (__nf_tables_abort: synchronize_rcu), and makes other batches wait. Packets held by NFQUEUE are
+// not waited for.
+func (b *Backend) letPacketsPass() error {
+	const global = 1 // MEMBARRIER_CMD_GLOBAL, which does nothing on a single processor
+	if runtime.NumCPU() > 1 {
+		if _, _, errno := unix.Syscall(unix.SYS_MEMBARRIER, global, 0, 0); errno == 0 {
+			return nil
+		}
 	}
-	left := timeout - (e.timeout - e.left)
-	return max(left, leastLeft), left > 0
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	// The grace period is the whole machine's: it does not matter for which family.
+	if err := b.conn.tryTable(b.families[0].family, 0); err != nil {
+		return fmt.Errorf("wait for packets: %w", err)
+	}
+	return nil
 }

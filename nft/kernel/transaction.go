@@ -207,6 +207,9 @@ func (b *Backend) sendOthers(batch *nft.Batch, bad *refusals) error {
 	}
 	for {
 		err := b.conn.commitPiece(batch, elementsPerMessage)
+		if errors.Is(err, unix.ENOENT) && batch.KeepClients() {
+			continue // a client is gone; purge finds the others
+		}
 		var failed *BatchError
 		if err == nil || !errors.As(err, &failed) || failed.port == nil || len(bad.errs) == maxRefused {
 			return err

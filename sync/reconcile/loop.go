@@ -50,8 +50,6 @@ type Loop struct {
 	// ForeignChange receives when another program may have changed the dataplane. The loop
 	// then compares it in full and repairs it, without waiting for MinInterval. nil: never.
 	ForeignChange <-chan struct{}
-	// Again receives when the backend needs another round without a change. nil: never.
-	Again <-chan struct{}
 	// Describe returns the text of a problem; nil means Problem.Error. A source of files
 	// adds the file and the line.
 	Describe func(model.Problem) string
@@ -120,7 +118,6 @@ func (l *Loop) Run(ctx context.Context) {
 			continue
 		case <-changed:
 		case <-retry:
-		case <-l.Again:
 		case <-resync.C:
 			l.full = true
 			l.Backend.Resync()

@@ -271,22 +271,6 @@ func TestMinIntervalSpacesRounds(t *testing.T) {
 	})
 }
 
-func TestAnUnfinishedBackendIsCalledOnceMore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := &fakeBackend{}
-		again := make(chan struct{}, 1)
-		start(t, 0, b, withoutFaults, func(l *Loop) { l.Again = again })
-		time.Sleep(time.Second)
-		now := time.Now()
-		again <- struct{}{}
-		time.Sleep(10 * time.Minute)
-		synctest.Wait()
-		if b.resyncs != 0 || b.rounds() != 2 || !b.at[1].Equal(now) {
-			t.Errorf("%d resyncs, %d rounds, at %v, want a second round at %v", b.resyncs, b.rounds(), b.at, now)
-		}
-	})
-}
-
 // foreignChange gives a loop a channel for foreign changes of the dataplane.
 func foreignChange() (chan struct{}, func(*Loop)) {
 	c := make(chan struct{}, 1)
@@ -403,9 +387,8 @@ func TestFaultsAreMended(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := &fakeBackend{}
 				others, with := foreignChange()
-				again := make(chan struct{}, 1)
 				s, _ := start(t, 0, b, with, func(l *Loop) {
-					l.Backend, l.Again = newFaulty(t, b, seed), again
+					l.Backend = newFaulty(t, b, seed)
 					l.MinInterval = time.Duration(seed%3) * time.Second
 				})
 				random := rand.New(rand.NewPCG(seed, 1))
@@ -415,8 +398,6 @@ func TestFaultsAreMended(t *testing.T) {
 					switch random.IntN(10) {
 					case 0:
 						offer(others)
-					case 1:
-						offer(again)
 					default:
 						s.Update(Change{}, func(b *model.Builder) { b.SetService(service(1 + i)) })
 					}
