@@ -308,8 +308,9 @@ func TestTheManifestTakesKubeProxysConfigMapAsItIs(t *testing.T) {
 	if _, ok := own.Data["vmapd.yaml"]; !ok || len(own.Data) != 1 {
 		t.Errorf("the ConfigMap vmapd has %v, want vmapd.yaml alone", slices.Collect(maps.Keys(own.Data)))
 	}
+	files := pod.Volumes[slices.IndexFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == "config" })]
 	var sources []string
-	for _, s := range pod.Volumes[0].Projected.Sources {
+	for _, s := range files.Projected.Sources {
 		sources = append(sources, s.ConfigMap.Name)
 	}
 	if diff := cmp.Diff([]string{"kube-proxy", "vmapd"}, sources); diff != "" {
@@ -326,8 +327,8 @@ func TestTheManifestTakesKubeProxysConfigMapAsItIs(t *testing.T) {
 			}
 			for _, c := range slices.Concat(pod.InitContainers, pod.Containers) {
 				const mounted = "/var/lib/kube-proxy"
-				if len(c.VolumeMounts) != 1 || c.VolumeMounts[0].MountPath != mounted {
-					t.Errorf("%s mounts %v", c.Name, c.VolumeMounts)
+				if !slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == files.Name && m.MountPath == mounted }) {
+					t.Errorf("%s mounts %v, want the files at %s", c.Name, c.VolumeMounts, mounted)
 				}
 				_, conf := load(t, &c, func(arg string) string { return strings.ReplaceAll(arg, mounted, dir) })
 				if got := conf.Conntrack.TCPEstablishedTimeout; got != 23*time.Hour {

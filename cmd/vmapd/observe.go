@@ -64,6 +64,12 @@ func (d *daemon) observe(p *dataplane, in inputs) *observers {
 	healthOf := health.Options{SyncPeriod: c.SyncPeriod(config.Backend(p.name)), Count: o.metrics.HTTP, Eligibility: d.tellEligibility}
 	if in.cluster != nil {
 		healthOf.NodeName = in.cluster.NodeName
+		healthOf.Unreadable = func() (kinds []string) {
+			for _, f := range in.cluster.Failing() {
+				kinds = append(kinds, f.Resource)
+			}
+			return kinds
+		}
 		o.node = newNodeCheck(in.cluster, d.events, d.log)
 	}
 	o.tracker = health.NewTracker(healthOf)

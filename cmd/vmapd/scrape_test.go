@@ -136,6 +136,12 @@ func TestPagesOfTheDaemon(t *testing.T) {
 	if got := wantStatus(t, c.Client, healthURL+"/readyz", http.StatusServiceUnavailable); !strings.Contains(got.body, "no sync has succeeded yet") {
 		t.Errorf("/readyz before the first sync: %v", got)
 	}
+	eventually(t, func() string {
+		if got := get(c.Client, nil, healthURL+"/readyz"); !strings.Contains(got.body, "\nservices can't be read from the API server; the log has the reason\n") {
+			return "/readyz does not say why: " + got.String()
+		}
+		return ""
+	})
 	wantStatus(t, c.Client, healthURL+"/livez", http.StatusOK)
 	wantStatus(t, c.Client, healthURL+"/healthz", http.StatusOK)
 	if strings.Contains(p.log.String(), "msg=ready") {

@@ -14,6 +14,7 @@ import (
 // for which the proxy is not ready, a line for each.
 func (t *Tracker) Handler() http.Handler {
 	mux := http.NewServeMux()
+	readyz := func(s Status) answer { return readyz(s, t.unreadable()) }
 	for path, answer := range map[string]func(Status) answer{"/healthz": healthz, "/livez": livez, "/readyz": readyz} {
 		mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) {
 			a := answer(t.Status())
@@ -70,7 +71,7 @@ func times(s Status, ok bool) string {
 }
 
 // readyz hides errors: its clients are not authenticated, and errors name Services.
-func readyz(s Status) answer {
+func readyz(s Status, unreadable []string) answer {
 	if s.Ready {
 		return answer{true, typeText, "ok\n"}
 	}
@@ -79,6 +80,9 @@ func readyz(s Status) answer {
 		if s.Families[f].Synced.IsZero() {
 			fmt.Fprintf(&missing, "%v: no sync has succeeded yet\n", f)
 		}
+	}
+	for _, kind := range unreadable {
+		fmt.Fprintf(&missing, "%s can't be read from the API server; the log has the reason\n", kind)
 	}
 	if s.NoNode != "" {
 		fmt.Fprintf(&missing, "the cluster has no Node %q: the name comes from --hostname-override, or is the host's\n", s.NoNode)

@@ -97,6 +97,19 @@ func TestHandlers(t *testing.T) {
 	})
 }
 
+// While nothing is programmed, the page names the kinds of objects that can't be read; later that is
+// no reason.
+func TestReadyzNamesWhatCannotBeRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tracker := NewTracker(Options{Unreadable: func() []string { return []string{"services"} }})
+		mustAnswer(t, tracker.Handler(), "/readyz", asText(503, "IPv4: no sync has succeeded yet\nIPv6: no sync has succeeded yet\n"+
+			"services can't be read from the API server; the log has the reason\n"))
+		story := &history{t, tracker, modeltest.Builder(modeltest.Config()).Snapshot()}
+		story.round()
+		mustAnswer(t, tracker.Handler(), "/readyz", asText(200, "ok\n"))
+	})
+}
+
 // A proxy that needs a Node is ready once the cluster has had it, also if it is deleted then.
 func TestReadyOnceTheClusterHasTheNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -20,6 +20,9 @@ type Options struct {
 	// NodeName is the name of the Node that the cluster must have for the proxy to be ready;
 	// "" means that none is needed.
 	NodeName string
+	// Unreadable returns the kinds of objects that can't be read from the API server now, for
+	// /readyz. It may be nil.
+	Unreadable func() []string
 	// Count is called with the path and the status code of each answer of the Handler,
 	// by any number of goroutines. It may be nil.
 	Count func(path string, code int)
@@ -45,6 +48,7 @@ type Options struct {
 type Tracker struct {
 	count       func(path string, code int)
 	eligibility func(why string)
+	unreadable  func() []string
 	nodeName    string
 
 	mu       sync.Mutex
@@ -77,12 +81,15 @@ type FamilyStatus struct {
 
 // NewTracker returns a Tracker of a proxy that is starting.
 func NewTracker(o Options) *Tracker {
-	t := &Tracker{count: o.Count, eligibility: o.Eligibility, nodeName: o.NodeName}
+	t := &Tracker{count: o.Count, eligibility: o.Eligibility, unreadable: o.Unreadable, nodeName: o.NodeName}
 	if t.count == nil {
 		t.count = func(string, int) {}
 	}
 	if t.eligibility == nil {
 		t.eligibility = func(string) {}
+	}
+	if t.unreadable == nil {
+		t.unreadable = func() []string { return nil }
 	}
 	t.SetSyncPeriod(o.SyncPeriod)
 	return t
