@@ -33,8 +33,8 @@ type nodeCheck struct {
 	events  *events.Recorder
 	log     *slog.Logger
 
-	once           [2]sync.Once
-	missing, found chan struct{} // closed by the first round without the Node, and with it
+	missing, found         chan struct{} // closed by the first round without the Node, and with it
+	onceMissing, onceFound sync.Once
 }
 
 func newNodeCheck(cluster *informer.Source, e *events.Recorder, log *slog.Logger) *nodeCheck {
@@ -47,10 +47,10 @@ func (n *nodeCheck) Queued(time.Time) {}
 // Done implements [reconcile.Observer].
 func (n *nodeCheck) Done(r reconcile.Round) {
 	if r.Snapshot.Node().Known {
-		n.once[0].Do(func() { close(n.found) })
+		n.onceFound.Do(func() { close(n.found) })
 		return
 	}
-	n.once[1].Do(func() { close(n.missing) })
+	n.onceMissing.Do(func() { close(n.missing) })
 }
 
 // Run reports until ctx ends, or the Node has been seen: a deletion later is no wrong name.
