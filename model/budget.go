@@ -32,7 +32,7 @@ type Budgets struct {
 	// SourceRanges is the number of source ranges of a family times the number of frontends
 	// with addresses of load balancers. Over it, all connections to these are dropped: some of
 	// the ranges would refuse some of the clients, and no range would admit everybody.
-	// Default: 5000.
+	// Default: 4000; the kernel's time for them grows with their square.
 	SourceRanges int
 	// Counters is the number of ports whose connections are counted, in the order of
 	// spec.ports. Default: 100.
@@ -45,7 +45,7 @@ type Budgets struct {
 // DefaultBudgets returns the defaults.
 func DefaultBudgets() Budgets {
 	return Budgets{
-		Ports: 1000, Frontends: 10_000, Endpoints: 20_000, Entries: 1 << 16, SourceRanges: 5000, Counters: 100, Problems: 10,
+		Ports: 1000, Frontends: 10_000, Endpoints: 20_000, Entries: 1 << 16, SourceRanges: 4000, Counters: 100, Problems: 10,
 	}
 }
 

@@ -149,7 +149,13 @@ type elements map[string][]ElementOp
 
 // of returns a function that adds an element of a service port, or of none.
 func (l elements) of(port *model.ServicePort) func(set string, e Element) {
-	return func(set string, e Element) { l[set] = append(l[set], ElementOp{e, port}) }
+	return func(set string, e Element) {
+		list := l[set]
+		if len(list) == cap(list) {
+			list = slices.Grow(list, max(1, len(list))) // append would grow long lists by a quarter
+		}
+		l[set] = append(list, ElementOp{e, port})
+	}
 }
 
 // collect adds the elements of one set for changes, each of which is an old value or a new one.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"iter"
 	"math"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -36,6 +37,10 @@ func (m *messages) begin(msgType, flags uint16) (at int) {
 func (m *messages) header(msgType, flags uint16, family byte, resource uint16) (at int) {
 	at = len(m.b)
 	m.count++
+	const usual = 1 << 10
+	if cap(m.b)-at < usual {
+		m.b = slices.Grow(m.b, max(at, usual)) // append would grow large batches by a quarter
+	}
 	m.b = append(m.b, 0, 0, 0, 0) // the length
 	m.b = binary.NativeEndian.AppendUint16(m.b, msgType)
 	m.b = binary.NativeEndian.AppendUint16(m.b, unix.NLM_F_REQUEST|flags)
