@@ -268,6 +268,10 @@ func (b *Backend) sendAndTell(ctx context.Context, st *familyState, batch *nft.B
 // compareWithKernel reads the kernel's table, and returns the ruleset to reach and the batch to
 // send.
 func (b *Backend) compareWithKernel(ctx context.Context, st *familyState, s *model.FamilySnapshot, options nft.Options) (*nft.Ruleset, *nft.Batch, error) {
+	// To read the table may take a second, and to look at its owner takes no time.
+	if !st.owned && st.flags != 0 && b.ownedByOther(st) {
+		return nil, nil, fmt.Errorf("table %s is %w", nft.TableName, ErrOwned)
+	}
 	table, err := b.conn.readTable(st.family, s, options)
 	// To replace a table costs connections, so it takes a second try over a new
 	// connection to believe that the table is to blame.

@@ -12,7 +12,14 @@ import (
 
 // ErrOwned indicates that another process of ours still owns the tables, as happens
 // while one instance replaces another. It passes once that one has ended.
-var ErrOwned = errors.New("owned by another process; waiting for it to end")
+var ErrOwned error = ownedError{}
+
+type ownedError struct{}
+
+func (ownedError) Error() string { return "owned by another process; waiting for it to end" }
+
+// Waiting tells the caller of Apply to try again soon, see sync/reconcile.
+func (ownedError) Waiting() {}
 
 // ErrNotPermitted indicates that this process must not administer the network.
 var ErrNotPermitted = errors.New("CAP_NET_ADMIN is missing: run this as root, or in a container with the capability NET_ADMIN; " +

@@ -16,7 +16,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 )
@@ -28,7 +27,7 @@ const (
 	// watchEvery and watchBurst bound how often watches of one kind begin. They usually
 	// last for minutes. client-go pauses after a watch that failed, but not after one that
 	// ended soon without an error, or during the initial list.
-	watchEvery = 10 * time.Second
+	watchEvery = 2500 * time.Millisecond
 	watchBurst = 10
 )
 
@@ -59,6 +58,7 @@ type health struct {
 	newest    atomic.Uint64 // resource version so far
 
 	mu      sync.Mutex // also while logging, for the order of messages
+	last    error      // see lastFailure
 	trouble trouble
 }
 
@@ -101,7 +101,7 @@ func (h *health) list(ctx context.Context, r *resource, into *store, o metav1.Li
 func (h *health) stream(ctx context.Context, r *resource, into *store, o metav1.ListOptions) (watch.Interface, error) {
 	// After these errors client-go would retry without a list, as it should, but wait for up
 	// to a minute before, even if ctx ends.
-	delay := wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 1, Cap: 30 * time.Second, Steps: 10}
+	pauses := newPauses()
 	for {
 		out, err := h.watch(ctx, r, o)
 		switch {
@@ -112,7 +112,7 @@ func (h *health) stream(ctx context.Context, r *resource, into *store, o metav1.
 			return newStream(ctx, h, into, out, true, 0), nil
 		}
 		select {
-		case <-time.After(delay.Step()):
+		case <-time.After(pauses.next(err, 0)):
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
@@ -197,6 +197,7 @@ func (h *health) failed(ctx context.Context, verb string, err error) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.last = err
 	isNew := h.trouble.add(verb, remedy, err)
 	h.report(Failure{h.of.name, h.trouble.since, err})
 	if isNew {
@@ -236,6 +237,15 @@ func (h *health) failing() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return !h.trouble.since.IsZero()
+}
+
+// lastFailure returns the last failure since it was called before; nil: there was none.
+func (h *health) lastFailure() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	err := h.last
+	h.last = nil
+	return err
 }
 
 func (h *health) recovered(ctx context.Context) {

@@ -13,10 +13,8 @@ import (
 
 	"github.com/go-logr/logr"
 	"golang.org/x/time/rate"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/clock"
 
 	"github.com/vmapd/vmapd/sync/kube/client"
 	"github.com/vmapd/vmapd/sync/reconcile"
@@ -25,12 +23,6 @@ import (
 // retryOptional is the least time until an optional kind is tried again: the server may be
 // upgraded. Thousands of nodes may ask, so the time is long.
 const retryOptional = 10 * time.Minute
-
-// retry is the pause before everything is listed again after an error, as in client-go's
-// reflectors. After retryReset without an error, it starts from the beginning.
-var retry = wait.Backoff{Duration: 800 * time.Millisecond, Factor: 2, Jitter: 1, Cap: 30 * time.Second, Steps: 38}
-
-const retryReset = 2 * time.Minute
 
 // Source follows an API server and writes the objects for this node into a
 // [reconcile.State].
@@ -144,15 +136,19 @@ func (f *follower) inform(ctx context.Context, delivered func()) {
 	logger := klog.FromContext(ctx)
 	reflector := cache.NewReflectorWithOptions(
 		h.observe(f.resource, into), new(object), into,
-		cache.ReflectorOptions{Name: f.name, TypeDescription: f.name, Logger: &logger},
+		cache.ReflectorOptions{Name: f.name, TypeDescription: f.name, Logger: &logger, Backoff: &soon},
 	)
 	// The reflector's own loop would log errors. h logs them, and others that do not come
 	// here.
-	again := retry.DelayWithReset(clock.RealClock{}, retryReset)
-	_ = again.Until(ctx, true, true, func(ctx context.Context) (bool, error) {
+	pauses := newPauses()
+	for ctx.Err() == nil {
+		start := time.Now()
 		_ = reflector.ListAndWatchWithContext(ctx)
-		return false, nil
-	})
+		select {
+		case <-ctx.Done():
+		case <-time.After(pauses.next(h.lastFailure(), time.Since(start))):
+		}
+	}
 }
 
 // demoted is a handler for client-go's own log, with its Info messages at Debug level.

@@ -3,6 +3,7 @@ package reconcile
 import (
 	"cmp"
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -21,11 +22,22 @@ type Backend interface {
 	Resync()
 }
 
+// A Waiting error of a Backend tells that it waits for something to pass, such as another process
+// that still owns the rules. To look whether it has passed costs little, so the loop looks often.
+type Waiting interface {
+	error
+	Waiting()
+}
+
 // Defaults of a Loop.
 const (
 	DefaultResyncInterval = time.Hour // as kube-proxy's full sync
 	firstRetry            = 100 * time.Millisecond
 	slowestRetry          = 30 * time.Second
+	// slowestLook is the longest pause where the backend is waiting, see Waiting.
+	slowestLook = time.Second
+	// repeatFailure is the least time between two lines about the same failure.
+	repeatFailure = time.Minute
 	// changeRetry is the pause between a failure and a round for a change, which may remove
 	// the cause of the failure.
 	changeRetry = time.Second
@@ -64,6 +76,9 @@ type Loop struct {
 	applied *model.Snapshot // the last that was applied without error
 	seen    *model.Snapshot // the last whose problems were logged
 	backoff wait.Backoff
+
+	failure       string // that was logged last, "" after a success
+	failureLogged time.Time
 }
 
 // SetIntervals changes MinInterval and ResyncInterval while Run runs. The next comparison in
@@ -164,8 +179,10 @@ func (l *Loop) round(ctx context.Context, s *model.Snapshot, taken pending) time
 	switch {
 	case err != nil:
 		again := l.backoff.Step()
-		l.Log.LogAttrs(ctx, slog.LevelError, "apply failed; keeping the rules of the last round",
-			slog.Any("err", err), slog.Duration("retry_in", again))
+		if _, waits := errors.AsType[Waiting](err); waits {
+			again = min(again, slowestLook)
+		}
+		l.logFailure(ctx, err, again)
 		return again
 	case l.applied == nil:
 		l.Log.LogAttrs(ctx, slog.LevelInfo, "ready", slog.Duration("after", time.Since(l.started)),
@@ -173,8 +190,18 @@ func (l *Loop) round(ctx context.Context, s *model.Snapshot, taken pending) time
 			slog.Int("service_ports_ipv6", s.Family(model.IPv6).NumServicePorts()))
 	}
 	l.applied = s
+	l.failure = ""
 	l.resetBackoff()
 	return 0
+}
+
+// logFailure logs a failure of a round, unless a line says so already.
+func (l *Loop) logFailure(ctx context.Context, err error, again time.Duration) {
+	if text := err.Error(); text != l.failure || time.Since(l.failureLogged) >= repeatFailure {
+		l.failure, l.failureLogged = text, time.Now()
+		l.Log.LogAttrs(ctx, slog.LevelError, "apply failed; keeping the rules of the last round",
+			slog.Any("err", err), slog.Duration("retry_in", again))
+	}
 }
 
 func (l *Loop) resetBackoff() {
