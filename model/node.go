@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"reflect"
 	"slices"
+	"strings"
 )
 
 // TaintToBeDeleted is on a Node that the cluster autoscaler is about to delete.
@@ -130,12 +131,9 @@ func (b *Builder) updateNodeProblems() {
 
 // listed returns a list as text.
 func listed[T fmt.Stringer](list []T) string {
-	text := ""
+	texts := make([]string, len(list))
 	for i, v := range list {
-		if i > 0 {
-			text += ", "
-		}
-		text += v.String()
+		texts[i] = v.String()
 	}
-	return text
+	return strings.Join(texts, ", ")
 }

@@ -62,19 +62,34 @@ func TestTheLastKnownNodeStaysInUse(t *testing.T) {
 			noZone, noPods, noAddrs, `Node node-1: status.addresses[0].address: "nowhere" is not an IP address`,
 		}},
 		{"its addresses", func() { node("2", "192.168.0.2").Set(b) }, full, []string{noZone, noPods}},
-		{"its pod ranges", func() { node("2", "192.168.0.2").Pods("10.0.1.0/24").Set(b) },
-			facts{full.NodePorts, []string{"10.0.1.0/24"}, full.Hinted, eligible}, []string{noZone}},
-		{"its zone", func() { node("2", "192.168.0.2").Pods("10.0.1.0/24").In("zone-b").Set(b) },
-			facts{full.NodePorts, []string{"10.0.1.0/24"}, "10.0.0.3 ", eligible}, nil},
-		{"the label is removed from the same Node", func() { node("2", "192.168.0.2").Pods("10.0.1.0/24").Set(b) },
-			facts{full.NodePorts, []string{"10.0.1.0/24"}, "10.0.0.2 10.0.0.3 ", eligible}, nil},
-		{"another address", func() { node("2", "10.7.0.1").Pods("10.0.1.0/24").Set(b) },
-			facts{[]string{"10.7.0.1"}, []string{"10.0.1.0/24"}, "10.0.0.2 10.0.0.3 ", eligible}, nil},
-		{"replaced without a deletion in between", func() { node("3").Set(b) },
-			facts{[]string{"10.7.0.1"}, []string{"10.0.1.0/24"}, "10.0.0.2 10.0.0.3 ", no}, []string{
+		{
+			"its pod ranges", func() { node("2", "192.168.0.2").Pods("10.0.1.0/24").Set(b) },
+			facts{full.NodePorts, []string{"10.0.1.0/24"}, full.Hinted, eligible},
+			[]string{noZone},
+		},
+		{
+			"its zone", func() { node("2", "192.168.0.2").Pods("10.0.1.0/24").In("zone-b").Set(b) },
+			facts{full.NodePorts, []string{"10.0.1.0/24"}, "10.0.0.3 ", eligible},
+			nil,
+		},
+		{
+			"the label is removed from the same Node", func() { node("2", "192.168.0.2").Pods("10.0.1.0/24").Set(b) },
+			facts{full.NodePorts, []string{"10.0.1.0/24"}, "10.0.0.2 10.0.0.3 ", eligible},
+			nil,
+		},
+		{
+			"another address", func() { node("2", "10.7.0.1").Pods("10.0.1.0/24").Set(b) },
+			facts{[]string{"10.7.0.1"}, []string{"10.0.1.0/24"}, "10.0.0.2 10.0.0.3 ", eligible},
+			nil,
+		},
+		{
+			"replaced without a deletion in between", func() { node("3").Set(b) },
+			facts{[]string{"10.7.0.1"}, []string{"10.0.1.0/24"}, "10.0.0.2 10.0.0.3 ", no},
+			[]string{
 				"Node node-1: spec.podCIDRs: is empty: the last known ones stay in use (10.0.1.0/24)",
 				"Node node-1: status.addresses: is empty: the last known ones stay in use (10.7.0.1)",
-			}},
+			},
+		},
 	} {
 		step.change()
 		equal(t, step.name, step.want, got())

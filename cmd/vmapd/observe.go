@@ -90,7 +90,7 @@ func (d *daemon) observe(p *dataplane, in inputs) *observers {
 // tellListener says that a Service takes connections away from a process of the node.
 func (d *daemon) tellListener(service model.NamespacedName, fe model.Frontend) {
 	text := fmt.Sprintf("%v %v is an address of this node, where a process listens on the port: its connections go to the Service", fe.Kind, fe.VIP)
-	d.log.Warn(text, "service", service.String())
+	d.log.Warn(text, slog.String("service", service.String()))
 	d.events.Service(service, events.Warning, events.ReasonPortOfNode, events.ActionProgram, text)
 }
 
@@ -101,7 +101,7 @@ func (d *daemon) tellEligibility(why string) {
 		d.events.Node(events.Normal, events.ReasonNodeEligible, events.ActionProgram, "load balancers may send new connections again")
 		return
 	}
-	d.log.Warn("the node is not eligible for load balancers: /healthz answers 503", "reason", why)
+	d.log.Warn("the node is not eligible for load balancers: /healthz answers 503", slog.String("reason", why))
 	d.events.Node(events.Warning, events.ReasonNodeNotEligible, events.ActionProgram,
 		why+": /healthz answers 503, so that load balancers send no new connections; Services go on with the last known addresses")
 }

@@ -25,8 +25,11 @@ func TestSocketsAreFound(t *testing.T) {
 		}
 	}
 	for _, tt := range []struct{ network, at, addr string }{
-		{"tcp4", "127.0.0.1:0", "127.0.0.1"}, {"tcp4", "0.0.0.0:0", "127.0.0.3"}, {"tcp", "[::]:0", "127.0.0.1"},
-		{"tcp6", "[::1]:0", "::1"}, {"tcp", "[::]:0", "::1"},
+		{"tcp4", "127.0.0.1:0", "127.0.0.1"},
+		{"tcp4", "0.0.0.0:0", "127.0.0.3"},
+		{"tcp", "[::]:0", "127.0.0.1"},
+		{"tcp6", "[::1]:0", "::1"},
+		{"tcp", "[::]:0", "::1"},
 	} {
 		l, err := net.Listen(tt.network, tt.at)
 		if err != nil {
@@ -39,7 +42,9 @@ func TestSocketsAreFound(t *testing.T) {
 			check(vip(model.TCP, l.Addr(), "127.0.0.2"), false)
 			check(vip(model.UDP, l.Addr(), "127.0.0.1"), false)
 		}
-		l.Close()
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
 		check(v, false)
 	}
 	for _, tt := range []struct{ network, at, addr string }{
@@ -52,7 +57,9 @@ func TestSocketsAreFound(t *testing.T) {
 		}
 		v := vip(model.UDP, l.LocalAddr(), tt.addr)
 		check(v, true)
-		l.Close()
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
 		check(v, false)
 	}
 	check(model.VIP{Addr: netip.MustParseAddr("127.0.0.1"), Protocol: model.SCTP, Port: 80}, false)

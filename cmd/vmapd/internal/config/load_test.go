@@ -397,11 +397,14 @@ func TestExternalAddresses(t *testing.T) {
 		{"the gate's default", files{proxy: "featureGates: {AllowServiceExternalIPs: true}\n"}, nil, model.ExternalAddresses{}},
 		{"the gate's flag", files{}, []string{"--feature-gates=AllowServiceExternalIPs=false"}, model.ExternalAddresses{NoExternalIPs: true}},
 		{
-			"the file", files{own: "externalAddresses: {ipRanges: [192.168.99.0/24], allowServiceCIDRs: true, refuseNodeAddresses: true}\n"}, nil,
+			"the file",
+			files{own: "externalAddresses: {ipRanges: [192.168.99.0/24], allowServiceCIDRs: true, refuseNodeAddresses: true}\n"},
+			nil,
 			model.ExternalAddresses{Ranges: []netip.Prefix{netip.MustParsePrefix("192.168.99.0/24")}, InServiceCIDRs: true, NoNodeAddresses: true},
 		},
 		{
-			"flags", files{own: "externalAddresses: {ipRanges: [192.168.99.0/24]}\n"},
+			"flags",
+			files{own: "externalAddresses: {ipRanges: [192.168.99.0/24]}\n"},
 			[]string{"--external-ip-ranges=fd00:99::/64", "--external-addresses-in-service-cidrs", "--refuse-node-addresses"},
 			model.ExternalAddresses{Ranges: []netip.Prefix{netip.MustParsePrefix("fd00:99::/64")}, InServiceCIDRs: true, NoNodeAddresses: true},
 		},
