@@ -20,8 +20,8 @@ import (
 // Options configure a Backend. The zero value works.
 type Options struct {
 	Log *slog.Logger // nil: nothing is logged
-	// NetNS is a file descriptor of the network namespace to work in; 0 means that of
-	// the thread which calls Open.
+	// NetNS is a file descriptor of the network namespace to work in, open until Close; 0 means
+	// that of the process.
 	NetNS int
 	// Unowned makes tables without an owner, as on kernels before Linux 6.9; see
 	// [Backend.Watch]. It is for tests.
