@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
-	"os/exec"
 	"time"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
@@ -110,7 +109,7 @@ func (d *daemon) openIPVS(why string) (*dataplane, error) {
 
 // withImage adds to an error about a missing program where there is an image that has it.
 func withImage(err error) error {
-	if !errors.Is(err, exec.ErrNotFound) {
+	if !host.LacksProgram(err) {
 		return err
 	}
 	return fmt.Errorf("%w (the image for nftables has no programs; vmapd:legacy has those of the backends iptables and ipvs: "+
