@@ -20,7 +20,9 @@ import (
 // chain, which begins with the first slot again; an endpoint that replaces another one does not.
 //
 // The map could not be the one that all service ports share: for each new chain that looks into
-// a map, the kernel walks all of it (nf_tables_bind_set).
+// a map, the kernel walks all of it, and the list of the rules that look into it (nf_tables_bind_set).
+// A map of its own costs a walk over the list of all sets, some five times (nft_set_lookup), so the
+// time to program n of them grows with the square of n: see BenchmarkRoundRobin in nft/kernel.
 var turnsOf = [...]string{model.Cluster: "round-robin-", model.Local: "local-round-robin-"}
 
 const externalTurns = "external-round-robin-"
