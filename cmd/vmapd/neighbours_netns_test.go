@@ -23,15 +23,18 @@ var foreignMasquerade = []foreignNAT{
 	{"iptables-legacy", masqueradeByIPTables("legacy")},
 	{"iptables-nft", masqueradeByIPTables("nft")},
 	{"nft", func(t *testing.T, node *lab.Namespace) {
+		t.Helper()
 		feed(t, node, `table inet plugin { chain leave { type nat hook postrouting priority srcnat; masquerade; }; }`, "nft", "-f", "-")
 	}},
 	{"nft, before srcnat", func(t *testing.T, node *lab.Namespace) {
+		t.Helper()
 		feed(t, node, `table inet plugin { chain leave { type nat hook postrouting priority 50; masquerade; }; }`, "nft", "-f", "-")
 	}},
 }
 
 func masqueradeByIPTables(variant string) func(*testing.T, *lab.Namespace) {
 	return func(t *testing.T, node *lab.Namespace) {
+		t.Helper()
 		for _, program := range []string{"iptables-", "ip6tables-"} {
 			feed(t, node, "", program+variant, "-t", "nat", "-A", "POSTROUTING", "-j", "MASQUERADE")
 		}
@@ -127,6 +130,7 @@ var foreignHostPort = []foreignNAT{
 	{"iptables-legacy", hostPortByIPTables("legacy")},
 	{"iptables-nft", hostPortByIPTables("nft")},
 	{"nft", func(t *testing.T, node *lab.Namespace) {
+		t.Helper()
 		feed(t, node, `table inet plugin { chain arrive { type nat hook prerouting priority -101;
 			meta l4proto { tcp, udp } th dport 30080 dnat ip to 10.0.0.4:8080; meta l4proto { tcp, udp } th dport 30080 dnat ip6 to [fd00:10::4]:8080; }; }`, "nft", "-f", "-")
 	}},
@@ -134,6 +138,7 @@ var foreignHostPort = []foreignNAT{
 
 func hostPortByIPTables(variant string) func(*testing.T, *lab.Namespace) {
 	return func(t *testing.T, node *lab.Namespace) {
+		t.Helper()
 		for program, to := range map[string]string{"iptables-": "10.0.0.4:8080", "ip6tables-": "[fd00:10::4]:8080"} {
 			for _, protocol := range []string{"tcp", "udp"} {
 				feed(t, node, "", program+variant, "-t", "nat", "-A", "PREROUTING", "-p", protocol, "--dport", "30080", "-j", "DNAT", "--to-destination", to)

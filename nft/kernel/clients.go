@@ -49,13 +49,13 @@ func (c *conn) readClients(f model.Family, name string, each func([]client) erro
 
 // changes returns the changes that clients need. Those that time out soonest come first, so that
 // few do meanwhile.
-func (s pendingPurge) changes(list []client) (changes []clientChange) {
-	since := time.Since(s.start)
+func (p *pendingPurge) changes(list []client) (changes []clientChange) {
+	since := time.Since(p.start)
 	for _, e := range list {
-		if left, ok := timeLeft(e, s.Purge, since); !ok {
+		if left, ok := timeLeft(e, p.Purge, since); !ok {
 			changes = append(changes, clientChange{old: e})
-		} else if s.Timeout != nil && s.Timeout.Timeout != e.timeout {
-			changes = append(changes, clientChange{e, &client{e.Element, s.Timeout.Timeout, left}})
+		} else if p.Timeout != nil && p.Timeout.Timeout != e.timeout {
+			changes = append(changes, clientChange{e, &client{e.Element, p.Timeout.Timeout, left}})
 		}
 	}
 	slices.SortFunc(changes, func(a, b clientChange) int { return cmp.Compare(a.old.left, b.old.left) })

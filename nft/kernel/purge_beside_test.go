@@ -24,6 +24,7 @@ const (
 )
 
 func newBesides(t testing.TB, clients int) *besides {
+	t.Helper()
 	n := newNetNS(t)
 	s := &besides{n: n, backend: open(t, n), builder: model.NewBuilder(model.Config{})}
 	manyService(s.builder, 1, besidesEndpoints, true)
