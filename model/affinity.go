@@ -6,9 +6,10 @@ import (
 	"slices"
 )
 
-// Memory is what session affinity remembers: the last endpoint of each client of a service
-// port, for each traffic policy that selects the endpoint. An endpoint that only one of the
-// policies selects changes nothing for the other, whose connections it can't serve.
+// Memory is what session affinity remembers: an endpoint of each client of a service port, for
+// each traffic policy. A client whose first endpoint is selected by both policies has it for both.
+// An endpoint that is remembered for a policy stays: a client that got it by one frontend, and
+// another one by a frontend with the other policy, goes on with both.
 //
 // The zero value remembers nothing. A Memory never changes. It has no clock, and is valid for
 // one snapshot: it does not notice that ServicePort.Affinity has passed, or that an endpoint
@@ -48,8 +49,9 @@ func (m Memory) After(d Decision, to Target) Memory {
 		next = map[visit]netip.AddrPort{}
 	}
 	for _, p := range TrafficPolicies {
-		if to.In(p) {
-			next[visit{d.Source, d.Port.Name, p}] = to.Addr
+		v := visit{d.Source, d.Port.Name, p}
+		if _, ok := next[v]; !ok && to.In(p) {
+			next[v] = to.Addr
 		}
 	}
 	return Memory{next}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sync/atomic"
 	"testing"
 
 	"github.com/vmapd/vmapd/model"
@@ -16,7 +17,7 @@ import (
 
 // agree makes random connections, one after the other, and compares decisions with simulated
 // outcomes. Each connection gets one of its targets, and the rules and the model remember it.
-func agree(t *testing.T, r *modeltest.Random, s *model.Snapshot, rulesets [len(model.Families)]*nft.Ruleset, connections int) {
+func agree(t *testing.T, r *modeltest.Random, s *model.Snapshot, rulesets [len(model.Families)]*nft.Ruleset, connections int, n *tally) {
 	t.Helper()
 	var sims [len(model.Families)]*nftsim.Simulator
 	for _, f := range model.Families {
@@ -46,12 +47,30 @@ func agree(t *testing.T, r *modeltest.Random, s *model.Snapshot, rulesets [len(m
 			continue
 		}
 		to := d.Targets[r.IntN(len(d.Targets))]
+		n.count(d, to)
 		memory = memory.After(d, to)
 		for _, name := range got.To[to.Addr].Remembered {
 			if err := sims[f].Remember(name, c.Source, to.Addr); err != nil {
 				t.Fatal(err)
 			}
 		}
+	}
+}
+
+// tally counts connections of rare kinds, without which agreement shows little.
+type tally struct {
+	cameBack, ownDestination, nodeAddr atomic.Int64
+}
+
+func (n *tally) count(d model.Decision, to model.Target) {
+	if len(d.Targets) < d.Port.Count(d.TrafficPolicy) {
+		n.cameBack.Add(1)
+	}
+	if to.Addr == d.Dest {
+		n.ownDestination.Add(1)
+	}
+	if a := d.Dest.Addr().String(); d.Frontend.Kind != model.NodePort && (a == modeltest.NodeIP4 || a == modeltest.NodeIP6) {
+		n.nodeAddr.Add(1)
 	}
 }
 
@@ -107,6 +126,17 @@ func counting(step int) nft.Options { return nft.Options{Counters: step%5 > 2} }
 
 func TestTheRulesDoWhatIsDecided(t *testing.T) {
 	const seeds, steps, connections = 60, 20, 40
+	var n tally
+	t.Cleanup(func() {
+		for what, count := range map[string]int64{
+			"of a client that came back": n.cameBack.Load(), "to an endpoint that was its destination": n.ownDestination.Load(),
+			"to an external address of the node": n.nodeAddr.Load(),
+		} {
+			if count < 20 {
+				t.Errorf("only %d connections %s", count, what)
+			}
+		}
+	})
 	for seed := range uint64(seeds) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			t.Parallel()
@@ -117,7 +147,7 @@ func TestTheRulesDoWhatIsDecided(t *testing.T) {
 				r.Steps(b, 1+r.IntN(6))
 				s := b.Snapshot()
 				have = compileAll(counting(step), s, &have)
-				agree(t, r, s, have, connections)
+				agree(t, r, s, have, connections, &n)
 			}
 		})
 	}
@@ -131,7 +161,7 @@ func FuzzDecide(f *testing.F) {
 		b := model.NewBuilder(configs[r.IntN(len(configs))])
 		r.Steps(b, 1+min(len(data), 4096)/24)
 		s := b.Snapshot()
-		agree(t, r, s, compileAll(counting(len(data)), s, nil), 16)
+		agree(t, r, s, compileAll(counting(len(data)), s, nil), 16, &tally{})
 	})
 }
 

@@ -45,12 +45,22 @@ func Sequence(r *Random, s *model.Snapshot, n int) []model.Connection {
 }
 
 // frontend picks a frontend of a service port, or nil if there is none. It prefers one that
-// forwards.
+// forwards and, now and then, one whose address and port are an endpoint's.
 func (r *Random) frontend(s *model.FamilySnapshot) (sp *model.ServicePort, fe *model.Frontend) {
 	ports := slices.Collect(s.ServicePorts())
 	ports = slices.DeleteFunc(ports, func(sp *model.ServicePort) bool { return len(sp.Frontends) == 0 })
 	if len(ports) == 0 {
 		return nil, nil
+	}
+	if r.IntN(8) == 0 {
+		for _, sp := range ports {
+			for i, fe := range sp.Frontends {
+				at := netip.AddrPortFrom(fe.VIP.Addr, fe.VIP.Port)
+				if slices.ContainsFunc(sp.Endpoints, func(e model.Endpoint) bool { return e.Addr == at }) {
+					return sp, &sp.Frontends[i]
+				}
+			}
+		}
 	}
 	for range 4 {
 		sp = pick(r, ports)

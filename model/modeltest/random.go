@@ -260,7 +260,7 @@ func (r *Random) port() model.Port {
 	return model.Port{
 		Name:     name,
 		Protocol: r.protocol(name),
-		Port:     r.number(80, 80, 443, 53, 30000, 30001, 8080),
+		Port:     r.number(80, 443, 53, 30000, 30001, 8080, 8081),
 		NodePort: pick(r, []int32{0, 0, 0, 30000, 30001, 30002, r.number(30003)}),
 	}
 }
@@ -401,7 +401,7 @@ func (r *Random) addr(prefix, zeros string, n int) string {
 // Service may be the node port of another, or an address of a pod, where the destination may
 // already be the endpoint.
 func (r *Random) shared() string {
-	return pick(r, []string{r.addr("10.0.0.", "", 4), r.addr("fd00:10::", "", 2)})
+	return pick(r, []string{NodeIP4, NodeIP4, NodeIP6, r.addr("10.0.0.", "", 4), r.addr("10.0.0.", "", 4), r.addr("fd00:10::", "", 2)})
 }
 
 func (r *Random) bad() bool { return r.IntN(32) == 31 }
@@ -418,10 +418,11 @@ func Pod(f model.Family, n int) netip.Addr {
 	return netip.AddrFrom16(b)
 }
 
-// Corpus is the seed corpus of fuzz targets that use Bytes.
+// Corpus is the seed corpus of fuzz targets that use Bytes. With the last three, FuzzDecide of
+// nftables and of IPVS make connections whose destination is one of the endpoints.
 func Corpus() [][]byte {
 	var all [][]byte
-	for seed := range uint64(10) {
+	for _, seed := range []uint64{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 781, 1438, 2132} {
 		data := make([]byte, 600)
 		r := rand.New(Seed(seed))
 		for i := range data {

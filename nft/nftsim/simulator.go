@@ -106,12 +106,14 @@ func load(f model.Family, sets []nft.Set, all []nft.Chain, elements iter.Seq2[st
 // kernel. Without it, each slot gets an equal share of every packet.
 func (s *Simulator) TakeTurns() { s.turns = map[*nft.Expr]uint32{} }
 
-// Remember records an endpoint for a client, as an earlier packet would have. It replaces the
-// endpoint that is recorded.
+// Remember records an endpoint for a client, as an earlier packet would have. If one is recorded,
+// it stays: "update" only renews the time of an element (nft_dynset_eval).
 func (s *Simulator) Remember(name string, client netip.Addr, endpoint netip.AddrPort) error {
 	key := string(nft.AppendAddr(nil, client))
 	if set := s.sets[name]; set != nil {
-		delete(set.elements, key)
+		if _, ok := set.elements[key]; ok {
+			return nil
+		}
 	}
 	return s.addElement(name, nft.Element{
 		Key:  key,
