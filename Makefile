@@ -18,7 +18,7 @@ endif
 # Tests with tens of thousands of clients, or with limits of milliseconds, are left out; of
 # packages that are mostly pure, only the named tests run.
 VMKERNEL   ?= linux-image-cloud-amd64
-VMTESTS    := nft/kernel=. 'cmd/vmapd=TestScenarios|ByIPVS|TestSwitching' legacy/iptables=TestThePrograms $(addsuffix =.,$(wildcard legacy/host))
+VMTESTS    := nft/kernel=. 'cmd/vmapd=TestScenarios|ByIPVS|TestSwitching|TestNeighbours' legacy/iptables=TestThePrograms $(addsuffix =.,$(wildcard legacy/host))
 VMSKIP     := TestSixtyThousandClientsArePurged|TestClientsTimeOutDuringAPurge|TestAClientWhoConnectsBetweenBatchAndPurge
 VMPACKAGES := dash,iproute2,ipset,iptables,ipvsadm,netbase,nftables,util-linux
 

@@ -89,7 +89,7 @@ func (r randomLab) service(name string, i int) modeltest.Service {
 
 func (r randomLab) slice(service string, f model.Family) modeltest.Slice {
 	s := modeltest.NewSlice(service+"-"+f.String(), modeltest.Name(service).Name).Typed(f.String()).
-		TCP("tcp", choose(r, int32(8080), 8081)).UDP("udp", choose(r, int32(8080), 8081))
+		TCP("tcp", choose(r, int32(8080), 8081)).UDP("udp", choose(r, int32(8080), 8081)).TCP("other", choose(r, int32(8080), 8081))
 	hints := r.IntN(3)
 	for i := range podCount {
 		if r.IntN(4) == 0 {

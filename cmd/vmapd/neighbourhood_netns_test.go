@@ -1,0 +1,283 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/legacy/host"
+	"github.com/vmapd/vmapd/legacy/iptables"
+	"github.com/vmapd/vmapd/legacy/ipvs"
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/nft/kernel"
+)
+
+var (
+	rounds     = flag.Int("rounds", 24, "the number of random neighbourhoods of TestNeighboursDoNotMeddle, of all backends together")
+	firstRound = flag.Int("first-round", 0, "the first of them; each number is another neighbourhood")
+)
+
+// applier is a backend in a node's namespace.
+type applier func(*model.Snapshot) error
+
+// planes are the backends that program a neighbourhood.
+var planes = []struct {
+	name string
+	open func(t *testing.T, node *lab.Namespace) applier
+}{
+	{"nftables", func(t *testing.T, node *lab.Namespace) applier {
+		t.Helper()
+		var b *kernel.Backend
+		inNode(t, node, func() (err error) {
+			b, err = kernel.Open(kernel.Options{})
+			return err
+		})
+		t.Cleanup(func() { _ = b.Close() })
+		return func(s *model.Snapshot) error { return b.Apply(t.Context(), s) }
+	}},
+	{"iptables-legacy", openIPTables("-legacy")},
+	{"nftables", nil}, // once more: the most used one
+	{"iptables-nft", openIPTables("-nft")},
+	{byIPVS, func(t *testing.T, node *lab.Namespace) applier {
+		t.Helper()
+		b := openIPVS(t, node, slog.New(slog.DiscardHandler))
+		return func(s *model.Snapshot) error { return node.Do(func() error { return b.Apply(t.Context(), s) }) }
+	}},
+}
+
+func openIPTables(variant string) func(*testing.T, *lab.Namespace) applier {
+	return func(t *testing.T, node *lab.Namespace) applier {
+		t.Helper()
+		var b *host.IPTables
+		inNode(t, node, func() (err error) {
+			b, err = host.OpenIPTables(iptables.Options{}, slog.New(slog.DiscardHandler), variant)
+			return err
+		})
+		return func(s *model.Snapshot) error { return node.Do(func() error { return b.Apply(t.Context(), s) }) }
+	}
+}
+
+func inNode(t *testing.T, ns *lab.Namespace, do func() error) {
+	t.Helper()
+	if err := ns.Do(do); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// neighbourhood is one round: a cluster, a foreign user of NAT, and connections one after the
+// other, each of which may decide about the next.
+type neighbourhood struct {
+	*plane
+	backend string
+	foreign foreignUser
+	memory  rememberedBy
+	history []string // the connections that got an endpoint
+}
+
+// TestNeighboursDoNotMeddle compares random connections with model.Memory.Decide: in clusters
+// whose Services share addresses, port numbers and pods, beside a foreign user of NAT, and for
+// clients that session affinity remembers.
+func TestNeighboursDoNotMeddle(t *testing.T) {
+	if err := lab.Available(); err != nil {
+		t.Skip(err)
+	}
+	var mu sync.Mutex
+	total := map[string]int{}
+	t.Run("rounds", func(t *testing.T) {
+		for round := *firstRound; round < *firstRound+*rounds; round++ {
+			which := planes[round%len(planes)]
+			if which.open == nil {
+				which.open = planes[0].open
+			}
+			t.Run(fmt.Sprintf("%d %s", round, which.name), func(t *testing.T) {
+				t.Parallel() // waiting for silence is a part of the time
+				if which.name == byIPVS {
+					needIPVS(t)
+				}
+				counted := playRound(t, round, which.name, which.open)
+				mu.Lock()
+				defer mu.Unlock()
+				total["rounds of "+which.name]++
+				for what, n := range counted {
+					total[what] += n
+				}
+			})
+		}
+	})
+	t.Logf("%v", total)
+	for _, what := range []string{"forwarded", "forwarded, came back", "forwarded, may stay at its destination", "taken by the host port"} {
+		if total[what] < *rounds/10 {
+			t.Errorf("only %d connections in %d rounds: %s", total[what], *rounds, what)
+		}
+	}
+}
+
+func playRound(t *testing.T, round int, name string, open func(*testing.T, *lab.Namespace) applier) map[string]int {
+	t.Helper()
+	const connections = 24
+	r := randomLab{rand.New(rand.NewPCG(uint64(round), 13))}
+	w, err := lab.New(t.Context(), lab.Config{Pods: neighbourPods})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := w.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	n := neighbourhood{plane: &plane{World: w}, backend: name, foreign: r.foreignUser()}
+	n.serveEverywhere(t)
+	n.builder = model.NewBuilder(r.config(round))
+	for _, o := range r.sharing() {
+		o.Set(n.builder)
+	}
+	s := n.builder.Snapshot()
+	if n.foreign.first {
+		n.foreign.setUp(t, w.Node)
+	}
+	if err := open(t, w.Node)(s); err != nil {
+		t.Fatal(err)
+	}
+	if !n.foreign.first {
+		n.foreign.setUp(t, w.Node)
+	}
+	clients, favourites, counted := r.clients(w), r.favourites(s), map[string]int{}
+	var wait sync.WaitGroup
+	defer wait.Wait()
+	for i := range connections {
+		from := choose(r, clients...)
+		c := r.visit(s, favourites, from, n.foreign)
+		d := n.memory.decide(s, c, name)
+		toItself := c.Dest.Addr() == c.Source && !c.Node || // does not leave the pod
+			n.foreign.takes(c) && from.from == n.Pods()[neighbourPods-1].Namespace // that program's hairpin
+		if impossible(d) || toItself || n.differs(s, d) {
+			continue
+		}
+		ask := func(timeout time.Duration) (lab.Answer, error) {
+			ctx, cancel := context.WithTimeout(t.Context(), timeout)
+			defer cancel()
+			return from.from.AskFrom(ctx, c.Source, c.Protocol.String(), c.Dest)
+		}
+		wrong := func(format string, args ...any) {
+			t.Errorf("connection %d: %+v, beside %v\ndecided: %v, reason %d, targets %v; %s\nbefore:\n%s", i+1, c, n.foreign, d.Verdict, d.Why, d.Targets, fmt.Sprintf(format, args...), strings.Join(n.history, "\n"))
+		}
+		counted[d.Verdict.String()]++
+		switch {
+		case n.foreign.takes(c):
+			counted["taken by the host port"]++
+			want := fmt.Sprintf("%s:8080", n.Pods()[neighbourPods-1].Name())
+			if a, err := ask(patience); err != nil || a.Pod != want {
+				wrong("got answer %+v, error %v; want %s by the host port", a, err, want)
+			}
+		case d.Verdict == model.Forwarded:
+			if slices.ContainsFunc(d.Targets, func(t model.Target) bool { return t.Addr == c.Dest }) {
+				counted["forwarded, may stay at its destination"]++
+			}
+			if len(d.Targets) == 1 && d.Port.Count(d.TrafficPolicy) > 1 {
+				counted["forwarded, came back"]++
+			}
+			a, err := ask(patience)
+			to, ok := n.target(d, a)
+			if err != nil || !ok {
+				wrong("got answer %+v, error %v", a, err)
+				return counted // what is remembered is unknown now
+			}
+			n.memory.note(d, to)
+			n.history = append(n.history, fmt.Sprintf("%v to %v/%v, %v, %v: %v", c.Source, c.Dest, c.Protocol, d.Port.Name, d.TrafficPolicy, to))
+		case d.Verdict == model.Rejected:
+			if a, err := ask(patience); err == nil || lab.FailureOf(err) != lab.Refused {
+				wrong("got answer %+v, error %v", a, err)
+			}
+		case d.Verdict == model.Dropped:
+			wait.Go(func() {
+				if a, err := ask(silence); err == nil || lab.FailureOf(err) != lab.Timeout {
+					wrong("got answer %+v, error %v", a, err)
+				}
+			})
+		}
+	}
+	return counted
+}
+
+// target returns the target that answered, if the source that it saw is right.
+func (n *neighbourhood) target(d model.Decision, a lab.Answer) (model.Target, bool) {
+	for _, to := range d.Targets {
+		if fmt.Sprintf("%s:%d", n.owner(to.Addr.Addr()), to.Addr.Port()) != a.Pod {
+			continue
+		}
+		want := d.Source
+		isPod := n.owner(to.Addr.Addr()) != n.Node.Name()
+		if to.SNAT.Masquerade() || isPod && n.foreign.masquerades(d.Source) {
+			want = netip.MustParseAddr([]string{lab.NodeIP4, lab.NodeIP6}[model.FamilyOf(d.Source)])
+		}
+		return to, a.Source.Addr() == want
+	}
+	return model.Target{}, false
+}
+
+// differs reports whether the backend is known to do otherwise.
+func (n *neighbourhood) differs(s *model.Snapshot, d model.Decision) bool {
+	return n.backend == byIPVS && slices.ContainsFunc(ipvs.Differences, func(difference ipvs.Difference) bool {
+		return difference.Concerns != nil && difference.Concerns(s.Family(model.FamilyOf(d.Dest.Addr())), d)
+	})
+}
+
+// rememberedBy is what session affinity knows, as the backends have it.
+type rememberedBy struct {
+	memory model.Memory
+	// IPVS: each frontend has a memory of its own; see ipvs.Differences.
+	byDest map[model.VIP]model.Memory
+	// iptables: all endpoints that a client got; see iptables.Differences.
+	clients map[visitor]bool
+}
+
+type visitor struct {
+	client   netip.Addr
+	port     model.ServicePortName
+	endpoint netip.AddrPort
+}
+
+func destOf(d model.Decision) model.VIP {
+	return model.VIP{Addr: d.Dest.Addr(), Protocol: d.Protocol, Port: d.Dest.Port()}
+}
+
+// decide returns the decision with the targets that a backend may choose.
+func (m *rememberedBy) decide(s *model.Snapshot, c model.Connection, backend string) model.Decision {
+	d := model.Decide(s, c)
+	if d.Verdict != model.Forwarded || d.Port.Affinity == 0 {
+		return d
+	}
+	switch backend {
+	case "nftables":
+		return m.memory.Decide(s, c)
+	case byIPVS:
+		if d.Why == model.HasEndpoints {
+			return m.byDest[destOf(d)].Decide(s, c)
+		}
+		return d
+	}
+	if back := slices.DeleteFunc(slices.Clone(d.Targets), func(t model.Target) bool {
+		return !m.clients[visitor{d.Source, d.Port.Name, t.Addr}]
+	}); len(back) > 0 {
+		d.Targets = back
+	}
+	return d
+}
+
+func (m *rememberedBy) note(d model.Decision, to model.Target) {
+	if m.clients == nil {
+		m.clients, m.byDest = map[visitor]bool{}, map[model.VIP]model.Memory{}
+	}
+	m.memory = m.memory.After(d, to)
+	m.byDest[destOf(d)] = m.byDest[destOf(d)].After(d, to)
+	m.clients[visitor{d.Source, d.Port.Name, to.Addr}] = true
+}
