@@ -95,7 +95,10 @@ func TestWithoutProc(t *testing.T) {
 }
 
 func TestTheRuntimesShare(t *testing.T) {
-	if got := (memlimit.Limit{Bytes: 96 << 20}).Runtime(); got < 80<<20 || got > 82<<20 {
-		t.Errorf("of 96 MiB the runtime has %d", got)
+	const mib = 1 << 20
+	for limit, want := range map[int64]int64{20 * mib: 10 * mib, 96 * mib: 72 * mib, 1000 * mib: 850 * mib} {
+		if got := (memlimit.Limit{Bytes: limit}).Runtime(); got < want || got > want+mib {
+			t.Errorf("of %d the runtime has %d, want %d", limit, got, want)
+		}
 	}
 }
