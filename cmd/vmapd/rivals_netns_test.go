@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -106,8 +107,13 @@ func TestAnIPSetThatCannotBeDestroyed(t *testing.T) {
 	}
 	t.Parallel()
 	c := startCluster(t, proxierRules()...)
-	for _, args := range []string{"create KUBE-CLUSTER-IP hash:ip,port", "create KUBE-LOOP-BACK hash:ip,port,ip", "create OTHERS list:set", "add OTHERS KUBE-CLUSTER-IP"} {
+	for _, args := range []string{"create KUBE-CLUSTER-IP hash:ip,port", "create KUBE-LOOP-BACK hash:ip,port,ip", "create OTHERS list:set", "add OTHERS KUBE-CLUSTER-IP", "create KUBE-SRC-2FAIIK2E4RIPMTGF hash:ip"} {
 		feed(t, c.Node, "", "ipset", strings.Fields(args)...)
+	}
+	// A set that only a rule of kube-proxy's uses can be destroyed soon after that one.
+	for _, variant := range []string{"nft", "legacy"} {
+		feed(t, c.Node, "*nat\n:KUBE-POSTROUTING - [0:0]\n:KUBE-LOAD-BALANCER - [0:0]\n-A POSTROUTING -j KUBE-POSTROUTING\n"+
+			"-A KUBE-POSTROUTING -m set --match-set KUBE-LOOP-BACK dst,dst,src -j MASQUERADE\nCOMMIT\n", "iptables-"+variant+"-restore")
 	}
 	p := c.start(t, "--kubeconfig", c.kubeconfig(), "--hostname-override", lab.NodeName)
 	p.waitFor(t, "msg=ready")
@@ -118,7 +124,7 @@ func TestAnIPSetThatCannotBeDestroyed(t *testing.T) {
 	if got := get(c.Node, nil, metricsURL+"/metrics").body; !strings.Contains(got, `vmapd_leftovers{kind="ipset",owner="kube-proxy"} 1`) || !strings.Contains(got, `vmapd_sync_failures_total{ip_family="IPv4"} 0`) {
 		t.Errorf("metrics:\n%s", got)
 	}
-	if got := strings.Fields(feed(t, c.Node, "", "ipset", "list", "-n")); fmt.Sprint(got) != "[KUBE-CLUSTER-IP OTHERS]" {
+	if got := strings.Fields(feed(t, c.Node, "", "ipset", "list", "-n")); fmt.Sprint(slices.Sorted(slices.Values(got))) != "[KUBE-CLUSTER-IP KUBE-SRC-2FAIIK2E4RIPMTGF OTHERS]" {
 		t.Errorf("ipsets left: %v", got)
 	}
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil || p.exit(t) != 0 {

@@ -20,6 +20,9 @@ const (
 	// lookInterval is the time between two looks for leftovers that came back. A look lists the
 	// names of chains, and reads the rules of iptables-legacy only if their number or size changed.
 	lookInterval = 5 * time.Second
+	// settleTime is the time for which leftovers must be there again before anything is done: where
+	// another proxy takes over the node, vmapd is about to end.
+	settleTime = 10 * time.Second
 	// Two removals within fightTime are the last for restTime: two proxies must not delete each
 	// other's rules for ever. While it rests, a look each restingLook is enough.
 	fightTime   = 10 * time.Minute
@@ -40,7 +43,8 @@ type sweeper struct {
 	mu      sync.Mutex     // held during removals and looks
 	pending []func() error // those that did not succeed yet
 	clean   bool           // the last removal left nothing
-	back    bool           // something came back since
+	since   time.Time      // since when something is back; zero: nothing is
+	back    bool           // something came back, and did not go again
 	tried   time.Time      // the last removal
 	looked  time.Time
 	removed [2]time.Time // the last removals that found something, the later one last
@@ -87,7 +91,7 @@ func (s *sweeper) applied(ctx context.Context) {
 }
 
 func (s *sweeper) sweep(ctx context.Context) {
-	s.tried, s.back = time.Now(), false
+	s.tried, s.since, s.back = time.Now(), time.Time{}, false
 	before, _ := s.find() // the same error comes after it
 	var errs []error
 	s.pending = slices.DeleteFunc(s.pending, func(remove func() error) bool {
@@ -161,7 +165,14 @@ func (s *sweeper) look(ctx context.Context) {
 		return
 	}
 	s.left.Store(&now)
-	s.back = now.String() != ""
+	switch {
+	case now.String() == "":
+		s.since, s.back = time.Time{}, false
+	case s.since.IsZero():
+		s.since = time.Now()
+	default:
+		s.back = time.Since(s.since) >= settleTime
+	}
 	if !s.back {
 		return
 	}

@@ -80,10 +80,17 @@ func TestTwoProxiesDoNotFight(t *testing.T) {
 		check("nothing came back", 1, 0, 0)
 
 		p.chains = 7
+		after(settleTime)
+		p.chains = 0
+		check("it came back for a moment", 1, 0, 0)
+		after(time.Minute)
+		p.chains = 7
+		after(settleTime)
+		check("it came back, and vmapd may be about to end", 1, 7, 0)
 		after(lookInterval)
 		check("it came back", 2, 0, 1)
 		p.chains = 7
-		after(lookInterval)
+		after(settleTime + lookInterval)
 		check("it came back again", 2, 7, 2)
 		if !strings.Contains(p.events[1], "leaves them alone") {
 			t.Errorf("the event does not tell: %s", p.events[1])

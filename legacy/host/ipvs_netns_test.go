@@ -26,7 +26,7 @@ import (
 // These tests need a kernel with IPVS; make test-ipvs has one.
 
 // enterNamespace gives the test a network namespace of its own: the thread ends with the test.
-func enterNamespace(t *testing.T) {
+func enterNamespace(t testing.TB) {
 	t.Helper()
 	runtime.LockOSThread()
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
@@ -61,7 +61,7 @@ func openIPVS(t *testing.T, o ipvs.Options) (*host.IPVS, *strings.Builder) {
 	return b, &log
 }
 
-func output(t *testing.T, name string, args ...string) string {
+func output(t testing.TB, name string, args ...string) string {
 	t.Helper()
 	out, err := exec.Command(name, args...).CombinedOutput()
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
@@ -187,10 +188,17 @@ func parseNet(s string) (netip.Prefix, error) {
 	return netip.PrefixFrom(a, a.BitLen()), err
 }
 
-// kubeProxySets is the beginning of the names of kube-proxy's sets.
-const kubeProxySets = "KUBE-"
+// kubeProxySets are the beginnings of the names of kube-proxy's sets, behind KUBE- or KUBE-6-. Others
+// have sets with names of that kind, too: kube-router's are KUBE-SRC-… and KUBE-DST-….
+var kubeProxySets = []string{
+	"LOOP-BACK", "CLUSTER-IP", "EXTERNAL-IP", "LOAD-BALANCER", "NODE-PORT", "HEALTH-CHECK-NODE-PORT", "IPVS-IPS",
+}
 
-func isKubeProxySet(name string) bool { return strings.HasPrefix(name, kubeProxySets) }
+func isKubeProxySet(name string) bool {
+	name, ok := strings.CutPrefix(name, "KUBE-")
+	name = strings.TrimPrefix(name, "6-")
+	return ok && slices.ContainsFunc(kubeProxySets, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
+}
 
 func isOurSet(name string) bool {
 	return strings.HasPrefix(name, "VMAPD-") || strings.HasPrefix(name, "VMAPD6-")
@@ -204,11 +212,24 @@ func removeSets(theirs func(name string) bool) error {
 		if !theirs(name) {
 			continue
 		}
-		if err := netlink.IpsetDestroy(name); err != nil {
+		if err := destroySet(name); err != nil {
 			errs = append(errs, fmt.Errorf("destroy %s: %w", name, err))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// destroySet destroys a set. The kernel ends a rule of nftables some time after its removal, and
+// until then the rule's set is in use.
+func destroySet(name string) error {
+	const pause, attempts = 20 * time.Millisecond, 50
+	for i := 0; ; i++ {
+		err := netlink.IpsetDestroy(name)
+		if !errors.Is(err, nl.IPSetError(nl.IPSET_ERR_BUSY)) || i == attempts {
+			return err
+		}
+		time.Sleep(pause)
+	}
 }
 
 // listSets returns the names of all sets. The library's own request is one for all entries, too.

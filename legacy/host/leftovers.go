@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/vmapd/vmapd/legacy/iptables"
 	"github.com/vmapd/vmapd/legacy/ipvs"
@@ -134,7 +133,7 @@ func (d *Finder) findIPVS(found map[Leftover]int) error {
 	names, err := listSets()
 	for _, name := range names {
 		switch {
-		case strings.HasPrefix(name, kubeProxySets):
+		case isKubeProxySet(name):
 			found[Leftover{OwnerKubeProxy, KindSet}]++
 		case isOurSet(name) && !d.RunsIPVS:
 			found[Leftover{OwnerVmapd, KindSet}]++

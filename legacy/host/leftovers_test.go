@@ -40,3 +40,14 @@ func TestWhoseAChainIs(t *testing.T) {
 		t.Errorf("of the other variant: %v", got)
 	}
 }
+
+func TestWhoseASetIs(t *testing.T) {
+	for name, want := range map[string]bool{
+		"KUBE-CLUSTER-IP": true, "KUBE-6-LOOP-BACK": true, "KUBE-6-LOAD-BALANCER-SOURCE-CID": true, "KUBE-NODE-PORT-LOCAL-SCTP-HASH": true,
+		"KUBE-SRC-2FAIIK2E4RIPMTGF": false, "KUBE-DST-5GKXTZMSDIAPFRHN": false, "KUBE-": false, "CLUSTER-IP": false, "VMAPD-SERVICES": false,
+	} {
+		if got := isKubeProxySet(name); got != want {
+			t.Errorf("%s is kube-proxy's: %v, want %v", name, got, want)
+		}
+	}
+}

@@ -15,7 +15,7 @@ import (
 var remover = host.Remover{NFTChains: kernel.IPTablesChains, RemoveNFTChains: kernel.RemoveIPTablesChains}
 
 // feed runs iptables-restore of a variant with rules.
-func feed(t *testing.T, program, rules string) {
+func feed(t testing.TB, program, rules string) {
 	t.Helper()
 	cmd := exec.Command(program+"-restore", "-c")
 	cmd.Stdin = strings.NewReader(rules + "\n")
@@ -135,5 +135,32 @@ func TestALargeTableOfALegacyProxyIsRefused(t *testing.T) {
 	}
 	if got := listed(t, "iptables-legacy", "nat"); strings.Contains(got, "KUBE") {
 		t.Errorf("left:\n%.500s", got)
+	}
+}
+
+// A look for leftovers that came back happens every few seconds. Of a proxy that uses
+// iptables-legacy, the rules are read once.
+func BenchmarkFind(b *testing.B) {
+	const rules = 20_000
+	for name, leave := range map[string]func(){
+		"nothing": func() {},
+		"legacy": func() {
+			feed(b, "iptables-legacy", "*nat\n:KUBE-SERVICES - [0:0]\n"+strings.Repeat("-A KUBE-SERVICES -p tcp -m comment --comment \"one of many\" -j RETURN\n", rules)+"COMMIT")
+		},
+		"nft": func() {
+			feed(b, "iptables-nft", "*nat\n:KUBE-SERVICES - [0:0]\n-A OUTPUT -j KUBE-SERVICES\nCOMMIT")
+			feed(b, "ip6tables-nft", "*nat\n:KUBE-SERVICES - [0:0]\n-A OUTPUT -j KUBE-SERVICES\nCOMMIT")
+		},
+	} {
+		b.Run(name, func(b *testing.B) {
+			enterNamespace(b)
+			leave()
+			finder := host.Finder{Remover: remover}
+			for b.Loop() {
+				if _, err := finder.Find(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }
