@@ -22,9 +22,12 @@ With --keep-kube-proxy, it removes only what vmapd left, for a node on which kub
 runs again: otherwise, vmapd's rules would keep sending connections to former endpoints.
 If the dummy device of kube-proxy's IPVS mode exists, the virtual servers stay, too.
 
-It needs CAP_NET_ADMIN. Stop the daemon first: while it runs, it owns the tables (from
-Linux 6.9 on), or would create everything again. Established connections continue; new
-connections to Services fail.`
+It needs CAP_NET_ADMIN, and runs no program. If something is left at the end, it names
+the objects, and the exit code is 1.
+
+Stop the daemon first: while it runs, it owns the tables (from Linux 6.9 on), or would
+create everything again. Established connections continue; new connections to Services
+fail.`
 
 func newCleanupCommand() *cobra.Command {
 	var flags config.Flags
