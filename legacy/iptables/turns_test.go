@@ -2,7 +2,6 @@ package iptables_test
 
 import (
 	"fmt"
-	"maps"
 	"net/netip"
 	"testing"
 
@@ -24,7 +23,7 @@ func TestServicesTakeTurnsForThemselves(t *testing.T) {
 				if err == nil && len(o.To) != 1 {
 					err = fmt.Errorf("%v goes to %v", c.Dest, o.To)
 				}
-				for to := range maps.Keys(o.To) {
+				for to := range o.To {
 					return to, err
 				}
 				return netip.AddrPort{}, err

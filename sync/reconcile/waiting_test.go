@@ -9,16 +9,16 @@ import (
 	"time"
 )
 
-type waits struct{}
+type waitError struct{}
 
-func (waits) Error() string { return "somebody else has it" }
-func (waits) Waiting()      {}
+func (waitError) Error() string { return "somebody else has it" }
+func (waitError) Waiting()      {}
 
 // However long another process has owned the rules, the loop sees its end within a second or so, and
 // does not fill the log.
 func TestWaitingForAnotherProcessIsTriedOften(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := &fakeBackend{err: fmt.Errorf("IPv4: %w", errors.Join(errors.New("x"), waits{}))}
+		b := &fakeBackend{err: fmt.Errorf("IPv4: %w", errors.Join(errors.New("x"), waitError{}))}
 		_, log := start(t, 0, b, withoutFaults)
 		for range 10 {
 			time.Sleep(time.Minute)
