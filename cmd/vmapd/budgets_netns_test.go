@@ -1,0 +1,301 @@
+package main
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/sync/events"
+)
+
+// What a hostile Service may cost: the wait for a change of another Service, and the memory of
+// the process.
+const (
+	maxWait   = time.Second
+	maxMemory = 100 << 20
+)
+
+// A hostile Service must cost others neither time nor memory, whatever it multiplies: while it is
+// made, while it changes, and while it is deleted. Of three waits the median counts, since other
+// processes of this machine take time, too.
+func TestAHostileServiceCostsOthersLittle(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		budget string // that it exceeds
+		tools  hostileTools
+	}{
+		{"elements", "entries", hostileTools{addresses: 5_000, ports: 1, endpoints: 1_000}},
+		{"problems", "problems", hostileTools{addresses: 5_000, ports: 10, endpoints: 1, twin: true}},
+		{"source-ranges", "sourceRanges", hostileTools{ingresses: 1, ports: 3, endpoints: 1, ranges: 20_000}},
+		{"source-ranges-within", "", hostileTools{ingresses: 1, ports: 1, endpoints: 1, ranges: 4_000}},
+		{"ports", "ports", hostileTools{ports: 10_000, endpoints: 10}},
+		{"addresses", "frontends", hostileTools{addresses: 60_000, ports: 1, endpoints: 1}},
+		{"dual-stack", "entries", hostileTools{addresses: 5_000, ports: 1, endpoints: 1_000, dualStack: true}},
+		{"endpoints", "endpoints", hostileTools{ports: 1, endpoints: 50_000}},
+		{"affinity", "ports", hostileTools{ports: 5_000, endpoints: 2, affinity: true}},
+		{"annotation", "", hostileTools{ports: 1, endpoints: 1, annotation: 250_000}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := startCluster(t, proxierRules()...)
+			c.api.Set(node())
+			p := c.start(t, "--hostname-override=node-1", "--kubeconfig", c.kubeconfig(), "--oom-score-adj", "0")
+			p.waitFor(t, "msg=ready")
+			v := victim{apiCluster: c, process: p}
+			v.change(t)
+			before := v.usage(t)
+			h := tt.tools.service()
+			t.Logf("without it: %v", v.change(t))
+
+			var made, changed, deleted []time.Duration
+			for range 3 {
+				for _, s := range h.objects() {
+					c.api.Set(s)
+				}
+				made = append(made, v.change(t))
+				if tt.budget != "" {
+					v.wantOverBudget(t, tt.budget)
+				}
+				for range 3 {
+					h.touch()
+					c.api.Set(h.service)
+					c.api.Set(h.slices[0])
+					changed = append(changed, v.change(t))
+				}
+				for _, s := range h.objects() {
+					c.api.Delete(s)
+				}
+				deleted = append(deleted, v.change(t))
+			}
+			after := v.usage(t)
+			t.Logf("another Service waits %v while it is made, %v while it changes, %v while it is deleted", made, changed, deleted)
+			t.Logf("%v of processor, %d MB of memory at most (%d MB before), %d bytes of log",
+				after.processor-before.processor, after.peak>>20, before.peak>>20, len(p.log.String()))
+			for when, list := range map[string][]time.Duration{"made": made, "changed": changed, "deleted": deleted} {
+				if got := median(list); got > maxWait {
+					t.Errorf("while it is %s, another Service waits %v, want less than %v", when, got, maxWait)
+				}
+			}
+			if got := after.peak - before.peak; got > maxMemory {
+				t.Errorf("it costs %d MB of memory, want less than %d", got>>20, maxMemory>>20)
+			}
+			if got := len(p.log.String()); got > maxLog {
+				t.Errorf("it makes %d bytes of log, want less than %d", got, maxLog)
+			}
+		})
+	}
+}
+
+// maxLog is for the start and 15 rounds.
+const maxLog = 100_000
+
+func median(list []time.Duration) time.Duration {
+	list = slices.Sorted(slices.Values(list))
+	return list[len(list)/2]
+}
+
+// victim is a Service in a cluster with a hostile one.
+type victim struct {
+	*apiCluster
+	*process
+	changes int
+}
+
+// change gives the Service another port and moves it to another pod, and returns the time until
+// the pod answers there. By then, all changes before have been programmed: the daemon watches
+// Services and slices one by one, each in its order.
+func (v *victim) change(t *testing.T) time.Duration {
+	t.Helper()
+	v.changes++
+	pod, vip := byte(2+v.changes%2), netip.AddrPortFrom(netip.MustParseAddr("172.30.0.77"), uint16(1000+v.changes))
+	service := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "victim"},
+		Spec: corev1.ServiceSpec{
+			ClusterIP: vip.Addr().String(), ClusterIPs: []string{vip.Addr().String()},
+			Ports: []corev1.ServicePort{{Name: "tcp", Protocol: corev1.ProtocolTCP, Port: int32(vip.Port())}},
+		},
+	}
+	slice := webSlice(pod)
+	slice.Name, slice.Labels = "victim", map[string]string{discoveryv1.LabelServiceName: "victim"}
+	want := fmt.Sprintf("pod-%d", pod-1)
+	start := time.Now()
+	v.api.Set(service)
+	v.api.Set(slice)
+	for {
+		if a, err := v.Client.Ask(t.Context(), "tcp", vip); err == nil && a.Pod == want {
+			return time.Since(start).Round(time.Millisecond)
+		}
+		if time.Since(start) > time.Minute {
+			t.Fatal("another Service's change is not programmed after a minute")
+		}
+	}
+}
+
+// wantOverBudget checks that the hostile Service shows in the metrics and has an event.
+func (v *victim) wantOverBudget(t *testing.T, budget string) {
+	t.Helper()
+	v.wantEvent(t, events.ReasonOverBudget, "Service", "hostile", "more")
+	eventually(t, func() string {
+		if got, _ := value(v.scrape(t), "vmapd_objects_over_budget", "budget="+budget); got < 1 {
+			return fmt.Sprintf("%v objects over the budget %s, want one at least", got, budget)
+		}
+		return ""
+	})
+}
+
+type usage struct {
+	processor time.Duration
+	peak      int // bytes
+}
+
+// usage reads the processor time and the peak of the memory of the process.
+func (v *victim) usage(t *testing.T) usage {
+	t.Helper()
+	read := func(file string) string {
+		text, err := os.ReadFile(path.Join("/proc", v.pid(), file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	number := func(text string) int {
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	// utime is field 14 and stime 15, in hundredths of a second (proc_pid_stat(5)).
+	_, stat, _ := strings.Cut(read("stat"), ") ")
+	fields := strings.Fields(stat)
+	u := usage{processor: time.Duration(number(fields[14-3])+number(fields[15-3])) * 10 * time.Millisecond}
+	_, peak, _ := strings.Cut(read("status"), "VmHWM:")
+	u.peak = number(strings.Fields(peak)[0]) << 10
+	return u
+}
+
+// hostileTools are the numbers of the parts of a hostile Service.
+type hostileTools struct {
+	addresses, ingresses, ports, endpoints, ranges int
+
+	twin       bool // an older Service has the same addresses
+	affinity   bool
+	dualStack  bool
+	annotation int // length of the annotation's value
+}
+
+// hostileService is a hostile Service with its slices.
+type hostileService struct {
+	hostileTools
+	service *corev1.Service
+	twin    *corev1.Service
+	slices  []*discoveryv1.EndpointSlice
+	version int
+}
+
+func (h *hostileService) objects() []runtime.Object {
+	list := []runtime.Object{h.service}
+	for _, s := range h.slices {
+		list = append(list, s)
+	}
+	if h.twin != nil {
+		list = append(list, h.twin)
+	}
+	return list
+}
+
+// touch changes the Service and its first endpoint.
+func (h *hostileService) touch() {
+	h.version++
+	h.service = h.service.DeepCopy()
+	switch {
+	case h.annotation > 0:
+		h.service.Annotations = map[string]string{model.AnnotationAlgorithm: strings.Repeat("a", h.annotation+h.version)}
+	case h.affinity:
+		h.service.Spec.SessionAffinity = []corev1.ServiceAffinity{corev1.ServiceAffinityClientIP, corev1.ServiceAffinityNone}[h.version%2]
+	default: // it changes every verdict
+		h.service.Annotations = map[string]string{model.AnnotationAlgorithm: []string{"random", "round-robin"}[h.version%2]}
+	}
+	h.slices[0] = h.slices[0].DeepCopy()
+	h.slices[0].Endpoints[0].Addresses = []string{fmt.Sprintf("10.200.0.%d", h.version%250+1)}
+}
+
+func (o hostileTools) service() *hostileService {
+	address := func(net byte, i int) string {
+		return netip.AddrFrom4([4]byte{net, byte(i >> 16), byte(i >> 8), byte(i)}).String()
+	}
+	h := &hostileService{hostileTools: o, service: &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: "hostile", CreationTimestamp: metav1.Unix(2e9, 0)},
+		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, ClusterIP: "172.30.9.9", ClusterIPs: []string{"172.30.9.9"}},
+	}}
+	spec := &h.service.Spec
+	for i := range o.addresses {
+		spec.ExternalIPs = append(spec.ExternalIPs, address(20, i+1))
+	}
+	for i := range o.ingresses {
+		h.service.Status.LoadBalancer.Ingress = append(h.service.Status.LoadBalancer.Ingress, corev1.LoadBalancerIngress{IP: address(30, i+1)})
+	}
+	for i := range o.ranges {
+		spec.LoadBalancerSourceRanges = append(spec.LoadBalancerSourceRanges, address(40, 2*i+2)+"/32")
+	}
+	if o.annotation > 0 {
+		h.service.Annotations = map[string]string{model.AnnotationAlgorithm: strings.Repeat("a", o.annotation)}
+	}
+	if o.affinity {
+		spec.SessionAffinity = corev1.ServiceAffinityClientIP
+	}
+	var ports []discoveryv1.EndpointPort
+	for i := range o.ports {
+		name := fmt.Sprintf("p%d", i)
+		spec.Ports = append(spec.Ports, corev1.ServicePort{Name: name, Protocol: corev1.ProtocolTCP, Port: int32(i + 1)})
+		ports = append(ports, discoveryv1.EndpointPort{Name: &name, Protocol: new(corev1.ProtocolTCP), Port: new(int32(i + 1))})
+	}
+	const perSlice = 1_000 // the API's maximum
+	for first := 0; first < o.endpoints; first += perSlice {
+		s := &discoveryv1.EndpointSlice{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: "tenant", Name: fmt.Sprintf("hostile-%d", first), Labels: map[string]string{discoveryv1.LabelServiceName: "hostile"},
+			},
+			AddressType: discoveryv1.AddressTypeIPv4, Ports: ports,
+		}
+		for i := range min(perSlice, o.endpoints-first) {
+			s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{
+				Addresses: []string{address(10, 1<<20+first+i)}, NodeName: new(lab.NodeName),
+				Conditions: discoveryv1.EndpointConditions{Ready: new(true)},
+			})
+		}
+		h.slices = append(h.slices, s)
+	}
+	if o.dualStack {
+		spec.ClusterIPs = append(spec.ClusterIPs, "fd00:172:30::909")
+		for _, ip := range slices.Clone(spec.ExternalIPs) {
+			spec.ExternalIPs = append(spec.ExternalIPs, "fd00:20::"+strings.ReplaceAll(ip, ".", ":"))
+		}
+		for _, s := range slices.Clone(h.slices) {
+			six := s.DeepCopy()
+			six.Name, six.AddressType = s.Name+"-ipv6", discoveryv1.AddressTypeIPv6
+			for i := range six.Endpoints {
+				six.Endpoints[i].Addresses[0] = "fd00:10::" + strings.ReplaceAll(six.Endpoints[i].Addresses[0], ".", ":")
+			}
+			h.slices = append(h.slices, six)
+		}
+	}
+	if o.twin {
+		h.twin = h.service.DeepCopy()
+		h.twin.Name, h.twin.CreationTimestamp = "first", metav1.Unix(1e9, 0)
+		h.twin.Spec.ClusterIP, h.twin.Spec.ClusterIPs = "172.30.9.8", []string{"172.30.9.8"}
+	}
+	return h
+}
