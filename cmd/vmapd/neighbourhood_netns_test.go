@@ -18,6 +18,7 @@ import (
 	"github.com/vmapd/vmapd/legacy/iptables"
 	"github.com/vmapd/vmapd/legacy/ipvs"
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/modeltest"
 	"github.com/vmapd/vmapd/nft/kernel"
 )
 
@@ -138,6 +139,9 @@ func playRound(t *testing.T, round int, name string, open func(*testing.T, *lab.
 	n.serveEverywhere(t)
 	n.builder = model.NewBuilder(r.config(round))
 	for _, o := range r.sharing() {
+		if service, ok := o.(modeltest.Service); ok && name == byIPVS {
+			o = withoutPods(service)
+		}
 		o.Set(n.builder)
 	}
 	s := n.builder.Snapshot()
@@ -206,6 +210,15 @@ func playRound(t *testing.T, round int, name string, open func(*testing.T, *lab.
 		}
 	}
 	return counted
+}
+
+// withoutPods leaves out external addresses that are pods': IPVS takes them for the node, which
+// then even masquerades with them in IPv6 (see ipvs.Differences).
+func withoutPods(s modeltest.Service) modeltest.Service {
+	isPod := func(a string) bool { return strings.HasPrefix(a, "10.") || strings.HasPrefix(a, "fd00:10:") }
+	s.ExternalIPs = slices.DeleteFunc(slices.Clone(s.ExternalIPs), isPod)
+	s.Ingress = slices.DeleteFunc(slices.Clone(s.Ingress), func(i model.Ingress) bool { return isPod(i.IP) })
+	return s
 }
 
 // target returns the target that answered, if the source that it saw is right.
