@@ -1,6 +1,9 @@
 package model
 
-import "math/bits"
+import (
+	"math/bits"
+	"slices"
+)
 
 // Budgets limit the cost of one Service, which shares the process and the kernel's tables with
 // all others. A field that is 0 has its default.
@@ -181,10 +184,8 @@ func (s *keySet[K]) add(k K) bool {
 }
 
 func (s *keySet[K]) has(k K) bool {
-	for _, other := range s.few[:s.n] {
-		if other == k {
-			return true
-		}
+	if slices.Contains(s.few[:s.n], k) {
+		return true
 	}
 	_, ok := s.many[k]
 	return ok

@@ -44,33 +44,40 @@ func TestBudgets(t *testing.T) {
 		problems []string
 	}{
 		{
-			"all within", []modeltest.Object{external(web, 3), slice("a", 1, 6)},
-			map[string]string{"p1": "172.30.0.41 20.0.0.1 20.0.0.2 20.0.0.3: 6"}, nil,
+			"all within",
+			[]modeltest.Object{external(web, 3), slice("a", 1, 6)},
+			map[string]string{"p1": "172.30.0.41 20.0.0.1 20.0.0.2 20.0.0.3: 6"},
+			nil,
 		},
 		{
-			"ports", []modeltest.Object{ports3.TCP("p4", 84).TCP("p5", 85), slice("a", 1, 1)},
+			"ports",
+			[]modeltest.Object{ports3.TCP("p4", 84).TCP("p5", 85), slice("a", 1, 1)},
 			map[string]string{"p1": "172.30.0.41: 1", "p2": "172.30.0.41: 1", "p3": "172.30.0.41: 1"},
 			[]string{"spec.ports[3]: more than 3 ports: this one and those after it are not served"},
 		},
 		{
-			"frontends: load balancers first", []modeltest.Object{external(ports3.NodePort(30000), 9).LoadBalancer("30.0.0.1"), slice("a", 1, 1)},
+			"frontends: load balancers first",
+			[]modeltest.Object{external(ports3.NodePort(30000), 9).LoadBalancer("30.0.0.1"), slice("a", 1, 1)},
 			map[string]string{
 				"p1": "172.30.0.41 30.0.0.1 20.0.0.1: 1", "p2": "172.30.0.41 30.0.0.1 20.0.0.1: 1", "p3": "172.30.0.41 30.0.0.1 20.0.0.1 node port: 1",
 			},
 			[]string{"spec.externalIPs[1]: more than 12 frontends (addresses times ports): this address and those after it are not served"},
 		},
 		{
-			"endpoints: whole slices, by name", []modeltest.Object{web, slice("c", 7, 1), slice("b", 4, 3), slice("a", 1, 3)},
+			"endpoints: whole slices, by name",
+			[]modeltest.Object{web, slice("c", 7, 1), slice("b", 4, 3), slice("a", 1, 3)},
 			map[string]string{"p1": "172.30.0.41: 6"},
 			[]string{"more than 6 IPv4 endpoints: those of EndpointSlice c, and of further ones by name, are not served"},
 		},
 		{
-			"entries: addresses", []modeltest.Object{external(web.NodePort(30000), 9).LoadBalancer("30.0.0.1"), slice("a", 1, 5)},
+			"entries: addresses",
+			[]modeltest.Object{external(web.NodePort(30000), 9).LoadBalancer("30.0.0.1"), slice("a", 1, 5)},
 			map[string]string{"p1": "172.30.0.41 30.0.0.1 20.0.0.1 node port: 5"},
 			[]string{"spec.externalIPs: more than 24 entries (IPv4 frontends times endpoints): external IP 20.0.0.2 and those after it are not served"},
 		},
 		{
-			"entries: ports", []modeltest.Object{external(web.NodePort(30000).TCP("p2", 82).NodePort(30001).TCP("p3", 83).NodePort(30002), 1), slice("a", 1, 5)},
+			"entries: ports",
+			[]modeltest.Object{external(web.NodePort(30000).TCP("p2", 82).NodePort(30001).TCP("p3", 83).NodePort(30002), 1), slice("a", 1, 5)},
 			map[string]string{"p1": "172.30.0.41 node port: 5", "p2": "172.30.0.41 node port: 5"},
 			[]string{
 				"spec.externalIPs: more than 24 entries (IPv4 frontends times endpoints): external IP 20.0.0.1 and those after it are not served",
@@ -78,13 +85,16 @@ func TestBudgets(t *testing.T) {
 			},
 		},
 		{
-			"source ranges: none is allowed", []modeltest.Object{web.TCP("p2", 82).LoadBalancer("30.0.0.1").Ranges("40.0.0.0/32", "40.0.0.2/32", "40.0.0.4/32"), slice("a", 1, 1)},
+			"source ranges: none is allowed",
+			[]modeltest.Object{web.TCP("p2", 82).LoadBalancer("30.0.0.1").Ranges("40.0.0.0/32", "40.0.0.2/32", "40.0.0.4/32"), slice("a", 1, 1)},
 			map[string]string{"p1": "172.30.0.41 30.0.0.1 from nowhere: 1", "p2": "172.30.0.41 30.0.0.1 from nowhere: 1"},
 			[]string{"spec.loadBalancerSourceRanges: more than 4 IPv4 source ranges times frontends of the load balancer: all connections to these are dropped"},
 		},
 		{
-			"source ranges without a load balancer", []modeltest.Object{web.Ranges("40.0.0.0/32", "40.0.0.2/32", "40.0.0.4/32", "40.0.0.6/32", "40.0.0.8/32"), slice("a", 1, 1)},
-			map[string]string{"p1": "172.30.0.41: 1"}, nil,
+			"source ranges without a load balancer",
+			[]modeltest.Object{web.Ranges("40.0.0.0/32", "40.0.0.2/32", "40.0.0.4/32", "40.0.0.6/32", "40.0.0.8/32"), slice("a", 1, 1)},
+			map[string]string{"p1": "172.30.0.41: 1"},
+			nil,
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -89,8 +89,13 @@ func (b Budgets) validate(path *field.Path) field.ErrorList {
 		name  string
 		value int32
 	}{
-		{"ports", b.Ports}, {"frontends", b.Frontends}, {"endpoints", b.Endpoints}, {"entries", b.Entries},
-		{"sourceRanges", b.SourceRanges}, {"counters", b.Counters}, {"problems", b.Problems},
+		{"ports", b.Ports},
+		{"frontends", b.Frontends},
+		{"endpoints", b.Endpoints},
+		{"entries", b.Entries},
+		{"sourceRanges", b.SourceRanges},
+		{"counters", b.Counters},
+		{"problems", b.Problems},
 	} {
 		errs = append(errs, between(path.Child(f.name), f.value, 1, math.MaxInt32)...)
 	}
