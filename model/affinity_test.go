@@ -35,8 +35,10 @@ func TestMemoryDecides(t *testing.T) {
 		{"an endpoint of both policies is remembered for both", []step{{client, external, here, "10.0.0.4"}, {client, cluster, "10.0.0.4", "10.0.0.4"}}},
 		{"an endpoint of one policy is of no use for the other", []step{{client, cluster, all, "10.0.0.3"}, {client, external, here, "10.0.0.2"}, {client, cluster, "10.0.0.3", "10.0.0.3"}, {client, external, "10.0.0.2", "10.0.0.2"}}},
 		{"a neighbour without affinity teaches nothing", []step{
-			{client, "192.168.0.2:30001", "10.0.0.3 10.0.0.9", "10.0.0.3"}, {client, cluster, all, "10.0.0.2"},
-			{client, "192.168.0.2:30001", "10.0.0.3 10.0.0.9", "10.0.0.9"}, {client, cluster, "10.0.0.2", "10.0.0.2"},
+			{client, "192.168.0.2:30001", "10.0.0.3 10.0.0.9", "10.0.0.3"},
+			{client, cluster, all, "10.0.0.2"},
+			{client, "192.168.0.2:30001", "10.0.0.3 10.0.0.9", "10.0.0.9"},
+			{client, cluster, "10.0.0.2", "10.0.0.2"},
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
