@@ -23,10 +23,10 @@ func TestWaitingForAnotherProcessIsTriedOften(t *testing.T) {
 		for range 10 {
 			time.Sleep(time.Minute)
 			synctest.Wait()
-			before := len(b.at)
+			before := b.rounds()
 			time.Sleep(2 * time.Second)
 			synctest.Wait()
-			if got := len(b.at) - before; got < 1 || got > 4 {
+			if got := b.rounds() - before; got < 1 || got > 4 {
 				t.Errorf("%d rounds in two seconds, want about 2", got)
 			}
 		}
