@@ -38,7 +38,8 @@ func clients(t *testing.T, node *lab.Namespace) map[string]map[netip.Addr]netip.
 	return all
 }
 
-// mustRememberOnly checks that nobody is sent to other pods than these.
+// mustRememberOnly checks that nobody is sent to other pods than these. Clients that packets noted
+// by the rules of before are forgotten beside Apply.
 func (p *plane) mustRememberOnly(t *testing.T, pods ...int) {
 	t.Helper()
 	allowed := map[netip.Addr]bool{}
@@ -47,18 +48,21 @@ func (p *plane) mustRememberOnly(t *testing.T, pods ...int) {
 			allowed[modeltest.Pod(f, n-1)] = true
 		}
 	}
-	found := 0
-	for name, m := range clients(t, p.Node) {
-		for client, pod := range m {
-			found++
-			if !allowed[pod] {
-				t.Errorf("%s: client %v is still sent to %v", name, client, pod)
+	eventually(t, func() (problem string) {
+		found := 0
+		for name, m := range clients(t, p.Node) {
+			for client, pod := range m {
+				found++
+				if !allowed[pod] {
+					problem = fmt.Sprintf("%s: client %v is still sent to %v", name, client, pod)
+				}
 			}
 		}
-	}
-	if found == 0 {
-		t.Error("nobody is remembered")
-	}
+		if found == 0 {
+			t.Fatal("nobody is remembered")
+		}
+		return problem
+	})
 }
 
 // asker makes connections that must be answered.

@@ -48,7 +48,9 @@ func startUnowned(t *testing.T, node *lab.Namespace) *unowned {
 		if backend.Owned() {
 			return errors.New("the tables are owned: nothing is tested")
 		}
-		plane := &dataplane{Backend: backend, nft: backend}
+		plane := &dataplane{Backend: backend, nft: backend, rivals: &rivals{}, sweep: &sweeper{
+			find: func() (found, error) { return found{}, nil },
+		}}
 		loop.Backend = plane
 		watching = watch(plane, loop)
 		return nil

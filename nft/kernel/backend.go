@@ -48,6 +48,8 @@ type Backend struct {
 	mu       sync.Mutex
 	families []*familyState
 	purger   purger
+	few      reader     // of forgetAtOnce
+	fewBusy  sync.Mutex // held while few reads a list
 }
 
 // familyState is the state of one family's table.
@@ -134,6 +136,7 @@ func Open(o Options) (*Backend, error) {
 // the next start.
 func (b *Backend) Close() error {
 	b.purger.close()
+	b.few.close()
 	return b.conn.close()
 }
 

@@ -211,8 +211,20 @@ func (c *conn) exchange(m *messages, each func(attrs []byte) error) error {
 	}
 }
 
-// errEnough ends the reading of a list. The connection must be closed then.
+// errEnough ends the reading of a list. The connection must be closed then, or drained.
 var errEnough = errors.New("enough is read")
+
+// drain reads the rest of a list, so that the connection can be used again.
+func (c *conn) drain() error {
+	for {
+		switch _, err := c.socket.Receive(c.answer); {
+		case errors.Is(err, unix.EAGAIN):
+			return nil
+		case err != nil && !errors.Is(err, unix.ENOBUFS):
+			return fmt.Errorf("receive: %w", err)
+		}
+	}
+}
 
 // read parses one datagram.
 func (c *conn) read(datagram []byte, each func(attrs []byte) error) error {

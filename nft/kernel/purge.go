@@ -36,6 +36,7 @@ const (
 
 // purger is the goroutine that purges maps.
 type purger struct {
+	reader  reader
 	running sync.WaitGroup
 	stop    context.CancelFunc // nil: it was not started
 	wake    chan struct{}      // of capacity 1
@@ -45,8 +46,9 @@ type purger struct {
 func (p *purger) close() {
 	if p.stop != nil {
 		p.stop()
-		p.running.Wait()
 	}
+	p.running.Wait()
+	p.reader.close()
 }
 
 // pendingPurge is a map to be purged after a batch that was not sent before start.
@@ -60,22 +62,65 @@ type pendingPurge struct {
 	failed time.Duration // how long it waits after the last failure
 }
 
+// reader is a connection that lists clients beside the connection that changes them. It lasts, as the
+// end of a connection waits until the kernel has freed the objects of the batches before
+// (nft_rcv_nl_event), for ten milliseconds and more in which no batch is taken.
+type reader struct {
+	conn *conn // nil: none yet
+}
+
+// open returns the connection.
+func (r *reader) open(d dialer) (*conn, error) {
+	if r.conn == nil {
+		c, err := d.dial()
+		if err != nil {
+			return nil, err
+		}
+		r.conn = c
+	}
+	return r.conn, nil
+}
+
+// close ends the connection, which may have the rest of a list.
+func (r *reader) close() {
+	if r.conn != nil {
+		_ = r.conn.close()
+		r.conn = nil
+	}
+}
+
 // forgetAtOnce adds to a batch the deletion of clients whose endpoint it takes away, if reading
 // them takes no longer than the batch may wait. Whatever fails here is left to purge.
 func (b *Backend) forgetAtOnce(st *familyState, batch *nft.Batch) {
 	ending := batch.Ending()
-	if len(ending) == 0 || len(ending) > mapsAtOnce {
+	if len(ending) == 0 || len(ending) > mapsAtOnce || !b.fewBusy.TryLock() {
 		return
 	}
-	reader, err := b.dialer.dial()
+	switch err := b.forgetFew(st.family, ending, batch); {
+	case errors.Is(err, errEnough):
+		b.purger.running.Go(func() {
+			defer b.fewBusy.Unlock()
+			if err := b.few.conn.drain(); err != nil {
+				b.few.close()
+			}
+		})
+		return
+	case err != nil:
+		b.few.close()
+	}
+	b.fewBusy.Unlock()
+}
+
+// forgetFew reads clients and adds their deletion to a batch. It returns errEnough if they are many.
+func (b *Backend) forgetFew(f model.Family, ending []nft.Purge, batch *nft.Batch) error {
+	c, err := b.few.open(b.dialer)
 	if err != nil {
-		return
+		return err
 	}
-	defer func() { _ = reader.close() }()
 	read := 0
 	for _, p := range ending {
 		var gone []nft.Element
-		err := reader.readClients(st.family, p.Map, func(list []client) error {
+		err := c.readClients(f, p.Map, func(list []client) error {
 			if read += len(list); read > clientsAtOnce {
 				return errEnough
 			}
@@ -88,12 +133,13 @@ func (b *Backend) forgetAtOnce(st *familyState, batch *nft.Batch) {
 			return nil
 		})
 		if err != nil {
-			return
+			return err
 		}
 		if len(gone) > 0 {
 			batch.Forget(p, gone)
 		}
 	}
+	return nil
 }
 
 // purge notes the maps that a batch asks to purge, and starts the goroutine for them.
@@ -197,14 +243,14 @@ func (b *Backend) purgeMaps(ctx context.Context, due []*pendingPurge) error {
 	}
 	const most = 10
 	var errs []error
-	var reader *conn
 	for _, p := range due {
 		if ctx.Err() != nil {
 			break
 		}
 		err := waited
-		if err == nil && reader == nil {
-			reader, err = b.dialer.dial()
+		var reader *conn
+		if err == nil {
+			reader, err = b.purger.reader.open(b.dialer)
 		}
 		if err == nil {
 			err = b.purgeMap(ctx, reader, p)
@@ -215,13 +261,7 @@ func (b *Backend) purgeMaps(ctx context.Context, due []*pendingPurge) error {
 		if len(errs) < most {
 			errs = append(errs, &model.FamilyError{Family: p.st.family, Err: fmt.Errorf("purge map %s: %w", p.Map, err)})
 		}
-		if reader != nil {
-			_ = reader.close() // it may have the rest of a list
-			reader = nil
-		}
-	}
-	if reader != nil {
-		_ = reader.close()
+		b.purger.reader.close()
 	}
 	return errors.Join(errs...)
 }
