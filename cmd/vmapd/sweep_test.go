@@ -51,6 +51,20 @@ func newProxied(t *testing.T) *proxied {
 	return p
 }
 
+// jam makes removals fail with an error.
+func (p *proxied) jam(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stuck = err
+}
+
+// put makes the other proxy have so many chains.
+func (p *proxied) put(chains int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.chains = chains
+}
+
 // after lets time pass.
 func after(d time.Duration) {
 	time.Sleep(d)
@@ -70,7 +84,7 @@ func TestTwoProxiesDoNotFight(t *testing.T) {
 				t.Errorf("%s (-want +got):\n%s%s", when, diff, strings.Join(p.events, "\n"))
 			}
 		}
-		p.chains = 7
+		p.put(7)
 		after(time.Minute)
 		check("before the first Apply nothing is touched", 0, 7, 0)
 		p.applied(t.Context())
@@ -79,17 +93,17 @@ func TestTwoProxiesDoNotFight(t *testing.T) {
 		p.applied(t.Context())
 		check("nothing came back", 1, 0, 0)
 
-		p.chains = 7
+		p.put(7)
 		after(settleTime)
-		p.chains = 0
+		p.put(0)
 		check("it came back for a moment", 1, 0, 0)
 		after(time.Minute)
-		p.chains = 7
+		p.put(7)
 		after(settleTime)
 		check("it came back, and vmapd may be about to end", 1, 7, 0)
 		after(lookInterval)
 		check("it came back", 2, 0, 1)
-		p.chains = 7
+		p.put(7)
 		after(settleTime + lookInterval)
 		check("it came back again", 2, 7, 2)
 		if !strings.Contains(p.events[1], "leaves them alone") {
@@ -117,7 +131,8 @@ func TestTwoProxiesDoNotFight(t *testing.T) {
 func TestLeftoversThatStay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newProxied(t)
-		p.chains, p.stuck = 7, errors.New("operation not permitted")
+		p.put(7)
+		p.jam(errors.New("operation not permitted"))
 		p.applied(t.Context())
 		after(10*leftoversRetry + time.Second)
 		if p.removals < 10 || len(p.events) != 1 || !strings.Contains(p.events[0], "7 × iptables-nft chain") || !strings.Contains(p.events[0], leftoversRemedy) {
@@ -126,7 +141,7 @@ func TestLeftoversThatStay(t *testing.T) {
 		if got := p.counts()[host.Leftover{Owner: host.OwnerKubeProxy, Kind: host.KindNFTChain}]; got != 7 {
 			t.Errorf("want 7 counted, got %d", got)
 		}
-		p.stuck = nil
+		p.jam(nil)
 		after(leftoversRetry + lookInterval)
 		if p.chains != 0 || len(p.rivals.current()) != 0 {
 			t.Errorf("%d chains, signs %q", p.chains, p.rivals.current())
