@@ -90,44 +90,16 @@ func TestWithoutPermissionForEventsAllElseWorks(t *testing.T) {
 func TestUDPSendersFollowThroughTheDaemon(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t, proxierRules()...)
-	const port = 9000
-	sinks := map[byte]*lab.Sink{}
-	for i, pod := range c.Pods() {
-		s, err := pod.Sink(port)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(s.Close)
-		sinks[byte(2+i)] = s
-	}
-	only := func(pod byte) {
-		s := webSlice(pod)
-		*s.Ports[1].Port = port
-		c.api.Set(s)
-	}
-	only(2)
+	s := newSender(t, c)
+	s.only(2)
 	p := c.start(t, "--kubeconfig", c.kubeconfig(), "--hostname-override", lab.NodeName)
 	p.waitFor(t, "msg=ready")
-	stream, err := c.Client.Stream("metric", netip.MustParseAddrPort(lab.ClientIP4+":20000"), webVIP, stepOfStream)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(stream.Close)
-	arrives := func(at byte) {
-		t.Helper()
-		before := sinks[at].Heard("metric")
-		eventually(t, func() string {
-			if sinks[at].Heard("metric") < before+10 {
-				return "what is sent to web does not arrive at its only endpoint"
-			}
-			return ""
-		})
-	}
-	arrives(2)
-	only(3)
-	arrives(3)
-	only(4)
-	arrives(4)
+	s.start(t)
+	s.arrives(t, 2)
+	s.only(3)
+	s.arrives(t, 3)
+	s.only(4)
+	s.arrives(t, 4)
 	eventually(t, func() string {
 		if n, _ := value(c.scrape(t), "kubeproxy_conntrack_reconciler_deleted_entries_total", "ip_family=IPv4"); n < 2 {
 			return "too few entries count as deleted"

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"net/netip"
 	"slices"
 	"testing"
 	"time"
@@ -44,48 +43,20 @@ func TestWhatIsSecondaryFailsNoRound(t *testing.T) {
 	feed(t, c.Node, "", "ipset", "create", "KUBE-CLUSTER-IP", "hash:ip,port")
 	feed(t, c.Node, "", "iptables-legacy", "-A", "INPUT", "-m", "set", "--match-set", "KUBE-CLUSTER-IP", "dst,dst", "-j", "ACCEPT")
 
-	const port = 9000
-	sinks := map[byte]*lab.Sink{}
-	for i, pod := range c.Pods() {
-		s, err := pod.Sink(port)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(s.Close)
-		sinks[byte(2+i)] = s
-	}
+	s := newSender(t, c)
 	web := c.service(t, "web")
 	web.Spec.ExternalTrafficPolicy, web.Spec.HealthCheckNodePort = corev1.ServiceExternalTrafficPolicyLocal, takenCheck
 	c.api.Set(web)
-	only := func(pod byte) {
-		s := webSlice(pod)
-		*s.Ports[1].Port = port
-		c.api.Set(s)
-	}
-	only(2)
+	s.only(2)
 	p := c.start(t, "--kubeconfig", c.kubeconfig(), "--hostname-override", lab.NodeName, "--nodeport-addresses", "primary,localhost")
 	p.waitFor(t, "msg=ready")
 	p.waitFor(t, "cannot listen on a node port on loopback")
 	p.waitFor(t, "cannot listen on health-check port")
 
-	stream, err := c.Client.Stream("metric", netip.MustParseAddrPort(lab.ClientIP4+":20000"), webVIP, stepOfStream)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(stream.Close)
-	arrives := func(at byte) {
-		t.Helper()
-		before := sinks[at].Heard("metric")
-		eventually(t, func() string {
-			if sinks[at].Heard("metric") < before+10 {
-				return "what is sent to web does not arrive at its only endpoint"
-			}
-			return ""
-		})
-	}
-	arrives(2)
-	only(3)
-	arrives(3)
+	s.start(t)
+	s.arrives(t, 2)
+	s.only(3)
+	s.arrives(t, 3)
 
 	const longerThanAChangeMayWait = 66 * time.Second
 	for begin := time.Now(); time.Since(begin) < longerThanAChangeMayWait; time.Sleep(time.Second) {
@@ -95,8 +66,8 @@ func TestWhatIsSecondaryFailsNoRound(t *testing.T) {
 			}
 		}
 	}
-	only(2)
-	arrives(2)
+	s.only(2)
+	s.arrives(t, 2)
 	c.ask(t, webNodePort)
 	web.Spec.HealthCheckNodePort = freeCheck
 	c.api.Set(web)
