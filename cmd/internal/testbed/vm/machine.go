@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/vmapd/vmapd/cmd/internal/testbed/debian"
 )
 
 var errTimeLimit = errors.New("time limit reached")
@@ -52,7 +54,7 @@ func (m machine) run(ctx context.Context, c cache, stdout io.Writer) (code int, 
 
 	limited, cancel := context.WithTimeout(ctx, m.timeout)
 	defer cancel()
-	qemu := command(limited, "qemu-system-x86_64",
+	qemu := debian.Command(limited, "qemu-system-x86_64",
 		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
 		"-accel", "tcg,thread=multi", "-cpu", "max,la57=off", // page tables of four levels are quicker to walk
 		"-smp", strconv.Itoa(m.cpus), "-m", strconv.Itoa(m.memory),

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/vmapd/vmapd/cmd/internal/testbed/debian"
 )
 
 const (
@@ -29,7 +31,7 @@ func main() {
 	case filepath.Base(os.Args[0]) == "modprobe":
 		os.Exit(modprobe(os.Args[1:], os.Stderr))
 	}
-	// A child is killed when the *thread* that started it ends (see command).
+	// A child is killed when the *thread* that started it ends (see debian.Command).
 	runtime.LockOSThread()
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
@@ -147,13 +149,13 @@ func (o *options) run(ctx context.Context, stdout, stderr io.Writer) (int, error
 			fmt.Fprintf(stderr, "vm: %5.1f s: %s\n", time.Since(start).Seconds(), what)
 		}
 	}
-	c := cache{o.cache}
+	c := cache{debian.Cache{Dir: o.cache}}
 	kernel, err := c.kernel(ctx, o.kernel)
 	if err != nil {
 		return 0, err
 	}
 	lap("kernel ready: " + kernel.image)
-	packages, err := c.packages(ctx, o.packages)
+	packages, err := c.Packages(ctx, o.packages)
 	if err != nil {
 		return 0, err
 	}
