@@ -135,7 +135,7 @@ func TestRealKernelReadOnlyAfterInitOnly(t *testing.T) {
 		n.quiet()
 
 		c.UDPTimeout = 12 * time.Second
-		c.MaxPerCore = 1 << 30 // more than any machine has
+		c.MaxPerCore, c.Min = 1, 1<<30 // more than any machine has
 		Apply(t.Context(), n.Options, c)
 		var got []string
 		for _, f := range n.failed {

@@ -2,7 +2,6 @@ package nodesetup
 
 import (
 	"fmt"
-	"math"
 	"strconv"
 	"time"
 )
@@ -28,8 +27,8 @@ const (
 // Conntrack is the configuration of connection tracking; the names are those of kube-proxy's
 // section conntrack. The zero value changes nothing.
 type Conntrack struct {
-	// The limit is MaxPerCore connections for each CPU, but at least Min. If MaxPerCore is 0
-	// or less, the limit stays, whatever Min is.
+	// The limit is MaxPerCore connections for each CPU, at most 1,048,576, but at least Min. If
+	// MaxPerCore is 0 or less, the limit stays, whatever Min is.
 	MaxPerCore, Min int32
 	// Timeouts after the last packet of a connection, rounded down to whole seconds, but to at
 	// least one. 0 or less keeps the kernel's timeout.
@@ -41,6 +40,11 @@ type Conntrack struct {
 	// does not change the kernel's setting.
 	TCPBeLiberal bool
 }
+
+// maxScaled bounds MaxPerCore times the CPUs, as in kube-proxy since 1.36: 300 CPUs would allow
+// 10 million connections. kube-proxy then ignores a Min above it. vmapd does not, because an
+// operator who sets a number expects it.
+const maxScaled = 1 << 20
 
 // Facts are the properties of the node that Plan depends on.
 type Facts struct {
@@ -95,8 +99,7 @@ func (c Conntrack) limit(cpus int) int64 {
 	if c.MaxPerCore <= 0 {
 		return 0
 	}
-	limit := max(int64(c.MaxPerCore)*int64(cpus), int64(c.Min))
-	return min(limit, math.MaxInt32) // the kernel's type
+	return max(min(int64(c.MaxPerCore)*int64(cpus), maxScaled), int64(c.Min))
 }
 
 type planner struct {
