@@ -34,17 +34,7 @@ func NewNamespace(name string) (*Namespace, error) {
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 			return &PrivilegeError{Step: "create network namespace " + name, Err: err}
 		}
-		var err error
-		if ns.file, err = os.Open(threadNamespace); err != nil {
-			return fmt.Errorf("open network namespace %s: %w", name, err)
-		}
-		if ns.conn, err = ns.file.SyscallConn(); err != nil {
-			return fmt.Errorf("use network namespace %s: %w", name, err)
-		}
-		if ns.handle, err = netlink.NewHandle(unix.NETLINK_ROUTE); err != nil {
-			return fmt.Errorf("open netlink in namespace %s: %w", name, err)
-		}
-		return nil
+		return ns.open()
 	})
 	if err == nil {
 		err = ns.Up("lo")
@@ -53,6 +43,42 @@ func NewNamespace(name string) (*Namespace, error) {
 		return nil, errors.Join(err, ns.Close())
 	}
 	return ns, nil
+}
+
+// OpenNamespace opens an existing namespace by a file such as /proc/PID/ns/net. Its name occurs
+// in errors only.
+func OpenNamespace(name, path string) (*Namespace, error) {
+	ns := &Namespace{name: name}
+	err := onThread(func() error {
+		fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return fmt.Errorf("open network namespace %s, %s: %w", name, path, err)
+		}
+		defer unix.Close(fd)
+		if err := unix.Setns(fd, unix.CLONE_NEWNET); err != nil {
+			return fmt.Errorf("enter network namespace %s: %w", name, err)
+		}
+		return ns.open()
+	})
+	if err != nil {
+		return nil, errors.Join(err, ns.Close())
+	}
+	return ns, nil
+}
+
+// open opens the namespace of this thread.
+func (ns *Namespace) open() error {
+	var err error
+	if ns.file, err = os.Open(threadNamespace); err != nil {
+		return fmt.Errorf("open network namespace %s: %w", ns.name, err)
+	}
+	if ns.conn, err = ns.file.SyscallConn(); err != nil {
+		return fmt.Errorf("use network namespace %s: %w", ns.name, err)
+	}
+	if ns.handle, err = netlink.NewHandle(unix.NETLINK_ROUTE); err != nil {
+		return fmt.Errorf("open netlink in namespace %s: %w", ns.name, err)
+	}
+	return nil
 }
 
 // Name returns the name given to NewNamespace.

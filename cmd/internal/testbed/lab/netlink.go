@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/vishvananda/netlink"
@@ -143,6 +144,41 @@ func (ns *Namespace) AddRoute(r Route) error {
 	})
 }
 
+// AddBridge adds a bridge without ports and sets it up.
+func (ns *Namespace) AddBridge(name string) error {
+	bridge := &netlink.Bridge{LinkAttrs: netlink.NewLinkAttrs()}
+	bridge.Name = name
+	err := ns.configure("add bridge "+name, "", func(h *netlink.Handle, _ netlink.Link) error { return h.LinkAdd(bridge) })
+	if err != nil {
+		return err
+	}
+	return ns.Up(name)
+}
+
+// AddPort makes a link a port of a bridge.
+func (ns *Namespace) AddPort(bridge, link string) error {
+	return ns.configure("add port to bridge "+bridge, link, func(h *netlink.Handle, l netlink.Link) error {
+		b, err := h.LinkByName(bridge)
+		if err != nil {
+			return err
+		}
+		return h.LinkSetMaster(l, b)
+	})
+}
+
+// RemoveRoutes deletes the routes of the main table that lead through one of the gateways.
+func (ns *Namespace) RemoveRoutes(via ...netip.Addr) error {
+	return ns.configure("remove routes", "", func(h *netlink.Handle, _ netlink.Link) error {
+		routes, err := h.RouteList(nil, netlink.FAMILY_ALL)
+		for _, r := range routes {
+			if gw, ok := netip.AddrFromSlice(r.Gw); ok && slices.Contains(via, gw.Unmap()) {
+				err = errors.Join(err, h.RouteDel(&r))
+			}
+		}
+		return err
+	})
+}
+
 // RemoveLink deletes a link with its addresses and routes, and its peer.
 func (ns *Namespace) RemoveLink(link string) error {
 	return ns.configure("remove link", link, func(h *netlink.Handle, l netlink.Link) error {
@@ -160,8 +196,8 @@ func (ns *Namespace) mac(link string) (net.HardwareAddr, error) {
 	return mac, err
 }
 
-// connect joins two namespaces by a pair of links and sets both up.
-func connect(a *Namespace, aLink string, b *Namespace, bLink string) error {
+// Connect joins two namespaces by a pair of links and sets both up.
+func Connect(a *Namespace, aLink string, b *Namespace, bLink string) error {
 	err := b.withFD(func(fd int) error {
 		veth := &netlink.Veth{LinkAttrs: netlink.NewLinkAttrs(), PeerName: bLink, PeerNamespace: netlink.NsFd(fd)}
 		veth.Name = aLink

@@ -109,7 +109,7 @@ func (w *World) AddPod(ctx context.Context, name string) (*Pod, error) {
 // plugins it gives the pod an address without a network, and a gateway that
 // only "onlink" makes reachable.
 func (w *World) joinPod(p *Pod) error {
-	if err := connect(w.Node, p.Link, p.Namespace, "eth0"); err != nil {
+	if err := Connect(w.Node, p.Link, p.Namespace, "eth0"); err != nil {
 		return err
 	}
 	for i, f := range families() {

@@ -149,7 +149,7 @@ func families() [2]family {
 // The two have addresses of different networks on one link, and routes that
 // say so: that leaves the node with one address per family, its primary one.
 func (w *World) joinClient() error {
-	if err := connect(w.Node, UplinkName, w.Client, "eth0"); err != nil {
+	if err := Connect(w.Node, UplinkName, w.Client, "eth0"); err != nil {
 		return err
 	}
 	var steps []func() error

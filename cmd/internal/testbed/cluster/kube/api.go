@@ -1,0 +1,101 @@
+package kube
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"os/exec"
+	"strings"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+)
+
+// Kubeconfig is the file with which the administrator uses the API server, from any space.
+func (c *Cluster) Kubeconfig() string { return c.path("pki", admin+".conf") }
+
+// Client returns a client with all rights. Each request fails if the cluster does not run.
+func (c *Cluster) Client() kubernetes.Interface {
+	client, err := c.rest()
+	if err != nil {
+		// Only a folder without a cluster has no kubeconfig.
+		return kubernetes.NewForConfigOrDie(&rest.Config{Dial: func(context.Context, string, string) (net.Conn, error) {
+			return nil, err
+		}})
+	}
+	return client
+}
+
+// RESTConfig returns the configuration of Client, whose connections begin in the space of the
+// control plane.
+func (c *Cluster) RESTConfig() (*rest.Config, error) {
+	conf, err := clientcmd.BuildConfigFromFlags("", c.Kubeconfig())
+	if err != nil {
+		return nil, fmt.Errorf("read the cluster's kubeconfig: %w", err)
+	}
+	conf.QPS, conf.Burst = -1, -1 // no limits
+	conf.Dial = func(ctx context.Context, network, address string) (conn net.Conn, err error) {
+		insideErr := c.inside(Control, func(ns *lab.Namespace) error {
+			return ns.Do(func() error {
+				conn, err = new(net.Dialer).DialContext(ctx, network, address)
+				return err
+			})
+		})
+		return conn, insideErr
+	}
+	return conf, nil
+}
+
+func (c *Cluster) rest() (kubernetes.Interface, error) {
+	conf, err := c.RESTConfig()
+	if err != nil {
+		return nil, err
+	}
+	client, err := kubernetes.NewForConfig(conf)
+	if err != nil {
+		return nil, fmt.Errorf("make a client of the API server: %w", err)
+	}
+	return client, nil
+}
+
+// Kubectl runs kubectl as administrator and returns its standard output. Standard error is in the
+// error.
+func (c *Cluster) Kubectl(ctx context.Context, args ...string) (string, error) {
+	return c.kubectl(ctx, "", args)
+}
+
+// Apply creates or changes the objects of a manifest.
+func (c *Cluster) Apply(ctx context.Context, manifest string) error {
+	_, err := c.kubectl(ctx, manifest, []string{"apply", "-f", "-"})
+	return err
+}
+
+func (c *Cluster) kubectl(ctx context.Context, stdin string, args []string) (string, error) {
+	cmd := c.KubectlCommand(ctx, args...)
+	cmd.Stdin = strings.NewReader(stdin)
+	out, err := output(cmd)
+	if err != nil {
+		return out, fmt.Errorf("kubectl %s: %w", strings.Join(args, " "), err)
+	}
+	return out, nil
+}
+
+// KubectlCommand prepares kubectl.
+func (c *Cluster) KubectlCommand(ctx context.Context, args ...string) *exec.Cmd {
+	return c.In(ctx, Control, append([]string{c.program("kubectl"), "--kubeconfig=" + c.Kubeconfig()}, args...)...)
+}
+
+// output runs a command and returns its standard output; standard error is in the error.
+func output(cmd *exec.Cmd) (string, error) {
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err := cmd.Run()
+	if err != nil && stderr.Len() > 0 {
+		err = fmt.Errorf("%w: %s", err, strings.TrimSpace(stderr.String()))
+	}
+	return stdout.String(), err
+}

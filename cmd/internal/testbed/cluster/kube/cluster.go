@@ -1,0 +1,277 @@
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Config says which cluster New makes.
+type Config struct {
+	// Name tells clusters of one machine apart; letters and digits, ten at most.
+	Name string
+
+	// Dir is the folder of the cluster; the default is below the user's cache folder. It may be
+	// kept from run to run: Up clears everything but images and logs.
+	Dir string
+
+	// KubeDir is the folder with the released programs; Missing lists those that it lacks.
+	KubeDir string
+
+	// Nodes is how many nodes there are at first.
+	Nodes int
+
+	// SigningDuration is the life of certificates that the controller manager signs, such as
+	// kubelet's as a client, which it renews before the end. The default is a year.
+	SigningDuration time.Duration
+
+	// Log, if not nil, hears of each step.
+	Log *slog.Logger `json:"-"`
+}
+
+// Cluster is a Kubernetes cluster on this machine.
+type Cluster struct {
+	Config
+
+	groups groups
+}
+
+// state is the file of a cluster.
+type state struct {
+	Config
+	Complete bool // Up has succeeded
+	Members  []string
+}
+
+// DefaultDir returns the folder of a cluster with that name.
+func DefaultDir(name string) (string, error) {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("find a folder for the cluster (--dir): %w", err)
+	}
+	return filepath.Join(cache, "vmapd-cluster", name), nil
+}
+
+// New returns a cluster that does not run yet.
+func New(conf Config) (*Cluster, error) {
+	if !regexp.MustCompile(`^[a-z][a-z0-9]{0,9}$`).MatchString(conf.Name) {
+		return nil, fmt.Errorf("name of the cluster %q: want up to ten small letters and digits", conf.Name)
+	}
+	if conf.Nodes < 1 || conf.Nodes > maxNodes {
+		return nil, fmt.Errorf("%d nodes: want 1 to %d", conf.Nodes, maxNodes)
+	}
+	var err error
+	if conf.Dir == "" {
+		if conf.Dir, err = DefaultDir(conf.Name); err != nil {
+			return nil, err
+		}
+	}
+	for _, dir := range []*string{&conf.Dir, &conf.KubeDir} {
+		if *dir, err = filepath.Abs(*dir); err != nil {
+			return nil, fmt.Errorf("find the folder %s: %w", *dir, err)
+		}
+		for _, own := range ownFolders {
+			if strings.HasPrefix(*dir+"/", "/"+own+"/") {
+				return nil, fmt.Errorf("the folder %s can't be below /%s, of which each node has its own", *dir, own)
+			}
+		}
+	}
+	return connect(conf)
+}
+
+// Open returns the cluster of a folder, which says its steps to log, if that is not nil. The error is
+// fs.ErrNotExist if there is none.
+func Open(dir string, log *slog.Logger) (*Cluster, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, fmt.Errorf("find the folder %s: %w", dir, err)
+	}
+	data, err := os.ReadFile(filepath.Join(dir, "cluster.json"))
+	if err != nil {
+		return nil, fmt.Errorf("no cluster is in %s: %w", dir, err)
+	}
+	var s state
+	if err := json.Unmarshal(data, &s); err != nil {
+		return nil, fmt.Errorf("read %s/cluster.json: %w", dir, err)
+	}
+	s.Dir, s.Log = dir, log
+	return connect(s.Config)
+}
+
+func connect(conf Config) (*Cluster, error) {
+	if conf.Log == nil {
+		conf.Log = slog.New(slog.DiscardHandler)
+	}
+	groups, err := findGroups("vmapd-" + conf.Name)
+	return &Cluster{Config: conf, groups: groups}, err
+}
+
+func (c *Cluster) path(parts ...string) string {
+	return filepath.Join(append([]string{c.Dir}, parts...)...)
+}
+
+func (c *Cluster) program(name string) string { return filepath.Join(c.KubeDir, name) }
+
+func (c *Cluster) state() (state, error) {
+	var s state
+	data, err := os.ReadFile(c.path("cluster.json"))
+	if err == nil {
+		err = json.Unmarshal(data, &s)
+	}
+	return s, err
+}
+
+// save writes the state, atomically.
+func (c *Cluster) save(s state) error {
+	s.Config = c.Config
+	data, err := json.MarshalIndent(s, "", "  ")
+	if err == nil {
+		err = os.WriteFile(c.path("cluster.json.new"), data, 0o600)
+	}
+	if err == nil {
+		err = os.Rename(c.path("cluster.json.new"), c.path("cluster.json"))
+	}
+	if err != nil {
+		return fmt.Errorf("write the state of the cluster: %w", err)
+	}
+	return nil
+}
+
+// Nodes returns the names of the nodes, in order of age.
+func (c *Cluster) Nodes() []string {
+	s, err := c.state()
+	if err != nil {
+		return nil // there is no cluster, or not any more
+	}
+	return s.Members
+}
+
+// lock keeps other commands from starting or ending the same cluster.
+func (c *Cluster) lock() (unlock func(), err error) {
+	if err := os.MkdirAll(c.Dir, 0o755); err != nil {
+		return nil, fmt.Errorf("make the folder of the cluster: %w", err)
+	}
+	f, err := os.OpenFile(c.path("lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("lock the folder of the cluster: %w", err)
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("another command starts or ends the cluster in %s: %w", c.Dir, err)
+	}
+	return func() { f.Close() }, nil
+}
+
+// Up starts the cluster, with all nodes ready. A cluster that a killed command left behind in the
+// folder is removed before. If Up fails, nothing runs, and the logs are kept.
+func (c *Cluster) Up(ctx context.Context) (err error) {
+	if missing := Missing(c.KubeDir); len(missing) > 0 {
+		return &MissingError{c.KubeDir, missing}
+	}
+	unlock, err := c.lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if s, err := c.state(); err == nil && s.Complete && c.holder(Control).PID() != 0 {
+		return fmt.Errorf("the cluster %s runs already; 'cluster down --name %[1]s' ends it", c.Name)
+	}
+	if err := c.clear(); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(fmt.Errorf("start the cluster %s: %w", c.Name, err), c.clear())
+		}
+	}()
+	for _, dir := range []string{"process", "log", "pki", "nodes", "images"} {
+		if err := os.MkdirAll(c.path(dir), 0o755); err != nil {
+			return err
+		}
+	}
+	if err := c.save(state{}); err != nil {
+		return err
+	}
+	if err := c.groups.make(system); err != nil {
+		return err
+	}
+	c.Log.Info("making the network")
+	if err := c.buildNetwork(); err != nil {
+		return err
+	}
+	if err := c.startControlPlane(ctx); err != nil {
+		return err
+	}
+	for range c.Config.Nodes {
+		if _, err := c.AddNode(ctx); err != nil {
+			return err
+		}
+	}
+	s, err := c.state()
+	s.Complete = true
+	return errors.Join(err, c.save(s))
+}
+
+// Down ends the cluster, and removes all but logs and images. It is no error if none runs.
+func (c *Cluster) Down() error {
+	unlock, err := c.lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	return c.clear()
+}
+
+// clear is Down for callers who hold the lock.
+func (c *Cluster) clear() error {
+	if err := c.groups.kill(""); err != nil {
+		return err
+	}
+	for _, sub := range []string{"nodes", "etcd", "pki", "process", "cluster.json", "cluster.json.new"} {
+		if err := os.RemoveAll(c.path(sub)); err != nil {
+			return fmt.Errorf("remove what the cluster left: %w", err)
+		}
+	}
+	return nil
+}
+
+// Programs are those that a cluster is made of, in Config.KubeDir.
+func Programs() []string {
+	return []string{etcd, apiserver, controllerManager, scheduler, "kubelet", "kubectl"}
+}
+
+// Missing returns the programs that a folder lacks: of Programs and of those given.
+func Missing(dir string, more ...string) []string {
+	return slices.DeleteFunc(append(Programs(), more...), func(name string) bool {
+		info, err := os.Stat(filepath.Join(dir, name))
+		return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
+	})
+}
+
+// MissingError says which released programs a folder lacks, and where they come from.
+type MissingError struct {
+	Dir      string
+	Programs []string
+}
+
+func (e *MissingError) Error() string {
+	return fmt.Sprintf("%s lacks %s: https://dl.k8s.io/VERSION/ has kubernetes-server-linux-ARCH.tar.gz and "+
+		"kubernetes-test-linux-ARCH.tar.gz (e2e.test), https://github.com/etcd-io/etcd/releases and "+
+		"https://github.com/coredns/coredns/releases have etcd and coredns, and agnhost is in the image "+
+		"registry.k8s.io/e2e-test-images/agnhost and in test/images/agnhost of Kubernetes' source",
+		e.Dir, strings.Join(e.Programs, ", "))
+}
+
+// Is makes a MissingError a fs.ErrNotExist.
+func (e *MissingError) Is(target error) bool { return target == fs.ErrNotExist }

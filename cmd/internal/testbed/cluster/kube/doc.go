@@ -1,0 +1,44 @@
+// Package kube starts a real Kubernetes on one machine, from released programs.
+//
+//	      ┌───────────── switch (a bridge) ──────────────┐
+//	      │             │               │                │
+//	  control           n1              n2 …          outside
+//	192.168.77.10  192.168.77.11   192.168.77.12   192.168.77.250
+//	etcd           containerd      containerd      a client that is
+//	kube-apiserver kubelet         kubelet         no part of the
+//	-controller-   pods of         pods of         cluster, and every
+//	 manager       10.244.x.0/24   10.244.y.0/24   default route
+//	-scheduler
+//
+// and the same again in IPv6; addresses.go has the ranges. Each of them, called a space, is a
+// network namespace; a node has mounts and a host name of its own, too, so that it has its own
+// /run and /var, as a machine has. No name of a namespace is in /run/netns and nothing is
+// mounted on the host: a space lives as long as its processes.
+//
+// A [Cluster] belongs to a folder, not to a process. [Cluster.Up] starts it, and any other
+// process may [Open] the folder, use the cluster, restart parts of it and end it with
+// [Cluster.Down]:
+//
+//	cluster.json    its name, the folder of programs, the nodes
+//	process/        the command line and the process ID of each process
+//	log/            standard output and error of each process, and the audit log
+//	pki/            certificates, keys and kubeconfigs
+//	images/         *.tar, loaded by each node that joins; images.Build makes them
+//	etcd/, nodes/   data
+//
+// All its processes, those in containers included, are in the control groups vmapd-NAME. Down
+// kills whatever is in there, so that also a cluster whose command was killed can be removed.
+//
+// Use by other packages:
+//
+//	c, err := kube.Open(dir, log)            // or kube.New(kube.Config{…}) and c.Up(ctx)
+//	c.Client()                            // client-go's interface to the API server
+//	c.Kubectl(ctx, "get", "nodes")        // standard output; standard error is in the error
+//	c.Apply(ctx, manifest)                // kubectl apply -f -
+//	c.In(ctx, "n1", "nft", "list", …)     // an exec.Cmd in a space: a node's name, Control, Outside
+//	c.Process("kube-apiserver").Stop(ctx, unix.SIGTERM), .Kill(ctx), .Start(ctx); Args may be changed
+//	   names: etcd, kube-apiserver, kube-controller-manager, kube-scheduler, containerd-n1, kubelet-n1
+//	c.LoadImages(ctx, "n1", "images/agnhost.tar")
+//	c.InstallProxy(ctx, kube.Proxy{Program: kube.Vmapd, Mode: "nftables"})
+//	c.AddNode(ctx), c.RemoveNode(ctx, "n2")
+package kube

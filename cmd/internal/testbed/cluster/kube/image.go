@@ -1,0 +1,58 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+)
+
+// Names of images in the archives below images/. Nothing is pulled.
+const (
+	PauseImage       = "example.org/pause:1"
+	AgnhostImage     = "example.org/agnhost:1"
+	CoreDNSImage     = "example.org/coredns:1"
+	KubeProxyImage   = "example.org/kube-proxy:1"
+	VmapdImage       = "example.org/vmapd:1"
+	VmapdLegacyImage = "example.org/vmapd:legacy" // with the programs of iptables and ipset
+)
+
+// ctr prepares containerd's client.
+func (c *Cluster) ctr(ctx context.Context, node string, args ...string) *exec.Cmd {
+	return c.In(ctx, node, append([]string{"ctr", "--namespace", "k8s.io"}, args...)...)
+}
+
+// LoadImages imports archives of images to a node.
+func (c *Cluster) LoadImages(ctx context.Context, node string, archives ...string) error {
+	for _, archive := range archives {
+		path, err := filepath.Abs(archive)
+		if err != nil {
+			return fmt.Errorf("load image %s: %w", archive, err)
+		}
+		if _, err := output(c.ctr(ctx, node, "images", "import", path)); err != nil {
+			return fmt.Errorf("load image %s to node %s: %w", archive, node, err)
+		}
+	}
+	return nil
+}
+
+// TagImage gives an image of a node a second name.
+func (c *Cluster) TagImage(ctx context.Context, node, image, name string) error {
+	if _, err := output(c.ctr(ctx, node, "images", "tag", "--force", image, name)); err != nil {
+		return fmt.Errorf("tag image %s on node %s: %w", image, node, err)
+	}
+	return nil
+}
+
+// ImageArchives returns the archives that each new node loads.
+func (c *Cluster) ImageArchives() ([]string, error) {
+	return filepath.Glob(c.path("images", "*.tar"))
+}
+
+func (c *Cluster) loadAllImages(ctx context.Context, node string) error {
+	archives, err := c.ImageArchives()
+	if err != nil {
+		return err
+	}
+	return c.LoadImages(ctx, node, archives...)
+}

@@ -1,0 +1,217 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Programs that can be the Service proxy of a cluster; each is the name of its DaemonSet, too.
+const (
+	Vmapd     = "vmapd"
+	KubeProxy = "kube-proxy"
+	NoProxy   = "none"
+)
+
+// Proxy is a Service proxy.
+type Proxy struct {
+	Program string // Vmapd, KubeProxy or NoProxy
+	Mode    string // nftables or iptables
+
+	// Image is the proxy's image; the default is one of images/.
+	Image string
+
+	// Deploy is the folder with vmapd's manifests; the default is cmd/vmapd/deploy.
+	Deploy string
+}
+
+// ParseProxy reads PROGRAM or PROGRAM:MODE.
+func ParseProxy(s string) (Proxy, error) {
+	program, mode, hasMode := strings.Cut(s, ":")
+	p := Proxy{Program: program, Mode: mode}
+	switch {
+	case !slices.Contains([]string{Vmapd, KubeProxy, NoProxy}, program):
+	case program == NoProxy && !hasMode:
+		return p, nil
+	case program == NoProxy:
+	case !hasMode:
+		p.Mode = "nftables"
+		return p, nil
+	case mode == "nftables" || mode == "iptables":
+		return p, nil
+	}
+	return Proxy{}, fmt.Errorf("proxy %q: want vmapd, kube-proxy or none; vmapd and kube-proxy also with :nftables or :iptables", s)
+}
+
+// String returns the form that ParseProxy reads.
+func (p Proxy) String() string {
+	if p.Mode == "" {
+		return p.Program
+	}
+	return p.Program + ":" + p.Mode
+}
+
+// image returns the image's name.
+func (p Proxy) image() string {
+	switch {
+	case p.Image != "":
+		return p.Image
+	case p.Program == KubeProxy:
+		return KubeProxyImage
+	case p.Mode == "iptables":
+		return VmapdLegacyImage
+	default:
+		return VmapdImage
+	}
+}
+
+// Manifest returns the proxy's manifest with everything filled in. Of legacy.yaml, which is a
+// patch, it has nothing.
+func (p Proxy) Manifest() (string, error) {
+	if p.Program == KubeProxy {
+		return fill("kube-proxy.yaml", map[string]string{
+			"Mode": p.Mode, "Image": p.image(), "Server": APIServer(), "PodRanges": PodRanges,
+		})
+	}
+	data, err := os.ReadFile(filepath.Join(p.deploy(), "vmapd.yaml"))
+	if err != nil {
+		return "", fmt.Errorf("read vmapd's manifest (--deploy): %w", err)
+	}
+	return fillVmapd(string(data), p)
+}
+
+func (p Proxy) deploy() string {
+	if p.Deploy == "" {
+		return "cmd/vmapd/deploy"
+	}
+	return p.Deploy
+}
+
+// fillVmapd fills in what the head of vmapd.yaml says is to be filled in, and the backend.
+func fillVmapd(manifest string, p Proxy) (string, error) {
+	for _, r := range [][2]string{
+		{"image: example.org/vmapd:latest", "image: " + p.image()},
+		{"server: https://control-plane.example:6443", "server: " + APIServer()},
+		{"clusterCIDR: 10.244.0.0/16", "clusterCIDR: " + PodRanges},
+		{"    kind: VmapdConfiguration\n", "    kind: VmapdConfiguration\n    backend: " + p.Mode + "\n"},
+	} {
+		if !strings.Contains(manifest, r[0]) {
+			return "", fmt.Errorf("vmapd's manifest: it has no %q to be filled in", strings.TrimSpace(r[0]))
+		}
+		manifest = strings.ReplaceAll(manifest, r[0], r[1])
+	}
+	return manifest, nil
+}
+
+// InstallProxy makes p the Service proxy of all nodes, in the place of any other, and waits until
+// it is ready everywhere. Nothing of the other one remains; a migration by FROM-KUBE-PROXY.md,
+// in which Services work all the time, has other steps.
+func (c *Cluster) InstallProxy(ctx context.Context, p Proxy) error {
+	ctx, cancel := context.WithTimeout(ctx, startLimit)
+	defer cancel()
+	c.Log.Info("installing the Service proxy", "proxy", p.String())
+	if err := c.removeProxies(ctx); err != nil {
+		return err
+	}
+	if p.Program == NoProxy {
+		return nil
+	}
+	manifest, err := p.Manifest()
+	if err != nil {
+		return err
+	}
+	if err := c.Apply(ctx, manifest); err != nil {
+		return fmt.Errorf("install %v: %w", p, err)
+	}
+	if p.Program == Vmapd && p.Mode == "iptables" {
+		legacy := filepath.Join(p.deploy(), "legacy.yaml")
+		if _, err := c.Kubectl(ctx, "--namespace=kube-system", "patch", "daemonset", Vmapd, "--patch-file="+legacy); err != nil {
+			return fmt.Errorf("install %v: %w", p, err)
+		}
+	}
+	return c.AwaitDaemonSet(ctx, p.Program)
+}
+
+// AwaitDaemonSet waits until a DaemonSet of kube-system is rolled out.
+func (c *Cluster) AwaitDaemonSet(ctx context.Context, name string) error {
+	_, err := c.Kubectl(ctx, "--namespace=kube-system", "rollout", "status", "daemonset/"+name, "--timeout=3m")
+	if err != nil {
+		pods, podsErr := c.Kubectl(ctx, "--namespace=kube-system", "describe", "pods", "--selector=k8s-app="+name)
+		return errors.Join(fmt.Errorf("wait for the DaemonSet %s: %w; its pods:\n%s", name, err, pods), podsErr)
+	}
+	return nil
+}
+
+// removeProxies deletes both DaemonSets, and the rules that they leave on the nodes.
+func (c *Cluster) removeProxies(ctx context.Context) error {
+	out, err := c.Kubectl(ctx, "--namespace=kube-system", "get", "daemonsets", "--output=name")
+	if err != nil {
+		return fmt.Errorf("look for Service proxies: %w", err)
+	}
+	for _, program := range []string{Vmapd, KubeProxy} {
+		if !slices.Contains(strings.Fields(out), "daemonset.apps/"+program) {
+			continue
+		}
+		_, err := c.Kubectl(ctx, "--namespace=kube-system", "delete", "daemonset", program, "--cascade=foreground", "--wait")
+		if err != nil {
+			return fmt.Errorf("remove %s: %w", program, err)
+		}
+		for _, node := range c.Nodes() {
+			if err := c.removeRules(ctx, node); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// removeRules removes the rules of all Service proxies from a node: the tables of both in
+// nftables, and all chains of iptables except kubelet's canaries, which kubelet makes again, and
+// those of portmap.
+func (c *Cluster) removeRules(ctx context.Context, node string) error {
+	tables, err := output(c.In(ctx, node, "nft", "list", "tables"))
+	if err != nil {
+		return fmt.Errorf("look for rules on node %s: %w", node, err)
+	}
+	for line := range strings.Lines(tables) {
+		fields := strings.Fields(line) // table FAMILY NAME
+		if len(fields) != 3 || fields[2] != Vmapd && fields[2] != KubeProxy {
+			continue
+		}
+		if _, err := output(c.In(ctx, node, "nft", "delete", "table", fields[1], fields[2])); err != nil {
+			return fmt.Errorf("remove rules from node %s: %w", node, err)
+		}
+	}
+	for _, program := range []string{"iptables", "ip6tables"} {
+		saved, err := output(c.In(ctx, node, program+"-save"))
+		if err != nil {
+			return fmt.Errorf("look for rules on node %s: %w", node, err)
+		}
+		cmd := c.In(ctx, node, program+"-restore")
+		cmd.Stdin = strings.NewReader(withoutProxies(saved))
+		if _, err := output(cmd); err != nil {
+			return fmt.Errorf("remove rules from node %s: %w", node, err)
+		}
+	}
+	return nil
+}
+
+// withoutProxies removes the chains of Service proxies, and all rules in them or to them, from the
+// output of iptables-save.
+func withoutProxies(saved string) string {
+	var kept strings.Builder
+	for line := range strings.Lines(saved) {
+		proxys := slices.ContainsFunc(strings.Fields(line), func(word string) bool {
+			word = strings.TrimPrefix(word, ":")
+			return strings.HasPrefix(word, "KUBE-") || strings.HasPrefix(word, "VMAPD-")
+		})
+		if !proxys {
+			kept.WriteString(line)
+		}
+	}
+	return kept.String()
+}
