@@ -45,8 +45,9 @@ func findGroups(name string) (groups, error) {
 	}
 	for _, e := range entries {
 		root := filepath.Join(cgroupMount, e.Name())
-		// Symbolic links are second names of hierarchies with several controllers.
-		if e.IsDir() && unix.Statfs(root, &stat) == nil && stat.Type == unix.CGROUP_SUPER_MAGIC {
+		// Symbolic links are second names of hierarchies with several controllers. There may also be
+		// one of version 2, without controllers.
+		if e.IsDir() && unix.Statfs(root, &stat) == nil && (stat.Type == unix.CGROUP_SUPER_MAGIC || stat.Type == unix.CGROUP2_SUPER_MAGIC) {
 			g.roots = append(g.roots, root)
 		}
 	}
@@ -73,7 +74,7 @@ func (g groups) make(child string) error {
 			}
 			// A new group of version 1 has no processors and no memory, and takes no process so.
 			for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
-				if g.unified || filepath.Base(root) != "cpuset" && !strings.Contains(filepath.Base(root), "cpuset") {
+				if g.unified || !strings.Contains(filepath.Base(root), "cpuset") {
 					continue
 				}
 				data, err := os.ReadFile(filepath.Join(filepath.Dir(dir), file))
