@@ -1,0 +1,110 @@
+package image
+
+import (
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// References of images that manifests name. None has the tag "latest", which kubelet would
+// pull at each start.
+const (
+	VMapd       = "example.org/vmapd:test"
+	VMapdLegacy = "example.org/vmapd:legacy"
+	KubeProxy   = "registry.k8s.io/kube-proxy:test"
+	Agnhost     = "registry.k8s.io/e2e-test-images/agnhost:test"
+	CoreDNS     = "registry.k8s.io/coredns/coredns:test"
+	Pause       = "registry.k8s.io/pause:test"
+)
+
+// VMapdImage is the image that deploy/Dockerfile describes, with another reference: a cluster may
+// have several versions.
+func VMapdImage(name, reference, program string) Image {
+	return Image{
+		Name: name, Tags: []string{reference},
+		Programs:   map[string]string{"/usr/local/bin/vmapd": program},
+		Links:      map[string]string{"/usr/local/bin/kube-proxy": "vmapd"},
+		Entrypoint: []string{"/usr/local/bin/vmapd"},
+	}
+}
+
+// VMapdLegacyImage is the one with the programs of the backends iptables and ipvs.
+func VMapdLegacyImage(name, reference, program string) Image {
+	i := VMapdImage(name, reference, program)
+	i.Packages, i.BusyBox = []string{"dash", "iptables", "ipset", "kmod"}, true
+	maps.Copy(i.Links, iptables())
+	return i
+}
+
+// iptables are the links that the install script of Debian's package makes.
+func iptables() map[string]string {
+	links := map[string]string{}
+	for _, name := range []string{"iptables", "ip6tables"} {
+		for _, suffix := range []string{"", "-save", "-restore"} {
+			links["/usr/sbin/"+name+suffix] = "xtables-nft-multi"
+		}
+	}
+	return links
+}
+
+// Set has the images of a cluster and of its tests. kube is the folder with the programs of a
+// Kubernetes release and the tests' own programs, vmapd and pause are programs. listed is the
+// output of "e2e.test --list-images"; without it, images that only the tests use are left out.
+func Set(kube, vmapd, pause, listed string) []Image {
+	in := func(name string) string { return filepath.Join(kube, name) }
+	names := func(parts ...string) []string { return references(listed, parts...) }
+	ruleTools := []string{"dash", "iptables", "ipset", "nftables", "conntrack", "kmod"}
+	all := []Image{
+		VMapdImage("vmapd", VMapd, vmapd),
+		VMapdLegacyImage("vmapd-legacy", VMapdLegacy, vmapd),
+		{
+			Name: "pause", Tags: append(names("/pause"), Pause),
+			Programs:   map[string]string{"/pause": pause},
+			Entrypoint: []string{"/pause"},
+		},
+		{
+			Name: "coredns", Tags: []string{CoreDNS},
+			Programs:   map[string]string{"/coredns": in("coredns")},
+			Entrypoint: []string{"/coredns"},
+		},
+		{
+			Name: "kube-proxy", Tags: []string{KubeProxy},
+			Programs: map[string]string{"/usr/local/bin/kube-proxy": in("kube-proxy")},
+			Links:    iptables(), Packages: ruleTools, BusyBox: true,
+			Entrypoint: []string{"/usr/local/bin/kube-proxy"},
+		},
+		{
+			Name: "agnhost", Tags: append(names("e2e-test-images/agnhost", "/glibc-dns-testing"), Agnhost),
+			Programs: map[string]string{"/agnhost": in("agnhost"), "/coredns": in("coredns")},
+			Links:    map[string]string{"/usr/bin/nc": "nc.openbsd", "/agnhost-2": "agnhost"},
+			// libc-bin has getent.
+			Packages: []string{"bash", "bind9-dnsutils", "curl", "dash", "iproute2", "libc-bin", "netcat-openbsd"}, BusyBox: true,
+			Entrypoint: []string{"/agnhost"},
+		},
+		{Name: "busybox", Tags: names("/busybox"), BusyBox: true, Entrypoint: []string{"/bin/sh"}},
+		{
+			Name: "distroless-iptables", Tags: names("/distroless-iptables"),
+			Links: iptables(), Packages: ruleTools, BusyBox: true, Entrypoint: []string{"/bin/sh"},
+		},
+		{
+			Name: "regression-issue-74839", Tags: names("/regression-issue-74839"),
+			Programs:   map[string]string{"/regression-issue-74839": in("boom")},
+			Entrypoint: []string{"/regression-issue-74839"},
+		},
+	}
+	return slices.DeleteFunc(all, func(i Image) bool { return len(i.Tags) == 0 })
+}
+
+// references are the listed images whose repository ends with one of some parts.
+func references(listed string, parts ...string) []string {
+	var found []string
+	for ref := range strings.Lines(listed) {
+		ref = strings.TrimSpace(ref)
+		repository := ref[:max(0, strings.LastIndex(ref, ":"))]
+		if slices.ContainsFunc(parts, func(p string) bool { return strings.HasSuffix(repository, p) }) {
+			found = append(found, ref)
+		}
+	}
+	return found
+}
