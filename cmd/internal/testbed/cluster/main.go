@@ -35,6 +35,8 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	switch {
 	case err == nil:
 		return 0
+	case ctx.Err() != nil: // programs were killed, so their errors are not the cause
+		err = context.Cause(ctx)
 	case errors.As(err, &exit) && exit.ExitCode() > 0:
 		return exit.ExitCode()
 	}

@@ -38,16 +38,23 @@ func (c *Cluster) RESTConfig() (*rest.Config, error) {
 		return nil, fmt.Errorf("read the cluster's kubeconfig: %w", err)
 	}
 	conf.QPS, conf.Burst = -1, -1 // no limits
-	conf.Dial = func(ctx context.Context, network, address string) (conn net.Conn, err error) {
-		insideErr := c.inside(Control, func(ns *lab.Namespace) error {
-			return ns.Do(func() error {
-				conn, err = new(net.Dialer).DialContext(ctx, network, address)
-				return err
-			})
-		})
-		return conn, insideErr
+	conf.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+		return c.Dial(ctx, Control, network, address)
 	}
 	return conf, nil
+}
+
+// Dial connects from a space to an address, which is no name.
+func (c *Cluster) Dial(ctx context.Context, space, network, address string) (net.Conn, error) {
+	var conn net.Conn
+	err := c.inside(space, func(ns *lab.Namespace) error {
+		return ns.Do(func() error {
+			var err error
+			conn, err = new(net.Dialer).DialContext(ctx, network, address)
+			return err
+		})
+	})
+	return conn, err
 }
 
 func (c *Cluster) rest() (kubernetes.Interface, error) {

@@ -168,7 +168,10 @@ func (c *Cluster) lock() (unlock func(), err error) {
 	}
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		f.Close()
-		return nil, fmt.Errorf("another command starts or ends the cluster in %s: %w", c.Dir, err)
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, fmt.Errorf("another command starts or ends the cluster in %s just now", c.Dir)
+		}
+		return nil, fmt.Errorf("lock the folder of the cluster: %w", err)
 	}
 	return func() { f.Close() }, nil
 }
@@ -184,10 +187,13 @@ func (c *Cluster) Up(ctx context.Context) (err error) {
 		return err
 	}
 	defer unlock()
-	if s, err := c.state(); err == nil && s.Complete && c.holder(Control).PID() != 0 {
-		return fmt.Errorf("the cluster %s runs already; 'cluster down --name %[1]s' ends it", c.Name)
+	if err := c.checkFree(); err != nil {
+		return err
 	}
 	if err := c.clear(); err != nil {
+		return err
+	}
+	if err := c.checkMachine(); err != nil {
 		return err
 	}
 	defer func() {
@@ -221,6 +227,25 @@ func (c *Cluster) Up(ctx context.Context) (err error) {
 	s, err := c.state()
 	s.Complete = true
 	return errors.Join(err, c.save(s))
+}
+
+// checkFree returns an error if a cluster of this name is in use.
+func (c *Cluster) checkFree() error {
+	s, err := c.state()
+	switch {
+	case err == nil && s.Complete && c.holder(Control).PID() != 0:
+		return fmt.Errorf("the cluster %s runs already; 'cluster down --name %[1]s' ends it", c.Name)
+	case !errors.Is(err, fs.ErrNotExist):
+		return nil // it was left behind
+	}
+	pids, err := c.groups.processes("")
+	if err != nil {
+		return err
+	}
+	if len(pids) > 0 {
+		return fmt.Errorf("a cluster %s runs already, in another folder than %s; 'cluster down --name %[1]s' ends it", c.Name, c.Dir)
+	}
+	return nil
 }
 
 // Down ends the cluster, and removes all but logs and images. It is no error if none runs.

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Programs that can be the Service proxy of a cluster; each is the name of its DaemonSet, too.
@@ -133,7 +135,30 @@ func (c *Cluster) InstallProxy(ctx context.Context, p Proxy) error {
 			return fmt.Errorf("install %v: %w", p, err)
 		}
 	}
-	return c.AwaitDaemonSet(ctx, p.Program)
+	if err := c.AwaitDaemonSet(ctx, p.Program); err != nil {
+		return err
+	}
+	return c.awaitServices(ctx)
+}
+
+// awaitServices waits until each node can connect to a Service. The DaemonSet of kube-proxy has no
+// readiness probe, so its pods are ready before they have programmed anything.
+func (c *Cluster) awaitServices(ctx context.Context) error {
+	for _, node := range c.Nodes() {
+		err := c.until(ctx, "wait for Services on "+node, nil, func() error {
+			ctx, cancel := context.WithTimeout(ctx, time.Second)
+			defer cancel()
+			conn, err := c.Dial(ctx, node, "tcp", net.JoinHostPort(kubernetes4, "443"))
+			if err == nil {
+				err = conn.Close()
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // AwaitDaemonSet waits until a DaemonSet of kube-system is rolled out.
