@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/vmapd/vmapd/cmd/internal/testbed/cluster/kube"
 	"github.com/vmapd/vmapd/cmd/internal/testbed/debian"
 )
 
@@ -61,7 +62,7 @@ func write(t *testing.T, name, content string) string {
 func TestAnImageWithoutPackagesHasOnlyItsPrograms(t *testing.T) {
 	program := write(t, filepath.Join(t.TempDir(), "vmapd"), "program")
 	var w bytes.Buffer
-	if err := VMapdImage("vmapd", "example.org/vmapd:1", program).Write(t.Context(), debian.Cache{}, &w); err != nil {
+	if err := VmapdImage("vmapd", "example.org/vmapd:1", program).Write(t.Context(), debian.Cache{}, &w); err != nil {
 		t.Fatal(err)
 	}
 	archive := contents(t, w.Bytes())
@@ -149,12 +150,12 @@ gcr.io/k8s-authenticated-test/agnhost:2.6
 		got[i.Name] = i.Tags
 	}
 	want := map[string][]string{
-		"vmapd":        {VMapd},
-		"vmapd-legacy": {VMapdLegacy},
-		"pause":        {"registry.k8s.io/pause:3.10.2", Pause},
-		"coredns":      {CoreDNS},
-		"kube-proxy":   {KubeProxy},
-		"agnhost":      {"registry.k8s.io/e2e-test-images/agnhost:2.63.0", "registry.k8s.io/e2e-test-images/agnhost:2.55", Agnhost},
+		"vmapd":        {kube.VmapdImage},
+		"vmapd-legacy": {kube.VmapdLegacyImage},
+		"pause":        {"registry.k8s.io/pause:3.10.2", kube.PauseImage},
+		"coredns":      {kube.CoreDNSImage},
+		"kube-proxy":   {kube.KubeProxyImage},
+		"agnhost":      {"registry.k8s.io/e2e-test-images/agnhost:2.63.0", "registry.k8s.io/e2e-test-images/agnhost:2.55", kube.AgnhostImage},
 		"busybox":      {"registry.k8s.io/e2e-test-images/busybox:1.37.0-1"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -5,22 +5,13 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/vmapd/vmapd/cmd/internal/testbed/cluster/kube"
 )
 
-// References of images that manifests name. None has the tag "latest", which kubelet would
-// pull at each start.
-const (
-	VMapd       = "example.org/vmapd:test"
-	VMapdLegacy = "example.org/vmapd:legacy"
-	KubeProxy   = "registry.k8s.io/kube-proxy:test"
-	Agnhost     = "registry.k8s.io/e2e-test-images/agnhost:test"
-	CoreDNS     = "registry.k8s.io/coredns/coredns:test"
-	Pause       = "registry.k8s.io/pause:test"
-)
-
-// VMapdImage is the image that deploy/Dockerfile describes, with another reference: a cluster may
+// VmapdImage is the image that deploy/Dockerfile describes, with another reference: a cluster may
 // have several versions.
-func VMapdImage(name, reference, program string) Image {
+func VmapdImage(name, reference, program string) Image {
 	return Image{
 		Name: name, Tags: []string{reference},
 		Programs:   map[string]string{"/usr/local/bin/vmapd": program},
@@ -29,9 +20,9 @@ func VMapdImage(name, reference, program string) Image {
 	}
 }
 
-// VMapdLegacyImage is the one with the programs of the backends iptables and ipvs.
-func VMapdLegacyImage(name, reference, program string) Image {
-	i := VMapdImage(name, reference, program)
+// VmapdLegacyImage is the one with the programs of the backends iptables and ipvs.
+func VmapdLegacyImage(name, reference, program string) Image {
+	i := VmapdImage(name, reference, program)
 	i.Packages, i.BusyBox = []string{"dash", "iptables", "ipset", "kmod"}, true
 	maps.Copy(i.Links, iptables())
 	return i
@@ -48,34 +39,34 @@ func iptables() map[string]string {
 	return links
 }
 
-// Set has the images of a cluster and of its tests. kube is the folder with the programs of a
+// Set has the images of a cluster and of its tests. programs is the folder with those of a
 // Kubernetes release and the tests' own programs, vmapd and pause are programs. listed is the
 // output of "e2e.test --list-images"; without it, images that only the tests use are left out.
-func Set(kube, vmapd, pause, listed string) []Image {
-	in := func(name string) string { return filepath.Join(kube, name) }
+func Set(programs, vmapd, pause, listed string) []Image {
+	in := func(name string) string { return filepath.Join(programs, name) }
 	names := func(parts ...string) []string { return references(listed, parts...) }
 	ruleTools := []string{"dash", "iptables", "ipset", "nftables", "conntrack", "kmod"}
 	all := []Image{
-		VMapdImage("vmapd", VMapd, vmapd),
-		VMapdLegacyImage("vmapd-legacy", VMapdLegacy, vmapd),
+		VmapdImage("vmapd", kube.VmapdImage, vmapd),
+		VmapdLegacyImage("vmapd-legacy", kube.VmapdLegacyImage, vmapd),
 		{
-			Name: "pause", Tags: append(names("/pause"), Pause),
+			Name: "pause", Tags: append(names("/pause"), kube.PauseImage),
 			Programs:   map[string]string{"/pause": pause},
 			Entrypoint: []string{"/pause"},
 		},
 		{
-			Name: "coredns", Tags: []string{CoreDNS},
+			Name: "coredns", Tags: []string{kube.CoreDNSImage},
 			Programs:   map[string]string{"/coredns": in("coredns")},
 			Entrypoint: []string{"/coredns"},
 		},
 		{
-			Name: "kube-proxy", Tags: []string{KubeProxy},
+			Name: "kube-proxy", Tags: []string{kube.KubeProxyImage},
 			Programs: map[string]string{"/usr/local/bin/kube-proxy": in("kube-proxy")},
 			Links:    iptables(), Packages: ruleTools, BusyBox: true,
 			Entrypoint: []string{"/usr/local/bin/kube-proxy"},
 		},
 		{
-			Name: "agnhost", Tags: append(names("e2e-test-images/agnhost", "/glibc-dns-testing"), Agnhost),
+			Name: "agnhost", Tags: append(names("e2e-test-images/agnhost", "/glibc-dns-testing"), kube.AgnhostImage),
 			Programs: map[string]string{"/agnhost": in("agnhost"), "/coredns": in("coredns")},
 			Links:    map[string]string{"/usr/bin/nc": "nc.openbsd", "/agnhost-2": "agnhost"},
 			// libc-bin has getent.

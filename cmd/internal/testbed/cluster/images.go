@@ -1,0 +1,85 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/vmapd/vmapd/cmd/internal/testbed/cluster/image"
+	"github.com/vmapd/vmapd/cmd/internal/testbed/cluster/kube"
+	"github.com/vmapd/vmapd/cmd/internal/testbed/debian"
+)
+
+func newImagesCommand(o *options) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "images",
+		Short: "Write the images that nodes of a cluster load, vmapd's from this source",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := o.new(logTo(cmd.ErrOrStderr()))
+			if err != nil {
+				return err
+			}
+			return writeImages(cmd.Context(), c, c.Log)
+		},
+	}
+	o.addUpFlags(c)
+	return c
+}
+
+// writeImages builds vmapd and writes all images into the folder of a cluster.
+func writeImages(ctx context.Context, c *kube.Cluster, log *slog.Logger) error {
+	user, err := os.UserCacheDir()
+	if err != nil {
+		return fmt.Errorf("find a folder for packages: %w", err)
+	}
+	cache := debian.Cache{Dir: filepath.Join(user, "vmapd-vm")}
+	dir := filepath.Join(c.Dir, "images")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("make the folder of images: %w", err)
+	}
+	built, err := os.MkdirTemp(dir, "build-")
+	if err != nil {
+		return fmt.Errorf("make a folder for programs: %w", err)
+	}
+	defer func() { _ = os.RemoveAll(built) }()
+	const module = "github.com/vmapd/vmapd/cmd/"
+	for _, pkg := range []string{module + "vmapd", module + "internal/testbed/cluster/pause"} {
+		build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", built+"/", pkg)
+		build.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := build.CombinedOutput(); err != nil {
+			return fmt.Errorf("build %s: %w\n%s", pkg, err, out)
+		}
+	}
+	// Without the tests' program, images that only the tests use are left out.
+	var listed string
+	if tests := filepath.Join(c.KubeDir, testsProgram); exists(tests) {
+		list := exec.CommandContext(ctx, tests, "--list-images")
+		out, err := list.Output()
+		if err != nil {
+			return fmt.Errorf("list the images of the tests: %w", err)
+		}
+		listed = string(out)
+	}
+	for _, i := range image.Set(c.KubeDir, filepath.Join(built, "vmapd"), filepath.Join(built, "pause"), listed) {
+		archive, err := i.Save(ctx, cache, dir)
+		if err != nil {
+			return err
+		}
+		log.Info("wrote an image", "archive", archive)
+	}
+	return nil
+}
+
+// testsProgram has Kubernetes' own tests.
+const testsProgram = "e2e.test"
+
+func exists(name string) bool {
+	_, err := os.Stat(name)
+	return err == nil
+}
