@@ -11,7 +11,7 @@ func (c *Cluster) InstallDNS(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
 	c.Log.Info("installing CoreDNS")
-	manifest, err := fill("coredns.yaml", map[string]string{"Domain": ClusterDomain, "DNS": DNSAddress, "Image": CoreDNSImage})
+	manifest, err := dnsManifest()
 	if err != nil {
 		return err
 	}
@@ -22,4 +22,8 @@ func (c *Cluster) InstallDNS(ctx context.Context) error {
 		return fmt.Errorf("wait for CoreDNS: %w", err)
 	}
 	return nil
+}
+
+func dnsManifest() (string, error) {
+	return fill("coredns.yaml", map[string]string{"Domain": ClusterDomain, "DNS": DNSAddress, "Image": CoreDNSImage})
 }

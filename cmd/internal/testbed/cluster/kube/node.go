@@ -102,10 +102,15 @@ func (c *Cluster) configureNode(node string) error {
 	if err != nil {
 		return err
 	}
-	return writeFilled("kubelet.yaml", filepath.Join(dir, "kubelet.yaml"), map[string]string{
-		"PKI": c.path("pki"), "Node": node, "Folder": dir, "Group": "/" + c.groups.name + "/" + node,
-		"DNS": DNSAddress, "Domain": ClusterDomain,
-	})
+	values := kubeletValues(c.path("pki"), dir, "/"+c.groups.name+"/"+node, node)
+	return writeFilled("kubelet.yaml", filepath.Join(dir, "kubelet.yaml"), values)
+}
+
+// kubeletValues are for the template kubelet.yaml.
+func kubeletValues(pki, dir, group, node string) map[string]string {
+	return map[string]string{
+		"PKI": pki, "Folder": dir, "Group": group, "Node": node, "DNS": DNSAddress, "Domain": ClusterDomain,
+	}
 }
 
 func (c *Cluster) startContainerd(ctx context.Context, node string) error {
