@@ -23,10 +23,10 @@ VMSKIP     := TestSixtyThousandClientsArePurged|TestClientsTimeOutDuringAPurge|T
 VMPACKAGES := dash,iproute2,ipset,iptables,ipvsadm,netbase,nftables,util-linux
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test unit race netns test-ipvs vmtools golden bench bench-scale fuzz lint fmt tidy ci tools
+.PHONY: help build demo test unit race netns test-ipvs test-cluster vmtools clustertools golden bench bench-scale fuzz lint fmt tidy ci tools
 
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sort | awk -F':.*## ' '{printf "  %-11s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sort | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
 
 build: ## build bin/vmapd, a static binary
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/vmapd ./cmd/vmapd
@@ -73,6 +73,12 @@ test-ipvs: vmtools ## tests on another kernel, with all its modules, in an emula
 			-- ./vm.test -test.v -test.run=TestAuto -want-backend=$${t#*=} | bin/skipcheck || exit 1; \
 	done
 
+# The programs that a Kubernetes release has, in KUBE; without them, the command says where they are.
+CLUSTER_PROXIES ?= vmapd,vmapd:iptables,kube-proxy,kube-proxy:iptables
+test-cluster: clustertools ## Kubernetes' own tests, in a real cluster of the programs in KUBE
+	$(GO) build -o bin/cluster ./cmd/internal/testbed/cluster
+	bin/cluster test --kube "$(KUBE)" --nodes 3 --proxies "$(CLUSTER_PROXIES)"
+
 golden: build ## rewrite what tests expect as text, and show what changed
 	$(GO) test ./cmd/vmapd ./cmd/vmapd/internal/config ./cmd/vmapd/internal/metrics ./nft ./legacy/iptables ./legacy/ipvs -run 'TestScenarios$$|TestScript|Golden|Text|Kubeadm|UpToDate' -update
 	git diff --stat -- testdata nft legacy cmd
@@ -117,6 +123,15 @@ tools:
 	if [ -n "$$missing" ]; then \
 		if [ -z "$(ISROOT)" ]; then echo "missing, install with apt:$$missing" >&2; exit 1; fi; \
 		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $$missing >/dev/null; \
+	fi
+
+clustertools:
+	@missing=; for t in containerd:containerd runc:runc iptables:iptables nft:nftables; do \
+		command -v $${t%%:*} >/dev/null 2>&1 || test -x /usr/sbin/$${t%%:*} || missing="$$missing $${t##*:}"; \
+	done; \
+	test -x /usr/lib/cni/ptp || missing="$$missing containernetworking-plugins"; \
+	if [ -n "$(KUBE)" ] && [ -n "$$missing" ] && [ -n "$(ISROOT)" ]; then \
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing >/dev/null; \
 	fi
 
 vmtools:

@@ -55,6 +55,11 @@ type options struct {
 	deploy  string
 }
 
+// imagePrograms are those of Kubernetes' that run in containers, and those given.
+func imagePrograms(more ...string) []string {
+	return append([]string{"kube-proxy", "coredns", "agnhost"}, more...)
+}
+
 const rootLong = `cluster starts a real Kubernetes on this machine, from released programs, with vmapd or
 kube-proxy as its Service proxy: two nodes or more, each with a kubelet, containerd and a
 network namespace of its own. It needs root, and Debian's packages containerd, runc and
@@ -78,7 +83,7 @@ func newRootCommand(o *options) *cobra.Command {
 	flags := root.PersistentFlags()
 	flags.StringVar(&o.name, "name", "c", "name of the cluster; clusters of different names can run at the same time")
 	flags.StringVar(&o.dir, "dir", "", "folder of the cluster's data and logs (default vmapd-cluster/NAME in the user's cache folder)")
-	root.AddCommand(newUpCommand(o), newDownCommand(o), newProxyCommand(o), newKubectlCommand(o), newExecCommand(o), newNodeCommand(o), newImagesCommand(o))
+	root.AddCommand(newUpCommand(o), newDownCommand(o), newProxyCommand(o), newKubectlCommand(o), newExecCommand(o), newNodeCommand(o), newImagesCommand(o), newTestCommand(o))
 	return root
 }
 
@@ -96,7 +101,7 @@ func (o *options) addProxyFlags(c *cobra.Command) {
 // new returns the cluster that the flags describe.
 func (o *options) new(log *slog.Logger) (*kube.Cluster, error) {
 	if o.kube == "" {
-		return nil, &kube.MissingError{Dir: "--kube", Programs: kube.Programs()}
+		return nil, &kube.MissingError{}
 	}
 	return kube.New(kube.Config{
 		Name: o.name, Dir: o.dir, KubeDir: o.kube, Nodes: o.nodes, SigningDuration: o.signing, Log: log,
@@ -140,8 +145,14 @@ func newUpCommand(o *options) *cobra.Command {
 	return c
 }
 
-// up starts a cluster with a proxy and DNS, or leaves nothing.
+// up writes the images and starts a cluster with a proxy and DNS, or leaves nothing.
 func up(ctx context.Context, c *kube.Cluster, p kube.Proxy) error {
+	if err := c.Check(imagePrograms()...); err != nil {
+		return err
+	}
+	if err := writeImages(ctx, c, c.Log); err != nil {
+		return err
+	}
 	if err := c.Up(ctx); err != nil {
 		return err
 	}

@@ -179,21 +179,18 @@ func (c *Cluster) lock() (unlock func(), err error) {
 // Up starts the cluster, with all nodes ready. A cluster that a killed command left behind in the
 // folder is removed before. If Up fails, nothing runs, and the logs are kept.
 func (c *Cluster) Up(ctx context.Context) (err error) {
-	if missing := Missing(c.KubeDir); len(missing) > 0 {
-		return &MissingError{c.KubeDir, missing}
-	}
 	unlock, err := c.lock()
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	if err := c.checkFree(); err != nil {
+	if err := c.Check(); err != nil {
 		return err
 	}
 	if err := c.clear(); err != nil {
 		return err
 	}
-	if err := c.checkMachine(); err != nil {
+	if err := c.checkSpace(); err != nil {
 		return err
 	}
 	defer func() {
@@ -227,6 +224,18 @@ func (c *Cluster) Up(ctx context.Context) (err error) {
 	s, err := c.state()
 	s.Complete = true
 	return errors.Join(err, c.save(s))
+}
+
+// Check returns an error that names everything that this machine and the folder of programs lack for
+// Up, which calls it, and for other uses: the programs given.
+func (c *Cluster) Check(programs ...string) error {
+	if missing := Missing(c.KubeDir, programs...); len(missing) > 0 {
+		return &MissingError{c.KubeDir, missing}
+	}
+	if err := checkMachine(); err != nil {
+		return err
+	}
+	return c.checkFree()
 }
 
 // checkFree returns an error if a cluster of this name is in use.
@@ -284,18 +293,22 @@ func Missing(dir string, more ...string) []string {
 	})
 }
 
-// MissingError says which released programs a folder lacks, and where they come from.
+// MissingError says which released programs are missing, and where they come from.
 type MissingError struct {
-	Dir      string
+	Dir      string // of --kube; if empty, there is none
 	Programs []string
 }
 
+const sources = "they are in kubernetes-server-linux-ARCH.tar.gz and kubernetes-test-linux-ARCH.tar.gz of " +
+	"https://dl.k8s.io/VERSION/, etcd and coredns at https://github.com/etcd-io/etcd/releases and " +
+	"https://github.com/coredns/coredns/releases, and agnhost in the image registry.k8s.io/e2e-test-images/agnhost " +
+	"and as test/images/agnhost in Kubernetes' source"
+
 func (e *MissingError) Error() string {
-	return fmt.Sprintf("%s lacks %s: https://dl.k8s.io/VERSION/ has kubernetes-server-linux-ARCH.tar.gz and "+
-		"kubernetes-test-linux-ARCH.tar.gz (e2e.test), https://github.com/etcd-io/etcd/releases and "+
-		"https://github.com/coredns/coredns/releases have etcd and coredns, and agnhost is in the image "+
-		"registry.k8s.io/e2e-test-images/agnhost and in test/images/agnhost of Kubernetes' source",
-		e.Dir, strings.Join(e.Programs, ", "))
+	if e.Dir == "" {
+		return "the folder of Kubernetes' released programs is missing (make test-cluster KUBE=DIR, or --kube DIR): " + sources
+	}
+	return fmt.Sprintf("%s lacks %s: %s", e.Dir, strings.Join(e.Programs, ", "), sources)
 }
 
 // Is makes a MissingError a fs.ErrNotExist.

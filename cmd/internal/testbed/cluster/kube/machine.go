@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -12,14 +13,14 @@ import (
 )
 
 // checkMachine returns an error that names everything that this machine lacks for a cluster.
-func (c *Cluster) checkMachine() error {
+func checkMachine() error {
 	if os.Geteuid() != 0 {
-		return fmt.Errorf("a cluster needs root: kubelet and containerd mount file systems and make control groups")
+		return errors.New("a cluster needs root: kubelet and containerd mount file systems and make control groups")
 	}
 	if missing := missingPackages(); len(missing) > 0 {
 		return fmt.Errorf("missing, install with apt: %s", strings.Join(missing, " "))
 	}
-	return c.checkSpace()
+	return nil
 }
 
 // missingPackages returns the Debian packages of programs that this machine lacks.
