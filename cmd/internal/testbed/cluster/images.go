@@ -73,8 +73,15 @@ func writeImages(ctx context.Context, c *kube.Cluster, log *slog.Logger) error {
 		}
 		log.Info("wrote an image", "archive", archive)
 	}
-	return nil
+	commit, err := exec.CommandContext(ctx, "git", "describe", "--always", "--dirty", "--exclude=*").Output()
+	if err != nil {
+		commit = []byte("unknown") // the source need not be a clone
+	}
+	return os.WriteFile(sourceFile(c), commit, 0o644)
 }
+
+// sourceFile says from which commit vmapd's images are.
+func sourceFile(c *kube.Cluster) string { return filepath.Join(c.Dir, "images", "source") }
 
 // testsProgram has Kubernetes' own tests.
 const testsProgram = "e2e.test"

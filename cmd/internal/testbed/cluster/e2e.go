@@ -1,0 +1,242 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/vmapd/vmapd/cmd/internal/testbed/cluster/e2e"
+	"github.com/vmapd/vmapd/cmd/internal/testbed/cluster/kube"
+)
+
+const e2eLong = `e2e makes PROXY the Service proxy of a running cluster, runs those of Kubernetes' own tests that
+have no result yet, and adds their results to a file of --runs. It can be called again and again
+until nothing is left; "cluster table" makes a page of the files.`
+
+func newE2ECommand(o *options) *cobra.Command {
+	var (
+		runs   string
+		runner e2e.Runner
+	)
+	c := &cobra.Command{
+		Use:   "e2e PROXY",
+		Short: "Run Kubernetes' own tests of Services",
+		Long:  e2eLong,
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			p, err := kube.ParseProxy(args[0])
+			if err != nil {
+				return err
+			}
+			p.Deploy = o.deploy
+			c, err := o.open(logTo(cmd.ErrOrStderr()))
+			if err != nil {
+				return err
+			}
+			named := newRunner(runs, p)
+			runner.Dir, runner.File = named.Dir, named.File
+			left, err := runE2E(cmd.Context(), c, p, &runner)
+			if err == nil {
+				fmt.Fprintf(cmd.OutOrStdout(), "%d tests are left\n", left)
+			}
+			return err
+		},
+	}
+	o.addProxyFlags(c)
+	c.Flags().StringVar(&runs, "runs", "bin/e2e", "folder of results and logs")
+	c.Flags().IntVar(&runner.Processes, "processes", testsAtATime, "number of tests at the same time")
+	c.Flags().DurationVar(&runner.Limit, "limit", limitOfATest, "limit of each test")
+	c.Flags().DurationVar(&runner.Budget, "budget", 24*time.Hour, "time after which no test is started")
+	c.Flags().BoolVar(&runner.Again, "again", false, "also run those that failed")
+	return c
+}
+
+// runE2ESuite runs the tests with each proxy and writes the page of the results. A test that passes
+// with kube-proxy and not with vmapd is an error.
+func runE2ESuite(ctx context.Context, _ *options, c *kube.Cluster, proxies []kube.Proxy) error {
+	const day = 24 * time.Hour
+	dir := filepath.Join("bin", "e2e-"+time.Now().UTC().Format("20060102-150405"))
+	var runs []*e2e.Run
+	for _, p := range proxies {
+		runner := newRunner(dir, p)
+		runner.Processes, runner.Limit, runner.Budget = testsAtATime, limitOfATest, day
+		if _, err := runE2E(ctx, c, p, &runner); err != nil {
+			return err
+		}
+		run, err := e2e.LoadRun(runner.File)
+		if err != nil {
+			return err
+		}
+		runs = append(runs, run)
+	}
+	all, err := e2e.Tests()
+	if err != nil {
+		return err
+	}
+	page := filepath.Join(dir, "CONFORMANCE.md")
+	if err := os.WriteFile(page, []byte(e2e.Table(all, runs)), 0o644); err != nil {
+		return fmt.Errorf("write the table: %w", err)
+	}
+	c.Log.Info("wrote the table", "file", page)
+	if behind := e2e.Behind(all, runs); len(behind) > 0 {
+		return fmt.Errorf("kube-proxy passes more: %s", strings.Join(behind, "; "))
+	}
+	return nil
+}
+
+const (
+	testsAtATime = 5
+	limitOfATest = 8 * time.Minute
+)
+
+// newRunner returns a runner whose files are named after a proxy.
+func newRunner(dir string, p kube.Proxy) e2e.Runner {
+	name := strings.ReplaceAll(p.String(), ":", "-")
+	return e2e.Runner{Dir: filepath.Join(dir, name), File: filepath.Join(dir, name+".json")}
+}
+
+func runE2E(ctx context.Context, c *kube.Cluster, p kube.Proxy, runner *e2e.Runner) (left int, err error) {
+	all, err := e2e.Tests()
+	if err != nil {
+		return 0, err
+	}
+	run, err := e2e.LoadRun(runner.File)
+	if err != nil {
+		return 0, err
+	}
+	if err := describe(c, p, run); err != nil {
+		return 0, err
+	}
+	if err := c.InstallProxy(ctx, p); err != nil {
+		return 0, err
+	}
+	if err := prepareE2E(ctx, c); err != nil {
+		return 0, fmt.Errorf("prepare the cluster for tests: %w", err)
+	}
+	conf, err := c.RESTConfig()
+	if err != nil {
+		return 0, err
+	}
+	balancer := e2e.Balancer{
+		Client: c.Client(), Log: c.Log, Dial: conf.Dial,
+		Route: func(ctx context.Context, a netip.Addr, nodes []netip.Addr) error { return route(ctx, c, a, nodes) },
+	}
+	balancing, stop := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		balancer.Run(balancing)
+	}()
+	defer func() { stop(); <-done }()
+	runner.Log, runner.Program = c.Log, filepath.Join(c.KubeDir, testsProgram)
+	runner.Flags = []string{
+		"--provider=skeleton", "--kubeconfig=" + c.Kubeconfig(), "--kubectl-path=" + filepath.Join(c.KubeDir, "kubectl"),
+		"--disable-log-dump", "--dns-domain=" + kube.ClusterDomain,
+	}
+	runner.Command = func(ctx context.Context, args ...string) *exec.Cmd { return c.In(ctx, kube.Control, args...) }
+	return runner.Run(ctx, run, all)
+}
+
+// describe fills in from what the results of a run are. A run can't be continued with another
+// vmapd.
+func describe(c *kube.Cluster, p kube.Proxy, run *e2e.Run) error {
+	version, err := c.Client().Discovery().ServerVersion()
+	if err != nil {
+		return fmt.Errorf("ask the API server for its version: %w", err)
+	}
+	var kernel unix.Utsname
+	if err := unix.Uname(&kernel); err != nil {
+		return err
+	}
+	commit := ""
+	if p.Program == kube.Vmapd {
+		source, err := os.ReadFile(sourceFile(c))
+		if err != nil {
+			return fmt.Errorf("find out the commit of vmapd's image: %w", err)
+		}
+		commit = strings.TrimSpace(string(source))
+	}
+	if len(run.Results) > 0 && run.Commit != commit {
+		return fmt.Errorf("the results of %s are from %s, and the image is from %s: use another folder (--runs)", run.Proxy, run.Commit, commit)
+	}
+	run.Proxy = strings.ReplaceAll(p.String(), ":", " ")
+	run.Commit, run.Kubernetes, run.Nodes = commit, version.GitVersion, len(c.Nodes())
+	run.Kernel = unix.ByteSliceToString(kernel.Release[:])
+	return nil
+}
+
+// testClient is the address from which tests use load balancers. Some of them want one that is in
+// no network of the nodes.
+const testClient = "203.0.113.10"
+
+// prepareE2E gives each node a zone, and the tests their address.
+func prepareE2E(ctx context.Context, c *kube.Cluster) error {
+	control, _ := kube.Addresses(kube.Control)
+	// Connections of a client are to reach several nodes.
+	commands := []*exec.Cmd{
+		c.In(ctx, kube.Control, "ip", "address", "replace", testClient+"/32", "dev", "eth0"),
+		c.In(ctx, kube.Control, "sysctl", "-qw", "net.ipv4.fib_multipath_hash_policy=1"),
+	}
+	for _, node := range c.Nodes() {
+		commands = append(commands,
+			c.KubectlCommand(ctx, "label", "--overwrite", "node", node, "topology.kubernetes.io/zone=zone-of-"+node),
+			c.In(ctx, node, "ip", "route", "replace", testClient, "via", control.String()))
+	}
+	for _, cmd := range commands {
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("%s: %w: %s", strings.Join(cmd.Args, " "), err, out)
+		}
+	}
+	return nil
+}
+
+// route leads packets of the tests to nodes, or nowhere.
+func route(ctx context.Context, c *kube.Cluster, a netip.Addr, nodes []netip.Addr) error {
+	args := []string{"ip", "route", "replace"}
+	if len(nodes) == 0 {
+		args = append(args, "blackhole", a.String())
+	} else {
+		args = append(args, a.String(), "src", testClient)
+		for _, n := range nodes {
+			args = append(args, "nexthop", "via", n.String())
+		}
+	}
+	if out, err := c.In(ctx, kube.Control, args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w: %s", strings.Join(args, " "), err, out)
+	}
+	c.Log.LogAttrs(ctx, slog.LevelDebug, "led an address", slog.Any("address", a), slog.Any("nodes", nodes))
+	return nil
+}
+
+func newTableCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "table RUN.json...",
+		Short: "Print a page of the results of tests",
+		Args:  cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			all, err := e2e.Tests()
+			if err != nil {
+				return err
+			}
+			var runs []*e2e.Run
+			for _, name := range args {
+				run, err := e2e.LoadRun(name)
+				if err != nil {
+					return err
+				}
+				runs = append(runs, run)
+			}
+			_, err = fmt.Fprint(cmd.OutOrStdout(), e2e.Table(all, runs))
+			return err
+		},
+	}
+}

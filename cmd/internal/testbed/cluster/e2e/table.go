@@ -1,0 +1,95 @@
+package e2e
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Table returns the page of the results of some runs, in Markdown. A test that a run has no result
+// for is "not run".
+func Table(all []Test, runs []*Run) string {
+	var b strings.Builder
+	b.WriteString(`# Kubernetes' own tests
+
+The tests of Kubernetes that a Service proxy takes part in, with vmapd and with kube-proxy of the same
+release. ` + "`make test-cluster`" + ` starts the cluster that they ran in: API server, scheduler,
+controller manager, kubelets, containerd and CoreDNS of the releases, three nodes on one machine. The
+command "cluster e2e" of the same program runs the tests, and "cluster table" wrote this page.
+
+`)
+	fmt.Fprintf(&b, "| Proxy | pass | FAIL | skipped | not run | vmapd's source | Kubernetes | Kernel | Nodes | Date |\n")
+	fmt.Fprintf(&b, "|---|---|---|---|---|---|---|---|---|---|\n")
+	for _, r := range runs {
+		n := map[Outcome]int{}
+		for _, t := range all {
+			n[r.Results[t.Name].Outcome]++
+		}
+		fmt.Fprintf(&b, "| %s | %d | %d | %d | %d | %s | %s | %s | %d | %s |\n",
+			r.Proxy, n[Passed], n[Failed], n[Skipped], n[""], r.Commit, r.Kubernetes, r.Kernel, r.Nodes, r.Date)
+	}
+	b.WriteString(`
+A time is that of the whole test, with the start of its pods, on a machine of few processors with
+several tests at a time; it says nothing about the proxy. "2nd try": the test failed at first.
+
+| Test |`)
+	for _, r := range runs {
+		fmt.Fprintf(&b, " %s |", r.Proxy)
+	}
+	b.WriteString("\n|---|" + strings.Repeat("---|", len(runs)) + "\n")
+	for _, t := range all {
+		fmt.Fprintf(&b, "| %s |", cell(strings.TrimPrefix(t.Name, "[sig-network] ")))
+		for _, r := range runs {
+			fmt.Fprintf(&b, " %s |", r.Results[t.Name])
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
+}
+
+// Behind returns the tests that a run of kube-proxy passed and one of vmapd did not, with the name
+// of that run.
+func Behind(all []Test, runs []*Run) []string {
+	var behind []string
+	for _, t := range all {
+		for _, r := range runs {
+			if !strings.HasPrefix(r.Proxy, "vmapd") || r.Results[t.Name].Outcome == Passed {
+				continue
+			}
+			if slices.ContainsFunc(runs, func(other *Run) bool {
+				return strings.HasPrefix(other.Proxy, "kube-proxy") && other.Results[t.Name].Outcome == Passed
+			}) {
+				behind = append(behind, r.Proxy+": "+t.Name)
+			}
+		}
+	}
+	return behind
+}
+
+// String returns the cell of a table.
+func (r Result) String() string {
+	var s string
+	switch r.Outcome {
+	case "":
+		return "not run"
+	case Skipped:
+		return cell("skipped: " + r.Reason)
+	case Passed:
+		s = fmt.Sprintf("pass %.0f s", r.Seconds)
+	default:
+		s = cell("**FAIL**: " + r.Reason)
+	}
+	switch r.Attempts {
+	case 0, 1:
+		return s
+	case 2:
+		return s + ", 2nd try"
+	case 3:
+		return s + ", 3rd try"
+	default:
+		return fmt.Sprintf("%s, %dth try", s, r.Attempts)
+	}
+}
+
+// cell escapes a text for the cell of a table.
+func cell(s string) string { return strings.NewReplacer("|", `\|`, "<", "&lt;").Replace(s) }
