@@ -71,7 +71,7 @@ func writeImages(ctx context.Context, c *kube.Cluster, log *slog.Logger) error {
 		if err != nil {
 			return err
 		}
-		log.Info("wrote an image", "archive", archive)
+		log.Info("wrote an image", slog.String("archive", archive))
 	}
 	commit, err := exec.CommandContext(ctx, "git", "describe", "--always", "--dirty", "--exclude=*").Output()
 	if err != nil {

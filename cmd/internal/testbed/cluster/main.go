@@ -178,7 +178,7 @@ func newDownCommand(o *options) *cobra.Command {
 		Use:   "down",
 		Short: "End a cluster, also one that was left behind",
 		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		RunE: func(*cobra.Command, []string) error {
 			// No program is needed for this.
 			c, err := kube.New(kube.Config{Name: o.name, Dir: o.dir, Nodes: 1})
 			if err != nil {

@@ -198,6 +198,9 @@ func (c *Cluster) Up(ctx context.Context) (err error) {
 			err = errors.Join(fmt.Errorf("start the cluster %s: %w", c.Name, err), c.clear())
 		}
 	}()
+	if err := os.RemoveAll(c.path("log")); err != nil {
+		return fmt.Errorf("remove the logs of an earlier cluster: %w", err)
+	}
 	for _, dir := range []string{"process", "log", "pki", "nodes", "images"} {
 		if err := os.MkdirAll(c.path(dir), 0o755); err != nil {
 			return err
@@ -217,7 +220,7 @@ func (c *Cluster) Up(ctx context.Context) (err error) {
 		return err
 	}
 	for range c.Config.Nodes {
-		if _, err := c.AddNode(ctx); err != nil {
+		if _, err := c.addNode(ctx); err != nil {
 			return err
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -18,8 +19,22 @@ import (
 )
 
 // AddNode starts another node, waits until it is ready, and returns its name, which is the
-// first free one.
+// first free one. If that fails, nothing is left of the node but its logs.
 func (c *Cluster) AddNode(ctx context.Context) (string, error) {
+	unlock, err := c.lock()
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	node, err := c.addNode(ctx)
+	if err != nil && node != "" {
+		err = errors.Join(err, c.removeNode(context.WithoutCancel(ctx), node))
+	}
+	return node, err
+}
+
+// addNode is AddNode for callers who hold the lock, and who clean up.
+func (c *Cluster) addNode(ctx context.Context) (string, error) {
 	s, err := c.state()
 	if err != nil {
 		return "", fmt.Errorf("add a node: %w", err)
@@ -37,7 +52,7 @@ func (c *Cluster) AddNode(ctx context.Context) (string, error) {
 		return "", err
 	}
 	if err := c.startNode(ctx, node); err != nil {
-		return "", fmt.Errorf("start node %s: %w", node, err)
+		return node, fmt.Errorf("start node %s: %w", node, err)
 	}
 	return node, nil
 }
@@ -45,7 +60,7 @@ func (c *Cluster) AddNode(ctx context.Context) (string, error) {
 func (c *Cluster) startNode(ctx context.Context, node string) error {
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
-	c.Log.Info("starting a node", "node", node)
+	c.Log.Info("starting a node", slog.String("node", node))
 	if err := c.groups.make(node); err != nil {
 		return err
 	}
@@ -208,6 +223,15 @@ func (c *Cluster) AwaitNode(ctx context.Context, node string) error {
 
 // RemoveNode ends a node like a machine that is switched off, and deletes its Node.
 func (c *Cluster) RemoveNode(ctx context.Context, node string) error {
+	unlock, err := c.lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	return c.removeNode(ctx, node)
+}
+
+func (c *Cluster) removeNode(ctx context.Context, node string) error {
 	if err := c.StopNode(ctx, node); err != nil {
 		return err
 	}
@@ -258,9 +282,12 @@ func (c *Cluster) StopNode(ctx context.Context, node string) error {
 // holder.
 func (c *Cluster) killMembers(space string) error {
 	holder := c.holder(space)
+	if holder.PID() == 0 {
+		return nil
+	}
 	own, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/net", holder.PID()))
 	if err != nil {
-		return nil // it has ended
+		return fmt.Errorf("find the processes of %s: %w", space, err)
 	}
 	const limit = 10 * time.Second
 	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {

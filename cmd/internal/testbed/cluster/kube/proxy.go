@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -115,7 +116,7 @@ func fillVmapd(manifest string, p Proxy) (string, error) {
 func (c *Cluster) InstallProxy(ctx context.Context, p Proxy) error {
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
-	c.Log.Info("installing the Service proxy", "proxy", p.String())
+	c.Log.Info("installing the Service proxy", slog.String("proxy", p.String()))
 	if err := c.removeProxies(ctx); err != nil {
 		return err
 	}

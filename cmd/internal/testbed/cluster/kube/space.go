@@ -63,7 +63,7 @@ func (c *Cluster) makeSpace(space string) error {
 }
 
 // Folders that a node has for itself. kubelet, containerd, runc and CNI plugins keep state there.
-var ownFolders = []string{"run", "var"} //nolint:gochecknoglobals // a constant
+var ownFolders = []string{"run", "var"}
 
 func (c *Cluster) makeFolders(node string) error {
 	dir := c.path("nodes", node)

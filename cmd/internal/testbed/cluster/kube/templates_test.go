@@ -2,6 +2,7 @@ package kube
 
 import (
 	"encoding/json"
+	"errors"
 	"io"
 	"net/netip"
 	"strings"
@@ -18,7 +19,7 @@ func documents(t *testing.T, manifest string) []map[string]any {
 	for d := yaml.NewYAMLOrJSONDecoder(strings.NewReader(manifest), 4096); ; {
 		var one map[string]any
 		err := d.Decode(&one)
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return all
 		}
 		if err != nil {
