@@ -90,7 +90,7 @@ func newRootCommand(o *options) *cobra.Command {
 	flags := root.PersistentFlags()
 	flags.StringVar(&o.name, "name", "c", "name of the cluster; clusters of different names can run at the same time")
 	flags.StringVar(&o.dir, "dir", "", "folder of the cluster's data and logs (default vmapd-cluster/NAME in the user's cache folder)")
-	root.AddCommand(newUpCommand(o), newDownCommand(o), newProxyCommand(o), newKubectlCommand(o), newExecCommand(o), newNodeCommand(o), newImagesCommand(o), newTestCommand(o), newE2ECommand(o), newTableCommand())
+	root.AddCommand(newUpCommand(o), newDownCommand(o), newProxyCommand(o), newKubectlCommand(o), newExecCommand(o), newNodeCommand(o), newRestartCommand(o), newImagesCommand(o), newTestCommand(o), newE2ECommand(o), newTableCommand())
 	return root
 }
 
@@ -276,5 +276,29 @@ func newNodeCommand(o *options) *cobra.Command {
 			return c.RemoveNode(cmd.Context(), args[0])
 		},
 	})
+	return c
+}
+
+func newRestartCommand(o *options) *cobra.Command {
+	var kill bool
+	c := &cobra.Command{
+		Use:   "restart PROCESS",
+		Short: "Restart a process, such as etcd, kube-apiserver, kubelet-n1 or containerd-n1",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := o.open(logTo(cmd.ErrOrStderr()))
+			if err != nil {
+				return err
+			}
+			p := c.Process(args[0])
+			if kill {
+				if err := p.Kill(cmd.Context()); err != nil {
+					return err
+				}
+			}
+			return p.Restart(cmd.Context())
+		},
+	}
+	c.Flags().BoolVar(&kill, "kill", false, "end it by SIGKILL")
 	return c
 }
