@@ -21,9 +21,10 @@ const cgroupMount = "/sys/fs/cgroup"
 // 1, or the one of version 2. Below it, system has the processes that the cluster starts, and
 // each node's name the containers of that node.
 type groups struct {
-	name    string // vmapd-NAME
-	roots   []string
-	unified bool
+	name    string   // vmapd-NAME
+	roots   []string // of the hierarchies
+	leading string   // the root that says which processes there are
+	unified bool     // version 2
 }
 
 const system = "system"
@@ -36,7 +37,7 @@ func findGroups(name string) (groups, error) {
 		return g, fmt.Errorf("look for control groups in %s: %w", cgroupMount, err)
 	}
 	if stat.Type == unix.CGROUP2_SUPER_MAGIC {
-		g.roots, g.unified = []string{cgroupMount}, true
+		g.roots, g.leading, g.unified = []string{cgroupMount}, cgroupMount, true
 		return g, nil
 	}
 	entries, err := os.ReadDir(cgroupMount)
@@ -51,18 +52,11 @@ func findGroups(name string) (groups, error) {
 			g.roots = append(g.roots, root)
 		}
 	}
-	if !slices.Contains(g.roots, g.leading()) {
-		return g, fmt.Errorf("no control groups: %s is not mounted", g.leading())
+	g.leading = filepath.Join(cgroupMount, "pids")
+	if !slices.Contains(g.roots, g.leading) {
+		return g, fmt.Errorf("no control groups: %s is not mounted", g.leading)
 	}
 	return g, nil
-}
-
-// leading returns the hierarchy that says which processes there are.
-func (g groups) leading() string {
-	if g.unified {
-		return cgroupMount
-	}
-	return filepath.Join(cgroupMount, "pids")
 }
 
 // make makes a group below that of the cluster, in all hierarchies.
@@ -72,19 +66,46 @@ func (g groups) make(child string) error {
 			if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 				return fmt.Errorf("make control group: %w", err)
 			}
-			// A new group of version 1 has no processors and no memory, and takes no process so.
-			for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
-				if g.unified || !strings.Contains(filepath.Base(root), "cpuset") {
-					continue
-				}
-				data, err := os.ReadFile(filepath.Join(filepath.Dir(dir), file))
-				if err == nil {
-					err = os.WriteFile(filepath.Join(dir, file), data, 0)
-				}
-				if err != nil {
-					return fmt.Errorf("set up control group: %w", err)
-				}
+			setUpGroup := passProcessors
+			if g.unified {
+				setUpGroup = passControllers
 			}
+			if err := setUpGroup(filepath.Dir(dir), dir); err != nil {
+				return fmt.Errorf("set up control group %s: %w", dir, err)
+			}
+		}
+	}
+	return nil
+}
+
+// passProcessors gives a group of version 1 the processors and the memory of its parent. A new one
+// has none, and takes no process so. In hierarchies without these controllers, it does nothing.
+func passProcessors(parent, dir string) error {
+	for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
+		data, err := os.ReadFile(filepath.Join(parent, file))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, file), data, 0)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// passControllers lets a group of version 2 use all controllers of its parent: kubelet refuses to
+// work below a group that lacks one.
+func passControllers(parent, _ string) error {
+	controllers, err := os.ReadFile(filepath.Join(parent, "cgroup.controllers"))
+	if err != nil {
+		return err
+	}
+	for c := range strings.FieldsSeq(string(controllers)) {
+		if err := os.WriteFile(filepath.Join(parent, "cgroup.subtree_control"), []byte("+"+c), 0); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -93,7 +114,7 @@ func (g groups) make(child string) error {
 // start arranges that a command started next by this thread, which ends afterwards, is in the
 // group system. The caller calls leave when the command has started.
 func (g groups) start(cmd *exec.Cmd) (leave func(), err error) {
-	dir := filepath.Join(g.leading(), g.name, system)
+	dir := filepath.Join(g.leading, g.name, system)
 	if !g.unified {
 		// A thread can be in a group of version 1 without the rest of its process.
 		tid := []byte(strconv.Itoa(unix.Gettid()))
@@ -113,7 +134,7 @@ func (g groups) start(cmd *exec.Cmd) (leave func(), err error) {
 // processes returns the processes in a group and those below it.
 func (g groups) processes(child string) ([]int, error) {
 	var pids []int
-	err := filepath.WalkDir(filepath.Join(g.leading(), g.name, child), func(path string, e fs.DirEntry, err error) error {
+	err := filepath.WalkDir(filepath.Join(g.leading, g.name, child), func(path string, e fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
