@@ -173,6 +173,7 @@ func (b *Builder) SetEndpointSlice(in EndpointSlice) {
 		if r != nil {
 			name.Namespace = r.name.Namespace // the same string
 			i, _ := r.find(s.name)
+			s.sharePorts(r.slices[max(0, i-1):min(i+1, len(r.slices))])
 			r.slices = slices.Insert(r.slices, i, s)
 			b.markDirty(r)
 		}

@@ -79,6 +79,17 @@ func parseEndpointSlice(in EndpointSlice, nodeName string) (parsed *endpointSlic
 	return s.endpointSlice, NamespacedName{in.Namespace, name}, s.problems
 }
 
+// sharePorts takes the list of ports from another slice if it is the same. Those of a Service mostly have
+// the same, and a Service may have thousands of slices with a thousand ports.
+func (s *endpointSlice) sharePorts(with []*endpointSlice) {
+	for _, o := range with {
+		if slices.Equal(s.ports, o.ports) {
+			s.ports = o.ports
+			return
+		}
+	}
+}
+
 // parsePort adds a port, or returns the field that is wrong.
 func (s *sliceParser) parsePort(p SlicePort) (field string, err error) {
 	// A port without number would mean "all ports", which no proxy serves. One without

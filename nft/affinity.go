@@ -244,7 +244,7 @@ func purge(old, now *model.ServicePort, all bool) []Purge {
 func (b *Batch) Ending() []Purge {
 	shrinks := map[string]bool{}
 	for _, s := range b.Delete {
-		shrinks[s.Set] = len(s.Ops) > 0
+		shrinks[s.Set] = shrinks[s.Set] || len(s.Ops) > 0
 	}
 	var list []Purge
 	for _, p := range b.Purge {

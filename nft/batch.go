@@ -33,7 +33,7 @@ type Batch struct {
 	newChains map[string]bool
 }
 
-// SetOps are elements of one set to add or delete.
+// SetOps are elements of one set to add or delete. Of a set with many, there are several lists.
 type SetOps struct {
 	Set string
 	Ops []ElementOp

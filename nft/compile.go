@@ -101,10 +101,12 @@ func (r *Ruleset) AllChains() []Chain {
 // Elements yields every element with the name of its set.
 func (r *Ruleset) Elements() iter.Seq2[string, Element] {
 	return func(yield func(string, Element) bool) {
-		for set, list := range r.all() {
-			for _, op := range list {
-				if !yield(set, op.Element) {
-					return
+		for set, lists := range r.all() {
+			for _, list := range lists {
+				for _, op := range list {
+					if !yield(set, op.Element) {
+						return
+					}
 				}
 			}
 		}

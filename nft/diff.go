@@ -144,18 +144,33 @@ func sameRules(f model.Family, a, b []Rule) bool {
 	return slices.EqualFunc(a, b, func(a, b Rule) bool { return a.Text(f) == b.Text(f) })
 }
 
-// elements are operations by the name of their set, in the order in which they were added.
-type elements map[string][]ElementOp
+// elements are operations by the name of their set, in the order in which they were added. Of a set
+// with many, they are in several lists: a list that grows would be copied again and again, and one
+// Service may have 65,000.
+type elements map[string][][]ElementOp
 
 // of returns a function that adds an element of a service port, or of none.
 func (l elements) of(port *model.ServicePort) func(set string, e Element) {
-	return func(set string, e Element) {
-		list := l[set]
-		if len(list) == cap(list) {
-			list = slices.Grow(list, max(1, len(list))) // append would grow long lists by a quarter
+	return func(set string, e Element) { l.add(set, ElementOp{e, port}) }
+}
+
+func (l elements) add(set string, op ElementOp) {
+	const long = 16 << 10
+	lists := l[set]
+	last := len(lists) - 1
+	switch {
+	case last < 0 || len(lists[last]) == cap(lists[last]) && len(lists[last]) >= long:
+		room := 1
+		if last >= 0 {
+			room = long
 		}
-		l[set] = append(list, ElementOp{e, port})
+		lists = append(lists, make([]ElementOp, 0, room))
+		l[set] = lists
+		last++
+	case len(lists[last]) == cap(lists[last]):
+		lists[last] = slices.Grow(lists[last], len(lists[last])) // append would grow it by a quarter
 	}
+	lists[last] = append(lists[last], op)
 }
 
 // collect adds the elements of one set for changes, each of which is an old value or a new one.
@@ -185,8 +200,8 @@ func (r *Ruleset) all() elements {
 	}
 	list := elements{}
 	for set, n := range count {
-		list[set] = make([]ElementOp, 0, n)
+		list[set] = [][]ElementOp{make([]ElementOp, 0, n)}
 	}
-	r.each(func(set string, op ElementOp) { list[set] = append(list[set], op) })
+	r.each(list.add)
 	return list
 }

@@ -142,7 +142,7 @@ func readRecord(records string) (Element, string) {
 	return e, rest
 }
 
-// places implements index.
+// places returns a number that is above all places.
 func (l *Elements) places() int {
 	if l == nil {
 		return 0
@@ -150,7 +150,7 @@ func (l *Elements) places() int {
 	return len(l.table)
 }
 
-// all implements index.
+// all yields the elements with their places, in the order in which they were added.
 func (l *Elements) all() iter.Seq2[int, ElementOp] {
 	return func(yield func(int, ElementOp) bool) {
 		for e := range l.All() {

@@ -1,31 +1,21 @@
 package nft
 
 import (
-	"iter"
 	"maps"
 	"slices"
 )
 
-// A setDiff compares the elements of one set with those that are wanted, one after the other.
-// Equal elements stay; an element whose data differs is deleted and added again, in one
+// A setDiff compares the elements of one set of the kernel with those that are wanted, one after
+// the other. Equal elements stay; an element whose data differs is deleted and added again, in one
 // batch. A list of all wanted elements is not needed.
 type setDiff struct {
-	have     index
+	have     *Elements
 	wanted   []bool // by place in have
 	unwanted int    // how many are not
 	del, add []ElementOp
 }
 
-// An index finds elements by key. Each has a place in it.
-type index interface {
-	Len() int
-	places() int // all are below
-	find(key string) (place int, found bool)
-	at(place int) Element
-	all() iter.Seq2[int, ElementOp] // by place, in the order of the elements
-}
-
-func newSetDiff(have index) *setDiff {
+func newSetDiff(have *Elements) *setDiff {
 	return &setDiff{have: have, wanted: make([]bool, have.places()), unwanted: have.Len()}
 }
 
@@ -58,33 +48,6 @@ func (d *setDiff) deletions() []ElementOp {
 	return d.del
 }
 
-// opIndex is an index of operations.
-type opIndex struct {
-	ops   []ElementOp
-	byKey map[string]int
-}
-
-func newOpIndex(ops []ElementOp) opIndex {
-	byKey := make(map[string]int, len(ops))
-	for i, op := range ops {
-		byKey[op.Key] = i
-	}
-	return opIndex{ops, byKey}
-}
-
-func (x opIndex) Len() int { return len(x.ops) }
-
-func (x opIndex) places() int { return len(x.ops) }
-
-func (x opIndex) find(key string) (int, bool) {
-	i, ok := x.byKey[key]
-	return i, ok
-}
-
-func (x opIndex) at(i int) Element { return x.ops[i].Element }
-
-func (x opIndex) all() iter.Seq2[int, ElementOp] { return slices.All(x.ops) }
-
 // diffElements finds what must be deleted and added.
 func (b *Batch) diffElements(gone, come elements) {
 	names := slices.Concat(slices.Collect(maps.Keys(gone)), slices.Collect(maps.Keys(come)))
@@ -92,14 +55,63 @@ func (b *Batch) diffElements(gone, come elements) {
 	for _, name := range slices.Compact(names) {
 		del, add := gone[name], come[name]
 		if len(del) > 0 && len(add) > 0 {
-			d := newSetDiff(newOpIndex(del))
-			for _, op := range add {
-				d.want(op)
-			}
-			del, add = d.deletions(), d.add
+			differing(del, add)
 		}
 		b.addOps(name, del, add)
 	}
+}
+
+// differing removes the elements that are both deleted and added. An element with other data stays in
+// both, and its owner is the service port that will use it after the change.
+func differing(del, add [][]ElementOp) {
+	count := 0
+	for _, list := range del {
+		count += len(list)
+	}
+	deleted := make(map[string]*ElementOp, count)
+	for _, list := range del {
+		for i := range list {
+			deleted[list[i].Key] = &list[i]
+		}
+	}
+	stays := make(map[string]bool)
+	for k, list := range add {
+		add[k] = remove(list, func(op *ElementOp) bool {
+			was := deleted[op.Key]
+			switch {
+			case was == nil:
+				return false
+			case was.Element == op.Element:
+				stays[op.Key] = true
+				return true
+			}
+			was.Port = op.Port
+			return false
+		})
+	}
+	if len(stays) == 0 {
+		return
+	}
+	for k, list := range del {
+		del[k] = remove(list, func(op *ElementOp) bool { return stays[op.Key] })
+	}
+}
+
+// remove removes operations from a list. An operation is large: slices.DeleteFunc copies each one for
+// the call.
+func remove(list []ElementOp, yes func(op *ElementOp) bool) []ElementOp {
+	left := 0
+	for i := range list {
+		if yes(&list[i]) {
+			continue
+		}
+		if left < i {
+			list[left] = list[i]
+		}
+		left++
+	}
+	clear(list[left:])
+	return list[:left]
 }
 
 // diffTableElements is diffElements for a table that was read from the kernel. It makes no
@@ -112,26 +124,29 @@ func (b *Batch) diffTableElements(table *Table, want *Ruleset) {
 	want.each(func(set string, op ElementOp) {
 		d := sets[set]
 		if d == nil {
-			d = newSetDiff((*Elements)(nil))
+			d = newSetDiff(nil)
 			sets[set] = d
 		}
 		d.want(op)
 	})
 	for _, name := range slices.Sorted(maps.Keys(sets)) {
-		b.addOps(name, sets[name].deletions(), sets[name].add)
+		b.addOps(name, [][]ElementOp{sets[name].deletions()}, [][]ElementOp{sets[name].add})
 	}
 }
 
 // addOps adds operations on one set to the batch, unless the set is deleted with all its
 // elements.
-func (b *Batch) addOps(set string, del, add []ElementOp) {
+func (b *Batch) addOps(set string, del, add [][]ElementOp) {
 	if slices.Contains(b.DeleteSets, set) {
 		return
 	}
-	if len(del) > 0 {
-		b.Delete = append(b.Delete, SetOps{set, del})
+	into := func(to []SetOps, lists [][]ElementOp) []SetOps {
+		for _, list := range lists {
+			if len(list) > 0 {
+				to = append(to, SetOps{set, list})
+			}
+		}
+		return to
 	}
-	if len(add) > 0 {
-		b.Add = append(b.Add, SetOps{set, add})
-	}
+	b.Delete, b.Add = into(b.Delete, del), into(b.Add, add)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"os"
@@ -42,6 +43,8 @@ func TestAHostileServiceCostsOthersLittle(t *testing.T) {
 		{"source-ranges", "sourceRanges", hostileTools{ingresses: 1, ports: 3, endpoints: 1, ranges: 20_000}},
 		{"source-ranges-within", "", hostileTools{ingresses: 1, ports: 1, endpoints: 1, ranges: 4_000}},
 		{"ports", "ports", hostileTools{ports: 10_000, endpoints: 10}},
+		{"ports-endpoints", "ports", hostileTools{ports: 5_000, endpoints: 20_000}},
+		{"slices", "entries", hostileTools{ports: 100, endpoints: 3_000, perSlice: 1}},
 		{"addresses", "frontends", hostileTools{addresses: 60_000, ports: 1, endpoints: 1}},
 		{"dual-stack", "entries", hostileTools{addresses: 5_000, ports: 1, endpoints: 1_000, dualStack: true}},
 		{"endpoints", "endpoints", hostileTools{ports: 1, endpoints: 50_000}},
@@ -190,6 +193,8 @@ func (v *victim) usage(t *testing.T) usage {
 type hostileTools struct {
 	addresses, ingresses, ports, endpoints, ranges int
 
+	perSlice int // endpoints of a slice; 0: as many as the API allows
+
 	twin       bool // an older Service has the same addresses
 	affinity   bool
 	dualStack  bool
@@ -262,7 +267,7 @@ func (o hostileTools) service() *hostileService {
 		spec.Ports = append(spec.Ports, corev1.ServicePort{Name: name, Protocol: corev1.ProtocolTCP, Port: int32(i + 1)})
 		ports = append(ports, discoveryv1.EndpointPort{Name: &name, Protocol: new(corev1.ProtocolTCP), Port: new(int32(i + 1))})
 	}
-	const perSlice = 1_000 // the API's maximum
+	perSlice := cmp.Or(o.perSlice, 1_000) // the API's maximum
 	for first := 0; first < o.endpoints; first += perSlice {
 		s := &discoveryv1.EndpointSlice{
 			ObjectMeta: metav1.ObjectMeta{

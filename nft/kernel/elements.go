@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"encoding/binary"
+	"slices"
 
 	"github.com/google/nftables/expr"
 	"github.com/google/nftables/userdata"
@@ -31,6 +32,21 @@ func (m *messages) elements(msgType uint16, set *nft.Set, ops []nft.ElementOp) {
 	}
 	m.close(list)
 	m.end(message)
+}
+
+// growForElements makes room for all elements at once: append would copy megabytes several times.
+func (m *messages) growForElements(lists []nft.SetOps) {
+	const overhead = 48 // attributes of an element, and its part of a message's header
+	size := 0
+	for _, list := range lists {
+		for i := range list.Ops {
+			e := &list.Ops[i].Element
+			size += overhead + len(e.Key) + len(e.End) + len(e.Data) + len(e.Comment) + len(e.Verdict.Chain)
+		}
+	}
+	if room := cap(m.b) - len(m.b); room < size {
+		m.b = slices.Grow(m.b, max(size, len(m.b))) // at least twice as much, for what else comes
+	}
 }
 
 // beginElements begins a message about elements of one set, and their list.

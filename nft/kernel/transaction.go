@@ -64,6 +64,7 @@ func (t *transaction) elements(lists []nft.SetOps, perMessage int, add bool) {
 	if add {
 		verb, msgType = "add", unix.NFT_MSG_NEWSETELEM
 	}
+	t.msgs.growForElements(lists)
 	for _, list := range lists {
 		set := nft.DeclarationOf(list.Set)
 		for ops := range slices.Chunk(list.Ops, perMessage) {
@@ -176,10 +177,11 @@ func (b *Backend) send(st *familyState, batch *nft.Batch) error {
 	}
 	defer b.conn.releaseBuffer()
 	bad := refusals{ports: map[model.ServicePortName]bool{}}
-	for _, piece := range pieces {
+	for i, piece := range pieces {
 		if err := b.sendOthers(piece, &bad); err != nil {
 			return err
 		}
+		pieces[i] = nil // the next one needs memory, too
 	}
 	if len(bad.errs) > 0 {
 		st.update(func(to *shared) { to.stats.Rejected = len(bad.errs) })
