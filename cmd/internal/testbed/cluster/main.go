@@ -130,6 +130,7 @@ func (o *options) open(log *slog.Logger) (*kube.Cluster, error) {
 func logTo(w io.Writer) *slog.Logger { return slog.New(slog.NewTextHandler(w, nil)) }
 
 func newUpCommand(o *options) *cobra.Command {
+	var images bool
 	c := &cobra.Command{
 		Use:   "up",
 		Short: "Start a cluster with a Service proxy and DNS",
@@ -144,21 +145,24 @@ func newUpCommand(o *options) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return up(cmd.Context(), c, p)
+			return up(cmd.Context(), c, p, images)
 		},
 	}
 	o.addUpFlags(c)
+	c.Flags().BoolVar(&images, "images", true, "write the images; otherwise, those of an earlier cluster in the folder are used")
 	c.Flags().StringVar(&o.proxy, "proxy", kube.Vmapd, "the Service proxy: vmapd, kube-proxy or none; vmapd and kube-proxy also with :nftables or :iptables")
 	return c
 }
 
-// up writes the images and starts a cluster with a proxy and DNS, or leaves nothing.
-func up(ctx context.Context, c *kube.Cluster, p kube.Proxy) error {
-	if err := c.Check(imagePrograms()...); err != nil {
-		return err
-	}
-	if err := writeImages(ctx, c, c.Log); err != nil {
-		return err
+// up writes the images, if wanted, and starts a cluster with a proxy and DNS, or leaves nothing.
+func up(ctx context.Context, c *kube.Cluster, p kube.Proxy, images bool) error {
+	if images {
+		if err := c.Check(imagePrograms()...); err != nil {
+			return err
+		}
+		if err := writeImages(ctx, c, c.Log); err != nil {
+			return err
+		}
 	}
 	if err := c.Up(ctx); err != nil {
 		return err

@@ -80,7 +80,7 @@ func (o *options) test(ctx context.Context, log *slog.Logger, chosen []string, p
 	if missing := kube.Missing(c.KubeDir, imagePrograms(testsProgram)...); len(missing) > 0 {
 		return &kube.MissingError{Dir: c.KubeDir, Programs: missing}
 	}
-	if err := up(ctx, c, proxies[0]); err != nil {
+	if err := up(ctx, c, proxies[0], true); err != nil {
 		return err
 	}
 	if !keep {

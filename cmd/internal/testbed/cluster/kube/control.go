@@ -24,7 +24,7 @@ const (
 	frontProxy    = "front-proxy"
 	bootstrappers = "system:bootstrappers"
 
-	startLimit = 3 * time.Minute // on a machine that is busy with other things
+	startLimit = 10 * time.Minute // for machines that are emulated, or busy with other things
 )
 
 // startControlPlane starts etcd, the API server and the controllers.

@@ -18,7 +18,7 @@ func (c *Cluster) InstallDNS(ctx context.Context) error {
 	if err := c.Apply(ctx, manifest); err != nil {
 		return fmt.Errorf("install CoreDNS: %w", err)
 	}
-	if _, err := c.Kubectl(ctx, "--namespace=kube-system", "rollout", "status", "deployment/coredns", "--timeout=3m"); err != nil {
+	if _, err := c.Kubectl(ctx, "--namespace=kube-system", "rollout", "status", "deployment/coredns", "--timeout=10m"); err != nil {
 		return fmt.Errorf("wait for CoreDNS: %w", err)
 	}
 	return nil

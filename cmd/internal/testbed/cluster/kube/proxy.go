@@ -164,7 +164,7 @@ func (c *Cluster) awaitServices(ctx context.Context) error {
 
 // AwaitDaemonSet waits until a DaemonSet of kube-system is rolled out.
 func (c *Cluster) AwaitDaemonSet(ctx context.Context, name string) error {
-	_, err := c.Kubectl(ctx, "--namespace=kube-system", "rollout", "status", "daemonset/"+name, "--timeout=3m")
+	_, err := c.Kubectl(ctx, "--namespace=kube-system", "rollout", "status", "daemonset/"+name, "--timeout=10m")
 	if err != nil {
 		pods, podsErr := c.Kubectl(ctx, "--namespace=kube-system", "describe", "pods", "--selector=k8s-app="+name)
 		return errors.Join(fmt.Errorf("wait for the DaemonSet %s: %w; its pods:\n%s", name, err, pods), podsErr)
