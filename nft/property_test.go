@@ -94,6 +94,7 @@ func checkTable(t *testing.T, have, want *nft.Ruleset, s *model.FamilySnapshot) 
 func TestDiffTurnsOneRulesetIntoTheNext(t *testing.T) {
 	for seed := range uint64(40) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+			t.Parallel()
 			r := modeltest.NewRandom(modeltest.Seed(seed))
 			history(t, r, configs[seed%uint64(len(configs))], 25, func(have, want *nft.Ruleset, s *model.FamilySnapshot) {
 				checkStep(t, have, want, s)
@@ -105,6 +106,7 @@ func TestDiffTurnsOneRulesetIntoTheNext(t *testing.T) {
 func TestDiffSpansSeveralSnapshots(t *testing.T) {
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+			t.Parallel()
 			var all []*nft.Ruleset
 			r := modeltest.NewRandom(modeltest.Seed(seed))
 			history(t, r, modeltest.Config(), 20, func(_, want *nft.Ruleset, _ *model.FamilySnapshot) {

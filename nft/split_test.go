@@ -6,6 +6,7 @@ import (
 	"math"
 	"net/netip"
 	"slices"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -116,9 +117,17 @@ func elementsIn(b *nft.Batch, set string) []nft.ElementOp {
 
 func TestEachPieceOfABatchIsSafe(t *testing.T) {
 	const seeds, steps, perStep = 60, 10, 60
-	split := [3]int{}
+	var split [3]atomic.Int64
+	t.Cleanup(func() {
+		for i := range split {
+			if n := split[i].Load(); n < seeds {
+				t.Errorf("kind %d: frontends were in several pieces %d times only", i, n)
+			}
+		}
+	})
 	for seed := range uint64(seeds) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+			t.Parallel()
 			r := modeltest.NewRandom(modeltest.Seed(seed))
 			b := model.NewBuilder(configs[seed%uint64(len(configs))])
 			old := b.Snapshot()
@@ -145,18 +154,13 @@ func TestEachPieceOfABatchIsSafe(t *testing.T) {
 						checkPieces(t, nothing, nft.DiffTable(nil, want[f]), nft.DiffTable(nil, want[f]), size, node, connections[f]),
 					} {
 						if ok {
-							split[i]++
+							split[i].Add(1)
 						}
 					}
 				}
 				have, old = want, s
 			}
 		})
-	}
-	for i, n := range split {
-		if n < seeds {
-			t.Errorf("kind %d: frontends were in several pieces %d times only", i, n)
-		}
 	}
 }
 

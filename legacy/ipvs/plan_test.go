@@ -3,6 +3,7 @@ package ipvs_test
 import (
 	"fmt"
 	"net/netip"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -84,6 +85,7 @@ func checkPlan(t *testing.T, s step) {
 func TestDiffTurnsOneStateIntoTheNext(t *testing.T) {
 	for seed := range uint64(30) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+			t.Parallel()
 			o := ipvs.Options{Scheduler: ipvs.Schedulers[seed%uint64(len(ipvs.Schedulers))]}
 			r := modeltest.NewRandom(modeltest.Seed(seed))
 			history(t, r, configs[seed%uint64(len(configs))], o, 20, func(s step) { checkPlan(t, s) })
@@ -125,17 +127,20 @@ func FuzzDiff(f *testing.F) {
 // Every prefix of a plan is safe.
 
 func TestEveryPrefixOfAPlanIsSafe(t *testing.T) {
-	looked := 0
+	var looked atomic.Int64
+	t.Cleanup(func() {
+		if n := looked.Load(); n < 100_000 {
+			t.Errorf("only %d times was a packet sent while a plan was carried out", n)
+		}
+	})
 	for seed := range uint64(60) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+			t.Parallel()
 			r := modeltest.NewRandom(modeltest.Seed(1000 + seed))
 			history(t, r, configs[seed%uint64(len(configs))], ipvs.Options{}, 25, func(s step) {
-				looked += checkPrefixes(t, r, s, 12)
+				looked.Add(int64(checkPrefixes(t, r, s, 12)))
 			})
 		})
-	}
-	if looked < 100_000 {
-		t.Errorf("only %d times was a packet sent while a plan was carried out", looked)
 	}
 }
 
@@ -294,6 +299,7 @@ func TestAnotherOrderIsNotSafe(t *testing.T) {
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			unsafe := 0
 			for seed := range uint64(20) {
 				r := modeltest.NewRandom(modeltest.Seed(seed))

@@ -54,6 +54,7 @@ func TestTransitionsAreSafe(t *testing.T) {
 		{"… with ranges", objects{web.Ranges("10.0.0.0/8"), both, otherSlice}, objects{other.Ranges("203.0.113.0/24"), both, otherSlice}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			for _, config := range configs {
 				base := objects{modeltest.OurNode(), modeltest.NewServiceCIDR("kubernetes", "172.30.0.0/16")}
 				b := modeltest.Builder(config, slices.Concat(base, tt.a)...)
