@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -67,6 +69,10 @@ func writeImages(ctx context.Context, c *kube.Cluster, log *slog.Logger) error {
 		listed = string(out)
 	}
 	for _, i := range image.Set(c.KubeDir, filepath.Join(built, "vmapd"), filepath.Join(built, "pause"), listed) {
+		if lacks := slices.DeleteFunc(slices.Collect(maps.Values(i.Programs)), exists); len(lacks) > 0 {
+			log.Warn("left out an image; tests that need it will fail", slog.String("image", i.Name), slog.Any("missing", lacks))
+			continue
+		}
 		archive, err := i.Save(ctx, cache, dir)
 		if err != nil {
 			return err

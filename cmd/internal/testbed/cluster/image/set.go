@@ -80,7 +80,7 @@ func Set(programs, vmapd, pause, listed string) []Image {
 		},
 		{
 			Name: "regression-issue-74839", Tags: names("/regression-issue-74839"),
-			Programs:   map[string]string{"/regression-issue-74839": in("boom")},
+			Programs:   map[string]string{"/regression-issue-74839": in("regression-issue-74839")},
 			Entrypoint: []string{"/regression-issue-74839"},
 		},
 	}
