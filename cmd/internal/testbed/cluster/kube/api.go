@@ -18,7 +18,8 @@ import (
 // Kubeconfig is the file with which the administrator uses the API server, from any space.
 func (c *Cluster) Kubeconfig() string { return c.path("pki", admin+".conf") }
 
-// Client returns a client with all rights. Each request fails if the cluster does not run.
+// Client returns a new client with all rights, which trusts the authorities of now. Each request
+// fails if the cluster does not run.
 func (c *Cluster) Client() kubernetes.Interface {
 	client, err := c.rest()
 	if err != nil {

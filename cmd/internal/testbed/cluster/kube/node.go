@@ -162,8 +162,9 @@ func (c *Cluster) startKubelet(ctx context.Context, node string) error {
 func (c *Cluster) connectPods(ctx context.Context, node string) error {
 	ranges := map[string][]netip.Prefix{}
 	needs := []*Process{c.Process(kubelet(node)), c.Process(apiserver), c.Process(controllerManager)}
+	client := c.Client()
 	err := c.until(ctx, "wait for the pod ranges of "+node, needs, func() error {
-		nodes, err := c.Client().CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+		nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err
 		}
@@ -204,8 +205,9 @@ func podRanges(n *corev1.Node) ([]netip.Prefix, error) {
 // AwaitNode waits until a node is ready.
 func (c *Cluster) AwaitNode(ctx context.Context, node string) error {
 	needs := []*Process{c.Process(kubelet(node)), c.Process(containerd(node)), c.Process(apiserver)}
+	client := c.Client()
 	return c.until(ctx, "wait for node "+node+" to be ready", needs, func() error {
-		n, err := c.Client().CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
+		n, err := client.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
