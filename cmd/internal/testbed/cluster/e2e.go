@@ -8,6 +8,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,8 +26,8 @@ until nothing is left; "cluster table" makes a page of the files.`
 
 func newE2ECommand(o *options) *cobra.Command {
 	var (
-		runs   string
-		runner e2e.Runner
+		runs, focus string
+		runner      e2e.Runner
 	)
 	c := &cobra.Command{
 		Use:   "e2e PROXY",
@@ -44,7 +46,11 @@ func newE2ECommand(o *options) *cobra.Command {
 			}
 			named := newRunner(runs, p)
 			runner.Dir, runner.File = named.Dir, named.File
-			left, err := runE2E(cmd.Context(), c, p, &runner)
+			wanted, err := regexp.Compile(focus)
+			if err != nil {
+				return fmt.Errorf("--focus: %w", err)
+			}
+			left, err := runE2E(cmd.Context(), c, p, wanted, &runner)
 			if err == nil {
 				fmt.Fprintf(cmd.OutOrStdout(), "%d tests are left\n", left)
 			}
@@ -53,7 +59,9 @@ func newE2ECommand(o *options) *cobra.Command {
 	}
 	o.addProxyFlags(c)
 	c.Flags().StringVar(&runs, "runs", "bin/e2e", "folder of results and logs")
-	c.Flags().IntVar(&runner.Processes, "processes", testsAtATime, "number of tests at the same time")
+	c.Flags().StringVar(&focus, "focus", "", "`pattern` of the names of tests; the default are all")
+	c.Flags().IntVar(&runner.Processes, "processes", processes, "number of processes at the same time")
+	c.Flags().IntVar(&runner.Group, "group", testsOfAProcess, "number of tests of each")
 	c.Flags().DurationVar(&runner.Limit, "limit", limitOfATest, "limit of each test")
 	c.Flags().DurationVar(&runner.Budget, "budget", 24*time.Hour, "time after which no test is started")
 	c.Flags().BoolVar(&runner.Again, "again", false, "also run those that failed")
@@ -68,8 +76,8 @@ func runE2ESuite(ctx context.Context, _ *options, c *kube.Cluster, proxies []kub
 	var runs []*e2e.Run
 	for _, p := range proxies {
 		runner := newRunner(dir, p)
-		runner.Processes, runner.Limit, runner.Budget = testsAtATime, limitOfATest, day
-		if _, err := runE2E(ctx, c, p, &runner); err != nil {
+		runner.Processes, runner.Group, runner.Limit, runner.Budget = processes, testsOfAProcess, limitOfATest, day
+		if _, err := runE2E(ctx, c, p, regexp.MustCompile(""), &runner); err != nil {
 			return err
 		}
 		run, err := e2e.LoadRun(runner.File)
@@ -94,8 +102,9 @@ func runE2ESuite(ctx context.Context, _ *options, c *kube.Cluster, proxies []kub
 }
 
 const (
-	testsAtATime = 5
-	limitOfATest = 8 * time.Minute
+	processes       = 6
+	testsOfAProcess = 4
+	limitOfATest    = 6 * time.Minute
 )
 
 // newRunner returns a runner whose files are named after a proxy.
@@ -104,11 +113,12 @@ func newRunner(dir string, p kube.Proxy) e2e.Runner {
 	return e2e.Runner{Dir: filepath.Join(dir, name), File: filepath.Join(dir, name+".json")}
 }
 
-func runE2E(ctx context.Context, c *kube.Cluster, p kube.Proxy, runner *e2e.Runner) (left int, err error) {
+func runE2E(ctx context.Context, c *kube.Cluster, p kube.Proxy, focus *regexp.Regexp, runner *e2e.Runner) (left int, err error) {
 	all, err := e2e.Tests()
 	if err != nil {
 		return 0, err
 	}
+	all = slices.DeleteFunc(all, func(t e2e.Test) bool { return !focus.MatchString(t.Name) })
 	run, err := e2e.LoadRun(runner.File)
 	if err != nil {
 		return 0, err

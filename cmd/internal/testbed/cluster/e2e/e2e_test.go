@@ -64,16 +64,16 @@ func TestReadReport(t *testing.T) {
 		{"passed", report(prepared, other, ended("passed", "")), Result{Outcome: Passed, Seconds: 12.3}},
 		{"failed", report(prepared, ended("failed", `no\nanswer`)), Result{Outcome: Failed, Seconds: 12.3, Reason: "no answer"}},
 		{"skipped by itself", report(prepared, ended("skipped", "needs 3 nodes")), Result{Outcome: Skipped, Seconds: 12.3, Reason: "needs 3 nodes"}},
-		{"not selected", report(prepared, unselected, other), Result{Outcome: Skipped, Reason: "not selected"}},
+		{"time over before it", report(prepared, unselected, other), Result{Outcome: Failed, Reason: "it was selected, and did not run"}},
 		{"too slow", report(prepared, ended("timedout", "A suite timeout occurred")), Result{Outcome: Failed, Seconds: 12.3, Reason: "timedout: A suite timeout occurred"}},
 		{"not even begun", report(unprepared, unselected), Result{Outcome: Failed, Reason: "SynchronizedBeforeSuite: node n3 is not ready"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got, err := readReport(strings.NewReader(c.report), "[sig] Services work")
+			got, err := readReport(strings.NewReader(c.report), []string{"[sig] Services work"})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(c.want, got); diff != "" {
+			if diff := cmp.Diff(map[string]Result{"[sig] Services work": c.want}, got); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -85,14 +85,25 @@ func TestReadReportWithoutTheTest(t *testing.T) {
 		report(prepared, other): `no test "[sig] Services work"`,
 		`[{"SpecReports": [`:    "read the report",
 	} {
-		if _, err := readReport(strings.NewReader(text), "[sig] Services work"); err == nil || !strings.Contains(err.Error(), want) {
+		_, err := readReport(strings.NewReader(text), []string{"[sig] Services work too", "[sig] Services work"})
+		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got error %v, want %q", text, err, want)
 		}
 	}
 }
 
+func TestGroups(t *testing.T) {
+	together, alone := groups([]Test{{Name: "a"}, {Name: "b", Alone: true}, {Name: "c"}, {Name: "d"}}, 2)
+	if diff := cmp.Diff([][]string{{"a", "c"}, {"d"}}, together); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([][]string{{"b"}}, alone); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestTable(t *testing.T) {
-	all := []Test{{Name: "[sig-network] Services work"}, {Name: "[sig-network] DNS <works> | [Conformance]"}}
+	all := []Test{{Name: "[sig-network] Services work"}, {Name: "[sig-network] DNS <works> | [Conformance]"}, {Name: "[sig-network] unknown"}}
 	page := Table(all, []*Run{
 		{Proxy: "vmapd nftables", Commit: "abc", Kubernetes: "v1.36.2", Kernel: "6.18", Nodes: 3, Date: "2026-01-02", Results: map[string]Result{
 			all[0].Name: {Outcome: Passed, Seconds: 12.3, Attempts: 2},
@@ -105,6 +116,7 @@ func TestTable(t *testing.T) {
 	for _, want := range []string{
 		"| vmapd nftables | 1 | 1 | 0 | 0 | abc | v1.36.2 | 6.18 | 3 | 2026-01-02 |\n",
 		"| kube-proxy nftables | 0 | 0 | 1 | 1 |",
+		"\nNo run has results of 1 more tests of the list.\n",
 		"| Services work | pass 12 s, 2nd try | skipped: needs 3 nodes |\n",
 		`| DNS &lt;works> \| [Conformance] | **FAIL**: a \| b | not run |` + "\n",
 	} {

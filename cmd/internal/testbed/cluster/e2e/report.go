@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 )
@@ -45,34 +46,43 @@ func (s *spec) name() string {
 	return strings.Join(append(s.ContainerHierarchyTexts, s.LeafNodeText), " ")
 }
 
-// readReport finds the result of one test in a report of Ginkgo's, which has all tests. The
-// result is a failure if something outside of the test failed, such as the suite's preparation.
-func readReport(r io.Reader, test string) (Result, error) {
+// readReport finds the results of some tests in a report of Ginkgo's, which has all tests. The
+// result of a test that did not run is a failure if something outside of the tests failed, such as the
+// suite's preparation, or if the time was over.
+func readReport(r io.Reader, tests []string) (map[string]Result, error) {
 	var suites []suite
 	if err := json.NewDecoder(r).Decode(&suites); err != nil {
-		return Result{}, fmt.Errorf("read the report: %w", err)
+		return nil, fmt.Errorf("read the report: %w", err)
 	}
-	var inside, outside *spec
+	var outside *spec
+	found := map[string]*spec{}
 	for _, suite := range suites {
 		for i := range suite.SpecReports {
 			switch s := &suite.SpecReports[i]; {
-			case s.LeafNodeType == "It" && s.name() == test:
-				inside = s
+			case s.LeafNodeType == "It" && slices.Contains(tests, s.name()):
+				found[s.name()] = s
 			case s.LeafNodeType != "It" && s.State != "passed" && s.State != "skipped":
 				outside = s
 			}
 		}
 	}
-	switch {
-	case inside == nil:
-		return Result{}, fmt.Errorf("the report has no test %q", test)
-	case outside != nil && inside.State == "skipped":
-		r := outside.result()
-		r.Reason = outside.LeafNodeType + ": " + r.Reason
-		return r, nil
-	default:
-		return inside.result(), nil
+	results := map[string]Result{}
+	for _, test := range tests {
+		s := found[test]
+		switch {
+		case s == nil:
+			return nil, fmt.Errorf("the report has no test %q", test)
+		case s.State == "skipped" && outside != nil:
+			r := outside.result()
+			r.Reason = outside.LeafNodeType + ": " + r.Reason
+			results[test] = r
+		case s.State == "skipped" && s.Failure.Message == "":
+			results[test] = Result{Outcome: Failed, Reason: "it was selected, and did not run"}
+		default:
+			results[test] = s.result()
+		}
 	}
+	return results, nil
 }
 
 func (s *spec) result() Result {
@@ -82,9 +92,6 @@ func (s *spec) result() Result {
 		r.Outcome = Passed
 	case "skipped", "pending":
 		r.Outcome = Skipped
-		if r.Reason == "" {
-			r.Reason = "not selected"
-		}
 	case "failed":
 	default: // timedout, interrupted, panicked, aborted
 		r.Reason = strings.TrimSpace(s.State + ": " + r.Reason)

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -20,7 +21,8 @@ type Runner struct {
 	Flags     []string // that say which cluster
 	Dir       string   // of logs and reports
 	File      string   // of the run
-	Processes int      // how many tests run at the same time
+	Processes int      // how many run at the same time
+	Group     int      // number of tests of a process
 	Limit     time.Duration
 	Budget    time.Duration // after which no test is started
 	Again     bool          // runs failed tests again
@@ -31,95 +33,93 @@ type Runner struct {
 }
 
 // Run runs tests that have no result yet, and returns how many still have none. Results are saved
-// one by one.
+// after each group.
 func (r *Runner) Run(ctx context.Context, run *Run, all []Test) (left int, err error) {
 	if err := os.MkdirAll(r.Dir, 0o755); err != nil {
 		return 0, fmt.Errorf("make the folder of logs: %w", err)
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	end := time.Now().Add(r.Budget)
-	var together, alone []Test
-	for _, t := range run.missing(all, r.Again) {
-		if t.Alone {
-			alone = append(alone, t)
-		} else {
-			together = append(together, t)
+	goOn := func() bool { return ctx.Err() == nil && time.Now().Before(end) }
+	together, alone := groups(run.missing(all, r.Again), r.Group)
+	var lock sync.Mutex // of run
+	runGroup := func(tests []string) {
+		got, err := r.group(ctx, tests)
+		if err != nil {
+			cancel(fmt.Errorf("run %s: %w", strings.Join(tests, ", "), err))
+			return
+		}
+		lock.Lock()
+		defer lock.Unlock()
+		for _, t := range tests {
+			run.add(t, got[t])
+			r.Log.Info(string(got[t].Outcome), "test", t, "seconds", got[t].Seconds, "reason", got[t].Reason)
+		}
+		run.Date = time.Now().UTC().Format(time.DateOnly)
+		if err := run.Save(r.File); err != nil {
+			cancel(err)
 		}
 	}
-	todo := len(together) + len(alone)
-	var (
-		lock sync.Mutex // of run, todo and err
-		one  = func(t Test) {
-			got, testErr := r.one(ctx, t.Name)
-			lock.Lock()
-			defer lock.Unlock()
-			if testErr != nil {
-				err = errors.Join(err, fmt.Errorf("run test %q: %w", t.Name, testErr))
-				cancel()
-				return
-			}
-			run.add(t.Name, got)
-			run.Date = time.Now().UTC().Format(time.DateOnly)
-			todo--
-			r.Log.Info(string(got.Outcome), "test", t.Name, "seconds", got.Seconds, "reason", got.Reason, "left", todo)
-			if saveErr := run.Save(r.File); saveErr != nil {
-				err = errors.Join(err, saveErr)
-				cancel()
-			}
-		}
-		goOn = func() bool { return ctx.Err() == nil && time.Now().Before(end) }
-	)
-	queue := make(chan Test)
+	queue := make(chan []string)
 	var workers sync.WaitGroup
 	for range r.Processes {
 		workers.Go(func() {
-			for t := range queue {
-				one(t)
+			for tests := range queue {
+				if goOn() {
+					runGroup(tests)
+				}
 			}
 		})
 	}
-	for _, t := range together {
-		select {
-		case queue <- t:
-		case <-time.After(time.Until(end)):
-		case <-ctx.Done():
-		}
-		if !goOn() {
-			break
-		}
+	for _, tests := range together {
+		queue <- tests
 	}
 	close(queue)
 	workers.Wait()
-	for _, t := range alone {
+	for _, tests := range alone {
 		if goOn() {
-			one(t)
+			runGroup(tests)
 		}
 	}
-	if err == nil {
-		err = context.Cause(ctx)
-	}
-	return todo, err
+	return len(run.missing(all, r.Again)), context.Cause(ctx)
 }
 
-// one runs a test. The error is about this machine, not about the test.
-func (r *Runner) one(ctx context.Context, test string) (Result, error) {
-	base := filepath.Join(r.Dir, fileName(test))
+// groups deals tests to processes: those that may run beside others, and the rest.
+func groups(tests []Test, size int) (together, alone [][]string) {
+	var names []string
+	for _, t := range tests {
+		if t.Alone {
+			alone = append(alone, []string{t.Name})
+		} else {
+			names = append(names, t.Name)
+		}
+	}
+	return slices.Collect(slices.Chunk(names, size)), alone
+}
+
+// group runs tests in one process. The error is about this machine, not about the tests.
+func (r *Runner) group(ctx context.Context, tests []string) (map[string]Result, error) {
+	base := filepath.Join(r.Dir, fileName(tests[0]))
 	report := base + ".json"
 	log, err := os.Create(base + ".log")
 	if err != nil {
-		return Result{}, err
+		return nil, err
 	}
 	defer log.Close()
-	// Ginkgo's own limit comes first: with it, the test still cleans up and is in the report.
+	var focus []string
+	for _, t := range tests {
+		focus = append(focus, regexp.QuoteMeta(t))
+	}
+	// Ginkgo's own limit comes first: with it, the tests still clean up and are in the report.
 	const cleanUp = time.Minute
-	limited, cancel := context.WithTimeout(ctx, r.Limit+2*cleanUp)
+	limit := r.Limit * time.Duration(len(tests))
+	limited, cancel := context.WithTimeout(ctx, limit+2*cleanUp)
 	defer cancel()
-	start := time.Now()
 	cmd := r.Command(limited, append([]string{
 		r.Program,
-		"--ginkgo.focus=" + regexp.QuoteMeta(test) + "$", "--ginkgo.json-report=" + report,
-		"--ginkgo.timeout=" + r.Limit.String(), "--ginkgo.grace-period=" + cleanUp.String(),
+		"--ginkgo.focus=(" + strings.Join(focus, "|") + ")$", "--ginkgo.json-report=" + report,
+		"--ginkgo.timeout=" + limit.String(), "--ginkgo.grace-period=" + cleanUp.String(),
 		"--ginkgo.no-color",
 	}, r.Flags...)...)
 	cmd.Stdout, cmd.Stderr = log, log
@@ -127,18 +127,23 @@ func (r *Runner) one(ctx context.Context, test string) (Result, error) {
 	var exit *exec.ExitError
 	switch {
 	case ctx.Err() != nil:
-		return Result{}, context.Cause(ctx)
+		return nil, context.Cause(ctx)
 	case limited.Err() != nil:
-		return Result{Outcome: Failed, Seconds: time.Since(start).Seconds(), Reason: fmt.Sprintf("killed after %v", r.Limit+2*cleanUp)}, nil
+		killed := Result{Outcome: Failed, Reason: fmt.Sprintf("killed after %v", limit+2*cleanUp)}
+		results := map[string]Result{}
+		for _, t := range tests {
+			results[t] = killed
+		}
+		return results, nil
 	case err != nil && !errors.As(err, &exit):
-		return Result{}, err
+		return nil, err
 	}
 	f, err := os.Open(report)
 	if err != nil {
-		return Result{}, fmt.Errorf("%w; the log is %s", err, log.Name())
+		return nil, fmt.Errorf("%w; the log is %s", err, log.Name())
 	}
 	defer f.Close()
-	got, err := readReport(f, test)
+	got, err := readReport(f, tests)
 	if err == nil {
 		err = os.Remove(report) // it has 20 MB
 	}

@@ -7,8 +7,12 @@ import (
 )
 
 // Table returns the page of the results of some runs, in Markdown. A test that a run has no result
-// for is "not run".
+// for is "not run"; one that no run has a result for is only counted.
 func Table(all []Test, runs []*Run) string {
+	listed := len(all)
+	all = slices.DeleteFunc(slices.Clone(all), func(t Test) bool {
+		return !slices.ContainsFunc(runs, func(r *Run) bool { return r.Results[t.Name].Outcome != "" })
+	})
 	var b strings.Builder
 	b.WriteString(`# Kubernetes' own tests
 
@@ -27,6 +31,9 @@ command "cluster e2e" of the same program runs the tests, and "cluster table" wr
 		}
 		fmt.Fprintf(&b, "| %s | %d | %d | %d | %d | %s | %s | %s | %d | %s |\n",
 			r.Proxy, n[Passed], n[Failed], n[Skipped], n[""], r.Commit, r.Kubernetes, r.Kernel, r.Nodes, r.Date)
+	}
+	if rest := listed - len(all); rest > 0 {
+		fmt.Fprintf(&b, "\nNo run has results of %d more tests of the list.\n", rest)
 	}
 	b.WriteString(`
 A time is that of the whole test, with the start of its pods, on a machine of few processors with

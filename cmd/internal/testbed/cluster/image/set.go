@@ -69,8 +69,8 @@ func Set(programs, vmapd, pause, listed string) []Image {
 			Name: "agnhost", Tags: append(names("e2e-test-images/agnhost", "/glibc-dns-testing"), kube.AgnhostImage),
 			Programs: map[string]string{"/agnhost": in("agnhost"), "/coredns": in("coredns")},
 			Links:    map[string]string{"/usr/bin/nc": "nc.openbsd", "/agnhost-2": "agnhost"},
-			// libc-bin has getent.
-			Packages: []string{"bash", "bind9-dnsutils", "curl", "dash", "iproute2", "libc-bin", "netcat-openbsd"}, BusyBox: true,
+			// libc-bin has getent. The wget of Debian's busybox crashes with -T.
+			Packages: []string{"bash", "bind9-dnsutils", "curl", "dash", "iproute2", "libc-bin", "netcat-openbsd", "wget"}, BusyBox: true,
 			Entrypoint: []string{"/agnhost"},
 		},
 		{Name: "busybox", Tags: names("/busybox"), BusyBox: true, Entrypoint: []string{"/bin/sh"}},
