@@ -14,22 +14,35 @@ else
 IN_NAMESPACE := unshare -rn sh -c 'ip link set lo up && exec "$$@"' sh
 endif
 
-# test-ipvs boots this kernel of Debian's in an emulated machine, which is 15 times slower.
-# Tests with tens of thousands of clients, or with limits of milliseconds, are left out; of
-# packages that are mostly pure, only the named tests run.
-VMKERNEL   ?= linux-image-cloud-amd64
-VMTESTS    := nft/kernel=. 'cmd/vmapd=TestScenarios|ByIPVS|TestSwitching|TestNeighbours' legacy/iptables=TestThePrograms $(addsuffix =.,$(wildcard legacy/host))
+# Emulated machines boot a kernel of Debian's suites VMSUITES on a processor VMARCH, with the programs
+# (nft, iptables, ...) of VMTOOLS. They are 15 times slower: tests with tens of thousands of
+# clients, or with limits of milliseconds, are left out; of packages that are mostly pure, only the
+# named tests run, and on other processors also those that read or write bytes.
+VMARCH     ?= amd64
+VMSUITES   ?= bookworm,bookworm-security
+VMTOOLS    ?= bookworm
+VMBYTES    := nft=. sync/conntrack=. sync/listening=. sync/hostaddr=. legacy/xtables=. legacy/ipvs=.
+VMTESTS    ?= nft/kernel=. 'cmd/vmapd=TestScenarios|TestListings|ByIPVS|TestSwitching|TestNeighbours' legacy/iptables=TestThePrograms $(addsuffix =.,$(wildcard legacy/host)) $(if $(filter-out amd64,$(VMARCH)),$(VMBYTES))
 VMSKIP     := TestSixtyThousandClientsArePurged|TestClientsTimeOutDuringAPurge|TestAClientWhoConnectsBetweenBatchAndPurge
 VMPACKAGES := dash,iproute2,ipset,iptables,ipvsadm,netbase,nftables,util-linux
+VM          = bin/vm --init bin/vm-$(VMARCH) --suites $(VMSUITES) --packages-suites $(VMTOOLS) --packages $(VMPACKAGES) --timeout 40m
+KERNELS    ?= bullseye bookworm,bookworm-security trixie,trixie-security trixie,trixie-backports
+ARCHES     := arm64 s390x
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test unit race netns test-ipvs test-cluster vmtools clustertools golden bench bench-scale fuzz lint fmt tidy ci tools
+.PHONY: help build demo test unit race netns test-ipvs test-kernels test-arch test-nft test-vm test-cluster build-all vmtools clustertools golden bench bench-scale fuzz lint fmt tidy ci tools
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sort | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
 
 build: ## build bin/vmapd, a static binary
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/vmapd ./cmd/vmapd
+
+build-all: ## build and check for every processor that Kubernetes has nodes for
+	@for a in amd64 arm64 ppc64le s390x riscv64; do \
+		echo "GOARCH=$$a"; \
+		CGO_ENABLED=0 GOARCH=$$a $(GO) build -trimpath -o bin/vmapd-$$a ./cmd/vmapd && GOARCH=$$a $(GO) vet ./... || exit 1; \
+	done
 
 demo: build ## show it at work: a small world, real connections
 	bin/vmapd demo
@@ -51,24 +64,39 @@ netns: tools ## tests with real packets in network namespaces; fails if one is s
 		(cd $$p && ($(IN_NAMESPACE) $(CURDIR)/bin/netns.test -test.v -test.timeout=20m 2>&1 || echo "--- FAIL: exit code $$?") | $(CURDIR)/bin/skipcheck) || exit 1; \
 	done
 
-test-ipvs: SHELL := /bin/bash
-test-ipvs: .SHELLFLAGS := -o pipefail -c
-test-ipvs: vmtools ## tests on another kernel, with all its modules, in an emulated machine
-	CGO_ENABLED=0 $(GO) build -o bin/vm ./cmd/internal/testbed/vm
-	$(GO) build -o bin/skipcheck ./cmd/internal/testbed/skipcheck
-	VMAPD_TEST_BOOT=1 $(GO) test -count=1 ./cmd/internal/testbed/vm
+test-kernels: ## tests with real packets on Debian's kernels from 5.10 on, in emulated machines
+	@for s in $(KERNELS); do $(MAKE) --no-print-directory test-vm VMSUITES=$$s || exit 1; done
+
+# On Debian's 6.1, unless VMSUITES is given.
+test-arch: ## tests with real packets on processors arm64 and s390x, in emulated machines
+	@for a in $(ARCHES); do $(MAKE) --no-print-directory test-vm VMARCH=$$a VMSUITES=$(if $(filter file,$(origin VMSUITES)),bookworm,$(VMSUITES)) || exit 1; done
+
+test-nft: ## nft of Debian's releases lists the rules of each scenario
+	@for s in bullseye bookworm trixie sid; do $(MAKE) --no-print-directory test-vm VMTOOLS=$$s VMTESTS=cmd/vmapd=TestListings || exit 1; done
+
+test-vm: SHELL := /bin/bash
+test-vm: .SHELLFLAGS := -o pipefail -c
+test-vm: vmtools ## tests VMTESTS with kernel VMSUITES, programs VMTOOLS, processor VMARCH
+	@CGO_ENABLED=0 $(GO) build -o bin/vm ./cmd/internal/testbed/vm
+	@CGO_ENABLED=0 GOARCH=$(VMARCH) $(GO) build -o bin/vm-$(VMARCH) ./cmd/internal/testbed/vm
+	@$(GO) build -o bin/skipcheck ./cmd/internal/testbed/skipcheck
+	@$(VM) -- sh -c 'read -r a b release rest </proc/version; echo "Linux $$release on $(VMARCH), $$(nft --version)"'
 	@for t in $(VMTESTS); do \
 		p=$${t%%=*}; \
-		echo "go test ./$$p, on $(VMKERNEL)"; \
-		CGO_ENABLED=0 $(GO) test -c -ldflags='-s -w' -o bin/vm.test ./$$p && \
-		bin/vm --kernel $(VMKERNEL) --timeout 20m --packages $(VMPACKAGES) --dir /src/$$p \
-			--file bin/vm.test:/src/$$p/vm.test $$(find . -name testdata -type d -printf ' --file %p:/src/%P') \
-			-- ./vm.test -test.v -test.timeout=20m -test.run="$${t#*=}" -test.skip='$(VMSKIP)' | bin/skipcheck || exit 1; \
+		echo "go test ./$$p -run '$${t#*=}'"; \
+		CGO_ENABLED=0 GOARCH=$(VMARCH) $(GO) test -c -ldflags='-s -w' -o bin/vm.test ./$$p && \
+		$(VM) --dir /src/$$p --file bin/vm.test:/src/$$p/vm.test $$(find . -name testdata -type d -printf ' --file %p:/src/%P') \
+			-- ./vm.test -test.v -test.timeout=40m -test.run="$${t#*=}" -test.skip='$(VMSKIP)' | bin/skipcheck || exit 1; \
 	done
+
+test-ipvs: SHELL := /bin/bash
+test-ipvs: .SHELLFLAGS := -o pipefail -c
+test-ipvs: test-vm ## tests on another kernel, with all its modules, in an emulated machine
+	VMAPD_TEST_BOOT=1 $(GO) test -count=1 ./cmd/internal/testbed/vm
 	@CGO_ENABLED=0 $(GO) test -c -ldflags='-s -w' -o bin/vm.test ./cmd/vmapd
 	@for t in nf_tables=ipvs nf_tables,ip_vs=iptables; do \
 		echo "--backend=auto without $${t%%=*}"; \
-		bin/vm --kernel $(VMKERNEL) --without $${t%%=*} --iptables legacy --packages $(VMPACKAGES) --dir /src/cmd/vmapd \
+		$(VM) --without $${t%%=*} --iptables legacy --dir /src/cmd/vmapd \
 			--file bin/vm.test:/src/cmd/vmapd/vm.test --file testdata:/src/testdata \
 			-- ./vm.test -test.v -test.run=TestAuto -want-backend=$${t#*=} | bin/skipcheck || exit 1; \
 	done
@@ -135,7 +163,10 @@ clustertools:
 	fi
 
 vmtools:
-	@command -v qemu-system-x86_64 >/dev/null 2>&1 || { \
-		if [ -z "$(ISROOT)" ]; then echo "missing, install with apt: qemu-system-x86" >&2; exit 1; fi; \
-		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends qemu-system-x86 xz-utils >/dev/null; \
-	}
+	@missing=; for t in qemu-system-x86_64:qemu-system-x86 qemu-system-aarch64:qemu-system-arm qemu-system-s390x:qemu-system-misc xz:xz-utils; do \
+		command -v $${t%%:*} >/dev/null 2>&1 || missing="$$missing $${t##*:}"; \
+	done; \
+	if [ -n "$$missing" ]; then \
+		if [ -z "$(ISROOT)" ]; then echo "missing, install with apt:$$missing" >&2; exit 1; fi; \
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing >/dev/null; \
+	fi

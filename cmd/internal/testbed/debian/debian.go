@@ -28,12 +28,15 @@ func Command(ctx context.Context, name string, args ...string) *exec.Cmd {
 
 // Output runs a program in a folder and returns what it prints.
 func Output(ctx context.Context, dir, name string, args ...string) (string, error) {
-	c := Command(ctx, name, args...)
+	return output(Command(ctx, name, args...), dir)
+}
+
+func output(c *exec.Cmd, dir string, env ...string) (string, error) {
 	c.Dir = dir
-	c.Env = append(os.Environ(), "LC_ALL=C")
+	c.Env = append(append(os.Environ(), "LC_ALL=C"), env...)
 	out, err := c.CombinedOutput()
 	if err != nil {
-		return "", fmt.Errorf("%s: %w\n%s", name, err, strings.TrimSpace(string(out)))
+		return "", fmt.Errorf("%s: %w\n%s", filepath.Base(c.Path), err, strings.TrimSpace(string(out)))
 	}
 	return string(out), nil
 }
@@ -41,7 +44,7 @@ func Output(ctx context.Context, dir, name string, args ...string) (string, erro
 // Folder returns the folder of a name. If it is not there, fill makes it.
 func (c Cache) Folder(ctx context.Context, name string, fill func(dir string) error) (string, error) {
 	dir := filepath.Join(c.Dir, name)
-	if err := os.MkdirAll(c.Dir, 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		return "", err
 	}
 	unlock, err := c.lock(ctx)
@@ -88,35 +91,51 @@ func (c Cache) lock(ctx context.Context) (unlock func(), err error) {
 }
 
 // Packages unpacks packages and what they depend on, and returns the folder that they are
-// in; it is empty if there are none.
+// in; it is empty if there are none. They are from the suites that this machine uses.
 func (c Cache) Packages(ctx context.Context, names []string) (string, error) {
-	if len(names) == 0 {
-		return "", nil
-	}
-	names = slices.Sorted(slices.Values(names))
-	dir, err := c.Folder(ctx, strings.Join(names, ","), func(dir string) error {
-		if err := errors.Join(
-			os.MkdirAll(filepath.Join(dir, "archives/partial"), 0o755),
-			os.WriteFile(filepath.Join(dir, "status"), nil, 0o644),
-		); err != nil {
+	dir, err := getPackages(ctx, names, c.Folder, func(dir string, args ...string) error {
+		if err := os.WriteFile(filepath.Join(dir, "status"), nil, 0o644); err != nil {
 			return err
 		}
 		// With the empty status, no package is installed, so apt downloads all dependencies. The
 		// other options are for users who are not root, and for folders that only root may write.
 		_, err := Output(ctx, dir, "apt-get", append([]string{
-			"-qq", "-y", "--no-install-recommends", "--download-only",
-			"-o", "Dir::State::status=" + dir + "/status", "-o", "Dir::Cache::archives=" + dir + "/archives",
-			"-o", "Debug::NoLocking=1", "-o", "APT::Sandbox::User=root", "install",
-		}, names...)...)
-		if err != nil {
-			return WithHint(err)
+			"-o", "Dir::State::status=" + dir + "/status", "-o", "Debug::NoLocking=1", "-o", "APT::Sandbox::User=root",
+		}, args...)...)
+		return err
+	})
+	if err != nil {
+		return "", WithHint(err)
+	}
+	return dir, nil
+}
+
+// getPackages makes a folder of packages, which get downloads with arguments for apt-get.
+func getPackages(
+	ctx context.Context, names []string,
+	folder func(context.Context, string, func(dir string) error) (string, error),
+	get func(dir string, args ...string) error,
+) (string, error) {
+	if len(names) == 0 {
+		return "", nil
+	}
+	names = slices.Sorted(slices.Values(names))
+	dir, err := folder(ctx, strings.Join(names, ","), func(dir string) error {
+		archives := filepath.Join(dir, "archives")
+		if err := os.MkdirAll(filepath.Join(archives, "partial"), 0o755); err != nil {
+			return err
+		}
+		if err := get(dir, append([]string{
+			"-qq", "-y", "--no-install-recommends", "--download-only", "-o", "Dir::Cache::archives=" + archives, "install",
+		}, names...)...); err != nil {
+			return err
 		}
 		root := filepath.Join(dir, "root")
-		err = Unpack(ctx, filepath.Join(dir, "archives"), root)
+		err := Unpack(ctx, archives, root)
 		for _, useless := range []string{"doc", "man", "locale", "info", "lintian", "bash-completion", "zsh"} {
 			err = errors.Join(err, os.RemoveAll(filepath.Join(root, "usr/share", useless)))
 		}
-		return errors.Join(err, os.RemoveAll(filepath.Join(dir, "archives")))
+		return errors.Join(err, os.RemoveAll(archives))
 	})
 	if err != nil {
 		return "", fmt.Errorf("get packages %s: %w", strings.Join(names, ", "), err)

@@ -30,10 +30,10 @@ type kernel struct {
 	modules catalog
 }
 
-func (c cache) kernel(ctx context.Context, name string) (kernel, error) {
-	dir, err := c.Folder(ctx, name, func(dir string) error { return unpackKernel(ctx, dir, name) })
+func getKernel(ctx context.Context, a debian.Archive, name string) (kernel, error) {
+	dir, err := a.Folder(ctx, name, func(dir string) error { return unpackKernel(ctx, a, dir, name) })
 	if err != nil {
-		return kernel{}, fmt.Errorf("get kernel %s: %w", name, err)
+		return kernel{}, fmt.Errorf("get kernel %s of %s: %w", name, a, err)
 	}
 	k := kernel{image: filepath.Join(dir, "vmlinuz"), dir: filepath.Join(dir, "modules")}
 	text, err := os.ReadFile(filepath.Join(dir, "catalog"))
@@ -45,17 +45,16 @@ func (c cache) kernel(ctx context.Context, name string) (kernel, error) {
 }
 
 // unpackKernel leaves vmlinuz, modules and their catalog in a folder.
-func unpackKernel(ctx context.Context, dir, name string) error {
-	for next := name; next != ""; {
-		name = next
-		depends, err := debian.Output(ctx, dir, "apt-cache", "depends", "--important", name)
-		if err != nil {
-			return debian.WithHint(err)
-		}
-		next = imageIn(depends)
+func unpackKernel(ctx context.Context, a debian.Archive, dir, name string) error {
+	if err := a.Update(ctx); err != nil {
+		return err
 	}
-	if _, err := debian.Output(ctx, dir, "apt-get", "-qq", "-o", "APT::Sandbox::User=root", "download", name); err != nil {
-		return debian.WithHint(err)
+	needed, err := a.Apt(ctx, dir, "apt-cache", "depends", "--important", "--recurse", name)
+	if err != nil {
+		return err
+	}
+	if _, err := a.Apt(ctx, dir, "apt-get", append([]string{"-qq", "download"}, kernelPackages(needed)...)...); err != nil {
+		return err
 	}
 	root := filepath.Join(dir, "root")
 	if err := debian.Unpack(ctx, dir, root); err != nil {
@@ -63,13 +62,13 @@ func unpackKernel(ctx context.Context, dir, name string) error {
 	}
 	modules := filepath.Join(dir, "modules")
 	if err := errors.Join(
-		move(filepath.Join(dir, "vmlinuz"), filepath.Join(root, "boot/vmlinuz-*")),
+		move(filepath.Join(dir, "vmlinuz"), filepath.Join(root, "boot/vmlinuz-*"), filepath.Join(root, "usr/lib/modules/*/vmlinuz")),
 		move(modules, filepath.Join(root, "lib/modules/*"), filepath.Join(root, "usr/lib/modules/*")),
 		os.RemoveAll(root),
 	); err != nil {
 		return err
 	}
-	// 6.12 has them packed, and could unpack them itself, but slowly.
+	// From 6.12 on they are packed; the kernel could unpack them itself, but slowly.
 	if _, err := debian.Output(ctx, modules, "find", ".", "-name", "*.ko.xz", "-exec", "xz", "--decompress", "{}", "+"); err != nil {
 		return err
 	}
@@ -78,6 +77,19 @@ func unpackKernel(ctx context.Context, dir, name string) error {
 		return err
 	}
 	return os.WriteFile(filepath.Join(dir, "catalog"), []byte(found.text()), 0o644)
+}
+
+// kernelPackages finds the parts of a kernel among all packages that one needs. Some have no files
+// but need others, and from 7.3 on the modules are apart.
+func kernelPackages(needed string) (parts []string) {
+	for line := range strings.Lines(needed) {
+		for _, prefix := range []string{"linux-image-", "linux-binary-", "linux-modules-", "linux-base-"} {
+			if strings.HasPrefix(line, prefix) {
+				parts = append(parts, strings.TrimSpace(line))
+			}
+		}
+	}
+	return parts
 }
 
 // move gives the one file or folder that matches a pattern another name.
@@ -94,14 +106,4 @@ func move(target string, patterns ...string) error {
 		return fmt.Errorf("the package has %d of %s, want one", len(found), strings.Join(patterns, ", "))
 	}
 	return os.Rename(found[0], target)
-}
-
-// imageIn finds the kernel that a package without one depends on.
-func imageIn(depends string) string {
-	for line := range strings.Lines(depends) {
-		if name, ok := strings.CutPrefix(strings.TrimSpace(line), "Depends: "); ok && strings.HasPrefix(name, "linux-image-") {
-			return name
-		}
-	}
-	return ""
 }

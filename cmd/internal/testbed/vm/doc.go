@@ -4,18 +4,23 @@
 //
 //	vm [flags] -- COMMAND [ARG]...
 //
-// It downloads the kernel, its modules and Debian packages once, unpacks them without running
-// install scripts, and keeps them in a cache folder (remove it to refresh them). Each run
-// writes an initramfs:
+// It downloads the kernel, its modules and Debian packages once, from any of Debian's suites, unpacks
+// them without running install scripts, and keeps them in a cache folder (remove it to refresh
+// them). apt verifies the signature of each suite with the keys in the package
+// debian-archive-keyring, so an old suite is as trustworthy as a new one, but may have expired: its
+// date is not checked.
+//
+// Each run writes an initramfs:
 //
 //	/init       this program; it mounts, loads modules, runs COMMAND, powers off
 //	/sbin/modprobe  this program, too, for modules that the kernel requests
 //	/vm         modules with their catalog, and the job
 //	the rest    packages, and the files given by --file
 //
-// and starts QEMU with three serial ports: the kernel's console, COMMAND's output, and one
+// and starts QEMU with the kernel's console and two virtio consoles: COMMAND's output, and one
 // line with its exit code. QEMU emulates in software, so neither privilege nor KVM is needed;
-// the guest is about 15 times slower than its host.
+// the guest is about 15 times slower than its host. The machine has the processor that --init was
+// built for: amd64, arm64, or s390x, whose byte order is big-endian.
 //
 // Existing tools leave the main work to the caller. vimto and virtme-ng boot a guest on the
 // host's root file system, with a kernel that supports sharing it and that vimto takes from a

@@ -10,6 +10,7 @@ import (
 	"path"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -91,7 +92,7 @@ func runJob() (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	for _, name := range j.Modules {
+	for _, name := range append(consoleModules(modules), j.Modules...) {
 		if err := modules.load(name); err != nil {
 			return 0, err
 		}
@@ -139,9 +140,13 @@ func (j job) run() (int, error) {
 	return status.ExitStatus(), nil
 }
 
-// openPort opens a serial port, for bytes as they are.
+// openPort opens a port, for bytes as they are. It appears some time after its driver is loaded.
 func openPort(name string) (*os.File, error) {
 	f, err := os.OpenFile(name, os.O_WRONLY|unix.O_NOCTTY, 0)
+	for tries := 0; err != nil && tries < 100; tries++ {
+		time.Sleep(100 * time.Millisecond)
+		f, err = os.OpenFile(name, os.O_WRONLY|unix.O_NOCTTY, 0)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"debug/elf"
 	"errors"
 	"fmt"
 	"io"
@@ -27,7 +26,7 @@ func (o *options) writeImage(w io.Writer, k kernel, modules catalog, packages st
 	}
 	if err := errors.Join(
 		a.mergeUsr(),
-		addSelf(a),
+		a.tree("/init", o.init),
 		a.link("/sbin/modprobe", "/init"),
 		a.file(jobFile, 0o644, string(job)),
 		a.file(catalogFile, 0o644, modules.text()),
@@ -63,22 +62,6 @@ func (o *options) writeImage(w io.Writer, k kernel, modules catalog, packages st
 		}
 	}
 	return a.close()
-}
-
-// addSelf adds this program.
-func addSelf(a *archive) error {
-	const self = "/proc/self/exe"
-	f, err := elf.Open(self)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = f.Close() }()
-	for _, p := range f.Progs {
-		if p.Type == elf.PT_INTERP {
-			return errors.New("this program is not static, and a guest has no libraries: build it with CGO_ENABLED=0")
-		}
-	}
-	return a.tree("/init", self)
 }
 
 // addAlternatives makes the links that an install script of iptables would.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -17,19 +18,19 @@ var errTimeLimit = errors.New("time limit reached")
 
 // machine is an emulated machine.
 type machine struct {
-	kernel  string
+	processor
+	image   string // of the kernel
 	initrd  *os.File
 	memory  int // MiB
 	cpus    int
 	timeout time.Duration
 }
 
-// The serial ports, in the order in which QEMU is told about them. The first is the
-// kernel's console.
+// The ports of the guest, in the order in which QEMU is told about them. The kernel's console is
+// another one.
 const (
-	consolePort = "/dev/ttyS0"
-	outputPort  = "/dev/ttyS1"
-	resultPort  = "/dev/ttyS2"
+	outputPort = "/dev/hvc0"
+	resultPort = "/dev/hvc1"
 )
 
 // Prefixes of the line on the port for the result.
@@ -52,21 +53,32 @@ func (m machine) run(ctx context.Context, c cache, stdout io.Writer) (code int, 
 	}
 	defer resultFile.Close()
 
+	outputFile, err := c.scratch()
+	if err != nil {
+		return 0, "", err
+	}
+	defer outputFile.Close()
+
 	limited, cancel := context.WithTimeout(ctx, m.timeout)
 	defer cancel()
-	qemu := debian.Command(limited, "qemu-system-x86_64",
+	qemu := debian.Command(limited, m.qemu, slices.Concat(m.args, []string{
 		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
-		"-accel", "tcg,thread=multi", "-cpu", "max,la57=off", // page tables of four levels are quicker to walk
-		"-smp", strconv.Itoa(m.cpus), "-m", strconv.Itoa(m.memory),
-		"-kernel", m.kernel, "-initrd", "/dev/fd/3",
-		"-append", "console=ttyS0 loglevel=5 panic=-1 oops=panic mitigations=off",
-		"-serial", "file:/dev/fd/4", "-serial", "stdio", "-serial", "file:/dev/fd/5",
-	)
-	qemu.ExtraFiles = []*os.File{m.initrd, consoleFile, resultFile}
-	qemu.Stdout = io.MultiWriter(stdout) // by way of a pipe: QEMU makes its own standard output non-blocking
+		"-accel", "tcg,thread=multi", "-smp", strconv.Itoa(m.cpus), "-m", strconv.Itoa(m.memory),
+		"-kernel", m.image, "-initrd", "/dev/fd/3",
+		"-append", m.console + " loglevel=5 panic=-1 oops=panic mitigations=off",
+		"-chardev", "file,id=console,path=/dev/fd/4",
+		"-chardev", "file,id=output,path=/dev/fd/5", "-chardev", "file,id=result,path=/dev/fd/6",
+		"-device", "virtio-serial", "-device", "virtconsole,chardev=output", "-device", "virtconsole,chardev=result",
+	})...)
+	qemu.ExtraFiles = []*os.File{m.initrd, consoleFile, outputFile, resultFile}
 	var complaints strings.Builder
 	qemu.Stderr = &complaints
-	runErr := qemu.Run()
+	runErr := qemu.Start()
+	if runErr == nil {
+		ended := make(chan struct{})
+		go func() { runErr = qemu.Wait(); close(ended) }()
+		err = follow(stdout, outputFile, ended)
+	}
 
 	text, err := io.ReadAll(consoleFile)
 	result, err2 := io.ReadAll(resultFile)
@@ -84,9 +96,24 @@ func (m machine) run(ctx context.Context, c cache, stdout io.Writer) (code int, 
 	case limited.Err() != nil:
 		err = fmt.Errorf("%w after %v", errTimeLimit, m.timeout)
 	case runErr != nil:
-		err = fmt.Errorf("run qemu-system-x86_64: %w\n%s", runErr, strings.TrimSpace(complaints.String()))
+		err = fmt.Errorf("run %s: %w\n%s", m.qemu, runErr, strings.TrimSpace(complaints.String()))
 	default:
 		err = errors.New("the machine stopped before the command ended")
 	}
 	return code, console, err
+}
+
+// follow copies the data that is written to a file, until its writer has ended.
+func follow(to io.Writer, from *os.File, ended <-chan struct{}) error {
+	for {
+		last := false
+		select {
+		case <-ended:
+			last = true
+		case <-time.After(100 * time.Millisecond):
+		}
+		if _, err := io.Copy(to, from); err != nil || last {
+			return err
+		}
+	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -38,7 +39,11 @@ func main() {
 
 // options are the values of the command line.
 type options struct {
-	kernel    string
+	init      string // this program, for the machine's processor
+	mirror    string
+	suites    []string // of the kernel
+	tools     []string // suites of packages
+	kernel    string   // empty: the processor's default
 	modules   []string // to load, in this order
 	available []string // patterns of those that can be loaded
 	without   []string // those that can't
@@ -71,7 +76,11 @@ func parseOptions(args []string, stderr io.Writer) (*options, error) {
 			return nil
 		})
 	}
-	flags.StringVar(&o.kernel, "kernel", "linux-image-cloud-amd64", "Debian `package` of the kernel, or one that depends on it")
+	flags.StringVar(&o.init, "init", "/proc/self/exe", "this program, built for the machine's processor (`file`; default this program)")
+	flags.StringVar(&o.mirror, "mirror", "http://deb.debian.org", "`URL` that has Debian's folders debian and debian-security")
+	list(&o.suites, "suites", "`list` of Debian's suites that the kernel is from; the last goes before (default bookworm)")
+	list(&o.tools, "packages-suites", "`list` of Debian's suites that the packages are from (default those of the kernel)")
+	flags.StringVar(&o.kernel, "kernel", "", "Debian `package` of the kernel, or one that depends on it (default depends on the processor)")
 	list(&o.modules, "modules", "kernel modules to load before COMMAND (`list`, with commas)")
 	flags.Func("available", "`list` of patterns: modules that can be loaded later (default *)", func(s string) error {
 		o.available = strings.Split(s, ",")
@@ -106,6 +115,12 @@ func parseOptions(args []string, stderr io.Writer) (*options, error) {
 		return nil, errors.New("no COMMAND was given")
 	case o.iptables != "nft" && o.iptables != "legacy":
 		return nil, fmt.Errorf("--iptables %s: want nft or legacy", o.iptables)
+	}
+	if o.suites == nil {
+		o.suites = []string{"bookworm"}
+	}
+	if o.tools == nil {
+		o.tools = o.suites
 	}
 	if o.cache == "" {
 		dir, err := os.UserCacheDir()
@@ -149,18 +164,24 @@ func (o *options) run(ctx context.Context, stdout, stderr io.Writer) (int, error
 			fmt.Fprintf(stderr, "vm: %5.1f s: %s\n", time.Since(start).Seconds(), what)
 		}
 	}
+	processor, err := processorOf(o.init)
+	if err != nil {
+		return 0, fmt.Errorf("--init: %w", err)
+	}
 	c := cache{debian.Cache{Dir: o.cache}}
-	kernel, err := c.kernel(ctx, o.kernel)
+	archive := debian.Archive{Cache: c.Cache, Mirror: o.mirror, Suites: o.suites, Architecture: processor.debian}
+	kernel, err := getKernel(ctx, archive, cmp.Or(o.kernel, processor.kernel))
 	if err != nil {
 		return 0, err
 	}
 	lap("kernel ready: " + kernel.image)
-	packages, err := c.Packages(ctx, o.packages)
+	archive.Suites = o.tools
+	packages, err := archive.Packages(ctx, o.packages)
 	if err != nil {
 		return 0, err
 	}
 	lap("packages ready")
-	modules, err := kernel.modules.choose(o.available, o.modules, o.without)
+	modules, err := kernel.modules.choose(o.available, append(consoleModules(kernel.modules), o.modules...), o.without)
 	if err != nil {
 		return 0, err
 	}
@@ -173,7 +194,7 @@ func (o *options) run(ctx context.Context, stdout, stderr io.Writer) (int, error
 		return 0, fmt.Errorf("write the initramfs: %w", err)
 	}
 	lap("initramfs ready")
-	m := machine{kernel: kernel.image, initrd: initrd, memory: o.memory, cpus: o.cpus, timeout: o.timeout}
+	m := machine{processor: processor, image: kernel.image, initrd: initrd, memory: o.memory, cpus: o.cpus, timeout: o.timeout}
 	code, console, err := m.run(ctx, c, stdout)
 	lap("machine is off")
 	if err != nil || code != 0 || o.verbose {

@@ -46,13 +46,13 @@ func TestWrongOptions(t *testing.T) {
 	}
 }
 
-func TestImageIn(t *testing.T) {
-	for depends, want := range map[string]string{
-		"linux-image-cloud-amd64\n  Depends: linux-image-6.1.0-56-cloud-amd64\n":        "linux-image-6.1.0-56-cloud-amd64",
-		"linux-image-6.1.0-56-cloud-amd64\n  PreDepends: linux-base\n  Depends: kmod\n": "",
+func TestKernelPackages(t *testing.T) {
+	for needed, want := range map[string]string{
+		"linux-image-cloud-amd64\n  Depends: linux-image-6.1.0-56-cloud-amd64\nlinux-image-6.1.0-56-cloud-amd64\n  PreDepends: linux-base\nlinux-base\nkmod\n": "linux-image-cloud-amd64 linux-image-6.1.0-56-cloud-amd64",
+		"linux-image-7.3.4-amd64\n  Depends: linux-modules-7.3.4-amd64\nlinux-modules-7.3.4-amd64\nlinux-binary-7.3.4-amd64\n<linux-initramfs-tool>\n":         "linux-image-7.3.4-amd64 linux-modules-7.3.4-amd64 linux-binary-7.3.4-amd64",
 	} {
-		if got := imageIn(depends); got != want {
-			t.Errorf("%q: got %q, want %q", depends, got, want)
+		if got := strings.Join(kernelPackages(needed), " "); got != want {
+			t.Errorf("%q: got %q, want %q", needed, got, want)
 		}
 	}
 }
