@@ -76,6 +76,7 @@ func (o *options) test(ctx context.Context, log *slog.Logger, chosen []string, p
 	if err != nil {
 		return err
 	}
+	c.Attached = !keep
 	// All that is missing is said at once, and not after an hour.
 	if missing := kube.Missing(c.KubeDir, imagePrograms(testsProgram)...); len(missing) > 0 {
 		return &kube.MissingError{Dir: c.KubeDir, Programs: missing}

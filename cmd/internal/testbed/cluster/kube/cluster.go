@@ -36,6 +36,10 @@ type Config struct {
 	// kubelet's as a client, which it renews before the end. The default is a year.
 	SigningDuration time.Duration
 
+	// Attached says that the cluster is of no use without the process that started it: Up removes it
+	// if that process was killed.
+	Attached bool
+
 	// Log, if not nil, hears of each step.
 	Log *slog.Logger `json:"-"`
 }
@@ -50,7 +54,8 @@ type Cluster struct {
 // state is the file of a cluster.
 type state struct {
 	Config
-	Complete bool // Up has succeeded
+	Complete bool     // Up has succeeded
+	Owner    identity // the process that started it
 	Members  []string
 }
 
@@ -225,8 +230,14 @@ func (c *Cluster) Up(ctx context.Context) (err error) {
 		}
 	}
 	s, err := c.state()
+	if err != nil {
+		return err
+	}
+	if s.Owner, err = identify(os.Getpid()); err != nil {
+		return err
+	}
 	s.Complete = true
-	return errors.Join(err, c.save(s))
+	return c.save(s)
 }
 
 // Check returns an error that names everything that this machine and the folder of programs lack for
@@ -245,7 +256,7 @@ func (c *Cluster) Check(programs ...string) error {
 func (c *Cluster) checkFree() error {
 	s, err := c.state()
 	switch {
-	case err == nil && s.Complete && c.holder(Control).PID() != 0:
+	case err == nil && s.Complete && c.holder(Control).PID() != 0 && (!s.Attached || s.Owner.alive()):
 		return fmt.Errorf("the cluster %s runs already; 'cluster down --name %[1]s' ends it", c.Name)
 	case !errors.Is(err, fs.ErrNotExist):
 		return nil // it was left behind
