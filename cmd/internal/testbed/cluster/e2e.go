@@ -94,7 +94,7 @@ func runE2ESuite(ctx context.Context, _ *options, c *kube.Cluster, proxies []kub
 	if err := os.WriteFile(page, []byte(e2e.Table(all, runs)), 0o644); err != nil {
 		return fmt.Errorf("write the table: %w", err)
 	}
-	c.Log.Info("wrote the table", "file", page)
+	c.Log.Info("wrote the table", slog.String("file", page))
 	if behind := e2e.Behind(all, runs); len(behind) > 0 {
 		return fmt.Errorf("kube-proxy passes more: %s", strings.Join(behind, "; "))
 	}

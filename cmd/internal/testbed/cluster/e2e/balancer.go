@@ -47,7 +47,7 @@ func (b *Balancer) Run(ctx context.Context) {
 	b.routes = map[netip.Addr][]netip.Addr{}
 	for ticks := time.NewTicker(pause); ; {
 		if err := b.round(ctx); err != nil && ctx.Err() == nil {
-			b.Log.Warn("load balancers are late", "err", err)
+			b.Log.Warn("load balancers are late", slog.Any("err", err))
 		}
 		select {
 		case <-ctx.Done():

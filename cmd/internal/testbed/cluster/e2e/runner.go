@@ -54,7 +54,8 @@ func (r *Runner) Run(ctx context.Context, run *Run, all []Test) (left int, err e
 		defer lock.Unlock()
 		for _, t := range tests {
 			run.add(t, got[t])
-			r.Log.Info(string(got[t].Outcome), "test", t, "seconds", got[t].Seconds, "reason", got[t].Reason)
+			r.Log.Info(string(got[t].Outcome), slog.String("test", t),
+				slog.Float64("seconds", got[t].Seconds), slog.String("reason", got[t].Reason))
 		}
 		run.Date = time.Now().UTC().Format(time.DateOnly)
 		if err := run.Save(r.File); err != nil {
