@@ -119,6 +119,7 @@ func TestAClientSticksToItsPodOverAllFrontends(t *testing.T) {
 }
 
 func TestAPauseLongerThanTheTimeoutForgets(t *testing.T) {
+	t.Parallel()
 	const timeout = 2 * time.Second
 	p := newPlane(t, 3, labConfig(), 8080)
 	p.set(t, append(webSlices([]int{1, 2, 3}), web().Sticky(int32(timeout.Seconds())))...)

@@ -275,8 +275,12 @@ func (tr *tracked) entries(t *testing.T) map[string]uint32 {
 // forEachTracker runs a test with each backend.
 func forEachTracker(t *testing.T, test func(t *testing.T, open func(*testing.T, *lab.Namespace) reconcile.Backend)) {
 	t.Helper()
+	t.Parallel() // waiting for datagrams is most of the time
 	for _, backend := range trackers {
-		t.Run(backend.name, func(t *testing.T) { test(t, backend.open) })
+		t.Run(backend.name, func(t *testing.T) {
+			t.Parallel()
+			test(t, backend.open)
+		})
 	}
 }
 

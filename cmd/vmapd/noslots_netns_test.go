@@ -12,8 +12,10 @@ import (
 // A packet that holds a verdict whose slots are all gone must reach nobody, least of all a
 // process of the node that has the same port.
 func TestAPacketWithoutAnySlotReachesNobody(t *testing.T) {
+	t.Parallel()
 	for _, policy := range []string{"Cluster", "Local"} {
 		t.Run(policy, func(t *testing.T) {
+			t.Parallel()
 			p := newPlane(t, 3, labConfig(), 8080)
 			if err := p.Node.Do(func() (err error) { // tables that nft may change
 				_ = p.backend.Close()

@@ -41,6 +41,7 @@ func services(t *testing.T, node *lab.Namespace, variant string) int {
 // health check, is noticed. vmapd removes its rules twice, and then leaves them alone; its own
 // rules work all the time.
 func TestAnotherProxyIsNoticed(t *testing.T) {
+	t.Parallel()
 	for _, variant := range []string{"nft", "legacy"} {
 		t.Run(variant, func(t *testing.T) {
 			t.Parallel()

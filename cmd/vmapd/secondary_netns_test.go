@@ -38,6 +38,8 @@ func TestWhatIsSecondaryFailsNoRound(t *testing.T) {
 	t.Parallel()
 	rules := slices.DeleteFunc(proxierRules(), func(r rbacv1.PolicyRule) bool { return slices.Contains(r.Resources, "events") })
 	c := startCluster(t, rules...)
+	// A change may wait for twice this time. Leftovers are tried again meanwhile.
+	const syncPeriod = leftoversRetry/2 + 2*time.Second
 	const takenCheck, freeCheck = 32000, 32001
 	c.occupy(t, "127.0.0.1:30080", fmt.Sprintf("%s:%d", lab.NodeIP4, takenCheck), "127.0.0.1:10249")
 	feed(t, c.Node, "", "ipset", "create", "KUBE-CLUSTER-IP", "hash:ip,port")
@@ -48,7 +50,8 @@ func TestWhatIsSecondaryFailsNoRound(t *testing.T) {
 	web.Spec.ExternalTrafficPolicy, web.Spec.HealthCheckNodePort = corev1.ServiceExternalTrafficPolicyLocal, takenCheck
 	c.api.Set(web)
 	s.only(2)
-	p := c.start(t, "--kubeconfig", c.kubeconfig(), "--hostname-override", lab.NodeName, "--nodeport-addresses", "primary,localhost")
+	p := c.start(t, "--kubeconfig", c.kubeconfig(), "--hostname-override", lab.NodeName, "--nodeport-addresses", "primary,localhost",
+		"--iptables-sync-period", syncPeriod.String())
 	p.waitFor(t, "msg=ready")
 	p.waitFor(t, "cannot listen on a node port on loopback")
 	p.waitFor(t, "cannot listen on health-check port")
@@ -58,7 +61,7 @@ func TestWhatIsSecondaryFailsNoRound(t *testing.T) {
 	s.only(3)
 	s.arrives(t, 3)
 
-	const longerThanAChangeMayWait = 66 * time.Second
+	const longerThanAChangeMayWait = 2*syncPeriod + 3*time.Second
 	for begin := time.Now(); time.Since(begin) < longerThanAChangeMayWait; time.Sleep(time.Second) {
 		for _, page := range []string{"/livez", "/healthz", "/readyz"} {
 			if got := get(c.Client, nil, healthURL+page); got.status != http.StatusOK {
