@@ -96,14 +96,17 @@ func passProcessors(parent, dir string) error {
 	return nil
 }
 
-// passControllers lets a group of version 2 use all controllers of its parent: kubelet refuses to
-// work below a group that lacks one.
+// passControllers lets a group of version 2 use those controllers of its parent that kubelet and runc
+// use: kubelet refuses to work below a group that lacks one of the machine's.
 func passControllers(parent, _ string) error {
 	controllers, err := os.ReadFile(filepath.Join(parent, "cgroup.controllers"))
 	if err != nil {
 		return err
 	}
 	for c := range strings.FieldsSeq(string(controllers)) {
+		if !slices.Contains([]string{"cpu", "cpuset", "hugetlb", "io", "memory", "pids"}, c) {
+			continue
+		}
 		if err := os.WriteFile(filepath.Join(parent, "cgroup.subtree_control"), []byte("+"+c), 0); err != nil {
 			return err
 		}
