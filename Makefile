@@ -51,14 +51,14 @@ test: tools unit race netns ## all tests
 
 unit: ## tests that need no privilege
 	$(GO) vet ./...
-	$(GO) test -count=1 -shuffle=on $$($(GO) list ./... | grep -vE '/(nft/kernel|legacy/(iptables|ipvs)|cmd/(vmapd|vmapd/internal/demo|internal/testbed/(lab|scale))|sync/(conntrack|hostaddr|informer))$$')
+	$(GO) test -count=1 -shuffle=on $$($(GO) list ./... | grep -vE '/(nft/kernel|legacy/(iptables|ipvs)|cmd/(vmapd|vmapd/internal/demo|internal/testbed/(lab|scale|cluster/life))|sync/(conntrack|hostaddr|informer))$$')
 
 race: ## the pure packages and the sources, with the race detector
 	$(GO) test -count=1 -race $(PURE) ./sync/informer/... ./sync/manifest
 
 netns: tools ## tests with real packets in network namespaces; fails if one is skipped
 	$(GO) build -o bin/skipcheck ./cmd/internal/testbed/skipcheck
-	@for p in ./nft/kernel ./legacy/iptables ./legacy/ipvs ./legacy/host ./sync/conntrack ./sync/hostaddr ./cmd/internal/testbed/lab ./cmd/internal/testbed/scale ./cmd/vmapd; do \
+	@for p in ./nft/kernel ./legacy/iptables ./legacy/ipvs ./legacy/host ./sync/conntrack ./sync/hostaddr ./cmd/internal/testbed/lab ./cmd/internal/testbed/scale ./cmd/internal/testbed/cluster/life ./cmd/vmapd; do \
 		echo "$(GO) test $$p"; \
 		$(GO) test -c -o bin/netns.test $$p && \
 		(cd $$p && ($(IN_NAMESPACE) $(CURDIR)/bin/netns.test -test.v -test.timeout=20m 2>&1 || echo "--- FAIL: exit code $$?") | $(CURDIR)/bin/skipcheck) || exit 1; \

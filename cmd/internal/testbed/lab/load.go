@@ -134,6 +134,12 @@ func (r *Report) Lost() int {
 	return n
 }
 
+// Slower returns the number of connections whose answer took longer than d.
+func (r *Report) Slower(d time.Duration) int {
+	i, _ := slices.BinarySearch(r.times, d+1)
+	return len(r.times) - i
+}
+
 // String is one line for people, and one more for each kind of failure.
 func (r *Report) String() string {
 	var s strings.Builder

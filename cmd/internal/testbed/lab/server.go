@@ -40,11 +40,28 @@ type Server struct {
 // Serve starts a server on all addresses of the namespace. It answers with
 // name, which must not contain spaces, until it is closed.
 func (ns *Namespace) Serve(name string, port uint16) (*Server, error) {
+	s, err := serve(name, port, ns.Do)
+	if err != nil {
+		return nil, fmt.Errorf("serve port %d in %s: %w", port, ns.name, err)
+	}
+	return s, nil
+}
+
+// Serve is Namespace.Serve where the process itself is, without privilege.
+func Serve(name string, port uint16) (*Server, error) {
+	s, err := serve(name, port, func(listen func() error) error { return listen() })
+	if err != nil {
+		return nil, fmt.Errorf("serve port %d: %w", port, err)
+	}
+	return s, nil
+}
+
+func serve(name string, port uint16, in func(func() error) error) (*Server, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &Server{name: name, cancel: cancel}
-	if err := ns.Do(func() error { return s.listen(ctx, port) }); err != nil {
+	if err := in(func() error { return s.listen(ctx, port) }); err != nil {
 		s.Close()
-		return nil, fmt.Errorf("serve port %d in %s: %w", port, ns.name, err)
+		return nil, err
 	}
 	return s, nil
 }

@@ -127,16 +127,7 @@ func makePKI(dir string) error {
 	if err := front.issue(dir, "front", subject{user: frontProxy}); err != nil {
 		return err
 	}
-	v4, v6 := Addresses(Control)
-	err = ca.issue(dir, "apiserver", subject{
-		user:  "kube-apiserver",
-		names: []string{"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc." + ClusterDomain},
-		ips: []netip.Addr{
-			v4, v6, netip.MustParseAddr("127.0.0.1"),
-			netip.MustParseAddr(kubernetes4), netip.MustParseAddr(kubernetes6),
-		},
-	})
-	if err != nil {
+	if err := ca.issue(dir, "apiserver", server()); err != nil {
 		return err
 	}
 	// The API server is a client of the kubelets.
@@ -156,7 +147,24 @@ func makePKI(dir string) error {
 			return err
 		}
 	}
-	// The key that signs the tokens of ServiceAccounts.
+	return newTokenKey(dir, "sa")
+}
+
+// server is the subject of the API server's certificate.
+func server() subject {
+	v4, v6 := Addresses(Control)
+	return subject{
+		user:  "kube-apiserver",
+		names: []string{"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc." + ClusterDomain},
+		ips: []netip.Addr{
+			v4, v6, netip.MustParseAddr("127.0.0.1"),
+			netip.MustParseAddr(kubernetes4), netip.MustParseAddr(kubernetes6),
+		},
+	}
+}
+
+// newTokenKey makes a key that signs the tokens of ServiceAccounts, and writes NAME.key and NAME.pub.
+func newTokenKey(dir, name string) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return fmt.Errorf("make the key of ServiceAccounts: %w", err)
@@ -165,10 +173,10 @@ func makePKI(dir string) error {
 	if err != nil {
 		return fmt.Errorf("encode the key of ServiceAccounts: %w", err)
 	}
-	if err := writePEM(filepath.Join(dir, "sa.pub"), "PUBLIC KEY", public); err != nil {
+	if err := writePEM(filepath.Join(dir, name+".pub"), "PUBLIC KEY", public); err != nil {
 		return err
 	}
-	return writeKey(dir, "sa", key)
+	return writeKey(dir, name, key)
 }
 
 // writeKubeconfig writes NAME.conf for the user with the certificate NAME.crt.

@@ -107,12 +107,20 @@ func (p *Process) launch(cmd *exec.Cmd, prepare func() error) error {
 	if p.id, err = identify(cmd.Process.Pid); err != nil {
 		return fmt.Errorf("start %s: %w", p.Name, errors.Join(err, p.tail()))
 	}
+	if err := p.remember(); err != nil {
+		return errors.Join(err, p.Kill(context.Background()))
+	}
+	return nil
+}
+
+// remember writes the file of the process.
+func (p *Process) remember() error {
 	data, err := json.MarshalIndent(record{p.Space, p.Args, p.id}, "", "  ")
 	if err == nil {
 		err = os.WriteFile(p.file(), data, 0o600)
 	}
 	if err != nil {
-		return fmt.Errorf("remember %s: %w", p.Name, errors.Join(err, p.Kill(context.Background())))
+		return fmt.Errorf("remember %s: %w", p.Name, err)
 	}
 	return nil
 }

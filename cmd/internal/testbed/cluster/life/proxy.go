@@ -1,0 +1,127 @@
+package life
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/vmapd/vmapd/cmd/internal/testbed/cluster/kube"
+)
+
+// deploy is the folder of vmapd's manifests, from the root of the repository.
+const deploy = "cmd/vmapd/deploy"
+
+// Install makes one proxy serve on all nodes, in the place of the others. It changes nothing if
+// that is so already.
+func (r *Run) Install(ctx context.Context, proxy string) error {
+	present, err := r.present(ctx)
+	if err != nil || present == proxy {
+		return err
+	}
+	if err := r.remove(ctx); err != nil {
+		return err
+	}
+	manifest, err := r.manifest(proxy)
+	if err != nil {
+		return err
+	}
+	if err := r.Apply(ctx, manifest); err != nil {
+		return err
+	}
+	program, _, _ := strings.Cut(proxy, ":")
+	program, _, _ = strings.Cut(program, " ")
+	return r.rolledOut(ctx, "kube-system", "daemonset/"+program)
+}
+
+// manifest returns the objects of a proxy, with everything filled in.
+func (r *Run) manifest(proxy string) (string, error) {
+	p := kube.Proxy{Program: kube.Vmapd, Mode: "nftables", Deploy: filepath.Join(r.Work, deploy)}
+	switch mode, isKubeProxy := strings.CutPrefix(proxy, KubeProxy); {
+	case isKubeProxy:
+		p.Program, p.Mode = kube.KubeProxy, mode
+	case proxy == Before:
+		p.Image, p.Deploy = BeforeImage, filepath.Join(r.Work, "before")
+	}
+	m, err := p.Manifest()
+	if err != nil {
+		return "", fmt.Errorf("manifest of %s: %w", proxy, err)
+	}
+	if p.Program == kube.Vmapd {
+		// The nodes share a kernel, whose limit of connections none of them may set.
+		const ranges = "clusterCIDR: " + kube.PodRanges + "\n"
+		m = strings.Replace(m, ranges, ranges+"    conntrack: {maxPerCore: 0}\n", 1)
+	}
+	return m, nil
+}
+
+// present returns the proxy whose DaemonSet is the only one, as Install made it.
+func (r *Run) present(ctx context.Context) (string, error) {
+	const each = `{range .items[*]}{.metadata.name} {.spec.template.spec.containers[0].image}{"\n"}{end}`
+	out, err := r.Kubectl(ctx, "-n", "kube-system", "get", "daemonsets", "-o", "jsonpath="+each)
+	if err != nil {
+		return "", err
+	}
+	switch strings.TrimSpace(out) {
+	case "vmapd " + kube.VmapdImage:
+		return VMAPD, nil
+	case "vmapd " + BeforeImage:
+		return Before, nil
+	case "kube-proxy " + kube.KubeProxyImage:
+		const mode = `{.data.config\.conf}`
+		conf, err := r.Kubectl(ctx, "-n", "kube-system", "get", "configmap", "kube-proxy", "-o", "jsonpath="+mode)
+		for line := range strings.Lines(conf) {
+			if m, ok := strings.CutPrefix(line, "mode: "); ok {
+				return KubeProxy + strings.Trim(strings.TrimSpace(m), `"`), err
+			}
+		}
+	}
+	return "", nil
+}
+
+// remove removes all proxies and their rules.
+func (r *Run) remove(ctx context.Context) error {
+	args := []string{"-n", "kube-system", "delete", "--ignore-not-found", "--cascade=foreground", "--wait"}
+	for _, objects := range [][]string{
+		{"daemonset", "vmapd", "kube-proxy", "vmapd-cleanup"}, {"configmap", "vmapd", "kube-proxy"},
+	} {
+		if _, err := r.Kubectl(ctx, append(args, objects...)...); err != nil {
+			return err
+		}
+	}
+	if _, err := r.Kubectl(ctx, "label", "nodes", "--all", "vmapd.io/proxy-"); err != nil {
+		return err
+	}
+	for _, n := range r.Nodes() {
+		if _, err := r.vmapd(ctx, n, "cleanup"); err != nil {
+			return fmt.Errorf("clean up %s: %w", n, err)
+		}
+	}
+	return nil
+}
+
+// prepareFolder copies vmapd's manifests, which the reader of a page is to edit, to the folder Work,
+// without the edits of a former step.
+func (r *Run) prepareFolder() error {
+	if err := os.RemoveAll(filepath.Join(r.Work, deploy)); err != nil {
+		return err
+	}
+	if err := os.CopyFS(filepath.Join(r.Work, deploy), os.DirFS(r.Deploy)); err != nil {
+		return fmt.Errorf("copy the manifests: %w", err)
+	}
+	return nil
+}
+
+// setImage changes the image of kube-proxy's DaemonSet and waits until it is everywhere.
+func (r *Run) setImage(ctx context.Context, image string) error {
+	for _, n := range r.Nodes() {
+		if err := r.TagImage(ctx, n, kube.KubeProxyImage, image); err != nil {
+			return err
+		}
+	}
+	if _, err := r.Kubectl(ctx, "-n", "kube-system", "set", "image", "daemonset/kube-proxy", "kube-proxy="+image); err != nil {
+		return err
+	}
+	return r.rolledOut(ctx, "kube-system", "daemonset/kube-proxy")
+}

@@ -1,0 +1,170 @@
+package life
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Results reads the results in a folder.
+func Results(dir string) ([]Result, error) {
+	files, err := filepath.Glob(filepath.Join(dir, "*.json"))
+	if err != nil {
+		return nil, err
+	}
+	var all []Result
+	for _, f := range files {
+		text, err := os.ReadFile(f)
+		if err != nil {
+			return nil, err
+		}
+		var r Result
+		if err := json.Unmarshal(text, &r); err != nil {
+			return nil, fmt.Errorf("read the result %s: %w", f, err)
+		}
+		all = append(all, r)
+	}
+	return all, nil
+}
+
+// sums are the counts of all routes together.
+type sums struct{ made, lost, slow, lasted, broken, ended int }
+
+func (r *Result) sums() sums {
+	var s sums
+	for _, c := range r.Counts {
+		s.made += c.New
+		s.lost += c.Lost
+		s.slow += c.Slow
+		s.lasted += lasting
+		s.broken += c.Broken
+		s.ended += c.Ended
+	}
+	return s
+}
+
+// Lost returns the number of connections that failed.
+func (r *Result) Lost() int { s := r.sums(); return s.lost + s.broken }
+
+// WriteTable writes the results of all proxies, a row for each step.
+func WriteTable(w io.Writer, results []Result) {
+	proxies := []string{}
+	by := map[[2]string]Result{}
+	for _, r := range results {
+		by[[2]string{r.Step, r.Proxy}] = r
+		if !slices.Contains(proxies, r.Proxy) {
+			proxies = append(proxies, r.Proxy)
+		}
+	}
+	// vmapd first.
+	slices.SortFunc(proxies, func(a, b string) int {
+		return cmp.Or(strings.Compare(fmt.Sprint(a != VMAPD), fmt.Sprint(b != VMAPD)), strings.Compare(a, b))
+	})
+	fmt.Fprintf(w, "| Step |")
+	for _, p := range proxies {
+		fmt.Fprintf(w, " %s: connections | lost | delayed | lasting | broken | ended with their pod |", p)
+		if p == VMAPD {
+			fmt.Fprintf(w, " tables equal |")
+		}
+	}
+	fmt.Fprintf(w, "\n|---|")
+	for _, p := range proxies {
+		fmt.Fprintf(w, "%s", strings.Repeat("--:|", 6))
+		if p == VMAPD {
+			fmt.Fprintf(w, "---|")
+		}
+	}
+	fmt.Fprintln(w)
+	for _, s := range Steps(VMAPD) {
+		fmt.Fprintf(w, "| %s |", s.Name)
+		for _, p := range proxies {
+			r, ok := by[[2]string{s.Name, p}]
+			if !ok {
+				fmt.Fprintf(w, "%s", strings.Repeat(" |", 6))
+			} else {
+				n := r.sums()
+				fmt.Fprintf(w, " %d | %d | %d | %d | %d | %d |", n.made, n.lost, n.slow, n.lasted, n.broken, n.ended)
+			}
+			if p == VMAPD {
+				fmt.Fprintf(w, " %s |", r.verdict(ok))
+			}
+		}
+		fmt.Fprintln(w)
+	}
+}
+
+func (r *Result) verdict(ok bool) string {
+	switch {
+	case !ok:
+		return ""
+	case r.Error != "":
+		return "the step failed"
+	case r.Different != "":
+		return "no"
+	case r.Compared:
+		return "yes, after " + r.Same.Round(100*time.Millisecond).String()
+	default:
+		return "yes, and then removed"
+	}
+}
+
+// Err returns the reason why the step is not as it should be, or nil.
+func (r *Result) Err() error {
+	switch {
+	case r.Error != "":
+		return fmt.Errorf("%s: %s", r.Step, r.Error)
+	case r.Different != "":
+		return fmt.Errorf("%s: %s", r.Step, r.Different)
+	case r.Proxy == VMAPD && r.Lost() > 0:
+		return fmt.Errorf("%s: %d connections lost", r.Step, r.Lost())
+	}
+	return nil
+}
+
+// String is some lines for people.
+func (r *Result) String() string {
+	var s strings.Builder
+	n := r.sums()
+	fmt.Fprintf(&s, "%s, %s: %v; %d connections, %d lost, %d delayed; %d lasting, %d broken, %d ended with their pod; tables: %s\n",
+		r.Proxy, r.Step, r.Took.Round(time.Second), n.made, n.lost, n.slow, n.lasted, n.broken, n.ended, r.verdict(true))
+	for _, c := range r.Counts {
+		for _, e := range c.Errors {
+			fmt.Fprintf(&s, "  %s: %d of %d lost, %d broken: %s\n", c.Route, c.Lost, c.New, c.Broken, e)
+		}
+	}
+	return s.String()
+}
+
+// WritePage writes the results as a page in Markdown.
+func WritePage(w io.Writer, results []Result) {
+	fmt.Fprintf(w, "%s", pageHead)
+	WriteTable(w, results)
+}
+
+const pageHead = `# Life of a cluster
+
+This table is made by ` + "`cluster life`" + ` (cmd/internal/testbed/cluster) in a cluster of real Kubernetes
+programs. In each step, clients outside, in pods and on a node connect to node ports, load balancers'
+addresses and cluster IPs, over TCP and UDP, IPv4 and IPv6, at a steady rate. The same steps with
+kube-proxy show which losses are Kubernetes' own.
+
+- **connections**: new ones over TCP, and single questions over UDP. **lost**: without an answer within
+  10 s (UDP: 3 s). **delayed**: answered, but only after a packet was sent again.
+- **lasting**: TCP connections, and UDP sockets, with a question every 0.3 s. **broken**: the connection
+  ended, or a question had no answer. **ended with their pod**: the same, and the pod was deleted in
+  that step, which no proxy can help.
+- **tables equal**: after the step, the rules in the kernel of each node are those that
+  ` + "`vmapd render`" + ` makes of the objects that kubectl shows. Counters, remembered clients, unused chains
+  and the order of endpoints are not compared. For conversions, the comparison is while vmapd
+  serves; at the end, no rule of vmapd is left.
+
+The steps "way A" and "way B" run the commands of [FROM-KUBE-PROXY.md](FROM-KUBE-PROXY.md), which are read
+from that page.
+
+`

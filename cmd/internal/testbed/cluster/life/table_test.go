@@ -1,0 +1,84 @@
+package life
+
+import (
+	"strings"
+	"testing"
+)
+
+// listing is nft's JSON of a table with what is given.
+func listing(objects ...string) []byte {
+	return []byte(`{"nftables":[{"metainfo":{"version":"1.0.6"}},{"table":{"family":"ip","name":"vmapd","handle":1,"flags":"owner"}},` +
+		strings.Join(objects, ",") + `]}`)
+}
+
+func parse(t *testing.T, objects ...string) Table {
+	t.Helper()
+	table, err := ParseTable(listing(objects...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return table
+}
+
+const (
+	endpoints = `{"map":{"family":"ip","name":"endpoints","table":"vmapd","type":["ipv4_addr","inet_proto","inet_service","integer"],"map":"ipv4_addr . inet_service","handle":14,"elem":[%]}}`
+	slot0     = `[{"concat":["172.30.0.10","tcp",80,0]},{"concat":["10.0.0.2",8080]}]`
+	slot1     = `[{"concat":["172.30.0.10","tcp",80,1]},{"concat":["10.0.0.3",8080]}]`
+	swapped0  = `[{"concat":["172.30.0.10","tcp",80,0]},{"concat":["10.0.0.3",8080]}]`
+	swapped1  = `[{"concat":["172.30.0.10","tcp",80,1]},{"concat":["10.0.0.2",8080]}]`
+	slot2     = `[{"concat":["172.30.0.10","tcp",80,2]},{"concat":["10.0.0.3",8080]}]`
+
+	base     = `{"chain":{"family":"ip","table":"vmapd","name":"output","handle":6,"type":"nat","hook":"output","prio":-100,"policy":"accept"}}`
+	services = `{"chain":{"family":"ip","table":"vmapd","name":"services","handle":7}}`
+	jump     = `{"rule":{"family":"ip","table":"vmapd","chain":"output","handle":48,"expr":[{"jump":{"target":"services"}}]}}`
+	dropped  = `{"rule":{"family":"ip","table":"vmapd","chain":"services","handle":49,"expr":[{"counter":{"packets":%,"bytes":%}},{"drop":null}]}}`
+	refused  = `{"rule":{"family":"ip","table":"vmapd","chain":"services","handle":50,"expr":[{"reject":{"type":"tcp reset"}}]}}`
+	affinity = `{"map":{"family":"ip","name":"affinity","table":"vmapd","type":"ipv4_addr","map":"verdict","flags":["timeout"],"elem":[%]}}`
+)
+
+func with(s, elements string) string { return strings.ReplaceAll(s, "%", elements) }
+
+func TestTablesAreEqual(t *testing.T) {
+	for name, tables := range map[string][2][]string{
+		"slots in another order": {{with(endpoints, slot0+","+slot1)}, {with(endpoints, swapped1+","+swapped0)}},
+		"other handles":          {{base}, {strings.Replace(base, `"handle":6`, `"handle":60`, 1)}},
+		"other counters":         {{base, services, jump, with(dropped, "1")}, {base, services, jump, with(dropped, "99")}},
+		"remembered clients": {
+			{with(affinity, "")},
+			{with(affinity, `[{"elem":{"val":"10.0.0.1","timeout":60,"expires":50}},{"goto":{"target":"services"}}]`)},
+		},
+		"a chain that nothing leads to": {{base}, {base, services, with(dropped, "1")}},
+		"chains in another order":       {{base, services, jump}, {services, base, jump}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if d := Compare(parse(t, tables[0]...), parse(t, tables[1]...)); len(d) > 0 {
+				t.Errorf("differences: %q", d)
+			}
+		})
+	}
+}
+
+func TestTablesDiffer(t *testing.T) {
+	for name, tables := range map[string][2][]string{
+		"an endpoint is missing": {{with(endpoints, slot0+","+slot1)}, {with(endpoints, slot0)}},
+		"a slot is missing":      {{with(endpoints, slot0+","+slot1)}, {with(endpoints, slot0+","+slot2)}},
+		"an endpoint too much":   {{with(endpoints, slot0)}, {with(endpoints, slot0+","+slot1)}},
+		"a rule is missing":      {{base, services, jump, refused}, {base, services, jump}},
+		"rules in another order": {
+			{base, services, jump, with(dropped, "0"), refused}, {base, services, jump, refused, with(dropped, "0")},
+		},
+		"a chain that is used": {{base, services, jump}, {base}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if d := Compare(parse(t, tables[0]...), parse(t, tables[1]...)); len(d) == 0 {
+				t.Error("no difference")
+			}
+		})
+	}
+}
+
+func TestAListingThatIsNoJSONIsAnError(t *testing.T) {
+	if _, err := ParseTable([]byte("table ip vmapd {")); err == nil {
+		t.Error("no error")
+	}
+}
