@@ -32,18 +32,21 @@ type found map[host.Leftover]int
 // finder looks for leftovers. It is for one goroutine.
 type finder struct {
 	host.Finder
+	lister  *kernel.Lister
 	runsNFT bool
 }
 
 func newFinder(o ipvs.Options) *finder {
-	return &finder{Finder: host.Finder{Remover: remover(), Options: o}}
+	lister, r := &kernel.Lister{}, remover()
+	r.NFTChains = lister.IPTablesChains
+	return &finder{Finder: host.Finder{Remover: r, Options: o}, lister: lister}
 }
 
 func (d *finder) find() (found, error) {
 	counts, err := d.Find()
 	errs := []error{err}
 	for _, f := range model.Families {
-		names, err := kernel.TableNames(f)
+		names, err := d.lister.TableNames(f)
 		errs = append(errs, err)
 		for _, name := range names {
 			switch {

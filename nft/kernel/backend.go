@@ -50,6 +50,9 @@ type Backend struct {
 	purger   purger
 	few      reader     // of forgetAtOnce
 	fewBusy  sync.Mutex // held while few reads a list
+
+	counts     reader     // of Connections
+	countsBusy sync.Mutex // held while counts reads a list
 }
 
 // familyState is the state of one family's table.
@@ -137,6 +140,9 @@ func Open(o Options) (*Backend, error) {
 func (b *Backend) Close() error {
 	b.purger.close()
 	b.few.close()
+	b.countsBusy.Lock()
+	b.counts.close()
+	b.countsBusy.Unlock()
 	return b.conn.close()
 }
 
@@ -374,7 +380,7 @@ func (b *Backend) Remove(context.Context) error {
 // missing, or if the kernel has no nf_tables. Without permission, the error is [ErrNotPermitted]
 // alone.
 func RemoveTables(names ...string) error {
-	return onConn(func(c *conn) error {
+	return new(Lister).on(func(c *conn) error {
 		var errs []error
 		for _, f := range model.Families {
 			for _, name := range names {

@@ -80,16 +80,17 @@ func (b *Backend) Connections(ctx context.Context) ([]Count, error) {
 // lists a set in pieces, and may miss elements while others come and go.
 const countPasses = 3
 
-// appendCounts reads the counters of a snapshot's service ports. It takes a
-// connection of its own, because that of Apply must not be used by two goroutines; each may
-// read a table that is owned.
+// appendCounts reads the counters of a snapshot's service ports. It takes another
+// connection than Apply, because that one must not be used by two goroutines; each may
+// read a table that is owned. The connection lasts, see reader, until an error.
 func (b *Backend) appendCounts(ctx context.Context, counts []Count, s *model.FamilySnapshot) ([]Count, error) {
-	c, err := b.dialer.dial()
+	b.countsBusy.Lock()
+	defer b.countsBusy.Unlock()
+	c, err := b.counts.open(b.dialer)
 	if err != nil {
 		return counts, err
 	}
-	defer func() { _ = c.close() }()
-	return sumCounts(counts, s, func(into packetCounts) error {
+	counts, err = sumCounts(counts, s, func(into packetCounts) error {
 		for _, set := range []string{nft.ServiceCounters, nft.NodePortCounters} {
 			if err := c.readCounters(ctx, s.Family, set, into); err != nil {
 				return fmt.Errorf("read set %s: %w", set, err)
@@ -97,6 +98,10 @@ func (b *Backend) appendCounts(ctx context.Context, counts []Count, s *model.Fam
 		}
 		return nil
 	})
+	if err != nil {
+		b.counts.close() // it may have the rest of a list
+	}
+	return counts, err
 }
 
 // sumCounts reads until no counter is missing, and appends a count for each service port.

@@ -14,10 +14,41 @@ import (
 // iptablesTables are the tables that iptables-nft makes, and reads.
 var iptablesTables = []string{"raw", "mangle", "nat", "filter", "security"}
 
+// Lister lists the objects of others in nf_tables, in the network namespace of the thread that
+// calls it first, over a connection that lasts: see reader. The zero value works. It is for one
+// goroutine.
+type Lister struct{ reader reader }
+
+// Close ends the connection. The next call opens another one.
+func (l *Lister) Close() { l.reader.close() }
+
+// on calls use with the connection, unless the kernel has no nf_tables. After an error, which may
+// leave the rest of a list, the next call opens another connection.
+func (l *Lister) on(use func(*conn) error) error {
+	c, err := l.reader.open(thisKernel(0))
+	if errors.Is(err, unix.EPROTONOSUPPORT) {
+		return nil
+	}
+	if err == nil {
+		err = use(c)
+	}
+	if err != nil {
+		l.reader.close()
+	}
+	return err
+}
+
+// IPTablesChains is [Lister.IPTablesChains] over a connection of its own.
+func IPTablesChains(f model.Family) ([]string, error) {
+	var l Lister
+	defer l.Close()
+	return l.IPTablesChains(f)
+}
+
 // IPTablesChains returns the names of the chains in the tables of iptables-nft, those of each
 // table in their order there. Without nf_tables there are none.
-func IPTablesChains(f model.Family) (names []string, err error) {
-	err = onConn(func(c *conn) error {
+func (l *Lister) IPTablesChains(f model.Family) (names []string, err error) {
+	err = l.on(func(c *conn) error {
 		chains, err := c.iptablesChains(f)
 		for _, table := range iptablesTables {
 			names = append(names, chains[table]...)
@@ -28,8 +59,8 @@ func IPTablesChains(f model.Family) (names []string, err error) {
 }
 
 // TableNames returns the names of all tables of a family. Without nf_tables there are none.
-func TableNames(f model.Family) (names []string, err error) {
-	err = onConn(func(c *conn) error {
+func (l *Lister) TableNames(f model.Family) (names []string, err error) {
+	err = l.on(func(c *conn) error {
 		return c.dump(unix.NFT_MSG_GETTABLE, f, "", "", func(attrs []byte) {
 			names = append(names, string(withoutZero(first(attrs, objectTable))))
 		})
@@ -40,7 +71,9 @@ func TableNames(f model.Family) (names []string, err error) {
 // RemoveIPTablesChains deletes chains from the tables of iptables-nft, and the rules of other
 // chains that lead there: all of a family's or, after an error, none.
 func RemoveIPTablesChains(f model.Family, theirs func(chain string) bool) error {
-	return onConn(func(c *conn) (err error) {
+	var l Lister
+	defer l.Close()
+	return l.on(func(c *conn) (err error) {
 		// Others may change these tables at any time.
 		for range tablePasses {
 			c.interrupted = false
@@ -53,18 +86,6 @@ func RemoveIPTablesChains(f model.Family, theirs func(chain string) bool) error 
 		}
 		return err
 	})
-}
-
-// onConn calls use with a connection of its own, unless the kernel has no nf_tables.
-func onConn(use func(*conn) error) error {
-	c, err := thisKernel(0).dial()
-	if errors.Is(err, unix.EPROTONOSUPPORT) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	return errors.Join(use(c), c.close())
 }
 
 // dump passes on the attributes of all objects of a kind in a table or, without a name, in all

@@ -1,0 +1,57 @@
+package kernel
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"github.com/vmapd/vmapd/nft/nftfake"
+)
+
+// Counts are read over a connection that lasts, but not beyond an error: what is left of a list must
+// not be taken for a part of the next one.
+func TestCountsAreReadOverOneConnection(t *testing.T) {
+	k := &nftfake.Kernel{}
+	dials := 0
+	b, err := Open(Options{Counters: true, dialer: func() (socket, error) {
+		dials++
+		return k.Dial(), nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = b.Close() })
+	apply(t, b, exampleBuilder().Snapshot())
+	want, err := b.Connections(t.Context())
+	if err != nil || len(want) == 0 {
+		t.Fatalf("%d counts, %v", len(want), err)
+	}
+	mustRead := func(after string) {
+		t.Helper()
+		got, err := b.Connections(t.Context())
+		if diff := cmp.Diff(want, got); err != nil || diff != "" {
+			t.Errorf("after %s: %v (-want +got):\n%s", after, err, diff)
+		}
+	}
+	opened := dials
+	for range 3 {
+		mustRead("no failure")
+	}
+	if dials != opened {
+		t.Errorf("%d connections were opened for three readings, want none", dials-opened)
+	}
+	for _, fault := range []nftfake.Fault{nftfake.NoBuffers, nftfake.Busy, nftfake.LostAnswers} {
+		k.Fail(func(r nftfake.Request) nftfake.Fault {
+			if r.Type == unix.NFT_MSG_GETSETELEM {
+				return fault
+			}
+			return nftfake.NoFault
+		})
+		if _, err := b.Connections(t.Context()); err == nil {
+			t.Errorf("%v: no error", fault)
+		}
+		k.Fail(nil)
+		mustRead("a failure")
+	}
+}
