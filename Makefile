@@ -86,7 +86,7 @@ test-vm: vmtools ## tests VMTESTS with kernel VMSUITES, programs VMTOOLS, proces
 		echo "go test ./$$p -run '$${t#*=}'"; \
 		CGO_ENABLED=0 GOARCH=$(VMARCH) $(GO) test -c -ldflags='-s -w' -o bin/vm.test ./$$p && \
 		$(VM) --dir /src/$$p --file bin/vm.test:/src/$$p/vm.test $$(find . -name testdata -type d -printf ' --file %p:/src/%P') \
-			-- ./vm.test -test.v -test.timeout=40m -test.run="$${t#*=}" -test.skip='$(VMSKIP)' | bin/skipcheck || exit 1; \
+			-- ./vm.test -test.v -test.timeout=40m -test.run="$${t#*=}" -test.skip='$(VMSKIP)' $(VMARGS) | bin/skipcheck || exit 1; \
 	done
 
 test-ipvs: SHELL := /bin/bash

@@ -23,36 +23,36 @@ import (
 )
 
 var (
-	rounds     = flag.Int("rounds", 24, "the number of random neighbourhoods of TestNeighboursDoNotMeddle, of all backends together")
-	firstRound = flag.Int("first-round", 0, "the first of them; each number is another neighbourhood")
+	rounds     = flag.Int("rounds", 60, "the number of random clusters of TestNeighboursDoNotMeddle, of all backends together")
+	firstRound = flag.Int("first-round", 0, "the first of them, a multiple of 10; each number is another cluster")
+	backends   = flag.String("backends", "", "backends of random clusters, by a part of their names; all of them without it")
 )
 
 // applier is a backend in a node's namespace.
 type applier func(*model.Snapshot) error
 
-// planes are the backends that program a neighbourhood.
-var planes = []struct {
+type openPlane struct {
 	name string
 	open func(t *testing.T, node *lab.Namespace) applier
-}{
-	{"nftables", func(t *testing.T, node *lab.Namespace) applier {
-		t.Helper()
-		var b *kernel.Backend
-		inNode(t, node, func() (err error) {
-			b, err = kernel.Open(kernel.Options{})
-			return err
-		})
-		t.Cleanup(func() { _ = b.Close() })
-		return func(s *model.Snapshot) error { return b.Apply(t.Context(), s) }
-	}},
+}
+
+// planes are the backends that program a neighbourhood.
+var planes = []openPlane{
+	{"nftables", openNFTables},
 	{"iptables-legacy", openIPTables("-legacy")},
-	{"nftables", nil}, // once more: the most used one
+	{"nftables", openNFTables}, // once more: the most used one
 	{"iptables-nft", openIPTables("-nft")},
 	{byIPVS, func(t *testing.T, node *lab.Namespace) applier {
 		t.Helper()
 		b := openIPVS(t, node, slog.New(slog.DiscardHandler))
 		return func(s *model.Snapshot) error { return node.Do(func() error { return b.Apply(t.Context(), s) }) }
 	}},
+}
+
+func openNFTables(t *testing.T, node *lab.Namespace) applier {
+	t.Helper()
+	b := openKernel(t, node, kernel.Options{})
+	return func(s *model.Snapshot) error { return b.Apply(t.Context(), s) }
 }
 
 func openIPTables(variant string) func(*testing.T, *lab.Namespace) applier {
@@ -74,40 +74,47 @@ func inNode(t *testing.T, ns *lab.Namespace, do func() error) {
 	}
 }
 
-// neighbourhood is one round: a cluster, a foreign user of NAT, and connections one after the
-// other, each of which may decide about the next.
+// neighbourhood is a node beside a foreign user of NAT, with one cluster after the other.
 type neighbourhood struct {
 	*plane
-	backend string
+	by      openPlane
 	foreign foreignUser
+	counted map[string]int
+	// Of the present cluster:
 	memory  rememberedBy
 	history []string // the connections that got an endpoint
 }
 
+// clustersPerNode is the number of rounds that a node serves. What an earlier cluster left behind
+// must not decide about a connection to the present one.
+const clustersPerNode = 10
+
 // TestNeighboursDoNotMeddle compares random connections with model.Memory.Decide: in clusters
 // whose Services share addresses, port numbers and pods, beside a foreign user of NAT, and for
-// clients that session affinity remembers.
+// clients that session affinity remembers. Each connection may decide about the next.
 func TestNeighboursDoNotMeddle(t *testing.T) {
 	if err := lab.Available(); err != nil {
 		t.Skip(err)
 	}
+	chosen := slices.DeleteFunc(slices.Clone(planes), func(p openPlane) bool {
+		return !strings.Contains(strings.ToLower(p.name), strings.ToLower(*backends))
+	})
+	if len(chosen) == 0 || *firstRound%clustersPerNode != 0 {
+		t.Fatalf("-backends=%s -first-round=%d: want a backend's name and a multiple of %d", *backends, *firstRound, clustersPerNode)
+	}
 	var mu sync.Mutex
 	total := map[string]int{}
 	t.Run("rounds", func(t *testing.T) {
-		for round := *firstRound; round < *firstRound+*rounds; round++ {
-			which := planes[round%len(planes)]
-			if which.open == nil {
-				which.open = planes[0].open
-			}
-			t.Run(fmt.Sprintf("%d %s", round, which.name), func(t *testing.T) {
+		for first := *firstRound; first < *firstRound+*rounds; first += clustersPerNode {
+			which := chosen[first/clustersPerNode%len(chosen)]
+			t.Run(fmt.Sprintf("%d %s", first, which.name), func(t *testing.T) {
 				t.Parallel() // waiting for silence is a part of the time
 				if which.name == byIPVS {
 					needIPVS(t)
 				}
-				counted := playRound(t, round, which.name, which.open)
+				counted := playRounds(t, first, min(first+clustersPerNode, *firstRound+*rounds), which)
 				mu.Lock()
 				defer mu.Unlock()
-				total["rounds of "+which.name]++
 				for what, n := range counted {
 					total[what] += n
 				}
@@ -115,17 +122,21 @@ func TestNeighboursDoNotMeddle(t *testing.T) {
 		}
 	})
 	t.Logf("%v", total)
-	for _, what := range []string{"forwarded", "forwarded, came back", "forwarded, may stay at its destination", "taken by the host port"} {
+	expected := []string{"forwarded", "forwarded, came back", "taken by the host port"}
+	if len(chosen) > 1 || chosen[0].name != byIPVS {
+		expected = append(expected, "forwarded, may stay at its destination") // see withoutPods
+	}
+	for _, what := range expected {
 		if total[what] < *rounds/10 {
 			t.Errorf("only %d connections in %d rounds: %s", total[what], *rounds, what)
 		}
 	}
 }
 
-func playRound(t *testing.T, round int, name string, open func(*testing.T, *lab.Namespace) applier) map[string]int {
+// playRounds plays the clusters of some numbers, on one node. The node's number chooses the
+// foreign user, and each cluster's number all else.
+func playRounds(t *testing.T, first, end int, by openPlane) map[string]int {
 	t.Helper()
-	const connections = 24
-	r := randomLab{rand.New(rand.NewPCG(uint64(round), 13))}
 	w, err := lab.New(t.Context(), lab.Config{Pods: neighbourPods})
 	if err != nil {
 		t.Fatal(err)
@@ -135,35 +146,59 @@ func playRound(t *testing.T, round int, name string, open func(*testing.T, *lab.
 			t.Error(err)
 		}
 	})
-	n := neighbourhood{plane: &plane{World: w}, backend: name, foreign: r.foreignUser()}
+	foreign := randomLab{rand.New(rand.NewPCG(uint64(first), 14))}.foreignUser()
+	n := neighbourhood{plane: &plane{World: w}, by: by, foreign: foreign, counted: map[string]int{}}
 	n.serveEverywhere(t)
+	if foreign.first {
+		foreign.setUp(t, w.Node)
+	}
+	apply := by.open(t, w.Node)
+	for round := first; round < end && !t.Failed(); round++ {
+		r := randomLab{rand.New(rand.NewPCG(uint64(round), 13))}
+		s := n.cluster(r, round)
+		if err := apply(s); err != nil {
+			t.Fatalf("round %d: %v", round, err)
+		}
+		if round == first && !foreign.first {
+			foreign.setUp(t, w.Node)
+		}
+		n.counted["rounds of "+by.name]++
+		n.connect(t, r, round, s)
+		if err := w.Node.FlushConntrack(); err != nil { // ports come again
+			t.Fatal(err)
+		}
+	}
+	return n.counted
+}
+
+// cluster makes another cluster, of which nobody remembers anything.
+func (n *neighbourhood) cluster(r randomLab, round int) *model.Snapshot {
+	n.memory, n.history = rememberedBy{}, nil
 	n.builder = model.NewBuilder(r.config(round))
-	for _, o := range r.sharing() {
-		if service, ok := o.(modeltest.Service); ok && name == byIPVS {
+	for _, o := range r.sharing(round) {
+		if service, ok := o.(modeltest.Service); ok && n.by.name == byIPVS {
 			o = withoutPods(service)
 		}
 		o.Set(n.builder)
 	}
-	s := n.builder.Snapshot()
-	if n.foreign.first {
-		n.foreign.setUp(t, w.Node)
-	}
-	if err := open(t, w.Node)(s); err != nil {
-		t.Fatal(err)
-	}
-	if !n.foreign.first {
-		n.foreign.setUp(t, w.Node)
-	}
-	clients, favourites, counted := r.clients(w), r.favourites(s), map[string]int{}
+	return n.builder.Snapshot()
+}
+
+// connect makes the connections of a round, one after the other.
+func (n *neighbourhood) connect(t *testing.T, r randomLab, round int, s *model.Snapshot) {
+	t.Helper()
+	const connections = 24
+	clients, favourites := r.clients(n.World), r.favourites(s)
 	var wait sync.WaitGroup
 	defer wait.Wait()
 	for i := range connections {
 		from := choose(r, clients...)
 		c := r.visit(s, favourites, from, n.foreign)
-		d := n.memory.decide(s, c, name)
+		d := n.memory.decide(s, c, n.by.name)
 		toItself := c.Dest.Addr() == c.Source && !c.Node || // does not leave the pod
 			n.foreign.takes(c) && from.from == n.Pods()[neighbourPods-1].Namespace // that program's hairpin
 		if impossible(d) || toItself || n.differs(s, d) {
+			n.counted["left out"]++
 			continue
 		}
 		ask := func(timeout time.Duration) (lab.Answer, error) {
@@ -172,31 +207,24 @@ func playRound(t *testing.T, round int, name string, open func(*testing.T, *lab.
 			return from.from.AskFrom(ctx, c.Source, c.Protocol.String(), c.Dest)
 		}
 		wrong := func(format string, args ...any) {
-			t.Errorf("connection %d: %+v, beside %v\ndecided: %v, reason %d, targets %v; %s\nbefore:\n%s", i+1, c, n.foreign, d.Verdict, d.Why, d.Targets, fmt.Sprintf(format, args...), strings.Join(n.history, "\n"))
+			t.Errorf("round %d, connection %d: %+v, beside %v\ndecided: %v, reason %d, targets %v; %s\nbefore:\n%s", round, i+1, c, n.foreign, d.Verdict, d.Why, d.Targets, fmt.Sprintf(format, args...), strings.Join(n.history, "\n"))
 		}
-		counted[d.Verdict.String()]++
+		n.counted[d.Verdict.String()]++
 		switch {
 		case n.foreign.takes(c):
-			counted["taken by the host port"]++
+			n.counted["taken by the host port"]++
 			want := fmt.Sprintf("%s:8080", n.Pods()[neighbourPods-1].Name())
 			if a, err := ask(patience); err != nil || a.Pod != want {
 				wrong("got answer %+v, error %v; want %s by the host port", a, err, want)
 			}
 		case d.Verdict == model.Forwarded:
-			if slices.ContainsFunc(d.Targets, func(t model.Target) bool { return t.Addr == c.Dest }) {
-				counted["forwarded, may stay at its destination"]++
-			}
-			if len(d.Targets) == 1 && d.Port.Count(d.TrafficPolicy) > 1 {
-				counted["forwarded, came back"]++
-			}
 			a, err := ask(patience)
 			to, ok := n.target(d, a)
 			if err != nil || !ok {
 				wrong("got answer %+v, error %v", a, err)
-				return counted // what is remembered is unknown now
+				return // what is remembered is unknown now
 			}
-			n.memory.note(d, to)
-			n.history = append(n.history, fmt.Sprintf("%v to %v/%v, %v, %v: %v", c.Source, c.Dest, c.Protocol, d.Port.Name, d.TrafficPolicy, to))
+			n.note(c, d, to)
 		case d.Verdict == model.Rejected:
 			if a, err := ask(patience); err == nil || lab.FailureOf(err) != lab.Refused {
 				wrong("got answer %+v, error %v", a, err)
@@ -209,7 +237,18 @@ func playRound(t *testing.T, round int, name string, open func(*testing.T, *lab.
 			})
 		}
 	}
-	return counted
+}
+
+// note remembers and counts a connection that got an endpoint.
+func (n *neighbourhood) note(c model.Connection, d model.Decision, to model.Target) {
+	if slices.ContainsFunc(d.Targets, func(t model.Target) bool { return t.Addr == c.Dest }) {
+		n.counted["forwarded, may stay at its destination"]++
+	}
+	if len(d.Targets) == 1 && d.Port.Count(d.TrafficPolicy) > 1 {
+		n.counted["forwarded, came back"]++
+	}
+	n.memory.note(d, to)
+	n.history = append(n.history, fmt.Sprintf("%v to %v/%v, %v, %v: %v", c.Source, c.Dest, c.Protocol, d.Port.Name, d.TrafficPolicy, to))
 }
 
 // withoutPods leaves out external addresses that are pods': IPVS takes them for the node, which
@@ -239,7 +278,7 @@ func (n *neighbourhood) target(d model.Decision, a lab.Answer) (model.Target, bo
 
 // differs reports whether the backend is known to do otherwise.
 func (n *neighbourhood) differs(s *model.Snapshot, d model.Decision) bool {
-	return n.backend == byIPVS && slices.ContainsFunc(ipvs.Differences, func(difference ipvs.Difference) bool {
+	return n.by.name == byIPVS && slices.ContainsFunc(ipvs.Differences, func(difference ipvs.Difference) bool {
 		return difference.Concerns != nil && difference.Concerns(s.Family(model.FamilyOf(d.Dest.Addr())), d)
 	})
 }

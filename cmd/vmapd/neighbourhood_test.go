@@ -18,15 +18,17 @@ import (
 // neighbours are its Services; the last of the pods is an endpoint of none.
 const neighbours, neighbourPods = 4, podCount + 1
 
-// sharing makes the objects. Nearly all external addresses are those of the node, of pods, or of
-// several Services, and nearly all ports are a node port or a pod's port as well.
-func (r randomLab) sharing() []modeltest.Object {
+// sharing makes the objects of a round. Nearly all external addresses are those of the node, of
+// pods, or of several Services, and nearly all ports are a node port or a pod's port as well. The
+// Services have names of their own: one that kept its name would keep its clients, too, who come
+// back to endpoints that it still has.
+func (r randomLab) sharing(round int) []modeltest.Object {
 	list := []modeltest.Object{
 		modeltest.OurNode().In("zone-a").Pods("10.0.0.2/31", "fd00:10::2/127"),
 		modeltest.NewServiceCIDR("kubernetes", lab.ClusterIPRange4, lab.ClusterIPRange6),
 	}
 	for i := range neighbours {
-		name := fmt.Sprintf("default/web-%d", i)
+		name := fmt.Sprintf("default/web-%d-%d", round, i)
 		list = append(list, r.neighbour(name, i))
 		for _, f := range model.Families {
 			if r.IntN(12) > 0 {
