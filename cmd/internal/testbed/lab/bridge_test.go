@@ -18,7 +18,11 @@ func anonymous(t *testing.T, name string) *Namespace {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { ns.Close() })
+	t.Cleanup(func() {
+		if err := ns.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 	return ns
 }
 
@@ -75,7 +79,7 @@ func TestABridgeJoinsMachinesUntilTheirRoutesAreRemoved(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
+	defer func() { _ = l.Close() }()
 	at := func(text string) string {
 		return netip.AddrPortFrom(netip.MustParseAddr(text), uint16(l.Addr().(*net.TCPAddr).Port)).String()
 	}
@@ -109,7 +113,7 @@ func TestANamespaceIsOpenedByItsFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer again.Close()
+	defer func() { _ = again.Close() }()
 	if err := dialFrom(again, "192.0.2.7:9"); !errors.Is(err, unix.ECONNREFUSED) {
 		t.Errorf("want %v from the address, got %v", unix.ECONNREFUSED, err)
 	}
