@@ -1,7 +1,9 @@
 package kube
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"slices"
 	"strings"
@@ -9,26 +11,35 @@ import (
 
 // A cluster replaces its keys in three steps, after each of which everything works: the new one is
 // accepted beside the old one; the new one is used; the old one is no longer accepted. The
-// functions here change files and command lines; what uses them must be restarted.
+// functions here change files and command lines; the programs that use them must be restarted.
 
 // AddAuthority makes another certificate authority, which programs that read ca.crt from now on
-// trust, too. What signs certificates of nodes stays as it is.
+// trust, too. The certificates of kubelets are still signed by the first.
 func (c *Cluster) AddAuthority() error {
 	if _, err := newAuthority(c.path("pki"), "ca-new"); err != nil {
 		return err
 	}
-	var both []byte
-	for _, name := range []string{"ca.crt", "ca-new.crt"} {
-		cert, err := os.ReadFile(c.path("pki", name))
-		if err != nil {
-			return fmt.Errorf("trust another authority: %w", err)
-		}
-		both = append(both, cert...)
-	}
-	if err := os.WriteFile(c.path("pki/ca.crt"), both, 0o600); err != nil {
+	trusted, err := os.ReadFile(c.path("pki/ca.crt"))
+	if err != nil {
 		return fmt.Errorf("trust another authority: %w", err)
 	}
-	return nil
+	// The controller manager refuses to sign with a file of several certificates.
+	const first = "pki/ca-first.crt"
+	if _, err := os.Stat(c.path(first)); errors.Is(err, fs.ErrNotExist) {
+		if err := os.WriteFile(c.path(first), trusted, 0o600); err != nil {
+			return fmt.Errorf("keep the first authority: %w", err)
+		}
+	}
+	more, err := os.ReadFile(c.path("pki/ca-new.crt"))
+	if err != nil {
+		return fmt.Errorf("trust another authority: %w", err)
+	}
+	if err := os.WriteFile(c.path("pki/ca.crt"), append(trusted, more...), 0o600); err != nil {
+		return fmt.Errorf("trust another authority: %w", err)
+	}
+	p := c.Process(controllerManager)
+	p.setArg("--cluster-signing-cert-file", c.path(first))
+	return p.remember()
 }
 
 // UseAuthority gives the API server a certificate of the authority that AddAuthority made.
@@ -40,28 +51,46 @@ func (c *Cluster) UseAuthority() error {
 	return ca.issue(c.path("pki"), "apiserver", server())
 }
 
+// acceptTokens is the flag, of which there can be several, with a key whose tokens are valid.
+const acceptTokens = "--service-account-key-file="
+
 // AddTokenKey makes another key for the tokens of ServiceAccounts: the API server signs with it,
 // and accepts tokens of the former one, too.
 func (c *Cluster) AddTokenKey() error {
-	if err := newTokenKey(c.path("pki"), "sa-new"); err != nil {
+	p := c.Process(apiserver)
+	name := "sa"
+	for i := 2; ; i++ {
+		if _, err := os.Stat(c.path("pki", name+".key")); errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		name = fmt.Sprintf("sa-%d", i)
+	}
+	if err := newTokenKey(c.path("pki"), name); err != nil {
 		return err
 	}
+	p.setArg("--service-account-signing-key-file", c.path("pki", name+".key"))
+	p.Args = append(p.Args, acceptTokens+c.path("pki", name+".pub"))
+	return p.remember()
+}
+
+// DropTokenKeys has the API server refuse tokens of all keys but the one that it signs with.
+func (c *Cluster) DropTokenKeys() error {
 	p := c.Process(apiserver)
-	for i, arg := range p.Args {
-		if strings.HasPrefix(arg, "--service-account-signing-key-file=") {
-			p.Args[i] = "--service-account-signing-key-file=" + c.path("pki/sa-new.key")
+	newest := ""
+	for _, arg := range p.Args {
+		if strings.HasPrefix(arg, acceptTokens) {
+			newest = arg
 		}
 	}
-	p.Args = append(p.Args, acceptTokens+c.path("pki/sa-new.pub"))
+	p.Args = slices.DeleteFunc(p.Args, func(arg string) bool { return strings.HasPrefix(arg, acceptTokens) && arg != newest })
 	return p.remember()
 }
 
-// DropTokenKey has the API server refuse tokens of the former key.
-func (c *Cluster) DropTokenKey() error {
-	p := c.Process(apiserver)
-	old := acceptTokens + c.path("pki/sa.pub")
-	p.Args = slices.DeleteFunc(p.Args, func(arg string) bool { return arg == old })
-	return p.remember()
+// setArg changes the value of a flag.
+func (p *Process) setArg(flag, value string) {
+	for i, arg := range p.Args {
+		if strings.HasPrefix(arg, flag+"=") {
+			p.Args[i] = flag + "=" + value
+		}
+	}
 }
-
-const acceptTokens = "--service-account-key-file="

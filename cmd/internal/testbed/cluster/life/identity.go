@@ -47,7 +47,7 @@ func newTokens(ctx context.Context, r *Run) error {
 	if err != nil {
 		return err
 	}
-	if err := r.DropTokenKey(); err != nil {
+	if err := r.DropTokenKeys(); err != nil {
 		return err
 	}
 	if err := r.RestartControlPlane(ctx, apiserver, unix.SIGTERM); err != nil {
@@ -65,11 +65,15 @@ func newAuthority(ctx context.Context, r *Run) error {
 	if err := r.restartClients(ctx); err != nil {
 		return err
 	}
-	err := until(ctx, 4*time.Minute, func() error {
+	want, err := os.ReadFile(filepath.Join(r.Dir, "pki/ca.crt"))
+	if err != nil {
+		return err
+	}
+	err = until(ctx, 4*time.Minute, func() error {
 		now, err := r.secrets(ctx, "ca.crt")
 		for pod, trusted := range now {
-			if bytes.Count(trusted, []byte("BEGIN CERTIFICATE")) < 2 {
-				err = errors.Join(err, fmt.Errorf("pod %s trusts only the former authority", pod))
+			if !bytes.Equal(bytes.TrimSpace(trusted), bytes.TrimSpace(want)) {
+				err = errors.Join(err, fmt.Errorf("pod %s does not trust the new authority", pod))
 			}
 		}
 		return err

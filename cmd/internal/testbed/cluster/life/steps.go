@@ -179,26 +179,23 @@ func compact(ctx context.Context, r *Run) error {
 	return cut("del")
 }
 
-// restore makes a snapshot of etcd, changes objects, and goes back to the snapshot. As
-// Kubernetes' documentation has it, its other components are restarted; the Service proxies are not.
+// restore makes a snapshot of etcd, adds pods and a Service, and goes back to the snapshot: the
+// kubelets end the pods, which no object shows any more. As Kubernetes' documentation has it, its
+// other components are restarted; the Service proxies are not.
 func restore(ctx context.Context, r *Run) error {
 	const snapshot, folder = "etcd.snapshot", "etcd.restored"
-	if _, err := r.Kubectl(ctx, "-n", "life", "scale", "deployment/web", "--replicas=6"); err != nil {
-		return err
-	}
-	if err := r.rolledOut(ctx, "life", "deployment/web"); err != nil {
-		return err
-	}
 	if _, err := r.Shell(ctx, kube.Control, "rm -rf "+snapshot+" "+folder+"; etcdctl snapshot save "+snapshot); err != nil {
 		return err
 	}
 	if err := r.change(ctx, "forgotten"); err != nil {
 		return err
 	}
-	if _, err := r.Kubectl(ctx, "-n", "life", "scale", "deployment/web", "--replicas=4"); err != nil {
+	if _, err := r.Kubectl(ctx, "-n", "life", "scale", "deployment/web", "--replicas=6"); err != nil {
 		return err
 	}
-	wait(ctx, 30*time.Second) // the pods that are too many end
+	if err := r.rolledOut(ctx, "life", "deployment/web"); err != nil {
+		return err
+	}
 	for _, p := range []string{apiserver, etcd} {
 		if err := r.Process(p).Stop(ctx, unix.SIGTERM); err != nil {
 			return err
