@@ -53,7 +53,7 @@ func BenchmarkChangesBesideReaders(b *testing.B) {
 			defer reading.Wait()
 			defer stop()
 			if tt.read != nil {
-				reading.Go(func() { s.n.readOften(b, ctx, func(l *Lister) error { return tt.read(ctx, l, s.backend) }) })
+				reading.Go(func() { s.n.readOften(ctx, b, func(l *Lister) error { return tt.read(ctx, l, s.backend) }) })
 			}
 			var took []time.Duration
 			for b.Loop() {
@@ -69,7 +69,7 @@ func BenchmarkChangesBesideReaders(b *testing.B) {
 }
 
 // readOften reads in the namespace every 10 ms until ctx ends.
-func (n netns) readOften(b *testing.B, ctx context.Context, read func(*Lister) error) {
+func (n netns) readOften(ctx context.Context, b *testing.B, read func(*Lister) error) {
 	b.Helper()
 	runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 	if err := unix.Setns(n.fd(), unix.CLONE_NEWNET); err != nil {

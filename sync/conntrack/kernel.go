@@ -174,6 +174,36 @@ type table struct {
 	ask              func(query) (netlink.Message, error)
 }
 
+// kernel has the table of a network namespace open from the first sweep on. The end of a netlink
+// connection to netfilter is not free: the kernel first destroys the objects of earlier nftables
+// batches, and accepts no batch meanwhile (nft_rcv_nl_event).
+type kernel struct {
+	netNS int
+	table *table // nil if it is not open
+}
+
+// sweep is [table.sweep]. After an error, the next sweep has new connections, because an answer
+// may still be on its way.
+func (k *kernel) sweep(ctx context.Context, f model.Family, r *rules) (seen, deleted int, err error) {
+	if k.table == nil {
+		if k.table, err = openTable(k.netNS); err != nil {
+			return 0, 0, err
+		}
+	}
+	seen, deleted, err = k.table.sweep(ctx, f, r)
+	if err != nil {
+		k.close()
+	}
+	return seen, deleted, err
+}
+
+func (k *kernel) close() {
+	if k.table != nil {
+		k.table.close()
+		k.table = nil
+	}
+}
+
 func openTable(netNS int) (*table, error) {
 	t := table{ask: query.message}
 	var err error

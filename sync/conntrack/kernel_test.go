@@ -340,6 +340,39 @@ func TestASweepEndsWithItsContext(t *testing.T) {
 	}
 }
 
+// The end of a connection makes others' batches wait, so that it lasts from sweep to sweep.
+func TestSweepsShareTheirConnections(t *testing.T) {
+	n := newNamespace(t)
+	k := kernel{netNS: n.fd()}
+	defer k.close()
+	var first *table
+	for range 2 {
+		n.fill(t, 100)
+		if _, deleted, err := k.sweep(t.Context(), model.IPv4, servingRules(model.IPv4)); err != nil || deleted != 100 {
+			t.Fatalf("%d flows deleted, %v; want 100", deleted, err)
+		}
+		if first == nil {
+			first = k.table
+		}
+	}
+	if k.table != first {
+		t.Error("the second sweep had other connections than the first")
+	}
+
+	n.fill(t, 100)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, _, err := k.sweep(ctx, model.IPv4, servingRules(model.IPv4)); err == nil {
+		t.Error("a sweep succeeded after the end of its context")
+	}
+	if k.table != nil {
+		t.Error("connections of a sweep that failed are still open: the rest of a list may be in them")
+	}
+	if _, _, err := k.sweep(t.Context(), model.IPv4, servingRules(model.IPv4)); err != nil {
+		t.Errorf("after a sweep that failed: %v", err)
+	}
+}
+
 // A Reconciler as it is used, against a kernel.
 func TestAReconcilerReachesTheKernel(t *testing.T) {
 	n := newNamespace(t)

@@ -50,6 +50,7 @@ type Pass struct {
 // its work in Run.
 type Reconciler struct {
 	options Options
+	kernel  kernel // Run's
 	sweep   func(context.Context, model.Family, *rules) (seen, deleted int, err error)
 	heard   chan struct{} // capacity 1: a round has ended
 
@@ -65,15 +66,8 @@ var _ reconcile.Observer = (*Reconciler)(nil)
 // which is logged and has no other effect.
 func New(o Options) *Reconciler {
 	o.Interval = cmp.Or(o.Interval, DefaultInterval)
-	r := &Reconciler{options: o, heard: make(chan struct{}, 1)}
-	r.sweep = func(ctx context.Context, f model.Family, rules *rules) (int, int, error) {
-		t, err := openTable(o.NetNS)
-		if err != nil {
-			return 0, 0, err
-		}
-		defer t.close()
-		return t.sweep(ctx, f, rules)
-	}
+	r := &Reconciler{options: o, kernel: kernel{netNS: o.NetNS}, heard: make(chan struct{}, 1)}
+	r.sweep = r.kernel.sweep
 	return r
 }
 
@@ -102,6 +96,7 @@ func (r *Reconciler) Done(round reconcile.Round) {
 // Run does passes until ctx ends: the first at once after a round that may affect flows, and
 // then at most one in each interval.
 func (r *Reconciler) Run(ctx context.Context) {
+	defer r.kernel.close()
 	audit := time.NewTicker(auditInterval)
 	defer audit.Stop()
 	alarm := time.NewTimer(auditInterval)
