@@ -37,19 +37,28 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	root.SetIn(stdin)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	err := root.ExecuteContext(ctx)
-	var exit *exec.ExitError
+	return report(ctx, root.ExecuteContext(ctx), stderr)
+}
+
+// report says an error, unless it was said already, and returns the exit code.
+func report(ctx context.Context, err error, stderr io.Writer) int {
+	var code exitError
 	switch {
 	case err == nil:
 		return 0
 	case ctx.Err() != nil: // programs were killed, so their errors are not the cause
 		err = context.Cause(ctx)
-	case errors.As(err, &exit) && exit.ExitCode() > 0:
-		return exit.ExitCode()
+	case errors.As(err, &code):
+		return int(code)
 	}
 	fmt.Fprintf(stderr, "cluster: %v\n", err)
 	return 1
 }
+
+// exitError is the exit code of a program that the user asked for, which has said why.
+type exitError int
+
+func (c exitError) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
 
 // options are the values of the command line that several commands share.
 type options struct {
@@ -249,7 +258,11 @@ func newExecCommand(o *options) *cobra.Command {
 // attach runs a program with the standard files of this one.
 func attach(cmd *cobra.Command, program *exec.Cmd) error {
 	program.Stdin, program.Stdout, program.Stderr = cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()
-	return program.Run()
+	err := program.Run()
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() > 0 {
+		return exitError(exit.ExitCode())
+	}
+	return err
 }
 
 func newNodeCommand(o *options) *cobra.Command {
