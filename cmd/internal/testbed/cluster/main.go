@@ -47,7 +47,7 @@ func report(ctx context.Context, err error, stderr io.Writer) int {
 	case err == nil:
 		return 0
 	case ctx.Err() != nil: // programs were killed, so their errors are not the cause
-		err = context.Cause(ctx)
+		err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
 	case errors.As(err, &code):
 		return int(code)
 	}
