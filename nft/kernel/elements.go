@@ -113,7 +113,7 @@ func (m *messages) userdata(comment string, open bool) {
 	if open {
 		const size = 4
 		m.b = append(m.b, byte(userdata.NFTNL_UDATA_SET_ELEM_FLAGS), size)
-		m.b = binary.LittleEndian.AppendUint32(m.b, userdata.NFTNL_UDATA_SET_ELEM_F_INTERVAL_OPEN)
+		m.b = binary.NativeEndian.AppendUint32(m.b, userdata.NFTNL_UDATA_SET_ELEM_F_INTERVAL_OPEN)
 	}
 	m.close(at)
 }

@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -12,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
+	"github.com/google/nftables/userdata"
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
@@ -34,6 +36,13 @@ func reference(t *testing.T, queue func(lib *nftables.Conn) error) []netlink.Mes
 		t.Fatal(err)
 	}
 	_ = lib.Flush() // nobody answers
+	// nft reads flags in the machine's byte order; the library writes them as little-endian.
+	flags := []byte{byte(userdata.NFTNL_UDATA_SET_ELEM_FLAGS), 4}
+	for i := range sent {
+		sent[i].Data = bytes.ReplaceAll(sent[i].Data,
+			binary.LittleEndian.AppendUint32(flags[:2:2], userdata.NFTNL_UDATA_SET_ELEM_F_INTERVAL_OPEN),
+			binary.NativeEndian.AppendUint32(flags[:2:2], userdata.NFTNL_UDATA_SET_ELEM_F_INTERVAL_OPEN))
+	}
 	return sent
 }
 

@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"reflect"
@@ -383,7 +384,7 @@ func deletesElements(b []byte) bool {
 		if !ok {
 			return false
 		}
-		if message[4] == msgDestroySetElem || message[4] == unix.NFT_MSG_DELSETELEM {
+		if kind := binary.NativeEndian.Uint16(message[4:]) & 0xff; kind == msgDestroySetElem || kind == unix.NFT_MSG_DELSETELEM {
 			return true
 		}
 		b = rest

@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"encoding/binary"
 	"slices"
 
 	"github.com/google/nftables/expr"
@@ -228,6 +229,12 @@ const (
 	byteOrderBigEndian = 2
 )
 
+// appendNumber appends a number in this machine's byte order, as libnftnl does; the library's
+// AppendUint32 is little-endian everywhere.
+func appendNumber(b []byte, kind userdata.Type, n uint32) []byte {
+	return userdata.Append(b, kind, binary.NativeEndian.AppendUint32(nil, n))
+}
+
 func setUserdata(f model.Family, s nft.Set) []byte {
 	order := uint32(0)
 	if len(s.Key) == 1 {
@@ -236,9 +243,9 @@ func setUserdata(f model.Family, s nft.Set) []byte {
 			order = byteOrderHost
 		}
 	}
-	b := userdata.AppendUint32(nil, setKeyByteOrderUD, order)
+	b := appendNumber(nil, setKeyByteOrderUD, order)
 	if s.Data != nil || s.Verdicts {
-		b = userdata.AppendUint32(b, setDataByteOrderUD, 0)
+		b = appendNumber(b, setDataByteOrderUD, 0)
 	}
 	if slices.Contains(s.Key, nft.Slot) {
 		b = userdata.Append(b, setKeyTypeofUD, typeof(f, s.Key, 0))
@@ -276,7 +283,7 @@ func typeof(f model.Family, types []nft.Type, portOf model.Protocol) []byte {
 }
 
 func typeofPart(f model.Family, t nft.Type, portOf model.Protocol) []byte {
-	pair := func(a, b uint32) []byte { return userdata.AppendUint32(userdata.AppendUint32(nil, 0, a), 1, b) }
+	pair := func(a, b uint32) []byte { return appendNumber(appendNumber(nil, 0, a), 1, b) }
 	switch t {
 	case nft.Addr:
 		if f == model.IPv6 {
@@ -284,15 +291,15 @@ func typeofPart(f model.Family, t nft.Type, portOf model.Protocol) []byte {
 		}
 		return typeofExpr(exprPayload, pair(protoIP, fieldIPDaddr))
 	case nft.Proto:
-		return typeofExpr(exprMeta, userdata.AppendUint32(nil, 0, metaL4Proto))
+		return typeofExpr(exprMeta, appendNumber(nil, 0, metaL4Proto))
 	case nft.Service:
 		ports := map[model.Protocol]uint32{0: protoTH, model.TCP: protoTCP, model.UDP: protoUDP, model.SCTP: protoSCTP}
 		return typeofExpr(exprPayload, pair(ports[portOf], fieldDport))
 	case nft.Slot:
 	}
-	return typeofExpr(exprNumgen, userdata.AppendUint32(pair(numgenRandom, 1), 2, 0))
+	return typeofExpr(exprNumgen, appendNumber(pair(numgenRandom, 1), 2, 0))
 }
 
 func typeofExpr(kind uint32, data []byte) []byte {
-	return userdata.Append(userdata.AppendUint32(nil, typeofExprUD, kind), typeofDataUD, data)
+	return userdata.Append(appendNumber(nil, typeofExprUD, kind), typeofDataUD, data)
 }

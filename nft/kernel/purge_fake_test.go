@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"encoding/binary"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -26,7 +27,7 @@ func (d *deletions) Send(b []byte) error {
 			break
 		}
 		rest = behind
-		if message[4] == unix.NFT_MSG_DELSETELEM {
+		if byte(binary.NativeEndian.Uint16(message[4:])) == unix.NFT_MSG_DELSETELEM {
 			const setName, genmsg = 2, 4 // NFTA_SET_ELEM_LIST_SET
 			sets = append(sets, string(withoutZero(first(message[unix.SizeofNlMsghdr+genmsg:], setName))))
 		}
