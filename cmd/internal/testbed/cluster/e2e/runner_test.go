@@ -1,0 +1,107 @@
+package e2e
+
+import (
+	"context"
+	"log/slog"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// newTestRunner returns a runner whose program is a shell with a script, which knows the name of
+// the report as REPORT; and the selections of tests it was started with so far.
+func newTestRunner(t *testing.T, script string) (r *Runner, started func() []string) {
+	t.Helper()
+	var (
+		lock sync.Mutex
+		all  []string
+	)
+	dir := t.TempDir()
+	r = &Runner{
+		Dir: filepath.Join(dir, "logs"), File: filepath.Join(dir, "run.json"),
+		Processes: 2, Group: 2, Limit: time.Minute, Budget: time.Hour, Log: slog.New(slog.DiscardHandler),
+		Command: func(ctx context.Context, args ...string) *exec.Cmd {
+			cmd := exec.CommandContext(ctx, "sh", "-c", script)
+			for _, a := range args {
+				if focus, ok := strings.CutPrefix(a, "--ginkgo.focus="); ok {
+					lock.Lock()
+					all = append(all, focus)
+					lock.Unlock()
+				}
+				if report, ok := strings.CutPrefix(a, "--ginkgo.json-report="); ok {
+					cmd.Env = append(cmd.Environ(), "REPORT="+report)
+				}
+			}
+			return cmd
+		},
+	}
+	return r, func() []string {
+		lock.Lock()
+		defer lock.Unlock()
+		return slices.Sorted(slices.Values(all))
+	}
+}
+
+const reporting = `cat >"$REPORT" <<'END'
+[{"SpecReports": [
+ {"LeafNodeType": "It", "LeafNodeText": "a", "State": "passed", "RunTime": 2000000000},
+ {"LeafNodeType": "It", "LeafNodeText": "b", "State": "skipped", "Failure": {"Message": "needs a cloud"}},
+ {"LeafNodeType": "It", "LeafNodeText": "c", "State": "failed", "Failure": {"Message": "no answer"}},
+ {"LeafNodeType": "It", "LeafNodeText": "d", "State": "passed"}]}]
+END
+exit 1`
+
+func TestRunner(t *testing.T) {
+	r, started := newTestRunner(t, reporting)
+	run, err := LoadRun(r.File)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := []Test{{Name: "a"}, {Name: "b"}, {Name: "c"}, {Name: "d", Alone: true}}
+	left, err := r.Run(t.Context(), run, all)
+	if err != nil || left != 0 {
+		t.Fatalf("%d tests are left, and error %v; want none", left, err)
+	}
+	if diff := cmp.Diff([]string{"(a|b)$", "(c)$", "(d)$"}, started()); diff != "" {
+		t.Error(diff)
+	}
+	saved, err := LoadRun(r.File)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]Result{
+		"a": {Outcome: Passed, Seconds: 2, Attempts: 1},
+		"b": {Outcome: Skipped, Reason: "needs a cloud", Attempts: 1},
+		"c": {Outcome: Failed, Reason: "no answer", Attempts: 1},
+		"d": {Outcome: Passed, Attempts: 1},
+	}
+	if diff := cmp.Diff(want, saved.Results); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestNoTestStartsBehindTheBudget(t *testing.T) {
+	r, started := newTestRunner(t, reporting)
+	r.Budget = 0
+	left, err := r.Run(t.Context(), &Run{Results: map[string]Result{}}, []Test{{Name: "a"}, {Name: "d", Alone: true}})
+	if err != nil || left != 2 || len(started()) != 0 {
+		t.Errorf("%d tests are left, %v were started, and error %v; want 2, none and none", left, started(), err)
+	}
+}
+
+func TestAProgramWithoutReportIsAnError(t *testing.T) {
+	r, _ := newTestRunner(t, "exit 1")
+	run := &Run{Results: map[string]Result{}}
+	if _, err := r.Run(t.Context(), run, []Test{{Name: "a"}}); err == nil || !strings.Contains(err.Error(), "run a: ") {
+		t.Errorf("got error %v, want one of test a", err)
+	}
+	if len(run.Results) != 0 {
+		t.Errorf("results %v, want none", run.Results)
+	}
+}
