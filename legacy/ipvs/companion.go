@@ -33,6 +33,7 @@ const (
 	servicesChain    = iptables.IPVSPrefix + "SERVICES"
 	outsideChain     = iptables.IPVSPrefix + "OUTSIDE"
 	insideChain      = iptables.IPVSPrefix + "INSIDE"
+	unallocatedChain = iptables.IPVSPrefix + "UNALLOCATED"
 	filterChain      = iptables.IPVSPrefix + "FILTER"
 	rejectChain      = iptables.IPVSPrefix + "REJECT"
 	forwardChain     = iptables.IPVSPrefix + "FORWARD"
@@ -41,10 +42,10 @@ const (
 	masqueradeChain  = iptables.IPVSPrefix + "MASQ"
 )
 
-// IsFirst reports whether a chain of the companion drops or marks new connections before any
-// other rule meets them, also before the rules of another backend that takes over.
+// IsFirst reports whether a chain of the companion drops or marks new connections, some of them
+// before the rules of another backend that takes over meet them.
 func IsFirst(chain string) bool {
-	return chain == servicesChain || chain == outsideChain || chain == insideChain
+	return chain == servicesChain || chain == outsideChain || chain == insideChain || chain == unallocatedChain
 }
 
 // The parts of a packet that -m set looks up.
@@ -80,6 +81,7 @@ func companion(f model.Family, s *model.Settings, o Options) *Companion {
 			{"mangle", servicesChain, r.services()},
 			{"mangle", outsideChain, r.outside()},
 			{"mangle", insideChain, r.inside()},
+			{"mangle", unallocatedChain, r.unallocated()},
 			{"filter", filterChain, r.filter()},
 			{"filter", rejectChain, iptables.RejectRules(f)},
 			{"filter", invalidChain, r.invalid()},
@@ -97,8 +99,10 @@ func companion(f model.Family, s *model.Settings, o Options) *Companion {
 			jump("filter", "FORWARD", invalidChain, iptables.IsInvalid),
 			jump("filter", "OUTPUT", filterChain, notSent, iptables.IsNew),
 			jump("nat", "POSTROUTING", postroutingChain, byIPVS),
-			jump("mangle", "PREROUTING", servicesChain, notByLo, iptables.IsNew),
+			jump("mangle", "INPUT", servicesChain, notByLo, iptables.IsNew),
+			jump("mangle", "FORWARD", unallocatedChain, iptables.IsNew),
 			jump("mangle", "OUTPUT", servicesChain, notSent, iptables.IsNew),
+			jump("mangle", "OUTPUT", unallocatedChain, notSent, iptables.IsNew),
 		},
 	}
 }
@@ -122,7 +126,10 @@ func (r companionRules) setMark() string {
 func clearMark() string { return iptables.SetMark(0, ^uint32(0)) }
 
 // services drops and marks new connections before IPVS gets them: in mangle, because in the
-// output path IPVS comes before the table filter.
+// output path IPVS comes before the table filter. Packets from the network meet it in INPUT, where
+// their destination is the one that IPVS will look at: in PREROUTING, a host port of a network
+// plugin (a DNAT rule) has not translated them yet, and a node port of the same number would
+// drop or mark them.
 func (r companionRules) services() []string {
 	rules := []string{
 		iptables.Join(r.in(Restricted, vipFields), r.notIn(Sources, sourceFields), iptables.Drop),
@@ -132,12 +139,17 @@ func (r companionRules) services() []string {
 		rules = append(rules, iptables.Join(r.in(MasqueradeOutside, vipFields), "-j "+outsideChain))
 	}
 	notInside := fmt.Sprintf("-m mark ! --mark %#x/%#x", r.options.InsideMark, insideMask)
-	rules = append(rules,
+	return append(rules,
 		iptables.Join(r.in(Inside, vipFields), "-j "+insideChain),
 		iptables.Join(r.in(Discard, vipFields), notInside, iptables.Drop),
 	)
+}
+
+// unallocated drops new connections to addresses of a ServiceCIDR that no Service has: the address
+// of a Service is local, because it is on the device.
+func (r companionRules) unallocated() []string {
+	var rules []string
 	for _, p := range r.ServiceCIDRs {
-		// The address of a Service is local, because it is on the device.
 		rules = append(rules, iptables.Join(iptables.To(p), notLocal, iptables.Drop))
 	}
 	return rules

@@ -44,7 +44,7 @@ func TestJumpsAreWrittenOnce(t *testing.T) {
 	all := loaded(t, c.String()).Save()
 	equal(t, "jumps in all of the text", len(c.Jumps), strings.Count(c.String(), "\n-I "))
 	equal(t, "jumps when none is missing", 0, strings.Count(c.Over(listed(t, all)), "\n-I "))
-	one := strings.Replace(all, "-A PREROUTING ! -i lo -m conntrack --ctstate NEW -j VMAPD-IPVS-SERVICES\n", "", 1)
+	one := strings.Replace(all, "-A INPUT ! -i lo -m conntrack --ctstate NEW -j VMAPD-IPVS-SERVICES\n", "", 1)
 	equal(t, "jumps when one is missing", 1, strings.Count(c.Over(listed(t, one)), "\n-I "))
 }
 
@@ -65,7 +65,7 @@ func TestTheCompanionIsMended(t *testing.T) {
 		"a chain of another version":   {"*mangle\n", "*mangle\n:VMAPD-IPVS-OLD - [0:0]\n-A VMAPD-IPVS-OLD -j RETURN\n"},
 		"a rule too many":              {"-j MASQUERADE\n", "-j MASQUERADE\n-A VMAPD-IPVS-MASQ -j RETURN\n"},
 		"a rule too few":               {"-A VMAPD-IPVS-MASQ -j MASQUERADE\n", ""},
-		"somebody else's before jumps": {"*mangle\n", "*mangle\n-A PREROUTING -j ACCEPT\n"},
+		"somebody else's before jumps": {"*mangle\n", "*mangle\n-A INPUT -j ACCEPT\n"},
 	} {
 		text := strings.Replace(good, bad[0], bad[1], 1)
 		if text == good {

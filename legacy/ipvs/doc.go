@@ -12,11 +12,12 @@
 // node itself. New connections first meet the [Companion], iptables rules that depend on the
 // settings alone and look into ipsets:
 //
-//	mangle PREROUTING, OUTPUT
+//	mangle INPUT, OUTPUT
 //	      │ RESTRICTED, and not from SOURCES ──> drop
 //	      │ MASQUERADE, or MASQUERADE-OUTSIDE and no pod: the masquerade mark
 //	      │ INSIDE, and from a pod or the node: a mark of the service port's own
 //	      │ DROP, and not marked so ──> drop
+//	mangle FORWARD, OUTPUT
 //	      │ in a ServiceCIDR, and not on the device ──> drop
 //	filter INPUT (OUTPUT: only what IPVS has not taken)
 //	      │ REJECT, or an address of ADDRS that is not in SERVICES with its port ──> refuse

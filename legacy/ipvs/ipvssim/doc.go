@@ -3,8 +3,8 @@
 //
 // A packet passes the hooks in the kernel's order:
 //
-//	from the network: mangle PREROUTING ──> local? ──> filter INPUT ──> IPVS ──> real server
-//	                                          └──> filter FORWARD          └──> the node itself
+//	from the network: local? ──> mangle INPUT, filter INPUT ──> IPVS ──> real server
+//	                    └──> mangle FORWARD, filter FORWARD       └──> the node itself
 //	from the node:    mangle OUTPUT ──> IPVS ──> real server
 //	                                      └──> filter OUTPUT ──> as routed
 //	to a real server: mangle OUTPUT, filter OUTPUT, nat POSTROUTING; but none of them from the

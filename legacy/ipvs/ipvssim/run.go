@@ -48,13 +48,10 @@ func (r *run) packet() (Outcome, error) {
 	if r.Node {
 		return r.fromNode()
 	}
-	if o, err := r.pass(hook{"mangle", "PREROUTING"}); err != nil || o.Verdict != model.Forwarded {
-		return o, err
-	}
 	if !r.isLocal(r.Dest.Addr()) {
-		return r.pass(hook{"filter", "FORWARD"})
+		return r.pass(hook{"mangle", "FORWARD"}, hook{"filter", "FORWARD"})
 	}
-	o, err := r.pass(hook{"filter", "INPUT"})
+	o, err := r.pass(hook{"mangle", "INPUT"}, hook{"filter", "INPUT"})
 	if err != nil || o.Verdict != model.Forwarded {
 		return o, err
 	}
@@ -160,7 +157,7 @@ func (r *run) send(to netip.AddrPort) (masquerade bool, err error) {
 	if err == nil && o.Verdict == model.Forwarded && r.Node && r.nodeAddrs[to.Addr()] {
 		// Over the loopback device, into the node again.
 		sent.Node, sent.Interface = false, "lo"
-		o, err = sent.pass(hook{"mangle", "PREROUTING"}, hook{"filter", "INPUT"})
+		o, err = sent.pass(hook{"mangle", "INPUT"}, hook{"filter", "INPUT"})
 	}
 	if err == nil && o.Verdict != model.Forwarded {
 		err = fmt.Errorf("on the way to real server %v: %v", to, o.Verdict)
