@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"regexp"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/vmapd/vmapd/cmd/internal/testbed/cluster/kube"
 	"github.com/vmapd/vmapd/cmd/internal/testbed/cluster/life"
 )
 
@@ -17,15 +19,18 @@ const lifeLong = `life takes a running cluster through what happens to clusters:
 as FROM-KUBE-PROXY.md describes it, drains, an API server that is away, and more. Meanwhile clients
 connect to Services; those that fail are counted. Run it in the root of the repository.
 
-  cluster life --before v1.2 --results DIR                       the steps of vmapd
-  cluster life --proxy kube-proxy:nftables --results DIR         the same, to compare with
-  cluster life table --results DIR > cmd/vmapd/deploy/LIFE.md`
+  cluster life --before v1.2                       the steps of vmapd
+  cluster life --proxy kube-proxy:nftables         the same, to compare with
+  cluster life table > cmd/vmapd/deploy/LIFE.md`
+
+// lifeResults is the folder of the results by default.
+const lifeResults = "bin/life"
 
 // lifeOptions are the values of life's own flags.
 type lifeOptions struct {
-	proxy, before, steps, results string
-	list, missing, prepared       bool
-	limit                         time.Duration
+	proxy, before, only, results string
+	list, missing, prepared      bool
+	limit                        time.Duration
 }
 
 func newLifeCommand(o *options) *cobra.Command {
@@ -40,11 +45,11 @@ func newLifeCommand(o *options) *cobra.Command {
 		},
 	}
 	flags := c.PersistentFlags()
-	flags.StringVar(&l.results, "results", "life-results", "folder of the results, a file for each step and proxy")
+	flags.StringVar(&l.results, "results", lifeResults, "folder of the results, a file for each step and proxy")
 	flags = c.Flags()
 	flags.StringVar(&l.proxy, "proxy", life.VMAPD, "the proxy that the steps befall: vmapd, kube-proxy:nftables or kube-proxy:iptables")
 	flags.StringVar(&l.before, "before", "HEAD^", "commit or tag of the vmapd to upgrade from")
-	flags.StringVar(&l.steps, "steps", "", "regular expression of the steps' names (default all)")
+	flags.StringVar(&l.only, "steps", "", "regular expression of the steps' names (default all)")
 	flags.BoolVar(&l.list, "list", false, "print the steps' names only")
 	flags.BoolVar(&l.missing, "missing", false, "only the steps without a result")
 	flags.BoolVar(&l.prepared, "prepared", false, "use programs and images of the run before")
@@ -67,13 +72,8 @@ func newLifeCommand(o *options) *cobra.Command {
 }
 
 func (l *lifeOptions) run(ctx context.Context, o *options, stdout, stderr io.Writer) error {
-	wanted, err := regexp.Compile(l.steps)
-	if err != nil {
-		return fmt.Errorf("--steps: %w", err)
-	}
-	steps := life.Steps(l.proxy)
 	if l.list {
-		for _, s := range steps {
+		for _, s := range life.Steps(l.proxy) {
 			fmt.Fprintln(stdout, s.Name)
 		}
 		return nil
@@ -82,7 +82,16 @@ func (l *lifeOptions) run(ctx context.Context, o *options, stdout, stderr io.Wri
 	if err != nil {
 		return err
 	}
-	r, err := life.New(c, l.proxy, o.deploy, l.results)
+	return l.steps(ctx, c, o.deploy, stdout)
+}
+
+// steps does the steps in a cluster, also after one has failed.
+func (l *lifeOptions) steps(ctx context.Context, c *kube.Cluster, deploy string, stdout io.Writer) error {
+	wanted, err := regexp.Compile(l.only)
+	if err != nil {
+		return fmt.Errorf("--steps: %w", err)
+	}
+	r, err := life.New(c, l.proxy, deploy, l.results)
 	if err != nil {
 		return err
 	}
@@ -93,23 +102,38 @@ func (l *lifeOptions) run(ctx context.Context, o *options, stdout, stderr io.Wri
 	}
 	start := time.Now()
 	var errs []error
-	for _, s := range steps {
+	for _, s := range life.Steps(l.proxy) {
 		switch {
 		case !wanted.MatchString(s.Name), ctx.Err() != nil, l.missing && r.HasResult(s), l.limit > 0 && time.Since(start) > l.limit:
 			continue
 		}
 		result, err := r.Step(ctx, s)
 		if err != nil {
-			err = fmt.Errorf("%s: %w", s.Name, err)
-			fmt.Fprintln(stderr, err)
-			errs = append(errs, err)
+			errs = append(errs, fmt.Errorf("%s: %w", s.Name, err))
 			continue
 		}
 		fmt.Fprintf(stdout, "%v", result)
 		errs = append(errs, result.Err())
 	}
 	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("life of a cluster:\n%w", err)
+		return fmt.Errorf("life of a cluster with %s:\n%w", l.proxy, err)
 	}
 	return ctx.Err()
+}
+
+// runLifeSuite does the steps with each proxy. Those of vmapd are with the backend nftables; the
+// other one takes part in the steps that come from kube-proxy in mode iptables.
+func runLifeSuite(ctx context.Context, o *options, c *kube.Cluster, proxies []kube.Proxy) error {
+	var errs []error
+	for _, p := range proxies {
+		l := lifeOptions{proxy: p.String(), before: "HEAD^", results: lifeResults}
+		if p.Program == kube.Vmapd {
+			if p.Mode == "iptables" {
+				continue
+			}
+			l.proxy = life.VMAPD
+		}
+		errs = append(errs, l.steps(ctx, c, o.deploy, os.Stdout))
+	}
+	return errors.Join(errs...)
 }

@@ -21,7 +21,7 @@ type suite struct {
 }
 
 // suites are all there are, in the order in which the command test runs them.
-func suites() []suite { return []suite{{"e2e", runE2ESuite}} }
+func suites() []suite { return []suite{{"e2e", runE2ESuite}, {"life", runLifeSuite}} }
 
 func newTestCommand(o *options) *cobra.Command {
 	var names []string

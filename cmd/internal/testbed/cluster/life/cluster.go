@@ -22,13 +22,13 @@ const (
 	againSuffix = "-again"
 )
 
-// Shell runs commands of a page in a space, with kubectl, until one fails. In the space of the
+// Shell runs commands of a page in a space, with kubectl and its configuration in ~/.kube, until one fails. In the space of the
 // control plane, they run in the folder Work.
 func (r *Run) Shell(ctx context.Context, space, script string) (string, error) {
 	r.Log.Info("commands", slog.String("in", space), slog.String("script", script))
 	cmd := r.In(ctx, space, "bash", "-euo", "pipefail", "-c", script)
 	cmd.Dir = r.Work
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+r.Kubeconfig(), "PATH="+r.KubeDir+":"+os.Getenv("PATH"))
+	cmd.Env = append(os.Environ(), "HOME="+r.Work, "PATH="+r.KubeDir+":"+os.Getenv("PATH"))
 	var out, complaints bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &complaints
 	err := cmd.Run()

@@ -29,7 +29,7 @@ func conversions() []Step {
 			all = append(all, Step{
 				Name: fmt.Sprintf("kube-proxy (%s), vmapd, kube-proxy: way %s", mode, way.name), From: proxy, Until: proxy,
 				Do: func(ctx context.Context, r *Run) error {
-					c := &conversion{Run: r, image: kube.VmapdImage, backend: "nftables"}
+					c := &conversion{Run: r, image: kube.VmapdImage, backend: "nftables", mode: proxy}
 					if err := c.before(ctx); err != nil {
 						return err
 					}
@@ -46,6 +46,7 @@ type conversion struct {
 	*Run
 	image   string
 	backend string // that serves
+	mode    string // kube-proxy's, as in Step.From
 }
 
 // do runs the commands of one block, each where the page says: kubectl and bin/vmapd where the
@@ -112,11 +113,7 @@ func (c *conversion) fillInImage(file string) error {
 
 // wayA exchanges the image of kube-proxy's DaemonSet.
 func (c *conversion) wayA(ctx context.Context) error {
-	mode, err := c.present(ctx)
-	if err != nil {
-		return err
-	}
-	if mode == KubeProxy+"iptables" {
+	if c.mode == KubeProxy+"iptables" {
 		c.image, c.backend = kube.VmapdLegacyImage, "iptables"
 	}
 	const section = "Way A"
@@ -154,11 +151,7 @@ func (c *conversion) toVMAPD(ctx context.Context) error {
 	if _, err := c.Shell(ctx, kube.Control, script+" > my-vmapd.yaml"); err != nil {
 		return err
 	}
-	mode, err := c.present(ctx)
-	if err != nil {
-		return err
-	}
-	if mode == KubeProxy+"iptables" { // "or choose `backend: nftables` there"
+	if c.mode == KubeProxy+"iptables" { // "or choose `backend: nftables` there"
 		const there = "kind: VmapdConfiguration"
 		if _, err := c.Shell(ctx, kube.Control, `sed -i 's/^\( *\)`+there+`$/&\n\1backend: nftables/' my-vmapd.yaml`); err != nil {
 			return err
@@ -203,15 +196,25 @@ func (c *conversion) wayB(ctx context.Context) error {
 		if err := c.label(ctx, "Back", "NODE vmapd.io/proxy-", n); err != nil {
 			return err
 		}
-		if err := c.rolledOut(ctx, "kube-system", "daemonset/kube-proxy"); err != nil {
+		if err := c.kubeProxyRuns(ctx, n); err != nil {
 			return err
 		}
 	}
 	if err := c.cleanUp(ctx); err != nil {
 		return err
 	}
-	_, err := c.do(ctx, "Back", "delete -f my-vmapd.yaml")
+	_, err := c.do(ctx, "Back", "-f my-vmapd.yaml")
 	return err
+}
+
+// kubeProxyRuns waits for a pod of kube-proxy on a node. The rollout of a DaemonSet with the strategy
+// OnDelete has no status.
+func (c *conversion) kubeProxyRuns(ctx context.Context, node string) error {
+	return until(ctx, time.Minute, func() error {
+		_, err := c.Kubectl(ctx, "-n", "kube-system", "wait", "pods", "--for=condition=Ready", "--timeout=20s",
+			"--selector=k8s-app=kube-proxy", "--field-selector=spec.nodeName="+node)
+		return err
+	})
 }
 
 func (c *conversion) wayBWithout(ctx context.Context) error {
@@ -233,7 +236,7 @@ func (c *conversion) wayBWithout(ctx context.Context) error {
 	if err := c.cleanUp(ctx); err != nil {
 		return err
 	}
-	_, err := c.do(ctx, "Back", "delete -f my-vmapd.yaml")
+	_, err := c.do(ctx, "Back", "-f my-vmapd.yaml")
 	return err
 }
 
@@ -256,11 +259,13 @@ func (c *conversion) checkAll(ctx context.Context) error {
 	if _, err := c.do(ctx, "Check", "explain --live"); err != nil {
 		return err
 	}
-	if c.backend == "nftables" {
-		_, err := c.Same(ctx, VMAPD)
-		return err
-	}
-	return nil
+	_, err := c.Same(ctx, Rendering{
+		Program:      "bin/vmapd",
+		Args:         []string{"--config", filepath.Join(c.Work, "config.conf"), "--backend", c.backend},
+		IPTables:     c.backend == "iptables",
+		AllAddresses: c.mode == KubeProxy+"iptables",
+	})
+	return err
 }
 
 // check is the section Check for one node.

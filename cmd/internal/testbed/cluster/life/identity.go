@@ -28,7 +28,7 @@ func newTokens(ctx context.Context, r *Run) error {
 	if err := r.AddTokenKey(); err != nil {
 		return err
 	}
-	if err := r.RestartControlPlane(ctx, apiserver, unix.SIGTERM); err != nil {
+	if err := r.RestartControlPlane(ctx, apiserver, unix.SIGKILL); err != nil {
 		return err
 	}
 	if err := r.restartClients(ctx); err != nil {
@@ -50,7 +50,7 @@ func newTokens(ctx context.Context, r *Run) error {
 	if err := r.DropTokenKeys(); err != nil {
 		return err
 	}
-	if err := r.RestartControlPlane(ctx, apiserver, unix.SIGTERM); err != nil {
+	if err := r.RestartControlPlane(ctx, apiserver, unix.SIGKILL); err != nil {
 		return err
 	}
 	return r.change(ctx, "after-the-new-key")
@@ -84,7 +84,7 @@ func newAuthority(ctx context.Context, r *Run) error {
 	if err := r.UseAuthority(); err != nil {
 		return err
 	}
-	if err := r.RestartControlPlane(ctx, apiserver, unix.SIGTERM); err != nil {
+	if err := r.RestartControlPlane(ctx, apiserver, unix.SIGKILL); err != nil {
 		return err
 	}
 	return r.change(ctx, "after-the-new-authority")

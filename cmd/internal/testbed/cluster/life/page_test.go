@@ -60,7 +60,7 @@ func TestStepsRunTheCommandsOfThePage(t *testing.T) {
 		{"Back", "NODE vmapd.io/proxy-"},
 		{"Back", "delete daemonset vmapd"},
 		{"Back", "cleanup.yaml"},
-		{"Back", "delete -f my-vmapd.yaml"},
+		{"Back", "-f my-vmapd.yaml"},
 		// Not by a step:
 		{"Before", "--write-config-to"},       // a test of the daemon runs it
 		{"Before", "testdata/demo/before"},    // likewise

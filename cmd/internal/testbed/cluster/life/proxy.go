@@ -110,7 +110,15 @@ func (r *Run) prepareFolder() error {
 	if err := os.CopyFS(filepath.Join(r.Work, deploy), os.DirFS(r.Deploy)); err != nil {
 		return fmt.Errorf("copy the manifests: %w", err)
 	}
-	return nil
+	conf, err := os.ReadFile(r.Kubeconfig())
+	if err != nil {
+		return fmt.Errorf("copy the kubeconfig: %w", err)
+	}
+	home := filepath.Join(r.Work, ".kube")
+	if err := os.MkdirAll(home, 0o700); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(home, "config"), conf, 0o600)
 }
 
 // setImage changes the image of kube-proxy's DaemonSet and waits until it is everywhere.

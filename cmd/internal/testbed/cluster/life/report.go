@@ -86,7 +86,7 @@ func WriteTable(w io.Writer, results []Result) {
 		for _, p := range proxies {
 			r, ok := by[[2]string{s.Name, p}]
 			if !ok {
-				fmt.Fprintf(w, "%s", strings.Repeat(" |", 6))
+				fmt.Fprintf(w, " %s", missing(s, p)+" |"+strings.Repeat(" |", 5))
 			} else {
 				n := r.sums()
 				fmt.Fprintf(w, " %d | %d | %d | %d | %d | %d |", n.made, n.lost, n.slow, n.lasted, n.broken, n.ended)
@@ -97,6 +97,14 @@ func WriteTable(w io.Writer, results []Result) {
 		}
 		fmt.Fprintln(w)
 	}
+}
+
+// missing says why there is no result.
+func missing(s Step, proxy string) string {
+	if !slices.ContainsFunc(Steps(proxy), func(o Step) bool { return o.Name == s.Name }) {
+		return "–"
+	}
+	return "not run"
 }
 
 func (r *Result) verdict(ok bool) string {
@@ -135,7 +143,8 @@ func (r *Result) String() string {
 		r.Proxy, r.Step, r.Took.Round(time.Second), n.made, n.lost, n.slow, n.lasted, n.broken, n.ended, r.verdict(true))
 	for _, c := range r.Counts {
 		for _, e := range c.Errors {
-			fmt.Fprintf(&s, "  %s: %d of %d lost, %d broken: %s\n", c.Route, c.Lost, c.New, c.Broken, e)
+			fmt.Fprintf(&s, "  %s: %d of %d lost, %d broken, after %.1f to %.1f s: %s\n",
+				c.Route, c.Lost, c.New, c.Broken, c.From.Seconds(), c.Until.Seconds(), e)
 		}
 	}
 	return s.String()

@@ -92,7 +92,7 @@ func (r *Run) Step(ctx context.Context, s Step) (*Result, error) {
 		until = from
 	}
 	if result.Compared = !strings.HasPrefix(until, KubeProxy); result.Compared {
-		if result.Same, err = r.Same(ctx, until); err != nil {
+		if result.Same, err = r.Same(ctx, renderingOf(until)); err != nil {
 			result.Different = err.Error()
 		}
 	} else if err := r.noTables(ctx); err != nil && s.Until != "" {

@@ -3,11 +3,13 @@ package life
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -30,38 +32,64 @@ func (e *differenceError) Error() string {
 	return fmt.Sprintf("table of %s: %d differences:\n%s", e.node, len(e.lines), strings.Join(lines, "\n"))
 }
 
+// Rendering says how vmapd renders the rules to compare with.
+type Rendering struct {
+	Program  string   // in the folder Work
+	Args     []string // configuration
+	IPTables bool     // the backend
+
+	// AllAddresses: node ports answer on all addresses of the node, as with kube-proxy's mode
+	// iptables. Objects don't have those of bridges to pods, so they are added to the Node.
+	AllAddresses bool
+}
+
+// renderingOf returns the one of a proxy that Install installed.
+func renderingOf(proxy string) Rendering {
+	program := "bin/vmapd"
+	if proxy == Before {
+		program = "before/vmapd"
+	}
+	return Rendering{Program: program, Args: []string{"--cluster-cidr", kube.PodRanges}}
+}
+
 // Same waits until the table of each node is the one that a version of vmapd renders of the
 // objects that kubectl shows, and returns the time that passed.
-func (r *Run) Same(ctx context.Context, version string) (time.Duration, error) {
+func (r *Run) Same(ctx context.Context, how Rendering) (time.Duration, error) {
 	start := time.Now()
 	err := until(ctx, settles, func() error {
-		objects, err := r.Kubectl(ctx, "get", "services,endpointslices,nodes,servicecidrs", "-A", "-o", "yaml")
+		objects, err := r.Kubectl(ctx, "get", "services,endpointslices,nodes,servicecidrs", "-A", "-o", "json")
 		if err != nil {
 			return err
 		}
-		file := filepath.Join(r.Work, "cluster.yaml")
-		if err := os.WriteFile(file, []byte(objects), 0o600); err != nil {
-			return err
-		}
 		var errs []error
-		program := filepath.Join(r.Work, "bin/vmapd")
-		if version == Before {
-			program = filepath.Join(r.Work, "before/vmapd")
-		}
 		for _, n := range r.Nodes() {
-			errs = append(errs, r.same(ctx, program, n, file))
+			errs = append(errs, r.same(ctx, how, n, objects))
 		}
 		return errors.Join(errs...)
 	})
 	return time.Since(start), err
 }
 
-func (r *Run) same(ctx context.Context, program, node, objects string) error {
-	want, err := r.rendered(ctx, program, node, objects)
+func (r *Run) same(ctx context.Context, how Rendering, node, objects string) error {
+	render, read := r.rendered, list
+	if how.IPTables {
+		render, read = r.renderedIPTables, listIPTables
+	}
+	if how.AllAddresses {
+		var err error
+		if objects, err = r.withAddresses(ctx, node, objects); err != nil {
+			return fmt.Errorf("add the addresses of %s: %w", node, err)
+		}
+	}
+	file := filepath.Join(r.Work, "objects-of-"+node+".yaml")
+	if err := os.WriteFile(file, []byte(objects), 0o600); err != nil {
+		return err
+	}
+	want, err := render(ctx, how, node, file)
 	if err != nil {
 		return fmt.Errorf("render the rules of %s: %w", node, err)
 	}
-	have, err := list(func(args ...string) *exec.Cmd { return r.In(ctx, node, args...) })
+	have, err := read(func(args ...string) *exec.Cmd { return r.In(ctx, node, args...) })
 	if err != nil {
 		return fmt.Errorf("list the rules of %s: %w", node, err)
 	}
@@ -71,13 +99,23 @@ func (r *Run) same(ctx context.Context, program, node, objects string) error {
 	return nil
 }
 
-// rendered loads the rendered rules into a new network namespace, and lists them there.
-func (r *Run) rendered(ctx context.Context, program, node, objects string) (Table, error) {
-	render := r.In(ctx, kube.Control, program, "render", "-f", objects, "--node-name", node, "--cluster-cidr", kube.PodRanges)
+// render runs vmapd render.
+func (r *Run) render(ctx context.Context, how Rendering, node, objects string, more ...string) (string, error) {
+	args := slices.Concat([]string{filepath.Join(r.Work, how.Program), "render", "-f", objects, "--node-name", node}, how.Args, more)
+	cmd := r.In(ctx, kube.Control, args...)
 	var rules, complaints bytes.Buffer
-	render.Stdout, render.Stderr = &rules, &complaints
-	if err := render.Run(); err != nil {
-		return nil, fmt.Errorf("%w: %s", err, complaints.String())
+	cmd.Stdout, cmd.Stderr = &rules, &complaints
+	if err := cmd.Run(); err != nil {
+		return "", fmt.Errorf("%w: %s", err, complaints.String())
+	}
+	return rules.String(), nil
+}
+
+// rendered loads the rendered rules into a new network namespace, and lists them there.
+func (r *Run) rendered(ctx context.Context, how Rendering, node, objects string) (Table, error) {
+	rules, err := r.render(ctx, how, node, objects)
+	if err != nil {
+		return nil, err
 	}
 	scratch, err := lab.NewNamespace("scratch")
 	if err != nil {
@@ -85,7 +123,7 @@ func (r *Run) rendered(ctx context.Context, program, node, objects string) (Tabl
 	}
 	defer func() { _ = scratch.Close() }() // it ends with this process at the latest
 	load := scratch.Command(ctx, "nft", "-f", "-")
-	load.Stdin = &rules
+	load.Stdin = strings.NewReader(rules)
 	if out, err := load.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("load the rendered rules: %w: %s", err, out)
 	}
@@ -95,6 +133,39 @@ func (r *Run) rendered(ctx context.Context, program, node, objects string) (Tabl
 		return err
 	})
 	return table, err
+}
+
+// withAddresses adds all addresses of a node to its Node in a list of objects.
+func (r *Run) withAddresses(ctx context.Context, node, objects string) (string, error) {
+	out, err := r.In(ctx, node, "ip", "-json", "address", "show", "scope", "global").Output()
+	if err != nil {
+		return "", fmt.Errorf("list addresses: %w", err)
+	}
+	var links []struct {
+		AddrInfo []struct{ Local string } `json:"addr_info"`
+	}
+	var all struct {
+		Items []map[string]any `json:"items"`
+	}
+	if err := errors.Join(json.Unmarshal(out, &links), json.Unmarshal([]byte(objects), &all)); err != nil {
+		return "", err
+	}
+	for _, o := range all.Items {
+		meta, _ := o["metadata"].(map[string]any)
+		status, _ := o["status"].(map[string]any)
+		if o["kind"] != "Node" || meta["name"] != node {
+			continue
+		}
+		addresses, _ := status["addresses"].([]any)
+		for _, l := range links {
+			for _, a := range l.AddrInfo {
+				addresses = append(addresses, map[string]any{"type": "InternalIP", "address": a.Local})
+			}
+		}
+		status["addresses"] = addresses
+	}
+	text, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "List", "items": all.Items})
+	return string(text), err
 }
 
 // list returns vmapd's tables of both families, where commands run.

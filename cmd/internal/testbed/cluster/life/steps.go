@@ -166,14 +166,14 @@ func compact(ctx context.Context, r *Run) error {
 		return err
 	}
 	wait(ctx, 10*time.Second)
-	if err := r.Process(apiserver).Stop(ctx, unix.SIGTERM); err != nil {
+	if err := r.Process(apiserver).Stop(ctx, unix.SIGKILL); err != nil {
 		return err
 	}
 	const script = `revision=$(etcdctl endpoint status --write-out=fields | sed -n 's/^"Revision" : //p'); etcdctl compact --physical "$revision"`
 	if _, err := r.Shell(ctx, kube.Control, script); err != nil {
 		return err
 	}
-	if err := r.RestartControlPlane(ctx, apiserver, unix.SIGTERM); err != nil {
+	if err := r.RestartControlPlane(ctx, apiserver, unix.SIGKILL); err != nil {
 		return err
 	}
 	return cut("del")
@@ -197,7 +197,7 @@ func restore(ctx context.Context, r *Run) error {
 		return err
 	}
 	for _, p := range []string{apiserver, etcd} {
-		if err := r.Process(p).Stop(ctx, unix.SIGTERM); err != nil {
+		if err := r.Process(p).Stop(ctx, unix.SIGKILL); err != nil {
 			return err
 		}
 	}
@@ -209,7 +209,7 @@ func restore(ctx context.Context, r *Run) error {
 	if err := r.restart(ctx, etcd, unix.SIGTERM); err != nil {
 		return err
 	}
-	if err := r.RestartControlPlane(ctx, apiserver, unix.SIGTERM); err != nil {
+	if err := r.RestartControlPlane(ctx, apiserver, unix.SIGKILL); err != nil {
 		return err
 	}
 	if err := r.restartClients(ctx); err != nil {

@@ -41,6 +41,10 @@ type Count struct {
 	Ended  int // lasting connections whose pod ended, which are not in Broken
 
 	Errors []string // the first of each kind
+
+	// From and Until are when the first and the last of those lost and broken began, after the
+	// start of the traffic.
+	From, Until time.Duration
 }
 
 // Traffic is clients that connect until they are stopped.
@@ -48,20 +52,22 @@ type Traffic struct {
 	cancel context.CancelFunc
 	done   sync.WaitGroup
 	mu     sync.Mutex
+	start  time.Time
 	counts []Count
 	breaks [][]lost // by route
 }
 
 // lost is the end of a lasting connection.
 type lost struct {
-	pod string
-	err error
+	pod  string
+	err  error
+	when time.Duration
 }
 
 // StartTraffic starts the clients of all routes.
 func StartTraffic(ctx context.Context, routes []Route) *Traffic {
 	ctx, cancel := context.WithCancel(ctx)
-	t := &Traffic{cancel: cancel, counts: make([]Count, len(routes)), breaks: make([][]lost, len(routes))}
+	t := &Traffic{cancel: cancel, start: time.Now(), counts: make([]Count, len(routes)), breaks: make([][]lost, len(routes))}
 	for i, r := range routes {
 		t.counts[i].Route = r.Name
 		t.done.Go(func() { t.connect(ctx, i, r) })
@@ -85,7 +91,7 @@ func (t *Traffic) Stop(alive func(pod string) bool) []Count {
 				continue
 			}
 			c.Broken++
-			c.note(b.err)
+			c.note(b.err, b.when)
 		}
 	}
 	return t.counts
@@ -94,7 +100,14 @@ func (t *Traffic) Stop(alive func(pod string) bool) []Count {
 // connect makes new connections.
 func (t *Traffic) connect(ctx context.Context, i int, r Route) {
 	load := lab.Load{Rate: rate, Timeout: patience, Limit: mostUnder, Ask: func(ctx context.Context) (lab.Answer, error) {
-		return r.From.Ask(ctx, r.Network, r.To)
+		when := time.Since(t.start)
+		answer, err := ask(ctx, r)
+		if err != nil {
+			t.mu.Lock()
+			defer t.mu.Unlock()
+			t.counts[i].note(err, when)
+		}
+		return answer, err
 	}}
 	if r.Network == "udp" {
 		load.Timeout = patient
@@ -104,9 +117,18 @@ func (t *Traffic) connect(ctx context.Context, i int, r Route) {
 	defer t.mu.Unlock()
 	c := &t.counts[i]
 	c.New, c.Lost, c.Slow = report.Sent, report.Lost(), report.Slower(noticed)
-	for _, err := range report.First {
-		c.note(err)
+}
+
+// ask makes one connection, which the client closes first. It then remembers the connection's
+// ports, and takes no port twice within a minute. A server can't do that for clients whose addresses
+// are translated: one that looks the same to it is another one.
+func ask(ctx context.Context, r Route) (lab.Answer, error) {
+	c, err := r.From.Dial(ctx, r.Network, r.To)
+	if err != nil {
+		return lab.Answer{}, err
 	}
+	defer c.Close()
+	return c.Ask(ctx)
 }
 
 // last keeps one connection at a time.
@@ -133,13 +155,14 @@ func (t *Traffic) talk(ctx context.Context, i int, r Route, c *lab.Conn) error {
 	}
 	pod := ""
 	for ctx.Err() == nil {
+		when := time.Since(t.start)
 		askCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 		answer, err := c.Ask(askCtx)
 		cancel()
 		t.mu.Lock()
 		t.counts[i].Asked++
 		if err != nil && (pod != "" || r.Network == "udp") {
-			t.breaks[i] = append(t.breaks[i], lost{pod, err})
+			t.breaks[i] = append(t.breaks[i], lost{pod, err, when})
 		}
 		t.mu.Unlock()
 		if err != nil {
@@ -151,8 +174,12 @@ func (t *Traffic) talk(ctx context.Context, i int, r Route, c *lab.Conn) error {
 	return nil
 }
 
-// note keeps the error if it is the first of its kind.
-func (c *Count) note(err error) {
+// note keeps the error if it is the first of its kind, and the time.
+func (c *Count) note(err error, when time.Duration) {
+	if len(c.Errors) == 0 {
+		c.From, c.Until = when, when
+	}
+	c.From, c.Until = min(c.From, when), max(c.Until, when)
 	kind := fmt.Sprintf("%s: ", lab.FailureOf(err))
 	for _, e := range c.Errors {
 		if strings.HasPrefix(e, kind) {
