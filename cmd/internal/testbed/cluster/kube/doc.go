@@ -41,4 +41,5 @@
 //	c.LoadImages(ctx, "n1", "images/agnhost.tar")
 //	c.InstallProxy(ctx, kube.Proxy{Program: kube.Vmapd, Mode: "nftables"})
 //	c.AddNode(ctx), c.RemoveNode(ctx, "n2")
+//	c.AddAuthority(), c.UseAuthority(), c.AddTokenKey(), c.DropTokenKeys(): rotate.go has the order
 package kube
