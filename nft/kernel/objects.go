@@ -261,7 +261,7 @@ func setUserdata(f model.Family, s nft.Set) []byte {
 // enum proto_desc_id, and the templates of ip, ip6, th and tcp).
 const (
 	exprPayload, exprMeta, exprConcat, exprNumgen = 7, 9, 13, 23
-	protoUDP, protoTCP, protoSCTP                 = 4, 8, 10
+	protoUDP, protoTCP, protoSCTP                 = 6, 8, 10
 	protoTH, protoIP, protoIP6                    = 11, 12, 13
 	fieldDport, fieldIPDaddr, fieldIP6Daddr       = 2, 12, 9
 	metaL4Proto                                   = 16

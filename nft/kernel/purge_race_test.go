@@ -203,7 +203,7 @@ func (n netns) connect(t testing.TB, addr string) {
 		}
 		defer unix.Close(s)
 		if err := unix.Connect(s, &unix.SockaddrInet4{Port: int(to.Port()), Addr: to.Addr().As4()}); !errors.Is(err, unix.EINPROGRESS) {
-			return fmt.Errorf("connect: got %v, want %w", err, unix.EINPROGRESS)
+			return errors.Join(errors.New("the connection is not under way"), err)
 		}
 		return nil
 	})

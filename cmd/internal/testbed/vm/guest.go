@@ -69,6 +69,7 @@ func runJob() (int, error) {
 	if err := errors.Join(
 		os.Chmod("/tmp", 0o1777|os.ModeSticky),
 		os.Symlink("/proc/self/fd", "/dev/fd"),
+		os.Symlink("fd/0", "/dev/stdin"), // the source "-" of old versions of nft
 		unix.Sethostname([]byte("vm")),
 		loopbackUp(),
 	); err != nil {

@@ -19,18 +19,18 @@ type processor struct {
 func processors() map[elf.Machine]processor {
 	return map[elf.Machine]processor{
 		elf.EM_X86_64: {
-			"amd64", "linux-image-cloud-amd64", "qemu-system-x86_64",
+			debian: "amd64", kernel: "linux-image-cloud-amd64", qemu: "qemu-system-x86_64", console: "console=ttyS0",
 			// Page tables of four levels are quicker to walk.
-			[]string{"-cpu", "max,la57=off", "-device", "isa-serial,chardev=console"}, "console=ttyS0",
+			args: []string{"-cpu", "max,la57=off", "-device", "isa-serial,chardev=console"},
 		},
 		elf.EM_AARCH64: {
-			"arm64", "linux-image-cloud-arm64", "qemu-system-aarch64",
+			debian: "arm64", kernel: "linux-image-cloud-arm64", qemu: "qemu-system-aarch64", console: "console=ttyAMA0",
 			// Later processors authenticate pointers, which takes most of the time.
-			[]string{"-machine", "virt", "-cpu", "cortex-a72", "-serial", "chardev:console"}, "console=ttyAMA0",
+			args: []string{"-machine", "virt", "-cpu", "cortex-a72", "-serial", "chardev:console"},
 		},
 		elf.EM_S390: {
-			"s390x", "linux-image-s390x", "qemu-system-s390x",
-			[]string{"-machine", "s390-ccw-virtio", "-cpu", "max", "-device", "sclpconsole,chardev=console"}, "console=ttyS1",
+			debian: "s390x", kernel: "linux-image-s390x", qemu: "qemu-system-s390x", console: "console=ttyS1",
+			args: []string{"-machine", "s390-ccw-virtio", "-cpu", "max", "-device", "sclpconsole,chardev=console"},
 		},
 	}
 }

@@ -69,7 +69,7 @@ func (c *Cluster) checkSpace() error {
 	if stat.Type == unix.OVERLAYFS_SUPER_MAGIC {
 		return fmt.Errorf("%s is on an overlay file system, where containerd can't make others (--dir chooses another folder)", c.Dir)
 	}
-	if free := int64(stat.Bavail) * stat.Bsize; free < need {
+	if free := int64(stat.Bavail) * int64(stat.Bsize); free < need { //nolint:unconvert // s390x has another type
 		return fmt.Errorf("%s has %d MiB free, and the cluster needs %d MiB (--dir chooses another folder)", c.Dir, free>>20, need>>20)
 	}
 	return nil
