@@ -19,8 +19,9 @@ import (
 )
 
 const (
-	// patience is the time limit of a connection that should be answered or rejected.
-	patience = 3 * time.Second
+	// patience is the time limit of a connection that should be answered or rejected: for an
+	// emulated machine, on a host that is busy.
+	patience = 10 * time.Second
 	// silence is the time to wait for an answer where a packet should be dropped. Answers
 	// in a lab take a few milliseconds.
 	silence = 250 * time.Millisecond
