@@ -159,6 +159,9 @@ func (r *Run) withAddresses(ctx context.Context, node, objects string) (string, 
 		addresses, _ := status["addresses"].([]any)
 		for _, l := range links {
 			for _, a := range l.AddrInfo {
+				if a.Local == "" { // of a link without such addresses
+					continue
+				}
 				addresses = append(addresses, map[string]any{"type": "InternalIP", "address": a.Local})
 			}
 		}
