@@ -57,6 +57,7 @@ func always(string) bool { return true }
 func never(string) bool  { return false }
 
 func TestNothingIsLostIfNothingHappens(t *testing.T) {
+	t.Parallel()
 	for _, network := range []string{"tcp", "udp"} {
 		c := traffic(t, network, false, always)
 		if c.New == 0 || c.Lost != 0 || c.Broken != 0 || c.Ended != 0 {
@@ -66,17 +67,25 @@ func TestNothingIsLostIfNothingHappens(t *testing.T) {
 }
 
 func TestConnectionsToAPodThatEndsAreCounted(t *testing.T) {
-	c := traffic(t, "tcp", true, always)
-	if c.Lost == 0 || c.Broken != lasting || c.Ended != 0 || len(c.Errors) == 0 {
-		t.Errorf("want lost ones and %d broken ones, got %+v", lasting, c)
-	}
-	c = traffic(t, "tcp", true, never)
-	if c.Broken != 0 || c.Ended != lasting {
-		t.Errorf("want %d that ended with their pod, got %+v", lasting, c)
-	}
+	t.Parallel()
+	t.Run("before it is deleted", func(t *testing.T) {
+		t.Parallel()
+		c := traffic(t, "tcp", true, always)
+		if c.Lost == 0 || c.Broken != lasting || c.Ended != 0 || len(c.Errors) == 0 {
+			t.Errorf("want lost ones and %d broken ones, got %+v", lasting, c)
+		}
+	})
+	t.Run("as it is deleted", func(t *testing.T) {
+		t.Parallel()
+		c := traffic(t, "tcp", true, never)
+		if c.Broken != 0 || c.Ended != lasting {
+			t.Errorf("want %d that ended with their pod, got %+v", lasting, c)
+		}
+	})
 }
 
 func TestQuestionsOverUDPWithoutAnswerAreCounted(t *testing.T) {
+	t.Parallel()
 	if c := traffic(t, "udp", true, always); c.Lost == 0 || c.Broken == 0 {
 		t.Errorf("want lost datagrams, got %+v", c)
 	}
