@@ -35,12 +35,7 @@ func newE2ECommand(o *options) *cobra.Command {
 		Long:  e2eLong,
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := kube.ParseProxy(args[0])
-			if err != nil {
-				return err
-			}
-			p.Deploy = o.deploy
-			c, err := o.open(logTo(cmd.ErrOrStderr()))
+			c, p, err := o.openFor(args[0], cmd.ErrOrStderr())
 			if err != nil {
 				return err
 			}

@@ -137,6 +137,17 @@ func (o *options) open(log *slog.Logger) (*kube.Cluster, error) {
 	return kube.Open(dir, log)
 }
 
+// openFor returns the cluster that runs, and the proxy that an argument names.
+func (o *options) openFor(proxy string, log io.Writer) (*kube.Cluster, kube.Proxy, error) {
+	p, err := kube.ParseProxy(proxy)
+	if err != nil {
+		return nil, p, err
+	}
+	p.Deploy = o.deploy
+	c, err := o.open(logTo(log))
+	return c, p, err
+}
+
 func logTo(w io.Writer) *slog.Logger { return slog.New(slog.NewTextHandler(w, nil)) }
 
 func newUpCommand(o *options) *cobra.Command {
@@ -209,12 +220,7 @@ func newProxyCommand(o *options) *cobra.Command {
 		Short: "Replace the Service proxy of a running cluster",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := kube.ParseProxy(args[0])
-			if err != nil {
-				return err
-			}
-			p.Deploy = o.deploy
-			c, err := o.open(logTo(cmd.ErrOrStderr()))
+			c, p, err := o.openFor(args[0], cmd.ErrOrStderr())
 			if err != nil {
 				return err
 			}
