@@ -126,10 +126,10 @@ func (r companionRules) setMark() string {
 func clearMark() string { return iptables.SetMark(0, ^uint32(0)) }
 
 // services drops and marks new connections before IPVS gets them: in mangle, because in the
-// output path IPVS comes before the table filter. Packets from the network meet it in INPUT, where
-// their destination is the one that IPVS will look at: in PREROUTING, a host port of a network
-// plugin (a DNAT rule) has not translated them yet, and a node port of the same number would
-// drop or mark them.
+// output path IPVS comes before the table filter. Packets from the network meet the chain in INPUT,
+// where their destination is the one that IPVS will look at. In PREROUTING, the DNAT rule of a
+// network plugin's host port has not translated them yet, and a node port of the same number
+// would drop or mark them.
 func (r companionRules) services() []string {
 	rules := []string{
 		iptables.Join(r.in(Restricted, vipFields), r.notIn(Sources, sourceFields), iptables.Drop),

@@ -62,7 +62,8 @@ type pendingPurge struct {
 	failed time.Duration // how long it waits after the last failure
 }
 
-// reader is a connection that lists clients beside the connection that changes them. It lasts, as the
+// reader is a connection that lists clients, counters or the objects of others, beside the connection
+// that changes ours. It lasts, as the
 // end of a connection waits until the kernel has freed the objects of the batches before
 // (nft_rcv_nl_event), for ten milliseconds and more in which no batch is taken.
 type reader struct {

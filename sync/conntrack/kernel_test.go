@@ -340,7 +340,7 @@ func TestASweepEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// The end of a connection makes others' batches wait, so that it lasts from sweep to sweep.
+// A connection lasts from sweep to sweep, because its end makes others' batches wait.
 func TestSweepsShareTheirConnections(t *testing.T) {
 	n := newNamespace(t)
 	k := kernel{netNS: n.fd()}
