@@ -3,11 +3,15 @@ package main
 import (
 	"errors"
 	"fmt"
+	"os"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
 	"github.com/vmapd/vmapd/legacy/host"
+	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft"
 	"github.com/vmapd/vmapd/nft/kernel"
 )
@@ -20,14 +24,15 @@ kubelet's own chains stay.
 
 With --keep-kube-proxy, it removes only what vmapd left, for a node on which kube-proxy
 runs again: otherwise, vmapd's rules would keep sending connections to former endpoints.
+Before kube-proxy has written its rules, it removes nothing, and the exit code is 1.
 If the dummy device of kube-proxy's IPVS mode exists, the virtual servers stay, too.
 
 It needs CAP_NET_ADMIN, and runs no program. If something is left at the end, it names
 the objects, and the exit code is 1.
 
 Stop the daemon first: while it runs, it owns the tables (from Linux 6.9 on), or would
-create everything again. Established connections continue; new connections to Services
-fail.`
+create everything again. New connections to Services fail. Established ones continue if
+other rules on the node use connection tracking; otherwise the kernel ends it.`
 
 func newCleanupCommand() *cobra.Command {
 	var flags config.Flags
@@ -67,15 +72,65 @@ func cleanUp(c *config.Config) error {
 	return errors.Join(err, stillThere(c, func(f found) found { return f }))
 }
 
-// cleanUpOwn is cleanUp for everything that vmapd left.
+// cleanUpOwn is cleanUp for everything that vmapd left, once kube-proxy serves. A node without
+// anything of vmapd's needs no kube-proxy.
 func cleanUpOwn(c *config.Config) error {
-	err := removeTables(nft.TableName)
+	err := stillThere(c, ofVmapd)
+	if err == nil {
+		return nil
+	}
+	if err := kubeProxyServes(); err != nil {
+		return fmt.Errorf("clean up: %w", err)
+	}
+	err = removeTables(nft.TableName)
 	if errors.Is(err, kernel.ErrNotPermitted) {
 		return fmt.Errorf("clean up: %w", err)
 	}
 	r := remover()
 	err = errors.Join(err, r.RemoveOwnRules(), r.RemoveOwnIPVS(c.IPVS()))
-	return errors.Join(err, stillThere(c, func(f found) found { return f.of(host.OwnerVmapd) }))
+	return errors.Join(err, stillThere(c, ofVmapd))
+}
+
+func ofVmapd(f found) found { return f.of(host.OwnerVmapd) }
+
+// kubeProxyServes returns an error unless kube-proxy has written its rules. A pod of kube-proxy is ready
+// a second or more before, and those of IPv6 come after those of IPv4. Without any rule, connections
+// fail; without any rule that uses connection tracking, the kernel ends that for the family, and
+// translates none that is under way.
+func kubeProxyServes() error {
+	var lister kernel.Lister
+	defer lister.Close()
+	r := remover()
+	var begun, served [len(model.Families)]bool
+	tables := false
+	for _, f := range model.Families {
+		names, err := lister.TableNames(f)
+		if err != nil {
+			return fmt.Errorf("look for kube-proxy's %v table: %w", f, err)
+		}
+		if begun[f], served[f], err = r.KubeProxyRules(f); err != nil {
+			return fmt.Errorf("look for kube-proxy's %v rules: %w", f, err)
+		}
+		if slices.Contains(names, kubeProxyTable) { // which it makes with all in it
+			tables, served[f] = true, true
+		}
+	}
+	for _, f := range model.Families {
+		if served[f] || !begun[f] && slices.Contains(served[:], true) && (!tables || f == model.IPv6 && !withIPv6()) {
+			continue
+		}
+		return fmt.Errorf("kube-proxy has no rules for %v on this node yet, so nothing was removed; "+
+			"without kube-proxy, use cleanup without --keep-kube-proxy", f)
+	}
+	return nil
+}
+
+// withIPv6 reports whether this node has IPv6, as kube-proxy finds out. In mode nftables it has tables of
+// both families then.
+func withIPv6() bool {
+	_, err := os.Stat("/proc/net/if_inet6")
+	disabled, _ := os.ReadFile("/proc/sys/net/ipv6/conf/all/disable_ipv6") // where it is missing, it is enabled
+	return err == nil && strings.TrimSpace(string(disabled)) != "1"
 }
 
 // stillThere returns an error if something is left of that which should have gone.

@@ -5,26 +5,31 @@ import (
 	"net/netip"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/model"
 )
 
-// kubeProxyLike forwards the demo's cluster IP to pod-2 alone, with the chains or the table of
-// a mode of kube-proxy.
-func kubeProxyLike(t *testing.T, node *lab.Namespace, mode string) {
+// kubeProxyLike forwards the demo's cluster IPs of some families to pod-2 alone, with the chains or
+// the tables of a mode of kube-proxy.
+func kubeProxyLike(t *testing.T, node *lab.Namespace, mode string, families ...model.Family) {
 	t.Helper()
 	const rules = `*nat
 :KUBE-SERVICES - [0:0]
+:KUBE-POSTROUTING - [0:0]
 -A PREROUTING -j KUBE-SERVICES
--A KUBE-SERVICES -d 172.30.0.10/32 -p tcp -m tcp --dport 80 -j DNAT --to-destination 10.0.0.3:8080
+-A POSTROUTING -j KUBE-POSTROUTING
+-A KUBE-SERVICES -d VIP -p tcp -m tcp --dport 80 -j DNAT --to-destination POD
+-A KUBE-POSTROUTING -m mark ! --mark 0x4000/0x4000 -j RETURN
 COMMIT
 `
-	const table = `table ip kube-proxy {
+	const table = `table FAMILY kube-proxy {
 	chain services {
-		ip daddr 172.30.0.10 tcp dport 80 dnat to 10.0.0.3:8080
+		FAMILY daddr VIP tcp dport 80 dnat to POD
 	}
 	chain nat-prerouting {
 		type nat hook prerouting priority dstnat;
@@ -32,10 +37,16 @@ COMMIT
 	}
 }
 `
-	if mode == "nftables" {
-		feed(t, node, table, "nft", "-f", "-")
-	} else {
-		feed(t, node, rules, mode+"-restore", "--noflush")
+	for _, f := range families {
+		fill, program := strings.NewReplacer("FAMILY", "ip", "VIP", "172.30.0.10", "POD", "10.0.0.3:8080"), "iptables"
+		if f == model.IPv6 {
+			fill, program = strings.NewReplacer("FAMILY", "ip6", "VIP", "fd00:172:30::10", "POD", "[fd00:10::3]:8080"), "ip6tables"
+		}
+		if mode == "nftables" {
+			feed(t, node, fill.Replace(table), "nft", "-f", "-")
+		} else {
+			feed(t, node, fill.Replace(rules), strings.Replace(mode, "iptables", program, 1)+"-restore", "--noflush")
+		}
 	}
 }
 
@@ -51,7 +62,7 @@ func TestConnectionsGoOnToVmapdAndBack(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			w := newLab(t)
 			vip := netip.MustParseAddrPort("172.30.0.10:80")
-			kubeProxyLike(t, w.Node, mode)
+			kubeProxyLike(t, w.Node, mode, model.Families[:]...)
 			long, err := w.Client.Dial(t.Context(), "tcp", vip)
 			if err != nil {
 				t.Fatal(err)
@@ -82,7 +93,7 @@ func TestConnectionsGoOnToVmapdAndBack(t *testing.T) {
 				t.Errorf("with vmapd, who answers (-want +got):\n%s", diff)
 			}
 			stopVmapd(t, p)
-			kubeProxyLike(t, w.Node, mode)
+			kubeProxyLike(t, w.Node, mode, model.Families[:]...)
 			goesOn("with kube-proxy again")
 			if diff := cmp.Diff(before, answers()); diff != "" {
 				t.Errorf("with both, who answers (-want +got):\n%s", diff)
@@ -95,6 +106,71 @@ func TestConnectionsGoOnToVmapdAndBack(t *testing.T) {
 			if diff := cmp.Diff(one, answers()); diff != "" {
 				t.Errorf("after the clean-up, who answers (-want +got):\n%s", diff)
 			}
+		})
+	}
+}
+
+// A pod of kube-proxy runs for a while before it has written rules, those of IPv6 last. The clean-up
+// removes nothing until then: without rules, new connections fail, and without any rule that uses
+// connection tracking, the kernel no longer translates those that are under way.
+func TestCleanupComesAfterKubeProxysRules(t *testing.T) {
+	vips := map[model.Family]netip.AddrPort{
+		model.IPv4: netip.MustParseAddrPort("172.30.0.10:80"),
+		model.IPv6: netip.MustParseAddrPort("[fd00:172:30::10]:80"),
+	}
+	for _, mode := range []string{"iptables-legacy", "iptables-nft", "nftables"} {
+		t.Run(mode, func(t *testing.T) {
+			w := newLab(t)
+			p := startVmapd(t, w.Node, "--from", filepath.Join(testdata(t), "demo/before"), "--hostname-override", lab.NodeName)
+			p.waitFor(t, "msg=ready")
+			long := map[model.Family]*lab.Conn{}
+			for f, vip := range vips {
+				var err error
+				if long[f], err = w.Client.Dial(t.Context(), "tcp", vip); err != nil {
+					t.Fatal(err)
+				}
+				defer func() { _ = long[f].Close() }()
+			}
+			stopVmapd(t, p)
+			served := func(when string) {
+				t.Helper()
+				for f, vip := range vips {
+					if _, err := w.Client.Ask(t.Context(), "tcp", vip); err != nil {
+						t.Errorf("%s, a new connection: %v", when, err)
+					}
+					if _, err := long[f].Ask(t.Context()); err != nil {
+						t.Errorf("%s, the connection of before: %v", when, err)
+					}
+				}
+			}
+			early := func(when string) {
+				t.Helper()
+				clean := startVmapd(t, w.Node, "cleanup", "--keep-kube-proxy")
+				if err := clean.cmd.Wait(); err == nil || !strings.Contains(clean.log.String(), "kube-proxy has no rules") {
+					t.Errorf("%s, cleanup: %v; want an error about kube-proxy's rules\n%s", when, err, clean.log)
+				}
+				served(when)
+			}
+			early("without kube-proxy")
+			if mode != "nftables" {
+				// The chains are there before their rules.
+				const begun = "*nat\n:KUBE-PROXY-CANARY - [0:0]\n:KUBE-SERVICES - [0:0]\n:KUBE-POSTROUTING - [0:0]\nCOMMIT\n"
+				for _, program := range []string{"iptables", "ip6tables"} {
+					feed(t, w.Node, begun, strings.Replace(mode, "iptables", program, 1)+"-restore", "--noflush")
+				}
+				early("with kube-proxy's chains")
+			}
+			kubeProxyLike(t, w.Node, mode, model.IPv4)
+			early("with kube-proxy's rules of IPv4")
+			kubeProxyLike(t, w.Node, mode, model.IPv6)
+			clean := startVmapd(t, w.Node, "cleanup", "--keep-kube-proxy")
+			if err := clean.cmd.Wait(); err != nil {
+				t.Fatalf("cleanup: %v\n%s", err, clean.log)
+			}
+			if has := left(t, w); len(has) > 0 {
+				t.Errorf("still there: %v", has)
+			}
+			served("after the clean-up")
 		})
 	}
 }

@@ -151,6 +151,7 @@ func TestCleanupWhileTheDaemonRuns(t *testing.T) {
 	if !strings.Contains(feed(t, w.Node, "", "nft", "list", "ruleset"), "flags owner") {
 		t.Skip("this kernel lacks table flags owner and persist")
 	}
+	kubeProxyIsBack(t, w.Node)
 	clean := startVmapd(t, w.Node, "cleanup", "--keep-kube-proxy")
 	if err := clean.cmd.Wait(); err == nil || !strings.Contains(clean.log.String(), "stop the daemon first") {
 		t.Errorf("got %v and:\n%s", err, clean.log)

@@ -23,7 +23,7 @@ const kindTable = "nftables table"
 
 // remover removes leftovers without programs.
 func remover() host.Remover {
-	return host.Remover{NFTChains: kernel.IPTablesChains, RemoveNFTChains: kernel.RemoveIPTablesChains}
+	return host.Remover{NFTChains: kernel.IPTablesChains, NFTRules: kernel.IPTablesRules, RemoveNFTChains: kernel.RemoveIPTablesChains}
 }
 
 // found is a number of objects of each kind that other backends or kube-proxy have on the node.

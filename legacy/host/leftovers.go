@@ -85,6 +85,32 @@ func (d *Finder) findLegacy(f model.Family) (map[string]int, error) {
 // Alone they are no sign of kube-proxy.
 var kubeletsToo = []string{"KUBE-MARK-MASQ", "KUBE-POSTROUTING"}
 
+// KubeProxyRules reports how far kube-proxy is with the chains of a family, in either variant of
+// iptables: whether it has begun, and whether it has written its rules. In modes iptables and ipvs it
+// makes chains of both families when it starts, and later writes the rules of all Services of a
+// family at once, together with those of KUBE-POSTROUTING.
+func (r Remover) KubeProxyRules(f model.Family) (begun, written bool, err error) {
+	const nat, chain = "nat", "KUBE-POSTROUTING"
+	names, err := r.NFTChains(f)
+	rules, rulesErr := r.NFTRules(f, chain)
+	legacyErr := eachLegacyTable(f, func(s legacySocket, table string) error {
+		t, err := s.read(table)
+		if err != nil {
+			return err
+		}
+		list, err := t.Chains()
+		names = append(names, list...)
+		if table != nat || err != nil {
+			return err
+		}
+		n, err := t.Rules(chain)
+		rules += n
+		return err
+	})
+	begun = slices.ContainsFunc(names, func(name string) bool { return isKubeProxys(name) && !slices.Contains(kubeletsToo, name) })
+	return begun, begun && rules > 0, errors.Join(err, rulesErr, legacyErr)
+}
+
 // byOwner counts those chains that the running backend does not use.
 func (d *Finder) byOwner(f model.Family, variant string, chains []string) map[string]int {
 	count := map[string]int{}

@@ -26,6 +26,7 @@ func isKubeProxys(chain string) bool {
 // of iptables-legacy, the kernel is asked directly.
 type Remover struct {
 	NFTChains       func(model.Family) ([]string, error)
+	NFTRules        func(f model.Family, chain string) (int, error) // their number in the table nat
 	RemoveNFTChains func(f model.Family, theirs func(chain string) bool) error
 }
 

@@ -74,6 +74,18 @@ func (t *Table) Chains() ([]string, error) {
 	return names, err
 }
 
+// Rules returns the number of rules of a chain that is not built in.
+func (t *Table) Rules(chain string) (int, error) {
+	list, err := t.read()
+	n := 0
+	for _, e := range list {
+		if e.chain == chain && !e.begins {
+			n++
+		}
+	}
+	return max(0, n-1), err // the last entry is the return that ends it
+}
+
 // read reads all entries.
 func (t *Table) read() ([]entry, error) {
 	var list []entry

@@ -87,6 +87,18 @@ func TestWithout(t *testing.T) {
 	}
 }
 
+// The entries that begin and end a chain are no rules of it.
+func TestRules(t *testing.T) {
+	for _, f := range model.Families {
+		table, _ := sample(f)
+		for chain, want := range map[string]int{"stays": 1, "gone": 0, "none": 0} {
+			if got, err := table.Rules(chain); err != nil || got != want {
+				t.Errorf("%v: the chain %q has %d rules, %v; want %d", f, chain, got, err, want)
+			}
+		}
+	}
+}
+
 // No byte of a table leads to a panic, and what is returned can be read again.
 func FuzzWithout(f *testing.F) {
 	for _, family := range model.Families {

@@ -58,6 +58,16 @@ func (l *Lister) IPTablesChains(f model.Family) (names []string, err error) {
 	return names, err
 }
 
+// IPTablesRules returns the number of rules of a chain in the table nat of iptables-nft.
+func IPTablesRules(f model.Family, chain string) (n int, err error) {
+	var l Lister
+	defer l.Close()
+	err = l.on(func(c *conn) error {
+		return c.dump(unix.NFT_MSG_GETRULE, f, "nat", chain, func([]byte) { n++ })
+	})
+	return n, err
+}
+
 // TableNames returns the names of all tables of a family. Without nf_tables there are none.
 func (l *Lister) TableNames(f model.Family) (names []string, err error) {
 	err = l.on(func(c *conn) error {

@@ -246,31 +246,11 @@ func (c *conversion) wayBWithout(ctx context.Context) error {
 
 // cleanUp removes what vmapd left.
 func (c *conversion) cleanUp(ctx context.Context) error {
-	for _, n := range c.Nodes() {
-		if err := c.kubeProxyServes(ctx, n); err != nil {
-			return err
-		}
-	}
 	if err := c.fillInImage(deploy + "/cleanup.yaml"); err != nil {
 		return err
 	}
 	_, err := c.do(ctx, "Back", "cleanup.yaml")
 	return err
-}
-
-// kubeProxyServes waits until kube-proxy has rules on a node.
-func (c *conversion) kubeProxyServes(ctx context.Context, node string) error {
-	script, err := c.Page.Find("Back", "list tables")
-	if err != nil {
-		return err
-	}
-	return until(ctx, time.Minute, func() error {
-		out, err := c.Shell(ctx, node, "("+strings.TrimSpace(strings.Split(script, " #")[0])+") || true")
-		if err == nil && !strings.Contains(out, "kube-proxy") && strings.HasSuffix(strings.TrimSpace(out), "\n0") {
-			err = fmt.Errorf("node %s: kube-proxy has no rules: %s", node, out)
-		}
-		return err
-	})
 }
 
 // checkAll is the section Check for all nodes, and the comparison of the rules.

@@ -59,7 +59,6 @@ func TestStepsRunTheCommandsOfThePage(t *testing.T) {
 		{"Back", "rollout undo"},
 		{"Back", "NODE vmapd.io/proxy-"},
 		{"Back", "delete daemonset vmapd"},
-		{"Back", "list tables"},
 		{"Back", "cleanup.yaml"},
 		{"Back", "-f my-vmapd.yaml"},
 		// Not by a step:
