@@ -143,7 +143,7 @@ func (l *layer) entry(h *tar.Header, content io.Reader) error {
 
 // writeArchive writes an image of one layer in the format of "docker save", which
 // https://github.com/moby/docker-image-spec describes and containerd imports.
-func writeArchive(w io.Writer, tags, entrypoint []string, fill func(*layer) error) error {
+func (i Image) writeArchive(w io.Writer, fill func(*layer) error) error {
 	scratch, err := os.CreateTemp("", "layer-")
 	if err != nil {
 		return err
@@ -169,7 +169,8 @@ func writeArchive(w io.Writer, tags, entrypoint []string, fill func(*layer) erro
 		"architecture": runtime.GOARCH,
 		"os":           "linux",
 		"config": map[string]any{
-			"Entrypoint": entrypoint,
+			"Entrypoint": i.Entrypoint,
+			"Cmd":        i.Command,
 			"Env":        []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
 		},
 		"rootfs": map[string]any{"type": "layers", "diff_ids": []string{"sha256:" + id}},
@@ -178,7 +179,7 @@ func writeArchive(w io.Writer, tags, entrypoint []string, fill func(*layer) erro
 		return err
 	}
 	manifest, err := json.Marshal([]any{map[string]any{
-		"Config": "config.json", "RepoTags": tags, "Layers": []string{"layer.tar"},
+		"Config": "config.json", "RepoTags": i.Tags, "Layers": []string{"layer.tar"},
 	}})
 	if err != nil {
 		return err

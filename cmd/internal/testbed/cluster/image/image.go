@@ -17,13 +17,17 @@ import (
 // An Image is a container image of one layer. What is named first wins: links, programs, packages,
 // busybox.
 type Image struct {
-	Name       string            // of the archive, without ".tar"
-	Tags       []string          // references, with registry and tag
-	Programs   map[string]string // path in the container to file of the host
-	Links      map[string]string // path in the container to target
-	Packages   []string          // of Debian's
-	BusyBox    bool              // has busybox, under the name of each of its applets that is missing
+	Name     string            // of the archive, without ".tar"
+	Tags     []string          // references, with registry and tag
+	Programs map[string]string // path in the container to file of the host
+	Links    map[string]string // path in the container to target
+	Packages []string          // of Debian's
+	BusyBox  bool              // has busybox, under the name of each of its applets that is missing
+	// KeyPair is a path in the container without ".crt" and ".key": those of a TLS server, which is
+	// "localhost" and trusted by nobody.
+	KeyPair    string
 	Entrypoint []string
+	Command    []string // the arguments of a container that names none
 }
 
 // busyBox is the package whose one program is linked to nothing.
@@ -60,7 +64,7 @@ func (i Image) Write(ctx context.Context, cache debian.Cache, w io.Writer) error
 		}
 		applets = strings.Fields(list)
 	}
-	return writeArchive(w, i.Tags, i.Entrypoint, func(l *layer) error { return i.fill(l, packages, applets) })
+	return i.writeArchive(w, func(l *layer) error { return i.fill(l, packages, applets) })
 }
 
 func (i Image) fill(l *layer, packages string, applets []string) error {
@@ -76,6 +80,11 @@ func (i Image) fill(l *layer, packages string, applets []string) error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(i.Programs)) {
 		if err := l.program(name, i.Programs[name]); err != nil {
+			return err
+		}
+	}
+	if i.KeyPair != "" {
+		if err := l.keyPair(i.KeyPair); err != nil {
 			return err
 		}
 	}

@@ -4,12 +4,14 @@ import (
 	"archive/tar"
 	"bytes"
 	"crypto/sha256"
+	"crypto/tls"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -135,6 +137,34 @@ func TestTheFirstFileOfANameWins(t *testing.T) {
 		if got[name] != want {
 			t.Errorf("%s is %q, want %q", name, got[name], want)
 		}
+	}
+}
+
+// TestAContainerOfAgnhostWaits is of two facts that tests rely on: a container without arguments runs
+// until it is ended, and "agnhost porter" can serve TLS.
+func TestAContainerOfAgnhostWaits(t *testing.T) {
+	set := Set("/kube", "/vmapd", "/pause", "")
+	agnhost := set[slices.IndexFunc(set, func(i Image) bool { return i.Name == "agnhost" })]
+	var w bytes.Buffer
+	i := Image{KeyPair: agnhost.KeyPair, Command: agnhost.Command}
+	if err := i.Write(t.Context(), debian.Cache{}, &w); err != nil {
+		t.Fatal(err)
+	}
+	archive := contents(t, w.Bytes())
+	var config struct{ Config struct{ Cmd []string } }
+	if err := json.Unmarshal([]byte(archive["config.json"]), &config); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"pause"}, config.Config.Cmd); diff != "" {
+		t.Error(diff)
+	}
+	layer := contents(t, []byte(archive["layer.tar"]))
+	pair, err := tls.X509KeyPair([]byte(layer["localhost.crt"]), []byte(layer["localhost.key"]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := pair.Leaf.VerifyHostname("localhost"); err != nil {
+		t.Error(err)
 	}
 }
 

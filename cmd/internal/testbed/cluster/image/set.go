@@ -71,7 +71,8 @@ func Set(programs, vmapd, pause, listed string) []Image {
 			Links:    map[string]string{"/usr/bin/nc": "nc.openbsd", "/agnhost-2": "agnhost"},
 			// libc-bin has getent. The wget of Debian's busybox crashes with -T.
 			Packages: []string{"bash", "bind9-dnsutils", "curl", "dash", "iproute2", "libc-bin", "netcat-openbsd", "wget"}, BusyBox: true,
-			Entrypoint: []string{"/agnhost"},
+			KeyPair:    "/localhost", // of "agnhost porter"
+			Entrypoint: []string{"/agnhost"}, Command: []string{"pause"},
 		},
 		{Name: "busybox", Tags: names("/busybox"), BusyBox: true, Entrypoint: []string{"/bin/sh"}},
 		{
