@@ -14,13 +14,14 @@ import (
 	"github.com/vmapd/vmapd/cmd/internal/testbed/debian"
 )
 
-// An Image is a container image of one layer. What is named first wins: links, programs, packages,
-// busybox.
+// An Image is a container image of one layer. What is named first wins: links, programs, texts,
+// packages, busybox.
 type Image struct {
 	Name     string            // of the archive, without ".tar"
 	Tags     []string          // references, with registry and tag
 	Programs map[string]string // path in the container to file of the host
 	Links    map[string]string // path in the container to target
+	Texts    map[string]string // path in the container to content
 	Packages []string          // of Debian's
 	BusyBox  bool              // has busybox, under the name of each of its applets that is missing
 	// KeyPair is a path in the container without ".crt" and ".key": those of a TLS server, which is
@@ -80,6 +81,11 @@ func (i Image) fill(l *layer, packages string, applets []string) error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(i.Programs)) {
 		if err := l.program(name, i.Programs[name]); err != nil {
+			return err
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(i.Texts)) {
+		if err := l.text(name, i.Texts[name]); err != nil {
 			return err
 		}
 	}

@@ -107,12 +107,14 @@ func TestAnImageWithoutPackagesHasOnlyItsPrograms(t *testing.T) {
 func TestTheFirstFileOfANameWins(t *testing.T) {
 	packages := t.TempDir()
 	write(t, packages+"/bin/nc.openbsd", "netcat")
+	write(t, packages+"/etc/wgetrc", "package")
 	write(t, packages+"/usr/sbin/ip", "package")
 	write(t, packages+"/bin/busybox", "busybox")
 	program := write(t, filepath.Join(t.TempDir(), "agnhost"), "program")
 	i := Image{
 		Programs: map[string]string{"/agnhost": program},
 		Links:    map[string]string{"/usr/bin/nc": "nc.openbsd"},
+		Texts:    map[string]string{"/etc/wgetrc": "tries = 1\n"},
 		Packages: []string{"unpacked"},
 	}
 	var w bytes.Buffer
@@ -126,6 +128,7 @@ func TestTheFirstFileOfANameWins(t *testing.T) {
 	got := contents(t, w.Bytes())
 	for name, want := range map[string]string{
 		"agnhost":            "program",
+		"etc/wgetrc":         "tries = 1\n",
 		"bin":                "-> usr/bin",
 		"usr/bin/nc":         "-> nc.openbsd",
 		"usr/bin/nc.openbsd": "netcat",
