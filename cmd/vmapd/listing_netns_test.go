@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
+	"fmt"
 	"os/exec"
 	"regexp"
 	"strings"
@@ -34,19 +36,18 @@ func TestListings(t *testing.T) {
 			}
 			for _, f := range model.Families {
 				family := map[model.Family]string{model.IPv4: "ip", model.IPv6: "ip6"}[f]
-				list := []string{"list", "table", family, "vmapd"}
-				text, ok := tryList(t, from, list)
-				if !ok {
-					continue
-				}
+				args := []string{"list", "table", family, "vmapd"}
+				text := listing(t, from, args)
 				if want := "table " + family + " vmapd {"; !strings.HasPrefix(text, want) {
 					t.Errorf("nft lists no %q:\n%s", want, text)
 				}
-				out, err := from.Command(t.Context(), "nft", append([]string{"-j"}, list...)...).Output()
+				out, err := from.Command(t.Context(), "nft", append([]string{"-j"}, args...)...).Output()
+				// nft 0.9.8 says so, and leaves the statement out.
+				out = bytes.ReplaceAll(out, []byte("warning: stmt ops map have no json callback\n"), nil)
 				if err != nil || !json.Valid(out) {
 					t.Errorf("nft lists no JSON: %v\n%s", err, out)
 				}
-				t.Run(family+" loaded again", func(t *testing.T) { reload(t, to, text, list) })
+				t.Run(family+" loaded again", func(t *testing.T) { reload(t, to, text, args) })
 			}
 		})
 	}
@@ -55,38 +56,48 @@ func TestListings(t *testing.T) {
 // owned is the beginning of a table, whose owner takes two lines and the end of the first one.
 var owned = regexp.MustCompile(`^(table ip6? vmapd \{).*\n(?:\tflags .*\n)?(\tcomment .*\n)\n?`)
 
-const noNumbers = "this nft can't handle a number in a concatenated key"
+// What some versions of nft can't load.
+const (
+	noNumbers   = "this nft can't handle a number in a concatenated key"
+	turnNumbers = "this nft loads numbers that are keys of a map in the wrong byte order"
+)
 
-// tryList lists a table. nft 0.9.8 (of 2021) does not know numbers in concatenated keys, by which
-// endpoints are chosen: it refuses to load one, and aborts when it lists one.
-func tryList(t *testing.T, ns *lab.Namespace, list []string) (text string, ok bool) {
+// listing lists a table.
+func listing(t *testing.T, ns *lab.Namespace, args []string) string {
 	t.Helper()
-	out, err := ns.Command(t.Context(), "nft", list...).CombinedOutput()
-	if err != nil && strings.Contains(string(out), "concat_expr_msort_value: Assertion `ilen > 0' failed") {
-		t.Run(list[2]+" listed", func(t *testing.T) { t.Skip(noNumbers) })
-		return "", false
-	}
+	out, err := ns.Command(t.Context(), "nft", args...).CombinedOutput()
 	if err != nil {
-		t.Fatalf("nft %s: %v\n%s", strings.Join(list, " "), err, out)
+		t.Fatalf("nft %s: %v\n%s", strings.Join(args, " "), err, out)
 	}
-	return string(out), true
+	return string(out)
 }
 
-// reload loads a listing, which nft then lists as before.
-func reload(t *testing.T, ns *lab.Namespace, text string, list []string) {
+// reload loads a listing, which nft then lists as before. nft 0.9.8 (of 2021) can't load numbers in
+// concatenated keys, by which endpoints are chosen; nft 1.1.7, on little-endian processors, takes the
+// keys of maps for round-robin to be in network order.
+func reload(t *testing.T, ns *lab.Namespace, text string, args []string) {
 	t.Helper()
 	skipUnparsable(t, text)
 	text = owned.ReplaceAllString(text, "$1\n$2") // the table would end with nft, its owner
 	c := ns.Command(t.Context(), "nft", "-f", "-")
 	c.Stdin = strings.NewReader(text)
 	out, err := c.CombinedOutput()
-	if err != nil && strings.Contains(string(out), "can not use variable sized data types (integer) in concat expressions") {
-		t.Skip(noNumbers)
+	for _, s := range []string{
+		"can not use variable sized data types (integer) in concat expressions",
+		"packet mark), expression has type concatenation",
+	} {
+		if err != nil && strings.Contains(string(out), s) {
+			t.Skip(noNumbers)
+		}
 	}
 	if err != nil {
 		t.Fatalf("nft -f: %v\n%s", err, out)
 	}
-	if got := feed(t, ns, "", "nft", list...); got != text {
+	got := feed(t, ns, "", "nft", args...)
+	if strings.Contains(got, fmt.Sprintf(" %d : ", 1<<24)) {
+		t.Skip(turnNumbers)
+	}
+	if got != text {
 		t.Errorf("listed again:\n%s\nwant:\n%s", got, text)
 	}
 }

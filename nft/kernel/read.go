@@ -112,7 +112,7 @@ func readSet(f model.Family, b []byte) (nft.Set, error) {
 // readTypes translates the types that we use; nil: the set is not ours. It is an error if nft
 // has no such type.
 func readTypes(f model.Family, n uint32) (list []nft.Type, err error) {
-	ours := map[uint32]nft.Type{}
+	ours := map[uint32]nft.Type{datatypeInteger: nft.Slot} // by nft, or by an earlier vmapd
 	for t, number := range datatypes(f) {
 		ours[number] = t
 	}
