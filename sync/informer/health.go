@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/time/rate"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
@@ -54,6 +55,7 @@ type health struct {
 	// kind, whatever it answers.
 	delivered atomic.Bool
 	short     atomic.Bool   // a watch ended at once, and none has worked since
+	cut       atomic.Bool   // the last watch ended before its time
 	noFields  atomic.Bool   // the server doesn't know our field selector
 	newest    atomic.Uint64 // resource version so far
 
@@ -109,7 +111,7 @@ func (h *health) stream(ctx context.Context, r *resource, into *store, o metav1.
 		case err != nil:
 			return nil, err
 		default:
-			return newStream(ctx, h, into, out, true, 0), nil
+			return newStream(ctx, h, into, out, o, 0), nil
 		}
 		select {
 		case <-time.After(pauses.next(err, 0)):
@@ -123,15 +125,8 @@ func (h *health) stream(ctx context.Context, r *resource, into *store, o metav1.
 func (h *health) resume(ctx context.Context, r *resource, into *store, o metav1.ListOptions) (watch.Interface, error) {
 	from, _ := parseVersion(o.ResourceVersion)
 	h.newest.Store(max(h.newest.Load(), from))
-	if h.failing() {
-		// A server that was away may come back with the state of a backup. It would accept a
-		// watch from a version in its future, and send no events until then.
-		probe := metav1.ListOptions{Limit: 1, ResourceVersion: o.ResourceVersion, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan}
-		_, err := request(ctx, h, "list", r, probe, r.list)
-		if tooLarge(err) {
-			return nil, apierrors.NewResourceExpired(fmt.Sprintf("version %s is in the API server's future", o.ResourceVersion))
-		}
-		if err != nil {
+	if h.cut.Load() || h.failing() {
+		if err := h.probe(ctx, r, from); err != nil {
 			return nil, err
 		}
 	}
@@ -139,7 +134,26 @@ func (h *health) resume(ctx context.Context, r *resource, into *store, o metav1.
 	if err != nil {
 		return nil, err
 	}
-	return newStream(ctx, h, into, out, false, from), nil
+	return newStream(ctx, h, into, out, o, from), nil
+}
+
+// probe returns an error if a version is in the server's future. A server that was away may come back
+// with the state of a backup. It would accept a watch from that version, and send no events until
+// then. It would also wait for the version, which may come soon, but after another history; hence the
+// request is for the newest one.
+func (h *health) probe(ctx context.Context, r *resource, version uint64) error {
+	out, err := request(ctx, h, "list", r, metav1.ListOptions{Limit: 1}, r.list)
+	if err != nil {
+		return err
+	}
+	m, err := meta.ListAccessor(out)
+	if err != nil {
+		return err
+	}
+	if newest, ok := parseVersion(m.GetResourceVersion()); ok && newest < version {
+		return apierrors.NewResourceExpired(fmt.Sprintf("version %d is in the API server's future", version))
+	}
+	return nil
 }
 
 func (h *health) watch(ctx context.Context, r *resource, o metav1.ListOptions) (watch.Interface, error) {

@@ -4,6 +4,9 @@ import (
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+
 	"github.com/vmapd/vmapd/sync/informer/apitest"
 )
 
@@ -91,6 +94,35 @@ func TestOlderStateOfABackup(t *testing.T) {
 			w.want(append([]string{"ns1/new:http at 172.30.0.44:80/tcp:"}, want...)...)
 			w.calm()
 		})
+	}
+}
+
+// The server restarts so fast that no request fails: client-go repeats them for a while.
+func TestOlderStateWithoutAFailure(t *testing.T) {
+	t.Parallel()
+	forEachServer(t, "", func(t *testing.T, s *apitest.Server) {
+		w := followWhole(t, s)
+		backup := s.Backup()
+		s.Set(slice("web", "10.180.2.1"))
+		w.want("ns1/web:http at 172.30.0.41:80/tcp: 10.180.2.1:8080", whole[1], whole[2])
+		s.Restore(backup)
+		w.want(whole...)
+		s.Set(slice("web", "10.180.3.1"))
+		w.want("ns1/web:http at 172.30.0.41:80/tcp: 10.180.3.1:8080", whole[1], whole[2])
+		w.calm()
+	})
+}
+
+// Only after a watch that ended before its time is the server asked for its newest version.
+func TestWatchThatIsCutOff(t *testing.T) {
+	for seconds, want := range map[int64]bool{1: false, 300: true} {
+		h, w := &health{}, watch.NewFake()
+		s := newStream(t.Context(), h, nil, w, metav1.ListOptions{TimeoutSeconds: &seconds}, 1)
+		w.Stop()
+		<-s.ended
+		if got := h.cut.Load(); got != want {
+			t.Errorf("a watch for %d seconds ended at once: cut is %v, want %v", seconds, got, want)
+		}
 	}
 }
 

@@ -17,6 +17,10 @@ import (
 // shorter one as a failure.
 const works = time.Second
 
+// early is how much before the time that it was asked for a server may end a watch: it counts in
+// whole seconds, and began earlier.
+const early = 2 * time.Second
+
 var (
 	errCut      = errors.New("watch ended before the initial list was complete")
 	errShort    = errors.New("watch ends at once")
@@ -36,19 +40,24 @@ type stream struct {
 	stop    func()
 	ended   chan struct{} // the goroutine did
 
-	initial bool   // objects come in any order, until the bookmark that ends them
-	newest  uint64 // resource version of an event
-	proven  bool   // an event came, or none for the time works
+	until   time.Time // when the server ends the watch, if the client asked for that
+	initial bool      // objects come in any order, until the bookmark that ends them
+	newest  uint64    // resource version of an event
+	proven  bool      // an event came, or none for the time works
 }
 
-// newStream wraps a watch that begins with initial events, or from a resource version. It must
-// be stopped.
-func newStream(ctx context.Context, h *health, into *store, w watch.Interface, initial bool, from uint64) *stream {
+// newStream wraps a watch with the given options, which begins with initial events, or from a
+// resource version. It must be stopped.
+func newStream(ctx context.Context, h *health, into *store, w watch.Interface, o metav1.ListOptions, from uint64) *stream {
 	s := &stream{
 		Interface: w, health: h, into: into,
 		out: make(chan watch.Event), stopped: make(chan struct{}), ended: make(chan struct{}),
-		initial: initial, newest: from,
+		initial: o.SendInitialEvents != nil, newest: from,
 	}
+	if o.TimeoutSeconds != nil {
+		s.until = time.Now().Add(time.Duration(*o.TimeoutSeconds) * time.Second)
+	}
+	h.cut.Store(false)
 	s.stop = sync.OnceFunc(func() { close(s.stopped) })
 	go s.run(ctx)
 	return s
@@ -112,6 +121,7 @@ func (s *stream) works(ctx context.Context) {
 
 // end is called when the server's watch has ended.
 func (s *stream) end(ctx context.Context) {
+	s.health.cut.Store(time.Now().Before(s.until.Add(-early)))
 	switch {
 	case s.initial:
 		s.health.failed(ctx, "watch", errCut)

@@ -61,8 +61,8 @@ func (s *Server) Backup() Backup {
 }
 
 // Restore puts back what there was, and the resource version too: the versions since
-// then are of a future that will be another one. All watches end without a word. The
-// zero Backup is an etcd that lost everything.
+// then are of a future that will be another one. All connections end, as the server was
+// restarted. The zero Backup is an etcd that lost everything.
 //
 // As real servers do, this one lets clients watch from a version of the future, and
 // sends nothing before it comes.
@@ -74,6 +74,7 @@ func (s *Server) Restore(b Backup) {
 	for r, st := range s.stores {
 		st.restore(b.objects[r], s.rv)
 	}
+	s.gate.disconnect()
 	close(s.cut)
 	s.cut = make(chan struct{})
 }
