@@ -121,7 +121,7 @@ func (c *Cluster) apiserverArgs() []string {
 func (c *Cluster) controllerManagerArgs() []string {
 	args := c.controllerArgs(controllerManager)
 	if c.SigningDuration > 0 {
-		args = append(args, "--cluster-signing-duration="+c.SigningDuration.String())
+		args = append(args, signFor+c.SigningDuration.String())
 	}
 	return append(
 		args,

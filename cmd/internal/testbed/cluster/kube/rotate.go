@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 )
 
 // A cluster replaces its keys in three steps, after each of which everything works: the new one is
@@ -51,6 +52,9 @@ func (c *Cluster) UseAuthority() error {
 	return ca.issue(c.path("pki"), "apiserver", server())
 }
 
+// signFor is the controller manager's flag with the life of certificates.
+const signFor = "--cluster-signing-duration="
+
 // acceptTokens is the flag, of which there can be several, with a key whose tokens are valid.
 const acceptTokens = "--service-account-key-file="
 
@@ -83,6 +87,16 @@ func (c *Cluster) DropTokenKeys() error {
 		}
 	}
 	p.Args = slices.DeleteFunc(p.Args, func(arg string) bool { return strings.HasPrefix(arg, acceptTokens) && arg != newest })
+	return p.remember()
+}
+
+// SignFor changes the life of the certificates that the controller manager signs; 0 is the default.
+func (c *Cluster) SignFor(d time.Duration) error {
+	p := c.Process(controllerManager)
+	p.Args = slices.DeleteFunc(p.Args, func(arg string) bool { return strings.HasPrefix(arg, signFor) })
+	if d > 0 {
+		p.Args = append(p.Args, signFor+d.String())
+	}
 	return p.remember()
 }
 

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -115,5 +116,26 @@ func TestANewTokenKeyIsAcceptedBesideTheFormer(t *testing.T) {
 			t.Error(diff)
 		}
 		former = name
+	}
+}
+
+// The controller manager has one life of certificates at most.
+func TestSignFor(t *testing.T) {
+	c := rotated(t)
+	first := c.Process(controllerManager).Args
+	for _, tt := range []struct {
+		life time.Duration
+		want []string
+	}{
+		{time.Hour, append(first[:len(first):len(first)], "--cluster-signing-duration=1h0m0s")},
+		{time.Minute, append(first[:len(first):len(first)], "--cluster-signing-duration=1m0s")},
+		{0, first},
+	} {
+		if err := c.SignFor(tt.life); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(tt.want, c.Process(controllerManager).Args); diff != "" {
+			t.Errorf("for %v (-want +got):\n%s", tt.life, diff)
+		}
 	}
 }

@@ -107,14 +107,18 @@ func (r *Run) restartClients(ctx context.Context) error {
 
 // secrets returns a file that kubelet keeps in each pod of the Service proxy, by the pod's name.
 func (r *Run) secrets(ctx context.Context, file string) (map[string][]byte, error) {
-	const each = `{range .items[*]}{.metadata.name} {.metadata.uid}{"\n"}{end}`
+	const each = `{range .items[*]}{.metadata.name} {.metadata.uid} {.metadata.deletionTimestamp}{"\n"}{end}`
 	out, err := r.Kubectl(ctx, "-n", "kube-system", "get", "pods", "-l", "k8s-app in (vmapd, kube-proxy)", "-o", "jsonpath="+each)
 	if err != nil {
 		return nil, err
 	}
 	files := map[string][]byte{}
 	for line := range strings.Lines(out) {
-		pod, uid, _ := strings.Cut(strings.TrimSpace(line), " ")
+		words := strings.Fields(line)
+		if len(words) != 2 { // it is being deleted
+			continue
+		}
+		pod, uid := words[0], words[1]
 		pids, err := processes(uid)
 		if err != nil {
 			return nil, err

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/cluster/image"
 	"github.com/vmapd/vmapd/cmd/internal/testbed/cluster/kube"
@@ -52,7 +53,19 @@ func (r *Run) Prepare(ctx context.Context, commit string) error {
 	if err := os.WriteFile(filepath.Join(before, "vmapd.yaml"), manifest, 0o600); err != nil {
 		return err
 	}
+	const name = `git describe --always --abbrev=10 --exclude '*' --dirty=" with changes" > "$1"`
+	if err := command(ctx, ".", "bash", "-euo", "pipefail", "-c", name, "bash", r.commitFile()); err != nil {
+		return err
+	}
 	return r.loadImages(ctx)
+}
+
+// commitFile has the name of the commit that Prepare built.
+func (r *Run) commitFile() string { return filepath.Join(r.Work, "commit") }
+
+func (r *Run) commit() string {
+	name, _ := os.ReadFile(r.commitFile()) // without Prepare, it is unknown
+	return strings.TrimSpace(string(name))
 }
 
 func command(ctx context.Context, dir, program string, args ...string) error {

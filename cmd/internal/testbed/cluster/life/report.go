@@ -70,14 +70,14 @@ func WriteTable(w io.Writer, results []Result) {
 	for _, p := range proxies {
 		fmt.Fprintf(w, " %s: connections | lost | delayed | lasting | broken | ended with their pod |", p)
 		if p == VMAPD {
-			fmt.Fprintf(w, " tables equal |")
+			fmt.Fprintf(w, " tables equal | commit |")
 		}
 	}
 	fmt.Fprintf(w, "\n|---|")
 	for _, p := range proxies {
 		fmt.Fprintf(w, "%s", strings.Repeat("--:|", 6))
 		if p == VMAPD {
-			fmt.Fprintf(w, "---|")
+			fmt.Fprintf(w, "---|---|")
 		}
 	}
 	fmt.Fprintln(w)
@@ -92,7 +92,7 @@ func WriteTable(w io.Writer, results []Result) {
 				fmt.Fprintf(w, " %d | %d | %d | %d | %d | %d |", n.made, n.lost, n.slow, n.lasted, n.broken, n.ended)
 			}
 			if p == VMAPD {
-				fmt.Fprintf(w, " %s |", r.verdict(ok))
+				fmt.Fprintf(w, " %s | %s |", r.verdict(ok), r.Commit)
 			}
 		}
 		fmt.Fprintln(w)
@@ -171,7 +171,7 @@ kube-proxy show which losses are Kubernetes' own.
 - **tables equal**: after the step, the rules in the kernel of each node are those that
   ` + "`vmapd render`" + ` makes of the objects that kubectl shows. Counters, remembered clients, unused chains
   and the order of endpoints are not compared. For conversions, the comparison is while vmapd
-  serves; at the end, no rule of vmapd is left.
+  serves; at the end, no rule of vmapd is left. **commit**: of vmapd, with which the step was done.
 
 The steps "way A" and "way B" run the commands of [FROM-KUBE-PROXY.md](FROM-KUBE-PROXY.md), which are read
 from that page.

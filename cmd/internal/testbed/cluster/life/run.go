@@ -31,7 +31,13 @@ type Step struct {
 	// Until is the proxy that serves after it; if empty, the same.
 	Until string
 
+	// Prepare, if not nil, comes before the traffic.
+	Prepare func(context.Context, *Run) error
+
 	Do func(context.Context, *Run) error
+
+	// After, if not nil, comes after the traffic.
+	After func(context.Context, *Run) error
 }
 
 // Run takes a cluster through steps.
@@ -51,6 +57,7 @@ type Run struct {
 // Result is the outcome of a step with a proxy.
 type Result struct {
 	Step, Proxy string
+	Commit      string // of vmapd
 	Took        time.Duration
 	Counts      []Count
 	Error       string        // of the step
@@ -70,6 +77,11 @@ func (r *Run) Step(ctx context.Context, s Step) (*Result, error) {
 	if err := r.Install(ctx, from); err != nil {
 		return nil, fmt.Errorf("install %s: %w", from, err)
 	}
+	if s.Prepare != nil {
+		if err := s.Prepare(ctx, r); err != nil {
+			return nil, fmt.Errorf("prepare the step: %w", err)
+		}
+	}
 	routes, err := r.startWorkload(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("make pods and Services: %w", err)
@@ -79,7 +91,7 @@ func (r *Run) Step(ctx context.Context, s Step) (*Result, error) {
 		return nil, fmt.Errorf("connect before the step: %w", err)
 	}
 	r.Log.Info("step", slog.String("name", s.Name), slog.String("proxy", r.Proxy))
-	result := &Result{Step: s.Name, Proxy: r.Proxy}
+	result := &Result{Step: s.Name, Proxy: r.Proxy, Commit: r.commit()}
 	traffic := StartTraffic(ctx, routes)
 	wait(ctx, settle)
 	start := time.Now()
@@ -104,7 +116,10 @@ func (r *Run) Step(ctx context.Context, s Step) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	return result, r.write(result)
+	if err := r.write(result); err != nil || s.After == nil {
+		return result, err
+	}
+	return result, s.After(ctx, r)
 }
 
 func closeAll(routes []Route) {

@@ -70,11 +70,13 @@ func troubles() []Step {
 		{Name: "deletion of a Node, which kubelet registers again", Do: deleteNode},
 		{Name: "API server away for a minute", Do: withoutAPIServer},
 		{Name: "compaction of etcd while a node is cut off", Do: compact},
-		{Name: "restore of etcd from a snapshot", Do: restore},
+		{Name: "restore of etcd from a snapshot", Do: restore, After: restartProxy},
 		{Name: "new key of ServiceAccounts' tokens", Do: newTokens},
 		{Name: "new authority of the API server's certificate", Do: newAuthority},
 		{Name: "2,000 Services applied at once", Do: manyServices},
 		{Name: "deletion of their namespace", Do: deleteNamespace},
+		// The last one: tokens stay short-lived.
+		{Name: "certificates of kubelets and tokens of pods expire", Prepare: shorten, Do: expire},
 	}
 }
 
@@ -216,6 +218,16 @@ func restore(ctx context.Context, r *Run) error {
 		return err
 	}
 	return r.workloadReady(ctx)
+}
+
+// restartProxy has the Service proxy read everything again. After the restore, kube-proxy goes on to
+// watch from a version that is the server's future, and keeps former endpoints.
+func restartProxy(ctx context.Context, r *Run) error {
+	program, _, _ := strings.Cut(r.Proxy, ":")
+	if _, err := r.Kubectl(ctx, "-n", "kube-system", "rollout", "restart", "daemonset/"+program); err != nil {
+		return err
+	}
+	return r.rolledOut(ctx, "kube-system", "daemonset/"+program)
 }
 
 func (r *Run) etcdData() string {
