@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/netip"
@@ -10,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -59,7 +61,7 @@ func newE2ECommand(o *options) *cobra.Command {
 	c.Flags().IntVar(&runner.Group, "group", testsOfAProcess, "number of tests of each")
 	c.Flags().DurationVar(&runner.Limit, "limit", limitOfATest, "limit of each test")
 	c.Flags().DurationVar(&runner.Budget, "budget", 24*time.Hour, "time after which no test is started")
-	c.Flags().BoolVar(&runner.Again, "again", false, "also run those that failed")
+	c.Flags().BoolVar(&runner.Again, "again", false, "also run those that failed or were skipped")
 	return c
 }
 
@@ -124,9 +126,6 @@ func runE2E(ctx context.Context, c *kube.Cluster, p kube.Proxy, focus *regexp.Re
 	if err := c.InstallProxy(ctx, p); err != nil {
 		return 0, err
 	}
-	if err := prepareE2E(ctx, c); err != nil {
-		return 0, fmt.Errorf("prepare the cluster for tests: %w", err)
-	}
 	conf, err := c.RESTConfig()
 	if err != nil {
 		return 0, err
@@ -148,7 +147,41 @@ func runE2E(ctx context.Context, c *kube.Cluster, p kube.Proxy, focus *regexp.Re
 		"--disable-log-dump", "--dns-domain=" + kube.ClusterDomain,
 	}
 	runner.Command = func(ctx context.Context, args ...string) *exec.Cmd { return c.In(ctx, kube.Control, args...) }
-	return runner.Run(ctx, run, all)
+	return runInClusters(ctx, c, p, runner, run, all)
+}
+
+// runInClusters runs the tests that the cluster has enough nodes for, and then the others, with more
+// nodes, which it removes again.
+func runInClusters(ctx context.Context, c *kube.Cluster, p kube.Proxy, runner *e2e.Runner, run *e2e.Run, all []e2e.Test) (left int, err error) {
+	end := time.Now().Add(runner.Budget)
+	var small, large []e2e.Test
+	nodes := len(c.Nodes())
+	for _, t := range run.Missing(all, runner.Again) {
+		if t.Nodes > len(c.Nodes()) {
+			large, nodes = append(large, t), max(nodes, t.Nodes)
+		} else {
+			small = append(small, t)
+		}
+	}
+	if err := prepareE2E(ctx, c); err != nil {
+		return 0, err
+	}
+	if left, err = runner.Run(ctx, run, small); err != nil || len(large) == 0 || time.Now().After(end) {
+		return left + len(large), err
+	}
+	for len(c.Nodes()) < nodes {
+		added, err := c.AddNode(ctx)
+		if err != nil {
+			return left + len(large), err
+		}
+		defer func() { _ = c.RemoveNode(context.WithoutCancel(ctx), added) }() // c.Down removes it, too
+	}
+	if err := errors.Join(c.AwaitDaemonSet(ctx, p.Program), prepareE2E(ctx, c)); err != nil {
+		return left + len(large), err
+	}
+	runner.Budget = time.Until(end)
+	more, err := runner.Run(ctx, run, large)
+	return left + more, err
 }
 
 // describe fills in from what the results of a run are. A run can't be continued with another
@@ -183,7 +216,7 @@ func describe(c *kube.Cluster, p kube.Proxy, run *e2e.Run) error {
 // no network of the nodes.
 const testClient = "203.0.113.10"
 
-// prepareE2E gives each node a zone, and the tests their address.
+// prepareE2E gives each node one of three zones, and the tests their address.
 func prepareE2E(ctx context.Context, c *kube.Cluster) error {
 	control, _ := kube.Addresses(kube.Control)
 	// Connections of a client are to reach several nodes.
@@ -191,14 +224,15 @@ func prepareE2E(ctx context.Context, c *kube.Cluster) error {
 		c.In(ctx, kube.Control, "ip", "address", "replace", testClient+"/32", "dev", "eth0"),
 		c.In(ctx, kube.Control, "sysctl", "-qw", "net.ipv4.fib_multipath_hash_policy=1"),
 	}
-	for _, node := range c.Nodes() {
+	for i, node := range c.Nodes() {
+		const zones = 3
 		commands = append(commands,
-			c.KubectlCommand(ctx, "label", "--overwrite", "node", node, "topology.kubernetes.io/zone=zone-of-"+node),
+			c.KubectlCommand(ctx, "label", "--overwrite", "node", node, "topology.kubernetes.io/zone=zone-"+strconv.Itoa(i%zones+1)),
 			c.In(ctx, node, "ip", "route", "replace", testClient, "via", control.String()))
 	}
 	for _, cmd := range commands {
 		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("%s: %w: %s", strings.Join(cmd.Args, " "), err, out)
+			return fmt.Errorf("prepare the cluster for tests: %s: %w: %s", strings.Join(cmd.Args, " "), err, out)
 		}
 	}
 	return nil

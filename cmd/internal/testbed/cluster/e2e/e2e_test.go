@@ -19,11 +19,11 @@ func TestTheListOfTestsIsValid(t *testing.T) {
 }
 
 func TestListOfTests(t *testing.T) {
-	got, err := parseTests("# Services.\n[sig] a [Conformance]\n\nalone: [sig] b\n[sig] c [Serial]\n")
+	got, err := parseTests("# Services.\n[sig] a [Conformance]\n\nalone: [sig] b\n[sig] c [Serial]\nsix nodes: [sig] d\n")
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []Test{{Name: "[sig] a [Conformance]"}, {Name: "[sig] b", Alone: true}, {Name: "[sig] c [Serial]", Alone: true}}
+	want := []Test{{Name: "[sig] a [Conformance]"}, {Name: "[sig] b", Alone: true}, {Name: "[sig] c [Serial]", Alone: true}, {Name: "[sig] d", Nodes: 6}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
@@ -135,6 +135,7 @@ func TestARunIsContinued(t *testing.T) {
 	run.add("a", Result{Outcome: Passed})
 	run.add("b", Result{Outcome: Failed})
 	run.add("b", Result{Outcome: Failed, Reason: "again"})
+	run.add("d", Result{Outcome: Skipped})
 	if err := run.Save(file); err != nil {
 		t.Fatal(err)
 	}
@@ -145,11 +146,15 @@ func TestARunIsContinued(t *testing.T) {
 	if diff := cmp.Diff(Result{Outcome: Failed, Reason: "again", Attempts: 2}, run.Results["b"]); diff != "" {
 		t.Error(diff)
 	}
-	all := []Test{{Name: "a"}, {Name: "b"}, {Name: "c"}}
-	if diff := cmp.Diff([]Test{{Name: "c"}}, run.missing(all, false)); diff != "" {
+	all := []Test{{Name: "a"}, {Name: "b"}, {Name: "c"}, {Name: "d"}}
+	if diff := cmp.Diff([]Test{{Name: "c"}}, run.Missing(all, false)); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff([]Test{{Name: "b"}, {Name: "c"}}, run.missing(all, true)); diff != "" {
+	if diff := cmp.Diff([]Test{{Name: "b"}, {Name: "c"}, {Name: "d"}}, run.Missing(all, true)); diff != "" {
+		t.Error(diff)
+	}
+	run.add("d", Result{Outcome: Passed})
+	if diff := cmp.Diff(Result{Outcome: Passed, Attempts: 1}, run.Results["d"]); diff != "" {
 		t.Error(diff)
 	}
 }

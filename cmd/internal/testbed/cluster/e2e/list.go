@@ -14,6 +14,7 @@ var tests string
 type Test struct {
 	Name  string
 	Alone bool // no other test may run at the same time
+	Nodes int  // how many it needs, if they are more than others need
 }
 
 // Tests returns the tests of tests.txt.
@@ -27,6 +28,7 @@ func parseTests(text string) ([]Test, error) {
 			continue
 		}
 		name, alone := strings.CutPrefix(line, "alone: ")
+		name, six := strings.CutPrefix(name, "six nodes: ")
 		if !strings.HasPrefix(name, "[") {
 			return nil, fmt.Errorf("list of tests: %q is not the full name of a test", line)
 		}
@@ -34,7 +36,11 @@ func parseTests(text string) ([]Test, error) {
 			return nil, fmt.Errorf("list of tests: %q is in it twice", name)
 		}
 		alone = alone || strings.Contains(name, "[Serial]") || strings.Contains(name, "[Disruptive]")
-		all = append(all, Test{name, alone})
+		t := Test{Name: name, Alone: alone}
+		if six {
+			t.Nodes = 6
+		}
+		all = append(all, t)
 	}
 	return all, nil
 }

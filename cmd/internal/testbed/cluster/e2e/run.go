@@ -50,19 +50,23 @@ func (r *Run) Save(name string) error {
 	return nil
 }
 
-// missing returns the tests to run: those without a result and, with again, those that failed.
-func (r *Run) missing(all []Test, again bool) []Test {
+// Missing returns the tests to run: those without a result and, with again, those that failed or
+// were skipped.
+func (r *Run) Missing(all []Test, again bool) []Test {
 	var todo []Test
 	for _, t := range all {
-		if got, ok := r.Results[t.Name]; !ok || again && got.Outcome == Failed {
+		if got, ok := r.Results[t.Name]; !ok || again && got.Outcome != Passed {
 			todo = append(todo, t)
 		}
 	}
 	return todo
 }
 
-// add counts a result.
+// add counts a result, unless the test was only skipped before.
 func (r *Run) add(test string, got Result) {
-	got.Attempts = r.Results[test].Attempts + 1
+	got.Attempts = 1
+	if before := r.Results[test]; before.Outcome != Skipped {
+		got.Attempts += before.Attempts
+	}
 	r.Results[test] = got
 }

@@ -25,7 +25,7 @@ type Runner struct {
 	Group     int      // number of tests of a process
 	Limit     time.Duration
 	Budget    time.Duration // after which no test is started
-	Again     bool          // runs failed tests again
+	Again     bool          // runs tests again that failed or were skipped
 	Log       *slog.Logger
 
 	// Command prepares a program where the API server can be reached.
@@ -42,7 +42,7 @@ func (r *Runner) Run(ctx context.Context, run *Run, all []Test) (left int, err e
 	defer cancel(nil)
 	end := time.Now().Add(r.Budget)
 	goOn := func() bool { return ctx.Err() == nil && time.Now().Before(end) }
-	together, alone := groups(run.missing(all, r.Again), r.Group)
+	together, alone := groups(run.Missing(all, r.Again), r.Group)
 	var lock sync.Mutex // of run
 	runGroup := func(tests []string) {
 		got, err := r.group(ctx, tests)
@@ -83,7 +83,7 @@ func (r *Runner) Run(ctx context.Context, run *Run, all []Test) (left int, err e
 			runGroup(tests)
 		}
 	}
-	return len(run.missing(all, r.Again)), context.Cause(ctx)
+	return len(run.Missing(all, r.Again)), context.Cause(ctx)
 }
 
 // groups deals tests to processes: those that may run beside others, and the rest.

@@ -47,7 +47,11 @@ several tests at a time; it says nothing about the proxy. "2nd try": the test fa
 	}
 	b.WriteString("\n|---|" + strings.Repeat("---|", len(runs)) + "\n")
 	for _, t := range all {
-		fmt.Fprintf(&b, "| %s |", cell(strings.TrimPrefix(t.Name, "[sig-network] ")))
+		fmt.Fprintf(&b, "| %s", cell(strings.TrimPrefix(t.Name, "[sig-network] ")))
+		if t.Nodes > 0 {
+			fmt.Fprintf(&b, " (with %d nodes)", t.Nodes)
+		}
+		b.WriteString(" |")
 		for _, r := range runs {
 			fmt.Fprintf(&b, " %s |", r.Results[t.Name])
 		}
