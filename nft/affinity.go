@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/vmapd/vmapd/model"
 )
@@ -25,7 +26,11 @@ import (
 // The packet that is remembered may have been sent to its destination by another program, or
 // by the rules of a moment ago: the set tells whether that is an endpoint of the service port.
 //
-// Only that set depends on the endpoints. So a changed endpoint and a new connection cost the
+// A client may come back before its deletion from the map, see Purge. A set of all Services has the
+// endpoints that were taken from one of them moments ago: to those, no new connection leaves. The
+// client sends the packet again, and gets another endpoint.
+//
+// Only these sets depend on the endpoints. So a changed endpoint and a new connection cost the
 // same with affinity as without, for any number of endpoints. NAME is
 // namespace/service/protocol/port. No name of a namespace makes a name look like one of another
 // kind, because none of these words begins with another one.
@@ -37,6 +42,10 @@ var (
 const (
 	externalAffinity = "external-affinity-"
 	rememberOwn      = "remember-"
+
+	// goneFor is how long connections to an endpoint that was taken away are watched: longer than it
+	// takes until its clients are deleted, those that packets noted meanwhile, too.
+	goneFor = 10 * time.Second
 )
 
 // affinity is what a service port needs for session affinity.
@@ -93,6 +102,7 @@ func (a *affinity) chains(s *model.Settings) []Chain {
 	whose := a.sp.Name.String()
 	var chains []Chain
 	remember := Chain{Name: rememberOwn + a.name, Comment: "a client of " + whose + " got an endpoint"}
+	gone := Rule{proto, InSet{Key: vipKey, Set: GoneEndpoints}}
 	for _, l := range model.TrafficPolicies {
 		if !a.has[l] {
 			continue
@@ -104,7 +114,10 @@ func (a *affinity) chains(s *model.Settings) []Chain {
 		})
 		own := InSet{Key: endpointKey, Set: ownEndpointsOf[l] + a.name}
 		remember.Rules = append(remember.Rules, Rule{proto, own, Remember{affinityOf[l] + a.name, a.sp.Affinity}})
+		own.Not = true
+		gone = append(gone, own)
 	}
+	remember.Rules = append(remember.Rules, append(gone, Verdict{Kind: DropPacket}))
 	if a.external {
 		chains = append(chains, Chain{
 			Name: externalAffinity + a.name,
@@ -158,6 +171,29 @@ func (a *affinity) elements(add func(set string, e Element)) {
 
 func endpointData(e model.Endpoint) string {
 	return string(AppendPort(AppendAddr(nil, e.Addr.Addr()), e.Addr.Port()))
+}
+
+// watchGone adds the endpoints that a batch takes from service ports with affinity to those of all.
+func (b *Batch) watchGone() {
+	var ops []ElementOp
+	seen := map[string]bool{} // several service ports may lose the same one
+	for _, s := range b.Delete {
+		if !strings.HasPrefix(s.Set, ownEndpointsOf[model.Cluster]) && !strings.HasPrefix(s.Set, ownEndpointsOf[model.Local]) {
+			continue
+		}
+		proto := ownProtocol(s.Set)
+		for _, op := range s.Ops {
+			addr, port := op.Key[:len(op.Key)-registerSize], op.Key[len(op.Key)-registerSize:]
+			key := string(AppendProto([]byte(addr), proto)) + port
+			if !seen[key] {
+				seen[key] = true
+				ops = append(ops, ElementOp{Element{Key: key}, op.Port})
+			}
+		}
+	}
+	if len(ops) > 0 {
+		b.Add = append(b.Add, SetOps{GoneEndpoints, ops})
+	}
 }
 
 // Purge updates the remembered clients of a service port after a batch. Clients whose endpoint

@@ -1,6 +1,8 @@
 package nft_test
 
 import (
+	"maps"
+	"slices"
 	"testing"
 
 	"github.com/vmapd/vmapd/model"
@@ -34,6 +36,47 @@ func TestNoNamespaceMixesUpSetsOfAffinity(t *testing.T) {
 	if _, err := nftsim.New(r, s.NodeAddrs...); err != nil {
 		t.Error(err)
 	}
+}
+
+// The batch that takes an endpoint from a service port with affinity watches connections to it. An
+// endpoint that the service port has is no such endpoint, whatever is in the set: it may be back, or
+// gone from another service port.
+func TestAGoneEndpointIsWatched(t *testing.T) {
+	service := modeltest.NewService("ns1/web").Typed("LoadBalancer").On("172.30.0.41").LoadBalancer("192.168.98.41").
+		Policies("Cluster", "Local").Sticky(60).TCP("http", 80).UDP("dns", 53)
+	slice := modeltest.NewSlice("ns1/web-1", "web").TCP("http", 8080).UDP("dns", 8053)
+	b := modeltest.Builder(modeltest.Config(), modeltest.OurNode(), service, slice.Local("10.0.0.2", "10.0.0.3"))
+	have := nft.Compile(nil, b.Snapshot().Family(model.IPv4))
+	added := func(batch *nft.Batch, r *nft.Ruleset) []string {
+		got := map[string]bool{}
+		for _, s := range batch.Add {
+			if s.Set == nft.GoneEndpoints {
+				for _, op := range s.Ops {
+					got[text(r, s.Set, op.Element)] = true
+				}
+			}
+		}
+		return slices.Sorted(maps.Keys(got))
+	}
+
+	modeltest.NewSlice("ns1/web-1", "web").TCP("http", 8080).UDP("dns", 8053).Local("10.0.0.2").Set(b)
+	s := b.Snapshot().Family(model.IPv4)
+	now := nft.Compile(have, s)
+	want := []string{"10.0.0.3 . tcp . 8080", "10.0.0.3 . udp . 8053"}
+	equal(t, "watched", want, added(nft.Diff(have, now), now))
+	equal(t, "watched by another process", want, added(nft.DiffTable(tableOf(t, have), now), now))
+	equal(t, "watched when it comes", []string(nil), added(nft.Diff(now, have), have))
+
+	for _, chain := range now.AllChains() {
+		if chain.Name != "remember-ns1/web/tcp/http" {
+			continue
+		}
+		last := chain.Rules[len(chain.Rules)-1]
+		equal(t, "the rule", "meta l4proto tcp ip daddr . meta l4proto . th dport @gone-endpoints ip daddr . th dport != @own-endpoints-ns1/web/tcp/http "+
+			"ip daddr . th dport != @local-own-endpoints-ns1/web/tcp/http drop", last.Text(model.IPv4))
+		return
+	}
+	t.Error("no chain remembers clients")
 }
 
 // Whether an external IP is an address of the node may change after its Service was compiled.

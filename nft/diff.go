@@ -40,6 +40,7 @@ func Diff(have, want *Ruleset) *Batch {
 		}
 	}
 	b.diffElements(gone, come)
+	b.watchGone()
 	return b
 }
 
@@ -68,6 +69,7 @@ func DiffTable(table *Table, want *Ruleset) *Batch {
 		b.diffElements(nil, want.all())
 	} else {
 		b.diffTableElements(table, want)
+		b.watchGone()
 	}
 	exists := setsByName(table.Sets)
 	for sp := range want.snapshot.ServicePorts() {

@@ -57,6 +57,7 @@ var (
 	sources          = Set{Key: []Type{Addr, Service, Addr}, Interval: true}
 	clients          = Set{Key: []Type{Addr}, Data: []Type{Addr, Service}, Dynamic: true}
 	endpoints        = Set{Key: []Type{Addr, Service}}
+	gone             = Set{Key: []Type{Addr, Proto, Service}, Dynamic: true, Timeout: goneFor}
 	vips             = Set{Key: []Type{Addr, Proto, Service}}
 	vipVerdicts      = Set{Key: []Type{Addr, Proto, Service}, Verdicts: true}
 	vipSlots         = Set{Key: []Type{Addr, Proto, Service, Slot}, Data: []Type{Addr, Service}}
@@ -82,6 +83,7 @@ var layout = []layoutSet{
 	{ClusterIPs, addrs, scopeCluster, otherRole, "refuse connections to ports that no Service has"},
 	{Endpoints, vipSlots, scopeAddr, roleEndpoints, "who answers: slots 0 to N-1 of each service address"},
 	{FirewallIPs, vips, scopeAddr, otherRole, "for some sources only, see source-ranges"},
+	{GoneEndpoints, gone, scopeEndpoint, otherRole, "taken from a Service with affinity moments ago, see remember-..."},
 	{Hairpin, addrPairs, scopeEndpoint, otherRole, "endpoints on this node that connect to themselves"},
 	{affinityOf[model.Local], clients, scopeOwn, otherRole, ""},
 	{LocalEndpoints, vipSlots, scopeAddr, roleLocalEndpoints, "who answers on this node: slots 0 to n-1 of each service address"},

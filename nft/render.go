@@ -27,6 +27,9 @@ func (s Set) declaration(f model.Family) []string {
 	case s.Dynamic:
 		lines = append(lines, "flags dynamic,timeout")
 	}
+	if s.Timeout > 0 {
+		lines = append(lines, "timeout "+durationText(s.Timeout))
+	}
 	if s.Counter {
 		lines = append(lines, "counter")
 	}

@@ -1,6 +1,7 @@
 package nft
 
 import (
+	"time"
 	"weak"
 
 	"github.com/vmapd/vmapd/model"
@@ -33,6 +34,7 @@ const (
 	AffinityNodePorts      = "affinity-nodeports"
 	RememberIPs            = "remember-ips"
 	RememberNodePorts      = "remember-nodeports"
+	GoneEndpoints          = "gone-endpoints"
 	ServiceEndpoints       = "service-endpoints"
 
 	ServiceCounters  = "service-counters"
@@ -52,7 +54,8 @@ type Set struct {
 	PortOf   model.Protocol // the protocol of the port in the data of a map with slots, for nft alone
 	Verdicts bool           // a verdict map
 	Interval bool           // keys are ranges: of several components, in the last one
-	Dynamic  bool           // packets add elements, which time out
+	Dynamic  bool           // elements time out; packets may add some
+	Timeout  time.Duration  // of elements that have none of their own
 	Counter  bool           // each element counts the packets that are looked up
 	Comment  string
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
+	"github.com/vmapd/vmapd/nft/kernel"
 )
 
 // remembered is a client in a listed map: the map, the client, its endpoint.
@@ -116,6 +117,40 @@ func TestAClientSticksToItsPodOverAllFrontends(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A packet that is on its way while an endpoint goes may note its client once more, and of many clients
+// the deletion takes a moment. These clients come back before it, from outside and from the node
+// itself, and must find another pod.
+func TestNoClientComesBackToAGonePod(t *testing.T) {
+	t.Parallel()
+	p := newPlane(t, 2, labConfig(), 8080)
+	p.backend = openKernel(t, p.Node, kernel.Options{Unowned: true}) // nft adds elements below
+	p.set(t, append(webSlices([]int{1, 2}), web().Sticky(60))...)
+	sources := map[*lab.Namespace][]netip.Addr{p.Node: {netip.MustParseAddr("192.168.0.2"), netip.MustParseAddr("fd00:192:168::2")}}
+	for _, f := range model.Families {
+		sources[p.Client] = append(sources[p.Client], clientAddrs(t, p.World, f, 3)...)
+	}
+	p.set(t, webSlices([]int{2})...)
+	var wait sync.WaitGroup
+	for from, list := range sources {
+		for i, a := range list {
+			f := model.FamilyOf(a)
+			feed(t, p.Node, fmt.Sprintf("add element %s vmapd affinity-default/web/tcp/tcp { %s timeout 1m : %s . 8080 }\n",
+				[...]string{"ip", "ip6"}[f], a, modeltest.Pod(f, 0)), "nft", "-f", "-")
+			wait.Go(func() {
+				ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+				defer cancel()
+				got, err := from.AskFrom(ctx, a, "tcp", frontends(f)[i%3])
+				if err != nil {
+					t.Errorf("%v: %v", a, err)
+				} else if got.Pod != "pod-2" {
+					t.Errorf("%v came back to %s, which is gone", a, got.Pod)
+				}
+			})
+		}
+	}
+	wait.Wait()
 }
 
 func TestAPauseLongerThanTheTimeoutForgets(t *testing.T) {

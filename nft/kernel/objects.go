@@ -141,6 +141,9 @@ func (m *messages) addSet(s nft.Set, id uint32) {
 		m.uint32(unix.NFTA_SET_DATA_TYPE, datatype(m.family, s.Data))
 		m.uint32(unix.NFTA_SET_DATA_LEN, uint32(nft.Width(m.family, s.Data)))
 	}
+	if s.Timeout > 0 {
+		m.uint64(unix.NFTA_SET_TIMEOUT, uint64(s.Timeout.Milliseconds()))
+	}
 	if s.Counter {
 		m.expr(setExpr, &expr.Counter{})
 	}

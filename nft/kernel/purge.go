@@ -19,7 +19,8 @@ import (
 // Clients whose endpoint a batch takes away are forgotten. Those in small maps are deleted by the
 // batch itself. It does not wait for large ones: the kernel needs 0.3 s to list 60,000 clients. A
 // goroutine of the backend reads them beside Apply, and takes Apply's connection for a few
-// milliseconds at a time. It also finds clients that packets noted meanwhile.
+// milliseconds at a time. It also finds clients that packets noted meanwhile. Until it has, the set
+// nft.GoneEndpoints, which the batch fills, keeps all of them from the endpoint.
 
 const (
 	// purgePasses bounds how often a map is read again because something in it had to

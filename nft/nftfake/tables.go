@@ -377,7 +377,7 @@ func (t *transaction) add(at *table, s *set, key string, e attributes, found boo
 		}
 		return 0
 	}
-	if timeout := e.uint64(unix.NFTA_SET_ELEM_TIMEOUT); timeout > 0 {
+	if timeout := cmp.Or(e.uint64(unix.NFTA_SET_ELEM_TIMEOUT), s.attrs.uint64(unix.NFTA_SET_TIMEOUT)); timeout > 0 {
 		made.expires = t.now.Add(time.Duration(cmp.Or(e.uint64(unix.NFTA_SET_ELEM_EXPIRATION), timeout)) * time.Millisecond)
 	}
 	s.elements[key] = made
