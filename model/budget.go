@@ -9,8 +9,8 @@ import (
 // all others. A field that is 0 has its default.
 //
 // A Service over a budget is served in part. Which part depends on the Service and its slices
-// alone: it is the same on every node, with every backend, and regardless of the order in which
-// objects arrive. Neither the readiness nor the place of endpoints matters.
+// alone: with the same budgets, it is the same on every node, with every backend, and regardless of the
+// order in which objects arrive. Neither the readiness nor the place of endpoints matters.
 type Budgets struct {
 	// Ports is the number of ports that are served, in the order of spec.ports. Default: 1000.
 	// The API has no limit but the size of an object, in which 10,000 have room.

@@ -63,13 +63,17 @@ func TestAHostileServiceCostsOthersLittle(t *testing.T) {
 	}
 }
 
-// With iptables, the kernel takes all rules anew for a change. Budgets that are lower than the defaults
-// keep the same bounds.
+// With iptables, the kernel takes all rules anew for a change, and the default budgets are lower.
 func TestAHostileServiceCostsOthersLittleWithIPTables(t *testing.T) {
 	for _, tt := range hostileCases() {
-		t.Run(tt.name, func(t *testing.T) {
-			tt.run(t, "--backend=iptables", "--budget-endpoints=5000", "--budget-entries=8192", "--budget-frontends=2000")
-		})
+		t.Run(tt.name, func(t *testing.T) { tt.run(t, "--backend=iptables") })
+	}
+}
+
+func TestAHostileServiceCostsOthersLittleWithIPVS(t *testing.T) {
+	needIPVS(t)
+	for _, tt := range hostileCases() {
+		t.Run(tt.name, func(t *testing.T) { tt.run(t, "--backend=ipvs") })
 	}
 }
 

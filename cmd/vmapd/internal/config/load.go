@@ -107,6 +107,7 @@ func (l *loader) finish(c *Config) error {
 		return err
 	}
 	c.Backend, c.BackendReason = l.chooseBackend()
+	l.own.Budgets.setDefaults(defaultBudgets(c.Backend))
 	l.noteIgnored()
 	l.noteGates()
 	l.noteSurprises(c.Backend)

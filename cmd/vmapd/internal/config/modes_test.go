@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
 	"github.com/vmapd/vmapd/model"
 )
@@ -80,6 +82,27 @@ func traffic(m model.Config) string {
 }
 
 // Only a mode that somebody wrote down, and that is slower, is worth an event.
+// A rule for each endpoint costs more than an element of a map.
+func TestBudgetsDependOnTheBackend(t *testing.T) {
+	for _, tt := range []struct {
+		args []string
+		want model.Budgets
+	}{
+		{nil, model.DefaultBudgets()},
+		{[]string{"--backend=ipvs"}, model.DefaultBudgets()},
+		{[]string{"--backend=iptables"}, model.Budgets{
+			Ports: 1000, Frontends: 2000, Endpoints: 5000, Entries: 8192, SourceRanges: 4000, Counters: 100, Problems: 10,
+		}},
+		{[]string{"--proxy-mode=iptables", "--budget-entries=65536", "--budget-ports=0"}, model.Budgets{
+			Ports: 1000, Frontends: 2000, Endpoints: 5000, Entries: 65536, SourceRanges: 4000, Counters: 100, Problems: 10,
+		}},
+	} {
+		if diff := cmp.Diff(tt.want, (files{}).mustLoad(t, tt.args...).Model().Budgets); diff != "" {
+			t.Errorf("%v: -want +got:\n%s", tt.args, diff)
+		}
+	}
+}
+
 func TestASlowerModeIsWorthAnEvent(t *testing.T) {
 	for mode, want := range map[string]int{"iptables": 1, "ipvs": 1, "nftables": 0, `""`: 0} {
 		c := files{proxy: "mode: " + mode + "\n"}.mustLoad(t)

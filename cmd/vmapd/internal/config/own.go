@@ -54,7 +54,7 @@ type ExternalAddresses struct {
 	RefuseNodeAddresses bool `json:"refuseNodeAddresses,omitempty"`
 }
 
-// Budgets are those of [model.Budgets].
+// Budgets are those of [model.Budgets]. A field that is 0 has the default of the backend.
 type Budgets struct {
 	Ports        int32 `json:"ports,omitempty"`
 	Frontends    int32 `json:"frontends,omitempty"`
@@ -65,8 +65,19 @@ type Budgets struct {
 	Problems     int32 `json:"problems,omitempty"`
 }
 
-func (b *Budgets) setDefaults() {
+// defaultBudgets returns the defaults for a backend. With iptables a rule is made for each endpoint of
+// each port, and the kernel takes all rules anew for a change: with the defaults of the model, one
+// Service makes others wait for 12 s. 5,000 endpoints are as many as there are nodes in the largest
+// clusters that are tested.
+func defaultBudgets(b Backend) model.Budgets {
 	d := model.DefaultBudgets()
+	if b == IPTables {
+		d.Frontends, d.Endpoints, d.Entries = 2000, 5000, 8192
+	}
+	return d
+}
+
+func (b *Budgets) setDefaults(d model.Budgets) {
 	setDefault(&b.Ports, int32(d.Ports))
 	setDefault(&b.Frontends, int32(d.Frontends))
 	setDefault(&b.Endpoints, int32(d.Endpoints))
@@ -97,7 +108,7 @@ func (b Budgets) validate(path *field.Path) field.ErrorList {
 		{"counters", b.Counters},
 		{"problems", b.Problems},
 	} {
-		errs = append(errs, between(path.Child(f.name), f.value, 1, math.MaxInt32)...)
+		errs = append(errs, between(path.Child(f.name), f.value, 0, math.MaxInt32)...)
 	}
 	return errs
 }
@@ -128,7 +139,6 @@ func setOwnDefaults(c *VmapdConfiguration) {
 	c.APIVersion, c.Kind = ownVersion.String(), ownKind
 	setDefault(&c.Backend, Auto)
 	setDefault(&c.LBAlgorithm, model.Random.String())
-	c.Budgets.setDefaults()
 	setDefault(&c.MetricsAuthentication, NoAuthentication)
 }
 
