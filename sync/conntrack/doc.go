@@ -23,7 +23,10 @@
 // Traffic policies, hints and source ranges do not matter: they apply to
 // new flows only.
 //
-// TCP and SCTP connections end by themselves. Their flows are deleted only if the Service or
+// TCP and SCTP connections end by themselves. On a new node, one may begin before there are rules:
+// its packets leave by the default route, also those that come after the rules. After the first
+// round, flows to a frontend that are neither translated nor answered are deleted, and the
+// client's next attempt is a first packet again. Other flows are deleted only if the Service or
 // the configuration asks for it, some time after the endpoint has ceased to serve (see
 // model.ServicePort.EndsStale). The client's connection is then reset: the kernel picks up
 // its next packet as a new flow (nf_conntrack_tcp_loose) and translates it to another

@@ -26,6 +26,7 @@ type todo struct {
 	frontends map[model.VIP]holder // with their present or former service ports
 	all       bool                 // all frontends
 	strays    bool                 // also flows to unused cluster IPs
+	early     bool                 // also connections that began before the rules
 	opened    bool                 // a frontend is new: its address may be a host's that answers
 }
 
@@ -74,6 +75,7 @@ func (t *todo) merge(failed todo) {
 		t.hold(vip, h)
 	}
 	t.all, t.strays, t.opened = t.all || failed.all, t.strays || failed.strays, t.opened || failed.opened
+	t.early = t.early || failed.early
 }
 
 // leavers are endpoints of a service port that no longer serve, with TCP or SCTP connections
@@ -92,7 +94,7 @@ func (f *family) take(s *model.FamilySnapshot, before map[model.VIP][]netip.Addr
 		f.frontends = map[model.VIP]*model.ServicePort{}
 		f.leaving = map[model.ServicePortName]leavers{}
 		// Services may have been deleted before the daemon started.
-		f.todo.all, f.todo.strays = true, true
+		f.todo.all, f.todo.strays, f.todo.early = true, true, true
 		old = &model.FamilySnapshot{}
 	} else if !slices.Equal(old.NodePortAddrs, s.NodePortAddrs) {
 		f.todo.all = true
@@ -304,7 +306,24 @@ func (f *family) begin(now time.Time) (*rules, todo) {
 	if taken.strays {
 		r.strays = f.applied.ServiceCIDRs
 	}
+	if taken.early {
+		r.early = connections(f.applied)
+	}
 	return r, taken
+}
+
+// connections returns the frontends of TCP and SCTP.
+func connections(s *model.FamilySnapshot) map[model.VIP]struct{} {
+	all := map[model.VIP]struct{}{}
+	for sp := range s.ServicePorts() {
+		if sp.Name.Protocol == model.UDP {
+			continue
+		}
+		for vip := range vips(sp) {
+			all[vip] = struct{}{}
+		}
+	}
+	return all
 }
 
 // rule returns the rule for a frontend that a service port has, or had.

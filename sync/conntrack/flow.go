@@ -17,6 +17,7 @@ type flow struct {
 	protocol   model.Protocol
 	zone       bool // in another than the default zone, in either direction
 	translated bool // its destination is (IPS_DST_NAT)
+	answered   bool // there was a reply (IPS_SEEN_REPLY)
 
 	// The original and the reply direction. Masquerading changes the destination of replies,
 	// and DNAT their source.
@@ -26,12 +27,16 @@ type flow struct {
 // Attributes that package nl lacks, from linux/netfilter/nfnetlink_conntrack.h.
 const (
 	ctaFilter          = 25
+	ctaStatusMask      = 26
 	ctaFilterOrigFlags = 1
 	ctaTupleZone       = 3
 )
 
-// ipsDstNAT is a bit of the status, from linux/netfilter/nf_conntrack_common.h.
-const ipsDstNAT = 1 << 5
+// Bits of the status, from linux/netfilter/nf_conntrack_common.h.
+const (
+	ipsSeenReply = 1 << 1
+	ipsDstNAT    = 1 << 5
+)
 
 var (
 	errShort = errors.New("message ends in the middle of an attribute")
@@ -54,7 +59,7 @@ func parseFlow(b []byte) (flow, error) {
 			f.replySource, f.replyDest, err = f.parseTuple(data)
 		case nl.CTA_STATUS:
 			n, err = number(data, 4)
-			f.translated = n&ipsDstNAT != 0
+			f.translated, f.answered = n&ipsDstNAT != 0, n&ipsSeenReply != 0
 		case nl.CTA_ID:
 			f.id, err = number(data, 4)
 		case nl.CTA_ZONE:

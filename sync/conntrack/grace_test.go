@@ -122,6 +122,32 @@ func TestConnectionsMayGoOnForAWhile(t *testing.T) {
 	}
 }
 
+// Connections that nobody has answered, and no rule has translated, began before there were rules.
+// Their next packets shall meet them; only the first pass can find any.
+func TestConnectionsFromBeforeTheRules(t *testing.T) {
+	c := newCluster(append(dnsSlices(nil, 2), dns())...)
+	start := modeltest.Moment(0)
+	var early, others []string
+	for _, flow := range slices.Concat(to("tcp", 0), to("sctp", 0)) {
+		early = append(early, flow+" unanswered")
+		others = append(others, flow) // another host answers
+	}
+	for _, flow := range []string{"tcp 172.30.0.10:54", "tcp 203.0.113.8:53", "tcp 192.168.0.3:30053", "tcp 172.30.0.10:53 from 10.0.0.9:8053"} {
+		others = append(others, flow+" unanswered")
+	}
+	slices.Sort(early)
+	c.apply(start)
+	got, _ := c.pass(t, start, append(early, others...)...)
+	slices.Sort(got)
+	if diff := cmp.Diff(early, got); diff != "" {
+		t.Errorf("at first: deleted (-want +got):\n%s", diff)
+	}
+	c.families[model.IPv4].todo.all = true
+	if got, did := c.pass(t, start, early...); !did || len(got) > 0 {
+		t.Errorf("later: a pass %v deleted %v", did, got)
+	}
+}
+
 // To whom connections went before this process, is not known. They get the grace, too.
 func TestConnectionsFromBeforeGetTheGrace(t *testing.T) {
 	start := modeltest.Moment(0)

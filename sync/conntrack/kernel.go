@@ -42,6 +42,10 @@ type query struct {
 	protocol model.Protocol
 	port     uint16 // the original destination's; 0: any
 	source   bool   // the port is the original source's instead
+
+	// early selects flows that are neither translated nor answered. Before Linux 5.14, the kernel
+	// ignores that alone.
+	early bool
 }
 
 func (q query) matches(f *flow) bool {
@@ -74,18 +78,22 @@ func (r *rules) queries(f model.Family) []query {
 		if len(byPort) > maxQueries {
 			continue
 		}
-		byPort = add(byPort, query{f, vip.Protocol, vip.Port, false})
+		byPort = add(byPort, query{family: f, protocol: vip.Protocol, port: vip.Port})
 		if r.reversed && vip.Protocol == model.UDP && !rule.gone {
-			byPort = add(byPort, query{f, vip.Protocol, vip.Port, true})
+			byPort = add(byPort, query{family: f, protocol: vip.Protocol, port: vip.Port, source: true})
 		}
 	}
+	list := byPort
 	switch {
 	case len(r.strays) > 0:
-		return add(byProtocol, query{family: f, protocol: model.UDP})
+		list = add(byProtocol, query{family: f, protocol: model.UDP})
 	case len(byPort) > maxQueries:
-		return byProtocol
+		list = byProtocol
 	}
-	return byPort
+	for vip := range r.early {
+		list = add(list, query{family: f, protocol: vip.Protocol, early: true})
+	}
+	return list
 }
 
 // Bits of ctaFilterOrigFlags, from the kernel's net/netfilter/nf_internals.h.
@@ -115,6 +123,10 @@ func (q query) message() (netlink.Message, error) {
 		})
 		return nil
 	})
+	if q.early {
+		ae.Bytes(nl.CTA_STATUS, binary.BigEndian.AppendUint32(nil, 0))
+		ae.Bytes(ctaStatusMask, binary.BigEndian.AppendUint32(nil, ipsSeenReply|ipsDstNAT))
+	}
 	ae.Nested(ctaFilter, func(ae *netlink.AttributeEncoder) error {
 		ae.Uint32(ctaFilterOrigFlags, flags)
 		return nil

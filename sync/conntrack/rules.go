@@ -23,6 +23,9 @@ type rules struct {
 	reversed bool
 	// ended are the late answers that the pass makes possible. The pass fills it.
 	ended []answer
+	// early are the frontends of TCP and SCTP to which a connection without an answer can have begun
+	// before there were rules.
+	early map[model.VIP]struct{}
 	// strays are ranges in which translated UDP flows to other addresses are stale, too.
 	strays []netip.Prefix
 }
@@ -50,6 +53,9 @@ func (r *rules) stale(f *flow) bool {
 		return false
 	}
 	vip := model.VIP{Addr: f.dest.Addr(), Protocol: f.protocol, Port: f.dest.Port()}
+	if _, ok := lookup(r.early, r.nodePortAddrs, vip); ok && !f.translated && !f.answered {
+		return true
+	}
 	if rule, ok := lookup(r.frontends, r.nodePortAddrs, vip); ok {
 		return rule.stale(f, r.now)
 	}

@@ -20,15 +20,16 @@ import (
 
 // parse reads "udp 172.30.0.10:53 from 10.0.0.2:8053": a flow to the first address that the
 // second answers. Without the second, it is not translated. "udp 203.0.113.9:40000 begun-by
-// 192.168.99.10:53" is a flow in the other direction.
+// 192.168.99.10:53" is a flow in the other direction. With "unanswered" at the end, no answer came.
 func parse(t testing.TB, text string) flow {
 	t.Helper()
+	text, unanswered := strings.CutSuffix(text, " unanswered")
 	fields := strings.Fields(text)
 	protocol, err := model.ParseProtocol(strings.ToUpper(fields[0]))
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := flow{protocol: protocol, dest: netip.MustParseAddrPort(fields[1])}
+	f := flow{protocol: protocol, dest: netip.MustParseAddrPort(fields[1]), answered: !unanswered}
 	f.source = netip.MustParseAddrPort("203.0.113.9:40000")
 	if f.dest.Addr().Is6() {
 		f.source = netip.MustParseAddrPort("[2001:db8:203::9]:40000")

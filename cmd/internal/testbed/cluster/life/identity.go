@@ -124,8 +124,11 @@ func (r *Run) secrets(ctx context.Context, file string) (map[string][]byte, erro
 			return nil, err
 		}
 		for _, pid := range pids {
-			if text, err := os.ReadFile(filepath.Join("/proc", pid, "root", secrets, file)); err == nil {
-				files[pod] = text
+			// In some images, /var/run is a symbolic link to /run.
+			for _, dir := range []string{secrets, strings.TrimPrefix(secrets, "var/")} {
+				if text, err := os.ReadFile(filepath.Join("/proc", pid, "root", dir, file)); err == nil {
+					files[pod] = text
+				}
 			}
 		}
 		if files[pod] == nil {
