@@ -53,19 +53,26 @@ func (r *Run) Prepare(ctx context.Context, commit string) error {
 	if err := os.WriteFile(filepath.Join(before, "vmapd.yaml"), manifest, 0o600); err != nil {
 		return err
 	}
-	const name = `git describe --always --abbrev=10 --exclude '*' --dirty=" with changes" > "$1"`
-	if err := command(ctx, ".", "bash", "-euo", "pipefail", "-c", name, "bash", r.commitFile()); err != nil {
+	const names = `git describe --always --abbrev=10 --exclude '*' --dirty=" with changes" > "$1"; git rev-parse --short=10 "$3^{commit}" > "$2"`
+	if err := command(ctx, ".", "bash", "-euo", "pipefail", "-c", names, "bash", r.commitFile(VMAPD), r.commitFile(Before), commit); err != nil {
 		return err
 	}
 	return r.loadImages(ctx)
 }
 
-// commitFile has the name of the commit that Prepare built.
-func (r *Run) commitFile() string { return filepath.Join(r.Work, "commit") }
+// commitFile has the name of a commit that Prepare built.
+func (r *Run) commitFile(proxy string) string { return filepath.Join(r.Work, "commit of "+proxy) }
 
-func (r *Run) commit() string {
-	name, _ := os.ReadFile(r.commitFile()) // without Prepare, it is unknown
-	return strings.TrimSpace(string(name))
+// commits names the commits of vmapd that take part in a step.
+func (r *Run) commits(s Step) string {
+	read := func(proxy string) string {
+		name, _ := os.ReadFile(r.commitFile(proxy)) // without Prepare, it is unknown
+		return strings.TrimSpace(string(name))
+	}
+	if s.From == Before {
+		return read(Before) + " to " + read(VMAPD)
+	}
+	return read(VMAPD)
 }
 
 func command(ctx context.Context, dir, program string, args ...string) error {

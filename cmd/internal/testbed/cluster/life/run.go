@@ -91,7 +91,7 @@ func (r *Run) Step(ctx context.Context, s Step) (*Result, error) {
 		return nil, fmt.Errorf("connect before the step: %w", err)
 	}
 	r.Log.Info("step", slog.String("name", s.Name), slog.String("proxy", r.Proxy))
-	result := &Result{Step: s.Name, Proxy: r.Proxy, Commit: r.commit()}
+	result := &Result{Step: s.Name, Proxy: r.Proxy, Commit: r.commits(s)}
 	traffic := StartTraffic(ctx, routes)
 	wait(ctx, settle)
 	start := time.Now()
