@@ -21,15 +21,21 @@ endif
 # Emulated machines boot a kernel of Debian's suites VMSUITES on a processor VMARCH, with the programs
 # (nft, iptables, ...) of VMTOOLS. They are 15 times slower: tests with tens of thousands of
 # clients, or with limits of milliseconds, are left out; of packages that are mostly pure, only the
-# named tests run, and on other processors also those that read or write bytes.
+# named tests run, and on other processors also those that read or write bytes. Output stays in
+# VMRESULTS, of which test-vm prints a table. So the tests can run in parts, whose results add up: for
+# one, VMTESTS='cmd/vmapd=TestScenariosForReal/^[a-d]'. VMTIME is the time limit of each part.
+# With one processor, a machine needs the least of its host's time.
 VMARCH     ?= amd64
 VMSUITES   ?= bookworm,bookworm-security
 VMTOOLS    ?= bookworm
 VMBYTES    := nft=. sync/conntrack=. sync/listening=. sync/hostaddr=. legacy/xtables=. legacy/ipvs=.
 VMTESTS    ?= nft/kernel=. 'cmd/vmapd=TestScenarios|TestListings|ByIPVS|TestSwitching|TestNeighbours' legacy/iptables=TestThePrograms $(addsuffix =.,$(wildcard legacy/host)) $(if $(filter-out amd64,$(VMARCH)),$(VMBYTES))
+VMTIME     ?= 3h
+VMCPUS     ?= 1
+VMRESULTS  ?= bin/vm-results
 VMSKIP     := TestSixtyThousandClientsArePurged|TestClientsTimeOutDuringAPurge|TestAClientWhoConnectsBetweenBatchAndPurge
 VMPACKAGES := dash,iproute2,ipset,iptables,ipvsadm,netbase,nftables,util-linux
-VM          = bin/vm --init bin/vm-$(VMARCH) --suites $(VMSUITES) --packages-suites $(VMTOOLS) --packages $(VMPACKAGES) --timeout 40m
+VM          = bin/vm --init bin/vm-$(VMARCH) --suites $(VMSUITES) --packages-suites $(VMTOOLS) --packages $(VMPACKAGES) --cpus $(VMCPUS) --timeout $(VMTIME)
 KERNELS    ?= bullseye bookworm,bookworm-security trixie,trixie-security trixie,trixie-backports
 ARCHES     := arm64 s390x
 
@@ -76,7 +82,14 @@ test-arch: ## tests with real packets on processors arm64 and s390x, in emulated
 	@for a in $(ARCHES); do $(MAKE) --no-print-directory test-vm VMARCH=$$a VMSUITES=$(if $(filter file,$(origin VMSUITES)),bookworm,$(VMSUITES)) || exit 1; done
 
 test-nft: ## nft of Debian's releases lists the rules of each scenario
-	@for s in bullseye bookworm trixie sid; do $(MAKE) --no-print-directory test-vm VMTOOLS=$$s VMTESTS=cmd/vmapd=TestListings || exit 1; done
+	@$(GO) build -o bin/vm ./cmd/internal/testbed/vm
+	@$(GO) build -o bin/skipcheck ./cmd/internal/testbed/skipcheck
+	@$(GO) test -c -o bin/netns.test ./cmd/vmapd
+	@for s in bullseye bookworm trixie sid; do \
+		bin/vm --packages-suites $$s --packages nftables --here nft --timeout 20m \
+			-- sh -c 'nft --version >&2; cd cmd/vmapd && exec "$$@"' sh \
+			$(IN_NAMESPACE) $(CURDIR)/bin/netns.test -test.v -test.parallel=$(ATATIME) -test.run=TestListings | bin/skipcheck || exit 1; \
+	done
 
 test-vm: SHELL := /bin/bash
 test-vm: .SHELLFLAGS := -o pipefail -c
@@ -84,14 +97,17 @@ test-vm: vmtools ## tests VMTESTS with kernel VMSUITES, programs VMTOOLS, proces
 	@CGO_ENABLED=0 $(GO) build -o bin/vm ./cmd/internal/testbed/vm
 	@CGO_ENABLED=0 GOARCH=$(VMARCH) $(GO) build -o bin/vm-$(VMARCH) ./cmd/internal/testbed/vm
 	@$(GO) build -o bin/skipcheck ./cmd/internal/testbed/skipcheck
-	@$(VM) -- sh -c 'read -r a b release rest </proc/version; echo "Linux $$release on $(VMARCH), $$(nft --version)"'
+	@mkdir -p $(VMRESULTS)
 	@for t in $(VMTESTS); do \
 		p=$${t%%=*}; \
 		echo "go test ./$$p -run '$${t#*=}'"; \
 		CGO_ENABLED=0 GOARCH=$(VMARCH) $(GO) test -c -ldflags='-s -w' -o bin/vm.test ./$$p && \
 		$(VM) --dir /src/$$p --file bin/vm.test:/src/$$p/vm.test $$(find . -name testdata -type d -printf ' --file %p:/src/%P') \
-			-- ./vm.test -test.v -test.timeout=40m -test.run="$${t#*=}" -test.skip='$(VMSKIP)' $(VMARGS) | bin/skipcheck || exit 1; \
+			-- sh -c 'read -r a b release rest </proc/version; echo "Linux $$release on $(VMARCH), $$(nft --version)"; echo "$$0"; exec "$$@"' \
+			"go test ./$$p" ./vm.test -test.v=test2json -test.timeout=$(VMTIME) -test.run="$${t#*=}" -test.skip='$(VMSKIP)' $(VMARGS) | \
+			tee $(VMRESULTS)/$(VMARCH)-$(VMSUITES)-$(VMTOOLS)-$$(echo "$$p" | tr / -)-$$(date +%s) | bin/skipcheck || exit 1; \
 	done
+	@bin/skipcheck $(VMRESULTS)/*
 
 test-ipvs: SHELL := /bin/bash
 test-ipvs: .SHELLFLAGS := -o pipefail -c

@@ -1,6 +1,11 @@
 // Command skipcheck reads the output of "go test -v", counts, and fails if a test failed or was
 // skipped, unless the reason is a known gap of this kernel. A skip that nobody notices is a test
 // that does not exist.
+//
+//	go test -v | skipcheck
+//	skipcheck FILE...
+//
+// With files, it prints a table of the machines whose tests they have (see make test-vm).
 package main
 
 import (
@@ -25,13 +30,20 @@ func allowed() []string {
 }
 
 func main() {
+	if len(os.Args) > 1 {
+		if err := table(os.Stdout, os.Args[1:]); err != nil {
+			fmt.Fprintln(os.Stderr, "skipcheck:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	r := report{excused: map[string]string{}, reasons: map[string]int{}}
 	var output strings.Builder // worth reading only if something is wrong
 	in := bufio.NewScanner(os.Stdin)
 	in.Buffer(nil, 1<<20)
 	for in.Scan() {
-		fmt.Fprintln(&output, in.Text())
-		r.line(strings.TrimSpace(in.Text()))
+		fmt.Fprintln(&output, strings.ReplaceAll(in.Text(), marker, ""))
+		r.line(clean(in.Text()))
 	}
 	wrong := in.Err() != nil || r.failed > 0 || len(r.bad) > 0 || r.passed == 0
 	if wrong {
@@ -60,20 +72,38 @@ type report struct {
 	reasons                 map[string]int    // tests skipped for each
 }
 
+// marker is what a test prints before the lines of -test.v=test2json, which come as soon as each
+// test has ended, also one within another.
+const marker = "\x16"
+
+func clean(line string) string { return strings.TrimSpace(strings.ReplaceAll(line, marker, "")) }
+
+// ended reads the line of a test that has ended: "--- PASS: TestX (0.10s)".
+func ended(line string) (result, name string, ok bool) {
+	rest, ok := strings.CutPrefix(line, "--- ")
+	if !ok {
+		return "", "", false
+	}
+	result, name, ok = strings.Cut(rest, ": ")
+	if i := strings.LastIndex(name, " ("); i >= 0 {
+		name = name[:i]
+	}
+	return result, name, ok
+}
+
 func (r *report) line(line string) {
 	if mark, name, ok := strings.Cut(line, " "); ok && mark == "===" {
 		fields := strings.Fields(name) // RUN, CONT, NAME or PAUSE, and the test
 		r.test = fields[len(fields)-1]
 		return
 	}
-	result, name, _ := strings.Cut(line, ": ")
-	name, _, _ = strings.Cut(name, " ")
+	result, name, _ := ended(line)
 	switch {
-	case result == "--- PASS":
+	case result == "PASS":
 		r.passed++
-	case result == "--- FAIL", strings.HasPrefix(line, "panic:"), line == "FAIL":
+	case result == "FAIL", strings.HasPrefix(line, "panic:"), line == "FAIL":
 		r.failed++
-	case result == "--- SKIP":
+	case result == "SKIP":
 		r.skipped++
 		if reason, ok := r.excused[name]; ok {
 			r.reasons[reason]++

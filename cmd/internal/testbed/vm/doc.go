@@ -22,6 +22,9 @@
 // the guest is about 15 times slower than its host. The machine has the processor that --init was
 // built for: amd64, arm64, or s390x, whose byte order is big-endian.
 //
+// With --here, COMMAND runs on this machine instead, and one program is that of the packages: so
+// can another nft be tried without an emulated machine.
+//
 // Existing tools leave the main work to the caller. vimto and virtme-ng boot a guest on the
 // host's root file system, with a kernel that supports sharing it and that vimto takes from a
 // file or a container image, and virtme-ng mostly builds. hugelgupf/vmtest expects a kernel in

@@ -49,6 +49,7 @@ type options struct {
 	without   []string // those that can't
 	packages  []string
 	iptables  string
+	here      string // program that a command on this machine uses
 	files     []hostFile
 	dir       string
 	timeout   time.Duration
@@ -89,6 +90,7 @@ func parseOptions(args []string, stderr io.Writer) (*options, error) {
 	list(&o.without, "without", "`list` of modules that are left out, with those that need them")
 	list(&o.packages, "packages", "`list` of Debian packages to unpack, with what they depend on")
 	flags.StringVar(&o.iptables, "iptables", "nft", "what the commands of package iptables are: nft or legacy")
+	flags.StringVar(&o.here, "here", "", "run COMMAND on this machine, where this `program` is that of the packages")
 	flags.Func("file", "`SRC[:DST]`: a file or folder for the guest; DST is /NAME if not said", func(s string) error {
 		source, target, ok := strings.Cut(s, ":")
 		if !ok {
@@ -170,6 +172,14 @@ func (o *options) run(ctx context.Context, stdout, stderr io.Writer) (int, error
 	}
 	c := cache{debian.Cache{Dir: o.cache}}
 	archive := debian.Archive{Cache: c.Cache, Mirror: o.mirror, Suites: o.suites, Architecture: processor.debian}
+	if o.here != "" {
+		archive.Suites = o.tools
+		packages, err := archive.Packages(ctx, o.packages)
+		if err != nil {
+			return 0, err
+		}
+		return o.runHere(ctx, packages, stdout, stderr)
+	}
 	kernel, err := getKernel(ctx, archive, cmp.Or(o.kernel, processor.kernel))
 	if err != nil {
 		return 0, err
