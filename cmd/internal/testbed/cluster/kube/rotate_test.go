@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -127,8 +128,8 @@ func TestSignFor(t *testing.T) {
 		life time.Duration
 		want []string
 	}{
-		{time.Hour, append(first[:len(first):len(first)], "--cluster-signing-duration=1h0m0s")},
-		{time.Minute, append(first[:len(first):len(first)], "--cluster-signing-duration=1m0s")},
+		{time.Hour, append(slices.Clip(first), "--cluster-signing-duration=1h0m0s")},
+		{time.Minute, append(slices.Clip(first), "--cluster-signing-duration=1m0s")},
 		{0, first},
 	} {
 		if err := c.SignFor(tt.life); err != nil {

@@ -88,15 +88,21 @@ func command(ctx context.Context, dir, program string, args ...string) error {
 // loadImages brings the images to all nodes that the cluster does not have by itself. Nodes that
 // join later get none.
 func (r *Run) loadImages(ctx context.Context) error {
+	user, err := os.UserCacheDir()
+	if err != nil {
+		return fmt.Errorf("find a folder for packages: %w", err)
+	}
+	cache := debian.Cache{Dir: filepath.Join(user, "vmapd-vm")}
 	for _, i := range []image.Image{
 		image.VmapdImage("vmapd-now", kube.VmapdImage, filepath.Join(r.Work, "bin/vmapd")),
+		image.VmapdLegacyImage("vmapd-legacy-now", kube.VmapdLegacyImage, filepath.Join(r.Work, "bin/vmapd")),
 		image.VmapdImage("vmapd-before", BeforeImage, filepath.Join(r.Work, "before/vmapd")),
 		{
 			Name: "podserver", Tags: []string{PodImage}, Entrypoint: []string{"/podserver"},
 			Programs: map[string]string{"/podserver": filepath.Join(r.Work, "bin/podserver")},
 		},
 	} {
-		archive, err := i.Save(ctx, debian.Cache{}, r.Work)
+		archive, err := i.Save(ctx, cache, r.Work)
 		if err != nil {
 			return err
 		}

@@ -69,7 +69,7 @@ func troubles() []Step {
 		{Name: "drain and uncordon a node", Do: drain},
 		{Name: "deletion of a Node, which kubelet registers again", Do: deleteNode},
 		{Name: "API server away for a minute", Do: withoutAPIServer},
-		{Name: "compaction of etcd while a node is cut off", Do: compact},
+		{Name: "compaction of etcd while a node is cut off", Prepare: restartControllers, Do: compact},
 		{Name: "restore of etcd from a snapshot", Do: restore, After: restartProxy},
 		{Name: "new key of ServiceAccounts' tokens", Do: newTokens},
 		{Name: "new authority of the API server's certificate", Do: newAuthority},
@@ -145,6 +145,13 @@ func (r *Run) change(ctx context.Context, name string) error {
 		return err
 	}
 	return r.Apply(ctx, fmt.Sprintf(manifest, name))
+}
+
+// restartControllers has the controller manager count the time since each node's last sign of life from
+// now on. After an API server that was away, its own watches begin again late: it takes nodes for dead that
+// another step cuts off too early, and endpoints for unready.
+func restartControllers(ctx context.Context, r *Run) error {
+	return r.RestartControlPlane(ctx, controllerManager, unix.SIGTERM)
 }
 
 // compact cuts the first node off from the control plane, changes objects, and makes etcd and the
