@@ -25,7 +25,7 @@ func tracked(t testing.TB) map[string][]byte {
 func TestFlowsAreRead(t *testing.T) {
 	for text, b := range tracked(t) {
 		want := parse(t, text)
-		want.translated, want.answered = false, false // what asks for a flow does not say so, and names the reply as it would be
+		want.translated = false // what asks for a flow does not say so, and names the reply as it would be
 		want.replySource = want.dest
 		got, err := parseFlow(b)
 		if diff := cmp.Diff(want, got, cmp.AllowUnexported(flow{}), cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })); err != nil || diff != "" {

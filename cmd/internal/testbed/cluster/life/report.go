@@ -173,6 +173,9 @@ kube-proxy show which losses are Kubernetes' own.
   and the order of endpoints are not compared. For conversions, the comparison is while vmapd
   serves; at the end, no rule of vmapd is left. **commit**: of vmapd, with which the step was done.
 
+After the restore of etcd, kube-proxy keeps endpoints that are gone until it is restarted, which is done
+three seconds after that step; so its losses there would be more.
+
 The steps "way A" and "way B" run the commands of [FROM-KUBE-PROXY.md](FROM-KUBE-PROXY.md), which are read
 from that page.
 
