@@ -174,3 +174,27 @@ func TestCleanupComesAfterKubeProxysRules(t *testing.T) {
 		})
 	}
 }
+
+// Where kube-proxy has no rules of IPv6, because the node has no IPv6 or no ip6tables, those of IPv4
+// suffice.
+func TestCleanupWhereKubeProxyHasOneFamily(t *testing.T) {
+	for _, mode := range []string{"iptables-nft", "nftables"} {
+		t.Run(mode, func(t *testing.T) {
+			w := newLab(t)
+			p := startVmapd(t, w.Node, "--from", filepath.Join(testdata(t), "demo/before"), "--hostname-override", lab.NodeName)
+			p.waitFor(t, "msg=ready")
+			stopVmapd(t, p)
+			kubeProxyLike(t, w.Node, mode, model.IPv4)
+			if mode == "nftables" {
+				feed(t, w.Node, "", "sysctl", "-w", "net.ipv6.conf.all.disable_ipv6=1")
+			}
+			clean := startVmapd(t, w.Node, "cleanup", "--keep-kube-proxy")
+			if err := clean.cmd.Wait(); err != nil {
+				t.Fatalf("cleanup: %v\n%s", err, clean.log)
+			}
+			if has := left(t, w); len(has) > 0 {
+				t.Errorf("still there: %v", has)
+			}
+		})
+	}
+}
