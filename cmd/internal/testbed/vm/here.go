@@ -20,7 +20,7 @@ func (o *options) runHere(ctx context.Context, packages string, stdout, stderr i
 	if err != nil {
 		return 0, err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	script, err := wrapper(packages, o.here)
 	if err != nil {
 		return 0, fmt.Errorf("find %s in packages %s: %w", o.here, strings.Join(o.packages, ", "), err)
