@@ -237,11 +237,11 @@ func (n netns) lists(t testing.TB) string {
 
 func TestClientsOfAGoneEndpointAreForgotten(t *testing.T) {
 	n := newNetNS(t)
-	s := newSticky(time.Minute)
+	s := newSticky(time.Hour)
 	b := open(t, n)
 	apply(t, b, s.builder.Snapshot())
 	since := time.Now()
-	two, three, four := noted{1, 2, time.Minute, 50 * time.Second}, noted{2, 3, time.Minute, 40 * time.Second}, noted{3, 4, time.Minute, 30 * time.Second}
+	two, three, four := noted{1, 2, time.Hour, 50 * time.Minute}, noted{2, 3, time.Hour, 40 * time.Minute}, noted{3, 4, time.Hour, 30 * time.Minute}
 	for _, f := range model.Families {
 		note(t, b, f, clusterClients, two, three, four)
 		note(t, b, f, localClients, two, three)
@@ -384,7 +384,7 @@ func TestRestartKeepsClientsAndWritesNothing(t *testing.T) {
 	b := open(t, n)
 	apply(t, b, s.builder.Snapshot())
 	since := time.Now()
-	list := []noted{{1, 2, time.Hour, time.Minute}, {2, 3, time.Hour, time.Hour}, {3, 2, time.Hour, 2 * time.Second}}
+	list := []noted{{1, 2, time.Hour, 20 * time.Minute}, {2, 3, time.Hour, time.Hour}, {3, 2, time.Hour, 5 * time.Minute}}
 	for _, f := range model.Families {
 		note(t, b, f, clusterClients, list...)
 		note(t, b, f, localClients, list...)
