@@ -164,7 +164,8 @@ addresses and cluster IPs, over TCP and UDP, IPv4 and IPv6, at a steady rate. Th
 kube-proxy show which losses are Kubernetes' own.
 
 - **connections**: new ones over TCP, and single questions over UDP. **lost**: without an answer within
-  10 s (UDP: 3 s). **delayed**: answered, but only after a packet was sent again.
+  10 s (UDP: 3 s). **delayed**: answered after more than 0.9 s, because a packet was sent again, or the
+  machine, which has all nodes and clients, was busy: UDP packets are never sent again.
 - **lasting**: TCP connections, and UDP sockets, with a question every 0.3 s. **broken**: the connection
   ended, or a question had no answer. **ended with their pod**: the same, and the pod was deleted in
   that step, which no proxy can help.
