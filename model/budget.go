@@ -45,7 +45,7 @@ type Budgets struct {
 	Problems int
 }
 
-// DefaultBudgets returns the defaults.
+// DefaultBudgets returns the defaults, which are those with nftables.
 func DefaultBudgets() Budgets {
 	return Budgets{
 		Ports: 1000, Frontends: 10_000, Endpoints: 20_000, Entries: 1 << 16, SourceRanges: 4000, Counters: 100, Problems: 10,

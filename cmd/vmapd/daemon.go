@@ -83,7 +83,8 @@ func (d *daemon) run(ctx context.Context, stderr io.Writer) error {
 
 // serve programs the node until ctx ends, or a part fails so that a new start is needed.
 func (d *daemon) serve(ctx context.Context) error {
-	traffic, err := d.traffic(d.current.Load())
+	c := d.current.Load()
+	traffic, err := d.traffic(c, c.Backend)
 	if err != nil {
 		return err
 	}
@@ -99,13 +100,16 @@ func (d *daemon) serve(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = plane.close() }()
+	if traffic.Budgets = c.Budgets(config.Backend(plane.name)); traffic.Budgets != c.Model().Budgets {
+		in.state.Update(reconcile.Change{}, func(b *model.Builder) { b.SetConfig(traffic) })
+	}
 	plane.sweep.again = func() { in.state.Update(reconcile.Change{}, func(*model.Builder) {}) }
 	r := &running{daemon: d, plane: plane, observers: d.observe(plane, in)}
 	if r.ports, err = d.openPorts(plane, r.observers, in, traffic.NodeName); err != nil {
 		return err
 	}
 	// Nothing fails from here on, and connection tracking is loaded, by the backend.
-	d.setUpNode(ctx, d.current.Load())
+	d.setUpNode(ctx, c)
 	d.announce(ctx, plane, traffic.NodeName)
 	r.loop = d.newLoop(plane, in, r.observers)
 	tasks := append(r.tasks(), in.tasks()...)
@@ -128,9 +132,10 @@ func (d *daemon) newLoop(p *dataplane, in inputs, o *observers) *reconcile.Loop 
 	return loop
 }
 
-// traffic returns the settings that decide about traffic, adapted to this host.
-func (d *daemon) traffic(c *config.Config) (model.Config, error) {
+// traffic returns the settings that decide about traffic, adapted to this host and a backend.
+func (d *daemon) traffic(c *config.Config, backend config.Backend) (model.Config, error) {
 	traffic := c.Model()
+	traffic.Budgets = c.Budgets(backend)
 	if traffic.NodeName == "" {
 		var err error
 		if traffic.NodeName, err = config.HostNodeName(); err != nil {

@@ -61,7 +61,8 @@ func (r *running) change(ctx context.Context, c *config.Config, end func(error))
 	if len(inPlace) == 0 {
 		return nil
 	}
-	traffic, err := r.traffic(c)
+	backend := config.Backend(r.plane.name)
+	traffic, err := r.traffic(c, backend)
 	if err != nil {
 		return err
 	}
@@ -75,7 +76,6 @@ func (r *running) change(ctx context.Context, c *config.Config, end func(error))
 	if c.Conntrack != before.Conntrack || c.OOMScoreAdj != before.OOMScoreAdj {
 		r.setUpNode(ctx, c)
 	}
-	backend := config.Backend(r.plane.name)
 	r.observers.tracker.SetSyncPeriod(c.SyncPeriod(backend))
 	r.observers.services.SetRestricted(!c.Model().NodePortAddresses.All)
 	if r.plane.nft != nil {

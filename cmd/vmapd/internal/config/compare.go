@@ -16,6 +16,8 @@ func Compare(before, after *Config) (inPlace, atRestart []string) {
 		}
 	}
 	compare(kubeProxySettings, before.kubeProxy, after.kubeProxy)
-	compare(ownSettings, &before.own, &after.own)
+	was, is := before.own, after.own
+	was.Budgets, is.Budgets = before.budgets, after.budgets // whose defaults depend on another field
+	compare(ownSettings, &was, &is)
 	return inPlace, atRestart
 }

@@ -62,6 +62,7 @@ type Config struct {
 	// The two configurations, with their defaults.
 	kubeProxy *proxyconfig.KubeProxyConfiguration
 	own       VmapdConfiguration
+	budgets   Budgets // without defaults
 }
 
 // Note is one line for the log.
@@ -73,6 +74,14 @@ type Note struct {
 
 // Model returns the settings that decide about traffic. NodeName is empty if it is not set.
 func (c *Config) Model() model.Config { return c.model }
+
+// Budgets returns those with a backend: auto may have become any. Others than those of Model are the
+// defaults for that backend.
+func (c *Config) Budgets(b Backend) model.Budgets {
+	budgets := c.budgets
+	budgets.setDefaults(defaultBudgets(b))
+	return budgets.model()
+}
 
 // NFTables returns the options of the nftables backend.
 func (c *Config) NFTables() nft.Options { return nft.Options{Counters: c.ServiceCounters} }

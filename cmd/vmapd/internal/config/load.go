@@ -107,6 +107,7 @@ func (l *loader) finish(c *Config) error {
 		return err
 	}
 	c.Backend, c.BackendReason = l.chooseBackend()
+	c.budgets = l.own.Budgets
 	l.own.Budgets.setDefaults(defaultBudgets(c.Backend))
 	l.noteIgnored()
 	l.noteGates()

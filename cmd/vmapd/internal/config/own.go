@@ -66,12 +66,13 @@ type Budgets struct {
 }
 
 // defaultBudgets returns the defaults for a backend. With iptables a rule is made for each endpoint of
-// each port, and the kernel takes all rules anew for a change: with the defaults of the model, one
-// Service makes others wait for 12 s. 5,000 endpoints are as many as there are nodes in the largest
-// clusters that are tested.
+// each port, and the kernel takes all rules anew for a change. With IPVS each of these is an operation of
+// its own, and the kernel looks for each endpoint among all of the same port. With the defaults of
+// the model, one Service makes others wait for 12 s. 5,000 endpoints are as many as there are nodes in
+// the largest clusters that are tested.
 func defaultBudgets(b Backend) model.Budgets {
 	d := model.DefaultBudgets()
-	if b == IPTables {
+	if b == IPTables || b == IPVS {
 		d.Frontends, d.Endpoints, d.Entries = 2000, 5000, 8192
 	}
 	return d
