@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"regexp"
 	"time"
@@ -109,6 +110,7 @@ func (l *lifeOptions) steps(ctx context.Context, c *kube.Cluster, deploy string,
 		}
 		result, err := r.Step(ctx, s)
 		if err != nil {
+			c.Log.Error("no result", slog.String("step", s.Name), slog.Any("err", err))
 			errs = append(errs, fmt.Errorf("%s: %w", s.Name, err))
 			continue
 		}
