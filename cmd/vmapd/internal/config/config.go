@@ -75,8 +75,8 @@ type Note struct {
 // Model returns the settings that decide about traffic. NodeName is empty if it is not set.
 func (c *Config) Model() model.Config { return c.model }
 
-// Budgets returns those with a backend: auto may have become any. Others than those of Model are the
-// defaults for that backend.
+// Budgets returns the budgets with a backend. Their defaults depend on it, and auto becomes a backend only
+// when that is open; those of Model are for auto then.
 func (c *Config) Budgets(b Backend) model.Budgets {
 	budgets := c.budgets
 	budgets.setDefaults(defaultBudgets(b))

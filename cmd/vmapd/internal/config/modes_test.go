@@ -81,7 +81,6 @@ func traffic(m model.Config) string {
 	return strings.Join(s, " ")
 }
 
-// Only a mode that somebody wrote down, and that is slower, is worth an event.
 // A rule for each endpoint costs more than an element of a map.
 func TestBudgetsDependOnTheBackend(t *testing.T) {
 	legacy := model.Budgets{Ports: 1000, Frontends: 2000, Endpoints: 5000, Entries: 8192, SourceRanges: 4000, Counters: 100, Problems: 10}
@@ -107,6 +106,7 @@ func TestBudgetsDependOnTheBackend(t *testing.T) {
 	}
 }
 
+// Only a mode that somebody wrote down, and that is slower, is worth an event.
 func TestASlowerModeIsWorthAnEvent(t *testing.T) {
 	for mode, want := range map[string]int{"iptables": 1, "ipvs": 1, "nftables": 0, `""`: 0} {
 		c := files{proxy: "mode: " + mode + "\n"}.mustLoad(t)
