@@ -113,6 +113,8 @@ func (d *daemon) serve(ctx context.Context) error {
 	d.announce(ctx, plane, traffic.NodeName)
 	r.loop = d.newLoop(plane, in, r.observers)
 	tasks := append(r.tasks(), in.tasks()...)
+	asked := &answers{daemon: d, plane: plane, observers: r.observers, in: in, nodeName: traffic.NodeName}
+	tasks = append(tasks, quiet(asked.serve))
 	portSigns := r.ports.signs(plane.rivals, d.current.Load)
 	tasks = append(tasks, quiet(func(ctx context.Context) { plane.sweep.watch(ctx, func() { portSigns(ctx) }) }))
 	if plane.nft != nil {

@@ -22,6 +22,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/socket"
 )
 
 // programPath is where the image has the program.
@@ -37,7 +38,7 @@ func inContainer() {
 
 // enterContainer gives this process what the DaemonSet's securityContext says, and no more:
 // NET_ADMIN, no_new_privs, and a root file system that can't be written to, with /proc and /sys
-// as runtimes mount them.
+// as runtimes mount them, and the folder of the socket.
 func enterContainer(root string, args []string) error {
 	runtime.LockOSThread() // what follows concerns the thread that executes the program
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
@@ -48,7 +49,8 @@ func enterContainer(root string, args []string) error {
 	}
 	proc, sys := filepath.Join(root, "proc"), filepath.Join(root, "sys")
 	settings := filepath.Join(proc, "sys")
-	for _, m := range [][2]string{{root, root}, {"/proc", proc}, {settings, settings}, {"/sys", sys}} {
+	run := filepath.Join(root, filepath.Dir(socket.DefaultPath)) // stays writable
+	for _, m := range [][2]string{{root, root}, {run, run}, {"/proc", proc}, {settings, settings}, {"/sys", sys}} {
 		if err := unix.Mount(m[0], m[1], "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
 			return fmt.Errorf("bind %s: %w", m[0], err)
 		}
@@ -96,7 +98,7 @@ func image(t *testing.T) string {
 	t.Helper()
 	root := t.TempDir()
 	program := filepath.Join(root, programPath)
-	for _, dir := range []string{"proc", "sys", "var/lib/vmapd", credentialsPath, filepath.Dir(programPath)} {
+	for _, dir := range []string{"proc", "sys", "var/lib/vmapd", credentialsPath, filepath.Dir(programPath), filepath.Dir(socket.DefaultPath)} {
 		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -122,7 +124,7 @@ func image(t *testing.T) string {
 	return root
 }
 
-// The container of the DaemonSet has one capability and one file. That is enough to start, to
+// The container of the DaemonSet has one capability, one file, and a folder for its socket. That is enough to start, to
 // remove what kube-proxy left in either variant of iptables, to forward connections, to forget those
 // that nobody answers any more, and to say how it is: without a warning.
 func TestTheContainerHasAllItNeeds(t *testing.T) {
@@ -163,6 +165,11 @@ func TestTheContainerHasAllItNeeds(t *testing.T) {
 		c.ask(t, netip.MustParseAddrPort(to))
 	}
 	c.followsUDP(t)
+	// On the node, the folder is mounted: root asks the daemon there, too.
+	var status struct{ Backend string }
+	if err := (socket.Client{Path: filepath.Join(root, socket.DefaultPath)}).Get(t.Context(), "/v1/status", nil, &status); err != nil || status.Backend != "nftables" {
+		t.Errorf("at the socket: backend %q, %v", status.Backend, err)
+	}
 	c.wantEvent(t, "Starting", "Node", lab.NodeName, "nftables")
 	for line := range strings.Lines(p.log.String()) {
 		if strings.Contains(line, "level=WARN") || strings.Contains(line, "level=ERROR") {

@@ -138,7 +138,7 @@ func TestManifestsFitTogether(t *testing.T) {
 		if s := main.SecurityContext; !*s.Privileged || s.Capabilities != nil || s.SeccompProfile != nil || !*s.ReadOnlyRootFilesystem {
 			t.Errorf("security context: %+v", s)
 		}
-		if len(main.VolumeMounts) != 3 || len(pod.InitContainers[0].VolumeMounts) != 3 || len(pod.Volumes) != 3 {
+		if len(main.VolumeMounts) != 4 || len(pod.InitContainers[0].VolumeMounts) != 3 || len(pod.Volumes) != 4 {
 			t.Errorf("mounts %v, of the init container %v, volumes %v", main.VolumeMounts, pod.InitContainers[0].VolumeMounts, pod.Volumes)
 		}
 		for _, c := range append(pod.InitContainers, main) {

@@ -41,6 +41,8 @@ type Config struct {
 	MetricsAuthentication Authentication
 	EnableProfiling       bool
 	ServiceCounters       bool
+	// Socket is the path of the socket for vmapd's subcommands; empty disables it.
+	Socket string
 
 	// OOMScoreAdj is the oom_score_adj of the process, -1000 to 1000.
 	OOMScoreAdj int
@@ -168,6 +170,7 @@ func (l *loader) fill(c *Config) {
 	}
 	c.BindAddressHardFail, c.EnableProfiling = p.BindAddressHardFail, p.EnableProfiling
 	c.MetricsTLS, c.MetricsAuthentication, c.ServiceCounters = own.MetricsTLS, own.MetricsAuthentication, own.ServiceCounters
+	c.Socket = *own.Socket
 	c.OOMScoreAdj = int(*p.OOMScoreAdj)
 	c.Conntrack = nodesetup.Conntrack{
 		MaxPerCore: *p.Conntrack.MaxPerCore, Min: *p.Conntrack.Min,

@@ -2,6 +2,7 @@ package config
 
 import (
 	"math"
+	"path/filepath"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -9,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/socket"
 	"github.com/vmapd/vmapd/model"
 )
 
@@ -42,6 +44,9 @@ type VmapdConfiguration struct {
 	// MetricsAuthentication is none, or token: the API server reviews the bearer token of each
 	// client. Default: none.
 	MetricsAuthentication Authentication `json:"metricsAuthentication,omitempty"`
+	// Socket is the path of the unix socket at which vmapd's subcommands ask the daemon; an empty one
+	// disables it. Default: /run/vmapd/vmapd.sock.
+	Socket *string `json:"socket,omitempty"`
 }
 
 // ExternalAddresses has settings of [model.ExternalAddresses].
@@ -133,6 +138,9 @@ const (
 func (c *VmapdConfiguration) DeepCopyObject() runtime.Object {
 	out := *c
 	out.ExternalAddresses.IPRanges = slices.Clone(c.ExternalAddresses.IPRanges)
+	if c.Socket != nil {
+		out.Socket = new(*c.Socket)
+	}
 	return &out
 }
 
@@ -141,6 +149,7 @@ func setOwnDefaults(c *VmapdConfiguration) {
 	setDefault(&c.Backend, Auto)
 	setDefault(&c.LBAlgorithm, model.Random.String())
 	setDefault(&c.MetricsAuthentication, NoAuthentication)
+	setDefault(&c.Socket, new(socket.DefaultPath))
 }
 
 func validateOwn(c *VmapdConfiguration) field.ErrorList {
@@ -158,6 +167,9 @@ func validateOwn(c *VmapdConfiguration) field.ErrorList {
 		}
 	}
 	errs = append(errs, c.Budgets.validate(field.NewPath("budgets"))...)
+	if path := *c.Socket; path != "" && !filepath.IsAbs(path) {
+		errs = append(errs, invalid(field.NewPath("socket"), path, "must be an absolute path, or empty")...)
+	}
 	switch tls := field.NewPath("metricsTLS"); {
 	case c.MetricsTLS.CertFile == "" && c.MetricsTLS.KeyFile != "":
 		errs = append(errs, field.Required(tls.Child("certFile"), "the certificate of the key"))

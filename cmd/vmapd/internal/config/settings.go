@@ -132,6 +132,7 @@ var ownSettings = []setting{
 	{"metricsTLS.certFile", "tls-cert-file", honoured, live, "certificate for serving metrics over TLS"},
 	{"metricsTLS.keyFile", "tls-private-key-file", honoured, live, "key of that certificate"},
 	{"metricsAuthentication", "metrics-auth", honoured, live, "authentication of metrics clients: `none`, or `token`, which the API server reviews; a token or a right that is revoked counts for two minutes more at most"},
+	{"socket", "socket", honoured, restart, "unix socket at which `vmapd status` and other subcommands on the node ask the daemon; empty disables it"},
 }
 
 // help returns the setting's text for the help of its flag.

@@ -30,7 +30,7 @@ func (d *Demo) startProxy(ctx context.Context) (*proxy, error) {
 	start := time.Now()
 	ctx, cancel := context.WithCancel(ctx)
 	args := append(d.Program[1:len(d.Program):len(d.Program)],
-		"--from", d.folder, "--hostname-override", lab.NodeName,
+		"--from", d.folder, "--hostname-override", lab.NodeName, "--socket=", // no file beside its own
 		"--cluster-cidr", lab.PodRange4+","+lab.PodRange6, "-v", "4")
 	p := &proxy{
 		cmd: d.world.Node.Command(ctx, d.Program[0], args...), cancel: cancel,

@@ -1,0 +1,234 @@
+package socket
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Limits of clients. A client that hangs keeps a connection until a time limit ends it.
+const (
+	headerTimeout  = 5 * time.Second
+	requestTimeout = time.Minute
+	maxHeaderBytes = 64 << 10
+	maxRequests    = 4 // at a time; further ones get status 503
+)
+
+// retryInterval is the interval of trying to open the socket, and of looking whether its file is
+// still there.
+const retryInterval = 5 * time.Second
+
+// Route answers one path: it returns a value that can be marshalled to JSON.
+type Route func(ctx context.Context, query url.Values) (any, error)
+
+// Server answers requests at a socket.
+type Server struct {
+	Path   string           // of the socket; "": Run returns at once
+	Routes map[string]Route // by path
+	Log    *slog.Logger
+}
+
+// Run serves until ctx ends, and removes the socket's file then.
+func (s *Server) Run(ctx context.Context) {
+	if s.Path == "" {
+		return
+	}
+	handler := s.handler()
+	said := ""
+	for ctx.Err() == nil {
+		l, err := listen(s.Path)
+		switch {
+		case err == nil:
+			said = ""
+			s.Log.LogAttrs(ctx, slog.LevelDebug, "serving", slog.String("socket", s.Path))
+			err = s.serve(ctx, l, handler)
+			s.Log.LogAttrs(ctx, slog.LevelDebug, "stopped serving", slog.String("socket", s.Path), slog.Any("reason", err))
+			continue
+		case err.Error() != said:
+			said = err.Error()
+			s.Log.LogAttrs(ctx, slog.LevelWarn, "cannot open the socket for vmapd's subcommands; retrying",
+				slog.Any("err", err), slog.Duration("retry_every", retryInterval))
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(retryInterval):
+		}
+	}
+}
+
+// serve serves until ctx ends, or until the file at the path is another or none.
+func (s *Server) serve(ctx context.Context, l *listener, handler http.Handler) error {
+	server := &http.Server{
+		Handler: handler, ReadHeaderTimeout: headerTimeout, ReadTimeout: requestTimeout, WriteTimeout: requestTimeout,
+		MaxHeaderBytes: maxHeaderBytes, ConnContext: withPeer, ErrorLog: slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
+	}
+	server.SetKeepAlivesEnabled(false) // a subcommand asks rarely
+	defer server.Close()
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(l) }()
+	look := time.NewTicker(retryInterval)
+	defer look.Stop()
+	for {
+		select {
+		case err := <-ended:
+			return errors.Join(err, l.remove())
+		case <-ctx.Done():
+			return errors.Join(ctx.Err(), l.remove())
+		case <-look.C:
+			if !l.present() {
+				return errors.New("the file was removed or replaced")
+			}
+		}
+	}
+}
+
+// handler answers requests of this process' user and of root, a few at a time.
+func (s *Server) handler() http.Handler {
+	mux := http.NewServeMux()
+	for path, route := range s.Routes {
+		mux.Handle("GET "+path, s.answer(route))
+	}
+	places := make(chan struct{}, maxRequests)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if uid, ok := peerOf(r.Context()); !ok || !trusted(uid) {
+			writeError(w, &Error{http.StatusForbidden, fmt.Sprintf("only root may ask the daemon; the request is from user %d", uid)})
+			return
+		}
+		select {
+		case places <- struct{}{}:
+			defer func() { <-places }()
+		default:
+			writeError(w, &Error{http.StatusServiceUnavailable, fmt.Sprintf("the daemon answers %d requests already", maxRequests)})
+			return
+		}
+		mux.ServeHTTP(w, r)
+	})
+}
+
+func (s *Server) answer(route Route) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		value, err := route(r.Context(), r.URL.Query())
+		if err != nil {
+			writeError(w, err)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		if err := json.NewEncoder(w).Encode(value); err != nil {
+			s.Log.LogAttrs(r.Context(), slog.LevelDebug, "could not answer", slog.String("path", r.URL.Path), slog.Any("err", err))
+		}
+	})
+}
+
+func writeError(w http.ResponseWriter, err error) {
+	e, ok := errors.AsType[*Error](err)
+	if !ok {
+		e = &Error{http.StatusInternalServerError, err.Error()}
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(e.Status)
+	_ = json.NewEncoder(w).Encode(e) // an error means that the client left
+}
+
+// listener is a listening socket whose file may be removed by others.
+type listener struct {
+	net.Listener
+	path string
+	file os.FileInfo
+}
+
+// listen opens a socket at a path where no process answers. It is made beside the path, and renamed:
+// so it never has a mode that admits others, and an old file is replaced in one step.
+func listen(path string) (*listener, error) {
+	dir := filepath.Dir(path)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	if err := private(dir); err != nil {
+		return nil, err
+	}
+	if err := free(path); err != nil {
+		return nil, err
+	}
+	made := path + ".new"
+	_ = os.Remove(made) // of a process that was killed; if it fails, so does listening
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: made})
+	if err != nil {
+		return nil, err
+	}
+	l.SetUnlinkOnClose(false) // its name changes
+	opened := &listener{Listener: l, path: path}
+	if err := opened.publish(made); err != nil {
+		return nil, errors.Join(err, l.Close(), os.Remove(made))
+	}
+	return opened, nil
+}
+
+func (l *listener) publish(made string) (err error) {
+	if err = os.Chmod(made, 0o600); err != nil {
+		return err
+	}
+	if l.file, err = os.Lstat(made); err != nil {
+		return err
+	}
+	return os.Rename(made, l.path)
+}
+
+// present reports whether the file at the path is this socket.
+func (l *listener) present() bool {
+	now, err := os.Lstat(l.path)
+	return err == nil && os.SameFile(l.file, now)
+}
+
+func (l *listener) remove() error {
+	if !l.present() {
+		return nil
+	}
+	return os.Remove(l.path)
+}
+
+// private refuses a folder where others could put a socket of their own in the place of ours.
+func private(dir string) error {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return err
+	}
+	const writeByOthers = 0o022
+	owner, ok := info.Sys().(*syscall.Stat_t)
+	if info.Mode().Perm()&writeByOthers != 0 || !ok || !trusted(owner.Uid) {
+		return fmt.Errorf("folder %s: others may write to it", dir)
+	}
+	return nil
+}
+
+// free refuses a path at which a process answers, and one of a file that is no socket.
+func free(path string) error {
+	info, err := os.Lstat(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if info.Mode().Type() != os.ModeSocket {
+		return fmt.Errorf("%s is not a socket", path)
+	}
+	conn, err := net.DialTimeout("unix", path, time.Second)
+	if errors.Is(err, unix.ECONNREFUSED) || errors.Is(err, unix.ENOENT) {
+		return nil // its process has ended
+	}
+	if err == nil {
+		_ = conn.Close()
+	}
+	return fmt.Errorf("another process answers at %s", path)
+}

@@ -1,0 +1,355 @@
+package socket
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// folder returns a new folder with a short name: that of a socket has at most 107 bytes.
+func folder(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "socket")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
+// logBuffer may be read while it is written.
+type logBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *logBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *logBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// start runs a server, and returns a function that ends it.
+func start(t *testing.T, path string, routes map[string]Route) (log *logBuffer, stop func()) {
+	t.Helper()
+	log = &logBuffer{}
+	s := &Server{Path: path, Routes: routes, Log: slog.New(slog.NewTextHandler(log, nil))}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.Run(ctx)
+	}()
+	stop = func() {
+		cancel()
+		<-done
+	}
+	t.Cleanup(stop)
+	return log, stop
+}
+
+func waitUntil(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within 20s: %s", what)
+		}
+	}
+}
+
+type greeting struct {
+	From string `json:"from"`
+}
+
+func greet(from string) map[string]Route {
+	return map[string]Route{"/v1/greeting": func(_ context.Context, query url.Values) (any, error) {
+		switch query.Get("name") {
+		case "nobody":
+			return nil, NotFound("there is no nobody")
+		case "broken":
+			return nil, errors.New("read the greeting: no")
+		}
+		return greeting{from + query.Get("name")}, nil
+	}}
+}
+
+// asks returns the answer to a request, or the text of the error.
+func asks(t *testing.T, path, name string) string {
+	t.Helper()
+	var g greeting
+	if err := (Client{path}).Get(t.Context(), "/v1/greeting", url.Values{"name": {name}}, &g); err != nil {
+		return err.Error()
+	}
+	return g.From
+}
+
+func TestTheDaemonAnswers(t *testing.T) {
+	path := filepath.Join(folder(t), "made", "vmapd.sock")
+	_, stop := start(t, path, greet("daemon of "))
+	waitUntil(t, "the daemon answers", func() bool { return asks(t, path, "a") == "daemon of a" })
+	for file, want := range map[string]os.FileMode{filepath.Dir(path): os.ModeDir | 0o700, path: os.ModeSocket | 0o600} {
+		info, err := os.Stat(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.Mode() != want {
+			t.Errorf("%s has mode %v, want %v", file, info.Mode(), want)
+		}
+	}
+	for _, tt := range []struct {
+		path, name string
+		want       error
+	}{
+		{"/v1/greeting", "nobody", &Error{http.StatusNotFound, "there is no nobody"}},
+		{"/v1/greeting", "broken", &Error{http.StatusInternalServerError, "read the greeting: no"}},
+		{"/v1/other", "", &Error{http.StatusNotFound, "the daemon answers /v1/other with 404 Not Found; is it of another version?"}},
+	} {
+		err := Client{path}.Get(t.Context(), tt.path, url.Values{"name": {tt.name}}, &greeting{})
+		var got *Error
+		if !errors.As(err, &got) || *got != *tt.want.(*Error) {
+			t.Errorf("%s of %q: %v, want %v", tt.path, tt.name, err, tt.want)
+		}
+	}
+	stop()
+	if _, err := os.Stat(path); !os.IsNotExist(err) {
+		t.Errorf("the socket is there after the end: %v", err)
+	}
+	err := Client{path}.Get(t.Context(), "/v1/greeting", nil, &greeting{})
+	if want := "no daemon answers: there is no socket " + path; !errors.Is(err, ErrNoDaemon) || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("without a daemon: %v, want %q", err, want)
+	}
+}
+
+// stale makes a socket file of a process that was killed.
+func stale(t *testing.T, path string) {
+	t.Helper()
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.SetUnlinkOnClose(false)
+	_ = l.Close()
+}
+
+func TestTheFileOfAProcessThatEndedIsReplaced(t *testing.T) {
+	path := filepath.Join(folder(t), "vmapd.sock")
+	stale(t, path)
+	stale(t, path+".new")
+	if got, want := asks(t, path, ""), "no daemon answers: the process that made the socket "+path+" has ended"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	start(t, path, greet("new"))
+	waitUntil(t, "the new daemon answers", func() bool { return asks(t, path, "") == "new" })
+}
+
+// Two daemons run for a moment during a rollout, and for good by mistake.
+func TestTheSocketOfALivingProcessIsNotStolen(t *testing.T) {
+	t.Parallel() // it waits
+	path := filepath.Join(folder(t), "vmapd.sock")
+	_, stop := start(t, path, greet("first"))
+	waitUntil(t, "the first daemon answers", func() bool { return asks(t, path, "") == "first" })
+	log, _ := start(t, path, greet("second"))
+	const want = "another process answers at"
+	waitUntil(t, "the second daemon complains", func() bool { return strings.Contains(log.String(), want) })
+	if got := asks(t, path, ""); got != "first" {
+		t.Errorf("%q answers, want the first daemon", got)
+	}
+	stop()
+	waitUntil(t, "the second daemon takes over", func() bool { return asks(t, path, "") == "second" })
+	if got := strings.Count(log.String(), want); got != 1 {
+		t.Errorf("the second daemon complains %d times, want once:\n%s", got, log)
+	}
+}
+
+// Something cleans /run, or somebody removes the file.
+func TestALostFileIsMadeAgain(t *testing.T) {
+	t.Parallel() // it waits
+	path := filepath.Join(folder(t), "vmapd.sock")
+	start(t, path, greet("daemon"))
+	waitUntil(t, "the daemon answers", func() bool { return asks(t, path, "") == "daemon" })
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	waitUntil(t, "the daemon answers again", func() bool { return asks(t, path, "") == "daemon" })
+}
+
+func TestPlacesWhereNoSocketIsMade(t *testing.T) {
+	dir := folder(t)
+	for _, tt := range []struct {
+		name, path, want string
+		make             func(path string) error
+	}{
+		{"a file is there", dir + "/file", "is not a socket", func(path string) error { return os.WriteFile(path, []byte("kept"), 0o600) }},
+		{"others may write to the folder", dir + "/open/vmapd.sock", "others may write to it", func(path string) error {
+			return errors.Join(os.Mkdir(filepath.Dir(path), 0o700), os.Chmod(filepath.Dir(path), 0o777|os.ModeSticky))
+		}},
+		{"the folder is a file", dir + "/file/vmapd.sock", "not a directory", func(string) error { return nil }},
+		{"the path is too long", dir + "/" + strings.Repeat("a", 100), "invalid argument", func(string) error { return nil }},
+	} {
+		if err := tt.make(tt.path); err != nil {
+			t.Fatalf("%s: %v", tt.name, err)
+		}
+		l, err := listen(tt.path)
+		if err == nil {
+			_ = l.Close()
+			t.Errorf("%s: a socket was made", tt.name)
+		} else if !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: %v, want %q", tt.name, err, tt.want)
+		}
+	}
+	if text, err := os.ReadFile(dir + "/file"); err != nil || string(text) != "kept" {
+		t.Errorf("the file has %q, %v", text, err)
+	}
+}
+
+// Silent clients keep no others out.
+func TestAClientThatHangsCostsNothing(t *testing.T) {
+	path := filepath.Join(folder(t), "vmapd.sock")
+	start(t, path, greet("daemon"))
+	waitUntil(t, "the daemon answers", func() bool { return asks(t, path, "") == "daemon" })
+	for range 10 * maxRequests {
+		c, err := net.Dial("unix", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if _, err := c.Write([]byte("GET /v1/greeting HTTP/1.1\r\n")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := asks(t, path, ""); got != "daemon" {
+		t.Errorf("%q answers, want the daemon", got)
+	}
+}
+
+// A client that has asked, and does not read its answer, keeps one of few places.
+func TestRequestsAreLimited(t *testing.T) {
+	path := filepath.Join(folder(t), "vmapd.sock")
+	proceed := make(chan struct{})
+	routes := greet("daemon")
+	routes["/v1/slow"] = func(ctx context.Context, _ url.Values) (any, error) {
+		select {
+		case <-proceed:
+		case <-ctx.Done():
+		}
+		return greeting{}, nil
+	}
+	start(t, path, routes)
+	waitUntil(t, "the daemon answers", func() bool { return asks(t, path, "") == "daemon" })
+	var slow sync.WaitGroup
+	for range maxRequests {
+		slow.Go(func() { _ = Client{path}.Get(t.Context(), "/v1/slow", nil, &greeting{}) })
+	}
+	waitUntil(t, "no place is free", func() bool { return asks(t, path, "") == "the daemon answers 4 requests already" })
+	close(proceed)
+	slow.Wait()
+	waitUntil(t, "the daemon answers again", func() bool { return asks(t, path, "") == "daemon" })
+}
+
+// nobody is a user that owns nothing.
+const nobody = 65534
+
+func TestOnlyRootIsAnswered(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can become another user")
+	}
+	dir := folder(t)
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "vmapd.sock")
+	start(t, path, greet("daemon"))
+	waitUntil(t, "the daemon answers", func() bool { return asks(t, path, "") == "daemon" })
+	if got, want := asNobody(t, path), "only root may ask the daemon at "+path; !strings.HasPrefix(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if err := os.Chmod(path, 0o666); err != nil { // by mistake, or by another program
+		t.Fatal(err)
+	}
+	if got, want := asNobody(t, path), "only root may ask the daemon; the request is from user 65534"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// A client of root's must not believe a process of another user.
+func TestOnlyRootIsBelieved(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can become another user")
+	}
+	dir := folder(t)
+	if err := os.Chown(dir, nobody, nobody); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "vmapd.sock")
+	var l net.Listener
+	if err := onThread(nobody, func() (err error) {
+		l, err = net.Listen("unix", path)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if got, want := asks(t, path, ""), "the process at "+path+" is not root's"; !strings.Contains(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// asNobody asks as another user.
+func asNobody(t *testing.T, path string) (answer string) {
+	t.Helper()
+	var conn net.Conn
+	dial := func() (err error) {
+		conn, err = net.Dial("unix", path)
+		return err
+	}
+	err := onThread(nobody, dial)
+	if err != nil {
+		return Client{path}.explain(err).Error()
+	}
+	defer conn.Close()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://vmapd/v1/greeting", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := (&http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return conn, nil }}).RoundTrip(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusForbidden {
+		t.Errorf("status %s", response.Status)
+	}
+	return refusal("/v1/greeting", response).Error()
+}
+
+// onThread calls do as another user, on a thread that ends with it.
+func onThread(uid int, do func() error) error {
+	result := make(chan error)
+	go func() {
+		runtime.LockOSThread() // and never unlocked
+		if _, _, e := syscall.RawSyscall(syscall.SYS_SETRESUID, uintptr(uid), uintptr(uid), uintptr(uid)); e != 0 {
+			result <- e
+			return
+		}
+		result <- do()
+	}()
+	return <-result
+}
