@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -188,6 +190,8 @@ func (l *Loop) round(ctx context.Context, s *model.Snapshot, taken pending) time
 		l.Log.LogAttrs(ctx, slog.LevelInfo, "ready", slog.Duration("after", time.Since(l.started)),
 			slog.Int("service_ports_ipv4", s.Family(model.IPv4).NumServicePorts()),
 			slog.Int("service_ports_ipv6", s.Family(model.IPv6).NumServicePorts()))
+	default:
+		l.logServices(ctx, s)
 	}
 	l.applied = s
 	l.failure = ""
@@ -202,6 +206,27 @@ func (l *Loop) logFailure(ctx context.Context, err error, again time.Duration) {
 		l.Log.LogAttrs(ctx, slog.LevelError, "apply failed; keeping the rules of the last round",
 			slog.Any("err", err), slog.Duration("retry_in", again))
 	}
+}
+
+// logServices logs, for debugging, the Services of a round that differ from those of the last one, and
+// the names of the first ten.
+func (l *Loop) logServices(ctx context.Context, s *model.Snapshot) {
+	if !l.Log.Enabled(ctx, slog.LevelDebug) {
+		return
+	}
+	changed := map[string]bool{}
+	for _, f := range model.Families {
+		for c := range s.Family(f).ServicePortChanges(l.applied.Family(f)) {
+			changed[cmp.Or(c.New, c.Old).Name.NamespacedName.String()] = true
+		}
+	}
+	if len(changed) == 0 {
+		return
+	}
+	const most = 10
+	names := slices.Sorted(maps.Keys(changed))
+	l.Log.LogAttrs(ctx, slog.LevelDebug, "Services applied", slog.Int("changed", len(names)),
+		slog.Any("first", names[:min(len(names), most)]))
 }
 
 func (l *Loop) resetBackoff() {

@@ -13,6 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/vmapd/vmapd/model"
 )
 
@@ -246,6 +248,51 @@ func TestAProblemIsLoggedOnceAndWhenItIsMended(t *testing.T) {
 			t.Errorf("nothing says that it is mended:\n%s", log)
 		}
 	})
+}
+
+// The names of the first Services that a round changes are logged for debugging, not those of the first
+// round, which are all.
+func TestChangedServicesAreLoggedForDebugging(t *testing.T) {
+	for level, want := range map[slog.Level]string{
+		slog.LevelInfo: "",
+		slog.LevelDebug: `level=DEBUG msg="Services applied" changed=1 first=[default/web]
+level=DEBUG msg="Services applied" changed=12 first="[n/s10 n/s11 n/s12 n/s13 n/s14 n/s15 n/s16 n/s17 n/s18 n/s19]"
+level=DEBUG msg="Services applied" changed=1 first=[default/web]
+`,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var log bytes.Buffer
+			s, _ := start(t, 0, &fakeBackend{}, withoutFaults, func(l *Loop) {
+				l.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: level}))
+			})
+			for _, change := range []func(*model.Builder){
+				func(b *model.Builder) { b.SetService(service(80)) },
+				func(b *model.Builder) { b.SetService(service(81)) },
+				func(b *model.Builder) {},
+				func(b *model.Builder) {
+					for i := range 12 {
+						b.SetService(model.Service{
+							NamespacedName: model.NamespacedName{Namespace: "n", Name: fmt.Sprintf("s%d", 10+i)},
+							ClusterIPs:     []string{fmt.Sprintf("172.30.1.%d", i), fmt.Sprintf("fd00:172:30::%d", i)}, Ports: []model.Port{{Port: 80}},
+						})
+					}
+				},
+				func(b *model.Builder) { b.DeleteService(service(81).NamespacedName) },
+			} {
+				s.Update(Change{}, change)
+				synctest.Wait()
+			}
+			var got strings.Builder
+			for line := range strings.Lines(log.String()) {
+				if _, rest, _ := strings.Cut(line, " "); strings.HasPrefix(rest, "level=DEBUG") {
+					got.WriteString(rest)
+				}
+			}
+			if diff := cmp.Diff(want, got.String()); diff != "" {
+				t.Errorf("at level %v (-want +got):\n%s", level, diff)
+			}
+		})
+	}
 }
 
 func TestMinIntervalSpacesRounds(t *testing.T) {
