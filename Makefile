@@ -40,7 +40,7 @@ KERNELS    ?= bullseye bookworm,bookworm-security trixie,trixie-security trixie,
 ARCHES     := arm64 s390x
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test unit race netns test-ipvs test-kernels test-arch test-nft test-vm test-cluster build-all vmtools clustertools golden bench bench-scale fuzz lint fmt tidy ci tools
+.PHONY: help build demo test notice unit race netns test-ipvs test-kernels test-arch test-nft test-vm test-cluster build-all vmtools clustertools golden bench bench-scale fuzz lint fmt tidy ci tools
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sort | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -54,10 +54,26 @@ build-all: ## build and check for every processor that Kubernetes has nodes for
 		CGO_ENABLED=0 GOARCH=$$a $(GO) build -trimpath -o bin/vmapd-$$a ./cmd/vmapd && GOARCH=$$a $(GO) vet ./... || exit 1; \
 	done
 
-demo: build ## show it at work: a small world, real connections
-	bin/vmapd demo
+# The names of packages, as they are compiled, replace one another in one line of a terminal.
+demo: SHELL := /bin/bash
+demo: .SHELLFLAGS := -o pipefail -c
+demo: ## show it at work: a small world, real connections
+	@echo "Compiling bin/vmapd: two to three minutes at first, seconds when it was compiled before."
+	@CGO_ENABLED=0 $(GO) build -v -trimpath -o bin/vmapd ./cmd/vmapd 2>&1 | (n=0; while IFS= read -r line; do \
+		case "$$line" in \
+		"go: downloading "*) text="$$line" ;; \
+		"#"* | *" "* | *:*) echo "$$line"; continue ;; \
+		*) n=$$((n+1)); text="$$n packages compiled: $$line" ;; \
+		esac; \
+		if test -t 1; then printf '\r\033[K%.78s' "$$text"; fi; \
+	done; if test $$n -gt 0; then test -t 1 && printf '\r\033[K'; echo "$$n packages compiled."; fi)
+	@bin/vmapd demo
 
-test: tools unit race netns ## all tests
+test: notice tools unit race netns ## all tests
+
+notice:
+	@echo "All tests take about ten minutes on two processors. They need nft, iptables, ipset,"
+	@echo "ip, unshare, gcc and curl; if this is root, apt installs those that are missing."
 
 unit: ## tests that need no privilege
 	$(GO) vet ./...

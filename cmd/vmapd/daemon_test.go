@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -25,6 +26,7 @@ import (
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/demo"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/help"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft/kernel"
 	"github.com/vmapd/vmapd/sync/informer"
@@ -362,5 +364,10 @@ func TestDemo(t *testing.T) {
 	}
 	if !strings.Contains(out.String(), "OK: all ") {
 		t.Errorf("the demo does not say that all is well:\n%s", &out)
+	}
+	for line := range strings.Lines(out.String()) {
+		if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > help.Columns {
+			t.Errorf("%d columns: %s", n, line)
+		}
 	}
 }

@@ -140,14 +140,14 @@ func (r *Report) Slower(d time.Duration) int {
 	return len(r.times) - i
 }
 
-// String is one line for people, and one more for each kind of failure.
+// String is two lines for people, the second about the pods, and one more for each kind of failure.
 func (r *Report) String() string {
 	var s strings.Builder
 	fmt.Fprintf(&s, "%d connections in %v", r.Sent, r.Elapsed.Round(time.Millisecond))
-	for _, pod := range slices.Sorted(maps.Keys(r.Answered)) {
-		fmt.Fprintf(&s, ", %s %d", pod, r.Answered[pod])
+	fmt.Fprintf(&s, ", %d failed; p99 %v, max %v", r.Lost(), r.P99.Round(time.Microsecond), r.Max.Round(time.Microsecond))
+	for i, pod := range slices.Sorted(maps.Keys(r.Answered)) {
+		fmt.Fprintf(&s, "%s%s %d", map[bool]string{true: "\n", false: ", "}[i == 0], pod, r.Answered[pod])
 	}
-	fmt.Fprintf(&s, "; %d failed; p99 %v, max %v", r.Lost(), r.P99.Round(time.Microsecond), r.Max.Round(time.Microsecond))
 	for _, kind := range slices.Sorted(maps.Keys(r.Failed)) {
 		fmt.Fprintf(&s, "\n%d %s, the first: %v", r.Failed[kind], kind, r.First[kind])
 	}

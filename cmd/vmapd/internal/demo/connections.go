@@ -71,8 +71,9 @@ func (d *Demo) namespace(name string) (*lab.Namespace, error) {
 // connections connects on all routes to the Service, and prints which pods answered.
 func (d *Demo) connections(ctx context.Context) error {
 	d.printf("Pods that answer %d connections on each route:\n\n", perRoute)
-	d.printf("  %-7s %-14s %-31s %6s %6s %6s  %-7s %s\n", "from", "to", "", "pod-1", "pod-2", "pod-3", "failed", "the pods see")
+	d.printf("  %-31s %6s %6s %6s %7s   %s\n", "", "pod-1", "pod-2", "pod-3", "failed", "the pods see")
 	for _, r := range routes() {
+		d.printf("  %s to %s\n", r.from, r.name)
 		for _, network := range networks() {
 			if err := d.ask(ctx, r, network); err != nil {
 				return err
@@ -116,7 +117,7 @@ func (d *Demo) ask(ctx context.Context, r route, network string) error {
 			seen = want
 		}
 	}
-	d.printf("  %-7s %-14s %-31s %6d %6d %6d  %-7d %s\n", r.from, r.name,
+	d.printf("    %-29s %6d %6d %6d %7d   %s\n",
 		fmt.Sprintf("%v/%s", r.addr(network), network[:3]),
 		answered["pod-1"], answered["pod-2"], answered["pod-3"], failed, seen)
 	d.wrong += failed

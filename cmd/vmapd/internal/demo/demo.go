@@ -55,7 +55,7 @@ func (d *Demo) Run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, d.proxy.stop()) }()
-	d.printf("vmapd runs in the node and has programmed two Services, %v after it was started.\n\n",
+	d.printf("vmapd runs in the node and has programmed two Services, %v after its start.\n\n",
 		d.proxy.readyAfter.Round(time.Millisecond))
 
 	for _, step := range []func(context.Context) error{d.connections, d.refusals, d.rollout} {

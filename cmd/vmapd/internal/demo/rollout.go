@@ -3,6 +3,7 @@ package demo
 import (
 	"context"
 	"net/netip"
+	"strings"
 	"sync"
 	"time"
 
@@ -38,7 +39,7 @@ func (d *Demo) rollout(ctx context.Context) error {
 		r := &reports[i]
 		d.asked += r.Sent
 		d.wrong += r.Lost()
-		d.printf("  %s: %v\n", way.network, r)
+		d.printf("  %s: %s\n", way.network, strings.ReplaceAll(r.String(), "\n", "\n        "))
 		if r.Answered["pod-4"] == 0 {
 			d.complain("pod-4 got no connection")
 		}
