@@ -28,25 +28,6 @@ type daemon struct {
 	events  *events.Recorder
 }
 
-// levelOf returns the level of the log for a verbosity.
-func levelOf(v int) slog.Level {
-	const debugFrom = 4 // kube-proxy's verbosity of debugging
-	if v >= debugFrom {
-		return slog.LevelDebug
-	}
-	return slog.LevelInfo
-}
-
-func (d *daemon) newLogger(w io.Writer) *slog.Logger {
-	c := d.current.Load()
-	d.level.Set(levelOf(c.Verbosity))
-	o := &slog.HandlerOptions{Level: &d.level}
-	if c.LogFormat == "json" {
-		return slog.New(slog.NewJSONHandler(w, o))
-	}
-	return slog.New(slog.NewTextHandler(w, o))
-}
-
 // say logs the notes of a configuration that the previous one, which may be nil, did not have.
 func (d *daemon) say(ctx context.Context, c, before *config.Config) {
 	for _, n := range c.Notes {
@@ -63,7 +44,8 @@ func (d *daemon) run(ctx context.Context, stderr io.Writer) error {
 		return err
 	}
 	d.current.Store(c)
-	d.log = d.newLogger(stderr)
+	d.level.Set(levelOf(c.Verbosity))
+	d.log = newLogger(stderr, c.LogFormat, &d.level)
 	if !d.InitOnly { // the daemon says them, with the same configuration
 		d.say(ctx, c, nil)
 	}

@@ -130,7 +130,7 @@ func TestATakenMetricsPort(t *testing.T) {
 		t.Fatal(err)
 	}
 	hard := c.start(t, "--kubeconfig", c.kubeconfig(), "--hostname-override", lab.NodeName, "--bind-address-hard-fail")
-	if code := hard.exit(t); code != 1 || !strings.Contains(hard.log.String(), "\nvmapd: metrics server: listen tcp 127.0.0.1:10249: bind: address already in use\n") {
+	if code := hard.exit(t); code != 1 || !strings.Contains(hard.log.String(), ` level=ERROR msg="exiting because of an error" err="metrics server: listen tcp 127.0.0.1:10249: bind: address already in use"`+"\n") {
 		t.Errorf("with --bind-address-hard-fail: exit code %d\n%s", code, hard.log)
 	}
 	p := c.start(t, "--kubeconfig", c.kubeconfig(), "--hostname-override", lab.NodeName)

@@ -21,7 +21,8 @@ destination, and decides as the daemon with the same flags. Problems of objects 
 printed to standard error; the exit code is 0 if an explanation was printed.
 
   vmapd explain -f testdata/demo/before --from 203.0.113.7 192.168.98.10:80/tcp
-  vmapd explain --live --kubeconfig FILE --node-name node-1 --from node 10.96.0.1:443`
+  vmapd explain --live --kubeconfig FILE --node-name node-1 --from node \
+      10.96.0.1:443`
 
 // explainer is the subcommand that explains a connection.
 type explainer struct {

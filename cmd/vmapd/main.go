@@ -14,6 +14,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/help"
 )
 
 func main() {
@@ -24,20 +26,25 @@ func main() {
 
 // run is main without globals. It returns the exit code.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	root := newRootCommand()
+	var d daemon
+	root := newRootCommand(&d)
 	root.SetArgs(args)
 	root.SetIn(stdin)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	err := root.ExecuteContext(ctx)
+	failed, err := root.ExecuteContextC(ctx)
 	var code exitError
+	var unknown *help.UnknownCommandError
 	switch {
 	case err == nil:
 		return 0
 	case errors.As(err, &code):
 		return int(code)
+	case failed == root && !errors.As(err, &unknown):
+		d.logFailure(ctx, stderr, args, err)
+	default:
+		fmt.Fprintf(stderr, "vmapd: %v\n", err)
 	}
-	fmt.Fprintf(stderr, "vmapd: %v\n", err)
 	return 1
 }
 
@@ -62,13 +69,12 @@ Without a subcommand it is the daemon:
 It needs CAP_NET_ADMIN and Linux 5.9 or newer with nftables, but no nft command. If
 the kernel lacks a feature, it uses IPVS or iptables.`
 
-func newRootCommand() *cobra.Command {
-	var d daemon
+func newRootCommand(d *daemon) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "vmapd",
 		Short:         "A Kubernetes Service proxy on nftables maps",
 		Long:          rootLong,
-		Args:          cobra.NoArgs,
+		Args:          help.NoCommand,
 		Version:       version(), // not printed by a template, which would keep all methods of all types in the binary
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -76,8 +82,11 @@ func newRootCommand() *cobra.Command {
 			return d.run(cmd.Context(), cmd.ErrOrStderr())
 		},
 	}
-	root.CompletionOptions.HiddenDefaultCmd = true
+	root.CompletionOptions.DisableDefaultCmd = true // newCompletionCommand is in its place
+	root.SuggestionsMinimumDistance = 2
 	d.AddFlags(root.Flags())
-	root.AddCommand(newRenderCommand(), newExplainCommand(), newCleanupCommand(), newDemoCommand(), newWaitCommand())
+	help.Install(root)
+	root.AddCommand(newRenderCommand(), newExplainCommand(), newCleanupCommand(), newDemoCommand(), newWaitCommand(),
+		newVersionCommand(), newCompletionCommand())
 	return root
 }

@@ -130,12 +130,13 @@ func define(fs *pflag.FlagSet, settings []setting, c any) {
 	}
 }
 
-// describe gives each flag the text of its setting as its help.
+// describe gives each flag the text of its setting as its help, and its group.
 func describe(fs *pflag.FlagSet) {
-	for _, s := range slices.Concat(kubeProxySettings, ownSettings) {
+	for i, s := range slices.Concat(kubeProxySettings, ownSettings) {
 		if flag := fs.Lookup(s.flag); flag != nil && flag.Usage == "" {
 			flag.Usage = s.help()
 			flag.Hidden = strings.HasPrefix(flag.Usage, s.fate.String()+": ")
+			flag.Annotations = map[string][]string{groupAnnotation: {groupOf(s, i >= len(kubeProxySettings))}}
 		}
 	}
 }

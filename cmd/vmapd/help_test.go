@@ -1,0 +1,183 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"regexp"
+	"runtime"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"sigs.k8s.io/yaml"
+
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/help"
+)
+
+// ran is what a command printed.
+type ran struct {
+	code           int
+	stdout, stderr string
+}
+
+func runVmapd(t *testing.T, args ...string) ran {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	code := run(t.Context(), args, nil, &stdout, &stderr)
+	return ran{code, stdout.String(), stderr.String()}
+}
+
+// commands returns root and all commands below it, also the hidden ones.
+func commands(root *cobra.Command) []*cobra.Command {
+	all := []*cobra.Command{root}
+	for _, c := range root.Commands() {
+		all = append(all, commands(c)...)
+	}
+	return all
+}
+
+func TestHelpFitsInEightyColumns(t *testing.T) {
+	root := newRootCommand(&daemon{})
+	root.InitDefaultHelpCmd()
+	for _, c := range commands(root) {
+		args := append(strings.Fields(c.CommandPath())[1:], "--help")
+		got := runVmapd(t, args...)
+		if got.code != 0 || got.stderr != "" || !strings.Contains(got.stdout, "\nUsage:\n  "+c.CommandPath()) {
+			t.Errorf("vmapd %s: exit code %d, standard error %q, and:\n%s", strings.Join(args, " "), got.code, got.stderr, got.stdout)
+		}
+		for line := range strings.Lines(got.stdout) {
+			line = strings.TrimSuffix(line, "\n")
+			if n := utf8.RuneCountInString(line); n > help.Columns || strings.HasSuffix(line, " ") || strings.Contains(line, "\t") {
+				t.Errorf("vmapd %s: %d columns, or a tab or a space at the end: %q", strings.Join(args, " "), n, line)
+			}
+		}
+	}
+}
+
+// Each flag of the daemon that has an effect stands in one group, with all of its text.
+func TestHelpHasEachFlagInItsGroup(t *testing.T) {
+	text := runVmapd(t, "--help").stdout
+	at := 0
+	for _, title := range append([]string{"Flags"}, config.Groups()...) {
+		next := strings.Index(text, "\n"+title+":\n")
+		if next <= at {
+			t.Fatalf("the group %q is missing, or not behind the previous one:\n%s", title, text)
+		}
+		at = next
+	}
+	words := strings.Join(strings.Fields(text), " ")
+	newRootCommand(&daemon{}).Flags().VisitAll(func(f *pflag.Flag) {
+		found := regexp.MustCompile(`(?m)^  (-\w, )?--`+regexp.QuoteMeta(f.Name)+`( [^ ]+)?$`).FindAllString(text, -1)
+		want := 1
+		if f.Hidden {
+			want = 0
+		} else if !strings.Contains(words, f.Usage) || config.Group(f) == "" {
+			t.Errorf("--%s: in group %q, and its text may be missing: %s", f.Name, config.Group(f), f.Usage)
+		}
+		if len(found) != want {
+			t.Errorf("--%s: want %d in the help, got %d", f.Name, want, len(found))
+		}
+	})
+	for flag, want := range map[string]string{
+		"nodeport-addresses": "Flags that decide about traffic", "backend": "Flags that decide about traffic",
+		"kubeconfig": "Flags for access to the cluster", "from": "Flags for access to the cluster",
+		"config": "Further flags that kube-proxy has", "healthz-bind-address": "Further flags that kube-proxy has",
+		"vmapd-config": "Further flags of vmapd", "metrics-auth": "Further flags of vmapd",
+	} {
+		if got := config.Group(newRootCommand(&daemon{}).Flags().Lookup(flag)); want != got {
+			t.Errorf("--%s: want group %q, got %q", flag, want, got)
+		}
+	}
+}
+
+func TestUnknownWordsAreCompared(t *testing.T) {
+	for args, want := range map[string]string{
+		"explian":                       `vmapd: unknown command "explian" for "vmapd"; did you mean explain?` + "\n",
+		"comp":                          `vmapd: unknown command "comp" for "vmapd"; did you mean completion?` + "\n",
+		"clean --no-such-flag":          `vmapd: unknown command "clean" for "vmapd"; did you mean cleanup?` + "\n",
+		"kubernetes":                    `vmapd: unknown command "kubernetes" for "vmapd"` + "\n",
+		"render --nodeport-adresses=x":  "vmapd: unknown flag: --nodeport-adresses; did you mean --nodeport-addresses?\n",
+		"render --ipvs-tcp-timeouts=1s": "vmapd: unknown flag: --ipvs-tcp-timeouts; did you mean --ipvs-tcp-timeout?\n",
+		"render --budget":               "vmapd: unknown flag: --budget; did you mean --budget-counters or --budget-endpoints or --budget-entries?\n",
+		"cleanup --keep":                "vmapd: unknown flag: --keep; did you mean --keep-kube-proxy?\n",
+		"render --no-such-flag":         "vmapd: unknown flag: --no-such-flag\n",
+		"render -x":                     "vmapd: unknown shorthand flag: 'x' in -x\n",
+	} {
+		if diff := cmp.Diff(ran{code: 1, stderr: want}, runVmapd(t, strings.Fields(args)...), cmp.AllowUnexported(ran{})); diff != "" {
+			t.Errorf("vmapd %s (-want +got):\n%s", args, diff)
+		}
+	}
+}
+
+// The daemon's errors are lines of its log, also those before it has a configuration.
+func TestErrorsOfTheStartAreLinesOfTheLog(t *testing.T) {
+	for args, want := range map[string]string{
+		"--nodeport-adresses=all":             "unknown flag: --nodeport-adresses; did you mean --nodeport-addresses?",
+		"--oom-score-adj=high":                `invalid argument "high" for "--oom-score-adj" flag: strconv.ParseInt: parsing "high": invalid syntax`,
+		"--config=no-such-file":               "--config: open no-such-file: no such file or directory",
+		"--from=x --kubeconfig=y":             "--from excludes --kubeconfig and --master",
+		"--init-only --cluster-cidr=ten":      `--cluster-cidr: Invalid value: "ten": not a CIDR`,
+		"--write-config-to=/proc/no/such/one": "--write-config-to: open /proc/no/such/one: no such file or directory",
+	} {
+		for _, format := range []string{"", "--logging-format=json", "--logging-format json", "--logging-format=text"} {
+			got := runVmapd(t, append(strings.Fields(args), strings.Fields(format)...)...)
+			lines := strings.Split(strings.TrimSuffix(got.stderr, "\n"), "\n")
+			last := lines[len(lines)-1]
+			said := struct{ Level, Err string }{}
+			if strings.HasSuffix(format, "json") {
+				if err := json.Unmarshal([]byte(last), &said); err != nil {
+					t.Errorf("vmapd %s %s: %v: %s", args, format, err, last)
+				}
+			} else if m := regexp.MustCompile(`^time=\S+ level=(\S+) msg=".*" err=(".*")$`).FindStringSubmatch(last); m != nil {
+				said.Level = m[1]
+				_ = json.Unmarshal([]byte(m[2]), &said.Err) // the quotes of both are alike here
+			}
+			if got.code != 1 || said.Level != "ERROR" || said.Err != want {
+				t.Errorf("vmapd %s %s: exit code %d, and:\n%s\nwant an error in the log's format: %s", args, format, got.code, got.stderr, want)
+			}
+		}
+	}
+}
+
+func TestVersion(t *testing.T) {
+	text := runVmapd(t, "version")
+	for _, want := range []string{"vmapd     ", "Go        " + runtime.Version() + "\n", "platform  " + runtime.GOOS + "/" + runtime.GOARCH + "\n"} {
+		if text.code != 0 || !strings.Contains(text.stdout, want) {
+			t.Errorf("vmapd version: exit code %d; want %q, got:\n%s", text.code, want, text.stdout)
+		}
+	}
+	want := readBuild()
+	for format, decode := range map[string]func([]byte, any) error{
+		"json": json.Unmarshal,
+		"yaml": func(b []byte, v any) error { return yaml.UnmarshalStrict(b, v) },
+	} {
+		var got build
+		if err := decode([]byte(runVmapd(t, "version", "-o", format).stdout), &got); err != nil || got != want {
+			t.Errorf("vmapd version -o %s (%v): want %+v, got %+v", format, err, want, got)
+		}
+	}
+	if got := runVmapd(t, "version", "-o", "table"); got.code != 1 || got.stderr != "vmapd: --output: \"table\" is none of text, json and yaml\n" {
+		t.Errorf("an unknown format: exit code %d, and %s", got.code, got.stderr)
+	}
+	if got := runVmapd(t, "--version").stdout; got != "vmapd version "+version()+"\n" || !strings.Contains(got, want.Version) {
+		t.Errorf("vmapd --version: %s", got)
+	}
+}
+
+func TestCompletionForEachShell(t *testing.T) {
+	for shell, want := range map[string]string{
+		"bash": "complete -o default -F __start_vmapd vmapd", "zsh": "#compdef vmapd", "fish": "complete -c vmapd",
+		"powershell": "Register-ArgumentCompleter -CommandName 'vmapd'",
+	} {
+		if got := runVmapd(t, "completion", shell); got.code != 0 || !strings.Contains(got.stdout, want) {
+			t.Errorf("%s: exit code %d, and %q is missing in:\n%s", shell, got.code, want, got.stdout)
+		}
+	}
+	if got := runVmapd(t, "__complete", "expl").stdout; got != "explain\tExplain what happens to a connection\n:4\n" {
+		t.Errorf("the completion of expl: %q", got)
+	}
+}
