@@ -26,6 +26,15 @@ type NodeState struct {
 // Node returns the state of the Node object.
 func (s *Snapshot) Node() NodeState { return s.node }
 
+// NodeObject has facts of the Node object, the last known ones if it is gone. Nothing changes them.
+type NodeObject struct {
+	Addrs    []netip.Addr
+	PodCIDRs []netip.Prefix
+}
+
+// NodeObject returns facts of the Node object.
+func (s *Snapshot) NodeObject() NodeObject { return s.object }
+
 func (b *Builder) nodeState() NodeState {
 	if b.node == nil {
 		return NodeState{}

@@ -16,6 +16,7 @@ type Snapshot struct {
 	families [len(Families)]FamilySnapshot
 	problems []Problem
 	node     NodeState
+	object   NodeObject
 	health   persist.Map[NamespacedName, *HealthCheck]
 }
 

@@ -26,6 +26,7 @@ type daemon struct {
 	level   slog.LevelVar
 	current atomic.Pointer[config.Config] // the configuration in force
 	events  *events.Recorder
+	refused atomic.Pointer[string] // why the last change of the configuration is not in force; nil: it is
 }
 
 // say logs the notes of a configuration that the previous one, which may be nil, did not have.
@@ -90,6 +91,7 @@ func (d *daemon) serve(ctx context.Context) error {
 	if r.ports, err = d.openPorts(plane, r.observers, in, traffic.NodeName); err != nil {
 		return err
 	}
+	r.observers.doctor.ports, r.observers.doctor.nodeName = r.ports, traffic.NodeName
 	// Nothing fails from here on, and connection tracking is loaded, by the backend.
 	d.setUpNode(ctx, c)
 	d.announce(ctx, plane, traffic.NodeName)

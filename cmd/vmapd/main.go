@@ -86,7 +86,7 @@ func newRootCommand(d *daemon) *cobra.Command {
 	root.SuggestionsMinimumDistance = 2
 	d.AddFlags(root.Flags())
 	help.Install(root)
-	root.AddCommand(newRenderCommand(), newExplainCommand(), newCleanupCommand(), newDemoCommand(), newWaitCommand(),
+	root.AddCommand(newRenderCommand(), newExplainCommand(), newCleanupCommand(), newDemoCommand(), newDoctorCommand(), newWaitCommand(),
 		newVersionCommand(), newCompletionCommand())
 	return root
 }

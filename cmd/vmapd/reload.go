@@ -40,7 +40,10 @@ func (r *running) follow(ctx context.Context) error {
 			return // a new start is needed, or the daemon ends
 		}
 		r.observers.metrics.ConfigReloaded(time.Now(), err)
+		r.refused.Store(nil)
 		if err != nil {
+			text := err.Error()
+			r.refused.Store(&text)
 			r.log.LogAttrs(ctx, slog.LevelError, "invalid configuration; keeping the previous one", slog.Any("err", err))
 		}
 	})

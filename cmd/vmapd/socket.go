@@ -20,6 +20,7 @@ type answers struct {
 // routes are all paths of the socket.
 func (a *answers) routes() map[string]socket.Route {
 	return map[string]socket.Route{
+		"/v1/doctor": a.observers.doctor.serve,
 		"/v1/status": a.status,
 	}
 }

@@ -71,6 +71,27 @@ func legacyChains(f model.Family) ([]string, error) {
 	return all, err
 }
 
+// LegacyTables returns the tables of iptables-legacy of a family, except those with more entries than
+// most: their names are in large.
+func LegacyTables(f model.Family, most int) (tables []*xtables.Table, large []string, err error) {
+	err = eachLegacyTable(f, func(s legacySocket, table string) error {
+		info, err := s.info(table)
+		if err != nil {
+			return err
+		}
+		if int(info.NumEntries) > most {
+			large = append(large, table)
+			return nil
+		}
+		t, err := s.read(table)
+		if err == nil {
+			tables = append(tables, t)
+		}
+		return err
+	})
+	return tables, large, err
+}
+
 // legacySizes returns a number that changes with the rules of iptables-legacy, without reading
 // them: their number and size.
 func legacySizes(f model.Family) (sum string, err error) {

@@ -49,6 +49,18 @@ func features(f model.Family) []feature {
 	}
 }
 
+// Probe tries, without changing anything, all that a table of a family needs. The error is an
+// [*UnsupportedError] if the kernel lacks something, and [ErrNotPermitted] if this process must not try.
+func Probe(f model.Family) error {
+	c, err := thisKernel(0).dial()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = c.close() }()
+	_, err = c.probe(f)
+	return err
+}
+
 // probe tries, without changing anything, all that a table of ours needs. It returns
 // the flags with which tables can be made: owned, or none.
 func (c *conn) probe(f model.Family) (flags uint32, err error) {

@@ -22,6 +22,9 @@ func withAttempts(ctx context.Context) (context.Context, *attempts) {
 
 // noteAttempt stores the result of an attempt. The transport calls it.
 func noteAttempt(ctx context.Context, resp *http.Response, err error) {
+	if w, ok := ctx.Value(wordKey{}).(*lastWord); ok && resp != nil {
+		w.answered(resp)
+	}
 	a, ok := ctx.Value(attemptsKey{}).(*attempts)
 	if !ok {
 		return

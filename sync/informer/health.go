@@ -213,7 +213,7 @@ func (h *health) failed(ctx context.Context, verb string, err error) {
 	defer h.mu.Unlock()
 	h.last = err
 	isNew := h.trouble.add(verb, remedy, err)
-	h.report(Failure{h.of.name, h.trouble.since, err})
+	h.report(Failure{Resource: h.of.name, Since: h.trouble.since, Err: err, Remedy: remedy})
 	if isNew {
 		h.log.LogAttrs(ctx, slog.LevelError, "cannot read from the API server; keeping the last known state and retrying", h.trouble.attrs(h)...)
 	}

@@ -33,6 +33,8 @@ type Source struct {
 
 	remindEvery time.Duration // 0: the default
 
+	word lastWord
+
 	mu      sync.Mutex
 	failing map[string]Failure
 }
@@ -66,6 +68,7 @@ func (s *Source) Run(ctx context.Context, state *reconcile.State) error {
 	if s.NodeName == "" {
 		return errors.New("follow the API server: no node name")
 	}
+	ctx = withWord(ctx, &s.word)
 	ctx = klog.NewContext(ctx, logr.FromSlogHandler(demoted{s.Log.Handler()}))
 	start := time.Now()
 

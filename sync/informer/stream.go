@@ -137,6 +137,7 @@ func (s *stream) check(ctx context.Context, e watch.Event) (watch.Event, error) 
 	if e.Type == watch.Error {
 		return e, apierrors.FromObject(e.Object)
 	}
+	noteWord(ctx)
 	m, ok := e.Object.(metav1.Object)
 	if !ok {
 		return e, nil // client-go ignores it

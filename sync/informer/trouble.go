@@ -21,6 +21,7 @@ type Failure struct {
 	Resource string // plural, as in URLs
 	Since    time.Time
 	Err      error // the last one
+	Remedy   string
 }
 
 // trouble is a time in which one kind of objects can't be read.

@@ -62,3 +62,9 @@ func New(conf *rest.Config) (*Client, error) {
 	}
 	return c, nil
 }
+
+// Address returns the URL of the API server.
+func (c *Client) Address() string {
+	u := c.core.Get().URL()
+	return u.Scheme + "://" + u.Host
+}

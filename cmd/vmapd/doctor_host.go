@@ -1,0 +1,202 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/doctor"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/nodesetup"
+	"github.com/vmapd/vmapd/legacy/host"
+	"github.com/vmapd/vmapd/legacy/ipvs"
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/nft/kernel"
+)
+
+// examineHost returns what the node alone tells. With probe, the kernel's features are tried, too.
+func examineHost(w doctor.Wants, probe bool) doctor.Host {
+	h := doctor.Host{NetAdmin: hasNetAdmin(), Kernel: kernelRelease(), Sysctls: map[string]string{}, Routes: map[netip.Addr]string{}}
+	h.Interfaces = interfaces()
+	for _, file := range doctor.Sysctls(h.Interfaces) {
+		if b, err := os.ReadFile(filepath.Join("/proc/sys", file)); err == nil {
+			h.Sysctls[file] = strings.TrimSpace(string(b))
+		}
+	}
+	addrs := slices.Clone(w.LocalPods)
+	for _, t := range slices.Concat(w.NodePorts, w.ClusterIPs) {
+		if t.Endpoint.IsValid() {
+			addrs = append(addrs, t.Endpoint.Addr())
+		}
+	}
+	for _, a := range addrs {
+		if name, ok := routeTo(a); ok {
+			h.Routes[a] = name
+		}
+	}
+	for _, f := range model.Families {
+		h.DefaultRoutes[f] = defaultRoute(f)
+	}
+	h.Conntrack = conntrackUse()
+	h.Unset = nodesetup.Unset(nodesetup.Options{}, w.Conntrack)
+	h.ReadOnly = isReadOnly("/proc/sys")
+	if !h.NetAdmin {
+		return h
+	}
+	if probe {
+		for _, f := range model.Families {
+			var lacks *kernel.UnsupportedError
+			switch err := kernel.Probe(f); {
+			case errors.As(err, &lacks):
+				h.Missing[f] = "the kernel lacks " + lacks.Feature
+			case errors.Is(err, kernel.ErrNotPermitted):
+				h.NetAdmin = false
+				return h
+			case err != nil:
+				h.Missing[f] = err.Error()
+			}
+		}
+	}
+	var err error
+	if h.Firewall, h.Unread, err = readRules(); err != nil {
+		h.Unread = append(h.Unread, err.Error())
+	}
+	return h
+}
+
+// examineNode adds to the facts of a host those that a daemon would know.
+func examineNode(ctx context.Context, h *doctor.Host, o ipvs.Options, metricsAddress string) {
+	if found, err := newFinder(o).find(); err == nil {
+		h.Leftovers = found.String()
+	}
+	h.Listening = proxyMode(ctx, metricsAddress)
+}
+
+// hasNetAdmin reports whether this process has CAP_NET_ADMIN, in its user namespace.
+func hasNetAdmin() bool {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	return unix.Capget(&header, &data[0]) == nil && data[0].Effective&(1<<unix.CAP_NET_ADMIN) != 0
+}
+
+func kernelRelease() string {
+	var u unix.Utsname
+	if err := unix.Uname(&u); err != nil {
+		return ""
+	}
+	return unix.ByteSliceToString(u.Release[:])
+}
+
+func isReadOnly(path string) bool {
+	var s unix.Statfs_t
+	return unix.Statfs(path, &s) == nil && s.Flags&unix.ST_RDONLY != 0
+}
+
+// interfaces returns the interfaces that have addresses, other than loopback and the devices of IPVS.
+func interfaces() (list []doctor.Interface) {
+	all, err := net.Interfaces()
+	if err != nil {
+		return nil
+	}
+	for _, i := range all {
+		if i.Flags&net.FlagLoopback != 0 || i.Flags&net.FlagUp == 0 || i.Name == ipvs.DefaultDevice || i.Name == host.KubeProxyDevice {
+			continue
+		}
+		addrs, err := i.Addrs()
+		if err != nil || len(addrs) == 0 {
+			continue
+		}
+		entry := doctor.Interface{Name: i.Name}
+		for _, a := range addrs {
+			if p, err := netip.ParsePrefix(a.String()); err == nil {
+				entry.Addrs = append(entry.Addrs, p.Addr())
+			}
+		}
+		list = append(list, entry)
+	}
+	return list
+}
+
+// routeTo returns the interface by which an address is reached, "" for one of the node's own.
+func routeTo(a netip.Addr) (name string, ok bool) {
+	routes, err := netlink.RouteGet(a.AsSlice())
+	if err != nil || len(routes) == 0 {
+		return "", false
+	}
+	if routes[0].Type == unix.RTN_LOCAL {
+		return "", true
+	}
+	i, err := net.InterfaceByIndex(routes[0].LinkIndex)
+	if err != nil {
+		return "", false
+	}
+	return i.Name, true
+}
+
+// defaultRoute returns the interface of the preferred default route.
+func defaultRoute(f model.Family) string {
+	family := map[model.Family]int{model.IPv4: netlink.FAMILY_V4, model.IPv6: netlink.FAMILY_V6}[f]
+	routes, err := netlink.RouteList(nil, family)
+	if err != nil {
+		return ""
+	}
+	best := -1
+	for i, r := range routes {
+		whole := r.Dst == nil || r.Dst.IP.IsUnspecified() && isZero(r.Dst.Mask)
+		if whole && r.LinkIndex > 0 && (best < 0 || r.Priority < routes[best].Priority) {
+			best = i
+		}
+	}
+	if best < 0 {
+		return ""
+	}
+	i, err := net.InterfaceByIndex(routes[best].LinkIndex)
+	if err != nil {
+		return ""
+	}
+	return i.Name
+}
+
+func isZero(m net.IPMask) bool {
+	ones, _ := m.Size()
+	return ones == 0
+}
+
+// conntrackUse returns the use of the connection tracking table.
+func conntrackUse() doctor.Conntrack {
+	used, limit, err := nodesetup.TableUse(nodesetup.Options{})
+	if err != nil {
+		return doctor.Conntrack{}
+	}
+	c := doctor.Conntrack{Known: true, Used: used, Limit: limit}
+	// A line of names, and one of hexadecimal numbers for each CPU.
+	text, err := os.ReadFile("/proc/net/stat/nf_conntrack")
+	if err != nil {
+		return c
+	}
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	names := strings.Fields(lines[0])
+	for _, line := range lines[1:] {
+		for i, field := range strings.Fields(line) {
+			n, err := strconv.ParseUint(field, 16, 64)
+			if err != nil || i >= len(names) {
+				continue
+			}
+			switch names[i] {
+			case "insert_failed":
+				c.InsertFailed += n
+			case "drop":
+				c.Dropped += n
+			}
+		}
+	}
+	return c
+}

@@ -1,0 +1,169 @@
+package doctor
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/vmapd/vmapd/model"
+)
+
+// ago returns a time before another as text; it is never negative.
+func (f Facts) ago(t time.Time) string { return span(f.At.Sub(t)) + " ago" }
+
+// span returns a duration for people.
+func span(d time.Duration) string {
+	d = max(d, 0)
+	switch {
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", int(d.Seconds()))
+	case d < time.Hour:
+		return fmt.Sprintf("%dm%02ds", int(d.Minutes()), int(d.Seconds())%60)
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh%02dm", int(d.Hours()), int(d.Minutes())%60)
+	}
+	return fmt.Sprintf("%dd", int(d.Hours())/24)
+}
+
+func checkDaemon(f Facts) []Line {
+	if f.Daemon == nil {
+		return bad(Fail, f.NoDaemon,
+			"start it, or read the log of the one that should run (kubectl -n kube-system logs): until it runs, rules of before stay and grow old. "+
+				"The lines below are about the node alone")
+	}
+	text := "runs"
+	if f.Wants.Backend != "" {
+		text += " with " + f.Wants.Backend
+	}
+	if f.Wants.NodeName != "" {
+		text += " on node " + f.Wants.NodeName
+	}
+	return good(fmt.Sprintf("%s, since %s (%s)", text, span(f.At.Sub(f.Daemon.Started)), f.Daemon.Why))
+}
+
+func checkConfiguration(f Facts) []Line {
+	switch {
+	case f.ConfigError != "":
+		return bad(Fail, "the daemon would not start with this configuration: "+f.ConfigError, "correct the flag or the field")
+	case f.Daemon == nil:
+		return nil
+	case f.Daemon.ConfigError != "":
+		return bad(Warn, "the last change is refused, and the one before stays: "+f.Daemon.ConfigError, "correct the file")
+	}
+	return good("valid, and in force")
+}
+
+func checkVersion(f Facts) []Line {
+	text := "vmapd " + f.Version
+	if f.Host.Kernel != "" {
+		text += ", Linux " + f.Host.Kernel
+	}
+	if f.Daemon == nil {
+		return good(text)
+	}
+	if c := f.Daemon.Cluster; c != nil && c.Server != "" {
+		text += ", API server " + c.Server
+	}
+	if f.Daemon.Version != f.Version {
+		return bad(Warn, fmt.Sprintf("the daemon is %s, and this program %s", f.Daemon.Version, f.Version),
+			"use the program of the daemon's image: kubectl exec into vmapd's pod on this node")
+	}
+	return good(text)
+}
+
+func checkPrivilege(f Facts) []Line {
+	const remedy = "give the container the capability NET_ADMIN, and run it in the host's network namespace"
+	switch {
+	case f.Daemon != nil && !f.Daemon.NetAdmin:
+		return bad(Fail, "the daemon lacks CAP_NET_ADMIN: it can't change rules", remedy)
+	case !f.Host.NetAdmin:
+		return bad(Warn, "this process lacks CAP_NET_ADMIN: the kernel's features and the rules of others can't be read, and a daemon with the same rights could not start", remedy)
+	}
+	return good("CAP_NET_ADMIN")
+}
+
+func checkKernel(f Facts) []Line {
+	var missing []string
+	for _, family := range model.Families {
+		if m := f.Host.Missing[family]; m != "" {
+			missing = append(missing, fmt.Sprintf("%v: %s", family, m))
+		}
+	}
+	switch {
+	case len(missing) == 0 && !f.Host.NetAdmin && f.Daemon == nil:
+		return nil // nothing was tried
+	case len(missing) == 0:
+		return good("has everything that nftables needs")
+	case f.Wants.Backend != "" && f.Wants.Backend != "nftables" && f.Daemon != nil:
+		return good(fmt.Sprintf("%s is used: %s", f.Wants.Backend, strings.Join(missing, "; ")))
+	}
+	level := Warn // one family is left
+	if len(missing) == len(model.Families) && f.Daemon == nil {
+		level = Fail
+	}
+	for _, family := range model.Families {
+		if f.Host.Missing[family] != "" && f.Wants.ServicePorts[family] > 0 {
+			level = Fail
+		}
+	}
+	return bad(level, strings.Join(missing, "; "),
+		"load the module, use a newer kernel, or use --backend=iptables or ipvs with the image vmapd:legacy, which has their programs")
+}
+
+func checkAPIServer(f Facts) []Line {
+	if f.Daemon == nil {
+		return nil
+	}
+	c := f.Daemon.Cluster
+	if c == nil {
+		return good("none is used: manifests are read from files")
+	}
+	heard := "no answer yet"
+	if !c.Heard.IsZero() {
+		heard = "last answer " + f.ago(c.Heard)
+	}
+	if len(c.Errors) == 0 {
+		if c.Heard.IsZero() {
+			return bad(Warn, fmt.Sprintf("%s: %s", c.Address, heard), "wait; if that lasts, check the address and the network to it")
+		}
+		return good(fmt.Sprintf("%s: %s, all kinds of objects are read", c.Address, heard))
+	}
+	// The same cause usually affects all kinds.
+	var lines []Line
+	at := map[string]int{}
+	for _, e := range c.Errors {
+		key := strings.ReplaceAll(e.Error, e.Resource, "")
+		if i, ok := at[key]; ok {
+			lines[i].Evidence = e.Resource + ", " + lines[i].Evidence
+			continue
+		}
+		at[key] = len(lines)
+		remedy := e.Remedy
+		if remedy == "" {
+			remedy = "check that the API server runs, and that this node reaches it; meanwhile, the last known Services and endpoints stay"
+		}
+		lines = append(lines, Line{Level: Fail, Remedy: remedy, Evidence: fmt.Sprintf("%s can't be read from %s for %s (%s): %s",
+			e.Resource, c.Address, span(f.At.Sub(e.Since)), heard, e.Error)})
+	}
+	return lines
+}
+
+// tolerableSkew is a difference of clocks that does not matter. Certificates and tokens fail from
+// minutes on, and latencies are measured wrongly from seconds on.
+const tolerableSkew = 30 * time.Second
+
+func checkClock(f Facts) []Line {
+	if f.Daemon == nil || f.Daemon.Cluster == nil || !f.Daemon.Cluster.Skewed {
+		return nil
+	}
+	skew := f.Daemon.Cluster.Skew
+	if skew.Abs() < tolerableSkew {
+		return good("within seconds of the API server's")
+	}
+	where := "behind"
+	if skew < 0 {
+		where = "ahead of"
+	}
+	return bad(Warn, fmt.Sprintf("this node's is %s %s the API server's", span(skew.Abs()), where),
+		"synchronize clocks (NTP): certificates and tokens are refused, and latencies in metrics are wrong")
+}

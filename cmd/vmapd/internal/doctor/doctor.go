@@ -1,0 +1,159 @@
+package doctor
+
+import (
+	"time"
+)
+
+// Level is how bad a line is.
+type Level string
+
+// The levels.
+const (
+	OK   Level = "ok"
+	Warn Level = "warn" // some connections may fail, or will when something else changes
+	Fail Level = "fail" // connections fail, or the node's rules are out of date
+)
+
+// The checks, by the names that lines and metrics have.
+const (
+	CheckDaemon        = "daemon"
+	CheckConfiguration = "configuration"
+	CheckVersion       = "version"
+	CheckPrivilege     = "privilege"
+	CheckKernel        = "kernel"
+	CheckAPIServer     = "api-server"
+	CheckClock         = "clock"
+	CheckNode          = "node"
+	CheckPodRanges     = "pod-ranges"
+	CheckRounds        = "rounds"
+	CheckTable         = "table"
+	CheckOtherProxies  = "other-proxies"
+	CheckPorts         = "ports"
+	CheckForwarding    = "forwarding"
+	CheckIPv6          = "ipv6"
+	CheckReversePath   = "reverse-path"
+	CheckLocalnet      = "route-localnet"
+	CheckFirewall      = "firewall"
+	CheckConntrack     = "conntrack"
+	CheckSysctls       = "sysctls"
+)
+
+// check is one check. It returns no line if it does not apply.
+type check struct {
+	name  string
+	lines func(Facts) []Line
+}
+
+// checks returns all checks in the order of their lines: those that explain others come first.
+func checks() []check {
+	return []check{
+		{CheckDaemon, checkDaemon},
+		{CheckConfiguration, checkConfiguration},
+		{CheckVersion, checkVersion},
+		{CheckPrivilege, checkPrivilege},
+		{CheckKernel, checkKernel},
+		{CheckAPIServer, checkAPIServer},
+		{CheckClock, checkClock},
+		{CheckNode, checkNode},
+		{CheckPodRanges, checkPodRanges},
+		{CheckRounds, checkRounds},
+		{CheckTable, checkTable},
+		{CheckOtherProxies, checkOtherProxies},
+		{CheckPorts, checkPorts},
+		{CheckForwarding, checkForwarding},
+		{CheckIPv6, checkIPv6},
+		{CheckReversePath, checkReversePath},
+		{CheckLocalnet, checkLocalnet},
+		{CheckFirewall, checkFirewall},
+		{CheckConntrack, checkConntrack},
+		{CheckSysctls, checkSysctls},
+	}
+}
+
+// Checks returns the names of all checks.
+func Checks() (names []string) {
+	for _, c := range checks() {
+		names = append(names, c.name)
+	}
+	return names
+}
+
+// Line is the result of a check, or one of its results.
+type Line struct {
+	Check    string `json:"check"`
+	Level    Level  `json:"level"`
+	Evidence string `json:"evidence"`
+	Remedy   string `json:"remedy,omitempty"` // empty if the level is OK
+}
+
+// Report is the result of all checks.
+type Report struct {
+	Node  string    `json:"node,omitempty"`
+	At    time.Time `json:"at"`
+	Level Level     `json:"level"` // the worst of the lines
+	Lines []Line    `json:"lines"`
+}
+
+// Diagnose judges facts.
+func Diagnose(f Facts) Report {
+	r := Report{Node: f.Wants.NodeName, At: f.At, Level: OK}
+	for _, c := range checks() {
+		for _, l := range c.lines(f) {
+			l.Check = c.name
+			r.Level = worse(r.Level, l.Level)
+			r.Lines = append(r.Lines, l)
+		}
+	}
+	return r
+}
+
+// worse returns the worse of two levels.
+func worse(a, b Level) Level {
+	if rank(b) > rank(a) {
+		return b
+	}
+	return a
+}
+
+func rank(l Level) int {
+	switch l {
+	case Fail:
+		return 2
+	case Warn:
+		return 1
+	}
+	return 0
+}
+
+// Exit codes of the command; 1 is an error of the command itself.
+const (
+	exitWarn = 2
+	exitFail = 3
+)
+
+// ExitCode returns the exit code of the command.
+func (r Report) ExitCode() int {
+	switch r.Level {
+	case Fail:
+		return exitFail
+	case Warn:
+		return exitWarn
+	}
+	return 0
+}
+
+// Bad returns the lines that are not ok.
+func Bad(lines []Line) (bad []Line) {
+	for _, l := range lines {
+		if l.Level != OK {
+			bad = append(bad, l)
+		}
+	}
+	return bad
+}
+
+func good(evidence string) []Line { return []Line{{Level: OK, Evidence: evidence}} }
+
+func bad(l Level, evidence, remedy string) []Line {
+	return []Line{{Level: l, Evidence: evidence, Remedy: remedy}}
+}

@@ -1,0 +1,205 @@
+package doctor_test
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/doctor"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/firewall"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/nodesetup"
+	"github.com/vmapd/vmapd/model"
+)
+
+var (
+	now    = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
+	nodeIP = netip.MustParseAddr("192.168.0.2")
+	pod    = netip.MustParseAddrPort("10.0.0.2:8080")
+)
+
+// healthy returns the facts of a node on which all is well.
+func healthy() doctor.Facts {
+	web := doctor.Target{Service: "default/web", Protocol: "tcp", Addr: netip.MustParseAddrPort("172.30.0.10:80"), Endpoint: pod}
+	port := web
+	port.Addr = netip.AddrPortFrom(nodeIP, 30080)
+	wants := doctor.Wants{
+		NodeName: "node-1", Backend: "nftables", PodsBy: "ClusterCIDR", ClusterCIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/16")},
+		ServicePorts: [len(model.Families)]int{3, 3}, ClusterIPs: []doctor.Target{web}, NodePorts: []doctor.Target{port},
+		NodeAddrs: []netip.Addr{nodeIP}, LocalPods: []netip.Addr{pod.Addr()},
+	}
+	return doctor.Facts{
+		At: now, Version: "v1", Wants: wants,
+		Daemon: &doctor.Daemon{
+			Version: "v1", Started: now.Add(-time.Hour), NetAdmin: true, Why: "the kernel has all required features",
+			Cluster: &doctor.Cluster{Heard: now.Add(-2 * time.Second), Skew: -time.Second, Skewed: true, Address: "https://192.168.0.1:6443"},
+			Node:    doctor.Node{Known: true, Addrs: []netip.Addr{nodeIP}, PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")}},
+			Families: []doctor.Rounds{
+				{Family: "IPv4", Synced: now.Add(-time.Second), Healthy: true},
+				{Family: "IPv6", Synced: now.Add(-time.Second), Healthy: true},
+			},
+			Table: &doctor.Table{},
+		},
+		Host: doctor.Host{
+			Kernel: "6.18", NetAdmin: true,
+			Sysctls: map[string]string{
+				doctor.IPForward: "1", doctor.IPv6Forward: "1", doctor.IPv6Disabled: "0", doctor.ReversePathAll: "0", doctor.RouteLocalAll: "0",
+				"net/ipv4/conf/eth0/rp_filter": "2", "net/ipv4/conf/eth0/forwarding": "1",
+			},
+			Interfaces: []doctor.Interface{
+				{Name: "eth0", Addrs: []netip.Addr{nodeIP, netip.MustParseAddr("fd00::2")}},
+				{Name: "eth1", Addrs: []netip.Addr{netip.MustParseAddr("192.168.7.2")}},
+			},
+			Routes:        map[netip.Addr]string{pod.Addr(): "pods0"},
+			DefaultRoutes: [len(model.Families)]string{"eth0", "eth0"},
+			Conntrack:     doctor.Conntrack{Known: true, Used: 100, Limit: 1000, InsertFailed: 3},
+		},
+	}
+}
+
+func TestAHealthyNodeHasOnlyGoodLines(t *testing.T) {
+	r := doctor.Diagnose(healthy())
+	if bad := doctor.Bad(r.Lines); len(bad) > 0 || r.Level != doctor.OK || r.ExitCode() != 0 {
+		t.Errorf("exit code %d, %v", r.ExitCode(), bad)
+	}
+	var got []string
+	for _, l := range r.Lines {
+		got = append(got, l.Check)
+	}
+	if diff := cmp.Diff(doctor.Checks(), got); diff != "" {
+		t.Errorf("checks with a line (-want +got):\n%s", diff)
+	}
+	for line := range strings.Lines(r.Text()) {
+		if n := len([]rune(strings.TrimSuffix(line, "\n"))); n > 80 {
+			t.Errorf("%d columns: %s", n, line)
+		}
+	}
+}
+
+// Each case breaks a healthy node, and wants exactly one line that is not ok.
+func TestEachCheck(t *testing.T) {
+	filterForward := func(drops bool, rules ...firewall.Rule) firewall.Ruleset {
+		return firewall.Ruleset{By: "nftables", Family: "ip", Table: "filter", Chains: map[string]*firewall.Chain{
+			"FORWARD": {Name: "FORWARD", Hook: firewall.Forward, Drops: drops, Rules: rules},
+		}}
+	}
+	for _, tt := range []struct {
+		check string
+		level doctor.Level
+		want  string
+		spoil func(f *doctor.Facts)
+	}{
+		{"daemon", doctor.Fail, "no daemon answers: x", func(f *doctor.Facts) { f.Daemon, f.NoDaemon = nil, "no daemon answers: x" }},
+		{"configuration", doctor.Fail, "would not start with this configuration: bindAddress", func(f *doctor.Facts) { f.ConfigError = "bindAddress: x" }},
+		{"configuration", doctor.Warn, "the last change is refused", func(f *doctor.Facts) { f.Daemon.ConfigError = "x" }},
+		{"version", doctor.Warn, "the daemon is v0, and this program v1", func(f *doctor.Facts) { f.Daemon.Version = "v0" }},
+		{"privilege", doctor.Fail, "the daemon lacks CAP_NET_ADMIN", func(f *doctor.Facts) { f.Daemon.NetAdmin = false }},
+		{"privilege", doctor.Warn, "this process lacks CAP_NET_ADMIN", func(f *doctor.Facts) { f.Host.NetAdmin = false }},
+		{"kernel", doctor.Fail, "IPv6: the kernel lacks nft_fib", func(f *doctor.Facts) { f.Host.Missing[model.IPv6] = "the kernel lacks nft_fib" }},
+		{"api-server", doctor.Fail, "services can't be read from https://192.168.0.1:6443 for 10m00s (last answer 2s ago): refused", func(f *doctor.Facts) {
+			f.Daemon.Cluster.Errors = []doctor.APIError{{Resource: "services", Since: now.Add(-10 * time.Minute), Error: "refused"}}
+		}},
+		{"api-server", doctor.Warn, "no answer yet", func(f *doctor.Facts) { f.Daemon.Cluster.Heard = time.Time{} }},
+		{"clock", doctor.Warn, "this node's is 5m00s behind the API server's", func(f *doctor.Facts) { f.Daemon.Cluster.Skew = 5 * time.Minute }},
+		{"node", doctor.Fail, `the cluster has no Node "node-1"`, func(f *doctor.Facts) { f.Daemon.Node = doctor.Node{Never: true} }},
+		{"node", doctor.Fail, `the Node "node-1" is deleted`, func(f *doctor.Facts) { f.Daemon.Node = doctor.Node{} }},
+		{"node", doctor.Warn, `the Node "node-1" has the taint x`, func(f *doctor.Facts) { f.Daemon.Node.NotEligible = "has the taint x" }},
+		{"node", doctor.Fail, "no interface of this machine has an address", func(f *doctor.Facts) { f.Daemon.Node.Addrs = []netip.Addr{netip.MustParseAddr("192.168.0.77")} }},
+		{"pod-ranges", doctor.Fail, "--cluster-cidr 10.9.0.0/16 has none of the pods on this node, such as 10.0.0.2", func(f *doctor.Facts) {
+			f.Wants.ClusterCIDRs = []netip.Prefix{netip.MustParsePrefix("10.9.0.0/16")}
+		}},
+		{"pod-ranges", doctor.Warn, "--cluster-cidr 10.9.0.0/16 does not contain 10.0.0.0/24, the Node's spec.podCIDRs", func(f *doctor.Facts) {
+			f.Wants.ClusterCIDRs, f.Wants.LocalPods = []netip.Prefix{netip.MustParsePrefix("10.9.0.0/16")}, nil
+		}},
+		{"rounds", doctor.Fail, "IPv6: the last round failed; changes wait for 5s: x", func(f *doctor.Facts) {
+			f.Daemon.Families[1].Error, f.Daemon.Families[1].Waiting = "x", now.Add(-5*time.Second)
+		}},
+		{"table", doctor.Fail, "in 2 operations, such as: add element", func(f *doctor.Facts) {
+			f.Daemon.Table = &doctor.Table{Count: 2, Differences: []string{"add element"}}
+		}},
+		{"other-proxies", doctor.Fail, "kube-proxy came back", func(f *doctor.Facts) { f.Daemon.OtherProxies = []string{"kube-proxy came back"} }},
+		{"other-proxies", doctor.Warn, "rules that another proxy left: 3", func(f *doctor.Facts) { f.Daemon.Leftovers = "3" }},
+		{"ports", doctor.Warn, "address already in use", func(f *doctor.Facts) { f.Daemon.Ports = []string{"healthz server: address already in use"} }},
+		{"forwarding", doctor.Fail, "net.ipv4.ip_forward is 0", func(f *doctor.Facts) { f.Host.Sysctls[doctor.IPForward] = "0" }},
+		{"forwarding", doctor.Fail, "net.ipv6.conf.all.forwarding is 0", func(f *doctor.Facts) { f.Host.Sysctls[doctor.IPv6Forward] = "0" }},
+		{"forwarding", doctor.Fail, "net.ipv4.conf.eth0.forwarding is 0", func(f *doctor.Facts) { f.Host.Sysctls["net/ipv4/conf/eth0/forwarding"] = "0" }},
+		{"ipv6", doctor.Fail, "net.ipv6.conf.all.disable_ipv6 is 1, and 3 service ports", func(f *doctor.Facts) { f.Host.Sysctls[doctor.IPv6Disabled] = "1" }},
+		{"ipv6", doctor.Fail, "the kernel has IPv6 switched off", func(f *doctor.Facts) { delete(f.Host.Sysctls, doctor.IPv6Disabled) }},
+		{"reverse-path", doctor.Warn, "rp_filter is 1 (strict) on eth1", func(f *doctor.Facts) {
+			f.Host.Sysctls["net/ipv4/conf/eth1/rp_filter"] = "1"
+			f.Wants.NodeAddrs = append(f.Wants.NodeAddrs, netip.MustParseAddr("192.168.7.2"))
+		}},
+		{"firewall", doctor.Fail, "table ip filter, chain FORWARD, policy drop, which is not vmapd's, drops connections to node port 30080/tcp of default/web from outside and in 1 more ways", func(f *doctor.Facts) {
+			f.Host.Firewall = []firewall.Ruleset{filterForward(true)}
+		}},
+		{"firewall", doctor.Warn, "was not read", func(f *doctor.Facts) { f.Host.Unread = []string{"chain x was not read"} }},
+		{"conntrack", doctor.Warn, "950 of at most 1000 entries", func(f *doctor.Facts) { f.Host.Conntrack.Used = 950 }},
+		{"conntrack", doctor.Fail, "1000 of at most 1000 entries", func(f *doctor.Facts) { f.Host.Conntrack.Used = 1000 }},
+		{"sysctls", doctor.Warn, "nf_conntrack_max should be 131072 (conntrack.maxPerCore) and is 7", func(f *doctor.Facts) {
+			f.Host.Unset = []nodesetup.Write{{File: "nf_conntrack_max", Value: "131072", Have: "7", Why: "conntrack.maxPerCore"}}
+		}},
+	} {
+		t.Run(tt.check+"/"+tt.want, func(t *testing.T) {
+			f := healthy()
+			tt.spoil(&f)
+			r := doctor.Diagnose(f)
+			bad := doctor.Bad(r.Lines)
+			if len(bad) != 1 || bad[0].Check != tt.check || bad[0].Level != tt.level || !strings.Contains(bad[0].Evidence, tt.want) || bad[0].Remedy == "" {
+				t.Errorf("want only %s %s %q with a remedy, got %s", tt.level, tt.check, tt.want, strings.Join(texts(bad), "\n"))
+			}
+			if want := map[doctor.Level]int{doctor.Warn: 2, doctor.Fail: 3}[tt.level]; r.ExitCode() != want || r.Level != tt.level {
+				t.Errorf("exit code %d, want %d; %s", r.ExitCode(), want, r.Level)
+			}
+		})
+	}
+}
+
+// These are no reason for a warning.
+func TestFalseAlarms(t *testing.T) {
+	for name, change := range map[string]func(f *doctor.Facts){
+		"strict reverse path on the uplink": func(f *doctor.Facts) { f.Host.Sysctls[doctor.ReversePathAll] = "1" },
+		"no IPv6, and no Service that needs it": func(f *doctor.Facts) {
+			f.Wants.ServicePorts[model.IPv6] = 0
+			delete(f.Host.Sysctls, doctor.IPv6Disabled)
+			delete(f.Host.Sysctls, doctor.IPv6Forward)
+		},
+		"pod ranges of the Node that the network plugin ignores": func(f *doctor.Facts) {
+			f.Daemon.Node.PodCIDRs = []netip.Prefix{netip.MustParsePrefix("10.244.0.0/24")}
+		},
+		"no --cluster-cidr":      func(f *doctor.Facts) { f.Wants.ClusterCIDRs = nil },
+		"files and no cluster":   func(f *doctor.Facts) { f.Daemon.Cluster = nil },
+		"a clock 3 s behind":     func(f *doctor.Facts) { f.Daemon.Cluster.Skew = 3 * time.Second },
+		"no table was compared":  func(f *doctor.Facts) { f.Daemon.Table = &doctor.Table{Skipped: "x"} },
+		"an old watch is silent": func(f *doctor.Facts) { f.Daemon.Cluster.Heard = now.Add(-time.Hour) },
+		"no connection tracking": func(f *doctor.Facts) { f.Host.Conntrack = doctor.Conntrack{} },
+		"route_localnet":         func(f *doctor.Facts) { f.Host.Sysctls[doctor.RouteLocalAll] = "1" },
+	} {
+		f := healthy()
+		change(&f)
+		if bad := doctor.Bad(doctor.Diagnose(f).Lines); len(bad) > 0 {
+			t.Errorf("%s: %s", name, strings.Join(texts(bad), "\n"))
+		}
+	}
+}
+
+// The same cause for several kinds of objects is one line.
+func TestOneCauseIsOneLine(t *testing.T) {
+	f := healthy()
+	for _, kind := range []string{"services", "nodes"} {
+		f.Daemon.Cluster.Errors = append(f.Daemon.Cluster.Errors, doctor.APIError{Resource: kind, Since: now.Add(-time.Minute), Error: "connection refused"})
+	}
+	bad := doctor.Bad(doctor.Diagnose(f).Lines)
+	if len(bad) != 1 || !strings.HasPrefix(bad[0].Evidence, "nodes, services can't be read") {
+		t.Errorf("got %v", texts(bad))
+	}
+}
+
+func texts(lines []doctor.Line) (list []string) {
+	for _, l := range lines {
+		list = append(list, fmt.Sprintf("%s %s: %s", l.Level, l.Check, l.Evidence))
+	}
+	return list
+}

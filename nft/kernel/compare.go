@@ -1,0 +1,38 @@
+package kernel
+
+import (
+	"slices"
+
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/nft"
+)
+
+// Compare returns the batch that would turn a family's table, as it is in the kernel now, into that of
+// s. It is empty if the table is right, and nil if the kernel lacks the family. It uses a connection of its
+// own and no lock of Apply, so that a change that Apply makes meanwhile may be in the batch.
+func (b *Backend) Compare(f model.Family, s *model.Snapshot) (*nft.Batch, error) {
+	at := slices.IndexFunc(b.families, func(st *familyState) bool { return st.family == f })
+	if at < 0 {
+		return nil, nil
+	}
+	options := nft.Options{Counters: b.families[at].read().counted != nil}
+	c, err := b.dialer.dial()
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = c.close() }()
+	table, err := c.readTable(f, s.Family(f), options)
+	if err != nil {
+		return nil, err
+	}
+	var before nft.Slots
+	if table != nil {
+		before = table
+	}
+	want := options.Compile(before, s.Family(f))
+	batch := nft.DiffTable(table, want)
+	if kept, ok := want.KeepUnused(table, batch); ok {
+		batch = nft.Diff(kept, kept)
+	}
+	return batch, nil
+}
