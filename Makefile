@@ -58,7 +58,7 @@ build-all: ## build and check for every processor that Kubernetes has nodes for
 demo: SHELL := /bin/bash
 demo: .SHELLFLAGS := -o pipefail -c
 demo: ## show it at work: a small world, real connections
-	@echo "Compiling bin/vmapd: two to three minutes at first, seconds when it was compiled before."
+	@echo "Compiling bin/vmapd: one to three minutes at first, seconds when it was compiled before."
 	@CGO_ENABLED=0 $(GO) build -v -trimpath -o bin/vmapd ./cmd/vmapd 2>&1 | (n=0; while IFS= read -r line; do \
 		case "$$line" in \
 		"go: downloading "*) text="$$line" ;; \

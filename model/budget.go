@@ -89,6 +89,8 @@ var AllBudgets = [...]Budget{
 type part struct {
 	ports int // of service.ports, from the first one
 	addrs int // of the addresses of the family, from the first one, which is the cluster IP
+	// unserved is the number of endpoints beyond Budgets.Endpoints.
+	unserved int
 }
 
 // part returns the part of a Service that its entries allow. It adds a problem for each budget
@@ -106,7 +108,7 @@ func (b *Builder) part(s *service, f Family, problems *problemList) part {
 		limit /= len(Families)
 	}
 	entries := limit
-	served := part{}
+	served := part{unserved: s.record.unserved(f, left)}
 	for _, p := range s.ports {
 		cost := each
 		if p.nodePort != 0 {
@@ -148,6 +150,19 @@ func (r *record) offered(f Family, most int) (endpoints int, left *endpointSlice
 		endpoints += s.weight()
 	}
 	return endpoints, nil
+}
+
+// unserved returns the number of endpoints of a family from a slice on, which may be nil.
+func (r *record) unserved(f Family, from *endpointSlice) int {
+	n := 0
+	if from != nil {
+		for _, s := range r.slices[slices.Index(r.slices, from):] {
+			if s.family == f {
+				n += s.len()
+			}
+		}
+	}
+	return n
 }
 
 // weight is what a slice counts for the budget of endpoints.

@@ -230,3 +230,35 @@ func TestBudgetOfEntriesIsForBothFamilies(t *testing.T) {
 		}
 	}
 }
+
+func TestEndpointsOverTheBudgetAreCounted(t *testing.T) {
+	b := model.NewBuilder(small()) // 6 endpoints
+	web := modeltest.NewService("ns1/web").On("172.30.0.41").TCP("p1", 81)
+	unserved := func(want int) {
+		t.Helper()
+		s := b.Snapshot()
+		if got := s.Family(model.IPv4).UnservedEndpoints(); got != want || s.Family(model.IPv6).UnservedEndpoints() != 0 {
+			t.Errorf("want %d endpoints over the budget in IPv4, got %d", want, got)
+		}
+	}
+	for _, step := range []struct {
+		object modeltest.Object
+		want   int
+	}{
+		{slice("a", 1, 4), 0}, // there is no Service
+		{web, 0},
+		{slice("b", 10, 3), 3},
+		{slice("c", 20, 2), 5}, // also those that would fit behind b
+		{modeltest.NewService("ns1/other").On("172.30.0.42").TCP("p1", 81), 5},
+		{slice("b", 10, 1), 2}, // a slice is taken whole
+		{slice("c", 20, 1), 0},
+		{slice("b", 10, 9), 10},
+	} {
+		step.object.Set(b)
+		unserved(step.want)
+	}
+	b.DeleteService(model.NamespacedName{Namespace: "ns1", Name: "web"})
+	unserved(0)
+	web.Set(b)
+	unserved(10)
+}

@@ -25,6 +25,7 @@ type Builder struct {
 	remembers     remembered
 	settingsStale bool // node, addresses or ServiceCIDRs changed
 	problems      map[ObjectRef][]Problem
+	unserved      map[NamespacedName][len(Families)]int // endpoints of Services over their budget
 	problemsStale bool
 	locality      locality
 	addrScope     addrScope
@@ -63,6 +64,7 @@ func NewBuilder(c Config) *Builder {
 		cidrs:         map[string][]netip.Prefix{},
 		claims:        claims{map[VIP]*service{}, map[VIP][]*service{}},
 		problems:      map[ObjectRef][]Problem{},
+		unserved:      map[NamespacedName][len(Families)]int{},
 		clusterIPs:    counted[netip.Addr]{},
 		hairpins:      counted[netip.Addr]{},
 		endpoints:     counted[VIP]{},
@@ -243,6 +245,21 @@ func (b *Builder) Snapshot() *Snapshot {
 	}
 	b.last = next
 	return next
+}
+
+// setUnserved remembers how many endpoints of a Service are beyond its budget, and returns by how much that
+// is more than before.
+func (b *Builder) setUnserved(r *record, f Family, n int) (more int) {
+	counts := b.unserved[r.name]
+	more = n - counts[f]
+	if more != 0 {
+		if counts[f] = n; counts == [len(Families)]int{} {
+			delete(b.unserved, r.name)
+		} else {
+			b.unserved[r.name] = counts
+		}
+	}
+	return more
 }
 
 func (b *Builder) allProblems() []Problem {

@@ -19,6 +19,7 @@ type familyEdit struct {
 	hairpins   *persist.Edit[netip.Addr, struct{}]
 	endpoints  *persist.Edit[VIP, struct{}]
 	noLocal    noLocal
+	unserved   int
 }
 
 func newEdit(s *Snapshot) *edit {
@@ -31,6 +32,7 @@ func newEdit(s *Snapshot) *edit {
 			hairpins:   fs.hairpins.Edit(AddrKeys),
 			endpoints:  fs.endpoints.Edit(VIPKeys),
 			noLocal:    fs.noLocal,
+			unserved:   fs.unserved,
 		}
 	}
 	return e
@@ -45,6 +47,7 @@ func (e *edit) done(next *Snapshot) {
 		to.hairpins = from.hairpins.Done()
 		to.endpoints = from.endpoints.Done()
 		to.noLocal = from.noLocal
+		to.unserved = from.unserved
 	}
 }
 

@@ -159,6 +159,7 @@ func (b *Builder) updateService(e *edit, r *record) {
 			}
 		}
 		b.replaceClusterIP(into, was.clusterIP(f), now.clusterIP(f))
+		into.unserved += b.setUnserved(r, f, served[f].unserved)
 	}
 	b.setProblems(r.object(), problems)
 	e.setHealthCheck(r.name, b.healthCheck(now, served))

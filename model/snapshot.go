@@ -43,6 +43,7 @@ type FamilySnapshot struct {
 	hairpins   persist.Map[netip.Addr, struct{}]
 	endpoints  persist.Map[VIP, struct{}]
 	noLocal    noLocal
+	unserved   int
 }
 
 // noLocal counts the service ports for which ServicePort.NoLocalEndpoints reports true.
@@ -63,6 +64,10 @@ func (n *noLocal) count(sp *ServicePort, by int) {
 func (s *FamilySnapshot) NoLocalEndpoints() (internal, external int) {
 	return s.noLocal.internal, s.noLocal.external
 }
+
+// UnservedEndpoints returns the number of endpoints that get no connections because their Service
+// exceeds Budgets.Endpoints. An endpoint in two slices counts twice.
+func (s *FamilySnapshot) UnservedEndpoints() int { return s.unserved }
 
 // ServicePorts yields all service ports, in an order that depends on their names only.
 func (s *FamilySnapshot) ServicePorts() iter.Seq[*ServicePort] {

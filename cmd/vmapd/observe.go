@@ -53,6 +53,9 @@ func (d *daemon) observe(p *dataplane, in inputs) *observers {
 		OtherProxy:     p.rivals.flags,
 		ConntrackTable: func() (int, int, error) { return nodesetup.TableUse(nodesetup.Options{}) },
 	}
+	if in.cluster != nil {
+		figures.APIServerHeard = in.cluster.Heard
+	}
 	if p.nft != nil {
 		figures.NFT = p.nft.Stats
 		figures.ForeignChanges = p.foreignChanges

@@ -97,6 +97,9 @@ func TestScrapeHasWhatDashboardsKnow(t *testing.T) {
 					t.Errorf("%s: %v, and now it is %v", name, at, now)
 				}
 			}
+			if at, _ := value(all, "vmapd_apiserver_last_response_timestamp_seconds", "resource=services"); now-at > 120 || at > now+1 {
+				t.Errorf("the API server's last response about Services: %v, and now it is %v", at, now)
+			}
 			if v, _ := value(all, "vmapd_ready", "ip_family=IPv4"); v != 1 {
 				t.Errorf("vmapd_ready is %v", v)
 			}

@@ -20,8 +20,17 @@ func TestAnErrorThatChangesIsLogged(t *testing.T) {
 	t.Parallel()
 	s := standardServer(t, apitest.Options{})
 	w := followWhole(t, s)
+	heard := w.source.Heard()
+	for _, r := range everything {
+		if at := heard[string(r)]; at.Before(w.start) || at.After(time.Now()) {
+			t.Errorf("%s were heard of at %v", r, at)
+		}
+	}
 	out(t, s, apitest.Refusing)
 	w.fails(everything...)
+	if diff := cmp.Diff(heard, w.source.Heard()); diff != "" {
+		t.Errorf("a server that is out said something (-before +after):\n%s", diff)
+	}
 	s.SetRules([]rbacv1.PolicyRule{})
 	out(t, s, apitest.Up)
 	for _, r := range everything {

@@ -49,6 +49,7 @@ type health struct {
 	of     *resource
 	giveUp func()        // ends the informer
 	report func(Failure) // Since is zero: it is over
+	heard  *atomic.Int64 // when the server last sent something that made sense, in nanoseconds
 	pace   *rate.Limiter
 
 	// delivered: the initial list has been. From then on, the server is known to have this
@@ -275,6 +276,7 @@ func (h *health) recovered(ctx context.Context) {
 
 // took is called with the version of each complete list.
 func (h *health) took(ctx context.Context, version string) {
+	h.heard.Store(time.Now().UnixNano())
 	v, ok := parseVersion(version)
 	if !ok {
 		return

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -37,6 +38,32 @@ type Source struct {
 
 	mu      sync.Mutex
 	failing map[string]Failure
+	heard   map[string]*atomic.Int64 // nanoseconds, by the kind's name
+}
+
+// Heard returns when the API server last sent something about each kind that made sense, by the kinds'
+// names. A kind of which nothing has been received is missing. It may be called at any time.
+func (s *Source) Heard() map[string]time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := map[string]time.Time{}
+	for name, at := range s.heard {
+		if at := at.Load(); at != 0 {
+			all[name] = time.Unix(0, at)
+		}
+	}
+	return all
+}
+
+// hears returns where the time of the last word about a kind is kept.
+func (s *Source) hears(name string) *atomic.Int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.heard == nil {
+		s.heard = map[string]*atomic.Int64{}
+	}
+	s.heard[name] = new(atomic.Int64)
+	return s.heard[name]
 }
 
 // Failing returns the kinds of objects that can't be read now, by their names. It may be
@@ -76,7 +103,7 @@ func (s *Source) Run(ctx context.Context, state *reconcile.State) error {
 	for _, r := range resources(s.Client, s.NodeName) {
 		f := &follower{
 			resource: r, state: state, log: s.Log.With(slog.String("resource", r.name)),
-			report: s.report, remindEvery: cmp.Or(s.remindEvery, remindEvery),
+			report: s.report, heard: s.hears(r.name), remindEvery: cmp.Or(s.remindEvery, remindEvery),
 		}
 		initial.Add(1)
 		delivered := sync.OnceFunc(initial.Done)
@@ -97,6 +124,7 @@ type follower struct {
 	state       *reconcile.State
 	log         *slog.Logger
 	report      func(Failure)
+	heard       *atomic.Int64
 	remindEvery time.Duration
 }
 
@@ -128,7 +156,7 @@ func (f *follower) inform(ctx context.Context, delivered func()) {
 		reminder.Wait()
 	}()
 	h := &health{
-		log: f.log, of: f.resource, giveUp: cancel, report: f.report,
+		log: f.log, of: f.resource, giveUp: cancel, report: f.report, heard: f.heard,
 		pace: rate.NewLimiter(rate.Every(watchEvery), watchBurst),
 	}
 	reminder.Go(func() { h.remind(ctx, f.remindEvery) })

@@ -156,6 +156,7 @@ func (s *stream) check(ctx context.Context, e watch.Event) (watch.Event, error) 
 	case known:
 		s.newest = version
 	}
+	s.health.heard.Store(time.Now().UnixNano())
 	s.works(ctx)
 	return e, nil
 }

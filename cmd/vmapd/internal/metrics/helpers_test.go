@@ -73,6 +73,9 @@ func all(backend string) Options {
 		return [2]localhost.Stats{{Listeners: 3, Missing: 1, Failures: 1, Accepted: 40}, {Listeners: 2, Accepted: 2}}
 	}
 	o.EventsDropped = func() uint64 { return 3 }
+	o.APIServerHeard = func() map[string]time.Time {
+		return map[string]time.Time{"services": later, "endpointslices": later.Add(time.Second)}
+	}
 	o.Leftovers = func() map[host.Leftover]int {
 		return map[host.Leftover]int{{Owner: host.OwnerKubeProxy, Kind: host.KindSet}: 2, {Owner: host.OwnerVmapd, Kind: host.KindDevice}: 0}
 	}

@@ -49,6 +49,9 @@ type Options struct {
 	ConntrackTable func() (entries, limit int, err error)
 	// EventsDropped counts events that could not be sent to the API server.
 	EventsDropped func() uint64
+	// APIServerHeard returns when the API server last sent something that made sense, by the plural
+	// names of the kinds of objects.
+	APIServerHeard func() map[string]time.Time
 	// Leftovers counts the objects of other proxies and backends on the node.
 	Leftovers func() map[host.Leftover]int
 	// OtherProxy returns whether the signs of another proxy are there, by kind.

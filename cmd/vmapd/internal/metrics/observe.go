@@ -100,6 +100,7 @@ func (m *Metrics) programmed(f model.Family, r reconcile.Round) {
 	internal, external := s.NoLocalEndpoints()
 	m.proxy.noLocalEndpoints.WithLabelValues(name, "internal").Set(float64(internal))
 	m.proxy.noLocalEndpoints.WithLabelValues(name, "external").Set(float64(external))
+	m.own.unserved.WithLabelValues(name).Set(float64(s.UnservedEndpoints()))
 	m.own.servicePorts.WithLabelValues(name).Set(float64(s.NumServicePorts()))
 	m.own.ready.WithLabelValues(name).Set(1)
 }

@@ -16,6 +16,7 @@ type ownFigures struct {
 	failures     *prometheus.CounterVec
 	servicePorts *prometheus.GaugeVec
 	ready        *prometheus.GaugeVec
+	unserved     *prometheus.GaugeVec
 	rejected     *prometheus.GaugeVec // objects
 	overBudget   *prometheus.GaugeVec // objects
 
@@ -34,6 +35,7 @@ func (m *Metrics) registerOwn() {
 	for _, f := range model.Families {
 		o.ready.WithLabelValues(f.String())
 	}
+	o.unserved = m.gauge(ownNamespace, "endpoints_over_budget", "Endpoints that get no connections, because their Service has more than its budget allows.", ipFamily)
 	o.rejected = m.gauge(ownNamespace, "rejected_objects", "Objects that are ignored, in whole or in part, because they are invalid; the log has the reasons.", "kind")
 	o.overBudget = m.gauge(ownNamespace, "objects_over_budget", "Objects, such as Services, that exceed a budget; the log and an event have the details.", "budget")
 	for _, b := range model.AllBudgets {
@@ -51,6 +53,15 @@ func (m *Metrics) registerOwn() {
 		m.scrape(prometheus.CounterValue, ownNamespace, "events_dropped_total",
 			"Events that were not sent: there were too many, or the API server was unavailable for too long.", nil,
 			func(emit emitter) { emit(float64(read())) })
+	}
+	if read := m.options.APIServerHeard; read != nil {
+		m.scrape(prometheus.GaugeValue, ownNamespace, "apiserver_last_response_timestamp_seconds",
+			"Time of the last list or watch event from the API server that made sense, by kind of objects. Watches have an event about once a minute.", []string{"resource"},
+			func(emit emitter) {
+				for resource, at := range read() {
+					emit(seconds(at), resource)
+				}
+			})
 	}
 	m.registerBackend()
 	m.registerOthers()
