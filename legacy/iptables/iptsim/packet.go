@@ -13,6 +13,7 @@ type Packet struct {
 	SourcePort       uint16
 	Mark             uint32
 	Invalid          bool // for connection tracking; otherwise the packet is NEW
+	Established      bool // … or ESTABLISHED
 	ByIPVS           bool // IPVS has sent it to a real server
 }
 

@@ -58,6 +58,7 @@ func words(line string) ([]string, error) {
 type parser struct {
 	family model.Family
 	table  string
+	saved  bool // as a program lists it: ours write less
 	words  []string
 	rule   Rule
 
@@ -68,12 +69,12 @@ type parser struct {
 }
 
 // parseRule reads the words of a rule, behind the chain's name.
-func parseRule(f model.Family, table, text string) (Rule, error) {
+func parseRule(f model.Family, table, text string, saved bool) (Rule, error) {
 	list, err := words(text)
 	if err != nil {
 		return Rule{}, err
 	}
-	p := &parser{family: f, table: table, words: list, modules: map[string]bool{}, rule: Rule{Text: text}}
+	p := &parser{family: f, table: table, saved: saved, words: list, modules: map[string]bool{}, rule: Rule{Text: text}}
 	for len(p.words) > 0 {
 		if err := p.option(); err != nil {
 			return Rule{}, fmt.Errorf("%s: %w", text, err)
@@ -104,14 +105,14 @@ func (p *parser) option() error {
 			return err
 		}
 	}
-	if not && !slices.Contains([]string{"-s", "-d", "-i", "--mark", "--src-type", "--dst-type", "--match-set", "--ipvs"}, name) {
+	if not && !slices.Contains([]string{"-s", "-d", "-i", "--mark", "--src-type", "--dst-type", "--match-set", "--ipvs"}, name) && !(p.saved && name == "--ctstate") {
 		return fmt.Errorf("%s can't be negated", name)
 	}
 	if p.rule.Target != nil {
 		return fmt.Errorf("%s behind the target", name)
 	}
 	value := ""
-	if !slices.Contains([]string{"--set", "--rcheck", "--update", "--rsource", "--ipvs"}, name) {
+	if !slices.Contains([]string{"--set", "--rcheck", "--update", "--rsource", "--ipvs", "--reap"}, name) {
 		var err error
 		if value, err = p.next(); err != nil {
 			return err
@@ -151,8 +152,10 @@ func (p *parser) match(name, value string, not bool) (Match, error) {
 		"--src-type": "addrtype", "--dst-type": "addrtype", "--match-set": "set", "--ipvs": "ipvs", "--mode": "statistic", "--probability": "statistic", "--every": "statistic",
 		"--packet": "statistic", "--set": "recent", "--rcheck": "recent", "--update": "recent",
 		"--seconds": "recent", "--name": "recent", "--rsource": "recent",
+		"--reap": "recent", "--mask": "recent", "--nfacct-name": "nfacct",
 	}[name]
-	if module == "" || !p.modules[module] {
+	onlyListed := slices.Contains([]string{"--reap", "--mask", "--nfacct-name"}, name)
+	if module == "" || !p.modules[module] || onlyListed && !p.saved {
 		return nil, fmt.Errorf("unknown option %q", name)
 	}
 	switch name {
@@ -167,7 +170,9 @@ func (p *parser) match(name, value string, not bool) (Match, error) {
 		v, m, err := parseMark(value)
 		return Mark{v, m, not}, err
 	case "--ctstate":
-		return parseState(value)
+		return parseState(value, not)
+	case "--nfacct-name":
+		return Counted{value}, nil
 	case "--src-type", "--dst-type":
 		if value != "LOCAL" {
 			return nil, fmt.Errorf("unknown type %q", value)
@@ -195,7 +200,7 @@ func (p *parser) module(name string) error {
 		p.recent = &recentOptions{}
 	case "statistic":
 		p.nth = &nthOptions{}
-	case "comment", "mark", "conntrack", "addrtype", "set", "ipvs":
+	case "comment", "mark", "conntrack", "addrtype", "set", "ipvs", "nfacct":
 	default:
 		return fmt.Errorf("unknown match %q", name)
 	}
@@ -295,8 +300,8 @@ func parseMark(value string) (v, m uint32, err error) {
 	return uint32(x), uint32(y), nil
 }
 
-func parseState(value string) (Match, error) {
-	m := State{strings.Split(value, ",")}
+func parseState(value string, not bool) (Match, error) {
+	m := State{strings.Split(value, ","), not}
 	for _, s := range m.Any {
 		if !slices.Contains([]string{"INVALID", "NEW", "RELATED", "ESTABLISHED", "DNAT"}, s) {
 			return nil, fmt.Errorf("unknown state %q", s)

@@ -10,7 +10,8 @@ import (
 type Rule struct {
 	Text    string // without the chain
 	Matches []Match
-	Target  Target
+	Target  Target // nil: none, in listings of others
+	Unread  bool   // of a rule of others, which has something unknown: no packet matches
 }
 
 // Match is a condition of a rule.
@@ -46,7 +47,12 @@ type (
 		Not         bool
 	}
 	// State is --ctstate.
-	State struct{ Any []string }
+	State struct {
+		Any []string
+		Not bool
+	}
+	// Counted is --nfacct-name. It always holds.
+	Counted struct{ Name string }
 	// AddressType is --src-type LOCAL or --dst-type LOCAL.
 	AddressType struct{ Dest, Not bool }
 	// InSet is --match-set: an ipset has the packet's values of these fields.

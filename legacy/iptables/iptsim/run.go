@@ -195,6 +195,11 @@ func (r *run) onward(states []state) ([]state, error) {
 		hooks = []hook{{"filter", "FORWARD"}, {"nat", "POSTROUTING"}}
 	}
 	for _, h := range hooks {
+		if h.chain == "INPUT" && states[0].Node {
+			for i := range states {
+				states[i].Interface = "lo"
+			}
+		}
 		var err error
 		if states, err = r.pass(h.table, h.chain, states); err != nil {
 			return nil, err
@@ -240,6 +245,9 @@ func (r *run) step(tableName, hook string, s state) ([]state, error) {
 	rule := s.at.chain.rules[s.at.next]
 	name := s.at.chain.name
 	s.at.next++
+	if rule.Unread {
+		return []state{s}, nil
+	}
 	s.met++
 	hit, miss := s, s
 	miss.share = 0
@@ -282,6 +290,7 @@ func (s state) leave() state {
 
 func (r *run) apply(tableName, hook string, t Target, s *state) error {
 	switch t := t.(type) {
+	case nil:
 	case Verdict:
 		switch t {
 		case "ACCEPT":
@@ -357,11 +366,16 @@ func (m Mark) holds(_ *run, s *state) float64 { return yes((s.Mark&m.Mask == m.V
 
 func (m State) holds(_ *run, s *state) float64 {
 	is := "NEW"
-	if s.Invalid {
+	switch {
+	case s.Invalid:
 		is = "INVALID"
+	case s.Established:
+		is = "ESTABLISHED"
 	}
-	return yes(slices.Contains(m.Any, is) || s.dnat && slices.Contains(m.Any, "DNAT"))
+	return yes((slices.Contains(m.Any, is) || s.dnat && slices.Contains(m.Any, "DNAT")) != m.Not)
 }
+
+func (Counted) holds(*run, *state) float64 { return 1 }
 
 func (m AddressType) holds(r *run, s *state) float64 {
 	local := s.Node || r.node.IsLocal(s.Source)

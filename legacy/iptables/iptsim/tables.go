@@ -154,7 +154,7 @@ func (r *restoring) declare(rest string) error {
 }
 
 func (r *restoring) insert(c *chain, at int, text string) error {
-	rule, err := parseRule(r.family, r.name, text)
+	rule, err := parseRule(r.family, r.name, text, false)
 	if err != nil {
 		return err
 	}
