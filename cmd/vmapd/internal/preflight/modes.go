@@ -1,0 +1,45 @@
+package preflight
+
+import "github.com/vmapd/vmapd/model"
+
+// modes adds notes that follow from kube-proxy's mode and vmapd's backend alone.
+func (x *comparison) modes() {
+	add := func(d Difference) { x.notes[d.ID+d.What] = &d }
+	from, nftables := x.report.KubeProxy.Mode, x.in.Backend == "nftables"
+	for _, s := range x.in.Objects.Services {
+		if s.SessionAffinity == "ClientIP" {
+			const what = "clients of Services with session affinity may get another endpoint once: vmapd does not know which one they had"
+			note(x.notes, Difference{ID: "session-affinity", What: what}, probe{client: "", service: &s}, false, nil)
+		}
+	}
+	switch {
+	case from == "iptables" && nftables:
+		add(Difference{ID: "ping", What: "a ping of a cluster IP is rejected; before, it left the node or was lost"})
+		add(Difference{ID: "mark-unused", What: "no packet mark is used, and the chains KUBE-… except the kubelet's are removed: programs that look for them find nothing"})
+	case from == "nftables" && nftables:
+		add(Difference{ID: "tables", What: "the tables are ip vmapd and ip6 vmapd, in place of ip kube-proxy and ip6 kube-proxy; base chains of type nat have the same priorities"})
+	case from == "ipvs":
+		x.ipvs(nftables)
+	}
+}
+
+// ipvs adds what is known about mode ipvs without a look at its virtual servers.
+func (x *comparison) ipvs(nftables bool) {
+	add := func(d Difference) { x.notes[d.ID+d.What] = &d }
+	add(Difference{ID: "ipvs", What: "the virtual servers of mode ipvs are not compared, only what follows from the mode is listed"})
+	if !nftables {
+		return
+	}
+	add(Difference{ID: "ping", What: "a ping of a cluster IP is rejected; before, the node answered it"})
+	add(Difference{ID: "ipvs", What: "no Service's address is on a device of the node: programs that listen on all addresses no longer answer on cluster IPs, and strictARP has no effect"})
+	add(Difference{ID: "ipvs", What: "ipvs.scheduler has no effect", Remedy: "lbAlgorithm: round-robin or source-hash; other schedulers only with the backend ipvs", Keep: "backend: ipvs"})
+	for i := range x.in.Objects.Services {
+		s := &x.in.Objects.Services[i]
+		if s.ExternalTrafficPolicy == "Local" {
+			note(x.notes, Difference{
+				ID:   "ipvs",
+				What: "externalTrafficPolicy: Local without an endpoint on the node drops connections from outside; before, IPVS used endpoints on other nodes",
+			}, probe{client: Outside, service: s, kind: model.LoadBalancerIP}, false, nil)
+		}
+	}
+}
