@@ -88,5 +88,6 @@ func newRootCommand(d *daemon) *cobra.Command {
 	help.Install(root)
 	root.AddCommand(newRenderCommand(), newExplainCommand(), newCleanupCommand(), newDemoCommand(), newDoctorCommand(), newWaitCommand(),
 		newVersionCommand(), newCompletionCommand())
+	root.AddCommand(newStatusCommands()...)
 	return root
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/metrics"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/nodesetup"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/status"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft/kernel"
 	"github.com/vmapd/vmapd/sync/conntrack"
@@ -32,6 +33,7 @@ type observers struct {
 	node      *nodeCheck            // nil without a cluster
 	latest    *latest
 	doctor    *examiner
+	view      status.Recorder
 }
 
 func (d *daemon) observe(p *dataplane, in inputs) *observers {
@@ -113,7 +115,7 @@ func (d *daemon) tellEligibility(why string) {
 }
 
 func (o *observers) all() []reconcile.Observer {
-	list := []reconcile.Observer{o.latest, o.tracker, o.metrics, o.services, o.localhost, o.listening, &events.Problems{Recorder: o.events}}
+	list := []reconcile.Observer{o.latest, o.tracker, o.metrics, o.services, o.localhost, o.listening, &o.view, &events.Problems{Recorder: o.events}}
 	if o.flows != nil {
 		list = append(list, o.flows)
 	}

@@ -2,9 +2,9 @@ package main
 
 import (
 	"context"
-	"net/url"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/socket"
+	"github.com/vmapd/vmapd/sync/conntrack"
 )
 
 // answers has the parts of the daemon that requests at its socket are about. A request takes no lock that
@@ -15,13 +15,17 @@ type answers struct {
 	observers *observers
 	in        inputs
 	nodeName  string
+	tracked   conntrack.Lister
 }
 
 // routes are all paths of the socket.
 func (a *answers) routes() map[string]socket.Route {
 	return map[string]socket.Route{
-		"/v1/doctor": a.observers.doctor.serve,
-		"/v1/status": a.status,
+		"/v1/status":      a.overview,
+		"/v1/services":    a.services,
+		"/v1/endpoints":   a.endpoints,
+		"/v1/connections": a.connections,
+		"/v1/doctor":      a.observers.doctor.serve,
 	}
 }
 
@@ -29,8 +33,4 @@ func (a *answers) routes() map[string]socket.Route {
 func (a *answers) serve(ctx context.Context) {
 	s := socket.Server{Path: a.current.Load().Socket, Routes: a.routes(), Log: a.log}
 	s.Run(ctx)
-}
-
-func (a *answers) status(context.Context, url.Values) (any, error) {
-	return a.daemon.status(a.plane, a.observers, a.in, a.nodeName), nil
 }

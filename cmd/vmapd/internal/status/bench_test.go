@@ -1,0 +1,58 @@
+package status_test
+
+import (
+	"encoding/json"
+	"io"
+	"testing"
+
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/status"
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/modeltest"
+)
+
+// BenchmarkAnswer is the processor's time for an answer with its JSON, with 10,000 Services.
+func BenchmarkAnswer(b *testing.B) {
+	v := bigView(b)
+	counts := status.Counts{}
+	for _, sp := range v.Ports(status.Filter{}) {
+		counts[status.CountKey{Name: sp.Name, Family: sp.Family}] = 12345
+	}
+	one := status.Filter{Namespace: "ns-17", Name: "service-5017"}
+	for name, answer := range map[string]func() any{
+		"status":       func() any { return v.Overview(daemon()) },
+		"services":     func() any { return v.Services(status.Filter{}, 0, counts) },
+		"one service":  func() any { return v.Services(one, 0, counts) },
+		"search":       func() any { return v.Services(status.Filter{Search: "service-50"}, 100, nil) },
+		"first page":   func() any { return v.Services(status.Filter{}, 100, nil) },
+		"endpoints":    func() any { return v.Endpoints(status.Filter{}) },
+		"one's":        func() any { return v.Endpoints(one) },
+		"connections":  func() any { return v.Flows(status.Filter{}).Connections(counts, true, "") },
+		"one's number": func() any { return v.Flows(one).Connections(counts, true, "") },
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := json.NewEncoder(io.Discard).Encode(answer()); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkRound is the part of a round that notes a change of one Service, among 10,000.
+func BenchmarkRound(b *testing.B) {
+	w := newWorld()
+	modeltest.Feed(w.Builder, modeltest.Cluster(10_000, 10))
+	w.round(1)
+	versions := [...]modeltest.Slice{modeltest.ClusterSlice(5000, 11, 0), modeltest.ClusterSlice(5000, 10, 0)}
+	snapshots := [2]*model.Snapshot{}
+	for i := range snapshots {
+		versions[i].Set(w.Builder)
+		snapshots[i] = w.Snapshot()
+	}
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		w.ends(snapshots[i%2], i)
+	}
+}

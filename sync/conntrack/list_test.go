@@ -1,0 +1,72 @@
+package conntrack
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vmapd/vmapd/model"
+)
+
+func TestListTellsOfTranslatedFlows(t *testing.T) {
+	n := newNamespace(t)
+	zone := parse(t, "udp 172.30.0.10:53 from 10.0.0.9:8053")
+	zone.zone = true
+	flows := []flow{zone}
+	for _, text := range []string{
+		"udp 172.30.0.10:53 from 10.0.0.2:8053",
+		"udp 172.30.0.10:53 from 10.0.0.3:8053",
+		"tcp 172.30.0.10:80 from 10.0.0.2:8080",
+		"tcp 172.30.0.10:81 from 10.0.0.2:8081",
+		"udp 172.30.0.10:54",
+		"udp [fd00:172:30::10]:53 from [fd00:10::2]:8053",
+	} {
+		flows = append(flows, parse(t, text))
+	}
+	n.create(t, len(flows), func(i int) flow {
+		flows[i].source = netip.AddrPortFrom(flows[i].source.Addr(), uint16(41000+i))
+		flows[i].replyDest = flows[i].source
+		return flows[i]
+	})
+	l := Lister{NetNS: n.fd()}
+	list := func(f model.Family, ports ...model.VIP) []string {
+		t.Helper()
+		found := []string{}
+		if err := l.List(t.Context(), f, ports, func(f Translated) {
+			found = append(found, fmt.Sprintf("%v %v %v", f.Protocol, f.Dest, f.Endpoint))
+		}); err != nil {
+			t.Fatal(err)
+		}
+		slices.Sort(found)
+		return found
+	}
+	dns, web := model.VIP{Protocol: model.UDP, Port: 53}, model.VIP{Protocol: model.TCP, Port: 80}
+	many := []model.VIP{dns, web}
+	for i := range uint16(maxQueries) {
+		many = append(many, model.VIP{Protocol: model.TCP, Port: 1000 + i})
+	}
+	for _, tt := range []struct {
+		name  string
+		f     model.Family
+		ports []model.VIP
+		want  []string
+	}{
+		{"one port", model.IPv4, []model.VIP{dns}, []string{"udp 172.30.0.10:53 10.0.0.2:8053", "udp 172.30.0.10:53 10.0.0.3:8053"}},
+		{"IPv6", model.IPv6, []model.VIP{dns, web}, []string{"udp [fd00:172:30::10]:53 [fd00:10::2]:8053"}},
+		{"two ports", model.IPv4, []model.VIP{dns, web}, []string{
+			"tcp 172.30.0.10:80 10.0.0.2:8080", "udp 172.30.0.10:53 10.0.0.2:8053", "udp 172.30.0.10:53 10.0.0.3:8053",
+		}},
+		{"many ports: those of the protocols", model.IPv4, many, []string{
+			"tcp 172.30.0.10:80 10.0.0.2:8080", "tcp 172.30.0.10:81 10.0.0.2:8081",
+			"udp 172.30.0.10:53 10.0.0.2:8053", "udp 172.30.0.10:53 10.0.0.3:8053",
+		}},
+		{"no port", model.IPv4, nil, []string{}},
+	} {
+		if diff := cmp.Diff(tt.want, list(tt.f, tt.ports...)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
+		}
+	}
+}
