@@ -188,6 +188,14 @@ tools:
 		if [ -z "$(ISROOT)" ]; then echo "missing, install with apt:$$missing" >&2; exit 1; fi; \
 		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $$missing >/dev/null; \
 	fi
+	@command -v promtool >/dev/null 2>&1 || test -x bin/promtool || $(MAKE) --no-print-directory bin/promtool
+
+# Of Debian's package, which is not installed: it would start a server.
+bin/promtool:
+	@mkdir -p bin/prometheus
+	@if [ -n "$(ISROOT)" ]; then apt-get update -qq; fi
+	@cd bin/prometheus && apt-get download -qq prometheus 2>/dev/null && dpkg-deb --fsys-tarfile prometheus_*.deb | tar -xO ./usr/bin/promtool >../promtool.new
+	@chmod +x bin/promtool.new && mv bin/promtool.new $@ && rm -r bin/prometheus
 
 clustertools:
 	@missing=; for t in containerd:containerd runc:runc iptables:iptables nft:nftables; do \

@@ -425,8 +425,9 @@ func checkKubeconfig(t *testing.T, files *corev1.ConfigMap, mounted, file string
 
 func checkProbes(t *testing.T, c *corev1.Container, healthz string) {
 	t.Helper()
-	if len(c.Ports) != 1 || !strings.HasSuffix(healthz, ":10256") || c.Ports[0].ContainerPort != 10256 {
-		t.Fatalf("health is served on %s, and the container's ports are %v", healthz, c.Ports)
+	want := []corev1.ContainerPort{{Name: "healthz", ContainerPort: 10256}, {Name: "metrics", ContainerPort: 10249}}
+	if diff := cmp.Diff(want, c.Ports); diff != "" || !strings.HasSuffix(healthz, ":10256") {
+		t.Fatalf("health is served on %s; the container's ports (-want +got):\n%s", healthz, diff)
 	}
 	for probe, want := range map[*corev1.Probe]string{c.LivenessProbe: "/livez", c.ReadinessProbe: "/readyz"} {
 		if probe.HTTPGet.Path != want || probe.HTTPGet.Port.StrVal != c.Ports[0].Name {
