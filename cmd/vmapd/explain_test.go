@@ -114,7 +114,7 @@ func TestExplainLive(t *testing.T) {
 		},
 		{
 			"no such Node", nil, "--node-name node-2 --from node 172.30.0.41:80/tcp", 1, "",
-			"vmapd: --node-name: the cluster has no Node \"node-2\"\n",
+			"vmapd: --node-name: there is no Node node-2; did you mean node-1?\n",
 		},
 		{
 			"no right to read Services",

@@ -20,5 +20,6 @@
 //
 // Hostile input takes bounded time and memory: see limits.go.
 //
-// [Load] reads files and folders once, for dry runs. [Source] follows them.
+// [Load] reads files and folders once, for dry runs. [LoadAll] also reads pods and what makes them, for
+// people who ask why. [Source] follows the files.
 package manifest

@@ -21,8 +21,17 @@ import (
 //
 // It returns the valid objects and all errors: a path that doesn't exist, an error in a
 // file, an object that an earlier file defines.
-func Load(paths []string) (*Objects, []Error) {
+func Load(paths []string) (*Objects, []Error) { return load(newTree(paths)) }
+
+// LoadAll is Load for commands that explain: it also reads Pods, Deployments, StatefulSets,
+// DaemonSets and ReplicaSets, and keeps the API objects, see [Raw].
+func LoadAll(paths []string) (*Objects, []Error) {
 	t := newTree(paths)
+	t.all = true
+	return load(t)
+}
+
+func load(t *tree) (*Objects, []Error) {
 	errs := t.refresh()
 	objects, more := merge(t.inEffect())
 	return objects, append(errs, more...)
@@ -32,6 +41,7 @@ func Load(paths []string) (*Objects, []Error) {
 type tree struct {
 	paths []string
 	stdin io.Reader
+	all   bool             // see LoadAll
 	watch func(dir string) // called before a folder is read, so that no change is missed
 
 	files map[string]*tracked
@@ -42,6 +52,7 @@ type tree struct {
 type tracked struct {
 	path string
 	data []byte // as last read
+	all  bool   // see LoadAll
 	once bool   // a pipe or the standard input: it can't be read again
 
 	file *file   // in effect: the last valid content, or the valid part of the first
@@ -172,7 +183,7 @@ func (s *scan) add(path string, info fs.FileInfo) {
 	}
 	f := s.tree.files[key]
 	if f == nil {
-		f = &tracked{path: path, once: info == nil || !info.Mode().IsRegular()}
+		f = &tracked{path: path, all: s.tree.all, once: info == nil || !info.Mode().IsRegular()}
 	}
 	if f.file == nil || !f.once {
 		if err := f.read(info, s.tree.stdin); errors.Is(err, fs.ErrNotExist) {
@@ -205,7 +216,7 @@ func (f *tracked) read(info fs.FileInfo, stdin io.Reader) error {
 		// the program that fills it.
 		f.use(&file{name: name, errs: []Error{{File: name, Message: "is empty: remove the file to remove its objects"}}})
 	default:
-		f.use(parseFile(name, data))
+		f.use(parseFile(name, data, f.all))
 	}
 	return nil
 }

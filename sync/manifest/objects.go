@@ -2,6 +2,7 @@ package manifest
 
 import (
 	"fmt"
+	"iter"
 	"strings"
 	"sync"
 
@@ -63,6 +64,19 @@ func (o *Objects) Nodes() []model.Node { return collect[model.Node](o) }
 
 // ServiceCIDRs returns the ServiceCIDRs in the order of the manifests.
 func (o *Objects) ServiceCIDRs() []model.ServiceCIDR { return collect[model.ServiceCIDR](o) }
+
+// Raw returns the API objects of a type, with their kinds, in the order of the manifests. Only those
+// of [LoadAll] have them. The types are corev1.Service, discoveryv1.EndpointSlice, corev1.Pod and
+// kube.Workload.
+func Raw[T any](o *Objects) iter.Seq2[string, *T] {
+	return func(yield func(string, *T) bool) {
+		for _, obj := range o.list {
+			if v, ok := obj.raw.(*T); ok && !yield(obj.ref.Kind, v) {
+				return
+			}
+		}
+	}
+}
 
 func collect[T any](o *Objects) []T {
 	var out []T

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vmapd/vmapd/model"
@@ -18,7 +19,7 @@ import (
 // namespace is in "default". Objects of kinds that the proxy doesn't read are only counted,
 // in [Objects.Ignored].
 func Parse(name string, data []byte) (*Objects, []Error) {
-	f := parseFile(name, data)
+	f := parseFile(name, data, false)
 	objects, _ := merge([]*file{f}) // one file has no duplicates left
 	return objects, f.errs
 }
@@ -34,7 +35,8 @@ type file struct {
 // object is an API object in the form that the builder takes.
 type object struct {
 	ref    model.ObjectRef
-	value  any // model.Service, model.EndpointSlice, model.Node or model.ServiceCIDR
+	raw    any // the API object, for LoadAll; nil otherwise
+	value  any // model.Service, model.EndpointSlice, model.Node or model.ServiceCIDR; nil for kinds that only LoadAll reads
 	set    func(builder)
 	delete func(builder)
 	file   string
@@ -45,8 +47,8 @@ type object struct {
 
 func (o *object) place() string { return fmt.Sprintf("%s:%d", o.file, o.line) }
 
-func parseFile(name string, data []byte) *file {
-	p := parser{file: &file{name: name, ignored: make(map[string]int)}, seen: make(map[model.ObjectRef]*object)}
+func parseFile(name string, data []byte, all bool) *file {
+	p := parser{all: all, file: &file{name: name, ignored: make(map[string]int)}, seen: make(map[model.ObjectRef]*object)}
 	if len(data) > maxFileSize {
 		p.errorf(0, model.ObjectRef{}, "", "file is larger than %d MiB", maxFileSize>>20)
 		return p.file
@@ -66,6 +68,7 @@ func parseFile(name string, data []byte) *file {
 
 type parser struct {
 	file   *file
+	all    bool // see LoadAll
 	seen   map[model.ObjectRef]*object
 	visits int // values of the document left to visit, see maxVisits
 	doc    document
@@ -105,6 +108,14 @@ var known = map[typeMeta]bool{
 	{"networking.k8s.io/v1", "ServiceCIDR"}: true, {"networking.k8s.io/v1beta1", "ServiceCIDR"}: true,
 }
 
+// workloads have the types of the objects that only [LoadAll] reads.
+var workloads = map[typeMeta]bool{
+	{"v1", "Pod"}: true, {"apps/v1", "Deployment"}: true, {"apps/v1", "StatefulSet"}: true,
+	{"apps/v1", "DaemonSet"}: true, {"apps/v1", "ReplicaSet"}: true,
+}
+
+func (p *parser) reads(t typeMeta) bool { return known[t] || p.all && workloads[t] }
+
 // object reads one object, or all objects of a list. n may lack its type; the default is what.
 func (p *parser) object(n *yaml.Node, what typeMeta, path []int) {
 	if n.Kind != yaml.MappingNode {
@@ -137,9 +148,9 @@ func (p *parser) object(n *yaml.Node, what typeMeta, path []int) {
 	switch {
 	case what == typeMeta{"v1", "List"}:
 		p.list(n, what, typeMeta{}, path)
-	case item != what && known[item]:
+	case item != what && p.reads(item):
 		p.list(n, what, item, path)
-	case !known[what]:
+	case !p.reads(what):
 		p.file.ignored[what.apiVersion+" "+what.kind]++
 	case what.kind == "Service":
 		read(p, n, what.kind, path, kube.Service, builder.SetService, builder.DeleteService)
@@ -151,8 +162,15 @@ func (p *parser) object(n *yaml.Node, what typeMeta, path []int) {
 	case what.kind == "ServiceCIDR":
 		read(p, n, what.kind, path, kube.ServiceCIDR, builder.SetServiceCIDR,
 			func(b builder, n model.NamespacedName) { b.DeleteServiceCIDR(n.Name) })
+	case what.kind == "Pod":
+		read(p, n, what.kind, path, noModel[corev1.Pod], func(builder, any) {}, func(builder, model.NamespacedName) {})
+	default:
+		read(p, n, what.kind, path, noModel[kube.Workload], func(builder, any) {}, func(builder, model.NamespacedName) {})
 	}
 }
+
+// noModel is for objects that the model does not know.
+func noModel[T any](*T) any { return nil }
 
 func (p *parser) list(n *yaml.Node, what, of typeMeta, path []int) {
 	line, items := field(n, "items")
@@ -208,6 +226,9 @@ func read[T, M any, P interface {
 		delete: func(b builder) { remove(b, ref.NamespacedName) },
 		file:   p.file.name, line: n.Line, doc: p.doc, path: path,
 	}
+	if p.all {
+		o.raw = obj
+	}
 	p.seen[ref] = o
 	p.file.objects = append(p.file.objects, o)
 }
@@ -219,7 +240,7 @@ func refOf(n *yaml.Node, kind string) model.ObjectRef {
 	_, meta := field(n, "metadata")
 	_, name := field(meta, "name")
 	ref.Name, _ = str(name)
-	if kind != "Service" && kind != "EndpointSlice" {
+	if kind == "Node" || kind == "ServiceCIDR" {
 		return ref // cluster-wide
 	}
 	_, namespace := field(meta, "namespace")

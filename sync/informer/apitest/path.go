@@ -3,6 +3,7 @@ package apitest
 import (
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -61,6 +62,16 @@ func (t target) kinds() kinds {
 		return kinds{
 			func() runtime.Object { return new(corev1.Node) },
 			func() runtime.Object { return new(corev1.NodeList) },
+		}
+	case "/v1/pods":
+		return kinds{
+			func() runtime.Object { return new(corev1.Pod) },
+			func() runtime.Object { return new(corev1.PodList) },
+		}
+	case "apps/v1/deployments":
+		return kinds{
+			func() runtime.Object { return new(appsv1.Deployment) },
+			func() runtime.Object { return new(appsv1.DeploymentList) },
 		}
 	case "discovery.k8s.io/v1/endpointslices":
 		return kinds{

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -29,6 +30,8 @@ const (
 	EndpointSlices Resource = "endpointslices"
 	Nodes          Resource = "nodes"
 	ServiceCIDRs   Resource = "servicecidrs"
+	Pods           Resource = "pods"
+	Deployments    Resource = "deployments"
 )
 
 // Options choose between versions and configurations of the real API server.
@@ -115,7 +118,7 @@ func NewServer(o Options) (*Server, error) {
 		users:   make(map[string]authenticationv1.UserInfo),
 		permits: make(map[permit]bool),
 	}
-	for _, r := range []Resource{Services, EndpointSlices, Nodes, ServiceCIDRs} {
+	for _, r := range []Resource{Services, EndpointSlices, Nodes, ServiceCIDRs, Pods, Deployments} {
 		s.stores[r] = newStore(cmp.Or(o.History, 1<<16))
 	}
 	var err error
@@ -318,6 +321,10 @@ func resourceOf(obj runtime.Object) Resource {
 		return Nodes
 	case *networkingv1.ServiceCIDR:
 		return ServiceCIDRs
+	case *corev1.Pod:
+		return Pods
+	case *appsv1.Deployment:
+		return Deployments
 	}
 	panic(fmt.Sprintf("apitest: no resource for %T", obj))
 }

@@ -91,7 +91,7 @@ func TestPaths(t *testing.T) {
 		"/api/v1/nodes/node2":               404,
 		"/api/v1/namespaces/ns1/services/a": 200,
 		"/api/v1/namespaces/ns1/services/b": 404,
-		"/api/v1/pods":                      404,
+		"/api/v1/secrets":                   404,
 		"/":                                 404,
 		"/apis/discovery.k8s.io/v1/endpointslices":              200,
 		"/apis/networking.k8s.io/v1/servicecidrs":               200,

@@ -5,6 +5,10 @@
 //	get           nodes
 //	create, patch events (events.k8s.io)
 //	create        tokenreviews, subjectaccessreviews
+//	list          pods, deployments, statefulsets, daemonsets, replicasets
+//
+// The last line is for people who explain connections with credentials of their own; the daemon
+// sends no such request.
 //
 // client-go's clientset would do, but it knows all groups of the API: the initialization of
 // their packages takes more memory than the proxy needs for a small cluster. A client of

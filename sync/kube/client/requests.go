@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -16,15 +17,24 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
+
+	"github.com/vmapd/vmapd/sync/kube"
 )
 
 // Resource is a kind of objects; L is the type of a list of them.
 type Resource[L runtime.Object] struct {
 	Name string // plural, as in URLs
 
-	group   rest.Interface
-	options runtime.ParameterCodec
-	newList func() L
+	group     rest.Interface
+	namespace string // "": all
+	options   runtime.ParameterCodec
+	newList   func() L
+}
+
+// In returns the objects of one namespace; "" is all.
+func (r Resource[L]) In(namespace string) Resource[L] {
+	r.namespace = namespace
+	return r
 }
 
 // Services of all namespaces.
@@ -47,12 +57,17 @@ func (c *Client) ServiceCIDRs() Resource[*networkingv1.ServiceCIDRList] {
 	return resource(c, c.networking, "servicecidrs", func() *networkingv1.ServiceCIDRList { return new(networkingv1.ServiceCIDRList) })
 }
 
+// Pods of all namespaces. The daemon has no right to read them, and needs none.
+func (c *Client) Pods() Resource[*corev1.PodList] {
+	return resource(c, c.core, "pods", func() *corev1.PodList { return new(corev1.PodList) })
+}
+
 func resource[L runtime.Object](c *Client, group rest.Interface, name string, newList func() L) Resource[L] {
 	return Resource[L]{Name: name, group: group, options: c.options, newList: newList}
 }
 
 func (r Resource[L]) get(o metav1.ListOptions) *rest.Request {
-	req := r.group.Get().Resource(r.Name).VersionedParams(&o, r.options)
+	req := r.group.Get().NamespaceIfScoped(r.namespace, r.namespace != "").Resource(r.Name).VersionedParams(&o, r.options)
 	if o.TimeoutSeconds != nil {
 		req.Timeout(time.Duration(*o.TimeoutSeconds) * time.Second)
 	}
@@ -75,13 +90,42 @@ func (r Resource[L]) Watch(ctx context.Context, o metav1.ListOptions) (watch.Int
 // ServiceUID returns the UID of a Service, or "" if there is none. It lists one name, from the
 // server's cache: a proxy has the right to list Services, and usually not that to get one.
 func (c *Client) ServiceUID(ctx context.Context, namespace, name string) (types.UID, error) {
-	one := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String(), ResourceVersion: "0"}
+	one := Named(name)
+	one.ResourceVersion = "0"
 	out := new(corev1.ServiceList)
 	err := c.core.Get().Namespace(namespace).Resource("services").VersionedParams(&one, c.options).Do(ctx).Into(out)
 	if err != nil || len(out.Items) == 0 {
 		return "", err
 	}
 	return out.Items[0].UID, nil
+}
+
+// Named selects objects by their name.
+func Named(name string) metav1.ListOptions {
+	return metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()}
+}
+
+// Workloads lists objects of apps/v1, such as "deployments", in one namespace or in all (""). They
+// are read as JSON, so that the types of apps/v1 need not be linked.
+func (c *Client) Workloads(ctx context.Context, name, namespace string, o metav1.ListOptions) ([]kube.Workload, error) {
+	path := []string{"/apis/apps/v1", name}
+	if namespace != "" {
+		path = []string{"/apis/apps/v1/namespaces", namespace, name}
+	}
+	req := c.core.Get().AbsPath(path...).SetHeader("Accept", runtime.ContentTypeJSON).VersionedParams(&o, c.options)
+	answer := req.Do(ctx)
+	if err := answer.Error(); err != nil { // Raw's error lacks the server's message
+		return nil, err
+	}
+	body, err := answer.Raw()
+	if err != nil {
+		return nil, err
+	}
+	var list struct {
+		Items []kube.Workload `json:"items"`
+	}
+	err = json.Unmarshal(body, &list)
+	return list.Items, err
 }
 
 // Node reads one Node.

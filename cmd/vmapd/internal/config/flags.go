@@ -147,6 +147,16 @@ func (f *Flags) given(name string) bool {
 	return f.set != nil && f.set.Changed(name) && (f.names == nil || slices.Contains(f.names, name))
 }
 
+// Given returns the names of our flags that are on the command line.
+func (f *Flags) Given() (list []string) {
+	f.set.Visit(func(flag *pflag.Flag) {
+		if f.given(flag.Name) {
+			list = append(list, flag.Name)
+		}
+	})
+	return list
+}
+
 // configuration returns the flags of kube-proxy in the form of a file. Without their flag,
 // fields whose default depends on others stay empty.
 func (f *Flags) configuration() *proxyconfig.KubeProxyConfiguration {

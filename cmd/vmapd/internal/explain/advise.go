@@ -14,6 +14,9 @@ func (e *Explanation) advise() {
 	if c.OtherwiseIfPod {
 		e.next("If the client is a pod, the result differs: give the interface by which the connection arrives (--interface NAME).")
 	}
+	if e.Verdict == "forwarded" {
+		e.adviseTargetPort()
+	}
 	switch e.Reason {
 	case "noEndpoints":
 		e.adviseNoEndpoints()
@@ -45,12 +48,18 @@ func (e *Explanation) adviseNoEndpoints() {
 	case "notServing":
 		e.next("Why is no pod ready? kubectl -n %s get pods -o wide, and kubectl -n %s describe pod NAME", ns, ns)
 	case "noPort", "otherProtocol":
+		if e.adviseTargetPort() {
+			return
+		}
 		e.next("The name and protocol of a Service's port must match those in its slices: kubectl -n %s get endpointslices -l kubernetes.io/service-name=%s -o yaml", ns, name)
 		e.next("A slice also lacks the port if its targetPort is a name that no container has: kubectl -n %s get service %s -o jsonpath='{.spec.ports}'", ns, name)
 	case "invalid", "leftToOthers":
 	case "otherFamily":
 		e.next("Do the pods have %s addresses? kubectl -n %s get pods -o jsonpath='{.items[*].status.podIPs}'", sp.Family, ns)
 	default:
+		if e.adviseSelector() {
+			return
+		}
 		e.next("Which pods does the Service select? kubectl -n %s get service %s -o jsonpath='{.spec.selector}', and kubectl -n %s get pods --show-labels", ns, name, ns)
 	}
 }

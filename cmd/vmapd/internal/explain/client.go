@@ -27,6 +27,12 @@ func (x *explainer) explainClient() {
 		c.EndpointOf = append(c.EndpointOf, s.String())
 		c.PodNode = e.NodeName
 	})
+	c.Name = x.in.Client
+	if c.Name == "" {
+		if pod := x.in.Names.PodAt(x.d.Source); pod != "" {
+			c.Name = "pod " + pod
+		}
+	}
 	if !x.d.Node {
 		c.OtherNode = x.nodeWith(x.d.Source)
 	}

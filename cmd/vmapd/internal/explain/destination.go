@@ -15,7 +15,7 @@ func (x *explainer) explainDestination() {
 	dest := x.d.Dest
 	d := &x.e.Destination
 	d.Address, d.Port, d.Protocol = dest.Addr().String(), dest.Port(), x.d.Protocol.String()
-	d.Kind = "none"
+	d.Kind, d.Name = "none", x.in.Server
 	if x.d.Frontend == nil {
 		x.findServed()
 		x.findUnserved()
@@ -194,9 +194,12 @@ func (x *explainer) findOthers() {
 		}
 		if !seen[f.Service] {
 			seen[f.Service] = true
+			f.Pod = x.in.Names.PodOf(s.NamespacedName, addr)
 			x.found(f)
 		}
 	})
+	// Those of a Service with this port first: the text has few of them.
+	slices.SortStableFunc(x.e.Destination.Findings, func(a, b Finding) int { return cmp.Compare(x.others(a), x.others(b)) })
 	if slices.Contains(x.family.NodeAddrs, addr) && len(x.e.Destination.Findings) == 0 {
 		x.found(Finding{Kind: ThisNode, Name: x.in.Config.NodeName, Addresses: texts(x.family.NodePortAddrs)})
 	}
@@ -213,6 +216,14 @@ func (x *explainer) findOthers() {
 			}
 		}
 	}
+}
+
+// others is 1 for a pod's Service without the port of the destination, and 0 otherwise.
+func (x *explainer) others(f Finding) int {
+	if f.Kind != PodItself || slices.ContainsFunc(f.Ports, func(p Port) bool { return p.Port == int(x.d.Dest.Port()) }) {
+		return 0
+	}
+	return 1
 }
 
 func portsOf(s model.EndpointSlice) []Port {

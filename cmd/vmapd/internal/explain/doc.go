@@ -6,6 +6,6 @@
 //	the objects as given ─┘           └──────────────────> JSON <──┘
 //
 // It decides nothing: [model.Decide] decides about the connection, and [model.Builder.Choice] has
-// the reasons why endpoints are not used. The objects only add names: an endpoint's node, the
-// zone of a hint, and the Service of an address that is not served.
+// the reasons why endpoints are not used. The objects only add names: an endpoint's node and pod, the
+// zone of a hint, the Service of an address that is not served, and the selector that matches no pod.
 package explain

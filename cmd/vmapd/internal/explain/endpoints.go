@@ -61,6 +61,9 @@ func (x *explainer) endpoint(c model.Candidate) Endpoint {
 			if e.NodeName != "" {
 				out.Node = e.NodeName
 			}
+			if out.Pod == "" {
+				out.Pod = x.in.Names.PodOf(s.NamespacedName, c.Addr.Addr())
+			}
 			out.HintNodes = append(out.HintNodes, e.HintNodes...)
 			out.HintZones = append(out.HintZones, e.HintZones...)
 			if out.State == "notReady" {

@@ -3,12 +3,19 @@ package explain
 import (
 	"slices"
 
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/names"
 	"github.com/vmapd/vmapd/model"
 )
 
 // Explain explains what happens to a connection.
 func Explain(in Input) Explanation {
-	snapshot := in.Builder.Snapshot()
+	snapshot := in.Snapshot
+	if snapshot == nil {
+		snapshot = in.Builder.Snapshot()
+	}
+	if in.Names == nil {
+		in.Names = &names.Directory{}
+	}
 	family := snapshot.Family(model.FamilyOf(in.Dest.Addr()))
 	c := in.Connection
 	if c.Source.IsLoopback() || slices.Contains(family.NodeAddrs, c.Source) {
@@ -19,6 +26,7 @@ func Explain(in Input) Explanation {
 	}
 	x := explainer{in: in, snapshot: snapshot, family: family, d: model.Decide(snapshot, c)}
 	x.explain()
+	x.e.all = in.All
 	x.e.say()
 	return x.e
 }
@@ -36,6 +44,7 @@ type explainer struct {
 
 func (x *explainer) explain() {
 	x.e.Verdict, x.e.Reason = verdictNames[x.d.Verdict], reasonNames[x.d.Why]
+	x.e.Notes = x.in.Notes
 	x.e.Node = Node{Name: x.in.Config.NodeName}
 	for _, n := range x.in.Objects.Nodes {
 		if n.Name == x.in.Config.NodeName {
@@ -54,6 +63,7 @@ func (x *explainer) explain() {
 	}
 	x.explainPolicy()
 	x.explainEndpoints()
+	x.explainPods()
 	if x.d.Verdict == model.Forwarded {
 		x.e.Choice = &Choice{
 			Algorithm:       x.d.Port.Algorithm.String(),

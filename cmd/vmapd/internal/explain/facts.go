@@ -16,12 +16,17 @@ type Explanation struct {
 	// Reason is the rule that decided, see [model.Reason].
 	Reason string `json:"reason"`
 
+	// Notes say which of several things a name stands for.
+	Notes []string `json:"notes,omitempty"`
+
 	// Problems of the objects that concern the connection.
 	Problems []string `json:"problems,omitempty"`
 
 	Steps      []Step   `json:"steps"`
 	Next       []string `json:"next,omitempty"` // advice, if the result is not the expected one
 	Conclusion string   `json:"conclusion"`
+
+	all bool // the text has everything
 }
 
 // Step is one step of the explanation: a sentence or more, and lines below it.
@@ -41,6 +46,7 @@ type Node struct {
 
 // Client is the source of the connection.
 type Client struct {
+	Name      string `json:"name,omitempty"` // the object, like "pod shop/web-1"; empty if unknown
 	Address   string `json:"address"`
 	Interface string `json:"interface,omitempty"` // by which the connection arrives
 	// Kind is node, pod, notPod or unknown, as far as this node can tell.
@@ -65,6 +71,7 @@ func (c Client) canTellPods() bool { return c.Detection != "none" && c.Detection
 
 // Destination is the destination of the connection.
 type Destination struct {
+	Name     string `json:"name,omitempty"` // the object, if one was given
 	Address  string `json:"address"`
 	Port     uint16 `json:"port"`
 	Protocol string `json:"protocol"`
@@ -128,6 +135,7 @@ type Finding struct {
 	Addresses []string `json:"addresses,omitempty"`
 	Name      string   `json:"name,omitempty"` // of the proxy, the Node, the EndpointSlice or the range
 	NodeName  string   `json:"nodeName,omitempty"`
+	Pod       string   `json:"pod,omitempty"`
 	State     string   `json:"state,omitempty"` // of the endpoint, as Endpoint.State
 }
 
@@ -164,17 +172,34 @@ type Endpoints struct {
 	// Lacking is the reason why none is used: noSlices, noPods, noPort, otherProtocol,
 	// otherFamily, leftToOthers, invalid, notServing or notLocal.
 	Lacking string `json:"lacking,omitempty"`
+	// TargetPort is the Service's field, and TargetPortField its name, if they are known.
+	TargetPort      string `json:"targetPort,omitempty"`
+	TargetPortField string `json:"targetPortField,omitempty"`
+	// Declared are ports of the pods' containers, if the target port is none of them.
+	Declared []Port `json:"declaredPorts,omitempty"`
+	// Selector is the Service's, if it is known and no endpoint is used. Matching and Pods are the
+	// number of pods of the namespace that it matches, and of all, if they are known; Nearly has the
+	// differences of the nearest ones.
+	Selector   string   `json:"selector,omitempty"`
+	NoSelector bool     `json:"noSelector,omitempty"`
+	Matching   *int     `json:"matchingPods,omitempty"`
+	Pods       int      `json:"podsInNamespace,omitempty"`
+	Nearly     []string `json:"nearlyMatching,omitempty"`
+	// Unlabelled are EndpointSlices of the namespace that name no Service.
+	Unlabelled []string `json:"unlabelledSlices,omitempty"`
 }
 
 // Endpoint is one endpoint.
 type Endpoint struct {
 	Address string   `json:"address"`
+	Pod     string   `json:"pod,omitempty"` // namespace/name
 	Local   bool     `json:"local"`
 	Node    string   `json:"node,omitempty"`
 	Slices  []string `json:"slices"`
 	// State is ready, terminating (but still serving), terminated (terminating, and no
 	// longer serving) or notReady.
 	State     string   `json:"state"`
+	PodReason string   `json:"podReason,omitempty"` // why the pod is not ready, if it is known
 	HintNodes []string `json:"hintNodes,omitempty"`
 	HintZones []string `json:"hintZones,omitempty"`
 	// Excluded is the reason why it is not used: notServing, notLocal, readyOnesExist,

@@ -3,8 +3,8 @@ package explain
 import (
 	"fmt"
 	"net/netip"
-	"strings"
 
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/names"
 	"github.com/vmapd/vmapd/model"
 )
 
@@ -13,6 +13,15 @@ type Input struct {
 	Builder *model.Builder // of all objects
 	Config  model.Config   // of the builder
 	Objects Objects
+	// Names has the names of pods, and selectors; nil: none are known.
+	Names *names.Directory
+	// Client, Server and Notes are from a names.Answer.
+	Client, Server string
+	Notes          []string
+	// Snapshot decides; nil: the Builder's.
+	Snapshot *model.Snapshot
+	// All: the text has everything, also what rarely matters.
+	All bool
 
 	model.Connection // Explain sets Node if the source is the node's
 }
@@ -62,36 +71,4 @@ func (o Objects) Builder(c model.Config) *model.Builder {
 		b.SetEndpointSlice(s)
 	}
 	return b
-}
-
-// ParseSource reads a client's address.
-func ParseSource(s string) (netip.Addr, error) {
-	a, err := netip.ParseAddr(s)
-	if err != nil || a.Zone() != "" {
-		return netip.Addr{}, fmt.Errorf("want an IP address or \"node\"; got %q", s)
-	}
-	if a.IsUnspecified() || a.IsMulticast() {
-		return netip.Addr{}, fmt.Errorf("%v cannot be the source of a connection", a)
-	}
-	return a.Unmap(), nil
-}
-
-// ParseDestination reads ADDRESS:PORT[/PROTOCOL]. The default protocol is TCP.
-func ParseDestination(s string) (netip.AddrPort, model.Protocol, error) {
-	text, proto, found := strings.Cut(s, "/")
-	p, err := model.ParseProtocol(strings.ToUpper(proto))
-	if err != nil || found && proto == "" {
-		return netip.AddrPort{}, 0, fmt.Errorf("want protocol tcp, udp or sctp; got %q in %q", proto, s)
-	}
-	dest, err := netip.ParseAddrPort(text)
-	a := dest.Addr()
-	switch {
-	case err != nil || a.Zone() != "":
-		return netip.AddrPort{}, 0, fmt.Errorf("want ADDRESS:PORT[/PROTOCOL], for example 10.96.0.10:80/tcp or [fd00::1]:80/tcp; got %q", s)
-	case a.IsUnspecified() || a.IsMulticast():
-		return netip.AddrPort{}, 0, fmt.Errorf("destination %q: %v cannot be the destination of a connection", s, a)
-	case dest.Port() == 0:
-		return netip.AddrPort{}, 0, fmt.Errorf("destination %q: port 0 is not between 1 and 65535", s)
-	}
-	return netip.AddrPortFrom(a.Unmap(), dest.Port()), p, nil
 }

@@ -224,6 +224,9 @@ func (e *Explanation) conclude() string {
 	case "forwarded":
 		var list []string
 		for _, u := range e.Endpoints.Used {
+			if u.Pod != "" {
+				u.Address += fmt.Sprintf(" (%s)", e.shortPod(u.Pod))
+			}
 			list = append(list, u.Address)
 		}
 		return "forwarded to " + someOf(list)

@@ -24,11 +24,11 @@ func (e *Explanation) sayEndpoints() Step {
 	default:
 		s.Text = fmt.Sprintf("%d of %d endpoints are used%s:", len(eps.Used), total, e.sayWhichUsed())
 	}
-	s.Lines = append(s.Lines, table(eps.Used, e.sayUsed)...)
+	s.Lines = append(s.Lines, e.table(eps.Used, e.sayUsed)...)
 	if len(eps.Used) > 0 && len(eps.Unused) > 0 {
 		s.Lines = append(s.Lines, "not used:")
 	}
-	s.Lines = append(s.Lines, table(eps.Unused, e.sayUnused)...)
+	s.Lines = append(s.Lines, e.table(eps.Unused, e.sayUnused)...)
 	if total > 0 {
 		s.Lines = append(s.Lines, e.sayIgnoredHints())
 	}
@@ -79,13 +79,22 @@ func (e *Explanation) sayUsed(u Endpoint) string {
 }
 
 func (e *Explanation) sayWhere(u Endpoint) string {
+	where := "on " + u.Node
 	switch {
 	case u.Local:
-		return "on this node"
+		where = "on this node"
 	case u.Node == "":
-		return "on an unknown node"
+		where = "on an unknown node"
 	}
-	return "on " + u.Node
+	if u.Pod != "" {
+		return e.shortPod(u.Pod) + " " + where
+	}
+	return where
+}
+
+// shortPod leaves the namespace out of a pod's name if it is the Service's.
+func (e *Explanation) shortPod(pod string) string {
+	return strings.TrimPrefix(pod, e.Destination.Service.Namespace+"/")
 }
 
 func sayHints(u Endpoint) string {
@@ -124,6 +133,9 @@ func sayExcluded(u Endpoint) string {
 	case "hintsOtherZones":
 		return "its hints are for other zones" + sayHintsAfter(u.HintZones)
 	}
+	if u.State == "notReady" && u.PodReason != "" {
+		return fmt.Sprintf("not ready (%s)", u.PodReason)
+	}
 	return map[string]string{
 		"ready":       "not usable",
 		"terminating": "not usable",
@@ -139,18 +151,21 @@ func sayHintsAfter(list []string) string {
 	return ": " + strings.Join(list, ", ")
 }
 
-const maxRows = 20
+const maxRows = 10
 
-// table returns a line of two columns for each endpoint, up to maxRows.
-func table(list []Endpoint, say func(Endpoint) string) []string {
-	width := 0
-	for _, e := range list[:min(len(list), maxRows)] {
+// table returns a line of two columns for each endpoint, up to maxRows unless all are wanted.
+func (e *Explanation) table(list []Endpoint, say func(Endpoint) string) []string {
+	width, most := 0, maxRows
+	if e.all {
+		most = len(list)
+	}
+	for _, e := range list[:min(len(list), most)] {
 		width = max(width, len(e.Address))
 	}
 	var lines []string
 	for i, e := range list {
-		if i == maxRows {
-			lines = append(lines, fmt.Sprintf("  and %d more (-o json lists all)", len(list)-i))
+		if i == most {
+			lines = append(lines, fmt.Sprintf("  and %d more (--all lists them)", len(list)-i))
 			break
 		}
 		lines = append(lines, fmt.Sprintf("  %-*s  %s", width, e.Address, say(e)))

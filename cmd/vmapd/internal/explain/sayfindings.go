@@ -11,8 +11,17 @@ import (
 func (e *Explanation) sayFindings() []string {
 	d := e.Destination
 	var said []string
+	pods := 0 // findings about the address of one pod
 	for _, f := range d.Findings {
+		if f.Kind == PodItself {
+			if pods++; pods > fewAddresses && !e.all {
+				continue
+			}
+		}
 		said = append(said, e.sayFinding(f))
+	}
+	if more := pods - fewAddresses; more > 0 && !e.all {
+		said = append(said, fmt.Sprintf("It is an endpoint of %d more Services (--all lists them).", more))
 	}
 	if len(said) == 0 {
 		return []string{fmt.Sprintf("Neither a Service nor an EndpointSlice has the address %s.", d.Address)}
@@ -104,6 +113,9 @@ func (e *Explanation) sayOtherPort(f Finding) string {
 
 func (e *Explanation) sayPodItself(f Finding) string {
 	who := fmt.Sprintf("%s is an endpoint's own address (EndpointSlice %s", e.Destination.Address, f.Name)
+	if f.Pod != "" {
+		who = fmt.Sprintf("%s is the own address of pod %s (EndpointSlice %s", e.Destination.Address, f.Pod, f.Name)
+	}
 	if f.NodeName != "" {
 		who += ", on " + f.NodeName
 	}

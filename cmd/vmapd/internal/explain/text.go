@@ -16,9 +16,12 @@ func (e Explanation) WriteText(w io.Writer) error {
 	line := func(format string, args ...any) {
 		out.WriteString(model.OneLine(fmt.Sprintf(format, args...)) + "\n")
 	}
-	line("from %s (%s)", e.Client.Address, e.sayClient())
-	line("to   %v", e.Destination)
+	line("from %s%s (%s)", named(e.Client.Name), e.Client.Address, e.sayClient())
+	line("to   %s%v", named(e.Destination.Name), e.Destination)
 	line("on   %s", e.sayNode())
+	for _, n := range e.Notes {
+		line("note: %s", n)
+	}
 	line("")
 	for i, s := range e.Steps {
 		line("%d. %s", i+1, s.Text)
@@ -39,6 +42,14 @@ func (e Explanation) WriteText(w io.Writer) error {
 	line("=> %s", e.Conclusion)
 	_, err := io.WriteString(w, out.String())
 	return err
+}
+
+// named returns the name of the object at an address.
+func named(name string) string {
+	if name == "" {
+		return ""
+	}
+	return name + ", "
 }
 
 func (e *Explanation) sayNode() string {

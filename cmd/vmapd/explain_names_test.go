@@ -1,0 +1,116 @@
+package main
+
+import (
+	"bytes"
+	"net/http"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/vmapd/vmapd/sync/informer/apitest"
+)
+
+// newClusterWithPods is newCluster with the pod of the ready endpoint, its Deployment and a client.
+func newClusterWithPods(t *testing.T) *apitest.Server {
+	t.Helper()
+	s := newCluster(t)
+	app := map[string]string{"app": "web"}
+	pod := func(name, ip string, labels map[string]string) *corev1.Pod {
+		return &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "ns1", Name: name, Labels: labels},
+			Spec: corev1.PodSpec{NodeName: "node-1", Containers: []corev1.Container{{
+				Name: "main", Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 8080}},
+			}}},
+			Status: corev1.PodStatus{PodIP: ip, PodIPs: []corev1.PodIP{{IP: ip}}},
+		}
+	}
+	s.Set(pod("web-1", "10.0.0.2", app))
+	s.Set(pod("client", "10.0.0.9", nil))
+	s.Set(&appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns1", Name: "web"},
+		Spec:       appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: app}, Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: app}}},
+	})
+	for name, service := range map[string]corev1.ServiceSpec{
+		"web":   {ClusterIP: "172.30.0.41", Selector: app, Ports: []corev1.ServicePort{{Name: "http", Port: 80, TargetPort: intstr.FromInt32(9999)}}},
+		"empty": {ClusterIP: "172.30.0.43", Selector: map[string]string{"app": "wbe"}, Ports: []corev1.ServicePort{{Port: 80}}},
+	} {
+		service.ClusterIPs = []string{service.ClusterIP}
+		s.Set(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "ns1", Name: name}, Spec: service})
+	}
+	s.Set(&discoveryv1.EndpointSlice{
+		ObjectMeta:  metav1.ObjectMeta{Namespace: "ns1", Name: "web-1", Labels: map[string]string{discoveryv1.LabelServiceName: "web"}},
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Ports:       []discoveryv1.EndpointPort{{Name: new("http"), Port: new(int32(9999)), Protocol: new(corev1.ProtocolTCP)}},
+		Endpoints: []discoveryv1.Endpoint{
+			{Addresses: []string{"10.0.0.2"}, NodeName: new("node-1"), TargetRef: &corev1.ObjectReference{Kind: "Pod", Name: "web-1"}},
+		},
+	})
+	return s
+}
+
+func TestExplainLiveNames(t *testing.T) {
+	const advice = "next: spec.ports[0].targetPort of Service ns1/web is 9999, and no container of its pods declares that port; " +
+		`their ports: "http" (8080/tcp). Does a program listen there? --probe tells.`
+	for _, tt := range []struct {
+		name   string
+		refuse map[apitest.Resource]int
+		args   string
+		code   int
+		want   string // a line
+		stderr string
+	}{
+		{"a pod", nil, "--from pod/client svc/web:http", 0, "from pod ns1/client, 10.0.0.9 (possibly a pod: without --cluster-cidr, pods are not recognized)", ""},
+		{"the pod of an endpoint", nil, "--from pod/client svc/web:http", 0, "     10.0.0.2:9999  web-1 on this node", ""},
+		{"the ports of pods", nil, "--from pod/client svc/web:http", 0, advice, ""},
+		{
+			"a pod of a Deployment", nil, "--from deploy/web -n ns1 svc/web:http", 0,
+			"note: web-1 is taken, the only pod of Deployment ns1/web", "",
+		},
+		{
+			"pods that a selector misses", nil, "--from pod/client svc/empty:80", 0,
+			"next: spec.selector of Service ns1/empty is app=wbe, and no pod matches it. Nearest: pod web-1 has app=web.", "",
+		},
+		{
+			"without permission, an endpoint", map[apitest.Resource]int{apitest.Pods: http.StatusForbidden}, "--from pod/web-1 svc/web:http", 0,
+			"=> forwarded to 10.0.0.2:9999 (web-1)", "",
+		},
+		{
+			"without permission, another pod", map[apitest.Resource]int{apitest.Pods: http.StatusForbidden}, "-n ns1 --from pod/client svc/web:http", 1, "",
+			"vmapd: --from: there is no Pod client in namespace ns1; there is only web-1 (only pods that are endpoints of Services are known: " +
+				"needs the right to list pods in namespace ns1: pods is forbidden: no permission)\n",
+		},
+		{
+			"without permission, a Deployment", map[apitest.Resource]int{apitest.Deployments: http.StatusForbidden}, "--from deploy/web svc/web:http", 1, "",
+			"vmapd: deploy/web: needs the right to list deployments in all namespaces; in one, with -n NAMESPACE: deployments is forbidden: no permission\n",
+		},
+		{
+			"without permission, the pods of a Deployment", map[apitest.Resource]int{apitest.Pods: http.StatusForbidden}, "--from deploy/web svc/web:http", 1, "",
+			"vmapd: deploy/web: needs the right to list pods in namespace ns1: list pods: pods is forbidden: no permission\n",
+		},
+		{
+			"a mistake in a Deployment", nil, "--from deploy/wbe svc/web:http", 1, "",
+			"vmapd: --from: there is no Deployment wbe in any namespace; did you mean ns1/web?\n",
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newClusterWithPods(t)
+			for r, status := range tt.refuse {
+				s.Refuse(r, status)
+			}
+			var stdout, stderr bytes.Buffer
+			args := append([]string{"explain", "--live", "--master", s.URL()}, strings.Fields(tt.args)...)
+			code := run(t.Context(), args, nil, &stdout, &stderr)
+			if code != tt.code || stderr.String() != tt.stderr {
+				t.Errorf("exit code %d, %q; want %d, %q", code, &stderr, tt.code, tt.stderr)
+			}
+			if got := stdout.String(); tt.want != "" && !strings.Contains("\n"+got, "\n"+tt.want+"\n") {
+				t.Errorf("want the line %q, got:\n%s", tt.want, got)
+			}
+		})
+	}
+}

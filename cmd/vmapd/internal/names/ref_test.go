@@ -1,0 +1,86 @@
+package names
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const wantEither = "want ADDRESS:PORT[/PROTOCOL], for example 10.96.0.10:80/tcp or [fd00::1]:80/tcp, " +
+	"or NAME:PORT[/PROTOCOL], for example svc/web:http or web.default.svc:80/udp; got "
+
+func equal(t *testing.T, what string, want, got any) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+// describe returns all parts of a reference.
+func describe(r Ref) string {
+	text := string(r.Kind) + " " + r.Namespace + "|" + r.Name + "|" + r.Port + "|" + r.Protocol
+	if r.Addr.IsValid() {
+		text += " " + r.Addr.String()
+	}
+	return text
+}
+
+func TestParseDestination(t *testing.T) {
+	for _, tt := range []struct{ text, want string }{
+		{"10.96.0.10:80/tcp", "address ||80|tcp 10.96.0.10"},
+		{"10.96.0.10:80", "address ||80| 10.96.0.10"},
+		{"10.96.0.10:53/UDP", "address ||53|udp 10.96.0.10"},
+		{"[fd00::1]:80/sctp", "address ||80|sctp fd00::1"},
+		{"[::ffff:10.96.0.10]:80", "address ||80| 10.96.0.10"},
+		{"svc/web", "Service |web||"},
+		{"svc/web:http", "Service |web|http|"},
+		{"service/shop/web:53/udp", "Service shop|web|53|udp"},
+		{"web.shop.svc.cluster.local:http", "name |web.shop.svc.cluster.local|http|"},
+		{"web:80/tcp", "name |web|80|tcp"},
+		{"deploy/web:8080", "Deployment |web|8080|"},
+		{"node/n1.example.com:30080", "Node |n1.example.com|30080|"},
+		{"node:30080", "node process ||30080|"},
+		{"pod/web-1", `destination "pod/web-1": want the number of a port, as in pod/web-1:8080; only Services' ports have names`},
+		{"pod/web-1:http", `destination "pod/web-1:http": want the number of a port, as in pod/web-1:http:8080; only Services' ports have names`},
+		{"10.96.0.10", wantEither + `"10.96.0.10"`},
+		{"fd00::1:80", wantEither + `"fd00::1:80"`},
+		{"10.96.0.10:http", wantEither + `"10.96.0.10:http"`},
+		{"[fe80::1%eth0]:80", wantEither + `"[fe80::1%eth0]:80"`},
+		{"configmap/web:80", wantEither + `"configmap/web:80"`},
+		{"svc/:80", wantEither + `"svc/:80"`},
+		{"svc/web space:80", wantEither + `"svc/web space:80"`},
+		{"10.96.0.10:80/icmp", `want protocol tcp, udp or sctp; got "icmp" in "10.96.0.10:80/icmp"`},
+		{"10.96.0.10:80/", `want protocol tcp, udp or sctp; got "" in "10.96.0.10:80/"`},
+		{"10.96.0.10:0", `destination "10.96.0.10:0": port 0 is not between 1 and 65535`},
+		{"svc/web:70000", `destination "svc/web:70000": port 70000 is not between 1 and 65535`},
+		{"0.0.0.0:80", `0.0.0.0 cannot be the destination of a connection`},
+	} {
+		r, err := ParseDestination(tt.text)
+		got := describe(r)
+		if err != nil {
+			got = err.Error()
+		}
+		equal(t, tt.text, tt.want, got)
+	}
+}
+
+func TestParseSource(t *testing.T) {
+	for _, tt := range []struct{ text, want string }{
+		{"10.0.0.2", "address ||| 10.0.0.2"},
+		{"::ffff:10.0.0.2", "address ||| 10.0.0.2"},
+		{"node", "node process |||"},
+		{"pod/shop/web-1", "Pod shop|web-1||"},
+		{"STS/db", "StatefulSet |db||"},
+		{"a/b/c/d", wantSource + `; got "a/b/c/d"`},
+		{"", wantSource + `; got ""`},
+		{"fe80::1%eth0", "fe80::1%eth0: an address with a zone cannot be the source of a connection here"},
+		{"::", ":: cannot be the source of a connection"},
+	} {
+		r, err := ParseSource(tt.text)
+		got := describe(r)
+		if err != nil {
+			got = err.Error()
+		}
+		equal(t, tt.text, tt.want, got)
+	}
+}
