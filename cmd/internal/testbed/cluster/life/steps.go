@@ -69,7 +69,7 @@ func troubles() []Step {
 		{Name: "drain and uncordon a node", Do: drain},
 		{Name: "deletion of a Node, which kubelet registers again", Do: deleteNode},
 		{Name: "API server away for a minute", Do: withoutAPIServer},
-		{Name: "compaction of etcd while a node is cut off", Prepare: restartControllers, Do: compact},
+		{Name: "compaction of etcd while a node is cut off", Prepare: settleNodes, Do: compact},
 		{Name: "restore of etcd from a snapshot", Do: restore, After: restartProxy},
 		{Name: "new key of ServiceAccounts' tokens", Do: newTokens},
 		{Name: "new authority of the API server's certificate", Do: newAuthority},
@@ -147,11 +147,26 @@ func (r *Run) change(ctx context.Context, name string) error {
 	return r.Apply(ctx, fmt.Sprintf(manifest, name))
 }
 
-// restartControllers has the controller manager count the time since each node's last sign of life from
-// now on. After an API server that was away, its own watches begin again late: it takes nodes for dead that
-// another step cuts off too early, and endpoints for unready.
-func restartControllers(ctx context.Context, r *Run) error {
-	return r.RestartControlPlane(ctx, controllerManager, unix.SIGTERM)
+// settleNodes has the controller manager count the time since each node's last sign of life from now on.
+// After an API server that was away, its own watches begin again late: it takes nodes for dead, and their
+// endpoints for unready. A node that another step cuts off just then would not hear that they are ready again.
+func settleNodes(ctx context.Context, r *Run) error {
+	if err := r.awaitNodes(ctx); err != nil {
+		return err
+	}
+	if err := r.RestartControlPlane(ctx, controllerManager, unix.SIGTERM); err != nil {
+		return err
+	}
+	return r.awaitNodes(ctx)
+}
+
+func (r *Run) awaitNodes(ctx context.Context) error {
+	for _, n := range r.Nodes() {
+		if err := r.AwaitNode(ctx, n); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // compact cuts the first node off from the control plane, changes objects, and makes etcd and the
