@@ -179,6 +179,7 @@ func webSlice(pods ...byte) *discoveryv1.EndpointSlice {
 var (
 	webVIP      = netip.MustParseAddrPort("172.30.0.10:80")
 	webNodePort = netip.MustParseAddrPort(lab.NodeIP4 + ":30080")
+	webVIP6     = netip.MustParseAddrPort("[fd00:172:30::10]:80")
 )
 
 // ask makes one connection from the client, which must be answered.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -116,7 +117,11 @@ func (e *examiner) cluster() *doctor.Cluster {
 	word := source.LastWord()
 	c := &doctor.Cluster{Heard: word.At, Skew: word.Skew, Skewed: word.SkewKnown, Address: source.Client.Address()}
 	for _, f := range source.Failing() {
-		c.Errors = append(c.Errors, doctor.APIError{Resource: f.Resource, Since: f.Since, Error: f.Err.Error(), Remedy: f.Remedy})
+		err := f.Err
+		if request, ok := errors.AsType[*url.Error](err); ok {
+			err = request.Err // without the path, which the resource tells
+		}
+		c.Errors = append(c.Errors, doctor.APIError{Resource: f.Resource, Since: f.Since, Error: err.Error(), Remedy: f.Remedy})
 	}
 	return c
 }

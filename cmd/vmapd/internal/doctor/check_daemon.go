@@ -128,24 +128,41 @@ func checkAPIServer(f Facts) []Line {
 		}
 		return good(fmt.Sprintf("%s: %s, all kinds of objects are read", c.Address, heard))
 	}
-	// The same cause usually affects all kinds.
 	var lines []Line
-	at := map[string]int{}
-	for _, e := range c.Errors {
-		key := strings.ReplaceAll(e.Error, e.Resource, "")
-		if i, ok := at[key]; ok {
-			lines[i].Evidence = e.Resource + ", " + lines[i].Evidence
-			continue
+	for _, group := range byCause(c.Errors) {
+		first := group[0]
+		var kinds []string
+		for _, e := range group {
+			kinds = append(kinds, e.Resource)
+			if e.Since.Before(first.Since) {
+				first.Since = e.Since
+			}
 		}
-		at[key] = len(lines)
-		remedy := e.Remedy
+		remedy := first.Remedy
 		if remedy == "" {
 			remedy = "check that the API server runs, and that this node reaches it; meanwhile, the last known Services and endpoints stay"
 		}
 		lines = append(lines, Line{Level: Fail, Remedy: remedy, Evidence: fmt.Sprintf("%s can't be read from %s for %s (%s): %s",
-			e.Resource, c.Address, span(f.At.Sub(e.Since)), heard, e.Error)})
+			strings.Join(kinds, ", "), c.Address, span(f.At.Sub(first.Since)), heard, oneLine(first.Error))})
 	}
 	return lines
+}
+
+// byCause returns errors in groups with the same text and the same remedy, but for the names of the kinds:
+// the same cause usually affects all.
+func byCause(errs []APIError) (groups [][]APIError) {
+	type cause struct{ text, remedy string }
+	at := map[cause]int{}
+	for _, e := range errs {
+		c := cause{strings.ReplaceAll(e.Error, e.Resource, ""), strings.ReplaceAll(e.Remedy, e.Resource, "")}
+		if i, ok := at[c]; ok {
+			groups[i] = append(groups[i], e)
+			continue
+		}
+		at[c] = len(groups)
+		groups = append(groups, []APIError{e})
+	}
+	return groups
 }
 
 // tolerableSkew is a difference of clocks that does not matter. Certificates and tokens fail from

@@ -192,7 +192,7 @@ func TestOneCauseIsOneLine(t *testing.T) {
 		f.Daemon.Cluster.Errors = append(f.Daemon.Cluster.Errors, doctor.APIError{Resource: kind, Since: now.Add(-time.Minute), Error: "connection refused"})
 	}
 	bad := doctor.Bad(doctor.Diagnose(f).Lines)
-	if len(bad) != 1 || !strings.HasPrefix(bad[0].Evidence, "nodes, services can't be read") {
+	if len(bad) != 1 || !strings.HasPrefix(bad[0].Evidence, "services, nodes can't be read") {
 		t.Errorf("got %v", texts(bad))
 	}
 }

@@ -1,0 +1,211 @@
+package main
+
+import (
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+
+	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/sync/informer/apitest"
+)
+
+// What breaks between vmapd and its cluster. Services go on with what is known, which is the danger: the
+// symptom comes with the next change.
+func TestBreakagesOfTheCluster(t *testing.T) {
+	doctor := []string{"doctor"}
+	away := func(how apitest.Outage) func(*testing.T, *patient) {
+		return func(t *testing.T, p *patient) {
+			if err := p.api.Outage(how); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	// changeIsLost removes pod-1's endpoint, which goes on to be used.
+	changeIsLost := func(t *testing.T, p *patient) {
+		p.api.Set(webSlice(3))
+		for range 100 {
+			if a := p.ask(t, webVIP); a.Pod != "pod-2" {
+				return
+			}
+		}
+		t.Error("the change arrives, though the API server is away")
+	}
+	refuse := func(status int) func(*testing.T, *patient) {
+		return func(_ *testing.T, p *patient) {
+			p.api.Refuse(apitest.EndpointSlices, status)
+			p.api.DropWatches()
+		}
+	}
+	for _, b := range []breakage{
+		{
+			name: "API server long gone", command: doctor, exit: 3, spoil: away(apitest.Refusing), symptom: changeIsLost,
+			want: "fail api-server endpointslices, nodes, servicecidrs, services can't be read from https://",
+			more: []string{"(last answer ", "connection refused", "-> check that the API server runs"},
+		},
+		{
+			name: "API server away at the start", command: doctor, exit: 3, notUp: true,
+			prepare: func(t *testing.T, p *patient) {
+				away(apitest.Refusing)(t, p)
+				p.startUp(t)
+			},
+			symptom: func(t *testing.T, p *patient) {
+				p.daemon.waitFor(t, "cannot read from the API server")
+				wantStatus(t, p.Client, healthURL+"/readyz", http.StatusServiceUnavailable)
+				p.wantSilence(t, p.Client, webVIP)
+			},
+			want: "can't be read from https://",
+			more: []string{"(no answer yet)", "connection refused", "fail rounds IPv4: nothing is programmed yet"},
+		},
+		{
+			name: "401", command: doctor, exit: 3, spoil: refuse(http.StatusUnauthorized), symptom: changeIsLost,
+			want: "fail api-server endpointslices can't be read from https://", more: []string{"Unauthorized", "-> "},
+		},
+		{
+			name: "403", command: doctor, exit: 3, symptom: changeIsLost,
+			spoil: func(_ *testing.T, p *patient) {
+				p.api.SetRules([]rbacv1.PolicyRule{})
+				p.api.DropWatches()
+			},
+			want: "is forbidden", more: []string{"fail api-server", `can't be read from https://`, "-> "},
+		},
+		{
+			name: "500", command: doctor, exit: 3, spoil: refuse(http.StatusInternalServerError), symptom: changeIsLost,
+			want: "fail api-server endpointslices can't be read from https://",
+		},
+		{
+			name: "wrong Node name", command: doctor, exit: 3, args: []string{"--hostname-override", "elsewhere"},
+			symptom: func(t *testing.T, p *patient) { // node ports with the policy Local have no endpoint here
+				wantStatus(t, p.Client, healthURL+"/readyz", http.StatusServiceUnavailable)
+			},
+			want: `fail node the cluster has no Node "elsewhere": no endpoint counts as local`, more: []string{"-> set --hostname-override"},
+		},
+		{
+			name: "Node deleted", command: doctor, exit: 3,
+			spoil:   func(_ *testing.T, p *patient) { p.api.Delete(node()) },
+			symptom: func(t *testing.T, p *patient) { wantStatus(t, p.Client, healthURL+"/healthz", http.StatusServiceUnavailable) },
+			want:    `fail node the Node "node-1" is deleted: /healthz answers 503`,
+		},
+		{
+			name: "Node tainted", command: doctor, exit: 2,
+			spoil: func(_ *testing.T, p *patient) {
+				n := node()
+				n.Spec.Taints = []corev1.Taint{{Key: "ToBeDeletedByClusterAutoscaler", Effect: corev1.TaintEffectNoSchedule}}
+				p.api.Set(n)
+			},
+			symptom: func(t *testing.T, p *patient) { wantStatus(t, p.Client, healthURL+"/healthz", http.StatusServiceUnavailable) },
+			want:    `warn node the Node "node-1" has the taint ToBeDeletedByClusterAutoscaler: /healthz answers 503`,
+		},
+		{
+			name: "wrong cluster-cidr, and no pods yet", command: doctor, exit: 2, args: []string{"--cluster-cidr", "10.9.0.0/16"},
+			spoil: func(_ *testing.T, p *patient) {
+				n := node()
+				n.Spec.PodCIDRs = []string{"10.0.0.0/24"}
+				p.api.Set(n)
+				p.api.Set(webSlice())
+			},
+			want: "warn pod-ranges --cluster-cidr 10.9.0.0/16 does not contain 10.0.0.0/24, the Node's spec.podCIDRs",
+		},
+		{
+			name: "wrong cluster-cidr, and pods", command: doctor, exit: 3, args: []string{"--cluster-cidr", "10.9.0.0/16"},
+			symptom: func(t *testing.T, p *patient) {
+				// A pod's connection to a cluster IP is masqueraded, as a stranger's.
+				for range 100 {
+					if a, err := p.Pods()[0].Ask(t.Context(), "tcp", webVIP); err != nil || a.Pod == "pod-1" {
+						continue
+					} else if a.Source.Addr().String() == lab.FirstPodIP4 {
+						t.Errorf("%s sees the pod's address", a.Pod)
+					}
+					return
+				}
+				t.Error("no other pod answers")
+			},
+			want: "fail pod-ranges --cluster-cidr 10.9.0.0/16 has none of the pods on this node, such as 10.0.0.",
+		},
+	} {
+		t.Run(b.name, b.run)
+	}
+}
+
+// What is wrong with the process, or with another one beside it.
+func TestBreakagesOfTheProcess(t *testing.T) {
+	doctor := []string{"doctor"}
+	listen := func(t *testing.T, p *patient, address string) {
+		var l net.Listener
+		if err := p.Node.Do(func() (err error) {
+			l, err = net.Listen("tcp", address)
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = l.Close() })
+	}
+	for _, b := range []breakage{
+		{
+			name: "kube-proxy still running", command: doctor, exit: 3,
+			spoil: func(t *testing.T, p *patient) {
+				// As a kube-proxy that writes all its rules again at each period.
+				for range 2 {
+					leaveRules(t, p.Node, "nft")
+					waitLong(t, "the rules go", p.daemon, func() bool { return services(t, p.Node, "nft") == 0 })
+				}
+				leaveRules(t, p.Node, "nft")
+			},
+			want: "fail other-proxies objects of kube-proxy came back after they had been removed",
+			more: []string{"-> end the other proxy"},
+		},
+		{
+			name: "two vmapd", command: doctor, exit: 3,
+			prepare: func(t *testing.T, p *patient) {
+				first := p.start(t, "--kubeconfig", p.kubeconfig(), "--hostname-override", lab.NodeName, "--socket", "", "--healthz-bind-address", "", "--metrics-bind-address", "")
+				first.waitFor(t, "msg=ready")
+				p.startUp(t)
+			},
+			want: "owned by another process", more: []string{"fail rounds IPv4: the last round failed", "-> end the other vmapd on this node"},
+		},
+		{
+			name: "ports taken", command: doctor, exit: 2,
+			prepare: func(t *testing.T, p *patient) {
+				listen(t, p, ":10256")
+				listen(t, p, "127.0.0.1:10249")
+			},
+			symptom: func(t *testing.T, p *patient) { p.ask(t, webVIP) }, // Services work
+			want:    "warn ports healthz server: ", more: []string{"address already in use", "warn ports metrics server: "},
+		},
+		{
+			name: "invalid change of the configuration", command: doctor, exit: 2,
+			prepare: func(t *testing.T, p *patient) {
+				path := filepath.Join(p.dir, "config.yaml")
+				writeText(t, path, p.config("clusterCIDR: 10.0.0.0/24"))
+				p.startUp(t, "--config", path)
+				p.daemon.waitFor(t, "msg=ready")
+				writeText(t, path, p.config("clusterCIDR: 10.0.0.0/77"))
+			},
+			want: "warn configuration the last change is refused, and the one before stays: ", more: []string{"clusterCIDR"},
+		},
+		{
+			name: "bad configuration", exit: 3, notUp: true, command: []string{"doctor", "--cluster-cidr", "10.0.0.0/77"},
+			prepare: func(t *testing.T, p *patient) {
+				d := startVmapd(t, p.Node, "--kubeconfig", p.kubeconfig(), "--cluster-cidr", "10.0.0.0/77")
+				if code := d.exit(t); code != 1 {
+					t.Errorf("exit code %d", code)
+				}
+			},
+			symptom: func(t *testing.T, p *patient) { p.wantSilence(t, p.Client, webVIP) },
+			want:    "fail configuration the daemon would not start with this configuration: ", more: []string{"10.0.0.0/77", "fail daemon no daemon answers"},
+		},
+	} {
+		t.Run(b.name, b.run)
+	}
+}
+
+func writeText(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}

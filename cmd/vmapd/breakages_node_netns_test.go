@@ -1,0 +1,77 @@
+package main
+
+import (
+	"testing"
+)
+
+// What breaks connections on the node, beside vmapd.
+func TestBreakagesOfTheNode(t *testing.T) {
+	fromClient := func(t *testing.T, p *patient) { p.wantSilence(t, p.Client, webVIP) }
+	toNodePort := func(t *testing.T, p *patient) { p.wantSilence(t, p.Client, webNodePort) }
+	nft := func(rules string) func(*testing.T, *patient) {
+		return func(t *testing.T, p *patient) { feed(t, p.Node, rules+"\n", "nft", "-f", "-") }
+	}
+	sysctl := func(name, value string) func(*testing.T, *patient) {
+		return func(t *testing.T, p *patient) {
+			if err := p.Node.Sysctl(name, value); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	doctor := []string{"doctor"}
+	for _, b := range []breakage{
+		{
+			name: "node-port firewall in nftables", command: doctor, exit: 2, symptom: toNodePort,
+			spoil: nft("table inet guard { chain early { type filter hook prerouting priority raw; tcp dport 30000-32767 drop;\n}\n}"),
+			want:  "warn firewall table inet guard, chain early, rule 1, which is not vmapd's, drops connections to node port 30080/tcp of default/web:tcp from outside",
+		},
+		{
+			name: "node-port firewall with exceptions", command: doctor, exit: 2, symptom: toNodePort,
+			spoil: nft("table inet guard { chain between { type filter hook forward priority filter; ip saddr != 10.0.0.0/8 meta l4proto tcp ct original proto-dst 30000-32767 drop;\n}\n}"),
+			want:  "warn firewall table inet guard, chain between, rule 1, which is not vmapd's, drops some of the connections to node port 30080/tcp",
+		},
+		{
+			name: "node-port firewall of iptables", command: doctor, exit: 2, symptom: toNodePort,
+			spoil: func(t *testing.T, p *patient) {
+				feed(t, p.Node, "", "iptables-legacy", "-t", "mangle", "-A", "PREROUTING", "-p", "tcp", "--dport", "30000:32767", "-j", "DROP")
+			},
+			want: "warn firewall iptables-legacy, ip table mangle, chain PREROUTING, rule 1, which is not vmapd's, drops connections to node port 30080/tcp",
+		},
+		{
+			name: "FORWARD with policy DROP, of iptables-nft", command: doctor, exit: 3, symptom: fromClient,
+			spoil: func(t *testing.T, p *patient) { feed(t, p.Node, "", "iptables-nft", "-P", "FORWARD", "DROP") },
+			want:  "fail firewall table ip filter, chain FORWARD, policy drop, which is not vmapd's, drops connections to",
+			more:  []string{"-> accept forwarded packets from and to the ranges of pods"},
+		},
+		{
+			name: "FORWARD with policy DROP, of iptables-legacy", command: doctor, exit: 3, symptom: fromClient,
+			spoil: func(t *testing.T, p *patient) { feed(t, p.Node, "", "iptables-legacy", "-P", "FORWARD", "DROP") },
+			want:  "fail firewall iptables-legacy, ip table filter, chain FORWARD, policy drop, which is not vmapd's, drops connections to",
+		},
+		{
+			name: "FORWARD with policy DROP that accepts others", command: doctor, exit: 3, symptom: fromClient,
+			spoil: nft(`table inet host { chain forward { type filter hook forward priority filter; policy drop;
+				ct state vmap { established : accept, related : accept, invalid : drop }
+				ip daddr { 10.99.0.0/16, 10.98.0.0/16 } accept; iifname "docker0" accept; tcp dport { 22, 443 } accept;
+}
+}`),
+			want: "fail firewall table inet host, chain forward, policy drop, which is not vmapd's, drops connections to",
+		},
+		{
+			name: "ip_forward off", command: doctor, exit: 3, spoil: sysctl("net/ipv4/ip_forward", "0"), symptom: fromClient,
+			want: "fail forwarding net.ipv4.ip_forward is 0: the node forwards no IPv4 packets",
+		},
+		{
+			name: "IPv6 off", command: doctor, exit: 3, spoil: sysctl("net/ipv6/conf/all/disable_ipv6", "1"),
+			symptom: func(t *testing.T, p *patient) { p.wantSilence(t, p.Client, webVIP6) },
+			want:    "fail ipv6 net.ipv6.conf.all.disable_ipv6 is 1, and",
+		},
+		{
+			name: "IPv6 forwarding off", command: doctor, exit: 3, spoil: sysctl("net/ipv6/conf/all/forwarding", "0"),
+			symptom: func(t *testing.T, p *patient) { p.wantSilence(t, p.Client, webVIP6) },
+			want:    "fail forwarding net.ipv6.conf.all.forwarding is 0",
+		},
+	} {
+		t.Run(b.name, b.run)
+	}
+}

@@ -1,0 +1,137 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+)
+
+// A breakage is a way to break a Service or a node, with the command that tells an administrator the cause.
+// Each is tried in a world of its own: a client, a node with vmapd, three pods and an API server.
+type breakage struct {
+	name string
+	// prepare breaks something before vmapd starts; nil: on a node on which all is well, doctor must
+	// have only lines that are ok, and web must answer.
+	prepare func(t *testing.T, p *patient)
+	args    []string // more flags of the daemon
+	notUp   bool     // the daemon does not become ready, or is not started by startUp
+	// spoil breaks something while vmapd runs.
+	spoil func(t *testing.T, p *patient)
+	// symptom shows with packets that a connection fails or, where packets can't, that something else
+	// does; nil: nothing fails yet.
+	symptom func(t *testing.T, p *patient)
+	command []string // vmapd's subcommand
+	want    string   // in its output, whose spaces and breaks are one space each
+	more    []string // further texts in the same output
+	exit    int      // the exit code
+}
+
+// patient is a cluster with a node on which something may be broken.
+type patient struct {
+	*apiCluster
+	daemon *process // nil before it is started
+	socket string
+}
+
+// startUp starts vmapd, and waits until it is ready.
+func (p *patient) startUp(t *testing.T, args ...string) {
+	t.Helper()
+	args = append([]string{"--kubeconfig", p.kubeconfig(), "--hostname-override", lab.NodeName, "--socket", p.socket}, args...)
+	if !slices.Contains(args, "--cluster-cidr") && !slices.Contains(args, "--config") {
+		args = append(args, "--cluster-cidr", "10.0.0.0/24,fd00:10::/64")
+	}
+	p.daemon = p.start(t, args...)
+}
+
+func newPatient(t *testing.T) *patient {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "vmapd") // that of the test is too long for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return &patient{apiCluster: startCluster(t, proxierRules()...), socket: filepath.Join(dir, "socket")}
+}
+
+// vmapd runs a subcommand on the node. Breaks and spaces in the output become one space each.
+func (p *patient) vmapd(t *testing.T, args ...string) (output string, exit int) {
+	t.Helper()
+	switch args[0] {
+	case "doctor", "status", "services", "endpoints", "connections", "trace":
+		args = append(args, "--socket", p.socket)
+	}
+	cmd := p.Node.Command(context.WithoutCancel(t.Context()), "/proc/self/exe", args...)
+	cmd.Args[0] = "vmapd"
+	out, err := cmd.CombinedOutput()
+	if ended, ok := errors.AsType[*exec.ExitError](err); ok {
+		exit = ended.ExitCode()
+	} else if err != nil {
+		t.Fatalf("vmapd %s: %v", strings.Join(args, " "), err)
+	}
+	return strings.Join(strings.Fields(string(out)), " "), exit
+}
+
+// run tries a breakage.
+func (b breakage) run(t *testing.T) {
+	t.Parallel()
+	p := newPatient(t)
+	if b.prepare != nil {
+		b.prepare(t, p)
+	}
+	if p.daemon == nil && !b.notUp {
+		p.startUp(t, b.args...)
+		p.daemon.waitFor(t, "msg=ready")
+	}
+	if b.prepare == nil && len(b.args) == 0 {
+		p.wantHealthy(t)
+	}
+	if b.spoil != nil {
+		b.spoil(t, p)
+	}
+	if b.symptom != nil {
+		b.symptom(t, p)
+	}
+	eventually(t, func() string {
+		output, exit := p.vmapd(t, b.command...)
+		for _, want := range append([]string{b.want}, b.more...) {
+			if !strings.Contains(output, want) {
+				return "vmapd " + strings.Join(b.command, " ") + " does not say " + want + ":\n" + output
+			}
+		}
+		if exit != b.exit {
+			t.Errorf("exit code %d, want %d", exit, b.exit)
+		}
+		return ""
+	})
+}
+
+// wantHealthy checks that all is well, by the words of doctor and with connections.
+func (p *patient) wantHealthy(t *testing.T) {
+	t.Helper()
+	eventually(t, func() string {
+		output, exit := p.vmapd(t, "doctor")
+		if exit != 0 {
+			return "doctor says of a healthy node:\n" + output
+		}
+		return ""
+	})
+	for _, to := range []netip.AddrPort{webVIP, webNodePort} {
+		p.ask(t, to)
+	}
+}
+
+// wantSilence checks that an address does not answer the client, with a new connection each time.
+func (p *patient) wantSilence(t *testing.T, from *lab.Namespace, to netip.AddrPort) {
+	t.Helper()
+	if a, err := from.Ask(t.Context(), "tcp", to); err == nil {
+		t.Errorf("%v answers %s: %s", to, from.Name(), a.Pod)
+	}
+}
