@@ -25,6 +25,7 @@ type dataplane struct {
 	why       string // the reason for choosing it
 	close     func() error
 	nft       *kernel.Backend                        // nil unless the backend is nftables
+	iptables  *host.IPTables                         // nil unless the backend is iptables
 	committed func(kernel.Commit)                    // called with its batches; set before the first Apply
 	stats     func() [len(model.Families)]host.Stats // of the other backends
 	earlier   earlier                                // nil with IPVS
@@ -92,6 +93,7 @@ func (d *daemon) openIPTables(why string) (*dataplane, error) {
 	}
 	p := &dataplane{
 		Backend: b, name: string(config.IPTables), with: b.Variant(), why: why, close: func() error { return nil }, stats: b.Stats, earlier: b.Found,
+		iptables: b,
 	}
 	d.sweeps(p, func(f *finder) { f.Rules = b }, b, d.removeIPVS, nft.TableName, kubeProxyTable)
 	return p, nil

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"net/http"
+	"sort"
 	"strings"
 	"testing"
 
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/vmapd/vmapd/sync/informer/apitest"
+	"github.com/vmapd/vmapd/sync/kube/client"
 )
 
 // newClusterWithPods is newCluster with the pod of the ready endpoint, its Deployment and a client.
@@ -110,6 +112,64 @@ func TestExplainLiveNames(t *testing.T) {
 			}
 			if got := stdout.String(); tt.want != "" && !strings.Contains("\n"+got, "\n"+tt.want+"\n") {
 				t.Errorf("want the line %q, got:\n%s", tt.want, got)
+			}
+		})
+	}
+}
+
+// The daemon reads what one connection is about, with the permissions that it has anyway.
+func TestTheDaemonReadsWhatAConnectionIsAbout(t *testing.T) {
+	for _, tt := range []struct {
+		name, from, to string
+		want           string // Services, slices
+		err            string
+	}{
+		{"a Service by name", "203.0.113.7", "svc/web:http", "ns1/web; ns1/web-1", ""},
+		{"a Service by address", "203.0.113.7", "172.30.0.41:80", "ns1/web; ns1/web-1", ""},
+		{"another proxy's Service", "203.0.113.7", "172.30.0.42:80", "ns1/mesh; ", ""},
+		{"a pod's own address", "203.0.113.7", "10.0.0.2:9999", "; ns1/web-1", ""},
+		{"a pod by name", "pod/web-1", "svc/empty:80", "ns1/empty; ns1/web-1", ""},
+		{"nothing", "203.0.113.7", "203.0.113.9:80", "; ", ""},
+		{"a name that is not there: those that are", "203.0.113.7", "svc/wbe:80", "ns1/empty ns1/mesh ns1/web; ns1/web-1", ""},
+		{
+			"a Deployment", "deploy/web", "svc/web:80", "",
+			"deploy/web: the daemon has no permission to read workloads and pods; use --live with credentials that have it",
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newClusterWithPods(t)
+			q, err := (&explainRequest{From: tt.from, To: tt.to}).query()
+			if err != nil {
+				t.Fatal(err)
+			}
+			q.NodeName = "node-1"
+			c, err := client.New(s.Config())
+			if err != nil {
+				t.Fatal(err)
+			}
+			var k known
+			err = answerReader{clusterReader{c, &k}}.read(t.Context(), q)
+			if err != nil {
+				if err.Error() != tt.err {
+					t.Fatalf("error %q, want %q", err, tt.err)
+				}
+				return
+			}
+			var services, slices []string
+			for _, s := range k.Services {
+				services = append(services, s.String())
+			}
+			for _, s := range k.Slices {
+				slices = append(slices, s.String())
+			}
+			sort.Strings(services)
+			if got := strings.Join(services, " ") + "; " + strings.Join(slices, " "); got != tt.want {
+				t.Errorf("want %q, got %q", tt.want, got)
+			}
+			for _, q := range s.Requests("") {
+				if q.Resource == apitest.Pods || q.Resource == apitest.Deployments || q.Watch {
+					t.Errorf("%s %s: the daemon has no permission", q.Method, q.Path)
+				}
 			}
 		})
 	}

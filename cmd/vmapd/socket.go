@@ -25,6 +25,7 @@ func (a *answers) routes() map[string]socket.Route {
 		"/v1/services":    a.services,
 		"/v1/endpoints":   a.endpoints,
 		"/v1/connections": a.connections,
+		"/v1/explain":     a.explain,
 		"/v1/doctor":      a.observers.doctor.serve,
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/netip"
 	"time"
@@ -123,6 +124,21 @@ func (b *IPTables) applyFamily(ctx context.Context, f *ruleFamily, s *model.Fami
 			slog.Duration("took", time.Since(start)))
 	}
 	return nil
+}
+
+// Listing returns all rules of a family as iptables-save lists them, also those of others. It may be
+// called during Apply.
+func (b *IPTables) Listing(ctx context.Context, family model.Family) (string, error) {
+	for _, f := range b.families {
+		if f.family == family {
+			text, err := listing(ctx, f.name)
+			if err != nil {
+				return "", err
+			}
+			return text.String(), nil
+		}
+	}
+	return "", fmt.Errorf("iptables has no %v", family)
 }
 
 // Found returns the UDP frontends that an earlier process left in a family's rules, with their

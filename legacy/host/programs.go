@@ -94,13 +94,22 @@ func (p *programs) try() error {
 
 // save reads all rules, with their counters.
 func save(ctx context.Context, program string) (*iptables.Saved, error) {
+	text, err := listing(ctx, program, "-c")
+	if err != nil {
+		return nil, err
+	}
+	return iptables.ParseSaved(text)
+}
+
+// listing returns the output of iptables-save.
+func listing(ctx context.Context, program string, args ...string) (*bytes.Buffer, error) {
 	var stdout, stderr bytes.Buffer
-	cmd := exec.CommandContext(ctx, program+"-save", "-c")
+	cmd := exec.CommandContext(ctx, program+"-save", args...)
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {
 		return nil, fmt.Errorf("%s: %w: %s", cmd.Path, err, firstLines(stderr.String()))
 	}
-	return iptables.ParseSaved(&stdout)
+	return &stdout, nil
 }
 
 // restore runs iptables-restore --noflush with an input, and returns how long that is.

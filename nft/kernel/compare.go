@@ -11,18 +11,8 @@ import (
 // s. It is empty if the table is right, and nil if the kernel lacks the family. It uses a connection of its
 // own and no lock of Apply, so that a change that Apply makes meanwhile may be in the batch.
 func (b *Backend) Compare(f model.Family, s *model.Snapshot) (*nft.Batch, error) {
-	at := slices.IndexFunc(b.families, func(st *familyState) bool { return st.family == f })
-	if at < 0 {
-		return nil, nil
-	}
-	options := nft.Options{Counters: b.families[at].read().counted != nil}
-	c, err := b.dialer.dial()
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = c.close() }()
-	table, err := c.readTable(f, s.Family(f), options)
-	if err != nil {
+	table, options, err := b.Table(f, s)
+	if err != nil || options == nil {
 		return nil, err
 	}
 	var before nft.Slots
@@ -35,4 +25,22 @@ func (b *Backend) Compare(f model.Family, s *model.Snapshot) (*nft.Batch, error)
 		batch = nft.Diff(kept, kept)
 	}
 	return batch, nil
+}
+
+// Table returns a family's table as it is in the kernel now, and the options of its compilation. The
+// table is nil if there is none, and both are if the kernel lacks the family. The rules that would be
+// compiled from s are recognised. It uses a connection of its own and no lock of Apply.
+func (b *Backend) Table(f model.Family, s *model.Snapshot) (*nft.Table, *nft.Options, error) {
+	at := slices.IndexFunc(b.families, func(st *familyState) bool { return st.family == f })
+	if at < 0 {
+		return nil, nil, nil
+	}
+	options := &nft.Options{Counters: b.families[at].read().counted != nil}
+	c, err := b.dialer.dial()
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() { _ = c.close() }()
+	table, err := c.readTable(f, s.Family(f), *options)
+	return table, options, err
 }

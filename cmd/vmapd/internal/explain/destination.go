@@ -159,6 +159,12 @@ func roleOf(s model.Service, a netip.Addr) (string, model.Ingress) {
 	return "", model.Ingress{}
 }
 
+// HasAddress reports whether a Service has an address.
+func HasAddress(s model.Service, a netip.Addr) bool {
+	role, _ := roleOf(s, a)
+	return role != ""
+}
+
 // whyUnserved returns why a Service does not answer on one of its addresses.
 func whyUnserved(s model.Service, a netip.Addr, in model.Ingress) (FindingKind, string) {
 	if proxy, ok := s.Labels[model.LabelServiceProxyName]; ok {

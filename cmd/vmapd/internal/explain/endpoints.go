@@ -27,6 +27,14 @@ func (x *explainer) explainEndpoints() {
 		e.SourceNAT, e.Masquerade = snatNames[x.d.Targets[i].SNAT], x.d.Targets[i].SNAT.Masquerade()
 		out.Used = append(out.Used, e)
 	}
+	// The objects may be newer than the snapshot that decides.
+	for _, t := range x.d.Targets {
+		if !slices.ContainsFunc(choice.Candidates, func(c model.Candidate) bool { return c.Addr == t.Addr }) {
+			out.Used = append(out.Used, Endpoint{
+				Address: t.Addr.String(), Local: t.Local, State: "gone", SourceNAT: snatNames[t.SNAT], Masquerade: t.SNAT.Masquerade(),
+			})
+		}
+	}
 	for _, s := range choice.Slices {
 		o := Slice{Name: s.Name.String(), Endpoints: s.Endpoints, Why: mismatchNames[s.Why]}
 		if i := x.indexOf(s.Name); i >= 0 {

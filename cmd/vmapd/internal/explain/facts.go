@@ -19,6 +19,9 @@ type Explanation struct {
 	// Notes say which of several things a name stands for.
 	Notes []string `json:"notes,omitempty"`
 
+	// Daemon is set if the daemon of this node has explained.
+	Daemon *Daemon `json:"daemon,omitempty"`
+
 	// Problems of the objects that concern the connection.
 	Problems []string `json:"problems,omitempty"`
 
@@ -197,7 +200,7 @@ type Endpoint struct {
 	Node    string   `json:"node,omitempty"`
 	Slices  []string `json:"slices"`
 	// State is ready, terminating (but still serving), terminated (terminating, and no
-	// longer serving) or notReady.
+	// longer serving), notReady, or gone (in no EndpointSlice any more).
 	State     string   `json:"state"`
 	PodReason string   `json:"podReason,omitempty"` // why the pod is not ready, if it is known
 	HintNodes []string `json:"hintNodes,omitempty"`

@@ -66,8 +66,11 @@ func (e *Explanation) sayIgnoredHints() string {
 
 func (e *Explanation) sayUsed(u Endpoint) string {
 	text := e.sayWhere(u)
-	if u.State == "terminating" {
+	switch u.State {
+	case "terminating":
 		text += ", terminating"
+	case "gone":
+		text += ", in no EndpointSlice any more"
 	}
 	if u.SourceNAT == "hairpin" {
 		text += ", the client itself"

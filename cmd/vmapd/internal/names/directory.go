@@ -226,6 +226,21 @@ func (s *SliceObject) podAt(addr netip.Addr) string {
 	return ""
 }
 
+// HasSlice reports whether a slice is there.
+func (d *Directory) HasSlice(name model.NamespacedName) bool {
+	return slices.ContainsFunc(d.Slices, func(s SliceObject) bool { return s.NamespacedName == name })
+}
+
+// HasPod reports whether a pod of that name is an endpoint of the slice.
+func (s *SliceObject) HasPod(name string) bool { return slices.Contains(s.Pods, name) }
+
+// HasAddr reports whether an endpoint of the slice has an address.
+func (s *SliceObject) HasAddr(addr netip.Addr) bool {
+	return slices.ContainsFunc(s.Endpoints, func(e model.SliceEndpoint) bool {
+		return len(e.Addresses) > 0 && isAddr(e.Addresses[0], addr)
+	})
+}
+
 // PodAt returns the pod that has an address, according to pods or else to slices. It is "" if none
 // is known, or if the address is a node's, which several pods may share.
 func (d *Directory) PodAt(addr netip.Addr) (name string) {

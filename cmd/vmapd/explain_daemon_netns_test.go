@@ -1,0 +1,56 @@
+package main
+
+import (
+	"bytes"
+	"net/netip"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+)
+
+// The daemon explains its own decision, and whether the kernel has the same.
+func TestTheDaemonExplains(t *testing.T) {
+	for backend, compared := range map[string]string{
+		"nftables": "nftables table ip vmapd",
+		"iptables": "the rules that iptables-save lists, also those of others",
+	} {
+		t.Run(backend, func(t *testing.T) {
+			w := newLab(t)
+			socket := filepath.Join(t.TempDir(), "vmapd.sock")
+			startVmapd(t, w.Node, "--backend="+backend, "--from", filepath.Join(testdata(t), "demo/before"), "--hostname-override", lab.NodeName,
+				"--socket", socket).waitFor(t, "msg=ready")
+			text := asks(t, socket, "explain", "--from", "203.0.113.7", "svc/web:80", "--via", "loadBalancer", "--expect", "forwarded")
+			wantLine(t, text, `=> forwarded to 10\.0\.0\.2:8080, 10\.0\.0\.3:8080 or 10\.0\.0\.4:8080`)
+			wantLine(t, text, `\s*The kernel has the same \(compared: `+compared+`\)\.`)
+			text = asks(t, socket, "explain", "--from", "node", "svc/empty", "--expect", "refused")
+			wantLine(t, text, `\s*The kernel has the same \(compared: `+compared+`\)\.`)
+			text = asks(t, socket, "explain", "--from", "203.0.113.7", "203.0.113.9:80", "--expect", "unhandled")
+			wantLine(t, text, `\s*The kernel has the same \(compared: `+compared+`\)\.`)
+
+			var stdout, stderr bytes.Buffer
+			code := run(t.Context(), []string{"explain", "--socket", socket, "--from", "node", "svc/wbe:80"}, nil, &stdout, &stderr)
+			if want := "vmapd: there is no Service wbe in any namespace; did you mean default/web?\n"; code != 1 || stderr.String() != want {
+				t.Errorf("exit code %d, %q; want 1, %q", code, &stderr, want)
+			}
+		})
+	}
+}
+
+// A rule that somebody puts before ours makes the kernel differ from the daemon's decision.
+func TestTheDaemonSaysThatTheKernelDiffers(t *testing.T) {
+	w := newLab(t)
+	socket := filepath.Join(t.TempDir(), "vmapd.sock")
+	startVmapd(t, w.Node, "--backend=iptables", "--from", filepath.Join(testdata(t), "demo/before"), "--hostname-override", lab.NodeName,
+		"--socket", socket).waitFor(t, "msg=ready")
+	if out, err := w.Node.Command(t.Context(), "iptables", "-t", "filter", "-I", "FORWARD", "-d", "10.0.0.0/8", "-j", "DROP").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	text := asks(t, socket, "explain", "--from", "203.0.113.7", "svc/web:80", "--via", "loadBalancer")
+	wantLine(t, text, `\s*The kernel differs \(compared: the rules that iptables-save lists, also those of others\): there, the connection is dropped\.`)
+	wantLine(t, text, `=> forwarded to .*; but the kernel differs: the connection is dropped`)
+	if _, err := w.Client.Ask(t.Context(), "tcp", netip.MustParseAddrPort("192.168.98.10:80")); err == nil || strings.Contains(text, "has the same") {
+		t.Errorf("the connection's error is %v, and the daemon says:\n%s", err, text)
+	}
+}
