@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -21,13 +22,20 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
+	if filepath.Base(os.Args[0]) == pluginName {
+		os.Exit(execute(ctx, asPlugin(), nil, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+	}
 	os.Exit(run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
 // run is main without globals. It returns the exit code.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	var d daemon
-	root := newRootCommand(&d)
+	return execute(ctx, newRootCommand(&d), &d, args, stdin, stdout, stderr)
+}
+
+// execute runs a command. d is the daemon that root is, or nil.
+func execute(ctx context.Context, root *cobra.Command, d *daemon, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root.SetArgs(args)
 	root.SetIn(stdin)
 	root.SetOut(stdout)
@@ -40,7 +48,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		return 0
 	case errors.As(err, &code):
 		return int(code)
-	case failed == root && !errors.As(err, &unknown):
+	case failed == root && d != nil && !errors.As(err, &unknown):
 		d.logFailure(ctx, stderr, args, err)
 	default:
 		fmt.Fprintf(stderr, "vmapd: %v\n", err)
@@ -88,6 +96,7 @@ func newRootCommand(d *daemon) *cobra.Command {
 	help.Install(root)
 	root.AddCommand(newRenderCommand(), newExplainCommand(), newCleanupCommand(), newDemoCommand(), newDoctorCommand(), newWaitCommand(),
 		newVersionCommand(), newCompletionCommand())
+	root.AddCommand(newKubectlCommand())
 	root.AddCommand(newStatusCommands()...)
 	return root
 }

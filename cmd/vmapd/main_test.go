@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -28,7 +29,7 @@ func TestMain(m *testing.M) {
 	} else {
 		_ = os.Setenv("XTABLES_LOCKFILE", filepath.Join(os.TempDir(), fmt.Sprintf("vmapd-test-%d.lock", os.Getuid())))
 	}
-	testscript.Main(inLab{m}, map[string]func(){"vmapd": main, "in-container": inContainer})
+	testscript.Main(inLab{m}, map[string]func(){"vmapd": main, pluginName: main, "in-container": inContainer})
 }
 
 // Ten megabytes of garbage must cause one line of output, and nothing else.
@@ -61,6 +62,11 @@ func TestScript(t *testing.T) {
 		Dir: "../../testdata/script", RequireExplicitExec: true, RequireUniqueNames: true, UpdateScripts: *update,
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("TESTDATA", testdata(t))
+			vmapd, err := exec.LookPath("vmapd")
+			if err != nil {
+				return err
+			}
+			e.Setenv("VMAPD", filepath.Dir(vmapd)) // a folder with nothing else
 			return nil
 		},
 	})
