@@ -31,7 +31,8 @@ with one port it may be left out. "node" is the node that decides.
 
 The node that decides is the client's, or that of --node-name. The daemon on this node
 explains its own state and compares it with the kernel's; with -f or --live, flags and
-files of the configuration stand for a daemon's.
+files of the configuration stand for a daemon's. --probe also connects, and says what
+each endpoint answered.
 
 Exit codes: 0 after an explanation, 2 if it is not the expected one (--expect), and 1
 after an error.`
@@ -48,6 +49,7 @@ type explainer struct {
 	output     string
 	expect     string
 	problems   bool
+	probe      bool
 	ipv4, ipv6 bool
 
 	set *pflag.FlagSet
@@ -82,6 +84,7 @@ func newExplainCommand() *cobra.Command {
 	f.StringVar(&x.Via, "via", "", "kind of the Service's address: clusterIP, nodePort, loadBalancer or externalIP (default: clusterIP)")
 	f.StringVar(&x.Interface, "interface", "", "interface by which the connection arrives, for the modes of --detect-local-mode by interface")
 	f.StringVar(&x.expect, "expect", "", "forwarded, refused, dropped or unhandled, with =ADDRESS for an endpoint: exit code 2 if it is otherwise")
+	f.BoolVar(&x.probe, "probe", false, "connect to the destination and to used endpoints, from here or from the pod's network")
 	f.BoolVar(&x.problems, "problems", false, "print the problems of all objects to standard error")
 	f.BoolVar(&x.All, "all", false, "list everything, also what rarely matters")
 	f.StringVarP(&x.output, "output", "o", "text", "text, json or yaml")
@@ -97,6 +100,9 @@ func (x *explainer) run(ctx context.Context, stdout, stderr io.Writer) error {
 	e, err := x.explanation(ctx, stderr)
 	if err != nil {
 		return err
+	}
+	if x.probe {
+		probeConnections(&e)
 	}
 	if err := writeOutput(stdout, x.output, e, e.WriteText); err != nil {
 		return err

@@ -53,6 +53,8 @@ func (w Expectation) Differs(e Explanation) string {
 				return fmt.Sprintf("expected is that the connection is %s, but it is %s", word, e.Conclusion)
 			}
 		}
+	case w.verdict == "forwarded" && e.Probe != nil && e.Probe.Destination.Result != AnswerConnected:
+		return "expected is that the connection is forwarded, but the probe's is: " + e.sayAnswer(e.Probe.Destination, false)
 	case w.endpoint != "" && !slices.ContainsFunc(e.Endpoints.Used, is):
 		return fmt.Sprintf("expected is the endpoint %s, but the connection is %s", w.endpoint, e.Conclusion)
 	}

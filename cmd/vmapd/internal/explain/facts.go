@@ -21,6 +21,8 @@ type Explanation struct {
 
 	// Daemon is set if the daemon of this node has explained.
 	Daemon *Daemon `json:"daemon,omitempty"`
+	// Probe is set if connections were made.
+	Probe *Probe `json:"probe,omitempty"`
 
 	// Problems of the objects that concern the connection.
 	Problems []string `json:"problems,omitempty"`
