@@ -86,9 +86,11 @@ func TestBreakagesOfTheCluster(t *testing.T) {
 		},
 		{
 			name: "Node deleted", command: doctor, exit: 3,
-			spoil:   func(_ *testing.T, p *patient) { p.api.Delete(node()) },
-			symptom: func(t *testing.T, p *patient) { wantStatus(t, p.Client, healthURL+"/healthz", http.StatusServiceUnavailable) },
-			want:    `fail node the Node "node-1" is deleted: /healthz answers 503`,
+			spoil: func(_ *testing.T, p *patient) { p.api.Delete(node()) },
+			symptom: func(t *testing.T, p *patient) {
+				wantStatus(t, p.Client, healthURL+"/healthz", http.StatusServiceUnavailable)
+			},
+			want: `fail node the Node "node-1" is deleted: /healthz answers 503`,
 		},
 		{
 			name: "Node tainted", command: doctor, exit: 2,
@@ -97,8 +99,10 @@ func TestBreakagesOfTheCluster(t *testing.T) {
 				n.Spec.Taints = []corev1.Taint{{Key: "ToBeDeletedByClusterAutoscaler", Effect: corev1.TaintEffectNoSchedule}}
 				p.api.Set(n)
 			},
-			symptom: func(t *testing.T, p *patient) { wantStatus(t, p.Client, healthURL+"/healthz", http.StatusServiceUnavailable) },
-			want:    `warn node the Node "node-1" has the taint ToBeDeletedByClusterAutoscaler: /healthz answers 503`,
+			symptom: func(t *testing.T, p *patient) {
+				wantStatus(t, p.Client, healthURL+"/healthz", http.StatusServiceUnavailable)
+			},
+			want: `warn node the Node "node-1" has the taint ToBeDeletedByClusterAutoscaler: /healthz answers 503`,
 		},
 		{
 			name: "wrong cluster-cidr, and no pods yet", command: doctor, exit: 2, args: []string{"--cluster-cidr", "10.9.0.0/16"},

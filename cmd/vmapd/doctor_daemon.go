@@ -40,8 +40,8 @@ type examiner struct {
 
 	mu      sync.Mutex
 	last    doctor.Report
-	at      time.Time // of last; zero: there was none
-	running bool
+	at      time.Time     // of last; zero: there was none
+	running chan struct{} // closed at the end of the examination that runs; nil: none does
 
 	comparing sync.Mutex // held while tables are compared
 }
@@ -54,12 +54,39 @@ func (e *examiner) Lines() []doctor.Line { return e.Report().Lines }
 func (e *examiner) Report() doctor.Report {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if !e.running && time.Since(e.at) > examinedEvery {
-		e.running = true
-		go e.examine()
-	}
+	e.begin()
 	return e.last
 }
+
+// begin begins an examination if the last one is old. It returns a channel that is closed when the one
+// that runs ends, nil if none does. The caller holds mu.
+func (e *examiner) begin() chan struct{} {
+	if e.running == nil && time.Since(e.at) > examinedEvery {
+		e.running = make(chan struct{})
+		go e.examine()
+	}
+	return e.running
+}
+
+// Findings returns the lines that are not ok, of an examination that is not old: it waits for one for a
+// little while.
+func (e *examiner) Findings() []doctor.Line {
+	e.mu.Lock()
+	running := e.begin()
+	e.mu.Unlock()
+	if running != nil {
+		select {
+		case <-running:
+		case <-time.After(pageWait):
+		}
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return doctor.Bad(e.last.Lines)
+}
+
+// pageWait is how long a page waits for an examination.
+const pageWait = 2 * time.Second
 
 func (e *examiner) examine() {
 	view := e.view()
@@ -67,7 +94,8 @@ func (e *examiner) examine() {
 	report := doctor.Diagnose(facts)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.last, e.at, e.running = report, time.Now(), false
+	close(e.running)
+	e.last, e.at, e.running = report, time.Now(), nil
 }
 
 // serve answers vmapd doctor, which examines the node by itself.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/doctor"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/metrics"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/nodesetup"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/status"
@@ -70,6 +71,12 @@ func (d *daemon) observe(p *dataplane, in inputs) *observers {
 		o.metrics.Feature(gate, "", on)
 	}
 	healthOf := health.Options{SyncPeriod: c.SyncPeriod(config.Backend(p.name)), Count: o.metrics.HTTP, Eligibility: d.tellEligibility}
+	healthOf.Findings = func() (names []string) {
+		for _, l := range doctor.Bad(o.doctor.Lines()) {
+			names = append(names, fmt.Sprintf("%s %s", l.Level, l.Check))
+		}
+		return names
+	}
 	if in.cluster != nil {
 		healthOf.NodeName = in.cluster.NodeName
 		healthOf.Unreadable = func() (kinds []string) {

@@ -14,7 +14,12 @@ import (
 // for which the proxy is not ready, a line for each.
 func (t *Tracker) Handler() http.Handler {
 	mux := http.NewServeMux()
-	readyz := func(s Status) answer { return readyz(s, t.unreadable()) }
+	readyz := func(s Status) answer {
+		if s.Ready {
+			return readyz(s, nil, nil)
+		}
+		return readyz(s, t.unreadable(), t.findings())
+	}
 	for path, answer := range map[string]func(Status) answer{"/healthz": healthz, "/livez": livez, "/readyz": readyz} {
 		mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) {
 			a := answer(t.Status())
@@ -71,7 +76,7 @@ func times(s Status, ok bool) string {
 }
 
 // readyz hides errors: its clients are not authenticated, and errors name Services.
-func readyz(s Status, unreadable []string) answer {
+func readyz(s Status, unreadable, findings []string) answer {
 	if s.Ready {
 		return answer{true, typeText, "ok\n"}
 	}
@@ -86,6 +91,9 @@ func readyz(s Status, unreadable []string) answer {
 	}
 	if s.NoNode != "" {
 		fmt.Fprintf(&missing, "the cluster has no Node %q: the name comes from --hostname-override, or is the host's\n", s.NoNode)
+	}
+	for _, f := range findings {
+		fmt.Fprintf(&missing, "vmapd doctor has a finding: %s\n", f)
 	}
 	return answer{false, typeText, missing.String()}
 }

@@ -23,6 +23,9 @@ type Options struct {
 	// Unreadable returns the kinds of objects that can't be read from the API server now, for
 	// /readyz. It may be nil.
 	Unreadable func() []string
+	// Findings returns the names of what else is wrong with the node, for /readyz: they are no reason
+	// for which the proxy is not ready. It may be nil.
+	Findings func() []string
 	// Count is called with the path and the status code of each answer of the Handler,
 	// by any number of goroutines. It may be nil.
 	Count func(path string, code int)
@@ -49,6 +52,7 @@ type Tracker struct {
 	count       func(path string, code int)
 	eligibility func(why string)
 	unreadable  func() []string
+	findings    func() []string
 	nodeName    string
 
 	mu       sync.Mutex
@@ -81,7 +85,7 @@ type FamilyStatus struct {
 
 // NewTracker returns a Tracker of a proxy that is starting.
 func NewTracker(o Options) *Tracker {
-	t := &Tracker{count: o.Count, eligibility: o.Eligibility, unreadable: o.Unreadable, nodeName: o.NodeName}
+	t := &Tracker{count: o.Count, eligibility: o.Eligibility, unreadable: o.Unreadable, findings: o.Findings, nodeName: o.NodeName}
 	if t.count == nil {
 		t.count = func(string, int) {}
 	}
@@ -90,6 +94,9 @@ func NewTracker(o Options) *Tracker {
 	}
 	if t.unreadable == nil {
 		t.unreadable = func() []string { return nil }
+	}
+	if t.findings == nil {
+		t.findings = func() []string { return nil }
 	}
 	t.SetSyncPeriod(o.SyncPeriod)
 	return t

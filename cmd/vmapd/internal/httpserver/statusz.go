@@ -25,6 +25,8 @@ type Status struct {
 	OtherProxies []string `json:"otherProxies,omitempty"`
 	// Leftovers of other proxies or backends; "" if there are none.
 	Leftovers string `json:"leftovers,omitempty"`
+	// Findings are the lines of vmapd doctor that are not ok, such as "warn firewall: …".
+	Findings []string `json:"findings,omitempty"`
 	// Problems are whole sentences: the proxy works with old or incomplete information.
 	Problems []string `json:"problems,omitempty"`
 }
@@ -93,6 +95,9 @@ func (s Status) text(now time.Time, paths []string) string {
 		if sync.Err != "" {
 			line("Error "+sync.Family, sync.Err)
 		}
+	}
+	for _, f := range s.Findings {
+		line("Doctor", f)
 	}
 	for _, p := range s.Problems {
 		line("Problem", p)

@@ -1,0 +1,156 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/doctor"
+)
+
+// Rules of others that accept connections of Services, in the form in which these programs write them, are
+// no reason for a warning.
+func TestDoctorAndTheRulesOfOthers(t *testing.T) {
+	const policyDrop = "*filter\n:INPUT ACCEPT [0:0]\n:FORWARD DROP [0:0]\n:OUTPUT ACCEPT [0:0]\n"
+	for name, rules := range map[string]string{
+		"Docker, and flannel beside it": policyDrop + `:DOCKER - [0:0]
+:DOCKER-FORWARD - [0:0]
+:DOCKER-USER - [0:0]
+:FLANNEL-FWD - [0:0]
+-A FORWARD -j DOCKER-USER
+-A FORWARD -j DOCKER-FORWARD
+-A FORWARD -m comment --comment "flanneld forward" -j FLANNEL-FWD
+-A DOCKER -d 172.17.0.2/32 ! -i docker0 -o docker0 -p tcp -m tcp --dport 80 -j ACCEPT
+-A DOCKER ! -i docker0 -o docker0 -j DROP
+-A DOCKER-FORWARD -o docker0 -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT
+-A DOCKER-FORWARD -o docker0 -j DOCKER
+-A DOCKER-FORWARD -i docker0 -j ACCEPT
+-A DOCKER-USER -j RETURN
+-A FLANNEL-FWD -s 10.0.0.0/16 -m comment --comment "flanneld forward" -j ACCEPT
+-A FLANNEL-FWD -d 10.0.0.0/16 -m comment --comment "flanneld forward" -j ACCEPT
+COMMIT
+`,
+		"Calico, with a network policy": policyDrop + `:cali-FORWARD - [0:0]
+:cali-to-wl-dispatch - [0:0]
+:cali-tw-cali1 - [0:0]
+-A FORWARD -j cali-FORWARD
+-A FORWARD -m comment --comment "Policy explicitly accepted packet." -m mark --mark 0x10000/0x10000 -j ACCEPT
+-A FORWARD -d 10.0.0.0/16 -j ACCEPT
+-A FORWARD -s 10.0.0.0/16 -j ACCEPT
+-A cali-FORWARD -j MARK --set-xmark 0x0/0xe0000
+-A cali-FORWARD -j cali-to-wl-dispatch
+-A cali-FORWARD -j MARK --set-xmark 0x10000/0x10000
+-A cali-to-wl-dispatch -p tcp -m multiport --dports 1:3,9999 -j cali-tw-cali1
+-A cali-to-wl-dispatch -m mark --mark 0x20000/0x20000 -j cali-tw-cali1
+-A cali-tw-cali1 -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT
+-A cali-tw-cali1 -m conntrack --ctstate INVALID -j DROP
+-A cali-tw-cali1 -m comment --comment "Drop if no profiles matched" -j DROP
+COMMIT
+`,
+		"a host firewall, which translated connections pass": policyDrop + `-A INPUT -p tcp -m tcp --dport 30000:32767 -j DROP
+-A INPUT -j REJECT
+-A FORWARD -m conntrack --ctstate RELATED,ESTABLISHED,DNAT -j ACCEPT
+-A FORWARD -s 10.0.0.0/16 -j ACCEPT
+-A FORWARD -s 198.51.100.0/24 -j DROP
+COMMIT
+`,
+	} {
+		for _, program := range []string{"iptables-nft-restore", "iptables-legacy-restore"} {
+			t.Run(name+"/"+program, func(t *testing.T) {
+				t.Parallel()
+				p := newPatient(t)
+				p.startUp(t)
+				p.daemon.waitFor(t, "msg=ready")
+				feed(t, p.Node, rules, program)
+				p.wantHealthy(t)
+			})
+		}
+	}
+	t.Run("a firewall in nftables", func(t *testing.T) {
+		t.Parallel()
+		p := newPatient(t)
+		p.startUp(t)
+		p.daemon.waitFor(t, "msg=ready")
+		feed(t, p.Node, `table inet firewall {
+	set banned { type ipv4_addr; elements = { 198.51.100.7, 198.51.100.8 }; }
+	set trusted { type ipv4_addr; flags interval; elements = { 10.0.0.0/16, 192.168.0.0/24 }; }
+	chain early {
+		type filter hook prerouting priority raw; policy accept;
+		ip saddr @banned drop
+		tcp flags & (fin|syn|rst|ack) == fin|syn drop
+	}
+	chain input {
+		type filter hook input priority filter; policy drop;
+		ct state established,related accept
+		iif lo accept
+		ip6 nexthdr ipv6-icmp accept
+		tcp dport { 22, 6443, 10256 } accept
+	}
+	chain forward {
+		type filter hook forward priority filter; policy drop;
+		ct state vmap { established : accept, related : accept, invalid : drop }
+		meta nfproto ipv6 goto six
+		ip daddr @trusted jump admitted
+		ip saddr 10.0.0.0/16 accept
+	}
+	chain six {
+		ip6 daddr fd00:10::/64 counter accept
+		ip6 saddr fd00:10::/64 counter accept
+	}
+	chain admitted {
+		limit rate over 1000/second drop
+		meta l4proto { tcp, udp, sctp } accept
+	}
+}
+`, "nft", "-f", "-")
+		p.wantHealthy(t)
+	})
+}
+
+// With each backend, a healthy node has only lines that are ok; so has /statusz.
+func TestDoctorOfAHealthyNode(t *testing.T) {
+	for _, backend := range []string{"nftables", "iptables", "ipvs"} {
+		t.Run(backend, func(t *testing.T) {
+			if backend == "ipvs" {
+				needIPVS(t)
+			}
+			t.Parallel()
+			p := newPatient(t)
+			p.startUp(t, "--backend", backend)
+			p.daemon.waitFor(t, "msg=ready")
+			p.wantHealthy(t)
+			eventually(t, func() string {
+				if status := get(p.Node, nil, metricsURL+"/statusz").body; strings.Contains(status, "Problem") || strings.Contains(status, "Doctor:") || !strings.Contains(status, "Ready: true") {
+					return "/statusz says:\n" + status
+				}
+				return ""
+			})
+		})
+	}
+}
+
+// The formats for programs have the same lines.
+func TestDoctorForPrograms(t *testing.T) {
+	t.Parallel()
+	p := newPatient(t)
+	p.startUp(t)
+	p.daemon.waitFor(t, "msg=ready")
+	for format, read := range map[string]func([]byte, any) error{
+		"json": json.Unmarshal,
+		"yaml": func(b []byte, out any) error { return yaml.Unmarshal(b, out) },
+	} {
+		var got doctor.Report
+		cmd := p.Node.Command(t.Context(), "/proc/self/exe", "doctor", "-o", format, "--socket", p.socket)
+		cmd.Args[0] = "vmapd"
+		out, err := cmd.Output()
+		if err == nil {
+			err = read(out, &got)
+		}
+		if err != nil || got.Level != doctor.OK || len(got.Lines) != len(doctor.Checks()) || got.Node != lab.NodeName {
+			t.Errorf("%s: %v\n%s", format, err, out)
+		}
+	}
+}
