@@ -46,6 +46,16 @@ func openNetlink(at netns.NsHandle, ignore []string) (kernel, error) {
 	return &routeNetlink{events: events, handle: handle, ignore: ignore}, nil
 }
 
+// List returns the addresses that a [Source] would report now. It does not follow changes.
+func List(ignore []string) ([]netip.Addr, error) {
+	k, err := openNetlink(netns.None(), ignore)
+	if err != nil {
+		return nil, err
+	}
+	defer k.Close()
+	return k.List()
+}
+
 func (r *routeNetlink) Close() {
 	r.events.Close()
 	r.handle.Close()

@@ -128,6 +128,23 @@ func (c *Client) Workloads(ctx context.Context, name, namespace string, o metav1
 	return list.Items, err
 }
 
+// ConfigMap returns the data of a ConfigMap. It is read as JSON, as workloads are.
+func (c *Client) ConfigMap(ctx context.Context, namespace, name string) (map[string]string, error) {
+	answer := c.core.Get().AbsPath("/api/v1/namespaces", namespace, "configmaps", name).SetHeader("Accept", runtime.ContentTypeJSON).Do(ctx)
+	if err := answer.Error(); err != nil {
+		return nil, err
+	}
+	body, err := answer.Raw()
+	if err != nil {
+		return nil, err
+	}
+	var m struct {
+		Data map[string]string `json:"data"`
+	}
+	err = json.Unmarshal(body, &m)
+	return m.Data, err
+}
+
 // Node reads one Node.
 func (c *Client) Node(ctx context.Context, name string) (*corev1.Node, error) {
 	out := new(corev1.Node)

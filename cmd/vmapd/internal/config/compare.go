@@ -1,5 +1,10 @@
 package config
 
+import (
+	"encoding/json"
+	"fmt"
+)
+
 // Compare returns the paths of the fields in which two configurations differ: those that a
 // running daemon applies, and those that need a new start. Fields without effect are in
 // neither.
@@ -20,4 +25,23 @@ func Compare(before, after *Config) (inPlace, atRestart []string) {
 	was.Budgets, is.Budgets = before.budgets, after.budgets // whose defaults depend on another field
 	compare(ownSettings, &was, &is)
 	return inPlace, atRestart
+}
+
+// Differences says in which fields of kube-proxy's configuration two configurations differ.
+func Differences(kubeProxy, vmapd *Config) (list []string) {
+	for _, s := range kubeProxySettings {
+		if s.field == "" || sameField(s.field, kubeProxy.kubeProxy, vmapd.kubeProxy) {
+			continue
+		}
+		list = append(list, fmt.Sprintf("%s: kube-proxy has %s, vmapd would have %s", s.field, fieldText(kubeProxy.kubeProxy, s.field), fieldText(vmapd.kubeProxy, s.field)))
+	}
+	return list
+}
+
+func fieldText(c any, field string) string {
+	text, err := json.Marshal(fieldByPath(c, field).Interface())
+	if err != nil {
+		return "an odd value"
+	}
+	return string(text)
 }

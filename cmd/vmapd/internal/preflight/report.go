@@ -1,5 +1,10 @@
 package preflight
 
+import (
+	"fmt"
+	"slices"
+)
+
 // Report is the result.
 type Report struct {
 	Node      string    `json:"node"`
@@ -73,3 +78,22 @@ const (
 
 // Differs reports whether something would be different.
 func (r *Report) Differs() bool { return len(r.Differences) > 0 }
+
+// Confirming returns r with those of its differences that an earlier report has, too. The others were
+// a matter of a moment.
+func (r *Report) Confirming(earlier *Report) *Report {
+	c := *r
+	c.Differences = slices.DeleteFunc(slices.Clone(r.Differences), func(d Difference) bool {
+		return !slices.ContainsFunc(earlier.Differences, func(o Difference) bool { return o.ID == d.ID && o.What == d.What })
+	})
+	gone := len(r.Differences) - len(c.Differences)
+	for _, o := range earlier.Differences {
+		if !slices.ContainsFunc(r.Differences, func(d Difference) bool { return o.ID == d.ID && o.What == d.What }) {
+			gone++
+		}
+	}
+	if gone > 0 {
+		c.Stale = append(slices.Clone(r.Stale), Stale{What: fmt.Sprintf("the cluster was changing: %s only for a moment", count(gone, "difference"))})
+	}
+	return &c
+}
