@@ -17,12 +17,19 @@ const completionLong = `Completion prints a script that lets a shell complete vm
 These are for the running shell; for new ones, the line belongs into the shell's start-up
 file.`
 
-// completionScripts write the script of a shell, with descriptions.
-var completionScripts = map[string]func(*cobra.Command, io.Writer) error{
-	"bash":       func(c *cobra.Command, w io.Writer) error { return c.GenBashCompletionV2(w, true) },
-	"zsh":        (*cobra.Command).GenZshCompletion,
-	"fish":       func(c *cobra.Command, w io.Writer) error { return c.GenFishCompletion(w, true) },
-	"powershell": (*cobra.Command).GenPowerShellCompletionWithDesc,
+// writeCompletion writes the script of a shell, with descriptions.
+func writeCompletion(root *cobra.Command, shell string, w io.Writer) error {
+	switch shell {
+	case "bash":
+		return root.GenBashCompletionV2(w, true)
+	case "zsh":
+		return root.GenZshCompletion(w)
+	case "fish":
+		return root.GenFishCompletion(w, true)
+	case "powershell":
+		return root.GenPowerShellCompletionWithDesc(w)
+	}
+	return fmt.Errorf("%q is none of the shells bash, zsh, fish and powershell", shell)
 }
 
 func newCompletionCommand() *cobra.Command {
@@ -33,11 +40,7 @@ func newCompletionCommand() *cobra.Command {
 		Args:      cobra.ExactArgs(1),
 		ValidArgs: []string{"bash", "zsh", "fish", "powershell"},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			script, ok := completionScripts[args[0]]
-			if !ok {
-				return fmt.Errorf("%q is none of the shells bash, zsh, fish and powershell", args[0])
-			}
-			return script(cmd.Root(), cmd.OutOrStdout())
+			return writeCompletion(cmd.Root(), args[0], cmd.OutOrStdout())
 		},
 	}
 }

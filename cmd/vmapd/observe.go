@@ -54,6 +54,7 @@ func (d *daemon) observe(p *dataplane, in inputs) *observers {
 		EventsDropped:  d.events.Dropped,
 		Leftovers:      p.sweep.counts,
 		OtherProxy:     p.rivals.flags,
+		Findings:       func() map[metrics.Finding]int { return findings(o.doctor.Lines()) },
 		ConntrackTable: func() (int, int, error) { return nodesetup.TableUse(nodesetup.Options{}) },
 	}
 	if in.cluster != nil {
@@ -100,6 +101,23 @@ func (d *daemon) observe(p *dataplane, in inputs) *observers {
 		}})
 	}
 	return o
+}
+
+// findings counts the lines of an examination that are not ok, by check.
+func findings(lines []doctor.Line) map[metrics.Finding]int {
+	counts := map[metrics.Finding]int{}
+	if len(lines) == 0 {
+		return counts
+	}
+	for _, check := range doctor.Checks() {
+		for _, level := range []doctor.Level{doctor.Warn, doctor.Fail} {
+			counts[metrics.Finding{Check: check, Level: string(level)}] = 0
+		}
+	}
+	for _, l := range doctor.Bad(lines) {
+		counts[metrics.Finding{Check: l.Check, Level: string(l.Level)}]++
+	}
+	return counts
 }
 
 // tellListener says that a Service takes connections away from a process of the node.

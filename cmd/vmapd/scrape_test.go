@@ -100,6 +100,12 @@ func TestScrapeHasWhatDashboardsKnow(t *testing.T) {
 			if at, _ := value(all, "vmapd_apiserver_last_response_timestamp_seconds", "resource=services"); now-at > 120 || at > now+1 {
 				t.Errorf("the API server's last response about Services: %v, and now it is %v", at, now)
 			}
+			eventually(t, func() string {
+				if _, ok := value(c.scrape(t), "vmapd_doctor_findings", "check=firewall", "level=fail"); !ok {
+					return "the node was not examined"
+				}
+				return ""
+			})
 			if v, _ := value(all, "vmapd_ready", "ip_family=IPv4"); v != 1 {
 				t.Errorf("vmapd_ready is %v", v)
 			}

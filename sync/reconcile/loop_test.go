@@ -268,7 +268,7 @@ level=DEBUG msg="Services applied" changed=1 first=[default/web]
 			for _, change := range []func(*model.Builder){
 				func(b *model.Builder) { b.SetService(service(80)) },
 				func(b *model.Builder) { b.SetService(service(81)) },
-				func(b *model.Builder) {},
+				func(*model.Builder) {},
 				func(b *model.Builder) {
 					for i := range 12 {
 						b.SetService(model.Service{

@@ -76,6 +76,9 @@ func all(backend string) Options {
 	o.APIServerHeard = func() map[string]time.Time {
 		return map[string]time.Time{"services": later, "endpointslices": later.Add(time.Second)}
 	}
+	o.Findings = func() map[Finding]int {
+		return map[Finding]int{{"firewall", "warn"}: 0, {"firewall", "fail"}: 2, {"clock", "warn"}: 1, {"clock", "fail"}: 0}
+	}
 	o.Leftovers = func() map[host.Leftover]int {
 		return map[host.Leftover]int{{Owner: host.OwnerKubeProxy, Kind: host.KindSet}: 2, {Owner: host.OwnerVmapd, Kind: host.KindDevice}: 0}
 	}

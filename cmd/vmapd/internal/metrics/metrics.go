@@ -52,6 +52,9 @@ type Options struct {
 	// APIServerHeard returns when the API server last sent something that made sense, by the plural
 	// names of the kinds of objects.
 	APIServerHeard func() map[string]time.Time
+	// Findings counts the lines of vmapd doctor that are not ok; a check without one has 0. Before the
+	// first examination, there are none.
+	Findings func() map[Finding]int
 	// Leftovers counts the objects of other proxies and backends on the node.
 	Leftovers func() map[host.Leftover]int
 	// OtherProxy returns whether the signs of another proxy are there, by kind.
@@ -61,6 +64,9 @@ type Options struct {
 	// ServiceConnections returns the number of new connections of each service port and family.
 	ServiceConnections func() []kernel.Count
 }
+
+// Finding is a check of vmapd doctor, and its result.
+type Finding struct{ Check, Level string }
 
 // Metrics are the metrics of one daemon. It is a reconcile.Observer, and safe for concurrent use.
 type Metrics struct {

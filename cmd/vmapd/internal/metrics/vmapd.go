@@ -63,6 +63,15 @@ func (m *Metrics) registerOwn() {
 				}
 			})
 	}
+	if read := m.options.Findings; read != nil {
+		m.scrape(prometheus.GaugeValue, ownNamespace, "doctor_findings",
+			"Lines of vmapd doctor with the level warn or fail, by check. The node is examined at scrapes, at most every 30 seconds.", []string{"check", "level"},
+			func(emit emitter) {
+				for f, n := range read() {
+					emit(float64(n), f.Check, f.Level)
+				}
+			})
+	}
 	m.registerBackend()
 	m.registerOthers()
 	m.registerConntrack()
