@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -201,6 +202,63 @@ func TestBreakagesOfTheProcess(t *testing.T) {
 			},
 			symptom: func(t *testing.T, p *patient) { p.wantSilence(t, p.Client, webVIP) },
 			want:    "fail configuration the daemon would not start with this configuration: ", more: []string{"10.0.0.0/77", "fail daemon no daemon answers"},
+		},
+		{
+			name: "flushed table", command: doctor,
+			spoil: func(t *testing.T, p *patient) {
+				// The kernel refuses it from Linux 6.9 on; before, vmapd repairs it.
+				_, _ = p.Node.Command(t.Context(), "nft", "flush", "table", "ip", "vmapd").CombinedOutput()
+				_, _ = p.Node.Command(t.Context(), "nft", "delete", "table", "ip", "vmapd").CombinedOutput()
+			},
+			symptom: func(t *testing.T, p *patient) {
+				waitLong(t, "connections work", p.daemon, func() bool {
+					_, err := p.Client.Ask(t.Context(), "tcp", webVIP)
+					return err == nil
+				})
+			},
+			want: "ok table the kernel has exactly the rules that the Services should have",
+		},
+		{
+			name: "read-only /proc/sys", command: doctor, exit: 2,
+			prepare: func(t *testing.T, p *patient) {
+				p.through = []string{"unshare", "--mount", "sh", "-ec", `mount --bind /proc/sys /proc/sys; mount -o remount,bind,ro /proc/sys; exec "$@"`, "sh"}
+				p.daemon = p.launch(t, "unshare", append(slices.Clone(p.through), p.program(t), "--kubeconfig", p.kubeconfig(), "--hostname-override", lab.NodeName,
+					"--socket", p.socket, "--conntrack-udp-timeout", "41s")...)
+				p.daemon.waitFor(t, "msg=ready")
+			},
+			symptom: func(t *testing.T, p *patient) { p.daemon.waitFor(t, "could not set sysctl") },
+			want:    "warn sysctls /proc/sys/net/netfilter/nf_conntrack_udp_timeout should be 41 (conntrack.udpTimeout) and is",
+			more:    []string{"-> /proc/sys is mounted read-only: use the init container with --init-only"},
+		},
+		{
+			name: "no NET_ADMIN", command: doctor, exit: 3, notUp: true,
+			prepare: func(t *testing.T, p *patient) {
+				p.through = []string{"setpriv", "--no-new-privs", "--inh-caps=-all", "--bounding-set=-all,+net_raw"}
+				d := p.launch(t, "setpriv", append(slices.Clone(p.through), p.program(t), "--kubeconfig", p.kubeconfig(), "--hostname-override", lab.NodeName)...)
+				if code := d.exit(t); code != 1 {
+					t.Errorf("exit code %d", code)
+				}
+			},
+			symptom: func(t *testing.T, p *patient) { p.wantSilence(t, p.Client, webVIP) },
+			want:    "warn privilege this process lacks CAP_NET_ADMIN", more: []string{"a daemon with the same rights could not start", "-> give the container the capability NET_ADMIN"},
+		},
+		{
+			name: "no iptables", command: []string{"doctor", "--backend=iptables"}, exit: 3, notUp: true,
+			prepare: func(t *testing.T, p *patient) {
+				p.through = []string{"/usr/bin/env", "PATH=/nowhere"}
+				d := p.launch(t, "/usr/bin/env", append(slices.Clone(p.through), p.program(t), "--kubeconfig", p.kubeconfig(), "--hostname-override", lab.NodeName, "--backend=iptables")...)
+				if code := d.exit(t); code != 1 {
+					t.Errorf("exit code %d", code)
+				}
+			},
+			symptom: func(t *testing.T, p *patient) { p.wantSilence(t, p.Client, webVIP) },
+			want:    "fail kernel", more: []string{"cmd/vmapd/deploy/legacy.yaml adds it to the DaemonSet"},
+		},
+		{
+			name: "no IPVS", command: []string{"doctor", "--backend=ipvs"}, exit: 3, notUp: true,
+			prepare: func(_ *testing.T, p *patient) { p.through = []string{"/usr/bin/env", "PATH=/nowhere"} },
+			symptom: func(t *testing.T, p *patient) { p.wantSilence(t, p.Client, webVIP) },
+			want:    "fail kernel", more: []string{"-> use --backend=auto, or an image and a kernel that have what this backend needs"},
 		},
 	} {
 		t.Run(b.name, b.run)

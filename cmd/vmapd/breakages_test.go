@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -39,6 +40,8 @@ type patient struct {
 	*apiCluster
 	daemon *process // nil before it is started
 	socket string
+	// through is a program that runs the subcommands of breakages, with its arguments.
+	through []string
 }
 
 // startUp starts vmapd, and waits until it is ready.
@@ -68,8 +71,8 @@ func (p *patient) vmapd(t *testing.T, args ...string) (output string, exit int) 
 	case "doctor", "status", "services", "endpoints", "connections", "trace":
 		args = append(args, "--socket", p.socket)
 	}
-	cmd := p.Node.Command(context.WithoutCancel(t.Context()), "/proc/self/exe", args...)
-	cmd.Args[0] = "vmapd"
+	args = append(append(slices.Clone(p.through), p.program(t)), args...)
+	cmd := p.Node.Command(context.WithoutCancel(t.Context()), args[0], args[1:]...)
 	out, err := cmd.CombinedOutput()
 	if ended, ok := errors.AsType[*exec.ExitError](err); ok {
 		exit = ended.ExitCode()
@@ -77,6 +80,20 @@ func (p *patient) vmapd(t *testing.T, args ...string) (output string, exit int) 
 		t.Fatalf("vmapd %s: %v", strings.Join(args, " "), err)
 	}
 	return strings.Join(strings.Fields(string(out)), " "), exit
+}
+
+// program returns a path of this program by which it is vmapd.
+func (p *patient) program(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(filepath.Dir(p.socket), "vmapd")
+	self, err := os.Executable()
+	if err == nil {
+		err = os.Symlink(self, path)
+	}
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		t.Fatal(err)
+	}
+	return path
 }
 
 // run tries a breakage.

@@ -81,7 +81,7 @@ func (x *examination) run(ctx context.Context, stdout io.Writer) error {
 	}
 	facts.Host = examineHost(facts.Wants, true)
 	if facts.Daemon == nil && conf != nil {
-		examineNode(ctx, &facts.Host, conf.IPVS(), conf.MetricsBindAddress)
+		examineNode(ctx, &facts.Host, conf)
 	}
 	facts.At = time.Now()
 	report := doctor.Diagnose(facts)

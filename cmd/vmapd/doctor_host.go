@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net"
 	"net/netip"
 	"os"
@@ -14,6 +15,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/doctor"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/nodesetup"
 	"github.com/vmapd/vmapd/legacy/host"
@@ -73,11 +75,28 @@ func examineHost(w doctor.Wants, probe bool) doctor.Host {
 }
 
 // examineNode adds to the facts of a host those that a daemon would know.
-func examineNode(ctx context.Context, h *doctor.Host, o ipvs.Options, metricsAddress string) {
-	if found, err := newFinder(o).find(); err == nil {
+func examineNode(ctx context.Context, h *doctor.Host, c *config.Config) {
+	if found, err := newFinder(c.IPVS()).find(); err == nil {
 		h.Leftovers = found.String()
 	}
-	h.Listening = proxyMode(ctx, metricsAddress)
+	h.Listening = proxyMode(ctx, c.MetricsBindAddress)
+	if !h.NetAdmin {
+		return
+	}
+	var err error
+	switch quietly := slog.New(slog.DiscardHandler); c.Backend {
+	case config.IPTables:
+		_, err = host.OpenIPTables(c.IPTables(), quietly)
+	case config.IPVS:
+		var b *host.IPVS
+		if b, err = host.OpenIPVS(c.IPVS(), quietly); err == nil {
+			_ = b.Close()
+		}
+	case config.Auto, config.NFTables:
+	}
+	if err != nil {
+		h.BackendError = withImage(err).Error()
+	}
 }
 
 // hasNetAdmin reports whether this process has CAP_NET_ADMIN, in its user namespace.

@@ -83,6 +83,9 @@ func checkPrivilege(f Facts) []Line {
 }
 
 func checkKernel(f Facts) []Line {
+	if f.Host.BackendError != "" {
+		return bad(Fail, oneLine(f.Host.BackendError), "use --backend=auto, or an image and a kernel that have what this backend needs")
+	}
 	var missing []string
 	for _, family := range model.Families {
 		if m := f.Host.Missing[family]; m != "" {

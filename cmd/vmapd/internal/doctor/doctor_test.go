@@ -99,6 +99,7 @@ func TestEachCheck(t *testing.T) {
 		{"privilege", doctor.Fail, "the daemon lacks CAP_NET_ADMIN", func(f *doctor.Facts) { f.Daemon.NetAdmin = false }},
 		{"privilege", doctor.Warn, "this process lacks CAP_NET_ADMIN", func(f *doctor.Facts) { f.Host.NetAdmin = false }},
 		{"kernel", doctor.Fail, "IPv6: the kernel lacks nft_fib", func(f *doctor.Facts) { f.Host.Missing[model.IPv6] = "the kernel lacks nft_fib" }},
+		{"kernel", doctor.Fail, "iptables-restore is missing", func(f *doctor.Facts) { f.Host.BackendError = "iptables-restore is missing" }},
 		{"api-server", doctor.Fail, "services can't be read from https://192.168.0.1:6443 for 10m00s (last answer 2s ago): refused", func(f *doctor.Facts) {
 			f.Daemon.Cluster.Errors = []doctor.APIError{{Resource: "services", Since: now.Add(-10 * time.Minute), Error: "refused"}}
 		}},

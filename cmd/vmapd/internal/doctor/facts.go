@@ -138,6 +138,8 @@ type Host struct {
 	ReadOnly bool
 	// Leftovers of other proxies or backends, as text; only without a daemon.
 	Leftovers string
+	// BackendError is the reason for which the configured backend can't be used; only without a daemon.
+	BackendError string
 	// Listening is the mode of a proxy that answers at the metrics port; only without a daemon.
 	Listening string
 	Firewall  []firewall.Ruleset
