@@ -94,7 +94,7 @@ func newRootCommand(d *daemon) *cobra.Command {
 	root.SuggestionsMinimumDistance = 2
 	d.AddFlags(root.Flags())
 	help.Install(root)
-	root.AddCommand(newRenderCommand(), newExplainCommand(), newCleanupCommand(), newDemoCommand(), newDoctorCommand(), newPreflightCommand(), newWaitCommand(),
+	root.AddCommand(newRenderCommand(), newExplainCommand(), newCleanupCommand(), newDemoCommand(), newDoctorCommand(), newPreflightCommand(), newTraceCommand(), newWaitCommand(),
 		newVersionCommand(), newCompletionCommand())
 	root.AddCommand(newKubectlCommand())
 	root.AddCommand(newStatusCommands()...)

@@ -1,0 +1,127 @@
+package trace
+
+import (
+	"net/netip"
+
+	"github.com/vmapd/vmapd/nft/tracer"
+)
+
+// Collector sorts events by connections. It takes those that its tracer's rules have begun: other
+// programs may trace other packets at the same time.
+type Collector struct {
+	Table string // of the tracer
+
+	connections []*Connection
+	byID        map[uint32]packetOf
+}
+
+// Connection has the events of a connection.
+type Connection struct {
+	Client        netip.AddrPort
+	First, Answer []tracer.Event
+}
+
+// packetOf is one of the two packets of a connection that are traced.
+type packetOf struct {
+	*Connection
+	answer bool
+}
+
+func (p packetOf) events() *[]tracer.Event {
+	if p.answer {
+		return &p.Answer
+	}
+	return &p.First
+}
+
+// Connections returns all connections, in the order of their first packets.
+func (c *Collector) Connections() []*Connection { return c.connections }
+
+// Add takes the next event.
+func (c *Collector) Add(e tracer.Event) {
+	if c.byID == nil {
+		c.byID = map[uint32]packetOf{}
+	}
+	if e.Place.Table == c.Table && e.Packet != nil {
+		switch first, answer := e.Begins(); {
+		case first:
+			made := &Connection{Client: e.Packet.Source}
+			c.connections = append(c.connections, made)
+			c.byID[e.ID] = packetOf{made, false}
+		case answer:
+			if of := c.answered(*e.Packet); of != nil {
+				c.byID[e.ID] = packetOf{of, true}
+			}
+		}
+	}
+	p, ok := c.byID[e.ID]
+	if !ok && e.Packet != nil {
+		// A packet that leaves by loopback comes back with another ID.
+		if p, ok = c.same(*e.Packet); ok {
+			c.byID[e.ID] = p
+		}
+	}
+	if ok {
+		*p.events() = append(*p.events(), e)
+	}
+}
+
+// answered returns the connection without an answer that a packet answers.
+func (c *Collector) answered(p tracer.Packet) *Connection {
+	for _, of := range c.connections {
+		first, last := ends(of.First)
+		to := p.Dest
+		if p.IsICMP() { // it has no ports
+			to = netip.AddrPortFrom(to.Addr(), last.Source.Port())
+			first.Source = netip.AddrPortFrom(first.Source.Addr(), last.Source.Port())
+		}
+		if len(of.Answer) == 0 && (to == last.Source || to == first.Source) {
+			return of
+		}
+	}
+	return nil
+}
+
+// same returns the packet whose last headers are these.
+func (c *Collector) same(p tracer.Packet) (packetOf, bool) {
+	for _, of := range c.connections {
+		for _, candidate := range []packetOf{{of, false}, {of, true}} {
+			if _, last := ends(*candidate.events()); last == p {
+				return candidate, true
+			}
+		}
+	}
+	return packetOf{}, false
+}
+
+// ends returns the packet as it was at first and at last.
+func ends(events []tracer.Event) (first, last tracer.Packet) {
+	for _, e := range events {
+		if e.Packet == nil {
+			continue
+		}
+		if first == (tracer.Packet{}) {
+			first = *e.Packet
+		}
+		last = *e.Packet
+	}
+	return first, last
+}
+
+// Arrived reports whether the first packet's way is complete: it left this node, came to a process
+// or was ended by a rule. expects says that an answer may follow.
+func (c *Connection) Arrived() (arrived, expects bool) {
+	w := (&Input{}).walk(c.First)
+	return c.complete(w), w.verdict == Forwarded || w.verdict == Delivered
+}
+
+// AnswerArrived reports whether an answer's way is complete.
+func (c *Connection) AnswerArrived() bool { return c.complete((&Input{}).walk(c.Answer)) }
+
+// complete reports whether nothing more follows. What leaves by loopback comes back at once.
+func (c *Connection) complete(w way) bool {
+	return w.verdict != "" && w.verdict != Lost && !(w.verdict == Forwarded && w.outIndex == loopback)
+}
+
+// loopback is the index of lo in every network namespace.
+const loopback = 1

@@ -1,0 +1,137 @@
+package trace
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/vmapd/vmapd/nft/tracer"
+	"github.com/vmapd/vmapd/sync/conntrack"
+)
+
+// Input is what was seen of one connection.
+type Input struct {
+	First, Answer []tracer.Event // of its first packet, and of the first packet of the other direction
+	Lines         []tracer.Line  // the rules in these events
+	Bases         []tracer.Base
+	Interfaces    map[uint32]string // names by index
+
+	Entry     *conntrack.Entry // nil if connection tracking has none
+	Route     string           // why the kernel has no route, if it was asked and has none
+	Neighbour string           // why the next hop cannot be reached, if it is known to be so
+	Suspects  []string         // what may drop packets without a trace
+	Dialed    string           // how the connection ended that vmapd made itself
+	Waited    time.Duration    // for an answer
+
+	Expected *Expected
+}
+
+// Expected is the decision of vmapd about the connection.
+type Expected struct {
+	Verdict    string   `json:"fate"` // forwarded, rejected, dropped, notOurs
+	Endpoints  []string `json:"endpoints,omitempty"`
+	Conclusion string   `json:"conclusion"`
+}
+
+// Verdict is the end of the first packet's way.
+type Verdict string
+
+// The verdicts.
+const (
+	Forwarded Verdict = "forwarded" // it left this node, or went to a pod on it
+	Delivered Verdict = "delivered" // to a process in this node's own network
+	Refused   Verdict = "refused"   // a rule answered with an error
+	Dropped   Verdict = "dropped"   // by a rule or a policy
+	NoRoute   Verdict = "noRoute"   // the kernel found no way for it
+	Taken     Verdict = "taken"     // a rule gave it to a program
+	Lost      Verdict = "lost"      // it vanished between two hooks, or within one, where no rule of nftables was seen to match
+)
+
+// AnswerKind is the kind of the first packet of the other direction.
+type AnswerKind string
+
+// The kinds.
+const (
+	NoAnswer    AnswerKind = "none"
+	Accepted    AnswerKind = "accepted"    // a TCP connection
+	Reset       AnswerKind = "reset"       // TCP: nothing listens on the port
+	Unreachable AnswerKind = "unreachable" // an ICMP error
+	Replied     AnswerKind = "replied"     // with a datagram
+)
+
+// Story is what happened to a connection. Its fields are the facts; Hints, Differs and Conclusion
+// are the same facts in sentences. The names in JSON do not change.
+type Story struct {
+	Source      netip.AddrPort `json:"source"`
+	Destination netip.AddrPort `json:"destination"`
+	Protocol    string         `json:"protocol"`
+
+	Verdict    Verdict        `json:"verdict"`
+	Endpoint   netip.AddrPort `json:"endpoint"`   // the destination in the end
+	SourceSeen netip.AddrPort `json:"sourceSeen"` // the source in the end
+	Out        string         `json:"out,omitempty"`
+	Hooks      []Hook         `json:"hooks"`
+	By         *Decider       `json:"by,omitempty"` // the rule or policy that ended the packet's way
+
+	Answer   Answer    `json:"answer"`
+	State    string    `json:"state,omitempty"` // of a TCP connection, in connection tracking
+	Expected *Expected `json:"expected,omitempty"`
+
+	Differs    string   `json:"differs,omitempty"` // from what is expected
+	Hints      []string `json:"hints,omitempty"`
+	Conclusion string   `json:"conclusion"`
+}
+
+// Hook is one stop on a packet's way.
+type Hook struct {
+	Name   tracer.Hook `json:"hook"`
+	In     string      `json:"in,omitempty"`  // interface
+	Out    string      `json:"out,omitempty"` // interface
+	Chains []Chain     `json:"chains,omitempty"`
+	// The addresses behind the hook, if they have changed there.
+	Destination *netip.AddrPort `json:"destination,omitempty"`
+	Source      *netip.AddrPort `json:"source,omitempty"`
+
+	ended bool
+}
+
+// Chain is a base chain with the rules that matched, also in the chains to which it led.
+type Chain struct {
+	Family string `json:"family"`
+	Table  string `json:"table"`
+	Chain  string `json:"chain"`
+	Rules  []Rule `json:"rules,omitempty"`
+	Policy string `json:"policy,omitempty"` // accept or drop, if no rule had decided
+}
+
+// Rule is a rule that matched.
+type Rule struct {
+	Chain    string `json:"chain"`
+	Position int    `json:"position,omitempty"` // from 1 on; 0 if the rule is not there any more
+	Handle   uint64 `json:"handle"`
+	Text     string `json:"text,omitempty"`
+	Comment  string `json:"comment,omitempty"`
+	Verdict  string `json:"verdict"`
+
+	line tracer.Line
+}
+
+// Decider is a rule or a policy.
+type Decider struct {
+	Family string `json:"family"`
+	Table  string `json:"table"`
+	Rule   *Rule  `json:"rule,omitempty"`   // nil: the policy of Chain
+	Chain  string `json:"chain"`            // where the rule is
+	Owner  string `json:"owner"`            // vmapd, kube-proxy, or empty
+	Reason string `json:"reason,omitempty"` // of vmapd's rules
+}
+
+// Answer is the first packet of the other direction, and its way.
+type Answer struct {
+	Kind    AnswerKind     `json:"kind"`
+	From    netip.AddrPort `json:"from,omitzero"`
+	Verdict Verdict        `json:"verdict,omitempty"` // of the answer's own way
+	Out     string         `json:"out,omitempty"`
+	By      *Decider       `json:"by,omitempty"`
+	Error   string         `json:"error,omitempty"` // of ICMP
+	Hooks   []Hook         `json:"hooks,omitempty"`
+}

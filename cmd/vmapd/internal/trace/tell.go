@@ -1,0 +1,230 @@
+package trace
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/nft/tracer"
+)
+
+// Tell makes a story of what was seen.
+func Tell(in Input) Story {
+	w := in.walk(in.First)
+	s := Story{
+		Source: w.first.Source, Destination: w.first.Dest, Protocol: w.first.Protocol.String(),
+		Verdict: w.verdict, Endpoint: w.last.Dest, SourceSeen: w.last.Source, Out: w.out,
+		Hooks: w.hooks, By: w.by, Expected: in.Expected,
+	}
+	if s.Verdict == Lost && w.lostAt == "after prerouting" && in.Route != "" {
+		s.Verdict = NoRoute
+	}
+	if in.Entry != nil {
+		s.State = in.Entry.State
+	}
+	s.Answer = in.answer()
+	s.hint(&in, w)
+	s.Differs = s.differs()
+	s.Conclusion = s.conclude(&in, w)
+	return s
+}
+
+// answer tells the first packet of the other direction.
+func (in *Input) answer() Answer {
+	w := in.walk(in.Answer)
+	if len(w.hooks) == 0 {
+		if in.Entry != nil && in.Entry.Answered { // the trace has missed it
+			return Answer{Kind: Replied, From: in.Entry.ReplySource}
+		}
+		return Answer{Kind: NoAnswer}
+	}
+	a := Answer{Kind: Replied, From: w.first.Source, Verdict: w.verdict, Out: w.out, By: w.by, Hooks: w.hooks}
+	switch p := w.first; {
+	case p.IsICMP():
+		a.Kind, a.Error = Unreachable, icmpError(p)
+	case p.Protocol != model.TCP:
+	case p.Flags&tracer.FlagRST != 0:
+		a.Kind = Reset
+	case p.Flags&(tracer.FlagSYN|tracer.FlagACK) == tracer.FlagSYN|tracer.FlagACK:
+		a.Kind = Accepted
+	}
+	return a
+}
+
+// icmpError names an error: RFC 792 and RFC 4443.
+func icmpError(p tracer.Packet) string {
+	const unreachable4, exceeded4, unreachable6, tooBig6, exceeded6 = 3, 11, 1, 2, 3
+	codes, is6 := map[uint8]string{
+		0: "network unreachable", 1: "host unreachable", 2: "protocol unreachable", 3: "port unreachable",
+		4: "fragmentation needed", 9: "administratively prohibited", 10: "administratively prohibited", 13: "administratively prohibited",
+	}, p.Source.Addr().Is6()
+	if is6 {
+		codes = map[uint8]string{0: "no route", 1: "administratively prohibited", 3: "address unreachable", 4: "port unreachable"}
+	}
+	switch {
+	case is6 && p.Type == tooBig6:
+		return "packet too big"
+	case is6 && p.Type == exceeded6, !is6 && p.Type == exceeded4:
+		return "time exceeded"
+	case (is6 && p.Type == unreachable6 || !is6 && p.Type == unreachable4) && codes[p.Code] != "":
+		return codes[p.Code]
+	}
+	return fmt.Sprintf("ICMP type %d, code %d", p.Type, p.Code)
+}
+
+// translated reports whether the destination was replaced.
+func (s *Story) translated() bool { return s.Endpoint != s.Destination }
+
+// hint adds what may help.
+func (s *Story) hint(in *Input, w way) {
+	hint := func(format string, args ...any) { s.Hints = append(s.Hints, fmt.Sprintf(format, args...)) }
+	if s.translated() && !anyRule(w.hooks, func(l tracer.Line) bool { return l.DNAT }) {
+		hint("No rule of nftables was seen to replace the destination: iptables-legacy, IPVS or an eBPF program did it.")
+	}
+	if s.Verdict == Lost {
+		for _, suspect := range in.Suspects {
+			hint("%s", suspect)
+		}
+	}
+	silent := s.Verdict == Forwarded && s.Answer.Kind == NoAnswer
+	if silent && in.Neighbour != "" {
+		hint("%s", in.Neighbour)
+	}
+	if silent && w.first.Protocol != model.TCP && in.Dialed != "" {
+		hint("vmapd sent a datagram that is no request of the Service's protocol, and many servers do not answer that.")
+	}
+	if s.By != nil && s.By.Rule == nil && s.By.Owner == "" && isIPTables(*s.By) {
+		hint("A policy of iptables is set by the command iptables -P %s DROP, for example by Docker. A rule that accepts the packet must come before.", s.By.Chain)
+	}
+	if in.Dialed != "" {
+		hint("The connection that vmapd made itself: %s.", in.Dialed)
+	}
+}
+
+func anyRule(hooks []Hook, is func(tracer.Line) bool) bool {
+	for _, h := range hooks {
+		for _, c := range h.Chains {
+			if slices.ContainsFunc(c.Rules, func(r Rule) bool { return is(r.line) }) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// isIPTables reports whether a chain is one of iptables-nft.
+func isIPTables(d Decider) bool {
+	return (d.Family == "ip" || d.Family == "ip6") &&
+		slices.Contains([]string{"raw", "mangle", "nat", "filter", "security"}, d.Table) && d.Chain == strings.ToUpper(d.Chain)
+}
+
+// String says which rule or policy it is.
+func (d *Decider) String() string {
+	where := fmt.Sprintf("table %s %s, chain %s", d.Family, d.Table, d.Chain)
+	switch {
+	case d.Rule == nil:
+		return where + ", by its policy"
+	case d.Rule.Position == 0:
+		return fmt.Sprintf("%s, by the rule with handle %d", where, d.Rule.Handle)
+	}
+	text := d.Rule.Text
+	if d.Rule.Comment != "" {
+		text = strings.TrimSpace(fmt.Sprintf("%s comment %q", text, d.Rule.Comment))
+	}
+	if text == "" {
+		return fmt.Sprintf("%s, rule %d", where, d.Rule.Position)
+	}
+	return fmt.Sprintf("%s, rule %d (%s)", where, d.Rule.Position, text)
+}
+
+// whose says whose rule it is.
+func (d *Decider) whose() string {
+	switch {
+	case d.Owner == "vmapd" && d.Reason != "":
+		return ", by vmapd: " + d.Reason
+	case d.Owner != "":
+		return ", which is " + d.Owner + "'s"
+	}
+	return ", which is not vmapd's"
+}
+
+// conclude says in a sentence or two how it ended.
+func (s *Story) conclude(in *Input, w way) string {
+	switch s.Verdict {
+	case Refused:
+		return fmt.Sprintf("refused in %v%s.", s.By, s.By.whose())
+	case Dropped:
+		return fmt.Sprintf("dropped in %v%s.", s.By, s.By.whose())
+	case Taken:
+		return fmt.Sprintf("given to another program in %v%s.", s.By, s.By.whose())
+	case NoRoute:
+		return fmt.Sprintf("dropped, because the kernel has no way to %s: %s.", s.Endpoint.Addr(), in.Route)
+	case Lost:
+		return fmt.Sprintf("lost %s: no rule of nftables was seen to drop the packet.", w.lostAt)
+	case Delivered:
+		return fmt.Sprintf("delivered to %s on this node itself%s", at(s.Endpoint), s.tellAnswer(in))
+	case Forwarded:
+		return fmt.Sprintf("forwarded to %s by %s%s", at(s.Endpoint), s.Out, s.tellAnswer(in))
+	}
+	return "nothing was seen of its way."
+}
+
+// tellAnswer goes on about the answer.
+func (s *Story) tellAnswer(in *Input) string {
+	a := s.Answer
+	var text string
+	switch a.Kind {
+	case Accepted:
+		text = ", which accepted it"
+	case Reset:
+		text = ", which refused it with a TCP reset: nothing listens on that port there"
+	case Unreachable:
+		text = fmt.Sprintf("; %s answered with an ICMP error: %s", a.From.Addr(), a.Error)
+		if a.Error == "port unreachable" && a.From.Addr() == s.Endpoint.Addr() {
+			text += ", so nothing listens on that port there"
+		}
+	case Replied:
+		text = ", which answered"
+	case NoAnswer:
+		return fmt.Sprintf(", which did not answer within %v.", in.Waited)
+	}
+	switch a.Verdict {
+	case Dropped, Refused:
+		return fmt.Sprintf("%s. But the answer was dropped on its way back, in %v%s.", text, a.By, a.By.whose())
+	case Lost:
+		return text + ". But the answer was lost on its way back: no rule of nftables was seen to drop it."
+	default:
+		return text + "."
+	}
+}
+
+// differs says where what happened is not what vmapd decides.
+func (s *Story) differs() string {
+	e := s.Expected
+	if e == nil || s.Verdict == "" {
+		return ""
+	}
+	arrived := s.Verdict == Forwarded || s.Verdict == Delivered
+	isEndpoint := slices.Contains(e.Endpoints, s.Endpoint.String())
+	byVmapd := s.By != nil && s.By.Owner == "vmapd"
+	switch e.Verdict {
+	case "forwarded":
+		if arrived && isEndpoint {
+			return ""
+		}
+	case "rejected":
+		if s.Verdict == Refused && byVmapd {
+			return ""
+		}
+	case "dropped":
+		if s.Verdict == Dropped && byVmapd {
+			return ""
+		}
+	case "notOurs":
+		if !s.translated() && !byVmapd {
+			return ""
+		}
+	}
+	return "vmapd decides otherwise: " + e.Conclusion
+}

@@ -1,0 +1,141 @@
+package trace
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/nft/tracer"
+)
+
+// WriteText writes the story as text for people.
+func (s *Story) WriteText(w io.Writer) error {
+	var out strings.Builder
+	// Names of tables and comments are other people's, and the output goes to a terminal.
+	line := func(format string, args ...any) {
+		out.WriteString(model.OneLine(fmt.Sprintf(format, args...)) + "\n")
+	}
+	line("from %v", s.Source)
+	line("to   %v/%s", s.Destination, s.Protocol)
+	line("")
+	for i, h := range s.Hooks {
+		line("%d. %s", i+1, h.title())
+		h.write(line)
+	}
+	if len(s.Answer.Hooks) > 0 {
+		line("%d. The answer came from %s (%s).", len(s.Hooks)+1, s.Answer.source(), s.Answer.kindText())
+		for _, h := range s.Answer.Hooks {
+			if h.worthTelling() {
+				line("   %s", h.title())
+				h.write(func(format string, args ...any) { line("   "+format, args...) })
+			}
+		}
+		if s.Answer.Verdict == Forwarded && s.Answer.Out != "" {
+			line("   It left by %s.", s.Answer.Out)
+		}
+	}
+	line("")
+	for _, h := range s.Hints {
+		line("note: %s", h)
+	}
+	if len(s.Hints) > 0 {
+		line("")
+	}
+	line("=> %s", s.Conclusion)
+	switch {
+	case s.Differs != "":
+		line("!= %s", s.Differs)
+	case s.Expected != nil:
+		line("   This is what vmapd decides.")
+	}
+	_, err := io.WriteString(w, out.String())
+	return err
+}
+
+func (a *Answer) source() string {
+	if a.From.Port() == 0 {
+		return a.From.Addr().String()
+	}
+	return a.From.String()
+}
+
+func (a *Answer) kindText() string {
+	switch a.Kind {
+	case Accepted:
+		return "SYN and ACK"
+	case Reset:
+		return "reset"
+	case Unreachable:
+		return "ICMP: " + a.Error
+	default:
+		return "a packet"
+	}
+}
+
+// title names the hook and the interfaces.
+func (h *Hook) title() string {
+	text := string(h.Name)
+	switch {
+	case h.Name == tracer.Prerouting && h.In != "":
+		text += ", from " + h.In
+	case h.Name == tracer.Forward && h.In != "" && h.Out != "":
+		text += ", from " + h.In + " to " + h.Out
+	case h.Name == tracer.Output && h.Out != "", h.Name == tracer.Postrouting && h.Out != "":
+		text += ", to " + h.Out
+	}
+	return text
+}
+
+// worthTelling reports whether a rule decided at this hook.
+func (h *Hook) worthTelling() bool {
+	for _, c := range h.Chains {
+		if c.Policy == "drop" {
+			return true
+		}
+		for _, r := range c.Rules {
+			if r.Verdict == "drop" || r.Verdict == "queue" {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// write writes the rules that decided something. Those that count or mark packets are in the JSON.
+func (h *Hook) write(line func(format string, args ...any)) {
+	for _, c := range h.Chains {
+		for _, r := range c.Rules {
+			if r.Verdict == "continue" {
+				continue
+			}
+			line("   %s %s, %s%s", c.Family, c.Table, r.Chain, r.text())
+		}
+		if c.Policy != "" {
+			line("   %s %s, %s: policy %s", c.Family, c.Table, c.Chain, c.Policy)
+		}
+	}
+	if h.Destination != nil {
+		line("   The destination is %v now.", *h.Destination)
+	}
+	if h.Source != nil {
+		line("   The source is %v now.", *h.Source)
+	}
+}
+
+// text is the rule's text, and its verdict if the text does not end with it.
+func (r *Rule) text() string {
+	text := r.Text
+	if r.Position == 0 {
+		text = fmt.Sprintf(", handle %d", r.Handle)
+	} else {
+		text = fmt.Sprintf(" rule %d: %s", r.Position, text)
+	}
+	if r.Comment != "" {
+		text += fmt.Sprintf(" comment %q", r.Comment)
+	}
+	if !strings.HasSuffix(r.Text, r.Verdict) {
+		text += " => " + r.Verdict
+	}
+	return text
+}

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/trace"
+)
+
+// A trace of a busy destination costs no connection, and tells as many as it was told to.
+func TestTraceBesideAThousandConnectionsASecond(t *testing.T) {
+	w, known := traceWorld(t)
+	const rate, traces, count = 1000, 10, 3
+	to := netip.MustParseAddrPort("172.30.0.10:80")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	report := make(chan lab.Report, 1)
+	go func() {
+		report <- lab.Load{Rate: rate, Ask: func(ctx context.Context) (lab.Answer, error) {
+			return w.Client.Ask(ctx, "tcp", to)
+		}}.Run(ctx)
+	}()
+	for range traces {
+		p := startTrace(t, w.Node, append(known, "--count", fmt.Sprint(count), to.String())...)
+		if got := strings.Count(p.told(t), "\n=> forwarded to "); got != count {
+			t.Errorf("want %d stories, got %d:\n%s", count, got, &p.stdout)
+		}
+	}
+	cancel()
+	r := <-report
+	t.Logf("%d traces beside %s", traces, &r)
+	if r.Lost() > 0 || r.Sent == 0 {
+		t.Errorf("lost connections: %s", &r)
+	}
+}
+
+// The kernel removes the rules of a trace that is killed, and two traces do not meddle.
+func TestTracesEndAlone(t *testing.T) {
+	w, known := traceWorld(t)
+	hasTable := func(ns *lab.Namespace) bool { return strings.Contains(list(t, ns), "table ip vmapd-trace-") }
+	killed := startTrace(t, w.Node, append(known, "172.30.0.30:80")...)
+	if !hasTable(w.Node) {
+		t.Error("the trace has no rules")
+	}
+	if err := killed.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = killed.cmd.Wait()
+	if ownedTables(t, w.Node) {
+		eventually(t, func() string {
+			if hasTable(w.Node) {
+				return "the rules of a killed trace are still there"
+			}
+			return ""
+		})
+	}
+
+	web := startTrace(t, w.Node, append(known, "172.30.0.10:80")...)
+	both := startTrace(t, w.Node, append(known, "--count", "2", "172.30.0.10")...)
+	for _, to := range []string{"172.30.0.10:80", "172.30.0.10:81"} {
+		_, _ = w.Client.Ask(t.Context(), "tcp", netip.MustParseAddrPort(to))
+	}
+	if text := web.told(t); strings.Count(text, "\n=> ") != 1 || !strings.Contains(text, ":80/tcp\n") {
+		t.Errorf("want the story of port 80, got\n%s", text)
+	}
+	if text := both.told(t); !strings.Contains(text, ":80/tcp\n") || !strings.Contains(text, ":81/tcp\n") {
+		t.Errorf("want the stories of both ports, got\n%s", text)
+	}
+}
+
+// ownedTables reports whether the kernel removes tables with their owner's end (Linux 5.12).
+func ownedTables(t *testing.T, ns *lab.Namespace) bool {
+	t.Helper()
+	out, err := ns.Command(t.Context(), "nft", "add table ip owned { flags owner; }").CombinedOutput()
+	if err != nil {
+		t.Logf("this kernel has no owned tables: %s", out)
+	}
+	return err == nil
+}
+
+// From the node, a trace makes a connection itself. iptables' rules are traced, too, those of
+// iptables-legacy are named as suspects.
+func TestTraceConnectsAndSeesIPTables(t *testing.T) {
+	w, known := traceWorld(t)
+	story := func(args ...string) trace.Story {
+		t.Helper()
+		p := startTrace(t, w.Node, append(append(known, "--from", "node", "--wait", "500ms", "-o", "json"), args...)...)
+		var s trace.Story
+		if err := json.Unmarshal([]byte(p.told(t)), &s); err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("%s; %s %q", s.Conclusion, s.Differs, s.Hints)
+		return s
+	}
+	for _, tt := range []struct {
+		dest    string
+		verdict trace.Verdict
+		answer  trace.AnswerKind
+	}{
+		{"172.30.0.10:80", trace.Forwarded, trace.Accepted},
+		{"[fd00:172:30::10]:80", trace.Forwarded, trace.Accepted},
+		{"172.30.0.10:80/udp", trace.Forwarded, trace.Replied},
+		{"172.30.0.30:80", trace.Forwarded, trace.Reset},
+		{"172.30.0.11:80", trace.Refused, trace.Reset},
+		{"172.30.0.60:80/udp", trace.Forwarded, trace.NoAnswer},
+		{"127.0.0.1:4", trace.Delivered, trace.Reset},
+		{"192.168.0.2:4", trace.Delivered, trace.Reset},
+	} {
+		if s := story(tt.dest); s.Verdict != tt.verdict || s.Answer.Kind != tt.answer || s.Differs != "" {
+			t.Errorf("%s: want %s and answer %s, got %s and %s: %s", tt.dest, tt.verdict, tt.answer, s.Verdict, s.Answer.Kind, s.Conclusion)
+		}
+	}
+
+	feed(t, w.Node, "", "iptables-nft", "-P", "FORWARD", "DROP")
+	tellsOf(t, w, known, "tcp", "172.30.0.10:80", "=> dropped in table ip filter, chain FORWARD, by its policy, which is not vmapd's.\n",
+		"note: A policy of iptables is set by the command iptables -P FORWARD DROP")
+	feed(t, w.Node, "", "iptables-nft", "-P", "FORWARD", "ACCEPT")
+	feed(t, w.Node, "", "iptables-nft", "-A", "FORWARD", "-p", "tcp", "--dport", "8080", "-m", "comment", "--comment", "no web", "-j", "REJECT")
+	tellsOf(t, w, known, "tcp", "172.30.0.10:80", `=> refused in table ip filter, chain FORWARD, rule 1 (`, `comment "no web"), which is not vmapd's.`)
+	feed(t, w.Node, "", "iptables-nft", "-F", "FORWARD")
+
+	if out, err := w.Node.Command(t.Context(), "iptables-legacy", "-P", "FORWARD", "DROP").CombinedOutput(); err != nil {
+		t.Logf("iptables-legacy does not work here: %s", out)
+		return
+	}
+	tellsOf(t, w, known, "tcp", "172.30.0.10:80", "=> lost in forward: no rule of nftables was seen to drop the packet.\n",
+		"note: iptables-legacy has rules in the tables filter.")
+}

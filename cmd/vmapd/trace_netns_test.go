@@ -1,0 +1,244 @@
+package main
+
+import (
+	"bytes"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+)
+
+// Services that do not work, beside those of the demonstration.
+const brokenServices = `
+apiVersion: v1
+kind: Service
+metadata: {namespace: default, name: ranged}
+spec:
+  type: LoadBalancer
+  clusterIPs: [172.30.0.20, "fd00:172:30::20"]
+  ipFamilies: [IPv4, IPv6]
+  loadBalancerSourceRanges: [198.51.100.0/24, "2001:db8:100::/48"]
+  ports: [{port: 80, name: tcp}]
+status:
+  loadBalancer: {ingress: [{ip: 192.168.98.20}, {ip: "fd00:192:168:98::20"}]}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {namespace: default, name: ranged-1, labels: {kubernetes.io/service-name: ranged}}
+addressType: IPv4
+ports: [{name: tcp, port: 8080}]
+endpoints: [{addresses: [10.0.0.2], nodeName: node-1}]
+---
+apiVersion: v1
+kind: Service
+metadata: {namespace: default, name: closed}
+spec:
+  clusterIP: 172.30.0.30
+  ports: [{port: 80, name: tcp}, {port: 80, name: udp, protocol: UDP}]
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {namespace: default, name: closed-1, labels: {kubernetes.io/service-name: closed}}
+addressType: IPv4
+ports: [{name: tcp, port: 9999}, {name: udp, port: 9999, protocol: UDP}]
+endpoints: [{addresses: [10.0.0.2], nodeName: node-1}]
+---
+apiVersion: v1
+kind: Service
+metadata: {namespace: default, name: nowhere}
+spec:
+  clusterIP: 172.30.0.40
+  ports: [{port: 80, name: tcp}]
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {namespace: default, name: nowhere-1, labels: {kubernetes.io/service-name: nowhere}}
+addressType: IPv4
+ports: [{name: tcp, port: 8080}]
+endpoints: [{addresses: [198.51.100.7]}]
+---
+apiVersion: v1
+kind: Service
+metadata: {namespace: default, name: local}
+spec:
+  clusterIP: 172.30.0.50
+  internalTrafficPolicy: Local
+  ports: [{port: 80, name: tcp}]
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {namespace: default, name: local-1, labels: {kubernetes.io/service-name: local}}
+addressType: IPv4
+ports: [{name: tcp, port: 8080}]
+endpoints: [{addresses: [10.0.0.2], nodeName: another}]
+---
+apiVersion: v1
+kind: Service
+metadata: {namespace: default, name: silent}
+spec:
+  clusterIPs: [172.30.0.60, "fd00:172:30::60"]
+  ipFamilies: [IPv4, IPv6]
+  ports: [{port: 80, name: tcp}, {port: 80, name: udp, protocol: UDP}]
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {namespace: default, name: silent-1, labels: {kubernetes.io/service-name: silent}}
+addressType: IPv4
+ports: [{name: tcp, port: 7}, {name: udp, port: 7, protocol: UDP}]
+endpoints: [{addresses: [10.0.0.2], nodeName: node-1}]
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {namespace: default, name: silent-2, labels: {kubernetes.io/service-name: silent}}
+addressType: IPv6
+ports: [{name: tcp, port: 7}, {name: udp, port: 7, protocol: UDP}]
+endpoints: [{addresses: ["fd00:10::2"], nodeName: node-1}]
+`
+
+// silentPort makes a pod's port 7 one that never answers.
+const silentPort = "table inet silence { chain input { type filter hook input priority 0; meta l4proto { tcp, udp } th dport 7 drop; }; }\n"
+
+// traceWorld is a world with a daemon that has programmed all Services, and the flags with which
+// vmapd trace knows them.
+func traceWorld(t *testing.T, args ...string) (w *lab.World, known []string) {
+	t.Helper()
+	w = newLab(t)
+	broken := filepath.Join(t.TempDir(), "broken.yaml")
+	if err := os.WriteFile(broken, []byte(brokenServices), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	feed(t, w.Pods()[0].Namespace, silentPort, "nft", "-f", "-")
+	p := startVmapd(t, w.Node, append([]string{
+		"--from", filepath.Join(testdata(t), "demo/before"), "--from", broken, "--hostname-override", lab.NodeName, "--socket", "",
+	}, args...)...)
+	p.waitFor(t, "msg=ready")
+	return w, []string{"-f", filepath.Join(testdata(t), "demo/before"), "-f", broken, "--node-name", lab.NodeName}
+}
+
+// traced is a running vmapd trace.
+type traced struct {
+	*process
+	stdout bytes.Buffer
+}
+
+// startTrace starts vmapd trace on the node, and waits until it is ready.
+func startTrace(t *testing.T, ns *lab.Namespace, args ...string) *traced {
+	t.Helper()
+	p := &traced{process: &process{cmd: ns.Command(t.Context(), "/proc/self/exe", append([]string{"trace"}, args...)...), log: &syncBuffer{}}}
+	p.cmd.Args[0] = "vmapd"
+	p.cmd.Stderr, p.cmd.Stdout = p.log, &p.stdout
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Contains(args, "node") {
+		p.waitFor(t, "waiting for")
+	}
+	return p
+}
+
+// told waits for the end, and returns the story.
+func (p *traced) told(t *testing.T) string {
+	t.Helper()
+	if err := p.cmd.Wait(); err != nil {
+		t.Fatalf("vmapd trace: %v\n%s%s", err, p.log, &p.stdout)
+	}
+	return p.stdout.String()
+}
+
+func TestTraceTellsWhatHappened(t *testing.T) {
+	w, known := traceWorld(t)
+	const agrees, differs = "\n   This is what vmapd decides.\n", "\n!= vmapd decides otherwise: forwarded to "
+	for _, tt := range []struct {
+		name, network, dest string
+		rules               string   // of somebody else, on the node
+		want                []string // in the text
+	}{
+		{"an endpoint accepts", "tcp", "172.30.0.10:80", "", []string{
+			"1. prerouting, from eth0\n", "   ip vmapd, services rule 5: ip daddr . meta l4proto . th dport vmap @service-ips => goto endpoints-3-to-4\n",
+			":8080 now.\n", ". forward, from eth0 to veth", "(SYN and ACK).\n   It left by eth0.\n",
+			"=> forwarded to 10.0.0.", ", which accepted it.\n", agrees,
+		}},
+		{"an endpoint accepts over IPv6", "tcp", "[fd00:172:30::10]:80", "", []string{
+			"ip6 vmapd, services rule 5: ip6 daddr . meta l4proto . th dport vmap @service-ips", "=> forwarded to [fd00:10::", ", which accepted it.\n",
+		}},
+		{"an endpoint answers over UDP", "udp", "192.168.98.10:80", "", []string{"The source is 192.168.0.2:", "=> forwarded to 10.0.0.", ", which answered.\n"}},
+		{"an endpoint answers over UDP and IPv6", "udp", "[fd00:172:30::10]:80", "", []string{"=> forwarded to [fd00:10::", ", which answered.\n"}},
+		{"nothing listens", "tcp", "172.30.0.30:80", "", []string{
+			"=> forwarded to 10.0.0.2:9999 by veth1, which refused it with a TCP reset: nothing listens on that port there.\n",
+		}},
+		{"nothing listens over UDP", "udp", "172.30.0.30:80", "", []string{
+			"=> forwarded to 10.0.0.2:9999 by veth1; 10.0.0.2 answered with an ICMP error: port unreachable, so nothing listens on that port there.\n",
+		}},
+		{"no endpoint", "tcp", "172.30.0.11:80", "", []string{
+			"=> refused in table ip vmapd, chain reject-chain, rule 1 (meta l4proto tcp reject with tcp reset), by vmapd: the Service has no endpoint.\n", agrees,
+		}},
+		{"no such port", "tcp", "172.30.0.10:81", "", []string{"by vmapd: the address is a cluster IP, but its Service has no such port.\n"}},
+		{"no Service", "udp", "172.30.0.99:80", "", []string{"=> dropped in table ip vmapd, chain services, rule 9 (ip daddr @service-cidrs drop), by vmapd: ", agrees}},
+		{"a source range", "tcp", "192.168.98.20:80", "", []string{"=> dropped in table ip vmapd, ", "by vmapd: the client is not in loadBalancerSourceRanges.\n", agrees}},
+		{"a source range of IPv6", "tcp", "[fd00:192:168:98::20]:80", "", []string{"=> dropped in table ip6 vmapd, ", "by vmapd: the client is not in loadBalancerSourceRanges.\n", agrees}},
+		{"no local endpoint", "tcp", "172.30.0.50:80", "", []string{"by vmapd: the traffic policy is Local, and this node has no endpoint.\n", agrees}},
+		{"a silent endpoint", "tcp", "172.30.0.60:80", "", []string{"=> forwarded to 10.0.0.2:7 by veth1, which did not answer within 500ms.\n"}},
+		{"a silent endpoint over UDP and IPv6", "udp", "[fd00:172:30::60]:80", "", []string{"=> forwarded to [fd00:10::2]:7 by veth1, which did not answer within 500ms.\n"}},
+		{
+			"somebody else's rule", "tcp", "172.30.0.10:80",
+			"table inet theirs { chain forward { type filter hook forward priority 0; ip saddr 10.0.0.0/8 accept; tcp dport { 8080, 9090 } counter drop comment \"no web\"; }; }",
+			[]string{"=> dropped in table inet theirs, chain forward, rule 2 (tcp dport { 8080, 9090 } drop comment \"no web\"), which is not vmapd's.\n", differs},
+		},
+		{
+			"somebody else's policy", "tcp", "[fd00:172:30::10]:80",
+			"table inet theirs { chain forward { type filter hook forward priority 0; policy drop; icmpv6 type nd-neighbor-solicit accept; }; }",
+			[]string{"   inet theirs, forward: policy drop\n", "=> dropped in table inet theirs, chain forward, by its policy, which is not vmapd's.\n"},
+		},
+		{
+			"somebody else's rule before us", "tcp", "172.30.0.10:80",
+			"table inet theirs { chain early { type filter hook prerouting priority -300; iifname \"eth0\" jump more; }; chain more { meta l4proto tcp reject with tcp reset; }; }",
+			[]string{"   inet theirs, early rule 1: iifname \"eth0\" jump more\n", "=> refused in table inet theirs, chain more, rule 1 (meta l4proto tcp reject with tcp reset), which is not vmapd's.\n"},
+		},
+		{
+			"the answer is dropped", "tcp", "172.30.0.10:80",
+			"table inet theirs { chain forward { type filter hook forward priority 0; ct direction reply tcp sport 8080 drop; }; }",
+			[]string{", which accepted it. But the answer was dropped on its way back, in table inet theirs, chain forward, rule 1 ("},
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if tt.rules != "" {
+				feed(t, w.Node, tt.rules, "nft", "-f", "-")
+				defer feed(t, w.Node, "delete table inet theirs", "nft", "-f", "-")
+			}
+			tellsOf(t, w, known, tt.network, tt.dest, tt.want...)
+		})
+	}
+	t.Run("no route", func(t *testing.T) {
+		feed(t, w.Node, "", "ip", "route", "del", "default")
+		tellsOf(t, w, known, "tcp", "172.30.0.40:80", "The destination is 198.51.100.7:8080 now.\n",
+			"=> dropped, because the kernel has no way to 198.51.100.7: no route.\n", differs)
+	})
+}
+
+// tellsOf traces a connection of the client's, and compares the text.
+func tellsOf(t *testing.T, w *lab.World, known []string, network, dest string, want ...string) {
+	t.Helper()
+	p := startTrace(t, w.Node, append(known, "--wait", "500ms", dest+"/"+network)...)
+	asked := make(chan struct{})
+	go func() {
+		defer close(asked)
+		_, _ = w.Client.Ask(t.Context(), network, netip.MustParseAddrPort(dest))
+	}()
+	text := p.told(t)
+	<-asked
+	for _, want := range want {
+		if !strings.Contains(text, want) {
+			t.Errorf("want %q in\n%s", want, text)
+		}
+	}
+	if t.Failed() || testing.Verbose() {
+		t.Logf("\n%s", text)
+	}
+	if got := list(t, w.Node); strings.Contains(got, "vmapd-trace") {
+		t.Errorf("something is left:\n%s", got)
+	}
+}

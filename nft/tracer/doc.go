@@ -1,0 +1,16 @@
+// Package tracer makes the kernel tell what nftables does with some packets, and reads rules of
+// everybody for people.
+//
+//	Start(Filter) ──> table vmapd-trace-N ── meta nftrace set 1 ──> NFT_MSG_TRACE ──> Read: Events
+//	ReadRuleset ────> rules as text ("tcp dport 80 drop"), by the handles in Events
+//	NoRoute, NoNeighbour, Untraceable: reasons why a packet ends where no rule matches
+//
+// The table has a rule that marks first packets, before all other rules, and one that marks their
+// answers, behind connection tracking. Other packets meet the first expressions of these two
+// alone. At each hook, an empty chain is the first, and one the last: that they were passed
+// shows how far a packet came, even where nothing of nftables sees it.
+//
+// The table belongs to the socket (flag owner, since Linux 5.12), so the kernel removes it
+// when the process ends in whatever way. On older kernels, the set element that the rules look up
+// times out, and [RemoveStale] removes such tables later.
+package tracer

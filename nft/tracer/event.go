@@ -1,0 +1,203 @@
+package tracer
+
+import (
+	"encoding/binary"
+	"errors"
+	"net/netip"
+
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/vmapd/vmapd/model"
+)
+
+// Event is a message of the kernel's about a traced packet: one for each rule that matched, and
+// one for the end of each base chain.
+type Event struct {
+	ID     uint32 // of the packet, the same at all hooks unless the packet passes a device of this node
+	Kind   Kind
+	Place  Place
+	Rule   uint64 // its handle; 0 with Policy
+	Code   Code
+	Target string // the chain of a Jump or Goto
+
+	In, Out uint32 // indices of interfaces, 0 if there is none
+	Mark    uint32
+
+	// Packet is the packet as it was when the message was made. Only the first message of a base
+	// chain has it.
+	Packet *Packet
+}
+
+// Packet has the headers that tell connections from one another.
+type Packet struct {
+	Protocol     model.Protocol
+	Source, Dest netip.AddrPort
+	Flags        uint8 // of TCP: FIN 1, SYN 2, RST 4, ACK 16
+	Type, Code   uint8 // of ICMP
+}
+
+// Flags of TCP.
+const (
+	FlagSYN = 1 << 1
+	FlagRST = 1 << 2
+	FlagACK = 1 << 4
+)
+
+// IsICMP reports whether the packet is one of ICMP or ICMPv6.
+func (p *Packet) IsICMP() bool {
+	return p.Protocol == unix.IPPROTO_ICMP || p.Protocol == unix.IPPROTO_ICMPV6
+}
+
+// Kind is the occasion of an event.
+type Kind uint32
+
+// The kinds (enum nft_trace_types).
+const (
+	Policy Kind = iota + 1 // the base chain ended, and its policy applied
+	Return                 // the chain ended, and the one that jumped here goes on
+	Rule                   // a rule matched
+)
+
+// Code is a verdict.
+type Code int32
+
+// The verdicts (linux/netfilter.h and enum nft_verdicts).
+const (
+	Drop     Code = 0
+	Accept   Code = 1
+	Stolen   Code = 2
+	Queue    Code = 3
+	Continue Code = -1
+	Break    Code = -2
+	Jump     Code = -3
+	Goto     Code = -4
+	Returned Code = -5
+)
+
+// Attributes of messages (enum nft_trace_attributes of linux/netfilter/nf_tables.h). Package
+// unix lacks them.
+const (
+	attrTable     = 1
+	attrChain     = 2
+	attrHandle    = 3
+	attrType      = 4
+	attrVerdict   = 5
+	attrID        = 6
+	attrNetwork   = 8
+	attrTransport = 9
+	attrIn        = 10
+	attrOut       = 12
+	attrMark      = 14
+	attrPolicy    = 16 // the verdict of an event of kind Policy
+)
+
+var errShort = errors.New("the kernel's message about a traced packet is too short")
+
+// decode reads a message behind its netlink header.
+func decode(b []byte) (Event, error) {
+	const genmsg = 4 // sizeof(struct nfgenmsg)
+	var e Event
+	if len(b) < genmsg {
+		return e, errShort
+	}
+	e.Place.Family = familyName(b[0])
+	ad, err := netlink.NewAttributeDecoder(b[genmsg:])
+	if err != nil {
+		return e, err
+	}
+	ad.ByteOrder = binary.BigEndian
+	var network, transport []byte
+	for ad.Next() {
+		switch ad.Type() {
+		case attrTable:
+			e.Place.Table = ad.String()
+		case attrChain:
+			e.Place.Chain = ad.String()
+		case attrHandle:
+			e.Rule = ad.Uint64()
+		case attrType:
+			e.Kind = Kind(ad.Uint32())
+		case attrVerdict:
+			ad.Nested(e.decodeVerdict)
+		case attrID:
+			e.ID = ad.Uint32()
+		case attrNetwork:
+			network = ad.Bytes()
+		case attrTransport:
+			transport = ad.Bytes()
+		case attrIn:
+			e.In = ad.Uint32()
+		case attrOut:
+			e.Out = ad.Uint32()
+		case attrMark:
+			e.Mark = ad.Uint32()
+		case attrPolicy:
+			e.Code = Code(int32(ad.Uint32()))
+		}
+	}
+	e.Packet = decodePacket(network, transport)
+	return e, ad.Err()
+}
+
+func (e *Event) decodeVerdict(ad *netlink.AttributeDecoder) error {
+	ad.ByteOrder = binary.BigEndian
+	for ad.Next() {
+		switch ad.Type() {
+		case unix.NFTA_VERDICT_CODE:
+			e.Code = Code(int32(ad.Uint32()))
+		case unix.NFTA_VERDICT_CHAIN:
+			e.Target = ad.String()
+		}
+	}
+	return nil
+}
+
+// decodePacket reads headers, or returns nil if they are not those of a packet of IPv4 or IPv6.
+func decodePacket(network, transport []byte) *Packet {
+	const size4, size6, ports, tcpFlags = 20, 40, 4, 13
+	var p Packet
+	var from, to netip.Addr
+	switch {
+	case len(network) >= size4 && network[0]>>4 == 4:
+		p.Protocol = model.Protocol(network[9])
+		from, to = netip.AddrFrom4([4]byte(network[12:])), netip.AddrFrom4([4]byte(network[16:]))
+	case len(network) >= size6 && network[0]>>4 == 6:
+		// Behind extension headers, the protocol is not known. A first packet rarely has them.
+		p.Protocol = model.Protocol(network[6])
+		from, to = netip.AddrFrom16([16]byte(network[8:])), netip.AddrFrom16([16]byte(network[24:]))
+	default:
+		return nil
+	}
+	var fromPort, toPort uint16
+	switch {
+	case len(transport) < ports:
+	case p.IsICMP():
+		p.Type, p.Code = transport[0], transport[1]
+	default:
+		fromPort, toPort = binary.BigEndian.Uint16(transport), binary.BigEndian.Uint16(transport[2:])
+	}
+	if p.Protocol == model.TCP && len(transport) > tcpFlags {
+		p.Flags = transport[tcpFlags]
+	}
+	p.Source, p.Dest = netip.AddrPortFrom(from, fromPort), netip.AddrPortFrom(to, toPort)
+	return &p
+}
+
+func familyName(family byte) string {
+	switch family {
+	case unix.NFPROTO_IPV4:
+		return "ip"
+	case unix.NFPROTO_IPV6:
+		return "ip6"
+	case unix.NFPROTO_INET:
+		return "inet"
+	case unix.NFPROTO_BRIDGE:
+		return "bridge"
+	case unix.NFPROTO_NETDEV:
+		return "netdev"
+	case unix.NFPROTO_ARP:
+		return "arp"
+	}
+	return "unknown"
+}

@@ -1,0 +1,70 @@
+package tracer
+
+import (
+	"strings"
+
+	"github.com/google/nftables"
+	"golang.org/x/sys/unix"
+)
+
+// Place is a chain.
+type Place struct {
+	Family string // of the table: ip, ip6, inet, bridge, netdev
+	Table  string
+	Chain  string
+}
+
+// tablePrefix begins the names of our tables. The rest is the number of a connection to the
+// kernel, so that several tracers can work at the same time.
+const tablePrefix = "vmapd-trace-"
+
+// IsOurs reports whether a table is one of a tracer.
+func (p Place) IsOurs() bool { return strings.HasPrefix(p.Table, tablePrefix) }
+
+// Suffixes of the names of our chains. Those at the hooks' ends have no rules: they show that a
+// packet came that far.
+const (
+	beginSuffix   = "-begin"
+	answersSuffix = "-answers"
+	endSuffix     = "-end"
+)
+
+// Begins reports whether the chain, one of ours, begins a trace: of a first packet, or of an
+// answer.
+func (e Event) Begins() (first, answer bool) {
+	if !e.Place.IsOurs() || e.Kind != Rule || e.Rule == 0 {
+		return false, false
+	}
+	return strings.HasSuffix(e.Place.Chain, beginSuffix), strings.HasSuffix(e.Place.Chain, answersSuffix)
+}
+
+// Stage returns the hook of a chain of ours, and whether the chain is the last one there.
+func (p Place) Stage() (hook Hook, end bool) {
+	name, _, _ := strings.Cut(p.Chain, "-")
+	return Hook(name), strings.HasSuffix(p.Chain, endSuffix)
+}
+
+// A Hook is a stop on a packet's way through the kernel.
+type Hook string
+
+// The hooks.
+const (
+	Prerouting  Hook = "prerouting"
+	Input       Hook = "input"
+	Forward     Hook = "forward"
+	Output      Hook = "output"
+	Postrouting Hook = "postrouting"
+)
+
+// hooks are the hooks with the kernel's numbers.
+var hooks = [...]struct {
+	hook   Hook
+	number nftables.ChainHook
+	start  bool // a packet's way begins here
+}{
+	{Prerouting, unix.NF_INET_PRE_ROUTING, true},
+	{Input, unix.NF_INET_LOCAL_IN, false},
+	{Forward, unix.NF_INET_FORWARD, false},
+	{Output, unix.NF_INET_LOCAL_OUT, true},
+	{Postrouting, unix.NF_INET_POST_ROUTING, false},
+}

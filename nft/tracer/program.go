@@ -1,0 +1,166 @@
+package tracer
+
+import (
+	"encoding/binary"
+	"math"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
+
+	"github.com/vmapd/vmapd/model"
+)
+
+// fields are the places of addresses in a packet, and the keys of those of its connection.
+type fields struct {
+	table         nftables.TableFamily
+	addr          nftables.SetDatatype
+	source, dest  uint32 // offsets
+	size          uint32
+	ctSource, ct  expr.CtKey
+	behindAddress uint32 // the register behind one that begins with an address in the first
+}
+
+func fieldsOf(f model.Family) fields {
+	if f == model.IPv6 {
+		return fields{
+			nftables.TableFamilyIPv6, nftables.TypeIP6Addr, 8, 24, 16,
+			expr.CtKeySRCIP6, expr.CtKeyDSTIP6, unix.NFT_REG_2,
+		}
+	}
+	return fields{
+		nftables.TableFamilyIPv4, nftables.TypeIPAddr, 12, 16, 4,
+		expr.CtKeySRCIP, expr.CtKeyDSTIP, unix.NFT_REG32_01,
+	}
+}
+
+const destinationSet = "destinations"
+
+// program makes the table.
+type program struct {
+	conn   *nftables.Conn
+	filter Filter
+	fields
+	to *nftables.Table
+}
+
+// add adds the table:
+//
+//	set destinations { type ipv4_addr; size 1; flags timeout; elements = { DEST timeout LIFETIME } }
+//	set clients { type ipv4_addr . inet_service; size COUNT; flags dynamic,timeout; timeout LIFETIME }
+//	set answered { the same }
+//	chain prerouting-begin { type filter hook prerouting priority -2147483648; FIRST }
+//	chain prerouting-answers { type filter hook prerouting priority -199; ANSWER }
+//	chain prerouting-end { type filter hook prerouting priority 2147483647; }
+//	the same for output; for input, forward and postrouting without the rules
+//
+// The element of destinations has a timeout so that rules which nobody removes cease to match.
+func (p *program) add(name string, flags nftables.TableFlags) *nftables.Table {
+	p.to = p.conn.AddTable(&nftables.Table{Family: p.table, Name: name, Flags: flags})
+	dests := &nftables.Set{Table: p.to, Name: destinationSet, KeyType: p.addr, HasTimeout: true, Size: 1}
+	// The errors of AddSet are those of sets with data and intervals.
+	_ = p.conn.AddSet(dests, []nftables.SetElement{{Key: p.filter.Dest.Addr().AsSlice(), Timeout: p.filter.Lifetime}})
+	clients, answered := p.clients("clients"), p.clients("answered")
+	first, answer := p.first(dests, clients), p.answer(dests, clients, answered)
+	const afterConntrack = -199
+	for _, h := range hooks {
+		begin := p.chain(string(h.hook)+beginSuffix, h.number, math.MinInt32)
+		if h.start {
+			p.conn.AddRule(&nftables.Rule{Table: p.to, Chain: begin, Exprs: first})
+			answers := p.chain(string(h.hook)+answersSuffix, h.number, afterConntrack)
+			p.conn.AddRule(&nftables.Rule{Table: p.to, Chain: answers, Exprs: answer})
+		}
+		p.chain(string(h.hook)+endSuffix, h.number, math.MaxInt32)
+	}
+	return p.to
+}
+
+// clients adds a set of clients. A full one takes no more, and then the rule that would add an
+// element does not match: that is the limit of what is traced.
+func (p *program) clients(name string) *nftables.Set {
+	s := &nftables.Set{
+		Table: p.to, Name: name, KeyType: nftables.MustConcatSetType(p.addr, nftables.TypeInetService),
+		Concatenation: true, Dynamic: true, HasTimeout: true, Timeout: p.filter.Lifetime, Size: uint32(p.filter.Count),
+	}
+	_ = p.conn.AddSet(s, nil)
+	return s
+}
+
+func (p *program) chain(name string, hook nftables.ChainHook, priority nftables.ChainPriority) *nftables.Chain {
+	accept := nftables.ChainPolicyAccept
+	return p.conn.AddChain(&nftables.Chain{
+		Table: p.to, Name: name, Type: nftables.ChainTypeFilter, Hooknum: &hook, Priority: &priority, Policy: &accept,
+	})
+}
+
+// first are the expressions of the rule for first packets; for TCP over IPv4:
+//
+//	ip daddr @destinations meta l4proto tcp [tcp dport PORT] [ip saddr SOURCE]
+//	tcp flags & (fin | syn | rst | ack) == syn
+//	ip saddr . tcp sport != @clients add @clients { ip saddr . tcp sport } meta nftrace set 1
+func (p *program) first(dests, clients *nftables.Set) []expr.Any {
+	exprs := []expr.Any{
+		network(p.dest, p.size), in(dests, false),
+		&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: unix.NFT_REG_1}, is(byte(p.filter.Protocol)),
+	}
+	if port := p.filter.Dest.Port(); port != 0 {
+		exprs = append(exprs, transport(2, 2, unix.NFT_REG_1), is(binary.BigEndian.AppendUint16(nil, port)...))
+	}
+	if p.filter.Source.IsValid() {
+		exprs = append(exprs, network(p.source, p.size), is(p.filter.Source.AsSlice()...))
+	}
+	if p.filter.Protocol == model.TCP {
+		const flags, fin = 13, 1
+		exprs = append(exprs, transport(flags, 1, unix.NFT_REG_1), &expr.Bitwise{
+			SourceRegister: unix.NFT_REG_1, DestRegister: unix.NFT_REG_1,
+			Len: 1, Mask: []byte{fin | FlagSYN | FlagRST | FlagACK}, Xor: []byte{0},
+		}, is(FlagSYN))
+	}
+	exprs = append(exprs, network(p.source, p.size), transport(0, 2, p.behindAddress), in(clients, true), addTo(clients))
+	return append(exprs, trace()...)
+}
+
+// answer are the expressions of the rule for answers, also ICMP errors:
+//
+//	ct direction reply ct original ip daddr @destinations
+//	ct original ip saddr . ct original proto-src @clients
+//	… != @answered add @answered { … } meta nftrace set 1
+func (p *program) answer(dests, clients, answered *nftables.Set) []expr.Any {
+	const reply = 1 // IP_CT_DIR_REPLY; the original direction is 0
+	original := func(key expr.CtKey, register uint32) expr.Any {
+		return &expr.Ct{Key: key, Register: register, OptDirection: true}
+	}
+	return append([]expr.Any{
+		&expr.Ct{Key: expr.CtKeyDIRECTION, Register: unix.NFT_REG_1}, is(reply),
+		original(p.ct, unix.NFT_REG_1), in(dests, false),
+		original(p.ctSource, unix.NFT_REG_1), original(expr.CtKeyPROTOSRC, p.behindAddress),
+		in(clients, false), in(answered, true), addTo(answered),
+	}, trace()...)
+}
+
+func network(offset, size uint32) expr.Any {
+	return &expr.Payload{DestRegister: unix.NFT_REG_1, Base: expr.PayloadBaseNetworkHeader, Offset: offset, Len: size}
+}
+
+func transport(offset, size, register uint32) expr.Any {
+	return &expr.Payload{DestRegister: register, Base: expr.PayloadBaseTransportHeader, Offset: offset, Len: size}
+}
+
+func is(data ...byte) expr.Any {
+	return &expr.Cmp{Op: expr.CmpOpEq, Register: unix.NFT_REG_1, Data: data}
+}
+
+func in(s *nftables.Set, not bool) expr.Any {
+	return &expr.Lookup{SourceRegister: unix.NFT_REG_1, SetName: s.Name, SetID: s.ID, Invert: not}
+}
+
+func addTo(s *nftables.Set) expr.Any {
+	return &expr.Dynset{SrcRegKey: unix.NFT_REG_1, SetName: s.Name, SetID: s.ID, Operation: unix.NFT_DYNSET_OP_ADD}
+}
+
+func trace() []expr.Any {
+	return []expr.Any{
+		&expr.Immediate{Register: unix.NFT_REG_1, Data: []byte{1}},
+		&expr.Meta{Key: expr.MetaKeyNFTRACE, SourceRegister: true, Register: unix.NFT_REG_1},
+	}
+}

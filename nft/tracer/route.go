@@ -1,0 +1,104 @@
+package tracer
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// Interfaces returns the names of this network namespace's interfaces by their indices.
+func Interfaces() (map[uint32]string, error) {
+	links, err := netlink.LinkList()
+	if err != nil {
+		return nil, fmt.Errorf("list interfaces: %w", err)
+	}
+	names := map[uint32]string{}
+	for _, l := range links {
+		names[uint32(l.Attrs().Index)] = l.Attrs().Name
+	}
+	return names, nil
+}
+
+// NoRoute asks the kernel for the route of a packet that arrives by an interface, and returns the
+// reason if there is none, or "".
+func NoRoute(from, to netip.Addr, in string, mark uint32) string {
+	o := &netlink.RouteGetOptions{Iif: in, SrcAddr: from.AsSlice(), Mark: mark}
+	routes, err := netlink.RouteGetWithOptions(to.AsSlice(), o)
+	family, all := "ipv4", in
+	if to.Is6() {
+		family, all = "ipv6", "all" // ip6_forward looks at that alone
+	}
+	isLocal := slices.ContainsFunc(routes, func(r netlink.Route) bool { return r.Type == unix.RTN_LOCAL })
+	if sysctl := fmt.Sprintf("net/%s/conf/%s/forwarding", family, all); !isLocal && isZero(sysctl) {
+		return fmt.Sprintf("this node does not forward packets (the sysctl %s is 0)", strings.ReplaceAll(sysctl, "/", "."))
+	}
+	switch {
+	case err == nil && slices.ContainsFunc(routes, func(r netlink.Route) bool {
+		return r.Type == unix.RTN_UNREACHABLE || r.Type == unix.RTN_BLACKHOLE || r.Type == unix.RTN_PROHIBIT
+	}):
+		return "a route says that it must not be reached"
+	case err == nil:
+		return ""
+	case errors.Is(err, unix.EXDEV):
+		return fmt.Sprintf("the reverse path filter refuses the source %v on interface %s, because answers would leave by another one (the sysctl net.ipv4.conf.%s.rp_filter)", from, in, in)
+	case errors.Is(err, unix.EINVAL):
+		return fmt.Sprintf("it refuses %v → %v on interface %s as martian", from, to, in)
+	case errors.Is(err, unix.ENETUNREACH), errors.Is(err, unix.EHOSTUNREACH):
+		return "no route"
+	case errors.Is(err, unix.EACCES):
+		return "a route prohibits it"
+	}
+	return err.Error()
+}
+
+func isZero(sysctl string) bool {
+	b, err := os.ReadFile("/proc/sys/" + sysctl)
+	return err == nil && strings.TrimSpace(string(b)) == "0"
+}
+
+// NoNeighbour returns the reason if the kernel has asked in vain for the next hop to an address on
+// an interface, or "".
+func NoNeighbour(to netip.Addr, out string) string {
+	routes, err := netlink.RouteGetWithOptions(to.AsSlice(), &netlink.RouteGetOptions{Oif: out})
+	if err != nil || len(routes) == 0 {
+		return ""
+	}
+	hop := to
+	if gw, ok := netip.AddrFromSlice(routes[0].Gw); ok {
+		hop = gw.Unmap()
+	}
+	neighbours, err := netlink.NeighList(routes[0].LinkIndex, 0)
+	if err != nil {
+		return ""
+	}
+	for _, n := range neighbours {
+		a, _ := netip.AddrFromSlice(n.IP)
+		if a.Unmap() == hop && n.State&(netlink.NUD_FAILED|netlink.NUD_INCOMPLETE) != 0 {
+			return fmt.Sprintf("No host answers for the address %v on interface %s: the kernel has no neighbour there.", hop, out)
+		}
+	}
+	return ""
+}
+
+// Untraceable names what may drop packets although no rule of nftables does.
+func Untraceable(is6 bool) []string {
+	var list []string
+	names := "/proc/thread-self/net/ip_tables_names"
+	if is6 {
+		names = "/proc/thread-self/net/ip6_tables_names"
+	}
+	if b, err := os.ReadFile(names); err == nil && len(b) > 0 {
+		list = append(list, fmt.Sprintf("iptables-legacy has rules in the tables %s. The kernel cannot trace them; \"iptables-legacy -L -v -n\" counts packets.",
+			strings.Join(strings.Fields(string(b)), ", ")))
+	}
+	if b, err := os.ReadFile("/proc/thread-self/net/ip_vs"); err == nil && strings.Count(string(b), "\n") > 3 {
+		list = append(list, "IPVS has virtual servers. The kernel cannot trace them; \"ipvsadm -Ln --stats\" counts packets.")
+	}
+	return append(list, "Programs of eBPF, such as those of Cilium or Calico, drop packets without a trace here.")
+}

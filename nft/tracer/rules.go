@@ -1,0 +1,170 @@
+package tracer
+
+import (
+	"fmt"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
+	"github.com/google/nftables/userdata"
+	"github.com/google/nftables/xt"
+)
+
+// Line is a rule of somebody's, for people.
+type Line struct {
+	Place    Place
+	Handle   uint64
+	Position int    // in its chain, from 1 on
+	Text     string // as nft writes it, as far as its expressions are known
+	Comment  string
+	Rejects  bool // it answers with an error
+	DNAT     bool // it replaces the destination
+	SNAT     bool // it replaces the source
+}
+
+// Base is a chain that the kernel calls.
+type Base struct {
+	Place    Place
+	Hook     Hook
+	Priority int32
+	Drops    bool // by its policy
+}
+
+// Ruleset reads rules of all tables.
+type Ruleset struct {
+	conn   *nftables.Conn
+	tables map[Place]*nftables.Table // by Place without a chain
+	lines  map[Place]map[uint64]Line
+	Bases  []Base
+}
+
+// ReadRuleset reads the base chains of all tables. Rules are read when they are asked for.
+func ReadRuleset() (*Ruleset, error) {
+	conn, err := nftables.New(nftables.AsLasting())
+	if err != nil {
+		return nil, fmt.Errorf("open netlink connection: %w", err)
+	}
+	r := &Ruleset{conn: conn, tables: map[Place]*nftables.Table{}, lines: map[Place]map[uint64]Line{}}
+	tables, err := conn.ListTables()
+	if err != nil {
+		r.Close()
+		return nil, fmt.Errorf("list tables: %w", err)
+	}
+	for _, t := range tables {
+		r.tables[Place{Family: familyName(byte(t.Family)), Table: t.Name}] = t
+	}
+	chains, err := conn.ListChains()
+	if err != nil {
+		r.Close()
+		return nil, fmt.Errorf("list chains: %w", err)
+	}
+	for _, c := range chains {
+		p := Place{Family: familyName(byte(c.Table.Family)), Table: c.Table.Name, Chain: c.Name}
+		if c.Hooknum == nil || c.Priority == nil || p.IsOurs() {
+			continue
+		}
+		for _, h := range hooks {
+			if h.number == *c.Hooknum && p.Family != "netdev" && p.Family != "arp" {
+				drops := c.Policy != nil && *c.Policy == nftables.ChainPolicyDrop
+				r.Bases = append(r.Bases, Base{Place: p, Hook: h.hook, Priority: int32(*c.Priority), Drops: drops})
+			}
+		}
+	}
+	return r, nil
+}
+
+// Close ends the connection.
+func (r *Ruleset) Close() { _ = r.conn.CloseLasting() }
+
+// Line returns a rule by its handle. If it is not there any more, or cannot be read, only its
+// place is known.
+func (r *Ruleset) Line(p Place, handle uint64) Line {
+	lines, ok := r.lines[p]
+	if !ok {
+		lines = r.read(p)
+		r.lines[p] = lines
+	}
+	if l, ok := lines[handle]; ok {
+		return l
+	}
+	return Line{Place: p, Handle: handle}
+}
+
+func (r *Ruleset) read(p Place) map[uint64]Line {
+	lines := map[uint64]Line{}
+	table := r.tables[Place{Family: p.Family, Table: p.Table}]
+	if table == nil {
+		return lines
+	}
+	rules, err := r.conn.GetRules(table, &nftables.Chain{Name: p.Chain, Table: table})
+	if err != nil {
+		return lines // an expression that the library does not know
+	}
+	for i, rule := range rules {
+		l := Line{Place: p, Handle: rule.Handle, Position: i + 1}
+		l.Comment, _ = userdata.GetString(rule.UserData, userdata.TypeComment)
+		l.Text = text(rule.Exprs, func(set string) [][]byte { return r.elements(table, set) })
+		for _, e := range rule.Exprs {
+			l.note(e)
+		}
+		lines[rule.Handle] = l
+	}
+	return lines
+}
+
+// note notes what an expression does to a packet.
+func (l *Line) note(e expr.Any) {
+	switch e := e.(type) {
+	case *expr.Reject:
+		l.Rejects = true
+	case *expr.Masq:
+		l.SNAT = true
+	case *expr.Redir:
+		l.DNAT = true
+	case *expr.NAT:
+		l.DNAT = l.DNAT || e.Type == expr.NATTypeDestNAT
+		l.SNAT = l.SNAT || e.Type == expr.NATTypeSourceNAT
+	case *expr.Match:
+		if c, ok := e.Info.(*xt.Comment); ok {
+			l.Comment = string(*c)
+		}
+	case *expr.Target: // of iptables-nft
+		switch e.Name {
+		case "REJECT":
+			l.Rejects = true
+		case "DNAT", "REDIRECT":
+			l.DNAT = true
+		case "SNAT", "MASQUERADE":
+			l.SNAT = true
+		}
+	}
+}
+
+// elements returns the keys of an anonymous set.
+func (r *Ruleset) elements(t *nftables.Table, name string) [][]byte {
+	set, err := r.conn.GetSetByName(t, name)
+	if err != nil || set.Interval || set.IsMap {
+		return nil
+	}
+	elements, err := r.conn.GetSetElements(set)
+	if err != nil {
+		return nil
+	}
+	var keys [][]byte
+	for _, e := range elements {
+		keys = append(keys, e.Key)
+	}
+	return keys
+}
+
+// Lines returns the rules of some events.
+func (r *Ruleset) Lines(lists ...[]Event) []Line {
+	var lines []Line
+	for _, events := range lists {
+		for _, e := range events {
+			if e.Rule != 0 && !e.Place.IsOurs() {
+				lines = append(lines, r.Line(e.Place, e.Rule))
+			}
+		}
+	}
+	return lines
+}

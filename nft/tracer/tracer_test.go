@@ -1,0 +1,164 @@
+package tracer
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os/exec"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"github.com/vmapd/vmapd/model"
+)
+
+// alone takes the test to a network namespace of its own.
+func alone(t *testing.T) {
+	t.Helper()
+	runtime.LockOSThread() // and never unlocked: the thread ends with the test
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		t.Skipf("needs the privilege to create a network namespace (run under unshare -rn): %v", err)
+	}
+}
+
+func load(t *testing.T, text string) {
+	t.Helper()
+	c := exec.Command("nft", "-f", "-")
+	c.Stdin = strings.NewReader(text)
+	if out, err := c.CombinedOutput(); err != nil {
+		t.Fatalf("nft: %v\n%s", err, out)
+	}
+}
+
+func TestRulesOfOthersAreTexts(t *testing.T) {
+	alone(t)
+	rules := []string{
+		"tcp dport 80 accept",
+		"tcp dport { 80, 443 } drop",
+		"ip saddr 10.0.0.0/8 drop",
+		"ip saddr 10.1.2.0/23 drop",
+		"ip daddr != 192.168.0.2 return",
+		"ip6 saddr fd00:10::/64 accept",
+		"ct state invalid drop",
+		"ct state established,related accept",
+		"iifname \"eth*\" oifname \"cni0\" accept",
+		"meta mark 0x4000 accept",
+		"meta mark & 0x4000 == 0x4000 accept",
+		"udp sport 53 udp dport >= 1024 jump other",
+		"ip saddr . tcp dport @pairs drop",
+		"limit rate 5/second accept",
+		"limit rate over 5/second drop",
+		"meta l4proto tcp reject with tcp reset",
+		"reject",
+		"ct original ip daddr 172.30.0.1 drop",
+	}
+	load(t, "table inet theirs { set pairs { type ipv4_addr . inet_service; }\nchain other { }\nchain forward { type filter hook forward priority 7; policy drop; "+
+		strings.Join(rules, "; ")+"; ip protocol icmp drop comment \"no ping\"; }\n}\n")
+	r, err := ReadRuleset()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	at := Place{"inet", "theirs", "forward"}
+	if want := []Base{{Place: at, Hook: Forward, Priority: 7, Drops: true}}; !cmp.Equal(want, r.Bases) {
+		t.Errorf("base chains (-want +got):\n%s", cmp.Diff(want, r.Bases))
+	}
+	r.Line(at, 0) // reads all
+	got := make([]string, len(rules))
+	for _, l := range r.lines[at] {
+		if l.Position <= len(rules) {
+			got[l.Position-1] = l.Text
+		} else if l.Comment != "no ping" || l.Text != "ip protocol icmp drop" {
+			t.Errorf("the last rule is %q, with comment %q", l.Text, l.Comment)
+		}
+	}
+	rules[12] = "meta l4proto tcp " + rules[12] // a part of "tcp dport", which is not first
+	if diff := cmp.Diff(rules, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	for i, rejects := range map[int]bool{2: false, 15: true, 16: true} {
+		for _, l := range r.lines[at] {
+			if l.Position == i+1 && l.Rejects != rejects {
+				t.Errorf("rule %q rejects: %v, want %v", l.Text, l.Rejects, rejects)
+			}
+		}
+	}
+}
+
+func tables(t *testing.T) string {
+	t.Helper()
+	out, err := exec.Command("nft", "list", "tables").CombinedOutput()
+	if err != nil {
+		t.Fatalf("nft: %v\n%s", err, out)
+	}
+	return string(out)
+}
+
+// A table that its tracer could not remove ceases to match, and is then removed. One whose tracer
+// works stays, and so does a table of others.
+func TestStaleTablesAreRemoved(t *testing.T) {
+	alone(t)
+	for i, timeout := range []string{"1h", "100ms"} {
+		load(t, fmt.Sprintf("table ip vmapd-trace-%d { set destinations { type ipv4_addr; flags timeout; elements = { 10.0.0.1 timeout %s } }\n}\n", i, timeout))
+	}
+	load(t, "table ip vmapd-tracer { set destinations { type ipv4_addr; }\n}\n")
+	for deadline := time.Now().Add(time.Minute); ; {
+		if err := RemoveStale(); err != nil {
+			t.Fatal(err)
+		}
+		got := tables(t)
+		if !strings.Contains(got, "vmapd-trace-0\n") || !strings.Contains(got, "vmapd-tracer\n") {
+			t.Fatalf("too much is removed:\n%s", got)
+		}
+		if !strings.Contains(got, "vmapd-trace-1\n") {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the stale table stays:\n%s", got)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+func TestATracerRemovesItsTable(t *testing.T) {
+	alone(t)
+	for _, dest := range []string{"172.30.0.1:80", "[fd00::1]:80"} {
+		tr, err := Start(Filter{Dest: netip.MustParseAddrPort(dest), Protocol: model.TCP, Count: 1, Lifetime: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := tables(t); !strings.Contains(got, tr.Table()) {
+			t.Errorf("there is no table %s:\n%s", tr.Table(), got)
+		}
+		if events, err := tr.Read(t.Context(), time.Now()); err != nil || len(events) > 0 {
+			t.Errorf("want no events, got %v, %v", events, err)
+		}
+		if err := tr.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if got := tables(t); got != "" {
+		t.Errorf("something is left:\n%s", got)
+	}
+	if err := RemoveStale(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestDecodeRefusesShortMessages(t *testing.T) {
+	for _, b := range [][]byte{nil, {1, 2, 3}} {
+		if _, err := decode(b); !errors.Is(err, errShort) {
+			t.Errorf("%v: want %v, got %v", b, errShort, err)
+		}
+	}
+}
+
+// Whatever the kernel's message, decoding does not panic.
+func FuzzDecode(f *testing.F) {
+	f.Add([]byte{2, 0, 0, 0, 8, 0, 4, 0, 0, 0, 0, 3})
+	f.Fuzz(func(_ *testing.T, b []byte) { _, _ = decode(b) })
+}

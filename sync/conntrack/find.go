@@ -1,0 +1,109 @@
+package conntrack
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"time"
+
+	"github.com/mdlayher/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+
+	"github.com/vmapd/vmapd/model"
+)
+
+// Entry is a connection as the kernel's connection tracking knows it. Masquerading changes the
+// destination of replies, and DNAT their source.
+type Entry struct {
+	Source, Dest           netip.AddrPort // as the client sent the first packet
+	ReplySource, ReplyDest netip.AddrPort // of packets of the other direction
+	Answered               bool           // there was a packet of the other direction
+	State                  string         // of a TCP connection, as nf_conntrack names it: SYN_SENT, ESTABLISHED, CLOSE, …
+}
+
+// Finder asks for single connections.
+type Finder struct{ conn *netlink.Conn }
+
+// NewFinder returns a Finder for this thread's network namespace.
+func NewFinder() (*Finder, error) {
+	c, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
+	if err != nil {
+		return nil, fmt.Errorf("open netfilter netlink: %w", err)
+	}
+	return &Finder{c}, nil
+}
+
+// Close ends the connection to the kernel.
+func (f *Finder) Close() { _ = f.conn.Close() }
+
+// Find returns the connection whose first packet had these addresses, and whether there is one.
+// Connections in other zones than the default one are not found.
+func (f *Finder) Find(p model.Protocol, source, dest netip.AddrPort) (e Entry, found bool, err error) {
+	ae := netlink.NewAttributeEncoder()
+	ae.Nested(nl.CTA_TUPLE_ORIG, func(ae *netlink.AttributeEncoder) error { return encodeTuple(ae, p, source, dest) })
+	m, err := message(msgGet, netlink.Request, model.FamilyOf(dest.Addr()), ae)
+	if err == nil {
+		_, err = f.conn.Send(m)
+	}
+	if err == nil {
+		err = f.conn.SetReadDeadline(time.Now().Add(patience))
+	}
+	if err != nil {
+		return e, false, fmt.Errorf("ask connection tracking: %w", err)
+	}
+	for m, err := range f.conn.ReceiveIter() {
+		switch {
+		case found: // it was the deadline
+		case errors.Is(err, os.ErrNotExist):
+			return e, false, nil
+		case err != nil:
+			return e, false, fmt.Errorf("ask connection tracking for %v → %v: %w", source, dest, err)
+		default:
+			if e, err = parseEntry(m.Data); err != nil {
+				return e, false, err
+			}
+			// The kernel marks its only answer as a part of several, whose end never comes
+			// (ctnetlink_fill_info).
+			found = true
+			_ = f.conn.SetReadDeadline(time.Unix(1, 0))
+		}
+	}
+	return e, found, nil
+}
+
+// Attributes, from linux/netfilter/nfnetlink_conntrack.h.
+const (
+	ctaProtoinfoTCP      = 1
+	ctaProtoinfoTCPState = 1
+)
+
+// tcpStates is enum tcp_conntrack of linux/netfilter/nf_conntrack_tcp.h.
+var tcpStates = [...]string{
+	"NONE", "SYN_SENT", "SYN_RECV", "ESTABLISHED", "FIN_WAIT", "CLOSE_WAIT", "LAST_ACK", "TIME_WAIT", "CLOSE", "SYN_SENT2",
+}
+
+func parseEntry(b []byte) (Entry, error) {
+	f, err := parseFlow(b)
+	if err != nil {
+		return Entry{}, err
+	}
+	e := Entry{Source: f.source, Dest: f.dest, ReplySource: f.replySource, ReplyDest: f.replyDest, Answered: f.answered}
+	return e, attributes(b[nl.SizeofNfgenmsg:], func(kind uint16, data []byte) error {
+		if kind != nl.CTA_PROTOINFO {
+			return nil
+		}
+		return attributes(data, func(kind uint16, data []byte) error {
+			if kind != ctaProtoinfoTCP || f.protocol != model.TCP {
+				return nil
+			}
+			return attributes(data, func(kind uint16, data []byte) error {
+				if kind == ctaProtoinfoTCPState && len(data) == 1 && int(data[0]) < len(tcpStates) {
+					e.State = tcpStates[data[0]]
+				}
+				return nil
+			})
+		})
+	})
+}
