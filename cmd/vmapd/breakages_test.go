@@ -68,7 +68,7 @@ func newPatient(t *testing.T) *patient {
 func (p *patient) vmapd(t *testing.T, args ...string) (output string, exit int) {
 	t.Helper()
 	switch args[0] {
-	case "doctor", "status", "services", "endpoints", "connections", "trace":
+	case "doctor", "explain", "status", "services", "endpoints", "connections", "trace":
 		args = append(args, "--socket", p.socket)
 	}
 	args = append(append(slices.Clone(p.through), p.program(t)), args...)

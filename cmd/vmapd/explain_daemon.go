@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"net/url"
+	"strconv"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -39,7 +40,10 @@ func (a *answers) explain(ctx context.Context, query url.Values) (any, error) {
 	}
 	q.NodeName = a.nodeName
 	if a.in.cluster != nil {
-		err = answerReader{clusterReader{a.in.cluster.Client, &k}}.read(ctx, q)
+		r := answerReader{clusterReader{a.in.cluster.Client, &k}}
+		if err = r.read(ctx, q); err == nil && q.Via != "" && q.Via != names.ViaClusterIP {
+			err = r.readRivals(ctx, q)
+		}
 	} else {
 		objects, _ := manifest.LoadAll(c.From) // the daemon has logged the errors
 		k.addManifests(objects)
@@ -95,13 +99,44 @@ func (a answerReader) read(ctx context.Context, q names.Query) error {
 	if err := a.readServices(ctx, q); err != nil {
 		return err
 	}
-	for _, s := range a.w.Services {
+	if err := a.readSlicesOf(ctx, a.w.Services); err != nil {
+		return err
+	}
+	if len(a.w.Services) == 1 && len(a.w.Slices) == 0 { // has somebody forgotten the label?
+		o := metav1.ListOptions{LabelSelector: "!" + model.LabelServiceName}
+		if err := a.readSlices(ctx, a.w.Services[0].Namespace, o, func(names.SliceObject) bool { return true }); err != nil {
+			return err
+		}
+	}
+	return a.readEnds(ctx, q)
+}
+
+// readRivals reads the Services that share the address to which a query leads.
+func (a answerReader) readRivals(ctx context.Context, q names.Query) error {
+	answer, err := a.w.Resolve(q)
+	if err != nil {
+		return nil //nolint:nilerr // the caller resolves again, and returns the error
+	}
+	before := len(a.w.Services)
+	wanted := func(s model.Service) bool {
+		_, ok := a.w.Service(s.NamespacedName)
+		return !ok && concerns(s, answer.Dest.Addr(), strconv.Itoa(int(answer.Dest.Port())))
+	}
+	if err := a.eachService(ctx, "", metav1.ListOptions{Limit: pageSize}, wanted); err != nil {
+		return err
+	}
+	return a.readSlicesOf(ctx, a.w.Services[before:])
+}
+
+// readSlicesOf reads the slices of Services.
+func (a answerReader) readSlicesOf(ctx context.Context, services []names.ServiceObject) error {
+	for _, s := range services {
 		o := metav1.ListOptions{LabelSelector: model.LabelServiceName + "=" + s.Name}
 		if err := a.readSlices(ctx, s.Namespace, o, func(names.SliceObject) bool { return true }); err != nil {
 			return err
 		}
 	}
-	return a.readEnds(ctx, q)
+	return nil
 }
 
 // readNodes reads the Node that decides, and those that are named.
@@ -148,7 +183,7 @@ func concerns(s model.Service, addr netip.Addr, port string) bool {
 		return true
 	}
 	for _, p := range s.Ports {
-		if p.NodePort != 0 && fmt.Sprint(p.NodePort) == port {
+		if p.NodePort != 0 && strconv.Itoa(int(p.NodePort)) == port {
 			return true
 		}
 	}

@@ -115,6 +115,9 @@ func (e *Explanation) adviseSelector() bool {
 	switch {
 	case eps.NoSelector:
 		e.next("Service %v has no selector, so somebody must create its EndpointSlices, with the label kubernetes.io/service-name=%s.", *sp, sp.Name)
+	case eps.Matching == nil && eps.Selector != "":
+		e.next("spec.selector of Service %v is %s. Which pods have these labels? kubectl -n %s get pods -l %s, and kubectl -n %s get pods --show-labels",
+			*sp, eps.Selector, sp.Namespace, eps.Selector, sp.Namespace)
 	case eps.Matching == nil:
 		return false
 	case *eps.Matching > 0 || len(eps.Nearly) == 0 && eps.Pods == 0:
@@ -130,11 +133,16 @@ func (e *Explanation) adviseSelector() bool {
 // adviseTargetPort says that the target port is none of the pods' declared ports.
 func (e *Explanation) adviseTargetPort() bool {
 	eps := e.Endpoints
-	if len(eps.Declared) == 0 {
-		return false
-	}
 	is := fmt.Sprintf("%s of Service %v is %s", eps.TargetPortField, *e.Destination.Service, eps.TargetPort)
-	if _, err := strconv.Atoi(eps.TargetPort); err != nil {
+	_, err := strconv.Atoi(eps.TargetPort)
+	switch {
+	case len(eps.Declared) == 0 && len(eps.Used) == 0 && eps.TargetPort != "" && err != nil:
+		e.next("%s: has a container of its pods a port of that name? kubectl -n %s get pods -l %s -o jsonpath='{.items[*].spec.containers[*].ports}'",
+			is, e.Destination.Service.Namespace, eps.Selector)
+		return true
+	case len(eps.Declared) == 0:
+		return false
+	case err != nil:
 		e.next("%s, and no container of its pods has a port of that name; their ports: %s.", is, portTexts(eps.Declared))
 		return true
 	}
