@@ -99,7 +99,7 @@ func (p *preflighter) loadText(text, place string) (*config.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	path := filepath.Join(dir, "config.conf")
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		return nil, err

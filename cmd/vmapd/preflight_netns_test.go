@@ -143,7 +143,7 @@ func TestPreflightBesideKubeProxy(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer server.Close()
-			for _, document := range strings.Split(recorded(t, "same", "objects.yaml"), "\n---\n") {
+			for document := range strings.SplitSeq(recorded(t, "same", "objects.yaml"), "\n---\n") {
 				obj, err := runtime.Decode(scheme.Codecs.UniversalDeserializer(), []byte(document))
 				if err != nil {
 					t.Fatal(err)
@@ -191,7 +191,7 @@ func TestPreflightBesideKubeProxy(t *testing.T) {
 // mustDecode decodes the first document that has a text.
 func mustDecode(t *testing.T, documents, has string) runtime.Object {
 	t.Helper()
-	for _, document := range strings.Split(documents, "\n---\n") {
+	for document := range strings.SplitSeq(documents, "\n---\n") {
 		if strings.Contains(document, has) {
 			obj, err := runtime.Decode(scheme.Codecs.UniversalDeserializer(), []byte(document))
 			if err != nil {

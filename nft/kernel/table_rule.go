@@ -207,8 +207,8 @@ func value(f *tablesim.Expr, b []byte) []byte {
 	case native(f.Field) && len(b) == 4:
 		return number(nativeUint32(b))
 	case f.Field == tablesim.Interface:
-		if n := bytes.IndexByte(b, 0); n >= 0 {
-			return b[:n]
+		if name, _, complete := bytes.Cut(b, []byte{0}); complete {
+			return name
 		}
 		return append(slices.Clone(b), '*') // the beginning of a name
 	case f.Mask != nil && len(b) < len(f.Mask):

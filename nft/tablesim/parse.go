@@ -131,6 +131,13 @@ func (p *parser) take(words ...string) bool {
 	return true
 }
 
+// takeAll takes all next words that are some of these.
+func (p *parser) takeAll(words ...string) {
+	for !p.done() && slices.Contains(words, p.peek()) {
+		p.at++
+	}
+}
+
 func (p *parser) expect(word string) error {
 	if w := p.next(); w != word {
 		return fmt.Errorf("%q in place of %q", w, word)

@@ -224,7 +224,7 @@ func TestErrorsNameTheChainAndTheRule(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	f.Add(listing)
 	f.Add("table ip services {\n chain a {\n")
-	f.Fuzz(func(t *testing.T, text string) {
+	f.Fuzz(func(_ *testing.T, text string) {
 		table, err := Parse(text, model.IPv4, "services")
 		if err != nil || table == nil {
 			return

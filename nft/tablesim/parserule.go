@@ -49,8 +49,7 @@ func (p *parser) readStatement() ([]Statement, error) {
 		p.skip()
 		return nil, nil
 	case p.take("masquerade"):
-		for p.take("random") || p.take("fully-random") || p.take("persistent") || p.take(",") {
-		}
+		p.takeAll("random", "fully-random", "persistent", ",")
 		return []Statement{Masquerade{}}, nil
 	case p.take("reject"):
 		return p.readReject()
@@ -211,8 +210,7 @@ func (p *parser) readIn(key Key) (*Set, error) {
 func (p *parser) readElements(types []valueType) ([]Element, error) {
 	var list []Element
 	for {
-		for p.take("\n") || p.take(",") {
-		}
+		p.takeAll("\n", ",")
 		if p.take("}") {
 			return list, nil
 		}

@@ -160,7 +160,7 @@ func (r *run) exec(c *Chain, rule, at int, s state, depth int) ([]state, error) 
 					break statements
 				}
 			case VerdictMap:
-				return r.choose(c, rule, at, s, depth, st.Key, st.Map, func(e Element, s state) ([]state, error) {
+				return r.choose(c, rule, s, depth, st.Key, st.Map, func(e Element, s state) ([]state, error) {
 					return r.verdict(c, rule, at, s, depth, e.Verdict)
 				})
 			case Verdict:
@@ -170,7 +170,7 @@ func (r *run) exec(c *Chain, rule, at int, s state, depth int) ([]state, error) 
 					s.Dest, s.end = st.To, accepted
 					return []state{s}, nil
 				}
-				return r.choose(c, rule, at, s, depth, st.Key, st.Map, func(e Element, s state) ([]state, error) {
+				return r.choose(c, rule, s, depth, st.Key, st.Map, func(e Element, s state) ([]state, error) {
 					s.Dest, s.end = e.Data, accepted
 					return []state{s}, nil
 				})
@@ -197,7 +197,7 @@ func (r *run) step() error {
 
 // choose looks a key up in a map. If it has a random number, each one gets a share of the packets.
 // Where the map has nothing, the next rule follows.
-func (r *run) choose(c *Chain, rule, at int, s state, depth int, key Key, in *Set, hit func(Element, state) ([]state, error)) ([]state, error) {
+func (r *run) choose(c *Chain, rule int, s state, depth int, key Key, in *Set, hit func(Element, state) ([]state, error)) ([]state, error) {
 	random := slices.IndexFunc(key, func(e Expr) bool { return e.Field == Random })
 	n := uint32(1)
 	if random >= 0 {

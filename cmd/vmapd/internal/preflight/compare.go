@@ -121,6 +121,10 @@ func (x *comparison) addWanted(s *model.Service) {
 // family compares all Services in one family.
 func (x *comparison) family(f model.Family, before *Rules, simulate simulator) {
 	c := x.findClients(f)
+	before.services = map[string]bool{}
+	for _, name := range before.Destinations {
+		before.services[name] = true
+	}
 	for i := range x.in.Objects.Services {
 		s := &x.in.Objects.Services[i]
 		if _, other := s.Labels[model.LabelServiceProxyName]; other || s.Type == "ExternalName" {
@@ -157,7 +161,7 @@ func (x *comparison) compare(p probe, was modeltest.Outcome, before *Rules) {
 				x.served = append(x.served, served{p, to, a.Masquerade})
 			}
 		}
-	case x.isStale(p, from, to, was, will, before):
+	case x.isStale(p, from, to, was, before):
 	case from == answered && to != answered:
 		x.lost(p, d, was, will)
 	case from != answered && to == answered:
@@ -203,7 +207,7 @@ func destinations(o modeltest.Outcome) []netip.AddrPort {
 }
 
 // isStale notes differences that have their cause in rules which have not followed the cluster.
-func (x *comparison) isStale(p probe, from, to result, was, will modeltest.Outcome, before *Rules) bool {
+func (x *comparison) isStale(p probe, from, to result, was modeltest.Outcome, before *Rules) bool {
 	name := p.service.NamespacedName
 	v := model.VIP{Addr: p.Dest.Addr(), Protocol: p.Protocol, Port: p.Dest.Port()}
 	if p.kind == model.NodePort {
@@ -220,7 +224,7 @@ func (x *comparison) isStale(p probe, from, to result, was, will modeltest.Outco
 	case len(gone) > 0:
 		slices.Sort(gone)
 		x.stale[Stale{name.String(), "kube-proxy still forwards to " + strings.Join(gone, ", ") + ", which is no endpoint any more"}] = true
-	case !programmed && to != untouched && from == untouched && !p.unused:
+	case !programmed && to != untouched && !p.unused && (p.kind == model.ClusterIP || !before.services[name.String()]):
 		x.stale[Stale{name.String(), fmt.Sprintf("kube-proxy has no rules for %v yet", v)}] = true
 	default:
 		return false

@@ -1,6 +1,7 @@
 package preflight
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -16,25 +17,24 @@ func (x *comparison) firewall(f model.Family, before *Rules) error {
 		return nil
 	}
 	node := iptsim.Node{IsLocal: func(a netip.Addr) bool { return x.isNode[a] || a.IsLoopback() }}
-	all, err := iptsim.NewOn(node, before.all)
-	if err != nil {
-		return nil // rules of others that the simulator can't run; kube-proxy's own were checked
-	}
-	others, err := iptsim.NewOn(node, before.others)
-	if err != nil {
-		return err
-	}
 	own, err := iptsim.NewOn(node, before.own)
 	if err != nil {
 		return err
+	}
+	x.invalid(f, own)
+	x.packetMark(before)
+	all, errAll := iptsim.NewOn(node, before.all)
+	others, errOthers := iptsim.NewOn(node, before.others)
+	if err := errors.Join(errAll, errOthers); err != nil {
+		// Other rules may be odder than the simulator knows; kube-proxy's own are not.
+		x.report.Unread = append(x.report.Unread, fmt.Sprintf("rules of others, for the chains FORWARD and INPUT: %v", err))
+		return nil //nolint:nilerr // the report has it
 	}
 	w := firewallChange{all, others}
 	if x.in.Backend != "iptables" {
 		x.forwarded(f, w)
 	}
 	x.healthChecks(f, w)
-	x.invalid(f, own)
-	x.packetMark(before)
 	return nil
 }
 

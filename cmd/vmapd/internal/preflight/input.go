@@ -32,6 +32,7 @@ type Rules struct {
 	// Destinations are all addresses and ports that have rules. Node ports have the unspecified
 	// address.
 	Destinations map[model.VIP]string // the Service
+	services     map[string]bool      // those of Destinations
 	// Unread are kube-proxy's rules that were not understood.
 	Unread []string
 

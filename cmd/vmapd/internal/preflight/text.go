@@ -94,7 +94,7 @@ func (t *text) line(head, format string, args ...any) {
 	lead := len(content) - len(strings.TrimLeft(content, " "))
 	line := head + content[:lead]
 	begun := false
-	for _, word := range strings.Fields(content) {
+	for word := range strings.FieldsSeq(content) {
 		if begun && len(line)+1+len(word) > width {
 			t.WriteString(line + "\n")
 			line, begun = indent+strings.Repeat(" ", lead)+"  ", false
