@@ -14,8 +14,8 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// brokenService is a Service of default, with a slice, that does not answer.
-type brokenService struct {
+// serviceBreakage is a Service of default, with a slice, that does not answer.
+type serviceBreakage struct {
 	name string
 	// change breaks the Service, with cluster IP and port 80, or its slice, with pod-1 and port 8080.
 	change func(*corev1.Service, *discoveryv1.EndpointSlice)
@@ -24,12 +24,12 @@ type brokenService struct {
 	want   string   // in its output, with one space between words
 }
 
-// serviceIP is the cluster IP of the brokenService with an index, and externalIP its external IP.
+// serviceIP is the cluster IP of the serviceBreakage with an index, and externalIP its external IP.
 func serviceIP(i int) netip.Addr { return netip.AddrFrom4([4]byte{172, 30, 1, byte(i)}) }
 
 const externalIP = "192.168.99.77"
 
-func (b brokenService) objects(i int) (*corev1.Service, *discoveryv1.EndpointSlice) {
+func (b serviceBreakage) objects(i int) (*corev1.Service, *discoveryv1.EndpointSlice) {
 	s := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: b.name},
 		Spec: corev1.ServiceSpec{
@@ -47,7 +47,7 @@ func (b brokenService) objects(i int) (*corev1.Service, *discoveryv1.EndpointSli
 
 // Ways to break a Service, with the line of explain, by the daemon, that names the cause. The daemon
 // has the permissions of the manifest, and so none for pods.
-var brokenServices = []brokenService{
+var serviceBreakages = []serviceBreakage{
 	{
 		name: "selector", dest: "clusterIP",
 		change: func(s *corev1.Service, e *discoveryv1.EndpointSlice) {
@@ -132,7 +132,7 @@ var brokenServices = []brokenService{
 func TestBreakagesOfServices(t *testing.T) {
 	t.Parallel()
 	p := newPatient(t)
-	for i, b := range brokenServices {
+	for i, b := range serviceBreakages {
 		s, slice := b.objects(i)
 		p.api.Set(s)
 		p.api.Set(slice)
@@ -140,7 +140,7 @@ func TestBreakagesOfServices(t *testing.T) {
 	p.startUp(t)
 	p.daemon.waitFor(t, "msg=ready")
 	p.ask(t, webVIP)
-	for i, b := range brokenServices {
+	for i, b := range serviceBreakages {
 		t.Run(b.name, func(t *testing.T) {
 			switch b.dest {
 			case "clusterIP":
