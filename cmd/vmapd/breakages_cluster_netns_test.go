@@ -15,9 +15,9 @@ import (
 	"github.com/vmapd/vmapd/sync/informer/apitest"
 )
 
-// What breaks between vmapd and its cluster. Services go on with what is known, which is the danger: the
+// clusterBreakages are those between vmapd and its cluster. Services go on with what is known, which is the danger: the
 // symptom comes with the next change.
-func TestBreakagesOfTheCluster(t *testing.T) {
+func clusterBreakages() []breakage {
 	doctor := []string{"doctor"}
 	away := func(how apitest.Outage) func(*testing.T, *patient) {
 		return func(t *testing.T, p *patient) {
@@ -42,7 +42,7 @@ func TestBreakagesOfTheCluster(t *testing.T) {
 			p.api.DropWatches()
 		}
 	}
-	for _, b := range []breakage{
+	return []breakage{
 		{
 			name: "API server long gone", command: doctor, exit: 3, spoil: away(apitest.Refusing), symptom: changeIsLost,
 			want: "fail api-server endpointslices, nodes, servicecidrs, services can't be read from https://",
@@ -131,13 +131,17 @@ func TestBreakagesOfTheCluster(t *testing.T) {
 			},
 			want: "fail pod-ranges --cluster-cidr 10.9.0.0/16 has none of the pods on this node, such as 10.0.0.",
 		},
-	} {
+	}
+}
+
+func TestBreakagesOfTheCluster(t *testing.T) {
+	for _, b := range clusterBreakages() {
 		t.Run(b.name, b.run)
 	}
 }
 
-// What is wrong with the process, or with another one beside it.
-func TestBreakagesOfTheProcess(t *testing.T) {
+// processBreakages are those of the process, or of another one beside it.
+func processBreakages() []breakage {
 	doctor := []string{"doctor"}
 	listen := func(t *testing.T, p *patient, address string) {
 		var l net.Listener
@@ -149,7 +153,7 @@ func TestBreakagesOfTheProcess(t *testing.T) {
 		}
 		t.Cleanup(func() { _ = l.Close() })
 	}
-	for _, b := range []breakage{
+	return []breakage{
 		{
 			name: "kube-proxy still running", command: doctor, exit: 3,
 			spoil: func(t *testing.T, p *patient) {
@@ -260,7 +264,11 @@ func TestBreakagesOfTheProcess(t *testing.T) {
 			symptom: func(t *testing.T, p *patient) { p.wantSilence(t, p.Client, webVIP) },
 			want:    "fail kernel", more: []string{"-> use --backend=auto, or an image and a kernel that have what this backend needs"},
 		},
-	} {
+	}
+}
+
+func TestBreakagesOfTheProcess(t *testing.T) {
+	for _, b := range processBreakages() {
 		t.Run(b.name, b.run)
 	}
 }

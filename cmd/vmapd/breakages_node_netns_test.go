@@ -4,8 +4,8 @@ import (
 	"testing"
 )
 
-// What breaks connections on the node, beside vmapd.
-func TestBreakagesOfTheNode(t *testing.T) {
+// nodeBreakages are those that break connections on the node, beside vmapd.
+func nodeBreakages() []breakage {
 	fromClient := func(t *testing.T, p *patient) { p.wantSilence(t, p.Client, webVIP) }
 	toNodePort := func(t *testing.T, p *patient) { p.wantSilence(t, p.Client, webNodePort) }
 	nft := func(rules string) func(*testing.T, *patient) {
@@ -19,7 +19,7 @@ func TestBreakagesOfTheNode(t *testing.T) {
 		}
 	}
 	doctor := []string{"doctor"}
-	for _, b := range []breakage{
+	return []breakage{
 		{
 			name: "node-port firewall in nftables", command: doctor, exit: 2, symptom: toNodePort,
 			spoil: nft("table inet guard { chain early { type filter hook prerouting priority raw; tcp dport 30000-32767 drop;\n}\n}"),
@@ -71,7 +71,11 @@ func TestBreakagesOfTheNode(t *testing.T) {
 			symptom: func(t *testing.T, p *patient) { p.wantSilence(t, p.Client, webVIP6) },
 			want:    "fail forwarding net.ipv6.conf.all.forwarding is 0",
 		},
-	} {
+	}
+}
+
+func TestBreakagesOfTheNode(t *testing.T) {
+	for _, b := range nodeBreakages() {
 		t.Run(b.name, b.run)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -56,7 +57,7 @@ func (p *patient) startUp(t *testing.T, args ...string) {
 
 func newPatient(t *testing.T) *patient {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "vmapd") // that of the test is too long for a socket
+	dir, err := os.MkdirTemp("", "vmapd") //nolint:usetesting // the test's folder has too long a path for a socket
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,5 +151,38 @@ func (p *patient) wantSilence(t *testing.T, from *lab.Namespace, to netip.AddrPo
 	t.Helper()
 	if a, err := from.Ask(t.Context(), "tcp", to); err == nil {
 		t.Errorf("%v answers %s: %s", to, from.Name(), a.Pod)
+	}
+}
+
+// Each breakage has a row in TROUBLESHOOTING.md with the command and its line, in which … stands for any
+// text; and each line there is that of a breakage.
+func TestTroubleshootingHasEachBreakage(t *testing.T) {
+	page, err := os.ReadFile("deploy/TROUBLESHOOTING.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, _ := strings.Cut(string(page), "\n## From symptom to cause\n")
+	text, _, _ = strings.Cut(text, "\n## ")
+	rows := regexp.MustCompile("(?m)^\\|[^|]*\\| doctor[^|]*\\| `([^`]*)` \\|").FindAllStringSubmatch(text, -1)
+	told := map[string]bool{}
+	for _, b := range slices.Concat(nodeBreakages(), clusterBreakages(), processBreakages()) {
+		said := strings.Join(append([]string{b.want}, b.more...), " ")
+		found := false
+		for _, row := range rows {
+			if !slices.ContainsFunc(strings.Split(row[1], "…"), func(part string) bool { return !strings.Contains(said, strings.TrimSpace(part)) }) {
+				found, told[row[1]] = true, true
+			}
+		}
+		if !found {
+			t.Errorf("no row for %q: %s", b.name, said)
+		}
+	}
+	for _, row := range rows {
+		if !told[row[1]] {
+			t.Errorf("no breakage has the line %q", row[1])
+		}
+	}
+	if len(rows) < 20 {
+		t.Errorf("%d rows", len(rows))
 	}
 }

@@ -109,9 +109,9 @@ func (e *examiner) serve(ctx context.Context, _ url.Values) (any, error) {
 func (e *examiner) view() *doctor.Daemon {
 	status := e.observers.tracker.Status()
 	snapshot := e.observers.latest.snapshot()
-	services, slices_ := e.in.state.Pending()
+	services, endpointSlices := e.in.state.Pending()
 	v := &doctor.Daemon{
-		Version: version(), Started: e.started, NetAdmin: hasNetAdmin(), Why: e.plane.why, Pending: services + slices_,
+		Version: version(), Started: e.started, NetAdmin: hasNetAdmin(), Why: e.plane.why, Pending: services + endpointSlices,
 		OtherProxies: slices.Sorted(maps.Values(e.plane.rivals.current())), Leftovers: e.plane.sweep.remaining().String(),
 		Wants: wantsOf(e.current.Load(), snapshot),
 	}

@@ -27,13 +27,12 @@ type Extension struct {
 	Data     []byte
 }
 
-// Where the bit is that makes a jump a goto.
-var gotoBits = [...]struct {
-	at  int
-	bit byte
-}{
-	model.IPv4: {82, 0x02},
-	model.IPv6: {131, 0x04},
+// gotoBit returns where the bit is that makes a jump a goto (IPT_F_GOTO, IP6T_F_GOTO).
+func gotoBit(f model.Family) (at int, bit byte) {
+	if f == model.IPv4 {
+		return 82, 0x02
+	}
+	return 131, 0x04
 }
 
 // Read returns all entries but the last, which only ends the table.
@@ -62,7 +61,8 @@ func (t *Table) Read() ([]Entry, error) {
 func (t *Table) rule(e *Entry) error {
 	l, b := layouts[t.Family], t.Entries[e.Offset:e.End]
 	e.Head = b[:l.targetOffset]
-	e.Goto = b[gotoBits[t.Family].at]&gotoBits[t.Family].bit != 0
+	at, bit := gotoBit(t.Family)
+	e.Goto = b[at]&bit != 0
 	target := int(binary.NativeEndian.Uint16(b[l.targetOffset:]))
 	for at := l.size; at < target; {
 		x, size, err := readExtension(b[at:target])

@@ -212,8 +212,8 @@ func checkPorts(f Facts) []Line {
 	}
 	var lines []Line
 	for _, p := range f.Daemon.Ports {
-		lines = append(lines, Line{Level: Warn, Evidence: oneLine(p),
-			Remedy: "end the process that has the port (ss -ltnp), or change --healthz-bind-address or --metrics-bind-address; Services work without"})
+		lines = append(lines, bad(Warn, oneLine(p),
+			"end the process that has the port (ss -ltnp), or change --healthz-bind-address or --metrics-bind-address; Services work without")...)
 	}
 	if len(lines) > 0 {
 		return lines

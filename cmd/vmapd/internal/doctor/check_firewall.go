@@ -155,7 +155,7 @@ func judge(p path, d firewall.PossibleDrop, dropped bool) (Level, bool) {
 // ours reports whether a chain is one of the backend nftables.
 func ours(r *firewall.Ruleset, _ *firewall.Chain) bool { return r.Table == nft.TableName }
 
-var protocols = map[string]uint8{"tcp": unix.IPPROTO_TCP, "udp": unix.IPPROTO_UDP, "sctp": unix.IPPROTO_SCTP} //nolint:gochecknoglobals // a constant
+var protocols = map[string]uint8{"tcp": unix.IPPROTO_TCP, "udp": unix.IPPROTO_UDP, "sctp": unix.IPPROTO_SCTP}
 
 // paths returns the connections to follow: to node ports from outside, and from pods to cluster IPs.
 func (f Facts) paths() (paths []path) {

@@ -38,8 +38,8 @@ func checkForwarding(f Facts) []Line {
 	var lines []Line
 	add := func(name, file string) {
 		dotted := strings.ReplaceAll(file, "/", ".")
-		lines = append(lines, Line{Level: Fail, Evidence: fmt.Sprintf("%s is 0: the node forwards no %s packets, so that Services do not reach pods", dotted, name),
-			Remedy: fmt.Sprintf("sysctl -w %s=1, and in /etc/sysctl.d", dotted)})
+		lines = append(lines, bad(Fail, fmt.Sprintf("%s is 0: the node forwards no %s packets, so that Services do not reach pods", dotted, name),
+			fmt.Sprintf("sysctl -w %s=1, and in /etc/sysctl.d", dotted))...)
 	}
 	if f.Host.Sysctls[IPForward] == "0" {
 		add("IPv4", IPForward)

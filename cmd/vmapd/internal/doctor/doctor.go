@@ -121,6 +121,7 @@ func rank(l Level) int {
 		return 2
 	case Warn:
 		return 1
+	case OK:
 	}
 	return 0
 }
@@ -138,6 +139,7 @@ func (r Report) ExitCode() int {
 		return exitFail
 	case Warn:
 		return exitWarn
+	case OK:
 	}
 	return 0
 }

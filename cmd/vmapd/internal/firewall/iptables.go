@@ -160,13 +160,11 @@ func matchConntrack(revision uint32, b []byte) ([]Cond, bool) {
 		conds = append(conds, inState(mask, inverted&state != 0))
 	}
 	if flags&toPort != 0 {
-		from := binary.NativeEndian.Uint16(b[origDstPort:])
+		from := binary.BigEndian.Uint16(b[origDstPort:]) // of before revision 3
 		to := from
 		if revision == rev3 && len(b) >= lastPort+portSize {
+			from = binary.NativeEndian.Uint16(b[origDstPort:])
 			to = max(from, binary.NativeEndian.Uint16(b[lastPort:]))
-		} else {
-			from = binary.BigEndian.Uint16(b[origDstPort:]) // of before revision 3
-			to = from
 		}
 		conds = append(conds, Cond{
 			Field: Field{Kind: CtOrigDstPort}, Not: inverted&toPort != 0,
@@ -225,10 +223,10 @@ func matchMark(revision uint32, b []byte) ([]Cond, bool) {
 
 // Hooks of the tables of iptables, by their numbers, and the priorities of tables.
 var (
-	legacyHooks      = [...]Hook{Prerouting, Input, Forward, Output, Postrouting}               //nolint:gochecknoglobals // a constant
-	legacyNames      = [...]string{"PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING"}   //nolint:gochecknoglobals // a constant
-	legacyPriorities = map[string]int{"raw": -300, "mangle": -150, "filter": 0, "security": 50} //nolint:gochecknoglobals // a constant
-	legacyFamilies   = map[model.Family]string{model.IPv4: "ip", model.IPv6: "ip6"}             //nolint:gochecknoglobals // a constant
+	legacyHooks      = [...]Hook{Prerouting, Input, Forward, Output, Postrouting}
+	legacyNames      = [...]string{"PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING"}
+	legacyPriorities = map[string]int{"raw": -300, "mangle": -150, "filter": 0, "security": 50}
+	legacyFamilies   = map[model.Family]string{model.IPv4: "ip", model.IPv6: "ip6"}
 )
 
 // FromXTables returns a table of iptables-legacy. The table nat drops nothing, and has no base chains

@@ -74,7 +74,9 @@ func (p *Packet) load(f Field) (value []byte, known []bool) {
 			return all(binary.NativeEndian.AppendUint32(nil, rtnLocal))
 		case No:
 			return all(binary.NativeEndian.AppendUint32(nil, rtnUnicast))
+		case Maybe:
 		}
+	case Other, inIndex, outIndex:
 	}
 	return nil, nil
 }

@@ -3,6 +3,7 @@ package firewall
 import (
 	"bytes"
 	"encoding/binary"
+	"slices"
 
 	"github.com/google/nftables/expr"
 	"github.com/mdlayher/netlink"
@@ -94,7 +95,7 @@ func cString(b []byte) string {
 	return string(s)
 }
 
-var unknown = Cond{Field: Field{Kind: Other}} //nolint:gochecknoglobals // a constant
+var unknown = Cond{Field: Field{Kind: Other}}
 
 func (d *decoder) require(c Cond) { d.rule.Conds = append(d.rule.Conds, c) }
 
@@ -190,6 +191,7 @@ func (d *decoder) payload(e *expr.Payload) {
 		kind = Network
 	case expr.PayloadBaseTransportHeader:
 		kind = Transport
+	case expr.PayloadBaseLLHeader:
 	}
 	d.load(e.DestRegister, Field{Kind: kind, Offset: int(e.Offset), Len: int(e.Len)})
 }
@@ -199,7 +201,7 @@ func (d *decoder) ct(e *expr.Ct) {
 		return
 	}
 	kind := Other
-	switch e.Key {
+	switch e.Key { //nolint:exhaustive // The rest is not known of a packet.
 	case expr.CtKeySTATE:
 		kind = CtState
 	case expr.CtKeySTATUS:
@@ -305,7 +307,7 @@ func (d *decoder) lookup(e *expr.Lookup) {
 		for i, r := range set.Ranges {
 			rule := d.rule
 			c.Ranges = [][2][]byte{r}
-			rule.Conds = append(rule.Conds[:len(rule.Conds):len(rule.Conds)], d.named(c))
+			rule.Conds = append(slices.Clip(rule.Conds), d.named(c))
 			rule.Verdict, rule.Target = set.Verdicts[i].Verdict, set.Verdicts[i].Target
 			d.more = append(d.more, rule)
 		}
