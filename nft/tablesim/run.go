@@ -1,11 +1,9 @@
 package tablesim
 
 import (
-	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"maps"
 	"net/netip"
 	"slices"
 
@@ -107,15 +105,8 @@ func (r *run) hook(hook string, s state) ([]state, error) {
 	if hook == "input" && s.Node {
 		s.Interface = "lo"
 	}
-	var base []*Chain
-	for _, name := range slices.Sorted(maps.Keys(r.Chains)) {
-		if c := r.Chains[name]; c.Hook == hook {
-			base = append(base, c)
-		}
-	}
-	slices.SortStableFunc(base, func(a, b *Chain) int { return cmp.Compare(a.Priority, b.Priority) })
 	states := []state{s}
-	for _, c := range base {
+	for _, c := range r.base[hook] {
 		var next []state
 		for _, s := range states {
 			if s.end == dropped || s.end == rejected {

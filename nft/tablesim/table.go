@@ -1,6 +1,7 @@
 package tablesim
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"maps"
@@ -17,6 +18,8 @@ type Table struct {
 	Name   string
 	Chains map[string]*Chain
 	Sets   map[string]*Set
+
+	base map[string][]*Chain // by hook, in the order of their priorities
 }
 
 // NewTable returns an empty table.
@@ -199,7 +202,11 @@ func (t *Table) Check() error {
 			return fmt.Errorf("set %s: %w", s.Name, err)
 		}
 	}
+	t.base = map[string][]*Chain{}
 	for _, name := range slices.Sorted(maps.Keys(t.Chains)) {
+		if c := t.Chains[name]; c.Hook != "" {
+			t.base[c.Hook] = append(t.base[c.Hook], c)
+		}
 		for i, rule := range t.Chains[name].Rules {
 			for _, st := range rule {
 				if err := t.checkStatement(st); err != nil {
@@ -207,6 +214,9 @@ func (t *Table) Check() error {
 				}
 			}
 		}
+	}
+	for _, chains := range t.base {
+		slices.SortStableFunc(chains, func(a, b *Chain) int { return cmp.Compare(a.Priority, b.Priority) })
 	}
 	return nil
 }

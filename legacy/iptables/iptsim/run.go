@@ -239,6 +239,7 @@ func (r *run) pass(tableName, chainName string, states []state) ([]state, error)
 
 // step applies one rule, or leaves a chain at its end.
 func (r *run) step(tableName, hook string, s state) ([]state, error) {
+	s.at.next = s.at.chain.following(s.at.next, s.Dest.Addr())
 	if s.at.next == len(s.at.chain.rules) {
 		return []state{s.leave()}, nil
 	}

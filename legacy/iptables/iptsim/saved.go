@@ -1,8 +1,11 @@
 package iptsim
 
 import (
+	"bytes"
 	"fmt"
+	"net/netip"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/vmapd/vmapd/model"
@@ -55,6 +58,9 @@ func ReadSaved(f model.Family, text string) (t *Tables, unread []string, err err
 	}
 	for name, chains := range t.tables {
 		unread = append(unread, chains.dropUnknown(name)...)
+		for _, c := range chains {
+			c.index()
+		}
 	}
 	return t, unread, nil
 }
@@ -73,4 +79,46 @@ func (t table) dropUnknown(name string) (unread []string) {
 		}
 	}
 	return unread
+}
+
+// longChain is the number of rules from which on a chain has an index.
+const longChain = 32
+
+// index lets packets skip rules for other destinations: kube-proxy lists all Services in one chain.
+func (c *chain) index() {
+	if len(c.rules) < longChain {
+		return
+	}
+	c.byDest = map[netip.Addr][]int{}
+	for i, rule := range c.rules {
+		dest := slices.IndexFunc(rule.Matches, func(m Match) bool {
+			a, ok := m.(Address)
+			return ok && a.Dest && !a.Not && masked(a.Addr, a.Mask) == a.Addr && masked(allOnes(a.Addr), a.Mask) == allOnes(a.Addr)
+		})
+		if dest < 0 {
+			c.others = append(c.others, i)
+			continue
+		}
+		a := rule.Matches[dest].(Address).Addr
+		c.byDest[a] = append(c.byDest[a], i)
+	}
+}
+
+func allOnes(a netip.Addr) netip.Addr {
+	ones, _ := netip.AddrFromSlice(bytes.Repeat([]byte{0xff}, a.BitLen()/8))
+	return ones
+}
+
+// following returns the first rule from one on that may match a packet to a destination.
+func (c *chain) following(from int, dest netip.Addr) int {
+	if c.byDest == nil {
+		return from
+	}
+	next := len(c.rules)
+	for _, list := range [][]int{c.others, c.byDest[dest]} {
+		if i, _ := slices.BinarySearch(list, from); i < len(list) {
+			next = min(next, list[i])
+		}
+	}
+	return next
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -32,6 +33,11 @@ type chain struct {
 	name   string
 	policy string // built-in chains only
 	rules  []Rule
+
+	// Of long chains that were read from a listing, the rules by the one address that they are for,
+	// and the others.
+	byDest map[netip.Addr][]int
+	others []int
 }
 
 // NewTables returns tables without rules, with the policy ACCEPT.
@@ -138,7 +144,7 @@ func (r *restoring) declare(rest string) error {
 		if policy != "ACCEPT" && policy != "DROP" {
 			return fmt.Errorf("unknown policy %q", policy)
 		}
-		r.chains[name] = &chain{name, policy, slices.Clone(r.chains[name].rules)}
+		r.chains[name] = &chain{name: name, policy: policy, rules: slices.Clone(r.chains[name].rules)}
 		r.owned[name] = true
 		return nil
 	}
@@ -180,7 +186,7 @@ func (r *restoring) remove(c *chain, which string) error {
 // writable returns the chain, or a copy of it if it is committed.
 func (r *restoring) writable(c *chain) *chain {
 	if !r.owned[c.name] {
-		c = &chain{c.name, c.policy, slices.Clone(c.rules)}
+		c = &chain{name: c.name, policy: c.policy, rules: slices.Clone(c.rules)}
 		r.chains[c.name], r.owned[c.name] = c, true
 	}
 	return c
