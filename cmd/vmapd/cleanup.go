@@ -14,6 +14,7 @@ import (
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft"
 	"github.com/vmapd/vmapd/nft/kernel"
+	"github.com/vmapd/vmapd/nft/tracer"
 )
 
 const cleanupLong = `Cleanup removes everything that vmapd with any backend, and kube-proxy in any mode,
@@ -68,7 +69,7 @@ func cleanUp(c *config.Config) error {
 	}
 	r := remover()
 	// Rules come before the ipsets that they refer to.
-	err = errors.Join(err, r.RemoveRules(nil), r.RemoveIPVS(c.IPVS()))
+	err = errors.Join(err, r.RemoveRules(nil), r.RemoveIPVS(c.IPVS()), tracer.RemoveStale())
 	return errors.Join(err, stillThere(c, func(f found) found { return f }))
 }
 
@@ -87,7 +88,7 @@ func cleanUpOwn(c *config.Config) error {
 		return fmt.Errorf("clean up: %w", err)
 	}
 	r := remover()
-	err = errors.Join(err, r.RemoveOwnRules(), r.RemoveOwnIPVS(c.IPVS()))
+	err = errors.Join(err, r.RemoveOwnRules(), r.RemoveOwnIPVS(c.IPVS()), tracer.RemoveStale())
 	return errors.Join(err, stillThere(c, ofVmapd))
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/nodesetup"
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/nft/tracer"
 	"github.com/vmapd/vmapd/sync/events"
 	"github.com/vmapd/vmapd/sync/informer"
 )
@@ -46,8 +47,8 @@ func (d *daemon) announce(ctx context.Context, p *dataplane, nodeName string) {
 	}
 }
 
-// setUpNode applies the settings of connection tracking and the OOM score. Failures become
-// warnings and events, and do not keep Services from being programmed.
+// setUpNode applies the settings of connection tracking and the OOM score, and removes the rules of
+// a trace that was killed. Failures become warnings and events, and do not keep Services from being programmed.
 func (d *daemon) setUpNode(ctx context.Context, c *config.Config) {
 	o := nodesetup.Options{Log: d.log, Failed: func(f nodesetup.WriteError) {
 		reason := events.ReasonConntrackFailed
@@ -58,6 +59,9 @@ func (d *daemon) setUpNode(ctx context.Context, c *config.Config) {
 	}}
 	nodesetup.Apply(ctx, o, c.Conntrack)
 	nodesetup.OOM(ctx, o, c.OOMScoreAdj)
+	if err := tracer.RemoveStale(); err != nil {
+		d.log.LogAttrs(ctx, slog.LevelWarn, "rules of a trace that was killed may still be there", slog.Any("err", err))
+	}
 }
 
 // initOnly applies the settings that need privilege. On a node that has just booted, connection

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/trace"
@@ -15,16 +16,26 @@ import (
 // A trace of a busy destination costs no connection, and tells as many as it was told to.
 func TestTraceBesideAThousandConnectionsASecond(t *testing.T) {
 	w, known := traceWorld(t)
-	const rate, traces, count = 1000, 10, 3
+	const traces, count = 10, 3
 	to := netip.MustParseAddrPort("172.30.0.10:80")
+	load := lab.Load{Rate: 1000, Ask: func(ctx context.Context) (lab.Answer, error) { return w.Client.Ask(ctx, "tcp", to) }}
+	// An emulated machine does not make that many connections, even if nothing is traced.
+	for {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		alone := load.Run(ctx)
+		cancel()
+		if alone.Lost() == 0 && alone.Late < time.Second/2 {
+			break
+		}
+		const least, slower = 10, 8
+		if load.Rate /= slower; load.Rate < least {
+			t.Fatalf("without a trace: %s", &alone)
+		}
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	report := make(chan lab.Report, 1)
-	go func() {
-		report <- lab.Load{Rate: rate, Ask: func(ctx context.Context) (lab.Answer, error) {
-			return w.Client.Ask(ctx, "tcp", to)
-		}}.Run(ctx)
-	}()
+	go func() { report <- load.Run(ctx) }()
 	for range traces {
 		p := startTrace(t, w.Node, append(known, "--count", fmt.Sprint(count), to.String())...)
 		if got := strings.Count(p.told(t), "\n=> forwarded to "); got != count {
@@ -33,7 +44,7 @@ func TestTraceBesideAThousandConnectionsASecond(t *testing.T) {
 	}
 	cancel()
 	r := <-report
-	t.Logf("%d traces beside %s", traces, &r)
+	t.Logf("%d traces beside %d connections a second: %s", traces, load.Rate, &r)
 	if r.Lost() > 0 || r.Sent == 0 {
 		t.Errorf("lost connections: %s", &r)
 	}

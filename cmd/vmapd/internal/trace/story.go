@@ -87,11 +87,15 @@ type Hook struct {
 	In     string      `json:"in,omitempty"`  // interface
 	Out    string      `json:"out,omitempty"` // interface
 	Chains []Chain     `json:"chains,omitempty"`
-	// The addresses behind the hook, if they have changed there.
-	Destination *netip.AddrPort `json:"destination,omitempty"`
-	Source      *netip.AddrPort `json:"source,omitempty"`
+	NAT                // by something that nftables does not show
 
 	ended bool
+}
+
+// NAT has the addresses that were replaced.
+type NAT struct {
+	Destination *netip.AddrPort `json:"destination,omitempty"`
+	Source      *netip.AddrPort `json:"source,omitempty"`
 }
 
 // Chain is a base chain with the rules that matched, also in the chains to which it led.
@@ -101,6 +105,7 @@ type Chain struct {
 	Chain  string `json:"chain"`
 	Rules  []Rule `json:"rules,omitempty"`
 	Policy string `json:"policy,omitempty"` // accept or drop, if no rule had decided
+	NAT
 }
 
 // Rule is a rule that matched.

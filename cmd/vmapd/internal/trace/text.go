@@ -114,12 +114,17 @@ func (h *Hook) write(line func(format string, args ...any)) {
 		if c.Policy != "" {
 			line("   %s %s, %s: policy %s", c.Family, c.Table, c.Chain, c.Policy)
 		}
+		c.NAT.write(line)
 	}
-	if h.Destination != nil {
-		line("   The destination is %v now.", *h.Destination)
+	h.NAT.write(line)
+}
+
+func (n NAT) write(line func(format string, args ...any)) {
+	if n.Destination != nil {
+		line("   The destination is %v now.", *n.Destination)
 	}
-	if h.Source != nil {
-		line("   The source is %v now.", *h.Source)
+	if n.Source != nil {
+		line("   The source is %v now.", *n.Source)
 	}
 }
 

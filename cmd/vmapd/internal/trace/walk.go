@@ -104,11 +104,15 @@ func (w *walker) enter(e tracer.Event) {
 	if w.first == (tracer.Packet{}) {
 		w.first, w.last = *e.Packet, *e.Packet
 	}
+	nat := &h.NAT
+	if n := len(h.Chains); n > 0 {
+		nat = &h.Chains[n-1].NAT
+	}
 	if to := e.Packet.Dest; to != w.last.Dest {
-		h.Destination = &to
+		nat.Destination = &to
 	}
 	if from := e.Packet.Source; from != w.last.Source {
-		h.Source = &from
+		nat.Source = &from
 	}
 	w.last = *e.Packet
 	if !w.ours {
