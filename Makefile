@@ -29,7 +29,7 @@ VMARCH     ?= amd64
 VMSUITES   ?= bookworm,bookworm-security
 VMTOOLS    ?= bookworm
 VMBYTES    := nft=. sync/conntrack=. sync/listening=. sync/hostaddr=. legacy/xtables=. legacy/ipvs=.
-VMTESTS    ?= nft/kernel=. 'cmd/vmapd=TestScenarios|TestListings|ByIPVS|TestTheRunningDaemonTells|TestSwitching|TestNeighbours' legacy/iptables=TestThePrograms $(addsuffix =.,$(wildcard legacy/host)) $(if $(filter-out amd64,$(VMARCH)),$(VMBYTES))
+VMTESTS    ?= nft/kernel=. 'cmd/vmapd=TestScenarios|TestListings|ByIPVS|TestTheRunningDaemonTells|TestTheDaemonExplains|TestSwitching|TestNeighbours' legacy/iptables=TestThePrograms $(addsuffix =.,$(wildcard legacy/host)) $(if $(filter-out amd64,$(VMARCH)),$(VMBYTES))
 VMTIME     ?= 3h
 VMCPUS     ?= 1
 VMRESULTS  ?= bin/vm-results

@@ -26,6 +26,7 @@ type dataplane struct {
 	close     func() error
 	nft       *kernel.Backend                        // nil unless the backend is nftables
 	iptables  *host.IPTables                         // nil unless the backend is iptables
+	ipvs      *host.IPVS                             // nil unless the backend is IPVS
 	committed func(kernel.Commit)                    // called with its batches; set before the first Apply
 	stats     func() [len(model.Families)]host.Stats // of the other backends
 	earlier   earlier                                // nil with IPVS
@@ -104,7 +105,7 @@ func (d *daemon) openIPVS(why string) (*dataplane, error) {
 	if err != nil {
 		return nil, withImage(err)
 	}
-	p := &dataplane{Backend: b, name: string(config.IPVS), with: b.Variant(), why: why, close: b.Close, stats: b.Stats}
+	p := &dataplane{Backend: b, name: string(config.IPVS), with: b.Variant(), why: why, close: b.Close, stats: b.Stats, ipvs: b}
 	d.sweeps(p, func(f *finder) { f.RunsIPVS = true }, nil, host.RemoveKubeProxyIPVS, nft.TableName, kubeProxyTable)
 	return p, nil
 }

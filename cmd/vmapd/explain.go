@@ -184,12 +184,13 @@ func (x *explainer) fromDaemon(ctx context.Context) (explain.Explanation, error)
 	for _, name := range x.Given() {
 		local = append(local, "--"+name)
 	}
-	for _, name := range []string{"node-name", "problems"} {
-		if x.set.Changed(name) {
-			local = append(local, "--"+name)
-		}
+	if x.set.Changed("node-name") {
+		local = append(local, "--node-name")
 	}
-	if len(local) > 0 {
+	switch {
+	case x.problems:
+		return e, errors.New("--problems needs manifests (-f) or --live; vmapd services shows what the daemon leaves out")
+	case len(local) > 0:
 		return e, fmt.Errorf("%s: the daemon of this node has a configuration of its own; for another one, give manifests (-f) or --live", strings.Join(local, ", "))
 	}
 	err := socket.Client{Path: x.socket}.Get(ctx, "/v1/explain", x.values(), &e)

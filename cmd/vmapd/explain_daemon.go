@@ -16,6 +16,7 @@ import (
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/names"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/socket"
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/sync/informer"
 	"github.com/vmapd/vmapd/sync/kube"
 	"github.com/vmapd/vmapd/sync/kube/client"
 	"github.com/vmapd/vmapd/sync/manifest"
@@ -40,10 +41,12 @@ func (a *answers) explain(ctx context.Context, query url.Values) (any, error) {
 	}
 	q.NodeName = a.nodeName
 	if a.in.cluster != nil {
-		r := answerReader{clusterReader{a.in.cluster.Client, &k}}
-		if err = r.read(ctx, q); err == nil && q.Via != "" && q.Via != names.ViaClusterIP {
-			err = r.readRivals(ctx, q)
+		// A client of its own has a limit of requests of its own: the daemon's lists do not wait.
+		own, connectErr := informer.Connect(c.Client())
+		if connectErr != nil {
+			return nil, connectErr
 		}
+		err = answerReader{clusterReader{own, &k}}.readAll(ctx, q)
 	} else {
 		objects, _ := manifest.LoadAll(c.From) // the daemon has logged the errors
 		k.addManifests(objects)
@@ -78,8 +81,17 @@ func (a *answers) explain(ctx context.Context, query url.Values) (any, error) {
 // Services, EndpointSlices and Nodes. It reads pages, and keeps what the connection is about.
 type answerReader struct{ clusterReader }
 
-// pageSize is the size of a page of a list.
-const pageSize = 500
+// pageSize is the size of a page of a list: EndpointSlices of 100 endpoints take some 10 MB.
+const pageSize = 250
+
+// readAll reads all that a query is about.
+func (a answerReader) readAll(ctx context.Context, q names.Query) error {
+	err := a.read(ctx, q)
+	if err == nil && q.Via != "" && q.Via != names.ViaClusterIP {
+		err = a.readRivals(ctx, q)
+	}
+	return err
+}
 
 func (a answerReader) read(ctx context.Context, q names.Query) error {
 	a.w.NoPods = errors.New("the daemon has no permission to read pods; --live, with credentials that have it, does")

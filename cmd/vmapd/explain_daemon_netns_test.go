@@ -15,8 +15,12 @@ func TestTheDaemonExplains(t *testing.T) {
 	for backend, compared := range map[string]string{
 		"nftables": "nftables table ip vmapd",
 		"iptables": "the rules that iptables-save lists, also those of others",
+		"ipvs":     `the real servers of the virtual server 192\.168\.98\.10:80/tcp`,
 	} {
 		t.Run(backend, func(t *testing.T) {
+			if backend == "ipvs" {
+				skipWithoutIPVS(t)
+			}
 			w := newLab(t)
 			socket := filepath.Join(t.TempDir(), "vmapd.sock")
 			startVmapd(t, w.Node, "--backend="+backend, "--from", filepath.Join(testdata(t), "demo/before"), "--hostname-override", lab.NodeName,
@@ -24,6 +28,14 @@ func TestTheDaemonExplains(t *testing.T) {
 			text := asks(t, socket, "explain", "--from", "203.0.113.7", "svc/web:80", "--via", "loadBalancer", "--expect", "forwarded")
 			wantLine(t, text, `=> forwarded to 10\.0\.0\.2:8080, 10\.0\.0\.3:8080 or 10\.0\.0\.4:8080`)
 			wantLine(t, text, `\s*The kernel has the same \(compared: `+compared+`\)\.`)
+			if backend == "ipvs" {
+				if out, err := w.Node.Command(t.Context(), "ipvsadm", "-d", "-t", "192.168.98.10:80", "-r", "10.0.0.3:8080").CombinedOutput(); err != nil {
+					t.Fatalf("%v: %s", err, out)
+				}
+				text = asks(t, socket, "explain", "--from", "203.0.113.7", "svc/web:80", "--via", "loadBalancer")
+				wantLine(t, text, `\s*The kernel differs \(compared: `+compared+`\): there, the connection is forwarded to 10\.0\.0\.2:8080, 10\.0\.0\.4:8080\.`)
+				return
+			}
 			text = asks(t, socket, "explain", "--from", "node", "svc/empty", "--expect", "refused")
 			wantLine(t, text, `\s*The kernel has the same \(compared: `+compared+`\)\.`)
 			text = asks(t, socket, "explain", "--from", "203.0.113.7", "203.0.113.9:80", "--expect", "unhandled")

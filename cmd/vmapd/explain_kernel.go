@@ -6,7 +6,6 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/explain"
 	"github.com/vmapd/vmapd/legacy/iptables/iptsim"
 	"github.com/vmapd/vmapd/model"
@@ -30,8 +29,7 @@ func (a *answers) compareWithKernel(ctx context.Context, s *model.Snapshot, d mo
 		out.Compared = "the rules that iptables-save lists, also those of others"
 		got, err = a.throughIPTables(ctx, s, d)
 	default:
-		return explain.Daemon{NotCompared: fmt.Sprintf("with %s, the kernel's state is compared and repaired each %v",
-			a.plane.name, resyncInterval(a.current.Load(), config.Backend(a.plane.name)))}
+		return a.compareWithIPVS(d)
 	}
 	if err != nil {
 		return explain.Daemon{NotCompared: err.Error()}
@@ -41,6 +39,35 @@ func (a *answers) compareWithKernel(ctx context.Context, s *model.Snapshot, d mo
 		kernel.To[to] = arrival.Masquerade
 	}
 	if !kernel.Equal(explain.OutcomeOf(d)) {
+		out.Kernel = kernel.String()
+	}
+	return out
+}
+
+// compareWithIPVS compares the real servers of the destination's virtual server. Connections of the
+// node's own clients to external addresses are sent by packet marks and not by the destination, and
+// others are refused or dropped by rules: these are not compared.
+func (a *answers) compareWithIPVS(d model.Decision) explain.Daemon {
+	if d.Verdict != model.Forwarded || d.Why != model.HasEndpoints {
+		return explain.Daemon{NotCompared: "with the backend IPVS, only the virtual servers of forwarded connections are"}
+	}
+	v := model.VIP{Addr: d.Dest.Addr(), Protocol: d.Protocol, Port: d.Dest.Port()}
+	out := explain.Daemon{Compared: "the real servers of the virtual server " + v.String()}
+	list, err := a.plane.ipvs.RealServers(v)
+	kernel := explain.Outcome{Verdict: model.Forwarded, To: map[netip.AddrPort]bool{}}
+	for _, r := range list {
+		kernel.To[r] = false
+	}
+	want := explain.Outcome{Verdict: model.Forwarded, To: map[netip.AddrPort]bool{}}
+	for _, t := range d.Targets {
+		want.To[t.Addr] = false // IPVS does not tell who is masqueraded
+	}
+	switch {
+	case err != nil:
+		return explain.Daemon{NotCompared: err.Error()}
+	case len(list) == 0:
+		out.Kernel = "not sent to any endpoint"
+	case !kernel.Equal(want):
 		out.Kernel = kernel.String()
 	}
 	return out

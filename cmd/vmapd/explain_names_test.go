@@ -78,20 +78,28 @@ func TestExplainLiveNames(t *testing.T) {
 			"next: spec.selector of Service ns1/empty is app=wbe, and no pod matches it. Nearest: pod web-1 has app=web.", "",
 		},
 		{
-			"without permission, an endpoint", map[apitest.Resource]int{apitest.Pods: http.StatusForbidden}, "--from pod/web-1 svc/web:http", 0,
+			"without permission, an endpoint",
+			map[apitest.Resource]int{apitest.Pods: http.StatusForbidden},
+			"--from pod/web-1 svc/web:http", 0,
 			"=> forwarded to 10.0.0.2:9999 (web-1)", "",
 		},
 		{
-			"without permission, another pod", map[apitest.Resource]int{apitest.Pods: http.StatusForbidden}, "-n ns1 --from pod/client svc/web:http", 1, "",
+			"without permission, another pod",
+			map[apitest.Resource]int{apitest.Pods: http.StatusForbidden},
+			"-n ns1 --from pod/client svc/web:http", 1, "",
 			"vmapd: --from: there is no Pod client in namespace ns1; there is only web-1 (only pods that are endpoints of Services are known: " +
 				"needs the right to list pods in namespace ns1: pods is forbidden: no permission)\n",
 		},
 		{
-			"without permission, a Deployment", map[apitest.Resource]int{apitest.Deployments: http.StatusForbidden}, "--from deploy/web svc/web:http", 1, "",
+			"without permission, a Deployment",
+			map[apitest.Resource]int{apitest.Deployments: http.StatusForbidden},
+			"--from deploy/web svc/web:http", 1, "",
 			"vmapd: deploy/web: needs the right to list deployments in all namespaces; in one, with -n NAMESPACE: deployments is forbidden: no permission\n",
 		},
 		{
-			"without permission, the pods of a Deployment", map[apitest.Resource]int{apitest.Pods: http.StatusForbidden}, "--from deploy/web svc/web:http", 1, "",
+			"without permission, the pods of a Deployment",
+			map[apitest.Resource]int{apitest.Pods: http.StatusForbidden},
+			"--from deploy/web svc/web:http", 1, "",
 			"vmapd: deploy/web: needs the right to list pods in namespace ns1: list pods: pods is forbidden: no permission\n",
 		},
 		{

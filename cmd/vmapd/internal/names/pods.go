@@ -32,7 +32,7 @@ func (r *resolver) pod(ref Ref) (end, error) {
 	}
 	name, err := r.find(Pod, ref, among)
 	if err != nil && r.NoPods != nil {
-		return end{}, fmt.Errorf("%w (only pods that are endpoints of Services are known: %v)", err, r.NoPods)
+		return end{}, fmt.Errorf("%w (only pods that are endpoints of Services are known: %w)", err, r.NoPods)
 	}
 	if err != nil {
 		return end{}, err

@@ -167,8 +167,9 @@ func (r *resolver) client() (end, error) {
 		return r.pod(ref)
 	case Service, Host:
 		return end{}, fmt.Errorf("%s: a Service does not open connections: name one of its pods, as in pod/NAME or deploy/NAME", ref)
+	default:
+		return r.workload(ref)
 	}
-	return r.workload(r.From)
 }
 
 func (e end) needAddrs() error {
