@@ -71,10 +71,13 @@ func legacyChains(f model.Family) ([]string, error) {
 	return all, err
 }
 
-// LegacyTables returns the tables of iptables-legacy of a family, except those with more entries than
-// most: their names are in large.
+// LegacyTables returns the tables of iptables-legacy of a family that may drop packets, which nat does not,
+// except those with more entries than most: their names are in large.
 func LegacyTables(f model.Family, most int) (tables []*xtables.Table, large []string, err error) {
 	err = eachLegacyTable(f, func(s legacySocket, table string) error {
+		if table == "nat" {
+			return nil
+		}
 		info, err := s.info(table)
 		if err != nil {
 			return err

@@ -65,6 +65,9 @@ func checkFirewall(f Facts) []Line {
 	case !f.Host.NetAdmin:
 		return nil // nothing could be read
 	}
+	if len(paths) == 0 {
+		return good("no connection was followed: neither a Service nor a default route is known")
+	}
 	rules := 0
 	for _, r := range f.Host.Firewall {
 		for _, c := range r.Chains {

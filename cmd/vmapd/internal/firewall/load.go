@@ -29,9 +29,17 @@ const (
 func (p *Packet) load(f Field) (value []byte, known []bool) {
 	switch f.Kind {
 	case Network:
-		return cut(f, p.network)
+		if p.headers[Network] == nil {
+			h := p.network()
+			p.headers[Network] = &h
+		}
+		return p.headers[Network].cut(f)
 	case Transport:
-		return cut(f, p.transport)
+		if p.headers[Transport] == nil {
+			h := p.transport()
+			p.headers[Transport] = &h
+		}
+		return p.headers[Transport].cut(f)
 	case InInterface:
 		return interfaceName(p.In)
 	case OutInterface:
@@ -196,8 +204,7 @@ func (p *Packet) transport() header {
 }
 
 // cut returns a field of a header.
-func cut(f Field, of func() header) ([]byte, []bool) {
-	h := of()
+func (h *header) cut(f Field) ([]byte, []bool) {
 	if f.Offset < 0 || f.Len <= 0 || f.Offset+f.Len > len(h.bytes) {
 		return nil, nil
 	}

@@ -183,6 +183,8 @@ type Packet struct {
 	MarkKnown  bool
 	Mark       uint32
 	Local      Truth // the destination is an address of the node
+
+	headers [2]*header // of Network and Transport, made when they are needed first
 }
 
 // NoInterface is the interface of a packet that has none.

@@ -72,6 +72,7 @@ func Walk(rulesets []Ruleset, hook Hook, least, most int, p *Packet, skip func(*
 type walker struct {
 	in     *Ruleset
 	packet *Packet
+	steps  int // rules so far
 }
 
 // way is how a packet came to a rule.
@@ -84,6 +85,9 @@ type outcomes struct {
 	drops            []PossibleDrop
 }
 
+// mostSteps bounds the rules that a packet meets in a base chain: chains may lead to others many times.
+const mostSteps = 100_000
+
 // deepest bounds jumps, as in the kernel (NFT_JUMP_STACK_SIZE).
 const deepest = 16
 
@@ -94,10 +98,12 @@ func (w *walker) place(c *Chain, rule int) Place {
 // chain takes the packet through the rules of a chain.
 func (w *walker) chain(c *Chain, from way, depth int) (out outcomes) {
 	out.certain = from.certain
-	if c == nil || depth > deepest || c.Unread > 0 {
+	if c == nil || depth > deepest || c.Unread > 0 || w.steps > mostSteps {
 		return outcomes{accepts: true, returns: true} // as far as is known
 	}
-	for _, r := range c.Rules {
+	for i := range c.Rules {
+		r := &c.Rules[i]
+		w.steps++
 		match, aimed := r.matches(w.packet)
 		aimed = aimed || from.aimed
 		if match == No {
@@ -136,7 +142,7 @@ func (w *walker) chain(c *Chain, from way, depth int) (out outcomes) {
 }
 
 // matches tells whether a packet matches, and whether a condition on the destination's port holds.
-func (r Rule) matches(p *Packet) (match Truth, aimed bool) {
+func (r *Rule) matches(p *Packet) (match Truth, aimed bool) {
 	match = Yes
 	for _, c := range r.Conds {
 		truth := c.holds(p)
