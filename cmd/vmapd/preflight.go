@@ -70,7 +70,7 @@ func newPreflightCommand() *cobra.Command {
 	f.StringVar(&p.master, "master", "", "with --live: address of the API server; overrides the kubeconfig's")
 	f.StringVar(&p.iptablesSave, "iptables-save", "", "file with the output of iptables-save, in place of this node's rules")
 	f.StringVar(&p.ip6tablesSave, "ip6tables-save", "", "file with the output of ip6tables-save")
-	f.StringVar(&p.nft, "nft", "", "file with the output of nft list ruleset")
+	f.StringVar(&p.nft, "nft", "", "file with the output of nft list ruleset or nft -j list ruleset")
 	f.StringVar(&p.kubeProxyFile, "kube-proxy-config", "", "kube-proxy's configuration file (default: its ConfigMap, or its port for metrics)")
 	f.StringSliceVar(&p.nodeAddresses, "node-addresses", nil, "addresses of the node's interfaces, the preferred ones first (default: this node's; with files of rules, the Node's)")
 	f.StringVarP(&p.output, "output", "o", "text", "text, json or yaml")

@@ -85,7 +85,7 @@ func TestTablesOfOthersAreReadAsNFTListsThem(t *testing.T) {
 }
 
 // sameTables loads a listing, and compares packets through what the kernel has with packets through
-// what nft lists.
+// what nft lists, as text and in JSON.
 func sameTables(t *testing.T, f model.Family, name, text string) {
 	t.Helper()
 	n := newNetNS(t)
@@ -103,6 +103,10 @@ func sameTables(t *testing.T, f model.Family, name, text string) {
 	if got == nil {
 		t.Fatal("want the table; got none")
 	}
+	inJSON, err := tablesim.Parse(n.nft(t, "", "-j", "list", "table", family, name), f, name)
+	if err != nil || inJSON == nil {
+		t.Fatalf("parse the listing in JSON: %v, %v", inJSON, err)
+	}
 	tried := 0
 	for _, c := range connectionsTo(want) {
 		isLocal := func(a netip.Addr) bool { return a == netip.MustParseAddr("192.168.0.2") }
@@ -110,6 +114,10 @@ func sameTables(t *testing.T, f model.Family, name, text string) {
 		b, errB := got.Run(isLocal, c)
 		if diff := cmp.Diff(a, b, cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })); diff != "" || errA != nil || errB != nil {
 			t.Errorf("%+v: (-listing +kernel):\n%s%v, %v", c, diff, errA, errB)
+		}
+		j, errJ := inJSON.Run(isLocal, c)
+		if diff := cmp.Diff(a, j, cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })); diff != "" || errJ != nil {
+			t.Errorf("%+v: (-listing +JSON):\n%s%v", c, diff, errJ)
 		}
 		tried++
 	}

@@ -1,9 +1,9 @@
 // Package tablesim runs connections through an nftables table of another program, such as
 // kube-proxy, and returns their outcomes.
 //
-//	text of nft ──Parse──┐
-//	                     ├──> Table ──Check──> Table ──Run──> Outcome
-//	kernel ──────────────┘
+//	text or JSON of nft ──Parse──┐
+//	                             ├──> Table ──Check──> Table ──Run──> Outcome
+//	kernel ──────────────────────┘
 //
 // The first packet of a connection, which is NEW, passes the hooks in the kernel's order:
 //

@@ -10,9 +10,15 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// Parse finds a table in what "nft list ruleset" or "nft list table" prints, and reads it. Without
-// such a table it returns nil.
+// Parse finds a table in what "nft list ruleset" or "nft list table" prints, also with -j, and reads
+// it. Without such a table it returns nil.
 func Parse(text string, f model.Family, name string) (*Table, error) {
+	if strings.HasPrefix(strings.TrimSpace(text), "{") {
+		var err error
+		if text, err = fromJSON(text); err != nil {
+			return nil, err
+		}
+	}
 	p := &parser{words: split(text), table: NewTable(f, name)}
 	family := "ip"
 	if f == model.IPv6 {

@@ -221,8 +221,44 @@ func TestErrorsNameTheChainAndTheRule(t *testing.T) {
 	}
 }
 
+const jsonListing = `{"nftables": [{"metainfo": {"version": "1.0.6"}},
+{"table": {"family": "ip", "name": "services", "handle": 1}},
+{"chain": {"family": "ip", "table": "services", "name": "pre", "type": "nat", "hook": "prerouting", "prio": -100, "policy": "accept"}},
+{"chain": {"family": "ip", "table": "services", "name": "one"}},
+{"map": {"family": "ip", "name": "destinations", "table": "services", "type": ["ipv4_addr", "inet_proto", "inet_service"], "map": "verdict",
+  "elem": [[{"elem": {"val": {"concat": ["172.30.0.1", "tcp", 80]}, "comment": "ns/a: \"p\""}}, {"goto": {"target": "one"}}]]}},
+{"rule": {"family": "ip", "table": "services", "chain": "pre", "expr": [
+  {"match": {"op": "!=", "left": {"payload": {"protocol": "ip", "field": "saddr"}}, "right": {"set": [{"prefix": {"addr": "10.0.0.0", "len": 16}}, {"range": ["10.7.0.1", "10.7.0.9"]}]}}},
+  {"vmap": {"key": {"concat": [{"payload": {"protocol": "ip", "field": "daddr"}}, {"meta": {"key": "l4proto"}}, {"payload": {"protocol": "th", "field": "dport"}}]}, "data": "@destinations"}}]}},
+{"rule": {"family": "ip", "table": "services", "chain": "one", "expr": [{"counter": {"packets": 0, "bytes": 0}}, {"dnat": {"addr": "10.0.0.1", "port": 8080}}]}}
+]}`
+
+func TestListingsInJSON(t *testing.T) {
+	table, err := Parse(jsonListing, model.IPv4, "services")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for source, want := range map[string]string{"198.51.100.1": "10.0.0.1:8080", "10.0.9.9": "172.30.0.1:80", "10.7.0.9": "172.30.0.1:80"} {
+		if got := runTo(t, table, source, "eth0", "172.30.0.1:80", model.TCP); got != want {
+			t.Errorf("from %s: want %s; got %s", source, want, got)
+		}
+	}
+	for _, c := range []struct{ replace, by, want string }{
+		{`{"counter": {"packets": 0, "bytes": 0}}`, `{"frobnicate": null}`, `rule one: unknown statement "frobnicate"`},
+		{`"chain": "one", "expr"`, `"chain": "two", "expr"`, "its chain is missing"},
+		{`{"meta": {"key": "l4proto"}}`, `{"osf": {"key": "name"}}`, `unknown expression "osf"`},
+		{`"prio": -100`, `"prio": "soon"`, "read a listing in JSON"},
+	} {
+		text := strings.Replace(jsonListing, c.replace, c.by, 1)
+		if _, err := Parse(text, model.IPv4, "services"); err == nil || !strings.Contains(err.Error(), c.want) || text == jsonListing {
+			t.Errorf("%s: want an error with %q; got %v", c.by, c.want, err)
+		}
+	}
+}
+
 func FuzzParse(f *testing.F) {
 	f.Add(listing)
+	f.Add(jsonListing)
 	f.Add("table ip services {\n chain a {\n")
 	f.Fuzz(func(_ *testing.T, text string) {
 		table, err := Parse(text, model.IPv4, "services")

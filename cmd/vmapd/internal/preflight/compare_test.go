@@ -53,8 +53,9 @@ func TestWhatKubeProxyHasNotFollowedIsStale(t *testing.T) {
 			gone := service(t, in, "host").NamespacedName
 			in.Objects.Services = slices.DeleteFunc(in.Objects.Services, func(s model.Service) bool { return s.NamespacedName == gone })
 		}, "shop/host: kube-proxy still has rules for 172.30.0.50:80/tcp, which no Service has"},
-		{"a node port is gone", func(t *testing.T, in *Input) { service(t, in, "host").Ports[0].NodePort = 0 },
-			"shop/host: kube-proxy still has rules for 30082/tcp, which no Service has"},
+		{"a node port is gone", func(t *testing.T, in *Input) {
+			service(t, in, "host").Ports[0].NodePort = 0
+		}, "shop/host: kube-proxy still has rules for 30082/tcp, which no Service has"},
 		{"a Service is new", func(t *testing.T, in *Input) {
 			s := *service(t, in, "web")
 			s.Name, s.ClusterIPs, s.ExternalIPs, s.Ports = "new", []string{"172.30.0.99"}, nil, []model.Port{{Port: 80}}

@@ -28,7 +28,7 @@ func (x *comparison) firewall(f model.Family, before *Rules) error {
 	if err := errors.Join(errAll, errOthers); err != nil {
 		// Other rules may be odder than the simulator knows; kube-proxy's own are not.
 		x.report.Unread = append(x.report.Unread, fmt.Sprintf("rules of others, for the chains FORWARD and INPUT: %v", err))
-		return nil //nolint:nilerr // the report has it
+		return nil
 	}
 	w := firewallChange{all, others}
 	if x.in.Backend != "iptables" {
