@@ -108,7 +108,7 @@ func (x *explainer) run(ctx context.Context, stdout, stderr io.Writer) error {
 		return err
 	}
 	if otherwise := want.Differs(e); otherwise != "" {
-		fmt.Fprintln(stderr, "vmapd: "+otherwise)
+		fmt.Fprintln(stderr, "vmapd: "+model.OneLine(otherwise))
 		return exitError(explain.ExitUnexpected)
 	}
 	return nil
@@ -225,7 +225,7 @@ func (x *explainer) fromManifests(w *known, stderr io.Writer) error {
 func (r explainRequest) input(w *known, q names.Query) (explain.Input, error) {
 	answer, err := w.Resolve(q)
 	if err != nil {
-		return explain.Input{}, err
+		return explain.Input{}, errors.New(model.OneLine(err.Error())) // nothing has checked names in manifests
 	}
 	if err := w.CheckNode(answer.NodeName); err != nil {
 		return explain.Input{}, fmt.Errorf("--node-name: %w", err)
