@@ -3,7 +3,6 @@ package informer
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"reflect"
 	"strconv"
@@ -13,7 +12,6 @@ import (
 
 	"golang.org/x/time/rate"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
@@ -59,6 +57,10 @@ type health struct {
 	cut       atomic.Bool   // the last watch ended before its time
 	noFields  atomic.Bool   // the server doesn't know our field selector
 	newest    atomic.Uint64 // resource version so far
+	listed    atomic.Bool   // the last success was a list, which is of the server's history
+	doubted   atomic.Bool   // the server may have another history: its version counts, not ours
+	witness   *witness
+	before    atomic.Pointer[named] // the witness' object when the last watch ended that was not in doubt
 
 	mu      sync.Mutex // also while logging, for the order of messages
 	last    error      // see lastFailure
@@ -97,6 +99,7 @@ func (h *health) list(ctx context.Context, r *resource, into *store, o metav1.Li
 		return nil, err
 	}
 	h.took(ctx, read.ResourceVersion)
+	h.listed.Store(true)
 	return read, nil
 }
 
@@ -105,6 +108,9 @@ func (h *health) stream(ctx context.Context, r *resource, into *store, o metav1.
 	// After these errors client-go would retry without a list, as it should, but wait for up
 	// to a minute before, even if ctx ends.
 	pauses := newPauses()
+	if h.doubted.Load() {
+		o.ResourceVersion = "" // the server would wait three seconds for a version of its future
+	}
 	for {
 		out, err := h.watch(ctx, r, o)
 		switch {
@@ -112,7 +118,7 @@ func (h *health) stream(ctx context.Context, r *resource, into *store, o metav1.
 		case err != nil:
 			return nil, err
 		default:
-			return newStream(ctx, h, into, out, o, 0), nil
+			return newStream(ctx, h, into, out, o, 0, nil), nil
 		}
 		select {
 		case <-time.After(pauses.next(err, 0)):
@@ -124,37 +130,23 @@ func (h *health) stream(ctx context.Context, r *resource, into *store, o metav1.
 
 // resume continues with a watch from a known version.
 func (h *health) resume(ctx context.Context, r *resource, into *store, o metav1.ListOptions) (watch.Interface, error) {
-	from, _ := parseVersion(o.ResourceVersion)
+	from, ok := parseVersion(o.ResourceVersion)
 	h.newest.Store(max(h.newest.Load(), from))
-	if h.cut.Load() || h.failing() {
-		if err := h.probe(ctx, r, from); err != nil {
+	var d *doubt
+	if justListed := h.listed.Swap(false); ok && !justListed && (h.cut.Load() || h.failing()) {
+		h.doubted.Store(true)
+		var err error
+		if d, err = h.examine(ctx, r, into, from); err != nil {
 			return nil, err
 		}
+		from = d.from
+		o.ResourceVersion = strconv.FormatUint(from, 10)
 	}
 	out, err := h.watch(ctx, r, o)
 	if err != nil {
 		return nil, err
 	}
-	return newStream(ctx, h, into, out, o, from), nil
-}
-
-// probe returns an error if a version is in the server's future. A server that was away may come back
-// with the state of a backup. It would accept a watch from that version, and send no events until
-// then. It would also wait for the version, which may come soon, but after another history; hence the
-// request is for the newest one.
-func (h *health) probe(ctx context.Context, r *resource, version uint64) error {
-	out, err := request(ctx, h, "list", r, metav1.ListOptions{Limit: 1}, r.list)
-	if err != nil {
-		return err
-	}
-	m, err := meta.ListAccessor(out)
-	if err != nil {
-		return err
-	}
-	if newest, ok := parseVersion(m.GetResourceVersion()); ok && newest < version {
-		return apierrors.NewResourceExpired(fmt.Sprintf("version %d is in the API server's future", version))
-	}
-	return nil
+	return newStream(ctx, h, into, out, o, from, d), nil
 }
 
 func (h *health) watch(ctx context.Context, r *resource, o metav1.ListOptions) (watch.Interface, error) {
@@ -277,6 +269,7 @@ func (h *health) recovered(ctx context.Context) {
 // took is called with the version of each complete list.
 func (h *health) took(ctx context.Context, version string) {
 	h.heard.Store(time.Now().UnixNano())
+	h.doubted.Store(false)
 	v, ok := parseVersion(version)
 	if !ok {
 		return

@@ -29,6 +29,11 @@ type object struct {
 // be large, and client-go asks several times.
 var nothing metav1.Object = &metav1.ObjectMeta{} //nolint:gochecknoglobals // one for all objects
 
+func (o *object) held() held {
+	version, _ := parseVersion(o.version)
+	return held{sum: o.sum, version: version}
+}
+
 func (o *object) GetNamespace() string       { return o.name.Namespace }
 func (o *object) GetName() string            { return o.name.Name }
 func (o *object) GetResourceVersion() string { return o.version }
@@ -72,13 +77,16 @@ type apiObject interface {
 	MarshalToSizedBuffer(to []byte) (int, error)
 }
 
+// seed is that of all summers: one kind's sums are compared by others, too.
+var seed = maphash.MakeSeed() //nolint:gochecknoglobals // one for all kinds
+
 // summer computes hashes of objects, to find those that have not changed.
 type summer struct {
 	seed   maphash.Seed
 	buffer []byte
 }
 
-func newSummer() *summer { return &summer{seed: maphash.MakeSeed()} }
+func newSummer() *summer { return &summer{seed: seed} }
 
 // sum hashes an object. Labels and annotations are hashed one by one and added, since their
 // order does not matter: sorting them would take longer than all the rest.

@@ -117,7 +117,7 @@ func TestOlderStateWithoutAFailure(t *testing.T) {
 func TestWatchThatIsCutOff(t *testing.T) {
 	for seconds, want := range map[int64]bool{1: false, 300: true} {
 		h, w := &health{}, watch.NewFake()
-		s := newStream(t.Context(), h, nil, w, metav1.ListOptions{TimeoutSeconds: &seconds}, 1)
+		s := newStream(t.Context(), h, nil, w, metav1.ListOptions{TimeoutSeconds: &seconds}, 1, nil)
 		w.Stop()
 		<-s.ended
 		if got := h.cut.Load(); got != want {

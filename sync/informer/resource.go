@@ -23,11 +23,13 @@ type resource struct {
 	group    string // of the API; "": the core group
 	labels   string // selectors
 	fields   string
+	witness  bool   // there is one object, which is written every few minutes, see [witness]
 	spare    bool   // fields only saves traffic: if the server refuses it, it is omitted
 	optional string // the consequence, if the server doesn't have it or refuses; "": required
 	unseen   string // the consequence, if it can't be read any more
 
 	list    func(context.Context, metav1.ListOptions) (runtime.Object, error)
+	find    func(context.Context, model.NamespacedName) (runtime.Object, error) // a list of one object, or of none
 	watch   func(context.Context, metav1.ListOptions) (watch.Interface, error)
 	read    func(runtime.Object, *summer) (*object, bool) // false: another kind
 	remove  func(*model.Builder, model.NamespacedName)
@@ -53,6 +55,7 @@ func resources(c *client.Client, node string) []*resource {
 	nodes := newResource(c.Nodes(), readNode,
 		func(b *model.Builder, n model.NamespacedName) { b.DeleteNode(n.Name) })
 	nodes.unseen = "changes of the Node have no effect: its addresses, pod ranges, zone and taints"
+	nodes.witness = true
 	nodes.fields = fields.OneTermEqualSelector(metav1.ObjectNameField, node).String()
 
 	cidrs := newResource(c.ServiceCIDRs(), readServiceCIDR,
@@ -96,6 +99,10 @@ func newResource[T apiObject, L runtime.Object](
 		name: c.Name,
 		list: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			return c.List(ctx, o)
+		},
+		// A proxy has the right to list, and usually not that to get one.
+		find: func(ctx context.Context, n model.NamespacedName) (runtime.Object, error) {
+			return c.In(n.Namespace).List(ctx, client.Named(n.Name))
 		},
 		watch: c.Watch,
 		read: func(in runtime.Object, s *summer) (*object, bool) {

@@ -100,10 +100,12 @@ func (s *Source) Run(ctx context.Context, state *reconcile.State) error {
 	start := time.Now()
 
 	var all, initial sync.WaitGroup
-	for _, r := range resources(s.Client, s.NodeName) {
+	kinds := resources(s.Client, s.NodeName)
+	node := &witness{resource: kinds[slices.IndexFunc(kinds, func(r *resource) bool { return r.witness })]}
+	for _, r := range kinds {
 		f := &follower{
 			resource: r, state: state, log: s.Log.With(slog.String("resource", r.name)),
-			report: s.report, heard: s.hears(r.name), remindEvery: cmp.Or(s.remindEvery, remindEvery),
+			report: s.report, heard: s.hears(r.name), witness: node, remindEvery: cmp.Or(s.remindEvery, remindEvery),
 		}
 		initial.Add(1)
 		delivered := sync.OnceFunc(initial.Done)
@@ -125,6 +127,7 @@ type follower struct {
 	log         *slog.Logger
 	report      func(Failure)
 	heard       *atomic.Int64
+	witness     *witness
 	remindEvery time.Duration
 }
 
@@ -156,7 +159,7 @@ func (f *follower) inform(ctx context.Context, delivered func()) {
 		reminder.Wait()
 	}()
 	h := &health{
-		log: f.log, of: f.resource, giveUp: cancel, report: f.report, heard: f.heard,
+		log: f.log, of: f.resource, giveUp: cancel, report: f.report, heard: f.heard, witness: f.witness,
 		pace: rate.NewLimiter(rate.Every(watchEvery), watchBurst),
 	}
 	reminder.Go(func() { h.remind(ctx, f.remindEvery) })
@@ -164,6 +167,9 @@ func (f *follower) inform(ctx context.Context, delivered func()) {
 		h.delivered.Store(true)
 		delivered()
 	})
+	if f.resource.witness {
+		into.witness = f.witness
+	}
 	logger := klog.FromContext(ctx)
 	reflector := cache.NewReflectorWithOptions(
 		h.observe(f.resource, into), new(object), into,

@@ -22,12 +22,22 @@ type store struct {
 	replaced func() // called after the initial list
 
 	summer *summer
-	known  map[model.NamespacedName]uint64 // sums
-	filled bool                            // with the initial list
+	known  map[model.NamespacedName]held
+	filled bool // with the initial list
+
+	gone     map[model.NamespacedName]uint64 // objects that were deleted since: the deletion's version
+	complete uint64                          // gone has all deletions after this version, and after the last list
+	witness  *witness                        // not nil: it has the object of this store
 }
 
+// held is what the store keeps of an object.
+type held struct{ sum, version uint64 }
+
+// maxGone is the maximum of deleted objects that a store remembers.
+const maxGone = 1000
+
 func newStore(r *resource, s *reconcile.State, replaced func()) *store {
-	return &store{resource: r, state: s, replaced: replaced, summer: newSummer(), known: map[model.NamespacedName]uint64{}}
+	return &store{resource: r, state: s, replaced: replaced, summer: newSummer(), known: map[model.NamespacedName]held{}, gone: map[model.NamespacedName]uint64{}}
 }
 
 // initial reads one of the initial events, which client-go collects until it has all of
@@ -76,15 +86,17 @@ func (s *store) listed(l runtime.Object) (*objects, error) {
 }
 
 func (s *store) has(o *object) bool {
-	sum, ok := s.known[o.name]
-	return ok && sum == o.sum
+	h, ok := s.known[o.name]
+	return ok && h.sum == o.sum
 }
 
 // put writes an object into the state, unless the state has it, and releases its content.
 func (s *store) put(o *object) {
 	if !s.has(o) {
 		s.state.Update(o.change, o.set)
-		s.known[o.name] = o.sum
+		s.known[o.name] = o.held()
+		delete(s.gone, o.name)
+		s.witness.note(o)
 	}
 	o.set = nil
 }
@@ -105,8 +117,16 @@ func (s *store) Update(o any) error {
 	return nil
 }
 
-func (s *store) Delete(o any) error {
-	s.drop(o.(*object).name)
+func (s *store) Delete(in any) error {
+	o := in.(*object)
+	s.drop(o.name)
+	s.witness.note(nil)
+	version := o.held().version
+	if len(s.gone) == maxGone {
+		clear(s.gone)
+		s.complete = version
+	}
+	s.gone[o.name] = version
 	return nil
 }
 
@@ -114,11 +134,11 @@ func (s *store) Delete(o any) error {
 // list repeats unchanged objects, and missing ones have been deleted. The version alone does
 // not show a change: after a restore from a backup, one version may be used twice.
 func (s *store) Replace(list []any, _ string) error {
-	next := make(map[model.NamespacedName]uint64, len(list))
+	next := make(map[model.NamespacedName]held, len(list))
 	for _, item := range list {
 		o := item.(*object)
 		s.put(o)
-		next[o.name] = o.sum
+		next[o.name] = o.held()
 	}
 	for name := range s.known {
 		if _, ok := next[name]; !ok {
@@ -126,6 +146,8 @@ func (s *store) Replace(list []any, _ string) error {
 		}
 	}
 	s.known = next
+	clear(s.gone)
+	s.complete = 0
 	if !s.filled {
 		s.filled = true
 		s.replaced()

@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/vmapd/vmapd/model"
 )
 
 // works is how long a watch without events must last to be a success. client-go treats a
@@ -25,6 +27,7 @@ var (
 	errCut      = errors.New("watch ended before the initial list was complete")
 	errShort    = errors.New("watch ends at once")
 	errDisorder = errors.New("watch events out of order; listing again")
+	errHistory  = errors.New("API server does not know changes that it has sent before, as after a restore; listing again")
 )
 
 // stream is a watch that checks its events, and ends with an error if they make no sense.
@@ -43,16 +46,17 @@ type stream struct {
 	until   time.Time // when the server ends the watch, if the client asked for that
 	initial bool      // objects come in any order, until the bookmark that ends them
 	newest  uint64    // resource version of an event
+	doubt   *doubt    // not nil: the server's history may be another
 	proven  bool      // an event came, or none for the time works
 }
 
 // newStream wraps a watch with the given options, which begins with initial events, or from a
 // resource version. It must be stopped.
-func newStream(ctx context.Context, h *health, into *store, w watch.Interface, o metav1.ListOptions, from uint64) *stream {
+func newStream(ctx context.Context, h *health, into *store, w watch.Interface, o metav1.ListOptions, from uint64, d *doubt) *stream {
 	s := &stream{
 		Interface: w, health: h, into: into,
 		out: make(chan watch.Event), stopped: make(chan struct{}), ended: make(chan struct{}),
-		initial: o.SendInitialEvents != nil, newest: from,
+		initial: o.SendInitialEvents != nil, newest: from, doubt: d,
 	}
 	if o.TimeoutSeconds != nil {
 		s.until = time.Now().Add(time.Duration(*o.TimeoutSeconds) * time.Second)
@@ -75,6 +79,7 @@ func (s *stream) Stop() {
 func (s *stream) run(ctx context.Context) {
 	defer close(s.ended)
 	defer close(s.out)
+	defer s.testify()
 	lasted := time.NewTimer(works)
 	defer lasted.Stop()
 	for {
@@ -156,9 +161,39 @@ func (s *stream) check(ctx context.Context, e watch.Event) (watch.Event, error) 
 	case known:
 		s.newest = version
 	}
+	if err := s.settle(e, model.NamespacedName{Namespace: m.GetNamespace(), Name: m.GetName()}); err != nil {
+		return errorEvent(http.StatusGone, metav1.StatusReasonExpired, err), err
+	}
 	s.health.heard.Store(time.Now().UnixNano())
 	s.works(ctx)
 	return e, nil
+}
+
+// testify notes the witness' object of the time when the watch ends: a later one may be of another history.
+func (s *stream) testify() {
+	if s.doubt == nil && !s.initial {
+		s.health.before.Store(s.health.witness.seen())
+	}
+}
+
+// settle compares an event with those that are expected again.
+func (s *stream) settle(e watch.Event, name model.NamespacedName) error {
+	if s.doubt == nil || s.initial {
+		return nil
+	}
+	if e.Type != watch.Bookmark {
+		delete(s.doubt.expected, name)
+	}
+	if s.newest < s.doubt.until {
+		return nil
+	}
+	expected := len(s.doubt.expected)
+	s.doubt = nil
+	if expected > 0 {
+		return errHistory
+	}
+	s.health.doubted.Store(false)
+	return nil
 }
 
 func errorEvent(code int32, reason metav1.StatusReason, err error) watch.Event {

@@ -10,11 +10,11 @@ import (
 )
 
 // lists counts the requests for all objects: lists, and watches with initial events. A list of one
-// object is a question about the newest version.
+// namespaced object is a question about the server's history.
 func lists(s *apitest.Server, r apitest.Resource) int {
 	n := 0
 	for _, q := range s.Requests(r) {
-		if !q.Watch && q.Query.Get("limit") != "1" || q.Query.Get("sendInitialEvents") == "true" {
+		if !q.Watch && !strings.Contains(q.Path, "/namespaces/") || q.Query.Get("sendInitialEvents") == "true" {
 			n++
 		}
 	}
@@ -22,7 +22,7 @@ func lists(s *apitest.Server, r apitest.Resource) int {
 }
 
 // A watch ends after some minutes. The next one continues from the last known version, which
-// may be a bookmark's.
+// may be a bookmark's, if the Node is as new.
 func TestDroppedWatchResumes(t *testing.T) {
 	t.Parallel()
 	forEachServer(t, "", func(t *testing.T, s *apitest.Server) {
@@ -34,8 +34,12 @@ func TestDroppedWatchResumes(t *testing.T) {
 		rv := s.Set(service("api", "172.30.0.42"))
 		w.want("ns1/api:http at 172.30.0.42:80/tcp:", whole[0], whole[1], whole[2])
 		for i := range 3 {
+			now := "192.168.0.2"
 			if i > 0 {
 				rv = s.Bookmark()
+				now = fmt.Sprintf("192.168.0.%d", 10+i)
+				s.Set(node("node1", now)) // it shows that the bookmark is of this history
+				w.want("ns1/api:http at 172.30.0.42:80/tcp:", whole[0], "node "+now, whole[2])
 			}
 			s.DropWatches()
 			w.until("a watch from version "+rv, func() bool {
@@ -43,11 +47,12 @@ func TestDroppedWatchResumes(t *testing.T) {
 				last := all[len(all)-1]
 				return last.Watch && last.Query.Get("resourceVersion") == rv && s.Watching(apitest.Services) == 1
 			})
-			w.is("ns1/api:http at 172.30.0.42:80/tcp:", whole[0], whole[1], whole[2])
+			w.watching()
+			w.is("ns1/api:http at 172.30.0.42:80/tcp:", whole[0], "node "+now, whole[2])
 		}
 		// The watch works.
 		s.Delete(service("api", ""))
-		w.want(whole...)
+		w.want(whole[0], "node 192.168.0.12", whole[2])
 		if got := lists(s, apitest.Services); got != before {
 			t.Errorf("%d lists, want %d:\n%s", got, before, w.requests())
 		}
