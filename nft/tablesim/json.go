@@ -229,12 +229,10 @@ func jsonJoin(list []any, separator string) (string, error) {
 	return strings.Join(words, separator), nil
 }
 
-// inQuotes replaces what the text of a comment can't have.
-var inQuotes = strings.NewReplacer(`"`, "'", "\n", " ")
-
 // jsonElements returns the elements of a set or, in pairs, of a map.
 func jsonElements(list []any) (string, error) {
 	words := make([]string, 0, len(list))
+	inQuotes := strings.NewReplacer(`"`, "'", "\n", " ") // what the text of a comment can't have
 	for _, v := range list {
 		value := ""
 		if pair, ok := v.([]any); ok && len(pair) == 2 {

@@ -94,12 +94,15 @@ func TestSettingsThatDifferAreFound(t *testing.T) {
 		}, "source", "endpoints see the address of the node, and no longer the client's"},
 		{"masqueradeAll", func(in *Input) { in.Config.MasqueradeAll = true }, "source", "no longer the client's"},
 		{"no range of pods", func(in *Input) { in.Config.LocalPods = model.LocalPods{} }, "source", "endpoints see the client's address"},
-		{"node ports everywhere", func(in *Input) { in.Config.NodePortAddresses = model.NodePortAddresses{All: true} },
-			"served", "node ports also answer on addresses where kube-proxy's do not"},
-		{"node ports nowhere", func(in *Input) { in.Config.NodePortAddresses = model.NodePortAddresses{} },
-			"node-port-address", "node ports answer on no address only"},
-		{"no external IPs", func(in *Input) { in.Config.ExternalAddresses.NoExternalIPs = true },
-			"not-served", "connections to the external IP are passed on untouched: Service shop/web"},
+		{"node ports everywhere", func(in *Input) {
+			in.Config.NodePortAddresses = model.NodePortAddresses{All: true}
+		}, "served", "node ports also answer on addresses where kube-proxy's do not"},
+		{"node ports nowhere", func(in *Input) {
+			in.Config.NodePortAddresses = model.NodePortAddresses{}
+		}, "node-port-address", "node ports answer on no address only"},
+		{"no external IPs", func(in *Input) {
+			in.Config.ExternalAddresses.NoExternalIPs = true
+		}, "not-served", "connections to the external IP are passed on untouched: Service shop/web"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for version, r := range changed(t, c.change) {
@@ -150,6 +153,28 @@ func TestAClusterIPBelongsToItsService(t *testing.T) {
 	}
 	if got := services(r.Differences)["endpoints"]; !strings.Contains(got, "shop/guest") {
 		t.Errorf("want other endpoints for shop/guest; got %+v", r.Differences)
+	}
+}
+
+func TestWhatFollowsFromModeIPVSIsListed(t *testing.T) {
+	in := load(t, latestIPTables, "differs")
+	in.Before, in.Mode = [len(model.Families)]*Rules{}, "ipvs"
+	for backend, want := range map[string]map[string]string{
+		"nftables": {"ipvs": "shop/away shop/edge", "node-port-address": "shop/away shop/edge shop/front"},
+		"ipvs":     {},
+	} {
+		in.Backend = backend
+		r, err := Compare(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, services(r.Differences)); diff != "" {
+			t.Errorf("%s: differences (-want +got):\n%s", backend, diff)
+		}
+		var b strings.Builder
+		if err := r.WriteText(&b); err != nil || !strings.Contains(b.String(), "No connection was compared.") || strings.Contains(b.String(), "nothing is different") {
+			t.Errorf("%s: want no verdict about connections; got %v:\n%s", backend, err, b.String())
+		}
 	}
 }
 

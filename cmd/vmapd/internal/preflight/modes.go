@@ -1,6 +1,10 @@
 package preflight
 
-import "github.com/vmapd/vmapd/model"
+import (
+	"slices"
+
+	"github.com/vmapd/vmapd/model"
+)
 
 // modes adds notes that follow from kube-proxy's mode and vmapd's backend alone.
 func (x *comparison) modes() {
@@ -23,23 +27,34 @@ func (x *comparison) modes() {
 	}
 }
 
-// ipvs adds what is known about mode ipvs without a look at its virtual servers.
+// ipvs adds what follows from mode ipvs, without a look at its virtual servers.
 func (x *comparison) ipvs(nftables bool) {
-	add := func(d Difference) { x.notes[d.ID+d.What] = &d }
-	add(Difference{ID: "ipvs", What: "the virtual servers of mode ipvs are not compared, only what follows from the mode is listed"})
+	const only = "the virtual servers of mode ipvs are not compared, only what follows from the mode is listed"
+	x.notes[only] = &Difference{ID: "ipvs", What: only}
 	if !nftables {
 		return
 	}
-	add(Difference{ID: "ping", What: "a ping of a cluster IP is rejected; before, the node answered it"})
-	add(Difference{ID: "ipvs", What: "no Service's address is on a device of the node: programs that listen on all addresses no longer answer on cluster IPs, and strictARP has no effect"})
-	add(Difference{ID: "ipvs", What: "ipvs.scheduler has no effect", Remedy: "lbAlgorithm: round-robin or source-hash; other schedulers only with the backend ipvs", Keep: "backend: ipvs"})
+	add := func(d Difference) {
+		d.ID = "ipvs"
+		x.differences[d.What] = &d
+	}
+	add(Difference{What: "no Service's address is on a device of the node: programs that listen on all addresses no longer answer on cluster IPs, a ping of a cluster IP is rejected, and strictARP has no effect"})
+	add(Difference{What: "ipvs.scheduler has no effect", Remedy: "lbAlgorithm: round-robin or source-hash; other schedulers only with the backend ipvs", Keep: "backend: ipvs"})
 	for i := range x.in.Objects.Services {
 		s := &x.in.Objects.Services[i]
+		p := probe{client: Outside, service: s, kind: model.LoadBalancerIP}
 		if s.ExternalTrafficPolicy == "Local" {
-			note(x.notes, Difference{
+			note(x.differences, Difference{
 				ID:   "ipvs",
 				What: "externalTrafficPolicy: Local without an endpoint on the node drops connections from outside; before, IPVS used endpoints on other nodes",
-			}, probe{client: Outside, service: s, kind: model.LoadBalancerIP}, false, nil)
+			}, p, false, nil)
+		}
+		if slices.ContainsFunc(s.Ports, func(p model.Port) bool { return p.NodePort > 0 }) && !x.in.Config.NodePortAddresses.All {
+			note(x.differences, Difference{
+				ID:   "node-port-address",
+				What: "node ports answer on " + x.nodePortAnswers() + " only; before, by default on all addresses",
+				Keep: "nodePortAddresses: " + flow(withNodePorts(x.in.Config.NodePortAddresses, "all")),
+			}, p, false, nil)
 		}
 	}
 }

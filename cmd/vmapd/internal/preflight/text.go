@@ -13,7 +13,11 @@ const width = 79
 func (r *Report) WriteText(w io.Writer) error {
 	t := &text{}
 	t.line("", "node %s: kube-proxy with mode %s before, vmapd with the backend %s after", orUnknown(r.Node), orUnknown(r.KubeProxy.Mode), r.Backend)
-	t.line("", "%s to %s were compared (%s).", count(r.Connections, "connection"), count(r.Services, "Service"), strings.Join(r.KubeProxy.Families, ", "))
+	if r.Connections == 0 {
+		t.line("", "No connection was compared.")
+	} else {
+		t.line("", "%s to %s were compared (%s).", count(r.Connections, "connection"), count(r.Services, "Service"), strings.Join(r.KubeProxy.Families, ", "))
+	}
 	if len(r.Differences) > 0 {
 		t.line("", "")
 		t.line("", "DIFFERENT after the switch:")
@@ -36,7 +40,7 @@ func (r *Report) WriteText(w io.Writer) error {
 	switch n := len(r.Differences); {
 	case n > 0:
 		t.line("", "=> %s", count(n, "difference"))
-	case len(r.Unread) > 0:
+	case len(r.Unread) > 0, r.Connections == 0:
 		t.line("", "=> no difference in what was compared")
 	default:
 		t.line("", "=> nothing is different")
