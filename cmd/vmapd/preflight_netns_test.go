@@ -129,7 +129,7 @@ func TestPreflightReadsTheRulesOfItsNode(t *testing.T) {
 func TestPreflightBesideKubeProxy(t *testing.T) {
 	programs := os.Getenv("KUBE")
 	if programs == "" {
-		t.Skip("needs KUBE, a folder with kube-proxy")
+		t.Skip("KUBE does not name a folder with kube-proxy")
 	}
 	for _, mode := range []string{"iptables", "nftables"} {
 		t.Run(mode, func(t *testing.T) {
