@@ -40,7 +40,7 @@ KERNELS    ?= bullseye bookworm,bookworm-security trixie,trixie-security trixie,
 ARCHES     := arm64 s390x
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test notice unit race netns test-ipvs test-kernels test-arch test-nft test-vm test-cluster build-all vmtools clustertools golden bench bench-scale fuzz lint fmt tidy ci tools
+.PHONY: help build demo test notice unit race netns test-page pagetools test-ipvs test-kernels test-arch test-nft test-vm test-cluster build-all vmtools clustertools golden bench bench-scale fuzz lint fmt tidy ci tools
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sort | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -77,7 +77,7 @@ notice:
 
 unit: ## tests that need no privilege
 	$(GO) vet ./...
-	$(GO) test -count=1 -shuffle=on $$($(GO) list ./... | grep -vE '/(nft/kernel|legacy/(iptables|ipvs)|cmd/(vmapd|vmapd/internal/demo|internal/testbed/(lab|scale|cluster/life))|sync/(conntrack|hostaddr|informer))$$')
+	$(GO) test -count=1 -shuffle=on $$($(GO) list ./... | grep -vE '/(nft/kernel|legacy/(iptables|ipvs)|cmd/(vmapd|vmapd/internal/demo|internal/testbed/(browser|lab|scale|cluster/life))|sync/(conntrack|hostaddr|informer))$$')
 
 race: ## the pure packages and the sources, with the race detector
 	$(GO) test -count=1 -race -skip '$(RACESKIP)' $(PURE) ./sync/informer/... ./sync/manifest
@@ -89,6 +89,12 @@ netns: tools ## tests with real packets in network namespaces; fails if one is s
 		$(GO) test -c -o bin/netns.test $$p && \
 		(cd $$p && ($(IN_NAMESPACE) $(CURDIR)/bin/netns.test -test.v -test.parallel=$(ATATIME) -test.timeout=20m 2>&1 || echo "--- FAIL: exit code $$?") | $(CURDIR)/bin/skipcheck) || exit 1; \
 	done
+
+# Not a part of test: Debian's chromium takes 350 MB with its libraries. There, tests of the handlers run.
+test-page: pagetools ## the page of the metrics port in a real browser, with 10,000 Services
+	$(GO) test -c -o bin/browser.test ./cmd/internal/testbed/browser
+	cd cmd/internal/testbed/browser && unshare $(if $(ISROOT),-n,-rn) sh -c 'ip link set lo up && ip route add 172.31.0.0/16 dev lo && exec "$$@"' sh \
+		$(CURDIR)/bin/browser.test -test.v -test.count=1 -test.timeout=10m $(PAGEARGS)
 
 test-kernels: ## tests with real packets on Debian's kernels from 5.10 on, in emulated machines
 	@for s in $(KERNELS); do $(MAKE) --no-print-directory test-vm VMSUITES=$$s || exit 1; done
@@ -196,6 +202,12 @@ bin/promtool:
 	@if [ -n "$(ISROOT)" ]; then apt-get update -qq; fi
 	@cd bin/prometheus && apt-get download -qq prometheus 2>/dev/null && dpkg-deb --fsys-tarfile prometheus_*.deb | tar -xO ./usr/bin/promtool >../promtool.new
 	@chmod +x bin/promtool.new && mv bin/promtool.new $@ && rm -r bin/prometheus
+
+pagetools: tools
+	@if ! command -v chromium >/dev/null 2>&1; then \
+		if [ -z "$(ISROOT)" ]; then echo "missing, install with apt: chromium" >&2; exit 1; fi; \
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium >/dev/null; \
+	fi
 
 clustertools:
 	@missing=; for t in containerd:containerd runc:runc iptables:iptables nft:nftables; do \

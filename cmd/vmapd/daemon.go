@@ -88,7 +88,8 @@ func (d *daemon) serve(ctx context.Context) error {
 	}
 	plane.sweep.again = func() { in.state.Update(reconcile.Change{}, func(*model.Builder) {}) }
 	r := &running{daemon: d, plane: plane, observers: d.observe(plane, in)}
-	if r.ports, err = d.openPorts(plane, r.observers, in, traffic.NodeName); err != nil {
+	asked := &answers{daemon: d, plane: plane, observers: r.observers, in: in, nodeName: traffic.NodeName}
+	if r.ports, err = asked.openPorts(); err != nil {
 		return err
 	}
 	r.observers.doctor.ports, r.observers.doctor.nodeName = r.ports, traffic.NodeName
@@ -97,7 +98,6 @@ func (d *daemon) serve(ctx context.Context) error {
 	d.announce(ctx, plane, traffic.NodeName)
 	r.loop = d.newLoop(plane, in, r.observers)
 	tasks := append(r.tasks(), in.tasks()...)
-	asked := &answers{daemon: d, plane: plane, observers: r.observers, in: in, nodeName: traffic.NodeName}
 	tasks = append(tasks, quiet(asked.serve))
 	portSigns := r.ports.signs(plane.rivals, d.current.Load)
 	tasks = append(tasks, quiet(func(ctx context.Context) { plane.sweep.watch(ctx, func() { portSigns(ctx) }) }))

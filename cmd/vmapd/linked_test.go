@@ -22,6 +22,7 @@ var tooMuch = []string{
 	"k8s.io/kube-openapi/pkg/validation",
 	"github.com/google/gnostic-models",
 	module + "sync/informer/apitest",
+	"github.com/chromedp",
 }
 
 func TestTheClientOfEverythingIsNotLinked(t *testing.T) {

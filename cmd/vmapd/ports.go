@@ -33,7 +33,8 @@ type ports struct {
 	served  httpserver.Config // that of the metrics port, made from it
 }
 
-func (d *daemon) openPorts(p *dataplane, o *observers, in inputs, nodeName string) (*ports, error) {
+func (a *answers) openPorts() (*ports, error) {
+	d, p, o := a.daemon, a.plane, a.observers
 	c := d.current.Load()
 	pages := httpserver.MetricsPort{
 		Metrics: o.metrics.Handler(), SLIs: o.metrics.SLIHandler(),
@@ -43,7 +44,8 @@ func (d *daemon) openPorts(p *dataplane, o *observers, in inputs, nodeName strin
 			return now.KubeProxy(), now.Own()
 		},
 		Flags:  func() map[string]string { return d.current.Load().FlagValues() },
-		Status: func() httpserver.Status { return d.status(p, o, in, nodeName) },
+		Status: func() httpserver.Status { return d.status(p, o, a.in, a.nodeName) },
+		Page:   a.page(),
 		SetVerbosity: func(level int) {
 			d.log.LogAttrs(context.Background(), slog.LevelInfo, "verbosity changed", slog.Int("v", level))
 			d.level.Set(levelOf(level))

@@ -211,6 +211,10 @@ func TestMetricsWithTLSAndTokens(t *testing.T) {
 		{"/metrics", "", http.StatusUnauthorized},
 		{"/metrics", "of-nobody", http.StatusUnauthorized},
 		{"/configz", "of-prometheus", http.StatusForbidden},
+		{"/", "", http.StatusUnauthorized},
+		{"/api/services", "", http.StatusUnauthorized},
+		{"/", "of-prometheus", http.StatusForbidden},
+		{"/api/services", "of-prometheus", http.StatusForbidden},
 	} {
 		got := get(c.Client, trust, base+test.path, "Authorization", strings.TrimSpace("Bearer "+test.token))
 		if got.status != test.want {

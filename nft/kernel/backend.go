@@ -35,7 +35,7 @@ type Options struct {
 }
 
 // Backend keeps this node's nftables tables. It is not safe for concurrent use, except for
-// SetCounters, Connections and Stats.
+// SetCounters, Connections, ConnectionsTo, Ruleset and Stats.
 type Backend struct {
 	log      *slog.Logger
 	dialer   dialer
@@ -80,6 +80,7 @@ type shared struct {
 	stats       Stats
 	counted     *model.FamilySnapshot // its connections are counted; nil: none are
 	uncountable error                 // the reason that none can be; nil: not known
+	applied     *nft.Ruleset          // behind the last Apply that worked; nil: none did
 }
 
 // update changes the part that other goroutines read.
@@ -235,7 +236,7 @@ func (b *Backend) applyFamily(ctx context.Context, st *familyState, s *model.Fam
 	}
 	st.have, st.left, st.started = want, want, true
 	st.update(func(to *shared) {
-		to.stats.Rejected = 0
+		to.stats.Rejected, to.applied = 0, want
 		if repair {
 			to.stats.Repairs++
 		}
@@ -244,6 +245,17 @@ func (b *Backend) applyFamily(ctx context.Context, st *familyState, s *model.Fam
 		}
 	})
 	b.purge(st, batch, start)
+	return nil
+}
+
+// Ruleset returns the ruleset that the last successful Apply left in the kernel, or nil. It may be called at
+// any time.
+func (b *Backend) Ruleset(f model.Family) *nft.Ruleset {
+	for _, st := range b.families {
+		if st.family == f {
+			return st.read().applied
+		}
+	}
 	return nil
 }
 

@@ -37,6 +37,11 @@ func connections(t testing.TB, b *Backend) counts {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return asCounts(t, list)
+}
+
+func asCounts(t testing.TB, list []Count) counts {
+	t.Helper()
 	all := counts{}
 	for _, c := range list {
 		key := fmt.Sprintf("%v %v/%v", c.Family, c.Name, c.Name.Protocol)
@@ -146,6 +151,24 @@ func TestConnectionsAreCounted(t *testing.T) {
 				connections(t, b).mustBe(t, fmt.Sprintf("after %s", addr), zeros(want))
 			}
 		}
+	}
+	// The same for each service port alone.
+	asked := counts{}
+	for _, f := range model.Families {
+		for sp := range builder.Snapshot().Family(f).ServicePorts() {
+			list, err := b.ConnectionsTo([]*model.ServicePort{sp})
+			if err != nil || len(list) != 1 {
+				t.Fatalf("%v: %d counts, error %v", sp.Name, len(list), err)
+			}
+			maps.Copy(asked, asCounts(t, list))
+		}
+	}
+	asked.mustBe(t, "asked for one by one", zeros(want))
+	if list, err := b.ConnectionsTo([]*model.ServicePort{{Frontends: []model.Frontend{{VIP: model.VIP{Addr: model.IPv4.Loopback(), Port: 1, Protocol: model.TCP}}}}}); err != nil || len(list) > 0 {
+		t.Errorf("a service port that is not there: %v, error %v", list, err)
+	}
+	if r := b.Ruleset(model.IPv4); r == nil || len(r.Excerpt(model.ServicePortName{NamespacedName: model.NamespacedName{Namespace: "default", Name: "plain"}, Port: "tcp", Protocol: model.TCP}, 1)) == 0 {
+		t.Error("the ruleset that was applied is not known")
 	}
 }
 

@@ -22,6 +22,8 @@ type MetricsPort struct {
 	Flags func() map[string]string
 	// Status returns the contents of /statusz.
 	Status func() Status
+	// Page answers / and /api/.
+	Page http.Handler
 	// Profiling adds /debug/pprof/ and, with SetVerbosity, /debug/flags/v.
 	Profiling bool
 	// SetVerbosity changes the verbosity of the log, as the flag -v.
@@ -33,6 +35,9 @@ type MetricsPort struct {
 func (m MetricsPort) Handler() http.Handler {
 	routes := map[string]http.Handler{
 		"GET /healthz": text(func() string { return "ok" }), "/metrics": m.Metrics, "/metrics/slis": m.SLIs,
+	}
+	if m.Page != nil {
+		routes["GET /{$}"], routes["GET /api/"] = m.Page, m.Page
 	}
 	maps.DeleteFunc(routes, func(_ string, h http.Handler) bool { return h == nil })
 	if m.ProxyMode != nil {
@@ -68,7 +73,7 @@ func folders(patterns []string) []string {
 	for _, p := range patterns {
 		_, path, _ := strings.Cut(p, "/")
 		first, _, _ := strings.Cut(path, "/")
-		found["/"+first] = true
+		found["/"+strings.TrimSuffix(first, "{$}")] = true
 	}
 	return slices.Sorted(maps.Keys(found))
 }

@@ -97,7 +97,7 @@ func (s *Server) serve(ctx context.Context, l *listener, handler http.Handler) e
 func (s *Server) handler() http.Handler {
 	mux := http.NewServeMux()
 	for path, route := range s.Routes {
-		mux.Handle("GET "+path, s.answer(route))
+		mux.Handle("GET "+path, Answer(route))
 	}
 	places := make(chan struct{}, maxRequests)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -116,17 +116,21 @@ func (s *Server) handler() http.Handler {
 	})
 }
 
-func (s *Server) answer(route Route) http.Handler {
+// Answer returns a handler that answers with the value of a route, as JSON.
+func Answer(route Route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		value, err := route(r.Context(), r.URL.Query())
 		if err != nil {
 			writeError(w, err)
 			return
 		}
-		w.Header().Set("Content-Type", "application/json")
-		if err := json.NewEncoder(w).Encode(value); err != nil {
-			s.Log.LogAttrs(r.Context(), slog.LevelDebug, "could not answer", slog.String("path", r.URL.Path), slog.Any("err", err))
+		text, err := json.Marshal(value)
+		if err != nil {
+			writeError(w, err)
+			return
 		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(text) // an error means that the client left
 	})
 }
 
