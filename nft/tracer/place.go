@@ -56,12 +56,15 @@ const (
 	Postrouting Hook = "postrouting"
 )
 
-// hooks are the hooks with the kernel's numbers.
-var hooks = [...]struct {
+// hookNumber is a hook with the kernel's number.
+type hookNumber struct {
 	hook   Hook
 	number nftables.ChainHook
 	start  bool // a packet's way begins here
-}{
+}
+
+// hooks are all of them, in the order of a packet's way.
+var hooks = [...]hookNumber{
 	{Prerouting, unix.NF_INET_PRE_ROUTING, true},
 	{Input, unix.NF_INET_LOCAL_IN, false},
 	{Forward, unix.NF_INET_FORWARD, false},

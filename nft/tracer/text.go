@@ -443,11 +443,11 @@ func decimal(b []byte) string {
 
 // name shows the name of an interface; a prefix of one ends without a zero.
 func name(b []byte) string {
-	s := string(b)
-	if zero := strings.IndexByte(s, 0); zero >= 0 {
-		return strconv.Quote(s[:zero])
+	before, _, whole := strings.Cut(string(b), "\x00")
+	if whole {
+		return strconv.Quote(before)
 	}
-	return strconv.Quote(s + "*")
+	return strconv.Quote(before + "*")
 }
 
 func protocol(b []byte) string {

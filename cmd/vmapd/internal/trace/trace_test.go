@@ -1,0 +1,314 @@
+package trace
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/nft/tracer"
+	"github.com/vmapd/vmapd/sync/conntrack"
+)
+
+// Address plan: client 203.0.113.9, cluster IP 172.30.0.10, endpoint 10.0.0.3, node 192.168.0.2.
+var (
+	client   = netip.MustParseAddrPort("203.0.113.9:40000")
+	vip      = netip.MustParseAddrPort("172.30.0.10:80")
+	endpoint = netip.MustParseAddrPort("10.0.0.3:8080")
+	node     = netip.MustParseAddrPort("192.168.0.2:40001")
+)
+
+const table = "vmapd-trace-1"
+
+// recorder makes events as the kernel sends them for one packet.
+type recorder struct {
+	id     uint32
+	packet tracer.Packet
+	in     uint32
+	out    uint32
+	events []tracer.Event
+}
+
+// record begins the way of a packet at a hook, where the rule of a chain of ours marks it.
+func record(id uint32, chain string, p tracer.Packet) *recorder {
+	r := &recorder{id: id, packet: p, in: 2}
+	at := tracer.Place{Family: "ip", Table: table, Chain: chain}
+	r.rule(at, 1, tracer.Continue, "")
+	return r.end(at)
+}
+
+func (r *recorder) add(e tracer.Event) *recorder {
+	e.ID = r.id
+	r.events = append(r.events, e)
+	return r
+}
+
+// rule matches. The first message of a base chain has the packet.
+func (r *recorder) rule(at tracer.Place, handle uint64, c tracer.Code, target string) *recorder {
+	p := r.packet
+	return r.add(tracer.Event{Kind: tracer.Rule, Place: at, Rule: handle, Code: c, Target: target, Packet: &p, In: r.in, Out: r.out})
+}
+
+// more matches in a chain to which the base chain led.
+func (r *recorder) more(at tracer.Place, handle uint64, c tracer.Code, target string) *recorder {
+	return r.add(tracer.Event{Kind: tracer.Rule, Place: at, Rule: handle, Code: c, Target: target})
+}
+
+// end ends a base chain as its policy says.
+func (r *recorder) end(at tracer.Place) *recorder {
+	return r.add(tracer.Event{Kind: tracer.Policy, Place: at, Code: tracer.Accept})
+}
+
+// pass passes chains of ours.
+func (r *recorder) pass(chains ...string) *recorder {
+	for _, c := range chains {
+		p, at := r.packet, tracer.Place{Family: "ip", Table: table, Chain: c}
+		r.add(tracer.Event{Kind: tracer.Rule, Place: at, Code: tracer.Continue, Packet: &p, In: r.in, Out: r.out}).end(at)
+	}
+	return r
+}
+
+func place(table, chain string) tracer.Place {
+	return tracer.Place{Family: "ip", Table: table, Chain: chain}
+}
+
+// forwarded is a packet that vmapd sends to the endpoint, up to the hook forward.
+func toForward() *recorder {
+	r := record(7, "prerouting-begin", tracer.Packet{Protocol: model.TCP, Source: client, Dest: vip, Flags: tracer.FlagSYN})
+	r.rule(place("vmapd", "prerouting"), 1, tracer.Jump, "services")
+	r.more(place("vmapd", "services"), 5, tracer.Goto, "endpoints-1-to-1")
+	r.more(place("vmapd", "endpoints-1-to-1"), 6, tracer.Accept, "")
+	r.packet.Dest = endpoint
+	r.pass("prerouting-end")
+	r.out = 3
+	return r
+}
+
+func whole() *recorder {
+	r := toForward().pass("forward-begin", "forward-end", "postrouting-begin")
+	r.rule(place("vmapd", "postrouting"), 9, tracer.Accept, "")
+	r.packet.Source = node
+	return r.pass("postrouting-end")
+}
+
+func answerOf(flags uint8) *recorder {
+	r := record(8, "prerouting-answers", tracer.Packet{Protocol: model.TCP, Source: endpoint, Dest: node, Flags: flags})
+	r.in = 3
+	r.packet.Dest = client
+	r.pass("prerouting-end")
+	r.out = 2
+	return r
+}
+
+func input(first, answer *recorder) Input {
+	in := Input{
+		First:      first.events,
+		Interfaces: map[uint32]string{2: "eth0", 3: "veth2"},
+		Waited:     3 * time.Second,
+		Lines: []tracer.Line{
+			{Place: place("vmapd", "services"), Handle: 5, Position: 5, Text: "ip daddr vmap @service-ips"},
+			{Place: place("vmapd", "services"), Handle: 4, Position: 1, Text: "ip daddr @firewall-ips ip saddr != @source-ranges-tcp drop"},
+			{Place: place("vmapd", "endpoints-1-to-1"), Handle: 6, Position: 1, Text: "dnat to numgen map @endpoints", DNAT: true},
+			{Place: place("vmapd", "reject-chain"), Handle: 7, Position: 1, Text: "meta l4proto tcp reject with tcp reset", Rejects: true},
+			{Place: place("filter", "FORWARD"), Handle: 3, Position: 2, Text: "tcp dport 8080 drop", Comment: "no \x1b[31mweb"},
+		},
+		Bases: []tracer.Base{
+			{Place: place("vmapd", "prerouting"), Hook: tracer.Prerouting},
+			{Place: place("vmapd", "postrouting"), Hook: tracer.Postrouting},
+			{Place: place("filter", "FORWARD"), Hook: tracer.Forward},
+		},
+	}
+	if answer != nil {
+		in.Answer = answer.events
+	}
+	return in
+}
+
+func TestStories(t *testing.T) {
+	back := func(r *recorder) *recorder {
+		return r.pass("forward-begin", "forward-end", "postrouting-begin", "postrouting-end")
+	}
+	forward := place("filter", "FORWARD")
+	unreachable := record(8, "prerouting-answers", tracer.Packet{Protocol: 1, Source: endpoint, Dest: node, Type: 3, Code: 3})
+	for _, tt := range []struct {
+		name          string
+		first, answer *recorder
+		change        func(*Input)
+		verdict       Verdict
+		want          string
+	}{
+		{"accepted", whole(), back(answerOf(tracer.FlagSYN | tracer.FlagACK)), nil, Forwarded, "forwarded to 10.0.0.3:8080 by veth2, which accepted it."},
+		{"reset", whole(), back(answerOf(tracer.FlagRST | tracer.FlagACK)), nil, Forwarded, "forwarded to 10.0.0.3:8080 by veth2, which refused it with a TCP reset: nothing listens on that port there."},
+		{"unreachable", whole(), unreachable.pass("prerouting-end", "forward-begin", "forward-end", "postrouting-begin", "postrouting-end"), nil, Forwarded, "forwarded to 10.0.0.3:8080 by veth2; 10.0.0.3 answered with an ICMP error: port unreachable, so nothing listens on that port there."},
+		{"silent", whole(), nil, nil, Forwarded, "forwarded to 10.0.0.3:8080 by veth2, which did not answer within 3s."},
+		{"answered, says connection tracking", whole(), nil, func(in *Input) { in.Entry = &conntrack.Entry{Answered: true} }, Forwarded, "forwarded to 10.0.0.3:8080 by veth2, which answered."},
+		{
+			"the answer is dropped", whole(), answerOf(tracer.FlagSYN|tracer.FlagACK).pass("forward-begin").rule(forward, 3, tracer.Drop, ""), nil, Forwarded,
+			`forwarded to 10.0.0.3:8080 by veth2, which accepted it. But the answer was dropped on its way back, in table ip filter, chain FORWARD, rule 2 (tcp dport 8080 drop comment "no \x1b[31mweb"), which is not vmapd's.`,
+		},
+		{"delivered", toForward().pass("input-begin", "input-end"), nil, nil, Delivered, "delivered to 10.0.0.3:8080 on this node itself, which did not answer within 3s."},
+		{"dropped by another rule", toForward().pass("forward-begin").rule(forward, 3, tracer.Drop, ""), nil, nil, Dropped, `dropped in table ip filter, chain FORWARD, rule 2 (tcp dport 8080 drop comment "no \x1b[31mweb"), which is not vmapd's.`},
+		{"a rule that has gone", toForward().pass("forward-begin").rule(forward, 99, tracer.Drop, ""), nil, nil, Dropped, `dropped in table ip filter, chain FORWARD, by the rule with handle 99, which is not vmapd's.`},
+		{
+			"dropped by a policy", toForward().pass("forward-begin").rule(forward, 0, tracer.Continue, "").add(tracer.Event{Kind: tracer.Policy, Place: forward, Code: tracer.Drop}), nil, nil,
+			Dropped, "dropped in table ip filter, chain FORWARD, by its policy, which is not vmapd's.",
+		},
+		{"taken", toForward().pass("forward-begin").rule(forward, 3, tracer.Queue, ""), nil, nil, Taken, `given to another program in table ip filter, chain FORWARD, rule 2 (tcp dport 8080 drop comment "no \x1b[31mweb"), which is not vmapd's.`},
+		{"no route", toForward(), nil, func(in *Input) { in.Route = "no route" }, NoRoute, "dropped, because the kernel has no way to 10.0.0.3: no route."},
+		{"lost by routing", toForward(), nil, nil, Lost, "lost after prerouting: no rule of nftables was seen to drop the packet."},
+		{"lost in a hook", toForward().pass("forward-begin"), nil, nil, Lost, "lost in forward: no rule of nftables was seen to drop the packet."},
+		{
+			"source range", record(7, "prerouting-begin", tracer.Packet{Protocol: model.TCP, Source: client, Dest: vip}).
+				rule(place("vmapd", "prerouting"), 1, tracer.Jump, "services").more(place("vmapd", "services"), 4, tracer.Drop, ""), nil, nil,
+			Dropped, "dropped in table ip vmapd, chain services, rule 1 (ip daddr @firewall-ips ip saddr != @source-ranges-tcp drop), by vmapd: the client is not in loadBalancerSourceRanges.",
+		},
+		{
+			"no endpoint", record(7, "prerouting-begin", tracer.Packet{Protocol: model.TCP, Source: client, Dest: vip}).
+				rule(place("vmapd", "prerouting"), 1, tracer.Jump, "services").more(place("vmapd", "services"), 5, tracer.Goto, "reject-chain").
+				more(place("vmapd", "reject-chain"), 7, tracer.Drop, ""), nil, nil,
+			Refused, "refused in table ip vmapd, chain reject-chain, rule 1 (meta l4proto tcp reject with tcp reset), by vmapd: the Service has no endpoint.",
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			in := input(tt.first, tt.answer)
+			if tt.change != nil {
+				tt.change(&in)
+			}
+			s := Tell(in)
+			if s.Verdict != tt.verdict || s.Conclusion != tt.want {
+				t.Errorf("want %s: %s\n got %s: %s", tt.verdict, tt.want, s.Verdict, s.Conclusion)
+			}
+			if s.Source != client || s.Destination != vip {
+				t.Errorf("want the addresses that the client used, got %v → %v", s.Source, s.Destination)
+			}
+			var out strings.Builder
+			if err := s.WriteText(&out); err != nil {
+				t.Fatal(err)
+			}
+			if strings.Contains(out.String(), "\x1b") {
+				t.Errorf("the text has the control characters of a comment:\n%q", &out)
+			}
+		})
+	}
+}
+
+func TestTheText(t *testing.T) {
+	in := input(whole(), answerOf(tracer.FlagSYN|tracer.FlagACK).pass("forward-begin", "forward-end", "postrouting-begin", "postrouting-end"))
+	in.Expected = &Expected{Verdict: "forwarded", Endpoints: []string{"10.0.0.2:8080", "10.0.0.3:8080"}, Conclusion: "forwarded to one of two"}
+	s := Tell(in)
+	var out strings.Builder
+	if err := s.WriteText(&out); err != nil {
+		t.Fatal(err)
+	}
+	const want = `from 203.0.113.9:40000
+to   172.30.0.10:80/tcp
+
+1. prerouting, from eth0
+   ip vmapd, prerouting, handle 1 => jump services
+   ip vmapd, services rule 5: ip daddr vmap @service-ips => goto endpoints-1-to-1
+   ip vmapd, endpoints-1-to-1 rule 1: dnat to numgen map @endpoints => accept
+   The destination is 10.0.0.3:8080 now.
+2. forward, from eth0 to veth2
+3. postrouting, to veth2
+   ip vmapd, postrouting, handle 9 => accept
+   The source is 192.168.0.2:40001 now.
+4. The answer came from 10.0.0.3:8080 (SYN and ACK).
+   It left by eth0.
+
+=> forwarded to 10.0.0.3:8080 by veth2, which accepted it.
+   This is what vmapd decides.
+`
+	if out.String() != want {
+		t.Errorf("want:\n%s\ngot:\n%s", want, &out)
+	}
+}
+
+func TestWhatDiffersIsSaid(t *testing.T) {
+	dropped := toForward().pass("forward-begin").rule(place("filter", "FORWARD"), 3, tracer.Drop, "")
+	for _, tt := range []struct {
+		name     string
+		first    *recorder
+		expected Expected
+		differs  bool
+	}{
+		{"as expected", whole(), Expected{Verdict: "forwarded", Endpoints: []string{"10.0.0.3:8080"}}, false},
+		{"another endpoint", whole(), Expected{Verdict: "forwarded", Endpoints: []string{"10.0.0.9:8080"}}, true},
+		{"dropped by another", dropped, Expected{Verdict: "forwarded", Endpoints: []string{"10.0.0.3:8080"}}, true},
+		{"dropped by another instead of vmapd", dropped, Expected{Verdict: "dropped"}, true},
+		{"forwarded instead of refused", whole(), Expected{Verdict: "rejected"}, true},
+		{"translated, but not a Service", whole(), Expected{Verdict: "notOurs"}, true},
+	} {
+		in := input(tt.first, nil)
+		in.Expected = &tt.expected
+		if s := Tell(in); (s.Differs != "") != tt.differs {
+			t.Errorf("%s: want a difference: %v, got %q", tt.name, tt.differs, s.Differs)
+		}
+	}
+}
+
+// Only packets that our rules have marked belong to a trace, and each answer belongs to the
+// connection with its addresses.
+func TestEventsAreSortedByConnections(t *testing.T) {
+	other := netip.MustParseAddrPort("203.0.113.9:50000")
+	first := whole()
+	second := record(17, "prerouting-begin", tracer.Packet{Protocol: model.TCP, Source: other, Dest: vip, Flags: tracer.FlagSYN})
+	second.packet.Dest = endpoint
+	second.pass("prerouting-end", "forward-begin", "forward-end", "postrouting-begin", "postrouting-end")
+	answer := record(18, "prerouting-answers", tracer.Packet{Protocol: model.TCP, Source: endpoint, Dest: other, Flags: tracer.FlagRST})
+	stranger := record(99, "prerouting-begin", tracer.Packet{Protocol: model.TCP, Source: other, Dest: client})
+	for i := range stranger.events { // of another tracer
+		stranger.events[i].Place.Table = "vmapd-trace-2"
+	}
+	c := Collector{Table: table}
+	for _, e := range slices.Concat(stranger.events, first.events, second.events, answer.events) {
+		c.Add(e)
+	}
+	if n := len(c.Connections()); n != 2 {
+		t.Fatalf("want 2 connections, got %d", n)
+	}
+	for i, want := range []struct {
+		client        netip.AddrPort
+		first, answer int
+	}{{client, len(first.events), 0}, {other, len(second.events), len(answer.events)}} {
+		got := c.Connections()[i]
+		if got.Client != want.client || len(got.First) != want.first || len(got.Answer) != want.answer {
+			t.Errorf("want %v with %d and %d events, got %v with %d and %d", want.client, want.first, want.answer, got.Client, len(got.First), len(got.Answer))
+		}
+		if arrived, expects := got.Arrived(); !arrived || !expects || got.AnswerArrived() {
+			t.Errorf("%v: arrived %v, expects an answer %v, which arrived %v", got.Client, arrived, expects, got.AnswerArrived())
+		}
+	}
+}
+
+// A packet to an address of the node itself leaves by lo, and comes back with another ID.
+func TestLoopbackIsOneWay(t *testing.T) {
+	out := record(7, "output-begin", tracer.Packet{Protocol: model.TCP, Source: client, Dest: vip, Flags: tracer.FlagSYN})
+	out.in, out.out = 0, loopback
+	out.pass("output-end", "postrouting-begin", "postrouting-end")
+	in := &recorder{id: 8, packet: out.packet, in: loopback}
+	in.pass("prerouting-begin", "prerouting-end", "input-begin")
+	c := Collector{Table: table}
+	for _, e := range out.events {
+		c.Add(e)
+	}
+	if arrived, _ := c.Connections()[0].Arrived(); arrived {
+		t.Error("a packet on loopback has arrived nowhere yet")
+	}
+	for _, e := range in.pass("input-end").events {
+		c.Add(e)
+	}
+	if arrived, _ := c.Connections()[0].Arrived(); !arrived {
+		t.Error("the packet has not arrived")
+	}
+	if s := Tell(input(&recorder{events: c.Connections()[0].First}, nil)); s.Verdict != Delivered || len(s.Hooks) != 4 {
+		t.Errorf("want it delivered behind 4 hooks, got %s behind %d", s.Verdict, len(s.Hooks))
+	}
+}
+
+func TestNothingSeenIsNoPanic(t *testing.T) {
+	if s := Tell(Input{}); s.Verdict != "" || s.Conclusion == "" {
+		t.Errorf("got %+v", s)
+	}
+}
