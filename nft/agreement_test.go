@@ -74,13 +74,22 @@ func (n *tally) count(d model.Decision, to model.Target) {
 	}
 }
 
-// checkCounted checks that a connection to a Service is counted once, unless source ranges
-// exclude it, and that no other connection is counted.
+// checkCounted checks that a connection to a Service is counted once, or as dropped if source ranges
+// exclude it; that it is counted as refused, too, if it is for want of an endpoint; and that no other
+// connection is counted.
 func checkCounted(t *testing.T, d model.Decision, got nftsim.Outcome, counters bool) {
 	t.Helper()
 	var want []string
-	if counters && d.Port != nil && d.Why != model.SourceNotAllowed && d.Why != model.UnusedPort {
-		want = append(want, d.Port.Name.String())
+	switch {
+	case !counters || d.Port == nil || d.Why == model.UnusedPort:
+	case d.Why == model.SourceNotAllowed:
+		want = []string{nft.DroppedCounters + " " + d.Port.Name.String()}
+	default:
+		set, _ := nft.CounterOf(*d.Frontend)
+		want = []string{set + " " + d.Port.Name.String()}
+		if d.Why == model.NoEndpoints {
+			want = append(want, nft.RefusedOf(*d.Frontend)+" "+d.Port.Name.String())
+		}
 	}
 	equal(t, fmt.Sprintf("who counts %+v: %v for reason %d", d.Connection, d.Verdict, d.Why), want, got.Counted)
 	if t.Failed() {

@@ -42,7 +42,7 @@ func TestOnlyWhatDecidesNothingGoesAhead(t *testing.T) {
 				before := elementsOf(t, have)
 				between := before.apply(t, &nft.Batch{Add: ahead})
 				for _, op := range flat(ahead) {
-					if op.Set != nft.ServiceCounters && op.Set != nft.NodePortCounters {
+					if !nft.DeclarationOf(op.Set).Counter {
 						t.Errorf("an element of %s goes ahead", op.Set)
 					}
 				}

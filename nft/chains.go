@@ -79,12 +79,7 @@ func (o Options) layoutChains(s *model.Settings, c chosen) []Chain {
 			Rules: postroutingRules(s), Comment: "after an endpoint was chosen: is the source address replaced?",
 		},
 		{Name: servicesChain, Rules: o.servicesRules(), Comment: "dispatch: who is meant?"},
-		{Name: rejectChain, Rules: []Rule{
-			// ICMP errors are rate-limited by the kernel (net.ipv4.icmp_ratelimit): with
-			// them alone, half of a burst of refused connections would time out.
-			{MatchProtocol{model.TCP}, Reject{TCPReset: true}},
-			{Reject{}},
-		}, Comment: "no endpoint, or a port that the Service does not have"},
+		{Name: rejectChain, Rules: o.rejectRules(), Comment: "no endpoint, or a port that the Service does not have"},
 		{Name: masqueradeChain, Rules: []Rule{{Masquerade{}}}, Comment: "replies must come back through this node"},
 		{
 			Name: masqueradeNode, Rules: []Rule{{MatchFromNode{}, Masquerade{}}},
@@ -117,6 +112,23 @@ func (o Options) layoutChains(s *model.Settings, c chosen) []Chain {
 	return chains
 }
 
+// rejectRules refuse a connection. An address of a Service may be one of the node, and its port the node port of
+// another Service: what is counted for the address is no longer there for the node port.
+func (o Options) rejectRules() []Rule {
+	var rules []Rule
+	if o.Counters {
+		toService := InSet{Key: vipKey, Set: RefusedCounters}
+		rules = []Rule{
+			{MatchProtocol{model.TCP}, toService, Reject{TCPReset: true}},
+			{toService, Reject{}},
+			{InSet{Key: destKey, Set: NodePortIPs}, InSet{Key: nodePortKey, Set: NodePortRefused}},
+		}
+	}
+	// ICMP errors are rate-limited by the kernel (net.ipv4.icmp_ratelimit): with
+	// them alone, half of a burst of refused connections would time out.
+	return append(rules, Rule{MatchProtocol{model.TCP}, Reject{TCPReset: true}}, Rule{Reject{}})
+}
+
 // servicesRules dispatch a packet to its Service. The addresses of Services are looked up
 // before the node ports, because such an address may be one of the node, too. A packet that
 // reaches the rules for node ports is for no address of a Service, so it is counted once.
@@ -129,6 +141,10 @@ func (o Options) servicesRules() []Rule {
 			InSet{Key: sourcesKey, Set: SourceRanges(p), Not: true},
 			Verdict{Kind: DropPacket},
 		})
+		if o.Counters { // a rule of its own: packets are dropped whatever is counted
+			count := append(slices.Clone(rules[len(rules)-1][:3]), InSet{Key: vipKey, Set: DroppedCounters})
+			rules = slices.Insert(rules, len(rules)-1, count)
+		}
 	}
 	if o.Counters {
 		rules = append(rules, Rule{InSet{Key: vipKey, Set: ServiceCounters}})

@@ -9,6 +9,10 @@ type Options struct {
 	// is then sent on, rejected or dropped. A packet that is repeated for want of an answer
 	// counts again. A packet that the source ranges drop does not count.
 	//
+	// RefusedCounters and NodePortRefused count connections to frontends that are refused now, and
+	// DroppedCounters those that source ranges do not admit. A frontend that gets an endpoint has
+	// no such element any more; it begins at 0 when the last endpoint goes.
+	//
 	// Ports beyond model.Budgets.Counters are not counted.
 	//
 	// Each element takes 16 bytes in the kernel for each possible CPU, besides its key and
@@ -29,8 +33,24 @@ func (o Options) counterElements(sp *model.ServicePort, add func(set string, e E
 	}
 	for _, fe := range sp.Frontends {
 		set, key := CounterOf(fe)
-		add(set, Element{Key: key, Comment: elementComment(sp.Name)})
+		e := Element{Key: key, Comment: elementComment(sp.Name)}
+		add(set, e)
+		if set := RefusedOf(fe); set != "" {
+			add(set, e)
+		}
+		if fe.Restricted {
+			add(DroppedCounters, e)
+		}
 	}
+}
+
+// RefusedOf returns the set that counts connections to a frontend that are refused, or "" if they are not.
+// Its key is that of CounterOf.
+func RefusedOf(fe model.Frontend) string {
+	if fe.Action != model.Reject {
+		return ""
+	}
+	return scopeOf(fe.Kind).set(roleRefused)
 }
 
 // diffOptions adds the operations for other options where the service port is the same, which

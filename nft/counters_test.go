@@ -106,27 +106,40 @@ func TestACounterStaysAsLongAsItsFrontend(t *testing.T) {
 	}
 }
 
-// To begin to count is a set and a rule for each kind of frontend, and an element for each
-// frontend; to end it takes away the sets with all that is in them.
+// To begin to count is a set and a rule for each kind of frontend, and for each kind that is refused or that
+// source ranges restrict, and an element for each such frontend; to end it takes away the sets with
+// all that is in them.
 func TestCountingIsSwitchedWithoutAnythingElse(t *testing.T) {
 	s := dualStack().Snapshot().Family(model.IPv4)
 	off := nft.Compile(nil, s)
 	on := counted.Compile(off, s)
-	frontends := 0
+	frontends, refused, restricted := 0, 0, 0
 	for sp := range s.ServicePorts() {
 		frontends += len(sp.Frontends)
+		for _, fe := range sp.Frontends {
+			if fe.Action == model.Reject {
+				refused++
+			}
+			if fe.Restricted {
+				restricted++
+			}
+		}
 	}
+	if refused == 0 {
+		t.Fatal("no frontend is refused")
+	}
+	elements := frontends + refused + restricted
 	batch := nft.Diff(off, on)
 	checkApplied(t, off, batch, on)
-	equal(t, "sets made", 2, len(batch.AddSets))
-	equal(t, "elements", frontends, len(counterOps(on, batch.Add)))
-	equal(t, "operations: those, and the rules of one chain", 2+frontends+1, batch.Len())
+	equal(t, "sets made", 5, len(batch.AddSets))
+	equal(t, "elements", elements, len(flat(batch.Add)))
+	equal(t, "operations: those, and the rules of two chains", 5+elements+2, batch.Len())
 
 	again := nft.Compile(on, s)
 	batch = nft.Diff(on, again)
 	checkApplied(t, on, batch, again)
-	equal(t, "sets deleted", []string{nft.NodePortCounters, nft.ServiceCounters}, batch.DeleteSets)
-	equal(t, "operations: those, and the rules of one chain", 2+1, batch.Len())
+	equal(t, "sets deleted", []string{nft.DroppedCounters, nft.NodePortCounters, nft.NodePortRefused, nft.RefusedCounters, nft.ServiceCounters}, batch.DeleteSets)
+	equal(t, "operations: those, and the rules of two chains", 5+2, batch.Len())
 	equal(t, "text as before", off.String(), again.String())
 }
 

@@ -43,6 +43,7 @@ const (
 	roleAffinity            // the verdict for clients that may have an endpoint already
 	roleRemember            // the verdict after DNAT that stores a client's endpoint
 	roleCounters            // the number of connections to a frontend
+	roleRefused             // the number of those that are refused
 	roles
 )
 
@@ -81,6 +82,7 @@ var layout = []layoutSet{
 	{AffinityIPs, vipVerdicts, scopeAddr, roleAffinity, "whose clients come back to the same endpoint"},
 	{AffinityNodePorts, nodePortVerdicts, scopeNodePort, roleAffinity, "whose clients come back to the same endpoint"},
 	{ClusterIPs, addrs, scopeCluster, otherRole, "refuse connections to ports that no Service has"},
+	{DroppedCounters, vipCounters, scopeAddr, otherRole, "connections that source-ranges do not admit"},
 	{Endpoints, vipSlots, scopeAddr, roleEndpoints, "who answers: slots 0 to N-1 of each service address"},
 	{FirewallIPs, vips, scopeAddr, otherRole, "for some sources only, see source-ranges"},
 	{GoneEndpoints, gone, scopeEndpoint, otherRole, "taken from a Service with affinity moments ago, see remember-..."},
@@ -93,8 +95,10 @@ var layout = []layoutSet{
 	{NodePortEndpoints, nodePortSlots, scopeNodePort, roleEndpoints, "who answers: slots 0 to N-1 of each node port"},
 	{NodePortIPs, addrs, scopeNode, otherRole, "where node ports answer"},
 	{NodePortLocalEndpoints, nodePortSlots, scopeNodePort, roleLocalEndpoints, "who answers on this node: slots 0 to n-1 of each node port"},
+	{NodePortRefused, nodePortCounters, scopeNodePort, roleRefused, "connections to node ports that are refused"},
 	{NodePortSourceNAT, nodePortVerdicts, scopeNodePort, roleSourceNAT, "which node ports need the node's address as source"},
 	{ownEndpointsOf[model.Cluster], endpoints, scopeOwn, otherRole, ""},
+	{RefusedCounters, vipCounters, scopeAddr, roleRefused, "connections to service addresses that are refused"},
 	{RememberIPs, vipVerdicts, scopeAddr, roleRemember, "whose clients to remember"},
 	{RememberNodePorts, nodePortVerdicts, scopeNodePort, roleRemember, "whose clients to remember"},
 	{turnsOf[model.Cluster], ownSlots, scopeOwn, otherRole, ""},

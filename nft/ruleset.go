@@ -39,6 +39,9 @@ const (
 
 	ServiceCounters  = "service-counters"
 	NodePortCounters = "nodeport-counters"
+	RefusedCounters  = "refused-counters"
+	NodePortRefused  = "nodeport-refused-counters"
+	DroppedCounters  = "dropped-counters"
 )
 
 // SourceRanges is the name of the set of sources that may connect to the addresses in

@@ -49,6 +49,10 @@ type Count struct {
 	// counting began or the frontend was made. Refused and dropped ones are included. They
 	// outlive this process, and begin at 0 when the table is replaced or the node starts.
 	Connections uint64
+	// Refused are those of Connections that were refused since the last endpoint went, and Dropped
+	// packets that source ranges did not admit, which Connections does not include. Either is nil where
+	// no such packet can come.
+	Refused, Dropped *uint64
 }
 
 // Connections reads the counts of all service ports, in the order of
@@ -144,15 +148,28 @@ func (b *Backend) appendCounts(ctx context.Context, counts []Count, s *model.Fam
 	if err != nil {
 		return counts, err
 	}
-	counts, err = sumCounts(counts, s, func(into packetCounts) error {
-		for _, set := range []string{nft.ServiceCounters, nft.NodePortCounters} {
-			if err := c.readCounters(ctx, s.Family, set, into); err != nil {
-				return fmt.Errorf("read set %s: %w", set, err)
+	read := func(sets ...string) func(into packetCounts) error {
+		return func(into packetCounts) error {
+			for _, set := range sets {
+				if err := c.readCounters(ctx, s.Family, set, into); err != nil {
+					return fmt.Errorf("read set %s: %w", set, err)
+				}
 			}
+			return nil
 		}
-		return nil
-	})
-	if err != nil {
+	}
+	from := len(counts)
+	refused, dropped := packetCounts{}, packetCounts{}
+	counts, err = sumCounts(counts, s, read(nft.ServiceCounters, nft.NodePortCounters))
+	if err == nil {
+		err = read(nft.RefusedCounters, nft.NodePortRefused)(refused)
+	}
+	if err == nil {
+		err = read(nft.DroppedCounters)(dropped)
+	}
+	if err == nil {
+		addOutcomes(counts[from:], s, refused, dropped)
+	} else {
 		b.counts.close() // it may have the rest of a list
 	}
 	return counts, err
@@ -178,13 +195,41 @@ func sumCounts(counts []Count, s *model.FamilySnapshot, read func(into packetCou
 				missing = true
 				continue
 			}
-			counts = append(counts, Count{sp.Name, s.Family, sum})
+			counts = append(counts, Count{Name: sp.Name, Family: s.Family, Connections: sum})
 		}
 		if !missing {
 			break
 		}
 	}
 	return counts, nil
+}
+
+// addOutcomes fills in the counts of connections that are not forwarded.
+func addOutcomes(counts []Count, s *model.FamilySnapshot, refused, dropped packetCounts) {
+	for i := range counts {
+		sp, _ := s.ServicePort(counts[i].Name)
+		for _, fe := range sp.Frontends {
+			_, key := nft.CounterOf(fe)
+			if nft.RefusedOf(fe) != "" {
+				counts[i].Refused = refused.plus(counts[i].Refused, key)
+			}
+			if fe.Restricted {
+				counts[i].Dropped = dropped.plus(counts[i].Dropped, key)
+			}
+		}
+	}
+}
+
+// plus returns a sum that may have been nil, with an element's packets.
+func (p packetCounts) plus(sum *uint64, key string) *uint64 {
+	n, ok := p[key]
+	if !ok {
+		return sum
+	}
+	if sum != nil {
+		n += *sum
+	}
+	return &n
 }
 
 // packetCounts are packets by an element's key. Keys of different sets differ in length.

@@ -165,3 +165,20 @@ func (n netns) refused(t testing.TB, count int, network, addr string) {
 		return nil
 	})
 }
+
+// dropped sends so many packets that begin connections and that must get no answer.
+func (n netns) dropped(t testing.TB, count int, network, addr string) {
+	t.Helper()
+	n.do(t, func() error {
+		for range count {
+			c, err := net.DialTimeout(network, addr, 300*time.Millisecond) // the packet is repeated after a second
+			if err == nil {
+				return errors.Join(fmt.Errorf("%s took a connection", addr), c.Close())
+			}
+			if timeout, ok := err.(net.Error); !ok || !timeout.Timeout() { //nolint:errorlint // as net returns it
+				return err
+			}
+		}
+		return nil
+	})
+}

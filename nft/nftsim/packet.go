@@ -13,7 +13,7 @@ import (
 type Outcome struct {
 	modeltest.Outcome
 
-	// Counted holds the comments of the elements whose counters the packet increases, in
+	// Counted holds "SET COMMENT" of the elements whose counters the packet increases, in
 	// the order in which it meets them.
 	Counted []string
 }

@@ -207,7 +207,7 @@ func (r *run) rule(c *nft.Chain, rule nft.Rule, s state, share float64, depth in
 			}
 			if r.sets[stmt.Set].Counter && len(hits) > 0 {
 				note("")
-				r.counted = append(r.counted, hits[0].Comment)
+				r.counted = append(r.counted, stmt.Set+" "+hits[0].Comment)
 			}
 			match = len(hits) > 0 != stmt.Not
 		case nft.VerdictMap:

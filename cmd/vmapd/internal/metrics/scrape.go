@@ -38,10 +38,12 @@ func (s *scraped) Describe(to chan<- *prometheus.Desc) { to <- s.desc }
 
 // Collect implements prometheus.Collector.
 func (s *scraped) Collect(to chan<- prometheus.Metric) {
-	s.read(func(value float64, labels ...string) {
-		for i := range labels { // without an API server, nothing has validated names
-			labels[i] = strings.ToValidUTF8(labels[i], "�")
-		}
-		to <- prometheus.MustNewConstMetric(s.desc, s.kind, value, labels...)
-	})
+	s.read(func(value float64, labels ...string) { s.emit(to, value, labels...) })
+}
+
+func (s *scraped) emit(to chan<- prometheus.Metric, value float64, labels ...string) {
+	for i := range labels { // without an API server, nothing has validated names
+		labels[i] = strings.ToValidUTF8(labels[i], "�")
+	}
+	to <- prometheus.MustNewConstMetric(s.desc, s.kind, value, labels...)
 }

@@ -164,18 +164,42 @@ func (m *Metrics) registerConntrack() {
 	})
 }
 
-// registerConnections makes the only metric with a series for each Service port. Its values
+// registerConnections makes the only metrics with series for each Service port. Their values
 // are read at a scrape: a deleted Service has no series in the next one.
 func (m *Metrics) registerConnections() {
 	read := m.options.ServiceConnections
 	if read == nil {
 		return
 	}
-	m.scrape(prometheus.CounterValue, ownNamespace, "service_connections_total",
-		"New connections to a Service port through this node.", []string{"namespace", "service", "port", "protocol", ipFamily},
-		func(emit emitter) {
-			for _, c := range read() {
-				emit(float64(c.Connections), c.Name.Namespace, c.Name.Name, c.Name.Port, strings.ToUpper(c.Name.Protocol.String()), c.Family.String())
+	labels := []string{"namespace", "service", "port", "protocol", ipFamily}
+	m.registry.MustRegister(&serviceConnections{
+		read: read,
+		all: prometheus.NewDesc(ownNamespace+"_service_connections_total",
+			"New connections to a Service port through this node.", labels, nil),
+		failed: prometheus.NewDesc(ownNamespace+"_service_connections_failed_total",
+			"Connections to a Service port that were refused, since its last endpoint went, or that source ranges did not admit, which vmapd_service_connections_total does not include.",
+			append(labels, "outcome"), nil),
+	})
+}
+
+// serviceConnections are two metrics of one reading of the kernel's counters.
+type serviceConnections struct {
+	read        func() []kernel.Count
+	all, failed *prometheus.Desc
+}
+
+// Describe implements prometheus.Collector.
+func (c *serviceConnections) Describe(to chan<- *prometheus.Desc) { to <- c.all; to <- c.failed }
+
+// Collect implements prometheus.Collector.
+func (c *serviceConnections) Collect(to chan<- prometheus.Metric) {
+	for _, n := range c.read() {
+		labels := []string{n.Name.Namespace, n.Name.Name, n.Name.Port, strings.ToUpper(n.Name.Protocol.String()), n.Family.String()}
+		(&scraped{desc: c.all, kind: prometheus.CounterValue}).emit(to, float64(n.Connections), labels...)
+		for outcome, count := range map[string]*uint64{"refused": n.Refused, "dropped_by_source_ranges": n.Dropped} {
+			if count != nil {
+				(&scraped{desc: c.failed, kind: prometheus.CounterValue}).emit(to, float64(*count), append(labels, outcome)...)
 			}
-		})
+		}
+	}
 }
