@@ -80,7 +80,8 @@ func (b *Backend) Connections(ctx context.Context) ([]Count, error) {
 	return counts, errors.Join(errs...)
 }
 
-// ConnectionsTo is Connections for some service ports. It asks the kernel for their counters alone.
+// ConnectionsTo is Connections for some service ports, without Refused and Dropped. It asks the kernel for
+// their counters alone.
 func (b *Backend) ConnectionsTo(ports []*model.ServicePort) ([]Count, error) {
 	var counts []Count
 	for _, st := range b.families {
@@ -93,7 +94,7 @@ func (b *Backend) ConnectionsTo(ports []*model.ServicePort) ([]Count, error) {
 		}
 		for _, sp := range ports {
 			if n, ok := packets.sum(sp); ok && sp.Family == st.family && !sp.Uncounted {
-				counts = append(counts, Count{sp.Name, sp.Family, n})
+				counts = append(counts, Count{Name: sp.Name, Family: sp.Family, Connections: n})
 			}
 		}
 	}
