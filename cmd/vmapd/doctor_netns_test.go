@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -153,4 +154,34 @@ func TestDoctorForPrograms(t *testing.T) {
 			t.Errorf("%s: %v\n%s", format, err, out)
 		}
 	}
+}
+
+// /statusz has each finding. /readyz names the checks while the process is not ready, and no finding
+// makes it unready.
+func TestFindingsAreOnThePages(t *testing.T) {
+	t.Parallel()
+	p := newPatient(t)
+	p.startUp(t)
+	p.daemon.waitFor(t, "msg=ready")
+	if err := p.Node.Sysctl("net/ipv4/ip_forward", "0"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() string {
+		if status := get(p.Node, nil, metricsURL+"/statusz").body; !strings.Contains(status, "\nDoctor: fail forwarding: net.ipv4.ip_forward is 0") {
+			return "/statusz says:\n" + status
+		}
+		return ""
+	})
+	wantStatus(t, p.Client, healthURL+"/readyz", http.StatusOK)
+
+	unready := newPatient(t)
+	unready.startUp(t, "--hostname-override", "elsewhere")
+	unready.daemon.waitFor(t, "msg=ready")
+	eventually(t, func() string {
+		page := get(unready.Client, nil, healthURL+"/readyz")
+		if page.status != http.StatusServiceUnavailable || !strings.Contains(page.body, "vmapd doctor has a finding: fail node\n") {
+			return "/readyz says " + page.String()
+		}
+		return ""
+	})
 }

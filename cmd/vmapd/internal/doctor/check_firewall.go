@@ -101,8 +101,12 @@ func (d *drop) line(place firewall.Place) Line {
 		verb = "drops some of the"
 	}
 	text := fmt.Sprintf("%v, which is not vmapd's, %s connections to %s", place, verb, d.paths[0])
-	if more := len(d.paths) - 1; more > 0 {
-		text += fmt.Sprintf(" and in %d more ways", more)
+	switch more := len(d.paths) - 1; more {
+	case 0:
+	case 1:
+		text += ", and one other way to Services"
+	default:
+		text += fmt.Sprintf(", and %d other ways to Services", more)
 	}
 	remedy := "delete that rule, or accept these connections before it"
 	switch {

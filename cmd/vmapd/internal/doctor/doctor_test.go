@@ -3,6 +3,7 @@ package doctor_test
 import (
 	"fmt"
 	"net/netip"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -133,7 +134,7 @@ func TestEachCheck(t *testing.T) {
 			f.Host.Sysctls["net/ipv4/conf/eth1/rp_filter"] = "1"
 			f.Wants.NodeAddrs = append(f.Wants.NodeAddrs, netip.MustParseAddr("192.168.7.2"))
 		}},
-		{"firewall", doctor.Fail, "table ip filter, chain FORWARD, policy drop, which is not vmapd's, drops connections to node port 30080/tcp of default/web from outside and in 1 more ways", func(f *doctor.Facts) {
+		{"firewall", doctor.Fail, "table ip filter, chain FORWARD, policy drop, which is not vmapd's, drops connections to node port 30080/tcp of default/web from outside, and one other way to Services", func(f *doctor.Facts) {
 			f.Host.Firewall = []firewall.Ruleset{filterForward(true)}
 		}},
 		{"firewall", doctor.Warn, "was not read", func(f *doctor.Facts) { f.Host.Unread = []string{"chain x was not read"} }},
@@ -203,4 +204,19 @@ func texts(lines []doctor.Line) (list []string) {
 		list = append(list, fmt.Sprintf("%s %s: %s", l.Level, l.Check, l.Evidence))
 	}
 	return list
+}
+
+// The page has the output of a node whose FORWARD chain drops.
+func TestTroubleshootingHasATranscript(t *testing.T) {
+	f := healthy()
+	f.Host.Firewall = []firewall.Ruleset{{By: "iptables-legacy", Family: "ip", Table: "filter", Chains: map[string]*firewall.Chain{
+		"FORWARD": {Name: "FORWARD", Hook: firewall.Forward, Drops: true},
+	}}}
+	page, err := os.ReadFile("../../deploy/TROUBLESHOOTING.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := doctor.Diagnose(f).Text(); !strings.Contains(string(page), "```\n$ vmapd doctor\n"+want+"$ echo $?\n3\n```\n") {
+		t.Errorf("the page lacks:\n%s", want)
+	}
 }
