@@ -242,3 +242,31 @@ func tellsOf(t *testing.T, w *lab.World, known []string, network, dest string, w
 		t.Errorf("something is left:\n%s", got)
 	}
 }
+
+// Without manifests, the daemon of the node knows names, and what vmapd decides.
+func TestTraceAsksTheDaemon(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "vmapd.sock")
+	w, _ := traceWorld(t, "--socket", socket)
+	eventually(t, func() string {
+		if _, err := os.Stat(socket); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+	for dest, want := range map[string]string{
+		"svc/web:tcp":    "\n   This is what vmapd decides.\n",
+		"172.30.0.11:80": "by vmapd: the Service has no endpoint.\n   This is what vmapd decides.\n",
+	} {
+		p := startTrace(t, w.Node, "--socket", socket, "--from", "node", dest)
+		if text := p.told(t); !strings.Contains(text, want) {
+			t.Errorf("%s: want %q in\n%s%s", dest, want, text, p.log)
+		}
+	}
+	p := startTrace(t, w.Node, "--socket", socket+".none", "--from", "node", "172.30.0.10:80")
+	if text := p.told(t); !strings.Contains(text, "=> forwarded to ") || strings.Contains(text, "decides") {
+		t.Errorf("without a daemon, want a story without a comparison:\n%s", text)
+	}
+	if want := "no comparison with vmapd's decision: no daemon answers: "; !strings.Contains(p.log.String(), want) {
+		t.Errorf("want %q, got %s", want, p.log)
+	}
+}
