@@ -73,8 +73,8 @@ func (s *Server) serve(ctx context.Context, l *listener, handler http.Handler) e
 		Handler: handler, ReadHeaderTimeout: headerTimeout, ReadTimeout: requestTimeout, WriteTimeout: requestTimeout,
 		MaxHeaderBytes: maxHeaderBytes, ConnContext: withPeer, ErrorLog: slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
 	}
-	server.SetKeepAlivesEnabled(false) // a subcommand asks rarely
-	defer server.Close()
+	server.SetKeepAlivesEnabled(false)    // a subcommand asks rarely
+	defer func() { _ = server.Close() }() // ends connections of clients that hang
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(l) }()
 	look := time.NewTicker(retryInterval)

@@ -18,17 +18,6 @@ import (
 	"time"
 )
 
-// folder returns a new folder with a short name: that of a socket has at most 107 bytes.
-func folder(t *testing.T) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "socket")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	return dir
-}
-
 // logBuffer may be read while it is written.
 type logBuffer struct {
 	mu sync.Mutex
@@ -102,7 +91,7 @@ func asks(t *testing.T, path, name string) string {
 }
 
 func TestTheDaemonAnswers(t *testing.T) {
-	path := filepath.Join(folder(t), "made", "vmapd.sock")
+	path := filepath.Join(t.TempDir(), "made", "vmapd.sock")
 	_, stop := start(t, path, greet("daemon of "))
 	waitUntil(t, "the daemon answers", func() bool { return asks(t, path, "a") == "daemon of a" })
 	for file, want := range map[string]os.FileMode{filepath.Dir(path): os.ModeDir | 0o700, path: os.ModeSocket | 0o600} {
@@ -116,16 +105,16 @@ func TestTheDaemonAnswers(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		path, name string
-		want       error
+		want       Error
 	}{
-		{"/v1/greeting", "nobody", &Error{http.StatusNotFound, "there is no nobody"}},
-		{"/v1/greeting", "broken", &Error{http.StatusInternalServerError, "read the greeting: no"}},
-		{"/v1/other", "", &Error{http.StatusNotFound, "the daemon answers /v1/other with 404 Not Found; is it of another version?"}},
+		{"/v1/greeting", "nobody", Error{http.StatusNotFound, "there is no nobody"}},
+		{"/v1/greeting", "broken", Error{http.StatusInternalServerError, "read the greeting: no"}},
+		{"/v1/other", "", Error{http.StatusNotFound, "the daemon answers /v1/other with 404 Not Found; is it of another version?"}},
 	} {
 		err := Client{path}.Get(t.Context(), tt.path, url.Values{"name": {tt.name}}, &greeting{})
 		var got *Error
-		if !errors.As(err, &got) || *got != *tt.want.(*Error) {
-			t.Errorf("%s of %q: %v, want %v", tt.path, tt.name, err, tt.want)
+		if !errors.As(err, &got) || *got != tt.want {
+			t.Errorf("%s of %q: %v, want %v", tt.path, tt.name, err, &tt.want)
 		}
 	}
 	stop()
@@ -150,7 +139,7 @@ func stale(t *testing.T, path string) {
 }
 
 func TestTheFileOfAProcessThatEndedIsReplaced(t *testing.T) {
-	path := filepath.Join(folder(t), "vmapd.sock")
+	path := filepath.Join(t.TempDir(), "vmapd.sock")
 	stale(t, path)
 	stale(t, path+".new")
 	if got, want := asks(t, path, ""), "no daemon answers: the process that made the socket "+path+" has ended"; got != want {
@@ -163,7 +152,7 @@ func TestTheFileOfAProcessThatEndedIsReplaced(t *testing.T) {
 // Two daemons run for a moment during a rollout, and for good by mistake.
 func TestTheSocketOfALivingProcessIsNotStolen(t *testing.T) {
 	t.Parallel() // it waits
-	path := filepath.Join(folder(t), "vmapd.sock")
+	path := filepath.Join(t.TempDir(), "vmapd.sock")
 	_, stop := start(t, path, greet("first"))
 	waitUntil(t, "the first daemon answers", func() bool { return asks(t, path, "") == "first" })
 	log, _ := start(t, path, greet("second"))
@@ -182,7 +171,7 @@ func TestTheSocketOfALivingProcessIsNotStolen(t *testing.T) {
 // Something cleans /run, or somebody removes the file.
 func TestALostFileIsMadeAgain(t *testing.T) {
 	t.Parallel() // it waits
-	path := filepath.Join(folder(t), "vmapd.sock")
+	path := filepath.Join(t.TempDir(), "vmapd.sock")
 	start(t, path, greet("daemon"))
 	waitUntil(t, "the daemon answers", func() bool { return asks(t, path, "") == "daemon" })
 	if err := os.Remove(path); err != nil {
@@ -192,7 +181,7 @@ func TestALostFileIsMadeAgain(t *testing.T) {
 }
 
 func TestPlacesWhereNoSocketIsMade(t *testing.T) {
-	dir := folder(t)
+	dir := t.TempDir()
 	for _, tt := range []struct {
 		name, path, want string
 		make             func(path string) error
@@ -222,7 +211,7 @@ func TestPlacesWhereNoSocketIsMade(t *testing.T) {
 
 // Silent clients keep no others out.
 func TestAClientThatHangsCostsNothing(t *testing.T) {
-	path := filepath.Join(folder(t), "vmapd.sock")
+	path := filepath.Join(t.TempDir(), "vmapd.sock")
 	start(t, path, greet("daemon"))
 	waitUntil(t, "the daemon answers", func() bool { return asks(t, path, "") == "daemon" })
 	for range 10 * maxRequests {
@@ -242,7 +231,7 @@ func TestAClientThatHangsCostsNothing(t *testing.T) {
 
 // A client that has asked, and does not read its answer, keeps one of few places.
 func TestRequestsAreLimited(t *testing.T) {
-	path := filepath.Join(folder(t), "vmapd.sock")
+	path := filepath.Join(t.TempDir(), "vmapd.sock")
 	proceed := make(chan struct{})
 	routes := greet("daemon")
 	routes["/v1/slow"] = func(ctx context.Context, _ url.Values) (any, error) {
@@ -264,6 +253,16 @@ func TestRequestsAreLimited(t *testing.T) {
 	waitUntil(t, "the daemon answers again", func() bool { return asks(t, path, "") == "daemon" })
 }
 
+// openFolder returns a new folder that other users may enter.
+func openFolder(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := errors.Join(os.Chmod(filepath.Dir(dir), 0o755), os.Chmod(dir, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
 // nobody is a user that owns nothing.
 const nobody = 65534
 
@@ -271,10 +270,7 @@ func TestOnlyRootIsAnswered(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can become another user")
 	}
-	dir := folder(t)
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	dir := openFolder(t)
 	path := filepath.Join(dir, "vmapd.sock")
 	start(t, path, greet("daemon"))
 	waitUntil(t, "the daemon answers", func() bool { return asks(t, path, "") == "daemon" })
@@ -294,7 +290,7 @@ func TestOnlyRootIsBelieved(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can become another user")
 	}
-	dir := folder(t)
+	dir := openFolder(t)
 	if err := os.Chown(dir, nobody, nobody); err != nil {
 		t.Fatal(err)
 	}
@@ -306,7 +302,7 @@ func TestOnlyRootIsBelieved(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
+	defer func() { _ = l.Close() }()
 	if got, want := asks(t, path, ""), "the process at "+path+" is not root's"; !strings.Contains(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}

@@ -1,7 +1,6 @@
 package status
 
 import (
-	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -260,12 +259,4 @@ func details(sp *model.ServicePort) *Details {
 		d.Frontends = append(d.Frontends, f)
 	}
 	return d
-}
-
-// target describes a frontend for a table.
-func (f Frontend) target(protocol string) string {
-	if !f.Address.IsValid() {
-		return fmt.Sprintf("%d/%s", f.Port, protocol)
-	}
-	return netip.AddrPortFrom(f.Address, f.Port).String() + "/" + protocol
 }

@@ -55,16 +55,11 @@ func (t Table) Write(w io.Writer) error {
 	const gap = 2
 	columns := tabwriter.NewWriter(w, 0, 0, gap, ' ', 0)
 	line := func(cells []string) {
+		words := make([]string, len(cells))
 		for i, c := range cells {
-			if c = model.OneLine(c); c == "" {
-				c = "-"
-			}
-			if i > 0 {
-				fmt.Fprint(columns, "\t")
-			}
-			fmt.Fprint(columns, c)
+			words[i] = cmp.Or(model.OneLine(c), "-")
 		}
-		fmt.Fprintln(columns)
+		fmt.Fprintln(columns, strings.Join(words, "\t"))
 	}
 	if len(t.Columns) > 0 {
 		line(t.Columns)
