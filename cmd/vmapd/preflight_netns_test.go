@@ -98,6 +98,9 @@ func TestPreflightReadsTheRulesOfItsNode(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			ns := preflightNode(t)
+			if v, _ := runInside(t, ns, "", "nft", "--version"); strings.Contains(v, " v0.") || strings.Contains(v, " v1.0.0 ") {
+				t.Skip("this nft is older than kube-proxy needs")
+			}
 			for command, input := range c.restore {
 				// The kernel of a test may have no nfacct, which only counts.
 				input = strings.ReplaceAll(input, "-m nfacct --nfacct-name  ct_state_invalid_dropped_pkts ", "")

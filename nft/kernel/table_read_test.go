@@ -89,6 +89,9 @@ func TestTablesOfOthersAreReadAsNFTListsThem(t *testing.T) {
 func sameTables(t *testing.T, f model.Family, name, text string) {
 	t.Helper()
 	n := newNetNS(t)
+	if v := n.nft(t, "", "--version"); strings.Contains(v, " v0.") || strings.Contains(v, " v1.0.0 ") {
+		t.Skip("this nft is older than kube-proxy needs")
+	}
 	n.nft(t, text, "-f", "-")
 	family := map[model.Family]string{model.IPv4: "ip", model.IPv6: "ip6"}[f]
 	want, err := tablesim.Parse(n.nft(t, "", "list", "table", family, name), f, name)

@@ -26,6 +26,7 @@ func allowed() []string {
 		"no IPVS in the kernel",
 		"IPVS does otherwise:",
 		"tracked flows can't be raised here",
+		"this nft is older than kube-proxy needs",
 		"KUBE does not name a folder with kube-proxy",
 	}
 }
