@@ -84,7 +84,7 @@ race: ## the pure packages and the sources, with the race detector
 
 netns: tools ## tests with real packets in network namespaces; fails if one is skipped
 	$(GO) build -o bin/skipcheck ./cmd/internal/testbed/skipcheck
-	@for p in ./nft/kernel ./legacy/iptables ./legacy/ipvs ./legacy/host ./sync/conntrack ./sync/hostaddr ./cmd/internal/testbed/lab ./cmd/internal/testbed/scale ./cmd/internal/testbed/cluster/life ./cmd/vmapd; do \
+	@for p in ./nft/kernel ./nft/tracer ./legacy/iptables ./legacy/ipvs ./legacy/host ./sync/conntrack ./sync/hostaddr ./cmd/internal/testbed/lab ./cmd/internal/testbed/scale ./cmd/internal/testbed/cluster/life ./cmd/vmapd; do \
 		echo "$(GO) test $$p"; \
 		$(GO) test -c -o bin/netns.test $$p && \
 		(cd $$p && ($(IN_NAMESPACE) $(CURDIR)/bin/netns.test -test.v -test.parallel=$(ATATIME) -test.timeout=20m 2>&1 || echo "--- FAIL: exit code $$?") | $(CURDIR)/bin/skipcheck) || exit 1; \

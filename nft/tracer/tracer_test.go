@@ -25,7 +25,7 @@ func alone(t *testing.T) {
 	}
 }
 
-func load(t *testing.T, text string) {
+func load(t testing.TB, text string) {
 	t.Helper()
 	c := exec.Command("nft", "-f", "-")
 	c.Stdin = strings.NewReader(text)
