@@ -242,6 +242,8 @@ func TestPermissionIsTakenAway(t *testing.T) {
 					addr = whole[1]
 				case apitest.ServiceCIDRs:
 					prefix = whole[2]
+				default:
+					t.Fatalf("no object of kind %s", r)
 				}
 				w.want(now()...)
 				s.SetRules(needed)
