@@ -65,7 +65,7 @@ func TestStepsRunTheCommandsOfThePage(t *testing.T) {
 		{"First", "exec POD -- iptables-save"}, // preflight is on paper: its own tests have the rules of each release
 		{"First", "differs/objects.yaml"},      // a test of the daemon runs it
 		{"Way A", "jsonpath"},                  // for clusters whose kube-proxy is started by a shell
-		{"Way A", "patch daemonset"},           // likewise
+		{"Way A", `"image":"IMAGE"`},           // likewise
 		{"Before", "--write-config-to"},        // a test of the daemon runs it
 		{"Before", "testdata/demo/before"},     // likewise
 		{"Back", "nft delete table ip vmapd"},  // instead of the cleanup for one node
