@@ -53,10 +53,10 @@ type either struct {
 func requests() []either {
 	all := []either{
 		{
-			"get a Node",
-			func(ctx context.Context, c *Client) (any, error) { return c.Node(ctx, "node1") },
+			"list one Node",
+			func(ctx context.Context, c *Client) (any, error) { return c.Nodes().List(ctx, Named("node1")) },
 			func(ctx context.Context, c kubernetes.Interface) (any, error) {
-				return c.CoreV1().Nodes().Get(ctx, "node1", metav1.GetOptions{})
+				return c.CoreV1().Nodes().List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=node1"})
 			},
 		},
 		{

@@ -2,7 +2,6 @@
 // others:
 //
 //	list, watch   services, endpointslices, nodes, servicecidrs
-//	get           nodes
 //	create, patch events (events.k8s.io)
 //	create        tokenreviews, subjectaccessreviews
 //	list          pods, deployments, statefulsets, daemonsets, replicasets

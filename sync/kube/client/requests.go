@@ -11,6 +11,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -145,11 +146,16 @@ func (c *Client) ConfigMap(ctx context.Context, namespace, name string) (map[str
 	return m.Data, err
 }
 
-// Node reads one Node.
+// Node reads one Node, by a list of one name: the daemon has the right to list, and not that to get one.
 func (c *Client) Node(ctx context.Context, name string) (*corev1.Node, error) {
-	out := new(corev1.Node)
-	err := c.core.Get().Resource("nodes").Name(name).Do(ctx).Into(out)
-	return out, err
+	list, err := c.Nodes().List(ctx, Named(name))
+	switch {
+	case err != nil:
+		return nil, err
+	case len(list.Items) == 0:
+		return nil, apierrors.NewNotFound(corev1.Resource("nodes"), name)
+	}
+	return &list.Items[0], nil
 }
 
 // CreateEvent writes a new event into the namespace that it names.
