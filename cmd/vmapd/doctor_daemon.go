@@ -10,13 +10,11 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/doctor"
 	"github.com/vmapd/vmapd/model"
-	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
 const (
@@ -108,7 +106,7 @@ func (e *examiner) serve(ctx context.Context, _ url.Values) (any, error) {
 // view returns the daemon's own view, without the comparison of tables.
 func (e *examiner) view() *doctor.Daemon {
 	status := e.observers.tracker.Status()
-	snapshot := e.observers.latest.snapshot()
+	snapshot := e.observers.view.View().Snapshot
 	services, endpointSlices := e.in.state.Pending()
 	v := &doctor.Daemon{
 		Version: version(), Started: e.started, NetAdmin: hasNetAdmin(), Why: e.plane.why, Pending: services + endpointSlices,
@@ -156,7 +154,7 @@ func (e *examiner) cluster() *doctor.Cluster {
 
 // compareTables compares the kernel's tables with the last snapshot that was applied.
 func (e *examiner) compareTables(ctx context.Context) *doctor.Table {
-	snapshot := e.observers.latest.snapshot()
+	snapshot := e.observers.view.View().Snapshot
 	switch {
 	case snapshot == nil:
 		return &doctor.Table{Skipped: "nothing is programmed yet"}
@@ -169,7 +167,7 @@ func (e *examiner) compareTables(ctx context.Context) *doctor.Table {
 	var t *doctor.Table
 	for range comparisons {
 		t = e.compare(snapshot)
-		again := e.observers.latest.snapshot()
+		again := e.observers.view.View().Snapshot
 		if t.Count == 0 || ctx.Err() != nil || again == snapshot {
 			return t
 		}
@@ -206,21 +204,6 @@ func (e *examiner) compare(s *model.Snapshot) *doctor.Table {
 func (e *examiner) portErrors() []error {
 	return slices.DeleteFunc([]error{e.ports.healthz.Err(), e.ports.metrics.Err()}, func(err error) bool { return err == nil })
 }
-
-// latest has the snapshot of the last round, for requests: these must not take the lock of the state. It is
-// a [reconcile.Observer].
-type latest struct {
-	last atomic.Pointer[model.Snapshot]
-}
-
-// Queued implements [reconcile.Observer].
-func (l *latest) Queued(time.Time) {}
-
-// Done implements [reconcile.Observer].
-func (l *latest) Done(r reconcile.Round) { l.last.Store(r.Snapshot) }
-
-// snapshot returns the snapshot of the last round; nil: there was none.
-func (l *latest) snapshot() *model.Snapshot { return l.last.Load() }
 
 // wantsOf returns what the node must meet, without the names of the node and the backend. The snapshot
 // is nil before the first lists are read.

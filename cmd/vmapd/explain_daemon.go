@@ -30,7 +30,7 @@ func (a *answers) explain(ctx context.Context, query url.Values) (any, error) {
 	if err != nil {
 		return nil, socket.BadRequest(err.Error())
 	}
-	snapshot := a.observers.latest.snapshot()
+	snapshot := a.observers.view.View().Snapshot
 	if snapshot == nil {
 		return nil, &socket.Error{Status: 503, Message: "the daemon has not programmed anything yet: it waits for the objects of the cluster"}
 	}

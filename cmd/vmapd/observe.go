@@ -32,14 +32,13 @@ type observers struct {
 	events    *events.Recorder
 	flows     *conntrack.Reconciler // nil with IPVS, which has a connection table of its own
 	node      *nodeCheck            // nil without a cluster
-	latest    *latest
 	doctor    *examiner
 	view      status.Recorder
 }
 
 func (d *daemon) observe(p *dataplane, in inputs) *observers {
 	c := d.current.Load()
-	o := &observers{events: d.events, latest: &latest{}}
+	o := &observers{events: d.events}
 	o.doctor = &examiner{daemon: d, plane: p, observers: o, in: in}
 	o.localhost = localhost.New(localhost.Options{
 		Log: d.log,
@@ -140,7 +139,7 @@ func (d *daemon) tellEligibility(why string) {
 }
 
 func (o *observers) all() []reconcile.Observer {
-	list := []reconcile.Observer{o.latest, o.tracker, o.metrics, o.services, o.localhost, o.listening, &o.view, &events.Problems{Recorder: o.events}}
+	list := []reconcile.Observer{o.tracker, o.metrics, o.services, o.localhost, o.listening, &o.view, &events.Problems{Recorder: o.events}}
 	if o.flows != nil {
 		list = append(list, o.flows)
 	}

@@ -119,7 +119,7 @@ func (p *Plugin) placeOf(ctx context.Context, ref names.Ref, byNode map[string]T
 	case ref.Kind == names.Address:
 		var pods corev1.PodList
 		if err := p.get(ctx, &pods, "pods", "-A", "--field-selector", "status.podIP="+ref.Addr.String()); err != nil || len(pods.Items) != 1 {
-			return place{}, nil //nolint:nilerr // whoever may not list all pods has --node
+			return place{}, nil //nolint:nilerr // without the right to list all pods, --node is left
 		}
 		pod = pods.Items[0]
 	case ref.Kind == names.Service, ref.Kind == names.Host:
