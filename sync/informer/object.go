@@ -21,8 +21,18 @@ type object struct {
 	endsList bool   // a bookmark, after the last of the initial events
 	sum      uint64 // of the content, with the version
 
-	change reconcile.Change     // for metrics
-	set    func(*model.Builder) // writes it into the state; nil: the state has it already
+	change  reconcile.Change     // for metrics
+	set     func(*model.Builder) // writes it into the state; nil: the state has it already
+	release func()               // gives its memory back; nil: there is nothing to give back
+}
+
+// done is called when nobody needs the object's content any more.
+func (o *object) done() {
+	o.set = nil
+	if o.release != nil {
+		o.release()
+		o.release = nil
+	}
 }
 
 // nothing is the shared rest of all objects' metadata. A [metav1.ObjectMeta] for each would
@@ -47,7 +57,9 @@ func (o *object) GetAnnotations() map[string]string {
 
 func (o *object) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
 
+// DeepCopyObject implements [runtime.Object]. Both have the same content from now on.
 func (o *object) DeepCopyObject() runtime.Object {
+	o.release = nil
 	out := *o
 	return &out
 }
@@ -69,10 +81,15 @@ func (l *objects) DeepCopyObject() runtime.Object {
 	return out
 }
 
-// apiObject has the methods that all our kinds have.
-type apiObject interface {
+// kubeObject has the methods that all our kinds have.
+type kubeObject interface {
 	runtime.Object
 	metav1.Object
+}
+
+// apiObject has the methods of the API's own types.
+type apiObject interface {
+	kubeObject
 	Size() int
 	MarshalToSizedBuffer(to []byte) (int, error)
 }
@@ -88,9 +105,20 @@ type summer struct {
 
 func newSummer() *summer { return &summer{seed: seed} }
 
-// sum hashes an object. Labels and annotations are hashed one by one and added, since their
+// sum returns the hash of an object, of which some kinds have one already.
+func (s *summer) sum(o runtime.Object) uint64 {
+	switch o := o.(type) {
+	case interface{ Sum() uint64 }:
+		return o.Sum()
+	case apiObject:
+		return s.hash(o)
+	}
+	return 0 // not reached
+}
+
+// hash hashes an object. Labels and annotations are hashed one by one and added, since their
 // order does not matter: sorting them would take longer than all the rest.
-func (s *summer) sum(o apiObject) uint64 {
+func (s *summer) hash(o apiObject) uint64 {
 	labels, annotations := o.GetLabels(), o.GetAnnotations()
 	o.SetLabels(nil)
 	o.SetAnnotations(nil)

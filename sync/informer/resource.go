@@ -14,6 +14,7 @@ import (
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/sync/kube"
 	"github.com/vmapd/vmapd/sync/kube/client"
+	"github.com/vmapd/vmapd/sync/kube/slim"
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
@@ -38,7 +39,7 @@ type resource struct {
 
 // resources returns the kinds that the proxy of one node reads.
 func resources(c *client.Client, node string) []*resource {
-	services := newResource(c.Services(), readService, (*model.Builder).DeleteService)
+	services := newResource(c.SlimServices(), readService, (*model.Builder).DeleteService)
 	services.labels = "!" + model.LabelServiceProxyName
 	// In some clusters most Services are headless.
 	services.fields = fields.OneTermNotEqualSelector("spec.clusterIP", corev1.ClusterIPNone).String()
@@ -46,7 +47,7 @@ func resources(c *client.Client, node string) []*resource {
 	services.unseen = "changes of Services have no effect"
 	services.removal = reconcile.Change{Services: 1}
 
-	slices := newResource(c.EndpointSlices(), readEndpointSlice, (*model.Builder).DeleteEndpointSlice)
+	slices := newResource(c.SlimEndpointSlices(), readEndpointSlice, (*model.Builder).DeleteEndpointSlice)
 	slices.labels = "!" + model.LabelHeadless
 	slices.group = discoveryv1.GroupName
 	slices.unseen = "connections still go to the endpoints that were known last"
@@ -67,19 +68,18 @@ func resources(c *client.Client, node string) []*resource {
 	return []*resource{services, slices, nodes, cidrs}
 }
 
-func readService(in *corev1.Service, o *object) {
-	s := kube.Service(in)
+func readService(in *slim.Service, o *object) {
 	o.change = reconcile.Change{Services: 1}
-	o.set = func(b *model.Builder) { b.SetService(s) }
+	o.set = func(b *model.Builder) { b.SetService(in.Model) }
 }
 
-func readEndpointSlice(in *discoveryv1.EndpointSlice, o *object) {
-	s := kube.EndpointSlice(in)
-	o.change = reconcile.Change{EndpointSlices: 1, Trigger: kube.Triggered(in)}
-	if in.AddressType == discoveryv1.AddressTypeIPv6 {
+func readEndpointSlice(in *slim.EndpointSlice, o *object) {
+	o.change = reconcile.Change{EndpointSlices: 1, Trigger: in.Trigger}
+	if in.Model.AddressType == string(discoveryv1.AddressTypeIPv6) {
 		o.change.Family = model.IPv6
 	}
-	o.set = func(b *model.Builder) { b.SetEndpointSlice(s) }
+	o.set = func(b *model.Builder) { b.SetEndpointSlice(in.Model) }
+	o.release = in.Release
 }
 
 func readNode(in *corev1.Node, o *object) {
@@ -92,7 +92,7 @@ func readServiceCIDR(in *networkingv1.ServiceCIDR, o *object) {
 	o.set = func(b *model.Builder) { b.SetServiceCIDR(c) }
 }
 
-func newResource[T apiObject, L runtime.Object](
+func newResource[T kubeObject, L runtime.Object](
 	c client.Resource[L], read func(T, *object), remove func(*model.Builder, model.NamespacedName),
 ) *resource {
 	return &resource{
@@ -106,7 +106,7 @@ func newResource[T apiObject, L runtime.Object](
 		},
 		watch: c.Watch,
 		read: func(in runtime.Object, s *summer) (*object, bool) {
-			t, ok := in.(T)
+			t, ok := slim.From(in).(T)
 			if !ok {
 				return nil, false
 			}

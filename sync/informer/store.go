@@ -52,7 +52,7 @@ func (s *store) initial(e watch.Event) watch.Event {
 	case !s.filled && (e.Type == watch.Added || e.Type == watch.Modified):
 		s.put(o)
 	case s.has(o):
-		o.set = nil
+		o.done()
 	}
 	return e
 }
@@ -98,7 +98,7 @@ func (s *store) put(o *object) {
 		delete(s.gone, o.name)
 		s.witness.note(o)
 	}
-	o.set = nil
+	o.done()
 }
 
 func (s *store) drop(name model.NamespacedName) {

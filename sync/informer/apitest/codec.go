@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"mime"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 
@@ -58,8 +59,12 @@ func (c codec) encode(obj runtime.Object) []byte {
 	return b.Bytes()
 }
 
-// frame is one event of a watch, whose object is encoded already.
+// frame is one event of a watch, whose object is encoded already. In JSON, an encoder would read it
+// again, which takes longer than clients do.
 func (c codec) frame(kind string, object []byte) []byte {
+	if c == inJSON {
+		return slices.Concat([]byte(`{"type":"`+kind+`","object":`), bytes.TrimSpace(object), []byte("}\n"))
+	}
 	var b bytes.Buffer
 	stream := c.info().StreamSerializer
 	err := streaming.NewEncoder(stream.NewFrameWriter(&b), stream.Serializer).

@@ -99,7 +99,7 @@ func (s *Server) willing(x *exchange, st *store) bool {
 func (s *Server) answer(x *exchange, st *store) {
 	switch {
 	case x.r.URL.Path == "/version":
-		x.write(http.StatusOK, runtime.ContentTypeJSON, []byte(`{"major":"1","minor":"37","gitVersion":"v1.37.0"}`))
+		x.write(http.StatusOK, runtime.ContentTypeJSON, []byte(`{"gitVersion":"`+s.opts.Version+`"}`))
 	case x.subresource != "":
 		x.notFound()
 	case x.resource == "events" && x.group == "events.k8s.io":

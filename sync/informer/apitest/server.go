@@ -61,6 +61,8 @@ type Options struct {
 	// Rules are the clients' permissions (RBAC); other requests are refused with 403.
 	// Default: clients may do everything.
 	Rules []rbacv1.PolicyRule
+	// Version is the server's. Default: v1.37.0.
+	Version string
 }
 
 // Server is an API server. All methods may be called at any time.
@@ -121,6 +123,7 @@ func NewServer(o Options) (*Server, error) {
 	for _, r := range []Resource{Services, EndpointSlices, Nodes, ServiceCIDRs, Pods, Deployments} {
 		s.stores[r] = newStore(cmp.Or(o.History, 1<<16))
 	}
+	s.opts.Version = cmp.Or(o.Version, "v1.37.0")
 	var err error
 	if s.identity, err = newIdentity(); err != nil {
 		return nil, fmt.Errorf("make certificates for the API: %w", err)

@@ -14,11 +14,15 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/flowcontrol"
+
+	"github.com/vmapd/vmapd/sync/kube/slim"
 )
 
 // Client makes requests to an API server, with one rate limit for all of them.
 type Client struct {
 	core, discovery, networking, events, authentication, authorization rest.Interface
+
+	slimCore, slimDiscovery rest.Interface // they read Services and EndpointSlices as package slim does
 
 	options runtime.ParameterCodec
 }
@@ -41,22 +45,28 @@ func New(conf *rest.Config) (*Client, error) {
 		return nil, err
 	}
 	scheme := newScheme()
-	conf.NegotiatedSerializer = newSerializer(scheme)
+	whole := newSerializer(scheme)
 	c := &Client{options: runtime.NewParameterCodec(scheme)}
-	for group, to := range map[schema.GroupVersion]*rest.Interface{
-		corev1.SchemeGroupVersion:           &c.core,
-		discoveryv1.SchemeGroupVersion:      &c.discovery,
-		networkingv1.SchemeGroupVersion:     &c.networking,
-		eventsv1.SchemeGroupVersion:         &c.events,
-		authenticationv1.SchemeGroupVersion: &c.authentication,
-		authorizationv1.SchemeGroupVersion:  &c.authorization,
+	for _, of := range []struct {
+		group schema.GroupVersion
+		by    runtime.NegotiatedSerializer
+		to    *rest.Interface
+	}{
+		{corev1.SchemeGroupVersion, whole, &c.core},
+		{discoveryv1.SchemeGroupVersion, whole, &c.discovery},
+		{networkingv1.SchemeGroupVersion, whole, &c.networking},
+		{eventsv1.SchemeGroupVersion, whole, &c.events},
+		{authenticationv1.SchemeGroupVersion, whole, &c.authentication},
+		{authorizationv1.SchemeGroupVersion, whole, &c.authorization},
+		{corev1.SchemeGroupVersion, slim.New(whole), &c.slimCore},
+		{discoveryv1.SchemeGroupVersion, slim.New(whole), &c.slimDiscovery},
 	} {
-		conf.GroupVersion = &group
+		conf.GroupVersion, conf.NegotiatedSerializer = &of.group, of.by
 		conf.APIPath = "/apis"
-		if group.Group == "" {
+		if of.group.Group == "" {
 			conf.APIPath = "/api"
 		}
-		if *to, err = rest.RESTClientForConfigAndClient(conf, transport); err != nil {
+		if *of.to, err = rest.RESTClientForConfigAndClient(conf, transport); err != nil {
 			return nil, err
 		}
 	}

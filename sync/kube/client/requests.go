@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -20,6 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/vmapd/vmapd/sync/kube"
+	"github.com/vmapd/vmapd/sync/kube/slim"
 )
 
 // Resource is a kind of objects; L is the type of a list of them.
@@ -46,6 +48,16 @@ func (c *Client) Services() Resource[*corev1.ServiceList] {
 // EndpointSlices of all namespaces.
 func (c *Client) EndpointSlices() Resource[*discoveryv1.EndpointSliceList] {
 	return resource(c, c.discovery, "endpointslices", func() *discoveryv1.EndpointSliceList { return new(discoveryv1.EndpointSliceList) })
+}
+
+// SlimServices are the Services of all namespaces, without the parts that no proxy reads.
+func (c *Client) SlimServices() Resource[*slim.ServiceList] {
+	return resource(c, c.slimCore, "services", func() *slim.ServiceList { return new(slim.ServiceList) })
+}
+
+// SlimEndpointSlices are the EndpointSlices of all namespaces, without the parts that no proxy reads.
+func (c *Client) SlimEndpointSlices() Resource[*slim.EndpointSliceList] {
+	return resource(c, c.slimDiscovery, "endpointslices", func() *slim.EndpointSliceList { return new(slim.EndpointSliceList) })
 }
 
 // Nodes of the cluster.
@@ -144,6 +156,22 @@ func (c *Client) ConfigMap(ctx context.Context, namespace, name string) (map[str
 	}
 	err = json.Unmarshal(body, &m)
 	return m.Data, err
+}
+
+// Version returns the version of the API server, such as v1.36.2. Everybody may read it
+// (ClusterRole system:public-info-viewer).
+func (c *Client) Version(ctx context.Context) (string, error) {
+	body, err := c.core.Get().AbsPath("/version").SetHeader("Accept", runtime.ContentTypeJSON).Do(ctx).Raw()
+	if err != nil {
+		return "", err
+	}
+	var v struct {
+		GitVersion string `json:"gitVersion"`
+	}
+	if err := json.Unmarshal(body, &v); err != nil {
+		return "", fmt.Errorf("read /version: %w", err)
+	}
+	return v.GitVersion, nil
 }
 
 // Node reads one Node, by a list of one name: the daemon has the right to list, and not that to get one.

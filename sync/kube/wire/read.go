@@ -58,20 +58,30 @@ func (s objects) read(data []byte, into runtime.Object) (runtime.Object, schema.
 	return into, k.GroupVersionKind, err == nil
 }
 
-// open removes the envelope, a [runtime.Unknown], of an object. It returns false if the
-// envelope is invalid or the kind unknown.
+// open removes the envelope of an object. It returns false if the envelope is invalid or the kind
+// unknown.
 func (s objects) open(data []byte) (kind, []byte, bool) {
-	unknown, ok := bytes.CutPrefix(data, magic)
-	var name, raw []byte
-	if !ok || !contents(unknown, &name, &raw) {
+	name, raw, ok := Open(data)
+	if !ok {
 		return kind{}, nil, false
 	}
-	var apiVersion, inVersion []byte
-	if !contents(name, &apiVersion, &inVersion) {
-		return kind{}, nil, false
-	}
-	k, ok := s.kinds[metav1.TypeMeta{APIVersion: string(apiVersion), Kind: string(inVersion)}]
+	k, ok := s.kinds[name]
 	return k, raw, ok
+}
+
+// Open removes the envelope, a [runtime.Unknown], of an object in protobuf. It returns the object's
+// kind and its bytes, a part of data, or false if the envelope is invalid.
+func Open(data []byte) (name metav1.TypeMeta, raw []byte, ok bool) {
+	unknown, ok := bytes.CutPrefix(data, magic)
+	var meta []byte
+	if !ok || !contents(unknown, &meta, &raw) {
+		return name, nil, false
+	}
+	var apiVersion, kind []byte
+	if !contents(meta, &apiVersion, &kind) {
+		return name, nil, false
+	}
+	return metav1.TypeMeta{APIVersion: string(apiVersion), Kind: string(kind)}, raw, true
 }
 
 // readObject reads an object without its managed fields. The metadata must be the first field

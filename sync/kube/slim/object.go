@@ -1,0 +1,173 @@
+package slim
+
+import (
+	"hash/maphash"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/vmapd/vmapd/model"
+)
+
+// Meta is the part of an object's metadata that client-go needs.
+type Meta struct {
+	metav1.Object // shared and empty: for methods that nobody calls
+
+	namespace, name, version string
+
+	endsList bool // a bookmark, after the last of the initial events
+	sum      uint64
+}
+
+// nothing is the shared rest of all objects' metadata.
+var nothing metav1.Object = &metav1.ObjectMeta{} //nolint:gochecknoglobals // one for all objects
+
+// GetNamespace implements [metav1.Object].
+func (m *Meta) GetNamespace() string { return m.namespace }
+
+// GetName implements [metav1.Object].
+func (m *Meta) GetName() string { return m.name }
+
+// GetResourceVersion implements [metav1.Object].
+func (m *Meta) GetResourceVersion() string { return m.version }
+
+// GetAnnotations implements [metav1.Object]. There is one at most: that of the bookmark after the last
+// of the initial events.
+func (m *Meta) GetAnnotations() map[string]string {
+	if !m.endsList {
+		return nil
+	}
+	return map[string]string{metav1.InitialEventsAnnotationKey: "true"}
+}
+
+// Sum is a hash of the whole object, with its version.
+func (m *Meta) Sum() uint64 { return m.sum }
+
+// GetObjectKind implements [runtime.Object].
+func (m *Meta) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
+
+// Service is a v1 Service.
+type Service struct {
+	Meta
+	Model model.Service
+}
+
+// DeepCopyObject implements [runtime.Object]. The content is shared, as nobody writes it.
+func (s *Service) DeepCopyObject() runtime.Object {
+	out := *s
+	return &out
+}
+
+// EndpointSlice is a discovery/v1 EndpointSlice.
+type EndpointSlice struct {
+	Meta
+	Model   model.EndpointSlice
+	Trigger time.Time // see kube.Triggered
+
+	addresses []string // of all endpoints, one after the other
+}
+
+// DeepCopyObject implements [runtime.Object]. The copy has memory of its own.
+func (s *EndpointSlice) DeepCopyObject() runtime.Object {
+	out := *s
+	out.Model.Labels = maps.Clone(s.Model.Labels)
+	out.Model.Ports = slices.Clone(s.Model.Ports)
+	out.Model.Endpoints = slices.Clone(s.Model.Endpoints)
+	for i := range out.Model.Endpoints {
+		e := &out.Model.Endpoints[i]
+		e.Addresses = slices.Clone(e.Addresses)
+	}
+	out.addresses = nil
+	return &out
+}
+
+// used are EndpointSlices whose memory can be used again.
+var used = sync.Pool{New: func() any { //nolint:gochecknoglobals // memory, without meaning
+	return &EndpointSlice{Model: model.EndpointSlice{Labels: map[string]string{}}}
+}}
+
+// Release gives the memory of an EndpointSlice to the next one. The caller must be the only one that
+// has it, and must not use it any more. Without Release, the memory is garbage.
+func (s *EndpointSlice) Release() { used.Put(s) }
+
+// newSlice returns an EndpointSlice without content, but with memory.
+func newSlice() *EndpointSlice {
+	s := used.Get().(*EndpointSlice)
+	labels := s.Model.Labels
+	clear(labels)
+	clear(s.addresses)
+	clear(s.Model.Endpoints)
+	*s = EndpointSlice{
+		Meta: Meta{Object: nothing},
+		Model: model.EndpointSlice{
+			Labels: labels, Ports: s.Model.Ports[:0], Endpoints: s.Model.Endpoints[:0],
+		},
+		addresses: s.addresses[:0],
+	}
+	return s
+}
+
+// ServiceList is a list of Services.
+type ServiceList struct {
+	metav1.ListMeta
+	Items []*Service // client-go looks for this name
+}
+
+// GetObjectKind implements [runtime.Object].
+func (l *ServiceList) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
+
+// DeepCopyObject implements [runtime.Object].
+func (l *ServiceList) DeepCopyObject() runtime.Object {
+	out := &ServiceList{Items: make([]*Service, 0, len(l.Items))}
+	l.DeepCopyInto(&out.ListMeta)
+	for _, s := range l.Items {
+		out.Items = append(out.Items, s.DeepCopyObject().(*Service))
+	}
+	return out
+}
+
+// EndpointSliceList is a list of EndpointSlices.
+type EndpointSliceList struct {
+	metav1.ListMeta
+	Items []*EndpointSlice // client-go looks for this name
+}
+
+// GetObjectKind implements [runtime.Object].
+func (l *EndpointSliceList) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
+
+// DeepCopyObject implements [runtime.Object].
+func (l *EndpointSliceList) DeepCopyObject() runtime.Object {
+	out := &EndpointSliceList{Items: make([]*EndpointSlice, 0, len(l.Items))}
+	l.DeepCopyInto(&out.ListMeta)
+	for _, s := range l.Items {
+		out.Items = append(out.Items, s.DeepCopyObject().(*EndpointSlice))
+	}
+	return out
+}
+
+// seed is that of all sums: they are compared.
+var seed = maphash.MakeSeed() //nolint:gochecknoglobals // one for all kinds
+
+// addSum adds the bytes of a field to a sum. Their order counts.
+func addSum(sum uint64, field int, raw []byte) uint64 {
+	const prime = 1_099_511_628_211
+	return (sum^uint64(field))*prime + maphash.Bytes(seed, raw)
+}
+
+// sumOf is the sum of an object that the standard decoder has read.
+func sumOf(m interface{ Marshal() ([]byte, error) }, version string) uint64 {
+	raw, err := m.Marshal()
+	if err != nil { // not reached for a decoded object
+		raw = []byte(version)
+	}
+	return addSum(0, 0, raw)
+}
+
+// spare are Services whose memory is used again while others are read.
+var spare = sync.Pool{New: func() any { return new(corev1.Service) }}
