@@ -34,4 +34,7 @@
 //
 // Other flows are never deleted: to other addresses, to a node port's number on another
 // host, directly to a pod, on loopback, or in another conntrack zone.
+//
+// Besides, [Watch] listens to the kernel's events about the connections to one destination, and [Finder] asks
+// for a single one.
 package conntrack

@@ -51,7 +51,6 @@ func newNamespace(t testing.TB) *namespace {
 func (n *namespace) fd() int { return int(n.Fd()) }
 
 const (
-	msgNew     = unix.NFNL_SUBSYS_CTNETLINK << 8
 	ctaTimeout = 7
 	ctaNATDst  = 13
 )
@@ -92,7 +91,7 @@ func (f *flow) creation(t testing.TB) netlink.Message {
 	if f.zone {
 		ae.Bytes(nl.CTA_ZONE, binary.BigEndian.AppendUint16(nil, 7))
 	}
-	m, err := message(msgNew, netlink.Request|netlink.Create|netlink.Excl|netlink.Acknowledge, model.FamilyOf(f.dest.Addr()), ae)
+	m, err := message(msgMake, netlink.Request|netlink.Create|netlink.Excl|netlink.Acknowledge, model.FamilyOf(f.dest.Addr()), ae)
 	if err != nil {
 		t.Fatal(err)
 	}
