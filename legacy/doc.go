@@ -5,5 +5,10 @@
 //	model.FamilySnapshot ─┤                                            ├──> host
 //	                      └─> ipvs ──────> a plan of operations ───────┘
 //
-// iptables.Differences and ipvs.Differences list every difference from nftables.
+// Package userspace needs no rules: it accepts connections by listeners, and copies them. It is a
+// backend, and with the others it serves node ports on loopback. So it is here, and not in sync: sync
+// may not import legacy, nor legacy sync, and cmd lets it follow the rounds.
+//
+// iptables.Differences, ipvs.Differences and userspace.Differences list every difference from
+// nftables.
 package legacy

@@ -141,27 +141,56 @@ func (s *FamilySnapshot) find(v VIP) (*ServicePort, *Frontend) {
 }
 
 func (s *FamilySnapshot) decideFrontend(d *Decision) {
+	d.judge()
+	if d.Verdict != Forwarded {
+		return
+	}
+	for e := range d.Port.In(d.TrafficPolicy) {
+		d.Targets = append(d.Targets, Target{e, s.sourceNAT(d, e)})
+	}
+}
+
+// DecideAt is the function Decide for a connection whose frontend is known, without the targets. A
+// backend that decides about each connection when it comes has no time to look through all
+// frontends and endpoints; it chooses one of those that Decision.TrafficPolicy selects.
+func (s *FamilySnapshot) DecideAt(sp *ServicePort, fe *Frontend, c Connection) Decision {
+	d := Decision{Connection: c, FromPod: s.Pods.Contains(c.Source, c.Interface), Port: sp, Frontend: fe}
+	if c.Dest.Addr().IsLoopback() {
+		d.judgeLoopback()
+	} else {
+		d.judge()
+	}
+	return d
+}
+
+// judge decides about a connection to a frontend of the network.
+func (d *Decision) judge() {
 	sp, fe := d.Port, d.Frontend
 	switch {
 	case fe.Restricted && !contains(sp.Allowed(*fe), d.Source):
 		d.Verdict, d.Why = Dropped, SourceNotAllowed
-		return
 	case fe.ShortCircuit && d.FromPod:
 		d.Verdict, d.Why, d.TrafficPolicy = Forwarded, FromPodInside, Cluster
 	case fe.ShortCircuit && d.Node:
 		d.Verdict, d.Why, d.TrafficPolicy = Forwarded, FromNodeInside, Cluster
 	case fe.Action == Reject:
 		d.Verdict, d.Why = Rejected, NoEndpoints
-		return
 	case fe.Action == Drop:
 		d.Verdict, d.Why, d.TrafficPolicy = Dropped, NoLocalEndpoints, fe.TrafficPolicy
-		return
 	default:
 		d.Verdict, d.Why, d.TrafficPolicy = Forwarded, HasEndpoints, fe.TrafficPolicy
 	}
-	for e := range sp.In(d.TrafficPolicy) {
-		d.Targets = append(d.Targets, Target{e, s.sourceNAT(d, e)})
+}
+
+// judgeLoopback decides about a connection to a node port on loopback.
+func (d *Decision) judgeLoopback() {
+	_, policy, ok := d.Port.Loopback()
+	d.TrafficPolicy = policy
+	if !ok {
+		d.Verdict, d.Why = Rejected, NoEndpoints
+		return
 	}
+	d.Verdict, d.Why = Forwarded, LoopbackForwarder
 }
 
 func (s *FamilySnapshot) sourceNAT(d *Decision, e Endpoint) SNATReason {
@@ -193,16 +222,15 @@ func (s *FamilySnapshot) decideLoopback(d *Decision) {
 	if fe == nil || !s.Localhost || !d.Node {
 		return
 	}
-	at, policy, ok := sp.Loopback()
+	at, policy, _ := sp.Loopback()
 	if a := d.Dest.Addr(); !at.IsValid() || a != at.Addr() && !a.IsUnspecified() {
 		return
 	}
-	d.Port, d.Frontend, d.TrafficPolicy = sp, fe, policy
-	if !ok {
-		d.Verdict, d.Why = Rejected, NoEndpoints
+	d.Port, d.Frontend = sp, fe
+	d.judgeLoopback()
+	if d.Verdict != Forwarded {
 		return
 	}
-	d.Verdict, d.Why = Forwarded, LoopbackForwarder
 	for e := range sp.In(policy) {
 		d.Targets = append(d.Targets, Target{e, ByForwarder})
 	}

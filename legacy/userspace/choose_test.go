@@ -1,0 +1,234 @@
+package userspace
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/modeltest"
+)
+
+// endpoints are addresses of pods, in their order.
+func endpoints(numbers ...int) []netip.AddrPort {
+	var list []netip.AddrPort
+	for _, n := range numbers {
+		list = append(list, netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(n)}), 8080))
+	}
+	return list
+}
+
+func clientAddr(n int) netip.Addr {
+	b := [4]byte{127}
+	binary.BigEndian.PutUint16(b[2:], uint16(n))
+	return netip.AddrFrom4(b)
+}
+
+// testChooser has a service port of which all choices are made.
+type testChooser struct {
+	*chooser
+	port *model.ServicePort
+}
+
+func newChooser(a model.Algorithm, affinity time.Duration, numbers ...int) *testChooser {
+	c := &testChooser{chooser: &chooser{inAll: new(atomic.Int64)}}
+	c.set(a, affinity, numbers...)
+	return c
+}
+
+func (c *testChooser) set(a model.Algorithm, affinity time.Duration, numbers ...int) {
+	var pods []string
+	for _, e := range endpoints(numbers...) {
+		pods = append(pods, e.Addr().String())
+	}
+	web := modeltest.NewService("ns1/web").On("172.30.0.41").TCP("http", 80).Algorithm(a.String())
+	if affinity > 0 {
+		web = web.Sticky(int32(affinity / time.Second))
+	}
+	s := modeltest.Snapshot(config(true), modeltest.OurNode(), web, slice(model.IPv4, "TCP", pods...))
+	for sp := range s.Family(model.IPv4).ServicePorts() {
+		c.port = sp
+	}
+}
+
+func (c *testChooser) choose(client netip.Addr, avoid []netip.AddrPort) (netip.AddrPort, bool) {
+	return c.chooser.choose(c.port, model.Cluster, client, avoid)
+}
+
+func (c *testChooser) remember(client netip.Addr, endpoint netip.AddrPort) {
+	c.mu.Lock()
+	c.use(c.port)
+	c.mu.Unlock()
+	c.chooser.remember(client, model.Cluster, endpoint)
+}
+
+// chosen returns the last byte of the endpoint that is chosen.
+func chosen(t *testing.T, c *testChooser, client netip.Addr, avoid ...netip.AddrPort) int {
+	t.Helper()
+	e, ok := c.choose(client, avoid)
+	if !ok {
+		t.Fatal("there are endpoints, but none was chosen")
+	}
+	return int(e.Addr().As4()[3])
+}
+
+// connected is chosen for a client whose connection is accepted.
+func connected(t *testing.T, c *testChooser, client netip.Addr) int {
+	t.Helper()
+	n := chosen(t, c, client)
+	c.remember(client, endpoints(n)[0])
+	return n
+}
+
+func TestAlgorithms(t *testing.T) {
+	const rounds = 40_000
+	count := func(c *testChooser, client func(int) netip.Addr) map[int]int {
+		n := map[int]int{}
+		for i := range rounds {
+			n[chosen(t, c, client(i))]++
+		}
+		return n
+	}
+	one := func(int) netip.Addr { return clientAddr(1) }
+	evenly := map[int]int{2: rounds / 4, 3: rounds / 4, 4: rounds / 4, 5: rounds / 4}
+	if diff := cmp.Diff(evenly, count(newChooser(model.RoundRobin, 0, 2, 3, 4, 5), one)); diff != "" {
+		t.Errorf("round-robin (-want +got):\n%s", diff)
+	}
+	if got := count(newChooser(model.SourceHash, 0, 2, 3, 4, 5), one); len(got) != 1 {
+		t.Errorf("source-hash sends one client to %v", got)
+	}
+	for name, got := range map[string]map[int]int{
+		"random, one client":        count(newChooser(model.Random, 0, 2, 3, 4, 5), one),
+		"source-hash, many clients": count(newChooser(model.SourceHash, 0, 2, 3, 4, 5), clientAddr),
+	} {
+		for e, want := range evenly {
+			if got[e] < want*9/10 || got[e] > want*11/10 { // 11 standard deviations
+				t.Errorf("%s: endpoint %d got %d of %d", name, e, got[e], rounds)
+			}
+		}
+	}
+}
+
+func TestRoundRobinTakesTurns(t *testing.T) {
+	c := newChooser(model.RoundRobin, 0, 2, 3, 4)
+	var got []int
+	for n := range 7 {
+		got = append(got, chosen(t, c, clientAddr(n)))
+	}
+	if diff := cmp.Diff([]int{2, 3, 4, 2, 3, 4, 2}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// Documented at model.SourceHash: the same endpoint while their number stays.
+func TestSourceHashKeepsWhoStays(t *testing.T) {
+	c := newChooser(model.SourceHash, 0, 2, 3, 4, 5, 6)
+	before := map[int]int{}
+	for n := range 1000 {
+		before[n] = chosen(t, c, clientAddr(n))
+	}
+	c.set(model.SourceHash, 0, 1, 2, 4, 5, 6) // 3 left, 1 came
+	for n, e := range before {
+		now := chosen(t, c, clientAddr(n))
+		if e == 3 && now != 1 || e != 3 && now != e {
+			t.Errorf("client %d was sent to %d, and now to %d", n, e, now)
+		}
+	}
+}
+
+func TestPlacesAreKept(t *testing.T) {
+	for _, c := range []struct{ old, list, want []int }{
+		{nil, []int{2, 3, 4}, []int{2, 3, 4}},
+		{[]int{2, 3, 4}, []int{2, 3, 4, 5}, []int{2, 3, 4, 5}},
+		{[]int{2, 3, 4}, []int{1, 2, 3, 4}, []int{2, 3, 4, 1}},
+		{[]int{2, 3, 4}, []int{3, 4, 5}, []int{5, 3, 4}},
+		{[]int{2, 3, 4}, []int{3, 4}, []int{4, 3}},
+		{[]int{2, 3, 4}, []int{7, 8}, []int{7, 8}},
+		{[]int{4, 2}, []int{2, 4}, []int{4, 2}},
+		{[]int{2, 3, 4}, nil, nil},
+	} {
+		if got := place(endpoints(c.old...), endpoints(c.list...)); !slices.Equal(got, endpoints(c.want...)) {
+			t.Errorf("%v, then %v: want %v, got %v", c.old, c.list, c.want, got)
+		}
+	}
+}
+
+func TestAvoidedEndpointsAreNotChosen(t *testing.T) {
+	for _, a := range []model.Algorithm{model.Random, model.RoundRobin, model.SourceHash} {
+		t.Run(a.String(), func(t *testing.T) {
+			c := newChooser(a, time.Minute, 2, 3, 4)
+			c.remember(clientAddr(1), endpoints(2)[0]) // affinity is no reason to go there
+			for range 100 {
+				if got := chosen(t, c, clientAddr(1), endpoints(2, 4, 9)...); got != 3 {
+					t.Fatalf("only 3 was not to be avoided, got %d", got)
+				}
+			}
+			if e, ok := c.choose(clientAddr(1), endpoints(2, 3, 4)); ok {
+				t.Errorf("all were to be avoided, got %v", e)
+			}
+		})
+	}
+}
+
+func TestAffinity(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newChooser(model.RoundRobin, time.Minute, 2, 3, 4)
+		expect := func(what string, client, want int) {
+			t.Helper()
+			if got := connected(t, c, clientAddr(client)); got != want {
+				t.Errorf("%s: want %d, got %d", what, want, got)
+			}
+		}
+		expect("first client", 1, 2)
+		expect("second client", 2, 3)
+		for range 3 {
+			time.Sleep(59 * time.Second)
+			expect("each connection makes it last", 1, 2)
+		}
+		expect("the second client was away for too long", 2, 4)
+		time.Sleep(time.Minute)
+		expect("a minute is too long", 1, 2) // its turn
+		expect("a minute is too long", 1, 2) // remembered
+
+		c.set(model.RoundRobin, time.Minute, 3, 4, 5)
+		expect("its endpoint left", 1, 3) // slots 5 3 4
+		c.set(model.RoundRobin, time.Hour, 3, 4, 5)
+		time.Sleep(59 * time.Minute)
+		expect("a longer timeout is for all", 1, 3)
+		c.set(model.RoundRobin, 0, 3, 4, 5)
+		expect("without affinity", 1, 4)
+		expect("without affinity", 1, 5)
+	})
+}
+
+func TestAffinityRemembersManyClients(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newChooser(model.RoundRobin, time.Hour, 2, 3, 4)
+		for n := range maxRemembered + 1 {
+			connected(t, c, clientAddr(n))
+			time.Sleep(time.Millisecond)
+			connected(t, c, clientAddr(0)) // never the oldest
+		}
+		if n := len(c.clients); n > maxRemembered || n < maxRemembered*9/10 {
+			t.Errorf("want about %d clients remembered, got %d", maxRemembered, n)
+		}
+		if n := c.inAll.Load(); n != int64(len(c.clients)) {
+			t.Errorf("%d clients are counted, and there are %d", n, len(c.clients))
+		}
+		for n, want := range map[int]bool{0: true, 1: false, 2: false, maxRemembered / 2: true, maxRemembered: true} {
+			if _, got := c.clients[visit{clientAddr(n), model.Cluster}]; got != want {
+				t.Errorf("client %d is remembered: %v", n, got)
+			}
+		}
+		c.close()
+		if n := c.inAll.Load(); n != 0 {
+			t.Errorf("nothing is left, and %d clients are counted", n)
+		}
+	})
+}

@@ -1,0 +1,175 @@
+package userspace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/vmapd/vmapd/model"
+)
+
+// tcpListener accepts TCP connections on one address.
+type tcpListener struct {
+	*env
+	at     *entry
+	socket *net.TCPListener
+	sieve  sieve              // of the socket
+	sieved atomic.Bool        // the socket had one
+	slots  chan struct{}      // one for each connection there may be
+	ctx    context.Context    // ends with close
+	cancel context.CancelFunc // of ctx
+	loop   sync.WaitGroup
+}
+
+// conn is a connection of a client and the one to its endpoint.
+type conn struct {
+	client, server *net.TCPConn
+	endpoint       netip.AddrPort
+}
+
+func (c *conn) reset() {
+	reset(c.client)
+	reset(c.server)
+}
+
+func newTCPListener(e *env, at *entry) (*tcpListener, error) {
+	socket, err := e.open.listenTCP(e.ctx, netip.AddrPortFrom(at.vip.Addr, at.vip.Port))
+	if err != nil {
+		return nil, err
+	}
+	if raw, err := socket.SyscallConn(); err == nil {
+		tellInterface(raw, at.vip.Addr, true)
+	}
+	l := &tcpListener{env: e, at: at, socket: socket, slots: make(chan struct{}, e.limits.conns)}
+	l.ctx, l.cancel = context.WithCancel(e.ctx)
+	l.sift()
+	l.loop.Go(l.accept)
+	return l, nil
+}
+
+// changed changes which sources are dropped. Connections stay where they are.
+func (l *tcpListener) changed() { l.sift() }
+
+func (l *tcpListener) close() {
+	l.cancel()
+	_ = l.socket.Close()
+	l.loop.Wait()
+}
+
+// accept starts to serve connections, as many at a time as there are slots, of the listener and of
+// all listeners. Further clients wait in the kernel's queue.
+func (l *tcpListener) accept() {
+	var pause backoff
+	for {
+		if !take(l.ctx, l.slots) {
+			return
+		}
+		client, err := l.socket.AcceptTCP()
+		if err == nil {
+			pause = backoff{}
+			if !take(l.ctx, l.allSlots) {
+				reset(client)
+				return
+			}
+			l.counts.accepted[l.at.family()].Add(1)
+			l.conns.Go(func() {
+				defer func() {
+					<-l.slots
+					<-l.allSlots
+				}()
+				l.serve(client)
+			})
+			continue
+		}
+		<-l.slots
+		if !pause.after(l.ctx, l.log, l.socket.Addr(), err) {
+			return
+		}
+	}
+}
+
+// take takes a slot. It reports false if ctx ends before there is one.
+func take(ctx context.Context, slots chan struct{}) bool {
+	select {
+	case slots <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// serve forwards one connection until it ends. It outlives the listener.
+func (l *tcpListener) serve(client *net.TCPConn) {
+	if l.sieved.Load() {
+		unsift(client)
+	}
+	d := l.decide(l.at, sourceOf(client), l.interfaceOf(client))
+	l.counts.decided(d.Decision)
+	c := &conn{client: client}
+	var err error
+	if d.Verdict == model.Forwarded {
+		err = l.connect(d, c)
+	} else {
+		err = errors.New(d.Verdict.String())
+	}
+	if err != nil {
+		reset(client)
+		l.log.LogAttrs(l.env.ctx, slog.LevelDebug, "reset a connection", slog.String("service_port", d.owner.key.name.String()),
+			slog.Any("listener", l.socket.Addr()), slog.Any("client", client.RemoteAddr()), slog.Any("err", err))
+		return
+	}
+	d.owner.begin(c)
+	defer d.owner.end(c)
+	if now := l.current(d.owner); !serves(now, c.endpoint) {
+		d.owner.changed(d.Port, now) // it left before the connection was noted
+	}
+	stop := context.AfterFunc(l.env.ctx, c.reset)
+	defer stop()
+	l.relay(client, c.server)
+}
+
+// connect connects to one endpoint after the other, each once, until one accepts.
+func (l *tcpListener) connect(d decision, c *conn) error {
+	deadline := time.Now().Add(l.limits.connect)
+	var tried []netip.AddrPort
+	err := errors.New("no endpoint is left")
+	// Not a context for all attempts: an attempt that runs into the deadline fails a moment
+	// before the context is done, and the other endpoints would fail at once.
+	for now := time.Now(); now.Before(deadline) && l.env.ctx.Err() == nil; now = time.Now() {
+		endpoint, ok := l.choose(d, tried)
+		if !ok {
+			break
+		}
+		if c.server, err = l.dial(endpoint, min(l.limits.attempt, deadline.Sub(now))); err == nil {
+			c.endpoint = endpoint
+			d.owner.chooser.remember(d.client, d.TrafficPolicy, endpoint)
+			return nil
+		}
+		tried = append(tried, endpoint)
+		if ours(err) {
+			break
+		}
+	}
+	l.counts.failed.Add(1)
+	return fmt.Errorf("connect to any of %d endpoints, the last error: %w", len(tried), err)
+}
+
+func (l *tcpListener) dial(endpoint netip.AddrPort, timeout time.Duration) (*net.TCPConn, error) {
+	ctx, cancel := context.WithTimeout(l.env.ctx, timeout)
+	defer cancel()
+	server, err := l.open.dialTCP(ctx, endpoint)
+	if err != nil {
+		return nil, fmt.Errorf("connect to %v: %w", endpoint, err)
+	}
+	return server, nil
+}
+
+func sourceOf(c *net.TCPConn) netip.Addr {
+	return c.RemoteAddr().(*net.TCPAddr).AddrPort().Addr().Unmap()
+}

@@ -1,0 +1,304 @@
+package userspace
+
+import (
+	"bytes"
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/vmapd/vmapd/model"
+)
+
+// A server that answers only after its client's end gets that end while the connection
+// stays open for the answer.
+func TestTheClientsHalfCloseReachesTheServer(t *testing.T) {
+	inBothFamilies(t, func(t *testing.T, f model.Family) {
+		r, port := newRig(t), freePort(t)
+		pod := r.pod(0, tcpServer(t, f, func(c *net.TCPConn) {
+			all, err := io.ReadAll(c)
+			if err == nil {
+				_, _ = c.Write(append([]byte("you said "), all...))
+			}
+		}))
+		r.set(web("TCP", port), slice(f, "TCP", pod))
+		c := dialTCP(t, nodePort(f, port))
+		if _, err := io.WriteString(c, "hello"); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.CloseWrite(); err != nil {
+			t.Fatal(err)
+		}
+		got, err := io.ReadAll(c)
+		if string(got) != "you said hello" || err != nil {
+			t.Errorf("want %q, got %q, %v", "you said hello", got, err)
+		}
+	})
+}
+
+func TestTheServersHalfCloseReachesTheClient(t *testing.T) {
+	r, port := newRig(t), freePort(t)
+	heard := make(chan string, 1)
+	pod := r.pod(0, tcpServer(t, model.IPv4, func(c *net.TCPConn) {
+		_, _ = io.WriteString(c, "that is all")
+		_ = c.CloseWrite()
+		all, _ := io.ReadAll(c)
+		heard <- string(all)
+	}))
+	r.set(web("TCP", port), slice(model.IPv4, "TCP", pod))
+	c := dialTCP(t, nodePort(model.IPv4, port))
+	if got, err := io.ReadAll(c); string(got) != "that is all" || err != nil {
+		t.Fatalf("want the server's end, got %q, %v", got, err)
+	}
+	if _, err := io.WriteString(c, "I have more"); err != nil {
+		t.Fatal(err)
+	}
+	hangUp(c)
+	if got := <-heard; got != "I have more" {
+		t.Errorf("the server heard %q", got)
+	}
+}
+
+func TestBigTransfersArriveWhole(t *testing.T) {
+	inBothFamilies(t, func(t *testing.T, f model.Family) {
+		const size, clients = 16 << 20, 4
+		r, port := newRig(t), freePort(t)
+		r.set(web("TCP", port), slice(f, "TCP",
+			r.pod(0, tcpServer(t, f, echo('a'))), r.pod(1, tcpServer(t, f, echo('b')))))
+		var all sync.WaitGroup
+		for range clients {
+			_, c := who(t, nodePort(f, port))
+			data := make([]byte, size)
+			_, _ = rand.Read(data)
+			all.Go(func() {
+				if _, err := c.Write(data); err != nil {
+					t.Error(err)
+				}
+				if err := c.CloseWrite(); err != nil {
+					t.Error(err)
+				}
+			})
+			all.Go(func() {
+				h := sha256.New()
+				n, err := io.Copy(h, c)
+				if want := sha256.Sum256(data); err != nil || n != size || !bytes.Equal(h.Sum(nil), want[:]) {
+					t.Errorf("got %d of %d bytes back, or others: %v", n, size, err)
+				}
+			})
+		}
+		all.Wait()
+	})
+}
+
+func TestConnectionsOutliveTheirEndpoint(t *testing.T) {
+	inBothFamilies(t, func(t *testing.T, f model.Family) {
+		r, port := newRig(t), freePort(t)
+		a, b := r.pod(0, tcpServer(t, f, echo('a'))), r.pod(1, tcpServer(t, f, echo('b')))
+		r.set(web("TCP", port), slice(f, "TCP", a))
+		name, old := who(t, nodePort(f, port))
+		if name != 'a' {
+			t.Fatalf("the only endpoint is a, not %c", name)
+		}
+		r.set(slice(f, "TCP", b))
+		if name := whoOnce(t, nodePort(f, port)); name != 'b' {
+			t.Errorf("a new connection came to %c, which is gone", name)
+		}
+		mustEcho(t, old)
+
+		r.set(slice(f, "TCP"))
+		mustBeRefused(t, nodePort(f, port))
+		mustEcho(t, old)
+		web("TCP", port).Delete(r.builder)
+		r.apply()
+		mustEcho(t, old)
+		web("TCP", port).Set(r.builder)
+		r.set(slice(f, "TCP", b))
+		if name := whoOnce(t, nodePort(f, port)); name != 'b' {
+			t.Errorf("after all were gone, the new one is b, not %c", name)
+		}
+		mustEcho(t, old)
+	})
+}
+
+func TestOtherEndpointsAreTriedIfOneRefuses(t *testing.T) {
+	inBothFamilies(t, func(t *testing.T, f model.Family) {
+		r, port := newRig(t), freePort(t)
+		pods := []string{
+			r.pod(0, refusingTCP(t, f)), r.pod(1, refusingTCP(t, f)),
+			r.pod(2, tcpServer(t, f, echo('c'))), r.pod(3, refusingTCP(t, f)),
+		}
+		r.set(web("TCP", port).Algorithm("source-hash"), slice(f, "TCP", pods...))
+		for range 4 {
+			if name := whoOnce(t, nodePort(f, port)); name != 'c' {
+				t.Errorf("got %c", name)
+			}
+		}
+
+		r.set(slice(f, "TCP", pods[0], pods[1], pods[3]))
+		r.opened()
+		mustBeReset(t, nodePort(f, port))
+		if _, dials := r.opened(); dials != 3 {
+			t.Errorf("%d attempts to connect to 3 endpoints", dials)
+		}
+	})
+}
+
+// An endpoint whose node is gone answers nothing at all.
+func TestASilentEndpointCostsABoundedTime(t *testing.T) {
+	r, port := newRig(t), freePort(t)
+	r.limits.attempt, r.limits.connect = 200*time.Millisecond, 500*time.Millisecond
+	var pods []string
+	for n := range 20 {
+		pods = append(pods, r.pod(n, silent(t)))
+	}
+	r.set(web("TCP", port), slice(model.IPv4, "TCP", pods...))
+	mustBeReset(t, nodePort(model.IPv4, port))
+	if _, dials := r.opened(); dials < 2 || dials > 3 {
+		t.Errorf("want 2 or 3 attempts of 200 ms within 500 ms, got %d", dials)
+	}
+}
+
+// silent is an address where connecting takes forever: a listener whose queue is full.
+func silent(t *testing.T) (at netip.AddrPort) {
+	t.Helper()
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Close(fd) })
+	if err := syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Listen(fd, 0); err != nil {
+		t.Fatal(err)
+	}
+	name, err := syscall.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at = netip.AddrPortFrom(model.IPv4.Loopback(), uint16(name.(*syscall.SockaddrInet4).Port))
+	for range 8 { // more than a queue of length 0 holds
+		c, err := net.DialTimeout("tcp", at.String(), 20*time.Millisecond)
+		if err != nil {
+			return at
+		}
+		t.Cleanup(func() { hangUp(c) })
+	}
+	t.Fatal("the queue of a listener that does not accept is not full")
+	return at
+}
+
+// What was cut off must not look as if it were complete.
+func TestAResetIsPassedOn(t *testing.T) {
+	r, port := newRig(t), freePort(t)
+	heard := make(chan error, 1)
+	pod := r.pod(0, tcpServer(t, model.IPv4, func(c *net.TCPConn) {
+		var first [1]byte
+		if _, err := io.ReadFull(c, first[:]); err != nil || first[0] == 'r' {
+			_ = c.SetLinger(0) // the deferred Close resets
+			return
+		}
+		_, err := io.Copy(io.Discard, c)
+		heard <- err
+	}))
+	r.set(web("TCP", port), slice(model.IPv4, "TCP", pod))
+
+	c := dialTCP(t, nodePort(model.IPv4, port))
+	if _, err := io.WriteString(c, "r"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(io.Discard, c); !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("the server reset; the client got %v", err)
+	}
+
+	c = dialTCP(t, nodePort(model.IPv4, port))
+	if _, err := io.WriteString(c, "w"); err != nil {
+		t.Fatal(err)
+	}
+	reset(c)
+	if err := <-heard; !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("the client reset; the server got %v", err)
+	}
+}
+
+// A server that has heard enough answers and closes. The client is still sending, and
+// shall get the answer all the same.
+func TestAnEarlyAnswerArrives(t *testing.T) {
+	r, port := newRig(t), freePort(t)
+	want := bytes.Repeat([]byte("too large "), 1000)
+	pod := r.pod(0, tcpServer(t, model.IPv4, func(c *net.TCPConn) {
+		_, _ = io.ReadFull(c, make([]byte, 1000))
+		_, _ = c.Write(want)
+	}))
+	r.set(web("TCP", port), slice(model.IPv4, "TCP", pod))
+	for range 20 {
+		c := dialTCP(t, nodePort(model.IPv4, port))
+		sent := make(chan struct{})
+		go func() {
+			defer close(sent)
+			_, _ = c.Write(make([]byte, 8<<20))
+		}()
+		got := make([]byte, len(want))
+		if n, err := io.ReadFull(c, got); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("got %d of %d bytes of the answer, then %v", n, len(want), err)
+		}
+		hangUp(c)
+		<-sent
+	}
+}
+
+func TestAFullNodePortLetsClientsWait(t *testing.T) {
+	r, port := newRig(t), freePort(t)
+	r.limits.conns = 2
+	r.set(web("TCP", port), slice(model.IPv4, "TCP", r.pod(0, tcpServer(t, model.IPv4, echo('a')))))
+	_, first := who(t, nodePort(model.IPv4, port))
+	_, second := who(t, nodePort(model.IPv4, port))
+
+	third := dialTCP(t, nodePort(model.IPv4, port))
+	if err := third.SetReadDeadline(time.Now().Add(50 * time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
+	var name [1]byte
+	if _, err := third.Read(name[:]); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatalf("a third connection of two got %q, %v", name, err)
+	}
+	hangUp(first)
+	within(t, third)
+	if _, err := io.ReadFull(third, name[:]); err != nil {
+		t.Errorf("one of two has ended, and the third waits: %v", err)
+	}
+	mustEcho(t, second)
+}
+
+func TestTheEndResetsConnections(t *testing.T) {
+	inBothFamilies(t, func(t *testing.T, f model.Family) {
+		r, port := newRig(t), freePort(t)
+		heard := make(chan error, 1)
+		pod := r.pod(0, tcpServer(t, f, func(c *net.TCPConn) {
+			_, _ = c.Write([]byte("a"))
+			_, err := io.Copy(c, c)
+			heard <- err
+		}))
+		r.set(web("TCP", port), slice(f, "TCP", pod))
+		_, c := who(t, nodePort(f, port))
+		r.stop()
+		if now := goroutines(); strings.Contains(now, "localhost.relay") || strings.Contains(now, "localhost.copyAll") {
+			t.Errorf("not all connections were waited for: %s", now)
+		}
+		if _, err := io.Copy(io.Discard, c); !errors.Is(err, syscall.ECONNRESET) {
+			t.Errorf("the client got %v", err)
+		}
+		if err := <-heard; !errors.Is(err, syscall.ECONNRESET) {
+			t.Errorf("the server got %v", err)
+		}
+		mustBeRefused(t, nodePort(f, port))
+	})
+}
