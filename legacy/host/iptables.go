@@ -7,13 +7,14 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"sync/atomic"
 	"time"
 
 	"github.com/vmapd/vmapd/legacy/iptables"
 	"github.com/vmapd/vmapd/model"
 )
 
-// IPTables is the iptables backend. Only its Stats are safe for concurrent use.
+// IPTables is the iptables backend. Of its methods, those that say so may be called during Apply.
 type IPTables struct {
 	counters
 	log      *slog.Logger
@@ -27,6 +28,7 @@ type ruleFamily struct {
 	have    *iptables.Ruleset // the node's; nil: unknown, read before the next batch
 	left    *iptables.Ruleset // as it was left, if only a Resync made it unknown
 	invalid uint64            // iptables.Saved.Invalid of the last listing
+	applied atomic.Pointer[iptables.Ruleset]
 	// found are the UDP frontends that were there at the start, see Found.
 	found   map[model.VIP][]netip.AddrPort
 	started bool // an Apply worked
@@ -118,10 +120,21 @@ func (b *IPTables) applyFamily(ctx context.Context, f *ruleFamily, s *model.Fami
 		}
 	}
 	f.have, f.left, f.started = want, nil, true
+	f.applied.Store(want)
 	if size := batch.Size(); !batch.Empty() {
 		b.log.LogAttrs(ctx, slog.LevelDebug, "applied", slog.String("family", f.family.String()),
 			slog.Int("chains", size.Chains), slog.Int("rules", size.Rules), slog.Int("chains_deleted", size.Deleted),
 			slog.Duration("took", time.Since(start)))
+	}
+	return nil
+}
+
+// Ruleset returns the rules of the last Apply that worked, or nil. It may be called during Apply.
+func (b *IPTables) Ruleset(family model.Family) *iptables.Ruleset {
+	for _, f := range b.families {
+		if f.family == family {
+			return f.applied.Load()
+		}
 	}
 	return nil
 }

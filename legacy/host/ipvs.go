@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os/exec"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/vishvananda/netlink"
@@ -29,8 +30,8 @@ func (e *UnsupportedError) Error() string { return fmt.Sprintf("no %s: %v", e.Fe
 // Unwrap returns the error of the attempt to use it.
 func (e *UnsupportedError) Unwrap() error { return e.Err }
 
-// IPVS is the IPVS backend. Only its Stats are safe for concurrent use. Its programs run in the
-// network namespace of Apply's caller.
+// IPVS is the IPVS backend. Of its methods, those that say so may be called during Apply. Its programs run
+// in the network namespace of Apply's caller.
 type IPVS struct {
 	counters
 	log      *slog.Logger
@@ -46,6 +47,7 @@ type serverFamily struct {
 	*programs
 	have     *ipvs.State         // the node's; nil: unknown, read before the next plan
 	draining map[drain]time.Time // when to look at it again
+	applied  atomic.Pointer[ipvs.State]
 }
 
 // drain is a real server that finishes its connections.
@@ -164,6 +166,7 @@ func (b *IPVS) Close() error {
 func (b *IPVS) Resync() {
 	for _, f := range b.families {
 		f.have = nil
+		f.applied.Store(nil) // the next one shares nothing with it
 	}
 }
 
@@ -210,6 +213,7 @@ func (b *IPVS) applyFamily(ctx context.Context, f *serverFamily, s *model.Family
 		return err
 	}
 	f.have = want
+	f.applied.Store(want)
 	deleted, err := b.endDrained(f)
 	if r.done > 0 || deleted > 0 {
 		b.log.LogAttrs(ctx, slog.LevelDebug, "applied", slog.String("family", f.family.String()),

@@ -65,6 +65,19 @@ func (b *Batch) Size() Size {
 	return s
 }
 
+// Chains returns the chains that the batch writes or deletes, each behind its table.
+func (b *Batch) Chains() (list []string) {
+	for t := range tables {
+		for _, c := range b.tables[t].set {
+			list = append(list, fmt.Sprintf("chain %s of table %v is missing or different", c.name, t))
+		}
+		for _, name := range b.tables[t].delete {
+			list = append(list, fmt.Sprintf("chain %s of table %v is too many", name, t))
+		}
+	}
+	return list
+}
+
 // Rules returns the counts of rules by table.
 func (b *Batch) Rules() map[string]Rules {
 	counts := map[string]Rules{}

@@ -81,7 +81,7 @@ func (c *choice) recall(to *chain, digits string, endpoints []netip.AddrPort) {
 	if isFlat(digits, len(endpoints)) {
 		for _, e := range endpoints {
 			to.add(fmt.Sprintf("%s -m recent --update --seconds %d --name %s --rsource",
-				protocol(c.Name.Protocol), c.Affinity/time.Second, recentName(c.Name, e)), dnat(e))
+				protocol(c.Name.Protocol), c.Affinity/time.Second, RecentName(c.Name, e)), dnat(e))
 		}
 		return
 	}
@@ -122,7 +122,7 @@ func (c *choice) remember(e netip.AddrPort) string {
 	if c.Affinity == 0 {
 		return ""
 	}
-	return " -m recent --set --name " + recentName(c.Name, e) + " --rsource"
+	return " -m recent --set --name " + RecentName(c.Name, e) + " --rsource"
 }
 
 // random matches k of n connections; all of them need no match. The kernel has 31 bits for

@@ -49,4 +49,12 @@ var Differences = []Difference{
 		"forwarded packets that are marked, or established, are accepted, and pass no later rule of the FORWARD chain",
 		"kube-proxy does so, and nodes with a FORWARD policy of DROP rely on it",
 	},
+	{
+		"connections to a Service are not counted",
+		"a rule's counter begins at 0 when its chain is written anew, which each changed endpoint does",
+	},
+	{
+		"no packets take the fast path, whatever --fast-path says",
+		"flowtables belong to nftables",
+	},
 }

@@ -54,9 +54,9 @@ func portHash(n model.ServicePortName) string {
 	return hash(n.Namespace, "/", n.Name, ":", n.Port, "/", n.Protocol.String())
 }
 
-// recentName is the name of the xt_recent list of the clients of one endpoint, for one
+// RecentName is the name of the xt_recent list of the clients of one endpoint, for one
 // service port. Both IP families share the names.
-func recentName(n model.ServicePortName, e netip.AddrPort) string {
+func RecentName(n model.ServicePortName, e netip.AddrPort) string {
 	return Prefix + hash(n.Namespace, "/", n.Name, ":", n.Port, "/", n.Protocol.String(), "/", e.String())
 }
 

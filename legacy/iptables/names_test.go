@@ -23,7 +23,7 @@ func TestNamesStay(t *testing.T) {
 	web := portName("ns1", "web", "http")
 	for _, tt := range []struct{ want, got string }{
 		{"HKSZPQGNWJRFKEF2", portHash(web)},
-		{"VMAPD-H3YEY5HEN62HSEYD", recentName(web, netip.MustParseAddrPort("10.0.0.2:8080"))},
+		{"VMAPD-H3YEY5HEN62HSEYD", RecentName(web, netip.MustParseAddrPort("10.0.0.2:8080"))},
 		{"VMAPD-IP-029", atAddr(natAddrs, netip.MustParseAddr("172.30.0.41")).name()},
 		{"VMAPD-IP-029", atAddr(filterAddrs, netip.MustParseAddr("fd00:172:30::29")).name()},
 		{"VMAPD-IP-f0a", atAddr(natAddrs, netip.MustParseAddr("172.30.255.10")).name()},

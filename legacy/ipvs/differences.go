@@ -79,8 +79,16 @@ var Differences = []Difference{
 		Why:  "a virtual server has one list of real servers, and the kernel finds it either by its address or by a mark",
 	},
 	{
+		What: "connections to a Service are not counted",
+		Why:  "a virtual server's own count begins at 0 when it is made anew, and knows nothing of refused and dropped ones",
+	},
+	{
 		What: "endpoints change one after the other, and not all at once",
 		Why:  "IPVS has no transactions; each step on the way is safe (Plan)",
+	},
+	{
+		What: "no packets take the fast path, whatever --fast-path says",
+		Why:  "the kernel takes connections that are forwarded, and those of IPVS pass the hook input",
 	},
 }
 

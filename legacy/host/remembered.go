@@ -1,0 +1,143 @@
+package host
+
+import (
+	"bufio"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/vmapd/vmapd/legacy/iptables"
+	"github.com/vmapd/vmapd/model"
+)
+
+// Session affinity as the kernel has it, in files of the process's network namespace.
+const (
+	recentFolder    = "/proc/net/xt_recent"
+	connectionsFile = "/proc/net/ip_vs_conn"
+)
+
+// Remembered returns the first of some endpoints that has a client of a service port with session affinity
+// in its list, and how much longer; false if none has.
+func (b *IPTables) Remembered(sp *model.ServicePort, endpoints []netip.AddrPort, client netip.Addr) (to netip.AddrPort, left time.Duration, ok bool, err error) {
+	now, second, err := jiffies()
+	if err != nil {
+		return to, 0, false, err
+	}
+	for _, e := range endpoints {
+		seen, ok, err := lastSeen(filepath.Join(recentFolder, iptables.RecentName(sp.Name, e)), client)
+		if err != nil {
+			return to, 0, false, err
+		}
+		age := time.Duration(now-min(seen, now)) * time.Second / time.Duration(second)
+		if ok && age < sp.Affinity {
+			return e, sp.Affinity - age, true, nil
+		}
+	}
+	return to, 0, false, nil
+}
+
+// lastSeen returns when a list of xt_recent has seen a client, in jiffies.
+func lastSeen(path string, client netip.Addr) (seen uint64, ok bool, err error) {
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, false, nil
+	}
+	if err != nil {
+		return 0, false, err
+	}
+	defer func() { _ = f.Close() }()
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		if a, last, valid := parseRecent(lines.Text()); valid && a == client {
+			return last, true, nil
+		}
+	}
+	return 0, false, lines.Err()
+}
+
+// parseRecent parses a line like "src=10.0.0.1 ttl: 64 last_seen: 4295 oldest_pkt: 1 4295" (recent_seq_show).
+func parseRecent(line string) (client netip.Addr, seen uint64, ok bool) {
+	words := strings.Fields(line)
+	const last = 4
+	if len(words) <= last || words[last-1] != "last_seen:" {
+		return client, 0, false
+	}
+	client, err := netip.ParseAddr(strings.TrimPrefix(words[0], "src="))
+	if err != nil {
+		return client, 0, false
+	}
+	seen, err = strconv.ParseUint(words[last], 10, 64)
+	return client, seen, err == nil
+}
+
+// jiffies returns the kernel's count of ticks, and the number of them in a second. The coarse clocks have the
+// resolution of a tick, and the count begins five minutes before it overflows 32 bits (INITIAL_JIFFIES).
+func jiffies() (now, second uint64, err error) {
+	var tick, since unix.Timespec
+	if err := unix.ClockGetres(unix.CLOCK_MONOTONIC_COARSE, &tick); err != nil {
+		return 0, 0, fmt.Errorf("ask for the resolution of the kernel's clock: %w", err)
+	}
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &since); err != nil {
+		return 0, 0, fmt.Errorf("ask for the kernel's clock: %w", err)
+	}
+	second = uint64(time.Second) / uint64(tick.Nano())
+	const before = 300 // seconds
+	return uint64(uint32(-int32(before*second))) + uint64(since.Nano())*second/uint64(time.Second), second, nil
+}
+
+// Remembered returns the real server that the persistence template of a virtual server has for a client, and
+// how much longer; false if there is none.
+func (b *IPVS) Remembered(v model.VIP, client netip.Addr) (to netip.AddrPort, left time.Duration, ok bool, err error) {
+	f, err := os.Open(connectionsFile)
+	if err != nil {
+		return to, 0, false, err
+	}
+	defer func() { _ = f.Close() }()
+	return findTemplate(f, v, client)
+}
+
+func findTemplate(r io.Reader, v model.VIP, client netip.Addr) (to netip.AddrPort, left time.Duration, ok bool, err error) {
+	lines := bufio.NewScanner(r)
+	for lines.Scan() {
+		// Pro FromIP FPrt ToIP TPrt DestIP DPrt State Expires (ip_vs_conn_seq_show). A template has the
+		// client's port 0.
+		const fields = 9
+		words := strings.Fields(lines.Text())
+		if len(words) < fields || !strings.EqualFold(words[0], v.Protocol.String()) || words[2] != "0000" {
+			continue
+		}
+		from, vip, dest := parseEnd(words[1], words[2]), parseEnd(words[3], words[4]), parseEnd(words[5], words[6])
+		seconds, err := strconv.ParseUint(words[8], 10, 32)
+		if err == nil && from.Addr() == client && vip == netip.AddrPortFrom(v.Addr, v.Port) && dest.IsValid() {
+			return dest, time.Duration(seconds) * time.Second, true, nil
+		}
+	}
+	return to, 0, false, lines.Err()
+}
+
+// parseEnd parses an address, which has eight hexadecimal digits or is one of IPv6, and a hexadecimal port.
+func parseEnd(addr, port string) netip.AddrPort {
+	n, err := strconv.ParseUint(port, 16, 16)
+	if err != nil {
+		return netip.AddrPort{}
+	}
+	if a, err := netip.ParseAddr(strings.Trim(addr, "[]")); err == nil {
+		return netip.AddrPortFrom(a, uint16(n))
+	}
+	b, err := hex.DecodeString(addr)
+	a, ok := netip.AddrFromSlice(b)
+	if err != nil || !ok {
+		return netip.AddrPort{}
+	}
+	return netip.AddrPortFrom(a, uint16(n))
+}
