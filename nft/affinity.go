@@ -28,7 +28,8 @@ import (
 //
 // A client may come back before its deletion from the map, see Purge. A set of all Services has the
 // endpoints that were taken from one of them moments ago: to those, no new connection leaves. The
-// client sends the packet again, and gets another endpoint.
+// client sends the packet again, and gets another endpoint. A client of UDP may not send it again: the
+// set has an endpoint of UDP only until its clients are deleted, see Forgotten.
 //
 // Only these sets depend on the endpoints. So a changed endpoint and a new connection cost the
 // same with affinity as without, for any number of endpoints. NAME is
@@ -47,6 +48,22 @@ const (
 	// takes until its clients are deleted, those that packets noted meanwhile, too.
 	goneFor = 10 * time.Second
 )
+
+// AffinityMap is the name of the map that has the clients of a service port with session affinity, for one of
+// its lists of endpoints.
+func AffinityMap(port model.ServicePortName, list model.TrafficPolicy) string {
+	return affinityOf[list] + ownName(port)
+}
+
+// Endpoint returns the endpoint in an element of such a map.
+func Endpoint(data string) (netip.AddrPort, bool) {
+	if len(data) <= registerSize {
+		return netip.AddrPort{}, false
+	}
+	at := len(data) - registerSize
+	addr, ok := netip.AddrFromSlice([]byte(data[:at]))
+	return netip.AddrPortFrom(addr, uint16(data[at])<<8|uint16(data[at+1])), ok
+}
 
 // affinity is what a service port needs for session affinity.
 type affinity struct {
@@ -176,12 +193,16 @@ func endpointData(e model.Endpoint) string {
 // watchGone adds the endpoints that a batch takes from service ports with affinity to those of all.
 func (b *Batch) watchGone() {
 	var ops []ElementOp
+	b.Add = slices.DeleteFunc(b.Add, func(s SetOps) bool { return s.Set == GoneEndpoints })
 	seen := map[string]bool{} // several service ports may lose the same one
 	for _, s := range b.Delete {
 		if !strings.HasPrefix(s.Set, ownEndpointsOf[model.Cluster]) && !strings.HasPrefix(s.Set, ownEndpointsOf[model.Local]) {
 			continue
 		}
 		proto := ownProtocol(s.Set)
+		if b.forgotten && proto == model.UDP {
+			continue
+		}
 		for _, op := range s.Ops {
 			addr, port := op.Key[:len(op.Key)-registerSize], op.Key[len(op.Key)-registerSize:]
 			key := string(AppendProto([]byte(addr), proto)) + port
@@ -300,9 +321,20 @@ func (b *Batch) Forget(p Purge, clients []Element) {
 	b.Delete = append(b.Delete, SetOps{p.Map, ops})
 }
 
+// Forgotten tells the batch that Forget had all clients of the endpoints that it takes away. Then it
+// leaves connections over UDP alone: a packet of UDP that was sent to such an endpoint by the rules of
+// before, and is on its way now, would be lost for good. Few clients can still come back, those that
+// packets noted since the map was read.
+func (b *Batch) Forgotten() {
+	b.forgotten = true
+	b.watchGone()
+}
+
 // KeepClients takes from the batch what Forget put there. It reports whether there was anything.
 func (b *Batch) KeepClients() bool {
 	n := len(b.Delete)
 	b.Delete = slices.DeleteFunc(b.Delete, func(s SetOps) bool { return DeclarationOf(s.Set).Dynamic })
+	b.forgotten = false
+	b.watchGone()
 	return len(b.Delete) < n
 }

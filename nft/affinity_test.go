@@ -65,6 +65,11 @@ func TestAGoneEndpointIsWatched(t *testing.T) {
 	want := []string{"10.0.0.3 . tcp . 8080", "10.0.0.3 . udp . 8053"}
 	equal(t, "watched", want, added(nft.Diff(have, now), now))
 	equal(t, "watched by another process", want, added(nft.DiffTable(tableOf(t, have), now), now))
+	batch := nft.Diff(have, now)
+	batch.Forgotten()
+	equal(t, "watched when its clients are forgotten", want[:1], added(batch, now))
+	batch.KeepClients()
+	equal(t, "watched when they are not, after all", want, added(batch, now))
 	equal(t, "watched when it comes", []string(nil), added(nft.Diff(now, have), have))
 
 	for _, chain := range now.AllChains() {

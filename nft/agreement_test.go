@@ -131,7 +131,7 @@ func compileAll(o nft.Options, s *model.Snapshot, before *[len(model.Families)]*
 }
 
 // counting switches counters on and off every few steps.
-func counting(step int) nft.Options { return nft.Options{Counters: step%5 > 2} }
+func counting(step int) nft.Options { return nft.Options{Counters: step%5 > 2, FastPath: step%10 > 2} }
 
 func TestTheRulesDoWhatIsDecided(t *testing.T) {
 	const seeds, steps, connections = 60, 20, 40

@@ -12,25 +12,31 @@ import (
 // the kernel carries out together or not at all. The fields are in the order in which
 // they are carried out.
 type Batch struct {
-	Family      model.Family
-	DeleteTable bool     // the table has another layout, and is made anew
-	CreateTable bool     // there is no table
-	AddSets     []Set    // declarations only
-	RemakeBase  []string // base chains of SetChains whose hook changed: deleted first
-	SetChains   []Chain  // made or, unless NewChain says so, given other rules
-	Delete      []SetOps
-	Add         []SetOps
+	Family        model.Family
+	DeleteTable   bool  // the table has another layout, and is made anew
+	CreateTable   bool  // there is no table
+	AddSets       []Set // declarations only
+	AddFlowtables []Flowtable
+	RemakeBase    []string // base chains of SetChains whose hook changed: deleted first
+	SetChains     []Chain  // made or, unless NewChain says so, given other rules
+	Delete        []SetOps
+	Add           []SetOps
 
 	// Chains and sets can only be deleted once nothing refers to them. Before Linux 6.2 the
 	// kernel drops references only after the batch, so these follow in a batch of their own.
-	DeleteChains []string
-	DeleteSets   []string
+	DeleteChains     []string
+	DeleteSets       []string
+	DeleteFlowtables []string
 
 	// Maps to purge after all that: packets change them meanwhile. Of a small one, Delete may
 	// have the clients already, see Forget.
 	Purge []Purge
 
 	newChains map[string]bool
+	postponed *postponed // elements that Split adds; nil: none
+	forgotten bool       // see Forgotten
+	// Chains of SetChains that get more rules of features, or fewer, and no others.
+	moreRules, fewerRules map[string]bool
 }
 
 // SetOps are elements of one set to add or delete. Of a set with many, there are several lists.
@@ -48,9 +54,10 @@ type ElementOp struct {
 // Empty reports whether there is nothing to do.
 func (b *Batch) Empty() bool { return b.Len() == 0 }
 
-// Len returns the number of operations.
+// Len returns the number of operations, without those that only Split makes.
 func (b *Batch) Len() int {
-	n := len(b.AddSets) + len(b.SetChains) + count(b.Delete) + count(b.Add) + len(b.DeleteChains) + len(b.DeleteSets)
+	n := len(b.AddSets) + len(b.SetChains) + count(b.Delete) + count(b.Add) + len(b.DeleteChains) + len(b.DeleteSets) +
+		len(b.AddFlowtables) + len(b.DeleteFlowtables)
 	if b.CreateTable {
 		n++
 	}
@@ -68,17 +75,28 @@ func count(list []SetOps) int {
 	return n
 }
 
+// Postponed returns the number of operations that Split has made.
+func (b *Batch) Postponed() int {
+	if b.postponed == nil {
+		return 0
+	}
+	return b.postponed.made
+}
+
+// MustSplit reports whether the batch lacks elements that only Split makes, see [NewTable].
+func (b *Batch) MustSplit() bool { return b.postponed != nil }
+
 // NewChain reports whether a chain of SetChains does not exist yet.
 func (b *Batch) NewChain(name string) bool {
 	return b.newChains[name] || slices.Contains(b.RemakeBase, name)
 }
 
-// aheadChains takes from the batch new chains that no hook enters, and those that remember
-// clients, of which there are none yet. They come before the elements because the kernel walks
+// aheadChains takes from the batch new chains that no hook enters, those that remember clients, of
+// which there are none yet, and chains that get more rules, whose sets are empty. They come before the elements because the kernel walks
 // the whole map for each chain that begins to look into it (nf_tables_bind_set).
 func (b *Batch) aheadChains() []*Batch {
 	isAhead := func(c Chain) bool {
-		return b.newChains[c.Name] && (c.Hook == NoHook || c.Name == rememberForward || c.Name == rememberInput)
+		return b.moreRules[c.Name] || b.newChains[c.Name] && (c.Hook == NoHook || c.Name == rememberForward || c.Name == rememberInput)
 	}
 	chains := &Batch{Family: b.Family, newChains: b.newChains}
 	for _, c := range b.SetChains {
@@ -161,6 +179,9 @@ func (b *Batch) String() string {
 	for _, set := range b.AddSets {
 		line("add %s %s %s { %s; }", set.word(), table, set.Name, strings.Join(set.declaration(b.Family), "; "))
 	}
+	for _, t := range b.AddFlowtables {
+		line("add flowtable %s %s { %s; }", table, t.Name, strings.Join(t.declaration(), "; "))
+	}
 	for _, name := range b.RemakeBase {
 		line("delete chain %s %s", table, name)
 	}
@@ -194,6 +215,9 @@ func (b *Batch) String() string {
 	}
 	for _, name := range b.DeleteSets {
 		line("delete %s %s %s", DeclarationOf(name).word(), table, name)
+	}
+	for _, name := range b.DeleteFlowtables {
+		line("delete flowtable %s %s", table, name)
 	}
 	for _, p := range b.Purge {
 		line("# purge map %s %s %s", table, p.Map, p.text(b.Family))

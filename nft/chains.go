@@ -13,6 +13,7 @@ import (
 const (
 	servicesChain    = "services"
 	rejectChain      = "reject-chain"
+	droppedChain     = "not-admitted"
 	rememberChain    = "remember"
 	rememberForward  = "remember-postrouting"
 	rememberInput    = "remember-input"
@@ -36,6 +37,7 @@ const (
 	priorityDNAT     int32 = -100
 	priorityFilter   int32 = 0
 	priorityRemember int32 = prioritySNAT - 1
+	priorityFastPath int32 = 200 // behind security, at 50
 	prioritySNAT     int32 = 100
 )
 
@@ -56,7 +58,7 @@ var (
 // LayoutChains returns the chains that a table can have, sorted by name: those of every table,
 // those of s's service ports, and the named ones of those that choose an endpoint.
 func (o Options) LayoutChains(s *model.FamilySnapshot, names []string) []Chain {
-	var c chosen
+	c := chosen{features: featuresOf(s)}
 	for _, name := range names {
 		c.addName(name)
 	}
@@ -76,9 +78,9 @@ func (o Options) layoutChains(s *model.Settings, c chosen) []Chain {
 		},
 		{
 			Name: postroutingChain, Hook: Postrouting, Prio: prioritySNAT,
-			Rules: postroutingRules(s), Comment: "after an endpoint was chosen: is the source address replaced?",
+			Rules: postroutingRules(s, c.features), Comment: "after an endpoint was chosen: is the source address replaced?",
 		},
-		{Name: servicesChain, Rules: o.servicesRules(), Comment: "dispatch: who is meant?"},
+		{Name: servicesChain, Rules: o.servicesRules(s, c.features), Comment: "dispatch: who is meant?"},
 		{Name: rejectChain, Rules: o.rejectRules(), Comment: "no endpoint, or a port that the Service does not have"},
 		{Name: masqueradeChain, Rules: []Rule{{Masquerade{}}}, Comment: "replies must come back through this node"},
 		{
@@ -86,12 +88,19 @@ func (o Options) layoutChains(s *model.Settings, c chosen) []Chain {
 			Comment: "the node may have taken an address that others can't answer to",
 		},
 	}
+	if o.Counters { // a rule of its own: packets are dropped whatever is counted
+		chains = append(chains, Chain{
+			Name: droppedChain, Rules: []Rule{{InSet{Key: vipKey, Set: DroppedCounters}}, {Verdict{Kind: DropPacket}}},
+			Comment: "source-ranges do not admit the client",
+		})
+	}
 	if s.DropInvalid {
 		chains = append(chains, Chain{
 			Name: forwardChain, Hook: Forward, Prio: priorityFilter, Filter: true, Rules: invalidRules(),
 			Comment: "packets of Services that belong to no connection would only break one",
 		})
 	}
+	chains = append(chains, o.FastPathChains()...)
 	if c.remembers {
 		first := []Rule{{MatchFirst{}, Verdict{Jump, rememberChain}}}
 		chains = append(chains,
@@ -100,7 +109,7 @@ func (o Options) layoutChains(s *model.Settings, c chosen) []Chain {
 				Name: rememberInput, Hook: Input, Prio: priorityRemember, Filter: true, Rules: first,
 				Comment: "first packets of connections to the node itself: no postrouting comes after",
 			},
-			Chain{Name: rememberChain, Rules: byOrigin(RememberIPs, RememberNodePorts), Comment: "session affinity: who got which endpoint?"})
+			Chain{Name: rememberChain, Rules: byOrigin(RememberIPs, RememberNodePorts, protocols[:], protocols[:]), Comment: "session affinity: who got which endpoint?"})
 	}
 	for one := range c.choices {
 		chains = append(chains, one.chain())
@@ -132,36 +141,42 @@ func (o Options) rejectRules() []Rule {
 // servicesRules dispatch a packet to its Service. The addresses of Services are looked up
 // before the node ports, because such an address may be one of the node, too. A packet that
 // reaches the rules for node ports is for no address of a Service, so it is counted once.
-func (o Options) servicesRules() []Rule {
+func (o Options) servicesRules(s *model.Settings, has features) []Rule {
 	var rules []Rule
-	for _, p := range protocols {
+	notAdmitted := Verdict{Kind: DropPacket}
+	if o.Counters {
+		notAdmitted = Verdict{Goto, droppedChain}
+	}
+	for _, p := range has.protocols(withSourceRanges) {
 		rules = append(rules, Rule{
 			MatchProtocol{p},
 			InSet{Key: vipKey, Set: FirewallIPs},
 			InSet{Key: sourcesKey, Set: SourceRanges(p), Not: true},
-			Verdict{Kind: DropPacket},
+			notAdmitted,
 		})
-		if o.Counters { // a rule of its own: packets are dropped whatever is counted
-			count := append(slices.Clone(rules[len(rules)-1][:3]), InSet{Key: vipKey, Set: DroppedCounters})
-			rules = slices.Insert(rules, len(rules)-1, count)
-		}
 	}
 	if o.Counters {
 		rules = append(rules, Rule{InSet{Key: vipKey, Set: ServiceCounters}})
 	}
-	rules = append(rules,
-		Rule{VerdictMap{vipKey, AffinityIPs}},
-		Rule{VerdictMap{vipKey, ServiceIPs}},
-	)
-	if o.Counters {
-		rules = append(rules, Rule{InSet{Key: destKey, Set: NodePortIPs}, InSet{Key: nodePortKey, Set: NodePortCounters}})
+	if has.has(withAffinity) {
+		rules = append(rules, Rule{VerdictMap{vipKey, AffinityIPs}})
 	}
-	return append(rules,
-		Rule{InSet{Key: destKey, Set: NodePortIPs}, VerdictMap{nodePortKey, AffinityNodePorts}},
-		Rule{InSet{Key: destKey, Set: NodePortIPs}, VerdictMap{nodePortKey, ServiceNodePorts}},
-		Rule{InSet{Key: destKey, Set: ClusterIPs}, Verdict{Goto, rejectChain}},
-		Rule{InSet{Key: destKey, Set: ServiceCIDRs}, Verdict{Kind: DropPacket}},
-	)
+	rules = append(rules, Rule{VerdictMap{vipKey, ServiceIPs}})
+	if has.has(withNodePorts) {
+		toNode := InSet{Key: destKey, Set: NodePortIPs}
+		if o.Counters {
+			rules = append(rules, Rule{toNode, InSet{Key: nodePortKey, Set: NodePortCounters}})
+		}
+		if has.has(withAffinity) {
+			rules = append(rules, Rule{toNode, VerdictMap{nodePortKey, AffinityNodePorts}})
+		}
+		rules = append(rules, Rule{toNode, VerdictMap{nodePortKey, ServiceNodePorts}})
+	}
+	rules = append(rules, Rule{InSet{Key: destKey, Set: ClusterIPs}, Verdict{Goto, rejectChain}})
+	if len(s.ServiceCIDRs) > 0 {
+		rules = append(rules, Rule{InSet{Key: destKey, Set: ServiceCIDRs}, Verdict{Kind: DropPacket}})
+	}
+	return rules
 }
 
 var protocols = [...]model.Protocol{model.TCP, model.UDP, model.SCTP}
@@ -169,26 +184,27 @@ var protocols = [...]model.Protocol{model.TCP, model.UDP, model.SCTP}
 // postroutingRules look up the destination that the client asked for, whether it was translated
 // or not: it may already be the endpoint's. Then the kernel leaves it alone, and does not set the
 // state DNAT (nf_nat_setup_info).
-func postroutingRules(s *model.Settings) []Rule {
-	rules := []Rule{
-		{MatchDNAT{}, InSet{Key: hairpinKey, Set: Hairpin}, Masquerade{}},
+func postroutingRules(s *model.Settings, has features) []Rule {
+	var rules []Rule
+	if has.has(withHairpins) {
+		rules = append(rules, Rule{MatchDNAT{}, InSet{Key: hairpinKey, Set: Hairpin}, Masquerade{}})
 	}
-	rules = append(rules, byOrigin(SourceNAT, NodePortSourceNAT)...)
+	rules = append(rules, byOrigin(SourceNAT, NodePortSourceNAT, has.protocols(withSourceNAT), has.protocols(withNodePortSourceNAT))...)
 	toClusterIP := InSet{Key: origDestKey, Set: ClusterIPs}
 	switch {
 	case s.MasqueradeAll:
 		rules = append(rules, Rule{toClusterIP, Masquerade{}})
 	case s.Pods.Interface != "":
 		rules = append(rules, Rule{
-			toClusterIP, MatchInterface{Name: s.Pods.Interface, Wildcard: s.Pods.Wildcard, Not: true}, Masquerade{},
+			MatchInterface{Name: s.Pods.Interface, Wildcard: s.Pods.Wildcard, Not: true}, toClusterIP, Masquerade{},
 		})
 	case isEverything(s.Pods.CIDRs):
-	case s.Pods.Known():
-		r := Rule{toClusterIP}
+	case s.Pods.Known(): // a pod's connections need no lookup
+		var r Rule
 		for _, p := range s.Pods.CIDRs {
 			r = append(r, MatchAddr{Field: SourceAddr, Prefix: p, Not: true})
 		}
-		rules = append(rules, append(r, Masquerade{}))
+		rules = append(rules, append(r, toClusterIP, Masquerade{}))
 	}
 	return rules
 }
@@ -196,12 +212,12 @@ func postroutingRules(s *model.Settings) []Rule {
 // byOrigin looks up the address that the client connected to. The kernel must know the
 // protocol before it takes "ct original proto-dst" into a concatenation, hence a rule
 // per protocol.
-func byOrigin(addrs, nodePorts string) []Rule {
+func byOrigin(addrs, nodePorts string, ofAddrs, ofNodePorts []model.Protocol) []Rule {
 	var rules []Rule
-	for _, p := range protocols {
+	for _, p := range ofAddrs {
 		rules = append(rules, Rule{MatchProtocol{p}, VerdictMap{origVIPKey, addrs}})
 	}
-	for _, p := range protocols {
+	for _, p := range ofNodePorts {
 		rules = append(rules, Rule{MatchProtocol{p}, InSet{Key: origDestKey, Set: NodePortIPs}, VerdictMap{origPortKey, nodePorts}})
 	}
 	return rules

@@ -28,7 +28,7 @@ func (o Options) Compile(before Slots, s *model.FamilySnapshot) *Ruleset {
 		r.compileAll(before)
 		return r
 	}
-	r.Sets, r.orders, r.chosen, r.sticky = old.Sets, old.orders, old.chosen, old.sticky
+	r.Sets, r.orders, r.chosen, r.usage = old.Sets, old.orders, old.chosen, old.usage
 	if o != old.Options {
 		r.Sets = o.LayoutSets()
 	}
@@ -36,12 +36,8 @@ func (o Options) Compile(before Slots, s *model.FamilySnapshot) *Ruleset {
 	edit := old.orders.Edit(model.ServicePortKeys)
 	grown := false
 	for c := range s.ServicePortChanges(old.snapshot) {
-		if affinityFor(c.Old) != nil {
-			r.sticky--
-		}
-		if affinityFor(c.New) != nil {
-			r.sticky++
-		}
+		r.usage.count(c.Old, -1)
+		r.usage.count(c.New, 1)
 		if c.New == nil {
 			edit.Delete(c.Old.Name)
 			continue
@@ -52,8 +48,9 @@ func (o Options) Compile(before Slots, s *model.FamilySnapshot) *Ruleset {
 		grown = r.chosen.add(c.New) || grown
 	}
 	r.orders = edit.Done()
-	if remembers := r.sticky > 0; remembers != r.chosen.remembers {
-		r.chosen.remembers, grown = remembers, true
+	now := r.usage.features(s)
+	if remembers := now.has(withAffinity); remembers != r.chosen.remembers || now != r.chosen.features {
+		r.chosen.remembers, r.chosen.features, grown = remembers, now, true
 	}
 	if r.Chains = old.Chains; grown || s.Settings != old.snapshot.Settings || o != old.Options {
 		r.Chains = o.layoutChains(s.Settings, r.chosen)
@@ -69,11 +66,10 @@ func (r *Ruleset) compileAll(before Slots) {
 			r.adopt(edit, before, sp)
 		}
 		r.chosen.add(sp)
-		if affinityFor(sp) != nil {
-			r.sticky++
-		}
+		r.usage.count(sp, 1)
 	}
-	r.chosen.remembers = r.sticky > 0
+	r.chosen.features = r.usage.features(r.snapshot)
+	r.chosen.remembers = r.chosen.features.has(withAffinity)
 	r.orders = edit.Done()
 	r.Chains = r.Options.layoutChains(r.snapshot.Settings, r.chosen)
 }
@@ -113,8 +109,9 @@ func (r *Ruleset) Elements() iter.Seq2[string, Element] {
 	}
 }
 
-// each calls add for every element of the ruleset, with the name of its set.
-func (r *Ruleset) each(add func(set string, op ElementOp)) {
+// each calls add for every element of the ruleset, with the name of its set. delta, unless it is nil,
+// says which slots of a service port to leave out.
+func (r *Ruleset) each(add func(set string, op ElementOp), delta func(*model.ServicePort) *slotDelta) {
 	common := func(set string, e Element) { add(set, ElementOp{Element: e}) }
 	settingsElements(r.snapshot.Settings, common)
 	for a := range r.snapshot.ClusterIPs() {
@@ -127,7 +124,11 @@ func (r *Ruleset) each(add func(set string, op ElementOp)) {
 		common(ServiceEndpoints, endpointElement(v))
 	}
 	for sp := range r.snapshot.ServicePorts() {
-		r.portElements(sp, nil, func(set string, e Element) { add(set, ElementOp{e, sp}) })
+		var d *slotDelta
+		if delta != nil {
+			d = delta(sp)
+		}
+		r.portElements(sp, d, func(set string, e Element) { add(set, ElementOp{e, sp}) })
 	}
 }
 
@@ -171,6 +172,7 @@ func (r *Ruleset) portElements(sp *model.ServicePort, delta *slotDelta, add func
 		if fe.Action != model.Forward && !fe.ShortCircuit {
 			continue
 		}
+		r.Options.fastPathElements(fe, add)
 		for _, l := range model.TrafficPolicies {
 			if fe.Uses(l) && turns == nil {
 				set := of.set(endpointsRole(l))

@@ -18,6 +18,10 @@ type Options struct {
 	// Each element takes 16 bytes in the kernel for each possible CPU, besides its key and
 	// comment.
 	Counters bool
+
+	// FastPath lets the packets of Service connections take the fast path, except the first ones of
+	// each: see [FastPath].
+	FastPath bool
 }
 
 // CounterOf returns the set and the key of the element that counts connections to a frontend.
@@ -60,9 +64,16 @@ func (b *Batch) diffOptions(have, want *Ruleset, come elements) {
 		return
 	}
 	b.diffSets(have.Sets, want.Sets)
+	b.diffFlowtables(have.Flowtables(), want.Flowtables())
+	added := Options{
+		Counters: want.Options.Counters && !have.Options.Counters, FastPath: want.Options.FastPath && !have.Options.FastPath,
+	}
 	for sp := range want.snapshot.ServicePorts() {
 		if old, _ := have.snapshot.ServicePort(sp.Name); old == sp {
-			want.Options.counterElements(sp, come.of(sp))
+			added.counterElements(sp, come.of(sp))
+			for _, fe := range sp.Frontends {
+				added.fastPathElements(fe, come.of(sp))
+			}
 		}
 	}
 }

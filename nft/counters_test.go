@@ -133,13 +133,13 @@ func TestCountingIsSwitchedWithoutAnythingElse(t *testing.T) {
 	checkApplied(t, off, batch, on)
 	equal(t, "sets made", 5, len(batch.AddSets))
 	equal(t, "elements", elements, len(flat(batch.Add)))
-	equal(t, "operations: those, and the rules of two chains", 5+elements+2, batch.Len())
+	equal(t, "operations: those, and the rules of two chains, and one chain more", 5+elements+3, batch.Len())
 
 	again := nft.Compile(on, s)
 	batch = nft.Diff(on, again)
 	checkApplied(t, on, batch, again)
 	equal(t, "sets deleted", []string{nft.DroppedCounters, nft.NodePortCounters, nft.NodePortRefused, nft.RefusedCounters, nft.ServiceCounters}, batch.DeleteSets)
-	equal(t, "operations: those, and the rules of two chains", 5+2, batch.Len())
+	equal(t, "operations: those, and the rules of two chains, and one chain less", 5+3, batch.Len())
 	equal(t, "text as before", off.String(), again.String())
 }
 

@@ -11,7 +11,7 @@ import (
 // Diff returns the batch that turns one ruleset into another that was compiled after it. The
 // cost depends on the difference between them, not on their size.
 func Diff(have, want *Ruleset) *Batch {
-	b := &Batch{Family: want.Family, newChains: map[string]bool{}}
+	b := newBatch(want.Family)
 	if len(have.Chains) != len(want.Chains) || &have.Chains[0] != &want.Chains[0] {
 		b.diffChains(have.Chains, want.Chains)
 	}
@@ -44,6 +44,10 @@ func Diff(have, want *Ruleset) *Batch {
 	return b
 }
 
+func newBatch(f model.Family) *Batch {
+	return &Batch{Family: f, newChains: map[string]bool{}, moreRules: map[string]bool{}, fewerRules: map[string]bool{}}
+}
+
 // diffOwn adds the operations on a service port's own objects.
 func (b *Batch) diffOwn(have, want *Ruleset, old, now *model.ServicePort) {
 	b.diffSets(ownSets(old), ownSets(now))
@@ -53,8 +57,20 @@ func (b *Batch) diffOwn(have, want *Ruleset, old, now *model.ServicePort) {
 
 // DiffTable returns the batch that turns a table, as read from the kernel, into the wanted
 // one. table is nil if there is none.
-func DiffTable(table *Table, want *Ruleset) *Batch {
-	b := &Batch{Family: want.Family, newChains: map[string]bool{}}
+func DiffTable(table *Table, want *Ruleset) *Batch { return diffTable(table, want, false) }
+
+// NewTable is DiffTable without a table. If there are more endpoints than size, the batch lacks most of
+// them and must be split: a list of all would take twice the memory of everything else.
+func NewTable(want *Ruleset, size int) *Batch {
+	endpoints := 0
+	for sp := range want.snapshot.ServicePorts() {
+		endpoints += len(sp.Endpoints)
+	}
+	return diffTable(nil, want, endpoints > size)
+}
+
+func diffTable(table *Table, want *Ruleset, postpone bool) *Batch {
+	b := newBatch(want.Family)
 	if table != nil && !compatible(table.Sets, want.AllSets()) {
 		b.DeleteTable = true
 		table = nil
@@ -64,10 +80,15 @@ func DiffTable(table *Table, want *Ruleset) *Batch {
 		table = &Table{Family: want.Family}
 	}
 	b.diffSets(table.Sets, want.AllSets())
+	b.diffFlowtables(table.Flowtables, want.Flowtables())
 	b.diffChains(table.Chains, want.AllChains())
-	if b.CreateTable {
+	switch {
+	case b.CreateTable && postpone:
+		b.postponed = want.postpone()
+		b.diffElements(nil, b.postponed.others())
+	case b.CreateTable:
 		b.diffElements(nil, want.all())
-	} else {
+	default:
 		b.diffTableElements(table, want)
 		b.watchGone()
 	}
@@ -136,6 +157,10 @@ func (b *Batch) diffChains(have, want []Chain) {
 			b.RemakeBase = append(b.RemakeBase, c.Name)
 		case sameRules(b.Family, h.Rules, c.Rules):
 			continue
+		case hasOptional(b.Family, h.Rules, c.Rules):
+			b.moreRules[c.Name] = true
+		case hasOptional(b.Family, c.Rules, h.Rules):
+			b.fewerRules[c.Name] = true
 		}
 		b.SetChains = append(b.SetChains, c)
 	}
@@ -204,6 +229,6 @@ func (r *Ruleset) all() elements {
 	for set, n := range count {
 		list[set] = [][]ElementOp{make([]ElementOp, 0, n)}
 	}
-	r.each(list.add)
+	r.each(list.add, nil)
 	return list
 }

@@ -8,7 +8,8 @@
 // # The packet's way
 //
 // The chains hook NAT, so only the first packet of a connection meets a rule. Others pass one
-// rule if a service port has affinity, and two with Settings.DropInvalid. No packet mark and no
+// rule if a service port has affinity, and two with Settings.DropInvalid. With Options.FastPath,
+// forwarded packets pass one more, until the connection takes the fast path past all chains (flowtable.go). No packet mark and no
 // conntrack mark is read or written.
 //
 //	prerouting (dstnat)    output (-100)
@@ -30,6 +31,11 @@
 //	                                           │  the client's endpoint, if its Service wants that
 //	                                           ▼
 //	     postrouting (srcnat): hairpin; map source-nat: masquerade or not
+//
+// Rules for features that nothing in the cluster uses are left out, see features.go: without
+// source ranges, session affinity, node ports, and addresses that masquerade, the first packet of
+// a connection to a cluster IP meets one rule in services, one in endpoints-…, and at postrouting
+// that of hairpins and a comparison of its source address.
 //
 // # Chains that choose
 //

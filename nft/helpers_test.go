@@ -110,6 +110,7 @@ func checkApplied(t *testing.T, have *nft.Ruleset, b *nft.Batch, want *nft.Rules
 		}
 	}
 	checkSets(t, have.AllSets(), b, want)
+	checkFlowtables(t, have, b, want)
 	checkChains(t, have.AllChains(), b, want)
 }
 
@@ -136,6 +137,15 @@ func checkSets(t *testing.T, have []nft.Set, b *nft.Batch, want *nft.Ruleset) {
 		wanted[s.Name] = s
 	}
 	equal(t, "sets after the batch", wanted, got)
+}
+
+func checkFlowtables(t *testing.T, have *nft.Ruleset, b *nft.Batch, want *nft.Ruleset) {
+	t.Helper()
+	got := append(slices.Clone(have.Flowtables()), b.AddFlowtables...)
+	for _, name := range b.DeleteFlowtables {
+		got = slices.DeleteFunc(got, func(f nft.Flowtable) bool { return f.Name == name })
+	}
+	equal(t, "flowtables after the batch", fmt.Sprint(want.Flowtables()), fmt.Sprint(got))
 }
 
 func checkChains(t *testing.T, have []nft.Chain, b *nft.Batch, want *nft.Ruleset) {
@@ -193,7 +203,7 @@ func texts(r *nft.Ruleset, set nft.Set, list map[string]nft.Element) []string {
 // tableOf is what would be read back of a ruleset.
 func tableOf(t *testing.T, r *nft.Ruleset) *nft.Table {
 	t.Helper()
-	return &nft.Table{Family: r.Family, Sets: r.AllSets(), Chains: r.AllChains(), Elements: elementsOf(t, r).pack(t)}
+	return &nft.Table{Family: r.Family, Sets: r.AllSets(), Flowtables: r.Flowtables(), Chains: r.AllChains(), Elements: elementsOf(t, r).pack(t)}
 }
 
 // pack returns elements as a table has them.

@@ -1,6 +1,7 @@
 package nft_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/vmapd/vmapd/model"
@@ -30,7 +31,7 @@ func TestALargeChangeInPieces(t *testing.T) {
 		t.Fatalf("%d elements are deleted and %d added, want 20,000 each", deleted, added)
 	}
 	got := elementsOf(t, have)
-	pieces := batch.Split(5_000)
+	pieces := slices.Collect(batch.Split(5_000))
 	if len(pieces) < 2 {
 		t.Fatalf("%d pieces, want several", len(pieces))
 	}

@@ -44,6 +44,7 @@ const (
 	roleRemember            // the verdict after DNAT that stores a client's endpoint
 	roleCounters            // the number of connections to a frontend
 	roleRefused             // the number of those that are refused
+	roleFastPath            // those whose connections take the fast path
 	roles
 )
 
@@ -60,6 +61,7 @@ var (
 	endpoints        = Set{Key: []Type{Addr, Service}}
 	gone             = Set{Key: []Type{Addr, Proto, Service}, Dynamic: true, Timeout: goneFor}
 	vips             = Set{Key: []Type{Addr, Proto, Service}}
+	nodePorts        = Set{Key: []Type{Proto, Service}}
 	vipVerdicts      = Set{Key: []Type{Addr, Proto, Service}, Verdicts: true}
 	vipSlots         = Set{Key: []Type{Addr, Proto, Service, Slot}, Data: []Type{Addr, Service}}
 	vipCounters      = Set{Key: []Type{Addr, Proto, Service}, Counter: true}
@@ -84,6 +86,8 @@ var layout = []layoutSet{
 	{ClusterIPs, addrs, scopeCluster, otherRole, "refuse connections to ports that no Service has"},
 	{DroppedCounters, vipCounters, scopeAddr, otherRole, "connections that source-ranges do not admit"},
 	{Endpoints, vipSlots, scopeAddr, roleEndpoints, "who answers: slots 0 to N-1 of each service address"},
+	{FastPathIPs, vips, scopeAddr, roleFastPath, "whose established connections take the fast path"},
+	{FastPathNodePorts, nodePorts, scopeNodePort, roleFastPath, "whose established connections take the fast path"},
 	{FirewallIPs, vips, scopeAddr, otherRole, "for some sources only, see source-ranges"},
 	{GoneEndpoints, gone, scopeEndpoint, otherRole, "taken from a Service with affinity moments ago, see remember-..."},
 	{Hairpin, addrPairs, scopeEndpoint, otherRole, "endpoints on this node that connect to themselves"},
@@ -143,7 +147,7 @@ func DeclarationOf(name string) Set { return layoutOf(name).declaration(name) }
 func (o Options) LayoutSets() []Set {
 	sets := make([]Set, 0, len(layout))
 	for _, s := range layout {
-		if s.scope != scopeOwn && (o.Counters || !s.of.Counter) {
+		if s.scope != scopeOwn && (o.Counters || !s.of.Counter) && (o.FastPath || s.role != roleFastPath) {
 			sets = append(sets, s.declaration(s.name))
 		}
 	}

@@ -118,6 +118,9 @@ func (r *Ruleset) Write(w io.Writer) error {
 		}
 		fmt.Fprintf(out, "\t}\n")
 	}
+	for _, t := range r.Flowtables() {
+		fmt.Fprintf(out, "%s", t.text())
+	}
 	for _, c := range r.AllChains() {
 		fmt.Fprintf(out, "\n\t# %s\n\tchain %s {\n", c.Comment, c.Name)
 		if c.Hook != NoHook {

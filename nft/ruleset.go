@@ -37,6 +37,9 @@ const (
 	GoneEndpoints          = "gone-endpoints"
 	ServiceEndpoints       = "service-endpoints"
 
+	FastPathIPs       = "fast-path-ips"
+	FastPathNodePorts = "fast-path-nodeports"
+
 	ServiceCounters  = "service-counters"
 	NodePortCounters = "nodeport-counters"
 	RefusedCounters  = "refused-counters"
@@ -131,7 +134,7 @@ type Ruleset struct {
 	snapshot *model.FamilySnapshot
 	orders   orders
 	chosen   chosen
-	sticky   int // service ports with affinity
+	usage    usage
 
 	// after is the ruleset after which this was compiled, and changed has the service ports
 	// whose slots are others since then.

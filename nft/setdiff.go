@@ -128,7 +128,7 @@ func (b *Batch) diffTableElements(table *Table, want *Ruleset) {
 			sets[set] = d
 		}
 		d.want(op)
-	})
+	}, nil)
 	for _, name := range slices.Sorted(maps.Keys(sets)) {
 		b.addOps(name, [][]ElementOp{sets[name].deletions()}, [][]ElementOp{sets[name].add})
 	}

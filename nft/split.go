@@ -28,18 +28,37 @@ const maxPieces = 64
 //
 // If a batch changes elements that concern all Services, such as the node's addresses, one
 // piece has them and all frontends.
-func (b *Batch) Split(size int) []*Batch {
-	pieces := b.aheadChains()
-	if !b.divisible() {
-		return append(append(pieces, b.aheadElements(size)...), b)
+//
+// The batch must not be used for anything else while the pieces come.
+func (b *Batch) Split(size int) iter.Seq[*Batch] {
+	return func(yield func(*Batch) bool) {
+		each := func(pieces []*Batch) bool {
+			for i, p := range pieces {
+				pieces[i] = nil // the next one needs memory, too
+				if !yield(p) {
+					return false
+				}
+			}
+			return true
+		}
+		if !each(b.aheadChains()) {
+			return
+		}
+		if !b.divisible() {
+			_ = each(b.aheadElements(size)) && yield(b)
+			return
+		}
+		g := b.groups()
+		if first := b.first(g); !first.Empty() && !yield(first) {
+			return
+		}
+		for p := range b.postponed.pieces(size) {
+			if !yield(p) {
+				return
+			}
+		}
+		_ = each(b.aheadElements(size)) && each(b.byService(g, size)) && each(b.invalid(size)) && yield(b)
 	}
-	g := b.groups()
-	if first := b.first(g); !first.Empty() {
-		pieces = append(pieces, first)
-	}
-	pieces = append(pieces, b.aheadElements(size)...)
-	pieces = append(pieces, b.byService(g, size)...)
-	return append(append(pieces, b.invalid(size)...), b)
 }
 
 // divisible reports whether Services can change one by one. The chains and elements that
@@ -49,7 +68,7 @@ func (b *Batch) divisible() bool {
 		return true
 	}
 	for _, c := range b.SetChains {
-		if !isOwn(c.Name) {
+		if !isOwn(c.Name) && !b.fewerRules[c.Name] {
 			return false
 		}
 	}

@@ -29,7 +29,8 @@ func BenchmarkSplit(b *testing.B) {
 				b.StopTimer()
 				batch := nft.DiffTable(nil, want)
 				b.StartTimer()
-				batch.Split(size)
+				for range batch.Split(size) {
+				}
 			}
 		})
 	}

@@ -32,7 +32,7 @@ func applyTable(t *testing.T, table *nft.Table, b *nft.Batch) *nft.Table {
 		chains[c.Name] = c
 	}
 	return &nft.Table{
-		Family: table.Family, Sets: table.Sets, Chains: slices.Collect(maps.Values(chains)),
+		Family: table.Family, Sets: table.Sets, Flowtables: table.Flowtables, Chains: slices.Collect(maps.Values(chains)),
 		Elements: unpack(table).apply(t, &nft.Batch{Delete: b.Delete, Add: b.Add}).pack(t),
 	}
 }
@@ -73,11 +73,12 @@ func checkPieces(t *testing.T, table *nft.Table, batch, whole *nft.Batch, size i
 	t.Helper()
 	table = &nft.Table{
 		Family: table.Family, Sets: append(slices.Clone(table.Sets), batch.AddSets...),
-		Chains: table.Chains, Elements: table.Elements,
+		Flowtables: append(slices.Clone(table.Flowtables), batch.AddFlowtables...),
+		Chains:     table.Chains, Elements: table.Elements,
 	}
 	wantTable := applyTable(t, table, whole)
 	before, after := sentTo(t, table, node, connections), sentTo(t, wantTable, node, connections)
-	pieces := batch.Split(size)
+	pieces := slices.Collect(batch.Split(size))
 	services := 0
 	for i, piece := range pieces {
 		next := applyTable(t, table, piece)
@@ -116,8 +117,8 @@ func elementsIn(b *nft.Batch, set string) []nft.ElementOp {
 }
 
 func TestEachPieceOfABatchIsSafe(t *testing.T) {
-	const seeds, steps, perStep = 60, 10, 60
-	var split [3]atomic.Int64
+	const seeds, steps, perStep = 60, 12, 60
+	var split [4]atomic.Int64
 	t.Cleanup(func() {
 		for i := range split {
 			if n := split[i].Load(); n < seeds {
@@ -152,6 +153,7 @@ func TestEachPieceOfABatchIsSafe(t *testing.T) {
 						checkPieces(t, table, nft.Diff(have[f], want[f]), nft.Diff(have[f], want[f]), size, node, connections[f]),
 						checkPieces(t, table, nft.DiffTable(table, again), nft.DiffTable(table, again), size, node, connections[f]),
 						checkPieces(t, nothing, nft.DiffTable(nil, want[f]), nft.DiffTable(nil, want[f]), size, node, connections[f]),
+						checkPieces(t, nothing, nft.NewTable(want[f], 0), nft.DiffTable(nil, want[f]), size, node, connections[f]),
 					} {
 						if ok {
 							split[i].Add(1)
@@ -186,8 +188,13 @@ func TestWhatAClusterNeedsFirstComesFirst(t *testing.T) {
 	add("172.30.0.4", modeltest.NewService("kube-system/z").UDP("dns", 53).TCP("dns-tcp", 53).TCP("https", 9153))
 	add("172.30.0.5", modeltest.NewService("ns1/dns").UDP("dns", 53))
 	want := nft.Compile(nil, modeltest.Snapshot(modeltest.Config(), objects...).Family(model.IPv4))
-	pieces := nft.DiffTable(nil, want).Split(1)
+	for _, batch := range []*nft.Batch{nft.DiffTable(nil, want), nft.NewTable(want, 0)} {
+		whatComesFirst(t, slices.Collect(batch.Split(1)))
+	}
+}
 
+func whatComesFirst(t *testing.T, pieces []*nft.Batch) {
+	t.Helper()
 	urgent := []string{"default/kubernetes:https", "kube-system/z:dns", "kube-system/z:dns-tcp", "kube-system/z:https"}
 	equal(t, "frontends with the base chains", urgent, namesIn(pieces[1]))
 	if !slices.ContainsFunc(pieces[1].SetChains, func(c nft.Chain) bool { return c.Hook == nft.Prerouting }) {
@@ -215,13 +222,17 @@ func TestPiecesAreBounded(t *testing.T) {
 	few := nft.Compile(nil, builder.Snapshot().Family(model.IPv4))
 	modeltest.Feed(builder, modeltest.Cluster(services, 2))
 	want := nft.Compile(few, builder.Snapshot().Family(model.IPv4))
+	all := want
 	for name, batch := range map[string]*nft.Batch{
-		"cold": nft.DiffTable(nil, want), "all at once": nft.Diff(few, want),
+		"cold": nft.DiffTable(nil, want), "cold, without a list": nft.NewTable(want, size), "all at once": nft.Diff(few, want),
 	} {
 		t.Run(name, func(t *testing.T) {
 			total, frontends := 0, 0
 			want := batch.Len()
-			for _, p := range batch.Split(size) {
+			if batch.MustSplit() {
+				want = nft.DiffTable(nil, all).Len()
+			}
+			for p := range batch.Split(size) {
 				n := p.Len()
 				if total += n; n > 2*size {
 					t.Errorf("a piece of %d operations", n)
@@ -231,6 +242,9 @@ func TestPiecesAreBounded(t *testing.T) {
 				}
 			}
 			equal(t, "operations of all pieces", want, total)
+			if batch.MustSplit() != (batch.Postponed() > services) {
+				t.Errorf("%d operations were postponed", batch.Postponed())
+			}
 			if frontends < 32 || frontends > 70 {
 				t.Errorf("frontends come in %d pieces", frontends)
 			}

@@ -9,10 +9,11 @@ import (
 
 // Table is the content of our table, as read from the kernel.
 type Table struct {
-	Family   model.Family
-	Sets     []Set
-	Chains   []Chain              // [Foreign] stands for rules that Compile never makes
-	Elements map[string]*Elements // by set
+	Family     model.Family
+	Sets       []Set
+	Flowtables []Flowtable          // names alone
+	Chains     []Chain              // [Foreign] stands for rules that Compile never makes
+	Elements   map[string]*Elements // by set
 }
 
 // Foreign stands for a rule that Compile never makes.
@@ -106,7 +107,7 @@ func (r *Ruleset) KeepUnused(t *Table, b *Batch) (*Ruleset, bool) {
 		}
 	}
 	kept.Chains = r.Options.layoutChains(r.snapshot.Settings, kept.chosen)
-	rest := &Batch{Family: r.Family, newChains: map[string]bool{}}
+	rest := newBatch(r.Family)
 	rest.diffChains(t.Chains, kept.AllChains())
 	return &kept, rest.Empty()
 }

@@ -47,6 +47,11 @@ func TestTextWithCounters(t *testing.T) {
 	checkText(t, "counters.nft", o.Compile(nil, dualStack().Snapshot().Family(model.IPv4)).String())
 }
 
+func TestTextWithTheFastPath(t *testing.T) {
+	o := nft.Options{FastPath: true}
+	checkText(t, "fast-path.nft", o.Compile(nil, dualStack().Snapshot().Family(model.IPv4)).String())
+}
+
 func checkText(t *testing.T, name, got string) {
 	t.Helper()
 	path := filepath.Join("testdata", name)

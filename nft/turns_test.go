@@ -61,7 +61,7 @@ func TestTurnsComeAndGo(t *testing.T) {
 		{"two again", bigSlice(1, 2), []string{name}, []string{name}, 7},
 		{"another algorithm", web.Algorithm("random"), []string{"-" + name}, []string{"-" + name}, 8},
 		{"and back", web, []string{name}, []string{name}, 10},
-		{"the Service is deleted", nil, []string{"-" + name}, []string{"-" + name}, 4},
+		{"the Service is deleted", nil, []string{"-" + name}, []string{"postrouting", "services", "-" + name}, 4},
 	} {
 		if step.change == nil {
 			web.Delete(b)

@@ -128,7 +128,12 @@ func (a *answers) connections(ctx context.Context, query url.Values) (any, error
 			note = "entries of connection tracking are not counted: " + err.Error()
 		}
 	}
-	return flows.Connections(a.counts(), note == "", note), nil
+	counts := a.counts()
+	list := flows.Connections(counts, note == "", note)
+	if counts == nil {
+		list.Note = strings.TrimPrefix(list.Note+"; new connections (NEW) are counted with --service-counters and nftables", "; ")
+	}
+	return list, nil
 }
 
 // track counts the entries of connection tracking.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
 	"github.com/vmapd/vmapd/legacy/host"
+	"github.com/vmapd/vmapd/legacy/userspace"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft"
 	"github.com/vmapd/vmapd/nft/kernel"
@@ -27,6 +28,8 @@ type dataplane struct {
 	nft       *kernel.Backend                        // nil unless the backend is nftables
 	iptables  *host.IPTables                         // nil unless the backend is iptables
 	ipvs      *host.IPVS                             // nil unless the backend is IPVS
+	userspace *userspace.Forwarder                   // nil unless the backend is userspace
+	isService func(netip.Addr) bool                  // nil, or whether the node has an address for a Service alone
 	committed func(kernel.Commit)                    // called with its batches; set before the first Apply
 	stats     func() [len(model.Families)]host.Stats // of the other backends
 	earlier   earlier                                // nil with IPVS
@@ -51,11 +54,16 @@ func (d *daemon) openBackend(ctx context.Context) (*dataplane, error) {
 		return d.openIPTables(why)
 	case config.IPVS:
 		return d.openIPVS(why)
+	case config.Userspace:
+		return d.openUserspace(why)
 	case config.Auto:
 	}
 	p, err := d.openNFT("the kernel has all required features")
 	var lacks *kernel.UnsupportedError
-	if !errors.As(err, &lacks) {
+	switch {
+	case errors.Is(err, kernel.ErrNotPermitted):
+		return nil, fmt.Errorf("%w (without it, --backend=userspace serves the addresses that this host has)", err)
+	case !errors.As(err, &lacks):
 		return p, err
 	}
 	why := fmt.Sprintf("the kernel lacks %s", lacks.Feature)
@@ -66,17 +74,20 @@ func (d *daemon) openBackend(ctx context.Context) (*dataplane, error) {
 		return p, ipvsErr
 	}
 	d.log.LogAttrs(ctx, slog.LevelWarn, "IPVS is not available", slog.Any("err", ipvsErr))
-	p, iptablesErr := d.openIPTables(fmt.Sprintf("%s, and there is no %s", why, lacksToo.Feature))
-	if iptablesErr != nil {
-		return nil, errors.Join(err, ipvsErr, iptablesErr)
+	why = fmt.Sprintf("%s, and there is no %s", why, lacksToo.Feature)
+	p, iptablesErr := d.openIPTables(why)
+	if iptablesErr == nil {
+		return p, nil
 	}
-	return p, nil
+	d.log.LogAttrs(ctx, slog.LevelWarn, "iptables is not available; endpoints will see this node's address as the source of all connections",
+		slog.Any("err", iptablesErr))
+	return d.openUserspace(why + " and no usable iptables")
 }
 
 func (d *daemon) openNFT(why string) (*dataplane, error) {
 	p := &dataplane{name: string(config.NFTables), why: why}
 	b, err := kernel.Open(kernel.Options{
-		Log: d.log, Counters: d.current.Load().ServiceCounters,
+		Log: d.log, Counters: d.current.Load().ServiceCounters, FastPath: d.current.Load().FastPath.On(),
 		Observe: func(c kernel.Commit) { p.committed(c) },
 	})
 	if err != nil {
@@ -137,6 +148,7 @@ func (d *daemon) sweeps(p *dataplane, running func(*finder), own *host.IPTables,
 			func() error { return kernel.RemoveTables(tables...) },
 			func() error { return remover().RemoveRules(own) },
 			removeIPVS,
+			removeOwnDevice(p),
 		},
 		find: look.find, rivals: p.rivals, log: d.log, event: event(events.ReasonLeftovers),
 	}

@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 	"github.com/vmapd/vmapd/sync/informer/apitest"
@@ -69,7 +68,7 @@ func clusterBreakages() []breakage {
 		{
 			name: "403", command: doctor, exit: 3, symptom: changeIsLost,
 			spoil: func(_ *testing.T, p *patient) {
-				p.api.SetRules([]rbacv1.PolicyRule{})
+				p.forbid()
 				p.api.DropWatches()
 			},
 			want: "is forbidden", more: []string{"fail api-server", `can't be read from https://`, "-> "},
@@ -227,7 +226,7 @@ func processBreakages() []breakage {
 			prepare: func(t *testing.T, p *patient) {
 				p.through = []string{"unshare", "--mount", "sh", "-ec", `mount --bind /proc/sys /proc/sys; mount -o remount,bind,ro /proc/sys; exec "$@"`, "sh"}
 				p.daemon = p.launch(t, "unshare", append(slices.Clone(p.through), p.program(t), "--kubeconfig", p.kubeconfig(), "--hostname-override", lab.NodeName,
-					"--socket", p.socket, "--conntrack-udp-timeout", "41s")...)
+					"--socket", p.socket, "--conntrack-max-per-core=0", "--conntrack-udp-timeout", "41s")...)
 				p.daemon.waitFor(t, "msg=ready")
 			},
 			symptom: func(t *testing.T, p *patient) { p.daemon.waitFor(t, "could not set sysctl") },

@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
@@ -30,6 +31,9 @@ type breakage struct {
 	// symptom shows with packets that a connection fails or, where packets can't, that something else
 	// does; nil: nothing fails yet.
 	symptom func(t *testing.T, p *patient)
+	// meanwhile acts while the command runs, until it is done; nil: nothing.
+	meanwhile func(t *testing.T, p *patient, done <-chan struct{})
+
 	command []string // vmapd's subcommand
 	want    string   // in its output, whose spaces and breaks are one space each
 	more    []string // further texts in the same output
@@ -49,6 +53,10 @@ type patient struct {
 func (p *patient) startUp(t *testing.T, args ...string) {
 	t.Helper()
 	args = append([]string{"--kubeconfig", p.kubeconfig(), "--hostname-override", lab.NodeName, "--socket", p.socket}, args...)
+	if !slices.Contains(args, "--config") {
+		// A small machine has a lower limit of connections, which can't be changed in a network namespace.
+		args = append(args, "--conntrack-max-per-core=0")
+	}
 	if !slices.Contains(args, "--cluster-cidr") && !slices.Contains(args, "--config") {
 		args = append(args, "--cluster-cidr", "10.0.0.0/24,fd00:10::/64")
 	}
@@ -62,7 +70,7 @@ func newPatient(t *testing.T) *patient {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	return &patient{apiCluster: startCluster(t, proxierRules()...), socket: filepath.Join(dir, "socket")}
+	return &patient{apiCluster: startCluster(t), socket: filepath.Join(dir, "socket")}
 }
 
 // vmapd runs a subcommand on the node. Breaks and spaces in the output become one space each.
@@ -72,6 +80,12 @@ func (p *patient) vmapd(t *testing.T, args ...string) (output string, exit int) 
 	case "doctor", "explain", "status", "services", "endpoints", "connections", "trace":
 		args = append(args, "--socket", p.socket)
 	}
+	return p.vmapdAlone(t, args...)
+}
+
+// vmapdAlone runs a subcommand on the node that does not ask the daemon.
+func (p *patient) vmapdAlone(t *testing.T, args ...string) (output string, exit int) {
+	t.Helper()
 	args = append(append(slices.Clone(p.through), p.program(t)), args...)
 	cmd := p.Node.Command(context.WithoutCancel(t.Context()), args[0], args[1:]...)
 	out, err := cmd.CombinedOutput()
@@ -118,7 +132,14 @@ func (b breakage) run(t *testing.T) {
 		b.symptom(t, p)
 	}
 	eventually(t, func() string {
+		done := make(chan struct{})
+		var acting sync.WaitGroup
+		if b.meanwhile != nil {
+			acting.Go(func() { b.meanwhile(t, p, done) })
+		}
 		output, exit := p.vmapd(t, b.command...)
+		close(done)
+		acting.Wait()
 		for _, want := range append([]string{b.want}, b.more...) {
 			if !strings.Contains(output, want) {
 				return "vmapd " + strings.Join(b.command, " ") + " does not say " + want + ":\n" + output
@@ -163,9 +184,9 @@ func TestTroubleshootingHasEachBreakage(t *testing.T) {
 	}
 	_, text, _ := strings.Cut(string(page), "\n## From symptom to cause\n")
 	text, _, _ = strings.Cut(text, "\n## ")
-	rows := regexp.MustCompile("(?m)^\\|[^|]*\\| doctor[^|]*\\| `([^`]*)` \\|").FindAllStringSubmatch(text, -1)
+	rows := regexp.MustCompile("(?m)^\\|[^|]*\\| (?:doctor|trace)[^|]*\\| `([^`]*)` \\|").FindAllStringSubmatch(text, -1)
 	told := map[string]bool{}
-	for _, b := range slices.Concat(nodeBreakages(), clusterBreakages(), processBreakages()) {
+	for _, b := range slices.Concat(nodeBreakages(), clusterBreakages(), processBreakages(), traceBreakages()) {
 		said := strings.Join(append([]string{b.want}, b.more...), " ")
 		found := false
 		for _, row := range rows {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
 	"github.com/vmapd/vmapd/legacy/host"
+	"github.com/vmapd/vmapd/legacy/userspace"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft"
 	"github.com/vmapd/vmapd/nft/kernel"
@@ -69,7 +70,7 @@ func cleanUp(c *config.Config) error {
 	}
 	r := remover()
 	// Rules come before the ipsets that they refer to.
-	err = errors.Join(err, r.RemoveRules(nil), r.RemoveIPVS(c.IPVS()), tracer.RemoveStale())
+	err = errors.Join(err, r.RemoveRules(nil), r.RemoveIPVS(c.IPVS()), userspace.RemoveAddresses(), tracer.RemoveStale())
 	return errors.Join(err, stillThere(c, func(f found) found { return f }))
 }
 
@@ -88,7 +89,7 @@ func cleanUpOwn(c *config.Config) error {
 		return fmt.Errorf("clean up: %w", err)
 	}
 	r := remover()
-	err = errors.Join(err, r.RemoveOwnRules(), r.RemoveOwnIPVS(c.IPVS()), tracer.RemoveStale())
+	err = errors.Join(err, r.RemoveOwnRules(), r.RemoveOwnIPVS(c.IPVS()), userspace.RemoveAddresses(), tracer.RemoveStale())
 	return errors.Join(err, stillThere(c, ofVmapd))
 }
 

@@ -42,6 +42,8 @@ type apiCluster struct {
 	*lab.World
 	api *apitest.Server
 	dir string // has a kubeconfig
+	// The test refuses something that the manifest grants, or grants something else.
+	ownRules bool
 }
 
 // proxierRules are the permissions of system:node-proxier, which clusters give kube-proxy.
@@ -55,11 +57,21 @@ func proxierRules() []rbacv1.PolicyRule {
 	}
 }
 
+// deployedRules are the permissions that the manifest for clusters gives vmapd.
+func deployedRules(t *testing.T) []rbacv1.PolicyRule {
+	t.Helper()
+	return object[rbacv1.ClusterRole](t, readDeployed(t, "vmapd.yaml"), "ClusterRole vmapd").Rules
+}
+
 // startCluster makes a cluster that wants to know who asks, over TLS. Rules say what the proxy
-// may do there.
+// may do there. Without any, they are those of the manifest, and the test fails if something else is
+// asked for.
 func startCluster(t *testing.T, rules ...rbacv1.PolicyRule) *apiCluster {
 	t.Helper()
-	c := &apiCluster{World: newLab(t), dir: t.TempDir()}
+	c := &apiCluster{World: newLab(t), dir: t.TempDir(), ownRules: len(rules) > 0}
+	if !c.ownRules {
+		rules = deployedRules(t)
+	}
 	err := c.Node.Do(func() (err error) {
 		c.api, err = apitest.NewServer(apitest.Options{TLS: true, Authenticate: true, Rules: rules})
 		return err
@@ -68,6 +80,11 @@ func startCluster(t *testing.T, rules ...rbacv1.PolicyRule) *apiCluster {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.api.Close)
+	t.Cleanup(func() {
+		if denied := c.api.Denied(); len(denied) > 0 && !c.ownRules {
+			t.Errorf("the manifest's ClusterRole does not grant %v", denied)
+		}
+	})
 	for _, file := range []string{"services.yaml", "endpoints.yaml"} {
 		for _, o := range decode(t, filepath.Join(testdata(t), "demo/before", file)) {
 			c.api.Set(o)
@@ -78,6 +95,12 @@ func startCluster(t *testing.T, rules ...rbacv1.PolicyRule) *apiCluster {
 		t.Fatal(err)
 	}
 	return c
+}
+
+// forbid takes all permissions away.
+func (c *apiCluster) forbid() {
+	c.ownRules = true
+	c.api.SetRules([]rbacv1.PolicyRule{})
 }
 
 func (c *apiCluster) kubeconfig() string { return filepath.Join(c.dir, "kubeconfig") }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/sync/devices"
 	"github.com/vmapd/vmapd/sync/events"
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
@@ -83,6 +84,7 @@ func (d *daemon) serve(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = plane.close() }()
+	in.host.IgnoreAddr = plane.isService
 	if traffic.Budgets = c.Budgets(config.Backend(plane.name)); traffic.Budgets != c.Model().Budgets {
 		in.state.Update(reconcile.Change{}, func(b *model.Builder) { b.SetConfig(traffic) })
 	}
@@ -103,6 +105,9 @@ func (d *daemon) serve(ctx context.Context) error {
 	tasks = append(tasks, quiet(func(ctx context.Context) { plane.sweep.watch(ctx, func() { portSigns(ctx) }) }))
 	if plane.nft != nil {
 		tasks = append(tasks, watch(plane, r.loop))
+		if c.FastPath.On() {
+			tasks = append(tasks, d.followDevices(plane, in.state))
+		}
 	}
 	return runAll(ctx, tasks)
 }
@@ -150,6 +155,15 @@ func watch(backend *dataplane, loop *reconcile.Loop) task {
 			loop.Log.LogAttrs(ctx, slog.LevelError, "no longer watching our tables; comparing them at each resync", slog.Any("err", err))
 		}
 	})
+}
+
+// followDevices returns a task that keeps the devices of the fast path.
+func (d *daemon) followDevices(p *dataplane, state *reconcile.State) task {
+	source := devices.Source{Log: d.log, Choice: d.current.Load().FastPath, Changed: func(names []string) {
+		p.nft.SetDevices(names)
+		state.Update(reconcile.Change{}, func(*model.Builder) {}) // another round
+	}}
+	return quiet(source.Run)
 }
 
 func hasIPv6Loopback() bool {

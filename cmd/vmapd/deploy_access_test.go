@@ -131,8 +131,7 @@ func (c *apiCluster) aDay(t *testing.T) {
 
 // The ClusterRole of the manifest is what the daemon asks for, no more and no less.
 func TestTheClusterRoleIsWhatIsAskedFor(t *testing.T) {
-	objects := readDeployed(t, "vmapd.yaml")
-	rules := object[rbacv1.ClusterRole](t, objects, "ClusterRole vmapd").Rules
+	rules := deployedRules(t)
 	asked := map[apitest.Access]bool{}
 	for _, old := range []bool{false, true} { // servers before 1.32 are asked for lists, newer ones for watches alone
 		t.Run(fmt.Sprintf("old server: %v", old), func(t *testing.T) {
@@ -180,9 +179,8 @@ func TestKubeProxysOwnClusterRoleIsEnough(t *testing.T) {
 // The second ClusterRole is what it takes to ask who may read metrics.
 func TestTheClusterRoleForMetricsIsWhatIsAskedFor(t *testing.T) {
 	objects := readDeployed(t, "vmapd.yaml")
-	first := object[rbacv1.ClusterRole](t, objects, "ClusterRole vmapd").Rules
 	second := object[rbacv1.ClusterRole](t, objects, "ClusterRole vmapd-metrics-authentication").Rules
-	c := cluster(t, apitest.Options{Rules: slices.Concat(first, second)})
+	c := cluster(t, apitest.Options{Rules: slices.Concat(deployedRules(t), second)})
 	c.api.Know("scraper's", authenticationv1.UserInfo{Username: "scraper"})
 	c.api.Permit("scraper", "get", "/metrics")
 	p := c.start(t, "--kubeconfig="+c.kubeconfig(), "--hostname-override="+lab.NodeName, "--metrics-auth=token")
@@ -204,5 +202,73 @@ func TestTheClusterRoleForMetricsIsWhatIsAskedFor(t *testing.T) {
 	}
 	if diff := gocmp.Diff(granted(second), asked); diff != "" {
 		t.Errorf("granted (-), asked (+):\n%s", diff)
+	}
+}
+
+// The commands that ask the daemon, and those that read the cluster by themselves in the daemon's pod, have
+// no other permissions than the daemon.
+func TestCommandsAskForNoMoreThanTheDaemon(t *testing.T) {
+	t.Parallel()
+	p := newPatient(t)
+	named := webSlice(2, 3)
+	named.Endpoints[0].TargetRef = &corev1.ObjectReference{Kind: "Pod", Namespace: "default", Name: "pod-1"}
+	p.api.Set(named)
+	p.startUp(t)
+	p.daemon.waitFor(t, "msg=ready")
+	for _, args := range []string{
+		"doctor", "status", "services", "services web", "endpoints web", "connections web",
+		"explain --from 203.0.113.9 svc/web:tcp", "explain --from 203.0.113.9 172.30.0.10:80", "explain --from node/" + lab.NodeName + " svc/web:tcp",
+		"explain --from pod/pod-1 web.default.svc.cluster.local:80", "explain --from 203.0.113.9 " + lab.NodeIP4 + ":30080",
+		"explain --from 203.0.113.9 10.0.0.2:8080", "explain --from 203.0.113.9 svc/wbe:80", "explain --from 203.0.113.9 192.168.99.10:80",
+	} {
+		if out, exit := p.vmapd(t, strings.Fields(args)...); strings.Contains(out, "forbidden") || exit != 0 && !strings.Contains(args, "wbe") {
+			t.Errorf("%s: exit code %d: %s", args, exit, out)
+		}
+	}
+	for _, page := range []string{"/", "/api/services", "/statusz", "/metrics"} {
+		wantStatus(t, p.Node, metricsURL+page, http.StatusOK)
+	}
+	if denied := p.api.Denied(); len(denied) > 0 {
+		t.Errorf("the manifest's ClusterRole does not grant %v", denied)
+	}
+
+	// These have a user's permissions, as a rule. In the daemon's pod they do without the others, and say so.
+	p.ownRules = true
+	before := len(p.api.Denied())
+	for args, want := range map[string]string{
+		"explain --live --kubeconfig " + p.kubeconfig() + " --node-name " + lab.NodeName + " --from 203.0.113.9 svc/web:tcp": "forwarded to",
+		"preflight --live --kubeconfig " + p.kubeconfig() + " --node-name " + lab.NodeName:                                   "read the ConfigMap kube-system/kube-proxy: ",
+	} {
+		if out, _ := p.vmapdAlone(t, strings.Fields(args)...); !strings.Contains(out, want) {
+			t.Errorf("%s: want %q, got: %s", args, want, out)
+		}
+	}
+	for _, a := range p.api.Denied()[before:] {
+		if a.Resource != "pods" && a.Resource != "configmaps" {
+			t.Errorf("the manifest's ClusterRole does not grant %v", a)
+		}
+	}
+}
+
+// The manifest for users of kubectl vmapd grants what the plugin's runs of kubectl need, and no more.
+func TestThePermissionsOfThePlugin(t *testing.T) {
+	objects := readDeployed(t, "kubectl.yaml")
+	role := object[rbacv1.Role](t, objects, "Role kubectl-vmapd")
+	want := []apitest.Access{
+		{Verb: "get", Resource: "pods"},
+		{Verb: "list", Resource: "pods"},
+		{Verb: "create", Resource: "pods/exec"},
+		{Verb: "get", Resource: "pods/exec"},
+	}
+	if diff := gocmp.Diff(want, granted(role.Rules)); diff != "" {
+		t.Errorf("beside vmapd's pods (-want +got):\n%s", diff)
+	}
+	want = []apitest.Access{{Verb: "get", Resource: "pods"}, {Verb: "list", Resource: "pods"}, {Verb: "list", Group: "discovery.k8s.io", Resource: "endpointslices"}}
+	if diff := gocmp.Diff(want, granted(object[rbacv1.ClusterRole](t, objects, "ClusterRole kubectl-vmapd-names").Rules)); diff != "" {
+		t.Errorf("for names (-want +got):\n%s", diff)
+	}
+	binding, names := object[rbacv1.RoleBinding](t, objects, "RoleBinding kubectl-vmapd"), object[rbacv1.ClusterRoleBinding](t, objects, "ClusterRoleBinding kubectl-vmapd-names")
+	if diff := gocmp.Diff(binding.Subjects, names.Subjects); diff != "" || role.Namespace != "kube-system" || binding.Namespace != role.Namespace || len(objects) != 4 {
+		t.Errorf("namespaces %s and %s, %d objects; subjects differ: %s", role.Namespace, binding.Namespace, len(objects), diff)
 	}
 }

@@ -19,7 +19,6 @@ import (
 	"golang.org/x/sys/unix"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/socket"
@@ -128,7 +127,7 @@ func image(t *testing.T) string {
 // remove what kube-proxy left in either variant of iptables, to forward connections, to forget those
 // that nobody answers any more, and to say how it is: without a warning.
 func TestTheContainerHasAllItNeeds(t *testing.T) {
-	c := startCluster(t, object[rbacv1.ClusterRole](t, readDeployed(t, "vmapd.yaml"), "ClusterRole vmapd").Rules...)
+	c := startCluster(t)
 	local := c.service(t, "web")
 	local.Spec.ExternalTrafficPolicy, local.Spec.HealthCheckNodePort = corev1.ServiceExternalTrafficPolicyLocal, 32000
 	c.api.Set(local)

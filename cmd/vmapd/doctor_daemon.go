@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net/netip"
 	"net/url"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -17,13 +19,8 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-const (
-	// examinedEvery is the least time between two examinations for metrics and pages: the rules of
-	// others are read for each.
-	examinedEvery = 30 * time.Second
-	// doctorTries is the number of Services whose connections are followed, of each kind and family.
-	doctorTries = 3
-)
+// doctorTries is the number of Services whose connections are followed, of each kind and family.
+const doctorTries = 3
 
 // examiner has the daemon's view of itself and of its node, for vmapd doctor, /statusz, metrics and
 // the page. It takes no part in rounds.
@@ -32,72 +29,76 @@ type examiner struct {
 	plane     *dataplane
 	observers *observers
 	in        inputs
+	server    serverVersion
 	// Of serve, which sets them before any task runs.
 	ports    *ports
 	nodeName string
 
-	mu      sync.Mutex
-	last    doctor.Report
-	at      time.Time     // of last; zero: there was none
-	running chan struct{} // closed at the end of the examination that runs; nil: none does
+	reports
 
 	comparing sync.Mutex // held while tables are compared
 }
 
-// Lines returns the lines of the last examination at once, and begins another one if that is old. At
-// first there are none.
-func (e *examiner) Lines() []doctor.Line { return e.Report().Lines }
-
-// Report is Lines with the time of the examination.
-func (e *examiner) Report() doctor.Report {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.begin()
-	return e.last
+func newExaminer(d *daemon, p *dataplane, o *observers, in inputs) *examiner {
+	e := &examiner{daemon: d, plane: p, observers: o, in: in}
+	e.examines = e.examine
+	return e
 }
 
-// begin begins an examination if the last one is old. It returns a channel that is closed when the one
-// that runs ends, nil if none does. The caller holds mu.
-func (e *examiner) begin() chan struct{} {
-	if e.running == nil && time.Since(e.at) > examinedEvery {
-		e.running = make(chan struct{})
-		go e.examine()
-	}
-	return e.running
-}
-
-// Findings returns the lines that are not ok, of an examination that is not old: it waits for one for a
-// little while.
-func (e *examiner) Findings() []doctor.Line {
-	e.mu.Lock()
-	running := e.begin()
-	e.mu.Unlock()
-	if running != nil {
-		select {
-		case <-running:
-		case <-time.After(pageWait):
+// examine examines the node. It reads the rules and settings of others: a panic about these must not end
+// the daemon, and is a finding.
+func (e *examiner) examine() (report doctor.Report) {
+	defer func() {
+		if reason := recover(); reason != nil {
+			e.log.LogAttrs(context.Background(), slog.LevelError, "doctor panicked", slog.String("reason", fmt.Sprint(reason)), slog.String("stack", string(debug.Stack())))
+			report = doctor.Failed(time.Now(), e.nodeName, reason)
 		}
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return doctor.Bad(e.last.Lines)
-}
-
-// pageWait is how long a page waits for an examination.
-const pageWait = 2 * time.Second
-
-func (e *examiner) examine() {
+	}()
+	e.askServer(context.Background(), pagesAskAfter)
 	view := e.view()
 	facts := doctor.Facts{At: time.Now(), Version: version(), Daemon: view, Wants: view.Wants, Host: examineHost(view.Wants, false)}
-	report := doctor.Diagnose(facts)
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	close(e.running)
-	e.last, e.at, e.running = report, time.Now(), nil
+	return doctor.Diagnose(facts)
+}
+
+// serverVersion is the version of the API server, and when it was asked for.
+type serverVersion struct {
+	mu    sync.Mutex
+	text  string // the last answer, "" without any
+	asked time.Time
+}
+
+const (
+	// pagesAskAfter and commandsAskAfter are the ages of the API server's version from which it is asked
+	// again: a cluster may have thousands of nodes, all of which are scraped.
+	pagesAskAfter    = time.Hour
+	commandsAskAfter = time.Minute
+	// serverTime is how long the API server may take to tell its version.
+	serverTime = 2 * time.Second
+)
+
+// askServer asks the API server for its version, if that is older than a time. It does not ask one that
+// fails.
+func (e *examiner) askServer(ctx context.Context, age time.Duration) {
+	source := e.in.cluster
+	if source == nil || len(source.Failing()) > 0 {
+		return
+	}
+	e.server.mu.Lock()
+	defer e.server.mu.Unlock()
+	if !e.server.asked.IsZero() && time.Since(e.server.asked) < age {
+		return
+	}
+	e.server.asked = time.Now()
+	ctx, cancel := context.WithTimeout(ctx, serverTime)
+	defer cancel()
+	if text, err := source.Client.Version(ctx); err == nil {
+		e.server.text = text
+	}
 }
 
 // serve answers vmapd doctor, which examines the node by itself.
 func (e *examiner) serve(ctx context.Context, _ url.Values) (any, error) {
+	e.askServer(ctx, commandsAskAfter)
 	view := e.view()
 	view.Table = e.compareTables(ctx)
 	return view, nil
@@ -141,7 +142,10 @@ func (e *examiner) cluster() *doctor.Cluster {
 		return nil
 	}
 	word := source.LastWord()
-	c := &doctor.Cluster{Heard: word.At, Skew: word.Skew, Skewed: word.SkewKnown, Address: source.Client.Address()}
+	e.server.mu.Lock()
+	server := e.server.text
+	e.server.mu.Unlock()
+	c := &doctor.Cluster{Server: server, Heard: word.At, Skew: word.Skew, Skewed: word.SkewKnown, Address: source.Client.Address()}
 	for _, f := range source.Failing() {
 		err := f.Err
 		if request, ok := errors.AsType[*url.Error](err); ok {
@@ -158,15 +162,13 @@ func (e *examiner) compareTables(ctx context.Context) *doctor.Table {
 	switch {
 	case snapshot == nil:
 		return &doctor.Table{Skipped: "nothing is programmed yet"}
-	case e.plane.nft == nil:
-		return &doctor.Table{Skipped: fmt.Sprintf("with %s, the rules are compared and repaired each %v", e.plane.name, resyncInterval(e.current.Load(), config.Backend(e.plane.name)))}
 	case !e.comparing.TryLock():
 		return &doctor.Table{Skipped: "another comparison is under way"}
 	}
 	defer e.comparing.Unlock()
 	var t *doctor.Table
 	for range comparisons {
-		t = e.compare(snapshot)
+		t = e.compare(ctx, snapshot)
 		again := e.observers.view.View().Snapshot
 		if t.Count == 0 || ctx.Err() != nil || again == snapshot {
 			return t
@@ -180,24 +182,42 @@ func (e *examiner) compareTables(ctx context.Context) *doctor.Table {
 // comparisons is how often tables are compared while they change.
 const comparisons = 3
 
-func (e *examiner) compare(s *model.Snapshot) *doctor.Table {
+func (e *examiner) compare(ctx context.Context, s *model.Snapshot) *doctor.Table {
 	const named = 3
 	t := &doctor.Table{}
 	for _, f := range model.Families {
-		batch, err := e.plane.nft.Compare(f, s)
-		switch {
-		case err != nil:
+		list, count, err := e.plane.differences(ctx, f, s)
+		if err != nil {
 			t.Error = fmt.Sprintf("%v: %v", f, err)
-		case batch != nil && !batch.Empty():
-			t.Count += batch.Len()
-			for line := range strings.Lines(batch.String()) {
-				if line = strings.TrimSpace(line); line != "" && len(t.Differences) < named {
-					t.Differences = append(t.Differences, line)
-				}
-			}
 		}
+		t.Count += count
+		t.Differences = append(t.Differences, list[:min(len(list), named-len(t.Differences))]...)
 	}
 	return t
+}
+
+// differences returns the differences of the kernel's rules from a snapshot, as text, and their number.
+func (p *dataplane) differences(ctx context.Context, f model.Family, s *model.Snapshot) (list []string, count int, err error) {
+	switch {
+	case p.userspace != nil:
+		list = p.userspace.Compare(f)
+	case p.iptables != nil:
+		list, err = p.iptables.Compare(ctx, f, s)
+	case p.ipvs != nil:
+		list, err = p.ipvs.Compare(ctx, f, s)
+	default:
+		batch, err := p.nft.Compare(f, s)
+		if err != nil || batch == nil || batch.Empty() {
+			return nil, 0, err
+		}
+		for line := range strings.Lines(batch.String()) {
+			if line = strings.TrimSpace(line); line != "" {
+				list = append(list, line)
+			}
+		}
+		return list, batch.Len(), nil
+	}
+	return list, len(list), err
 }
 
 // portErrors returns why the daemon's own ports are not served.

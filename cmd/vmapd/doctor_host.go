@@ -20,6 +20,7 @@ import (
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/nodesetup"
 	"github.com/vmapd/vmapd/legacy/host"
 	"github.com/vmapd/vmapd/legacy/ipvs"
+	"github.com/vmapd/vmapd/legacy/userspace"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft/kernel"
 )
@@ -92,7 +93,7 @@ func examineNode(ctx context.Context, h *doctor.Host, c *config.Config) {
 		if b, err = host.OpenIPVS(c.IPVS(), quietly); err == nil {
 			_ = b.Close()
 		}
-	case config.Auto, config.NFTables:
+	case config.Auto, config.NFTables, config.Userspace:
 	}
 	if err != nil {
 		h.BackendError = withImage(err).Error()
@@ -126,7 +127,7 @@ func interfaces() (list []doctor.Interface) {
 		return nil
 	}
 	for _, i := range all {
-		if i.Flags&net.FlagLoopback != 0 || i.Flags&net.FlagUp == 0 || i.Name == ipvs.DefaultDevice || i.Name == host.KubeProxyDevice {
+		if i.Flags&net.FlagLoopback != 0 || i.Flags&net.FlagUp == 0 || i.Name == ipvs.DefaultDevice || i.Name == host.KubeProxyDevice || i.Name == userspace.DeviceName {
 			continue
 		}
 		addrs, err := i.Addrs()

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/doctor"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/metrics"
 )
 
 // Rules of others that accept connections of Services, in the form in which these programs write them, are
@@ -184,4 +186,74 @@ func TestFindingsAreOnThePages(t *testing.T) {
 		}
 		return ""
 	})
+}
+
+// Rules that somebody changed are found with each backend, and are not before. The nftables backend puts them
+// back within a second, so that its tables are compared as the kernel is read (TestCompare of nft/kernel).
+func TestDoctorFindsRulesThatSomebodyChanged(t *testing.T) {
+	for _, tt := range []struct {
+		backend, name, want string
+		change              []string
+	}{
+		{"iptables", "a chain", "chain VMAPD-SERVICES of table nat is missing or different", []string{"iptables", "-t", "nat", "-F", "VMAPD-SERVICES"}},
+		{"iptables", "a jump", "a jump is missing or in another place: ", []string{"iptables", "-t", "nat", "-I", "PREROUTING", "-j", "ACCEPT"}},
+		{"ipvs", "a real server", "ipvsadm -a -t 172.30.0.10:80 -r 10.0.0.2:8080", []string{"ipvsadm", "-d", "-t", "172.30.0.10:80", "-r", "10.0.0.2:8080"}},
+		{"ipvs", "rules", "iptables-restore --noflush", []string{"iptables", "-t", "nat", "-I", "POSTROUTING", "-j", "ACCEPT"}},
+	} {
+		t.Run(tt.backend+"/"+tt.name, func(t *testing.T) {
+			if tt.backend == "ipvs" {
+				needIPVS(t)
+			}
+			t.Parallel()
+			p := newPatient(t)
+			p.startUp(t, "--backend", tt.backend, "--iptables-sync-period=1h", "--ipvs-sync-period=1h")
+			p.daemon.waitFor(t, "msg=ready")
+			p.wantHealthy(t)
+			feed(t, p.Node, "", tt.change[0], tt.change[1:]...)
+			if output, exit := p.vmapd(t, "doctor"); exit != 3 || !strings.Contains(output, "fail table the kernel's rules differ") || !strings.Contains(output, tt.want) {
+				t.Errorf("exit code %d, want 3 and %q:\n%s", exit, tt.want, output)
+			}
+		})
+	}
+}
+
+// The version of the API server is a part of the report, and is asked for rarely.
+func TestDoctorTellsTheAPIServersVersion(t *testing.T) {
+	t.Parallel()
+	p := newPatient(t)
+	p.startUp(t)
+	p.daemon.waitFor(t, "msg=ready")
+	for range 3 {
+		if output, _ := p.vmapd(t, "doctor"); !strings.Contains(output, "API server v1.37.0") {
+			t.Fatalf("want the version of the API server:\n%s", output)
+		}
+		get(p.Node, nil, metricsURL+"/metrics")
+	}
+	asked := 0
+	for _, r := range p.api.Requests("") {
+		if r.Path == "/version" {
+			asked++
+		}
+	}
+	if asked != 1 {
+		t.Errorf("it was asked %d times, want 1", asked)
+	}
+}
+
+// A panic during an examination is a finding: here, of an examiner that lacks everything. The process goes on.
+func TestAPanicOfDoctorIsAFinding(t *testing.T) {
+	log := &syncBuffer{}
+	e := newExaminer(&daemon{log: slog.New(slog.NewTextHandler(log, nil))}, nil, nil, inputs{})
+	e.Lines()
+	waitUntil(t, "a report", func() bool { return len(e.Lines()) > 0 })
+	lines := e.Lines()
+	if len(lines) != 1 || lines[0].Check != doctor.CheckDoctor || lines[0].Level != doctor.Fail || !strings.HasPrefix(lines[0].Evidence, "doctor failed: runtime error: ") {
+		t.Errorf("want the finding, got %v", lines)
+	}
+	if counts := findings(lines); counts[metrics.Finding{Check: doctor.CheckDoctor, Level: string(doctor.Fail)}] != 1 {
+		t.Errorf("want it in the metric, got %v", counts)
+	}
+	if text := log.String(); !strings.Contains(text, "doctor panicked") || !strings.Contains(text, "doctor_daemon.go") {
+		t.Errorf("want the stack in the log, got %q", text)
+	}
 }

@@ -18,7 +18,7 @@ import (
 // Who has a problem with a Service finds it there, and it is told once.
 func TestEventsOverHTTP(t *testing.T) {
 	t.Parallel()
-	c := startCluster(t, proxierRules()...)
+	c := startCluster(t)
 	web := c.service(t, "web")
 	second := web.DeepCopy()
 	web.CreationTimestamp = metav1.Unix(1_700_000_000, 0)
@@ -59,7 +59,7 @@ func TestEventsOverHTTP(t *testing.T) {
 // once, and harms nothing.
 func TestWithoutPermissionForEventsAllElseWorks(t *testing.T) {
 	t.Parallel()
-	rules := slices.DeleteFunc(proxierRules(), func(r rbacv1.PolicyRule) bool { return slices.Contains(r.Resources, "events") })
+	rules := slices.DeleteFunc(deployedRules(t), func(r rbacv1.PolicyRule) bool { return slices.Contains(r.Resources, "events") })
 	c := startCluster(t, rules...)
 	p := c.start(t, "--kubeconfig", c.kubeconfig(), "--hostname-override", lab.NodeName)
 	p.waitFor(t, "msg=ready")
@@ -89,7 +89,7 @@ func TestWithoutPermissionForEventsAllElseWorks(t *testing.T) {
 // it is counted.
 func TestUDPSendersFollowThroughTheDaemon(t *testing.T) {
 	t.Parallel()
-	c := startCluster(t, proxierRules()...)
+	c := startCluster(t)
 	s := newSender(t, c)
 	s.only(2)
 	p := c.start(t, "--kubeconfig", c.kubeconfig(), "--hostname-override", lab.NodeName)
@@ -121,7 +121,7 @@ func TestUDPSendersFollowThroughTheDaemon(t *testing.T) {
 // the port is free, so are metrics. With bindAddressHardFail it is the end.
 func TestATakenMetricsPort(t *testing.T) {
 	t.Parallel()
-	c := startCluster(t, proxierRules()...)
+	c := startCluster(t)
 	var taken net.Listener
 	if err := c.Node.Do(func() (err error) {
 		taken, err = net.Listen("tcp", "127.0.0.1:10249")
@@ -150,7 +150,7 @@ func TestATakenMetricsPort(t *testing.T) {
 // connections of one of its processes.
 func TestAServiceOnAPortOfTheNode(t *testing.T) {
 	t.Parallel()
-	c := startCluster(t, proxierRules()...)
+	c := startCluster(t)
 	var sshd net.Listener
 	if err := c.Node.Do(func() (err error) {
 		sshd, err = net.Listen("tcp", ":22")

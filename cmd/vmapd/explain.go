@@ -70,6 +70,18 @@ func newExplainCommand() *cobra.Command {
 	f := c.Flags()
 	x.set = f
 	x.addFlags(f, "name of the Node that handles the connection (default: the client's, the only Node in the manifests, or the host's name)")
+	x.addEnds(f)
+	f.StringVar(&x.Interface, "interface", "", "interface by which the connection arrives, for the modes of --detect-local-mode by interface")
+	f.BoolVar(&x.probe, "probe", false, "connect to the destination and to used endpoints, from here or from the pod's network")
+	f.BoolVar(&x.problems, "problems", false, "print the problems of all objects to standard error")
+	f.BoolVar(&x.All, "all", false, "list everything, also what rarely matters")
+	_ = c.MarkFlagRequired("from")
+	return c
+}
+
+// addEnds adds the flags about both ends of a connection, about the source of their names, and about the
+// result.
+func (x *explainer) addEnds(f *pflag.FlagSet) {
 	f.StringArrayVarP(&x.paths, "filename", "f", nil, "file or folder of manifests, - for standard input (repeatable)")
 	f.BoolVar(&x.live, "live", false, "read the objects of a cluster")
 	f.StringVar(&x.kubeconfig, "kubeconfig", "", "with --live: file with the address and credentials of the cluster (default: those of the pod)")
@@ -82,14 +94,8 @@ func newExplainCommand() *cobra.Command {
 	f.BoolVarP(&x.ipv4, "ipv4", "4", false, "the same as --family IPv4")
 	f.BoolVarP(&x.ipv6, "ipv6", "6", false, "the same as --family IPv6")
 	f.StringVar(&x.Via, "via", "", "kind of the Service's address: clusterIP, nodePort, loadBalancer or externalIP (default: clusterIP)")
-	f.StringVar(&x.Interface, "interface", "", "interface by which the connection arrives, for the modes of --detect-local-mode by interface")
 	f.StringVar(&x.expect, "expect", "", "forwarded, refused, dropped or unhandled, with =ADDRESS for an endpoint: exit code 2 if it is otherwise")
-	f.BoolVar(&x.probe, "probe", false, "connect to the destination and to used endpoints, from here or from the pod's network")
-	f.BoolVar(&x.problems, "problems", false, "print the problems of all objects to standard error")
-	f.BoolVar(&x.All, "all", false, "list everything, also what rarely matters")
 	f.StringVarP(&x.output, "output", "o", "text", "text, json or yaml")
-	_ = c.MarkFlagRequired("from")
-	return c
 }
 
 func (x *explainer) run(ctx context.Context, stdout, stderr io.Writer) error {
@@ -154,6 +160,15 @@ func (x *explainer) explanation(ctx context.Context, stderr io.Writer) (explain.
 
 // check checks the flags that the daemon does not check.
 func (x *explainer) check() (explain.Expectation, error) {
+	want, err := x.checkEnds()
+	if err == nil {
+		_, err = x.query()
+	}
+	return want, err
+}
+
+// checkEnds checks the flags of addEnds, without the ends' names.
+func (x *explainer) checkEnds() (explain.Expectation, error) {
 	want, err := explain.ParseExpectation(x.expect)
 	switch {
 	case err != nil:
@@ -166,15 +181,12 @@ func (x *explainer) check() (explain.Expectation, error) {
 		return want, errors.New("--kubeconfig and --master need --live")
 	case x.ipv4 && x.ipv6, x.Family != "" && (x.ipv4 || x.ipv6):
 		return want, errors.New("give one of --family, -4 and -6")
-	}
-	switch {
 	case x.ipv4:
 		x.Family = model.IPv4.String()
 	case x.ipv6:
 		x.Family = model.IPv6.String()
 	}
-	_, err = x.query()
-	return want, err
+	return want, nil
 }
 
 // fromDaemon asks the daemon of this node.

@@ -15,7 +15,7 @@ func TestTheDaemonExplains(t *testing.T) {
 	for backend, compared := range map[string]string{
 		"nftables": "nftables table ip vmapd",
 		"iptables": "the rules that iptables-save lists, also those of others",
-		"ipvs":     `the real servers of the virtual server 192\.168\.98\.10:80/tcp`,
+		"ipvs":     "the virtual servers, the ipsets, and the rules that iptables-save lists, also those of others",
 	} {
 		t.Run(backend, func(t *testing.T) {
 			if backend == "ipvs" {
@@ -28,19 +28,27 @@ func TestTheDaemonExplains(t *testing.T) {
 			text := asks(t, socket, "explain", "--from", "203.0.113.7", "svc/web:80", "--via", "loadBalancer", "--expect", "forwarded")
 			wantLine(t, text, `=> forwarded to 10\.0\.0\.2:8080, 10\.0\.0\.3:8080 or 10\.0\.0\.4:8080`)
 			wantLine(t, text, `\s*The kernel has the same \(compared: `+compared+`\)\.`)
-			if backend == "ipvs" {
-				if out, err := w.Node.Command(t.Context(), "ipvsadm", "-d", "-t", "192.168.98.10:80", "-r", "10.0.0.3:8080").CombinedOutput(); err != nil {
-					t.Fatalf("%v: %s", err, out)
-				}
-				text = asks(t, socket, "explain", "--from", "203.0.113.7", "svc/web:80", "--via", "loadBalancer")
-				wantLine(t, text, `\s*The kernel differs \(compared: `+compared+`\): there, the connection is forwarded to 10\.0\.0\.2:8080, 10\.0\.0\.4:8080\.`)
-				return
-			}
+			text = asks(t, socket, "explain", "--from", "203.0.113.7", "svc/empty", "--expect", "refused")
+			wantLine(t, text, `\s*The kernel has the same \(compared: `+compared+`\)\.`)
 			text = asks(t, socket, "explain", "--from", "node", "svc/empty", "--expect", "refused")
 			wantLine(t, text, `\s*The kernel has the same \(compared: `+compared+`\)\.`)
 			text = asks(t, socket, "explain", "--from", "203.0.113.7", "203.0.113.9:80", "--expect", "unhandled")
 			wantLine(t, text, `\s*The kernel has the same \(compared: `+compared+`\)\.`)
 
+			if backend == "ipvs" {
+				spoil := func(program string, args ...string) {
+					t.Helper()
+					if out, err := w.Node.Command(t.Context(), program, args...).CombinedOutput(); err != nil {
+						t.Fatalf("%v: %s", err, out)
+					}
+				}
+				spoil("ipvsadm", "-d", "-t", "192.168.98.10:80", "-r", "10.0.0.3:8080")
+				text = asks(t, socket, "explain", "--from", "203.0.113.7", "svc/web:80", "--via", "loadBalancer")
+				wantLine(t, text, `\s*The kernel differs \(compared: `+compared+`\): there, the connection is forwarded to 10\.0\.0\.2:8080 with this node's source address, 10\.0\.0\.4:8080 with .*`)
+				spoil("iptables", "-I", "INPUT", "-s", "203.0.113.0/24", "-j", "DROP")
+				text = asks(t, socket, "explain", "--from", "203.0.113.7", "svc/empty")
+				wantLine(t, text, `\s*The kernel differs \(compared: `+compared+`\): there, the connection is dropped\.`)
+			}
 			var stdout, stderr bytes.Buffer
 			code := run(t.Context(), []string{"explain", "--socket", socket, "--from", "node", "svc/wbe:80"}, nil, &stdout, &stderr)
 			if want := "vmapd: there is no Service wbe in any namespace; did you mean default/web?\n"; code != 1 || stderr.String() != want {

@@ -3,11 +3,16 @@ package main
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/explain"
 	"github.com/vmapd/vmapd/legacy/iptables/iptsim"
+	"github.com/vmapd/vmapd/legacy/ipvs"
+	"github.com/vmapd/vmapd/legacy/ipvs/ipvssim"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
 	"github.com/vmapd/vmapd/nft/nftsim"
@@ -15,6 +20,9 @@ import (
 
 // compareWithKernel runs the connection of a decision through the rules that the kernel has now.
 func (a *answers) compareWithKernel(ctx context.Context, s *model.Snapshot, d model.Decision) explain.Daemon {
+	if a.plane.userspace != nil {
+		return a.compareWithListeners(d)
+	}
 	if d.Dest.Addr().IsLoopback() {
 		return explain.Daemon{NotCompared: "a listener of vmapd answers on loopback, not a rule"}
 	}
@@ -29,10 +37,14 @@ func (a *answers) compareWithKernel(ctx context.Context, s *model.Snapshot, d mo
 		out.Compared = "the rules that iptables-save lists, also those of others"
 		got, err = a.throughIPTables(ctx, s, d)
 	default:
-		return a.compareWithIPVS(d)
+		out.Compared = "the virtual servers, the ipsets, and the rules that iptables-save lists, also those of others"
+		got, err = a.throughIPVS(ctx, s, d)
 	}
 	if err != nil {
 		return explain.Daemon{NotCompared: err.Error()}
+	}
+	if out.Remembered, err = a.remembered(d); err != nil {
+		a.log.LogAttrs(ctx, slog.LevelWarn, "the kernel's session affinity can't be read for an explanation", slog.Any("err", err))
 	}
 	kernel := explain.Outcome{Verdict: got.Verdict, To: map[netip.AddrPort]bool{}}
 	for to, arrival := range got.To {
@@ -40,37 +52,97 @@ func (a *answers) compareWithKernel(ctx context.Context, s *model.Snapshot, d mo
 	}
 	if !kernel.Equal(explain.OutcomeOf(d)) {
 		out.Kernel = kernel.String()
+		if what := a.known(s, d); what != "" {
+			out.Kernel, out.NotCompared = "", what
+		}
 	}
 	return out
 }
 
-// compareWithIPVS compares the real servers of the destination's virtual server. Connections of the
-// node's own clients to external addresses are sent by packet marks and not by the destination, and
-// others are refused or dropped by rules: these are not compared.
-func (a *answers) compareWithIPVS(d model.Decision) explain.Daemon {
-	if d.Verdict != model.Forwarded || d.Why != model.HasEndpoints {
-		return explain.Daemon{NotCompared: "with the backend IPVS, only the virtual servers of forwarded connections are"}
+// known returns what the backend does otherwise than decided by its nature, "" if nothing.
+func (a *answers) known(s *model.Snapshot, d model.Decision) string {
+	if a.plane.ipvs == nil {
+		return ""
 	}
-	v := model.VIP{Addr: d.Dest.Addr(), Protocol: d.Protocol, Port: d.Dest.Port()}
-	out := explain.Daemon{Compared: "the real servers of the virtual server " + v.String()}
-	list, err := a.plane.ipvs.RealServers(v)
-	kernel := explain.Outcome{Verdict: model.Forwarded, To: map[netip.AddrPort]bool{}}
-	for _, r := range list {
-		kernel.To[r] = false
+	for _, known := range ipvs.Differences {
+		if known.Concerns != nil && known.Concerns(s.Family(model.FamilyOf(d.Dest.Addr())), d) {
+			return "the backend IPVS differs by its nature: " + known.What
+		}
 	}
-	want := explain.Outcome{Verdict: model.Forwarded, To: map[netip.AddrPort]bool{}}
-	for _, t := range d.Targets {
-		want.To[t.Addr] = false // IPVS does not tell who is masqueraded
+	return ""
+}
+
+// throughIPVS runs the connection of a decision through what the kernel has of a family. Rules of others
+// that look into ipsets are left out.
+func (a *answers) throughIPVS(ctx context.Context, s *model.Snapshot, d model.Decision) (modeltest.Outcome, error) {
+	f := model.FamilyOf(d.Dest.Addr())
+	content, text, err := a.plane.ipvs.Content(ctx, f)
+	if err != nil {
+		return modeltest.Outcome{}, err
 	}
+	tables, _, err := iptsim.ReadSaved(f, withoutSets(text, "VMAPD"))
+	if err != nil {
+		return modeltest.Outcome{}, err
+	}
+	sim, err := ipvssim.NewListed(content, tables, s.Family(f).NodeAddrs...)
+	if err != nil {
+		return modeltest.Outcome{}, err
+	}
+	o, err := sim.Run(d.Connection)
+	return o.Outcome, err
+}
+
+// withoutSets returns a listing without the rules that look into ipsets, but for sets of a prefix.
+func withoutSets(text, prefix string) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		if _, set, ok := strings.Cut(line, "--match-set "); ok && (prefix == "" || !strings.HasPrefix(set, prefix)) {
+			continue
+		}
+		b.WriteString(line)
+	}
+	return b.String()
+}
+
+// remembered returns the endpoint that the kernel remembers for a client, or nil if the Service has no
+// session affinity.
+func (a *answers) remembered(d model.Decision) (*explain.Remembered, error) {
+	if d.Verdict != model.Forwarded || d.Port == nil || d.Port.Affinity == 0 {
+		return nil, nil
+	}
+	inside := d.Why == model.FromPodInside || d.Why == model.FromNodeInside
+	var to netip.AddrPort
+	var left time.Duration
+	var ok bool
+	var err error
 	switch {
-	case err != nil:
-		return explain.Daemon{NotCompared: err.Error()}
-	case len(list) == 0:
-		out.Kernel = "not sent to any endpoint"
-	case !kernel.Equal(want):
-		out.Kernel = kernel.String()
+	case a.plane.nft != nil:
+		list := d.Frontend.TrafficPolicy
+		if inside {
+			list = model.Cluster
+		}
+		to, left, ok, err = a.plane.nft.Remembered(d.Port.Name, list, d.Source)
+	case a.plane.iptables != nil:
+		var endpoints []netip.AddrPort
+		for _, t := range d.Targets {
+			endpoints = append(endpoints, t.Addr)
+		}
+		to, left, ok, err = a.plane.iptables.Remembered(d.Port, endpoints, d.Source)
+	case inside:
+		return nil, nil // the client's address chooses, see ipvs.Differences
+	default:
+		to, left, ok, err = a.plane.ipvs.Remembered(model.VIP{Addr: d.Dest.Addr(), Protocol: d.Protocol, Port: d.Dest.Port()}, d.Source)
 	}
-	return out
+	if err != nil {
+		return nil, err
+	}
+	r := &explain.Remembered{}
+	if ok {
+		r.Endpoint, r.Left = to.String(), left.Round(time.Second)
+		r.Until = time.Now().Add(left).UTC().Truncate(time.Second)
+		r.Used = slices.ContainsFunc(d.Targets, func(t model.Target) bool { return t.Addr == to })
+	}
+	return r, nil
 }
 
 func comparedTable(d model.Decision) string {
@@ -105,7 +177,7 @@ func (a *answers) throughIPTables(ctx context.Context, s *model.Snapshot, d mode
 	if err != nil {
 		return modeltest.Outcome{}, err
 	}
-	tables, _, err := iptsim.ReadSaved(f, text)
+	tables, _, err := iptsim.ReadSaved(f, withoutSets(text, ""))
 	if err != nil {
 		return modeltest.Outcome{}, err
 	}

@@ -19,7 +19,7 @@ import (
 // that nothing is wrong with the proxy.
 func TestHealthFollowsTheNode(t *testing.T) {
 	t.Parallel()
-	c := startCluster(t, proxierRules()...)
+	c := startCluster(t)
 	p := c.start(t, "--kubeconfig", c.kubeconfig(), "--hostname-override", lab.NodeName)
 	p.waitFor(t, "msg=ready")
 	expect := func(when string, healthz int, eligible bool) {
@@ -55,7 +55,7 @@ func TestHealthFollowsTheNode(t *testing.T) {
 // A load balancer asks each node for a Service's local endpoints.
 func TestLoadBalancersAskForLocalEndpoints(t *testing.T) {
 	t.Parallel()
-	c := startCluster(t, proxierRules()...)
+	c := startCluster(t)
 	web := c.service(t, "web")
 	local := func(port int32) {
 		web.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
@@ -138,7 +138,7 @@ func TestLoadBalancersAskForLocalEndpoints(t *testing.T) {
 // Another process owns the table of one family. Load balancers of the other one are answered.
 func TestHealthChecksOfAFamilyWhileTheOtherHasAnotherOwner(t *testing.T) {
 	t.Parallel()
-	c := startCluster(t, proxierRules()...)
+	c := startCluster(t)
 	const owned = 2 // NFT_TABLE_F_OWNER of linux/netfilter/nf_tables.h
 	var owner *nftables.Conn
 	if err := c.Node.Do(func() (err error) {

@@ -262,7 +262,10 @@ func TestNoConnectionIsLostWhileEndpointsChange(t *testing.T) {
 				<-tick.C
 			}
 			elapsed := time.Since(start)
-			p.set(t, webSlices([]int{4, 5})...) // who was sent to the sixth, is forgotten
+			p.set(t, webSlices([]int{4, 5})...) // clients of the sixth are forgotten
+			if tt.service.SessionAffinity != "" {
+				p.mustRememberOnly(t, 4, 5)
+			}
 			stop()
 			wait.Wait()
 			sent := 0
@@ -279,9 +282,6 @@ func TestNoConnectionIsLostWhileEndpointsChange(t *testing.T) {
 			}
 			t.Logf("%d changes in %v (each %v on average, %v at most), %d connections, %.0f a second", changes, elapsed.Round(time.Millisecond),
 				(total / changes).Round(time.Microsecond), slowest.Round(time.Microsecond), sent, float64(sent)/elapsed.Seconds())
-			if tt.service.SessionAffinity != "" {
-				p.mustRememberOnly(t, 4, 5)
-			}
 		})
 	}
 }

@@ -17,7 +17,7 @@ const stepOfStream = 5 * time.Millisecond
 // An init container sets the node up, and the daemon gets by with CAP_NET_ADMIN alone.
 func TestInitOnlyLeavesNothingToSetUp(t *testing.T) {
 	t.Parallel()
-	c := startCluster(t, proxierRules()...)
+	c := startCluster(t)
 	// How many connections there are at most, only the initial namespace may say.
 	settings := []string{
 		"--conntrack-max-per-core=0", "--conntrack-tcp-timeout-established=2h", "--conntrack-tcp-timeout-close-wait=90s", "--conntrack-udp-timeout=40s",
@@ -69,7 +69,7 @@ func TestInitOnlyLeavesNothingToSetUp(t *testing.T) {
 // containers, nothing in the cluster can set it. The log says what is wanted.
 func TestInitOnlyWhereTheNodeIsAContainer(t *testing.T) {
 	t.Parallel()
-	c := startCluster(t, proxierRules()...)
+	c := startCluster(t)
 	p := c.start(t, "--init-only", "--conntrack-min=12345678", "--conntrack-udp-timeout=41s")
 	if code := p.exit(t); code != 0 {
 		t.Errorf("exit code %d, want 0", code)
@@ -90,7 +90,7 @@ func TestInitOnlyWhereTheNodeIsAContainer(t *testing.T) {
 // What an init container could set, and this one can't, is an error that says what to do.
 func TestInitOnlySaysWhatItCannot(t *testing.T) {
 	t.Parallel()
-	c := startCluster(t, proxierRules()...)
+	c := startCluster(t)
 	program, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -115,7 +115,7 @@ func TestInitOnlySaysWhatItCannot(t *testing.T) {
 // The flag of kube-proxy does as the command does.
 func TestCleanUpByFlag(t *testing.T) {
 	t.Parallel()
-	c := startCluster(t, proxierRules()...)
+	c := startCluster(t)
 	p := c.start(t, "--kubeconfig", c.kubeconfig(), "--hostname-override", lab.NodeName)
 	p.waitFor(t, "msg=ready")
 	if err := p.cmd.Process.Kill(); err != nil {

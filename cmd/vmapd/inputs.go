@@ -6,6 +6,7 @@ import (
 
 	"github.com/vmapd/vmapd/legacy/host"
 	"github.com/vmapd/vmapd/legacy/ipvs"
+	"github.com/vmapd/vmapd/legacy/userspace"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/sync/hostaddr"
 	"github.com/vmapd/vmapd/sync/informer"
@@ -24,6 +25,7 @@ type inputs struct {
 	sources  []source
 	describe func(model.Problem) string // nil, or adds the place to a problem
 	cluster  *informer.Source           // nil with files
+	host     *hostaddr.Source
 }
 
 // openInputs returns a cluster or files, and the addresses of this host.
@@ -44,7 +46,8 @@ func (d *daemon) openInputs(traffic model.Config) (in inputs, err error) {
 		in.cluster = &informer.Source{Client: client, NodeName: traffic.NodeName, Log: d.log}
 		in.sources = append(in.sources, in.cluster)
 	}
-	in.sources = append(in.sources, &hostaddr.Source{Log: d.log, Ignore: []string{ipvs.DefaultDevice, host.KubeProxyDevice}})
+	in.host = &hostaddr.Source{Log: d.log, Ignore: []string{ipvs.DefaultDevice, host.KubeProxyDevice, userspace.DeviceName}}
+	in.sources = append(in.sources, in.host)
 	in.state = reconcile.NewState(model.NewBuilder(traffic), len(in.sources))
 	return in, nil
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -37,7 +38,7 @@ namespace, and to read the pods and EndpointSlices that are named.`
 var pluginCommands = []string{"explain", "trace", "status", "services", "endpoints", "connections", "doctor"}
 
 // kubectlFlags are flags of kubectl that go to each of its runs.
-var kubectlFlags = []string{"kubeconfig", "context", "cluster", "user", "as", "token", "server", "request-timeout"}
+var kubectlFlags = []string{"kubeconfig", "context", "cluster", "user", "as", "as-group", "token", "server", "request-timeout"}
 
 func newKubectlCommand() *cobra.Command {
 	var p plugin.Plugin
@@ -92,16 +93,25 @@ func runPlugin(cmd *cobra.Command, p *plugin.Plugin, args []string) error {
 	}
 	p.Kubectl = kubectl.Output
 	target, err := p.Find(cmd.Context())
+	if err != nil && strings.Contains(err.Error(), "(Forbidden)") {
+		return fmt.Errorf("%w; %s", err, permissions)
+	}
 	if err != nil {
 		return err
 	}
 	fmt.Fprintf(stderr, "vmapd: node %s, by pod %s/%s (%s)\n", target.Node, target.Namespace, target.Pod, target.Why)
-	code, err := kubectl.Exec(cmd.Context(), target.Exec(withClient(args, flags, target.Client)), stdout, stderr)
+	var said bytes.Buffer
+	code, err := kubectl.Exec(cmd.Context(), target.Exec(withClient(args, flags, target.Client)), stdout, io.MultiWriter(stderr, &said))
+	if err == nil && code != 0 && strings.Contains(said.String(), "is forbidden: ") && strings.Contains(said.String(), "pods/exec") {
+		return errors.New("this user may not run vmapd in its pods; " + permissions)
+	}
 	if err == nil && code != 0 {
 		return exitError(code)
 	}
 	return err
 }
+
+const permissions = "cmd/vmapd/deploy/kubectl.yaml has the permissions that kubectl vmapd needs"
 
 // remoteCommand parses the arguments of a command as the node will, so that a mistake is told here. It
 // returns nil after it has printed the command's help.

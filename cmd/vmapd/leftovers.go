@@ -10,6 +10,7 @@ import (
 
 	"github.com/vmapd/vmapd/legacy/host"
 	"github.com/vmapd/vmapd/legacy/ipvs"
+	"github.com/vmapd/vmapd/legacy/userspace"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft"
 	"github.com/vmapd/vmapd/nft/kernel"
@@ -18,8 +19,11 @@ import (
 // kubeProxyTable is the table of kube-proxy's nftables mode.
 const kubeProxyTable = "kube-proxy"
 
-// kindTable is a kind of leftovers; legacy/host has the others.
-const kindTable = "nftables table"
+// Kinds of leftovers; legacy/host has the others.
+const (
+	kindTable   = "nftables table"
+	kindAddress = "address of a Service"
+)
 
 // remover removes leftovers without programs.
 func remover() host.Remover {
@@ -32,8 +36,9 @@ type found map[host.Leftover]int
 // finder looks for leftovers. It is for one goroutine.
 type finder struct {
 	host.Finder
-	lister  *kernel.Lister
-	runsNFT bool
+	lister        *kernel.Lister
+	runsNFT       bool
+	runsUserspace bool
 }
 
 func newFinder(o ipvs.Options) *finder {
@@ -55,6 +60,13 @@ func (d *finder) find() (found, error) {
 			case name == nft.TableName && !d.runsNFT:
 				counts[host.Leftover{Owner: host.OwnerVmapd, Kind: kindTable}]++
 			}
+		}
+	}
+	if !d.runsUserspace {
+		n, err := userspace.Found()
+		errs = append(errs, err)
+		if n > 0 {
+			counts[host.Leftover{Owner: host.OwnerVmapd, Kind: kindAddress}] = n
 		}
 	}
 	return counts, errors.Join(errs...)

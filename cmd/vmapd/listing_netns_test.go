@@ -26,12 +26,12 @@ func TestListings(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Logf("%s", version)
-	for _, s := range scenarios(t) {
+	list := func(t *testing.T, s *scenario, o kernel.Options) {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
 			from, to := newNamespace(t), newNamespace(t)
 			snapshot, _ := s.snapshot(t)
-			if err := openKernel(t, from, kernel.Options{}).Apply(t.Context(), snapshot); err != nil {
+			if err := openKernel(t, from, o).Apply(t.Context(), snapshot); err != nil {
 				t.Fatal(err)
 			}
 			for _, f := range model.Families {
@@ -47,10 +47,29 @@ func TestListings(t *testing.T) {
 				if err != nil || !json.Valid(out) {
 					t.Errorf("nft lists no JSON: %v\n%s", err, out)
 				}
+				if counts := strings.Contains(text, "set dropped-counters {"); counts != o.Counters {
+					t.Errorf("there are counters: %v, want %v", counts, o.Counters)
+				}
 				t.Run(family+" loaded again", func(t *testing.T) { reload(t, to, text, args) })
 			}
 		})
 	}
+	for _, s := range scenarios(t) {
+		list(t, s, kernel.Options{})
+	}
+	// Connections to these are forwarded, refused, and dropped by source ranges.
+	t.Run("with counters", func(t *testing.T) {
+		counted := 0
+		for _, s := range scenarios(t) {
+			if s.name == "affinity-and-source-ranges" || s.name == "source-ranges" || s.name == "no-endpoints" {
+				list(t, s, kernel.Options{Counters: true})
+				counted++
+			}
+		}
+		if counted == 0 {
+			t.Error("no scenario was listed with counters")
+		}
+	})
 }
 
 // owned is the beginning of a table, whose owner takes two lines and the end of the first one.

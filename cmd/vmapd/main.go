@@ -75,7 +75,7 @@ Without a subcommand it is the daemon:
   vmapd --from PATH                   without a cluster: manifests in files
 
 It needs CAP_NET_ADMIN and Linux 5.9 or newer with nftables, but no nft command. If
-the kernel lacks a feature, it uses IPVS or iptables.`
+the kernel lacks a feature, it uses IPVS, iptables or listeners of its own.`
 
 func newRootCommand(d *daemon) *cobra.Command {
 	root := &cobra.Command{

@@ -29,7 +29,10 @@ func TestMain(m *testing.M) {
 	} else {
 		_ = os.Setenv("XTABLES_LOCKFILE", filepath.Join(os.TempDir(), fmt.Sprintf("vmapd-test-%d.lock", os.Getuid())))
 	}
-	testscript.Main(inLab{m}, map[string]func(){"vmapd": main, pluginName: main, "in-container": inContainer})
+	testscript.Main(inLab{m}, map[string]func(){
+		"vmapd": main, pluginName: main, "in-container": inContainer,
+		forwarderName: forwardManifest, unprivilegedName: withoutPrivileges,
+	})
 }
 
 // Ten megabytes of garbage must cause one line of output, and nothing else.

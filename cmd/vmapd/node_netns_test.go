@@ -14,7 +14,7 @@ import (
 // sources are kept.
 func TestNodePortsOutliveTheNodeObject(t *testing.T) {
 	t.Parallel()
-	c := startCluster(t, proxierRules()...)
+	c := startCluster(t)
 	// The Node's address is one that comes second on its interface.
 	second := netip.MustParseAddr("192.168.0.77")
 	if err := c.Node.AddAddr(lab.UplinkName, netip.PrefixFrom(second, 24)); err != nil {

@@ -5,8 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	rbacv1 "k8s.io/api/rbac/v1"
-
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 )
 
@@ -14,7 +12,7 @@ import (
 // ready, until there is such a Node. Cluster IPs work meanwhile, and nothing is restarted.
 func TestAWrongNodeName(t *testing.T) {
 	t.Parallel()
-	c := startCluster(t, proxierRules()...)
+	c := startCluster(t)
 	const wrong = lab.NodeName + ".example.org"
 	p := c.start(t, "--kubeconfig", c.kubeconfig(), "--hostname-override", wrong)
 	p.waitFor(t, "msg=ready")
@@ -51,14 +49,14 @@ func TestAWrongNodeName(t *testing.T) {
 // What the API server does not answer any more is on the page, with the time since when.
 func TestThePageTellsThatTheAPIServerIsAway(t *testing.T) {
 	t.Parallel()
-	c := startCluster(t, proxierRules()...)
+	c := startCluster(t)
 	p := c.start(t, "--kubeconfig", c.kubeconfig(), "--hostname-override", lab.NodeName)
 	p.waitFor(t, "msg=ready")
 	problems := func() string { return get(c.Node, nil, metricsURL+"/statusz").body }
 	if got := problems(); strings.Contains(got, "Problem") {
 		t.Errorf("/statusz says at first:\n%s", got)
 	}
-	c.api.SetRules([]rbacv1.PolicyRule{}) // nothing is allowed
+	c.forbid()
 	c.api.DropWatches()
 	eventually(t, func() string {
 		if got := problems(); !strings.Contains(got, "Problem: services can't be read from the API server since 20") || !strings.Contains(got, "is forbidden") {
@@ -67,7 +65,7 @@ func TestThePageTellsThatTheAPIServerIsAway(t *testing.T) {
 		return ""
 	})
 	wantStatus(t, c.Client, healthURL+"/readyz", http.StatusOK)
-	c.api.SetRules(nil)
+	c.api.SetRules(deployedRules(t))
 	eventually(t, func() string {
 		if got := problems(); strings.Contains(got, "Problem") {
 			return "/statusz still says:\n" + got

@@ -11,13 +11,13 @@ import (
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/metrics"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/nodesetup"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/status"
+	"github.com/vmapd/vmapd/legacy/userspace"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft/kernel"
 	"github.com/vmapd/vmapd/sync/conntrack"
 	"github.com/vmapd/vmapd/sync/events"
 	"github.com/vmapd/vmapd/sync/health"
 	"github.com/vmapd/vmapd/sync/listening"
-	"github.com/vmapd/vmapd/sync/localhost"
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
@@ -27,8 +27,9 @@ type observers struct {
 	metrics   *metrics.Metrics
 	tracker   *health.Tracker
 	services  *health.Services
-	localhost *localhost.Forwarder
+	localhost *userspace.Forwarder // of node ports on loopback; the backend itself, if that is userspace
 	listening *listening.Watcher
+	listens   bool // the backend is userspace: it serves loopback, and its listeners are the node's processes
 	events    *events.Recorder
 	flows     *conntrack.Reconciler // nil with IPVS, which has a connection table of its own
 	node      *nodeCheck            // nil without a cluster
@@ -39,13 +40,11 @@ type observers struct {
 func (d *daemon) observe(p *dataplane, in inputs) *observers {
 	c := d.current.Load()
 	o := &observers{events: d.events}
-	o.doctor = &examiner{daemon: d, plane: p, observers: o, in: in}
-	o.localhost = localhost.New(localhost.Options{
-		Log: d.log,
-		Failed: func(service model.NamespacedName, err error) {
-			d.events.Service(service, events.Warning, events.ReasonNodePortFailed, events.ActionListen, err.Error())
-		},
-	})
+	o.doctor = newExaminer(d, p, o, in)
+	o.localhost = userspace.New(userspace.Options{Scope: userspace.Loopback, Log: d.log, Failed: d.listenerFailed})
+	if p.userspace != nil {
+		o.localhost, o.listens = p.userspace, true
+	}
 	o.listening = listening.New(listening.Options{Log: d.log, Found: d.tellListener})
 	figures := metrics.Options{
 		Backend: p.name, Reason: p.why, Started: d.started,
@@ -94,7 +93,7 @@ func (d *daemon) observe(p *dataplane, in inputs) *observers {
 			d.events.Service(service, events.Warning, events.ReasonServiceHealthFailed, events.ActionListen, err.Error())
 		},
 	})
-	if p.name != string(config.IPVS) {
+	if p.name != string(config.IPVS) && p.userspace == nil {
 		o.flows = conntrack.New(conntrack.Options{Log: d.log, Before: p.earlier, Report: func(pass conntrack.Pass) {
 			o.metrics.Conntrack(pass.Family, pass.Took, pass.Deleted)
 		}})
@@ -139,7 +138,10 @@ func (d *daemon) tellEligibility(why string) {
 }
 
 func (o *observers) all() []reconcile.Observer {
-	list := []reconcile.Observer{o.tracker, o.metrics, o.services, o.localhost, o.listening, &o.view, &events.Problems{Recorder: o.events}}
+	list := []reconcile.Observer{o.tracker, o.metrics, o.services, &o.view, &events.Problems{Recorder: o.events}}
+	if !o.listens {
+		list = append(list, loopback{o.localhost}, o.listening)
+	}
 	if o.flows != nil {
 		list = append(list, o.flows)
 	}
@@ -152,9 +154,23 @@ func (o *observers) all() []reconcile.Observer {
 	return list
 }
 
+// loopback lets a forwarder follow the rounds, also the failed ones: its listeners need no rules, so a
+// family that can't be programmed is no reason to send clients to removed endpoints or to refuse
+// those of a new Service.
+type loopback struct{ *userspace.Forwarder }
+
+// Queued implements [reconcile.Observer].
+func (l loopback) Queued(time.Time) {}
+
+// Done implements [reconcile.Observer].
+func (l loopback) Done(r reconcile.Round) { l.Follow(r.Snapshot) }
+
 // tasks are the tasks of the observers beside the loop.
 func (o *observers) tasks() []task {
-	list := []task{quiet(o.services.Run), quiet(o.localhost.Run), quiet(o.listening.Run), quiet(o.watchTable)}
+	list := []task{quiet(o.services.Run), quiet(o.localhost.Run), quiet(o.watchTable)}
+	if !o.listens {
+		list = append(list, quiet(o.listening.Run))
+	}
 	if o.flows != nil {
 		list = append(list, quiet(o.flows.Run))
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -12,6 +13,7 @@ import (
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/status"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/webpage"
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/nft/kernel"
 )
 
 // page returns the handler of the page at / of the metrics port, and of its requests.
@@ -54,47 +56,88 @@ func (a *answers) one(ctx context.Context, query url.Values) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return view.One(filter, a.countsTo(ctx, view.OnesPorts(filter)), a.way), nil
+	counts, uncounted := a.countsTo(ctx, view.OnesPorts(filter))
+	one := view.One(filter, counts, a.way)
+	one.Uncounted = uncounted
+	return one, nil
 }
 
-// countsTo returns the numbers of new connections to a few service ports, or nil if they are not counted.
-func (a *answers) countsTo(ctx context.Context, ports []*model.ServicePort) status.Counts {
+// countsTo returns the numbers of new connections to a few service ports, or the reason for which they are not
+// counted.
+func (a *answers) countsTo(ctx context.Context, ports []*model.ServicePort) (counts status.Counts, uncounted string) {
 	const mostFrontends = 200 // each is a question to the kernel
 	frontends := 0
 	for _, sp := range ports {
 		frontends += len(sp.Frontends)
 	}
-	if !a.counters() || frontends > mostFrontends {
-		return nil
+	var err error
+	switch {
+	case a.plane.iptables != nil:
+		return nil, "not counted: with iptables, each answer would need a listing of all rules"
+	case frontends > mostFrontends:
+		return nil, fmt.Sprintf("not counted: the Service has more than %d addresses and ports", mostFrontends)
+	case a.plane.ipvs != nil:
+		counts, err = a.countsByIPVS(ports)
+	case !a.counters():
+		return nil, "not counted: the daemon runs without --service-counters"
+	default:
+		var list []kernel.Count
+		list, err = a.plane.nft.ConnectionsTo(ports)
+		counts = countsOf(list)
 	}
-	counts, err := a.plane.nft.ConnectionsTo(ports)
 	if err != nil {
 		a.log.LogAttrs(ctx, slog.LevelDebug, "could not read counters of connections", slog.Any("err", err))
-		return nil
+		return nil, "not counted: " + err.Error()
 	}
-	return countsOf(counts)
+	return counts, ""
 }
 
-// way returns the rules that connections to a service port meet, as they are in the kernel.
-func (a *answers) way(sp *model.ServicePort) (stages []status.Stage) {
-	if a.plane.nft == nil {
-		return nil
-	}
-	rules := a.plane.nft.Ruleset(sp.Family)
-	if rules == nil {
-		return nil
-	}
-	for _, p := range rules.Excerpt(sp.Name, status.OnesLines) {
-		s := status.Stage{Kind: "map", Name: p.Name, Comment: p.Comment, Lines: p.Lines, More: p.More}
-		if p.Chain {
-			s.Kind = "chain"
+func (a *answers) countsByIPVS(ports []*model.ServicePort) (status.Counts, error) {
+	counts := status.Counts{}
+	for _, sp := range ports {
+		state := a.plane.ipvs.State(sp.Family)
+		if state == nil {
+			continue
 		}
-		stages = append(stages, s)
+		n, err := a.plane.ipvs.ConnectionsTo(state.Keys(sp.Name))
+		if err != nil {
+			return nil, err
+		}
+		counts[status.CountKey{Name: sp.Name, Family: sp.Family}] = n
+	}
+	return counts, nil
+}
+
+// way returns the rules that connections to a service port meet, as they were programmed last.
+func (a *answers) way(sp *model.ServicePort) (stages []status.Stage) {
+	switch {
+	case a.plane.nft != nil:
+		if rules := a.plane.nft.Ruleset(sp.Family); rules != nil {
+			for _, p := range rules.Excerpt(sp.Name, status.OnesLines) {
+				s := status.Stage{Kind: "map", Name: p.Name, Comment: p.Comment, Lines: p.Lines, More: p.More}
+				if p.Chain {
+					s.Kind = "chain"
+				}
+				stages = append(stages, s)
+			}
+		}
+	case a.plane.iptables != nil:
+		if rules := a.plane.iptables.Ruleset(sp.Family); rules != nil {
+			for _, p := range rules.Excerpt(sp.Name, status.OnesLines) {
+				stages = append(stages, status.Stage{Kind: "chain", Name: p.Table + " " + p.Name, Comment: p.Comment, Lines: p.Lines, More: p.More})
+			}
+		}
+	case a.plane.ipvs != nil:
+		if state := a.plane.ipvs.State(sp.Family); state != nil {
+			for _, p := range state.Excerpt(sp.Name, status.OnesLines) {
+				stages = append(stages, status.Stage{Kind: string(p.Kind), Name: p.Name, Comment: p.Comment, Lines: p.Lines, More: p.More})
+			}
+		}
 	}
 	return stages
 }
 
-// examined answers with the last examination of the node.
+// examined answers with the report of an examination of the node that is not old.
 func (a *answers) examined(context.Context, url.Values) (any, error) {
-	return a.observers.doctor.Report(), nil
+	return a.observers.doctor.Fresh(), nil
 }

@@ -174,7 +174,7 @@ func proxyMode(ctx context.Context, address string) string {
 	}
 	defer response.Body.Close()
 	mode, err := io.ReadAll(io.LimitReader(response.Body, longest))
-	if err != nil || !slices.Contains([]string{metrics.NFTables, metrics.IPTables, metrics.IPVS}, string(mode)) {
+	if err != nil || !slices.Contains([]string{metrics.NFTables, metrics.IPTables, metrics.IPVS, metrics.Userspace}, string(mode)) {
 		return ""
 	}
 	return string(mode)
@@ -194,6 +194,7 @@ func (d *daemon) status(p *dataplane, o *observers, in inputs, nodeName string) 
 	if s.NoNode != "" {
 		status.Problems = append(status.Problems, fmt.Sprintf("the cluster has no Node %q", s.NoNode))
 	}
+	status.Problems = append(status.Problems, p.listenerNotes()...)
 	if in.cluster != nil {
 		for _, f := range in.cluster.Failing() {
 			status.Problems = append(status.Problems, fmt.Sprintf("%s can't be read from the API server since %s (%s): %v",

@@ -18,6 +18,7 @@ import (
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/preflight"
 	"github.com/vmapd/vmapd/legacy/host"
 	"github.com/vmapd/vmapd/legacy/ipvs"
+	"github.com/vmapd/vmapd/legacy/userspace"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft/kernel"
 	"github.com/vmapd/vmapd/sync/hostaddr"
@@ -222,7 +223,7 @@ func (p *preflighter) readObjects(ctx context.Context, cluster *client.Client, i
 
 // hostAddresses returns the addresses of this node, without those of Services.
 func hostAddresses() ([]netip.Addr, error) {
-	return hostaddr.List([]string{ipvs.DefaultDevice, host.KubeProxyDevice})
+	return hostaddr.List([]string{ipvs.DefaultDevice, host.KubeProxyDevice, userspace.DeviceName})
 }
 
 func (p *preflighter) readNFTFile(in *preflight.Input) error {

@@ -55,7 +55,7 @@ type reloaded struct {
 // startReloaded starts one in a mode.
 func startReloaded(t *testing.T, mode string) *reloaded {
 	t.Helper()
-	c := startCluster(t, proxierRules()...)
+	c := startCluster(t)
 	r := &reloaded{apiCluster: c, mode: mode, now: map[string]string{
 		"config.conf": c.config("mode: "+mode, "nodePortAddresses: [primary]"), "vmapd.conf": ownConfig(),
 	}}
@@ -224,7 +224,7 @@ func TestServiceCountersComeAndGo(t *testing.T) {
 	t.Parallel()
 	r := startReloaded(t, "nftables")
 	count := func() (float64, bool) {
-		return value(r.scrape(t), "vmapd_service_connections_total", "service=web", "port=tcp", "protocol=TCP", "ip_family=IPv4")
+		return value(r.scrape(t), "vmapd_service_connections_total", "service=web", "port=tcp", "protocol=TCP", "ip_family=IPv4", "outcome=forwarded")
 	}
 	if n, ok := count(); ok {
 		t.Errorf("without counters, there are %v connections", n)
@@ -377,7 +377,7 @@ func TestWhatTakesANewStartEndsTheProcess(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := startCluster(t, proxierRules()...)
+			c := startCluster(t)
 			// One file that is replaced, as configuration management does it.
 			path := filepath.Join(t.TempDir(), "config.conf")
 			write := func(line string) {
@@ -418,7 +418,7 @@ func TestWhatTakesANewStartEndsTheProcess(t *testing.T) {
 // zone.
 func TestNodeChangesInPlace(t *testing.T) {
 	t.Parallel()
-	c := startCluster(t, proxierRules()...)
+	c := startCluster(t)
 	c.addSecondNodeIP(t)
 	p := c.start(t, "--kubeconfig", c.kubeconfig(), "--hostname-override", lab.NodeName, "--detect-local-mode", "NodeCIDR")
 	p.waitFor(t, "msg=ready")
@@ -458,7 +458,7 @@ func TestNodeChangesInPlace(t *testing.T) {
 // The primary address of the node is another one.
 func TestNodeAddressChangesInPlace(t *testing.T) {
 	t.Parallel()
-	c := startCluster(t, proxierRules()...)
+	c := startCluster(t)
 	c.addSecondNodeIP(t)
 	p := c.start(t, "--kubeconfig", c.kubeconfig(), "--hostname-override", lab.NodeName)
 	p.waitFor(t, "msg=ready")

@@ -9,6 +9,7 @@ import (
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
 	"github.com/vmapd/vmapd/legacy/iptables"
 	"github.com/vmapd/vmapd/legacy/ipvs"
+	"github.com/vmapd/vmapd/legacy/userspace"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/sync/manifest"
 )
@@ -16,7 +17,8 @@ import (
 const renderLong = `Render prints the rules that vmapd would program for the given manifests: a script for
 nft or, with --backend=iptables, the input of iptables-restore and ip6tables-restore;
 with --backend=ipvs, labelled parts for sysctl, ipset restore, iptables-restore,
-ipvsadm -R and ip -batch, in the order of their application.
+ipvsadm -R and ip -batch, in the order of their application; with --backend=userspace,
+a list of addresses and listeners.
 
 It opens no socket and needs no privilege. The same input always gives the same output.
 Problems of objects are printed to standard error, with file and line; the rest is
@@ -99,6 +101,8 @@ func write(w io.Writer, s *model.FamilySnapshot, c *config.Config) error {
 		}
 		_, err := iptables.Compile(nil, s, c.IPTables()).WriteTo(w)
 		return err
+	case config.Userspace:
+		return userspace.Write(w, s)
 	case config.Auto, config.NFTables:
 	}
 	return c.NFTables().Compile(nil, s).Write(w)

@@ -45,7 +45,7 @@ func TestAnotherProxyIsNoticed(t *testing.T) {
 	for _, variant := range []string{"nft", "legacy"} {
 		t.Run(variant, func(t *testing.T) {
 			t.Parallel()
-			c := startCluster(t, proxierRules()...)
+			c := startCluster(t)
 			var port net.Listener
 			err := c.Node.Do(func() (err error) {
 				port, err = net.Listen("tcp", ":10256")
@@ -107,7 +107,7 @@ func TestAnIPSetThatCannotBeDestroyed(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Parallel()
-	c := startCluster(t, proxierRules()...)
+	c := startCluster(t)
 	for _, args := range []string{"create KUBE-CLUSTER-IP hash:ip,port", "create KUBE-LOOP-BACK hash:ip,port,ip", "create OTHERS list:set", "add OTHERS KUBE-CLUSTER-IP", "create KUBE-SRC-2FAIIK2E4RIPMTGF hash:ip"} {
 		feed(t, c.Node, "", "ipset", strings.Fields(args)...)
 	}

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 	"github.com/vmapd/vmapd/sync/informer/apitest"
@@ -59,7 +60,7 @@ func TestScrapeHasWhatDashboardsKnow(t *testing.T) {
 	for _, mode := range []string{"nftables", "iptables"} {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
-			c := startCluster(t, proxierRules()...)
+			c := startCluster(t)
 			m := newConfigMap(t, map[string]string{"config.conf": c.config("mode: "+mode, "featureGates: {SomeGate: true}")})
 			p := c.start(t, "--config", m.path("config.conf"), "--hostname-override", lab.NodeName)
 			p.waitFor(t, "msg=ready")
@@ -136,7 +137,7 @@ func (c *apiCluster) config(lines ...string) string {
 
 func TestPagesOfTheDaemon(t *testing.T) {
 	t.Parallel()
-	c := startCluster(t, proxierRules()...)
+	c := startCluster(t)
 	if err := c.api.Outage(apitest.Unavailable); err != nil {
 		t.Fatal(err)
 	}
@@ -191,7 +192,8 @@ func TestPagesOfTheDaemon(t *testing.T) {
 // what it allows.
 func TestMetricsWithTLSAndTokens(t *testing.T) {
 	t.Parallel()
-	c := startCluster(t)
+	second := object[rbacv1.ClusterRole](t, readDeployed(t, "vmapd.yaml"), "ClusterRole vmapd-metrics-authentication").Rules
+	c := startCluster(t, slices.Concat(deployedRules(t), second)...)
 	cert, key, trust := selfSigned(t, net.ParseIP(lab.NodeIP4))
 	own := filepath.Join(c.dir, "vmapd.yaml")
 	err := os.WriteFile(own, fmt.Appendf(nil, "apiVersion: vmapd.io/v1alpha1\nkind: VmapdConfiguration\nmetricsAuthentication: token\nmetricsTLS: {certFile: %s, keyFile: %s}\n", cert, key), 0o600)

@@ -36,7 +36,7 @@ func (c *apiCluster) occupy(t *testing.T, addrs ...string) {
 // have lasted for longer than a change may wait; what can be done is done.
 func TestWhatIsSecondaryFailsNoRound(t *testing.T) {
 	t.Parallel()
-	rules := slices.DeleteFunc(proxierRules(), func(r rbacv1.PolicyRule) bool { return slices.Contains(r.Resources, "events") })
+	rules := slices.DeleteFunc(deployedRules(t), func(r rbacv1.PolicyRule) bool { return slices.Contains(r.Resources, "events") })
 	c := startCluster(t, rules...)
 	// A change may wait for twice this time. Leftovers are tried again meanwhile.
 	const syncPeriod = leftoversRetry/2 + 2*time.Second
@@ -53,7 +53,7 @@ func TestWhatIsSecondaryFailsNoRound(t *testing.T) {
 	p := c.start(t, "--kubeconfig", c.kubeconfig(), "--hostname-override", lab.NodeName, "--nodeport-addresses", "primary,localhost",
 		"--iptables-sync-period", syncPeriod.String())
 	p.waitFor(t, "msg=ready")
-	p.waitFor(t, "cannot listen on a node port on loopback")
+	p.waitFor(t, "cannot listen; retrying")
 	p.waitFor(t, "cannot listen on health-check port")
 
 	s.start(t)

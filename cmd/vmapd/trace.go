@@ -12,8 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/explain"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/names"
-	"github.com/vmapd/vmapd/cmd/vmapd/internal/socket"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/trace"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft/tracer"
@@ -34,7 +34,11 @@ makes a connection itself.
 Meanwhile, a table of nftables marks the first packet of the connection, and the
 answer. The kernel removes it when the command ends, even if it is killed; before
 Linux 5.12, it then ceases to match at the end of --timeout, and the next trace or
-the daemon's next start removes it. It needs root.`
+the daemon's next start removes it. It needs root.
+
+Exit codes: 0 if a connection was traced, 2 if its end is not the expected one
+(--expect), and 1 after an error. Refused is also a connection that its endpoint
+refuses, and dropped one of TCP without an answer, or whose answer is lost.`
 
 // tracing is the subcommand that traces a connection.
 type tracing struct {
@@ -62,38 +66,31 @@ func newTraceCommand() *cobra.Command {
 	f := c.Flags()
 	x.set = f
 	x.addFlags(f, "name of this Node, with -f and --live (default: the only Node in the manifests, or the host's name)")
-	f.StringVar(&x.From, "from", "", `client: an address, a name such as pod/NAME, or "node" for a process of this node (default: any)`)
+	x.addEnds(f)
+	f.Lookup("from").Usage += " (default: any)"
 	f.BoolVar(&x.connect, "connect", false, "make a connection from this node, so that there is something to trace (default with --from node)")
 	f.IntVar(&x.count, "count", 1, "end after so many connections")
 	f.DurationVar(&x.timeout, "timeout", 30*time.Second, "end if no connection has come by then")
 	f.DurationVar(&x.wait, "wait", 3*time.Second, "time to wait for an answer after a packet was forwarded")
-	f.StringArrayVarP(&x.paths, "filename", "f", nil, "file or folder of manifests, to compare with vmapd's decision (repeatable)")
-	f.BoolVar(&x.live, "live", false, "read the objects of a cluster, to compare with vmapd's decision")
-	f.StringVar(&x.kubeconfig, "kubeconfig", "", "with --live: file with the address and credentials of the cluster (default: those of the pod)")
-	f.StringVar(&x.master, "master", "", "with --live: address of the API server; overrides the kubeconfig's")
-	f.StringVar(&x.socket, "socket", socket.DefaultPath, "socket of the daemon on this node, which is asked without -f and --live")
-	f.StringVarP(&x.Namespace, "namespace", "n", "", "namespace of names without one (default: the only one that has the name)")
-	f.StringVarP(&x.output, "output", "o", "text", "text, json or yaml")
 	return c
 }
 
 // mostTraced bounds the connections that are traced.
 const mostTraced = 1000
 
-func (x *tracing) check() error {
-	switch {
-	case x.output != "text" && x.output != "json" && x.output != "yaml":
-		return fmt.Errorf("--output: %q is none of text, json and yaml", x.output)
-	case x.count < 1 || x.count > mostTraced:
-		return fmt.Errorf("--count: %d is not between 1 and %d", x.count, mostTraced)
-	case x.timeout < time.Second || x.timeout > time.Hour:
-		return fmt.Errorf("--timeout: %v is not between 1s and 1h", x.timeout)
-	case x.wait < 0 || x.wait > time.Minute:
-		return fmt.Errorf("--wait: %v is not between 0s and 1m", x.wait)
-	case x.live && len(x.paths) > 0:
-		return errors.New("give either --filename, for manifests, or --live, for a cluster")
+func (x *tracing) check() (want explain.Expectation, err error) {
+	if want, err = x.checkEnds(); err != nil {
+		return want, err
 	}
-	return nil
+	switch {
+	case x.count < 1 || x.count > mostTraced:
+		return want, fmt.Errorf("--count: %d is not between 1 and %d", x.count, mostTraced)
+	case x.timeout < time.Second || x.timeout > time.Hour:
+		return want, fmt.Errorf("--timeout: %v is not between 1s and 1h", x.timeout)
+	case x.wait < 0 || x.wait > time.Minute:
+		return want, fmt.Errorf("--wait: %v is not between 0s and 1m", x.wait)
+	}
+	return want, nil
 }
 
 // aim finds the addresses of both ends. Names are those of the daemon, the manifests or the cluster.
@@ -157,7 +154,8 @@ func parseTraced(s string) (names.Ref, error) {
 }
 
 func (x *tracing) run(ctx context.Context, stdout, stderr io.Writer) error {
-	if err := x.check(); err != nil {
+	want, err := x.check()
+	if err != nil {
 		return err
 	}
 	if err := x.aim(ctx, stderr); err != nil {
@@ -175,28 +173,37 @@ func (x *tracing) run(ctx context.Context, stdout, stderr io.Writer) error {
 		}
 		fmt.Fprintf(stderr, "waiting for a new connection%s to %s, for %v\n", from, x.To, x.timeout)
 	}
+	unexpected := false
 	told, err := w.watch(ctx, func(s trace.Story) error {
+		if otherwise := want.DiffersFrom(s.Outcome(), s.Conclusion, []explain.Endpoint{{Address: s.Endpoint.String(), Pod: s.Pod}}); otherwise != "" {
+			fmt.Fprintln(stderr, "vmapd: "+model.OneLine(otherwise))
+			unexpected = true
+		}
 		return writeOutput(stdout, x.output, &s, s.WriteText)
 	}, stderr)
-	if err == nil && told == 0 {
+	switch {
+	case err == nil && told == 0:
 		return fmt.Errorf("no new connection to %s has come to this node within %v", x.To, x.timeout)
+	case err == nil && unexpected:
+		return exitError(explain.ExitUnexpected)
 	}
 	return err
 }
 
-// expected asks for vmapd's decision. A connection can be told without it.
-func (x *tracing) expected(ctx context.Context, client netip.Addr, dest netip.AddrPort, stderr io.Writer) *trace.Expected {
+// expected asks for vmapd's decision about a client's connection that came in by an interface, or by none. A connection can be told without it.
+func (x *tracing) expected(ctx context.Context, client netip.Addr, in string, dest netip.AddrPort, stderr io.Writer) *trace.Expected {
 	q := *x
-	q.From, q.To, q.Namespace = client.String(), fmt.Sprintf("%v/%v", dest, x.filter.Protocol), ""
+	q.explainRequest = explainRequest{From: client.String(), To: fmt.Sprintf("%v/%v", dest, x.filter.Protocol), Interface: in}
 	e, err := q.explanation(ctx, stderr)
 	if err != nil {
 		fmt.Fprintf(stderr, "no comparison with vmapd's decision: %v\n", err)
 		return nil
 	}
-	expected := &trace.Expected{Verdict: e.Verdict, Conclusion: e.Conclusion}
+	expected := &trace.Expected{Verdict: e.Verdict, Conclusion: e.Conclusion, Pods: map[string]string{}}
 	if e.Endpoints != nil {
 		for _, u := range e.Endpoints.Used {
 			expected.Endpoints = append(expected.Endpoints, u.Address)
+			expected.Pods[u.Address] = u.Pod
 		}
 	}
 	return expected

@@ -158,14 +158,14 @@ func TestTraceTellsWhatHappened(t *testing.T) {
 		want                []string // in the text
 	}{
 		{"an endpoint accepts", "tcp", "172.30.0.10:80", "", []string{
-			"1. prerouting, from eth0\n", "   ip vmapd, services rule 5: ip daddr . meta l4proto . th dport vmap @service-ips => goto endpoints-3-to-4\n",
-			":8080 now.\n", ". forward, from eth0 to veth", "(SYN and ACK).\n   It left by eth0.\n",
+			"1. prerouting, from eth0\n", "   ip vmapd, services rule 2: ip daddr . meta l4proto . th dport vmap @service-ips => goto endpoints-3-to-4\n",
+			":8080 now.\n", ". forward, from eth0 to veth", "(SYN and ACK).\n   It left by eth0.\n", "\nconnection tracking: new, SYN_SENT, SYN_RECV, answered",
 			"=> forwarded to 10.0.0.", ", which accepted it.\n", agrees,
 		}},
 		{"an endpoint accepts over IPv6", "tcp", "[fd00:172:30::10]:80", "", []string{
-			"ip6 vmapd, services rule 5: ip6 daddr . meta l4proto . th dport vmap @service-ips", "=> forwarded to [fd00:10::", ", which accepted it.\n",
+			"ip6 vmapd, services rule 2: ip6 daddr . meta l4proto . th dport vmap @service-ips", "=> forwarded to [fd00:10::", ", which accepted it.\n",
 		}},
-		{"an endpoint answers over UDP", "udp", "192.168.98.10:80", "", []string{"The source is 192.168.0.2:", "=> forwarded to 10.0.0.", ", which answered.\n"}},
+		{"an endpoint answers over UDP", "udp", "192.168.98.10:80", "", []string{"The source is 192.168.0.2:", "\nconnection tracking: new, answered\n", "=> forwarded to 10.0.0.", ", which answered.\n"}},
 		{"an endpoint answers over UDP and IPv6", "udp", "[fd00:172:30::10]:80", "", []string{"=> forwarded to [fd00:10::", ", which answered.\n"}},
 		{"nothing listens", "tcp", "172.30.0.30:80", "", []string{
 			"=> forwarded to 10.0.0.2:9999 by veth1, which refused it with a TCP reset: nothing listens on that port there.\n",
@@ -177,11 +177,11 @@ func TestTraceTellsWhatHappened(t *testing.T) {
 			"=> refused in table ip vmapd, chain reject-chain, rule 1 (meta l4proto tcp reject with tcp reset), by vmapd: the Service has no endpoint.\n", agrees,
 		}},
 		{"no such port", "tcp", "172.30.0.10:81", "", []string{"by vmapd: the address is a cluster IP, but its Service has no such port.\n"}},
-		{"no Service", "udp", "172.30.0.99:80", "", []string{"=> dropped in table ip vmapd, chain services, rule 9 (ip daddr @service-cidrs drop), by vmapd: ", agrees}},
+		{"no Service", "udp", "172.30.0.99:80", "", []string{"=> dropped in table ip vmapd, chain services, rule 5 (ip daddr @service-cidrs drop), by vmapd: ", agrees}},
 		{"a source range", "tcp", "192.168.98.20:80", "", []string{"=> dropped in table ip vmapd, ", "by vmapd: the client is not in loadBalancerSourceRanges.\n", agrees}},
 		{"a source range of IPv6", "tcp", "[fd00:192:168:98::20]:80", "", []string{"=> dropped in table ip6 vmapd, ", "by vmapd: the client is not in loadBalancerSourceRanges.\n", agrees}},
 		{"no local endpoint", "tcp", "172.30.0.50:80", "", []string{"by vmapd: the traffic policy is Local, and this node has no endpoint.\n", agrees}},
-		{"a silent endpoint", "tcp", "172.30.0.60:80", "", []string{"=> forwarded to 10.0.0.2:7 by veth1, which did not answer within 500ms.\n"}},
+		{"a silent endpoint", "tcp", "172.30.0.60:80", "", []string{"\nconnection tracking: new, SYN_SENT\n", "=> forwarded to 10.0.0.2:7 by veth1, which did not answer within 500ms.\n"}},
 		{"a silent endpoint over UDP and IPv6", "udp", "[fd00:172:30::60]:80", "", []string{"=> forwarded to [fd00:10::2]:7 by veth1, which did not answer within 500ms.\n"}},
 		{
 			"somebody else's rule", "tcp", "172.30.0.10:80",
@@ -217,6 +217,33 @@ func TestTraceTellsWhatHappened(t *testing.T) {
 		tellsOf(t, w, known, "tcp", "172.30.0.40:80", "The destination is 198.51.100.7:8080 now.\n",
 			"=> dropped, because the kernel has no way to 198.51.100.7: no route.\n", differs)
 	})
+}
+
+// The exit code tells whether the connection ended as expected, for its client.
+func TestTraceExpects(t *testing.T) {
+	w, known := traceWorld(t)
+	for _, tt := range []struct {
+		dest, expect, otherwise string
+	}{
+		{"172.30.0.10:80", "forwarded", ""},
+		{"172.30.0.30:80", "refused", ""}, // by the endpoint
+		{"172.30.0.30:80", "forwarded=10.0.0.2", "vmapd: expected is that the connection is forwarded, but it is forwarded to 10.0.0.2:9999 by veth1, which refused it"},
+		{"172.30.0.11:80", "refused", ""},
+		{"172.30.0.60:80", "dropped", ""},
+		{"172.30.0.60:80/udp", "forwarded=10.0.0.2:7", ""},
+		{"172.30.0.60:80/udp", "forwarded=10.0.0.3", "vmapd: expected is the endpoint 10.0.0.3, but the connection is forwarded to 10.0.0.2:7"},
+		{"192.168.0.2:4", "unhandled", "vmapd: expected is that the connection is not handled, but it is delivered to 192.168.0.2:4"},
+	} {
+		p := startTrace(t, w.Node, append(known, "--from", "node", "--wait", "300ms", "--expect", tt.expect, tt.dest)...)
+		want := 0
+		if tt.otherwise != "" {
+			want = 2
+		}
+		_ = p.cmd.Wait()
+		if got := p.cmd.ProcessState.ExitCode(); got != want || !strings.Contains(p.log.String(), tt.otherwise) {
+			t.Errorf("%s, --expect %s: want exit code %d, got %d, and %q in\n%s%s", tt.dest, tt.expect, want, got, tt.otherwise, p.log, &p.stdout)
+		}
+	}
 }
 
 // tellsOf traces a connection of the client's, and compares the text.

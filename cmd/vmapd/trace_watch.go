@@ -24,6 +24,7 @@ type watching struct {
 	*tracing
 	tracer    *tracer.Tracer
 	finder    *conntrack.Finder
+	tracking  *conntrack.Watch
 	collector trace.Collector
 	pending   map[*trace.Connection]*pending
 	dialed    chan dialed
@@ -47,8 +48,11 @@ func newWatching(x *tracing) (*watching, error) {
 	if w.finder, err = conntrack.NewFinder(); err != nil {
 		return nil, err
 	}
-	if w.tracer, err = tracer.Start(x.filter); err != nil {
-		w.finder.Close()
+	if w.tracking, err = conntrack.NewWatch(0, x.filter.Protocol, x.filter.Source, x.filter.Dest); err == nil {
+		w.tracer, err = tracer.Start(x.filter)
+	}
+	if err != nil {
+		w.close()
 		return nil, err
 	}
 	w.collector.Table = w.tracer.Table()
@@ -56,7 +60,12 @@ func newWatching(x *tracing) (*watching, error) {
 }
 
 func (w *watching) close() {
-	_ = w.tracer.Close() // at the latest, the kernel removes the table at the end of this process
+	if w.tracer != nil {
+		_ = w.tracer.Close() // at the latest, the kernel removes the table at the end of this process
+	}
+	if w.tracking != nil {
+		w.tracking.Close()
+	}
 	w.finder.Close()
 }
 
@@ -169,28 +178,55 @@ func (w *watching) story(ctx context.Context, c *trace.Connection, stderr io.Wri
 	}
 	defer rules.Close()
 	in.Bases, in.Lines = rules.Bases, rules.Lines(c.First, c.Answer)
-	dest := trace.Tell(in).Destination
-	if e, found, err := w.finder.Find(w.filter.Protocol, c.Client, dest); err != nil {
-		return trace.Story{}, err
-	} else if found {
+	first := trace.Tell(in)
+	dest, arrival := first.Destination, ""
+	if first.Hooks[0].Name == tracer.Prerouting {
+		arrival = first.Hooks[0].In
+	}
+	in.Tracking, in.Untold = w.tracking.Of(c.Client)
+	e, found := conntrack.Latest(in.Tracking)
+	if !found || in.Untold { // the flow is older, or the kernel sends no events (nf_conntrack_events)
+		if e, found, err = w.finder.Find(w.filter.Protocol, c.Client, dest); err != nil {
+			return trace.Story{}, err
+		}
+	}
+	if found {
 		in.Entry = &e
 	}
-	in.Expected = w.expected(ctx, c.Client.Addr(), dest, stderr)
+	in.Expected = w.expected(ctx, c.Client.Addr(), arrival, dest, stderr)
 	if w.isOwn(c) {
 		in.Dialed = w.own.outcome()
 	}
-	s := trace.Tell(in)
+	if err := investigate(&in); err != nil {
+		return trace.Story{}, err
+	}
+	return trace.Tell(in), nil
+}
+
+// investigate looks for the reason where no rule of nftables ended a packet's way.
+func investigate(in *trace.Input) (err error) {
+	s := trace.Tell(*in)
+	family := model.FamilyOf(s.Destination.Addr())
+	if v, ok := in.Vanished(); ok {
+		if in.LostBy, in.Suspects, err = legacyDrops(v); err != nil {
+			return err
+		}
+		if in.LostBy == "" {
+			in.Suspects = append(in.Suspects, tracer.Untraceable(family)...)
+		}
+		return nil
+	}
 	last := s.Hooks[len(s.Hooks)-1]
 	switch {
 	case s.Verdict == trace.Lost:
-		in.Suspects = tracer.Untraceable(dest.Addr().Is6())
+		in.Suspects = tracer.Untraceable(family)
 		if last.Name == tracer.Prerouting {
 			in.Route = tracer.NoRoute(s.SourceSeen.Addr(), s.Endpoint.Addr(), last.In, 0)
 		}
 	case s.Verdict == trace.Forwarded && s.Answer.Kind != trace.Accepted:
 		in.Neighbour = tracer.NoNeighbour(s.Endpoint.Addr(), s.Out)
 	}
-	return trace.Tell(in), nil
+	return nil
 }
 
 // dialed is the end of a connection that vmapd made.

@@ -28,6 +28,8 @@ type Options struct {
 	Unowned bool
 	// Counters counts new connections, see [Backend.SetCounters].
 	Counters bool
+	// FastPath lets packets take the fast path, see [nft.FastPath] and [Backend.SetDevices].
+	FastPath bool
 	// Observe, unless it is nil, is called after each batch, by the goroutine that is in Apply.
 	Observe func(Commit)
 
@@ -35,14 +37,16 @@ type Options struct {
 }
 
 // Backend keeps this node's nftables tables. It is not safe for concurrent use, except for
-// SetCounters, Connections, ConnectionsTo, Ruleset and Stats.
+// SetCounters, SetDevices, Connections, ConnectionsTo, Ruleset and Stats.
 type Backend struct {
 	log      *slog.Logger
 	dialer   dialer
 	conn     *conn
 	netns    int
 	observe  func(Commit)
-	counters atomic.Bool // wanted
+	counters atomic.Bool              // wanted
+	fastPath bool                     // wanted
+	devices  atomic.Pointer[[]string] // of the fast path, wanted
 
 	// mu guards the connection and the states: the goroutine of purger is beside Apply.
 	mu       sync.Mutex
@@ -51,8 +55,9 @@ type Backend struct {
 	few      reader     // of forgetAtOnce
 	fewBusy  sync.Mutex // held while few reads a list
 
-	counts     reader     // of Connections
-	countsBusy sync.Mutex // held while counts reads a list
+	counts     reader                             // of Connections
+	countsBusy sync.Mutex                         // held while counts reads a list
+	refused    [len(model.Families)]refusedCounts // protected by countsBusy
 }
 
 // familyState is the state of one family's table.
@@ -68,8 +73,11 @@ type familyState struct {
 	started bool // an Apply worked
 	// unreadable: the table could not be read at the last try, for no reason that the
 	// kernel gave.
-	unreadable bool
-	probed     bool // whether the kernel can count is known
+	unreadable  bool
+	probed      bool      // whether the kernel can count is known
+	slow        *bool     // the kernel has no fast path; nil: not known
+	devices     *[]string // of the flowtable; nil: unknown
+	devicesSaid string    // the error about them that was logged last
 
 	mu     sync.Mutex
 	shared shared
@@ -111,7 +119,7 @@ func Open(o Options) (*Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Backend{log: o.Log, dialer: d, conn: c, netns: o.NetNS, observe: o.Observe}
+	b := &Backend{log: o.Log, dialer: d, conn: c, netns: o.NetNS, observe: o.Observe, fastPath: o.FastPath}
 	b.SetCounters(o.Counters)
 	var missing []error
 	for _, f := range model.Families {
@@ -219,7 +227,7 @@ func (b *Backend) applyFamily(ctx context.Context, st *familyState, s *model.Fam
 	var want *nft.Ruleset
 	var batch *nft.Batch
 	if full {
-		st.purges = nil // all maps are purged
+		st.purges, st.devices = nil, nil // all maps are purged
 		if want, batch, err = b.compareWithKernel(ctx, st, s, options); err != nil {
 			return err
 		}
@@ -228,7 +236,7 @@ func (b *Backend) applyFamily(ctx context.Context, st *familyState, s *model.Fam
 		batch = nft.Diff(st.have, want)
 	}
 	repair := full && st.left != nil && !batch.Empty() && nft.Diff(st.left, options.Compile(st.left, s)).Empty()
-	b.forgetAtOnce(st, batch)
+	b.forgetAtOnce(batch)
 	if !batch.Empty() {
 		if err := b.sendAndTell(ctx, st, batch, start, full); err != nil {
 			return err
@@ -245,6 +253,9 @@ func (b *Backend) applyFamily(ctx context.Context, st *familyState, s *model.Fam
 		}
 	})
 	b.purge(st, batch, start)
+	for _, t := range want.Flowtables() {
+		b.applyDevices(ctx, st, t)
+	}
 	return nil
 }
 
@@ -264,6 +275,7 @@ func (b *Backend) sendAndTell(ctx context.Context, st *familyState, batch *nft.B
 	done := Commit{Family: st.family, Operations: batch.Len(), Full: full}
 	cold, sent := batch.CreateTable, b.conn.sent
 	err := b.send(st, batch)
+	done.Operations += batch.Postponed()
 	done.Bytes, done.Took = b.conn.sent-sent, time.Since(start)
 	st.update(func(to *shared) {
 		to.stats.Bytes += uint64(done.Bytes)
@@ -308,7 +320,12 @@ func (b *Backend) compareWithKernel(ctx context.Context, st *familyState, s *mod
 		st.find(table)
 	}
 	want := options.Compile(before, s)
-	batch := nft.DiffTable(table, want)
+	var batch *nft.Batch
+	if table == nil {
+		batch = nft.NewTable(want, pieceSize)
+	} else {
+		batch = nft.DiffTable(table, want)
+	}
 	if unreadable {
 		b.log.LogAttrs(ctx, slog.LevelWarn, "table replaced: its contents can't be read",
 			slog.String("family", st.family.String()), slog.Any("err", err))

@@ -35,7 +35,8 @@ func (b *Backend) Table(f model.Family, s *model.Snapshot) (*nft.Table, *nft.Opt
 	if at < 0 {
 		return nil, nil, nil
 	}
-	options := &nft.Options{Counters: b.families[at].read().counted != nil}
+	shared := b.families[at].read()
+	options := &nft.Options{Counters: shared.counted != nil, FastPath: shared.applied != nil && shared.applied.Options.FastPath}
 	c, err := b.dialer.dial()
 	if err != nil {
 		return nil, nil, err

@@ -23,6 +23,10 @@ func (b *Backend) SetCounters(on bool) { b.counters.Store(on) }
 // options returns the options to compile a family with.
 func (b *Backend) options(ctx context.Context, st *familyState) (nft.Options, error) {
 	o := nft.Options{Counters: b.counters.Load()}
+	var err error
+	if o.FastPath, err = b.hasFastPath(ctx, st); err != nil {
+		return o, err
+	}
 	if o.Counters && !st.probed {
 		err := b.conn.probeCounters(st.family)
 		if _, ok := errors.AsType[*UnsupportedError](err); err != nil && !ok {
@@ -49,11 +53,17 @@ type Count struct {
 	// counting began or the frontend was made. Refused and dropped ones are included. They
 	// outlive this process, and begin at 0 when the table is replaced or the node starts.
 	Connections uint64
-	// Refused are those of Connections that were refused since the last endpoint went, and Dropped
-	// packets that source ranges did not admit, which Connections does not include. Either is nil where
-	// no such packet can come.
-	Refused, Dropped *uint64
+	// Refused are those of Connections that were refused for want of an endpoint. The kernel counts them
+	// while there is none, so that those since the last reading are missing when there is one again, and
+	// those of times before the last are when the process is another one.
+	Refused uint64
+	// Dropped are packets that source ranges did not admit, which Connections does not include; nil: there
+	// are no source ranges.
+	Dropped *uint64
 }
+
+// Forwarded are the connections that were not refused.
+func (c Count) Forwarded() uint64 { return c.Connections - c.Refused }
 
 // Connections reads the counts of all service ports, in the order of
 // FamilySnapshot.ServicePorts. A service port that has just been made or changed may be
@@ -72,6 +82,10 @@ func (b *Backend) Connections(ctx context.Context) ([]Count, error) {
 			err = shared.uncountable
 		case shared.counted != nil:
 			counts, err = b.appendCounts(ctx, counts, shared.counted)
+		default: // to count again begins at 0
+			b.countsBusy.Lock()
+			b.refused[st.family] = refusedCounts{}
+			b.countsBusy.Unlock()
 		}
 		if err != nil {
 			errs = append(errs, &model.FamilyError{Family: st.family, Err: err})
@@ -169,7 +183,8 @@ func (b *Backend) appendCounts(ctx context.Context, counts []Count, s *model.Fam
 		err = read(nft.DroppedCounters)(dropped)
 	}
 	if err == nil {
-		addOutcomes(counts[from:], s, refused, dropped)
+		b.refused[s.Family].read(s, refused)
+		b.addOutcomes(counts[from:], s, refused, dropped)
 	} else {
 		b.counts.close() // it may have the rest of a list
 	}
@@ -206,18 +221,20 @@ func sumCounts(counts []Count, s *model.FamilySnapshot, read func(into packetCou
 }
 
 // addOutcomes fills in the counts of connections that are not forwarded.
-func addOutcomes(counts []Count, s *model.FamilySnapshot, refused, dropped packetCounts) {
+func (b *Backend) addOutcomes(counts []Count, s *model.FamilySnapshot, refused, dropped packetCounts) {
 	for i := range counts {
 		sp, _ := s.ServicePort(counts[i].Name)
+		now := uint64(0)
 		for _, fe := range sp.Frontends {
 			_, key := nft.CounterOf(fe)
 			if nft.RefusedOf(fe) != "" {
-				counts[i].Refused = refused.plus(counts[i].Refused, key)
+				now += refused[key]
 			}
 			if fe.Restricted {
 				counts[i].Dropped = dropped.plus(counts[i].Dropped, key)
 			}
 		}
+		counts[i].Refused = b.refused[s.Family].of(sp.Name, now, counts[i].Connections)
 	}
 }
 

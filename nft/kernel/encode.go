@@ -49,9 +49,9 @@ func encodeStatement(f model.Family, s nft.Statement) ([]expr.Any, error) {
 	case nft.MatchAddr: // ip saddr != 10.244.0.0/16
 		return encodeMatchAddr(f, s), nil
 	case nft.MatchDNAT: // ct status dnat
-		return encodeStatus(statusDNAT, expr.CmpOpNeq), nil
+		return encodeBit(expr.CtKeySTATUS, statusDNAT, expr.CmpOpNeq), nil
 	case nft.MatchFirst: // ct status & confirmed == 0
-		return encodeStatus(statusConfirmed, expr.CmpOpEq), nil
+		return encodeBit(expr.CtKeySTATUS, statusConfirmed, expr.CmpOpEq), nil
 	case nft.MatchInterface: // iifname != "cali*"
 		return encodeMatchInterface(s), nil
 	case nft.MatchFromNode: // fib saddr type local
@@ -60,14 +60,13 @@ func encodeStatement(f model.Family, s nft.Statement) ([]expr.Any, error) {
 			&expr.Cmp{Op: expr.CmpOpEq, Register: unix.NFT_REG_1, Data: binary.NativeEndian.AppendUint32(nil, unix.RTN_LOCAL)},
 		}, nil
 	case nft.MatchInvalid: // ct state invalid
-		return []expr.Any{
-			&expr.Ct{Key: expr.CtKeySTATE, Register: unix.NFT_REG_1},
-			&expr.Bitwise{
-				SourceRegister: unix.NFT_REG_1, DestRegister: unix.NFT_REG_1, Len: 4,
-				Mask: binary.NativeEndian.AppendUint32(nil, expr.CtStateBitINVALID), Xor: make([]byte, 4),
-			},
-			&expr.Cmp{Op: expr.CmpOpNeq, Register: unix.NFT_REG_1, Data: make([]byte, 4)},
-		}, nil
+		return encodeBit(expr.CtKeySTATE, expr.CtStateBitINVALID, expr.CmpOpNeq), nil
+	case nft.MatchEstablished: // ct state established
+		return encodeBit(expr.CtKeySTATE, expr.CtStateBitESTABLISHED, expr.CmpOpNeq), nil
+	case nft.MatchPackets: // ct packets > 20
+		return encodePackets(s), nil
+	case nft.AddFlow: // flow add @fast-path
+		return []expr.Any{&expr.FlowOffload{Name: s.Flowtable}}, nil
 	case nft.InSet: // ip daddr @cluster-ips
 		return append(encodeKey(f, s.Key), &expr.Lookup{SourceRegister: unix.NFT_REG_1, SetName: s.Set, Invert: s.Not}), nil
 	case nft.VerdictMap: // ip daddr . meta l4proto . th dport vmap @service-ips
@@ -106,15 +105,25 @@ const (
 	statusDNAT      = 1 << 5 // IPS_DST_NAT
 )
 
-// encodeStatus compares a bit of a connection's status with 0.
-func encodeStatus(bit uint32, op expr.CmpOp) []expr.Any {
+// encodeBit compares a bit of a connection's status or state with 0.
+func encodeBit(key expr.CtKey, bit uint32, op expr.CmpOp) []expr.Any {
 	return []expr.Any{
-		&expr.Ct{Key: expr.CtKeySTATUS, Register: unix.NFT_REG_1},
+		&expr.Ct{Key: key, Register: unix.NFT_REG_1},
 		&expr.Bitwise{
 			SourceRegister: unix.NFT_REG_1, DestRegister: unix.NFT_REG_1, Len: 4,
 			Mask: binary.NativeEndian.AppendUint32(nil, bit), Xor: make([]byte, 4),
 		},
 		&expr.Cmp{Op: op, Register: unix.NFT_REG_1, Data: make([]byte, 4)},
+	}
+}
+
+// encodePackets compares numbers in network order, in which the order of bytes is that of numbers.
+func encodePackets(s nft.MatchPackets) []expr.Any {
+	const width = 8
+	return []expr.Any{
+		&expr.Ct{Key: expr.CtKeyPKTS, Register: unix.NFT_REG_1},
+		&expr.Byteorder{SourceRegister: unix.NFT_REG_1, DestRegister: unix.NFT_REG_1, Op: expr.ByteorderHton, Len: width, Size: width},
+		&expr.Cmp{Op: expr.CmpOpGt, Register: unix.NFT_REG_1, Data: binary.BigEndian.AppendUint64(nil, s.MoreThan)},
 	}
 }
 

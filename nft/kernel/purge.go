@@ -20,7 +20,8 @@ import (
 // batch itself. It does not wait for large ones: the kernel needs 0.3 s to list 60,000 clients. A
 // goroutine of the backend reads them beside Apply, and takes Apply's connection for a few
 // milliseconds at a time. It also finds clients that packets noted meanwhile. Until it has, the set
-// nft.GoneEndpoints, which the batch fills, keeps all of them from the endpoint.
+// nft.GoneEndpoints, which the batch fills, keeps all of them from the endpoint, those of UDP only
+// if the batch does not delete them.
 
 const (
 	// purgePasses bounds how often a map is read again because something in it had to
@@ -93,12 +94,12 @@ func (r *reader) close() {
 
 // forgetAtOnce adds to a batch the deletion of clients whose endpoint it takes away, if reading
 // them takes no longer than the batch may wait. Whatever fails here is left to purge.
-func (b *Backend) forgetAtOnce(st *familyState, batch *nft.Batch) {
+func (b *Backend) forgetAtOnce(batch *nft.Batch) {
 	ending := batch.Ending()
 	if len(ending) == 0 || len(ending) > mapsAtOnce || !b.fewBusy.TryLock() {
 		return
 	}
-	switch err := b.forgetFew(st.family, ending, batch); {
+	switch err := b.forgetFew(batch.Family, ending, batch); {
 	case errors.Is(err, errEnough):
 		b.purger.running.Go(func() {
 			defer b.fewBusy.Unlock()
@@ -141,6 +142,7 @@ func (b *Backend) forgetFew(f model.Family, ending []nft.Purge, batch *nft.Batch
 			batch.Forget(p, gone)
 		}
 	}
+	batch.Forgotten()
 	return nil
 }
 

@@ -41,6 +41,9 @@ func (c *conn) readTableOnce(f model.Family, s *model.FamilySnapshot, o nft.Opti
 	if err := c.readSets(t, many); err != nil {
 		return nil, err
 	}
+	if err := c.readFlowtables(t); err != nil {
+		return nil, err
+	}
 	if err := c.readChains(t); err != nil {
 		return nil, err
 	}
@@ -210,7 +213,10 @@ func ruleCode(f model.Family, exprs []byte) string {
 	m := messages{family: f}
 	for b := range attributes(exprs, unix.NFTA_LIST_ELEM) {
 		e := newExpr(string(withoutZero(first(b, unix.NFTA_EXPR_NAME))))
-		if e == nil || expr.Unmarshal(nfproto(f), first(b, unix.NFTA_EXPR_DATA), e) != nil {
+		data := first(b, unix.NFTA_EXPR_DATA)
+		if order, ok := e.(*expr.Byteorder); ok {
+			readByteorder(order, data)
+		} else if e == nil || expr.Unmarshal(nfproto(f), data, e) != nil {
 			return ""
 		}
 		m.expr(unix.NFTA_LIST_ELEM, e)
@@ -221,22 +227,33 @@ func ruleCode(f model.Family, exprs []byte) string {
 	return string(m.b)
 }
 
+// readByteorder reads an expression that google/nftables only writes.
+func readByteorder(e *expr.Byteorder, data []byte) {
+	*e = expr.Byteorder{
+		SourceRegister: readUint32(first(data, unix.NFTA_BYTEORDER_SREG)), DestRegister: readUint32(first(data, unix.NFTA_BYTEORDER_DREG)),
+		Op:  expr.ByteorderOp(readUint32(first(data, unix.NFTA_BYTEORDER_OP))),
+		Len: readUint32(first(data, unix.NFTA_BYTEORDER_LEN)), Size: readUint32(first(data, unix.NFTA_BYTEORDER_SIZE)),
+	}
+}
+
 // newExpr returns an expression of a kind that encodeRule makes, or nil.
 func newExpr(name string) expr.Any {
 	return map[string]expr.Any{
-		"bitwise":   &expr.Bitwise{},
-		"cmp":       &expr.Cmp{},
-		"ct":        &expr.Ct{},
-		"dynset":    &expr.Dynset{},
-		"fib":       &expr.Fib{},
-		"hash":      &expr.Hash{},
-		"immediate": &expr.Verdict{},
-		"lookup":    &expr.Lookup{},
-		"masq":      &expr.Masq{},
-		"meta":      &expr.Meta{},
-		"nat":       &expr.NAT{},
-		"numgen":    &expr.Numgen{},
-		"payload":   &expr.Payload{},
-		"reject":    &expr.Reject{},
+		"bitwise":      &expr.Bitwise{},
+		"byteorder":    &expr.Byteorder{},
+		"cmp":          &expr.Cmp{},
+		"ct":           &expr.Ct{},
+		"dynset":       &expr.Dynset{},
+		"fib":          &expr.Fib{},
+		"flow_offload": &expr.FlowOffload{},
+		"hash":         &expr.Hash{},
+		"immediate":    &expr.Verdict{},
+		"lookup":       &expr.Lookup{},
+		"masq":         &expr.Masq{},
+		"meta":         &expr.Meta{},
+		"nat":          &expr.NAT{},
+		"numgen":       &expr.Numgen{},
+		"payload":      &expr.Payload{},
+		"reject":       &expr.Reject{},
 	}[name]
 }

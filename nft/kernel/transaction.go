@@ -109,6 +109,10 @@ func (t *transaction) deletions(b *nft.Batch) {
 		t.step("delete set", name)
 		t.msgs.deleteSet(name)
 	}
+	for _, name := range b.DeleteFlowtables {
+		t.step("delete flowtable", name)
+		t.msgs.deleteFlowtable(name)
+	}
 }
 
 // commit sends the batch. The kernel carries out all of it or nothing.
@@ -137,10 +141,10 @@ func (t *transaction) explain(err error) error {
 	return failed
 }
 
-// makeTable creates a table, its sets or both, replacing the table where the batch
+// makeTable creates a table, its sets and flowtables, or one of these, replacing the table where the batch
 // says so.
 func (c *conn) makeTable(b *nft.Batch, flags uint32) error {
-	if !b.DeleteTable && !b.CreateTable && len(b.AddSets) == 0 {
+	if !b.DeleteTable && !b.CreateTable && len(b.AddSets)+len(b.AddFlowtables) == 0 {
 		return nil
 	}
 	m := c.newBatch(b.Family, nft.TableName)
@@ -153,6 +157,9 @@ func (c *conn) makeTable(b *nft.Batch, flags uint32) error {
 	for i, s := range b.AddSets {
 		m.addSet(s, uint32(i+1))
 	}
+	for _, t := range b.AddFlowtables {
+		m.addFlowtable(t, nil)
+	}
 	return c.commit(&m)
 }
 
@@ -162,8 +169,8 @@ const pieceSize = 8_000
 
 // send carries out a batch.
 func (b *Backend) send(st *familyState, batch *nft.Batch) error {
-	pieces := []*nft.Batch{batch}
-	if batch.Len() > pieceSize {
+	pieces := func(yield func(*nft.Batch) bool) { yield(batch) }
+	if batch.Len() > pieceSize || batch.MustSplit() {
 		pieces = batch.Split(pieceSize)
 	}
 	if err := b.conn.makeTable(batch, st.flags); err != nil {
@@ -177,11 +184,10 @@ func (b *Backend) send(st *familyState, batch *nft.Batch) error {
 	}
 	defer b.conn.releaseBuffer()
 	bad := refusals{ports: map[model.ServicePortName]bool{}}
-	for i, piece := range pieces {
+	for piece := range pieces {
 		if err := b.sendOthers(piece, &bad); err != nil {
 			return err
 		}
-		pieces[i] = nil // the next one needs memory, too
 	}
 	if len(bad.errs) > 0 {
 		st.update(func(to *shared) { to.stats.Rejected = len(bad.errs) })
@@ -207,10 +213,16 @@ func (b *Backend) sendOthers(batch *nft.Batch, bad *refusals) error {
 	if len(bad.ports) > 0 {
 		batch.Without(bad.ports)
 	}
-	for {
+	for read := false; ; {
 		err := b.conn.commitPiece(batch, elementsPerMessage)
 		if errors.Is(err, unix.ENOENT) && batch.KeepClients() {
-			continue // a client is gone; purge finds the others
+			// A client is gone: purge had it from a batch before, and can't meanwhile, as it needs the
+			// connection. If one is gone again, purge finds the others.
+			if !read {
+				b.forgetAtOnce(batch)
+			}
+			read = true
+			continue
 		}
 		var failed *BatchError
 		if err == nil || !errors.As(err, &failed) || failed.port == nil || len(bad.errs) == maxRefused {

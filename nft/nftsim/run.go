@@ -191,6 +191,10 @@ func (r *run) rule(c *nft.Chain, rule nft.Rule, s state, share float64, depth in
 			match = s.Node || r.local[s.Source]
 		case nft.MatchInvalid:
 			match = false // a connection's first packet is NEW
+		case nft.MatchEstablished, nft.MatchPackets:
+			match = false // it is the only one
+		case nft.AddFlow:
+			note("")
 		case nft.Remember:
 			if r.hook == nft.Prerouting || r.hook == nft.Output {
 				return step{}, fmt.Errorf("nothing is chosen yet in %v", r.hook)

@@ -14,12 +14,13 @@ import (
 
 // Simulator runs packets through one ruleset.
 type Simulator struct {
-	family model.Family
-	base   map[nft.Hook][]*nft.Chain // by priority
-	chains map[string]*nft.Chain
-	sets   map[string]*set
-	local  map[netip.Addr]bool
-	turns  map[*nft.Expr]uint32 // taken, by the expression that counts them; nil: see TakeTurns
+	family     model.Family
+	base       map[nft.Hook][]*nft.Chain // by priority
+	chains     map[string]*nft.Chain
+	sets       map[string]*set
+	flowtables map[string]bool
+	local      map[netip.Addr]bool
+	turns      map[*nft.Expr]uint32 // taken, by the expression that counts them; nil: see TakeTurns
 }
 
 // set is a set with an index over its elements.
@@ -32,12 +33,12 @@ type set struct {
 // New checks a ruleset and indexes its elements. Packets to the node's addresses are
 // for the node itself.
 func New(r *nft.Ruleset, nodeAddrs ...netip.Addr) (*Simulator, error) {
-	return load(r.Family, r.AllSets(), r.AllChains(), r.Elements(), nodeAddrs)
+	return load(r.Family, r.AllSets(), r.Flowtables(), r.AllChains(), r.Elements(), nodeAddrs)
 }
 
 // NewTable is New for the content of a table, also between two rulesets.
 func NewTable(t *nft.Table, nodeAddrs ...netip.Addr) (*Simulator, error) {
-	return load(t.Family, t.Sets, t.Chains, func(yield func(string, nft.Element) bool) {
+	return load(t.Family, t.Sets, t.Flowtables, t.Chains, func(yield func(string, nft.Element) bool) {
 		for set, list := range t.Elements {
 			for e := range list.All() {
 				if !yield(set, e) {
@@ -48,13 +49,19 @@ func NewTable(t *nft.Table, nodeAddrs ...netip.Addr) (*Simulator, error) {
 	}, nodeAddrs)
 }
 
-func load(f model.Family, sets []nft.Set, all []nft.Chain, elements iter.Seq2[string, nft.Element], nodeAddrs []netip.Addr) (*Simulator, error) {
+func load(f model.Family, sets []nft.Set, flowtables []nft.Flowtable, all []nft.Chain, elements iter.Seq2[string, nft.Element],
+	nodeAddrs []netip.Addr,
+) (*Simulator, error) {
 	s := &Simulator{
-		family: f,
-		base:   map[nft.Hook][]*nft.Chain{},
-		chains: map[string]*nft.Chain{},
-		sets:   map[string]*set{},
-		local:  map[netip.Addr]bool{},
+		family:     f,
+		base:       map[nft.Hook][]*nft.Chain{},
+		chains:     map[string]*nft.Chain{},
+		sets:       map[string]*set{},
+		local:      map[netip.Addr]bool{},
+		flowtables: map[string]bool{},
+	}
+	for _, t := range flowtables {
+		s.flowtables[t.Name] = true
 	}
 	for _, a := range nodeAddrs {
 		s.local[a] = true
@@ -261,7 +268,12 @@ func (s *Simulator) checkRule(rule nft.Rule) error {
 	for _, stmt := range rule {
 		var err error
 		switch stmt := stmt.(type) {
-		case nft.MatchProtocol, nft.MatchDNAT, nft.MatchFirst, nft.MatchFromNode, nft.MatchInvalid, nft.MatchInterface, nft.Masquerade, nft.Reject:
+		case nft.MatchProtocol, nft.MatchDNAT, nft.MatchFirst, nft.MatchFromNode, nft.MatchInvalid, nft.MatchInterface, nft.Masquerade, nft.Reject,
+			nft.MatchEstablished, nft.MatchPackets:
+		case nft.AddFlow:
+			if !s.flowtables[stmt.Flowtable] {
+				err = fmt.Errorf("no flowtable %s", stmt.Flowtable)
+			}
 		case nft.MatchAddr:
 			if stmt.Field != nft.SourceAddr && stmt.Field != nft.DestAddr && stmt.Field != nft.OrigDestAddr {
 				err = fmt.Errorf("field %d is no address", stmt.Field)

@@ -26,7 +26,14 @@ func (p Place) IsOurs() bool { return strings.HasPrefix(p.Table, tablePrefix) }
 const (
 	beginSuffix   = "-begin"
 	answersSuffix = "-answers"
+	trackedSuffix = "-tracked"
 	endSuffix     = "-end"
+)
+
+// Priorities: that of connection tracking, and ours behind it.
+const (
+	atConntrack    = -200
+	afterConntrack = atConntrack + 1
 )
 
 // Begins reports whether the chain, one of ours, begins a trace: of a first packet, or of an

@@ -49,28 +49,49 @@ type program struct {
 //	set destinations { type ipv4_addr; size 1; flags timeout; elements = { DEST timeout LIFETIME } }
 //	set clients { type ipv4_addr . inet_service; size COUNT; flags dynamic,timeout; timeout LIFETIME }
 //	set answered { the same }
-//	chain prerouting-begin { type filter hook prerouting priority -2147483648; FIRST }
-//	chain prerouting-answers { type filter hook prerouting priority -199; ANSWER }
+//	chain prerouting-begin { FIRST }
+//	chain prerouting-answers { ANSWER }
+//	chain prerouting-tracked { type filter hook prerouting priority -199;
+//		ct original ip daddr != @destinations accept
+//		jump prerouting-begin
+//		jump prerouting-answers
+//	}
 //	chain prerouting-end { type filter hook prerouting priority 2147483647; }
 //	the same for output; for input, forward and postrouting without the rules
 //
+// So other packets meet one rule at the hook where their way begins. Packets without an entry
+// in connection tracking, such as invalid ones, go on with the next: a first packet may be one. If
+// early, something may drop first packets before connection tracking. Then there are two rules:
+//
+//	chain prerouting-begin { type filter hook prerouting priority -2147483648; FIRST }
+//	chain prerouting-answers { type filter hook prerouting priority -199; ANSWER }
+//
 // The element of destinations has a timeout so that rules which nobody removes cease to match.
-func (p *program) add(name string, flags nftables.TableFlags) *nftables.Table {
+func (p *program) add(name string, flags nftables.TableFlags, early bool) *nftables.Table {
 	p.to = p.conn.AddTable(&nftables.Table{Family: p.table, Name: name, Flags: flags})
 	dests := &nftables.Set{Table: p.to, Name: destinationSet, KeyType: p.addr, HasTimeout: true, Size: 1}
 	// The errors of AddSet are those of sets with data and intervals.
 	_ = p.conn.AddSet(dests, []nftables.SetElement{{Key: p.filter.Dest.Addr().AsSlice(), Timeout: p.filter.Lifetime}})
 	clients, answered := p.clients("clients"), p.clients("answered")
 	first, answer := p.first(dests, clients), p.answer(dests, clients, answered)
-	const afterConntrack = -199
 	for _, h := range hooks {
-		begin := p.chain(string(h.hook)+beginSuffix, h.number, math.MinInt32)
-		if h.start {
-			p.conn.AddRule(&nftables.Rule{Table: p.to, Chain: begin, Exprs: first})
-			answers := p.chain(string(h.hook)+answersSuffix, h.number, afterConntrack)
-			p.conn.AddRule(&nftables.Rule{Table: p.to, Chain: answers, Exprs: answer})
+		name := string(h.hook)
+		switch {
+		case !h.start:
+			p.base(name+beginSuffix, h.number, math.MinInt32)
+		case early:
+			p.rule(p.base(name+beginSuffix, h.number, math.MinInt32), first)
+			p.rule(p.base(name+answersSuffix, h.number, afterConntrack), answer)
+		default:
+			begin, answers := p.chain(name+beginSuffix), p.chain(name+answersSuffix)
+			p.rule(begin, first)
+			p.rule(answers, answer)
+			tracked := p.base(name+trackedSuffix, h.number, afterConntrack)
+			p.rule(tracked, []expr.Any{p.originalDest(), in(dests, true), &expr.Verdict{Kind: expr.VerdictAccept}})
+			p.rule(tracked, []expr.Any{&expr.Verdict{Kind: expr.VerdictJump, Chain: begin.Name}})
+			p.rule(tracked, []expr.Any{&expr.Verdict{Kind: expr.VerdictJump, Chain: answers.Name}})
 		}
-		p.chain(string(h.hook)+endSuffix, h.number, math.MaxInt32)
+		p.base(name+endSuffix, h.number, math.MaxInt32)
 	}
 	return p.to
 }
@@ -86,11 +107,19 @@ func (p *program) clients(name string) *nftables.Set {
 	return s
 }
 
-func (p *program) chain(name string, hook nftables.ChainHook, priority nftables.ChainPriority) *nftables.Chain {
+func (p *program) base(name string, hook nftables.ChainHook, priority nftables.ChainPriority) *nftables.Chain {
 	accept := nftables.ChainPolicyAccept
 	return p.conn.AddChain(&nftables.Chain{
 		Table: p.to, Name: name, Type: nftables.ChainTypeFilter, Hooknum: &hook, Priority: &priority, Policy: &accept,
 	})
+}
+
+func (p *program) chain(name string) *nftables.Chain {
+	return p.conn.AddChain(&nftables.Chain{Table: p.to, Name: name})
+}
+
+func (p *program) rule(c *nftables.Chain, exprs []expr.Any) {
+	p.conn.AddRule(&nftables.Rule{Table: p.to, Chain: c, Exprs: exprs})
 }
 
 // first are the expressions of the rule for first packets; for TCP over IPv4:
@@ -126,16 +155,21 @@ func (p *program) first(dests, clients *nftables.Set) []expr.Any {
 //	ct original ip saddr . ct original proto-src @clients
 //	… != @answered add @answered { … } meta nftrace set 1
 func (p *program) answer(dests, clients, answered *nftables.Set) []expr.Any {
-	const reply = 1 // IP_CT_DIR_REPLY; the original direction is 0
-	original := func(key expr.CtKey, register uint32) expr.Any {
-		return &expr.Ct{Key: key, Register: register, OptDirection: true}
-	}
+	const reply = 1 // IP_CT_DIR_REPLY
 	return append([]expr.Any{
 		&expr.Ct{Key: expr.CtKeyDIRECTION, Register: unix.NFT_REG_1}, is(reply),
-		original(p.ct, unix.NFT_REG_1), in(dests, false),
+		p.originalDest(), in(dests, false),
 		original(p.ctSource, unix.NFT_REG_1), original(expr.CtKeyPROTOSRC, p.behindAddress),
 		in(clients, false), in(answered, true), addTo(answered),
 	}, trace()...)
+}
+
+// originalDest loads the destination that the client asked for.
+func (p *program) originalDest() expr.Any { return original(p.ct, unix.NFT_REG_1) }
+
+// original loads a key of the original direction, of which the number is 0.
+func original(key expr.CtKey, register uint32) expr.Any {
+	return &expr.Ct{Key: key, Register: register, OptDirection: true}
 }
 
 func network(offset, size uint32) expr.Any {

@@ -10,6 +10,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/vmapd/vmapd/model"
 )
 
 // Interfaces returns the names of this network namespace's interfaces by their indices.
@@ -45,7 +47,7 @@ func NoRoute(from, to netip.Addr, in string, mark uint32) string {
 		return "a route says that it must not be reached"
 	case err == nil:
 		return ""
-	case errors.Is(err, unix.EXDEV):
+	case errors.Is(err, unix.EXDEV), errors.Is(err, unix.EINVAL) && isReversed(from, in): // newer kernels have no error of its own
 		return fmt.Sprintf("the reverse path filter refuses the source %v on interface %s, because answers would leave by another one (the sysctl net.ipv4.conf.%s.rp_filter)", from, in, in)
 	case errors.Is(err, unix.EINVAL):
 		return fmt.Sprintf("it refuses %v → %v on interface %s as martian", from, to, in)
@@ -57,9 +59,35 @@ func NoRoute(from, to netip.Addr, in string, mark uint32) string {
 	return err.Error()
 }
 
-func isZero(sysctl string) bool {
+// isReversed reports whether packets to an address leave by another interface than the one by which packets
+// from there come in, where the reverse path filter demands that they do not. In its loose mode (2), any
+// interface will do.
+func isReversed(from netip.Addr, in string) bool {
+	if !from.Is4() {
+		return false
+	}
+	const strict, loose = "1", "2"
+	mode := max(read("net/ipv4/conf/all/rp_filter"), read("net/ipv4/conf/"+in+"/rp_filter"))
+	if mode != strict && mode != loose {
+		return false
+	}
+	routes, err := netlink.RouteGet(from.AsSlice())
+	if err != nil || len(routes) == 0 {
+		return true
+	}
+	out, err := netlink.LinkByIndex(routes[0].LinkIndex)
+	return mode == strict && err == nil && out.Attrs().Name != in
+}
+
+func isZero(sysctl string) bool { return read(sysctl) == "0" }
+
+// read returns the value of a sysctl, or "".
+func read(sysctl string) string {
 	b, err := os.ReadFile("/proc/sys/" + sysctl)
-	return err == nil && strings.TrimSpace(string(b)) == "0"
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(b))
 }
 
 // NoNeighbour returns the reason if the kernel has asked in vain for the next hop to an address on
@@ -80,22 +108,18 @@ func NoNeighbour(to netip.Addr, out string) string {
 	for _, n := range neighbours {
 		a, _ := netip.AddrFromSlice(n.IP)
 		if a.Unmap() == hop && n.State&(netlink.NUD_FAILED|netlink.NUD_INCOMPLETE) != 0 {
-			return fmt.Sprintf("No host answers for the address %v on interface %s: the kernel has no neighbour there.", hop, out)
+			return fmt.Sprintf("no host answers for the address %v on interface %s", hop, out)
 		}
 	}
 	return ""
 }
 
 // Untraceable names what may drop packets although no rule of nftables does.
-func Untraceable(is6 bool) []string {
+func Untraceable(f model.Family) []string {
 	var list []string
-	names := "/proc/thread-self/net/ip_tables_names"
-	if is6 {
-		names = "/proc/thread-self/net/ip6_tables_names"
-	}
-	if b, err := os.ReadFile(names); err == nil && len(b) > 0 {
+	if tables := legacyTables(f); len(tables) > 0 {
 		list = append(list, fmt.Sprintf("iptables-legacy has rules in the tables %s. The kernel cannot trace them; \"iptables-legacy -L -v -n\" counts packets.",
-			strings.Join(strings.Fields(string(b)), ", ")))
+			strings.Join(tables, ", ")))
 	}
 	if b, err := os.ReadFile("/proc/thread-self/net/ip_vs"); err == nil && strings.Count(string(b), "\n") > 3 {
 		list = append(list, "IPVS has virtual servers. The kernel cannot trace them; \"ipvsadm -Ln --stats\" counts packets.")

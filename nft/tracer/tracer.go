@@ -58,13 +58,16 @@ func Start(f Filter) (*Tracer, error) {
 // 5.12), then as an ordinary one. Both are for one connection to the kernel, because an owner
 // must be the one that adds the rules.
 func (t *Tracer) program(f Filter) error {
-	var err error
+	early, err := isFilteredEarly(model.FamilyOf(f.Dest.Addr()))
+	if err != nil {
+		return err
+	}
 	for _, flags := range []nftables.TableFlags{nftables.TableFlagOwner, 0} {
 		if t.rules, err = nftables.New(nftables.AsLasting()); err != nil {
 			return fmt.Errorf("open netlink connection: %w", err)
 		}
 		p := program{conn: t.rules, filter: f, fields: fieldsOf(model.FamilyOf(f.Dest.Addr()))}
-		t.table = p.add(fmt.Sprintf("%s%d", tablePrefix, t.events.PID()), flags)
+		t.table = p.add(fmt.Sprintf("%s%d", tablePrefix, t.events.PID()), flags, early)
 		if err = t.rules.Flush(); err == nil {
 			return nil
 		}

@@ -26,7 +26,7 @@ type Answer struct {
 }
 
 // Ask makes one connection, or sends one datagram, from the namespace to addr
-// and returns the answer. Network is tcp or udp, with or without a 4 or 6.
+// and returns the answer. Network is tcp, udp or sctp, with or without a 4 or 6.
 // Without a deadline in ctx it takes at most two seconds. The error is a
 // *ConnectionError.
 func (ns *Namespace) Ask(ctx context.Context, network string, addr netip.AddrPort) (Answer, error) {
@@ -62,21 +62,30 @@ func (ns *Namespace) Dial(ctx context.Context, network string, addr netip.AddrPo
 	return ns.dial(ctx, netip.Addr{}, network, addr)
 }
 
+// DialFrom is Dial from one of the namespace's addresses. The zero Addr lets the kernel choose.
+func (ns *Namespace) DialFrom(ctx context.Context, source netip.Addr, network string, addr netip.AddrPort) (*Conn, error) {
+	return ns.dial(ctx, source, network, addr)
+}
+
 func (ns *Namespace) dial(ctx context.Context, source netip.Addr, network string, addr netip.AddrPort) (*Conn, error) {
-	if network == "tcp" || network == "udp" {
-		network += "6"
+	if network == "tcp" || network == "udp" || network == "sctp" {
+		family := "6"
 		if addr.Addr().Unmap().Is4() {
-			network = network[:3] + "4"
+			family = "4"
 		}
+		network += family
 	}
 	c := &Conn{from: ns.name, network: network, to: addr}
 	dialCtx, cancel := withTimeout(ctx)
 	defer cancel()
-	err := ns.Do(func() error {
+	err := ns.Do(func() (err error) {
+		if strings.HasPrefix(network, "sctp") {
+			c.conn, err = dialSCTP(dialCtx, network, source, addr)
+			return err
+		}
 		// For a literal address package net makes the socket on the calling
 		// goroutine, hence in the namespace.
 		d := net.Dialer{LocalAddr: localAddr(source, network)}
-		var err error
 		c.conn, err = d.DialContext(dialCtx, network, addr.String())
 		return err
 	})
@@ -137,7 +146,7 @@ func (c *Conn) ask(ctx context.Context, line string) (Answer, error) {
 	if err != nil {
 		return Answer{}, c.failed(ctx, err)
 	}
-	if line == onceLine && strings.HasPrefix(c.network, "tcp") {
+	if line == onceLine && !strings.HasPrefix(c.network, "udp") {
 		if _, err := c.in.ReadByte(); !errors.Is(err, io.EOF) {
 			return Answer{}, c.failed(ctx, fmt.Errorf("wait for the server to close: %w", err))
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/vmapd/vmapd/legacy/ipvs"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft"
+	"github.com/vmapd/vmapd/sync/devices"
 	"github.com/vmapd/vmapd/sync/informer"
 )
 
@@ -41,6 +42,7 @@ type Config struct {
 	MetricsAuthentication Authentication
 	EnableProfiling       bool
 	ServiceCounters       bool
+	FastPath              devices.Choice
 	// Socket is the path of the socket for vmapd's subcommands; empty disables it.
 	Socket string
 
@@ -86,7 +88,9 @@ func (c *Config) Budgets(b Backend) model.Budgets {
 }
 
 // NFTables returns the options of the nftables backend.
-func (c *Config) NFTables() nft.Options { return nft.Options{Counters: c.ServiceCounters} }
+func (c *Config) NFTables() nft.Options {
+	return nft.Options{Counters: c.ServiceCounters, FastPath: c.FastPath.On()}
+}
 
 // IPTables returns the options of the iptables backend.
 func (c *Config) IPTables() iptables.Options {
@@ -170,6 +174,7 @@ func (l *loader) fill(c *Config) {
 	}
 	c.BindAddressHardFail, c.EnableProfiling = p.BindAddressHardFail, p.EnableProfiling
 	c.MetricsTLS, c.MetricsAuthentication, c.ServiceCounters = own.MetricsTLS, own.MetricsAuthentication, own.ServiceCounters
+	c.FastPath, _ = devices.Parse(own.FastPath)
 	c.Socket = *own.Socket
 	c.OOMScoreAdj = int(*p.OOMScoreAdj)
 	c.Conntrack = nodesetup.Conntrack{

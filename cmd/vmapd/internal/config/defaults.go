@@ -102,7 +102,7 @@ func section(c *proxyconfig.KubeProxyConfiguration, b Backend) (sync, pause peri
 		return period{c.IPTables.SyncPeriod.Duration, "iptables.syncPeriod"}, period{c.IPTables.MinSyncPeriod.Duration, "iptables.minSyncPeriod"}
 	case IPVS:
 		return period{c.IPVS.SyncPeriod.Duration, "ipvs.syncPeriod"}, period{c.IPVS.MinSyncPeriod.Duration, "ipvs.minSyncPeriod"}
-	case NFTables, Auto:
+	case NFTables, Auto, Userspace:
 	}
 	return period{c.NFTables.SyncPeriod.Duration, "nftables.syncPeriod"}, period{c.NFTables.MinSyncPeriod.Duration, "nftables.minSyncPeriod"}
 }

@@ -16,10 +16,11 @@ type Backend string
 
 // The backends.
 const (
-	Auto     Backend = "auto" // the first that works: nftables, IPVS, iptables
-	NFTables Backend = "nftables"
-	IPVS     Backend = "ipvs"
-	IPTables Backend = "iptables"
+	Auto      Backend = "auto" // the first that works: nftables, IPVS, iptables, userspace
+	NFTables  Backend = "nftables"
+	IPVS      Backend = "ipvs"
+	IPTables  Backend = "iptables"
+	Userspace Backend = "userspace"
 )
 
 // modeOf returns the mode in which kube-proxy would run.

@@ -36,6 +36,9 @@ func (l *loader) noteSurprises(b Backend) {
 	if c.Mode == "" && c.IPTables.MasqueradeAll && f.ConfigFile != "" {
 		l.note(slog.LevelInfo, l.place("iptables.masqueradeAll"), "applies to any backend, because mode is empty")
 	}
+	if l.own.FastPath != "off" && b != NFTables && b != Auto {
+		l.note(slog.LevelWarn, l.place("fastPath"), "ignored: the backend %s has no fast path", b)
+	}
 	if b != IPVS && *c.IPTables.MasqueradeBit > maxIPVSBit {
 		l.note(slog.LevelInfo, l.place("iptables.masqueradeBit"), "%d: the ipvs backend would use %d", *c.IPTables.MasqueradeBit, maxIPVSBit)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/socket"
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/sync/devices"
 )
 
 // ownVersion and ownKind are those of the file with vmapd's settings.
@@ -23,7 +24,7 @@ const ownKind = "VmapdConfiguration"
 // its default.
 type VmapdConfiguration struct {
 	metav1.TypeMeta `json:",inline"`
-	// Backend is nftables, ipvs, iptables or auto. Default: auto.
+	// Backend is nftables, ipvs, iptables, userspace or auto. Default: auto.
 	Backend Backend `json:"backend,omitempty"`
 	// LBAlgorithm chooses an endpoint where a Service has no annotation for it: random,
 	// round-robin or source-hash. Default: random.
@@ -32,6 +33,10 @@ type VmapdConfiguration struct {
 	DropInvalid bool `json:"dropInvalid,omitempty"`
 	// ServiceCounters counts the new connections of each Service port.
 	ServiceCounters bool `json:"serviceCounters,omitempty"`
+	// FastPath are the devices between which packets of established connections take the fast path: off,
+	// auto, or names with commas between them, of which one with * at the end stands for those that begin
+	// so. Default: off.
+	FastPath string `json:"fastPath,omitempty"`
 	// ConnectionGrace is the time after which TCP and SCTP connections to a removed endpoint
 	// are closed. Default: 0, never.
 	ConnectionGrace metav1.Duration `json:"connectionGrace,omitzero"`
@@ -148,17 +153,21 @@ func setOwnDefaults(c *VmapdConfiguration) {
 	c.APIVersion, c.Kind = ownVersion.String(), ownKind
 	setDefault(&c.Backend, Auto)
 	setDefault(&c.LBAlgorithm, model.Random.String())
+	setDefault(&c.FastPath, "off")
 	setDefault(&c.MetricsAuthentication, NoAuthentication)
 	setDefault(&c.Socket, new(socket.DefaultPath))
 }
 
 func validateOwn(c *VmapdConfiguration) field.ErrorList {
 	var errs field.ErrorList
-	errs = append(errs, oneOf(field.NewPath("backend"), c.Backend, Auto, NFTables, IPVS, IPTables)...)
+	errs = append(errs, oneOf(field.NewPath("backend"), c.Backend, Auto, NFTables, IPVS, IPTables, Userspace)...)
 	errs = append(errs, oneOf(field.NewPath("metricsAuthentication"), c.MetricsAuthentication, NoAuthentication, TokenAuthentication)...)
 	if _, err := model.ParseAlgorithm(c.LBAlgorithm); err != nil {
 		errs = append(errs, oneOf(field.NewPath("lbAlgorithm"), c.LBAlgorithm,
 			model.Random.String(), model.RoundRobin.String(), model.SourceHash.String())...)
+	}
+	if _, err := devices.Parse(c.FastPath); err != nil {
+		errs = append(errs, invalid(field.NewPath("fastPath"), c.FastPath, err.Error())...)
 	}
 	errs = append(errs, notNegative(field.NewPath("connectionGrace"), c.ConnectionGrace.Duration)...)
 	for i, s := range c.ExternalAddresses.IPRanges {

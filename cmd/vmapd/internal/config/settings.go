@@ -114,10 +114,11 @@ var kubeProxySettings = []setting{
 var ownSettings = []setting{
 	{"", "vmapd-config", honoured, unchangeable, "file with a `" + ownKind + "`; vmapd's own flags override it"},
 	{"", "from", honoured, unchangeable, "file or folder of manifests to use in place of a cluster; vmapd follows changes (repeatable)"},
-	{"backend", "backend", honoured, restart, "`nftables`, `ipvs`, `iptables`, or `auto`: kube-proxy's mode or, without one, the first of these that the kernel supports; see [Backend](#backend)"},
+	{"backend", "backend", honoured, restart, "`nftables`, `ipvs`, `iptables`, `userspace`, or `auto`: kube-proxy's mode or, without one, the first of these that the kernel supports; see [Backend](#backend)"},
 	{"lbAlgorithm", "lb-algorithm", honoured, live, "algorithm that chooses an endpoint: `random`, `round-robin` or `source-hash`; the annotation `vmapd.io/lb-algorithm` of a Service overrides it"},
 	{"dropInvalid", "drop-invalid", honoured, live, "drop packets of Services that connection tracking classifies as INVALID"},
 	{"serviceCounters", "service-counters", honoured, live, "count the new connections of each Service port"},
+	{"fastPath", "fast-path", honoured, restart, "devices between which packets of established connections take the fast path, with nftables: `off`, `auto`, or names such as `eth0,cali*`; see [Fast path](#fast-path)"},
 	{"connectionGrace", "connection-grace", honoured, live, "close TCP and SCTP connections to a removed endpoint after this time (0: never); the annotation `vmapd.io/connection-grace` of a Service overrides it"},
 	{"externalAddresses.ipRanges", "external-ip-ranges", honoured, live, "ranges in which external IPs of Services are served (default: all); see [External addresses](#external-addresses)"},
 	{"externalAddresses.allowServiceCIDRs", "external-addresses-in-service-cidrs", honoured, live, "serve external IPs and load balancers' addresses that are in a range of cluster IPs; see [External addresses](#external-addresses)"},

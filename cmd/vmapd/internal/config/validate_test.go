@@ -111,7 +111,7 @@ func check(t *testing.T, err error, place, want string) {
 
 func TestWhatIsWrongInOurFileIsNamed(t *testing.T) {
 	for _, tt := range []struct{ name, text, want string }{
-		{"backend", "backend: ebpf\n", `backend: Unsupported value: "ebpf": supported values: "auto", "nftables", "ipvs", "iptables"`},
+		{"backend", "backend: ebpf\n", `backend: Unsupported value: "ebpf": supported values: "auto", "nftables", "ipvs", "iptables", "userspace"`},
 		{"algorithm", "lbAlgorithm: best\n", `lbAlgorithm: Unsupported value: "best": supported values: "random", "round-robin", "source-hash"`},
 		{"grace", "connectionGrace: -1s\n", `connectionGrace: Invalid value: "-1s": less than 0`},
 		{"range", "externalAddresses: {ipRanges: [192.168.99.0/24, here]}\n", `externalAddresses.ipRanges[1]: Invalid value: "here": invalid CIDR address: here`},
@@ -142,7 +142,7 @@ func TestWhatIsWrongOnTheCommandLineIsNamed(t *testing.T) {
 		{"--metrics-bind-address=here", `metrics-bind-address: Invalid value: "here": not an IP address with or without a port`},
 		{"--ipvs-exclude-cidrs=ten", `ipvs-exclude-cidrs: Invalid value: "ten": not a CIDR`},
 		{"--backend=ipvs --ipvs-exclude-cidrs=ten", `ipvs-exclude-cidrs: Invalid value: "ten": not a CIDR`},
-		{"--backend=ebpf", `backend: Unsupported value: "ebpf": supported values: "auto", "nftables", "ipvs", "iptables"`},
+		{"--backend=ebpf", `backend: Unsupported value: "ebpf": supported values: "auto", "nftables", "ipvs", "iptables", "userspace"`},
 		{"--tls-cert-file=c", `tls-private-key-file: Required value: the key of the certificate`},
 		{"--from=x --master=y", `from excludes --kubeconfig and --master`},
 		{"--from=x --metrics-auth=token", `metrics-auth: the API server reviews tokens, and with --from there is none`},

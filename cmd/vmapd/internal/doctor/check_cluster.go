@@ -175,9 +175,16 @@ func checkTable(f Facts) []Line {
 		return bad(Warn, "can't be compared: "+oneLine(t.Error), "the error names the cause")
 	case t.Count > 0:
 		return bad(Fail, fmt.Sprintf("the kernel's rules differ from those that the Services should have, in %d operations, such as: %s", t.Count, strings.Join(t.Differences, "; ")),
-			"restart vmapd, which compares and repairs at its start; keep the output for a report")
+			tableRemedy(f.Wants.Backend))
 	}
 	return good("the kernel has exactly the rules that the Services should have")
+}
+
+func tableRemedy(backend string) string {
+	if backend == "nftables" {
+		return "restart vmapd, which compares and repairs at its start; keep the output for a report"
+	}
+	return "wait for --iptables-sync-period, after which vmapd compares and repairs; if the line stays, keep the output for a report"
 }
 
 func checkOtherProxies(f Facts) []Line {

@@ -63,6 +63,9 @@ func checkVersion(f Facts) []Line {
 	}
 	if c := f.Daemon.Cluster; c != nil && c.Server != "" {
 		text += ", API server " + c.Server
+		if l := skew(c.Server); l != nil {
+			return l
+		}
 	}
 	if f.Daemon.Version != f.Version {
 		return bad(Warn, fmt.Sprintf("the daemon is %s, and this program %s", f.Daemon.Version, f.Version),
@@ -71,9 +74,40 @@ func checkVersion(f Facts) []Line {
 	return good(text)
 }
 
+// The minor versions of Kubernetes with which this version of vmapd may run.
+const (
+	// oldestServer is the first that has EndpointSlices in discovery.k8s.io/v1.
+	oldestServer = 21
+	// testedServer is the newest whose kube-proxy vmapd is compared with (testdata/kube-proxy). A
+	// kube-proxy may be three minor versions older than the API server, and not more:
+	// https://kubernetes.io/releases/version-skew-policy/#kube-proxy
+	testedServer = 37
+	newestServer = testedServer + 3
+)
+
+// skew returns the line about a version of an API server that does not fit. A version in another form is
+// left alone.
+func skew(server string) []Line {
+	var major, minor int
+	if _, err := fmt.Sscanf(server, "v%d.%d", &major, &minor); err != nil || major != 1 {
+		return nil
+	}
+	switch {
+	case minor < oldestServer:
+		return bad(Fail, fmt.Sprintf("the API server is %s, and vmapd needs 1.%d or newer, with EndpointSlices of discovery.k8s.io/v1", server, oldestServer),
+			"update the cluster, or keep its kube-proxy")
+	case minor > newestServer:
+		return bad(Warn, fmt.Sprintf("the API server is %s, and this vmapd knows Kubernetes up to 1.%d: like kube-proxy, it may be three minor versions older, and not more", server, testedServer),
+			"use a newer version of vmapd")
+	}
+	return nil
+}
+
 func checkPrivilege(f Facts) []Line {
 	const remedy = "give the container the capability NET_ADMIN, and run it in the host's network namespace"
 	switch {
+	case f.Wants.Backend == "userspace" && f.Daemon != nil && !f.Daemon.NetAdmin:
+		return bad(Warn, "the daemon lacks CAP_NET_ADMIN: with the backend userspace, it serves only addresses that the node has", remedy)
 	case f.Daemon != nil && !f.Daemon.NetAdmin:
 		return bad(Fail, "the daemon lacks CAP_NET_ADMIN: it can't change rules", remedy)
 	case !f.Host.NetAdmin:

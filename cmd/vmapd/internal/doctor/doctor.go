@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"fmt"
 	"time"
 )
 
@@ -36,6 +37,7 @@ const (
 	CheckFirewall      = "firewall"
 	CheckConntrack     = "conntrack"
 	CheckSysctls       = "sysctls"
+	CheckDoctor        = "doctor" // only if the examination itself failed, see Failed
 )
 
 // check is one check. It returns no line if it does not apply.
@@ -105,6 +107,15 @@ func Diagnose(f Facts) Report {
 		}
 	}
 	return r
+}
+
+// Failed returns the report of an examination that could not be completed.
+func Failed(at time.Time, node string, reason any) Report {
+	l := Line{
+		Check: CheckDoctor, Level: Fail, Evidence: fmt.Sprintf("doctor failed: %v", reason),
+		Remedy: "this is a defect of vmapd, which goes on without: report it with the line of the log that has the stack",
+	}
+	return Report{Node: node, At: at, Level: Fail, Lines: []Line{l}}
 }
 
 // worse returns the worse of two levels.

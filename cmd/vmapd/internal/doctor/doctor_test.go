@@ -97,6 +97,8 @@ func TestEachCheck(t *testing.T) {
 		{"configuration", doctor.Fail, "would not start with this configuration: bindAddress", func(f *doctor.Facts) { f.ConfigError = "bindAddress: x" }},
 		{"configuration", doctor.Warn, "the last change is refused", func(f *doctor.Facts) { f.Daemon.ConfigError = "x" }},
 		{"version", doctor.Warn, "the daemon is v0, and this program v1", func(f *doctor.Facts) { f.Daemon.Version = "v0" }},
+		{"version", doctor.Fail, "the API server is v1.20.15, and vmapd needs 1.21 or newer", func(f *doctor.Facts) { f.Daemon.Cluster.Server = "v1.20.15" }},
+		{"version", doctor.Warn, "the API server is v1.41.0-rc.0, and this vmapd knows Kubernetes up to 1.37", func(f *doctor.Facts) { f.Daemon.Cluster.Server = "v1.41.0-rc.0" }},
 		{"privilege", doctor.Fail, "the daemon lacks CAP_NET_ADMIN", func(f *doctor.Facts) { f.Daemon.NetAdmin = false }},
 		{"privilege", doctor.Warn, "this process lacks CAP_NET_ADMIN", func(f *doctor.Facts) { f.Host.NetAdmin = false }},
 		{"kernel", doctor.Fail, "IPv6: the kernel lacks nft_fib", func(f *doctor.Facts) { f.Host.Missing[model.IPv6] = "the kernel lacks nft_fib" }},
@@ -171,13 +173,16 @@ func TestFalseAlarms(t *testing.T) {
 		"pod ranges of the Node that the network plugin ignores": func(f *doctor.Facts) {
 			f.Daemon.Node.PodCIDRs = []netip.Prefix{netip.MustParsePrefix("10.244.0.0/24")}
 		},
-		"no --cluster-cidr":      func(f *doctor.Facts) { f.Wants.ClusterCIDRs = nil },
-		"files and no cluster":   func(f *doctor.Facts) { f.Daemon.Cluster = nil },
-		"a clock 3 s behind":     func(f *doctor.Facts) { f.Daemon.Cluster.Skew = 3 * time.Second },
-		"no table was compared":  func(f *doctor.Facts) { f.Daemon.Table = &doctor.Table{Skipped: "x"} },
-		"an old watch is silent": func(f *doctor.Facts) { f.Daemon.Cluster.Heard = now.Add(-time.Hour) },
-		"no connection tracking": func(f *doctor.Facts) { f.Host.Conntrack = doctor.Conntrack{} },
-		"route_localnet":         func(f *doctor.Facts) { f.Host.Sysctls[doctor.RouteLocalAll] = "1" },
+		"an API server a little newer":   func(f *doctor.Facts) { f.Daemon.Cluster.Server = "v1.40.2+k3s1" },
+		"an API server a little older":   func(f *doctor.Facts) { f.Daemon.Cluster.Server = "v1.21.0" },
+		"an API server of another brand": func(f *doctor.Facts) { f.Daemon.Cluster.Server = "devel" },
+		"no --cluster-cidr":              func(f *doctor.Facts) { f.Wants.ClusterCIDRs = nil },
+		"files and no cluster":           func(f *doctor.Facts) { f.Daemon.Cluster = nil },
+		"a clock 3 s behind":             func(f *doctor.Facts) { f.Daemon.Cluster.Skew = 3 * time.Second },
+		"no table was compared":          func(f *doctor.Facts) { f.Daemon.Table = &doctor.Table{Skipped: "x"} },
+		"an old watch is silent":         func(f *doctor.Facts) { f.Daemon.Cluster.Heard = now.Add(-time.Hour) },
+		"no connection tracking":         func(f *doctor.Facts) { f.Host.Conntrack = doctor.Conntrack{} },
+		"route_localnet":                 func(f *doctor.Facts) { f.Host.Sysctls[doctor.RouteLocalAll] = "1" },
 	} {
 		f := healthy()
 		change(&f)

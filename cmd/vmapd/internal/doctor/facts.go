@@ -79,7 +79,7 @@ type Cluster struct {
 	Skewed  bool          `json:"skewKnown"`        // Skew is known
 	Errors  []APIError    `json:"errors"`           // kinds of objects that can't be read now
 	Address string        `json:"address"`          // of the server
-	Server  string        `json:"server,omitempty"` // its version, if it is known
+	Server  string        `json:"server,omitempty"` // its version, such as v1.36.2, if it is known
 }
 
 // APIError is a kind of objects that can't be read.

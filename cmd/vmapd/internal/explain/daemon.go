@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/vmapd/vmapd/model"
 )
@@ -21,6 +22,26 @@ type Daemon struct {
 	Compared    string `json:"compared,omitempty"`
 	Kernel      string `json:"kernel,omitempty"`
 	NotCompared string `json:"notCompared,omitempty"`
+	// Remembered is the kernel's session affinity for the client, if the Service has it.
+	Remembered *Remembered `json:"remembered,omitempty"`
+}
+
+// Remembered is an endpoint to which a client comes back.
+type Remembered struct {
+	Endpoint string        `json:"endpoint,omitempty"` // empty: the kernel remembers none
+	Until    time.Time     `json:"until,omitzero"`     // each connection begins the time anew
+	Left     time.Duration `json:"-"`
+	Used     bool          `json:"used,omitempty"` // the endpoint still gets connections
+}
+
+func (r *Remembered) say() string {
+	switch {
+	case r.Endpoint == "":
+		return "Session affinity: the kernel remembers no endpoint for this client; its next connection goes to any of them."
+	case !r.Used:
+		return fmt.Sprintf("Session affinity: the kernel remembers %s for this client, which gets no connections any more; the next one goes to another endpoint.", r.Endpoint)
+	}
+	return fmt.Sprintf("Session affinity: this client is remembered for endpoint %s until %s, for another %v.", r.Endpoint, r.Until.Format("2006-01-02 15:04:05 UTC"), r.Left)
 }
 
 // Outcome is the result of a connection, for comparisons.
@@ -86,6 +107,9 @@ func (e *Explanation) Compare(d Daemon) {
 		s.Lines = append(s.Lines, "The kernel was not compared: "+d.NotCompared+".")
 	default:
 		s.Lines = append(s.Lines, fmt.Sprintf("The kernel has the same (compared: %s).", d.Compared))
+	}
+	if d.Remembered != nil {
+		s.Lines = append(s.Lines, d.Remembered.say())
 	}
 	if d.Objects != "" {
 		s.Lines = append(s.Lines, fmt.Sprintf("The objects of now lead to another result: the connection would be %s.", d.Objects))

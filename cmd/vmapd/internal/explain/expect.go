@@ -37,6 +37,19 @@ func ParseExpectation(s string) (Expectation, error) {
 
 // Differs returns how an explanation differs from the expectation, or "".
 func (w Expectation) Differs(e Explanation) string {
+	if w.verdict == "forwarded" && e.Verdict == w.verdict && e.Probe != nil && e.Probe.Destination.Result != AnswerConnected {
+		return "expected is that the connection is forwarded, but the probe's is: " + e.sayAnswer(e.Probe.Destination, false)
+	}
+	var used []Endpoint
+	if e.Endpoints != nil {
+		used = e.Endpoints.Used
+	}
+	return w.DiffersFrom(e.Verdict, e.Conclusion, used)
+}
+
+// DiffersFrom returns how a connection differs from the expectation, or "". The verdict is as that of an
+// Explanation, and the conclusion is the same in words.
+func (w Expectation) DiffersFrom(verdict, conclusion string, endpoints []Endpoint) string {
 	is := func(u Endpoint) bool {
 		host, _, _ := strings.Cut(u.Address, ":")
 		if strings.HasPrefix(u.Address, "[") {
@@ -47,16 +60,14 @@ func (w Expectation) Differs(e Explanation) string {
 	}
 	switch {
 	case w.verdict == "":
-	case w.verdict != e.Verdict:
+	case w.verdict != verdict:
 		for word, verdict := range map[string]string{"forwarded": "forwarded", "refused": "rejected", "dropped": "dropped", "not handled": "notOurs"} {
 			if verdict == w.verdict {
-				return fmt.Sprintf("expected is that the connection is %s, but it is %s", word, e.Conclusion)
+				return fmt.Sprintf("expected is that the connection is %s, but it is %s", word, conclusion)
 			}
 		}
-	case w.verdict == "forwarded" && e.Probe != nil && e.Probe.Destination.Result != AnswerConnected:
-		return "expected is that the connection is forwarded, but the probe's is: " + e.sayAnswer(e.Probe.Destination, false)
-	case w.endpoint != "" && !slices.ContainsFunc(e.Endpoints.Used, is):
-		return fmt.Sprintf("expected is the endpoint %s, but the connection is %s", w.endpoint, e.Conclusion)
+	case w.endpoint != "" && !slices.ContainsFunc(endpoints, is):
+		return fmt.Sprintf("expected is the endpoint %s, but the connection is %s", w.endpoint, conclusion)
 	}
 	return ""
 }

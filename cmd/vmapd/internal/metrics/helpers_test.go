@@ -17,10 +17,10 @@ import (
 	prom "github.com/prometheus/common/model"
 
 	"github.com/vmapd/vmapd/legacy/host"
+	"github.com/vmapd/vmapd/legacy/userspace"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
 	"github.com/vmapd/vmapd/nft/kernel"
-	"github.com/vmapd/vmapd/sync/localhost"
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
@@ -60,7 +60,7 @@ func connections() []kernel.Count {
 	}
 	return []kernel.Count{
 		{Name: name("ns1", "web", "http", model.TCP), Family: model.IPv4, Connections: 12},
-		{Name: name("ns1", "web", "http", model.TCP), Family: model.IPv6, Connections: 3, Refused: new(uint64(2)), Dropped: new(uint64(7))},
+		{Name: name("ns1", "web", "http", model.TCP), Family: model.IPv6, Connections: 3, Refused: 2, Dropped: new(uint64(7))},
 		{Name: name("kube-system", "dns", "", model.UDP), Family: model.IPv4, Connections: 1 << 40},
 	}
 }
@@ -69,8 +69,8 @@ func connections() []kernel.Count {
 func all(backend string) Options {
 	o := bare(backend)
 	o.Pending = func() (int, int) { return 2, 5 }
-	o.Localhost = func() [2]localhost.Stats {
-		return [2]localhost.Stats{{Listeners: 3, Missing: 1, Failures: 1, Accepted: 40}, {Listeners: 2, Accepted: 2}}
+	o.Localhost = func() [2]userspace.Stats {
+		return [2]userspace.Stats{{Listeners: 3, Missing: 1, Failures: 1, Accepted: 40}, {Listeners: 2, Accepted: 2}}
 	}
 	o.EventsDropped = func() uint64 { return 3 }
 	o.APIServerHeard = func() map[string]time.Time {

@@ -13,9 +13,9 @@ import (
 	"k8s.io/component-base/metrics/prometheus/slis"
 
 	"github.com/vmapd/vmapd/legacy/host"
+	"github.com/vmapd/vmapd/legacy/userspace"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft/kernel"
-	"github.com/vmapd/vmapd/sync/localhost"
 )
 
 // Backends, by the names of kube-proxy's modes.
@@ -23,12 +23,14 @@ const (
 	NFTables = "nftables"
 	IPTables = "iptables"
 	IPVS     = "ipvs"
+	// Userspace is vmapd's own; kube-proxy had it until 1.25.
+	Userspace = "userspace"
 )
 
 // Options of Metrics. Each scrape calls the functions, several scrapes at once. Without its
 // function, a metric does not exist.
 type Options struct {
-	Backend string // NFTables, IPTables or IPVS
+	Backend string // NFTables, IPTables, IPVS or Userspace
 	Reason  string // why the backend was chosen
 	// Build is the build information of this program. Default: that of the runtime.
 	Build *debug.BuildInfo
@@ -43,7 +45,7 @@ type Options struct {
 	// Pending counts changed objects that wait for the next sync.
 	Pending func() (services, endpointSlices int)
 	// Localhost is about node ports on loopback.
-	Localhost func() [len(model.Families)]localhost.Stats
+	Localhost func() [len(model.Families)]userspace.Stats
 	// ConntrackTable returns the size and the limit of the connection tracking table, or an
 	// error if they are not known.
 	ConntrackTable func() (entries, limit int, err error)

@@ -171,35 +171,38 @@ func (m *Metrics) registerConnections() {
 	if read == nil {
 		return
 	}
-	labels := []string{"namespace", "service", "port", "protocol", ipFamily}
-	m.registry.MustRegister(&serviceConnections{
-		read: read,
-		all: prometheus.NewDesc(ownNamespace+"_service_connections_total",
-			"New connections to a Service port through this node.", labels, nil),
-		failed: prometheus.NewDesc(ownNamespace+"_service_connections_failed_total",
-			"Connections to a Service port that were refused, since its last endpoint went, or that source ranges did not admit, which vmapd_service_connections_total does not include.",
-			append(labels, "outcome"), nil),
-	})
+	m.registry.MustRegister(&serviceConnections{read: read, desc: prometheus.NewDesc(ownNamespace+"_service_connections_total",
+		"New connections to a Service port through this node: forwarded, refused for want of an endpoint, or dropped because source ranges do not admit the client.",
+		[]string{"namespace", "service", "port", "protocol", ipFamily, "outcome"}, nil)})
 }
 
-// serviceConnections are two metrics of one reading of the kernel's counters.
+// The outcomes of connections.
+const (
+	outcomeForwarded = "forwarded"
+	outcomeRefused   = "refused"
+	outcomeDropped   = "dropped_by_source_ranges" // only where there are some
+)
+
+// serviceConnections is a metric with several values for each service port.
 type serviceConnections struct {
-	read        func() []kernel.Count
-	all, failed *prometheus.Desc
+	read func() []kernel.Count
+	desc *prometheus.Desc
 }
 
 // Describe implements prometheus.Collector.
-func (c *serviceConnections) Describe(to chan<- *prometheus.Desc) { to <- c.all; to <- c.failed }
+func (c *serviceConnections) Describe(to chan<- *prometheus.Desc) { to <- c.desc }
 
 // Collect implements prometheus.Collector.
 func (c *serviceConnections) Collect(to chan<- prometheus.Metric) {
+	counter := scraped{desc: c.desc, kind: prometheus.CounterValue}
 	for _, n := range c.read() {
-		labels := []string{n.Name.Namespace, n.Name.Name, n.Name.Port, strings.ToUpper(n.Name.Protocol.String()), n.Family.String()}
-		(&scraped{desc: c.all, kind: prometheus.CounterValue}).emit(to, float64(n.Connections), labels...)
-		for outcome, count := range map[string]*uint64{"refused": n.Refused, "dropped_by_source_ranges": n.Dropped} {
-			if count != nil {
-				(&scraped{desc: c.failed, kind: prometheus.CounterValue}).emit(to, float64(*count), append(labels, outcome)...)
-			}
+		emit := func(outcome string, count uint64) {
+			counter.emit(to, float64(count), n.Name.Namespace, n.Name.Name, n.Name.Port, strings.ToUpper(n.Name.Protocol.String()), n.Family.String(), outcome)
+		}
+		emit(outcomeForwarded, n.Forwarded())
+		emit(outcomeRefused, n.Refused)
+		if n.Dropped != nil {
+			emit(outcomeDropped, *n.Dropped)
 		}
 	}
 }

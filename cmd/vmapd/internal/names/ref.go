@@ -173,6 +173,12 @@ func (r *Ref) parseName(s string) error {
 			return errName
 		}
 	}
+	if name, namespace, ok := strings.Cut(r.Name, "."); ok && r.Kind == Service && r.Namespace == "" {
+		r.Name, r.Namespace = name, namespace // no Service has a dot in its name; svc/web.shop.svc is a name in DNS
+		if strings.Contains(namespace, ".") {
+			return errName
+		}
+	}
 	if r.Name == "" || len(parts) == 3 && r.Namespace == "" {
 		return errName
 	}

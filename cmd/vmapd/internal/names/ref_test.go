@@ -34,6 +34,8 @@ func TestParseDestination(t *testing.T) {
 		{"[::ffff:10.96.0.10]:80", "address ||80| 10.96.0.10"},
 		{"svc/web", "Service |web||"},
 		{"svc/web:http", "Service |web|http|"},
+		{"svc/web.shop:http", "Service shop|web|http|"},
+		{"svc/web.shop.svc:http", wantEither + `"svc/web.shop.svc:http"`},
 		{"service/shop/web:53/udp", "Service shop|web|53|udp"},
 		{"web.shop.svc.cluster.local:http", "name |web.shop.svc.cluster.local|http|"},
 		{"web:80/tcp", "name |web|80|tcp"},

@@ -22,6 +22,8 @@ func (s *socket) answer(err error) explain.Answer {
 	switch {
 	case err == nil:
 		return explain.Answer{Result: explain.AnswerConnected}
+	case errors.Is(err, errNoSocket) && errors.Is(err, unix.EPROTONOSUPPORT):
+		return explain.Answer{Result: explain.AnswerFailed, Detail: "this kernel has no SCTP (module sctp)"}
 	case errors.Is(err, errNoSocket):
 		return explain.Answer{Result: explain.AnswerFailed, Detail: err.Error()}
 	case icmp == "port unreachable":

@@ -129,3 +129,52 @@ func TestNoNamespaceHasTheAddress(t *testing.T) {
 		t.Error("127.0.0.1 is not found")
 	}
 }
+
+// bound returns a socket of SCTP on loopback, and its address.
+func bound(t *testing.T) (fd int, at netip.AddrPort) {
+	t.Helper()
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, unix.IPPROTO_SCTP)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Close(fd) })
+	if err := unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		t.Fatal(err)
+	}
+	sa, err := unix.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := sa.(*unix.SockaddrInet4)
+	return fd, netip.AddrPortFrom(netip.AddrFrom4(in.Addr), uint16(in.Port))
+}
+
+// Where the kernel has SCTP, a probe connects or is refused; elsewhere, the answer says that it has not.
+func TestSCTP(t *testing.T) {
+	p := Prober{Timeout: 5 * time.Second}
+	if fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, unix.IPPROTO_SCTP); err != nil {
+		at := netip.MustParseAddrPort("127.0.0.1:9")
+		want := []explain.Answer{{Address: at.String(), Result: explain.AnswerFailed, Detail: "this kernel has no SCTP (module sctp)"}}
+		if diff := cmp.Diff(want, p.All(model.SCTP, []netip.AddrPort{at})); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		return
+	} else if err := unix.Close(fd); err != nil {
+		t.Fatal(err)
+	}
+	listening, listens := bound(t)
+	if err := unix.Listen(listening, 1); err != nil {
+		t.Fatal(err)
+	}
+	_, closed := bound(t)
+	got := p.All(model.SCTP, []netip.AddrPort{listens, closed})
+	if got[0].Milliseconds <= 0 {
+		t.Errorf("%v took %v ms", listens, got[0].Milliseconds)
+	}
+	got[0].Milliseconds = 0
+	want := []explain.Answer{{Address: listens.String(), Result: explain.AnswerConnected}, {Address: closed.String(), Result: explain.AnswerRefused}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	t.Log("the kernel has SCTP")
+}

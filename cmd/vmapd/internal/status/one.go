@@ -12,6 +12,8 @@ type One struct {
 	Endpoints     Endpoints `json:"endpoints"`
 	MoreEndpoints int       `json:"moreEndpoints,omitempty"`
 	Ways          []Way     `json:"ways,omitempty"`
+	// Uncounted is the reason for which connections are not counted.
+	Uncounted string `json:"uncounted,omitempty"`
 }
 
 // Way is the way of a packet to one service port.
@@ -22,7 +24,7 @@ type Way struct {
 
 // Stage is a part of the rules on a packet's way.
 type Stage struct {
-	Kind    string   `json:"kind"` // map or chain; frontends or endpoints
+	Kind    string   `json:"kind"` // map, chain, ipset or virtual server; frontends or endpoints
 	Name    string   `json:"name"`
 	Comment string   `json:"comment,omitempty"`
 	Lines   []string `json:"lines,omitempty"`

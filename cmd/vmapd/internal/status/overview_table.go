@@ -74,7 +74,7 @@ func (o Overview) backend() string {
 	if o.With != "" {
 		name += " with " + o.With
 	}
-	return name + ": " + o.Why
+	return fmt.Sprintf("%s (%s)", name, o.Why)
 }
 
 func (f Family) text(now time.Time) string {

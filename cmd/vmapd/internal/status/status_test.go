@@ -279,7 +279,7 @@ func TestOverview(t *testing.T) {
 	checkText(t, `
 Node                 node-1
 Version              v1
-Backend              nftables: the kernel has all required features
+Backend              nftables (the kernel has all required features)
 Up                   100s
 Ready                yes
 Healthy              no: changes have waited for more than twice the sync period

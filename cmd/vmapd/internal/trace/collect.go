@@ -13,6 +13,7 @@ type Collector struct {
 
 	connections []*Connection
 	byID        map[uint32]packetOf
+	entered     map[uint32]tracer.Event // the first events in the tracer's chains of packets that others trace, too
 }
 
 // Connection has the events of a connection.
@@ -40,19 +41,11 @@ func (c *Collector) Connections() []*Connection { return c.connections }
 // Add takes the next event.
 func (c *Collector) Add(e tracer.Event) {
 	if c.byID == nil {
-		c.byID = map[uint32]packetOf{}
+		c.byID, c.entered = map[uint32]packetOf{}, map[uint32]tracer.Event{}
 	}
-	if e.Place.Table == c.Table && e.Packet != nil {
-		switch first, answer := e.Begins(); {
-		case first:
-			made := &Connection{Client: e.Packet.Source}
-			c.connections = append(c.connections, made)
-			c.byID[e.ID] = packetOf{made, false}
-		case answer:
-			if of := c.answered(*e.Packet); of != nil {
-				c.byID[e.ID] = packetOf{of, true}
-			}
-		}
+	if e.Place.Table == c.Table {
+		e = c.withPacket(e)
+		c.begin(e)
 	}
 	p, ok := c.byID[e.ID]
 	if !ok && e.Packet != nil {
@@ -64,6 +57,37 @@ func (c *Collector) Add(e tracer.Event) {
 	if ok {
 		*p.events() = append(*p.events(), e)
 	}
+}
+
+// begin notes the connection of a packet that the tracer's rules mark.
+func (c *Collector) begin(e tracer.Event) {
+	switch first, answer := e.Begins(); {
+	case e.Packet == nil:
+	case first:
+		made := &Connection{Client: e.Packet.Source}
+		c.connections = append(c.connections, made)
+		c.byID[e.ID] = packetOf{made, false}
+	case answer:
+		if of := c.answered(*e.Packet); of != nil {
+			c.byID[e.ID] = packetOf{of, true}
+		}
+	}
+}
+
+// withPacket adds the packet to an event that begins a trace. If somebody else traces the packet, too, an
+// earlier event of the base chain has it.
+func (c *Collector) withPacket(e tracer.Event) tracer.Event {
+	first, answer := e.Begins()
+	switch {
+	case e.Kind == tracer.Policy:
+		delete(c.entered, e.ID)
+	case e.Packet != nil && e.Code == tracer.Jump:
+		c.entered[e.ID] = e
+	case e.Packet == nil && (first || answer):
+		entered := c.entered[e.ID]
+		e.Packet, e.In, e.Out = entered.Packet, entered.In, entered.Out
+	}
+	return e
 }
 
 // answered returns the connection without an answer that a packet answers.

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft/tracer"
 	"github.com/vmapd/vmapd/sync/conntrack"
 )
@@ -16,13 +17,26 @@ type Input struct {
 	Interfaces    map[uint32]string // names by index
 
 	Entry     *conntrack.Entry // nil if connection tracking has none
-	Route     string           // why the kernel has no route, if it was asked and has none
-	Neighbour string           // why the next hop cannot be reached, if it is known to be so
-	Suspects  []string         // what may drop packets without a trace
-	Dialed    string           // how the connection ended that vmapd made itself
-	Waited    time.Duration    // for an answer
+	Tracking  []conntrack.Event
+	Untold    bool          // events of connection tracking were lost
+	Route     string        // why the kernel has no route, if it was asked and has none
+	Neighbour string        // why the next hop cannot be reached, if it is known to be so
+	Suspects  []string      // what may drop packets without a trace
+	LostBy    string        // a rule that the kernel does not trace, and that drops the packet that is lost
+	Dialed    string        // how the connection ended that vmapd made itself
+	Waited    time.Duration // for an answer
 
 	Expected *Expected
+}
+
+// Vanished is a packet at the hook in which it is lost, as it was seen last.
+type Vanished struct {
+	Hook        tracer.Hook
+	In, Out     string
+	Packet      tracer.Packet
+	Destination netip.AddrPort // that the client asked for
+	Translated  bool           // the destination is
+	IsAnswer    bool
 }
 
 // Expected is the decision of vmapd about the connection.
@@ -30,6 +44,8 @@ type Expected struct {
 	Verdict    string   `json:"fate"` // forwarded, rejected, dropped, notOurs
 	Endpoints  []string `json:"endpoints,omitempty"`
 	Conclusion string   `json:"conclusion"`
+
+	Pods map[string]string `json:"-"` // by endpoint
 }
 
 // Verdict is the end of the first packet's way.
@@ -66,19 +82,45 @@ type Story struct {
 	Protocol    string         `json:"protocol"`
 
 	Verdict    Verdict        `json:"verdict"`
-	Endpoint   netip.AddrPort `json:"endpoint"`   // the destination in the end
-	SourceSeen netip.AddrPort `json:"sourceSeen"` // the source in the end
+	Endpoint   netip.AddrPort `json:"endpoint"`      // the destination in the end
+	Pod        string         `json:"pod,omitempty"` // of the endpoint, if vmapd's decision has it
+	SourceSeen netip.AddrPort `json:"sourceSeen"`    // the source in the end
 	Out        string         `json:"out,omitempty"`
 	Hooks      []Hook         `json:"hooks"`
 	By         *Decider       `json:"by,omitempty"` // the rule or policy that ended the packet's way
 
 	Answer   Answer    `json:"answer"`
 	State    string    `json:"state,omitempty"` // of a TCP connection, in connection tracking
+	Tracking []Moment  `json:"tracking,omitempty"`
 	Expected *Expected `json:"expected,omitempty"`
 
 	Differs    string   `json:"differs,omitempty"` // from what is expected
 	Hints      []string `json:"hints,omitempty"`
 	Conclusion string   `json:"conclusion"`
+}
+
+// Outcome is the end of the connection for its client, in the words of vmapd's decisions: forwarded,
+// rejected, dropped, or notOurs if nothing of vmapd's had a part in it.
+func (s *Story) Outcome() string {
+	noAnswer := s.Answer.Kind == NoAnswer && s.Protocol == model.TCP.String()
+	switch {
+	case s.Verdict == Refused, s.Answer.Kind == Reset, s.Answer.Kind == Unreachable:
+		return "rejected"
+	case s.Verdict != Forwarded && s.Verdict != Delivered, noAnswer:
+		return "dropped"
+	case s.Answer.Verdict == Dropped, s.Answer.Verdict == Refused, s.Answer.Verdict == Lost:
+		return "dropped"
+	case !s.translated():
+		return "notOurs"
+	}
+	return "forwarded"
+}
+
+// Moment is a change of the connection in connection tracking.
+type Moment struct {
+	Change   conntrack.Change `json:"change"`
+	State    string           `json:"state,omitempty"` // of TCP
+	Answered bool             `json:"answered,omitempty"`
 }
 
 // Hook is one stop on a packet's way.

@@ -20,14 +20,36 @@ func Tell(in Input) Story {
 	if s.Verdict == Lost && w.lostAt == "after prerouting" && in.Route != "" {
 		s.Verdict = NoRoute
 	}
+	if in.Expected != nil {
+		s.Pod = in.Expected.Pods[s.Endpoint.String()]
+	}
 	if in.Entry != nil {
 		s.State = in.Entry.State
+	}
+	for _, e := range in.Tracking {
+		s.Tracking = append(s.Tracking, Moment{e.Change, e.State, e.Answered})
 	}
 	s.Answer = in.answer()
 	s.hint(&in, w)
 	s.Differs = s.differs()
 	s.Conclusion = s.conclude(&in, w)
 	return s
+}
+
+// Vanished returns the first packet, or the answer, if it was lost in a hook.
+func (in *Input) Vanished() (v Vanished, ok bool) {
+	first := in.walk(in.First)
+	v = Vanished{Destination: first.first.Dest, Translated: first.last.Dest != first.first.Dest}
+	w := first
+	if first.verdict == Forwarded || first.verdict == Delivered {
+		w, v.IsAnswer = in.walk(in.Answer), true
+	}
+	if w.verdict != Lost || w.hooks[len(w.hooks)-1].ended {
+		return v, false
+	}
+	last := w.hooks[len(w.hooks)-1]
+	v.Hook, v.In, v.Out, v.Packet = last.Name, last.In, last.Out, w.last
+	return v, true
 }
 
 // answer tells the first packet of the other direction.
@@ -82,15 +104,15 @@ func (s *Story) hint(in *Input, w way) {
 	if s.translated() && !anyRule(w.hooks, func(l tracer.Line) bool { return l.DNAT }) {
 		hint("No rule of nftables was seen to replace the destination: iptables-legacy, IPVS or an eBPF program did it.")
 	}
-	if s.Verdict == Lost {
+	if s.Verdict == Lost || s.Answer.Verdict == Lost {
 		for _, suspect := range in.Suspects {
 			hint("%s", suspect)
 		}
 	}
-	silent := s.Verdict == Forwarded && s.Answer.Kind == NoAnswer
-	if silent && in.Neighbour != "" {
-		hint("%s", in.Neighbour)
+	if in.Untold {
+		hint("There were more events of connection tracking than room for them: it was asked for the state instead.")
 	}
+	silent := s.Verdict == Forwarded && s.Answer.Kind == NoAnswer
 	if silent && w.first.Protocol != model.TCP && in.Dialed != "" {
 		hint("vmapd sent a datagram that is no request of the Service's protocol, and many servers do not answer that.")
 	}
@@ -161,6 +183,9 @@ func (s *Story) conclude(in *Input, w way) string {
 	case NoRoute:
 		return fmt.Sprintf("dropped, because the kernel has no way to %s: %s.", s.Endpoint.Addr(), in.Route)
 	case Lost:
+		if in.LostBy != "" {
+			return fmt.Sprintf("lost %s, where %s, drops such a packet. The kernel does not trace that rule.", w.lostAt, in.LostBy)
+		}
 		return fmt.Sprintf("lost %s: no rule of nftables was seen to drop the packet.", w.lostAt)
 	case Delivered:
 		return fmt.Sprintf("delivered to %s on this node itself%s", at(s.Endpoint), s.tellAnswer(in))
@@ -184,15 +209,25 @@ func (s *Story) tellAnswer(in *Input) string {
 		if a.Error == "port unreachable" && a.From.Addr() == s.Endpoint.Addr() {
 			text += ", so nothing listens on that port there"
 		}
+		if in.Neighbour != "" {
+			text += ", since " + in.Neighbour
+		}
 	case Replied:
 		text = ", which answered"
 	case NoAnswer:
-		return fmt.Sprintf(", which did not answer within %v.", in.Waited)
+		text = fmt.Sprintf(", which did not answer within %v", in.Waited)
+		if in.Neighbour != "" {
+			text += ": " + in.Neighbour
+		}
+		return text + "."
 	}
 	switch a.Verdict {
 	case Dropped, Refused:
 		return fmt.Sprintf("%s. But the answer was dropped on its way back, in %v%s.", text, a.By, a.By.whose())
 	case Lost:
+		if in.LostBy != "" {
+			return fmt.Sprintf("%s. But the answer was lost on its way back, where %s, drops such a packet. The kernel does not trace that rule.", text, in.LostBy)
+		}
 		return text + ". But the answer was lost on its way back: no rule of nftables was seen to drop it."
 	default:
 		return text + "."

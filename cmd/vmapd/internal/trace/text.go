@@ -7,6 +7,7 @@ import (
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft/tracer"
+	"github.com/vmapd/vmapd/sync/conntrack"
 )
 
 // WriteText writes the story as text for people.
@@ -35,6 +36,9 @@ func (s *Story) WriteText(w io.Writer) error {
 			line("   It left by %s.", s.Answer.Out)
 		}
 	}
+	if len(s.Tracking) > 0 {
+		line("connection tracking: %s", tracked(s.Tracking))
+	}
 	line("")
 	for _, h := range s.Hints {
 		line("note: %s", h)
@@ -51,6 +55,31 @@ func (s *Story) WriteText(w io.Writer) error {
 	}
 	_, err := io.WriteString(w, out.String())
 	return err
+}
+
+// tracked tells the changes of a connection in the words of connection tracking.
+func tracked(moments []Moment) string {
+	var words []string
+	answered := false
+	add := func(word string) {
+		if word != "" && (len(words) == 0 || words[len(words)-1] != word) {
+			words = append(words, word)
+		}
+	}
+	for _, m := range moments {
+		if m.Change == conntrack.Began {
+			add("new")
+		}
+		add(m.State)
+		if m.Answered && !answered {
+			add("answered")
+			answered = true
+		}
+		if m.Change == conntrack.Ended {
+			add("removed")
+		}
+	}
+	return strings.Join(words, ", ")
 }
 
 func (a *Answer) source() string {

@@ -282,6 +282,27 @@ func TestEventsAreSortedByConnections(t *testing.T) {
 	}
 }
 
+// Of a packet that another program traces, too, the first event of the base chain has the headers, and not
+// that of the rule which begins the trace.
+func TestCollectorSharesPackets(t *testing.T) {
+	packet := tracer.Packet{Protocol: model.TCP, Source: client, Dest: vip, Flags: tracer.FlagSYN}
+	at := tracer.Place{Family: "ip", Table: table, Chain: "prerouting-tracked"}
+	begin := tracer.Place{Family: "ip", Table: table, Chain: "prerouting-begin"}
+	r := (&recorder{id: 7, packet: packet, in: 2}).rule(at, 2, tracer.Jump, begin.Chain).more(begin, 1, tracer.Continue, "").end(at)
+	stranger := (&recorder{id: 6, packet: packet, in: 2}).rule(at, 1, tracer.Accept, "")
+	c := Collector{Table: table}
+	for _, e := range append(stranger.events, r.events...) {
+		c.Add(e)
+	}
+	if n := len(c.Connections()); n != 1 {
+		t.Fatalf("want 1 connection, got %d", n)
+	}
+	got := c.Connections()[0]
+	if w := (&Input{Interfaces: map[uint32]string{2: "eth0"}}).walk(got.First); got.Client != client || w.first != packet || w.hooks[0].In != "eth0" {
+		t.Errorf("got client %v, %+v", got.Client, w)
+	}
+}
+
 // A packet to an address of the node itself leaves by lo, and comes back with another ID.
 func TestLoopbackIsOneWay(t *testing.T) {
 	out := record(7, "output-begin", tracer.Packet{Protocol: model.TCP, Source: client, Dest: vip, Flags: tracer.FlagSYN})
@@ -310,5 +331,44 @@ func TestLoopbackIsOneWay(t *testing.T) {
 func TestNothingSeenIsNoPanic(t *testing.T) {
 	if s := Tell(Input{}); s.Verdict != "" || s.Conclusion == "" {
 		t.Errorf("got %+v", s)
+	}
+}
+
+// The outcome is that for the client: a connection that its endpoint refuses is refused, too.
+func TestOutcomes(t *testing.T) {
+	back := func(flags uint8) *recorder {
+		return answerOf(flags).pass("forward-begin", "forward-end", "postrouting-begin", "postrouting-end")
+	}
+	forward, accepts := place("filter", "FORWARD"), uint8(tracer.FlagSYN|tracer.FlagACK)
+	direct := record(7, "prerouting-begin", tracer.Packet{Protocol: model.TCP, Source: client, Dest: vip, Flags: tracer.FlagSYN})
+	datagram := whole()
+	for _, e := range datagram.events {
+		if e.Packet != nil {
+			e.Packet.Protocol = model.UDP
+		}
+	}
+	for _, tt := range []struct {
+		name          string
+		first, answer *recorder
+		want          string
+	}{
+		{"accepted", whole(), back(accepts), "forwarded"},
+		{"reset", whole(), back(tracer.FlagRST | tracer.FlagACK), "rejected"},
+		{"silent", whole(), nil, "dropped"},
+		{"silent over UDP", datagram, nil, "forwarded"},
+		{"the answer is dropped", whole(), answerOf(accepts).pass("forward-begin").rule(forward, 3, tracer.Drop, ""), "dropped"},
+		{"dropped", toForward().pass("forward-begin").rule(forward, 3, tracer.Drop, ""), nil, "dropped"},
+		{"lost", toForward(), nil, "dropped"},
+		{"not translated", direct.pass("prerouting-end", "input-begin", "input-end"), back(accepts), "notOurs"},
+	} {
+		in := input(tt.first, tt.answer)
+		in.Expected = &Expected{Pods: map[string]string{endpoint.String(): "default/web-1"}}
+		s := Tell(in)
+		if got := s.Outcome(); got != tt.want {
+			t.Errorf("%s: want %s, got %s: %s", tt.name, tt.want, got, s.Conclusion)
+		}
+		if want := map[bool]string{true: "default/web-1"}[s.Endpoint == endpoint]; s.Pod != want {
+			t.Errorf("%s: want the pod %q, got %q", tt.name, want, s.Pod)
+		}
 	}
 }

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+)
+
+// Where no rule of nftables ends a packet's way, a line names the cause.
+func TestTraceNamesCausesBeyondRules(t *testing.T) {
+	const (
+		web4, web6        = "172.30.0.10:80", "[fd00:172:30::10]:80"
+		closed4           = "172.30.0.30:80" // its endpoint is pod-1 alone
+		silent6           = "[fd00:172:30::60]:80"
+		forward, forward6 = "net/ipv4/ip_forward", "net/ipv6/conf/all/forwarding"
+	)
+	for _, tt := range []struct {
+		name, network, dest string
+		spoil               func(t *testing.T, w *lab.World)
+		want                []string
+	}{
+		{
+			"ip_forward off", "tcp", web4, sysctl(forward, "0"),
+			[]string{"=> dropped, because the kernel has no way to 10.0.0.", ": this node does not forward packets (the sysctl net.ipv4.conf.eth0.forwarding is 0).\n"},
+		},
+		{
+			"IPv6 forwarding off", "tcp", web6, sysctl(forward6, "0"),
+			[]string{"=> dropped, because the kernel has no way to fd00:10::", ": this node does not forward packets (the sysctl net.ipv6.conf.all.forwarding is 0).\n"},
+		},
+		{
+			"reverse path filter", "tcp", web4, func(t *testing.T, w *lab.World) {
+				sysctl("net/ipv4/conf/eth0/rp_filter", "1")(t, w)
+				feed(t, w.Node, "", "ip", "route", "replace", "203.0.113.0/24", "dev", "veth3")
+			},
+			[]string{
+				"=> dropped, because the kernel has no way to 10.0.0.",
+				": the reverse path filter refuses the source 203.0.113.9 on interface eth0, because answers would leave by another one (the sysctl net.ipv4.conf.eth0.rp_filter).\n",
+			},
+		},
+		{
+			"a route that prohibits", "tcp", closed4, func(t *testing.T, w *lab.World) {
+				feed(t, w.Node, "", "ip", "route", "replace", "prohibit", "10.0.0.2/32")
+			},
+			[]string{"=> dropped, because the kernel has no way to 10.0.0.2: a route prohibits it.\n"},
+		},
+		{
+			"no neighbour", "tcp", closed4, deafPod,
+			[]string{"=> forwarded to 10.0.0.2:9999 by veth1, which did not answer within 500ms: no host answers for the address 10.0.0.2 on interface veth1.\n"},
+		},
+		{
+			"no neighbour over IPv6", "udp", silent6, deafPod,
+			[]string{"=> forwarded to [fd00:10::2]:7 by veth1, which did not answer within 500ms: no host answers for the address fd00:10::2 on interface veth1.\n"},
+		},
+		{
+			"a rule of iptables-legacy", "tcp", web4, legacy("iptables-legacy", "-t", "mangle", "-A", "FORWARD", "-p", "tcp", "--dport", "8080", "-j", "DROP"),
+			[]string{"=> lost in forward, where iptables-legacy, ip table mangle, chain FORWARD, rule 1, which is not vmapd's, drops such a packet. The kernel does not trace that rule.\n"},
+		},
+		{
+			"a policy of ip6tables-legacy", "tcp", web6, legacy("ip6tables-legacy", "-P", "FORWARD", "DROP"),
+			[]string{"=> lost in forward, where iptables-legacy, ip6 table filter, chain FORWARD, policy drop, which is not vmapd's, drops such a packet."},
+		},
+		{
+			"a rule of iptables-legacy before connection tracking", "udp", web4, legacy("iptables-legacy", "-t", "raw", "-A", "PREROUTING", "-d", "172.30.0.10", "-j", "DROP"),
+			[]string{"=> lost in prerouting, where iptables-legacy, ip table raw, chain PREROUTING, rule 1, which is not vmapd's, drops such a packet."},
+		},
+		{
+			"a rule of iptables-legacy about the answer", "tcp", web4, legacy("iptables-legacy", "-A", "FORWARD", "-o", "eth0", "-m", "conntrack", "--ctstate", "ESTABLISHED", "-j", "DROP"),
+			[]string{"which accepted it. But the answer was lost on its way back, where iptables-legacy, ip table filter, chain FORWARD, rule 1, which is not vmapd's, drops such a packet."},
+		},
+		{
+			"a rule of iptables-legacy that may be it", "tcp", web4, legacy("iptables-legacy", "-A", "FORWARD", "-m", "length", "--length", "40:", "-j", "DROP"),
+			[]string{"note: iptables-legacy, ip table filter, chain FORWARD, rule 1, which is not vmapd's, may have dropped it.\n", "=> lost in forward: no rule of nftables was seen to drop the packet.\n"},
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			w, known := traceWorld(t)
+			tt.spoil(t, w)
+			tellsOf(t, w, known, tt.network, tt.dest, tt.want...)
+		})
+	}
+}
+
+func sysctl(name, value string) func(*testing.T, *lab.World) {
+	return func(t *testing.T, w *lab.World) {
+		if err := w.Node.Sysctl(name, value); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// deafPod makes pod-1 one that does not answer who has its address.
+func deafPod(t *testing.T, w *lab.World) {
+	t.Helper()
+	pod := w.Pods()[0].Namespace
+	feed(t, pod, "table inet deaf { chain input { type filter hook input priority 0; icmpv6 type nd-neighbor-solicit drop; }; }\n", "nft", "-f", "-")
+	feed(t, pod, "", "ip", "link", "set", "eth0", "arp", "off")
+	for _, address := range []string{"10.0.0.2", "fd00:10::2"} {
+		feed(t, w.Node, "", "ip", "neighbour", "del", address, "dev", "veth1")
+	}
+}
+
+// legacy changes rules of iptables-legacy.
+func legacy(program string, args ...string) func(*testing.T, *lab.World) {
+	return func(t *testing.T, w *lab.World) {
+		if out, err := w.Node.Command(t.Context(), program, args...).CombinedOutput(); err != nil {
+			t.Skipf("iptables-legacy does not work here: %s", strings.TrimSpace(string(out)))
+		}
+	}
+}

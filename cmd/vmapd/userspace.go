@@ -1,0 +1,89 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/explain"
+	"github.com/vmapd/vmapd/legacy/userspace"
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/nft"
+	"github.com/vmapd/vmapd/sync/events"
+)
+
+// openUserspace opens the backend that needs nothing of the kernel but sockets. Without CAP_NET_ADMIN it
+// serves the addresses that the node has, and no rules of others are removed.
+func (d *daemon) openUserspace(why string) (*dataplane, error) {
+	p := &dataplane{name: string(config.Userspace), why: why}
+	o := userspace.Options{Log: d.log, Failed: d.listenerFailed}
+	device, err := userspace.OpenInterface()
+	switch {
+	case err == nil:
+		o.Device, p.with, p.isService = device, "addresses on "+device.Name, device.Has
+	case errors.Is(err, unix.EPERM):
+		d.log.Warn("without CAP_NET_ADMIN: only addresses that this host has are served")
+	default:
+		d.log.Warn("no interface for the addresses of Services: only those that this host has are served", slog.Any("err", err))
+	}
+	f := userspace.New(o)
+	p.Backend, p.userspace = f, f
+	p.close = func() error { return nil }
+	d.sweeps(p, func(f *finder) { f.runsUserspace = true }, nil, d.removeIPVS, nft.TableName, kubeProxyTable)
+	if !hasNetAdmin() {
+		p.sweep.removals, p.sweep.find = nil, func() (found, error) { return nil, nil }
+	}
+	return p, nil
+}
+
+// listenerFailed tells a Service of a listener that can't be opened.
+func (d *daemon) listenerFailed(service model.NamespacedName, err error) {
+	d.events.Service(service, events.Warning, events.ReasonNodePortFailed, events.ActionListen, err.Error())
+}
+
+// compareWithListeners compares a decision with the listener of its destination.
+func (a *answers) compareWithListeners(d model.Decision) explain.Daemon {
+	if d.Frontend == nil {
+		return explain.Daemon{NotCompared: "with the backend userspace, only the listeners of Services are"}
+	}
+	v := model.VIP{Addr: d.Dest.Addr(), Protocol: d.Protocol, Port: d.Dest.Port()}
+	out := explain.Daemon{Compared: "vmapd's listener at " + v.String()}
+	open, why := a.plane.userspace.Listening(v)
+	switch {
+	case open && d.Verdict == model.Rejected:
+		out.Kernel = "accepted by a listener"
+	case !open && (d.Verdict == model.Forwarded || d.Verdict == model.Dropped):
+		out.Kernel = "not accepted: " + why
+	}
+	return out
+}
+
+// listenerNotes says what the backend in user space does not serve.
+func (p *dataplane) listenerNotes() (notes []string) {
+	if p.userspace == nil {
+		return nil
+	}
+	for f, s := range p.userspace.Stats() {
+		family := model.Family(f)
+		if s.Absent > 0 {
+			notes = append(notes, fmt.Sprintf("%v: %d listeners are missing, because this host does not have their addresses", family, s.Absent))
+		}
+		if n := s.Missing - s.Absent; n > 0 {
+			notes = append(notes, fmt.Sprintf("%v: %d listeners can't be opened; the log has the reasons", family, n))
+		}
+	}
+	return notes
+}
+
+// removeOwnDevice returns how to remove the device of the backend in user space, unless that runs.
+func removeOwnDevice(p *dataplane) func() error {
+	return func() error {
+		if p.userspace != nil {
+			return nil
+		}
+		return userspace.RemoveAddresses()
+	}
+}

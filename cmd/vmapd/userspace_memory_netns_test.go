@@ -1,0 +1,102 @@
+package main
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+)
+
+// Ten thousand open connections to Services, each of which has carried data in both directions, take less
+// than 200 MB of the daemon, and none of them ends. Where the process may not open so many files, there
+// are fewer connections, and the memory of ten thousand is computed from them.
+func TestTenThousandConnectionsInUserspace(t *testing.T) {
+	const many, most = 10_000, 200 << 20
+	var files unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err != nil {
+		t.Fatal(err)
+	}
+	n := int(min(many, files.Max*2/5-400)) // two fifths are the limit of connections
+	w := newLab(t)
+	for _, ns := range []*lab.Namespace{w.Node, w.Client} {
+		if err := ns.Sysctl("net/ipv4/ip_local_port_range", "10000 60000"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p := startVmapd(t, w.Node, "--from", filepath.Join(testdata(t), "demo/before"), "--hostname-override", lab.NodeName, "--backend=userspace")
+	p.waitFor(t, "msg=ready")
+	before := residentSize(t, p)
+	vips := []netip.AddrPort{netip.MustParseAddrPort("172.30.0.10:80"), netip.MustParseAddrPort("192.168.98.10:80")}
+	conns := make([]*lab.Conn, 0, n)
+	for i := range n {
+		c, err := w.Client.Dial(t.Context(), "tcp4", vips[i%len(vips)])
+		if err == nil {
+			_, err = c.Ask(t.Context())
+		}
+		if err != nil {
+			t.Fatalf("connection %d: %v\n%s", i, err, p.log)
+		}
+		conns = append(conns, c)
+	}
+	after, open := residentSize(t, p), openFilesOf(t, p)
+	all := before + (after-before)/n*many
+	t.Logf("%d connections: %d MB resident, %d MB before, %d bytes for each, %d MB for %d; %d open files", n,
+		after>>20, before>>20, (after-before)/n, all>>20, many, open)
+	if all > most {
+		t.Errorf("want at most %d MB for %d connections, got %d MB", most>>20, many, all>>20)
+	}
+	// Two files for each, and no pipe that is not in use.
+	if open > 2*n+500 {
+		t.Errorf("%d connections have %d open files", n, open)
+	}
+	for i, c := range conns {
+		if _, err := c.Ask(t.Context()); err != nil {
+			t.Fatalf("connection %d does not work any more: %v", i, err)
+		}
+	}
+	for _, c := range conns {
+		_ = c.Close()
+	}
+	eventually(t, func() string {
+		if n := openFilesOf(t, p); n > 1000 {
+			return fmt.Sprintf("the connections are closed, and the daemon has %d open files", n)
+		}
+		return ""
+	})
+}
+
+// residentSize returns the memory of a process.
+func residentSize(t *testing.T, p *process) int {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if words := strings.Fields(line); len(words) > 1 && words[0] == "VmRSS:" {
+			n, err := strconv.Atoi(words[1])
+			if err != nil {
+				t.Fatal(err)
+			}
+			return n << 10
+		}
+	}
+	t.Fatal("the process has no memory")
+	return 0
+}
+
+func openFilesOf(t *testing.T, p *process) int {
+	t.Helper()
+	list, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", p.cmd.Process.Pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(list)
+}

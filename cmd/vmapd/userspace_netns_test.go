@@ -1,0 +1,221 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+	"golang.org/x/sys/unix"
+
+	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/legacy/userspace"
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/sync/manifest"
+)
+
+// The names by which the test binary is a forwarder of the userspace backend, and the one that gives up
+// all privileges before it becomes vmapd or that.
+const (
+	forwarderName    = "forward-manifest"
+	unprivilegedName = "without-privileges"
+)
+
+// forwardManifest serves the Services of a manifest, its first argument, until standard input ends.
+// Further arguments are the flags of a scenario.
+func forwardManifest() {
+	if err := forwardFile(os.Args[1], os.Args[2:]); err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+}
+
+func forwardFile(path string, args []string) error {
+	var command nodeFlags
+	flags := pflag.NewFlagSet(path, pflag.ContinueOnError)
+	command.addFlags(flags, "")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	_, traffic, err := command.load(io.Discard)
+	if err != nil {
+		return err
+	}
+	text, err := io.ReadAll(io.LimitReader(os.Stdin, 1<<20))
+	if err != nil {
+		return err
+	}
+	objects, _ := manifest.Parse(path, text)
+	if traffic.NodeName == "" {
+		if traffic.NodeName, err = onlyNodeName(objects.Nodes()); err != nil {
+			return err
+		}
+	}
+	b := model.NewBuilder(traffic)
+	objects.ApplyTo(b)
+	o := userspace.Options{Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))}
+	device, err := userspace.OpenInterface()
+	switch {
+	case err == nil:
+		o.Device = device
+	case !errors.Is(err, unix.EPERM):
+		return err
+	}
+	f := userspace.New(o)
+	if err := f.Apply(context.Background(), b.Snapshot()); err != nil {
+		return err
+	}
+	fmt.Println("ready")
+	f.Run(context.Background())
+	return nil
+}
+
+// withoutPrivileges becomes another program, with the arguments that follow, as an ordinary user: with no
+// capability and no way to get one and, unless a user namespace has no other user, as nobody.
+func withoutPrivileges() {
+	runtime.LockOSThread()
+	const nobody = 65534
+	for c := range uintptr(unix.CAP_LAST_CAP + 1) {
+		_ = unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0)
+	}
+	for _, call := range []uintptr{unix.SYS_SETRESGID, unix.SYS_SETRESUID} {
+		_, _, _ = unix.RawSyscall(call, nobody, nobody, nobody) // EINVAL: there is no such user here
+	}
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var none [2]unix.CapUserData
+	if err := unix.Capset(&header, &none[0]); err != nil {
+		fmt.Println("capset:", err)
+		os.Exit(1)
+	}
+	err := unix.Exec("/proc/self/exe", os.Args[1:], os.Environ())
+	fmt.Println("exec:", err)
+	os.Exit(1)
+}
+
+// TestScenariosByUserspace makes each flow's connections through the userspace backend, in a process of
+// its own: with NET_ADMIN, and as an ordinary user, where the node has the addresses of the Services
+// already.
+func TestScenariosByUserspace(t *testing.T) {
+	if err := lab.Available(); err != nil {
+		t.Skip(err)
+	}
+	for _, s := range scenarios(t) {
+		for name, ordinary := range map[string]bool{"with NET_ADMIN": false, "as an ordinary user": true} {
+			t.Run(s.name+"/"+name, func(t *testing.T) {
+				t.Parallel()
+				snapshot, objects := s.snapshot(t)
+				flows := s.flows(t)
+				// A process of the node keeps its port, so that nobody of it listens where a Service may.
+				own := nodeAddrs(objects)
+				onNode := func(f flow) bool {
+					return f.want == "elsewhere" && (f.dest.Addr().IsLoopback() || slices.Contains(own, f.dest.Addr()))
+				}
+				w := newWorld(t, objects, slices.DeleteFunc(slices.Clone(flows), onNode))
+				if ordinary {
+					giveServiceAddrs(t, w, snapshot)
+				}
+				forward(t, s, w, ordinary)
+				differs := func(f flow) string { return userspaceDiffers(f, snapshot, w.nodeAddrs) }
+				heard := listen(t, w, slices.DeleteFunc(slices.Clone(flows), func(f flow) bool { return differs(f) != "" || onNode(f) }))
+				var last string
+				for _, f := range flows {
+					// Endpoints see the node's address, which is the one of a masqueraded connection.
+					f.endpoints = slices.Clone(f.endpoints)
+					for i := range f.endpoints {
+						f.endpoints[i].masquerade = true
+					}
+					t.Run(f.text, func(t *testing.T) {
+						switch what := differs(f); {
+						case what != "":
+							t.Skipf("userspace does otherwise: %s", what)
+						case onNode(f):
+							if a := f.ask(t.Context(), w, patience); lab.FailureOf(a.err) != lab.Refused {
+								t.Errorf("want it refused, got answer %+v, error %v", a.answer, a.err)
+							}
+						case ordinary && f.want == "drop" && f.protocol == model.TCP:
+							// Some kernels do not let an ordinary user drop packets by a filter.
+							if a := <-heard[f.line]; !slices.Contains([]lab.Failure{lab.Timeout, lab.Reset}, lab.FailureOf(a.err)) {
+								t.Errorf("want silence or a reset, got answer %+v, error %v", a.answer, a.err)
+							}
+						default:
+							last = f.connect(t, w, heard[f.line], last)
+						}
+					})
+				}
+			})
+		}
+	}
+}
+
+// userspaceDiffers returns the difference that concerns a flow, or "".
+func userspaceDiffers(f flow, snapshot *model.Snapshot, nodeAddrs []netip.Addr) string {
+	d := model.Decide(snapshot, f.connection(nodeAddrs))
+	for _, difference := range userspace.Differences {
+		if difference.Concerns != nil && difference.Concerns(snapshot.Family(f.family()), d) {
+			return difference.What
+		}
+	}
+	return ""
+}
+
+// giveServiceAddrs gives the node the addresses of Services, and lets ordinary users have all ports.
+func giveServiceAddrs(t *testing.T, w *world, s *model.Snapshot) {
+	t.Helper()
+	if err := w.Node.Sysctl("net/ipv4/ip_unprivileged_port_start", "0"); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range model.Families {
+		var text strings.Builder
+		if err := userspace.Write(&text, s.Family(f)); err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(text.String()) {
+			if words := strings.Fields(line); words[0] == "address" {
+				if err := w.Node.AddAlias("lo", netip.MustParseAddr(words[1])); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+}
+
+// forward runs a forwarder of a scenario on the node until the test ends.
+func forward(t *testing.T, s *scenario, w *world, ordinary bool) {
+	t.Helper()
+	args := append([]string{forwarderName, filepath.Join(t.TempDir(), "in.yaml")}, s.flags...)
+	if ordinary {
+		args = append([]string{unprivilegedName}, args...)
+	}
+	c := w.Node.Command(t.Context(), "/proc/self/exe")
+	c.Args = args
+	c.Stdin = strings.NewReader(s.manifests())
+	log := &syncBuffer{}
+	c.Stderr = log
+	out, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = c.Process.Kill()
+		_ = c.Wait()
+		if t.Failed() {
+			t.Logf("the forwarder says:\n%s", log)
+		}
+	})
+	if line, err := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
+		t.Fatalf("the forwarder is not ready: %q, %v\n%s", line, err, log)
+	}
+}

@@ -1,0 +1,233 @@
+package kernel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/nft"
+)
+
+// Attributes and flags of flowtables (linux/netfilter/nf_tables.h: enum nft_flowtable_attributes and so on).
+const (
+	flowtableName    = 0x2 // NFTA_FLOWTABLE_NAME
+	flowtableHook    = 0x3 // NFTA_FLOWTABLE_HOOK
+	flowtableFlags   = 0x7 // NFTA_FLOWTABLE_FLAGS
+	flowtableHookNum = 0x1 // NFTA_FLOWTABLE_HOOK_NUM
+	flowtablePrio    = 0x2 // NFTA_FLOWTABLE_HOOK_PRIORITY
+	flowtableDevices = 0x3 // NFTA_FLOWTABLE_HOOK_DEVS
+	deviceName       = 0x1 // NFTA_DEVICE_NAME
+	hookIngress      = 0   // NF_NETDEV_INGRESS
+	flowtableCounter = 0x2 // NFT_FLOWTABLE_COUNTER, Linux 5.7
+)
+
+// mostDevices is the largest number of devices in one message (NFT_NETDEVICE_MAX).
+const mostDevices = 256
+
+// addFlowtable makes a flowtable. If it is there, the devices are added to it.
+func (m *messages) addFlowtable(t nft.Flowtable, devices []string) {
+	at := m.flowtable(unix.NFT_MSG_NEWFLOWTABLE, unix.NLM_F_CREATE, t, devices)
+	m.uint32(flowtableFlags, flowtableCounter) // an update without it would end the counting
+	m.end(at)
+}
+
+// removeDevices takes devices out of a flowtable (Linux 5.8).
+func (m *messages) removeDevices(t nft.Flowtable, devices []string) {
+	m.end(m.flowtable(unix.NFT_MSG_DELFLOWTABLE, 0, t, devices))
+}
+
+func (m *messages) flowtable(msgType, flags uint16, t nft.Flowtable, devices []string) (at int) {
+	at = m.object(msgType, flags)
+	m.string(flowtableName, t.Name)
+	hook := m.nest(flowtableHook | unix.NLA_F_NESTED)
+	m.uint32(flowtableHookNum, hookIngress)
+	m.uint32(flowtablePrio, uint32(t.Prio))
+	if len(devices) > 0 {
+		list := m.nest(flowtableDevices | unix.NLA_F_NESTED)
+		for _, d := range devices {
+			m.string(deviceName, d)
+		}
+		m.close(list)
+	}
+	m.close(hook)
+	return at
+}
+
+func (m *messages) deleteFlowtable(name string) {
+	m.remove(unix.NFT_MSG_DELFLOWTABLE, flowtableName, name)
+}
+
+// readFlowtables reads the names of the flowtables.
+func (c *conn) readFlowtables(t *nft.Table) error {
+	return c.listFlowtables(t.Family, func(name string, _ []byte) {
+		t.Flowtables = append(t.Flowtables, nft.Flowtable{Name: name})
+	})
+}
+
+func (c *conn) listFlowtables(f model.Family, each func(name string, hook []byte)) error {
+	err := c.list(unix.NFT_MSG_GETFLOWTABLE, f, "", func(b []byte) error {
+		each(string(withoutZero(first(b, flowtableName))), first(b, flowtableHook))
+		return nil
+	})
+	if isMissing(err) || errors.Is(err, unix.ENOENT) {
+		return nil // a kernel without flowtables has none
+	}
+	if err != nil {
+		return fmt.Errorf("read flowtables: %w", err)
+	}
+	return nil
+}
+
+// readDevices reads the devices of a flowtable.
+func (c *conn) readDevices(f model.Family, flowtable string) (devices []string, err error) {
+	err = c.listFlowtables(f, func(name string, hook []byte) {
+		if name != flowtable {
+			return
+		}
+		for name := range attributes(first(hook, flowtableDevices), deviceName) {
+			devices = append(devices, string(withoutZero(name)))
+		}
+	})
+	slices.Sort(devices)
+	return devices, err
+}
+
+// idleTimeout has, since Linux 5.14, the time after which an idle TCP connection leaves the fast path. On
+// kernels before, connection tracking forgot it two minutes later (flow_offload_fixup_ct), and the
+// next packet could go to another endpoint.
+const idleTimeout = "/proc/sys/net/netfilter/nf_flowtable_tcp_timeout"
+
+// probeFastPath tries what nft.Options.FastPath needs.
+func (c *conn) probeFastPath(f model.Family) error {
+	o := nft.Options{FastPath: true}
+	m := c.newBatch(f, probeTable)
+	m.addTable(0)
+	for i, s := range o.LayoutSets() {
+		m.addSet(s, uint32(i+1))
+	}
+	for _, t := range o.Flowtables() {
+		m.addFlowtable(t, nil)
+	}
+	for _, chain := range o.FastPathChains() {
+		m.addChain(chain)
+	}
+	for _, chain := range o.FastPathChains() {
+		for _, r := range chain.Rules {
+			m.addRule(chain.Name, r)
+		}
+	}
+	lacks := &UnsupportedError{
+		Feature: "flowtables (nf_flow_table, nft_flow_offload)", Since: "5.8", Family: f.String(),
+		Without: "connections take the usual path",
+	}
+	switch err := c.try(&m); {
+	case isReply(err):
+		lacks.Err = err
+		return lacks
+	case err != nil:
+		return err
+	}
+	if _, err := os.Stat(idleTimeout); errors.Is(err, fs.ErrNotExist) {
+		lacks.Feature, lacks.Since, lacks.Err = "flowtables that keep idle connections (net.netfilter.nf_flowtable_tcp_timeout)", "5.14", err
+		return lacks
+	}
+	return nil
+}
+
+// ProbeFastPath tries, without changing anything, all that the fast path of a family needs. The error is an
+// [*UnsupportedError] if the kernel lacks something.
+func ProbeFastPath(f model.Family) error {
+	return new(Lister).on(func(c *conn) error { return c.probeFastPath(f) })
+}
+
+// hasFastPath reports whether a family's table gets the fast path. If the kernel has none, a warning
+// says so once.
+func (b *Backend) hasFastPath(ctx context.Context, st *familyState) (bool, error) {
+	if !b.fastPath {
+		return false, nil
+	}
+	if st.slow == nil {
+		err := b.conn.probeFastPath(st.family)
+		_, slow := errors.AsType[*UnsupportedError](err)
+		if err != nil && !slow {
+			return false, err
+		}
+		if st.slow = &slow; slow {
+			b.log.LogAttrs(ctx, slog.LevelWarn, "no fast path", slog.Any("err", err))
+		}
+	}
+	return !*st.slow, nil
+}
+
+// SetDevices sets the devices whose packets take the fast path, from the next Apply on. It may be called at
+// any time. A device that was removed and made again under its name needs another call.
+func (b *Backend) SetDevices(names []string) { b.devices.Store(&names) }
+
+// applyDevices makes the devices of a family's flowtable those that SetDevices set. A failure is logged:
+// the packets of the other devices take the usual path.
+func (b *Backend) applyDevices(ctx context.Context, st *familyState, t nft.Flowtable) {
+	want := b.devices.Load()
+	if want == nil || want == st.devices {
+		return
+	}
+	have, err := b.conn.readDevices(st.family, t.Name)
+	if err == nil {
+		err = b.conn.changeDevices(st.family, t, have, *want)
+	}
+	text := ""
+	switch {
+	case err == nil:
+		st.devices = want
+	default:
+		if text = err.Error(); text != st.devicesSaid {
+			b.log.LogAttrs(ctx, slog.LevelWarn, "packets of some devices do not take the fast path",
+				slog.String("family", st.family.String()), slog.Any("err", err))
+		}
+	}
+	st.devicesSaid = text
+}
+
+// changeDevices adds and removes devices of a flowtable. Of several that are refused, the last is the error.
+func (c *conn) changeDevices(f model.Family, t nft.Flowtable, have, want []string) error {
+	var refused error
+	for _, change := range []struct {
+		devices []string
+		message func(*messages, nft.Flowtable, []string)
+		verb    string
+	}{
+		{without(have, want), (*messages).removeDevices, "remove"},
+		// Those that are there are ignored, and one with a name that was another's gets the hook.
+		{want, (*messages).addFlowtable, "add"},
+	} {
+		send := func(devices []string) error {
+			m := c.newBatch(f, nft.TableName)
+			change.message(&m, t, devices)
+			return c.commit(&m)
+		}
+		for some := range slices.Chunk(change.devices, mostDevices) {
+			if err := send(some); err == nil {
+				continue
+			} else if !isReply(err) {
+				return err
+			}
+			for _, one := range some { // to find those that the kernel refuses
+				if err := send([]string{one}); err != nil && !errors.Is(err, unix.ENOENT) { // it has just gone
+					refused = fmt.Errorf("%s device %s: %w", change.verb, one, err)
+				}
+			}
+		}
+	}
+	return refused
+}
+
+// without returns the elements of a that b lacks.
+func without(a, b []string) []string {
+	return slices.DeleteFunc(slices.Clone(a), func(s string) bool { return slices.Contains(b, s) })
+}
