@@ -14,11 +14,26 @@ const (
 	hostileName = `"><svg onload=window.hacked=3>`
 )
 
+// elsewhere is a Service whose connections stay on their node, where it has no endpoint.
+const elsewhere = `---
+apiVersion: v1
+kind: Service
+metadata: {namespace: default, name: cache}
+spec: {clusterIP: 172.31.0.15, internalTrafficPolicy: Local, ports: [{name: redis, port: 6379}]}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {namespace: default, name: cache-1, labels: {kubernetes.io/service-name: cache}}
+addressType: IPv4
+ports: [{name: redis, port: 6379}]
+endpoints: [{addresses: [10.1.0.9], nodeName: node-2}]
+`
+
 // many is the number of generated Services.
 const many = 10_000
 
-// writeCluster writes manifests: many Services of one endpoint, one without endpoints, one with hostile
-// texts wherever an object has text.
+// writeCluster writes manifests: many Services of one endpoint, one without endpoints, one without any on this
+// node, and three with hostile texts wherever an object has text.
 func writeCluster(t *testing.T) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -36,6 +51,7 @@ func writeCluster(t *testing.T) (dir string) {
 		slice(&b, "default", fmt.Sprintf("web-%d", i), "http", fmt.Sprintf("10.1.0.%d", i))
 	}
 	service(&b, "default", "refused", "http", "172.31.0.11", "")
+	b.WriteString(elsewhere)
 	service(&b, "hostile", "annotation", "http", "172.31.0.12", hostileText)
 	service(&b, "hostile", "port", hostileText, "172.31.0.13", "")
 	service(&b, "hostile", hostileName, "http", "172.31.0.14", "")

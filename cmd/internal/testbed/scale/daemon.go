@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -25,7 +26,8 @@ func daemonFlags() []string {
 // args are all flags of the daemon. They change no setting of the host; with -v 4, the daemon logs
 // each batch.
 func (w *world) args(o *options) []string {
-	args := append(daemonFlags(), "--kubeconfig", w.kubeconfig, "--conntrack-max-per-core", "0", "-v", "4")
+	args := append(daemonFlags(), "--kubeconfig", w.kubeconfig, "--conntrack-max-per-core", "0", "-v", "4",
+		"--socket", filepath.Join(w.folder, "vmapd.sock"))
 	if o.profiles != "" {
 		args = append(args, "--profiling")
 	}

@@ -5,6 +5,10 @@
 //
 //	go run ./cmd/internal/testbed/scale -shapes 5000x50,realistic
 //	go run ./cmd/internal/testbed/scale -shapes realistic -soak 30m
+//	go run ./cmd/internal/testbed/scale -shapes none -results results.json -plot results.svg
+//
+// The last line draws what earlier runs with -results have measured. With -kube-proxy, the start of
+// kube-proxy is measured in the same clusters.
 //
 // The API server and the objects are in this process, the daemon is one of its own, and
 // both are in a network namespace that is made for it. It needs root, or makes itself root

@@ -48,6 +48,10 @@ type options struct {
 	tls      bool
 	seed     uint64
 	profiles string // folder; empty: none
+	results  string // file; empty: none
+	plot     string // file; empty: none
+
+	kubeProxy string // path; empty: vmapd is measured
 
 	profiling time.Duration // how long the processor is looked at
 }
@@ -57,7 +61,7 @@ func parseOptions(args []string, stderr io.Writer) (*options, error) {
 	o := &options{profiling: profiling}
 	flags := flag.NewFlagSet("scale", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	shapes := flags.String("shapes", "100x10,5000x50,44000x1,realistic", "`list` of clusters: SERVICESxENDPOINTS, realistic, realistic:SERVICES")
+	shapes := flags.String("shapes", "100x10,5000x50,44000x1,10000x100,100000x1,realistic", "`list` of clusters: SERVICESxENDPOINTS, realistic, realistic:SERVICES")
 	flags.StringVar(&o.vmapd, "vmapd", "bin/vmapd", "`path` of the daemon's binary")
 	flags.IntVar(&o.rate, "rate", 1000, "EndpointSlices written per `second` while others are measured")
 	flags.DurationVar(&o.churn, "churn", 20*time.Second, "for how long")
@@ -68,6 +72,9 @@ func parseOptions(args []string, stderr io.Writer) (*options, error) {
 	flags.BoolVar(&o.tls, "tls", false, "the API server speaks TLS")
 	flags.Uint64Var(&o.seed, "seed", 1, "another one makes another cluster of the same shape")
 	flags.StringVar(&o.profiles, "profiles", "", "`folder` for profiles of processor and memory; taking them takes time")
+	flags.StringVar(&o.kubeProxy, "kube-proxy", "", "`path` of a kube-proxy, whose start is measured in place of vmapd")
+	flags.StringVar(&o.results, "results", "", "`file` in JSON to write the results into, in place of those of the same clusters")
+	flags.StringVar(&o.plot, "plot", "", "`file` for a plot (SVG) of what is in -results; with -shapes=none, nothing is measured")
 	if err := flags.Parse(args); err != nil {
 		return nil, err
 	}
@@ -75,6 +82,9 @@ func parseOptions(args []string, stderr io.Writer) (*options, error) {
 		return nil, fmt.Errorf("unexpected argument %q", flags.Arg(0))
 	}
 	for text := range strings.SplitSeq(*shapes, ",") {
+		if text == "none" {
+			continue
+		}
 		s, err := cluster.ParseShape(text)
 		if err != nil {
 			return nil, err
@@ -83,6 +93,9 @@ func parseOptions(args []string, stderr io.Writer) (*options, error) {
 	}
 	if o.rate < 1 || o.probes < 1 {
 		return nil, errors.New("-rate and -probes must be positive")
+	}
+	if o.plot != "" && o.results == "" {
+		return nil, errors.New("-plot needs -results")
 	}
 	if o.soak > 0 {
 		o.churn = o.soak
@@ -95,18 +108,38 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if _, err := os.Stat(o.vmapd); err != nil {
+	if _, err := os.Stat(o.vmapd); err != nil && len(o.shapes) > 0 && o.kubeProxy == "" {
 		return fmt.Errorf("the daemon is missing, make build makes it: %w", err)
 	}
 	var results []*result
 	for _, s := range o.shapes {
-		r, err := measure(ctx, o, s, stderr)
-		if err != nil {
-			return fmt.Errorf("%v: %w", s, err)
+		var of record
+		if o.kubeProxy != "" {
+			if of, err = measureKubeProxy(ctx, o, s, stderr); err != nil {
+				return fmt.Errorf("%v: %w", s, err)
+			}
+		} else {
+			r, err := measure(ctx, o, s, stderr)
+			if err != nil {
+				return fmt.Errorf("%v: %w", s, err)
+			}
+			results = append(results, r)
+			of = r.record()
 		}
-		results = append(results, r)
+		if o.results != "" {
+			if err := saveRecord(o.results, of); err != nil {
+				return err
+			}
+		}
 	}
-	writeTable(stdout, results)
+	if len(results) > 0 {
+		writeTable(stdout, results)
+	}
+	if o.plot != "" {
+		if err := savePlot(o.plot, o.results); err != nil {
+			return err
+		}
+	}
 	for _, r := range results {
 		if err := r.wrong(); err != nil {
 			return fmt.Errorf("%v: %w", r.shape, err)

@@ -33,6 +33,7 @@ type result struct {
 type start struct {
 	listed, ready time.Duration // since the start
 	user, system  time.Duration
+	peak          int64 // memory, in bytes
 	traffic       traffic
 	longestBatch  time.Duration
 }
@@ -174,7 +175,7 @@ func (d *daemon) begun(ctx context.Context) (start, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return start{
-		listed: d.listed, ready: d.readyTook, user: u.user, system: u.system, traffic: t, longestBatch: longest,
+		listed: d.listed, ready: d.readyTook, user: u.user, system: u.system, peak: u.peak, traffic: t, longestBatch: longest,
 	}, nil
 }
 

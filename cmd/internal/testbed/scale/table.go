@@ -55,6 +55,7 @@ func writeTable(w io.Writer, results []*result) {
 	row("ready", func(r *result) string { return seconds(r.restart.ready) })
 	row("processor", func(r *result) string { return seconds(r.restart.user + r.restart.system) })
 	row("operations", func(r *result) string { return strconv.Itoa(r.restart.traffic.operations) })
+	row("memory, peak", func(r *result) string { return megabytes(r.restart.peak) })
 	_ = t.Flush() // as with Fprintf
 	for _, r := range results {
 		fmt.Fprintf(w, "%v: %s\n", r.shape, r.complaints)

@@ -18,16 +18,20 @@ import (
 // allowed are the reasons for which a test may be skipped: the names of features that kernels lack.
 func allowed() []string {
 	return []string{
-		"SCTP: the lab speaks TCP and UDP",
+		"SCTP: this kernel has none",
 		"IPv6 session affinity: this nft can't parse",
 		"this nft can't handle a number in a concatenated key",
 		"this nft loads numbers that are keys of a map in the wrong byte order",
 		"this kernel lacks table flags owner and persist",
 		"no IPVS in the kernel",
 		"IPVS does otherwise:",
+		"userspace does otherwise:",
 		"tracked flows can't be raised here",
 		"this nft is older than kube-proxy needs",
+		"this kernel has no fast path",
 		"KUBE does not name a folder with kube-proxy",
+		"chromium is not installed: the page is not tested in a browser",
+		"caddy is not installed: the proxy of TROUBLESHOOTING.md is not tried",
 	}
 }
 

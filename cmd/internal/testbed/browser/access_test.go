@@ -1,0 +1,90 @@
+package browser
+
+import (
+	"context"
+	"testing"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+)
+
+// worstContrast returns the text with the least contrast to its background, by the formula of WCAG 2, and the
+// contrast, unless all have at least 4.5, which is enough for level AA.
+const worstContrast = `(() => {
+	const canvas = document.createElement("canvas").getContext("2d", {willReadFrequently: true});
+	const paint = (...colors) => {
+		for (const c of colors) { canvas.fillStyle = c; canvas.fillRect(0, 0, 1, 1); }
+		return [...canvas.getImageData(0, 0, 1, 1).data].slice(0, 3);
+	};
+	const luminance = rgb => {
+		const [r, g, b] = rgb.map(v => v / 255).map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+		return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+	};
+	const dark = matchMedia("(prefers-color-scheme: dark)").matches;
+	let worst = [4.5, "", ""];
+	for (const e of document.body.querySelectorAll("*")) {
+		if (![...e.childNodes].some(n => n.nodeType === Node.TEXT_NODE && n.data.trim()) || e.tagName === "SCRIPT") continue;
+		const behind = [];
+		for (let up = e; up; up = up.parentElement) behind.unshift(getComputedStyle(up).backgroundColor);
+		const back = [dark ? "#121212" : "#fff", ...behind];
+		const [low, high] = [luminance(paint(...back)), luminance(paint(...back, getComputedStyle(e).color))].sort((a, b) => a - b);
+		const contrast = (high + 0.05) / (low + 0.05);
+		if (contrast < worst[0]) worst = [contrast, e.className, e.textContent];
+	}
+	return worst[1] + worst[2] === "" ? "enough" : worst.join(" ");
+})()`
+
+// scheme makes the browser prefer light or dark pages.
+func (b *tab) scheme(t *testing.T, scheme string) {
+	t.Helper()
+	b.do(t, chromedp.Func(func(ctx context.Context, tab *chromedp.Target) error {
+		_, err := cdp.Call(ctx, tab, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
+		})
+		return err
+	}))
+}
+
+// access checks what people need who have no mouse, a screen reader, weak eyes or a small screen.
+func (b *tab) access(t *testing.T) {
+	t.Helper()
+	b.do(t, chromedp.Navigate("about:blank"), chromedp.Navigate(address))
+	b.is(t, "document.querySelectorAll('#services tr').length", "100")
+
+	t.Run("with the keyboard alone", func(t *testing.T) {
+		b.do(t, chromedp.KeyEvent(kb.Tab), chromedp.KeyEvent("default/web"))
+		b.is(t, "document.querySelectorAll('#services tr').length", "1")
+		b.do(t, chromedp.KeyEvent(kb.Tab), chromedp.KeyEvent(kb.Tab))
+		b.is(t, "document.activeElement.textContent", "default/web")
+		ask(t, b, chromedp.Evaluate[string](`showServices().then(() => "")`, chromedp.EvalAwaitPromise))
+		b.is(t, "document.activeElement.textContent", "default/web") // also in the list that came meanwhile
+		b.do(t, chromedp.KeyEvent(kb.Enter))
+		b.has(t, "#chosen", "Service default/web")
+		b.is(t, "document.activeElement.id", "right")
+		b.is(t, "document.querySelector('#services [aria-current=true]').textContent", "default/web")
+	})
+
+	t.Run("names", func(t *testing.T) {
+		b.is(t, "document.documentElement.lang", "en")
+		b.is(t, "[...document.querySelectorAll('input')].every(e => e.labels.length === 1)", "true")
+		b.is(t, "[...document.querySelectorAll('svg, section, [role=region]')].every(e => e.ariaLabel)", "true")
+		b.is(t, "document.querySelectorAll('#list th').length", "3")
+		b.is(t, "[...document.querySelectorAll('h1, h2')].map(h => h.tagName).join('').startsWith('H1H2H2')", "true")
+	})
+
+	for _, scheme := range []string{"dark", "light"} {
+		t.Run("contrast, "+scheme, func(t *testing.T) {
+			b.scheme(t, scheme)
+			b.has(t, "#doctor", "examined")
+			b.is(t, worstContrast, "enough")
+		})
+	}
+
+	t.Run("on a small screen", func(t *testing.T) {
+		b.do(t, chromedp.EmulateViewport(phoneWidth, phoneHeight))
+		b.is(t, "document.documentElement.scrollWidth <= innerWidth", "true")
+		b.do(t, chromedp.EmulateViewport(screenWidth, screenHeight))
+	})
+}

@@ -1,0 +1,123 @@
+package browser
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+const (
+	root    = "../../../.."
+	address = "http://127.0.0.1:10249/"
+)
+
+// isolated is a variable of the environment that is set in the network namespace of these tests.
+const isolated = "VMAPD_BROWSER_ISOLATED"
+
+// TestMain makes a network namespace with no more than loopback, where Services' addresses have a route: the
+// process becomes itself again there.
+func TestMain(m *testing.M) {
+	if os.Getenv(isolated) != "" {
+		os.Exit(m.Run())
+	}
+	how := "-n"
+	if os.Geteuid() != 0 {
+		how = "-rn"
+	}
+	unshare, err := exec.LookPath("unshare")
+	if err == nil {
+		const script = `ip link set lo up && ip route add 172.31.0.0/16 dev lo && exec "$@"`
+		args := append([]string{"unshare", how, "sh", "-c", script, "sh"}, os.Args...)
+		err = syscall.Exec(unshare, args, append(os.Environ(), isolated+"=1"))
+	}
+	fmt.Fprintln(os.Stderr, "make a network namespace:", err)
+	os.Exit(1)
+}
+
+// daemon is vmapd in this process' network namespace.
+type daemon struct {
+	*exec.Cmd
+	log *bytes.Buffer
+}
+
+// startDaemon builds and starts vmapd, and returns when it has programmed everything.
+func startDaemon(t *testing.T, manifests string) *daemon {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "vmapd")
+	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-buildvcs=false", "-o", program, root+"/cmd/vmapd")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, out)
+	}
+	d := &daemon{exec.CommandContext(t.Context(), program, "--from", manifests, "--hostname-override=node-1", "--socket=", "--service-counters"), &bytes.Buffer{}}
+	d.Stderr = d.log
+	if err := d.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = d.Process.Kill()
+		_ = d.Wait()
+		if t.Failed() {
+			t.Logf("the daemon's log:\n%.4000s", d.log)
+		}
+	})
+	waitUntil(t, "the daemon has programmed the Services", func() bool {
+		status, body := get(t, "api/services?limit=1")
+		return status == http.StatusOK && strings.Contains(body, `"left":`) && strings.Contains(body, `"since":`)
+	})
+	return d
+}
+
+// processor returns the time that the daemon has computed, in the kernel's ticks of 10 ms.
+func (d *daemon) processor(t *testing.T) time.Duration {
+	t.Helper()
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", d.Process.Pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := bytes.Cut(stat, []byte(") ")) // behind the program's name
+	fields := strings.Fields(string(rest))
+	const user, system, tick = 11, 12, 10 * time.Millisecond
+	u, err1 := strconv.Atoi(fields[user])
+	s, err2 := strconv.Atoi(fields[system])
+	if err1 != nil || err2 != nil {
+		t.Fatalf("%s: %v, %v", stat, err1, err2)
+	}
+	return time.Duration(u+s) * tick
+}
+
+func get(t *testing.T, path string) (status int, body string) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return 0, ""
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response.StatusCode, string(text)
+}
+
+func waitUntil(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(2 * time.Minute); !ok(); time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within two minutes: %s", what)
+		}
+	}
+}

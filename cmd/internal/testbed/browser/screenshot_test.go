@@ -1,0 +1,108 @@
+package browser
+
+import (
+	"bytes"
+	"cmp"
+	"flag"
+	"image"
+	"image/color"
+	"image/png"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+)
+
+var update = flag.Bool("update", false, "take the README's screenshots anew")
+
+// The sizes of screens.
+const phoneWidth, phoneHeight, screenWidth, screenHeight = 390, 760, 1180, 710
+
+// screenshots takes those of the README.
+func (b *tab) screenshots(t *testing.T) {
+	t.Helper()
+	b.do(t, chromedp.Navigate("about:blank"), chromedp.Navigate(address))
+	b.search(t, "default", 3)
+	b.do(t, chromedp.Click(chromedp.CSS("#services tr:last-child a")))
+	b.has(t, ".way", "map endpoints")
+	b.has(t, "#doctor", "examined")
+	b.keep(t, "page.png", chromedp.CaptureScreenshot())
+	b.keep(t, "page-doctor.png", chromedp.Screenshot(chromedp.CSS("#doctor")))
+	b.scheme(t, "dark")
+	b.do(t, chromedp.EmulateViewport(phoneWidth, phoneHeight))
+	ask(t, b, chromedp.Evaluate[string](`scrollTo(0, 0), ""`))
+	b.keep(t, "page-phone.png", chromedp.CaptureScreenshot())
+	b.do(t, chromedp.EmulateViewport(screenWidth, screenHeight))
+	b.scheme(t, "light")
+}
+
+// keep writes a screenshot with few colours: the README is read by many.
+func (b *tab) keep(t *testing.T, name string, take chromedp.Action[[]byte]) {
+	t.Helper()
+	shot, err := png.Decode(bytes.NewReader(ask(t, b, take)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file bytes.Buffer
+	encoder := png.Encoder{CompressionLevel: png.BestCompression}
+	if err := encoder.Encode(&file, reduced(shot)); err != nil {
+		t.Fatal(err)
+	}
+	const most = 100_000
+	if file.Len() > most {
+		t.Errorf("%s has %d bytes, more than %d", name, file.Len(), most)
+	}
+	if *update {
+		if err := os.WriteFile(filepath.Join(root, "cmd/vmapd/deploy", name), file.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// reduced returns an image with its most frequent colours, and the nearest ones of these for the others.
+func reduced(from image.Image) *image.Paletted {
+	const most = 256
+	pixels := map[color.Color]int{}
+	for y := from.Bounds().Min.Y; y < from.Bounds().Max.Y; y++ {
+		for x := from.Bounds().Min.X; x < from.Bounds().Max.X; x++ {
+			pixels[from.At(x, y)]++
+		}
+	}
+	palette := color.Palette(slices.SortedFunc(maps.Keys(pixels), func(a, b color.Color) int { return cmp.Compare(pixels[b], pixels[a]) }))
+	palette = palette[:min(most, len(palette))]
+	indices := map[color.Color]uint8{}
+	for c := range pixels {
+		indices[c] = uint8(palette.Index(c)) //nolint:gosec // below 256
+	}
+	to := image.NewPaletted(from.Bounds(), palette)
+	for y := from.Bounds().Min.Y; y < from.Bounds().Max.Y; y++ {
+		for x := from.Bounds().Min.X; x < from.Bounds().Max.X; x++ {
+			to.SetColorIndex(x, y, indices[from.At(x, y)])
+		}
+	}
+	return to
+}
+
+func TestReducedImagesKeepFrequentColours(t *testing.T) {
+	from := image.NewRGBA(image.Rect(0, 0, 100, 10))
+	for i := range 300 { // more colours than a palette has
+		from.SetRGBA(i%100, i/100, color.RGBA{R: uint8(i), G: uint8(i >> 8), A: 255}) //nolint:gosec // the low bits
+	}
+	frequent := color.RGBA{B: 200, A: 255}
+	for i := range 700 {
+		from.SetRGBA(i%100, 3+i/100, frequent)
+	}
+	to := reduced(from)
+	if len(to.Palette) != 256 {
+		t.Errorf("%d colours, want 256", len(to.Palette))
+	}
+	if got := to.At(50, 9); got != color.Color(frequent) {
+		t.Errorf("the frequent colour became %v, want %v", got, frequent)
+	}
+	if got := to.At(0, 0).(color.RGBA); got.B != 0 { //nolint:forcetypeassert // all are
+		t.Errorf("a rare colour became %v, want a near one", got)
+	}
+}

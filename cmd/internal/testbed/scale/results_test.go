@@ -1,0 +1,89 @@
+package main
+
+import (
+	"encoding/xml"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vmapd/vmapd/cmd/internal/testbed/scale/cluster"
+)
+
+func TestResultsAreKept(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "results.json")
+	measured := func(services int, ready time.Duration) *result {
+		return &result{
+			shape: cluster.Shape{Services: services, Endpoints: 10}, size: cluster.Size{Services: services, Endpoints: 10 * services},
+			cold: start{ready: ready}, peak: 7,
+		}
+	}
+	for _, r := range []*result{measured(200, time.Second), measured(100, time.Second), measured(200, 3*time.Second)} {
+		if err := saveRecord(path, r.record()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := readRecords(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []record{
+		{Proxy: vmapd, Cluster: "100x10", Services: 100, Endpoints: 1000, Ready: 1, Peak: 7},
+		{Proxy: vmapd, Cluster: "200x10", Services: 200, Endpoints: 2000, Ready: 3, Peak: 7},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if err := os.WriteFile(path, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := saveRecord(path, record{}); err == nil || !strings.Contains(err.Error(), path) {
+		t.Errorf("got %v, want an error with the file's name", err)
+	}
+}
+
+func TestPlotIsXMLWithEachResult(t *testing.T) {
+	text := plot([]record{
+		{Proxy: vmapd, Cluster: "10x100", Services: 10, Endpoints: 1000, Ready: 0.1, Peak: 30e6, Settled: 20e6, One: 1e-3},
+		{Proxy: vmapd, Cluster: "10000x100", Services: 10_000, Endpoints: 1_000_000, Ready: 2, Peak: 130e6, Settled: 90e6, One: 1e-3},
+		{Proxy: "kube-proxy <nftables>", Cluster: "1000x1", Services: 1000, Endpoints: 1000, Ready: 1, Peak: 90e6},
+		{Proxy: vmapd, Cluster: "realistic", Services: 5000, Endpoints: 40_000, Ready: 9},
+	})
+	titles := 0
+	for d := xml.NewDecoder(strings.NewReader(text)); ; {
+		token, err := d.Token()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatalf("%v\n%s", err, text)
+		}
+		if e, ok := token.(xml.StartElement); ok && e.Name.Local == "title" {
+			titles++
+		}
+	}
+	const want = 2 * 3 // ready and memory, of three clusters with one shape
+	if titles != want {
+		t.Errorf("%d points, want %d:\n%s", titles, want, text)
+	}
+}
+
+// The plot in the repository is that of the results in the repository.
+func TestPlotIsUpToDate(t *testing.T) {
+	all, err := readRecords("results.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile("results.svg")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := plot(all); want != string(got) {
+		t.Error("results.svg is not the plot of results.json: run go run . -shapes none -results results.json -plot results.svg")
+	}
+}
