@@ -2,7 +2,7 @@
 # the Go module proxy, pinned in go.mod or here.
 GO        ?= go
 LINT      := $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
-PURE      := ./model/... ./nft ./nft/nftsim ./sync/localhost ./legacy/iptables/iptsim ./sync/kube ./sync/reconcile ./sync/health ./sync/events ./cmd/vmapd/internal/metrics ./cmd/vmapd/internal/httpserver
+PURE      := ./model/... ./nft ./nft/nftsim ./legacy/userspace ./legacy/iptables/iptsim ./sync/kube ./sync/kube/slim ./sync/reconcile ./sync/health ./sync/events ./cmd/vmapd/internal/metrics ./cmd/vmapd/internal/httpserver
 # These are pure and long: unit plays them, and the race detector takes five times as long for them.
 RACESKIP  := TestTheRulesDoWhatIsDecided|TestEachPieceOfABatchIsSafe
 # More tests at a time than processors: those that may run beside others mostly wait.
@@ -29,7 +29,7 @@ VMARCH     ?= amd64
 VMSUITES   ?= bookworm,bookworm-security
 VMTOOLS    ?= bookworm
 VMBYTES    := nft=. sync/conntrack=. sync/listening=. sync/hostaddr=. legacy/xtables=. legacy/ipvs=.
-VMTESTS    ?= nft/kernel=. 'cmd/vmapd=TestScenarios|TestListings|ByIPVS|TestTheRunningDaemonTells|TestTheDaemonExplains|TestSwitching|TestNeighbours' legacy/iptables=TestThePrograms $(addsuffix =.,$(wildcard legacy/host)) $(if $(filter-out amd64,$(VMARCH)),$(VMBYTES))
+VMTESTS    ?= nft/kernel=. 'cmd/vmapd=TestScenarios|TestListings|ByIPVS|TestTheRunningDaemonTells|TestTheDaemonExplains|TestThePageTellsThePacketsWay|TestSwitching|TestNeighbours|TestFastPath' legacy/iptables=TestThePrograms $(addsuffix =.,$(wildcard legacy/host)) $(if $(filter-out amd64,$(VMARCH)),$(VMBYTES))
 VMTIME     ?= 3h
 VMCPUS     ?= 1
 VMRESULTS  ?= bin/vm-results
@@ -40,7 +40,7 @@ KERNELS    ?= bullseye bookworm,bookworm-security trixie,trixie-security trixie,
 ARCHES     := arm64 s390x
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test notice unit race netns test-page pagetools test-ipvs test-kernels test-arch test-nft test-vm test-cluster build-all vmtools clustertools golden bench bench-scale fuzz lint fmt tidy ci tools
+.PHONY: help build demo test notice unit race netns test-page pagetools test-ipvs test-kernels test-arch test-nft test-vm test-cluster build-all vmtools clustertools golden bench bench-connections bench-fast bench-scale bench-slopes fuzz lint fmt tidy ci tools
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sort | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -72,7 +72,7 @@ demo: ## show it at work: a small world, real connections
 test: notice tools unit race netns ## all tests
 
 notice:
-	@echo "All tests take about ten minutes on two processors. They need nft, iptables, ipset,"
+	@echo "All tests take ten to fifteen minutes on two processors. They need nft, iptables, ipset,"
 	@echo "ip, unshare, gcc and curl; if this is root, apt installs those that are missing."
 
 unit: ## tests that need no privilege
@@ -84,17 +84,16 @@ race: ## the pure packages and the sources, with the race detector
 
 netns: tools ## tests with real packets in network namespaces; fails if one is skipped
 	$(GO) build -o bin/skipcheck ./cmd/internal/testbed/skipcheck
-	@for p in ./nft/kernel ./nft/tracer ./legacy/iptables ./legacy/ipvs ./legacy/host ./sync/conntrack ./sync/hostaddr ./cmd/internal/testbed/lab ./cmd/internal/testbed/scale ./cmd/internal/testbed/cluster/life ./cmd/vmapd; do \
+	@for p in ./nft/kernel ./nft/tracer ./legacy/iptables ./legacy/ipvs ./legacy/host ./sync/conntrack ./sync/hostaddr ./cmd/internal/testbed/lab ./cmd/internal/testbed/scale ./cmd/internal/testbed/cluster/life ./cmd/internal/testbed/browser ./cmd/vmapd; do \
 		echo "$(GO) test $$p"; \
 		$(GO) test -c -o bin/netns.test $$p && \
 		(cd $$p && ($(IN_NAMESPACE) $(CURDIR)/bin/netns.test -test.v -test.parallel=$(ATATIME) -test.timeout=20m 2>&1 || echo "--- FAIL: exit code $$?") | $(CURDIR)/bin/skipcheck) || exit 1; \
 	done
 
-# Not a part of test: Debian's chromium takes 350 MB with its libraries. There, tests of the handlers run.
+# A part of netns, too, where chromium is installed. It takes 350 MB with its libraries: this target alone
+# installs it.
 test-page: pagetools ## the page of the metrics port in a real browser, with 10,000 Services
-	$(GO) test -c -o bin/browser.test ./cmd/internal/testbed/browser
-	cd cmd/internal/testbed/browser && unshare $(if $(ISROOT),-n,-rn) sh -c 'ip link set lo up && ip route add 172.31.0.0/16 dev lo && exec "$$@"' sh \
-		$(CURDIR)/bin/browser.test -test.v -test.count=1 -test.timeout=10m $(PAGEARGS)
+	$(GO) test -v -count=1 ./cmd/internal/testbed/browser $(if $(PAGEARGS),-args $(PAGEARGS))
 
 test-kernels: ## tests with real packets on Debian's kernels from 5.10 on, in emulated machines
 	@for s in $(KERNELS); do $(MAKE) --no-print-directory test-vm VMSUITES=$$s || exit 1; done
@@ -124,12 +123,18 @@ test-vm: vmtools ## tests VMTESTS with kernel VMSUITES, programs VMTOOLS, proces
 		p=$${t%%=*}; \
 		echo "go test ./$$p -run '$${t#*=}'"; \
 		CGO_ENABLED=0 GOARCH=$(VMARCH) $(GO) test -c -ldflags='-s -w' -o bin/vm.test ./$$p && \
-		$(VM) --dir /src/$$p --file bin/vm.test:/src/$$p/vm.test $$(find . -name testdata -type d -printf ' --file %p:/src/%P') \
+		$(VM) --dir /src/$$p --file bin/vm.test:/src/$$p/vm.test $$(find . '(' -name testdata -o -path ./cmd/vmapd/deploy ')' -type d -printf ' --file %p:/src/%P') \
 			-- sh -c 'read -r a b release rest </proc/version; echo "Linux $$release on $(VMARCH), $$(nft --version)"; echo "$$0"; exec "$$@"' \
 			"go test ./$$p" ./vm.test -test.v=test2json -test.timeout=$(VMTIME) -test.run="$${t#*=}" -test.skip='$(VMSKIP)' $(VMARGS) | \
 			tee $(VMRESULTS)/$(VMARCH)-$(VMSUITES)-$(VMTOOLS)-$$(echo "$$p" | tr / -)-$$(date +%s) | bin/skipcheck || exit 1; \
 	done
 	@bin/skipcheck $(VMRESULTS)/*
+
+bench-fast: vmtools ## processor time for a forwarded gigabyte, with and without the fast path
+	@CGO_ENABLED=0 $(GO) build -o bin/vm ./cmd/internal/testbed/vm
+	@CGO_ENABLED=0 GOARCH=$(VMARCH) $(GO) build -o bin/vm-$(VMARCH) ./cmd/internal/testbed/vm
+	CGO_ENABLED=0 GOARCH=$(VMARCH) $(GO) test -c -ldflags='-s -w' -o bin/vm.test ./cmd/vmapd
+	$(VM) --file bin/vm.test -- /vm.test -test.run='^$$' -test.bench=ForwardedGigabyte -test.benchtime=4x
 
 test-ipvs: SHELL := /bin/bash
 test-ipvs: .SHELLFLAGS := -o pipefail -c
@@ -157,6 +162,7 @@ bench: ## benchmarks: compile, difference, apply; cold and for one endpoint
 	$(GO) test -run '^$$' -bench 'Cold|OneEndpoint|Memory' -benchtime 10x -benchmem ./model
 	$(GO) test -run '^$$' -bench 'Compile|Split' -benchtime 10x ./nft
 	$(GO) test -run '^$$' -bench 'Watch|List' -benchmem ./sync/kube/wire
+	$(GO) test -run '^$$' -bench 'Object' -benchmem ./sync/kube/slim
 	$(IN_NAMESPACE) $(GO) test -run '^$$' -bench 'Build|Cold|Restart' -benchtime 10x ./nft/kernel
 	$(IN_NAMESPACE) $(GO) test -run '^$$' -bench 'OneEndpoint$$' -benchtime 500x ./nft/kernel
 	$(IN_NAMESPACE) $(GO) test -run '^$$' -bench 'OneEndpointWithAffinity' -benchtime 20x ./nft/kernel
@@ -165,8 +171,20 @@ bench: ## benchmarks: compile, difference, apply; cold and for one endpoint
 	$(IN_NAMESPACE) $(GO) test -run '^$$' -bench 'Round' -benchtime 3s ./cmd/vmapd
 	$(IN_NAMESPACE) $(GO) test -run '^$$' -bench 'FirstPacket' ./cmd/vmapd
 
-bench-scale: build ## the daemon in clusters of up to 250,000 endpoints: time, memory, latency
+bench-connections: build ## new connections a second, against direct ones; with KUBE, of kube-proxy, too
+	$(GO) build -o bin/connections ./cmd/internal/testbed/connections
+	$(IN_NAMESPACE) bin/connections $(if $(KUBE),--kube-proxy "$(KUBE)/kube-proxy") $(CONNECTIONSFLAGS)
+
+bench-scale: build ## the daemon in clusters of up to 1,000,000 endpoints: time, memory, latency
 	$(GO) run ./cmd/internal/testbed/scale $(SCALEFLAGS)
+
+# With KUBE, as for test-cluster, kube-proxy's start is measured in the clusters that it programs in minutes.
+SLOPES    ?= 10x100,100x10,1000x1,100x100,1000x10,10000x1,1000x100,10000x10,100000x1,10000x100,100000x10
+KUBESLOPES ?= 10x100,100x10,1000x1,100x100,1000x10,10000x1
+SLOPESTO  := -results cmd/internal/testbed/scale/results.json -plot cmd/internal/testbed/scale/results.svg
+bench-slopes: build ## the same from 1,000 endpoints to 1,000,000, as a file of results and a plot
+	$(GO) run ./cmd/internal/testbed/scale -shapes $(SLOPES) -settle 3s -churn 6s -probes 150 $(SLOPESTO) $(SCALEFLAGS)
+	$(if $(KUBE),$(GO) run ./cmd/internal/testbed/scale -shapes $(KUBESLOPES) -kube-proxy $(KUBE)/kube-proxy -settle 3s $(SLOPESTO))
 
 # Several packages may have a target of the same name; -fuzz takes one target of one package.
 fuzz: ## every fuzz target, for FUZZTIME each
