@@ -16,12 +16,12 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-var update = flag.Bool("update", false, "take the README's screenshots anew")
+var update = flag.Bool("update", false, "take the screenshots of the page anew")
 
 // The sizes of screens.
 const phoneWidth, phoneHeight, screenWidth, screenHeight = 390, 760, 1180, 710
 
-// screenshots takes those of the README.
+// screenshots takes those of OPERATION.md.
 func (b *tab) screenshots(t *testing.T) {
 	t.Helper()
 	b.do(t, chromedp.Navigate("about:blank"), chromedp.Navigate(address))
@@ -39,7 +39,7 @@ func (b *tab) screenshots(t *testing.T) {
 	b.scheme(t, "light")
 }
 
-// keep writes a screenshot with few colours: the README is read by many.
+// keep writes a screenshot with few colours: a page is read by many.
 func (b *tab) keep(t *testing.T, name string, take chromedp.Action[[]byte]) {
 	t.Helper()
 	shot, err := png.Decode(bytes.NewReader(ask(t, b, take)))

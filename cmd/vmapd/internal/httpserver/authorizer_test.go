@@ -288,7 +288,7 @@ func TestPagesSayHowLongARevokedRightCounts(t *testing.T) {
 	if rememberYes != 2*time.Minute {
 		t.Fatalf("answers are remembered for %v: change the pages", rememberYes)
 	}
-	for _, page := range []string{"README.md", "cmd/vmapd/deploy/SECURITY.md", "cmd/vmapd/configuration.md"} {
+	for _, page := range []string{"cmd/vmapd/deploy/OPERATION.md", "cmd/vmapd/deploy/SECURITY.md", "cmd/vmapd/configuration.md"} {
 		text, err := os.ReadFile(filepath.Join("../../../..", page))
 		if err != nil {
 			t.Fatal(err)

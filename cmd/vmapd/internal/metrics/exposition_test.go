@@ -34,7 +34,7 @@ func ours(families map[string]*dto.MetricFamily) []string {
 	return slices.DeleteFunc(names, othersFamilies)
 }
 
-// The whole exposition, as the README and dashboards count on it.
+// The whole exposition, as pages and dashboards count on it.
 func TestGoldenExposition(t *testing.T) {
 	for _, backend := range backends {
 		t.Run(backend, func(t *testing.T) {
