@@ -40,18 +40,23 @@ KERNELS    ?= bullseye bookworm,bookworm-security trixie,trixie-security trixie,
 ARCHES     := arm64 s390x
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test notice unit race netns test-page pagetools test-ipvs test-kernels test-arch test-nft test-vm test-cluster build-all vmtools clustertools golden bench bench-connections bench-fast bench-scale bench-slopes fuzz lint fmt tidy ci tools
+.PHONY: help build demo test test-upgrade notice unit race netns test-page pagetools test-ipvs test-kernels test-arch test-nft test-vm test-cluster build-all vmtools clustertools golden bench bench-connections bench-fast bench-scale bench-slopes fuzz lint fmt tidy ci tools
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sort | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
 
+# The go command writes version, commit and the commit's date into programs. It fails where git can't read the
+# repository, such as one of another user.
+VCS   = $(shell git status --porcelain >/dev/null 2>&1 && echo auto || echo false)
+BUILD = CGO_ENABLED=0 $(GO) build -buildvcs=$(VCS) -trimpath
+
 build: ## build bin/vmapd, a static binary
-	CGO_ENABLED=0 $(GO) build -trimpath -o bin/vmapd ./cmd/vmapd
+	$(BUILD) -o bin/vmapd ./cmd/vmapd
 
 build-all: ## build and check for every processor that Kubernetes has nodes for
 	@for a in amd64 arm64 ppc64le s390x riscv64; do \
 		echo "GOARCH=$$a"; \
-		CGO_ENABLED=0 GOARCH=$$a $(GO) build -trimpath -o bin/vmapd-$$a ./cmd/vmapd && GOARCH=$$a $(GO) vet ./... || exit 1; \
+		GOARCH=$$a $(BUILD) -o bin/vmapd-$$a ./cmd/vmapd && GOARCH=$$a $(GO) vet ./... || exit 1; \
 	done
 
 # The names of packages, as they are compiled, replace one another in one line of a terminal.
@@ -59,7 +64,7 @@ demo: SHELL := /bin/bash
 demo: .SHELLFLAGS := -o pipefail -c
 demo: ## show it at work: a small world, real connections
 	@echo "Compiling bin/vmapd: one to three minutes at first, seconds when it was compiled before."
-	@CGO_ENABLED=0 $(GO) build -v -trimpath -o bin/vmapd ./cmd/vmapd 2>&1 | (n=0; while IFS= read -r line; do \
+	@$(BUILD) -v -o bin/vmapd ./cmd/vmapd 2>&1 | (n=0; while IFS= read -r line; do \
 		case "$$line" in \
 		"go: downloading "*) text="$$line" ;; \
 		"#"* | *" "* | *:*) echo "$$line"; continue ;; \
@@ -89,6 +94,18 @@ netns: tools ## tests with real packets in network namespaces; fails if one is s
 		$(GO) test -c -o bin/netns.test $$p && \
 		(cd $$p && ($(IN_NAMESPACE) $(CURDIR)/bin/netns.test -test.v -test.parallel=$(ATATIME) -test.timeout=20m 2>&1 || echo "--- FAIL: exit code $$?") | $(CURDIR)/bin/skipcheck) || exit 1; \
 	done
+
+# A clone and no worktree: the go command does not read the commit of a worktree.
+test-upgrade: tools ## this version and the one of commit BASE in turn, under load: nothing is lost
+	@test -n "$(BASE)" || { echo "BASE is missing: the commit or tag of the other version" >&2; exit 1; }
+	@rm -rf bin/base && git clone -q --shared . bin/base && git -C bin/base checkout -q --detach "$$(git rev-parse --verify "$(BASE)^{commit}")"
+	@cd bin/base && $(BUILD) -o ../vmapd-base ./cmd/vmapd; result=$$?; rm -rf $(CURDIR)/bin/base; exit $$result
+	@bin/vmapd-base version
+	@$(GO) build -o bin/skipcheck ./cmd/internal/testbed/skipcheck
+	@$(GO) test -c -o bin/netns.test ./cmd/vmapd
+	@cd cmd/vmapd && ($(IN_NAMESPACE) $(CURDIR)/bin/netns.test -test.v -test.run='TestUpgradeAndDowngrade' \
+		-base $(CURDIR)/bin/vmapd-base $(UPGRADEFLAGS) 2>&1 || echo "--- FAIL: exit code $$?") | tee $(CURDIR)/bin/upgrade.log | $(CURDIR)/bin/skipcheck
+	@grep -E '=== RUN|kept, asked' bin/upgrade.log
 
 # A part of netns, too, where chromium is installed. It takes 350 MB with its libraries: this target alone
 # installs it.

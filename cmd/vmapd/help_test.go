@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 	"sigs.k8s.io/yaml"
 
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/buildinfo"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/help"
 )
@@ -145,7 +146,7 @@ func TestErrorsOfTheStartAreLinesOfTheLog(t *testing.T) {
 
 func TestVersion(t *testing.T) {
 	text := runVmapd(t, "version")
-	for _, want := range []string{"vmapd     ", "Go        " + runtime.Version() + "\n", "platform  " + runtime.GOOS + "/" + runtime.GOARCH + "\n"} {
+	for _, want := range []string{"vmapd     ", "commit    ", "date      ", "Go        " + runtime.Version() + "\n", "platform  " + runtime.GOOS + "/" + runtime.GOARCH + "\n"} {
 		if text.code != 0 || !strings.Contains(text.stdout, want) {
 			t.Errorf("vmapd version: exit code %d; want %q, got:\n%s", text.code, want, text.stdout)
 		}
@@ -155,7 +156,7 @@ func TestVersion(t *testing.T) {
 		"json": json.Unmarshal,
 		"yaml": func(b []byte, v any) error { return yaml.UnmarshalStrict(b, v) },
 	} {
-		var got build
+		var got buildinfo.Build
 		if err := decode([]byte(runVmapd(t, "version", "-o", format).stdout), &got); err != nil || got != want {
 			t.Errorf("vmapd version -o %s (%v): want %+v, got %+v", format, err, want, got)
 		}

@@ -3,71 +3,37 @@ package main
 import (
 	"fmt"
 	"io"
-	"runtime"
 	"runtime/debug"
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/buildinfo"
 )
 
-// build is the build information of this program. The names in JSON and YAML do not change.
-type build struct {
-	Version   string `json:"version"`
-	Commit    string `json:"commit,omitempty"`
-	Date      string `json:"date,omitempty"` // of the commit
-	Modified  bool   `json:"modified,omitempty"`
-	GoVersion string `json:"goVersion"`
-	Platform  string `json:"platform"`
-}
-
-func readBuild() build {
-	b := build{Version: "unknown", GoVersion: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return b
-	}
-	b.Version = info.Main.Version
-	for _, s := range info.Settings {
-		switch s.Key {
-		case "vcs.revision":
-			b.Commit = s.Value
-		case "vcs.time":
-			b.Date = s.Value
-		case "vcs.modified":
-			b.Modified = s.Value == "true"
-		}
-	}
-	return b
+func readBuild() buildinfo.Build {
+	info, _ := debug.ReadBuildInfo()
+	return buildinfo.Read(info)
 }
 
 // version is the line of --version.
 func version() string {
 	b := readBuild()
 	var s strings.Builder
-	s.WriteString(b.Version)
-	if b.Commit != "" {
-		s.WriteString(" commit " + b.Commit)
-	}
+	s.WriteString(b.Version + " commit " + b.Commit)
 	if b.Modified {
 		s.WriteString(" with changes")
 	}
 	return s.String() + " " + b.GoVersion
 }
 
-func (b build) write(w io.Writer) error {
-	commit := b.Commit
+func writeBuild(w io.Writer, b buildinfo.Build) error {
+	changes := ""
 	if b.Modified {
-		commit += ", with changes"
+		changes = ", with changes"
 	}
-	if b.Date != "" {
-		commit += ", of " + b.Date
-	}
-	var err error
-	for _, line := range [][2]string{{"vmapd", b.Version}, {"commit", commit}, {"Go", b.GoVersion}, {"platform", b.Platform}} {
-		if line[1] != "" && err == nil {
-			_, err = fmt.Fprintf(w, "%-9s %s\n", line[0], line[1])
-		}
-	}
+	_, err := fmt.Fprintf(w, "vmapd     %s\ncommit    %s%s\ndate      %s\nGo        %s\nplatform  %s\n",
+		b.Version, b.Commit, changes, b.Date, b.GoVersion, b.Platform)
 	return err
 }
 
@@ -79,7 +45,7 @@ func newVersionCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			b := readBuild()
-			return writeOutput(cmd.OutOrStdout(), output, b, b.write)
+			return writeOutput(cmd.OutOrStdout(), output, b, func(w io.Writer) error { return writeBuild(w, b) })
 		},
 	}
 	c.Flags().StringVarP(&output, "output", "o", "text", "text, json or yaml")

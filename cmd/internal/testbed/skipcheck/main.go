@@ -30,6 +30,7 @@ func allowed() []string {
 		"this nft is older than kube-proxy needs",
 		"this kernel has no fast path",
 		"KUBE does not name a folder with kube-proxy",
+		"-base does not name another version: make test-upgrade",
 		"chromium is not installed: the page is not tested in a browser",
 		"caddy is not installed: the proxy of TROUBLESHOOTING.md is not tried",
 	}

@@ -3,29 +3,30 @@ package metrics
 import (
 	"runtime/debug"
 	"strings"
+
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/buildinfo"
 )
 
-// build is the build information of this program.
+// build is the build information of this program, and what metrics have besides.
 type build struct {
-	version, commit, treeState, date string
-	major, minor, kubernetes         string
-	goVersion, compiler, platform    string
+	buildinfo.Build
+	treeState, compiler, platform string
+	major, minor, kubernetes      string
 }
 
 // clientLibrary has version v0.Y.Z where Kubernetes has v1.Y.Z.
 const clientLibrary = "k8s.io/client-go"
 
 func readBuild(info *debug.BuildInfo) build {
-	b := build{kubernetes: "v0.0.0"}
+	b := build{Build: buildinfo.Read(info), kubernetes: "v0.0.0"}
 	if info == nil {
 		return b
 	}
-	b.version, b.goVersion = info.Main.Version, info.GoVersion
 	set := map[string]string{}
 	for _, s := range info.Settings {
 		set[s.Key] = s.Value
 	}
-	b.commit, b.date, b.compiler = set["vcs.revision"], set["vcs.time"], set["-compiler"]
+	b.compiler = set["-compiler"]
 	b.platform = set["GOOS"] + "/" + set["GOARCH"]
 	b.treeState = map[string]string{"true": "dirty", "false": "clean"}[set["vcs.modified"]]
 	for _, d := range info.Deps {
@@ -49,14 +50,14 @@ func (b build) gitVersion() string {
 			return '.'
 		}
 		return -1
-	}, strings.TrimPrefix(b.version, "v"))
-	return strings.TrimSuffix(b.kubernetes+"+vmapd."+own, ".")
+	}, strings.TrimPrefix(b.Version, "v"))
+	return b.kubernetes + "+vmapd." + own
 }
 
 func (m *Metrics) registerBuild() {
 	b := readBuild(m.options.Build)
 	m.gauge("kubernetes", "build_info", "The version of Kubernetes that this program was built for, and its build information. Always 1.",
 		"major", "minor", "git_version", "git_commit", "git_tree_state", "build_date", "go_version", "compiler", "platform").
-		WithLabelValues(b.major, b.minor, b.gitVersion(), b.commit, b.treeState, b.date, b.goVersion, b.compiler, b.platform).Set(1)
-	m.gauge(ownNamespace, "build_info", "The version of this program. Always 1.", "version", "revision").WithLabelValues(b.version, b.commit).Set(1)
+		WithLabelValues(b.major, b.minor, b.gitVersion(), b.Commit, b.treeState, b.Date, b.GoVersion, b.compiler, b.platform).Set(1)
+	m.gauge(ownNamespace, "build_info", "The version of this program. Always 1.", "version", "revision").WithLabelValues(b.Version, b.Commit).Set(1)
 }

@@ -1,0 +1,45 @@
+// Package buildinfo reads what the go command writes into a program: its version, and the commit that
+// it was built from.
+package buildinfo
+
+import (
+	"cmp"
+	"runtime"
+	"runtime/debug"
+)
+
+// Unknown is the version and the commit of a program that was built without git or outside its repository.
+const Unknown = "unknown"
+
+// Build is where a program comes from. The names in JSON and YAML do not change.
+type Build struct {
+	Version   string `json:"version"`            // a tag, or "v0.1.1-0.DATE-COMMIT" after the tag v0.1.0
+	Commit    string `json:"commit"`             // in full
+	Date      string `json:"date"`               // of the commit (RFC 3339, in UTC), not of the build, so that two builds are the same
+	Modified  bool   `json:"modified,omitempty"` // files had changes that were not committed
+	GoVersion string `json:"goVersion"`
+	Platform  string `json:"platform"`
+}
+
+// Read reads a build's information, which is nil for a program that has none.
+func Read(info *debug.BuildInfo) Build {
+	b := Build{Version: Unknown, Commit: Unknown, Date: Unknown, GoVersion: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	if info == nil {
+		return b
+	}
+	b.GoVersion = cmp.Or(info.GoVersion, b.GoVersion)
+	if v := info.Main.Version; v != "" && v != "(devel)" {
+		b.Version = v
+	}
+	for _, s := range info.Settings {
+		switch s.Key {
+		case "vcs.revision":
+			b.Commit = s.Value
+		case "vcs.time":
+			b.Date = s.Value
+		case "vcs.modified":
+			b.Modified = s.Value == "true"
+		}
+	}
+	return b
+}

@@ -1,0 +1,226 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+)
+
+var (
+	base          = flag.String("base", "", "another version of this program, which TestUpgradeAndDowngrade changes to and fro")
+	upgradeRounds = flag.Int("upgrade-rounds", 3, "upgrades of TestUpgradeAndDowngrade, each with a downgrade")
+)
+
+// startBase starts the other version.
+func startBase(t *testing.T, ns *lab.Namespace, args ...string) *process {
+	t.Helper()
+	p := &process{cmd: ns.Command(t.Context(), *base, args...), log: &syncBuffer{}}
+	p.cmd.Stderr = p.log
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// structure is what nft lists of a node without counters and elements that clients add.
+func structure(t *testing.T, ns *lab.Namespace) string {
+	t.Helper()
+	return list(t, ns, "--stateless", "--terse")
+}
+
+// traffic are connections to a Service while daemons come and go: new ones all the time, and some that are kept.
+type traffic struct {
+	w       *lab.World
+	stop    context.CancelFunc
+	wait    sync.WaitGroup
+	reports []lab.Report
+	kept    []keptConn
+}
+
+// keptConn is a connection, or a UDP socket with a peer, that is used all the time.
+type keptConn struct {
+	network string
+	asked   int
+	err     error
+}
+
+// The rates are those that two busy processors bear.
+const (
+	newRate   = 50 // a second, for each of the networks
+	keptConns = 5  // for each of them
+	keptPause = 20 * time.Millisecond
+	stall     = 20 * time.Second // a machine that is busy with other things stalls for seconds, and loses nothing
+)
+
+func startTraffic(t *testing.T, w *lab.World, sticky bool) *traffic {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	tr := &traffic{w: w, stop: stop, reports: make([]lab.Report, len(networks)), kept: make([]keptConn, keptConns*len(networks))}
+	for i, network := range networks {
+		vip := netip.MustParseAddrPort(map[bool]string{true: "172.30.0.10:80", false: "[fd00:172:30::10]:80"}[strings.HasSuffix(network, "4")])
+		first, err := w.Client.Ask(t.Context(), network, vip)
+		if err != nil {
+			t.Fatal(err)
+		}
+		load := lab.Load{Rate: newRate, Timeout: stall, Ask: func(ctx context.Context) (lab.Answer, error) {
+			a, err := w.Client.Ask(ctx, network, vip)
+			if err == nil && sticky && a.Pod != first.Pod {
+				err = fmt.Errorf("%s answers a client of %s", a.Pod, first.Pod)
+			}
+			return a, err
+		}}
+		tr.wait.Go(func() { tr.reports[i] = load.Run(ctx) })
+		for j := range keptConns {
+			c := &tr.kept[i*keptConns+j]
+			c.network = network
+			conn, err := w.Client.Dial(t.Context(), network, vip)
+			if err != nil {
+				t.Fatal(err)
+			}
+			tr.wait.Go(func() {
+				defer conn.Close()
+				for ; ctx.Err() == nil && c.err == nil; time.Sleep(keptPause) {
+					asking, done := context.WithTimeout(context.WithoutCancel(ctx), stall)
+					_, c.err = conn.Ask(asking)
+					c.asked++
+					done()
+				}
+			})
+		}
+	}
+	return tr
+}
+
+// end stops the traffic, and fails the test for each connection that was lost.
+func (tr *traffic) end(t *testing.T) {
+	t.Helper()
+	tr.stop()
+	tr.wait.Wait()
+	asked, broken, sent, lost := 0, 0, 0, 0
+	for _, c := range tr.kept {
+		asked += c.asked
+		if c.err != nil || c.asked < 2 {
+			broken++
+			t.Errorf("a kept connection over %s broke after %d questions: %v", c.network, c.asked, c.err)
+		}
+	}
+	for i, network := range networks {
+		r := &tr.reports[i]
+		sent, lost = sent+r.Sent, lost+r.Lost()
+		if r.Lost() > 0 || r.Sent == 0 {
+			t.Errorf("%s: %v", network, r)
+		}
+	}
+	t.Logf("%d new connections, %d lost; %d kept, asked %d times, %d broken", sent, lost, len(tr.kept), asked, broken)
+}
+
+// Another version of vmapd takes over what this one has in the kernel, and this one what the other has, while
+// clients connect and talk: none is lost, clients stay with their endpoints, and nothing of the other version is left.
+// "make test-upgrade" builds the other version.
+func TestUpgradeAndDowngrade(t *testing.T) {
+	if *base == "" {
+		t.Skip("-base does not name another version: make test-upgrade")
+	}
+	for _, backend := range []string{"nftables", "iptables", "ipvs"} {
+		for _, sticky := range []bool{false, true} {
+			t.Run(backend+map[bool]string{true: "/affinity"}[sticky], func(t *testing.T) {
+				if backend == "ipvs" {
+					skipWithoutIPVS(t)
+				}
+				folder := filepath.Join(testdata(t), "demo/before")
+				if sticky {
+					folder = stickyDemo(t)
+				}
+				changeVersions(t, "--backend="+backend, "--from", folder, "--hostname-override", lab.NodeName)
+			})
+		}
+	}
+}
+
+func changeVersions(t *testing.T, args ...string) {
+	t.Helper()
+	rules := func(w *lab.World) string { return structure(t, w.Node) + rulesOf(t, w.Node) }
+	fresh := func(start func(*testing.T, *lab.Namespace, ...string) *process) string {
+		w := newLab(t)
+		p := start(t, w.Node, args...)
+		p.waitFor(t, "msg=ready")
+		defer stopVmapd(t, p)
+		return rules(w)
+	}
+	ours, theirs := fresh(startVmapd), fresh(startBase)
+	t.Logf("the versions program the same: %v", ours == theirs)
+
+	w := newLab(t)
+	p := startBase(t, w.Node, args...)
+	p.waitFor(t, "msg=ready")
+	tr := startTraffic(t, w, strings.HasSuffix(t.Name(), "/affinity"))
+	to := func(what, want string, start func(*testing.T, *lab.Namespace, ...string) *process) {
+		time.Sleep(200 * time.Millisecond) // the traffic is under way
+		stopVmapd(t, p)
+		began := time.Now()
+		p = start(t, w.Node, args...)
+		p.waitFor(t, "msg=ready")
+		t.Logf("%s: ready after %v", what, time.Since(began).Round(time.Millisecond))
+		if diff := cmp.Diff(want, rules(w)); diff != "" {
+			t.Errorf("after the %s, the rules are not those of a new start (-want +got):\n%s", what, diff)
+		}
+	}
+	for range *upgradeRounds {
+		to("upgrade", ours, startVmapd)
+		to("downgrade", theirs, startBase)
+	}
+	to("upgrade", ours, startVmapd)
+	time.Sleep(200 * time.Millisecond)
+	tr.end(t)
+	stopVmapd(t, p)
+}
+
+// testdata/upgrade has tables as earlier layouts were: "vmapd render" of the demo's manifests by the last commit
+// with each layout. A daemon takes them over under load, and leaves nothing of them.
+func TestTablesOfEarlierLayoutsAreTakenOver(t *testing.T) {
+	args := []string{"--backend=nftables", "--from", filepath.Join(testdata(t), "demo/before"), "--hostname-override", lab.NodeName}
+	w := newLab(t)
+	p := startVmapd(t, w.Node, args...)
+	p.waitFor(t, "msg=ready")
+	want := structure(t, w.Node)
+	stopVmapd(t, p)
+	tables, err := filepath.Glob(filepath.Join(testdata(t), "upgrade/*.nft"))
+	if err != nil || len(tables) == 0 {
+		t.Fatalf("no tables: %v", err)
+	}
+	for _, table := range tables {
+		t.Run(strings.TrimSuffix(filepath.Base(table), ".nft"), func(t *testing.T) {
+			w := newLab(t)
+			if _, err := os.Stat(table); err != nil {
+				t.Fatal(err)
+			}
+			if out, err := w.Node.Command(t.Context(), "nft", "-f", table).CombinedOutput(); err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			if structure(t, w.Node) == want {
+				t.Error("the table has today's layout: nothing is tested")
+			}
+			tr := startTraffic(t, w, false)
+			time.Sleep(200 * time.Millisecond)
+			p := startVmapd(t, w.Node, args...)
+			p.waitFor(t, "msg=ready")
+			if diff := cmp.Diff(want, structure(t, w.Node)); diff != "" {
+				t.Errorf("the table is not that of a new start (-want +got):\n%s", diff)
+			}
+			time.Sleep(200 * time.Millisecond)
+			tr.end(t)
+			stopVmapd(t, p)
+		})
+	}
+}
