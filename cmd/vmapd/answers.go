@@ -58,7 +58,10 @@ func (a *answers) facts() status.Daemon {
 	return d
 }
 
-func (a *answers) counters() bool { return a.plane.nft != nil && a.current.Load().ServiceCounters }
+// counters reports whether new connections are counted. Listeners count by themselves.
+func (a *answers) counters() bool {
+	return a.plane.userspace != nil || a.plane.nft != nil && a.current.Load().ServiceCounters
+}
 
 // services answers /v1/services.
 func (a *answers) services(_ context.Context, query url.Values) (any, error) {
@@ -96,8 +99,11 @@ func (a *answers) endpoints(_ context.Context, query url.Values) (any, error) {
 
 // counts returns the numbers of new connections, or nil if they are not counted.
 func (a *answers) counts() status.Counts {
-	if !a.counters() {
+	switch {
+	case !a.counters():
 		return nil
+	case a.plane.userspace != nil:
+		return a.countsByListeners()
 	}
 	return countsOf(serviceConnections(a.plane.nft, a.log))
 }
@@ -119,6 +125,8 @@ func (a *answers) connections(ctx context.Context, query url.Values) (any, error
 	flows, note := view.Flows(filter), ""
 	used, _, err := nodesetup.TableUse(nodesetup.Options{})
 	switch {
+	case a.plane.userspace != nil:
+		note = "entries of connection tracking are not counted: with userspace, no connection is translated"
 	case err != nil:
 		note = "entries of connection tracking are not counted: " + err.Error()
 	case used > mostTracked && filter.Name == "":
@@ -131,7 +139,7 @@ func (a *answers) connections(ctx context.Context, query url.Values) (any, error
 	counts := a.counts()
 	list := flows.Connections(counts, note == "", note)
 	if counts == nil {
-		list.Note = strings.TrimPrefix(list.Note+"; new connections (NEW) are counted with --service-counters and nftables", "; ")
+		list.Note = strings.TrimPrefix(list.Note+"; new connections (NEW) are counted with --service-counters and nftables, or with userspace", "; ")
 	}
 	return list, nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/explain"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/names"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/socket"
@@ -150,6 +151,7 @@ func (x *explainer) explanation(ctx context.Context, stderr io.Writer) (explain.
 	if err != nil {
 		return explain.Explanation{}, err
 	}
+	in.ByListeners = conf.Backend == config.Userspace
 	if x.problems {
 		for _, p := range in.Builder.Snapshot().Problems() {
 			fmt.Fprintln(stderr, located(w.locate(p), p))

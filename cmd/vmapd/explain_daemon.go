@@ -58,7 +58,7 @@ func (a *answers) explain(ctx context.Context, query url.Values) (any, error) {
 	if err != nil {
 		return nil, socket.NotFound(err.Error())
 	}
-	in.Snapshot = snapshot
+	in.Snapshot, in.ByListeners = snapshot, a.plane.userspace != nil
 	var own []netip.Addr
 	for _, f := range model.Families {
 		own = append(own, snapshot.Family(f).NodeAddrs...)

@@ -58,6 +58,31 @@ func TestTheDaemonExplains(t *testing.T) {
 	}
 }
 
+// With the backend in user space, the endpoint of a pod's connection sees the node's address; the kernel's
+// part of it is the listener.
+func TestTheDaemonExplainsListeners(t *testing.T) {
+	w := newLab(t)
+	socket := filepath.Join(t.TempDir(), "vmapd.sock")
+	startVmapd(t, w.Node, append([]string{"--from", filepath.Join(testdata(t), "demo/before"), "--socket", socket}, userspaceArgs...)...).
+		waitFor(t, "msg=ready")
+	const source = `\s*[0-9]+\. The endpoint sees this node's address: the listener opens a connection of its own\.`
+	for _, via := range []string{"clusterIP", "loadBalancer", "nodePort"} {
+		text := asks(t, socket, "explain", "--from", "10.0.0.3", "svc/web:80", "--via", via, "--expect", "forwarded")
+		wantLine(t, text, source)
+		wantLine(t, text, `\s*The kernel has the same \(compared: vmapd's listener at .*\)\.`)
+	}
+	if a, err := w.Pods()[1].Ask(t.Context(), "tcp", netip.MustParseAddrPort("172.30.0.10:80")); err != nil || a.Source.Addr().String() == "10.0.0.3" {
+		t.Errorf("the endpoint sees %v, %v", a.Source, err)
+	}
+	var offline, stderr bytes.Buffer
+	if code := run(t.Context(), []string{
+		"explain", "-f", filepath.Join(testdata(t), "demo/before"), "--backend=userspace", "--from", "10.0.0.3", "svc/web:80",
+	}, nil, &offline, &stderr); code != 0 {
+		t.Fatalf("exit code %d: %s", code, &stderr)
+	}
+	wantLine(t, offline.String(), source)
+}
+
 // A rule that somebody puts before ours makes the kernel differ from the daemon's decision.
 func TestTheDaemonSaysThatTheKernelDiffers(t *testing.T) {
 	w := newLab(t)

@@ -64,6 +64,14 @@ func (d *daemon) observe(p *dataplane, in inputs) *observers {
 		figures.ServiceConnections = func() []kernel.Count { return serviceConnections(p.nft, d.log) }
 		p.committed = func(c kernel.Commit) { o.metrics.Batch(c.Family, c.Operations, c.Bytes, c.Took) }
 	}
+	if p.userspace != nil {
+		figures.ListenerConnections = func() []userspace.Count {
+			if !d.current.Load().ServiceCounters {
+				return nil
+			}
+			return p.userspace.Counts()
+		}
+	}
 	o.metrics = metrics.New(figures)
 	o.metrics.ConfigReloaded(d.started, nil)
 	for gate, on := range c.KubeProxy().FeatureGates {

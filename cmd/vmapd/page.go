@@ -74,6 +74,8 @@ func (a *answers) countsTo(ctx context.Context, ports []*model.ServicePort) (cou
 	switch {
 	case a.plane.iptables != nil:
 		return nil, "not counted: with iptables, each answer would need a listing of all rules"
+	case a.plane.userspace != nil:
+		return a.countsByListeners(ports...), ""
 	case frontends > mostFrontends:
 		return nil, fmt.Sprintf("not counted: the Service has more than %d addresses and ports", mostFrontends)
 	case a.plane.ipvs != nil:

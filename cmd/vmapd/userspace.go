@@ -9,6 +9,7 @@ import (
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/explain"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/status"
 	"github.com/vmapd/vmapd/legacy/userspace"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft"
@@ -59,6 +60,26 @@ func (a *answers) compareWithListeners(d model.Decision) explain.Daemon {
 		out.Kernel = "not accepted: " + why
 	}
 	return out
+}
+
+// countsByListeners returns the new connections to some service ports, or to all if none is given. Those to
+// service ports without endpoints are not counted: the kernel refuses them.
+func (a *answers) countsByListeners(ports ...*model.ServicePort) status.Counts {
+	counts := status.Counts{}
+	add := func(n userspace.Count) {
+		counts[status.CountKey{Name: n.Name, Family: n.Family}] = n.Forwarded + n.Refused + n.Failed
+	}
+	if len(ports) == 0 {
+		for _, n := range a.plane.userspace.Counts() {
+			add(n)
+		}
+	}
+	for _, sp := range ports {
+		if n, ok := a.plane.userspace.CountOf(sp.Family, sp.Name); ok {
+			add(n)
+		}
+	}
+	return counts
 }
 
 // listenerNotes says what the backend in user space does not serve.

@@ -49,14 +49,19 @@ func (e *env) interfaceOf(c *net.TCPConn) string {
 		level, option = unix.IPPROTO_IPV6, ipv62292PktOptions
 	}
 	var buffer [256]byte
-	size := uint32(len(buffer))
-	_ = raw.Control(func(fd uintptr) {
-		_, _, errno := unix.Syscall6(unix.SYS_GETSOCKOPT, fd, level, option, uintptr(unsafe.Pointer(&buffer[0])), uintptr(unsafe.Pointer(&size)), 0)
-		if errno != 0 {
-			size = 0
-		}
-	})
+	size := 0
+	_ = raw.Control(func(fd uintptr) { size, _ = readOption(int(fd), level, option, buffer[:]) })
 	return interfaceIn(buffer[:size])
+}
+
+// readOption reads an option of a socket that is more than a number, and returns its size in bytes.
+func readOption[T any](fd int, level, option uintptr, into []T) (int, error) {
+	size := uint32(len(into)) * uint32(unsafe.Sizeof(into[0]))
+	_, _, errno := unix.Syscall6(unix.SYS_GETSOCKOPT, uintptr(fd), level, option, uintptr(unsafe.Pointer(&into[0])), uintptr(unsafe.Pointer(&size)), 0)
+	if errno != 0 {
+		return 0, errno
+	}
+	return int(size), nil
 }
 
 // interfaceIn returns the interface that control messages name; "" for none.

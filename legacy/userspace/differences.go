@@ -81,7 +81,7 @@ var Differences = []Difference{
 		Concerns: func(_ *model.FamilySnapshot, d model.Decision) bool { return d.Protocol == model.SCTP },
 	},
 	{
-		What: "DropInvalid, masqueradeAll and --service-counters have no effect",
+		What: "DropInvalid and masqueradeAll have no effect",
 		Why:  "there is no connection tracking, and no rule",
 	},
 }

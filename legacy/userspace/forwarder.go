@@ -291,6 +291,7 @@ func (f *Forwarder) withdraw(p *port, at Place) {
 	if e == nil || e.owners[rank(at.Kind)] == nil || e.owners[rank(at.Kind)].port != p {
 		return
 	}
+	e.collectDropped()
 	e.owners[rank(at.Kind)] = nil
 	if e.choose() {
 		if e.listener != nil {
@@ -304,6 +305,7 @@ func (f *Forwarder) withdraw(p *port, at Place) {
 // closeEntry closes a listener, if it is open, and forgets the place.
 func (f *Forwarder) closeEntry(e *entry) {
 	if e.listener != nil {
+		e.collectDropped()
 		f.listening.Delete(e.vip)
 		e.listener.close()
 		e.listener = nil

@@ -16,6 +16,7 @@ type port struct {
 	chooser chooser
 	places  []Place
 	addrs   []netip.Addr // on the device
+	outcomes
 
 	mu      sync.Mutex
 	conns   map[netip.AddrPort]map[*conn]struct{} // of TCP, by endpoint

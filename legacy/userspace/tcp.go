@@ -17,14 +17,15 @@ import (
 // tcpListener accepts TCP connections on one address.
 type tcpListener struct {
 	*env
-	at     *entry
-	socket *net.TCPListener
-	sieve  sieve              // of the socket
-	sieved atomic.Bool        // the socket had one
-	slots  chan struct{}      // one for each connection there may be
-	ctx    context.Context    // ends with close
-	cancel context.CancelFunc // of ctx
-	loop   sync.WaitGroup
+	at      *entry
+	socket  *net.TCPListener
+	sieve   sieve              // of the socket
+	sieved  atomic.Bool        // the socket had one
+	dropped uint32             // packets that the kernel dropped, as of the last look
+	slots   chan struct{}      // one for each connection there may be
+	ctx     context.Context    // ends with close
+	cancel  context.CancelFunc // of ctx
+	loop    sync.WaitGroup
 }
 
 // conn is a connection of a client and the one to its endpoint.
@@ -116,6 +117,7 @@ func (l *tcpListener) serve(client *net.TCPConn) {
 	if d.Verdict == model.Forwarded {
 		err = l.connect(d, c)
 	} else {
+		d.owner.refuse(d.Verdict)
 		err = errors.New(d.Verdict.String())
 	}
 	if err != nil {
@@ -148,6 +150,7 @@ func (l *tcpListener) connect(d decision, c *conn) error {
 		}
 		if c.server, err = l.dial(endpoint, min(l.limits.attempt, deadline.Sub(now))); err == nil {
 			c.endpoint = endpoint
+			d.owner.forwarded.Add(1)
 			d.owner.chooser.remember(d.client, d.TrafficPolicy, endpoint)
 			return nil
 		}
@@ -157,6 +160,7 @@ func (l *tcpListener) connect(d decision, c *conn) error {
 		}
 	}
 	l.counts.failed.Add(1)
+	d.owner.failed.Add(1)
 	return fmt.Errorf("connect to any of %d endpoints, the last error: %w", len(tried), err)
 }
 

@@ -168,10 +168,12 @@ func (l *udpListener) sessionOf(client netip.AddrPort, control []byte) (*session
 	d := l.decide(l.at, client.Addr(), iface)
 	l.counts.decided(d.Decision)
 	if d.Verdict != model.Forwarded {
+		d.owner.refuse(d.Verdict)
 		return nil, verdictError(d.Verdict)
 	}
 	endpoint, ok := l.chooseFor(d)
 	if !ok {
+		d.owner.failed.Add(1)
 		return nil, errors.New("no endpoint is left")
 	}
 	conn, err := l.open.dialUDP(l.ctx, endpoint)
@@ -185,6 +187,7 @@ func (l *udpListener) sessionOf(client netip.AddrPort, control []byte) (*session
 	}
 	d.owner.chooser.remember(d.client, d.TrafficPolicy, endpoint)
 	l.counts.accepted[l.at.family()].Add(1)
+	d.owner.forwarded.Add(1)
 	s = &session{client: client, endpoint: endpoint, conn: conn}
 	l.begin(s)
 	return s, nil

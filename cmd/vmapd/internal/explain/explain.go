@@ -25,6 +25,12 @@ func Explain(in Input) Explanation {
 		c.Interface = ""
 	}
 	x := explainer{in: in, snapshot: snapshot, family: family, d: model.Decide(snapshot, c)}
+	if in.ByListeners {
+		x.d.Targets = slices.Clone(x.d.Targets)
+		for i := range x.d.Targets {
+			x.d.Targets[i].SNAT = model.ByForwarder
+		}
+	}
 	x.explain()
 	x.e.all = in.All
 	x.e.say()

@@ -20,6 +20,8 @@ type Input struct {
 	Notes          []string
 	// Snapshot decides; nil: the Builder's.
 	Snapshot *model.Snapshot
+	// ByListeners: a listener of vmapd's serves every Service, and makes connections of its own.
+	ByListeners bool
 	// All: the text has everything, also what rarely matters.
 	All bool
 

@@ -5,6 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/vmapd/vmapd/legacy/userspace"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft/kernel"
 )
@@ -167,13 +168,17 @@ func (m *Metrics) registerConntrack() {
 // registerConnections makes the only metrics with series for each Service port. Their values
 // are read at a scrape: a deleted Service has no series in the next one.
 func (m *Metrics) registerConnections() {
-	read := m.options.ServiceConnections
-	if read == nil {
+	c := &serviceConnections{kernel: m.options.ServiceConnections, listeners: m.options.ListenerConnections}
+	help := "New connections to a Service port through this node: forwarded, refused for want of an endpoint, or dropped because source ranges do not admit the client."
+	switch {
+	case c.listeners != nil:
+		help = "New connections to a Service port through this node: forwarded, refused for want of an endpoint, dropped because the client is not admitted or no endpoint is on the node, or failed as no endpoint accepted."
+	case c.kernel == nil:
 		return
 	}
-	m.registry.MustRegister(&serviceConnections{read: read, desc: prometheus.NewDesc(ownNamespace+"_service_connections_total",
-		"New connections to a Service port through this node: forwarded, refused for want of an endpoint, or dropped because source ranges do not admit the client.",
-		[]string{"namespace", "service", "port", "protocol", ipFamily, "outcome"}, nil)})
+	c.desc = prometheus.NewDesc(ownNamespace+"_service_connections_total", help,
+		[]string{"namespace", "service", "port", "protocol", ipFamily, "outcome"}, nil)
+	m.registry.MustRegister(c)
 }
 
 // The outcomes of connections.
@@ -181,12 +186,17 @@ const (
 	outcomeForwarded = "forwarded"
 	outcomeRefused   = "refused"
 	outcomeDropped   = "dropped_by_source_ranges" // only where there are some
+
+	// Of the userspace backend alone: its filters do not tell why they drop, and it sees who accepts.
+	outcomeDroppedByFilter = "dropped"
+	outcomeFailed          = "failed"
 )
 
 // serviceConnections is a metric with several values for each service port.
 type serviceConnections struct {
-	read func() []kernel.Count
-	desc *prometheus.Desc
+	kernel    func() []kernel.Count
+	listeners func() []userspace.Count // in place of the other
+	desc      *prometheus.Desc
 }
 
 // Describe implements prometheus.Collector.
@@ -195,14 +205,23 @@ func (c *serviceConnections) Describe(to chan<- *prometheus.Desc) { to <- c.desc
 // Collect implements prometheus.Collector.
 func (c *serviceConnections) Collect(to chan<- prometheus.Metric) {
 	counter := scraped{desc: c.desc, kind: prometheus.CounterValue}
-	for _, n := range c.read() {
-		emit := func(outcome string, count uint64) {
-			counter.emit(to, float64(count), n.Name.Namespace, n.Name.Name, n.Name.Port, strings.ToUpper(n.Name.Protocol.String()), n.Family.String(), outcome)
+	emit := func(n model.ServicePortName, f model.Family, outcome string, count uint64) {
+		counter.emit(to, float64(count), n.Namespace, n.Name, n.Port, strings.ToUpper(n.Protocol.String()), f.String(), outcome)
+	}
+	if c.listeners != nil {
+		for _, n := range c.listeners() {
+			emit(n.Name, n.Family, outcomeForwarded, n.Forwarded)
+			emit(n.Name, n.Family, outcomeRefused, n.Refused)
+			emit(n.Name, n.Family, outcomeDroppedByFilter, n.Dropped)
+			emit(n.Name, n.Family, outcomeFailed, n.Failed)
 		}
-		emit(outcomeForwarded, n.Forwarded())
-		emit(outcomeRefused, n.Refused)
+		return
+	}
+	for _, n := range c.kernel() {
+		emit(n.Name, n.Family, outcomeForwarded, n.Forwarded())
+		emit(n.Name, n.Family, outcomeRefused, n.Refused)
 		if n.Dropped != nil {
-			emit(outcomeDropped, *n.Dropped)
+			emit(n.Name, n.Family, outcomeDropped, *n.Dropped)
 		}
 	}
 }

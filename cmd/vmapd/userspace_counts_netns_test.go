@@ -1,0 +1,106 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+)
+
+// closedDemo returns a folder with the demo's objects, and two Services more: one at 192.168.98.20 whose
+// source ranges admit nobody in the lab, and one whose endpoint is a closed port.
+func closedDemo(t *testing.T) string {
+	t.Helper()
+	folder := t.TempDir()
+	for _, name := range []string{"services.yaml", "endpoints.yaml"} {
+		text, err := os.ReadFile(filepath.Join(testdata(t), "demo/before", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(folder, name), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	service := func(name, clusterIP, spec string, port int) string {
+		return fmt.Sprintf(`apiVersion: v1
+kind: Service
+metadata: {name: %[1]s, namespace: default}
+spec: {clusterIP: %[2]s, clusterIPs: [%[2]s], ports: [{name: tcp, port: 80, protocol: TCP}, {name: udp, port: 80, protocol: UDP}]%[3]s
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: %[1]s-1, namespace: default, labels: {kubernetes.io/service-name: %[1]s}}
+addressType: IPv4
+ports: [{name: tcp, port: %[4]d, protocol: TCP}, {name: udp, port: %[4]d, protocol: UDP}]
+endpoints: [{addresses: [10.0.0.2], nodeName: node-1, conditions: {ready: true}}]
+---
+`, name, clusterIP, spec, port)
+	}
+	more := service("closed", "172.30.0.20", ", type: LoadBalancer, loadBalancerSourceRanges: [198.18.0.0/15]}\n"+
+		"status: {loadBalancer: {ingress: [{ip: 192.168.98.20}]}}", 8080) + service("dead", "172.30.0.21", "}", 9)
+	if err := os.WriteFile(filepath.Join(folder, "more.yaml"), []byte(more), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return folder
+}
+
+// New connections are counted by their outcome, also those that the kernel drops by the filter of a listener.
+func TestUserspaceCountsConnections(t *testing.T) {
+	w := newLab(t)
+	startVmapd(t, w.Node, append([]string{"--from", closedDemo(t), "--service-counters", "--socket="}, userspaceArgs...)...).waitFor(t, "msg=ready")
+	const asked = 4
+	for range asked {
+		for _, network := range []string{"tcp", "udp"} {
+			if _, err := w.Client.Ask(t.Context(), network, netip.MustParseAddrPort("172.30.0.10:80")); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, network := range []string{"tcp", "udp"} {
+		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond) // a SYN is repeated after a second
+		_, err := w.Client.Ask(ctx, network, netip.MustParseAddrPort("192.168.98.20:80"))
+		cancel()
+		if lab.FailureOf(err) != lab.Timeout {
+			t.Errorf("%s: want it dropped, got %v", network, err)
+		}
+	}
+	if _, err := w.Client.Ask(t.Context(), "tcp", netip.MustParseAddrPort("172.30.0.21:80")); lab.FailureOf(err) != lab.Reset {
+		t.Errorf("want a reset, as the endpoint refuses, got %v", err)
+	}
+	wantCounts := map[string]string{ // forwarded, refused, dropped, failed
+		"web tcp": "4 0 0 0", "web udp": "4 0 0 0", "closed tcp": "0 0 1 0", "closed udp": "0 0 1 0", "dead tcp": "0 0 0 1",
+	}
+	eventually(t, func() string {
+		all := (&apiCluster{World: w}).scrape(t)
+		var errs []error
+		for port, want := range wantCounts {
+			service, name, _ := strings.Cut(port, " ")
+			var got []string
+			for _, outcome := range []string{"forwarded", "refused", "dropped", "failed"} {
+				n, ok := value(all, "vmapd_service_connections_total", "service="+service, "port="+name, "ip_family=IPv4", "outcome="+outcome)
+				if !ok {
+					n = -1
+				}
+				got = append(got, fmt.Sprint(n))
+			}
+			if text := strings.Join(got, " "); text != want {
+				errs = append(errs, fmt.Errorf("%s: %s, want %s", port, text, want))
+			}
+		}
+		if err := errors.Join(errs...); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+	one := onThePage(t, w.Node, "web")
+	if n := one.Services.Items[0].Connections; one.Uncounted != "" || n == nil || *n != asked {
+		t.Errorf("the page has %v connections (%q), want %d", n, one.Uncounted, asked)
+	}
+}
