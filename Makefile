@@ -40,7 +40,7 @@ KERNELS    ?= bullseye bookworm,bookworm-security trixie,trixie-security trixie,
 ARCHES     := arm64 s390x
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-upgrade notice unit race netns test-page pagetools test-ipvs test-kernels test-arch test-nft test-vm test-cluster build-all vmtools clustertools golden bench bench-connections bench-fast bench-scale bench-slopes fuzz lint fmt tidy ci tools
+.PHONY: help build demo test test-chart test-upgrade notice unit race netns test-page pagetools test-ipvs test-kernels test-arch test-nft test-vm test-cluster build-all vmtools clustertools golden bench bench-connections bench-fast bench-scale bench-slopes fuzz lint fmt tidy ci tools
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sort | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -74,7 +74,7 @@ demo: ## show it at work: a small world, real connections
 	done; if test $$n -gt 0; then test -t 1 && printf '\r\033[K'; echo "$$n packages compiled."; fi)
 	@bin/vmapd demo
 
-test: notice tools unit race netns ## all tests
+test: notice tools unit race netns test-chart ## all tests
 
 notice:
 	@echo "All tests take ten to fifteen minutes on two processors. They need nft, iptables, ipset,"
@@ -83,6 +83,12 @@ notice:
 unit: ## tests that need no privilege
 	$(GO) vet ./...
 	$(GO) test -count=1 -shuffle=on $$($(GO) list ./... | grep -vE '/(nft/kernel|legacy/(iptables|ipvs)|cmd/(vmapd|vmapd/internal/demo|internal/testbed/(browser|lab|scale|cluster/life))|sync/(conntrack|hostaddr|informer))$$')
+
+# A module of its own: the libraries of Helm and kustomize are large. The go command does not notice changes of files
+# outside of a module, so nothing is cached.
+CHARTTEST := cmd/internal/testbed/charttest
+test-chart: ## the Helm chart and the base of kustomize make the manifest's objects
+	cd $(CHARTTEST) && $(GO) vet . && $(GO) test -count=1 .
 
 race: ## the pure packages and the sources, with the race detector
 	$(GO) test -count=1 -race -skip '$(RACESKIP)' $(PURE) ./sync/informer/... ./sync/manifest
@@ -212,12 +218,15 @@ fuzz: ## every fuzz target, for FUZZTIME each
 
 lint: ## golangci-lint, pinned
 	$(LINT) run
+	cd $(CHARTTEST) && $(LINT) run
 
 fmt: ## format the sources
 	$(LINT) fmt
+	cd $(CHARTTEST) && $(LINT) fmt
 
 tidy: ## go mod tidy; fails if that changes something
 	$(GO) mod tidy -diff
+	cd $(CHARTTEST) && $(GO) mod tidy -diff
 
 ci: tidy build lint test ## what must pass before a change lands
 

@@ -152,3 +152,31 @@ func TestMonitoringKnowsOurMetrics(t *testing.T) {
 		}
 	}
 }
+
+// The operator's objects have the rules of the files that promtool tests.
+func TestPrometheusRulesAreUpToDate(t *testing.T) {
+	var want strings.Builder
+	want.WriteString("# alerts.yaml and recording.yaml as objects of the Prometheus operator; make golden writes this file.\n")
+	for i, name := range []string{"alerts", "recording"} {
+		if i > 0 {
+			want.WriteString("---\n")
+		}
+		want.WriteString("apiVersion: monitoring.coreos.com/v1\nkind: PrometheusRule\nmetadata:\n  name: vmapd-" + name +
+			"\n  namespace: kube-system\n  labels: {k8s-app: vmapd}\nspec:\n")
+		for line := range strings.Lines(readMonitoring(t, name+".yaml", nil)) {
+			if strings.TrimSpace(line) != "" {
+				line = "  " + line
+			}
+			want.WriteString(line)
+		}
+	}
+	const file = "prometheusrules.yaml"
+	if *update {
+		if err := os.WriteFile(filepath.Join(monitoring, file), []byte(want.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := readMonitoring(t, file, nil); got != want.String() {
+		t.Errorf("%s is not made of the rule files; make golden writes it", file)
+	}
+}

@@ -1,0 +1,409 @@
+// Package charttest renders the Helm chart and the base of kustomize by their own libraries. It is a module of its
+// own: these libraries are large, and vmapd needs neither.
+package charttest
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"helm.sh/helm/v4/pkg/chart/common"
+	"helm.sh/helm/v4/pkg/chart/common/util"
+	chartv2 "helm.sh/helm/v4/pkg/chart/v2"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+	"helm.sh/helm/v4/pkg/engine"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"sigs.k8s.io/yaml"
+)
+
+const deploy = "../../../vmapd/deploy"
+
+// minimal are values with what the manifest has, where the chart has no default.
+const minimal = `
+image: {repository: example.org/vmapd, tag: latest}
+apiServer: https://control-plane.example:6443
+config: {clusterCIDR: 10.244.0.0/16}
+`
+
+// objects are those of a manifest, by kind and name.
+type objects map[string]map[string]any
+
+// load reads the chart once: each time, Helm tells of the symbolic links to the files of monitoring.
+var load = sync.OnceValues(func() (*chartv2.Chart, error) { return loader.LoadDir(filepath.Join(deploy, "chart")) })
+
+// render returns the chart's objects and its notes, as "helm template" and "helm install" make them.
+func render(t *testing.T, values string) (objects, string, error) {
+	t.Helper()
+	chart, err := load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var given map[string]any
+	if err := yaml.Unmarshal([]byte(values), &given); err != nil {
+		t.Fatal(err)
+	}
+	release := common.ReleaseOptions{Name: "vmapd", Namespace: "kube-system", Revision: 1, IsInstall: true}
+	all, err := util.ToRenderValues(chart, given, release, nil)
+	if err != nil {
+		return nil, "", err
+	}
+	files, err := engine.Render(chart, all)
+	if err != nil {
+		return nil, "", err
+	}
+	made, notes := objects{}, ""
+	for name, text := range files {
+		switch filepath.Ext(name) {
+		case ".txt":
+			notes = text
+		case ".yaml":
+			for key, object := range parse(t, text) {
+				if made[key] != nil {
+					t.Errorf("%s is there twice", key)
+				}
+				made[key] = object
+			}
+		}
+	}
+	return made, notes, nil
+}
+
+func parse(t *testing.T, text string) objects {
+	t.Helper()
+	all := objects{}
+	for doc := range strings.SplitSeq("\n"+text, "\n---\n") {
+		var object map[string]any
+		if err := yaml.UnmarshalStrict([]byte(doc), &object); err != nil {
+			t.Fatalf("%v\n%s", err, doc)
+		}
+		if object != nil {
+			all[key(t, object)] = object
+		}
+	}
+	return all
+}
+
+func key(t *testing.T, object map[string]any) string {
+	t.Helper()
+	metadata, ok := object["metadata"].(map[string]any)
+	if !ok {
+		t.Fatalf("no metadata: %v", object)
+	}
+	return object["kind"].(string) + " " + metadata["name"].(string)
+}
+
+// manifest returns the objects of a file of the folder deploy.
+func manifest(t *testing.T, name string) objects {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(deploy, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parse(t, string(text))
+}
+
+// compare compares objects, and texts in ConfigMaps by what they say.
+func compare(t *testing.T, want, got objects) {
+	t.Helper()
+	if diff := cmp.Diff(normal(t, want), normal(t, got)); diff != "" {
+		t.Errorf("objects (-manifest +rendered):\n%s", diff)
+	}
+}
+
+func normal(t *testing.T, all objects) map[string]any {
+	t.Helper()
+	out := map[string]any{}
+	for key, object := range all {
+		switch object["kind"] {
+		case "DaemonSet":
+			out[key] = daemonSet(t, object)
+		case "ConfigMap":
+			read := map[string]any{}
+			for name, text := range object["data"].(map[string]any) {
+				var value any
+				if err := yaml.UnmarshalStrict([]byte(text.(string)), &value); err != nil {
+					t.Fatalf("%s: %s: %v", key, name, err)
+				}
+				read[name] = value
+			}
+			out[key] = []any{object["metadata"], read}
+		default:
+			out[key] = object
+		}
+	}
+	return out
+}
+
+// daemonSet reads an object as strictly as the API server does: a field that no DaemonSet has is an error. The order
+// of volumes means nothing, so they are sorted.
+func daemonSet(t *testing.T, object map[string]any) *appsv1.DaemonSet {
+	t.Helper()
+	text, err := json.Marshal(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := json.NewDecoder(bytes.NewReader(text))
+	in.DisallowUnknownFields()
+	ds := &appsv1.DaemonSet{}
+	if err := in.Decode(ds); err != nil {
+		t.Fatal(err)
+	}
+	spec := &ds.Spec.Template.Spec
+	slices.SortFunc(spec.Volumes, func(a, b corev1.Volume) int { return strings.Compare(a.Name, b.Name) })
+	for _, c := range slices.Concat(spec.InitContainers, spec.Containers) {
+		slices.SortFunc(c.VolumeMounts, func(a, b corev1.VolumeMount) int { return strings.Compare(a.Name, b.Name) })
+	}
+	return ds
+}
+
+func TestTheChartMakesTheObjectsOfTheManifest(t *testing.T) {
+	got, notes, err := render(t, minimal)
+	if err != nil {
+		t.Fatal(err)
+	}
+	compare(t, manifest(t, "vmapd.yaml"), got)
+	for _, want := range []string{"rollout status daemonset/vmapd", "vmapd doctor", "OtherProxy", "on loopback", "helm uninstall"} {
+		if !strings.Contains(notes, want) {
+			t.Errorf("the notes have no %q:\n%s", want, notes)
+		}
+	}
+}
+
+// The options of the chart are the changes that the other files of the folder make.
+func TestOptionsMakeTheChangesOfTheOtherFiles(t *testing.T) {
+	for name, c := range map[string]struct {
+		values string
+		want   func(*testing.T, objects)
+	}{
+		"legacy": {
+			"legacy: true\nimage: {tag: legacy}",
+			func(t *testing.T, o objects) { patch(t, o, "legacy.yaml") },
+		},
+		"labelledNodesOnly": {
+			"labelledNodesOnly: true",
+			func(_ *testing.T, o objects) {
+				at(o, "DaemonSet vmapd", "spec", "template", "spec", "nodeSelector")["vmapd.io/proxy"] = "vmapd"
+			},
+		},
+		"metricsAuthentication": {
+			"metricsAuthentication: true",
+			func(t *testing.T, o objects) {
+				text := strings.ReplaceAll(toYAML(t, o["ClusterRoleBinding vmapd"]), "name: vmapd\n", "name: vmapd-metrics-authentication\n")
+				binding := parse(t, text)["ClusterRoleBinding vmapd-metrics-authentication"]
+				binding["subjects"] = o["ClusterRoleBinding vmapd"]["subjects"]
+				o["ClusterRoleBinding vmapd-metrics-authentication"] = binding
+			},
+		},
+		"podMonitor": {
+			"podMonitor: {enabled: true}",
+			func(t *testing.T, o objects) {
+				o["PodMonitor vmapd"] = manifest(t, "monitoring/podmonitor.yaml")["PodMonitor vmapd"]
+			},
+		},
+		"prometheusRules": {
+			"prometheusRules: {enabled: true}",
+			func(t *testing.T, o objects) {
+				for key, rule := range manifest(t, "monitoring/prometheusrules.yaml") {
+					o[key] = rule
+				}
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, _, err := render(t, merged(t, minimal, c.values))
+			if err != nil {
+				t.Fatal(err)
+			}
+			plain, want := manifest(t, "vmapd.yaml"), manifest(t, "vmapd.yaml")
+			c.want(t, want)
+			if cmp.Equal(plain, want) {
+				t.Fatal("the option changes nothing")
+			}
+			compare(t, want, got)
+		})
+	}
+}
+
+func TestTheChartTakesKubeProxysConfigMapAsTheManifestDoes(t *testing.T) {
+	out, err := exec.CommandContext(t.Context(), "sed", "-f", filepath.Join(deploy, "from-kube-proxy.sed"), filepath.Join(deploy, "vmapd.yaml")).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, _, err := render(t, "image: {repository: example.org/vmapd, tag: latest}\nkubeProxyConfigMap: kube-proxy\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	compare(t, parse(t, string(out)), got)
+}
+
+// Errors come before anything is installed, and name the value.
+func TestWrongValuesAreRefused(t *testing.T) {
+	for name, c := range map[string]struct {
+		values string // beside minimal
+		want   string
+	}{
+		"unknown key":               {"imagePullSecret: x", `imagePullSecret`},
+		"unknown key of an image":   {"image: {repositry: x}", `repositry`},
+		"unknown field of a config": {"config: {clusterCidr: 10.0.0.0/8}", `clusterCidr`},
+		"unknown own field":         {"vmapdConfig: {lbAlgorithms: random}", `lbAlgorithms`},
+		"wrong type":                {"config: {conntrack: {maxPerCore: many}}", `/config/conntrack/maxPerCore`},
+		"wrong type of an option":   {"legacy: maybe", `/legacy`},
+		"number for a text":         {"image: {tag: 1.2}", `/image/tag`},
+		"an address without scheme": {"apiServer: 192.0.2.1:6443", `/apiServer`},
+		"no nodes at a time":        {"maxUnavailable: 0", `/maxUnavailable`},
+		"the chart's own field":     {"config: {clientConnection: {kubeconfig: /x}}", `kubeconfig`},
+		"no image":                  {`image: {repository: ""}`, "image.repository is required"},
+		"no API server":             {`apiServer: ""`, "apiServer is required"},
+		"no ranges":                 {`config: {clusterCIDR: ""}`, "config.clusterCIDR is required"},
+		"legacy, any image":         {`{legacy: true, image: {tag: ""}}`, "legacy needs image.tag"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, _, err := render(t, merged(t, minimal, c.values))
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("want an error with %q, got: %v", c.want, err)
+			}
+			t.Log(err)
+		})
+	}
+}
+
+// The chart and the program have one version: the newest of the changelog. Without a tag, the image is that of the version.
+func TestTheChartHasTheNewestVersion(t *testing.T) {
+	text, err := os.ReadFile("../../../../CHANGELOG.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	newest := regexp.MustCompile(`(?m)^## (\d+\.\d+\.\d+)$`).FindSubmatch(text)
+	if newest == nil {
+		t.Fatal("the changelog has no version")
+	}
+	chart, err := load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := chart.Metadata; got.Version != string(newest[1]) || got.AppVersion != "v"+got.Version {
+		t.Errorf("version %s, appVersion %s; the changelog's newest is %s", got.Version, got.AppVersion, newest[1])
+	}
+	got, _, err := render(t, merged(t, minimal, `image: {tag: ""}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if image := daemonSet(t, got["DaemonSet vmapd"]).Spec.Template.Spec.Containers[0].Image; image != "example.org/vmapd:v"+string(newest[1]) {
+		t.Errorf("the image is %s", image)
+	}
+}
+
+// yamlBlock is a file on a page: its first line is its name.
+var yamlBlock = regexp.MustCompile("(?ms)^```yaml\n# (\\S+)\n(.*?)^```$")
+
+// block returns a file that a page shows.
+func block(t *testing.T, page, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(deploy, page))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range yamlBlock.FindAllStringSubmatch(string(text), -1) {
+		if m[1] == name {
+			return m[2]
+		}
+	}
+	t.Fatalf("%s has no %s", page, name)
+	return ""
+}
+
+// Values that the pages show are accepted, and do what the pages say.
+func TestValuesOfPages(t *testing.T) {
+	for page, files := range map[string]map[string]int{
+		"INSTALL.md": {"values.yaml": 6, "values-beside-kube-proxy.yaml": 6, "values-monitoring.yaml": 10},
+	} {
+		for file, want := range files {
+			t.Run(file, func(t *testing.T) {
+				got, notes, err := render(t, block(t, page, file))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if len(got) != want {
+					t.Errorf("%d objects, want %d", len(got), want)
+				}
+				spec := daemonSet(t, got["DaemonSet vmapd"]).Spec.Template.Spec
+				for _, c := range slices.Concat(spec.InitContainers, spec.Containers) {
+					if c.Image != "example.org/vmapd:1.0" {
+						t.Errorf("%s: image %s", c.Name, c.Image)
+					}
+				}
+				if strings.Contains(notes, "WARNING") {
+					t.Errorf("notes:\n%s", notes)
+				}
+			})
+		}
+	}
+}
+
+// merged merges YAML objects; later values go first.
+func merged(t *testing.T, texts ...string) string {
+	t.Helper()
+	all := map[string]any{}
+	for _, text := range texts {
+		var next map[string]any
+		if err := yaml.UnmarshalStrict([]byte(text), &next); err != nil {
+			t.Fatal(err)
+		}
+		all = loader.MergeMaps(all, next)
+	}
+	return toYAML(t, all)
+}
+
+func toYAML(t *testing.T, value any) string {
+	t.Helper()
+	text, err := yaml.Marshal(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// at returns a part of an object.
+func at(o objects, key string, path ...string) map[string]any {
+	part := o[key]
+	for _, p := range path {
+		part = part[p].(map[string]any)
+	}
+	return part
+}
+
+// patch applies a file to the DaemonSet, as kubectl patch does.
+func patch(t *testing.T, o objects, file string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(deploy, file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	change, err := yaml.YAMLToJSON(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	original, err := json.Marshal(o["DaemonSet vmapd"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := strategicpatch.StrategicMergePatch(original, change, appsv1.DaemonSet{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var object map[string]any
+	if err := json.Unmarshal(out, &object); err != nil {
+		t.Fatal(err)
+	}
+	o["DaemonSet vmapd"] = object
+}
