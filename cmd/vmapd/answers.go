@@ -52,6 +52,7 @@ func (a *answers) facts() status.Daemon {
 		d.Synced = append(d.Synced, health.Families[f].Synced)
 		d.Waiting = append(d.Waiting, health.Families[f].Waiting)
 	}
+	d.FastPath = s.FastPath
 	if used, most, err := nodesetup.TableUse(nodesetup.Options{}); err == nil {
 		d.Tracked, d.TrackedMost = used, most
 	}

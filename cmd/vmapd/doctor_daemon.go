@@ -131,6 +131,7 @@ func (e *examiner) view() *doctor.Daemon {
 		v.Node.Addrs, v.Node.PodCIDRs = snapshot.NodeObject().Addrs, snapshot.NodeObject().PodCIDRs
 		v.Node.NotEligible = snapshot.Node().Why
 	}
+	v.FastPath, v.NoFastPath = e.plane.fastPath(e.current.Load().FastPath.On(), &e.observers.flowLister)
 	v.Cluster = e.cluster()
 	return v
 }

@@ -34,7 +34,9 @@ type observers struct {
 	flows     *conntrack.Reconciler // nil with IPVS, which has a connection table of its own
 	node      *nodeCheck            // nil without a cluster
 	doctor    *examiner
-	view      status.Recorder
+
+	flowLister conntrack.Lister // for status
+	view       status.Recorder
 }
 
 func (d *daemon) observe(p *dataplane, in inputs) *observers {

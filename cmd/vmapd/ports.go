@@ -187,6 +187,7 @@ func (d *daemon) status(p *dataplane, o *observers, in inputs, nodeName string) 
 		Backend: p.name, Why: p.why, Node: nodeName, NotEligible: s.Why, Ready: s.Ready,
 		OtherProxies: slices.Sorted(maps.Values(p.rivals.current())), Leftovers: p.sweep.remaining().String(),
 	}
+	status.FastPath, _ = p.fastPath(d.current.Load().FastPath.On(), &o.flowLister)
 	for _, f := range model.Families {
 		family := s.Families[f]
 		status.Syncs = append(status.Syncs, httpserver.Sync{Family: f.String(), Last: metav1.NewTime(family.Synced), Err: family.LastError})

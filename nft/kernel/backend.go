@@ -89,6 +89,7 @@ type shared struct {
 	counted     *model.FamilySnapshot // its connections are counted; nil: none are
 	uncountable error                 // the reason that none can be; nil: not known
 	applied     *nft.Ruleset          // behind the last Apply that worked; nil: none did
+	fastPath    FastPath
 }
 
 // update changes the part that other goroutines read.

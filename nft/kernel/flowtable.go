@@ -147,6 +147,31 @@ func ProbeFastPath(f model.Family) error {
 	return new(Lister).on(func(c *conn) error { return c.probeFastPath(f) })
 }
 
+// FastPath is the state of a family's fast path.
+type FastPath struct {
+	Family model.Family
+	// Lacks is what the kernel lacks, an [*UnsupportedError]; nil: nothing, or nobody has tried yet.
+	Lacks error
+	// Devices are those of the flowtable, sorted; nil before the first Apply with devices.
+	Devices []string
+	// Refused is the error of devices that the kernel did not take, at the last try.
+	Refused error
+}
+
+// FastPaths returns the state of the fast path of each family; none if it is not wanted. It may be called at any
+// time, and does not wait for Apply.
+func (b *Backend) FastPaths() (list []FastPath) {
+	if !b.fastPath {
+		return nil
+	}
+	for _, st := range b.families {
+		p := st.read().fastPath
+		p.Family = st.family
+		list = append(list, p)
+	}
+	return list
+}
+
 // hasFastPath reports whether a family's table gets the fast path. If the kernel has none, a warning
 // says so once.
 func (b *Backend) hasFastPath(ctx context.Context, st *familyState) (bool, error) {
@@ -159,6 +184,7 @@ func (b *Backend) hasFastPath(ctx context.Context, st *familyState) (bool, error
 		if err != nil && !slow {
 			return false, err
 		}
+		st.update(func(to *shared) { to.fastPath.Lacks = err })
 		if st.slow = &slow; slow {
 			b.log.LogAttrs(ctx, slog.LevelWarn, "no fast path", slog.Any("err", err))
 		}
@@ -180,7 +206,11 @@ func (b *Backend) applyDevices(ctx context.Context, st *familyState, t nft.Flowt
 	have, err := b.conn.readDevices(st.family, t.Name)
 	if err == nil {
 		err = b.conn.changeDevices(st.family, t, have, *want)
+		if now, readErr := b.conn.readDevices(st.family, t.Name); readErr == nil {
+			have = now
+		}
 	}
+	st.update(func(to *shared) { to.fastPath.Devices, to.fastPath.Refused = have, err })
 	text := ""
 	switch {
 	case err == nil:

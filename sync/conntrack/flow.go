@@ -18,6 +18,7 @@ type flow struct {
 	zone       bool // in another than the default zone, in either direction
 	translated bool // its destination is (IPS_DST_NAT)
 	answered   bool // there was a reply (IPS_SEEN_REPLY)
+	fast       bool // its packets take the fast path (IPS_OFFLOAD)
 
 	// The original and the reply direction. Masquerading changes the destination of replies,
 	// and DNAT their source.
@@ -36,6 +37,7 @@ const (
 const (
 	ipsSeenReply = 1 << 1
 	ipsDstNAT    = 1 << 5
+	ipsOffload   = 1 << 14
 )
 
 var (
@@ -59,7 +61,7 @@ func parseFlow(b []byte) (flow, error) {
 			f.replySource, f.replyDest, err = f.parseTuple(data)
 		case nl.CTA_STATUS:
 			n, err = number(data, 4)
-			f.translated, f.answered = n&ipsDstNAT != 0, n&ipsSeenReply != 0
+			f.translated, f.answered, f.fast = n&ipsDstNAT != 0, n&ipsSeenReply != 0, n&ipsOffload != 0
 		case nl.CTA_ID:
 			f.id, err = number(data, 4)
 		case nl.CTA_ZONE:

@@ -33,6 +33,25 @@ type Lister struct {
 // protocols and ports; the addresses are left to the caller, and an entry may come more often than once
 // only if a port does. If there are many ports, entries with others may come, too.
 func (l *Lister) List(ctx context.Context, f model.Family, ports []model.VIP, each func(Translated)) error {
+	return l.on(func(t *table) error { return t.list(ctx, listQueries(f, ports), each) })
+}
+
+// CountFast returns the number of translated entries of TCP and UDP of a family whose packets take the fast
+// path of a flowtable, ours or another program's. It reads the whole table.
+func (l *Lister) CountFast(ctx context.Context, f model.Family) (n int, err error) {
+	queries := []query{{family: f, protocol: model.TCP}, {family: f, protocol: model.UDP}}
+	err = l.on(func(t *table) error {
+		return t.each(ctx, queries, func(f *flow) {
+			if f.fast && f.translated {
+				n++
+			}
+		})
+	})
+	return n, err
+}
+
+// on calls do with the connection to the kernel.
+func (l *Lister) on(do func(*table) error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.table == nil {
@@ -42,7 +61,7 @@ func (l *Lister) List(ctx context.Context, f model.Family, ports []model.VIP, ea
 		}
 		l.table = &table{dumps: conn, ask: query.message}
 	}
-	err := l.table.list(ctx, listQueries(f, ports), each)
+	err := do(l.table)
 	if err != nil { // the rest of an answer may be on its way
 		_ = l.table.dumps.Close()
 		l.table = nil
@@ -67,6 +86,15 @@ func listQueries(f model.Family, ports []model.VIP) (list []query) {
 }
 
 func (t *table) list(ctx context.Context, queries []query, each func(Translated)) error {
+	return t.each(ctx, queries, func(f *flow) {
+		if f.replySource != f.dest && !f.zone { // IPVS sets no status
+			each(Translated{f.protocol, f.dest, f.replySource})
+		}
+	})
+}
+
+// each calls do for each entry that a query asks for.
+func (t *table) each(ctx context.Context, queries []query, do func(*flow)) error {
 	stop := context.AfterFunc(ctx, t.interrupt)
 	defer stop()
 	for _, q := range queries {
@@ -74,8 +102,8 @@ func (t *table) list(ctx context.Context, queries []query, each func(Translated)
 			if err != nil {
 				return errors.Join(ctx.Err(), err)
 			}
-			if q.matches(&f) && f.replySource != f.dest && !f.zone { // old kernels list all; IPVS sets no status
-				each(Translated{f.protocol, f.dest, f.replySource})
+			if q.matches(&f) { // old kernels list all
+				do(&f)
 			}
 		}
 	}

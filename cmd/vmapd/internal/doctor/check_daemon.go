@@ -221,3 +221,13 @@ func checkClock(f Facts) []Line {
 	return bad(Warn, fmt.Sprintf("this node's is %s %s the API server's", span(skew.Abs()), where),
 		"synchronize clocks (NTP): certificates and tokens are refused, and latencies in metrics are wrong")
 }
+
+func checkFastPath(f Facts) []Line {
+	switch {
+	case f.Daemon == nil || f.Daemon.FastPath == "":
+		return nil
+	case f.Daemon.NoFastPath:
+		return bad(Warn, f.Daemon.FastPath, "--fast-path=off, a kernel that has it, or names of devices that can")
+	}
+	return good(f.Daemon.FastPath)
+}

@@ -37,6 +37,7 @@ const (
 	CheckFirewall      = "firewall"
 	CheckConntrack     = "conntrack"
 	CheckSysctls       = "sysctls"
+	CheckFastPath      = "fast-path"
 	CheckDoctor        = "doctor" // only if the examination itself failed, see Failed
 )
 
@@ -69,6 +70,7 @@ func checks() []check {
 		{CheckFirewall, checkFirewall},
 		{CheckConntrack, checkConntrack},
 		{CheckSysctls, checkSysctls},
+		{CheckFastPath, checkFastPath},
 	}
 }
 

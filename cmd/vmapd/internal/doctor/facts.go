@@ -69,7 +69,10 @@ type Daemon struct {
 	OtherProxies []string `json:"otherProxies,omitempty"`
 	Leftovers    string   `json:"leftovers,omitempty"`
 	Ports        []string `json:"ports,omitempty"` // errors of the daemon's own ports
-	Wants        Wants    `json:"wants"`
+	// FastPath says whether connections take the fast path; "": it is off. NoFastPath: some that should can't.
+	FastPath   string `json:"fastPath,omitempty"`
+	NoFastPath bool   `json:"noFastPath,omitempty"`
+	Wants      Wants  `json:"wants"`
 }
 
 // Cluster is what is known about the API server.

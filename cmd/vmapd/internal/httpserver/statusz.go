@@ -25,6 +25,8 @@ type Status struct {
 	OtherProxies []string `json:"otherProxies,omitempty"`
 	// Leftovers of other proxies or backends; "" if there are none.
 	Leftovers string `json:"leftovers,omitempty"`
+	// FastPath says whether connections take the fast path; "": it is off.
+	FastPath string `json:"fastPath,omitempty"`
 	// Findings are the lines of vmapd doctor that are not ok, such as "warn firewall: …".
 	Findings []string `json:"findings,omitempty"`
 	// Problems are whole sentences: the proxy works with old or incomplete information.
@@ -85,6 +87,9 @@ func (s Status) text(now time.Time, paths []string) string {
 	}
 	if s.Leftovers != "" {
 		line("Leftovers", s.Leftovers)
+	}
+	if s.FastPath != "" {
+		line("Fast path", s.FastPath)
 	}
 	for _, sync := range s.Syncs {
 		last := "never"

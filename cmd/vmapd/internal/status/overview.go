@@ -33,6 +33,8 @@ type Daemon struct {
 	Leftovers    string   `json:"leftovers,omitempty"`    // of other proxies or backends
 	Notes        []string `json:"problems,omitempty"`     // whole sentences
 	Counters     bool     `json:"serviceCounters"`
+	// FastPath says whether connections take the fast path, by which devices, and how many; "": it is off.
+	FastPath string `json:"fastPath,omitempty"`
 	// Entries of connection tracking, and their limit; 0: unknown.
 	Tracked     int         `json:"trackedConnections"`
 	TrackedMost int         `json:"trackedConnectionsLimit"`

@@ -36,6 +36,9 @@ func (o Overview) Table(wide bool, now time.Time) Table {
 	if o.TrackedMost > 0 {
 		aging("Connection tracking", fmt.Sprintf("%d of at most %d entries", o.Tracked, o.TrackedMost), "")
 	}
+	if o.FastPath != "" {
+		aging("Fast path", o.FastPath, "")
+	}
 	if text := o.rounds(now); text != "" {
 		aging("Syncs", text, o.Rounds[len(o.Rounds)-1].Started.String())
 	}

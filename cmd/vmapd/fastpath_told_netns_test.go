@@ -1,0 +1,76 @@
+package main
+
+import (
+	"bytes"
+	"net/netip"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/nft/kernel"
+)
+
+// status, doctor and /statusz say with which devices the fast path is on, and how many connections take it, or what the
+// kernel lacks.
+func TestTheDaemonTellsTheFastPath(t *testing.T) {
+	w := newLab(t)
+	socket := filepath.Join(t.TempDir(), "vmapd.sock")
+	startVmapd(t, w.Node, "--backend=nftables", "--from", filepath.Join(testdata(t), "demo/before"), "--hostname-override", lab.NodeName,
+		"--socket", socket, "--fast-path=auto").waitFor(t, "msg=ready")
+	told := func() (texts [3]string) {
+		var stdout, stderr bytes.Buffer
+		code := -1
+		_ = w.Node.Do(func() error {
+			code = run(t.Context(), []string{"doctor", "--socket", socket}, nil, &stdout, &stderr)
+			return nil
+		})
+		if code == 1 {
+			t.Fatalf("doctor: %s", &stderr)
+		}
+		texts = [3]string{asks(t, socket, "status"), stdout.String(), get(w.Node, nil, metricsURL+"/statusz").body}
+		for i := range texts {
+			texts[i] = strings.Join(strings.Fields(texts[i]), " ")
+		}
+		return texts
+	}
+	want := func(pattern string) {
+		t.Helper()
+		eventually(t, func() string {
+			for i, text := range told() {
+				if !regexp.MustCompile([]string{`Fast path`, `fast-path`, `Fast path:`}[i] + ` ` + pattern).MatchString(text) {
+					return "no " + pattern + " in: " + text
+				}
+			}
+			return ""
+		})
+	}
+	if err := kernel.ProbeFastPath(model.IPv4); err != nil {
+		want(`IPv4: not possible: .*`)
+		return
+	}
+	const devices = `on, with \d+ devices \([a-z0-9-]+, .*\)`
+	want(`IPv4 and IPv6: ` + devices + `: connections that take it: 0`)
+	c, err := w.Client.Dial(t.Context(), "tcp", netip.MustParseAddrPort("172.30.0.10:80"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	for range 2 * manyQuestions {
+		if _, err := c.Ask(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want(`IPv4: ` + devices + `: connections that take it: 1; IPv6: ` + devices + `: connections that take it: 0`)
+}
+
+// With another backend there is no fast path, and status says so.
+func TestTheFastPathOfAnotherBackendIsTold(t *testing.T) {
+	w := newLab(t)
+	socket := filepath.Join(t.TempDir(), "vmapd.sock")
+	startVmapd(t, w.Node, append([]string{"--from", filepath.Join(testdata(t), "demo/before"), "--socket", socket, "--fast-path=auto"}, userspaceArgs...)...).
+		waitFor(t, "msg=ready")
+	wantLine(t, asks(t, socket, "status"), "Fast path", "not possible: the backend userspace has none")
+}
