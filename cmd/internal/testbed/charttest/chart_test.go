@@ -324,12 +324,24 @@ func block(t *testing.T, page, name string) string {
 
 // Values that the pages show are accepted, and do what the pages say.
 func TestValuesOfPages(t *testing.T) {
+	for page := range map[string]bool{"INSTALL.md": true, "PLATFORMS.md": true} {
+		text, err := os.ReadFile(filepath.Join(deploy, page))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(string(text), "```yaml\n"); n != len(yamlBlock.FindAllString(string(text), -1)) {
+			t.Errorf("%s: a block has no file name in its first line", page)
+		}
+	}
 	for page, files := range map[string]map[string]int{
 		"INSTALL.md": {"values.yaml": 6, "values-beside-kube-proxy.yaml": 6, "values-monitoring.yaml": 10},
+		"PLATFORMS.md": {
+			"values-k3s.yaml": 6, "values-rke2.yaml": 6, "values-talos.yaml": 6, "values-eks.yaml": 6, "values-kind.yaml": 6,
+		},
 	} {
 		for file, want := range files {
 			t.Run(file, func(t *testing.T) {
-				got, notes, err := render(t, block(t, page, file))
+				got, notes, err := render(t, merged(t, `image: {repository: example.org/vmapd, tag: "1.0"}`, block(t, page, file)))
 				if err != nil {
 					t.Fatal(err)
 				}
