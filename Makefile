@@ -40,7 +40,7 @@ KERNELS    ?= bullseye bookworm,bookworm-security trixie,trixie-security trixie,
 ARCHES     := arm64 s390x
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-chart test-upgrade notice unit race netns test-page pagetools test-ipvs test-kernels test-arch test-nft test-vm test-cluster build-all vmtools clustertools golden bench bench-connections bench-fast bench-scale bench-slopes fuzz lint fmt tidy ci tools
+.PHONY: help build demo test test-chart test-upgrade notice unit race netns test-page pagetools test-ipvs test-kernels test-arch test-nft test-vm test-cluster build-all images images-lock test-images vmtools clustertools golden bench bench-connections bench-fast bench-scale bench-slopes fuzz lint fmt tidy ci tools
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sort | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -53,11 +53,28 @@ BUILD = CGO_ENABLED=0 $(GO) build -buildvcs=$(VCS) -trimpath
 build: ## build bin/vmapd, a static binary
 	$(BUILD) -o bin/vmapd ./cmd/vmapd
 
+PROCESSORS := amd64 arm64 ppc64le riscv64 s390x
 build-all: ## build and check for every processor that Kubernetes has nodes for
-	@for a in amd64 arm64 ppc64le s390x riscv64; do \
+	@for a in $(PROCESSORS); do \
 		echo "GOARCH=$$a"; \
 		GOARCH=$$a $(BUILD) -o bin/vmapd-$$a ./cmd/vmapd && GOARCH=$$a $(GO) vet ./... || exit 1; \
 	done
+
+images: ## images without Docker, their SBOMs and checksums in bin/release, for every processor
+	@for a in $(PROCESSORS); do echo "GOARCH=$$a"; GOARCH=$$a $(BUILD) -o bin/vmapd-$$a ./cmd/vmapd || exit 1; done
+	@cd cmd/internal/release && $(GO) build -o ../../../bin/releaser .
+	@bin/releaser --programs bin --out bin/release --processors $$(echo $(PROCESSORS) | tr ' ' ,)
+
+# Needs apt, with Debian's keys, to verify a suite's signature; "make images" needs only the file.
+images-lock: ## the newest packages of Debian's for the image vmapd-legacy
+	$(GO) run ./cmd/internal/testbed/debian/lock iptables ipset kmod >bin/packages.lock
+	mv bin/packages.lock cmd/internal/release/
+
+test-images: images ## images of the last commit run, and are the same when built in another folder
+	@rm -rf bin/again && git clone -q --shared . bin/again && $(MAKE) --no-print-directory -C bin/again images
+	@diff bin/release/SHA256SUMS bin/again/bin/release/SHA256SUMS || { echo "two builds differ (are there changes that are not committed?)" >&2; exit 1; }
+	@rm -rf bin/again; echo "two builds in two folders: the same $$(wc -l <bin/release/SHA256SUMS) checksums"
+	cd cmd/internal/release && $(GO) test -count=1 -v -run 'OfThisRelease|Checksums' . -args -release $(CURDIR)/bin/release
 
 # The names of packages, as they are compiled, replace one another in one line of a terminal.
 demo: SHELL := /bin/bash
@@ -82,6 +99,7 @@ notice:
 
 unit: ## tests that need no privilege
 	$(GO) vet ./...
+	cd cmd/internal/release && $(GO) vet . && $(GO) test -count=1 .
 	$(GO) test -count=1 -shuffle=on $$($(GO) list ./... | grep -vE '/(nft/kernel|legacy/(iptables|ipvs)|cmd/(vmapd|vmapd/internal/demo|internal/testbed/(browser|lab|scale|cluster/life))|sync/(conntrack|hostaddr|informer))$$')
 
 # A module of its own: the libraries of Helm and kustomize are large. The go command does not notice changes of files
@@ -227,6 +245,7 @@ fmt: ## format the sources
 tidy: ## go mod tidy; fails if that changes something
 	$(GO) mod tidy -diff
 	cd $(CHARTTEST) && $(GO) mod tidy -diff
+	cd cmd/internal/release && $(GO) mod tidy -diff
 
 ci: tidy build lint test ## what must pass before a change lands
 

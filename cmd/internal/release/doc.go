@@ -1,0 +1,16 @@
+// Command release makes what is published of a version, from programs that are built already:
+//
+//	release --programs bin --out bin/release
+//
+//	vmapd                 OCI layout: an image with the program alone, for each processor
+//	vmapd-legacy          the same with the programs that the backends iptables and ipvs run
+//	vmapd-ARCH            the programs
+//	NAME-ARCH.spdx.json   what an image is made of (SPDX 2.3)
+//	SHA256SUMS            of all these files
+//
+// It needs neither Docker nor root nor a base image. Version and date come from the programs, where the
+// go command wrote them; packages of Debian's are downloaded as packages.lock says, by checksum. So the same
+// commit gives the same bytes, anywhere and at any time.
+//
+// It is a module of its own: what it needs is none of vmapd's business.
+package main

@@ -1,0 +1,109 @@
+package main
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+//go:embed packages.lock
+var lockFile string
+
+func main() {
+	if err := run(context.Background(), os.Args[1:], os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "release:", err)
+		os.Exit(1)
+	}
+}
+
+// processors are Go's names of those that Kubernetes has nodes for.
+func processors() []string { return []string{"amd64", "arm64", "ppc64le", "riscv64", "s390x"} }
+
+func run(ctx context.Context, args []string, stdout io.Writer) error {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return err
+	}
+	flags := flag.NewFlagSet("release", flag.ContinueOnError)
+	programs := flags.String("programs", "bin", "`folder` with vmapd-ARCH for each processor")
+	out := flags.String("out", "bin/release", "`folder` for the result; what it has is deleted")
+	downloads := flags.String("cache", filepath.Join(cache, "vmapd-release"), "`folder` of downloads")
+	list := flags.String("processors", strings.Join(processors(), ","), "`list` of processors, by Go's names")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	l, err := parseLock(lockFile)
+	if err != nil {
+		return fmt.Errorf("packages.lock: %w", err)
+	}
+	r := release{out: *out, programs: *programs, processors: strings.Split(*list, ","), lock: l, cache: *downloads}
+	return r.write(ctx, stdout)
+}
+
+// release is all that is published of a version.
+type release struct {
+	out, programs string
+	processors    []string
+	lock          lock
+	cache         string // folder of downloads
+}
+
+// variant is an image, for all processors.
+type variant struct {
+	name, title, description string
+	packages                 bool // it has the packages of the lock file
+}
+
+func variants() []variant {
+	return []variant{
+		{"vmapd", "vmapd", "Kubernetes Service proxy on nftables; the program alone", false},
+		{"vmapd-legacy", "vmapd with iptables and ipset", "Kubernetes Service proxy on nftables, iptables or IPVS, with the programs of the last two", true},
+	}
+}
+
+func (r release) write(ctx context.Context, stdout io.Writer) error {
+	// Only a folder that this program made is deleted.
+	if entries, err := os.ReadDir(r.out); err == nil && len(entries) > 0 && !slices.ContainsFunc(entries, func(e os.DirEntry) bool { return e.Name() == sumsName }) {
+		return fmt.Errorf("%s is not empty, and has no %s of an earlier release", r.out, sumsName)
+	}
+	if err := errors.Join(os.RemoveAll(r.out), os.MkdirAll(r.out, 0o755)); err != nil {
+		return err
+	}
+	programs := make([]program, len(r.processors))
+	for i, arch := range r.processors {
+		p, err := readProgram(filepath.Join(r.programs, "vmapd-"+arch), arch)
+		if err != nil {
+			return err
+		}
+		if p.version != programs[0].version && i > 0 || p.commit != programs[0].commit && i > 0 {
+			return fmt.Errorf("%s is of %s, and %s of %s", p.path, p.version, programs[0].path, programs[0].version)
+		}
+		programs[i] = p
+		if err := copyFile(filepath.Join(r.out, filepath.Base(p.path)), p.path); err != nil {
+			return err
+		}
+	}
+	for _, v := range variants() {
+		digest, err := r.writeVariant(ctx, v, programs)
+		if err != nil {
+			return fmt.Errorf("image %s: %w", v.name, err)
+		}
+		fmt.Fprintf(stdout, "%s %s %s\n", v.name, programs[0].version, digest)
+	}
+	return writeSums(r.out)
+}
+
+func copyFile(target, source string) error {
+	data, err := os.ReadFile(source)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(target, data, 0o755)
+}

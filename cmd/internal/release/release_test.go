@@ -1,0 +1,261 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/blakesmith/ar"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/validate"
+	"github.com/spdx/tools-golang/json"
+	"github.com/ulikunitz/xz"
+)
+
+// deb makes a package of one program, one manual and one licence.
+func deb(t *testing.T) []byte {
+	t.Helper()
+	var data, all bytes.Buffer
+	compressed, err := xz.NewWriter(&data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := tar.NewWriter(compressed)
+	for _, name := range []string{"./usr/sbin/ipset", "./lib/libipset.so", "./usr/share/man/man8/ipset.8.gz", "./usr/share/doc/ipset/copyright", "./usr/share/doc/ipset/changelog"} {
+		if err := files.WriteHeader(&tar.Header{Name: name, Typeflag: tar.TypeReg, Mode: 0o755, Size: 4, Uname: "builder", ModTime: time.Unix(1e9, 5)}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := files.Write([]byte("text")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w := ar.NewWriter(&all)
+	for _, err := range []error{files.Close(), compressed.Close(), w.WriteGlobalHeader()} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, content := range map[string][]byte{"data.tar.xz": data.Bytes()} {
+		if err := w.WriteHeader(&ar.Header{Name: name, Size: int64(len(content)), Mode: 0o644}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Write(content); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return all.Bytes()
+}
+
+// example is a release whose program is this test, for this processor alone.
+func example(t *testing.T, served, locked []byte) release {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if q.URL.Path != "/archive/pool/ipset_7-1_amd64.deb" {
+			http.NotFound(w, q)
+			return
+		}
+		_, _ = w.Write(served)
+	}))
+	t.Cleanup(server.Close)
+	l, err := parseLock(fmt.Sprintf("# comment\ndate 2026-03-01\nmirror %[1]s/gone\nmirror %[1]s/archive\n%[2]s ipset 7-1 %[3]s pool/ipset_7-1_amd64.deb\n",
+		server.URL, runtime.GOARCH, sumOf(locked)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	programs := t.TempDir()
+	if err := copyFile(filepath.Join(programs, "vmapd-"+runtime.GOARCH), self); err != nil {
+		t.Fatal(err)
+	}
+	return release{out: filepath.Join(t.TempDir(), "release"), programs: programs, processors: []string{runtime.GOARCH}, lock: l, cache: t.TempDir()}
+}
+
+func mustRead(t *testing.T, path ...string) string {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(path...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// images returns the images of a layout by processor. They are validated: digests, sizes, contents of layers.
+func images(t *testing.T, path string) map[string]v1.Image {
+	t.Helper()
+	outer, err := layout.ImageIndexFromPath(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := outer.IndexManifest()
+	if err != nil || len(m.Manifests) != 1 {
+		t.Fatalf("index.json: %+v, %v", m, err)
+	}
+	index, err := outer.ImageIndex(m.Manifests[0].Digest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := validate.Index(index); err != nil {
+		t.Error(err)
+	}
+	m, err = index.IndexManifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]v1.Image{}
+	for _, d := range m.Manifests {
+		i, err := index.Image(d.Digest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found[d.Platform.Architecture] = i
+	}
+	return found
+}
+
+// names returns what the files of an image are: their type, and links' targets.
+func names(t *testing.T, i v1.Image) map[string]string {
+	t.Helper()
+	found := map[string]string{}
+	all := mutate.Extract(i)
+	defer all.Close()
+	for r := tar.NewReader(all); ; {
+		h, err := r.Next()
+		if err == io.EOF {
+			return found
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if h.Uname != "" || h.Uid != 0 {
+			t.Errorf("%s belongs to %d, %s", h.Name, h.Uid, h.Uname)
+		}
+		found[strings.TrimSuffix(h.Name, "/")] = string(h.Typeflag) + h.Linkname
+	}
+}
+
+func TestAReleaseIsReproducible(t *testing.T) {
+	var sums []string
+	var last release
+	for range 2 {
+		last = example(t, deb(t), deb(t))
+		if err := last.write(t.Context(), io.Discard); err != nil {
+			t.Fatal(err)
+		}
+		sums = append(sums, mustRead(t, last.out, sumsName))
+	}
+	if sums[0] != sums[1] {
+		t.Errorf("two releases differ:\n%s\n%s", sums[0], sums[1])
+	}
+	if n := strings.Count(sums[0], "\n"); n < 10 || !strings.Contains(sums[0], "  vmapd/index.json\n") {
+		t.Errorf("%s has %d lines:\n%s", sumsName, n, sums[0])
+	}
+	// A second time in the same folder, which is no folder of anybody else's.
+	if err := last.write(t.Context(), io.Discard); err != nil || mustRead(t, last.out, sumsName) != sums[0] {
+		t.Errorf("written again, it is another: %v", err)
+	}
+}
+
+func TestImages(t *testing.T) {
+	r := example(t, deb(t), deb(t))
+	if err := r.write(t.Context(), io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]map[string]string{
+		"vmapd": {"usr/local/bin/vmapd": "0", "usr/local/bin/kube-proxy": "2vmapd", "usr/sbin/ipset": "", "etc/passwd": ""},
+		"vmapd-legacy": {
+			"usr/local/bin/vmapd": "0", "usr/sbin/ipset": "0", "usr/lib/libipset.so": "0", "lib": "2usr/lib", "usr/sbin/iptables-restore": "2xtables-nft-multi",
+			"usr/share/doc/ipset/copyright": "0", "usr/share/doc/ipset/changelog": "", "usr/share/man/man8/ipset.8.gz": "", "tmp": "5",
+		},
+	} {
+		i := images(t, filepath.Join(r.out, name))[runtime.GOARCH]
+		if i == nil {
+			t.Fatalf("%s has no image for %s", name, runtime.GOARCH)
+		}
+		files := names(t, i)
+		for file, kind := range want {
+			if files[file] != kind {
+				t.Errorf("%s: %s is %q, want %q", name, file, files[file], kind)
+			}
+		}
+		c, err := i.ConfigFile()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.Architecture != runtime.GOARCH || c.OS != "linux" || c.Config.Entrypoint[0] != "/usr/local/bin/vmapd" || c.Config.Labels["org.opencontainers.image.licenses"] != "Apache-2.0" {
+			t.Errorf("%s: %+v", name, c)
+		}
+		d, err := json.Read(strings.NewReader(mustRead(t, r.out, name+"-"+runtime.GOARCH+".spdx.json")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		purls := map[string]bool{}
+		for _, p := range d.Packages {
+			for _, x := range p.PackageExternalReferences {
+				purl, _, _ := strings.Cut(x.Locator, "@")
+				purls[purl] = true
+			}
+		}
+		if !purls["pkg:golang/github.com/google/go-containerregistry"] || !purls["pkg:golang/stdlib"] || purls["pkg:deb/debian/ipset"] != (name == "vmapd-legacy") {
+			t.Errorf("%s is made of %v", name, purls)
+		}
+	}
+}
+
+func TestOtherBytesThanLockedAreRefused(t *testing.T) {
+	r := example(t, []byte("something else"), deb(t))
+	if err := r.write(t.Context(), io.Discard); err == nil || !strings.Contains(err.Error(), "another checksum than packages.lock says") {
+		t.Errorf("want an error about the checksum, got %v", err)
+	}
+}
+
+func TestFoldersOfOthersAreNotDeleted(t *testing.T) {
+	r := example(t, deb(t), deb(t))
+	mine := filepath.Join(r.out, "mine")
+	if err := os.MkdirAll(mine, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.write(t.Context(), io.Discard); err == nil {
+		t.Error("no error")
+	}
+	if _, err := os.Stat(mine); err != nil {
+		t.Error(err)
+	}
+}
+
+// The lock file has the same packages for each processor.
+func TestTheLockFileIsComplete(t *testing.T) {
+	l, err := parseLock(lockFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, arch := range processors() {
+		has := map[string]bool{}
+		for _, p := range l.packages[arch] {
+			has[p.name] = true
+		}
+		for _, name := range []string{"iptables", "ipset", "kmod", "libc6"} {
+			if !has[name] {
+				t.Errorf("%s lacks %s", arch, name)
+			}
+		}
+	}
+	for _, bad := range []string{"", "date 2026-03-01\n", "date yesterday\n", "amd64 kmod 1\n"} {
+		if _, err := parseLock(bad); err == nil {
+			t.Errorf("%q is a lock file", bad)
+		}
+	}
+}

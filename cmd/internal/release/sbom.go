@@ -1,0 +1,111 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime/debug"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/package-url/packageurl-go"
+	"github.com/spdx/tools-golang/json"
+	"github.com/spdx/tools-golang/spdx/v2/common"
+	spdx "github.com/spdx/tools-golang/spdx/v2/v2_3"
+)
+
+const noAssertion = "NOASSERTION"
+
+// sbom lists what an image for one processor is made of: the program's modules as the go command wrote them into it, the
+// standard library, and packages of Debian's.
+func (r release) sbom(v variant, p program, digest v1.Hash) *spdx.Document {
+	imageID := common.ElementID("image")
+	d := &spdx.Document{
+		SPDXVersion: spdx.Version, DataLicense: spdx.DataLicense, SPDXIdentifier: "DOCUMENT",
+		DocumentName:      v.name + "-" + p.arch,
+		DocumentNamespace: fmt.Sprintf("%s/spdx/%s-%s-%s", source, v.name, p.arch, digest.Hex),
+		CreationInfo: &spdx.CreationInfo{
+			Creators: []common.Creator{{CreatorType: "Tool", Creator: "vmapd-release"}},
+			Created:  p.date.UTC().Format(time.RFC3339),
+		},
+		Packages: []*spdx.Package{{
+			PackageName: v.name, PackageSPDXIdentifier: imageID, PackageVersion: p.version, PackageDownloadLocation: noAssertion,
+			PrimaryPackagePurpose: "CONTAINER",
+			PackageChecksums:      []common.Checksum{{Algorithm: common.SHA256, Value: digest.Hex}},
+			PackageComment:        "The checksum is the digest of the image's manifest.",
+		}},
+		Relationships: []*spdx.Relationship{relation("DOCUMENT", common.TypeRelationshipDescribe, imageID)},
+	}
+	add := func(pkg *spdx.Package, parent common.ElementID) common.ElementID {
+		pkg.PackageSPDXIdentifier = identifier(fmt.Sprintf("%d-%s", len(d.Packages), pkg.PackageName))
+		pkg.PackageDownloadLocation = noAssertion
+		d.Packages = append(d.Packages, pkg)
+		d.Relationships = append(d.Relationships, relation(parent, common.TypeRelationshipContains, pkg.PackageSPDXIdentifier))
+		return pkg.PackageSPDXIdentifier
+	}
+	main := add(modulePackage(p.info.Main.Path, p.version), imageID)
+	add(modulePackage("stdlib", p.info.GoVersion), main)
+	for _, m := range p.info.Deps {
+		used := cmp.Or(m.Replace, m)
+		pkg := modulePackage(used.Path, used.Version)
+		pkg.PackageComment = hashComment(used)
+		add(pkg, main)
+	}
+	if v.packages {
+		for _, deb := range r.lock.packages[p.arch] {
+			add(&spdx.Package{
+				PackageName: deb.name, PackageVersion: deb.version,
+				PackageChecksums:          []common.Checksum{{Algorithm: common.SHA256, Value: deb.sum}},
+				PackageFileName:           filepath.Base(deb.path),
+				PackageExternalReferences: purl(packageurl.TypeDebian, "debian", deb.name, deb.version, map[string]string{"arch": deb.architecture()}),
+			}, imageID)
+		}
+	}
+	return d
+}
+
+// modulePackage is a Go module, or the standard library.
+func modulePackage(path, version string) *spdx.Package {
+	namespace, name := "", path
+	if i := regexp.MustCompile(`^(.*)/([^/]+)$`).FindStringSubmatch(path); i != nil {
+		namespace, name = i[1], i[2]
+	}
+	return &spdx.Package{
+		PackageName: path, PackageVersion: version,
+		PackageExternalReferences: purl(packageurl.TypeGolang, namespace, name, version, nil),
+	}
+}
+
+// hashComment has the checksum of go.sum, which is of the module's files and no checksum of one file.
+func hashComment(m *debug.Module) string {
+	if m.Sum == "" {
+		return ""
+	}
+	return "go.sum: " + m.Sum
+}
+
+// purl is how scanners find the vulnerabilities of a package.
+func purl(kind, namespace, name, version string, qualifiers map[string]string) []*spdx.PackageExternalReference {
+	u := packageurl.NewPackageURL(kind, namespace, name, version, packageurl.QualifiersFromMap(qualifiers), "")
+	return []*spdx.PackageExternalReference{{Category: common.CategoryPackageManager, RefType: "purl", Locator: u.String()}}
+}
+
+func relation(a common.ElementID, kind string, b common.ElementID) *spdx.Relationship {
+	return &spdx.Relationship{RefA: common.MakeDocElementID("", string(a)), RefB: common.MakeDocElementID("", string(b)), Relationship: kind}
+}
+
+// identifier has only the characters that SPDX allows.
+func identifier(s string) common.ElementID {
+	return common.ElementID(regexp.MustCompile(`[^A-Za-z0-9.-]`).ReplaceAllString(s, "-"))
+}
+
+func (r release) writeSBOM(v variant, p program, digest v1.Hash) error {
+	f, err := os.Create(filepath.Join(r.out, v.name+"-"+p.arch+".spdx.json"))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return json.Write(r.sbom(v, p, digest), f, json.Indent(" "))
+}

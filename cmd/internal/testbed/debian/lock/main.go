@@ -1,0 +1,91 @@
+// Command lock prints the lock file of packages of Debian's: for each processor, the packages
+// and all that they depend on, with the checksums of a suite whose signature apt has verified.
+//
+//	lock iptables ipset > packages.lock
+//
+// cmd/internal/release downloads and verifies what the file says, without apt.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/vmapd/vmapd/cmd/internal/testbed/debian"
+)
+
+// architectures are those of Kubernetes' nodes, by Go's names.
+func architectures() map[string]string {
+	return map[string]string{"amd64": "amd64", "arm64": "arm64", "ppc64le": "ppc64el", "riscv64": "riscv64", "s390x": "s390x"}
+}
+
+func main() {
+	runtime.LockOSThread() // see debian.Command
+	suite := flag.String("suite", "trixie", "Debian's `suite`")
+	mirror := flag.String("mirror", "http://deb.debian.org", "`URL` that has Debian's folder debian")
+	flag.Parse()
+	if err := run(context.Background(), *mirror, *suite, flag.Args()); err != nil {
+		fmt.Fprintln(os.Stderr, "lock:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, mirror, suite string, packages []string) error {
+	dir, err := os.MkdirTemp("", "vmapd-lock-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	var lines []string
+	for goarch, architecture := range architectures() {
+		a := debian.Archive{Cache: debian.Cache{Dir: dir}, Mirror: mirror, Suites: []string{suite}, Architecture: architecture}
+		if err := a.Update(ctx); err != nil {
+			return err
+		}
+		list, err := a.Apt(ctx, dir, "apt-get", append([]string{"-qq", "--print-uris", "--no-install-recommends", "-o", "Acquire::ForceHash=sha256", "install"}, packages...)...)
+		if err != nil {
+			return err
+		}
+		found, err := parse(list, mirror, goarch)
+		if err != nil {
+			return err
+		}
+		lines = append(lines, found...)
+	}
+	slices.Sort(lines)
+	now := time.Now().UTC()
+	fmt.Printf("# %s and what they depend on, of Debian's suite %s; \"make images-lock\" writes this file anew.\n", strings.Join(packages, ", "), suite)
+	fmt.Printf("date %s\nmirror %s/debian\nmirror http://snapshot.debian.org/archive/debian/%s\n", now.Format(time.DateOnly), mirror, now.Format("20060102T150405Z"))
+	fmt.Println("# processor, package, version, SHA-256, path on the mirror")
+	_, err = fmt.Println(strings.Join(lines, "\n"))
+	return err
+}
+
+// parse reads lines such as 'URL' FILE SIZE SHA256:SUM.
+func parse(list, mirror, goarch string) (lines []string, err error) {
+	for line := range strings.Lines(list) {
+		m := regexp.MustCompile(`^'([^']+)' (\S+) \d+ SHA256:([0-9a-f]{64})\s*$`).FindStringSubmatch(line)
+		if m == nil {
+			return nil, fmt.Errorf("apt-get printed %q, and no URL with a checksum by SHA-256", line)
+		}
+		file, ok := strings.CutPrefix(m[1], mirror+"/debian/")
+		if !ok {
+			return nil, fmt.Errorf("%s is not on the mirror", m[1])
+		}
+		// NAME_VERSION_ARCHITECTURE.deb, where a colon of the version is %3a.
+		parts := strings.Split(strings.TrimSuffix(filepath.Base(m[2]), path.Ext(m[2])), "_")
+		if len(parts) != 3 {
+			return nil, fmt.Errorf("%s is no name of a package", m[2])
+		}
+		lines = append(lines, strings.Join([]string{goarch, parts[0], strings.ReplaceAll(parts[1], "%3a", ":"), m[3], file}, " "))
+	}
+	return lines, nil
+}
