@@ -37,6 +37,7 @@ type pending struct {
 	changed time.Time // when the last event came
 	arrived time.Time // when the first packet's way was complete
 	told    bool
+	again   bool // events were missing when the story was told first
 }
 
 func newWatching(x *tracing) (*watching, error) {
@@ -97,8 +98,13 @@ func (w *watching) watch(ctx context.Context, tell func(trace.Story) error, stde
 			if !w.isComplete(c, now) || told == w.count {
 				continue
 			}
-			w.pending[c].told = true
+			p := w.pending[c]
 			s, err := w.story(ctx, c, stderr)
+			if err == nil && s.Incomplete && !p.again { // the events came after they were read, and before the answer
+				p.again, p.changed = true, time.Now()
+				continue
+			}
+			p.told = true
 			if err == nil {
 				err = tell(s)
 			}

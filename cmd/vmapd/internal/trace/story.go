@@ -89,6 +89,9 @@ type Story struct {
 	Hooks      []Hook         `json:"hooks"`
 	By         *Decider       `json:"by,omitempty"` // the rule or policy that ended the packet's way
 
+	// Incomplete is a packet whose way was not seen to its end, although its connection was answered.
+	Incomplete bool `json:"incomplete,omitempty"`
+
 	Answer   Answer    `json:"answer"`
 	State    string    `json:"state,omitempty"` // of a TCP connection, in connection tracking
 	Tracking []Moment  `json:"tracking,omitempty"`

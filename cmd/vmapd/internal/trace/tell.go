@@ -29,6 +29,10 @@ func Tell(in Input) Story {
 	for _, e := range in.Tracking {
 		s.Tracking = append(s.Tracking, Moment{e.Change, e.State, e.Answered})
 	}
+	if answered := in.Entry != nil && in.Entry.Answered; answered && s.Verdict == Lost {
+		// What was answered was not lost: a part of the events is missing.
+		s.Incomplete, s.Verdict, s.Endpoint = true, Forwarded, in.Entry.ReplySource
+	}
 	s.Answer = in.answer()
 	s.hint(&in, w)
 	s.Differs = s.differs()
@@ -101,7 +105,10 @@ func (s *Story) translated() bool { return s.Endpoint != s.Destination }
 // hint adds what may help.
 func (s *Story) hint(in *Input, w way) {
 	hint := func(format string, args ...any) { s.Hints = append(s.Hints, fmt.Sprintf(format, args...)) }
-	if s.translated() && !anyRule(w.hooks, func(l tracer.Line) bool { return l.DNAT }) {
+	if s.Incomplete {
+		hint("The packet was not seen after %s. Connection tracking has the answer, and from where it came.", w.hooks[len(w.hooks)-1].Name)
+	}
+	if s.translated() && !s.Incomplete && !anyRule(w.hooks, func(l tracer.Line) bool { return l.DNAT }) {
 		hint("No rule of nftables was seen to replace the destination: iptables-legacy, IPVS or an eBPF program did it.")
 	}
 	if s.Verdict == Lost || s.Answer.Verdict == Lost {
@@ -190,7 +197,11 @@ func (s *Story) conclude(in *Input, w way) string {
 	case Delivered:
 		return fmt.Sprintf("delivered to %s on this node itself%s", at(s.Endpoint), s.tellAnswer(in))
 	case Forwarded:
-		return fmt.Sprintf("forwarded to %s by %s%s", at(s.Endpoint), s.Out, s.tellAnswer(in))
+		by := ""
+		if s.Out != "" {
+			by = " by " + s.Out
+		}
+		return fmt.Sprintf("forwarded to %s%s%s", at(s.Endpoint), by, s.tellAnswer(in))
 	}
 	return "nothing was seen of its way."
 }

@@ -158,6 +158,12 @@ func TestStories(t *testing.T) {
 		{"taken", toForward().pass("forward-begin").rule(forward, 3, tracer.Queue, ""), nil, nil, Taken, `given to another program in table ip filter, chain FORWARD, rule 2 (tcp dport 8080 drop comment "no \x1b[31mweb"), which is not vmapd's.`},
 		{"no route", toForward(), nil, func(in *Input) { in.Route = "no route" }, NoRoute, "dropped, because the kernel has no way to 10.0.0.3: no route."},
 		{"lost by routing", toForward(), nil, nil, Lost, "lost after prerouting: no rule of nftables was seen to drop the packet."},
+		{"answered, although its way was not seen", toForward().pass("forward-begin"), nil, func(in *Input) {
+			in.Entry = &conntrack.Entry{Answered: true, ReplySource: endpoint}
+		}, Forwarded, "forwarded to 10.0.0.3:8080 by veth2, which answered."},
+		{"answered, although only its beginning was seen", record(7, "prerouting-begin", tracer.Packet{Protocol: model.TCP, Source: client, Dest: vip}), nil, func(in *Input) {
+			in.Entry = &conntrack.Entry{Answered: true, ReplySource: endpoint}
+		}, Forwarded, "forwarded to 10.0.0.3:8080, which answered."},
 		{"lost in a hook", toForward().pass("forward-begin"), nil, nil, Lost, "lost in forward: no rule of nftables was seen to drop the packet."},
 		{
 			"source range", record(7, "prerouting-begin", tracer.Packet{Protocol: model.TCP, Source: client, Dest: vip}).
