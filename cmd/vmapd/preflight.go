@@ -187,7 +187,9 @@ func (p *preflighter) readRules(ctx context.Context, in *preflight.Input) error 
 	case !p.fromNode():
 		err = p.readSavedFiles(in)
 	default:
-		err = readNodeRules(ctx, in)
+		if err = readNodeRules(ctx, in); err == nil {
+			err = noteMode(ctx, in)
+		}
 	}
 	if err != nil {
 		return err
@@ -200,5 +202,5 @@ func (p *preflighter) readRules(ctx context.Context, in *preflight.Input) error 
 	if !p.fromNode() {
 		return errors.New("the files have no rules of kube-proxy's")
 	}
-	return errors.New("this node has no rules of kube-proxy's that could be read: run preflight on a node where it runs, or give its rules in files (--iptables-save, --ip6tables-save, --nft)")
+	return errors.New("this node has no rules of kube-proxy's that could be read, and nothing says that it runs with mode ipvs: run preflight on a node where it runs, or give its rules in files (--iptables-save, --ip6tables-save, --nft)")
 }

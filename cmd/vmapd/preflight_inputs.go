@@ -144,7 +144,10 @@ func (p *preflighter) kubeProxyConfig(ctx context.Context, cluster *client.Clien
 	return text, "configz of kube-proxy"
 }
 
-const configzURL = "http://127.0.0.1:10249/configz"
+// metricsAddress is where kube-proxy answers, by default.
+const metricsAddress = "127.0.0.1:10249"
+
+const configzURL = "http://" + metricsAddress + "/configz"
 
 // configz returns the effective configuration of the kube-proxy that runs on this node. Versions
 // that do not report it in the form of a file are an error.

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"net"
+	"net/http"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -126,6 +128,82 @@ func TestPreflightReadsTheRulesOfItsNode(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A kube-proxy with mode ipvs is told by itself or by its device, and nothing is claimed about its connections.
+func TestPreflightTellsModeIPVS(t *testing.T) {
+	const not = "No connection was compared: kube-proxy's virtual servers, ipsets and rules of mode ipvs are not read."
+	leftovers := recorded(t, "1.36.3-nftables", "same.ipv4.nft")
+	for _, c := range []struct {
+		name, rules, answers string
+		device               bool
+		mode                 string // in the configuration
+		want                 []string
+		code                 int
+	}{
+		{"it says so", "", "ipvs", false, "", []string{not, "no Service's address is on a device of the node"}, exitDifferent},
+		{"its configuration says so", "", "", false, "ipvs", []string{not, "the backend ipvs after", "=> no difference in what was compared"}, 0},
+		{"its device is there", "", "", true, "", []string{not, "mode: ipvs, by the device kube-ipvs0 of this node"}, exitDifferent},
+		{"it runs with another mode", "", "ipvs", true, "iptables", []string{not, "mode: iptables in kube-proxy's configuration, but the one of this node runs with ipvs"}, exitDifferent},
+		{"rules of another mode are left", leftovers, "ipvs", true, "", []string{not, "the IPv4 rules of mode nftables on this node are leftovers"}, exitDifferent},
+		{"rules of another mode, and no answer", leftovers, "", true, "ipvs", []string{not, "the IPv4 rules of mode nftables on this node are leftovers"}, 0},
+		{"the device is left", leftovers, "nftables", true, "", []string{"kube-proxy with mode nftables before", "were compared (IPv4)"}, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			ns := preflightNode(t)
+			if c.rules != "" {
+				if out, code := runInside(t, ns, c.rules, "nft", "-f", "-"); code != 0 {
+					t.Skipf("this nft is older than kube-proxy needs: %s", out)
+				}
+			}
+			if c.device {
+				if err := ns.AddBridge("kube-ipvs0"); err != nil { // by its name; this kernel may have no dummy devices
+					t.Fatal(err)
+				}
+			}
+			if c.answers != "" {
+				answerMode(t, ns, c.answers)
+			}
+			folder := filepath.Join(testdata(t), "kube-proxy", "same")
+			conf := filepath.Join(t.TempDir(), "config.conf")
+			text := recorded(t, "same", "config.conf") + "\nmode: \"" + c.mode + "\"\n"
+			if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			out, code := runInside(t, ns, "", vmapdProgram(t), "preflight", "-f", folder+"/objects.yaml", "--kube-proxy-config", conf)
+			if code != c.code {
+				t.Errorf("want exit code %d; got %d:\n%s", c.code, code, out)
+			}
+			words := strings.Join(strings.Fields(out), " ")
+			for _, want := range c.want {
+				if !strings.Contains(words, want) {
+					t.Errorf("want %q in:\n%s", want, out)
+				}
+			}
+		})
+	}
+}
+
+// answerMode answers as a kube-proxy of that mode in a namespace.
+func answerMode(t *testing.T, ns *lab.Namespace, mode string) {
+	t.Helper()
+	var l net.Listener
+	err := ns.Do(func() (err error) {
+		l, err = net.Listen("tcp", metricsAddress)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/proxyMode" {
+			http.NotFound(w, r)
+			return
+		}
+		_, _ = w.Write([]byte(mode))
+	}), ReadHeaderTimeout: time.Second}
+	go func() { _ = server.Serve(l) }()
+	t.Cleanup(func() { _ = server.Close() })
 }
 
 // With KUBE, a folder with the programs of Kubernetes, preflight looks at a kube-proxy that runs.

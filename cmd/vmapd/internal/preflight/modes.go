@@ -23,22 +23,22 @@ func (x *comparison) modes() {
 	case from == "nftables" && nftables:
 		add(Difference{ID: "tables", What: "the tables are ip vmapd and ip6 vmapd, in place of ip kube-proxy and ip6 kube-proxy; base chains of type nat have the same priorities"})
 	case from == "ipvs":
-		x.ipvs(nftables)
+		x.ipvs()
 	}
 }
 
 // ipvs adds what follows from mode ipvs, without a look at its virtual servers.
-func (x *comparison) ipvs(nftables bool) {
-	const only = "the virtual servers of mode ipvs are not compared, only what follows from the mode is listed"
-	x.notes[only] = &Difference{ID: "ipvs", What: only}
-	if !nftables {
+func (x *comparison) ipvs() {
+	x.report.NotCompared = "kube-proxy's virtual servers, ipsets and rules of mode ipvs are not read. " +
+		"What follows from the mode for the cluster's Services, and the configuration, is all that is listed here"
+	if x.in.Backend == "ipvs" {
 		return
 	}
 	add := func(d Difference) {
 		d.ID = "ipvs"
 		x.differences[d.What] = &d
 	}
-	add(Difference{What: "no Service's address is on a device of the node: programs that listen on all addresses no longer answer on cluster IPs, a ping of a cluster IP is rejected, and strictARP has no effect"})
+	add(Difference{What: "no Service's address is on a device of the node: programs that listen on all addresses no longer answer on cluster IPs, a ping of a cluster IP is not answered, and strictARP has no effect"})
 	add(Difference{What: "ipvs.scheduler has no effect", Remedy: "lbAlgorithm: round-robin or source-hash; other schedulers only with the backend ipvs", Keep: "backend: ipvs"})
 	for i := range x.in.Objects.Services {
 		s := &x.in.Objects.Services[i]

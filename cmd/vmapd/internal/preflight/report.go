@@ -14,6 +14,8 @@ type Report struct {
 	// Connections is the number of connections that were tried, Services that of their Services.
 	Connections int `json:"connections"`
 	Services    int `json:"services"`
+	// NotCompared is the reason why no connection was, a sentence without its full stop. It is empty if they were.
+	NotCompared string `json:"notCompared,omitempty"`
 	// Differences concern connections that succeed or fail otherwise, or arrive from another
 	// address. Notes concern connections that no Service answers before or after, and
 	// programs that look for kube-proxy's rules.

@@ -13,9 +13,12 @@ const width = 79
 func (r *Report) WriteText(w io.Writer) error {
 	t := &text{}
 	t.line("", "node %s: kube-proxy with mode %s before, vmapd with the backend %s after", orUnknown(r.Node), orUnknown(r.KubeProxy.Mode), r.Backend)
-	if r.Connections == 0 {
+	switch {
+	case r.NotCompared != "":
+		t.line("", "No connection was compared: %s.", r.NotCompared)
+	case r.Connections == 0:
 		t.line("", "No connection was compared.")
-	} else {
+	default:
 		t.line("", "%s to %s were compared (%s).", count(r.Connections, "connection"), count(r.Services, "Service"), strings.Join(r.KubeProxy.Families, ", "))
 	}
 	if len(r.Differences) > 0 {
