@@ -265,7 +265,7 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		"no image":                  {`image: {repository: ""}`, "image.repository is required"},
 		"no API server":             {`apiServer: ""`, "apiServer is required"},
 		"no ranges":                 {`config: {clusterCIDR: ""}`, "config.clusterCIDR is required"},
-		"legacy, any image":         {`{legacy: true, image: {tag: ""}}`, "legacy needs image.tag"},
+		"legacy, any image":         {`{legacy: true, image: {tag: ""}}`, "legacy needs an image"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, _, err := render(t, merged(t, minimal, c.values))
