@@ -49,3 +49,25 @@ func TestWhereIsLeadsToTheFile(t *testing.T) {
 		}
 	}
 }
+
+// Each direct dependency has its reason in CONTRIBUTING.md.
+func TestEachDependencyHasAReason(t *testing.T) {
+	root := filepath.Dir(testdata(t))
+	page, err := os.ReadFile(filepath.Join(root, "CONTRIBUTING.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	modules, err := os.ReadFile(filepath.Join(root, "go.mod"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	direct := regexp.MustCompile(`(?m)^\t(\S+/\S+) v\S+$`).FindAllStringSubmatch(string(modules), -1)
+	if len(direct) < 20 {
+		t.Fatalf("go.mod has %d direct dependencies: %q", len(direct), direct)
+	}
+	for _, m := range direct {
+		if !strings.Contains(string(page), "`"+m[1]+"`") {
+			t.Errorf("CONTRIBUTING.md has no reason for %s", m[1])
+		}
+	}
+}
