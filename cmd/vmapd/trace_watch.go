@@ -100,7 +100,7 @@ func (w *watching) watch(ctx context.Context, tell func(trace.Story) error, stde
 			}
 			p := w.pending[c]
 			s, err := w.story(ctx, c, stderr)
-			if err == nil && s.Incomplete && !p.again { // the events came after they were read, and before the answer
+			if err == nil && s.Incomplete && !p.again { // on a busy processor, events come later than the pause is long
 				p.again, p.changed = true, time.Now()
 				continue
 			}
@@ -158,6 +158,8 @@ func (w *watching) isComplete(c *trace.Connection, now time.Time) bool {
 	}
 	arrived, expects := c.Arrived()
 	switch {
+	case !arrived && p.again: // the answer may be missing, too
+		return now.Sub(p.changed) > w.wait
 	case !arrived:
 		return now.Sub(p.changed) > pause
 	case !expects:

@@ -89,7 +89,7 @@ type Story struct {
 	Hooks      []Hook         `json:"hooks"`
 	By         *Decider       `json:"by,omitempty"` // the rule or policy that ended the packet's way
 
-	// Incomplete is a packet whose way was not seen to its end, although its connection was answered.
+	// Incomplete is a packet whose way was not seen to its end, although connection tracking has its connection.
 	Incomplete bool `json:"incomplete,omitempty"`
 
 	Answer   Answer    `json:"answer"`

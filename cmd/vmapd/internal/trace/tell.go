@@ -7,6 +7,7 @@ import (
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft/tracer"
+	"github.com/vmapd/vmapd/sync/conntrack"
 )
 
 // Tell makes a story of what was seen.
@@ -29,8 +30,7 @@ func Tell(in Input) Story {
 	for _, e := range in.Tracking {
 		s.Tracking = append(s.Tracking, Moment{e.Change, e.State, e.Answered})
 	}
-	if answered := in.Entry != nil && in.Entry.Answered; answered && s.Verdict == Lost {
-		// What was answered was not lost: a part of the events is missing.
+	if s.Verdict == Lost && in.passed() { // a part of the events is missing
 		s.Incomplete, s.Verdict, s.Endpoint = true, Forwarded, in.Entry.ReplySource
 	}
 	s.Answer = in.answer()
@@ -38,6 +38,13 @@ func Tell(in Input) Story {
 	s.Differs = s.differs()
 	s.Conclusion = s.conclude(&in, w)
 	return s
+}
+
+// passed reports whether connection tracking says that the first packet was not lost in a hook: it makes an entry only
+// at the end of a packet's way, behind all rules (nf_confirm of the kernel).
+func (in *Input) passed() bool {
+	isNew := func(e conntrack.Event) bool { return e.Change == conntrack.Began }
+	return in.Entry != nil && (in.Entry.Answered || slices.ContainsFunc(in.Tracking, isNew))
 }
 
 // Vanished returns the first packet, or the answer, if it was lost in a hook.
@@ -106,7 +113,7 @@ func (s *Story) translated() bool { return s.Endpoint != s.Destination }
 func (s *Story) hint(in *Input, w way) {
 	hint := func(format string, args ...any) { s.Hints = append(s.Hints, fmt.Sprintf(format, args...)) }
 	if s.Incomplete {
-		hint("The packet was not seen after %s. Connection tracking has the answer, and from where it came.", w.hooks[len(w.hooks)-1].Name)
+		hint("The packet was not seen after %s. Connection tracking has noted its connection, which it does behind all rules.", w.hooks[len(w.hooks)-1].Name)
 	}
 	if s.translated() && !s.Incomplete && !anyRule(w.hooks, func(l tracer.Line) bool { return l.DNAT }) {
 		hint("No rule of nftables was seen to replace the destination: iptables-legacy, IPVS or an eBPF program did it.")

@@ -164,6 +164,13 @@ func TestStories(t *testing.T) {
 		{"answered, although only its beginning was seen", record(7, "prerouting-begin", tracer.Packet{Protocol: model.TCP, Source: client, Dest: vip}), nil, func(in *Input) {
 			in.Entry = &conntrack.Entry{Answered: true, ReplySource: endpoint}
 		}, Forwarded, "forwarded to 10.0.0.3:8080, which answered."},
+		{"noted by connection tracking, although its way was not seen", toForward().pass("forward-begin"), nil, func(in *Input) {
+			in.Entry = &conntrack.Entry{ReplySource: endpoint}
+			in.Tracking = []conntrack.Event{{Change: conntrack.Began}}
+		}, Forwarded, "forwarded to 10.0.0.3:8080 by veth2, which did not answer within 3s."},
+		{"lost, with an entry of an older packet", toForward().pass("forward-begin"), nil, func(in *Input) {
+			in.Entry = &conntrack.Entry{ReplySource: endpoint}
+		}, Lost, "lost in forward: no rule of nftables was seen to drop the packet."},
 		{"lost in a hook", toForward().pass("forward-begin"), nil, nil, Lost, "lost in forward: no rule of nftables was seen to drop the packet."},
 		{
 			"source range", record(7, "prerouting-begin", tracer.Packet{Protocol: model.TCP, Source: client, Dest: vip}).
