@@ -14,60 +14,83 @@ import (
 )
 
 // A trace of a busy destination costs no connection, and tells as many as it was told to.
+//
+// An emulated machine, whose one processor also has to start vmapd ten times, can't make that many whole connections:
+// questions over UDP, 500 a second, had answers after up to 35 seconds, with no packet lost where sockets had room. There,
+// the programs for single connections are left out: SYNs meet all rules and connection tracking, and kernels answer. On
+// Linux 6.1, beside other work of its host, 0 of 96,336 were lost; but the sender fell behind by up to 68 seconds and made
+// them up later, so these were 660 a second on average. Before the guest's queue had room, 103,077 of 145,371 were lost,
+// and that queue's counter was the only one that told of losses.
 func TestTraceBesideAThousandConnectionsASecond(t *testing.T) {
 	w, known := traceWorld(t)
-	const traces, count = 10, 3
-	load, network := bearableLoad(t, w, netip.MustParseAddrPort("172.30.0.10:80"))
+	const traces, count, rate = 10, 3, 1000
+	to := netip.MustParseAddrPort("172.30.0.10:80")
+	run := bearableLoad(t, w, to, rate)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	report := make(chan lab.Report, 1)
-	go func() { report <- load.Run(ctx) }()
+	done := make(chan besides, 1)
+	go func() { done <- run(ctx) }()
 	for range traces {
-		p := startTrace(t, w.Node, append(known, "--count", fmt.Sprint(count), "172.30.0.10:80/"+network)...)
+		p := startTrace(t, w.Node, append(known, "--count", fmt.Sprint(count), to.String())...)
 		if got := strings.Count(p.told(t), "\n=> forwarded to "); got != count {
 			t.Errorf("want %d stories, got %d:\n%s", count, got, &p.stdout)
 		}
 	}
 	cancel()
-	r := <-report
-	t.Logf("%d traces beside %d connections of %s a second: %s", traces, load.Rate, network, &r)
-	if r.Lost() > 0 || r.Sent == 0 {
-		t.Errorf("lost connections: %s", &r)
+	r := <-done
+	t.Logf("beside %d traces: %s", traces, r)
+	if r.lost > 0 || r.sent == 0 {
+		t.Errorf("lost connections: %s", r)
+		for _, ns := range append([]*lab.Namespace{w.Client, w.Node}, podNamespaces(w)...) {
+			losses, err := ns.Losses()
+			t.Logf("%s: %s %v", ns.Name(), losses, err)
+		}
 	}
 }
 
-// bearableLoad returns a thousand connections of TCP a second, if the machine can make them while nothing is traced.
-// An emulated one makes some ten: it gets flows of UDP, a fifth of those that it can make, for it must also start vmapd
-// ten times.
-func bearableLoad(t *testing.T, w *lab.World, to netip.AddrPort) (load lab.Load, network string) {
+// besides is what became of the connections beside a trace.
+type besides struct {
+	sent, lost int
+	late       time.Duration
+	fmt.Stringer
+}
+
+// bearableLoad returns a load that the machine bears while nothing is traced: whole connections or, if it is too slow
+// for these, opened ones.
+func bearableLoad(t *testing.T, w *lab.World, to netip.AddrPort, rate int) func(context.Context) besides {
 	t.Helper()
-	bears := func(l lab.Load) bool {
+	whole := lab.Load{Rate: rate, Ask: func(ctx context.Context) (lab.Answer, error) { return w.Client.Ask(ctx, "tcp", to) }}
+	opened := lab.Opens{Rate: rate, From: netip.MustParseAddr(lab.ClientIP4), To: to}
+	for _, run := range []func(context.Context) besides{
+		func(ctx context.Context) besides {
+			r := whole.Run(ctx)
+			return besides{r.Sent, r.Lost(), r.Late, &r}
+		},
+		func(ctx context.Context) besides {
+			r, err := opened.Run(ctx, w.Client)
+			if err != nil {
+				t.Error(err)
+			}
+			return besides{r.Sent, r.Lost(), r.Late, r}
+		},
+	} {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-		defer cancel()
-		alone := l.Run(ctx)
-		t.Logf("without a trace, %d connections a second: %s", l.Rate, &alone)
-		return alone.Lost() == 0 && alone.Late < time.Second/2
-	}
-	load = lab.Load{Rate: 1000, Ask: func(ctx context.Context) (lab.Answer, error) { return w.Client.Ask(ctx, "tcp", to) }}
-	if bears(load) {
-		return load, "tcp"
-	}
-	feed(t, w.Client, "table ip quiet { chain output { type filter hook output priority 0; icmp type destination-unreachable drop; }; }\n", "nft", "-f", "-")
-	flows, err := w.Client.OpenFlows(netip.MustParseAddr(lab.ClientIP4), to)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(flows.Close)
-	load = lab.Load{Rate: 1000, Ask: flows.Ask, Timeout: 20 * time.Second}
-	for !bears(load) {
-		const least = 50
-		if load.Rate /= 2; load.Rate < least {
-			t.Fatal("this machine is too slow for any load")
+		alone := run(ctx)
+		cancel()
+		t.Logf("without a trace: %s", alone)
+		if alone.lost == 0 && alone.late < time.Second/2 {
+			return run
 		}
 	}
-	const room = 5
-	load.Rate /= room
-	return load, "udp"
+	t.Fatalf("this machine is too slow for %d connections a second, even without a trace", rate)
+	return nil
+}
+
+func podNamespaces(w *lab.World) (all []*lab.Namespace) {
+	for _, p := range w.Pods() {
+		all = append(all, p.Namespace)
+	}
+	return all
 }
 
 // The kernel removes the rules of a trace that is killed, and two traces do not meddle.

@@ -72,6 +72,9 @@ func runJob() (int, error) {
 		os.Symlink("fd/0", "/dev/stdin"), // the source "-" of old versions of nft
 		unix.Sethostname([]byte("vm")),
 		loopbackUp(),
+		// An emulated processor that starts a program leaves packets between namespaces alone for seconds: with room for
+		// 1,000, as usual, 165,000 of 290,000 were dropped.
+		os.WriteFile("/proc/sys/net/core/netdev_max_backlog", []byte("100000"), 0),
 	); err != nil {
 		return 0, fmt.Errorf("set up the guest: %w", err)
 	}
