@@ -248,8 +248,8 @@ func processBreakages() []breakage {
 		{
 			name: "no iptables", command: []string{"doctor", "--backend=iptables"}, exit: 3, notUp: true,
 			prepare: func(t *testing.T, p *patient) {
-				p.through = []string{"/usr/bin/env", "PATH=/nowhere"}
-				d := p.launch(t, "/usr/bin/env", append(slices.Clone(p.through), p.program(t), "--kubeconfig", p.kubeconfig(), "--hostname-override", lab.NodeName, "--backend=iptables")...)
+				p.through = withoutPrograms()
+				d := p.launch(t, "sh", append(slices.Clone(p.through), p.program(t), "--kubeconfig", p.kubeconfig(), "--hostname-override", lab.NodeName, "--backend=iptables")...)
 				if code := d.exit(t); code != 1 {
 					t.Errorf("exit code %d", code)
 				}
@@ -259,11 +259,16 @@ func processBreakages() []breakage {
 		},
 		{
 			name: "no IPVS", command: []string{"doctor", "--backend=ipvs"}, exit: 3, notUp: true,
-			prepare: func(_ *testing.T, p *patient) { p.through = []string{"/usr/bin/env", "PATH=/nowhere"} },
+			prepare: func(_ *testing.T, p *patient) { p.through = withoutPrograms() },
 			symptom: func(t *testing.T, p *patient) { p.wantSilence(t, p.Client, webVIP) },
 			want:    "fail kernel", more: []string{"-> use --backend=auto, or an image and a kernel that have what this backend needs"},
 		},
 	}
+}
+
+// withoutPrograms is a command that runs another one, which finds no programs. An emulated machine has no env.
+func withoutPrograms() []string {
+	return []string{"sh", "-c", `PATH=/nowhere; exec "$@"`, "sh"}
 }
 
 func TestBreakagesOfTheProcess(t *testing.T) {
