@@ -61,7 +61,7 @@ func rewriteSchema(t *testing.T, name string, want map[string]any) {
 	if text, err = json.MarshalIndent(all, "", "  "); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(valuesSchema, append(text, '\n'), 0o644); err != nil { //nolint:gosec // a file of the repository
+	if err := os.WriteFile(valuesSchema, append(text, '\n'), 0o644); err != nil {
 		t.Fatal(err)
 	}
 }
