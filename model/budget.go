@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"math/bits"
 	"slices"
 )
@@ -26,7 +27,9 @@ type Budgets struct {
 	Endpoints int
 	// Entries is the number of frontends of a family times the number of endpoints. This is
 	// rounded up by an eighth at most, so that a new endpoint seldom changes the part that is
-	// served. A Service with both families has half of the budget for each. The order is that
+	// served. A Service with both families has half of the budget for each. Where a lookup table chooses,
+	// its slots count in place of the endpoints, and those of a frontend with external traffic policy
+	// Local twice; over the budget, a Service has no tables, but SourceHash chooses. The order is that
 	// of Frontends. An address is served on all ports or on none. The first port's cluster IP
 	// and node port are always served. Default: 65536, enough for 5,000 endpoints of three ports
 	// with a cluster IP, a node port and two other addresses each; a Service that gets there in
@@ -91,6 +94,8 @@ type part struct {
 	addrs int // of the addresses of the family, from the first one, which is the cluster IP
 	// unserved is the number of endpoints beyond Budgets.Endpoints.
 	unserved int
+	// algorithm chooses the endpoints.
+	algorithm Algorithm
 }
 
 // part returns the part of a Service that its entries allow. It adds a problem for each budget
@@ -108,7 +113,11 @@ func (b *Builder) part(s *service, f Family, problems *problemList) part {
 		limit /= len(Families)
 	}
 	entries := limit
-	served := part{unserved: s.record.unserved(f, left)}
+	served := part{unserved: s.record.unserved(f, left), algorithm: b.algorithm(s)}
+	if a := served.algorithm; a.HasTable() && s.tables(f)*tableSize(b.tableSize(), endpoints) > limit {
+		problems.over(EntriesBudget, "", "more than %d entries (%v lookup tables times slots): %v chooses, not %v", limit, f, SourceHash, a)
+		served.algorithm = SourceHash
+	}
 	for _, p := range s.ports {
 		cost := each
 		if p.nodePort != 0 {
@@ -135,6 +144,38 @@ func (b *Builder) part(s *service, f Family, problems *problemList) part {
 		served.addrs++
 	}
 	return served
+}
+
+// algorithm returns the one that a Service asks for.
+func (b *Builder) algorithm(s *service) Algorithm {
+	if a := s.rare.algorithm; a != nil {
+		return *a
+	}
+	return b.config.Algorithm
+}
+
+// tableSize returns the configured size of lookup tables.
+func (b *Builder) tableSize() int { return cmp.Or(b.config.TableSize, DefaultTableSize) }
+
+// tables returns the number of lookup tables that a Service's frontends can have in a family.
+func (s *service) tables(f Family) int {
+	external := 1
+	if s.externalLocal {
+		external = len(TrafficPolicies)
+	}
+	n := 0
+	for _, p := range s.ports {
+		if n++; p.nodePort != 0 {
+			n += external
+		}
+	}
+	for _, a := range s.addrs {
+		// The first is the cluster IP, which is counted already.
+		if FamilyOf(a.addr) == f && a.refused == notRefused && a.kind != ClusterIP {
+			n += external * len(s.ports)
+		}
+	}
+	return n
 }
 
 // offered returns the number of endpoints of a family that the budget allows, and the first

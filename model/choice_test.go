@@ -76,15 +76,16 @@ func TestAlgorithm(t *testing.T) {
 		{"the configuration", model.RoundRobin, "", " round-robin", nil},
 		{"the annotation", model.Random, "source-hash", " source-hash", nil},
 		{"the annotation goes before", model.RoundRobin, "source-hash", " source-hash", nil},
+		{"a lookup table", model.Random, "maglev", " maglev", nil},
 		{"also with random", model.SourceHash, "random", "", nil},
 		{"and with what is configured", model.RoundRobin, "round-robin", " round-robin", nil},
 		{
 			"an unknown one is reported, and the configuration counts", model.SourceHash, "least-conn", " source-hash",
-			[]string{`Service ns1/web: metadata.annotations[vmapd.io/lb-algorithm]: "least-conn" is none of random, round-robin, source-hash: the configuration decides`},
+			[]string{`Service ns1/web: metadata.annotations[vmapd.io/lb-algorithm]: "least-conn" is none of random, round-robin, source-hash, maglev, maglev-port: the configuration decides`},
 		},
 		{
 			"capitals are unknown", model.Random, "Random", "",
-			[]string{`Service ns1/web: metadata.annotations[vmapd.io/lb-algorithm]: "Random" is none of random, round-robin, source-hash: the configuration decides`},
+			[]string{`Service ns1/web: metadata.annotations[vmapd.io/lb-algorithm]: "Random" is none of random, round-robin, source-hash, maglev, maglev-port: the configuration decides`},
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -105,7 +106,7 @@ func TestAlgorithm(t *testing.T) {
 		checkPorts(t, b.Snapshot(), webLine)
 	})
 	t.Run("names and back", func(t *testing.T) {
-		for _, a := range []model.Algorithm{model.Random, model.RoundRobin, model.SourceHash} {
+		for _, a := range model.Algorithms {
 			got, err := model.ParseAlgorithm(a.String())
 			if err != nil || got != a {
 				t.Errorf("%v was read as %v, %v", a, got, err)

@@ -31,6 +31,9 @@ type Config struct {
 	MasqueradeAll bool
 	// Algorithm chooses endpoints of Services without AnnotationAlgorithm.
 	Algorithm Algorithm
+	// TableSize is the number of slots of a lookup table, from MinTableSize to MaxTableSize. Default:
+	// DefaultTableSize. Two of the same size are the same on all nodes.
+	TableSize int
 	// PrimaryAddress is this node's primary address of its family; the zero value is the
 	// first one of the Node object.
 	PrimaryAddress netip.Addr

@@ -7,11 +7,13 @@ import (
 
 // Connection is a new connection, as this node sees its first packet.
 type Connection struct {
-	Source    netip.Addr
-	Node      bool   // a process in the node's own network namespace makes it
-	Interface string // the input interface; "" if Node, or if it is unknown
-	Dest      netip.AddrPort
-	Protocol  Protocol
+	Source netip.Addr
+	// SourcePort is the client's port; 0 if it is unknown. Only Decision.Chosen depends on it.
+	SourcePort uint16
+	Node       bool   // a process in the node's own network namespace makes it
+	Interface  string // the input interface; "" if Node, or if it is unknown
+	Dest       netip.AddrPort
+	Protocol   Protocol
 }
 
 // Decision is the verdict about a connection, with its reason. The backends implement it.
@@ -116,6 +118,24 @@ func Decide(s *Snapshot, c Connection) Decision {
 		d.Verdict, d.Why = Dropped, UnallocatedAddr
 	}
 	return d
+}
+
+// Chosen returns the one of the targets that is chosen, if chance does not decide: there is only one, or a
+// lookup table has it. IPVS has a table of its own, and iptables has none.
+func (d Decision) Chosen() (t Target, ok bool) {
+	if len(d.Targets) == 1 {
+		return d.Targets[0], true
+	}
+	if len(d.Targets) == 0 || d.SourcePort == 0 && d.Port.Algorithm == MaglevPort {
+		return t, false
+	}
+	table := d.Port.Table(d.TrafficPolicy)
+	if table == nil {
+		return t, false
+	}
+	e := d.Port.Endpoints[table[TableSlot(d.Port.Algorithm, d.Source, d.SourcePort, len(table))]]
+	i := slices.IndexFunc(d.Targets, func(t Target) bool { return t.Addr == e.Addr })
+	return d.Targets[i], true
 }
 
 // frontend finds the frontend that a connection is for. An address of a Service precedes a

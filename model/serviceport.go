@@ -17,8 +17,11 @@ type ServicePort struct {
 	// NodeAllowed: the node's primary address is in SourceRanges. A frontend's address may be
 	// on an interface of the node and the source of its processes; it is allowed then as well.
 	NodeAllowed bool
-	Frontends   []Frontend // cluster IP first
-	Endpoints   []Endpoint // sorted by address
+	// TableSize is the number of slots of the algorithm's lookup tables while the endpoints are few, see
+	// Slots; 0 if it has none.
+	TableSize int32
+	Frontends []Frontend // cluster IP first
+	Endpoints []Endpoint // sorted by address
 	// Uncounted: connections are not counted. The port is beyond Budgets.Counters.
 	Uncounted bool
 
@@ -41,7 +44,7 @@ type ServicePort struct {
 // Equal reports whether two service ports are equal in all fields.
 func (sp *ServicePort) Equal(o *ServicePort) bool {
 	return sp.Name == o.Name && sp.Family == o.Family &&
-		sp.Algorithm == o.Algorithm && sp.Affinity == o.Affinity && sp.NodeAllowed == o.NodeAllowed &&
+		sp.Algorithm == o.Algorithm && sp.TableSize == o.TableSize && sp.Affinity == o.Affinity && sp.NodeAllowed == o.NodeAllowed &&
 		sp.ConnectionGrace == o.ConnectionGrace &&
 		sp.Uncounted == o.Uncounted &&
 		slices.Equal(sp.Frontends, o.Frontends) &&
@@ -142,7 +145,7 @@ func (b *Builder) updateService(e *edit, r *record) {
 			for i, p := range now.ports[:served[f].ports] {
 				sp := &ServicePort{Name: now.portName(p), Family: f, Uncounted: i >= b.config.Budgets.Counters}
 				sp.Frontends = b.frontends(now, f, p, served[f].addrs, &problems)
-				b.decide(sp, now)
+				b.decide(sp, now, served[f].algorithm)
 				var old *ServicePort
 				if had.has(p.key()) {
 					old, _ = into.ports.Get(&sp.Name)
@@ -226,7 +229,7 @@ func (o owner) String() string {
 }
 
 // decide makes all decisions about a service port that has its frontends.
-func (b *Builder) decide(sp *ServicePort, s *service) {
+func (b *Builder) decide(sp *ServicePort, s *service, a Algorithm) {
 	merged := merge(b.candidates(s.record, sp.Name, sp.Family))
 	selected := choose(merged)
 	var needed [len(TrafficPolicies)]bool
@@ -244,9 +247,8 @@ func (b *Builder) decide(sp *ServicePort, s *service) {
 	}
 	sp.Endpoints = selected.endpoints(merged, needed)
 	sp.Affinity = s.rare.affinity
-	sp.Algorithm = b.config.Algorithm
-	if s.rare.algorithm != nil {
-		sp.Algorithm = *s.rare.algorithm
+	if sp.Algorithm = a; a.HasTable() {
+		sp.TableSize = int32(b.tableSize())
 	}
 	if sp.Name.Protocol != UDP {
 		sp.ConnectionGrace = b.config.ConnectionGrace

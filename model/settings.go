@@ -50,7 +50,7 @@ func (b *Builder) SetConfig(c Config) {
 	old := b.config
 	b.config = c
 	b.settingsStale = true
-	if old.Algorithm != c.Algorithm || old.ConnectionGrace != c.ConnectionGrace || old.ServiceCounters != c.ServiceCounters {
+	if old.Algorithm != c.Algorithm || old.TableSize != c.TableSize || old.ConnectionGrace != c.ConnectionGrace || old.ServiceCounters != c.ServiceCounters {
 		b.markServices()
 	}
 }

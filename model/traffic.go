@@ -201,18 +201,30 @@ const (
 	Random     Algorithm = iota // each with the same probability
 	RoundRobin                  // each in turn
 	SourceHash                  // by the client's address: the same one while their number is the same
+	Maglev                      // by the client's address and a lookup table, which is the same on all nodes
+	MaglevPort                  // the same by the client's address and port
 )
 
-func (a Algorithm) String() string { return [...]string{"random", "round-robin", "source-hash"}[a] }
+func (a Algorithm) String() string {
+	return [...]string{"random", "round-robin", "source-hash", "maglev", "maglev-port"}[a]
+}
+
+// Algorithms are all algorithms.
+var Algorithms = [...]Algorithm{Random, RoundRobin, SourceHash, Maglev, MaglevPort}
+
+// HasTable reports whether the algorithm chooses by [ServicePort.Table].
+func (a Algorithm) HasTable() bool { return a == Maglev || a == MaglevPort }
 
 // ParseAlgorithm reads an algorithm's name; "" is Random.
 func ParseAlgorithm(s string) (Algorithm, error) {
-	for _, a := range [...]Algorithm{Random, RoundRobin, SourceHash} {
+	names := make([]string, len(Algorithms))
+	for i, a := range Algorithms {
 		if s == a.String() || s == "" {
 			return a, nil
 		}
+		names[i] = a.String()
 	}
-	return 0, fmt.Errorf("%q is none of random, round-robin, source-hash", s)
+	return 0, fmt.Errorf("%q is none of %s", s, strings.Join(names, ", "))
 }
 
 // SourceNAT says when a forwarded connection is masqueraded, that is, gets the node's

@@ -41,6 +41,7 @@ func agree(t *testing.T, r *modeltest.Random, s *model.Snapshot, rulesets [len(m
 		if how := modeltest.Expected(d).Disagrees(got.Outcome); how != "" {
 			t.Fatalf("%+v\ndecided: %v, reason %d: %s\nrules met: %q", c, d.Verdict, d.Why, how, got.Trace)
 		}
+		checkHashed(t, sims[f], d)
 		checkRemembered(t, d, got)
 		checkCounted(t, d, got, rulesets[f].Options.Counters)
 		if d.Verdict != model.Forwarded {
@@ -94,6 +95,26 @@ func checkCounted(t *testing.T, d model.Decision, got nftsim.Outcome, counters b
 	equal(t, fmt.Sprintf("who counts %+v: %v for reason %d", d.Connection, d.Verdict, d.Why), want, got.Counted)
 	if t.Failed() {
 		t.FailNow()
+	}
+}
+
+// checkHashed checks that a lookup table sends a client to the endpoint that the model says.
+func checkHashed(t *testing.T, sim *nftsim.Simulator, d model.Decision) {
+	t.Helper()
+	if d.Verdict != model.Forwarded || d.Port.Slots(d.TrafficPolicy) == 0 {
+		return
+	}
+	sim.Hash(true)
+	defer sim.Hash(false)
+	for port := range uint16(4) {
+		d.SourcePort = modeltest.ClientPort + port
+		got, err := sim.Run(d.Connection)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if how := modeltest.ExpectedHashed(d).Disagrees(got.Outcome); how != "" {
+			t.Fatalf("%+v by %v: %s\nrules met: %q", d.Connection, d.Port.Algorithm, how, got.Trace)
+		}
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 // for a new chain that looks into the map of endpoints, walk the map (nf_tables_bind_set).
 type capacity struct{ lo, hi int }
 
-// capacityFor returns the capacity of the chain for n endpoints of a list: up to the next
+// capacityFor returns the capacity of the chain for n slots of a list: up to the next
 // power of two. Only a random choice can be repeated when it finds an empty slot; the other
 // algorithms need the exact number.
 func capacityFor(n int, l model.TrafficPolicy, a model.Algorithm) capacity {

@@ -37,9 +37,8 @@ func algorithmFor(n int, a model.Algorithm) model.Algorithm {
 
 // newChoice returns the chain for a frontend and the endpoints that its traffic policy selects.
 func newChoice(sp *model.ServicePort, fe model.Frontend) choice {
-	n := sp.Count(fe.TrafficPolicy)
-	a := algorithmFor(n, sp.Algorithm)
-	return choice{scopeOf(fe.Kind), fe.TrafficPolicy, a, capacityFor(n, fe.TrafficPolicy, a)}
+	a := algorithmFor(sp.Count(fe.TrafficPolicy), sp.Algorithm)
+	return choice{scopeOf(fe.Kind), fe.TrafficPolicy, a, capacityFor(slotCount(sp, fe.TrafficPolicy), fe.TrafficPolicy, a)}
 }
 
 // chooses reports whether a frontend has a chain to choose an endpoint. A frontend without
@@ -50,9 +49,9 @@ func chooses(fe model.Frontend) bool {
 }
 
 func newCircuit(sp *model.ServicePort, fe model.Frontend) circuit {
-	all, local := sp.Count(model.Cluster), 0
+	all, local := slotCount(sp, model.Cluster), 0
 	if fe.Action == model.Forward {
-		local = sp.Count(model.Local)
+		local = slotCount(sp, model.Local)
 	}
 	a := algorithmFor(max(all, local), sp.Algorithm)
 	return circuit{scopeOf(fe.Kind), a, capacityFor(local, model.Local, a), capacityFor(all, model.Cluster, a)}
@@ -99,13 +98,17 @@ func (c circuit) name() string {
 // The first rule, for TCP alone, does no more than the second. It works around nft 1.0.6,
 // which turns the first rule of a file that looks into a map with data "typeof tcp dport"
 // into a rule for TCP. Without it, UDP would keep one endpoint when a listing is loaded again.
-func (c choice) chain() Chain {
+func (c choice) chain(o Options) Chain {
 	dnat := func(how Field, mod int) Statement {
 		return DNAT{append(slices.Clone(c.scope.keyExprs()), Expr{how, uint32(mod)}), c.scope.set(endpointsRole(c.list))}
 	}
 	how := RandomSlot
-	if c.algorithm == model.SourceHash {
+	switch {
+	case o.NoHash:
+	case c.algorithm == model.SourceHash, c.algorithm == model.Maglev:
 		how = HashSlot
+	case c.algorithm == model.MaglevPort:
+		how = FlowSlot
 	}
 	made := Chain{
 		Name:    c.name(),
@@ -217,7 +220,7 @@ func insert[T comparable](set *map[T]bool, one T) bool {
 	return true
 }
 
-var chainName = regexp.MustCompile(`^(nodeport-)?(?:(local-)?endpoints|local-(?:[0-9]+-to-)?([0-9]+)-of)-(?:[0-9]+-to-)?([0-9]+)(?:-(source-hash))?$`)
+var chainName = regexp.MustCompile(`^(nodeport-)?(?:(local-)?endpoints|local-(?:[0-9]+-to-)?([0-9]+)-of)-(?:[0-9]+-to-)?([0-9]+)(?:-(source-hash|maglev|maglev-port))?$`)
 
 // addName adds the chain of a name, with those that belong to it. It reports whether the name is
 // one that such a chain can have.

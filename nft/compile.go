@@ -44,6 +44,8 @@ func (o Options) Compile(before Slots, s *model.FamilySnapshot) *Ruleset {
 		}
 		if c.Old != nil {
 			r.rearrange(edit, old, c.Old, c.New)
+		} else {
+			r.adopt(edit, nil, c.New)
 		}
 		grown = r.chosen.add(c.New) || grown
 	}
@@ -62,9 +64,7 @@ func (r *Ruleset) compileAll(before Slots) {
 	r.Sets = r.Options.LayoutSets()
 	edit := r.orders.Edit(model.ServicePortKeys)
 	for sp := range r.snapshot.ServicePorts() {
-		if before != nil {
-			r.adopt(edit, before, sp)
-		}
+		r.adopt(edit, before, sp)
 		r.chosen.add(sp)
 		r.usage.count(sp, 1)
 	}

@@ -59,12 +59,12 @@ func (b *Batch) diffOwn(have, want *Ruleset, old, now *model.ServicePort) {
 // one. table is nil if there is none.
 func DiffTable(table *Table, want *Ruleset) *Batch { return diffTable(table, want, false) }
 
-// NewTable is DiffTable without a table. If there are more endpoints than size, the batch lacks most of
+// NewTable is DiffTable without a table. If there are more endpoints, or slots of them, than size, the batch lacks most of
 // them and must be split: a list of all would take twice the memory of everything else.
 func NewTable(want *Ruleset, size int) *Batch {
 	endpoints := 0
 	for sp := range want.snapshot.ServicePorts() {
-		endpoints += len(sp.Endpoints)
+		endpoints += max(len(sp.Endpoints), sp.Slots(model.Cluster)+sp.Slots(model.Local))
 	}
 	return diffTable(nil, want, endpoints > size)
 }
@@ -219,7 +219,7 @@ func (r *Ruleset) all() elements {
 		for _, fe := range sp.Frontends {
 			of := scopeOf(fe.Kind)
 			count[of.set(roleDispatch)]++
-			count[of.set(endpointsRole(fe.TrafficPolicy))] += len(sp.Endpoints)
+			count[of.set(endpointsRole(fe.TrafficPolicy))] += max(len(sp.Endpoints), sp.Slots(fe.TrafficPolicy))
 		}
 	}
 	for range r.snapshot.ClusterIPs() {

@@ -1,6 +1,7 @@
 package nft
 
 import (
+	"cmp"
 	"iter"
 	"net/netip"
 	"slices"
@@ -19,10 +20,19 @@ type Slots interface {
 }
 
 // orders holds the order of the slots of each service port whose endpoints are not in sorted
-// order.
+// order, or in a lookup table.
 type orders = persist.Map[model.ServicePortName, *order]
 
-type order [len(model.TrafficPolicies)][]netip.AddrPort // nil: sorted
+// An order has the slots of each list.
+type order [len(model.TrafficPolicies)]listOrder
+
+// A listOrder is the zero value if an endpoint each has a slot, in sorted order.
+type listOrder struct {
+	list  []netip.AddrPort // in another order
+	table []uint32         // as model.ServicePort.Table has it
+}
+
+func (o listOrder) isZero() bool { return o.list == nil && o.table == nil }
 
 // slot is an endpoint and the number of its slot.
 type slot struct {
@@ -45,20 +55,29 @@ func (r *Ruleset) slots(sp *model.ServicePort, l model.TrafficPolicy) []netip.Ad
 	if !ok {
 		return nil
 	}
-	return slices.AppendSeq(make([]netip.AddrPort, 0, sp.Count(l)), r.bySlot(sp, l).all())
+	return slices.AppendSeq(make([]netip.AddrPort, 0, slotCount(sp, l)), r.bySlot(sp, l).all())
+}
+
+// slotCount returns how many slots one list of a service port has.
+func slotCount(sp *model.ServicePort, l model.TrafficPolicy) int {
+	return cmp.Or(sp.Slots(l), sp.Count(l))
 }
 
 // bySlot goes over the endpoints of one list of a service port in the order of their slots.
 type bySlot struct {
-	order []netip.AddrPort // nil: they are in sorted order
-	rest  []model.Endpoint // then these, as far as they are in list
+	order []netip.AddrPort // first these
+	table []uint32         // then these of rest, if it is not nil
+	rest  []model.Endpoint // else these, as far as they are in list
 	list  model.TrafficPolicy
 }
 
 // bySlot returns the endpoints of one list of a service port of r.
 func (r *Ruleset) bySlot(sp *model.ServicePort, l model.TrafficPolicy) bySlot {
-	if o, ok := r.orders.Get(model.ServicePortKeys, sp.Name); ok && o[l] != nil {
-		return bySlot{order: o[l]}
+	if o, ok := r.orders.Get(model.ServicePortKeys, sp.Name); ok && !o[l].isZero() {
+		if o[l].table == nil {
+			return bySlot{order: o[l].list}
+		}
+		return bySlot{table: o[l].table, rest: sp.Endpoints}
 	}
 	return bySlot{rest: sp.Endpoints, list: l}
 }
@@ -69,6 +88,14 @@ func (s *bySlot) next() (netip.AddrPort, bool) {
 		first := s.order[0]
 		s.order = s.order[1:]
 		return first, true
+	}
+	if s.table != nil {
+		if len(s.table) == 0 {
+			return netip.AddrPort{}, false
+		}
+		first := s.table[0]
+		s.table = s.table[1:]
+		return s.rest[first].Addr, true
 	}
 	for len(s.rest) > 0 {
 		first := &s.rest[0]
@@ -89,16 +116,23 @@ func (s bySlot) all() iter.Seq[netip.AddrPort] {
 	}
 }
 
-// adopt chooses the slots of a service port's endpoints: an endpoint with a slot keeps it.
+// adopt chooses the slots of a service port's endpoints: an endpoint with a slot keeps it, unless a
+// lookup table has all of them. have may be nil.
 func (r *Ruleset) adopt(edit *persist.Edit[model.ServicePortName, *order], have Slots, sp *model.ServicePort) {
+	if have == nil && !sp.Algorithm.HasTable() {
+		return
+	}
 	var o order
 	for _, l := range model.TrafficPolicies {
+		if o[l].table = sp.Table(l); o[l].table != nil || have == nil {
+			continue
+		}
 		list := have.slots(sp, l)
 		if isSorted(list, sp, l) { // as it mostly is after a restart
 			continue
 		}
 		if list = keepSlots(list, bySlot{rest: sp.Endpoints, list: l}); !isSorted(list, sp, l) {
-			o[l] = list
+			o[l].list = list
 		}
 	}
 	o.store(edit, sp.Name)
@@ -111,18 +145,23 @@ func (r *Ruleset) rearrange(edit *persist.Edit[model.ServicePortName, *order], h
 	before, after := &slotDelta{other: now}, &slotDelta{other: old}
 	changed := false
 	for _, l := range model.TrafficPolicies {
+		if old.Slots(l) > 0 || now.Slots(l) > 0 {
+			changed = true
+			o[l], before.slots[l], after.slots[l] = fillTable(have, old, now, l)
+			continue
+		}
 		left, joined := difference(bySlot{rest: old.Endpoints, list: l}, bySlot{rest: now.Endpoints, list: l})
-		o[l] = have.bySlot(old, l).order
-		if len(left) == 0 && len(joined) == 0 {
+		list := have.bySlot(old, l).order
+		if o[l].list = list; len(left) == 0 && len(joined) == 0 {
 			continue
 		}
 		changed = true
-		if o[l] == nil {
-			o[l] = have.slots(old, l)
+		if list == nil {
+			list = have.slots(old, l)
 		}
-		o[l], before.slots[l], after.slots[l] = moveSlots(o[l], left, joined)
-		if isSorted(o[l], now, l) {
-			o[l] = nil
+		list, before.slots[l], after.slots[l] = moveSlots(list, left, joined)
+		if o[l].list = list; isSorted(list, now, l) {
+			o[l].list = nil
 		}
 	}
 	o.store(edit, now.Name)
@@ -134,8 +173,33 @@ func (r *Ruleset) rearrange(edit *persist.Edit[model.ServicePortName, *order], h
 	}
 }
 
+// fillTable is the part of rearrange for a list of which one version has a lookup table.
+func fillTable(have *Ruleset, old, now *model.ServicePort, l model.TrafficPolicy) (o listOrder, before, after []slot) {
+	was, is := have.bySlot(old, l), bySlot{rest: now.Endpoints, list: l}
+	if is.table = was.table; old.Slots(l) != now.Slots(l) || !slices.Equal(old.Endpoints, now.Endpoints) {
+		is.table = now.Table(l)
+	}
+	o.table = is.table
+	for i := uint32(0); ; i++ {
+		a, had := was.next()
+		b, has := is.next()
+		switch {
+		case !had && !has:
+			return o, before, after
+		case had && has && a == b:
+			continue
+		}
+		if had {
+			before = append(before, slot{i, a})
+		}
+		if has {
+			after = append(after, slot{i, b})
+		}
+	}
+}
+
 func (o order) store(edit *persist.Edit[model.ServicePortName, *order], name model.ServicePortName) {
-	if o[model.Cluster] == nil && o[model.Local] == nil {
+	if o[model.Cluster].isZero() && o[model.Local].isZero() {
 		edit.Delete(name)
 	} else {
 		edit.Set(name, &o)
@@ -282,7 +346,7 @@ func (r *Ruleset) slotElements(prefix string, sp *model.ServicePort, l model.Tra
 		encodeSlots(prefix, len(d.slots[l]), slices.Values(d.slots[l]), add)
 		return
 	}
-	encodeSlots(prefix, sp.Count(l), func(yield func(slot) bool) {
+	encodeSlots(prefix, slotCount(sp, l), func(yield func(slot) bool) {
 		n := uint32(0)
 		for a := range r.bySlot(sp, l).all() {
 			if !yield(slot{n, a}) {

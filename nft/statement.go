@@ -26,10 +26,8 @@ const (
 	RandomSlot // numgen random mod N
 	NextSlot   // numgen inc mod N: each rule has its own counter
 	HashSlot   // jhash ip saddr mod N
+	FlowSlot   // jhash ip saddr . th sport mod N
 )
-
-// HashSeed makes HashSlot choose the same slot in all rules, on all nodes, after every restart.
-const HashSeed = 0x766d6170
 
 // Expr is one component of a key.
 type Expr struct {
@@ -39,7 +37,18 @@ type Expr struct {
 
 // IsChoice reports whether the component chooses a slot.
 func (e Expr) IsChoice() bool {
-	return e.Field == RandomSlot || e.Field == NextSlot || e.Field == HashSlot
+	return e.Field == RandomSlot || e.Field == NextSlot || len(e.Hashed()) > 0
+}
+
+// Hashed returns the fields that a choice hashes, if it does. The seed is [model.HashSeed].
+func (e Expr) Hashed() Key {
+	switch e.Field {
+	case HashSlot:
+		return Key{{Field: SourceAddr}}
+	case FlowSlot:
+		return Key{{Field: SourceAddr}, {Field: SourcePort}}
+	}
+	return nil
 }
 
 func (e Expr) text(f model.Family) string {
@@ -62,8 +71,8 @@ func (e Expr) text(f model.Family) string {
 		return fmt.Sprintf("numgen random mod %d", e.Mod)
 	case NextSlot:
 		return fmt.Sprintf("numgen inc mod %d", e.Mod)
-	case HashSlot:
-		return fmt.Sprintf("jhash %s saddr mod %d seed %#x", ipWord(f), e.Mod, HashSeed)
+	case HashSlot, FlowSlot:
+		return fmt.Sprintf("jhash %s mod %d seed %#x", e.Hashed().text(f), e.Mod, model.HashSeed)
 	}
 	return fmt.Sprintf("field-%d", e.Field)
 }

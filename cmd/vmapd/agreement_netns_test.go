@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -28,7 +29,7 @@ func (r randomLab) config(n int) model.Config {
 	c := modeltest.Config()
 	c.MasqueradeAll, c.DropInvalid = r.IntN(4) == 0, r.IntN(4) == 0
 	c.NodePortAddresses.All = r.IntN(2) == 0
-	c.Algorithm = choose(r, model.Random, model.Random, model.RoundRobin, model.SourceHash)
+	c.Algorithm = choose(r, model.Random, model.Random, model.RoundRobin, model.SourceHash, model.Maglev, model.MaglevPort)
 	switch n % 5 {
 	case 0:
 		c.LocalPods.ClusterCIDRs = []netip.Prefix{netip.MustParsePrefix(lab.PodRange4), netip.MustParsePrefix(lab.PodRange6)}
@@ -73,7 +74,7 @@ func (r randomLab) service(name string, i int) modeltest.Service {
 		s = s.Sticky(choose(r, int32(1), 60, 10800))
 	}
 	if r.IntN(3) == 0 {
-		s = s.Algorithm(choose(r, "random", "round-robin", "source-hash"))
+		s = s.Algorithm(choose(r, "random", "round-robin", "source-hash", "maglev", "maglev-port"))
 	}
 	if r.IntN(3) == 0 {
 		ranges := []string{
@@ -159,6 +160,9 @@ func (r randomLab) connection(p *plane) (model.Connection, *lab.Namespace) {
 	}
 }
 
+// byTable counts answers that a lookup table chose, by maglev and by maglev-port.
+var byTable [2]atomic.Int64
+
 // check makes a connection as often as it takes, and compares with what was decided.
 func (p *plane) check(t *testing.T, d model.Decision, from *lab.Namespace) {
 	t.Helper()
@@ -196,7 +200,7 @@ func (p *plane) check(t *testing.T, d model.Decision, from *lab.Namespace) {
 			sources[name] = netip.MustParseAddr([]string{lab.NodeIP4, lab.NodeIP6}[model.FamilyOf(d.Source)])
 		}
 	}
-	always := d.Port.Affinity > time.Second || d.Port.Algorithm == model.SourceHash
+	always := d.Port.Affinity > time.Second || d.Port.Algorithm == model.SourceHash || d.Port.Algorithm == model.Maglev
 	first := ""
 	for try := 0; try < 4 || len(missing) > 0; try++ {
 		if try == maxTries {
@@ -208,6 +212,13 @@ func (p *plane) check(t *testing.T, d model.Decision, from *lab.Namespace) {
 		if err != nil || !ok || a.Source.Addr() != source {
 			wrong("got answer %+v, error %v; want one of %v", a, err, sources)
 			return
+		}
+		if chosen := p.chosen(d, a); chosen != "" {
+			if chosen != a.Pod {
+				wrong("%s answered %v, but the table has %s", a.Pod, a.Source, chosen)
+				return
+			}
+			byTable[d.Port.Algorithm-model.Maglev].Add(1)
 		}
 		delete(missing, a.Pod)
 		if always {
@@ -222,6 +233,22 @@ func (p *plane) check(t *testing.T, d model.Decision, from *lab.Namespace) {
 			clear(missing)
 		}
 	}
+}
+
+// chosen returns who must have answered, or "" if a table does not say so. The pod sees the client's
+// port only if nothing masquerades.
+func (p *plane) chosen(d model.Decision, a lab.Answer) string {
+	if d.Port.Affinity > 0 || d.Port.Slots(d.TrafficPolicy) == 0 {
+		return ""
+	}
+	if d.Port.Algorithm == model.MaglevPort && a.Source.Addr() == d.Source && !d.Targets[0].SNAT.Masquerade() {
+		d.SourcePort = a.Source.Port()
+	}
+	t, ok := d.Chosen()
+	if !ok {
+		return ""
+	}
+	return fmt.Sprintf("%s:%d", p.owner(t.Addr.Addr()), t.Addr.Port())
 }
 
 func TestPacketsDoWhatIsDecided(t *testing.T) {
@@ -265,7 +292,10 @@ func TestPacketsDoWhatIsDecided(t *testing.T) {
 			})
 		}
 	})
-	t.Logf("%v", verdicts)
+	t.Logf("%v; by lookup tables: %d and %d", verdicts, byTable[0].Load(), byTable[1].Load())
+	if byTable[0].Load() < 10 || byTable[1].Load() < 10 {
+		t.Error("too few connections show what lookup tables do")
+	}
 	for _, f := range []model.Verdict{model.Forwarded, model.Rejected, model.Dropped} {
 		if verdicts[f] < 10 {
 			t.Errorf("only %d connections were %v", verdicts[f], f)

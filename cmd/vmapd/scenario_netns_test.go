@@ -34,7 +34,7 @@ const (
 var programs = []struct {
 	name   string
 	asText bool // without families that nft cannot parse
-	noHash bool // source-hash is a random choice: see the documentation of legacy/iptables
+	noHash bool // source-hash and maglev are random choices: see the documentation of legacy/iptables
 	load   func(t *testing.T, text string, snapshot *model.Snapshot, node *lab.Namespace)
 }{
 	{"as text, by nft -f", true, false, loadByNFT},
@@ -123,7 +123,7 @@ func TestScenariosForReal(t *testing.T) {
 					w.questions = manyQuestions
 				}
 				for i, f := range flows {
-					if d := model.Decide(snapshot, f.connection(w.nodeAddrs)); p.noHash && d.Port != nil && d.Port.Algorithm == model.SourceHash {
+					if d := model.Decide(snapshot, f.connection(w.nodeAddrs)); p.noHash && d.Port != nil && (d.Port.Algorithm == model.SourceHash || d.Port.Algorithm == model.Maglev) {
 						flows[i].tries = ""
 					}
 					if p.name == byIPVS && f.tries == same {

@@ -112,7 +112,7 @@ func (c *choice) one(n int) string {
 	case c.Algorithm == model.RoundRobin:
 		return proto + " -m statistic --mode nth --every " + strconv.Itoa(n) + " --packet 0"
 	}
-	// Also for model.SourceHash: see Differences.
+	// Also for those that hash: see Differences.
 	return proto + " " + random(1, n)
 }
 

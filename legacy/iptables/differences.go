@@ -10,7 +10,7 @@ type Difference struct {
 // concerned: it always goes where model.Decide says.
 var Differences = []Difference{
 	{
-		"the algorithm source-hash chooses at random; a client comes back to its endpoint only with session affinity",
+		"the algorithms source-hash, maglev and maglev-port choose at random; a client comes back to its endpoint only with session affinity",
 		"no match hashes a source address",
 	},
 	{

@@ -121,6 +121,8 @@ func (o Options) scheduler(a model.Algorithm) string {
 		return "rr"
 	case model.SourceHash:
 		return "sh"
+	case model.Maglev, model.MaglevPort:
+		return "mh"
 	case model.Random:
 	}
 	return o.Scheduler

@@ -73,7 +73,7 @@ const weight = 1
 
 // schedulerFlags are needed because a real server that drains has weight 0 and stays in
 // the tables of sh and mh: without fallback its clients would be refused
-// (ip_vs_sh_get). As with kube-proxy, mh hashes the client's port as well.
+// (ip_vs_sh_get). As with kube-proxy, mh hashes the client's port as well, except for model.Maglev.
 func schedulerFlags(scheduler string) Flags {
 	switch scheduler {
 	case "sh":
@@ -86,7 +86,7 @@ func schedulerFlags(scheduler string) Flags {
 
 // addrServer returns the virtual server for a frontend's address.
 func (o Options) addrServer(sp *model.ServicePort, fe model.Frontend) Server {
-	s := o.newServer(o.scheduler(sp.Algorithm), sp.Name.Protocol)
+	s := newServer(o.scheduler(sp.Algorithm), sp)
 	if sp.Affinity > 0 {
 		s.Flags |= Persistent
 		s.Timeout = sp.Affinity
@@ -110,14 +110,18 @@ func (o Options) markServer(sp *model.ServicePort) Server {
 	if sp.Affinity > 0 {
 		scheduler = "sh"
 	}
-	s := o.newServer(scheduler, sp.Name.Protocol)
+	s := newServer(scheduler, sp)
 	s.add(sp, model.Cluster)
 	return s
 }
 
-func (o Options) newServer(scheduler string, p model.Protocol) Server {
+func newServer(scheduler string, sp *model.ServicePort) Server {
+	flags := schedulerFlags(scheduler)
+	if sp.Algorithm == model.Maglev {
+		flags &^= HashPort
+	}
 	return Server{
-		Scheduler: scheduler, Flags: schedulerFlags(scheduler), Protocol: p,
+		Scheduler: scheduler, Flags: flags, Protocol: sp.Name.Protocol,
 		Real: map[netip.AddrPort]int{},
 	}
 }

@@ -45,7 +45,7 @@ func (e *env) interfaceOf(c *net.TCPConn) string {
 		return ""
 	}
 	level, option := uintptr(unix.IPPROTO_IP), uintptr(ipPktOptions)
-	if sourceOf(c).Is6() {
+	if sourceOf(c).Addr().Is6() {
 		level, option = unix.IPPROTO_IPV6, ipv62292PktOptions
 	}
 	var buffer [256]byte

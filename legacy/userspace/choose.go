@@ -27,7 +27,7 @@ type chooser struct {
 
 	mu      sync.Mutex
 	port    *model.ServicePort                           // of slots
-	slots   [len(model.TrafficPolicies)][]netip.AddrPort // made for the first connection
+	slots   [len(model.TrafficPolicies)][]netip.AddrPort // made for the first connection; an endpoint has several in a lookup table
 	turns   uint64                                       // of round-robin so far
 	clients map[visit]visited
 	closed  bool
@@ -52,9 +52,19 @@ func (c *chooser) use(sp *model.ServicePort) {
 	}
 	c.port = sp
 	for _, p := range model.TrafficPolicies {
+		if table := sp.Table(p); table != nil {
+			c.slots[p] = make([]netip.AddrPort, len(table))
+			for i, e := range table {
+				c.slots[p][i] = sp.Endpoints[e].Addr
+			}
+			continue
+		}
 		var list []netip.AddrPort
 		for e := range sp.In(p) {
 			list = append(list, e.Addr)
+		}
+		if len(c.slots[p]) > len(sp.Endpoints) {
+			c.slots[p] = nil // it was a table
 		}
 		c.slots[p] = place(c.slots[p], list)
 	}
@@ -79,7 +89,7 @@ func (c *chooser) close() {
 
 // choose returns an endpoint of a traffic policy for a new connection of a client, but none of
 // avoid. ok is false if no endpoint is left.
-func (c *chooser) choose(sp *model.ServicePort, p model.TrafficPolicy, client netip.Addr, avoid []netip.AddrPort) (endpoint netip.AddrPort, ok bool) {
+func (c *chooser) choose(sp *model.ServicePort, p model.TrafficPolicy, client netip.AddrPort, avoid []netip.AddrPort) (endpoint netip.AddrPort, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.use(sp)
@@ -90,10 +100,17 @@ func (c *chooser) choose(sp *model.ServicePort, p model.TrafficPolicy, client ne
 	if len(slots) == 0 {
 		return netip.AddrPort{}, false
 	}
-	if v, ok := c.known(visit{client, p}); ok && !slices.Contains(avoid, v.endpoint) {
+	if v, ok := c.known(visit{client.Addr(), p}); ok && !slices.Contains(avoid, v.endpoint) {
 		return v.endpoint, true
 	}
-	return slots[c.index(client)%uint64(len(slots))], true
+	if a := sp.Algorithm; a.HasTable() {
+		// Others than those to avoid keep their clients.
+		if e := c.slots[p][model.TableSlot(a, client.Addr(), client.Port(), len(c.slots[p]))]; !slices.Contains(avoid, e) {
+			return e, true
+		}
+		return slots[model.TableSlot(a, client.Addr(), client.Port(), len(slots))], true
+	}
+	return slots[c.index(client.Addr())%uint64(len(slots))], true
 }
 
 // known returns the endpoint of a client's last connection, if it is not too long ago and the
@@ -120,7 +137,7 @@ func (c *chooser) index(client netip.Addr) uint64 {
 		b := client.As16()
 		h.Write(b[:]) // never fails
 		return h.Sum64()
-	case model.Random:
+	case model.Random, model.Maglev, model.MaglevPort:
 	}
 	return rand.Uint64()
 }

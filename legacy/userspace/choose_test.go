@@ -58,7 +58,7 @@ func (c *testChooser) set(a model.Algorithm, affinity time.Duration, numbers ...
 }
 
 func (c *testChooser) choose(client netip.Addr, avoid []netip.AddrPort) (netip.AddrPort, bool) {
-	return c.chooser.choose(c.port, model.Cluster, client, avoid)
+	return c.chooser.choose(c.port, model.Cluster, netip.AddrPortFrom(client, modeltest.ClientPort), avoid)
 }
 
 func (c *testChooser) remember(client netip.Addr, endpoint netip.AddrPort) {
@@ -160,7 +160,7 @@ func TestPlacesAreKept(t *testing.T) {
 }
 
 func TestAvoidedEndpointsAreNotChosen(t *testing.T) {
-	for _, a := range []model.Algorithm{model.Random, model.RoundRobin, model.SourceHash} {
+	for _, a := range model.Algorithms {
 		t.Run(a.String(), func(t *testing.T) {
 			c := newChooser(a, time.Minute, 2, 3, 4)
 			c.remember(clientAddr(1), endpoints(2)[0]) // affinity is no reason to go there
@@ -231,4 +231,29 @@ func TestAffinityRemembersManyClients(t *testing.T) {
 			t.Errorf("nothing is left, and %d clients are counted", n)
 		}
 	})
+}
+
+// The chooser has the model's table: the decision's client gets the endpoint that nftables gives it.
+func TestTableOfTheModel(t *testing.T) {
+	for _, a := range []model.Algorithm{model.Maglev, model.MaglevPort} {
+		c := newChooser(a, 0, 2, 3, 4, 5, 6)
+		for i := range 100 {
+			client := clientAddr(i)
+			d := model.Decision{
+				Connection: model.Connection{Source: client, SourcePort: modeltest.ClientPort}, Port: c.port, TrafficPolicy: model.Cluster,
+			}
+			for e := range c.port.In(model.Cluster) {
+				d.Targets = append(d.Targets, model.Target{Endpoint: e})
+			}
+			want, ok := d.Chosen()
+			got, _ := c.choose(client, nil)
+			if !ok || got != want.Addr {
+				t.Fatalf("%v: %v gets %v, want %v, %v", a, client, got, want.Addr, ok)
+			}
+			other, ok := c.choose(clientAddr(i+1), []netip.AddrPort{got})
+			if before, _ := c.choose(clientAddr(i+1), nil); !ok || other == got || before != got && other != before {
+				t.Fatalf("%v: without %v, %v gets %v, and else %v", a, got, clientAddr(i+1), other, before)
+			}
+		}
+	}
 }

@@ -83,10 +83,11 @@ type decision struct {
 }
 
 // decide decides about a new connection, as of the snapshot now.
-func (e *env) decide(at *entry, source netip.Addr, iface string) decision {
+func (e *env) decide(at *entry, from netip.AddrPort, iface string) decision {
+	source := from.Addr()
 	o := at.owner.Load()
 	fs := e.snapshot.Load().Family(o.key.family)
-	c := model.Connection{Source: source, Interface: iface, Protocol: at.vip.Protocol, Dest: netip.AddrPortFrom(at.vip.Addr, at.vip.Port)}
+	c := model.Connection{Source: source, SourcePort: from.Port(), Interface: iface, Protocol: at.vip.Protocol, Dest: netip.AddrPortFrom(at.vip.Addr, at.vip.Port)}
 	c.Node = isNode(fs, c)
 	if c.Node {
 		c.Interface = ""
@@ -116,7 +117,7 @@ func isNode(fs *model.FamilySnapshot, c model.Connection) bool {
 // itself listens on: the connection would come back for ever.
 func (e *env) choose(d decision, avoid []netip.AddrPort) (netip.AddrPort, bool) {
 	for {
-		endpoint, ok := d.owner.chooser.choose(d.Port, d.TrafficPolicy, d.client, avoid)
+		endpoint, ok := d.owner.chooser.choose(d.Port, d.TrafficPolicy, netip.AddrPortFrom(d.client, d.SourcePort), avoid)
 		if !ok {
 			return endpoint, false
 		}

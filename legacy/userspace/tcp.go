@@ -174,6 +174,7 @@ func (l *tcpListener) dial(endpoint netip.AddrPort, timeout time.Duration) (*net
 	return server, nil
 }
 
-func sourceOf(c *net.TCPConn) netip.Addr {
-	return c.RemoteAddr().(*net.TCPAddr).AddrPort().Addr().Unmap()
+func sourceOf(c *net.TCPConn) netip.AddrPort {
+	from := c.RemoteAddr().(*net.TCPAddr).AddrPort()
+	return netip.AddrPortFrom(from.Addr().Unmap(), from.Port())
 }

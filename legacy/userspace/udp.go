@@ -165,7 +165,7 @@ func (l *udpListener) sessionOf(client netip.AddrPort, control []byte) (*session
 	if l.byDevice.Load() {
 		iface = interfaceIn(control)
 	}
-	d := l.decide(l.at, client.Addr(), iface)
+	d := l.decide(l.at, client, iface)
 	l.counts.decided(d.Decision)
 	if d.Verdict != model.Forwarded {
 		d.owner.refuse(d.Verdict)

@@ -293,7 +293,7 @@ func TestNoSessionWithAnEndpointThatHasLeft(t *testing.T) {
 	r.set(web("UDP", port).Algorithm("round-robin"), slice(model.IPv4, "UDP", a))
 	l := onlyUDP(r)
 	client := netip.MustParseAddrPort("127.0.0.1:9")
-	endpoint, _ := l.chooseFor(l.decide(l.at, client.Addr(), ""))
+	endpoint, _ := l.chooseFor(l.decide(l.at, client, ""))
 	conn, err := r.open.dialUDP(t.Context(), endpoint)
 	if err != nil {
 		t.Fatal(err)

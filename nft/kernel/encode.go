@@ -131,7 +131,7 @@ func encodeKey(f model.Family, key nft.Key) []expr.Any {
 	var all []expr.Any
 	offset := 0
 	for _, e := range key {
-		if e.Field == nft.HashSlot {
+		if len(e.Hashed()) > 0 {
 			return append(all, encodeHash(f, e, offset)...) // slots are last
 		}
 		load, width := encodeLoad(f, e, register(offset))
@@ -144,12 +144,17 @@ func encodeKey(f model.Family, key nft.Key) []expr.Any {
 // encodeHash puts the client's address where nft does, behind the key.
 func encodeHash(f model.Family, e nft.Expr, offset int) []expr.Any {
 	const behind = 20
-	temp := register(offset + behind)
-	load, width := encodeLoad(f, nft.Expr{Field: nft.SourceAddr}, temp)
-	return []expr.Any{load, &expr.Hash{
-		SourceRegister: temp, DestRegister: register(offset), Length: uint32(width),
-		Modulus: e.Mod, Seed: nft.HashSeed, Type: expr.HashTypeJenkins,
-	}}
+	var all []expr.Any
+	length := 0
+	for _, field := range e.Hashed() {
+		load, width := encodeLoad(f, field, register(offset+behind+length))
+		all = append(all, load)
+		length += width
+	}
+	return append(all, &expr.Hash{
+		SourceRegister: register(offset + behind), DestRegister: register(offset), Length: uint32(length),
+		Modulus: e.Mod, Seed: model.HashSeed, Type: expr.HashTypeJenkins,
+	})
 }
 
 // encodeRemember has the key in the first register and the data in the one behind it.
@@ -206,7 +211,7 @@ func encodeLoad(f model.Family, e nft.Expr, reg uint32) (expr.Any, int) {
 		return &expr.Payload{Base: expr.PayloadBaseTransportHeader, Offset: 0, Len: 2, DestRegister: reg}, narrow
 	case nft.NextSlot:
 		return &expr.Numgen{Register: reg, Modulus: e.Mod, Type: unix.NFT_NG_INCREMENTAL}, narrow
-	case nft.RandomSlot, nft.HashSlot:
+	case nft.RandomSlot, nft.HashSlot, nft.FlowSlot:
 	}
 	return &expr.Numgen{Register: reg, Modulus: e.Mod, Type: unix.NFT_NG_RANDOM}, narrow
 }

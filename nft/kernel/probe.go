@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft"
@@ -61,33 +62,44 @@ func Probe(f model.Family) error {
 	return err
 }
 
-// probe tries, without changing anything, all that a table of ours needs. It returns
-// the flags with which tables can be made: owned, or none.
-func (c *conn) probe(f model.Family) (flags uint32, err error) {
-	return c.probeAll(f, features(f))
+// probe tries, without changing anything, all that a table of ours needs.
+func (c *conn) probe(f model.Family) (found abilities, err error) {
+	return c.probeAll(f, features(f), hashing())
 }
 
-func (c *conn) probeAll(f model.Family, needed []feature) (flags uint32, err error) {
+// abilities are what a kernel may have or not.
+type abilities struct {
+	flags  uint32            // with which tables can be made: owned, or none
+	noHash *UnsupportedError // the reason that nothing can be hashed; nil: it can
+}
+
+func (c *conn) probeAll(f model.Family, needed []feature, hash feature) (found abilities, err error) {
 	if err := c.tryTable(f, 0); err != nil {
 		if errors.Is(err, ErrNotPermitted) {
-			return 0, err
+			return found, err
 		}
-		return 0, &UnsupportedError{Feature: "nf_tables (CONFIG_NF_TABLES)", Since: "3.13", Family: f.String(), Err: err}
+		return found, &UnsupportedError{Feature: "nf_tables (CONFIG_NF_TABLES)", Since: "3.13", Family: f.String(), Err: err}
 	}
 	// All at once, because each batch that is forgotten costs the kernel a grace period of
 	// some milliseconds; one by one only to find out what is missing.
 	sets := nft.Options{}.LayoutSets()
-	if c.tryFeatures(f, sets, needed...) != nil {
+	if c.tryFeatures(f, sets, append(slices.Clip(needed), hash)...) != nil {
 		for _, feature := range needed {
 			if err := c.tryFeatures(f, sets, feature); err != nil {
-				return 0, &UnsupportedError{Feature: feature.name, Since: feature.since, Family: f.String(), Err: err}
+				return found, &UnsupportedError{Feature: feature.name, Since: feature.since, Family: f.String(), Err: err}
+			}
+		}
+		if err := c.tryFeatures(f, sets, hash); err != nil {
+			found.noHash = &UnsupportedError{
+				Feature: hash.name, Since: hash.since, Family: f.String(),
+				Without: "source-hash, maglev and maglev-port choose at random", Err: err,
 			}
 		}
 	}
 	if c.tryTable(f, tableFlagOwner|tableFlagPersist) == nil {
-		flags = tableFlagOwner | tableFlagPersist
+		found.flags = tableFlagOwner | tableFlagPersist
 	}
-	return flags, nil
+	return found, nil
 }
 
 // probeCounters tries what nft.Options.Counters needs.
@@ -102,6 +114,12 @@ func (c *conn) probeCounters(f model.Family) error {
 		}
 	}
 	return err
+}
+
+// hashing is what algorithms need that hash. Without it they choose at random.
+func hashing() feature {
+	key := nft.Key{{Field: nft.DestAddr}, {Field: nft.Protocol}, {Field: nft.DestPort}, {Field: nft.FlowSlot, Mod: 2}}
+	return feature{"nft_hash (CONFIG_NFT_HASH)", "4.9", nft.Prerouting, nft.Rule{nft.DNAT{Key: key, Map: nft.Endpoints}}}
 }
 
 // tryTable lets the kernel check an empty table.

@@ -1,6 +1,7 @@
 package nftsim
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 
@@ -59,8 +60,8 @@ func (s *state) expr(b []byte, e nft.Expr) ([]byte, error) {
 	case nft.OrigDestPort:
 		return nft.AppendPort(b, s.orig.Port()), nil
 	case nft.SourcePort:
-		return nft.AppendPort(b, modeltest.ClientPort), nil
-	case nft.RandomSlot, nft.NextSlot, nft.HashSlot:
+		return nft.AppendPort(b, cmp.Or(s.SourcePort, modeltest.ClientPort)), nil
+	case nft.RandomSlot, nft.NextSlot, nft.HashSlot, nft.FlowSlot:
 	}
 	return nil, fmt.Errorf("unknown field %d", e.Field)
 }

@@ -1,6 +1,7 @@
 package nftsim
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -334,6 +335,10 @@ func (r *run) lookup(key nft.Key, name string, s state, share float64) (hits []h
 				r.turns[&key[i]]++
 				continue
 			}
+			if r.hashes && len(e.Hashed()) > 0 {
+				next = append(next, string(nft.AppendSlot([]byte(k), r.hash(e, s))))
+				continue
+			}
 			if e.IsChoice() {
 				for slot := range e.Mod {
 					next = append(next, string(nft.AppendSlot([]byte(k), slot)))
@@ -357,6 +362,15 @@ func (r *run) lookup(key nft.Key, name string, s state, share float64) (hits []h
 		}
 	}
 	return slices.Clip(hits), share * float64(misses) / float64(len(keys)), nil
+}
+
+// hash returns the slot that a packet's hash draws.
+func (r *run) hash(e nft.Expr, s state) uint32 {
+	a := model.Maglev
+	if e.Field == nft.FlowSlot {
+		a = model.MaglevPort
+	}
+	return uint32(model.TableSlot(a, s.Source, cmp.Or(s.SourcePort, modeltest.ClientPort), int(e.Mod)))
 }
 
 // endpoint reads the data of a map of addresses and ports.

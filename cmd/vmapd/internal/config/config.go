@@ -212,6 +212,9 @@ func (l *loader) model(b Backend) model.Config {
 		},
 	}
 	m.Algorithm, _ = model.ParseAlgorithm(l.own.LBAlgorithm)
+	if m.TableSize = int(l.own.MaglevTableSize); b == IPTables || b == IPVS {
+		m.TableSize = model.MinTableSize // only the listener on loopback has a table, which must not use up a budget
+	}
 	if a, ok := parseIP(p.BindAddress); ok && !a.IsUnspecified() {
 		m.PrimaryAddress = a
 	}

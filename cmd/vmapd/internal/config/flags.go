@@ -43,7 +43,7 @@ var trafficFlags = []string{
 	"detect-local-mode", "cluster-cidr", "pod-bridge-interface", "pod-interface-name-prefix",
 	"masquerade-all", "iptables-masquerade-bit", "iptables-localhost-nodeports",
 	"ipvs-scheduler", "ipvs-strict-arp", "ipvs-exclude-cidrs", "ipvs-tcp-timeout", "ipvs-tcpfin-timeout", "ipvs-udp-timeout",
-	"lb-algorithm", "drop-invalid", "service-counters", "fast-path", "connection-grace", "feature-gates",
+	"lb-algorithm", "maglev-table-size", "drop-invalid", "service-counters", "fast-path", "connection-grace", "feature-gates",
 	"external-ip-ranges", "external-addresses-in-service-cidrs", "refuse-node-addresses",
 	"budget-ports", "budget-frontends", "budget-endpoints", "budget-entries", "budget-source-ranges", "budget-counters", "budget-problems",
 }

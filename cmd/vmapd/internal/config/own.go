@@ -27,8 +27,11 @@ type VmapdConfiguration struct {
 	// Backend is nftables, ipvs, iptables, userspace or auto. Default: auto.
 	Backend Backend `json:"backend,omitempty"`
 	// LBAlgorithm chooses an endpoint where a Service has no annotation for it: random,
-	// round-robin or source-hash. Default: random.
+	// round-robin, source-hash, maglev or maglev-port. Default: random.
 	LBAlgorithm string `json:"lbAlgorithm,omitempty"`
+	// MaglevTableSize is the number of slots of a lookup table of maglev and maglev-port, from 61 to 65521.
+	// Default: 4093.
+	MaglevTableSize int32 `json:"maglevTableSize,omitempty"`
 	// DropInvalid drops packets of Services that connection tracking classifies as INVALID.
 	DropInvalid bool `json:"dropInvalid,omitempty"`
 	// ServiceCounters counts the new connections of each Service port.
@@ -153,6 +156,7 @@ func setOwnDefaults(c *VmapdConfiguration) {
 	c.APIVersion, c.Kind = ownVersion.String(), ownKind
 	setDefault(&c.Backend, Auto)
 	setDefault(&c.LBAlgorithm, model.Random.String())
+	setDefault(&c.MaglevTableSize, model.DefaultTableSize)
 	setDefault(&c.FastPath, "off")
 	setDefault(&c.MetricsAuthentication, NoAuthentication)
 	setDefault(&c.Socket, new(socket.DefaultPath))
@@ -163,9 +167,13 @@ func validateOwn(c *VmapdConfiguration) field.ErrorList {
 	errs = append(errs, oneOf(field.NewPath("backend"), c.Backend, Auto, NFTables, IPVS, IPTables, Userspace)...)
 	errs = append(errs, oneOf(field.NewPath("metricsAuthentication"), c.MetricsAuthentication, NoAuthentication, TokenAuthentication)...)
 	if _, err := model.ParseAlgorithm(c.LBAlgorithm); err != nil {
-		errs = append(errs, oneOf(field.NewPath("lbAlgorithm"), c.LBAlgorithm,
-			model.Random.String(), model.RoundRobin.String(), model.SourceHash.String())...)
+		var names []string
+		for _, a := range model.Algorithms {
+			names = append(names, a.String())
+		}
+		errs = append(errs, oneOf(field.NewPath("lbAlgorithm"), c.LBAlgorithm, names...)...)
 	}
+	errs = append(errs, between(field.NewPath("maglevTableSize"), c.MaglevTableSize, model.MinTableSize, model.MaxTableSize)...)
 	if _, err := devices.Parse(c.FastPath); err != nil {
 		errs = append(errs, invalid(field.NewPath("fastPath"), c.FastPath, err.Error())...)
 	}

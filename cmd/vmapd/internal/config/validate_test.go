@@ -112,7 +112,8 @@ func check(t *testing.T, err error, place, want string) {
 func TestWhatIsWrongInOurFileIsNamed(t *testing.T) {
 	for _, tt := range []struct{ name, text, want string }{
 		{"backend", "backend: ebpf\n", `backend: Unsupported value: "ebpf": supported values: "auto", "nftables", "ipvs", "iptables", "userspace"`},
-		{"algorithm", "lbAlgorithm: best\n", `lbAlgorithm: Unsupported value: "best": supported values: "random", "round-robin", "source-hash"`},
+		{"algorithm", "lbAlgorithm: best\n", `lbAlgorithm: Unsupported value: "best": supported values: "random", "round-robin", "source-hash", "maglev", "maglev-port"`},
+		{"a table that is too small", "maglevTableSize: 60\n", `maglevTableSize: Invalid value: 60: not between 61 and 65521`},
 		{"grace", "connectionGrace: -1s\n", `connectionGrace: Invalid value: "-1s": less than 0`},
 		{"range", "externalAddresses: {ipRanges: [192.168.99.0/24, here]}\n", `externalAddresses.ipRanges[1]: Invalid value: "here": invalid CIDR address: here`},
 		{"key alone", "metricsTLS: {keyFile: k}\n", `metricsTLS.certFile: Required value: the certificate of the key`},

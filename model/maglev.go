@@ -1,0 +1,222 @@
+package model
+
+import (
+	"encoding/binary"
+	"hash/fnv"
+	"math/bits"
+	"net/netip"
+)
+
+// DefaultTableSize is the number of slots of a lookup table unless Config.TableSize says otherwise. It is prime,
+// so that each step of a permutation has a chance to be another. Up to 50 endpoints, a change moves at
+// most 1.5/n of the clients, and up to 200 no endpoint has more than 1.05 of the mean: see lookupTable.
+const DefaultTableSize = 4093
+
+// MinTableSize and MaxTableSize are the limits of Config.TableSize.
+const (
+	MinTableSize = 61
+	MaxTableSize = 65521
+)
+
+// slotsPerEndpoint is the least number of slots that each endpoint has on average. With fewer, one that
+// comes last would have none.
+const slotsPerEndpoint = 4
+
+// maxShare is the share of the slots that an endpoint may have, in hundredths of the mean.
+const maxShare = 105
+
+// Table returns the lookup table by which clients find their endpoint: in slot i is the index in
+// Endpoints of the one that gets the clients whose [TableSlot] is i. It depends on the set of the
+// endpoints alone, so that all nodes with the same endpoints have the same. It is nil if the
+// algorithm has none, or if there are less than two endpoints to choose from.
+func (sp *ServicePort) Table(p TrafficPolicy) []uint32 {
+	if !sp.Algorithm.HasTable() {
+		return nil
+	}
+	index := make([]uint32, 0, len(sp.Endpoints))
+	addrs := make([]netip.AddrPort, 0, len(sp.Endpoints))
+	for i, e := range sp.Endpoints {
+		if e.In(p) {
+			index, addrs = append(index, uint32(i)), append(addrs, e.Addr)
+		}
+	}
+	if len(addrs) < 2 {
+		return nil
+	}
+	table := lookupTable(addrs, tableSize(int(sp.TableSize), len(addrs)))
+	for i, k := range table {
+		table[i] = index[k]
+	}
+	return table
+}
+
+// Slots returns the length of Table.
+func (sp *ServicePort) Slots(p TrafficPolicy) int {
+	if !sp.Algorithm.HasTable() {
+		return 0
+	}
+	n := sp.Count(p)
+	if n < 2 {
+		return 0
+	}
+	return tableSize(int(sp.TableSize), n)
+}
+
+// tableSize returns the size of the table for n endpoints: size or, where that is too small to give each
+// endpoint a few slots, size times a power of four. All clients but 1/n move where it changes,
+// so it does not follow n more closely.
+func tableSize(size, n int) int {
+	for size < slotsPerEndpoint*n {
+		size *= 4
+	}
+	return size
+}
+
+// A preference is the order in which an endpoint wants the slots: a permutation of them.
+type preference struct {
+	endpoint uint32
+	count    uint32 // slots that it has
+	slot     uint32 // the next one that it wants
+	step     uint32
+}
+
+// lookupTable fills a table of size slots with the indexes of endpoints, which are in sorted order.
+//
+// Each endpoint has a permutation of the slots, as with Maglev (Eisenbud and others, NSDI 2016, 3.4). In
+// each turn it wants one slot, the next of its permutation, and gets it if it is free; Maglev would go on to
+// the next free one. So a slot belongs to the endpoint that has it earliest in its permutation, and what others
+// do matters little. An endpoint with 1.05 of the mean wants no more. Where two want a slot in the same
+// turn, the one with the lower address is first in every other turn.
+//
+// Measured over 60 changes each, clients moved besides those whose endpoint left, in 1/n, at most (mean), and the
+// share of the busiest endpoint in means:
+//
+//	slots  n=3              n=10             n=50             n=100            n=300            n=1000
+//	 1021  1.02 (.50) 1.05  1.10 (.54) 1.05  2.40 (1.35) 1.03 1.96 (.97) 1.08
+//	 4093  1.01 (.50) 1.01  1.06 (.51) 1.05  1.40 (.74) 1.04  2.49 (1.78) 1.04 2.42 (1.46) 1.03 2.20 (.82) 1.22
+//	16381  1.01 (.50) 1.01  1.02 (.50) 1.03  1.08 (.52) 1.05  1.25 (.66) 1.05  1.72 (1.02) 1.04 2.20 (1.29) 1.04
+//	65521  1.01 (.50) 1.00  1.01 (.50) 1.01  1.03 (.50) 1.05  1.06 (.51) 1.05  1.20 (.63) 1.05  1.69 (1.02) 1.04
+//
+// Maglev itself, with 4093 slots, moves 1.02 (.51), 1.16 (.62), 2.68 (1.89), 4.94 (3.91), 6.60 (5.12) and 8.31 (6.35).
+// Without the limit of 1.05, the turns alone move 1.25 (.50) at 300 endpoints and 4093 slots, but the busiest endpoint has
+// 1.54 of the mean. The time is 0.1 ms with 3 endpoints and 4093 slots, and 0.6 ms with 100.
+func lookupTable(endpoints []netip.AddrPort, size int) []uint32 {
+	n := len(endpoints)
+	most := uint32(max((size+n-1)/n, size*maxShare/100/n))
+	wanting := make([]preference, n)
+	for i, e := range endpoints {
+		wanting[i] = newPreference(uint32(i), e, uint32(size))
+	}
+	const free = ^uint32(0)
+	table := make([]uint32, size)
+	for i := range table {
+		table[i] = free
+	}
+	left := size
+	for turn := 0; left > 0; turn++ {
+		still := 0
+		for i := range wanting {
+			p := &wanting[i]
+			if turn%2 == 1 {
+				p = &wanting[len(wanting)-1-i]
+			}
+			if table[p.slot] == free && left > 0 {
+				table[p.slot] = p.endpoint
+				p.count++
+				left--
+			}
+			if p.slot += p.step; p.slot >= uint32(size) {
+				p.slot -= uint32(size)
+			}
+		}
+		for _, p := range wanting {
+			if p.count < most {
+				wanting[still] = p
+				still++
+			}
+		}
+		wanting = wanting[:still]
+	}
+	return table
+}
+
+func newPreference(i uint32, e netip.AddrPort, size uint32) preference {
+	h := fnv.New64a()
+	var b [18]byte
+	addr := e.Addr().As16()
+	copy(b[:], addr[:])
+	binary.BigEndian.PutUint16(b[16:], e.Port())
+	h.Write(b[:]) // never fails
+	slot := mix(h.Sum64())
+	step := mix(slot)
+	p := preference{endpoint: i, slot: uint32(slot % uint64(size)), step: 1 + uint32(step%uint64(size-1))}
+	for gcd(p.step, size) != 1 { // else it would not reach all slots
+		p.step = 1 + p.step%(size-1)
+	}
+	return p
+}
+
+// mix spreads the bits of similar numbers (the finalizer of splitmix64, Steele and others, OOPSLA 2014).
+func mix(x uint64) uint64 {
+	x += 0x9e3779b97f4a7c15
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}
+
+func gcd(a, b uint32) uint32 {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}
+
+// HashSeed is the seed of the hash of a client's address. All nodes have the same, after every restart, too.
+const HashSeed = 0x766d6170
+
+// TableSlot returns the slot of a client in a table of that size: what nftables' jhash draws
+// (nft_jhash_eval), so that all backends with a table send a client to the same endpoint. port is the
+// client's, and counts only if the algorithm is MaglevPort.
+//
+// The kernel reads the address in the machine's byte order. Nodes of different byte orders send a
+// client to different endpoints.
+func TableSlot(a Algorithm, client netip.Addr, port uint16, size int) int {
+	var scratch [20]byte
+	b, _ := client.AppendBinary(scratch[:0]) // never fails; no client has a zone
+	if a == MaglevPort {
+		b = append(b, byte(port>>8), byte(port), 0, 0) // a register is 4 bytes long
+	}
+	return int(uint64(jhash(b, HashSeed)) * uint64(size) >> 32) // reciprocal_scale
+}
+
+// jhash is the kernel's function of that name (linux/jhash.h), for keys of whole words. They are
+// addresses of 4 or 16 bytes, with or without 4 more.
+func jhash(key []byte, seed uint32) uint32 {
+	const golden = 0xdeadbeef // JHASH_INITVAL
+	a := golden + uint32(len(key)) + seed
+	b, c := a, a
+	word := func(i int) uint32 {
+		if 4*i+4 > len(key) {
+			return 0
+		}
+		return binary.NativeEndian.Uint32(key[4*i:])
+	}
+	for len(key) > 12 { // __jhash_mix
+		a, b, c = a+word(0), b+word(1), c+word(2)
+		a, c = (a-c)^bits.RotateLeft32(c, 4), c+b
+		b, a = (b-a)^bits.RotateLeft32(a, 6), a+c
+		c, b = (c-b)^bits.RotateLeft32(b, 8), b+a
+		a, c = (a-c)^bits.RotateLeft32(c, 16), c+b
+		b, a = (b-a)^bits.RotateLeft32(a, 19), a+c
+		c, b = (c-b)^bits.RotateLeft32(b, 4), b+a
+		key = key[12:]
+	}
+	a, b, c = a+word(0), b+word(1), c+word(2)
+	c = (c ^ b) - bits.RotateLeft32(b, 14) // __jhash_final
+	a = (a ^ c) - bits.RotateLeft32(c, 11)
+	b = (b ^ a) - bits.RotateLeft32(a, 25)
+	c = (c ^ b) - bits.RotateLeft32(b, 16)
+	a = (a ^ c) - bits.RotateLeft32(c, 4)
+	b = (b ^ a) - bits.RotateLeft32(a, 14)
+	return (c ^ b) - bits.RotateLeft32(b, 24)
+}
