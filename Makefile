@@ -237,10 +237,12 @@ fuzz: ## every fuzz target, for FUZZTIME each
 lint: ## golangci-lint, pinned
 	$(LINT) run
 	cd $(CHARTTEST) && $(LINT) run
+	cd cmd/internal/release && $(LINT) run
 
 fmt: ## format the sources
 	$(LINT) fmt
 	cd $(CHARTTEST) && $(LINT) fmt
+	cd cmd/internal/release && $(LINT) fmt
 
 tidy: ## go mod tidy; fails if that changes something
 	$(GO) mod tidy -diff

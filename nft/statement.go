@@ -47,8 +47,9 @@ func (e Expr) Hashed() Key {
 		return Key{{Field: SourceAddr}}
 	case FlowSlot:
 		return Key{{Field: SourceAddr}, {Field: SourcePort}}
+	default:
+		return nil
 	}
-	return nil
 }
 
 func (e Expr) text(f model.Family) string {

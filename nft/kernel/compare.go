@@ -36,8 +36,10 @@ func (b *Backend) Table(f model.Family, s *model.Snapshot) (*nft.Table, *nft.Opt
 		return nil, nil, nil
 	}
 	shared := b.families[at].read()
-	options := &nft.Options{Counters: shared.counted != nil, FastPath: shared.applied != nil && shared.applied.Options.FastPath,
-		NoHash: shared.applied != nil && shared.applied.Options.NoHash}
+	options := &nft.Options{Counters: shared.counted != nil}
+	if shared.applied != nil {
+		options.FastPath, options.NoHash = shared.applied.Options.FastPath, shared.applied.Options.NoHash
+	}
 	c, err := b.dialer.dial()
 	if err != nil {
 		return nil, nil, err

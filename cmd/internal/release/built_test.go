@@ -2,6 +2,7 @@ package main
 
 import (
 	"archive/tar"
+	"errors"
 	"flag"
 	"io"
 	"os"
@@ -35,7 +36,7 @@ func unpackImage(t *testing.T, i v1.Image) string {
 	defer all.Close()
 	for r := tar.NewReader(all); ; {
 		h, err := r.Next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return root
 		}
 		if err != nil {

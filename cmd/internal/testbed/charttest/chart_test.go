@@ -5,6 +5,7 @@ package charttest
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -213,9 +214,7 @@ func TestOptionsMakeTheChangesOfTheOtherFiles(t *testing.T) {
 		"prometheusRules": {
 			"prometheusRules: {enabled: true}",
 			func(t *testing.T, o objects) {
-				for key, rule := range manifest(t, "monitoring/prometheusrules.yaml") {
-					o[key] = rule
-				}
+				maps.Copy(o, manifest(t, "monitoring/prometheusrules.yaml"))
 			},
 		},
 	} {

@@ -94,7 +94,7 @@ func shout(to netip.AddrPort, times int) error {
 	if err != nil {
 		return err
 	}
-	defer c.Close()
+	defer func() { _ = c.Close() }()
 	for range times {
 		if _, err := c.Write(make([]byte, 1000)); err != nil {
 			return err

@@ -96,8 +96,7 @@ func schemaOf(t reflect.Type) map[string]any {
 
 func properties(t reflect.Type) map[string]any {
 	all := map[string]any{}
-	for i := range t.NumField() {
-		f := t.Field(i)
+	for f := range t.Fields() {
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
 		switch {
 		case f.Type == reflect.TypeFor[metav1.TypeMeta]() || name == "-":
