@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -73,13 +74,12 @@ func example(t *testing.T, served, locked []byte) release {
 	if err != nil {
 		t.Fatal(err)
 	}
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
 	programs := t.TempDir()
-	if err := copyFile(filepath.Join(programs, "vmapd-"+runtime.GOARCH), self); err != nil {
-		t.Fatal(err)
+	// Any program does. This test's own is linked to C's library where there is a compiler for C.
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(programs, "vmapd-"+runtime.GOARCH), ".")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
 	}
 	return release{out: filepath.Join(t.TempDir(), "release"), programs: programs, processors: []string{runtime.GOARCH}, lock: l, cache: t.TempDir()}
 }
