@@ -256,6 +256,7 @@ func TestChangedServicesAreLoggedForDebugging(t *testing.T) {
 	for level, want := range map[slog.Level]string{
 		slog.LevelInfo: "",
 		slog.LevelDebug: `level=DEBUG msg="Services applied" changed=1 first=[default/web]
+level=DEBUG msg="Services applied" changed=1 first=[default/web]
 level=DEBUG msg="Services applied" changed=12 first="[n/s10 n/s11 n/s12 n/s13 n/s14 n/s15 n/s16 n/s17 n/s18 n/s19]"
 level=DEBUG msg="Services applied" changed=1 first=[default/web]
 `,
@@ -265,6 +266,7 @@ level=DEBUG msg="Services applied" changed=1 first=[default/web]
 			s, _ := start(t, 0, &fakeBackend{}, withoutFaults, func(l *Loop) {
 				l.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: level}))
 			})
+			synctest.Wait() // the first round has nothing, and is not a change
 			for _, change := range []func(*model.Builder){
 				func(b *model.Builder) { b.SetService(service(80)) },
 				func(b *model.Builder) { b.SetService(service(81)) },
