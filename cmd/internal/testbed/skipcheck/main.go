@@ -11,7 +11,10 @@ package main
 import (
 	"bufio"
 	"fmt"
+	"io"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 )
 
@@ -44,39 +47,57 @@ func main() {
 		}
 		return
 	}
-	r := report{excused: map[string]string{}, reasons: map[string]int{}}
-	var output strings.Builder // worth reading only if something is wrong
+	r := newReport()
 	in := bufio.NewScanner(os.Stdin)
 	in.Buffer(nil, 1<<20)
 	for in.Scan() {
-		fmt.Fprintln(&output, strings.ReplaceAll(in.Text(), marker, ""))
-		r.line(clean(in.Text()))
+		r.line(in.Text())
 	}
-	wrong := in.Err() != nil || r.failed > 0 || len(r.bad) > 0 || r.passed == 0
-	if wrong {
-		fmt.Print(output.String())
+	if in.Err() != nil {
+		fmt.Fprintln(os.Stderr, "skipcheck:", in.Err())
 	}
-	for _, b := range r.bad {
-		fmt.Println("skipped without a reason that is allowed:", b)
-	}
-	fmt.Printf("%d passed, %d failed, %d skipped\n", r.passed, r.failed+len(r.bad), r.skipped)
-	for _, reason := range allowed() {
-		if n := r.reasons[reason]; n > 0 {
-			fmt.Printf("  %d skipped: %s\n", n, strings.TrimRight(reason, ":"))
-		}
-	}
-	if wrong {
+	if !r.print(os.Stdout) || in.Err() != nil {
 		os.Exit(1)
 	}
 }
 
 // report is the result of a run so far.
 type report struct {
-	passed, failed, skipped int
-	bad                     []string          // tests skipped for no good reason
-	test                    string            // the one that is speaking
-	excused                 map[string]string // reasons by test
-	reasons                 map[string]int    // tests skipped for each
+	passed, skipped int
+	failed          []string            // tests, and that the program itself ended badly
+	bad             []string            // tests skipped for no good reason
+	test            string              // the one that is speaking
+	output          map[string][]string // what tests said that did not pass, or not yet; "" is for the program
+	excused         map[string]string   // reasons by test
+	reasons         map[string]int      // tests skipped for each
+}
+
+func newReport() *report {
+	return &report{output: map[string][]string{}, excused: map[string]string{}, reasons: map[string]int{}}
+}
+
+// print writes the sums, what failed tests said before them, and their names again as the last lines:
+// of a long log, often only the end is kept. It reports whether all is well.
+func (r *report) print(w io.Writer) bool {
+	good := len(r.failed) == 0 && len(r.bad) == 0 && r.passed > 0
+	if !good {
+		for _, test := range slices.Sorted(maps.Keys(r.output)) {
+			fmt.Fprintf(w, "=== %s\n%s\n", test, strings.Join(r.output[test], "\n"))
+		}
+	}
+	fmt.Fprintf(w, "%d passed, %d failed, %d skipped\n", r.passed, len(r.failed)+len(r.bad), r.skipped)
+	for _, reason := range allowed() {
+		if n := r.reasons[reason]; n > 0 {
+			fmt.Fprintf(w, "  %d skipped: %s\n", n, strings.TrimRight(reason, ":"))
+		}
+	}
+	for _, b := range r.bad {
+		fmt.Fprintln(w, "skipped without a reason that is allowed:", b)
+	}
+	for _, f := range r.failed {
+		fmt.Fprintln(w, "--- FAIL:", f)
+	}
+	return good
 }
 
 // marker is what a test prints before the lines of -test.v=test2json, which come as soon as each
@@ -98,25 +119,33 @@ func ended(line string) (result, name string, ok bool) {
 	return result, name, ok
 }
 
-func (r *report) line(line string) {
+func (r *report) line(raw string) {
+	line := clean(raw)
 	if mark, name, ok := strings.Cut(line, " "); ok && mark == "===" {
 		fields := strings.Fields(name) // RUN, CONT, NAME or PAUSE, and the test
 		r.test = fields[len(fields)-1]
 		return
 	}
-	result, name, _ := ended(line)
-	switch {
+	switch result, name, _ := ended(line); {
 	case result == "PASS":
 		r.passed++
-	case result == "FAIL", strings.HasPrefix(line, "panic:"), line == "FAIL":
-		r.failed++
+		delete(r.output, name)
+	case result == "FAIL":
+		r.failed = append(r.failed, name)
+	case strings.HasPrefix(line, "panic:"):
+		r.failed = append(r.failed, line)
 	case result == "SKIP":
 		r.skipped++
+		delete(r.output, name)
 		if reason, ok := r.excused[name]; ok {
 			r.reasons[reason]++
 		} else {
 			r.bad = append(r.bad, name)
 		}
+	case line == "PASS", line == "FAIL": // the program; the shell adds its exit code
+		r.test = ""
+	default:
+		r.output[r.test] = append(r.output[r.test], strings.TrimRight(strings.ReplaceAll(raw, marker, ""), " "))
 	}
 	for _, reason := range allowed() {
 		if strings.Contains(line, reason) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -35,5 +36,60 @@ func TestTable(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got.String()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// The output has what failed, and no line of a test that passed. The names come last.
+func TestReport(t *testing.T) {
+	const run = `=== RUN   TestA
+=== PAUSE TestA
+=== RUN   TestB
+    b_test.go:7: B is well
+=== CONT  TestA
+    a_test.go:3: A is at work
+=== NAME  TestB
+--- PASS: TestB (0.10s)
+=== RUN   TestC
+    c_test.go:1: for no reason
+--- SKIP: TestC (0.00s)
+=== NAME  TestA
+    a_test.go:4: A has no rules
+--- FAIL: TestA (2.00s)
+FAIL
+--- FAIL: exit code 1
+`
+	const want = `=== TestA
+    a_test.go:3: A is at work
+    a_test.go:4: A has no rules
+1 passed, 3 failed, 1 skipped
+skipped without a reason that is allowed: TestC
+--- FAIL: TestA
+--- FAIL: exit code 1
+`
+	r := newReport()
+	for line := range strings.Lines(run) {
+		r.line(marker + strings.TrimRight(line, "\n"))
+	}
+	var got strings.Builder
+	good := r.print(&got)
+	if diff := cmp.Diff(want, got.String()); good || diff != "" {
+		t.Errorf("well is %v (-want +got):\n%s", good, diff)
+	}
+}
+
+// A program without a test that failed, but which ended badly, has failed: so has one that ran no test.
+func TestReportOfAProgramThatEndedBadly(t *testing.T) {
+	for _, run := range []string{
+		"=== RUN   TestA\n--- PASS: TestA (0.10s)\npanic: test timed out after 20m0s\n",
+		"=== RUN   TestA\n--- PASS: TestA (0.10s)\n--- FAIL: exit code 2\n",
+		"PASS\n",
+	} {
+		r := newReport()
+		for line := range strings.Lines(run) {
+			r.line(strings.TrimRight(line, "\n"))
+		}
+		if r.print(io.Discard) {
+			t.Errorf("all is said to be well after:\n%s", run)
+		}
 	}
 }
