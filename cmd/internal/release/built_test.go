@@ -1,10 +1,7 @@
 package main
 
 import (
-	"archive/tar"
-	"errors"
 	"flag"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,9 +10,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-
-	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/mutate"
 )
 
 // make test-images sets it.
@@ -25,44 +19,6 @@ func needRelease(t *testing.T) {
 	t.Helper()
 	if *built == "" {
 		t.Skip("-release does not name a folder: make test-images")
-	}
-}
-
-// unpackImage writes the files of an image into a folder.
-func unpackImage(t *testing.T, i v1.Image) string {
-	t.Helper()
-	root := t.TempDir()
-	all := mutate.Extract(i)
-	defer all.Close()
-	for r := tar.NewReader(all); ; {
-		h, err := r.Next()
-		if errors.Is(err, io.EOF) {
-			return root
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		path := filepath.Join(root, h.Name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		switch h.Typeflag {
-		case tar.TypeDir:
-			err = os.MkdirAll(path, 0o755)
-		case tar.TypeSymlink:
-			err = os.Symlink(h.Linkname, path)
-		case tar.TypeLink:
-			err = os.Link(filepath.Join(root, h.Linkname), path)
-		default:
-			var f *os.File
-			if f, err = os.OpenFile(path, os.O_CREATE|os.O_WRONLY, os.FileMode(h.Mode)); err == nil {
-				_, err = io.Copy(f, r)
-				_ = f.Close()
-			}
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
 	}
 }
 
@@ -105,10 +61,14 @@ func TestTheImagesOfThisReleaseRun(t *testing.T) {
 				t.Errorf("%s for %s has no SBOM: %v", name, arch, err)
 			}
 		}
-		root := unpackImage(t, found[runtime.GOARCH])
-		if err := os.Chmod(filepath.Dir(root), 0o755); err != nil { // so that another user may enter
+		folder := filepath.Join(t.TempDir(), "image")
+		if err := unpackImage(found[runtime.GOARCH], folder); err != nil {
 			t.Fatal(err)
 		}
+		if err := os.Chmod(filepath.Dir(filepath.Dir(folder)), 0o755); err != nil { // so that another user may enter
+			t.Fatal(err)
+		}
+		root := filepath.Join(folder, unpackedRoot)
 		if got := inside(t, root, 0, "", "/usr/local/bin/vmapd", "version"); !strings.Contains(got, program.version) || !strings.Contains(got, program.commit) {
 			t.Errorf("%s: vmapd version prints\n%s", name, got)
 		}

@@ -35,21 +35,31 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	programs := flags.String("programs", "bin", "`folder` with vmapd-ARCH for each processor")
 	out := flags.String("out", "bin/release", "`folder` for the result; what it has is deleted")
 	downloads := flags.String("cache", filepath.Join(cache, "vmapd-release"), "`folder` of downloads")
+	deploy := flags.String("deploy", "cmd/vmapd/deploy", "`folder` of the chart and the manifests")
 	list := flags.String("processors", strings.Join(processors(), ","), "`list` of processors, by Go's names")
+	from := flags.String("unpack", "", "`layout` whose image for the one processor is written to --out, as files, in place of a release")
 	if err := flags.Parse(args); err != nil {
 		return err
+	}
+	if *from != "" {
+		i, err := imageOf(*from, *list)
+		if err != nil {
+			return err
+		}
+		return unpackImage(i, *out)
 	}
 	l, err := parseLock(lockFile)
 	if err != nil {
 		return fmt.Errorf("packages.lock: %w", err)
 	}
-	r := release{out: *out, programs: *programs, processors: strings.Split(*list, ","), lock: l, cache: *downloads}
+	r := release{out: *out, programs: *programs, deploy: *deploy, processors: strings.Split(*list, ","), lock: l, cache: *downloads}
 	return r.write(ctx, stdout)
 }
 
 // release is all that is published of a version.
 type release struct {
 	out, programs string
+	deploy        string // folder of the chart and the manifests
 	processors    []string
 	lock          lock
 	cache         string // folder of downloads
@@ -96,6 +106,9 @@ func (r release) write(ctx context.Context, stdout io.Writer) error {
 			return fmt.Errorf("image %s: %w", v.name, err)
 		}
 		fmt.Fprintf(stdout, "%s %s %s\n", v.name, programs[0].version, digest)
+	}
+	if err := r.writeDeploy(programs[0]); err != nil {
+		return err
 	}
 	return writeSums(r.out)
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"archive/tar"
 	"bytes"
+	"compress/gzip"
 	"fmt"
 	"io"
 	"net/http"
@@ -58,7 +59,29 @@ func deb(t *testing.T) []byte {
 	return all.Bytes()
 }
 
-// example is a release whose program is this test, for this processor alone.
+// programs is a folder with the program of examples. Any does: it is this command, as a test's own program is linked to C's library
+// where there is a compiler for C.
+var programs string
+
+func TestMain(m *testing.M) { os.Exit(withPrograms(m)) }
+
+func withPrograms(m *testing.M) int {
+	var err error
+	if programs, err = os.MkdirTemp("", "release-programs-"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer func() { _ = os.RemoveAll(programs) }()
+	build := exec.Command("go", "build", "-o", filepath.Join(programs, "vmapd-"+runtime.GOARCH), ".")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "%v\n%s", err, out)
+		return 1
+	}
+	return m.Run()
+}
+
+// example is a release for this processor alone.
 func example(t *testing.T, served, locked []byte) release {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
@@ -74,14 +97,7 @@ func example(t *testing.T, served, locked []byte) release {
 	if err != nil {
 		t.Fatal(err)
 	}
-	programs := t.TempDir()
-	// Any program does. This test's own is linked to C's library where there is a compiler for C.
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(programs, "vmapd-"+runtime.GOARCH), ".")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	return release{out: filepath.Join(t.TempDir(), "release"), programs: programs, processors: []string{runtime.GOARCH}, lock: l, cache: t.TempDir()}
+	return release{out: filepath.Join(t.TempDir(), "release"), programs: programs, deploy: "../../vmapd/deploy", processors: []string{runtime.GOARCH}, lock: l, cache: t.TempDir()}
 }
 
 func mustRead(t *testing.T, path ...string) string {
@@ -160,7 +176,7 @@ func TestAReleaseIsReproducible(t *testing.T) {
 	if sums[0] != sums[1] {
 		t.Errorf("two releases differ:\n%s\n%s", sums[0], sums[1])
 	}
-	if n := strings.Count(sums[0], "\n"); n < 10 || !strings.Contains(sums[0], "  vmapd/index.json\n") {
+	if n := strings.Count(sums[0], "\n"); n < 10 || !strings.Contains(sums[0], "  vmapd/index.json\n") || !strings.Contains(sums[0], "  "+chartName+"\n") {
 		t.Errorf("%s has %d lines:\n%s", sumsName, n, sums[0])
 	}
 	// A second time in the same folder, which is no folder of anybody else's.
@@ -212,6 +228,85 @@ func TestImages(t *testing.T) {
 		if !purls["pkg:golang/github.com/google/go-containerregistry"] || !purls["pkg:golang/stdlib"] || purls["pkg:deb/debian/ipset"] != (name == "vmapd-legacy") {
 			t.Errorf("%s is made of %v", name, purls)
 		}
+	}
+}
+
+// The chart and the manifests are those of the source. The chart alone has a version, which is the image's tag.
+func TestAReleaseHasWhatAClusterNeeds(t *testing.T) {
+	r := example(t, deb(t), deb(t))
+	p, err := readProgram(filepath.Join(r.programs, "vmapd-"+runtime.GOARCH), runtime.GOARCH)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.version = "v1.2.3-rc.1"
+	packed, err := chartArchive(filepath.Join(r.deploy, "chart"), p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	z, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[string]string{}
+	for chart := tar.NewReader(z); ; {
+		h, err := chart.Next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(chart)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[h.Name] = string(text)
+	}
+	for name, want := range map[string]string{
+		"vmapd/values.yaml":              mustRead(t, r.deploy, "chart/values.yaml"),
+		"vmapd/templates/daemonset.yaml": mustRead(t, r.deploy, "chart/templates/daemonset.yaml"),
+		"vmapd/files/alerts.yaml":        mustRead(t, r.deploy, "monitoring/alerts.yaml"), // a link in the source
+	} {
+		if files[name] != want {
+			t.Errorf("the chart's %s is another file than in the source:\n%.200s", name, files[name])
+		}
+	}
+	for _, line := range []string{"name: vmapd\n", "\nversion: 1.2.3-rc.1\n", "\nappVersion: v1.2.3-rc.1\n"} {
+		if !strings.Contains(files["vmapd/Chart.yaml"], line) {
+			t.Errorf("Chart.yaml lacks %q:\n%s", line, files["vmapd/Chart.yaml"])
+		}
+	}
+	if err := r.write(t.Context(), io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	for name, there := range map[string]bool{"vmapd.yaml": true, "legacy.yaml": true, "monitoring/alerts.yaml": true, "from-kube-proxy.sed": true, "INSTALL.md": false, "chart/Chart.yaml": false} {
+		if _, err := os.Stat(filepath.Join(r.out, deployName, name)); (err == nil) != there {
+			t.Errorf("%s is in the release: %v, want %v", name, err == nil, there)
+		}
+	}
+}
+
+// An image is unpacked as a container has it, by the processor's name.
+func TestAnImageIsUnpacked(t *testing.T) {
+	r := example(t, deb(t), deb(t))
+	if err := r.write(t.Context(), io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	layout, folder := filepath.Join(r.out, "vmapd-legacy"), filepath.Join(t.TempDir(), "image")
+	if err := run(t.Context(), []string{"--unpack", layout, "--processors", runtime.GOARCH, "--out", folder}, io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	if c := mustRead(t, folder, unpackedConfig); !strings.Contains(c, `"Entrypoint":["/usr/local/bin/vmapd"]`) {
+		t.Errorf("the configuration is %s", c)
+	}
+	if mustRead(t, folder, unpackedRoot, "usr/local/bin/kube-proxy") != mustRead(t, r.programs, "vmapd-"+runtime.GOARCH) {
+		t.Error("kube-proxy is another program than the released one")
+	}
+	if got := mustRead(t, folder, unpackedRoot, "lib/libipset.so"); got != "text" {
+		t.Errorf("a file of a package has %q", got)
+	}
+	if err := run(t.Context(), []string{"--unpack", layout, "--processors", "z80", "--out", filepath.Join(t.TempDir(), "image")}, io.Discard); err == nil || !strings.Contains(err.Error(), "no image for z80") {
+		t.Errorf("want an error about the processor, got %v", err)
 	}
 }
 
