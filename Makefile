@@ -40,7 +40,7 @@ KERNELS    ?= bullseye bookworm,bookworm-security trixie,trixie-security trixie,
 ARCHES     := arm64 s390x
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-chart test-upgrade notice unit race netns test-page pagetools test-ipvs test-kernels test-arch test-nft test-vm test-cluster build-all images images-lock test-images vmtools clustertools golden bench bench-connections bench-fast bench-scale bench-slopes fuzz lint fmt tidy ci tools
+.PHONY: help build demo test test-chart test-upgrade notice unit race netns simulate test-page pagetools test-ipvs test-kernels test-arch test-nft test-vm test-cluster build-all images images-lock test-images vmtools clustertools golden bench bench-connections bench-fast bench-scale bench-slopes fuzz lint fmt tidy ci tools
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sort | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -118,6 +118,14 @@ netns: tools ## tests with real packets in network namespaces; fails if one is s
 		$(GO) test -c -o bin/netns.test $$p && \
 		(cd $$p && ($(IN_NAMESPACE) $(CURDIR)/bin/netns.test -test.v -test.parallel=$(ATATIME) -test.timeout=20m 2>&1 || echo "--- FAIL: exit code $$?") | $(CURDIR)/bin/skipcheck) || exit 1; \
 	done
+
+# A failure prints its seed, and a short life that fails, too. STEPS is of all lives, whose seeds are SEED and those
+# after it; SIMFLAGS may be -life N (steps of one life), -shrink=false.
+SEED  ?= 1
+STEPS ?= 100000
+simulate: ## a node in which all that can fail does, from SEED on for STEPS steps
+	$(GO) test -c -o bin/simulate.test ./cmd/internal/testbed/simulate
+	bin/simulate.test -test.v -test.timeout=0 -test.run='^TestSimulate$$' -seed $(SEED) -steps $(STEPS) $(SIMFLAGS)
 
 # A clone and no worktree: the go command does not read the commit of a worktree.
 test-upgrade: tools ## this version and the one of commit BASE in turn, under load: nothing is lost

@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,7 +34,12 @@ type Options struct {
 	// Observe, unless it is nil, is called after each batch, by the goroutine that is in Apply.
 	Observe func(Commit)
 
-	dialer dialer // of another kernel, in tests
+	// Dial opens connections to another kernel, which has no packets under way; nil: to this
+	// machine's. It is for tests.
+	Dial func() (Socket, error)
+	// PieceSize bounds the operations of one batch where they can be split, see
+	// [nft.Batch.Split]. 0 means 8,000; other sizes are for tests.
+	PieceSize int
 }
 
 // Backend keeps this node's nftables tables. It is not safe for concurrent use, except for
@@ -41,6 +47,8 @@ type Options struct {
 type Backend struct {
 	log      *slog.Logger
 	dialer   dialer
+	inMemory bool // the kernel is not this machine's
+	piece    int  // see Options.PieceSize
 	conn     *conn
 	netns    int
 	observe  func(Commit)
@@ -113,7 +121,7 @@ func Open(o Options) (*Backend, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	d := o.dialer
+	d := dialer(o.Dial)
 	if d == nil {
 		d = thisKernel(o.NetNS)
 	}
@@ -121,7 +129,10 @@ func Open(o Options) (*Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Backend{log: o.Log, dialer: d, conn: c, netns: o.NetNS, observe: o.Observe, fastPath: o.FastPath}
+	b := &Backend{
+		log: o.Log, dialer: d, inMemory: o.Dial != nil, piece: cmp.Or(o.PieceSize, pieceSize), conn: c,
+		netns: o.NetNS, observe: o.Observe, fastPath: o.FastPath,
+	}
 	b.SetCounters(o.Counters)
 	var missing []error
 	for _, f := range model.Families {
@@ -327,7 +338,7 @@ func (b *Backend) compareWithKernel(ctx context.Context, st *familyState, s *mod
 	want := options.Compile(before, s)
 	var batch *nft.Batch
 	if table == nil {
-		batch = nft.NewTable(want, pieceSize)
+		batch = nft.NewTable(want, b.piece)
 	} else {
 		batch = nft.DiffTable(table, want)
 	}

@@ -13,10 +13,10 @@ import (
 	"github.com/vmapd/vmapd/nft"
 )
 
-// socket is a netlink connection to nf_tables. The kernel works in the thread of the sender
+// Socket is a netlink connection to nf_tables. The kernel works in the thread of the sender
 // (netlink_unicast_kernel) and of the reader (netlink_recvmsg: netlink_dump), so that an
 // answer is there as soon as Send or the Receive before returns.
-type socket interface {
+type Socket interface {
 	// Port is the number by which the kernel knows the connection (nlmsg_pid).
 	Port() uint32
 	// Send sends messages, one behind the other.
@@ -29,7 +29,7 @@ type socket interface {
 // conn is one lasting netlink connection. Everything must go over the same one: a
 // table that is owned takes orders from no other.
 type conn struct {
-	socket socket
+	socket Socket
 
 	// sent is how many bytes of messages went to the kernel.
 	sent int
@@ -48,7 +48,7 @@ type conn struct {
 const answerSize = 64 << 10
 
 // dialer opens connections.
-type dialer func() (socket, error)
+type dialer func() (Socket, error)
 
 // dial opens a connection.
 func (d dialer) dial() (*conn, error) {
@@ -61,7 +61,7 @@ func (d dialer) dial() (*conn, error) {
 
 // thisKernel returns a dialer for the network namespace of fd, or the present one if fd is 0.
 func thisKernel(fd int) dialer {
-	return func() (socket, error) {
+	return func() (Socket, error) {
 		c, err := netlink.Dial(unix.NETLINK_NETFILTER, &netlink.Config{NetNS: fd})
 		if err != nil {
 			return nil, fmt.Errorf("open netlink connection: %w", err)

@@ -14,7 +14,7 @@ import (
 func TestCountsAreReadOverOneConnection(t *testing.T) {
 	k := &nftfake.Kernel{}
 	dials := 0
-	b, err := Open(Options{Counters: true, dialer: func() (socket, error) {
+	b, err := Open(Options{Counters: true, Dial: func() (Socket, error) {
 		dials++
 		return k.Dial(), nil
 	}})

@@ -23,13 +23,13 @@ import (
 // These tests need no privileges: the kernel is one in memory.
 
 func fakeDialer(k *nftfake.Kernel) dialer {
-	return func() (socket, error) { return k.Dial(), nil }
+	return func() (Socket, error) { return k.Dial(), nil }
 }
 
 // openFake opens a Backend of a kernel in memory.
 func openFake(t testing.TB, k *nftfake.Kernel) *Backend {
 	t.Helper()
-	b, err := Open(Options{dialer: fakeDialer(k)})
+	b, err := Open(Options{Dial: fakeDialer(k)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +90,7 @@ func TestATableIsClaimed(t *testing.T) {
 			apply(t, openFake(t, k), s)
 		}, nil, 0, false},
 		{"it was made without an owner", false, func(t *testing.T, k *nftfake.Kernel) {
-			b, err := Open(Options{dialer: fakeDialer(k), Unowned: true})
+			b, err := Open(Options{Dial: fakeDialer(k), Unowned: true})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -205,12 +205,12 @@ func TestAFailureBetweenPieces(t *testing.T) {
 
 // watchedSocket tells when something was sent.
 type watchedSocket struct {
-	socket
+	Socket
 	sent func()
 }
 
 func (s *watchedSocket) Send(b []byte) error {
-	err := s.socket.Send(b)
+	err := s.Socket.Send(b)
 	s.sent()
 	return err
 }
@@ -366,7 +366,7 @@ func TestAPurge(t *testing.T) {
 
 // vanishing does something right before clients are deleted for the first time.
 type vanishing struct {
-	socket
+	Socket
 	first func()
 }
 
@@ -375,7 +375,7 @@ func (v *vanishing) Send(b []byte) error {
 		v.first = nil
 		first()
 	}
-	return v.socket.Send(b)
+	return v.Socket.Send(b)
 }
 
 func deletesElements(b []byte) bool {

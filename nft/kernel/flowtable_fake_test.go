@@ -18,7 +18,7 @@ import (
 // each family.
 func TestAKernelWithoutFlowtables(t *testing.T) {
 	k, log := &nftfake.Kernel{}, &bytes.Buffer{}
-	b, err := Open(Options{FastPath: true, dialer: fakeDialer(k), Log: slog.New(slog.NewTextHandler(log, nil))})
+	b, err := Open(Options{FastPath: true, Dial: fakeDialer(k), Log: slog.New(slog.NewTextHandler(log, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}

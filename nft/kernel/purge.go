@@ -1,12 +1,14 @@
 package kernel
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -217,7 +219,9 @@ func (b *Backend) duePurges() (due []*pendingPurge) {
 			}
 		}
 	}
-	slices.SortFunc(due, func(a, b *pendingPurge) int { return b.start.Compare(a.start) })
+	slices.SortFunc(due, func(a, b *pendingPurge) int {
+		return cmp.Or(b.start.Compare(a.start), cmp.Compare(a.st.family, b.st.family), strings.Compare(a.Map, b.Map))
+	})
 	return due
 }
 
@@ -371,7 +375,7 @@ func (b *Backend) fitClients(ctx context.Context, p *pendingPurge, some []client
 // not waited for.
 func (b *Backend) letPacketsPass() error {
 	const global = 1 // MEMBARRIER_CMD_GLOBAL, which does nothing on a single processor
-	if runtime.NumCPU() > 1 {
+	if runtime.NumCPU() > 1 && !b.inMemory {
 		if _, _, errno := unix.Syscall(unix.SYS_MEMBARRIER, global, 0, 0); errno == 0 {
 			return nil
 		}

@@ -15,7 +15,7 @@ import (
 
 // deletions are the sets from which messages that were sent together delete elements.
 type deletions struct {
-	socket
+	Socket
 	sent [][]string
 }
 
@@ -33,7 +33,7 @@ func (d *deletions) Send(b []byte) error {
 		}
 	}
 	d.sent = append(d.sent, sets)
-	return d.socket.Send(b)
+	return d.Socket.Send(b)
 }
 
 // A packet that comes right behind the removal of an endpoint finds nobody who is sent there.
@@ -46,7 +46,7 @@ func TestFewClientsAreForgottenWithTheirEndpoint(t *testing.T) {
 			note(t, b, f, clusterClients, noted{1, 2, time.Hour, time.Hour}, noted{2, 3, time.Hour, time.Hour})
 			note(t, b, f, localClients, noted{1, 2, time.Hour, time.Hour}, noted{2, 3, time.Hour, time.Hour})
 		}
-		seen := &deletions{socket: b.conn.socket}
+		seen := &deletions{Socket: b.conn.socket}
 		b.conn.socket = seen
 		s.pods(2, 4)
 		if err := b.Apply(t.Context(), s.builder.Snapshot()); err != nil {
@@ -74,13 +74,13 @@ func TestFewClientsAreForgottenWithTheirEndpoint(t *testing.T) {
 // whileReading is a connection over which clients are read. It does something once, right behind
 // the first clients.
 type whileReading struct {
-	socket
+	Socket
 	b    *Backend
 	once *func()
 }
 
 func (r *whileReading) Receive(b []byte) (int, error) {
-	n, err := r.socket.Receive(b)
+	n, err := r.Socket.Receive(b)
 	if *r.once != nil && r.b != nil && r.b.mu.TryLock() { // not within Apply
 		r.b.mu.Unlock()
 		do := *r.once
@@ -107,7 +107,7 @@ func interrupted(t *testing.T, happens func(b *Backend, s *sticky)) (b *Backend,
 	did := false
 	do := func() { did = true; happens(b, s) }
 	once := &do
-	b.dialer = func() (socket, error) {
+	b.dialer = func() (Socket, error) {
 		if !b.mu.TryLock() { // within Apply, whose reading is not the purge's
 			return k.Dial(), nil
 		}

@@ -267,13 +267,13 @@ func TestWhatIsReadDoesNotDependOnTheWay(t *testing.T) {
 
 // countedSocket counts how often something is sent.
 type countedSocket struct {
-	socket
+	Socket
 	sent int
 }
 
 func (s *countedSocket) Send(b []byte) error {
 	s.sent++
-	return s.socket.Send(b)
+	return s.Socket.Send(b)
 }
 
 // A list that lacks something is read again, but not for ever. Without knowing how many
@@ -283,7 +283,7 @@ func TestAListIsReadUntilNothingIsMissing(t *testing.T) {
 	s := aBigBuilder(t, b).Snapshot().Family(model.IPv4)
 	table, want := contentsOf(t, b.conn, s, byList)
 	right := table.Elements[nft.Endpoints].Len()
-	asked := &countedSocket{socket: b.conn.socket}
+	asked := &countedSocket{Socket: b.conn.socket}
 	b.conn.socket = asked
 	for count, passes := range map[int]int{0: 1, right: 1, right + 1: listPasses, right - 1: listPasses} {
 		asked.sent = 0

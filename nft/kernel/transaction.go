@@ -163,15 +163,15 @@ func (c *conn) makeTable(b *nft.Batch, flags uint32) error {
 	return c.commit(&m)
 }
 
-// pieceSize bounds the operations of one batch where they can be split, and so the time that
-// the kernel holds its lock, and our memory.
+// pieceSize is the default of Options.PieceSize. It bounds the time that the kernel holds its lock, and
+// our memory.
 const pieceSize = 8_000
 
 // send carries out a batch.
 func (b *Backend) send(st *familyState, batch *nft.Batch) error {
 	pieces := func(yield func(*nft.Batch) bool) { yield(batch) }
-	if batch.Len() > pieceSize || batch.MustSplit() {
-		pieces = batch.Split(pieceSize)
+	if batch.Len() > b.piece || batch.MustSplit() {
+		pieces = batch.Split(b.piece)
 	}
 	if err := b.conn.makeTable(batch, st.flags); err != nil {
 		if errors.Is(err, unix.EPERM) {

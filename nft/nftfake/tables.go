@@ -385,3 +385,30 @@ func (t *transaction) add(at *table, s *set, key string, e attributes, found boo
 }
 
 func (e element) lives(now time.Time) bool { return e.expires.IsZero() || now.Before(e.expires) }
+
+// Update adds an element to a set as a rule does for a packet (update): if it is there, only its time
+// begins again. That makes no generation. It reports whether there is such a set.
+func (k *Kernel) Update(family byte, tableName, setName string, key, data []byte, timeout time.Duration) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	at := k.tables[tableKey{family, tableName}]
+	if at == nil || at.set(setName) == nil {
+		return false
+	}
+	s, now := at.set(setName), time.Now()
+	e := attributes{
+		unix.NFTA_SET_ELEM_KEY:     attributes{unix.NFTA_DATA_VALUE: key}.marshal(),
+		unix.NFTA_SET_ELEM_DATA:    attributes{unix.NFTA_DATA_VALUE: data}.marshal(),
+		unix.NFTA_SET_ELEM_TIMEOUT: long(uint64(timeout.Milliseconds())),
+	}
+	id, err := s.key(e)
+	if err != 0 {
+		return false
+	}
+	if was, ok := s.elements[id]; ok && was.lives(now) {
+		e = was.attrs
+		timeout = time.Duration(e.uint64(unix.NFTA_SET_ELEM_TIMEOUT)) * time.Millisecond
+	}
+	s.elements[id] = element{attrs: e, expires: now.Add(timeout)}
+	return true
+}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -69,6 +70,12 @@ type Loop struct {
 	Describe func(model.Problem) string
 	// Observers are told what happens.
 	Observers []Observer
+	// Before, unless it is nil, is called before a round takes its snapshot, and may wait. A simulation
+	// waits until everything else is at rest: what a round has does not depend on chance then.
+	Before func()
+	// Jitter returns a number from 0 to 1, by which the pause after a failure is longer: by a tenth
+	// at most. nil: by chance.
+	Jitter func() float64
 
 	mu        sync.Mutex    // guards intervals, MinInterval and ResyncInterval
 	intervals chan struct{} // capacity 1: they have changed; nil before Run
@@ -135,6 +142,7 @@ func (l *Loop) Run(ctx context.Context) {
 			continue
 		case <-changed:
 		case <-retry:
+			changed, rested = l.State.Changed(), nil
 		case <-resync.C:
 			l.full = true
 			l.Backend.Resync()
@@ -144,16 +152,22 @@ func (l *Loop) Run(ctx context.Context) {
 			l.full = true
 			l.Backend.Resync()
 		}
+		if l.Before != nil {
+			l.Before()
+		}
 		if snapshot, taken, ok := l.State.take(); ok {
 			failed := l.round(ctx, snapshot, taken)
 			pause := least
-			retry = nil
+			changed, retry, rested = l.State.Changed(), nil, nil
 			if failed > 0 {
 				pause = max(pause, min(failed, changeRetry))
 				retry = time.After(max(pause, failed))
 			}
 			if pause > 0 {
-				changed, rested = nil, time.After(pause)
+				changed = nil
+			}
+			if failed == 0 && pause > 0 || pause < failed { // otherwise the pause ends with the retry
+				rested = time.After(pause)
 			}
 		}
 		if repair {
@@ -180,7 +194,7 @@ func (l *Loop) round(ctx context.Context, s *model.Snapshot, taken pending) time
 	l.full = err != nil
 	switch {
 	case err != nil:
-		again := l.backoff.Step()
+		again := l.pause()
 		if _, waits := errors.AsType[Waiting](err); waits {
 			again = min(again, slowestLook)
 		}
@@ -231,7 +245,18 @@ func (l *Loop) logServices(ctx context.Context, s *model.Snapshot) {
 
 func (l *Loop) resetBackoff() {
 	const doublings = 16
-	l.backoff = wait.Backoff{Duration: firstRetry, Factor: 2, Jitter: 0.1, Steps: doublings, Cap: slowestRetry}
+	l.backoff = wait.Backoff{Duration: firstRetry, Factor: 2, Steps: doublings, Cap: slowestRetry}
+}
+
+// pause returns the time until a failed round is tried again.
+func (l *Loop) pause() time.Duration {
+	const jitter = 0.1
+	chance := l.Jitter
+	if chance == nil {
+		chance = rand.Float64
+	}
+	pause := l.backoff.Step()
+	return pause + time.Duration(chance()*jitter*float64(pause))
 }
 
 // logProblems logs problems of objects that are new, and those that are gone.

@@ -1,0 +1,201 @@
+package simulate
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/nft/kernel"
+	"github.com/vmapd/vmapd/nft/nftfake"
+	"github.com/vmapd/vmapd/sync/informer"
+	"github.com/vmapd/vmapd/sync/reconcile"
+)
+
+// daemon is a process of vmapd.
+type daemon struct {
+	w       *world
+	number  int
+	state   *reconcile.State
+	feeds   []*feed
+	host    []netip.Addr // as the daemon knows them
+	backend *kernel.Backend
+	foreign chan struct{}
+	cancel  context.CancelFunc
+	ended   chan struct{}
+	dead    bool // it was killed. The world's mutex guards it.
+	full    bool // the next Apply compares with the kernel
+}
+
+// atRest is how long a round waits until everything else has done what it can.
+const atRest = time.Microsecond
+
+// feed is one kind of objects, on its way from the server to the daemon.
+type feed struct {
+	*informer.Feed
+	at    uint64 // events up to this version have been sent, or lost
+	lossy bool   // some were lost
+}
+
+// start starts a daemon, if none runs.
+func (w *world) start() {
+	if w.daemon != nil {
+		return
+	}
+	w.daemons++
+	d := &daemon{w: w, number: w.daemons, ended: make(chan struct{}), foreign: make(chan struct{}, 1), full: true}
+	ctx, cancel := context.WithCancel(context.Background())
+	d.cancel = cancel
+	w.looking.Store(true) // a start that fails is repeated by the kubelet
+	b, err := kernel.Open(kernel.Options{Dial: d.dial, PieceSize: w.node.PieceSize})
+	w.looking.Store(false)
+	if err != nil {
+		w.fail("the daemon does not start: %w", err)
+		return
+	}
+	const sources = 2
+	d.backend, d.state = b, reconcile.NewState(model.NewBuilder(w.node.Config), sources)
+	missing := len(kinds)
+	for _, f := range informer.Feeds(w.node.Config.NodeName, d.state, func() {
+		if missing--; missing == 0 {
+			d.state.Complete()
+		}
+	}) {
+		d.feeds = append(d.feeds, &feed{Feed: f})
+	}
+	d.readHost()
+	d.state.Complete()
+	jitter := rand.New(rand.NewPCG(uint64(d.number), 1))
+	loop := &reconcile.Loop{
+		State: d.state, Backend: watched{d}, Log: slog.New(slog.DiscardHandler), ForeignChange: d.foreign,
+		Jitter: jitter.Float64, Before: func() { time.Sleep(atRest) },
+	}
+	go func() {
+		defer close(d.ended)
+		loop.Run(ctx)
+	}()
+	w.daemon = d
+	w.note("daemon %d starts", d.number)
+	w.wait()
+}
+
+// readHost brings the addresses of the node's interfaces.
+func (d *daemon) readHost() {
+	if d.host == nil || !slices.Equal(d.host, d.w.server.host) {
+		d.host = slices.Clone(d.w.server.host)
+		d.state.Update(reconcile.Change{}, func(b *model.Builder) { b.SetHostAddresses(d.host) })
+	}
+}
+
+// stop ends the daemon, as a signal does.
+func (w *world) stop() {
+	d := w.daemon
+	if d == nil {
+		return
+	}
+	d.cancel()
+	<-d.ended
+	if err := d.backend.Close(); err != nil && !d.isDead() {
+		w.fail("the daemon does not end: %w", err)
+	}
+	w.daemon = nil
+	w.note("daemon %d ended", d.number)
+	w.wait()
+}
+
+// bury removes what a killed daemon leaves.
+func (w *world) bury() {
+	if w.daemon != nil && w.daemon.isDead() {
+		w.stop()
+	}
+}
+
+func (d *daemon) isDead() bool {
+	d.w.mu.Lock()
+	defer d.w.mu.Unlock()
+	return d.dead
+}
+
+// dial opens a connection to the kernel.
+func (d *daemon) dial() (kernel.Socket, error) {
+	d.w.mu.Lock()
+	defer d.w.mu.Unlock()
+	if d.dead {
+		return nil, unix.EBADF
+	}
+	return &socket{d.w.kernel.Dial(), d}, nil
+}
+
+// watched is the daemon's backend. It tells the world what is applied.
+type watched struct{ *daemon }
+
+func (d watched) Apply(ctx context.Context, s *model.Snapshot) error {
+	w := d.w
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	w.mu.Lock()
+	w.tries++
+	if w.between[len(w.between)-1] != s {
+		w.between = append(w.between, s)
+	}
+	w.mu.Unlock()
+	err := d.backend.Apply(ctx, s)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if d.dead {
+		return err
+	}
+	if err == nil {
+		w.between = []*model.Snapshot{s}
+		w.tampered, d.full = w.tampered && !d.full, false
+	}
+	w.note("applied, %d messages so far: %v", w.messages.Load(), err)
+	return err
+}
+
+func (d watched) Resync() {
+	d.full = true
+	d.backend.Resync()
+}
+
+// socket is a connection of a daemon.
+type socket struct {
+	*nftfake.Socket
+	d *daemon
+}
+
+// Send implements [kernel.Socket].
+func (s *socket) Send(b []byte) error {
+	w := s.d.w
+	w.mu.Lock()
+	killed := w.faults.kills(s.d, false)
+	w.mu.Unlock()
+	if killed {
+		return unix.EBADF
+	}
+	before := w.kernel.Generation()
+	err := s.Socket.Send(b)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.kernel.Generation() != before {
+		w.check()
+	}
+	if w.faults.kills(s.d, true) {
+		return unix.EBADF
+	}
+	return err
+}
+
+// Receive implements [kernel.Socket].
+func (s *socket) Receive(b []byte) (int, error) {
+	if s.d.isDead() {
+		return 0, unix.EBADF
+	}
+	return s.Socket.Receive(b)
+}

@@ -1,0 +1,50 @@
+package simulate
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"github.com/vmapd/vmapd/nft/nftfake"
+)
+
+// faults are those that the kernel will have, and the death of the daemon.
+type faults struct {
+	at    map[int]nftfake.Fault // by the number of the message
+	storm *rand.Rand            // nil: none
+	until time.Time             // of the storm
+	rate  int                   // one of so many messages fails in it
+	only  nftfake.Fault         // in it; NoFault: any
+
+	kill   int  // the daemon dies with so many further sendings; 0: it lives
+	behind bool // the last sending reaches the kernel
+}
+
+// fault chooses the fault of a message. The kernel calls it.
+func (w *world) fault(r nftfake.Request) nftfake.Fault {
+	if w.looking.Load() {
+		return nftfake.NoFault
+	}
+	n := int(w.messages.Add(1))
+	f := w.faults.at[n]
+	if f == nftfake.NoFault && w.faults.storm != nil && time.Now().Before(w.faults.until) && w.faults.storm.IntN(w.faults.rate) == 0 {
+		if f = w.faults.only; f == nftfake.NoFault {
+			f = nftfake.Faults[w.faults.storm.IntN(len(nftfake.Faults))]
+		}
+	}
+	if f != nftfake.NoFault {
+		w.note("message %d, of type %d, has fault %d", n, r.Type, f)
+	}
+	return f
+}
+
+// kills reports whether the daemon is dead, before or behind a sending.
+func (f *faults) kills(d *daemon, behind bool) bool {
+	if !d.dead && !d.w.looking.Load() && f.kill > 0 && f.behind == behind {
+		if f.kill--; f.kill == 0 {
+			d.dead = true
+			d.cancel()
+			d.w.note("daemon %d dies", d.number)
+		}
+	}
+	return d.dead
+}

@@ -1,0 +1,129 @@
+package simulate
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/modeltest"
+)
+
+// kinds are the API server's, by the plural of their names.
+var kinds = map[string]string{"Service": "services", "EndpointSlice": "endpointslices", "Node": "nodes", "ServiceCIDR": "servicecidrs"} //nolint:gochecknoglobals // never written
+
+// server has the objects of a cluster and their history, and the addresses of the node.
+type server struct {
+	version uint64
+	objects map[model.ObjectRef]stored
+	events  map[string][]event // by kind, the oldest first
+	host    []netip.Addr
+}
+
+type stored struct {
+	modeltest.Object
+	version uint64
+}
+
+// event is one change of an object.
+type event struct {
+	version uint64
+	what    watch.EventType
+	object  modeltest.Object
+}
+
+func newServer() *server {
+	return &server{version: 1000, objects: map[model.ObjectRef]stored{}, events: map[string][]event{}}
+}
+
+// change makes a change.
+func (s *server) change(c modeltest.Change) {
+	if c.Object == nil {
+		s.host = c.Host
+		return
+	}
+	ref := c.Object.Ref()
+	was, found := s.objects[ref]
+	s.version++
+	e := event{s.version, watch.Added, c.Object}
+	switch {
+	case c.Delete && !found:
+		return
+	case c.Delete:
+		e.what, e.object = watch.Deleted, was.Object
+		delete(s.objects, ref)
+	default:
+		if found {
+			e.what = watch.Modified
+		}
+		s.objects[ref] = stored{c.Object, s.version}
+	}
+	s.events[kinds[ref.Kind]] = append(s.events[kinds[ref.Kind]], e)
+}
+
+// all returns the objects of a kind, sorted; of all kinds if it is "".
+func (s *server) all(kind string) []stored {
+	refs := slices.SortedFunc(maps.Keys(s.objects), func(a, b model.ObjectRef) int { return cmp.Compare(a.String(), b.String()) })
+	var list []stored
+	for _, ref := range refs {
+		if kind == "" || kinds[ref.Kind] == kind {
+			list = append(list, s.objects[ref])
+		}
+	}
+	return list
+}
+
+// list answers a request for all objects of a kind.
+func (s *server) list(kind string) runtime.Object {
+	meta := metav1.ListMeta{ResourceVersion: strconv.FormatUint(s.version, 10)}
+	all := s.all(kind)
+	switch kind {
+	case "services":
+		l := &corev1.ServiceList{ListMeta: meta}
+		for _, o := range all {
+			l.Items = append(l.Items, *apiObject(o.Object, o.version).(*corev1.Service))
+		}
+		return l
+	case "endpointslices":
+		l := &discoveryv1.EndpointSliceList{ListMeta: meta}
+		for _, o := range all {
+			l.Items = append(l.Items, *apiObject(o.Object, o.version).(*discoveryv1.EndpointSlice))
+		}
+		return l
+	case "nodes":
+		l := &corev1.NodeList{ListMeta: meta}
+		for _, o := range all {
+			l.Items = append(l.Items, *apiObject(o.Object, o.version).(*corev1.Node))
+		}
+		return l
+	case "servicecidrs":
+		l := &networkingv1.ServiceCIDRList{ListMeta: meta}
+		for _, o := range all {
+			l.Items = append(l.Items, *apiObject(o.Object, o.version).(*networkingv1.ServiceCIDR))
+		}
+		return l
+	}
+	panic(fmt.Sprintf("no kind %s", kind))
+}
+
+// after returns the events of a kind after a version.
+func (s *server) after(kind string, version uint64) []event {
+	all := s.events[kind]
+	i, _ := slices.BinarySearchFunc(all, version+1, func(e event, v uint64) int { return cmp.Compare(e.version, v) })
+	return all[i:]
+}
+
+// sent returns an event as the server sends it.
+func (e event) sent() watch.Event {
+	return watch.Event{Type: e.what, Object: apiObject(e.object, e.version)}
+}

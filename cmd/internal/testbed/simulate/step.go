@@ -1,0 +1,303 @@
+package simulate
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"time"
+
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/modeltest"
+	"github.com/vmapd/vmapd/nft/kernel"
+	"github.com/vmapd/vmapd/nft/nftfake"
+	"github.com/vmapd/vmapd/sync/reconcile"
+)
+
+// Step is something that happens. The same seed makes the same of it, as far as earlier steps matter.
+type Step struct {
+	Kind Kind
+	Seed uint64
+}
+
+// Kind is a kind of steps.
+type Kind int
+
+// The kinds of steps.
+const (
+	Change  Kind = iota // of objects, on the server
+	Deliver             // events or a list of one kind arrive
+	Twice               // an event arrives once more
+	Lose                // an event never arrives
+	Swap                // an event arrives before an earlier one
+	Break               // a watch ends, and is resumed
+	Relist              // a watch can't be resumed
+	Pass                // time passes
+	Fault               // some of the next messages will fail
+	Storm               // messages fail for a while
+	Kill                // the daemon dies with a message
+	Restart             // the daemon ends and starts
+	Start               // the daemon starts
+	Meddle              // another program changes the tables
+	Packets             // packets come
+	Settle              // all faults end, and everything arrives
+	numKinds
+)
+
+var names = [numKinds]string{ //nolint:gochecknoglobals // never written
+	"change", "deliver", "twice", "lose", "swap", "break", "relist", "pass", "fault", "storm", "kill", "restart", "start", "meddle", "packets", "settle",
+}
+
+func (k Kind) String() string { return names[k] }
+
+// weights are how often kinds of steps come.
+var weights = [numKinds]int{ //nolint:gochecknoglobals // never written
+	Change: 30, Deliver: 40, Twice: 2, Lose: 1, Swap: 1, Break: 2, Relist: 2, Pass: 14, Fault: 8, Storm: 1, Kill: 2, Restart: 1, Start: 4, Meddle: 2,
+	Packets: 6, Settle: 2,
+}
+
+// choose makes a random step.
+func choose(r *rand.Rand) Step {
+	total := 0
+	for _, n := range weights {
+		total += n
+	}
+	n := r.IntN(total)
+	for k, weight := range weights {
+		if n -= weight; n < 0 {
+			return Step{Kind(k), r.Uint64()}
+		}
+	}
+	panic("not reached")
+}
+
+func (s Step) String() string { return fmt.Sprintf("%v:%x", s.Kind, s.Seed) }
+
+// play makes one step.
+func (w *world) play(s Step) {
+	w.seeds.Seed(s.Seed, uint64(s.Kind))
+	w.note("step %v", s)
+	r := w.random
+	switch s.Kind {
+	case Change:
+		for range 1 + r.IntN(3) {
+			c := r.Step()
+			w.server.change(c)
+			w.note("%v", c)
+		}
+	case Deliver:
+		w.withFeed(func(d *daemon, f *feed) { d.deliver(f, 1+r.IntN(4)) })
+	case Twice:
+		w.withFeed(func(d *daemon, f *feed) { d.repeat(f, 1+r.IntN(3)) })
+	case Lose:
+		w.withFeed(func(d *daemon, f *feed) { d.lose(f) })
+	case Swap:
+		w.withFeed(func(d *daemon, f *feed) { d.swap(f) })
+	case Break:
+		w.withFeed(func(_ *daemon, f *feed) { f.Resume(); f.rewind() })
+	case Relist:
+		w.withFeed(func(d *daemon, f *feed) { d.list(f) })
+	case Pass:
+		w.pass(duration(r.Rand))
+	case Fault:
+		w.plan(r.Rand)
+	case Storm:
+		w.faults.storm, w.faults.until = rand.New(rand.NewPCG(s.Seed, 2)), time.Now().Add(duration(r.Rand))
+		w.faults.rate, w.faults.only = 1+r.IntN(12), nftfake.Fault(r.IntN(len(nftfake.Faults)+1))
+	case Kill:
+		w.faults.kill, w.faults.behind = 1+r.IntN(12), r.IntN(2) == 0
+	case Restart:
+		w.stop()
+		w.start()
+	case Start:
+		w.start()
+	case Meddle:
+		w.meddle()
+	case Packets:
+		w.somePackets()
+	case Settle:
+		w.settle()
+	case numKinds:
+	}
+	if s.Seed%4 > 0 { // otherwise the next step may come before the daemon has begun
+		w.pass(10 * atRest)
+	}
+	w.wait()
+	w.bury()
+}
+
+// duration returns a time that can pass: from nanoseconds to an hour.
+func duration(r *rand.Rand) time.Duration {
+	most := []time.Duration{time.Millisecond, 100 * time.Millisecond, time.Second, 10 * time.Second, time.Minute, 2 * time.Hour}
+	return 1 + time.Duration(r.Int64N(int64(most[r.IntN(len(most))])))
+}
+
+// plan makes some of the next messages fail.
+func (w *world) plan(r *rand.Rand) {
+	w.faults.at = map[int]nftfake.Fault{}
+	at := int(w.messages.Load())
+	for range 1 + r.IntN(4) {
+		at += 1 + r.IntN(10)
+		w.faults.at[at] = nftfake.Faults[r.IntN(len(nftfake.Faults))]
+	}
+}
+
+// withFeed does something with one kind of objects, if a daemon runs.
+func (w *world) withFeed(do func(*daemon, *feed)) {
+	if d := w.daemon; d != nil {
+		do(d, d.feeds[w.random.IntN(len(d.feeds))])
+		if w.random.IntN(4) == 0 {
+			d.readHost()
+		}
+	}
+}
+
+// deliver brings the next events of a kind or, where none can come, a list.
+func (d *daemon) deliver(f *feed, most int) {
+	if f.Version() == 0 {
+		d.list(f)
+		return
+	}
+	for _, e := range d.w.server.after(f.Name, f.at) {
+		if most--; most < 0 {
+			return
+		}
+		f.at = e.version
+		if !d.event(f, e) {
+			return
+		}
+		d.w.wait()
+	}
+}
+
+// event brings an event. It reports whether the watch goes on.
+func (d *daemon) event(f *feed, e event) bool {
+	err := f.Event(context.Background(), e.sent())
+	if err != nil {
+		d.w.note("%s: %v", f.Name, err)
+	}
+	return err == nil
+}
+
+func (d *daemon) list(f *feed) {
+	if err := f.List(context.Background(), d.w.server.list(f.Name)); err != nil {
+		d.w.fail("a list of %s is refused: %w", f.Name, err)
+	}
+	f.at, f.lossy = d.w.server.version, false
+	d.w.note("%s listed", f.Name)
+}
+
+// repeat brings once more one of the last events that came.
+func (d *daemon) repeat(f *feed, back int) {
+	all := d.w.server.events[f.Name]
+	n := len(all) - len(d.w.server.after(f.Name, f.at))
+	if f.Version() > 0 && n >= back {
+		d.event(f, all[n-back])
+	}
+}
+
+// lose makes the next event get lost. Only a list can tell.
+func (d *daemon) lose(f *feed) {
+	if next := d.w.server.after(f.Name, f.at); f.Version() > 0 && len(next) > 0 {
+		f.at, f.lossy = next[0].version, true
+	}
+}
+
+// swap brings the next event but one, and then the next one.
+func (d *daemon) swap(f *feed) {
+	next := d.w.server.after(f.Name, f.at)
+	if f.Version() == 0 || len(next) < 2 {
+		return
+	}
+	f.at = next[1].version
+	_ = d.event(f, next[1]) && d.event(f, next[0])
+}
+
+// rewind continues from the version that the feed knows.
+func (f *feed) rewind() {
+	if f.Version() > 0 {
+		f.at = f.Version()
+	}
+}
+
+// meddle changes the tables as another program does that has all rights. The kernel may refuse it, and the
+// daemon may not notice.
+func (w *world) meddle() {
+	before := w.kernel.Generation()
+	w.looking.Store(true)
+	defer w.looking.Store(false)
+	other, err := kernel.Open(kernel.Options{Dial: func() (kernel.Socket, error) { return w.kernel.Dial(), nil }, Unowned: true})
+	if err != nil {
+		w.fail("the other program does not start: %w", err)
+		return
+	}
+	if w.random.IntN(2) == 0 {
+		err = other.Remove(context.Background())
+	} else {
+		b := model.NewBuilder(w.node.Config)
+		modeltest.NewRandom(modeltest.Seed(w.random.Uint64())).Steps(b, 10)
+		err = other.Apply(context.Background(), b.Snapshot())
+	}
+	w.note("somebody meddles: %v", err)
+	_ = other.Close()
+	if w.kernel.Generation() == before {
+		return
+	}
+	w.tampered = true
+	if d := w.daemon; d != nil && w.random.IntN(4) > 0 {
+		reconcile.Signal(d.foreign)
+	}
+}
+
+// somePackets sends packets through the tables.
+func (w *world) somePackets() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.tampered {
+		return
+	}
+	w.probes = modeltest.NewRandom(modeltest.Seed(w.random.Uint64()))
+	for _, f := range model.Families {
+		if table, ok := w.read(f); ok {
+			w.packets(f, table, connections)
+		}
+	}
+}
+
+// settleTime is the longest time from the end of all faults until the table is right: the longest pause
+// between retries, or between comparisons if somebody changed a table and nobody noticed.
+const settleTime = time.Hour + time.Minute
+
+// settle ends all faults, brings everything to the daemon, and waits for the tables.
+func (w *world) settle() {
+	w.faults = faults{}
+	w.server.change(modeltest.Change{Object: modeltest.OurNode().In("zone-a").Pods("10.0.0.0/29", "fd00:10::/125")})
+	if w.server.host == nil {
+		w.server.host = []netip.Addr{}
+	}
+	w.start()
+	d := w.daemon
+	if d == nil {
+		return
+	}
+	for _, f := range d.feeds {
+		if f.lossy {
+			d.list(f)
+		}
+		for f.Version() == 0 || len(w.server.after(f.Name, f.at)) > 0 {
+			d.deliver(f, 1)
+		}
+	}
+	d.readHost()
+	w.pass(2 * time.Minute)
+	if w.isTampered() {
+		w.pass(settleTime)
+	}
+	w.mustBeFresh()
+}
+
+func (w *world) isTampered() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.tampered
+}

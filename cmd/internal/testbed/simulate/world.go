@@ -1,0 +1,121 @@
+package simulate
+
+import (
+	"fmt"
+	"hash"
+	"hash/fnv"
+	"io"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/modeltest"
+	"github.com/vmapd/vmapd/nft/kernel"
+	"github.com/vmapd/vmapd/nft/nftfake"
+)
+
+// Node says what a life has from the beginning.
+type Node struct {
+	Config model.Config
+	Before69, Before63,
+	Before616 bool // see nftfake.Kernel
+	PieceSize int // see kernel.Options
+}
+
+// newNode chooses a node.
+func newNode(r *rand.Rand) Node {
+	return Node{
+		Config:   modeltest.Configs[r.IntN(len(modeltest.Configs))],
+		Before69: r.IntN(3) == 0, Before63: r.IntN(4) == 0, Before616: r.IntN(2) == 0,
+		PieceSize: []int{0, 1, 5, 20, 60}[r.IntN(5)],
+	}
+}
+
+// world is a node that lives. The daemon's goroutines use it while the one that plays waits for them.
+type world struct {
+	node    Node
+	wait    func() // until all goroutines have done what they can without the clock
+	begin   time.Time
+	trace   io.Writer // what happens, line by line
+	server  *server
+	kernel  *nftfake.Kernel
+	eye     *kernel.Backend // looks at the tables, and never changes them
+	daemon  *daemon         // nil: none runs
+	daemons int             // so far
+
+	seeds   *rand.PCG // of random, set anew for each step
+	random  *modeltest.Random
+	settled bool
+
+	looking  atomic.Bool  // the eye is at work: messages do not fail
+	messages atomic.Int64 // to the kernel
+	noting   sync.Mutex   // guards trace
+	faults   faults       // changed while the daemon is idle, and by kills
+
+	mu       sync.Mutex        // guards what follows
+	between  []*model.Snapshot // see allowed
+	tampered bool              // somebody else changed the tables, and the daemon has not compared them since
+	tries    int               // Applies
+	probes   *modeltest.Random // makes connections
+	failure  error             // the first
+}
+
+// newWorld makes a world. wait is that of testing/synctest.
+func newWorld(n Node, wait func(), trace io.Writer) (*world, error) {
+	w := &world{
+		node: n, wait: wait, begin: time.Now(), trace: trace, server: newServer(),
+		kernel: &nftfake.Kernel{OnlyBefore69: n.Before69, OnlyBefore63: n.Before63, OnlyBefore616: n.Before616},
+		seeds:  rand.NewPCG(0, 0), between: []*model.Snapshot{nil},
+	}
+	w.random = modeltest.NewRandom(w.seeds)
+	w.probes = modeltest.NewRandom(modeltest.Seed(0))
+	w.kernel.Fail(w.fault)
+	var err error
+	w.looking.Store(true)
+	w.eye, err = kernel.Open(kernel.Options{Dial: func() (kernel.Socket, error) { return w.kernel.Dial(), nil }})
+	w.looking.Store(false)
+	return w, err
+}
+
+// end ends all goroutines.
+func (w *world) end() {
+	w.stop()
+	_ = w.eye.Close()
+}
+
+// note adds a line to the trace.
+func (w *world) note(format string, args ...any) {
+	w.noting.Lock()
+	defer w.noting.Unlock()
+	_, _ = fmt.Fprintf(w.trace, "%v "+format+"\n", append([]any{time.Since(w.begin)}, args...)...)
+}
+
+// fail notes that something does not hold.
+func (w *world) fail(format string, args ...any) {
+	if w.failure == nil {
+		w.failure = fmt.Errorf(format, args...)
+		w.note("FAILED: %v", w.failure)
+	}
+}
+
+// failed returns what does not hold.
+func (w *world) failed() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.failure
+}
+
+// pass lets time pass.
+func (w *world) pass(d time.Duration) {
+	time.Sleep(d)
+	w.wait()
+	w.bury()
+}
+
+// newDigest returns a hash of all that is written to the writer, which passes it on.
+func newDigest(also io.Writer) (hash.Hash64, io.Writer) {
+	h := fnv.New64a()
+	return h, io.MultiWriter(h, also)
+}
