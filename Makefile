@@ -4,7 +4,7 @@ GO        ?= go
 LINT      := $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 PURE      := ./model/... ./nft ./nft/nftsim ./legacy/userspace ./legacy/iptables/iptsim ./sync/kube ./sync/kube/slim ./sync/reconcile ./sync/health ./sync/events ./cmd/vmapd/internal/metrics ./cmd/vmapd/internal/httpserver
 # These are pure and long: unit plays them, and the race detector takes five times as long for them.
-RACESKIP  := TestTheRulesDoWhatIsDecided|TestEachPieceOfABatchIsSafe
+RACESKIP  := TestTheRulesDoWhatIsDecided|TestEachPieceOfABatchIsSafe|TestSmallWorlds
 # More tests at a time than processors: those that may run beside others mostly wait.
 ATATIME   := 5
 FUZZTIME  ?= 30s

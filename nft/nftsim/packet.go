@@ -35,6 +35,7 @@ type branch struct {
 	share  float64
 	ending ending
 	dest   netip.AddrPort // translated only
+	steps  int            // see across
 }
 
 // state is a packet of a connection inside the node.

@@ -17,7 +17,8 @@ const maxDepth = 16
 
 // run is one packet's way.
 type run struct {
-	*Simulator
+	*Simulator // whose elements a lookup finds
+	across
 	hook       nft.Hook
 	remembered []string // since the packet's destination was decided
 	counted    []string
@@ -28,6 +29,10 @@ type run struct {
 // Run runs the first packet of a connection through the ruleset.
 func (s *Simulator) Run(c model.Connection) (Outcome, error) {
 	r := &run{Simulator: s, seen: map[string]bool{}}
+	return r.outcome(c)
+}
+
+func (r *run) outcome(c model.Connection) (Outcome, error) {
 	o, err := r.packet(c)
 	o.Trace = r.trace
 	if err != nil {
@@ -49,13 +54,13 @@ func (r *run) packet(c model.Connection) (o modeltest.Outcome, err error) {
 		return o, err
 	}
 	if left > 0 {
-		branches = append(branches, branch{left, translated, c.Dest})
+		branches = append(branches, branch{left, translated, c.Dest, r.steps})
 	}
 	to := map[netip.AddrPort]modeltest.Arrival{}
 	endings := map[ending]bool{}
 	for _, b := range branches {
 		if b.ending == translated {
-			r.remembered = nil
+			r.remembered, r.steps = nil, b.steps
 			how, masqueraded, err := r.leave(c, b.dest)
 			if err != nil {
 				return o, err
@@ -67,6 +72,9 @@ func (r *run) packet(c model.Connection) (o modeltest.Outcome, err error) {
 			}
 		}
 		endings[b.ending] = true
+	}
+	if r.next != nil {
+		return acrossOutcome(endings, to), nil
 	}
 	if len(endings) != 1 {
 		return o, fmt.Errorf("chance decides between verdicts: %v", branches)
@@ -105,7 +113,7 @@ func (r *run) leave(c model.Connection, dest netip.AddrPort) (how ending, masque
 		return 0, false, err
 	}
 	if left > 0 {
-		branches = append(branches, branch{left, translated, dest})
+		branches = append(branches, branch{left, translated, dest, r.steps})
 	}
 	for _, b := range branches[1:] {
 		if b.ending != branches[0].ending {
@@ -124,7 +132,11 @@ func (r *run) leave(c model.Connection, dest netip.AddrPort) (how ending, masque
 func (r *run) passHook(h nft.Hook, s state) (branches []branch, left float64, err error) {
 	r.hook = h
 	left = 1
-	for _, c := range r.base[h] {
+	for _, c := range r.hooked(h) {
+		c, ok := r.enter(c)
+		if !ok {
+			continue
+		}
 		var more []branch
 		if more, left, err = r.chain(c, s, left, 0); err != nil {
 			return nil, 0, err
@@ -239,7 +251,7 @@ func (r *run) rule(c *nft.Chain, rule nft.Rule, s state, share float64, depth in
 				note("")
 			}
 			for _, h := range hits {
-				done.branches = append(done.branches, branch{h.share, translated, r.endpoint(h.Data)})
+				done.branches = append(done.branches, branch{h.share, translated, r.endpoint(h.Data), r.steps})
 			}
 			here = missed
 		case nft.Masquerade:
@@ -292,7 +304,7 @@ func (r *run) verdict(done *step, v nft.Verdict, s state, share float64, depth i
 		done.returned += share
 		return nil
 	case nft.Jump, nft.Goto:
-		c := r.chains[v.Chain]
+		c := r.regular(v.Chain)
 		if c == nil {
 			return fmt.Errorf("%v: no such chain", v)
 		}
@@ -321,6 +333,7 @@ type hit struct {
 // lookup looks a packet up in a set, once for each slot that may be chosen. All slots get
 // the same share, as they do over many connections or clients.
 func (r *run) lookup(key nft.Key, name string, s state, share float64) (hits []hit, missed float64, err error) {
+	r.look()
 	set := r.sets[name]
 	if set == nil {
 		return nil, 0, fmt.Errorf("no set %s", name)
