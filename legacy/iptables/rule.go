@@ -21,6 +21,7 @@ const (
 	IsInvalid     = "-m conntrack --ctstate INVALID"
 	IsEstablished = "-m conntrack --ctstate RELATED,ESTABLISHED"
 	isDNATed      = "-m conntrack --ctstate DNAT"
+	wasSeen       = "-m conntrack --ctstatus CONFIRMED"
 )
 
 // Targets without parameters.

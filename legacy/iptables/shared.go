@@ -77,8 +77,13 @@ func (r *Ruleset) forward(s *model.Settings) chain {
 	return c
 }
 
+// reject refuses, but not a packet of a connection whose first packet passed before there were rules for it.
+// Such a connection meets no rule of the table nat until the loop makes the kernel forget it, moments after a
+// batch; the packet that is sent again then is translated. The kernel confirms a connection when its first
+// packet leaves the node or reaches a process of it, so what is refused never is confirmed.
 func (r *Ruleset) reject() chain {
 	c := chain{table: filter, name: rejectChain}
+	c.add(wasSeen, Drop)
 	for _, rule := range RejectRules(r.Family) {
 		c.add("", rule)
 	}

@@ -14,6 +14,7 @@ type Packet struct {
 	Mark             uint32
 	Invalid          bool // for connection tracking; otherwise the packet is NEW
 	Established      bool // … or ESTABLISHED
+	Confirmed        bool // NEW, but not the connection's first packet: it meets no rule of the table nat
 	ByIPVS           bool // IPVS has sent it to a real server
 }
 

@@ -148,7 +148,7 @@ func (p *parser) match(name, value string, not bool) (Match, error) {
 		return p.parseProtocol(value)
 	}
 	module := map[string]string{
-		"--dport": p.protocolName(), "--comment": "comment", "--mark": "mark", "--ctstate": "conntrack",
+		"--dport": p.protocolName(), "--comment": "comment", "--mark": "mark", "--ctstate": "conntrack", "--ctstatus": "conntrack",
 		"--src-type": "addrtype", "--dst-type": "addrtype", "--match-set": "set", "--ipvs": "ipvs", "--mode": "statistic", "--probability": "statistic", "--every": "statistic",
 		"--packet": "statistic", "--set": "recent", "--rcheck": "recent", "--update": "recent",
 		"--seconds": "recent", "--name": "recent", "--rsource": "recent",
@@ -171,6 +171,11 @@ func (p *parser) match(name, value string, not bool) (Match, error) {
 		return Mark{v, m, not}, err
 	case "--ctstate":
 		return parseState(value, not)
+	case "--ctstatus":
+		if value != "CONFIRMED" {
+			return nil, fmt.Errorf("unknown status %q", value)
+		}
+		return Confirmed{}, nil
 	case "--nfacct-name":
 		return Counted{value}, nil
 	case "--src-type", "--dst-type":

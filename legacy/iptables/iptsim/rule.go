@@ -51,6 +51,8 @@ type (
 		Any []string
 		Not bool
 	}
+	// Confirmed is --ctstatus CONFIRMED: an earlier packet of the connection passed.
+	Confirmed struct{}
 	// Counted is --nfacct-name. It always holds.
 	Counted struct{ Name string }
 	// AddressType is --src-type LOCAL or --dst-type LOCAL.

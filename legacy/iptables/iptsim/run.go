@@ -198,6 +198,7 @@ func (r *run) onward(states []state) ([]state, error) {
 		if h.chain == "INPUT" && states[0].Node {
 			for i := range states {
 				states[i].Interface = "lo"
+				states[i].Confirmed = true // behind POSTROUTING
 			}
 		}
 		var err error
@@ -375,6 +376,8 @@ func (m State) holds(_ *run, s *state) float64 {
 	}
 	return yes((slices.Contains(m.Any, is) || s.dnat && slices.Contains(m.Any, "DNAT")) != m.Not)
 }
+
+func (Confirmed) holds(_ *run, s *state) float64 { return yes(s.Confirmed || s.Established) }
 
 func (Counted) holds(*run, *state) float64 { return 1 }
 
