@@ -40,7 +40,7 @@ KERNELS    ?= bullseye bookworm,bookworm-security trixie,trixie-security trixie,
 ARCHES     := arm64 s390x
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-chart test-upgrade notice unit race netns simulate test-page pagetools test-ipvs test-kernels test-arch test-nft test-vm test-cluster build-all images images-lock test-images vmtools clustertools golden bench bench-connections bench-fast bench-scale bench-slopes fuzz lint fmt tidy ci tools
+.PHONY: help build demo test test-chart test-upgrade notice unit race netns simulate test-page pagetools test-ipvs test-kernels test-arch test-nft test-vm test-cluster build-all images images-lock test-images test-images-vm vmtools clustertools golden bench bench-connections bench-fast bench-scale bench-slopes fuzz lint fmt tidy ci tools
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sort | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -60,10 +60,11 @@ build-all: ## build and check for every processor that Kubernetes has nodes for
 		GOARCH=$$a $(BUILD) -o bin/vmapd-$$a ./cmd/vmapd && GOARCH=$$a $(GO) vet ./... || exit 1; \
 	done
 
+RELEASE := bin/release
 images: ## images without Docker, their SBOMs and checksums in bin/release, for every processor
 	@for a in $(PROCESSORS); do echo "GOARCH=$$a"; GOARCH=$$a $(BUILD) -o bin/vmapd-$$a ./cmd/vmapd || exit 1; done
 	@cd cmd/internal/release && $(GO) build -o ../../../bin/releaser .
-	@bin/releaser --programs bin --out bin/release --processors $$(echo $(PROCESSORS) | tr ' ' ,)
+	@bin/releaser --programs bin --out $(RELEASE) --processors $$(echo $(PROCESSORS) | tr ' ' ,)
 
 # Needs apt, with Debian's keys, to verify a suite's signature; "make images" needs only the file.
 images-lock: ## the newest packages of Debian's for the image vmapd-legacy
@@ -75,6 +76,28 @@ test-images: images ## images of the last commit run, and are the same when buil
 	@diff bin/release/SHA256SUMS bin/again/bin/release/SHA256SUMS || { echo "two builds differ (are there changes that are not committed?)" >&2; exit 1; }
 	@rm -rf bin/again; echo "two builds in two folders: the same $$(wc -l <bin/release/SHA256SUMS) checksums"
 	cd cmd/internal/release && $(GO) test -count=1 -v -run 'OfThisRelease|Checksums' . -args -release $(CURDIR)/bin/release
+
+# Each image runs by its own configuration in a root of its own, in a machine that has nothing else for its program. The same
+# commit gives the same image, so that of the one processor is made anew.
+test-images-vm: SHELL := /bin/bash
+test-images-vm: .SHELLFLAGS := -o pipefail -c
+test-images-vm: PROCESSORS = $(VMARCH)
+test-images-vm: RELEASE = bin/release-$(VMARCH)
+test-images-vm: VMSUITES = bookworm
+test-images-vm: images vmtools ## the images of processor VMARCH program scenarios, in an emulated machine
+	@CGO_ENABLED=0 $(GO) build -o bin/vm ./cmd/internal/testbed/vm
+	@CGO_ENABLED=0 GOARCH=$(VMARCH) $(GO) build -o bin/vm-$(VMARCH) ./cmd/internal/testbed/vm
+	@$(GO) build -o bin/skipcheck ./cmd/internal/testbed/skipcheck
+	@CGO_ENABLED=0 GOARCH=$(VMARCH) $(GO) test -c -trimpath -ldflags='-s -w' -o bin/vm.test ./cmd/vmapd
+	@for i in vmapd=nftables vmapd-legacy=iptables; do \
+		echo "$${i%%=*} for $(VMARCH), backend $${i#*=}"; \
+		rm -rf bin/image && bin/releaser --unpack $(RELEASE)/$${i%%=*} --processors $(VMARCH) --out bin/image && \
+		$(VM) --dir /src/cmd/vmapd --file bin/vm.test:/src/cmd/vmapd/vm.test --file testdata:/src/testdata --file bin/image:/image \
+			-- ./vm.test -test.v=test2json -test.timeout=$(VMTIME) -test.run=TestTheImageProgramsScenarios -image /image -image-backend $${i#*=} | \
+			tee bin/image.log | bin/skipcheck || exit 1; \
+		grep -E '^ +image_netns_test.go' bin/image.log; \
+	done
+	@rm -rf bin/image $(RELEASE)
 
 # The names of packages, as they are compiled, replace one another in one line of a terminal.
 demo: SHELL := /bin/bash

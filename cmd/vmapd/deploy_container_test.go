@@ -2,6 +2,7 @@ package main
 
 import (
 	"debug/elf"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -27,18 +28,50 @@ import (
 // programPath is where the image has the program.
 const programPath = "/usr/local/bin/vmapd"
 
+// xtablesLock is the lock of iptables-legacy, which the DaemonSet mounts.
+const xtablesLock = "/run/xtables.lock"
+
+// container is a program in a folder, as a container runtime starts it.
+type container struct {
+	Root       string
+	UID, GID   int
+	Privileged bool
+	Env        []string
+	Command    []string
+}
+
+// args returns the command line of this test binary that becomes the program, for which args are added.
+func (c container) args(t *testing.T, args ...string) []string {
+	t.Helper()
+	c.Command = slices.Concat(c.Command, args)
+	text, err := json.Marshal(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return []string{"in-container", string(text)}
+}
+
+// confined is the container of the DaemonSet.
+func confined(root string) container {
+	return container{Root: root, Env: []string{"NODE_NAME=" + lab.NodeName}, Command: []string{programPath}}
+}
+
 // inContainer is a command, for tests: it enters a folder as a container runtime does, and
-// becomes the vmapd that is there.
+// becomes the program that is there.
 func inContainer() {
-	err := enterContainer(os.Args[1], os.Args[2:])
+	var c container
+	err := json.Unmarshal([]byte(os.Args[1]), &c)
+	if err == nil {
+		err = c.enter()
+	}
 	fmt.Fprintln(os.Stderr, "enter the container:", err) // or it would not have returned
 	os.Exit(1)
 }
 
-// enterContainer gives this process what the DaemonSet's securityContext says, and no more:
+// enter gives this process what the DaemonSet's securityContext says, and no more:
 // NET_ADMIN, no_new_privs, and a root file system that can't be written to, with /proc and /sys
-// as runtimes mount them, and the folder of the socket.
-func enterContainer(root string, args []string) error {
+// as runtimes mount them, and the folder of the socket. If privileged, it has all capabilities, and may write to the latter.
+func (c container) enter() error {
 	runtime.LockOSThread() // what follows concerns the thread that executes the program
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 		return fmt.Errorf("unshare mounts: %w", err)
@@ -46,22 +79,53 @@ func enterContainer(root string, args []string) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("make mounts private: %w", err)
 	}
-	proc, sys := filepath.Join(root, "proc"), filepath.Join(root, "sys")
+	proc, sys := filepath.Join(c.Root, "proc"), filepath.Join(c.Root, "sys")
 	settings := filepath.Join(proc, "sys")
-	run := filepath.Join(root, filepath.Dir(socket.DefaultPath)) // stays writable
-	for _, m := range [][2]string{{root, root}, {run, run}, {"/proc", proc}, {settings, settings}, {"/sys", sys}} {
+	mounts := [][2]string{{c.Root, c.Root}, {"/proc", proc}, {settings, settings}, {"/sys", sys}}
+	for _, path := range []string{filepath.Dir(socket.DefaultPath), xtablesLock} { // these stay writable
+		if path = filepath.Join(c.Root, path); there(path) {
+			mounts = append(mounts, [2]string{path, path})
+		}
+	}
+	if dev := filepath.Join(c.Root, "dev"); there(dev) {
+		mounts = append(mounts, [2]string{"/dev", dev})
+	}
+	for _, m := range mounts {
 		if err := unix.Mount(m[0], m[1], "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
 			return fmt.Errorf("bind %s: %w", m[0], err)
 		}
 	}
-	for _, path := range []string{settings, sys, root} {
+	locked := []string{settings, sys, c.Root}
+	if c.Privileged {
+		locked = []string{c.Root}
+	}
+	for _, path := range locked {
 		if err := readOnly(path); err != nil {
 			return fmt.Errorf("make %s read-only: %w", path, err)
 		}
 	}
-	if err := errors.Join(unix.Chroot(root), unix.Chdir("/")); err != nil {
+	if err := errors.Join(unix.Chroot(c.Root), unix.Chdir("/")); err != nil {
 		return err
 	}
+	if !c.Privileged {
+		if err := onlyNetAdmin(); err != nil {
+			return err
+		}
+	}
+	// Go's own functions of these names, as they are for all threads.
+	if err := errors.Join(syscall.Setgid(c.GID), syscall.Setuid(c.UID)); err != nil {
+		return err
+	}
+	return syscall.Exec(c.Command[0], c.Command, c.Env)
+}
+
+func there(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// onlyNetAdmin drops all other capabilities, for good.
+func onlyNetAdmin() error {
 	for c := uintptr(0); ; c++ {
 		if c == unix.CAP_NET_ADMIN {
 			continue
@@ -72,10 +136,7 @@ func enterContainer(root string, args []string) error {
 			return fmt.Errorf("drop capability %d: %w", c, err)
 		}
 	}
-	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
-		return err
-	}
-	return syscall.Exec(programPath, append([]string{"vmapd"}, args...), []string{"NODE_NAME=" + lab.NodeName})
+	return unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
 }
 
 // readOnly remounts a mount. In a user namespace, its other flags must stay.
@@ -147,7 +208,7 @@ func TestTheContainerHasAllItNeeds(t *testing.T) {
 	if code := setup.exit(t); code != 0 {
 		t.Fatalf("--init-only: exit code %d\n%s", code, setup.log)
 	}
-	p := c.launch(t, "/proc/self/exe", slices.Concat([]string{"in-container", root}, arguments(t, &pod.Containers[0], same))...)
+	p := c.launch(t, "/proc/self/exe", confined(root).args(t, arguments(t, &pod.Containers[0], same)...)...)
 	p.waitFor(t, "msg=ready")
 	checkConfined(t, p.cmd.Process.Pid)
 	for _, variant := range []string{"nft", "legacy"} {
@@ -261,7 +322,7 @@ func TestTheContainerThatCleansUp(t *testing.T) {
 	feed(t, w.Node, rendered(t), "nft", "-f", "-")
 	in := func(args []string) *process {
 		p := &process{cmd: w.Node.Command(t.Context(), "/proc/self/exe"), log: &syncBuffer{}}
-		p.cmd.Args, p.cmd.Stderr = slices.Concat([]string{"in-container", root}, args), p.log
+		p.cmd.Args, p.cmd.Stderr = confined(root).args(t, args...), p.log
 		if err := p.cmd.Start(); err != nil {
 			t.Fatal(err)
 		}

@@ -34,6 +34,7 @@ func allowed() []string {
 		"this kernel has no fast path",
 		"KUBE does not name a folder with kube-proxy",
 		"-base does not name another version: make test-upgrade",
+		"-image does not name a released image: make test-images-vm",
 		"chromium is not installed: the page is not tested in a browser",
 		"caddy is not installed: the proxy of TROUBLESHOOTING.md is not tried",
 	}
