@@ -162,9 +162,14 @@ func (b *Batch) groups() *groups {
 			}
 		}
 	}
+	last := b.othersClusterIPs(g)
 	for _, sp := range ports {
 		n := g.numbers[sp]
 		for _, fe := range sp.Frontends {
+			// Where a cluster IP goes with the last piece, a port without frontend is rejected until then.
+			if last[fe.VIP.Addr] {
+				g.services[n].joint = true
+			}
 			// Its address may be a cluster IP of another Service, or one of the node's, where
 			// it goes before a node port.
 			if fe.Kind != model.ClusterIP {
@@ -175,6 +180,28 @@ func (b *Batch) groups() *groups {
 	}
 	b.keepChanged(g, ports)
 	return g
+}
+
+// othersClusterIPs returns the cluster IPs that the batch deletes and that are of no Service in it: their
+// Services have no ports.
+func (b *Batch) othersClusterIPs(g *groups) map[netip.Addr]bool {
+	var all map[netip.Addr]bool
+	for _, s := range b.Delete {
+		if s.Set != ClusterIPs {
+			continue
+		}
+		for _, op := range s.Ops {
+			addr := decodeAddr(op.Key)
+			if _, ok := g.clusterIPs[addr]; ok {
+				continue
+			}
+			if all == nil {
+				all = map[netip.Addr]bool{}
+			}
+			all[addr] = true
+		}
+	}
+	return all
 }
 
 // number numbers the Services of a batch in the order of its operations, so that they need not

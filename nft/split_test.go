@@ -255,6 +255,8 @@ func TestPiecesAreBounded(t *testing.T) {
 // Some Services have more in common than random ones ever do.
 func TestServicesThatMeetChangeTogether(t *testing.T) {
 	type objects = []modeltest.Object
+	config := modeltest.Config()
+	config.ExternalAddresses.InServiceCIDRs = true
 	from := func(source, dest string) model.Connection {
 		return model.Connection{Source: netip.MustParseAddr(source), Dest: netip.MustParseAddrPort(dest), Protocol: model.TCP}
 	}
@@ -279,6 +281,15 @@ func TestServicesThatMeetChangeTogether(t *testing.T) {
 				from("10.0.0.9", "172.30.0.1:8080"),
 			},
 			{
+				"an external IP is the cluster IP of another without ports, and both go",
+				objects{
+					service(one).On("172.30.0.2").External("172.30.0.1"), endpoints(one, "10.0.0.1"),
+					modeltest.NewService("ns1/" + other).On("172.30.0.1"),
+				},
+				nil,
+				from("10.0.0.9", "172.30.0.1:80"),
+			},
+			{
 				"an external IP is the node's, and its port a node port of another",
 				objects{
 					modeltest.NewService("ns1/"+one).On("172.30.0.1").External(modeltest.NodeIP4).TCP("", 30080), endpoints(one, "10.0.0.1"),
@@ -299,14 +310,14 @@ func TestServicesThatMeetChangeTogether(t *testing.T) {
 		} {
 			t.Run(tt.name+", "+one+" first", func(t *testing.T) {
 				always := objects{modeltest.OurNode(), modeltest.NewServiceCIDR("kubernetes", "172.30.0.0/16")}
-				was := modeltest.Snapshot(modeltest.Config(), append(slices.Clone(always), tt.before...)...).Family(model.IPv4)
-				s := modeltest.Snapshot(modeltest.Config(), append(slices.Clone(always), tt.after...)...).Family(model.IPv4)
+				was := modeltest.Snapshot(config, append(slices.Clone(always), tt.before...)...).Family(model.IPv4)
+				s := modeltest.Snapshot(config, append(slices.Clone(always), tt.after...)...).Family(model.IPv4)
 				have := nft.Compile(nil, was)
 				table := tableOf(t, have)
 				want := nft.Compile(table, s)
 				batch := func() *nft.Batch { return nft.DiffTable(table, want) }
 				checkPieces(t, table, batch(), batch(), 1, s.NodeAddrs, []model.Connection{tt.connection})
-				b := modeltest.Builder(modeltest.Config(), append(slices.Clone(always), tt.before...)...)
+				b := modeltest.Builder(config, append(slices.Clone(always), tt.before...)...)
 				old := nft.Compile(nil, b.Snapshot().Family(model.IPv4))
 				for _, o := range tt.before {
 					o.Delete(b)

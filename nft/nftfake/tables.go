@@ -412,3 +412,20 @@ func (k *Kernel) Update(family byte, tableName, setName string, key, data []byte
 	s.elements[id] = element{attrs: e, expires: now.Add(timeout)}
 	return true
 }
+
+// Elements returns the data of the elements that a set has now, by key. It takes no message.
+func (k *Kernel) Elements(family byte, tableName, setName string) map[string]string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	at := k.tables[tableKey{family, tableName}]
+	if at == nil || at.set(setName) == nil {
+		return nil
+	}
+	all, now := map[string]string{}, time.Now()
+	for _, e := range at.set(setName).elements {
+		if e.lives(now) {
+			all[string(e.attrs.value(unix.NFTA_SET_ELEM_KEY))] = string(e.attrs.value(unix.NFTA_SET_ELEM_DATA))
+		}
+	}
+	return all
+}

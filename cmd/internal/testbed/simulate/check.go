@@ -1,22 +1,13 @@
 package simulate
 
 import (
-	"fmt"
-	"net/netip"
-	"strings"
-
 	"github.com/vmapd/vmapd/model"
-	"github.com/vmapd/vmapd/model/modeltest"
 	"github.com/vmapd/vmapd/nft"
-	"github.com/vmapd/vmapd/nft/nftsim"
 )
-
-// connections is how many packets are tried where the table is none that a snapshot has.
-const connections = 6
 
 // check checks the tables after a batch. The caller holds the mutex.
 func (w *world) check() {
-	if w.tampered || w.failure != nil {
+	if w.tampered || w.refused.Load() || w.failure != nil {
 		return
 	}
 	for _, f := range model.Families {
@@ -107,77 +98,6 @@ func difference(table *nft.Table, s *model.FamilySnapshot) *nft.Batch {
 	return b
 }
 
-// packets sends some packets through a table. Each must go where one of the snapshots sends it.
-func (w *world) packets(f model.Family, table *nft.Table, n int) {
-	for range n {
-		s := w.between[w.probes.IntN(len(w.between))]
-		if s == nil {
-			s = w.between[len(w.between)-1]
-		}
-		if s == nil {
-			return
-		}
-		c := modeltest.Connection(w.probes, s)
-		if model.FamilyOf(c.Dest.Addr()) != f || c.Dest.Addr().IsLoopback() {
-			continue
-		}
-		if why := w.goesWrong(table, c); why != "" {
-			for i, s := range w.between {
-				if s != nil {
-					w.note("the table differs from snapshot %d of %d by %v", i+1, len(w.between), difference(table, s.Family(f)))
-				}
-			}
-			w.fail("%v: %+v: %s", f, c, why)
-			return
-		}
-	}
-}
-
-// goesWrong says why a packet goes where no snapshot sends it, or returns "".
-func (w *world) goesWrong(table *nft.Table, c model.Connection) string {
-	var reasons []string
-	for _, s := range w.between {
-		why := goesElsewhere(table, s, c, len(w.between) == 1)
-		if why == "" {
-			return ""
-		}
-		reasons = append(reasons, why)
-	}
-	return strings.Join(reasons, "; ")
-}
-
-// goesElsewhere says why a packet does not go where a snapshot sends it, or returns "". Without a
-// snapshot, there is no table. Unless the table is settled, an endpoint's connection to itself may have the
-// node's address as its source too soon or too late: without, it never worked.
-func goesElsewhere(table *nft.Table, s *model.Snapshot, c model.Connection, isSettled bool) string {
-	want := modeltest.Outcome{Verdict: model.Forwarded, To: map[netip.AddrPort]modeltest.Arrival{c.Dest: {Share: 1}}}
-	var local []netip.Addr
-	if s != nil {
-		want = modeltest.Expected(model.Decide(s, c))
-		local = s.Family(model.FamilyOf(c.Dest.Addr())).NodeAddrs
-	}
-	if table == nil {
-		return want.Disagrees(modeltest.Outcome{Verdict: model.Forwarded, To: map[netip.AddrPort]modeltest.Arrival{c.Dest: {Share: 1}}})
-	}
-	sim, err := nftsim.NewTable(table, local...)
-	if err != nil {
-		return fmt.Sprintf("the table is not sound: %v", err)
-	}
-	got, err := sim.Run(c)
-	if err != nil {
-		return err.Error()
-	}
-	if !isSettled {
-		for _, o := range []modeltest.Outcome{want, got.Outcome} {
-			for to, a := range o.To {
-				a.Masquerade = a.Masquerade && to.Addr() != c.Source
-				o.To[to] = a
-			}
-		}
-	}
-	return want.Disagrees(got.Outcome)
-}
-
 // mustBeFresh checks that the tables are those of a fresh compilation.
 func (w *world) mustBeFresh() {
 	w.mu.Lock()
@@ -202,5 +122,6 @@ func (w *world) mustBeFresh() {
 			return
 		}
 		w.packets(f, table, 5*connections)
+		w.mustHavePurged(f, s.Family(f))
 	}
 }

@@ -153,6 +153,7 @@ func (d watched) Apply(ctx context.Context, s *model.Snapshot) error {
 	}
 	if err == nil {
 		w.between = []*model.Snapshot{s}
+		w.refused.Store(false)
 		w.tampered, d.full = w.tampered && !d.full, false
 	}
 	w.note("applied, %d messages so far: %v", w.messages.Load(), err)

@@ -4,6 +4,8 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/vmapd/vmapd/nft/nftfake"
 )
 
@@ -29,6 +31,14 @@ func (w *world) fault(r nftfake.Request) nftfake.Fault {
 	if f == nftfake.NoFault && w.faults.storm != nil && time.Now().Before(w.faults.until) && w.faults.storm.IntN(w.faults.rate) == 0 {
 		if f = w.faults.only; f == nftfake.NoFault {
 			f = nftfake.Faults[w.faults.storm.IntN(len(nftfake.Faults))]
+		}
+	}
+	if isElements := r.Type == unix.NFT_MSG_NEWSETELEM || r.Type == unix.NFT_MSG_DELSETELEM; isElements && (f == nftfake.Busy || f == nftfake.Interrupted) {
+		// The backend takes that for a refusal of one Service, and goes on without it.
+		if w.refusals++; w.refusals%4 > 0 {
+			f = nftfake.NoMemory
+		} else {
+			w.refused.Store(true)
 		}
 	}
 	if f != nftfake.NoFault {

@@ -253,7 +253,7 @@ func (w *world) meddle() {
 func (w *world) somePackets() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.tampered {
+	if w.tampered || w.refused.Load() {
 		return
 	}
 	w.probes = modeltest.NewRandom(modeltest.Seed(w.random.Uint64()))

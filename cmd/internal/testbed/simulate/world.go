@@ -51,6 +51,8 @@ type world struct {
 
 	looking  atomic.Bool  // the eye is at work: messages do not fail
 	messages atomic.Int64 // to the kernel
+	refusals int          // messages about elements that were to be refused
+	refused  atomic.Bool  // one was, since the last Apply that worked
 	noting   sync.Mutex   // guards trace
 	faults   faults       // changed while the daemon is idle, and by kills
 

@@ -1,0 +1,209 @@
+package simulate
+
+import (
+	"cmp"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/modeltest"
+	"github.com/vmapd/vmapd/nft"
+	"github.com/vmapd/vmapd/nft/nftsim"
+)
+
+// connections is how many packets are tried where the table is none that a snapshot has.
+const connections = 6
+
+// protocolOf are nftables' numbers of families.
+var protocolOf = [...]byte{model.IPv4: unix.NFPROTO_IPV4, model.IPv6: unix.NFPROTO_IPV6} //nolint:gochecknoglobals // never written
+
+// traffic is a table with packets.
+type traffic struct {
+	*world
+	family model.Family
+	table  *nft.Table          // nil: there is none
+	sims   []*nftsim.Simulator // for each possible snapshot, which says what the node's addresses are
+}
+
+// packets sends some packets through a table. Each must go where one of the possible snapshots sends it.
+func (w *world) packets(f model.Family, table *nft.Table, n int) {
+	t, err := w.traffic(f, table)
+	if err != nil {
+		w.fail("the %v table is not sound: %w", f, err)
+		return
+	}
+	for range n {
+		s := cmp.Or(w.between[w.probes.IntN(len(w.between))], w.between[len(w.between)-1])
+		if s == nil {
+			return
+		}
+		c := modeltest.Connection(w.probes, s)
+		if model.FamilyOf(c.Dest.Addr()) != f || c.Dest.Addr().IsLoopback() {
+			continue
+		}
+		if why := t.connect(c); why != "" {
+			for i, s := range w.between {
+				if s != nil {
+					w.note("the table differs from snapshot %d of %d by %v", i+1, len(w.between), difference(table, s.Family(f)))
+					w.noteFrontends(s.Family(f), c.Dest.Addr())
+				}
+			}
+			w.fail("%v: %+v: %s", f, c, why)
+			return
+		}
+	}
+}
+
+// noteFrontends adds the frontends at an address to the trace.
+func (w *world) noteFrontends(s *model.FamilySnapshot, at netip.Addr) {
+	for sp := range s.ServicePorts() {
+		for _, fe := range sp.Frontends {
+			if fe.VIP.Addr == at || fe.Kind == model.NodePort && slices.Contains(s.NodePortAddrs, at) {
+				w.note("%v is at %v, %v, with %v", sp.Name, fe.VIP, fe.Kind, sp.Endpoints)
+			}
+		}
+	}
+}
+
+// traffic makes a table ready for packets, with the clients that the kernel remembers now.
+func (w *world) traffic(f model.Family, table *nft.Table) (*traffic, error) {
+	t := &traffic{world: w, family: f}
+	if table == nil {
+		return t, nil
+	}
+	whole := *table
+	whole.Elements = maps.Clone(table.Elements)
+	for _, set := range table.Sets {
+		if !set.Dynamic {
+			continue
+		}
+		list := new(nft.Elements)
+		for key, data := range w.kernel.Elements(protocolOf[f], nft.TableName, set.Name) {
+			if err := list.Add(nft.Element{Key: key, Data: data}); err != nil {
+				return nil, err
+			}
+		}
+		whole.Elements[set.Name] = list
+	}
+	t.table = &whole
+	for _, s := range w.between {
+		var local []netip.Addr
+		if s != nil {
+			local = s.Family(f).NodeAddrs
+		}
+		sim, err := nftsim.NewTable(t.table, local...)
+		if err != nil {
+			return nil, err
+		}
+		t.sims = append(t.sims, sim)
+	}
+	return t, nil
+}
+
+// connect makes a connection. It says why it goes where no snapshot sends it, or returns "".
+func (t *traffic) connect(c model.Connection) string {
+	var reasons []string
+	for i, s := range t.between {
+		got := nftsim.Outcome{Outcome: modeltest.Outcome{Verdict: model.Forwarded, To: map[netip.AddrPort]modeltest.Arrival{c.Dest: {Share: 1}}}}
+		if t.table != nil {
+			var err error
+			if got, err = t.sims[i].Run(c); err != nil {
+				return err.Error()
+			}
+		}
+		why := t.disagrees(s, c, got.Outcome)
+		if why == "" {
+			t.remember(s, c, got.Outcome)
+			return ""
+		}
+		reasons = append(reasons, why)
+	}
+	return strings.Join(reasons, "; ")
+}
+
+// disagrees says why an outcome is not that of a snapshot, or returns "". Without a snapshot, there is
+// no table. Unless the table is settled, an endpoint's connection to itself may have the node's address as
+// its source too soon or too late: without, it never worked.
+func (t *traffic) disagrees(s *model.Snapshot, c model.Connection, got modeltest.Outcome) string {
+	want := modeltest.Outcome{Verdict: model.Forwarded, To: map[netip.AddrPort]modeltest.Arrival{c.Dest: {Share: 1}}}
+	if s != nil {
+		d := model.Decide(s, c)
+		if t.comesBack(&d) && got.Verdict == model.Dropped {
+			return "" // to an endpoint that is gone; the client tries again
+		}
+		want = modeltest.Expected(d)
+	}
+	if len(t.between) > 1 {
+		for _, o := range []modeltest.Outcome{want, got} {
+			for to, a := range o.To {
+				a.Masquerade = a.Masquerade && to.Addr() != c.Source
+				o.To[to] = a
+			}
+		}
+	}
+	return want.Disagrees(got)
+}
+
+// comesBack leaves of a decision's targets only the one that the kernel remembers for the client. It reports
+// whether the kernel remembers one that is not among them.
+func (t *traffic) comesBack(d *model.Decision) (gone bool) {
+	if t.table == nil || d.Verdict != model.Forwarded || d.Port == nil || d.Port.Affinity == 0 || d.Why == model.LoopbackForwarder {
+		return false
+	}
+	e, ok := t.table.Elements[nft.AffinityMap(d.Port.Name, d.TrafficPolicy)].Get(string(nft.AppendAddr(nil, d.Source)))
+	if !ok {
+		return false
+	}
+	to, _ := nft.Endpoint(e.Data)
+	i := slices.IndexFunc(d.Targets, func(t model.Target) bool { return t.Addr == to })
+	if i >= 0 {
+		d.Targets = d.Targets[i : i+1]
+	}
+	return i < 0
+}
+
+// remember chooses one of the places where a packet can go, and notes it in the maps where its way leads.
+func (t *traffic) remember(s *model.Snapshot, c model.Connection, got modeltest.Outcome) {
+	if s == nil || got.Verdict != model.Forwarded {
+		return
+	}
+	port := model.Decide(s, c).Port
+	all := slices.SortedFunc(maps.Keys(got.To), netip.AddrPort.Compare)
+	to := all[t.probes.IntN(len(all))]
+	for _, name := range got.To[to].Remembered {
+		client, data := nft.AppendAddr(nil, c.Source), nft.AppendPort(nft.AppendAddr(nil, to.Addr()), to.Port())
+		if !t.kernel.Update(protocolOf[t.family], nft.TableName, name, client, data, port.Affinity) {
+			t.fail("the kernel has no map %s", name)
+		}
+		for _, sim := range t.sims {
+			if err := sim.Remember(name, c.Source, to); err != nil {
+				t.fail("map %s: %w", name, err)
+			}
+		}
+		// Elements keep what they have, as the kernel does.
+		if err := t.table.Elements[name].Add(nft.Element{Key: string(client), Data: string(data)}); err != nil {
+			t.fail("map %s: %w", name, err)
+		}
+	}
+}
+
+// mustHavePurged checks that no client is remembered with an endpoint that is gone.
+func (w *world) mustHavePurged(f model.Family, s *model.FamilySnapshot) {
+	for sp := range s.ServicePorts() {
+		for _, l := range model.TrafficPolicies {
+			keep := map[string]bool{}
+			for e := range sp.In(l) {
+				keep[string(nft.AppendPort(nft.AppendAddr(nil, e.Addr.Addr()), e.Addr.Port()))] = true
+			}
+			for client, endpoint := range w.kernel.Elements(protocolOf[f], nft.TableName, nft.AffinityMap(sp.Name, l)) {
+				if to, _ := nft.Endpoint(endpoint); !keep[endpoint] {
+					w.fail("client %x of %v is still remembered with %v, which is gone", client, sp.Name, to)
+				}
+			}
+		}
+	}
+}
