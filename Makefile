@@ -88,7 +88,7 @@ test-images-vm: images vmtools ## the images of processor VMARCH program scenari
 	@CGO_ENABLED=0 $(GO) build -o bin/vm ./cmd/internal/testbed/vm
 	@CGO_ENABLED=0 GOARCH=$(VMARCH) $(GO) build -o bin/vm-$(VMARCH) ./cmd/internal/testbed/vm
 	@$(GO) build -o bin/skipcheck ./cmd/internal/testbed/skipcheck
-	@CGO_ENABLED=0 GOARCH=$(VMARCH) $(GO) test -c -trimpath -ldflags='-s -w' -o bin/vm.test ./cmd/vmapd
+	@CGO_ENABLED=0 GOARCH=$(VMARCH) $(GO) test -c -vet=off -trimpath -ldflags='-s -w' -o bin/vm.test ./cmd/vmapd
 	@for i in vmapd=nftables vmapd-legacy=iptables; do \
 		echo "$${i%%=*} for $(VMARCH), backend $${i#*=}"; \
 		rm -rf bin/image && bin/releaser --unpack $(RELEASE)/$${i%%=*} --processors $(VMARCH) --out bin/image && \
