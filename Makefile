@@ -40,7 +40,7 @@ KERNELS    ?= bullseye bookworm,bookworm-security trixie,trixie-security trixie,
 ARCHES     := arm64 s390x
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-chart test-upgrade notice unit race netns simulate test-page pagetools test-ipvs test-kernels test-arch test-nft test-vm test-cluster build-all images images-lock test-images test-images-vm vmtools clustertools golden bench bench-connections bench-fast bench-scale bench-slopes fuzz lint fmt tidy ci tools
+.PHONY: help build demo test test-chart test-upgrade notice unit race netns simulate test-page pagetools test-ipvs test-kernels test-arch test-nft test-vm test-cluster build-all images images-lock test-images test-images-vm test-install vmtools clustertools golden bench bench-connections bench-fast bench-scale bench-slopes fuzz lint fmt tidy ci tools
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sort | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -225,6 +225,15 @@ CLUSTER_PROXIES ?= vmapd,vmapd:iptables,kube-proxy,kube-proxy:iptables
 test-cluster: clustertools ## Kubernetes' own tests, in a real cluster of the programs in KUBE
 	$(GO) build -o bin/cluster ./cmd/internal/testbed/cluster
 	bin/cluster test --kube "$(KUBE)" --nodes 3 --proxies "$(CLUSTER_PROXIES)"
+
+# helm is of the version that test-chart has.
+test-install: PROCESSORS = $(shell $(GO) env GOARCH)
+test-install: RELEASE = bin/release-$(PROCESSORS)
+test-install: images clustertools ## a release's files alone make vmapd the proxy of a real cluster of the programs in KUBE
+	@cd $(CHARTTEST) && GOBIN=$(CURDIR)/bin $(GO) install helm.sh/helm/v4/cmd/helm@$$($(GO) list -m -f '{{.Version}}' helm.sh/helm/v4)
+	$(GO) build -o bin/cluster ./cmd/internal/testbed/cluster
+	bin/cluster up --kube "$(KUBE)" --nodes 2 --proxy none
+	@bin/cluster install --release $(RELEASE) --helm bin/helm; result=$$?; bin/cluster down; exit $$result
 
 golden: build ## rewrite what tests expect as text, and show what changed
 	$(GO) test ./cmd/vmapd ./cmd/vmapd/internal/config ./cmd/vmapd/internal/metrics ./nft ./legacy/iptables ./legacy/ipvs -run 'TestScenarios$$|TestScript|Golden|Text|Kubeadm|UpToDate' -update

@@ -100,7 +100,7 @@ func newRootCommand(o *options) *cobra.Command {
 	flags.StringVar(&o.name, "name", "c", "name of the cluster; clusters of different names can run at the same time")
 	flags.StringVar(&o.dir, "dir", "", "folder of the cluster's data and logs (default vmapd-cluster/NAME in the user's cache folder)")
 	root.AddCommand(newUpCommand(o), newDownCommand(o), newProxyCommand(o), newKubectlCommand(o), newExecCommand(o), newNodeCommand(o), newRestartCommand(o), newImagesCommand(o), newTestCommand(o), newE2ECommand(o), newTableCommand())
-	root.AddCommand(newLifeCommand(o))
+	root.AddCommand(newLifeCommand(o), newInstallCommand(o))
 	return root
 }
 

@@ -139,27 +139,30 @@ func (c *Cluster) InstallProxy(ctx context.Context, p Proxy) error {
 	if err := c.AwaitDaemonSet(ctx, p.Program); err != nil {
 		return err
 	}
-	return c.awaitServices(ctx)
+	return c.AwaitServices(ctx)
 }
 
-// awaitServices waits until each node can connect to a Service. The DaemonSet of kube-proxy has no
+// AwaitServices waits until each node can connect to a Service. The DaemonSet of kube-proxy has no
 // readiness probe, so its pods are ready before they have programmed anything.
-func (c *Cluster) awaitServices(ctx context.Context) error {
+func (c *Cluster) AwaitServices(ctx context.Context) error {
 	for _, node := range c.Nodes() {
-		err := c.until(ctx, "wait for Services on "+node, nil, func() error {
-			ctx, cancel := context.WithTimeout(ctx, time.Second)
-			defer cancel()
-			conn, err := c.Dial(ctx, node, "tcp", net.JoinHostPort(kubernetes4, "443"))
-			if err == nil {
-				err = conn.Close()
-			}
-			return err
-		})
+		err := c.until(ctx, "wait for Services on "+node, nil, func() error { return c.TryService(ctx, node) })
 		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// TryService connects from a node to the Service kubernetes, and gives up after a second.
+func (c *Cluster) TryService(ctx context.Context, node string) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	conn, err := c.Dial(ctx, node, "tcp", net.JoinHostPort(kubernetes4, "443"))
+	if err == nil {
+		err = conn.Close()
+	}
+	return err
 }
 
 // AwaitDaemonSet waits until a DaemonSet of kube-system is rolled out.

@@ -23,12 +23,12 @@ const (
 )
 
 // Shell runs commands of a page in a space, with kubectl and its configuration in ~/.kube, until one fails. In the space of the
-// control plane, they run in the folder Work.
+// control plane, they run in the folder Work, whose folder bin has further programs.
 func (r *Run) Shell(ctx context.Context, space, script string) (string, error) {
 	r.Log.Info("commands", slog.String("in", space), slog.String("script", script))
 	cmd := r.In(ctx, space, "bash", "-euo", "pipefail", "-c", script)
 	cmd.Dir = r.Work
-	cmd.Env = append(os.Environ(), "HOME="+r.Work, "PATH="+r.KubeDir+":"+os.Getenv("PATH"))
+	cmd.Env = append(os.Environ(), "HOME="+r.Work, "PATH="+strings.Join([]string{r.KubeDir, filepath.Join(r.Work, "bin"), os.Getenv("PATH")}, ":"))
 	var out, complaints bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &complaints
 	err := cmd.Run()
