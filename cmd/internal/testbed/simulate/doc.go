@@ -22,5 +22,6 @@
 //   - No packet goes to an endpoint that none of these snapshots has.
 //   - Once faults have ended and all events have arrived, the table is that of a fresh compilation of the
 //     server's objects, within a few minutes of the clock.
-//   - Then nothing is sent to the kernel any more, and no connection stays open that is not needed.
+//
+// Bounds on memory, on the number of retries and on open connections are not checked.
 package simulate
