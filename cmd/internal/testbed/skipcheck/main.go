@@ -143,8 +143,11 @@ func (r *report) line(raw string) {
 		} else {
 			r.bad = append(r.bad, name)
 		}
-	case line == "PASS", line == "FAIL": // the program; the shell adds its exit code
+	case line == "PASS", line == "FAIL": // the program
 		r.test = ""
+		if line == "FAIL" && len(r.failed) == 0 {
+			r.failed = append(r.failed, "the program, and none of its tests")
+		}
 	default:
 		r.output[r.test] = append(r.output[r.test], strings.TrimRight(strings.ReplaceAll(raw, marker, ""), " "))
 	}

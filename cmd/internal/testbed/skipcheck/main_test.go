@@ -82,6 +82,7 @@ func TestReportOfAProgramThatEndedBadly(t *testing.T) {
 	for _, run := range []string{
 		"=== RUN   TestA\n--- PASS: TestA (0.10s)\npanic: test timed out after 20m0s\n",
 		"=== RUN   TestA\n--- PASS: TestA (0.10s)\n--- FAIL: exit code 2\n",
+		"=== RUN   TestA\n--- PASS: TestA (0.10s)\nFAIL\n",
 		"PASS\n",
 	} {
 		r := newReport()
