@@ -79,7 +79,7 @@ type Server struct {
 	rv       uint64
 	stores   map[Resource]*store
 	requests []Request
-	drop     chan struct{} // closed to end the watches of now in the orderly way
+	drop     *drop
 	cut      chan struct{} // closed to end them without a word
 	pages    map[string][]*entry
 	tokens   int // given out for pages so far
@@ -112,7 +112,7 @@ func NewServer(o Options) (*Server, error) {
 		opts:    o,
 		rv:      1000, // any number: clients must not read anything into it
 		stores:  make(map[Resource]*store),
-		drop:    make(chan struct{}),
+		drop:    &drop{done: make(chan struct{})},
 		cut:     make(chan struct{}),
 		pages:   make(map[string][]*entry),
 		rules:   o.Rules,
@@ -216,13 +216,20 @@ func (s *Server) Bookmark() string {
 	return formatRV(s.rv)
 }
 
+// drop is the orderly end of all watches that began before it.
+type drop struct {
+	done chan struct{} // closed when they are to end
+	rv   uint64        // set before: the version of the last event that they send
+}
+
 // DropWatches ends all watches of now in the orderly way, as a server does when their
-// time is over or when it shuts down.
+// time is over or when it shuts down: each sends first what has happened until now.
 func (s *Server) DropWatches() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	close(s.drop)
-	s.drop = make(chan struct{})
+	s.drop.rv = s.rv
+	close(s.drop.done)
+	s.drop = &drop{done: make(chan struct{})}
 }
 
 // Disconnect closes all connections of now; new ones are welcome.

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -157,6 +158,25 @@ func TestWatch(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
+	}
+}
+
+// The end of a watch does not overtake an event.
+func TestDroppedWatchHasAllOfBefore(t *testing.T) {
+	s := start(t, Options{})
+	for range 50 {
+		rv := s.Set(service("a", nil))
+		resp := get(t, s, "/api/v1/services?watch=1&allowWatchBookmarks=true&resourceVersion="+rv)
+		want := s.Bookmark()
+		s.DropWatches()
+		s.Bookmark()
+		got, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(string(got), "BOOKMARK"); n != 1 || !strings.Contains(string(got), want) {
+			t.Fatalf("want a bookmark of version %s, and no other; got %s", want, got)
+		}
 	}
 }
 

@@ -94,7 +94,7 @@ func (s *Server) watch(x *exchange, st *store, sel selector) {
 		if !behind {
 			events = st.log[next-st.first:]
 		}
-		more := st.more
+		more, dropped := st.more, s.drop != drop
 		s.mu.Unlock()
 		if behind {
 			out.gone()
@@ -102,14 +102,19 @@ func (s *Server) watch(x *exchange, st *store, sel selector) {
 		}
 		next += uint64(len(events))
 		for _, e := range events {
+			if dropped && e.rv > drop.rv {
+				break
+			}
 			if e.rv > from || e.kind == replay {
 				out.send(out.event(e, sel, bookmarks))
 			}
 		}
+		if dropped {
+			return
+		}
 		select {
 		case <-more:
-		case <-drop:
-			return
+		case <-drop.done:
 		case <-cut:
 			panic(http.ErrAbortHandler)
 		case <-end.C:
