@@ -18,7 +18,11 @@ type family struct {
 	frontends map[model.VIP]*model.ServicePort
 	leaving   map[model.ServicePortName]leavers
 	late      lateAnswers
-	todo      todo
+	// coming are frontends that rounds since applied have begun to change, with the service ports that
+	// they give them, and comingAddrs are the node-port addresses of the last one.
+	coming      map[model.VIP][]*model.ServicePort
+	comingAddrs []netip.Addr
+	todo        todo
 }
 
 // todo has the frontends for the next pass.
@@ -90,6 +94,7 @@ type leavers struct {
 func (f *family) take(s *model.FamilySnapshot, before map[model.VIP][]netip.AddrPort, now time.Time) {
 	old := f.applied
 	f.applied = s
+	f.coming, f.comingAddrs = nil, nil
 	if old == nil {
 		f.frontends = map[model.VIP]*model.ServicePort{}
 		f.leaving = map[model.ServicePortName]leavers{}
@@ -343,10 +348,10 @@ func (f *family) until(name model.ServicePortName) map[netip.AddrPort]time.Time 
 	return maps.Clone(f.leaving[name].until)
 }
 
-// end notes the result of a pass.
+// end notes the result of a pass. One that has spared flows is done again, in case the newer rules never come.
 func (f *family) end(r *rules, taken todo, err error) {
 	f.late.note(r)
-	if err != nil {
+	if err != nil || r.spared {
 		f.todo.merge(taken)
 		f.closePending(lost(r.nodePortAddrs, f.applied.NodePortAddrs))
 		return

@@ -309,6 +309,10 @@ func (t *table) sweep(ctx context.Context, f model.Family, r *rules) (seen, dele
 	stale := make([]flow, 0, chunk)
 	var refused error // does not stop the deletion of other flows
 	flush := func() error {
+		stale = r.spare(stale)
+		if len(stale) == 0 {
+			return nil
+		}
 		n, err := t.delete(stale)
 		deleted += n
 		stale = stale[:0]

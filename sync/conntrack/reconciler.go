@@ -40,6 +40,7 @@ type Options struct {
 // Pass is one pass over the flows of a family.
 type Pass struct {
 	Family  model.Family
+	Started time.Time // when the rules were taken
 	Took    time.Duration
 	Seen    int // flows that the kernel listed
 	Deleted int
@@ -170,7 +171,12 @@ func (r *Reconciler) passes(ctx context.Context) (did, ok bool) {
 			continue
 		}
 		did = true
-		p := Pass{Family: f}
+		rules.follows = func(fl *flow) bool {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			return r.families[f].follows(fl)
+		}
+		p := Pass{Family: f, Started: start}
 		p.Seen, p.Deleted, p.Err = r.sweep(ctx, f, rules)
 		p.Took = time.Since(start)
 		if ctx.Err() != nil {

@@ -207,10 +207,11 @@ func TestAPassIsReported(t *testing.T) {
 			t.Errorf("Done took %v", got-time.Second)
 		}
 		time.Sleep(time.Minute)
-		want := Pass{Took: 3 * time.Second, Seen: 7, Deleted: 3}
-		six := want
-		six.Family = model.IPv6
-		if diff := cmp.Diff([]Pass{want, six, want}, b.reports()); diff != "" {
+		pass := func(f model.Family, after time.Duration) Pass {
+			return Pass{Family: f, Started: b.start.Add(after), Took: 3 * time.Second, Seen: 7, Deleted: 3}
+		}
+		want := []Pass{pass(model.IPv4, 0), pass(model.IPv6, 3*time.Second), pass(model.IPv4, 7*time.Second)}
+		if diff := cmp.Diff(want, b.reports()); diff != "" {
 			t.Errorf("reported (-want +got):\n%s", diff)
 		}
 		b.want(t, "0s IPv4 1", "3s IPv6 0", "7s IPv4 1") // a second after the end of the one before

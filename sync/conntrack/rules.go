@@ -26,6 +26,9 @@ type rules struct {
 	// early are the frontends of TCP and SCTP to which a connection without an answer can have begun
 	// before there were rules.
 	early map[model.VIP]struct{}
+	// follows reports whether a stale flow follows rules that are newer; nil: there are none. spared: it did so.
+	follows func(*flow) bool
+	spared  bool
 	// strays are ranges in which translated UDP flows to other addresses are stale, too.
 	strays []netip.Prefix
 }

@@ -16,6 +16,13 @@ type Observer interface {
 	Done(r Round)
 }
 
+// A Beginner is an Observer that is told of each snapshot before the dataplane can do what it says.
+type Beginner interface {
+	Observer
+	// Begins is called before each round, whose Done follows.
+	Begins(s *model.Snapshot)
+}
+
 // Round is one attempt to make the dataplane match a snapshot.
 type Round struct {
 	Snapshot *model.Snapshot

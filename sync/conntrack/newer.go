@@ -1,0 +1,77 @@
+package conntrack
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/sync/reconcile"
+)
+
+// A pass has the rules of its beginning. Rounds go on meanwhile: a flow to an endpoint that one of them adds is stale
+// by the rules that the pass has. If it were deleted, an answer that is on its way would be lost, and the flow's next
+// packet would choose among the endpoints once more. So each round tells of its snapshot before the first flow
+// can follow it, and a pass asks about what it would delete after the kernel has listed that.
+
+var _ reconcile.Beginner = (*Reconciler)(nil)
+
+// Begins implements reconcile.Beginner.
+func (r *Reconciler) Begins(s *model.Snapshot) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, f := range model.Families {
+		r.families[f].expect(s.Family(f))
+	}
+}
+
+// expect notes what differs in a snapshot that a round begins to apply. Rounds that failed may be in force in part:
+// what they had stays until one succeeds. Before the first one, there is no pass.
+func (f *family) expect(s *model.FamilySnapshot) {
+	if f.applied == nil {
+		return
+	}
+	if f.coming == nil {
+		f.coming = map[model.VIP][]*model.ServicePort{}
+	}
+	for c := range s.ServicePortChanges(f.applied) {
+		sp := forgetting(c.New)
+		for vip := range vips(sp) {
+			if !slices.Contains(f.coming[vip], sp) {
+				f.coming[vip] = append(f.coming[vip], sp)
+			}
+		}
+	}
+	f.comingAddrs = s.NodePortAddrs
+}
+
+// follows reports whether a flow goes where rules send it, or let it stay, that may be newer than those of a pass.
+func (f *family) follows(fl *flow) bool {
+	vip := model.VIP{Addr: fl.dest.Addr(), Protocol: fl.protocol, Port: fl.dest.Port()}
+	for _, addrs := range [...][]netip.Addr{f.applied.NodePortAddrs, f.comingAddrs} {
+		if sp, ok := lookup(f.frontends, addrs, vip); ok && serves(sp, fl.replySource) {
+			return true
+		}
+		ports, _ := lookup(f.coming, addrs, vip)
+		if slices.ContainsFunc(ports, func(sp *model.ServicePort) bool { return serves(sp, fl.replySource) }) {
+			return true
+		}
+	}
+	return false
+}
+
+// spare takes from the stale flows those that follow newer rules, and notes that there were some.
+func (r *rules) spare(stale []flow) []flow {
+	if r.follows == nil {
+		return stale
+	}
+	kept := 0
+	for i := range stale {
+		if r.follows(&stale[i]) {
+			r.spared = true
+			continue
+		}
+		stale[kept] = stale[i]
+		kept++
+	}
+	return stale[:kept]
+}

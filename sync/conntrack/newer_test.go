@@ -1,0 +1,94 @@
+package conntrack
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/vmapd/vmapd/model"
+)
+
+// A round begins while a pass lists flows: those that follow the new rules stay, before the round is done, and after it.
+func TestAPassSparesWhatFollowsNewerRules(t *testing.T) {
+	now := time.Now()
+	c := newCluster(append(dnsSlices(nil, 2), dns())...)
+	c.apply(now)
+	c.pass(t, now)
+	set(c, dnsSlices(nil)...)
+	c.apply(now) // pod 2 has gone
+	f := &c.families[model.IPv4]
+	r, taken := f.begin(now)
+	old, newer, never := to("udp", 2)[:4], to("udp", 3)[:4], to("udp", 4)[:4]
+	spared := func(texts []string) int {
+		var list []flow
+		for _, text := range texts {
+			fl := parse(t, text)
+			if !r.stale(&fl) {
+				t.Errorf("%s is not stale by the rules of the pass", text)
+			}
+			list = append(list, fl)
+		}
+		r.follows = f.follows
+		return len(list) - len(r.spare(list))
+	}
+	if n := spared(newer); n != 0 {
+		t.Errorf("%d flows are spared that no round has asked for", n)
+	}
+	set(c, dnsSlices(nil, 3)...)
+	f.expect(c.Snapshot().Family(model.IPv4))
+	for _, when := range []string{"begun", "done"} {
+		if n := spared(newer); n != len(newer) {
+			t.Errorf("the round has %s: %d flows of its endpoint are spared, want %d", when, n, len(newer))
+		}
+		if n := spared(append(old, never...)); n != 0 {
+			t.Errorf("the round has %s: %d flows to others are spared, want none", when, n)
+		}
+		c.apply(now)
+	}
+	f.end(r, taken, nil)
+	if deleted, did := c.pass(t, now, append(newer, old...)...); !did || len(deleted) != len(old) {
+		t.Errorf("the next pass deletes %q, want those to the pod that has gone", deleted)
+	}
+}
+
+// A round fails, and the next one has other endpoints: flows that were spared for the first are stale.
+func TestSparedFlowsGoIfTheirRulesNeverCome(t *testing.T) {
+	now := time.Now()
+	c := newCluster(append(dnsSlices(nil, 2), dns())...)
+	c.apply(now)
+	c.pass(t, now)
+	set(c, dnsSlices(nil, 4)...)
+	c.apply(now)
+	f := &c.families[model.IPv4]
+	r, taken := f.begin(now)
+	set(c, dnsSlices(nil, 3)...)
+	f.expect(c.Snapshot().Family(model.IPv4))
+	r.follows = f.follows
+	fl := parse(t, to("udp", 3)[0])
+	if len(r.spare([]flow{fl})) != 0 {
+		t.Fatal("the flow is not spared")
+	}
+	f.end(r, taken, nil)
+	set(c, dnsSlices(nil, 4)...)
+	f.take(c.Snapshot().Family(model.IPv4), nil, now)
+	if deleted, _ := c.pass(t, now, to("udp", 3)[0]); len(deleted) != 1 {
+		t.Error("the flow stays: its rules never came into force")
+	}
+}
+
+// In the kernel, too: what follows newer rules when a sweep has listed it is not deleted.
+func TestASweepSparesWhatFollowsNewerRules(t *testing.T) {
+	n := newNamespace(t)
+	texts := []string{"udp 172.30.0.10:53 from 10.0.0.3:8053", "udp 172.30.0.11:53 from 10.0.0.4:8053"}
+	n.create(t, len(texts), func(i int) flow { return parse(t, texts[i]) })
+	r := servingRules(model.IPv4)
+	follows := netip.MustParseAddrPort("10.0.0.3:8053")
+	r.follows = func(f *flow) bool { return f.replySource == follows }
+	if _, deleted, err := n.open(t).sweep(t.Context(), model.IPv4, r); deleted != 0 || err != nil || !r.spared {
+		t.Errorf("%d deleted, error %v, spared: %v", deleted, err, r.spared)
+	}
+	r.follows = func(*flow) bool { return false }
+	if _, deleted, err := n.open(t).sweep(t.Context(), model.IPv4, r); deleted != 1 || err != nil {
+		t.Errorf("%d deleted, error %v, want the one that is stale", deleted, err)
+	}
+}
