@@ -18,8 +18,7 @@ const (
 	MaxTableSize = 65521
 )
 
-// slotsPerEndpoint is the least number of slots that each endpoint has on average. With fewer, one that
-// comes last would have none.
+// slotsPerEndpoint is the least number of slots that each endpoint has on average.
 const slotsPerEndpoint = 4
 
 // maxShare is the share of the slots that an endpoint may have, in hundredths of the mean.
@@ -125,9 +124,7 @@ func lookupTable(endpoints []netip.AddrPort, size int) []uint32 {
 				p.count++
 				left--
 			}
-			if p.slot += p.step; p.slot >= uint32(size) {
-				p.slot -= uint32(size)
-			}
+			p.next(uint32(size))
 		}
 		for _, p := range wanting {
 			if p.count < most {
@@ -137,7 +134,36 @@ func lookupTable(endpoints []netip.AddrPort, size int) []uint32 {
 		}
 		wanting = wanting[:still]
 	}
+	shareWithAll(table, endpoints)
 	return table
+}
+
+// shareWithAll gives a slot to each endpoint that has none. With four or five slots for each, one whose first wishes
+// are those of others may find all taken at its turn. It gets the first of its permutation whose owner has more.
+func shareWithAll(table []uint32, endpoints []netip.AddrPort) {
+	counts := make([]int, len(endpoints))
+	for _, e := range table {
+		counts[e]++
+	}
+	for i, e := range endpoints {
+		if counts[i] > 0 {
+			continue
+		}
+		p := newPreference(uint32(i), e, uint32(len(table)))
+		for counts[table[p.slot]] == 1 { // there are more slots than endpoints, see slotsPerEndpoint
+			p.next(uint32(len(table)))
+		}
+		counts[table[p.slot]]--
+		counts[i]++
+		table[p.slot] = p.endpoint
+	}
+}
+
+// next goes on to the slot that is wanted next, of a table of that size.
+func (p *preference) next(size uint32) {
+	if p.slot += p.step; p.slot >= size {
+		p.slot -= size
+	}
 }
 
 func newPreference(i uint32, e netip.AddrPort, size uint32) preference {
@@ -178,28 +204,30 @@ const HashSeed = 0x766d6170
 // (nft_jhash_eval), so that all backends with a table send a client to the same endpoint. port is the
 // client's, and counts only if the algorithm is MaglevPort.
 //
-// The kernel reads the address in the machine's byte order. Nodes of different byte orders send a
-// client to different endpoints.
+// The kernel reads an IPv6 address in the machine's byte order. Nodes of different byte orders send a
+// client with one to different endpoints.
 func TableSlot(a Algorithm, client netip.Addr, port uint16, size int) int {
 	var scratch [20]byte
 	b, _ := client.AppendBinary(scratch[:0]) // never fails; no client has a zone
 	if a == MaglevPort {
 		b = append(b, byte(port>>8), byte(port), 0, 0) // a register is 4 bytes long
 	}
-	return int(uint64(jhash(b, HashSeed)) * uint64(size) >> 32) // reciprocal_scale
+	return int(uint64(jhash(b, HashSeed, binary.NativeEndian)) * uint64(size) >> 32) // reciprocal_scale
 }
 
 // jhash is the kernel's function of that name (linux/jhash.h), for keys of whole words. They are
-// addresses of 4 or 16 bytes, with or without 4 more.
-func jhash(key []byte, seed uint32) uint32 {
+// addresses of 4 or 16 bytes, with or without 4 more. It reads in the machine's byte order as long as there are more
+// than 12 bytes, and the rest byte by byte, which is little-endian.
+func jhash(key []byte, seed uint32, machine binary.ByteOrder) uint32 {
 	const golden = 0xdeadbeef // JHASH_INITVAL
 	a := golden + uint32(len(key)) + seed
 	b, c := a, a
+	order := machine
 	word := func(i int) uint32 {
 		if 4*i+4 > len(key) {
 			return 0
 		}
-		return binary.NativeEndian.Uint32(key[4*i:])
+		return order.Uint32(key[4*i:])
 	}
 	for len(key) > 12 { // __jhash_mix
 		a, b, c = a+word(0), b+word(1), c+word(2)
@@ -211,6 +239,7 @@ func jhash(key []byte, seed uint32) uint32 {
 		c, b = (c-b)^bits.RotateLeft32(b, 4), b+a
 		key = key[12:]
 	}
+	order = binary.LittleEndian
 	a, b, c = a+word(0), b+word(1), c+word(2)
 	c = (c ^ b) - bits.RotateLeft32(b, 14) // __jhash_final
 	a = (a ^ c) - bits.RotateLeft32(c, 11)

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
@@ -116,6 +117,23 @@ func BenchmarkTable(b *testing.B) {
 	}
 }
 
+// An endpoint without a slot is ready and gets no client.
+func TestEachEndpointHasASlot(t *testing.T) {
+	for _, n := range []int{2, 15, 100, 170, 500} {
+		for k := range 50 {
+			r := rand.New(rand.NewPCG(uint64(k), 9))
+			size := tableSize(slotsPerEndpoint*n+r.IntN(n), n)
+			loads := make([]int, n)
+			for _, e := range lookupTable(somePods(r, n), size) {
+				loads[e]++
+			}
+			if i := slices.Index(loads, 0); i >= 0 {
+				t.Errorf("endpoint %d of %d has none of %d slots", i, n, size)
+			}
+		}
+	}
+}
+
 func FuzzLookupTable(f *testing.F) {
 	f.Add(uint64(1), uint16(3), uint16(61))
 	f.Add(uint64(2), uint16(1000), uint16(4093))
@@ -144,4 +162,21 @@ func FuzzLookupTable(f *testing.F) {
 			}
 		}
 	})
+}
+
+// The kernel reads all of an IPv4 address and port byte by byte, so that processors of both byte orders draw
+// the same slot (linux/jhash.h). Of an IPv6 address it reads 12 bytes as words.
+func TestByteOrdersOfTheHash(t *testing.T) {
+	for _, tt := range []struct {
+		client string
+		same   bool
+	}{{"10.0.0.2", true}, {"203.0.113.9", true}, {"2001:db8:203::9", false}} {
+		for _, port := range [][]byte{nil, {0x12, 0x34, 0, 0}} {
+			key := append(netip.MustParseAddr(tt.client).AsSlice(), port...)
+			little, big := jhash(key, HashSeed, binary.LittleEndian), jhash(key, HashSeed, binary.BigEndian)
+			if (little == big) != tt.same {
+				t.Errorf("%s, port %x: %#x and %#x", tt.client, port, little, big)
+			}
+		}
+	}
 }

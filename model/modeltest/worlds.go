@@ -49,9 +49,14 @@ const (
 
 // Addresses of worlds.
 const (
-	FirstVIP, SecondVIP, OtherVIP    = "172.30.0.1", "172.30.0.2", "172.30.0.9"
-	FirstEndpoint, SecondEndpoint    = "10.0.0.2", "10.0.0.3"
-	WorldPort, worldNodePort, unused = 80, 30080, 81
+	FirstVIP       = "172.30.0.1"
+	SecondVIP      = "172.30.0.2"
+	OtherVIP       = "172.30.0.9"
+	FirstEndpoint  = "10.0.0.2"
+	SecondEndpoint = "10.0.0.3"
+	WorldPort      = 80
+	worldNodePort  = 30080
+	unused         = 81
 )
 
 // WorldConfig is the configuration of a node in a World. It knows which clients are pods, so that traffic

@@ -75,6 +75,9 @@ func (x *explainer) explain() {
 			Algorithm:       x.d.Port.Algorithm.String(),
 			AffinitySeconds: int(x.d.Port.Affinity.Seconds()),
 		}
+		if t, ok := x.d.Chosen(); ok && x.d.Port.Algorithm.HasTable() {
+			x.e.Choice.Endpoint = t.Addr.String()
+		}
 	}
 }
 

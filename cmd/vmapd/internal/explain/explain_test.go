@@ -212,6 +212,29 @@ func TestManyEndpointsAreCounted(t *testing.T) {
 	}
 }
 
+// A lookup table leaves nothing to chance, so its choice has a name.
+func TestTheEndpointOfALookupTableIsNamed(t *testing.T) {
+	slice := modeltest.NewSlice("ns1/web-1", "web").TCP("http", 8080).Ready("10.0.0.3", "10.0.0.4", "10.0.0.5")
+	for algorithm, named := range map[string]bool{"random": false, "maglev": true, "maglev-port": false} { // the client's port is not known
+		objects := web(slice)
+		objects.Services[0].Algorithm = algorithm
+		in := input("172.30.0.41:80", objects)
+		e := Explain(in)
+		want := ""
+		if d := model.Decide(in.Builder.Snapshot(), in.Connection); named {
+			target, ok := d.Chosen()
+			if !ok {
+				t.Fatal("nothing is chosen")
+			}
+			want = target.Addr.String()
+		}
+		equal(t, algorithm, want, e.Choice.Endpoint)
+		if said := strings.Contains(text(t, e), "With the backend nftables, it is "+want+"."); said != named {
+			t.Errorf("%s: the endpoint is said: %v\n%s", algorithm, said, text(t, e))
+		}
+	}
+}
+
 func TestLessCommonSituations(t *testing.T) {
 	none := modeltest.NewSlice("ns1/web-1", "web").TCP("http", 8080)
 	loopback := func(in *Input) {

@@ -235,4 +235,6 @@ type Port struct {
 type Choice struct {
 	Algorithm       string `json:"algorithm"`
 	AffinitySeconds int    `json:"affinitySeconds,omitempty"`
+	// Endpoint is the one that the lookup table has for the client. IPVS has a table of its own, iptables none.
+	Endpoint string `json:"endpoint,omitempty"`
 }

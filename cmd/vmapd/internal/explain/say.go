@@ -158,6 +158,9 @@ func (e *Explanation) sayChoice() string {
 		"maglev":      "A lookup table has one of them for the client's address, the same on all nodes.",
 		"maglev-port": "A lookup table has one of them for the client's address and port, the same on all nodes.",
 	}[c.Algorithm]
+	if c.Endpoint != "" {
+		how += fmt.Sprintf(" With the backend nftables, it is %s.", c.Endpoint)
+	}
 	if c.AffinitySeconds == 0 {
 		return how
 	}
