@@ -21,6 +21,7 @@ type Batch struct {
 	SetChains     []Chain  // made or, unless NewChain says so, given other rules
 	Delete        []SetOps
 	Add           []SetOps
+	DeleteLast    []SetOps // in a transaction of their own, see keepMoved
 
 	// Chains and sets can only be deleted once nothing refers to them. Before Linux 6.2 the
 	// kernel drops references only after the batch, so these follow in a batch of their own.
@@ -56,8 +57,8 @@ func (b *Batch) Empty() bool { return b.Len() == 0 }
 
 // Len returns the number of operations, without those that only Split makes.
 func (b *Batch) Len() int {
-	n := len(b.AddSets) + len(b.SetChains) + count(b.Delete) + count(b.Add) + len(b.DeleteChains) + len(b.DeleteSets) +
-		len(b.AddFlowtables) + len(b.DeleteFlowtables)
+	n := len(b.AddSets) + len(b.SetChains) + count(b.Delete) + count(b.Add) + count(b.DeleteLast) + len(b.DeleteChains) +
+		len(b.DeleteSets) + len(b.AddFlowtables) + len(b.DeleteFlowtables)
 	if b.CreateTable {
 		n++
 	}
@@ -92,8 +93,10 @@ func (b *Batch) NewChain(name string) bool {
 }
 
 // aheadChains takes from the batch new chains that no hook enters, those that remember clients, of
-// which there are none yet, and chains that get more rules, whose sets are empty. They come before the elements because the kernel walks
-// the whole map for each chain that begins to look into it (nf_tables_bind_set).
+// which there are none yet, and chains that get more rules, whose sets are empty. They come before the elements for two
+// reasons. A packet keeps the generation of rules with which it entered the base chain, but finds an element that is
+// committed meanwhile: a new chain to which it leads would be empty, and the packet leave untranslated (nft_do_chain).
+// And the kernel walks the whole map for each chain that begins to look into it (nf_tables_bind_set).
 func (b *Batch) aheadChains() []*Batch {
 	isAhead := func(c Chain) bool {
 		return b.moreRules[c.Name] || b.newChains[c.Name] && (c.Hook == NoHook || c.Name == rememberForward || c.Name == rememberInput)
@@ -155,7 +158,7 @@ func (b *Batch) isAhead(set string) bool {
 
 // Without removes the elements of some service ports from the batch.
 func (b *Batch) Without(ports map[model.ServicePortName]bool) {
-	for _, list := range [...][]SetOps{b.Delete, b.Add} {
+	for _, list := range [...][]SetOps{b.Delete, b.Add, b.DeleteLast} {
 		for i := range list {
 			list[i].Ops = slices.DeleteFunc(list[i].Ops, func(op ElementOp) bool {
 				return op.Port != nil && ports[op.Port.Name]
@@ -210,6 +213,7 @@ func (b *Batch) String() string {
 	}
 	writeOps("delete", b.Delete)
 	writeOps("add", b.Add)
+	writeOps("delete", b.DeleteLast)
 	for _, name := range b.DeleteChains {
 		line("delete chain %s %s", table, name)
 	}

@@ -51,6 +51,13 @@
 // Slots are numbered from 0 without a gap. If a rule draws an empty slot, the next one draws
 // again.
 //
+// # A packet during a commit
+//
+// A packet keeps the rules with which it entered a base chain, but each of its lookups finds the elements that are
+// committed by then. Between two lookups, a slot may go: the chain takes slot 0. What would leave no way on
+// is in transactions of its own (Batch.Split): new chains come before the elements that lead to them, and
+// all slots of a frontend that moves to another map go after it.
+//
 // # Why maps
 //
 // The number of chains and sets does not grow with the cluster: a Service is a few

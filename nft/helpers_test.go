@@ -72,7 +72,7 @@ func (all elements) apply(t *testing.T, b *nft.Batch) elements {
 	for set, list := range all {
 		next[set] = maps.Clone(list)
 	}
-	for _, op := range flat(b.Delete) {
+	for _, op := range slices.Concat(flat(b.Delete), flat(b.DeleteLast)) {
 		if have, ok := next[op.Set][op.Element.Key]; !ok || have != op.Element {
 			t.Fatalf("%s: deletes %q, which is not there like that", op.Set, op.Element.Key)
 		}

@@ -12,14 +12,16 @@ import (
 // the kernel validates all verdicts that the table has by then (nft_table_validate).
 const maxPieces = 64
 
-// Split divides a batch that is too large for one transaction: during a transaction the kernel
-// does nothing else for the table, and it needs memory for each operation. The pieces have
-// size operations or little more, and must be committed in their order. The table and its sets
-// must exist before. b becomes the last piece, and keeps the chains and sets to delete and the
-// maps to purge.
+// Split divides a batch into pieces, which must be committed in their order, each in a transaction. The
+// table and its sets must exist before. b keeps the chains and sets to delete and the maps to purge.
 //
-// After each piece, a packet meets the rules from before the batch or those from after it.
-// First come new chains, to which nothing leads yet, and in a new table the endpoints. Then
+// First come new chains, to which nothing leads yet, and last the elements of DeleteLast: so a packet
+// that is on its way during a commit neither finds a chain empty nor all endpoints gone. A batch of up to size
+// operations has one piece between them; if it makes the table, it is one piece.
+//
+// A larger one has more: during a transaction the kernel does nothing else for the table, and it needs
+// memory for each operation. The pieces have size operations or little more. After each piece, a packet
+// meets the rules from before the batch or those from after it. In a new table the endpoints come first. Then
 // the Services come, each with all of its ports and addresses at once. A cluster IP, to whose
 // other ports connections are rejected, comes with the frontends there. The ServiceCIDRs are
 // last: in a new table, connections to their other addresses are not dropped before.
@@ -41,23 +43,40 @@ func (b *Batch) Split(size int) iter.Seq[*Batch] {
 			}
 			return true
 		}
+		small := b.Len() <= size && b.postponed == nil
+		if small && b.CreateTable { // no packet has met the table
+			yield(b)
+			return
+		}
+		var last []*Batch
+		for part := range chunks(b.DeleteLast, size) {
+			last = append(last, &Batch{Family: b.Family, Delete: part})
+		}
+		b.DeleteLast = nil
 		if !each(b.aheadChains()) {
 			return
 		}
-		if !b.divisible() {
-			_ = each(b.aheadElements(size)) && yield(b)
-			return
-		}
-		g := b.groups()
-		if first := b.first(g); !first.Empty() && !yield(first) {
-			return
-		}
-		for p := range b.postponed.pieces(size) {
-			if !yield(p) {
+		switch {
+		case small:
+		case !b.divisible():
+			if !each(b.aheadElements(size)) {
+				return
+			}
+		default:
+			g := b.groups()
+			if first := b.first(g); !first.Empty() && !yield(first) {
+				return
+			}
+			for p := range b.postponed.pieces(size) {
+				if !yield(p) {
+					return
+				}
+			}
+			if !each(b.aheadElements(size)) || !each(b.byService(g, size)) || !each(b.invalid(size)) {
 				return
 			}
 		}
-		_ = each(b.aheadElements(size)) && each(b.byService(g, size)) && each(b.invalid(size)) && yield(b)
+		_ = yield(b) && each(last)
 	}
 }
 
@@ -166,7 +185,7 @@ func (b *Batch) groups() *groups {
 	for _, sp := range ports {
 		n := g.numbers[sp]
 		for _, fe := range sp.Frontends {
-			// Where a cluster IP goes with the last piece, a port without frontend is rejected until then.
+			// Where a cluster IP stays in b, a port without frontend is rejected until then, or passes.
 			if last[fe.VIP.Addr] {
 				g.services[n].joint = true
 			}
@@ -182,11 +201,11 @@ func (b *Batch) groups() *groups {
 	return g
 }
 
-// othersClusterIPs returns the cluster IPs that the batch deletes and that are of no Service in it: their
+// othersClusterIPs returns the cluster IPs that the batch deletes or adds and that are of no Service in it: their
 // Services have no ports.
 func (b *Batch) othersClusterIPs(g *groups) map[netip.Addr]bool {
 	var all map[netip.Addr]bool
-	for _, s := range b.Delete {
+	for _, s := range slices.Concat(b.Delete, b.Add) {
 		if s.Set != ClusterIPs {
 			continue
 		}
@@ -261,7 +280,7 @@ func meet[K comparable](g *groups, owners map[K]int, what K, service int) bool {
 	return false
 }
 
-// keepChanged keeps a Service in the last piece if a chain of its own gets other rules there.
+// keepChanged keeps a Service in b if a chain of its own gets other rules there.
 func (b *Batch) keepChanged(g *groups, ports []*model.ServicePort) {
 	changed := map[string]bool{}
 	for _, c := range b.SetChains {

@@ -71,7 +71,7 @@ func (t *Table) EndpointSlots(set string) iter.Seq2[string, int] {
 		for e := range t.Elements[row.scope.set(roleDispatch)].All() {
 			most, ok := slots[e.Verdict.Chain]
 			if !ok {
-				most = slotsOf(e.Verdict.Chain, model.TrafficPolicy(row.role-roleEndpoints))
+				most = slotsOf(e.Verdict.Chain, row.list())
 				slots[e.Verdict.Chain] = most
 			}
 			if most > 0 && !yield(e.Key, most) {

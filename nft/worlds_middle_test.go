@@ -11,13 +11,11 @@ import (
 	"github.com/vmapd/vmapd/nft/nftsim"
 )
 
-// TestSmallWorldsInTheMiddle commits a batch after each step of each packet on its way, in all transitions of one
-// Service. The worlds with the two addresses exchanged are left out: nothing else distinguishes them. The packet
-// reaches an endpoint that one of the two worlds names for its destination, if perhaps for another client,
-// or the destination itself if one of them leaves it alone.
-//
-// It may be lost where both worlds forward it, and with two endpoints or fewer be refused. That needs a batch that
-// sends a frontend to another list of endpoints or to another number of them, and a packet between two lookups.
+// TestSmallWorldsInTheMiddle commits each piece of a batch after each step of each packet on its way, in all
+// transitions of one Service. The worlds with the two addresses exchanged are left out: nothing else distinguishes
+// them. The packet reaches an endpoint that one of the two worlds names for its destination, if perhaps for another
+// client, or the destination itself if one of them leaves it alone. Where both worlds send it to an
+// endpoint, it reaches one, or is dropped if affinity would remember its endpoint, which is gone.
 func TestSmallWorldsInTheMiddle(t *testing.T) {
 	r := newWorldRun(t)
 	r.packets = slices.DeleteFunc(r.packets, func(c model.Connection) bool { return c.Protocol == model.UDP })
@@ -27,22 +25,23 @@ func TestSmallWorldsInTheMiddle(t *testing.T) {
 		for _, end := range slices.DeleteFunc(modeltest.ServiceStates("", false), modeltest.ServiceState.Exchanged) {
 			transitions++
 			m.from, m.to = modeltest.World{s}, modeltest.World{end}
-			before, after := r.transition(m.from, m.to)
+			sims := r.transition(m.from, m.to)
 			m.names = map[netip.AddrPort]map[netip.AddrPort]bool{}
-			m.name(t, before, r.packets)
-			m.name(t, after, r.packets)
-			for _, c := range r.packets {
-				m.across(t, c, before, after)
+			m.name(t, sims[0], r.packets)
+			m.name(t, sims[len(sims)-1], r.packets)
+			for i := range sims[1:] {
+				for _, c := range r.packets {
+					m.across(t, c, sims[i], sims[i+1])
+				}
 			}
 		}
 	}
-	t.Logf("%d transitions, %d packets, %d commits on their way: %d packets are dropped and %d refused that both worlds forward",
-		transitions, m.packets, m.commits, m.dropped, m.refused)
+	t.Logf("%d transitions, %d packets, %d commits on their way: %d packets are dropped that would be remembered at an endpoint that is gone",
+		transitions, m.packets, m.commits, m.dropped)
 }
 
-// transition returns the tables before and after the batch from one world to another. New chains are there
-// before: a packet that is in a base chain would find them empty.
-func (r *worldRun) transition(from, to modeltest.World) (before, after *nftsim.Simulator) {
+// transition returns the tables before and after each piece of the batch from one world to another.
+func (r *worldRun) transition(from, to modeltest.World) []*nftsim.Simulator {
 	r.t.Helper()
 	r.known = chainTexts{}
 	b, have := r.compiled(from)
@@ -51,27 +50,28 @@ func (r *worldRun) transition(from, to modeltest.World) (before, after *nftsim.S
 	table := smallTableOf(have, r.known)
 	table.sets = slices.Concat(table.sets, batch.AddSets)
 	batch.AddSets = nil
-	var sims []*nftsim.Simulator
-	for _, piece := range [...][]*nft.Batch{batch.Ahead(1), {batch}} {
-		for _, b := range piece {
-			next, err := table.apply(b, r.known)
-			if err != nil {
-				r.t.Fatalf("from %v\nto   %v\n%v", from, to, err)
-			}
-			table = next
-		}
-		sim, err := nftsim.NewTable(table.table(), netip.MustParseAddr(modeltest.NodeIP4))
+	sim := func() *nftsim.Simulator {
+		made, err := nftsim.NewTable(table.table(), netip.MustParseAddr(modeltest.NodeIP4))
 		if err != nil {
 			r.t.Fatalf("from %v\nto   %v\n%v", from, to, err)
 		}
-		sims = append(sims, sim)
+		return made
 	}
-	return sims[0], sims[1]
+	sims := []*nftsim.Simulator{sim()}
+	for piece := range batch.Split(batch.Len()) {
+		next, err := table.apply(piece, r.known)
+		if err != nil {
+			r.t.Fatalf("from %v\nto   %v\n%v", from, to, err)
+		}
+		table = next
+		sims = append(sims, sim())
+	}
+	return sims
 }
 
 // middles counts what happened to packets on whose way a batch was committed.
 type middles struct {
-	packets, commits, dropped, refused int
+	packets, commits, dropped int
 
 	from, to modeltest.World
 	names    map[netip.AddrPort]map[netip.AddrPort]bool // the endpoints of each destination
@@ -81,10 +81,7 @@ type middles struct {
 func (m *middles) name(t *testing.T, sim *nftsim.Simulator, packets []model.Connection) {
 	t.Helper()
 	for _, c := range packets {
-		o, err := sim.Run(c)
-		if err != nil {
-			t.Fatal(err)
-		}
+		o := m.run(t, c, sim)
 		if m.names[c.Dest] == nil {
 			m.names[c.Dest] = map[netip.AddrPort]bool{}
 		}
@@ -94,17 +91,30 @@ func (m *middles) name(t *testing.T, sim *nftsim.Simulator, packets []model.Conn
 	}
 }
 
+func (m *middles) run(t *testing.T, c model.Connection, sim *nftsim.Simulator) nftsim.Outcome {
+	t.Helper()
+	o, err := sim.Run(c)
+	if err != nil {
+		t.Fatalf("from %v\nto   %v\n%+v: %v", m.from, m.to, c, err)
+	}
+	return o
+}
+
 // across runs a packet, with a commit after each of its steps.
 func (m *middles) across(t *testing.T, c model.Connection, before, after *nftsim.Simulator) {
 	t.Helper()
 	m.packets++
-	forwarded := true
-	for _, sim := range [...]*nftsim.Simulator{before, after} {
-		o, err := sim.Run(c)
-		if err != nil {
-			t.Fatal(err)
+	was, is := m.run(t, c, before), m.run(t, c, after)
+	translated := func(o nftsim.Outcome) bool {
+		_, alone := o.To[c.Dest]
+		return o.Verdict == model.Forwarded && !alone
+	}
+	forwarded := translated(was) && translated(is)
+	gone := false // an endpoint
+	for to := range was.To {
+		if _, ok := is.To[to]; !ok {
+			gone = true
 		}
-		forwarded = forwarded && o.Verdict == model.Forwarded
 	}
 	for steps := 0; ; steps++ {
 		got, happened, err := before.RunAcross(c, after, steps)
@@ -120,11 +130,12 @@ func (m *middles) across(t *testing.T, c model.Connection, before, after *nftsim
 				t.Fatalf("from %v\nto   %v\n%+v, with a commit after step %d, goes to %v\nrules met: %q", m.from, m.to, c, steps, to, got.Trace)
 			}
 		}
-		if forwarded && got.Verdict == model.Dropped {
+		if forwarded && got.Verdict == model.Dropped && m.from[0].Sticky && gone {
 			m.dropped++
+			continue
 		}
-		if forwarded && got.Verdict == model.Rejected {
-			m.refused++
+		if forwarded && got.Verdict != model.Forwarded {
+			t.Fatalf("from %v\nto   %v\n%+v, with a commit after step %d, is not forwarded: %v\nrules met: %q", m.from, m.to, c, steps, got.Verdict, got.Trace)
 		}
 	}
 }

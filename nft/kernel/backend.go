@@ -116,7 +116,8 @@ func (st *familyState) read() shared {
 }
 
 // Open connects to the kernel and probes its features. A family that the kernel lacks (IPv6
-// switched off) is left out; if it lacks both, the error names the missing features.
+// switched off) is left out; if it lacks both, the error is an [*UnsupportedError] and names the missing features. Another
+// error says nothing about the kernel, which had no memory, for instance: another Open may work.
 func Open(o Options) (*Backend, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -139,6 +140,9 @@ func Open(o Options) (*Backend, error) {
 		found, err := c.probe(f)
 		if errors.Is(err, ErrNotPermitted) {
 			return nil, errors.Join(fmt.Errorf("program nftables: %w", err), c.close())
+		}
+		if _, lacks := errors.AsType[*UnsupportedError](err); err != nil && !lacks {
+			return nil, errors.Join(err, c.close())
 		}
 		if err != nil {
 			missing = append(missing, err)

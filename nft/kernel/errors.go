@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
 
 	"github.com/vmapd/vmapd/model"
 )
@@ -54,6 +55,16 @@ func (e *BatchError) Error() string {
 }
 
 func (e *BatchError) Unwrap() error { return e.Err }
+
+// isTransient reports whether the same messages may work at another time: there was no memory, no room for a
+// message or its answer, or the kernel was interrupted.
+func isTransient(err error) bool {
+	return errors.Is(err, unix.ENOMEM) || errors.Is(err, unix.ENOBUFS) || errors.Is(err, unix.EINTR)
+}
+
+// isLack reports whether an error of a probe says that the kernel lacks something. EBUSY does: Linux before 4.18 allows one
+// NAT hook only, of nftables or of iptables.
+func isLack(err error) bool { return isReply(err) && !isTransient(err) }
 
 // UnsupportedError is a feature that this kernel lacks.
 type UnsupportedError struct {

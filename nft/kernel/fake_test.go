@@ -220,7 +220,7 @@ func refuseElements(k *nftfake.Kernel, values ...[]byte) {
 	k.Fail(func(r nftfake.Request) nftfake.Fault {
 		for _, v := range values {
 			if r.Type == unix.NFT_MSG_NEWSETELEM && bytes.Contains(r.Data, v) {
-				return nftfake.Busy
+				return nftfake.Full
 			}
 		}
 		return nftfake.NoFault
@@ -282,6 +282,37 @@ func TestARefusedServiceIsLeftOut(t *testing.T) {
 				t.Errorf("%d service ports are rejected still, want none", got)
 			}
 		})
+	}
+}
+
+// A fault that passes is no refusal of the Service whose element it met: nothing is left out, and the next Apply
+// brings all.
+func TestAFaultThatPassesIsNoRefusal(t *testing.T) {
+	for _, fault := range nftfake.Faults {
+		k := &nftfake.Kernel{}
+		b := openFake(t, k)
+		s := exampleBuilder().Snapshot()
+		var key []byte
+		for sp := range s.Family(model.IPv4).ServicePorts() {
+			key = frontendKey(sp)
+		}
+		k.Fail(func(r nftfake.Request) nftfake.Fault {
+			if r.Type == unix.NFT_MSG_NEWSETELEM && bytes.Contains(r.Data, key) {
+				return fault
+			}
+			return nftfake.NoFault
+		})
+		if err := b.Apply(t.Context(), s); err == nil {
+			t.Errorf("fault %d: no error", fault)
+		}
+		for _, f := range model.Families {
+			if got := b.Stats(f).Rejected; got != 0 {
+				t.Errorf("fault %d: %d service ports of %v are rejected, want none", fault, got, f)
+			}
+		}
+		k.Fail(nil)
+		apply(t, b, s)
+		mustMatchIn(t, fakeDialer(k), s)
 	}
 }
 

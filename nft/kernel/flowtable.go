@@ -127,8 +127,8 @@ func (c *conn) probeFastPath(f model.Family) error {
 		Feature: "flowtables (nf_flow_table, nft_flow_offload)", Since: "5.8", Family: f.String(),
 		Without: "connections take the usual path",
 	}
-	switch err := c.try(&m); {
-	case isReply(err):
+	switch err := c.check(&m); {
+	case isLack(err):
 		lacks.Err = err
 		return lacks
 	case err != nil:

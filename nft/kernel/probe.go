@@ -1,7 +1,6 @@
 package kernel
 
 import (
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -50,6 +49,9 @@ func features(f model.Family) []feature {
 	}
 }
 
+// probeTries is how often a batch of a probe is sent whose errors are transient.
+const probeTries = 3
+
 // Probe tries, without changing anything, all that a table of a family needs. The error is an
 // [*UnsupportedError] if the kernel lacks something, and [ErrNotPermitted] if this process must not try.
 func Probe(f model.Family) error {
@@ -75,7 +77,7 @@ type abilities struct {
 
 func (c *conn) probeAll(f model.Family, needed []feature, hash feature) (found abilities, err error) {
 	if err := c.tryTable(f, 0); err != nil {
-		if errors.Is(err, ErrNotPermitted) {
+		if !isLack(err) {
 			return found, err
 		}
 		return found, &UnsupportedError{Feature: "nf_tables (CONFIG_NF_TABLES)", Since: "3.13", Family: f.String(), Err: err}
@@ -85,19 +87,28 @@ func (c *conn) probeAll(f model.Family, needed []feature, hash feature) (found a
 	sets := nft.Options{}.LayoutSets()
 	if c.tryFeatures(f, sets, append(slices.Clip(needed), hash)...) != nil {
 		for _, feature := range needed {
-			if err := c.tryFeatures(f, sets, feature); err != nil {
+			switch err := c.tryFeatures(f, sets, feature); {
+			case isLack(err):
 				return found, &UnsupportedError{Feature: feature.name, Since: feature.since, Family: f.String(), Err: err}
+			case err != nil:
+				return found, err
 			}
 		}
-		if err := c.tryFeatures(f, sets, hash); err != nil {
+		switch err := c.tryFeatures(f, sets, hash); {
+		case isLack(err):
 			found.noHash = &UnsupportedError{
 				Feature: hash.name, Since: hash.since, Family: f.String(),
 				Without: "source-hash, maglev and maglev-port choose at random", Err: err,
 			}
+		case err != nil:
+			return found, err
 		}
 	}
-	if c.tryTable(f, tableFlagOwner|tableFlagPersist) == nil {
+	switch err := c.tryTable(f, tableFlagOwner|tableFlagPersist); {
+	case err == nil:
 		found.flags = tableFlagOwner | tableFlagPersist
+	case !isLack(err):
+		return found, err
 	}
 	return found, nil
 }
@@ -108,7 +119,7 @@ func (c *conn) probeCounters(f model.Family) error {
 		Key: nft.Key{{Field: nft.Protocol}, {Field: nft.DestPort}}, Set: nft.NodePortCounters,
 	}}}
 	err := c.tryFeatures(f, nft.Options{Counters: true}.LayoutSets(), look)
-	if isReply(err) {
+	if isLack(err) {
 		return &UnsupportedError{
 			Feature: look.name, Since: look.since, Family: f.String(), Without: "connections are not counted", Err: err,
 		}
@@ -126,7 +137,7 @@ func hashing() feature {
 func (c *conn) tryTable(f model.Family, flags uint32) error {
 	m := c.newBatch(f, probeTable)
 	m.addTable(flags)
-	return c.try(&m)
+	return c.check(&m)
 }
 
 // tryFeatures lets the kernel check one batch with a table that has some sets, and rules
@@ -144,5 +155,16 @@ func (c *conn) tryFeatures(f model.Family, sets []nft.Set, list ...feature) erro
 			m.addRule(chain, feature.rule)
 		}
 	}
-	return c.try(&m)
+	return c.check(&m)
+}
+
+// check lets the kernel check a batch, some times if it could not.
+func (c *conn) check(m *messages) error {
+	var err error
+	for range probeTries {
+		if err = c.try(m); !isTransient(err) {
+			return err
+		}
+	}
+	return fmt.Errorf("probe the kernel: %w", err)
 }

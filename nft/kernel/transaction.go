@@ -169,10 +169,6 @@ const pieceSize = 8_000
 
 // send carries out a batch.
 func (b *Backend) send(st *familyState, batch *nft.Batch) error {
-	pieces := func(yield func(*nft.Batch) bool) { yield(batch) }
-	if batch.Len() > b.piece || batch.MustSplit() {
-		pieces = batch.Split(b.piece)
-	}
 	if err := b.conn.makeTable(batch, st.flags); err != nil {
 		if errors.Is(err, unix.EPERM) {
 			return fmt.Errorf("table %s is %w", nft.TableName, ErrOwned)
@@ -184,7 +180,7 @@ func (b *Backend) send(st *familyState, batch *nft.Batch) error {
 	}
 	defer b.conn.releaseBuffer()
 	bad := refusals{ports: map[model.ServicePortName]bool{}}
-	for piece := range pieces {
+	for piece := range batch.Split(b.piece) {
 		if err := b.sendOthers(piece, &bad); err != nil {
 			return err
 		}
@@ -225,20 +221,27 @@ func (b *Backend) sendOthers(batch *nft.Batch, bad *refusals) error {
 			continue
 		}
 		var failed *BatchError
-		if err == nil || !errors.As(err, &failed) || failed.port == nil || len(bad.errs) == maxRefused {
+		if err == nil || !isRefusal(err, &failed) || len(bad.errs) == maxRefused {
 			return err
 		}
 		// A message holds many elements. One element each tells whose it is.
 		if err = b.conn.commitPiece(batch, 1); err == nil {
 			return nil
 		}
-		if !errors.As(err, &failed) || failed.port == nil {
+		if !isRefusal(err, &failed) {
 			return err
 		}
 		bad.ports[failed.port.Name] = true
 		bad.errs = append(bad.errs, err)
 		batch.Without(bad.ports)
 	}
+}
+
+// isRefusal reports whether a batch failed because of an element of one service port. An error that passes has
+// nothing to do with the element that it met: the whole batch is tried again. EBUSY is one of these, for
+// something that is still used.
+func isRefusal(err error, failed **BatchError) bool {
+	return !isTransient(err) && !errors.Is(err, unix.EBUSY) && errors.As(err, failed) && (*failed).port != nil
 }
 
 func (c *conn) commitPiece(b *nft.Batch, perMessage int) error {

@@ -140,9 +140,13 @@ func talk(t testing.TB, c net.Conn) {
 // connections makes so many new connections, each with some words.
 func (n netns) connections(t testing.TB, count int, network, addr string) {
 	t.Helper()
+	var open []net.Conn // so that none gets the port of another: a UDP flow that connection tracking knows is not new
 	for range count {
 		c := n.dial(t, network, addr)
 		talk(t, c)
+		open = append(open, c)
+	}
+	for _, c := range open {
 		if err := c.Close(); err != nil {
 			t.Fatal(err)
 		}

@@ -23,6 +23,7 @@ type Kernel struct {
 	generation uint32
 	handle     uint64
 	ports      uint32
+	sockets    int
 	requests   int
 	fail       func(Request) Fault
 }
@@ -45,9 +46,10 @@ const (
 	Busy              // EBUSY: the message is refused
 	Interrupted       // EINTR: the message is refused; a list lacks something and says so
 	LostAnswers       // all is done, but instead of answers there is ENOBUFS
+	Full              // ENFILE: the message is refused, as if it had an element for a set without room
 )
 
-// Faults are all ways to fail.
+// Faults are the ways to fail that pass.
 var Faults = []Fault{NoBuffers, NoMemory, Busy, Interrupted, LostAnswers}
 
 // Fail decides which requests fail from now on; nil: none does.
@@ -74,11 +76,31 @@ func (k *Kernel) Generation() uint32 {
 	return k.generation
 }
 
+// Sockets is how many connections are open.
+func (k *Kernel) Sockets() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.sockets
+}
+
+// Owner returns the port of the connection that owns a table, or 0. It reports whether the table is there and persists
+// without an owner, so that it can have one.
+func (k *Kernel) Owner(family byte, name string) (port uint32, persists bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	t := k.tables[tableKey{family, name}]
+	if t == nil {
+		return 0, false
+	}
+	return t.owner, t.flags&flagPersist != 0
+}
+
 // Dial returns a new connection.
 func (k *Kernel) Dial() *Socket {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.ports++
+	k.sockets++
 	return &Socket{kernel: k, port: k.ports}
 }
 
@@ -106,7 +128,10 @@ func (s *Socket) Close() error {
 	k := s.kernel
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	s.closed = true
+	if !s.closed {
+		s.closed = true
+		k.sockets--
+	}
 	for key, t := range k.tables {
 		switch {
 		case t.flags&flagOwner == 0 || t.owner != s.port:
@@ -223,6 +248,8 @@ func (f Fault) refusal() unix.Errno {
 		return unix.EBUSY
 	case Interrupted:
 		return unix.EINTR
+	case Full:
+		return unix.ENFILE
 	case NoFault, NoBuffers, LostAnswers:
 	}
 	return 0
