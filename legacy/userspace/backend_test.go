@@ -65,7 +65,7 @@ func (r *rig) real(vip string, port uint16) string {
 	if e == nil || e.listener == nil {
 		r.Fatalf("nothing listens at %s:%d", vip, port)
 	}
-	return e.listener.(*tcpListener).socket.Addr().String()
+	return e.listener.(*connListener).socket.Addr().String()
 }
 
 // The listeners of random clusters are at the places where Decide forwards, and the device has the

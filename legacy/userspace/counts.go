@@ -87,7 +87,7 @@ func (p *port) count(key portKey) Count {
 // collectDropped adds the packets that the kernel has dropped at the listener since the last call to the
 // count of the one who is served.
 func (e *entry) collectDropped() {
-	l, ok := e.listener.(*tcpListener)
+	l, ok := e.listener.(*connListener)
 	if !ok {
 		return
 	}
@@ -99,7 +99,7 @@ func (e *entry) collectDropped() {
 // droppedByKernel returns how many packets the kernel has dropped at the listener because of its filter or,
 // which is the same figure, for want of room in its queue: only the first are meant, so a listener without
 // a filter has none. It is 0 where the kernel does not tell (SO_MEMINFO, Linux 4.12).
-func (l *tcpListener) droppedByKernel() uint32 {
+func (l *connListener) droppedByKernel() uint32 {
 	if !l.sieved.Load() {
 		return 0
 	}

@@ -76,9 +76,14 @@ var Differences = []Difference{
 		Why:  "two sockets can't listen on the same; --refuse-node-addresses keeps Services off the node's addresses",
 	},
 	{
-		What:     "SCTP is not served: its clients are refused",
-		Why:      "associations with several addresses and streams can't be copied from one to another",
-		Concerns: func(_ *model.FamilySnapshot, d model.Decision) bool { return d.Protocol == model.SCTP },
+		What: "an association of SCTP has one address and 64 streams at most at each end, and one with a message of more than 256 KiB " +
+			"is aborted",
+		Why: "vmapd makes an association of its own to the endpoint, and copies messages from one to the other",
+	},
+	{
+		What:     "with pods that are told by their interface, a client of SCTP is from outside",
+		Why:      "the kernel tells the interface of an association to no program",
+		Concerns: sctpByInterface,
 	},
 	{
 		What: "DropInvalid and masqueradeAll have no effect",
@@ -106,6 +111,10 @@ func refusedAndRestricted(_ *model.FamilySnapshot, d model.Decision) bool {
 
 func resetByInterface(s *model.FamilySnapshot, d model.Decision) bool {
 	return d.Why == model.NoLocalEndpoints && d.Frontend.ShortCircuit && s.Pods.Interface != "" && d.Protocol == model.TCP
+}
+
+func sctpByInterface(s *model.FamilySnapshot, d model.Decision) bool {
+	return d.Protocol == model.SCTP && s.Pods.Interface != "" && d.Frontend != nil && d.Frontend.ShortCircuit
 }
 
 func isPlace(s *model.FamilySnapshot, a netip.AddrPort, p model.Protocol) bool {

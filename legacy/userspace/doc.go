@@ -6,6 +6,7 @@
 // another connection made to it:
 //
 //	          TCP: a goroutine for each direction, half-close and reset are passed on
+//	          SCTP: the same, message by message, on the same stream
 //	client ──> 172.30.0.41:80 ──> chooser ──> endpoint 10.0.0.2:8080
 //	          UDP: a socket for each client, until it is idle
 //
@@ -15,7 +16,7 @@
 //
 // The effect of a change on existing clients:
 //
-//	change                               TCP connections         UDP clients
+//	change                               TCP, SCTP connections   UDP clients
 //	an endpoint is added                 stay                    stay
 //	their endpoint is removed            stay, or end after      are sent to another one
 //	                                     ServicePort.ConnectionGrace
@@ -26,9 +27,9 @@
 // An address of a Service must be one of the node's. An [Interface] gets those that are not. Clients that
 // are to be dropped, and not refused, are dropped by a filter of the listener's socket.
 //
-// Memory and files are bounded, see limitsFor: at the limit, clients of TCP wait in the kernel's queue, and
+// Memory and files are bounded, see limitsFor: at the limit, clients of TCP and SCTP wait in the kernel's queue, and
 // a new client of UDP takes the place of the longest idle. A pipe for splice(2) is held only while data is
 // on its way.
 //
-// SCTP has no listener: the client is refused. [Differences] lists every difference from nftables.
+// [Differences] lists every difference from nftables.
 package userspace

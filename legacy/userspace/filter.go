@@ -103,7 +103,7 @@ func inRange(p netip.Prefix) (list []unix.SockFilter) {
 
 // sift attaches the sieve of a listener's frontend to its socket. Without it, connections that it would
 // drop are reset.
-func (l *tcpListener) sift() {
+func (l *connListener) sift() {
 	o := l.at.owner.Load()
 	var now sieve
 	if sp := l.current(o); sp != nil {

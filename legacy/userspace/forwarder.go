@@ -42,7 +42,7 @@ type Device interface {
 	Remove(netip.Addr) error
 }
 
-// Forwarder keeps listeners in line with snapshots: one for each TCP and UDP address and port of
+// Forwarder keeps listeners in line with snapshots: one for each address, protocol and port of
 // its scope that has endpoints. A port that another process has is retried until it is free; all
 // others are served meanwhile.
 //
@@ -90,7 +90,7 @@ func New(o Options) *Forwarder {
 	f := &Forwarder{
 		env: env{
 			log:       cmp.Or(o.Log, slog.New(slog.DiscardHandler)),
-			open:      sockets{listenTCP, listenUDP, connectTCP, connectUDP},
+			open:      sockets{listenTCP, listenUDP, listenSCTP, connectTCP, connectUDP, connectSCTP},
 			limits:    limits,
 			conns:     new(sync.WaitGroup),
 			allSlots:  make(chan struct{}, limits.allConns),
@@ -377,8 +377,8 @@ func (f *Forwarder) newListener(e *entry) (listener, error) {
 	switch {
 	case f.opens >= f.limits.places:
 		return nil, placesError{f.limits.places}
-	case e.vip.Protocol == model.TCP:
-		return asListener(newTCPListener(&f.env, e))
+	case e.vip.Protocol == model.TCP, e.vip.Protocol == model.SCTP:
+		return asListener(newConnListener(&f.env, e))
 	case e.vip.Protocol == model.UDP:
 		return asListener(newUDPListener(&f.env, e))
 	}

@@ -9,8 +9,8 @@ import (
 
 // limits bound the cost of a client or a dead endpoint. Tests have lower ones.
 type limits struct {
-	conns    int           // TCP connections of a listener at a time
-	allConns int           // TCP connections of all listeners
+	conns    int           // connections of a listener at a time
+	allConns int           // connections of all listeners
 	clients  int           // UDP clients of a listener at a time
 	allUDP   int           // UDP clients of all listeners
 	places   int           // listeners

@@ -19,7 +19,10 @@ import (
 func TestInsideANetworkNamespace(t *testing.T) {
 	inside := newNamespace(t)
 	f, port := New(Options{Scope: Loopback}), freePort(t)
-	f.open = sockets{in(inside, listenTCP), in(inside, listenUDP), in(inside, connectTCP), in(inside, connectUDP)}
+	f.open = sockets{
+		listenTCP: in(inside, listenTCP), listenUDP: in(inside, listenUDP),
+		dialTCP: in(inside, connectTCP), dialUDP: in(inside, connectUDP),
+	}
 	stop := running(t, f)
 	defer stop()
 	var l net.Listener

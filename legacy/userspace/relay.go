@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/vmapd/vmapd/model"
 )
 
 // relay forwards in both directions until both have ended, and closes both connections.
@@ -20,21 +22,27 @@ import (
 // If one direction breaks, because one of the peers is gone, the other direction may still
 // hold data that this peer had sent before. It need not end by itself, as a peer that only
 // waits never notices. So it is given a short time.
-func (e *env) relay(client, server *net.TCPConn) {
+func (e *env) relay(p model.Protocol, client, server *net.TCPConn) {
 	toServer := make(chan error, 1)
-	go func() { toServer <- e.forward(server, client, client, server) }()
-	toClient := e.forward(client, server, client, server)
+	go func() { toServer <- e.forward(p, server, client, client, server) }()
+	toClient := e.forward(p, client, server, client, server)
 	finish(server, <-toServer)
 	finish(client, toClient)
 }
 
-// forward forwards in one direction. If it breaks, both connections get a short time.
-func (e *env) forward(to, from, client, server *net.TCPConn) error {
-	err := e.pump(to, from)
+// forward forwards in one direction. If it breaks, both connections get a short time. So do those of SCTP at its
+// end: an association ends as a whole, and poll(2) never tells the end of one that was shut down here (sctp_poll).
+func (e *env) forward(p model.Protocol, to, from, client, server *net.TCPConn) error {
+	var err error
+	if p == model.SCTP { // a function value would have a frame, and with it each goroutine's stack double its size
+		err = e.pumpMessages(to, from)
+	} else {
+		err = e.pump(to, from)
+	}
 	if err == nil {
 		err = to.CloseWrite()
 	}
-	if err != nil {
+	if err != nil || p == model.SCTP {
 		end := time.Now().Add(e.limits.grace)
 		_ = client.SetDeadline(end) // fails only if it is closed
 		_ = server.SetDeadline(end)
@@ -135,11 +143,7 @@ func (p pipe) close() {
 // pump copies from one connection to the other until the end, by splice(2) where the kernel and
 // the number of open files allow it.
 func (e *env) pump(to, from *net.TCPConn) error {
-	src, err := from.SyscallConn()
-	if err != nil {
-		return err
-	}
-	dst, err := to.SyscallConn()
+	dst, src, err := rawConns(to, from)
 	if err != nil {
 		return err
 	}
@@ -155,6 +159,12 @@ func (e *env) pump(to, from *net.TCPConn) error {
 			return nil
 		}
 	}
+}
+
+func rawConns(to, from *net.TCPConn) (dst, src syscall.RawConn, err error) {
+	dst, err = to.SyscallConn()
+	src, err2 := from.SyscallConn()
+	return dst, src, errors.Join(err, err2)
 }
 
 // errNoSplice is the error of a kernel, a kind of socket or a shortage of files that does not allow

@@ -14,10 +14,12 @@ import (
 // sockets are the functions that open sockets. Tests replace the two that dial, as their
 // endpoints are servers on loopback.
 type sockets struct {
-	listenTCP func(ctx context.Context, at netip.AddrPort) (*net.TCPListener, error)
-	listenUDP func(ctx context.Context, at netip.AddrPort) (*net.UDPConn, error)
-	dialTCP   func(ctx context.Context, to netip.AddrPort) (*net.TCPConn, error)
-	dialUDP   func(ctx context.Context, to netip.AddrPort) (*net.UDPConn, error)
+	listenTCP  func(ctx context.Context, at netip.AddrPort) (*net.TCPListener, error)
+	listenUDP  func(ctx context.Context, at netip.AddrPort) (*net.UDPConn, error)
+	listenSCTP func(ctx context.Context, at netip.AddrPort) (*net.TCPListener, error)
+	dialTCP    func(ctx context.Context, to netip.AddrPort) (*net.TCPConn, error)
+	dialUDP    func(ctx context.Context, to netip.AddrPort) (*net.UDPConn, error)
+	dialSCTP   func(ctx context.Context, to netip.AddrPort, streams uint16) (*net.TCPConn, error)
 }
 
 func listenTCP(ctx context.Context, at netip.AddrPort) (*net.TCPListener, error) {

@@ -14,8 +14,8 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// tcpListener accepts TCP connections on one address.
-type tcpListener struct {
+// connListener accepts connections of TCP or SCTP on one address. Package net takes a socket of SCTP for one of TCP.
+type connListener struct {
 	*env
 	at      *entry
 	socket  *net.TCPListener
@@ -39,15 +39,19 @@ func (c *conn) reset() {
 	reset(c.server)
 }
 
-func newTCPListener(e *env, at *entry) (*tcpListener, error) {
-	socket, err := e.open.listenTCP(e.ctx, netip.AddrPortFrom(at.vip.Addr, at.vip.Port))
+func newConnListener(e *env, at *entry) (*connListener, error) {
+	listen := e.open.listenTCP
+	if at.vip.Protocol == model.SCTP {
+		listen = e.open.listenSCTP
+	}
+	socket, err := listen(e.ctx, netip.AddrPortFrom(at.vip.Addr, at.vip.Port))
 	if err != nil {
 		return nil, err
 	}
 	if raw, err := socket.SyscallConn(); err == nil {
 		tellInterface(raw, at.vip.Addr, true)
 	}
-	l := &tcpListener{env: e, at: at, socket: socket, slots: make(chan struct{}, e.limits.conns)}
+	l := &connListener{env: e, at: at, socket: socket, slots: make(chan struct{}, e.limits.conns)}
 	l.ctx, l.cancel = context.WithCancel(e.ctx)
 	l.sift()
 	l.loop.Go(l.accept)
@@ -55,9 +59,9 @@ func newTCPListener(e *env, at *entry) (*tcpListener, error) {
 }
 
 // changed changes which sources are dropped. Connections stay where they are.
-func (l *tcpListener) changed() { l.sift() }
+func (l *connListener) changed() { l.sift() }
 
-func (l *tcpListener) close() {
+func (l *connListener) close() {
 	l.cancel()
 	_ = l.socket.Close()
 	l.loop.Wait()
@@ -65,7 +69,7 @@ func (l *tcpListener) close() {
 
 // accept starts to serve connections, as many at a time as there are slots, of the listener and of
 // all listeners. Further clients wait in the kernel's queue.
-func (l *tcpListener) accept() {
+func (l *connListener) accept() {
 	var pause backoff
 	for {
 		if !take(l.ctx, l.slots) {
@@ -106,7 +110,7 @@ func take(ctx context.Context, slots chan struct{}) bool {
 }
 
 // serve forwards one connection until it ends. It outlives the listener.
-func (l *tcpListener) serve(client *net.TCPConn) {
+func (l *connListener) serve(client *net.TCPConn) {
 	if l.sieved.Load() {
 		unsift(client)
 	}
@@ -133,11 +137,11 @@ func (l *tcpListener) serve(client *net.TCPConn) {
 	}
 	stop := context.AfterFunc(l.env.ctx, c.reset)
 	defer stop()
-	l.relay(client, c.server)
+	l.relay(d.Protocol, client, c.server)
 }
 
 // connect connects to one endpoint after the other, each once, until one accepts.
-func (l *tcpListener) connect(d decision, c *conn) error {
+func (l *connListener) connect(d decision, c *conn) error {
 	deadline := time.Now().Add(l.limits.connect)
 	var tried []netip.AddrPort
 	err := errors.New("no endpoint is left")
@@ -148,7 +152,7 @@ func (l *tcpListener) connect(d decision, c *conn) error {
 		if !ok {
 			break
 		}
-		if c.server, err = l.dial(endpoint, min(l.limits.attempt, deadline.Sub(now))); err == nil {
+		if c.server, err = l.dial(c.client, endpoint, min(l.limits.attempt, deadline.Sub(now))); err == nil {
 			c.endpoint = endpoint
 			d.owner.forwarded.Add(1)
 			d.owner.chooser.remember(d.client, d.TrafficPolicy, endpoint)
@@ -164,10 +168,16 @@ func (l *tcpListener) connect(d decision, c *conn) error {
 	return fmt.Errorf("connect to any of %d endpoints, the last error: %w", len(tried), err)
 }
 
-func (l *tcpListener) dial(endpoint netip.AddrPort, timeout time.Duration) (*net.TCPConn, error) {
+// dial connects to an endpoint. With SCTP, there are as many streams as the client sends on.
+func (l *connListener) dial(client *net.TCPConn, endpoint netip.AddrPort, timeout time.Duration) (server *net.TCPConn, err error) {
 	ctx, cancel := context.WithTimeout(l.env.ctx, timeout)
 	defer cancel()
-	server, err := l.open.dialTCP(ctx, endpoint)
+	if l.at.vip.Protocol == model.SCTP {
+		streams, _ := streamsOf(client)
+		server, err = l.open.dialSCTP(ctx, endpoint, streams)
+	} else {
+		server, err = l.open.dialTCP(ctx, endpoint)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("connect to %v: %w", endpoint, err)
 	}
