@@ -121,25 +121,23 @@ func valuesOf(page string) ([]byte, error) {
 }
 
 // step runs the commands of the page's one block with a text, in spaces.
-func (i *installation) step(ctx context.Context, contains string, spaces ...string) (string, error) {
+func (i *installation) step(ctx context.Context, contains string, spaces ...string) error {
 	script, err := i.Page.Find(installed, contains)
 	if err != nil {
-		return "", err
+		return err
 	}
 	script = life.FillIn(script, map[string]string{"ARCH": runtime.GOARCH, "NODE": i.Nodes()[0]})
-	var all strings.Builder
 	for _, space := range spaces {
 		for _, line := range life.Lines(script) {
 			inFolder := fmt.Sprintf("cd '%s' && %s", i.Work, line)
 			out, err := i.Shell(ctx, space, inFolder)
 			fmt.Fprintf(i.out, "%s# %s\n%s", space, line, out)
-			all.WriteString(out)
 			if err != nil {
-				return all.String(), err
+				return err
 			}
 		}
 	}
-	return all.String(), nil
+	return nil
 }
 
 func (i *installation) run(ctx context.Context) error {
@@ -151,13 +149,13 @@ func (i *installation) run(ctx context.Context) error {
 			return fmt.Errorf("a Service works on node %s without a proxy", node)
 		}
 	}
-	if _, err := i.step(ctx, "sha256sum", kube.Control); err != nil {
+	if err := i.step(ctx, "sha256sum", kube.Control); err != nil {
 		return err
 	}
-	if _, err := i.step(ctx, "images import", i.Nodes()...); err != nil {
+	if err := i.step(ctx, "images import", i.Nodes()...); err != nil {
 		return err
 	}
-	if _, err := i.step(ctx, "helm template", kube.Control); err != nil {
+	if err := i.step(ctx, "helm template", kube.Control); err != nil {
 		return err
 	}
 	if err := i.AwaitServices(ctx); err != nil {
@@ -177,7 +175,7 @@ func (i *installation) run(ctx context.Context) error {
 		return err
 	}
 	fmt.Fprintf(i.out, "tables equal after %v\n", took.Round(time.Millisecond))
-	_, err = i.step(ctx, "kubectl vmapd", kube.Control)
+	err = i.step(ctx, "kubectl vmapd", kube.Control)
 	return err
 }
 
@@ -209,7 +207,7 @@ func (i *installation) releasedImages(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprint(i.out, out)
+	_, _ = fmt.Fprint(i.out, out)
 	if n := strings.Count(out, " "+want+"\n"); n != len(i.Nodes()) {
 		return fmt.Errorf("%d of %d nodes run the layout's image %s:\n%s", n, len(i.Nodes()), want, out)
 	}

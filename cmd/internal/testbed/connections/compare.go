@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -21,8 +22,16 @@ const (
 	ways
 )
 
-// result is the number of connections a second for each way.
-type result [ways]float64
+// result has the number of connections a second for each way.
+type result struct {
+	rates [ways]float64
+	lost  int // connections of all ways that were refused, or not answered within connectTimeout
+}
+
+// connectTimeout is longer than the second after which the kernel sends a SYN again.
+const connectTimeout = 3 * time.Second
+
+var errLost = errors.New("refused or not answered")
 
 const clients = 4
 
@@ -39,49 +48,51 @@ func (w *world) compare(ctx context.Context, rounds int, turn time.Duration) (r 
 		for i := range ways {
 			way := (i + round) % ways
 			start := time.Now()
-			n, err := w.connect(ctx, turn, to[way]...)
+			n, lost, err := w.connect(ctx, turn, to[way]...)
 			if err != nil {
 				return r, err
 			}
+			r.lost += lost
 			rates[way] = append(rates[way], float64(n)/time.Since(start).Seconds())
 		}
 	}
 	for way, list := range rates {
 		slices.Sort(list)
-		r[way] = list[len(list)/2]
+		r.rates[way] = list[len(list)/2]
 	}
 	return r, ctx.Err()
 }
 
 // connect has the clients in the first pod connect for some time, and returns the number of
-// connections.
-func (w *world) connect(ctx context.Context, turn time.Duration, to ...netip.AddrPort) (int, error) {
+// connections, and of those that were lost.
+func (w *world) connect(ctx context.Context, turn time.Duration, to ...netip.AddrPort) (sum, lost int, err error) {
 	end := time.Now().Add(turn)
-	var counts [clients]int
+	var made, unanswered [clients]int
 	var errs [clients]error
 	var wait sync.WaitGroup
 	for i := range clients {
 		wait.Go(func() {
 			errs[i] = w.Pods()[0].Do(func() error {
-				for ctx.Err() == nil && time.Now().Before(end) {
-					if err := connectOnce(to[counts[i]%len(to)]); err != nil {
+				for n := 0; ctx.Err() == nil && time.Now().Before(end); n++ {
+					switch err := connectOnce(to[n%len(to)]); {
+					case errors.Is(err, errLost):
+						unanswered[i]++
+					case err != nil:
 						return err
+					default:
+						made[i]++
 					}
-					counts[i]++
 				}
 				return ctx.Err()
 			})
 		})
 	}
 	wait.Wait()
-	sum := 0
-	for i, n := range counts {
-		if errs[i] != nil {
-			return 0, errs[i]
-		}
-		sum += n
+	for i := range clients {
+		sum += made[i]
+		lost += unanswered[i]
 	}
-	return sum, nil
+	return sum, lost, errors.Join(errs[:]...)
 }
 
 // connectOnce makes a connection and resets it, so that its port is free at once.
@@ -94,11 +105,21 @@ func connectOnce(to netip.AddrPort) error {
 	if err := unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1}); err != nil {
 		return err
 	}
-	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &unix.Timeval{Sec: 5}); err != nil { // for connect
+	timeout := unix.NsecToTimeval(connectTimeout.Nanoseconds())
+	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &timeout); err != nil { // for connect
 		return err
 	}
-	if err := unix.Connect(fd, &unix.SockaddrInet4{Addr: to.Addr().As4(), Port: int(to.Port())}); err != nil {
-		return fmt.Errorf("connect to %v: %w", to, err)
+	// With a timeout, the kernel does not restart it behind the signals of Go's scheduler (signal(7)).
+	for {
+		err := unix.Connect(fd, &unix.SockaddrInet4{Addr: to.Addr().As4(), Port: int(to.Port())})
+		if err == nil {
+			return nil
+		}
+		if errors.Is(err, unix.ECONNREFUSED) || errors.Is(err, unix.EINPROGRESS) { // its time has passed (socket(7), SO_SNDTIMEO)
+			return errLost
+		}
+		if !errors.Is(err, unix.EINTR) {
+			return fmt.Errorf("connect to %v: %w", to, err)
+		}
 	}
-	return nil
 }

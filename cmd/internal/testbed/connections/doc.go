@@ -8,6 +8,7 @@
 //
 //	connections --vmapd bin/vmapd --kube-proxy /path/to/kube-proxy --services 100,1000,10000
 //
-// A connection is one that was accepted; the client resets it at once. What it costs includes both
-// ends: on a machine whose processors have other work, the share of the proxy's rules is smaller.
+// A connection is one that was accepted; the client resets it at once. It is lost if it was refused, or not
+// answered within three seconds. What it costs includes both ends: on a machine whose processors have other
+// work, the share of the proxy's rules is smaller.
 package main

@@ -62,15 +62,16 @@ func (o *options) run(ctx context.Context) error {
 	}
 	table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	defer func() { _ = table.Flush() }()
-	fmt.Fprintln(table, "Services\tproxy\tdirect/s\tto others\tratio\tto others and itself\tratio\t")
+	fmt.Fprintln(table, "Services\tproxy\tdirect/s\tto others\tratio\tto others and itself\tratio\tlost\t")
 	for _, services := range o.services {
 		for _, p := range proxies {
 			r, err := o.measure(ctx, p, services)
 			if err != nil {
 				return fmt.Errorf("%s with %d Services: %w", p.name, services, err)
 			}
-			fmt.Fprintf(table, "%d\t%s\t%.0f\t%.0f\t%.2f\t%.0f\t%.2f\t\n", services, p.name,
-				r[direct], r[others], r[others]/r[direct], r[all], r[all]/r[direct])
+			fmt.Fprintf(table, "%d\t%s\t%.0f\t%.0f\t%.2f\t%.0f\t%.2f\t%d\t\n", services, p.name,
+				r.rates[direct], r.rates[others], r.rates[others]/r.rates[direct],
+				r.rates[all], r.rates[all]/r.rates[direct], r.lost)
 			if err := table.Flush(); err != nil {
 				return err
 			}

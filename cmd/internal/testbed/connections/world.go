@@ -163,7 +163,7 @@ func (w *world) start(ctx context.Context, p proxy) error {
 	defer cancel()
 	for _, vip := range []netip.AddrPort{othersVIP, allVIP} {
 		for {
-			if _, err := w.connect(ctx, 20*time.Millisecond, vip); err == nil {
+			if _, lost, err := w.connect(ctx, 20*time.Millisecond, vip); err == nil && lost == 0 {
 				break
 			}
 			if ctx.Err() != nil {

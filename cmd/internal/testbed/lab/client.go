@@ -36,6 +36,11 @@ func (ns *Namespace) Ask(ctx context.Context, network string, addr netip.AddrPor
 // AskFrom is Ask from one of the namespace's addresses. The zero Addr lets the
 // kernel choose.
 func (ns *Namespace) AskFrom(ctx context.Context, source netip.Addr, network string, addr netip.AddrPort) (Answer, error) {
+	return ns.AskFromPort(ctx, netip.AddrPortFrom(source, 0), network, addr)
+}
+
+// AskFromPort is AskFrom from a port. Port 0 lets the kernel choose.
+func (ns *Namespace) AskFromPort(ctx context.Context, source netip.AddrPort, network string, addr netip.AddrPort) (Answer, error) {
 	ctx, cancel := withTimeout(ctx)
 	defer cancel()
 	c, err := ns.dial(ctx, source, network, addr)
@@ -59,15 +64,20 @@ type Conn struct {
 // Dial connects the namespace with addr; see Ask about network, time and errors,
 // except that here the two seconds are for each call. Over UDP nothing is sent yet.
 func (ns *Namespace) Dial(ctx context.Context, network string, addr netip.AddrPort) (*Conn, error) {
-	return ns.dial(ctx, netip.Addr{}, network, addr)
+	return ns.dial(ctx, netip.AddrPort{}, network, addr)
 }
 
 // DialFrom is Dial from one of the namespace's addresses. The zero Addr lets the kernel choose.
 func (ns *Namespace) DialFrom(ctx context.Context, source netip.Addr, network string, addr netip.AddrPort) (*Conn, error) {
+	return ns.dial(ctx, netip.AddrPortFrom(source, 0), network, addr)
+}
+
+// DialFromPort is DialFrom from a port. Port 0 lets the kernel choose.
+func (ns *Namespace) DialFromPort(ctx context.Context, source netip.AddrPort, network string, addr netip.AddrPort) (*Conn, error) {
 	return ns.dial(ctx, source, network, addr)
 }
 
-func (ns *Namespace) dial(ctx context.Context, source netip.Addr, network string, addr netip.AddrPort) (*Conn, error) {
+func (ns *Namespace) dial(ctx context.Context, source netip.AddrPort, network string, addr netip.AddrPort) (*Conn, error) {
 	if network == "tcp" || network == "udp" || network == "sctp" {
 		family := "6"
 		if addr.Addr().Unmap().Is4() {
@@ -80,7 +90,7 @@ func (ns *Namespace) dial(ctx context.Context, source netip.Addr, network string
 	defer cancel()
 	err := ns.Do(func() (err error) {
 		if strings.HasPrefix(network, "sctp") {
-			c.conn, err = dialSCTP(dialCtx, network, source, addr)
+			c.conn, err = dialSCTP(dialCtx, network, source.Addr(), addr)
 			return err
 		}
 		// For a literal address package net makes the socket on the calling
@@ -97,14 +107,14 @@ func (ns *Namespace) dial(ctx context.Context, source netip.Addr, network string
 }
 
 // localAddr returns the address that a Dialer binds to; nil for the zero Addr.
-func localAddr(source netip.Addr, network string) net.Addr {
+func localAddr(source netip.AddrPort, network string) net.Addr {
 	switch {
-	case !source.IsValid():
+	case !source.Addr().IsValid():
 		return nil
 	case strings.HasPrefix(network, "tcp"):
-		return net.TCPAddrFromAddrPort(netip.AddrPortFrom(source, 0))
+		return net.TCPAddrFromAddrPort(source)
 	}
-	return net.UDPAddrFromAddrPort(netip.AddrPortFrom(source, 0))
+	return net.UDPAddrFromAddrPort(source)
 }
 
 // Local returns the connection's address at the client.

@@ -22,9 +22,9 @@ func TestLoadLosesNothing(t *testing.T) {
 	if r.Lost() != 0 || r.Sent != r.Answered["pod-1"] {
 		t.Errorf("lost some: %s", r.String())
 	}
-	// 100 are due; a machine that is busy makes fewer.
-	if r.Sent < 20 || r.Sent > 101 {
-		t.Errorf("want about 100 connections, got %d", r.Sent)
+	// A machine that is busy makes fewer than are due, and ends later.
+	if due := int(200*r.Elapsed.Seconds()) + 1; r.Sent < 20 || r.Sent > due {
+		t.Errorf("want at most %d connections, got %d", due, r.Sent)
 	}
 	if r.Max < r.P99 || r.P99 == 0 {
 		t.Errorf("latencies make no sense: %s", r.String())
