@@ -1,21 +1,51 @@
 package simulate
 
 import (
+	"slices"
+
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft"
 )
 
 // check checks the tables after a batch. The caller holds the mutex.
 func (w *world) check() {
+	w.is = [len(model.Families)]*model.Snapshot{}
 	if w.tampered || w.refused.Load() || w.failure != nil {
 		return
 	}
 	for _, f := range model.Families {
 		table, ok := w.read(f)
-		if !ok || w.isOf(f, table) != nil {
+		if !ok {
 			continue
 		}
-		w.packets(f, table, connections)
+		if w.is[f] = w.isOf(f, table); w.is[f] == nil {
+			w.packets(f, table, connections)
+		}
+	}
+}
+
+// mostInterrupted is how often a list of a table may lack something: the daemon believes the next one, because other
+// tables may change all the time. The table is as if somebody else had changed it then, until the next comparison.
+const mostInterrupted = 2
+
+// mustBe checks that the tables are those of a snapshot, which was applied without an error. The caller holds the mutex.
+func (w *world) mustBe(s *model.Snapshot) {
+	if w.tampered {
+		return
+	}
+	for _, f := range model.Families {
+		if w.is[f] == s {
+			continue
+		}
+		table, ok := w.read(f)
+		if !ok {
+			return
+		}
+		if b := difference(table, s.Family(f)); b != nil {
+			w.fail("the %v table is not that of the snapshot that was applied without an error; it needs\n%s", f, b)
+			return
+		}
+		w.is[f] = s
 	}
 }
 
@@ -23,8 +53,7 @@ func (w *world) check() {
 func (w *world) read(f model.Family) (table *nft.Table, ok bool) {
 	w.looking.Store(true)
 	defer w.looking.Store(false)
-	for i := len(w.between) - 1; i >= 0; i-- {
-		s := w.between[i]
+	for _, s := range slices.Backward(w.between) {
 		if s == nil {
 			s = model.NewBuilder(w.node.Config).Snapshot()
 		}
@@ -76,8 +105,8 @@ func foreignRule(c nft.Chain) string {
 // isOf returns the snapshot of which a table is, among those that are possible; nil: of none, unless it
 // is that of no table.
 func (w *world) isOf(f model.Family, table *nft.Table) *model.Snapshot {
-	for i := len(w.between) - 1; i >= 0; i-- {
-		if s := w.between[i]; s != nil && difference(table, s.Family(f)) == nil {
+	for _, s := range slices.Backward(w.between) {
+		if s != nil && difference(table, s.Family(f)) == nil {
 			return s
 		}
 	}
@@ -96,32 +125,4 @@ func difference(table *nft.Table, s *model.FamilySnapshot) *nft.Batch {
 		return nil
 	}
 	return b
-}
-
-// mustBeFresh checks that the tables are those of a fresh compilation.
-func (w *world) mustBeFresh() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.failure != nil {
-		return
-	}
-	fresh := model.NewBuilder(w.node.Config)
-	for _, o := range w.server.all("") {
-		o.Set(fresh)
-	}
-	fresh.SetHostAddresses(w.server.host)
-	s := fresh.Snapshot()
-	w.between = []*model.Snapshot{s}
-	for _, f := range model.Families {
-		table, ok := w.read(f)
-		if !ok {
-			return
-		}
-		if b := difference(table, s.Family(f)); b != nil {
-			w.fail("the %v table is not that of a fresh compilation, %v after the end of all faults; it needs\n%s", f, settleTime, b)
-			return
-		}
-		w.packets(f, table, 5*connections)
-		w.mustHavePurged(f, s.Family(f))
-	}
 }

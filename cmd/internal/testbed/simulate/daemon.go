@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"math/rand/v2"
 	"net/netip"
@@ -28,8 +29,11 @@ type daemon struct {
 	foreign chan struct{}
 	cancel  context.CancelFunc
 	ended   chan struct{}
-	dead    bool // it was killed. The world's mutex guards it.
-	full    bool // the next Apply compares with the kernel
+	dead    bool            // it was killed. The world's mutex guards it.
+	full    bool            // the next Apply compares with the kernel
+	failed  time.Time       // the last Apply did then; zero: it worked
+	ports   map[uint32]bool // of its connections, also of former ones
+	seen    bool            // Applies since the last change by somebody else compare, or have compared, both tables
 }
 
 // atRest is how long a round waits until everything else has done what it can.
@@ -40,6 +44,8 @@ type feed struct {
 	*informer.Feed
 	at    uint64 // events up to this version have been sent, or lost
 	lossy bool   // some were lost
+
+	listed bool // a list came
 }
 
 // start starts a daemon, if none runs.
@@ -48,15 +54,16 @@ func (w *world) start() {
 		return
 	}
 	w.daemons++
-	d := &daemon{w: w, number: w.daemons, ended: make(chan struct{}), foreign: make(chan struct{}, 1), full: true}
+	d := &daemon{w: w, number: w.daemons, ended: make(chan struct{}), foreign: make(chan struct{}, 1), full: true, ports: map[uint32]bool{}}
 	ctx, cancel := context.WithCancel(context.Background())
 	d.cancel = cancel
-	w.looking.Store(true) // a start that fails is repeated by the kubelet
 	b, err := kernel.Open(kernel.Options{Dial: d.dial, PieceSize: w.node.PieceSize})
-	w.looking.Store(false)
 	if err != nil {
-		w.fail("the daemon does not start: %w", err)
+		w.startFailed(err)
 		return
+	}
+	if b.Owned() == w.node.Before69 {
+		w.fail("the daemon takes a fault for a kernel without owners")
 	}
 	const sources = 2
 	d.backend, d.state = b, reconcile.NewState(model.NewBuilder(w.node.Config), sources)
@@ -82,6 +89,17 @@ func (w *world) start() {
 	w.daemon = d
 	w.note("daemon %d starts", d.number)
 	w.wait()
+}
+
+// startFailed notes that a daemon could not start. The kubelet tries again, with a later step.
+func (w *world) startFailed(err error) {
+	w.note("daemon %d does not start: %v", w.daemons, err)
+	if _, ok := errors.AsType[*kernel.UnsupportedError](err); ok {
+		w.fail("the daemon takes a fault for something that the kernel lacks: %w", err)
+	}
+	if n := w.kernel.Sockets(); n > 1 {
+		w.fail("the daemon that did not start leaves %d open connections", n-1)
+	}
 }
 
 // readHost brings the addresses of the node's interfaces.
@@ -128,7 +146,9 @@ func (d *daemon) dial() (kernel.Socket, error) {
 	if d.dead {
 		return nil, unix.EBADF
 	}
-	return &socket{d.w.kernel.Dial(), d}, nil
+	s := d.w.kernel.Dial()
+	d.ports[s.Port()] = true
+	return &socket{s, d}, nil
 }
 
 // watched is the daemon's backend. It tells the world what is applied.
@@ -140,7 +160,13 @@ func (d watched) Apply(ctx context.Context, s *model.Snapshot) error {
 		return ctx.Err()
 	}
 	w.mu.Lock()
-	w.tries++
+	w.rounds++
+	d.mayApply()
+	w.interrupted.Store(0)
+	w.applying.Store(true)
+	if d.full {
+		d.full, d.seen = false, true
+	}
 	if w.between[len(w.between)-1] != s {
 		w.between = append(w.between, s)
 	}
@@ -148,16 +174,40 @@ func (d watched) Apply(ctx context.Context, s *model.Snapshot) error {
 	err := d.backend.Apply(ctx, s)
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.applying.Store(false)
+	w.refusing.Store(0)
 	if d.dead {
 		return err
 	}
-	if err == nil {
+	if w.interrupted.Load() > mostInterrupted {
+		w.tampered, d.seen = true, false
+	}
+	if err != nil {
+		d.failed = time.Now()
+	} else {
+		d.failed = time.Time{}
 		w.between = []*model.Snapshot{s}
 		w.refused.Store(false)
-		w.tampered, d.full = w.tampered && !d.full, false
+		w.tampered = w.tampered && !d.seen
+		w.mustBe(s)
 	}
 	w.note("applied, %d messages so far: %v", w.messages.Load(), err)
 	return err
+}
+
+// leastRetry is the least time between a failure and the next try, unless there is something to compare.
+const leastRetry = 100 * time.Millisecond
+
+// mayApply checks that all is known and that no failure was just now. The caller holds the world's mutex.
+func (d *daemon) mayApply() {
+	for _, f := range d.feeds {
+		if !f.listed {
+			d.w.fail("a snapshot is applied before the list of %s came", f.Name)
+		}
+	}
+	if since := time.Since(d.failed); since < leastRetry && !d.full {
+		d.w.fail("a change that failed is tried again after %v", since)
+	}
 }
 
 func (d watched) Resync() {
@@ -180,12 +230,15 @@ func (s *socket) Send(b []byte) error {
 	if killed {
 		return unix.EBADF
 	}
-	before := w.kernel.Generation()
+	before, clients := w.kernel.Generation(), w.clients()
 	err := s.Socket.Send(b)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.kernel.Generation() != before {
 		w.check()
+		if w.applying.Load() { // a purge waits until no packet is on its way
+			w.noteAgain(clients)
+		}
 	}
 	if w.faults.kills(s.d, true) {
 		return unix.EBADF

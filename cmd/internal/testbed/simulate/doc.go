@@ -18,10 +18,19 @@
 //
 //   - The table is what some snapshot says that the daemon has taken since the last one that it applied
 //     without an error, or the last applied one. While a large batch comes in pieces, each packet goes where
-//     one of these snapshots sends it.
+//     one of these snapshots sends it. An Apply without an error leaves the table of its snapshot.
 //   - No packet goes to an endpoint that none of these snapshots has.
 //   - Once faults have ended and all events have arrived, the table is that of a fresh compilation of the
-//     server's objects, within a few minutes of the clock.
+//     server's objects, and no client is remembered with an endpoint that is gone, within a few minutes of the
+//     clock. Packets on their way during a batch note once more the clients that it makes the kernel forget.
+//   - Nothing is applied before a list of each kind of objects has come. A change that failed is tried again, but not
+//     within 100 ms.
+//   - With nothing to do, the daemon writes nothing, compares at most once in ten minutes and holds three connections; a
+//     daemon that could not start holds none. The table has nothing that no snapshot needs.
+//   - At the end, each endpoint is one that an EndpointSlice offers, ready if another one is, and on the node where it must be: by
+//     a few lines that share nothing with the model.
+//   - A table that can have an owner is the daemon's at the end.
+//   - A fault at the start is not taken for something that the kernel lacks.
 //
-// Bounds on memory, on the number of retries and on open connections are not checked.
+// The memory of the process is not measured.
 package simulate

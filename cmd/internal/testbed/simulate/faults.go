@@ -1,6 +1,8 @@
 package simulate
 
 import (
+	"bytes"
+	"cmp"
 	"math/rand/v2"
 	"time"
 
@@ -21,6 +23,9 @@ type faults struct {
 	behind bool // the last sending reaches the kernel
 }
 
+// mostRefusing are the messages about elements of which each second one is refused, until the Apply ends.
+const mostRefusing = 20
+
 // fault chooses the fault of a message. The kernel calls it.
 func (w *world) fault(r nftfake.Request) nftfake.Fault {
 	if w.looking.Load() {
@@ -28,16 +33,29 @@ func (w *world) fault(r nftfake.Request) nftfake.Fault {
 	}
 	n := int(w.messages.Add(1))
 	f := w.faults.at[n]
+	if !w.applying.Load() {
+		f = cmp.Or(nftfake.Fault(w.beside.Swap(0)), f)
+	}
 	if f == nftfake.NoFault && w.faults.storm != nil && time.Now().Before(w.faults.until) && w.faults.storm.IntN(w.faults.rate) == 0 {
 		if f = w.faults.only; f == nftfake.NoFault {
 			f = nftfake.Faults[w.faults.storm.IntN(len(nftfake.Faults))]
 		}
 	}
-	if isElements := r.Type == unix.NFT_MSG_NEWSETELEM || r.Type == unix.NFT_MSG_DELSETELEM; isElements && (f == nftfake.Busy || f == nftfake.Interrupted) {
-		// The backend takes that for a refusal of one Service, and goes on without it.
-		if w.refusals++; w.refusals%4 > 0 {
-			f = nftfake.NoMemory
-		} else {
+	switch {
+	case f == nftfake.Interrupted:
+		w.interrupted.Add(1)
+	case f != nftfake.Busy:
+	case bytes.Contains(r.Data, []byte("vmapd-probe")):
+		f = nftfake.NoMemory // nothing is in use yet: a busy kernel lacks something, see isLack in nft/kernel
+	case r.Type == unix.NFT_MSG_NEWSETELEM:
+		if w.refusals++; w.refusals%4 == 0 {
+			w.refusing.Store(mostRefusing)
+		}
+	}
+	// The backend sends the elements again, one to a message, and goes on without the Service that is refused then.
+	if r.Type == unix.NFT_MSG_NEWSETELEM && w.refusing.Load() > 0 {
+		if w.refusing.Add(-1)%2 > 0 {
+			f = nftfake.Full
 			w.refused.Store(true)
 		}
 	}

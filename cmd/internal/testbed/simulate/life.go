@@ -3,6 +3,7 @@ package simulate
 import (
 	"io"
 	"math/rand/v2"
+	"slices"
 )
 
 // Life is a node and what happens to it.
@@ -22,7 +23,7 @@ func NewLife(seed uint64, steps int) Life {
 }
 
 func (l Life) settled() Life {
-	l.Steps = append(l.Steps[:len(l.Steps):len(l.Steps)], Step{Kind: Settle})
+	l.Steps = append(slices.Clip(l.Steps), Step{Kind: Settle})
 	return l
 }
 

@@ -19,7 +19,7 @@ import (
 const connections = 6
 
 // protocolOf are nftables' numbers of families.
-var protocolOf = [...]byte{model.IPv4: unix.NFPROTO_IPV4, model.IPv6: unix.NFPROTO_IPV6} //nolint:gochecknoglobals // never written
+var protocolOf = [...]byte{model.IPv4: unix.NFPROTO_IPV4, model.IPv6: unix.NFPROTO_IPV6}
 
 // traffic is a table with packets.
 type traffic struct {
@@ -132,8 +132,13 @@ func (t *traffic) disagrees(s *model.Snapshot, c model.Connection, got modeltest
 	want := modeltest.Outcome{Verdict: model.Forwarded, To: map[netip.AddrPort]modeltest.Arrival{c.Dest: {Share: 1}}}
 	if s != nil {
 		d := model.Decide(s, c)
-		if t.comesBack(&d) && got.Verdict == model.Dropped {
-			return "" // to an endpoint that is gone; the client tries again
+		if to, gone := t.comesBack(&d); gone {
+			_, reached := got.To[to]
+			other := slices.ContainsFunc(d.Port.Endpoints, func(e model.Endpoint) bool { return e.Addr == to })
+			if got.Verdict == model.Dropped || reached && (other || c.Protocol == model.UDP) {
+				// The client tries again; or the endpoint is one of the Service for other clients; or see nft.Batch.Forgotten.
+				return ""
+			}
 		}
 		want = modeltest.Expected(d)
 	}
@@ -149,21 +154,21 @@ func (t *traffic) disagrees(s *model.Snapshot, c model.Connection, got modeltest
 }
 
 // comesBack leaves of a decision's targets only the one that the kernel remembers for the client. It reports
-// whether the kernel remembers one that is not among them.
-func (t *traffic) comesBack(d *model.Decision) (gone bool) {
+// whether the kernel remembers one that is not among them, and which.
+func (t *traffic) comesBack(d *model.Decision) (to netip.AddrPort, gone bool) {
 	if t.table == nil || d.Verdict != model.Forwarded || d.Port == nil || d.Port.Affinity == 0 || d.Why == model.LoopbackForwarder {
-		return false
+		return to, false
 	}
 	e, ok := t.table.Elements[nft.AffinityMap(d.Port.Name, d.TrafficPolicy)].Get(string(nft.AppendAddr(nil, d.Source)))
 	if !ok {
-		return false
+		return to, false
 	}
-	to, _ := nft.Endpoint(e.Data)
+	to, _ = nft.Endpoint(e.Data)
 	i := slices.IndexFunc(d.Targets, func(t model.Target) bool { return t.Addr == to })
 	if i >= 0 {
 		d.Targets = d.Targets[i : i+1]
 	}
-	return i < 0
+	return to, i < 0
 }
 
 // remember chooses one of the places where a packet can go, and notes it in the maps where its way leads.

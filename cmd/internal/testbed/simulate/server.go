@@ -20,7 +20,7 @@ import (
 )
 
 // kinds are the API server's, by the plural of their names.
-var kinds = map[string]string{"Service": "services", "EndpointSlice": "endpointslices", "Node": "nodes", "ServiceCIDR": "servicecidrs"} //nolint:gochecknoglobals // never written
+var kinds = map[string]string{"Service": "services", "EndpointSlice": "endpointslices", "Node": "nodes", "ServiceCIDR": "servicecidrs"}
 
 // server has the objects of a cluster and their history, and the addresses of the node.
 type server struct {
@@ -89,31 +89,24 @@ func (s *server) list(kind string) runtime.Object {
 	all := s.all(kind)
 	switch kind {
 	case "services":
-		l := &corev1.ServiceList{ListMeta: meta}
-		for _, o := range all {
-			l.Items = append(l.Items, *apiObject(o.Object, o.version).(*corev1.Service))
-		}
-		return l
+		return &corev1.ServiceList{ListMeta: meta, Items: items[corev1.Service](all)}
 	case "endpointslices":
-		l := &discoveryv1.EndpointSliceList{ListMeta: meta}
-		for _, o := range all {
-			l.Items = append(l.Items, *apiObject(o.Object, o.version).(*discoveryv1.EndpointSlice))
-		}
-		return l
+		return &discoveryv1.EndpointSliceList{ListMeta: meta, Items: items[discoveryv1.EndpointSlice](all)}
 	case "nodes":
-		l := &corev1.NodeList{ListMeta: meta}
-		for _, o := range all {
-			l.Items = append(l.Items, *apiObject(o.Object, o.version).(*corev1.Node))
-		}
-		return l
+		return &corev1.NodeList{ListMeta: meta, Items: items[corev1.Node](all)}
 	case "servicecidrs":
-		l := &networkingv1.ServiceCIDRList{ListMeta: meta}
-		for _, o := range all {
-			l.Items = append(l.Items, *apiObject(o.Object, o.version).(*networkingv1.ServiceCIDR))
-		}
-		return l
+		return &networkingv1.ServiceCIDRList{ListMeta: meta, Items: items[networkingv1.ServiceCIDR](all)}
 	}
 	panic(fmt.Sprintf("no kind %s", kind))
+}
+
+// items returns objects of one kind as a list of the API has them.
+func items[T any](all []stored) []T {
+	list := make([]T, len(all))
+	for i, o := range all {
+		list[i] = *any(apiObject(o.Object, o.version)).(*T)
+	}
+	return list
 }
 
 // after returns the events of a kind after a version.

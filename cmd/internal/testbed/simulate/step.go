@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"net/netip"
 	"time"
 
 	"github.com/vmapd/vmapd/model"
@@ -180,6 +179,7 @@ func (d *daemon) event(f *feed, e event) bool {
 }
 
 func (d *daemon) list(f *feed) {
+	f.listed = true
 	if err := f.List(context.Background(), d.w.server.list(f.Name)); err != nil {
 		d.w.fail("a list of %s is refused: %w", f.Name, err)
 	}
@@ -244,6 +244,9 @@ func (w *world) meddle() {
 		return
 	}
 	w.tampered = true
+	if w.daemon != nil {
+		w.daemon.seen = false
+	}
 	if d := w.daemon; d != nil && w.random.IntN(4) > 0 {
 		reconcile.Signal(d.foreign)
 	}
@@ -262,42 +265,4 @@ func (w *world) somePackets() {
 			w.packets(f, table, connections)
 		}
 	}
-}
-
-// settleTime is the longest time from the end of all faults until the table is right: the longest pause
-// between retries, or between comparisons if somebody changed a table and nobody noticed.
-const settleTime = time.Hour + time.Minute
-
-// settle ends all faults, brings everything to the daemon, and waits for the tables.
-func (w *world) settle() {
-	w.faults = faults{}
-	w.server.change(modeltest.Change{Object: modeltest.OurNode().In("zone-a").Pods("10.0.0.0/29", "fd00:10::/125")})
-	if w.server.host == nil {
-		w.server.host = []netip.Addr{}
-	}
-	w.start()
-	d := w.daemon
-	if d == nil {
-		return
-	}
-	for _, f := range d.feeds {
-		if f.lossy {
-			d.list(f)
-		}
-		for f.Version() == 0 || len(w.server.after(f.Name, f.at)) > 0 {
-			d.deliver(f, 1)
-		}
-	}
-	d.readHost()
-	w.pass(2 * time.Minute)
-	if w.isTampered() {
-		w.pass(settleTime)
-	}
-	w.mustBeFresh()
-}
-
-func (w *world) isTampered() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.tampered
 }

@@ -45,23 +45,27 @@ type world struct {
 	daemon  *daemon         // nil: none runs
 	daemons int             // so far
 
-	seeds   *rand.PCG // of random, set anew for each step
-	random  *modeltest.Random
-	settled bool
+	seeds  *rand.PCG // of random, set anew for each step
+	random *modeltest.Random
 
-	looking  atomic.Bool  // the eye is at work: messages do not fail
-	messages atomic.Int64 // to the kernel
-	refusals int          // messages about elements that were to be refused
-	refused  atomic.Bool  // one was, since the last Apply that worked
-	noting   sync.Mutex   // guards trace
-	faults   faults       // changed while the daemon is idle, and by kills
+	looking     atomic.Bool  // the eye is at work: messages do not fail
+	messages    atomic.Int64 // to the kernel
+	applying    atomic.Bool  // Apply is at work
+	interrupted atomic.Int64 // lists that lack something, since the last Apply began
+	refusals    int          // messages about elements that were to be refused
+	beside      atomic.Int64 // the fault of the next message that is not one of Apply: of a purge, mostly
+	refusing    atomic.Int64 // so many further messages about elements may be refused
+	refused     atomic.Bool  // one was, since the last Apply that worked
+	noting      sync.Mutex   // guards trace
+	faults      faults       // changed while the daemon is idle, and by kills
 
-	mu       sync.Mutex        // guards what follows
-	between  []*model.Snapshot // see allowed
-	tampered bool              // somebody else changed the tables, and the daemon has not compared them since
-	tries    int               // Applies
-	probes   *modeltest.Random // makes connections
-	failure  error             // the first
+	mu       sync.Mutex                           // guards what follows
+	between  []*model.Snapshot                    // see allowed
+	tampered bool                                 // somebody else changed the tables, and the daemon has not compared them since
+	rounds   int                                  // Applies
+	is       [len(model.Families)]*model.Snapshot // of which the tables were after the last batch; nil: of none
+	probes   *modeltest.Random                    // makes connections
+	failure  error                                // the first
 }
 
 // newWorld makes a world. wait is that of testing/synctest.

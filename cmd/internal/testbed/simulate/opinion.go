@@ -1,0 +1,92 @@
+package simulate
+
+import (
+	"fmt"
+	"math"
+	"net/netip"
+
+	netutils "k8s.io/utils/net"
+
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/modeltest"
+)
+
+// offer is an endpoint as EndpointSlices offer it to a service port.
+type offer struct{ ready, draining, here bool }
+
+// offers returns the endpoints that slices offer a service port in one family.
+func (s *server) offers(f model.Family, name model.ServicePortName, node string) map[netip.AddrPort]offer {
+	list := map[netip.AddrPort]offer{}
+	is := func(field *bool, otherwise bool) bool { return field == nil && otherwise || field != nil && *field }
+	for _, o := range s.all("endpointslices") {
+		slice := o.Object.(modeltest.Slice).EndpointSlice
+		_, headless := slice.Labels[model.LabelHeadless]
+		port := numberOf(slice.Ports, name)
+		if slice.Namespace != name.Namespace || slice.Labels[model.LabelServiceName] != name.NamespacedName.Name ||
+			slice.AddressType != f.String() || headless || port == 0 {
+			continue
+		}
+		for _, e := range slice.Endpoints {
+			if len(e.Addresses) == 0 {
+				continue
+			}
+			// The API admits leading zeros.
+			addr, ok := netip.AddrFromSlice(netutils.ParseIPSloppy(e.Addresses[0]))
+			if addr = addr.Unmap(); !ok || model.FamilyOf(addr) != f || addr.IsUnspecified() || addr.IsLoopback() || addr.IsMulticast() {
+				continue
+			}
+			at := netip.AddrPortFrom(addr, port)
+			was, serving := list[at], is(e.Serving, true)
+			list[at] = offer{
+				ready:    was.ready || is(e.Ready, true),
+				draining: was.draining || serving && is(e.Terminating, false),
+				here:     was.here || e.NodeName == node,
+			}
+		}
+	}
+	return list
+}
+
+// numberOf returns the number of the first valid port of a slice that is a service port's; 0: there is none.
+func numberOf(ports []model.SlicePort, of model.ServicePortName) uint16 {
+	for _, p := range ports {
+		name, proto := "", "TCP"
+		if p.Name != nil {
+			name = *p.Name
+		}
+		if p.Protocol != nil {
+			proto = *p.Protocol
+		}
+		if parsed, err := model.ParseProtocol(proto); name != of.Port || err != nil || parsed != of.Protocol {
+			continue
+		}
+		if p.Port != nil && *p.Port > 0 && *p.Port <= math.MaxUint16 {
+			return uint16(*p.Port)
+		}
+	}
+	return 0
+}
+
+// wrongEndpoint says which endpoint of a service port is none that the slices offer, is not on the node although it must
+// be, or is about to end while another one is ready; "": none. It is a second opinion on the model's choice, on
+// which rules and the oracle of packets both rest.
+func (w *world) wrongEndpoint(f model.Family, sp *model.ServicePort) string {
+	offers := w.server.offers(f, sp.Name, w.node.Config.NodeName)
+	for _, l := range model.TrafficPolicies {
+		var ready bool
+		for _, o := range offers {
+			ready = ready || o.ready && (o.here || l == model.Cluster)
+		}
+		for e := range sp.In(l) {
+			switch o := offers[e.Addr]; {
+			case !o.ready && !o.draining:
+				return fmt.Sprintf("%v: no slice says that %v is ready or serves", sp.Name, e.Addr)
+			case l == model.Local && !o.here:
+				return fmt.Sprintf("%v: %v is not on this node", sp.Name, e.Addr)
+			case !o.ready && ready:
+				return fmt.Sprintf("%v: %v is about to end, and another one is ready", sp.Name, e.Addr)
+			}
+		}
+	}
+	return ""
+}

@@ -1,0 +1,136 @@
+package simulate
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/modeltest"
+	"github.com/vmapd/vmapd/nft"
+)
+
+// settleTime is the longest time from the end of all faults until the table is right: the longest pause
+// between retries, or between comparisons if somebody changed a table and nobody noticed.
+const settleTime = time.Hour + time.Minute
+
+// settle ends all faults, brings everything to the daemon, and waits for the tables.
+func (w *world) settle() {
+	w.faults = faults{}
+	w.beside.Store(0)
+	w.server.change(modeltest.Change{Object: modeltest.OurNode().In("zone-a").Pods("10.0.0.0/29", "fd00:10::/125")})
+	if w.server.host == nil {
+		w.server.host = []netip.Addr{}
+	}
+	w.start()
+	d := w.daemon
+	if d == nil {
+		w.fail("the daemon does not start without faults")
+		return
+	}
+	for _, f := range d.feeds {
+		if f.lossy {
+			d.list(f)
+		}
+		for f.Version() == 0 || len(w.server.after(f.Name, f.at)) > 0 {
+			d.deliver(f, 1)
+		}
+	}
+	d.readHost()
+	w.pass(2 * time.Minute)
+	if w.isTampered() {
+		w.pass(settleTime)
+	}
+	w.mustBeFresh()
+	w.mustRest()
+}
+
+func (w *world) isTampered() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.tampered
+}
+
+// mustBeFresh checks that the tables are those of a fresh compilation, and that nothing else is in them.
+func (w *world) mustBeFresh() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.failure != nil {
+		return
+	}
+	fresh := model.NewBuilder(w.node.Config)
+	for _, o := range w.server.all("") {
+		o.Set(fresh)
+	}
+	fresh.SetHostAddresses(w.server.host)
+	s := fresh.Snapshot()
+	w.between = []*model.Snapshot{s}
+	for _, f := range model.Families {
+		table, ok := w.read(f)
+		if !ok {
+			return
+		}
+		if b := difference(table, s.Family(f)); b != nil {
+			w.fail("the %v table is not that of a fresh compilation, %v after the end of all faults; it needs\n%s", f, settleTime, b)
+			return
+		}
+		if b := leftovers(table, s.Family(f)); b != nil {
+			w.fail("the %v table has what nothing needs, after the end of all faults:\n%s", f, b)
+			return
+		}
+		for sp := range s.Family(f).ServicePorts() {
+			if why := w.wrongEndpoint(f, sp); why != "" {
+				w.fail("the endpoints are wrong: %s", why)
+				return
+			}
+		}
+		w.packets(f, table, 5*connections)
+		w.mustHavePurged(f, s.Family(f))
+		if owner, owned := w.kernel.Owner(protocolOf[f], nft.TableName); owned && !w.daemon.ports[owner] {
+			w.fail("the %v table is not the daemon's: its owner is %d", f, owner)
+		}
+	}
+}
+
+// leftovers returns the batch that deletes what a table has for nothing; nil: it has no such thing. Chains for
+// numbers of endpoints may stay, see [nft.Ruleset.KeepUnused].
+func leftovers(table *nft.Table, s *model.FamilySnapshot) *nft.Batch {
+	want := nft.Compile(table, s)
+	b := nft.DiffTable(table, want)
+	if _, kept := want.KeepUnused(table, b); kept || b.Empty() {
+		return nil
+	}
+	return b
+}
+
+const (
+	restTime = 10 * time.Minute
+	// mostSockets are those of a daemon: one for Apply, one for each of two readers of clients.
+	mostSockets = 3
+)
+
+// mustRest checks that a daemon with nothing to do does nothing: it writes nothing, compares at most once, which it does every
+// hour, and holds few connections.
+func (w *world) mustRest() {
+	if w.failed() != nil {
+		return
+	}
+	rounds, generation := w.applies(), w.kernel.Generation()
+	w.pass(restTime)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if n := w.rounds - rounds; n > 1 {
+		w.fail("%d Applies in %v in which nothing happened", n, restTime)
+	}
+	if n := w.kernel.Generation() - generation; n > 0 {
+		w.fail("%d writes in %v in which nothing happened", n, restTime)
+	}
+	if n := w.kernel.Sockets() - 1; n > mostSockets {
+		w.fail("the daemon holds %d connections", n)
+	}
+}
+
+func (w *world) applies() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.rounds
+}
