@@ -2,20 +2,23 @@
 // skipped, unless the reason is a known gap of this kernel. A skip that nobody notices is a test
 // that does not exist.
 //
-//	go test -v | skipcheck
+//	go test -v | skipcheck [-package NAME]
 //	skipcheck FILE...
 //
-// With files, it prints a table of the machines whose tests they have (see make test-vm).
+// The last line but those of failures and of reasons has the sums, and with -package also the package and its time, as
+// go test prints them. With files, it prints a table of the machines whose tests they have (see make test-vm).
 package main
 
 import (
 	"bufio"
+	"flag"
 	"fmt"
 	"io"
 	"maps"
 	"os"
 	"slices"
 	"strings"
+	"time"
 )
 
 // allowed are the reasons for which a test may be skipped: the names of features that kernels lack.
@@ -41,14 +44,16 @@ func allowed() []string {
 }
 
 func main() {
-	if len(os.Args) > 1 {
-		if err := table(os.Stdout, os.Args[1:]); err != nil {
+	pkg := flag.String("package", "", "the package whose tests run, for the line with the sums")
+	flag.Parse()
+	if flag.NArg() > 0 {
+		if err := table(os.Stdout, flag.Args()); err != nil {
 			fmt.Fprintln(os.Stderr, "skipcheck:", err)
 			os.Exit(1)
 		}
 		return
 	}
-	r := newReport()
+	r, began := newReport(), time.Now()
 	in := bufio.NewScanner(os.Stdin)
 	in.Buffer(nil, 1<<20)
 	for in.Scan() {
@@ -57,6 +62,9 @@ func main() {
 	if in.Err() != nil {
 		fmt.Fprintln(os.Stderr, "skipcheck:", in.Err())
 	}
+	if *pkg != "" {
+		r.heading = fmt.Sprintf("%s\t%.1fs\t", *pkg, time.Since(began).Seconds())
+	}
 	if !r.print(os.Stdout) || in.Err() != nil {
 		os.Exit(1)
 	}
@@ -64,6 +72,7 @@ func main() {
 
 // report is the result of a run so far.
 type report struct {
+	heading         string // of the sums: the package and its time
 	passed, skipped int
 	failed          []string            // tests, and that the program itself ended badly
 	bad             []string            // tests skipped for no good reason
@@ -86,7 +95,11 @@ func (r *report) print(w io.Writer) bool {
 			fmt.Fprintf(w, "=== %s\n%s\n", test, strings.Join(r.output[test], "\n"))
 		}
 	}
-	fmt.Fprintf(w, "%d passed, %d failed, %d skipped\n", r.passed, len(r.failed)+len(r.bad), r.skipped)
+	result := ""
+	if r.heading != "" {
+		result = map[bool]string{true: "ok  \t", false: "FAIL\t"}[good]
+	}
+	fmt.Fprintf(w, "%s%s%d passed, %d failed, %d skipped\n", result, r.heading, r.passed, len(r.failed)+len(r.bad), r.skipped)
 	for _, reason := range allowed() {
 		if n := r.reasons[reason]; n > 0 {
 			fmt.Fprintf(w, "  %d skipped: %s\n", n, strings.TrimRight(reason, ":"))

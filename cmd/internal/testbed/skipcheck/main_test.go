@@ -77,6 +77,22 @@ skipped without a reason that is allowed: TestC
 	}
 }
 
+// The sums have the package and its time, and the result before them.
+func TestHeading(t *testing.T) {
+	for result, want := range map[string]string{
+		"PASS": "ok  \t./nft/kernel\t1.5s\t1 passed, 0 failed, 0 skipped\n",
+		"FAIL": "FAIL\t./nft/kernel\t1.5s\t0 passed, 1 failed, 0 skipped\n--- FAIL: TestA\n",
+	} {
+		r := newReport()
+		r.heading = "./nft/kernel\t1.5s\t"
+		r.line("--- " + result + ": TestA (1.50s)")
+		var got strings.Builder
+		if good := r.print(&got); got.String() != want || good != (result == "PASS") {
+			t.Errorf("well is %v: %q; want %q", good, &got, want)
+		}
+	}
+}
+
 // A program without a test that failed, but which ended badly, has failed: so has one that ran no test.
 func TestReportOfAProgramThatEndedBadly(t *testing.T) {
 	for _, run := range []string{

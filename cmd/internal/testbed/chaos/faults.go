@@ -1,0 +1,95 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// fault is something that breaks.
+type fault struct {
+	name     string
+	does     string   // what it does, in a sentence
+	backends []string // nil for both
+	quick    bool     // make test has it
+	loses    string   // the reason why something may be lost; empty if nothing may
+	// do begins the fault, and returns when it has ended.
+	do func(ctx context.Context, w *world) error
+}
+
+// faults returns all, in the order of the table.
+func faults() []fault {
+	return slices.Concat(daemonFaults(), ruleFaults(), nodeFaults(), serverFaults())
+}
+
+func daemonFaults() []fault {
+	return []fault{{
+		name: "kill", quick: true,
+		does: "vmapd is killed by SIGKILL, and started again",
+		do: func(ctx context.Context, w *world) error {
+			if err := w.end(unix.SIGKILL); err != nil {
+				return err
+			}
+			return w.start(ctx)
+		},
+	}, {
+		name: "restart",
+		does: "vmapd is ended by SIGTERM, and started again, three times",
+		do: func(ctx context.Context, w *world) error {
+			for range 3 {
+				if err := w.end(unix.SIGTERM); err != nil {
+					return err
+				}
+				if err := w.start(ctx); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}, {
+		name: "stop", quick: true,
+		does: "vmapd is stopped by SIGSTOP for a while, and goes on",
+		do: func(_ context.Context, w *world) error {
+			if err := w.signal(unix.SIGSTOP); err != nil {
+				return err
+			}
+			time.Sleep(w.o.lasts)
+			return w.signal(unix.SIGCONT)
+		},
+	}, {
+		name: "no file descriptors",
+		does: "vmapd can't open any file or socket for a while (RLIMIT_NOFILE), and its connections to the API server are closed",
+		do: func(_ context.Context, w *world) error {
+			var before unix.Rlimit
+			if err := unix.Prlimit(w.daemon.Process.Pid, unix.RLIMIT_NOFILE, nil, &before); err != nil {
+				return err
+			}
+			none := unix.Rlimit{Cur: 3, Max: before.Max}
+			if err := unix.Prlimit(w.daemon.Process.Pid, unix.RLIMIT_NOFILE, &none, nil); err != nil {
+				return err
+			}
+			w.server.Disconnect()
+			time.Sleep(w.o.lasts)
+			return unix.Prlimit(w.daemon.Process.Pid, unix.RLIMIT_NOFILE, &before, nil)
+		},
+	}, {
+		name: "second vmapd",
+		does: "another vmapd runs in the same node for a while",
+		do: func(ctx context.Context, w *world) error {
+			ctx, cancel := context.WithTimeout(ctx, w.o.lasts)
+			defer cancel()
+			other := w.Node.Command(ctx, w.o.vmapd, append(w.daemonArgs("other.sock"), "--metrics-bind-address=", "--healthz-bind-address=")...)
+			if err := other.Start(); err != nil {
+				return err
+			}
+			_ = other.Wait() // the context's end is its result
+			if ctx.Err() == nil {
+				return fmt.Errorf("the other vmapd ended by itself")
+			}
+			return nil
+		},
+	}}
+}

@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/vmapd/vmapd/sync/informer/apitest"
+)
+
+// The API server misbehaves. Nothing may be lost: vmapd goes on with the objects that it has.
+func serverFaults() []fault {
+	all := []fault{{
+		name: "API drops watches", quick: true,
+		does: "the API server ends all watches, five times a second",
+		do: func(_ context.Context, w *world) error {
+			return w.repeat(func() error {
+				w.server.DropWatches()
+				return nil
+			})
+		},
+	}, {
+		name: "API sends disorder",
+		does: "the API server sends old events again after newer ones, five times a second",
+		do: func(_ context.Context, w *world) error {
+			version := w.server.Set(newService("probe", 0, probeVIP.Addr()))
+			return w.repeat(func() error {
+				w.server.Set(newService("probe", 0, probeVIP.Addr()))
+				w.server.Replay(apitest.Services, version)
+				return nil
+			})
+		},
+	}, {
+		name: "API forgets versions",
+		does: "all versions of before are too old for the API server (410), and the watches end, twice a second",
+		do: func(_ context.Context, w *world) error {
+			for i := range int(2*w.o.lasts/time.Second) + 1 {
+				w.server.Expire([]apitest.Gone{apitest.GoneStatus, apitest.GoneEvent}[i%2])
+				w.server.DropWatches()
+				time.Sleep(time.Second / 2)
+			}
+			return nil
+		},
+	}, {
+		name: "API restored from a backup",
+		does: "the API server has the objects and versions of a backup again, after changes",
+		do: func(_ context.Context, w *world) error {
+			backup := w.server.Backup()
+			w.setProbe(probeElsewhere)
+			time.Sleep(w.o.lasts / 2)
+			w.server.Restore(backup)
+			time.Sleep(w.o.lasts / 2)
+			return nil
+		},
+	}, {
+		name:  "API without objects",
+		does:  "the API server has lost all objects, and answers with empty lists; it has them again after a while",
+		loses: "the API server says that no Service exists, and vmapd believes an answer that is valid",
+		do: func(_ context.Context, w *world) error {
+			backup := w.server.Backup()
+			w.server.Restore(apitest.Backup{})
+			time.Sleep(w.o.lasts)
+			w.server.Restore(backup)
+			return nil
+		},
+	}}
+	for _, outage := range []struct {
+		name, does string
+		how        apitest.Outage
+	}{
+		{"API hangs", "no byte from the API server arrives for a while", apitest.Frozen},
+		{"API answers 503", "the API server answers every request with 503 for a while", apitest.Unavailable},
+		{"API hangs up", "the API server closes each connection at once for a while", apitest.HangingUp},
+		{"API is away", "the API server's port is closed for a while", apitest.Refusing},
+	} {
+		all = append(all, fault{name: outage.name, does: outage.does, do: func(_ context.Context, w *world) error {
+			if err := w.server.Outage(outage.how); err != nil {
+				return err
+			}
+			time.Sleep(w.o.lasts)
+			return w.Node.Do(func() error { return w.server.Outage(apitest.Up) }) // it may listen again
+		}})
+	}
+	for _, status := range []struct {
+		name, does string
+		code       int
+	}{
+		{"API answers 500", "the API server answers requests for EndpointSlices and Services with 500 for a while", http.StatusInternalServerError},
+		{"API answers 403", "vmapd has no right to read EndpointSlices and Services for a while", http.StatusForbidden},
+		{"API answers 429", "the API server has too much to do for requests of EndpointSlices and Services for a while", http.StatusTooManyRequests},
+	} {
+		all = append(all, fault{name: status.name, does: status.does, do: func(_ context.Context, w *world) error {
+			w.eachResource(func(r apitest.Resource) { w.server.Refuse(r, status.code) })
+			w.server.DropWatches()
+			time.Sleep(w.o.lasts)
+			w.eachResource(func(r apitest.Resource) { w.server.Refuse(r, 0) })
+			return nil
+		}})
+	}
+	return append(all, fault{
+		name: "API answers nonsense",
+		does: "the API server's answers are cut short, end early, or have a web page, nothing, {} or garbage, each for a part of the while",
+		do: func(_ context.Context, w *world) error {
+			kinds := []apitest.Fault{
+				apitest.CutShort, apitest.EndsEarly, apitest.NoEvents, apitest.HTML, apitest.NoBody, apitest.EmptyObject, apitest.Garbage,
+			}
+			for _, kind := range kinds {
+				w.eachResource(func(r apitest.Resource) { w.server.Fault(r, kind) })
+				w.server.Disconnect()
+				time.Sleep(w.o.lasts / time.Duration(len(kinds)))
+			}
+			w.eachResource(func(r apitest.Resource) { w.server.Fault(r, apitest.NoFault) })
+			return nil
+		},
+	})
+}
+
+func (w *world) eachResource(do func(apitest.Resource)) {
+	do(apitest.Services)
+	do(apitest.EndpointSlices)
+}

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"regexp"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+)
+
+// options are the flags.
+type options struct {
+	vmapd    string
+	faults   *regexp.Regexp
+	rounds   int
+	lasts    time.Duration // of faults that take a while
+	patience time.Duration // for the recovery
+	within   time.Duration // for an answer
+	settles  time.Duration // how long clients connect before the fault, and after the recovery
+	rate     int           // of new connections, a second and for each way to the Service
+}
+
+func main() {
+	code, done, err := lab.Reexec()
+	if done {
+		os.Exit(code)
+	}
+	if err == nil {
+		err = run()
+	}
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "chaos: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+func run() error {
+	o := options{faults: regexp.MustCompile(""), settles: time.Second}
+	flag.StringVar(&o.vmapd, "vmapd", "bin/vmapd", "the program")
+	flag.Func("faults", "a regular expression of names of faults (default all)", func(s string) (err error) {
+		o.faults, err = regexp.Compile(s)
+		return err
+	})
+	flag.IntVar(&o.rounds, "rounds", 1, "rounds of each fault, which add up")
+	flag.DurationVar(&o.lasts, "lasts", 10*time.Second, "how long the faults last that take a while")
+	flag.DurationVar(&o.patience, "patience", 2*time.Minute, "how long a recovery may take")
+	flag.IntVar(&o.rate, "rate", 50, "new connections a second for each of the four ways to the Service")
+	flag.DurationVar(&o.within, "within", 3*time.Second, "a new connection without an answer within this time is lost")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)
+	defer stop()
+
+	if !slices.ContainsFunc(faults(), func(f fault) bool { return o.faults.MatchString(f.name) }) {
+		return fmt.Errorf("no fault has a name like %q", o.faults)
+	}
+	t := table{out: os.Stdout}
+	t.head(&o)
+	var errs []error
+	for _, f := range faults() {
+		if !o.faults.MatchString(f.name) {
+			continue
+		}
+		for _, backend := range []string{"nftables", "iptables"} {
+			if f.backends != nil && !slices.Contains(f.backends, backend) {
+				continue
+			}
+			var sum result
+			for range o.rounds {
+				r, err := play(ctx, &o, f, backend)
+				if ctx.Err() != nil {
+					return errors.Join(append(errs, ctx.Err())...)
+				}
+				if err != nil {
+					errs = append(errs, fmt.Errorf("%s, %s: %w", f.name, backend, err))
+				}
+				sum.add(r)
+			}
+			t.row(f, backend, &sum)
+			if f.loses == "" && sum.bad() {
+				errs = append(errs, fmt.Errorf("%s, %s: lost something, the first: %w", f.name, backend, sum.first))
+			}
+		}
+	}
+	t.foot()
+	return errors.Join(errs...)
+}

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"net/netip"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+)
+
+// The Services are web, with the endpoints pod-1 and pod-2, and probe, whose one endpoint changes.
+const (
+	pods           = 5
+	podPort        = 8080
+	webNodePort    = 30080
+	probeAtFirst   = 3
+	probeElsewhere = 4
+)
+
+var (
+	webVIP   = netip.MustParseAddrPort("172.30.0.10:80")       //nolint:gochecknoglobals // a constant
+	webVIP6  = netip.MustParseAddrPort("[fd00:172:30::10]:80") //nolint:gochecknoglobals // a constant
+	probeVIP = netip.MustParseAddrPort("172.30.0.11:80")       //nolint:gochecknoglobals // a constant
+)
+
+func podName(n int) string { return "pod-" + strconv.Itoa(n) }
+
+func webPods() []string { return []string{podName(1), podName(2)} }
+
+// setObjects writes all objects to the API server.
+func (w *world) setObjects() {
+	w.server.Set(&corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: lab.NodeName},
+		Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{
+			{Type: corev1.NodeInternalIP, Address: lab.NodeIP4}, {Type: corev1.NodeInternalIP, Address: lab.NodeIP6},
+		}},
+	})
+	w.server.Set(newService("web", webNodePort, webVIP.Addr(), webVIP6.Addr()))
+	w.setSlices("web", 1, 2)
+	w.server.Set(newService("probe", 0, probeVIP.Addr()))
+	w.setProbe(probeAtFirst)
+}
+
+// setProbe makes a pod the endpoint of the Service probe.
+func (w *world) setProbe(pod int) { w.setSlices("probe", pod) }
+
+func newService(name string, nodePort int32, vips ...netip.Addr) *corev1.Service {
+	s := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
+		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeClusterIP, ClusterIP: vips[0].String()},
+	}
+	if nodePort != 0 {
+		s.Spec.Type = corev1.ServiceTypeNodePort
+	}
+	for _, vip := range vips {
+		s.Spec.ClusterIPs = append(s.Spec.ClusterIPs, vip.String())
+		s.Spec.IPFamilies = append(s.Spec.IPFamilies, map[bool]corev1.IPFamily{true: corev1.IPv4Protocol, false: corev1.IPv6Protocol}[vip.Is4()])
+	}
+	for _, protocol := range []corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP} {
+		s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{
+			Name: strings.ToLower(string(protocol)), Protocol: protocol, Port: int32(webVIP.Port()), TargetPort: intstr.FromInt32(podPort), NodePort: nodePort,
+		})
+	}
+	return s
+}
+
+// setSlices writes the EndpointSlices of a Service, one for each family.
+func (w *world) setSlices(service string, pods ...int) {
+	for family, first := range map[discoveryv1.AddressType]string{
+		discoveryv1.AddressTypeIPv4: lab.FirstPodIP4, discoveryv1.AddressTypeIPv6: lab.FirstPodIP6,
+	} {
+		s := &discoveryv1.EndpointSlice{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: "default", Name: service + "-" + string(family), Labels: map[string]string{discoveryv1.LabelServiceName: service},
+			},
+			AddressType: family,
+		}
+		for _, protocol := range []corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP} {
+			s.Ports = append(s.Ports, discoveryv1.EndpointPort{Name: new(strings.ToLower(string(protocol))), Protocol: new(protocol), Port: new(int32(podPort))})
+		}
+		for _, pod := range pods {
+			addr := netip.MustParseAddr(first)
+			for range pod - 1 {
+				addr = addr.Next()
+			}
+			s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{
+				Addresses: []string{addr.String()}, NodeName: new(lab.NodeName), Conditions: discoveryv1.EndpointConditions{Ready: new(true)},
+			})
+		}
+		w.server.Set(s)
+	}
+}

@@ -1,0 +1,87 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// result is what clients saw of a fault.
+type result struct {
+	counts
+	recovered time.Duration // from the fault's end; of several rounds, the longest
+}
+
+func (r *result) bad() bool { return r.lost+r.broken+r.wrong > 0 }
+
+func (r *result) add(other result) {
+	r.sent += other.sent
+	r.lost += other.lost
+	r.wrong += other.wrong
+	r.kept += other.kept
+	r.broken += other.broken
+	r.recovered = max(r.recovered, other.recovered)
+	if r.first == nil {
+		r.first = other.first
+	}
+}
+
+// play makes a world, and one fault in it.
+func play(ctx context.Context, o *options, f fault, backend string) (r result, err error) {
+	w, err := newWorld(ctx, o, backend)
+	defer func() { err = errors.Join(err, w.close()) }()
+	if err != nil {
+		return r, err
+	}
+	if err := w.start(ctx); err != nil {
+		return r, err
+	}
+	before, err := w.rules(ctx)
+	if err != nil {
+		return r, err
+	}
+	tr, err := startTraffic(ctx, w)
+	if err != nil {
+		return r, err
+	}
+	time.Sleep(o.settles)
+	err = f.do(ctx, w)
+	ended := time.Now()
+	if err == nil {
+		err = w.recover(ctx, o.patience, before)
+	}
+	r.recovered = time.Since(ended)
+	time.Sleep(o.settles)
+	r.counts = tr.end()
+	if late := r.last.Sub(ended); late > r.recovered {
+		r.recovered = late
+	}
+	if err != nil {
+		err = fmt.Errorf("%w; the end of vmapd's log:\n%s", err, w.log.end())
+	}
+	return r, err
+}
+
+// recover changes the endpoint of the Service probe and changes it back; it waits until clients have seen both, and the
+// rules are as before.
+func (w *world) recover(ctx context.Context, patience time.Duration, before string) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for _, pod := range []int{probeElsewhere, probeAtFirst} {
+		w.setProbe(pod)
+		if err := w.answers(ctx, probeVIP, podName(pod)); err != nil {
+			return fmt.Errorf("does not recover: %w", err)
+		}
+	}
+	for {
+		now, err := w.rules(ctx)
+		if err == nil && now == before {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return fmt.Errorf("does not recover: the rules differ (%w)\n%s\n-- before:\n%s", err, now, before)
+		}
+		time.Sleep(pollPause)
+	}
+}

@@ -1,0 +1,192 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/sync/informer/apitest"
+)
+
+const pollPause = 10 * time.Millisecond
+
+// world is a node with pods, an API server and vmapd.
+type world struct {
+	*lab.World
+	o          *options
+	backend    string
+	server     *apitest.Server
+	folder     string
+	kubeconfig string
+	daemon     *lab.Cmd // nil while none runs
+	log        log
+}
+
+func newWorld(ctx context.Context, o *options, backend string) (w *world, err error) {
+	w = &world{o: o, backend: backend}
+	if w.World, err = lab.New(ctx, lab.Config{Pods: pods, Ports: []uint16{podPort}}); err != nil {
+		return w, err
+	}
+	if w.folder, err = os.MkdirTemp("", "vmapd-chaos-"); err != nil {
+		return w, err
+	}
+	err = w.Node.Do(func() (err error) {
+		w.server, err = apitest.NewServer(apitest.Options{})
+		return err
+	})
+	if err != nil {
+		return w, err
+	}
+	w.setObjects()
+	w.kubeconfig, err = w.server.Kubeconfig(w.folder, apitest.Form{})
+	return w, err
+}
+
+// daemonArgs are the flags of a daemon.
+func (w *world) daemonArgs(socket string) []string {
+	return []string{
+		"--backend", w.backend, "--cluster-cidr", lab.PodRange4 + "," + lab.PodRange6, "--hostname-override", lab.NodeName,
+		"--kubeconfig", w.kubeconfig, "--conntrack-max-per-core", "0", "--socket", filepath.Join(w.folder, socket),
+	}
+}
+
+// launch starts vmapd.
+func (w *world) launch(ctx context.Context) error {
+	d := w.Node.Command(ctx, w.o.vmapd, w.daemonArgs("vmapd.sock")...)
+	d.Stdout, d.Stderr = &w.log, &w.log
+	if err := d.Start(); err != nil {
+		return err
+	}
+	w.daemon = d
+	return nil
+}
+
+// start starts vmapd, and waits until it has programmed the Services.
+func (w *world) start(ctx context.Context) error {
+	if err := w.launch(ctx); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, w.o.patience)
+	defer cancel()
+	for _, way := range ways() {
+		if err := w.answers(ctx, way.to, ""); err != nil {
+			return fmt.Errorf("start: %w; the end of vmapd's log:\n%s", err, w.log.end())
+		}
+	}
+	return w.answers(ctx, probeVIP, podName(probeAtFirst))
+}
+
+// signal sends vmapd a signal.
+func (w *world) signal(s os.Signal) error { return w.daemon.Process.Signal(s) }
+
+// end ends vmapd by a signal.
+func (w *world) end(s os.Signal) error {
+	err := w.signal(s)
+	_ = w.daemon.Wait() // the signal is its result
+	w.daemon = nil
+	return err
+}
+
+// answers waits until an address answers, and it is the pod, if one is named.
+func (w *world) answers(ctx context.Context, to netip.AddrPort, pod string) error {
+	for {
+		asking, cancel := context.WithTimeout(ctx, w.o.within)
+		a, err := w.Client.Ask(asking, "tcp", to)
+		cancel()
+		switch {
+		case err == nil && (pod == "" || a.Pod == pod):
+			return nil
+		case ctx.Err() != nil:
+			return fmt.Errorf("%v answered %q, want %q: %w", to, a.Pod, pod, err)
+		}
+		time.Sleep(pollPause)
+	}
+}
+
+// rules lists the node's rules without counters.
+func (w *world) rules(ctx context.Context) (string, error) {
+	if w.backend == "nftables" {
+		out, err := w.Node.Command(ctx, "nft", "--stateless", "list", "ruleset").Output()
+		return withoutComments(string(out)), err
+	}
+	var all strings.Builder
+	for _, program := range []string{"iptables-save", "ip6tables-save"} {
+		out, err := w.Node.Command(ctx, program).Output()
+		if err != nil {
+			return "", err
+		}
+		all.WriteString(withoutComments(string(out)))
+	}
+	return all.String(), nil
+}
+
+// withoutComments leaves out comments, which have times and process IDs, and counters of chains.
+func withoutComments(text string) string {
+	var kept strings.Builder
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(strings.TrimSpace(line), "#") {
+			continue
+		}
+		if strings.HasPrefix(line, ":") {
+			line = strings.Join(strings.Fields(line)[:2], " ") + "\n"
+		}
+		kept.WriteString(line)
+	}
+	return kept.String()
+}
+
+// run runs a program in the node.
+func (w *world) run(ctx context.Context, name string, args ...string) error {
+	out, err := w.Node.Command(ctx, name, args...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%s %s: %w\n%s", name, strings.Join(args, " "), err, out)
+	}
+	return nil
+}
+
+func (w *world) close() error {
+	var errs []error
+	if w.daemon != nil {
+		_ = w.daemon.Process.Kill()
+		_ = w.daemon.Wait() // it was killed
+	}
+	if w.server != nil {
+		w.server.Close()
+	}
+	if w.folder != "" {
+		errs = append(errs, os.RemoveAll(w.folder))
+	}
+	if w.World != nil {
+		errs = append(errs, w.World.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// log is what daemons have written.
+type log struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *log) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+// end returns the last lines.
+func (l *log) end() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	const most = 4000
+	b := l.text.Bytes()
+	return string(b[max(0, len(b)-most):])
+}

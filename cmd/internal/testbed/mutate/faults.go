@@ -1,0 +1,61 @@
+package main
+
+var faults = []fault{
+	// nft: batches and their order.
+	{
+		"nft/split.go", "_ = yield(b) && each(last)", "_ = each(last) && yield(b)",
+		"endpoints that packets on their way look for go before the rest of a batch",
+	},
+	{"nft/split.go", "\t\tif !each(b.aheadChains()) {\n\t\t\treturn\n\t\t}\n", "", "new chains come with what leads to them"},
+	{
+		"nft/split.go", "Delete: del[i], Add: add[i]}", "Delete: del[(i+1)%n], Add: add[i]}",
+		"each piece of a batch has the deletions of the next one",
+	},
+	{
+		"nft/split.go", "\tg.services[service].joint, g.services[other].joint = true, true\n", "",
+		"Services that exchange a frontend change in different pieces",
+	},
+	{"nft/split.go", "\t\tcase scopeNode:\n\t\t\treturn false\n", "\t\tcase scopeNode:\n", "a batch that changes the node's addresses is split by Services"},
+	{
+		"nft/setdiff.go", "\t\tb.addOps(name, del, add)\n\t}\n\tb.keepMoved()\n}\n\n// differing", "\t\tb.addOps(name, del, add)\n\t}\n}\n\n// differing",
+		"endpoints go at once though a packet on its way looks for them",
+	},
+	// nft: differences and slots.
+	{"nft/slots.go", "if i < end && (len(left)", "if i <= end && (len(left)", "the last slot of a Service with less endpoints than before stays: off by one"},
+	{"nft/slots.go", "\t\tn := uint32(0)\n\t\tfor a := range r.bySlot", "\t\tn := uint32(1)\n\t\tfor a := range r.bySlot", "slots of a new Service begin at 1: off by one"},
+	{
+		"nft/slots.go", "old.Slots(l) != now.Slots(l) || !slices.Equal(old.Endpoints, now.Endpoints)", "old.Slots(l) != now.Slots(l)",
+		"a lookup table stays as it was though endpoints change",
+	},
+	{"nft/slots.go", "after = append(after, slot{uint32(i), list[i]})", "after = append(after, slot{uint32(i), joined[0]})", "all free slots get the same endpoint"},
+	{"nft/diff.go", "\t\t\tgone.of(nil)(set, element(c.Old))\n", "\t\t\t_ = element(c.Old)\n", "addresses and endpoints that go are not deleted"},
+	{"nft/diff.go", "\tb.DeleteChains = append(b.DeleteChains, slices.Sorted(maps.Keys(byName))...)\n", "\t_ = slices.Sorted(maps.Keys(byName))\n", "chains that go are not deleted"},
+	{"nft/diff.go", "\t\t\tb.DeleteSets = append(b.DeleteSets, s.Name)\n", "\t\t\t_ = s\n", "sets that go are not deleted"},
+	{"nft/diff.go", "\tb.Purge = append(b.Purge, purge(old, now, false)...)\n", "", "no purge: clients of endpoints that are gone stay remembered"},
+	{"nft/affinity.go", "\t\t\tgone = gone || !p.Keep[endpointData(e)]\n", "\t\t\t_ = e\n", "clients are forgotten only if the timeout changes"},
+	// nft/kernel: messages and their answers.
+	{"nft/kernel/conn.go", "\t\tif first == nil {\n\t\t\tfirst = err\n\t\t}\n", "\t\t_ = err\n", "acknowledgements are ignored"},
+	{"nft/kernel/backend.go", "st.have, st.left, st.purges = nil, nil, nil\n\treturn &model", "st.left, st.purges = nil, nil\n\treturn &model", "the state before a failure is believed after it"},
+	{"nft/kernel/backend.go", "\tfor _, st := range b.families {\n\t\tst.have = nil\n\t}\n}\n\n// Apply", "}\n\n// Apply", "Resync does nothing"},
+	{"nft/kernel/backend.go", "\tb.conn = c\n\tfor _, st := range b.families {\n\t\tst.owned = false\n", "\tb.conn = c\n\tfor _, st := range b.families {\n", "a table is not claimed again over another connection"},
+	{"nft/kernel/read.go", "err != nil || !c.interrupted {", "err != nil || true {", "a list that was cut short is believed"},
+	{"nft/kernel/transaction.go", "\tt.deletions(batch)\n", "", "a batch leaves what it must delete"},
+	{"nft/kernel/purge.go", "\tcase err != nil:\n\t\tp.failed =", "\tcase err != nil && p.isPending():\n\t\tdelete(p.st.purges, p.Map)\n\tcase err != nil:\n\t\tp.failed =", "a purge that failed is not tried again"},
+	{"nft/kernel/errors.go", "return isReply(err) && !isTransient(err)", "return isReply(err)", "want of memory at the start is taken for a missing feature"},
+	{"nft/kernel/transaction.go", "\tif len(bad.errs) > 0 {\n", "\tif len(bad.errs) > 0 && false {\n", "a refused Service is no error, and stays left out"},
+	// sync: the loop and the sources.
+	{"sync/reconcile/loop.go", "\t\t\t\tretry = time.After(max(pause, failed))\n", "", "a round that failed is not tried again"},
+	{"sync/reconcile/loop.go", "\tl.backoff = wait.Backoff{Duration: firstRetry,", "\tl.backoff = wait.Backoff{Duration: time.Microsecond,", "a round that failed is tried again at once"},
+	{"sync/reconcile/loop.go", "restoring them\")\n\t\t\tl.full = true\n\t\t\tl.Backend.Resync()\n", "restoring them\")\n\t\t\tl.full = true\n", "a change by another program is not compared"},
+	{"sync/reconcile/state.go", "\tif s.missing > 0 {\n", "\tif s.missing > 1 {\n", "rules are made before all objects are known"},
+	{"sync/informer/stream.go", "known && version < s.newest", "known && version < s.newest && s.initial", "an older event replaces a newer one"},
+	{"sync/informer/store.go", "\t\tif _, ok := next[name]; !ok {\n\t\t\ts.drop(name)\n\t\t}\n", "\t\t_ = name\n", "objects that a list lacks stay"},
+	// model.
+	{"model/endpoints.go", "\t\t\t\ts[Local] = ready | local\n", "\t\t\t\ts[Local] = ready\n", "endpoints of other nodes serve a Local traffic policy"},
+	{"model/endpoints.go", "\tcase !some.has(ready):\n", "\tcase s[Cluster] == draining:\n", "endpoints that end are used in place of ready ones"},
+	{"model/builder.go", "\t\t\tr.slices = slices.Insert(r.slices, i, s)\n\t\t\tb.markDirty(r)\n", "\t\t\tr.slices = slices.Insert(r.slices, i, s)\n", "a new EndpointSlice changes nothing"},
+	{"model/builder.go", "\tfor fe := range s.wants() {\n\t\tfor _, o := range b.claims.remove(fe.VIP, s) {\n\t\t\tb.markDirty(o.record)\n\t\t}\n\t}\n", "\tfor fe := range s.wants() {\n\t\tb.claims.remove(fe.VIP, s)\n\t}\n", "a frontend that becomes free is not given to the next Service that claims it"},
+	// legacy/iptables.
+	{"legacy/iptables/diff.go", "\t\t\tb.delete(c.Key.chain(have.Family, c.Old))\n", "", "iptables: chains of addresses that go stay"},
+	{"legacy/iptables/diff.go", "if i >= 0 && bytes.Equal(have[i].text, c.text) {", "if i >= 0 && bytes.Equal(have[i].text, have[i].text) {", "iptables: a chain whose rules change stays as it was"},
+}
