@@ -1,10 +1,15 @@
-# Missing programs are installed with apt, if this is root. Everything else comes through
-# the Go module proxy, pinned in go.mod or here.
+# Programs that are missing are installed with apt, if this is root and INSTALL is not "no". Everything else comes
+# through the Go module proxy, pinned in go.mod or here.
 GO        ?= go
 LINT      := $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 PURE      := ./model/... ./nft ./nft/nftsim ./legacy/userspace ./legacy/iptables/iptsim ./sync/kube ./sync/kube/slim ./sync/reconcile ./sync/health ./sync/events ./cmd/vmapd/internal/metrics ./cmd/vmapd/internal/httpserver
-# These are pure and long: unit plays them, and the race detector takes five times as long for them.
+NETNS     := ./nft/kernel ./nft/tracer ./legacy/iptables ./legacy/ipvs ./legacy/host ./sync/conntrack ./sync/hostaddr ./cmd/internal/testbed/lab ./cmd/internal/testbed/scale ./cmd/internal/testbed/chaos ./cmd/internal/testbed/cluster/life ./cmd/internal/testbed/browser ./cmd/vmapd
+# These are pure and long: other targets play them, and the race detector takes five times as long for them.
 RACESKIP  := TestTheRulesDoWhatIsDecided|TestEachPieceOfABatchIsSafe|TestSmallWorlds
+# make test leaves these to make test-slow, with the race detector: they take minutes, and wait for rare things or play much at
+# random, where quick tests look at the same rules. An element is PACKAGE=TESTS, and TESTS are names joined by |.
+SLOW      := nft=TestEachPieceOfABatchIsSafe 'cmd/vmapd=TestAHostileServiceCostsOthersLittle|TestAHostileServiceCostsOthersLittleWithIPTables|TestWhatIsSecondaryFailsNoRound|TestAnotherProxyIsNoticed|TestUserspaceInAUserNamespaceOfAnOrdinaryUser|TestScenariosByUserspace'
+SLOWTESTS := ^($(subst $() ,|,$(foreach t,$(subst ',,$(SLOW)),$(lastword $(subst =, ,$(t))))))$$
 # More tests at a time than processors: those that may run beside others mostly wait.
 ATATIME   := 5
 FUZZTIME  ?= 30s
@@ -12,6 +17,8 @@ FUZZTIME  ?= 30s
 # Network namespaces need root, or root in a user namespace. The loopback interface of a new
 # network namespace is down.
 ISROOT := $(shell test "$$(id -u)" = 0 && echo yes)
+INSTALL ?= yes
+MAYINSTALL := $(if $(filter no,$(INSTALL)),,$(ISROOT))
 ifeq ($(ISROOT),yes)
 IN_NAMESPACE :=
 else
@@ -40,7 +47,7 @@ KERNELS    ?= bullseye bookworm,bookworm-security trixie,trixie-security trixie,
 ARCHES     := arm64 s390x
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-chart test-upgrade notice unit race netns simulate test-page pagetools test-ipvs test-kernels test-arch test-nft test-vm test-cluster build-all images images-lock test-images test-images-vm test-install vmtools clustertools golden bench bench-connections bench-fast bench-scale bench-slopes fuzz lint fmt tidy ci tools
+.PHONY: help build demo test test-slow test-chart test-upgrade notice unit race netns simulate mutations history test-page pagetools test-ipvs test-kernels test-arch test-nft test-vm test-cluster build-all images images-lock test-images test-images-vm test-install vmtools clustertools golden bench bench-compare chaos bench-connections bench-fast bench-scale bench-slopes fuzz lint fmt tidy ci tools
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sort | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -114,16 +121,21 @@ demo: ## show it at work: a small world, real connections
 	done; if test $$n -gt 0; then test -t 1 && printf '\r\033[K'; echo "$$n packages compiled."; fi)
 	@bin/vmapd demo
 
-test: notice tools unit race netns test-chart ## all tests
+test: notice tools unit netns test-chart ## all tests but those of test-slow
 
+# It says what the target tools does before that does it.
 notice:
-	@echo "All tests take ten to fifteen minutes on two processors. They need nft, iptables, ipset,"
-	@echo "ip, unshare, gcc and curl; if this is root, apt installs those that are missing."
+	@echo "make test needs some eight minutes of processor time, so at least four on two processors, and prints a line for each package. It leaves to make test-slow:"
+	@for t in $(SLOW) 'race=all tests of pure packages'; do echo "  $${t%%=*}: $${t#*=}" | tr '|' ' '; done
+	@missing="$(strip $(call missing,$(TESTTOOLS) promtool:promtool))"; \
+	if [ -z "$$missing" ]; then echo "All programs that it needs are installed."; \
+	elif [ "$(MAYINSTALL)" ]; then echo "apt now installs $$missing (promtool only into bin); make test INSTALL=no prevents that, and ends."; \
+	else echo "Missing, and not installed:" $$missing; fi
 
 unit: ## tests that need no privilege
 	$(GO) vet ./...
 	cd cmd/internal/release && $(GO) vet . && $(GO) test -count=1 .
-	$(GO) test -count=1 -shuffle=on $$($(GO) list ./... | grep -vE '/(nft/kernel|legacy/(iptables|ipvs)|cmd/(vmapd|vmapd/internal/demo|internal/testbed/(browser|lab|scale|cluster/life))|sync/(conntrack|hostaddr|informer))$$')
+	$(GO) test -p 4 -count=1 -shuffle=on -skip '$(SLOWTESTS)' $$($(GO) list ./... | grep -vE '/(nft/kernel|legacy/(iptables|ipvs)|cmd/(vmapd|vmapd/internal/demo|internal/testbed/(browser|chaos|lab|scale|cluster/life))|sync/(conntrack|hostaddr|informer))$$')
 
 # A module of its own: the libraries of Helm and kustomize are large. The go command does not notice changes of files
 # outside of a module, so nothing is cached.
@@ -134,13 +146,19 @@ test-chart: ## the Helm chart and the base of kustomize make the manifest's obje
 race: ## the pure packages and the sources, with the race detector
 	$(GO) test -count=1 -race -skip '$(RACESKIP)' $(PURE) ./sync/informer/... ./sync/manifest
 
+# $(PLAY) defines a command for the shell: play PACKAGE FLAGS runs a package's tests with real packets, and prints one
+# line with its time when they have ended.
+PLAY = play() { p=$$1; shift; $(GO) test -c -o bin/netns.test $$p && \
+	(cd $$p && ($(IN_NAMESPACE) $(CURDIR)/bin/netns.test -test.v -test.parallel=$(ATATIME) -test.timeout=40m "$$@" 2>&1 || echo "--- FAIL: exit code $$?") | \
+	$(CURDIR)/bin/skipcheck -package $$p); }
+
 netns: tools ## tests with real packets in network namespaces; fails if one is skipped
-	$(GO) build -o bin/skipcheck ./cmd/internal/testbed/skipcheck
-	@for p in ./nft/kernel ./nft/tracer ./legacy/iptables ./legacy/ipvs ./legacy/host ./sync/conntrack ./sync/hostaddr ./cmd/internal/testbed/lab ./cmd/internal/testbed/scale ./cmd/internal/testbed/cluster/life ./cmd/internal/testbed/browser ./cmd/vmapd; do \
-		echo "$(GO) test $$p"; \
-		$(GO) test -c -o bin/netns.test $$p && \
-		(cd $$p && ($(IN_NAMESPACE) $(CURDIR)/bin/netns.test -test.v -test.parallel=$(ATATIME) -test.timeout=20m 2>&1 || echo "--- FAIL: exit code $$?") | $(CURDIR)/bin/skipcheck) || exit 1; \
-	done
+	@$(GO) build -o bin/skipcheck ./cmd/internal/testbed/skipcheck
+	@$(PLAY); for p in $(NETNS); do play $$p -test.skip='$(SLOWTESTS)' || exit 1; done
+
+test-slow: tools race ## what make test leaves out: the race detector, and tests that take minutes
+	@$(GO) build -o bin/skipcheck ./cmd/internal/testbed/skipcheck
+	@$(PLAY); for t in $(SLOW); do echo "./$${t%%=*}: $${t#*=}"; play ./$${t%%=*} -test.run="^($${t#*=})$$" || exit 1; done
 
 # A failure prints its seed, and a short life that fails, too. STEPS is of all lives, whose seeds are SEED and those
 # after it; SIMFLAGS may be -life N (steps of one life), -shrink=false.
@@ -149,6 +167,23 @@ STEPS ?= 100000
 simulate: ## a node in which all that can fail does, from SEED on for STEPS steps
 	$(GO) test -c -o bin/simulate.test ./cmd/internal/testbed/simulate
 	bin/simulate.test -test.v -test.timeout=0 -test.run='^TestSimulate$$' -seed $(SEED) -steps $(STEPS) $(SIMFLAGS)
+
+mutations: ## plant faults, and see what finds each: the simulation or the small worlds
+	$(GO) build -o bin/mutate ./cmd/internal/testbed/mutate
+	nice bin/mutate $(MUTATEFLAGS)
+
+# A failure prints the seed of its round; HISTORYFLAGS may be -history-seed=N, -history-backends=iptables-nft.
+HISTORY ?= 10m
+history: tools ## each answer under load, by the snapshots in force meanwhile, for HISTORY with each backend
+	$(GO) test -c -o bin/netns.test ./cmd/vmapd
+	cd cmd/vmapd && $(IN_NAMESPACE) $(CURDIR)/bin/netns.test -test.v -test.timeout=0 -test.run='^TestHistories$$' -history=$(HISTORY) $(HISTORYFLAGS)
+
+# CHAOSFLAGS may be -lasts 30s and -patience 5m; the command's doc.go says what the columns of the table are.
+FAULTS ?= .
+ROUNDS ?= 1
+chaos: tools build ## faults FAULTS of a node under load, ROUNDS times: a table of what clients lose
+	@$(GO) build -o bin/chaos ./cmd/internal/testbed/chaos
+	@bin/chaos -faults '$(FAULTS)' -rounds $(ROUNDS) $(CHAOSFLAGS)
 
 # A clone and no worktree: the go command does not read the commit of a worktree.
 test-upgrade: tools ## this version and the one of commit BASE in turn, under load: nothing is lost
@@ -239,18 +274,49 @@ golden: build ## rewrite what tests expect as text, and show what changed
 	$(GO) test ./cmd/vmapd ./cmd/vmapd/internal/config ./cmd/vmapd/internal/metrics ./nft ./legacy/iptables ./legacy/ipvs -run 'TestScenarios$$|TestScript|Golden|Text|Kubeadm|UpToDate' -update
 	git diff --stat -- testdata nft legacy cmd
 
+# For a release, BENCHTO=testdata/bench/VERSION.txt keeps the figures in benchstat's format, with BENCHCOUNT=6 or more. BENCH is
+# the command, and the arguments of each line are those of go test.
+BENCHCOUNT ?= 1
+BENCH       = $(GO) test -run '^$$' -count $(BENCHCOUNT)
+bench: SHELL := /bin/bash
+bench: .SHELLFLAGS := -eo pipefail -c
 bench: ## benchmarks: compile, difference, apply; cold and for one endpoint
-	$(GO) test -run '^$$' -bench 'Cold|OneEndpoint|Memory' -benchtime 10x -benchmem ./model
-	$(GO) test -run '^$$' -bench 'Compile|Split' -benchtime 10x ./nft
-	$(GO) test -run '^$$' -bench 'Watch|List' -benchmem ./sync/kube/wire
-	$(GO) test -run '^$$' -bench 'Object' -benchmem ./sync/kube/slim
-	$(IN_NAMESPACE) $(GO) test -run '^$$' -bench 'Build|Cold|Restart' -benchtime 10x ./nft/kernel
-	$(IN_NAMESPACE) $(GO) test -run '^$$' -bench 'OneEndpoint$$' -benchtime 500x ./nft/kernel
-	$(IN_NAMESPACE) $(GO) test -run '^$$' -bench 'OneEndpointWithAffinity' -benchtime 20x ./nft/kernel
-	$(IN_NAMESPACE) $(GO) test -run '^$$' -bench 'OthersBesideAPurge' -benchtime 5x ./nft/kernel
-	$(IN_NAMESPACE) $(GO) test -run '^$$' -bench 'NewConnection' ./nft/kernel
-	$(IN_NAMESPACE) $(GO) test -run '^$$' -bench 'Round' -benchtime 3s ./cmd/vmapd
-	$(IN_NAMESPACE) $(GO) test -run '^$$' -bench 'FirstPacket' ./cmd/vmapd
+	@$(if $(BENCHTO),mkdir -p $(dir $(BENCHTO)))
+	@{ set -x; \
+	$(BENCH) -bench 'Cold|OneEndpoint|Memory' -benchtime 10x -benchmem ./model; \
+	$(BENCH) -bench 'Compile|Split' -benchtime 10x ./nft; \
+	$(BENCH) -bench 'Watch|List' -benchmem ./sync/kube/wire; \
+	$(BENCH) -bench 'Object' -benchmem ./sync/kube/slim; \
+	$(IN_NAMESPACE) $(BENCH) -bench 'Build|Cold|Restart' -benchtime 10x ./nft/kernel; \
+	$(IN_NAMESPACE) $(BENCH) -bench 'OneEndpoint$$' -benchtime 500x ./nft/kernel; \
+	$(IN_NAMESPACE) $(BENCH) -bench 'OneEndpointWithAffinity' -benchtime 20x ./nft/kernel; \
+	$(IN_NAMESPACE) $(BENCH) -bench 'LookupTable' -benchtime 50x ./nft/kernel; \
+	$(IN_NAMESPACE) $(BENCH) -bench 'OthersBesideAPurge' -benchtime 5x ./nft/kernel; \
+	$(IN_NAMESPACE) $(BENCH) -bench 'NewConnection' ./nft/kernel; \
+	$(IN_NAMESPACE) $(BENCH) -bench 'Round' -benchtime 3s ./cmd/vmapd; \
+	$(IN_NAMESPACE) $(BENCH) -bench 'FirstPacket' ./cmd/vmapd; \
+	} $(if $(BENCHTO),| tee /dev/stderr | grep -E '^(goos|goarch|pkg|cpu|Benchmark)' >$(BENCHTO))
+
+# PACKAGE=BENCHMARKS that bench-compare plays: a start, a change and what arrives from the API server. Machines differ, and one
+# machine from minute to minute: so both versions are played in turns, BENCHROUNDS times. The figures stay in bin/bench.
+COMPARE     ?= 'model=^Benchmark(Cold|OneEndpoint)$$/^5000x50$$' 'nft=^Benchmark(Compile|OneEndpoint)$$/^10000_' 'sync/kube/slim=Object/slice-100/.*/slim' 'sync/kube/wire=Watch/slice-100/wire|List/wire' 'nft/kernel=^BenchmarkApplyCold$$/^1000x10$$|^BenchmarkOneEndpoint$$/^replaced$$/^1000x10$$'
+BENCHROUNDS ?= 10
+BENCHSTAT   := $(GO) run golang.org/x/perf/cmd/benchstat@v0.0.0-20260908200009-22c9c6c9d4da
+bench-compare: BASE ?= HEAD^
+bench-compare: ## speed against commit BASE, in turns; fails for a benchmark that is a tenth slower
+	@rm -rf bin/base bin/bench && mkdir -p bin/bench/base bin/bench/head
+	@git clone -q --shared . bin/base && git -C bin/base checkout -q --detach "$$(git rev-parse --verify "$(BASE)^{commit}")"
+	@for side in base head; do for b in $(COMPARE); do p=$${b%%=*}; \
+		(test $$side = head || cd bin/base; $(GO) test -c -o $(CURDIR)/bin/bench/$$side/$$(echo $$p | tr / -) ./$$p) || exit 1; \
+	done; done
+	@for round in $$(seq $(BENCHROUNDS)); do echo "round $$round of $(BENCHROUNDS)"; sides="head base"; test $$((round%2)) = 0 || sides="base head"; \
+	for side in $$sides; do for b in $(COMPARE); do p=$${b%%=*}; \
+		(test $$side = head || cd bin/base; cd $$p; $(IN_NAMESPACE) $(CURDIR)/bin/bench/$$side/$$(echo $$p | tr / -) -test.run='^$$' \
+			-test.bench="$${b#*=}" -test.benchmem -test.benchtime=100ms) >>bin/bench/$$side.txt || exit 1; \
+	done; done; done
+	@rm -rf bin/base
+	@$(BENCHSTAT) base=bin/bench/base.txt head=bin/bench/head.txt
+	@$(BENCHSTAT) -format csv base=bin/bench/base.txt head=bin/bench/head.txt 2>/dev/null | $(GO) run ./cmd/internal/testbed/benchcheck
 
 bench-connections: build ## new connections a second, against direct ones; with KUBE, of kube-proxy, too
 	$(GO) build -o bin/connections ./cmd/internal/testbed/connections
@@ -289,45 +355,37 @@ tidy: ## go mod tidy; fails if that changes something
 	cd $(CHARTTEST) && $(GO) mod tidy -diff
 	cd cmd/internal/release && $(GO) mod tidy -diff
 
-ci: tidy build lint test ## what must pass before a change lands
+ci: tidy build lint test test-slow ## what must pass before a change lands
 
+# $(call missing,PROGRAM:PACKAGE ...) are Debian's packages of the programs that are not here.
+missing = $(strip $(shell for t in $(1); do \
+	command -v $${t%%:*} >/dev/null 2>&1 || test -x /usr/sbin/$${t%%:*} || test -x bin/$${t%%:*} || echo $$t | cut -d: -f2; done))
+
+# $(call install,PACKAGES,FLAGS) is a command that installs them with apt, or fails where it may not.
+install = if [ -n "$(strip $(1))" ]; then \
+	if [ -z "$(MAYINSTALL)" ]; then echo "missing, install with apt: $(strip $(1))" >&2; exit 1; fi; \
+	apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $(2) $(1) >/dev/null; fi
+
+TESTTOOLS := nft:nftables iptables:iptables ipset:ipset ip:iproute2 unshare:util-linux gcc:gcc curl:curl
 tools:
-	@missing=; for t in nft:nftables iptables:iptables ipset:ipset ip:iproute2 unshare:util-linux gcc:gcc curl:curl; do \
-		command -v $${t%%:*} >/dev/null 2>&1 || test -x /usr/sbin/$${t%%:*} || missing="$$missing $${t##*:}"; \
-	done; \
-	if [ -n "$$missing" ]; then \
-		if [ -z "$(ISROOT)" ]; then echo "missing, install with apt:$$missing" >&2; exit 1; fi; \
-		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $$missing >/dev/null; \
-	fi
-	@command -v promtool >/dev/null 2>&1 || test -x bin/promtool || $(MAKE) --no-print-directory bin/promtool
+	@$(call install,$(call missing,$(TESTTOOLS)))
+	@$(if $(call missing,promtool:promtool),$(MAKE) --no-print-directory bin/promtool)
 
 # Of Debian's package, which is not installed: it would start a server.
 bin/promtool:
+	@if [ "$(INSTALL)" = no ]; then echo "missing: promtool, of Debian's package prometheus" >&2; exit 1; fi
 	@mkdir -p bin/prometheus
 	@if [ -n "$(ISROOT)" ]; then apt-get update -qq; fi
 	@cd bin/prometheus && apt-get download -qq prometheus 2>/dev/null && dpkg-deb --fsys-tarfile prometheus_*.deb | tar -xO ./usr/bin/promtool >../promtool.new
 	@chmod +x bin/promtool.new && mv bin/promtool.new $@ && rm -r bin/prometheus
 
 pagetools: tools
-	@if ! command -v chromium >/dev/null 2>&1; then \
-		if [ -z "$(ISROOT)" ]; then echo "missing, install with apt: chromium" >&2; exit 1; fi; \
-		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium >/dev/null; \
-	fi
+	@$(call install,$(call missing,chromium:chromium),--no-install-recommends)
 
+CLUSTERTOOLS := containerd:containerd runc:runc iptables:iptables nft:nftables
 clustertools:
-	@missing=; for t in containerd:containerd runc:runc iptables:iptables nft:nftables; do \
-		command -v $${t%%:*} >/dev/null 2>&1 || test -x /usr/sbin/$${t%%:*} || missing="$$missing $${t##*:}"; \
-	done; \
-	test -x /usr/lib/cni/ptp || missing="$$missing containernetworking-plugins"; \
-	if [ -n "$(KUBE)" ] && [ -n "$$missing" ] && [ -n "$(ISROOT)" ]; then \
-		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing >/dev/null; \
-	fi
+	@$(if $(and $(KUBE),$(MAYINSTALL)),$(call install,$(call missing,$(CLUSTERTOOLS)) $(if $(wildcard /usr/lib/cni/ptp),,containernetworking-plugins),--no-install-recommends))
 
+VMPROGRAMS := qemu-system-x86_64:qemu-system-x86 qemu-system-aarch64:qemu-system-arm qemu-system-s390x:qemu-system-misc xz:xz-utils
 vmtools:
-	@missing=; for t in qemu-system-x86_64:qemu-system-x86 qemu-system-aarch64:qemu-system-arm qemu-system-s390x:qemu-system-misc xz:xz-utils; do \
-		command -v $${t%%:*} >/dev/null 2>&1 || missing="$$missing $${t##*:}"; \
-	done; \
-	if [ -n "$$missing" ]; then \
-		if [ -z "$(ISROOT)" ]; then echo "missing, install with apt:$$missing" >&2; exit 1; fi; \
-		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing >/dev/null; \
-	fi
+	@$(call install,$(call missing,$(VMPROGRAMS)),--no-install-recommends)

@@ -93,9 +93,37 @@ func TestWorkflowsCallTargetsThatAreThere(t *testing.T) {
 			t.Errorf("the Makefile has no target %s", target)
 		}
 	}
-	for _, want := range []string{"tidy", "build", "build-all", "lint", "test", "fuzz", "test-vm", "test-nft", "test-ipvs", "ci", "test-images"} {
+	for _, want := range []string{"tidy", "build", "build-all", "lint", "test", "test-slow", "fuzz", "test-vm", "test-nft", "test-ipvs", "ci", "test-images"} {
 		if !slices.Contains(called, want) {
 			t.Errorf("no workflow calls make %s", want)
+		}
+	}
+}
+
+// make test leaves out what SLOW names: a name that is no test's would leave out nothing, and be played by nobody.
+func TestSlowTestsAreThere(t *testing.T) {
+	m := regexp.MustCompile(`(?m)^SLOW +:= (.*)$`).FindStringSubmatch(readMakefile(t))
+	if m == nil {
+		t.Fatal("the Makefile has no SLOW")
+	}
+	for element := range strings.FieldsSeq(strings.ReplaceAll(m[1], "'", "")) {
+		folder, names, _ := strings.Cut(element, "=")
+		files, err := filepath.Glob(filepath.Join(filepath.Dir(testdata(t)), folder, "*_test.go"))
+		if err != nil || len(files) == 0 {
+			t.Fatalf("no tests in %q: %v", folder, err)
+		}
+		var source strings.Builder
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			source.Write(text)
+		}
+		for name := range strings.SplitSeq(names, "|") {
+			if !strings.Contains(source.String(), "func "+name+"(t *testing.T)") {
+				t.Errorf("%s has no test %s", folder, name)
+			}
 		}
 	}
 }
