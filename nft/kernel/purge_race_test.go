@@ -183,7 +183,7 @@ func (n netns) nowhere(t testing.TB) netip.Addr {
 	t.Helper()
 	n.do(t, func() error {
 		out, err := exec.Command("sh", "-c", "ip link set lo up && ip link add veth0 arp off type veth peer name veth1 && "+
-			"ip link set veth1 up && ip link set veth0 up && ip addr add 10.0.0.1/24 dev veth0 && ip route add default dev veth0").CombinedOutput()
+			"ip link set veth1 up && ip link set veth0 up && ip addr add 10.0.0.1/24 dev veth0 && ip route add default via 10.0.0.254").CombinedOutput()
 		if err != nil {
 			return fmt.Errorf("ip: %w: %s", err, out)
 		}
