@@ -146,15 +146,17 @@ test-chart: ## the Helm chart and the base of kustomize make the manifest's obje
 race: ## the pure packages and the sources, with the race detector
 	$(GO) test -count=1 -race -skip '$(RACESKIP)' $(PURE) ./sync/informer/... ./sync/manifest
 
-# $(PLAY) defines a command for the shell: play PACKAGE FLAGS runs a package's tests with real packets, and prints one
-# line with its time when they have ended.
-PLAY = play() { p=$$1; shift; $(GO) test -c -o bin/netns.test $$p && \
-	(cd $$p && ($(IN_NAMESPACE) $(CURDIR)/bin/netns.test -test.v -test.parallel=$(ATATIME) -test.timeout=40m "$$@" 2>&1 || echo "--- FAIL: exit code $$?") | \
-	$(CURDIR)/bin/skipcheck -package $$p); }
+# $(PLAY) defines commands for the shell: play PACKAGE FLAGS runs a package's tests with real packets, and prints one
+# line with its time when they have ended; plays PACKAGE... does so for several until one fails.
+PLAY = play() { p=$$1; shift; bin=$(CURDIR)/bin/netns/$$(echo $$p | cut -c3- | tr / -).test; $(GO) test -c -o $$bin $$p && \
+	(cd $$p && ($(IN_NAMESPACE) $$bin -test.v -test.parallel=$(ATATIME) -test.timeout=40m "$$@" 2>&1 || echo "--- FAIL: exit code $$?") | \
+	$(CURDIR)/bin/skipcheck -package $$p); }; \
+	plays() { for p; do play $$p -test.skip='$(SLOWTESTS)' || return 1; done; }
 
+# The tests of vmapd wait for most of their time: all others run meanwhile.
 netns: tools ## tests with real packets in network namespaces; fails if one is skipped
 	@$(GO) build -o bin/skipcheck ./cmd/internal/testbed/skipcheck
-	@$(PLAY); for p in $(NETNS); do play $$p -test.skip='$(SLOWTESTS)' || exit 1; done
+	@$(PLAY); plays $(filter-out ./cmd/vmapd,$(NETNS)) & plays ./cmd/vmapd; vmapd=$$?; wait $$! && exit $$vmapd
 
 test-slow: tools race ## what make test leaves out: the race detector, and tests that take minutes
 	@$(GO) build -o bin/skipcheck ./cmd/internal/testbed/skipcheck

@@ -240,6 +240,7 @@ func TestAClientOfAGonePodGoesToALivingOne(t *testing.T) {
 
 // Pods 1 and 2 are on this node, pod 3 is not.
 func TestTheLocalListAndTheClustersRememberForThemselves(t *testing.T) {
+	t.Parallel()
 	p := newPlane(t, 3, labConfig(), 8080)
 	p.set(t, append(webSlices([]int{1, 2, 3}, 3), web().Policies("Cluster", "Local").Sticky(60))...)
 	client := asker{t, p.Client}
@@ -348,6 +349,7 @@ func stickyManifests(t *testing.T, dir, timeout string) {
 // Clients that go on connecting stay where they are while the daemon is killed and
 // started again, and while the timeout changes.
 func TestKillAndAnotherTimeoutKeepClientsWhereTheyAre(t *testing.T) {
+	t.Parallel()
 	w := newLab(t)
 	dir := t.TempDir()
 	stickyManifests(t, dir, "10800")

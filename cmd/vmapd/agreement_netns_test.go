@@ -252,6 +252,7 @@ func (p *plane) chosen(d model.Decision, a lab.Answer) string {
 }
 
 func TestPacketsDoWhatIsDecided(t *testing.T) {
+	t.Parallel()
 	const worlds, snapshots, connections = 5, 6, 20
 	var mu sync.Mutex
 	verdicts := map[model.Verdict]int{}

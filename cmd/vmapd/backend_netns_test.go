@@ -82,6 +82,7 @@ func killVmapd(t *testing.T, p *process) {
 // With the iptables backend, too, a restart changes nothing and loses nothing, and what
 // others break is mended within the sync period.
 func TestTheIPTablesBackendRestartsAndMends(t *testing.T) {
+	t.Parallel()
 	w := newLab(t)
 	args := []string{
 		"--from", filepath.Join(testdata(t), "demo/before"), "--hostname-override", lab.NodeName,

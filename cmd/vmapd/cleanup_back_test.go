@@ -114,6 +114,7 @@ func TestConnectionsGoOnToVmapdAndBack(t *testing.T) {
 // removes nothing until then: without rules, new connections fail, and without any rule that uses
 // connection tracking, the kernel no longer translates those that are under way.
 func TestCleanupComesAfterKubeProxysRules(t *testing.T) {
+	t.Parallel()
 	vips := map[model.Family]netip.AddrPort{
 		model.IPv4: netip.MustParseAddrPort("172.30.0.10:80"),
 		model.IPv6: netip.MustParseAddrPort("[fd00:172:30::10]:80"),

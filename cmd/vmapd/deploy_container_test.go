@@ -188,6 +188,7 @@ func image(t *testing.T) string {
 // remove what kube-proxy left in either variant of iptables, to forward connections, to forget those
 // that nobody answers any more, and to say how it is: without a warning.
 func TestTheContainerHasAllItNeeds(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t)
 	local := c.service(t, "web")
 	local.Spec.ExternalTrafficPolicy, local.Spec.HealthCheckNodePort = corev1.ServiceExternalTrafficPolicyLocal, 32000
@@ -310,6 +311,7 @@ func (c *apiCluster) followsUDP(t *testing.T) {
 // The way back: the container of cleanup.yaml has the same image and capability, and removes the
 // rules of each backend. kube-proxy's stay, and the other container waits until it is told to end.
 func TestTheContainerThatCleansUp(t *testing.T) {
+	t.Parallel()
 	w := newLab(t)
 	pod := object[appsv1.DaemonSet](t, readDeployed(t, "cleanup.yaml"), "DaemonSet vmapd-cleanup").Spec.Template.Spec
 	root := image(t)

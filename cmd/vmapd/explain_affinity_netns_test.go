@@ -30,6 +30,7 @@ func stickyDemo(t *testing.T) string {
 
 // The daemon tells which endpoint the kernel remembers for a client, and until when.
 func TestTheDaemonTellsTheRememberedEndpoint(t *testing.T) {
+	t.Parallel()
 	for _, backend := range []string{"nftables", "iptables", "ipvs"} {
 		for _, vip := range []string{"192.168.98.10:80", "[fd00:192:168:98::10]:80"} {
 			to := netip.MustParseAddrPort(vip)

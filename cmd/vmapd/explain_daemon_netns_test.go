@@ -85,6 +85,7 @@ func TestTheDaemonExplainsListeners(t *testing.T) {
 
 // A rule that somebody puts before ours makes the kernel differ from the daemon's decision.
 func TestTheDaemonSaysThatTheKernelDiffers(t *testing.T) {
+	t.Parallel()
 	w := newLab(t)
 	socket := filepath.Join(t.TempDir(), "vmapd.sock")
 	startVmapd(t, w.Node, "--backend=iptables", "--from", filepath.Join(testdata(t), "demo/before"), "--hostname-override", lab.NodeName,

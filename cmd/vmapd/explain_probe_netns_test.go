@@ -67,6 +67,7 @@ endpoints: [{addresses: ["10.0.0.3"], nodeName: node-1}]
 
 // The probe says what each endpoint itself answered, and names the field that is wrong.
 func TestProbeSaysWhatAnswered(t *testing.T) {
+	t.Parallel()
 	w := newLab(t)
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "objects.yaml"), []byte(probedObjects), 0o600); err != nil {

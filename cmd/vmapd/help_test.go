@@ -116,6 +116,7 @@ func TestUnknownWordsAreCompared(t *testing.T) {
 
 // The daemon's errors are lines of its log, also those before it has a configuration.
 func TestErrorsOfTheStartAreLinesOfTheLog(t *testing.T) {
+	t.Parallel()
 	for args, want := range map[string]string{
 		"--nodeport-adresses=all":             "unknown flag: --nodeport-adresses; did you mean --nodeport-addresses?",
 		"--oom-score-adj=high":                `invalid argument "high" for "--oom-score-adj" flag: strconv.ParseInt: parsing "high": invalid syntax`,

@@ -52,6 +52,7 @@ func promtool(t *testing.T) string {
 }
 
 func TestRulesOfMonitoring(t *testing.T) {
+	t.Parallel()
 	tool, err := filepath.Abs(promtool(t))
 	if err != nil {
 		t.Fatal(err)

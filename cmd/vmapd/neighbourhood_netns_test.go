@@ -93,6 +93,7 @@ const clustersPerNode = 10
 // whose Services share addresses, port numbers and pods, beside a foreign user of NAT, and for
 // clients that session affinity remembers. Each connection may decide about the next.
 func TestNeighboursDoNotMeddle(t *testing.T) {
+	t.Parallel()
 	if err := lab.Available(); err != nil {
 		t.Skip(err)
 	}

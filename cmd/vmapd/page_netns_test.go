@@ -32,6 +32,7 @@ func onThePage(t *testing.T, node *lab.Namespace, name string) (one status.One) 
 
 // The packet's way on the page is what the programs of each backend list.
 func TestThePageTellsThePacketsWay(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		backend   string
 		lists     []string // commands

@@ -89,6 +89,7 @@ func recorded(t *testing.T, path ...string) string {
 
 // On a node, preflight reads the rules from the kernel, and changes nothing.
 func TestPreflightReadsTheRulesOfItsNode(t *testing.T) {
+	t.Parallel()
 	const version = "1.36.3"
 	for _, c := range []struct {
 		name, cluster string
@@ -142,6 +143,7 @@ func TestPreflightReadsTheRulesOfItsNode(t *testing.T) {
 
 // A kube-proxy with mode ipvs is told by itself or by its device, and nothing is claimed about its connections.
 func TestPreflightTellsModeIPVS(t *testing.T) {
+	t.Parallel()
 	const not = "No connection was compared: kube-proxy's virtual servers, ipsets and rules of mode ipvs are not read."
 	leftovers := recorded(t, "1.36.3-nftables", "same.ipv4.nft")
 	for _, c := range []struct {

@@ -21,6 +21,7 @@ func TestREADMECommandsWork(t *testing.T) {
 }
 
 func TestCommandsOfPagesWork(t *testing.T) {
+	t.Parallel()
 	for page, atLeast := range map[string]int{
 		"CONTRIBUTING.md": 1, "cmd/vmapd/commands.md": 15, "cmd/vmapd/deploy/BACKENDS.md": 4,
 	} {
@@ -29,6 +30,7 @@ func TestCommandsOfPagesWork(t *testing.T) {
 }
 
 func TestCommandsOfFromKubeProxyWork(t *testing.T) {
+	t.Parallel()
 	checkCommands(t, "cmd/vmapd/deploy/FROM-KUBE-PROXY.md", 4)
 }
 

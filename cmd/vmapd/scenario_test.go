@@ -177,6 +177,7 @@ func (s *scenario) load(t *testing.T) (*config.Config, *model.Snapshot, *manifes
 }
 
 func TestScenarios(t *testing.T) {
+	t.Parallel()
 	all := scenarios(t)
 	for _, s := range all {
 		t.Run(s.name, func(t *testing.T) {

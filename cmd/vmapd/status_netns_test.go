@@ -33,6 +33,7 @@ func wantLine(t *testing.T, text string, words ...string) {
 
 // The commands show the running daemon what real connections meet, with each backend.
 func TestTheRunningDaemonTells(t *testing.T) {
+	t.Parallel()
 	for _, backend := range []string{"nftables", "iptables", "ipvs", "userspace"} {
 		t.Run(backend, func(t *testing.T) {
 			if backend == "ipvs" {

@@ -140,6 +140,7 @@ func ownedTables(t *testing.T, ns *lab.Namespace) bool {
 // From the node, a trace makes a connection itself. iptables' rules are traced, too, those of
 // iptables-legacy are named as suspects.
 func TestTraceConnectsAndSeesIPTables(t *testing.T) {
+	t.Parallel()
 	w, known := traceWorld(t)
 	story := func(args ...string) trace.Story {
 		t.Helper()

@@ -150,6 +150,7 @@ func (p *traced) told(t *testing.T) string {
 }
 
 func TestTraceTellsWhatHappened(t *testing.T) {
+	t.Parallel()
 	w, known := traceWorld(t)
 	const agrees, differs = "\n   This is what vmapd decides.\n", "\n!= vmapd decides otherwise: forwarded to "
 	for _, tt := range []struct {
@@ -221,6 +222,7 @@ func TestTraceTellsWhatHappened(t *testing.T) {
 
 // The exit code tells whether the connection ended as expected, for its client.
 func TestTraceExpects(t *testing.T) {
+	t.Parallel()
 	w, known := traceWorld(t)
 	for _, tt := range []struct {
 		dest, expect, otherwise string

@@ -23,8 +23,9 @@ func TestOpensCountsAnswers(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Log(r)
-		if r.Sent < 100 || r.Sent > 250 {
-			t.Errorf("%d connections in half a second, want 250", r.Sent)
+		// A machine that is busy ends later.
+		if due := int(float64(o.Rate)*r.Elapsed.Seconds()) + 1; r.Sent < 100 || r.Sent > due {
+			t.Errorf("%d connections, want at most %d", r.Sent, due)
 		}
 		return r
 	}
