@@ -75,6 +75,7 @@ type env struct {
 	allSlots  chan struct{}   // one for each TCP connection there may be
 	buffers   *sync.Pool      // of *[maxDatagram]byte
 	pipes     *pipes
+	long      chan struct{} // one for each long message of SCTP that is under way
 	counts    *counts
 	snapshot  *atomic.Pointer[model.Snapshot] // by which is decided
 	listening *sync.Map                       // the model.VIPs that have a listener
@@ -96,6 +97,7 @@ func New(o Options) *Forwarder {
 			allSlots:  make(chan struct{}, limits.allConns),
 			buffers:   &sync.Pool{New: func() any { return new([maxDatagram]byte) }},
 			pipes:     new(pipes),
+			long:      make(chan struct{}, limits.long),
 			counts:    new(counts),
 			snapshot:  new(atomic.Pointer[model.Snapshot]),
 			listening: new(sync.Map),

@@ -17,6 +17,8 @@ type limits struct {
 	attempt  time.Duration // for connecting to one endpoint
 	connect  time.Duration // for connecting to any endpoint
 	grace    time.Duration // for the data in a connection's other direction, after one broke
+	long     int           // messages of SCTP at a time that are longer than a buffer
+	message  time.Duration // for one of these to wait for its turn, and for it to pass
 	idle     time.Duration // without a datagram, after which a UDP client is forgotten
 }
 
@@ -36,6 +38,8 @@ func limitsFor(s Scope, files int) limits {
 		attempt:  2 * time.Second, // a lost SYN is sent again after one
 		connect:  10 * time.Second,
 		grace:    250 * time.Millisecond,
+		long:     64,
+		message:  10 * time.Second,
 		idle:     120 * time.Second, // net.netfilter.nf_conntrack_udp_timeout_stream
 	}
 	l.places = files - 2*l.allConns - l.allUDP

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"syscall"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -48,11 +49,13 @@ func (e *env) pumpMessages(to, from *net.TCPConn) error {
 			return err
 		}
 		buffer := e.buffers.Get().(*[maxDatagram]byte)
-		m, err := receiveMessage(src, buffer[:])
+		long := longMessage{env: e, to: to, from: from}
+		m, err := receiveMessage(src, buffer[:], &long)
 		if err == nil && len(m.data) > 0 {
 			m.stream %= streams
 			err = m.send(dst)
 		}
+		long.end()
 		e.buffers.Put(buffer)
 		if err != nil || len(m.data) == 0 {
 			return err
@@ -65,8 +68,41 @@ func setOption(c syscall.RawConn, option int) error {
 	return errors.Join(c.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.IPPROTO_SCTP, option, 1) }), err)
 }
 
+// longMessage is a message that is longer than a buffer. There are few at a time, and each has to pass in some time, so
+// that clients that send a part of one, or endpoints that do not read, hold little memory, and not for long.
+type longMessage struct {
+	env      *env
+	to, from *net.TCPConn
+	limit    *time.Timer // nil before its begin
+}
+
+// begin waits for its turn and returns the message's memory. The association ends if the message has not passed in time.
+func (l *longMessage) begin() ([]byte, error) {
+	turn := time.NewTimer(l.env.limits.message)
+	defer turn.Stop()
+	select {
+	case l.env.long <- struct{}{}:
+	case <-l.env.ctx.Done():
+		return nil, l.env.ctx.Err()
+	case <-turn.C:
+		return nil, fmt.Errorf("%d messages of more than %d bytes are under way", cap(l.env.long), maxDatagram)
+	}
+	l.limit = time.AfterFunc(l.env.limits.message, func() {
+		reset(l.from)
+		reset(l.to)
+	})
+	return make([]byte, maxMessage), nil
+}
+
+func (l *longMessage) end() {
+	if l.limit != nil {
+		l.limit.Stop()
+		<-l.env.long
+	}
+}
+
 // receiveMessage receives a message, by buffer unless it is longer. There is no data at the end of the association.
-func receiveMessage(c syscall.RawConn, buffer []byte) (m message, err error) {
+func receiveMessage(c syscall.RawConn, buffer []byte, long *longMessage) (m message, err error) {
 	var control [128]byte
 	for {
 		var n, controls, flags int
@@ -87,7 +123,10 @@ func receiveMessage(c syscall.RawConn, buffer []byte) (m message, err error) {
 		if len(buffer) == maxMessage {
 			return m, fmt.Errorf("a message of more than %d bytes", maxMessage)
 		}
-		longer := make([]byte, maxMessage)
+		longer, err := long.begin()
+		if err != nil {
+			return m, err
+		}
 		m.data, buffer = longer[:copy(longer, m.data)], longer
 	}
 }

@@ -19,7 +19,8 @@ import (
 type association struct {
 	*testing.T
 	*net.TCPConn
-	raw syscall.RawConn
+	raw  syscall.RawConn
+	long *longMessage
 }
 
 func newAssociation(t *testing.T, c *net.TCPConn) association {
@@ -32,7 +33,8 @@ func newAssociation(t *testing.T, c *net.TCPConn) association {
 	if err := errors.Join(setOption(raw, sctpRecvRcvInfo), c.SetDeadline(time.Now().Add(patience))); err != nil {
 		t.Fatal(err)
 	}
-	return association{t, c, raw}
+	of := &env{ctx: t.Context(), limits: limits{message: patience}, long: make(chan struct{}, 100)}
+	return association{t, c, raw, &longMessage{env: of, to: c, from: c}}
 }
 
 func (a association) sends(m message) {
@@ -44,7 +46,7 @@ func (a association) sends(m message) {
 
 func (a association) gets(want message) {
 	a.Helper()
-	got, err := receiveMessage(a.raw, make([]byte, maxDatagram))
+	got, err := receiveMessage(a.raw, make([]byte, maxDatagram), a.long)
 	if err != nil {
 		a.Fatal(err)
 	}
@@ -124,17 +126,56 @@ func TestMessagesOfSCTPStayWhatTheyAre(t *testing.T) {
 			if err := client.Close(); err != nil {
 				t.Fatal(err)
 			}
-			if m, err := receiveMessage(endpoint.raw, make([]byte, 10)); err != nil || len(m.data) > 0 {
+			if m, err := receiveMessage(endpoint.raw, make([]byte, 10), endpoint.long); err != nil || len(m.data) > 0 {
 				t.Errorf("at the end, the endpoint gets %q, %v", m.data, err)
 			}
 		})
 	}
 }
 
+// An endpoint that does not read a long message holds up others for some time only.
+func TestALongMessageThatStopsLeavesRoom(t *testing.T) {
+	r := newRig(t)
+	r.limits.message = time.Second
+	r.long = make(chan struct{}, 1)
+	long := message{data: []byte(strings.Repeat("long", maxDatagram/2)), stream: 3}
+	client, endpoint := relayed(t, r, model.IPv4)
+	ended := make(chan error, 1)
+	go func() {
+		for {
+			if err := long.send(client.raw); err != nil {
+				ended <- err
+				return
+			}
+		}
+	}()
+	if !eventually(t, "a long message is under way", func() bool { return len(r.long) == 1 }) {
+		return
+	}
+	time.Sleep(r.limits.message / 2) // the kernel's buffers are full
+	other, atOther := relayed(t, r, model.IPv4)
+	other.sends(long)
+	atOther.gets(long)
+	if err := <-ended; !errors.Is(err, unix.ECONNRESET) && !errors.Is(err, unix.EPIPE) {
+		t.Errorf("the client's error is %v", err)
+	}
+	for {
+		m, err := receiveMessage(endpoint.raw, make([]byte, maxMessage), endpoint.long)
+		if err == nil && len(m.data) > 0 {
+			continue
+		}
+		if !errors.Is(err, unix.ECONNRESET) {
+			t.Errorf("the endpoint gets %d bytes, %v", len(m.data), err)
+		}
+		break
+	}
+	eventually(t, "no long message is under way", func() bool { return len(r.long) == 0 })
+}
+
 func TestAnAbortedAssociationAborts(t *testing.T) {
 	client, endpoint := relayed(t, newRig(t), model.IPv4)
 	reset(client.TCPConn)
-	if _, err := receiveMessage(endpoint.raw, make([]byte, 10)); !errors.Is(err, unix.ECONNRESET) {
+	if _, err := receiveMessage(endpoint.raw, make([]byte, 10), endpoint.long); !errors.Is(err, unix.ECONNRESET) {
 		t.Errorf("the endpoint of an aborted association gets %v", err)
 	}
 }
