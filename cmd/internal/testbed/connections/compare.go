@@ -48,7 +48,7 @@ func (w *world) compare(ctx context.Context, rounds int, turn time.Duration) (r 
 		for i := range ways {
 			way := (i + round) % ways
 			start := time.Now()
-			n, lost, err := w.connect(ctx, turn, to[way]...)
+			n, lost, err := w.connect(ctx, w.Pods()[0], turn, to[way]...)
 			if err != nil {
 				return r, err
 			}
@@ -63,16 +63,16 @@ func (w *world) compare(ctx context.Context, rounds int, turn time.Duration) (r 
 	return r, ctx.Err()
 }
 
-// connect has the clients in the first pod connect for some time, and returns the number of
-// connections, and of those that were lost.
-func (w *world) connect(ctx context.Context, turn time.Duration, to ...netip.AddrPort) (sum, lost int, err error) {
+// connect has the clients in a pod connect for some time, and returns the number of connections, and
+// of those that were lost.
+func (w *world) connect(ctx context.Context, from *lab.Pod, turn time.Duration, to ...netip.AddrPort) (sum, lost int, err error) {
 	end := time.Now().Add(turn)
 	var made, unanswered [clients]int
 	var errs [clients]error
 	var wait sync.WaitGroup
 	for i := range clients {
 		wait.Go(func() {
-			errs[i] = w.Pods()[0].Do(func() error {
+			errs[i] = from.Do(func() error {
 				for n := 0; ctx.Err() == nil && time.Now().Before(end); n++ {
 					switch err := connectOnce(to[n%len(to)]); {
 					case errors.Is(err, errLost):

@@ -161,9 +161,13 @@ func (w *world) start(ctx context.Context, p proxy) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
+	// Another pod asks than the one that is measured: to connection tracking, an attempt before the rules were there is a
+	// connection without a translation. For two minutes, the next one from the same port would belong to it. vmapd ends
+	// such connections, kube-proxy leaves them.
+	asks := w.Pods()[1]
 	for _, vip := range []netip.AddrPort{othersVIP, allVIP} {
 		for {
-			if _, lost, err := w.connect(ctx, 20*time.Millisecond, vip); err == nil && lost == 0 {
+			if _, lost, err := w.connect(ctx, asks, 20*time.Millisecond, vip); err == nil && lost == 0 {
 				break
 			}
 			if ctx.Err() != nil {
