@@ -21,7 +21,8 @@ type Batch struct {
 	SetChains     []Chain  // made or, unless NewChain says so, given other rules
 	Delete        []SetOps
 	Add           []SetOps
-	DeleteLast    []SetOps // in a transaction of their own, see keepMoved
+	DeleteLast    []SetOps // in transactions of their own, see keepMoved
+	AddLast       []SetOps // with those of the same keys in DeleteLast
 
 	// Chains and sets can only be deleted once nothing refers to them. Before Linux 6.2 the
 	// kernel drops references only after the batch, so these follow in a batch of their own.
@@ -57,8 +58,8 @@ func (b *Batch) Empty() bool { return b.Len() == 0 }
 
 // Len returns the number of operations, without those that only Split makes.
 func (b *Batch) Len() int {
-	n := len(b.AddSets) + len(b.SetChains) + count(b.Delete) + count(b.Add) + count(b.DeleteLast) + len(b.DeleteChains) +
-		len(b.DeleteSets) + len(b.AddFlowtables) + len(b.DeleteFlowtables)
+	n := len(b.AddSets) + len(b.SetChains) + count(b.Delete) + count(b.Add) + count(b.DeleteLast) + count(b.AddLast) +
+		len(b.DeleteChains) + len(b.DeleteSets) + len(b.AddFlowtables) + len(b.DeleteFlowtables)
 	if b.CreateTable {
 		n++
 	}
@@ -158,7 +159,7 @@ func (b *Batch) isAhead(set string) bool {
 
 // Without removes the elements of some service ports from the batch.
 func (b *Batch) Without(ports map[model.ServicePortName]bool) {
-	for _, list := range [...][]SetOps{b.Delete, b.Add, b.DeleteLast} {
+	for _, list := range [...][]SetOps{b.Delete, b.Add, b.DeleteLast, b.AddLast} {
 		for i := range list {
 			list[i].Ops = slices.DeleteFunc(list[i].Ops, func(op ElementOp) bool {
 				return op.Port != nil && ports[op.Port.Name]
@@ -214,6 +215,7 @@ func (b *Batch) String() string {
 	writeOps("delete", b.Delete)
 	writeOps("add", b.Add)
 	writeOps("delete", b.DeleteLast)
+	writeOps("add", b.AddLast)
 	for _, name := range b.DeleteChains {
 		line("delete chain %s %s", table, name)
 	}

@@ -81,7 +81,7 @@ func (all elements) apply(t *testing.T, b *nft.Batch) elements {
 			delete(next, op.Set)
 		}
 	}
-	for _, op := range flat(b.Add) {
+	for _, op := range slices.Concat(flat(b.Add), flat(b.AddLast)) {
 		if op.Set == nft.GoneEndpoints {
 			continue
 		}
@@ -333,4 +333,18 @@ func checkDense(t *testing.T, elements map[string]nft.Element, set, key string, 
 	if have < want.least || have > want.most {
 		t.Errorf("%s: %q has %d slots, want %d to %d", set, key, have, want.least, want.most)
 	}
+}
+
+// withSources returns an outcome with the sources of after where it is masqueraded still, as some of before was: for
+// connections that begin while a batch is committed, masquerading ends in the last piece.
+func withSources(was, now, after modeltest.Outcome) modeltest.Outcome {
+	if !slices.ContainsFunc(slices.Collect(maps.Values(was.To)), func(a modeltest.Arrival) bool { return a.Masquerade }) {
+		return now
+	}
+	now.To = maps.Clone(now.To)
+	for to, how := range now.To {
+		how.Masquerade = how.Masquerade && after.To[to].Masquerade
+		now.To[to] = how
+	}
+	return now
 }

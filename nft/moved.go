@@ -2,16 +2,24 @@ package nft
 
 import "github.com/vmapd/vmapd/model"
 
-// keepMoved takes the slots of a frontend out of what the batch deletes, for DeleteLast, if the frontend
-// gets a chain that does not look at them, and the chain so far finds no endpoint without them: for example because the
-// Service's traffic policy changes, and with it the map of its endpoints. A packet that has been sent to that chain
-// before the commit, and looks for an endpoint behind it, finds one. Other slots can go at once: the chain
-// takes slot 0 for one that is missing.
+// keepMoved takes out of what the batch deletes, for DeleteLast, what a packet needs that has been sent to the
+// former chain of a frontend before the commit, and goes on behind it: for example because the Service's traffic policy
+// changes, and with it the map of its endpoints, and whether sources are masqueraded.
 func (b *Batch) keepMoved() {
 	moved := b.moved()
 	if len(moved) == 0 {
 		return
 	}
+	b.DeleteLast = b.movedSlots(moved)
+	goes := b.movedSources(moved)
+	isSource := func(set string, op *ElementOp) bool { return goes[set][op.Key] }
+	b.DeleteLast = append(b.DeleteLast, take(b.Delete, isSource)...)
+	b.AddLast = take(b.Add, isSource)
+}
+
+// movedSlots takes the slots of the frontends whose new chain does not look at them, if the former one finds no endpoint
+// without them. Other slots can go at once: the chain takes slot 0 for one that is missing.
+func (b *Batch) movedSlots(moved map[dispatched]string) []SetOps {
 	first := map[string]map[string]bool{} // the frontends whose first slot goes, by set
 	note := func(lists []SetOps, goes bool) {
 		for _, s := range lists {
@@ -32,13 +40,45 @@ func (b *Batch) keepMoved() {
 	}
 	note(b.Delete, true)
 	note(b.Add, false)
-	b.DeleteLast = take(b.Delete, func(set string, op *ElementOp) bool {
+	return take(b.Delete, func(set string, op *ElementOp) bool {
 		if len(first[set]) == 0 {
 			return false
 		}
 		frontend, _ := cutSlot(op.Key)
 		return first[set][frontend]
 	})
+}
+
+// movedSources returns the frontends, by set, of which fewer sources are masqueraded: a packet whose endpoint the former
+// chain has chosen would reach it with the client's address, and the answer would not come back through this node. The
+// connection would stay so. In return, connections that begin before the last transaction are masqueraded once more.
+func (b *Batch) movedSources(moved map[dispatched]string) map[string]map[string]bool {
+	goes := map[string]map[string]bool{}
+	note := func(lists []SetOps, do func(set, key, chain string)) {
+		for _, s := range lists {
+			row := layoutOf(s.Set)
+			if row.role != roleSourceNAT {
+				continue
+			}
+			for i := range s.Ops {
+				if op := &s.Ops[i]; moved[dispatched{row.scope, op.Key}] != "" {
+					do(s.Set, op.Key, op.Verdict.Chain)
+				}
+			}
+		}
+	}
+	note(b.Delete, func(set, key, _ string) {
+		if goes[set] == nil {
+			goes[set] = map[string]bool{}
+		}
+		goes[set][key] = true
+	})
+	note(b.Add, func(set, key, chain string) {
+		if chain == masqueradeChain {
+			delete(goes[set], key)
+		}
+	})
+	return goes
 }
 
 // list returns the list of endpoints that a map of endpoints has.

@@ -15,13 +15,13 @@ const maxPieces = 64
 // Split divides a batch into pieces, which must be committed in their order, each in a transaction. The
 // table and its sets must exist before. b keeps the chains and sets to delete and the maps to purge.
 //
-// First come new chains, to which nothing leads yet, and last the elements of DeleteLast: so a packet
-// that is on its way during a commit neither finds a chain empty nor all endpoints gone. A batch of up to size
-// operations has one piece between them; if it makes the table, it is one piece.
+// First come new chains, to which nothing leads yet, and last the elements of DeleteLast and AddLast: so a packet
+// that is on its way during a commit neither finds a chain empty nor all endpoints gone, and is masqueraded if its
+// endpoint needs it. A batch of up to size operations has one piece between them; if it makes the table, it is one piece.
 //
 // A larger one has more: during a transaction the kernel does nothing else for the table, and it needs
 // memory for each operation. The pieces have size operations or little more. After each piece, a packet
-// meets the rules from before the batch or those from after it. In a new table the endpoints come first. Then
+// meets the rules from before the batch or those from after it, or these and the masquerading of those. In a new table the endpoints come first. Then
 // the Services come, each with all of its ports and addresses at once. A cluster IP, to whose
 // other ports connections are rejected, comes with the frontends there. The ServiceCIDRs are
 // last: in a new table, connections to their other addresses are not dropped before.
@@ -48,11 +48,7 @@ func (b *Batch) Split(size int) iter.Seq[*Batch] {
 			yield(b)
 			return
 		}
-		var last []*Batch
-		for part := range chunks(b.DeleteLast, size) {
-			last = append(last, &Batch{Family: b.Family, Delete: part})
-		}
-		b.DeleteLast = nil
+		last := b.last(size)
 		if !each(b.aheadChains()) {
 			return
 		}
@@ -78,6 +74,20 @@ func (b *Batch) Split(size int) iter.Seq[*Batch] {
 		}
 		_ = yield(b) && each(last)
 	}
+}
+
+// last takes the pieces of DeleteLast and AddLast.
+func (b *Batch) last(size int) []*Batch {
+	var pieces []*Batch
+	isSource := func(set string, _ *ElementOp) bool { return layoutOf(set).role == roleSourceNAT }
+	if sources := take(b.DeleteLast, isSource); len(sources) > 0 { // few, and not without what replaces them
+		pieces = append(pieces, &Batch{Family: b.Family, Delete: sources, Add: b.AddLast})
+	}
+	for part := range chunks(b.DeleteLast, size) {
+		pieces = append(pieces, &Batch{Family: b.Family, Delete: part})
+	}
+	b.DeleteLast, b.AddLast = nil, nil
+	return pieces
 }
 
 // divisible reports whether Services can change one by one. The chains and elements that

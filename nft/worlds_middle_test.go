@@ -15,7 +15,8 @@ import (
 // transitions of one Service. The worlds with the two addresses exchanged are left out: nothing else distinguishes
 // them. The packet reaches an endpoint that one of the two worlds names for its destination, if perhaps for another
 // client, or the destination itself if one of them leaves it alone. Where both worlds send it to an
-// endpoint, it reaches one, or is dropped if affinity would remember its endpoint, which is gone.
+// endpoint, it reaches one, or is dropped if affinity would remember its endpoint, which is gone. If the endpoint
+// stays one of its destination, the packet is masqueraded where all tables do so that send it there.
 func TestSmallWorldsInTheMiddle(t *testing.T) {
 	r := newWorldRun(t)
 	r.packets = slices.DeleteFunc(r.packets, func(c model.Connection) bool { return c.Protocol == model.UDP })
@@ -26,9 +27,9 @@ func TestSmallWorldsInTheMiddle(t *testing.T) {
 			transitions++
 			m.from, m.to = modeltest.World{s}, modeltest.World{end}
 			sims := r.transition(m.from, m.to)
-			m.names = map[netip.AddrPort]map[netip.AddrPort]bool{}
-			m.name(t, sims[0], r.packets)
-			m.name(t, sims[len(sims)-1], r.packets)
+			m.names, m.stay = reached{}, reached{}
+			m.name(t, sims[0], r.packets, m.names)
+			m.name(t, sims[len(sims)-1], r.packets, m.names, m.stay)
 			for i := range sims[1:] {
 				for _, c := range r.packets {
 					m.across(t, c, sims[i], sims[i+1])
@@ -74,19 +75,24 @@ type middles struct {
 	packets, commits, dropped int
 
 	from, to modeltest.World
-	names    map[netip.AddrPort]map[netip.AddrPort]bool // the endpoints of each destination
+	// The endpoints of each destination in either world, and in the second one.
+	names, stay reached
 }
 
+type reached map[netip.AddrPort]map[netip.AddrPort]bool
+
 // name adds the endpoints that packets reach.
-func (m *middles) name(t *testing.T, sim *nftsim.Simulator, packets []model.Connection) {
+func (m *middles) name(t *testing.T, sim *nftsim.Simulator, packets []model.Connection, lists ...reached) {
 	t.Helper()
 	for _, c := range packets {
 		o := m.run(t, c, sim)
-		if m.names[c.Dest] == nil {
-			m.names[c.Dest] = map[netip.AddrPort]bool{}
-		}
-		for to := range o.To {
-			m.names[c.Dest][to] = true
+		for _, list := range lists {
+			if list[c.Dest] == nil {
+				list[c.Dest] = map[netip.AddrPort]bool{}
+			}
+			for to := range o.To {
+				list[c.Dest][to] = true
+			}
 		}
 	}
 }
@@ -125,7 +131,10 @@ func (m *middles) across(t *testing.T, c model.Connection, before, after *nftsim
 			return
 		}
 		m.commits++
-		for to := range got.To {
+		for to, how := range got.To {
+			if m.stay[c.Dest][to] && !how.Masquerade && masquerades(was, is, to) {
+				t.Fatalf("from %v\nto   %v\n%+v, with a commit after step %d, goes to %v with its source\nrules met: %q", m.from, m.to, c, steps, to, got.Trace)
+			}
 			if !m.names[c.Dest][to] {
 				t.Fatalf("from %v\nto   %v\n%+v, with a commit after step %d, goes to %v\nrules met: %q", m.from, m.to, c, steps, to, got.Trace)
 			}
@@ -138,4 +147,11 @@ func (m *middles) across(t *testing.T, c model.Connection, before, after *nftsim
 			t.Fatalf("from %v\nto   %v\n%+v, with a commit after step %d, is not forwarded: %v\nrules met: %q", m.from, m.to, c, steps, got.Verdict, got.Trace)
 		}
 	}
+}
+
+// masquerades reports whether a packet is masqueraded wherever it goes to an endpoint.
+func masquerades(was, is nftsim.Outcome, to netip.AddrPort) bool {
+	a, before := was.To[to]
+	b, after := is.To[to]
+	return (before || after) && (a.Masquerade || !before) && (b.Masquerade || !after)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"iter"
 	"net/netip"
+	"reflect"
 	"runtime/debug"
 	"slices"
 	"sort"
@@ -37,6 +38,7 @@ type worldRun struct {
 
 	ends  map[string]int // each outcome that a packet ever had, and its number
 	texts []string       // of ends, by number
+	list  []modeltest.Outcome
 	facts map[modeltest.World]*worldFact
 	cache map[uint64][]int // the outcomes of all packets, by the content of a table
 
@@ -67,7 +69,7 @@ func (r *worldRun) number(o modeltest.Outcome) int {
 	if !ok {
 		n = len(r.texts)
 		r.ends[text] = n
-		r.texts = append(r.texts, text)
+		r.texts, r.list = append(r.texts, text), append(r.list, o)
 	}
 	return n
 }
@@ -260,12 +262,24 @@ func (r *worldRun) step(from, to modeltest.World, table *smallTable, batch *nft.
 	return true
 }
 
+// masqueradedStill reports whether an outcome is that of after, but for masquerading as before.
+func (r *worldRun) masqueradedStill(was, now, after int) bool {
+	is, want := withSources(r.list[was], r.list[now], r.list[after]), r.list[after]
+	return is.Verdict == want.Verdict && reflect.DeepEqual(is.To, want.To)
+}
+
 // compare checks the outcomes of all packets between two worlds.
 func (r *worldRun) compare(before, after *worldFact, ends []int) string {
 	const unknown, old, now = 0, 1, 2
 	var side [2]int // of each Service
 	for i, end := range ends {
 		c := r.packets[i]
+		if end != after.ends[i] && r.masqueradedStill(before.ends[i], end, after.ends[i]) {
+			if end == before.ends[i] {
+				continue // the packet is treated as before, or as after
+			}
+			end = after.ends[i]
+		}
 		if end != before.ends[i] && end != after.ends[i] {
 			return fmt.Sprintf("%+v\nbefore: %s\nnow:    %s\nafter:  %s", c, r.texts[before.ends[i]], r.texts[end], r.texts[after.ends[i]])
 		}
@@ -299,7 +313,8 @@ func (r *worldRun) compare(before, after *worldFact, ends []int) string {
 //
 //   - it goes where it goes before the batch, or where it goes after: to the same endpoints with the same shares
 //     and the same source address, or it is dropped or refused in the same way. So it never reaches an endpoint that
-//     neither of them names, is never let through where both drop it, and never lost where both let it through;
+//     neither of them names, is never let through where both drop it, and never lost where both let it through. It may
+//     go where it goes after, and be masqueraded as before;
 //   - all packets of a Service change at once, whatever its addresses, ports and clients. If an address goes from one to
 //     another, the packets there are those of the other.
 //
