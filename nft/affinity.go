@@ -55,6 +55,11 @@ func AffinityMap(port model.ServicePortName, list model.TrafficPolicy) string {
 	return affinityOf[list] + ownName(port)
 }
 
+// OwnEndpoints is the name of the set that has the endpoints that a client in such a map may have.
+func OwnEndpoints(port model.ServicePortName, list model.TrafficPolicy) string {
+	return ownEndpointsOf[list] + ownName(port)
+}
+
 // Endpoint returns the endpoint in an element of such a map.
 func Endpoint(data string) (netip.AddrPort, bool) {
 	if len(data) <= registerSize {
@@ -224,8 +229,9 @@ type Purge struct {
 	Keep    map[string]bool // endpoints, as an element's data
 	Timeout *Remember       // nil: unchanged
 
-	port *model.ServicePort // after the batch
-	list model.TrafficPolicy
+	port  *model.ServicePort // after the batch
+	list  model.TrafficPolicy
+	found bool // the map was there before, with clients of nobody knows which endpoints
 }
 
 // newPurge returns the purge of a map that the service port has.
@@ -287,6 +293,7 @@ func purge(old, now *model.ServicePort, all bool) []Purge {
 				gone = gone || !p.Keep[endpointData(e)]
 			}
 		}
+		p.found = all
 		if all || old.Affinity != now.Affinity {
 			p.Timeout = &Remember{p.Map, now.Affinity}
 		}
@@ -297,28 +304,42 @@ func purge(old, now *model.ServicePort, all bool) []Purge {
 	return list
 }
 
-// Ending returns the purges of a batch that takes an endpoint from a list of a service port.
-func (b *Batch) Ending() []Purge {
+// Ending returns the purges of a batch that takes an endpoint from a list of a service port; and those of other maps
+// that a comparison found, where a process that ended too soon may have left clients of an endpoint that was gone before.
+func (b *Batch) Ending() (taken, found []Purge) {
 	shrinks := map[string]bool{}
 	for _, s := range b.Delete {
 		shrinks[s.Set] = shrinks[s.Set] || len(s.Ops) > 0
 	}
-	var list []Purge
 	for _, p := range b.Purge {
-		if shrinks[ownEndpointsOf[p.list]+strings.TrimPrefix(p.Map, affinityOf[p.list])] {
-			list = append(list, p)
+		switch {
+		case shrinks[OwnEndpoints(p.port.Name, p.list)]:
+			taken = append(taken, p)
+		case p.found:
+			found = append(found, p)
 		}
 	}
-	return list
+	return taken, found
 }
 
-// Forget makes the batch delete clients from the map of a purge.
+// Forget makes the batch delete clients from the map of a purge: with their endpoint or, if that was gone before, ahead
+// of all else.
 func (b *Batch) Forget(p Purge, clients []Element) {
-	ops := make([]ElementOp, len(clients))
-	for i, e := range clients {
-		ops[i] = ElementOp{e, p.port}
+	var before, now []ElementOp
+	taken := deleted(b.Delete, OwnEndpoints(p.port.Name, p.list))
+	for _, e := range clients {
+		if taken[e.Data] {
+			now = append(now, ElementOp{e, p.port})
+		} else {
+			before = append(before, ElementOp{e, p.port})
+		}
 	}
-	b.Delete = append(b.Delete, SetOps{p.Map, ops})
+	if len(now) > 0 {
+		b.Delete = append(b.Delete, SetOps{p.Map, now})
+	}
+	if len(before) > 0 {
+		b.DeleteFirst = append(b.DeleteFirst, SetOps{p.Map, before})
+	}
 }
 
 // Forgotten tells the batch that Forget had all clients of the endpoints that it takes away. Then it

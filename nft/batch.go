@@ -21,6 +21,7 @@ type Batch struct {
 	SetChains     []Chain  // made or, unless NewChain says so, given other rules
 	Delete        []SetOps
 	Add           []SetOps
+	DeleteFirst   []SetOps // in transactions of their own, see Forget
 	DeleteLast    []SetOps // in transactions of their own, see keepMoved
 	AddLast       []SetOps // with those of the same keys in DeleteLast
 
@@ -58,7 +59,7 @@ func (b *Batch) Empty() bool { return b.Len() == 0 }
 
 // Len returns the number of operations, without those that only Split makes.
 func (b *Batch) Len() int {
-	n := len(b.AddSets) + len(b.SetChains) + count(b.Delete) + count(b.Add) + count(b.DeleteLast) + count(b.AddLast) +
+	n := len(b.AddSets) + len(b.SetChains) + count(b.Delete) + count(b.Add) + count(b.DeleteFirst) + count(b.DeleteLast) + count(b.AddLast) +
 		len(b.DeleteChains) + len(b.DeleteSets) + len(b.AddFlowtables) + len(b.DeleteFlowtables)
 	if b.CreateTable {
 		n++
@@ -159,7 +160,7 @@ func (b *Batch) isAhead(set string) bool {
 
 // Without removes the elements of some service ports from the batch.
 func (b *Batch) Without(ports map[model.ServicePortName]bool) {
-	for _, list := range [...][]SetOps{b.Delete, b.Add, b.DeleteLast, b.AddLast} {
+	for _, list := range [...][]SetOps{b.Delete, b.Add, b.DeleteFirst, b.DeleteLast, b.AddLast} {
 		for i := range list {
 			list[i].Ops = slices.DeleteFunc(list[i].Ops, func(op ElementOp) bool {
 				return op.Port != nil && ports[op.Port.Name]
@@ -212,6 +213,7 @@ func (b *Batch) String() string {
 			}
 		}
 	}
+	writeOps("delete", b.DeleteFirst)
 	writeOps("delete", b.Delete)
 	writeOps("add", b.Add)
 	writeOps("delete", b.DeleteLast)

@@ -15,9 +15,10 @@ const maxPieces = 64
 // Split divides a batch into pieces, which must be committed in their order, each in a transaction. The
 // table and its sets must exist before. b keeps the chains and sets to delete and the maps to purge.
 //
-// First come new chains, to which nothing leads yet, and last the elements of DeleteLast and AddLast: so a packet
-// that is on its way during a commit neither finds a chain empty nor all endpoints gone, and is masqueraded if its
-// endpoint needs it. A batch of up to size operations has one piece between them; if it makes the table, it is one piece.
+// First come the elements of DeleteFirst and new chains, to which nothing leads yet, and last the elements of DeleteLast and
+// AddLast: so a packet that is on its way during a commit neither finds a chain empty nor all endpoints gone, and is
+// masqueraded if its endpoint needs it. A batch of up to size operations has one piece between them; if it makes the table, it is
+// one piece.
 //
 // A larger one has more: during a transaction the kernel does nothing else for the table, and it needs
 // memory for each operation. The pieces have size operations or little more. After each piece, a packet
@@ -48,8 +49,9 @@ func (b *Batch) Split(size int) iter.Seq[*Batch] {
 			yield(b)
 			return
 		}
-		last := b.last(size)
-		if !each(b.aheadChains()) {
+		first, last := b.deletions(b.DeleteFirst, size), b.last(size)
+		b.DeleteFirst = nil
+		if !each(first) || !each(b.aheadChains()) {
 			return
 		}
 		switch {
@@ -60,7 +62,7 @@ func (b *Batch) Split(size int) iter.Seq[*Batch] {
 			}
 		default:
 			g := b.groups()
-			if first := b.first(g); !first.Empty() && !yield(first) {
+			if urgent := b.first(g); !urgent.Empty() && !yield(urgent) {
 				return
 			}
 			for p := range b.postponed.pieces(size) {
@@ -83,10 +85,16 @@ func (b *Batch) last(size int) []*Batch {
 	if sources := take(b.DeleteLast, isSource); len(sources) > 0 { // few, and not without what replaces them
 		pieces = append(pieces, &Batch{Family: b.Family, Delete: sources, Add: b.AddLast})
 	}
-	for part := range chunks(b.DeleteLast, size) {
+	pieces = append(pieces, b.deletions(b.DeleteLast, size)...)
+	b.DeleteLast, b.AddLast = nil, nil
+	return pieces
+}
+
+// deletions returns pieces that delete elements.
+func (b *Batch) deletions(lists []SetOps, size int) (pieces []*Batch) {
+	for part := range chunks(lists, size) {
 		pieces = append(pieces, &Batch{Family: b.Family, Delete: part})
 	}
-	b.DeleteLast, b.AddLast = nil, nil
 	return pieces
 }
 

@@ -37,6 +37,9 @@ type Options struct {
 	// Dial opens connections to another kernel, which has no packets under way; nil: to this
 	// machine's. It is for tests.
 	Dial func() (Socket, error)
+	// BeforePurge, unless it is nil, is called before clients are purged beside Apply, and may wait. A simulation waits
+	// until everything else is at rest: what else the kernel has to do by then does not depend on chance.
+	BeforePurge func()
 	// PieceSize bounds the operations of one batch where they can be split, see
 	// [nft.Batch.Split]. 0 means 8,000; other sizes are for tests.
 	PieceSize int
@@ -52,6 +55,7 @@ type Backend struct {
 	conn     *conn
 	netns    int
 	observe  func(Commit)
+	rest     func()                   // see Options.BeforePurge
 	counters atomic.Bool              // wanted
 	fastPath bool                     // wanted
 	devices  atomic.Pointer[[]string] // of the fast path, wanted
@@ -132,7 +136,7 @@ func Open(o Options) (*Backend, error) {
 	}
 	b := &Backend{
 		log: o.Log, dialer: d, inMemory: o.Dial != nil, piece: cmp.Or(o.PieceSize, pieceSize), conn: c,
-		netns: o.NetNS, observe: o.Observe, fastPath: o.FastPath,
+		netns: o.NetNS, observe: o.Observe, rest: o.BeforePurge, fastPath: o.FastPath,
 	}
 	b.SetCounters(o.Counters)
 	var missing []error

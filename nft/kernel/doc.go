@@ -11,7 +11,8 @@
 // and wherever a table is not owned, [Watched] notices changes by others.
 //
 // Session affinity. Packets note clients in maps of ours. A batch that takes an endpoint away also
-// deletes its clients, if they are few. A goroutine beside Apply finds the others (purge.go).
+// deletes its clients, if they are few, and the first batch those that an earlier process left. A goroutine beside Apply finds the
+// others (purge.go).
 //
 // Counters. If wanted, elements of two more sets count new connections. They are read over
 // a connection of their own, while batches go on (counters.go).

@@ -94,14 +94,15 @@ func (r *reader) close() {
 	}
 }
 
-// forgetAtOnce adds to a batch the deletion of clients whose endpoint it takes away, if reading
-// them takes no longer than the batch may wait. Whatever fails here is left to purge.
+// forgetAtOnce adds to a batch the deletion of clients whose endpoint it takes away, or that an earlier process left with one
+// that was gone before, if reading them takes no longer than the batch may wait. Whatever fails here is left to purge.
 func (b *Backend) forgetAtOnce(batch *nft.Batch) {
-	ending := batch.Ending()
-	if len(ending) == 0 || len(ending) > mapsAtOnce || !b.fewBusy.TryLock() {
+	taken, found := batch.Ending()
+	if len(taken) > mapsAtOnce || len(taken)+len(found) == 0 || !b.fewBusy.TryLock() {
 		return
 	}
-	switch err := b.forgetFew(batch.Family, ending, batch); {
+	found = found[:min(len(found), mapsAtOnce-len(taken))]
+	switch err := b.forgetFew(batch, taken, found); {
 	case errors.Is(err, errEnough):
 		b.purger.running.Go(func() {
 			defer b.fewBusy.Unlock()
@@ -117,15 +118,15 @@ func (b *Backend) forgetAtOnce(batch *nft.Batch) {
 }
 
 // forgetFew reads clients and adds their deletion to a batch. It returns errEnough if they are many.
-func (b *Backend) forgetFew(f model.Family, ending []nft.Purge, batch *nft.Batch) error {
+func (b *Backend) forgetFew(batch *nft.Batch, taken, found []nft.Purge) error {
 	c, err := b.few.open(b.dialer)
 	if err != nil {
 		return err
 	}
 	read := 0
-	for _, p := range ending {
+	forget := func(p nft.Purge) error {
 		var gone []nft.Element
-		err := c.readClients(f, p.Map, func(list []client) error {
+		err := c.readClients(batch.Family, p.Map, func(list []client) error {
 			if read += len(list); read > clientsAtOnce {
 				return errEnough
 			}
@@ -137,14 +138,22 @@ func (b *Backend) forgetFew(f model.Family, ending []nft.Purge, batch *nft.Batch
 			}
 			return nil
 		})
-		if err != nil {
-			return err
-		}
-		if len(gone) > 0 {
+		if err == nil && len(gone) > 0 {
 			batch.Forget(p, gone)
+		}
+		return err
+	}
+	for _, p := range taken {
+		if err := forget(p); err != nil {
+			return err
 		}
 	}
 	batch.Forgotten()
+	for _, p := range found {
+		if err := forget(p); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -181,6 +190,9 @@ func (b *Backend) purge(st *familyState, batch *nft.Batch, start time.Time) {
 func (b *Backend) runPurges(ctx context.Context) {
 	said := ""
 	for {
+		if b.rest != nil {
+			b.rest()
+		}
 		if due := b.duePurges(); len(due) > 0 {
 			err := b.purgeMaps(ctx, due)
 			if ctx.Err() != nil {

@@ -71,6 +71,38 @@ func TestFewClientsAreForgottenWithTheirEndpoint(t *testing.T) {
 	})
 }
 
+// A process that ends between a batch and the purge behind it leaves clients of an endpoint that is gone. The next one forgets
+// them before it changes anything, and not only behind a batch that may have many pieces.
+func TestClientsThatWereLeftAreForgottenFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := &nftfake.Kernel{}
+		left := openFake(t, k)
+		s := newSticky(time.Hour)
+		s.pods(2, 4)
+		apply(t, left, s.builder.Snapshot())
+		for _, f := range model.Families {
+			note(t, left, f, clusterClients, noted{1, 2, time.Hour, time.Hour}, noted{2, 3, time.Hour, time.Hour})
+			note(t, left, f, localClients, noted{1, 2, time.Hour, time.Hour}, noted{2, 3, time.Hour, time.Hour})
+		}
+		if err := left.Close(); err != nil {
+			t.Fatal(err)
+		}
+		b := openFake(t, k)
+		seen := &deletions{Socket: b.conn.socket}
+		b.conn.socket = seen
+		s.pods(2)
+		if err := b.Apply(t.Context(), s.builder.Snapshot()); err != nil {
+			t.Fatal(err)
+		}
+		seen.sent = slices.DeleteFunc(seen.sent, func(sets []string) bool { return len(sets) == 0 })
+		if len(seen.sent) < 3 || !slices.Equal(slices.Concat(seen.sent[:2]...), []string{clusterClients, localClients}) {
+			t.Errorf("the first deletions are from %q, want clients", seen.sent)
+		}
+		mustHaveClients(t, b, clusterClients, noted{1, 2, time.Hour, time.Hour})
+		mustHaveClients(t, b, localClients, noted{1, 2, time.Hour, time.Hour})
+	})
+}
+
 // whileReading is a connection over which clients are read. It does something once, right behind
 // the first clients.
 type whileReading struct {

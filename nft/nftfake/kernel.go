@@ -76,6 +76,16 @@ func (k *Kernel) Generation() uint32 {
 	return k.generation
 }
 
+// TableGeneration is the generation that changed a table last; 0: there is none.
+func (k *Kernel) TableGeneration(family byte, name string) uint32 {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if t := k.tables[tableKey{family, name}]; t != nil {
+		return t.generation
+	}
+	return 0
+}
+
 // Sockets is how many connections are open.
 func (k *Kernel) Sockets() int {
 	k.mu.Lock()
@@ -213,7 +223,7 @@ func (s *Socket) batch(list []netlink.Message, faults []Fault) {
 		s.answer(begin, unix.ERESTART)
 		return
 	}
-	t := transaction{kernel: k, port: s.port, now: time.Now(), tables: k.tables.clone()}
+	t := transaction{kernel: k, port: s.port, now: time.Now(), tables: k.tables.clone(), changed: map[tableKey]bool{}}
 	failed, ended, queued := false, false, len(s.queue)
 	for i, m := range list[1:] {
 		if ended = m.Header.Type == unix.NFNL_MSG_BATCH_END; ended {
@@ -233,11 +243,16 @@ func (s *Socket) batch(list []netlink.Message, faults []Fault) {
 			failed = true
 		}
 	}
-	if failed || !ended || !t.changed {
+	if failed || !ended || len(t.changed) == 0 {
 		return
 	}
 	k.tables = t.tables
 	k.generation++
+	for key := range t.changed {
+		if at := k.tables[key]; at != nil {
+			at.generation = k.generation
+		}
+	}
 }
 
 func (f Fault) refusal() unix.Errno {

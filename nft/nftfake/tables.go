@@ -28,6 +28,7 @@ type tableKey struct {
 
 type table struct {
 	flags, owner uint32
+	generation   uint32 // that changed it last
 	attrs        attributes
 	chains       []*chain
 	sets         []*set
@@ -123,7 +124,7 @@ type transaction struct {
 	port    uint32
 	now     time.Time
 	tables  tables
-	changed bool
+	changed map[tableKey]bool
 }
 
 // request carries out one message.
@@ -137,7 +138,7 @@ func (t *transaction) request(m netlink.Message) unix.Errno {
 	if at != nil && at.flags&flagOwner != 0 && at.owner != t.port {
 		return unix.EPERM
 	}
-	t.changed = true
+	t.changed[key] = true
 	kind := uint16(m.Header.Type & 0xff)
 	if kind == unix.NFT_MSG_NEWTABLE {
 		return t.newTable(key, attrs, m.Header.Flags)
