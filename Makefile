@@ -168,7 +168,7 @@ SEED  ?= 1
 STEPS ?= 100000
 simulate: ## a node in which all that can fail does, from SEED on for STEPS steps
 	$(GO) test -c -o bin/simulate.test ./cmd/internal/testbed/simulate
-	bin/simulate.test -test.v -test.timeout=0 -test.run='^TestSimulate$$' -seed $(SEED) -steps $(STEPS) $(SIMFLAGS)
+	GOGC=800 bin/simulate.test -test.v -test.timeout=0 -test.run='^TestSimulate$$' -seed $(SEED) -steps $(STEPS) $(SIMFLAGS)
 
 mutations: ## plant faults, and see what finds each: the simulation or the small worlds
 	$(GO) build -o bin/mutate ./cmd/internal/testbed/mutate

@@ -7,17 +7,22 @@ import (
 	"github.com/vmapd/vmapd/nft"
 )
 
-// check checks the tables after a batch. The caller holds the mutex.
+// check checks the tables that a batch changed. The caller holds the mutex.
 func (w *world) check() {
-	w.is = [len(model.Families)]*model.Snapshot{}
 	if w.tampered || w.refused.Load() || w.failure != nil {
+		w.is, w.checked = [len(model.Families)]*model.Snapshot{}, [len(model.Families)]uint32{}
 		return
 	}
 	for _, f := range model.Families {
+		generation := w.kernel.TableGeneration(protocolOf[f], nft.TableName)
+		if generation == w.checked[f] {
+			continue
+		}
 		table, ok := w.read(f)
 		if !ok {
 			continue
 		}
+		w.checked[f] = generation
 		if w.is[f] = w.isOf(f, table); w.is[f] == nil {
 			w.packets(f, table, connections)
 		}
@@ -49,8 +54,18 @@ func (w *world) mustBe(s *model.Snapshot) {
 	}
 }
 
+// reading is a table as it was read.
+type reading struct {
+	generation uint32 // of the table; 0: of none
+	table      *nft.Table
+}
+
 // read returns the table of a family; nil: there is none. Rules of several snapshots may be in it.
 func (w *world) read(f model.Family) (table *nft.Table, ok bool) {
+	generation := w.kernel.TableGeneration(protocolOf[f], nft.TableName)
+	if last := w.readings[f]; generation > 0 && last.generation == generation {
+		return last.table, true
+	}
 	w.looking.Store(true)
 	defer w.looking.Store(false)
 	for _, s := range slices.Backward(w.between) {
@@ -66,6 +81,7 @@ func (w *world) read(f model.Family) (table *nft.Table, ok bool) {
 			table = read
 		}
 		if table == nil || recognize(table, read) {
+			w.readings[f] = reading{generation, table}
 			break
 		}
 	}

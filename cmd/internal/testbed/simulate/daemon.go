@@ -36,8 +36,9 @@ type daemon struct {
 	seen    bool            // Applies since the last change by somebody else compare, or have compared, both tables
 }
 
-// atRest is how long a round waits until everything else has done what it can.
-const atRest = time.Microsecond
+// atRest is how long a round waits until everything else has done what it can, and behindApply how long a purge waits for the
+// Apply that asks for it.
+const atRest, behindApply = time.Microsecond, 300 * time.Nanosecond
 
 // feed is one kind of objects, on its way from the server to the daemon.
 type feed struct {
@@ -57,7 +58,7 @@ func (w *world) start() {
 	d := &daemon{w: w, number: w.daemons, ended: make(chan struct{}), foreign: make(chan struct{}, 1), full: true, ports: map[uint32]bool{}}
 	ctx, cancel := context.WithCancel(context.Background())
 	d.cancel = cancel
-	b, err := kernel.Open(kernel.Options{Dial: d.dial, PieceSize: w.node.PieceSize})
+	b, err := kernel.Open(kernel.Options{Dial: d.dial, PieceSize: w.node.PieceSize, BeforePurge: func() { time.Sleep(behindApply) }})
 	if err != nil {
 		w.startFailed(err)
 		return
@@ -122,6 +123,7 @@ func (w *world) stop() {
 		w.fail("the daemon does not end: %w", err)
 	}
 	w.daemon = nil
+	w.trouble.Add(1)
 	w.note("daemon %d ended", d.number)
 	w.wait()
 }
@@ -163,6 +165,7 @@ func (d watched) Apply(ctx context.Context, s *model.Snapshot) error {
 	w.rounds++
 	d.mayApply()
 	w.interrupted.Store(0)
+	w.began = w.trouble.Load()
 	w.applying.Store(true)
 	if d.full {
 		d.full, d.seen = false, true
@@ -225,16 +228,17 @@ type socket struct {
 func (s *socket) Send(b []byte) error {
 	w := s.d.w
 	w.mu.Lock()
-	killed := w.faults.kills(s.d, false)
-	w.mu.Unlock()
-	if killed {
+	if w.faults.kills(s.d, false) {
+		w.mu.Unlock()
 		return unix.EBADF
 	}
-	before, clients := w.kernel.Generation(), w.clients()
+	before, clients := w.kernel.Generation(), w.mayBeNoted()
+	w.mu.Unlock()
 	err := s.Socket.Send(b)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.kernel.Generation() != before {
+		w.noteStale()
 		w.check()
 		if w.applying.Load() { // a purge waits until no packet is on its way
 			w.noteAgain(clients)

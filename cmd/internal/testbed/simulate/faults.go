@@ -60,6 +60,7 @@ func (w *world) fault(r nftfake.Request) nftfake.Fault {
 		}
 	}
 	if f != nftfake.NoFault {
+		w.trouble.Add(1)
 		w.note("message %d, of type %d, has fault %d", n, r.Type, f)
 	}
 	return f

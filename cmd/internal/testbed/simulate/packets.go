@@ -132,13 +132,8 @@ func (t *traffic) disagrees(s *model.Snapshot, c model.Connection, got modeltest
 	want := modeltest.Outcome{Verdict: model.Forwarded, To: map[netip.AddrPort]modeltest.Arrival{c.Dest: {Share: 1}}}
 	if s != nil {
 		d := model.Decide(s, c)
-		if to, gone := t.comesBack(&d); gone {
-			_, reached := got.To[to]
-			other := slices.ContainsFunc(d.Port.Endpoints, func(e model.Endpoint) bool { return e.Addr == to })
-			if got.Verdict == model.Dropped || reached && (other || c.Protocol == model.UDP) {
-				// The client tries again; or the endpoint is one of the Service for other clients; or see nft.Batch.Forgotten.
-				return ""
-			}
+		if to, gone := t.comesBack(&d); gone && t.mayComeBack(&d, to, got) {
+			return ""
 		}
 		want = modeltest.Expected(d)
 	}

@@ -56,6 +56,7 @@ type world struct {
 	beside      atomic.Int64 // the fault of the next message that is not one of Apply: of a purge, mostly
 	refusing    atomic.Int64 // so many further messages about elements may be refused
 	refused     atomic.Bool  // one was, since the last Apply that worked
+	trouble     atomic.Int64 // how often something failed, or a daemon ended
 	noting      sync.Mutex   // guards trace
 	faults      faults       // changed while the daemon is idle, and by kills
 
@@ -64,7 +65,11 @@ type world struct {
 	tampered bool                                 // somebody else changed the tables, and the daemon has not compared them since
 	rounds   int                                  // Applies
 	is       [len(model.Families)]*model.Snapshot // of which the tables were after the last batch; nil: of none
+	readings [len(model.Families)]reading         // the last ones with rules of possible snapshots alone
+	checked  [len(model.Families)]uint32          // the generations of the tables that is is about; 0: of none
 	probes   *modeltest.Random                    // makes connections
+	stale    map[client]stale                     // clients of endpoints that are gone
+	began    int64                                // trouble at the beginning of the last Apply
 	failure  error                                // the first
 }
 
@@ -73,7 +78,7 @@ func newWorld(n Node, wait func(), trace io.Writer) (*world, error) {
 	w := &world{
 		node: n, wait: wait, begin: time.Now(), trace: trace, server: newServer(),
 		kernel: &nftfake.Kernel{OnlyBefore69: n.Before69, OnlyBefore63: n.Before63, OnlyBefore616: n.Before616},
-		seeds:  rand.NewPCG(0, 0), between: []*model.Snapshot{nil},
+		seeds:  rand.NewPCG(0, 0), between: []*model.Snapshot{nil}, stale: map[client]stale{},
 	}
 	w.random = modeltest.NewRandom(w.seeds)
 	w.probes = modeltest.NewRandom(modeltest.Seed(0))
