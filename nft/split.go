@@ -396,10 +396,7 @@ func (b *Batch) byService(g *groups, size int) []*Batch {
 // invalid takes the elements from the batch that drop packets of no connection.
 func (b *Batch) invalid(size int) []*Batch {
 	invalid := func(set string, _ *ElementOp) bool { return set == ServiceEndpoints }
-	var pieces []*Batch
-	for part := range chunks(take(b.Delete, invalid), size) {
-		pieces = append(pieces, &Batch{Family: b.Family, Delete: part})
-	}
+	pieces := b.deletions(take(b.Delete, invalid), size)
 	for part := range chunks(take(b.Add, invalid), size) {
 		pieces = append(pieces, &Batch{Family: b.Family, Add: part})
 	}

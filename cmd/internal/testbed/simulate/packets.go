@@ -115,7 +115,7 @@ func (t *traffic) connect(c model.Connection) string {
 				return err.Error()
 			}
 		}
-		why := t.disagrees(s, c, got.Outcome)
+		why := t.disagrees(i, c, got.Outcome)
 		if why == "" {
 			t.remember(s, c, got.Outcome)
 			return ""
@@ -125,12 +125,13 @@ func (t *traffic) connect(c model.Connection) string {
 	return strings.Join(reasons, "; ")
 }
 
-// disagrees says why an outcome is not that of a snapshot, or returns "". Without a snapshot, there is
+// disagrees says why an outcome is not that of a possible snapshot, or returns "". Without a snapshot, there is
 // no table. Unless the table is settled, an endpoint's connection to itself may have the node's address as
-// its source too soon or too late: without, it never worked.
-func (t *traffic) disagrees(s *model.Snapshot, c model.Connection, got modeltest.Outcome) string {
+// its source too soon or too late: without, it never worked. And a connection may be masqueraded still, as by an earlier
+// snapshot: that ends in a batch's last piece, see nft.Batch.Split.
+func (t *traffic) disagrees(i int, c model.Connection, got modeltest.Outcome) string {
 	want := modeltest.Outcome{Verdict: model.Forwarded, To: map[netip.AddrPort]modeltest.Arrival{c.Dest: {Share: 1}}}
-	if s != nil {
+	if s := t.between[i]; s != nil {
 		d := model.Decide(s, c)
 		if to, gone := t.comesBack(&d); gone && t.mayComeBack(&d, to, got) {
 			return ""
@@ -138,14 +139,30 @@ func (t *traffic) disagrees(s *model.Snapshot, c model.Connection, got modeltest
 		want = modeltest.Expected(d)
 	}
 	if len(t.between) > 1 {
-		for _, o := range []modeltest.Outcome{want, got} {
-			for to, a := range o.To {
-				a.Masquerade = a.Masquerade && to.Addr() != c.Source
-				o.To[to] = a
-			}
+		still := slices.ContainsFunc(t.between[:i], func(s *model.Snapshot) bool { return masquerades(s, c) })
+		for to, a := range want.To {
+			a.Masquerade = a.Masquerade && to.Addr() != c.Source
+			want.To[to] = a
+		}
+		for to, a := range got.To {
+			a.Masquerade = a.Masquerade && to.Addr() != c.Source && (!still || want.To[to].Masquerade)
+			got.To[to] = a
 		}
 	}
 	return want.Disagrees(got)
+}
+
+// masquerades reports whether a snapshot masquerades a connection to some endpoint.
+func masquerades(s *model.Snapshot, c model.Connection) bool {
+	if s == nil {
+		return false
+	}
+	for _, a := range modeltest.Expected(model.Decide(s, c)).To {
+		if a.Masquerade {
+			return true
+		}
+	}
+	return false
 }
 
 // comesBack leaves of a decision's targets only the one that the kernel remembers for the client. It reports
