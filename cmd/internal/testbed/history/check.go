@@ -270,8 +270,16 @@ func (h *History) hooks(o *Operation) bool {
 		if isTarget(a, o.Endpoint) && h.mayShow(b, o) || isTarget(b, o.Endpoint) && h.mayShow(a, o) {
 			return true
 		}
+		if !h.Backend.Tables && isTarget(b, o.Endpoint) && masqueradesAll(a) && o.Seen == h.Node[familyOf(o)] {
+			return true // whatever else the older one decided
+		}
 	}
 	return false
+}
+
+// masqueradesAll reports whether the destination's packets are masqueraded if they are forwarded.
+func masqueradesAll(d model.Decision) bool {
+	return d.Frontend != nil && d.Frontend.SourceNAT == model.MasqueradeAlways
 }
 
 // mayShow reports whether some target of a decision sees what the endpoint saw. Where nothing is forwarded, nothing is

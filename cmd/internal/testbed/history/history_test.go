@@ -132,6 +132,9 @@ func TestRules(t *testing.T) {
 		"an answer is lost, and the endpoint is back":          {back, op(105*ms, 5*time.Second, Silent).udp(), nil, []pass{{150 * ms, 160 * ms}}, Swept},
 		"an endpoint of before, the source of after":           {masquerades, by(105*ms, 106*ms, pod2, outside), nil, nil, Hooks},
 		"an endpoint of after, the source of before":           {masquerades, by(105*ms, 106*ms, pod3, node), nil, nil, Hooks},
+		"an endpoint of after, the source of a drop":           {admits(Backend{}), by(105*ms, 106*ms, pod2, node).to("192.168.99.41:80"), nil, nil, Hooks},
+		"an endpoint of after, the source of a drop, later":    {admits(Backend{}), by(111*ms, 112*ms, pod2, node).to("192.168.99.41:80"), nil, nil, None},
+		"the source of a drop, and there are tables":           {admits(Backend{Tables: true}), by(105*ms, 106*ms, pod2, node).to("192.168.99.41:80"), nil, nil, None},
 		"the source of before, long after the Apply":           {masquerades, by(111*ms, 112*ms, pod3, node), nil, nil, None},
 		"silent while the machine stalls":                      {stalls, op(300*ms, 5*time.Second, Silent), nil, nil, Stalled},
 		"silent after the machine stalled":                     {stalls, op(500*ms, 5*time.Second, Silent), nil, nil, None},
@@ -197,6 +200,17 @@ func masquerades() *History {
 	h.applied[1].snapshot = modeltest.Snapshot(modeltest.Config(), modeltest.OurNode(), web(),
 		modeltest.NewSlice("ns1/web-1", "web").TCP("tcp", 8080).Local("10.0.0.3"))
 	return h
+}
+
+// admits is a Service that drops the client and, from 100 to 110 ms on, has it reach pod 2 with its own source.
+func admits(b Backend) func() *History {
+	return func() *History {
+		h := swap(b, web())
+		balanced := web().LoadBalancer("192.168.99.41")
+		h.applied[0].snapshot = world(balanced.Ranges("192.0.2.0/24"), "10.0.0.2")
+		h.applied[1].snapshot = world(balanced.Policies("Cluster", "Local"), "10.0.0.2")
+		return h
+	}
 }
 
 // goes is swap with a third snapshot, of no Service.
