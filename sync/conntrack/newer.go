@@ -24,6 +24,9 @@ func (r *Reconciler) Begins(s *model.Snapshot) {
 	}
 }
 
+// mostComing bounds what a frontend has in rounds that fail one after the other: the newest ones are kept.
+const mostComing = 16
+
 // expect notes what differs in a snapshot that a round begins to apply. Rounds that failed may be in force in part:
 // what they had stays until one succeeds. Before the first one, there is no pass.
 func (f *family) expect(s *model.FamilySnapshot) {
@@ -36,9 +39,14 @@ func (f *family) expect(s *model.FamilySnapshot) {
 	for c := range s.ServicePortChanges(f.applied) {
 		sp := forgetting(c.New)
 		for vip := range vips(sp) {
-			if !slices.Contains(f.coming[vip], sp) {
-				f.coming[vip] = append(f.coming[vip], sp)
+			list := f.coming[vip]
+			if slices.Contains(list, sp) {
+				continue
 			}
+			if len(list) == mostComing {
+				list = slices.Delete(list, 0, 1)
+			}
+			f.coming[vip] = append(list, sp)
 		}
 	}
 	f.comingAddrs = s.NodePortAddrs

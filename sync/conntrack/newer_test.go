@@ -92,3 +92,22 @@ func TestASweepSparesWhatFollowsNewerRules(t *testing.T) {
 		t.Errorf("%d deleted, error %v, want the one that is stale", deleted, err)
 	}
 }
+
+// Rounds that fail one after the other, each with other endpoints, leave no more than some.
+func TestRoundsThatFailAreForgotten(t *testing.T) {
+	c := newCluster(append(dnsSlices(nil, 2), dns())...)
+	c.apply(time.Now())
+	f := &c.families[model.IPv4]
+	for i := range 3 * mostComing {
+		set(c, dnsSlices(nil, 3+i)...)
+		f.expect(c.Snapshot().Family(model.IPv4))
+	}
+	if len(f.coming) == 0 {
+		t.Error("no frontend is noted")
+	}
+	for vip, list := range f.coming {
+		if len(list) != mostComing {
+			t.Errorf("%v has %d service ports, want %d", vip, len(list), mostComing)
+		}
+	}
+}
