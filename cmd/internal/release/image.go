@@ -64,6 +64,14 @@ func (r release) image(ctx context.Context, v variant, p program) (v1.Image, err
 	return mutate.ConfigFile(i, config)
 }
 
+// plain is an image without a type of artifacts. By default, the library gives its entry in an index the type of the
+// configuration. Tools from before OCI 1.1, such as skopeo 1.9, don't know that field: they leave it out of what they copy,
+// and then the index has another digest.
+type plain struct{ v1.Image }
+
+// ArtifactType is what the library asks for.
+func (plain) ArtifactType() (string, error) { return "", nil }
+
 // writeVariant writes the layout of a variant with an index of its processors, and a list of what each is made of.
 func (r release) writeVariant(ctx context.Context, v variant, programs []program) (v1.Hash, error) {
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
@@ -73,7 +81,7 @@ func (r release) writeVariant(ctx context.Context, v variant, programs []program
 			return v1.Hash{}, fmt.Errorf("for %s: %w", p.arch, err)
 		}
 		index = mutate.AppendManifests(index, mutate.IndexAddendum{
-			Add:        i,
+			Add:        plain{i},
 			Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: p.arch}},
 		})
 		digest, err := i.Digest()

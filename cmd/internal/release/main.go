@@ -65,6 +65,9 @@ type release struct {
 	cache         string // folder of downloads
 }
 
+// listName is the file with each image's name, version and digest, as references of a registry end.
+const listName = "images.txt"
+
 // variant is an image, for all processors.
 type variant struct {
 	name, title, description string
@@ -100,13 +103,18 @@ func (r release) write(ctx context.Context, stdout io.Writer) error {
 			return err
 		}
 	}
+	var list strings.Builder
 	for _, v := range variants() {
 		digest, err := r.writeVariant(ctx, v, programs)
 		if err != nil {
 			return fmt.Errorf("image %s: %w", v.name, err)
 		}
-		fmt.Fprintf(stdout, "%s %s %s\n", v.name, programs[0].version, digest)
+		fmt.Fprintf(&list, "%s:%s@%s\n", v.name, programs[0].version, digest)
 	}
+	if err := os.WriteFile(filepath.Join(r.out, listName), []byte(list.String()), 0o644); err != nil {
+		return err
+	}
+	fmt.Fprint(stdout, list.String())
 	if err := r.writeDeploy(programs[0]); err != nil {
 		return err
 	}
