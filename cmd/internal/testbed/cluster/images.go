@@ -34,7 +34,7 @@ func newImagesCommand(o *options) *cobra.Command {
 	return c
 }
 
-// writeImages builds vmapd and writes all images into the folder of a cluster.
+// writeImages builds vmapd, and writes all images and the plugin of kubectl into the folder of a cluster.
 func writeImages(ctx context.Context, c *kube.Cluster, log *slog.Logger) error {
 	user, err := os.UserCacheDir()
 	if err != nil {
@@ -78,6 +78,12 @@ func writeImages(ctx context.Context, c *kube.Cluster, log *slog.Logger) error {
 			return err
 		}
 		log.Info("wrote an image", slog.String("archive", archive))
+	}
+	if err := os.MkdirAll(c.Plugins(), 0o755); err != nil {
+		return fmt.Errorf("make the folder of plugins: %w", err)
+	}
+	if err := os.Rename(filepath.Join(built, "vmapd"), filepath.Join(c.Plugins(), "kubectl-vmapd")); err != nil {
+		return fmt.Errorf("write the plugin of kubectl: %w", err)
 	}
 	commit, err := exec.CommandContext(ctx, "git", "describe", "--always", "--dirty", "--exclude=*").Output()
 	if err != nil {

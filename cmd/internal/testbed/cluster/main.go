@@ -82,7 +82,7 @@ network namespace of its own. It needs root, and Debian's packages containerd, r
 containernetworking-plugins.
 
   cluster up --kube DIR        start it; it runs until the command down
-  cluster kubectl -- get pods  use it
+  cluster kubectl -- get pods  use it; also its plugin: kubectl -- vmapd --node n1 status
   cluster exec n1 -- nft list ruleset
   cluster down                 end it, and leave nothing but logs and images`
 
@@ -234,7 +234,7 @@ func newProxyCommand(o *options) *cobra.Command {
 func newKubectlCommand(o *options) *cobra.Command {
 	return &cobra.Command{
 		Use:   "kubectl -- ARG...",
-		Short: "Run kubectl as administrator of a cluster",
+		Short: "Run kubectl, or its plugin vmapd, as administrator of a cluster",
 		Args:  cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := o.open(nil)

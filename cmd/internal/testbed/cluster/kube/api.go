@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"os"
 	"os/exec"
 	"strings"
 
@@ -92,10 +93,17 @@ func (c *Cluster) kubectl(ctx context.Context, stdin string, args []string) (str
 	return out, nil
 }
 
-// KubectlCommand prepares kubectl.
+// KubectlCommand prepares kubectl, which finds plugins in the folder Plugins first. It runs none if a flag comes before the
+// plugin's name, and a plugin runs kubectl itself: so the environment says where both are, and the configuration.
 func (c *Cluster) KubectlCommand(ctx context.Context, args ...string) *exec.Cmd {
-	return c.In(ctx, Control, append([]string{c.program("kubectl"), "--kubeconfig=" + c.Kubeconfig()}, args...)...)
+	cmd := c.In(ctx, Control, append([]string{c.program("kubectl")}, args...)...)
+	path := strings.Join([]string{c.Plugins(), c.KubeDir, os.Getenv("PATH")}, string(os.PathListSeparator))
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig(), "PATH="+path)
+	return cmd
 }
+
+// Plugins is the folder of kubectl's plugins, which need not exist.
+func (c *Cluster) Plugins() string { return c.path("plugins") }
 
 // output runs a command and returns its standard output; standard error is in the error.
 func output(cmd *exec.Cmd) (string, error) {

@@ -5,7 +5,9 @@ import (
 	"io/fs"
 	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -141,6 +143,33 @@ func TestAClusterThatCanNotBeIsAnError(t *testing.T) {
 		if _, err := New(conf); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("want an error with %q, got %v", want, err)
 		}
+	}
+}
+
+// kubectl takes a word for a plugin's name only if no flag is before it.
+func TestKubectlFindsItsPlugins(t *testing.T) {
+	c := &Cluster{Config: Config{Dir: t.TempDir(), KubeDir: t.TempDir()}}
+	for _, dir := range []string{c.Plugins(), c.KubeDir} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, text := range map[string]string{
+		filepath.Join(c.KubeDir, "kubectl"):         "#!/bin/sh\n\"kubectl-$1\" \"$2\"\n",
+		filepath.Join(c.Plugins(), "kubectl-vmapd"): "#!/bin/sh\necho \"$(command -v kubectl) $KUBECONFIG $*\"\n",
+	} {
+		if err := os.WriteFile(name, []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd := c.KubectlCommand(t.Context(), "vmapd", "status")
+	i := slices.Index(cmd.Args, "--") // of nsenter, which needs a cluster
+	here := exec.Command(cmd.Args[i+1], cmd.Args[i+2:]...)
+	here.Env = cmd.Env
+	out, err := here.CombinedOutput()
+	want := filepath.Join(c.KubeDir, "kubectl") + " " + c.Kubeconfig() + " status\n"
+	if err != nil || string(out) != want {
+		t.Errorf("want %q, got %q, %v", want, out, err)
 	}
 }
 
