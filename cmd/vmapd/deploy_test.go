@@ -187,6 +187,10 @@ func TestALabelDecidesWhichProxyANodeHas(t *testing.T) {
 		}
 	}
 	cleanup := object[appsv1.DaemonSet](t, readDeployed(t, "cleanup.yaml"), "DaemonSet vmapd-cleanup")
+	beside := cleanup.Spec.Template.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	if never, err := metav1.LabelSelectorAsSelector(beside[0].LabelSelector); err != nil || !never.Matches(labels.Set(vmapd.Spec.Template.Labels)) {
+		t.Errorf("cleanup may run beside the daemon: %v, %v", never, err)
+	}
 	for value, want := range map[string]bool{"": false, ours: true, "kube-proxy": false} {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{corev1.LabelOSStable: "linux"}}}
 		if value != "" {

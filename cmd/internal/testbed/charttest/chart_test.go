@@ -233,6 +233,26 @@ func TestOptionsMakeTheChangesOfTheOtherFiles(t *testing.T) {
 	}
 }
 
+// With the value cleanup, what removes the rules takes the daemon's place, by the image and with the credentials of the daemon.
+func TestCleanupTakesTheDaemonsPlace(t *testing.T) {
+	for value, args := range map[string][]string{"keep-kube-proxy": {"cleanup", "--keep-kube-proxy"}, "everything": {"cleanup"}} {
+		got, notes, err := render(t, merged(t, minimal, "cleanup: "+value+"\nimagePullSecrets: [{name: registry}]"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := manifest(t, "vmapd.yaml")
+		delete(want, "DaemonSet vmapd")
+		maps.Copy(want, manifest(t, "cleanup.yaml"))
+		pod := at(want, "DaemonSet vmapd-cleanup", "spec", "template", "spec")
+		pod["imagePullSecrets"] = []any{map[string]any{"name": "registry"}}
+		pod["initContainers"].([]any)[0].(map[string]any)["args"] = args
+		compare(t, want, got)
+		if !strings.Contains(notes, "daemonset/vmapd-cleanup") || strings.Contains(notes, "OtherProxy") {
+			t.Errorf("cleanup: %s has the notes\n%s", value, notes)
+		}
+	}
+}
+
 func TestTheChartTakesKubeProxysConfigMapAsTheManifestDoes(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), "sed", "-f", filepath.Join(deploy, "from-kube-proxy.sed"), filepath.Join(deploy, "vmapd.yaml")).Output()
 	if err != nil {
@@ -260,6 +280,7 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		"number for a text":         {"image: {tag: 1.2}", `/image/tag`},
 		"an address without scheme": {"apiServer: 192.0.2.1:6443", `/apiServer`},
 		"no nodes at a time":        {"maxUnavailable: 0", `/maxUnavailable`},
+		"cleanup of what":           {"cleanup: true", `/cleanup`},
 		"the chart's own field":     {"config: {clientConnection: {kubeconfig: /x}}", `kubeconfig`},
 		"no image":                  {`image: {repository: ""}`, "image.repository is required"},
 		"no API server":             {`apiServer: ""`, "apiServer is required"},
@@ -348,8 +369,12 @@ func TestValuesOfPages(t *testing.T) {
 					t.Errorf("%d objects, want %d", len(got), want)
 				}
 				spec := daemonSet(t, got["DaemonSet vmapd"]).Spec.Template.Spec
+				image := "example.org/vmapd:1.0"
+				if digest := regexp.MustCompile(`sha256:\w+`).FindString(block(t, page, file)); digest != "" {
+					image = "registry.example/vmapd@" + digest
+				}
 				for _, c := range slices.Concat(spec.InitContainers, spec.Containers) {
-					if c.Image != "example.org/vmapd:1.0" {
+					if c.Image != image {
 						t.Errorf("%s: image %s", c.Name, c.Image)
 					}
 				}

@@ -18,12 +18,17 @@
 {{- if .Values.kubeProxyConfigMap }}/var/lib/kube-proxy{{ else }}/var/lib/vmapd{{ end -}}
 {{- end -}}
 
-{{/* The parts that both containers have. */}}
-{{- define "vmapd.container" -}}
+{{/* The parts that all containers have. */}}
+{{- define "vmapd.imageOf" -}}
 image: {{ include "vmapd.image" . | quote }}
 {{- with .Values.image.pullPolicy }}
 imagePullPolicy: {{ . }}
 {{- end }}
+{{- end -}}
+
+{{/* The parts that both containers of the daemon's pods have. */}}
+{{- define "vmapd.container" -}}
+{{ include "vmapd.imageOf" . }}
 env:
 - name: NODE_NAME
   valueFrom: {fieldRef: {fieldPath: spec.nodeName}}
