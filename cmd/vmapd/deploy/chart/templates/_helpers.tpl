@@ -30,8 +30,9 @@ imagePullPolicy: {{ . }}
 {{- define "vmapd.container" -}}
 {{ include "vmapd.imageOf" . }}
 env:
+{{- /* apiVersion is the API server's default, too. Without it, Helm 4 finds a conflict in objects that kubectl has applied. */}}
 - name: NODE_NAME
-  valueFrom: {fieldRef: {fieldPath: spec.nodeName}}
+  valueFrom: {fieldRef: {apiVersion: v1, fieldPath: spec.nodeName}}
 {{- end -}}
 
 {{- define "vmapd.args" -}}
