@@ -263,14 +263,16 @@ test-cluster: clustertools ## Kubernetes' own tests, in a real cluster of the pr
 	$(GO) build -o bin/cluster ./cmd/internal/testbed/cluster
 	bin/cluster test --kube "$(KUBE)" --nodes 3 --proxies "$(CLUSTER_PROXIES)"
 
-# helm is of the version that test-chart has.
+# helm is of the version that test-chart has, and crane of the library's that makes images.
 test-install: PROCESSORS = $(shell $(GO) env GOARCH)
 test-install: RELEASE = bin/release-$(PROCESSORS)
-test-install: images clustertools ## a release's files alone make vmapd the proxy of a real cluster of the programs in KUBE
+test-install: images clustertools bin/registry ## a release's files alone make vmapd the proxy of a real cluster of the programs in KUBE
+	@$(call install,$(call missing,skopeo:skopeo),--no-install-recommends)
 	@cd $(CHARTTEST) && GOBIN=$(CURDIR)/bin $(GO) install helm.sh/helm/v4/cmd/helm@$$($(GO) list -m -f '{{.Version}}' helm.sh/helm/v4)
+	@cd cmd/internal/release && GOBIN=$(CURDIR)/bin $(GO) install github.com/google/go-containerregistry/cmd/crane@$$($(GO) list -m -f '{{.Version}}' github.com/google/go-containerregistry)
 	$(GO) build -o bin/cluster ./cmd/internal/testbed/cluster
 	bin/cluster up --kube "$(KUBE)" --nodes 2 --proxy none
-	@bin/cluster install --release $(RELEASE) --helm bin/helm; result=$$?; bin/cluster down; exit $$result
+	@bin/cluster install --release $(RELEASE) --tools bin && bin/cluster kubectl -- vmapd --node n1 status; result=$$?; bin/cluster down; exit $$result
 
 golden: build ## rewrite what tests expect as text, and show what changed
 	$(GO) test ./cmd/vmapd ./cmd/vmapd/internal/config ./cmd/vmapd/internal/metrics ./nft ./legacy/iptables ./legacy/ipvs -run 'TestScenarios$$|TestScript|Golden|Text|Kubeadm|UpToDate' -update
@@ -373,13 +375,17 @@ tools:
 	@$(call install,$(call missing,$(TESTTOOLS)))
 	@$(if $(call missing,promtool:promtool),$(MAKE) --no-print-directory bin/promtool)
 
-# Of Debian's package, which is not installed: it would start a server.
-bin/promtool:
-	@if [ "$(INSTALL)" = no ]; then echo "missing: promtool, of Debian's package prometheus" >&2; exit 1; fi
-	@mkdir -p bin/prometheus
+# Of Debian's packages, which are not installed: they would start servers.
+bin/promtool: PACKAGE = prometheus
+bin/promtool: FILE = usr/bin/promtool
+bin/registry: PACKAGE = docker-registry
+bin/registry: FILE = usr/bin/docker-registry
+bin/promtool bin/registry:
+	@if [ "$(INSTALL)" = no ]; then echo "missing: $(notdir $@), of Debian's package $(PACKAGE)" >&2; exit 1; fi
+	@mkdir -p bin/$(PACKAGE)
 	@if [ -n "$(ISROOT)" ]; then apt-get update -qq; fi
-	@cd bin/prometheus && apt-get download -qq prometheus 2>/dev/null && dpkg-deb --fsys-tarfile prometheus_*.deb | tar -xO ./usr/bin/promtool >../promtool.new
-	@chmod +x bin/promtool.new && mv bin/promtool.new $@ && rm -r bin/prometheus
+	@cd bin/$(PACKAGE) && apt-get download -qq $(PACKAGE) 2>/dev/null && dpkg-deb --fsys-tarfile $(PACKAGE)_*.deb | tar -xO ./$(FILE) >../$(notdir $@).new
+	@chmod +x $@.new && mv $@.new $@ && rm -r bin/$(PACKAGE)
 
 pagetools: tools
 	@$(call install,$(call missing,chromium:chromium),--no-install-recommends)

@@ -354,7 +354,9 @@ func TestValuesOfPages(t *testing.T) {
 		}
 	}
 	for page, files := range map[string]map[string]int{
-		"INSTALL.md": {"values.yaml": 6, "values-released.yaml": 6, "values-beside-kube-proxy.yaml": 6, "values-monitoring.yaml": 10},
+		"INSTALL.md": {
+			"values.yaml": 6, "values-released.yaml": 6, "values-imported.yaml": 6, "values-beside-kube-proxy.yaml": 6, "values-monitoring.yaml": 10,
+		},
 		"PLATFORMS.md": {
 			"values-k3s.yaml": 6, "values-rke2.yaml": 6, "values-talos.yaml": 6, "values-eks.yaml": 6, "values-kind.yaml": 6,
 		},

@@ -107,7 +107,7 @@ func (r *Run) Step(ctx context.Context, s Step) (*Result, error) {
 		if result.Same, err = r.Same(ctx, renderingOf(until)); err != nil {
 			result.Different = err.Error()
 		}
-	} else if err := r.noTables(ctx); err != nil && s.Until != "" {
+	} else if err := r.NoTables(ctx); err != nil && s.Until != "" {
 		result.Different = err.Error()
 	}
 	wait(ctx, settle)
@@ -156,8 +156,8 @@ func (r *Run) alive(ctx context.Context) (func(string) bool, error) {
 	return func(pod string) bool { return living[pod] }, err
 }
 
-// noTables returns an error if something of vmapd is left on a node.
-func (r *Run) noTables(ctx context.Context) error {
+// NoTables returns an error if something of vmapd is left on a node.
+func (r *Run) NoTables(ctx context.Context) error {
 	for _, n := range r.Nodes() {
 		out, err := r.Shell(ctx, n, "nft list tables; iptables-save; ip6tables-save")
 		if err != nil {
