@@ -21,13 +21,14 @@ func try(t *testing.T, args ...string) (int, string) {
 
 func TestErrorsSayWhatIsToBeDone(t *testing.T) {
 	empty := t.TempDir()
+	t.Setenv("PATH", empty) // without Debian's package of etcd's clients
 	for _, test := range []struct {
 		args []string
 		want []string
 	}{
 		{[]string{"test"}, []string{"make test-cluster KUBE=DIR", "https://dl.k8s.io/"}},
 		{[]string{"up"}, []string{"--kube DIR", "https://dl.k8s.io/"}},
-		{[]string{"test", "--kube", empty}, []string{"kube-apiserver", "kubelet", "e2e.test", "agnhost", "coredns", "https://github.com/etcd-io/etcd/releases"}},
+		{[]string{"test", "--kube", empty}, []string{"kube-apiserver", "kubelet", "e2e.test", "agnhost", "coredns", "etcdctl", "etcdutl", "https://github.com/etcd-io/etcd/releases"}},
 		{[]string{"up", "--kube", empty, "--proxy", "vmapd:ipvs"}, []string{"--proxy", "nftables"}},
 		{[]string{"test", "--kube", empty, "--suites", "none"}, []string{`no "none"`, "e2e"}},
 		{[]string{"test", "--kube", empty, "--proxies", "cilium"}, []string{"--proxies", "cilium"}},

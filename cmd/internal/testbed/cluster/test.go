@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os/exec"
 	"slices"
 	"strings"
 
@@ -70,6 +71,19 @@ func (o *options) parseProxies(texts []string) ([]kube.Proxy, error) {
 	return all, nil
 }
 
+// neededFor returns the programs that suites need. Those of etcd, which are packages of Debian's, too, may be elsewhere.
+func neededFor(suites []string) []string {
+	all := imagePrograms(testsProgram)
+	if slices.Contains(suites, "life") {
+		for _, program := range []string{"etcdctl", "etcdutl"} {
+			if _, err := exec.LookPath(program); err != nil {
+				all = append(all, program)
+			}
+		}
+	}
+	return all
+}
+
 // test runs the chosen suites, also after one has failed, and ends the cluster.
 func (o *options) test(ctx context.Context, log *slog.Logger, chosen []string, proxies []kube.Proxy, keep bool) (err error) {
 	c, err := o.new(log)
@@ -78,7 +92,7 @@ func (o *options) test(ctx context.Context, log *slog.Logger, chosen []string, p
 	}
 	c.Attached = !keep
 	// All that is missing is said at once, and not after an hour.
-	if missing := kube.Missing(c.KubeDir, imagePrograms(testsProgram)...); len(missing) > 0 {
+	if missing := kube.Missing(c.KubeDir, neededFor(chosen)...); len(missing) > 0 {
 		return &kube.MissingError{Dir: c.KubeDir, Programs: missing}
 	}
 	if err := up(ctx, c, proxies[0], true); err != nil {
