@@ -341,8 +341,8 @@ func smallWorlds(t *testing.T) []worldList {
 	every, finals := modeltest.ServiceStates("", true), modeltest.ServiceStates("", false)
 	if *worldsPart != "" {
 		var part, parts int
-		if _, err := fmt.Sscanf(*worldsPart, "%d/%d", &part, &parts); err != nil || part < 1 || part > parts {
-			t.Fatalf("-worlds=%s: want PART/PARTS, as in 1/24", *worldsPart)
+		if _, err := fmt.Sscanf(*worldsPart, "%d/%d", &part, &parts); err != nil || part < 1 || part > parts || parts > len(every) {
+			t.Fatalf("-worlds=%s: want PART/PARTS, as in 1/24, and %d PARTS at most", *worldsPart, len(every))
 		}
 		var some []modeltest.ServiceState
 		for i := part - 1; i < len(every); i += parts {
