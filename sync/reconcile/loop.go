@@ -46,8 +46,12 @@ const (
 	changeRetry = time.Second
 	// repairInterval is the least time between two repairs. A program that changes the rules
 	// all the time can't take all of the loop's time, and each of its changes is repaired
-	// within a second.
+	// within a second, as long as a repair takes but a moment.
 	repairInterval = 300 * time.Millisecond
+	// mostRest bounds the pauses between repairs in a row, which are as many times as long as a
+	// repair as there were repairs before: another program that goes on takes at most a tenth of the
+	// loop's time in the end, and one that does a few things and stops is soon repaired.
+	mostRest = 9
 )
 
 // Loop keeps a Backend in line with a State.
@@ -125,8 +129,9 @@ func (l *Loop) Run(ctx context.Context) {
 	// A channel is nil while the loop ignores it.
 	changed, foreignChange := l.State.Changed(), l.ForeignChange
 	var retry, rested, calm <-chan time.Time
+	repairs := 0 // in a row, without a pause in which nothing was changed
 	for {
-		repair := false
+		repair, began := false, time.Time{}
 		select {
 		case <-ctx.Done():
 			return
@@ -134,7 +139,9 @@ func (l *Loop) Run(ctx context.Context) {
 			changed = l.State.Changed()
 			continue
 		case <-calm:
-			foreignChange = l.ForeignChange
+			if foreignChange = l.ForeignChange; len(foreignChange) == 0 {
+				repairs = 0
+			}
 			continue
 		case <-intervals:
 			least, interval = l.currentIntervals()
@@ -147,7 +154,7 @@ func (l *Loop) Run(ctx context.Context) {
 			l.full = true
 			l.Backend.Resync()
 		case <-foreignChange:
-			repair = true
+			repair, began = true, time.Now()
 			l.Log.LogAttrs(ctx, slog.LevelWarn, "another program changed our rules; restoring them")
 			l.full = true
 			l.Backend.Resync()
@@ -171,7 +178,9 @@ func (l *Loop) Run(ctx context.Context) {
 			}
 		}
 		if repair {
-			foreignChange, calm = nil, time.After(repairInterval)
+			took := time.Since(began)
+			foreignChange, calm = nil, time.After(max(repairInterval, took*time.Duration(min(repairs, mostRest))))
+			repairs++
 		}
 	}
 }
