@@ -35,8 +35,8 @@ type dataplane struct {
 	earlier   earlier                                // nil with IPVS
 	sweep     *sweeper                               // removes the leftovers of other backends and proxies
 	rivals    *rivals
-	notOwned  time.Time       // since when another process owns our tables; zero: none does
-	watched   *kernel.Watched // nil unless tables are watched
+	notOwned  time.Time // since when another process owns our tables; zero: none does
+	watched   []watcher
 }
 
 // earlier returns the UDP frontends that were in the dataplane at the start, see
@@ -155,7 +155,8 @@ func (d *daemon) sweeps(p *dataplane, running func(*finder), own *host.IPTables,
 }
 
 // resyncInterval is the time between two full comparisons of a backend with the node. Foreign
-// changes to nftables are noticed as they happen, or the kernel prevents them.
+// changes to nftables are noticed as they happen, or the kernel prevents them; of those to what other
+// backends have, some are not.
 func resyncInterval(c *config.Config, running config.Backend) time.Duration {
 	if running == config.NFTables {
 		return reconcile.DefaultResyncInterval
@@ -188,10 +189,12 @@ func (p *dataplane) noteOwner(err error) {
 	}
 }
 
-// foreignChanges counts the changes of our tables by others.
-func (p *dataplane) foreignChanges() kernel.ForeignChanges {
-	if p.watched == nil {
-		return kernel.ForeignChanges{}
+// foreignChanges counts the changes of our rules by others.
+func (p *dataplane) foreignChanges() (sum kernel.ForeignChanges) {
+	for _, w := range p.watched {
+		n := w.ForeignChanges()
+		sum.Changes += n.Changes
+		sum.Overruns += n.Overruns
 	}
-	return p.watched.ForeignChanges()
+	return sum
 }

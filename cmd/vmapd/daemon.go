@@ -103,11 +103,9 @@ func (d *daemon) serve(ctx context.Context) error {
 	tasks = append(tasks, quiet(asked.serve))
 	portSigns := r.ports.signs(plane.rivals, d.current.Load)
 	tasks = append(tasks, quiet(func(ctx context.Context) { plane.sweep.watch(ctx, func() { portSigns(ctx) }) }))
-	if plane.nft != nil {
-		tasks = append(tasks, watch(plane, r.loop))
-		if c.FastPath.On() {
-			tasks = append(tasks, d.followDevices(plane, in.state))
-		}
+	tasks = append(tasks, watch(plane, r.loop)...)
+	if plane.nft != nil && c.FastPath.On() {
+		tasks = append(tasks, d.followDevices(plane, in.state))
 	}
 	return runAll(ctx, tasks)
 }
@@ -138,23 +136,6 @@ func (d *daemon) traffic(c *config.Config, backend config.Backend) (model.Config
 		d.log.LogAttrs(context.Background(), slog.LevelInfo, "node ports on localhost: IPv4 only; this host has no ::1")
 	}
 	return traffic, nil
-}
-
-// watch returns a task that lets the loop repair at once changes that others make to vmapd's
-// tables. The kernel permits such changes before Linux 6.9, and to tables that nft made. If
-// watching fails, the hourly comparison remains.
-func watch(backend *dataplane, loop *reconcile.Loop) task {
-	watched, err := backend.nft.Watch()
-	if err != nil {
-		loop.Log.LogAttrs(context.Background(), slog.LevelError, "cannot watch our tables; comparing them at each resync", slog.Any("err", err))
-		return quiet(func(context.Context) {})
-	}
-	backend.Backend, backend.watched, loop.ForeignChange = watched, watched, watched.Changed()
-	return quiet(func(ctx context.Context) {
-		if err := watched.Run(ctx); err != nil {
-			loop.Log.LogAttrs(ctx, slog.LevelError, "no longer watching our tables; comparing them at each resync", slog.Any("err", err))
-		}
-	})
 }
 
 // followDevices returns a task that keeps the devices of the fast path.

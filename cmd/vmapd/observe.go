@@ -60,9 +60,11 @@ func (d *daemon) observe(p *dataplane, in inputs) *observers {
 	if in.cluster != nil {
 		figures.APIServerHeard = in.cluster.Heard
 	}
+	if p.userspace == nil {
+		figures.ForeignChanges = p.foreignChanges
+	}
 	if p.nft != nil {
 		figures.NFT = p.nft.Stats
-		figures.ForeignChanges = p.foreignChanges
 		figures.ServiceConnections = func() []kernel.Count { return serviceConnections(p.nft, d.log) }
 		p.committed = func(c kernel.Commit) { o.metrics.Batch(c.Family, c.Operations, c.Bytes, c.Took) }
 	}

@@ -38,7 +38,7 @@ func startUnowned(t *testing.T, node *lab.Namespace) *unowned {
 		}), 1),
 		Log: log,
 	}
-	var watching task
+	var watching []task
 	if err := node.Do(func() error { // its sockets stay in the namespace
 		backend, err := kernel.Open(kernel.Options{Log: log, Unowned: true})
 		if err != nil {
@@ -60,7 +60,7 @@ func startUnowned(t *testing.T, node *lab.Namespace) *unowned {
 	done := make(chan error, 1)
 	go func() {
 		source := &manifest.Source{Paths: []string{filepath.Join(testdata(t), "demo/before")}, Log: log}
-		done <- runAll(ctx, []task{watching, quiet(loop.Run), func(ctx context.Context) error { return source.Run(ctx, loop.State) }})
+		done <- runAll(ctx, append(watching, quiet(loop.Run), func(ctx context.Context) error { return source.Run(ctx, loop.State) }))
 	}()
 	t.Cleanup(func() {
 		cancel()
@@ -144,7 +144,7 @@ func TestWhatOthersChangeIsPutBackWithinASecond(t *testing.T) {
 	}
 	for _, want := range []string{
 		"level=WARN msg=\"another program changed our rules",
-		"msg=\"tables changed by another process\" process=nft",
+		"msg=\"rules changed by another process\" process=nft",
 	} {
 		if !strings.Contains(u.log.String(), want) {
 			t.Errorf("the log does not say %s:\n%s", want, u.log)

@@ -17,6 +17,7 @@ import (
 // IPTables is the iptables backend. Of its methods, those that say so may be called during Apply.
 type IPTables struct {
 	counters
+	watchable
 	log      *slog.Logger
 	options  iptables.Options
 	families []*ruleFamily
@@ -42,8 +43,9 @@ func OpenIPTables(o iptables.Options, log *slog.Logger, variants ...string) (*IP
 	if len(variants) == 0 {
 		variants = []string{"", "-legacy", "-nft"}
 	}
-	b := &IPTables{log: log, options: o}
+	b := &IPTables{watchable: watchable{ours: iptables.IsOurs}, log: log, options: o}
 	err := openFamilies(log, variants, func(p *programs) error {
+		b.programs = append(b.programs, p)
 		b.families = append(b.families, &ruleFamily{programs: p})
 		return nil
 	})
@@ -69,10 +71,12 @@ func (b *IPTables) Resync() {
 // if jumps are missing. After a failure in one family its rules are as before; the other family
 // is not concerned.
 func (b *IPTables) Apply(ctx context.Context, s *model.Snapshot) error {
+	b.applying.Lock()
+	defer b.applying.Unlock()
 	var errs []error
 	for _, f := range b.families {
 		if err := b.applyFamily(ctx, f, s.Family(f.family)); err != nil {
-			f.have, f.left = nil, nil
+			f.have, f.left, b.left[f.family] = nil, nil, nil
 			errs = append(errs, &model.FamilyError{Family: f.family, Err: err})
 		}
 	}
@@ -88,8 +92,8 @@ func (b *IPTables) applyFamily(ctx context.Context, f *ruleFamily, s *model.Fami
 	full := f.have == nil
 	var batch *iptables.Batch
 	var saved *iptables.Saved
+	var err error
 	if full {
-		var err error
 		if saved, err = save(ctx, f.name); err != nil {
 			return err
 		}
@@ -103,30 +107,45 @@ func (b *IPTables) applyFamily(ctx context.Context, f *ruleFamily, s *model.Fami
 	}
 	var written int64
 	if !batch.Empty() {
-		var err error
-		if written, err = restore(ctx, f.name, batch); err != nil {
+		if written, err = f.restore(ctx, batch); err != nil {
 			b.update(f.family, func(s *Stats) { s.failed(!full) })
 			return err
 		}
 	}
 	b.update(f.family, func(s *Stats) { s.applied(batch, written, full) })
 	// The jumps come last, when the chains are there.
-	if saved != nil {
-		if jumps := saved.HookText(); jumps != "" {
-			if _, err := restore(ctx, f.name, text(jumps)); err != nil {
-				b.update(f.family, func(s *Stats) { s.failed(false) })
-				return err
-			}
-		}
+	hooked, err := b.hook(ctx, f, saved)
+	if err != nil {
+		return err
 	}
 	f.have, f.left, f.started = want, nil, true
 	f.applied.Store(want)
+	b.left[f.family] = &leftRules{
+		count: countJumps(b.Stats()[f.family].Rules, iptables.Jumps()),
+		clean: full && batch.Empty() && !hooked,
+	}
 	if size := batch.Size(); !batch.Empty() {
 		b.log.LogAttrs(ctx, slog.LevelDebug, "applied", slog.String("family", f.family.String()),
 			slog.Int("chains", size.Chains), slog.Int("rules", size.Rules), slog.Int("chains_deleted", size.Deleted),
 			slog.Duration("took", time.Since(start)))
 	}
 	return nil
+}
+
+// hook writes the jumps that a listing lacks, unless it is nil.
+func (b *IPTables) hook(ctx context.Context, f *ruleFamily, saved *iptables.Saved) (wrote bool, err error) {
+	if saved == nil {
+		return false, nil
+	}
+	jumps := saved.HookText()
+	if jumps == "" {
+		return false, nil
+	}
+	if _, err := f.restore(ctx, text(jumps)); err != nil {
+		b.update(f.family, func(s *Stats) { s.failed(false) })
+		return false, err
+	}
+	return true, nil
 }
 
 // Ruleset returns the rules of the last Apply that worked, or nil. It may be called during Apply.

@@ -21,7 +21,7 @@ import (
 
 // openIPTables opens the backend with the programs of a variant, in a network namespace of
 // the test.
-func openIPTables(t *testing.T, variant string) *host.IPTables {
+func openIPTables(t testing.TB, variant string) *host.IPTables {
 	t.Helper()
 	enterNamespace(t)
 	b, err := host.OpenIPTables(iptables.Options{}, slog.New(slog.DiscardHandler), variant)
@@ -166,9 +166,15 @@ func TestInvalidPacketsAreCounted(t *testing.T) {
 // breakRestore makes a family's iptables-restore fail until the test ends or calls mend.
 func breakRestore(t *testing.T, program string) (mend func()) {
 	t.Helper()
+	return replaceRestore(t, program, "cat >/dev/null\necho no >&2\nexit 1")
+}
+
+// replaceRestore puts a shell script in the place of a family's iptables-restore until the test ends
+// or calls mend.
+func replaceRestore(t *testing.T, program, script string) (mend func()) {
+	t.Helper()
 	dir, path := t.TempDir(), os.Getenv("PATH")
-	script := filepath.Join(dir, program+"-restore")
-	if err := os.WriteFile(script, []byte("#!/bin/sh\ncat >/dev/null\necho no >&2\nexit 1\n"), 0o755); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, program+"-restore"), []byte("#!/bin/sh\n"+script+"\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", dir+":"+path)

@@ -34,6 +34,7 @@ func (e *UnsupportedError) Unwrap() error { return e.Err }
 // in the network namespace of Apply's caller.
 type IPVS struct {
 	counters
+	watchable
 	log      *slog.Logger
 	options  ipvs.Options
 	links    *netlink.Handle
@@ -71,7 +72,7 @@ func OpenIPVS(o ipvs.Options, log *slog.Logger) (*IPVS, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &IPVS{log: log, options: o.WithDefaults(), links: links, now: time.Now}
+	b := &IPVS{watchable: watchable{ours: iptables.IsIPVS}, log: log, options: o.WithDefaults(), links: links, now: time.Now}
 	if err := b.open(); err != nil {
 		return nil, errors.Join(err, b.Close())
 	}
@@ -88,9 +89,10 @@ func (b *IPVS) open() (err error) {
 	}
 	defer func() { err = errors.Join(err, removeProbes()) }()
 	err = openFamilies(b.log, []string{"", "-legacy", "-nft"}, func(p *programs) error {
-		if _, err := restore(context.Background(), p.name, text(companionProbe(p.family)), "--test"); err != nil {
+		if _, err := p.restore(context.Background(), text(companionProbe(p.family)), "--test"); err != nil {
 			return err
 		}
+		b.programs = append(b.programs, p)
 		b.families = append(b.families, &serverFamily{programs: p, draining: map[drain]time.Time{}})
 		return nil
 	})
@@ -174,10 +176,12 @@ func (b *IPVS) Resync() {
 // concern the others. The error has all failures, and the next Apply first reads the node's
 // state.
 func (b *IPVS) Apply(ctx context.Context, s *model.Snapshot) error {
+	b.applying.Lock()
+	defer b.applying.Unlock()
 	var errs []error
 	for _, f := range b.families {
 		if err := b.applyFamily(ctx, f, s.Family(f.family)); err != nil {
-			f.have = nil
+			f.have, b.left[f.family] = nil, nil
 			errs = append(errs, &model.FamilyError{Family: f.family, Err: err})
 		}
 	}
@@ -214,6 +218,9 @@ func (b *IPVS) applyFamily(ctx context.Context, f *serverFamily, s *model.Family
 	}
 	f.have = want
 	f.applied.Store(want)
+	if c := want.Companion; c != nil {
+		b.left[f.family] = &leftRules{count: countJumps(c.Rules(), c.Jumps), clean: r.have != nil && r.done == 0}
+	}
 	deleted, err := b.endDrained(f)
 	if r.done > 0 || deleted > 0 {
 		b.log.LogAttrs(ctx, slog.LevelDebug, "applied", slog.String("family", f.family.String()),

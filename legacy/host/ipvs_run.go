@@ -166,7 +166,7 @@ func (f *serverFamily) setCompanion(ctx context.Context, c *ipvs.Companion) erro
 	if err != nil {
 		return err
 	}
-	_, err = restore(ctx, f.name, text(c.Over(saved)))
+	_, err = f.restore(ctx, text(c.Over(saved)))
 	return err
 }
 
@@ -176,7 +176,7 @@ func (f *serverFamily) removeCompanion(ctx context.Context) error {
 		return err
 	}
 	if remove := saved.RemoveText(iptables.IsIPVS); remove != "" {
-		_, err = restore(ctx, f.name, text(remove))
+		_, err = f.restore(ctx, text(remove))
 	}
 	return err
 }

@@ -25,6 +25,9 @@ type programs struct {
 	tables  *goiptables.IPTables
 	name    string // "iptables", "ip6tables-legacy", …
 	version string
+	// writing, unless it is nil, is told the process ID of each iptables-restore before that gets
+	// its input, and what it returns is called when the process has ended.
+	writing func(process int) (ended func())
 }
 
 // LacksProgram reports whether an error is that a program is not installed.
@@ -84,7 +87,7 @@ func (p *programs) try() error {
 		return err
 	}
 	p.version = strings.TrimSpace(string(out))
-	if _, err := restore(context.Background(), p.name, text(iptables.Probe(p.family)), "--test"); err != nil {
+	if _, err := p.restore(context.Background(), text(iptables.Probe(p.family)), "--test"); err != nil {
 		return err
 	}
 	// A test of the variant nft does not reach the kernel, and a listing does.
@@ -113,9 +116,9 @@ func listing(ctx context.Context, program string, args ...string) (*bytes.Buffer
 }
 
 // restore runs iptables-restore --noflush with an input, and returns how long that is.
-func restore(ctx context.Context, program string, input io.WriterTo, more ...string) (int64, error) {
+func (p *programs) restore(ctx context.Context, input io.WriterTo, more ...string) (int64, error) {
 	var stderr bytes.Buffer
-	cmd := exec.CommandContext(ctx, program+"-restore", append([]string{"--noflush", "-w", lockTimeout}, more...)...)
+	cmd := exec.CommandContext(ctx, p.name+"-restore", append([]string{"--noflush", "-w", lockTimeout}, more...)...)
 	cmd.Stderr = &stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -123,6 +126,9 @@ func restore(ctx context.Context, program string, input io.WriterTo, more ...str
 	}
 	if err := cmd.Start(); err != nil {
 		return 0, fmt.Errorf("run %s: %w", cmd.Path, err)
+	}
+	if p.writing != nil {
+		defer p.writing(cmd.Process.Pid)()
 	}
 	n, writeErr := input.WriteTo(in)
 	err = errors.Join(in.Close(), cmd.Wait())

@@ -86,26 +86,68 @@ func (t *Table) Rules(chain string) (int, error) {
 	return max(0, n-1), err // the last entry is the return that ends it
 }
 
+// Owned counts the rules of the chains that ours selects, and the rules elsewhere that lead there. It
+// makes no list of all entries: a table may have a hundred thousand.
+func (t *Table) Owned(ours func(chain string) bool) (n int, err error) {
+	type span struct{ from, to int }
+	var own []span // where our chains are: few, since the programs sort chains by name
+	isOurs := false
+	err = t.each(func(e entry) {
+		if e.begins {
+			isOurs = ours(e.chain)
+		}
+		switch last := len(own) - 1; {
+		case !isOurs:
+			return
+		case last >= 0 && own[last].to == e.offset:
+			own[last].to = e.end
+		default:
+			own = append(own, span{e.offset, e.end})
+		}
+		n++
+		if e.begins {
+			n -= 2 // this entry, and the return that ends the chain
+		}
+	})
+	if err != nil {
+		return 0, err
+	}
+	within := func(offset int) bool {
+		return slices.ContainsFunc(own, func(s span) bool { return s.from <= offset && offset < s.to })
+	}
+	err = t.each(func(e entry) {
+		if within(t.jump(e)) && !within(e.offset) {
+			n++
+		}
+	})
+	return n, err
+}
+
 // read reads all entries.
-func (t *Table) read() ([]entry, error) {
-	var list []entry
-	chain := ""
-	for at := 0; at < len(t.Entries); {
+func (t *Table) read() (list []entry, err error) {
+	err = t.each(func(e entry) { list = append(list, e) })
+	return list, err
+}
+
+// each passes on all entries, in their order.
+func (t *Table) each(do func(entry)) error {
+	n, chain := uint32(0), ""
+	for at := 0; at < len(t.Entries); n++ {
 		e, err := t.readEntry(at)
 		if err != nil {
-			return nil, fmt.Errorf("entry at %d of %d bytes: %w", at, len(t.Entries), err)
+			return fmt.Errorf("entry at %d of %d bytes: %w", at, len(t.Entries), err)
 		}
 		if e.begins {
 			chain = e.chain
 		}
 		e.chain = chain
-		list = append(list, e)
+		do(e)
 		at = e.end
 	}
-	if n := len(list); n == 0 || list[n-1].chain != errorName || uint32(n) != t.NumEntries {
-		return nil, fmt.Errorf("%d entries of %d, and no end", n, t.NumEntries)
+	if chain != errorName || n != t.NumEntries {
+		return fmt.Errorf("%d entries of %d, and no end", n, t.NumEntries)
 	}
-	return list, nil
+	return nil
 }
 
 func (t *Table) readEntry(at int) (entry, error) {
@@ -119,13 +161,15 @@ func (t *Table) readEntry(at int) (entry, error) {
 		return entry{}, fmt.Errorf("a target at %d, and the next entry at %d", target, next)
 	}
 	e := entry{offset: at, end: at + next, verdict: at + target + targetData}
-	name, data := text(b[target+targetName:][:nameSize]), b[target+targetData:next]
+	name, _, _ := bytes.Cut(b[target+targetName:][:nameSize], []byte{0})
+	data := b[target+targetData : next]
+	isError := string(name) == errorName
 	switch {
-	case name == "" && len(data) >= 4:
+	case len(name) == 0 && len(data) >= 4:
 		e.standard = true
-	case name == errorName && len(data) >= chainSize:
+	case isError && len(data) >= chainSize:
 		e.begins, e.chain = true, text(data[:chainSize])
-	case name == "" || name == errorName:
+	case len(name) == 0 || isError:
 		return entry{}, fmt.Errorf("a target %q of %d bytes", name, len(data))
 	}
 	return e, nil

@@ -119,3 +119,44 @@ func FuzzWithout(f *testing.F) {
 		}
 	})
 }
+
+// Our rules are those of our chains, wherever these lie, without their ends, and those of others
+// that lead there.
+func TestOwned(t *testing.T) {
+	for _, f := range model.Families {
+		isOurs := func(chain string) bool { return chain == "ours-1" || chain == "ours-2" || chain == "ours-3" }
+		rule, end := entryOf(f, 8, "", verdict(accept)), entryOf(f, 0, "", verdict(-1))
+		jump := func(list [][]byte, to int) []byte { return entryOf(f, 0, "", verdict(offset(list, to))) }
+		entries := make([][]byte, 18)
+		for i, e := range [][]byte{
+			2: rule, 3: end,
+			4: begin(f, "ours-1"), 5: rule, 7: end,
+			8: begin(f, "ours-2"), 9: end,
+			10: begin(f, "others"), 12: rule, 13: end,
+			14: begin(f, "ours-3"), 15: rule, 16: end,
+			17: begin(f, errorName),
+		} {
+			entries[i] = e
+		}
+		placeholder := entryOf(f, 0, "", verdict(0)) // as long as a jump
+		for _, i := range []int{0, 1, 6, 11} {
+			entries[i] = placeholder
+		}
+		entries[0] = jump(entries, 5)   // from a built-in chain to ours
+		entries[1] = jump(entries, 11)  // to others'
+		entries[6] = jump(entries, 9)   // within ours: counted as a rule
+		entries[11] = jump(entries, 15) // from others' to ours
+		const want = 1 + 1 + 2 + 0 + 1
+		if got, err := table(f, 3, entries...).Owned(isOurs); err != nil || got != want {
+			t.Errorf("%v: %d rules (%v), want %d", f, got, err, want)
+		}
+		if got, err := table(f, 3, entries...).Owned(func(string) bool { return false }); err != nil || got != 0 {
+			t.Errorf("%v: %d rules of nobody (%v)", f, got, err)
+		}
+		cut := table(f, 3, entries...)
+		cut.Entries = cut.Entries[:len(cut.Entries)-1]
+		if _, err := cut.Owned(isOurs); err == nil {
+			t.Errorf("%v: no error about a table that is cut off", f)
+		}
+	}
+}

@@ -25,18 +25,30 @@ func openUnowned(t testing.TB, n netns) *Backend {
 	return b
 }
 
+// watched is a watch with what it tells.
+type watched struct {
+	*Watched
+	told chan struct{}
+}
+
 // watch opens a backend whose tables others may change, without running the watch.
-func watch(t testing.TB, n netns) *Watched {
+func watch(t testing.TB, n netns) watched {
 	t.Helper()
-	w, err := openUnowned(t, n).Watch()
+	return watchOf(t, openUnowned(t, n))
+}
+
+func watchOf(t testing.TB, b *Backend) watched {
+	t.Helper()
+	told := make(chan struct{}, 1)
+	w, err := b.Watch(told)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return w
+	return watched{w, told}
 }
 
 // run runs the watch until the test ends.
-func (w *Watched) run(t testing.TB) {
+func (w watched) run(t testing.TB) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -49,7 +61,7 @@ func (w *Watched) run(t testing.TB) {
 	})
 }
 
-func (w *Watched) apply(t testing.TB, s *model.Snapshot) {
+func (w watched) apply(t testing.TB, s *model.Snapshot) {
 	t.Helper()
 	if err := w.Apply(t.Context(), s); err != nil {
 		t.Fatal(err)
@@ -57,10 +69,10 @@ func (w *Watched) apply(t testing.TB, s *model.Snapshot) {
 }
 
 // mustNotice fails unless a change is noticed within a second.
-func (w *Watched) mustNotice(t testing.TB, what string) {
+func (w watched) mustNotice(t testing.TB, what string) {
 	t.Helper()
 	select {
-	case <-w.Changed():
+	case <-w.told:
 	case <-time.After(time.Second):
 		t.Fatalf("%s was not noticed", what)
 	}
@@ -68,7 +80,7 @@ func (w *Watched) mustNotice(t testing.TB, what string) {
 
 // mustHaveNoticed makes one foreign change, waits until it is noticed, and compares what
 // was counted until then. Nothing before it can be noticed later: messages keep their order.
-func (w *Watched) mustHaveNoticed(t testing.TB, n netns, want ForeignChanges) {
+func (w watched) mustHaveNoticed(t testing.TB, n netns, want ForeignChanges) {
 	t.Helper()
 	want.Changes++
 	n.nft(t, "", "add", "chain", "ip", nft.TableName, fmt.Sprintf("probe-%d", want.Changes))
@@ -225,7 +237,7 @@ func TestOurOwnChangesAreNotNoticedOverANewConnection(t *testing.T) {
 }
 
 // smallBuffer is full after a few messages.
-func (w *Watched) smallBuffer(t *testing.T) {
+func (w watched) smallBuffer(t *testing.T) {
 	t.Helper()
 	if err := w.socket.SetReadBuffer(4 << 10); err != nil {
 		t.Fatal(err)
@@ -290,7 +302,7 @@ func TestAStormIsOneNotice(t *testing.T) {
 	w.mustHaveNoticed(t, n, ForeignChanges{Changes: storm})
 	w.mustNotice(t, "the storm")
 	select {
-	case <-w.Changed():
+	case <-w.told:
 		t.Error("more than one notice for a storm that nobody looked at")
 	default:
 	}
@@ -332,10 +344,7 @@ func TestOwnedTablesAreNotWatched(t *testing.T) {
 	if !b.Owned() {
 		t.Skip("this kernel lacks table flags owner and persist (Linux 6.9)")
 	}
-	w, err := b.Watch()
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := watchOf(t, b)
 	w.run(t)
 	s := exampleBuilder().Snapshot()
 	for _, step := range []string{"made", "compared in full"} {
@@ -355,10 +364,7 @@ func TestTablesThatWereThereBeforeAreWatched(t *testing.T) {
 	if !b.Owned() {
 		t.Skip("this kernel lacks table flags owner and persist (Linux 6.9)")
 	}
-	w, err := b.Watch()
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := watchOf(t, b)
 	w.run(t)
 	w.apply(t, s)
 	w.apply(t, s) // what may have happened before the watch is looked for
@@ -378,4 +384,24 @@ func TestTablesThatWereThereBeforeAreWatched(t *testing.T) {
 		t.Error("tables that are owned are watched")
 	}
 	mustMatch(t, n, s)
+}
+
+// A watch that has ended has nothing to ignore, and says nothing about that.
+func TestAWatchOfRulesMayEndFirst(t *testing.T) {
+	n := newNetNS(t)
+	w, err := WatchRules(RuleWatchOptions{NetNS: n.fd()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Ignore(1); err != nil {
+		t.Error(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := w.Run(ctx); err != nil {
+		t.Error(err)
+	}
+	if err := w.Ignore(0); err != nil {
+		t.Errorf("after the end: %v", err)
+	}
 }

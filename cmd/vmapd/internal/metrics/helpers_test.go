@@ -85,8 +85,8 @@ func all(backend string) Options {
 	o.OtherProxy = func() map[string]bool { return map[string]bool{"iptables": true, "ipvs": false} }
 	o.ConntrackTable = func() (int, int, error) { return 4711, 262144, nil }
 	o.ServiceConnections = connections
+	o.ForeignChanges = func() kernel.ForeignChanges { return kernel.ForeignChanges{Changes: 4, Overruns: 1} }
 	if backend == NFTables {
-		o.ForeignChanges = func() kernel.ForeignChanges { return kernel.ForeignChanges{Changes: 4, Overruns: 1} }
 		o.NFT = func(f model.Family) kernel.Stats {
 			return [2]kernel.Stats{
 				{Batches: 7, Operations: 5000, Bytes: 1 << 20, Rejected: 1, Repairs: 2},

@@ -61,7 +61,7 @@ type Options struct {
 	Leftovers func() map[host.Leftover]int
 	// OtherProxy returns whether the signs of another proxy are there, by kind.
 	OtherProxy func() map[string]bool
-	// ForeignChanges counts changes of our nftables tables by others.
+	// ForeignChanges counts changes of our rules by others; nil if the backend has none.
 	ForeignChanges func() kernel.ForeignChanges
 	// ServiceConnections returns the number of new connections of each service port and family.
 	ServiceConnections func() []kernel.Count

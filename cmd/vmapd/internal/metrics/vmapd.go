@@ -140,7 +140,7 @@ func (m *Metrics) registerOthers() {
 	}
 	if read := m.options.ForeignChanges; read != nil {
 		m.scrape(prometheus.CounterValue, ownNamespace, "foreign_changes_total",
-			"Transactions of other programs that changed vmapd's nftables tables.", nil,
+			"Changes of vmapd's rules by other programs that were noticed as they happened.", nil,
 			func(emit emitter) { emit(float64(read().Changes)) })
 		m.scrape(prometheus.CounterValue, ownNamespace, "foreign_change_overruns_total",
 			"Times when changes of other programs were too many to be followed.", nil,

@@ -1,0 +1,222 @@
+package kernel
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// group is a socket for the netlink group to which the kernel tells each transaction: a message
+// for each object or element, then one for the new generation of rules, which names the process.
+// Who caused it is said by the port of the connection that sent the batch, in each message's header
+// (nlmsg_pid). The process ID in the last message would not do: it is a thread's, as the
+// host numbers them, and a container can't tell whether that is one of its own.
+//
+// Messages about what one port changes, our own, are dropped by a filter in the kernel, before they
+// take room in the socket's buffer: a cold start with 250,000 endpoints makes 25 MB of them.
+// So an overrun, after which something may have been missed, is by others, too, and rare
+// enough to be answered like a change.
+type group struct {
+	log      *slog.Logger
+	socket   *netlink.Conn
+	ignored  uint32                                               // the port whose messages are dropped
+	concerns func(message uint16, family byte, attrs []byte) bool // whether a message is about something of ours
+	changed  chan<- struct{}
+	foreign  atomic.Uint64
+	overrun  atomic.Uint64
+	ended    atomic.Bool
+}
+
+// groupNFTables is NFNLGRP_NFTABLES.
+const groupNFTables = 7
+
+// ForeignChanges count the changes by others.
+type ForeignChanges struct {
+	Changes  uint64 // transactions that changed our rules
+	Overruns uint64 // times when too much happened at once to know
+}
+
+// open opens the socket in a network namespace, outside of the group.
+func (g *group) open(netns int) error {
+	socket, err := netlink.Dial(unix.NETLINK_NETFILTER, &netlink.Config{NetNS: netns})
+	if err != nil {
+		return fmt.Errorf("open netlink connection: %w", err)
+	}
+	g.socket = socket
+	if err := socket.SetReadBuffer(readBuffer); err != nil {
+		return errors.Join(fmt.Errorf("enlarge read buffer: %w", err), socket.Close())
+	}
+	return nil
+}
+
+func (g *group) join() error {
+	if err := g.socket.JoinGroup(groupNFTables); err != nil {
+		return fmt.Errorf("join the group for nftables: %w", err)
+	}
+	return nil
+}
+
+// ForeignChanges returns the changes by others since the watch began. It may be called at any time.
+func (g *group) ForeignChanges() ForeignChanges {
+	return ForeignChanges{Changes: g.foreign.Load(), Overruns: g.overrun.Load()}
+}
+
+// ignore makes the kernel drop messages about what a port changes, and no other's. After the end
+// of Run, there are none.
+func (g *group) ignore(port uint32) error {
+	if err := g.filter(port); err != nil && !g.ended.Load() {
+		return fmt.Errorf("filter what we changed: %w", err)
+	}
+	g.ignored = port
+	return nil
+}
+
+// filter drops datagrams whose first message is about what a port changes. Messages of one
+// transaction may share a datagram, those of two never do, so that the first message's port is that
+// of all.
+func (g *group) filter(port uint32) error {
+	const portOffset, all = 12, 1<<32 - 1 // offsetof(struct nlmsghdr, nlmsg_pid)
+	// A filter loads in network order what the header has in the host's.
+	loaded := binary.BigEndian.Uint32(binary.NativeEndian.AppendUint32(nil, port))
+	program := []unix.SockFilter{
+		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: portOffset},
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: loaded, Jf: 1},
+		{Code: unix.BPF_RET | unix.BPF_K, K: 0},
+		{Code: unix.BPF_RET | unix.BPF_K, K: all},
+	}
+	raw, err := g.socket.SyscallConn()
+	if err != nil {
+		return fmt.Errorf("reach netlink socket: %w", err)
+	}
+	var setErr error
+	err = raw.Control(func(fd uintptr) {
+		setErr = unix.SetsockoptSockFprog(int(fd), unix.SOL_SOCKET, unix.SO_ATTACH_FILTER,
+			&unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]})
+	})
+	return errors.Join(err, setErr)
+}
+
+func (g *group) close() {
+	g.ended.Store(true)
+	_ = g.socket.Close()
+}
+
+// Run notices changes until ctx ends; it returns nil then. It may run next to Apply.
+func (g *group) Run(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, g.close)
+	defer stop()
+	defer g.close()
+	raw, err := g.socket.SyscallConn()
+	if err != nil {
+		return fmt.Errorf("reach netlink socket: %w", err)
+	}
+	const largest = 64 << 10 // the kernel joins messages to a page or two
+	l := listener{concerns: g.concerns, notice: g.notice, buffer: make([]byte, largest)}
+	for {
+		err := l.receive(raw)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, unix.ENOBUFS):
+			// Until the buffer is empty, the kernel goes on dropping messages and says no
+			// more about it.
+			l.overrun, l.touched = true, false
+		case err != nil:
+			return fmt.Errorf("watch rules: %w", err)
+		}
+	}
+}
+
+// change is a change by others.
+type change struct {
+	overrun bool // the rest is unknown, and whether there was anything
+	pid     uint32
+	process string
+}
+
+func (g *group) notice(c change) {
+	count := &g.foreign
+	if c.overrun {
+		count = &g.overrun
+	}
+	count.Add(1)
+	select {
+	case g.changed <- struct{}{}:
+	default:
+		return // nobody has looked after the last one yet
+	}
+	if c.overrun {
+		g.log.LogAttrs(context.Background(), slog.LevelInfo, "too many changes by others to follow")
+		return
+	}
+	g.log.LogAttrs(context.Background(), slog.LevelInfo, "rules changed by another process",
+		slog.String("process", c.process), slog.Uint64("thread", uint64(c.pid)))
+}
+
+// listener parses the messages of the group.
+type listener struct {
+	concerns func(message uint16, family byte, attrs []byte) bool
+	notice   func(change)
+	buffer   []byte
+	overrun  bool // messages were lost, and the buffer was not empty since
+	touched  bool // the transaction that is being told of changed something of ours
+}
+
+// receive waits for a datagram and reads it.
+func (l *listener) receive(raw syscall.RawConn) error {
+	var n int
+	var failed error
+	err := raw.Read(func(fd uintptr) bool {
+		n, _, failed = unix.Recvfrom(int(fd), l.buffer, 0)
+		if !errors.Is(failed, unix.EAGAIN) {
+			return true
+		}
+		if l.overrun {
+			l.overrun = false
+			l.notice(change{overrun: true})
+		}
+		return false
+	})
+	if err := errors.Join(err, failed); err != nil && !errors.Is(err, unix.EINTR) {
+		return err
+	}
+	if failed == nil {
+		l.read(l.buffer[:n])
+	}
+	return nil
+}
+
+// read understands one datagram.
+func (l *listener) read(datagram []byte) {
+	const header = unix.SizeofNlMsghdr + 4 // and struct nfgenmsg
+	for {
+		message, rest, ok := cutMessage(datagram)
+		if !ok || len(message) < header {
+			return
+		}
+		datagram = rest
+		msgType := binary.NativeEndian.Uint16(message[4:])
+		family, attrs := message[unix.SizeofNlMsghdr], message[header:]
+		if msgType>>8 != unix.NFNL_SUBSYS_NFTABLES {
+			continue
+		}
+		if msgType &= 0xff; msgType != unix.NFT_MSG_NEWGEN {
+			l.touched = l.touched || l.concerns(msgType, family, attrs)
+			continue
+		}
+		if l.touched {
+			l.notice(change{
+				pid:     readUint32(first(attrs, unix.NFTA_GEN_PROC_PID)),
+				process: string(withoutZero(first(attrs, unix.NFTA_GEN_PROC_NAME))),
+			})
+		}
+		l.touched = false
+	}
+}
