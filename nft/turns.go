@@ -2,6 +2,7 @@ package nft
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/vmapd/vmapd/model"
 )
@@ -122,6 +123,17 @@ func (t *turns) verdict(fe model.Frontend) (Verdict, bool) {
 		return Verdict{Goto, turnsOf[fe.TrafficPolicy] + t.name}, true
 	}
 	return Verdict{}, false
+}
+
+// mapsOfTurns returns the maps from which a chain chooses by turns; of other chains, none.
+func mapsOfTurns(chain string) []string {
+	if name, ok := strings.CutPrefix(chain, externalTurns); ok {
+		return []string{turnsOf[model.Cluster] + name, turnsOf[model.Local] + name}
+	}
+	if strings.HasPrefix(chain, turnsOf[model.Cluster]) || strings.HasPrefix(chain, turnsOf[model.Local]) {
+		return []string{chain} // its map has the same name
+	}
+	return nil
 }
 
 // elements adds the slots. With delta, it leaves out those that the other version has as well.
