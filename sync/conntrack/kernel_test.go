@@ -153,7 +153,7 @@ func (n *namespace) list(t testing.TB) []string {
 
 func (n *namespace) open(t testing.TB) *table {
 	t.Helper()
-	table, err := openTable(n.fd())
+	table, err := openTable(thisKernel(n.fd()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -376,7 +376,7 @@ func TestASweepEndsWithItsContext(t *testing.T) {
 // A connection lasts from sweep to sweep, because its end makes others' batches wait.
 func TestSweepsShareTheirConnections(t *testing.T) {
 	n := newNamespace(t)
-	k := kernel{netNS: n.fd()}
+	k := kernel{dial: thisKernel(n.fd())}
 	defer k.close()
 	var first *table
 	for range 2 {

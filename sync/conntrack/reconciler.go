@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mdlayher/netlink"
+
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
@@ -26,6 +28,8 @@ type Options struct {
 	Log *slog.Logger
 	// NetNS is a file descriptor of the network namespace. 0 is the current one.
 	NetNS int
+	// Dial opens connections to another kernel; nil: to this machine's. It is for tests.
+	Dial func() (*netlink.Conn, error)
 	// Interval is the least time between the end of a pass and the next. 0 means
 	// DefaultInterval.
 	Interval time.Duration
@@ -67,7 +71,10 @@ var _ reconcile.Observer = (*Reconciler)(nil)
 // which is logged and has no other effect.
 func New(o Options) *Reconciler {
 	o.Interval = cmp.Or(o.Interval, DefaultInterval)
-	r := &Reconciler{options: o, kernel: kernel{netNS: o.NetNS}, heard: make(chan struct{}, 1)}
+	if o.Dial == nil {
+		o.Dial = thisKernel(o.NetNS)
+	}
+	r := &Reconciler{options: o, kernel: kernel{dial: o.Dial}, heard: make(chan struct{}, 1)}
 	r.sweep = r.kernel.sweep
 	return r
 }
