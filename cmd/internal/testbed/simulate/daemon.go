@@ -33,7 +33,9 @@ type daemon struct {
 	full    bool            // the next Apply compares with the kernel
 	failed  time.Time       // the last Apply did then; zero: it worked
 	ports   map[uint32]bool // of its connections, also of former ones
-	seen    bool            // Applies since the last change by somebody else compare, or have compared, both tables
+	observers
+	cleaned chan struct{} // the observers have ended
+	seen    bool          // Applies since the last change by somebody else compare, or have compared, both tables
 }
 
 // atRest is how long a round waits until everything else has done what it can, and behindApply how long a purge waits for the
@@ -55,7 +57,7 @@ func (w *world) start() {
 		return
 	}
 	w.daemons++
-	d := &daemon{w: w, number: w.daemons, ended: make(chan struct{}), foreign: make(chan struct{}, 1), full: true, ports: map[uint32]bool{}}
+	d := &daemon{w: w, number: w.daemons, ended: make(chan struct{}), cleaned: make(chan struct{}), foreign: make(chan struct{}, 1), full: true, ports: map[uint32]bool{}}
 	ctx, cancel := context.WithCancel(context.Background())
 	d.cancel = cancel
 	b, err := kernel.Open(kernel.Options{Dial: d.dial, PieceSize: w.node.PieceSize, BeforePurge: func() { time.Sleep(behindApply) }})
@@ -76,16 +78,21 @@ func (w *world) start() {
 	}) {
 		d.feeds = append(d.feeds, &feed{Feed: f})
 	}
+	d.observe()
 	d.readHost()
 	d.state.Complete()
 	jitter := rand.New(rand.NewPCG(uint64(d.number), 1))
 	loop := &reconcile.Loop{
-		State: d.state, Backend: watched{d}, Log: slog.New(slog.DiscardHandler), ForeignChange: d.foreign,
+		State: d.state, Backend: watched{d}, Log: slog.New(slog.DiscardHandler), ForeignChange: d.foreign, Observers: d.observers.all(),
 		Jitter: jitter.Float64, Before: func() { time.Sleep(atRest) },
 	}
 	go func() {
 		defer close(d.ended)
 		loop.Run(ctx)
+	}()
+	go func() {
+		defer close(d.cleaned)
+		d.observers.flows.Run(ctx)
 	}()
 	w.daemon = d
 	w.note("daemon %d starts", d.number)
@@ -119,6 +126,7 @@ func (w *world) stop() {
 	}
 	d.cancel()
 	<-d.ended
+	<-d.cleaned
 	if err := d.backend.Close(); err != nil && !d.isDead() {
 		w.fail("the daemon does not end: %w", err)
 	}

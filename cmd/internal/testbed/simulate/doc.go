@@ -4,7 +4,7 @@
 //	server ──events──> informer.Feed ─┐                                          nft/nftfake
 //	(objects,          informer.Feed ─┼─> reconcile.State ─> Loop ─> nft/kernel ──messages──> tables
 //	 their history)    host addresses ┘                       │                                 │
-//	                                                          observer               nft/nftsim: packets
+//	                                        observers: health, conntrack ──messages──> flows    nft/nftsim: packets
 //	                      └───────────────── the daemon ──────────────────┘
 //
 // All but the server, the kernel and the packets is the product's own code. The clock is that of
@@ -32,6 +32,9 @@
 //     a few lines that share nothing with the model.
 //   - A table that can have an owner is the daemon's at the end.
 //   - A fault at the start is not taken for something that the kernel lacks.
+//   - A flow of UDP never pauses. At the end, each one is answered by an endpoint that serves; and none is deleted whose
+//     endpoint serves by all possible snapshots.
+//   - The tracker of health says of each family that it fails, from a minute of failures on and not before, and that all is ready at the end.
 //
 // The memory of the process is not measured.
 package simulate

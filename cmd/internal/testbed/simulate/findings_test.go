@@ -186,6 +186,21 @@ var findings = []struct {
 			{Settle, 0},
 		},
 	}},
+	// The daemon's fault, mended: the endpoints of a Service with round-robin are in maps of its own, where a daemon that started did not look
+	// for flows of frontends that were gone (Destinations in nft/destinations.go).
+	{"flows to a Service with round-robin that is gone", Life{
+		Node{Config: modeltest.Configs[3]},
+		[]Step{
+			{Change, 0x1d1be04358385c63},
+			{Change, 0x5fb4d776e71323fb},
+			{Change, 0x79b5855546e26d09},
+			{Settle, 0xe3d5a7c96fd35b39},
+			{Restart, 0x5c2dce938c313ad0},
+			{Packets, 0xfb8ca87567c2cfed},
+			{Change, 0x9d0a8b738fee08cd},
+			{Settle, 0},
+		},
+	}},
 }
 
 func TestFindings(t *testing.T) {

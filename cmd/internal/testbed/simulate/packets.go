@@ -152,7 +152,8 @@ func (t *traffic) disagrees(i int, c model.Connection, got modeltest.Outcome) st
 	return want.Disagrees(got)
 }
 
-// masquerades reports whether a snapshot masquerades a connection to some endpoint.
+// masquerades reports whether a snapshot masquerades a connection to some endpoint, or has a node port of its number: that is
+// masqueraded for all addresses at once, also for one that another Service's frontend has.
 func masquerades(s *model.Snapshot, c model.Connection) bool {
 	if s == nil {
 		return false
@@ -160,6 +161,13 @@ func masquerades(s *model.Snapshot, c model.Connection) bool {
 	for _, a := range modeltest.Expected(model.Decide(s, c)).To {
 		if a.Masquerade {
 			return true
+		}
+	}
+	for sp := range s.Family(model.FamilyOf(c.Dest.Addr())).ServicePorts() {
+		for _, fe := range sp.Frontends {
+			if fe.Kind == model.NodePort && fe.VIP.Protocol == c.Protocol && fe.VIP.Port == c.Dest.Port() {
+				return true
+			}
 		}
 	}
 	return false
@@ -191,6 +199,7 @@ func (t *traffic) remember(s *model.Snapshot, c model.Connection, got modeltest.
 	port := model.Decide(s, c).Port
 	all := slices.SortedFunc(maps.Keys(got.To), netip.AddrPort.Compare)
 	to := all[t.probes.IntN(len(all))]
+	t.track(c, to)
 	for _, name := range got.To[to].Remembered {
 		client, data := nft.AppendAddr(nil, c.Source), nft.AppendPort(nft.AppendAddr(nil, to.Addr()), to.Port())
 		if !t.kernel.Update(protocolOf[t.family], nft.TableName, name, client, data, port.Affinity) {

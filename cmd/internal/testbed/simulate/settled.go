@@ -83,12 +83,14 @@ func (w *world) mustBeFresh() {
 				return
 			}
 		}
+		w.mustHaveEnded(f, s)
 		w.packets(f, table, 5*connections)
 		w.mustHavePurged(f, s.Family(f))
 		if owner, owned := w.kernel.Owner(protocolOf[f], nft.TableName); owned && !w.daemon.ports[owner] {
 			w.fail("the %v table is not the daemon's: its owner is %d", f, owner)
 		}
 	}
+	w.mustBeReady()
 }
 
 // leftovers returns the batch that deletes what a table has for nothing; nil: it has no such thing. Chains for

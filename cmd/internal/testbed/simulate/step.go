@@ -244,6 +244,9 @@ func (w *world) meddle() {
 		return
 	}
 	w.tampered = true
+	for i := range w.flows {
+		w.flows[i].daemons = 0
+	}
 	if w.daemon != nil {
 		w.daemon.seen = false
 	}

@@ -69,6 +69,8 @@ type world struct {
 	checked  [len(model.Families)]uint32          // the generations of the tables that is is about; 0: of none
 	probes   *modeltest.Random                    // makes connections
 	stale    map[client]stale                     // clients of endpoints that are gone
+	flows    []flow                               // of connection tracking, the oldest first
+	flowID   uint32                               // of the last one
 	began    int64                                // trouble at the beginning of the last Apply
 	failure  error                                // the first
 }
@@ -123,6 +125,9 @@ func (w *world) pass(d time.Duration) {
 	time.Sleep(d)
 	w.wait()
 	w.bury()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.mustTell()
 }
 
 // newDigest returns a hash of all that is written to the writer, which passes it on.

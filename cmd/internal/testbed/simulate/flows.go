@@ -1,0 +1,73 @@
+package simulate
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/vmapd/vmapd/model"
+)
+
+// flow is an entry of the kernel's connection tracking, of UDP.
+type flow struct {
+	model.Connection // its first packet
+	id               uint32
+	to               netip.AddrPort // who answers
+	daemons          int            // that had started when it began; 0: its frontend may be one that no daemon finds
+}
+
+// mostFlows are those that the kernel has at a time. The oldest one ends for a new one.
+const mostFlows = 60
+
+// track notes the flow of a packet. It goes on until the daemon deletes it: its sender never pauses. The caller holds the mutex.
+func (w *world) track(c model.Connection, to netip.AddrPort) {
+	if c.Protocol != model.UDP {
+		return
+	}
+	w.flowID++
+	const first, ports = 1024, 60000
+	c.SourcePort = uint16(first + w.flowID%ports)
+	w.note("flow %d from %v to %v is answered by %v", w.flowID, c.Source, c.Dest, to)
+	w.flows = append(w.flows, flow{c, w.flowID, to, w.daemons})
+	if len(w.flows) > mostFlows {
+		w.flows = slices.Delete(w.flows, 0, 1)
+	}
+}
+
+func (f flow) isTranslated() bool { return f.to != f.Dest }
+
+// isStale reports whether a flow must end by a snapshot: an endpoint that does not serve answers it, or nobody who has its
+// destination any more. One that was never translated is somebody else's, until a Service has its destination.
+func (f flow) isStale(s *model.Snapshot) bool {
+	port := model.Decide(s, f.Connection).Port
+	if port == nil {
+		return f.isTranslated()
+	}
+	return !slices.Contains(port.Draining, f.to) && !slices.ContainsFunc(port.Endpoints, func(e model.Endpoint) bool { return e.Addr == f.to })
+}
+
+// untrack deletes a flow, as the daemon asks. It must be stale by one of the possible snapshots; but one that was never
+// translated may have been so when the pass began, and its next packet makes the same again. It reports whether it is there.
+// The caller holds the mutex.
+func (w *world) untrack(id uint32) bool {
+	i := slices.IndexFunc(w.flows, func(f flow) bool { return f.id == id })
+	if i < 0 {
+		return false
+	}
+	f := w.flows[i]
+	w.flows = slices.Delete(w.flows, i, i+1)
+	w.note("flow %d to %v ends", id, f.Dest)
+	if f.isTranslated() && !slices.ContainsFunc(w.between, func(s *model.Snapshot) bool { return s == nil || f.isStale(s) }) {
+		w.fail("flow %+v is deleted, and %v serves", f.Connection, f.to)
+	}
+	return true
+}
+
+// mustHaveEnded checks that no flow is stale. A daemon that starts knows only the frontends that the table still has: of others,
+// flows may stay that began before, or before somebody else changed the tables. The caller holds the mutex.
+func (w *world) mustHaveEnded(family model.Family, s *model.Snapshot) {
+	for _, f := range w.flows {
+		if model.FamilyOf(f.Dest.Addr()) == family && f.isStale(s) && (f.daemons == w.daemons || model.Decide(s, f.Connection).Port != nil) {
+			w.fail("flow %d, %+v is still answered by %v, which does not serve: %+v", f.id, f.Connection, f.to, model.Decide(s, f.Connection))
+		}
+	}
+}
