@@ -3,6 +3,7 @@ package host_test
 import (
 	"context"
 	"log/slog"
+	"os"
 	"os/exec"
 	"strings"
 	"testing"
@@ -311,8 +312,15 @@ func TestTheWatchMakesNoTable(t *testing.T) {
 	w := watchRules(t, "-legacy")
 	w.apply(t, modeltest.Snapshot(hostConfig, cluster(twoWebs)...))
 	enterNamespace(t)
-	tables := func() string {
-		return output(t, "cat", "/proc/thread-self/net/ip_tables_names", "/proc/thread-self/net/ip6_tables_names")
+	tables := func() (all string) {
+		for _, names := range []string{"ip_tables_names", "ip6_tables_names"} {
+			list, err := os.ReadFile("/proc/thread-self/net/" + names)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all += string(list)
+		}
+		return all
 	}
 	before := tables()
 	elsewhere, err := w.backend.WatchLegacy(slog.New(slog.DiscardHandler), w.told)
