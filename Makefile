@@ -144,7 +144,7 @@ test-chart: ## the Helm chart and the base of kustomize make the manifest's obje
 	cd $(CHARTTEST) && $(GO) vet . && $(GO) test -count=1 .
 
 race: ## the pure packages and the sources, with the race detector
-	$(GO) test -count=1 -race -skip '$(RACESKIP)' $(PURE) ./sync/informer/... ./sync/manifest
+	$(GO) test -count=1 -race -skip '$(RACESKIP)' $(PURE) ./sync/informer/... ./sync/manifest ./cmd/internal/testbed/simulate
 
 # $(PLAY) defines commands for the shell: play PACKAGE FLAGS runs a package's tests with real packets, and prints one
 # line with its time when they have ended; plays PACKAGE... does so for several until one fails.

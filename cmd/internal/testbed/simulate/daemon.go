@@ -236,7 +236,7 @@ type socket struct {
 func (s *socket) Send(b []byte) error {
 	w := s.d.w
 	w.mu.Lock()
-	if w.faults.kills(s.d, false) {
+	if w.kills(s.d, false) {
 		w.mu.Unlock()
 		return unix.EBADF
 	}
@@ -252,7 +252,7 @@ func (s *socket) Send(b []byte) error {
 			w.noteAgain(clients)
 		}
 	}
-	if w.faults.kills(s.d, true) {
+	if w.kills(s.d, true) {
 		return unix.EBADF
 	}
 	return err

@@ -36,5 +36,5 @@
 //     endpoint serves by all possible snapshots.
 //   - The tracker of health says of each family that it fails, from a minute of failures on and not before, and that all is ready at the end.
 //
-// The memory of the process is not measured.
+// TestMemoryIsBounded measures what a daemon keeps in a longer life.
 package simulate

@@ -32,11 +32,13 @@ func (w *world) fault(r nftfake.Request) nftfake.Fault {
 		return nftfake.NoFault
 	}
 	n := int(w.messages.Add(1))
+	w.faulty.Lock()
+	defer w.faulty.Unlock()
 	f := w.faults.at[n]
 	if !w.applying.Load() {
 		f = cmp.Or(nftfake.Fault(w.beside.Swap(0)), f)
 	}
-	if f == nftfake.NoFault && w.faults.storm != nil && time.Now().Before(w.faults.until) && w.faults.storm.IntN(w.faults.rate) == 0 {
+	if f == nftfake.NoFault && w.faults.storms() {
 		if f = w.faults.only; f == nftfake.NoFault {
 			f = nftfake.Faults[w.faults.storm.IntN(len(nftfake.Faults))]
 		}
@@ -66,13 +68,21 @@ func (w *world) fault(r nftfake.Request) nftfake.Fault {
 	return f
 }
 
-// kills reports whether the daemon is dead, before or behind a sending.
-func (f *faults) kills(d *daemon, behind bool) bool {
-	if !d.dead && !d.w.looking.Load() && f.kill > 0 && f.behind == behind {
+// storms reports whether a message fails in a storm.
+func (f *faults) storms() bool {
+	return f.storm != nil && time.Now().Before(f.until) && f.storm.IntN(f.rate) == 0
+}
+
+// kills reports whether the daemon is dead, before or behind a sending. The caller holds the world's mutex.
+func (w *world) kills(d *daemon, behind bool) bool {
+	w.faulty.Lock()
+	defer w.faulty.Unlock()
+	f := &w.faults
+	if !d.dead && !w.looking.Load() && f.kill > 0 && f.behind == behind {
 		if f.kill--; f.kill == 0 {
 			d.dead = true
 			d.cancel()
-			d.w.note("daemon %d dies", d.number)
+			w.note("daemon %d dies", d.number)
 		}
 	}
 	return d.dead

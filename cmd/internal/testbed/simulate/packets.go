@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -196,13 +197,12 @@ func (t *traffic) remember(s *model.Snapshot, c model.Connection, got modeltest.
 	if s == nil || got.Verdict != model.Forwarded {
 		return
 	}
-	port := model.Decide(s, c).Port
 	all := slices.SortedFunc(maps.Keys(got.To), netip.AddrPort.Compare)
 	to := all[t.probes.IntN(len(all))]
 	t.track(c, to)
 	for _, name := range got.To[to].Remembered {
 		client, data := nft.AppendAddr(nil, c.Source), nft.AppendPort(nft.AppendAddr(nil, to.Addr()), to.Port())
-		if !t.kernel.Update(protocolOf[t.family], nft.TableName, name, client, data, port.Affinity) {
+		if !t.kernel.Update(protocolOf[t.family], nft.TableName, name, client, data, t.affinityTime(s, c)) {
 			t.fail("the kernel has no map %s", name)
 		}
 		for _, sim := range t.sims {
@@ -215,6 +215,21 @@ func (t *traffic) remember(s *model.Snapshot, c model.Connection, got modeltest.
 			t.fail("map %s: %w", name, err)
 		}
 	}
+}
+
+// affinityTime returns for how long a client is remembered: as the snapshot says or, where that has no such Service but the
+// connection reaches the same without, as another one.
+func (t *traffic) affinityTime(s *model.Snapshot, c model.Connection) time.Duration {
+	for _, s := range append([]*model.Snapshot{s}, t.between...) {
+		if s == nil {
+			continue
+		}
+		if port := model.Decide(s, c).Port; port != nil && port.Affinity > 0 {
+			return port.Affinity
+		}
+	}
+	t.fail("a client is remembered that no Service remembers: %+v", c)
+	return time.Second
 }
 
 // mustHavePurged checks that no client is remembered with an endpoint that is gone.

@@ -15,7 +15,9 @@ const settleTime = time.Hour + time.Minute
 
 // settle ends all faults, brings everything to the daemon, and waits for the tables.
 func (w *world) settle() {
+	w.faulty.Lock()
 	w.faults = faults{}
+	w.faulty.Unlock()
 	w.beside.Store(0)
 	w.server.change(modeltest.Change{Object: modeltest.OurNode().In("zone-a").Pods("10.0.0.0/29", "fd00:10::/125")})
 	if w.server.host == nil {

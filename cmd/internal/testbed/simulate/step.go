@@ -101,10 +101,14 @@ func (w *world) play(s Step) {
 	case Fault:
 		w.plan(r.Rand)
 	case Storm:
+		w.faulty.Lock()
 		w.faults.storm, w.faults.until = rand.New(rand.NewPCG(s.Seed, 2)), time.Now().Add(duration(r.Rand))
 		w.faults.rate, w.faults.only = 1+r.IntN(12), nftfake.Fault(r.IntN(len(nftfake.Faults)+1))
+		w.faulty.Unlock()
 	case Kill:
+		w.faulty.Lock()
 		w.faults.kill, w.faults.behind = 1+r.IntN(12), r.IntN(2) == 0
+		w.faulty.Unlock()
 	case Restart:
 		w.stop()
 		w.start()
@@ -133,6 +137,8 @@ func duration(r *rand.Rand) time.Duration {
 
 // plan makes some of the next messages fail.
 func (w *world) plan(r *rand.Rand) {
+	w.faulty.Lock()
+	defer w.faulty.Unlock()
 	w.faults.at = map[int]nftfake.Fault{}
 	at := int(w.messages.Load())
 	for range 1 + r.IntN(4) {
@@ -179,7 +185,9 @@ func (d *daemon) event(f *feed, e event) bool {
 }
 
 func (d *daemon) list(f *feed) {
+	d.w.mu.Lock()
 	f.listed = true
+	d.w.mu.Unlock()
 	if err := f.List(context.Background(), d.w.server.list(f.Name)); err != nil {
 		d.w.fail("a list of %s is refused: %w", f.Name, err)
 	}
@@ -243,6 +251,8 @@ func (w *world) meddle() {
 	if w.kernel.Generation() == before {
 		return
 	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.tampered = true
 	for i := range w.flows {
 		w.flows[i].daemons = 0

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"github.com/mdlayher/netlink"
@@ -21,7 +22,7 @@ import (
 type tracking struct {
 	d       *daemon
 	answers []netlink.Message
-	late    bool // the deadline is over
+	late    atomic.Bool // the deadline is over
 	slow    *rand.Rand
 }
 
@@ -95,12 +96,14 @@ func (t *tracking) SendMessages(list []netlink.Message) error {
 
 // stormy reports whether a message to connection tracking fails. The caller holds the mutex.
 func (w *world) stormy() bool {
-	return w.faults.storm != nil && time.Now().Before(w.faults.until) && w.faults.storm.IntN(w.faults.rate) == 0
+	w.faulty.Lock()
+	defer w.faulty.Unlock()
+	return w.faults.storms()
 }
 
 // Receive implements [netlink.Socket].
 func (t *tracking) Receive() ([]netlink.Message, error) {
-	if t.late || len(t.answers) == 0 {
+	if t.late.Load() || len(t.answers) == 0 {
 		return nil, os.ErrDeadlineExceeded
 	}
 	m := t.answers[0]
@@ -128,7 +131,7 @@ func (t *tracking) SetDeadline(at time.Time) error { return t.SetReadDeadline(at
 
 // SetReadDeadline ends waiting for answers.
 func (t *tracking) SetReadDeadline(at time.Time) error {
-	t.late = !at.IsZero() && !time.Now().Before(at)
+	t.late.Store(!at.IsZero() && !time.Now().Before(at))
 	return nil
 }
 

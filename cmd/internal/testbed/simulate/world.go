@@ -58,6 +58,7 @@ type world struct {
 	refused     atomic.Bool  // one was, since the last Apply that worked
 	trouble     atomic.Int64 // how often something failed, or a daemon ended
 	noting      sync.Mutex   // guards trace
+	faulty      sync.Mutex   // guards faults
 	faults      faults       // changed while the daemon is idle, and by kills
 
 	mu       sync.Mutex                           // guards what follows
