@@ -26,13 +26,13 @@ type leftRules struct {
 // iptables-nft, and what it returns when the process has ended. It returns false if all rules are
 // in the tables of iptables-legacy. It must be called before the first Apply.
 func (w *watchable) TellWriting(began func(process int) (ended func())) bool {
-	any := false
+	some := false
 	for _, p := range w.programs {
 		if p.variant() == variantNFT {
-			p.writing, any = began, true
+			p.writing, some = began, true
 		}
 	}
-	return any
+	return some
 }
 
 // countJumps adds the jumps of built-in chains to the number of rules of each table.

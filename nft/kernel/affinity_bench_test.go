@@ -157,8 +157,14 @@ func BenchmarkNewConnection(b *testing.B) {
 		b.ReportMetric(median[w.name], "ns/"+w.name)
 	}
 	for _, r := range [][2]string{
-		{"2", "direct"}, {"1000", "direct"}, {"1000", "2"}, {"affinity-1000", "direct"}, {"affinity-1000", "1000"},
-		{"affinity-1000", "affinity-2"}, {"affinity-1000-clients", "affinity-2-clients"}, {"least", "least-direct"},
+		{"2", "direct"},
+		{"1000", "direct"},
+		{"1000", "2"},
+		{"affinity-1000", "direct"},
+		{"affinity-1000", "1000"},
+		{"affinity-1000", "affinity-2"},
+		{"affinity-1000-clients", "affinity-2-clients"},
+		{"least", "least-direct"},
 	} {
 		b.ReportMetric(median[r[0]]/median[r[1]], r[0]+":"+r[1])
 	}

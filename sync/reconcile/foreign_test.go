@@ -1,0 +1,157 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/vmapd/vmapd/model"
+)
+
+func TestWhatOthersChangeIsRepairedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &fakeBackend{}
+		others, with := foreignChange()
+		_, log := start(t, 0, b, withoutFaults, with, func(l *Loop) { l.MinInterval = time.Minute })
+		time.Sleep(time.Second) // MinInterval lasts on
+		synctest.Wait()
+		now := time.Now()
+		others <- struct{}{}
+		synctest.Wait()
+		if b.resyncs != 1 || b.rounds() != 2 || !b.at[1].Equal(now) {
+			t.Errorf("%d resyncs, %d rounds, at %v, want a resync and a second round at %v", b.resyncs, b.rounds(), b.at, now)
+		}
+		if !strings.Contains(log.String(), "level=WARN msg=\"another program changed our rules") {
+			t.Errorf("nothing says so:\n%s", log)
+		}
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		if b.resyncs != 1 || b.rounds() != 2 {
+			t.Errorf("%d resyncs and %d rounds after ten minutes of peace, want no more", b.resyncs, b.rounds())
+		}
+	})
+}
+
+func TestAFailedRepairIsRetried(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &fakeBackend{}
+		others, with := foreignChange()
+		start(t, 0, b, withoutFaults, with)
+		synctest.Wait()
+		b.fail(errors.New("no"))
+		others <- struct{}{}
+		synctest.Wait()
+		b.fail(nil)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if got := b.rounds(); got != 3 {
+			t.Errorf("%d rounds, want 3: the first, the repair that failed, and once more", got)
+		}
+	})
+}
+
+// stormOf changes the dataplane all the time until the context ends.
+func stormOf(ctx context.Context, others chan<- struct{}) {
+	for ctx.Err() == nil {
+		select {
+		case others <- struct{}{}:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// If another program changes our rules all the time, they are repaired a few times per second,
+// each change within a second, and our own changes do not wait. Repairs that take long
+// come less and less often.
+func TestAStormOfForeignChangesIsBounded(t *testing.T) {
+	for _, tt := range []struct {
+		takes       time.Duration
+		least, most int // repairs in the storm
+	}{
+		{0, 30, 120},
+		{time.Millisecond, 30, 120},
+		{20 * time.Millisecond, 30, 120},
+		{2 * time.Second, 4, 6},
+	} {
+		t.Run(tt.takes.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := &fakeBackend{takes: tt.takes}
+				others, with := foreignChange()
+				s, _ := start(t, 0, b, withoutFaults, with)
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				go stormOf(ctx, others)
+				const storm = 30 * time.Second
+				time.Sleep(storm)
+				synctest.Wait()
+				if got := b.rounds() - 1; got < tt.least || got > tt.most {
+					t.Errorf("%d repairs in %v, want %d to %d", got, storm, tt.least, tt.most)
+				}
+				s.Update(Change{}, func(b *model.Builder) { b.SetService(service(80)) })
+				time.Sleep(2*tt.takes + time.Millisecond)
+				synctest.Wait()
+				if b.last().Family(model.IPv4).NumServicePorts() != 1 {
+					t.Errorf("a change of ours waits for the storm to end")
+				}
+			})
+		})
+	}
+}
+
+// A storm that goes on costs a tenth of the time in the end. Once it is over, a change is repaired
+// at once again.
+func TestALongStormCostsATenth(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const takes = 2 * time.Second
+		b := &fakeBackend{takes: takes}
+		others, with := foreignChange()
+		start(t, 0, b, withoutFaults, with)
+		ctx, cancel := context.WithCancel(t.Context())
+		go stormOf(ctx, others)
+		time.Sleep(10 * time.Minute)
+		before := b.rounds()
+		const storm = time.Hour
+		time.Sleep(storm)
+		if got, most := b.rounds()-before, int(storm/(10*takes))+1; got > most || got < most-2 {
+			t.Errorf("%d repairs of %v in an hour, want %d", got, takes, most)
+		}
+		cancel()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		before = b.rounds()
+		for range 2 { // the first ones in a row
+			others <- struct{}{}
+			time.Sleep(takes + repairInterval)
+			synctest.Wait()
+		}
+		if got := b.rounds() - before; got != 2 {
+			t.Errorf("%d repairs after the storm, want 2", got)
+		}
+	})
+}
+
+func TestForeignChangesAreNoReasonToBeginEarly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &fakeBackend{}
+		others, with := foreignChange()
+		s, _ := start(t, 1, b, with)
+		others <- struct{}{}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if got := b.rounds(); got != 0 {
+			t.Fatalf("%d rounds with a source incomplete, want none", got)
+		}
+		s.Complete()
+		time.Sleep(mended)
+		synctest.Wait()
+		others <- struct{}{}
+		time.Sleep(mended)
+		synctest.Wait()
+		if b.resyncs != 2 || b.rounds() != 2 {
+			t.Errorf("%d resyncs and %d rounds, want 2 and 2", b.resyncs, b.rounds())
+		}
+	})
+}
