@@ -61,7 +61,7 @@ func ruleFaults() []fault {
 	}, {
 		name: "iptables -F", backends: iptables,
 		does:  "another program flushes all chains of the tables nat and filter, of both families",
-		loses: "rules of iptables have no owner, and no packet is translated until vmapd has put them back, within a second",
+		loses: "rules of iptables have no owner, and no packet is translated until vmapd, which notices it within a second, has put them back",
 		do: func(ctx context.Context, w *world) error {
 			for _, program := range []string{"iptables", "ip6tables"} {
 				for _, table := range []string{"nat", "filter"} {
@@ -75,7 +75,7 @@ func ruleFaults() []fault {
 	}, {
 		name: "iptables -D", backends: iptables,
 		does:  "another program deletes vmapd's jump out of the chain PREROUTING",
-		loses: "rules of iptables have no owner, and no packet is translated until vmapd has put them back, within a second",
+		loses: "rules of iptables have no owner, and no packet is translated until vmapd, which notices it within a second, has put them back",
 		do: func(ctx context.Context, w *world) error {
 			out, err := w.Node.Command(ctx, "iptables", "-t", "nat", "-S", "PREROUTING").Output()
 			if err != nil {
