@@ -102,13 +102,13 @@ func (i *installation) change(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := i.values("values-released.yaml", "vmapdConfig:\n  lbAlgorithm: round-robin\n"); err != nil {
+	if err := i.values("values-released.yaml", "vmapdConfig:\n  dropInvalid: true\n"); err != nil {
 		return err
 	}
 	if err := i.step(ctx, changed, "helm upgrade", kube.Control); err != nil {
 		return err
 	}
-	if err := i.same(ctx, "--lb-algorithm=round-robin"); err != nil {
+	if err := i.same(ctx, "--drop-invalid"); err != nil {
 		return err
 	}
 	if err := i.step(ctx, changed, "helm rollback", kube.Control); err != nil {
