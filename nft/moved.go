@@ -49,7 +49,8 @@ func (b *Batch) movedSlots(moved map[dispatched]string) []SetOps {
 	})
 }
 
-// movedSources returns the frontends, by set, of which fewer sources are masqueraded: a packet whose endpoint the former
+// movedSources returns the frontends, by set, of which all sources were masqueraded, and fewer are. Another verdict must not
+// stay: it would keep a packet from the rules for cluster IPs. A packet whose endpoint the former
 // chain has chosen would reach it with the client's address, and the answer would not come back through this node. The
 // connection would stay so. In return, connections that begin before the last transaction are masqueraded once more.
 func (b *Batch) movedSources(moved map[dispatched]string) map[string]map[string]bool {
@@ -67,7 +68,10 @@ func (b *Batch) movedSources(moved map[dispatched]string) map[string]map[string]
 			}
 		}
 	}
-	note(b.Delete, func(set, key, _ string) {
+	note(b.Delete, func(set, key, chain string) {
+		if chain != masqueradeChain {
+			return
+		}
 		if goes[set] == nil {
 			goes[set] = map[string]bool{}
 		}

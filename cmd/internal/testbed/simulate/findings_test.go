@@ -201,6 +201,20 @@ var findings = []struct {
 			{Settle, 0},
 		},
 	}},
+	// The batch's fault, mended: an external IP of which only connections from the node are masqueraded becomes a cluster IP. The verdict of
+	// the external IP stayed until the last piece, and kept packets from the rules for cluster IPs (movedSources in nft/moved.go).
+	{"an external IP becomes a cluster IP", Life{
+		Node{Config: modeltest.Configs[4], PieceSize: 60},
+		[]Step{
+			{Change, 0x77f5bbe0e7a481ba},
+			{Change, 0x38bb3f51c9d6b832},
+			{Change, 0x142284d5ccaf2ee6},
+			{Settle, 0x5b89deb9d6c1a728},
+			{Packets, 0x72e3f6b448cf8a4b},
+			{Change, 0xd9e2622499d6812f},
+			{Settle, 0},
+		},
+	}},
 }
 
 func TestFindings(t *testing.T) {
