@@ -70,7 +70,7 @@ func withVersion(chart []byte, version string) ([]byte, error) {
 	for field, value := range map[string]string{"version": strings.TrimPrefix(version, "v"), "appVersion": version} {
 		line := regexp.MustCompile(`(?m)^` + field + `: .*$`)
 		if n := len(line.FindAllIndex(chart, -1)); n != 1 {
-			return nil, fmt.Errorf("Chart.yaml has %d lines with %s, want one", n, field)
+			return nil, fmt.Errorf("file Chart.yaml has %d lines with %s, want one", n, field)
 		}
 		chart = line.ReplaceAllLiteral(chart, []byte(field+": "+value))
 	}

@@ -114,7 +114,7 @@ func (r release) write(ctx context.Context, stdout io.Writer) error {
 	if err := os.WriteFile(filepath.Join(r.out, listName), []byte(list.String()), 0o644); err != nil {
 		return err
 	}
-	fmt.Fprint(stdout, list.String())
+	_, _ = fmt.Fprint(stdout, list.String())
 	if err := r.writeDeploy(programs[0]); err != nil {
 		return err
 	}

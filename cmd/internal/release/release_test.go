@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -150,7 +151,7 @@ func names(t *testing.T, i v1.Image) map[string]string {
 	defer all.Close()
 	for r := tar.NewReader(all); ; {
 		h, err := r.Next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return found
 		}
 		if err != nil {
@@ -250,7 +251,7 @@ func TestAReleaseHasWhatAClusterNeeds(t *testing.T) {
 	files := map[string]string{}
 	for chart := tar.NewReader(z); ; {
 		h, err := chart.Next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {

@@ -70,7 +70,7 @@ func unpackImage(image v1.Image, folder string) error {
 	if err != nil {
 		return err
 	}
-	defer root.Close()
+	defer func() { _ = root.Close() }() // nothing can be done about it
 	files := mutate.Extract(image)
 	defer files.Close()
 	for r := tar.NewReader(files); ; {
