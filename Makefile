@@ -125,7 +125,7 @@ test: notice tools unit netns test-chart ## all tests but those of test-slow
 
 # It says what the target tools does before that does it.
 notice:
-	@echo "make test needs some eight minutes of processor time, so at least four on two processors, and prints a line for each package. It leaves to make test-slow:"
+	@echo "make test needs some twelve minutes of processor time, eight minutes on two processors, and prints a line for each package. It leaves to make test-slow:"
 	@for t in $(SLOW) 'race=all tests of pure packages'; do echo "  $${t%%=*}: $${t#*=}" | tr '|' ' '; done
 	@missing="$(strip $(call missing,$(TESTTOOLS) promtool:promtool))"; \
 	if [ -z "$$missing" ]; then echo "All programs that it needs are installed."; \

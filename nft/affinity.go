@@ -231,7 +231,7 @@ type Purge struct {
 
 	port  *model.ServicePort // after the batch
 	list  model.TrafficPolicy
-	found bool // the map was there before, with clients of nobody knows which endpoints
+	found bool // a comparison found the map: its clients may have any endpoints
 }
 
 // newPurge returns the purge of a map that the service port has.

@@ -49,10 +49,11 @@ func (b *Batch) movedSlots(moved map[dispatched]string) []SetOps {
 	})
 }
 
-// movedSources returns the frontends, by set, of which all sources were masqueraded, and fewer are. Another verdict must not
-// stay: it would keep a packet from the rules for cluster IPs. A packet whose endpoint the former
-// chain has chosen would reach it with the client's address, and the answer would not come back through this node. The
-// connection would stay so. In return, connections that begin before the last transaction are masqueraded once more.
+// movedSources returns the frontends, by set, of which all sources were masqueraded, and fewer are from now on. Without that
+// verdict, a packet whose endpoint the former chain has chosen would reach it with the client's address, and the answer would
+// not come back through this node. The connection would stay so. In return, connections that begin before the last
+// transaction are masqueraded once more. A verdict that masquerades some sources only must not stay: it would keep the
+// others from the rules for cluster IPs.
 func (b *Batch) movedSources(moved map[dispatched]string) map[string]map[string]bool {
 	goes := map[string]map[string]bool{}
 	note := func(lists []SetOps, do func(set, key, chain string)) {
