@@ -29,8 +29,8 @@ type noted struct {
 // stale is what the world knows of a client whose endpoint was taken from the kernel's list.
 type stale struct {
 	since   time.Time
-	again   bool  // a packet that was on its way noted it behind the batch
 	trouble int64 // how often something had failed when the Apply began that took the endpoint away
+	late    bool  // a packet noted it since that Apply began, so that the batch could not delete it
 }
 
 // clients returns what the kernel remembers, sorted for each of the possible snapshots, the last one's first. The caller
@@ -75,6 +75,14 @@ func (w *world) mayBeNoted() []noted {
 	})
 }
 
+// noteRemembered notes the clients that an Apply finds when it begins. The caller holds the mutex.
+func (w *world) noteRemembered() {
+	w.remembered = map[client]bool{}
+	for _, c := range w.clients() {
+		w.remembered[c.client] = true
+	}
+}
+
 // noteAgain lets packets that were on their way during a batch note the clients once more that the batch made
 // the kernel forget. The caller holds the mutex.
 func (w *world) noteAgain(before []noted) {
@@ -82,7 +90,7 @@ func (w *world) noteAgain(before []noted) {
 		_, there := w.kernel.Elements(protocolOf[c.family], nft.TableName, c.set)[c.key]
 		if !there && w.kernel.Update(protocolOf[c.family], nft.TableName, c.set, []byte(c.key), []byte(c.data), c.affinityTime) {
 			w.note("a packet that was on its way notes a client of %s again", c.set)
-			w.stale[c.client] = stale{time.Now(), true, w.began}
+			w.stale[c.client] = stale{time.Now(), w.began, true}
 			if n := w.probes.IntN(2 * len(nftfake.Faults)); n < len(nftfake.Faults) { // the purge may fail
 				w.beside.Store(int64(nftfake.Faults[n]))
 			}
@@ -99,7 +107,7 @@ func (w *world) noteStale() {
 		}
 		was, known := w.stale[c.client]
 		if !known {
-			was = stale{since: time.Now(), trouble: w.began}
+			was = stale{time.Now(), w.began, !w.remembered[c.client]}
 		}
 		now[c.client] = was
 	}
@@ -122,6 +130,6 @@ func (t *traffic) mayComeBack(d *model.Decision, to netip.AddrPort, got modeltes
 	}
 	_, reached := got.To[to]
 	return reached && (time.Since(is.since) >= nft.DeclarationOf(nft.GoneEndpoints).Timeout || // nothing watches it any more
-		is.again && d.Protocol == model.UDP || // see nft.Batch.Forgotten
+		is.late && d.Protocol == model.UDP || // see nft.Batch.Forgotten
 		slices.ContainsFunc(d.Port.Endpoints, func(e model.Endpoint) bool { return e.Addr == to })) // for other clients
 }

@@ -174,6 +174,7 @@ func (d watched) Apply(ctx context.Context, s *model.Snapshot) error {
 	d.mayApply()
 	w.interrupted.Store(0)
 	w.began = w.trouble.Load()
+	w.noteRemembered()
 	w.applying.Store(true)
 	if d.full {
 		d.full, d.seen = false, true
