@@ -11,10 +11,7 @@ func (b *Batch) keepMoved() {
 		return
 	}
 	b.DeleteLast = b.movedSlots(moved)
-	goes := b.movedSources(moved)
-	isSource := func(set string, op *ElementOp) bool { return goes[set][op.Key] }
-	b.DeleteLast = append(b.DeleteLast, take(b.Delete, isSource)...)
-	b.AddLast = take(b.Add, isSource)
+	b.keepSources(moved)
 }
 
 // movedSlots takes the slots of the frontends whose new chain does not look at them, if the former one finds no endpoint
@@ -49,41 +46,25 @@ func (b *Batch) movedSlots(moved map[dispatched]string) []SetOps {
 	})
 }
 
-// movedSources returns the frontends, by set, of which all sources were masqueraded, and fewer are from now on. Without that
-// verdict, a packet whose endpoint the former chain has chosen would reach it with the client's address, and the answer would
-// not come back through this node. The connection would stay so. In return, connections that begin before the last
-// transaction are masqueraded once more. A verdict that masquerades some sources only must not stay: it would keep the
-// others from the rules for cluster IPs.
-func (b *Batch) movedSources(moved map[dispatched]string) map[string]map[string]bool {
-	goes := map[string]map[string]bool{}
-	note := func(lists []SetOps, do func(set, key, chain string)) {
-		for _, s := range lists {
-			row := layoutOf(s.Set)
-			if row.role != roleSourceNAT {
-				continue
-			}
-			for i := range s.Ops {
-				if op := &s.Ops[i]; moved[dispatched{row.scope, op.Key}] != "" {
-					do(s.Set, op.Key, op.Verdict.Chain)
-				}
-			}
+// keepSources leaves to the end the verdicts of frontends of which all sources were masqueraded. Without its verdict, a packet
+// whose endpoint the former chain has chosen would reach it with the client's address, and the answer would not come back through
+// this node. The connection would stay so. In return, connections that begin before the last transaction are masqueraded once
+// more. A verdict that masquerades some sources only must not stay: it would keep the others from the rules for cluster IPs.
+func (b *Batch) keepSources(moved map[dispatched]string) {
+	type element struct{ set, key string }
+	kept := map[element]bool{}
+	b.DeleteLast = append(b.DeleteLast, take(b.Delete, func(set string, op *ElementOp) bool {
+		if op.Verdict.Chain != masqueradeChain {
+			return false
 		}
-	}
-	note(b.Delete, func(set, key, chain string) {
-		if chain != masqueradeChain {
-			return
+		row := layoutOf(set)
+		if row.role != roleSourceNAT || moved[dispatched{row.scope, op.Key}] == "" {
+			return false
 		}
-		if goes[set] == nil {
-			goes[set] = map[string]bool{}
-		}
-		goes[set][key] = true
-	})
-	note(b.Add, func(set, key, chain string) {
-		if chain == masqueradeChain {
-			delete(goes[set], key)
-		}
-	})
-	return goes
+		kept[element{set, op.Key}] = true
+		return true
+	})...)
+	b.AddLast = take(b.Add, func(set string, op *ElementOp) bool { return kept[element{set, op.Key}] })
 }
 
 // list returns the list of endpoints that a map of endpoints has.

@@ -21,7 +21,7 @@ var faults = []fault{
 		"endpoints go at once though a packet on its way looks for them",
 	},
 	{
-		"nft/moved.go", "\tgoes := b.movedSources(moved)\n", "\tgoes := map[string]map[string]bool{}\n",
+		"nft/moved.go", "\tb.keepSources(moved)\n", "",
 		"masquerading ends at once though the endpoint of a packet on its way needs it",
 	},
 	// nft: differences and slots.
