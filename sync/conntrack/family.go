@@ -22,6 +22,7 @@ type family struct {
 	// they give them, and comingAddrs are the node-port addresses of the last one.
 	coming      map[model.VIP][]*model.ServicePort
 	comingAddrs []netip.Addr
+	failed      []*model.FamilySnapshot // of rounds since applied
 	todo        todo
 }
 
@@ -108,6 +109,7 @@ func (f *family) take(s *model.FamilySnapshot, before map[model.VIP][]netip.Addr
 	for c := range s.ServicePortChanges(old) {
 		f.change(c, now)
 	}
+	f.undo(s, now)
 	for vip, endpoints := range before {
 		if !f.owns(vip) {
 			f.todo.hold(vip, holder{endpoints: setOf(slices.Values(endpoints))})

@@ -3,6 +3,7 @@ package conntrack
 import (
 	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/sync/reconcile"
@@ -24,7 +25,7 @@ func (r *Reconciler) Begins(s *model.Snapshot) {
 	}
 }
 
-// mostComing bounds what a frontend has in rounds that fail one after the other: the newest ones are kept.
+// mostComing bounds what is kept of rounds that fail one after the other: of each frontend, and of all. The newest ones are kept.
 const mostComing = 16
 
 // expect notes what differs in a snapshot that a round begins to apply. Rounds that failed may be in force in part:
@@ -50,6 +51,28 @@ func (f *family) expect(s *model.FamilySnapshot) {
 		}
 	}
 	f.comingAddrs = s.NodePortAddrs
+}
+
+// fail notes the snapshot of a round that failed. Some of it may be in force until a round succeeds, and have flows.
+func (f *family) fail(s *model.FamilySnapshot) {
+	if slices.Contains(f.failed, s) {
+		return
+	}
+	if len(f.failed) == mostComing {
+		f.failed = slices.Delete(f.failed, 0, 1)
+	}
+	f.failed = append(f.failed, s)
+}
+
+// undo notes what of the rounds that failed is not in the one that succeeded.
+func (f *family) undo(s *model.FamilySnapshot, now time.Time) {
+	for _, failed := range f.failed {
+		for c := range s.ServicePortChanges(failed) {
+			f.change(c, now)
+		}
+		f.closeNodePorts(lost(failed.NodePortAddrs, s.NodePortAddrs))
+	}
+	f.failed = nil
 }
 
 // follows reports whether a flow goes where rules send it, or let it stay, that may be newer than those of a pass.

@@ -101,13 +101,53 @@ func TestRoundsThatFailAreForgotten(t *testing.T) {
 	for i := range 3 * mostComing {
 		set(c, dnsSlices(nil, 3+i)...)
 		f.expect(c.Snapshot().Family(model.IPv4))
+		f.fail(c.Snapshot().Family(model.IPv4))
 	}
 	if len(f.coming) == 0 {
 		t.Error("no frontend is noted")
+	}
+	if len(f.failed) != mostComing {
+		t.Errorf("%d snapshots are kept, want %d", len(f.failed), mostComing)
 	}
 	for vip, list := range f.coming {
 		if len(list) != mostComing {
 			t.Errorf("%v has %d service ports, want %d", vip, len(list), mostComing)
 		}
+	}
+}
+
+// What rounds that failed had in force for a moment is gone: flows that began by it end with the next round.
+func TestFlowsOfRoundsThatFailedEnd(t *testing.T) {
+	remove := func(c *cluster) { dns().Delete(c.Builder) }
+	pods := func(n ...int) func(c *cluster) { return func(c *cluster) { set(c, dnsSlices(nil, n...)...) } }
+	add := func(c *cluster) { set(c, dns()) }
+	tests := []struct {
+		name           string
+		before         func(*cluster) // nil: no round worked before
+		failed, worked func(*cluster)
+		want           []string
+	}{
+		{"a Service that is gone", remove, add, remove, to("udp", 2)},
+		{"an endpoint that is gone", pods(3), pods(2), pods(3), to("udp", 2)},
+		{"an endpoint that stays", pods(2), pods(2, 3), pods(2), nil},
+		{"the first rounds", nil, add, remove, to("udp", 2)},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			now := time.Now()
+			c := newCluster(append(dnsSlices(nil, 2), dns())...)
+			if tt.before != nil {
+				tt.before(c)
+				c.apply(now)
+				c.pass(t, now)
+			}
+			for range 2 {
+				tt.failed(c)
+				c.fail()
+			}
+			tt.worked(c)
+			c.apply(now)
+			c.wantPass(t, "the next pass", now, tt.want, append(to("udp", 2), "udp 203.0.113.8:53 from 10.0.0.2:8053"))
+		})
 	}
 }

@@ -89,6 +89,7 @@ func (r *Reconciler) Done(round reconcile.Round) {
 	r.mu.Lock()
 	for _, f := range model.Families {
 		if round.Failed[f] {
+			r.families[f].fail(round.Snapshot.Family(f))
 			continue
 		}
 		var before map[model.VIP][]netip.AddrPort

@@ -63,6 +63,14 @@ func (c *cluster) apply(now time.Time) {
 	}
 }
 
+// fail tells of a round that failed.
+func (c *cluster) fail() {
+	s := c.Snapshot()
+	for _, f := range model.Families {
+		c.families[f].fail(s.Family(f))
+	}
+}
+
 // pass returns which of the flows would be deleted, and whether there was anything to do.
 func (c *cluster) pass(t testing.TB, now time.Time, flows ...string) (deleted []string, did bool) {
 	t.Helper()

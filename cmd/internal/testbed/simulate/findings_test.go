@@ -238,6 +238,22 @@ var findings = []struct {
 			{Settle, 0x0},
 		},
 	}},
+	// The daemon's fault, mended: a Service came with a round that failed, was in force in part, and was gone in the next round. No pass
+	// looked for the flows that it had in between (undo in sync/conntrack/newer.go).
+	{"a Service of a round that failed", Life{
+		Node{Config: modeltest.Configs[2], Before616: true, PieceSize: 5},
+		[]Step{
+			{Change, 0xa04f6eadd53f8738},
+			{Change, 0xf76797a8250707fe},
+			{Change, 0x4aa739d4940baff9},
+			{Settle, 0x89d3dc855156be27},
+			{Change, 0x9b03f838334bf256},
+			{Fault, 0x010e5f9c3a622142},
+			{Deliver, 0x2b1799681a13d252},
+			{Change, 0xa40f305030a73e7d},
+			{Settle, 0x0},
+		},
+	}},
 }
 
 func TestFindings(t *testing.T) {
