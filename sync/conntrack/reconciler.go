@@ -15,8 +15,10 @@ import (
 )
 
 const (
-	// DefaultInterval is the least time between two passes.
+	// DefaultInterval is the longest pause between two passes.
 	DefaultInterval = time.Second
+	// shortestPause bounds the number of passes where one takes next to no time.
+	shortestPause = 50 * time.Millisecond
 	// auditInterval is the time between passes over all flows, in case one was missed.
 	auditInterval = time.Hour
 	// slowestRetry bounds the time until the retry of a failed pass.
@@ -30,8 +32,8 @@ type Options struct {
 	NetNS int
 	// Dial opens connections to another kernel; nil: to this machine's. It is for tests.
 	Dial func() (*netlink.Conn, error)
-	// Interval is the least time between the end of a pass and the next. 0 means
-	// DefaultInterval.
+	// Interval is the longest pause between the end of a pass and the next, if there is work, see pauseAfter. 0
+	// means DefaultInterval.
 	Interval time.Duration
 	// Before, unless it is nil, is called for each family once, in its first Done without a
 	// failure. It returns the UDP frontends that the dataplane had before this process started,
@@ -103,7 +105,7 @@ func (r *Reconciler) Done(round reconcile.Round) {
 }
 
 // Run does passes until ctx ends: the first at once after a round that may affect flows, and
-// then at most one in each interval.
+// then with pauses.
 func (r *Reconciler) Run(ctx context.Context) {
 	defer r.kernel.close()
 	audit := time.NewTicker(auditInterval)
@@ -120,10 +122,11 @@ func (r *Reconciler) Run(ctx context.Context) {
 			r.audit()
 		case <-alarm.C:
 		}
+		start := time.Now()
 		did, ok := r.passes(ctx)
-		pause := r.options.Interval
+		pause := r.pauseAfter(time.Since(start))
 		if ok {
-			retry = pause
+			retry = r.options.Interval
 		} else {
 			pause, retry = retry, min(2*retry, max(slowestRetry, r.options.Interval))
 		}
@@ -136,6 +139,13 @@ func (r *Reconciler) Run(ctx context.Context) {
 		}
 		r.set(alarm)
 	}
+}
+
+// pauseAfter returns the pause after passes that took a time: nine times as long, so that passes have a tenth of the
+// time, or the interval where the table is so large that this is less. Each flow to an endpoint that has ended loses
+// what a client sends until its pass.
+func (r *Reconciler) pauseAfter(took time.Duration) time.Duration {
+	return min(max(9*took, shortestPause), r.options.Interval)
 }
 
 // set sets the alarm to the time at which work is due without a round.

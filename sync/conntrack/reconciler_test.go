@@ -111,27 +111,54 @@ func TestPassesFollowChanges(t *testing.T) {
 		b.want(t)
 		set(b.cluster, ip(4))
 		b.apply()
-		b.want(t, "10s IPv4 1") // only what changed, and at once
+		b.want(t, "10s IPv4 1")          // only what changed, and at once
+		time.Sleep(time.Millisecond / 2) // no change is due together with a pass
 		for i := range 100 {
 			set(b.cluster, ip(10+i))
 			b.apply()
 			time.Sleep(time.Millisecond)
 		}
-		b.want(t)
-		time.Sleep(time.Second)
-		b.want(t, "11s IPv4 100") // then no more than one a second
+		time.Sleep(time.Second - time.Millisecond/2)
+		b.want(t, "10.05s IPv4 50", "10.1s IPv4 50") // then with a pause, which collects work
 		s := ip(4)
 		s.ClusterIPs = []string{"172.30.0.5"}
 		set(b.cluster, s)
 		ip(10).Delete(b.Builder)
 		b.apply()
 		time.Sleep(2 * time.Second)
-		b.want(t, "12s IPv4 3") // what is no longer there, too
+		b.want(t, "11.1s IPv4 3") // what is no longer there, too
 		modeltest.NewService("ns/tcp").On("172.30.0.200").TCP("p", 80).Set(b.Builder)
 		b.apply()
 		time.Sleep(2 * time.Second)
 		b.want(t) // TCP has no grace period
 	})
+}
+
+// A flow to an endpoint that has ended waits for its pass. Passes of a small table are soon over, and need no long pause.
+func TestPausesAreAsLongAsPasses(t *testing.T) {
+	for _, c := range []struct{ takes, next time.Duration }{
+		{0, 50 * time.Millisecond},
+		{10 * time.Millisecond, 100 * time.Millisecond}, // a tenth of the time
+		{100 * time.Millisecond, time.Second},
+		{time.Second, 2 * time.Second}, // the interval is the longest pause
+	} {
+		t.Run(c.takes.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, ip(1))
+				b.apply()
+				time.Sleep(10 * time.Second)
+				b.want(t, "0s IPv4 1", fmt.Sprintf("%v IPv6 0", b.takes))
+				b.takes = c.takes
+				set(b.cluster, ip(2))
+				b.apply()
+				synctest.Wait()
+				set(b.cluster, ip(3))
+				b.apply()
+				time.Sleep(10 * time.Second)
+				b.want(t, "10s IPv4 1", fmt.Sprintf("%v IPv4 1", 10*time.Second+c.next))
+			})
+		})
+	}
 }
 
 func TestAllIsLookedAtEveryHour(t *testing.T) {
