@@ -254,6 +254,28 @@ var findings = []struct {
 			{Settle, 0x0},
 		},
 	}},
+	// The checks' own fault: a packet from elsewhere had an address that became the node's in the middle of a batch.
+	{"an address becomes the node's", Life{
+		Node{Config: modeltest.Configs[1], PieceSize: 1},
+		[]Step{
+			{Change, 0x1f82f8103c634f75},
+			{Change, 0x38fd14698e55db3a},
+			{Change, 0x85aa7aee16a1777f},
+			{Change, 0x0f633b34ef9b134e},
+			{Change, 0x044e8fb698e34e65},
+			{Change, 0xbb55ae5a80eed2a7},
+			{Change, 0x91d38a5bc486feb0},
+			{Settle, 0xf5c6a1288269bd86},
+			{Change, 0x9321ac3af0807519},
+			{Change, 0x9dfca46ee40b0bfd},
+			{Deliver, 0x3c239d2f6949a96f},
+			{Packets, 0xc43502bb041619fc},
+			{Change, 0x97a1281b60909f75},
+			{Change, 0x51cbc8fe01999624},
+			{Deliver, 0x5966ac9df3582813},
+			{Settle, 0x0},
+		},
+	}},
 }
 
 func TestFindings(t *testing.T) {

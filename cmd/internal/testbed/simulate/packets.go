@@ -43,7 +43,7 @@ func (w *world) packets(f model.Family, table *nft.Table, n int) {
 			return
 		}
 		c := modeltest.Connection(w.probes, s)
-		if model.FamilyOf(c.Dest.Addr()) != f || c.Dest.Addr().IsLoopback() {
+		if model.FamilyOf(c.Dest.Addr()) != f || c.Dest.Addr().IsLoopback() || w.changesSides(f, c.Source) {
 			continue
 		}
 		if why := t.connect(c); why != "" {
@@ -57,6 +57,18 @@ func (w *world) packets(f model.Family, table *nft.Table, n int) {
 			return
 		}
 	}
+}
+
+// changesSides reports whether an address is the node's by some of the possible snapshots only. A packet from elsewhere does not
+// have the node's address, so that one that is right for one snapshot is not for the other.
+func (w *world) changesSides(f model.Family, a netip.Addr) bool {
+	sides := map[bool]bool{}
+	for _, s := range w.between {
+		if s != nil {
+			sides[slices.Contains(s.Family(f).NodeAddrs, a)] = true
+		}
+	}
+	return len(sides) > 1
 }
 
 // noteFrontends adds the frontends at an address to the trace.
