@@ -165,8 +165,9 @@ func (t *traffic) disagrees(i int, c model.Connection, got modeltest.Outcome) st
 	return want.Disagrees(got)
 }
 
-// masquerades reports whether a snapshot masquerades a connection to some endpoint, or has a node port of its number: that is
-// masqueraded for all addresses at once, also for one that another Service's frontend has.
+// masquerades reports whether a snapshot masquerades a connection to some endpoint, or all that leaves the node to its destination: that
+// has no effect on an endpoint on the node itself. A node port of the same number counts, as it is masqueraded for all addresses at
+// once, also for one that another Service's frontend has.
 func masquerades(s *model.Snapshot, c model.Connection) bool {
 	if s == nil {
 		return false
@@ -178,7 +179,10 @@ func masquerades(s *model.Snapshot, c model.Connection) bool {
 	}
 	for sp := range s.Family(model.FamilyOf(c.Dest.Addr())).ServicePorts() {
 		for _, fe := range sp.Frontends {
-			if fe.Kind == model.NodePort && fe.VIP.Protocol == c.Protocol && fe.VIP.Port == c.Dest.Port() {
+			if fe.VIP.Protocol != c.Protocol || fe.VIP.Port != c.Dest.Port() {
+				continue
+			}
+			if fe.Kind == model.NodePort || fe.SourceNAT == model.MasqueradeAlways && fe.VIP.Addr == c.Dest.Addr() {
 				return true
 			}
 		}
