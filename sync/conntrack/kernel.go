@@ -322,6 +322,9 @@ func (t *table) delete(flows []flow) (deleted int, err error) {
 
 // sweep deletes the stale flows of a family. It keeps at most a chunk of them in memory.
 func (t *table) sweep(ctx context.Context, f model.Family, r *rules) (seen, deleted int, err error) {
+	if err := ctx.Err(); err != nil {
+		return 0, 0, err
+	}
 	stop := context.AfterFunc(ctx, t.interrupt)
 	defer stop()
 	stale := make([]flow, 0, chunk)
