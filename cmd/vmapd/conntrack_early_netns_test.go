@@ -19,28 +19,13 @@ func TestConnectionsThatBeginBeforeTheRules(t *testing.T) {
 		t.Run(backend, func(t *testing.T) {
 			t.Parallel()
 			w := newLab(t)
-			// The rules of a network plugin or firewall switch connection tracking on.
-			feed(t, w.Node, "table inet other { chain forward { type filter hook forward priority 0; ct state established accept; }; }", "nft", "-f", "-")
-			for _, args := range []string{
-				"link add away type veth peer name nobody", "link set away up", "link set nobody up",
-				"route add 172.30.0.0/16 dev away", "neigh add 172.30.0.10 lladdr 02:00:00:00:00:01 dev away",
-				"-6 route add fd00:172:30::/112 dev away", "neigh add fd00:172:30::10 lladdr 02:00:00:00:00:01 dev away",
-			} {
-				feed(t, w.Node, "", "ip", strings.Fields(args)...)
-			}
+			leadAway(t, w)
 			ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
 			defer cancel()
 			vips := []string{"172.30.0.10:80", "[fd00:172:30::10]:80"}
 			connected := make(chan error, len(vips))
 			for _, vip := range vips {
-				go func() {
-					c, err := w.Client.Dial(ctx, "tcp", netip.MustParseAddrPort(vip))
-					if err == nil {
-						_, err = c.Ask(ctx)
-						_ = c.Close()
-					}
-					connected <- err
-				}()
+				go func() { connected <- connect(ctx, w.Client, netip.MustParseAddrPort(vip)) }()
 			}
 			waitUntil(t, "first packets are tracked", func() bool {
 				return strings.Count(feed(t, w.Node, "", "cat", "/proc/net/nf_conntrack"), "SYN_SENT") == len(vips)

@@ -27,10 +27,14 @@
 // Traffic policies, hints and source ranges do not matter: they apply to
 // new flows only.
 //
-// TCP and SCTP connections end by themselves. On a new node, one may begin before there are rules:
-// its packets leave by the default route, also those that come after the rules. After the first
-// round, flows to a frontend that are neither translated nor answered are deleted, and the
-// client's next attempt is a first packet again. Other flows are deleted only if the Service or
+// Without rules, on a new node or when another program has flushed them, a connection leaves by the
+// default route, and its packets that come after the rules go the same way. After the first round, and
+// after each one that repairs rules, flows to a frontend that are neither translated nor answered are
+// deleted, and the client's next attempt is a first packet again. One that is answered has reached
+// a host with that address, and stays; and so does one to an endpoint that has the frontend's
+// address and port, which no rule translates.
+//
+// TCP and SCTP connections end by themselves. Other flows of theirs are deleted only if the Service or
 // the configuration asks for it, some time after the endpoint has ceased to serve (see
 // model.ServicePort.EndsStale). The client's connection is then reset: the kernel picks up
 // its next packet as a new flow (nf_conntrack_tcp_loose) and translates it to another

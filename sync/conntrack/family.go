@@ -31,7 +31,7 @@ type todo struct {
 	frontends map[model.VIP]holder // with their present or former service ports
 	all       bool                 // all frontends
 	strays    bool                 // also flows to unused cluster IPs
-	early     bool                 // also connections that began before the rules
+	early     bool                 // also connections that began while there were no rules
 	opened    bool                 // a frontend is new: its address may be a host's that answers
 }
 
@@ -43,7 +43,7 @@ type holder struct {
 	endpoints map[netip.AddrPort]struct{}
 }
 
-func (t *todo) empty() bool { return len(t.frontends) == 0 && !t.all }
+func (t *todo) empty() bool { return len(t.frontends) == 0 && !t.all && !t.early }
 
 func (t *todo) add(name model.ServicePortName, vips iter.Seq[model.VIP]) {
 	for vip := range vips {
@@ -314,20 +314,17 @@ func (f *family) begin(now time.Time) (*rules, todo) {
 		r.strays = f.applied.ServiceCIDRs
 	}
 	if taken.early {
-		r.early = connections(f.applied)
+		r.early = owners(f.applied)
 	}
 	return r, taken
 }
 
-// connections returns the frontends of TCP and SCTP.
-func connections(s *model.FamilySnapshot) map[model.VIP]struct{} {
-	all := map[model.VIP]struct{}{}
+// owners returns all frontends with their service ports.
+func owners(s *model.FamilySnapshot) map[model.VIP]*model.ServicePort {
+	all := map[model.VIP]*model.ServicePort{}
 	for sp := range s.ServicePorts() {
-		if sp.Name.Protocol == model.UDP {
-			continue
-		}
 		for vip := range vips(sp) {
-			all[vip] = struct{}{}
+			all[vip] = sp
 		}
 	}
 	return all

@@ -127,11 +127,8 @@ func TestConnectionsMayGoOnForAWhile(t *testing.T) {
 func TestConnectionsFromBeforeTheRules(t *testing.T) {
 	c := newCluster(append(dnsSlices(nil, 2), dns())...)
 	start := modeltest.Moment(0)
-	var early, others []string
-	for _, flow := range slices.Concat(to("tcp", 0), to("sctp", 0)) {
-		early = append(early, flow+" unanswered")
-		others = append(others, flow) // another host answers
-	}
+	early := unanswered(slices.Concat(to("tcp", 0), to("sctp", 0)))
+	others := slices.Concat(to("tcp", 0), to("sctp", 0)) // another host answers
 	for _, flow := range []string{"tcp 172.30.0.10:54", "tcp 203.0.113.8:53", "tcp 192.168.0.3:30053", "tcp 172.30.0.10:53 from 10.0.0.9:8053"} {
 		others = append(others, flow+" unanswered")
 	}

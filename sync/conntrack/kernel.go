@@ -41,13 +41,20 @@ const (
 // ctnetlink_filter_match_tuple, the result of the comparison is negated.
 type query struct {
 	family   model.Family
-	protocol model.Protocol
-	port     uint16 // the original destination's; 0: any
-	source   bool   // the port is the original source's instead
+	protocol model.Protocol // 0: any
+	port     uint16         // the original destination's; 0: any
+	source   bool           // the port is the original source's instead
 
 	// early selects flows that are neither translated nor answered. Before Linux 5.14, the kernel
 	// ignores that alone.
 	early bool
+}
+
+func (q query) String() string {
+	if q.early {
+		return fmt.Sprintf("unanswered %v", q.family)
+	}
+	return fmt.Sprintf("%v %v", q.family, q.protocol)
 }
 
 func (q query) matches(f *flow) bool {
@@ -55,7 +62,7 @@ func (q query) matches(f *flow) bool {
 	if q.source {
 		port = f.source.Port()
 	}
-	return f.protocol == q.protocol && (q.port == 0 || port == q.port)
+	return (q.protocol == 0 || f.protocol == q.protocol) && (q.port == 0 || port == q.port)
 }
 
 func (q query) compare(o query) int {
@@ -102,8 +109,8 @@ func (r *rules) queries(f model.Family) []query {
 	case len(byPort) > maxQueries:
 		list = byProtocol
 	}
-	for vip := range r.early {
-		list = add(list, query{family: f, protocol: vip.Protocol, early: true})
+	if len(r.early) > 0 {
+		list = add(list, query{family: f, early: true})
 	}
 	slices.SortFunc(list, query.compare)
 	return list
@@ -118,6 +125,18 @@ const (
 
 func (q query) message() (netlink.Message, error) {
 	ae := netlink.NewAttributeEncoder()
+	if q.protocol != 0 {
+		q.encodeTuple(ae)
+	}
+	if q.early {
+		ae.Bytes(nl.CTA_STATUS, binary.BigEndian.AppendUint32(nil, 0))
+		ae.Bytes(ctaStatusMask, binary.BigEndian.AppendUint32(nil, ipsSeenReply|ipsDstNAT))
+	}
+	return message(msgGet, netlink.Request|netlink.Dump, q.family, ae)
+}
+
+// encodeTuple selects by protocol and port.
+func (q query) encodeTuple(ae *netlink.AttributeEncoder) {
 	flags := uint32(filterProtocol)
 	ae.Nested(nl.CTA_TUPLE_ORIG, func(ae *netlink.AttributeEncoder) error {
 		ae.Nested(nl.CTA_TUPLE_PROTO, func(ae *netlink.AttributeEncoder) error {
@@ -136,15 +155,10 @@ func (q query) message() (netlink.Message, error) {
 		})
 		return nil
 	})
-	if q.early {
-		ae.Bytes(nl.CTA_STATUS, binary.BigEndian.AppendUint32(nil, 0))
-		ae.Bytes(ctaStatusMask, binary.BigEndian.AppendUint32(nil, ipsSeenReply|ipsDstNAT))
-	}
 	ae.Nested(ctaFilter, func(ae *netlink.AttributeEncoder) error {
 		ae.Uint32(ctaFilterOrigFlags, flags)
 		return nil
 	})
-	return message(msgGet, netlink.Request|netlink.Dump, q.family, ae)
 }
 
 // deletion identifies a flow by the tuple of its replies and by its id, a hash of the entry's
@@ -261,7 +275,7 @@ func (t *table) interrupt() { _ = t.dumps.SetReadDeadline(time.Unix(1, 0)) }
 // first, or the rest would still be read.
 func (t *table) flows(q query) iter.Seq2[flow, error] {
 	return func(yield func(flow, error) bool) {
-		fail := func(err error) { yield(flow{}, fmt.Errorf("list %v %v flows: %w", q.family, q.protocol, err)) }
+		fail := func(err error) { yield(flow{}, fmt.Errorf("list %v flows: %w", q, err)) }
 		m, err := t.ask(q)
 		if err == nil {
 			_, err = t.dumps.Send(m)

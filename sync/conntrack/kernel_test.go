@@ -273,19 +273,22 @@ func TestSweepOfConnectionsFromBeforeTheRules(t *testing.T) {
 		"tcp 172.30.0.10:54 unanswered",
 		"tcp 172.30.0.11:53",
 		"tcp 172.30.0.12:53 from 10.0.0.3:8053 unanswered",
+		"udp 172.30.0.10:53 unanswered",
+		"udp 172.30.0.11:53 unanswered",
 	}
 	n.create(t, len(flows), func(i int) flow { return parse(t, flows[i]) })
 	before := n.list(t)
-	r := &rules{early: map[model.VIP]struct{}{}}
+	r := &rules{early: map[model.VIP]*model.ServicePort{}}
 	for _, vip := range []string{"172.30.0.10", "172.30.0.11", "172.30.0.12"} {
-		r.early[model.VIP{Addr: netip.MustParseAddr(vip), Protocol: model.TCP, Port: 53}] = struct{}{}
+		r.early[model.VIP{Addr: netip.MustParseAddr(vip), Protocol: model.TCP, Port: 53}] = &model.ServicePort{}
 	}
+	r.early[model.VIP{Addr: netip.MustParseAddr("172.30.0.10"), Protocol: model.UDP, Port: 53}] = &model.ServicePort{}
 	seen, deleted, err := n.open(t).sweep(t.Context(), model.IPv4, r)
-	if err != nil || deleted != 1 {
-		t.Fatalf("%d deleted, %v; want 1", deleted, err)
+	if err != nil || deleted != 2 {
+		t.Fatalf("%d deleted, %v; want 2", deleted, err)
 	}
-	if seen != 2 && seen != len(flows) { // before Linux 5.14
-		t.Errorf("saw %d flows, want 2 or %d", seen, len(flows))
+	if seen != 4 && seen != len(flows) { // before Linux 5.14
+		t.Errorf("saw %d flows, want 4 or %d", seen, len(flows))
 	}
 	t.Logf("saw %d of %d flows", seen, len(flows))
 	want := slices.DeleteFunc(before, func(f string) bool { return strings.Contains(f, " 172.30.0.10:53 ") })

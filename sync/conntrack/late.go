@@ -88,7 +88,8 @@ func (r *rules) note(f *flow) {
 		return
 	}
 	a := answer{f.dest, f.source}
-	if _, toFrontend := lookup(r.frontends, r.nodePortAddrs, vipOf(f.dest)); !toFrontend {
+	_, known := lookup(r.frontends, r.nodePortAddrs, vipOf(f.dest))
+	if _, early := lookup(r.early, r.nodePortAddrs, vipOf(f.dest)); !known && !early {
 		a = answer{f.source, f.dest}
 	}
 	r.ended = append(r.ended, a)

@@ -99,6 +99,9 @@ func (r *Reconciler) Done(round reconcile.Round) {
 			before = r.options.Before(f)
 		}
 		r.families[f].take(round.Snapshot.Family(f), before, now)
+		if round.Repair {
+			r.families[f].todo.early = true
+		}
 	}
 	r.mu.Unlock()
 	reconcile.Signal(r.heard)

@@ -49,7 +49,11 @@ func newBench(t *testing.T, objects ...modeltest.Object) *bench {
 	b.sweep = func(ctx context.Context, f model.Family, r *rules) (int, int, error) {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		b.passes = append(b.passes, fmt.Sprintf("%v %v %d", time.Since(b.start), f, len(r.frontends)))
+		pass := fmt.Sprintf("%v %v %d", time.Since(b.start), f, len(r.frontends))
+		if len(r.frontends) == 0 && len(r.early) > 0 {
+			pass += ", early"
+		}
+		b.passes = append(b.passes, pass)
 		select {
 		case <-ctx.Done():
 		case <-time.After(b.takes):

@@ -23,9 +23,9 @@ type rules struct {
 	reversed bool
 	// ended are the late answers that the pass makes possible. The pass fills it.
 	ended []answer
-	// early are the frontends of TCP and SCTP to which a connection without an answer can have begun
-	// before there were rules.
-	early map[model.VIP]struct{}
+	// early are the frontends to which a connection without an answer can have begun while there were no
+	// rules, with their service ports.
+	early map[model.VIP]*model.ServicePort
 	// follows reports whether a stale flow follows rules that are newer; nil: there are none. spared: it did so.
 	follows func(*flow) bool
 	spared  bool
@@ -56,7 +56,7 @@ func (r *rules) stale(f *flow) bool {
 		return false
 	}
 	vip := model.VIP{Addr: f.dest.Addr(), Protocol: f.protocol, Port: f.dest.Port()}
-	if _, ok := lookup(r.early, r.nodePortAddrs, vip); ok && !f.translated && !f.answered {
+	if sp, ok := lookup(r.early, r.nodePortAddrs, vip); ok && !f.translated && !f.answered && !serves(sp, f.replySource) {
 		return true
 	}
 	if rule, ok := lookup(r.frontends, r.nodePortAddrs, vip); ok {

@@ -3,6 +3,7 @@ package reconcile
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -49,6 +50,34 @@ func TestAFailedRepairIsRetried(t *testing.T) {
 		synctest.Wait()
 		if got := b.rounds(); got != 3 {
 			t.Errorf("%d rounds, want 3: the first, the repair that failed, and once more", got)
+		}
+	})
+}
+
+// Each round that may have put back what another program changed says so, until one has worked.
+func TestARoundIsARepairUntilOneHasWorked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &fakeBackend{}
+		r := &recorder{}
+		others, with := foreignChange()
+		s, _ := start(t, 0, b, withoutFaults, with, func(l *Loop) { l.Observers = []Observer{r} })
+		synctest.Wait()
+		b.fail(errors.New("no"))
+		others <- struct{}{}
+		synctest.Wait()
+		b.fail(nil)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		s.Update(Change{}, func(b *model.Builder) { b.SetService(service(80)) })
+		time.Sleep(time.Hour) // and a comparison in full
+		synctest.Wait()
+		var repairs []bool
+		_, rounds := r.all()
+		for _, round := range rounds {
+			repairs = append(repairs, round.Repair)
+		}
+		if want := []bool{false, true, true, false, false}; !slices.Equal(repairs, want) {
+			t.Errorf("repairs: %v, want %v", repairs, want)
 		}
 	})
 }

@@ -85,6 +85,7 @@ type Loop struct {
 	intervals chan struct{} // capacity 1: they have changed; nil before Run
 
 	full    bool // the next round compares with the real dataplane
+	repair  bool // it puts back what another program changed
 	started time.Time
 	applied *model.Snapshot // the last that was applied without error
 	seen    *model.Snapshot // the last whose problems were logged
@@ -156,7 +157,7 @@ func (l *Loop) Run(ctx context.Context) {
 		case <-foreignChange:
 			repair, began = true, time.Now()
 			l.Log.LogAttrs(ctx, slog.LevelWarn, "another program changed our rules; restoring them")
-			l.full = true
+			l.full, l.repair = true, true
 			l.Backend.Resync()
 		}
 		if l.Before != nil {
@@ -199,13 +200,13 @@ func (l *Loop) round(ctx context.Context, s *model.Snapshot, taken pending) time
 		return 0
 	}
 	done := Round{
-		Snapshot: s, Started: start, Took: time.Since(start), Full: l.full, Err: err, Failed: failedFamilies(err),
+		Snapshot: s, Started: start, Took: time.Since(start), Full: l.full, Repair: l.repair, Err: err, Failed: failedFamilies(err),
 		Services: taken.services, EndpointSlices: taken.endpointSlices, Triggers: taken.triggers, Queued: l.State.waiting(),
 	}
 	for _, o := range l.Observers {
 		o.Done(done)
 	}
-	l.full = err != nil
+	l.full, l.repair = err != nil, l.repair && err != nil
 	switch {
 	case err != nil:
 		again := l.pause()

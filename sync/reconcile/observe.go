@@ -29,6 +29,7 @@ type Round struct {
 	Started  time.Time
 	Took     time.Duration
 	Full     bool                      // compared with the real dataplane
+	Repair   bool                      // it puts back what another program changed
 	Err      error                     // nil: the dataplane matches Snapshot
 	Failed   [len(model.Families)]bool // the families of Err
 

@@ -50,7 +50,7 @@ var faults = []fault{
 	// sync: the loop and the sources.
 	{"sync/reconcile/loop.go", "\t\t\t\tretry = time.After(max(pause, failed))\n", "", "a round that failed is not tried again"},
 	{"sync/reconcile/loop.go", "\tl.backoff = wait.Backoff{Duration: firstRetry,", "\tl.backoff = wait.Backoff{Duration: time.Microsecond,", "a round that failed is tried again at once"},
-	{"sync/reconcile/loop.go", "restoring them\")\n\t\t\tl.full = true\n\t\t\tl.Backend.Resync()\n", "restoring them\")\n\t\t\tl.full = true\n", "a change by another program is not compared"},
+	{"sync/reconcile/loop.go", "restoring them\")\n\t\t\tl.full, l.repair = true, true\n\t\t\tl.Backend.Resync()\n", "restoring them\")\n\t\t\tl.full, l.repair = true, true\n", "a change by another program is not compared"},
 	{"sync/reconcile/state.go", "\tif s.missing > 0 {\n", "\tif s.missing > 1 {\n", "rules are made before all objects are known"},
 	{"sync/informer/stream.go", "known && version < s.newest", "known && version < s.newest && s.initial", "an older event replaces a newer one"},
 	{"sync/informer/store.go", "\t\tif _, ok := next[name]; !ok {\n\t\t\ts.drop(name)\n\t\t}\n", "\t\t_ = name\n", "objects that a list lacks stay"},

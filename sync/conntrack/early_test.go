@@ -1,0 +1,95 @@
+package conntrack
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/modeltest"
+	"github.com/vmapd/vmapd/sync/reconcile"
+)
+
+// unanswered are flows as they are before their answer.
+func unanswered(flows []string) (list []string) {
+	for _, flow := range flows {
+		list = append(list, flow+" unanswered")
+	}
+	return list
+}
+
+// The rules were gone for a while: what began meanwhile and has no answer is to meet them.
+func TestConnectionsFromWhileTheRulesWereGone(t *testing.T) {
+	now := modeltest.Moment(0)
+	// An endpoint that is on an external IP with its port: rules do not translate what goes there.
+	self := modeltest.NewService("default/self").On("172.30.0.30").External("192.168.99.20").TCP("p", 53)
+	c := newCluster(append(dnsSlices(nil, 2), dns(), self, modeltest.NewSlice("default/self-4", "self").TCP("p", 53).Ready("192.168.99.20"))...)
+	c.apply(now)
+	c.pass(t, now)
+	gone := unanswered(slices.Concat(to("tcp", 0), to("udp", 0), to("sctp", 0)))
+	stay := slices.Concat(
+		to("tcp", 0), to("udp", 0), to("sctp", 0), // another host answers, or a process of the node
+		unanswered(slices.Concat(to("tcp", 2), to("udp", 2), to("tcp", 9), to("udp", 9))), // translated
+		others, unanswered(others), []string{"tcp 192.168.99.20:53 unanswered"},
+	)
+	c.apply(now)
+	if got, did := c.pass(t, now, gone...); did {
+		t.Errorf("without a repair: a pass deletes %q", got)
+	}
+	for i := range c.families {
+		c.families[i].todo.early = true
+	}
+	c.wantPass(t, "after a repair", now, gone, slices.Concat(gone, stay))
+	// A host with the address may answer now, see lateAnswers.
+	f := &c.families[model.IPv4]
+	late := []string{"udp 203.0.113.9:40000 begun-by 192.168.98.10:53", "udp 203.0.113.9:40000 begun-by 192.168.0.2:30053"}
+	c.wantPass(t, "the next look", f.due(now), late, late)
+}
+
+// An endpoint is at the very address and port of its Service, so that no rule translates what goes there.
+func TestAnEndpointAtItsServicesAddressKeepsItsConnections(t *testing.T) {
+	c := newCluster(modeltest.NewService("default/self").On("172.30.0.30").External("192.168.99.20").TCP("p", 53),
+		modeltest.NewSlice("default/self-4", "self").TCP("p", 53).Ready("192.168.99.20"))
+	c.apply(modeltest.Moment(0))
+	c.wantPass(t, "the first pass", modeltest.Moment(0), nil, []string{"tcp 192.168.99.20:53 unanswered"})
+}
+
+// What a failed pass has not deleted, the next one does.
+func TestAFailedPassAfterARepairIsDoneAgain(t *testing.T) {
+	now := modeltest.Moment(0)
+	c := newCluster(append(dnsSlices(nil, 2), dns())...)
+	c.apply(now)
+	c.pass(t, now)
+	f := &c.families[model.IPv4]
+	f.todo.early = true
+	r, taken := f.begin(now)
+	f.end(r, taken, errSize)
+	gone := unanswered(to("tcp", 0)[:4])
+	c.wantPass(t, "again", now, gone, gone)
+}
+
+// repair tells of a round that has put rules back.
+func (b *bench) repair(failed ...model.Family) {
+	r := reconcile.Round{Snapshot: b.Snapshot(), Full: true, Repair: true}
+	for _, f := range failed {
+		r.Failed[f] = true
+	}
+	b.Done(r)
+}
+
+func TestAPassFollowsARepairAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, ip(1), ip(2).On("172.30.0.2", "fd00:172:30::2"))
+		b.apply()
+		b.want(t, "0s IPv4 2", "0s IPv6 1")
+		time.Sleep(10 * time.Second)
+		b.Done(reconcile.Round{Snapshot: b.Snapshot(), Full: true})
+		b.want(t) // nothing was repaired
+		b.repair()
+		b.want(t, "10s IPv4 0, early", "10s IPv6 0, early")
+		time.Sleep(300 * time.Millisecond)
+		b.repair(model.IPv4)
+		b.want(t, "10.3s IPv6 0, early") // IPv4 has no rules yet
+	})
+}
