@@ -80,8 +80,13 @@ func (q query) compare(o query) int {
 // all of them.
 const maxQueries = 8
 
-// queries returns the queries that find all stale flows, in a fixed order: a pass does the same each time.
-func (r *rules) queries(f model.Family) []query {
+// fewFlows is how many UDP flows are listed in less time than a query takes without a match: for each query, the kernel
+// visits its whole hash table, of 262,144 buckets by default, however few flows it has.
+const fewFlows = 10_000
+
+// queries returns the queries that find all stale flows, in a fixed order: a pass does the same each time. few: the
+// family has few UDP flows.
+func (r *rules) queries(f model.Family, few bool) []query {
 	var byPort, byProtocol []query
 	add := func(list []query, q query) []query {
 		if slices.Contains(list, q) {
@@ -108,12 +113,23 @@ func (r *rules) queries(f model.Family) []query {
 		list = add(byProtocol, query{family: f, protocol: model.UDP})
 	case len(byPort) > maxQueries:
 		list = byProtocol
+	case few:
+		list = atOnce(byPort, f)
 	}
 	if len(r.early) > 0 {
 		list = add(list, query{family: f, early: true})
 	}
 	slices.SortFunc(list, query.compare)
 	return list
+}
+
+// atOnce makes one query of those for UDP flows, if there are several.
+func atOnce(list []query, f model.Family) []query {
+	others := slices.DeleteFunc(slices.Clone(list), func(q query) bool { return q.protocol == model.UDP })
+	if len(list)-len(others) < 2 {
+		return list
+	}
+	return append(others, query{family: f, protocol: model.UDP})
 }
 
 // Bits of ctaFilterOrigFlags, from the kernel's net/netfilter/nf_internals.h.
@@ -211,6 +227,7 @@ func message(kind netlink.HeaderType, flags netlink.HeaderFlags, f model.Family,
 type table struct {
 	dumps, deletions *netlink.Conn // two sockets, as a dump must not mix with other replies
 	ask              func(query) (netlink.Message, error)
+	few              [len(model.Families)]bool // UDP flows, when all were listed; false: they never were
 }
 
 // kernel has the table of a network namespace open from the first sweep on. The end of a netlink
@@ -357,7 +374,8 @@ func (t *table) sweep(ctx context.Context, f model.Family, r *rules) (seen, dele
 		return err
 	}
 	all := false
-	for _, q := range r.queries(f) {
+	for _, q := range r.queries(f, t.few[f]) {
+		before := seen
 		for flow, err := range t.flows(q) {
 			if err != nil {
 				return seen, deleted, err
@@ -374,6 +392,9 @@ func (t *table) sweep(ctx context.Context, f model.Family, r *rules) (seen, dele
 					return seen, deleted, err
 				}
 			}
+		}
+		if q == (query{family: f, protocol: model.UDP}) {
+			t.few[f] = seen-before < fewFlows
 		}
 		if all {
 			break // this kernel has listed all flows

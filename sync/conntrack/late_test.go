@@ -177,7 +177,7 @@ func TestWhenFlowsOfFrontendsAreLookedFor(t *testing.T) {
 		f := &c.families[model.IPv4]
 		r, taken := f.begin(now)
 		r.strays = nil // which would take one query for all
-		got := slices.ContainsFunc(r.queries(model.IPv4), func(q query) bool { return q.source })
+		got := slices.ContainsFunc(r.queries(model.IPv4, false), func(q query) bool { return q.source })
 		if got != want {
 			t.Errorf("%s: by source %v, want %v", what, got, want)
 		}

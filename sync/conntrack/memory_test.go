@@ -6,9 +6,12 @@ import (
 	"os"
 	"runtime"
 	"runtime/metrics"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/mdlayher/netlink"
 
 	"github.com/vmapd/vmapd/model"
 )
@@ -108,6 +111,60 @@ func TestMemoryDoesNotFollowTheTable(t *testing.T) {
 		if peak > most {
 			t.Errorf("%s: %d bytes at most, want no more than %d", tt.name, peak, most)
 		}
+	}
+}
+
+// A query costs a visit of the whole table, so few flows are listed by one, and many by port.
+func TestFewFlowsAreListedAtOnce(t *testing.T) {
+	n := newNamespace(t)
+	n.create(t, 1, func(int) flow { return parse(t, "udp 172.30.0.11:53 from 10.0.0.3:8053") })
+	table := n.open(t)
+	var asked []string
+	table.ask = func(q query) (netlink.Message, error) {
+		asked = append(asked, fmt.Sprintf("%v %d", q.protocol, q.port))
+		return q.message()
+	}
+	nobody := func(p model.Protocol, port uint16) model.VIP {
+		return model.VIP{Addr: netip.IPv6Loopback(), Protocol: p, Port: port}
+	}
+	changed := &rules{frontends: map[model.VIP]rule{nobody(model.UDP, 53): {}, nobody(model.UDP, 54): {}, nobody(model.TCP, 53): {}}}
+	all := &rules{frontends: changed.frontends, strays: []netip.Prefix{netip.MustParsePrefix("10.99.0.0/16")}}
+	pass := func(what string, r *rules, want ...string) {
+		t.Helper()
+		asked = nil
+		if _, deleted, err := table.sweep(t.Context(), model.IPv4, r); err != nil || deleted > 0 {
+			t.Fatalf("%s: %d deleted, %v", what, deleted, err)
+		}
+		if !slices.Equal(asked, want) {
+			t.Errorf("%s: want %q, got %q", what, want, asked)
+		}
+	}
+	pass("before all flows were listed", changed, "tcp 53", "udp 53", "udp 54")
+	pass("the first pass of a daemon", all, "tcp 0", "udp 0")
+	pass("few flows", changed, "tcp 53", "udp 0")
+	n.fill(t, fewFlows)
+	pass("more flows meanwhile", changed, "tcp 53", "udp 0")
+	pass("many flows", changed, "tcp 53", "udp 53", "udp 54")
+}
+
+// BenchmarkPassOverFewFlows is a pass for a Service with two ports, by a query for each and by one for both.
+func BenchmarkPassOverFewFlows(b *testing.B) {
+	n := newNamespace(b)
+	n.fill(b, 3000)
+	r := &rules{frontends: map[model.VIP]rule{}}
+	for port := range uint16(2) {
+		r.frontends[model.VIP{Addr: netip.IPv6Loopback(), Protocol: model.UDP, Port: 30000 + port}] = rule{}
+	}
+	for _, few := range []bool{false, true} {
+		b.Run(fmt.Sprintf("few=%t", few), func(b *testing.B) {
+			table := n.open(b)
+			for b.Loop() {
+				table.few[model.IPv4] = few
+				if _, _, err := table.sweep(b.Context(), model.IPv4, r); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }
 
