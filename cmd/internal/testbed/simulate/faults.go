@@ -19,6 +19,8 @@ type faults struct {
 	rate  int                   // one of so many messages fails in it
 	only  nftfake.Fault         // in it; NoFault: any
 
+	refused []byte // elements with these bytes are refused; nil: none
+
 	kill   int  // the daemon dies with so many further sendings; 0: it lives
 	behind bool // the last sending reaches the kernel
 }
@@ -53,6 +55,10 @@ func (w *world) fault(r nftfake.Request) nftfake.Fault {
 		if w.refusals++; w.refusals%4 == 0 {
 			w.refusing.Store(mostRefusing)
 		}
+	}
+	if a := w.faults.refused; f == nftfake.NoFault && a != nil && r.Type == unix.NFT_MSG_NEWSETELEM && bytes.Contains(r.Data, a) {
+		f = nftfake.Full
+		w.refused.Store(true)
 	}
 	// The backend sends the elements again, one to a message, and goes on without the Service that is refused then.
 	if r.Type == unix.NFT_MSG_NEWSETELEM && w.refusing.Load() > 0 {

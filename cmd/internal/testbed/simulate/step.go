@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"time"
 
 	"github.com/vmapd/vmapd/model"
@@ -40,11 +41,12 @@ const (
 	Meddle              // another program changes the tables
 	Packets             // packets come
 	Settle              // all faults end, and everything arrives
+	Refuse              // the kernel refuses the elements of an address from now on
 	numKinds
 )
 
 var names = [numKinds]string{ //nolint:gochecknoglobals // never written
-	"change", "deliver", "twice", "lose", "swap", "break", "relist", "pass", "fault", "storm", "kill", "restart", "start", "meddle", "packets", "settle",
+	"change", "deliver", "twice", "lose", "swap", "break", "relist", "pass", "fault", "storm", "kill", "restart", "start", "meddle", "packets", "settle", "refuse",
 }
 
 func (k Kind) String() string { return names[k] }
@@ -52,7 +54,7 @@ func (k Kind) String() string { return names[k] }
 // weights are how often kinds of steps come.
 var weights = [numKinds]int{ //nolint:gochecknoglobals // never written
 	Change: 30, Deliver: 40, Twice: 2, Lose: 1, Swap: 1, Break: 2, Relist: 2, Pass: 14, Fault: 8, Storm: 1, Kill: 2, Restart: 1, Start: 4, Meddle: 2,
-	Packets: 6, Settle: 2,
+	Packets: 6, Settle: 2, Refuse: 1,
 }
 
 // choose makes a random step.
@@ -120,6 +122,8 @@ func (w *world) play(s Step) {
 		w.somePackets()
 	case Settle:
 		w.settle()
+	case Refuse:
+		w.refuse(r.Rand)
 	case numKinds:
 	}
 	if s.Seed%4 > 0 { // otherwise the next step may come before the daemon has begun
@@ -145,6 +149,16 @@ func (w *world) plan(r *rand.Rand) {
 		at += 1 + r.IntN(10)
 		w.faults.at[at] = nftfake.Faults[r.IntN(len(nftfake.Faults))]
 	}
+}
+
+// refuse makes the kernel refuse what is about one cluster IP. The backend sends the elements of a batch again, one to a message, and goes
+// on without the Service whose elements are refused.
+func (w *world) refuse(r *rand.Rand) {
+	const first, addresses = 2, 8 // that Services have, see modeltest.Random
+	w.faulty.Lock()
+	defer w.faulty.Unlock()
+	w.faults.refused = []byte{172, 30, 0, byte(first + r.IntN(addresses))}
+	w.note("elements of %v are refused", net.IP(w.faults.refused))
 }
 
 // withFeed does something with one kind of objects, if a daemon runs.
