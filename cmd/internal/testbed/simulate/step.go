@@ -225,14 +225,27 @@ func (d *daemon) lose(f *feed) {
 	}
 }
 
-// swap brings the next event but one, and then the next one.
+// swap brings an event before those that were to come first: the next one of an object that has an earlier one among them, or
+// else the next but one.
 func (d *daemon) swap(f *feed) {
 	next := d.w.server.after(f.Name, f.at)
 	if f.Version() == 0 || len(next) < 2 {
 		return
 	}
-	f.at = next[1].version
-	_ = d.event(f, next[1]) && d.event(f, next[0])
+	early, seen := 1, map[model.ObjectRef]bool{}
+	for i, e := range next {
+		if seen[e.object.Ref()] {
+			early = i
+			break
+		}
+		seen[e.object.Ref()] = true
+	}
+	f.at = next[early].version
+	for _, e := range append([]event{next[early]}, next[:early]...) {
+		if !d.event(f, e) {
+			return
+		}
+	}
 }
 
 // rewind continues from the version that the feed knows.
