@@ -99,9 +99,10 @@ func (t *Traffic) Stop(alive func(pod string) bool) []Count {
 
 // connect makes new connections.
 func (t *Traffic) connect(ctx context.Context, i int, r Route) {
+	from := newPorts(t.start)
 	load := lab.Load{Rate: rate, Timeout: patience, Limit: mostUnder, Ask: func(ctx context.Context) (lab.Answer, error) {
 		when := time.Since(t.start)
-		answer, err := ask(ctx, r)
+		answer, err := ask(ctx, r, from)
 		if err != nil {
 			t.mu.Lock()
 			defer t.mu.Unlock()
@@ -121,9 +122,13 @@ func (t *Traffic) connect(ctx context.Context, i int, r Route) {
 
 // ask makes one connection, which the client closes first. It then remembers the connection's
 // ports, and takes no port twice within a minute. A server can't do that for clients whose addresses
-// are translated: one that looks the same to it is another one.
-func ask(ctx context.Context, r Route) (lab.Answer, error) {
-	c, err := r.From.Dial(ctx, r.Network, r.To)
+// are translated: one that looks the same to it is another one. A question over UDP has the next of the ports.
+func ask(ctx context.Context, r Route, from *ports) (lab.Answer, error) {
+	source := netip.AddrPort{}
+	if r.Network == "udp" {
+		source = from.next(r.To.Addr())
+	}
+	c, err := r.From.DialFromPort(ctx, source, r.Network, r.To)
 	if err != nil {
 		return lab.Answer{}, err
 	}

@@ -16,17 +16,7 @@ func TestMain(m *testing.M) { os.Exit(lab.RunTests(m.Run)) }
 // counts.
 func traffic(t *testing.T, network string, ends bool, alive func(string) bool) Count {
 	t.Helper()
-	if err := lab.Available(); err != nil {
-		if _, ok := errors.AsType[*lab.PrivilegeError](err); ok {
-			t.Skipf("not privileged: %v", err)
-		}
-		t.Fatal(err)
-	}
-	world, err := lab.New(t.Context(), lab.Config{Pods: 1, Ports: []uint16{8080}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = world.Close() })
+	world := newWorld(t)
 	pod := world.Pods()[0]
 	clients := StartTraffic(t.Context(), []Route{{"direct", world.Client, network, netip.AddrPortFrom(pod.IP4, 8080)}})
 	await := func(what string, ok func() bool) {
