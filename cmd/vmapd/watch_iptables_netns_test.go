@@ -67,7 +67,7 @@ func TestWhatOthersDoToIPTablesIsPutBack(t *testing.T) {
 					}
 				}
 			}
-			for _, want := range []string{"level=WARN msg=\"another program changed our rules", "level=INFO msg=\"rules changed by another p"} {
+			for _, want := range []string{"level=WARN msg=\"another program changed our rules", "level=INFO msg=\"rules changed by another program"} {
 				if !strings.Contains(p.log.String(), want) {
 					t.Errorf("the log does not say %s:\n%s", want, p.log)
 				}

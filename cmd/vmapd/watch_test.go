@@ -144,7 +144,7 @@ func TestWhatOthersChangeIsPutBackWithinASecond(t *testing.T) {
 	}
 	for _, want := range []string{
 		"level=WARN msg=\"another program changed our rules",
-		"msg=\"rules changed by another process\" process=nft",
+		"msg=\"rules changed by another program\" process=nft",
 	} {
 		if !strings.Contains(u.log.String(), want) {
 			t.Errorf("the log does not say %s:\n%s", want, u.log)

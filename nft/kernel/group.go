@@ -156,7 +156,7 @@ func (g *group) notice(c change) {
 		g.log.LogAttrs(context.Background(), slog.LevelInfo, "too many changes by others to follow")
 		return
 	}
-	g.log.LogAttrs(context.Background(), slog.LevelInfo, "rules changed by another process",
+	g.log.LogAttrs(context.Background(), slog.LevelInfo, "rules changed by another program",
 		slog.String("process", c.process), slog.Uint64("thread", uint64(c.pid)))
 }
 
