@@ -168,7 +168,9 @@ func (t *Table) readEntry(at int) (entry, error) {
 	case len(name) == 0 && len(data) >= 4:
 		e.standard = true
 	case isError && len(data) >= chainSize:
-		e.begins, e.chain = true, text(data[:chainSize])
+		if e.begins, e.chain = true, text(data[:chainSize]); e.chain == "" { // that of built-in chains, see entry
+			return entry{}, errors.New("a chain without a name")
+		}
 	case len(name) == 0 || isError:
 		return entry{}, fmt.Errorf("a target %q of %d bytes", name, len(data))
 	}
