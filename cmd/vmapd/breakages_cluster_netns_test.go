@@ -134,6 +134,7 @@ func clusterBreakages() []breakage {
 }
 
 func TestBreakagesOfTheCluster(t *testing.T) {
+	t.Parallel()
 	for _, b := range clusterBreakages() {
 		t.Run(b.name, b.run)
 	}
@@ -272,6 +273,7 @@ func withoutPrograms() []string {
 }
 
 func TestBreakagesOfTheProcess(t *testing.T) {
+	t.Parallel()
 	for _, b := range processBreakages() {
 		t.Run(b.name, b.run)
 	}

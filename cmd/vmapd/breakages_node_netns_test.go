@@ -75,6 +75,7 @@ func nodeBreakages() []breakage {
 }
 
 func TestBreakagesOfTheNode(t *testing.T) {
+	t.Parallel()
 	for _, b := range nodeBreakages() {
 		t.Run(b.name, b.run)
 	}

@@ -74,6 +74,7 @@ func connects(t *testing.T, p *patient, done <-chan struct{}) {
 }
 
 func TestBreakagesOfPackets(t *testing.T) {
+	t.Parallel()
 	for _, b := range traceBreakages() {
 		t.Run(b.name, b.run)
 	}

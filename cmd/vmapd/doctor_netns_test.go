@@ -17,6 +17,7 @@ import (
 // Rules of others that accept connections of Services, in the form in which these programs write them, are
 // no reason for a warning.
 func TestDoctorAndTheRulesOfOthers(t *testing.T) {
+	t.Parallel()
 	const policyDrop = "*filter\n:INPUT ACCEPT [0:0]\n:FORWARD DROP [0:0]\n:OUTPUT ACCEPT [0:0]\n"
 	for name, rules := range map[string]string{
 		"Docker, and flannel beside it": policyDrop + `:DOCKER - [0:0]
@@ -115,6 +116,7 @@ COMMIT
 
 // With each backend, a healthy node has only lines that are ok; so has /statusz.
 func TestDoctorOfAHealthyNode(t *testing.T) {
+	t.Parallel()
 	for _, backend := range []string{"nftables", "iptables", "ipvs"} {
 		t.Run(backend, func(t *testing.T) {
 			if backend == "ipvs" {
@@ -192,6 +194,7 @@ func TestFindingsAreOnThePages(t *testing.T) {
 // Rules that somebody changed are found with each backend, and are not before. What is put back within a second
 // is compared as the node is read: by TestCompare of nft/kernel, and TestCompareRules of legacy/host.
 func TestDoctorFindsRulesThatSomebodyChanged(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		backend, name, want string
 		change              []string

@@ -98,6 +98,7 @@ func (p *process) said() []string {
 // Clusters are switched by changing the image and the command's name: kubeadm's files, its
 // command line and kube-proxy's permissions must do.
 func TestKubeadmsKubeProxyIsReplacedAsItIs(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		config, mode string
 		said         []string

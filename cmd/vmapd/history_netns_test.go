@@ -44,6 +44,7 @@ const (
 )
 
 func TestHistories(t *testing.T) {
+	t.Parallel()
 	for _, tr := range trackers {
 		if !strings.Contains(","+*historyOnly+",", ","+tr.name+",") {
 			continue

@@ -17,6 +17,7 @@ import (
 // TestListings lists each scenario's tables with this machine's nft, as text and as JSON, and
 // loads the text again, in another namespace.
 func TestListings(t *testing.T) {
+	t.Parallel()
 	if err := lab.Available(); err != nil {
 		t.Skip(err)
 	}

@@ -61,6 +61,7 @@ func TestGarbageCostsOneLine(t *testing.T) {
 }
 
 func TestScript(t *testing.T) {
+	t.Parallel()
 	testscript.Run(t, testscript.Params{
 		Dir: "../../testdata/script", RequireExplicitExec: true, RequireUniqueNames: true, UpdateScripts: *update,
 		Setup: func(e *testscript.Env) error {

@@ -42,6 +42,7 @@ func masqueradeByIPTables(variant string) func(*testing.T, *lab.Namespace) {
 }
 
 func TestAClientIsRememberedBesideAnotherMasquerade(t *testing.T) {
+	t.Parallel()
 	for _, foreign := range foreignMasquerade {
 		for _, when := range []string{"before ours", "after ours"} {
 			t.Run(foreign.name+" "+when, func(t *testing.T) {
@@ -93,6 +94,7 @@ func (p *plane) mustNotBeRemembered(t *testing.T, pod int) {
 // An address of the node may be an external IP of one Service, with a port whose number is the
 // node port of another. Who connects there is a client of the first alone.
 func TestAnExternalIPDoesNotTeachTheNodePortOfAnother(t *testing.T) {
+	t.Parallel()
 	for name, pods := range map[string][]int{"other pods": {3}, "the same pods": {1, 2}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -149,6 +151,7 @@ func hostPortByIPTables(variant string) func(*testing.T, *lab.Namespace) {
 
 // The pod of a host port is none of the Service whose node port has the same number.
 func TestAHostPortDoesNotTeachTheNodePort(t *testing.T) {
+	t.Parallel()
 	for _, foreign := range foreignHostPort {
 		t.Run(foreign.name, func(t *testing.T) {
 			t.Parallel()

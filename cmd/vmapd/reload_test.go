@@ -130,6 +130,7 @@ func (c *apiCluster) addSecondNodeIP(t *testing.T) {
 // Each setting that a running daemon applies takes effect without a restart, and no
 // connection is lost meanwhile.
 func TestSettingsChangeInPlace(t *testing.T) {
+	t.Parallel()
 	for _, mode := range []string{"nftables", "iptables"} {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
@@ -371,6 +372,7 @@ func TestABrokenFileIsSaidOnce(t *testing.T) {
 // What only a start can apply ends the process, so that whoever supervises it starts it
 // again, and the rules stay.
 func TestWhatTakesANewStartEndsTheProcess(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct{ line, said string }{
 		"mode":             {"mode: iptables", "mode"},
 		"hostnameOverride": {"mode: nftables\nhostnameOverride: node-2", "hostnameOverride"},

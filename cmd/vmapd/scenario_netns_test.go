@@ -103,6 +103,7 @@ func checkListing(t *testing.T, node *lab.Namespace) {
 
 // TestScenariosForReal makes each flow's connections in a world of network namespaces.
 func TestScenariosForReal(t *testing.T) {
+	t.Parallel()
 	if err := lab.Available(); err != nil {
 		t.Skip(err)
 	}

@@ -57,6 +57,7 @@ var usualMetrics = []string{
 
 // What a scrape of the running daemon has, after real changes and requests.
 func TestScrapeHasWhatDashboardsKnow(t *testing.T) {
+	t.Parallel()
 	for _, mode := range []string{"nftables", "iptables"} {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()

@@ -9,6 +9,7 @@ import (
 
 // Where no rule of nftables ends a packet's way, a line names the cause.
 func TestTraceNamesCausesBeyondRules(t *testing.T) {
+	t.Parallel()
 	const (
 		web4, web6        = "172.30.0.10:80", "[fd00:172:30::10]:80"
 		closed4           = "172.30.0.30:80" // its endpoint is pod-1 alone

@@ -15,6 +15,7 @@ import (
 // A program that calls Services alternately, or one Service by several addresses, gets all
 // endpoints of each in turn.
 func TestServicesTakeTurnsForReal(t *testing.T) {
+	t.Parallel()
 	if err := lab.Available(); err != nil {
 		t.Skip(err)
 	}

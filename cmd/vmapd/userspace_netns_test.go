@@ -106,6 +106,7 @@ func withoutPrivileges() {
 // its own: with NET_ADMIN, and as an ordinary user, where the node has the addresses of the Services
 // already.
 func TestScenariosByUserspace(t *testing.T) {
+	t.Parallel()
 	if err := lab.Available(); err != nil {
 		t.Skip(err)
 	}
