@@ -3,7 +3,7 @@
 GO        ?= go
 LINT      := $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 PURE      := ./model/... ./nft ./nft/nftsim ./legacy/userspace ./legacy/iptables/iptsim ./sync/kube ./sync/kube/slim ./sync/reconcile ./sync/health ./sync/events ./cmd/vmapd/internal/metrics ./cmd/vmapd/internal/httpserver
-NETNS     := ./nft/kernel ./nft/tracer ./legacy/iptables ./legacy/ipvs ./legacy/host ./sync/conntrack ./sync/hostaddr ./cmd/internal/testbed/lab ./cmd/internal/testbed/scale ./cmd/internal/testbed/chaos ./cmd/internal/testbed/cluster/life ./cmd/internal/testbed/browser ./cmd/vmapd
+NETNS     := ./nft/kernel ./nft/tracer ./legacy/iptables ./legacy/ipvs ./legacy/host ./sync/conntrack ./sync/hostaddr ./cmd/internal/testbed/lab ./cmd/internal/testbed/scale ./cmd/internal/testbed/cluster/life ./cmd/internal/testbed/browser ./cmd/internal/testbed/chaos ./cmd/vmapd
 # These are pure and long: other targets play them, and the race detector takes five times as long for them.
 RACESKIP  := TestTheRulesDoWhatIsDecided|TestEachPieceOfABatchIsSafe|TestSmallWorlds
 # make test leaves these to make test-slow, with the race detector: they take minutes, and wait for rare things or play much at
@@ -156,10 +156,11 @@ PLAY = play() { p=$$1; shift; bin=$(CURDIR)/bin/netns/$$(echo $$p | cut -c3- | t
 	$(CURDIR)/bin/skipcheck -package $$p); }; \
 	plays() { for p; do play $$p -test.skip='$(SLOWTESTS)' || return 1; done; }
 
-# The tests of vmapd wait for most of their time: all others run meanwhile.
+# The tests of vmapd wait for most of their time, and those of the testbed, too: all others run meanwhile.
 netns: tools ## tests with real packets in network namespaces; fails if one is skipped
 	@$(GO) build -o bin/skipcheck ./cmd/internal/testbed/skipcheck
-	@$(PLAY); plays $(filter-out ./cmd/vmapd,$(NETNS)) & plays ./cmd/vmapd; vmapd=$$?; wait $$! && exit $$vmapd
+	@$(PLAY); plays $(filter-out ./cmd/%,$(NETNS)) & rules=$$!; plays $(filter ./cmd/internal/%,$(NETNS)) & testbed=$$!; \
+	plays ./cmd/vmapd; vmapd=$$?; wait $$testbed && wait $$rules && exit $$vmapd
 
 test-slow: tools race ## what make test leaves out: the race detector, and tests that take minutes
 	@$(GO) build -o bin/skipcheck ./cmd/internal/testbed/skipcheck
