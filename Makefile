@@ -128,7 +128,7 @@ test: notice tools ## all tests but those of test-slow
 
 # It says what the target tools does before that does it.
 notice:
-	@echo "make test needs some nine minutes of processor time, some six minutes on two processors, and prints a line for each package. It leaves to make test-slow:"
+	@echo "make test needs some eleven minutes of processor time, six and a half on two processors in a fresh clone, and prints a line for each package. It leaves to make test-slow:"
 	@for t in $(SLOW) 'race=all tests of pure packages'; do echo "  $${t%%=*}: $${t#*=}" | tr '|' ' '; done
 	@missing="$(strip $(call missing,$(TESTTOOLS) promtool:promtool))"; \
 	if [ -z "$$missing" ]; then echo "All programs that it needs are installed."; \
