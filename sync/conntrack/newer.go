@@ -25,7 +25,7 @@ func (r *Reconciler) Begins(s *model.Snapshot) {
 	}
 }
 
-// mostComing bounds what is kept of rounds that fail one after the other: of each frontend, and of all. The newest ones are kept.
+// mostComing bounds what rounds that fail one after the other leave: service ports of each frontend, and snapshots. The newest ones are kept.
 const mostComing = 16
 
 // expect notes what differs in a snapshot that a round begins to apply. Rounds that failed may be in force in part:
@@ -64,7 +64,7 @@ func (f *family) fail(s *model.FamilySnapshot) {
 	f.failed = append(f.failed, s)
 }
 
-// undo notes what of the rounds that failed is not in the one that succeeded.
+// undo looks for flows of the rounds that failed: what they had, and the one that succeeded has not, changes as if they had worked.
 func (f *family) undo(s *model.FamilySnapshot, now time.Time) {
 	for _, failed := range f.failed {
 		for c := range s.ServicePortChanges(failed) {

@@ -19,7 +19,7 @@ type faults struct {
 	rate  int                   // one of so many messages fails in it
 	only  nftfake.Fault         // in it; NoFault: any
 
-	refused []byte // elements with these bytes are refused; nil: none
+	unwanted []byte // an address: elements with it are refused; nil: none
 
 	kill   int  // the daemon dies with so many further sendings; 0: it lives
 	behind bool // the last sending reaches the kernel
@@ -56,7 +56,7 @@ func (w *world) fault(r nftfake.Request) nftfake.Fault {
 			w.refusing.Store(mostRefusing)
 		}
 	}
-	if a := w.faults.refused; f == nftfake.NoFault && a != nil && r.Type == unix.NFT_MSG_NEWSETELEM && bytes.Contains(r.Data, a) {
+	if a := w.faults.unwanted; f == nftfake.NoFault && a != nil && r.Type == unix.NFT_MSG_NEWSETELEM && bytes.Contains(r.Data, a) {
 		f = nftfake.Full
 		w.refused.Store(true)
 	}

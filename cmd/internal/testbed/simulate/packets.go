@@ -59,8 +59,8 @@ func (w *world) packets(f model.Family, table *nft.Table, n int) {
 	}
 }
 
-// changesSides reports whether an address is the node's by some of the possible snapshots only. A packet from elsewhere does not
-// have the node's address, so that one that is right for one snapshot is not for the other.
+// changesSides reports whether an address is the node's by some of the possible snapshots only. A packet from elsewhere never
+// has the node's address: with such a source, it is possible by one snapshot and not by another.
 func (w *world) changesSides(f model.Family, a netip.Addr) bool {
 	sides := map[bool]bool{}
 	for _, s := range w.between {

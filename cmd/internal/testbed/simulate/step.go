@@ -157,8 +157,8 @@ func (w *world) refuse(r *rand.Rand) {
 	const first, addresses = 2, 8 // that Services have, see modeltest.Random
 	w.faulty.Lock()
 	defer w.faulty.Unlock()
-	w.faults.refused = []byte{172, 30, 0, byte(first + r.IntN(addresses))}
-	w.note("elements of %v are refused", net.IP(w.faults.refused))
+	w.faults.unwanted = []byte{172, 30, 0, byte(first + r.IntN(addresses))}
+	w.note("elements of %v are refused", net.IP(w.faults.unwanted))
 }
 
 // withFeed does something with one kind of objects, if a daemon runs.
