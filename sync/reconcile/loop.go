@@ -200,9 +200,10 @@ func (l *Loop) round(ctx context.Context, s *model.Snapshot, taken pending) time
 		return 0
 	}
 	done := Round{
-		Snapshot: s, Started: start, Took: time.Since(start), Full: l.full, Repair: l.repair, Err: err, Failed: failedFamilies(err),
+		Snapshot: s, Started: start, Took: time.Since(start), Full: l.full, Repair: l.repair, Err: err,
 		Services: taken.services, EndpointSlices: taken.endpointSlices, Triggers: taken.triggers, Queued: l.State.waiting(),
 	}
+	done.Failed, done.Refused = model.Failures(err)
 	for _, o := range l.Observers {
 		o.Done(done)
 	}
@@ -232,8 +233,11 @@ func (l *Loop) round(ctx context.Context, s *model.Snapshot, taken pending) time
 func (l *Loop) logFailure(ctx context.Context, err error, again time.Duration) {
 	if text := err.Error(); text != l.failure || time.Since(l.failureLogged) >= repeatFailure {
 		l.failure, l.failureLogged = text, time.Now()
-		l.Log.LogAttrs(ctx, slog.LevelError, "apply failed; keeping the rules of the last round",
-			slog.Any("err", err), slog.Duration("retry_in", again))
+		message := "apply failed; keeping the rules of the last round"
+		if model.IsProgrammed(err) {
+			message = "the kernel refuses service ports; all others are programmed"
+		}
+		l.Log.LogAttrs(ctx, slog.LevelError, message, slog.Any("err", err), slog.Duration("retry_in", again))
 	}
 }
 

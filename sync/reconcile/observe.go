@@ -31,7 +31,9 @@ type Round struct {
 	Full     bool                      // compared with the real dataplane
 	Repair   bool                      // it puts back what another program changed
 	Err      error                     // nil: the dataplane matches Snapshot
-	Failed   [len(model.Families)]bool // the families of Err
+	Failed   [len(model.Families)]bool // the families that Err leaves as they were
+	// Refused are service ports that Err leaves as they were, in whole or in part, in families that are programmed otherwise.
+	Refused [len(model.Families)]map[model.ServicePortName]bool
 
 	// The changes in this round.
 	Services, EndpointSlices int                              // changed objects
@@ -67,28 +69,4 @@ func (p *pending) add(c Change, now time.Time) (first bool) {
 		p.triggers[c.Family] = append(p.triggers[c.Family], c.Trigger)
 	}
 	return first
-}
-
-// failedFamilies returns the families that an error affects: of each [model.FamilyError] in
-// it, that one; of any other error, both.
-func failedFamilies(err error) (failed [len(model.Families)]bool) {
-	switch e := err.(type) { //nolint:errorlint // This walks the whole tree by itself.
-	case nil:
-		return failed
-	case *model.FamilyError:
-		failed[e.Family] = true
-		return failed
-	case interface{ Unwrap() []error }:
-		for _, inner := range e.Unwrap() {
-			for f, bad := range failedFamilies(inner) {
-				failed[f] = failed[f] || bad
-			}
-		}
-		return failed
-	case interface{ Unwrap() error }:
-		if inner := e.Unwrap(); inner != nil {
-			return failedFamilies(inner)
-		}
-	}
-	return [len(model.Families)]bool{model.IPv4: true, model.IPv6: true}
 }

@@ -2,7 +2,6 @@ package reconcile
 
 import (
 	"errors"
-	"fmt"
 	"reflect"
 	"slices"
 	"sync"
@@ -120,25 +119,25 @@ func TestTheRoundAfterAFailureIsFull(t *testing.T) {
 	})
 }
 
-func TestWhomAnErrorIsAbout(t *testing.T) {
-	other := errors.New("other")
-	v4, v6 := &model.FamilyError{Family: model.IPv4, Err: other}, &model.FamilyError{Family: model.IPv6, Err: other}
-	for _, tt := range []struct {
-		err  error
-		want [2]bool
-	}{
-		{nil, [2]bool{}},
-		{v4, [2]bool{true, false}},
-		{fmt.Errorf("step: %w", v6), [2]bool{false, true}},
-		{errors.Join(v4, fmt.Errorf("step: %w", v6)), [2]bool{true, true}},
-		{other, [2]bool{true, true}},
-		{errors.Join(v4, other), [2]bool{true, true}},
-		{fmt.Errorf("both: %w, %w", v6, v6), [2]bool{false, true}},
-	} {
-		if got := failedFamilies(tt.err); got != tt.want {
-			t.Errorf("failedFamilies(%v) = %v, want %v", tt.err, got, tt.want)
+// A service port that the kernel refuses alone is tried again, and its family counts as programmed.
+func TestARefusedServicePortFailsNoFamily(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, r := &fakeBackend{}, &recorder{}
+		port := model.ServicePortName{Port: "bad"}
+		b.fail(&model.RefusedError{Family: model.IPv6, Ports: map[model.ServicePortName]bool{port: true}, Err: errors.New("no")})
+		start(t, 0, b, withoutFaults, func(l *Loop) { l.Observers = []Observer{r} })
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		_, rounds := r.all()
+		if len(rounds) < 2 {
+			t.Fatalf("%d rounds in a minute, want tries", len(rounds))
 		}
-	}
+		for _, round := range rounds {
+			if round.Err == nil || round.Failed != [2]bool{} || round.Refused[model.IPv4] != nil || !round.Refused[model.IPv6][port] {
+				t.Errorf("round: error %v, failed families %v, refused %v", round.Err, round.Failed, round.Refused)
+			}
+		}
+	})
 }
 
 func TestIntervalsCanChange(t *testing.T) {
