@@ -24,6 +24,9 @@
 // flow was just deleted, and so begin a flow that no rule sees. For a minute after a deletion,
 // passes look for such flows, see lateAnswers.
 //
+// A service port that the kernel refuses alone keeps its rules, and so its flows: see reconcile.Round. Those of the others
+// end meanwhile.
+//
 // Traffic policies, hints and source ranges do not matter: they apply to
 // new flows only.
 //

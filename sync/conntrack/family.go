@@ -23,6 +23,7 @@ type family struct {
 	coming      map[model.VIP][]*model.ServicePort
 	comingAddrs []netip.Addr
 	failed      []*model.FamilySnapshot // of rounds since applied
+	behind      refused
 	todo        todo
 }
 
@@ -90,9 +91,9 @@ type leavers struct {
 	frontends map[model.VIP]struct{}       // of the service port while they served
 }
 
-// take notes the changes since the snapshot before. Its cost depends on their number. before is
-// for the first snapshot: see Options.Before.
-func (f *family) take(s *model.FamilySnapshot, before map[model.VIP][]netip.AddrPort, now time.Time) {
+// take notes the changes since the snapshot before, but for service ports that the kernel refused. Its cost depends on their
+// number. before is for the first snapshot: see Options.Before.
+func (f *family) take(s *model.FamilySnapshot, ports map[model.ServicePortName]bool, before map[model.VIP][]netip.AddrPort, now time.Time) {
 	old := f.applied
 	f.applied = s
 	f.coming, f.comingAddrs = nil, nil
@@ -106,12 +107,16 @@ func (f *family) take(s *model.FamilySnapshot, before map[model.VIP][]netip.Addr
 		f.todo.all = true
 		f.closeNodePorts(lost(old.NodePortAddrs, s.NodePortAddrs))
 	}
+	f.catchUp(ports, now)
 	for c := range s.ServicePortChanges(old) {
-		f.change(c, now)
+		if !f.behind.leaves(c, ports) {
+			f.change(c, now)
+		}
 	}
 	f.undo(s, now)
+	theirs := f.behind.frontends(s)
 	for vip, endpoints := range before {
-		if !f.owns(vip) {
+		if _, kept := lookup(theirs, s.NodePortAddrs, vip); !kept && !f.owns(vip) {
 			f.todo.hold(vip, holder{endpoints: setOf(slices.Values(endpoints))})
 		}
 	}

@@ -81,7 +81,7 @@ func TestWhatWentBeforeTheStart(t *testing.T) {
 	}
 	c := newCluster(append(dnsSlices(nil, 2), dns())...)
 	f := &c.families[model.IPv4]
-	f.take(c.Snapshot().Family(model.IPv4), before, now)
+	f.take(c.Snapshot().Family(model.IPv4), nil, before, now)
 	stale := []string{
 		"udp 192.168.98.99:53 from 10.0.0.2:8053", "udp 192.168.0.2:30099 from 10.0.0.2:8053",
 		"udp 192.168.0.7:30053 from 10.0.0.2:8053", "udp 192.168.98.10:53 from 10.0.0.9:8053",

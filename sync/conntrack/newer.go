@@ -68,7 +68,9 @@ func (f *family) fail(s *model.FamilySnapshot) {
 func (f *family) undo(s *model.FamilySnapshot, now time.Time) {
 	for _, failed := range f.failed {
 		for c := range s.ServicePortChanges(failed) {
-			f.change(c, now)
+			if _, ok := f.behind[nameOf(c)]; !ok {
+				f.change(c, now)
+			}
 		}
 		f.closeNodePorts(lost(failed.NodePortAddrs, s.NodePortAddrs))
 	}

@@ -70,7 +70,7 @@ func TestSparedFlowsGoIfTheirRulesNeverCome(t *testing.T) {
 	}
 	f.end(r, taken, nil)
 	set(c, dnsSlices(nil, 4)...)
-	f.take(c.Snapshot().Family(model.IPv4), nil, now)
+	f.take(c.Snapshot().Family(model.IPv4), nil, nil, now)
 	if deleted, _ := c.pass(t, now, to("udp", 3)[0]); len(deleted) != 1 {
 		t.Error("the flow stays: its rules never came into force")
 	}

@@ -85,7 +85,7 @@ func New(o Options) *Reconciler {
 func (r *Reconciler) Queued(time.Time) {}
 
 // Done implements reconcile.Observer. A family that failed keeps its state: its old rules
-// still send packets to the old endpoints.
+// still send packets to the old endpoints. So do service ports that the kernel refused.
 func (r *Reconciler) Done(round reconcile.Round) {
 	now := time.Now()
 	r.mu.Lock()
@@ -98,7 +98,7 @@ func (r *Reconciler) Done(round reconcile.Round) {
 		if r.families[f].applied == nil && r.options.Before != nil {
 			before = r.options.Before(f)
 		}
-		r.families[f].take(round.Snapshot.Family(f), before, now)
+		r.families[f].take(round.Snapshot.Family(f), round.Refused[f], before, now)
 		if round.Repair {
 			r.families[f].todo.early = true
 		}

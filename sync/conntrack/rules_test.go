@@ -56,11 +56,20 @@ func newCluster(objects ...modeltest.Object) *cluster {
 		modeltest.NewServiceCIDR("kubernetes", "172.30.0.0/16", "fd00:172:30::/112"))...)}
 }
 
-func (c *cluster) apply(now time.Time) {
+// apply tells of a round in which the kernel may have refused service ports.
+func (c *cluster) apply(now time.Time, refused ...model.ServicePortName) {
 	s := c.Snapshot()
 	for _, f := range model.Families {
-		c.families[f].take(s.Family(f), nil, now)
+		c.families[f].take(s.Family(f), portsOf(refused), nil, now)
 	}
+}
+
+func portsOf(names []model.ServicePortName) map[model.ServicePortName]bool {
+	ports := map[model.ServicePortName]bool{}
+	for _, name := range names {
+		ports[name] = true
+	}
+	return ports
 }
 
 // fail tells of a round that failed.

@@ -126,6 +126,9 @@ func (t *Tracker) Queued(at time.Time) {
 
 // Done implements [reconcile.Observer].
 //
+// A family in which the kernel refuses single service ports is programmed: one Service must not take a node, and so all
+// nodes, out of the load balancers.
+//
 // If the Node object is deleted, the node is no longer eligible: load balancers drop it as
 // well. If there never was one, as with --from, the node is eligible.
 func (t *Tracker) Done(r reconcile.Round) {
@@ -152,6 +155,9 @@ func (t *Tracker) Done(r reconcile.Round) {
 		f := &t.families[i]
 		if r.Err == nil || !r.Failed[i] {
 			*f = FamilyStatus{Waiting: waiting, Synced: r.Started.Add(r.Took)}
+			if len(r.Refused[i]) > 0 {
+				f.LastError = r.Err.Error()
+			}
 			continue
 		}
 		f.LastError = r.Err.Error()

@@ -223,6 +223,13 @@ func TestStatus(t *testing.T) {
 		if diff := cmp.Diff(want, h.Status()); diff != "" {
 			h.Errorf("(-want +got):\n%s", diff)
 		}
+		// One Service that the kernel refuses takes no node out of the load balancers.
+		refused := reconcile.Round{Snapshot: h.snapshot, Started: time.Now(), Err: errors.New("refused")}
+		refused.Refused[model.IPv6] = map[model.ServicePortName]bool{{}: true}
+		h.Done(refused)
+		if got, want := h.Status().Families[model.IPv6], (FamilyStatus{Healthy: true, Synced: time.Now(), LastError: "refused"}); got != want {
+			h.Errorf("with a refused service port: %+v, want %+v", got, want)
+		}
 		h.round()
 		if got := h.Status().Families[model.IPv6].LastError; got != "" {
 			h.Errorf("the last error is %q after a success, want none", got)

@@ -50,9 +50,10 @@ func (m *Metrics) Done(r reconcile.Round) {
 	for _, f := range model.Families {
 		m.duration(f, r)
 		m.remember(f, r)
-		if r.Failed[f] {
+		if r.Failed[f] || len(r.Refused[f]) > 0 {
 			m.failed(f)
-		} else {
+		}
+		if !r.Failed[f] {
 			m.programmed(f, r)
 		}
 	}

@@ -63,6 +63,18 @@ func TestOneFamilyFails(t *testing.T) {
 	})
 }
 
+func TestARefusedServicePortIsAFailureOfAProgrammedFamily(t *testing.T) {
+	m := New(bare(NFTables))
+	s := modeltest.Snapshot(modeltest.Config(), objects()...)
+	m.Done(round(s, func(r *reconcile.Round) {
+		r.Err, r.Refused[model.IPv4] = errors.New("no"), map[model.ServicePortName]bool{{}: true}
+	}))
+	expect(t, "IPv4 has one", m, map[string][]string{
+		"vmapd_ready":               {`{ip_family="IPv4"} 1`, `{ip_family="IPv6"} 1`},
+		"vmapd_sync_failures_total": {`{ip_family="IPv4"} 1`, `{ip_family="IPv6"} 0`},
+	})
+}
+
 func TestFullAndPartialRounds(t *testing.T) {
 	s := modeltest.Snapshot(modeltest.Config(), objects()...)
 	m := New(bare(IPTables))

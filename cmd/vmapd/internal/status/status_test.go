@@ -171,6 +171,13 @@ func TestSince(t *testing.T) {
 		t.Errorf("a port that was programmed before the round that failed: %+v", got.Items[0])
 	}
 	check(w.round(9), "other 1s refused", "other 9s refused", "web 5s forwarded")
+	one := reconcile.Round{Snapshot: w.Snapshot(), Started: modeltest.Moment(9), Err: errors.New("not this one")}
+	one.Refused[model.IPv4] = map[model.ServicePortName]bool{modeltest.PortName("ns1/other", "second", model.TCP): true}
+	w.Done(one)
+	if got := w.View().Services(status.Filter{Name: "other"}, 0, nil).Items[1]; got.State != status.Waiting || got.Reason != "not this one" {
+		t.Errorf("a port that the kernel refuses alone: %+v", got)
+	}
+	check(w.round(9), "other 1s refused", "other 9s refused", "web 5s forwarded")
 	other.Delete(w.Builder)
 	w.round(10)
 	other.Set(w.Builder)

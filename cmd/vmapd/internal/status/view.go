@@ -26,8 +26,9 @@ type FamilyView struct {
 	Programmed *model.FamilySnapshot // nil: nothing was
 	Error      string                // of the last round; "" if it succeeded
 
-	first   time.Time // the first success of this process
-	changed changes   // of service ports that have changed since
+	first   time.Time                      // the first success of this process
+	changed changes                        // of service ports that have changed since
+	refused map[model.ServicePortName]bool // of the last round that programmed the family
 }
 
 // changes are the times at which service ports were programmed as they are, in nanoseconds since 1970.
@@ -77,6 +78,9 @@ func (r *Recorder) Done(round reconcile.Round) {
 			continue
 		}
 		family.program(round.Snapshot.Family(f), round.Started.Add(round.Took))
+		if family.refused = round.Refused[f]; len(family.refused) > 0 {
+			family.Error = round.Err.Error()
+		}
 	}
 	last := Round{
 		Started: round.Started.UTC(), Seconds: round.Took.Seconds(), Full: round.Full,
@@ -126,7 +130,7 @@ func (v *FamilyView) isProgrammed(sp *model.ServicePort) bool {
 		return false
 	}
 	now, _ := v.Programmed.ServicePort(sp.Name)
-	return now == sp
+	return now == sp && !v.refused[sp.Name]
 }
 
 // Filter chooses Services. The zero value chooses all.
