@@ -168,11 +168,10 @@ func resyncInterval(c *config.Config, running config.Backend) time.Duration {
 func (p *dataplane) Apply(ctx context.Context, s *model.Snapshot) error {
 	err := p.Backend.Apply(ctx, s)
 	p.noteOwner(err)
-	if err != nil {
-		return err
+	if model.IsProgrammed(err) {
+		p.sweep.applied(ctx)
 	}
-	p.sweep.applied(ctx)
-	return nil
+	return err
 }
 
 // noteOwner notes the error of an Apply if another process owns our tables for longer than it takes

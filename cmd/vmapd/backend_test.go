@@ -55,8 +55,9 @@ func TestLeftoversFailNoRound(t *testing.T) {
 			}
 		}
 		apply(backend.err) // nothing is removed before the backend has done its work
+		backend.err = &model.RefusedError{Err: errors.New("not this Service")}
+		apply(backend.err, "a", "b") // it has, but for one Service
 		backend.err = nil
-		apply(nil, "a", "b")
 		apply(nil) // a change: it is too early
 		<-again
 		apply(nil, "a")

@@ -74,12 +74,13 @@ type Backend struct {
 
 // familyState is the state of one family's table.
 type familyState struct {
-	family model.Family
-	flags  uint32       // with which tables are made
-	have   *nft.Ruleset // in the kernel; nil: unknown, read before the next batch
-	left   *nft.Ruleset // behind the last Apply that worked; nil: none did
-	owned  bool         // the table is claimed
-	purges map[string]*pendingPurge
+	family  model.Family
+	flags   uint32       // with which tables are made
+	have    *nft.Ruleset // in the kernel; nil: unknown, read before the next batch
+	left    *nft.Ruleset // behind the last Apply that worked, but for refused service ports; nil: none did
+	refused int          // service ports in it
+	owned   bool         // the table is claimed
+	purges  map[string]*pendingPurge
 	// found are the UDP frontends that were there at the start, see Found.
 	found   map[model.VIP][]netip.AddrPort
 	started bool // an Apply worked
@@ -195,7 +196,7 @@ func (b *Backend) Resync() {
 // service port that the kernel refuses is left out, and the error names it; the others are
 // programmed.
 //
-// An error of one family is a [model.FamilyError].
+// An error of one family is a [model.FamilyError], one of single service ports a [model.RefusedError].
 //
 // Clients of removed endpoints are forgotten at once if they are few. If they are many, this
 // happens while Apply returns, and a failure is logged and tried again.
@@ -207,9 +208,11 @@ func (b *Backend) Apply(ctx context.Context, s *model.Snapshot) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := b.applyFamily(ctx, st, s.Family(st.family)); err != nil {
-			errs = append(errs, st.failed(err))
+		err := b.applyFamily(ctx, st, s.Family(st.family))
+		if !model.IsProgrammed(err) {
+			err = st.failed(err)
 		}
+		errs = append(errs, err)
 	}
 	err := errors.Join(errs...)
 	if err != nil && !isReply(err) && !errors.Is(err, ErrOwned) {
@@ -259,16 +262,20 @@ func (b *Backend) applyFamily(ctx context.Context, st *familyState, s *model.Fam
 		want = options.Compile(st.have, s)
 		batch = nft.Diff(st.have, want)
 	}
-	repair := full && st.left != nil && !batch.Empty() && nft.Diff(st.left, options.Compile(st.left, s)).Empty()
+	repair := full && st.left != nil && st.refused == 0 && !batch.Empty() && nft.Diff(st.left, options.Compile(st.left, s)).Empty()
 	b.forgetAtOnce(batch)
 	if !batch.Empty() {
-		if err := b.sendAndTell(ctx, st, batch, start, full); err != nil {
+		if err = b.sendAndTell(ctx, st, batch, start, full); !model.IsProgrammed(err) {
 			return err
 		}
 	}
-	st.have, st.left, st.started = want, want, true
+	_, refused := model.Failures(err)
+	st.have, st.left, st.started, st.refused = want, want, true, len(refused[st.family])
+	if err != nil {
+		st.have = nil
+	}
 	st.update(func(to *shared) {
-		to.stats.Rejected, to.applied = 0, want
+		to.stats.Rejected, to.applied = st.refused, want
 		if repair {
 			to.stats.Repairs++
 		}
@@ -280,7 +287,7 @@ func (b *Backend) applyFamily(ctx context.Context, st *familyState, s *model.Fam
 	for _, t := range want.Flowtables() {
 		b.applyDevices(ctx, st, t)
 	}
-	return nil
+	return err
 }
 
 // Ruleset returns the ruleset that the last successful Apply left in the kernel, or nil. It may be called at
@@ -303,7 +310,7 @@ func (b *Backend) sendAndTell(ctx context.Context, st *familyState, batch *nft.B
 	done.Bytes, done.Took = b.conn.sent-sent, time.Since(start)
 	st.update(func(to *shared) {
 		to.stats.Bytes += uint64(done.Bytes)
-		if err == nil {
+		if model.IsProgrammed(err) {
 			to.stats.Batches++
 			to.stats.Operations += uint64(done.Operations)
 		}
@@ -311,7 +318,7 @@ func (b *Backend) sendAndTell(ctx context.Context, st *familyState, batch *nft.B
 	switch {
 	case cold && errors.Is(err, unix.EOPNOTSUPP):
 		return &UnsupportedError{Feature: "reject in prerouting", Since: "5.9", Family: st.family.String(), Err: err}
-	case err != nil:
+	case !model.IsProgrammed(err):
 		return err
 	}
 	b.log.LogAttrs(ctx, slog.LevelDebug, "applied", slog.String("family", st.family.String()),
@@ -319,7 +326,7 @@ func (b *Backend) sendAndTell(ctx context.Context, st *familyState, batch *nft.B
 	if b.observe != nil {
 		b.observe(done)
 	}
-	return nil
+	return err
 }
 
 // compareWithKernel reads the kernel's table, and returns the ruleset to reach and the batch to

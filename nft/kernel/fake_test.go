@@ -258,6 +258,9 @@ func TestARefusedServiceIsLeftOut(t *testing.T) {
 			if err == nil {
 				t.Fatal("no error")
 			}
+			if got := model.IsProgrammed(err); got == tt.whole {
+				t.Errorf("the rest is programmed: %v, want %v: %v", got, !tt.whole, err)
+			}
 			_, got := contentsOf(t, b.conn, s.Family(model.IPv4), byList)
 			for sp := range s.Family(model.IPv4).ServicePorts() {
 				_, ok := got.Elements[nft.ServiceIPs][string(frontendKey(sp))]
@@ -278,8 +281,8 @@ func TestARefusedServiceIsLeftOut(t *testing.T) {
 			k.Fail(nil)
 			apply(t, b, s)
 			mustMatchIn(t, fakeDialer(k), s)
-			if got := b.Stats(model.IPv4).Rejected; got != 0 {
-				t.Errorf("%d service ports are rejected still, want none", got)
+			if got := b.Stats(model.IPv4); got.Rejected != 0 || got.Repairs != 0 {
+				t.Errorf("%d service ports are rejected still, and %d repairs, want none", got.Rejected, got.Repairs)
 			}
 		})
 	}

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/modeltest"
 	"github.com/vmapd/vmapd/nft/nftfake"
 )
 
@@ -100,6 +101,31 @@ func TestClientsThatWereLeftAreForgottenFirst(t *testing.T) {
 		}
 		mustHaveClients(t, b, clusterClients, noted{1, 2, time.Hour, time.Hour})
 		mustHaveClients(t, b, localClients, noted{1, 2, time.Hour, time.Hour})
+	})
+}
+
+// A Service that the kernel refuses does not keep the clients of others at an endpoint that is gone.
+func TestClientsAreForgottenBesideARefusedService(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := &nftfake.Kernel{}
+		b := openFake(t, k)
+		s := newSticky(time.Hour)
+		apply(t, b, s.builder.Snapshot())
+		modeltest.NewService("default/refused").On("172.30.0.99").TCP("", 80).Set(s.builder)
+		s.pods(2, 4)
+		snapshot := s.builder.Snapshot()
+		port, _ := snapshot.Family(model.IPv4).ServicePort(modeltest.PortName("default/refused", "", model.TCP))
+		refuseElements(k, frontendKey(port))
+		_, refused := model.Failures(b.Apply(t.Context(), snapshot))
+		if !refused[model.IPv4][port.Name] {
+			t.Fatalf("the kernel refuses %v, want %v", refused, port.Name)
+		}
+		// Packets that were on their way note clients at pod 3, which is gone.
+		for _, f := range model.Families {
+			note(t, b, f, clusterClients, noted{1, 2, time.Hour, time.Hour}, noted{2, 3, time.Hour, time.Hour})
+		}
+		time.Sleep(time.Minute)
+		mustHaveClients(t, b, clusterClients, noted{1, 2, time.Hour, time.Hour})
 	})
 }
 

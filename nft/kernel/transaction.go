@@ -186,8 +186,7 @@ func (b *Backend) send(st *familyState, batch *nft.Batch) error {
 		}
 	}
 	if len(bad.errs) > 0 {
-		st.update(func(to *shared) { to.stats.Rejected = len(bad.errs) })
-		return errors.Join(bad.errs...)
+		return &model.RefusedError{Family: batch.Family, Ports: bad.ports, Err: errors.Join(bad.errs...)}
 	}
 	t := b.conn.begin(batch.Family)
 	t.deletions(batch)

@@ -72,7 +72,7 @@ func (w *Watched) follow() error {
 // Apply is that of the Backend.
 func (w *Watched) Apply(ctx context.Context, s *model.Snapshot) error {
 	err := w.Backend.Apply(ctx, s)
-	if err == nil {
+	if model.IsProgrammed(err) {
 		if err := w.follow(); err != nil {
 			w.group.log.LogAttrs(ctx, slog.LevelWarn, "changes of our tables by others may go unnoticed", slog.Any("err", err))
 		}

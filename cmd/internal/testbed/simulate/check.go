@@ -33,12 +33,17 @@ func (w *world) check() {
 // tables may change all the time. The table is as if somebody else had changed it then, until the next comparison.
 const mostInterrupted = 2
 
-// mustBe checks that the tables are those of a snapshot, which was applied without an error. The caller holds the mutex.
-func (w *world) mustBe(s *model.Snapshot) {
+// mustBe checks that the tables of families that did not fail are those of a snapshot that was applied, but for service ports
+// that the kernel refused. The caller holds the mutex.
+func (w *world) mustBe(s *model.Snapshot, err error) {
 	if w.tampered {
 		return
 	}
+	failed, refused := model.Failures(err)
 	for _, f := range model.Families {
+		if failed[f] {
+			continue
+		}
 		if w.is[f] == s {
 			continue
 		}
@@ -46,11 +51,13 @@ func (w *world) mustBe(s *model.Snapshot) {
 		if !ok {
 			return
 		}
-		if b := difference(table, s.Family(f)); b != nil {
-			w.fail("the %v table is not that of the snapshot that was applied without an error; it needs\n%s", f, b)
+		if b := difference(table, s.Family(f), refused[f]); b != nil {
+			w.fail("the %v table is not that of the snapshot that was applied with the error %v; it needs\n%s", f, err, b)
 			return
 		}
-		w.is[f] = s
+		if len(refused[f]) == 0 {
+			w.is[f] = s
+		}
 	}
 }
 
@@ -122,23 +129,42 @@ func foreignRule(c nft.Chain) string {
 // is that of no table.
 func (w *world) isOf(f model.Family, table *nft.Table) *model.Snapshot {
 	for _, s := range slices.Backward(w.between) {
-		if s != nil && difference(table, s.Family(f)) == nil {
+		if s != nil && difference(table, s.Family(f), nil) == nil {
 			return s
 		}
 	}
 	return nil
 }
 
-// difference returns the batch that would make a table that of a snapshot; nil: it is. Objects that
-// nothing uses are no difference.
-func difference(table *nft.Table, s *model.FamilySnapshot) *nft.Batch {
+// difference returns the batch that would make a table that of a snapshot but for some service ports; nil: it is. Objects
+// that nothing uses are no difference.
+func difference(table *nft.Table, s *model.FamilySnapshot, but map[model.ServicePortName]bool) *nft.Batch {
 	var before nft.Slots
 	if table != nil {
 		before = table
 	}
 	b := nft.DiffTable(table, nft.Compile(before, s))
+	leaveOut(b, but)
 	if b.Len() == len(b.DeleteChains)+len(b.DeleteSets)+len(b.DeleteFlowtables) {
 		return nil
 	}
 	return b
+}
+
+// leaveOut takes service ports out of a batch that changes a table as it was read. What is to be deleted says whose it is by
+// its comment at most.
+func leaveOut(b *nft.Batch, ports map[model.ServicePortName]bool) {
+	if len(ports) == 0 {
+		return
+	}
+	b.Without(ports)
+	names := map[string]bool{"": true}
+	for p := range ports {
+		names[p.String()] = true
+	}
+	for _, lists := range [...][]nft.SetOps{b.Delete, b.DeleteFirst, b.DeleteLast} {
+		for i := range lists {
+			lists[i].Ops = slices.DeleteFunc(lists[i].Ops, func(op nft.ElementOp) bool { return names[op.Comment] })
+		}
+	}
 }

@@ -201,8 +201,8 @@ func (d watched) Apply(ctx context.Context, s *model.Snapshot) error {
 		w.between = []*model.Snapshot{s}
 		w.refused.Store(false)
 		w.tampered = w.tampered && !d.seen
-		w.mustBe(s)
 	}
+	w.mustBe(s, err)
 	w.note("applied, %d messages so far: %v", w.messages.Load(), err)
 	return err
 }

@@ -49,7 +49,7 @@ func (w *world) packets(f model.Family, table *nft.Table, n int) {
 		if why := t.connect(c); why != "" {
 			for i, s := range w.between {
 				if s != nil {
-					w.note("the table differs from snapshot %d of %d by %v", i+1, len(w.between), difference(table, s.Family(f)))
+					w.note("the table differs from snapshot %d of %d by %v", i+1, len(w.between), difference(table, s.Family(f), nil))
 					w.noteFrontends(s.Family(f), c.Dest.Addr())
 				}
 			}

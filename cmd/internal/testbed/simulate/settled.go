@@ -71,7 +71,7 @@ func (w *world) mustBeFresh() {
 		if !ok {
 			return
 		}
-		if b := difference(table, s.Family(f)); b != nil {
+		if b := difference(table, s.Family(f), nil); b != nil {
 			w.fail("the %v table is not that of a fresh compilation, %v after the end of all faults; it needs\n%s", f, settleTime, b)
 			return
 		}
