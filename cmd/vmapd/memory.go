@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/memlimit"
+	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
@@ -48,7 +49,7 @@ func (*startThrift) Queued(time.Time) {}
 
 // Done implements reconcile.Observer.
 func (t *startThrift) Done(r reconcile.Round) {
-	if r.Err == nil {
+	if model.IsProgrammed(r.Err) {
 		t.end()
 	}
 }

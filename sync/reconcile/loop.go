@@ -87,7 +87,7 @@ type Loop struct {
 	full    bool // the next round compares with the real dataplane
 	repair  bool // it puts back what another program changed
 	started time.Time
-	applied *model.Snapshot // the last that was applied without error
+	applied *model.Snapshot // the last that was programmed, at least but for single service ports
 	seen    *model.Snapshot // the last whose problems were logged
 	backoff wait.Backoff
 
@@ -203,30 +203,37 @@ func (l *Loop) round(ctx context.Context, s *model.Snapshot, taken pending) time
 		Snapshot: s, Started: start, Took: time.Since(start), Full: l.full, Repair: l.repair, Err: err,
 		Services: taken.services, EndpointSlices: taken.endpointSlices, Triggers: taken.triggers, Queued: l.State.waiting(),
 	}
-	done.Failed, done.Refused = model.Failures(err)
+	done.Failed, done.Refused = failures(s, err)
 	for _, o := range l.Observers {
 		o.Done(done)
 	}
 	l.full, l.repair = err != nil, l.repair && err != nil
-	switch {
-	case err != nil:
+	if model.IsProgrammed(err) {
+		l.logApplied(ctx, s)
+		l.applied = s
+	}
+	if err != nil {
 		again := l.pause()
 		if _, waits := errors.AsType[Waiting](err); waits {
 			again = min(again, slowestLook)
 		}
 		l.logFailure(ctx, err, again)
 		return again
-	case l.applied == nil:
-		l.Log.LogAttrs(ctx, slog.LevelInfo, "ready", slog.Duration("after", time.Since(l.started)),
-			slog.Int("service_ports_ipv4", s.Family(model.IPv4).NumServicePorts()),
-			slog.Int("service_ports_ipv6", s.Family(model.IPv6).NumServicePorts()))
-	default:
-		l.logServices(ctx, s)
 	}
-	l.applied = s
 	l.failure = ""
 	l.resetBackoff()
 	return 0
+}
+
+// logApplied logs that a snapshot is programmed: the first one, or what the others changed.
+func (l *Loop) logApplied(ctx context.Context, s *model.Snapshot) {
+	if l.applied != nil {
+		l.logServices(ctx, s)
+		return
+	}
+	l.Log.LogAttrs(ctx, slog.LevelInfo, "ready", slog.Duration("after", time.Since(l.started)),
+		slog.Int("service_ports_ipv4", s.Family(model.IPv4).NumServicePorts()),
+		slog.Int("service_ports_ipv6", s.Family(model.IPv6).NumServicePorts()))
 }
 
 // logFailure logs a failure of a round, unless a line says so already.

@@ -70,3 +70,17 @@ func (p *pending) add(c Change, now time.Time) (first bool) {
 	}
 	return first
 }
+
+// failures returns what an error leaves unprogrammed of a snapshot. A family of which nothing was taken has failed.
+func failures(s *model.Snapshot, err error) (failed [len(model.Families)]bool, refused [len(model.Families)]map[model.ServicePortName]bool) {
+	failed, refused = model.Failures(err)
+	for _, f := range model.Families {
+		if n := len(refused[f]); n > 0 && n >= s.Family(f).NumServicePorts() {
+			failed[f] = true
+		}
+		if failed[f] {
+			refused[f] = nil
+		}
+	}
+	return failed, refused
+}

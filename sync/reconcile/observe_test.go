@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"errors"
+	"fmt"
 	"reflect"
 	"slices"
 	"sync"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/modeltest"
 )
 
 // recorder notes what it is told.
@@ -119,25 +121,32 @@ func TestTheRoundAfterAFailureIsFull(t *testing.T) {
 	})
 }
 
-// A service port that the kernel refuses alone is tried again, and its family counts as programmed.
+// A service port that the kernel refuses alone is tried again, and its family counts as programmed. If it has no others,
+// nothing is.
 func TestARefusedServicePortFailsNoFamily(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b, r := &fakeBackend{}, &recorder{}
-		port := model.ServicePortName{Port: "bad"}
-		b.fail(&model.RefusedError{Family: model.IPv6, Ports: map[model.ServicePortName]bool{port: true}, Err: errors.New("no")})
-		start(t, 0, b, withoutFaults, func(l *Loop) { l.Observers = []Observer{r} })
-		time.Sleep(time.Minute)
-		synctest.Wait()
-		_, rounds := r.all()
-		if len(rounds) < 2 {
-			t.Fatalf("%d rounds in a minute, want tries", len(rounds))
-		}
-		for _, round := range rounds {
-			if round.Err == nil || round.Failed != [2]bool{} || round.Refused[model.IPv4] != nil || !round.Refused[model.IPv6][port] {
-				t.Errorf("round: error %v, failed families %v, refused %v", round.Err, round.Failed, round.Refused)
+	for services, failed := range map[int]bool{1: true, 2: false} {
+		synctest.Test(t, func(t *testing.T) {
+			b, r := &fakeBackend{}, &recorder{}
+			port := modeltest.PortName("ns1/s1", "", model.TCP)
+			b.fail(&model.RefusedError{Family: model.IPv6, Ports: map[model.ServicePortName]bool{port: true}, Err: errors.New("no")})
+			s, _ := start(t, 0, b, withoutFaults, func(l *Loop) { l.Observers = []Observer{r} })
+			s.Update(Change{}, func(b *model.Builder) {
+				for i := range services {
+					modeltest.NewService(fmt.Sprint("ns1/s", i+1)).On(fmt.Sprint("fd00:172:30::", i+1)).TCP("", 80).Set(b)
+				}
+			})
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			_, rounds := r.all()
+			if len(rounds) < 2 {
+				t.Fatalf("%d rounds in a minute, want tries", len(rounds))
 			}
-		}
-	})
+			round := rounds[len(rounds)-1]
+			if round.Err == nil || round.Failed != [2]bool{model.IPv6: failed} || round.Refused[model.IPv4] != nil || round.Refused[model.IPv6][port] == failed {
+				t.Errorf("%d services: error %v, failed families %v, refused %v", services, round.Err, round.Failed, round.Refused)
+			}
+		})
+	}
 }
 
 func TestIntervalsCanChange(t *testing.T) {
