@@ -174,16 +174,20 @@ func (b *IPVS) Resync() {
 
 // Apply makes the node match s. A failure of one virtual server, address or family does not
 // concern the others. The error has all failures, and the next Apply first reads the node's
-// state.
+// state. A failure of a few virtual servers is a [model.RefusedError], any other one a [model.FamilyError].
 func (b *IPVS) Apply(ctx context.Context, s *model.Snapshot) error {
 	b.applying.Lock()
 	defer b.applying.Unlock()
 	var errs []error
 	for _, f := range b.families {
-		if err := b.applyFamily(ctx, f, s.Family(f.family)); err != nil {
-			f.have, b.left[f.family] = nil, nil
-			errs = append(errs, &model.FamilyError{Family: f.family, Err: err})
+		err := b.applyFamily(ctx, f, s.Family(f.family))
+		if !model.IsProgrammed(err) {
+			b.left[f.family], err = nil, &model.FamilyError{Family: f.family, Err: err}
 		}
+		if err != nil {
+			f.have = nil
+		}
+		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }
@@ -211,9 +215,10 @@ func (b *IPVS) applyFamily(ctx context.Context, f *serverFamily, s *model.Family
 		r.have = content
 		clear(f.draining) // the plan names all of them again
 	}
+	r.want = want
 	err := r.carryOut(ctx, plan.Ops)
 	b.update(f.family, r.count)
-	if err != nil {
+	if !model.IsProgrammed(err) {
 		return err
 	}
 	f.have = want
@@ -221,11 +226,11 @@ func (b *IPVS) applyFamily(ctx context.Context, f *serverFamily, s *model.Family
 	if c := want.Companion; c != nil {
 		b.left[f.family] = &leftRules{count: countJumps(c.Rules(), c.Jumps), clean: r.have != nil && r.done == 0}
 	}
-	deleted, err := b.endDrained(f)
+	deleted, undrained := b.endDrained(f)
 	if r.done > 0 || deleted > 0 {
 		b.log.LogAttrs(ctx, slog.LevelDebug, "applied", slog.String("family", f.family.String()),
 			slog.Int("operations", r.done), slog.Int("drained", deleted), slog.Int("draining", len(f.draining)),
 			slog.Duration("took", b.now().Sub(start)))
 	}
-	return err
+	return errors.Join(err, undrained)
 }

@@ -375,6 +375,10 @@ func TestABadServerIsAlone(t *testing.T) {
 				t.Errorf("the error does not say %q: %v", want, err)
 			}
 		}
+		port := modeltest.PortName("ns1/local", "http", model.TCP)
+		if _, refused := model.Failures(err); !model.IsProgrammed(err) || !refused[model.IPv4][port] || !refused[model.IPv6][port] {
+			t.Errorf("refused are %v, want %v in both families, and some that have no algorithm either: %v", refused, port, err)
+		}
 		if got := output(t, "ipvsadm", "-Sn"); !strings.Contains(got, "-a -t 172.30.0.41:80 -r 10.0.0.4:8080 -m -w 1") {
 			t.Errorf("the other Service is missing:\n%s", got)
 		}

@@ -17,13 +17,15 @@ import (
 
 	"github.com/vmapd/vmapd/legacy/iptables"
 	"github.com/vmapd/vmapd/legacy/ipvs"
+	"github.com/vmapd/vmapd/model"
 )
 
 // run carries out a plan.
 type run struct {
 	*IPVS
 	f      *serverFamily
-	have   *ipvs.Content     // read before; nil if it was known
+	have   *ipvs.Content // read before; nil if it was known
+	want   *ipvs.State
 	failed map[ipvs.Key]bool // virtual servers that could not be added
 	done   int               // operations that wrote something
 
@@ -43,8 +45,12 @@ func (r *run) count(s *Stats) {
 // server, address or sysctl, because other Services do not depend on that. It stops after a
 // failure of ipsets, rules or the device, because the rest of the plan would not be safe without
 // them.
+//
+// If a few service ports alone are concerned, the error is a [model.RefusedError].
 func (r *run) carryOut(ctx context.Context, ops []ipvs.Op) error {
 	var errs []error
+	refused := map[model.ServicePortName]bool{}
+	whole := false
 	for len(ops) > 0 {
 		if text, n, wrote := r.setText(ops); n > 0 {
 			if err := restoreSets(ctx, text); err != nil {
@@ -69,8 +75,37 @@ func (r *run) carryOut(ctx context.Context, ops []ipvs.Op) error {
 		case ipvs.CreateDevice, ipvs.DeleteDevice, ipvs.SetCompanion, ipvs.RemoveCompanion:
 			return errors.Join(errs...)
 		}
+		port, ok := r.portOf(op)
+		refused[port], whole = true, whole || !ok
 	}
-	return errors.Join(errs...)
+	err := errors.Join(errs...)
+	if err == nil || whole || len(refused) > maxRefused {
+		return err
+	}
+	return &model.RefusedError{Family: r.f.family, Ports: refused, Err: err}
+}
+
+// maxRefused bounds the service ports whose failures are their own: with more, something else is wrong.
+const maxRefused = 10
+
+// portOf returns the service port that an operation is for, if it is on a virtual server of one.
+func (r *run) portOf(op ipvs.Op) (model.ServicePortName, bool) {
+	var k ipvs.Key
+	switch op := op.(type) {
+	case ipvs.AddServer:
+		k = op.Key
+	case ipvs.UpdateServer:
+		k = op.Key
+	case ipvs.AddReal:
+		k = op.Key
+	case ipvs.DrainReal:
+		k = op.Key
+	case ipvs.DeleteReal:
+		k = op.Key
+	default:
+		return model.ServicePortName{}, false
+	}
+	return r.want.Owner(k)
 }
 
 // setText returns the operations on ipsets at the beginning of ops as text for ipset restore,

@@ -58,6 +58,18 @@ func (s *State) Keys(name model.ServicePortName) []Key {
 	return slices.SortedFunc(maps.Keys(s.contentOf(sp).Servers), compareKeys)
 }
 
+// Owner returns the service port that has a virtual server.
+func (s *State) Owner(k Key) (model.ServicePortName, bool) {
+	if k.Mark != 0 {
+		return s.owners.Get(markKeys, k.Mark)
+	}
+	f, ok := s.at(k)
+	if !ok {
+		return model.ServicePortName{}, false
+	}
+	return f.port.Name, true
+}
+
 // contentOf returns the part of the content that is about one service port.
 func (s *State) contentOf(sp *model.ServicePort) *Content {
 	c := NewContent(s.Family)
