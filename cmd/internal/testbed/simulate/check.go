@@ -152,7 +152,7 @@ func difference(table *nft.Table, s *model.FamilySnapshot, but map[model.Service
 }
 
 // leaveOut takes service ports out of a batch that changes a table as it was read. What is to be deleted says whose it is by
-// its comment at most.
+// its comment at most, and endpoints that would be gone do not: each batch that would take them away has them again.
 func leaveOut(b *nft.Batch, ports map[model.ServicePortName]bool) {
 	if len(ports) == 0 {
 		return
@@ -167,4 +167,5 @@ func leaveOut(b *nft.Batch, ports map[model.ServicePortName]bool) {
 			lists[i].Ops = slices.DeleteFunc(lists[i].Ops, func(op nft.ElementOp) bool { return names[op.Comment] })
 		}
 	}
+	b.Add = slices.DeleteFunc(b.Add, func(l nft.SetOps) bool { return l.Set == nft.GoneEndpoints })
 }
