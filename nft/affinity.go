@@ -228,11 +228,15 @@ type Purge struct {
 	Map     string
 	Keep    map[string]bool // endpoints, as an element's data
 	Timeout *Remember       // nil: unchanged
+	Late    bool            // the batch forgets clients whose endpoint was gone before
 
 	port  *model.ServicePort // after the batch
 	list  model.TrafficPolicy
 	found bool // a comparison found the map: its clients may have any endpoints
 }
+
+// ServicePort returns whose clients the map has.
+func (p Purge) ServicePort() model.ServicePortName { return p.port.Name }
 
 // newPurge returns the purge of a map that the service port has.
 func newPurge(a *affinity, l model.TrafficPolicy) Purge {
@@ -339,13 +343,16 @@ func (b *Batch) Forget(p Purge, clients []Element) {
 	}
 	if len(before) > 0 {
 		b.DeleteFirst = append(b.DeleteFirst, SetOps{p.Map, before})
+		for i := range b.Purge {
+			b.Purge[i].Late = b.Purge[i].Late || b.Purge[i].Map == p.Map
+		}
 	}
 }
 
 // Forgotten tells the batch that Forget had all clients of the endpoints that it takes away. Then it
 // leaves connections over UDP alone: a packet of UDP that was sent to such an endpoint by the rules of
 // before, and is on its way now, would be lost for good. Few clients can still come back, those that
-// packets noted since the map was read.
+// packets noted since the map was read: their flows end when they are forgotten (kernel.Options.ForgottenLate).
 func (b *Batch) Forgotten() {
 	b.forgotten = true
 	b.watchGone()

@@ -70,6 +70,7 @@ func openTablesIn(variant string) func(*testing.T, *lab.Namespace) reconcile.Bac
 type tracked struct {
 	*lab.World
 	state   *reconcile.State
+	flows   *conntrack.Reconciler
 	stop    func()               // ends the programming and the clean-up
 	sinks   map[string]*lab.Sink // by pod, for UDP 8080
 	streams map[string]*lab.Stream
@@ -122,7 +123,7 @@ func (tr *tracked) start(t *testing.T, open func(*testing.T, *lab.Namespace) rec
 		},
 	})
 	builder := modeltest.Builder(labConfig(), append(objects, modeltest.OurNode(), modeltest.NewServiceCIDR("kubernetes", lab.ClusterIPRange4, lab.ClusterIPRange6))...)
-	tr.state = reconcile.NewState(builder, 0)
+	tr.state, tr.flows = reconcile.NewState(builder, 0), r
 	loop := &reconcile.Loop{State: tr.state, Backend: backend, Log: log, Observers: []reconcile.Observer{r}}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{}, 2)

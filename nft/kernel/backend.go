@@ -33,6 +33,9 @@ type Options struct {
 	FastPath bool
 	// Observe, unless it is nil, is called after each batch, by the goroutine that is in Apply.
 	Observe func(Commit)
+	// ForgottenLate, unless it is nil, is called beside Apply after clients of a service port were forgotten later than by
+	// the batch that took their endpoints away. Flows of UDP that they began meanwhile go to these endpoints.
+	ForgottenLate func(model.Family, model.ServicePortName)
 
 	// Dial opens connections to another kernel, which has no packets under way; nil: to this
 	// machine's. It is for tests.
@@ -55,10 +58,11 @@ type Backend struct {
 	conn     *conn
 	netns    int
 	observe  func(Commit)
-	rest     func()                   // see Options.BeforePurge
-	counters atomic.Bool              // wanted
-	fastPath bool                     // wanted
-	devices  atomic.Pointer[[]string] // of the fast path, wanted
+	late     func(model.Family, model.ServicePortName) // see Options.ForgottenLate
+	rest     func()                                    // see Options.BeforePurge
+	counters atomic.Bool                               // wanted
+	fastPath bool                                      // wanted
+	devices  atomic.Pointer[[]string]                  // of the fast path, wanted
 
 	// mu guards the connection and the states: the goroutine of purger is beside Apply.
 	mu       sync.Mutex
@@ -137,7 +141,7 @@ func Open(o Options) (*Backend, error) {
 	}
 	b := &Backend{
 		log: o.Log, dialer: d, inMemory: o.Dial != nil, piece: cmp.Or(o.PieceSize, pieceSize), conn: c,
-		netns: o.NetNS, observe: o.Observe, rest: o.BeforePurge, fastPath: o.FastPath,
+		netns: o.NetNS, observe: o.Observe, late: o.ForgottenLate, rest: o.BeforePurge, fastPath: o.FastPath,
 	}
 	b.SetCounters(o.Counters)
 	var missing []error

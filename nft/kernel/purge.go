@@ -64,6 +64,7 @@ type pendingPurge struct {
 	again  bool // it was purged once
 	due    time.Time
 	failed time.Duration // how long it waits after the last failure
+	late   bool          // see Options.ForgottenLate; protected by Backend.mu
 }
 
 // reader is a connection that lists clients, counters or the objects of others, beside the connection
@@ -170,9 +171,11 @@ func (b *Backend) purge(st *familyState, batch *nft.Batch, start time.Time) {
 	}
 	for _, p := range batch.Purge {
 		one := &pendingPurge{Purge: p, st: st, of: st.left, start: start}
-		if was := st.purges[p.Map]; was != nil && p.Timeout == nil {
+		was := st.purges[p.Map]
+		if was != nil && p.Timeout == nil {
 			one.Timeout, one.start = was.Timeout, was.start
 		}
+		one.late = p.Late || was != nil && was.late
 		st.purges[p.Map] = one
 	}
 	if b.purger.stop == nil {
@@ -275,7 +278,10 @@ func (b *Backend) purgeMaps(ctx context.Context, due []*pendingPurge) error {
 		if err == nil {
 			err = b.purgeMap(ctx, reader, p)
 		}
-		if b.settled(p, err); err == nil {
+		if late := b.settled(p, err); late && b.late != nil {
+			b.late(p.st.family, p.ServicePort())
+		}
+		if err == nil {
 			continue
 		}
 		if len(errs) < most {
@@ -287,20 +293,25 @@ func (b *Backend) purgeMaps(ctx context.Context, due []*pendingPurge) error {
 }
 
 // settled notes that a map was purged, or could not be. The second purges of maps fall on the
-// same moments.
-func (b *Backend) settled(p *pendingPurge, err error) {
+// same moments. It reports whether clients were forgotten late, or may have timed out while purges failed.
+func (b *Backend) settled(p *pendingPurge, err error) (late bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if err == nil {
+		late, p.late = p.late, false
+	}
 	switch {
 	case err != nil:
 		p.failed = min(max(2*p.failed, purgeRetry), slowestPurgeRetry)
 		p.due = time.Now().Add(p.failed)
+		p.late = true
 	case !p.again:
 		p.again, p.failed = true, 0
 		p.due = time.Now().Add(2 * purgeAgain).Truncate(purgeAgain)
 	case p.isPending():
 		delete(p.st.purges, p.Map)
 	}
+	return late
 }
 
 // isPending reports whether no later batch made the purge unnecessary or replaced it.
@@ -374,6 +385,9 @@ func (b *Backend) fitClients(ctx context.Context, p *pendingPurge, some []client
 	changes, passed := p.changes(some), time.Since(read)
 	for len(changes) > 0 && changes[0].old.left < passed {
 		changes = changes[1:] // gone by now; if not, the next reading tells
+	}
+	if slices.ContainsFunc(changes, func(c clientChange) bool { return c.now == nil }) {
+		p.late = true
 	}
 	set := nft.DeclarationOf(p.Map)
 	return b.conn.changeClients(p.st.family, &set, changes)

@@ -250,6 +250,13 @@ func TestCloseEndsAPurge(t *testing.T) {
 	})
 }
 
+func failsToListElements(r nftfake.Request) nftfake.Fault {
+	if r.Type == unix.NFT_MSG_GETSETELEM {
+		return nftfake.Busy
+	}
+	return nftfake.NoFault
+}
+
 // A purge that fails is tried again, and no Apply fails for it.
 func TestAPurgeThatFailsIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -260,12 +267,7 @@ func TestAPurgeThatFailsIsTriedAgain(t *testing.T) {
 		for _, f := range model.Families {
 			note(t, b, f, clusterClients, noted{1, 2, time.Hour, time.Hour}, noted{2, 3, time.Hour, time.Hour})
 		}
-		k.Fail(func(r nftfake.Request) nftfake.Fault {
-			if r.Type == unix.NFT_MSG_GETSETELEM {
-				return nftfake.Busy
-			}
-			return nftfake.NoFault
-		})
+		k.Fail(failsToListElements)
 		s.pods(2, 4)
 		if err := b.Apply(t.Context(), s.builder.Snapshot()); err != nil {
 			t.Error(err)
@@ -277,4 +279,74 @@ func TestAPurgeThatFailsIsTriedAgain(t *testing.T) {
 		synctest.Wait()
 		mustHaveClients(t, b, clusterClients, noted{1, 2, time.Hour, time.Hour})
 	})
+}
+
+// Clients that are forgotten behind their batch are told of, and those that may have timed out while purges failed.
+func TestClientsThatAreForgottenLateAreTold(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		behind func(t *testing.T, b *Backend, k *nftfake.Kernel, s *sticky)
+		want   int // of each map that was purged
+	}{
+		{"all go with the batch", func(*testing.T, *Backend, *nftfake.Kernel, *sticky) {}, 0},
+		{"one is noted behind it", func(t *testing.T, b *Backend, _ *nftfake.Kernel, _ *sticky) {
+			t.Helper()
+			for _, f := range model.Families {
+				note(t, b, f, clusterClients, noted{3, 3, time.Hour, time.Hour})
+			}
+		}, 1},
+		{"the purge fails, and the client times out", func(t *testing.T, b *Backend, k *nftfake.Kernel, _ *sticky) {
+			t.Helper()
+			for _, f := range model.Families {
+				note(t, b, f, clusterClients, noted{3, 3, 2 * time.Second, 2 * time.Second})
+			}
+			b.purger.reader.close()
+			k.Fail(failsToListElements)
+			time.Sleep(3 * time.Second)
+			k.Fail(nil)
+		}, 2},
+		{"another Apply forgets it", func(t *testing.T, b *Backend, k *nftfake.Kernel, s *sticky) {
+			t.Helper()
+			for _, f := range model.Families {
+				note(t, b, f, clusterClients, noted{3, 3, time.Hour, time.Hour})
+			}
+			b.Resync()
+			s.pods(2)
+			if err := b.Apply(t.Context(), s.builder.Snapshot()); err != nil {
+				t.Error(err)
+			}
+		}, 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				k := &nftfake.Kernel{}
+				b := openFake(t, k)
+				told := map[model.Family]int{}
+				b.late = func(f model.Family, name model.ServicePortName) {
+					if name != modeltest.PortName("default/web", "http", model.TCP) {
+						t.Errorf("clients of %v are forgotten", name)
+					}
+					told[f]++
+				}
+				s := newSticky(time.Hour)
+				apply(t, b, s.builder.Snapshot())
+				for _, f := range model.Families {
+					note(t, b, f, clusterClients, noted{1, 2, time.Hour, time.Hour}, noted{2, 3, time.Hour, time.Hour})
+				}
+				s.pods(2, 4)
+				b.rest = func() { time.Sleep(time.Second) }
+				if err := b.Apply(t.Context(), s.builder.Snapshot()); err != nil {
+					t.Fatal(err)
+				}
+				tt.behind(t, b, k, s)
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				for _, f := range model.Families {
+					if told[f] != tt.want {
+						t.Errorf("%v: told %d times of clients that were forgotten late, want %d", f, told[f], tt.want)
+					}
+				}
+			})
+		})
+	}
 }

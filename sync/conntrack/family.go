@@ -122,6 +122,15 @@ func (f *family) take(s *model.FamilySnapshot, ports map[model.ServicePortName]b
 	}
 }
 
+// lookAgain adds the frontends of a service port of UDP. Before the first round there is nothing to look at.
+func (f *family) lookAgain(name model.ServicePortName) {
+	if f.applied == nil || name.Protocol != model.UDP {
+		return
+	}
+	sp, _ := f.applied.ServicePort(name)
+	f.todo.add(name, vips(forgetting(sp)))
+}
+
 // closeNodePorts adds the UDP node ports on addresses that ceased to be node-port addresses.
 func (f *family) closeNodePorts(addrs []netip.Addr) {
 	if len(addrs) == 0 {

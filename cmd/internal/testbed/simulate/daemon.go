@@ -60,7 +60,10 @@ func (w *world) start() {
 	d := &daemon{w: w, number: w.daemons, ended: make(chan struct{}), cleaned: make(chan struct{}), foreign: make(chan struct{}, 1), full: true, ports: map[uint32]bool{}}
 	ctx, cancel := context.WithCancel(context.Background())
 	d.cancel = cancel
-	b, err := kernel.Open(kernel.Options{Dial: d.dial, PieceSize: w.node.PieceSize, BeforePurge: func() { time.Sleep(behindApply) }})
+	b, err := kernel.Open(kernel.Options{
+		Dial: d.dial, PieceSize: w.node.PieceSize, BeforePurge: func() { time.Sleep(behindApply) },
+		ForgottenLate: func(f model.Family, name model.ServicePortName) { d.observers.flows.LookAgain(f, name) },
+	})
 	if err != nil {
 		w.startFailed(err)
 		return
