@@ -77,6 +77,7 @@ func TestAHostileServiceCostsOthersLittleWithIPTables(t *testing.T) {
 
 func (tt hostileCase) run(t *testing.T, flags ...string) {
 	t.Helper()
+	t.Setenv("GOMEMLIMIT", strconv.Itoa(maxHeap))
 	c := startCluster(t)
 	c.api.Set(node())
 	p := c.start(t, append(flags, "--hostname-override=node-1", "--kubeconfig", c.kubeconfig(), "--oom-score-adj", "0")...)
