@@ -4,8 +4,8 @@ package demo
 
 import "embed"
 
-// Manifests are the folders before and after: the world as it begins, and what changes
-// in it when pod-1 goes away and pod-4 comes.
+// Manifests are the folders before, ending and after: the world as it begins, and what changes in it when
+// pod-4 comes and pod-1 is told to end, and when pod-1 is gone.
 //
-//go:embed before/*.yaml after/*.yaml
+//go:embed before/*.yaml ending/*.yaml after/*.yaml
 var Manifests embed.FS

@@ -57,18 +57,18 @@ func (d *Demo) startProxy(ctx context.Context) (*proxy, error) {
 			}
 		}
 	}()
-	if err := p.waitFor(ctx, "msg=ready", 1); err != nil {
+	if err := p.waitFor(ctx, "msg=ready"); err != nil {
 		return nil, errors.Join(err, p.stop())
 	}
 	p.readyAfter = time.Since(start)
 	return p, nil
 }
 
-// waitFor waits until a text was in so many lines of the log.
-func (p *proxy) waitFor(ctx context.Context, text string, times int) error {
+// waitFor waits until a further line of the log has a text.
+func (p *proxy) waitFor(ctx context.Context, text string) error {
 	timeout := time.NewTimer(startTimeout)
 	defer timeout.Stop()
-	for times > 0 {
+	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -79,11 +79,10 @@ func (p *proxy) waitFor(ctx context.Context, text string, times int) error {
 				return fmt.Errorf("vmapd ended:\n%s", p.log())
 			}
 			if strings.Contains(line, text) {
-				times--
+				return nil
 			}
 		}
 	}
-	return nil
 }
 
 func (p *proxy) log() string {

@@ -13,7 +13,8 @@ import (
 // rate is the number of connections a second on each route of the rollout.
 const rate = 200
 
-// rollout replaces pod-1 by pod-4 under load. No connection must be lost.
+// rollout replaces pod-1 by pod-4 under load, as Kubernetes does: pod-1 serves its connections for a while. No connection must
+// be lost.
 func (d *Demo) rollout(ctx context.Context) error {
 	d.printf("\npod-4 replaces pod-1, with %d connections a second on each route:\n\n", rate)
 	loadCtx, stop := context.WithCancel(ctx)
@@ -48,7 +49,7 @@ func (d *Demo) rollout(ctx context.Context) error {
 }
 
 func (d *Demo) replacePod(ctx context.Context) error {
-	const moment = time.Second // to see the load in each state of the world
+	const moment = 750 * time.Millisecond // to see the load in each state of the world
 	pause := func() error {
 		select {
 		case <-ctx.Done():
@@ -63,18 +64,19 @@ func (d *Demo) replacePod(ctx context.Context) error {
 	if _, err := d.world.AddPod(ctx, "pod-4"); err != nil {
 		return err
 	}
-	d.printf("  pod-4 is ready; the EndpointSlices change from pod-1 to pod-4\n")
-	start := time.Now()
-	if err := d.write("after"); err != nil {
+	d.printf("  pod-4 is ready, and pod-1 is told to end; the EndpointSlices say so\n")
+	took, err := d.change(ctx, "ending")
+	if err != nil {
 		return err
 	}
-	const tables = 2 // one of each family
-	if err := d.proxy.waitFor(ctx, "msg=applied", tables); err != nil {
-		return err
-	}
-	d.printf("  vmapd has programmed the change, %v after the files were written\n",
-		time.Since(start).Round(time.Millisecond))
+	d.printf("  vmapd has programmed the change, %v after the files were written\n", took)
 	if err := pause(); err != nil { // for the end of connections to pod-1
+		return err
+	}
+	if _, err := d.change(ctx, "after"); err != nil {
+		return err
+	}
+	if err := pause(); err != nil {
 		return err
 	}
 	if err := d.world.RemovePod("pod-1"); err != nil {
@@ -82,4 +84,14 @@ func (d *Demo) replacePod(ctx context.Context) error {
 	}
 	d.printf("  pod-1 is removed\n")
 	return pause()
+}
+
+// change writes a folder's manifests, and returns the time until vmapd has programmed them.
+func (d *Demo) change(ctx context.Context, folder string) (time.Duration, error) {
+	start := time.Now()
+	if err := d.write(folder); err != nil {
+		return 0, err
+	}
+	err := d.proxy.waitFor(ctx, `msg="Services applied"`)
+	return time.Since(start).Round(time.Millisecond), err
 }
