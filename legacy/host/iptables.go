@@ -28,6 +28,7 @@ type ruleFamily struct {
 	*programs
 	have    *iptables.Ruleset // the node's; nil: unknown, read before the next batch
 	left    *iptables.Ruleset // as it was left, if only a Resync made it unknown
+	hooked  bool              // this Apply has put back jumps before it read the rest
 	invalid uint64            // iptables.Saved.Invalid of the last listing
 	applied atomic.Pointer[iptables.Ruleset]
 	// found are the UDP frontends that were there at the start, see Found.
@@ -68,11 +69,14 @@ func (b *IPTables) Resync() {
 }
 
 // Apply makes the rules match s, with one run of iptables-restore for each family, and another
-// if jumps are missing. After a failure in one family its rules are as before; the other family
+// if jumps are missing, which comes first behind a Resync. After a failure in one family its rules are as before; the other family
 // is not concerned.
 func (b *IPTables) Apply(ctx context.Context, s *model.Snapshot) error {
 	b.applying.Lock()
 	defer b.applying.Unlock()
+	for _, f := range b.families {
+		f.hooked = f.left != nil && b.hookFirst(ctx, f)
+	}
 	var errs []error
 	for _, f := range b.families {
 		if err := b.applyFamily(ctx, f, s.Family(f.family)); err != nil {
@@ -122,7 +126,7 @@ func (b *IPTables) applyFamily(ctx context.Context, f *ruleFamily, s *model.Fami
 	f.applied.Store(want)
 	b.left[f.family] = &leftRules{
 		count: countJumps(b.Stats()[f.family].Rules, iptables.Jumps()),
-		clean: full && batch.Empty() && !hooked,
+		clean: full && batch.Empty() && !hooked && !f.hooked,
 	}
 	if size := batch.Size(); !batch.Empty() {
 		b.log.LogAttrs(ctx, slog.LevelDebug, "applied", slog.String("family", f.family.String()),
@@ -130,22 +134,6 @@ func (b *IPTables) applyFamily(ctx context.Context, f *ruleFamily, s *model.Fami
 			slog.Duration("took", time.Since(start)))
 	}
 	return nil
-}
-
-// hook writes the jumps that a listing lacks, unless it is nil.
-func (b *IPTables) hook(ctx context.Context, f *ruleFamily, saved *iptables.Saved) (wrote bool, err error) {
-	if saved == nil {
-		return false, nil
-	}
-	jumps := saved.HookText()
-	if jumps == "" {
-		return false, nil
-	}
-	if _, err := f.restore(ctx, text(jumps)); err != nil {
-		b.update(f.family, func(s *Stats) { s.failed(false) })
-		return false, err
-	}
-	return true, nil
 }
 
 // Ruleset returns the rules of the last Apply that worked, or nil. It may be called during Apply.
