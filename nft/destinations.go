@@ -8,7 +8,8 @@ import (
 )
 
 // Destinations returns the frontends of a protocol in the table, with their endpoints. Those of a
-// node port have its addresses. Connections that began under this table went there.
+// node port have its addresses. Connections that began under this table went there. The zero AddrPort stands for others, which
+// the table does not tell: with session affinity, a client may be remembered with an endpoint that is gone.
 func (t *Table) Destinations(p model.Protocol) map[model.VIP][]netip.AddrPort {
 	found := map[model.VIP][]netip.AddrPort{}
 	for vip := range t.frontends(scopeAddr, p) {
@@ -58,6 +59,11 @@ func (t *Table) translations(s scope, p model.Protocol) iter.Seq2[model.VIP, net
 						return
 					}
 				}
+			}
+		}
+		for e := range t.Elements[s.set(roleAffinity)].All() {
+			if vip, ok := s.vip(t.Family, e.Key); ok && vip.Protocol == p && !yield(vip, netip.AddrPort{}) {
+				return
 			}
 		}
 		for _, l := range model.TrafficPolicies {

@@ -70,3 +70,22 @@ func TestDestinationsThatTakeTurns(t *testing.T) {
 		}
 	}
 }
+
+// Clients of a service port with session affinity may be remembered with endpoints that the table does not name.
+func TestDestinationsWithAffinity(t *testing.T) {
+	at := netip.MustParseAddrPort
+	s := modeltest.Snapshot(
+		modeltest.Config(), modeltest.OurNode(),
+		modeltest.NewService("ns1/dns").Typed("NodePort").On("172.30.0.41").Sticky(60).UDP("dns", 53).NodePort(30053).TCP("tcp", 53),
+		modeltest.NewService("ns1/ntp").On("172.30.0.42").UDP("ntp", 123),
+		modeltest.NewSlice("ns1/dns-1", "dns").UDP("dns", 5353).TCP("tcp", 5353).Ready("10.0.0.9"),
+		modeltest.NewSlice("ns1/ntp-1", "ntp").UDP("ntp", 123).Ready("10.0.0.9"),
+	).Family(model.IPv4)
+	vip := func(a string) model.VIP {
+		return model.VIP{Addr: at(a).Addr(), Protocol: model.UDP, Port: at(a).Port()}
+	}
+	equal(t, "UDP", map[model.VIP][]netip.AddrPort{
+		vip("172.30.0.41:53"): {{}, at("10.0.0.9:5353")}, vip(modeltest.NodeIP4 + ":30053"): {{}, at("10.0.0.9:5353")},
+		vip("172.30.0.42:123"): {at("10.0.0.9:123")},
+	}, tableOf(t, nft.Compile(nil, s)).Destinations(model.UDP), cmpopts.EquateComparable(netip.AddrPort{}))
+}

@@ -117,7 +117,7 @@ func (f *family) take(s *model.FamilySnapshot, ports map[model.ServicePortName]b
 	theirs := f.behind.frontends(s)
 	for vip, endpoints := range before {
 		if _, kept := lookup(theirs, s.NodePortAddrs, vip); !kept && !f.owns(vip) {
-			f.todo.hold(vip, holder{endpoints: setOf(slices.Values(endpoints))})
+			f.todo.hold(vip, holder{endpoints: known(endpoints)})
 		}
 	}
 }
@@ -129,6 +129,14 @@ func (f *family) lookAgain(name model.ServicePortName) {
 	}
 	sp, _ := f.applied.ServicePort(name)
 	f.todo.add(name, vips(forgetting(sp)))
+}
+
+// known returns the endpoints that a frontend had before this process; nil if there may be others, see Options.Before.
+func known(endpoints []netip.AddrPort) map[netip.AddrPort]struct{} {
+	if slices.Contains(endpoints, netip.AddrPort{}) {
+		return nil
+	}
+	return setOf(slices.Values(endpoints))
 }
 
 // closeNodePorts adds the UDP node ports on addresses that ceased to be node-port addresses.

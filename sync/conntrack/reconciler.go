@@ -37,7 +37,8 @@ type Options struct {
 	Interval time.Duration
 	// Before, unless it is nil, is called for each family once, in its first Done without a
 	// failure. It returns the UDP frontends that the dataplane had before this process started,
-	// with their endpoints. Those that are gone, are gone with their flows.
+	// with their endpoints. Those that are gone, are gone with their flows. The zero AddrPort stands for endpoints that are
+	// not known: then all flows of the frontend go that something translates.
 	Before func(model.Family) map[model.VIP][]netip.AddrPort
 	// Report, if not nil, is called after each pass. Run waits for it.
 	Report func(Pass)

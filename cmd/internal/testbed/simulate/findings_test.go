@@ -346,6 +346,27 @@ var findings = []struct {
 			{Settle, 0x0},
 		},
 	}},
+	// A defect. A daemon died before it had purged the clients of an endpoint that was gone. One of these began a flow before the next daemon
+	// took away the frontend, too, and this ended flows of that to the endpoints alone that the table still had for it (seed 703634).
+	{"a frontend goes, and its clients are remembered with an endpoint that is gone", Life{
+		Node{Config: modeltest.Configs[1], Before616: true, PieceSize: 1},
+		[]Step{
+			{Change, 0x9f95a7b81d8bda80},
+			{Change, 0xa7703f5b2466de4f},
+			{Change, 0x59370782275c7557},
+			{Settle, 0x1cf50659db46b83f},
+			{Change, 0xbdfecca01ea855a0},
+			{Change, 0x98041c54d483d620},
+			{Change, 0xc78a189f4ba68809},
+			{Change, 0xd31647a66dddaf4c},
+			{Change, 0x52969c7babd63bd8},
+			{Deliver, 0x5b12d857daf24d8f},
+			{Deliver, 0x3683c0b9bb3ffb76},
+			{Kill, 0x2f61f065957cc210},
+			{Deliver, 0x26179b2c94c41e83},
+			{Settle, 0x0},
+		},
+	}},
 }
 
 func TestFindings(t *testing.T) {
