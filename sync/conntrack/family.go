@@ -146,10 +146,19 @@ func (f *family) closeNodePorts(addrs []netip.Addr) {
 	}
 	for vip, sp := range f.frontends {
 		if isNodePort(vip) {
-			f.closeNodePort(addrs, vip, holder{sp.Name, setOf(serving(sp))})
+			f.closeNodePort(addrs, vip, holder{sp.Name, had(sp)})
 		}
 	}
 	f.closePending(addrs)
+}
+
+// had returns the endpoints of flows to a service port; nil if there may be others. With session affinity a client may be remembered
+// with one that is gone.
+func had(sp *model.ServicePort) map[netip.AddrPort]struct{} {
+	if sp.Affinity > 0 {
+		return nil
+	}
+	return setOf(serving(sp))
 }
 
 // closePending does so for the node ports that wait for a pass: flows may go to endpoints that

@@ -67,6 +67,18 @@ func TestAnAddressIsNoNodePortAddressAnyMore(t *testing.T) {
 	c.wantPass(t, "after a failure", now, late, slices.Concat(late, others))
 }
 
+// With session affinity, a client may be remembered with an endpoint that is gone, and so its flow.
+func TestAnAddressOfAServiceWithAffinityGoes(t *testing.T) {
+	now := modeltest.Moment(0)
+	c := newCluster(append(dnsSlices(nil, 2), dns().Sticky(60))...)
+	c.apply(now)
+	c.pass(t, now)
+	set(c, modeltest.NewNode(modeltest.NodeName, "192.168.0.101", "fd00:192:168::101"))
+	c.apply(now)
+	ours := nodePortsAt([]string{"192.168.0.2"}, []string{"10.0.0.2", "10.0.0.9"})
+	c.wantPass(t, "another address", now, ours, slices.Concat(ours, others))
+}
+
 // The frontends that were there before the process started, and their endpoints, are known.
 func TestWhatWentBeforeTheStart(t *testing.T) {
 	now := modeltest.Moment(0)
