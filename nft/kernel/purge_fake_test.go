@@ -305,7 +305,7 @@ func TestClientsThatAreForgottenLateAreTold(t *testing.T) {
 			time.Sleep(3 * time.Second)
 			k.Fail(nil)
 		}, 2},
-		{"another Apply forgets it", func(t *testing.T, b *Backend, k *nftfake.Kernel, s *sticky) {
+		{"another Apply forgets it", func(t *testing.T, b *Backend, _ *nftfake.Kernel, s *sticky) {
 			t.Helper()
 			for _, f := range model.Families {
 				note(t, b, f, clusterClients, noted{3, 3, time.Hour, time.Hour})
