@@ -367,6 +367,29 @@ var findings = []struct {
 			{Settle, 0x0},
 		},
 	}},
+	// A defect. A daemon died in the middle of a batch. The next one found a frontend of which it knew nothing, and deleted that in the last piece:
+	// meanwhile it had the new endpoints of the Service whose turns it used (seed 803281).
+	{"a frontend that only the table has uses the turns of a Service", Life{
+		Node{Config: modeltest.Configs[3], Before69: true, Before616: true, PieceSize: 5},
+		[]Step{
+			{Change, 0xc9dcc540b2e7b4d0},
+			{Change, 0x504c85cbd7f152cd},
+			{Change, 0xa7e40fae6ebd732c},
+			{Change, 0x6f740388951cb7b1},
+			{Restart, 0xf6e3b7051e647ebb},
+			{Deliver, 0xdb14c002b766b35},
+			{Deliver, 0x855d179625ea253d},
+			{Change, 0xea17b831b15f0522},
+			{Deliver, 0x73ecb9082c4bb42f},
+			{Deliver, 0x890093be2374193e},
+			{Kill, 0xf3bfd4f2bf777bed},
+			{Deliver, 0x42ae387aa1c746bc},
+			{Change, 0x306f8a9dae37a184},
+			{Change, 0x3fe3092677323a6c},
+			{Change, 0x2cd0b45284241546},
+			{Settle, 0x0},
+		},
+	}},
 }
 
 func TestFindings(t *testing.T) {
