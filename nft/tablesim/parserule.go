@@ -21,7 +21,7 @@ func (p *parser) readRule() (Rule, error) {
 			at := p.at
 			p.at = from
 			p.newline()
-			return nil, fmt.Errorf("%s: %w", strings.Join(p.words[from:max(at, p.at)], " "), err)
+			return nil, fmt.Errorf("%s: %w", strings.Join(p.words[from:min(max(at, p.at), len(p.words))], " "), err)
 		}
 		rule = append(rule, list...)
 	}
