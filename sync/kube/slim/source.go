@@ -71,7 +71,7 @@ func (s *source) next(m *message, wanted fields) bool {
 			s.value, n = protowire.ConsumeBytes(m.rest)
 		case protowire.VarintType:
 			s.number, n = protowire.ConsumeVarint(m.rest)
-		case protowire.Fixed32Type, protowire.Fixed64Type, protowire.StartGroupType, protowire.EndGroupType:
+		default: // also types that do not exist, which are an error
 			n = protowire.ConsumeFieldValue(number, kind, m.rest)
 		}
 		if n < 0 {
