@@ -122,9 +122,10 @@ func (f *family) take(s *model.FamilySnapshot, ports map[model.ServicePortName]b
 	}
 }
 
-// lookAgain adds the frontends of a service port of UDP. Before the first round there is nothing to look at.
+// lookAgain adds the frontends of a service port of UDP. Before the first round there is nothing to look at; one that the kernel
+// refuses keeps its flows, and all are looked at when it is taken.
 func (f *family) lookAgain(name model.ServicePortName) {
-	if f.applied == nil || name.Protocol != model.UDP {
+	if _, ok := f.behind[name]; ok || f.applied == nil || name.Protocol != model.UDP {
 		return
 	}
 	sp, _ := f.applied.ServicePort(name)

@@ -390,6 +390,34 @@ var findings = []struct {
 			{Settle, 0x0},
 		},
 	}},
+	// A defect. A Service was refused from the start of a daemon, so that it kept the rules of the daemon before, and its flows. A client of
+	// it was forgotten late, and then its flows were looked at, by the frontends that it did not have (seed 821130).
+	{"a client of a refused Service is forgotten late", Life{
+		Node{Config: modeltest.Configs[2], Before616: true},
+		[]Step{
+			{Change, 0x763d5bdf686c500c},
+			{Change, 0x92953317b2962315},
+			{Change, 0x17e4a6143d65eddd},
+			{Change, 0xebf49eb00c93f83d},
+			{Change, 0xc4d12e65fd57828e},
+			{Settle, 0xf9ed0fbc75308fc1},
+			{Kill, 0xc999f1a74db98a24},
+			{Storm, 0xbd7097119a27cb65},
+			{Change, 0x46587af7241cb471},
+			{Deliver, 0x5164080cf786f71f},
+			{Pass, 0x19d197ed27eeba1a},
+			{Refuse, 0x55b05a7f68cd43aa},
+			{Start, 0x5b29a25b7749f62d},
+			{Deliver, 0x88df7d6f174babb6},
+			{Change, 0x8f751b21e08cf61a},
+			{Deliver, 0xb5efe903dcf6c0ba},
+			{Change, 0xd6ba6feb5b740d40},
+			{Deliver, 0x1b64d9e03368b969},
+			{Deliver, 0x3ce35f8615039dbc},
+			{Pass, 0xfbc682256e6712ab},
+			{Settle, 0x0},
+		},
+	}},
 }
 
 func TestFindings(t *testing.T) {
