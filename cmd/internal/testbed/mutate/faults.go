@@ -12,7 +12,7 @@ var faults = []fault{
 		"each piece of a batch has the deletions of the next one",
 	},
 	{
-		"nft/split.go", "\tg.services[service].joint, g.services[other].joint = true, true\n", "",
+		"nft/groups.go", "\tg.services[service].joint, g.services[other].joint = true, true\n", "",
 		"Services that exchange a frontend change in different pieces",
 	},
 	{"nft/split.go", "\t\tcase scopeNode:\n\t\t\treturn false\n", "\t\tcase scopeNode:\n", "a batch that changes the node's addresses is split by Services"},
