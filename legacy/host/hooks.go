@@ -9,41 +9,43 @@ import (
 	"github.com/vmapd/vmapd/legacy/iptables"
 )
 
-// hook writes the jumps that a listing lacks, unless it is nil.
+// hook writes the jumps that a listing lacks, unless it is nil. A failure fails the Apply, and counts.
 func (b *IPTables) hook(ctx context.Context, f *ruleFamily, saved *iptables.Saved) (wrote bool, err error) {
 	if saved == nil {
 		return false, nil
 	}
-	jumps := saved.HookText()
-	if jumps == "" {
-		return false, nil
-	}
-	if _, err := f.restore(ctx, text(jumps)); err != nil {
+	if wrote, err = f.writeJumps(ctx, saved); err != nil {
 		b.update(f.family, func(s *Stats) { s.failed(false) })
-		return false, err
 	}
-	return true, nil
+	return wrote, err
 }
 
 // hookFirst puts back the jumps that others have deleted, ahead of the comparison of all rules: with 10,000 Services,
-// iptables-nft-save takes seconds, and the six built-in chains milliseconds. A firewall that flushes a chain of its own, as it thinks,
-// leaves our chains as they are. If those are changed, too, a jump leads to what is left of them until the comparison has ended.
-// Whatever fails here is left to that. iptables-legacy lists no chain without reading the whole table.
+// iptables-nft-save takes seconds, and a listing of the six built-in chains takes milliseconds. A firewall that flushes PREROUTING leaves
+// our chains as they are. If it has changed these, too, a jump leads to the rest of them until the comparison has ended.
+// The comparison makes up for any failure here. iptables-legacy reads a whole table to list one chain, so its jumps wait.
 func (b *IPTables) hookFirst(ctx context.Context, f *ruleFamily) (wrote bool) {
 	if f.variant() != variantNFT {
 		return false
 	}
 	saved, err := f.builtIn()
 	if err == nil {
-		if jumps := saved.HookText(); jumps != "" {
-			_, err = f.restore(ctx, text(jumps))
-			wrote = err == nil
-		}
+		wrote, err = f.writeJumps(ctx, saved)
 	}
 	if err != nil {
 		b.log.LogAttrs(ctx, slog.LevelDebug, "jumps are looked at with all other rules", slog.String("family", f.family.String()), slog.Any("err", err))
 	}
 	return wrote
+}
+
+// writeJumps writes the jumps that a listing lacks.
+func (p *programs) writeJumps(ctx context.Context, saved *iptables.Saved) (wrote bool, err error) {
+	jumps := saved.HookText()
+	if jumps == "" {
+		return false, nil
+	}
+	_, err = p.restore(ctx, text(jumps))
+	return err == nil, err
 }
 
 // builtIn returns the chains that have jumps, with everybody's rules.

@@ -24,8 +24,8 @@
 // flow was just deleted, and so begin a flow that no rule sees. For a minute after a deletion,
 // passes look for such flows, see lateAnswers.
 //
-// With session affinity, a client may begin a flow behind the pass to an endpoint that is gone, if it is forgotten later than
-// that: Reconciler.LookAgain finds it.
+// A client of session affinity that the dataplane forgets later than the client's endpoint may begin another flow to that endpoint
+// after the pass: Reconciler.LookAgain makes a pass find it.
 //
 // A service port that the kernel refuses alone keeps its rules, and so its flows: see reconcile.Round. Those of the others
 // end meanwhile.
