@@ -55,6 +55,8 @@ func TestRulesOfOthersAreTexts(t *testing.T) {
 		"meta l4proto tcp reject with tcp reset",
 		"reject",
 		"ct original ip daddr 172.30.0.1 drop",
+		"numgen inc mod 2 1 accept",
+		"numgen random mod 10 7 accept",
 	}
 	load(t, "table inet theirs { set pairs { type ipv4_addr . inet_service; }\nchain other { }\nchain forward { type filter hook forward priority 7; policy drop; "+
 		strings.Join(rules, "; ")+"; ip protocol icmp drop comment \"no ping\"; }\n}\n")

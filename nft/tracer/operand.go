@@ -1,0 +1,195 @@
+package tracer
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
+
+	"github.com/vmapd/vmapd/model"
+)
+
+// address is one of an address of a size.
+func address(name string, size uint32) operand {
+	return operand{text: name, size: size, show: func(b []byte) string {
+		whole := make([]byte, size)
+		copy(whole, b)
+		a, _ := netip.AddrFromSlice(whole)
+		if len(b) < int(size) { // nft loads only the bytes of a prefix that ends with a byte
+			return netip.PrefixFrom(a, len(b)*8).String()
+		}
+		return a.String()
+	}}
+}
+
+func (w *writer) payload(e *expr.Payload) operand {
+	switch {
+	case e.Base == expr.PayloadBaseNetworkHeader:
+		switch {
+		case e.Offset == 12 && e.Len <= 4:
+			return address("ip saddr", 4)
+		case e.Offset == 16 && e.Len <= 4:
+			return address("ip daddr", 4)
+		case e.Offset == 8 && e.Len > 1 && e.Len <= 16:
+			return address("ip6 saddr", 16)
+		case e.Offset == 24 && e.Len <= 16:
+			return address("ip6 daddr", 16)
+		case e.Offset == 9 && e.Len == 1:
+			return operand{text: "ip protocol", show: protocol}
+		case e.Offset == 6 && e.Len == 1:
+			return operand{text: "ip6 nexthdr", show: protocol}
+		}
+	case e.Base == expr.PayloadBaseTransportHeader && e.Len == 2 && e.Offset == 0:
+		return operand{text: w.l4 + " sport", show: decimal}
+	case e.Base == expr.PayloadBaseTransportHeader && e.Len == 2 && e.Offset == 2:
+		return operand{text: w.l4 + " dport", show: decimal}
+	case e.Base == expr.PayloadBaseTransportHeader && e.Len == 1 && e.Offset == 13:
+		return operand{text: "tcp flags", show: hexadecimal}
+	}
+	return operand{text: "…", show: hexadecimal}
+}
+
+func meta(k expr.MetaKey) operand {
+	switch k {
+	case expr.MetaKeyIIFNAME:
+		return operand{text: "iifname", show: name, size: unix.IFNAMSIZ}
+	case expr.MetaKeyOIFNAME:
+		return operand{text: "oifname", show: name, size: unix.IFNAMSIZ}
+	case expr.MetaKeyL4PROTO:
+		return operand{text: "meta l4proto", show: protocol}
+	case expr.MetaKeyNFPROTO:
+		return operand{text: "meta nfproto", show: func(b []byte) string {
+			if len(b) > 0 && b[0] == unix.NFPROTO_IPV6 {
+				return "ipv6"
+			}
+			return "ipv4"
+		}}
+	case expr.MetaKeyMARK:
+		return operand{text: "meta mark", show: native}
+	case expr.MetaKeyIIF:
+		return operand{text: "iif", show: native}
+	case expr.MetaKeyOIF:
+		return operand{text: "oif", show: native}
+	case expr.MetaKeyNFTRACE:
+		return operand{text: "meta nftrace", show: hexadecimal}
+	default:
+		return operand{text: "meta …", show: hexadecimal}
+	}
+}
+
+func ct(e *expr.Ct) operand {
+	switch e.Key {
+	case expr.CtKeySTATE:
+		return operand{text: "ct state", show: bits(map[uint32]string{
+			expr.CtStateBitINVALID: "invalid", expr.CtStateBitESTABLISHED: "established", expr.CtStateBitRELATED: "related",
+			expr.CtStateBitNEW: "new", expr.CtStateBitUNTRACKED: "untracked",
+		})}
+	case expr.CtKeySTATUS:
+		return operand{text: "ct status", show: bits(map[uint32]string{1 << 1: "seen-reply", 1 << 4: "snat", 1 << 5: "dnat"})}
+	case expr.CtKeyMARK:
+		return operand{text: "ct mark", show: native}
+	case expr.CtKeyDIRECTION:
+		return operand{text: "ct direction", show: hexadecimal}
+	default:
+		direction := "ct original "
+		if e.Direction != 0 {
+			direction = "ct reply "
+		}
+		switch e.Key {
+		case expr.CtKeySRCIP:
+			return address(direction+"ip saddr", 4)
+		case expr.CtKeyDSTIP:
+			return address(direction+"ip daddr", 4)
+		case expr.CtKeySRCIP6:
+			return address(direction+"ip6 saddr", 16)
+		case expr.CtKeyDSTIP6:
+			return address(direction+"ip6 daddr", 16)
+		case expr.CtKeyPROTOSRC:
+			return operand{text: direction + "proto-src", show: decimal}
+		case expr.CtKeyPROTODST:
+			return operand{text: direction + "proto-dst", show: decimal}
+		default:
+			return operand{text: "ct …", show: hexadecimal}
+		}
+	}
+}
+
+func immediate(data []byte) operand {
+	if a, ok := netip.AddrFromSlice(data); ok {
+		return operand{text: a.String(), show: hexadecimal}
+	}
+	return operand{text: hexadecimal(data), show: hexadecimal}
+}
+
+// bits shows the set bits of a number by their names.
+func bits(names map[uint32]string) func([]byte) string {
+	return func(b []byte) string {
+		if len(b) != 4 {
+			return hexadecimal(b)
+		}
+		var list []string
+		for n, bit := binary.NativeEndian.Uint32(b), uint32(1); n != 0; bit <<= 1 {
+			if n&bit == 0 {
+				continue
+			}
+			n &^= bit
+			if names[bit] == "" {
+				return hexadecimal(b)
+			}
+			list = append(list, names[bit])
+		}
+		return strings.Join(list, ",")
+	}
+}
+
+func hexadecimal(b []byte) string { return fmt.Sprintf("0x%x", b) }
+
+func native(b []byte) string {
+	if len(b) != 4 {
+		return hexadecimal(b)
+	}
+	return fmt.Sprintf("%#x", binary.NativeEndian.Uint32(b))
+}
+
+// number shows a number that the kernel has in the machine's byte order.
+func number(b []byte) string {
+	if len(b) != 4 {
+		return hexadecimal(b)
+	}
+	return strconv.FormatUint(uint64(binary.NativeEndian.Uint32(b)), 10)
+}
+
+func decimal(b []byte) string {
+	if len(b) < 2 {
+		return hexadecimal(b)
+	}
+	return strconv.Itoa(int(binary.BigEndian.Uint16(b)))
+}
+
+// name shows the name of an interface; a prefix of one ends without a zero.
+func name(b []byte) string {
+	before, _, whole := strings.Cut(string(b), "\x00")
+	if whole {
+		return strconv.Quote(before)
+	}
+	return strconv.Quote(before + "*")
+}
+
+func protocol(b []byte) string {
+	if len(b) == 0 {
+		return hexadecimal(b)
+	}
+	switch b[0] {
+	case unix.IPPROTO_ICMP:
+		return "icmp"
+	case unix.IPPROTO_ICMPV6:
+		return "ipv6-icmp"
+	case unix.IPPROTO_TCP, unix.IPPROTO_UDP, unix.IPPROTO_SCTP:
+		return model.Protocol(b[0]).String()
+	}
+	return strconv.Itoa(int(b[0]))
+}
