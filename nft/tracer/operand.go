@@ -118,6 +118,25 @@ func ct(e *expr.Ct) operand {
 	}
 }
 
+// value is what a mark is set to: a constant, or what was loaded, with the bits that were changed.
+func (o operand) value() string {
+	const size = 4
+	switch {
+	case o.data != nil:
+		return native(o.data)
+	case len(o.mask) != size || len(o.xor) != size:
+		return o.text
+	}
+	and, xor := binary.NativeEndian.Uint32(o.mask), binary.NativeEndian.Uint32(o.xor)
+	switch {
+	case xor == 0:
+		return fmt.Sprintf("%s & %#x", o.text, and)
+	case and == ^xor:
+		return fmt.Sprintf("%s | %#x", o.text, xor)
+	}
+	return fmt.Sprintf("(%s & %#x) ^ %#x", o.text, and, xor)
+}
+
 func immediate(data []byte) operand {
 	if a, ok := netip.AddrFromSlice(data); ok {
 		return operand{text: a.String(), show: hexadecimal}

@@ -19,6 +19,8 @@ type Line struct {
 	Rejects  bool // it answers with an error
 	DNAT     bool // it replaces the destination
 	SNAT     bool // it replaces the source
+	Marks    bool // it sets the packet's mark, or the connection's
+	Untracks bool // it keeps the packet from connection tracking
 }
 
 // Base is a chain that the kernel calls.
@@ -123,6 +125,12 @@ func (l *Line) note(e expr.Any) {
 	case *expr.NAT:
 		l.DNAT = l.DNAT || e.Type == expr.NATTypeDestNAT
 		l.SNAT = l.SNAT || e.Type == expr.NATTypeSourceNAT
+	case *expr.Notrack:
+		l.Untracks = true
+	case *expr.Meta:
+		l.Marks = l.Marks || e.SourceRegister && e.Key == expr.MetaKeyMARK
+	case *expr.Ct:
+		l.Marks = l.Marks || e.SourceRegister && e.Key == expr.CtKeyMARK
 	case *expr.Match:
 		if c, ok := e.Info.(*xt.Comment); ok {
 			l.Comment = string(*c)
@@ -135,7 +143,10 @@ func (l *Line) note(e expr.Any) {
 			l.DNAT = true
 		case "SNAT", "MASQUERADE":
 			l.SNAT = true
+		case "MARK", "CONNMARK":
+			l.Marks = true
 		}
+		l.Untracks = l.Untracks || untracks(e)
 	}
 }
 

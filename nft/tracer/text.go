@@ -24,6 +24,8 @@ type operand struct {
 	text string
 	show func([]byte) string
 	mask []byte
+	xor  []byte
+	data []byte // of a constant
 	size uint32 // in bytes; 4 if it is 0
 }
 
@@ -70,13 +72,13 @@ func (w *writer) write(e expr.Any) {
 			w.load(e.Register, meta(e.Key))
 			return
 		}
-		w.say("%s set %s", meta(e.Key).text, w.at(e.Register).text)
+		w.say("%s set %s", meta(e.Key).text, w.at(e.Register).value())
 	case *expr.Ct:
 		if !e.SourceRegister {
 			w.load(e.Register, ct(e))
 			return
 		}
-		w.say("%s set %s", ct(e).text, w.at(e.Register).text)
+		w.say("%s set %s", ct(e).text, w.at(e.Register).value())
 	case *expr.Fib:
 		w.load(e.Register, operand{text: "fib …", show: hexadecimal})
 	case *expr.Numgen:
@@ -85,10 +87,12 @@ func (w *writer) write(e expr.Any) {
 	case *expr.Hash:
 		w.load(e.DestRegister, operand{text: fmt.Sprintf("jhash … mod %d", e.Modulus), show: number})
 	case *expr.Immediate:
-		w.load(e.Register, immediate(e.Data))
+		o := immediate(e.Data)
+		o.data = e.Data
+		w.load(e.Register, o)
 	case *expr.Bitwise:
 		o := w.at(e.SourceRegister)
-		o.mask = e.Mask
+		o.mask, o.xor = e.Mask, e.Xor
 		w.load(e.DestRegister, o)
 	case *expr.Cmp:
 		w.compare(e)
@@ -172,7 +176,7 @@ func (w *writer) statement(e expr.Any) {
 			w.say("xt match %q", e.Name)
 		}
 	case *expr.Target:
-		w.say("xt target %q", e.Name)
+		w.say("%s", targetText(e))
 	default:
 		w.say("…")
 	}

@@ -3,9 +3,11 @@ package tracer
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -57,6 +59,13 @@ func TestRulesOfOthersAreTexts(t *testing.T) {
 		"ct original ip daddr 172.30.0.1 drop",
 		"numgen inc mod 2 1 accept",
 		"numgen random mod 10 7 accept",
+		"meta mark set 0x80",
+		"meta mark set meta mark | 0x80",
+		"meta mark set meta mark & 0xff",
+		"meta mark set (meta mark & 0xff) ^ 0x1",
+		"meta mark set ct mark & 0xf0",
+		"ct mark set meta mark",
+		"notrack",
 	}
 	load(t, "table inet theirs { set pairs { type ipv4_addr . inet_service; }\nchain other { }\nchain forward { type filter hook forward priority 7; policy drop; "+
 		strings.Join(rules, "; ")+"; ip protocol icmp drop comment \"no ping\"; }\n}\n")
@@ -88,6 +97,45 @@ func TestRulesOfOthersAreTexts(t *testing.T) {
 				t.Errorf("rule %q rejects: %v, want %v", l.Text, l.Rejects, rejects)
 			}
 		}
+	}
+}
+
+// Rules that set a mark or keep a packet from being tracked are known as such, also those of iptables-nft.
+func TestRulesThatMark(t *testing.T) {
+	alone(t)
+	for _, args := range []string{
+		"-t raw -A PREROUTING -j NOTRACK", "-t raw -A PREROUTING -j CT --notrack", "-t raw -A PREROUTING -j CT --zone 1",
+		"-t mangle -A PREROUTING -j MARK --set-xmark 0x80/0xff", "-t mangle -A PREROUTING -j CONNMARK --set-xmark 0x80/0xff",
+		"-t mangle -A PREROUTING -j CONNMARK --save-mark", "-t mangle -A PREROUTING -j CONNMARK --restore-mark", "-t mangle -A PREROUTING -j LOG",
+	} {
+		if out, err := exec.Command("iptables-nft", strings.Fields(args)...).CombinedOutput(); err != nil {
+			t.Skipf("iptables-nft %s: %s", args, out)
+		}
+	}
+	load(t, "table inet theirs { chain early { type filter hook prerouting priority raw; notrack; meta mark set 1; ct mark set 1; counter; meta nftrace set 1;\n}\n}\n")
+	r, err := ReadRuleset()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	var got []string
+	for _, at := range []Place{{"ip", "raw", "PREROUTING"}, {"ip", "mangle", "PREROUTING"}, {"inet", "theirs", "early"}} {
+		r.Line(at, 0) // reads all
+		for _, l := range slices.SortedFunc(maps.Values(r.lines[at]), func(a, b Line) int { return a.Position - b.Position }) {
+			got = append(got, fmt.Sprintf("%s untracks=%v marks=%v", l.Text, l.Untracks, l.Marks))
+		}
+	}
+	want := []string{
+		`xt target "CT" --notrack untracks=true marks=false`, `xt target "CT" --notrack untracks=true marks=false`,
+		`xt target "CT" untracks=false marks=false`,
+		`xt target "MARK" --set-xmark 0x80/0xff untracks=false marks=true`, `xt target "CONNMARK" --set-xmark 0x80/0xff untracks=false marks=true`,
+		`xt target "CONNMARK" --save-mark untracks=false marks=true`, `xt target "CONNMARK" --restore-mark untracks=false marks=true`,
+		`xt target "LOG" untracks=false marks=false`,
+		`notrack untracks=true marks=false`, `meta mark set 0x1 untracks=false marks=true`, `ct mark set 0x1 untracks=false marks=true`,
+		` untracks=false marks=false`, `meta nftrace set 0x01 untracks=false marks=false`,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
 	}
 }
 

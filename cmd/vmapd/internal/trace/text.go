@@ -116,14 +116,14 @@ func (h *Hook) title() string {
 	return text
 }
 
-// worthTelling reports whether a rule decided at this hook.
+// worthTelling reports whether a rule decided at this hook, or marked the packet.
 func (h *Hook) worthTelling() bool {
 	for _, c := range h.Chains {
 		if c.Policy == "drop" {
 			return true
 		}
 		for _, r := range c.Rules {
-			if r.Verdict == "drop" || r.Verdict == "queue" {
+			if r.Verdict == "drop" || r.Verdict == "queue" || r.changesPacket() {
 				return true
 			}
 		}
@@ -131,11 +131,16 @@ func (h *Hook) worthTelling() bool {
 	return false
 }
 
-// write writes the rules that decided something. Those that count or mark packets are in the JSON.
+// changesPacket reports whether the rule is another program's, and sets a mark or keeps the packet from being tracked.
+func (r *Rule) changesPacket() bool {
+	return (r.line.Marks || r.line.Untracks) && owner(r.line.Place) != "vmapd"
+}
+
+// write writes the rules that decided something or changed the packet. Those that count packets are in the JSON.
 func (h *Hook) write(line func(format string, args ...any)) {
 	for _, c := range h.Chains {
 		for _, r := range c.Rules {
-			if r.Verdict == "continue" {
+			if r.Verdict == "continue" && !r.changesPacket() {
 				continue
 			}
 			line("   %s %s, %s%s", c.Family, c.Table, r.Chain, r.text())
@@ -168,7 +173,7 @@ func (r *Rule) text() string {
 	if r.Comment != "" {
 		text += fmt.Sprintf(" comment %q", r.Comment)
 	}
-	if !strings.HasSuffix(r.Text, r.Verdict) {
+	if r.Verdict != "continue" && !strings.HasSuffix(r.Text, r.Verdict) {
 		text += " => " + r.Verdict
 	}
 	return text
