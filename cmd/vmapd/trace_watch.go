@@ -175,7 +175,7 @@ func (w *watching) isComplete(c *trace.Connection, now time.Time) bool {
 
 // story asks the kernel for the rest, and tells the story.
 func (w *watching) story(ctx context.Context, c *trace.Connection, stderr io.Writer) (trace.Story, error) {
-	in := trace.Input{First: c.First, Answer: c.Answer, Waited: w.wait}
+	in := trace.Input{First: c.First, Answer: c.Answer, Waited: w.wait, Early: w.tracer.Early()}
 	var err error
 	if in.Interfaces, err = tracer.Interfaces(); err != nil {
 		return trace.Story{}, err
@@ -203,7 +203,7 @@ func (w *watching) story(ctx context.Context, c *trace.Connection, stderr io.Wri
 	}
 	in.Expected = w.expected(ctx, c.Client.Addr(), arrival, dest, stderr)
 	if w.isOwn(c) {
-		in.Dialed = w.own.outcome()
+		in.Dialed, in.Succeeded = w.own.outcome(), w.own.err == nil
 	}
 	if err := investigate(&in); err != nil {
 		return trace.Story{}, err
@@ -223,6 +223,11 @@ func investigate(in *trace.Input) (err error) {
 			in.Suspects = append(in.Suspects, tracer.Untraceable(family)...)
 		}
 		return nil
+	}
+	if u, ok := in.Unexplained(); ok {
+		if in.Untracks, in.Suspects, err = legacyUntracks(u); err != nil {
+			return err
+		}
 	}
 	last := s.Hooks[len(s.Hooks)-1]
 	switch {

@@ -8,9 +8,10 @@
 // The table has a rule behind connection tracking, at prerouting and output, that other packets
 // match and that ends the chain for them. Packets of traced connections go on to a rule that marks
 // first packets and to one that marks their answers. Only where something of somebody else's may
-// drop first packets earlier, the first of these is before all other rules, and other packets
-// meet the first expressions of both. At each hook, an empty chain is the first, and one the last: that
-// they were passed shows how far a packet came, even where nothing of nftables sees it.
+// drop packets earlier, or keep them from being tracked, the first of these is before all other
+// rules, with one for answers that are not tracked, and other packets meet the first expressions of
+// all three. At each hook, an empty chain is the first, and one the last: that they were passed
+// shows how far a packet came, even where nothing of nftables sees it.
 //
 // The table belongs to the socket (flag owner, since Linux 5.12), so the kernel removes it
 // when the process ends in whatever way. On older kernels, the set element that the rules look up

@@ -28,12 +28,16 @@ const (
 	answersSuffix = "-answers"
 	trackedSuffix = "-tracked"
 	endSuffix     = "-end"
+
+	earlyAnswersSuffix = "-early" + answersSuffix
+	untrackedSuffix    = "-untracked"
 )
 
 // Priorities: that of connection tracking, and ours behind it.
 const (
 	atConntrack    = -200
 	afterConntrack = atConntrack + 1
+	afterAnswers   = afterConntrack + 1
 )
 
 // Begins reports whether the chain, one of ours, begins a trace: of a first packet, or of an
@@ -43,6 +47,16 @@ func (e Event) Begins() (first, answer bool) {
 		return false, false
 	}
 	return strings.HasSuffix(e.Place.Chain, beginSuffix), strings.HasSuffix(e.Place.Chain, answersSuffix)
+}
+
+// Early reports whether the event begins a trace of what goes to a client's address and port, from wherever.
+func (e Event) Early() bool {
+	return e.Place.IsOurs() && strings.HasSuffix(e.Place.Chain, earlyAnswersSuffix)
+}
+
+// Untracked reports whether the event shows that connection tracking was told to leave the packet alone.
+func (e Event) Untracked() bool {
+	return e.Place.IsOurs() && e.Kind == Rule && e.Rule != 0 && strings.HasSuffix(e.Place.Chain, untrackedSuffix)
 }
 
 // Stage returns the hook of a chain of ours, and whether the chain is the last one there.

@@ -61,10 +61,14 @@ type program struct {
 //
 // So other packets meet one rule at the hook where their way begins. Packets without an entry
 // in connection tracking, such as invalid ones, go on with the next: a first packet may be one. If
-// early, something may drop first packets before connection tracking. Then there are two rules:
+// early, something may drop packets before connection tracking, or keep them from being tracked. Then there are more:
 //
 //	chain prerouting-begin { type filter hook prerouting priority -2147483648; FIRST }
+//	chain prerouting-early-answers { type filter hook prerouting priority -2147483648; EARLY }
 //	chain prerouting-answers { type filter hook prerouting priority -199; ANSWER }
+//	chain prerouting-untracked { type filter hook prerouting priority -198; ct state untracked }
+//
+// EARLY finds answers without connection tracking: what goes to the client's address and port.
 //
 // The element of destinations has a timeout so that rules which nobody removes cease to match.
 func (p *program) add(name string, flags nftables.TableFlags, early bool) *nftables.Table {
@@ -74,6 +78,10 @@ func (p *program) add(name string, flags nftables.TableFlags, early bool) *nftab
 	_ = p.conn.AddSet(dests, []nftables.SetElement{{Key: p.filter.Dest.Addr().AsSlice(), Timeout: p.filter.Lifetime}})
 	clients, answered := p.clients("clients"), p.clients("answered")
 	first, answer := p.first(dests, clients), p.answer(dests, clients, answered)
+	var earlyAnswer []expr.Any
+	if early {
+		earlyAnswer = p.earlyAnswer(clients, p.clients("early"))
+	}
 	for _, h := range hooks {
 		name := string(h.hook)
 		switch {
@@ -81,7 +89,9 @@ func (p *program) add(name string, flags nftables.TableFlags, early bool) *nftab
 			p.base(name+beginSuffix, h.number, math.MinInt32)
 		case early:
 			p.rule(p.base(name+beginSuffix, h.number, math.MinInt32), first)
+			p.rule(p.base(name+earlyAnswersSuffix, h.number, math.MinInt32), earlyAnswer)
 			p.rule(p.base(name+answersSuffix, h.number, afterConntrack), answer)
+			p.rule(p.base(name+untrackedSuffix, h.number, afterAnswers), untracked())
 		default:
 			begin, answers := p.chain(name+beginSuffix), p.chain(name+answersSuffix)
 			p.rule(begin, first)
@@ -162,6 +172,30 @@ func (p *program) answer(dests, clients, answered *nftables.Set) []expr.Any {
 		original(p.ctSource, unix.NFT_REG_1), original(expr.CtKeyPROTOSRC, p.behindAddress),
 		in(clients, false), in(answered, true), addTo(answered),
 	}, trace()...)
+}
+
+// earlyAnswer are the expressions of the rule for answers that may not be tracked:
+//
+//	meta l4proto tcp ip daddr . tcp dport @clients
+//	… != @early add @early { … } meta nftrace set 1
+func (p *program) earlyAnswer(clients, early *nftables.Set) []expr.Any {
+	return append([]expr.Any{
+		&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: unix.NFT_REG_1}, is(byte(p.filter.Protocol)),
+		network(p.dest, p.size), transport(2, 2, p.behindAddress), in(clients, false), in(early, true), addTo(early),
+	}, trace()...)
+}
+
+// untracked are the expressions "ct state untracked".
+func untracked() []expr.Any {
+	const size = 4
+	return []expr.Any{
+		&expr.Ct{Key: expr.CtKeySTATE, Register: unix.NFT_REG_1},
+		&expr.Bitwise{
+			SourceRegister: unix.NFT_REG_1, DestRegister: unix.NFT_REG_1, Len: size,
+			Mask: binary.NativeEndian.AppendUint32(nil, expr.CtStateBitUNTRACKED), Xor: make([]byte, size),
+		},
+		&expr.Cmp{Op: expr.CmpOpNeq, Register: unix.NFT_REG_1, Data: make([]byte, size)},
+	}
 }
 
 // originalDest loads the destination that the client asked for.

@@ -30,6 +30,7 @@ type Tracer struct {
 	events *netlink.Conn
 	rules  *nftables.Conn // owns the table
 	table  *nftables.Table
+	early  bool
 }
 
 // readBuffer has room for the messages about some thousand rules.
@@ -62,6 +63,7 @@ func (t *Tracer) program(f Filter) error {
 	if err != nil {
 		return err
 	}
+	t.early = early
 	for _, flags := range []nftables.TableFlags{nftables.TableFlagOwner, 0} {
 		if t.rules, err = nftables.New(nftables.AsLasting()); err != nil {
 			return fmt.Errorf("open netlink connection: %w", err)
@@ -81,6 +83,9 @@ func (t *Tracer) program(f Filter) error {
 
 // Table is the name of the table that this tracer made.
 func (t *Tracer) Table() string { return t.table.Name }
+
+// Early reports whether something is before connection tracking that may drop packets, or keep them from being tracked.
+func (t *Tracer) Early() bool { return t.early }
 
 // Read returns the next events. It returns none if there are none until the deadline.
 func (t *Tracer) Read(ctx context.Context, deadline time.Time) ([]Event, error) {

@@ -145,7 +145,7 @@ func (f Facts) follow(p path, found map[firewall.Place]*drop) {
 }
 
 // judge returns the level of a drop, or false if it is nothing to tell.
-func judge(p path, d firewall.PossibleDrop, dropped bool) (Level, bool) {
+func judge(p path, d firewall.Possible, dropped bool) (Level, bool) {
 	switch {
 	case strings.HasPrefix(d.Chain, "VMAPD-"), firewall.Engine(d.Table, d.Chain) != "":
 		return OK, false

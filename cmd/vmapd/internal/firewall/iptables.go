@@ -41,20 +41,22 @@ func xtMatch(name string, revision uint32, info []byte) []Cond {
 	return conds
 }
 
-// xtTarget returns the verdict of a target of iptables, and whether it sets marks.
-func xtTarget(name string) (v Verdict, marks bool) {
+// xtTarget sets what a target of iptables does.
+func (r *Rule) xtTarget(name string, info []byte) {
+	const notrack = 1 << 0 // XT_CT_NOTRACK in the flags of struct xt_ct_target_info
+	r.Marks = name == "MARK" || name == "CONNMARK"
+	r.Untracks = name == "NOTRACK" || name == "CT" && len(info) >= 2 && binary.NativeEndian.Uint16(info)&notrack != 0
 	switch name {
-	case "MARK", "CONNMARK":
-		return Continue, true
 	case "REJECT":
-		return Drop, false
+		r.Verdict = Drop
 	case "DNAT", "SNAT", "MASQUERADE", "REDIRECT", "NETMAP":
-		return Accept, false
-	case "LOG", "NFLOG", "TCPMSS", "CT", "NOTRACK", "CLASSIFY", "DSCP", "TOS", "SECMARK", "CONNSECMARK", "SET", "CHECKSUM", "TRACE", "AUDIT",
-		"TTL", "HL", "TEE", "LED", "IDLETIMER", "RATEEST":
-		return Continue, false
+		r.Verdict = Accept
+	case "MARK", "CONNMARK", "LOG", "NFLOG", "TCPMSS", "CT", "NOTRACK", "CLASSIFY", "DSCP", "TOS", "SECMARK",
+		"CONNSECMARK", "SET", "CHECKSUM", "TRACE", "AUDIT", "TTL", "HL", "TEE", "LED", "IDLETIMER", "RATEEST":
+		r.Verdict = Continue
+	default:
+		r.Verdict = Unsure
 	}
-	return Unsure, false
 }
 
 // Offsets in the header of layer 4.
@@ -279,7 +281,7 @@ func legacyRule(f model.Family, e xtables.Entry, names map[int]string) Rule {
 		r.Conds = append(r.Conds, xtMatch(m.Name, uint32(m.Revision), m.Data)...)
 	}
 	if e.Target.Name != "" {
-		r.Verdict, r.Marks = xtTarget(e.Target.Name)
+		r.xtTarget(e.Target.Name, e.Target.Data)
 		return r
 	}
 	const accept, drop, returns = -2, -1, -5

@@ -186,9 +186,12 @@ func (p *Packet) network() header {
 
 // transport returns the ports and, of TCP, the flags.
 func (p *Packet) transport() header {
-	const size, dport, flags = 20, 2, 13
+	const size, sport, dport, flags = 20, 0, 2, 13
 	const syn, ack = 2, 16
 	h := header{make([]byte, size), make([]bool, size)}
+	if p.SrcPort != 0 {
+		h.put(sport, binary.BigEndian.AppendUint16(nil, p.SrcPort))
+	}
 	if p.DstPort != 0 {
 		h.put(dport, binary.BigEndian.AppendUint16(nil, p.DstPort))
 	}

@@ -114,7 +114,9 @@ func read[E any, P interface {
 
 func (d *decoder) expression(name string, data []byte) {
 	switch name {
-	case "counter", "log", "notrack", "last", "objref", "ct_helper":
+	case "counter", "log", "last", "objref", "ct_helper":
+	case "notrack":
+		d.rule.Untracks = true
 	case "meta":
 		read(d, data, d.meta)
 	case "payload":
@@ -375,8 +377,8 @@ func (d *decoder) match(data []byte) {
 
 // target reads a target of iptables.
 func (d *decoder) target(data []byte) {
-	name, _, _ := extension(data)
-	d.rule.Verdict, d.rule.Marks = xtTarget(name)
+	name, _, info := extension(data)
+	d.rule.xtTarget(name, info)
 }
 
 // extension reads a match or a target: their attributes have the same numbers.

@@ -48,6 +48,8 @@ type Rule struct {
 	Target  string // chain of Jump and Goto
 	// Marks: the rule sets the mark of packets.
 	Marks bool
+	// Untracks: the rule keeps packets from being tracked, if it is before connection tracking.
+	Untracks bool
 }
 
 // Verdict is what a rule does.
@@ -175,6 +177,7 @@ type Packet struct {
 	IPv6       bool
 	Src, Dst   netip.Addr // the zero value is not known
 	Proto      uint8
+	SrcPort    uint16 // 0 is not known
 	DstPort    uint16 // 0 is not known
 	In, Out    string // "" is not known; NoInterface is none
 	State      uint32 // connection tracking's bits; 0 is not known

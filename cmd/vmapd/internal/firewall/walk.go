@@ -10,11 +10,13 @@ import (
 type Outcome struct {
 	Accepted bool // it may be accepted
 	// Drops are the places that may drop it.
-	Drops []PossibleDrop
+	Drops []Possible
+	// Untracks are the rules that keep it from being tracked, or may, if they are before connection tracking.
+	Untracks []Possible
 }
 
-// PossibleDrop is a place that drops a packet, or may.
-type PossibleDrop struct {
+// Possible is a place that drops a packet or keeps it from being tracked, or may.
+type Possible struct {
 	Place
 	// Aimed: the rule, or one that leads to it, has a condition on the destination's port that holds.
 	Aimed bool
@@ -52,9 +54,10 @@ func Walk(rulesets []Ruleset, hook Hook, least, most int, p *Packet, skip func(*
 	for _, b := range list {
 		w := &walker{in: b.in, packet: p}
 		got := w.chain(b.chain, way{certain: true}, 0)
+		out.Untracks = append(out.Untracks, w.untracks...)
 		if got.returns {
 			if b.chain.Drops {
-				got.drops = append(got.drops, PossibleDrop{Place: w.place(b.chain, 0), Certain: got.certain})
+				got.drops = append(got.drops, Possible{Place: w.place(b.chain, 0), Certain: got.certain})
 			} else {
 				got.accepts = true
 			}
@@ -73,6 +76,8 @@ type walker struct {
 	in     *Ruleset
 	packet *Packet
 	steps  int // rules so far
+
+	untracks []Possible
 }
 
 // way is how a packet came to a rule.
@@ -82,7 +87,7 @@ type way struct{ certain, aimed bool }
 type outcomes struct {
 	accepts, returns bool
 	certain          bool // to return is certain
-	drops            []PossibleDrop
+	drops            []Possible
 }
 
 // mostSteps bounds the rules that a packet meets in a base chain: chains may lead to others many times.
@@ -110,12 +115,15 @@ func (w *walker) chain(c *Chain, from way, depth int) (out outcomes) {
 			continue
 		}
 		here := way{out.certain && match == Yes, aimed}
+		if r.Untracks {
+			w.untracks = append(w.untracks, Possible{w.place(c, r.Number), aimed, here.certain})
+		}
 		may, always := false, false // the rule ends the chain in some cases, in all
 		switch r.Verdict {
 		case Accept:
 			out.accepts, may, always = true, true, true
 		case Drop:
-			out.drops = append(out.drops, PossibleDrop{w.place(c, r.Number), aimed, here.certain})
+			out.drops = append(out.drops, Possible{w.place(c, r.Number), aimed, here.certain})
 			may, always = true, true
 		case Return:
 			out.returns, may, always = true, true, true

@@ -68,7 +68,7 @@ func (c *Collector) begin(e tracer.Event) {
 		c.connections = append(c.connections, made)
 		c.byID[e.ID] = packetOf{made, false}
 	case answer:
-		if of := c.answered(*e.Packet); of != nil {
+		if of := c.answered(*e.Packet); of != nil && (!e.Early() || of.isFromDest(*e.Packet)) {
 			c.byID[e.ID] = packetOf{of, true}
 		}
 	}
@@ -104,6 +104,12 @@ func (c *Collector) answered(p tracer.Packet) *Connection {
 		}
 	}
 	return nil
+}
+
+// isFromDest reports whether a packet comes from where the first packet went.
+func (c *Connection) isFromDest(p tracer.Packet) bool {
+	first, last := ends(c.First)
+	return p.Source == first.Dest || p.Source == last.Dest
 }
 
 // same returns the packet whose last headers are these.

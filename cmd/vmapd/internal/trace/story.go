@@ -18,15 +18,26 @@ type Input struct {
 
 	Entry     *conntrack.Entry // nil if connection tracking has none
 	Tracking  []conntrack.Event
+	Early     bool          // something is before connection tracking that may keep packets from being tracked
 	Untold    bool          // events of connection tracking were lost
 	Route     string        // why the kernel has no route, if it was asked and has none
 	Neighbour string        // why the next hop cannot be reached, if it is known to be so
 	Suspects  []string      // what may drop packets without a trace
 	LostBy    string        // a rule that the kernel does not trace, and that drops the packet that is lost
+	Untracks  string        // a rule that the kernel does not trace, and that keeps a packet from being tracked
 	Dialed    string        // how the connection ended that vmapd made itself
+	Succeeded bool          // that connection was answered
 	Waited    time.Duration // for an answer
 
 	Expected *Expected
+}
+
+// Unexplained is a packet that is not tracked, though no rule was seen to say so.
+type Unexplained struct {
+	Hook     tracer.Hook
+	In       string
+	Packet   tracer.Packet
+	IsAnswer bool
 }
 
 // Vanished is a packet at the hook in which it is lost, as it was seen last.
@@ -89,6 +100,11 @@ type Story struct {
 	Hooks      []Hook         `json:"hooks"`
 	By         *Decider       `json:"by,omitempty"` // the rule or policy that ended the packet's way
 
+	// Untracked: connection tracking was told to leave the first packet alone, so that no NAT applies to it.
+	// UntrackedBy is the rule of nftables that did so, if it was one.
+	Untracked   bool     `json:"untracked,omitempty"`
+	UntrackedBy *Decider `json:"untrackedBy,omitempty"`
+
 	// Incomplete is a packet whose way was not seen to its end, although connection tracking has its connection.
 	Incomplete bool `json:"incomplete,omitempty"`
 
@@ -111,7 +127,7 @@ func (s *Story) Outcome() string {
 		return "rejected"
 	case s.Verdict != Forwarded && s.Verdict != Delivered, noAnswer:
 		return "dropped"
-	case s.Answer.Verdict == Dropped, s.Answer.Verdict == Refused, s.Answer.Verdict == Lost:
+	case s.Answer.Verdict == Dropped, s.Answer.Verdict == Refused, s.Answer.Verdict == Lost, s.unknownSource():
 		return "dropped"
 	case !s.translated():
 		return "notOurs"
@@ -184,4 +200,7 @@ type Answer struct {
 	By      *Decider       `json:"by,omitempty"`
 	Error   string         `json:"error,omitempty"` // of ICMP
 	Hooks   []Hook         `json:"hooks,omitempty"`
+
+	Untracked   bool     `json:"untracked,omitempty"`
+	UntrackedBy *Decider `json:"untrackedBy,omitempty"`
 }

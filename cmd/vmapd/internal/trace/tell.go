@@ -16,7 +16,7 @@ func Tell(in Input) Story {
 	s := Story{
 		Source: w.first.Source, Destination: w.first.Dest, Protocol: w.first.Protocol.String(),
 		Verdict: w.verdict, Endpoint: w.last.Dest, SourceSeen: w.last.Source, Out: w.out,
-		Hooks: w.hooks, By: w.by, Expected: in.Expected,
+		Hooks: w.hooks, By: w.by, Expected: in.Expected, Untracked: w.untracked, UntrackedBy: w.untrackedBy,
 	}
 	if s.Verdict == Lost && w.lostAt == "after prerouting" && in.Route != "" {
 		s.Verdict = NoRoute
@@ -36,7 +36,7 @@ func Tell(in Input) Story {
 	s.Answer = in.answer()
 	s.hint(&in, w)
 	s.Differs = s.differs()
-	s.Conclusion = s.conclude(&in, w)
+	s.Conclusion = s.tellUntracked(&in) + s.conclude(&in, w)
 	return s
 }
 
@@ -63,6 +63,19 @@ func (in *Input) Vanished() (v Vanished, ok bool) {
 	return v, true
 }
 
+// Unexplained returns the first packet, or the answer, if it is not tracked and no rule was seen to say so.
+func (in *Input) Unexplained() (u Unexplained, ok bool) {
+	w := in.walk(in.First)
+	if !w.untracked {
+		w, u.IsAnswer = in.walk(in.Answer), true
+	}
+	if !w.untracked || w.untrackedBy != nil {
+		return u, false
+	}
+	u.Hook, u.In, u.Packet = w.hooks[0].Name, w.hooks[0].In, w.first
+	return u, true
+}
+
 // answer tells the first packet of the other direction.
 func (in *Input) answer() Answer {
 	w := in.walk(in.Answer)
@@ -70,9 +83,15 @@ func (in *Input) answer() Answer {
 		if in.Entry != nil && in.Entry.Answered { // the trace has missed it
 			return Answer{Kind: Replied, From: in.Entry.ReplySource}
 		}
+		if in.Succeeded {
+			return Answer{Kind: Replied, From: in.walk(in.First).first.Dest}
+		}
 		return Answer{Kind: NoAnswer}
 	}
-	a := Answer{Kind: Replied, From: w.first.Source, Verdict: w.verdict, Out: w.out, By: w.by, Hooks: w.hooks}
+	a := Answer{
+		Kind: Replied, From: w.first.Source, Verdict: w.verdict, Out: w.out, By: w.by, Hooks: w.hooks,
+		Untracked: w.untracked, UntrackedBy: w.untrackedBy,
+	}
 	switch p := w.first; {
 	case p.IsICMP():
 		a.Kind, a.Error = Unreachable, icmpError(p)
@@ -109,6 +128,12 @@ func icmpError(p tracer.Packet) string {
 // translated reports whether the destination was replaced.
 func (s *Story) translated() bool { return s.Endpoint != s.Destination }
 
+// unknownSource reports whether the answer comes from an address that the client does not know: the kernel restores
+// the Service's for tracked packets alone.
+func (s *Story) unknownSource() bool {
+	return s.Answer.Untracked && s.translated() && s.Answer.From == s.Endpoint
+}
+
 // hint adds what may help.
 func (s *Story) hint(in *Input, w way) {
 	hint := func(format string, args ...any) { s.Hints = append(s.Hints, fmt.Sprintf(format, args...)) }
@@ -127,6 +152,10 @@ func (s *Story) hint(in *Input, w way) {
 		hint("There were more events of connection tracking than room for them: it was asked for the state instead.")
 	}
 	silent := s.Verdict == Forwarded && s.Answer.Kind == NoAnswer
+	if silent && in.mayMiss(s) {
+		hint("Rules before connection tracking may keep the answer from being tracked. " +
+			"Such an answer to a replaced source is not visible.")
+	}
 	if silent && w.first.Protocol != model.TCP && in.Dialed != "" {
 		hint("vmapd sent a datagram that is no request of the Service's protocol, and many servers do not answer that.")
 	}
@@ -137,6 +166,9 @@ func (s *Story) hint(in *Input, w way) {
 		hint("The connection that vmapd made itself: %s.", in.Dialed)
 	}
 }
+
+// mayMiss reports whether an answer may be one that no rule of the tracer finds.
+func (in *Input) mayMiss(s *Story) bool { return in.Early && s.SourceSeen != s.Source }
 
 func anyRule(hooks []Hook, is func(tracer.Line) bool) bool {
 	for _, h := range hooks {
@@ -213,6 +245,29 @@ func (s *Story) conclude(in *Input, w way) string {
 	return "nothing was seen of its way."
 }
 
+// tellUntracked says that the first packet is not tracked, and why.
+func (s *Story) tellUntracked(in *Input) string {
+	if !s.Untracked || s.translated() { // IPVS translates without connection tracking
+		return ""
+	}
+	text := "not tracked" + because(s.UntrackedBy, in)
+	if s.Expected == nil || s.Expected.Verdict != "notOurs" {
+		text += ", so no Service can be applied"
+	}
+	return text + "; "
+}
+
+// because names the rule that keeps a packet from being tracked.
+func because(by *Decider, in *Input) string {
+	switch {
+	case by != nil:
+		return fmt.Sprintf(" because of %v%s", by, by.whose())
+	case in.Untracks != "":
+		return " because of " + in.Untracks
+	}
+	return ", though no rule of nftables was seen to say so"
+}
+
 // tellAnswer goes on about the answer.
 func (s *Story) tellAnswer(in *Input) string {
 	a := s.Answer
@@ -234,19 +289,29 @@ func (s *Story) tellAnswer(in *Input) string {
 		text = ", which answered"
 	case NoAnswer:
 		text = fmt.Sprintf(", which did not answer within %v", in.Waited)
+		switch {
+		case s.Untracked:
+			text = fmt.Sprintf("; no %s packet came back within %v. ", strings.ToUpper(s.Protocol), in.Waited) +
+				"ICMP errors about untracked connections are not visible"
+		case in.mayMiss(s):
+			text = fmt.Sprintf("; no answer was seen within %v", in.Waited)
+		}
 		if in.Neighbour != "" {
 			text += ": " + in.Neighbour
 		}
 		return text + "."
 	}
-	switch a.Verdict {
-	case Dropped, Refused:
+	switch {
+	case a.Verdict == Dropped, a.Verdict == Refused:
 		return fmt.Sprintf("%s. But the answer was dropped on its way back, in %v%s.", text, a.By, a.By.whose())
-	case Lost:
-		if in.LostBy != "" {
-			return fmt.Sprintf("%s. But the answer was lost on its way back, where %s, drops such a packet. The kernel does not trace that rule.", text, in.LostBy)
-		}
+	case a.Verdict == Lost && in.LostBy != "":
+		return fmt.Sprintf("%s. But the answer was lost on its way back, where %s, drops such a packet. "+
+			"The kernel does not trace that rule.", text, in.LostBy)
+	case a.Verdict == Lost:
 		return text + ". But the answer was lost on its way back: no rule of nftables was seen to drop it."
+	case s.unknownSource():
+		return fmt.Sprintf("%s. But the answer was not tracked%s: it came from %v in place of %v, "+
+			"and the client does not know that address.", text, because(a.UntrackedBy, in), a.From, s.Destination)
 	default:
 		return text + "."
 	}

@@ -316,6 +316,26 @@ func TestCollectorSharesPackets(t *testing.T) {
 	}
 }
 
+// Where answers are found by the client's port alone, one of another server's is not taken.
+func TestAnswersOfOtherServersAreNotTaken(t *testing.T) {
+	c := Collector{Table: table}
+	for _, e := range whole().events {
+		c.Add(e)
+	}
+	other := tracer.Packet{Protocol: model.TCP, Source: node, Dest: client, Flags: tracer.FlagRST}
+	ours := other
+	ours.Source = endpoint
+	for id, p := range []tracer.Packet{other, ours} {
+		for _, e := range record(uint32(20+id), "prerouting-early-answers", p).events {
+			c.Add(e)
+		}
+	}
+	got := c.Connections()[0].Answer
+	if len(got) == 0 || got[0].Packet.Source != endpoint {
+		t.Errorf("want the answer of %v, got %v", endpoint, got)
+	}
+}
+
 // A packet to an address of the node itself leaves by lo, and comes back with another ID.
 func TestLoopbackIsOneWay(t *testing.T) {
 	out := record(7, "output-begin", tracer.Packet{Protocol: model.TCP, Source: client, Dest: vip, Flags: tracer.FlagSYN})

@@ -18,6 +18,8 @@ type way struct {
 	out         string // the interface, or empty
 	outIndex    uint32
 	lostAt      string // where it vanished
+	untracked   bool
+	untrackedBy *Decider // the last rule that said so; nil if none was seen
 }
 
 // walk follows the events of one packet.
@@ -59,6 +61,7 @@ func (w *walker) step(e tracer.Event) {
 	}
 	h := &w.hooks[len(w.hooks)-1]
 	if w.ours {
+		w.untracked = w.untracked || e.Untracked()
 		if _, end := e.Place.Stage(); end && e.Kind == tracer.Policy {
 			h.ended = true
 		}
@@ -79,6 +82,9 @@ func (w *walker) step(e tracer.Event) {
 			Text: line.Text, Comment: line.Comment, Verdict: verdictText(e), line: line,
 		})
 		r := c.Rules[len(c.Rules)-1]
+		if line.Untracks && !w.untracked {
+			w.untrackedBy = decider(e.Place, &r)
+		}
 		w.decide(e, c, &r)
 	}
 }
@@ -132,14 +138,21 @@ func (w *walker) decide(e tracer.Event, base *Chain, r *Rule) {
 	default:
 		return
 	}
-	w.by = &Decider{Family: e.Place.Family, Table: e.Place.Table, Chain: e.Place.Chain, Rule: r, Owner: owner(e.Place)}
+	w.by = decider(e.Place, r)
 	if w.by.Owner == "vmapd" {
 		w.by.Reason = reason(base.Rules)
 	}
 }
 
+func decider(p tracer.Place, r *Rule) *Decider {
+	return &Decider{Family: p.Family, Table: p.Table, Chain: p.Chain, Rule: r, Owner: owner(p)}
+}
+
 // end tells the verdict of a packet that no rule has ended.
 func (w *walker) end() {
+	if !w.untracked {
+		w.untrackedBy = nil // a rule behind connection tracking has no effect
+	}
 	if w.verdict != "" || len(w.hooks) == 0 {
 		return
 	}
