@@ -33,6 +33,13 @@ addressType: IPv4
 ports: [{name: tcp, port: 8080}]
 endpoints: [{addresses: [10.0.0.2], nodeName: node-1}]
 ---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {namespace: default, name: ranged-2, labels: {kubernetes.io/service-name: ranged}}
+addressType: IPv6
+ports: [{name: tcp, port: 8080}]
+endpoints: [{addresses: ["fd00:10::2"], nodeName: node-1}]
+---
 apiVersion: v1
 kind: Service
 metadata: {namespace: default, name: closed}

@@ -175,7 +175,7 @@ func (w *watching) isComplete(c *trace.Connection, now time.Time) bool {
 
 // story asks the kernel for the rest, and tells the story.
 func (w *watching) story(ctx context.Context, c *trace.Connection, stderr io.Writer) (trace.Story, error) {
-	in := trace.Input{First: c.First, Answer: c.Answer, Waited: w.wait, Early: w.tracer.Early()}
+	in := trace.Input{First: c.First, Answer: c.Answer, Redirect: c.Redirect, Waited: w.wait, Early: w.tracer.Early()}
 	var err error
 	if in.Interfaces, err = tracer.Interfaces(); err != nil {
 		return trace.Story{}, err

@@ -50,7 +50,7 @@ type program struct {
 //	set clients { type ipv4_addr . inet_service; size COUNT; flags dynamic,timeout; timeout LIFETIME }
 //	set answered { the same }
 //	chain prerouting-begin { FIRST }
-//	chain prerouting-answers { ANSWER }
+//	chain prerouting-answers { REDIRECT; ANSWER }
 //	chain prerouting-tracked { type filter hook prerouting priority -199;
 //		ct original ip daddr != @destinations accept
 //		jump prerouting-begin
@@ -65,7 +65,7 @@ type program struct {
 //
 //	chain prerouting-begin { type filter hook prerouting priority -2147483648; FIRST }
 //	chain prerouting-early-answers { type filter hook prerouting priority -2147483648; EARLY }
-//	chain prerouting-answers { type filter hook prerouting priority -199; ANSWER }
+//	chain prerouting-answers { type filter hook prerouting priority -199; REDIRECT; ANSWER }
 //	chain prerouting-untracked { type filter hook prerouting priority -198; ct state untracked }
 //
 // EARLY finds answers without connection tracking: what goes to the client's address and port.
@@ -90,11 +90,14 @@ func (p *program) add(name string, flags nftables.TableFlags, early bool) *nftab
 		case early:
 			p.rule(p.base(name+beginSuffix, h.number, math.MinInt32), first)
 			p.rule(p.base(name+earlyAnswersSuffix, h.number, math.MinInt32), earlyAnswer)
-			p.rule(p.base(name+answersSuffix, h.number, afterConntrack), answer)
+			answers := p.base(name+answersSuffix, h.number, afterConntrack)
+			p.redirect(answers, clients)
+			p.rule(answers, answer)
 			p.rule(p.base(name+untrackedSuffix, h.number, afterAnswers), untracked())
 		default:
 			begin, answers := p.chain(name+beginSuffix), p.chain(name+answersSuffix)
 			p.rule(begin, first)
+			p.redirect(answers, clients)
 			p.rule(answers, answer)
 			tracked := p.base(name+trackedSuffix, h.number, afterConntrack)
 			p.rule(tracked, []expr.Any{p.originalDest(), in(dests, true), &expr.Verdict{Kind: expr.VerdictAccept}})
@@ -172,6 +175,26 @@ func (p *program) answer(dests, clients, answered *nftables.Set) []expr.Any {
 		original(p.ctSource, unix.NFT_REG_1), original(expr.CtKeyPROTOSRC, p.behindAddress),
 		in(clients, false), in(answered, true), addTo(answered),
 	}, trace()...)
+}
+
+// redirect adds the rules for ICMP redirects about packets of a client, which are not the answer and come before it. They
+// have the packet in them, in IPv6 behind another option or none:
+//
+//	meta l4proto icmp icmp type redirect
+//	the source . port of the packet in it @clients
+//	meta nftrace set 1 accept
+func (p *program) redirect(c *nftables.Chain, clients *nftables.Set) {
+	protocol, kind, packets, ports := byte(unix.IPPROTO_ICMP), byte(redirect), []uint32{8}, uint32(20)
+	if p.table == nftables.TableFamilyIPv6 {
+		protocol, kind, packets, ports = unix.IPPROTO_ICMPV6, redirect6, []uint32{48, 56}, 40
+	}
+	for _, packet := range packets {
+		exprs := []expr.Any{
+			&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: unix.NFT_REG_1}, is(protocol), transport(0, 1, unix.NFT_REG_1), is(kind),
+			transport(packet+p.source, p.size, unix.NFT_REG_1), transport(packet+ports, 2, p.behindAddress), in(clients, false),
+		}
+		p.rule(c, append(append(exprs, trace()...), &expr.Verdict{Kind: expr.VerdictAccept}))
+	}
 }
 
 // earlyAnswer are the expressions of the rule for answers that may not be tracked:

@@ -20,6 +20,7 @@ type Collector struct {
 type Connection struct {
 	Client        netip.AddrPort
 	First, Answer []tracer.Event
+	Redirect      netip.Addr // of the host that sent the client an ICMP redirect, if one did
 }
 
 // packetOf is one of the two packets of a connection that are traced.
@@ -68,7 +69,12 @@ func (c *Collector) begin(e tracer.Event) {
 		c.connections = append(c.connections, made)
 		c.byID[e.ID] = packetOf{made, false}
 	case answer:
-		if of := c.answered(*e.Packet); of != nil && (!e.Early() || of.isFromDest(*e.Packet)) {
+		of := c.answered(*e.Packet)
+		switch {
+		case of == nil:
+		case e.Packet.IsRedirect():
+			of.Redirect = e.Packet.Source.Addr()
+		case !e.Early() || of.isFromDest(*e.Packet):
 			c.byID[e.ID] = packetOf{of, true}
 		}
 	}

@@ -12,6 +12,7 @@ import (
 // Input is what was seen of one connection.
 type Input struct {
 	First, Answer []tracer.Event // of its first packet, and of the first packet of the other direction
+	Redirect      netip.Addr     // who sent the client an ICMP redirect; the zero value: nobody
 	Lines         []tracer.Line  // the rules in these events
 	Bases         []tracer.Base
 	Interfaces    map[uint32]string // names by index
@@ -108,10 +109,11 @@ type Story struct {
 	// Incomplete is a packet whose way was not seen to its end, although connection tracking has its connection.
 	Incomplete bool `json:"incomplete,omitempty"`
 
-	Answer   Answer    `json:"answer"`
-	State    string    `json:"state,omitempty"` // of a TCP connection, in connection tracking
-	Tracking []Moment  `json:"tracking,omitempty"`
-	Expected *Expected `json:"expected,omitempty"`
+	Answer   Answer     `json:"answer"`
+	Redirect netip.Addr `json:"redirect,omitzero"` // who sent the client an ICMP redirect
+	State    string     `json:"state,omitempty"`   // of a TCP connection, in connection tracking
+	Tracking []Moment   `json:"tracking,omitempty"`
+	Expected *Expected  `json:"expected,omitempty"`
 
 	Differs    string   `json:"differs,omitempty"` // from what is expected
 	Hints      []string `json:"hints,omitempty"`

@@ -17,6 +17,7 @@ func Tell(in Input) Story {
 		Source: w.first.Source, Destination: w.first.Dest, Protocol: w.first.Protocol.String(),
 		Verdict: w.verdict, Endpoint: w.last.Dest, SourceSeen: w.last.Source, Out: w.out,
 		Hooks: w.hooks, By: w.by, Expected: in.Expected, Untracked: w.untracked, UntrackedBy: w.untrackedBy,
+		Redirect: in.Redirect,
 	}
 	if s.Verdict == Lost && w.lostAt == "after prerouting" && in.Route != "" {
 		s.Verdict = NoRoute
@@ -147,6 +148,9 @@ func (s *Story) hint(in *Input, w way) {
 		for _, suspect := range in.Suspects {
 			hint("%s", suspect)
 		}
+	}
+	if s.Redirect.IsValid() {
+		hint("%v sent the client an ICMP redirect: the endpoint is a neighbour of the client's. That is no error.", s.Redirect)
 	}
 	if in.Untold {
 		hint("There were more events of connection tracking than room for them: it was asked for the state instead.")

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+)
+
+// rangedVIP and rangedVIP6 are cluster IPs whose only endpoint is pod-1.
+const rangedVIP, rangedVIP6 = "172.30.0.20:80", "[fd00:172:30::20]:80"
+
+// bridgePods makes the first two pods neighbours on a bridge of the node, as the plugin bridge does: what one of
+// them sends to the other passes netfilter only if the node's settings say so.
+func bridgePods(t *testing.T, w *lab.World, callIPTables string) {
+	t.Helper()
+	if err := w.Node.AddBridge("cni0"); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []string{"net/bridge/bridge-nf-call-iptables", "net/bridge/bridge-nf-call-ip6tables"} {
+		if err := w.Node.Sysctl(s, callIPTables); err != nil {
+			t.Skipf("this kernel has no br_netfilter: %v", err)
+		}
+	}
+	if err := w.Node.Sysctl("net/ipv4/conf/cni0/send_redirects", "1"); err != nil {
+		t.Fatal(err)
+	}
+	for _, address := range []string{"10.0.0.1/24", "fd00:10::1/64", "fe80::1/64"} {
+		feed(t, w.Node, "", "ip", "address", "add", address, "dev", "cni0")
+	}
+	for _, pod := range w.Pods()[:2] {
+		if err := w.Node.AddPort("cni0", pod.Link); err != nil {
+			t.Fatal(err)
+		}
+		for a, network := range map[netip.Addr]string{pod.IP4: "10.0.0.0/24", pod.IP6: "fd00:10::/64"} {
+			feed(t, w.Node, "", "ip", "route", "del", a.String(), "dev", pod.Link)
+			feed(t, pod.Namespace, "", "ip", "route", "add", network, "dev", "eth0")
+		}
+	}
+}
+
+// tellsOfPod traces a connection of pod-2's, and compares the text.
+func tellsOfPod(t *testing.T, w *lab.World, known []string, dest string, want ...string) (text string) {
+	t.Helper()
+	p := startTrace(t, w.Node, append(append([]string{"--wait", "500ms"}, known...), dest+"/tcp")...)
+	asked := make(chan struct{})
+	go func() {
+		defer close(asked)
+		_, _ = w.Pods()[1].Ask(t.Context(), "tcp", netip.MustParseAddrPort(dest))
+	}()
+	text = p.told(t)
+	<-asked
+	for _, want := range want {
+		if !strings.Contains(text, want) {
+			t.Errorf("want %q in\n%s", want, text)
+		}
+	}
+	return text
+}
+
+// An ICMP redirect of the node's is neither an error nor the answer.
+func TestTraceTakesARedirectForWhatItIs(t *testing.T) {
+	t.Parallel()
+	w, known := traceWorld(t, "--masquerade-all")
+	bridgePods(t, w, "0")
+	for dest, want := range map[string][]string{
+		rangedVIP:  {"note: 10.0.0.1 sent", "=> forwarded to 10.0.0.2:8080 by cni0, which accepted it.\n"},
+		rangedVIP6: {"note: fe80::1 sent", "=> forwarded to [fd00:10::2]:8080 by cni0, which accepted it.\n"},
+	} {
+		want = append(want, " the client an ICMP redirect: the endpoint is a neighbour of the client's. That is no error.\n")
+		for range 2 { // the second one over IPv6 has the endpoint's hardware address, too
+			time.Sleep(1100 * time.Millisecond) // the kernel limits their rate
+			if text := tellsOfPod(t, w, known, dest, want...); strings.Contains(text, "ICMP error") {
+				t.Errorf("the redirect is an error:\n%s", text)
+			}
+		}
+	}
+}
