@@ -1,6 +1,7 @@
 package main
 
 import (
+	"strings"
 	"testing"
 )
 
@@ -58,6 +59,28 @@ func nodeBreakages() []breakage {
 			want: "fail firewall table inet host, chain forward, policy drop, which is not vmapd's, drops connections to",
 		},
 		{
+			name: "NOTRACK, of nftables", command: doctor, exit: 3, symptom: fromClient,
+			spoil: nft("table inet guard { chain early { type filter hook prerouting priority raw; ip daddr 172.30.0.0/16 notrack;\n}\n}"),
+			want:  "fail firewall table inet guard, chain early, rule 1, which is not vmapd's, keeps connections to 172.30.",
+			more:  []string{"from being tracked (NOTRACK): they reach no endpoint, unless a process of this node has the address", "-> delete that rule"},
+		},
+		{
+			name: "NOTRACK, of iptables-nft", command: doctor, exit: 3, symptom: fromClient,
+			spoil: func(t *testing.T, p *patient) { untrack(t, p, "iptables-nft") },
+			want:  "fail firewall table ip raw, chain PREROUTING, rule 1, which is not vmapd's, keeps connections to 172.30.0.10:80/tcp of default/web:tcp from being tracked (NOTRACK)",
+		},
+		{
+			name: "NOTRACK, of iptables-legacy", command: doctor, exit: 3, symptom: fromClient,
+			spoil: func(t *testing.T, p *patient) { untrack(t, p, "iptables-legacy") },
+			want:  "fail firewall iptables-legacy, ip table raw, chain PREROUTING, rule 1, which is not vmapd's, keeps connections to 172.30.0.10:80/tcp of default/web:tcp from being tracked (NOTRACK)",
+		},
+		{
+			name: "NOTRACK for answers", command: doctor, exit: 3, symptom: fromClient,
+			spoil: nft("table inet guard { chain early { type filter hook prerouting priority raw; ip saddr 10.0.0.0/24 tcp sport 8080 notrack;\n}\n}"),
+			want:  "fail firewall table inet guard, chain early, rule 1, which is not vmapd's, keeps answers of 10.0.0.2:8080/tcp, an endpoint of default/web:tcp,",
+			more:  []string{"from being tracked (NOTRACK): they come from the endpoint's address in place of the Service's"},
+		},
+		{
 			name: "ip_forward off", command: doctor, exit: 3, spoil: sysctl("net/ipv4/ip_forward", "0"), symptom: fromClient,
 			want: "fail forwarding net.ipv4.ip_forward is 0: the node forwards no IPv4 packets",
 		},
@@ -72,6 +95,13 @@ func nodeBreakages() []breakage {
 			want:    "fail forwarding net.ipv6.conf.all.forwarding is 0",
 		},
 	}
+}
+
+// untrack keeps connections to web's cluster IP from being tracked, by a program of iptables.
+func untrack(t *testing.T, p *patient, program string) {
+	t.Helper()
+	args := strings.Fields("-t raw -A PREROUTING -d 172.30.0.10/32 -p tcp -m tcp --dport 80 -j CT --notrack")
+	feed(t, p.Node, "", program, args...)
 }
 
 func TestBreakagesOfTheNode(t *testing.T) {

@@ -115,6 +115,7 @@ func (e *examiner) view() *doctor.Daemon {
 		Wants: wantsOf(e.current.Load(), snapshot),
 	}
 	v.Wants.NodeName, v.Wants.Backend = e.nodeName, e.plane.name
+	v.Wants.Untracked = untrackedTargets(snapshot)
 	if refused := e.refused.Load(); refused != nil {
 		v.ConfigError = *refused
 	}
@@ -259,7 +260,7 @@ func addTargets(w *doctor.Wants, s *model.FamilySnapshot) {
 			continue
 		}
 		for _, fe := range sp.Frontends {
-			t := doctor.Target{Service: sp.Name.String(), Protocol: sp.Name.Protocol.String(), Addr: netip.AddrPortFrom(fe.VIP.Addr, fe.VIP.Port), Endpoint: sp.Endpoints[0].Addr}
+			t := targetOf(sp, fe, sp.Endpoints[0].Addr)
 			switch {
 			case fe.Action != model.Forward:
 			case fe.Kind == model.ClusterIP && len(clusterIPs) < doctorTries:

@@ -27,7 +27,10 @@ import (
 
 // examineHost returns what the node alone tells. With probe, the kernel's features are tried, too.
 func examineHost(w doctor.Wants, probe bool) doctor.Host {
-	h := doctor.Host{NetAdmin: hasNetAdmin(), Kernel: kernelRelease(), Sysctls: map[string]string{}, Routes: map[netip.Addr]string{}}
+	h := doctor.Host{
+		NetAdmin: hasNetAdmin(), Kernel: kernelRelease(), Sysctls: map[string]string{}, Routes: map[netip.Addr]string{},
+		Served: map[doctor.Target]bool{},
+	}
 	h.Interfaces = interfaces()
 	for _, file := range doctor.Sysctls(h.Interfaces) {
 		if b, err := os.ReadFile(filepath.Join("/proc/sys", file)); err == nil {
@@ -35,7 +38,10 @@ func examineHost(w doctor.Wants, probe bool) doctor.Host {
 		}
 	}
 	addrs := slices.Clone(w.LocalPods)
-	for _, t := range slices.Concat(w.NodePorts, w.ClusterIPs) {
+	for _, t := range w.Untracked {
+		addrs = append(addrs, t.Addr.Addr())
+	}
+	for _, t := range slices.Concat(w.NodePorts, w.ClusterIPs, w.Untracked) {
 		if t.Endpoint.IsValid() {
 			addrs = append(addrs, t.Endpoint.Addr())
 		}
@@ -44,6 +50,9 @@ func examineHost(w doctor.Wants, probe bool) doctor.Host {
 		if name, ok := routeTo(a); ok {
 			h.Routes[a] = name
 		}
+	}
+	for _, t := range w.Untracked {
+		h.Served[t] = isServed(t, h.Routes)
 	}
 	for _, f := range model.Families {
 		h.DefaultRoutes[f] = defaultRoute(f)

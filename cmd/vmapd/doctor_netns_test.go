@@ -2,11 +2,15 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
@@ -115,6 +119,44 @@ COMMIT
 }
 
 // With each backend, a healthy node has only lines that are ok; so has /statusz.
+// Rules of NodeLocal DNSCache are right while its process answers, and keep connections from each endpoint when it has
+// gone, whether or not the node still has the address. The Service is not one of those that are always followed.
+func TestDoctorAndNodeLocalDNS(t *testing.T) {
+	t.Parallel()
+	p := newPatient(t)
+	service, slice := serviceBreakage{name: "zz", change: func(*corev1.Service, *discoveryv1.EndpointSlice) {}}.objects(50)
+	p.api.Set(service)
+	p.api.Set(slice)
+	p.startUp(t)
+	p.daemon.waitFor(t, "msg=ready")
+	vip := netip.AddrPortFrom(serviceIP(50), 80)
+	p.ask(t, vip)
+	dns, err := p.Node.Serve("local", 80)
+	if err != nil {
+		t.Fatal(err)
+	}
+	feed(t, p.Node, "", "ip", "address", "add", vip.Addr().String()+"/32", "dev", "lo")
+	for _, rule := range []string{"PREROUTING -d %v -p tcp --dport 80", "OUTPUT -s %v -p tcp --sport 80", "OUTPUT -d %v -p tcp --dport 80"} {
+		feed(t, p.Node, "", "iptables-nft", strings.Fields("-t raw -A "+fmt.Sprintf(rule, vip.Addr())+" -j NOTRACK")...)
+	}
+	if output, exit := p.vmapd(t, "doctor"); exit != 0 {
+		t.Errorf("with NodeLocal DNSCache, doctor says\n%s", output)
+	}
+	const want = "fail firewall table ip raw, chain PREROUTING, rule 1, which is not vmapd's, " +
+		"keeps connections to 172.30.1.50:80/tcp of default/zz:http from being tracked"
+	finds := func(when string) {
+		t.Helper()
+		p.wantSilence(t, p.Client, vip)
+		if output, exit := p.vmapd(t, "doctor"); exit != 3 || !strings.Contains(output, want) {
+			t.Errorf("%s, doctor does not say %q:\n%s", when, want, output)
+		}
+	}
+	dns.Close()
+	finds("without the process")
+	feed(t, p.Node, "", "ip", "address", "del", vip.Addr().String()+"/32", "dev", "lo")
+	finds("without the address")
+}
+
 func TestDoctorOfAHealthyNode(t *testing.T) {
 	t.Parallel()
 	for _, backend := range []string{"nftables", "iptables", "ipvs"} {

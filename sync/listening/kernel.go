@@ -14,9 +14,9 @@ import (
 // sockDiagByFamily is SOCK_DIAG_BY_FAMILY of linux/sock_diag.h.
 const sockDiagByFamily = 20
 
-// listens reports whether a process of this network namespace listens at a VIP. It needs no
+// Listens reports whether a process of this network namespace listens at a VIP. It needs no
 // privilege. A kernel without inet_diag finds nothing.
-func listens(v model.VIP) (bool, error) {
+func Listens(v model.VIP) (bool, error) {
 	if v.Protocol != model.TCP && v.Protocol != model.UDP {
 		return false, nil
 	}

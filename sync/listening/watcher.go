@@ -41,7 +41,7 @@ func New(o Options) *Watcher {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Watcher{options: o, listens: listens, wake: make(chan struct{}, 1)}
+	return &Watcher{options: o, listens: Listens, wake: make(chan struct{}, 1)}
 }
 
 // Queued implements [reconcile.Observer].

@@ -20,7 +20,7 @@ func TestSocketsAreFound(t *testing.T) {
 	}
 	check := func(v model.VIP, want bool) {
 		t.Helper()
-		if got, err := listens(v); err != nil || got != want {
+		if got, err := Listens(v); err != nil || got != want {
 			t.Errorf("%v: want %v, got %v, %v", v, want, got, err)
 		}
 	}

@@ -56,6 +56,7 @@ func checkFirewall(f Facts) []Line {
 	for _, place := range slices.SortedFunc(keys(found), func(a, b firewall.Place) int { return cmp.Compare(a.String(), b.String()) }) {
 		lines = append(lines, found[place].line(place))
 	}
+	lines = append(lines, f.untracked()...)
 	for _, text := range f.Host.Unread {
 		lines = append(lines, Line{Level: Warn, Evidence: text, Remedy: "what they drop can't be told; look at them with nft list ruleset or iptables-save"})
 	}

@@ -39,6 +39,8 @@ type Wants struct {
 	NodePorts  []Target     `json:"nodePorts,omitempty"`
 	NodeAddrs  []netip.Addr `json:"nodeAddrs,omitempty"`
 	LocalPods  []netip.Addr `json:"localPods,omitempty"` // endpoints on this node
+	// Untracked are a few of those Services and endpoints that rules of other programs may keep from being tracked.
+	Untracked []Target `json:"untracked,omitempty"`
 	// Conntrack are the settings of connection tracking.
 	Conntrack nodesetup.Conntrack `json:"conntrack"`
 }
@@ -132,6 +134,8 @@ type Host struct {
 	Interfaces []Interface
 	// Routes are the interfaces by which addresses are reached, and "" for the node's own.
 	Routes map[netip.Addr]string
+	// Served has those of Wants.Untracked whose address the node has, with a process that listens there.
+	Served map[Target]bool
 	// DefaultRoutes are the interfaces of the default routes.
 	DefaultRoutes [len(model.Families)]string
 	Conntrack     Conntrack

@@ -1,4 +1,4 @@
-// Package firewall tells whether rules of others drop the packets of Services: those of nftables, of
+// Package firewall tells whether rules of others drop the packets of Services, or keep them from being tracked: those of nftables, of
 // iptables-nft and of iptables-legacy, as the kernel has them.
 //
 //	expressions of nf_tables ──┐

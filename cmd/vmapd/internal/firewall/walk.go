@@ -172,6 +172,18 @@ func SetsMarks(rulesets []Ruleset, ours func(chain string) bool) bool {
 	return false
 }
 
+// Untracks reports whether a rule of other programs keeps packets from being tracked.
+func Untracks(rulesets []Ruleset) bool {
+	for _, r := range rulesets {
+		for _, c := range r.Chains {
+			if slices.ContainsFunc(c.Rules, func(r Rule) bool { return r.Untracks }) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // Engine returns the name of a network policy engine or firewall whose chain has this name, or "".
 // Such a chain drops packets as somebody has told it.
 func Engine(table, chain string) string {
