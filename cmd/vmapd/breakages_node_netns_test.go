@@ -81,6 +81,27 @@ func nodeBreakages() []breakage {
 			more:  []string{"from being tracked (NOTRACK): they come from the endpoint's address in place of the Service's"},
 		},
 		{
+			name: "pods on a bridge past netfilter", command: doctor, exit: 3,
+			spoil: func(t *testing.T, p *patient) {
+				p.api.Set(webSlice(2)) // pod-1 alone
+				bridgePods(t, p.World, "0")
+			},
+			symptom: func(t *testing.T, p *patient) {
+				waitLong(t, "the other pods leave the Service", p.daemon, func() bool {
+					_, err := p.Pods()[1].Ask(t.Context(), "tcp", webVIP)
+					return err != nil
+				})
+				p.wantSilence(t, p.Pods()[1].Namespace, webVIP)
+				p.ask(t, webVIP)
+			},
+			want: "fail bridges net.bridge.bridge-nf-call-iptables is 0, and pods are ports of the bridge cni0: ",
+			more: []string{
+				"what they send one another does not pass netfilter, so that they do not reach a Service whose endpoint is on the same bridge",
+				"-> sysctl -w net.bridge.bridge-nf-call-iptables=1, and in /etc/sysctl.d",
+				"fail bridges net.bridge.bridge-nf-call-ip6tables is 0, and pods are ports of the bridge cni0: ",
+			},
+		},
+		{
 			name: "ip_forward off", command: doctor, exit: 3, spoil: sysctl("net/ipv4/ip_forward", "0"), symptom: fromClient,
 			want: "fail forwarding net.ipv4.ip_forward is 0: the node forwards no IPv4 packets",
 		},

@@ -231,7 +231,10 @@ func (e *examiner) portErrors() []error {
 // is nil before the first lists are read.
 func wantsOf(c *config.Config, s *model.Snapshot) doctor.Wants {
 	pods := c.Model().LocalPods
-	w := doctor.Wants{PodsBy: podsBy(pods.Mode), Conntrack: c.Conntrack, ClusterCIDRs: pods.ClusterCIDRs}
+	w := doctor.Wants{
+		PodsBy: podsBy(pods.Mode), Conntrack: c.Conntrack, ClusterCIDRs: pods.ClusterCIDRs,
+		MasqueradeAll: c.Model().MasqueradeAll,
+	}
 	if s == nil {
 		return w
 	}

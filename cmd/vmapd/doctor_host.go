@@ -32,6 +32,7 @@ func examineHost(w doctor.Wants, probe bool) doctor.Host {
 		Served: map[doctor.Target]bool{},
 	}
 	h.Interfaces = interfaces()
+	h.Bridges = bridges()
 	for _, file := range doctor.Sysctls(h.Interfaces) {
 		if b, err := os.ReadFile(filepath.Join("/proc/sys", file)); err == nil {
 			h.Sysctls[file] = strings.TrimSpace(string(b))
@@ -150,6 +151,33 @@ func interfaces() (list []doctor.Interface) {
 			}
 		}
 		list = append(list, entry)
+	}
+	return list
+}
+
+// bridges returns the bridges that have veth devices as ports whose other ends are in other network namespaces.
+func bridges() (list []doctor.Bridge) {
+	links, err := netlink.LinkList()
+	if err != nil {
+		return nil
+	}
+	toOthers := map[int]bool{} // by the bridge's index
+	for _, l := range links {
+		a := l.Attrs()
+		toOthers[a.MasterIndex] = toOthers[a.MasterIndex] || l.Type() == "veth" && a.NetNsID >= 0
+	}
+	for _, l := range links {
+		if l.Type() != "bridge" || !toOthers[l.Attrs().Index] {
+			continue
+		}
+		b := doctor.Bridge{Name: l.Attrs().Name}
+		addrs, _ := netlink.AddrList(l, netlink.FAMILY_ALL)
+		for _, a := range addrs {
+			if p, err := netip.ParsePrefix(a.IPNet.String()); err == nil {
+				b.Addrs = append(b.Addrs, p)
+			}
+		}
+		list = append(list, b)
 	}
 	return list
 }

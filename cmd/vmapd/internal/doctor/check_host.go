@@ -25,7 +25,7 @@ const (
 // Sysctls returns the files below /proc/sys that Diagnose wants to know, for the given interfaces. The
 // slash is the separator, as names of interfaces may have dots.
 func Sysctls(interfaces []Interface) []string {
-	files := []string{IPForward, IPv6Forward, IPv6Disabled, ReversePathAll, RouteLocalAll}
+	files := append([]string{IPForward, IPv6Forward, IPv6Disabled, ReversePathAll, RouteLocalAll}, BridgeCalls[:]...)
 	for _, i := range interfaces {
 		for _, f := range []string{reversePathOf, forwardingOf, disabledOf} {
 			files = append(files, fmt.Sprintf(f, i.Name))

@@ -34,6 +34,7 @@ const (
 	CheckIPv6          = "ipv6"
 	CheckReversePath   = "reverse-path"
 	CheckLocalnet      = "route-localnet"
+	CheckBridges       = "bridges"
 	CheckFirewall      = "firewall"
 	CheckConntrack     = "conntrack"
 	CheckSysctls       = "sysctls"
@@ -67,6 +68,7 @@ func checks() []check {
 		{CheckIPv6, checkIPv6},
 		{CheckReversePath, checkReversePath},
 		{CheckLocalnet, checkLocalnet},
+		{CheckBridges, checkBridges},
 		{CheckFirewall, checkFirewall},
 		{CheckConntrack, checkConntrack},
 		{CheckSysctls, checkSysctls},

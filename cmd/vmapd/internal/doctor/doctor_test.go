@@ -48,6 +48,7 @@ func healthy() doctor.Facts {
 			Kernel: "6.18", NetAdmin: true,
 			Sysctls: map[string]string{
 				doctor.IPForward: "1", doctor.IPv6Forward: "1", doctor.IPv6Disabled: "0", doctor.ReversePathAll: "0", doctor.RouteLocalAll: "0",
+				doctor.BridgeCalls[model.IPv4]: "1", doctor.BridgeCalls[model.IPv6]: "1",
 				"net/ipv4/conf/eth0/rp_filter": "2", "net/ipv4/conf/eth0/forwarding": "1",
 			},
 			Interfaces: []doctor.Interface{
@@ -61,9 +62,16 @@ func healthy() doctor.Facts {
 	}
 }
 
+// podBridge is a bridge with pods.
+func podBridge() []doctor.Bridge {
+	addrs := []netip.Prefix{netip.MustParsePrefix("10.0.0.1/24"), netip.MustParsePrefix("fd00:10::1/64")}
+	return []doctor.Bridge{{Name: "cni0", Addrs: addrs}}
+}
+
 func TestAHealthyNodeHasOnlyGoodLines(t *testing.T) {
 	f := healthy()
 	f.Daemon.FastPath = "on, between eth0 and pods0" // off, it has no line
+	f.Host.Bridges = podBridge()                     // without one, there is no line
 	r := doctor.Diagnose(f)
 	if bad := doctor.Bad(r.Lines); len(bad) > 0 || r.Level != doctor.OK || r.ExitCode() != 0 {
 		t.Errorf("exit code %d, %v", r.ExitCode(), bad)
@@ -141,6 +149,13 @@ func TestEachCheck(t *testing.T) {
 		{"firewall", doctor.Fail, "table ip filter, chain FORWARD, policy drop, which is not vmapd's, drops connections to node port 30080/tcp of default/web from outside, and one other way to Services", func(f *doctor.Facts) {
 			f.Host.Firewall = []firewall.Ruleset{filterForward(true)}
 		}},
+		{"bridges", doctor.Fail, "net.bridge.bridge-nf-call-iptables is 0, and pods are ports of the bridge cni0", func(f *doctor.Facts) {
+			f.Host.Bridges, f.Host.Sysctls[doctor.BridgeCalls[model.IPv4]] = podBridge(), "0"
+		}},
+		{"bridges", doctor.Fail, "net.bridge.bridge-nf-call-ip6tables is missing (the module br_netfilter is not loaded)", func(f *doctor.Facts) {
+			f.Host.Bridges, f.Wants.ClusterCIDRs = podBridge(), append(f.Wants.ClusterCIDRs, netip.MustParsePrefix("fd00:10::/56"))
+			delete(f.Host.Sysctls, doctor.BridgeCalls[model.IPv6])
+		}},
 		{"firewall", doctor.Warn, "was not read", func(f *doctor.Facts) { f.Host.Unread = []string{"chain x was not read"} }},
 		{"conntrack", doctor.Warn, "950 of at most 1000 entries", func(f *doctor.Facts) { f.Host.Conntrack.Used = 950 }},
 		{"conntrack", doctor.Fail, "1000 of at most 1000 entries", func(f *doctor.Facts) { f.Host.Conntrack.Used = 1000 }},
@@ -184,7 +199,14 @@ func TestFalseAlarms(t *testing.T) {
 		"no table was compared":          func(f *doctor.Facts) { f.Daemon.Table = &doctor.Table{Skipped: "x"} },
 		"an old watch is silent":         func(f *doctor.Facts) { f.Daemon.Cluster.Heard = now.Add(-time.Hour) },
 		"no connection tracking":         func(f *doctor.Facts) { f.Host.Conntrack = doctor.Conntrack{} },
-		"route_localnet":                 func(f *doctor.Facts) { f.Host.Sysctls[doctor.RouteLocalAll] = "1" },
+		"a bridge past netfilter that is not the pods'": func(f *doctor.Facts) {
+			f.Host.Bridges = []doctor.Bridge{{Name: "docker0", Addrs: []netip.Prefix{netip.MustParsePrefix("172.17.0.1/16")}}}
+			f.Host.Sysctls[doctor.BridgeCalls[model.IPv4]] = "0"
+		},
+		"pods past netfilter, and all are masqueraded": func(f *doctor.Facts) {
+			f.Host.Bridges, f.Host.Sysctls[doctor.BridgeCalls[model.IPv4]], f.Wants.MasqueradeAll = podBridge(), "0", true
+		},
+		"route_localnet": func(f *doctor.Facts) { f.Host.Sysctls[doctor.RouteLocalAll] = "1" },
 	} {
 		f := healthy()
 		change(&f)

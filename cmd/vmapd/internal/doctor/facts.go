@@ -41,6 +41,8 @@ type Wants struct {
 	LocalPods  []netip.Addr `json:"localPods,omitempty"` // endpoints on this node
 	// Untracked are a few of those Services and endpoints that rules of other programs may keep from being tracked.
 	Untracked []Target `json:"untracked,omitempty"`
+	// MasqueradeAll: connections of pods to cluster IPs are masqueraded.
+	MasqueradeAll bool `json:"masqueradeAll,omitempty"`
 	// Conntrack are the settings of connection tracking.
 	Conntrack nodesetup.Conntrack `json:"conntrack"`
 }
@@ -132,6 +134,8 @@ type Host struct {
 	// read is missing.
 	Sysctls    map[string]string
 	Interfaces []Interface
+	// Bridges are those with ports that lead to other network namespaces.
+	Bridges []Bridge
 	// Routes are the interfaces by which addresses are reached, and "" for the node's own.
 	Routes map[netip.Addr]string
 	// Served has those of Wants.Untracked whose address the node has, with a process that listens there.
@@ -158,6 +162,12 @@ type Host struct {
 type Interface struct {
 	Name  string
 	Addrs []netip.Addr
+}
+
+// Bridge is a bridge with its addresses.
+type Bridge struct {
+	Name  string
+	Addrs []netip.Prefix
 }
 
 // Conntrack is the use of the connection tracking table.
