@@ -65,6 +65,26 @@ func TestInitOnlyLeavesNothingToSetUp(t *testing.T) {
 	}
 }
 
+// What pods on a bridge send one another passes netfilter after --init-only, so that they reach Services with endpoints
+// among them.
+func TestInitOnlyLeadsBridgesThroughNetfilter(t *testing.T) {
+	t.Parallel()
+	p := newPatient(t)
+	p.api.Set(webSlice(2)) // pod-1 alone
+	bridgePods(t, p.World, "0")
+	p.startUp(t)
+	p.daemon.waitFor(t, "msg=ready")
+	p.wantSilence(t, p.Pods()[1].Namespace, webVIP)
+	first := p.start(t, "--init-only", "--conntrack-max-per-core=0")
+	if code := first.exit(t); code != 0 {
+		t.Fatalf("--init-only: exit code %d: %s", code, first.log)
+	}
+	if a, err := p.Pods()[1].Ask(t.Context(), "tcp", webVIP); err != nil || a.Pod != "pod-1" {
+		t.Errorf("pod-2 does not reach pod-1 through the Service: %v, %v", a, err)
+	}
+	p.wantHealthy(t)
+}
+
 // A limit that only the host may change does not keep the daemon from starting: where nodes are
 // containers, nothing in the cluster can set it. The log says what is wanted.
 func TestInitOnlyWhereTheNodeIsAContainer(t *testing.T) {

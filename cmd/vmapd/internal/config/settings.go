@@ -42,7 +42,7 @@ var kubeProxySettings = []setting{
 	{"", "config", honoured, unchangeable, "file with a `KubeProxyConfiguration`; kube-proxy's other flags are then ignored"},
 	{"", "write-config-to", honoured, unchangeable, "write the effective `KubeProxyConfiguration` to this file, then exit"},
 	{"", "cleanup", honoured, unchangeable, "remove everything that vmapd or kube-proxy left on this node, then exit; exit code 1 means that something failed"},
-	{"", "init-only", honoured, unchangeable, "set the sysctls of connection tracking (privileged), then exit; the daemon then needs CAP_NET_ADMIN only"},
+	{"", "init-only", honoured, unchangeable, "set the sysctls of connection tracking and of bridges (privileged), then exit; the daemon then needs CAP_NET_ADMIN only"},
 	{"", "master", honoured, unchangeable, "address of the API server; overrides the kubeconfig's, also with `--config`"},
 	{"featureGates", "feature-gates", honoured, live, "`AllowServiceExternalIPs=false` ends external IPs of Services; other gates are accepted for compatibility, and the log says how vmapd behaves"},
 	{"clientConnection.kubeconfig", "kubeconfig", honoured, restart, "file with the cluster's address and credentials (default: the pod's own)"},

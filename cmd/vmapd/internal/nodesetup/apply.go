@@ -55,10 +55,14 @@ func Apply(ctx context.Context, o Options, c Conntrack) {
 // change, because the node is a container itself, is only a warning ([ErrNotInitial]): kube-proxy
 // exits, which is why such clusters have maxPerCore: 0 in its configuration.
 //
+// Where the module br_netfilter is loaded, InitOnly also makes what bridges pass on meet netfilter, as kube-proxy expects
+// of a node: a pod on a bridge reaches a Service whose endpoint is on the same bridge by that alone. Loading the module is
+// left to the node, which may have no bridges. Apply does not do this, since the daemon can't.
+//
 // It does not set the OOM score, which belongs to a process: this one exits.
 func InitOnly(ctx context.Context, o Options, c Conntrack) error {
 	var errs []error
-	for _, f := range o.apply(ctx, c) {
+	for _, f := range append(o.apply(ctx, c), o.write(ctx, o.bridges())...) {
 		if errors.Is(f, ErrNotInitial) {
 			o.Log.LogAttrs(ctx, slog.LevelWarn, "could not set sysctl; keeping its current value", slog.Any("err", f))
 			continue
@@ -77,7 +81,7 @@ func OOM(ctx context.Context, o Options, score int) {
 	if w.Have == w.Value {
 		return
 	}
-	if err := o.write(w); err != nil {
+	if err := o.writeFile(w); err != nil {
 		o.Log.LogAttrs(ctx, slog.LevelInfo, "could not set the OOM score; keeping its current value",
 			slog.String("file", w.File), slog.String("want", w.Value), slog.String("have", w.Have), slog.Any("err", err))
 		return
@@ -95,9 +99,23 @@ func (o Options) apply(ctx context.Context, c Conntrack) []WriteError {
 		// Then all files are missing; one failure is enough.
 		return []WriteError{{Write: plan[0], Err: ErrNoConntrack}}
 	}
-	var failed []WriteError
+	return o.write(ctx, plan)
+}
+
+// bridges returns the writes that make packets on bridges meet netfilter, as far as the kernel has such settings.
+func (o Options) bridges() (plan []Write) {
+	for _, file := range []string{fileBridge, fileBridge6} {
+		if have, err := o.read(file); err == nil && have != "1" {
+			plan = append(plan, Write{File: file, Value: "1", Have: have, Why: "Services for pods on one bridge"})
+		}
+	}
+	return plan
+}
+
+// write returns the settings that could not be written.
+func (o Options) write(ctx context.Context, plan []Write) (failed []WriteError) {
 	for _, w := range plan {
-		err := o.write(w)
+		err := o.writeFile(w)
 		switch {
 		case err == nil:
 			o.logSet(ctx, w)
@@ -145,8 +163,8 @@ func (o Options) read(file string) (string, error) {
 	return strings.TrimSpace(string(b)), err
 }
 
-// write does not create the file: the kernel lacks such a setting.
-func (o Options) write(w Write) error {
+// writeFile does not create the file: the kernel lacks such a setting.
+func (o Options) writeFile(w Write) error {
 	f, err := os.OpenFile(o.path(w.File), os.O_WRONLY|os.O_TRUNC, 0)
 	if err != nil {
 		return err

@@ -189,6 +189,30 @@ func TestInitOnlySetsWhatItCanAndReturnsTheRest(t *testing.T) {
 	}
 }
 
+// Only InitOnly sets what bridges do, and only where the kernel has the settings.
+func TestInitOnlySetsBridges(t *testing.T) {
+	n := newNode(t)
+	if err := InitOnly(t.Context(), n.Options, Conntrack{}); err != nil {
+		t.Errorf("without br_netfilter: %v", err)
+	}
+	const bridge, bridge6 = "/proc/sys/net/bridge/bridge-nf-call-iptables", "/proc/sys/net/bridge/bridge-nf-call-ip6tables"
+	if _, there := n.all()[bridge]; there {
+		t.Errorf("%s was made", bridge)
+	}
+	n.put(bridge, "0")
+	n.put(bridge6, "1")
+	Apply(t.Context(), n.Options, Conntrack{})
+	if got := n.all(); got[bridge] != "0" {
+		t.Errorf("Apply: %s is %s", bridge, got[bridge])
+	}
+	if err := InitOnly(t.Context(), n.Options, Conntrack{}); err != nil {
+		t.Error(err)
+	}
+	if got := n.all(); got[bridge] != "1" || got[bridge6] != "1" || strings.Count(n.log.String(), "changed node setting") != 1 {
+		t.Errorf("%s is %s, %s is %s; log:\n%s", bridge, got[bridge], bridge6, got[bridge6], n.log.String())
+	}
+}
+
 func TestCPUsThatAreNotKnown(t *testing.T) {
 	n := newNode(t)
 	n.put(fileOnlineCPUs, "0-63")

@@ -1,5 +1,6 @@
 // Package nodesetup sets what all connections through the node depend on: the size and the
-// timeouts of the kernel's connection tracking table, and the OOM score of this process.
+// timeouts of the kernel's connection tracking table, whether packets on bridges meet netfilter, and the
+// OOM score of this process.
 //
 //	Conntrack ──┐
 //	            ├─> Plan ─> []Write ─> Apply

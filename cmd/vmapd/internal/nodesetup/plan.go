@@ -21,6 +21,9 @@ const (
 	fileUDPTimeout            = sysctls + "nf_conntrack_udp_timeout"
 	fileUDPStreamTimeout      = sysctls + "nf_conntrack_udp_timeout_stream"
 
+	fileBridge  = "/proc/sys/net/bridge/bridge-nf-call-iptables"
+	fileBridge6 = "/proc/sys/net/bridge/bridge-nf-call-ip6tables"
+
 	fileHashSize = "/sys/module/nf_conntrack/parameters/hashsize"
 )
 
