@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
@@ -76,5 +77,27 @@ func TestTraceTakesARedirectForWhatItIs(t *testing.T) {
 				t.Errorf("the redirect is an error:\n%s", text)
 			}
 		}
+	}
+}
+
+// The answer of an endpoint on the client's bridge is not seen where the bridge's packets do not pass netfilter.
+func TestTraceSaysThatTheAnswerTakesTheBridge(t *testing.T) {
+	t.Parallel()
+	w, known := traceWorld(t)
+	bridgePods(t, w, "0")
+	past := func(dest, endpoint, name string) {
+		t.Helper()
+		tellsOfPod(t, w, known, dest, fmt.Sprintf("=> forwarded to %s by cni0; an answer takes that bridge past netfilter "+
+			"(net.bridge.%s is 0): it comes from %[1]s in place of %[3]s, and the client does not know that address.\n", endpoint, name, dest))
+	}
+	past(rangedVIP, "10.0.0.2:8080", "bridge-nf-call-iptables")
+	past(rangedVIP6, "[fd00:10::2]:8080", "bridge-nf-call-ip6tables")
+	for _, s := range []string{"net/bridge/bridge-nf-call-iptables", "net/bridge/bridge-nf-call-ip6tables"} {
+		if err := w.Node.Sysctl(s, "1"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, dest := range []string{rangedVIP, rangedVIP6} {
+		tellsOfPod(t, w, known, dest, ":8080 by ", ", which accepted it.\n")
 	}
 }

@@ -238,6 +238,9 @@ func investigate(in *trace.Input) (err error) {
 		}
 	case s.Verdict == trace.Forwarded && s.Answer.Kind != trace.Accepted:
 		in.Neighbour = tracer.NoNeighbour(s.Endpoint.Addr(), s.Out)
+		if s.OnOneLink() {
+			in.Bridge = tracer.PastNetfilter(s.Out, family)
+		}
 	}
 	return nil
 }

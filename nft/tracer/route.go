@@ -90,6 +90,23 @@ func read(sysctl string) string {
 	return strings.TrimSpace(string(b))
 }
 
+// PastNetfilter returns why packets between two ports of a bridge do not pass netfilter, or "". A bridge's own setting
+// (nf_call_iptables) is not seen.
+func PastNetfilter(bridge string, f model.Family) string {
+	l, err := netlink.LinkByName(bridge)
+	if err != nil || l.Type() != "bridge" {
+		return ""
+	}
+	name := map[model.Family]string{model.IPv4: "bridge-nf-call-iptables", model.IPv6: "bridge-nf-call-ip6tables"}[f]
+	switch read("net/bridge/" + name) {
+	case "1":
+		return ""
+	case "":
+		return "the module br_netfilter is not loaded"
+	}
+	return fmt.Sprintf("net.bridge.%s is 0", name)
+}
+
 // NoNeighbour returns the reason if the kernel has asked in vain for the next hop to an address on
 // an interface, or "".
 func NoNeighbour(to netip.Addr, out string) string {

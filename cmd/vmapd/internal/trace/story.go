@@ -23,6 +23,7 @@ type Input struct {
 	Untold    bool          // events of connection tracking were lost
 	Route     string        // why the kernel has no route, if it was asked and has none
 	Neighbour string        // why the next hop cannot be reached, if it is known to be so
+	Bridge    string        // why an answer does not pass netfilter, if client and endpoint are on one bridge
 	Suspects  []string      // what may drop packets without a trace
 	LostBy    string        // a rule that the kernel does not trace, and that drops the packet that is lost
 	Untracks  string        // a rule that the kernel does not trace, and that keeps a packet from being tracked

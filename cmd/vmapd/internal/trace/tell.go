@@ -171,6 +171,12 @@ func (s *Story) hint(in *Input, w way) {
 	}
 }
 
+// OnOneLink reports whether the first packet left to an endpoint by the interface by which it came, with the client's
+// address.
+func (s *Story) OnOneLink() bool {
+	return s.translated() && s.SourceSeen == s.Source && s.Hooks[0].Name == tracer.Prerouting && s.Hooks[0].In == s.Out
+}
+
 // mayMiss reports whether an answer may be one that no rule of the tracer finds.
 func (in *Input) mayMiss(s *Story) bool { return in.Early && s.SourceSeen != s.Source }
 
@@ -299,6 +305,9 @@ func (s *Story) tellAnswer(in *Input) string {
 				"ICMP errors about untracked connections are not visible"
 		case in.mayMiss(s):
 			text = fmt.Sprintf("; no answer was seen within %v", in.Waited)
+		case in.Bridge != "" && in.Neighbour == "":
+			text = fmt.Sprintf("; an answer takes that bridge past netfilter (%s): it comes from %v in place of %v, "+
+				"and the client does not know that address", in.Bridge, s.Endpoint, s.Destination)
 		}
 		if in.Neighbour != "" {
 			text += ": " + in.Neighbour
