@@ -22,6 +22,6 @@
 // follows the files with certificates and tokens, see [Config.REST].
 //
 // By default client-go streams the initial list (WatchList, KEP-3157), and falls back to a
-// plain list if the server refuses that. Servers before 1.27 ignore the request instead:
-// set KUBE_FEATURE_WatchListClient=false in the environment for them.
+// plain list if the server refuses that. If the server sends no response, or no bookmark at the end, the
+// log has that after ten seconds, and after thirty vmapd requests plain lists from then on, see silence.go.
 package informer

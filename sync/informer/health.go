@@ -20,9 +20,6 @@ import (
 )
 
 const (
-	// slow is how long a request may go without a response before that is logged. Lists of
-	// the largest clusters begin to arrive sooner.
-	slow = 10 * time.Second
 	// watchEvery and watchBurst bound how often watches of one kind begin. They usually
 	// last for minutes. client-go pauses after a watch that failed, but not after one that
 	// ended soon without an error, or during the initial list.
@@ -34,7 +31,6 @@ var (
 	// errNoAnswer is a connection that was accepted and closed, as by a load balancer
 	// without a server. client-go returns a watch that ends at once, and no error.
 	errNoAnswer = errors.New("connection was closed without a response")
-	errSilent   = errors.New("no response")
 	errNoList   = errors.New("response has no resourceVersion: it is not an API server's")
 )
 
@@ -49,6 +45,7 @@ type health struct {
 	report func(Failure) // Since is zero: it is over
 	heard  *atomic.Int64 // when the server last sent something that made sense, in nanoseconds
 	pace   *rate.Limiter
+	quiet  time.Duration // see [slow]
 
 	// delivered: the initial list has been. From then on, the server is known to have this
 	// kind, whatever it answers.
@@ -56,6 +53,7 @@ type health struct {
 	short     atomic.Bool   // a watch ended at once, and none has worked since
 	cut       atomic.Bool   // the last watch ended before its time
 	noFields  atomic.Bool   // the server doesn't know our field selector
+	plain     atomic.Bool   // the server does not complete streamed lists
 	newest    atomic.Uint64 // resource version so far
 	listed    atomic.Bool   // the last success was a list, which is of the server's history
 	doubted   atomic.Bool   // the server may have another history: its version counts, not ours
@@ -67,13 +65,17 @@ type health struct {
 	trouble trouble
 }
 
-// observe returns the functions that list and watch r, and pass objects to into.
-func (h *health) observe(r *resource, into *store) *cache.ListWatch {
+// observe returns the functions that list and watch r, and pass objects to into. Lists are not streamed
+// while plain returns true.
+func (h *health) observe(r *resource, into *store, plain func() bool) *cache.ListWatch {
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			return h.list(ctx, r, into, o)
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			if o.SendInitialEvents != nil && (h.plain.Load() || plain()) {
+				return nil, errPlain
+			}
 			if err := h.pace.Wait(ctx); err != nil {
 				return nil, err
 			}
@@ -112,7 +114,7 @@ func (h *health) stream(ctx context.Context, r *resource, into *store, o metav1.
 		o.ResourceVersion = "" // the server would wait three seconds for a version of its future
 	}
 	for {
-		out, err := h.watch(ctx, r, o)
+		out, err := h.begin(ctx, r, o)
 		switch {
 		case utilnet.IsConnectionRefused(err) || apierrors.IsTooManyRequests(err):
 		case err != nil:
@@ -164,7 +166,7 @@ var emptyWatch = reflect.TypeOf(watch.NewEmptyWatch()) //nolint:gochecknoglobals
 // to h if it fails or takes long.
 func request[T any](ctx context.Context, h *health, verb string, r *resource, o metav1.ListOptions, do func(context.Context, metav1.ListOptions) (T, error)) (T, error) {
 	ctx, attempts := withAttempts(ctx)
-	defer time.AfterFunc(slow, func() { h.failed(ctx, verb, attempts.last(errSilent)) }).Stop()
+	defer time.AfterFunc(h.quiet, func() { h.failed(ctx, verb, attempts.last(errSilent)) }).Stop()
 	o.LabelSelector = r.labels
 	if !h.noFields.Load() {
 		o.FieldSelector = r.fields

@@ -31,14 +31,41 @@ type Source struct {
 	Client   *client.Client
 	NodeName string // of the only Node to read
 	Log      *slog.Logger
+	// Plain reports whether lists are not to be streamed. It may be nil, and is called before each list.
+	Plain func() bool
 
 	remindEvery time.Duration // 0: the default
+	quiet       time.Duration // 0: slow
 
 	word lastWord
 
 	mu      sync.Mutex
 	failing map[string]Failure
 	heard   map[string]*atomic.Int64 // nanoseconds, by the kind's name
+	unread  map[string]bool
+}
+
+// Unread returns the kinds whose initial list has not been read yet: of these, nothing is known. It may be
+// called at any time.
+func (s *Source) Unread() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Sorted(maps.Keys(s.unread))
+}
+
+// reading notes that the initial list of a kind is awaited. The function that it returns ends that.
+func (s *Source) reading(name string) (end func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.unread == nil {
+		s.unread = map[string]bool{}
+	}
+	s.unread[name] = true
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.unread, name)
+	}
 }
 
 // Heard returns when the API server last sent something about each kind that made sense, by the kinds'
@@ -106,9 +133,17 @@ func (s *Source) Run(ctx context.Context, state *reconcile.State) error {
 		f := &follower{
 			resource: r, state: state, log: s.Log.With(slog.String("resource", r.name)),
 			report: s.report, heard: s.hears(r.name), witness: node, remindEvery: cmp.Or(s.remindEvery, remindEvery),
+			plain: s.Plain, quiet: cmp.Or(s.quiet, slow),
+		}
+		if f.plain == nil {
+			f.plain = func() bool { return false }
 		}
 		initial.Add(1)
-		delivered := sync.OnceFunc(initial.Done)
+		read := s.reading(r.name)
+		delivered := sync.OnceFunc(func() {
+			read()
+			initial.Done()
+		})
 		all.Go(func() { f.run(ctx, delivered) })
 	}
 	initial.Wait()
@@ -129,6 +164,8 @@ type follower struct {
 	heard       *atomic.Int64
 	witness     *witness
 	remindEvery time.Duration
+	plain       func() bool
+	quiet       time.Duration
 }
 
 // run follows until ctx ends. It calls delivered when the initial list is in the state or
@@ -160,7 +197,7 @@ func (f *follower) inform(ctx context.Context, delivered func()) {
 	}()
 	h := &health{
 		log: f.log, of: f.resource, giveUp: cancel, report: f.report, heard: f.heard, witness: f.witness,
-		pace: rate.NewLimiter(rate.Every(watchEvery), watchBurst),
+		pace: rate.NewLimiter(rate.Every(watchEvery), watchBurst), quiet: f.quiet,
 	}
 	reminder.Go(func() { h.remind(ctx, f.remindEvery) })
 	into := newStore(f.resource, f.state, func() {
@@ -172,7 +209,7 @@ func (f *follower) inform(ctx context.Context, delivered func()) {
 	}
 	logger := klog.FromContext(ctx)
 	reflector := cache.NewReflectorWithOptions(
-		h.observe(f.resource, into), new(object), into,
+		h.observe(f.resource, into, f.plain), new(object), into,
 		cache.ReflectorOptions{Name: f.name, TypeDescription: f.name, Logger: &logger, Backoff: &soon},
 	)
 	// The reflector's own loop would log errors. h logs them, and others that do not come

@@ -48,6 +48,8 @@ type stream struct {
 	newest  uint64    // resource version of an event
 	doubt   *doubt    // not nil: the server's history may be another
 	proven  bool      // an event came, or none for the time works
+
+	progress progress
 }
 
 // newStream wraps a watch with the given options, which begins with initial events, or from a
@@ -82,6 +84,12 @@ func (s *stream) run(ctx context.Context) {
 	defer s.testify()
 	lasted := time.NewTimer(works)
 	defer lasted.Stop()
+	var look <-chan time.Time
+	if s.initial {
+		ticker := time.NewTicker(s.health.quiet)
+		defer ticker.Stop()
+		look = ticker.C
+	}
 	for {
 		select {
 		case <-s.stopped:
@@ -89,6 +97,11 @@ func (s *stream) run(ctx context.Context) {
 		case <-lasted.C:
 			if !s.initial {
 				s.works(ctx)
+			}
+		case <-look:
+			if s.initial && !s.quiet(ctx) {
+				s.send(errorEvent(http.StatusInternalServerError, metav1.StatusReasonInternalError, errNoBookmark))
+				return
 			}
 		case e, ok := <-s.Interface.ResultChan():
 			if !ok {
@@ -98,6 +111,9 @@ func (s *stream) run(ctx context.Context) {
 			read := s.into.later
 			if s.initial {
 				read = s.into.initial
+				if e.Type == watch.Added {
+					s.progress.objects++
+				}
 			}
 			var problem error
 			if e, problem = s.check(ctx, e); problem != nil {

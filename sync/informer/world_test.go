@@ -160,6 +160,17 @@ func followBy(t *testing.T, s *apitest.Server, dir string, f apitest.Form) *worl
 // followReminded follows, and the log repeats an error that lasts after a time of the test's own.
 func followReminded(t *testing.T, s *apitest.Server, dir string, f apitest.Form, remind time.Duration) *world {
 	t.Helper()
+	return followWith(t, s, dir, f, &Source{remindEvery: remind})
+}
+
+// followAs follows by a source with some fields of the test's own.
+func followAs(t *testing.T, s *apitest.Server, source *Source) *world {
+	t.Helper()
+	return followWith(t, s, t.TempDir(), apitest.Form{Files: true}, source)
+}
+
+func followWith(t *testing.T, s *apitest.Server, dir string, f apitest.Form, source *Source) *world {
+	t.Helper()
 	client, err := Connect(Config{Kubeconfig: kubeconfig(t, s, dir, f), QPS: -1})
 	if err != nil {
 		t.Fatal(err)
@@ -171,7 +182,8 @@ func followReminded(t *testing.T, s *apitest.Server, dir string, f apitest.Form,
 			NodePortAddresses: model.NodePortAddresses{Primary: true},
 		}), 1),
 	}
-	w.source = &Source{Client: client, NodeName: "node1", Log: slog.New(w.logs), remindEvery: remind}
+	w.source = source
+	source.Client, source.NodeName, source.Log = client, "node1", slog.New(w.logs)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- w.source.Run(ctx, w.state) }()

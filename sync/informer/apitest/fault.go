@@ -22,6 +22,8 @@ const (
 	NoBody            // 200 with an empty body
 	EmptyObject       // 200 with {}
 	Garbage           // 200 with invalid JSON
+	NoBookmark        // streamed lists have all objects, and never the bookmark that ends them
+	Mute              // requests for streamed lists get no response, not even its head
 )
 
 // Fault spoils responses about one resource from now on, lists and watches alike. [NoFault]

@@ -18,6 +18,10 @@ func (s *Server) watch(x *exchange, st *store, sel selector) {
 			`ListOptions.meta.k8s.io "" is invalid: sendInitialEvents: Forbidden: sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled`)
 		return
 	}
+	if initial && x.fault == Mute {
+		<-x.r.Context().Done()
+		return
+	}
 	bookmarks, _ := strconv.ParseBool(x.query.Get("allowWatchBookmarks"))
 	timeout := watchTimeout
 	if seconds, err := strconv.Atoi(x.query.Get("timeoutSeconds")); err == nil && seconds > 0 {
@@ -74,7 +78,7 @@ func (s *Server) watch(x *exchange, st *store, sel selector) {
 			frames = frames[:0]
 		}
 	}
-	if initial && bookmarks && x.fault != EndsEarly {
+	if initial && bookmarks && x.fault != EndsEarly && x.fault != NoBookmark {
 		frames = append(frames, out.bookmark(rv, true)...)
 	}
 	out.send(frames)

@@ -1,0 +1,141 @@
+package informer
+
+import (
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/time/rate"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/sync/informer/apitest"
+	"github.com/vmapd/vmapd/sync/kube/client"
+	"github.com/vmapd/vmapd/sync/reconcile"
+)
+
+// A server that ends no streamed list with the bookmark, or does not answer the request for one, is asked for plain lists
+// after a while. The log and Failing have what is missing before.
+func TestAServerWithoutTheBookmarkIsAskedForPlainLists(t *testing.T) {
+	t.Parallel()
+	for name, fault := range map[string]apitest.Fault{"objects and no bookmark": apitest.NoBookmark, "no response": apitest.Mute} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := standardServer(t, apitest.Options{})
+			spoil(s, fault)
+			w := followAs(t, s, &Source{quiet: 300 * time.Millisecond})
+			w.fails(everything...)
+			w.until("the source knows", func() bool { return len(w.source.Failing()) == len(everything) })
+			for _, f := range w.source.Failing() {
+				if !f.Silent() || !slices.Contains(w.source.Unread(), f.Resource) {
+					t.Errorf("%s fails with %v; unread are %v", f.Resource, f.Err, w.source.Unread())
+				}
+			}
+			w.want(whole...)
+			w.watching()
+			w.until("recovery", func() bool { return len(w.source.Failing()) == 0 && len(w.source.Unread()) == 0 })
+
+			// Everything is read again, now at once by plain lists.
+			before := len(streamed(s))
+			s.Expire(apitest.GoneStatus)
+			s.DropWatches()
+			s.Set(slice("web", "10.180.2.1"))
+			w.want("ns1/web:http at 172.30.0.41:80/tcp: 10.180.2.1:8080", whole[1], whole[2])
+			if after := len(streamed(s)); after != before {
+				t.Errorf("%d more requests for streamed lists", after-before)
+			}
+		})
+	}
+}
+
+// streamed returns the requests for streamed lists.
+func streamed(s *apitest.Server) []apitest.Request {
+	return slices.DeleteFunc(s.Requests(""), func(r apitest.Request) bool { return r.Query.Get("sendInitialEvents") == "" })
+}
+
+func TestPlainListsFromTheStart(t *testing.T) {
+	t.Parallel()
+	s := standardServer(t, apitest.Options{})
+	w := followAs(t, s, &Source{Plain: func() bool { return true }})
+	w.want(whole...)
+	w.watching()
+	if got := streamed(s); len(got) > 0 {
+		t.Errorf("%d requests for streamed lists, as %v", len(got), got[0].Query)
+	}
+}
+
+// quietWatch is a streamed list of Nodes that a test fills.
+func quietWatch(t *testing.T) (*watch.RaceFreeFakeWatcher, *stream, *health, *lines) {
+	t.Helper()
+	logs := &lines{Handler: slog.DiscardHandler}
+	r := resources(new(client.Client), "node1")[2]
+	h := &health{
+		log: slog.New(logs), of: r, giveUp: func() {}, report: func(Failure) {}, heard: new(atomic.Int64), pace: rate.NewLimiter(rate.Inf, 1),
+		quiet: slow,
+	}
+	into := newStore(r, reconcile.NewState(model.NewBuilder(model.Config{NodeName: "node1"}), 1), func() {})
+	w := watch.NewRaceFreeFake()
+	yes := true
+	s := newStream(t.Context(), h, into, w, metav1.ListOptions{SendInitialEvents: &yes}, 0, nil)
+	t.Cleanup(s.Stop)
+	return w, s, h, logs
+}
+
+// The first warning comes after ten seconds without an object, and the end of the stream after thirty. A list that takes
+// long is left alone, and a few changes of a busy cluster are no list.
+func TestWhenAStreamedListIsGivenUp(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		each  int // objects a second
+		warns bool
+		ends  time.Duration // 0: it goes on
+	}{
+		{"nothing", 0, true, 30 * time.Second},
+		{"a busy cluster without the bookmark", 1, true, 30 * time.Second},
+		{"a long list", 20, false, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w, s, h, logs := quietWatch(t)
+				start := time.Now()
+				go func() {
+					for second := range 60 {
+						time.Sleep(time.Second)
+						for i := range tt.each {
+							w.Add(node(fmt.Sprintf("n%d-%d", second, i), "192.168.0.9"))
+						}
+					}
+				}()
+				var ended time.Duration
+				go func() {
+					for e := range s.ResultChan() {
+						if e.Type == watch.Error && ended == 0 {
+							ended = time.Since(start)
+						}
+					}
+				}()
+				time.Sleep(9 * time.Second)
+				synctest.Wait()
+				if got := logs.count("ERROR"); got > 0 {
+					t.Errorf("logged too early:\n%s", strings.Join(logs.all(), "\n"))
+				}
+				time.Sleep(2 * time.Second)
+				synctest.Wait()
+				if got := logs.count("ERROR", "no bookmark"); (got == 1) != tt.warns {
+					t.Errorf("logged %d times:\n%s", got, strings.Join(logs.all(), "\n"))
+				}
+				time.Sleep(50 * time.Second)
+				synctest.Wait()
+				if ended != tt.ends || h.plain.Load() != (tt.ends > 0) {
+					t.Errorf("ended after %v, want %v; plain lists from now on: %v", ended, tt.ends, h.plain.Load())
+				}
+			})
+		})
+	}
+}
