@@ -43,7 +43,9 @@ func (d *daemon) openInputs(traffic model.Config) (in inputs, err error) {
 		if err != nil {
 			return in, fmt.Errorf("connect to the cluster (without one, use --from PATH): %w", err)
 		}
-		in.cluster = &informer.Source{Client: client, NodeName: traffic.NodeName, Log: d.log}
+		in.cluster = &informer.Source{
+			Client: client, NodeName: traffic.NodeName, Log: d.log, Plain: func() bool { return d.current.Load().PlainLists() },
+		}
 		in.sources = append(in.sources, in.cluster)
 	}
 	in.host = &hostaddr.Source{Log: d.log, Ignore: []string{ipvs.DefaultDevice, host.KubeProxyDevice, userspace.DeviceName}}

@@ -23,8 +23,12 @@ const (
 	either // vmapd does what the gate says
 )
 
-// allowExternalIPs is the one gate that vmapd's behaviour depends on.
-const allowExternalIPs = "AllowServiceExternalIPs"
+// The gates that vmapd's behaviour depends on.
+const (
+	allowExternalIPs = "AllowServiceExternalIPs"
+	watchList        = "WatchList"       // the API server's name of the feature
+	watchListClient  = "WatchListClient" // client-go's
+)
 
 // noExternalIPs reports whether the gate ends external IPs of Services (KEP-5707).
 func (l *loader) noExternalIPs() bool {
@@ -32,8 +36,18 @@ func (l *loader) noExternalIPs() bool {
 	return set && !allowed
 }
 
+// PlainLists reports whether a gate ends streamed lists (KEP-3157): the API server is asked for plain lists.
+func (c *Config) PlainLists() bool {
+	for _, gate := range []string{watchList, watchListClient} {
+		if streamed, set := c.kubeProxy.FeatureGates[gate]; set && !streamed {
+			return true
+		}
+	}
+	return false
+}
+
 // gates are the feature gates that kube-proxy reads, or used to. vmapd's behaviour depends on
-// one of them.
+// a few of them.
 var gates = map[string]gate{
 	allowExternalIPs:                      {either, "external IPs of Services are served unless it is false"},
 	"ComponentFlagz":                      {neither, ""},
@@ -60,7 +74,8 @@ var gates = map[string]gate{
 	"ServiceTrafficDistribution":          {on, "hints are honoured"},
 	"SupportIPVSProxyMode":                {on, "mode ipvs is supported"},
 	"TopologyAwareHints":                  {on, "hints are honoured"},
-	"WatchList":                           {on, "the first list is streamed if the API server supports that"},
+	watchList:                             {either, "lists are streamed if the API server supports that, unless it is false"},
+	watchListClient:                       {either, "lists are streamed if the API server supports that, unless it is false"},
 	"WinDSR":                              {off, windowsOnly},
 	"WinOverlay":                          {off, windowsOnly},
 }

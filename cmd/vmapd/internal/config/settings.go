@@ -44,7 +44,7 @@ var kubeProxySettings = []setting{
 	{"", "cleanup", honoured, unchangeable, "remove everything that vmapd or kube-proxy left on this node, then exit; exit code 1 means that something failed"},
 	{"", "init-only", honoured, unchangeable, "set the sysctls of connection tracking and of bridges (privileged), then exit; the daemon then needs CAP_NET_ADMIN only"},
 	{"", "master", honoured, unchangeable, "address of the API server; overrides the kubeconfig's, also with `--config`"},
-	{"featureGates", "feature-gates", honoured, live, "`AllowServiceExternalIPs=false` ends external IPs of Services; other gates are accepted for compatibility, and the log says how vmapd behaves"},
+	{"featureGates", "feature-gates", honoured, live, "`AllowServiceExternalIPs=false` ends external IPs of Services, and `WatchListClient=false` or `WatchList=false` streamed lists of the API server; other gates are accepted for compatibility, and the log says how vmapd behaves"},
 	{"clientConnection.kubeconfig", "kubeconfig", honoured, restart, "file with the cluster's address and credentials (default: the pod's own)"},
 	{"clientConnection.acceptContentTypes", "", honoured, restart, "content types of the API server's answers"},
 	{"clientConnection.contentType", "kube-api-content-type", honoured, restart, "content type of requests to the API server"},
