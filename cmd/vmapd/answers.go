@@ -27,7 +27,7 @@ func (a *answers) filterOf(query url.Values) (status.Filter, *status.View, error
 	f := status.Filter{Namespace: query.Get("namespace"), Name: query.Get("name"), Search: strings.ToLower(query.Get("search"))}
 	switch {
 	case view.Snapshot == nil:
-		return f, view, &socket.Error{Status: 503, Message: "the daemon has not programmed anything yet: it waits for the objects of the cluster"}
+		return f, view, a.in.unprogrammed()
 	case f.Name != "" && len(view.Services(f, 1, nil).Items) == 0:
 		return f, view, socket.NotFound(fmt.Sprintf("the daemon serves no Service %s/%s: there is none, or it is headless, or of type ExternalName, "+
 			"or its cluster IP is missing, or it belongs to another proxy; vmapd explain tells more", f.Namespace, f.Name))

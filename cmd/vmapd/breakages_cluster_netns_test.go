@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -59,7 +60,31 @@ func clusterBreakages() []breakage {
 				p.wantSilence(t, p.Client, webVIP)
 			},
 			want: "can't be read from https://",
-			more: []string{"(no answer yet)", "connection refused", "fail rounds IPv4: nothing is programmed yet"},
+			more: []string{
+				"(no answer yet)", "connection refused", "fail rounds IPv4: nothing is programmed yet", "nothing is programmed until they have been read",
+				`warn node not known yet: it has not been read whether the cluster has a Node "node-1"`,
+			},
+		},
+		{
+			name: "API server without the bookmark", command: doctor, exit: 3, notUp: true,
+			prepare: func(t *testing.T, p *patient) {
+				for _, r := range []apitest.Resource{apitest.Services, apitest.EndpointSlices, apitest.Nodes, apitest.ServiceCIDRs} {
+					p.api.Fault(r, apitest.NoBookmark)
+				}
+				p.startUp(t)
+			},
+			symptom: func(t *testing.T, p *patient) {
+				p.daemon.waitFor(t, "no bookmark")
+				eventually(t, func() string {
+					body := get(p.Client, nil, healthURL+"/readyz").body
+					if line := "endpointslices can't be read from the API server: the API server has sent no bookmark, which ends the initial list\n"; !strings.Contains(body, line) {
+						return "/readyz: " + body
+					}
+					return ""
+				})
+			},
+			want: "fail api-server endpointslices, nodes, servicecidrs, services can't be read from https://",
+			more: []string{"the API server has sent no bookmark", `warn node not known yet: it has not been read whether the cluster has a Node "node-1"`},
 		},
 		{
 			name: "401", command: doctor, exit: 3, spoil: refuse(http.StatusUnauthorized), symptom: changeIsLost,

@@ -126,7 +126,7 @@ func (e *examiner) view() *doctor.Daemon {
 	for _, err := range e.portErrors() {
 		v.Ports = append(v.Ports, err.Error())
 	}
-	v.Node = doctor.Node{Never: status.NoNode != "", NotEligible: status.Why}
+	v.Node = doctor.Node{Unread: snapshot == nil, Never: status.NoNode != "", NotEligible: status.Why}
 	if snapshot != nil {
 		v.Node.Known = snapshot.Node().Known
 		v.Node.Addrs, v.Node.PodCIDRs = snapshot.NodeObject().Addrs, snapshot.NodeObject().PodCIDRs
@@ -147,7 +147,7 @@ func (e *examiner) cluster() *doctor.Cluster {
 	e.server.mu.Lock()
 	server := e.server.text
 	e.server.mu.Unlock()
-	c := &doctor.Cluster{Server: server, Heard: word.At, Skew: word.Skew, Skewed: word.SkewKnown, Address: source.Client.Address()}
+	c := &doctor.Cluster{Server: server, Heard: word.At, Skew: word.Skew, Skewed: word.SkewKnown, Address: source.Client.Address(), Unread: source.Unread()}
 	for _, f := range source.Failing() {
 		err := f.Err
 		if request, ok := errors.AsType[*url.Error](err); ok {

@@ -32,7 +32,7 @@ func (a *answers) explain(ctx context.Context, query url.Values) (any, error) {
 	}
 	snapshot := a.observers.view.View().Snapshot
 	if snapshot == nil {
-		return nil, &socket.Error{Status: 503, Message: "the daemon has not programmed anything yet: it waits for the objects of the cluster"}
+		return nil, a.in.unprogrammed()
 	}
 	c := a.current.Load()
 	k := known{locate: func(model.Problem) string { return "" }}

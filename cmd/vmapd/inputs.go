@@ -3,7 +3,11 @@ package main
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"slices"
+	"strings"
 
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/socket"
 	"github.com/vmapd/vmapd/legacy/host"
 	"github.com/vmapd/vmapd/legacy/ipvs"
 	"github.com/vmapd/vmapd/legacy/userspace"
@@ -52,6 +56,42 @@ func (d *daemon) openInputs(traffic model.Config) (in inputs, err error) {
 	in.sources = append(in.sources, in.host)
 	in.state = reconcile.NewState(model.NewBuilder(traffic), len(in.sources))
 	return in, nil
+}
+
+// unread returns the kinds of objects of which nothing is known yet, and nothing has failed.
+func (in inputs) unread() []string {
+	if in.cluster == nil {
+		return nil
+	}
+	failing := in.cluster.Failing()
+	return slices.DeleteFunc(in.cluster.Unread(), func(kind string) bool {
+		return slices.ContainsFunc(failing, func(f informer.Failure) bool { return f.Resource == kind })
+	})
+}
+
+// unreadable returns what can't be read from the API server, and what has not been read yet, for clients that are not
+// authenticated: most errors are left out.
+func (in inputs) unreadable() (sentences []string) {
+	for _, f := range in.cluster.Failing() {
+		if f.Silent() {
+			sentences = append(sentences, fmt.Sprintf("%s can't be read from the API server: %v", f.Resource, f.Err))
+		} else {
+			sentences = append(sentences, f.Resource+" can't be read from the API server; the log has the reason")
+		}
+	}
+	for _, kind := range in.unread() {
+		sentences = append(sentences, kind+" have not been read yet")
+	}
+	return sentences
+}
+
+// unprogrammed is the answer to a question about Services before anything is programmed.
+func (in inputs) unprogrammed() error {
+	text := "the daemon has not programmed anything yet: it waits for the objects of the cluster"
+	if in.cluster != nil && len(in.cluster.Unread()) > 0 {
+		text += fmt.Sprintf(" (%s); vmapd doctor has the reason", strings.Join(in.cluster.Unread(), ", "))
+	}
+	return &socket.Error{Status: http.StatusServiceUnavailable, Message: text}
 }
 
 func (in inputs) tasks() (list []task) {

@@ -90,12 +90,7 @@ func (d *daemon) observe(p *dataplane, in inputs) *observers {
 	}
 	if in.cluster != nil {
 		healthOf.NodeName = in.cluster.NodeName
-		healthOf.Unreadable = func() (kinds []string) {
-			for _, f := range in.cluster.Failing() {
-				kinds = append(kinds, f.Resource)
-			}
-			return kinds
-		}
+		healthOf.Unreadable = in.unreadable
 		o.node = newNodeCheck(in.cluster, d.events, d.log)
 	}
 	o.tracker = health.NewTracker(healthOf)

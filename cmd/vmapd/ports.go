@@ -202,6 +202,9 @@ func (d *daemon) status(p *dataplane, o *observers, in inputs, nodeName string) 
 				f.Resource, f.Since.UTC().Format(time.RFC3339), time.Since(f.Since).Round(time.Second), f.Err))
 		}
 	}
+	for _, kind := range in.unread() {
+		status.Problems = append(status.Problems, kind+" have not been read from the API server yet")
+	}
 	for _, l := range o.doctor.Findings() {
 		status.Findings = append(status.Findings, fmt.Sprintf("%s %s: %s", l.Level, l.Check, l.Evidence))
 	}

@@ -86,8 +86,8 @@ func readyz(s Status, unreadable, findings []string) answer {
 			fmt.Fprintf(&missing, "%v: no sync has succeeded yet\n", f)
 		}
 	}
-	for _, kind := range unreadable {
-		fmt.Fprintf(&missing, "%s can't be read from the API server; the log has the reason\n", kind)
+	for _, sentence := range unreadable {
+		missing.WriteString(sentence + "\n")
 	}
 	if s.NoNode != "" {
 		fmt.Fprintf(&missing, "the cluster has no Node %q: the name comes from --hostname-override, or is the host's\n", s.NoNode)

@@ -101,9 +101,9 @@ func TestHandlers(t *testing.T) {
 // no reason.
 func TestReadyzNamesWhatCannotBeRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tracker := NewTracker(Options{Unreadable: func() []string { return []string{"services"} }})
+		tracker := NewTracker(Options{Unreadable: func() []string { return []string{"services can't be read"} }})
 		mustAnswer(t, tracker.Handler(), "/readyz", asText(503, "IPv4: no sync has succeeded yet\nIPv6: no sync has succeeded yet\n"+
-			"services can't be read from the API server; the log has the reason\n"))
+			"services can't be read\n"))
 		story := &history{t, tracker, modeltest.Builder(modeltest.Config()).Snapshot()}
 		story.round()
 		mustAnswer(t, tracker.Handler(), "/readyz", asText(200, "ok\n"))

@@ -20,8 +20,8 @@ type Options struct {
 	// NodeName is the name of the Node that the cluster must have for the proxy to be ready;
 	// "" means that none is needed.
 	NodeName string
-	// Unreadable returns the kinds of objects that can't be read from the API server now, for
-	// /readyz. It may be nil.
+	// Unreadable returns what can't be read from the API server now, or has not been read yet, for
+	// /readyz: a sentence for each kind of objects. It may be nil.
 	Unreadable func() []string
 	// Findings returns the names of what else is wrong with the node, for /readyz: they are no reason
 	// for which the proxy is not ready. It may be nil.

@@ -24,6 +24,8 @@ func checkNode(f Facts) []Line {
 	}
 	n, name := f.Daemon.Node, f.Wants.NodeName
 	switch {
+	case n.Unread:
+		return bad(Warn, fmt.Sprintf("not known yet: it has not been read whether the cluster has a Node %q", name), "see the line about the API server")
 	case !n.Known && n.Never:
 		return bad(Fail, fmt.Sprintf("the cluster has no Node %q: no endpoint counts as local, and the Node's addresses, pod ranges and zone are not known", name),
 			"set --hostname-override to the Node's name (kubectl get nodes), or register the Node")

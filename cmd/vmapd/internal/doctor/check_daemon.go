@@ -163,6 +163,10 @@ func checkAPIServer(f Facts) []Line {
 		if c.Heard.IsZero() {
 			return bad(Warn, fmt.Sprintf("%s: %s", c.Address, heard), "wait; if that lasts, check the address and the network to it")
 		}
+		if len(c.Unread) > 0 {
+			return bad(Warn, fmt.Sprintf("%s: %s; %s have not been read yet", c.Address, heard, strings.Join(c.Unread, ", ")),
+				"wait; after ten seconds this line has what is missing")
+		}
 		return good(fmt.Sprintf("%s: %s, all kinds of objects are read", c.Address, heard))
 	}
 	var lines []Line
@@ -178,6 +182,9 @@ func checkAPIServer(f Facts) []Line {
 		remedy := first.Remedy
 		if remedy == "" {
 			remedy = "check that the API server runs, and that this node reaches it; meanwhile, the last known Services and endpoints stay"
+			if len(c.Unread) > 0 {
+				remedy = "check that the API server runs, and that this node reaches it; nothing is programmed until they have been read, and earlier rules stay"
+			}
 		}
 		lines = append(lines, Line{Level: Fail, Remedy: remedy, Evidence: fmt.Sprintf("%s can't be read from %s for %s (%s): %s",
 			strings.Join(kinds, ", "), c.Address, span(f.At.Sub(first.Since)), heard, oneLine(first.Error))})

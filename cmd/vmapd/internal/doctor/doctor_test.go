@@ -117,6 +117,10 @@ func TestEachCheck(t *testing.T) {
 			f.Daemon.Cluster.Errors = []doctor.APIError{{Resource: "services", Since: now.Add(-10 * time.Minute), Error: "refused"}}
 		}},
 		{"api-server", doctor.Warn, "no answer yet", func(f *doctor.Facts) { f.Daemon.Cluster.Heard = time.Time{} }},
+		{"api-server", doctor.Warn, "last answer 2s ago; services have not been read yet", func(f *doctor.Facts) { f.Daemon.Cluster.Unread = []string{"services"} }},
+		{"node", doctor.Warn, `not known yet: it has not been read whether the cluster has a Node "node-1"`, func(f *doctor.Facts) {
+			f.Daemon.Node = doctor.Node{Unread: true}
+		}},
 		{"clock", doctor.Warn, "this node's is 5m00s behind the API server's", func(f *doctor.Facts) { f.Daemon.Cluster.Skew = 5 * time.Minute }},
 		{"node", doctor.Fail, `the cluster has no Node "node-1"`, func(f *doctor.Facts) { f.Daemon.Node = doctor.Node{Never: true} }},
 		{"node", doctor.Fail, `the Node "node-1" is deleted`, func(f *doctor.Facts) { f.Daemon.Node = doctor.Node{} }},

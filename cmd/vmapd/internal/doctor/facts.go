@@ -85,6 +85,7 @@ type Cluster struct {
 	Skew    time.Duration `json:"skew"`             // of its clock against this node's
 	Skewed  bool          `json:"skewKnown"`        // Skew is known
 	Errors  []APIError    `json:"errors"`           // kinds of objects that can't be read now
+	Unread  []string      `json:"unread,omitempty"` // kinds that have not been read once: of these, nothing is known
 	Address string        `json:"address"`          // of the server
 	Server  string        `json:"server,omitempty"` // its version, such as v1.36.2, if it is known
 }
@@ -100,7 +101,8 @@ type APIError struct {
 // Node is what is known about the Node object.
 type Node struct {
 	Known       bool           `json:"known"`
-	Never       bool           `json:"never"` // the cluster never had it
+	Unread      bool           `json:"unread,omitempty"` // nothing is known: not all objects have been read once
+	Never       bool           `json:"never"`            // the cluster never had it
 	NotEligible string         `json:"notEligible,omitempty"`
 	Addrs       []netip.Addr   `json:"addrs,omitempty"`
 	PodCIDRs    []netip.Prefix `json:"podCIDRs,omitempty"`
