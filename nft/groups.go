@@ -232,12 +232,12 @@ func (b *Batch) keepTurns(g *groups, ports []*model.ServicePort) {
 }
 
 // isUrgent reports whether a service port is one of the API server or of the cluster's DNS,
-// whose name is not fixed.
+// whose name is not fixed. OpenShift's DNS has a namespace of its own.
 func isUrgent(sp *model.ServicePort) bool {
 	if sp.Name.NamespacedName == (model.NamespacedName{Namespace: "default", Name: "kubernetes"}) {
 		return true
 	}
 	const dns = 53
-	return sp.Name.Namespace == "kube-system" && sp.Name.Protocol != model.SCTP &&
+	return (sp.Name.Namespace == "kube-system" || sp.Name.Namespace == "openshift-dns") && sp.Name.Protocol != model.SCTP &&
 		slices.ContainsFunc(sp.Frontends, func(fe model.Frontend) bool { return fe.VIP.Port == dns })
 }

@@ -186,6 +186,7 @@ func TestWhatAClusterNeedsFirstComesFirst(t *testing.T) {
 	add("172.30.0.2", modeltest.NewService("default/a").TCP("https", 443))
 	add("172.30.0.3", modeltest.NewService("kube-system/a").TCP("https", 443))
 	add("172.30.0.4", modeltest.NewService("kube-system/z").UDP("dns", 53).TCP("dns-tcp", 53).TCP("https", 9153))
+	add("172.30.0.6", modeltest.NewService("openshift-dns/dns-default").UDP("dns", 53).TCP("dns-tcp", 53))
 	add("172.30.0.5", modeltest.NewService("ns1/dns").UDP("dns", 53))
 	want := nft.Compile(nil, modeltest.Snapshot(modeltest.Config(), objects...).Family(model.IPv4))
 	for _, batch := range []*nft.Batch{nft.DiffTable(nil, want), nft.NewTable(want, 0)} {
@@ -195,13 +196,16 @@ func TestWhatAClusterNeedsFirstComesFirst(t *testing.T) {
 
 func whatComesFirst(t *testing.T, pieces []*nft.Batch) {
 	t.Helper()
-	urgent := []string{"default/kubernetes:https", "kube-system/z:dns", "kube-system/z:dns-tcp", "kube-system/z:https"}
+	urgent := []string{
+		"default/kubernetes:https", "kube-system/z:dns", "kube-system/z:dns-tcp", "kube-system/z:https",
+		"openshift-dns/dns-default:dns", "openshift-dns/dns-default:dns-tcp",
+	}
 	equal(t, "frontends with the base chains", urgent, namesIn(pieces[1]))
 	if !slices.ContainsFunc(pieces[1].SetChains, func(c nft.Chain) bool { return c.Hook == nft.Prerouting }) {
 		t.Error("the base chains do not come with the first frontends")
 	}
-	equal(t, "cluster IPs with them", 2, len(elementsIn(pieces[1], nft.ClusterIPs)))
-	equal(t, "endpoints with them", 4, len(elementsIn(pieces[1], nft.Endpoints)))
+	equal(t, "cluster IPs with them", 3, len(elementsIn(pieces[1], nft.ClusterIPs)))
+	equal(t, "endpoints with them", 6, len(elementsIn(pieces[1], nft.Endpoints)))
 	var others [][]string
 	for _, p := range pieces[2:] {
 		if names := namesIn(p); names != nil {
