@@ -465,15 +465,16 @@ func (c *conn) removeTable(f model.Family, name string) error {
 	m.deleteTable()
 	err := c.commit(&m)
 	switch {
-	case err == nil, errors.Is(err, unix.ENOENT), isMissing(err):
-		return nil
+	case err == nil, errors.Is(err, unix.ENOENT), errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.EAFNOSUPPORT):
+		return nil // also without nf_tables, whose batches nobody takes (nfnetlink_rcv_batch)
 	case errors.Is(err, unix.EPERM):
 		return fmt.Errorf("delete %v table %s: %w", f, name, ErrOwned)
 	}
 	return fmt.Errorf("delete %v table %s: %w", f, name, err)
 }
 
-// isMissing reports whether the kernel has no nf_tables, or not for a family.
+// isMissing reports whether the answer to a list says that the kernel has no nf_tables (nfnetlink_rcv_msg), or not
+// for a family.
 func isMissing(err error) bool {
 	return errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EAFNOSUPPORT)
 }

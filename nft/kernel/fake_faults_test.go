@@ -220,6 +220,22 @@ func TestAFailureToReadIsNoReasonToReplaceATable(t *testing.T) {
 	}
 }
 
+// A table that the kernel does not delete is not taken for one that is gone.
+func TestAFailureToDeleteATableIsAnError(t *testing.T) {
+	k := &nftfake.Kernel{}
+	b := openFake(t, k)
+	apply(t, b, exampleBuilder().Snapshot())
+	k.Fail(func(r nftfake.Request) nftfake.Fault {
+		if r.Type == unix.NFT_MSG_DELTABLE {
+			return nftfake.Invalid
+		}
+		return nftfake.NoFault
+	})
+	if err := b.Remove(t.Context()); !errors.Is(err, unix.EINVAL) {
+		t.Errorf("Remove returned %v, want EINVAL", err)
+	}
+}
+
 // A cluster changes at random, up to a message in ten fails in a random way, and now and then
 // the process starts anew. In the end all is as if nothing had ever failed.
 func TestRandomFaults(t *testing.T) {

@@ -47,6 +47,7 @@ const (
 	Interrupted       // EINTR: the message is refused; a list lacks something and says so
 	LostAnswers       // all is done, but instead of answers there is ENOBUFS
 	Full              // ENFILE: the message is refused, as if it had an element for a set without room
+	Invalid           // EINVAL: the message is refused
 )
 
 // Faults are the ways to fail that pass.
@@ -265,6 +266,8 @@ func (f Fault) refusal() unix.Errno {
 		return unix.EINTR
 	case Full:
 		return unix.ENFILE
+	case Invalid:
+		return unix.EINVAL
 	case NoFault, NoBuffers, LostAnswers:
 	}
 	return 0
