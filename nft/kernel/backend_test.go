@@ -14,6 +14,7 @@ import (
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
 	"github.com/vmapd/vmapd/nft"
+	"github.com/vmapd/vmapd/nft/nftfake"
 )
 
 // exampleBuilder has one Service of each kind, in both families. Pods 10.0.0.0/8, cluster
@@ -437,36 +438,37 @@ func TestNodePortAddressesFollowTheNode(t *testing.T) {
 	has("elements = { 192.168.0.3 }")
 }
 
-// A set of a type that nobody knows makes the table unreadable: it is replaced, but not
+// An element with a longer key than any can have makes the table unreadable: it is replaced, but not
 // before a second look.
 func TestAnUnreadableTableIsReplacedAtTheSecondTry(t *testing.T) {
-	n := newNetNS(t)
-	n.nft(t, "add table ip vmapd", "-f", "-")
-	c, err := thisKernel(n.fd()).dial()
+	k := &nftfake.Kernel{OnlyBefore69: true}
+	c, err := fakeDialer(k).dial()
 	if err != nil {
 		t.Fatal(err)
 	}
-	const unknownType = 63
+	const longest = 255
 	m := c.newBatch(model.IPv4, nft.TableName)
+	m.addTable(0)
 	at := m.object(unix.NFT_MSG_NEWSET, unix.NLM_F_CREATE)
 	m.string(unix.NFTA_SET_NAME, "strange")
-	m.uint32(unix.NFTA_SET_FLAGS, 0)
 	m.uint32(unix.NFTA_SET_ID, 1)
-	m.uint32(unix.NFTA_SET_KEY_TYPE, unknownType)
-	m.uint32(unix.NFTA_SET_KEY_LEN, 4)
+	m.uint32(unix.NFTA_SET_KEY_TYPE, datatypeIPAddr)
+	m.uint32(unix.NFTA_SET_KEY_LEN, longest+1)
 	m.end(at)
+	m.elements(unix.NFT_MSG_NEWSETELEM, &nft.Set{Name: "strange"}, []nft.ElementOp{{Element: nft.Element{Key: strings.Repeat("x", longest+1)}}})
 	if err := errors.Join(c.commit(&m), c.close()); err != nil {
 		t.Fatal(err)
 	}
 
-	b := open(t, n)
+	b := openFake(t, k)
 	s := exampleBuilder().Snapshot()
+	before := k.TableGeneration(nfproto(model.IPv4), nft.TableName)
 	if err := b.Apply(t.Context(), s); err == nil {
 		t.Fatal("the table was replaced at once")
 	}
-	if listing := n.nft(t, "", "list", "tables"); !strings.Contains(listing, "table ip vmapd") {
-		t.Errorf("the table is gone after the first try:\n%s", listing)
+	if got := k.TableGeneration(nfproto(model.IPv4), nft.TableName); got != before {
+		t.Errorf("the table is another one after the first try: generation %d, want %d", got, before)
 	}
 	apply(t, b, s)
-	mustMatch(t, n, s)
+	mustMatchIn(t, fakeDialer(k), s)
 }

@@ -195,7 +195,6 @@ const (
 	datatypeInetProto   = 12 // TYPE_INET_PROTOCOL
 	datatypeInetService = 13 // TYPE_INET_SERVICE
 	datatypeMark        = 19 // TYPE_MARK
-	datatypeLast        = 46 // TYPE_CGROUPV2
 )
 
 // datatypes returns nft's numbers of the types that a table of a family has.

@@ -13,8 +13,10 @@ import (
 )
 
 // tablePasses bounds how often a table is read again because rules changed meanwhile: those of
-// another table, mostly.
+// another table, mostly. A list may lack something then.
 const tablePasses = 3
+
+var errChanging = fmt.Errorf("read table %s: rules changed meanwhile, in each of %d tries: %w", nft.TableName, tablePasses, unix.EINTR)
 
 // readTable returns the contents of our table of a family, or nil if there is none. A rule is
 // recognised by its encoding, if we would write it with the same settings and service ports.
@@ -22,10 +24,10 @@ func (c *conn) readTable(f model.Family, s *model.FamilySnapshot, o nft.Options)
 	for range tablePasses {
 		c.interrupted = false
 		if t, err = c.readTableOnce(f, s, o, manyElements); err != nil || !c.interrupted {
-			break
+			return t, err
 		}
 	}
-	return t, err
+	return nil, errChanging
 }
 
 // readTableOnce reads a table. A map of endpoints with more than many elements is not listed.
@@ -83,10 +85,10 @@ func (c *conn) readSets(t *nft.Table, many int) error {
 func (c *conn) readDeclarations(t *nft.Table) (counts map[string]int, err error) {
 	counts = map[string]int{}
 	err = c.list(unix.NFT_MSG_GETSET, t.Family, "", func(set []byte) error {
-		s, err := readSet(t.Family, set)
+		s := readSet(t.Family, set)
 		t.Sets = append(t.Sets, s)
 		counts[s.Name] = int(readUint32(first(set, setCount)))
-		return err
+		return nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read sets: %w", err)
@@ -94,7 +96,7 @@ func (c *conn) readDeclarations(t *nft.Table) (counts map[string]int, err error)
 	return counts, nil
 }
 
-func readSet(f model.Family, b []byte) (nft.Set, error) {
+func readSet(f model.Family, b []byte) nft.Set {
 	flags, data := readUint32(first(b, unix.NFTA_SET_FLAGS)), readUint32(first(b, unix.NFTA_SET_DATA_TYPE))
 	isMap := flags&unix.NFT_SET_MAP != 0
 	s := nft.Set{
@@ -103,37 +105,28 @@ func readSet(f model.Family, b []byte) (nft.Set, error) {
 		Verdicts: isMap && data == unix.NFT_DATA_VERDICT,
 		Comment:  string(readComment(first(b, unix.NFTA_SET_USERDATA), setCommentUD)),
 	}
-	var err error
 	if isMap && !s.Verdicts {
-		s.Data, err = readTypes(f, data)
+		s.Data = readTypes(f, data)
 	}
-	key, keyErr := readTypes(f, readUint32(first(b, unix.NFTA_SET_KEY_TYPE)))
-	s.Key = key
-	return s, errors.Join(err, keyErr)
+	s.Key = readTypes(f, readUint32(first(b, unix.NFTA_SET_KEY_TYPE)))
+	return s
 }
 
-// readTypes translates the types that we use; nil: the set is not ours. It is an error if nft
-// has no such type.
-func readTypes(f model.Family, n uint32) (list []nft.Type, err error) {
+// readTypes translates the types that we use; nil: the set is not ours.
+func readTypes(f model.Family, n uint32) (list []nft.Type) {
 	ours := map[uint32]nft.Type{datatypeInteger: nft.Slot} // by nft, or by an earlier vmapd
 	for t, number := range datatypes(f) {
 		ours[number] = t
 	}
-	foreign := false
 	for ; n != 0; n >>= datatypeBits {
-		number := n & (1<<datatypeBits - 1)
-		if number == 0 || number > datatypeLast {
-			return nil, fmt.Errorf("unknown type %d", number)
+		t, ok := ours[n&(1<<datatypeBits-1)]
+		if !ok {
+			return nil
 		}
-		t, ok := ours[number]
-		foreign = foreign || !ok
 		list = append(list, t)
 	}
-	if foreign {
-		return nil, nil
-	}
 	slices.Reverse(list)
-	return list, nil
+	return list
 }
 
 func (c *conn) readChains(t *nft.Table) error {

@@ -29,10 +29,6 @@ func (w *world) check() {
 	}
 }
 
-// mostInterrupted is how often a list of a table may lack something: the daemon believes the next one, because other
-// tables may change all the time. The table is as if somebody else had changed it then, until the next comparison.
-const mostInterrupted = 2
-
 // mustBe checks that the tables of families that did not fail are those of a snapshot that was applied, but for service ports
 // that the kernel refused. The caller holds the mutex.
 func (w *world) mustBe(s *model.Snapshot, err error) {

@@ -175,7 +175,6 @@ func (d watched) Apply(ctx context.Context, s *model.Snapshot) error {
 	w.mu.Lock()
 	w.rounds++
 	d.mayApply()
-	w.interrupted.Store(0)
 	w.began = w.trouble.Load()
 	w.noteRemembered()
 	w.applying.Store(true)
@@ -193,9 +192,6 @@ func (d watched) Apply(ctx context.Context, s *model.Snapshot) error {
 	w.refusing.Store(0)
 	if d.dead {
 		return err
-	}
-	if w.interrupted.Load() > mostInterrupted {
-		w.tampered, d.seen = true, false
 	}
 	if err != nil {
 		d.failed = time.Now()

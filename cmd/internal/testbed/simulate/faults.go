@@ -46,8 +46,6 @@ func (w *world) fault(r nftfake.Request) nftfake.Fault {
 		}
 	}
 	switch {
-	case f == nftfake.Interrupted:
-		w.interrupted.Add(1)
 	case f != nftfake.Busy:
 	case bytes.Contains(r.Data, []byte("vmapd-probe")):
 		f = nftfake.NoMemory // nothing is in use yet: a busy kernel lacks something, see isLack in nft/kernel

@@ -48,18 +48,17 @@ type world struct {
 	seeds  *rand.PCG // of random, set anew for each step
 	random *modeltest.Random
 
-	looking     atomic.Bool  // the eye is at work: messages do not fail
-	messages    atomic.Int64 // to the kernel
-	applying    atomic.Bool  // Apply is at work
-	interrupted atomic.Int64 // lists that lack something, since the last Apply began
-	refusals    int          // messages about elements that were to be refused
-	beside      atomic.Int64 // the fault of the next message that is not one of Apply: of a purge, mostly
-	refusing    atomic.Int64 // so many further messages about elements may be refused
-	refused     atomic.Bool  // one was, since the last Apply that worked
-	trouble     atomic.Int64 // how often something failed, or a daemon ended
-	noting      sync.Mutex   // guards trace
-	faulty      sync.Mutex   // guards faults
-	faults      faults       // changed while the daemon is idle, and by kills
+	looking  atomic.Bool  // the eye is at work: messages do not fail
+	messages atomic.Int64 // to the kernel
+	applying atomic.Bool  // Apply is at work
+	refusals int          // messages about elements that were to be refused
+	beside   atomic.Int64 // the fault of the next message that is not one of Apply: of a purge, mostly
+	refusing atomic.Int64 // so many further messages about elements may be refused
+	refused  atomic.Bool  // one was, since the last Apply that worked
+	trouble  atomic.Int64 // how often something failed, or a daemon ended
+	noting   sync.Mutex   // guards trace
+	faulty   sync.Mutex   // guards faults
+	faults   faults       // changed while the daemon is idle, and by kills
 
 	mu         sync.Mutex                           // guards what follows
 	between    []*model.Snapshot                    // see allowed
