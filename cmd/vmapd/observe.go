@@ -31,6 +31,7 @@ type observers struct {
 	listening *listening.Watcher
 	listens   bool // the backend is userspace: it serves loopback, and its listeners are the node's processes
 	events    *events.Recorder
+	problems  *events.Problems
 	flows     *conntrack.Reconciler // nil with IPVS, which has a connection table of its own
 	node      *nodeCheck            // nil without a cluster
 	doctor    *examiner
@@ -41,7 +42,7 @@ type observers struct {
 
 func (d *daemon) observe(p *dataplane, in inputs) *observers {
 	c := d.current.Load()
-	o := &observers{events: d.events}
+	o := &observers{events: d.events, problems: &events.Problems{Recorder: d.events}}
 	o.doctor = newExaminer(d, p, o, in)
 	o.localhost = userspace.New(userspace.Options{Scope: userspace.Loopback, Log: d.log, Failed: d.listenerFailed})
 	if p.userspace != nil {
@@ -146,7 +147,7 @@ func (d *daemon) tellEligibility(why string) {
 }
 
 func (o *observers) all() []reconcile.Observer {
-	list := []reconcile.Observer{o.tracker, o.metrics, o.services, &o.view, &events.Problems{Recorder: o.events}}
+	list := []reconcile.Observer{o.tracker, o.metrics, o.services, &o.view, o.problems}
 	if !o.listens {
 		list = append(list, loopback{o.localhost}, o.listening)
 	}
@@ -175,7 +176,7 @@ func (l loopback) Done(r reconcile.Round) { l.Follow(r.Snapshot) }
 
 // tasks are the tasks of the observers beside the loop.
 func (o *observers) tasks() []task {
-	list := []task{quiet(o.services.Run), quiet(o.localhost.Run), quiet(o.watchTable)}
+	list := []task{quiet(o.services.Run), quiet(o.problems.Run), quiet(o.localhost.Run), quiet(o.watchTable)}
 	if !o.listens {
 		list = append(list, quiet(o.listening.Run))
 	}

@@ -1,6 +1,8 @@
 package events
 
 import (
+	"context"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -56,4 +58,33 @@ func problemEvent(p model.Problem) occurrence {
 		reason = ReasonOverBudget
 	}
 	return occurrence{p.Object, Warning, reason, ActionProgram, cut(note, maxNote)}
+}
+
+// The API server forgets an event an hour after the last write (--event-ttl). Each node renews those of problems
+// that last in time, at another time than other nodes.
+const (
+	renewAfter  = 45 * time.Minute
+	renewJitter = 15 * time.Minute // less
+)
+
+// Run renews the events about problems that last, until ctx ends.
+func (p *Problems) Run(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(renewAfter - rand.N(renewJitter)):
+		}
+		p.mu.Lock()
+		seen := p.seen
+		p.mu.Unlock()
+		if seen == nil {
+			continue
+		}
+		for _, problem := range seen.Problems() {
+			if problem.Object.Kind == kindService {
+				p.Recorder.renew(problemEvent(problem))
+			}
+		}
+	}
 }

@@ -83,6 +83,49 @@ func TestProblemsBecomeEventsOnce(t *testing.T) {
 	})
 }
 
+// The API server forgets an event an hour after the last write. One about a problem that lasts is written again before by the node
+// that made it, and made again by any other once it is gone.
+func TestAProblemThatLastsHasAnEvent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := newServer()
+		b := model.NewBuilder(modeltest.Config())
+		modeltest.NewService("ns1/bad").On("172.30.0.41").TCP("p", 70000).Set(b)
+		const made = "POST bad: InvalidField spec.ports[0].port: 70000 is not between 1 and 65535"
+		node := func() (stop func()) {
+			w := inMemory(t, func(o *Options) { o.Client = server.client(t, "") })
+			ctx, cancel := context.WithCancel(t.Context())
+			p := &Problems{Recorder: w.Recorder}
+			go p.Run(ctx)
+			end := w.start(t)
+			p.Done(reconcile.Round{Snapshot: b.Snapshot()})
+			time.Sleep(time.Minute)
+			return func() { cancel(); end() }
+		}
+		said := 0
+		in := func(pause time.Duration, want ...string) {
+			t.Helper()
+			time.Sleep(pause)
+			synctest.Wait()
+			got := server.lines()[said:]
+			said += len(got)
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("requests (-want +got):\n%s", diff)
+			}
+		}
+		stop := node()
+		in(0, made)
+		in(50*time.Minute, "PATCH bad x2")
+		stop()
+		defer node()()
+		in(0, made) // it is there already
+		server.mu.Lock()
+		clear(server.events)
+		server.mu.Unlock()
+		in(50*time.Minute, made+" x2")
+		in(50*time.Minute, "PATCH bad x3")
+	})
+}
+
 // A Service is wrong for all nodes alike.
 func TestNodesShareEventsAboutProblems(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -112,6 +112,25 @@ func (r *Recorder) record(o occurrence, shared bool) {
 	}
 }
 
+// renew queues a shared event again, before the API server forgets it.
+func (r *Recorder) renew(o occurrence) {
+	if r.opts.Client == nil {
+		return
+	}
+	now := time.Now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := r.known[o]
+	if s == nil {
+		s = &series{occurrence: o, shared: true, first: now}
+	}
+	s.count++
+	s.last = now
+	if !s.queued {
+		r.enqueue(s, now) // if there is no room, the next time
+	}
+}
+
 // enqueue reports whether there was room for s. The caller holds mu.
 func (r *Recorder) enqueue(s *series, now time.Time) bool {
 	ended := func(_ occurrence, s *series) bool { return now.Sub(s.last) > seriesWindow }

@@ -33,8 +33,9 @@ type series struct {
 	first  time.Time
 
 	// Run's alone.
-	event *eventsv1.Event // nil until the first try to write it
-	told  int32           // the count that the server has; 0: it has no event
+	event  *eventsv1.Event // nil until the first try to write it
+	told   int32           // the count that the server has; 0: it has no event
+	theirs bool            // another node made it
 
 	// Guarded by the Recorder's mu.
 	last   time.Time

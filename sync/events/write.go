@@ -139,7 +139,7 @@ func (r *Recorder) write(ctx context.Context, s *series) error {
 	if count > 1 {
 		s.event.Series = &eventsv1.EventSeries{Count: count, LastObservedTime: metav1.NewMicroTime(last)}
 	}
-	if s.told > 0 {
+	if s.told > 0 && !s.theirs {
 		patch, _ := json.Marshal(struct { // it can't fail with these types
 			Series *eventsv1.EventSeries `json:"series"`
 		}{s.event.Series})
@@ -156,7 +156,8 @@ func (r *Recorder) write(ctx context.Context, s *series) error {
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return err
 	}
-	// If the event exists, an earlier try succeeded after all, or another node was quicker.
+	// If the event exists, an earlier try succeeded after all, or another node was quicker: that one renews it.
+	s.theirs = s.shared && err != nil
 	s.told = count
 	return nil
 }
