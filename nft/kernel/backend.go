@@ -82,7 +82,7 @@ type familyState struct {
 	flags   uint32       // with which tables are made
 	have    *nft.Ruleset // in the kernel; nil: unknown, read before the next batch
 	left    *nft.Ruleset // behind the last Apply that worked, but for refused service ports; nil: none did
-	refused int          // service ports in it
+	refusal *refusal     // of service ports by the kernel, at the last Apply; nil: there was none
 	owned   bool         // the table is claimed
 	purges  map[string]*pendingPurge
 	// found are the UDP frontends that were there at the start, see Found.
@@ -230,7 +230,7 @@ func (b *Backend) Apply(ctx context.Context, s *model.Snapshot) error {
 // failed forgets the state of a family's table, which is unknown now, and returns an error of
 // this family.
 func (st *familyState) failed(err error) error {
-	st.have, st.left, st.purges = nil, nil, nil
+	st.have, st.left, st.refusal, st.purges = nil, nil, nil, nil
 	return &model.FamilyError{Family: st.family, Err: err}
 }
 
@@ -254,7 +254,14 @@ func (b *Backend) applyFamily(ctx context.Context, st *familyState, s *model.Fam
 	if err != nil {
 		return err
 	}
+	before := st.refusal
+	if st.have != nil && before.mustBeTried(s) {
+		st.have = nil
+	}
 	full := st.have == nil
+	if full {
+		st.refusal = nil
+	}
 	var want *nft.Ruleset
 	var batch *nft.Batch
 	if full {
@@ -266,20 +273,22 @@ func (b *Backend) applyFamily(ctx context.Context, st *familyState, s *model.Fam
 		want = options.Compile(st.have, s)
 		batch = nft.Diff(st.have, want)
 	}
-	repair := full && st.left != nil && st.refused == 0 && !batch.Empty() && nft.Diff(st.left, options.Compile(st.left, s)).Empty()
+	repair := full && st.left != nil && before == nil && !batch.Empty() && nft.Diff(st.left, options.Compile(st.left, s)).Empty()
 	b.forgetAtOnce(batch)
 	if !batch.Empty() {
 		if err = b.sendAndTell(ctx, st, batch, start, full); !model.IsProgrammed(err) {
 			return err
 		}
 	}
-	_, refused := model.Failures(err)
-	st.have, st.left, st.started, st.refused = want, want, true, len(refused[st.family])
-	if err != nil {
-		st.have = nil
+	st.have, st.left, st.started = want, want, true
+	if st.refusal != nil {
+		err = st.refusal.err(st.family)
+		if st.refusal.s = s; st.refusal.leftovers {
+			st.have = nil
+		}
 	}
 	st.update(func(to *shared) {
-		to.stats.Rejected, to.applied = st.refused, want
+		to.stats.Rejected, to.applied = st.refusal.number(), want
 		if repair {
 			to.stats.Repairs++
 		}

@@ -363,7 +363,7 @@ func TestAPurge(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					k := &nftfake.Kernel{OnlyBefore63: old}
 					b := openFake(t, k)
-					s := newSticky(time.Hour)
+					s := newSticky(3600)
 					apply(t, b, s.builder.Snapshot())
 					var list, stay []noted
 					for i := range 60 {

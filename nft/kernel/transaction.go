@@ -179,34 +179,28 @@ func (b *Backend) send(st *familyState, batch *nft.Batch) error {
 		st.owned = st.flags != 0
 	}
 	defer b.conn.releaseBuffer()
-	bad := refusals{ports: map[model.ServicePortName]bool{}}
 	for piece := range batch.Split(b.piece) {
-		if err := b.sendOthers(piece, &bad); err != nil {
+		if err := b.sendOthers(st, piece); err != nil {
 			return err
 		}
 	}
-	if len(bad.errs) > 0 {
-		return &model.RefusedError{Family: batch.Family, Ports: bad.ports, Err: errors.Join(bad.errs...)}
-	}
 	t := b.conn.begin(batch.Family)
 	t.deletions(batch)
-	return t.commit()
+	err := t.commit()
+	if st.refusal != nil && errors.Is(err, unix.EBUSY) {
+		st.refusal.leftovers, err = true, b.deleteUnused(batch)
+	}
+	if err == nil && st.refusal != nil {
+		return st.refusal.err(batch.Family)
+	}
+	return err
 }
-
-// refusals are service ports that the kernel refused.
-type refusals struct {
-	ports map[model.ServicePortName]bool
-	errs  []error
-}
-
-// maxRefused bounds the service ports that are left out of one batch, one by one.
-const maxRefused = 10
 
 // sendOthers commits a batch without the service ports that were refused. If another one makes
 // it fail, it notes that one and commits the rest.
-func (b *Backend) sendOthers(batch *nft.Batch, bad *refusals) error {
-	if len(bad.ports) > 0 {
-		batch.Without(bad.ports)
+func (b *Backend) sendOthers(st *familyState, batch *nft.Batch) error {
+	if st.refusal != nil {
+		batch.Without(st.refusal.ports)
 	}
 	for read := false; ; {
 		err := b.conn.commitPiece(batch, elementsPerMessage)
@@ -220,7 +214,7 @@ func (b *Backend) sendOthers(batch *nft.Batch, bad *refusals) error {
 			continue
 		}
 		var failed *BatchError
-		if err == nil || !isRefusal(err, &failed) || len(bad.errs) == maxRefused {
+		if err == nil || !isRefusal(err, &failed) || st.refusal.number() == maxRefused {
 			return err
 		}
 		// A message holds many elements. One element each tells whose it is.
@@ -230,9 +224,8 @@ func (b *Backend) sendOthers(batch *nft.Batch, bad *refusals) error {
 		if !isRefusal(err, &failed) {
 			return err
 		}
-		bad.ports[failed.port.Name] = true
-		bad.errs = append(bad.errs, err)
-		batch.Without(bad.ports)
+		st.refusal = st.refusal.with(failed.port.Name, err)
+		batch.Without(st.refusal.ports)
 	}
 }
 
