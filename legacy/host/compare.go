@@ -23,9 +23,7 @@ func (b *IPTables) Compare(ctx context.Context, family model.Family, s *model.Sn
 		if err != nil {
 			return nil, err
 		}
-		o := b.options
-		o.RandomFully = f.tables.HasRandomFully()
-		list := iptables.Compile(nil, s.Family(family), o).Repair(saved).Chains()
+		list := iptables.Compile(nil, s.Family(family), b.optionsOf(f)).Repair(saved).Chains()
 		return append(list, missingJumps(saved.HookText())...), nil
 	}
 	return nil, nil

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -34,6 +36,9 @@ type ruleFamily struct {
 	// found are the UDP frontends that were there at the start, see Found.
 	found   map[model.VIP][]netip.AddrPort
 	started bool // an Apply worked
+
+	noAffinity bool  // the kernel lacks xt_recent
+	noSCTP     error // the kernel lacks xt_sctp
 }
 
 // OpenIPTables finds the programs, and the abilities of them and of the kernel. A family without
@@ -47,7 +52,13 @@ func OpenIPTables(o iptables.Options, log *slog.Logger, variants ...string) (*IP
 	b := &IPTables{watchable: watchable{ours: iptables.IsOurs}, log: log, options: o}
 	err := openFamilies(log, variants, func(p *programs) error {
 		b.programs = append(b.programs, p)
-		b.families = append(b.families, &ruleFamily{programs: p})
+		f := &ruleFamily{programs: p, noSCTP: p.lacks(iptables.MatchSCTP)}
+		if err := p.lacks(iptables.MatchRecent); err != nil {
+			f.noAffinity = true
+			log.LogAttrs(context.Background(), slog.LevelWarn, "no session affinity: clients do not come back to their endpoints; load the kernel's module xt_recent",
+				slog.String("family", p.family.String()), slog.Any("err", err))
+		}
+		b.families = append(b.families, f)
 		return nil
 	})
 	if err != nil {
@@ -79,7 +90,10 @@ func (b *IPTables) Apply(ctx context.Context, s *model.Snapshot) error {
 	}
 	var errs []error
 	for _, f := range b.families {
-		if err := b.applyFamily(ctx, f, s.Family(f.family)); err != nil {
+		err := b.applyFamily(ctx, f, s.Family(f.family))
+		if model.IsProgrammed(err) {
+			errs = append(errs, err)
+		} else {
 			f.have, f.left, b.left[f.family] = nil, nil, nil
 			errs = append(errs, &model.FamilyError{Family: f.family, Err: err})
 		}
@@ -89,10 +103,8 @@ func (b *IPTables) Apply(ctx context.Context, s *model.Snapshot) error {
 
 func (b *IPTables) applyFamily(ctx context.Context, f *ruleFamily, s *model.FamilySnapshot) error {
 	start := time.Now()
-	o := b.options
-	o.RandomFully = f.tables.HasRandomFully()
 	before := cmp.Or(f.have, f.left)
-	want := iptables.Compile(before, s, o)
+	want := iptables.Compile(before, s, b.optionsOf(f))
 	full := f.have == nil
 	var batch *iptables.Batch
 	var saved *iptables.Saved
@@ -133,7 +145,26 @@ func (b *IPTables) applyFamily(ctx context.Context, f *ruleFamily, s *model.Fami
 			slog.Int("chains", size.Chains), slog.Int("rules", size.Rules), slog.Int("chains_deleted", size.Deleted),
 			slog.Duration("took", time.Since(start)))
 	}
+	if ports := want.Lacking(); len(ports) > 0 {
+		return &model.RefusedError{Family: f.family, Ports: ports, Err: fmt.Errorf("the kernel refuses service ports of SCTP (%s): %w",
+			strings.Join(namesOf(ports), ", "), f.noSCTP)}
+	}
 	return nil
+}
+
+func namesOf(ports map[model.ServicePortName]bool) (names []string) {
+	for name := range ports {
+		names = append(names, name.String())
+	}
+	slices.Sort(names)
+	return names
+}
+
+// optionsOf returns the options for a family, whose programs and kernel may lack something.
+func (b *IPTables) optionsOf(f *ruleFamily) iptables.Options {
+	o := b.options
+	o.RandomFully, o.NoAffinity, o.NoSCTP = f.tables.HasRandomFully(), f.noAffinity, f.noSCTP != nil
+	return o
 }
 
 // Ruleset returns the rules of the last Apply that worked, or nil. It may be called during Apply.

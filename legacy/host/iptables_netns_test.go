@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -276,4 +277,56 @@ func TestWhichFamilyFailed(t *testing.T) {
 			t.Errorf("our own failures count as %d repairs of what others did", got.Repairs)
 		}
 	})
+}
+
+// A kernel without the match for one kind of Service programs all others, and names those that it refuses.
+func TestAKernelWithoutAMatch(t *testing.T) {
+	eachVariant(t, func(t *testing.T, variant string) {
+		withoutMatches(t, variant, "recent", "sctp")
+		b := openIPTables(t, variant)
+		builder := modeltest.Builder(hostConfig, cluster(twoWebs)...)
+		modeltest.NewService("ns3/sticky").On("172.30.0.44", "fd00:172:30::2c").TCP("", 80).Sticky(60).Set(builder)
+		modeltest.NewSlice("ns3/sticky-1", "sticky").TCP("", 8080).Ready("10.0.0.8", "10.0.0.9").Set(builder)
+		sctp := modeltest.NewService("ns3/sctp").On("172.30.0.45", "fd00:172:30::2d").TCP("", 99)
+		sctp.Ports[0].Protocol = "SCTP"
+		sctp.Set(builder)
+		err := b.Apply(t.Context(), builder.Snapshot())
+		failed, refused := model.Failures(err)
+		names := map[model.ServicePortName]bool{
+			modeltest.PortName("ns3/sctp", "", model.SCTP): true, modeltest.PortName("ns1/web", "s", model.SCTP): true,
+		}
+		for _, f := range model.Families {
+			if failed[f] || !maps.Equal(refused[f], names) {
+				t.Errorf("%v: failed %v, refused %v, want %v: %v", f, failed[f], refused[f], names, err)
+			}
+		}
+		rules := output(t, "iptables"+variant+"-save", "-t", "nat")
+		for _, want := range []string{"172.30.0.44/32 -p tcp -m tcp --dport 80", "10.0.0.8:8080", "10.0.0.9:8080"} {
+			if !strings.Contains(rules, want) {
+				t.Errorf("nothing has %s:\n%s", want, rules)
+			}
+		}
+		if list, err := b.Compare(t.Context(), model.IPv4, builder.Snapshot()); err != nil || len(list) > 0 {
+			t.Errorf("differences: %v, %v", list, err)
+		}
+		modeltest.NewService("ns3/sctp").Delete(builder)
+		modeltest.NewService("ns1/web").Delete(builder)
+		applyRules(t, b, builder.Snapshot())
+	})
+}
+
+// withoutMatches makes the programs that write rules fail for some matches, as they do if the kernel lacks these.
+func withoutMatches(t *testing.T, variant string, matches ...string) {
+	t.Helper()
+	for _, program := range []string{"iptables" + variant, "ip6tables" + variant} {
+		path, err := exec.LookPath(program + "-restore")
+		if err != nil {
+			t.Skip(err)
+		}
+		script := "rules=$(cat)\n"
+		for _, m := range matches {
+			script += fmt.Sprintf("case \"$rules\" in *'-m %s '*) echo \"Couldn't load match '%[1]s'\" >&2; exit 2;; esac\n", m)
+		}
+		replaceRestore(t, program, script+fmt.Sprintf("printf '%%s\\n' \"$rules\" | %s \"$@\"", path))
+	}
 }

@@ -95,6 +95,12 @@ func (p *programs) try() error {
 	return err
 }
 
+// lacks returns an error if the kernel or the programs lack a match.
+func (p *programs) lacks(match string) error {
+	_, err := p.restore(context.Background(), text(iptables.ProbeMatch(match)), "--test")
+	return err
+}
+
 // save reads all rules, with their counters.
 func save(ctx context.Context, program string) (*iptables.Saved, error) {
 	text, err := listing(ctx, program, "-c")

@@ -42,7 +42,7 @@ func (p *port) listChains(l model.TrafficPolicy) []chain {
 			first.add(toVIP(fe.VIP), markOutside)
 		}
 	}
-	if p.Affinity > 0 {
+	if p.Affinity > 0 && !p.r.options.NoAffinity {
 		c.recall(&first, "", all)
 	}
 	c.choose(&first, "", all)
@@ -119,7 +119,7 @@ func (c *choice) one(n int) string {
 // remember returns the match that puts the client on the endpoint's list. It stands behind the
 // match that chooses, and is evaluated only if that one holds.
 func (c *choice) remember(e netip.AddrPort) string {
-	if c.Affinity == 0 {
+	if c.Affinity == 0 || c.r.options.NoAffinity {
 		return ""
 	}
 	return " -m recent --set --name " + RecentName(c.Name, e) + " --rsource"

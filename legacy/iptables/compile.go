@@ -75,10 +75,29 @@ func collect(gone, come []placed, c model.Change[netip.Addr], as func(netip.Addr
 }
 
 func (r *Ruleset) entriesOf(sp *model.ServicePort) []placed {
-	if sp == nil {
+	if sp == nil || r.lacks(sp) {
 		return nil
 	}
 	return r.port(sp).entries()
+}
+
+// lacks reports whether the kernel lacks what a service port needs.
+func (r *Ruleset) lacks(sp *model.ServicePort) bool {
+	return r.options.NoSCTP && sp.Name.Protocol == model.SCTP
+}
+
+// Lacking returns the service ports that have no rules, because the kernel lacks what they need.
+func (r *Ruleset) Lacking() map[model.ServicePortName]bool {
+	if !r.options.NoSCTP {
+		return nil
+	}
+	ports := map[model.ServicePortName]bool{}
+	for sp := range r.snapshot.ServicePorts() {
+		if r.lacks(sp) {
+			ports[sp.Name] = true
+		}
+	}
+	return ports
 }
 
 // nodeEntries lead to node ports, in both tables. In the filter table packets come back from
@@ -119,7 +138,7 @@ func (r *Ruleset) chains() iter.Seq[chain] {
 			}
 		}
 		for sp := range r.snapshot.ServicePorts() {
-			for _, c := range r.port(sp).chains() {
+			for _, c := range r.portChains(sp) {
 				if !yield(c) {
 					return
 				}

@@ -52,7 +52,7 @@ func (b *Batch) diff(have, want *Ruleset) {
 }
 
 func (r *Ruleset) portChains(sp *model.ServicePort) []chain {
-	if sp == nil {
+	if sp == nil || r.lacks(sp) {
 		return nil
 	}
 	return r.port(sp).chains()

@@ -26,6 +26,10 @@ var Differences = []Difference{
 		"each endpoint has a list of clients for itself, and the lists know nothing of one another",
 	},
 	{
+		"on a kernel without xt_recent there is no session affinity, and without xt_sctp service ports of SCTP are refused; other Services are served",
+		"one rule that the kernel refuses would refuse all rules of the table",
+	},
+	{
 		"with session affinity, a new connection passes a rule for each endpoint",
 		"a rule looks into one list, by its name",
 	},

@@ -22,7 +22,7 @@ type Part struct {
 // of groups of endpoints, the first one. Its cost does not depend on other service ports.
 func (r *Ruleset) Excerpt(name model.ServicePortName, most int) []Part {
 	sp, ok := r.snapshot.ServicePort(name)
-	if !ok {
+	if !ok || r.lacks(sp) {
 		return nil
 	}
 	p, e := r.port(sp), excerpt{own: map[tableChain]chain{}}

@@ -13,6 +13,9 @@ type Options struct {
 	MasqueradeMark uint32
 	// RandomFully lets MASQUERADE choose source ports at random. It needs iptables 1.6.2.
 	RandomFully bool
+	// NoAffinity and NoSCTP are a kernel without the matches recent and sctp: clients do not come back to their
+	// endpoints, and service ports of SCTP have no rules.
+	NoAffinity, NoSCTP bool
 	// AcceptForwarded accepts all connections to endpoints in the FORWARD chain, also those
 	// that keep their source address, so that a policy of DROP there stops no Service. Without
 	// it the network plugin decides, as with kube-proxy: its rules for network policies may
@@ -63,6 +66,17 @@ func Jumps() []Jump {
 
 // String returns the jump's line for iptables-restore.
 func (j Jump) String() string { return "-I " + j.Chain + " 1 " + j.Rule }
+
+// The optional matches, see [Options.NoAffinity] and [Options.NoSCTP].
+const (
+	MatchRecent = "-m recent --update --seconds 1 --name VMAPD-PROBE --rsource"
+	MatchSCTP   = "-p sctp -m sctp --dport 1"
+)
+
+// ProbeMatch returns a rule with a match, for iptables-restore --noflush --test.
+func ProbeMatch(match string) string {
+	return "*nat\n:VMAPD-PROBE - [0:0]\n-A VMAPD-PROBE " + match + " -j ACCEPT\nCOMMIT\n"
+}
 
 // Probe returns rules with every match and target that the backend depends on, for
 // iptables-restore --noflush --test.
