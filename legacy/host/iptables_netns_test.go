@@ -279,6 +279,49 @@ func TestWhichFamilyFailed(t *testing.T) {
 	})
 }
 
+// If the table nat fails, that alone is as before: filter comes first, and is in force.
+func TestAFailureOfOneTable(t *testing.T) {
+	eachVariant(t, func(t *testing.T, variant string) {
+		b := openIPTables(t, variant)
+		builder := modeltest.Builder(hostConfig, cluster(twoWebs)...)
+		applyRules(t, b, builder.Snapshot())
+		program := "iptables" + variant
+		before := rulesIn(t, program, "nat")
+		path, err := exec.LookPath(program + "-restore")
+		if err != nil {
+			t.Fatal(err)
+		}
+		mend := replaceRestore(t, program, fmt.Sprintf("sed '/^\\*nat/,$ s/^-A.*/& -j NOTHING/' | %s \"$@\"", path))
+		modeltest.NewService("ns3/more").On("172.30.0.44", "fd00:172:30::2c").TCP("", 80).Set(builder)
+		modeltest.NewSlice("ns3/more-1", "more").TCP("", 8080).Ready("10.0.0.8").Set(builder)
+		if err := b.Apply(t.Context(), builder.Snapshot()); err == nil {
+			t.Fatal("no error")
+		}
+		if diff := cmp.Diff(before, rulesIn(t, program, "nat")); diff != "" {
+			t.Errorf("nat (-before +after):\n%s", diff)
+		}
+		if filter := rulesIn(t, program, "filter"); !strings.Contains(filter, "172.30.0.44/32") {
+			t.Errorf("filter is as before:\n%s", filter)
+		}
+		mend()
+		applyRules(t, b, builder.Snapshot())
+		if nat := rulesIn(t, program, "nat"); !strings.Contains(nat, "172.30.0.44/32") {
+			t.Errorf("mended, nat is as before:\n%s", nat)
+		}
+	})
+}
+
+// rulesIn returns our rules in a table.
+func rulesIn(t *testing.T, program, table string) (rules string) {
+	t.Helper()
+	for line := range strings.Lines(output(t, program+"-save", "-t", table)) {
+		if strings.HasPrefix(line, "-A "+iptables.Prefix) {
+			rules += line
+		}
+	}
+	return rules
+}
+
 // A kernel without the match for one kind of Service programs all others, and names those that it refuses.
 func TestAKernelWithoutAMatch(t *testing.T) {
 	eachVariant(t, func(t *testing.T, variant string) {
