@@ -11,18 +11,20 @@ type candidate struct {
 	conditions
 }
 
-// conditions are properties of an endpoint, as bits.
-type conditions uint8
+// conditions are properties of an endpoint, as bits. A slice keeps those before hintsZones in a byte.
+type conditions uint16
 
 const (
 	ready         conditions = 1 << iota
-	draining                 // terminating but still serving
+	serving                  // ready or not, it serves the connections that it has
+	terminating              // ready or not
 	local                    // on this node
 	hintsNodes               // it has hints for Nodes
 	hintsThisNode            // … and one is for this Node
 	hintsZones               // it has hints for zones
 	hintsThisZone            // … and one is for this Node's zone
-	serving                  // ready or not, it serves the connections that it has
+
+	draining = serving | terminating // the condition of those that are used while none is ready
 )
 
 func (c conditions) has(want conditions) bool { return c&want == want }
@@ -32,7 +34,7 @@ type selection [len(TrafficPolicies)]conditions
 
 func (s selection) has(c conditions, l TrafficPolicy) bool { return s[l] != 0 && c.has(s[l]) }
 
-// choose finds both lists among the candidates of a service port, each address once.
+// choose finds both lists among the merged candidates of a service port.
 //
 // Either list has the ready endpoints or, if there are none, those that are terminating
 // but still serving, so that restarting the last pod does not refuse connections that
@@ -73,7 +75,8 @@ func choose(candidates []candidate) selection {
 }
 
 // merge sorts candidates and joins those of the same address, in place: while slices
-// are being rebalanced, an endpoint may be in several. It has the conditions of each copy.
+// are being rebalanced, an endpoint may be in several. It has the conditions of each copy, but
+// if one does not terminate, those that do are of an older pod, which had the address before.
 func merge(candidates []candidate) []candidate {
 	compare := func(a, b candidate) int { return a.addr.Compare(b.addr) }
 	if !slices.IsSortedFunc(candidates, compare) {
@@ -81,15 +84,14 @@ func merge(candidates []candidate) []candidate {
 	}
 	merged := candidates[:0]
 	for _, c := range candidates {
-		if n := len(merged); n > 0 && merged[n-1].addr == c.addr {
-			merged[n-1].conditions |= c.conditions
-		} else {
+		n := len(merged)
+		switch {
+		case n == 0 || merged[n-1].addr != c.addr:
 			merged = append(merged, c)
-		}
-	}
-	for i := range merged {
-		if merged[i].has(ready) {
-			merged[i].conditions &^= draining
+		case merged[n-1].has(terminating) == c.has(terminating):
+			merged[n-1].conditions |= c.conditions
+		case merged[n-1].has(terminating):
+			merged[n-1] = c
 		}
 	}
 	return merged

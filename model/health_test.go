@@ -45,6 +45,16 @@ func TestHealthChecksCountLocalReadyEndpoints(t *testing.T) {
 			[]string{"ns1/web 30100 [{true 0} {true 0}]"},
 		},
 		{
+			"an older pod, here, does not make a pod elsewhere one of this node",
+			objects{lb("ns1/web", 30100), slice().Ready("10.0.0.2").Endpoint("10.0.0.2", local, modeltest.Conditions(true, true, true))},
+			[]string{"ns1/web 30100 [{true 0} {true 0}]"},
+		},
+		{
+			"two copies, of which one is ready and the other here, are one endpoint",
+			objects{lb("ns1/web", 30100), slice().Ready("10.0.0.2").Endpoint("10.0.0.2", local, modeltest.Conditions(false, false, false))},
+			[]string{"ns1/web 30100 [{true 1} {true 0}]"},
+		},
+		{
 			"each family counts its own",
 			objects{
 				lb("ns1/web", 30100), slice().Local("10.0.0.2"),

@@ -148,9 +148,9 @@ func TestListsFallBackIndependently(t *testing.T) {
 		},
 		{"no node is not our node", []endpoint{at("10.0.0.3")}, drop + " 10.0.0.3:8080"},
 		{
-			"two copies of one, ready there and leaving here: it is ready, and here",
+			"ready there, and an older pod with its address is leaving here: it is there",
 			[]endpoint{at("10.0.0.2", there), at("10.0.0.2", here, leaving)},
-			forward + " 10.0.0.2:8080 local in both lists",
+			drop + " 10.0.0.2:8080",
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

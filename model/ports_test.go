@@ -193,6 +193,22 @@ func TestDuplicateEndpoints(t *testing.T) {
 	t.Run("twice in one slice counts once", func(t *testing.T) {
 		checkPorts(t, modeltest.Snapshot(modeltest.Config(), web(), one.Ready("10.0.0.2")), onlyOne)
 	})
+	t.Run("copies that terminate do not apply beside one that does not", func(t *testing.T) {
+		const without = "ns1/web:http/tcp [172.30.0.41:80 reject]"
+		here, sticky := modeltest.OnNode(modeltest.NodeName), web()
+		sticky.ConnectionGrace = "30s"
+		starting, draining, ended := modeltest.Conditions(false, false, false), modeltest.Conditions(false, true, true), modeltest.Conditions(false, false, true)
+		for _, old := range []func(*model.SliceEndpoint){draining, ended, modeltest.Conditions(true, true, true)} {
+			checkPorts(t, modeltest.Snapshot(modeltest.Config(), web(), one, two.Endpoint("10.0.0.3", here, old)), both)
+			checkPorts(t, modeltest.Snapshot(modeltest.Config(), web(), one.Endpoint("10.0.0.3", here, old), two), both)
+			s := modeltest.Snapshot(modeltest.Config(), sticky, modeltest.NewSlice("ns1/web-1", "web").TCP("http", 8080).
+				Endpoint("10.0.0.2", here, old).Endpoint("10.0.0.2", here, starting))
+			checkPorts(t, s, without)
+			for sp := range s.Family(model.IPv4).ServicePorts() {
+				equal(t, "draining", 0, len(sp.Draining))
+			}
+		}
+	})
 	t.Run("an endpoint without a node is remote, also where our node has no name", func(t *testing.T) {
 		checkPorts(t, modeltest.Snapshot(model.Config{}, web(), one), onlyOne)
 	})

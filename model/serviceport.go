@@ -230,7 +230,7 @@ func (o owner) String() string {
 
 // decide makes all decisions about a service port that has its frontends.
 func (b *Builder) decide(sp *ServicePort, s *service, a Algorithm) {
-	merged := merge(b.candidates(s.record, sp.Name, sp.Family))
+	merged := b.candidates(s.record, sp.Name, sp.Family)
 	selected := choose(merged)
 	var needed [len(TrafficPolicies)]bool
 	for i := range sp.Frontends {
@@ -285,7 +285,7 @@ func (s *service) applyPolicy(fe *Frontend, selected selection) {
 	}
 }
 
-// candidates lists the endpoints that the slices of a Service offer for one port. The
+// candidates lists the endpoints that the slices of a Service offer for one port, merged. The
 // result is valid until the next call.
 func (b *Builder) candidates(r *record, name ServicePortName, f Family) []candidate {
 	b.scratch = b.scratch[:0]
@@ -305,5 +305,5 @@ func (b *Builder) candidates(r *record, name ServicePortName, f Family) []candid
 			b.scratch = append(b.scratch, candidate{netip.AddrPortFrom(addr, port), c})
 		}
 	}
-	return b.scratch
+	return merge(b.scratch)
 }

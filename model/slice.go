@@ -136,8 +136,8 @@ func (s *sliceParser) parseEndpoint(i int, e SliceEndpoint) {
 	if e.Serving == nil || *e.Serving {
 		c |= serving
 	}
-	if c.has(serving) && e.Terminating != nil && *e.Terminating {
-		c |= draining
+	if e.Terminating != nil && *e.Terminating {
+		c |= terminating
 	}
 	if e.NodeName != "" && e.NodeName == s.nodeName {
 		c |= local

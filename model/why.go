@@ -21,8 +21,10 @@ type Candidate struct {
 	Addr   netip.AddrPort
 	Slices []NamespacedName // several while slices are being rebalanced
 
-	Ready, Draining bool // Draining: terminating but still serving
-	Local           bool // on this node
+	Ready       bool
+	Terminating bool // each copy is; beside one that is not, the others are left out
+	Draining    bool // not ready and terminating, but still serving
+	Local       bool // on this node
 
 	HintsNodes, HintsThisNode bool // has hints for Nodes, and for this one
 	HintsZones, HintsThisZone bool // … for zones
@@ -92,7 +94,7 @@ func (b *Builder) Choice(name ServicePortName, f Family) Choice {
 	if r == nil {
 		return choice
 	}
-	merged := merge(b.candidates(r, name, f))
+	merged := b.candidates(r, name, f)
 	selected := choose(merged)
 	for _, c := range merged {
 		choice.Candidates = append(choice.Candidates, selected.explain(c))
@@ -122,12 +124,15 @@ func (c *Choice) addSlice(s *endpointSlice, name ServicePortName, f Family, over
 	case over:
 		other.Why = OverBudget
 	case ok:
-		for a := range s.all("") {
+		for a, conditions := range s.all("") {
 			addr := netip.AddrPortFrom(a, port)
 			i, _ := slices.BinarySearchFunc(c.Candidates, addr, func(c Candidate, a netip.AddrPort) int {
 				return c.Addr.Compare(a)
 			})
 			of := &c.Candidates[i]
+			if of.Terminating != conditions.has(terminating) {
+				continue
+			}
 			if n := len(of.Slices); n == 0 || of.Slices[n-1] != other.Name {
 				of.Slices = append(of.Slices, other.Name)
 			}
@@ -142,8 +147,8 @@ func (c *Choice) addSlice(s *endpointSlice, name ServicePortName, f Family, over
 // explain returns a candidate with its exclusions.
 func (s selection) explain(c candidate) Candidate {
 	out := Candidate{
-		Addr:  c.addr,
-		Ready: c.has(ready), Draining: c.has(draining), Local: c.has(local),
+		Addr: c.addr, Local: c.has(local),
+		Ready: c.has(ready), Terminating: c.has(terminating), Draining: c.has(draining) && !c.has(ready),
 		HintsNodes: c.has(hintsNodes), HintsThisNode: c.has(hintsThisNode),
 		HintsZones: c.has(hintsZones), HintsThisZone: c.has(hintsThisZone),
 	}

@@ -65,6 +65,19 @@ func TestChoiceSaysWhyNot(t *testing.T) {
 			},
 		},
 		{
+			"an older pod had the address",
+			[]modeltest.Slice{
+				slice("a").Endpoint("10.0.0.2", here, draining).Endpoint("10.0.0.3", here, draining).Endpoint("10.0.0.4", here, gone),
+				slice("b").Endpoint("10.0.0.2", there).Endpoint("10.0.0.3", there, unready).Endpoint("10.0.0.4", there, gone),
+			},
+			model.NoHints,
+			[]string{
+				"10.0.0.2:8080 in b: cluster: not excluded, local: not local",
+				"10.0.0.3:8080 in b: cluster: not serving, local: not serving",
+				"10.0.0.4:8080 in a+b: cluster: not serving, local: not serving",
+			},
+		},
+		{
 			"the lists fall back independently",
 			[]modeltest.Slice{slice("a").Endpoint("10.0.0.2", there).Endpoint("10.0.0.3", here, draining)},
 			model.NoHints,

@@ -109,6 +109,9 @@ func (r randomLab) slice(service string, f model.Family) modeltest.Slice {
 			options = append(options, modeltest.Conditions(!terminating && r.IntN(2) == 0, r.IntN(2) == 0, terminating))
 		}
 		s = s.Endpoint(modeltest.Pod(f, i).String(), options...)
+		if r.IntN(8) == 0 { // an older pod had the address
+			s = s.Endpoint(modeltest.Pod(f, i).String(), modeltest.OnNode(modeltest.NodeName), modeltest.Conditions(false, r.IntN(2) == 0, true))
+		}
 	}
 	if r.IntN(6) == 0 {
 		s = s.Local([]string{lab.NodeIP4, lab.NodeIP6}[f]) // in the node's own network

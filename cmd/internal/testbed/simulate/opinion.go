@@ -12,9 +12,10 @@ import (
 )
 
 // offer is an endpoint as EndpointSlices offer it to a service port.
-type offer struct{ ready, draining, here bool }
+type offer struct{ ready, draining, here, terminating bool }
 
-// offers returns the endpoints that slices offer a service port in one family.
+// offers returns the endpoints that slices offer a service port in one family. Of an address, those that terminate are
+// left out beside one that does not.
 func (s *server) offers(f model.Family, name model.ServicePortName, node string) map[netip.AddrPort]offer {
 	list := map[netip.AddrPort]offer{}
 	is := func(field *bool, otherwise bool) bool { return field == nil && otherwise || field != nil && *field }
@@ -36,11 +37,14 @@ func (s *server) offers(f model.Family, name model.ServicePortName, node string)
 				continue
 			}
 			at := netip.AddrPortFrom(addr, port)
-			was, serving := list[at], is(e.Serving, true)
-			list[at] = offer{
-				ready:    was.ready || is(e.Ready, true),
-				draining: was.draining || serving && is(e.Terminating, false),
-				here:     was.here || e.NodeName == node,
+			was, known := list[at]
+			now := offer{ready: is(e.Ready, true), here: e.NodeName == node, terminating: is(e.Terminating, false)}
+			now.draining = now.terminating && is(e.Serving, true)
+			switch {
+			case !known || was.terminating && !now.terminating:
+				list[at] = now
+			case was.terminating == now.terminating:
+				list[at] = offer{was.ready || now.ready, was.draining || now.draining, was.here || now.here, now.terminating}
 			}
 		}
 	}

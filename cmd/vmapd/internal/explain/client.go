@@ -64,13 +64,21 @@ func (x *explainer) otherwiseIfPod() bool {
 	return o.Verdict != x.d.Verdict || !slices.Equal(o.Targets, x.d.Targets)
 }
 
-// findPod calls found for each endpoint that has an address, in any slice.
+// findPod calls found for each endpoint that has an address, in any slice. If one does not terminate, it leaves
+// out those that do: they are of an older pod.
 func (x *explainer) findPod(a netip.Addr, found func(model.EndpointSlice, model.SliceEndpoint)) {
-	for _, s := range x.in.Objects.EndpointSlices {
-		for _, e := range s.Endpoints {
-			if len(e.Addresses) > 0 && isAddr(e.Addresses[0], a) {
-				found(s, e)
+	for _, terminating := range []bool{false, true} {
+		some := false
+		for _, s := range x.in.Objects.EndpointSlices {
+			for _, e := range s.Endpoints {
+				if hasFirst(e, a) && isTerminating(e) == terminating {
+					found(s, e)
+					some = true
+				}
 			}
+		}
+		if some {
+			return
 		}
 	}
 }

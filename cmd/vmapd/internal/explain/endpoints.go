@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"net/netip"
 	"slices"
 
 	"k8s.io/utils/ptr"
@@ -57,13 +58,15 @@ func (x *explainer) endpoint(c model.Candidate) Endpoint {
 		out.State = "ready"
 	case c.Draining:
 		out.State = "terminating"
+	case c.Terminating:
+		out.State = "terminated"
 	}
 	for _, s := range x.slices {
 		if !slices.Contains(c.Slices, s.NamespacedName) {
 			continue
 		}
 		for _, e := range s.Endpoints {
-			if len(e.Addresses) == 0 || !isAddr(e.Addresses[0], c.Addr.Addr()) {
+			if !hasFirst(e, c.Addr.Addr()) || isTerminating(e) != c.Terminating {
 				continue
 			}
 			if e.NodeName != "" {
@@ -74,9 +77,6 @@ func (x *explainer) endpoint(c model.Candidate) Endpoint {
 			}
 			out.HintNodes = append(out.HintNodes, e.HintNodes...)
 			out.HintZones = append(out.HintZones, e.HintZones...)
-			if out.State == "notReady" {
-				out.State = state(e)
-			}
 		}
 	}
 	return out
@@ -87,12 +87,19 @@ func state(e model.SliceEndpoint) string {
 	switch {
 	case ptr.Deref(e.Ready, true):
 		return "ready"
-	case !ptr.Deref(e.Terminating, false):
+	case !isTerminating(e):
 		return "notReady"
 	case ptr.Deref(e.Serving, true):
 		return "terminating"
 	}
 	return "terminated"
+}
+
+func isTerminating(e model.SliceEndpoint) bool { return ptr.Deref(e.Terminating, false) }
+
+// hasFirst reports whether an endpoint has an address: the first one, as others are not used.
+func hasFirst(e model.SliceEndpoint, a netip.Addr) bool {
+	return len(e.Addresses) > 0 && isAddr(e.Addresses[0], a)
 }
 
 // hints returns the hints that selected endpoints or, if all were ignored, the reason.

@@ -1,6 +1,7 @@
 package names
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -10,6 +11,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/utils/ptr"
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/sync/kube"
@@ -213,13 +215,13 @@ func (d *Directory) PodOf(slice model.NamespacedName, addr netip.Addr) string {
 	if !ok {
 		return ""
 	}
-	return d.Slices[i].podAt(addr)
+	return cmp.Or(d.Slices[i].podAt(addr, false), d.Slices[i].podAt(addr, true))
 }
 
-// podAt returns the name of the pod of an endpoint, or "".
-func (s *SliceObject) podAt(addr netip.Addr) string {
+// podAt returns the name of the pod of an endpoint that terminates or does not, or "".
+func (s *SliceObject) podAt(addr netip.Addr, terminating bool) string {
 	for i, e := range s.Endpoints {
-		if s.Pods[i] != "" && len(e.Addresses) > 0 && isAddr(e.Addresses[0], addr) {
+		if s.Pods[i] != "" && len(e.Addresses) > 0 && isAddr(e.Addresses[0], addr) && ptr.Deref(e.Terminating, false) == terminating {
 			return s.Namespace + "/" + s.Pods[i]
 		}
 	}
@@ -254,9 +256,11 @@ func (d *Directory) PodAt(addr netip.Addr) (name string) {
 			return ""
 		}
 	}
-	for i := range d.Slices {
-		if name := d.Slices[i].podAt(addr); name != "" {
-			return name
+	for _, terminating := range []bool{false, true} { // an older pod may have had the address
+		for i := range d.Slices {
+			if name := d.Slices[i].podAt(addr, terminating); name != "" {
+				return name
+			}
 		}
 	}
 	return ""
