@@ -71,7 +71,7 @@ func checkDecision(t *testing.T, s *model.Snapshot, d model.Decision) {
 		if d.Frontend.SourceNAT == model.MasqueradeAlways && !target.SNAT.Masquerade() {
 			equal(t, fmt.Sprintf("is %v on the node?", target), true, slices.Contains(fs.NodeAddrs, target.Addr.Addr()) && !d.Node)
 		}
-		if target.Local && target.Addr.Addr() == d.Source && target.Addr != d.Dest && !slices.Contains(fs.NodeAddrs, d.Source) {
+		if target.Hairpin && target.Addr.Addr() == d.Source && target.Addr != d.Dest && !slices.Contains(fs.NodeAddrs, d.Source) {
 			equal(t, "hairpin", model.Hairpin, target.SNAT)
 		}
 	}

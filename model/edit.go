@@ -86,7 +86,7 @@ func (b *Builder) recount(e *familyEdit, old, now *ServicePort) {
 		case len(joined) > 0:
 			order = left[0].Addr.Compare(joined[0].Addr)
 		}
-		if order == 0 && left[0].Local == joined[0].Local {
+		if order == 0 && left[0].Hairpin == joined[0].Hairpin {
 			left, joined = left[1:], joined[1:]
 			continue
 		}
@@ -103,7 +103,7 @@ func (b *Builder) recount(e *familyEdit, old, now *ServicePort) {
 
 // countEndpoint adds an endpoint to the counts (by is 1) or takes it from them (-1).
 func (b *Builder) countEndpoint(e *familyEdit, sp *ServicePort, ep Endpoint, by int) {
-	if ep.Local {
+	if ep.Hairpin {
 		b.hairpins.count(ep.Addr.Addr(), by, e.hairpins)
 	}
 	if b.countsEndpoints {

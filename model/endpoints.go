@@ -19,6 +19,7 @@ const (
 	serving                  // ready or not, it serves the connections that it has
 	terminating              // ready or not
 	local                    // on this node
+	elsewhere                // on another one; neither: no slice names its Node
 	hintsNodes               // it has hints for Nodes
 	hintsThisNode            // … and one is for this Node
 	hintsZones               // it has hints for zones
@@ -120,7 +121,7 @@ func (s selection) endpoints(merged []candidate, needed [len(TrafficPolicies)]bo
 		if !in(c) {
 			continue
 		}
-		e := Endpoint{Addr: c.addr, Local: c.has(local)}
+		e := Endpoint{Addr: c.addr, Local: c.has(local), Hairpin: c.has(local) || !c.has(elsewhere)}
 		for _, l := range TrafficPolicies {
 			if s.has(c.conditions, l) {
 				e.lists |= 1 << l

@@ -210,6 +210,17 @@ func TestDuplicateEndpoints(t *testing.T) {
 		}
 	})
 	t.Run("an endpoint without a node is remote, also where our node has no name", func(t *testing.T) {
-		checkPorts(t, modeltest.Snapshot(model.Config{}, web(), one), onlyOne)
+		nowhere := modeltest.NewSlice("ns1/web-1", "web").TCP("http", 8080).Endpoint("10.0.0.2").Endpoint("10.0.0.3")
+		checkPorts(t, modeltest.Snapshot(model.Config{}, web(), nowhere), onlyOne)
+	})
+	t.Run("an endpoint without a node may connect to itself from here, until a slice says where it is", func(t *testing.T) {
+		nowhere := modeltest.NewSlice("ns1/web-1", "web").TCP("http", 8080).Endpoint("10.0.0.2").Endpoint("10.0.0.3")
+		b := modeltest.Builder(modeltest.Config(), web(), nowhere)
+		equal(t, "hairpins", []string{"10.0.0.2", "10.0.0.3"}, addrs(b.Snapshot().Family(model.IPv4).Hairpins()))
+		modeltest.NewSlice("ns1/web-2", "web").TCP("http", 8080).Ready("10.0.0.3").Set(b)
+		equal(t, "hairpins", []string{"10.0.0.2"}, addrs(b.Snapshot().Family(model.IPv4).Hairpins()))
+		one.Set(b)
+		equal(t, "hairpins", []string{}, addrs(b.Snapshot().Family(model.IPv4).Hairpins()))
+		checkPorts(t, b.Snapshot(), onlyOne)
 	})
 }

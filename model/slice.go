@@ -139,8 +139,12 @@ func (s *sliceParser) parseEndpoint(i int, e SliceEndpoint) {
 	if e.Terminating != nil && *e.Terminating {
 		c |= terminating
 	}
-	if e.NodeName != "" && e.NodeName == s.nodeName {
+	switch e.NodeName {
+	case "":
+	case s.nodeName:
 		c |= local
+	default:
+		c |= elsewhere
 	}
 	if len(e.HintNodes) > 0 {
 		c |= hintsNodes

@@ -86,8 +86,8 @@ func (s *FamilySnapshot) NumServicePorts() int { return s.ports.Len() }
 // the Service's are rejected.
 func (s *FamilySnapshot) ClusterIPs() iter.Seq[netip.Addr] { return keys(s.clusterIPs) }
 
-// Hairpins yields the address of each endpoint on this node: a connection from such
-// an address to itself through a Service must be masqueraded, or the reply would
+// Hairpins yields the address of each endpoint that is, or may be, on this node: a connection
+// from such an address to itself through a Service must be masqueraded, or the reply would
 // not pass the node.
 func (s *FamilySnapshot) Hairpins() iter.Seq[netip.Addr] { return keys(s.hairpins) }
 

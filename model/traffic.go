@@ -228,7 +228,7 @@ func ParseAlgorithm(s string) (Algorithm, error) {
 }
 
 // SourceNAT says when a forwarded connection is masqueraded, that is, gets the node's
-// address as its source. A connection of an endpoint on this node to itself (hairpin)
+// address as its source. A connection of an endpoint on this node to itself ([Endpoint.Hairpin])
 // always is.
 type SourceNAT uint8
 
@@ -246,9 +246,10 @@ const (
 
 // Endpoint is one address and port that serves a service port.
 type Endpoint struct {
-	Addr  netip.AddrPort
-	Local bool // on this node
-	lists uint8
+	Addr    netip.AddrPort
+	Local   bool // on this node
+	Hairpin bool // it may connect to itself by this node: it is here, or no slice names its Node
+	lists   uint8
 }
 
 // In reports whether a traffic policy selects the endpoint.

@@ -91,7 +91,9 @@ func connection(source, dest netip.Addr, port uint16) model.Connection {
 func bigSlice(pods ...int) modeltest.Slice {
 	s := modeltest.NewSlice("ns1/big-1", "big").TCP("http", 8080)
 	for _, n := range pods {
-		s.Endpoints = append(s.Endpoints, model.SliceEndpoint{Addresses: []string{modeltest.Pod(model.IPv4, n).String()}})
+		s.Endpoints = append(s.Endpoints, model.SliceEndpoint{
+			Addresses: []string{modeltest.Pod(model.IPv4, n).String()}, NodeName: "node-2",
+		})
 	}
 	return s
 }

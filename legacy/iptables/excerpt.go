@@ -52,7 +52,7 @@ func (r *Ruleset) Excerpt(name model.ServicePortName, most int) []Part {
 	e.add(tableChain{nat.String(), postroutingChain})
 	var hairpins []placed
 	for _, end := range sp.Endpoints {
-		if end.Local {
+		if end.Hairpin {
 			hairpins = append(hairpins, r.hairpinEntry(end.Addr.Addr()))
 		}
 	}

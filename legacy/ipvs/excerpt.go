@@ -85,7 +85,7 @@ func (s *State) contentOf(sp *model.ServicePort) *Content {
 	}
 	s.addMark(c, sp)
 	for _, e := range sp.Endpoints {
-		if e.Local {
+		if e.Hairpin {
 			c.add(Hairpin, hairpinEntry(e.Addr.Addr()))
 		}
 	}

@@ -33,7 +33,7 @@ const (
 	// MasqueradeOutside those whose clients are masqueraded unless they are pods.
 	Masquerade        SetName = "MASQUERADE"
 	MasqueradeOutside SetName = "MASQUERADE-OUTSIDE"
-	// Hairpin has each endpoint on this node with itself.
+	// Hairpin has each endpoint that may connect to itself by this node, with itself.
 	Hairpin SetName = "HAIRPIN"
 	// Endpoints has the endpoints whose INVALID packets are dropped.
 	Endpoints SetName = "ENDPOINTS"

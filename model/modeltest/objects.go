@@ -209,7 +209,7 @@ func (s Slice) RawPort(p model.SlicePort) Slice {
 // Ready adds endpoints on another node, without conditions, so they are ready.
 func (s Slice) Ready(addrs ...string) Slice {
 	for _, a := range addrs {
-		s = s.Endpoint(a)
+		s = s.Endpoint(a, OnNode("node-2"))
 	}
 	return s
 }

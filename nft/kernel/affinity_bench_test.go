@@ -43,7 +43,7 @@ func manySlice(b *model.Builder, x, n, version int) {
 			i += version
 		}
 		a := netip.AddrFrom4([4]byte{10, byte(x), byte(i >> 8), byte(i)})
-		slice.Endpoints = append(slice.Endpoints, model.SliceEndpoint{Addresses: []string{a.String()}})
+		slice.Endpoints = append(slice.Endpoints, model.SliceEndpoint{Addresses: []string{a.String()}, NodeName: "node-2"})
 	}
 	b.SetEndpointSlice(slice)
 }

@@ -64,7 +64,7 @@ func exampleSlice(family string, n int) model.EndpointSlice {
 		},
 	}
 	for i := range n {
-		e := model.SliceEndpoint{Addresses: []string{addr.String()}}
+		e := model.SliceEndpoint{Addresses: []string{addr.String()}, NodeName: "node-2"}
 		if i < 2 {
 			e.NodeName = "node-1"
 		}
@@ -389,7 +389,7 @@ func TestEveryElementOfALargeSetArrives(t *testing.T) {
 		}
 		for j := range endpoints {
 			ip := netip.AddrFrom4([4]byte{10, byte(i >> 8), byte(i), byte(j)})
-			s.Endpoints = append(s.Endpoints, model.SliceEndpoint{Addresses: []string{ip.String()}})
+			s.Endpoints = append(s.Endpoints, model.SliceEndpoint{Addresses: []string{ip.String()}, NodeName: "node-2"})
 		}
 		builder.SetEndpointSlice(s)
 	}
