@@ -39,6 +39,7 @@ func TestPodsAreToldFromOthers(t *testing.T) {
 		{"InterfaceNamePrefix, nothing behind it", model.LocalPods{Mode: model.ByInterfacePrefix, Interface: "cali"}, "10.0.0.9", "cali", true},
 		{"InterfaceNamePrefix, another", model.LocalPods{Mode: model.ByInterfacePrefix, Interface: "cali"}, "10.0.0.9", "cal", false},
 		{"InterfaceNamePrefix, from the node", model.LocalPods{Mode: model.ByInterfacePrefix, Interface: "cali"}, "10.0.0.1", "", false},
+		{"InterfaceNamePrefix of full length", model.LocalPods{Mode: model.ByInterfacePrefix, Interface: "abcdefghijklmno"}, "10.0.0.9", "abcdefghijklmno", true},
 		{"InterfaceNamePrefix without one", model.LocalPods{Mode: model.ByInterfacePrefix}, "10.0.0.9", "", false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

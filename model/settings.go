@@ -126,7 +126,8 @@ func (l LocalPods) sources(f Family, podCIDRs []netip.Prefix) PodSources {
 	case ByBridge:
 		return PodSources{Interface: l.Interface}
 	case ByInterfacePrefix:
-		return PodSources{Interface: l.Interface, Wildcard: true}
+		// A prefix of full length is a name, and nft and iptables take no more.
+		return PodSources{Interface: l.Interface, Wildcard: len(l.Interface) < MaxInterface}
 	case ByClusterCIDR:
 	}
 	return PodSources{CIDRs: prefixesOf(f, l.ClusterCIDRs)}

@@ -57,7 +57,7 @@ func inRange(option string, p netip.Prefix) string {
 // FromPods returns the matches that tell packets from pods from others: one of them must hold.
 func FromPods(p model.PodSources) []string {
 	if name := p.Interface; name != "" {
-		if p.Wildcard && len(name) < model.MaxInterface { // no longer name begins like one of full length
+		if p.Wildcard {
 			name += "+"
 		}
 		return []string{"-i " + name}
