@@ -95,6 +95,11 @@ func (l *loader) nodePortAddresses() model.NodePortAddresses {
 		}
 		n.Localhost[model.IPv4] = included && *c.IPTables.LocalhostNodePorts
 	}
+	for _, p := range n.CIDRs {
+		if a := p.Addr(); a.Is6() && a.IsLinkLocalUnicast() {
+			l.note(slog.LevelWarn, l.place("nodePortAddresses"), "%v: node ports do not answer on IPv6 link-local addresses", p)
+		}
+	}
 	for _, f := range n.Surprises() {
 		l.note(slog.LevelWarn, l.place("nodePortAddresses"), "no range of %v: node ports of this family answer on all addresses", f)
 	}

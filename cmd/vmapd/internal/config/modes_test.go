@@ -129,6 +129,16 @@ func TestASlowerModeIsWorthAnEvent(t *testing.T) {
 	}
 }
 
+// Nothing else says why a node port is refused there.
+func TestLinkLocalAddressesOfNodePortsAreNamed(t *testing.T) {
+	c := files{}.mustLoad(t, "--nodeport-addresses=fe80::/10,fe80::1/128,169.254.0.0/16,192.168.0.0/24,fd00::/8")
+	want := "WARN --nodeport-addresses: fe80::/10: node ports do not answer on IPv6 link-local addresses\n" +
+		"WARN --nodeport-addresses: fe80::1/128: node ports do not answer on IPv6 link-local addresses\n"
+	if got := notes(c); !strings.Contains(got, want) || strings.Count(got, "link-local") != 2 {
+		t.Errorf("got notes:\n%swant:\n%s", got, want)
+	}
+}
+
 func TestAddressesOfServers(t *testing.T) {
 	for _, tt := range []struct {
 		name, healthz, metrics string

@@ -92,7 +92,7 @@ var kubeProxySettings = []setting{
 	{"detectLocal.bridgeInterface", "pod-bridge-interface", honoured, live, "the pods' bridge, for `BridgeInterface`"},
 	{"detectLocal.interfaceNamePrefix", "pod-interface-name-prefix", honoured, live, "prefix of the pods' interface names, for `InterfaceNamePrefix`"},
 	{"clusterCIDR", "cluster-cidr", honoured, live, "for `ClusterCIDR`: the pods' ranges, at most one of each family; traffic to cluster IPs from elsewhere is masqueraded"},
-	{"nodePortAddresses", "nodeport-addresses", honoured, live, "addresses on which node ports answer: `primary`, `all`, `localhost` (TCP and UDP, by listeners of vmapd) and CIDRs, in any combination (default: `primary`; `all` with mode iptables or ipvs); see [Backend](#backend)"},
+	{"nodePortAddresses", "nodeport-addresses", honoured, live, "addresses on which node ports answer: `primary`, `all`, `localhost` (TCP and UDP, by listeners of vmapd) and CIDRs, in any combination, but never IPv6 link-local addresses (default: `primary`; `all` with mode iptables or ipvs); see [Backend](#backend)"},
 	{"oomScoreAdj", "oom-score-adj", honoured, live, "oom_score_adj of the vmapd process, -1000 to 1000"},
 	{"conntrack.maxPerCore", "conntrack-max-per-core", honoured, live, "nf_conntrack_max for each CPU core, at most 1,048,576 in all; 0 keeps the kernel's limit, whatever `--conntrack-min` is"},
 	{"conntrack.min", "conntrack-min", honoured, live, "minimum of nf_conntrack_max"},
