@@ -129,19 +129,25 @@ func (b *Builder) replaceService(r *record, s *service) {
 // claim registers the frontends that a Service asks for, and marks the other Services that do.
 func (b *Builder) claim(s *service) {
 	b.refuse(s, true)
-	for fe := range s.wants() {
-		for _, o := range b.claims.add(fe.VIP, s) {
-			b.markDirty(o.record)
-		}
+	for v := range s.wants() {
+		b.markClaimants(v, b.claims.add(v, s))
 	}
 }
 
 // withdraw takes back the claims of a Service.
 func (b *Builder) withdraw(s *service) {
-	for fe := range s.wants() {
-		for _, o := range b.claims.remove(fe.VIP, s) {
-			b.markDirty(o.record)
-		}
+	for v := range s.wants() {
+		b.markClaimants(v, b.claims.remove(v, s))
+	}
+}
+
+// markClaimants marks Services that ask for a VIP and, for a node port, those whose health check has its number.
+func (b *Builder) markClaimants(v VIP, list []*service) {
+	if v.Addr.IsUnspecified() && v.Protocol == TCP {
+		list = append(list, b.claims.all(healthCheckVIP(v.Port))...)
+	}
+	for _, o := range list {
+		b.markDirty(o.record)
 	}
 }
 

@@ -50,6 +50,31 @@ func (s *service) parseHealthCheck(in Service) {
 	s.healthCheckNodePort = port
 }
 
+// healthCheckVIP is what a Service with a health-check node port claims. No frontend has a loopback address.
+func healthCheckVIP(port uint16) VIP { return VIP{IPv4.Loopback(), TCP, port} }
+
+// reportHealthCheck adds a problem if the number of a health-check node port has been given twice. An API server gives
+// each number once.
+func (b *Builder) reportHealthCheck(s *service, problems *problemList) {
+	const field = "spec.healthCheckNodePort"
+	port := s.healthCheckNodePort
+	if port == 0 {
+		return
+	}
+	for _, f := range Families {
+		if o := b.claims.owners[VIP{f.Unspecified(), TCP, port}]; o != nil && s.clusterIP(f).IsValid() {
+			problems.add(field, "%d is a node port of Service %v, which gets the connections", port, o.record.name)
+			return
+		}
+	}
+	for _, o := range b.claims.all(healthCheckVIP(port)) {
+		if o != s {
+			problems.add(field, "%d is the one of Service %v, too: the node answers about one of them", port, o.record.name)
+			return
+		}
+	}
+}
+
 // healthCheck returns the health check of a Service, or nil. The Service may be nil.
 func (b *Builder) healthCheck(s *service, served [len(Families)]part) *HealthCheck {
 	if s == nil || s.healthCheckNodePort == 0 {

@@ -374,13 +374,17 @@ func (s *service) restrictable(f Family) int {
 	return n
 }
 
-// wants yields all frontends that a Service asks for, before any decision.
-func (s *service) wants() iter.Seq[Frontend] {
-	return func(yield func(Frontend) bool) {
+// wants yields the VIPs of all frontends that a Service asks for, before any decision, and that of its
+// health-check node port.
+func (s *service) wants() iter.Seq[VIP] {
+	return func(yield func(VIP) bool) {
+		if n := s.healthCheckNodePort; n != 0 && !yield(healthCheckVIP(n)) {
+			return
+		}
 		for _, f := range Families {
 			for _, p := range s.ports {
 				for fe := range s.frontends(f, p, len(s.addrs)) {
-					if !yield(fe) {
+					if !yield(fe.VIP) {
 						return
 					}
 				}

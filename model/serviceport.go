@@ -131,6 +131,7 @@ func (b *Builder) updateService(e *edit, r *record) {
 	if now != nil {
 		problems.list = slices.Clone(now.rare.problems.list)
 		now.refusals(&problems)
+		b.reportHealthCheck(now, &problems)
 		if most := b.config.Budgets.Counters; b.config.ServiceCounters && len(now.ports) > most {
 			problems.over(CountersBudget, fmt.Sprintf("spec.ports[%d]", most), "more than %d ports: connections to this one and those after it are not counted", most)
 		}

@@ -58,7 +58,7 @@ var faults = []fault{
 	{"model/endpoints.go", "\t\t\t\ts[Local] = ready | local\n", "\t\t\t\ts[Local] = ready\n", "endpoints of other nodes serve a Local traffic policy"},
 	{"model/endpoints.go", "\tcase !some.has(ready):\n", "\tcase s[Cluster] == draining:\n", "endpoints that end are used in place of ready ones"},
 	{"model/builder.go", "\t\t\tr.slices = slices.Insert(r.slices, i, s)\n\t\t\tb.markDirty(r)\n", "\t\t\tr.slices = slices.Insert(r.slices, i, s)\n", "a new EndpointSlice changes nothing"},
-	{"model/builder.go", "\tfor fe := range s.wants() {\n\t\tfor _, o := range b.claims.remove(fe.VIP, s) {\n\t\t\tb.markDirty(o.record)\n\t\t}\n\t}\n", "\tfor fe := range s.wants() {\n\t\tb.claims.remove(fe.VIP, s)\n\t}\n", "a frontend that becomes free is not given to the next Service that claims it"},
+	{"model/builder.go", "\t\tb.markClaimants(v, b.claims.remove(v, s))\n", "\t\tb.claims.remove(v, s)\n", "a frontend that becomes free is not given to the next Service that claims it"},
 	// legacy/iptables.
 	{"legacy/iptables/diff.go", "\t\t\tb.delete(c.Key.chain(have.Family, c.Old))\n", "", "iptables: chains of addresses that go stay"},
 	{"legacy/iptables/diff.go", "if i >= 0 && bytes.Equal(have[i].text, c.text) {", "if i >= 0 && bytes.Equal(have[i].text, have[i].text) {", "iptables: a chain whose rules change stays as it was"},
