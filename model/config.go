@@ -123,7 +123,7 @@ func ParseNodePortAddresses(list []string) (NodePortAddresses, error) {
 		case "localhost":
 			n.Localhost = [len(Families)]bool{true, true}
 		default:
-			p, err := parsePrefix(s)
+			p, err := ParsePrefix(s)
 			if err != nil {
 				errs = append(errs, fmt.Errorf("%q is neither primary, all, localhost nor a CIDR", s))
 				continue

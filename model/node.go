@@ -76,7 +76,7 @@ func (b *Builder) SetNode(n Node) {
 	found := problemList{object: b.nodeRef()}
 	now := nodeFacts{
 		addrs:    parseAll(&found, "status.addresses[%d].address", n.Addresses, parseUnicast),
-		podCIDRs: parseAll(&found, "spec.podCIDRs[%d]", n.PodCIDRs, parsePrefix),
+		podCIDRs: parseAll(&found, "spec.podCIDRs[%d]", n.PodCIDRs, ParsePrefix),
 		zone:     n.Zone,
 	}
 	// The label of the zone can be removed from a Node; the other facts can't.

@@ -3,13 +3,14 @@ package model
 import (
 	"fmt"
 	"net/netip"
+	"regexp"
 	"strings"
 	"unique"
 )
 
-// parseAddr reads an address as the API accepts it. Octets with leading zeros
-// (decimal, KEP-4858) and IPv4-mapped IPv6 addresses still exist in old objects.
-func parseAddr(s string) (netip.Addr, error) {
+// ParseAddr reads an address of an object, as kube-proxy does. Numbers with leading zeros
+// (decimal in IPv4, KEP-4858) and IPv4-mapped IPv6 addresses still exist in old objects.
+func ParseAddr(s string) (netip.Addr, error) {
 	a, err := netip.ParseAddr(s)
 	if err != nil {
 		if a, err = netip.ParseAddr(withoutLeadingZeros(s)); err != nil {
@@ -22,9 +23,9 @@ func parseAddr(s string) (netip.Addr, error) {
 	return a.Unmap(), nil
 }
 
-// parseUnicast is parseAddr for addresses that are possible destinations of connections.
+// parseUnicast is ParseAddr for addresses that are possible destinations of connections.
 func parseUnicast(s string) (netip.Addr, error) {
-	a, err := parseAddr(s)
+	a, err := ParseAddr(s)
 	switch {
 	case err != nil:
 	case a.IsUnspecified():
@@ -37,21 +38,14 @@ func parseUnicast(s string) (netip.Addr, error) {
 	return a, err
 }
 
-func withoutLeadingZeros(s string) string {
-	if strings.Contains(s, ":") {
-		return s
-	}
-	octets := strings.Split(s, ".")
-	for i, o := range octets {
-		if octets[i] = strings.TrimLeft(o, "0"); octets[i] == "" && o != "" {
-			octets[i] = "0"
-		}
-	}
-	return strings.Join(octets, ".")
-}
+// leadingZeros are those of a number of an address or a range.
+var leadingZeros = regexp.MustCompile(`(^|[.:/])0+([0-9a-fA-F])`)
 
-func parsePrefix(s string) (netip.Prefix, error) {
-	p, err := netip.ParsePrefix(strings.TrimSpace(s))
+func withoutLeadingZeros(s string) string { return leadingZeros.ReplaceAllString(s, "$1$2") }
+
+// ParsePrefix is ParseAddr for ranges, which may have spaces around them.
+func ParsePrefix(s string) (netip.Prefix, error) {
+	p, err := netip.ParsePrefix(withoutLeadingZeros(strings.TrimSpace(s)))
 	if err != nil {
 		return netip.Prefix{}, fmt.Errorf("%q is not a CIDR", s)
 	}

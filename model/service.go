@@ -340,7 +340,7 @@ func (s *service) parseSourceRanges(ranges []string, most int) {
 	}
 	rare := s.writable()
 	for i, text := range ranges {
-		p, err := parsePrefix(text)
+		p, err := ParsePrefix(text)
 		if err != nil {
 			s.problem(fmt.Sprintf("spec.loadBalancerSourceRanges[%d]", i), "%v", err)
 			for f := range rare.sources {

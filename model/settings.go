@@ -68,7 +68,7 @@ func (b *Builder) SetHostAddresses(addrs []netip.Addr) {
 // SetServiceCIDR adds or replaces a ServiceCIDR.
 func (b *Builder) SetServiceCIDR(in ServiceCIDR) {
 	found := problemList{object: ObjectRef{"ServiceCIDR", NamespacedName{Name: in.Name}}}
-	b.cidrs[in.Name] = parseAll(&found, "spec.cidrs[%d]", in.CIDRs, parsePrefix)
+	b.cidrs[in.Name] = parseAll(&found, "spec.cidrs[%d]", in.CIDRs, ParsePrefix)
 	b.setProblems(found.object, found)
 	b.settingsStale = true
 }

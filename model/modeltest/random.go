@@ -140,7 +140,7 @@ func (r *Random) object() Object {
 		return r.node()
 	case n == 2:
 		return NewServiceCIDR(pick(r, []string{"kubernetes", "extra"}),
-			pick(r, []string{"172.30.0.0/16", "172.30.0.0/24", "255.255.0.0/16", "172.30.0.0/33", "::ffff:172.30.0.0/112"}),
+			pick(r, []string{"172.30.0.0/16", "172.030.000.0/024", "255.255.0.0/16", "172.30.0.0/33", "::ffff:172.30.0.0/112"}),
 			pick(r, []string{"fd00:172:30::/112", "fd00:172:30::/64", "ffff::/16", "nowhere"}))
 	case n < 12:
 		return r.service()
@@ -149,7 +149,7 @@ func (r *Random) object() Object {
 }
 
 func (r *Random) node() Node {
-	addrs := []string{pick(r, []string{NodeIP4, "192.168.0.3"}), pick(r, []string{NodeIP6, "fd00:192:168::3"})}
+	addrs := []string{pick(r, []string{NodeIP4, "192.168.000.003"}), pick(r, []string{NodeIP6, "fd00:192:168::3"})}
 	n := NewNode(pick(r, []string{NodeName, NodeName, NodeName, "node-2"}), addrs[r.IntN(2):]...).
 		In(pick(r, []string{"zone-a", "zone-b", ""}))
 	if n.Zone == "zone-b" {
@@ -159,7 +159,7 @@ func (r *Random) node() Node {
 	case 0:
 		n = n.Pods("10.0.0.0/29", "fd00:10::/125")
 	case 1:
-		n = n.Pods("10.0.0.0/28")
+		n = n.Pods("010.0.0.0/028")
 	case 2:
 		n = n.Pods("fd00:10::/124", pick(r, []string{"10.0.0.8/29", "nowhere"}))
 	}
@@ -247,9 +247,9 @@ func (r *Random) ranges() []string {
 			continue
 		}
 		list = append(list, pick(r, []string{
-			"203.0.113.0/24", "203.0.113.0/25", " 203.0.113.128/25 ", "203.0.113.7/32", "::ffff:203.0.113.0/121",
+			"203.0.113.0/24", "203.0.113.0/25", " 203.000.113.128/025 ", "203.0.113.7/32", "::ffff:203.0.113.0/121",
 			"192.168.0.0/24", "192.168.0.2/32", "10.0.0.0/29", "0.0.0.0/0",
-			"2001:db8:203::/64", "2001:db8:203::7/128", "fd00:192:168::/64", "fd00:10::/125", "::/0",
+			"2001:00db8:203::/064", "2001:db8:203::7/128", "fd00:192:168::/64", "fd00:10::/125", "::/0",
 		}))
 	}
 	return list

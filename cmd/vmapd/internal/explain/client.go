@@ -94,8 +94,8 @@ func (x *explainer) nodeWith(a netip.Addr) string {
 }
 
 func isAddr(text string, a netip.Addr) bool {
-	b, err := netip.ParseAddr(text)
-	return err == nil && b.Unmap() == a
+	b, err := model.ParseAddr(text)
+	return err == nil && b == a
 }
 
 func hasAddr(list []string, a netip.Addr) bool {

@@ -171,8 +171,8 @@ func whyUnserved(s model.Service, a netip.Addr, in model.Ingress) (FindingKind, 
 		return OtherProxy, proxy
 	}
 	ofFamily := func(text string) bool {
-		ip, err := netip.ParseAddr(text)
-		return err == nil && model.FamilyOf(ip.Unmap()) == model.FamilyOf(a)
+		ip, err := model.ParseAddr(text)
+		return err == nil && model.FamilyOf(ip) == model.FamilyOf(a)
 	}
 	switch {
 	case s.Type == "ExternalName":
@@ -217,7 +217,7 @@ func (x *explainer) findOthers() {
 	}
 	for _, c := range x.in.Objects.ServiceCIDRs {
 		for _, text := range c.CIDRs {
-			if p, err := netip.ParsePrefix(strings.TrimSpace(text)); err == nil && p.Contains(addr) {
+			if p, err := model.ParsePrefix(text); err == nil && p.Contains(addr) {
 				x.found(Finding{Kind: InServiceCIDR, Name: text})
 			}
 		}

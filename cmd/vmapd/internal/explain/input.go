@@ -40,8 +40,8 @@ func (in Input) NodeAddress() (netip.Addr, error) {
 			continue
 		}
 		for _, text := range n.Addresses {
-			if a, err := netip.ParseAddr(text); err == nil && model.FamilyOf(a.Unmap()) == family {
-				return a.Unmap(), nil
+			if a, err := model.ParseAddr(text); err == nil && model.FamilyOf(a) == family {
+				return a, nil
 			}
 		}
 		return netip.Addr{}, fmt.Errorf("the Node %s has no %v address", n.Name, family)

@@ -126,8 +126,8 @@ func NewPod(p *corev1.Pod) PodObject {
 		texts = append(texts, ip.IP)
 	}
 	for _, text := range texts {
-		if a, err := netip.ParseAddr(text); err == nil && !slices.Contains(out.Addrs, a.Unmap()) {
-			out.Addrs = append(out.Addrs, a.Unmap())
+		if a, err := model.ParseAddr(text); err == nil && !slices.Contains(out.Addrs, a) {
+			out.Addrs = append(out.Addrs, a)
 		}
 	}
 	return out
@@ -291,15 +291,15 @@ func (d *Directory) Selected(namespace string, selector labels.Selector) (list [
 }
 
 func isAddr(text string, a netip.Addr) bool {
-	b, err := netip.ParseAddr(text)
-	return err == nil && b.Unmap() == a
+	b, err := model.ParseAddr(text)
+	return err == nil && b == a
 }
 
 func addrsOf(texts []string) []netip.Addr {
 	var out []netip.Addr
 	for _, text := range texts {
-		if a, err := netip.ParseAddr(text); err == nil && !slices.Contains(out, a.Unmap()) {
-			out = append(out, a.Unmap())
+		if a, err := model.ParseAddr(text); err == nil && !slices.Contains(out, a) {
+			out = append(out, a)
 		}
 	}
 	return out

@@ -64,8 +64,8 @@ func (r *resolver) podOfSlices(name model.NamespacedName) end {
 			if s.Namespace != name.Namespace || s.Pods[i] != name.Name || len(p.Addresses) == 0 {
 				continue
 			}
-			if a, err := netip.ParseAddr(p.Addresses[0]); err == nil && !slices.Contains(e.addrs, a.Unmap()) {
-				e.addrs = append(e.addrs, a.Unmap())
+			if a, err := model.ParseAddr(p.Addresses[0]); err == nil && !slices.Contains(e.addrs, a) {
+				e.addrs = append(e.addrs, a)
 			}
 			e.node = cmp.Or(p.NodeName, e.node)
 		}

@@ -178,8 +178,8 @@ func (x *comparison) clusterIPOwner(a netip.Addr) (model.NamespacedName, bool) {
 		x.owners = map[netip.Addr]model.NamespacedName{}
 		for _, s := range x.in.Objects.Services {
 			for _, text := range s.ClusterIPs {
-				if a, err := netip.ParseAddr(text); err == nil {
-					x.owners[a.Unmap()] = s.NamespacedName
+				if a, err := model.ParseAddr(text); err == nil {
+					x.owners[a] = s.NamespacedName
 				}
 			}
 		}

@@ -106,8 +106,8 @@ func (x *comparison) addWanted(s *model.Service) {
 			continue
 		}
 		for _, text := range slices.Concat(s.ClusterIPs, s.ExternalIPs, ingress(s)) {
-			if a, err := netip.ParseAddr(text); err == nil {
-				x.wanted[model.VIP{Addr: a.Unmap(), Protocol: proto, Port: uint16(p.Port)}] = s.NamespacedName
+			if a, err := model.ParseAddr(text); err == nil {
+				x.wanted[model.VIP{Addr: a, Protocol: proto, Port: uint16(p.Port)}] = s.NamespacedName
 			}
 		}
 		for _, f := range model.Families {

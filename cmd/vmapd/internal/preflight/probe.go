@@ -74,8 +74,8 @@ func firstAddr(list []string) (netip.Addr, bool) {
 	if len(list) == 0 {
 		return netip.Addr{}, false
 	}
-	a, err := netip.ParseAddr(list[0])
-	return a.Unmap(), err == nil
+	a, err := model.ParseAddr(list[0])
+	return a, err == nil
 }
 
 // primary returns the node's first address of a family.
@@ -95,7 +95,7 @@ func (x *comparison) podRanges(f model.Family) (list []netip.Prefix) {
 			continue
 		}
 		for _, text := range n.PodCIDRs {
-			if p, err := netip.ParsePrefix(text); err == nil && model.FamilyOf(p.Addr()) == f {
+			if p, err := model.ParsePrefix(text); err == nil && model.FamilyOf(p.Addr()) == f {
 				list = append(list, p)
 			}
 		}
@@ -117,11 +117,11 @@ func (x *comparison) probes(f model.Family, c clients, s *model.Service, try fun
 		}
 		to := func(kind model.FrontendKind, list []string) {
 			for _, text := range list {
-				a, err := netip.ParseAddr(text)
-				if err != nil || model.FamilyOf(a.Unmap()) != f {
+				a, err := model.ParseAddr(text)
+				if err != nil || model.FamilyOf(a) != f {
 					continue
 				}
-				x.fromAll(c, probe{Connection: model.Connection{Dest: netip.AddrPortFrom(a.Unmap(), uint16(p.Port)), Protocol: proto}, service: s, port: p.Name, kind: kind}, try)
+				x.fromAll(c, probe{Connection: model.Connection{Dest: netip.AddrPortFrom(a, uint16(p.Port)), Protocol: proto}, service: s, port: p.Name, kind: kind}, try)
 			}
 		}
 		to(model.ClusterIP, s.ClusterIPs)
@@ -140,12 +140,12 @@ func (x *comparison) probes(f model.Family, c clients, s *model.Service, try fun
 // unused tries a port of the cluster IP that the Service does not have.
 func (x *comparison) unused(f model.Family, c clients, s *model.Service, try func(probe)) {
 	for _, text := range s.ClusterIPs {
-		a, err := netip.ParseAddr(text)
-		if err != nil || model.FamilyOf(a.Unmap()) != f || len(c.localPods) == 0 {
+		a, err := model.ParseAddr(text)
+		if err != nil || model.FamilyOf(a) != f || len(c.localPods) == 0 {
 			continue
 		}
 		for port := uint16(9); ; port++ { // discard
-			v := model.VIP{Addr: a.Unmap(), Protocol: model.TCP, Port: port}
+			v := model.VIP{Addr: a, Protocol: model.TCP, Port: port}
 			if _, taken := x.wanted[v]; taken {
 				continue
 			}
@@ -185,9 +185,9 @@ func (x *comparison) fromAll(c clients, p probe, try func(probe)) {
 	f := model.FamilyOf(dest)
 	from(Outside, outside[f], c.remote)
 	for _, text := range p.service.SourceRanges {
-		r, err := netip.ParsePrefix(text)
+		r, err := model.ParsePrefix(text)
 		if err == nil && model.FamilyOf(r.Addr()) == f && !r.Contains(outside[f]) && !x.inside(r) {
-			a := r.Masked().Addr()
+			a := r.Addr()
 			if r.Bits() < a.BitLen() {
 				a = a.Next()
 			}
@@ -244,7 +244,7 @@ func ingress(s *model.Service) (list []string) {
 
 func hasFamily(s *model.Service, f model.Family) bool {
 	return slices.ContainsFunc(s.ClusterIPs, func(text string) bool {
-		a, err := netip.ParseAddr(text)
-		return err == nil && model.FamilyOf(a.Unmap()) == f
+		a, err := model.ParseAddr(text)
+		return err == nil && model.FamilyOf(a) == f
 	})
 }
