@@ -162,7 +162,7 @@ func TestWhatFollowsFromModeIPVSIsListed(t *testing.T) {
 	for backend, want := range map[string]map[string]string{
 		"nftables": {"ipvs": "shop/away shop/edge", "node-port-address": "shop/away shop/edge shop/front"},
 		"iptables": {"ipvs": "shop/away shop/edge", "node-port-address": "shop/away shop/edge shop/front"},
-		"ipvs":     {},
+		"ipvs":     {"ipvs": "shop/away shop/edge"},
 	} {
 		in.Backend = backend
 		r, err := Compare(in)
@@ -175,6 +175,29 @@ func TestWhatFollowsFromModeIPVSIsListed(t *testing.T) {
 		var b strings.Builder
 		if err := r.WriteText(&b); err != nil || !strings.Contains(b.String(), "No connection was compared: kube-proxy's virtual servers,") || strings.Contains(b.String(), "nothing is different") {
 			t.Errorf("%s: want no verdict about connections; got %v:\n%s", backend, err, b.String())
+		}
+	}
+}
+
+func TestModeIPVSFallsBackToEndpointsOfOtherNodes(t *testing.T) {
+	in := load(t, latestIPTables, "differs")
+	in.Before, in.Mode = [len(model.Families)]*Rules{}, "ipvs"
+	for i := range in.Objects.Services {
+		s := &in.Objects.Services[i]
+		s.InternalTrafficPolicy, s.ExternalTrafficPolicy = "", ""
+		if s.Name == "front" {
+			s.InternalTrafficPolicy = "Local"
+		}
+	}
+	for _, backend := range []string{"nftables", "ipvs"} {
+		in.Backend = backend
+		r, err := Compare(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		i := slices.IndexFunc(r.Differences, func(d Difference) bool { return strings.HasPrefix(d.What, "internalTrafficPolicy: Local") })
+		if i < 0 || !slices.Equal(r.Differences[i].Services, []string{"shop/front"}) {
+			t.Errorf("%s: no difference about internalTrafficPolicy of shop/front alone: %+v", backend, r.Differences)
 		}
 	}
 }

@@ -31,6 +31,15 @@ func (x *comparison) modes() {
 func (x *comparison) ipvs() {
 	x.report.NotCompared = "kube-proxy's virtual servers, ipsets and rules of mode ipvs are not read. " +
 		"What follows from the mode for the cluster's Services, and the configuration, is all that is listed here"
+	for i := range x.in.Objects.Services {
+		s := &x.in.Objects.Services[i]
+		if s.InternalTrafficPolicy == "Local" {
+			x.noFallback(s, "internalTrafficPolicy: Local without an endpoint on the node drops connections to the cluster IP")
+		}
+		if s.ExternalTrafficPolicy == "Local" {
+			x.noFallback(s, "externalTrafficPolicy: Local without an endpoint on the node drops connections from outside")
+		}
+	}
 	if x.in.Backend == "ipvs" {
 		return
 	}
@@ -43,12 +52,6 @@ func (x *comparison) ipvs() {
 	for i := range x.in.Objects.Services {
 		s := &x.in.Objects.Services[i]
 		p := probe{client: Outside, service: s, kind: model.LoadBalancerIP}
-		if s.ExternalTrafficPolicy == "Local" {
-			note(x.differences, Difference{
-				ID:   "ipvs",
-				What: "externalTrafficPolicy: Local without an endpoint on the node drops connections from outside; before, IPVS used endpoints on other nodes",
-			}, p, false, nil)
-		}
 		if slices.ContainsFunc(s.Ports, func(p model.Port) bool { return p.NodePort > 0 }) && !x.in.Config.NodePortAddresses.All {
 			note(x.differences, Difference{
 				ID:   "node-port-address",
@@ -57,4 +60,11 @@ func (x *comparison) ipvs() {
 			}, p, false, nil)
 		}
 	}
+}
+
+// noFallback adds a traffic policy of a Service that kube-proxy's mode ipvs follows only while it has an endpoint on the
+// node. With vmapd, it is the same with all backends.
+func (x *comparison) noFallback(s *model.Service, what string) {
+	note(x.differences, Difference{ID: "ipvs", What: what + "; before, IPVS used endpoints on other nodes"},
+		probe{client: Outside, service: s, kind: model.LoadBalancerIP}, false, nil)
 }
