@@ -112,6 +112,7 @@ func Decide(s *Snapshot, c Connection) Decision {
 	switch {
 	case d.Frontend != nil:
 		fs.decideFrontend(&d)
+	case slices.Contains(fs.NodeAddrs, c.Dest.Addr()): // a process of the node may listen there, as with NodeLocal DNSCache
 	case isClusterIP:
 		d.Verdict, d.Why = Rejected, UnusedPort
 	case contains(fs.ServiceCIDRs, c.Dest.Addr()):
@@ -227,6 +228,8 @@ func (s *FamilySnapshot) sourceNAT(d *Decision, e Endpoint) SNATReason {
 		return FromNode
 	case d.Frontend.SourceNAT != MasqueradeOutside:
 		return KeepSource
+	case toNode && e.Addr == d.Dest: // nothing is translated on this node's way to itself
+		return OnNode
 	case s.MasqueradeAll:
 		return EveryClusterIP
 	case s.Pods.Known() && !d.FromPod:

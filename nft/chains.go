@@ -12,6 +12,7 @@ import (
 // and affinity.go those of session affinity.
 const (
 	servicesChain    = "services"
+	clusterIPsChain  = "cluster-ips-check"
 	rejectChain      = "reject-chain"
 	droppedChain     = "not-admitted"
 	rememberChain    = "remember"
@@ -19,14 +20,21 @@ const (
 	rememberInput    = "remember-input"
 	masqueradeChain  = "masquerade-all"
 	masqueradeNode   = "masquerade-node"
+	masqueradeOthers = "masquerade-translated"
 	preroutingChain  = "prerouting"
+	preroutingRest   = "prerouting-rest"
 	forwardChain     = "forward"
 	outputChain      = "output"
+	outputRest       = "output-rest"
 	postroutingChain = "postrouting"
 )
 
-// Priorities of the base chains, as the kernel names them (enum nf_ip_hook_priorities). Those of
-// type nat are those of kube-proxy's chains, on which other components rely (KEP-3866).
+// Priorities of the base chains, relative to those that the kernel names (enum nf_ip_hook_priorities).
+//
+// The kernel runs the nat chains of a hook in the order of their priorities until one has translated the connection
+// (nf_nat_inet_fn). Of equal ones, the chain that was registered last is first. Other programs' chains have the priority of
+// DNAT, as kube-proxy's and those of iptables do. So what a Service serves is translated, or refused, before their rules
+// apply, and what no Service serves is refused behind them: it may be another program's.
 //
 // The endpoint of a client is remembered right before all source NAT, because packets show the
 // client's address there, and whoever else masquerades: once a chain has set up source NAT for
@@ -35,6 +43,8 @@ const (
 // (nf_nat_register_fn).
 const (
 	priorityDNAT     int32 = -100
+	priorityServices int32 = priorityDNAT - 1
+	priorityRest     int32 = priorityDNAT + 5
 	priorityFilter   int32 = 0
 	priorityRemember int32 = prioritySNAT - 1
 	priorityFastPath int32 = 200 // behind security, at 50
@@ -69,23 +79,36 @@ func (o Options) LayoutChains(s *model.FamilySnapshot, names []string) []Chain {
 func (o Options) layoutChains(s *model.Settings, c chosen) []Chain {
 	chains := []Chain{
 		{
-			Name: preroutingChain, Hook: Prerouting, Prio: priorityDNAT,
+			Name: preroutingChain, Hook: Prerouting, Prio: priorityServices,
 			Rules: []Rule{{Verdict{Jump, servicesChain}}}, Comment: "from pods and from other machines",
 		},
 		{
-			Name: outputChain, Hook: Output, Prio: priorityDNAT,
-			Rules: []Rule{{Verdict{Jump, servicesChain}}}, Comment: "from the node itself",
+			Name: preroutingRest, Hook: Prerouting, Prio: priorityRest,
+			Rules: []Rule{{Verdict{Jump, clusterIPsChain}}}, Comment: "what neither a Service nor another program has translated",
+		},
+		{
+			Name: outputChain, Hook: Output, Prio: priorityServices,
+			Rules: []Rule{{MatchOriginal{}, Verdict{Jump, servicesChain}}}, Comment: "from the node itself, but not its refusals",
+		},
+		{
+			Name: outputRest, Hook: Output, Prio: priorityRest,
+			Rules: []Rule{{MatchOriginal{}, Verdict{Jump, clusterIPsChain}}}, Comment: "what neither a Service nor another program has translated",
 		},
 		{
 			Name: postroutingChain, Hook: Postrouting, Prio: prioritySNAT,
 			Rules: postroutingRules(s, c.features), Comment: "after an endpoint was chosen: is the source address replaced?",
 		},
-		{Name: servicesChain, Rules: o.servicesRules(s, c.features), Comment: "dispatch: who is meant?"},
+		{Name: servicesChain, Rules: o.servicesRules(c.features), Comment: "dispatch: who is meant?"},
+		{Name: clusterIPsChain, Rules: restRules(s), Comment: "refuse what no Service has"},
 		{Name: rejectChain, Rules: o.rejectRules(), Comment: "no endpoint, or a port that the Service does not have"},
 		{Name: masqueradeChain, Rules: []Rule{{Masquerade{}}}, Comment: "replies must come back through this node"},
 		{
 			Name: masqueradeNode, Rules: []Rule{{MatchFromNode{}, Masquerade{}}},
 			Comment: "the node may have taken an address that others can't answer to",
+		},
+		{
+			Name: masqueradeOthers, Rules: []Rule{{MatchUntranslated{}, MatchToNode{}, Verdict{Kind: Return}}, {Masquerade{}}},
+			Comment: "replies must come back through this node, unless a process of it has the cluster IP",
 		},
 	}
 	if o.Counters { // a rule of its own: packets are dropped whatever is counted
@@ -141,7 +164,7 @@ func (o Options) rejectRules() []Rule {
 // servicesRules dispatch a packet to its Service. The addresses of Services are looked up
 // before the node ports, because such an address may be one of the node, too. A packet that
 // reaches the rules for node ports is for no address of a Service, so it is counted once.
-func (o Options) servicesRules(s *model.Settings, has features) []Rule {
+func (o Options) servicesRules(has features) []Rule {
 	var rules []Rule
 	notAdmitted := Verdict{Kind: DropPacket}
 	if o.Counters {
@@ -172,9 +195,15 @@ func (o Options) servicesRules(s *model.Settings, has features) []Rule {
 		}
 		rules = append(rules, Rule{toNode, VerdictMap{nodePortKey, ServiceNodePorts}})
 	}
-	rules = append(rules, Rule{InSet{Key: destKey, Set: ClusterIPs}, Verdict{Goto, rejectChain}})
+	return rules
+}
+
+// restRules refuse connections to other ports of cluster IPs, and drop those to the rest of the ServiceCIDRs. An address that is
+// on the node, too, may be a process's of the node, as with NodeLocal DNSCache; the kernel refuses ports that no process has.
+func restRules(s *model.Settings) []Rule {
+	rules := []Rule{{InSet{Key: destKey, Set: ClusterIPs}, MatchToNode{Not: true}, Verdict{Goto, rejectChain}}}
 	if len(s.ServiceCIDRs) > 0 {
-		rules = append(rules, Rule{InSet{Key: destKey, Set: ServiceCIDRs}, Verdict{Kind: DropPacket}})
+		rules = append(rules, Rule{InSet{Key: destKey, Set: ServiceCIDRs}, MatchToNode{Not: true}, Verdict{Kind: DropPacket}})
 	}
 	return rules
 }
@@ -190,13 +219,13 @@ func postroutingRules(s *model.Settings, has features) []Rule {
 		rules = append(rules, Rule{MatchDNAT{}, InSet{Key: hairpinKey, Set: Hairpin}, Masquerade{}})
 	}
 	rules = append(rules, byOrigin(SourceNAT, NodePortSourceNAT, has.protocols(withSourceNAT), has.protocols(withNodePortSourceNAT))...)
-	toClusterIP := InSet{Key: origDestKey, Set: ClusterIPs}
+	toClusterIP, masquerade := InSet{Key: origDestKey, Set: ClusterIPs}, Verdict{Goto, masqueradeOthers}
 	switch {
 	case s.MasqueradeAll:
-		rules = append(rules, Rule{toClusterIP, Masquerade{}})
+		rules = append(rules, Rule{toClusterIP, masquerade})
 	case s.Pods.Interface != "":
 		rules = append(rules, Rule{
-			MatchInterface{Name: s.Pods.Interface, Wildcard: s.Pods.Wildcard, Not: true}, toClusterIP, Masquerade{},
+			MatchInterface{Name: s.Pods.Interface, Wildcard: s.Pods.Wildcard, Not: true}, toClusterIP, masquerade,
 		})
 	case isEverything(s.Pods.CIDRs):
 	case s.Pods.Known(): // a pod's connections need no lookup
@@ -204,7 +233,7 @@ func postroutingRules(s *model.Settings, has features) []Rule {
 		for _, p := range s.Pods.CIDRs {
 			r = append(r, MatchAddr{Field: SourceAddr, Prefix: p, Not: true})
 		}
-		rules = append(rules, append(r, toClusterIP, Masquerade{}))
+		rules = append(rules, append(r, toClusterIP, masquerade))
 	}
 	return rules
 }

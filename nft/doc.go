@@ -12,7 +12,7 @@
 // forwarded packets pass one more, until the connection takes the fast path past all chains (flowtable.go). No packet mark and no
 // conntrack mark is read or written.
 //
-//	prerouting (dstnat)    output (-100)
+//	prerouting (dstnat - 1)    output (-101)
 //	            └──────┬──────┘
 //	               services
 //	                   │ firewall-ips, but not in source-ranges-… ──> drop
@@ -21,11 +21,16 @@
 //	                   │ affinity-ips: a client that was here before ──> DNAT to its endpoint
 //	                   │ address . protocol . port ── map service-ips ──────────┐
 //	                   │ node address? protocol . port ── map service-nodeports ┤ (affinity as above)
-//	                   │ cluster IP, other port ──> reject-chain                │
-//	                   │ inside a ServiceCIDR ──> drop                          │
 //	                   ▼                                                        ▼
-//	                not ours      reject-chain, drop, endpoints-…, local-endpoints-…, local-…
-//	                                           │ a slot, map endpoints: DNAT
+//	        other programs at dstnat      reject-chain, drop, endpoints-…, local-endpoints-…, local-…
+//	                   │                       │ a slot, map endpoints: DNAT
+//	prerouting-rest (dstnat + 5)               │
+//	    output-rest (-95)                      │
+//	                   └─ cluster-ips-check    │
+//	                        │ cluster IP, other port ──> reject-chain
+//	                        │ inside a ServiceCIDR ──> drop
+//	                        ▼                  │
+//	                     not ours              │
 //	                                           ▼
 //	     remember-postrouting (srcnat - 1) or, if the endpoint is the node, remember-input:
 //	                                           │  the client's endpoint, if its Service wants that
@@ -36,6 +41,15 @@
 // source ranges, session affinity, node ports, and addresses that masquerade, the first packet of
 // a connection to a cluster IP meets one rule in services, one in endpoints-…, and at postrouting
 // that of hairpins and a comparison of its source address.
+//
+// # Other programs on the node
+//
+// The kernel runs the nat chains of a hook by priority until one has translated a connection's first packet, and no other
+// packet meets any. A chain of equal priority that was registered later is run earlier. The chains at dstnat - 1 translate or
+// refuse what a Service has, so no rule of iptables or of another program at dstnat marks or translates these packets. The chains
+// at dstnat + 5 see only what nobody has translated: another proxy may serve ports of our cluster IPs, or addresses of the
+// ServiceCIDRs. An address that an interface of the node has, too, is not refused, as a process may listen there. A packet
+// that answers a refused one is not a first packet, and leaves the node without a look at any Service.
 //
 // # Chains that choose
 //

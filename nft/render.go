@@ -79,12 +79,23 @@ func (c Chain) declaration() string {
 	switch {
 	case c.Filter && c.Prio == priorityFilter:
 		prio = "filter"
-	case c.Hook == Prerouting && c.Prio == priorityDNAT:
-		prio = "dstnat"
+	case c.Hook == Prerouting:
+		prio = relative("dstnat", c.Prio-priorityDNAT)
 	case c.Hook == Postrouting && c.Prio == prioritySNAT:
 		prio = "srcnat"
 	}
 	return fmt.Sprintf("type %s hook %v priority %s; policy accept;", kind, c.Hook, prio)
+}
+
+// relative writes a priority as nft does: "dstnat - 1".
+func relative(name string, offset int32) string {
+	switch {
+	case offset < 0:
+		return fmt.Sprintf("%s - %d", name, -offset)
+	case offset > 0:
+		return fmt.Sprintf("%s + %d", name, offset)
+	}
+	return name
 }
 
 // String returns the ruleset as a script that nft loads.

@@ -129,6 +129,9 @@ type (
 	// MatchDNAT goes on if the connection's destination was replaced by another one.
 	MatchDNAT struct{}
 
+	// MatchUntranslated goes on if it was not.
+	MatchUntranslated struct{}
+
 	// MatchFirst goes on if the packet is the first of its connection: the kernel confirms a
 	// connection when that packet has passed all hooks.
 	MatchFirst struct{}
@@ -143,6 +146,13 @@ type (
 
 	// MatchFromNode goes on if the source is an address of this node.
 	MatchFromNode struct{}
+
+	// MatchToNode goes on if the destination is an address of this node or, with Not, if it is none.
+	MatchToNode struct{ Not bool }
+
+	// MatchOriginal goes on if the packet has the direction of its connection's first packet. A reset or an ICMP
+	// error that answers a first packet does not have it.
+	MatchOriginal struct{}
 
 	// MatchInvalid goes on if the packet's conntrack state is INVALID.
 	MatchInvalid struct{}
@@ -214,6 +224,8 @@ func (s MatchAddr) text(f model.Family) string {
 
 func (MatchDNAT) text(model.Family) string { return "ct status dnat" }
 
+func (MatchUntranslated) text(model.Family) string { return "ct status & dnat == 0" }
+
 func (MatchFirst) text(model.Family) string { return "ct status & confirmed == 0" }
 
 func (s MatchInterface) text(model.Family) string {
@@ -228,6 +240,15 @@ func (s MatchInterface) text(model.Family) string {
 }
 
 func (MatchFromNode) text(model.Family) string { return "fib saddr type local" }
+
+func (s MatchToNode) text(model.Family) string {
+	if s.Not {
+		return "fib daddr type != local"
+	}
+	return "fib daddr type local"
+}
+
+func (MatchOriginal) text(model.Family) string { return "ct direction original" }
 
 func (MatchInvalid) text(model.Family) string { return "ct state invalid" }
 

@@ -127,50 +127,25 @@ func TestAnExternalIPDoesNotTeachTheNodePortOfAnother(t *testing.T) {
 	}
 }
 
-// foreignHostPort has the ways in which network plugins make host ports. The rule comes before ours.
-var foreignHostPort = []foreignNAT{
-	{"iptables-legacy", hostPortByIPTables("legacy")},
-	{"iptables-nft", hostPortByIPTables("nft")},
-	{"nft", func(t *testing.T, node *lab.Namespace) {
-		t.Helper()
-		feed(t, node, `table inet plugin { chain arrive { type nat hook prerouting priority -101;
-			meta l4proto { tcp, udp } th dport 30080 dnat ip to 10.0.0.4:8080; meta l4proto { tcp, udp } th dport 30080 dnat ip6 to [fd00:10::4]:8080; }; }`, "nft", "-f", "-")
-	}},
-}
-
-func hostPortByIPTables(variant string) func(*testing.T, *lab.Namespace) {
-	return func(t *testing.T, node *lab.Namespace) {
-		t.Helper()
-		for program, to := range map[string]string{"iptables-": "10.0.0.4:8080", "ip6tables-": "[fd00:10::4]:8080"} {
-			for _, protocol := range []string{"tcp", "udp"} {
-				feed(t, node, "", program+variant, "-t", "nat", "-A", "PREROUTING", "-p", protocol, "--dport", "30080", "-j", "DNAT", "--to-destination", to)
-			}
-		}
-	}
-}
-
-// The pod of a host port is none of the Service whose node port has the same number.
+// The pod of a host port is none of the Service whose node port has the same number. The rule for the host port is before
+// ours, where network plugins have none.
 func TestAHostPortDoesNotTeachTheNodePort(t *testing.T) {
 	t.Parallel()
-	for _, foreign := range foreignHostPort {
-		t.Run(foreign.name, func(t *testing.T) {
-			t.Parallel()
-			p := newPlane(t, 3, labConfig(), 8080)
-			p.set(t, append(webSlices([]int{1, 2}), web().Sticky(60))...)
-			foreign.setUp(t, p.Node)
-			client := asker{t, p.Client}
-			for _, f := range model.Families {
-				for _, network := range []string{"tcp", "udp"} {
-					source := clientAddrs(t, p.World, f, 1)[0]
-					if pod := client.ask(network, source, frontends(f)[3]); pod != "pod-3" {
-						t.Fatalf("%s answered at the host port: nothing is tested", pod)
-					}
-					p.mustNotBeRemembered(t, 3)
-					if pod := client.ask(network, source, frontends(f)[0]); pod == "pod-3" {
-						t.Errorf("%s: a client of the Service was sent to the pod of a host port", network)
-					}
-				}
+	p := newPlane(t, 3, labConfig(), 8080)
+	p.set(t, append(webSlices([]int{1, 2}), web().Sticky(60))...)
+	feed(t, p.Node, `table inet plugin { chain arrive { type nat hook prerouting priority -102;
+		meta l4proto { tcp, udp } th dport 30080 dnat ip to 10.0.0.4:8080; meta l4proto { tcp, udp } th dport 30080 dnat ip6 to [fd00:10::4]:8080; }; }`, "nft", "-f", "-")
+	client := asker{t, p.Client}
+	for _, f := range model.Families {
+		for _, network := range []string{"tcp", "udp"} {
+			source := clientAddrs(t, p.World, f, 1)[0]
+			if pod := client.ask(network, source, frontends(f)[3]); pod != "pod-3" {
+				t.Fatalf("%s answered at the host port: nothing is tested", pod)
 			}
-		})
+			p.mustNotBeRemembered(t, 3)
+			if pod := client.ask(network, source, frontends(f)[0]); pod == "pod-3" {
+				t.Errorf("%s: a client of the Service was sent to the pod of a host port", network)
+			}
+		}
 	}
 }

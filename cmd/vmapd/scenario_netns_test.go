@@ -173,13 +173,7 @@ func newWorld(t *testing.T, objects *manifest.Objects, flows []flow) *world {
 		}
 	})
 	w := &world{made, nodeAddrs(objects), 1}
-	// By default, the kernel answers the first few rejected datagrams only: 6 to a host, 50
-	// in all. The masks have the types of ICMP errors that it limits.
-	for name, mask := range map[string]string{"net/ipv4/icmp_ratemask": "0", "net/ipv6/icmp/ratemask": "127"} {
-		if err := w.Node.Sysctl(name, mask); err != nil {
-			t.Fatal(err)
-		}
-	}
+	withoutICMPLimits(t, w.Node)
 	for _, a := range w.nodeAddrs {
 		if primary := a.String(); primary != lab.NodeIP4 && primary != lab.NodeIP6 {
 			if err := w.Node.AddAlias(lab.UplinkName, a); err != nil {
@@ -213,6 +207,17 @@ func newWorld(t *testing.T, objects *manifest.Objects, flows []flow) *world {
 		}
 	}
 	return w
+}
+
+// withoutICMPLimits lets a node answer every rejected datagram. By default, the kernel answers the first few only: 6 to a host,
+// 50 in all. The masks have the types of ICMP errors that it limits.
+func withoutICMPLimits(t *testing.T, node *lab.Namespace) {
+	t.Helper()
+	for name, mask := range map[string]string{"net/ipv4/icmp_ratemask": "0", "net/ipv6/icmp/ratemask": "127"} {
+		if err := node.Sysctl(name, mask); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 func serverName(ns *lab.Namespace, addr netip.AddrPort) string {

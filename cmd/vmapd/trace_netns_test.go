@@ -185,7 +185,7 @@ func TestTraceTellsWhatHappened(t *testing.T) {
 			"=> refused in table ip vmapd, chain reject-chain, rule 1 (meta l4proto tcp reject with tcp reset), by vmapd: the Service has no endpoint.\n", agrees,
 		}},
 		{"no such port", "tcp", "172.30.0.10:81", "", []string{"by vmapd: the address is a cluster IP, but its Service has no such port.\n"}},
-		{"no Service", "udp", "172.30.0.99:80", "", []string{"=> dropped in table ip vmapd, chain services, rule 5 (ip daddr @service-cidrs drop), by vmapd: ", agrees}},
+		{"no Service", "udp", "172.30.0.99:80", "", []string{"=> dropped in table ip vmapd, chain cluster-ips-check, rule 2 (ip daddr @service-cidrs fib daddr type != local drop), by vmapd: ", agrees}},
 		{"a source range", "tcp", "192.168.98.20:80", "", []string{"=> dropped in table ip vmapd, ", "by vmapd: the client is not in loadBalancerSourceRanges.\n", agrees}},
 		{"a source range of IPv6", "tcp", "[fd00:192:168:98::20]:80", "", []string{"=> dropped in table ip6 vmapd, ", "by vmapd: the client is not in loadBalancerSourceRanges.\n", agrees}},
 		{"no local endpoint", "tcp", "172.30.0.50:80", "", []string{"by vmapd: the traffic policy is Local, and this node has no endpoint.\n", agrees}},

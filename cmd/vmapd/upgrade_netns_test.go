@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -33,11 +35,19 @@ func startBase(t *testing.T, ns *lab.Namespace, args ...string) *process {
 	return p
 }
 
-// structure is what nft lists of a node without counters and elements that clients add.
+// structure is what nft lists of a node without counters and elements that clients add. The chains of each table are sorted: nft
+// lists them in the order in which they were made.
 func structure(t *testing.T, ns *lab.Namespace) string {
 	t.Helper()
-	return list(t, ns, "--stateless", "--terse")
+	return listedChains.ReplaceAllStringFunc(list(t, ns, "--stateless", "--terse"), func(chains string) string {
+		const end = "\n\t}\n"
+		sorted := strings.SplitAfter(chains, end)
+		slices.Sort(sorted)
+		return strings.Join(sorted, "")
+	})
 }
+
+var listedChains = regexp.MustCompile(`(?ms)(^\tchain [^\n]* \{\n.*?^\t\}\n)+`)
 
 // traffic are connections to a Service while daemons come and go: new ones all the time, and some that are kept.
 type traffic struct {

@@ -113,9 +113,11 @@ func nodeEntries(s *model.FamilySnapshot) []placed {
 	return list
 }
 
-// clusterIPEntry refuses connections to a cluster IP that have no DNAT.
+// clusterIPEntry refuses connections to a cluster IP that have no DNAT. If the node has the address, too, a process of it may
+// listen there, as with NodeLocal DNSCache; the kernel refuses ports that no process has.
 func clusterIPEntry(a netip.Addr) placed {
-	return placed{atAddr(filterAddrs, a), entry{entryKey{addr: a, class: aClusterIP}, "-d " + host(a) + " " + gotoReject}}
+	rule := Join("-d "+host(a), NotToNode, gotoReject)
+	return placed{atAddr(filterAddrs, a), entry{entryKey{addr: a, class: aClusterIP}, rule}}
 }
 
 // hairpinEntry masquerades connections of an endpoint on this node to itself.

@@ -17,6 +17,7 @@ import (
 // Matches without parameters.
 const (
 	FromNode      = "-m addrtype --src-type LOCAL"
+	NotToNode     = "-m addrtype ! --dst-type LOCAL"
 	IsNew         = "-m conntrack --ctstate NEW"
 	IsInvalid     = "-m conntrack --ctstate INVALID"
 	IsEstablished = "-m conntrack --ctstate RELATED,ESTABLISHED"

@@ -47,14 +47,14 @@ func (r *Ruleset) masquerade() chain {
 	return c
 }
 
-// filter decides about new connections. Those with DNAT return at once; a connection to a
+// filter decides about new connections. Those with DNAT, whichever program's, return at once; a connection to a
 // Service without DNAT is refused or dropped.
 func (r *Ruleset) filter(s *model.Settings) chain {
 	c := chain{table: filter, name: filterChain}
 	c.add(isDNATed, Return)
 	c.add("", "-j "+servicesChain)
 	for _, p := range s.ServiceCIDRs {
-		c.add(To(p), Drop)
+		c.add(Join(To(p), NotToNode), Drop)
 	}
 	return c
 }

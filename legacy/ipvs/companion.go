@@ -43,7 +43,7 @@ const (
 )
 
 // IsFirst reports whether a chain of the companion drops or marks new connections, some of them
-// before the rules of another backend that takes over meet them.
+// before the rules of another backend that takes over meet them: that for unallocated addresses, as an earlier version had it.
 func IsFirst(chain string) bool {
 	return chain == servicesChain || chain == outsideChain || chain == insideChain || chain == unallocatedChain
 }
@@ -56,10 +56,9 @@ const (
 
 // Matches that the iptables backend does not need.
 const (
-	byIPVS   = "-m ipvs --ipvs" // IPVS has sent the packet to a real server
-	notSent  = "-m ipvs ! --ipvs"
-	notLocal = "-m addrtype ! --dst-type LOCAL"
-	notByLo  = "! -i lo"
+	byIPVS  = "-m ipvs --ipvs" // IPVS has sent the packet to a real server
+	notSent = "-m ipvs ! --ipvs"
+	notByLo = "! -i lo"
 )
 
 // companionRules makes the companion's rules.
@@ -81,8 +80,9 @@ func companion(f model.Family, s *model.Settings, o Options) *Companion {
 			{"mangle", servicesChain, r.services()},
 			{"mangle", outsideChain, r.outside()},
 			{"mangle", insideChain, r.inside()},
-			{"mangle", unallocatedChain, r.unallocated()},
+			{"mangle", unallocatedChain, r.unallocated(r.in(Addrs, "dst"))},
 			{"filter", filterChain, r.filter()},
+			{"filter", unallocatedChain, r.unallocated("")},
 			{"filter", rejectChain, iptables.RejectRules(f)},
 			{"filter", invalidChain, r.invalid()},
 			{"filter", forwardChain, []string{iptables.Join(iptables.IsEstablished, iptables.Accept)}},
@@ -91,16 +91,18 @@ func companion(f model.Family, s *model.Settings, o Options) *Companion {
 		},
 		// A packet that IPVS has sent to a real server passes the output hook (again), and the
 		// input hook if the real server is on this node. The rules about its destination have met
-		// it before, when the destination was the Service's.
+		// it before, when the destination was the Service's. The last jump of a chain is its first rule: connections
+		// to an address that is about to go are dropped, and not refused.
 		Jumps: []iptables.Jump{
 			jump("filter", "INPUT", filterChain, notByLo, iptables.IsNew),
 			jump("filter", "INPUT", invalidChain, iptables.IsInvalid),
 			jump("filter", "FORWARD", forwardChain),
 			jump("filter", "FORWARD", invalidChain, iptables.IsInvalid),
+			jump("filter", "FORWARD", unallocatedChain, iptables.IsNew),
 			jump("filter", "OUTPUT", filterChain, notSent, iptables.IsNew),
+			jump("filter", "OUTPUT", unallocatedChain, notSent, iptables.IsNew),
 			jump("nat", "POSTROUTING", postroutingChain, byIPVS),
 			jump("mangle", "INPUT", servicesChain, notByLo, iptables.IsNew),
-			jump("mangle", "FORWARD", unallocatedChain, iptables.IsNew),
 			jump("mangle", "OUTPUT", servicesChain, notSent, iptables.IsNew),
 			jump("mangle", "OUTPUT", unallocatedChain, notSent, iptables.IsNew),
 		},
@@ -146,11 +148,13 @@ func (r companionRules) services() []string {
 }
 
 // unallocated drops new connections to addresses of a ServiceCIDR that no Service has: the address
-// of a Service is local, because it is on the device.
-func (r companionRules) unallocated() []string {
+// of a Service is local, because it is on the device. In the table filter, all DNAT has been done, so what another
+// program serves there passes. From the node itself IPVS would get packets before that: in mangle, it is kept from
+// addresses of ours that are just coming or going.
+func (r companionRules) unallocated(of string) []string {
 	var rules []string
 	for _, p := range r.ServiceCIDRs {
-		rules = append(rules, iptables.Join(iptables.To(p), notLocal, iptables.Drop))
+		rules = append(rules, iptables.Join(iptables.To(p), of, iptables.NotToNode, iptables.Drop))
 	}
 	return rules
 }
@@ -225,7 +229,7 @@ func (c *Companion) beginning() *Companion {
 	first.Chains = slices.Clone(c.Chains)
 	for i := range first.Chains {
 		chain := &first.Chains[i]
-		chain.Rules = slices.DeleteFunc(slices.Clone(chain.Rules), func(rule string) bool { return strings.Contains(rule, notLocal) })
+		chain.Rules = slices.DeleteFunc(slices.Clone(chain.Rules), func(rule string) bool { return strings.Contains(rule, iptables.NotToNode) })
 	}
 	return &first
 }

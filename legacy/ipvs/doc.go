@@ -17,7 +17,7 @@
 //	      │ MASQUERADE, or MASQUERADE-OUTSIDE and no pod: the masquerade mark
 //	      │ INSIDE, and from a pod or the node: a mark of the service port's own
 //	      │ DROP, and not marked so ──> drop
-//	mangle FORWARD, OUTPUT
+//	filter FORWARD, OUTPUT (mangle OUTPUT: of ADDRS alone)
 //	      │ in a ServiceCIDR, and not on the device ──> drop
 //	filter INPUT (OUTPUT: only what IPVS has not taken)
 //	      │ REJECT, or an address of ADDRS that is not in SERVICES with its port ──> refuse

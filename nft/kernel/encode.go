@@ -50,6 +50,8 @@ func encodeStatement(f model.Family, s nft.Statement) ([]expr.Any, error) {
 		return encodeMatchAddr(f, s), nil
 	case nft.MatchDNAT: // ct status dnat
 		return encodeBit(expr.CtKeySTATUS, statusDNAT, expr.CmpOpNeq), nil
+	case nft.MatchUntranslated: // ct status & dnat == 0
+		return encodeBit(expr.CtKeySTATUS, statusDNAT, expr.CmpOpEq), nil
 	case nft.MatchFirst: // ct status & confirmed == 0
 		return encodeBit(expr.CtKeySTATUS, statusConfirmed, expr.CmpOpEq), nil
 	case nft.MatchInterface: // iifname != "cali*"
@@ -58,6 +60,21 @@ func encodeStatement(f model.Family, s nft.Statement) ([]expr.Any, error) {
 		return []expr.Any{
 			&expr.Fib{Register: unix.NFT_REG_1, FlagSADDR: true, ResultADDRTYPE: true},
 			&expr.Cmp{Op: expr.CmpOpEq, Register: unix.NFT_REG_1, Data: binary.NativeEndian.AppendUint32(nil, unix.RTN_LOCAL)},
+		}, nil
+	case nft.MatchToNode: // fib daddr type != local
+		op := expr.CmpOpEq
+		if s.Not {
+			op = expr.CmpOpNeq
+		}
+		return []expr.Any{
+			&expr.Fib{Register: unix.NFT_REG_1, FlagDADDR: true, ResultADDRTYPE: true},
+			&expr.Cmp{Op: op, Register: unix.NFT_REG_1, Data: binary.NativeEndian.AppendUint32(nil, unix.RTN_LOCAL)},
+		}, nil
+	case nft.MatchOriginal: // ct direction original
+		const original = 0 // IP_CT_DIR_ORIGINAL
+		return []expr.Any{
+			&expr.Ct{Key: expr.CtKeyDIRECTION, Register: unix.NFT_REG_1},
+			&expr.Cmp{Op: expr.CmpOpEq, Register: unix.NFT_REG_1, Data: []byte{original}},
 		}, nil
 	case nft.MatchInvalid: // ct state invalid
 		return encodeBit(expr.CtKeySTATE, expr.CtStateBitINVALID, expr.CmpOpNeq), nil

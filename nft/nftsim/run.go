@@ -202,6 +202,11 @@ func (r *run) rule(c *nft.Chain, rule nft.Rule, s state, share float64, depth in
 			match = (has && !s.Node) != stmt.Not
 		case nft.MatchFromNode:
 			match = s.Node || r.local[s.Source]
+		case nft.MatchToNode:
+			match = r.local[s.Dest.Addr()] != stmt.Not
+		case nft.MatchUntranslated:
+			match = s.Dest == s.orig
+		case nft.MatchOriginal: // it is the first one
 		case nft.MatchInvalid:
 			match = false // a connection's first packet is NEW
 		case nft.MatchEstablished, nft.MatchPackets:

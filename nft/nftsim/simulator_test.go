@@ -282,7 +282,7 @@ func TestBaseChainsRunByPriority(t *testing.T) {
 		name string
 		prio int32
 		want model.Verdict
-	}{{"before ours", -101, model.Dropped}, {"behind ours", -99, model.Forwarded}} {
+	}{{"before ours", -102, model.Dropped}, {"behind ours", -100, model.Forwarded}} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := *example(t)
 			add(&r, nft.Chain{Name: "x", Hook: nft.Prerouting, Prio: tt.prio, Rules: []nft.Rule{{nft.Verdict{Kind: nft.DropPacket}}}})

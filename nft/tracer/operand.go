@@ -137,6 +137,20 @@ func (o operand) value() string {
 	return fmt.Sprintf("(%s & %#x) ^ %#x", o.text, and, xor)
 }
 
+// fib is the type of an address, for the node.
+func fib(e *expr.Fib) operand {
+	field := map[bool]string{true: "saddr", false: "daddr"}[e.FlagSADDR]
+	if !e.ResultADDRTYPE || e.FlagIIF || e.FlagOIF {
+		return operand{text: "fib …", show: hexadecimal}
+	}
+	return operand{text: "fib " + field + " type", show: func(b []byte) string {
+		if len(b) == 4 && binary.NativeEndian.Uint32(b) == unix.RTN_LOCAL {
+			return "local"
+		}
+		return hexadecimal(b)
+	}}
+}
+
 func immediate(data []byte) operand {
 	if a, ok := netip.AddrFromSlice(data); ok {
 		return operand{text: a.String(), show: hexadecimal}

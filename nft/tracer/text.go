@@ -80,7 +80,7 @@ func (w *writer) write(e expr.Any) {
 		}
 		w.say("%s set %s", ct(e).text, w.at(e.Register).value())
 	case *expr.Fib:
-		w.load(e.Register, operand{text: "fib …", show: hexadecimal})
+		w.load(e.Register, fib(e))
 	case *expr.Numgen:
 		kind := map[uint32]string{unix.NFT_NG_INCREMENTAL: "inc", unix.NFT_NG_RANDOM: "random"}[e.Type]
 		w.load(e.Register, operand{text: fmt.Sprintf("numgen %s mod %d", kind, e.Modulus), show: number})

@@ -1,0 +1,308 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/modeltest"
+)
+
+// Beside other programs that translate destinations, vmapd is first for what a Service serves, and last for what it refuses.
+
+// dnatPorts are destinations, of which IPv4's and IPv6's lead to the last pod.
+type dnatPorts map[model.Family][]netip.AddrPort
+
+// dnat writes a program's rules for them.
+type dnat struct {
+	name   string
+	script func(f model.Family, from netip.AddrPort, to netip.Addr) string // the rules of one destination, for both protocols
+	load   func(t *testing.T, node *lab.Namespace, rules [len(model.Families)]string)
+}
+
+// dnatPrograms are other programs at the priorities around ours. A chain goes before another one of the same priority if it was
+// registered later.
+func dnatPrograms() []dnat {
+	var list []dnat
+	for _, priority := range []string{"-101", "-100", "-99"} {
+		list = append(list, dnat{"nft at " + priority, nftDNAT, func(t *testing.T, node *lab.Namespace, rules [2]string) {
+			t.Helper()
+			for i, f := range []string{"ip", "ip6"} {
+				feed(t, node, fmt.Sprintf("table %[1]s other { chain translate { %[2]s }; "+
+					"chain in { type nat hook prerouting priority %[3]s; jump translate; }; "+
+					"chain out { type nat hook output priority %[3]s; jump translate; }; }\n", f, rules[i], priority), "nft", "-f", "-")
+			}
+		}})
+	}
+	for _, variant := range []string{"legacy", "nft"} {
+		list = append(list, dnat{"iptables-" + variant, iptablesDNAT, func(t *testing.T, node *lab.Namespace, rules [2]string) {
+			t.Helper()
+			for i, program := range []string{"iptables-", "ip6tables-"} {
+				feed(t, node, "*nat\n:OTHER - [0:0]\n-A PREROUTING -j OTHER\n-A OUTPUT -j OTHER\n"+rules[i]+"COMMIT\n",
+					program+variant+"-restore", "--noflush")
+			}
+		}})
+	}
+	return list
+}
+
+func nftDNAT(f model.Family, from netip.AddrPort, to netip.Addr) string {
+	ip := [...]string{"ip", "ip6"}[f]
+	return fmt.Sprintf("%s daddr %v meta l4proto { tcp, udp } th dport %d dnat to %v; ", ip, from.Addr(), from.Port(), netip.AddrPortFrom(to, 8080))
+}
+
+func iptablesDNAT(_ model.Family, from netip.AddrPort, to netip.Addr) (rules string) {
+	for _, protocol := range []string{"tcp", "udp"} {
+		rules += fmt.Sprintf("-A OTHER -d %v -p %s --dport %d -j DNAT --to-destination %v\n",
+			from.Addr(), protocol, from.Port(), netip.AddrPortFrom(to, 8080))
+	}
+	return rules
+}
+
+// setUp makes a program translate destinations to a pod.
+func (d dnat) setUp(t *testing.T, node *lab.Namespace, dests dnatPorts, pod int) {
+	t.Helper()
+	var rules [len(model.Families)]string
+	for f, list := range dests {
+		for _, from := range list {
+			rules[f] += d.script(f, from, modeltest.Pod(f, pod-1))
+		}
+	}
+	d.load(t, node, rules)
+}
+
+// neighbour is a world with a backend and with another program, of which one is there first.
+type neighbour struct {
+	*plane
+	apply applier
+	dests dnatPorts
+}
+
+// twoVariants reports whether our rules and the program's are of two variants of iptables.
+func twoVariants(by openPlane, program dnat) bool {
+	return strings.HasPrefix(by.name, "iptables") && strings.HasPrefix(program.name, "iptables") && by.name != program.name
+}
+
+// eachOrder runs a test with each backend and each program, in both orders.
+func eachOrder(t *testing.T, programs []dnat, test func(t *testing.T, by openPlane, program dnat, first bool)) {
+	t.Helper()
+	if err := lab.Available(); err != nil {
+		t.Skip(err)
+	}
+	seen := map[string]bool{}
+	for _, by := range planes {
+		if seen[by.name] {
+			continue
+		}
+		seen[by.name] = true
+		for _, program := range programs {
+			for _, first := range []bool{true, false} {
+				order := map[bool]string{true: "before", false: "after"}[first]
+				t.Run(fmt.Sprintf("%s, %s %s", by.name, program.name, order), func(t *testing.T) {
+					t.Parallel()
+					if by.name == byIPVS {
+						needIPVS(t)
+					}
+					test(t, by, program, first)
+				})
+			}
+		}
+	}
+}
+
+// newNeighbour applies objects beside a program that translates destinations to the last of three pods.
+func newNeighbour(t *testing.T, by openPlane, program dnat, first bool, dests dnatPorts, objects ...modeltest.Object) *neighbour {
+	t.Helper()
+	w, err := lab.New(t.Context(), lab.Config{Pods: 3, Ports: []uint16{8080}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := w.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	withoutICMPLimits(t, w.Node)
+	builder := modeltest.Builder(labConfig(), modeltest.OurNode(),
+		modeltest.NewServiceCIDR("kubernetes", lab.ClusterIPRange4, lab.ClusterIPRange6))
+	n := &neighbour{&plane{World: w, builder: builder}, by.open(t, w.Node), dests}
+	for _, o := range objects {
+		o.Set(builder)
+	}
+	if first {
+		program.setUp(t, w.Node, dests, 3)
+	}
+	if err := n.apply(builder.Snapshot()); err != nil {
+		t.Fatal(err)
+	}
+	if !first {
+		program.setUp(t, w.Node, dests, 3)
+	}
+	return n
+}
+
+// origins are where connections come from.
+func (n *neighbour) origins() []*lab.Namespace {
+	return []*lab.Namespace{n.Client, n.Node, n.Pods()[0].Namespace}
+}
+
+// wants checks that a pod answers at each destination, from everywhere, over TCP and UDP.
+func (n *neighbour) wants(t *testing.T, dests dnatPorts, pods ...string) {
+	t.Helper()
+	for _, list := range dests {
+		for _, to := range list {
+			for _, from := range n.origins() {
+				for _, network := range []string{"tcp", "udp"} {
+					ctx, cancel := context.WithTimeout(t.Context(), patience)
+					a, err := from.Ask(ctx, network, to)
+					cancel()
+					if err != nil || !strings.Contains(strings.Join(pods, " "), a.Pod) {
+						t.Errorf("%s from %s to %v: got answer %+v, error %v; want one of %v", network, from.Name(), to, a, err, pods)
+					}
+				}
+			}
+		}
+	}
+}
+
+// fails checks that connections from everywhere fail in this manner.
+func (n *neighbour) fails(t *testing.T, to netip.AddrPort, want lab.Failure, within time.Duration) {
+	t.Helper()
+	for _, from := range n.origins() {
+		for _, network := range []string{"tcp", "udp"} {
+			ctx, cancel := context.WithTimeout(t.Context(), within)
+			a, err := from.Ask(ctx, network, to)
+			cancel()
+			if err == nil || lab.FailureOf(err) != want {
+				t.Errorf("%s from %s to %v: got answer %+v, error %v; want %v", network, from.Name(), to, a, err, want)
+			}
+		}
+	}
+}
+
+// addrPorts are destinations of both families.
+func addrPorts(list ...string) dnatPorts {
+	all := dnatPorts{}
+	for _, text := range list {
+		to := netip.MustParseAddrPort(text)
+		f := model.FamilyOf(to.Addr())
+		all[f] = append(all[f], to)
+	}
+	return all
+}
+
+// Of what no Service of ours has, another program serves some: a Service with the label of another proxy, a port of our
+// Service's cluster IP, and an address of the ServiceCIDR. What it does not serve is refused or dropped.
+func TestOtherProgramsServeWhatNoServiceHas(t *testing.T) {
+	t.Parallel()
+	theirs := addrPorts("172.30.0.60:80", "[fd00:172:30::60]:80", "172.30.0.41:81", "[fd00:172:30::41]:81", "172.30.200.1:80", "[fd00:172:30::c801]:80")
+	other := modeltest.NewService("default/other").On("172.30.0.60", "fd00:172:30::60").
+		Labeled(model.LabelServiceProxyName, "other").TCP("tcp", 80).UDP("udp", 80)
+	eachOrder(t, dnatPrograms(), func(t *testing.T, by openPlane, program dnat, first bool) {
+		n := newNeighbour(t, by, program, first, theirs, append(webSlices([]int{1, 2}), web(), other)...)
+		n.wants(t, theirs, "pod-3")
+		for _, f := range model.Families {
+			n.wants(t, dnatPorts{f: frontends(f)}, "pod-1", "pod-2")
+		}
+		n.fails(t, netip.MustParseAddrPort("172.30.0.41:82"), lab.Refused, patience)
+		n.fails(t, netip.MustParseAddrPort("[fd00:172:30::41]:82"), lab.Refused, patience)
+		n.fails(t, netip.MustParseAddrPort("172.30.200.1:81"), lab.Timeout, silence)
+	})
+}
+
+// What a Service serves meets no rule of a program behind it, and none of the program's marks: a host port with the number of a
+// node port is not reached. Of chains of one priority, it is the order of registration that decides, so iptables is
+// sure to be first only beside rules of its own variant. IPVS receives packets behind all DNAT.
+func TestANodePortHasPriorityOverAHostPort(t *testing.T) {
+	t.Parallel()
+	ports := addrPorts("192.168.0.2:30080", "[fd00:192:168::2]:30080")
+	eachOrder(t, dnatPrograms()[1:], func(t *testing.T, by openPlane, program dnat, first bool) {
+		n := newNeighbour(t, by, program, first, ports, append(webSlices([]int{1, 2}), web())...)
+		switch {
+		case by.name == byIPVS:
+			n.wants(t, ports, "pod-3")
+		case strings.HasPrefix(by.name, "iptables") && by.name != program.name:
+			n.wants(t, ports, "pod-1", "pod-2", "pod-3")
+		default:
+			n.wants(t, ports, "pod-1", "pod-2")
+		}
+	})
+}
+
+// vpcMarks are rules as Amazon's VPC CNI writes them: a connection of a pod that does not go to the VPC is marked, and so are
+// its later packets. Such packets leave by the first interface, whichever interface the pod's address belongs to.
+const vpcMarks = `*mangle
+-A PREROUTING -i eth0 -m addrtype --dst-type LOCAL --limit-iface-in -j CONNMARK --set-xmark 0x80/0x80
+-A PREROUTING -i veth+ -j CONNMARK --restore-mark --nfmask 0x80 --ctmask 0x80
+COMMIT
+*nat
+:AWS-CONNMARK-CHAIN-0 - [0:0]
+-A PREROUTING -i veth+ -m comment --comment "AWS, outbound connections" -j AWS-CONNMARK-CHAIN-0
+-A PREROUTING -m comment --comment "AWS, CONNMARK" -j CONNMARK --restore-mark --nfmask 0x80 --ctmask 0x80
+-A AWS-CONNMARK-CHAIN-0 -d 10.0.0.0/8 -m comment --comment "AWS CONNMARK CHAIN, VPC CIDR" -j RETURN
+-A AWS-CONNMARK-CHAIN-0 -d 192.168.0.0/24 -m comment --comment "AWS CONNMARK CHAIN, VPC CIDR" -j RETURN
+-A AWS-CONNMARK-CHAIN-0 -m comment --comment "AWS, CONNMARK" -j CONNMARK --set-xmark 0x80/0x80
+COMMIT
+`
+
+// A connection of a pod to a Service is not marked, whichever program wrote its rules first. Marked packets would go to the
+// first interface here, where no pod is.
+func TestConnectionsToServicesAreNotMarkedForAnInterface(t *testing.T) {
+	t.Parallel()
+	var programs []dnat
+	for _, variant := range []string{"legacy", "nft"} {
+		programs = append(programs, dnat{name: "iptables-" + variant, load: func(t *testing.T, node *lab.Namespace, _ [2]string) {
+			t.Helper()
+			feed(t, node, vpcMarks, "iptables-"+variant+"-restore", "--noflush")
+			feed(t, node, "", "ip", "route", "add", "default", "via", lab.ClientIP4, "dev", lab.UplinkName, "table", "100")
+			feed(t, node, "", "ip", "rule", "add", "priority", "1024", "fwmark", "0x80/0x80", "lookup", "100")
+		}})
+	}
+	eachOrder(t, programs, func(t *testing.T, by openPlane, program dnat, first bool) {
+		if twoVariants(by, program) {
+			return // the one that was registered later is first, as with kube-proxy
+		}
+		n := newNeighbour(t, by, program, first, nil, append(webSlices([]int{2, 3}), web())...)
+		n.wants(t, dnatPorts{model.IPv4: frontends(model.IPv4)}, "pod-2", "pod-3")
+	})
+}
+
+// The node may have a cluster IP on an interface, as with NodeLocal DNSCache. A process that listens there is reached at ports
+// that the Service does not have; where none listens, connections are refused at once.
+func TestAProcessOfTheNodeAtAClusterIP(t *testing.T) {
+	t.Parallel()
+	if err := lab.Available(); err != nil {
+		t.Skip(err)
+	}
+	for _, by := range planes[1:] {
+		t.Run(by.name, func(t *testing.T) {
+			t.Parallel()
+			if by.name == byIPVS {
+				needIPVS(t)
+			}
+			none := dnat{load: func(t *testing.T, node *lab.Namespace, _ [2]string) {
+				t.Helper()
+				feed(t, node, "", "ip", "address", "add", "172.30.0.41/32", "dev", "lo")
+				feed(t, node, "", "ip", "address", "add", "fd00:172:30::41/128", "dev", "lo")
+			}}
+			node := modeltest.OurNode()
+			node.Addresses = append(node.Addresses, "172.30.0.41", "fd00:172:30::41")
+			n := newNeighbour(t, by, none, true, nil, append(webSlices([]int{1, 2}), web(), node)...)
+			server, err := n.Node.Serve("process", 9253)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer server.Close()
+			n.wants(t, addrPorts("172.30.0.41:9253", "[fd00:172:30::41]:9253"), "process")
+			n.wants(t, addrPorts("172.30.0.41:80", "[fd00:172:30::41]:80"), "pod-1", "pod-2")
+			for _, to := range []string{"172.30.0.41:81", "[fd00:172:30::41]:81"} {
+				n.fails(t, netip.MustParseAddrPort(to), lab.Refused, time.Second)
+			}
+		})
+	}
+}
