@@ -236,11 +236,7 @@ func TestANodePortHasPriorityOverAHostPort(t *testing.T) {
 
 // vpcMarks are rules as Amazon's VPC CNI writes them: a connection of a pod that does not go to the VPC is marked, and so are
 // its later packets. Such packets leave by the first interface, whichever interface the pod's address belongs to.
-const vpcMarks = `*mangle
--A PREROUTING -i eth0 -m addrtype --dst-type LOCAL --limit-iface-in -j CONNMARK --set-xmark 0x80/0x80
--A PREROUTING -i veth+ -j CONNMARK --restore-mark --nfmask 0x80 --ctmask 0x80
-COMMIT
-*nat
+const vpcMarks = `*nat
 :AWS-CONNMARK-CHAIN-0 - [0:0]
 -A PREROUTING -i veth+ -m comment --comment "AWS, outbound connections" -j AWS-CONNMARK-CHAIN-0
 -A PREROUTING -m comment --comment "AWS, CONNMARK" -j CONNMARK --restore-mark --nfmask 0x80 --ctmask 0x80
@@ -250,19 +246,45 @@ COMMIT
 COMMIT
 `
 
+// vpcLater are its rules for packets of connections that have the mark.
+const vpcLater = `*mangle
+-A PREROUTING -i eth0 -m addrtype --dst-type LOCAL --limit-iface-in -j CONNMARK --set-xmark 0x80/0x80
+-A PREROUTING -i veth+ -j CONNMARK --restore-mark --nfmask 0x80 --ctmask 0x80
+COMMIT
+`
+
+// vpcTable has what newer versions of it write in place of the rules in nat.
+const vpcTable = `table ip aws-cni {
+	chain nat-prerouting {
+		type nat hook prerouting priority -90;
+		fib daddr type local return
+		iifname "veth*" jump snat-mark
+		ct mark and 0x80 == 0x80 meta mark set meta mark or 0x80
+	}
+	chain snat-mark {
+		ip daddr { 10.0.0.0/8, 192.168.0.0/24 } return
+		ct mark set ct mark or 0x80
+	}
+}
+`
+
 // A connection of a pod to a Service is not marked, whichever program wrote its rules first. Marked packets would go to the
 // first interface here, where no pod is.
 func TestConnectionsToServicesAreNotMarkedForAnInterface(t *testing.T) {
 	t.Parallel()
 	var programs []dnat
-	for _, variant := range []string{"legacy", "nft"} {
-		programs = append(programs, dnat{name: "iptables-" + variant, load: func(t *testing.T, node *lab.Namespace, _ [2]string) {
+	add := func(name, variant, rules string, load ...string) {
+		programs = append(programs, dnat{name: name, load: func(t *testing.T, node *lab.Namespace, _ [2]string) {
 			t.Helper()
-			feed(t, node, vpcMarks, "iptables-"+variant+"-restore", "--noflush")
+			feed(t, node, vpcLater, "iptables-"+variant+"-restore", "--noflush")
+			feed(t, node, rules, load[0], load[1:]...)
 			feed(t, node, "", "ip", "route", "add", "default", "via", lab.ClientIP4, "dev", lab.UplinkName, "table", "100")
 			feed(t, node, "", "ip", "rule", "add", "priority", "1024", "fwmark", "0x80/0x80", "lookup", "100")
 		}})
 	}
+	add("iptables-legacy", "legacy", vpcMarks, "iptables-legacy-restore", "--noflush")
+	add("iptables-nft", "nft", vpcMarks, "iptables-nft-restore", "--noflush")
+	add("nft at -90", "nft", vpcTable, "nft", "-f", "-")
 	eachOrder(t, programs, func(t *testing.T, by openPlane, program dnat, first bool) {
 		if twoVariants(by, program) {
 			return // the one that was registered later is first, as with kube-proxy
