@@ -268,8 +268,8 @@ const vpcTable = `table ip aws-cni {
 }
 `
 
-// A connection of a pod to a Service is not marked, whichever program wrote its rules first. Marked packets would go to the
-// first interface here, where no pod is.
+// A connection of a pod to a Service is not marked, whichever program wrote its rules first. Marked packets of the first pod, whose
+// address belongs to another interface than the node's first one, are lost: there, the VPC takes its address for a wrong one.
 func TestConnectionsToServicesAreNotMarkedForAnInterface(t *testing.T) {
 	t.Parallel()
 	var programs []dnat
@@ -279,7 +279,7 @@ func TestConnectionsToServicesAreNotMarkedForAnInterface(t *testing.T) {
 			feed(t, node, vpcLater, "iptables-"+variant+"-restore", "--noflush")
 			feed(t, node, rules, load[0], load[1:]...)
 			feed(t, node, "", "ip", "route", "add", "default", "via", lab.ClientIP4, "dev", lab.UplinkName, "table", "100")
-			feed(t, node, "", "ip", "rule", "add", "priority", "1024", "fwmark", "0x80/0x80", "lookup", "100")
+			feed(t, node, "", "ip", "rule", "add", "priority", "1024", "from", lab.FirstPodIP4, "fwmark", "0x80/0x80", "lookup", "100")
 		}})
 	}
 	add("iptables-legacy", "legacy", vpcMarks, "iptables-legacy-restore", "--noflush")

@@ -38,6 +38,7 @@ const (
 	rejectChain      = iptables.IPVSPrefix + "REJECT"
 	forwardChain     = iptables.IPVSPrefix + "FORWARD"
 	invalidChain     = iptables.IPVSPrefix + "INVALID"
+	servedChain      = iptables.IPVSPrefix + "SERVED"
 	postroutingChain = iptables.IPVSPrefix + "POSTROUTING"
 	masqueradeChain  = iptables.IPVSPrefix + "MASQ"
 )
@@ -86,6 +87,7 @@ func companion(f model.Family, s *model.Settings, o Options) *Companion {
 			{"filter", rejectChain, iptables.RejectRules(f)},
 			{"filter", invalidChain, r.invalid()},
 			{"filter", forwardChain, []string{iptables.Join(iptables.IsEstablished, iptables.Accept)}},
+			{"nat", servedChain, r.served()},
 			{"nat", postroutingChain, r.postrouting()},
 			{"nat", masqueradeChain, r.masquerade()},
 		},
@@ -101,6 +103,8 @@ func companion(f model.Family, s *model.Settings, o Options) *Companion {
 			jump("filter", "FORWARD", unallocatedChain, iptables.IsNew),
 			jump("filter", "OUTPUT", filterChain, notSent, iptables.IsNew),
 			jump("filter", "OUTPUT", unallocatedChain, notSent, iptables.IsNew),
+			jump("nat", "PREROUTING", servedChain),
+			jump("nat", "OUTPUT", servedChain),
 			jump("nat", "POSTROUTING", postroutingChain, byIPVS),
 			jump("mangle", "INPUT", servicesChain, notByLo, iptables.IsNew),
 			jump("mangle", "OUTPUT", servicesChain, notSent, iptables.IsNew),
@@ -196,6 +200,12 @@ func (r companionRules) invalid() []string {
 		return nil
 	}
 	return []string{iptables.Join(r.in(Endpoints, "src,src"), iptables.Drop)}
+}
+
+// served keeps the rules of other programs in the table nat from connections to Services, as kube-proxy does: none translates or
+// marks them. Node ports are not among them: what another program does with a port of the node has priority.
+func (r companionRules) served() []string {
+	return []string{iptables.Join(r.in(Addrs, "dst"), r.in(Services, vipFields), iptables.Accept)}
 }
 
 // postrouting masquerades packets that IPVS has sent to a real server.

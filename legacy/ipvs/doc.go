@@ -12,6 +12,8 @@
 // node itself. New connections first meet the [Companion], iptables rules that depend on the
 // settings alone and look into ipsets:
 //
+//	nat PREROUTING, OUTPUT
+//	      │ ADDRS and SERVICES ──> no other rule of nat
 //	mangle INPUT, OUTPUT
 //	      │ RESTRICTED, and not from SOURCES ──> drop
 //	      │ MASQUERADE, or MASQUERADE-OUTSIDE and no pod: the masquerade mark

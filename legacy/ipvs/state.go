@@ -268,18 +268,14 @@ func (s *State) addMark(c *Content, sp *model.ServicePort) {
 	}
 }
 
-// addAddr adds an address of a Service: to the device, unless another device of the node has it.
-// The other ports of such an address belong to the node, unless it is a cluster IP.
+// addAddr adds an address of a Service to the device, unless another device of the node has it: then its
+// other ports belong to the node's processes.
 func (s *State) addAddr(c *Content, a netip.Addr) {
-	u, ok := s.addrs.Get(model.AddrKeys, a)
-	isNode := slices.Contains(s.settings().NodeAddrs, a)
-	if !ok || isNode && !u.clusterIP {
+	if _, ok := s.addrs.Get(model.AddrKeys, a); !ok || slices.Contains(s.settings().NodeAddrs, a) {
 		return
 	}
 	c.add(Addrs, Entry{Addr: a})
-	if !isNode {
-		c.Addrs[a] = true
-	}
+	c.Addrs[a] = true
 }
 
 // Content returns all of the state.
