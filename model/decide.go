@@ -112,7 +112,7 @@ func Decide(s *Snapshot, c Connection) Decision {
 	switch {
 	case d.Frontend != nil:
 		fs.decideFrontend(&d)
-	case slices.Contains(fs.NodeAddrs, c.Dest.Addr()): // a process of the node may listen there, as with NodeLocal DNSCache
+	case slices.Contains(fs.NodeAddrs, c.Dest.Addr()): // a process may listen there, as with NodeLocal DNSCache
 	case isClusterIP:
 		d.Verdict, d.Why = Rejected, UnusedPort
 	case contains(fs.ServiceCIDRs, c.Dest.Addr()):

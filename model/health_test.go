@@ -232,8 +232,8 @@ func TestThePrimaryAddressCanBeConfigured(t *testing.T) {
 	equal(t, "after a change, node ports answer on", []string{modeltest.NodeIP4, "fd00::77"}, where())
 }
 
-// An API server gives each number to one Service. Where a number has been given twice, the load balancer may be answered
-// by a pod, or about another Service.
+// An API server gives each number to one Service. Where a number has been given twice, the load balancer may be
+// answered by a pod, or about another Service.
 func TestAHealthCheckNodePortThatAnotherServiceHas(t *testing.T) {
 	const field = "Service ns1/web: spec.healthCheckNodePort: "
 	const nodePort = field + "30100 is a node port of Service ns1/other, which gets the connections"

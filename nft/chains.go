@@ -11,30 +11,32 @@ import (
 // Names of the chains that every table has. choice.go names those that choose an endpoint,
 // and affinity.go those of session affinity.
 const (
-	servicesChain    = "services"
-	clusterIPsChain  = "cluster-ips-check"
-	rejectChain      = "reject-chain"
-	droppedChain     = "not-admitted"
-	rememberChain    = "remember"
-	rememberForward  = "remember-postrouting"
-	rememberInput    = "remember-input"
-	masqueradeChain  = "masquerade-all"
-	masqueradeNode   = "masquerade-node"
-	masqueradeOthers = "masquerade-translated"
-	preroutingChain  = "prerouting"
-	preroutingRest   = "prerouting-rest"
-	forwardChain     = "forward"
-	outputChain      = "output"
-	outputRest       = "output-rest"
-	postroutingChain = "postrouting"
+	servicesChain     = "services"
+	clusterIPsChain   = "cluster-ips-check"
+	rejectChain       = "reject-chain"
+	droppedChain      = "not-admitted"
+	rememberChain     = "remember"
+	rememberForward   = "remember-postrouting"
+	rememberInput     = "remember-input"
+	masqueradeChain   = "masquerade-all"
+	masqueradeNode    = "masquerade-node"
+	masqueradeOutside = "masquerade-outside"
+	preroutingChain   = "prerouting"
+	preroutingRest    = "prerouting-rest"
+	forwardChain      = "forward"
+	outputChain       = "output"
+	outputRest        = "output-rest"
+	postroutingChain  = "postrouting"
+
+	restComment = "what neither a Service nor another program has translated"
 )
 
 // Priorities of the base chains, relative to those that the kernel names (enum nf_ip_hook_priorities).
 //
 // The kernel runs the nat chains of a hook in the order of their priorities until one has translated the connection
-// (nf_nat_inet_fn). Of equal ones, the chain that was registered last is first. Other programs' chains have the priority of
-// DNAT, as kube-proxy's and those of iptables do. So what a Service serves is translated, or refused, before their rules
-// apply, and what no Service serves is refused behind them: it may be another program's.
+// (nf_nat_inet_fn). Of equal ones, the chain that was registered last is first. Other programs' chains have the
+// priority of DNAT, as kube-proxy's and those of iptables do. So what a Service serves is translated, or refused,
+// before their rules apply, and what no Service serves is refused behind them: it may be another program's.
 //
 // The endpoint of a client is remembered right before all source NAT, because packets show the
 // client's address there, and whoever else masquerades: once a chain has set up source NAT for
@@ -84,15 +86,16 @@ func (o Options) layoutChains(s *model.Settings, c chosen) []Chain {
 		},
 		{
 			Name: preroutingRest, Hook: Prerouting, Prio: priorityRest,
-			Rules: []Rule{{Verdict{Jump, clusterIPsChain}}}, Comment: "what neither a Service nor another program has translated",
+			Rules: []Rule{{Verdict{Jump, clusterIPsChain}}}, Comment: restComment,
 		},
 		{
 			Name: outputChain, Hook: Output, Prio: priorityServices,
-			Rules: []Rule{{MatchOriginal{}, Verdict{Jump, servicesChain}}}, Comment: "from the node itself, but not its refusals",
+			Rules:   []Rule{{MatchOriginal{}, Verdict{Jump, servicesChain}}},
+			Comment: "from the node itself, but not its refusals",
 		},
 		{
 			Name: outputRest, Hook: Output, Prio: priorityRest,
-			Rules: []Rule{{MatchOriginal{}, Verdict{Jump, clusterIPsChain}}}, Comment: "what neither a Service nor another program has translated",
+			Rules: []Rule{{MatchOriginal{}, Verdict{Jump, clusterIPsChain}}}, Comment: restComment,
 		},
 		{
 			Name: postroutingChain, Hook: Postrouting, Prio: prioritySNAT,
@@ -107,7 +110,8 @@ func (o Options) layoutChains(s *model.Settings, c chosen) []Chain {
 			Comment: "the node may have taken an address that others can't answer to",
 		},
 		{
-			Name: masqueradeOthers, Rules: []Rule{{MatchUntranslated{}, MatchToNode{}, Verdict{Kind: Return}}, {Masquerade{}}},
+			Name:    masqueradeOutside,
+			Rules:   []Rule{{MatchUntranslated{}, MatchToNode{}, Verdict{Kind: Return}}, {Masquerade{}}},
 			Comment: "replies must come back through this node, unless a process of it has the cluster IP",
 		},
 	}
@@ -198,12 +202,14 @@ func (o Options) servicesRules(has features) []Rule {
 	return rules
 }
 
-// restRules refuse connections to other ports of cluster IPs, and drop those to the rest of the ServiceCIDRs. An address that is
-// on the node, too, may be a process's of the node, as with NodeLocal DNSCache; the kernel refuses ports that no process has.
+// restRules refuse connections to other ports of cluster IPs, and drop those to the rest of the ServiceCIDRs. An
+// address that is on the node, too, may be a process's of the node, as with NodeLocal DNSCache; the kernel refuses
+// ports that no process has.
 func restRules(s *model.Settings) []Rule {
-	rules := []Rule{{InSet{Key: destKey, Set: ClusterIPs}, MatchToNode{Not: true}, Verdict{Goto, rejectChain}}}
+	notToNode := MatchToNode{Not: true}
+	rules := []Rule{{InSet{Key: destKey, Set: ClusterIPs}, notToNode, Verdict{Goto, rejectChain}}}
 	if len(s.ServiceCIDRs) > 0 {
-		rules = append(rules, Rule{InSet{Key: destKey, Set: ServiceCIDRs}, MatchToNode{Not: true}, Verdict{Kind: DropPacket}})
+		rules = append(rules, Rule{InSet{Key: destKey, Set: ServiceCIDRs}, notToNode, Verdict{Kind: DropPacket}})
 	}
 	return rules
 }
@@ -219,7 +225,7 @@ func postroutingRules(s *model.Settings, has features) []Rule {
 		rules = append(rules, Rule{MatchDNAT{}, InSet{Key: hairpinKey, Set: Hairpin}, Masquerade{}})
 	}
 	rules = append(rules, byOrigin(SourceNAT, NodePortSourceNAT, has.protocols(withSourceNAT), has.protocols(withNodePortSourceNAT))...)
-	toClusterIP, masquerade := InSet{Key: origDestKey, Set: ClusterIPs}, Verdict{Goto, masqueradeOthers}
+	toClusterIP, masquerade := InSet{Key: origDestKey, Set: ClusterIPs}, Verdict{Goto, masqueradeOutside}
 	switch {
 	case s.MasqueradeAll:
 		rules = append(rules, Rule{toClusterIP, masquerade})

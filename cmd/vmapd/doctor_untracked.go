@@ -10,7 +10,8 @@ import (
 )
 
 const (
-	// Of each family, untrackedWalks targets are looked at, and untrackedTries of those that may not be tracked are judged.
+	// Of each family, untrackedWalks targets are looked at, and untrackedTries of those that may not be tracked are
+	// judged.
 	untrackedTries = 10
 	untrackedWalks = 100_000
 )

@@ -127,8 +127,8 @@ func TestAnExternalIPDoesNotTeachTheNodePortOfAnother(t *testing.T) {
 	}
 }
 
-// The pod of a host port is none of the Service whose node port has the same number. The rule for the host port is before
-// ours, where network plugins have none.
+// The pod of a host port is none of the Service whose node port has the same number. The rule for the host port is
+// before ours, where network plugins have none.
 func TestAHostPortDoesNotTeachTheNodePort(t *testing.T) {
 	t.Parallel()
 	p := newPlane(t, 3, labConfig(), 8080)

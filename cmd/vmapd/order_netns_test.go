@@ -14,7 +14,8 @@ import (
 	"github.com/vmapd/vmapd/model/modeltest"
 )
 
-// Beside other programs that translate destinations, vmapd is first for what a Service serves, and last for what it refuses.
+// Beside other programs that translate destinations, vmapd is first for what a Service serves, and last for what it
+// refuses.
 
 // dnatPorts are destinations, of which IPv4's and IPv6's lead to the last pod.
 type dnatPorts map[model.Family][]netip.AddrPort
@@ -26,8 +27,8 @@ type dnat struct {
 	load   func(t *testing.T, node *lab.Namespace, rules [len(model.Families)]string)
 }
 
-// dnatPrograms are other programs at the priorities around ours. A chain goes before another one of the same priority if it was
-// registered later.
+// dnatPrograms are other programs at the priorities around ours. A chain goes before another one of the same priority
+// if it was registered later.
 func dnatPrograms() []dnat {
 	var list []dnat
 	for _, priority := range []string{"-101", "-100", "-99"} {
@@ -84,7 +85,8 @@ type neighbour struct {
 	dests dnatPorts
 }
 
-// twoVariants reports whether our rules and the program's are of two variants of iptables. IPVS has those of the node's own one.
+// twoVariants reports whether our rules and the program's are of two variants of iptables. IPVS has those of the
+// node's own one.
 func twoVariants(t *testing.T, by openPlane, program dnat) bool {
 	t.Helper()
 	ours := by.name
@@ -225,9 +227,9 @@ func TestOtherProgramsServeWhatNoServiceHas(t *testing.T) {
 	})
 }
 
-// What a Service serves meets no rule of a program behind it, and none of the program's marks: a host port with the number of a
-// node port is not reached. Of chains of one priority, it is the order of registration that decides, so iptables is
-// sure to be first only beside rules of its own variant. IPVS receives packets behind all DNAT.
+// What a Service serves meets no rule of a program behind it, and none of the program's marks: a host port with the
+// number of a node port is not reached. Of chains of one priority, it is the order of registration that decides, so
+// iptables is sure to be first only beside rules of its own variant. IPVS receives packets behind all DNAT.
 func TestANodePortHasPriorityOverAHostPort(t *testing.T) {
 	t.Parallel()
 	ports := addrPorts("192.168.0.2:30080", "[fd00:192:168::2]:30080")
@@ -244,8 +246,9 @@ func TestANodePortHasPriorityOverAHostPort(t *testing.T) {
 	})
 }
 
-// vpcMarks are rules as Amazon's VPC CNI writes them: a connection of a pod that does not go to the VPC is marked, and so are
-// its later packets. Such packets leave by the first interface, whichever interface the pod's address belongs to.
+// vpcMarks are rules as Amazon's VPC CNI writes them: a connection of a pod that does not go to the VPC is marked,
+// and so are its later packets. Such packets leave by the first interface, whichever interface the pod's address
+// belongs to.
 const vpcMarks = `*nat
 :AWS-CONNMARK-CHAIN-0 - [0:0]
 -A PREROUTING -i veth+ -m comment --comment "AWS, outbound connections" -j AWS-CONNMARK-CHAIN-0
@@ -278,8 +281,9 @@ const vpcTable = `table ip aws-cni {
 }
 `
 
-// A connection of a pod to a Service is not marked, whichever program wrote its rules first. Marked packets of the first pod, whose
-// address belongs to another interface than the node's first one, are lost: there, the VPC takes its address for a wrong one.
+// A connection of a pod to a Service is not marked, whichever program wrote its rules first. Marked packets of the
+// first pod, whose address belongs to another interface than the node's first one, are lost: there, the VPC takes its
+// address for a wrong one.
 func TestConnectionsToServicesAreNotMarkedForAnInterface(t *testing.T) {
 	t.Parallel()
 	var programs []dnat
@@ -304,8 +308,8 @@ func TestConnectionsToServicesAreNotMarkedForAnInterface(t *testing.T) {
 	})
 }
 
-// The node may have a cluster IP on an interface, as with NodeLocal DNSCache. A process that listens there is reached at ports
-// that the Service does not have; where none listens, connections are refused at once.
+// The node may have a cluster IP on an interface, as with NodeLocal DNSCache. A process that listens there is reached
+// at ports that the Service does not have; where none listens, connections are refused at once.
 func TestAProcessOfTheNodeAtAClusterIP(t *testing.T) {
 	t.Parallel()
 	if err := lab.Available(); err != nil {

@@ -35,8 +35,8 @@ func startBase(t *testing.T, ns *lab.Namespace, args ...string) *process {
 	return p
 }
 
-// structure is what nft lists of a node without counters and elements that clients add. The chains of each table are sorted: nft
-// lists them in the order in which they were made.
+// structure is what nft lists of a node without counters and elements that clients add. The chains of each table are
+// sorted: nft lists them in the order in which they were made.
 func structure(t *testing.T, ns *lab.Namespace) string {
 	t.Helper()
 	return listedChains.ReplaceAllStringFunc(list(t, ns, "--stateless", "--terse"), func(chains string) string {

@@ -113,8 +113,8 @@ func nodeEntries(s *model.FamilySnapshot) []placed {
 	return list
 }
 
-// clusterIPEntry refuses connections to a cluster IP that have no DNAT. If the node has the address, too, a process of it may
-// listen there, as with NodeLocal DNSCache; the kernel refuses ports that no process has.
+// clusterIPEntry refuses connections to a cluster IP that have no DNAT. If the node has the address, too, a process
+// of it may listen there, as with NodeLocal DNSCache; the kernel refuses ports that no process has.
 func clusterIPEntry(a netip.Addr) placed {
 	rule := Join("-d "+host(a), NotToNode, gotoReject)
 	return placed{atAddr(filterAddrs, a), entry{entryKey{addr: a, class: aClusterIP}, rule}}

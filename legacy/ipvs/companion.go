@@ -44,7 +44,8 @@ const (
 )
 
 // IsFirst reports whether a chain of the companion drops or marks new connections, some of them
-// before the rules of another backend that takes over meet them: that for unallocated addresses, as an earlier version had it.
+// before the rules of another backend that takes over meet them: that for unallocated addresses, as an earlier
+// version had it.
 func IsFirst(chain string) bool {
 	return chain == servicesChain || chain == outsideChain || chain == insideChain || chain == unallocatedChain
 }
@@ -202,8 +203,9 @@ func (r companionRules) invalid() []string {
 	return []string{iptables.Join(r.in(Endpoints, "src,src"), iptables.Drop)}
 }
 
-// served keeps the rules of other programs in the table nat from connections to Services, as kube-proxy does: none translates or
-// marks them. Node ports are not among them: what another program does with a port of the node has priority.
+// served keeps the rules of other programs in the table nat from connections to Services, as kube-proxy does: none
+// translates or marks them. Node ports are not among them: what another program does with a port of the node has
+// priority.
 func (r companionRules) served() []string {
 	return []string{iptables.Join(r.in(Addrs, "dst"), r.in(Services, vipFields), iptables.Accept)}
 }

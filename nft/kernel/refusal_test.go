@@ -16,8 +16,8 @@ import (
 	"github.com/vmapd/vmapd/nft/nftfake"
 )
 
-// While the kernel refuses a service port, other changes cost as much as always: no table is read, and what is not needed any
-// more is deleted.
+// While the kernel refuses a service port, other changes cost as much as always: no table is read, and what is not
+// needed any more is deleted.
 func TestChangesBesideARefusedService(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := &nftfake.Kernel{}

@@ -273,7 +273,8 @@ func (s *Simulator) checkRule(rule nft.Rule) error {
 	for _, stmt := range rule {
 		var err error
 		switch stmt := stmt.(type) {
-		case nft.MatchProtocol, nft.MatchDNAT, nft.MatchFirst, nft.MatchFromNode, nft.MatchToNode, nft.MatchUntranslated, nft.MatchOriginal, nft.MatchInvalid, nft.MatchInterface, nft.Masquerade, nft.Reject,
+		case nft.MatchProtocol, nft.MatchDNAT, nft.MatchUntranslated, nft.MatchFirst, nft.MatchFromNode, nft.MatchToNode,
+			nft.MatchOriginal, nft.MatchInvalid, nft.MatchInterface, nft.Masquerade, nft.Reject,
 			nft.MatchEstablished, nft.MatchPackets:
 		case nft.AddFlow:
 			if !s.flowtables[stmt.Flowtable] {

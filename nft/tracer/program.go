@@ -177,8 +177,8 @@ func (p *program) answer(dests, clients, answered *nftables.Set) []expr.Any {
 	}, trace()...)
 }
 
-// redirect adds the rules for ICMP redirects about packets of a client, which are not the answer and come before it. They
-// have the packet in them, in IPv6 behind another option or none:
+// redirect adds the rules for ICMP redirects about packets of a client, which are not the answer and come before it.
+// They have the packet in them, in IPv6 behind another option or none:
 //
 //	meta l4proto icmp icmp type redirect
 //	the source . port of the packet in it @clients

@@ -19,7 +19,8 @@ func untracks(t *expr.Target) bool {
 // targetText returns a target of iptables as text; of those that mark a packet, with the options, as iptables-save has
 // them.
 func targetText(t *expr.Target) string {
-	// The revisions of struct xt_mark_tginfo2, xt_connmark_tginfo1 and xt_connmark_tginfo2; where the last two have the mode.
+	// The revisions of struct xt_mark_tginfo2, xt_connmark_tginfo1 and xt_connmark_tginfo2; where the last two have
+	// the mode.
 	const mark, connmark, shifted, size, mode, shiftedMode = 2, 1, 2, 8, 12, 14
 	text := fmt.Sprintf("xt target %q", t.Name)
 	info, ok := t.Info.(*xt.Unknown)

@@ -83,8 +83,8 @@ func TestProblemsBecomeEventsOnce(t *testing.T) {
 	})
 }
 
-// The API server forgets an event an hour after the last write. One about a problem that lasts is written again before by the node
-// that made it, and made again by any other once it is gone.
+// The API server forgets an event an hour after the last write. One about a problem that lasts is written again
+// before by the node that made it, and made again by any other once it is gone.
 func TestAProblemThatLastsHasAnEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer()

@@ -20,8 +20,8 @@ import (
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
-// A server that ends no streamed list with the bookmark, or does not answer the request for one, is asked for plain lists
-// after a while. The log and Failing have what is missing before.
+// A server that ends no streamed list with the bookmark, or does not answer the request for one, is asked for plain
+// lists after a while. The log and Failing have what is missing before.
 func TestAServerWithoutTheBookmarkIsAskedForPlainLists(t *testing.T) {
 	t.Parallel()
 	for name, fault := range map[string]apitest.Fault{"objects and no bookmark": apitest.NoBookmark, "no response": apitest.Mute} {
@@ -87,8 +87,8 @@ func quietWatch(t *testing.T) (*watch.RaceFreeFakeWatcher, *stream, *health, *li
 	return w, s, h, logs
 }
 
-// The first warning comes after ten seconds without an object, and the end of the stream after thirty. A list that takes
-// long is left alone, and a few changes of a busy cluster are no list.
+// The first warning comes after ten seconds without an object, and the end of the stream after thirty. A list that
+// takes long is left alone, and a few changes of a busy cluster are no list.
 func TestWhenAStreamedListIsGivenUp(t *testing.T) {
 	for _, tt := range []struct {
 		name  string

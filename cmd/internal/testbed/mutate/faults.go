@@ -39,14 +39,14 @@ var faults = []fault{
 	{"nft/affinity.go", "\t\t\tgone = gone || !p.Keep[endpointData(e)]\n", "\t\t\t_ = e\n", "clients are forgotten only if the timeout changes"},
 	// nft/kernel: messages and their answers.
 	{"nft/kernel/conn.go", "\t\tif first == nil {\n\t\t\tfirst = err\n\t\t}\n", "\t\t_ = err\n", "acknowledgements are ignored"},
-	{"nft/kernel/backend.go", "st.have, st.left, st.purges = nil, nil, nil\n\treturn &model", "st.left, st.purges = nil, nil\n\treturn &model", "the state before a failure is believed after it"},
+	{"nft/kernel/backend.go", "st.have, st.left, st.refusal, st.purges = nil, nil, nil, nil\n\treturn &model", "st.left, st.refusal, st.purges = nil, nil, nil\n\treturn &model", "the state before a failure is believed after it"},
 	{"nft/kernel/backend.go", "\tfor _, st := range b.families {\n\t\tst.have = nil\n\t}\n}\n\n// Apply", "}\n\n// Apply", "Resync does nothing"},
 	{"nft/kernel/backend.go", "\tb.conn = c\n\tfor _, st := range b.families {\n\t\tst.owned = false\n", "\tb.conn = c\n\tfor _, st := range b.families {\n", "a table is not claimed again over another connection"},
 	{"nft/kernel/read.go", "err != nil || !c.interrupted {", "err != nil || true {", "a list that was cut short is believed"},
 	{"nft/kernel/transaction.go", "\tt.deletions(batch)\n", "", "a batch leaves what it must delete"},
 	{"nft/kernel/purge.go", "\tcase err != nil:\n\t\tp.failed =", "\tcase err != nil && p.isPending():\n\t\tdelete(p.st.purges, p.Map)\n\tcase err != nil:\n\t\tp.failed =", "a purge that failed is not tried again"},
 	{"nft/kernel/errors.go", "return isReply(err) && !isTransient(err)", "return isReply(err)", "want of memory at the start is taken for a missing feature"},
-	{"nft/kernel/transaction.go", "\tif len(bad.errs) > 0 {\n", "\tif len(bad.errs) > 0 && false {\n", "a refused Service is no error, and stays left out"},
+	{"nft/kernel/backend.go", "\t\terr = st.refusal.err(st.family)\n", "\t\terr = nil\n", "a refused Service is no error, and stays left out"},
 	// sync: the loop and the sources.
 	{"sync/reconcile/loop.go", "\t\t\t\tretry = time.After(max(pause, failed))\n", "", "a round that failed is not tried again"},
 	{"sync/reconcile/loop.go", "\tl.backoff = wait.Backoff{Duration: firstRetry,", "\tl.backoff = wait.Backoff{Duration: time.Microsecond,", "a round that failed is tried again at once"},

@@ -1,5 +1,5 @@
-// Package firewall tells whether rules of others drop the packets of Services, or keep them from being tracked: those of nftables, of
-// iptables-nft and of iptables-legacy, as the kernel has them.
+// Package firewall tells whether rules of others drop the packets of Services, or keep them from being tracked: those
+// of nftables, of iptables-nft and of iptables-legacy, as the kernel has them.
 //
 //	expressions of nf_tables ──┐
 //	                           ├─> Ruleset ─┐

@@ -55,9 +55,9 @@ func Apply(ctx context.Context, o Options, c Conntrack) {
 // change, because the node is a container itself, is only a warning ([ErrNotInitial]): kube-proxy
 // exits, which is why such clusters have maxPerCore: 0 in its configuration.
 //
-// Where the module br_netfilter is loaded, InitOnly also makes what bridges pass on meet netfilter, as kube-proxy expects
-// of a node: a pod on a bridge reaches a Service whose endpoint is on the same bridge by that alone. Loading the module is
-// left to the node, which may have no bridges. Apply does not do this, since the daemon can't.
+// Where the module br_netfilter is loaded, InitOnly also makes what bridges pass on meet netfilter, as kube-proxy
+// expects of a node: a pod on a bridge reaches a Service whose endpoint is on the same bridge by that alone. Loading
+// the module is left to the node, which may have no bridges. Apply does not do this, since the daemon can't.
 //
 // It does not set the OOM score, which belongs to a process: this one exits.
 func InitOnly(ctx context.Context, o Options, c Conntrack) error {
