@@ -53,8 +53,8 @@ func (s *service) parseHealthCheck(in Service) {
 // healthCheckVIP is what a Service with a health-check node port claims. No frontend has a loopback address.
 func healthCheckVIP(port uint16) VIP { return VIP{IPv4.Loopback(), TCP, port} }
 
-// reportHealthCheck adds a problem if the number of a health-check node port has been given twice. An API server gives
-// each number once.
+// reportHealthCheck adds a problem if the number of a health-check node port has been given twice. An
+// API server gives each number once.
 func (b *Builder) reportHealthCheck(s *service, problems *problemList) {
 	const field = "spec.healthCheckNodePort"
 	port := s.healthCheckNodePort

@@ -197,8 +197,9 @@ func TestDuplicateEndpoints(t *testing.T) {
 		const without = "ns1/web:http/tcp [172.30.0.41:80 reject]"
 		here, sticky := modeltest.OnNode(modeltest.NodeName), web()
 		sticky.ConnectionGrace = "30s"
-		starting, draining, ended := modeltest.Conditions(false, false, false), modeltest.Conditions(false, true, true), modeltest.Conditions(false, false, true)
-		for _, old := range []func(*model.SliceEndpoint){draining, ended, modeltest.Conditions(true, true, true)} {
+		starting, draining := modeltest.Conditions(false, false, false), modeltest.Conditions(false, true, true)
+		ended, published := modeltest.Conditions(false, false, true), modeltest.Conditions(true, true, true)
+		for _, old := range []func(*model.SliceEndpoint){draining, ended, published} {
 			checkPorts(t, modeltest.Snapshot(modeltest.Config(), web(), one, two.Endpoint("10.0.0.3", here, old)), both)
 			checkPorts(t, modeltest.Snapshot(modeltest.Config(), web(), one.Endpoint("10.0.0.3", here, old), two), both)
 			s := modeltest.Snapshot(modeltest.Config(), sticky, modeltest.NewSlice("ns1/web-1", "web").TCP("http", 8080).
@@ -213,7 +214,7 @@ func TestDuplicateEndpoints(t *testing.T) {
 		nowhere := modeltest.NewSlice("ns1/web-1", "web").TCP("http", 8080).Endpoint("10.0.0.2").Endpoint("10.0.0.3")
 		checkPorts(t, modeltest.Snapshot(model.Config{}, web(), nowhere), onlyOne)
 	})
-	t.Run("an endpoint without a node may connect to itself from here, until a slice says where it is", func(t *testing.T) {
+	t.Run("an endpoint without a node may connect to itself from here", func(t *testing.T) {
 		nowhere := modeltest.NewSlice("ns1/web-1", "web").TCP("http", 8080).Endpoint("10.0.0.2").Endpoint("10.0.0.3")
 		b := modeltest.Builder(modeltest.Config(), web(), nowhere)
 		equal(t, "hairpins", []string{"10.0.0.2", "10.0.0.3"}, addrs(b.Snapshot().Family(model.IPv4).Hairpins()))

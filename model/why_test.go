@@ -67,7 +67,8 @@ func TestChoiceSaysWhyNot(t *testing.T) {
 		{
 			"an older pod had the address",
 			[]modeltest.Slice{
-				slice("a").Endpoint("10.0.0.2", here, draining).Endpoint("10.0.0.3", here, draining).Endpoint("10.0.0.4", here, gone),
+				slice("a").Endpoint("10.0.0.2", here, draining).Endpoint("10.0.0.3", here, draining).
+					Endpoint("10.0.0.4", here, gone),
 				slice("b").Endpoint("10.0.0.2", there).Endpoint("10.0.0.3", there, unready).Endpoint("10.0.0.4", there, gone),
 			},
 			model.NoHints,

@@ -110,7 +110,8 @@ func (r randomLab) slice(service string, f model.Family) modeltest.Slice {
 		}
 		s = s.Endpoint(modeltest.Pod(f, i).String(), options...)
 		if r.IntN(8) == 0 { // an older pod had the address
-			s = s.Endpoint(modeltest.Pod(f, i).String(), modeltest.OnNode(modeltest.NodeName), modeltest.Conditions(false, r.IntN(2) == 0, true))
+			old := modeltest.Conditions(false, r.IntN(2) == 0, true)
+			s = s.Endpoint(modeltest.Pod(f, i).String(), modeltest.OnNode(modeltest.NodeName), old)
 		}
 	}
 	if r.IntN(6) == 0 {

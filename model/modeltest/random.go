@@ -304,7 +304,8 @@ func (r *Random) slice() Slice {
 	}
 	if n := len(s.Endpoints); n > 4 { // an older pod had the address of the last one, and its object is still there
 		old := s.Endpoints[n-1]
-		old.NodeName, old.HintNodes, old.HintZones = s.Endpoints[0].NodeName, s.Endpoints[1].HintNodes, s.Endpoints[1].HintZones
+		old.NodeName = s.Endpoints[0].NodeName
+		old.HintNodes, old.HintZones = s.Endpoints[1].HintNodes, s.Endpoints[1].HintZones
 		Conditions(n == 5, n != 6, true)(&old)
 		s = s.RawEndpoint(old)
 	}

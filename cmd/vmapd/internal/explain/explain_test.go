@@ -200,10 +200,12 @@ func TestAddressesWithLeadingZeros(t *testing.T) {
 func TestAnAddressThatANewPodHasAgain(t *testing.T) {
 	slice := modeltest.NewSlice("ns1/web-1", "web").TCP("http", 8080).
 		Endpoint("10.0.0.2", modeltest.OnNode("node-2"), modeltest.ForZones("zone-b")).
-		Endpoint("10.0.0.2", modeltest.OnNode(modeltest.NodeName), modeltest.ForZones("zone-a"), modeltest.Conditions(false, false, true))
+		Endpoint("10.0.0.2", modeltest.OnNode(modeltest.NodeName), modeltest.ForZones("zone-a"),
+			modeltest.Conditions(false, false, true))
 	e := Explain(input("172.30.0.41:80", web(slice)))
 	equal(t, "endpoints", []Endpoint{{
-		Address: "10.0.0.2:8080", Node: "node-2", Slices: []string{"ns1/web-1"}, State: "ready", HintZones: []string{"zone-b"}, SourceNAT: e.Endpoints.Used[0].SourceNAT,
+		Address: "10.0.0.2:8080", Node: "node-2", Slices: []string{"ns1/web-1"}, State: "ready",
+		HintZones: []string{"zone-b"}, SourceNAT: e.Endpoints.Used[0].SourceNAT,
 	}}, e.Endpoints.Used)
 	pod := Explain(input("10.0.0.2:8080", web(slice)))
 	if f := pod.Destination.Findings; len(f) != 1 || f[0].NodeName != "node-2" || f[0].State != "ready" {

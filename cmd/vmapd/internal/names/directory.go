@@ -221,7 +221,8 @@ func (d *Directory) PodOf(slice model.NamespacedName, addr netip.Addr) string {
 // podAt returns the name of the pod of an endpoint that terminates or does not, or "".
 func (s *SliceObject) podAt(addr netip.Addr, terminating bool) string {
 	for i, e := range s.Endpoints {
-		if s.Pods[i] != "" && len(e.Addresses) > 0 && isAddr(e.Addresses[0], addr) && ptr.Deref(e.Terminating, false) == terminating {
+		has := len(e.Addresses) > 0 && isAddr(e.Addresses[0], addr)
+		if has && s.Pods[i] != "" && ptr.Deref(e.Terminating, false) == terminating {
 			return s.Namespace + "/" + s.Pods[i]
 		}
 	}

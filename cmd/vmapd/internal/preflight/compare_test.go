@@ -195,7 +195,9 @@ func TestModeIPVSFallsBackToEndpointsOfOtherNodes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		i := slices.IndexFunc(r.Differences, func(d Difference) bool { return strings.HasPrefix(d.What, "internalTrafficPolicy: Local") })
+		i := slices.IndexFunc(r.Differences, func(d Difference) bool {
+			return strings.HasPrefix(d.What, "internalTrafficPolicy: Local")
+		})
 		if i < 0 || !slices.Equal(r.Differences[i].Services, []string{"shop/front"}) {
 			t.Errorf("%s: no difference about internalTrafficPolicy of shop/front alone: %+v", backend, r.Differences)
 		}
