@@ -45,12 +45,13 @@
 // # Other programs on the node
 //
 // The kernel runs the nat chains of a hook by priority until one has translated a connection's first packet, and no
-// other packet meets any. A chain of equal priority that was registered later is run earlier. The chains at dstnat -
-// 1 translate or refuse what a Service has, so no rule of iptables or of another program at dstnat marks or
-// translates these packets. The chains at dstnat + 5 see only what nobody has translated: another proxy may serve
-// ports of our cluster IPs, or addresses of the ServiceCIDRs. An address that an interface of the node has, too, is
-// not refused, as a process may listen there. A packet that answers a refused one is not a first packet, and leaves
-// the node without a look at any Service.
+// other packet meets any. A chain of equal priority that was registered later is run earlier.
+//
+// The chains before dstnat translate or refuse what a Service has, so no rule of iptables or of another program at
+// dstnat marks or translates these packets. The chains behind it see only what nobody has translated: another proxy
+// may serve ports of our cluster IPs, or addresses of the ServiceCIDRs. An address that an interface of the node has,
+// too, is not refused, as a process may listen there. A packet that answers a refused one is not a first packet, and
+// leaves the node without a look at any Service.
 //
 // # Chains that choose
 //
