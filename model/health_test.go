@@ -46,12 +46,18 @@ func TestHealthChecksCountLocalReadyEndpoints(t *testing.T) {
 		},
 		{
 			"an older pod, here, does not make a pod elsewhere one of this node",
-			objects{lb("ns1/web", 30100), slice().Ready("10.0.0.2").Endpoint("10.0.0.2", local, modeltest.Conditions(true, true, true))},
+			objects{
+				lb("ns1/web", 30100),
+				slice().Ready("10.0.0.2").Endpoint("10.0.0.2", local, modeltest.Conditions(true, true, true)),
+			},
 			[]string{"ns1/web 30100 [{true 0} {true 0}]"},
 		},
 		{
 			"two copies, of which one is ready and the other here, are one endpoint",
-			objects{lb("ns1/web", 30100), slice().Ready("10.0.0.2").Endpoint("10.0.0.2", local, modeltest.Conditions(false, false, false))},
+			objects{
+				lb("ns1/web", 30100),
+				slice().Ready("10.0.0.2").Endpoint("10.0.0.2", local, modeltest.Conditions(false, false, false)),
+			},
 			[]string{"ns1/web 30100 [{true 1} {true 0}]"},
 		},
 		{
@@ -232,8 +238,8 @@ func TestThePrimaryAddressCanBeConfigured(t *testing.T) {
 	equal(t, "after a change, node ports answer on", []string{modeltest.NodeIP4, "fd00::77"}, where())
 }
 
-// An API server gives each number to one Service. Where a number has been given twice, the load balancer may be
-// answered by a pod, or about another Service.
+// An API server gives each number to one Service. Where a number has been given twice, the load balancer
+// may be answered by a pod, or about another Service.
 func TestAHealthCheckNodePortThatAnotherServiceHas(t *testing.T) {
 	const field = "Service ns1/web: spec.healthCheckNodePort: "
 	const nodePort = field + "30100 is a node port of Service ns1/other, which gets the connections"
@@ -257,7 +263,8 @@ func TestAHealthCheckNodePortThatAnotherServiceHas(t *testing.T) {
 	lb("ns1/web", 30100).On("172.30.0.41").Set(b)
 	second := lb("ns2/web", 30100).On("172.30.0.43")
 	second.Set(b)
-	checkProblems(t, b.Snapshot(), field+fmt.Sprintf(healthCheck, "ns2/web"), "Service ns2/web: spec.healthCheckNodePort: "+fmt.Sprintf(healthCheck, "ns1/web"))
+	checkProblems(t, b.Snapshot(), field+fmt.Sprintf(healthCheck, "ns2/web"),
+		"Service ns2/web: spec.healthCheckNodePort: "+fmt.Sprintf(healthCheck, "ns1/web"))
 	second.Delete(b)
 	checkProblems(t, b.Snapshot())
 }

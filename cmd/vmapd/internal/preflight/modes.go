@@ -62,8 +62,8 @@ func (x *comparison) ipvs() {
 	}
 }
 
-// noFallback adds a traffic policy of a Service that kube-proxy's mode ipvs follows only while it has an endpoint on
-// the node. With vmapd, it is the same with all backends.
+// noFallback adds a traffic policy of a Service that kube-proxy's mode ipvs follows only while it has an
+// endpoint on the node. With vmapd, it is the same with all backends.
 func (x *comparison) noFallback(s *model.Service, what string) {
 	note(x.differences, Difference{ID: "ipvs", What: what + "; before, IPVS used endpoints on other nodes"},
 		probe{client: Outside, service: s, kind: model.LoadBalancerIP}, false, nil)
