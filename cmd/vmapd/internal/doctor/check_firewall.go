@@ -14,14 +14,23 @@ import (
 	"github.com/vmapd/vmapd/nft"
 )
 
-// Priorities of hooks: connection tracking, and the translation of destinations by Services, with any
-// backend. IPVS takes packets at the end of the hook input.
+// Priorities of hooks: connection tracking, and the translation of destinations by Services. IPVS takes packets at the
+// end of the hook input.
 const (
-	lowest, highest = -1 << 31, 1<<31 - 1
-	tracking        = -200
-	translation     = -100
-	ipvsInput       = 97
+	lowest, highest     = -1 << 31, 1<<31 - 1
+	tracking            = -200
+	translation         = -101
+	iptablesTranslation = -100
+	ipvsInput           = 97
 )
+
+// translation returns the priority at which the backend translates.
+func (f Facts) translation() int {
+	if b := f.Wants.Backend; b == "iptables" || b == "ipvs" {
+		return iptablesTranslation
+	}
+	return translation
+}
 
 // Node ports by default; without a daemon, connections to one of them are followed.
 const anyNodePort = 31789
@@ -230,7 +239,7 @@ func (f Facts) stages(p firewall.Packet, t Target) (list []stage) {
 	add(firewall.Ingress, lowest, highest, before)
 	add(firewall.Prerouting, lowest, tracking-1, before)
 	before.State, before.Orig = firewall.StateNew, t.Addr
-	add(firewall.Prerouting, tracking, translation-1, before)
+	add(firewall.Prerouting, tracking, f.translation()-1, before)
 	if f.Wants.Backend == "ipvs" {
 		add(firewall.Input, lowest, ipvsInput, before)
 		return list
@@ -244,11 +253,11 @@ func (f Facts) stages(p firewall.Packet, t Target) (list []stage) {
 	}
 	if known && out == "" {
 		after.Local = firewall.Yes
-		add(firewall.Prerouting, translation+1, highest, after)
+		add(firewall.Prerouting, f.translation()+1, highest, after)
 		add(firewall.Input, lowest, highest, after)
 		return list
 	}
-	add(firewall.Prerouting, translation+1, highest, after)
+	add(firewall.Prerouting, f.translation()+1, highest, after)
 	after.Out = out
 	add(firewall.Forward, lowest, highest, after)
 	answer := firewall.Packet{

@@ -160,6 +160,11 @@ func TestEachCheck(t *testing.T) {
 			f.Host.Bridges, f.Wants.ClusterCIDRs = podBridge(), append(f.Wants.ClusterCIDRs, netip.MustParsePrefix("fd00:10::/56"))
 			delete(f.Host.Sysctls, doctor.BridgeCalls[model.IPv6])
 		}},
+		{"firewall", doctor.Fail, "table ip nat, chain PRE, policy drop", func(f *doctor.Facts) { // behind DNAT, at -101
+			f.Host.Firewall = []firewall.Ruleset{{By: "nftables", Family: "ip", Table: "nat", Chains: map[string]*firewall.Chain{
+				"PRE": {Name: "PRE", Hook: firewall.Prerouting, Priority: -100, Drops: true},
+			}}}
+		}},
 		{"firewall", doctor.Warn, "was not read", func(f *doctor.Facts) { f.Host.Unread = []string{"chain x was not read"} }},
 		{"conntrack", doctor.Warn, "950 of at most 1000 entries", func(f *doctor.Facts) { f.Host.Conntrack.Used = 950 }},
 		{"conntrack", doctor.Fail, "1000 of at most 1000 entries", func(f *doctor.Facts) { f.Host.Conntrack.Used = 1000 }},
