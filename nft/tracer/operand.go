@@ -1,6 +1,7 @@
 package tracer
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"net/netip"
@@ -93,7 +94,10 @@ func ct(e *expr.Ct) operand {
 	case expr.CtKeyMARK:
 		return operand{text: "ct mark", show: native}
 	case expr.CtKeyDIRECTION:
-		return operand{text: "ct direction", show: hexadecimal}
+		return operand{text: "ct direction", show: func(b []byte) string {
+			const original, reply = "\x00", "\x01" // enum ip_conntrack_dir
+			return cmp.Or(map[string]string{original: "original", reply: "reply"}[string(b)], hexadecimal(b))
+		}}
 	default:
 		direction := "ct original "
 		if e.Direction != 0 {
