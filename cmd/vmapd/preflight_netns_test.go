@@ -154,11 +154,11 @@ func TestPreflightTellsModeIPVS(t *testing.T) {
 		code                 int
 	}{
 		{"it says so", "", "ipvs", false, "", []string{not, "no Service's address is on a device of the node"}, exitDifferent},
-		{"its configuration says so", "", "", false, "ipvs", []string{not, "the backend ipvs after", "=> no difference in what was compared"}, 0},
+		{"its configuration says so", "", "", false, "ipvs", []string{not, "the backend ipvs after", "before, IPVS used endpoints on other nodes"}, exitDifferent},
 		{"its device is there", "", "", true, "", []string{not, "mode: ipvs, by the device kube-ipvs0 of this node"}, exitDifferent},
 		{"it runs with another mode", "", "ipvs", true, "iptables", []string{not, "mode: iptables in kube-proxy's configuration, but the one of this node runs with ipvs"}, exitDifferent},
 		{"rules of another mode are left", leftovers, "ipvs", true, "", []string{not, "the IPv4 rules of mode nftables on this node are leftovers"}, exitDifferent},
-		{"rules of another mode, and no answer", leftovers, "", true, "ipvs", []string{not, "the IPv4 rules of mode nftables on this node are leftovers"}, 0},
+		{"rules of another mode, and no answer", leftovers, "", true, "ipvs", []string{not, "the IPv4 rules of mode nftables on this node are leftovers"}, exitDifferent},
 		{"the device is left", leftovers, "nftables", true, "", []string{"kube-proxy with mode nftables before", "were compared (IPv4)"}, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
