@@ -94,7 +94,7 @@ func TestClientsTimeOutDuringAPurge(t *testing.T) {
 		// The kernel makes the map smaller behind all the deletions, and a listing meanwhile
 		// lacks some (nft_rhash_walk): what counts is what it comes to.
 		living := 0
-		for deadline := time.Now().Add(5 * time.Second); living != want && time.Now().Before(deadline); {
+		for deadline := time.Now().Add(30 * time.Second); living != want && time.Now().Before(deadline); {
 			living = 0
 			for a, c := range n.clients(t, model.IPv4, clusterClients) {
 				if c.pod != "10.0.0.2.8080" && round%2 == 0 {
