@@ -110,13 +110,13 @@ func (g *group) close() {
 
 // Run notices changes until ctx ends; it returns nil then. It may run next to Apply.
 func (g *group) Run(ctx context.Context) error {
-	stop := context.AfterFunc(ctx, g.close)
-	defer stop()
 	defer g.close()
-	raw, err := g.socket.SyscallConn()
+	raw, err := g.socket.SyscallConn() // fails once ctx has closed the socket
 	if err != nil {
 		return fmt.Errorf("reach netlink socket: %w", err)
 	}
+	stop := context.AfterFunc(ctx, g.close)
+	defer stop()
 	const largest = 64 << 10 // the kernel joins messages to a page or two
 	l := listener{concerns: g.concerns, notice: g.notice, buffer: make([]byte, largest)}
 	for {
