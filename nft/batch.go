@@ -22,8 +22,6 @@ type Batch struct {
 	Delete        []SetOps
 	Add           []SetOps
 	DeleteFirst   []SetOps // in transactions of their own, see Forget
-	DeleteLast    []SetOps // in transactions of their own, see keepMoved
-	AddLast       []SetOps // with those of the same keys in DeleteLast
 
 	// Chains and sets can only be deleted once nothing refers to them. Before Linux 6.2 the
 	// kernel drops references only after the batch, so these follow in a batch of their own.
@@ -59,7 +57,7 @@ func (b *Batch) Empty() bool { return b.Len() == 0 }
 
 // Len returns the number of operations, without those that only Split makes.
 func (b *Batch) Len() int {
-	n := len(b.AddSets) + len(b.SetChains) + count(b.Delete) + count(b.Add) + count(b.DeleteFirst) + count(b.DeleteLast) + count(b.AddLast) +
+	n := len(b.AddSets) + len(b.SetChains) + count(b.Delete) + count(b.Add) + count(b.DeleteFirst) +
 		len(b.DeleteChains) + len(b.DeleteSets) + len(b.AddFlowtables) + len(b.DeleteFlowtables)
 	if b.CreateTable {
 		n++
@@ -160,7 +158,7 @@ func (b *Batch) isAhead(set string) bool {
 
 // Without removes the elements of some service ports from the batch.
 func (b *Batch) Without(ports map[model.ServicePortName]bool) {
-	for _, list := range [...][]SetOps{b.Delete, b.Add, b.DeleteFirst, b.DeleteLast, b.AddLast} {
+	for _, list := range [...][]SetOps{b.Delete, b.Add, b.DeleteFirst} {
 		for i := range list {
 			list[i].Ops = slices.DeleteFunc(list[i].Ops, func(op ElementOp) bool {
 				return op.Port != nil && ports[op.Port.Name]
@@ -216,8 +214,6 @@ func (b *Batch) String() string {
 	writeOps("delete", b.DeleteFirst)
 	writeOps("delete", b.Delete)
 	writeOps("add", b.Add)
-	writeOps("delete", b.DeleteLast)
-	writeOps("add", b.AddLast)
 	for _, name := range b.DeleteChains {
 		line("delete chain %s %s", table, name)
 	}

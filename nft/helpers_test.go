@@ -72,7 +72,7 @@ func (all elements) apply(t *testing.T, b *nft.Batch) elements {
 	for set, list := range all {
 		next[set] = maps.Clone(list)
 	}
-	for _, op := range slices.Concat(flat(b.Delete), flat(b.DeleteLast)) {
+	for _, op := range flat(b.Delete) {
 		if have, ok := next[op.Set][op.Element.Key]; !ok || have != op.Element {
 			t.Fatalf("%s: deletes %q, which is not there like that", op.Set, op.Element.Key)
 		}
@@ -81,7 +81,7 @@ func (all elements) apply(t *testing.T, b *nft.Batch) elements {
 			delete(next, op.Set)
 		}
 	}
-	for _, op := range slices.Concat(flat(b.Add), flat(b.AddLast)) {
+	for _, op := range flat(b.Add) {
 		if op.Set == nft.GoneEndpoints {
 			continue
 		}

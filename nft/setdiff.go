@@ -59,7 +59,6 @@ func (b *Batch) diffElements(gone, come elements) {
 		}
 		b.addOps(name, del, add)
 	}
-	b.keepMoved()
 }
 
 // differing removes the elements that are both deleted and added. An element with other data stays in
@@ -133,7 +132,6 @@ func (b *Batch) diffTableElements(table *Table, want *Ruleset) {
 	for _, name := range slices.Sorted(maps.Keys(sets)) {
 		b.addOps(name, [][]ElementOp{sets[name].deletions()}, [][]ElementOp{sets[name].add})
 	}
-	b.keepMoved()
 }
 
 // addOps adds operations on one set to the batch, unless the set is deleted with all its

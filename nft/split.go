@@ -12,10 +12,10 @@ const maxPieces = 64
 // Split divides a batch into pieces, which must be committed in their order, each in a transaction. The
 // table and its sets must exist before. b keeps the chains and sets to delete and the maps to purge.
 //
-// First come the elements of DeleteFirst and new chains, to which nothing leads yet, and last the elements of DeleteLast and
-// AddLast: so a packet that is on its way during a commit neither finds a chain empty nor all endpoints gone, and is
-// masqueraded if its endpoint needs it. A batch of up to size operations has one piece between them; if it makes the table, it is
-// one piece.
+// First come the elements of DeleteFirst and new chains, to which nothing leads yet: so a packet that is in a chain
+// during a commit finds no chain empty. A batch of up to size operations has one piece behind them; if it makes the
+// table, it is one piece. A packet between two hooks during a commit meets the old rules of one and the new rules of the
+// other: while its Service's traffic policy changes, it may be dropped once, or keep its client's address.
 //
 // A larger one has more: during a transaction the kernel does nothing else for the table, and it needs
 // memory for each operation. The pieces have size operations or little more. After each piece, a packet
@@ -46,7 +46,7 @@ func (b *Batch) Split(size int) iter.Seq[*Batch] {
 			yield(b)
 			return
 		}
-		first, last := b.deletions(b.DeleteFirst, size), b.last(size)
+		first := b.deletions(b.DeleteFirst, size)
 		b.DeleteFirst = nil
 		if !each(first) || !each(b.aheadChains()) {
 			return
@@ -71,20 +71,8 @@ func (b *Batch) Split(size int) iter.Seq[*Batch] {
 				return
 			}
 		}
-		_ = yield(b) && each(last)
+		yield(b)
 	}
-}
-
-// last takes the pieces of DeleteLast and AddLast.
-func (b *Batch) last(size int) []*Batch {
-	var pieces []*Batch
-	isSource := func(set string, _ *ElementOp) bool { return layoutOf(set).role == roleSourceNAT }
-	if sources := take(b.DeleteLast, isSource); len(sources) > 0 { // few, and not without what replaces them
-		pieces = append(pieces, &Batch{Family: b.Family, Delete: sources, Add: b.AddLast})
-	}
-	pieces = append(pieces, b.deletions(b.DeleteLast, size)...)
-	b.DeleteLast, b.AddLast = nil, nil
-	return pieces
 }
 
 // deletions returns pieces that delete elements.

@@ -33,7 +33,7 @@ func applyTable(t *testing.T, table *nft.Table, b *nft.Batch) *nft.Table {
 	}
 	return &nft.Table{
 		Family: table.Family, Sets: table.Sets, Flowtables: table.Flowtables, Chains: slices.Collect(maps.Values(chains)),
-		Elements: unpack(table).apply(t, &nft.Batch{Delete: b.Delete, Add: b.Add, DeleteLast: b.DeleteLast, AddLast: b.AddLast}).pack(t),
+		Elements: unpack(table).apply(t, &nft.Batch{Delete: b.Delete, Add: b.Add}).pack(t),
 	}
 }
 

@@ -81,6 +81,9 @@ func (t *Table) EndpointSlots(set string) iter.Seq2[string, int] {
 	}
 }
 
+// list returns the list of endpoints that a map of endpoints has.
+func (s layoutSet) list() model.TrafficPolicy { return model.TrafficPolicy(s.role - roleEndpoints) }
+
 // slotsOf returns the greatest number of slots of a list that a chain chooses from.
 func slotsOf(chain string, l model.TrafficPolicy) int {
 	var all chosen

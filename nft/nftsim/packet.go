@@ -35,7 +35,6 @@ type branch struct {
 	share  float64
 	ending ending
 	dest   netip.AddrPort // translated only
-	steps  int            // see across
 }
 
 // state is a packet of a connection inside the node.

@@ -17,8 +17,7 @@ const maxDepth = 16
 
 // run is one packet's way.
 type run struct {
-	*Simulator // whose elements a lookup finds
-	across
+	*Simulator
 	hook       nft.Hook
 	remembered []string // since the packet's destination was decided
 	counted    []string
@@ -54,13 +53,13 @@ func (r *run) packet(c model.Connection) (o modeltest.Outcome, err error) {
 		return o, err
 	}
 	if left > 0 {
-		branches = append(branches, branch{left, translated, c.Dest, r.steps})
+		branches = append(branches, branch{left, translated, c.Dest})
 	}
 	to := map[netip.AddrPort]modeltest.Arrival{}
 	endings := map[ending]bool{}
 	for _, b := range branches {
 		if b.ending == translated {
-			r.remembered, r.steps = nil, b.steps
+			r.remembered = nil
 			how, masqueraded, err := r.leave(c, b.dest)
 			if err != nil {
 				return o, err
@@ -72,9 +71,6 @@ func (r *run) packet(c model.Connection) (o modeltest.Outcome, err error) {
 			}
 		}
 		endings[b.ending] = true
-	}
-	if r.next != nil {
-		return acrossOutcome(endings, to), nil
 	}
 	if len(endings) != 1 {
 		return o, fmt.Errorf("chance decides between verdicts: %v", branches)
@@ -113,7 +109,7 @@ func (r *run) leave(c model.Connection, dest netip.AddrPort) (how ending, masque
 		return 0, false, err
 	}
 	if left > 0 {
-		branches = append(branches, branch{left, translated, dest, r.steps})
+		branches = append(branches, branch{left, translated, dest})
 	}
 	for _, b := range branches[1:] {
 		if b.ending != branches[0].ending {
@@ -132,11 +128,7 @@ func (r *run) leave(c model.Connection, dest netip.AddrPort) (how ending, masque
 func (r *run) passHook(h nft.Hook, s state) (branches []branch, left float64, err error) {
 	r.hook = h
 	left = 1
-	for _, c := range r.hooked(h) {
-		c, ok := r.enter(c)
-		if !ok {
-			continue
-		}
+	for _, c := range r.base[h] {
 		var more []branch
 		if more, left, err = r.chain(c, s, left, 0); err != nil {
 			return nil, 0, err
@@ -256,7 +248,7 @@ func (r *run) rule(c *nft.Chain, rule nft.Rule, s state, share float64, depth in
 				note("")
 			}
 			for _, h := range hits {
-				done.branches = append(done.branches, branch{h.share, translated, r.endpoint(h.Data), r.steps})
+				done.branches = append(done.branches, branch{h.share, translated, r.endpoint(h.Data)})
 			}
 			here = missed
 		case nft.Masquerade:
@@ -309,7 +301,7 @@ func (r *run) verdict(done *step, v nft.Verdict, s state, share float64, depth i
 		done.returned += share
 		return nil
 	case nft.Jump, nft.Goto:
-		c := r.regular(v.Chain)
+		c := r.chains[v.Chain]
 		if c == nil {
 			return fmt.Errorf("%v: no such chain", v)
 		}
@@ -338,7 +330,6 @@ type hit struct {
 // lookup looks a packet up in a set, once for each slot that may be chosen. All slots get
 // the same share, as they do over many connections or clients.
 func (r *run) lookup(key nft.Key, name string, s state, share float64) (hits []hit, missed float64, err error) {
-	r.look()
 	set := r.sets[name]
 	if set == nil {
 		return nil, 0, fmt.Errorf("no set %s", name)

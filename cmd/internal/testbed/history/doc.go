@@ -38,8 +38,7 @@
 //   - [Parts]: with iptables, tables come into force one after the other ([Backend.Tables]). In the middle of an Apply that
 //     changes a connection's verdict, it may be refused or lost.
 //   - [Hooks]: in the middle of an Apply, a packet gets its endpoint and its source at different hooks, and so by
-//     two neighbouring snapshots: netfilter changes the rules of a hook, and not those of a packet. With nftables,
-//     masquerading ends in the last transaction of an Apply (see AddLast of nft.Batch).
+//     two neighbouring snapshots: netfilter changes the rules of a hook, and not those of a packet.
 //   - [Stalled]: silence says nothing while the machine is so busy that datagrams which no rule concerns take
 //     a quarter of a second ([History.Witness]).
 package history

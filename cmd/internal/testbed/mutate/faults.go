@@ -3,11 +3,6 @@ package main
 var faults = []fault{
 	// nft: batches and their order.
 	{
-		"nft/split.go", "_ = yield(b) && each(last)", "_ = each(last) && yield(b)",
-		"endpoints that packets on their way look for go before the rest of a batch",
-	},
-	{"nft/split.go", "!each(first) || !each(b.aheadChains())", "!each(first)", "new chains come with what leads to them"},
-	{
 		"nft/split.go", "Delete: del[i], Add: add[i]}", "Delete: del[(i+1)%n], Add: add[i]}",
 		"each piece of a batch has the deletions of the next one",
 	},
@@ -16,14 +11,6 @@ var faults = []fault{
 		"Services that exchange a frontend change in different pieces",
 	},
 	{"nft/split.go", "\t\tcase scopeNode:\n\t\t\treturn false\n", "\t\tcase scopeNode:\n", "a batch that changes the node's addresses is split by Services"},
-	{
-		"nft/setdiff.go", "\t\tb.addOps(name, del, add)\n\t}\n\tb.keepMoved()\n}\n\n// differing", "\t\tb.addOps(name, del, add)\n\t}\n}\n\n// differing",
-		"endpoints go at once though a packet on its way looks for them",
-	},
-	{
-		"nft/moved.go", "\tb.keepSources(moved)\n", "",
-		"masquerading ends at once though the endpoint of a packet on its way needs it",
-	},
 	// nft: differences and slots.
 	{"nft/slots.go", "if i < end && (len(left)", "if i <= end && (len(left)", "the last slot of a Service with less endpoints than before stays: off by one"},
 	{"nft/slots.go", "\t\tn := uint32(0)\n\t\tfor a := range r.bySlot", "\t\tn := uint32(1)\n\t\tfor a := range r.bySlot", "slots of a new Service begin at 1: off by one"},

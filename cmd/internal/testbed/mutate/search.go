@@ -35,7 +35,6 @@ var searches = []searchFor{
 		[]string{"nft", "model", "sync"},
 	},
 	{"Small worlds, nftables", "nft", "TestSmallWorlds", nil, []string{"nft", "model"}},
-	{"… in the middle of a commit", "nft", "TestSmallWorldsInTheMiddle", nil, []string{"nft", "model"}},
 	{"Small worlds, iptables", "legacy/iptables", "TestSmallWorlds", nil, []string{"legacy/iptables", "model"}},
 }
 

@@ -158,7 +158,7 @@ func leaveOut(b *nft.Batch, ports map[model.ServicePortName]bool) {
 	for p := range ports {
 		names[p.String()] = true
 	}
-	for _, lists := range [...][]nft.SetOps{b.Delete, b.DeleteFirst, b.DeleteLast} {
+	for _, lists := range [...][]nft.SetOps{b.Delete, b.DeleteFirst} {
 		for i := range lists {
 			lists[i].Ops = slices.DeleteFunc(lists[i].Ops, func(op nft.ElementOp) bool { return names[op.Comment] })
 		}

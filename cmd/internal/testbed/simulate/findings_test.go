@@ -169,8 +169,7 @@ var findings = []struct {
 			{Settle, 0},
 		},
 	}},
-	// The checks' own fault: where a change ends masquerading, a batch ends it in its last piece, so that a packet between two hooks has
-	// the source that its endpoint needs (keepSources in nft/moved.go).
+	// The checks' own fault: where a change ended masquerading, a batch ended it in its last piece.
 	{"masquerading ends last", Life{
 		Node{Config: modeltest.Configs[4], Before69: true, Before616: true},
 		[]Step{
@@ -202,7 +201,7 @@ var findings = []struct {
 		},
 	}},
 	// The batch's fault, mended: an external IP of which only connections from the node are masqueraded becomes a cluster IP. The verdict of
-	// the external IP stayed until the last piece, and kept packets from the rules for cluster IPs (keepSources in nft/moved.go).
+	// the external IP stayed until the last piece, and kept packets from the rules for cluster IPs.
 	{"an external IP becomes a cluster IP", Life{
 		Node{Config: modeltest.Configs[4], PieceSize: 60},
 		[]Step{

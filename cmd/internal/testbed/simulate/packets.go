@@ -140,8 +140,7 @@ func (t *traffic) connect(c model.Connection) string {
 
 // disagrees says why an outcome is not that of a possible snapshot, or returns "". Without a snapshot, there is
 // no table. Unless the table is settled, an endpoint's connection to itself may have the node's address as
-// its source too soon or too late: without, it never worked. And a connection may be masqueraded still, as by an earlier
-// snapshot: that ends in a batch's last piece, see nft.Batch.Split.
+// its source too soon or too late: without, it never worked.
 func (t *traffic) disagrees(i int, c model.Connection, got modeltest.Outcome) string {
 	want := modeltest.Outcome{Verdict: model.Forwarded, To: map[netip.AddrPort]modeltest.Arrival{c.Dest: {Share: 1}}}
 	if s := t.between[i]; s != nil {
@@ -152,42 +151,16 @@ func (t *traffic) disagrees(i int, c model.Connection, got modeltest.Outcome) st
 		want = modeltest.Expected(d)
 	}
 	if len(t.between) > 1 {
-		still := slices.ContainsFunc(t.between[:i], func(s *model.Snapshot) bool { return masquerades(s, c) })
 		for to, a := range want.To {
 			a.Masquerade = a.Masquerade && to.Addr() != c.Source
 			want.To[to] = a
 		}
 		for to, a := range got.To {
-			a.Masquerade = a.Masquerade && to.Addr() != c.Source && (!still || want.To[to].Masquerade)
+			a.Masquerade = a.Masquerade && to.Addr() != c.Source
 			got.To[to] = a
 		}
 	}
 	return want.Disagrees(got)
-}
-
-// masquerades reports whether a snapshot masquerades a connection to some endpoint, or all that leaves the node to its destination: that
-// has no effect on an endpoint on the node itself. A node port of the same number counts, as it is masqueraded for all addresses at
-// once, also for one that another Service's frontend has.
-func masquerades(s *model.Snapshot, c model.Connection) bool {
-	if s == nil {
-		return false
-	}
-	for _, a := range modeltest.Expected(model.Decide(s, c)).To {
-		if a.Masquerade {
-			return true
-		}
-	}
-	for sp := range s.Family(model.FamilyOf(c.Dest.Addr())).ServicePorts() {
-		for _, fe := range sp.Frontends {
-			if fe.VIP.Protocol != c.Protocol || fe.VIP.Port != c.Dest.Port() {
-				continue
-			}
-			if fe.Kind == model.NodePort || fe.SourceNAT == model.MasqueradeAlways && fe.VIP.Addr == c.Dest.Addr() {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // comesBack leaves of a decision's targets only the one that the kernel remembers for the client. It reports
