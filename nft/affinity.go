@@ -1,8 +1,6 @@
 package nft
 
 import (
-	"cmp"
-	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -26,10 +24,10 @@ import (
 // The packet that is remembered may have been sent to its destination by another program, or
 // by the rules of a moment ago: the set tells whether that is an endpoint of the service port.
 //
-// A client may come back before its deletion from the map, see Purge. A set of all Services has the
-// endpoints that were taken from one of them moments ago: to those, no new connection leaves. The
-// client sends the packet again, and gets another endpoint. A client of UDP may not send it again: the
-// set has an endpoint of UDP only until its clients are deleted, see Forgotten.
+// A client may come back before its deletion from the map, see Purge. A set of all Services has the endpoints that
+// were taken from one of them, longer than any client is remembered: a packet that was sent to one of those deletes its
+// client, and is dropped. When the client sends it again, it gets another endpoint. So no connection begins to an
+// endpoint that is gone. What another program's chain before ours has translated goes its way.
 //
 // Only these sets depend on the endpoints. So a changed endpoint and a new connection cost the
 // same with affinity as without, for any number of endpoints. NAME is
@@ -44,9 +42,9 @@ const (
 	externalAffinity = "external-affinity-"
 	rememberOwn      = "remember-"
 
-	// goneFor is how long connections to an endpoint that was taken away are watched: longer than it
-	// takes until its clients are deleted, those that packets noted meanwhile, too.
-	goneFor = 10 * time.Second
+	// removedFor is how long no client is sent to an endpoint that was taken away: as long as the longest timeout
+	// that the API server admits (sessionAffinityConfig.clientIP.timeoutSeconds).
+	removedFor = 24 * time.Hour
 )
 
 // AffinityMap is the name of the map that has the clients of a service port with session affinity, for one of
@@ -124,7 +122,8 @@ func (a *affinity) chains(s *model.Settings) []Chain {
 	whose := a.sp.Name.String()
 	var chains []Chain
 	remember := Chain{Name: rememberOwn + a.name, Comment: "a client of " + whose + " got an endpoint"}
-	gone := Rule{proto, InSet{Key: vipKey, Set: GoneEndpoints}}
+	removed := Rule{proto, InSet{Key: vipKey, Set: RemovedEndpoints}}
+	var forget Rule
 	for _, l := range model.TrafficPolicies {
 		if !a.has[l] {
 			continue
@@ -137,9 +136,9 @@ func (a *affinity) chains(s *model.Settings) []Chain {
 		own := InSet{Key: endpointKey, Set: ownEndpointsOf[l] + a.name}
 		remember.Rules = append(remember.Rules, Rule{proto, own, Remember{affinityOf[l] + a.name, a.sp.Affinity}})
 		own.Not = true
-		gone = append(gone, own)
+		removed, forget = append(removed, own), append(forget, Forget{affinityOf[l] + a.name})
 	}
-	remember.Rules = append(remember.Rules, append(gone, Verdict{Kind: DropPacket}))
+	remember.Rules = append(remember.Rules, slices.Concat(removed, forget, Rule{Verdict{Kind: DropPacket}}))
 	if a.external {
 		chains = append(chains, Chain{
 			Name: externalAffinity + a.name,
@@ -195,19 +194,16 @@ func endpointData(e model.Endpoint) string {
 	return string(AppendPort(AppendAddr(nil, e.Addr.Addr()), e.Addr.Port()))
 }
 
-// watchGone adds the endpoints that a batch takes from service ports with affinity to those of all.
-func (b *Batch) watchGone() {
+// guardRemoved adds the endpoints that a batch takes from service ports with affinity to those of all.
+func (b *Batch) guardRemoved() {
 	var ops []ElementOp
-	b.Add = slices.DeleteFunc(b.Add, func(s SetOps) bool { return s.Set == GoneEndpoints })
+	b.Add = slices.DeleteFunc(b.Add, func(s SetOps) bool { return s.Set == RemovedEndpoints })
 	seen := map[string]bool{} // several service ports may lose the same one
 	for _, s := range b.Delete {
-		if !strings.HasPrefix(s.Set, ownEndpointsOf[model.Cluster]) && !strings.HasPrefix(s.Set, ownEndpointsOf[model.Local]) {
+		if !isOwnEndpoints(s.Set) {
 			continue
 		}
 		proto := ownProtocol(s.Set)
-		if b.forgotten && proto == model.UDP {
-			continue
-		}
 		for _, op := range s.Ops {
 			addr, port := op.Key[:len(op.Key)-registerSize], op.Key[len(op.Key)-registerSize:]
 			key := string(AppendProto([]byte(addr), proto)) + port
@@ -218,64 +214,43 @@ func (b *Batch) watchGone() {
 		}
 	}
 	if len(ops) > 0 {
-		b.Add = append(b.Add, SetOps{GoneEndpoints, ops})
+		b.Add = append(b.Add, SetOps{RemovedEndpoints, ops})
 	}
 }
 
-// Purge updates the remembered clients of a service port after a batch. Clients whose endpoint
-// is gone are forgotten, and a changed timeout begins with a client's last connection.
+func isOwnEndpoints(set string) bool {
+	return strings.HasPrefix(set, ownEndpointsOf[model.Cluster]) || strings.HasPrefix(set, ownEndpointsOf[model.Local])
+}
+
+// Purge names a map whose clients no longer fit the service port: their endpoint may be gone, or their timeout has
+// changed.
 type Purge struct {
-	Map     string
-	Keep    map[string]bool // endpoints, as an element's data
-	Timeout *Remember       // nil: unchanged
-	Late    bool            // the batch forgets clients whose endpoint was gone before
-
-	port  *model.ServicePort // after the batch
-	list  model.TrafficPolicy
-	found bool // a comparison found the map: its clients may have any endpoints
+	Port    model.ServicePortName
+	List    model.TrafficPolicy
+	Timeout bool // the timeout may have changed
 }
 
-// ServicePort returns whose clients the map has.
-func (p Purge) ServicePort() model.ServicePortName { return p.port.Name }
+// Map is the name of the map.
+func (p Purge) Map() string { return AffinityMap(p.Port, p.List) }
 
-// newPurge returns the purge of a map that the service port has.
-func newPurge(a *affinity, l model.TrafficPolicy) Purge {
-	p := Purge{Map: affinityOf[l] + a.name, Keep: map[string]bool{}, port: a.sp, list: l}
-	for e := range a.sp.In(l) {
-		p.Keep[endpointData(e)] = true
-	}
-	return p
+// Clients says which clients of a map stay.
+type Clients struct {
+	Endpoints map[string]bool // of those that stay, as an element's data
+	Timeout   time.Duration
 }
 
-// Renewed returns the purge as a later ruleset has it: an endpoint that is gone may be back. It
-// returns false if the ruleset does not have the map.
-func (r *Ruleset) Renewed(p Purge) (Purge, bool) {
-	now, ok := r.snapshot.ServicePort(p.port.Name)
-	if ok && now == p.port {
-		return p, true
+// Clients returns those of a map that is to be purged, or false if the ruleset does not have the map.
+func (r *Ruleset) Clients(p Purge) (Clients, bool) {
+	sp, _ := r.snapshot.ServicePort(p.Port)
+	a := affinityFor(sp)
+	if a == nil || !a.has[p.List] {
+		return Clients{}, false
 	}
-	a := affinityFor(now)
-	if !ok || a == nil || !a.has[p.list] {
-		return Purge{}, false
+	c := Clients{Endpoints: map[string]bool{}, Timeout: sp.Affinity}
+	for e := range sp.In(p.List) {
+		c.Endpoints[endpointData(e)] = true
 	}
-	renewed := newPurge(a, p.list)
-	if p.Timeout != nil {
-		renewed.Timeout = &Remember{p.Map, now.Affinity}
-	}
-	return renewed, true
-}
-
-// text says which clients stay: "{ keep 10.0.0.1 . 80, 10.0.0.2 . 80; timeout 3h }".
-func (p Purge) text(f model.Family) string {
-	kept := make([]string, 0, len(p.Keep))
-	for _, endpoint := range slices.Sorted(maps.Keys(p.Keep)) {
-		kept = append(kept, string(appendTexts(nil, f, clients.Data, endpoint)))
-	}
-	text := "{ keep " + cmp.Or(strings.Join(kept, ", "), "none")
-	if p.Timeout != nil {
-		text += "; timeout " + durationText(p.Timeout.Timeout)
-	}
-	return text + " }"
+	return c, true
 }
 
 // purge returns the maps of a service port to purge; old is the version before. With all, the
@@ -290,79 +265,24 @@ func purge(old, now *model.ServicePort, all bool) []Purge {
 		if !a.has[l] || !all && !before.has[l] {
 			continue
 		}
-		p := newPurge(a, l)
-		gone := all
-		if old != nil {
-			for e := range old.In(l) {
-				gone = gone || !p.Keep[endpointData(e)]
-			}
-		}
-		p.found = all
-		if all || old.Affinity != now.Affinity {
-			p.Timeout = &Remember{p.Map, now.Affinity}
-		}
-		if gone || p.Timeout != nil {
+		p := Purge{Port: now.Name, List: l, Timeout: all || old.Affinity != now.Affinity}
+		if p.Timeout || lacks(now, old, l) {
 			list = append(list, p)
 		}
 	}
 	return list
 }
 
-// Ending returns the purges of a batch that takes an endpoint from a list of a service port; and those of other maps
-// that a comparison found, where a process that ended too soon may have left clients of an endpoint that was gone before.
-func (b *Batch) Ending() (taken, found []Purge) {
-	shrinks := map[string]bool{}
-	for _, s := range b.Delete {
-		shrinks[s.Set] = shrinks[s.Set] || len(s.Ops) > 0
+// lacks reports whether a list of a service port lacks an endpoint that another version has.
+func lacks(now, old *model.ServicePort, l model.TrafficPolicy) bool {
+	stays := map[string]bool{}
+	for e := range now.In(l) {
+		stays[endpointData(e)] = true
 	}
-	for _, p := range b.Purge {
-		switch {
-		case shrinks[OwnEndpoints(p.port.Name, p.list)]:
-			taken = append(taken, p)
-		case p.found:
-			found = append(found, p)
+	for e := range old.In(l) {
+		if !stays[endpointData(e)] {
+			return true
 		}
 	}
-	return taken, found
-}
-
-// Forget makes the batch delete clients from the map of a purge: with their endpoint or, if that was gone before, ahead
-// of all else.
-func (b *Batch) Forget(p Purge, clients []Element) {
-	var before, now []ElementOp
-	taken := deleted(b.Delete, OwnEndpoints(p.port.Name, p.list))
-	for _, e := range clients {
-		if taken[e.Data] {
-			now = append(now, ElementOp{e, p.port})
-		} else {
-			before = append(before, ElementOp{e, p.port})
-		}
-	}
-	if len(now) > 0 {
-		b.Delete = append(b.Delete, SetOps{p.Map, now})
-	}
-	if len(before) > 0 {
-		b.DeleteFirst = append(b.DeleteFirst, SetOps{p.Map, before})
-		for i := range b.Purge {
-			b.Purge[i].Late = b.Purge[i].Late || b.Purge[i].Map == p.Map
-		}
-	}
-}
-
-// Forgotten tells the batch that Forget had all clients of the endpoints that it takes away. Then it
-// leaves connections over UDP alone: a packet of UDP that was sent to such an endpoint by the rules of
-// before, and is on its way now, would be lost for good. Few clients can still come back, those that
-// packets noted since the map was read: their flows end when they are forgotten (kernel.Options.ForgottenLate).
-func (b *Batch) Forgotten() {
-	b.forgotten = true
-	b.watchGone()
-}
-
-// KeepClients takes from the batch what Forget put there. It reports whether there was anything.
-func (b *Batch) KeepClients() bool {
-	n := len(b.Delete)
-	b.Delete = slices.DeleteFunc(b.Delete, func(s SetOps) bool { return DeclarationOf(s.Set).Dynamic })
-	b.forgotten = false
-	b.watchGone()
-	return len(b.Delete) < n
+	return false
 }

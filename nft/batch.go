@@ -21,7 +21,6 @@ type Batch struct {
 	SetChains     []Chain  // made or, unless NewChain says so, given other rules
 	Delete        []SetOps
 	Add           []SetOps
-	DeleteFirst   []SetOps // in transactions of their own, see Forget
 
 	// Chains and sets can only be deleted once nothing refers to them. Before Linux 6.2 the
 	// kernel drops references only after the batch, so these follow in a batch of their own.
@@ -29,13 +28,11 @@ type Batch struct {
 	DeleteSets       []string
 	DeleteFlowtables []string
 
-	// Maps to purge after all that: packets change them meanwhile. Of a small one, Delete may
-	// have the clients already, see Forget.
+	// Maps to purge after all that: packets change them meanwhile.
 	Purge []Purge
 
 	newChains map[string]bool
 	postponed *postponed // elements that Split adds; nil: none
-	forgotten bool       // see Forgotten
 	// Chains of SetChains that get more rules of features, or fewer, and no others.
 	moreRules, fewerRules map[string]bool
 }
@@ -57,7 +54,7 @@ func (b *Batch) Empty() bool { return b.Len() == 0 }
 
 // Len returns the number of operations, without those that only Split makes.
 func (b *Batch) Len() int {
-	n := len(b.AddSets) + len(b.SetChains) + count(b.Delete) + count(b.Add) + count(b.DeleteFirst) +
+	n := len(b.AddSets) + len(b.SetChains) + count(b.Delete) + count(b.Add) +
 		len(b.DeleteChains) + len(b.DeleteSets) + len(b.AddFlowtables) + len(b.DeleteFlowtables)
 	if b.CreateTable {
 		n++
@@ -99,7 +96,7 @@ func (b *Batch) NewChain(name string) bool {
 // And the kernel walks the whole map for each chain that begins to look into it (nf_tables_bind_set).
 func (b *Batch) aheadChains() []*Batch {
 	isAhead := func(c Chain) bool {
-		return b.moreRules[c.Name] || b.newChains[c.Name] && (c.Hook == NoHook || c.Name == rememberForward || c.Name == rememberInput)
+		return b.moreRules[c.Name] || b.newChains[c.Name] && (c.Hook == NoHook || c.Name == rememberArrival || c.Name == rememberOutput)
 	}
 	chains := &Batch{Family: b.Family, newChains: b.newChains}
 	for _, c := range b.SetChains {
@@ -158,7 +155,7 @@ func (b *Batch) isAhead(set string) bool {
 
 // Without removes the elements of some service ports from the batch.
 func (b *Batch) Without(ports map[model.ServicePortName]bool) {
-	for _, list := range [...][]SetOps{b.Delete, b.Add, b.DeleteFirst} {
+	for _, list := range [...][]SetOps{b.Delete, b.Add} {
 		for i := range list {
 			list[i].Ops = slices.DeleteFunc(list[i].Ops, func(op ElementOp) bool {
 				return op.Port != nil && ports[op.Port.Name]
@@ -211,7 +208,6 @@ func (b *Batch) String() string {
 			}
 		}
 	}
-	writeOps("delete", b.DeleteFirst)
 	writeOps("delete", b.Delete)
 	writeOps("add", b.Add)
 	for _, name := range b.DeleteChains {
@@ -224,7 +220,7 @@ func (b *Batch) String() string {
 		line("delete flowtable %s %s", table, name)
 	}
 	for _, p := range b.Purge {
-		line("# purge map %s %s %s", table, p.Map, p.text(b.Family))
+		line("# purge map %s %s", table, p.Map())
 	}
 	return s.String()
 }

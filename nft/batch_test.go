@@ -162,20 +162,16 @@ func TestABatchCanDoWithoutAServicePort(t *testing.T) {
 func TestABatchShowsWhatItPurges(t *testing.T) {
 	service := modeltest.NewService("ns1/web").On("172.30.0.41").TCP("", 80)
 	slice := modeltest.NewSlice("ns1/web-1", "web").TCP("", 8080)
-	for _, tt := range []struct {
-		name   string
-		change func(b *model.Builder)
-		want   string
-	}{
-		{"another timeout", func(b *model.Builder) { service.Sticky(90).Set(b) }, "{ keep 10.0.0.2 . 8080; timeout 1m30s }"},
-		{"no endpoint", func(b *model.Builder) { slice.Delete(b) }, "{ keep none }"},
+	for name, change := range map[string]func(b *model.Builder){
+		"another timeout": func(b *model.Builder) { service.Sticky(90).Set(b) },
+		"no endpoint":     func(b *model.Builder) { slice.Delete(b) },
 	} {
-		t.Run(tt.name, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			b := modeltest.Builder(modeltest.Config(), service.Sticky(60), slice.Ready("10.0.0.2"))
 			have := nft.Compile(nil, b.Snapshot().Family(model.IPv4))
-			tt.change(b)
+			change(b)
 			lines := strings.Split(nft.Diff(have, nft.Compile(have, b.Snapshot().Family(model.IPv4))).String(), "\n")
-			equal(t, "the last line", "# purge map ip vmapd affinity-ns1/web/tcp/ "+tt.want, lines[len(lines)-2])
+			equal(t, "the last line", "# purge map ip vmapd affinity-ns1/web/tcp/", lines[len(lines)-2])
 		})
 	}
 }

@@ -16,8 +16,8 @@ const (
 	rejectChain       = "reject-chain"
 	droppedChain      = "not-admitted"
 	rememberChain     = "remember"
-	rememberForward   = "remember-postrouting"
-	rememberInput     = "remember-input"
+	rememberArrival   = "remember-prerouting"
+	rememberOutput    = "remember-output"
 	masqueradeChain   = "masquerade-all"
 	masqueradeNode    = "masquerade-node"
 	masqueradeOutside = "masquerade-outside"
@@ -38,17 +38,15 @@ const (
 // priority of DNAT, as kube-proxy's and those of iptables do. So what a Service serves is translated, or refused,
 // before their rules apply, and what no Service serves is refused behind them: it may be another program's.
 //
-// The endpoint of a client is remembered right before all source NAT, because packets show the
-// client's address there, and whoever else masquerades: once a chain has set up source NAT for
-// a connection, the kernel passes no other chain of type nat (nf_nat_inet_fn). At whatever
-// priority chains of type nat are, the kernel passes them at that of source NAT
-// (nf_nat_register_fn).
+// The endpoint of a client is remembered right behind all DNAT, by a chain of type filter: at whatever priority chains
+// of type nat are, the kernel passes them at that of DNAT (nf_nat_register_fn). Packets show the client's address there.
+// It is before routing, so that a client of an endpoint whose route is gone is sent to another one, and gets no error.
 const (
 	priorityDNAT     int32 = -100
 	priorityServices int32 = priorityDNAT - 1
 	priorityRest     int32 = priorityDNAT + 5
 	priorityFilter   int32 = 0
-	priorityRemember int32 = prioritySNAT - 1
+	priorityRemember int32 = priorityDNAT + 1
 	priorityFastPath int32 = 200 // behind security, at 50
 	prioritySNAT     int32 = 100
 )
@@ -131,10 +129,13 @@ func (o Options) layoutChains(s *model.Settings, c chosen) []Chain {
 	if c.remembers {
 		first := []Rule{{MatchFirst{}, Verdict{Jump, rememberChain}}}
 		chains = append(chains,
-			Chain{Name: rememberForward, Hook: Postrouting, Prio: priorityRemember, Filter: true, Rules: first, Comment: "first packets of connections"},
 			Chain{
-				Name: rememberInput, Hook: Input, Prio: priorityRemember, Filter: true, Rules: first,
-				Comment: "first packets of connections to the node itself: no postrouting comes after",
+				Name: rememberArrival, Hook: Prerouting, Prio: priorityRemember, Filter: true, Rules: first,
+				Comment: "first packets of connections, behind all DNAT",
+			},
+			Chain{
+				Name: rememberOutput, Hook: Output, Prio: priorityRemember, Filter: true, Rules: first,
+				Comment: "first packets of connections, behind all DNAT",
 			},
 			Chain{Name: rememberChain, Rules: byOrigin(RememberIPs, RememberNodePorts, protocols[:], protocols[:]), Comment: "session affinity: who got which endpoint?"})
 	}

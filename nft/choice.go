@@ -226,7 +226,7 @@ var chainName = regexp.MustCompile(`^(nodeport-)?(?:(local-)?endpoints|local-(?:
 // one that such a chain can have.
 func (c *chosen) addName(name string) bool {
 	switch name {
-	case rememberChain, rememberForward, rememberInput:
+	case rememberChain, rememberArrival, rememberOutput:
 		c.remembers = true
 		return true
 	}

@@ -40,7 +40,7 @@ func Diff(have, want *Ruleset) *Batch {
 		}
 	}
 	b.diffElements(gone, come)
-	b.watchGone()
+	b.guardRemoved()
 	return b
 }
 
@@ -90,12 +90,12 @@ func diffTable(table *Table, want *Ruleset, postpone bool) *Batch {
 		b.diffElements(nil, want.all())
 	default:
 		b.diffTableElements(table, want)
-		b.watchGone()
+		b.guardRemoved()
 	}
 	exists := setsByName(table.Sets)
 	for sp := range want.snapshot.ServicePorts() {
 		for _, s := range purge(nil, sp, true) {
-			if exists[s.Map] {
+			if exists[s.Map()] {
 				b.Purge = append(b.Purge, s)
 			}
 		}

@@ -32,7 +32,7 @@
 //	                        ▼                  │
 //	                     not ours              │
 //	                                           ▼
-//	     remember-postrouting (srcnat - 1) or, if the endpoint is the node, remember-input:
+//	     remember-prerouting, remember-output (dstnat + 1):
 //	                                           │  the client's endpoint, if its Service wants that
 //	                                           ▼
 //	     postrouting (srcnat): hairpin; map source-nat: masquerade or not

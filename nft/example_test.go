@@ -63,6 +63,6 @@ func ExampleDiff() {
 	// delete element ip vmapd own-endpoints-ns1/web/tcp/http { 10.0.0.3 . 8080 }
 	// add element ip vmapd endpoints { 172.30.0.41 . tcp . 80 . 1 : 10.0.0.5 . 8080 }
 	// add element ip vmapd own-endpoints-ns1/web/tcp/http { 10.0.0.5 . 8080 }
-	// add element ip vmapd gone-endpoints { 10.0.0.3 . tcp . 8080 }
-	// # purge map ip vmapd affinity-ns1/web/tcp/http { keep 10.0.0.2 . 8080, 10.0.0.4 . 8080, 10.0.0.5 . 8080 }
+	// add element ip vmapd removed-endpoints { 10.0.0.3 . tcp . 8080 }
+	// # purge map ip vmapd affinity-ns1/web/tcp/http
 }

@@ -82,7 +82,7 @@ func (all elements) apply(t *testing.T, b *nft.Batch) elements {
 		}
 	}
 	for _, op := range flat(b.Add) {
-		if op.Set == nft.GoneEndpoints {
+		if op.Set == nft.RemovedEndpoints {
 			continue
 		}
 		if _, ok := next[op.Set][op.Element.Key]; ok {

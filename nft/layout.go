@@ -59,7 +59,7 @@ var (
 	sources          = Set{Key: []Type{Addr, Service, Addr}, Interval: true}
 	clients          = Set{Key: []Type{Addr}, Data: []Type{Addr, Service}, Dynamic: true}
 	endpoints        = Set{Key: []Type{Addr, Service}}
-	gone             = Set{Key: []Type{Addr, Proto, Service}, Dynamic: true, Timeout: goneFor}
+	removed          = Set{Key: []Type{Addr, Proto, Service}, Dynamic: true, Timeout: removedFor}
 	vips             = Set{Key: []Type{Addr, Proto, Service}}
 	nodePorts        = Set{Key: []Type{Proto, Service}}
 	vipVerdicts      = Set{Key: []Type{Addr, Proto, Service}, Verdicts: true}
@@ -89,7 +89,6 @@ var layout = []layoutSet{
 	{FastPathIPs, vips, scopeAddr, roleFastPath, "whose established connections take the fast path"},
 	{FastPathNodePorts, nodePorts, scopeNodePort, roleFastPath, "whose established connections take the fast path"},
 	{FirewallIPs, vips, scopeAddr, otherRole, "for some sources only, see source-ranges"},
-	{GoneEndpoints, gone, scopeEndpoint, otherRole, "taken from a Service with affinity moments ago, see remember-..."},
 	{Hairpin, addrPairs, scopeEndpoint, otherRole, "endpoints on this node that connect to themselves"},
 	{affinityOf[model.Local], clients, scopeOwn, otherRole, ""},
 	{LocalEndpoints, vipSlots, scopeAddr, roleLocalEndpoints, "who answers on this node: slots 0 to n-1 of each service address"},
@@ -105,6 +104,7 @@ var layout = []layoutSet{
 	{RefusedCounters, vipCounters, scopeAddr, roleRefused, "connections to service addresses that are refused"},
 	{RememberIPs, vipVerdicts, scopeAddr, roleRemember, "whose clients to remember"},
 	{RememberNodePorts, nodePortVerdicts, scopeNodePort, roleRemember, "whose clients to remember"},
+	{RemovedEndpoints, removed, scopeEndpoint, otherRole, "taken from a Service with affinity: no client is sent there, see remember-..."},
 	{turnsOf[model.Cluster], ownSlots, scopeOwn, otherRole, ""},
 	{ServiceCIDRs, cidrs, scopeNode, otherRole, "drop what no Service has"},
 	{ServiceCounters, vipCounters, scopeAddr, roleCounters, "new connections to service addresses"},

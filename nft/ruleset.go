@@ -34,7 +34,7 @@ const (
 	AffinityNodePorts      = "affinity-nodeports"
 	RememberIPs            = "remember-ips"
 	RememberNodePorts      = "remember-nodeports"
-	GoneEndpoints          = "gone-endpoints"
+	RemovedEndpoints       = "removed-endpoints"
 	ServiceEndpoints       = "service-endpoints"
 
 	FastPathIPs       = "fast-path-ips"

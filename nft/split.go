@@ -12,8 +12,7 @@ const maxPieces = 64
 // Split divides a batch into pieces, which must be committed in their order, each in a transaction. The
 // table and its sets must exist before. b keeps the chains and sets to delete and the maps to purge.
 //
-// First come the elements of DeleteFirst and new chains, to which nothing leads yet: so a packet that is in a chain
-// during a commit finds no chain empty. A batch of up to size operations has one piece behind them; if it makes the
+// First come new chains, to which nothing leads yet: so a packet that is in a chain during a commit finds no chain empty. A batch of up to size operations has one piece behind them; if it makes the
 // table, it is one piece. A packet between two hooks during a commit meets the old rules of one and the new rules of the
 // other: while its Service's traffic policy changes, it may be dropped once, or keep its client's address.
 //
@@ -46,9 +45,7 @@ func (b *Batch) Split(size int) iter.Seq[*Batch] {
 			yield(b)
 			return
 		}
-		first := b.deletions(b.DeleteFirst, size)
-		b.DeleteFirst = nil
-		if !each(first) || !each(b.aheadChains()) {
+		if !each(b.aheadChains()) {
 			return
 		}
 		switch {

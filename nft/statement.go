@@ -184,6 +184,9 @@ type (
 		Timeout time.Duration // whole seconds
 	}
 
+	// Forget deletes the packet's source from a map that remembers endpoints.
+	Forget struct{ Map string }
+
 	// Masquerade replaces the source by the address of the outgoing interface, and
 	// accepts. Ports are chosen at random, so that two nodes or two clients that
 	// pick at the same time rarely collide.
@@ -263,6 +266,11 @@ func (s InSet) text(f model.Family) string {
 func (s Remember) text(f model.Family) string {
 	ip := ipWord(f)
 	return fmt.Sprintf("update @%s { %s saddr timeout %s : %s daddr . th dport }", s.Map, ip, durationText(s.Timeout), ip)
+}
+
+func (s Forget) text(f model.Family) string {
+	ip := ipWord(f)
+	return fmt.Sprintf("delete @%s { %s saddr : %s daddr . th dport }", s.Map, ip, ip)
 }
 
 // durationText writes a duration of whole seconds as nft does: 1d1h1m1s.

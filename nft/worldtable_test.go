@@ -93,7 +93,7 @@ func smallTableOf(r *nft.Ruleset, known chainTexts) *smallTable {
 // count adds an element to the sums by 1, or takes it away by -1 as an unsigned number.
 func (t *smallTable) count(set string, e nft.Element, by uint64) {
 	t.sum += by * sumOf(set, e.Key, e.End, e.Data, e.Verdict.String(), e.Comment)
-	if set == nft.GoneEndpoints {
+	if set == nft.RemovedEndpoints {
 		return
 	}
 	if key := nft.DeclarationOf(set).Key; len(key) > 0 && key[len(key)-1] == nft.Slot {
@@ -139,7 +139,7 @@ func (t *smallTable) apply(b *nft.Batch, known chainTexts) (*smallTable, error) 
 		for _, op := range list.Ops {
 			set := change(list.Set)
 			if _, ok := set[op.Key]; ok {
-				if list.Set == nft.GoneEndpoints {
+				if list.Set == nft.RemovedEndpoints {
 					continue
 				}
 				return nil, fmt.Errorf("%s: adds %q, which is there", list.Set, op.Key)
@@ -250,7 +250,7 @@ func (t *smallTable) differences(o *smallTable) string {
 		for set, list := range t.elements {
 			decl := nft.DeclarationOf(set)
 			for _, e := range list {
-				if set != nft.GoneEndpoints {
+				if set != nft.RemovedEndpoints {
 					all = append(all, set+" "+decl.Text(model.IPv4, e))
 				}
 			}

@@ -25,20 +25,18 @@ type dataplane struct {
 	with      string // the variant of the program, if there are several
 	why       string // the reason for choosing it
 	close     func() error
-	nft       *kernel.Backend       // nil unless the backend is nftables
-	iptables  *host.IPTables        // nil unless the backend is iptables
-	ipvs      *host.IPVS            // nil unless the backend is IPVS
-	userspace *userspace.Forwarder  // nil unless the backend is userspace
-	isService func(netip.Addr) bool // nil, or whether the node has an address for a Service alone
-	committed func(kernel.Commit)   // called with its batches; set before the first Apply
-	// forgottenLate is called as kernel.Options.ForgottenLate is; set before the first Apply.
-	forgottenLate func(model.Family, model.ServicePortName)
-	stats         func() [len(model.Families)]host.Stats // of the other backends
-	earlier       earlier                                // nil with IPVS
-	sweep         *sweeper                               // removes the leftovers of other backends and proxies
-	rivals        *rivals
-	notOwned      time.Time // since when another process owns our tables; zero: none does
-	watched       []watcher
+	nft       *kernel.Backend                        // nil unless the backend is nftables
+	iptables  *host.IPTables                         // nil unless the backend is iptables
+	ipvs      *host.IPVS                             // nil unless the backend is IPVS
+	userspace *userspace.Forwarder                   // nil unless the backend is userspace
+	isService func(netip.Addr) bool                  // nil, or whether the node has an address for a Service alone
+	committed func(kernel.Commit)                    // called with its batches; set before the first Apply
+	stats     func() [len(model.Families)]host.Stats // of the other backends
+	earlier   earlier                                // nil with IPVS
+	sweep     *sweeper                               // removes the leftovers of other backends and proxies
+	rivals    *rivals
+	notOwned  time.Time // since when another process owns our tables; zero: none does
+	watched   []watcher
 }
 
 // earlier returns the UDP frontends that were in the dataplane at the start, see
@@ -90,8 +88,7 @@ func (d *daemon) openNFT(why string) (*dataplane, error) {
 	p := &dataplane{name: string(config.NFTables), why: why}
 	b, err := kernel.Open(kernel.Options{
 		Log: d.log, Counters: d.current.Load().ServiceCounters, FastPath: d.current.Load().FastPath.On(),
-		Observe:       func(c kernel.Commit) { p.committed(c) },
-		ForgottenLate: func(f model.Family, name model.ServicePortName) { p.forgottenLate(f, name) },
+		Observe: func(c kernel.Commit) { p.committed(c) },
 	})
 	if err != nil {
 		return nil, err

@@ -5,14 +5,12 @@ import (
 	"net"
 	"net/netip"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
-	"github.com/vmapd/vmapd/nft/kernel"
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
@@ -246,38 +244,4 @@ func hear(t *testing.T, c *net.UDPConn) {
 	if _, _, err := c.ReadFromUDPAddrPort(make([]byte, 100)); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// A packet on its way when a pod goes may note its client there once more, and the client's next flow is as young as the
-// deletion of the others: it ends when the client is forgotten.
-func TestUDPFlowsOfAClientThatIsForgottenLateEnd(t *testing.T) {
-	t.Parallel()
-	var tr *tracked
-	purge := make(chan struct{})
-	open := func(t *testing.T, node *lab.Namespace) reconcile.Backend {
-		t.Helper()
-		return openKernel(t, node, kernel.Options{
-			Unowned:       true, // nft adds elements below
-			BeforePurge:   func() { <-purge },
-			ForgottenLate: func(f model.Family, name model.ServicePortName) { tr.flows.LookAgain(f, name) },
-		})
-	}
-	tr = newTracked(t, open, 2)
-	release := sync.OnceFunc(func() { close(purge) })
-	t.Cleanup(release)
-	tr.set(append(webSlices([]int{1}), web().Sticky(3600))...)
-	first := tr.client(t, frontends(model.IPv4)[0], frontends(model.IPv6)[0])
-	tr.mustArrive(t, "pod-1", first)
-	tr.set(webSlices([]int{2})...)
-	tr.mustArrive(t, "pod-2", first) // the pass has listed its flows
-
-	late := [2]string{lab.SecondClientIP4, lab.SecondClientIP6}
-	for f, source := range late {
-		feed(t, tr.Node, fmt.Sprintf("add element %s vmapd affinity-default/web/udp/udp { %s timeout 1h : %s . 8080 }\n",
-			[...]string{"ip", "ip6"}[f], source, modeltest.Pod(model.Family(f), 0)), "nft", "-f", "-")
-	}
-	second := tr.send(t, tr.Client, late, frontends(model.IPv4)[1], frontends(model.IPv6)[1])
-	tr.mustArrive(t, "pod-1", second)
-	release()
-	tr.mustArrive(t, "pod-2", second)
 }

@@ -104,6 +104,9 @@ func (d *daemon) serve(ctx context.Context) error {
 	portSigns := r.ports.signs(plane.rivals, d.current.Load)
 	tasks = append(tasks, quiet(func(ctx context.Context) { plane.sweep.watch(ctx, func() { portSigns(ctx) }) }))
 	tasks = append(tasks, watch(plane, r.loop)...)
+	if plane.nft != nil {
+		tasks = append(tasks, quiet(plane.nft.RunPurges))
+	}
 	if plane.nft != nil && c.FastPath.On() {
 		tasks = append(tasks, d.followDevices(plane, in.state))
 	}

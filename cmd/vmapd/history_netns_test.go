@@ -53,7 +53,7 @@ func TestHistories(t *testing.T) {
 			t.Parallel() // waiting for what is silent is most of the time
 			properties := history.Backend{Tables: true}
 			if tr.name == "nftables" {
-				properties = history.Backend{Hashes: true, Purge: purgeTime, Fading: time.Second}
+				properties = history.Backend{Hashes: true, Purge: purgeTime}
 			}
 			var sum history.Report
 			seed := *historySeed

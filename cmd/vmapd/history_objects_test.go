@@ -15,9 +15,8 @@ import (
 
 const (
 	historyServices = 3
-	// purgeTime is how long a client over UDP may come back to an endpoint that is gone: until the second purge of
-	// its map, which is due within 2 * purgeAgain of nft/kernel, and a second for the purges.
-	purgeTime = 7 * time.Second
+	// purgeTime is how long a client of an endpoint that is gone may be remembered.
+	purgeTime = 2 * time.Second
 )
 
 // sharedIP is an external IP that several Services ask for, with the same ports: the oldest has it.

@@ -44,8 +44,19 @@ func newPlane(t *testing.T, pods int, config model.Config, ports ...uint16) *pla
 	return p
 }
 
-// openKernel opens a backend for a namespace, where it opens all its sockets, also later ones.
+// openKernel opens a backend for a namespace, where it opens all its sockets, also later ones. It purges its maps of
+// clients, as the daemon does.
 func openKernel(t *testing.T, node *lab.Namespace, o kernel.Options) *kernel.Backend {
+	t.Helper()
+	b := openUnpurged(t, node, o)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() { b.RunPurges(ctx); close(ended) }()
+	t.Cleanup(func() { cancel(); <-ended })
+	return b
+}
+
+func openUnpurged(t *testing.T, node *lab.Namespace, o kernel.Options) *kernel.Backend {
 	t.Helper()
 	var namespace *os.File
 	if err := node.Do(func() (err error) {

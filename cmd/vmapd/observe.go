@@ -105,7 +105,6 @@ func (d *daemon) observe(p *dataplane, in inputs) *observers {
 		o.flows = conntrack.New(conntrack.Options{Log: d.log, Before: p.earlier, Report: func(pass conntrack.Pass) {
 			o.metrics.Conntrack(pass.Family, pass.Took, pass.Deleted)
 		}})
-		p.forgottenLate = o.flows.LookAgain
 	}
 	return o
 }

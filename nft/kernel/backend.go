@@ -33,43 +33,34 @@ type Options struct {
 	FastPath bool
 	// Observe, unless it is nil, is called after each batch, by the goroutine that is in Apply.
 	Observe func(Commit)
-	// ForgottenLate, unless it is nil, is called beside Apply after clients of a service port were forgotten later than by
-	// the batch that took their endpoints away. Flows of UDP that they began meanwhile go to these endpoints.
-	ForgottenLate func(model.Family, model.ServicePortName)
 
 	// Dial opens connections to another kernel, which has no packets under way; nil: to this
 	// machine's. It is for tests.
 	Dial func() (Socket, error)
-	// BeforePurge, unless it is nil, is called before clients are purged beside Apply, and may wait. A simulation waits
-	// until everything else is at rest: what else the kernel has to do by then does not depend on chance.
-	BeforePurge func()
 	// PieceSize bounds the operations of one batch where they can be split, see
 	// [nft.Batch.Split]. 0 means 8,000; other sizes are for tests.
 	PieceSize int
 }
 
 // Backend keeps this node's nftables tables. It is not safe for concurrent use, except for
-// SetCounters, SetDevices, Connections, ConnectionsTo, Ruleset and Stats.
+// RunPurges, Purge, SetCounters, SetDevices, Connections, ConnectionsTo, Ruleset and Stats.
 type Backend struct {
 	log      *slog.Logger
 	dialer   dialer
-	inMemory bool // the kernel is not this machine's
-	piece    int  // see Options.PieceSize
+	piece    int // see Options.PieceSize
 	conn     *conn
 	netns    int
 	observe  func(Commit)
-	late     func(model.Family, model.ServicePortName) // see Options.ForgottenLate
-	rest     func()                                    // see Options.BeforePurge
-	counters atomic.Bool                               // wanted
-	fastPath bool                                      // wanted
-	devices  atomic.Pointer[[]string]                  // of the fast path, wanted
+	counters atomic.Bool              // wanted
+	fastPath bool                     // wanted
+	devices  atomic.Pointer[[]string] // of the fast path, wanted
 
-	// mu guards the connection and the states: the goroutine of purger is beside Apply.
+	// mu guards the connection and the states: Purge is beside Apply.
 	mu       sync.Mutex
 	families []*familyState
-	purger   purger
-	few      reader     // of forgetAtOnce
-	fewBusy  sync.Mutex // held while few reads a list
+	stale    chan struct{} // of capacity 1: there is something to purge
+	purging  sync.Mutex    // held by Purge
+	reader   reader        // of Purge
 
 	counts     reader                             // of Connections
 	countsBusy sync.Mutex                         // held while counts reads a list
@@ -79,12 +70,12 @@ type Backend struct {
 // familyState is the state of one family's table.
 type familyState struct {
 	family  model.Family
-	flags   uint32       // with which tables are made
-	have    *nft.Ruleset // in the kernel; nil: unknown, read before the next batch
-	left    *nft.Ruleset // behind the last Apply that worked, but for refused service ports; nil: none did
-	refusal *refusal     // of service ports by the kernel, at the last Apply; nil: there was none
-	owned   bool         // the table is claimed
-	purges  map[string]*pendingPurge
+	flags   uint32                   // with which tables are made
+	have    *nft.Ruleset             // in the kernel; nil: unknown, read before the next batch
+	left    *nft.Ruleset             // behind the last Apply that worked, but for refused service ports; nil: none did
+	refusal *refusal                 // of service ports by the kernel, at the last Apply; nil: there was none
+	owned   bool                     // the table is claimed
+	purges  map[string]*pendingPurge // by map
 	// found are the UDP frontends that were there at the start, see Found.
 	found   map[model.VIP][]netip.AddrPort
 	started bool // an Apply worked
@@ -140,8 +131,8 @@ func Open(o Options) (*Backend, error) {
 		return nil, err
 	}
 	b := &Backend{
-		log: o.Log, dialer: d, inMemory: o.Dial != nil, piece: cmp.Or(o.PieceSize, pieceSize), conn: c,
-		netns: o.NetNS, observe: o.Observe, late: o.ForgottenLate, rest: o.BeforePurge, fastPath: o.FastPath,
+		log: o.Log, dialer: d, piece: cmp.Or(o.PieceSize, pieceSize), conn: c,
+		netns: o.NetNS, observe: o.Observe, fastPath: o.FastPath, stale: make(chan struct{}, 1),
 	}
 	b.SetCounters(o.Counters)
 	var missing []error
@@ -173,11 +164,10 @@ func Open(o Options) (*Backend, error) {
 	return b, nil
 }
 
-// Close ends the connection. The tables stay. Clients that are not forgotten yet are forgotten after
-// the next start.
+// Close ends the connections. The tables stay. Clients that are not deleted yet are deleted after the next start.
+// RunPurges must have ended.
 func (b *Backend) Close() error {
-	b.purger.close()
-	b.few.close()
+	b.reader.close()
 	b.countsBusy.Lock()
 	b.counts.close()
 	b.countsBusy.Unlock()
@@ -202,8 +192,7 @@ func (b *Backend) Resync() {
 //
 // An error of one family is a [model.FamilyError], one of single service ports a [model.RefusedError].
 //
-// Clients of removed endpoints are forgotten at once if they are few. If they are many, this
-// happens while Apply returns, and a failure is logged and tried again.
+// Clients of removed endpoints are left to RunPurges.
 func (b *Backend) Apply(ctx context.Context, s *model.Snapshot) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -265,7 +254,7 @@ func (b *Backend) applyFamily(ctx context.Context, st *familyState, s *model.Fam
 	var want *nft.Ruleset
 	var batch *nft.Batch
 	if full {
-		st.purges, st.devices = nil, nil // all maps are purged
+		st.purges, st.devices = nil, nil // the batch has all maps
 		if want, batch, err = b.compareWithKernel(ctx, st, s, options); err != nil {
 			return err
 		}
@@ -274,7 +263,6 @@ func (b *Backend) applyFamily(ctx context.Context, st *familyState, s *model.Fam
 		batch = nft.Diff(st.have, want)
 	}
 	repair := full && st.left != nil && before == nil && !batch.Empty() && nft.Diff(st.left, options.Compile(st.left, s)).Empty()
-	b.forgetAtOnce(batch)
 	if !batch.Empty() {
 		if err = b.sendAndTell(ctx, st, batch, start, full); !model.IsProgrammed(err) {
 			return err
@@ -296,7 +284,7 @@ func (b *Backend) applyFamily(ctx context.Context, st *familyState, s *model.Fam
 			to.counted = s
 		}
 	})
-	b.purge(st, batch, start)
+	b.note(st, batch, start)
 	for _, t := range want.Flowtables() {
 		b.applyDevices(ctx, st, t)
 	}

@@ -84,13 +84,20 @@ func open(t testing.TB, n netns) *Backend {
 	return b
 }
 
-// apply applies a snapshot, and waits until the clients of removed endpoints are forgotten.
+// apply applies a snapshot, and deletes the clients of removed endpoints.
 func apply(t testing.TB, b *Backend, s *model.Snapshot) {
 	t.Helper()
 	if err := b.Apply(t.Context(), s); err != nil {
 		t.Fatal(err)
 	}
-	waitForPurges(t, b, false)
+	purge(t, b)
+}
+
+func purge(t testing.TB, b *Backend) {
+	t.Helper()
+	if err := b.Purge(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func text(s *model.Snapshot) string {

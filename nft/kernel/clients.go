@@ -49,13 +49,17 @@ func (c *conn) readClients(f model.Family, name string, each func([]client) erro
 
 // changes returns the changes that clients need. Those that time out soonest come first, so that
 // few do meanwhile.
-func (p *pendingPurge) changes(list []client) (changes []clientChange) {
+func (p *pendingPurge) changes(list []client, wanted nft.Clients) (changes []clientChange) {
 	since := time.Since(p.start)
 	for _, e := range list {
-		if left, ok := timeLeft(e, p.Purge, since); !ok {
+		if !wanted.Endpoints[e.Data] {
 			changes = append(changes, clientChange{old: e})
-		} else if p.Timeout != nil && p.Timeout.Timeout != e.timeout {
-			changes = append(changes, clientChange{e, &client{e.Element, p.Timeout.Timeout, left}})
+		} else if p.Timeout && wanted.Timeout != e.timeout {
+			c := clientChange{old: e}
+			if left := timeLeft(e, wanted.Timeout, since); left > 0 {
+				c.now = &client{e.Element, wanted.Timeout, left}
+			}
+			changes = append(changes, c)
 		}
 	}
 	slices.SortFunc(changes, func(a, b clientChange) int { return cmp.Compare(a.old.left, b.old.left) })
@@ -128,21 +132,16 @@ func (m *messages) clients(msgType uint16, set *nft.Set, list []client) {
 	}
 }
 
-// timeLeft returns how much longer a client is remembered, or false if it is not. The
-// rules may have another timeout than before for as long as since.
-func timeLeft(e client, s nft.Purge, since time.Duration) (time.Duration, bool) {
-	if !s.Keep[e.Data] {
-		return 0, false
-	}
-	if s.Timeout == nil || s.Timeout.Timeout == e.timeout {
-		return e.left, true
-	}
-	timeout := s.Timeout.Timeout
+// timeLeft returns how much longer a client is remembered with another timeout than before; 0: it is not. The
+// rules may have the other timeout for as long as since.
+func timeLeft(e client, timeout, since time.Duration) time.Duration {
 	if e.left > e.timeout || e.left <= timeout && e.left >= timeout-since-leastLeft {
 		// It connected just now, and the rules gave it the new timeout already. The timeout
 		// of an element stays as it was when it was made.
-		return min(e.left, timeout), true
+		return min(e.left, timeout)
 	}
-	left := timeout - (e.timeout - e.left)
-	return max(left, leastLeft), left > 0
+	if left := timeout - (e.timeout - e.left); left > 0 {
+		return max(left, leastLeft)
+	}
+	return 0
 }

@@ -105,7 +105,9 @@ func encodeStatement(f model.Family, s nft.Statement) ([]expr.Any, error) {
 			},
 		), nil
 	case nft.Remember: // update @affinity-… { ip saddr timeout 3h : ip daddr . th dport }
-		return encodeRemember(f, s), nil
+		return encodeClient(f, &expr.Dynset{SetName: s.Map, Operation: unix.NFT_DYNSET_OP_UPDATE, Timeout: s.Timeout}), nil
+	case nft.Forget: // delete @affinity-… { ip saddr : ip daddr . th dport }
+		return encodeClient(f, &expr.Dynset{SetName: s.Map, Operation: dynsetDelete}), nil
 	case nft.Masquerade: // masquerade fully-random
 		return []expr.Any{&expr.Masq{FullyRandom: true}}, nil
 	case nft.Reject:
@@ -174,16 +176,16 @@ func encodeHash(f model.Family, e nft.Expr, offset int) []expr.Any {
 	})
 }
 
-// encodeRemember has the key in the first register and the data in the one behind it.
-func encodeRemember(f model.Family, s nft.Remember) []expr.Any {
+const dynsetDelete = 2 // NFT_DYNSET_OP_DELETE, Linux 5.4
+
+// encodeClient changes a map of clients. The key is in the first register, and the data in the one behind it.
+func encodeClient(f model.Family, change *expr.Dynset) []expr.Any {
 	const data = 16 // where the second wide register begins
 	client, _ := encodeLoad(f, nft.Expr{Field: nft.SourceAddr}, unix.NFT_REG_1)
 	addr, width := encodeLoad(f, nft.Expr{Field: nft.DestAddr}, register(data))
 	port, _ := encodeLoad(f, nft.Expr{Field: nft.DestPort}, register(data+width))
-	return []expr.Any{client, addr, port, &expr.Dynset{
-		SrcRegKey: unix.NFT_REG_1, SrcRegData: register(data), SetName: s.Map,
-		Operation: unix.NFT_DYNSET_OP_UPDATE, Timeout: s.Timeout,
-	}}
+	change.SrcRegKey, change.SrcRegData = unix.NFT_REG_1, register(data)
+	return []expr.Any{client, addr, port, change}
 }
 
 // encodeMatchInterface compares the whole name, with its zeros, or its beginning.

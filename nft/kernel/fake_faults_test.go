@@ -77,7 +77,7 @@ func TestEveryFaultOfEveryMessage(t *testing.T) {
 			if err := tt.run(b); err != nil {
 				t.Fatal(err)
 			}
-			waitForPurges(t, b, false)
+			purge(t, b)
 			k.Fail(noFault) // a later purge does not count
 			want := second
 			if tt.name == "a comparison" {
@@ -99,7 +99,7 @@ func TestEveryFaultOfEveryMessage(t *testing.T) {
 						t.Fatalf("%v at message %d of %d, %v: the next Apply failed, too: %v", fault, n, total, err, next)
 					}
 				}
-				waitForPurges(t, b, false)
+				purge(t, b)
 				mustMatchIn(t, fakeDialer(k), want)
 				for _, f := range model.Families {
 					if _, owner := tableOf(t, b, f); owner != b.conn.socket.Port() {
@@ -321,7 +321,7 @@ func randomFaults(t *testing.T, seed uint64) {
 			}
 			b = openFake(t, k)
 		case 2:
-			time.Sleep(purgeAgain)
+			_ = b.Purge(t.Context())
 		}
 	}
 	if failed == 0 || failed == steps && rate > tenth {

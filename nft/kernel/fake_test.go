@@ -386,12 +386,6 @@ func TestAPurge(t *testing.T) {
 					s.pods(2, 4)
 					apply(t, b, s.builder.Snapshot())
 					mustHaveClients(t, b, clusterClients, stay...)
-
-					// A packet that met the old rules.
-					note(t, b, model.IPv4, clusterClients, list[1])
-					note(t, b, model.IPv6, clusterClients, list[1])
-					waitForPurges(t, b, true)
-					mustHaveClients(t, b, clusterClients, stay...)
 				})
 			})
 		}

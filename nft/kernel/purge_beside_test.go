@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"context"
 	"net/netip"
 	"slices"
 	"testing"
@@ -27,6 +28,10 @@ func newBesides(t testing.TB, clients int) *besides {
 	t.Helper()
 	n := newNetNS(t)
 	s := &besides{n: n, backend: open(t, n), builder: model.NewBuilder(model.Config{})}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() { s.backend.RunPurges(ctx); close(ended) }()
+	t.Cleanup(func() { cancel(); <-ended })
 	manyService(s.builder, 1, besidesEndpoints, true)
 	manyService(s.builder, 2, 10, false)
 	apply(t, s.backend, s.builder.Snapshot())
@@ -69,8 +74,8 @@ func (s *besides) changeOther(t testing.TB) time.Duration {
 func (s *besides) isPending() bool {
 	s.backend.mu.Lock()
 	defer s.backend.mu.Unlock()
-	p := s.backend.families[model.IPv4].purges[besidesMap]
-	return p != nil && !p.again
+	_, is := s.backend.families[model.IPv4].purges[besidesMap]
+	return is
 }
 
 // replaceEndpoint replaces an endpoint of the Service, and changes the other one until all clients of

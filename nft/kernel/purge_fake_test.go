@@ -1,7 +1,7 @@
 package kernel
 
 import (
-	"encoding/binary"
+	"context"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -13,96 +13,6 @@ import (
 	"github.com/vmapd/vmapd/model/modeltest"
 	"github.com/vmapd/vmapd/nft/nftfake"
 )
-
-// deletions are the sets from which messages that were sent together delete elements.
-type deletions struct {
-	Socket
-	sent [][]string
-}
-
-func (d *deletions) Send(b []byte) error {
-	var sets []string
-	for rest := b; ; {
-		message, behind, ok := cutMessage(rest)
-		if !ok {
-			break
-		}
-		rest = behind
-		if byte(binary.NativeEndian.Uint16(message[4:])) == unix.NFT_MSG_DELSETELEM {
-			const setName, genmsg = 2, 4 // NFTA_SET_ELEM_LIST_SET
-			sets = append(sets, string(withoutZero(first(message[unix.SizeofNlMsghdr+genmsg:], setName))))
-		}
-	}
-	d.sent = append(d.sent, sets)
-	return d.Socket.Send(b)
-}
-
-// A packet that comes right behind the removal of an endpoint finds nobody who is sent there.
-func TestFewClientsAreForgottenWithTheirEndpoint(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := openFake(t, &nftfake.Kernel{})
-		s := newSticky(time.Hour)
-		apply(t, b, s.builder.Snapshot())
-		for _, f := range model.Families {
-			note(t, b, f, clusterClients, noted{1, 2, time.Hour, time.Hour}, noted{2, 3, time.Hour, time.Hour})
-			note(t, b, f, localClients, noted{1, 2, time.Hour, time.Hour}, noted{2, 3, time.Hour, time.Hour})
-		}
-		seen := &deletions{Socket: b.conn.socket}
-		b.conn.socket = seen
-		s.pods(2, 4)
-		if err := b.Apply(t.Context(), s.builder.Snapshot()); err != nil {
-			t.Fatal(err)
-		}
-		together := 0
-		for _, sets := range seen.sent {
-			if slices.Contains(sets, clusterClients) || slices.Contains(sets, localClients) {
-				together++
-				for _, want := range []string{"endpoints", "own-endpoints-default/web/tcp/http", "local-own-endpoints-default/web/tcp/http", clusterClients, localClients} {
-					if !slices.Contains(sets, want) {
-						t.Errorf("clients are forgotten in a batch that deletes nothing from %s, but from %q", want, sets)
-					}
-				}
-			}
-		}
-		if together != len(model.Families) {
-			t.Errorf("%d batches forget clients, want one for each family: %q", together, seen.sent)
-		}
-		mustHaveClients(t, b, clusterClients, noted{1, 2, time.Hour, time.Hour})
-		mustHaveClients(t, b, localClients, noted{1, 2, time.Hour, time.Hour})
-	})
-}
-
-// A process that ends between a batch and the purge behind it leaves clients of an endpoint that is gone. The next one forgets
-// them before it changes anything, and not only behind a batch that may have many pieces.
-func TestClientsThatWereLeftAreForgottenFirst(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		k := &nftfake.Kernel{}
-		left := openFake(t, k)
-		s := newSticky(time.Hour)
-		s.pods(2, 4)
-		apply(t, left, s.builder.Snapshot())
-		for _, f := range model.Families {
-			note(t, left, f, clusterClients, noted{1, 2, time.Hour, time.Hour}, noted{2, 3, time.Hour, time.Hour})
-			note(t, left, f, localClients, noted{1, 2, time.Hour, time.Hour}, noted{2, 3, time.Hour, time.Hour})
-		}
-		if err := left.Close(); err != nil {
-			t.Fatal(err)
-		}
-		b := openFake(t, k)
-		seen := &deletions{Socket: b.conn.socket}
-		b.conn.socket = seen
-		s.pods(2)
-		if err := b.Apply(t.Context(), s.builder.Snapshot()); err != nil {
-			t.Fatal(err)
-		}
-		seen.sent = slices.DeleteFunc(seen.sent, func(sets []string) bool { return len(sets) == 0 })
-		if len(seen.sent) < 3 || !slices.Equal(slices.Concat(seen.sent[:2]...), []string{clusterClients, localClients}) {
-			t.Errorf("the first deletions are from %q, want clients", seen.sent)
-		}
-		mustHaveClients(t, b, clusterClients, noted{1, 2, time.Hour, time.Hour})
-		mustHaveClients(t, b, localClients, noted{1, 2, time.Hour, time.Hour})
-	})
-}
 
 // A Service that the kernel refuses does not keep the clients of others at an endpoint that is gone.
 func TestClientsAreForgottenBesideARefusedService(t *testing.T) {
@@ -120,11 +30,11 @@ func TestClientsAreForgottenBesideARefusedService(t *testing.T) {
 		if !refused[model.IPv4][port.Name] {
 			t.Fatalf("the kernel refuses %v, want %v", refused, port.Name)
 		}
-		// Packets that were on their way note clients at pod 3, which is gone.
+		// Clients that were noted at pod 3, which is gone.
 		for _, f := range model.Families {
 			note(t, b, f, clusterClients, noted{1, 2, time.Hour, time.Hour}, noted{2, 3, time.Hour, time.Hour})
 		}
-		time.Sleep(time.Minute)
+		purge(t, b)
 		mustHaveClients(t, b, clusterClients, noted{1, 2, time.Hour, time.Hour})
 	})
 }
@@ -133,30 +43,26 @@ func TestClientsAreForgottenBesideARefusedService(t *testing.T) {
 // the first clients.
 type whileReading struct {
 	Socket
-	b    *Backend
 	once *func()
 }
 
 func (r *whileReading) Receive(b []byte) (int, error) {
 	n, err := r.Socket.Receive(b)
-	if *r.once != nil && r.b != nil && r.b.mu.TryLock() { // not within Apply
-		r.b.mu.Unlock()
-		do := *r.once
+	if do := *r.once; do != nil {
 		*r.once = nil
 		do()
 	}
 	return n, err
 }
 
-// interrupted opens a backend, and makes it forget more clients than fit into a batch: those of pod
-// 3, which goes. Something happens while it reads them.
+// interrupted makes a backend delete many clients: those of pod 3, which goes. Something happens while it reads them.
 func interrupted(t *testing.T, happens func(b *Backend, s *sticky)) (b *Backend, s *sticky, all []noted) {
 	t.Helper()
 	k := &nftfake.Kernel{}
 	b = openFake(t, k)
 	s = newSticky(time.Hour)
 	apply(t, b, s.builder.Snapshot())
-	for i := range clientsAtOnce + 500 {
+	for i := range 2000 {
 		all = append(all, noted{i, 2 + i%2, time.Hour, time.Hour})
 	}
 	for _, f := range model.Families {
@@ -165,21 +71,14 @@ func interrupted(t *testing.T, happens func(b *Backend, s *sticky)) (b *Backend,
 	did := false
 	do := func() { did = true; happens(b, s) }
 	once := &do
-	b.dialer = func() (Socket, error) {
-		if !b.mu.TryLock() { // within Apply, whose reading is not the purge's
-			return k.Dial(), nil
-		}
-		b.mu.Unlock()
-		return &whileReading{k.Dial(), b, once}, nil
-	}
+	b.reader.close()
+	b.dialer = func() (Socket, error) { return &whileReading{k.Dial(), once}, nil }
 	s.pods(2, 4)
-	if err := b.Apply(t.Context(), s.builder.Snapshot()); err != nil {
-		t.Fatal(err)
-	}
-	synctest.Wait()
+	apply(t, b, s.builder.Snapshot())
 	if !did {
-		t.Fatal("nothing was read beside Apply")
+		t.Fatal("nothing was read")
 	}
+	purge(t, b)
 	return b, s, all
 }
 
@@ -191,7 +90,6 @@ func TestAnEndpointThatIsBackKeepsItsClients(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		waitForPurges(t, b, true)
 		mustHaveClients(t, b, clusterClients, all...)
 	})
 }
@@ -204,7 +102,6 @@ func TestAnotherEndpointGoesDuringAPurge(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		waitForPurges(t, b, false)
 		mustHaveClients(t, b, clusterClients)
 	})
 }
@@ -217,7 +114,6 @@ func TestAMapGoesDuringAPurge(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		waitForPurges(t, b, true)
 		s.lasts(time.Hour)
 		apply(t, b, s.builder.Snapshot())
 		mustHaveClients(t, b, clusterClients)
@@ -233,19 +129,20 @@ func TestAComparisonDuringAPurge(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		waitForPurges(t, b, false)
 		mustHaveClients(t, b, clusterClients, slices.DeleteFunc(all, func(n noted) bool { return n.pod == 3 })...)
 	})
 }
 
-func TestCloseEndsAPurge(t *testing.T) {
+func TestTheEndOfRunEndsAPurge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		closed := make(chan error, 1)
-		interrupted(t, func(b *Backend, _ *sticky) {
-			go func() { closed <- b.Close() }()
-		})
-		if err := <-closed; err != nil {
-			t.Error(err)
+		b := openFake(t, &nftfake.Kernel{})
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() { b.RunPurges(ctx); close(ended) }()
+		cancel()
+		<-ended
+		if err := b.Purge(ctx); err != nil {
+			t.Errorf("with nothing to purge: %v", err)
 		}
 	})
 }
@@ -268,6 +165,10 @@ func TestAPurgeThatFailsIsTriedAgain(t *testing.T) {
 			note(t, b, f, clusterClients, noted{1, 2, time.Hour, time.Hour}, noted{2, 3, time.Hour, time.Hour})
 		}
 		k.Fail(failsToListElements)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() { b.RunPurges(ctx); close(ended) }()
+		defer func() { cancel(); <-ended }()
 		s.pods(2, 4)
 		if err := b.Apply(t.Context(), s.builder.Snapshot()); err != nil {
 			t.Error(err)
@@ -275,78 +176,8 @@ func TestAPurgeThatFailsIsTriedAgain(t *testing.T) {
 		time.Sleep(time.Minute)
 		k.Fail(nil)
 		mustHaveClients(t, b, clusterClients, noted{1, 2, time.Hour, time.Hour}, noted{2, 3, time.Hour, time.Hour})
-		time.Sleep(slowestPurgeRetry)
+		time.Sleep(purgeAgain)
 		synctest.Wait()
 		mustHaveClients(t, b, clusterClients, noted{1, 2, time.Hour, time.Hour})
 	})
-}
-
-// Clients that are forgotten behind their batch are told of, and those that may have timed out while purges failed.
-func TestClientsThatAreForgottenLateAreTold(t *testing.T) {
-	for _, tt := range []struct {
-		name   string
-		behind func(t *testing.T, b *Backend, k *nftfake.Kernel, s *sticky)
-		want   int // of each map that was purged
-	}{
-		{"all go with the batch", func(*testing.T, *Backend, *nftfake.Kernel, *sticky) {}, 0},
-		{"one is noted behind it", func(t *testing.T, b *Backend, _ *nftfake.Kernel, _ *sticky) {
-			t.Helper()
-			for _, f := range model.Families {
-				note(t, b, f, clusterClients, noted{3, 3, time.Hour, time.Hour})
-			}
-		}, 1},
-		{"the purge fails, and the client times out", func(t *testing.T, b *Backend, k *nftfake.Kernel, _ *sticky) {
-			t.Helper()
-			for _, f := range model.Families {
-				note(t, b, f, clusterClients, noted{3, 3, 2 * time.Second, 2 * time.Second})
-			}
-			b.purger.reader.close()
-			k.Fail(failsToListElements)
-			time.Sleep(3 * time.Second)
-			k.Fail(nil)
-		}, 2},
-		{"another Apply forgets it", func(t *testing.T, b *Backend, _ *nftfake.Kernel, s *sticky) {
-			t.Helper()
-			for _, f := range model.Families {
-				note(t, b, f, clusterClients, noted{3, 3, time.Hour, time.Hour})
-			}
-			b.Resync()
-			s.pods(2)
-			if err := b.Apply(t.Context(), s.builder.Snapshot()); err != nil {
-				t.Error(err)
-			}
-		}, 1},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				k := &nftfake.Kernel{}
-				b := openFake(t, k)
-				told := map[model.Family]int{}
-				b.late = func(f model.Family, name model.ServicePortName) {
-					if name != modeltest.PortName("default/web", "http", model.TCP) {
-						t.Errorf("clients of %v are forgotten", name)
-					}
-					told[f]++
-				}
-				s := newSticky(time.Hour)
-				apply(t, b, s.builder.Snapshot())
-				for _, f := range model.Families {
-					note(t, b, f, clusterClients, noted{1, 2, time.Hour, time.Hour}, noted{2, 3, time.Hour, time.Hour})
-				}
-				s.pods(2, 4)
-				b.rest = func() { time.Sleep(time.Second) }
-				if err := b.Apply(t.Context(), s.builder.Snapshot()); err != nil {
-					t.Fatal(err)
-				}
-				tt.behind(t, b, k, s)
-				time.Sleep(time.Minute)
-				synctest.Wait()
-				for _, f := range model.Families {
-					if told[f] != tt.want {
-						t.Errorf("%v: told %d times of clients that were forgotten late, want %d", f, told[f], tt.want)
-					}
-				}
-			})
-		})
-	}
 }

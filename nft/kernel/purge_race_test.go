@@ -159,9 +159,9 @@ func TestAClientWhoConnectsBetweenBatchAndPurge(t *testing.T) {
 			since := time.Now()
 			b.mu.Lock()
 			st.have, st.left = want, want
-			b.purge(st, batch, start)
+			b.note(st, batch, start)
 			b.mu.Unlock()
-			waitForPurges(t, b, false)
+			purge(t, b)
 			check := func() {
 				t.Helper()
 				c, ok := n.clients(t, model.IPv4, clusterClients)[from]

@@ -101,28 +101,6 @@ func clientOf(f model.Family, n int) netip.Addr {
 	return netip.AddrFrom4([4]byte{203, byte(n >> 16), byte(n >> 8), byte(n)})
 }
 
-// waitForPurges waits until each map was purged or, with again, was purged twice.
-func waitForPurges(t testing.TB, b *Backend, again bool) {
-	t.Helper()
-	isPending := func() bool {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		for _, st := range b.families {
-			for _, p := range st.purges {
-				if again || !p.again {
-					return true
-				}
-			}
-		}
-		return false
-	}
-	for deadline := time.Now().Add(time.Minute); isPending(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("maps are still to be purged after a minute")
-		}
-	}
-}
-
 // noted is a remembered client.
 type noted struct {
 	client, pod int
@@ -268,31 +246,6 @@ func TestClientsOfAGoneEndpointAreForgotten(t *testing.T) {
 	check(nil, nil)
 }
 
-// A packet that met the old rules may note its client when all is done.
-func TestAClientWhoIsNotedLateIsForgotten(t *testing.T) {
-	n := newNetNS(t)
-	s := newSticky(time.Hour)
-	b := open(t, n)
-	apply(t, b, s.builder.Snapshot())
-	s.pods(2, 4)
-	apply(t, b, s.builder.Snapshot())
-	since := time.Now()
-	stays := noted{1, 2, time.Hour, time.Hour}
-	for _, f := range model.Families {
-		note(t, b, f, clusterClients, stays, noted{2, 3, time.Hour, time.Hour})
-		note(t, b, f, localClients, stays, noted{2, 3, time.Hour, time.Hour})
-	}
-	// Meanwhile, one of the maps goes away.
-	s.service.ExternalTrafficPolicy = "Cluster"
-	s.builder.SetService(s.service)
-	apply(t, b, s.builder.Snapshot())
-	waitForPurges(t, b, true)
-	for _, f := range model.Families {
-		n.mustRemember(t, f, clusterClients, since, stays)
-	}
-	mustMatch(t, n, s.builder.Snapshot())
-}
-
 func TestAChangedTimeoutCountsFromTheLastConnection(t *testing.T) {
 	const second = time.Second
 	// Seen 1, 25 and 50 seconds ago.
@@ -361,18 +314,8 @@ func TestTimeLeft(t *testing.T) {
 		{"never more than all", 60 * second, 90 * second, 80 * second, 80 * second},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			s := nft.Purge{Keep: map[string]bool{"pod": true}, Timeout: &nft.Remember{Timeout: tt.now}}
-			e := client{nft.Element{Data: "pod"}, tt.old, tt.left}
-			got, ok := timeLeft(e, s, 15*millisecond)
-			if !ok {
-				got = 0
-			}
-			if got = max(got, 0); got != tt.want || ok != (tt.want > 0) {
-				t.Errorf("got %v, %v; want %v", got, ok, tt.want)
-			}
-			e.Data = "other"
-			if _, ok := timeLeft(e, s, 0); ok {
-				t.Error("an endpoint that is gone is remembered")
+			if got := timeLeft(client{timeout: tt.old, left: tt.left}, tt.now, 15*millisecond); got != tt.want {
+				t.Errorf("got %v; want %v", got, tt.want)
 			}
 		})
 	}

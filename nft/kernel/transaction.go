@@ -202,17 +202,8 @@ func (b *Backend) sendOthers(st *familyState, batch *nft.Batch) error {
 	if st.refusal != nil {
 		batch.Without(st.refusal.ports)
 	}
-	for read := false; ; {
+	for {
 		err := b.conn.commitPiece(batch, elementsPerMessage)
-		if errors.Is(err, unix.ENOENT) && batch.KeepClients() {
-			// A client is gone: purge had it from a batch before, and can't meanwhile, as it needs the
-			// connection. If one is gone again, purge finds the others.
-			if !read {
-				b.forgetAtOnce(batch)
-			}
-			read = true
-			continue
-		}
 		var failed *BatchError
 		if err == nil || !isRefusal(err, &failed) || st.refusal.number() == maxRefused {
 			return err

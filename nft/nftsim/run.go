@@ -48,7 +48,7 @@ func (r *run) packet(c model.Connection) (o modeltest.Outcome, err error) {
 	if c.Node {
 		first = nft.Output
 	}
-	branches, left, err := r.passHook(first, state{c, c.Dest})
+	branches, left, err := r.passHook(first, false, state{c, c.Dest})
 	if err != nil {
 		return o, err
 	}
@@ -60,7 +60,7 @@ func (r *run) packet(c model.Connection) (o modeltest.Outcome, err error) {
 	for _, b := range branches {
 		if b.ending == translated {
 			r.remembered = nil
-			how, masqueraded, err := r.leave(c, b.dest)
+			how, masqueraded, err := r.leave(c, first, b.dest)
 			if err != nil {
 				return o, err
 			}
@@ -86,17 +86,21 @@ func (r *run) packet(c model.Connection) (o modeltest.Outcome, err error) {
 	return o, nil
 }
 
-// leave runs a packet with its final destination through the hooks after routing.
-func (r *run) leave(c model.Connection, dest netip.AddrPort) (how ending, masquerade bool, err error) {
+// leave runs a packet with its final destination through what is behind DNAT in the first hook, and through the hooks
+// after routing.
+func (r *run) leave(c model.Connection, first nft.Hook, dest netip.AddrPort) (how ending, masquerade bool, err error) {
 	at := state{c, c.Dest}
 	at.Dest = dest
-	last := nft.Postrouting
+	last, hooks := nft.Postrouting, []nft.Hook{first}
 	switch {
 	case c.Node:
 	case r.local[dest.Addr()]:
 		last = nft.Input
 	default:
-		branches, _, err := r.passHook(nft.Forward, at)
+		hooks = append(hooks, nft.Forward)
+	}
+	for _, h := range hooks {
+		branches, _, err := r.passHook(h, true, at)
 		if err != nil {
 			return 0, false, err
 		}
@@ -104,7 +108,7 @@ func (r *run) leave(c model.Connection, dest netip.AddrPort) (how ending, masque
 			return branches[0].ending, false, nil
 		}
 	}
-	branches, left, err := r.passHook(last, at)
+	branches, left, err := r.passHook(last, false, at)
 	if err != nil {
 		return 0, false, err
 	}
@@ -122,13 +126,16 @@ func (r *run) leave(c model.Connection, dest netip.AddrPort) (how ending, masque
 	return branches[0].ending, false, nil
 }
 
-// passHook runs all base chains of a hook. It returns the branches that have ended, and the
-// share of packets that goes on. After a chain has translated, the other nat chains do not
-// run (nf_nat_inet_fn).
-func (r *run) passHook(h nft.Hook, s state) (branches []branch, left float64, err error) {
+// passHook runs all base chains of type nat, or of type filter, of a hook. It returns the branches that have ended, and
+// the share of packets that goes on. After a chain has translated, the other nat chains do not
+// run (nf_nat_inet_fn). Our filter chains are behind those of type nat.
+func (r *run) passHook(h nft.Hook, filter bool, s state) (branches []branch, left float64, err error) {
 	r.hook = h
 	left = 1
 	for _, c := range r.base[h] {
+		if c.Filter != filter {
+			continue
+		}
 		var more []branch
 		if more, left, err = r.chain(c, s, left, 0); err != nil {
 			return nil, 0, err
@@ -206,11 +213,10 @@ func (r *run) rule(c *nft.Chain, rule nft.Rule, s state, share float64, depth in
 		case nft.AddFlow:
 			note("")
 		case nft.Remember:
-			if r.hook == nft.Prerouting || r.hook == nft.Output {
-				return step{}, fmt.Errorf("nothing is chosen yet in %v", r.hook)
-			}
 			note("")
 			r.remembered = append(r.remembered, stmt.Map)
+		case nft.Forget:
+			note("")
 		case nft.InSet:
 			hits, missed, err := r.lookup(stmt.Key, stmt.Set, s, here)
 			if err != nil {

@@ -269,6 +269,15 @@ func (s *Simulator) checkKey(key nft.Key, name string) (*set, error) {
 	return set, nil
 }
 
+// checkClients checks that a map can remember clients.
+func (s *Simulator) checkClients(name string) error {
+	set, err := s.checkKey(nft.Key{{Field: nft.SourceAddr}}, name)
+	if err == nil && (!set.Dynamic || !slices.Equal(set.Data, []nft.Type{nft.Addr, nft.Service})) {
+		err = fmt.Errorf("map %s can't remember addresses and ports", name)
+	}
+	return err
+}
+
 func (s *Simulator) checkRule(rule nft.Rule) error {
 	for _, stmt := range rule {
 		var err error
@@ -297,11 +306,9 @@ func (s *Simulator) checkRule(rule nft.Rule) error {
 				err = fmt.Errorf("map %s has no addresses and ports", stmt.Map)
 			}
 		case nft.Remember:
-			var set *set
-			set, err = s.checkKey(nft.Key{{Field: nft.SourceAddr}}, stmt.Map)
-			if err == nil && (!set.Dynamic || !slices.Equal(set.Data, []nft.Type{nft.Addr, nft.Service})) {
-				err = fmt.Errorf("map %s can't remember addresses and ports", stmt.Map)
-			}
+			err = s.checkClients(stmt.Map)
+		case nft.Forget:
+			err = s.checkClients(stmt.Map)
 		case nft.Verdict:
 			err = s.checkVerdict(stmt)
 		default:

@@ -24,9 +24,6 @@
 // flow was just deleted, and so begin a flow that no rule sees. For a minute after a deletion,
 // passes look for such flows, see lateAnswers.
 //
-// A client of session affinity that the dataplane forgets later than the client's endpoint may begin another flow to that endpoint
-// after the pass: Reconciler.LookAgain makes a pass find it.
-//
 // A service port that the kernel refuses alone keeps its rules, and so its flows: see reconcile.Round. Those of the others
 // end meanwhile.
 //

@@ -122,16 +122,6 @@ func (f *family) take(s *model.FamilySnapshot, ports map[model.ServicePortName]b
 	}
 }
 
-// lookAgain adds the frontends of a service port of UDP. Before the first round there is nothing to look at; one that the kernel
-// refuses keeps its flows, and all are looked at when it is taken.
-func (f *family) lookAgain(name model.ServicePortName) {
-	if _, ok := f.behind[name]; ok || f.applied == nil || name.Protocol != model.UDP {
-		return
-	}
-	sp, _ := f.applied.ServicePort(name)
-	f.todo.add(name, vips(forgetting(sp)))
-}
-
 // known returns the endpoints that a frontend had before this process; nil if there may be others, see Options.Before.
 func known(endpoints []netip.AddrPort) map[netip.AddrPort]struct{} {
 	if slices.Contains(endpoints, netip.AddrPort{}) {

@@ -108,15 +108,6 @@ func (r *Reconciler) Done(round reconcile.Round) {
 	reconcile.Signal(r.heard)
 }
 
-// LookAgain makes the next pass look at the flows to a service port: some may go to endpoints that the dataplane no longer
-// has, and may have begun behind the last pass.
-func (r *Reconciler) LookAgain(f model.Family, name model.ServicePortName) {
-	r.mu.Lock()
-	r.families[f].lookAgain(name)
-	r.mu.Unlock()
-	reconcile.Signal(r.heard)
-}
-
 // Run does passes until ctx ends: the first at once after a round that may affect flows, and
 // then with pauses.
 func (r *Reconciler) Run(ctx context.Context) {

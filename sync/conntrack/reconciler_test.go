@@ -138,26 +138,6 @@ func TestPassesFollowChanges(t *testing.T) {
 	})
 }
 
-// A flow to an endpoint that has ended waits for its pass. Passes of a small table are soon over, and need no long pause.
-// A flow may begin behind the pass of the round that took its endpoint away.
-func TestAServicePortIsLookedAtAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, ip(1), ip(2))
-		web := modeltest.PortName("ns/s2", "p", model.UDP)
-		b.LookAgain(model.IPv4, web) // nothing is applied yet: the first pass looks at all
-		b.want(t)
-		b.apply()
-		b.want(t, "0s IPv4 2", "0s IPv6 0")
-		time.Sleep(time.Second)
-		b.LookAgain(model.IPv4, web)
-		b.want(t, "1s IPv4 1")
-		time.Sleep(time.Second)
-		b.LookAgain(model.IPv4, modeltest.PortName("ns/s2", "tcp", model.TCP))
-		b.LookAgain(model.IPv4, modeltest.PortName("ns/s3", "p", model.UDP))
-		b.want(t)
-	})
-}
-
 func TestPausesAreAsLongAsPasses(t *testing.T) {
 	for _, c := range []struct{ takes, next time.Duration }{
 		{0, 50 * time.Millisecond},

@@ -95,8 +95,6 @@ func TestAServicePortThatIsRefusedFromTheStart(t *testing.T) {
 	f := &c.families[model.IPv4]
 	f.take(c.Snapshot().Family(model.IPv4), portsOf([]model.ServicePortName{dnsPort}), before, now)
 	c.wantPass(t, "the first pass", now, nil, flows)
-	f.lookAgain(dnsPort)
-	c.wantPass(t, "its clients were forgotten late", now, nil, flows)
 	c.apply(now)
 	c.wantPass(t, "it is not refused any more", now, flows, flows)
 }

@@ -16,7 +16,7 @@ const (
 	Decided  Rule = "decided"
 	Flow     Rule = "flow of before"
 	Swept    Rule = "answer lost with its flow"
-	Returned Rule = "came back before the purge"
+	Returned Rule = "dropped on its return before the purge"
 	Parts    Rule = "between two tables"
 	Hooks    Rule = "between two hooks"
 	Stalled  Rule = "the machine stalled"
@@ -190,10 +190,10 @@ func (h *History) beginnings(o *Operation) []beginning {
 	return list
 }
 
-// returned reports whether a client may have come back to an endpoint that an Apply removed, because the Apply did not
-// forget the client.
+// returned reports whether affinity remembered a client at an endpoint that an Apply removed: the rules dropped its
+// datagram or, if the endpoint serves others still, it was answered there.
 func (h *History) returned(o *Operation) bool {
-	if h.Backend.Purge == 0 || o.Result != Answered || o.Protocol != model.UDP {
+	if h.Backend.Purge == 0 || o.Result == Refused || o.Result == Silent && o.Protocol != model.UDP {
 		return false
 	}
 	for i := 1; i < len(h.applied); i++ {
@@ -201,34 +201,26 @@ func (h *History) returned(o *Operation) bool {
 		if a.begin > o.End || !a.ended || a.end+h.Backend.Purge < o.Start {
 			continue
 		}
-		before := h.decision(i-1, o)
-		if isTarget(before, o.Endpoint) && before.Port.Affinity > 0 && !isTarget(h.decision(i, o), o.Endpoint) && h.remembered(o, before.Port.Name, i) {
+		before, now := h.decision(i-1, o), h.decision(i, o)
+		switch {
+		case len(now.Targets) == 0, before.Port == nil, before.Port.Affinity == 0:
+		case o.Result == Silent && h.removed(o, before, now), isTarget(before, o.Endpoint) && serves(now, o.Endpoint):
 			return true
 		}
 	}
 	return false
 }
 
-func isTarget(d model.Decision, a netip.AddrPort) bool {
-	return slices.ContainsFunc(d.Targets, func(t model.Target) bool { return t.Addr == a })
+// removed reports whether the client of an operation was at an endpoint that one decision has and the next one lacks.
+func (h *History) removed(o *Operation, before, now model.Decision) bool {
+	return slices.ContainsFunc(h.operations, func(other *Operation) bool {
+		return other != o && other.Source == o.Source && other.Protocol == o.Protocol && other.Result == Answered &&
+			isTarget(before, other.Endpoint) && !isTarget(now, other.Endpoint)
+	})
 }
 
-// remembered reports whether affinity may remember the same client at the endpoint, although the i-th Apply removed it: a
-// packet noted the client during the Apply, or affinity would have ended soon.
-func (h *History) remembered(o *Operation, port model.ServicePortName, i int) bool {
-	return slices.ContainsFunc(h.operations, func(other *Operation) bool {
-		if other == o || other.Source != o.Source || other.Result != Answered || other.Endpoint != o.Endpoint {
-			return false
-		}
-		return slices.ContainsFunc(h.inForce(other.Start, other.End), func(k int) bool {
-			d := h.decision(k, other)
-			if d.Port == nil || d.Port.Name != port {
-				return false
-			}
-			end := other.End + d.Port.Affinity
-			return h.overlaps(other, i) || end-h.applied[i].begin <= h.Backend.Fading && o.Start <= end
-		})
-	})
+func isTarget(d model.Decision, a netip.AddrPort) bool {
+	return slices.ContainsFunc(d.Targets, func(t model.Target) bool { return t.Addr == a })
 }
 
 // overlaps reports whether some of an operation was during the i-th Apply.

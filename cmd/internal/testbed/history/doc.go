@@ -31,10 +31,9 @@
 //   - [Swept]: over UDP, an answer that is on its way when such a pass deletes its flow is not translated back, and
 //     lost. The endpoint must have ceased to serve. Where endpoints change all the time, this explains nearly any silence
 //     within a second, also that of a reconciler which does not spare flows to newer endpoints.
-//   - [Returned]: with nftables, a client over UDP comes back to an endpoint that an Apply has removed, until the map
-//     of clients is purged, for at most [Backend.Purge]: if a packet noted the client during the Apply (an operation
-//     there overlaps it, see Batch.Forgotten), or if affinity ends within [Backend.Fading] (an Apply does not forget
-//     such clients, see forgetFew in nft/kernel).
+//   - [Returned]: with nftables, a datagram of a client that affinity remembers at an endpoint that an Apply has removed
+//     is dropped, until the map of clients is purged, for at most [Backend.Purge]. If the endpoint serves others still, it
+//     is answered there.
 //   - [Parts]: with iptables, tables come into force one after the other ([Backend.Tables]). In the middle of an Apply that
 //     changes a connection's verdict, it may be refused or lost.
 //   - [Hooks]: in the middle of an Apply, a packet gets its endpoint and its source at different hooks, and so by

@@ -15,11 +15,9 @@ type Backend struct {
 	Hashes bool
 	// Tables: an Apply changes several tables, one after the other.
 	Tables bool
-	// Purge is how long after an Apply a client over UDP may come back to an endpoint that affinity
-	// remembers, and that the Apply removed. 0: never.
+	// Purge is how long after an Apply a datagram may be dropped because affinity remembers its client at an endpoint
+	// that the Apply removed. 0: none is.
 	Purge time.Duration
-	// Fading: it may do so, too, if affinity would have forgotten it so soon after the Apply began.
-	Fading time.Duration
 }
 
 // History has snapshots and operations. All times are since one moment, by the monotonic clock. Any number of

@@ -75,11 +75,9 @@ func (o *Operation) from(source netip.Addr) *Operation { o.Source = source; retu
 
 func TestRules(t *testing.T) {
 	first := func() *Operation { return by(50*ms, 51*ms, pod2, node).udp() }
-	nft := Backend{Hashes: true, Purge: time.Second, Fading: 950 * ms}
+	nft := Backend{Hashes: true, Purge: time.Second}
 	noted := func() *Operation { return by(99*ms, 101*ms, pod2, node) }
-	early := func() *Operation { return by(10*ms, 11*ms, pod2, node).udp() }
 	sticky := func() *History { return swap(nft, web().Sticky(60)) }
-	fades := func() *History { return swap(nft, web().Sticky(1)) }
 	after := []pass{{120 * ms, 130 * ms}} // the Apply
 	plain := func() *History { return swap(nft, web()) }
 	for name, c := range map[string]struct {
@@ -118,16 +116,15 @@ func TestRules(t *testing.T) {
 		"an answer is lost without a pass":                     {plain, op(105*ms, 5*time.Second, Silent).udp(), nil, nil, None},
 		"an answer is lost, and no endpoint has gone":          {plain, op(115*ms, 5*time.Second, Silent).udp(), nil, after, None},
 		"a connection is lost with flows of others":            {plain, op(105*ms, 5*time.Second, Silent), nil, after, None},
-		"noted in the Apply":                                   {sticky, by(200*ms, 201*ms, pod2, node).udp(), []*Operation{noted().udp()}, nil, Returned},
-		"noted before the Apply":                               {sticky, by(200*ms, 201*ms, pod2, node).udp(), []*Operation{by(98*ms, 99*ms, pod2, node).udp()}, nil, None},
-		"another client was noted":                             {sticky, by(200*ms, 201*ms, pod2, node).udp(), []*Operation{noted().udp().from(outside.Next())}, nil, None},
-		"noted over TCP":                                       {sticky, by(200*ms, 201*ms, pod2, node).udp(), []*Operation{noted()}, nil, None},
-		"noted, and back over TCP":                             {sticky, by(200*ms, 201*ms, pod2, node), []*Operation{noted()}, nil, None},
-		"noted, and back after the purge":                      {sticky, by(1200*ms, 1201*ms, pod2, node).udp(), []*Operation{noted().udp()}, nil, None},
+		"back at an endpoint that is gone":                     {sticky, by(200*ms, 201*ms, pod2, node).udp(), []*Operation{noted().udp()}, nil, None},
+		"lost on its return":                                   {sticky, op(200*ms, 5*time.Second, Silent).udp(), []*Operation{noted().udp()}, nil, Returned},
+		"another client was noted":                             {sticky, op(200*ms, 5*time.Second, Silent).udp(), []*Operation{noted().udp().from(outside.Next())}, nil, None},
+		"noted over TCP":                                       {sticky, op(200*ms, 5*time.Second, Silent).udp(), []*Operation{noted()}, nil, None},
+		"noted, and lost over TCP":                             {sticky, op(200*ms, 5*time.Second, Silent), []*Operation{noted()}, nil, None},
+		"lost after the purge":                                 {sticky, op(1200*ms, 5*time.Second, Silent).udp(), []*Operation{noted().udp()}, nil, None},
+		"lost, and nobody remembers":                           {plain, op(200*ms, 5*time.Second, Silent).udp(), []*Operation{noted().udp()}, nil, None},
 		"a flow's answer is lost long after the Apply":         {plain, op(200*ms, 5*time.Second, Silent).after(first()), nil, []pass{{210 * ms, 230 * ms}}, Swept},
 		"a flow's answer is lost where the endpoint serves":    {drains, op(200*ms, 5*time.Second, Silent).after(first()), nil, []pass{{210 * ms, 230 * ms}}, None},
-		"memory ends soon":                                     {fades, by(900*ms, 901*ms, pod2, node).udp(), []*Operation{early()}, nil, Returned},
-		"memory ends soon, by the timeout of before":           {longer, by(900*ms, 901*ms, pod2, node).udp(), []*Operation{early()}, nil, Returned},
 		"an answer is lost with a flow to a newer endpoint":    {back, op(215*ms, 5*time.Second, Silent).udp(), nil, []pass{{150 * ms, 230 * ms}}, None},
 		"an answer is lost, and the endpoint is back":          {back, op(105*ms, 5*time.Second, Silent).udp(), nil, []pass{{150 * ms, 160 * ms}}, Swept},
 		"an endpoint of before, the source of after":           {masquerades, by(105*ms, 106*ms, pod2, outside), nil, nil, Hooks},
@@ -139,9 +136,6 @@ func TestRules(t *testing.T) {
 		"silent while the machine stalls":                      {stalls, op(300*ms, 5*time.Second, Silent), nil, nil, Stalled},
 		"silent after the machine stalled":                     {stalls, op(500*ms, 5*time.Second, Silent), nil, nil, None},
 		"answered by another while the machine stalls":         {stalls, by(300*ms, 350*ms, pod2, node), nil, nil, None},
-		"memory has ended":                                     {fades, by(1100*ms, 1101*ms, pod2, node).udp(), []*Operation{early()}, nil, None},
-		"memory does not end soon":                             {sticky, by(900*ms, 901*ms, pod2, node).udp(), []*Operation{early()}, nil, None},
-		"noted, and nobody remembers":                          {plain, by(200*ms, 201*ms, pod2, node).udp(), []*Operation{noted().udp()}, nil, None},
 		"silent between two tables":                            {tables(true), op(105*ms, 106*ms, Silent), nil, nil, Parts},
 		"silent between two tables, long after":                {tables(true), op(115*ms, 116*ms, Silent), nil, nil, None},
 		"silent, and there is one table":                       {tables(false), op(105*ms, 106*ms, Silent), nil, nil, None},
@@ -175,15 +169,6 @@ func drains() *History {
 	h := swap(Backend{}, web())
 	h.applied[1].snapshot = modeltest.Snapshot(model.Config{NodeName: modeltest.NodeName}, modeltest.OurNode(), web(),
 		modeltest.NewSlice("ns1/web-1", "web").UDP("udp", 8080).Endpoint("10.0.0.2", modeltest.Conditions(false, true, true)).Local("10.0.0.3"))
-	return h
-}
-
-// longer is swap with a timeout of affinity that becomes longer before.
-func longer() *History {
-	h := &History{Backend: Backend{Purge: time.Second, Fading: 950 * ms}, Node: [2]netip.Addr{node}}
-	h.apply(world(web().Sticky(1), "10.0.0.2"), 0, 10*ms)
-	h.apply(world(web().Sticky(60), "10.0.0.2"), 50*ms, 60*ms)
-	h.apply(world(web().Sticky(60), "10.0.0.3"), 100*ms, 110*ms)
 	return h
 }
 

@@ -23,7 +23,7 @@ var faults = []fault{
 	{"nft/diff.go", "\tb.DeleteChains = append(b.DeleteChains, slices.Sorted(maps.Keys(byName))...)\n", "\t_ = slices.Sorted(maps.Keys(byName))\n", "chains that go are not deleted"},
 	{"nft/diff.go", "\t\t\tb.DeleteSets = append(b.DeleteSets, s.Name)\n", "\t\t\t_ = s\n", "sets that go are not deleted"},
 	{"nft/diff.go", "\tb.Purge = append(b.Purge, purge(old, now, false)...)\n", "", "no purge: clients of endpoints that are gone stay remembered"},
-	{"nft/affinity.go", "\t\t\tgone = gone || !p.Keep[endpointData(e)]\n", "\t\t\t_ = e\n", "clients are forgotten only if the timeout changes"},
+	{"nft/affinity.go", "\t\tif !stays[endpointData(e)] {\n\t\t\treturn true\n", "\t\tif !stays[endpointData(e)] {\n\t\t\tcontinue\n", "clients are forgotten only if the timeout changes"},
 	// nft/kernel: messages and their answers.
 	{"nft/kernel/conn.go", "\t\tif first == nil {\n\t\t\tfirst = err\n\t\t}\n", "\t\t_ = err\n", "acknowledgements are ignored"},
 	{"nft/kernel/backend.go", "st.have, st.left, st.refusal, st.purges = nil, nil, nil, nil\n\treturn &model", "st.left, st.refusal, st.purges = nil, nil, nil\n\treturn &model", "the state before a failure is believed after it"},
@@ -31,7 +31,6 @@ var faults = []fault{
 	{"nft/kernel/backend.go", "\tb.conn = c\n\tfor _, st := range b.families {\n\t\tst.owned = false\n", "\tb.conn = c\n\tfor _, st := range b.families {\n", "a table is not claimed again over another connection"},
 	{"nft/kernel/read.go", "err != nil || !c.interrupted {", "err != nil || true {", "a list that was cut short is believed"},
 	{"nft/kernel/transaction.go", "\tt.deletions(batch)\n", "", "a batch leaves what it must delete"},
-	{"nft/kernel/purge.go", "\tcase err != nil:\n\t\tp.failed =", "\tcase err != nil && p.isPending():\n\t\tdelete(p.st.purges, p.Map)\n\tcase err != nil:\n\t\tp.failed =", "a purge that failed is not tried again"},
 	{"nft/kernel/errors.go", "return isReply(err) && !isTransient(err)", "return isReply(err)", "want of memory at the start is taken for a missing feature"},
 	{"nft/kernel/backend.go", "\t\terr = st.refusal.err(st.family)\n", "\t\terr = nil\n", "a refused Service is no error, and stays left out"},
 	// sync: the loop and the sources.

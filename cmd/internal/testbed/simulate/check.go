@@ -158,10 +158,10 @@ func leaveOut(b *nft.Batch, ports map[model.ServicePortName]bool) {
 	for p := range ports {
 		names[p.String()] = true
 	}
-	for _, lists := range [...][]nft.SetOps{b.Delete, b.DeleteFirst} {
+	for _, lists := range [...][]nft.SetOps{b.Delete} {
 		for i := range lists {
 			lists[i].Ops = slices.DeleteFunc(lists[i].Ops, func(op nft.ElementOp) bool { return names[op.Comment] })
 		}
 	}
-	b.Add = slices.DeleteFunc(b.Add, func(l nft.SetOps) bool { return l.Set == nft.GoneEndpoints })
+	b.Add = slices.DeleteFunc(b.Add, func(l nft.SetOps) bool { return l.Set == nft.RemovedEndpoints })
 }

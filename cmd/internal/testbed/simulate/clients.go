@@ -9,7 +9,6 @@ import (
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
 	"github.com/vmapd/vmapd/nft"
-	"github.com/vmapd/vmapd/nft/nftfake"
 )
 
 // client is an element of a map of clients.
@@ -30,7 +29,6 @@ type noted struct {
 type stale struct {
 	since   time.Time
 	trouble int64 // how often something had failed when the Apply began that took the endpoint away
-	late    bool  // a packet noted it since that Apply began, so that the batch could not delete it
 }
 
 // clients returns what the kernel remembers, sorted for each of the possible snapshots, the last one's first. The caller
@@ -67,37 +65,6 @@ func (w *world) clientsOf(f model.Family, sp *model.ServicePort, l model.Traffic
 	return all
 }
 
-// mayBeNoted returns the clients that a packet may note now: those whose endpoint is in the kernel's list. The caller holds the mutex.
-func (w *world) mayBeNoted() []noted {
-	return slices.DeleteFunc(w.clients(), func(c noted) bool {
-		_, gone := w.stale[c.client]
-		return gone
-	})
-}
-
-// noteRemembered notes the clients that an Apply finds when it begins. The caller holds the mutex.
-func (w *world) noteRemembered() {
-	w.remembered = map[client]bool{}
-	for _, c := range w.clients() {
-		w.remembered[c.client] = true
-	}
-}
-
-// noteAgain lets packets that were on their way during a batch note the clients once more that the batch made
-// the kernel forget. The caller holds the mutex.
-func (w *world) noteAgain(before []noted) {
-	for _, c := range before {
-		_, there := w.kernel.Elements(protocolOf[c.family], nft.TableName, c.set)[c.key]
-		if !there && w.kernel.Update(protocolOf[c.family], nft.TableName, c.set, []byte(c.key), []byte(c.data), c.affinityTime) {
-			w.note("a packet that was on its way notes a client of %s again", c.set)
-			w.stale[c.client] = stale{time.Now(), w.began, true}
-			if n := w.probes.IntN(2 * len(nftfake.Faults)); n < len(nftfake.Faults) { // the purge may fail
-				w.beside.Store(int64(nftfake.Faults[n]))
-			}
-		}
-	}
-}
-
 // noteStale notes whose endpoint is not in the kernel's list. The caller holds the mutex.
 func (w *world) noteStale() {
 	now := map[client]stale{}
@@ -107,15 +74,17 @@ func (w *world) noteStale() {
 		}
 		was, known := w.stale[c.client]
 		if !known {
-			was = stale{time.Now(), w.began, !w.remembered[c.client]}
+			was = stale{time.Now(), w.began}
 		}
 		now[c.client] = was
 	}
 	w.stale = now
 }
 
-// mayComeBack reports whether a connection may be sent to an endpoint that is gone, or lost for that, by a client of it. Clients
-// are purged at once: so an Apply is at work, or something failed since it began, or a daemon ended.
+// mayComeBack reports whether a connection may be lost because its client is remembered at an endpoint that is gone: the
+// rules drop its first packet, and forget the client, who tries again. Clients are purged behind each Apply. So one is at work,
+// or something failed since it began, or a daemon ended. An endpoint that is gone from one list and serves in the other is
+// reached until then.
 func (t *traffic) mayComeBack(d *model.Decision, to netip.AddrPort, got modeltest.Outcome) bool {
 	c := client{t.family, nft.AffinityMap(d.Port.Name, d.TrafficPolicy), string(nft.AppendAddr(nil, d.Source)), ""}
 	c.data = string(nft.AppendPort(nft.AppendAddr(nil, to.Addr()), to.Port()))
@@ -123,13 +92,11 @@ func (t *traffic) mayComeBack(d *model.Decision, to netip.AddrPort, got modeltes
 	if !known || !t.applying.Load() && t.trouble.Load() == is.trouble && time.Since(is.since) > behindApply {
 		return false
 	}
-	if got.Verdict == model.Dropped { // by the set of endpoints that are gone. The client tries again.
+	if got.Verdict == model.Dropped {
 		key := nft.AppendProto(nft.AppendAddr(nil, to.Addr()), d.Protocol)
-		_, watched := t.table.Elements[nft.GoneEndpoints].Get(string(nft.AppendPort(key, to.Port())))
-		return watched
+		_, removed := t.table.Elements[nft.RemovedEndpoints].Get(string(nft.AppendPort(key, to.Port())))
+		return removed
 	}
 	_, reached := got.To[to]
-	return reached && (time.Since(is.since) >= nft.DeclarationOf(nft.GoneEndpoints).Timeout || // nothing watches it any more
-		is.late && d.Protocol == model.UDP || // see nft.Batch.Forgotten
-		slices.ContainsFunc(d.Port.Endpoints, func(e model.Endpoint) bool { return e.Addr == to })) // for other clients
+	return reached && slices.ContainsFunc(d.Port.Endpoints, func(e model.Endpoint) bool { return e.Addr == to })
 }

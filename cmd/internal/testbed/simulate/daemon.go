@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -35,7 +37,9 @@ type daemon struct {
 	ports   map[uint32]bool // of its connections, also of former ones
 	observers
 	cleaned chan struct{} // the observers have ended
-	seen    bool          // Applies since the last change by somebody else compare, or have compared, both tables
+	purging atomic.Bool   // a purge is about to begin
+	purges  sync.WaitGroup
+	seen    bool // Applies since the last change by somebody else compare, or have compared, both tables
 }
 
 // atRest is how long a round waits until everything else has done what it can, and behindApply how long a purge waits for the
@@ -61,8 +65,7 @@ func (w *world) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	d.cancel = cancel
 	b, err := kernel.Open(kernel.Options{
-		Dial: d.dial, PieceSize: w.node.PieceSize, BeforePurge: func() { time.Sleep(behindApply) },
-		ForgottenLate: func(f model.Family, name model.ServicePortName) { d.observers.flows.LookAgain(f, name) },
+		Dial: d.dial, PieceSize: w.node.PieceSize,
 	})
 	if err != nil {
 		w.startFailed(err)
@@ -130,6 +133,7 @@ func (w *world) stop() {
 	d.cancel()
 	<-d.ended
 	<-d.cleaned
+	d.purges.Wait()
 	if err := d.backend.Close(); err != nil && !d.isDead() {
 		w.fail("the daemon does not end: %w", err)
 	}
@@ -176,7 +180,6 @@ func (d watched) Apply(ctx context.Context, s *model.Snapshot) error {
 	w.rounds++
 	d.mayApply()
 	w.began = w.trouble.Load()
-	w.noteRemembered()
 	w.applying.Store(true)
 	if d.full {
 		d.full, d.seen = false, true
@@ -201,10 +204,38 @@ func (d watched) Apply(ctx context.Context, s *model.Snapshot) error {
 		w.refused.Store(false)
 		w.tampered = w.tampered && !d.seen
 	}
+	d.purge(ctx)
 	w.mustBe(s, err)
 	w.note("applied, %d messages so far: %v", w.messages.Load(), err)
 	return err
 }
+
+// purge lets the backend purge its maps of clients until it has, beside everything else. The first message may fail. The caller
+// holds the world's mutex.
+func (d *daemon) purge(ctx context.Context) {
+	if d.purging.Swap(true) {
+		return
+	}
+	if n := d.w.probes.IntN(4 * len(nftfake.Faults)); n < len(nftfake.Faults) {
+		d.w.beside.Store(int64(nftfake.Faults[n]))
+	}
+	d.purges.Go(func() {
+		for ctx.Err() == nil {
+			time.Sleep(behindApply)
+			d.purging.Store(false)
+			if d.backend.Purge(ctx) == nil {
+				return
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(purgeRetry):
+			}
+		}
+	})
+}
+
+// purgeRetry is the time between the failure of a purge and the next try.
+const purgeRetry = 10 * time.Second
 
 // leastRetry is the least time between a failure and the next try, unless there is something to compare.
 const leastRetry = 100 * time.Millisecond
@@ -240,7 +271,7 @@ func (s *socket) Send(b []byte) error {
 		w.mu.Unlock()
 		return unix.EBADF
 	}
-	before, clients := w.kernel.Generation(), w.mayBeNoted()
+	before := w.kernel.Generation()
 	w.mu.Unlock()
 	err := s.Socket.Send(b)
 	w.mu.Lock()
@@ -248,9 +279,6 @@ func (s *socket) Send(b []byte) error {
 	if w.kernel.Generation() != before {
 		w.noteStale()
 		w.check()
-		if w.applying.Load() { // a purge waits until no packet is on its way
-			w.noteAgain(clients)
-		}
 	}
 	if w.kills(s.d, true) {
 		return unix.EBADF

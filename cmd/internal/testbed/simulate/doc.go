@@ -19,11 +19,11 @@
 //   - The table is what some snapshot says that the daemon has taken since the last one that it applied
 //     without an error, or the last applied one. While a large batch comes in pieces, each packet goes where
 //     one of these snapshots sends it. An Apply without an error leaves the table of its snapshot.
-//   - No packet goes to an endpoint that none of these snapshots has, but for clients with session affinity between an Apply
-//     and the purge behind it: see mayComeBack.
+//   - No packet goes to an endpoint that none of these snapshots has. One of a client with session affinity may be dropped
+//     between an Apply and the purge behind it: see mayComeBack.
 //   - Once faults have ended and all events have arrived, the table is that of a fresh compilation of the
 //     server's objects, and no client is remembered with an endpoint that is gone, within a few minutes of the
-//     clock. Packets on their way during a batch note once more the clients that it makes the kernel forget.
+//     clock.
 //   - Nothing is applied before a list of each kind of objects has come. A change that failed is tried again, but not
 //     within 100 ms.
 //   - With nothing to do, the daemon writes nothing, compares at most once in ten minutes and holds three connections; a

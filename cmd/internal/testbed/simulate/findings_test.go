@@ -62,8 +62,7 @@ var findings = []struct {
 			{Settle, 0},
 		},
 	}},
-	// A known limit: a client of UDP that a packet on its way notes again may come back to an endpoint that is gone, until the
-	// purge, see nft.Batch.Forgotten. Here the purge fails, and waits for its retry.
+	// A limit that is none any more: a client of UDP came back to an endpoint that was gone, until the purge, which failed here.
 	{"a client of UDP comes back", Life{
 		Node{Config: modeltest.Configs[2], Before69: true},
 		[]Step{
@@ -137,8 +136,8 @@ var findings = []struct {
 			{Settle, 0},
 		},
 	}},
-	// The daemon's fault, mended as far as it can be: a client that a daemon left with an endpoint that was gone was forgotten only
-	// behind the first batch of the next one, which may have many pieces. It is now forgotten before (DeleteFirst in nft/batch.go).
+	// The daemon's fault, mended: a client that a daemon left with an endpoint that was gone was forgotten only behind the first
+	// batch of the next one. Now its own packet is dropped, and deletes it.
 	{"a daemon dies before the purge", Life{
 		Node{Config: modeltest.Configs[5], Before616: true, PieceSize: 20},
 		[]Step{
@@ -214,8 +213,7 @@ var findings = []struct {
 			{Settle, 0},
 		},
 	}},
-	// The checks' own fault: a client of UDP that a packet notes between the reading of its map and the batch may come back, too, as one that
-	// a packet on its way notes again, see nft.Batch.Forgotten.
+	// The checks' own fault: a client of UDP that a packet noted between the reading of its map and the batch came back.
 	{"a client of UDP is noted just before the batch", Life{
 		Node{Config: modeltest.Configs[5], Before69: true, Before616: true, PieceSize: 5},
 		[]Step{
@@ -295,7 +293,7 @@ var findings = []struct {
 			{Settle, 0x0},
 		},
 	}},
-	// The checks' own fault. While a Service is refused, each batch would take its old endpoints away, and adds them to gone-endpoints
+	// The checks' own fault. While a Service is refused, each batch would take its old endpoints away, and adds them to removed-endpoints
 	// once more. The table lacks nothing of the others for that (seed 600562).
 	{"endpoints of a refused Service", Life{
 		Node{Config: modeltest.Configs[4], PieceSize: 20},

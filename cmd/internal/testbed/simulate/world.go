@@ -60,20 +60,19 @@ type world struct {
 	faulty   sync.Mutex   // guards faults
 	faults   faults       // changed while the daemon is idle, and by kills
 
-	mu         sync.Mutex                           // guards what follows
-	between    []*model.Snapshot                    // see allowed
-	tampered   bool                                 // somebody else changed the tables, and the daemon has not compared them since
-	rounds     int                                  // Applies
-	is         [len(model.Families)]*model.Snapshot // of which the tables were after the last batch; nil: of none
-	readings   [len(model.Families)]reading         // the last ones with rules of possible snapshots alone
-	checked    [len(model.Families)]uint32          // the generations of the tables that is is about; 0: of none
-	probes     *modeltest.Random                    // makes connections
-	stale      map[client]stale                     // clients of endpoints that are gone
-	remembered map[client]bool                      // clients that were there when the last Apply began
-	flows      []flow                               // of connection tracking, the oldest first
-	flowID     uint32                               // of the last one
-	began      int64                                // trouble at the beginning of the last Apply
-	failure    error                                // the first
+	mu       sync.Mutex                           // guards what follows
+	between  []*model.Snapshot                    // see allowed
+	tampered bool                                 // somebody else changed the tables, and the daemon has not compared them since
+	rounds   int                                  // Applies
+	is       [len(model.Families)]*model.Snapshot // of which the tables were after the last batch; nil: of none
+	readings [len(model.Families)]reading         // the last ones with rules of possible snapshots alone
+	checked  [len(model.Families)]uint32          // the generations of the tables that is is about; 0: of none
+	probes   *modeltest.Random                    // makes connections
+	stale    map[client]stale                     // clients of endpoints that are gone
+	flows    []flow                               // of connection tracking, the oldest first
+	flowID   uint32                               // of the last one
+	began    int64                                // trouble at the beginning of the last Apply
+	failure  error                                // the first
 }
 
 // newWorld makes a world. wait is that of testing/synctest.
