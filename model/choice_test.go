@@ -73,19 +73,26 @@ func TestAlgorithm(t *testing.T) {
 		problems   []string
 	}{
 		{"random, if nobody says anything", model.Random, "", "", nil},
-		{"the configuration", model.RoundRobin, "", " round-robin", nil},
-		{"the annotation", model.Random, "source-hash", " source-hash", nil},
-		{"the annotation goes before", model.RoundRobin, "source-hash", " source-hash", nil},
-		{"a lookup table", model.Random, "maglev", " maglev", nil},
-		{"also with random", model.SourceHash, "random", "", nil},
-		{"and with what is configured", model.RoundRobin, "round-robin", " round-robin", nil},
+		{"the configuration", model.MaglevPort, "", " maglev-port", nil},
+		{"the annotation", model.Random, "maglev", " maglev", nil},
+		{"the annotation has priority", model.MaglevPort, "maglev", " maglev", nil},
+		{"also with random", model.Maglev, "random", "", nil},
+		{"and with what is configured", model.Maglev, "maglev", " maglev", nil},
 		{
-			"an unknown one is reported, and the configuration counts", model.SourceHash, "least-conn", " source-hash",
-			[]string{`Service ns1/web: metadata.annotations[vmapd.io/lb-algorithm]: "least-conn" is none of random, round-robin, source-hash, maglev, maglev-port: the configuration decides`},
+			"one of earlier versions is replaced", model.Maglev, "round-robin", "",
+			[]string{`Service ns1/web: metadata.annotations[vmapd.io/lb-algorithm]: "round-robin" is not available: random chooses`},
+		},
+		{
+			"so is the other one", model.Random, "source-hash", " maglev",
+			[]string{`Service ns1/web: metadata.annotations[vmapd.io/lb-algorithm]: "source-hash" is not available: maglev chooses`},
+		},
+		{
+			"an unknown one is reported, and the configuration decides", model.Maglev, "least-conn", " maglev",
+			[]string{`Service ns1/web: metadata.annotations[vmapd.io/lb-algorithm]: "least-conn" is none of random, maglev, maglev-port: the configuration decides`},
 		},
 		{
 			"capitals are unknown", model.Random, "Random", "",
-			[]string{`Service ns1/web: metadata.annotations[vmapd.io/lb-algorithm]: "Random" is none of random, round-robin, source-hash, maglev, maglev-port: the configuration decides`},
+			[]string{`Service ns1/web: metadata.annotations[vmapd.io/lb-algorithm]: "Random" is none of random, maglev, maglev-port: the configuration decides`},
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -100,20 +107,20 @@ func TestAlgorithm(t *testing.T) {
 	t.Run("an annotation that changes", func(t *testing.T) {
 		b := modeltest.Builder(modeltest.Config(), web(), webSlice())
 		checkPorts(t, b.Snapshot(), webLine)
-		web().Algorithm("round-robin").Set(b)
-		checkPorts(t, b.Snapshot(), "ns1/web:http/tcp [172.30.0.41:80 forward] round-robin 10.0.0.2:8080, 10.0.0.3:8080")
+		web().Algorithm("maglev").Set(b)
+		checkPorts(t, b.Snapshot(), "ns1/web:http/tcp [172.30.0.41:80 forward] maglev 10.0.0.2:8080, 10.0.0.3:8080")
 		web().Set(b)
 		checkPorts(t, b.Snapshot(), webLine)
 	})
 	t.Run("names and back", func(t *testing.T) {
 		for _, a := range model.Algorithms {
-			got, err := model.ParseAlgorithm(a.String())
-			if err != nil || got != a {
-				t.Errorf("%v was read as %v, %v", a, got, err)
+			got, note, err := model.ParseAlgorithm(a.String())
+			if err != nil || note != "" || got != a {
+				t.Errorf("%v was read as %v, %q, %v", a, got, note, err)
 			}
 		}
-		if a, err := model.ParseAlgorithm(""); a != model.Random || err != nil {
-			t.Errorf("an empty name was read as %v, %v", a, err)
+		if a, note, err := model.ParseAlgorithm(""); a != model.Random || note != "" || err != nil {
+			t.Errorf("an empty name was read as %v, %q, %v", a, note, err)
 		}
 	})
 }

@@ -59,7 +59,7 @@ func TestBudgetOfTables(t *testing.T) {
 	for _, tt := range []struct {
 		entries int
 		want    string
-	}{{1999, " source-hash"}, {2000, " maglev"}} {
+	}{{1999, " random"}, {2000, " maglev"}} {
 		t.Run(fmt.Sprint(tt.entries), func(t *testing.T) {
 			config.Budgets.Entries = tt.entries
 			s := modeltest.Snapshot(config, web().External("192.168.99.41").Algorithm("maglev"), podSlice([]int{0, 1}))

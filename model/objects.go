@@ -23,7 +23,7 @@ const (
 )
 
 // AnnotationAlgorithm on a Service names the algorithm that chooses its endpoints: random,
-// round-robin, source-hash, maglev or maglev-port. It overrides the configuration.
+// maglev or maglev-port. It overrides the configuration.
 const AnnotationAlgorithm = "vmapd.io/lb-algorithm"
 
 // AnnotationConnectionGrace on a Service is a duration, like "30s": the time after which its

@@ -17,7 +17,7 @@ var configs = []model.Config{
 	modeltest.Config(),
 	{
 		NodeName: "node-1", NodePortAddresses: model.NodePortAddresses{All: true}, MasqueradeAll: true,
-		LocalPods: model.LocalPods{Mode: model.ByNodeCIDR}, Algorithm: model.RoundRobin,
+		LocalPods: model.LocalPods{Mode: model.ByNodeCIDR}, Algorithm: model.Maglev,
 		ExternalAddresses: model.ExternalAddresses{InServiceCIDRs: true, NoNodeAddresses: true},
 		ConnectionGrace:   time.Minute, PrimaryAddress: netip.MustParseAddr("192.168.0.7"),
 	},
@@ -33,7 +33,7 @@ var configs = []model.Config{
 		NodePortAddresses: model.NodePortAddresses{Primary: true, CIDRs: prefixes("10.0.0.0/8"), Localhost: [2]bool{true, false}},
 		ExternalAddresses: model.ExternalAddresses{NoExternalIPs: true},
 		LocalPods:         model.LocalPods{Mode: model.ByBridge, Interface: modeltest.PodBridge},
-		Algorithm:         model.SourceHash,
+		Algorithm:         model.MaglevPort,
 		DropInvalid:       true,
 	},
 	{

@@ -310,10 +310,14 @@ func (s *service) parseAlgorithm(name string) {
 	if name == "" {
 		return
 	}
-	a, err := ParseAlgorithm(name)
+	field := fmt.Sprintf("metadata.annotations[%s]", AnnotationAlgorithm)
+	a, note, err := ParseAlgorithm(name)
 	if err != nil {
-		s.problem(fmt.Sprintf("metadata.annotations[%s]", AnnotationAlgorithm), "%v: the configuration decides", err)
+		s.problem(field, "%v: the configuration decides", err)
 		return
+	}
+	if note != "" {
+		s.problem(field, "%s", note)
 	}
 	s.writable().algorithm = &a
 }

@@ -199,32 +199,37 @@ type Algorithm uint8
 // The algorithms.
 const (
 	Random     Algorithm = iota // each with the same probability
-	RoundRobin                  // each in turn
-	SourceHash                  // by the client's address: the same one while their number is the same
 	Maglev                      // by the client's address and a lookup table, which is the same on all nodes
 	MaglevPort                  // the same by the client's address and port
 )
 
 func (a Algorithm) String() string {
-	return [...]string{"random", "round-robin", "source-hash", "maglev", "maglev-port"}[a]
+	return [...]string{"random", "maglev", "maglev-port"}[a]
 }
 
 // Algorithms are all algorithms.
-var Algorithms = [...]Algorithm{Random, RoundRobin, SourceHash, Maglev, MaglevPort}
+var Algorithms = [...]Algorithm{Random, Maglev, MaglevPort}
 
 // HasTable reports whether the algorithm chooses by [ServicePort.Table].
 func (a Algorithm) HasTable() bool { return a == Maglev || a == MaglevPort }
 
-// ParseAlgorithm reads an algorithm's name; "" is Random.
-func ParseAlgorithm(s string) (Algorithm, error) {
+// ParseAlgorithm reads an algorithm's name; "" is Random. Earlier versions had two more, which the one that is
+// most alike replaces; a note says so.
+func ParseAlgorithm(s string) (a Algorithm, note string, err error) {
+	switch s {
+	case "round-robin":
+		return Random, `"round-robin" is not available: random chooses`, nil
+	case "source-hash":
+		return Maglev, `"source-hash" is not available: maglev chooses`, nil
+	}
 	names := make([]string, len(Algorithms))
 	for i, a := range Algorithms {
 		if s == a.String() || s == "" {
-			return a, nil
+			return a, "", nil
 		}
 		names[i] = a.String()
 	}
-	return 0, fmt.Errorf("%q is none of %s", s, strings.Join(names, ", "))
+	return 0, "", fmt.Errorf("%q is none of %s", s, strings.Join(names, ", "))
 }
 
 // SourceNAT says when a forwarded connection is masqueraded, that is, gets the node's

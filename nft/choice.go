@@ -105,7 +105,7 @@ func (c choice) chain(o Options) Chain {
 	how := RandomSlot
 	switch {
 	case o.NoHash:
-	case c.algorithm == model.SourceHash, c.algorithm == model.Maglev:
+	case c.algorithm == model.Maglev:
 		how = HashSlot
 	case c.algorithm == model.MaglevPort:
 		how = FlowSlot
@@ -153,10 +153,7 @@ func (c circuit) chain(s *model.Settings) Chain {
 }
 
 // verdict returns the verdict for new connections to a frontend.
-func verdict(sp *model.ServicePort, fe model.Frontend, t *turns) Verdict {
-	if v, ok := t.verdict(fe); ok {
-		return v
-	}
+func verdict(sp *model.ServicePort, fe model.Frontend) Verdict {
 	switch {
 	case fe.ShortCircuit:
 		return Verdict{Goto, newCircuit(sp, fe).name()}
@@ -182,11 +179,8 @@ type chosen struct {
 // add adds the chains that a service port needs. It reports whether some of them are new.
 func (c *chosen) add(sp *model.ServicePort) bool {
 	grown := false
-	turns := turnsFor(sp)
 	for _, fe := range sp.Frontends {
-		_, inTurn := turns.verdict(fe)
 		switch {
-		case inTurn: // by a chain of its own
 		case fe.ShortCircuit:
 			grown = c.addCircuit(newCircuit(sp, fe)) || grown
 		case chooses(fe):
@@ -220,7 +214,7 @@ func insert[T comparable](set *map[T]bool, one T) bool {
 	return true
 }
 
-var chainName = regexp.MustCompile(`^(nodeport-)?(?:(local-)?endpoints|local-(?:[0-9]+-to-)?([0-9]+)-of)-(?:[0-9]+-to-)?([0-9]+)(?:-(source-hash|maglev|maglev-port))?$`)
+var chainName = regexp.MustCompile(`^(nodeport-)?(?:(local-)?endpoints|local-(?:[0-9]+-to-)?([0-9]+)-of)-(?:[0-9]+-to-)?([0-9]+)(?:-(maglev|maglev-port))?$`)
 
 // addName adds the chain of a name, with those that belong to it. It reports whether the name is
 // one that such a chain can have.
@@ -242,7 +236,7 @@ func (c *chosen) addName(name string) bool {
 		l = model.Local
 	}
 	n, err := strconv.Atoi(m[4])
-	a, err2 := model.ParseAlgorithm(m[5])
+	a, _, err2 := model.ParseAlgorithm(m[5])
 	if err != nil || err2 != nil || n < 1 {
 		return false
 	}

@@ -15,7 +15,7 @@ import (
 // slots gone. It must not leave with the Service's address as its destination.
 func TestAPacketWithoutAnySlotGoesNowhere(t *testing.T) {
 	counts := []int{1, 2, 3, 5, 9, 40}
-	for _, algorithm := range []string{"random", "round-robin", "source-hash"} {
+	for _, algorithm := range []string{"random", "maglev", "maglev-port"} {
 		for _, external := range []string{"Cluster", "Local"} {
 			b := model.NewBuilder(modeltest.Config())
 			modeltest.OurNode().Set(b)

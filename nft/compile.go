@@ -158,10 +158,10 @@ func (r *Ruleset) portElements(sp *model.ServicePort, delta *slotDelta, add func
 	if sp == nil {
 		return
 	}
-	affinity, turns, had := affinityFor(sp), turnsFor(sp), delta.finder()
+	affinity, had := affinityFor(sp), delta.finder()
 	for _, fe := range sp.Frontends {
 		of, key := scopeOf(fe.Kind), scopeOf(fe.Kind).key(fe.VIP)
-		add(of.set(roleDispatch), Element{Key: key, Verdict: verdict(sp, fe, turns), Comment: elementComment(sp.Name)})
+		add(of.set(roleDispatch), Element{Key: key, Verdict: verdict(sp, fe), Comment: elementComment(sp.Name)})
 		if fe.Restricted {
 			add(FirewallIPs, Element{Key: key})
 			to := string(AppendPort(AppendAddr(nil, fe.VIP.Addr), fe.VIP.Port))
@@ -174,7 +174,7 @@ func (r *Ruleset) portElements(sp *model.ServicePort, delta *slotDelta, add func
 		}
 		r.Options.fastPathElements(fe, add)
 		for _, l := range model.TrafficPolicies {
-			if fe.Uses(l) && turns == nil {
+			if fe.Uses(l) {
 				set := of.set(endpointsRole(l))
 				r.slotElements(key, sp, l, had.slots(fe, l, delta), func(e Element) { add(set, e) })
 			}
@@ -194,7 +194,6 @@ func (r *Ruleset) portElements(sp *model.ServicePort, delta *slotDelta, add func
 	r.Options.counterElements(sp, add)
 	affinity.elements(add)
 	r.noMemory(sp, add)
-	turns.elements(r, delta, add)
 }
 
 // maxComment is the longest comment that nft takes (libnftnl: NFTNL_UDATA_COMMENT_MAXLEN

@@ -44,23 +44,9 @@ func (t *Table) frontends(s scope, p model.Protocol) iter.Seq[model.VIP] {
 	}
 }
 
-// translations yields the endpoints in the slots of frontends, and in those of the service ports that choose by turns. One may
-// come more than once.
+// translations yields the endpoints in the slots of frontends. One may come more than once.
 func (t *Table) translations(s scope, p model.Protocol) iter.Seq2[model.VIP, netip.AddrPort] {
 	return func(yield func(model.VIP, netip.AddrPort) bool) {
-		for e := range t.Elements[s.set(roleDispatch)].All() {
-			vip, ok := s.vip(t.Family, e.Key)
-			if !ok || vip.Protocol != p {
-				continue
-			}
-			for _, name := range mapsOfTurns(e.Verdict.Chain) {
-				for slot := range t.Elements[name].All() {
-					if endpoint, err := endpointOf(t.Family, slot.Data); err == nil && !yield(vip, endpoint) {
-						return
-					}
-				}
-			}
-		}
 		for e := range t.Elements[s.set(roleAffinity)].All() {
 			if vip, ok := s.vip(t.Family, e.Key); ok && vip.Protocol == p && !yield(vip, netip.AddrPort{}) {
 				return

@@ -2,7 +2,6 @@ package nft_test
 
 import (
 	"net/netip"
-	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -36,39 +35,6 @@ func TestDestinationsOfATable(t *testing.T) {
 	}, four.Destinations(model.TCP), compare)
 	six := tableOf(t, nft.Compile(nil, s.Family(model.IPv6))).Destinations(model.TCP)
 	equal(t, "IPv6", []netip.AddrPort{at("[fd00:10::2]:8080")}, six[vip(model.TCP, "[fd00:192:168::2]:30001")], compare)
-}
-
-// The endpoints of a service port that takes turns are in maps of its own.
-func TestDestinationsThatTakeTurns(t *testing.T) {
-	config := modeltest.Config()
-	config.Algorithm = model.RoundRobin
-	at := netip.MustParseAddrPort
-	all, local := []netip.AddrPort{at("10.0.0.2:5353"), at("10.0.0.9:5353")}, []netip.AddrPort{at("10.0.0.2:5353")}
-	for _, tt := range []struct {
-		external, internal string
-		others, clusterIP  []netip.AddrPort
-	}{
-		{"Cluster", "Cluster", all, all},
-		{"Local", "Cluster", all, all}, // for the node and its pods
-		{"Cluster", "Local", all, local},
-	} {
-		s := modeltest.Snapshot(
-			config, modeltest.OurNode(),
-			modeltest.NewService("ns1/dns").Typed("LoadBalancer").On("172.30.0.41").External("192.168.99.41").
-				Policies(tt.internal, tt.external).UDP("dns", 53).NodePort(30053),
-			modeltest.NewSlice("ns1/dns-1", "dns").UDP("dns", 5353).Local("10.0.0.2").Ready("10.0.0.9"),
-		).Family(model.IPv4)
-		got := tableOf(t, nft.Compile(nil, s)).Destinations(model.UDP)
-		for to, want := range map[string][]netip.AddrPort{
-			"172.30.0.41:53": tt.clusterIP, "192.168.99.41:53": tt.others, modeltest.NodeIP4 + ":30053": tt.others,
-		} {
-			is := got[model.VIP{Addr: at(to).Addr(), Protocol: model.UDP, Port: at(to).Port()}]
-			slices.SortFunc(is, netip.AddrPort.Compare)
-			if is = slices.Compact(is); !slices.Equal(is, want) {
-				t.Errorf("external %s, internal %s: %s leads to %v, want %v", tt.external, tt.internal, to, is, want)
-			}
-		}
-	}
 }
 
 // Clients of a service port with session affinity may be remembered with endpoints that the table does not name.

@@ -57,8 +57,7 @@
 //
 //	endpoints-5-to-8       one of all endpoints, of which there are 5 to 8
 //	endpoints-0-to-2       the same; rejects if there are none
-//	endpoints-7-source-hash
-//	                       one of all 7, chosen by the client's address
+//	endpoints-4093-maglev  one of all, by the client's address, from a lookup table with 4093 slots
 //	local-endpoints-…      one of those on this node
 //	local-1-to-2-of-5-to-8 externalTrafficPolicy Local: this node and its pods choose from all
 //	                       5 to 8, others from the 1 or 2 on this node, or are dropped
@@ -81,5 +80,5 @@
 // endpoints there are to choose from, and how. The kernel walks all sets and chains of a
 // table for each of them, so the cost of an object per Service would grow with the square
 // of the number of Services.
-// Session affinity (affinity.go) and round-robin (turns.go) are the exceptions.
+// Session affinity (affinity.go) is the exception.
 package nft

@@ -92,7 +92,7 @@ func TestExcerptIsComplete(t *testing.T) {
 		Policies("Cluster", "Local").LoadBalancer("192.168.98.11").Ranges("203.0.113.0/24")
 	slice := modeltest.NewSlice("ns1/web-1", "web").TCP("http", 8080).Ready("10.0.0.2").Local("10.0.0.3")
 	for name, service := range map[string]modeltest.Service{
-		"plain": web, "affinity": web.Sticky(60), "round-robin": web.Algorithm("round-robin"), "source-hash": web.Algorithm("source-hash"),
+		"plain": web, "affinity": web.Sticky(60), "maglev": web.Algorithm("maglev"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := modeltest.Snapshot(modeltest.Config(), service, slice, modeltest.OurNode()).Family(model.IPv4)

@@ -100,7 +100,6 @@ func (b *Batch) groups() *groups {
 		}
 	}
 	b.keepChanged(g, ports)
-	b.keepTurns(g, ports)
 	return g
 }
 
@@ -197,34 +196,6 @@ func (b *Batch) keepChanged(g *groups, ports []*model.ServicePort) {
 	for _, sp := range ports {
 		for _, c := range ownChains(sp, &model.Settings{}) {
 			if changed[c.Name] {
-				g.services[g.numbers[sp]].joint = true
-			}
-		}
-	}
-}
-
-// keepTurns keeps a Service in b if a frontend goes there, of which only the table knows, and chooses by the Service's turns: their
-// endpoints are those of all frontends, and change with them.
-func (b *Batch) keepTurns(g *groups, ports []*model.ServicePort) {
-	used := map[string]bool{}
-	for _, s := range b.Delete {
-		if layoutOf(s.Set).role != roleDispatch {
-			continue
-		}
-		for _, op := range s.Ops {
-			if op.Port == nil {
-				for _, name := range mapsOfTurns(op.Verdict.Chain) {
-					used[name] = true
-				}
-			}
-		}
-	}
-	if len(used) == 0 {
-		return
-	}
-	for _, sp := range ports {
-		for _, name := range turnsFor(sp).lists {
-			if used[name] {
 				g.services[g.numbers[sp]].joint = true
 			}
 		}

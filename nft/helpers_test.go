@@ -234,7 +234,7 @@ func unpack(table *nft.Table) elements {
 }
 
 // leads says from how many slots of each map a verdict's chain chooses: N and n.
-var leads = regexp.MustCompile(strings.ReplaceAll(`^(?:nodeport-)?(?:endpoints-(?<all>COUNT)|local-endpoints-(?<local>COUNT)|local-(?<n>COUNT)-of-(?<N>COUNT))(?:-(?:source-hash|maglev|maglev-port))?$`, "COUNT", `\d+(?:-to-\d+)?`))
+var leads = regexp.MustCompile(strings.ReplaceAll(`^(?:nodeport-)?(?:endpoints-(?<all>COUNT)|local-endpoints-(?<local>COUNT)|local-(?<n>COUNT)-of-(?<N>COUNT))(?:-(?:maglev|maglev-port))?$`, "COUNT", `\d+(?:-to-\d+)?`))
 
 // slots are from how many to how many there must be.
 type slots struct{ least, most int }
@@ -269,7 +269,6 @@ func slotsOf(t *testing.T, chain string) (all, local slots) {
 func checkSlots(t *testing.T, r *nft.Ruleset) {
 	t.Helper()
 	all := elementsOf(t, r)
-	checkTurns(t, r, all)
 	count := func(set string) map[string]int {
 		slots := map[string]int{}
 		for key := range all[set] {
@@ -296,29 +295,6 @@ func checkSlots(t *testing.T, r *nft.Ruleset) {
 			for key, n := range left {
 				t.Errorf("%s: %d slots of %q, to which nothing leads", set, n, key)
 			}
-		}
-	}
-}
-
-// checkTurns checks that the chain of each map of one service port's slots chooses from all of them.
-func checkTurns(t *testing.T, r *nft.Ruleset, all elements) {
-	t.Helper()
-	chains := map[string]nft.Chain{}
-	for _, c := range r.AllChains() {
-		chains[c.Name] = c
-	}
-	for _, set := range r.AllSets() {
-		if len(set.Key) != 1 || set.Key[0] != nft.Slot {
-			continue
-		}
-		have := len(all[set.Name])
-		checkDense(t, all[set.Name], set.Name, "", have, slots{have, have})
-		want := ""
-		if have > 0 {
-			want = fmt.Sprintf("numgen inc mod %d map @%s\n", have, set.Name)
-		}
-		if text := chainText(r.Family, chains[set.Name]); !strings.Contains(text, want) || !strings.HasSuffix(text, "\ndrop") {
-			t.Errorf("chain %s of %d slots:%s", set.Name, have, text)
 		}
 	}
 }

@@ -68,7 +68,6 @@ var (
 	nodePortVerdicts = Set{Key: []Type{Proto, Service}, Verdicts: true}
 	nodePortSlots    = Set{Key: []Type{Proto, Service, Slot}, Data: []Type{Addr, Service}}
 	nodePortCounters = Set{Key: []Type{Proto, Service}, Counter: true}
-	ownSlots         = Set{Key: []Type{Slot}, Data: []Type{Addr, Service}}
 )
 
 // layout has all sets and maps that a table can have, sorted by name. A set whose type
@@ -93,7 +92,6 @@ var layout = []layoutSet{
 	{affinityOf[model.Local], clients, scopeOwn, otherRole, ""},
 	{LocalEndpoints, vipSlots, scopeAddr, roleLocalEndpoints, "who answers on this node: slots 0 to n-1 of each service address"},
 	{ownEndpointsOf[model.Local], endpoints, scopeOwn, otherRole, ""},
-	{turnsOf[model.Local], ownSlots, scopeOwn, otherRole, ""},
 	{NodePortCounters, nodePortCounters, scopeNodePort, roleCounters, "new connections to node ports"},
 	{NodePortEndpoints, nodePortSlots, scopeNodePort, roleEndpoints, "who answers: slots 0 to N-1 of each node port"},
 	{NodePortIPs, addrs, scopeNode, otherRole, "where node ports answer"},
@@ -105,7 +103,6 @@ var layout = []layoutSet{
 	{RememberIPs, vipVerdicts, scopeAddr, roleRemember, "whose clients to remember"},
 	{RememberNodePorts, nodePortVerdicts, scopeNodePort, roleRemember, "whose clients to remember"},
 	{RemovedEndpoints, removed, scopeEndpoint, otherRole, "taken from a Service with affinity: no client is sent there, see remember-..."},
-	{turnsOf[model.Cluster], ownSlots, scopeOwn, otherRole, ""},
 	{ServiceCIDRs, cidrs, scopeNode, otherRole, "drop what no Service has"},
 	{ServiceCounters, vipCounters, scopeAddr, roleCounters, "new connections to service addresses"},
 	{ServiceEndpoints, vips, scopeEndpoint, otherRole, "whose packets are dropped if they belong to no connection"},
@@ -132,9 +129,6 @@ func (s layoutSet) declaration(name string) Set {
 	declared.Name, declared.Comment = name, s.comment
 	if declared.hasSlots() {
 		declared.PortOf = model.TCP
-		if s.scope == scopeOwn {
-			declared.PortOf = ownProtocol(name)
-		}
 	}
 	return declared
 }

@@ -25,7 +25,7 @@ func FuzzNames(f *testing.F) {
 	name := regexp.MustCompile(`^[a-z][a-z0-9/._-]*$`)
 	f.Fuzz(func(t *testing.T, namespace, service, port string) {
 		web := modeltest.NewService("ns1/web").On("172.30.0.41", "fd00:172:30::29").External("192.168.99.11").
-			Policies("Cluster", "Local").Algorithm("round-robin").Sticky(60).TCP(port, 80).NodePort(30001)
+			Policies("Cluster", "Local").Sticky(60).TCP(port, 80).NodePort(30001)
 		web.NamespacedName = model.NamespacedName{Namespace: namespace, Name: service}
 		slice := modeltest.NewSlice("ns1/web", service).TCP(port, 8080).Local("10.0.0.2", "10.0.0.3")
 		slice.Namespace = namespace

@@ -6,7 +6,7 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// Service ports with session affinity or round-robin have sets and chains of their own.
+// Service ports with session affinity have sets and chains of their own.
 
 // ownName is the end of their names. No name of a Service or port has a slash.
 func ownName(n model.ServicePortName) string {
@@ -26,10 +26,6 @@ func ownProtocol(name string) model.Protocol {
 	return 0
 }
 
-func ownSets(sp *model.ServicePort) []Set {
-	return append(affinityFor(sp).sets(), turnsFor(sp).sets()...)
-}
+func ownSets(sp *model.ServicePort) []Set { return affinityFor(sp).sets() }
 
-func ownChains(sp *model.ServicePort, s *model.Settings) []Chain {
-	return append(affinityFor(sp).chains(s), turnsFor(sp).chains(s)...)
-}
+func ownChains(sp *model.ServicePort, s *model.Settings) []Chain { return affinityFor(sp).chains(s) }

@@ -7,8 +7,7 @@ import (
 )
 
 // postponed are the endpoints of a new table that no list has: they are made for one piece of the
-// batch after the other. Those of urgent Services and those in maps of a single Service are not among
-// them.
+// batch after the other. Those of urgent Services are not among them.
 type postponed struct {
 	ruleset *Ruleset
 	urgent  map[model.NamespacedName]bool
@@ -27,7 +26,7 @@ func (r *Ruleset) postpone() *postponed {
 
 // has reports whether the slots of a service port are postponed.
 func (p *postponed) has(sp *model.ServicePort) bool {
-	return !p.urgent[sp.Name.NamespacedName] && turnsFor(sp) == nil
+	return !p.urgent[sp.Name.NamespacedName]
 }
 
 // others are all elements that are not postponed.
@@ -69,7 +68,7 @@ func (p *postponed) pieces(size int) iter.Seq[*Batch] {
 			p.ruleset.portElements(sp, nil, func(set string, e Element) {
 				is, known := slots[set]
 				if !known {
-					is = !isOwn(set) && DeclarationOf(set).hasSlots()
+					is = DeclarationOf(set).hasSlots()
 					slots[set] = is
 				}
 				if !is || stopped {

@@ -301,10 +301,9 @@ func (r *Ruleset) slotDeltas(have *Ruleset, old, now *model.ServicePort) slotDel
 // A finder returns the frontend of the other version with the same address and port.
 type finder func(fe model.Frontend) (model.Frontend, bool)
 
-// finder returns one for d, which may be nil. A Service has few frontends, or thousands. By turns, none
-// of them has slots of its own.
+// finder returns one for d, which may be nil. A Service has few frontends, or thousands.
 func (d *slotDelta) finder() finder {
-	if d == nil || turnsFor(d.other) != nil {
+	if d == nil {
 		return func(model.Frontend) (fe model.Frontend, ok bool) { return fe, false }
 	}
 	const few = 8

@@ -142,14 +142,15 @@ func TestUnusedChainsAreKeptByNameOnly(t *testing.T) {
 		{"local-endpoints-65-to-128", true},
 		{"local-0-of-0-to-2", true},
 		{"nodeport-local-3-to-4-of-9-to-16", true},
-		{"endpoints-7-source-hash", true},
+		{"endpoints-7-maglev", true},
 		{"endpoints-7-round-robin", false},
-		{"local-1-of-7-source-hash", true},
+		{"endpoints-7-source-hash", false},
+		{"local-1-of-7-maglev-port", true},
 		{"endpoints-7", false},
 		{"endpoints-6-to-8", false},
 		{"endpoints-5-to-7", false},
 		{"endpoints-5-to-08", false},
-		{"endpoints-5-to-8-source-hash", false},
+		{"endpoints-5-to-8-maglev", false},
 		{"endpoints-0", false},
 		{"endpoints-1-to-2", false},
 		{"local-endpoints-0-to-2", false},
@@ -207,8 +208,8 @@ func TestCapacitiesFollowOneAnother(t *testing.T) {
 			if of != next && (of.hi != n || next.lo != n+1) {
 				t.Errorf("%d endpoints: %v, then %v", n, of, next)
 			}
-			if exact := (capacity{n, n}); capacityFor(n, l, model.RoundRobin) != exact || capacityFor(n, l, model.SourceHash) != exact {
-				t.Errorf("%d endpoints: round-robin and source-hash must know the number", n)
+			if exact := (capacity{n, n}); capacityFor(n, l, model.Maglev) != exact || capacityFor(n, l, model.MaglevPort) != exact {
+				t.Errorf("%d endpoints: lookup tables must know the number", n)
 			}
 		}
 	}

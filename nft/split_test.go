@@ -341,26 +341,3 @@ func TestServicesThatMeetChangeTogether(t *testing.T) {
 		}
 	}
 }
-
-// A frontend of which only the table knows chooses by the turns of a Service that has other endpoints now.
-func TestTurnsChangeWithAllTheirFrontends(t *testing.T) {
-	config := modeltest.Config()
-	config.Algorithm = model.RoundRobin
-	snapshot := func(ip string, pods ...string) *model.FamilySnapshot {
-		return modeltest.Snapshot(
-			config, modeltest.OurNode(), modeltest.NewServiceCIDR("kubernetes", "172.30.0.0/16"),
-			modeltest.NewService("ns1/web").On(ip).TCP("http", 80), modeltest.NewSlice("ns1/web-1", "web").TCP("http", 8080).Ready(pods...),
-			modeltest.NewService("ns1/more").On("172.30.0.50").TCP("http", 80),
-		).Family(model.IPv4)
-	}
-	now := snapshot("172.30.0.42", "10.0.0.4", "10.0.0.5")
-	table := tableOf(t, nft.Compile(nil, snapshot("172.30.0.41", "10.0.0.2", "10.0.0.3")))
-	diff := func() *nft.Batch { return nft.DiffTable(table, nft.Options{}.Compile(table, now)) }
-	var connections []model.Connection
-	for _, to := range []string{"172.30.0.41:80", "172.30.0.42:80"} {
-		connections = append(connections, model.Connection{
-			Source: netip.MustParseAddr("10.0.0.9"), Interface: "eth0", Dest: netip.MustParseAddrPort(to), Protocol: model.TCP,
-		})
-	}
-	checkPieces(t, table, diff(), diff(), 1, now.NodeAddrs, connections)
-}

@@ -24,7 +24,6 @@ const (
 
 	// The choices of a slot are no fields of a packet, but components of keys like these.
 	RandomSlot // numgen random mod N
-	NextSlot   // numgen inc mod N: each rule has its own counter
 	HashSlot   // jhash ip saddr mod N
 	FlowSlot   // jhash ip saddr . th sport mod N
 )
@@ -37,7 +36,7 @@ type Expr struct {
 
 // IsChoice reports whether the component chooses a slot.
 func (e Expr) IsChoice() bool {
-	return e.Field == RandomSlot || e.Field == NextSlot || len(e.Hashed()) > 0
+	return e.Field == RandomSlot || len(e.Hashed()) > 0
 }
 
 // Hashed returns the fields that a choice hashes, if it does. The seed is [model.HashSeed].
@@ -70,8 +69,6 @@ func (e Expr) text(f model.Family) string {
 		return "th sport"
 	case RandomSlot:
 		return fmt.Sprintf("numgen random mod %d", e.Mod)
-	case NextSlot:
-		return fmt.Sprintf("numgen inc mod %d", e.Mod)
 	case HashSlot, FlowSlot:
 		return fmt.Sprintf("jhash %s mod %d seed %#x", e.Hashed().text(f), e.Mod, model.HashSeed)
 	}

@@ -21,13 +21,9 @@ type Foreign struct{ What string }
 
 func (s Foreign) text(model.Family) string { return "# foreign: " + s.What }
 
-// slots implements Slots, by the service port's own map, or by the slots of the first frontend that
-// has some. If other frontends
-// have their endpoints in another order, the next batch changes them.
+// slots implements Slots, by the slots of the first frontend that has some. If other frontends have
+// their endpoints in another order, the next batch changes them.
 func (t *Table) slots(sp *model.ServicePort, l model.TrafficPolicy) []netip.AddrPort {
-	if list := t.slotsIn(turnsOf[l]+ownName(sp.Name), nil, sp.Count(l)); len(list) > 0 {
-		return list
-	}
 	for _, fe := range sp.Frontends {
 		s := scopeOf(fe.Kind)
 		if list := t.slotsIn(s.set(endpointsRole(l)), []byte(s.key(fe.VIP)), sp.Count(l)); len(list) > 0 {

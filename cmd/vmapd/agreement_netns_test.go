@@ -29,7 +29,7 @@ func (r randomLab) config(n int) model.Config {
 	c := modeltest.Config()
 	c.MasqueradeAll, c.DropInvalid = r.IntN(4) == 0, r.IntN(4) == 0
 	c.NodePortAddresses.All = r.IntN(2) == 0
-	c.Algorithm = choose(r, model.Random, model.Random, model.RoundRobin, model.SourceHash, model.Maglev, model.MaglevPort)
+	c.Algorithm = choose(r, model.Random, model.Random, model.Maglev, model.MaglevPort)
 	switch n % 5 {
 	case 0:
 		c.LocalPods.ClusterCIDRs = []netip.Prefix{netip.MustParsePrefix(lab.PodRange4), netip.MustParsePrefix(lab.PodRange6)}
@@ -74,7 +74,7 @@ func (r randomLab) service(name string, i int) modeltest.Service {
 		s = s.Sticky(choose(r, int32(1), 60, 10800))
 	}
 	if r.IntN(3) == 0 {
-		s = s.Algorithm(choose(r, "random", "round-robin", "source-hash", "maglev", "maglev-port"))
+		s = s.Algorithm(choose(r, "random", "maglev", "maglev-port"))
 	}
 	if r.IntN(3) == 0 {
 		ranges := []string{
@@ -204,7 +204,7 @@ func (p *plane) check(t *testing.T, d model.Decision, from *lab.Namespace) {
 			sources[name] = netip.MustParseAddr([]string{lab.NodeIP4, lab.NodeIP6}[model.FamilyOf(d.Source)])
 		}
 	}
-	always := d.Port.Affinity > time.Second || d.Port.Algorithm == model.SourceHash || d.Port.Algorithm == model.Maglev
+	always := d.Port.Affinity > time.Second || d.Port.Algorithm == model.Maglev
 	first := ""
 	for try := 0; try < 4 || len(missing) > 0; try++ {
 		if try == maxTries {

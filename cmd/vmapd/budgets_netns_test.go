@@ -267,8 +267,10 @@ func (h *hostileService) touch() {
 		h.service.Annotations = map[string]string{model.AnnotationAlgorithm: strings.Repeat("a", h.annotation+h.version)}
 	case h.affinity:
 		h.service.Spec.SessionAffinity = []corev1.ServiceAffinity{corev1.ServiceAffinityClientIP, corev1.ServiceAffinityNone}[h.version%2]
-	default: // it changes every verdict
-		h.service.Annotations = map[string]string{model.AnnotationAlgorithm: []string{"random", "round-robin"}[h.version%2]}
+	default: // it changes every verdict but that of the cluster IP
+		h.service.Spec.ExternalTrafficPolicy = []corev1.ServiceExternalTrafficPolicy{
+			corev1.ServiceExternalTrafficPolicyCluster, corev1.ServiceExternalTrafficPolicyLocal,
+		}[h.version%2]
 	}
 	h.slices[0] = h.slices[0].DeepCopy()
 	h.slices[0].Endpoints[0].Addresses = []string{fmt.Sprintf("10.200.0.%d", h.version%250+1)}

@@ -47,10 +47,8 @@ func tries(d model.Decision) string {
 	switch {
 	case len(d.Targets) < 2:
 		return ""
-	case d.Port.Affinity > 0, d.Port.Algorithm == model.SourceHash, d.Port.Algorithm == model.Maglev:
+	case d.Port.Affinity > 0, d.Port.Algorithm == model.Maglev:
 		return sticky
-	case d.Port.Algorithm == model.RoundRobin:
-		return inTurn
 	}
 	return ""
 }

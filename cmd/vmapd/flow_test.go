@@ -23,7 +23,7 @@ type flow struct {
 	protocol  model.Protocol
 	want      string // reject, drop, elsewhere, or empty
 	endpoints []flowEndpoint
-	tries     string // sticky, same, in-turn, or empty
+	tries     string // sticky, same, or empty
 }
 
 type flowEndpoint struct {
@@ -151,7 +151,6 @@ func (f flow) follows(above []flow) error {
 const (
 	sticky = "sticky"
 	same   = "same"
-	inTurn = "in-turn"
 )
 
 func parseFlow(line string) (flow, error) {
@@ -184,7 +183,7 @@ func parseFlow(line string) (flow, error) {
 }
 
 func (f *flow) parseEndpoints(words []string) error {
-	if n := len(words); n > 0 && slices.Contains([]string{sticky, same, inTurn}, words[n-1]) {
+	if n := len(words); n > 0 && slices.Contains([]string{sticky, same}, words[n-1]) {
 		f.tries = words[n-1]
 		words = words[:n-1]
 	}
@@ -212,7 +211,7 @@ func (f *flow) parseEndpoints(words []string) error {
 		}
 		f.endpoints = append(f.endpoints, flowEndpoint{addr: a})
 	}
-	// One endpoint of one is always the same, and its turn.
+	// One endpoint of one is always the same.
 	if f.tries != "" && len(f.endpoints) == 1 {
 		return fmt.Errorf("%s needs two endpoints", f.tries)
 	}
@@ -226,7 +225,7 @@ func TestFlowsAreReadStrictly(t *testing.T) {
 		{web + "10.0.0.2:8080", ""},
 		{web + "10.0.0.2:8080 masquerade 10.0.0.3:8080", ""},
 		{web + "10.0.0.2:8080 masquerade 10.0.0.3:8080 sticky", ""},
-		{web + "10.0.0.2:8080 10.0.0.3:8080 masquerade in-turn", ""},
+		{web + "10.0.0.2:8080 10.0.0.3:8080 masquerade sticky", ""},
 		{"client-2 172.30.0.41:80/tcp => reject", ""},
 		{"client 172.30.0.41:80/tcp 10.0.0.2:8080", "no =>"},
 		{"client 172.30.0.41:80/tcp =>", "no outcome"},

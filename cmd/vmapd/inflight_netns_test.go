@@ -236,7 +236,7 @@ func loseNothing(t *testing.T, changes int) {
 		{"affinity", web().Sticky(60), 24},
 		{"externally local", web().Policies("Cluster", "Local"), 1},
 		{"affinity, externally local", web().Policies("Cluster", "Local").Sticky(60), 24},
-		{"round-robin", web().Algorithm("round-robin"), 1},
+		{"maglev-port", web().Algorithm("maglev-port"), 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			p := newPlane(t, pods, labConfig(), 8080)

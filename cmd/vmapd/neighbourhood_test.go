@@ -55,7 +55,7 @@ func (r randomLab) neighbour(name string, i int) modeltest.Service {
 		s = s.Sticky(10800)
 	}
 	if r.IntN(4) == 0 {
-		s = s.Algorithm(choose(r, "random", "round-robin", "source-hash"))
+		s = s.Algorithm(choose(r, "random", "maglev", "maglev-port"))
 	}
 	if r.IntN(6) == 0 {
 		s = s.Ranges("203.0.113.0/25", "10.0.0.0/8", "2001:db8:203::/121", "fd00:10::/64")

@@ -180,14 +180,14 @@ func (r *reloaded) changeTraffic(t *testing.T) {
 // changeChoice changes what nftables alone can do, or what is seen there.
 func (r *reloaded) changeChoice(t *testing.T) {
 	t.Helper()
-	r.setOwn(t, "lbAlgorithm: source-hash")
+	r.setOwn(t, "lbAlgorithm: maglev")
 	eventually(t, func() string {
 		pods := map[string]bool{}
 		for range 12 {
 			pods[r.ask(t, webVIP).Pod] = true
 		}
 		if len(pods) != 1 {
-			return fmt.Sprintf("lbAlgorithm: source-hash: one client reaches %v", pods)
+			return fmt.Sprintf("lbAlgorithm: maglev: one client reaches %v", pods)
 		}
 		return ""
 	})

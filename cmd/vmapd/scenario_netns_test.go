@@ -34,7 +34,7 @@ const (
 var programs = []struct {
 	name   string
 	asText bool // without families that nft cannot parse
-	noHash bool // source-hash and maglev are random choices: see the documentation of legacy/iptables
+	noHash bool // maglev is a random choice: see the documentation of legacy/iptables
 	load   func(t *testing.T, text string, snapshot *model.Snapshot, node *lab.Namespace)
 }{
 	{"as text, by nft -f", true, false, loadByNFT},
@@ -124,7 +124,7 @@ func TestScenariosForReal(t *testing.T) {
 					w.questions = manyQuestions
 				}
 				for i, f := range flows {
-					if d := model.Decide(snapshot, f.connection(w.nodeAddrs)); p.noHash && d.Port != nil && (d.Port.Algorithm == model.SourceHash || d.Port.Algorithm == model.Maglev) {
+					if d := model.Decide(snapshot, f.connection(w.nodeAddrs)); p.noHash && d.Port != nil && d.Port.Algorithm == model.Maglev {
 						flows[i].tries = ""
 					}
 					if p.name == byIPVS && f.tries == same {
@@ -374,15 +374,7 @@ func (f flow) connectEndpoints(t *testing.T, w *world, last string) string {
 		answered = append(answered, name)
 		missing = slices.DeleteFunc(missing, func(m string) bool { return m == name })
 	}
-	err := f.checkTries(answered, last)
-	// A packet that is lost and sent again has taken a turn.
-	for retry := 0; err != nil && f.tries == inTurn && retry < 2; retry++ {
-		for i := range answered {
-			answered[i] = f.ask(t.Context(), w, patience).answer.Pod
-		}
-		err = f.checkTries(answered, last)
-	}
-	if err != nil {
+	if err := f.checkTries(answered, last); err != nil {
 		t.Error(err)
 	}
 	return answered[0]
@@ -390,10 +382,8 @@ func (f flow) connectEndpoints(t *testing.T, w *world, last string) string {
 
 // checkTries checks the endpoints that one client got, in their order.
 func (f flow) checkTries(answered []string, last string) error {
-	n := len(f.endpoints)
 	for i, name := range answered {
-		if f.tries == same && name != last || f.tries == sticky && name != answered[0] ||
-			f.tries == inTurn && (i < n && slices.Contains(answered[:i], name) || i >= n && name != answered[i-n]) {
+		if f.tries == same && name != last || f.tries == sticky && name != answered[0] {
 			return fmt.Errorf("not %s: try %d got %s; all tries: %v, the flow above: %s", f.tries, i+1, name, answered, last)
 		}
 	}

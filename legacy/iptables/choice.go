@@ -106,14 +106,10 @@ func (c *choice) group(r [len(model.TrafficPolicies)]role, digits string, i int)
 // one returns the match that chooses one of n endpoints.
 func (c *choice) one(n int) string {
 	proto := protocol(c.Name.Protocol)
-	switch {
-	case n == 1:
+	if n == 1 {
 		return proto
-	case c.Algorithm == model.RoundRobin:
-		return proto + " -m statistic --mode nth --every " + strconv.Itoa(n) + " --packet 0"
 	}
-	// Also for those that hash: see Differences.
-	return proto + " " + random(1, n)
+	return proto + " " + random(1, n) // also for those that hash: see Differences
 }
 
 // remember returns the match that puts the client on the endpoint's list. It stands behind the

@@ -10,12 +10,8 @@ type Difference struct {
 // concerned: it always goes where model.Decide says.
 var Differences = []Difference{
 	{
-		"the algorithms source-hash, maglev and maglev-port choose at random; a client comes back to its endpoint only with session affinity",
+		"the algorithms maglev and maglev-port choose at random; a client comes back to its endpoint only with session affinity",
 		"no match hashes a source address",
-	},
-	{
-		"round-robin begins anew when rules are written; among more than 32 endpoints it goes round only within a group of them",
-		"the state of a statistic match is the rule's; the legacy variant replaces all rules of a table at once",
 	},
 	{
 		"session affinity is kept for the last 100 clients of an endpoint",

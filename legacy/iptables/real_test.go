@@ -55,7 +55,7 @@ func eachProgram(t *testing.T, test func(t *testing.T, p program)) {
 				if _, err := exec.LookPath(p.String() + "-restore"); err != nil {
 					t.Skipf("%v-restore is not installed", p)
 				}
-				probe := "*nat\n-A OUTPUT -m statistic --mode nth --every 2 --packet 0 -j RETURN\nCOMMIT\n"
+				probe := "*nat\n-A OUTPUT -m statistic --mode random --probability 0.5 -j RETURN\nCOMMIT\n"
 				if out, err := inNamespace(p.String()+"-restore", probe); err != nil {
 					t.Skipf("%v does not work here: %v: %s", p, err, out)
 				}
@@ -88,7 +88,7 @@ func listed(text string) []string {
 	return lines
 }
 
-// many has what dualStack has not: affinity and round-robin among many endpoints, node
+// many has what dualStack has not: affinity and lookup tables among many endpoints, node
 // ports of each protocol, ranges of everybody.
 func many(f model.Family) *model.FamilySnapshot {
 	b := dualStack()
@@ -98,7 +98,7 @@ func many(f model.Family) *model.FamilySnapshot {
 		TCP("t", 80).NodePort(1).UDP("u", 80).NodePort(65535).
 		Port(model.Port{Name: "s", Protocol: "SCTP", Port: 80, NodePort: 40000}).
 		Sticky(86400).Set(b)
-	modeltest.NewService("ns1/turn").On("172.30.0.98", "fd00:172:30::62").TCP("t", 80).Algorithm("round-robin").Set(b)
+	modeltest.NewService("ns1/turn").On("172.30.0.98", "fd00:172:30::62").TCP("t", 80).Algorithm("maglev").Set(b)
 	for _, service := range []string{"every", "turn"} {
 		for _, slice := range []modeltest.Slice{
 			modeltest.NewSlice("ns1/"+service+"-4", service), modeltest.NewSlice("ns1/"+service+"-6", service).IPv6(),

@@ -116,14 +116,8 @@ func (o Options) inside(n uint32) uint32 {
 // scheduler returns the kernel's name of a service port's algorithm. IPVS has none that
 // chooses at random.
 func (o Options) scheduler(a model.Algorithm) string {
-	switch a {
-	case model.RoundRobin:
-		return "rr"
-	case model.SourceHash:
-		return "sh"
-	case model.Maglev, model.MaglevPort:
+	if a.HasTable() {
 		return "mh"
-	case model.Random:
 	}
 	return o.Scheduler
 }

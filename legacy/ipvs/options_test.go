@@ -59,11 +59,11 @@ func TestSchedulersAndPersistence(t *testing.T) {
 	}{
 		{"the default", service, ipvs.Options{}, []string{"-A -t 172.30.0.41:80 -s rr"}},
 		{"chosen by the administrator", service, ipvs.Options{Scheduler: "lc"}, []string{"-A -t 172.30.0.41:80 -s lc"}},
-		{"round-robin is rr, whatever is chosen", service.Algorithm("round-robin"), ipvs.Options{Scheduler: "lc"}, []string{"-A -t 172.30.0.41:80 -s rr"}},
+		{"maglev is mh, whatever is chosen", service.Algorithm("maglev"), ipvs.Options{Scheduler: "lc"}, []string{"-A -t 172.30.0.41:80 -s mh -b mh-fallback"}},
 		{
-			"source-hash goes on where the table names one that drains",
-			service.Algorithm("source-hash"),
-			ipvs.Options{},
+			"sh goes on where the table names one that drains",
+			service,
+			ipvs.Options{Scheduler: "sh"},
 			[]string{"-A -t 172.30.0.41:80 -s sh -b sh-fallback"},
 		},
 		{"mh as kube-proxy has it", service, ipvs.Options{Scheduler: "mh"}, []string{"-A -t 172.30.0.41:80 -s mh -b mh-fallback,mh-port"}},

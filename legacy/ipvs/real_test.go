@@ -85,7 +85,7 @@ func all() []modeltest.Object {
 		modeltest.NewSlice("ns1/local-2", "local").IPv6().TCP("http", 8080).Ready("fd00:10::3"),
 		modeltest.NewService("ns1/web").On("172.30.0.41", "fd00:172:30::29").External("192.168.99.11").TCP("http", 80).UDP("dns", 53).
 			Port(model.Port{Name: "s", Protocol: "SCTP", Port: 99}).
-			LoadBalancer("192.168.98.12", "fd00:192:168:98::c").Ranges("203.0.113.0/25", "0.0.0.0/0", "::/0").Algorithm("source-hash"),
+			LoadBalancer("192.168.98.12", "fd00:192:168:98::c").Ranges("203.0.113.0/25", "0.0.0.0/0", "::/0").Algorithm("maglev"),
 		modeltest.NewSlice("ns1/web-1", "web").TCP("http", 8080).UDP("dns", 53).Port("s", "SCTP", 99).Ready("10.0.0.4", "10.0.0.5"),
 		modeltest.NewSlice("ns1/web-2", "web").IPv6().TCP("http", 8080).Local("fd00:10::4"),
 		modeltest.NewService("ns2/none").On("172.30.0.43", "fd00:172:30::2b").TCP("http", 80).NodePort(30002),

@@ -1,7 +1,6 @@
 package userspace
 
 import (
-	"hash/fnv"
 	"math"
 	"math/rand/v2"
 	"net/netip"
@@ -28,7 +27,6 @@ type chooser struct {
 	mu      sync.Mutex
 	port    *model.ServicePort                           // of slots
 	slots   [len(model.TrafficPolicies)][]netip.AddrPort // made for the first connection; an endpoint has several in a lookup table
-	turns   uint64                                       // of round-robin so far
 	clients map[visit]visited
 	closed  bool
 }
@@ -59,14 +57,10 @@ func (c *chooser) use(sp *model.ServicePort) {
 			}
 			continue
 		}
-		var list []netip.AddrPort
+		c.slots[p] = nil
 		for e := range sp.In(p) {
-			list = append(list, e.Addr)
+			c.slots[p] = append(c.slots[p], e.Addr)
 		}
-		if len(c.slots[p]) > len(sp.Endpoints) {
-			c.slots[p] = nil // it was a table
-		}
-		c.slots[p] = place(c.slots[p], list)
 	}
 	if sp.Affinity == 0 {
 		c.forget()
@@ -110,7 +104,7 @@ func (c *chooser) choose(sp *model.ServicePort, p model.TrafficPolicy, client ne
 		}
 		return slots[model.TableSlot(a, client.Addr(), client.Port(), len(slots))], true
 	}
-	return slots[c.index(client.Addr())%uint64(len(slots))], true
+	return slots[rand.IntN(len(slots))], true
 }
 
 // known returns the endpoint of a client's last connection, if it is not too long ago and the
@@ -124,22 +118,6 @@ func (c *chooser) known(key visit) (visited, bool) {
 func selects(sp *model.ServicePort, p model.TrafficPolicy, a netip.AddrPort) bool {
 	i, ok := slices.BinarySearchFunc(sp.Endpoints, a, func(e model.Endpoint, a netip.AddrPort) int { return e.Addr.Compare(a) })
 	return ok && sp.Endpoints[i].In(p)
-}
-
-// index returns a client's next slot, modulo their number.
-func (c *chooser) index(client netip.Addr) uint64 {
-	switch c.port.Algorithm {
-	case model.RoundRobin:
-		c.turns++
-		return c.turns - 1
-	case model.SourceHash:
-		h := fnv.New64a() // the same after a restart
-		b := client.As16()
-		h.Write(b[:]) // never fails
-		return h.Sum64()
-	case model.Random, model.Maglev, model.MaglevPort:
-	}
-	return rand.Uint64()
 }
 
 // remember stores that a client was connected to an endpoint of a traffic policy now. If the other
@@ -187,34 +165,6 @@ func (c *chooser) makeRoom() bool {
 		}
 	}
 	return true
-}
-
-// place gives each endpoint of a list a slot. An endpoint keeps the slot it had, as far as
-// their number allows, so that source-hash sends few clients to another one.
-func place(old, list []netip.AddrPort) []netip.AddrPort {
-	present := make(map[netip.AddrPort]struct{}, len(list))
-	for _, e := range list {
-		present[e] = struct{}{}
-	}
-	slots := make([]netip.AddrPort, len(list))
-	placed := make(map[netip.AddrPort]struct{}, len(list))
-	for i, e := range old[:min(len(old), len(list))] {
-		if _, stays := present[e]; stays {
-			slots[i] = e
-			placed[e] = struct{}{}
-		}
-	}
-	free := 0
-	for _, e := range list {
-		if _, ok := placed[e]; ok {
-			continue
-		}
-		for slots[free].IsValid() {
-			free++
-		}
-		slots[free] = e
-	}
-	return slots
 }
 
 // oldest returns the key whose value is from the earliest time. It looks at all values. With

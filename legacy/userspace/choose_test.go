@@ -3,13 +3,10 @@ package userspace
 import (
 	"encoding/binary"
 	"net/netip"
-	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
@@ -97,64 +94,17 @@ func TestAlgorithms(t *testing.T) {
 	}
 	one := func(int) netip.Addr { return clientAddr(1) }
 	evenly := map[int]int{2: rounds / 4, 3: rounds / 4, 4: rounds / 4, 5: rounds / 4}
-	if diff := cmp.Diff(evenly, count(newChooser(model.RoundRobin, 0, 2, 3, 4, 5), one)); diff != "" {
-		t.Errorf("round-robin (-want +got):\n%s", diff)
-	}
-	if got := count(newChooser(model.SourceHash, 0, 2, 3, 4, 5), one); len(got) != 1 {
-		t.Errorf("source-hash sends one client to %v", got)
+	if got := count(newChooser(model.Maglev, 0, 2, 3, 4, 5), one); len(got) != 1 {
+		t.Errorf("maglev sends one client to %v", got)
 	}
 	for name, got := range map[string]map[int]int{
-		"random, one client":        count(newChooser(model.Random, 0, 2, 3, 4, 5), one),
-		"source-hash, many clients": count(newChooser(model.SourceHash, 0, 2, 3, 4, 5), clientAddr),
+		"random, one client":   count(newChooser(model.Random, 0, 2, 3, 4, 5), one),
+		"maglev, many clients": count(newChooser(model.Maglev, 0, 2, 3, 4, 5), clientAddr),
 	} {
 		for e, want := range evenly {
 			if got[e] < want*9/10 || got[e] > want*11/10 { // 11 standard deviations
 				t.Errorf("%s: endpoint %d got %d of %d", name, e, got[e], rounds)
 			}
-		}
-	}
-}
-
-func TestRoundRobinTakesTurns(t *testing.T) {
-	c := newChooser(model.RoundRobin, 0, 2, 3, 4)
-	var got []int
-	for n := range 7 {
-		got = append(got, chosen(t, c, clientAddr(n)))
-	}
-	if diff := cmp.Diff([]int{2, 3, 4, 2, 3, 4, 2}, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-}
-
-// Documented at model.SourceHash: the same endpoint while their number stays.
-func TestSourceHashKeepsWhoStays(t *testing.T) {
-	c := newChooser(model.SourceHash, 0, 2, 3, 4, 5, 6)
-	before := map[int]int{}
-	for n := range 1000 {
-		before[n] = chosen(t, c, clientAddr(n))
-	}
-	c.set(model.SourceHash, 0, 1, 2, 4, 5, 6) // 3 left, 1 came
-	for n, e := range before {
-		now := chosen(t, c, clientAddr(n))
-		if e == 3 && now != 1 || e != 3 && now != e {
-			t.Errorf("client %d was sent to %d, and now to %d", n, e, now)
-		}
-	}
-}
-
-func TestPlacesAreKept(t *testing.T) {
-	for _, c := range []struct{ old, list, want []int }{
-		{nil, []int{2, 3, 4}, []int{2, 3, 4}},
-		{[]int{2, 3, 4}, []int{2, 3, 4, 5}, []int{2, 3, 4, 5}},
-		{[]int{2, 3, 4}, []int{1, 2, 3, 4}, []int{2, 3, 4, 1}},
-		{[]int{2, 3, 4}, []int{3, 4, 5}, []int{5, 3, 4}},
-		{[]int{2, 3, 4}, []int{3, 4}, []int{4, 3}},
-		{[]int{2, 3, 4}, []int{7, 8}, []int{7, 8}},
-		{[]int{4, 2}, []int{2, 4}, []int{4, 2}},
-		{[]int{2, 3, 4}, nil, nil},
-	} {
-		if got := place(endpoints(c.old...), endpoints(c.list...)); !slices.Equal(got, endpoints(c.want...)) {
-			t.Errorf("%v, then %v: want %v, got %v", c.old, c.list, c.want, got)
 		}
 	}
 }
@@ -176,40 +126,51 @@ func TestAvoidedEndpointsAreNotChosen(t *testing.T) {
 	}
 }
 
+// TestAffinity connects so many clients that by chance alone, not all of them get their endpoint again.
 func TestAffinity(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newChooser(model.RoundRobin, time.Minute, 2, 3, 4)
-		expect := func(what string, client, want int) {
-			t.Helper()
-			if got := connected(t, c, clientAddr(client)); got != want {
-				t.Errorf("%s: want %d, got %d", what, want, got)
+		c := newChooser(model.Random, time.Minute, 2, 3, 4)
+		connect := func() (got [100]int) {
+			for n := range got {
+				got[n] = connected(t, c, clientAddr(n))
 			}
+			return got
 		}
-		expect("first client", 1, 2)
-		expect("second client", 2, 3)
+		had := connect()
+		expect := func(what string, same bool) {
+			t.Helper()
+			now := connect()
+			if (now == had) != same {
+				t.Errorf("%s: clients that had %v now have %v", what, had, now)
+			}
+			had = now
+		}
 		for range 3 {
 			time.Sleep(59 * time.Second)
-			expect("each connection makes it last", 1, 2)
+			expect("each connection makes it last", true)
 		}
-		expect("the second client was away for too long", 2, 4)
 		time.Sleep(time.Minute)
-		expect("a minute is too long", 1, 2) // its turn
-		expect("a minute is too long", 1, 2) // remembered
+		expect("a minute is too long", false)
+		expect("they are remembered again", true)
 
-		c.set(model.RoundRobin, time.Minute, 3, 4, 5)
-		expect("its endpoint left", 1, 3) // slots 5 3 4
-		c.set(model.RoundRobin, time.Hour, 3, 4, 5)
+		c.set(model.Random, time.Minute, 3, 4, 5)
+		for n, e := range connect() {
+			if had[n] != 2 && e != had[n] || e == 2 {
+				t.Errorf("2 left: client %d had %d, and now has %d", n, had[n], e)
+			}
+			had[n] = e
+		}
+		c.set(model.Random, time.Hour, 3, 4, 5)
 		time.Sleep(59 * time.Minute)
-		expect("a longer timeout is for all", 1, 3)
-		c.set(model.RoundRobin, 0, 3, 4, 5)
-		expect("without affinity", 1, 4)
-		expect("without affinity", 1, 5)
+		expect("a longer timeout is for all", true)
+		c.set(model.Random, 0, 3, 4, 5)
+		expect("without affinity", false)
 	})
 }
 
 func TestAffinityRemembersManyClients(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newChooser(model.RoundRobin, time.Hour, 2, 3, 4)
+		c := newChooser(model.Random, time.Hour, 2, 3, 4)
 		for n := range maxRemembered + 1 {
 			connected(t, c, clientAddr(n))
 			time.Sleep(time.Millisecond)

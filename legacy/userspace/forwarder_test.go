@@ -139,13 +139,10 @@ func TestAlgorithmsAndAffinityOfConnections(t *testing.T) {
 			}
 			return string(names)
 		}
-		if got := six(web("TCP", port).Algorithm("round-robin")); got != "abcabc" {
-			t.Errorf("round-robin: %s", got)
+		if got := six(web("TCP", port).Algorithm("maglev")); got != strings.Repeat(got[:1], 6) {
+			t.Errorf("maglev: %s", got)
 		}
-		if got := six(web("TCP", port).Algorithm("source-hash")); got != strings.Repeat(got[:1], 6) {
-			t.Errorf("source-hash: %s", got)
-		}
-		if got := six(web("TCP", port).Algorithm("round-robin").Sticky(60)); got != strings.Repeat(got[:1], 6) {
+		if got := six(web("TCP", port).Sticky(60)); got != strings.Repeat(got[:1], 6) {
 			t.Errorf("affinity: %s", got)
 		}
 		var random string
@@ -161,13 +158,13 @@ func TestAlgorithmsAndAffinityOfConnections(t *testing.T) {
 // Sticky clients of UDP are told by their address, not by their port.
 func TestAffinityOfDatagrams(t *testing.T) {
 	r, port := newRig(t), freePort(t)
-	r.set(web("UDP", port).Algorithm("round-robin").Sticky(60), slice(model.IPv4, "UDP",
+	r.set(web("UDP", port).Sticky(60), slice(model.IPv4, "UDP",
 		r.pod(0, udpServer(t, model.IPv4, 'a')), r.pod(1, udpServer(t, model.IPv4, 'b'))))
 	var got string
-	for range 4 {
+	for range 20 {
 		got += string(ask(t, dialUDP(t, nodePort(model.IPv4, port)), "1"))
 	}
-	if got != "aaaa" {
+	if got != strings.Repeat(got[:1], len(got)) {
 		t.Errorf("want one endpoint, got %s", got)
 	}
 }

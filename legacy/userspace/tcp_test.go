@@ -135,7 +135,7 @@ func TestOtherEndpointsAreTriedIfOneRefuses(t *testing.T) {
 			r.pod(0, refusingTCP(t, f)), r.pod(1, refusingTCP(t, f)),
 			r.pod(2, tcpServer(t, f, echo('c'))), r.pod(3, refusingTCP(t, f)),
 		}
-		r.set(web("TCP", port).Algorithm("source-hash"), slice(f, "TCP", pods...))
+		r.set(web("TCP", port).Algorithm("maglev"), slice(f, "TCP", pods...))
 		for range 4 {
 			if name := whoOnce(t, nodePort(f, port)); name != 'c' {
 				t.Errorf("got %c", name)

@@ -19,11 +19,11 @@ var Configs = []model.Config{
 	},
 	{
 		NodeName: NodeName, TableSize: TableSize, NodePortAddresses: model.NodePortAddresses{Primary: true, All: true},
-		LocalPods: model.LocalPods{Mode: model.ByNodeCIDR}, Algorithm: model.RoundRobin, DropInvalid: true,
+		LocalPods: model.LocalPods{Mode: model.ByNodeCIDR}, Algorithm: model.Maglev, DropInvalid: true,
 	},
 	{
 		NodeName: NodeName, TableSize: TableSize, NodePortAddresses: model.NodePortAddresses{Primary: true},
-		LocalPods: model.LocalPods{Mode: model.ByBridge, Interface: PodBridge}, Algorithm: model.SourceHash,
+		LocalPods: model.LocalPods{Mode: model.ByBridge, Interface: PodBridge}, Algorithm: model.MaglevPort,
 	},
 	{
 		NodeName: NodeName, TableSize: TableSize, NodePortAddresses: model.NodePortAddresses{Primary: true},

@@ -230,7 +230,7 @@ func (r *Random) choosing(s Service) Service {
 		s.SessionAffinity = pick(r, []string{"None", "", "clientIP"})
 	}
 	if r.IntN(3) == 0 {
-		s = s.Algorithm(pick(r, []string{"random", "round-robin", "round-robin", "source-hash", "source-hash", "maglev", "maglev-port", "least-conn"}))
+		s = s.Algorithm(pick(r, []string{"random", "round-robin", "source-hash", "maglev", "maglev", "maglev-port", "maglev-port", "least-conn"}))
 	}
 	return s
 }

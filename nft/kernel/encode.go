@@ -228,8 +228,6 @@ func encodeLoad(f model.Family, e nft.Expr, reg uint32) (expr.Any, int) {
 		return &expr.Ct{Key: expr.CtKeyPROTODST, Register: reg, Direction: ctOriginal}, narrow
 	case nft.SourcePort:
 		return &expr.Payload{Base: expr.PayloadBaseTransportHeader, Offset: 0, Len: 2, DestRegister: reg}, narrow
-	case nft.NextSlot:
-		return &expr.Numgen{Register: reg, Modulus: e.Mod, Type: unix.NFT_NG_INCREMENTAL}, narrow
 	case nft.RandomSlot, nft.HashSlot, nft.FlowSlot:
 	}
 	return &expr.Numgen{Register: reg, Modulus: e.Mod, Type: unix.NFT_NG_RANDOM}, narrow

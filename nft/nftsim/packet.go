@@ -61,7 +61,7 @@ func (s *state) expr(b []byte, e nft.Expr) ([]byte, error) {
 		return nft.AppendPort(b, s.orig.Port()), nil
 	case nft.SourcePort:
 		return nft.AppendPort(b, cmp.Or(s.SourcePort, modeltest.ClientPort)), nil
-	case nft.RandomSlot, nft.NextSlot, nft.HashSlot, nft.FlowSlot:
+	case nft.RandomSlot, nft.HashSlot, nft.FlowSlot:
 	}
 	return nil, fmt.Errorf("unknown field %d", e.Field)
 }

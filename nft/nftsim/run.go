@@ -341,15 +341,9 @@ func (r *run) lookup(key nft.Key, name string, s state, share float64) (hits []h
 		return nil, 0, fmt.Errorf("no set %s", name)
 	}
 	keys := []string{""}
-	for i, e := range key {
+	for _, e := range key {
 		var next []string
-		inTurn := e.Field == nft.NextSlot && r.turns != nil
 		for _, k := range keys {
-			if inTurn {
-				next = append(next, string(nft.AppendSlot([]byte(k), r.turns[&key[i]]%e.Mod)))
-				r.turns[&key[i]]++
-				continue
-			}
 			if r.hashes && len(e.Hashed()) > 0 {
 				next = append(next, string(nft.AppendSlot([]byte(k), r.hash(e, s))))
 				continue

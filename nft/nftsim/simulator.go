@@ -20,8 +20,7 @@ type Simulator struct {
 	sets       map[string]*set
 	flowtables map[string]bool
 	local      map[netip.Addr]bool
-	turns      map[*nft.Expr]uint32 // taken, by the expression that counts them; nil: see TakeTurns
-	hashes     bool                 // see Hash
+	hashes     bool // see Hash
 }
 
 // set is a set with an index over its elements.
@@ -109,10 +108,6 @@ func load(f model.Family, sets []nft.Set, flowtables []nft.Flowtable, all []nft.
 	}
 	return s, nil
 }
-
-// TakeTurns makes each packet from now on take one slot where a rule counts turns, as in the
-// kernel. Without it, each slot gets an equal share of every packet.
-func (s *Simulator) TakeTurns() { s.turns = map[*nft.Expr]uint32{} }
 
 // Hash makes each packet take, as long as it is on, the slot that its hash draws, as in the kernel. Without it,
 // each slot gets an equal share of every packet.
@@ -254,7 +249,7 @@ func (s *Simulator) checkKey(key nft.Key, name string) (*set, error) {
 			types[i] = nft.Proto
 		case nft.DestPort, nft.OrigDestPort, nft.SourcePort:
 			types[i] = nft.Service
-		case nft.RandomSlot, nft.NextSlot, nft.HashSlot, nft.FlowSlot:
+		case nft.RandomSlot, nft.HashSlot, nft.FlowSlot:
 			types[i] = nft.Slot
 			if e.Mod == 0 {
 				return nil, fmt.Errorf("a choice among 0 slots")

@@ -27,7 +27,7 @@ func bulkyMeta(namespace, name string, labels map[string]string) metav1.ObjectMe
 		Annotations: map[string]string{
 			corev1.EndpointsLastChangeTriggerTime: "2026-01-02T03:04:05Z",
 			corev1.LastAppliedConfigAnnotation:    "{a long text}",
-			model.AnnotationAlgorithm:             "round-robin",
+			model.AnnotationAlgorithm:             "maglev",
 			model.AnnotationConnectionGrace:       "30s",
 		},
 		Finalizers: []string{"f"}, DeletionTimestamp: new(metav1.NewTime(created.Add(time.Hour))),
@@ -157,7 +157,7 @@ func TestService(t *testing.T) {
 		AffinityTimeout:       new(int32(60)),
 		SourceRanges:          []string{"203.0.113.0/24"},
 		HealthCheckNodePort:   30100,
-		Algorithm:             "round-robin",
+		Algorithm:             "maglev",
 		ConnectionGrace:       "30s",
 	}
 	if diff := cmp.Diff(want, Service(service())); diff != "" {

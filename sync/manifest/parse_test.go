@@ -302,7 +302,7 @@ metadata:
   name: web
   creationTimestamp: 2026-01-02T03:04:05Z
   labels: {service.kubernetes.io/service-proxy-name: ""}
-  annotations: {vmapd.io/lb-algorithm: source-hash}
+  annotations: {vmapd.io/lb-algorithm: maglev}
   managedFields: [{fieldsV1: {"f:spec": {}}}]
 spec:
   type: LoadBalancer
@@ -364,7 +364,7 @@ spec: {podCIDR: 10.180.0.0/24, podCIDRs: [10.180.0.0/24, "fd00:10:180::/64"]}
 		SessionAffinity:       "ClientIP",
 		AffinityTimeout:       new(int32(60)),
 		SourceRanges:          []string{"203.0.113.0/25", " 10.0.0.0/8"},
-		Algorithm:             "source-hash",
+		Algorithm:             "maglev",
 	}}
 	if diff := cmp.Diff(wantSvc, o.Services()); diff != "" {
 		t.Errorf("Services (-want +got):\n%s", diff)

@@ -62,10 +62,10 @@ type parser struct {
 	words  []string
 	rule   Rule
 
-	protocol model.Protocol
-	modules  map[string]bool
-	recent   *recentOptions
-	nth      *nthOptions
+	protocol  model.Protocol
+	modules   map[string]bool
+	recent    *recentOptions
+	statistic *statisticOptions
 }
 
 // parseRule reads the words of a rule, behind the chain's name.
@@ -149,8 +149,8 @@ func (p *parser) match(name, value string, not bool) (Match, error) {
 	}
 	module := map[string]string{
 		"--dport": p.protocolName(), "--comment": "comment", "--mark": "mark", "--ctstate": "conntrack", "--ctstatus": "conntrack",
-		"--src-type": "addrtype", "--dst-type": "addrtype", "--match-set": "set", "--ipvs": "ipvs", "--mode": "statistic", "--probability": "statistic", "--every": "statistic",
-		"--packet": "statistic", "--set": "recent", "--rcheck": "recent", "--update": "recent",
+		"--src-type": "addrtype", "--dst-type": "addrtype", "--match-set": "set", "--ipvs": "ipvs", "--mode": "statistic", "--probability": "statistic",
+		"--set": "recent", "--rcheck": "recent", "--update": "recent",
 		"--seconds": "recent", "--name": "recent", "--rsource": "recent",
 		"--reap": "recent", "--mask": "recent", "--nfacct-name": "nfacct",
 	}[name]
@@ -190,7 +190,7 @@ func (p *parser) match(name, value string, not bool) (Match, error) {
 		return ByIPVS{not}, nil
 	}
 	if module == "statistic" {
-		return nil, p.nth.option(name, value)
+		return nil, p.statistic.option(name, value)
 	}
 	return nil, p.recent.option(name, value)
 }
@@ -204,7 +204,7 @@ func (p *parser) module(name string) error {
 	case "recent":
 		p.recent = &recentOptions{}
 	case "statistic":
-		p.nth = &nthOptions{}
+		p.statistic = &statisticOptions{}
 	case "comment", "mark", "conntrack", "addrtype", "set", "ipvs", "nfacct":
 	default:
 		return fmt.Errorf("unknown match %q", name)

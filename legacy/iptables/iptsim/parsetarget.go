@@ -42,15 +42,11 @@ func (o *recentOptions) option(name, value string) error {
 	return nil
 }
 
-// nthOptions collects the options of one match statistic.
-type nthOptions struct {
-	mode, probability, every, packet string
-}
+// statisticOptions collects the options of one match statistic.
+type statisticOptions struct{ mode, probability string }
 
-func (o *nthOptions) option(name, value string) error {
-	to := map[string]*string{
-		"--mode": &o.mode, "--probability": &o.probability, "--every": &o.every, "--packet": &o.packet,
-	}[name]
+func (o *statisticOptions) option(name, value string) error {
+	to := map[string]*string{"--mode": &o.mode, "--probability": &o.probability}[name]
 	if *to != "" {
 		return fmt.Errorf("%s twice", name)
 	}
@@ -58,28 +54,21 @@ func (o *nthOptions) option(name, value string) error {
 	return nil
 }
 
-func (o *nthOptions) match() (Statistic, error) {
-	switch {
-	case o.mode == "random" && o.every == "" && o.packet == "":
-		p, err := strconv.ParseFloat(o.probability, 64)
-		if err != nil || p <= 0 || p >= 1 {
-			return Statistic{}, fmt.Errorf("%q is no probability", o.probability)
-		}
-		return Statistic{Share: p}, nil
-	case o.mode == "nth" && o.probability == "" && o.packet == "0":
-		n, err := strconv.Atoi(o.every)
-		if err != nil || n < 2 {
-			return Statistic{}, fmt.Errorf("every %q-th", o.every)
-		}
-		return Statistic{1 / float64(n), &turns{every: n}}, nil
+func (o *statisticOptions) match() (Statistic, error) {
+	p, err := strconv.ParseFloat(o.probability, 64)
+	if err != nil || p <= 0 || p >= 1 {
+		return Statistic{}, fmt.Errorf("%q is no probability", o.probability)
 	}
-	return Statistic{}, fmt.Errorf("statistic needs other options than %+v", *o)
+	if o.mode != "random" {
+		return Statistic{}, fmt.Errorf("statistic has the mode %q", o.mode)
+	}
+	return Statistic{p}, nil
 }
 
 // endModule makes one match of several options.
 func (p *parser) endModule() error {
-	if o := p.nth; o != nil {
-		p.nth = nil
+	if o := p.statistic; o != nil {
+		p.statistic = nil
 		match, err := o.match()
 		if err != nil {
 			return err

@@ -64,11 +64,8 @@ type (
 	}
 	// ByIPVS is --ipvs: IPVS has sent the packet to a real server.
 	ByIPVS struct{ Not bool }
-	// Statistic is --mode random or nth.
-	Statistic struct {
-		Share float64
-		nth   *turns // nil: random
-	}
+	// Statistic is --mode random.
+	Statistic struct{ Share float64 }
 	// Recent is one of --set, --rcheck and --update.
 	Recent struct {
 		Name string

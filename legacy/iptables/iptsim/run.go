@@ -16,7 +16,6 @@ type Simulator struct {
 	*Tables
 	node   Node
 	recent map[string]map[netip.Addr]bool
-	turns  bool // see TakeTurns
 }
 
 // maxJumps is NFT_JUMP_STACK_SIZE, which binds the variant nft. It counts gotos as well.
@@ -78,13 +77,6 @@ func (s *Simulator) Remember(list string, a netip.Addr) {
 	}
 	s.recent[list][a] = true
 }
-
-// TakeTurns makes each packet from now on take one turn where a rule counts them, as in the
-// kernel. Without it, such a rule holds for a share of every packet.
-func (s *Simulator) TakeTurns() { s.turns = true }
-
-// turns are those that a rule has counted.
-type turns struct{ every, taken int }
 
 // run is one packet's way.
 type run struct {
@@ -396,13 +388,7 @@ func (m InSet) holds(r *run, s *state) float64 {
 
 func (m ByIPVS) holds(_ *run, s *state) float64 { return yes(s.ByIPVS != m.Not) }
 
-func (m Statistic) holds(r *run, _ *state) float64 {
-	if m.nth == nil || !r.turns {
-		return m.Share
-	}
-	m.nth.taken++
-	return yes(m.nth.taken%m.nth.every == 1)
-}
+func (m Statistic) holds(*run, *state) float64 { return m.Share }
 
 func (m Recent) holds(r *run, s *state) float64 {
 	if m.Set || r.recent[m.Name][s.Source] {

@@ -162,7 +162,7 @@ func TestRunRefusesWhatCanNotBe(t *testing.T) {
 
 func TestChoicesAreExplored(t *testing.T) {
 	text := table("nat", ":X - [0:0]", "-A PREROUTING -j X",
-		"-A X -m statistic --mode nth --every 4 --packet 0 -m recent --set --name A --rsource "+dnat,
+		"-A X -m statistic --mode random --probability 0.25 -m recent --set --name A --rsource "+dnat,
 		"-A X -p tcp -j DNAT --to-destination 10.0.0.3:8080")
 	got, err := run(t, text, fromOutside)
 	if err != nil {

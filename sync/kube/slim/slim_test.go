@@ -61,7 +61,7 @@ func metadata(name string) metav1.ObjectMeta {
 			model.LabelServiceName: "a", model.LabelHeadless: "", model.LabelServiceProxyName: "other", "a": `"{[\ü<`,
 		},
 		Annotations: map[string]string{
-			model.AnnotationAlgorithm: "round-robin", model.AnnotationConnectionGrace: "30s", "b": "{}",
+			model.AnnotationAlgorithm: "maglev", model.AnnotationConnectionGrace: "30s", "b": "{}",
 			corev1.EndpointsLastChangeTriggerTime: "2026-01-02T03:04:05.678Z", metav1.InitialEventsAnnotationKey: "true",
 		},
 		OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Service", Name: "a", UID: "5e", Controller: new(true)}},

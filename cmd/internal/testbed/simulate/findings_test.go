@@ -17,7 +17,7 @@ var findings = []struct {
 	// that changed both tables in between is noticed in that one alone, so that the success of the whole Apply does
 	// not mean that the other table is right: for that, both must have been compared since.
 	{"somebody meddles between a failure and the retry", Life{
-		Node{Config: model.Config{NodeName: "node-1", Algorithm: model.RoundRobin, DropInvalid: true}, Before69: true, Before63: true, PieceSize: 1},
+		Node{Config: model.Config{NodeName: "node-1", Algorithm: model.Maglev, DropInvalid: true}, Before69: true, Before63: true, PieceSize: 1},
 		[]Step{
 			{Start, 0x0b3b456387547534},
 			{Fault, 0x1d69e33c5c5e1fdc},

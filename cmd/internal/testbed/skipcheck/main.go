@@ -27,7 +27,6 @@ func allowed() []string {
 		"SCTP: this kernel has none",
 		"IPv6 session affinity: this nft can't parse",
 		"this nft can't handle a number in a concatenated key",
-		"this nft loads numbers that are keys of a map in the wrong byte order",
 		"this kernel lacks table flags owner and persist",
 		"no IPVS in the kernel",
 		"IPVS does otherwise:",

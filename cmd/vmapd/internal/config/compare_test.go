@@ -22,7 +22,7 @@ func TestCompare(t *testing.T) {
 		{"mode", files{proxy: "mode: ipvs\n"}, files{proxy: "mode: nftables\n"}, "", "mode"},
 		{"what means nothing", files{proxy: base}, files{proxy: base + "portRange: 1-2\nnftables: {masqueradeBit: 3}\n"}, "", ""},
 		{"gates", files{proxy: base}, files{proxy: base + "featureGates: {AllowServiceExternalIPs: false}\n"}, "featureGates", ""},
-		{"ours", files{proxy: base, own: "backend: nftables\n"}, files{proxy: base, own: "lbAlgorithm: round-robin\nmetricsTLS: {certFile: c, keyFile: k}\n"}, "lbAlgorithm metricsTLS.certFile metricsTLS.keyFile", "backend"},
+		{"ours", files{proxy: base, own: "backend: nftables\n"}, files{proxy: base, own: "lbAlgorithm: maglev\nmetricsTLS: {certFile: c, keyFile: k}\n"}, "lbAlgorithm metricsTLS.certFile metricsTLS.keyFile", "backend"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			live, restart := config.Compare(tt.before.mustLoad(t), tt.after.mustLoad(t))

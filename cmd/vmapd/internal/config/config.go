@@ -211,7 +211,7 @@ func (l *loader) model(b Backend) model.Config {
 			NoNodeAddresses: l.own.ExternalAddresses.RefuseNodeAddresses,
 		},
 	}
-	m.Algorithm, _ = model.ParseAlgorithm(l.own.LBAlgorithm)
+	m.Algorithm, _, _ = model.ParseAlgorithm(l.own.LBAlgorithm)
 	if m.TableSize = int(l.own.MaglevTableSize); b == IPTables || b == IPVS {
 		m.TableSize = model.MinTableSize // only the listener on loopback has a table, which must not use up a budget
 	}

@@ -257,9 +257,9 @@ func TestPrecedence(t *testing.T) {
 	c := files{
 		proxy: "mode: nftables\nclusterCIDR: 10.0.0.0/8\nhostnameOverride: from-file\nclientConnection: {kubeconfig: file}\n" +
 			"logging: {verbosity: 1, format: json, vmodule: [{filePattern: a, verbosity: 1}]}\n",
-		own: "lbAlgorithm: round-robin\ndropInvalid: true\nconnectionGrace: 1m\n",
+		own: "lbAlgorithm: maglev\ndropInvalid: true\nconnectionGrace: 1m\n",
 	}.mustLoad(t, "--cluster-cidr=172.16.0.0/12", "--kubeconfig=flag", "--metrics-bind-address=", "--healthz-port=0", "--windows-service",
-		"--hostname-override=From-Flag", "--master=https://192.168.0.1", "-v=5", "--vmodule=b=2", "--lb-algorithm=source-hash", "--drop-invalid=false")
+		"--hostname-override=From-Flag", "--master=https://192.168.0.1", "-v=5", "--vmodule=b=2", "--lb-algorithm=maglev-port", "--drop-invalid=false")
 	m := c.Model()
 	if got := m.LocalPods.ClusterCIDRs[0].String(); got != "10.0.0.0/8" {
 		t.Errorf("--cluster-cidr is not ignored: %v", got)
@@ -277,7 +277,7 @@ func TestPrecedence(t *testing.T) {
 	if diff := cmp.Diff(want, c.KubeProxy().Logging.VModule); diff != "" {
 		t.Errorf("vmodule, -want +got:\n%s", diff)
 	}
-	if m.Algorithm != model.SourceHash || m.DropInvalid || m.ConnectionGrace != time.Minute {
+	if m.Algorithm != model.MaglevPort || m.DropInvalid || m.ConnectionGrace != time.Minute {
 		t.Errorf("our flags do not go before our file: %+v", m)
 	}
 	wantNotes := `WARN --cluster-cidr: ignored because of --config, as by kube-proxy

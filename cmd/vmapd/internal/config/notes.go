@@ -8,6 +8,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	proxyconfig "k8s.io/kube-proxy/config/v1alpha1"
+
+	"github.com/vmapd/vmapd/model"
 )
 
 // noteIgnored adds a note for each field without effect that does not have its default.
@@ -35,6 +37,9 @@ func (l *loader) noteSurprises(b Backend) {
 	}
 	if c.Mode == "" && c.IPTables.MasqueradeAll && f.ConfigFile != "" {
 		l.note(slog.LevelInfo, l.place("iptables.masqueradeAll"), "applies to any backend, because mode is empty")
+	}
+	if _, note, _ := model.ParseAlgorithm(l.own.LBAlgorithm); note != "" {
+		l.note(slog.LevelWarn, l.place("lbAlgorithm"), "%s", note)
 	}
 	if l.own.FastPath != "off" && b != NFTables && b != Auto {
 		l.note(slog.LevelWarn, l.place("fastPath"), "ignored: the backend %s has no fast path", b)

@@ -27,7 +27,7 @@ type VmapdConfiguration struct {
 	// Backend is nftables, ipvs, iptables, userspace or auto. Default: auto.
 	Backend Backend `json:"backend,omitempty"`
 	// LBAlgorithm chooses an endpoint where a Service has no annotation for it: random,
-	// round-robin, source-hash, maglev or maglev-port. Default: random.
+	// maglev or maglev-port. Default: random.
 	LBAlgorithm string `json:"lbAlgorithm,omitempty"`
 	// MaglevTableSize is the number of slots of a lookup table of maglev and maglev-port, from 61 to 65521.
 	// Default: 4093.
@@ -166,7 +166,7 @@ func validateOwn(c *VmapdConfiguration) field.ErrorList {
 	var errs field.ErrorList
 	errs = append(errs, oneOf(field.NewPath("backend"), c.Backend, Auto, NFTables, IPVS, IPTables, Userspace)...)
 	errs = append(errs, oneOf(field.NewPath("metricsAuthentication"), c.MetricsAuthentication, NoAuthentication, TokenAuthentication)...)
-	if _, err := model.ParseAlgorithm(c.LBAlgorithm); err != nil {
+	if _, _, err := model.ParseAlgorithm(c.LBAlgorithm); err != nil {
 		var names []string
 		for _, a := range model.Algorithms {
 			names = append(names, a.String())

@@ -115,7 +115,7 @@ var ownSettings = []setting{
 	{"", "vmapd-config", honoured, unchangeable, "file with a `" + ownKind + "`; vmapd's own flags override it"},
 	{"", "from", honoured, unchangeable, "file or folder of manifests to use in place of a cluster; vmapd follows changes (repeatable)"},
 	{"backend", "backend", honoured, restart, "`nftables`, `ipvs`, `iptables`, `userspace`, or `auto`: kube-proxy's mode or, without one, the first of these that the kernel supports; see [Backend](#backend)"},
-	{"lbAlgorithm", "lb-algorithm", honoured, live, "algorithm that chooses an endpoint: `random`, `round-robin`, `source-hash`, `maglev` or `maglev-port`; the annotation `vmapd.io/lb-algorithm` of a Service overrides it; see [Algorithms](#algorithms)"},
+	{"lbAlgorithm", "lb-algorithm", honoured, live, "algorithm that chooses an endpoint: `random`, `maglev` or `maglev-port`; the annotation `vmapd.io/lb-algorithm` of a Service overrides it; see [Algorithms](#algorithms)"},
 	{"maglevTableSize", "maglev-table-size", honoured, live, "slots of a lookup table of `maglev` and `maglev-port`; the same on all nodes, preferably prime; see [Algorithms](#algorithms)"},
 	{"dropInvalid", "drop-invalid", honoured, live, "drop packets of Services that connection tracking classifies as INVALID"},
 	{"serviceCounters", "service-counters", honoured, live, "count the new connections of each Service port"},

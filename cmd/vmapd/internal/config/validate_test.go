@@ -112,7 +112,7 @@ func check(t *testing.T, err error, place, want string) {
 func TestWhatIsWrongInOurFileIsNamed(t *testing.T) {
 	for _, tt := range []struct{ name, text, want string }{
 		{"backend", "backend: ebpf\n", `backend: Unsupported value: "ebpf": supported values: "auto", "nftables", "ipvs", "iptables", "userspace"`},
-		{"algorithm", "lbAlgorithm: best\n", `lbAlgorithm: Unsupported value: "best": supported values: "random", "round-robin", "source-hash", "maglev", "maglev-port"`},
+		{"algorithm", "lbAlgorithm: best\n", `lbAlgorithm: Unsupported value: "best": supported values: "random", "maglev", "maglev-port"`},
 		{"a table that is too small", "maglevTableSize: 60\n", `maglevTableSize: Invalid value: 60: not between 61 and 65521`},
 		{"grace", "connectionGrace: -1s\n", `connectionGrace: Invalid value: "-1s": less than 0`},
 		{"range", "externalAddresses: {ipRanges: [192.168.99.0/24, here]}\n", `externalAddresses.ipRanges[1]: Invalid value: "here": invalid CIDR address: here`},
@@ -120,7 +120,7 @@ func TestWhatIsWrongInOurFileIsNamed(t *testing.T) {
 		{"certificate alone", "metricsTLS: {certFile: c}\n", `metricsTLS.keyFile: Required value: the key of the certificate`},
 		{"authentication", "metricsAuthentication: password\n", `metricsAuthentication: Unsupported value: "password": supported values: "none", "token"`},
 		{"wrong type", "connectionGrace: soon\n", `connectionGrace: time: invalid duration "soon"`},
-		{"all right", "backend: nftables\nlbAlgorithm: round-robin\ndropInvalid: true\nserviceCounters: true\nconnectionGrace: 1m\nexternalAddresses: {ipRanges: [192.168.99.0/24], allowServiceCIDRs: true, refuseNodeAddresses: true}\nmetricsTLS: {certFile: c, keyFile: k}\nmetricsAuthentication: token\n", ``},
+		{"all right", "backend: nftables\nlbAlgorithm: maglev\ndropInvalid: true\nserviceCounters: true\nconnectionGrace: 1m\nexternalAddresses: {ipRanges: [192.168.99.0/24], allowServiceCIDRs: true, refuseNodeAddresses: true}\nmetricsTLS: {certFile: c, keyFile: k}\nmetricsAuthentication: token\n", ``},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			_, err := files{own: tt.text}.load(t)

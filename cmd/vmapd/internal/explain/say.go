@@ -153,8 +153,6 @@ func (e *Explanation) sayChoice() string {
 	}
 	how := map[string]string{
 		"random":      "One of them is chosen at random for each connection.",
-		"round-robin": "They are chosen in turn, one for each connection.",
-		"source-hash": "One of them is chosen by the client's address: the same one as long as their number does not change.",
 		"maglev":      "A lookup table has one of them for the client's address, the same on all nodes.",
 		"maglev-port": "A lookup table has one of them for the client's address and port, the same on all nodes.",
 	}[c.Algorithm]

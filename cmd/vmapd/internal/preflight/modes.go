@@ -48,7 +48,7 @@ func (x *comparison) ipvs() {
 		x.differences[d.What] = &d
 	}
 	add(Difference{What: "no Service's address is on a device of the node: programs that listen on all addresses no longer answer on cluster IPs, a ping of a cluster IP is not answered, and strictARP has no effect"})
-	add(Difference{What: "ipvs.scheduler has no effect", Remedy: "lbAlgorithm: round-robin, source-hash or maglev; other schedulers only with the backend ipvs", Keep: "backend: ipvs"})
+	add(Difference{What: "ipvs.scheduler has no effect", Remedy: "lbAlgorithm: maglev; other schedulers only with the backend ipvs", Keep: "backend: ipvs"})
 	for i := range x.in.Objects.Services {
 		s := &x.in.Objects.Services[i]
 		p := probe{client: Outside, service: s, kind: model.LoadBalancerIP}
