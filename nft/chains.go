@@ -140,7 +140,7 @@ func (o Options) layoutChains(s *model.Settings, c chosen) []Chain {
 			Chain{Name: rememberChain, Rules: byOrigin(RememberIPs, RememberNodePorts, protocols[:], protocols[:]), Comment: "session affinity: who got which endpoint?"})
 	}
 	for one := range c.choices {
-		chains = append(chains, one.chain(o))
+		chains = append(chains, one.chain())
 	}
 	for one := range c.circuits {
 		chains = append(chains, one.chain(s))

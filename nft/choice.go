@@ -98,16 +98,16 @@ func (c circuit) name() string {
 // The first rule, for TCP alone, does no more than the second. It works around nft 1.0.6,
 // which turns the first rule of a file that looks into a map with data "typeof tcp dport"
 // into a rule for TCP. Without it, UDP would keep one endpoint when a listing is loaded again.
-func (c choice) chain(o Options) Chain {
+func (c choice) chain() Chain {
 	dnat := func(how Field, mod int) Statement {
 		return DNAT{append(slices.Clone(c.scope.keyExprs()), Expr{how, uint32(mod)}), c.scope.set(endpointsRole(c.list))}
 	}
 	how := RandomSlot
-	switch {
-	case o.NoHash:
-	case c.algorithm == model.Maglev:
+	switch c.algorithm {
+	case model.Random:
+	case model.Maglev:
 		how = HashSlot
-	case c.algorithm == model.MaglevPort:
+	case model.MaglevPort:
 		how = FlowSlot
 	}
 	made := Chain{

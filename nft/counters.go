@@ -22,10 +22,6 @@ type Options struct {
 	// FastPath lets the packets of Service connections take the fast path, except the first ones of
 	// each: see [FastPath].
 	FastPath bool
-
-	// NoHash: the kernel can't hash (nft_hash), and rules that would choose at random. Then no client
-	// comes back to its endpoint but by session affinity.
-	NoHash bool
 }
 
 // CounterOf returns the set and the key of the element that counts connections to a frontend.

@@ -83,7 +83,6 @@ type familyState struct {
 	// kernel gave.
 	unreadable  bool
 	probed      bool      // whether the kernel can count is known
-	hashless    bool      // the kernel can't hash
 	slow        *bool     // the kernel has no fast path; nil: not known
 	devices     *[]string // of the flowtable; nil: unknown
 	devicesSaid string    // the error about them that was logged last
@@ -137,7 +136,7 @@ func Open(o Options) (*Backend, error) {
 	b.SetCounters(o.Counters)
 	var missing []error
 	for _, f := range model.Families {
-		found, err := c.probe(f)
+		flags, err := c.probe(f)
 		if errors.Is(err, ErrNotPermitted) {
 			return nil, errors.Join(fmt.Errorf("program nftables: %w", err), c.close())
 		}
@@ -151,12 +150,9 @@ func Open(o Options) (*Backend, error) {
 			continue
 		}
 		if o.Unowned {
-			found.flags = 0
+			flags = 0
 		}
-		if found.noHash != nil {
-			b.log.LogAttrs(context.Background(), slog.LevelWarn, "endpoints are chosen at random", slog.Any("err", found.noHash))
-		}
-		b.families = append(b.families, &familyState{family: f, flags: found.flags, hashless: found.noHash != nil})
+		b.families = append(b.families, &familyState{family: f, flags: flags})
 	}
 	if len(b.families) == 0 {
 		return nil, errors.Join(errors.Join(missing...), c.close())

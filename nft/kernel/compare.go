@@ -38,7 +38,7 @@ func (b *Backend) Table(f model.Family, s *model.Snapshot) (*nft.Table, *nft.Opt
 	shared := b.families[at].read()
 	options := &nft.Options{Counters: shared.counted != nil}
 	if shared.applied != nil {
-		options.FastPath, options.NoHash = shared.applied.Options.FastPath, shared.applied.Options.NoHash
+		options.FastPath = shared.applied.Options.FastPath
 	}
 	c, err := b.dialer.dial()
 	if err != nil {

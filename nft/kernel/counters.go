@@ -22,7 +22,7 @@ func (b *Backend) SetCounters(on bool) { b.counters.Store(on) }
 
 // options returns the options to compile a family with.
 func (b *Backend) options(ctx context.Context, st *familyState) (nft.Options, error) {
-	o := nft.Options{Counters: b.counters.Load(), NoHash: st.hashless}
+	o := nft.Options{Counters: b.counters.Load()}
 	var err error
 	if o.FastPath, err = b.hasFastPath(ctx, st); err != nil {
 		return o, err

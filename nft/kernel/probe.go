@@ -3,7 +3,6 @@ package kernel
 import (
 	"fmt"
 	"net/netip"
-	"slices"
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft"
@@ -35,6 +34,10 @@ func features(f model.Family) []feature {
 			Key: nft.Key{{Field: nft.DestAddr}, {Field: nft.Protocol}, {Field: nft.DestPort}, {Field: nft.RandomSlot, Mod: 1}},
 			Map: nft.Endpoints,
 		}}},
+		{"nft_hash (CONFIG_NFT_HASH)", "4.9", nft.Prerouting, nft.Rule{nft.DNAT{
+			Key: nft.Key{{Field: nft.DestAddr}, {Field: nft.Protocol}, {Field: nft.DestPort}, {Field: nft.FlowSlot, Mod: 2}},
+			Map: nft.Endpoints,
+		}}},
 		{"nft_reject (CONFIG_NFT_REJECT)", "3.14", nft.Prerouting, nft.Rule{nft.Reject{}}},
 		{"nft_masq (CONFIG_NFT_MASQ)", "3.18", nft.Postrouting, nft.Rule{nft.Masquerade{}}},
 		{"nft_ct with original addresses (CONFIG_NFT_CT)", "4.17", nft.Postrouting, nft.Rule{
@@ -64,53 +67,37 @@ func Probe(f model.Family) error {
 	return err
 }
 
-// probe tries, without changing anything, all that a table of ours needs.
-func (c *conn) probe(f model.Family) (found abilities, err error) {
-	return c.probeAll(f, features(f), hashing())
-}
+// probe tries, without changing anything, all that a table of ours needs. It returns the flags with which
+// tables can be made: owned, or none.
+func (c *conn) probe(f model.Family) (flags uint32, err error) { return c.probeAll(f, features(f)) }
 
-// abilities are what a kernel may have or not.
-type abilities struct {
-	flags  uint32            // with which tables can be made: owned, or none
-	noHash *UnsupportedError // the reason that nothing can be hashed; nil: it can
-}
-
-func (c *conn) probeAll(f model.Family, needed []feature, hash feature) (found abilities, err error) {
+func (c *conn) probeAll(f model.Family, needed []feature) (flags uint32, err error) {
 	if err := c.tryTable(f, 0); err != nil {
 		if !isLack(err) {
-			return found, err
+			return 0, err
 		}
-		return found, &UnsupportedError{Feature: "nf_tables (CONFIG_NF_TABLES)", Since: "3.13", Family: f.String(), Err: err}
+		return 0, &UnsupportedError{Feature: "nf_tables (CONFIG_NF_TABLES)", Since: "3.13", Family: f.String(), Err: err}
 	}
 	// All at once, because each batch that is forgotten costs the kernel a grace period of
 	// some milliseconds; one by one only to find out what is missing.
 	sets := nft.Options{}.LayoutSets()
-	if c.tryFeatures(f, sets, append(slices.Clip(needed), hash)...) != nil {
+	if c.tryFeatures(f, sets, needed...) != nil {
 		for _, feature := range needed {
 			switch err := c.tryFeatures(f, sets, feature); {
 			case isLack(err):
-				return found, &UnsupportedError{Feature: feature.name, Since: feature.since, Family: f.String(), Err: err}
+				return 0, &UnsupportedError{Feature: feature.name, Since: feature.since, Family: f.String(), Err: err}
 			case err != nil:
-				return found, err
+				return 0, err
 			}
-		}
-		switch err := c.tryFeatures(f, sets, hash); {
-		case isLack(err):
-			found.noHash = &UnsupportedError{
-				Feature: hash.name, Since: hash.since, Family: f.String(),
-				Without: "source-hash, maglev and maglev-port choose at random", Err: err,
-			}
-		case err != nil:
-			return found, err
 		}
 	}
 	switch err := c.tryTable(f, tableFlagOwner|tableFlagPersist); {
 	case err == nil:
-		found.flags = tableFlagOwner | tableFlagPersist
+		return tableFlagOwner | tableFlagPersist, nil
 	case !isLack(err):
-		return found, err
+		return 0, err
 	}
-	return found, nil
+	return 0, nil
 }
 
 // probeCounters tries what nft.Options.Counters needs.
@@ -125,12 +112,6 @@ func (c *conn) probeCounters(f model.Family) error {
 		}
 	}
 	return err
-}
-
-// hashing is what algorithms need that hash. Without it they choose at random.
-func hashing() feature {
-	key := nft.Key{{Field: nft.DestAddr}, {Field: nft.Protocol}, {Field: nft.DestPort}, {Field: nft.FlowSlot, Mod: 2}}
-	return feature{"nft_hash (CONFIG_NFT_HASH)", "4.9", nft.Prerouting, nft.Rule{nft.DNAT{Key: key, Map: nft.Endpoints}}}
 }
 
 // tryTable lets the kernel check an empty table.

@@ -23,7 +23,7 @@ func TestProbeNamesWhatIsMissing(t *testing.T) {
 		// The kernel's answer to an expression without module is ENOENT, too.
 		rule := nft.Rule{nft.InSet{Key: nft.Key{{Field: nft.DestAddr}}, Set: "teleport"}}
 		teleport := feature{"nft_teleport (CONFIG_NFT_TELEPORT)", "9.9", nft.Prerouting, rule}
-		_, err = c.probeAll(f, append(features(f), teleport), hashing())
+		_, err = c.probeAll(f, append(features(f), teleport))
 		var missing *UnsupportedError
 		if !errors.As(err, &missing) || !errors.Is(err, unix.ENOENT) {
 			t.Fatalf("got %v, want an UnsupportedError", err)
@@ -38,16 +38,6 @@ func TestProbeNamesWhatIsMissing(t *testing.T) {
 			t.Errorf("the next probe failed: %v", err)
 		}
 	}
-	t.Run("a kernel that can't hash", func(t *testing.T) {
-		none := feature{"nft_hash", "4.9", nft.Prerouting, nft.Rule{nft.InSet{Key: nft.Key{{Field: nft.DestAddr}}, Set: "teleport"}}}
-		found, err := c.probeAll(model.IPv4, features(model.IPv4), none)
-		if err != nil || found.noHash == nil || !strings.Contains(found.noHash.Error(), "choose at random") {
-			t.Errorf("got %+v, %v", found.noHash, err)
-		}
-		if found, err := c.probe(model.IPv4); err != nil || found.noHash != nil {
-			t.Errorf("this kernel can't hash: %+v, %v", found.noHash, err)
-		}
-	})
 	if listing := n.nft(t, "", "list", "ruleset"); listing != "" {
 		t.Errorf("the probe left:\n%s", listing)
 	}
