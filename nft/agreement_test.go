@@ -75,16 +75,13 @@ func (n *tally) count(d model.Decision, to model.Target) {
 	}
 }
 
-// checkCounted checks that a connection to a Service is counted once, or as dropped if source ranges
-// exclude it; that it is counted as refused, too, if it is for want of an endpoint; and that no other
+// checkCounted checks that a connection to a Service is counted once, unless source ranges exclude it; that it is counted as refused, too, if it is for want of an endpoint; and that no other
 // connection is counted.
 func checkCounted(t *testing.T, d model.Decision, got nftsim.Outcome, counters bool) {
 	t.Helper()
 	var want []string
 	switch {
-	case !counters || d.Port == nil || d.Why == model.UnusedPort:
-	case d.Why == model.SourceNotAllowed:
-		want = []string{nft.DroppedCounters + " " + d.Port.Name.String()}
+	case !counters || d.Port == nil || d.Why == model.UnusedPort || d.Why == model.SourceNotAllowed:
 	default:
 		set, _ := nft.CounterOf(*d.Frontend)
 		want = []string{set + " " + d.Port.Name.String()}

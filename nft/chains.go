@@ -14,7 +14,6 @@ const (
 	servicesChain     = "services"
 	clusterIPsChain   = "cluster-ips-check"
 	rejectChain       = "reject-chain"
-	droppedChain      = "not-admitted"
 	rememberChain     = "remember"
 	rememberArrival   = "remember-prerouting"
 	rememberOutput    = "remember-output"
@@ -113,12 +112,6 @@ func (o Options) layoutChains(s *model.Settings, c chosen) []Chain {
 			Comment: "replies must come back through this node, unless a process of it has the cluster IP",
 		},
 	}
-	if o.Counters { // a rule of its own: packets are dropped whatever is counted
-		chains = append(chains, Chain{
-			Name: droppedChain, Rules: []Rule{{InSet{Key: vipKey, Set: DroppedCounters}}, {Verdict{Kind: DropPacket}}},
-			Comment: "source-ranges do not admit the client",
-		})
-	}
 	if s.DropInvalid {
 		chains = append(chains, Chain{
 			Name: forwardChain, Hook: Forward, Prio: priorityFilter, Filter: true, Rules: invalidRules(),
@@ -171,16 +164,12 @@ func (o Options) rejectRules() []Rule {
 // reaches the rules for node ports is for no address of a Service, so it is counted once.
 func (o Options) servicesRules(has features) []Rule {
 	var rules []Rule
-	notAdmitted := Verdict{Kind: DropPacket}
-	if o.Counters {
-		notAdmitted = Verdict{Goto, droppedChain}
-	}
 	for _, p := range has.protocols(withSourceRanges) {
 		rules = append(rules, Rule{
 			MatchProtocol{p},
 			InSet{Key: vipKey, Set: FirewallIPs},
 			InSet{Key: sourcesKey, Set: SourceRanges(p), Not: true},
-			notAdmitted,
+			Verdict{Kind: DropPacket},
 		})
 	}
 	if o.Counters {

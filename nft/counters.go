@@ -9,9 +9,8 @@ type Options struct {
 	// is then sent on, rejected or dropped. A packet that is repeated for want of an answer
 	// counts again. A packet that the source ranges drop does not count.
 	//
-	// RefusedCounters and NodePortRefused count connections to frontends that are refused now, and
-	// DroppedCounters those that source ranges do not admit. A frontend that gets an endpoint has
-	// no such element any more; it begins at 0 when the last endpoint goes.
+	// RefusedCounters and NodePortRefused count connections to frontends that are refused now. A frontend
+	// that gets an endpoint has no such element any more; it begins at 0 when the last endpoint goes.
 	//
 	// Ports beyond model.Budgets.Counters are not counted.
 	//
@@ -41,9 +40,6 @@ func (o Options) counterElements(sp *model.ServicePort, add func(set string, e E
 		add(set, e)
 		if set := RefusedOf(fe); set != "" {
 			add(set, e)
-		}
-		if fe.Restricted {
-			add(DroppedCounters, e)
 		}
 	}
 }

@@ -113,33 +113,30 @@ func TestCountingIsSwitchedWithoutAnythingElse(t *testing.T) {
 	s := dualStack().Snapshot().Family(model.IPv4)
 	off := nft.Compile(nil, s)
 	on := counted.Compile(off, s)
-	frontends, refused, restricted := 0, 0, 0
+	frontends, refused := 0, 0
 	for sp := range s.ServicePorts() {
 		frontends += len(sp.Frontends)
 		for _, fe := range sp.Frontends {
 			if fe.Action == model.Reject {
 				refused++
 			}
-			if fe.Restricted {
-				restricted++
-			}
 		}
 	}
 	if refused == 0 {
 		t.Fatal("no frontend is refused")
 	}
-	elements := frontends + refused + restricted
+	elements := frontends + refused
 	batch := nft.Diff(off, on)
 	checkApplied(t, off, batch, on)
-	equal(t, "sets made", 5, len(batch.AddSets))
+	equal(t, "sets made", 4, len(batch.AddSets))
 	equal(t, "elements", elements, len(flat(batch.Add)))
-	equal(t, "operations: those, and the rules of two chains, and one chain more", 5+elements+3, batch.Len())
+	equal(t, "operations: those, and the rules of two chains", 4+elements+2, batch.Len())
 
 	again := nft.Compile(on, s)
 	batch = nft.Diff(on, again)
 	checkApplied(t, on, batch, again)
-	equal(t, "sets deleted", []string{nft.DroppedCounters, nft.NodePortCounters, nft.NodePortRefused, nft.RefusedCounters, nft.ServiceCounters}, batch.DeleteSets)
-	equal(t, "operations: those, and the rules of two chains, and one chain less", 5+3, batch.Len())
+	equal(t, "sets deleted", []string{nft.NodePortCounters, nft.NodePortRefused, nft.RefusedCounters, nft.ServiceCounters}, batch.DeleteSets)
+	equal(t, "operations: those, and the rules of two chains", 4+2, batch.Len())
 	equal(t, "text as before", off.String(), again.String())
 }
 

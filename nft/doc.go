@@ -17,7 +17,7 @@
 //	               services
 //	                   │ firewall-ips, but not in source-ranges-… ──> drop
 //	                   │ service-counters, nodeport-counters, if wanted: one more; also
-//	                   │ dropped-counters before the drop, refused-counters in reject-chain
+//	                   │ refused-counters in reject-chain
 //	                   │ affinity-ips: a client that was here before ──> DNAT to its endpoint
 //	                   │ address . protocol . port ── map service-ips ──────────┐
 //	                   │ node address? protocol . port ── map service-nodeports ┤ (affinity as above)

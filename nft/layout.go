@@ -83,7 +83,6 @@ var layout = []layoutSet{
 	{AffinityIPs, vipVerdicts, scopeAddr, roleAffinity, "whose clients come back to the same endpoint"},
 	{AffinityNodePorts, nodePortVerdicts, scopeNodePort, roleAffinity, "whose clients come back to the same endpoint"},
 	{ClusterIPs, addrs, scopeCluster, otherRole, "refuse connections to ports that no Service has"},
-	{DroppedCounters, vipCounters, scopeAddr, otherRole, "connections that source-ranges do not admit"},
 	{Endpoints, vipSlots, scopeAddr, roleEndpoints, "who answers: slots 0 to N-1 of each service address"},
 	{FastPathIPs, vips, scopeAddr, roleFastPath, "whose established connections take the fast path"},
 	{FastPathNodePorts, nodePorts, scopeNodePort, roleFastPath, "whose established connections take the fast path"},

@@ -43,11 +43,10 @@ func checkStep(t *testing.T, have, want *nft.Ruleset, s *model.FamilySnapshot) {
 	batch := nft.Diff(have, want)
 	checkApplied(t, have, batch, want)
 	for _, name := range batch.DeleteChains {
-		// The chains that every packet passes go with those of the last service port with affinity, and that
-		// of dropped connections goes with the sets that count them, those of the fast path with that.
-		uncounted := name == "not-admitted" && have.Options.Counters && !want.Options.Counters
+		// The chains that every packet passes go with those of the last service port with affinity, and those of
+		// the fast path with that.
 		slower := strings.HasPrefix(name, "fast-path") && have.Options.FastPath && !want.Options.FastPath
-		if !strings.Contains(name, "/") && !strings.HasPrefix(name, "remember") && !uncounted && !slower {
+		if !strings.Contains(name, "/") && !strings.HasPrefix(name, "remember") && !slower {
 			t.Errorf("deletes chain %s while the program runs; only those of a service port alone are worth a batch", name)
 		}
 	}

@@ -44,7 +44,6 @@ const (
 	NodePortCounters = "nodeport-counters"
 	RefusedCounters  = "refused-counters"
 	NodePortRefused  = "nodeport-refused-counters"
-	DroppedCounters  = "dropped-counters"
 )
 
 // SourceRanges is the name of the set of sources that may connect to the addresses in

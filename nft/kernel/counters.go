@@ -50,16 +50,13 @@ type Count struct {
 	Name   model.ServicePortName
 	Family model.Family
 	// Connections are first packets to any of its frontends, node ports included, since
-	// counting began or the frontend was made. Refused and dropped ones are included. They
+	// counting began or the frontend was made. Refused ones are included, and those that source ranges drop are not. They
 	// outlive this process, and begin at 0 when the table is replaced or the node starts.
 	Connections uint64
 	// Refused are those of Connections that were refused for want of an endpoint. The kernel counts them
 	// while there is none, so that those since the last reading are missing when there is one again, and
 	// those of times before the last are when the process is another one.
 	Refused uint64
-	// Dropped are packets that source ranges did not admit, which Connections does not include; nil: there
-	// are no source ranges.
-	Dropped *uint64
 }
 
 // Forwarded are the connections that were not refused.
@@ -94,7 +91,7 @@ func (b *Backend) Connections(ctx context.Context) ([]Count, error) {
 	return counts, errors.Join(errs...)
 }
 
-// ConnectionsTo is Connections for some service ports, without Refused and Dropped. It asks the kernel for
+// ConnectionsTo is Connections for some service ports, without Refused. It asks the kernel for
 // their counters alone.
 func (b *Backend) ConnectionsTo(ports []*model.ServicePort) ([]Count, error) {
 	var counts []Count
@@ -174,17 +171,14 @@ func (b *Backend) appendCounts(ctx context.Context, counts []Count, s *model.Fam
 		}
 	}
 	from := len(counts)
-	refused, dropped := packetCounts{}, packetCounts{}
+	refused := packetCounts{}
 	counts, err = sumCounts(counts, s, read(nft.ServiceCounters, nft.NodePortCounters))
 	if err == nil {
 		err = read(nft.RefusedCounters, nft.NodePortRefused)(refused)
 	}
 	if err == nil {
-		err = read(nft.DroppedCounters)(dropped)
-	}
-	if err == nil {
 		b.refused[s.Family].read(s, refused)
-		b.addOutcomes(counts[from:], s, refused, dropped)
+		b.addOutcomes(counts[from:], s, refused)
 	} else {
 		b.counts.close() // it may have the rest of a list
 	}
@@ -220,34 +214,19 @@ func sumCounts(counts []Count, s *model.FamilySnapshot, read func(into packetCou
 	return counts, nil
 }
 
-// addOutcomes fills in the counts of connections that are not forwarded.
-func (b *Backend) addOutcomes(counts []Count, s *model.FamilySnapshot, refused, dropped packetCounts) {
+// addOutcomes fills in the counts of connections that are refused.
+func (b *Backend) addOutcomes(counts []Count, s *model.FamilySnapshot, refused packetCounts) {
 	for i := range counts {
 		sp, _ := s.ServicePort(counts[i].Name)
 		now := uint64(0)
 		for _, fe := range sp.Frontends {
-			_, key := nft.CounterOf(fe)
 			if nft.RefusedOf(fe) != "" {
+				_, key := nft.CounterOf(fe)
 				now += refused[key]
-			}
-			if fe.Restricted {
-				counts[i].Dropped = dropped.plus(counts[i].Dropped, key)
 			}
 		}
 		counts[i].Refused = b.refused[s.Family].of(sp.Name, now, counts[i].Connections)
 	}
-}
-
-// plus returns a sum that may have been nil, with an element's packets.
-func (p packetCounts) plus(sum *uint64, key string) *uint64 {
-	n, ok := p[key]
-	if !ok {
-		return sum
-	}
-	if sum != nil {
-		n += *sum
-	}
-	return &n
 }
 
 // packetCounts are packets by an element's key. Keys of different sets differ in length.

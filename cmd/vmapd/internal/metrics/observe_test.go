@@ -201,8 +201,8 @@ func TestServicesThatAreDeletedVanish(t *testing.T) {
 	o.ServiceConnections = func() []kernel.Count { return list }
 	m := New(o)
 	const name = "vmapd_service_connections_total"
-	if got := len(scrape(t, m)[name].GetMetric()); got != 7 {
-		t.Fatalf("%d series, want 7", got)
+	if got := len(scrape(t, m)[name].GetMetric()); got != 6 {
+		t.Fatalf("%d series, want 6", got)
 	}
 	list = list[:1]
 	expect(t, "one is left", m, map[string][]string{

@@ -169,7 +169,7 @@ func (m *Metrics) registerConntrack() {
 // are read at a scrape: a deleted Service has no series in the next one.
 func (m *Metrics) registerConnections() {
 	c := &serviceConnections{kernel: m.options.ServiceConnections, listeners: m.options.ListenerConnections}
-	help := "New connections to a Service port through this node: forwarded, refused for want of an endpoint, or dropped because source ranges do not admit the client."
+	help := "New connections to a Service port through this node: forwarded, or refused because no endpoint is ready."
 	switch {
 	case c.listeners != nil:
 		help = "New connections to a Service port through this node: forwarded, refused for want of an endpoint, dropped because the client is not admitted or no endpoint is on the node, or failed as no endpoint accepted."
@@ -185,11 +185,10 @@ func (m *Metrics) registerConnections() {
 const (
 	outcomeForwarded = "forwarded"
 	outcomeRefused   = "refused"
-	outcomeDropped   = "dropped_by_source_ranges" // only where there are some
 
 	// Of the userspace backend alone: its filters do not tell why they drop, and it sees who accepts.
-	outcomeDroppedByFilter = "dropped"
-	outcomeFailed          = "failed"
+	outcomeDropped = "dropped"
+	outcomeFailed  = "failed"
 )
 
 // serviceConnections is a metric with several values for each service port.
@@ -212,7 +211,7 @@ func (c *serviceConnections) Collect(to chan<- prometheus.Metric) {
 		for _, n := range c.listeners() {
 			emit(n.Name, n.Family, outcomeForwarded, n.Forwarded)
 			emit(n.Name, n.Family, outcomeRefused, n.Refused)
-			emit(n.Name, n.Family, outcomeDroppedByFilter, n.Dropped)
+			emit(n.Name, n.Family, outcomeDropped, n.Dropped)
 			emit(n.Name, n.Family, outcomeFailed, n.Failed)
 		}
 		return
@@ -220,8 +219,5 @@ func (c *serviceConnections) Collect(to chan<- prometheus.Metric) {
 	for _, n := range c.kernel() {
 		emit(n.Name, n.Family, outcomeForwarded, n.Forwarded())
 		emit(n.Name, n.Family, outcomeRefused, n.Refused)
-		if n.Dropped != nil {
-			emit(n.Name, n.Family, outcomeDropped, *n.Dropped)
-		}
 	}
 }
