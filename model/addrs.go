@@ -6,13 +6,13 @@ import (
 	"slices"
 )
 
-// choose returns the addresses of one family on which node ports answer, sorted. All but the
+// of returns the addresses of one family on which node ports answer, sorted. All but the
 // primary one are addresses of interfaces or, if these are unknown, as in a dry run, of the
 // Node.
-func (n NodePortAddresses) choose(f Family, primary netip.Addr, node, host []netip.Addr) []netip.Addr {
-	var chosen []netip.Addr
+func (n NodePortAddresses) of(f Family, primary netip.Addr, node, host []netip.Addr) []netip.Addr {
+	var list []netip.Addr
 	if n.Primary && primary.IsValid() {
-		chosen = append(chosen, primary)
+		list = append(list, primary)
 	}
 	local := host
 	if len(host) == 0 {
@@ -21,10 +21,10 @@ func (n NodePortAddresses) choose(f Family, primary netip.Addr, node, host []net
 	all := n.All || n.surprises(f)
 	for _, a := range local {
 		if all || contains(n.CIDRs, a) {
-			chosen = append(chosen, a)
+			list = append(list, a)
 		}
 	}
-	return addrsOf(f, chosen)
+	return addrsOf(f, list)
 }
 
 // surprises reports whether a list of nothing but ranges has none of a family. As with

@@ -5,10 +5,11 @@ import (
 	"slices"
 )
 
-// candidate is an endpoint that a slice offers for a service port.
+// candidate is an endpoint that slices offer for a service port.
 type candidate struct {
 	addr netip.AddrPort
 	conditions
+	excluded [len(TrafficPolicies)]Exclusion // why each policy does not select it
 }
 
 // conditions are properties of an endpoint, as bits. A slice keeps those before hintsZones in a byte.
@@ -30,12 +31,37 @@ const (
 
 func (c conditions) has(want conditions) bool { return c&want == want }
 
-// selection has the conditions that the endpoints of each list must have. 0 selects none.
-type selection [len(TrafficPolicies)]conditions
+// lists are both lists of a service port's endpoints: the candidates that each traffic policy selects.
+type lists struct {
+	candidates []candidate // sorted, each address once
+	sizes      [len(TrafficPolicies)]int
+	hints      Hints // that made the Cluster list smaller
+}
 
-func (s selection) has(c conditions, l TrafficPolicy) bool { return s[l] != 0 && c.has(s[l]) }
+// listsOf leads from what the slices of a Service offer for a port, in any order, to both lists. A list has the
+// candidates that nothing excludes, so that there is a reason for each of the others.
+func listsOf(offered []candidate) lists {
+	l := lists{candidates: merge(offered)}
+	required := requiredConditions(l.candidates)
+	switch {
+	case required[Cluster].has(hintsThisNode):
+		l.hints = NodeHints
+	case required[Cluster].has(hintsThisZone):
+		l.hints = ZoneHints
+	}
+	for i := range l.candidates {
+		c := &l.candidates[i]
+		for _, p := range TrafficPolicies {
+			if c.excluded[p] = c.exclusion(p, required[p]); c.excluded[p] == NotExcluded {
+				l.sizes[p]++
+			}
+		}
+	}
+	return l
+}
 
-// choose finds both lists among the merged candidates of a service port.
+// requiredConditions returns the conditions that the endpoints of each list must have, among the merged candidates of a
+// service port. 0: the list is empty.
 //
 // Either list has the ready endpoints or, if there are none, those that are terminating
 // but still serving, so that restarting the last pod does not refuse connections that
@@ -45,8 +71,7 @@ func (s selection) has(c conditions, l TrafficPolicy) bool { return s[l] != 0 &&
 // for this Node: first those for Nodes, then those for zones (KEP-2433, KEP-3015).
 // Otherwise the slices are about to change, or no endpoint is meant for this Node; then
 // all endpoints are better than too few.
-func choose(candidates []candidate) selection {
-	var s selection
+func requiredConditions(candidates []candidate) (required [len(TrafficPolicies)]conditions) {
 	var some conditions // of the ready ones
 	every := ^conditions(0)
 	for _, c := range candidates {
@@ -55,24 +80,42 @@ func choose(candidates []candidate) selection {
 			some |= c.conditions
 			every &= c.conditions
 			if c.has(local) {
-				s[Local] = ready | local
+				required[Local] = ready | local
 			}
 		case c.has(draining):
-			if s[Cluster] = draining; c.has(local) && s[Local] == 0 {
-				s[Local] = draining | local
+			if required[Cluster] = draining; c.has(local) && required[Local] == 0 {
+				required[Local] = draining | local
 			}
 		}
 	}
 	switch {
 	case !some.has(ready):
 	case every.has(hintsNodes) && some.has(hintsThisNode):
-		s[Cluster] = ready | hintsThisNode
+		required[Cluster] = ready | hintsThisNode
 	case every.has(hintsZones) && some.has(hintsThisZone):
-		s[Cluster] = ready | hintsThisZone
+		required[Cluster] = ready | hintsThisZone
 	default:
-		s[Cluster] = ready
+		required[Cluster] = ready
 	}
-	return s
+	return required
+}
+
+// exclusion returns the reason why a list whose endpoints must have some conditions does not have an endpoint.
+func (c conditions) exclusion(p TrafficPolicy, required conditions) Exclusion {
+	lacks := func(condition conditions) bool { return required.has(condition) && !c.has(condition) }
+	switch {
+	case !c.has(ready) && !c.has(draining):
+		return NotServing
+	case p == Local && !c.has(local):
+		return NotLocal
+	case lacks(ready):
+		return ReadyOnesExist
+	case lacks(hintsThisNode):
+		return HintsOtherNodes
+	case lacks(hintsThisZone):
+		return HintsOtherZones
+	}
+	return NotExcluded
 }
 
 // merge sorts candidates and joins those of the same address, in place: while slices
@@ -98,18 +141,19 @@ func merge(candidates []candidate) []candidate {
 	return merged
 }
 
-// endpoints returns the merged candidates that are in one of the lists that some
-// frontend needs.
-func (s selection) endpoints(merged []candidate, needed [len(TrafficPolicies)]bool) []Endpoint {
-	for _, l := range TrafficPolicies {
-		if !needed[l] {
-			s[l] = 0
+// endpoints returns the candidates that are in one of the lists that some frontend needs.
+func (l lists) endpoints(needed [len(TrafficPolicies)]bool) []Endpoint {
+	in := func(c candidate) (bits uint8) {
+		for _, p := range TrafficPolicies {
+			if needed[p] && c.excluded[p] == NotExcluded {
+				bits |= 1 << p
+			}
 		}
+		return bits
 	}
-	in := func(c candidate) bool { return s.has(c.conditions, Cluster) || s.has(c.conditions, Local) }
 	count := 0
-	for _, c := range merged {
-		if in(c) {
+	for _, c := range l.candidates {
+		if in(c) != 0 {
 			count++
 		}
 	}
@@ -117,30 +161,23 @@ func (s selection) endpoints(merged []candidate, needed [len(TrafficPolicies)]bo
 		return nil
 	}
 	list := make([]Endpoint, 0, count)
-	for _, c := range merged {
-		if !in(c) {
-			continue
+	for _, c := range l.candidates {
+		if bits := in(c); bits != 0 {
+			list = append(list, Endpoint{c.addr, c.has(local), c.has(local) || !c.has(elsewhere), bits})
 		}
-		e := Endpoint{Addr: c.addr, Local: c.has(local), Hairpin: c.has(local) || !c.has(elsewhere)}
-		for _, l := range TrafficPolicies {
-			if s.has(c.conditions, l) {
-				e.lists |= 1 << l
-			}
-		}
-		list = append(list, e)
 	}
 	return list
 }
 
-// drained returns the merged candidates that serve and are not among the chosen ones.
-func drained(merged []candidate, chosen []Endpoint) []netip.AddrPort {
+// drained returns the candidates that serve and are not among the endpoints.
+func (l lists) drained(endpoints []Endpoint) []netip.AddrPort {
 	var list []netip.AddrPort
-	for _, c := range merged {
+	for _, c := range l.candidates {
 		if !c.has(serving) && !c.has(ready) {
 			continue
 		}
-		if len(chosen) > 0 && chosen[0].Addr == c.addr {
-			chosen = chosen[1:]
+		if len(endpoints) > 0 && endpoints[0].Addr == c.addr {
+			endpoints = endpoints[1:]
 			continue
 		}
 		list = append(list, c.addr)

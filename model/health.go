@@ -87,7 +87,7 @@ func (b *Builder) healthCheck(s *service, served [len(Families)]part) *HealthChe
 		}
 		addrs := map[netip.Addr]struct{}{}
 		for _, p := range s.ports[:served[f].ports] {
-			for _, c := range b.candidates(s.record, s.portName(p), f) {
+			for _, c := range b.lists(s.record, s.portName(p), f).candidates {
 				if c.has(ready | local) {
 					addrs[c.addr.Addr()] = struct{}{}
 				}

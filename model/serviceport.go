@@ -231,12 +231,11 @@ func (o owner) String() string {
 
 // decide makes all decisions about a service port that has its frontends.
 func (b *Builder) decide(sp *ServicePort, s *service, a Algorithm) {
-	merged := b.candidates(s.record, sp.Name, sp.Family)
-	selected := choose(merged)
+	l := b.lists(s.record, sp.Name, sp.Family)
 	var needed [len(TrafficPolicies)]bool
 	for i := range sp.Frontends {
 		fe := &sp.Frontends[i]
-		s.applyPolicy(fe, selected)
+		s.applyPolicy(fe, l.sizes)
 		if sources := s.rare.sources[sp.Family]; fe.Kind == LoadBalancerIP && sources.restricted {
 			fe.Restricted = true
 			sp.SourceRanges = sources.ranges
@@ -246,7 +245,7 @@ func (b *Builder) decide(sp *ServicePort, s *service, a Algorithm) {
 			needed[p] = needed[p] || fe.Uses(p)
 		}
 	}
-	sp.Endpoints = selected.endpoints(merged, needed)
+	sp.Endpoints = l.endpoints(needed)
 	sp.Affinity = s.rare.affinity
 	if sp.Algorithm = a; a.HasTable() {
 		sp.TableSize = int32(b.tableSize())
@@ -258,19 +257,19 @@ func (b *Builder) decide(sp *ServicePort, s *service, a Algorithm) {
 		}
 	}
 	if _, ok := sp.EndsStale(); ok {
-		sp.Draining = drained(merged, sp.Endpoints)
+		sp.Draining = l.drained(sp.Endpoints)
 	}
 }
 
 // applyPolicy applies the traffic policies. If a Local one finds no endpoint on this
 // node though others exist, connections are dropped and not rejected: the load balancer
-// will soon choose another node, and the client tries again.
-func (s *service) applyPolicy(fe *Frontend, selected selection) {
+// will soon choose another node, and the client tries again. selected are the sizes of the lists.
+func (s *service) applyPolicy(fe *Frontend, selected [len(TrafficPolicies)]int) {
 	isLocal := s.internalLocal
 	if fe.Kind != ClusterIP {
 		if isLocal = s.externalLocal; isLocal {
 			fe.SourceNAT = MasqueradeNode
-			fe.ShortCircuit = selected[Cluster] != 0
+			fe.ShortCircuit = selected[Cluster] > 0
 		} else {
 			fe.SourceNAT = MasqueradeAlways
 		}
@@ -286,9 +285,8 @@ func (s *service) applyPolicy(fe *Frontend, selected selection) {
 	}
 }
 
-// candidates lists the endpoints that the slices of a Service offer for one port, merged. The
-// result is valid until the next call.
-func (b *Builder) candidates(r *record, name ServicePortName, f Family) []candidate {
+// lists finds both lists of endpoints for one port of a Service. The result is valid until the next call.
+func (b *Builder) lists(r *record, name ServicePortName, f Family) lists {
 	b.scratch = b.scratch[:0]
 	rest := b.config.Budgets.Endpoints
 	for _, s := range r.slices {
@@ -303,8 +301,8 @@ func (b *Builder) candidates(r *record, name ServicePortName, f Family) []candid
 			continue
 		}
 		for addr, c := range s.all(b.locality.zone) {
-			b.scratch = append(b.scratch, candidate{netip.AddrPortFrom(addr, port), c})
+			b.scratch = append(b.scratch, candidate{addr: netip.AddrPortFrom(addr, port), conditions: c})
 		}
 	}
-	return merge(b.scratch)
+	return listsOf(b.scratch)
 }

@@ -101,7 +101,7 @@ func (b *Builder) updateSettings(next *Snapshot) {
 			ServiceCIDRs:  prefixesOf(f, cidrs),
 			Pods:          b.config.LocalPods.sources(f, podCIDRs),
 			NodeAddrs:     addrsOf(f, slices.Concat(nodeAddrs, b.hostAddrs)),
-			NodePortAddrs: b.config.NodePortAddresses.choose(f, now.primary[f], nodeAddrs, b.hostAddrs),
+			NodePortAddrs: b.config.NodePortAddresses.of(f, now.primary[f], nodeAddrs, b.hostAddrs),
 		}
 		if fs := &next.families[f]; !reflect.DeepEqual(s, fs.Settings) {
 			fs.Settings = s

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Choice explains the endpoints of a service port. A snapshot has only the result.
-type Choice struct {
+// Selection explains which endpoints the traffic policies select for a service port. A snapshot has only the result.
+type Selection struct {
 	// Candidates are the endpoints that slices offer for the port, sorted, each address
 	// once.
 	Candidates []Candidate
@@ -50,10 +50,6 @@ const (
 	HintsOtherZones           // its hints are for other zones; Cluster only
 )
 
-func (e Exclusion) String() string {
-	return [...]string{"not excluded", "not serving", "not local", "ready ones exist", "hints other nodes", "hints other zones"}[e]
-}
-
 // Hints is the kind of topology hints in use.
 type Hints uint8
 
@@ -82,40 +78,29 @@ const (
 	OverBudget                    // the Service has too many endpoints, see Budgets.Endpoints
 )
 
-func (m Mismatch) String() string {
-	return [...]string{"other family", "no port", "other protocol", "over budget"}[m]
-}
-
-// Choice explains the endpoints of a service port in the current snapshot.
-func (b *Builder) Choice(name ServicePortName, f Family) Choice {
+// Selection explains the endpoints of a service port in the current snapshot.
+func (b *Builder) Selection(name ServicePortName, f Family) Selection {
 	b.Snapshot()
-	var choice Choice
 	r := b.records[name.NamespacedName]
 	if r == nil {
-		return choice
+		return Selection{}
 	}
-	merged := b.candidates(r, name, f)
-	selected := choose(merged)
-	for _, c := range merged {
-		choice.Candidates = append(choice.Candidates, selected.explain(c))
-	}
-	switch cluster := selected[Cluster]; {
-	case cluster.has(hintsThisNode):
-		choice.Hints = NodeHints
-	case cluster.has(hintsThisZone):
-		choice.Hints = ZoneHints
+	l := b.lists(r, name, f)
+	selection := Selection{Hints: l.hints}
+	for _, c := range l.candidates {
+		selection.Candidates = append(selection.Candidates, c.explain())
 	}
 	_, left := r.offered(f, b.config.Budgets.Endpoints)
 	over := false
 	for _, s := range r.slices {
 		over = over || s == left
-		choice.addSlice(s, name, f, over)
+		selection.addSlice(s, name, f, over)
 	}
-	return choice
+	return selection
 }
 
 // addSlice adds a slice to its candidates, or to Slices if it has none.
-func (c *Choice) addSlice(s *endpointSlice, name ServicePortName, f Family, over bool) {
+func (sel *Selection) addSlice(s *endpointSlice, name ServicePortName, f Family, over bool) {
 	other := OtherSlice{Name: NamespacedName{name.Namespace, s.name}, Why: NoPort, Endpoints: s.len()}
 	port, ok := s.port(name.Port, name.Protocol)
 	switch {
@@ -126,10 +111,10 @@ func (c *Choice) addSlice(s *endpointSlice, name ServicePortName, f Family, over
 	case ok:
 		for a, conditions := range s.all("") {
 			addr := netip.AddrPortFrom(a, port)
-			i, _ := slices.BinarySearchFunc(c.Candidates, addr, func(c Candidate, a netip.AddrPort) int {
+			i, _ := slices.BinarySearchFunc(sel.Candidates, addr, func(c Candidate, a netip.AddrPort) int {
 				return c.Addr.Compare(a)
 			})
-			of := &c.Candidates[i]
+			of := &sel.Candidates[i]
 			if of.Terminating != conditions.has(terminating) {
 				continue
 			}
@@ -141,39 +126,17 @@ func (c *Choice) addSlice(s *endpointSlice, name ServicePortName, f Family, over
 	case slices.ContainsFunc(s.ports, func(p slicePort) bool { return p.name == name.Port }):
 		other.Why = OtherProtocol
 	}
-	c.Slices = append(c.Slices, other)
+	sel.Slices = append(sel.Slices, other)
 }
 
 // explain returns a candidate with its exclusions.
-func (s selection) explain(c candidate) Candidate {
-	out := Candidate{
-		Addr: c.addr, Local: c.has(local),
+func (c candidate) explain() Candidate {
+	return Candidate{
+		Addr: c.addr, Local: c.has(local), Excluded: c.excluded,
 		Ready: c.has(ready), Terminating: c.has(terminating), Draining: c.has(draining) && !c.has(ready),
 		HintsNodes: c.has(hintsNodes), HintsThisNode: c.has(hintsThisNode),
 		HintsZones: c.has(hintsZones), HintsThisZone: c.has(hintsThisZone),
 	}
-	for _, l := range TrafficPolicies {
-		out.Excluded[l] = s.exclusion(c.conditions, l)
-	}
-	return out
-}
-
-// exclusion returns the condition for a list that a candidate lacks.
-func (s selection) exclusion(c conditions, l TrafficPolicy) Exclusion {
-	lacks := func(want conditions) bool { return s[l].has(want) && !c.has(want) }
-	switch {
-	case s.has(c, l):
-		return NotExcluded
-	case !c.has(ready) && !c.has(draining):
-		return NotServing
-	case l == Local && !c.has(local):
-		return NotLocal
-	case lacks(ready):
-		return ReadyOnesExist
-	case lacks(hintsThisNode):
-		return HintsOtherNodes
-	}
-	return HintsOtherZones
 }
 
 // Claimants returns the service ports that ask for a VIP. The first one gets it.

@@ -11,19 +11,29 @@ import (
 	"github.com/vmapd/vmapd/model/modeltest"
 )
 
-// choiceTexts are a choice's candidates and slices, one a line.
-func choiceTexts(c model.Choice) []string {
+var (
+	exclusionTexts = map[model.Exclusion]string{
+		model.NotExcluded: "not excluded", model.NotServing: "not serving", model.NotLocal: "not local",
+		model.ReadyOnesExist: "ready ones exist", model.HintsOtherNodes: "hints other nodes", model.HintsOtherZones: "hints other zones",
+	}
+	mismatchTexts = map[model.Mismatch]string{
+		model.OtherFamily: "other family", model.NoPort: "no port", model.OtherProtocol: "other protocol",
+	}
+)
+
+// selectionTexts are a selection's candidates and slices, one a line.
+func selectionTexts(c model.Selection) []string {
 	list := []string{}
 	for _, e := range c.Candidates {
 		var names []string
 		for _, s := range e.Slices {
 			names = append(names, s.Name)
 		}
-		list = append(list, fmt.Sprintf("%v in %s: cluster: %v, local: %v",
-			e.Addr, strings.Join(names, "+"), e.Excluded[model.Cluster], e.Excluded[model.Local]))
+		list = append(list, fmt.Sprintf("%v in %s: cluster: %s, local: %s",
+			e.Addr, strings.Join(names, "+"), exclusionTexts[e.Excluded[model.Cluster]], exclusionTexts[e.Excluded[model.Local]]))
 	}
 	for _, s := range c.Slices {
-		list = append(list, fmt.Sprintf("%v, %d endpoints: %v", s.Name, s.Endpoints, s.Why))
+		list = append(list, fmt.Sprintf("%v, %d endpoints: %s", s.Name, s.Endpoints, mismatchTexts[s.Why]))
 	}
 	return list
 }
@@ -32,7 +42,7 @@ func withHints(nodes, zones []string) func(*model.SliceEndpoint) {
 	return func(e *model.SliceEndpoint) { e.HintNodes, e.HintZones = nodes, zones }
 }
 
-func TestChoiceSaysWhyNot(t *testing.T) {
+func TestSelectionSaysWhyNot(t *testing.T) {
 	here, there := modeltest.OnNode(modeltest.NodeName), modeltest.OnNode("node-2")
 	draining, gone := modeltest.Conditions(false, true, true), modeltest.Conditions(false, false, true)
 	unready := modeltest.Conditions(false, false, false)
@@ -128,16 +138,16 @@ func TestChoiceSaysWhyNot(t *testing.T) {
 			for _, s := range tt.slices {
 				s.Set(b)
 			}
-			got := b.Choice(modeltest.PortName("ns1/web", "http", model.TCP), model.IPv4)
-			equal(t, "choice", append([]string{}, tt.want...), choiceTexts(got))
+			got := b.Selection(modeltest.PortName("ns1/web", "http", model.TCP), model.IPv4)
+			equal(t, "selection", append([]string{}, tt.want...), selectionTexts(got))
 			equal(t, "hints", tt.hints, got.Hints)
 		})
 	}
 }
 
-// The choice must agree with the snapshot: a list that a frontend uses has the endpoints that
+// The selection must agree with the snapshot: a list that a frontend uses has the endpoints that
 // are not excluded, and no others.
-func TestChoiceAgreesWithTheSnapshot(t *testing.T) {
+func TestSelectionAgreesWithTheSnapshot(t *testing.T) {
 	excluded, included := 0, 0
 	for seed := range uint64(100) {
 		r := modeltest.NewRandom(modeltest.Seed(seed))
@@ -146,7 +156,7 @@ func TestChoiceAgreesWithTheSnapshot(t *testing.T) {
 		snapshot := b.Snapshot()
 		for _, f := range model.Families {
 			for sp := range snapshot.Family(f).ServicePorts() {
-				choice := b.Choice(sp.Name, f)
+				selection := b.Selection(sp.Name, f)
 				for _, l := range model.TrafficPolicies {
 					if !slices.ContainsFunc(sp.Frontends, func(fe model.Frontend) bool { return fe.Uses(l) }) {
 						continue
@@ -155,7 +165,7 @@ func TestChoiceAgreesWithTheSnapshot(t *testing.T) {
 					for e := range sp.In(l) {
 						want = append(want, e.Addr.String())
 					}
-					for _, c := range choice.Candidates {
+					for _, c := range selection.Candidates {
 						if len(c.Slices) == 0 {
 							t.Errorf("seed %d: %v: %v is in no slice", seed, sp.Name, c.Addr)
 						}
@@ -176,8 +186,8 @@ func TestChoiceAgreesWithTheSnapshot(t *testing.T) {
 	}
 }
 
-// A choice includes changes since the last snapshot, also of the zone.
-func TestChoiceIsOfNow(t *testing.T) {
+// A selection includes changes since the last snapshot, also of the zone.
+func TestSelectionIsOfNow(t *testing.T) {
 	node := modeltest.OurNode()
 	zones := modeltest.NewSlice("ns1/web-1", "web").TCP("http", 8080).
 		Endpoint("10.0.0.2", withHints(nil, []string{"zone-a"})).Endpoint("10.0.0.3", withHints(nil, []string{"zone-b"}))
@@ -185,10 +195,10 @@ func TestChoiceIsOfNow(t *testing.T) {
 	b.Snapshot()
 	node.Zone = "zone-b"
 	node.Set(b)
-	equal(t, "choice", []string{
+	equal(t, "selection", []string{
 		"10.0.0.2:8080 in web-1: cluster: hints other zones, local: not local",
 		"10.0.0.3:8080 in web-1: cluster: not excluded, local: not local",
-	}, choiceTexts(b.Choice(modeltest.PortName("ns1/web", "http", model.TCP), model.IPv4)))
+	}, selectionTexts(b.Selection(modeltest.PortName("ns1/web", "http", model.TCP), model.IPv4)))
 }
 
 func TestClaimants(t *testing.T) {

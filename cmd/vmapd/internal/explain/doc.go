@@ -2,10 +2,10 @@
 // Service does not work.
 //
 //	model.Decide ─────────┐
-//	Builder.Choice ───────┼──> Explanation (facts) ──> Steps, Next, Conclusion ──> text
+//	Builder.Selection ────┼──> Explanation (facts) ──> Steps, Next, Conclusion ──> text
 //	the objects as given ─┘           └──────────────────> JSON <──┘
 //
-// It decides nothing: [model.Decide] decides about the connection, and [model.Builder.Choice] has
-// the reasons why endpoints are not used. The objects only add names: an endpoint's node and pod, the
+// It decides nothing: [model.Decide] decides about the connection, and [model.Builder.Selection]
+// has the reasons why endpoints are not used. The objects only add names: an endpoint's node and pod, the
 // zone of a hint, the Service of an address that is not served, and the selector that matches no pod.
 package explain

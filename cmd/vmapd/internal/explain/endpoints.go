@@ -12,12 +12,12 @@ import (
 // explainEndpoints lists the endpoints, with the reasons why some are not used.
 func (x *explainer) explainEndpoints() {
 	list := x.d.TrafficPolicy
-	choice := x.in.Builder.Choice(x.d.Port.Name, x.d.Port.Family)
+	selection := x.in.Builder.Selection(x.d.Port.Name, x.d.Port.Family)
 	out := &Endpoints{List: list.String(), Used: []Endpoint{}, Hints: "none"}
 	if list == model.Cluster {
-		out.Hints, out.HintsIgnored = hints(choice)
+		out.Hints, out.HintsIgnored = hints(selection)
 	}
-	for _, c := range choice.Candidates {
+	for _, c := range selection.Candidates {
 		e := x.endpoint(c)
 		i := slices.IndexFunc(x.d.Targets, func(t model.Target) bool { return t.Addr == c.Addr })
 		if i < 0 {
@@ -30,13 +30,13 @@ func (x *explainer) explainEndpoints() {
 	}
 	// The objects may be newer than the snapshot that decides.
 	for _, t := range x.d.Targets {
-		if !slices.ContainsFunc(choice.Candidates, func(c model.Candidate) bool { return c.Addr == t.Addr }) {
+		if !slices.ContainsFunc(selection.Candidates, func(c model.Candidate) bool { return c.Addr == t.Addr }) {
 			out.Used = append(out.Used, Endpoint{
 				Address: t.Addr.String(), Local: t.Local, State: "gone", SourceNAT: snatNames[t.SNAT], Masquerade: t.SNAT.Masquerade(),
 			})
 		}
 	}
-	for _, s := range choice.Slices {
+	for _, s := range selection.Slices {
 		o := Slice{Name: s.Name.String(), Endpoints: s.Endpoints, Why: mismatchNames[s.Why]}
 		if i := x.indexOf(s.Name); i >= 0 {
 			o.Ports = portsOf(x.slices[i])
@@ -103,7 +103,7 @@ func hasFirst(e model.SliceEndpoint, a netip.Addr) bool {
 }
 
 // hints returns the hints that selected endpoints or, if all were ignored, the reason.
-func hints(c model.Choice) (which, ignored string) {
+func hints(c model.Selection) (which, ignored string) {
 	switch c.Hints {
 	case model.NodeHints:
 		return "node", ""

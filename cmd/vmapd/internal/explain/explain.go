@@ -71,12 +71,12 @@ func (x *explainer) explain() {
 	x.explainEndpoints()
 	x.explainPods()
 	if x.d.Verdict == model.Forwarded {
-		x.e.Choice = &Choice{
+		x.e.Balancing = &Balancing{
 			Algorithm:       x.d.Port.Algorithm.String(),
 			AffinitySeconds: int(x.d.Port.Affinity.Seconds()),
 		}
 		if t, ok := x.d.Chosen(); ok && x.d.Port.Algorithm.HasTable() {
-			x.e.Choice.Endpoint = t.Addr.String()
+			x.e.Balancing.Endpoint = t.Addr.String()
 		}
 	}
 }

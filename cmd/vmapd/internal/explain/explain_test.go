@@ -260,7 +260,7 @@ func TestTheEndpointOfALookupTableIsNamed(t *testing.T) {
 			}
 			want = target.Addr.String()
 		}
-		equal(t, algorithm, want, e.Choice.Endpoint)
+		equal(t, algorithm, want, e.Balancing.Endpoint)
 		if said := strings.Contains(text(t, e), "With the backend nftables, it is "+want+"."); said != named {
 			t.Errorf("%s: the endpoint is said: %v\n%s", algorithm, said, text(t, e))
 		}

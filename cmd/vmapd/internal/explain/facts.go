@@ -9,7 +9,7 @@ type Explanation struct {
 	Ranges      *SourceRanges `json:"sourceRanges,omitempty"`
 	Policy      *Policy       `json:"policy,omitempty"`
 	Endpoints   *Endpoints    `json:"endpoints,omitempty"`
-	Choice      *Choice       `json:"choice,omitempty"`
+	Balancing   *Balancing    `json:"choice,omitempty"`
 
 	// Verdict is forwarded, rejected, dropped or notOurs.
 	Verdict string `json:"fate"`
@@ -231,8 +231,8 @@ type Port struct {
 	Protocol string `json:"protocol"`
 }
 
-// Choice is how one of several endpoints is chosen.
-type Choice struct {
+// Balancing is how one of several endpoints is chosen.
+type Balancing struct {
 	Algorithm       string `json:"algorithm"`
 	AffinitySeconds int    `json:"affinitySeconds,omitempty"`
 	// Endpoint is the one that the lookup table has for the client. IPVS has a table of its own, iptables none.

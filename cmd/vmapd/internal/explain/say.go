@@ -19,8 +19,8 @@ func (e *Explanation) say() {
 		if e.Endpoints != nil {
 			e.Steps = append(e.Steps, e.sayEndpoints())
 		}
-		if e.Choice != nil {
-			e.step(e.sayChoice())
+		if e.Balancing != nil {
+			e.step(e.sayBalancing())
 			e.Steps = append(e.Steps, e.saySourceAddress())
 		}
 	}
@@ -142,8 +142,8 @@ func (e *Explanation) sayPolicy() string {
 	return is + ": only endpoints on this node may answer."
 }
 
-func (e *Explanation) sayChoice() string {
-	c := e.Choice
+func (e *Explanation) sayBalancing() string {
+	c := e.Balancing
 	n := len(e.Endpoints.Used)
 	if n == 1 {
 		return "The only usable endpoint is chosen."

@@ -125,8 +125,13 @@ func (e *Explanation) sayUnused(u Endpoint) string {
 	return fmt.Sprintf("%s; %s, EndpointSlice %s", sayExcluded(u), e.sayWhere(u), strings.Join(u.Slices, ", "))
 }
 
+// sayExcluded has a sentence for each of exclusionNames.
 func sayExcluded(u Endpoint) string {
 	switch u.Excluded {
+	case "":
+		return "usable, but not yet in the rules" // the objects are newer than the snapshot that decides
+	case "notServing":
+		return sayNotServing(u)
 	case "notLocal":
 		return "not on this node"
 	case "readyOnesExist":
@@ -136,15 +141,17 @@ func sayExcluded(u Endpoint) string {
 	case "hintsOtherZones":
 		return "its hints are for other zones" + sayHintsAfter(u.HintZones)
 	}
-	if u.State == "notReady" && u.PodReason != "" {
+	return ""
+}
+
+func sayNotServing(u Endpoint) string {
+	switch {
+	case u.State == "terminated":
+		return "terminating and no longer serving"
+	case u.PodReason != "":
 		return fmt.Sprintf("not ready (%s)", u.PodReason)
 	}
-	return map[string]string{
-		"ready":       "not usable",
-		"terminating": "not usable",
-		"terminated":  "terminating and no longer serving",
-		"notReady":    "not ready (readiness probe failing, or still starting?)",
-	}[u.State]
+	return "not ready (readiness probe failing, or still starting?)"
 }
 
 func sayHintsAfter(list []string) string {

@@ -1,0 +1,75 @@
+package explain
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"testing"
+)
+
+// constants returns the names of the constants of a type of package model, in the order of their values.
+func constants(t *testing.T, of string) []string {
+	t.Helper()
+	files, err := filepath.Glob("../../../../model/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, file := range files {
+		f, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range f.Decls {
+			group, ok := d.(*ast.GenDecl)
+			if !ok || group.Tok != token.CONST {
+				continue
+			}
+			if kind, ok := group.Specs[0].(*ast.ValueSpec).Type.(*ast.Ident); !ok || kind.Name != of {
+				continue
+			}
+			for _, s := range group.Specs {
+				names = append(names, s.(*ast.ValueSpec).Names[0].Name)
+			}
+		}
+	}
+	if len(names) < 2 {
+		t.Fatalf("package model has the constants %v of type %s", names, of)
+	}
+	return names
+}
+
+func TestEachValueOfTheModelHasAName(t *testing.T) {
+	for kind, names := range map[string][]string{
+		"Verdict": verdictNames[:], "Reason": reasonNames[:], "SNATReason": snatNames[:],
+		"FrontendKind": kindNames[:], "Exclusion": exclusionNames[:], "Mismatch": mismatchNames[:],
+	} {
+		of := map[string]string{}
+		for i, c := range constants(t, kind) {
+			switch {
+			case i >= len(names), names[i] == "" && c != "NotExcluded":
+				t.Errorf("names.go has no name for model.%s", c)
+			case of[names[i]] != "":
+				t.Errorf("names.go has %q for model.%s and model.%s", names[i], of[names[i]], c)
+			default:
+				of[names[i]] = c
+			}
+		}
+	}
+}
+
+func TestEachExclusionHasASentence(t *testing.T) {
+	of := map[string]string{}
+	for i, c := range constants(t, "Exclusion") {
+		if i >= len(exclusionNames) {
+			t.Errorf("sayExcluded has no sentence for model.%s", c)
+			continue
+		}
+		said := sayExcluded(Endpoint{Excluded: exclusionNames[i]})
+		if said == "" || of[said] != "" {
+			t.Errorf("sayExcluded has %q for model.%s, and for model.%s", said, c, of[said])
+		}
+		of[said] = c
+	}
+}
