@@ -152,7 +152,7 @@ func TestManyProblemsAreCounted(t *testing.T) {
 		web = web.TCP(name, port+1).NodePort(30_001 + port)
 	}
 	old, web = old.External("20.0.0.1"), web.External("20.0.0.1", "nowhere")
-	web.Service.Algorithm = strings.Repeat("é", 100_000)
+	web = web.Algorithm(strings.Repeat("é", 100_000))
 	b := model.NewBuilder(small())
 	for _, o := range []modeltest.Object{web, old} {
 		o.Set(b)
@@ -168,7 +168,7 @@ func TestManyProblemsAreCounted(t *testing.T) {
 			t.Errorf("a message has %d bytes", len(p.Message))
 		}
 	}
-	web.Service.Algorithm, web.ExternalIPs = "", nil
+	web.Annotations, web.ExternalIPs = nil, nil
 	web.Set(b)
 	if got := b.Snapshot().Problems(); len(got) != 2 {
 		t.Errorf("problems: %v; want one for each node port", got)

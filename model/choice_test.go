@@ -1,6 +1,7 @@
 package model_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/vmapd/vmapd/model"
@@ -62,6 +63,23 @@ func TestAffinity(t *testing.T) {
 			checkPorts(t, b.Snapshot(), "ns1/web:http/tcp [172.30.0.41:80 forward]"+step.want+" 10.0.0.2:8080, 10.0.0.3:8080")
 		}
 	})
+}
+
+// Each annotation has examples of its values. Beside a value that is not valid, the problem says what happens instead.
+func TestAnnotations(t *testing.T) {
+	for _, a := range model.Annotations {
+		if a.Sets == "" || a.Otherwise == "" || len(a.Examples) == 0 {
+			t.Errorf("%s is not described: %+v", a.Name, a)
+		}
+		for _, value := range a.Examples {
+			checkProblems(t, modeltest.Snapshot(modeltest.Config(), web().Annotated(a.Name, value)))
+		}
+		got := modeltest.Snapshot(modeltest.Config(), web().Annotated(a.Name, "\n")).Problems()
+		if len(got) != 1 || got[0].Field != "metadata.annotations["+a.Name+"]" || !strings.HasSuffix(got[0].Message, ": "+a.Otherwise) {
+			t.Errorf("%s: %q has the problems %q", a.Name, "\n", got)
+		}
+		checkProblems(t, modeltest.Snapshot(modeltest.Config(), web().Annotated(a.Name, "")))
+	}
 }
 
 func TestAlgorithm(t *testing.T) {

@@ -188,8 +188,7 @@ func TestConnectionsThatGoOn(t *testing.T) {
 		Ready("10.0.0.2").Endpoint("10.0.0.3", leaving).Endpoint("10.0.0.4", gone).
 		Endpoint("10.0.0.5", modeltest.Conditions(false, true, false))
 	service := modeltest.NewService("ns1/web").On("172.30.0.41").TCP("http", 80).UDP("dns", 53)
-	patient, never, odd := service, service, service
-	patient.ConnectionGrace, never.ConnectionGrace, odd.ConnectionGrace = "1m30s", "0s", "-1s"
+	patient, never, odd := service.ConnectionGrace("1m30s"), service.ConnectionGrace("0s"), service.ConnectionGrace("-1s")
 	minute := modeltest.Config()
 	minute.ConnectionGrace = 60e9
 	const dns = "dns: 0s true [10.0.0.3:53 10.0.0.5:53]"

@@ -35,7 +35,7 @@ func TestNothingStaysBehind(t *testing.T) {
 			ExternalIPs:    []string{"192.168.99.11"}, // each wants it
 			Ingress:        []Ingress{{IP: "192.168.98.11"}},
 			SourceRanges:   []string{"203.0.113.0/25", "nowhere"},
-			Algorithm:      "none",
+			Annotations:    map[string]string{AnnotationAlgorithm: "none"},
 			Ports:          []Port{{Name: "a", Port: 80, NodePort: 30001}, {Name: "b", Port: 80}, {Name: "c", Port: 0}},
 		}
 	}

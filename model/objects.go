@@ -22,15 +22,6 @@ const (
 	LabelZone = "topology.kubernetes.io/zone"
 )
 
-// AnnotationAlgorithm on a Service names the algorithm that chooses its endpoints: random,
-// maglev or maglev-port. It overrides the configuration.
-const AnnotationAlgorithm = "vmapd.io/lb-algorithm"
-
-// AnnotationConnectionGrace on a Service is a duration, like "30s": the time after which its
-// TCP and SCTP connections to an endpoint that no longer serves are ended. It overrides the
-// configuration.
-const AnnotationConnectionGrace = "vmapd.io/connection-grace"
-
 // NamespacedName identifies an object within its kind.
 type NamespacedName struct {
 	Namespace, Name string
@@ -53,6 +44,7 @@ type Service struct {
 	NamespacedName
 	Created               time.Time // metadata.creationTimestamp, in seconds; the oldest of two claimants wins
 	Labels                map[string]string
+	Annotations           map[string]string // at least those of Annotations
 	Type                  string
 	ClusterIPs            []string // spec.clusterIPs, or spec.clusterIP if that is empty
 	ExternalIPs           []string
@@ -64,8 +56,6 @@ type Service struct {
 	AffinityTimeout       *int32   // spec.sessionAffinityConfig.clientIP.timeoutSeconds
 	SourceRanges          []string // spec.loadBalancerSourceRanges
 	HealthCheckNodePort   int32    // 0 means none
-	Algorithm             string   // the annotation AnnotationAlgorithm
-	ConnectionGrace       string   // the annotation AnnotationConnectionGrace
 }
 
 // Ingress is one address of a load balancer.

@@ -195,8 +195,7 @@ func TestDuplicateEndpoints(t *testing.T) {
 	})
 	t.Run("copies that terminate do not apply beside one that does not", func(t *testing.T) {
 		const without = "ns1/web:http/tcp [172.30.0.41:80 reject]"
-		here, sticky := modeltest.OnNode(modeltest.NodeName), web()
-		sticky.ConnectionGrace = "30s"
+		here, sticky := modeltest.OnNode(modeltest.NodeName), web().ConnectionGrace("30s")
 		starting, draining := modeltest.Conditions(false, false, false), modeltest.Conditions(false, true, true)
 		ended, published := modeltest.Conditions(false, false, true), modeltest.Conditions(true, true, true)
 		for _, old := range []func(*model.SliceEndpoint){draining, ended, published} {

@@ -49,11 +49,10 @@ type serviceAddr struct {
 
 // rareParts are the fields that few Services have.
 type rareParts struct {
-	problems        problemList
-	affinity        time.Duration
-	algorithm       *Algorithm     // nil: without annotation
-	connectionGrace *time.Duration // likewise
-	sources         [len(Families)]sources
+	annotated
+	problems problemList
+	affinity time.Duration
+	sources  [len(Families)]sources
 }
 
 // sources are the sources that may connect to load-balancer addresses.
@@ -142,8 +141,7 @@ func parseService(in Service, r *record, budgets Budgets) *service {
 	s.internalLocal = s.parsePolicy("spec.internalTrafficPolicy", in.InternalTrafficPolicy)
 	s.externalLocal = s.parsePolicy("spec.externalTrafficPolicy", in.ExternalTrafficPolicy)
 	s.parseAffinity(in)
-	s.parseAlgorithm(in.Algorithm)
-	s.parseConnectionGrace(in.ConnectionGrace)
+	s.parseAnnotations(in.Annotations)
 	s.parseHealthCheck(in)
 	s.parseSourceRanges(in.SourceRanges, budgets.SourceRanges)
 	return s
@@ -304,35 +302,6 @@ func (s *service) parseAffinity(in Service) {
 		return
 	}
 	rare.affinity = timeout
-}
-
-func (s *service) parseAlgorithm(name string) {
-	if name == "" {
-		return
-	}
-	field := fmt.Sprintf("metadata.annotations[%s]", AnnotationAlgorithm)
-	a, note, err := ParseAlgorithm(name)
-	if err != nil {
-		s.problem(field, "%v: the configuration decides", err)
-		return
-	}
-	if note != "" {
-		s.problem(field, "%s", note)
-	}
-	s.writable().algorithm = &a
-}
-
-func (s *service) parseConnectionGrace(text string) {
-	if text == "" {
-		return
-	}
-	d, err := time.ParseDuration(text)
-	if err != nil || d < 0 {
-		s.problem(fmt.Sprintf("metadata.annotations[%s]", AnnotationConnectionGrace),
-			"%q is not a duration like \"30s\": the configuration decides", text)
-		return
-	}
-	s.writable().connectionGrace = &d
 }
 
 // parseSourceRanges sets the sources of load-balancer addresses. A range that can't be parsed

@@ -402,7 +402,7 @@ func TestTCPConnectionsEndOnlyIfAsked(t *testing.T) {
 				tr := newTracked(t, open, 2, 8080)
 				service := web()
 				if graceful {
-					service.ConnectionGrace = "300ms"
+					service = service.ConnectionGrace("300ms")
 				}
 				tr.set(append(webSlices([]int{1}), service)...)
 				var conns []*lab.Conn

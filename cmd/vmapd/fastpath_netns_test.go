@@ -319,8 +319,7 @@ func TestFastPathEndsWithTheEndpoint(t *testing.T) {
 	slice := func(p *lab.Pod) modeltest.Object {
 		return modeltest.NewSlice("ns1/web-4", "web").TCP("http", 8080).UDP("dns", 8080).Ready(p.IP4.String())
 	}
-	web := fastService()
-	web.ConnectionGrace = "1s"
+	web := fastService().ConnectionGrace("1s")
 	f.set(web, slice(f.Pods()[0]))
 	f.has(t, lab.UplinkName)
 	to := netip.MustParseAddrPort("172.30.0.41:80")

@@ -89,7 +89,13 @@ func (s Service) CreatedAt(n int) Service { s.Created = Moment(n); return s }
 
 // Labeled adds a label.
 func (s Service) Labeled(key, value string) Service {
-	s.Labels = withLabel(s.Labels, key, value)
+	s.Labels = with(s.Labels, key, value)
+	return s
+}
+
+// Annotated adds an annotation.
+func (s Service) Annotated(key, value string) Service {
+	s.Annotations = with(s.Annotations, key, value)
 	return s
 }
 
@@ -129,7 +135,12 @@ func (s Service) Sticky(seconds int32) Service {
 func (s Service) Ranges(cidrs ...string) Service { s.SourceRanges = cidrs; return s }
 
 // Algorithm sets the annotation.
-func (s Service) Algorithm(name string) Service { s.Service.Algorithm = name; return s }
+func (s Service) Algorithm(name string) Service { return s.Annotated(model.AnnotationAlgorithm, name) }
+
+// ConnectionGrace sets the annotation.
+func (s Service) ConnectionGrace(time string) Service {
+	return s.Annotated(model.AnnotationConnectionGrace, time)
+}
 
 // TCP adds a TCP port.
 func (s Service) TCP(name string, port int32) Service {
@@ -185,7 +196,7 @@ func (s Slice) Typed(addressType string) Slice { s.AddressType = addressType; re
 
 // Labeled adds a label.
 func (s Slice) Labeled(key, value string) Slice {
-	s.Labels = withLabel(s.Labels, key, value)
+	s.Labels = with(s.Labels, key, value)
 	return s
 }
 
@@ -306,9 +317,10 @@ func (c ServiceCIDR) Ref() model.ObjectRef {
 	return model.ObjectRef{Kind: "ServiceCIDR", NamespacedName: model.NamespacedName{Name: c.Name}}
 }
 
-func withLabel(labels map[string]string, key, value string) map[string]string {
+// with returns a copy of labels or annotations that has one more.
+func with(all map[string]string, key, value string) map[string]string {
 	changed := map[string]string{key: value}
-	for k, v := range labels {
+	for k, v := range all {
 		if k != key {
 			changed[k] = v
 		}

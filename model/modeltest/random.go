@@ -196,12 +196,11 @@ func (r *Random) service() Service {
 	s = r.choosing(s.Policies(r.policy(), r.policy()))
 	switch s.Created {
 	case Moment(0):
-		s.ConnectionGrace = "30s"
 		s.HealthCheckNodePort = 32000
 	case Moment(1):
-		s.ConnectionGrace = "soon"
 		s.HealthCheckNodePort = 70000
 	}
+	s = annotated(s)
 	if r.IntN(2) == 0 {
 		s = s.Ranges(r.ranges()...)
 	}
@@ -231,6 +230,23 @@ func (r *Random) choosing(s Service) Service {
 	}
 	if r.IntN(3) == 0 {
 		s = s.Algorithm(pick(r, []string{"random", "round-robin", "source-hash", "maglev", "maglev", "maglev-port", "maglev-port", "least-conn"}))
+	}
+	return s
+}
+
+// annotated gives a Service annotations, besides that of the algorithm: one of its examples, one that is invalid, or none.
+// No choice of the source depends on them, so that a seed means the same when there is another annotation.
+func annotated(s Service) Service {
+	n := int(s.Created.Sub(Moment(0)).Seconds())
+	for _, a := range model.Annotations {
+		if a.Name == model.AnnotationAlgorithm {
+			continue
+		}
+		values := append(slices.Clip(a.Examples), "soon", "")
+		if value := values[n%len(values)]; value != "" {
+			s = s.Annotated(a.Name, value)
+		}
+		n += len(s.Ports)
 	}
 	return s
 }

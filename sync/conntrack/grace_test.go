@@ -13,10 +13,7 @@ import (
 
 const grace = 30 * time.Second
 
-func graceful(s modeltest.Service) modeltest.Service {
-	s.ConnectionGrace = grace.String()
-	return s
-}
+func graceful(s modeltest.Service) modeltest.Service { return s.ConnectionGrace(grace.String()) }
 
 // step is something that happens at a time, and what a pass then deletes.
 type step struct {

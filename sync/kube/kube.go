@@ -20,6 +20,7 @@ func Service(s *corev1.Service) model.Service {
 		NamespacedName:        model.NamespacedName{Namespace: s.Namespace, Name: s.Name},
 		Created:               s.CreationTimestamp.Time,
 		Labels:                s.Labels,
+		Annotations:           annotations(s.Annotations),
 		Type:                  string(s.Spec.Type),
 		ClusterIPs:            s.Spec.ClusterIPs,
 		ExternalIPs:           s.Spec.ExternalIPs,
@@ -28,8 +29,6 @@ func Service(s *corev1.Service) model.Service {
 		SessionAffinity:       string(s.Spec.SessionAffinity),
 		SourceRanges:          s.Spec.LoadBalancerSourceRanges,
 		HealthCheckNodePort:   s.Spec.HealthCheckNodePort,
-		Algorithm:             s.Annotations[model.AnnotationAlgorithm],
-		ConnectionGrace:       s.Annotations[model.AnnotationConnectionGrace],
 	}
 	// Manifests often have only clusterIP; an API server fills in clusterIPs (KEP-563).
 	if len(out.ClusterIPs) == 0 && s.Spec.ClusterIP != "" {
@@ -51,6 +50,20 @@ func Service(s *corev1.Service) model.Service {
 		out.Ingress = append(out.Ingress, model.Ingress{IP: in.IP, IPMode: string(ptr.Deref(in.IPMode, ""))})
 	}
 	return out
+}
+
+// annotations copies those that the proxy reads. Others may be large.
+func annotations(all map[string]string) map[string]string {
+	var read map[string]string
+	for _, a := range model.Annotations {
+		if value, ok := all[a.Name]; ok {
+			if read == nil {
+				read = map[string]string{}
+			}
+			read[a.Name] = value
+		}
+	}
+	return read
 }
 
 // EndpointSlice copies the fields of a discovery/v1 EndpointSlice that the proxy needs. The

@@ -146,6 +146,7 @@ func TestService(t *testing.T) {
 		NamespacedName:        model.NamespacedName{Namespace: "ns1", Name: "svc1"},
 		Created:               created,
 		Labels:                map[string]string{model.LabelServiceProxyName: "other", "app": "web"},
+		Annotations:           map[string]string{model.AnnotationAlgorithm: "maglev", model.AnnotationConnectionGrace: "30s"},
 		Type:                  "LoadBalancer",
 		ClusterIPs:            []string{"172.30.0.41", "fd00:30::41"},
 		ExternalIPs:           []string{"192.168.99.1"},
@@ -157,8 +158,6 @@ func TestService(t *testing.T) {
 		AffinityTimeout:       new(int32(60)),
 		SourceRanges:          []string{"203.0.113.0/24"},
 		HealthCheckNodePort:   30100,
-		Algorithm:             "maglev",
-		ConnectionGrace:       "30s",
 	}
 	if diff := cmp.Diff(want, Service(service())); diff != "" {
 		t.Errorf("Service (-want +got):\n%s", diff)

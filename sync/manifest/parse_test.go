@@ -355,6 +355,7 @@ spec: {podCIDR: 10.180.0.0/24, podCIDRs: [10.180.0.0/24, "fd00:10:180::/64"]}
 		NamespacedName:        model.NamespacedName{Namespace: "default", Name: "web"},
 		Created:               o.Services()[0].Created,
 		Labels:                map[string]string{model.LabelServiceProxyName: ""},
+		Annotations:           map[string]string{model.AnnotationAlgorithm: "maglev"},
 		Type:                  "LoadBalancer",
 		ClusterIPs:            []string{"172.30.0.41"},
 		Ingress:               []model.Ingress{{IP: "192.168.99.7", IPMode: "Proxy"}},
@@ -364,7 +365,6 @@ spec: {podCIDR: 10.180.0.0/24, podCIDRs: [10.180.0.0/24, "fd00:10:180::/64"]}
 		SessionAffinity:       "ClientIP",
 		AffinityTimeout:       new(int32(60)),
 		SourceRanges:          []string{"203.0.113.0/25", " 10.0.0.0/8"},
-		Algorithm:             "maglev",
 	}}
 	if diff := cmp.Diff(wantSvc, o.Services()); diff != "" {
 		t.Errorf("Services (-want +got):\n%s", diff)

@@ -336,7 +336,11 @@ func TestCopiesShareNothingThatIsReleased(t *testing.T) {
 
 // Everything that the model reads of a Service's labels and annotations has one of two prefixes.
 func TestWhatIsReadOfMetadata(t *testing.T) {
-	for _, key := range []string{model.LabelServiceProxyName, model.LabelHeadless, model.AnnotationAlgorithm, model.AnnotationConnectionGrace} {
+	keys := []string{model.LabelServiceProxyName, model.LabelHeadless}
+	for _, a := range model.Annotations {
+		keys = append(keys, a.Name)
+	}
+	for _, key := range keys {
 		if !forProxies(key) {
 			t.Errorf("%s is not read", key)
 		}

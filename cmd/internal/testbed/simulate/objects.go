@@ -35,8 +35,7 @@ func apiObject(o modeltest.Object, version uint64) runtime.Object {
 }
 
 func apiService(s *model.Service, meta metav1.ObjectMeta) *corev1.Service {
-	meta.CreationTimestamp, meta.Labels = metav1.NewTime(s.Created), s.Labels
-	meta.Annotations = map[string]string{model.AnnotationAlgorithm: s.Algorithm, model.AnnotationConnectionGrace: s.ConnectionGrace}
+	meta.CreationTimestamp, meta.Labels, meta.Annotations = metav1.NewTime(s.Created), s.Labels, s.Annotations
 	out := &corev1.Service{ObjectMeta: meta, Spec: corev1.ServiceSpec{
 		Type: corev1.ServiceType(s.Type), ClusterIPs: s.ClusterIPs, ExternalIPs: s.ExternalIPs,
 		ExternalTrafficPolicy:    corev1.ServiceExternalTrafficPolicy(s.ExternalTrafficPolicy),

@@ -13,6 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
 	proxyconfig "k8s.io/kube-proxy/config/v1alpha1"
+
+	"github.com/vmapd/vmapd/model"
 )
 
 // A field that nobody has said anything about must not come in unnoticed.
@@ -160,6 +162,7 @@ func TestTheDocumentIsUpToDate(t *testing.T) {
 	want := string(data)
 	for name, table := range map[string]string{
 		"kube-proxy": tableOf(kubeProxySettings), "vmapd": tableOf(ownSettings), "gates": gateTable(),
+		"annotations": annotationTable(),
 	} {
 		begin, end := fmt.Sprintf("<!-- table: %s -->\n", name), "<!-- end -->\n"
 		before, rest, ok := strings.Cut(want, begin)
@@ -193,6 +196,26 @@ func tableOf(settings []setting) string {
 		fmt.Fprintf(&b, "| %s | %s | %v | %v | %s |\n", code(s.field, ""), code(s.flag, "--"), s.fate, s.change, s.what)
 	}
 	return strings.ReplaceAll(b.String(), "|  |", "| |") + "\n"
+}
+
+func annotationTable() string {
+	var b strings.Builder
+	b.WriteString("\n| Annotation | Value | For example | Without it, or if it is invalid |\n|---|---|---|---|\n")
+	for _, a := range model.Annotations {
+		fmt.Fprintf(&b, "| `%s` | %s | `%s` | %s |\n", a.Name, a.Sets, strings.Join(a.Examples, "`, `"), a.Otherwise)
+	}
+	return b.String() + "\n"
+}
+
+func TestTheThreatModelHasTheNumberOfAnnotations(t *testing.T) {
+	const page = "../../deploy/SECURITY.md"
+	data, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := fmt.Sprintf("| %d annotations are read", len(model.Annotations)); !strings.Contains(string(data), want) {
+		t.Errorf("%s does not say %q", page, want)
+	}
 }
 
 func gateTable() string {

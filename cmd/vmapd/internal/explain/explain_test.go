@@ -249,7 +249,7 @@ func TestTheEndpointOfALookupTableIsNamed(t *testing.T) {
 	slice := modeltest.NewSlice("ns1/web-1", "web").TCP("http", 8080).Ready("10.0.0.3", "10.0.0.4", "10.0.0.5")
 	for algorithm, named := range map[string]bool{"random": false, "maglev": true, "maglev-port": false} { // the client's port is not known
 		objects := web(slice)
-		objects.Services[0].Algorithm = algorithm
+		objects.Services[0].Annotations = map[string]string{model.AnnotationAlgorithm: algorithm}
 		in := input("172.30.0.41:80", objects)
 		e := Explain(in)
 		want := ""

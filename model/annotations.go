@@ -1,0 +1,71 @@
+package model
+
+import (
+	"fmt"
+	"time"
+)
+
+// Annotation is an annotation of Services that vmapd reads.
+type Annotation struct {
+	Name      string
+	Sets      string   // what the value is, in words
+	Examples  []string // of valid values
+	Otherwise string   // what happens without a value, or with an invalid one
+	parse     func(to *annotated, value string) (note string, err error)
+}
+
+// The names of the annotations that others refer to.
+const (
+	AnnotationAlgorithm       = "vmapd.io/lb-algorithm"
+	AnnotationConnectionGrace = "vmapd.io/connection-grace"
+)
+
+// Annotations are all annotations. The others of a Service are not read.
+var Annotations = [...]Annotation{
+	{
+		AnnotationAlgorithm, "algorithm that chooses an endpoint",
+		[]string{"random", "maglev", "maglev-port"}, "the configuration decides",
+		func(to *annotated, value string) (string, error) {
+			a, note, err := ParseAlgorithm(value)
+			if err == nil {
+				to.algorithm = &a
+			}
+			return note, err
+		},
+	},
+	{
+		AnnotationConnectionGrace, "time after which TCP and SCTP connections to a removed endpoint are closed; `0s` is never",
+		[]string{"30s"}, "the configuration decides",
+		func(to *annotated, value string) (string, error) {
+			d, err := time.ParseDuration(value)
+			if err != nil || d < 0 {
+				return "", fmt.Errorf("%q is not a duration like \"30s\"", value)
+			}
+			to.connectionGrace = &d
+			return "", nil
+		},
+	},
+}
+
+// annotated has the values of a Service's annotations; nil is none.
+type annotated struct {
+	algorithm       *Algorithm
+	connectionGrace *time.Duration
+}
+
+// parseAnnotations reads the annotations of a Service. An empty value is none.
+func (s *service) parseAnnotations(values map[string]string) {
+	for _, a := range Annotations {
+		value := values[a.Name]
+		if value == "" {
+			continue
+		}
+		field := fmt.Sprintf("metadata.annotations[%s]", a.Name)
+		switch note, err := a.parse(&s.writable().annotated, value); {
+		case err != nil:
+			s.problem(field, "%v: %s", err, a.Otherwise)
+		case note != "":
+			s.problem(field, "%s", note)
+		}
+	}
+}
