@@ -3,46 +3,13 @@ package model_test
 import (
 	"fmt"
 	"math/rand/v2"
-	"net/netip"
 	"testing"
-	"time"
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
 )
 
-// configs are the configurations of random tests, in turn: every way to tell pods from
-// others, every algorithm, every kind of address for node ports.
-var configs = []model.Config{
-	modeltest.Config(),
-	{
-		NodeName: "node-1", NodePortAddresses: model.NodePortAddresses{All: true}, MasqueradeAll: true,
-		LocalPods: model.LocalPods{Mode: model.ByNodeCIDR}, Algorithm: model.Maglev,
-		ExternalAddresses: model.ExternalAddresses{InServiceCIDRs: true, NoNodeAddresses: true},
-		ConnectionGrace:   time.Minute, PrimaryAddress: netip.MustParseAddr("192.168.0.7"),
-	},
-	{
-		NodeName:          "node-1",
-		NodePortAddresses: model.NodePortAddresses{CIDRs: prefixes("192.168.0.0/24")},
-		ExternalAddresses: model.ExternalAddresses{Ranges: prefixes("192.168.99.0/24", "fd00::/8")},
-		LocalPods:         model.LocalPods{ClusterCIDRs: prefixes("10.0.0.0/8", "fd00:10::/64")},
-		DropInvalid:       true,
-	},
-	{
-		NodeName:          "node-1",
-		NodePortAddresses: model.NodePortAddresses{Primary: true, CIDRs: prefixes("10.0.0.0/8"), Localhost: [2]bool{true, false}},
-		ExternalAddresses: model.ExternalAddresses{NoExternalIPs: true},
-		LocalPods:         model.LocalPods{Mode: model.ByBridge, Interface: modeltest.PodBridge},
-		Algorithm:         model.MaglevPort,
-		DropInvalid:       true,
-	},
-	{
-		NodeName:          "node-1",
-		NodePortAddresses: model.NodePortAddresses{Localhost: [2]bool{true, true}},
-		LocalPods:         model.LocalPods{Mode: model.ByInterfacePrefix, Interface: "cali"},
-		MasqueradeAll:     true,
-	},
-}
+var configs = modeltest.ModelConfigs
 
 // tight are budgets that random clusters exceed.
 var tight = model.Budgets{Ports: 2, Frontends: 5, Endpoints: 3, Entries: 8, SourceRanges: 1, Counters: 1, Problems: 2}

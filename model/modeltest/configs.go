@@ -2,6 +2,8 @@ package modeltest
 
 import (
 	"net/netip"
+	"slices"
+	"time"
 
 	"github.com/vmapd/vmapd/model"
 )
@@ -34,6 +36,22 @@ var Configs = []model.Config{
 		LocalPods: model.LocalPods{ClusterCIDRs: prefixes("0.0.0.0/0", "::/0")},
 	},
 }
+
+// ModelConfigs are Configs, and some for what the model decides alone: no backend depends on it.
+var ModelConfigs = slices.Concat(Configs, []model.Config{
+	{
+		NodeName: NodeName, TableSize: TableSize, PrimaryAddress: netip.MustParseAddr("192.168.0.3"),
+		NodePortAddresses: model.NodePortAddresses{Primary: true, CIDRs: prefixes("10.0.0.0/8")},
+		ExternalAddresses: model.ExternalAddresses{Ranges: prefixes("192.168.99.0/24", "fd00::/8"), InServiceCIDRs: true},
+		ConnectionGrace:   time.Minute, ServiceCounters: true,
+		Budgets: model.Budgets{Ports: 2, Frontends: 5, Endpoints: 3, Entries: 8, SourceRanges: 1, Counters: 1, Problems: 2},
+	},
+	{
+		NodeName: NodeName, TableSize: TableSize,
+		NodePortAddresses: model.NodePortAddresses{Primary: true, Localhost: [2]bool{true, true}},
+		ExternalAddresses: model.ExternalAddresses{NoExternalIPs: true, NoNodeAddresses: true},
+	},
+})
 
 func prefixes(list ...string) []netip.Prefix {
 	var all []netip.Prefix

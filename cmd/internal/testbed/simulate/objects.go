@@ -84,6 +84,9 @@ func apiSlice(s *model.EndpointSlice, meta metav1.ObjectMeta) *discoveryv1.Endpo
 
 func apiNode(n *model.Node, meta metav1.ObjectMeta) *corev1.Node {
 	meta.UID, meta.Labels = types.UID(n.UID), map[string]string{model.LabelZone: n.Zone}
+	if n.Deleting {
+		meta.DeletionTimestamp = new(metav1.NewTime(modeltest.Moment(0)))
+	}
 	out := &corev1.Node{ObjectMeta: meta, Spec: corev1.NodeSpec{PodCIDRs: n.PodCIDRs}}
 	for _, t := range n.Taints {
 		out.Spec.Taints = append(out.Spec.Taints, corev1.Taint{Key: t})
