@@ -42,7 +42,7 @@ func TestMemoryDecides(t *testing.T) {
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			var m model.Memory
+			var m modeltest.Memory
 			for _, step := range tt.steps {
 				d := m.Decide(s, tcp(step.from, step.to))
 				may, chosen := "", model.Target{}
@@ -63,13 +63,13 @@ func TestMemoryDecides(t *testing.T) {
 func TestAMemoryDoesNotChange(t *testing.T) {
 	s := modeltest.Snapshot(modeltest.Config(), modeltest.OurNode(), allKinds().Sticky(60), webSlice())
 	c := tcp("203.0.113.9", "172.30.0.41:80")
-	var empty model.Memory
+	var empty modeltest.Memory
 	d := empty.Decide(s, c)
 	equal(t, "endpoints", 2, len(d.Targets))
 	first, second := empty.After(d, d.Targets[0]), empty.After(d, d.Targets[1])
 	for _, tt := range []struct {
 		name string
-		m    model.Memory
+		m    modeltest.Memory
 		want []model.Target
 	}{{"empty", empty, d.Targets}, {"first", first, d.Targets[:1]}, {"second", second, d.Targets[1:]}} {
 		equal(t, tt.name, tt.want, tt.m.Decide(s, c).Targets, compareEndpoints)

@@ -52,20 +52,3 @@ type annotated struct {
 	algorithm       *Algorithm
 	connectionGrace *time.Duration
 }
-
-// parseAnnotations reads the annotations of a Service. An empty value is none.
-func (s *service) parseAnnotations(values map[string]string) {
-	for _, a := range Annotations {
-		value := values[a.Name]
-		if value == "" {
-			continue
-		}
-		field := fmt.Sprintf("metadata.annotations[%s]", a.Name)
-		switch note, err := a.parse(&s.writable().annotated, value); {
-		case err != nil:
-			s.problem(field, "%v: %s", err, a.Otherwise)
-		case note != "":
-			s.problem(field, "%s", note)
-		}
-	}
-}

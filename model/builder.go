@@ -3,7 +3,6 @@ package model
 import (
 	"net/netip"
 	"slices"
-	"strings"
 )
 
 // Builder collects objects, in any order, and makes snapshots of them. The cost of a
@@ -29,23 +28,11 @@ type Builder struct {
 	problemsStale bool
 	locality      locality
 	addrScope     addrScope
-	clusterIPs    counted[netip.Addr]
-	hairpins      counted[netip.Addr]
-	endpoints     counted[VIP] // only with countsEndpoints
+	counts        counts
 	last          *Snapshot
 
-	countsEndpoints  bool // Config.DropInvalid, as it was for the last snapshot
 	scratch          []candidate
 	scratchFrontends []Frontend
-}
-
-// record has the objects of one Service's name.
-type record struct {
-	name    NamespacedName
-	service *service         // nil: there is none, or this proxy does not serve it
-	was     *service         // as the last snapshot has it
-	slices  []*endpointSlice // sorted by name
-	dirty   bool             // it is in Builder.dirty
 }
 
 // locality is the part of this node's state that decisions about Services depend on.
@@ -54,20 +41,29 @@ type locality struct {
 	primary [len(Families)]netip.Addr // this node's
 }
 
+// nodeFacts are the parts of the Node object that traffic depends on. A Node that is deleted,
+// or that registers again and lacks some of them, is still the same machine: the last known
+// ones stay until there are others. A new process knows none.
+type nodeFacts struct {
+	addrs    []netip.Addr
+	podCIDRs []netip.Prefix
+	zone     string
+}
+
+// remembered tells the facts that the Node object has no longer, or not yet again.
+type remembered struct{ addrs, podCIDRs, zone bool }
+
 // NewBuilder returns a Builder without objects.
 func NewBuilder(c Config) *Builder {
-	c.Budgets = c.Budgets.withDefaults()
 	b := &Builder{
-		config:        c,
+		config:        c.withDefaults(),
 		records:       map[NamespacedName]*record{},
 		slices:        map[NamespacedName]*endpointSlice{},
 		cidrs:         map[string][]netip.Prefix{},
 		claims:        claims{map[VIP]*service{}, map[VIP][]*service{}},
 		problems:      map[ObjectRef][]Problem{},
 		unserved:      map[NamespacedName][len(Families)]int{},
-		clusterIPs:    counted[netip.Addr]{},
-		hairpins:      counted[netip.Addr]{},
-		endpoints:     counted[VIP]{},
+		counts:        newCounts(),
 		settingsStale: true,
 		last:          new(Snapshot),
 	}
@@ -76,8 +72,6 @@ func NewBuilder(c Config) *Builder {
 	}
 	return b
 }
-
-func (r *record) object() ObjectRef { return ObjectRef{"Service", r.name} }
 
 // record returns the record of a Service, and makes one if there is none.
 func (b *Builder) record(name NamespacedName) *record {
@@ -128,7 +122,7 @@ func (b *Builder) replaceService(r *record, s *service) {
 
 // claim registers the frontends that a Service asks for, and marks the other Services that do.
 func (b *Builder) claim(s *service) {
-	b.refuse(s, true)
+	s.refuse(&b.addrScope, true)
 	for v := range s.wants() {
 		b.markClaimants(v, b.claims.add(v, s))
 	}
@@ -169,17 +163,13 @@ func (b *Builder) markServices() {
 
 // SetEndpointSlice adds or replaces an EndpointSlice.
 func (b *Builder) SetEndpointSlice(in EndpointSlice) {
-	s, service, problems := parseEndpointSlice(in, b.config.NodeName)
-	var r *record
-	if service != (NamespacedName{}) {
-		r = b.record(service)
-		s.record = r
-	}
+	s, problems := parseEndpointSlice(in, b.config.NodeName)
 	b.removeSlice(in.NamespacedName)
 	if s != nil {
 		name := in.NamespacedName
-		if r != nil {
-			name.Namespace = r.name.Namespace // the same string
+		if s.service != (NamespacedName{}) {
+			r := b.record(s.service)
+			s.service, name.Namespace = r.name, r.name.Namespace // the same strings
 			i, _ := r.find(s.name)
 			s.sharePorts(r.slices[max(0, i-1):min(i+1, len(r.slices))])
 			r.slices = slices.Insert(r.slices, i, s)
@@ -202,19 +192,12 @@ func (b *Builder) removeSlice(name NamespacedName) {
 		return
 	}
 	delete(b.slices, name)
-	if r := s.record; r != nil {
+	if r := b.records[s.service]; r != nil && s.service != (NamespacedName{}) {
 		if i, ok := r.find(s.name); ok {
 			r.slices = slices.Delete(r.slices, i, i+1)
 		}
 		b.markDirty(r)
 	}
-}
-
-// find returns the index that the slice of a name has or would have.
-func (r *record) find(name string) (int, bool) {
-	return slices.BinarySearchFunc(r.slices, name, func(s *endpointSlice, name string) int {
-		return strings.Compare(s.name, name)
-	})
 }
 
 func (b *Builder) setProblems(ref ObjectRef, found problemList) {
@@ -228,64 +211,4 @@ func (b *Builder) setProblems(ref ObjectRef, found problemList) {
 	} else {
 		b.problems[ref] = list
 	}
-}
-
-// Snapshot returns the current state. If nothing changed since the last call, it
-// returns the same pointer.
-func (b *Builder) Snapshot() *Snapshot {
-	if len(b.dirty) == 0 && !b.settingsStale && !b.problemsStale {
-		return b.last
-	}
-	next := new(Snapshot)
-	*next = *b.last
-	next.node = b.nodeState()
-	next.object = NodeObject{Addrs: b.nodeFacts.addrs, PodCIDRs: b.nodeFacts.podCIDRs}
-	if b.settingsStale {
-		b.updateSettings(next)
-		b.settingsStale = false
-	}
-	b.updateServices(next)
-	if b.problemsStale {
-		next.problems = b.allProblems()
-		b.problemsStale = false
-	}
-	b.last = next
-	return next
-}
-
-// setUnserved remembers how many endpoints of a Service are beyond its budget, and returns by how much that
-// is more than before.
-func (b *Builder) setUnserved(r *record, f Family, n int) (more int) {
-	counts := b.unserved[r.name]
-	more = n - counts[f]
-	if more != 0 {
-		if counts[f] = n; counts == [len(Families)]int{} {
-			delete(b.unserved, r.name)
-		} else {
-			b.unserved[r.name] = counts
-		}
-	}
-	return more
-}
-
-func (b *Builder) allProblems() []Problem {
-	var all []Problem
-	for _, list := range b.problems {
-		all = append(all, list...)
-	}
-	slices.SortFunc(all, compareProblems)
-	return all
-}
-
-// updateServices decides again about all dirty Services.
-func (b *Builder) updateServices(next *Snapshot) {
-	e := newEdit(next)
-	b.countEndpoints(e)
-	for _, r := range b.dirty {
-		r.dirty = false
-		b.updateService(e, r)
-		b.forget(r)
-	}
-	b.dirty = nil // frees the memory: the list is longest at the start
-	e.done(next)
 }

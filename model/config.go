@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -48,6 +49,23 @@ type Config struct {
 	Budgets Budgets
 	// ServiceCounters: connections are counted, as far as the budget of a Service allows.
 	ServiceCounters bool
+}
+
+// DefaultTableSize is the number of slots of a lookup table unless Config.TableSize says otherwise. It is prime,
+// so that each step of a permutation has a chance to be another. Up to 50 endpoints, a change moves at
+// most 1.5/n of the clients, and up to 200 no endpoint has more than 1.05 of the mean: see lookupTable.
+const DefaultTableSize = 4093
+
+// MinTableSize and MaxTableSize are the limits of Config.TableSize.
+const (
+	MinTableSize = 61
+	MaxTableSize = 65521
+)
+
+// withDefaults fills in the fields that are 0.
+func (c Config) withDefaults() Config {
+	c.Budgets, c.TableSize = c.Budgets.withDefaults(), cmp.Or(c.TableSize, DefaultTableSize)
+	return c
 }
 
 // LocalPods tells connections from pods from others (KEP-2450). The zero value can't: no
@@ -136,4 +154,22 @@ func ParseNodePortAddresses(list []string) (NodePortAddresses, error) {
 		}
 	}
 	return n, errors.Join(errs...)
+}
+
+// ExternalAddresses restricts the addresses that Services may have besides their cluster IPs:
+// those of spec.externalIPs, which a tenant chooses freely (CVE-2020-8554), and those of
+// status.loadBalancer. The zero value serves what kube-proxy
+// serves, except addresses in a range of cluster IPs.
+type ExternalAddresses struct {
+	// NoExternalIPs: spec.externalIPs are not served, as with kube-proxy's gate
+	// AllowServiceExternalIPs=false (KEP-5707).
+	NoExternalIPs bool
+	// Ranges, if there are any: spec.externalIPs outside of them are not served.
+	Ranges []netip.Prefix
+	// InServiceCIDRs: addresses in a ServiceCIDR are served. Otherwise they are not, since the
+	// API server may give each of them to another Service.
+	InServiceCIDRs bool
+	// NoNodeAddresses: addresses of this node are not served. Otherwise they are: clusters
+	// without a load balancer, and k3s' ServiceLB, depend on it.
+	NoNodeAddresses bool
 }

@@ -90,8 +90,8 @@ const (
 // Masquerade reports whether the source address is replaced.
 func (r SNATReason) Masquerade() bool { return r > OnNode }
 
-// Decide decides about a new connection of a client that session affinity does not remember;
-// [Memory.Decide] is for the others. It is the specification: explain prints its decisions, and
+// Decide decides about a new connection of a client that session affinity does not remember; in
+// tests, modeltest.Memory is for the others. It is the specification: explain prints its decisions, and
 // the tests compare each backend with it.
 //
 // The destination may be an endpoint's own address and port. Then the endpoint is a target like

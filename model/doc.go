@@ -14,6 +14,9 @@
 // and whether its source address is replaced. The backends translate these
 // decisions; they never look at a Service's policy a second time.
 //
+// The files refer one way: values (of configuration, objects and snapshots), then parsed objects (service.go, slice.go,
+// owners.go and what is next to them), then the Builder (builder.go, update.go, build.go, explain.go).
+//
 // The package is pure: standard library only, no sockets, no files, no clock, no
 // Kubernetes.
 package model

@@ -51,30 +51,44 @@ func (e *edit) done(next *Snapshot) {
 	}
 }
 
-// setPort adds a service port, or replaces old, if that is not nil and differs.
-func (b *Builder) setPort(e *familyEdit, old, sp *ServicePort) {
-	if old == nil {
+// counts are how many Services or service ports need what a FamilySnapshot has once.
+type counts struct {
+	clusterIPs counted[netip.Addr]
+	hairpins   counted[netip.Addr]
+	endpoints  counted[VIP] // only if withEndpoints
+
+	withEndpoints bool // Config.DropInvalid, as it was for the last snapshot
+}
+
+func newCounts() counts {
+	return counts{clusterIPs: counted[netip.Addr]{}, hairpins: counted[netip.Addr]{}, endpoints: counted[VIP]{}}
+}
+
+// setPort adds a service port, or replaces one that differs.
+func (c *counts) setPort(e *familyEdit, sp *ServicePort) {
+	old, ok := e.ports.Get(&sp.Name)
+	if !ok {
 		old = &noPort
 	} else if old.Equal(sp) {
 		return
 	}
 	e.ports.Set(&sp.Name, sp)
-	b.recount(e, old, sp)
+	c.recount(e, old, sp)
 }
 
 // noPort is in place of a service port that does not exist.
 var noPort ServicePort //nolint:gochecknoglobals // it is never written
 
-func (b *Builder) deletePort(e *familyEdit, name ServicePortName) {
+func (c *counts) deletePort(e *familyEdit, name ServicePortName) {
 	if old, ok := e.ports.Get(&name); ok {
 		e.ports.Delete(&name)
-		b.recount(e, old, &noPort)
+		c.recount(e, old, &noPort)
 	}
 }
 
 // recount takes a service port from the counts and adds another. The cost depends on the
 // endpoints that only one of them has.
-func (b *Builder) recount(e *familyEdit, old, now *ServicePort) {
+func (c *counts) recount(e *familyEdit, old, now *ServicePort) {
 	e.noLocal.count(now, +1)
 	e.noLocal.count(old, -1)
 	left, joined := old.Endpoints, now.Endpoints
@@ -91,53 +105,53 @@ func (b *Builder) recount(e *familyEdit, old, now *ServicePort) {
 			continue
 		}
 		if order >= 0 {
-			b.countEndpoint(e, now, joined[0], +1)
+			c.countEndpoint(e, now, joined[0], +1)
 			joined = joined[1:]
 		}
 		if order <= 0 {
-			b.countEndpoint(e, old, left[0], -1)
+			c.countEndpoint(e, old, left[0], -1)
 			left = left[1:]
 		}
 	}
 }
 
 // countEndpoint adds an endpoint to the counts (by is 1) or takes it from them (-1).
-func (b *Builder) countEndpoint(e *familyEdit, sp *ServicePort, ep Endpoint, by int) {
+func (c *counts) countEndpoint(e *familyEdit, sp *ServicePort, ep Endpoint, by int) {
 	if ep.Hairpin {
-		b.hairpins.count(ep.Addr.Addr(), by, e.hairpins)
+		c.hairpins.count(ep.Addr.Addr(), by, e.hairpins)
 	}
-	if b.countsEndpoints {
-		b.endpoints.count(endpointVIP(sp, ep), by, e.endpoints)
+	if c.withEndpoints {
+		c.endpoints.count(endpointVIP(sp, ep), by, e.endpoints)
 	}
 }
 
 // replaceClusterIP counts a Service's cluster IP in place of another. The zero Addr is none.
-func (b *Builder) replaceClusterIP(e *familyEdit, was, now netip.Addr) {
+func (c *counts) replaceClusterIP(e *familyEdit, was, now netip.Addr) {
 	if was == now {
 		return
 	}
 	if now.IsValid() {
-		b.clusterIPs.count(now, +1, e.clusterIPs)
+		c.clusterIPs.count(now, +1, e.clusterIPs)
 	}
 	if was.IsValid() {
-		b.clusterIPs.count(was, -1, e.clusterIPs)
+		c.clusterIPs.count(was, -1, e.clusterIPs)
 	}
 }
 
-// countEndpoints follows a change of Config.DropInvalid.
-func (b *Builder) countEndpoints(e *edit) {
-	if b.countsEndpoints == b.config.DropInvalid {
+// countEndpoints follows a change of Config.DropInvalid since the last snapshot.
+func (c *counts) countEndpoints(e *edit, last *Snapshot, dropInvalid bool) {
+	if c.withEndpoints == dropInvalid {
 		return
 	}
-	b.countsEndpoints = b.config.DropInvalid
+	c.withEndpoints = dropInvalid
 	by := -1
-	if b.countsEndpoints {
+	if dropInvalid {
 		by = +1
 	}
-	for f := range b.last.families {
-		for sp := range b.last.families[f].ServicePorts() {
+	for f := range last.families {
+		for sp := range last.families[f].ServicePorts() {
 			for _, ep := range sp.Endpoints {
-				b.endpoints.count(endpointVIP(sp, ep), by, e.families[f].endpoints)
+				c.endpoints.count(endpointVIP(sp, ep), by, e.families[f].endpoints)
 			}
 		}
 	}
@@ -166,5 +180,14 @@ func (c counted[K]) count(k K, by int, e *persist.Edit[K, struct{}]) {
 		delete(c, k)
 	default:
 		c[k] = n - 1
+	}
+}
+
+// setHealthCheck replaces the health check of a Service by one that differs; nil is none.
+func (e *edit) setHealthCheck(name NamespacedName, h *HealthCheck) {
+	if h == nil {
+		e.health.Delete(name)
+	} else if old, ok := e.health.Get(name); !ok || *old != *h {
+		e.health.Set(name, h)
 	}
 }

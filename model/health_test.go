@@ -81,7 +81,8 @@ func TestHealthChecksCountLocalReadyEndpoints(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			s := modeltest.Snapshot(modeltest.Config(), tt.objects...)
 			var got []string
-			for h := range s.HealthChecks() {
+			for c := range s.HealthCheckChanges(nil) {
+				h := c.New
 				got = append(got, fmt.Sprintf("%v %d %v", h.Service, h.Port, h.Families))
 			}
 			equal(t, "health checks", tt.want, got)

@@ -7,17 +7,6 @@ import (
 	"net/netip"
 )
 
-// DefaultTableSize is the number of slots of a lookup table unless Config.TableSize says otherwise. It is prime,
-// so that each step of a permutation has a chance to be another. Up to 50 endpoints, a change moves at
-// most 1.5/n of the clients, and up to 200 no endpoint has more than 1.05 of the mean: see lookupTable.
-const DefaultTableSize = 4093
-
-// MinTableSize and MaxTableSize are the limits of Config.TableSize.
-const (
-	MinTableSize = 61
-	MaxTableSize = 65521
-)
-
 // slotsPerEndpoint is the least number of slots that each endpoint has on average.
 const slotsPerEndpoint = 4
 

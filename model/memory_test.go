@@ -11,7 +11,7 @@ func (b *Builder) sizes() map[string]int {
 	all := map[string]int{
 		"records": len(b.records), "slices": len(b.slices), "cidrs": len(b.cidrs), "dirty": cap(b.dirty),
 		"claims": len(b.claims.owners), "waiting claims": len(b.claims.waiting), "problems": len(b.problems),
-		"clusterIPs": len(b.clusterIPs), "hairpins": len(b.hairpins), "endpoints": len(b.endpoints),
+		"clusterIPs": len(b.counts.clusterIPs), "hairpins": len(b.counts.hairpins), "endpoints": len(b.counts.endpoints),
 		"snapshot problems": len(b.last.problems),
 	}
 	for _, f := range Families {

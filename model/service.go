@@ -2,9 +2,9 @@ package model
 
 import (
 	"cmp"
-	"fmt"
 	"iter"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 )
@@ -47,6 +47,27 @@ type serviceAddr struct {
 	refused refusal
 }
 
+// refusal is a reason for which an address of a Service is not served.
+type refusal uint8
+
+const (
+	notRefused refusal = iota
+	refusedExternalIPs
+	refusedRange
+	refusedServiceCIDR
+	refusedNodeAddress
+)
+
+func (r refusal) String() string {
+	return [...]string{
+		"",
+		"external IPs are disabled (feature gate AllowServiceExternalIPs)",
+		"it is in none of the allowed ranges of external IPs",
+		"it is in a ServiceCIDR, a range of cluster IPs",
+		"it is an address of this node, where these are not allowed",
+	}[r]
+}
+
 // rareParts are the fields that few Services have.
 type rareParts struct {
 	annotated
@@ -72,6 +93,24 @@ func (s *service) writable() *rareParts {
 	return s.rare
 }
 
+// record has the objects of one Service's name.
+type record struct {
+	name    NamespacedName
+	service *service         // nil: there is none, or this proxy does not serve it
+	was     *service         // as the last snapshot has it
+	slices  []*endpointSlice // sorted by name
+	dirty   bool             // it is in Builder.dirty
+}
+
+func (r *record) object() ObjectRef { return ObjectRef{"Service", r.name} }
+
+// find returns the index that the slice of a name has or would have.
+func (r *record) find(name string) (int, bool) {
+	return slices.BinarySearchFunc(r.slices, name, func(s *endpointSlice, name string) int {
+		return strings.Compare(s.name, name)
+	})
+}
+
 // clusterIP returns the cluster IP of a family, or the zero Addr: a Service without one is
 // not in the family. The Service may be nil.
 func (s *service) clusterIP(f Family) netip.Addr {
@@ -86,17 +125,6 @@ func (s *service) clusterIP(f Family) netip.Addr {
 		}
 	}
 	return netip.Addr{}
-}
-
-// portKeys returns the keys of all ports. The Service may be nil.
-func (s *service) portKeys() keySet[portKey] {
-	var keys keySet[portKey]
-	if s != nil {
-		for _, p := range s.ports {
-			keys.add(p.key())
-		}
-	}
-	return keys
 }
 
 // portName returns the name of a port.
@@ -122,231 +150,6 @@ func (s *service) over(budget Budget, field, format string, args ...any) {
 	rare.problems.over(budget, field, format, args...)
 }
 
-// parseService checks a Service, whose record is given. It returns nil for one that this
-// proxy does not serve: headless, ExternalName, or another proxy's.
-func parseService(in Service, r *record, budgets Budgets) *service {
-	if _, other := in.Labels[LabelServiceProxyName]; other || in.Type == "ExternalName" {
-		return nil
-	}
-	if len(in.ClusterIPs) == 0 || in.ClusterIPs[0] == "" || in.ClusterIPs[0] == "None" {
-		return nil
-	}
-	s := &service{record: r, created: in.Created.Unix(), rare: &noRareParts}
-	if field, err := checkName(in.NamespacedName); err != nil {
-		s.problem(field, "%v", err)
-		return s
-	}
-	s.parsePorts(in.Ports, budgets.Ports)
-	s.parseAddrs(in, budgets.Frontends)
-	s.internalLocal = s.parsePolicy("spec.internalTrafficPolicy", in.InternalTrafficPolicy)
-	s.externalLocal = s.parsePolicy("spec.externalTrafficPolicy", in.ExternalTrafficPolicy)
-	s.parseAffinity(in)
-	s.parseAnnotations(in.Annotations)
-	s.parseHealthCheck(in)
-	s.parseSourceRanges(in.SourceRanges, budgets.SourceRanges)
-	return s
-}
-
-// parseAddrs requires the ports.
-func (s *service) parseAddrs(in Service, frontends int) {
-	s.addrs = make([]serviceAddr, 0, min(frontends, len(in.ClusterIPs)+len(in.Ingress)+len(in.ExternalIPs)))
-	for i, ip := range in.ClusterIPs {
-		a, err := parseUnicast(ip)
-		if err == nil && s.clusterIP(FamilyOf(a)).IsValid() {
-			err = fmt.Errorf("a second %v cluster IP", FamilyOf(a))
-		}
-		if err != nil {
-			s.problem(fmt.Sprintf("spec.clusterIPs[%d]", i), "%v", err)
-			continue
-		}
-		s.addrs = append(s.addrs, serviceAddr{addr: a, kind: ClusterIP})
-	}
-	if len(in.Ingress)+len(in.ExternalIPs) == 0 {
-		return // most have none, and the adder takes memory
-	}
-	add := s.addrAdder(frontends)
-	for i, ing := range in.Ingress {
-		// A load balancer that is a proxy must see its own traffic (KEP-1860), and
-		// one with only a host name has no address to capture.
-		if ing.IP == "" || ing.IPMode == "Proxy" {
-			continue
-		}
-		if !add(LoadBalancerIP, ing.IP, "status.loadBalancer.ingress[%d].ip", i) {
-			return
-		}
-	}
-	for i, ip := range in.ExternalIPs {
-		if !add(ExternalIP, ip, "spec.externalIPs[%d]", i) {
-			return
-		}
-	}
-}
-
-// addrAdder returns a function that adds an address of a kind, with the format of its field. It
-// reports whether there is room for others.
-func (s *service) addrAdder(frontends int) func(kind FrontendKind, ip, field string, i int) bool {
-	most := s.mostAddrs(frontends)
-	var known keySet[netip.Addr]
-	for _, a := range s.addrs {
-		known.add(a.addr)
-	}
-	return func(kind FrontendKind, ip, field string, i int) bool {
-		field = fmt.Sprintf(field, i)
-		a, err := parseUnicast(ip)
-		switch {
-		case err != nil:
-			s.problem(field, "%v", err)
-		case !known.add(a): // a load balancer's address is often repeated as an external IP
-		case len(s.addrs) >= most:
-			s.over(FrontendsBudget, field, "more than %d frontends (addresses times ports): this address and those after it are not served", frontends)
-			return false
-		default:
-			s.addrs = append(s.addrs, serviceAddr{addr: a, kind: kind})
-		}
-		return true
-	}
-}
-
-// mostAddrs returns the number of addresses that a number of frontends allows. Cluster IPs do
-// not depend on it.
-func (s *service) mostAddrs(frontends int) int {
-	for _, p := range s.ports {
-		if p.nodePort != 0 {
-			frontends--
-		}
-	}
-	return max(0, frontends/max(1, len(s.ports)))
-}
-
-func (s *service) parsePorts(ports []Port, most int) {
-	if len(ports) > most {
-		s.over(PortsBudget, fmt.Sprintf("spec.ports[%d]", most), "more than %d ports: this one and those after it are not served", most)
-		ports = ports[:most]
-	}
-	s.ports = make([]servicePort, 0, len(ports))
-	var names keySet[portKey]
-	var numbers, nodePorts keySet[VIP]
-	for i, in := range ports {
-		p, field, err := parseServicePort(in)
-		if err == nil && !names.add(p.key()) {
-			field, err = "name", fmt.Errorf("a second %s port with the name %q", strings.ToUpper(p.protocol.String()), p.name)
-		}
-		if err != nil {
-			s.problem(fmt.Sprintf("spec.ports[%d].%s", i, field), "%v", err)
-			continue
-		}
-		p.portTaken = !numbers.add(VIP{Protocol: p.protocol, Port: p.port})
-		p.nodePortTaken = p.nodePort != 0 && !nodePorts.add(VIP{Protocol: p.protocol, Port: p.nodePort})
-		s.ports = append(s.ports, p)
-	}
-}
-
-// parseServicePort returns a port, or the field that is wrong.
-func parseServicePort(in Port) (p servicePort, field string, err error) {
-	if p.protocol, err = ParseProtocol(in.Protocol); err != nil {
-		return p, "protocol", err
-	}
-	if p.port, err = parsePort(in.Port); err != nil {
-		return p, "port", err
-	}
-	if in.NodePort != 0 {
-		if p.nodePort, err = parsePort(in.NodePort); err != nil {
-			return p, "nodePort", err
-		}
-	}
-	if in.Name != "" {
-		if err := checkLabel(in.Name); err != nil {
-			return p, "name", err
-		}
-	}
-	p.name = shared(in.Name)
-	return p, "", nil
-}
-
-// parsePolicy reports whether a traffic policy is Local.
-func (s *service) parsePolicy(field, policy string) bool {
-	switch policy {
-	case "", "Cluster":
-		return false
-	case "Local":
-		return true
-	}
-	s.problem(field, "%q is neither Cluster nor Local: treated as Cluster", policy)
-	return false
-}
-
-// Bounds and default of timeoutSeconds, as the API has them.
-const (
-	defaultAffinity = 3 * time.Hour
-	maxAffinity     = 24 * time.Hour
-)
-
-func (s *service) parseAffinity(in Service) {
-	switch in.SessionAffinity {
-	case "", "None":
-		return
-	case "ClientIP":
-	default:
-		s.problem("spec.sessionAffinity", "%q is neither None nor ClientIP: treated as None", in.SessionAffinity)
-		return
-	}
-	rare := s.writable()
-	rare.affinity = defaultAffinity
-	if in.AffinityTimeout == nil {
-		return
-	}
-	timeout := time.Duration(*in.AffinityTimeout) * time.Second
-	if timeout <= 0 || timeout > maxAffinity {
-		s.problem("spec.sessionAffinityConfig.clientIP.timeoutSeconds", "%d is not between 1 and %d: treated as %d",
-			*in.AffinityTimeout, int(maxAffinity.Seconds()), int(defaultAffinity.Seconds()))
-		return
-	}
-	rare.affinity = timeout
-}
-
-// parseSourceRanges sets the sources of load-balancer addresses. A range that can't be parsed
-// allows none, but restricts both families. As with kube-proxy, ranges of one family do not
-// restrict the other. Over the budget, none is allowed.
-func (s *service) parseSourceRanges(ranges []string, most int) {
-	if len(ranges) == 0 {
-		return
-	}
-	rare := s.writable()
-	for i, text := range ranges {
-		p, err := ParsePrefix(text)
-		if err != nil {
-			s.problem(fmt.Sprintf("spec.loadBalancerSourceRanges[%d]", i), "%v", err)
-			for f := range rare.sources {
-				rare.sources[f].restricted = true
-			}
-			continue
-		}
-		f := &rare.sources[FamilyOf(p.Addr())]
-		f.restricted = true
-		f.ranges = append(f.ranges, p)
-	}
-	for i := range rare.sources {
-		f, sources := Family(i), &rare.sources[i]
-		sources.ranges = prefixesOf(f, sources.ranges)
-		if len(sources.ranges)*s.restrictable(f) > most {
-			s.over(SourceRangesBudget, "spec.loadBalancerSourceRanges",
-				"more than %d %v source ranges times frontends of the load balancer: all connections to these are dropped", most, f)
-			sources.ranges = nil
-		}
-	}
-}
-
-// restrictable returns the number of frontends of a family that source ranges apply to.
-func (s *service) restrictable(f Family) int {
-	n := 0
-	for _, a := range s.addrs {
-		if a.kind == LoadBalancerIP && FamilyOf(a.addr) == f {
-			n += len(s.ports)
-		}
-	}
-	return n
-}
-
 // wants yields the VIPs of all frontends that a Service asks for, before any decision, and that of its
 // health-check node port.
 func (s *service) wants() iter.Seq[VIP] {
@@ -365,6 +168,9 @@ func (s *service) wants() iter.Seq[VIP] {
 		}
 	}
 }
+
+// healthCheckVIP is what a Service with a health-check node port claims. No frontend has a loopback address.
+func healthCheckVIP(port uint16) VIP { return VIP{IPv4.Loopback(), TCP, port} }
 
 // frontends yields the frontends that a port asks for in a family, cluster IP first, on a
 // number of addresses at most.

@@ -12,10 +12,10 @@ import (
 
 // endpointSlice is a checked EndpointSlice.
 type endpointSlice struct {
-	name   string  // in the namespace of its Service
-	record *record // of its Service; nil: unknown
-	family Family
-	ports  []slicePort // sorted by name and protocol
+	name    string         // in the namespace of its Service
+	service NamespacedName // zero: unknown
+	family  Family
+	ports   []slicePort // sorted by name and protocol
 	// packed are the endpoints, of which there may be a million: of each the address, in 4 or
 	// 16 bytes, and the conditions. See add and all.
 	packed []byte
@@ -41,10 +41,10 @@ type sliceParser struct {
 }
 
 // parseEndpointSlice checks an EndpointSlice. It returns nil for one that this proxy does not
-// serve. service is the name of its Service, or the zero value if that is unknown.
-func parseEndpointSlice(in EndpointSlice, nodeName string) (parsed *endpointSlice, service NamespacedName, found problemList) {
+// serve.
+func parseEndpointSlice(in EndpointSlice, nodeName string) (parsed *endpointSlice, found problemList) {
 	if _, headless := in.Labels[LabelHeadless]; headless || in.AddressType == "FQDN" {
-		return nil, service, found
+		return nil, found
 	}
 	s := sliceParser{
 		endpointSlice: &endpointSlice{name: in.Name},
@@ -58,12 +58,12 @@ func parseEndpointSlice(in EndpointSlice, nodeName string) (parsed *endpointSlic
 		s.family = IPv6
 	default:
 		s.problems.add("addressType", "%q is none of IPv4, IPv6, FQDN", in.AddressType)
-		return s.endpointSlice, service, s.problems
+		return s.endpointSlice, s.problems
 	}
 	name := in.Labels[LabelServiceName]
 	if name == "" {
 		s.problems.add("metadata.labels", "the label %s is missing: nobody knows whose endpoints these are", LabelServiceName)
-		return s.endpointSlice, service, s.problems
+		return s.endpointSlice, s.problems
 	}
 	s.ports = make([]slicePort, 0, len(in.Ports))
 	for i, p := range in.Ports {
@@ -76,7 +76,8 @@ func parseEndpointSlice(in EndpointSlice, nodeName string) (parsed *endpointSlic
 	for i, e := range in.Endpoints {
 		s.parseEndpoint(i, e)
 	}
-	return s.endpointSlice, NamespacedName{in.Namespace, name}, s.problems
+	s.service = NamespacedName{in.Namespace, name}
+	return s.endpointSlice, s.problems
 }
 
 // sharePorts takes the list of ports from another slice if it is the same. Those of a Service mostly have

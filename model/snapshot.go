@@ -33,6 +33,22 @@ func (s *Snapshot) SameProblems(o *Snapshot) bool {
 		(len(s.problems) == 0 || &s.problems[0] == &o.problems[0])
 }
 
+// Node returns the state of the Node object.
+func (s *Snapshot) Node() NodeState { return s.node }
+
+// NodeObject returns facts of the Node object.
+func (s *Snapshot) NodeObject() NodeObject { return s.object }
+
+// HealthCheckChanges yields the health checks that differ from old to s. A nil Old or New
+// means that the Service had or has none. If old is nil, all are new.
+func (s *Snapshot) HealthCheckChanges(old *Snapshot) iter.Seq[Change[*HealthCheck]] {
+	var before persist.Map[NamespacedName, *HealthCheck]
+	if old != nil {
+		before = old.health
+	}
+	return valueChanges(nameKeys, s.health, before)
+}
+
 // FamilySnapshot is the desired state for one IP family.
 type FamilySnapshot struct {
 	Family Family

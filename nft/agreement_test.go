@@ -13,7 +13,7 @@ import (
 	"github.com/vmapd/vmapd/nft/nftsim"
 )
 
-// The rules implement the decisions of model.Memory.Decide.
+// The rules implement the decisions of modeltest.Memory.Decide.
 
 // agree makes random connections, one after the other, and compares decisions with simulated
 // outcomes. Each connection gets one of its targets, and the rules and the model remember it.
@@ -27,7 +27,7 @@ func agree(t *testing.T, r *modeltest.Random, s *model.Snapshot, rulesets [len(m
 		}
 		sims[f] = sim
 	}
-	var memory model.Memory
+	var memory modeltest.Memory
 	for _, c := range modeltest.Sequence(r, s, connections) {
 		if c.Dest.Addr().IsLoopback() {
 			continue // meets no rule

@@ -89,7 +89,7 @@ type neighbourhood struct {
 // must not decide about a connection to the present one.
 const clustersPerNode = 10
 
-// TestNeighboursDoNotMeddle compares random connections with model.Memory.Decide: in clusters
+// TestNeighboursDoNotMeddle compares random connections with modeltest.Memory.Decide: in clusters
 // whose Services share addresses, port numbers and pods, beside a foreign user of NAT, and for
 // clients that session affinity remembers. Each connection may decide about the next.
 func TestNeighboursDoNotMeddle(t *testing.T) {
@@ -286,9 +286,9 @@ func (n *neighbourhood) differs(s *model.Snapshot, d model.Decision) bool {
 
 // rememberedBy is what session affinity knows, as the backends have it.
 type rememberedBy struct {
-	memory model.Memory
+	memory modeltest.Memory
 	// IPVS: each frontend has a memory of its own; see ipvs.Differences.
-	byDest map[model.VIP]model.Memory
+	byDest map[model.VIP]modeltest.Memory
 	// iptables: all endpoints that a client got; see iptables.Differences.
 	clients map[visitor]bool
 }
@@ -328,7 +328,7 @@ func (m *rememberedBy) decide(s *model.Snapshot, c model.Connection, backend str
 
 func (m *rememberedBy) note(d model.Decision, to model.Target) {
 	if m.clients == nil {
-		m.clients, m.byDest = map[visitor]bool{}, map[model.VIP]model.Memory{}
+		m.clients, m.byDest = map[visitor]bool{}, map[model.VIP]modeltest.Memory{}
 	}
 	m.memory = m.memory.After(d, to)
 	m.byDest[destOf(d)] = m.byDest[destOf(d)].After(d, to)

@@ -11,7 +11,7 @@ import (
 	"github.com/vmapd/vmapd/model/modeltest"
 )
 
-// The rules implement the decisions of model.Memory.Decide.
+// The rules implement the decisions of modeltest.Memory.Decide.
 
 // agree makes random connections, one after the other, and compares decisions with simulated
 // outcomes. Each connection gets one of its targets, and the rules and the model remember it.
@@ -21,7 +21,7 @@ func agree(t *testing.T, r *modeltest.Random, s *model.Snapshot, all rulesets, m
 	for _, f := range model.Families {
 		sims[f] = simulate(t, load(t, all[f]), s.Family(f))
 	}
-	var memory model.Memory
+	var memory modeltest.Memory
 	clients := clients{}
 	for _, c := range modeltest.Sequence(r, s, connections) {
 		if c.Dest.Addr().IsLoopback() {

@@ -10,7 +10,7 @@ import (
 	"github.com/vmapd/vmapd/model/modeltest"
 )
 
-// IPVS and its companion implement the decisions of model.Memory.Decide, except for
+// IPVS and its companion implement the decisions of modeltest.Memory.Decide, except for
 // ipvs.Differences.
 
 // lost is the difference by which packets of a connection do not arrive: there is no outcome.
@@ -51,7 +51,7 @@ func agree(t *testing.T, r *modeltest.Random, s *model.Snapshot, contents [len(m
 	for _, f := range model.Families {
 		sims[f] = simulate(t, contents[f], s.Family(f))
 	}
-	memories := map[model.VIP]model.Memory{}
+	memories := map[model.VIP]modeltest.Memory{}
 	for _, c := range modeltest.Sequence(r, s, connections) {
 		if c.Dest.Addr().IsLoopback() {
 			continue // meets no rule

@@ -31,7 +31,7 @@ type chooser struct {
 	closed  bool
 }
 
-// visit is a client that was connected by a traffic policy, as in model.Memory.
+// visit is a client that was connected by a traffic policy, as in modeltest.Memory.
 type visit struct {
 	client netip.Addr
 	policy model.TrafficPolicy

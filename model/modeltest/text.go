@@ -16,7 +16,8 @@ func Text(s *model.Snapshot) []string {
 		lines = append(lines, FamilyText(s.Family(f))...)
 	}
 	lines = append(lines, fmt.Sprintf("node %+v", s.Node()))
-	for h := range s.HealthChecks() {
+	for c := range s.HealthCheckChanges(nil) {
+		h := c.New
 		lines = append(lines, fmt.Sprintf("health check %+v", *h))
 	}
 	for _, p := range s.Problems() {

@@ -41,8 +41,8 @@ var faults = []fault{
 	{"sync/informer/stream.go", "known && version < s.newest", "known && version < s.newest && s.initial", "an older event replaces a newer one"},
 	{"sync/informer/store.go", "\t\tif _, ok := next[name]; !ok {\n\t\t\ts.drop(name)\n\t\t}\n", "\t\t_ = name\n", "objects that a list lacks stay"},
 	// model.
-	{"model/endpoints.go", "\t\t\t\ts[Local] = ready | local\n", "\t\t\t\ts[Local] = ready\n", "endpoints of other nodes serve a Local traffic policy"},
-	{"model/endpoints.go", "\tcase !some.has(ready):\n", "\tcase s[Cluster] == draining:\n", "endpoints that end are used in place of ready ones"},
+	{"model/endpoints.go", "\t\t\t\trequired[Local] = ready | local\n", "\t\t\t\trequired[Local] = ready\n", "endpoints of other nodes serve a Local traffic policy"},
+	{"model/endpoints.go", "\tcase !some.has(ready):\n", "\tcase required[Cluster] == draining:\n", "endpoints that end are used in place of ready ones"},
 	{"model/builder.go", "\t\t\tr.slices = slices.Insert(r.slices, i, s)\n\t\t\tb.markDirty(r)\n", "\t\t\tr.slices = slices.Insert(r.slices, i, s)\n", "a new EndpointSlice changes nothing"},
 	{"model/builder.go", "\t\tb.markClaimants(v, b.claims.remove(v, s))\n", "\t\tb.claims.remove(v, s)\n", "a frontend that becomes free is not given to the next Service that claims it"},
 	// legacy/iptables.

@@ -1,9 +1,11 @@
-package model
+package modeltest
 
 import (
 	"maps"
 	"net/netip"
 	"slices"
+
+	"github.com/vmapd/vmapd/model"
 )
 
 // Memory is what session affinity remembers: an endpoint of each client of a service port, for
@@ -12,7 +14,7 @@ import (
 // another one by a frontend with the other policy, goes on with both.
 //
 // The zero value remembers nothing. A Memory never changes. It has no clock, and is valid for
-// one snapshot: it does not notice that ServicePort.Affinity has passed, or that an endpoint
+// one snapshot: it does not notice that model.ServicePort.Affinity has passed, or that an endpoint
 // was away for a while.
 type Memory struct {
 	endpoints map[visit]netip.AddrPort
@@ -21,34 +23,34 @@ type Memory struct {
 // visit is a client of a service port that was sent to an endpoint of a traffic policy.
 type visit struct {
 	client netip.Addr
-	port   ServicePortName
-	policy TrafficPolicy
+	port   model.ServicePortName
+	policy model.TrafficPolicy
 }
 
-// Decide is the function Decide for a client that may have come before: then its endpoint is
+// Decide is [model.Decide] for a client that may have come before: then its endpoint is
 // the only target.
-func (m Memory) Decide(s *Snapshot, c Connection) Decision {
-	d := Decide(s, c)
-	if !d.remembers() {
+func (m Memory) Decide(s *model.Snapshot, c model.Connection) model.Decision {
+	d := model.Decide(s, c)
+	if !remembers(d) {
 		return d
 	}
 	got, ok := m.endpoints[visit{c.Source, d.Port.Name, d.TrafficPolicy}]
-	if i := slices.IndexFunc(d.Targets, func(t Target) bool { return t.Addr == got }); ok && i >= 0 {
+	if i := slices.IndexFunc(d.Targets, func(t model.Target) bool { return t.Addr == got }); ok && i >= 0 {
 		d.Targets = d.Targets[i : i+1]
 	}
 	return d
 }
 
 // After returns what is remembered once a connection was sent to one of its targets.
-func (m Memory) After(d Decision, to Target) Memory {
-	if !d.remembers() {
+func (m Memory) After(d model.Decision, to model.Target) Memory {
+	if !remembers(d) {
 		return m
 	}
 	next := maps.Clone(m.endpoints)
 	if next == nil {
 		next = map[visit]netip.AddrPort{}
 	}
-	for _, p := range TrafficPolicies {
+	for _, p := range model.TrafficPolicies {
 		v := visit{d.Source, d.Port.Name, p}
 		if _, ok := next[v]; !ok && to.In(p) {
 			next[v] = to.Addr
@@ -59,6 +61,6 @@ func (m Memory) After(d Decision, to Target) Memory {
 
 // remembers reports whether the connection's endpoint is remembered. The listener on loopback
 // remembers its clients by itself.
-func (d Decision) remembers() bool {
-	return d.Verdict == Forwarded && d.Why != LoopbackForwarder && d.Port.Affinity > 0
+func remembers(d model.Decision) bool {
+	return d.Verdict == model.Forwarded && d.Why != model.LoopbackForwarder && d.Port.Affinity > 0
 }

@@ -1,0 +1,125 @@
+package model
+
+import (
+	"math/bits"
+	"slices"
+)
+
+// part is the part of a Service that is served in one family.
+type part struct {
+	ports int // of service.ports, from the first one
+	addrs int // of the addresses of the family, from the first one, which is the cluster IP
+	// unserved is the number of endpoints beyond Budgets.Endpoints.
+	unserved int
+	// algorithm chooses the endpoints.
+	algorithm Algorithm
+}
+
+// part returns the part of a Service that its entries allow. It adds a problem for each budget
+// that makes it less than the whole.
+func (s *service) part(f Family, c *Config, problems *problemList) part {
+	budgets := c.Budgets
+	endpoints, left := s.record.offered(f, budgets.Endpoints)
+	if left != nil {
+		problems.over(EndpointsBudget, "", "more than %d %v endpoints: those of EndpointSlice %s, and of further ones by name, are not served",
+			budgets.Endpoints, f, left.name)
+	}
+	each := max(1, roundUp(endpoints))
+	limit := budgets.Entries
+	if s.clusterIP(IPv4).IsValid() && s.clusterIP(IPv6).IsValid() {
+		limit /= len(Families)
+	}
+	entries := limit
+	served := part{unserved: s.record.unserved(f, left), algorithm: c.Algorithm}
+	if a := s.rare.algorithm; a != nil {
+		served.algorithm = *a
+	}
+	if a := served.algorithm; a.HasTable() && s.tables(f)*tableSize(c.TableSize, endpoints) > limit {
+		problems.over(EntriesBudget, "", "more than %d entries (%v lookup tables times slots): %v chooses, not %v", limit, f, Random, a)
+		served.algorithm = Random
+	}
+	for _, p := range s.ports {
+		cost := each
+		if p.nodePort != 0 {
+			cost *= 2
+		}
+		if cost > entries && served.ports > 0 {
+			problems.over(EntriesBudget, "spec.ports", "more than %d entries (%v frontends times endpoints): port %q and those after it are not served",
+				limit, f, p.name)
+			break
+		}
+		entries -= cost
+		served.ports++
+	}
+	most := 1 + max(0, entries)/max(1, each*served.ports)
+	for _, a := range s.addrs {
+		if FamilyOf(a.addr) != f || a.refused != notRefused {
+			continue
+		}
+		if served.addrs == most {
+			problems.over(EntriesBudget, a.kind.field(), "more than %d entries (%v frontends times endpoints): %v %v and those after it are not served",
+				limit, f, a.kind, a.addr)
+			break
+		}
+		served.addrs++
+	}
+	return served
+}
+
+// tables returns the number of lookup tables that a Service's frontends can have in a family.
+func (s *service) tables(f Family) int {
+	external := 1
+	if s.externalLocal {
+		external = len(TrafficPolicies)
+	}
+	n := 0
+	for _, p := range s.ports {
+		if n++; p.nodePort != 0 {
+			n += external
+		}
+	}
+	for _, a := range s.addrs {
+		// The first is the cluster IP, which is counted already.
+		if FamilyOf(a.addr) == f && a.refused == notRefused && a.kind != ClusterIP {
+			n += external * len(s.ports)
+		}
+	}
+	return n
+}
+
+// offered returns the number of endpoints of a family that the budget allows, and the first
+// slice that it does not.
+func (r *record) offered(f Family, most int) (endpoints int, left *endpointSlice) {
+	for _, s := range r.slices {
+		if s.family != f {
+			continue
+		}
+		if endpoints+s.weight() > most {
+			return endpoints, s
+		}
+		endpoints += s.weight()
+	}
+	return endpoints, nil
+}
+
+// unserved returns the number of endpoints of a family from a slice on, which may be nil.
+func (r *record) unserved(f Family, from *endpointSlice) int {
+	n := 0
+	if from != nil {
+		for _, s := range r.slices[slices.Index(r.slices, from):] {
+			if s.family == f {
+				n += s.len()
+			}
+		}
+	}
+	return n
+}
+
+// weight is what a slice counts for the budget of endpoints.
+func (s *endpointSlice) weight() int { return max(1, s.len()) }
+
+// roundUp rounds up to a number with four significant bits.
+func roundUp(n int) int {
+	unit := 1 << max(0, bits.Len(uint(n))-4)
+	return (n + unit - 1) / unit * unit
+}

@@ -1,0 +1,246 @@
+package model
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+)
+
+// updateService makes the service ports of a Service anew. Those that are equal to the ones
+// before keep their pointers.
+func (b *Builder) updateService(e *edit, r *record) {
+	was, now := r.was, r.service
+	problems := problemList{object: r.object(), most: b.config.Budgets.Problems}
+	if now != nil {
+		problems.list = slices.Clone(now.rare.problems.list)
+		now.refusals(&problems)
+		b.reportHealthCheck(now, &problems)
+		if most := b.config.Budgets.Counters; b.config.ServiceCounters && len(now.ports) > most {
+			problems.over(CountersBudget, fmt.Sprintf("spec.ports[%d]", most), "more than %d ports: connections to this one and those after it are not counted", most)
+		}
+	}
+	var served [len(Families)]part
+	for _, f := range Families {
+		into := &e.families[f]
+		stay := map[portKey]bool{}
+		if now.clusterIP(f).IsValid() {
+			served[f] = now.part(f, &b.config, &problems)
+			for i, p := range now.ports[:served[f].ports] {
+				sp := &ServicePort{Name: now.portName(p), Family: f, Uncounted: i >= b.config.Budgets.Counters}
+				sp.Frontends = b.frontends(now, f, p, served[f].addrs, &problems)
+				b.decide(sp, now, served[f].algorithm)
+				b.counts.setPort(into, sp)
+				stay[p.key()] = true
+			}
+		}
+		if was.clusterIP(f).IsValid() {
+			for _, p := range was.ports {
+				if !stay[p.key()] {
+					b.counts.deletePort(into, was.portName(p))
+				}
+			}
+		}
+		b.counts.replaceClusterIP(into, was.clusterIP(f), now.clusterIP(f))
+		into.unserved += b.setUnserved(r, f, served[f].unserved)
+	}
+	b.setProblems(r.object(), problems)
+	e.setHealthCheck(r.name, b.healthCheck(now, served))
+	r.was = now
+}
+
+// setUnserved remembers how many endpoints of a Service are beyond its budget, and returns by how much that
+// is more than before.
+func (b *Builder) setUnserved(r *record, f Family, n int) (more int) {
+	counts := b.unserved[r.name]
+	more = n - counts[f]
+	if more != 0 {
+		if counts[f] = n; counts == [len(Families)]int{} {
+			delete(b.unserved, r.name)
+		} else {
+			b.unserved[r.name] = counts
+		}
+	}
+	return more
+}
+
+// frontends returns the frontends that a port asks for and gets. It adds a problem for each
+// that belongs to another.
+func (b *Builder) frontends(s *service, f Family, p servicePort, addrs int, problems *problemList) []Frontend {
+	list := b.scratchFrontends[:0]
+	for fe := range s.frontends(f, p, addrs) {
+		if b.owns(fe.VIP, s, p) {
+			list = append(list, fe)
+			continue
+		}
+		if !b.reported(fe, s, p) {
+			problems.add("", "%v %v of port %q belongs to %v", fe.Kind, fe.VIP, p.name, owner{b, fe.VIP, s})
+		}
+	}
+	b.scratchFrontends = list
+	return append([]Frontend(nil), list...)
+}
+
+// owns reports whether a VIP that a port asks for belongs to it.
+func (b *Builder) owns(v VIP, s *service, p servicePort) bool {
+	taken := p.portTaken
+	if v.Addr.IsUnspecified() {
+		taken = p.nodePortTaken
+	}
+	return b.claims.owners[v] == s && !taken
+}
+
+// reported reports whether a frontend is a node port whose problem reads the same in IPv4.
+func (b *Builder) reported(fe Frontend, s *service, p servicePort) bool {
+	if fe.Kind != NodePort || !fe.VIP.Addr.Is6() || !s.clusterIP(IPv4).IsValid() {
+		return false
+	}
+	v := fe.VIP
+	v.Addr = IPv4.Unspecified()
+	return !b.owns(v, s, p) && b.claims.owners[v] == b.claims.owners[fe.VIP]
+}
+
+// owner describes the owner of a VIP that a port of a Service asks for and does not get.
+type owner struct {
+	b *Builder
+	v VIP
+	s *service
+}
+
+func (o owner) String() string {
+	s, owner := o.s, o.b.claims.owners[o.v]
+	if owner == s {
+		for first := range s.wanting(o.v) {
+			return fmt.Sprintf("its port %q, which stands before it", first.name)
+		}
+	}
+	if a := o.v.Addr; owner.clusterIP(FamilyOf(a)) == a && s.clusterIP(FamilyOf(a)) != a {
+		return fmt.Sprintf("Service %v, whose cluster IP it is", owner.record.name)
+	}
+	if owner.created == s.created {
+		return fmt.Sprintf("Service %v, which is as old and comes first by name", owner.record.name)
+	}
+	return fmt.Sprintf("Service %v, which is older", owner.record.name)
+}
+
+// decide makes all decisions about a service port that has its frontends.
+func (b *Builder) decide(sp *ServicePort, s *service, a Algorithm) {
+	l := b.lists(s.record, sp.Name, sp.Family)
+	var needed [len(TrafficPolicies)]bool
+	for i := range sp.Frontends {
+		fe := &sp.Frontends[i]
+		s.applyPolicy(fe, l.sizes)
+		if sources := s.rare.sources[sp.Family]; fe.Kind == LoadBalancerIP && sources.restricted {
+			fe.Restricted = true
+			sp.SourceRanges = sources.ranges
+			sp.NodeAllowed = contains(sp.SourceRanges, b.locality.primary[sp.Family])
+		}
+		for _, p := range TrafficPolicies {
+			needed[p] = needed[p] || fe.Uses(p)
+		}
+	}
+	sp.Endpoints = l.endpoints(needed)
+	sp.Affinity = s.rare.affinity
+	if sp.Algorithm = a; a.HasTable() {
+		sp.TableSize = int32(b.config.TableSize)
+	}
+	if sp.Name.Protocol != UDP {
+		sp.ConnectionGrace = b.config.ConnectionGrace
+		if s.rare.connectionGrace != nil {
+			sp.ConnectionGrace = *s.rare.connectionGrace
+		}
+	}
+	if _, ok := sp.EndsStale(); ok {
+		sp.Draining = l.drained(sp.Endpoints)
+	}
+}
+
+// applyPolicy applies the traffic policies. If a Local one finds no endpoint on this
+// node though others exist, connections are dropped and not rejected: the load balancer
+// will soon choose another node, and the client tries again. selected are the sizes of the lists.
+func (s *service) applyPolicy(fe *Frontend, selected [len(TrafficPolicies)]int) {
+	isLocal := s.internalLocal
+	if fe.Kind != ClusterIP {
+		if isLocal = s.externalLocal; isLocal {
+			fe.SourceNAT = MasqueradeNode
+			fe.ShortCircuit = selected[Cluster] > 0
+		} else {
+			fe.SourceNAT = MasqueradeAlways
+		}
+	}
+	if isLocal {
+		fe.TrafficPolicy = Local
+	}
+	switch {
+	case selected[Cluster] == 0:
+		fe.Action = Reject
+	case selected[fe.TrafficPolicy] == 0:
+		fe.Action = Drop
+	}
+}
+
+// lists finds both lists of endpoints for one port of a Service. The result is valid until the next call.
+func (b *Builder) lists(r *record, name ServicePortName, f Family) lists {
+	b.scratch = b.scratch[:0]
+	rest := b.config.Budgets.Endpoints
+	for _, s := range r.slices {
+		if s.family != f {
+			continue
+		}
+		if rest -= s.weight(); rest < 0 {
+			break
+		}
+		port, ok := s.port(name.Port, name.Protocol)
+		if !ok {
+			continue
+		}
+		for addr, c := range s.all(b.locality.zone) {
+			b.scratch = append(b.scratch, candidate{addr: netip.AddrPortFrom(addr, port), conditions: c})
+		}
+	}
+	return listsOf(b.scratch)
+}
+
+// healthCheck returns the health check of a Service, or nil. The Service may be nil.
+func (b *Builder) healthCheck(s *service, served [len(Families)]part) *HealthCheck {
+	if s == nil || s.healthCheckNodePort == 0 {
+		return nil
+	}
+	h := &HealthCheck{Service: s.record.name, Port: s.healthCheckNodePort}
+	for _, f := range Families {
+		if !s.clusterIP(f).IsValid() {
+			continue
+		}
+		addrs := map[netip.Addr]struct{}{}
+		for _, p := range s.ports[:served[f].ports] {
+			for _, c := range b.lists(s.record, s.portName(p), f).candidates {
+				if c.has(ready | local) {
+					addrs[c.addr.Addr()] = struct{}{}
+				}
+			}
+		}
+		h.Families[f] = HealthCheckOfFamily{true, len(addrs)}
+	}
+	return h
+}
+
+// reportHealthCheck adds a problem if the number of a health-check node port has been given twice. An
+// API server gives each number once.
+func (b *Builder) reportHealthCheck(s *service, problems *problemList) {
+	const field = "spec.healthCheckNodePort"
+	port := s.healthCheckNodePort
+	if port == 0 {
+		return
+	}
+	for _, f := range Families {
+		if o := b.claims.owners[VIP{f.Unspecified(), TCP, port}]; o != nil && s.clusterIP(f).IsValid() {
+			problems.add(field, "%d is a node port of Service %v, which gets the connections", port, o.record.name)
+			return
+		}
+	}
+	for _, o := range b.claims.all(healthCheckVIP(port)) {
+		if o != s {
+			problems.add(field, "%d is the one of Service %v, too: the node answers about one of them", port, o.record.name)
+			return
+		}
+	}
+}
