@@ -47,7 +47,7 @@ func structure(t *testing.T, ns *lab.Namespace) string {
 	})
 }
 
-var listedChains = regexp.MustCompile(`(?ms)(^\tchain [^\n]* \{\n.*?^\t\}\n)+`)
+var listedChains = regexp.MustCompile(`(?ms)(^\t(?:chain|set|map) [^\n]* \{\n.*?^\t\}\n)+`)
 
 // traffic are connections to a Service while daemons come and go: new ones all the time, and some that are kept.
 type traffic struct {
