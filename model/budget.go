@@ -1,7 +1,8 @@
 package model
 
 // Budgets limit the cost of one Service, which shares the process and the kernel's tables with
-// all others. A field that is 0 has its default.
+// all others. A field that is 0 has its default. Backends have others for some of them, and tests have
+// small ones.
 //
 // A Service over a budget is served in part. Which part depends on the Service and its slices
 // alone: with the same budgets, it is the same on every node, with every backend, and regardless of the

@@ -85,7 +85,7 @@ func (d *daemon) serve(ctx context.Context) error {
 	}
 	defer func() { _ = plane.close() }()
 	in.host.IgnoreAddr = plane.isService
-	if traffic.Budgets = c.Budgets(config.Backend(plane.name)); traffic.Budgets != c.Model().Budgets {
+	if traffic.Budgets = config.Budgets(config.Backend(plane.name)); traffic.Budgets != c.Model().Budgets {
 		in.state.Update(reconcile.Change{}, func(b *model.Builder) { b.SetConfig(traffic) })
 	}
 	plane.sweep.again = func() { in.state.Update(reconcile.Change{}, func(*model.Builder) {}) }
@@ -127,7 +127,7 @@ func (d *daemon) newLoop(p *dataplane, in inputs, o *observers) *reconcile.Loop 
 // traffic returns the settings that decide about traffic, adapted to this host and a backend.
 func (d *daemon) traffic(c *config.Config, backend config.Backend) (model.Config, error) {
 	traffic := c.Model()
-	traffic.Budgets = c.Budgets(backend)
+	traffic.Budgets = config.Budgets(backend)
 	if traffic.NodeName == "" {
 		var err error
 		if traffic.NodeName, err = config.HostNodeName(); err != nil {

@@ -103,7 +103,7 @@ func TestUnknownWordsAreCompared(t *testing.T) {
 		"kubernetes":                    `vmapd: unknown command "kubernetes" for "vmapd"` + "\n",
 		"render --nodeport-adresses=x":  "vmapd: unknown flag: --nodeport-adresses; did you mean --nodeport-addresses?\n",
 		"render --ipvs-tcp-timeouts=1s": "vmapd: unknown flag: --ipvs-tcp-timeouts; did you mean --ipvs-tcp-timeout?\n",
-		"render --budget":               "vmapd: unknown flag: --budget; did you mean --budget-counters or --budget-endpoints or --budget-entries?\n",
+		"render --budget-ports=9":       "vmapd: unknown flag: --budget-ports\n",
 		"cleanup --keep":                "vmapd: unknown flag: --keep; did you mean --keep-kube-proxy?\n",
 		"render --no-such-flag":         "vmapd: unknown flag: --no-such-flag\n",
 		"render -x":                     "vmapd: unknown shorthand flag: 'x' in -x\n",

@@ -21,9 +21,7 @@ func Compare(before, after *Config) (inPlace, atRestart []string) {
 		}
 	}
 	compare(kubeProxySettings, before.kubeProxy, after.kubeProxy)
-	was, is := before.own, after.own
-	was.Budgets, is.Budgets = before.budgets, after.budgets // whose defaults depend on another field
-	compare(ownSettings, &was, &is)
+	compare(ownSettings, &before.own, &after.own)
 	return inPlace, atRestart
 }
 

@@ -66,7 +66,6 @@ type Config struct {
 	// The two configurations, with their defaults.
 	kubeProxy *proxyconfig.KubeProxyConfiguration
 	own       VmapdConfiguration
-	budgets   Budgets // without defaults
 }
 
 // Note is one line for the log.
@@ -76,16 +75,9 @@ type Note struct {
 	Event bool   // it is also an event about the Node
 }
 
-// Model returns the settings that decide about traffic. NodeName is empty if it is not set.
+// Model returns the settings that decide about traffic. NodeName is empty if it is not set. [Budgets] are those of
+// the backend; auto becomes one only when that is open.
 func (c *Config) Model() model.Config { return c.model }
-
-// Budgets returns the budgets with a backend. Their defaults depend on it, and auto becomes a backend only
-// when that is open; those of Model are for auto then.
-func (c *Config) Budgets(b Backend) model.Budgets {
-	budgets := c.budgets
-	budgets.setDefaults(defaultBudgets(b))
-	return budgets.model()
-}
 
 // NFTables returns the options of the nftables backend.
 func (c *Config) NFTables() nft.Options {
@@ -204,7 +196,7 @@ func (l *loader) model(b Backend) model.Config {
 	m := model.Config{
 		NodeName: p.HostnameOverride, NodePortAddresses: l.nodePortAddresses(), MasqueradeAll: l.masqueradeAll(b),
 		DropInvalid: l.own.DropInvalid, ConnectionGrace: l.own.ConnectionGrace.Duration,
-		Budgets: l.own.Budgets.model(), ServiceCounters: l.own.ServiceCounters,
+		Budgets: Budgets(b), ServiceCounters: l.own.ServiceCounters,
 		ExternalAddresses: model.ExternalAddresses{
 			NoExternalIPs: l.noExternalIPs(), Ranges: validCIDRs(l.own.ExternalAddresses.IPRanges),
 			InServiceCIDRs:  l.own.ExternalAddresses.AllowServiceCIDRs,

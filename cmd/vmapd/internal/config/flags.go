@@ -45,7 +45,6 @@ var trafficFlags = []string{
 	"ipvs-scheduler", "ipvs-strict-arp", "ipvs-exclude-cidrs", "ipvs-tcp-timeout", "ipvs-tcpfin-timeout", "ipvs-udp-timeout",
 	"lb-algorithm", "maglev-table-size", "drop-invalid", "service-counters", "fast-path", "connection-grace", "feature-gates",
 	"external-ip-ranges", "external-addresses-in-service-cidrs", "refuse-node-addresses",
-	"budget-ports", "budget-frontends", "budget-endpoints", "budget-entries", "budget-source-ranges", "budget-counters", "budget-problems",
 }
 
 // AddFlags defines all flags of the daemon: those of kube-proxy, with its names and

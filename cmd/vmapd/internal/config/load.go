@@ -107,8 +107,6 @@ func (l *loader) finish(c *Config) error {
 		return err
 	}
 	c.Backend, c.BackendReason = l.chooseBackend()
-	c.budgets = l.own.Budgets
-	l.own.Budgets.setDefaults(defaultBudgets(c.Backend))
 	l.noteIgnored()
 	l.noteGates()
 	l.noteSurprises(c.Backend)

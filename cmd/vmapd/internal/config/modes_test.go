@@ -91,18 +91,11 @@ func TestBudgetsDependOnTheBackend(t *testing.T) {
 		{nil, model.DefaultBudgets()},
 		{[]string{"--backend=ipvs"}, legacy},
 		{[]string{"--backend=iptables"}, legacy},
-		{[]string{"--proxy-mode=iptables", "--budget-entries=65536", "--budget-ports=0"}, model.Budgets{
-			Ports: 1000, Frontends: 2000, Endpoints: 5000, Entries: 65536, SourceRanges: 4000, Counters: 100, Problems: 10,
-		}},
+		{[]string{"--proxy-mode=iptables"}, legacy},
 	} {
 		if diff := cmp.Diff(tt.want, (files{}).mustLoad(t, tt.args...).Model().Budgets); diff != "" {
 			t.Errorf("%v: -want +got:\n%s", tt.args, diff)
 		}
-	}
-	auto := (files{}).mustLoad(t, "--budget-entries=9")
-	legacy.Entries = 9
-	if diff := cmp.Diff(legacy, auto.Budgets(config.IPVS)); diff != "" {
-		t.Errorf("auto became ipvs: -want +got:\n%s", diff)
 	}
 }
 

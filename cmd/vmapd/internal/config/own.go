@@ -1,7 +1,6 @@
 package config
 
 import (
-	"math"
 	"path/filepath"
 	"slices"
 
@@ -45,8 +44,6 @@ type VmapdConfiguration struct {
 	ConnectionGrace metav1.Duration `json:"connectionGrace,omitzero"`
 	// ExternalAddresses restricts the addresses that Services have besides their cluster IPs.
 	ExternalAddresses ExternalAddresses `json:"externalAddresses,omitzero"`
-	// Budgets limit the cost of one Service. A field that is 0 has its default.
-	Budgets Budgets `json:"budgets,omitzero"`
 	// MetricsTLS serves metrics over TLS.
 	MetricsTLS TLSFiles `json:"metricsTLS,omitzero"`
 	// MetricsAuthentication is none, or token: the API server reviews the bearer token of each
@@ -67,64 +64,17 @@ type ExternalAddresses struct {
 	RefuseNodeAddresses bool `json:"refuseNodeAddresses,omitempty"`
 }
 
-// Budgets are those of [model.Budgets]. A field that is 0 has the default of the backend.
-type Budgets struct {
-	Ports        int32 `json:"ports,omitempty"`
-	Frontends    int32 `json:"frontends,omitempty"`
-	Endpoints    int32 `json:"endpoints,omitempty"`
-	Entries      int32 `json:"entries,omitempty"`
-	SourceRanges int32 `json:"sourceRanges,omitempty"`
-	Counters     int32 `json:"counters,omitempty"`
-	Problems     int32 `json:"problems,omitempty"`
-}
-
-// defaultBudgets returns the defaults for a backend. With iptables a rule is made for each endpoint of
+// Budgets returns the limits of one Service with a backend. With iptables a rule is made for each endpoint of
 // each port, and the kernel takes all rules anew for a change. With IPVS each of these is an operation of
 // its own, and the kernel looks for each endpoint among all of the same port. With the defaults of
 // the model, one Service makes others wait for 12 s. 5,000 endpoints are as many as there are nodes in
 // the largest clusters that are tested.
-func defaultBudgets(b Backend) model.Budgets {
+func Budgets(b Backend) model.Budgets {
 	d := model.DefaultBudgets()
 	if b == IPTables || b == IPVS {
 		d.Frontends, d.Endpoints, d.Entries = 2000, 5000, 8192
 	}
 	return d
-}
-
-func (b *Budgets) setDefaults(d model.Budgets) {
-	setDefault(&b.Ports, int32(d.Ports))
-	setDefault(&b.Frontends, int32(d.Frontends))
-	setDefault(&b.Endpoints, int32(d.Endpoints))
-	setDefault(&b.Entries, int32(d.Entries))
-	setDefault(&b.SourceRanges, int32(d.SourceRanges))
-	setDefault(&b.Counters, int32(d.Counters))
-	setDefault(&b.Problems, int32(d.Problems))
-}
-
-func (b Budgets) model() model.Budgets {
-	return model.Budgets{
-		Ports: int(b.Ports), Frontends: int(b.Frontends), Endpoints: int(b.Endpoints), Entries: int(b.Entries),
-		SourceRanges: int(b.SourceRanges), Counters: int(b.Counters), Problems: int(b.Problems),
-	}
-}
-
-func (b Budgets) validate(path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	for _, f := range []struct {
-		name  string
-		value int32
-	}{
-		{"ports", b.Ports},
-		{"frontends", b.Frontends},
-		{"endpoints", b.Endpoints},
-		{"entries", b.Entries},
-		{"sourceRanges", b.SourceRanges},
-		{"counters", b.Counters},
-		{"problems", b.Problems},
-	} {
-		errs = append(errs, between(path.Child(f.name), f.value, 0, math.MaxInt32)...)
-	}
-	return errs
 }
 
 // TLSFiles are the paths of a certificate and its key, in PEM.
@@ -183,7 +133,6 @@ func validateOwn(c *VmapdConfiguration) field.ErrorList {
 			errs = append(errs, invalid(field.NewPath("externalAddresses", "ipRanges").Index(i), s, err.Error())...)
 		}
 	}
-	errs = append(errs, c.Budgets.validate(field.NewPath("budgets"))...)
 	if path := *c.Socket; path != "" && !filepath.IsAbs(path) {
 		errs = append(errs, invalid(field.NewPath("socket"), path, "must be an absolute path, or empty")...)
 	}

@@ -329,7 +329,7 @@ func TestLessCommonSituations(t *testing.T) {
 		{
 			"source ranges that can't be read", "192.168.98.1:80", badRanges, nil,
 			[]string{
-				"2. loadBalancerSourceRanges allow no client of this IP family: none of its ranges is valid, or they are too many (--budget-source-ranges).",
+				"2. loadBalancerSourceRanges allow no client of this IP family: none of its ranges is valid, or they are too many (the budget sourceRanges).",
 				"=> dropped: 203.0.113.7 is not in loadBalancerSourceRanges",
 			},
 		},

@@ -113,7 +113,7 @@ func (e *Explanation) saySourceRanges() string {
 	case !r.Applies:
 		return fmt.Sprintf("loadBalancerSourceRanges (%s) have no range of this IP family, so they do not apply to it.", ranges)
 	case len(r.Ranges) == 0:
-		return "loadBalancerSourceRanges allow no client of this IP family: none of its ranges is valid, or they are too many (--budget-source-ranges)."
+		return "loadBalancerSourceRanges allow no client of this IP family: none of its ranges is valid, or they are too many (the budget sourceRanges)."
 	}
 	self, is := "", "is not"
 	if r.Self {

@@ -210,7 +210,7 @@ func (e *Explanation) saySlice(o Slice) string {
 		"headlessLabel": " has the label service.kubernetes.io/headless: no proxy serves it",
 		"notIP":         " has host names, not addresses",
 		"invalid":       " has an invalid addressType",
-		"overBudget":    " is beyond the budget of the Service's endpoints (--budget-endpoints)",
+		"overBudget":    " is beyond the budget of the Service's endpoints",
 	}[o.Why]
 	switch {
 	case o.Why == "otherFamily" && e.Endpoints.Lacking == "":
