@@ -24,7 +24,6 @@ type Builder struct {
 	remembers     remembered
 	settingsStale bool // node, addresses or ServiceCIDRs changed
 	problems      map[ObjectRef][]Problem
-	unserved      map[NamespacedName][len(Families)]int // endpoints of Services over their budget
 	problemsStale bool
 	locality      locality
 	addrScope     addrScope
@@ -62,7 +61,6 @@ func NewBuilder(c Config) *Builder {
 		cidrs:         map[string][]netip.Prefix{},
 		claims:        claims{map[VIP]*service{}, map[VIP][]*service{}},
 		problems:      map[ObjectRef][]Problem{},
-		unserved:      map[NamespacedName][len(Families)]int{},
 		counts:        newCounts(),
 		settingsStale: true,
 		last:          new(Snapshot),

@@ -16,31 +16,27 @@ func (b *Builder) SetNode(n Node) {
 		return // kubelet writes its status every few minutes
 	}
 	found := problemList{object: b.nodeRef()}
-	now := nodeFacts{
-		addrs:    parseAll(&found, "status.addresses[%d].address", n.Addresses, parseUnicast),
-		podCIDRs: parseAll(&found, "spec.podCIDRs[%d]", n.PodCIDRs, ParsePrefix),
-		zone:     n.Zone,
-	}
 	// The label of the zone can be removed from a Node; the other facts can't.
 	unlabelled := b.node != nil && b.node.UID == n.UID && b.node.Zone != ""
 	last := &b.nodeFacts
-	b.remembers = remembered{
-		addrs:    len(now.addrs) == 0 && len(last.addrs) > 0,
-		podCIDRs: len(now.podCIDRs) == 0 && len(last.podCIDRs) > 0,
-		zone:     now.zone == "" && last.zone != "" && !unlabelled,
-	}
-	if !b.remembers.addrs {
-		last.addrs = now.addrs
-	}
-	if !b.remembers.podCIDRs {
-		last.podCIDRs = now.podCIDRs
-	}
+	b.remembers.addrs = learn(&last.addrs, parseAll(&found, "status.addresses[%d].address", n.Addresses, parseUnicast))
+	b.remembers.podCIDRs = learn(&last.podCIDRs, parseAll(&found, "spec.podCIDRs[%d]", n.PodCIDRs, ParsePrefix))
+	b.remembers.zone = n.Zone == "" && last.zone != "" && !unlabelled
 	if !b.remembers.zone {
-		last.zone = now.zone
+		last.zone = n.Zone
 	}
 	n.Addresses, n.PodCIDRs, n.Taints = slices.Clone(n.Addresses), slices.Clone(n.PodCIDRs), slices.Clone(n.Taints)
 	b.node, b.nodeProblems = &n, found.list
 	b.settingsStale = true
+}
+
+// learn replaces the last known facts unless there are none any more. Then it reports that these are remembered.
+func learn[T any](last *[]T, now []T) (remembered bool) {
+	if len(now) == 0 && len(*last) > 0 {
+		return true
+	}
+	*last = now
+	return false
 }
 
 // DeleteNode removes a Node.

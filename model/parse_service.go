@@ -18,7 +18,7 @@ func parseService(in Service, r *record, budgets Budgets) *service {
 	}
 	s := &service{record: r, created: in.Created.Unix(), rare: &noRareParts}
 	if field, err := checkName(in.NamespacedName); err != nil {
-		s.problem(field, "%v", err)
+		s.problems().add(field, "%v", err)
 		return s
 	}
 	s.parsePorts(in.Ports, budgets.Ports)
@@ -41,55 +41,49 @@ func (s *service) parseAddrs(in Service, frontends int) {
 			err = fmt.Errorf("a second %v cluster IP", FamilyOf(a))
 		}
 		if err != nil {
-			s.problem(fmt.Sprintf("spec.clusterIPs[%d]", i), "%v", err)
+			s.problems().add(fmt.Sprintf("spec.clusterIPs[%d]", i), "%v", err)
 			continue
 		}
 		s.addrs = append(s.addrs, serviceAddr{addr: a, kind: ClusterIP})
 	}
 	if len(in.Ingress)+len(in.ExternalIPs) == 0 {
-		return // most have none, and the adder takes memory
+		return
 	}
-	add := s.addrAdder(frontends)
-	for i, ing := range in.Ingress {
-		// A load balancer that is a proxy must see its own traffic (KEP-1860), and
-		// one with only a host name has no address to capture.
-		if ing.IP == "" || ing.IPMode == "Proxy" {
-			continue
-		}
-		if !add(LoadBalancerIP, ing.IP, "status.loadBalancer.ingress[%d].ip", i) {
-			return
-		}
-	}
-	for i, ip := range in.ExternalIPs {
-		if !add(ExternalIP, ip, "spec.externalIPs[%d]", i) {
-			return
-		}
-	}
-}
-
-// addrAdder returns a function that adds an address of a kind, with the format of its field. It
-// reports whether there is room for others.
-func (s *service) addrAdder(frontends int) func(kind FrontendKind, ip, field string, i int) bool {
-	most := s.mostAddrs(frontends)
-	known := map[netip.Addr]bool{}
+	most, known := s.mostAddrs(frontends), map[netip.Addr]bool{}
 	for _, a := range s.addrs {
 		known[a.addr] = true
 	}
-	return func(kind FrontendKind, ip, field string, i int) bool {
-		field = fmt.Sprintf(field, i)
+	// add reports whether there is room for others.
+	add := func(kind FrontendKind, ip, field string) bool {
 		a, err := parseUnicast(ip)
 		switch {
 		case err != nil:
-			s.problem(field, "%v", err)
+			s.problems().add(field, "%v", err)
 		case known[a]: // a load balancer's address is often repeated as an external IP
 		case len(s.addrs) >= most:
-			s.over(FrontendsBudget, field, "more than %d frontends (addresses times ports): this address and those after it are not served", frontends)
+			s.problems().over(FrontendsBudget, field,
+				"more than %d frontends (addresses times ports): this address and those after it are not served", frontends)
 			return false
 		default:
 			known[a] = true
 			s.addrs = append(s.addrs, serviceAddr{addr: a, kind: kind})
 		}
 		return true
+	}
+	for i, ing := range in.Ingress {
+		// A load balancer that is a proxy must see its own traffic (KEP-1860), and
+		// one with only a host name has no address to capture.
+		if ing.IP == "" || ing.IPMode == "Proxy" {
+			continue
+		}
+		if !add(LoadBalancerIP, ing.IP, fmt.Sprintf("status.loadBalancer.ingress[%d].ip", i)) {
+			return
+		}
+	}
+	for i, ip := range in.ExternalIPs {
+		if !add(ExternalIP, ip, fmt.Sprintf("spec.externalIPs[%d]", i)) {
+			return
+		}
 	}
 }
 
@@ -106,7 +100,7 @@ func (s *service) mostAddrs(frontends int) int {
 
 func (s *service) parsePorts(ports []Port, most int) {
 	if len(ports) > most {
-		s.over(PortsBudget, fmt.Sprintf("spec.ports[%d]", most), "more than %d ports: this one and those after it are not served", most)
+		s.problems().over(PortsBudget, fmt.Sprintf("spec.ports[%d]", most), "more than %d ports: this one and those after it are not served", most)
 		ports = ports[:most]
 	}
 	s.ports = make([]servicePort, 0, len(ports))
@@ -117,7 +111,7 @@ func (s *service) parsePorts(ports []Port, most int) {
 			field, err = "name", fmt.Errorf("a second %s port with the name %q", strings.ToUpper(p.protocol.String()), p.name)
 		}
 		if err != nil {
-			s.problem(fmt.Sprintf("spec.ports[%d].%s", i, field), "%v", err)
+			s.problems().add(fmt.Sprintf("spec.ports[%d].%s", i, field), "%v", err)
 			continue
 		}
 		number, nodePort := VIP{Protocol: p.protocol, Port: p.port}, VIP{Protocol: p.protocol, Port: p.nodePort}
@@ -157,7 +151,7 @@ func (s *service) parsePolicy(field, policy string) bool {
 	case "Local":
 		return true
 	}
-	s.problem(field, "%q is neither Cluster nor Local: treated as Cluster", policy)
+	s.problems().add(field, "%q is neither Cluster nor Local: treated as Cluster", policy)
 	return false
 }
 
@@ -173,7 +167,7 @@ func (s *service) parseAffinity(in Service) {
 		return
 	case "ClientIP":
 	default:
-		s.problem("spec.sessionAffinity", "%q is neither None nor ClientIP: treated as None", in.SessionAffinity)
+		s.problems().add("spec.sessionAffinity", "%q is neither None nor ClientIP: treated as None", in.SessionAffinity)
 		return
 	}
 	rare := s.writable()
@@ -183,7 +177,7 @@ func (s *service) parseAffinity(in Service) {
 	}
 	timeout := time.Duration(*in.AffinityTimeout) * time.Second
 	if timeout <= 0 || timeout > maxAffinity {
-		s.problem("spec.sessionAffinityConfig.clientIP.timeoutSeconds", "%d is not between 1 and %d: treated as %d",
+		s.problems().add("spec.sessionAffinityConfig.clientIP.timeoutSeconds", "%d is not between 1 and %d: treated as %d",
 			*in.AffinityTimeout, int(maxAffinity.Seconds()), int(defaultAffinity.Seconds()))
 		return
 	}
@@ -197,12 +191,12 @@ func (s *service) parseAnnotations(values map[string]string) {
 		if value == "" {
 			continue
 		}
-		field := fmt.Sprintf("metadata.annotations[%s]", a.Name)
+		problems, field := s.problems(), fmt.Sprintf("metadata.annotations[%s]", a.Name)
 		switch note, err := a.parse(&s.writable().annotated, value); {
 		case err != nil:
-			s.problem(field, "%v: %s", err, a.Otherwise)
+			problems.add(field, "%v: %s", err, a.Otherwise)
 		case note != "":
-			s.problem(field, "%s", note)
+			problems.add(field, "%s", note)
 		}
 	}
 }
@@ -213,7 +207,7 @@ func (s *service) parseHealthCheck(in Service) {
 	}
 	port, err := parsePort(in.HealthCheckNodePort)
 	if err != nil {
-		s.problem("spec.healthCheckNodePort", "%v", err)
+		s.problems().add("spec.healthCheckNodePort", "%v", err)
 		return
 	}
 	s.healthCheckNodePort = port
@@ -230,7 +224,7 @@ func (s *service) parseSourceRanges(ranges []string, most int) {
 	for i, text := range ranges {
 		p, err := ParsePrefix(text)
 		if err != nil {
-			s.problem(fmt.Sprintf("spec.loadBalancerSourceRanges[%d]", i), "%v", err)
+			s.problems().add(fmt.Sprintf("spec.loadBalancerSourceRanges[%d]", i), "%v", err)
 			for f := range rare.sources {
 				rare.sources[f].restricted = true
 			}
@@ -244,7 +238,7 @@ func (s *service) parseSourceRanges(ranges []string, most int) {
 		f, sources := Family(i), &rare.sources[i]
 		sources.ranges = prefixesOf(f, sources.ranges)
 		if len(sources.ranges)*s.restrictable(f) > most {
-			s.over(SourceRangesBudget, "spec.loadBalancerSourceRanges",
+			s.problems().over(SourceRangesBudget, "spec.loadBalancerSourceRanges",
 				"more than %d %v source ranges times frontends of the load balancer: all connections to these are dropped", most, f)
 			sources.ranges = nil
 		}

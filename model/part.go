@@ -30,7 +30,7 @@ func (s *service) part(f Family, c *Config, problems *problemList) part {
 		limit /= len(Families)
 	}
 	entries := limit
-	served := part{unserved: s.record.unserved(f, left), algorithm: c.Algorithm}
+	served := part{unserved: s.record.endpointsFrom(f, left), algorithm: c.Algorithm}
 	if a := s.rare.algorithm; a != nil {
 		served.algorithm = *a
 	}
@@ -102,8 +102,8 @@ func (r *record) offered(f Family, most int) (endpoints int, left *endpointSlice
 	return endpoints, nil
 }
 
-// unserved returns the number of endpoints of a family from a slice on, which may be nil.
-func (r *record) unserved(f Family, from *endpointSlice) int {
+// endpointsFrom returns the number of endpoints of a family from a slice on, which may be nil.
+func (r *record) endpointsFrom(f Family, from *endpointSlice) int {
 	n := 0
 	if from != nil {
 		for _, s := range r.slices[slices.Index(r.slices, from):] {

@@ -99,7 +99,9 @@ type record struct {
 	service *service         // nil: there is none, or this proxy does not serve it
 	was     *service         // as the last snapshot has it
 	slices  []*endpointSlice // sorted by name
-	dirty   bool             // it is in Builder.dirty
+	// unserved are the endpoints of was that are beyond its budget.
+	unserved [len(Families)]int
+	dirty    bool // it is in Builder.dirty
 }
 
 func (r *record) object() ObjectRef { return ObjectRef{"Service", r.name} }
@@ -137,17 +139,11 @@ func compareAges(a, b *service) int {
 	return cmp.Or(cmp.Compare(a.created, b.created), compareNames(a.record.name, b.record.name))
 }
 
-func (s *service) problem(field, format string, args ...any) {
-	rare := s.writable()
-	rare.problems.object = s.record.object()
-	rare.problems.add(field, format, args...)
-}
-
-// over adds a problem with a budget.
-func (s *service) over(budget Budget, field, format string, args ...any) {
-	rare := s.writable()
-	rare.problems.object = s.record.object()
-	rare.problems.over(budget, field, format, args...)
+// problems returns the list to which problems are added.
+func (s *service) problems() *problemList {
+	list := &s.writable().problems
+	list.object = s.record.object()
+	return list
 }
 
 // wants yields the VIPs of all frontends that a Service asks for, before any decision, and that of its

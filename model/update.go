@@ -41,26 +41,12 @@ func (b *Builder) updateService(e *edit, r *record) {
 			}
 		}
 		b.counts.replaceClusterIP(into, was.clusterIP(f), now.clusterIP(f))
-		into.unserved += b.setUnserved(r, f, served[f].unserved)
+		into.unserved += served[f].unserved - r.unserved[f]
+		r.unserved[f] = served[f].unserved
 	}
 	b.setProblems(r.object(), problems)
 	e.setHealthCheck(r.name, b.healthCheck(now, served))
 	r.was = now
-}
-
-// setUnserved remembers how many endpoints of a Service are beyond its budget, and returns by how much that
-// is more than before.
-func (b *Builder) setUnserved(r *record, f Family, n int) (more int) {
-	counts := b.unserved[r.name]
-	more = n - counts[f]
-	if more != 0 {
-		if counts[f] = n; counts == [len(Families)]int{} {
-			delete(b.unserved, r.name)
-		} else {
-			b.unserved[r.name] = counts
-		}
-	}
-	return more
 }
 
 // frontends returns the frontends that a port asks for and gets. It adds a problem for each

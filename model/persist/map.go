@@ -39,14 +39,19 @@ func (m Map[K, V]) Get(f KeyFuncs[K], k K) (V, bool) {
 // Find is Get for callers without a key: the wanted key has the hash, and compare orders
 // another key against it as KeyFuncs.Compare does.
 func (m Map[K, V]) Find(hash uint64, compare func(K) int) (value V, ok bool) {
-	if m.shards != nil {
-		if s := m.shards[hash%shardCount]; s != nil {
-			if i, ok := s.find(compare); ok {
-				return (*s)[i].value, true
-			}
-		}
+	s := m.shard(hash % shardCount)
+	if i, ok := s.find(compare); ok {
+		return s[i].value, true
 	}
 	return value, false
+}
+
+// shard returns a shard, which may be nil.
+func (m Map[K, V]) shard(i uint64) shard[K, V] {
+	if m.shards == nil || m.shards[i] == nil {
+		return nil
+	}
+	return *m.shards[i]
 }
 
 // Len returns the number of keys.
@@ -55,14 +60,8 @@ func (m Map[K, V]) Len() int { return m.size }
 // All yields every key and value.
 func (m Map[K, V]) All() iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
-		if m.shards == nil {
-			return
-		}
-		for _, s := range m.shards {
-			if s == nil {
-				continue
-			}
-			for _, e := range *s {
+		for i := range uint64(shardCount) {
+			for _, e := range m.shard(i) {
 				if !yield(e.key, e.value) {
 					return
 				}
@@ -78,73 +77,58 @@ func (s shard[K, V]) find(compare func(K) int) (int, bool) {
 // Edit collects changes to a Map. Each shard is copied at most once per edit.
 type Edit[K comparable, V comparable] struct {
 	KeyFuncs[K]
-	base  Map[K, V]
-	next  *[shardCount]*shard[K, V] // nil until something changes
-	owned *[shardCount]bool         // likewise
-	size  int
+	now   Map[K, V]
+	owned *[shardCount]bool // the shards that may be written; nil until something changes
 }
 
 // Edit begins a change.
 func (m Map[K, V]) Edit(f KeyFuncs[K]) *Edit[K, V] {
-	return &Edit[K, V]{KeyFuncs: f, base: m, size: m.size}
+	return &Edit[K, V]{KeyFuncs: f, now: m}
 }
 
 // own returns a shard that may be written.
 func (e *Edit[K, V]) own(i uint64) *shard[K, V] {
-	if e.next == nil {
-		e.next, e.owned = new([shardCount]*shard[K, V]), new([shardCount]bool)
-		if e.base.shards != nil {
-			*e.next = *e.base.shards
+	if e.owned == nil {
+		copied := new([shardCount]*shard[K, V])
+		if e.now.shards != nil {
+			*copied = *e.now.shards
 		}
+		e.now.shards, e.owned = copied, new([shardCount]bool)
 	}
 	if !e.owned[i] {
 		e.owned[i] = true
-		var s shard[K, V]
-		if old := e.next[i]; old != nil {
-			s = append(make(shard[K, V], 0, len(*old)+1), *old...)
-		}
-		e.next[i] = &s
+		old := e.now.shard(i)
+		s := append(make(shard[K, V], 0, len(old)+1), old...)
+		e.now.shards[i] = &s
 	}
-	return e.next[i]
+	return e.now.shards[i]
 }
 
 // find returns the shard that a key belongs to, and the index that it has or would have.
-func (e *Edit[K, V]) find(k K) (shard uint64, s *shard[K, V], i int, found bool) {
+func (e *Edit[K, V]) find(k K) (shard uint64, s shard[K, V], i int, found bool) {
 	shard = e.Hash(k) % shardCount
-	shards := e.next
-	if shards == nil {
-		shards = e.base.shards
-	}
-	if shards == nil || shards[shard] == nil {
-		return shard, nil, 0, false
-	}
-	s = shards[shard]
+	s = e.now.shard(shard)
 	i, found = s.find(func(other K) int { return e.Compare(other, k) })
 	return shard, s, i, found
 }
 
 // Get returns the value of a key after the changes so far.
-func (e *Edit[K, V]) Get(k K) (value V, ok bool) {
-	if _, s, i, found := e.find(k); found {
-		return (*s)[i].value, true
-	}
-	return value, false
-}
+func (e *Edit[K, V]) Get(k K) (V, bool) { return e.now.Get(e.KeyFuncs, k) }
 
 // Set sets the value of a key, and reports whether the key is new. If the value differs, k
 // itself replaces the key that compares equal.
 func (e *Edit[K, V]) Set(k K, v V) bool {
-	shard, s, i, found := e.find(k)
-	if found && (*s)[i].value == v {
+	shard, old, i, found := e.find(k)
+	if found && old[i].value == v {
 		return false
 	}
-	s = e.own(shard)
+	s := e.own(shard)
 	if found {
 		(*s)[i] = entry[K, V]{k, v}
 		return false
 	}
 	*s = slices.Insert(*s, i, entry[K, V]{k, v})
-	e.size++
+	e.now.size++
 	return true
 }
 
@@ -156,21 +140,22 @@ func (e *Edit[K, V]) Delete(k K) {
 	}
 	s := e.own(shard)
 	*s = slices.Delete(*s, i, i+1)
-	e.size--
+	e.now.size--
 }
 
 // Done ends the edit and returns its map; without changes, that is the map it began with.
 func (e *Edit[K, V]) Done() Map[K, V] {
-	if e.next == nil {
-		return e.base
+	if e.owned == nil {
+		return e.now
 	}
 	for i, owned := range e.owned {
 		// Appending doubles the capacity of a new shard. A map may stay for long.
-		if s := e.next[i]; owned && cap(*s)-len(*s) > 1+len(*s)/8 {
+		if s := e.now.shards[i]; owned && cap(*s)-len(*s) > 1+len(*s)/8 {
 			*s = append(make(shard[K, V], 0, len(*s)), *s...)
 		}
 	}
-	return Map[K, V]{shards: e.next, size: e.size}
+	e.owned = nil // what is written from now on is not shared
+	return e.now
 }
 
 // Change is one key whose value differs between two maps.
@@ -186,29 +171,18 @@ func (m Map[K, V]) Changes(f KeyFuncs[K], old Map[K, V]) iter.Seq[Change[K, V]] 
 		if m.shards == old.shards {
 			return
 		}
-		for i := range shardCount {
-			var a, b *shard[K, V]
-			if old.shards != nil {
-				a = old.shards[i]
+		for i := range uint64(shardCount) {
+			if old.shards != nil && m.shards != nil && old.shards[i] == m.shards[i] {
+				continue
 			}
-			if m.shards != nil {
-				b = m.shards[i]
-			}
-			if a != b && !mergeShards(f, a, b, yield) {
+			if !mergeShards(f, old.shard(i), m.shard(i), yield) {
 				return
 			}
 		}
 	}
 }
 
-func mergeShards[K, V comparable](f KeyFuncs[K], pa, pb *shard[K, V], yield func(Change[K, V]) bool) bool {
-	var a, b shard[K, V]
-	if pa != nil {
-		a = *pa
-	}
-	if pb != nil {
-		b = *pb
-	}
+func mergeShards[K, V comparable](f KeyFuncs[K], a, b shard[K, V], yield func(Change[K, V]) bool) bool {
 	for len(a) > 0 || len(b) > 0 {
 		order := 0
 		switch {
