@@ -34,7 +34,8 @@ var Annotations = [...]Annotation{
 		},
 	},
 	{
-		AnnotationConnectionGrace, "time after which TCP and SCTP connections to a removed endpoint are closed; `0s` is never",
+		AnnotationConnectionGrace,
+		"time after which TCP and SCTP connections to a removed endpoint are closed; `0s` is never",
 		[]string{"30s"}, "the configuration decides",
 		func(to *annotated, value string) (string, error) {
 			d, err := time.ParseDuration(value)

@@ -111,21 +111,6 @@ const (
 	ByInterfacePrefix
 )
 
-// ParseLocalPodsMode reads kube-proxy's names of the modes; "" is ClusterCIDR.
-func ParseLocalPodsMode(s string) (LocalPodsMode, error) {
-	switch s {
-	case "", "ClusterCIDR":
-		return ByClusterCIDR, nil
-	case "NodeCIDR":
-		return ByNodeCIDR, nil
-	case "BridgeInterface":
-		return ByBridge, nil
-	case "InterfaceNamePrefix":
-		return ByInterfacePrefix, nil
-	}
-	return 0, fmt.Errorf("%q is none of ClusterCIDR, NodeCIDR, BridgeInterface, InterfaceNamePrefix", s)
-}
-
 // ParseNodePortAddresses reads --nodeport-addresses: "primary", "all", "localhost" and
 // CIDRs. An empty list means "primary". A range of loopback addresses means "localhost"
 // for its family.

@@ -11,8 +11,8 @@ func (e *FamilyError) Error() string { return e.Family.String() + ": " + e.Err.E
 // Unwrap returns the error without its family.
 func (e *FamilyError) Unwrap() error { return e.Err }
 
-// RefusedError is an error of single service ports of one IP family. They are as before, in whole or in part. Everything
-// else is programmed, in this family and in the other one.
+// RefusedError is an error of single service ports of one IP family. They are as before, in whole or in part.
+// Everything else is programmed, in this family and in the other one.
 type RefusedError struct {
 	Family Family
 	Ports  map[ServicePortName]bool
@@ -24,8 +24,8 @@ func (e *RefusedError) Error() string { return e.Family.String() + ": " + e.Err.
 // Unwrap returns the error without its family and service ports.
 func (e *RefusedError) Unwrap() error { return e.Err }
 
-// Failures returns what an error leaves unprogrammed: of each [FamilyError] in it, that family; of each [RefusedError], its
-// service ports; of any other error, both families.
+// Failures returns what an error leaves unprogrammed: of each [FamilyError] in it, that family; of each
+// [RefusedError], its service ports; of any other error, both families.
 func Failures(err error) (families [len(Families)]bool, ports [len(Families)]map[ServicePortName]bool) {
 	var walk func(error)
 	walk = func(err error) {
@@ -55,8 +55,8 @@ func Failures(err error) (families [len(Families)]bool, ports [len(Families)]map
 	return families, ports
 }
 
-// IsProgrammed reports whether a snapshot is programmed, at least but for single service ports, after an attempt that ended
-// with an error, or nil.
+// IsProgrammed reports whether a snapshot is programmed, at least but for single service ports, after an attempt
+// that ended with an error, or nil.
 func IsProgrammed(err error) bool {
 	families, _ := Failures(err)
 	return families == [len(Families)]bool{}

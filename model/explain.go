@@ -61,8 +61,7 @@ func (c candidate) explain() Candidate {
 	return Candidate{
 		Addr: c.addr, Local: c.has(local), Excluded: c.excluded,
 		Ready: c.has(ready), Terminating: c.has(terminating), Draining: c.has(draining) && !c.has(ready),
-		HintsNodes: c.has(hintsNodes), HintsThisNode: c.has(hintsThisNode),
-		HintsZones: c.has(hintsZones), HintsThisZone: c.has(hintsThisZone),
+		HintsNodes: c.has(hintsNodes), HintsZones: c.has(hintsZones),
 	}
 }
 

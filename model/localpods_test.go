@@ -128,18 +128,3 @@ func TestPodCIDRsOfTheNode(t *testing.T) {
 		checkProblems(t, modeltest.Snapshot(modeltest.Config(), modeltest.OurNode()))
 	})
 }
-
-func TestParseLocalPodsMode(t *testing.T) {
-	for name, want := range map[string]model.LocalPodsMode{
-		"": model.ByClusterCIDR, "ClusterCIDR": model.ByClusterCIDR, "NodeCIDR": model.ByNodeCIDR,
-		"BridgeInterface": model.ByBridge, "InterfaceNamePrefix": model.ByInterfacePrefix,
-	} {
-		got, err := model.ParseLocalPodsMode(name)
-		if err != nil || got != want {
-			t.Errorf("%q: want %v, got %v, %v", name, want, got, err)
-		}
-	}
-	if _, err := model.ParseLocalPodsMode("clusterCIDR"); err == nil {
-		t.Error("a name in another spelling was accepted")
-	}
-}

@@ -100,7 +100,8 @@ func (s *service) mostAddrs(frontends int) int {
 
 func (s *service) parsePorts(ports []Port, most int) {
 	if len(ports) > most {
-		s.problems().over(PortsBudget, fmt.Sprintf("spec.ports[%d]", most), "more than %d ports: this one and those after it are not served", most)
+		s.problems().over(PortsBudget, fmt.Sprintf("spec.ports[%d]", most),
+			"more than %d ports: this one and those after it are not served", most)
 		ports = ports[:most]
 	}
 	s.ports = make([]servicePort, 0, len(ports))

@@ -21,7 +21,8 @@ func (s *service) part(f Family, c *Config, problems *problemList) part {
 	budgets := c.Budgets
 	endpoints, left := s.record.offered(f, budgets.Endpoints)
 	if left != nil {
-		problems.over(EndpointsBudget, "", "more than %d %v endpoints: those of EndpointSlice %s, and of further ones by name, are not served",
+		problems.over(EndpointsBudget, "",
+			"more than %d %v endpoints: those of EndpointSlice %s, and of further ones by name, are not served",
 			budgets.Endpoints, f, left.name)
 	}
 	each := max(1, roundUp(endpoints))
@@ -35,7 +36,8 @@ func (s *service) part(f Family, c *Config, problems *problemList) part {
 		served.algorithm = *a
 	}
 	if a := served.algorithm; a.HasTable() && s.tables(f)*tableSize(c.TableSize, endpoints) > limit {
-		problems.over(EntriesBudget, "", "more than %d entries (%v lookup tables times slots): %v chooses, not %v", limit, f, Random, a)
+		problems.over(EntriesBudget, "", "more than %d entries (%v lookup tables times slots): %v chooses, not %v",
+			limit, f, Random, a)
 		served.algorithm = Random
 	}
 	for _, p := range s.ports {
@@ -44,7 +46,8 @@ func (s *service) part(f Family, c *Config, problems *problemList) part {
 			cost *= 2
 		}
 		if cost > entries && served.ports > 0 {
-			problems.over(EntriesBudget, "spec.ports", "more than %d entries (%v frontends times endpoints): port %q and those after it are not served",
+			problems.over(EntriesBudget, "spec.ports",
+				"more than %d entries (%v frontends times endpoints): port %q and those after it are not served",
 				limit, f, p.name)
 			break
 		}
@@ -57,7 +60,8 @@ func (s *service) part(f Family, c *Config, problems *problemList) part {
 			continue
 		}
 		if served.addrs == most {
-			problems.over(EntriesBudget, a.kind.field(), "more than %d entries (%v frontends times endpoints): %v %v and those after it are not served",
+			problems.over(EntriesBudget, a.kind.field(),
+				"more than %d entries (%v frontends times endpoints): %v %v and those after it are not served",
 				limit, f, a.kind, a.addr)
 			break
 		}

@@ -23,8 +23,7 @@ type Candidate struct {
 	Draining    bool // not ready and terminating, but still serving
 	Local       bool // on this node
 
-	HintsNodes, HintsThisNode bool // has hints for Nodes, and for this one
-	HintsZones, HintsThisZone bool // … for zones
+	HintsNodes, HintsZones bool // has hints for Nodes, for zones
 
 	// Excluded is the reason why each traffic policy does not select it, even a policy that
 	// no frontend uses.

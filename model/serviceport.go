@@ -43,9 +43,8 @@ type ServicePort struct {
 // Equal reports whether two service ports are equal in all fields.
 func (sp *ServicePort) Equal(o *ServicePort) bool {
 	return sp.Name == o.Name && sp.Family == o.Family &&
-		sp.Algorithm == o.Algorithm && sp.TableSize == o.TableSize && sp.Affinity == o.Affinity && sp.NodeAllowed == o.NodeAllowed &&
-		sp.ConnectionGrace == o.ConnectionGrace &&
-		sp.Uncounted == o.Uncounted &&
+		sp.Algorithm == o.Algorithm && sp.TableSize == o.TableSize && sp.NodeAllowed == o.NodeAllowed &&
+		sp.Affinity == o.Affinity && sp.ConnectionGrace == o.ConnectionGrace && sp.Uncounted == o.Uncounted &&
 		slices.Equal(sp.Frontends, o.Frontends) &&
 		slices.Equal(sp.Endpoints, o.Endpoints) &&
 		slices.Equal(sp.Draining, o.Draining) &&

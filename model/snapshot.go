@@ -179,3 +179,42 @@ func keys[K, V comparable](m persist.Map[K, V]) iter.Seq[K] {
 		}
 	}
 }
+
+// TaintToBeDeleted is on a Node that the cluster autoscaler is about to delete.
+const TaintToBeDeleted = "ToBeDeletedByClusterAutoscaler"
+
+// NodeState is the state of the Node object, as load balancers need it.
+type NodeState struct {
+	// Known: there is a Node object.
+	Known bool
+	// Eligible: load balancers may send new connections to this node. They must not while it
+	// is being deleted, or has the taint TaintToBeDeleted (KEP-3836), or while its addresses
+	// are remembered from a former version.
+	Eligible bool
+	// Why is the reason if there is a Node object that is not eligible.
+	Why string
+}
+
+// NodeObject has facts of the Node object, the last known ones if it is gone. Nothing changes them.
+type NodeObject struct {
+	Addrs    []netip.Addr
+	PodCIDRs []netip.Prefix
+}
+
+// HealthCheck is the node's answer to a load balancer's health check of one Service
+// (spec.healthCheckNodePort, for type LoadBalancer with externalTrafficPolicy Local). It
+// never changes; a later snapshot in which it is equal holds the same pointer.
+type HealthCheck struct {
+	Service  NamespacedName
+	Port     uint16                             // TCP
+	Families [len(Families)]HealthCheckOfFamily // a load balancer asks about the family in which it asks
+}
+
+// HealthCheckOfFamily is the answer in one IP family.
+type HealthCheckOfFamily struct {
+	Has bool // the Service is in the family; otherwise nothing answers
+	// LocalEndpoints is the number of addresses of ready endpoints on this node, over all
+	// ports of the Service. It excludes terminating endpoints, which may still serve, so that
+	// load balancers turn away in time.
+	LocalEndpoints int
+}

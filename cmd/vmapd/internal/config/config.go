@@ -210,7 +210,7 @@ func (l *loader) model(b Backend) model.Config {
 	if a, ok := parseIP(p.BindAddress); ok && !a.IsUnspecified() {
 		m.PrimaryAddress = a
 	}
-	m.LocalPods.Mode, _ = model.ParseLocalPodsMode(string(p.DetectLocalMode))
+	m.LocalPods.Mode, _ = parseLocalMode(string(p.DetectLocalMode))
 	m.LocalPods.ClusterCIDRs = validCIDRs(strings.Split(p.ClusterCIDR, ","))
 	switch m.LocalPods.Mode {
 	case model.ByBridge:

@@ -121,7 +121,7 @@ func validateLocalMode(c *proxyconfig.KubeProxyConfiguration) field.ErrorList {
 	bridge := field.NewPath("detectLocal", "bridgeInterface")
 	prefix := field.NewPath("detectLocal", "interfaceNamePrefix")
 	errs := slices.Concat(checkInterface(bridge, c.DetectLocal.BridgeInterface, false), checkInterface(prefix, c.DetectLocal.InterfaceNamePrefix, true))
-	mode, err := model.ParseLocalPodsMode(string(c.DetectLocalMode))
+	mode, err := parseLocalMode(string(c.DetectLocalMode))
 	switch {
 	case err != nil:
 		errs = append(errs, oneOf(field.NewPath("detectLocalMode"), c.DetectLocalMode, "ClusterCIDR", "NodeCIDR", "BridgeInterface", "InterfaceNamePrefix")...)
@@ -238,4 +238,19 @@ func parseCIDR(s string) (netip.Prefix, error) {
 		ones -= 96 // written as IPv4 in IPv6
 	}
 	return a.Prefix(ones)
+}
+
+// parseLocalMode reads kube-proxy's names of the modes; "" is ClusterCIDR.
+func parseLocalMode(s string) (model.LocalPodsMode, error) {
+	switch s {
+	case "", "ClusterCIDR":
+		return model.ByClusterCIDR, nil
+	case "NodeCIDR":
+		return model.ByNodeCIDR, nil
+	case "BridgeInterface":
+		return model.ByBridge, nil
+	case "InterfaceNamePrefix":
+		return model.ByInterfacePrefix, nil
+	}
+	return 0, fmt.Errorf("%q is none of ClusterCIDR, NodeCIDR, BridgeInterface, InterfaceNamePrefix", s)
 }
