@@ -107,13 +107,20 @@ func (e *Edit[K, V]) own(i uint64) *shard[K, V] {
 // find returns the shard that a key belongs to, and the index that it has or would have.
 func (e *Edit[K, V]) find(k K) (shard uint64, s shard[K, V], i int, found bool) {
 	shard = e.Hash(k) % shardCount
-	s = e.now.shard(shard)
+	if s = e.now.shard(shard); s == nil {
+		return shard, nil, 0, false // without the garbage of a search
+	}
 	i, found = s.find(func(other K) int { return e.Compare(other, k) })
 	return shard, s, i, found
 }
 
 // Get returns the value of a key after the changes so far.
-func (e *Edit[K, V]) Get(k K) (V, bool) { return e.now.Get(e.KeyFuncs, k) }
+func (e *Edit[K, V]) Get(k K) (value V, ok bool) {
+	if _, s, i, found := e.find(k); found {
+		return s[i].value, true
+	}
+	return value, false
+}
 
 // Set sets the value of a key, and reports whether the key is new. If the value differs, k
 // itself replaces the key that compares equal.
