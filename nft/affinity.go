@@ -162,17 +162,23 @@ func (a *affinity) verdict(fe model.Frontend) Verdict {
 // noMemory adds the elements for addresses of the node that are frontends without affinity. The
 // port may have the number of another Service's node port, whose clients do not come this way.
 func (r *Ruleset) noMemory(sp *model.ServicePort, add func(set string, e Element)) {
-	if sp.Affinity > 0 || r.snapshot.Settings == nil {
+	if sp.Affinity > 0 {
 		return
 	}
 	for _, fe := range sp.Frontends {
-		if fe.Kind == model.ClusterIP || fe.Kind == model.NodePort {
-			continue
-		}
-		if _, onNode := slices.BinarySearchFunc(r.snapshot.NodePortAddrs, fe.VIP.Addr, netip.Addr.Compare); onNode {
+		if r.isOnNode(fe) {
 			add(RememberIPs, Element{Key: scopeAddr.key(fe.VIP), Verdict: Verdict{Kind: Return}})
 		}
 	}
+}
+
+// isOnNode reports whether the address of a frontend is one of the node, where node ports are, too.
+func (r *Ruleset) isOnNode(fe model.Frontend) bool {
+	if fe.Kind == model.ClusterIP || fe.Kind == model.NodePort || r.snapshot.Settings == nil {
+		return false
+	}
+	_, onNode := slices.BinarySearchFunc(r.snapshot.NodePortAddrs, fe.VIP.Addr, netip.Addr.Compare)
+	return onNode
 }
 
 // elements adds its endpoints.

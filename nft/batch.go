@@ -32,12 +32,10 @@ type Batch struct {
 	Purge []Purge
 
 	newChains map[string]bool
-	postponed *postponed // elements that Split adds; nil: none
-	// Chains of SetChains that get more rules of features, or fewer, and no others.
-	moreRules, fewerRules map[string]bool
+	large     *Ruleset // whose elements Pieces makes; nil: the batch has all
 }
 
-// SetOps are elements of one set to add or delete. Of a set with many, there are several lists.
+// SetOps are elements of one set to add or delete.
 type SetOps struct {
 	Set string
 	Ops []ElementOp
@@ -52,7 +50,7 @@ type ElementOp struct {
 // Empty reports whether there is nothing to do.
 func (b *Batch) Empty() bool { return b.Len() == 0 }
 
-// Len returns the number of operations, without those that only Split makes.
+// Len returns the number of operations, without those that only Pieces makes.
 func (b *Batch) Len() int {
 	n := len(b.AddSets) + len(b.SetChains) + count(b.Delete) + count(b.Add) +
 		len(b.DeleteChains) + len(b.DeleteSets) + len(b.AddFlowtables) + len(b.DeleteFlowtables)
@@ -73,84 +71,9 @@ func count(list []SetOps) int {
 	return n
 }
 
-// Postponed returns the number of operations that Split has made.
-func (b *Batch) Postponed() int {
-	if b.postponed == nil {
-		return 0
-	}
-	return b.postponed.made
-}
-
-// MustSplit reports whether the batch lacks elements that only Split makes, see [NewTable].
-func (b *Batch) MustSplit() bool { return b.postponed != nil }
-
 // NewChain reports whether a chain of SetChains does not exist yet.
 func (b *Batch) NewChain(name string) bool {
 	return b.newChains[name] || slices.Contains(b.RemakeBase, name)
-}
-
-// aheadChains takes from the batch new chains that no hook enters, those that remember clients, of
-// which there are none yet, and chains that get more rules, whose sets are empty. They come before the elements for two
-// reasons. A packet keeps the generation of rules with which it entered the base chain, but finds an element that is
-// committed meanwhile: a new chain to which it leads would be empty, and the packet leave untranslated (nft_do_chain).
-// And the kernel walks the whole map for each chain that begins to look into it (nf_tables_bind_set).
-func (b *Batch) aheadChains() []*Batch {
-	isAhead := func(c Chain) bool {
-		return b.moreRules[c.Name] || b.newChains[c.Name] && (c.Hook == NoHook || c.Name == rememberArrival || c.Name == rememberOutput)
-	}
-	chains := &Batch{Family: b.Family, newChains: b.newChains}
-	for _, c := range b.SetChains {
-		if isAhead(c) {
-			chains.SetChains = append(chains.SetChains, c)
-		}
-	}
-	if len(chains.SetChains) == 0 {
-		return nil
-	}
-	b.SetChains = slices.DeleteFunc(b.SetChains, isAhead)
-	return []*Batch{chains}
-}
-
-// aheadElements takes elements from the batch that do not affect where packets go: new
-// counters and, in a new table, endpoints, to which no frontend refers yet. It returns them
-// as batches of n elements at most.
-func (b *Batch) aheadElements(n int) []*Batch {
-	var ahead []*Batch
-	for i, s := range b.Add {
-		if !b.isAhead(s.Set) {
-			continue
-		}
-		early := []SetOps{s}
-		if replaced := deleted(b.Delete, s.Set); len(replaced) == 0 {
-			b.Add[i].Ops = nil
-		} else {
-			early = take(b.Add[i:i+1], func(_ string, op *ElementOp) bool { return !replaced[op.Key] })
-		}
-		for part := range chunks(early, n) {
-			ahead = append(ahead, &Batch{Family: b.Family, Add: part})
-		}
-	}
-	return ahead
-}
-
-// deleted returns the keys that are deleted from a set.
-func deleted(lists []SetOps, set string) map[string]bool {
-	keys := map[string]bool{}
-	for _, s := range lists {
-		if s.Set == set {
-			for _, op := range s.Ops {
-				keys[op.Key] = true
-			}
-		}
-	}
-	return keys
-}
-
-// isAhead reports whether new elements of a set go ahead of a large batch. A frontend that
-// is there already may choose a new slot at once, see [capacity].
-func (b *Batch) isAhead(set string) bool {
-	s := DeclarationOf(set)
-	return s.Counter || b.CreateTable && s.hasSlots() && !isOwn(set)
 }
 
 // Without removes the elements of some service ports from the batch.

@@ -17,100 +17,28 @@ func TestOnlyWhatDecidesNothingGoesAhead(t *testing.T) {
 			r := modeltest.NewRandom(modeltest.Seed(seed))
 			history(t, r, modeltest.Config(), 20, func(have, want *nft.Ruleset, _ *model.FamilySnapshot) {
 				whole, rest := nft.Diff(have, want), nft.Diff(have, want)
-				size := 1 + r.IntN(5)
-				var ahead []nft.SetOps
-				var chains []nft.Chain
-				for _, piece := range rest.Ahead(size) {
-					if n := len(flat(piece.Add)); n > size || n == 0 && len(piece.SetChains) == 0 {
-						t.Errorf("a piece of %d elements, want 1 to %d", n, size)
+				pieces := slices.Collect(rest.Pieces(1))
+				if len(pieces) > 2 || pieces[len(pieces)-1] != rest {
+					t.Fatalf("%d pieces", len(pieces))
+				}
+				chains := 0
+				for _, ahead := range pieces[:len(pieces)-1] {
+					if len(ahead.Add)+len(ahead.Delete) > 0 {
+						t.Errorf("elements go ahead:\n%s", ahead)
 					}
-					if len(piece.SetChains) > 0 && len(ahead) > 0 {
-						t.Error("chains come after elements")
-					}
-					for _, c := range piece.SetChains {
-						isNew := piece.NewChain(c.Name) && (c.Hook == nft.NoHook || strings.HasPrefix(c.Name, "remember-"))
-						if !isNew && !addsRules(have, c) {
+					for _, c := range ahead.SetChains {
+						if !ahead.NewChain(c.Name) || c.Hook != nft.NoHook && !strings.HasPrefix(c.Name, "remember-") {
 							t.Errorf("chain %s goes ahead", c.Name)
 						}
 					}
-					chains = append(chains, piece.SetChains...)
-					ahead = append(ahead, piece.Add...)
+					chains += len(ahead.SetChains)
 				}
-				equal(t, "additions, ahead and rest", opTexts(want, whole.Add), opTexts(want, append(slices.Clone(ahead), rest.Add...)))
-				equal(t, "chains, ahead and rest", len(whole.SetChains), len(chains)+len(rest.SetChains))
+				equal(t, "additions", opTexts(want, whole.Add), opTexts(want, rest.Add))
+				equal(t, "chains, ahead and rest", len(whole.SetChains), chains+len(rest.SetChains))
 				equal(t, "deletions", opTexts(want, whole.Delete), opTexts(want, rest.Delete))
-
-				before := elementsOf(t, have)
-				between := before.apply(t, &nft.Batch{Add: ahead})
-				for _, op := range flat(ahead) {
-					if !nft.DeclarationOf(op.Set).Counter {
-						t.Errorf("an element of %s goes ahead", op.Set)
-					}
-				}
-				equal(t, "elements after both", elementsOf(t, want), between.apply(t, rest))
-
-				// In a new table no frontend chooses among endpoints yet.
-				fresh := nft.DiffTable(nil, want)
-				ahead = nil
-				for _, piece := range fresh.Ahead(size) {
-					ahead = append(ahead, piece.Add...)
-				}
-				for set, list := range elementsOf(t, want) {
-					isAhead := strings.Contains(set, "endpoints") && set != nft.ServiceEndpoints && !strings.Contains(set, "/") ||
-						strings.Contains(set, "counters")
-					n := 0
-					for _, op := range flat(ahead) {
-						if op.Set == set {
-							n++
-						}
-					}
-					if want := len(list); isAhead && n != want || !isAhead && n != 0 {
-						t.Errorf("%d of %d elements of %s go ahead", n, want, set)
-					}
-				}
 			})
 		})
 	}
-}
-
-// addsRules reports whether a chain has the rules of before and others, whose sets are empty.
-func addsRules(have *nft.Ruleset, c nft.Chain) bool {
-	filled := map[string]bool{} // sets, by the rules' protocol, too
-	for set, e := range have.Elements() {
-		filled[set] = true
-		for _, p := range []model.Protocol{model.TCP, model.UDP, model.SCTP} {
-			if strings.Contains(text(have, set, e), p.String()+" . ") {
-				filled[set+" "+p.String()] = true
-			}
-		}
-	}
-	var before []string
-	for _, b := range have.Chains {
-		if b.Name == c.Name {
-			before = ruleTexts(have.Family, b.Rules)
-		}
-	}
-	for _, rule := range ruleTexts(have.Family, c.Rules) {
-		if len(before) > 0 && before[0] == rule {
-			before = before[1:]
-			continue
-		}
-		optional := false
-		for _, set := range []string{
-			nft.FirewallIPs, nft.AffinityIPs, nft.AffinityNodePorts, nft.ServiceNodePorts, nft.NodePortCounters,
-			nft.SourceNAT, nft.NodePortSourceNAT, nft.Hairpin,
-		} {
-			which := set
-			if words := strings.Fields(rule); words[1] == "l4proto" {
-				which += " " + words[2]
-			}
-			optional = optional || !filled[which] && strings.Contains(rule+" ", "@"+set+" ")
-		}
-		if !optional {
-			return false
-		}
-	}
-	return len(before) == 0
 }
 
 func ruleTexts(f model.Family, rules []nft.Rule) []string {

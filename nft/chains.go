@@ -64,17 +64,6 @@ var (
 	origPortKey = Key{{Field: Protocol}, {Field: OrigDestPort}}
 )
 
-// LayoutChains returns the chains that a table can have, sorted by name: those of every table,
-// those of s's service ports, and the named ones of those that choose an endpoint.
-func (o Options) LayoutChains(s *model.FamilySnapshot, names []string) []Chain {
-	c := chosen{features: featuresOf(s)}
-	for _, name := range names {
-		c.addName(name)
-	}
-	r := Ruleset{Chains: o.layoutChains(s.Settings, c), snapshot: s}
-	return r.AllChains()
-}
-
 func (o Options) layoutChains(s *model.Settings, c chosen) []Chain {
 	chains := []Chain{
 		{

@@ -3,9 +3,7 @@ package nft
 import (
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
-	"strconv"
 
 	"github.com/vmapd/vmapd/model"
 )
@@ -211,48 +209,5 @@ func insert[T comparable](set *map[T]bool, one T) bool {
 	grown := map[T]bool{one: true}
 	maps.Copy(grown, *set)
 	*set = grown
-	return true
-}
-
-var chainName = regexp.MustCompile(`^(nodeport-)?(?:(local-)?endpoints|local-(?:[0-9]+-to-)?([0-9]+)-of)-(?:[0-9]+-to-)?([0-9]+)(?:-(maglev|maglev-port))?$`)
-
-// addName adds the chain of a name, with those that belong to it. It reports whether the name is
-// one that such a chain can have.
-func (c *chosen) addName(name string) bool {
-	switch name {
-	case rememberChain, rememberArrival, rememberOutput:
-		c.remembers = true
-		return true
-	}
-	m := chainName.FindStringSubmatch(name)
-	if m == nil {
-		return false
-	}
-	of, l := scopeAddr, model.Cluster
-	if m[1] != "" {
-		of = scopeNodePort
-	}
-	if m[2] != "" {
-		l = model.Local
-	}
-	n, err := strconv.Atoi(m[4])
-	a, _, err2 := model.ParseAlgorithm(m[5])
-	if err != nil || err2 != nil || n < 1 {
-		return false
-	}
-	if m[3] == "" {
-		one := choice{of, l, a, capacityFor(n, l, a)}
-		if one.name() != name {
-			return false
-		}
-		insert(&c.choices, one)
-		return true
-	}
-	local, _ := strconv.Atoi(m[3]) // a wrong number makes another name
-	one := circuit{of, a, capacityFor(local, model.Local, a), capacityFor(n, model.Cluster, a)}
-	if one.name() != name {
-		return false
-	}
-	c.addCircuit(one)
 	return true
 }

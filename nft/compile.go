@@ -5,7 +5,6 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"weak"
 
 	"github.com/vmapd/vmapd/model"
 )
@@ -32,7 +31,6 @@ func (o Options) Compile(before Slots, s *model.FamilySnapshot) *Ruleset {
 	if o != old.Options {
 		r.Sets = o.LayoutSets()
 	}
-	r.after = weak.Make(old)
 	edit := old.orders.Edit(model.ServicePortKeys)
 	grown := false
 	for c := range s.ServicePortChanges(old.snapshot) {
@@ -62,6 +60,9 @@ func (o Options) Compile(before Slots, s *model.FamilySnapshot) *Ruleset {
 
 func (r *Ruleset) compileAll(before Slots) {
 	r.Sets = r.Options.LayoutSets()
+	if t, ok := before.(*Table); ok && t.Left != nil {
+		r.chosen = t.Left.chosen
+	}
 	edit := r.orders.Edit(model.ServicePortKeys)
 	for sp := range r.snapshot.ServicePorts() {
 		r.adopt(edit, before, sp)
@@ -97,21 +98,25 @@ func (r *Ruleset) AllChains() []Chain {
 // Elements yields every element with the name of its set.
 func (r *Ruleset) Elements() iter.Seq2[string, Element] {
 	return func(yield func(string, Element) bool) {
-		for set, lists := range r.all() {
-			for _, list := range lists {
-				for _, op := range list {
-					if !yield(set, op.Element) {
-						return
-					}
+		for set, list := range r.all() {
+			for _, op := range list {
+				if !yield(set, op.Element) {
+					return
 				}
 			}
 		}
 	}
 }
 
-// each calls add for every element of the ruleset, with the name of its set. delta, unless it is nil,
-// says which slots of a service port to leave out.
-func (r *Ruleset) each(add func(set string, op ElementOp), delta func(*model.ServicePort) *slotDelta) {
+// all returns every element of the ruleset, by set.
+func (r *Ruleset) all() elements {
+	list := elements{}
+	r.each(list.add)
+	return list
+}
+
+// each calls add for every element of the ruleset, with the name of its set.
+func (r *Ruleset) each(add func(set string, op ElementOp)) {
 	common := func(set string, e Element) { add(set, ElementOp{Element: e}) }
 	settingsElements(r.snapshot.Settings, common)
 	for a := range r.snapshot.ClusterIPs() {
@@ -124,11 +129,7 @@ func (r *Ruleset) each(add func(set string, op ElementOp), delta func(*model.Ser
 		common(ServiceEndpoints, endpointElement(v))
 	}
 	for sp := range r.snapshot.ServicePorts() {
-		var d *slotDelta
-		if delta != nil {
-			d = delta(sp)
-		}
-		r.portElements(sp, d, func(set string, e Element) { add(set, ElementOp{e, sp}) })
+		r.portElements(sp, nil, func(set string, e Element) { add(set, ElementOp{e, sp}) })
 	}
 }
 

@@ -25,9 +25,9 @@ func Diff(have, want *Ruleset) *Batch {
 	collect(gone, come, Hairpin, want.snapshot.HairpinChanges(have.snapshot), hairpinElement)
 	collect(gone, come, ServiceEndpoints, want.snapshot.ServiceEndpointChanges(have.snapshot), endpointElement)
 	for c := range want.snapshot.ServicePortChanges(have.snapshot) {
-		d := want.slotDeltas(have, c.Old, c.New)
-		have.portElements(c.Old, d.before, gone.of(c.Old))
-		want.portElements(c.New, d.after, come.of(c.New))
+		before, after := want.slotDeltas(have, c.Old, c.New)
+		have.portElements(c.Old, before, gone.of(c.Old))
+		want.portElements(c.New, after, come.of(c.New))
 		b.diffOwn(have, want, c.Old, c.New)
 	}
 	if have.snapshot.Settings != want.snapshot.Settings {
@@ -39,14 +39,12 @@ func Diff(have, want *Ruleset) *Batch {
 			}
 		}
 	}
-	b.diffElements(gone, come)
+	b.diffElements(gone.byKey(), come.each)
 	b.guardRemoved()
 	return b
 }
 
-func newBatch(f model.Family) *Batch {
-	return &Batch{Family: f, newChains: map[string]bool{}, moreRules: map[string]bool{}, fewerRules: map[string]bool{}}
-}
+func newBatch(f model.Family) *Batch { return &Batch{Family: f, newChains: map[string]bool{}} }
 
 // diffOwn adds the operations on a service port's own objects.
 func (b *Batch) diffOwn(have, want *Ruleset, old, now *model.ServicePort) {
@@ -55,43 +53,36 @@ func (b *Batch) diffOwn(have, want *Ruleset, old, now *model.ServicePort) {
 	b.Purge = append(b.Purge, purge(old, now, false)...)
 }
 
-// DiffTable returns the batch that turns a table, as read from the kernel, into the wanted
-// one. table is nil if there is none.
-func DiffTable(table *Table, want *Ruleset) *Batch { return diffTable(table, want, false) }
-
-// NewTable is DiffTable without a table. If there are more endpoints, or slots of them, than size, the batch lacks most of
-// them and must be split: a list of all would take twice the memory of everything else.
-func NewTable(want *Ruleset, size int) *Batch {
-	endpoints := 0
-	for sp := range want.snapshot.ServicePorts() {
-		endpoints += max(len(sp.Endpoints), sp.Slots(model.Cluster)+sp.Slots(model.Local))
+// collect adds the elements of one set for changes, each of which is an old value or a new one.
+func collect[T comparable](gone, come elements, set string, changes iter.Seq[model.Change[T]], element func(T) Element) {
+	var none T
+	for c := range changes {
+		if c.Old != none {
+			gone.of(nil)(set, element(c.Old))
+		} else {
+			come.of(nil)(set, element(c.New))
+		}
 	}
-	return diffTable(nil, want, endpoints > size)
 }
 
-func diffTable(table *Table, want *Ruleset, postpone bool) *Batch {
+// DiffTable returns the batch that turns a table, as read from the kernel, into the wanted
+// one. table is nil if there is none.
+func DiffTable(table *Table, want *Ruleset) *Batch {
 	b := newBatch(want.Family)
 	if table != nil && !compatible(table.Sets, want.AllSets()) {
 		b.DeleteTable = true
 		table = nil
 	}
+	b.CreateTable = table == nil
 	if table == nil {
-		b.CreateTable = true
 		table = &Table{Family: want.Family}
 	}
-	b.diffSets(table.Sets, want.AllSets())
-	b.diffFlowtables(table.Flowtables, want.Flowtables())
-	b.diffChains(table.Chains, want.AllChains())
-	switch {
-	case b.CreateTable && postpone:
-		b.postponed = want.postpone()
-		b.diffElements(nil, b.postponed.others())
-	case b.CreateTable:
-		b.diffElements(nil, want.all())
-	default:
-		b.diffTableElements(table, want)
-		b.guardRemoved()
+	b.diffObjects(table, want)
+	b.diffElements(table.Elements, want.each)
+	if b.CreateTable {
+		return b
 	}
+	b.guardRemoved()
 	exists := setsByName(table.Sets)
 	for sp := range want.snapshot.ServicePorts() {
 		for _, s := range purge(nil, sp, true) {
@@ -101,6 +92,13 @@ func diffTable(table *Table, want *Ruleset, postpone bool) *Batch {
 		}
 	}
 	return b
+}
+
+// diffObjects adds the operations on all but elements.
+func (b *Batch) diffObjects(table *Table, want *Ruleset) {
+	b.diffSets(table.Sets, want.AllSets())
+	b.diffFlowtables(table.Flowtables, want.Flowtables())
+	b.diffChains(table.Chains, want.AllChains())
 }
 
 // compatible reports whether the sets that stay have the wanted types. A set that is not wanted
@@ -157,10 +155,6 @@ func (b *Batch) diffChains(have, want []Chain) {
 			b.RemakeBase = append(b.RemakeBase, c.Name)
 		case sameRules(b.Family, h.Rules, c.Rules):
 			continue
-		case hasOptional(b.Family, h.Rules, c.Rules):
-			b.moreRules[c.Name] = true
-		case hasOptional(b.Family, c.Rules, h.Rules):
-			b.fewerRules[c.Name] = true
 		}
 		b.SetChains = append(b.SetChains, c)
 	}
@@ -169,66 +163,4 @@ func (b *Batch) diffChains(have, want []Chain) {
 
 func sameRules(f model.Family, a, b []Rule) bool {
 	return slices.EqualFunc(a, b, func(a, b Rule) bool { return a.Text(f) == b.Text(f) })
-}
-
-// elements are operations by the name of their set, in the order in which they were added. Of a set
-// with many, they are in several lists: a list that grows would be copied again and again, and one
-// Service may have 65,000.
-type elements map[string][][]ElementOp
-
-// of returns a function that adds an element of a service port, or of none.
-func (l elements) of(port *model.ServicePort) func(set string, e Element) {
-	return func(set string, e Element) { l.add(set, ElementOp{e, port}) }
-}
-
-func (l elements) add(set string, op ElementOp) {
-	const long = 16 << 10
-	lists := l[set]
-	last := len(lists) - 1
-	switch {
-	case last < 0 || len(lists[last]) == cap(lists[last]) && len(lists[last]) >= long:
-		room := 1
-		if last >= 0 {
-			room = long
-		}
-		lists = append(lists, make([]ElementOp, 0, room))
-		l[set] = lists
-		last++
-	case len(lists[last]) == cap(lists[last]):
-		lists[last] = slices.Grow(lists[last], len(lists[last])) // append would grow it by a quarter
-	}
-	lists[last] = append(lists[last], op)
-}
-
-// collect adds the elements of one set for changes, each of which is an old value or a new one.
-func collect[T comparable](gone, come elements, set string, changes iter.Seq[model.Change[T]], element func(T) Element) {
-	var none T
-	for c := range changes {
-		if c.Old != none {
-			gone.of(nil)(set, element(c.Old))
-		} else {
-			come.of(nil)(set, element(c.New))
-		}
-	}
-}
-
-// all returns every element of the ruleset.
-func (r *Ruleset) all() elements {
-	count := map[string]int{}
-	for sp := range r.snapshot.ServicePorts() {
-		for _, fe := range sp.Frontends {
-			of := scopeOf(fe.Kind)
-			count[of.set(roleDispatch)]++
-			count[of.set(endpointsRole(fe.TrafficPolicy))] += max(len(sp.Endpoints), sp.Slots(fe.TrafficPolicy))
-		}
-	}
-	for range r.snapshot.ClusterIPs() {
-		count[ClusterIPs]++
-	}
-	list := elements{}
-	for set, n := range count {
-		list[set] = [][]ElementOp{make([]ElementOp, 0, n)}
-	}
-	r.each(list.add, nil)
-	return list
 }

@@ -69,9 +69,8 @@
 // # A packet during a commit
 //
 // A packet keeps the rules with which it entered a base chain, but each of its lookups finds the elements that are
-// committed by then. Between two lookups, a slot may go: the chain takes slot 0. What would leave no way on
-// is in transactions of its own (Batch.Split): new chains come before the elements that lead to them, and
-// all slots of a frontend that moves to another map go after it.
+// committed by then. Between two lookups, a slot may go: the chain takes slot 0. New chains come in a transaction
+// of their own (Batch.Pieces), ahead of the elements that lead to them.
 //
 // # Why maps
 //

@@ -10,10 +10,7 @@ import (
 // rules for features that nothing in the cluster uses: even in an empty set, a rule looks up a key.
 //
 // The rules depend on the snapshot alone, not on earlier ones: they come in the batch of the first
-// frontend that needs them, and go in that of the last one. So a restart writes nothing. Of a batch
-// that is split, the first piece has the rules that come, and the last one lacks those that go,
-// because a rule whose set is empty lets packets pass. Only a chain in which some come and others go
-// changes in one batch with all Services.
+// frontend that needs them, and go in that of the last one. So a restart writes none.
 //
 // A feature is one of these.
 type feature uint8
@@ -87,43 +84,4 @@ func (u *usage) features(s *model.FamilySnapshot) features {
 		return f | 1<<withHairpins
 	}
 	return f
-}
-
-// featuresOf counts all service ports of a snapshot.
-func featuresOf(s *model.FamilySnapshot) features {
-	var u usage
-	for sp := range s.ServicePorts() {
-		u.count(sp, 1)
-	}
-	return u.features(s)
-}
-
-// hasOptional reports whether rules are others with some of features added.
-func hasOptional(f model.Family, others, rules []Rule) bool {
-	for _, r := range rules {
-		if len(others) > 0 && others[0].Text(f) == r.Text(f) {
-			others = others[1:]
-		} else if !isOptional(r) {
-			return false
-		}
-	}
-	return len(others) == 0
-}
-
-// isOptional reports whether a rule is one of a feature: without elements in its set it does nothing.
-func isOptional(r Rule) bool {
-	for _, s := range r {
-		set := ""
-		switch s := s.(type) {
-		case InSet:
-			set = s.Set
-		case VerdictMap:
-			set = s.Map
-		}
-		switch set {
-		case FirewallIPs, AffinityIPs, AffinityNodePorts, ServiceNodePorts, NodePortCounters, SourceNAT, NodePortSourceNAT, Hairpin:
-			return true
-		}
-	}
-	return false
 }

@@ -207,15 +207,13 @@ func tableOf(t *testing.T, r *nft.Ruleset) *nft.Table {
 }
 
 // pack returns elements as a table has them.
-func (all elements) pack(t *testing.T) map[string]*nft.Elements {
+func (all elements) pack(t *testing.T) map[string]nft.Elements {
 	t.Helper()
-	packed := map[string]*nft.Elements{}
+	packed := map[string]nft.Elements{}
 	for set, list := range all {
-		packed[set] = &nft.Elements{}
+		packed[set] = nft.Elements{}
 		for _, e := range list {
-			if err := packed[set].Add(e); err != nil {
-				t.Fatal(err)
-			}
+			packed[set].Add(e)
 		}
 	}
 	return packed

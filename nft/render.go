@@ -116,7 +116,7 @@ func (r *Ruleset) Write(w io.Writer) error {
 		for _, line := range s.declaration(r.Family) {
 			fmt.Fprintf(out, "\t\t%s\n", line)
 		}
-		list := slices.Concat(all[s.Name]...)
+		list := all[s.Name]
 		slices.SortFunc(list, func(a, b ElementOp) int { return s.compareKeys(a.Key, b.Key) })
 		for i, op := range list {
 			if i == 0 {

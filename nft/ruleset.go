@@ -2,7 +2,6 @@ package nft
 
 import (
 	"time"
-	"weak"
 
 	"github.com/vmapd/vmapd/model"
 )
@@ -134,9 +133,4 @@ type Ruleset struct {
 	orders   orders
 	chosen   chosen
 	usage    usage
-
-	// after is the ruleset after which this was compiled, and changed has the service ports
-	// whose slots are others since then.
-	after   weak.Pointer[Ruleset]
-	changed map[*model.ServicePort]slotDeltas
 }

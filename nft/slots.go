@@ -6,7 +6,6 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"weak"
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/persist"
@@ -45,9 +44,6 @@ type slotDelta struct {
 	other *model.ServicePort
 	slots [len(model.TrafficPolicies)][]slot
 }
-
-// slotDeltas are those of the version before and of the version after.
-type slotDeltas struct{ before, after *slotDelta }
 
 // slots implements Slots.
 func (r *Ruleset) slots(sp *model.ServicePort, l model.TrafficPolicy) []netip.AddrPort {
@@ -138,64 +134,31 @@ func (r *Ruleset) adopt(edit *persist.Edit[model.ServicePortName, *order], have 
 	o.store(edit, sp.Name)
 }
 
-// rearrange is adopt after a ruleset in which the service port was old. It also stores the
-// slots that change. The cost is mostly that of the change, also among thousands of endpoints.
+// rearrange is adopt after a ruleset in which the service port was old. The cost is mostly that of the change, also among
+// thousands of endpoints.
 func (r *Ruleset) rearrange(edit *persist.Edit[model.ServicePortName, *order], have *Ruleset, old, now *model.ServicePort) {
 	var o order
-	before, after := &slotDelta{other: now}, &slotDelta{other: old}
-	changed := false
 	for _, l := range model.TrafficPolicies {
+		was := have.bySlot(old, l)
 		if old.Slots(l) > 0 || now.Slots(l) > 0 {
-			changed = true
-			o[l], before.slots[l], after.slots[l] = fillTable(have, old, now, l)
+			if o[l].table = was.table; old.Slots(l) != now.Slots(l) || !slices.Equal(old.Endpoints, now.Endpoints) {
+				o[l].table = now.Table(l)
+			}
 			continue
 		}
 		left, joined := difference(bySlot{rest: old.Endpoints, list: l}, bySlot{rest: now.Endpoints, list: l})
-		list := have.bySlot(old, l).order
-		if o[l].list = list; len(left) == 0 && len(joined) == 0 {
-			continue
+		list := was.order
+		if len(left) > 0 || len(joined) > 0 {
+			if list == nil {
+				list = have.slots(old, l)
+			}
+			list = moveSlots(list, left, joined)
 		}
-		changed = true
-		if list == nil {
-			list = have.slots(old, l)
-		}
-		list, before.slots[l], after.slots[l] = moveSlots(list, left, joined)
-		if o[l].list = list; isSorted(list, now, l) {
-			o[l].list = nil
+		if !isSorted(list, now, l) {
+			o[l].list = list
 		}
 	}
 	o.store(edit, now.Name)
-	if changed {
-		if r.changed == nil {
-			r.changed = map[*model.ServicePort]slotDeltas{}
-		}
-		r.changed[now] = slotDeltas{before, after}
-	}
-}
-
-// fillTable is the part of rearrange for a list of which one version has a lookup table.
-func fillTable(have *Ruleset, old, now *model.ServicePort, l model.TrafficPolicy) (o listOrder, before, after []slot) {
-	was, is := have.bySlot(old, l), bySlot{rest: now.Endpoints, list: l}
-	if is.table = was.table; old.Slots(l) != now.Slots(l) || !slices.Equal(old.Endpoints, now.Endpoints) {
-		is.table = now.Table(l)
-	}
-	o.table = is.table
-	for i := uint32(0); ; i++ {
-		a, had := was.next()
-		b, has := is.next()
-		switch {
-		case !had && !has:
-			return o, before, after
-		case had && has && a == b:
-			continue
-		}
-		if had {
-			before = append(before, slot{i, a})
-		}
-		if has {
-			after = append(after, slot{i, b})
-		}
-	}
 }
 
 func (o order) store(edit *persist.Edit[model.ServicePortName, *order], name model.ServicePortName) {
@@ -237,15 +200,14 @@ func difference(have, want bySlot) (left, joined []netip.AddrPort) {
 	return left, joined
 }
 
-// moveSlots returns the endpoints in the order of their slots after some left and others
-// joined, both sorted, and the slots that change. Those that joined and those whose slot is
-// beyond the new end take the slots that are free.
-func moveSlots(have, left, joined []netip.AddrPort) (list []netip.AddrPort, before, after []slot) {
+// moveSlots returns the endpoints in the order of their slots after some left and others joined, both sorted. Those that
+// joined and those whose slot is beyond the new end take the slots that are free.
+func moveSlots(have, left, joined []netip.AddrPort) []netip.AddrPort {
 	hasLeft := func(a netip.AddrPort) bool {
 		_, found := slices.BinarySearchFunc(left, a, netip.AddrPort.Compare)
 		return found
 	}
-	list = make([]netip.AddrPort, len(have)-len(left)+len(joined))
+	list := make([]netip.AddrPort, len(have)-len(left)+len(joined))
 	end := min(len(list), len(have))
 	homeless := slices.Clone(joined)
 	for _, a := range have[end:] {
@@ -255,19 +217,12 @@ func moveSlots(have, left, joined []netip.AddrPort) (list []netip.AddrPort, befo
 	}
 	slices.SortFunc(homeless, netip.AddrPort.Compare)
 	copy(list, have)
-	for i := range max(len(list), len(have)) {
-		if i < end && (len(left) == 0 || !hasLeft(have[i])) {
-			continue
-		}
-		if i < len(have) {
-			before = append(before, slot{uint32(i), have[i]})
-		}
-		if i < len(list) {
+	for i := range list {
+		if i >= end || len(left) > 0 && hasLeft(have[i]) {
 			list[i], homeless = homeless[0], homeless[1:]
-			after = append(after, slot{uint32(i), list[i]})
 		}
 	}
-	return list, before, after
+	return list
 }
 
 // keepSlots is moveSlots to the wanted endpoints, from slots in which an endpoint may be
@@ -282,20 +237,32 @@ func keepSlots(have []netip.AddrPort, want bySlot) []netip.AddrPort {
 		seen[a] = true
 	}
 	left, joined := difference(bySlot{order: slices.SortedFunc(slices.Values(have), netip.AddrPort.Compare)}, want)
-	list, _, _ := moveSlots(have, left, joined)
-	return list
+	return moveSlots(have, left, joined)
 }
 
-// slotDeltas returns the deltas between two versions of a service port, in the ruleset have
-// and in r. They are nil if one version is, or if r was not compiled after have.
-func (r *Ruleset) slotDeltas(have *Ruleset, old, now *model.ServicePort) slotDeltas {
-	if old == nil || now == nil || r.after != weak.Make(have) {
-		return slotDeltas{}
+// slotDeltas returns the slots that differ between two versions of a service port, in the ruleset have and in r. They are
+// nil if one version is.
+func (r *Ruleset) slotDeltas(have *Ruleset, old, now *model.ServicePort) (before, after *slotDelta) {
+	if old == nil || now == nil {
+		return nil, nil
 	}
-	if d, ok := r.changed[now]; ok {
-		return d
+	before, after = &slotDelta{other: now}, &slotDelta{other: old}
+	for _, l := range model.TrafficPolicies {
+		was, is := have.bySlot(old, l), r.bySlot(now, l)
+		a, had := was.next()
+		b, has := is.next()
+		for i := uint32(0); had || has; i++ {
+			if had && (!has || a != b) {
+				before.slots[l] = append(before.slots[l], slot{i, a})
+			}
+			if has && (!had || a != b) {
+				after.slots[l] = append(after.slots[l], slot{i, b})
+			}
+			a, had = was.next()
+			b, has = is.next()
+		}
 	}
-	return slotDeltas{&slotDelta{other: now}, &slotDelta{other: old}}
+	return before, after
 }
 
 // A finder returns the frontend of the other version with the same address and port.

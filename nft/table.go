@@ -1,7 +1,6 @@
 package nft
 
 import (
-	"iter"
 	"net/netip"
 
 	"github.com/vmapd/vmapd/model"
@@ -11,9 +10,10 @@ import (
 type Table struct {
 	Family     model.Family
 	Sets       []Set
-	Flowtables []Flowtable          // names alone
-	Chains     []Chain              // [Foreign] stands for rules that Compile never makes
-	Elements   map[string]*Elements // by set
+	Flowtables []Flowtable         // names alone
+	Chains     []Chain             // [Foreign] stands for rules that Compile never makes
+	Elements   map[string]Elements // by set
+	Left       *Ruleset            // what this process left in the table, and so perhaps chains that nothing needs now; nil: nothing
 }
 
 // Foreign stands for a rule that Compile never makes.
@@ -39,7 +39,7 @@ func (t *Table) slotsIn(set string, prefix []byte, n int) []netip.AddrPort {
 	have := t.Elements[set]
 	var list []netip.AddrPort
 	for i := uint32(0); ; i++ {
-		e, ok := have.Get(string(AppendSlot(prefix, i)))
+		e, ok := have[string(AppendSlot(prefix, i))]
 		if !ok {
 			return list
 		}
@@ -52,61 +52,4 @@ func (t *Table) slotsIn(set string, prefix []byte, n int) []netip.AddrPort {
 		}
 		list = append(list, ep)
 	}
-}
-
-// EndpointSlots yields the key of each frontend that has slots in a map of endpoints, and the
-// greatest number of slots that it can have, by the chain in its verdict. Callers pass every
-// set they read from the kernel except the endpoints map. For other sets it yields nothing.
-func (t *Table) EndpointSlots(set string) iter.Seq2[string, int] {
-	return func(yield func(string, int) bool) {
-		row := layoutOf(set)
-		if !row.of.hasSlots() {
-			return
-		}
-		slots := map[string]int{} // by chain
-		for e := range t.Elements[row.scope.set(roleDispatch)].All() {
-			most, ok := slots[e.Verdict.Chain]
-			if !ok {
-				most = slotsOf(e.Verdict.Chain, row.list())
-				slots[e.Verdict.Chain] = most
-			}
-			if most > 0 && !yield(e.Key, most) {
-				return
-			}
-		}
-	}
-}
-
-// list returns the list of endpoints that a map of endpoints has.
-func (s layoutSet) list() model.TrafficPolicy { return model.TrafficPolicy(s.role - roleEndpoints) }
-
-// slotsOf returns the greatest number of slots of a list that a chain chooses from.
-func slotsOf(chain string, l model.TrafficPolicy) int {
-	var all chosen
-	all.addName(chain)
-	for c := range all.choices {
-		if c.list == l {
-			return c.of.hi
-		}
-	}
-	return 0
-}
-
-// KeepUnused avoids a write that only deletes unused chains: if the only difference between
-// table and r is chains for numbers of endpoints that no service port has now, it returns the
-// ruleset with them, and true. Otherwise the batch deletes them, too.
-func (r *Ruleset) KeepUnused(t *Table, b *Batch) (*Ruleset, bool) {
-	if b.Len() != len(b.DeleteChains) || b.Len() == 0 {
-		return r, false
-	}
-	kept := *r
-	for _, name := range b.DeleteChains {
-		if !kept.chosen.addName(name) {
-			return r, false
-		}
-	}
-	kept.Chains = r.Options.layoutChains(r.snapshot.Settings, kept.chosen)
-	rest := newBatch(r.Family)
-	rest.diffChains(t.Chains, kept.AllChains())
-	return &kept, rest.Empty()
 }

@@ -229,7 +229,7 @@ func (r *worldRun) step(from, to modeltest.World, table *smallTable, batch *nft.
 	made.sets = slices.Concat(table.sets, batch.AddSets)
 	table = &made
 	batch.AddSets = nil
-	for piece := range batch.Split(1) {
+	for piece := range batch.Pieces(1) {
 		n++
 		r.prefixes++
 		next, err := table.apply(piece, r.known)

@@ -228,16 +228,14 @@ func (t *smallTable) reached() uint64 {
 
 // table returns the content for a simulator.
 func (t *smallTable) table() *nft.Table {
-	table := &nft.Table{Family: model.IPv4, Sets: t.sets, Elements: map[string]*nft.Elements{}}
+	table := &nft.Table{Family: model.IPv4, Sets: t.sets, Elements: map[string]nft.Elements{}}
 	for _, c := range t.chains {
 		table.Chains = append(table.Chains, c.Chain)
 	}
 	for set, list := range t.elements {
-		table.Elements[set] = &nft.Elements{}
+		table.Elements[set] = nft.Elements{}
 		for _, e := range list {
-			if err := table.Elements[set].Add(e); err != nil {
-				panic(err) // of 255 bytes and more
-			}
+			table.Elements[set].Add(e)
 		}
 	}
 	return table

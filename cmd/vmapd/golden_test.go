@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"maps"
+	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -52,10 +54,10 @@ func nftGolden(t *testing.T, before, after situation) string {
 	var s strings.Builder
 	// The name of the only table is redundant.
 	s.WriteString(strings.ReplaceAll(rest.String(), " "+tableName(b.Family)+" ", " "))
-	known := choosingChains(before.FamilySnapshot, b.SetChains)
+	known := chainNames(choosingChains(before.FamilySnapshot, after.FamilySnapshot, b.SetChains))
 	var byName []string
 	for _, c := range sortedBy(b.SetChains, func(c nft.Chain) string { return c.Name }) {
-		if isAmong(known, c, b.Family) {
+		if slices.Contains(known, c.Name) {
 			byName = append(byName, c.Name)
 			continue
 		}
@@ -77,20 +79,18 @@ func sortedBy[T any](list []T, key func(T) string) []T {
 
 func tableName(f model.Family) string { return [...]string{"ip ", "ip6 "}[f] + nft.TableName }
 
-// choosingChains returns the chains with these names that choose an endpoint, as they are with
-// the settings of s.
-func choosingChains(s *model.FamilySnapshot, chains []nft.Chain) []nft.Chain {
-	always := chainNames(nft.Options{}.LayoutChains(s, nil))
-	names := chainNames(chains)
-	return slices.DeleteFunc(nft.Options{}.LayoutChains(s, names), func(c nft.Chain) bool {
-		return slices.Contains(always, c.Name) || !slices.Contains(names, c.Name)
-	})
-}
+// choosingChain is the name of a chain that chooses an endpoint, or remembers clients, and is of no single Service.
+var choosingChain = regexp.MustCompile(`^(nodeport-)?((local-)?endpoints-|local-.*-of-)[^/]*$|^remember[^/]*$`)
 
-func isAmong(chains []nft.Chain, c nft.Chain, f model.Family) bool {
-	return slices.ContainsFunc(chains, func(o nft.Chain) bool {
-		return o.Name == c.Name && slices.Equal(ruleTexts(o, f), ruleTexts(c, f))
-	})
+// choosingChains returns those chains. Where settings differ from those of before, some are others.
+func choosingChains(before, after *model.FamilySnapshot, chains []nft.Chain) (list []nft.Chain) {
+	same := reflect.DeepEqual(before.Pods, after.Pods)
+	for _, c := range chains {
+		if choosingChain.MatchString(c.Name) && (same || !strings.Contains(c.Name, "-of-")) {
+			list = append(list, c)
+		}
+	}
+	return list
 }
 
 // chainsGolden prints the chains that the golden texts of scenarios only name.
@@ -101,10 +101,8 @@ func chainsGolden(t *testing.T, all []*scenario, f model.Family) string {
 	for _, s := range all {
 		after := s.situation(t, f)
 		chains := after.conf.NFTables().Compile(nil, after.FamilySnapshot).AllChains()
-		for _, c := range choosingChains(before.FamilySnapshot, chains) {
-			if isAmong(chains, c, f) {
-				byName[c.Name] = c
-			}
+		for _, c := range choosingChains(before.FamilySnapshot, after.FamilySnapshot, chains) {
+			byName[c.Name] = c
 		}
 	}
 	var s strings.Builder
@@ -126,7 +124,7 @@ func chainNames(chains []nft.Chain) []string {
 // checkBatch checks that nothing is left to do after a batch.
 func checkBatch(t *testing.T, have *nft.Ruleset, b *nft.Batch, want *nft.Ruleset) {
 	t.Helper()
-	table := &nft.Table{Family: have.Family, Elements: map[string]*nft.Elements{}}
+	table := &nft.Table{Family: have.Family, Elements: map[string]nft.Elements{}}
 	for _, s := range slices.Concat(have.AllSets(), b.AddSets) {
 		if !slices.Contains(b.DeleteSets, s.Name) {
 			table.Sets = append(table.Sets, s)
@@ -161,11 +159,9 @@ func checkBatch(t *testing.T, have *nft.Ruleset, b *nft.Batch, want *nft.Ruleset
 		}
 	}
 	for set, list := range elements {
-		table.Elements[set] = &nft.Elements{}
+		table.Elements[set] = nft.Elements{}
 		for _, e := range list {
-			if err := table.Elements[set].Add(e); err != nil {
-				t.Fatal(err)
-			}
+			table.Elements[set].Add(e)
 		}
 	}
 	if left := nft.DiffTable(table, want); !left.Empty() {

@@ -37,8 +37,8 @@ type Options struct {
 	// Dial opens connections to another kernel, which has no packets under way; nil: to this
 	// machine's. It is for tests.
 	Dial func() (Socket, error)
-	// PieceSize bounds the operations of one batch where they can be split, see
-	// [nft.Batch.Split]. 0 means 8,000; other sizes are for tests.
+	// PieceSize is about how many operations of a new table are in one transaction, see
+	// [nft.Batch.Pieces]. 0 means 8,000; other sizes are for tests.
 	PieceSize int
 }
 
@@ -77,11 +77,8 @@ type familyState struct {
 	owned   bool                     // the table is claimed
 	purges  map[string]*pendingPurge // by map
 	// found are the UDP frontends that were there at the start, see Found.
-	found   map[model.VIP][]netip.AddrPort
-	started bool // an Apply worked
-	// unreadable: the table could not be read at the last try, for no reason that the
-	// kernel gave.
-	unreadable  bool
+	found       map[model.VIP][]netip.AddrPort
+	started     bool      // an Apply worked
 	probed      bool      // whether the kernel can count is known
 	slow        *bool     // the kernel has no fast path; nil: not known
 	devices     *[]string // of the flowtable; nil: unknown
@@ -182,7 +179,7 @@ func (b *Backend) Resync() {
 
 // Apply makes the kernel's tables match s. A failure in one family leaves its rules as they
 // were and does not affect the other family; the next Apply reads the table and repairs it. A
-// large batch is sent in pieces, see [nft.Batch.Split]: the pieces before the failed one stay. A
+// large new table is sent in pieces, see [nft.Batch.Pieces]: those before the failed one stay. A
 // service port that the kernel refuses is left out, and the error names it; the others are
 // programmed.
 //
@@ -300,10 +297,10 @@ func (b *Backend) Ruleset(f model.Family) *nft.Ruleset {
 
 // sendAndTell sends a batch that is not empty, and reports it.
 func (b *Backend) sendAndTell(ctx context.Context, st *familyState, batch *nft.Batch, start time.Time, full bool) error {
-	done := Commit{Family: st.family, Operations: batch.Len(), Full: full}
+	done := Commit{Family: st.family, Full: full}
 	cold, sent := batch.CreateTable, b.conn.sent
-	err := b.send(st, batch)
-	done.Operations += batch.Postponed()
+	operations, err := b.send(st, batch)
+	done.Operations = operations
 	done.Bytes, done.Took = b.conn.sent-sent, time.Since(start)
 	st.update(func(to *shared) {
 		to.stats.Bytes += uint64(done.Bytes)
@@ -333,18 +330,14 @@ func (b *Backend) compareWithKernel(ctx context.Context, st *familyState, s *mod
 	if !st.owned && st.flags != 0 && b.ownedByOther(st) {
 		return nil, nil, fmt.Errorf("table %s is %w", nft.TableName, ErrOwned)
 	}
-	table, err := b.conn.readTable(st.family, s, options)
-	// To replace a table costs connections, so it takes a second try over a new
-	// connection to believe that the table is to blame.
-	_, suspect := errors.AsType[*contentError](err)
-	unreadable := suspect && st.unreadable
-	st.unreadable = suspect
-	if err != nil && !unreadable {
+	left := st.read().applied
+	table, err := b.conn.readTable(st.family, options.Compile(&nft.Table{Left: left}, s))
+	if err != nil {
 		return nil, nil, err
 	}
 	var before nft.Slots
 	if table != nil {
-		before = table
+		before, table.Left = table, left
 		st.find(table)
 	}
 	want := options.Compile(before, s)
@@ -353,16 +346,6 @@ func (b *Backend) compareWithKernel(ctx context.Context, st *familyState, s *mod
 		batch = nft.NewTable(want, b.piece)
 	} else {
 		batch = nft.DiffTable(table, want)
-	}
-	if unreadable {
-		b.log.LogAttrs(ctx, slog.LevelWarn, "table replaced: its contents can't be read",
-			slog.String("family", st.family.String()), slog.Any("err", err))
-		batch.DeleteTable = true
-	}
-	if kept, ok := want.KeepUnused(table, batch); ok {
-		purge := batch.Purge
-		want, batch = kept, nft.Diff(kept, kept)
-		batch.Purge = purge
 	}
 	if err := b.claim(st, table != nil && !batch.DeleteTable); err != nil {
 		return nil, nil, err

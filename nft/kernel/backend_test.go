@@ -9,12 +9,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"golang.org/x/sys/unix"
 
 	"github.com/vmapd/vmapd/model"
-	"github.com/vmapd/vmapd/model/modeltest"
 	"github.com/vmapd/vmapd/nft"
-	"github.com/vmapd/vmapd/nft/nftfake"
 )
 
 // exampleBuilder has one Service of each kind, in both families. Pods 10.0.0.0/8, cluster
@@ -139,7 +136,7 @@ func TestRestartWritesNothing(t *testing.T) {
 	first := open(t, n)
 	apply(t, first, builder.Snapshot())
 	// Slots as no fresh compilation would choose them.
-	builder.SetEndpointSlice(exampleSlice("IPv4", 2))
+	builder.SetEndpointSlice(exampleSlice("IPv4", 4))
 	apply(t, first, builder.Snapshot())
 	moved := exampleSlice("IPv4", 3)
 	moved.Endpoints[0].Addresses[0] = "10.0.0.9"
@@ -197,7 +194,7 @@ func mustMatchIn(t testing.TB, kernel dialer, s *model.Snapshot) {
 	}
 	defer func() { _ = c.close() }()
 	for _, f := range model.Families {
-		table, err := c.readTable(f, s.Family(f), nft.Options{})
+		table, err := c.readTable(f, nft.Compile(nil, s.Family(f)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -305,7 +302,7 @@ func TestOneRefusedServicePortDoesNotStopTheOthers(t *testing.T) {
 			st = one
 		}
 	}
-	err := b.send(st, batch)
+	_, err := b.send(st, batch)
 	if err == nil || !strings.Contains(err.Error(), "Service default/web:dns") {
 		t.Fatalf("got error %v, want one that names Service default/web:dns", err)
 	}
@@ -327,35 +324,6 @@ func TestOneRefusedServicePortDoesNotStopTheOthers(t *testing.T) {
 	mustMatch(t, n, whole)
 }
 
-func TestWhatLandedOfALargeBatchStays(t *testing.T) {
-	n := newNetNS(t)
-	b := open(t, n)
-	builder := exampleBuilder()
-	modeltest.Feed(builder, modeltest.Cluster(pieceSize/2, 1))
-	s := builder.Snapshot()
-	batch := nft.DiffTable(nil, nft.Compile(nil, s.Family(model.IPv4)))
-	for i, list := range batch.Add {
-		if list.Set == nft.ClusterIPs {
-			// Nobody's, so in the last piece, and too long for the set's keys.
-			bad := nft.ElementOp{Element: nft.Element{Key: "\x01\x02\x03\x04zzzz"}}
-			batch.Add[i].Ops = append(batch.Add[i].Ops, bad)
-		}
-	}
-	if err := b.send(b.families[0], batch); err == nil {
-		t.Fatal("the last piece did not fail")
-	}
-	listing := n.nft(t, "", "list", "map", "ip", "vmapd", nft.ServiceIPs)
-	if got := strings.Count(listing, "comment"); got < pieceSize/2 {
-		t.Errorf("%d frontends are there, want all", got)
-	}
-	b.Resync() // as Apply does when a batch failed
-	apply(t, b, s)
-	mustMatch(t, n, s)
-	if got := b.Stats(model.IPv4).Operations; got == 0 || got > 100 {
-		t.Errorf("%d operations to bring what was missing", got)
-	}
-}
-
 func TestAFailedBatchKeepsTheOldRules(t *testing.T) {
 	n := newNetNS(t)
 	b := open(t, n)
@@ -368,7 +336,7 @@ func TestAFailedBatchKeepsTheOldRules(t *testing.T) {
 			Key: "\x01\x02\x03\x04\x06\x00\x00\x00\x00\x50\x00\x00", Verdict: nft.Verdict{Kind: nft.Goto, Chain: "missing"},
 		}}}},
 	}}
-	err := b.conn.commitPiece(bad, elementsPerMessage)
+	err := b.conn.commitPiece(bad, 0, elementsPerMessage)
 	var refused *BatchError
 	if !errors.As(err, &refused) || !strings.Contains(refused.Step, "1.2.3.4 . tcp . 80 : goto missing") {
 		t.Errorf("got %v, want a BatchError that names the element", err)
@@ -443,39 +411,4 @@ func TestNodePortAddressesFollowTheNode(t *testing.T) {
 	has("elements = { 192.168.0.2, 192.168.0.3 }")
 	builder.SetHostAddresses([]netip.Addr{second})
 	has("elements = { 192.168.0.3 }")
-}
-
-// An element with a longer key than any can have makes the table unreadable: it is replaced, but not
-// before a second look.
-func TestAnUnreadableTableIsReplacedAtTheSecondTry(t *testing.T) {
-	k := &nftfake.Kernel{OnlyBefore69: true}
-	c, err := fakeDialer(k).dial()
-	if err != nil {
-		t.Fatal(err)
-	}
-	const longest = 255
-	m := c.newBatch(model.IPv4, nft.TableName)
-	m.addTable(0)
-	at := m.object(unix.NFT_MSG_NEWSET, unix.NLM_F_CREATE)
-	m.string(unix.NFTA_SET_NAME, "strange")
-	m.uint32(unix.NFTA_SET_ID, 1)
-	m.uint32(unix.NFTA_SET_KEY_TYPE, datatypeIPAddr)
-	m.uint32(unix.NFTA_SET_KEY_LEN, longest+1)
-	m.end(at)
-	m.elements(unix.NFT_MSG_NEWSETELEM, &nft.Set{Name: "strange"}, []nft.ElementOp{{Element: nft.Element{Key: strings.Repeat("x", longest+1)}}})
-	if err := errors.Join(c.commit(&m), c.close()); err != nil {
-		t.Fatal(err)
-	}
-
-	b := openFake(t, k)
-	s := exampleBuilder().Snapshot()
-	before := k.TableGeneration(nfproto(model.IPv4), nft.TableName)
-	if err := b.Apply(t.Context(), s); err == nil {
-		t.Fatal("the table was replaced at once")
-	}
-	if got := k.TableGeneration(nfproto(model.IPv4), nft.TableName); got != before {
-		t.Errorf("the table is another one after the first try: generation %d, want %d", got, before)
-	}
-	apply(t, b, s)
-	mustMatchIn(t, fakeDialer(k), s)
 }

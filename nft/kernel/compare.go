@@ -20,11 +20,7 @@ func (b *Backend) Compare(f model.Family, s *model.Snapshot) (*nft.Batch, error)
 		before = table
 	}
 	want := options.Compile(before, s.Family(f))
-	batch := nft.DiffTable(table, want)
-	if kept, ok := want.KeepUnused(table, batch); ok {
-		batch = nft.Diff(kept, kept)
-	}
-	return batch, nil
+	return nft.DiffTable(table, want), nil
 }
 
 // Table returns a family's table as it is in the kernel now, and the options of its compilation. The
@@ -45,6 +41,9 @@ func (b *Backend) Table(f model.Family, s *model.Snapshot) (*nft.Table, *nft.Opt
 		return nil, nil, err
 	}
 	defer func() { _ = c.close() }()
-	table, err := c.readTable(f, s.Family(f), *options)
+	table, err := c.readTable(f, options.Compile(&nft.Table{Left: shared.applied}, s.Family(f)))
+	if table != nil {
+		table.Left = shared.applied
+	}
 	return table, options, err
 }

@@ -291,7 +291,7 @@ func TestTheStepThatFailedIsNamed(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.batch.Family = model.IPv4
-			err := b.conn.commitPiece(&tt.batch, elementsPerMessage)
+			err := b.conn.commitPiece(&tt.batch, 0, elementsPerMessage)
 			refused, ok := errors.AsType[*BatchError](err)
 			if !ok || !isReply(err) {
 				t.Fatalf("got %v, want a BatchError", err)

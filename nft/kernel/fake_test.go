@@ -45,7 +45,7 @@ func fakeContents(t testing.TB, k *nftfake.Kernel, s *model.Snapshot) (all [len(
 		t.Fatal(err)
 	}
 	for _, f := range model.Families {
-		_, all[f] = contentsOf(t, c, s.Family(f), byList)
+		_, all[f] = contentsOf(t, c, s.Family(f))
 	}
 	if err := c.close(); err != nil {
 		t.Fatal(err)
@@ -261,7 +261,7 @@ func TestARefusedServiceIsLeftOut(t *testing.T) {
 			if got := model.IsProgrammed(err); got == tt.whole {
 				t.Errorf("the rest is programmed: %v, want %v: %v", got, !tt.whole, err)
 			}
-			_, got := contentsOf(t, b.conn, s.Family(model.IPv4), byList)
+			_, got := contentsOf(t, b.conn, s.Family(model.IPv4))
 			for sp := range s.Family(model.IPv4).ServicePorts() {
 				_, ok := got.Elements[nft.ServiceIPs][string(frontendKey(sp))]
 				if want := !tt.whole && !names[sp.Name]; ok != want {

@@ -152,7 +152,7 @@ func TestAClientWhoConnectsBetweenBatchAndPurge(t *testing.T) {
 			want := nft.Compile(st.have, s.builder.Snapshot().Family(model.IPv4))
 			batch := nft.Diff(st.have, want)
 			start := time.Now()
-			if err := b.send(st, batch); err != nil {
+			if _, err := b.send(st, batch); err != nil {
 				t.Fatal(err)
 			}
 			n.connect(t, "172.30.0.41:80")

@@ -18,20 +18,19 @@ const tablePasses = 3
 
 var errChanging = fmt.Errorf("read table %s: rules changed meanwhile, in each of %d tries: %w", nft.TableName, tablePasses, unix.EINTR)
 
-// readTable returns the contents of our table of a family, or nil if there is none. A rule is
-// recognised by its encoding, if we would write it with the same settings and service ports.
-func (c *conn) readTable(f model.Family, s *model.FamilySnapshot, o nft.Options) (t *nft.Table, err error) {
+// readTable returns the contents of our table of a family, or nil if there is none. A rule is recognised by its encoding,
+// if it is one of a ruleset that may be there.
+func (c *conn) readTable(f model.Family, maybe *nft.Ruleset) (t *nft.Table, err error) {
 	for range tablePasses {
 		c.interrupted = false
-		if t, err = c.readTableOnce(f, s, o, manyElements); err != nil || !c.interrupted {
+		if t, err = c.readTableOnce(f, maybe); err != nil || !c.interrupted {
 			return t, err
 		}
 	}
 	return nil, errChanging
 }
 
-// readTableOnce reads a table. A map of endpoints with more than many elements is not listed.
-func (c *conn) readTableOnce(f model.Family, s *model.FamilySnapshot, o nft.Options, many int) (*nft.Table, error) {
+func (c *conn) readTableOnce(f model.Family, maybe *nft.Ruleset) (*nft.Table, error) {
 	_, _, err := c.table(f)
 	if errors.Is(err, unix.ENOENT) {
 		return nil, nil
@@ -39,8 +38,8 @@ func (c *conn) readTableOnce(f model.Family, s *model.FamilySnapshot, o nft.Opti
 	if err != nil {
 		return nil, fmt.Errorf("read table %s: %w", nft.TableName, err)
 	}
-	t := &nft.Table{Family: f, Elements: map[string]*nft.Elements{}}
-	if err := c.readSets(t, many); err != nil {
+	t := &nft.Table{Family: f, Elements: map[string]nft.Elements{}}
+	if err := c.readSets(t); err != nil {
 		return nil, err
 	}
 	if err := c.readFlowtables(t); err != nil {
@@ -49,33 +48,24 @@ func (c *conn) readTableOnce(f model.Family, s *model.FamilySnapshot, o nft.Opti
 	if err := c.readChains(t); err != nil {
 		return nil, err
 	}
-	if err := c.readRules(t, s, o); err != nil {
+	if err := c.readRules(t, maybe); err != nil {
 		return nil, err
 	}
 	return t, nil
 }
 
-// readSets reads the declarations of the sets, and their elements: those of maps of endpoints
-// last, because the others lead to their slots. If such a map is large, the kernel is asked for
-// these slots. If they are as many as the map has elements, there are no others. If not, and
-// before Linux 6.16, which does not tell that number, the map is listed.
-func (c *conn) readSets(t *nft.Table, many int) error {
+// readSets reads the declarations of the sets, and their elements. Packets fill a dynamic one, see purge.
+func (c *conn) readSets(t *nft.Table) error {
 	counts, err := c.readDeclarations(t)
 	if err != nil {
 		return err
 	}
-	for _, ofEndpoints := range [...]bool{false, true} {
-		for _, s := range t.Sets {
-			count := counts[s.Name]
-			if s.Dynamic || slices.Contains(s.Key, nft.Slot) != ofEndpoints { // packets fill a dynamic one, see purge
-				continue
-			}
-			if ofEndpoints && count > many && c.askEndpoints(t, s, count) {
-				continue
-			}
-			if err := c.listElements(t, s, count); err != nil {
-				return err
-			}
+	for _, s := range t.Sets {
+		if s.Dynamic {
+			continue
+		}
+		if err := c.listElements(t, s, counts[s.Name]); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -154,14 +144,12 @@ func readHook(number uint32) nft.Hook {
 }
 
 // readRules reads the rules of all chains. One that we would not write is [nft.Foreign].
-func (c *conn) readRules(t *nft.Table, s *model.FamilySnapshot, o nft.Options) error {
+func (c *conn) readRules(t *nft.Table, maybe *nft.Ruleset) error {
 	chains := map[string]*nft.Chain{}
-	names := make([]string, len(t.Chains))
 	for i := range t.Chains {
-		names[i] = t.Chains[i].Name
-		chains[names[i]] = &t.Chains[i]
+		chains[t.Chains[i].Name] = &t.Chains[i]
 	}
-	known, err := knownRules(t.Family, o.LayoutChains(s, names))
+	known, err := knownRules(t.Family, maybe.AllChains())
 	if err != nil {
 		return err
 	}

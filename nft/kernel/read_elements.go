@@ -1,7 +1,6 @@
 package kernel
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 
@@ -23,16 +22,13 @@ const listPasses = 5
 // after many elements were added, it leaves some out or names them twice (nft_rhash_walk).
 func (c *conn) listElements(t *nft.Table, s nft.Set, count int) error {
 	for range listPasses {
-		r := elementReader{set: s, into: &nft.Elements{}}
-		err := c.list(unix.NFT_MSG_GETSETELEM, t.Family, s.Name, r.add)
-		if err == nil {
-			err = r.end()
-		}
-		if err != nil {
+		r := elementReader{set: s, into: nft.Elements{}}
+		if err := c.list(unix.NFT_MSG_GETSETELEM, t.Family, s.Name, r.add); err != nil {
 			return fmt.Errorf("read elements of %s: %w", s.Name, err)
 		}
+		r.end()
 		t.Elements[s.Name] = r.into
-		if count == 0 || s.Interval || r.into.Len() == count { // of intervals, both ends count
+		if count == 0 || s.Interval || len(r.into) == count { // of intervals, both ends count
 			break
 		}
 	}
@@ -42,7 +38,7 @@ func (c *conn) listElements(t *nft.Table, s nft.Set, count int) error {
 // elementReader collects the elements of one set from messages.
 type elementReader struct {
 	set  nft.Set
-	into *nft.Elements
+	into nft.Elements
 	// The kernel has two elements for each range, where it begins and where it ends, in no
 	// order that it promises.
 	starts, ends []string
@@ -60,7 +56,7 @@ func (r *elementReader) add(message []byte) error {
 	return nil
 }
 
-// element takes one element. The strings do not escape, so they are not allocated.
+// element takes one element.
 func (r *elementReader) element(b []byte) error {
 	var key, end, data, user []byte
 	flags := uint32(0)
@@ -97,12 +93,13 @@ func (r *elementReader) element(b []byte) error {
 	case r.set.Data != nil:
 		e.Data = string(first(data, unix.NFTA_DATA_VALUE))
 	}
-	return r.into.Add(e)
+	r.into.Add(e)
+	return nil
 }
 
 // end joins the beginnings and ends of ranges. Without an end, a range goes on to the last
 // address there is.
-func (r *elementReader) end() error {
+func (r *elementReader) end() {
 	slices.Sort(r.ends)
 	for _, start := range r.starts {
 		e := nft.Element{Key: start}
@@ -113,11 +110,8 @@ func (r *elementReader) end() error {
 		if i < len(r.ends) {
 			e.End = r.ends[i]
 		}
-		if err := r.into.Add(e); err != nil {
-			return err
-		}
+		r.into.Add(e)
 	}
-	return nil
 }
 
 // readComment finds a comment in the data that nft keeps with an object: types, lengths and
@@ -145,53 +139,4 @@ func readVerdict(b []byte) nft.Verdict {
 		Kind:  nft.VerdictKind(max(0, slices.Index(verdictKinds[:], code))),
 		Chain: string(withoutZero(first(b, unix.NFTA_VERDICT_CHAIN))),
 	}
-}
-
-const (
-	// manyElements is how many elements a map of endpoints may have to be read as a list. For
-	// each piece of a list, of some 600 elements, the kernel walks the map from its
-	// beginning (nft_rhash_walk), so that it takes the square of their number: 0.2 s for
-	// 100,000 and 2 s for 250,000, where answers to as many questions take 0.3 s and 0.8 s.
-	manyElements = 120_000
-	// keysPerQuestion keeps the answers, a message each, below the default size of a socket's
-	// buffer (net.core.rmem_default), should the larger one be refused.
-	keysPerQuestion = 200
-)
-
-// askEndpoints reads the slots that the other maps lead to. It reports whether they are all
-// elements of a map that has count. The caller lists the map otherwise, and meets any error
-// again.
-func (c *conn) askEndpoints(t *nft.Table, s nft.Set, count int) bool {
-	r := elementReader{set: s, into: &nft.Elements{}}
-	r.into.Grow(count, nft.Width(t.Family, s.Key)+nft.Width(t.Family, s.Data))
-	var m messages
-	for frontend, most := range t.EndpointSlots(s.Name) {
-		var err error
-		for first := 0; first < most && err == nil; first += keysPerQuestion {
-			m = messages{family: t.Family, table: nft.TableName, port: c.socket.Port(), b: m.b[:0]}
-			m.question(&s, frontend, first, min(first+keysPerQuestion, most))
-			err = c.exchange(&m, r.add)
-		}
-		// The kernel answers up to the first slot that is empty.
-		if err != nil && !errors.Is(err, unix.ENOENT) {
-			return false
-		}
-	}
-	if r.into.Len() != count {
-		return false
-	}
-	t.Elements[s.Name] = r.into
-	return true
-}
-
-// question appends a message that asks for some slots of a frontend.
-func (m *messages) question(set *nft.Set, frontend string, first, end int) {
-	message, list := m.beginElements(unix.NFT_MSG_GETSETELEM, 0, set.Name)
-	key := []byte(frontend)
-	for slot := first; slot < end; slot++ {
-		key = nft.AppendSlot(key[:len(frontend)], uint32(slot))
-		m.close(m.element(unix.NFTA_LIST_ELEM, set, &nft.Element{Key: string(key)}))
-	}
-	m.close(list)
-	m.end(message)
 }

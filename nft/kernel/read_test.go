@@ -2,8 +2,6 @@ package kernel
 
 import (
 	"fmt"
-	"maps"
-	"math"
 	"net/netip"
 	"slices"
 	"strings"
@@ -16,13 +14,6 @@ import (
 	"github.com/vmapd/vmapd/nft"
 )
 
-// With byKeys, every map of endpoints that has any is read by its keys; with byList, none is,
-// as on kernels that do not say how many elements there are.
-const (
-	byKeys = 0
-	byList = math.MaxInt
-)
-
 // contents are what a table has, to compare.
 type contents struct {
 	Sets     []nft.Set
@@ -30,9 +21,9 @@ type contents struct {
 	Elements map[string]map[string]nft.Element
 }
 
-func contentsOf(t testing.TB, c *conn, s *model.FamilySnapshot, many int) (*nft.Table, contents) {
+func contentsOf(t testing.TB, c *conn, s *model.FamilySnapshot) (*nft.Table, contents) {
 	t.Helper()
-	table, err := c.readTableOnce(s.Family, s, nft.Options{}, many)
+	table, err := c.readTableOnce(s.Family, nft.Compile(nil, s))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,54 +46,11 @@ func contentsOf(t testing.TB, c *conn, s *model.FamilySnapshot, many int) (*nft.
 	return table, all
 }
 
-// kernelCounts reports whether the kernel is one that says how many elements a set has.
-func kernelCounts(t testing.TB) bool {
-	t.Helper()
-	var u unix.Utsname
-	if err := unix.Uname(&u); err != nil {
-		t.Fatal(err)
-	}
-	var major, minor int
-	if _, err := fmt.Sscanf(unix.ByteSliceToString(u.Release[:]), "%d.%d", &major, &minor); err != nil {
-		t.Fatal(err)
-	}
-	return major > 6 || major == 6 && minor >= 16
-}
-
-// readableByKeys returns the maps of endpoints of a table, as read, that need no list.
-func readableByKeys(t testing.TB, c *conn, table *nft.Table) (yes, no []string) {
-	t.Helper()
-	counts, err := c.readDeclarations(&nft.Table{Family: table.Family})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, s := range table.Sets {
-		if !slices.Contains(s.Key, nft.Slot) || table.Elements[s.Name].Len() == 0 {
-			continue
-		}
-		count, want := table.Elements[s.Name].Len(), 0
-		if kernelCounts(t) {
-			want = count
-		}
-		if got := counts[s.Name]; got != want {
-			t.Errorf("the kernel says that %s has %d elements, want %d", s.Name, got, want)
-		}
-		again := *table
-		again.Elements = maps.Clone(table.Elements)
-		if c.askEndpoints(&again, s, count) {
-			yes = append(yes, s.Name)
-		} else {
-			no = append(no, s.Name)
-		}
-	}
-	return yes, no
-}
-
-// aBigBuilder has Services with enough endpoints for several questions, in slots that no
+// aBigBuilder has Services with hundreds of endpoints, in slots that no
 // fresh compilation would choose, and all maps of endpoints.
 func aBigBuilder(t testing.TB, b *Backend) *model.Builder {
 	t.Helper()
-	const replicas = 2*keysPerQuestion + 50
+	const replicas = 450
 	builder := exampleBuilder()
 	builder.SetService(model.Service{
 		NamespacedName: model.NamespacedName{Namespace: "default", Name: "local"},
@@ -131,7 +79,7 @@ func aBigBuilder(t testing.TB, b *Backend) *model.Builder {
 	return builder
 }
 
-// ofFamily is what the changes of TestWhatIsReadDoesNotDependOnTheWay need to know.
+// ofFamily is what the changes of TestWhatDiffersIsRepaired need to know.
 type ofFamily struct {
 	f             model.Family
 	vip, external netip.Addr
@@ -167,58 +115,56 @@ func replace(set string, old nft.Element, change func(e *nft.Element)) *nft.Batc
 	return &nft.Batch{Delete: ops(set, old), Add: ops(set, now)}
 }
 
-// Whatever differs from what the table should have, reading it by keys and reading lists
-// yield the same, and so does what is done about it.
-func TestWhatIsReadDoesNotDependOnTheWay(t *testing.T) {
+// Whatever differs from what the table should have takes few operations.
+func TestWhatDiffersIsRepaired(t *testing.T) {
 	const beyond = 2000 // slots
 	for _, tt := range []struct {
 		name   string
 		change func(o *ofFamily) *nft.Batch
-		list   []string // which maps must be listed
-		writes int      // operations to repair that
+		writes int // operations to repair that
 	}{
-		{"nothing", func(*ofFamily) *nft.Batch { return &nft.Batch{} }, nil, 0},
+		{"nothing", func(*ofFamily) *nft.Batch { return &nft.Batch{} }, 0},
 		{"a slot more", func(o *ofFamily) *nft.Batch {
 			return &nft.Batch{Add: ops(nft.Endpoints, o.slot(nft.Endpoints, o.vip, beyond))}
-		}, []string{nft.Endpoints}, 1},
+		}, 1},
 		{"a slot of a frontend that is not there", func(o *ofFamily) *nft.Batch {
 			return &nft.Batch{Add: ops(nft.LocalEndpoints, o.slot(nft.LocalEndpoints, o.vip.Next().Next().Next(), 0))}
-		}, []string{nft.LocalEndpoints}, 1},
+		}, 1},
 		{"a slot less", func(o *ofFamily) *nft.Batch {
 			return &nft.Batch{Delete: ops(nft.Endpoints, o.slot(nft.Endpoints, o.external, 100))}
-		}, []string{nft.Endpoints}, 1},
+		}, 1},
 		{"a slot more and another less", func(o *ofFamily) *nft.Batch {
 			return &nft.Batch{
 				Add:    ops(nft.Endpoints, o.slot(nft.Endpoints, o.vip, beyond)),
 				Delete: ops(nft.Endpoints, o.slot(nft.Endpoints, o.external, 100)),
 			}
-		}, []string{nft.Endpoints}, 2},
+		}, 2},
 		{"another endpoint", func(o *ofFamily) *nft.Batch {
 			return replace(nft.Endpoints, o.slot(nft.Endpoints, o.external, 7), func(e *nft.Element) {
 				e.Data = string(nft.AppendPort(nft.AppendAddr(nil, podOf(o.f, 4).Addr()), 9))
 			})
-		}, nil, 2},
+		}, 2},
 		{"another order of one frontend's", func(o *ofFamily) *nft.Batch {
 			a, b := o.slot(nft.Endpoints, o.external, 3), o.slot(nft.Endpoints, o.external, 300)
 			crossed := []nft.Element{{Key: a.Key, Data: b.Data}, {Key: b.Key, Data: a.Data}}
 			return &nft.Batch{Delete: ops(nft.Endpoints, a, b), Add: ops(nft.Endpoints, crossed...)}
-		}, nil, 4},
+		}, 4},
 		{"another verdict", func(o *ofFamily) *nft.Batch {
 			return replace(nft.ServiceIPs, o.all[nft.ServiceIPs][string(o.frontend(o.vip))], func(e *nft.Element) {
 				e.Verdict = nft.Verdict{Kind: nft.DropPacket}
 			})
-		}, []string{nft.Endpoints}, 2},
+		}, 2},
 		{"another comment", func(o *ofFamily) *nft.Batch {
 			return replace(nft.ServiceIPs, o.all[nft.ServiceIPs][string(o.frontend(o.vip))], func(e *nft.Element) {
 				e.Comment = "somebody's own words, which are longer than those that were there"
 			})
-		}, nil, 2},
+		}, 2},
 		{"a frontend less", func(o *ofFamily) *nft.Batch {
 			return &nft.Batch{Delete: ops(nft.ServiceIPs, o.all[nft.ServiceIPs][string(o.frontend(o.vip))])}
-		}, []string{nft.Endpoints}, 1},
+		}, 1},
 		{"a cluster IP more", func(o *ofFamily) *nft.Batch {
 			return &nft.Batch{Add: ops(nft.ClusterIPs, nft.Element{Key: string(nft.AppendAddr(nil, o.external))})}
-		}, nil, 1},
+		}, 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			n := newNetNS(t)
@@ -230,32 +176,20 @@ func TestWhatIsReadDoesNotDependOnTheWay(t *testing.T) {
 				if f == model.IPv6 {
 					o.vip, o.external = netip.MustParseAddr("fd00:172:30::41"), netip.MustParseAddr("fd00:192:168:99::11")
 				}
-				_, before := contentsOf(t, b.conn, s, byList)
+				_, before := contentsOf(t, b.conn, s)
 				o.all = before.Elements
 				batch := tt.change(o)
 				batch.Family = f
-				if err := b.conn.commitPiece(batch, elementsPerMessage); err != nil {
+				if err := b.conn.commitPiece(batch, 0, elementsPerMessage); err != nil {
 					t.Fatal(err)
 				}
-				listed, wanted := contentsOf(t, b.conn, s, byList)
-				asked, got := contentsOf(t, b.conn, s, byKeys)
-				if diff := cmp.Diff(wanted, got); diff != "" {
-					t.Errorf("%v: read as lists (-), by keys (+):\n%.2000s", f, diff)
-				}
+				table, wanted := contentsOf(t, b.conn, s)
 				if changed := !cmp.Equal(before, wanted); changed != (batch.Len() > 0) {
 					t.Errorf("%v: what is read is another: %v", f, changed)
 				}
-				yes, no := readableByKeys(t, b.conn, asked)
-				if !slices.Equal(no, tt.list) || len(yes)+len(no) != 4 {
-					t.Errorf("%v: read by keys %v, as lists %v; want as lists %v", f, yes, no, tt.list)
-				}
-				var writes [2]int
-				for i, table := range []*nft.Table{listed, asked} {
-					batch := nft.DiffTable(table, nft.Compile(table, s))
-					writes[i] = batch.Len() - len(batch.DeleteChains)
-				}
-				if want := [2]int{tt.writes, tt.writes}; writes != want {
-					t.Errorf("%v: %d operations, want %d", f, writes, want)
+				repair := nft.DiffTable(table, nft.Compile(table, s))
+				if writes := repair.Len() - len(repair.DeleteChains); writes != tt.writes {
+					t.Errorf("%v: %d operations, want %d", f, writes, tt.writes)
 				}
 			}
 			b.Resync()
@@ -281,8 +215,8 @@ func (s *countedSocket) Send(b []byte) error {
 func TestAListIsReadUntilNothingIsMissing(t *testing.T) {
 	b := open(t, newNetNS(t))
 	s := aBigBuilder(t, b).Snapshot().Family(model.IPv4)
-	table, want := contentsOf(t, b.conn, s, byList)
-	right := table.Elements[nft.Endpoints].Len()
+	table, want := contentsOf(t, b.conn, s)
+	right := len(table.Elements[nft.Endpoints])
 	asked := &countedSocket{Socket: b.conn.socket}
 	b.conn.socket = asked
 	for count, passes := range map[int]int{0: 1, right: 1, right + 1: listPasses, right - 1: listPasses} {
@@ -303,47 +237,6 @@ func TestAListIsReadUntilNothingIsMissing(t *testing.T) {
 	}
 }
 
-// defaultReadBuffer returns net.core.rmem_default, which is larger on processors whose cache lines are
-// longer: so is the room that an answer takes.
-func defaultReadBuffer(t *testing.T) int {
-	t.Helper()
-	s, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_NETFILTER)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = unix.Close(s) }()
-	size, err := unix.GetsockoptInt(s, unix.SOL_SOCKET, unix.SO_RCVBUF)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return size
-}
-
-// Should the answers be more than there is room for, nothing of them is left behind, and
-// there is still the list.
-func TestAnswersThatDoNotFit(t *testing.T) {
-	n := newNetNS(t)
-	b := open(t, n)
-	s := aBigBuilder(t, b).Snapshot().Family(model.IPv4)
-	table, want := contentsOf(t, b.conn, s, byList)
-	usual := defaultReadBuffer(t) / 2 // the kernel doubles what it is told
-	for _, tt := range []struct {
-		size int
-		fit  bool
-	}{{usual, true}, {1, false}, {1, false}} {
-		if err := b.conn.socket.(*kernelSocket).conn.SetReadBuffer(tt.size); err != nil {
-			t.Fatal(err)
-		}
-		if yes, _ := readableByKeys(t, b.conn, table); slices.Contains(yes, nft.Endpoints) != tt.fit {
-			t.Errorf("the answers fit into a buffer of %d: %v, want %v", tt.size, !tt.fit, tt.fit)
-		}
-		_, got := contentsOf(t, b.conn, s, byKeys)
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("with enough room (-), with %d (+):\n%.2000s", tt.size, diff)
-		}
-	}
-}
-
 // Ranges are what the kernel says with two elements each, or with one for the last.
 func TestRangesAreJoined(t *testing.T) {
 	var m messages
@@ -355,7 +248,7 @@ func TestRangesAreJoined(t *testing.T) {
 		}
 		m.close(at)
 	}
-	r := elementReader{set: nft.DeclarationOf(nft.ServiceCIDRs), into: &nft.Elements{}}
+	r := elementReader{set: nft.DeclarationOf(nft.ServiceCIDRs), into: nft.Elements{}}
 	list := m.nest(unix.NFTA_SET_ELEM_LIST_ELEMENTS)
 	element("zzzz", false)
 	element("cccc", true)
@@ -366,9 +259,7 @@ func TestRangesAreJoined(t *testing.T) {
 	if err := r.add(m.b); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.end(); err != nil {
-		t.Fatal(err)
-	}
+	r.end()
 	got := slices.SortedFunc(r.into.All(), func(a, b nft.Element) int { return strings.Compare(a.Key, b.Key) })
 	want := []nft.Element{{Key: "aaaa", End: "cccc"}, {Key: "cccc", End: "ffff"}, {Key: "zzzz"}}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -399,11 +290,13 @@ func FuzzElements(f *testing.F) {
 	}
 	f.Fuzz(func(_ *testing.T, set string, message []byte) {
 		for n := range len(message) + 1 {
-			r := elementReader{set: nft.DeclarationOf(set), into: &nft.Elements{}}
-			if r.add(message[:n]) == nil && r.end() == nil && r.into.Len() > 0 {
-				for e := range r.into.All() {
-					_ = fmt.Sprint(e)
-				}
+			r := elementReader{set: nft.DeclarationOf(set), into: nft.Elements{}}
+			if r.add(message[:n]) != nil {
+				continue
+			}
+			r.end()
+			for e := range r.into.All() {
+				_ = fmt.Sprint(e)
 			}
 		}
 	})

@@ -52,7 +52,7 @@ func TestChangesBesideARefusedService(t *testing.T) {
 			if got := read > 0; got != reads {
 				t.Errorf("%s: the table is read: %v, want %v", what, got, reads)
 			}
-			_, got := contentsOf(t, b.conn, s.Family(model.IPv4), byList)
+			_, got := contentsOf(t, b.conn, s.Family(model.IPv4))
 			for sp := range s.Family(model.IPv4).ServicePorts() {
 				if _, ok := got.Elements[nft.ServiceIPs][string(frontendKey(sp))]; ok != (sp.Name != bad.Name) {
 					t.Errorf("%s: %v is programmed: %v", what, sp.Name, ok)

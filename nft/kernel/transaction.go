@@ -74,6 +74,26 @@ func (t *transaction) elements(lists []nft.SetOps, perMessage int, add bool) {
 	}
 }
 
+// table makes or replaces the table, and makes sets and flowtables.
+func (t *transaction) table(b *nft.Batch, flags uint32) {
+	if b.DeleteTable {
+		t.step("delete table", nft.TableName)
+		t.msgs.deleteTable()
+	}
+	if b.CreateTable {
+		t.step("add table", nft.TableName)
+		t.msgs.addTable(flags)
+	}
+	for i, s := range b.AddSets {
+		t.step("add set", s.Name)
+		t.msgs.addSet(s, uint32(i+1))
+	}
+	for _, f := range b.AddFlowtables {
+		t.step("add flowtable", f.Name)
+		t.msgs.addFlowtable(f, nil)
+	}
+}
+
 func (t *transaction) chains(b *nft.Batch) {
 	for _, name := range b.RemakeBase {
 		t.step("delete chain", name)
@@ -141,59 +161,36 @@ func (t *transaction) explain(err error) error {
 	return failed
 }
 
-// makeTable creates a table, its sets and flowtables, or one of these, replacing the table where the batch
-// says so.
-func (c *conn) makeTable(b *nft.Batch, flags uint32) error {
-	if !b.DeleteTable && !b.CreateTable && len(b.AddSets)+len(b.AddFlowtables) == 0 {
-		return nil
-	}
-	m := c.newBatch(b.Family, nft.TableName)
-	if b.DeleteTable {
-		m.deleteTable()
-	}
-	if b.CreateTable {
-		m.addTable(flags)
-	}
-	for i, s := range b.AddSets {
-		m.addSet(s, uint32(i+1))
-	}
-	for _, t := range b.AddFlowtables {
-		m.addFlowtable(t, nil)
-	}
-	return c.commit(&m)
-}
-
 // pieceSize is the default of Options.PieceSize. It bounds the time that the kernel holds its lock, and
 // our memory.
 const pieceSize = 8_000
 
-// send carries out a batch.
-func (b *Backend) send(st *familyState, batch *nft.Batch) error {
-	if err := b.conn.makeTable(batch, st.flags); err != nil {
-		if errors.Is(err, unix.EPERM) {
-			return fmt.Errorf("table %s is %w", nft.TableName, ErrOwned)
-		}
-		return fmt.Errorf("make table %s: %w", nft.TableName, err)
-	}
-	if batch.CreateTable {
-		st.owned = st.flags != 0
-	}
+// send carries out a batch. It returns the number of operations.
+func (b *Backend) send(st *familyState, batch *nft.Batch) (operations int, err error) {
 	defer b.conn.releaseBuffer()
-	for piece := range batch.Split(b.piece) {
-		if err := b.sendOthers(st, piece); err != nil {
-			return err
+	for piece := range batch.Pieces(b.piece) {
+		operations += piece.Len()
+		err := b.sendOthers(st, piece)
+		if errors.Is(err, unix.EPERM) {
+			return operations, fmt.Errorf("table %s is %w", nft.TableName, ErrOwned)
+		}
+		if err != nil {
+			return operations, err
+		}
+		if piece.CreateTable {
+			st.owned = st.flags != 0
 		}
 	}
 	t := b.conn.begin(batch.Family)
 	t.deletions(batch)
-	err := t.commit()
+	err = t.commit()
 	if st.refusal != nil && errors.Is(err, unix.EBUSY) {
 		st.refusal.leftovers, err = true, b.deleteUnused(batch)
 	}
 	if err == nil && st.refusal != nil {
-		return st.refusal.err(batch.Family)
+		return operations, st.refusal.err(batch.Family)
 	}
-	return err
+	return operations, err
 }
 
 // sendOthers commits a batch without the service ports that were refused. If another one makes
@@ -203,13 +200,13 @@ func (b *Backend) sendOthers(st *familyState, batch *nft.Batch) error {
 		batch.Without(st.refusal.ports)
 	}
 	for {
-		err := b.conn.commitPiece(batch, elementsPerMessage)
+		err := b.conn.commitPiece(batch, st.flags, elementsPerMessage)
 		var failed *BatchError
 		if err == nil || !isRefusal(err, &failed) || st.refusal.number() == maxRefused {
 			return err
 		}
 		// A message holds many elements. One element each tells whose it is.
-		if err = b.conn.commitPiece(batch, 1); err == nil {
+		if err = b.conn.commitPiece(batch, st.flags, 1); err == nil {
 			return nil
 		}
 		if !isRefusal(err, &failed) {
@@ -227,8 +224,9 @@ func isRefusal(err error, failed **BatchError) bool {
 	return !isTransient(err) && !errors.Is(err, unix.EBUSY) && errors.As(err, failed) && (*failed).port != nil
 }
 
-func (c *conn) commitPiece(b *nft.Batch, perMessage int) error {
+func (c *conn) commitPiece(b *nft.Batch, flags uint32, perMessage int) error {
 	t := c.begin(b.Family)
+	t.table(b, flags)
 	t.chains(b)
 	t.elements(b.Delete, perMessage, false)
 	t.elements(b.Add, perMessage, true)

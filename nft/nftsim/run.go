@@ -210,6 +210,8 @@ func (r *run) rule(c *nft.Chain, rule nft.Rule, s state, share float64, depth in
 			match = false // a connection's first packet is NEW
 		case nft.MatchEstablished, nft.MatchPackets:
 			match = false // it is the only one
+		case nft.Foreign: // of a chain that nothing needs any more, or not ours
+			return step{}, fmt.Errorf("the rule is not one that we make")
 		case nft.AddFlow:
 			note("")
 		case nft.Remember:

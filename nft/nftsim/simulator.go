@@ -279,7 +279,7 @@ func (s *Simulator) checkRule(rule nft.Rule) error {
 		switch stmt := stmt.(type) {
 		case nft.MatchProtocol, nft.MatchDNAT, nft.MatchUntranslated, nft.MatchFirst, nft.MatchFromNode, nft.MatchToNode,
 			nft.MatchOriginal, nft.MatchInvalid, nft.MatchInterface, nft.Masquerade, nft.Reject,
-			nft.MatchEstablished, nft.MatchPackets:
+			nft.MatchEstablished, nft.MatchPackets, nft.Foreign:
 		case nft.AddFlow:
 			if !s.flowtables[stmt.Flowtable] {
 				err = fmt.Errorf("no flowtable %s", stmt.Flowtable)

@@ -1,24 +1,14 @@
 package main
 
 var faults = []fault{
-	// nft: batches and their order.
-	{
-		"nft/split.go", "Delete: del[i], Add: add[i]}", "Delete: del[(i+1)%n], Add: add[i]}",
-		"each piece of a batch has the deletions of the next one",
-	},
-	{
-		"nft/groups.go", "\tg.services[service].joint, g.services[other].joint = true, true\n", "",
-		"Services that exchange a frontend change in different pieces",
-	},
-	{"nft/split.go", "\t\tcase scopeNode:\n\t\t\treturn false\n", "\t\tcase scopeNode:\n", "a batch that changes the node's addresses is split by Services"},
 	// nft: differences and slots.
-	{"nft/slots.go", "if i < end && (len(left)", "if i <= end && (len(left)", "the last slot of a Service with less endpoints than before stays: off by one"},
+	{"nft/slots.go", "if i >= end || len(left)", "if i > end || len(left)", "the last slot of a Service with less endpoints than before stays: off by one"},
 	{"nft/slots.go", "\t\tn := uint32(0)\n\t\tfor a := range r.bySlot", "\t\tn := uint32(1)\n\t\tfor a := range r.bySlot", "slots of a new Service begin at 1: off by one"},
 	{
 		"nft/slots.go", "old.Slots(l) != now.Slots(l) || !slices.Equal(old.Endpoints, now.Endpoints)", "old.Slots(l) != now.Slots(l)",
 		"a lookup table stays as it was though endpoints change",
 	},
-	{"nft/slots.go", "after = append(after, slot{uint32(i), list[i]})", "after = append(after, slot{uint32(i), joined[0]})", "all free slots get the same endpoint"},
+	{"nft/slots.go", "after.slots[l] = append(after.slots[l], slot{i, b})", "after.slots[l] = append(after.slots[l], slot{i, a})", "a slot that changes keeps its endpoint"},
 	{"nft/diff.go", "\t\t\tgone.of(nil)(set, element(c.Old))\n", "\t\t\t_ = element(c.Old)\n", "addresses and endpoints that go are not deleted"},
 	{"nft/diff.go", "\tb.DeleteChains = append(b.DeleteChains, slices.Sorted(maps.Keys(byName))...)\n", "\t_ = slices.Sorted(maps.Keys(byName))\n", "chains that go are not deleted"},
 	{"nft/diff.go", "\t\t\tb.DeleteSets = append(b.DeleteSets, s.Name)\n", "\t\t\t_ = s\n", "sets that go are not deleted"},

@@ -94,7 +94,7 @@ func (t *traffic) mayComeBack(d *model.Decision, to netip.AddrPort, got modeltes
 	}
 	if got.Verdict == model.Dropped {
 		key := nft.AppendProto(nft.AppendAddr(nil, to.Addr()), d.Protocol)
-		_, removed := t.table.Elements[nft.RemovedEndpoints].Get(string(nft.AppendPort(key, to.Port())))
+		_, removed := t.table.Elements[nft.RemovedEndpoints][string(nft.AppendPort(key, to.Port()))]
 		return removed
 	}
 	_, reached := got.To[to]

@@ -92,7 +92,7 @@ var findings = []struct {
 		},
 	}},
 	// The daemon's fault, mended: in a batch in pieces, a Service went before its external IP became the cluster IP of a
-	// Service without ports, and packets to it passed untouched in between (othersClusterIPs in nft/groups.go).
+	// Service without ports, and packets to it passed untouched in between.
 	{"an external IP becomes a cluster IP without ports", Life{
 		Node{Config: modeltest.Configs[4], Before69: true, Before63: true, PieceSize: 1},
 		[]Step{

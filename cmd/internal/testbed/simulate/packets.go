@@ -94,11 +94,9 @@ func (w *world) traffic(f model.Family, table *nft.Table) (*traffic, error) {
 		if !set.Dynamic {
 			continue
 		}
-		list := new(nft.Elements)
+		list := nft.Elements{}
 		for key, data := range w.kernel.Elements(protocolOf[f], nft.TableName, set.Name) {
-			if err := list.Add(nft.Element{Key: key, Data: data}); err != nil {
-				return nil, err
-			}
+			list.Add(nft.Element{Key: key, Data: data})
 		}
 		whole.Elements[set.Name] = list
 	}
@@ -169,7 +167,7 @@ func (t *traffic) comesBack(d *model.Decision) (to netip.AddrPort, gone bool) {
 	if t.table == nil || d.Verdict != model.Forwarded || d.Port == nil || d.Port.Affinity == 0 || d.Why == model.LoopbackForwarder {
 		return to, false
 	}
-	e, ok := t.table.Elements[nft.AffinityMap(d.Port.Name, d.TrafficPolicy)].Get(string(nft.AppendAddr(nil, d.Source)))
+	e, ok := t.table.Elements[nft.AffinityMap(d.Port.Name, d.TrafficPolicy)][string(nft.AppendAddr(nil, d.Source))]
 	if !ok {
 		return to, false
 	}
@@ -200,9 +198,7 @@ func (t *traffic) remember(s *model.Snapshot, c model.Connection, got modeltest.
 			}
 		}
 		// Elements keep what they have, as the kernel does.
-		if err := t.table.Elements[name].Add(nft.Element{Key: string(client), Data: string(data)}); err != nil {
-			t.fail("map %s: %w", name, err)
-		}
+		t.table.Elements[name].Add(nft.Element{Key: string(client), Data: string(data)})
 	}
 }
 

@@ -2,6 +2,8 @@ package simulate
 
 import (
 	"net/netip"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/vmapd/vmapd/model"
@@ -96,11 +98,13 @@ func (w *world) mustBeFresh() {
 }
 
 // leftovers returns the batch that deletes what a table has for nothing; nil: it has no such thing. Chains for
-// numbers of endpoints may stay, see [nft.Ruleset.KeepUnused].
+// numbers of endpoints may stay until the next start.
 func leftovers(table *nft.Table, s *model.FamilySnapshot) *nft.Batch {
-	want := nft.Compile(table, s)
-	b := nft.DiffTable(table, want)
-	if _, kept := want.KeepUnused(table, b); kept || b.Empty() {
+	b := nft.DiffTable(table, nft.Compile(table, s))
+	b.DeleteChains = slices.DeleteFunc(b.DeleteChains, func(name string) bool {
+		return strings.Contains(name, "endpoints-") && !strings.Contains(name, "/") || strings.Contains(name, "-of-")
+	})
+	if b.Empty() {
 		return nil
 	}
 	return b
