@@ -29,12 +29,6 @@ func AppendPort(b []byte, port uint16) []byte { return append(b, byte(port>>8), 
 // AppendSlot appends a slot.
 func AppendSlot(b []byte, slot uint32) []byte { return binary.NativeEndian.AppendUint32(b, slot) }
 
-// cutSlot divides a key that ends with a slot.
-func cutSlot(key string) (rest string, slot uint32) {
-	end := len(key) - registerSize
-	return key[:end], binary.NativeEndian.Uint32([]byte(key[end:]))
-}
-
 // Width returns how many bytes a component takes.
 func (t Type) Width(f model.Family) int {
 	if t == Addr {

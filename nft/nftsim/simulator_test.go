@@ -231,9 +231,6 @@ func TestWhatIsUnknownIsAnError(t *testing.T) {
 		{"DNAT by a set without addresses", func(r *nft.Ruleset) {
 			add(r, nft.Chain{Name: "x", Rules: []nft.Rule{{nft.DNAT{Key: destKey, Map: nft.ClusterIPs}}}})
 		}, "map cluster-ips has no addresses and ports"},
-		{"a foreign rule", func(r *nft.Ruleset) {
-			add(r, nft.Chain{Name: "x", Rules: []nft.Rule{{nft.Foreign{What: "log"}}}})
-		}, "unknown statement nft.Foreign"},
 		{"a statement of tomorrow", func(r *nft.Ruleset) {
 			add(r, nft.Chain{Name: "x", Rules: []nft.Rule{{odd{}}}})
 		}, "unknown statement nftsim_test.odd"},
@@ -254,6 +251,14 @@ func TestWhatIsUnknownIsAnError(t *testing.T) {
 			}
 		})
 	}
+
+	t.Run("a packet meets a foreign rule", func(t *testing.T) {
+		r := *example(t)
+		add(&r, nft.Chain{Name: "x", Hook: nft.Prerouting, Prio: -200, Rules: []nft.Rule{{nft.Foreign{What: "log"}}}})
+		if _, err := simulator(t, &r).Run(connection("10.0.0.9", "172.30.0.41:53", model.UDP)); err == nil {
+			t.Error("no error")
+		}
+	})
 
 	t.Run("a loop of jumps ends", func(t *testing.T) {
 		r := *example(t)
