@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/model/modeltest"
+	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
 // On a new node, pods may connect before there are rules: the first packet leaves by the default
@@ -39,4 +41,33 @@ func TestConnectionsThatBeginBeforeTheRules(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Until connection tracking has forgotten the flow, what the client sends again meets rules that can't translate it any more. They
+// must not refuse it: a refusal is final.
+func TestAConnectionThatBeganBeforeTheRulesIsNotRefused(t *testing.T) {
+	forEachTracker(t, func(t *testing.T, open func(*testing.T, *lab.Namespace) reconcile.Backend) {
+		w := newLab(t)
+		leadAway(t, w)
+		vips := []string{"172.30.0.10:80", "[fd00:172:30::10]:80"}
+		connected := make(chan error, 2*len(vips))
+		for _, vip := range vips {
+			for _, from := range []*lab.Namespace{w.Client, w.Node} {
+				go func() { connected <- connect(t.Context(), from, netip.MustParseAddrPort(vip)) }()
+			}
+		}
+		tracked := func() string { return feed(t, w.Node, "", "cat", "/proc/net/nf_conntrack") }
+		waitUntil(t, "first packets are tracked", func() bool { return strings.Count(tracked(), "SYN_SENT") == cap(connected) })
+		web := modeltest.NewService("default/web").On("172.30.0.10", "fd00:172:30::10").TCP("http", 80)
+		b := modeltest.Builder(labConfig(), modeltest.OurNode(), web, modeltest.NewSlice("default/web-4", "web").TCP("http", 8080).Ready("10.0.0.2"),
+			modeltest.NewSlice("default/web-6", "web").IPv6().TCP("http", 8080).Ready("fd00:10::2"))
+		if err := open(t, w.Node).Apply(t.Context(), b.Snapshot()); err != nil {
+			t.Fatal(err)
+		}
+		for range cap(connected) { // for two seconds, in which SYNs are sent again
+			if err := <-connected; err == nil || strings.Contains(err.Error(), "refused") {
+				t.Errorf("a client that sent its first packet again: %v", err)
+			}
+		}
+	})
 }
