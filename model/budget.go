@@ -24,7 +24,8 @@ type Budgets struct {
 	// rounded up by an eighth at most, so that a new endpoint seldom changes the part that is
 	// served. A Service with both families has half of the budget for each. Where a lookup table chooses,
 	// its slots count in place of the endpoints, and those of a frontend with external traffic policy
-	// Local twice; over the budget, a Service has no tables, but Random chooses. The order is that
+	// Local twice; over the budget, its tables have a quarter of the slots, or a quarter of that, and if no size
+	// is small enough, Random chooses. The order is that
 	// of Frontends. An address is served on all ports or on none. The first port's cluster IP
 	// and node port are always served. Default: 65536, enough for 5,000 endpoints of three ports
 	// with a cluster IP, a node port and two other addresses each; a Service that gets there in

@@ -52,22 +52,24 @@ func TestTableForgetsHistory(t *testing.T) {
 	}
 }
 
-// The budget of entries counts slots; a Service whose tables do not fit has none.
+// The budget of entries counts slots; a Service whose tables do not fit has smaller ones, or none.
 func TestBudgetOfTables(t *testing.T) {
 	config := modeltest.Config()
 	config.TableSize = 1000
 	for _, tt := range []struct {
 		entries int
 		want    string
-	}{{1999, " random"}, {2000, " maglev"}} {
+		slots   int
+	}{{2000, " maglev", 1000}, {1999, " maglev", 250}, {499, " maglev", 62}, {123, " random", 0}} {
 		t.Run(fmt.Sprint(tt.entries), func(t *testing.T) {
 			config.Budgets.Entries = tt.entries
 			s := modeltest.Snapshot(config, web().External("192.168.99.41").Algorithm("maglev"), podSlice([]int{0, 1}))
-			if got := " " + tablePort(t, s).Algorithm.String(); got != tt.want {
-				t.Errorf("got%s, want%s", got, tt.want)
+			sp := tablePort(t, s)
+			if got := " " + sp.Algorithm.String(); got != tt.want || sp.Slots(model.Cluster) != tt.slots {
+				t.Errorf("got%s with %d slots, want%s with %d", got, sp.Slots(model.Cluster), tt.want, tt.slots)
 			}
 			said := fmt.Sprint(s.Problems())
-			if over := strings.Contains(said, "lookup tables times slots"); over != (tt.entries < 2000) {
+			if over := strings.Contains(said, "lookup tables times slots"); over != (tt.slots == 0) {
 				t.Errorf("problems: %s", said)
 			}
 		})

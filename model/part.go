@@ -11,8 +11,9 @@ type part struct {
 	addrs int // of the addresses of the family, from the first one, which is the cluster IP
 	// unserved is the number of endpoints beyond Budgets.Endpoints.
 	unserved int
-	// algorithm chooses the endpoints.
+	// algorithm chooses the endpoints, and tableSize is that of its lookup tables, if it has any.
 	algorithm Algorithm
+	tableSize int
 }
 
 // part returns the part of a Service that its entries allow. It adds a problem for each budget
@@ -31,11 +32,15 @@ func (s *service) part(f Family, c *Config, problems *problemList) part {
 		limit /= len(Families)
 	}
 	entries := limit
-	served := part{unserved: s.record.endpointsFrom(f, left), algorithm: c.Algorithm}
+	served := part{unserved: s.record.endpointsFrom(f, left), algorithm: c.Algorithm, tableSize: c.TableSize}
 	if a := s.rare.algorithm; a != nil {
 		served.algorithm = *a
 	}
-	if a := served.algorithm; a.HasTable() && s.tables(f)*tableSize(c.TableSize, endpoints) > limit {
+	slots := func() int { return s.tables(f) * tableSize(served.tableSize, endpoints) }
+	for served.algorithm.HasTable() && slots() > limit && served.tableSize > 4*MinTableSize {
+		served.tableSize /= 4
+	}
+	if a := served.algorithm; a.HasTable() && slots() > limit {
 		problems.over(EntriesBudget, "", "more than %d entries (%v lookup tables times slots): %v chooses, not %v",
 			limit, f, Random, a)
 		served.algorithm = Random

@@ -74,7 +74,7 @@ func (b *Builder) updateService(e *edit, r *record) {
 			for i, p := range now.ports[:served[f].ports] {
 				sp := &ServicePort{Name: now.portName(p), Family: f, Uncounted: i >= b.config.Budgets.Counters}
 				sp.Frontends = b.frontends(now, f, p, served[f].addrs, &problems)
-				b.decide(sp, now, served[f].algorithm)
+				b.decide(sp, now, served[f])
 				b.counts.setPort(into, sp)
 				stay[p.key()] = true
 			}
@@ -155,7 +155,7 @@ func (o owner) String() string {
 }
 
 // decide makes all decisions about a service port that has its frontends.
-func (b *Builder) decide(sp *ServicePort, s *service, a Algorithm) {
+func (b *Builder) decide(sp *ServicePort, s *service, served part) {
 	l := b.lists(s.record, sp.Name, sp.Family)
 	var needed [len(TrafficPolicies)]bool
 	for i := range sp.Frontends {
@@ -172,8 +172,8 @@ func (b *Builder) decide(sp *ServicePort, s *service, a Algorithm) {
 	}
 	sp.Endpoints = l.endpoints(needed)
 	sp.Affinity = s.rare.affinity
-	if sp.Algorithm = a; a.HasTable() {
-		sp.TableSize = int32(b.config.TableSize)
+	if sp.Algorithm = served.algorithm; sp.Algorithm.HasTable() {
+		sp.TableSize = int32(served.tableSize)
 	}
 	if sp.Name.Protocol != UDP {
 		sp.ConnectionGrace = b.config.ConnectionGrace

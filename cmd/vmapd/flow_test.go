@@ -243,7 +243,7 @@ func TestFlowsAreReadStrictly(t *testing.T) {
 		{web + "[fd00:10::2]:8080", "another family"},
 		{web + "10.0.0.2:8080 10.0.0.2:8080", "twice"},
 		{web + "10.0.0.2:8080 sticky", "sticky needs two"},
-		{web + "10.0.0.2:8080 in-turn", "in-turn needs two"},
+		{web + "10.0.0.2:8080 in-turn", "bad endpoint"},
 		{web + "10.0.0.2:8080 sticky 10.0.0.3:8080", "bad endpoint"},
 		{web + "10.0.0.2:8080 10.0.0.3:8080 sticky in-turn", "bad endpoint"},
 	} {
