@@ -16,11 +16,11 @@ import (
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/preflight"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/preflight/tablesim"
 	"github.com/vmapd/vmapd/legacy/host"
 	"github.com/vmapd/vmapd/legacy/ipvs"
 	"github.com/vmapd/vmapd/legacy/userspace"
 	"github.com/vmapd/vmapd/model"
-	"github.com/vmapd/vmapd/nft/kernel"
 	"github.com/vmapd/vmapd/sync/hostaddr"
 	"github.com/vmapd/vmapd/sync/informer"
 	"github.com/vmapd/vmapd/sync/kube"
@@ -263,7 +263,7 @@ func (p *preflighter) readSavedFiles(in *preflight.Input) error {
 // readNodeRules reads the rules of this node, for each family those of the mode that has some.
 func readNodeRules(ctx context.Context, in *preflight.Input) error {
 	for _, f := range model.Families {
-		table, err := kernel.ReadTable(f, preflight.Table)
+		table, err := tablesim.ReadTable(f, preflight.Table)
 		if err != nil {
 			return fmt.Errorf("read kube-proxy's rules for %v: %w", f, err)
 		}

@@ -6,9 +6,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/preflight/tablesim"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
-	"github.com/vmapd/vmapd/nft/tablesim"
 )
 
 // Table is the name of kube-proxy's tables in mode nftables.

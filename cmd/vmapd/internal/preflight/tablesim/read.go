@@ -1,7 +1,8 @@
-package kernel
+package tablesim
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -9,15 +10,15 @@ import (
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
+	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/vmapd/vmapd/model"
-	"github.com/vmapd/vmapd/nft/tablesim"
 )
 
 // ReadTable reads a table of another program, to run packets through it. Without such a table, or
 // without nf_tables, it returns nil. It changes nothing.
-func ReadTable(f model.Family, name string) (*tablesim.Table, error) {
+func ReadTable(f model.Family, name string) (*Table, error) {
 	c, err := nftables.New()
 	if err != nil {
 		return nil, fmt.Errorf("open netlink connection: %w", err)
@@ -33,7 +34,7 @@ func ReadTable(f model.Family, name string) (*tablesim.Table, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read table %s: %w", name, err)
 	}
-	r := &foreignReader{conn: c, theirs: theirs, table: tablesim.NewTable(f, name), types: map[string][]nftables.SetDatatype{}}
+	r := &foreignReader{conn: c, theirs: theirs, table: NewTable(f, name), types: map[string][]nftables.SetDatatype{}}
 	if err := errors.Join(r.readSets(), r.readChains(family)); err != nil {
 		return nil, fmt.Errorf("read table %s: %w", name, err)
 	}
@@ -44,7 +45,7 @@ func ReadTable(f model.Family, name string) (*tablesim.Table, error) {
 type foreignReader struct {
 	conn   *nftables.Conn
 	theirs *nftables.Table
-	table  *tablesim.Table
+	table  *Table
 	types  map[string][]nftables.SetDatatype // of the keys of sets
 }
 
@@ -63,7 +64,7 @@ func (r *foreignReader) readSets() error {
 			types = concat
 		}
 		r.types[s.Name] = types
-		to := &tablesim.Set{Name: s.Name}
+		to := &Set{Name: s.Name}
 		r.table.Sets[s.Name] = to
 		if s.Interval && len(types) == 1 {
 			elements = closeIntervals(elements)
@@ -110,8 +111,8 @@ func before(key []byte) []byte {
 }
 
 // element converts an element. Components of concatenations are padded to registers.
-func (r *foreignReader) element(s *nftables.Set, types []nftables.SetDatatype, e nftables.SetElement) (tablesim.Element, error) {
-	one := tablesim.Element{Comment: e.Comment}
+func (r *foreignReader) element(s *nftables.Set, types []nftables.SetDatatype, e nftables.SetElement) (Element, error) {
+	one := Element{Comment: e.Comment}
 	var err error
 	if one.From, err = components(types, e.Key); err == nil && len(e.KeyEnd) > 0 {
 		one.To, err = components(types, e.KeyEnd)
@@ -120,14 +121,32 @@ func (r *foreignReader) element(s *nftables.Set, types []nftables.SetDatatype, e
 	case err != nil:
 		return one, err
 	case s.IsMap && s.DataType.Name == nftables.TypeVerdict.Name: // nested attributes, which the library passes on
-		one.Verdict, err = foreignVerdict(&expr.Verdict{
-			Kind:  expr.VerdictKind(int32(readUint32(first(e.Val, unix.NFTA_VERDICT_CODE)))),
-			Chain: string(withoutZero(first(e.Val, unix.NFTA_VERDICT_CHAIN))),
-		})
+		one.Verdict, err = verdictOf(e.Val)
 	case s.IsMap && len(e.Val) > 0:
 		one.Data, err = destination(r.table.Family, e.Val)
 	}
 	return one, err
+}
+
+func verdictOf(attributes []byte) (Verdict, error) {
+	ad, err := netlink.NewAttributeDecoder(attributes)
+	if err != nil {
+		return Verdict{}, err
+	}
+	ad.ByteOrder = binary.BigEndian
+	var v expr.Verdict
+	for ad.Next() {
+		switch ad.Type() {
+		case unix.NFTA_VERDICT_CODE:
+			v.Kind = expr.VerdictKind(ad.Int32())
+		case unix.NFTA_VERDICT_CHAIN:
+			v.Chain = ad.String()
+		}
+	}
+	if ad.Err() != nil {
+		return Verdict{}, ad.Err()
+	}
+	return foreignVerdict(&v)
 }
 
 // components cuts a key.
@@ -171,16 +190,16 @@ func destination(f model.Family, b []byte) (netip.AddrPort, error) {
 	return netip.AddrPortFrom(a, uint16(b[n])<<8|uint16(b[n+1])), nil
 }
 
-func foreignVerdict(v *expr.Verdict) (tablesim.Verdict, error) {
-	kinds := map[expr.VerdictKind]tablesim.VerdictKind{
-		expr.VerdictAccept: tablesim.Accept, expr.VerdictDrop: tablesim.Drop, expr.VerdictReturn: tablesim.Return,
-		expr.VerdictJump: tablesim.Jump, expr.VerdictGoto: tablesim.Goto,
+func foreignVerdict(v *expr.Verdict) (Verdict, error) {
+	kinds := map[expr.VerdictKind]VerdictKind{
+		expr.VerdictAccept: Accept, expr.VerdictDrop: Drop, expr.VerdictReturn: Return,
+		expr.VerdictJump: Jump, expr.VerdictGoto: Goto,
 	}
 	kind, ok := kinds[v.Kind]
 	if !ok {
-		return tablesim.Verdict{}, fmt.Errorf("unknown verdict %d", v.Kind)
+		return Verdict{}, fmt.Errorf("unknown verdict %d", v.Kind)
 	}
-	return tablesim.Verdict{Kind: kind, Chain: v.Chain}, nil
+	return Verdict{Kind: kind, Chain: v.Chain}, nil
 }
 
 func (r *foreignReader) readChains(family nftables.TableFamily) error {
@@ -196,7 +215,7 @@ func (r *foreignReader) readChains(family nftables.TableFamily) error {
 		if c.Table.Name != r.theirs.Name {
 			continue
 		}
-		to := &tablesim.Chain{Name: c.Name, NAT: c.Type == nftables.ChainTypeNAT}
+		to := &Chain{Name: c.Name, NAT: c.Type == nftables.ChainTypeNAT}
 		r.table.Chains[c.Name] = to
 		if c.Hooknum != nil {
 			to.Hook = hooks[*c.Hooknum]

@@ -1,4 +1,4 @@
-package kernel
+package tablesim
 
 import (
 	"bytes"
@@ -12,24 +12,23 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/vmapd/vmapd/model"
-	"github.com/vmapd/vmapd/nft/tablesim"
 )
 
 // registers follow what the expressions of a rule have loaded, and make statements of it.
 type registers struct {
 	reader *foreignReader
-	rule   tablesim.Rule
+	rule   Rule
 	loaded map[int]loaded // by the 32-bit register where the value begins
 }
 
 // loaded is the content of one or more registers.
 type loaded struct {
-	field *tablesim.Expr
+	field *Expr
 	and   uint32 // of a mark
 	xor   uint32
-	data  []byte        // a constant
-	key   tablesim.Key  // with in: what a map has for the key
-	in    *tablesim.Set // a map
+	data  []byte // a constant
+	key   Key    // with in: what a map has for the key
+	in    *Set   // a map
 }
 
 // index returns the number of a 32-bit register: four of them are one of the old 128-bit ones.
@@ -47,7 +46,7 @@ func (x *registers) set(register uint32, v loaded) {
 	x.loaded[index(register)] = v
 }
 
-func (x *registers) load(register uint32, e tablesim.Expr) {
+func (x *registers) load(register uint32, e Expr) {
 	x.set(register, loaded{field: &e, and: ^uint32(0)})
 }
 
@@ -63,10 +62,10 @@ func (x *registers) add(e expr.Any) error {
 	case *expr.Ct:
 		switch e.Key {
 		case expr.CtKeySTATE:
-			x.load(e.Register, tablesim.Expr{Field: tablesim.State})
+			x.load(e.Register, Expr{Field: State})
 			return nil
 		case expr.CtKeySTATUS:
-			x.load(e.Register, tablesim.Expr{Field: tablesim.Status})
+			x.load(e.Register, Expr{Field: Status})
 			return nil
 		default:
 			return fmt.Errorf("unknown ct key %d", e.Key)
@@ -74,9 +73,9 @@ func (x *registers) add(e expr.Any) error {
 	case *expr.Fib:
 		switch {
 		case e.ResultADDRTYPE && e.FlagSADDR:
-			x.load(e.Register, tablesim.Expr{Field: tablesim.SourceLocal})
+			x.load(e.Register, Expr{Field: SourceLocal})
 		case e.ResultADDRTYPE && e.FlagDADDR:
-			x.load(e.Register, tablesim.Expr{Field: tablesim.DestLocal})
+			x.load(e.Register, Expr{Field: DestLocal})
 		default:
 			return errors.New("unknown result of fib")
 		}
@@ -85,7 +84,7 @@ func (x *registers) add(e expr.Any) error {
 		if e.Type != unix.NFT_NG_RANDOM || e.Offset != 0 {
 			return errors.New("unknown kind of numgen")
 		}
-		x.load(e.Register, tablesim.Expr{Field: tablesim.Random, Mod: e.Modulus})
+		x.load(e.Register, Expr{Field: Random, Mod: e.Modulus})
 		return nil
 	case *expr.Immediate:
 		x.set(e.Register, loaded{data: e.Data})
@@ -101,10 +100,10 @@ func (x *registers) add(e expr.Any) error {
 	case *expr.NAT:
 		return x.dnat(e)
 	case *expr.Masq:
-		x.rule = append(x.rule, tablesim.Masquerade{})
+		x.rule = append(x.rule, Masquerade{})
 		return nil
 	case *expr.Reject:
-		x.rule = append(x.rule, tablesim.Reject{TCPReset: e.Type == unix.NFT_REJECT_TCP_RST})
+		x.rule = append(x.rule, Reject{TCPReset: e.Type == unix.NFT_REJECT_TCP_RST})
 		return nil
 	case *expr.Verdict:
 		v, err := foreignVerdict(e)
@@ -122,19 +121,19 @@ func (x *registers) payload(e *expr.Payload) error {
 	if e.OperationType != expr.PayloadLoad {
 		return errors.New("a rule writes to packets")
 	}
-	f := tablesim.Expr{}
+	f := Expr{}
 	size := uint32(x.reader.table.Family.Unspecified().BitLen() / 8)
 	switch {
 	case e.Base == expr.PayloadBaseNetworkHeader && e.Offset == source && e.Len <= size:
-		f.Field = tablesim.SourceAddr
+		f.Field = SourceAddr
 	case e.Base == expr.PayloadBaseNetworkHeader && e.Offset == dest && e.Len <= size:
-		f.Field = tablesim.DestAddr
+		f.Field = DestAddr
 	case e.Base == expr.PayloadBaseNetworkHeader && e.Offset == proto && e.Len == 1:
-		f.Field, size = tablesim.Protocol, 1
+		f.Field, size = Protocol, 1
 	case e.Base == expr.PayloadBaseTransportHeader && e.Offset == 0 && e.Len == 2:
-		f.Field, size = tablesim.SourcePort, 2
+		f.Field, size = SourcePort, 2
 	case e.Base == expr.PayloadBaseTransportHeader && e.Offset == 2 && e.Len == 2:
-		f.Field, size = tablesim.DestPort, 2
+		f.Field, size = DestPort, 2
 	default:
 		return fmt.Errorf("unknown payload: base %d, offset %d, %d bytes", e.Base, e.Offset, e.Len)
 	}
@@ -151,30 +150,30 @@ func (x *registers) meta(e *expr.Meta) error {
 		v := x.loaded[index(e.Register)]
 		switch {
 		case e.Key != expr.MetaKeyMARK:
-		case v.field != nil && v.field.Field == tablesim.Mark:
-			x.rule = append(x.rule, tablesim.SetMark{And: v.and, Xor: v.xor})
+		case v.field != nil && v.field.Field == Mark:
+			x.rule = append(x.rule, SetMark{And: v.and, Xor: v.xor})
 			return nil
 		case len(v.data) == 4:
-			x.rule = append(x.rule, tablesim.SetMark{Xor: nativeUint32(v.data)})
+			x.rule = append(x.rule, SetMark{Xor: nativeUint32(v.data)})
 			return nil
 		}
 		return fmt.Errorf("a rule sets meta key %d", e.Key)
 	}
-	fields := map[expr.MetaKey]tablesim.Field{
-		expr.MetaKeyL4PROTO: tablesim.Protocol, expr.MetaKeyMARK: tablesim.Mark, expr.MetaKeyIIFNAME: tablesim.Interface,
+	fields := map[expr.MetaKey]Field{
+		expr.MetaKeyL4PROTO: Protocol, expr.MetaKeyMARK: Mark, expr.MetaKeyIIFNAME: Interface,
 	}
 	f, ok := fields[e.Key]
 	if !ok {
 		return fmt.Errorf("unknown meta key %d", e.Key)
 	}
-	x.load(e.Register, tablesim.Expr{Field: f})
+	x.load(e.Register, Expr{Field: f})
 	return nil
 }
 
 // native reports whether the kernel has a field in the machine's byte order.
-func native(f tablesim.Field) bool {
+func native(f Field) bool {
 	switch f {
-	case tablesim.Mark, tablesim.State, tablesim.Status, tablesim.SourceLocal, tablesim.DestLocal, tablesim.Random:
+	case Mark, State, Status, SourceLocal, DestLocal, Random:
 		return true
 	default:
 		return false
@@ -182,8 +181,6 @@ func native(f tablesim.Field) bool {
 }
 
 func nativeUint32(b []byte) uint32 { return binary.NativeEndian.Uint32(b) }
-
-func number(n uint32) []byte { return binary.BigEndian.AppendUint32(nil, n) }
 
 func (x *registers) bitwise(e *expr.Bitwise) error {
 	v := x.loaded[index(e.SourceRegister)]
@@ -202,11 +199,11 @@ func (x *registers) bitwise(e *expr.Bitwise) error {
 }
 
 // value returns constants as a field has them in keys: padded if only the first bytes are compared.
-func value(f *tablesim.Expr, b []byte) []byte {
+func value(f *Expr, b []byte) []byte {
 	switch {
 	case native(f.Field) && len(b) == 4:
 		return number(nativeUint32(b))
-	case f.Field == tablesim.Interface:
+	case f.Field == Interface:
 		if name, _, complete := bytes.Cut(b, []byte{0}); complete {
 			return name
 		}
@@ -225,11 +222,11 @@ func (x *registers) compare(e *expr.Cmp) error {
 	than := value(v.field, e.Data)
 	switch e.Op {
 	case expr.CmpOpEq, expr.CmpOpNeq:
-		x.match(v, e.Op == expr.CmpOpNeq, tablesim.Element{From: [][]byte{than}})
+		x.match(v, e.Op == expr.CmpOpNeq, Element{From: [][]byte{than}})
 	case expr.CmpOpGte:
-		x.match(v, false, tablesim.Element{From: [][]byte{than}, To: [][]byte{bytes.Repeat([]byte{0xff}, len(than))}})
+		x.match(v, false, Element{From: [][]byte{than}, To: [][]byte{bytes.Repeat([]byte{0xff}, len(than))}})
 	case expr.CmpOpLte:
-		x.match(v, false, tablesim.Element{From: [][]byte{make([]byte, len(than))}, To: [][]byte{than}})
+		x.match(v, false, Element{From: [][]byte{make([]byte, len(than))}, To: [][]byte{than}})
 	default:
 		return errors.New("unknown comparison")
 	}
@@ -241,14 +238,14 @@ func (x *registers) compareRange(e *expr.Range) error {
 	if v.field == nil || e.Op != expr.CmpOpEq && e.Op != expr.CmpOpNeq {
 		return errors.New("unknown comparison with a range")
 	}
-	x.match(v, e.Op == expr.CmpOpNeq, tablesim.Element{
+	x.match(v, e.Op == expr.CmpOpNeq, Element{
 		From: [][]byte{value(v.field, e.FromData)}, To: [][]byte{value(v.field, e.ToData)},
 	})
 	return nil
 }
 
-func (x *registers) match(v loaded, not bool, e tablesim.Element) {
-	x.rule = append(x.rule, tablesim.Match{Key: tablesim.Key{*v.field}, Not: not, In: &tablesim.Set{Elements: []tablesim.Element{e}}})
+func (x *registers) match(v loaded, not bool, e Element) {
+	x.rule = append(x.rule, Match{Key: Key{*v.field}, Not: not, In: &Set{Elements: []Element{e}}})
 }
 
 func (x *registers) lookup(e *expr.Lookup) error {
@@ -262,9 +259,9 @@ func (x *registers) lookup(e *expr.Lookup) error {
 	}
 	switch {
 	case !e.IsDestRegSet:
-		x.rule = append(x.rule, tablesim.Match{Key: key, Not: e.Invert, In: in})
+		x.rule = append(x.rule, Match{Key: key, Not: e.Invert, In: in})
 	case e.DestRegister == unix.NFT_REG_VERDICT:
-		x.rule = append(x.rule, tablesim.VerdictMap{Key: key, Map: in})
+		x.rule = append(x.rule, VerdictMap{Key: key, Map: in})
 	default:
 		x.set(e.DestRegister, loaded{key: key, in: in})
 	}
@@ -272,7 +269,7 @@ func (x *registers) lookup(e *expr.Lookup) error {
 }
 
 // key returns the fields in the registers from one on.
-func (x *registers) key(register uint32, types []nftables.SetDatatype) (key tablesim.Key, err error) {
+func (x *registers) key(register uint32, types []nftables.SetDatatype) (key Key, err error) {
 	at := index(register)
 	for _, t := range types {
 		v := x.loaded[at]
@@ -291,11 +288,11 @@ func (x *registers) dnat(e *expr.NAT) error {
 	case e.Type != expr.NATTypeDestNAT:
 		return errors.New("unknown kind of NAT")
 	case addr.in != nil:
-		x.rule = append(x.rule, tablesim.DNAT{Key: addr.key, Map: addr.in})
+		x.rule = append(x.rule, DNAT{Key: addr.key, Map: addr.in})
 		return nil
 	case addr.data != nil && len(port.data) >= 2:
 		to, err := destination(x.reader.table.Family, append(slices.Clone(addr.data), port.data...))
-		x.rule = append(x.rule, tablesim.DNAT{To: to})
+		x.rule = append(x.rule, DNAT{To: to})
 		return err
 	}
 	return errors.New("DNAT to what is not known")

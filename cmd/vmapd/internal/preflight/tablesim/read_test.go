@@ -1,27 +1,29 @@
-package kernel
+package tablesim
 
 import (
 	"encoding/binary"
 	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"github.com/vmapd/vmapd/model"
-	"github.com/vmapd/vmapd/nft/tablesim"
 )
 
 // Tables of kube-proxy, read from the kernel, do with packets what their listings say.
 func TestTablesOfOthersAreReadAsNFTListsThem(t *testing.T) {
-	files, err := filepath.Glob("../../testdata/kube-proxy/*/*.nft")
+	files, err := filepath.Glob("../../../../../testdata/kube-proxy/*/*.nft")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no recordings: %v", err)
 	}
 	for _, file := range files {
-		t.Run(strings.TrimPrefix(file, "../../testdata/kube-proxy/"), func(t *testing.T) {
+		t.Run(strings.TrimPrefix(file, "../../../../../testdata/kube-proxy/"), func(t *testing.T) {
 			text, err := os.ReadFile(file)
 			if err != nil {
 				t.Fatal(err)
@@ -88,25 +90,21 @@ func TestTablesOfOthersAreReadAsNFTListsThem(t *testing.T) {
 // what nft lists, as text and in JSON.
 func sameTables(t *testing.T, f model.Family, name, text string) {
 	t.Helper()
-	n := newNetNS(t)
-	if v := n.nft(t, "", "--version"); strings.Contains(v, " v0.") || strings.Contains(v, " v1.0.0 ") {
+	alone(t)
+	if v := nft(t, "", "--version"); strings.Contains(v, " v0.") || strings.Contains(v, " v1.0.0 ") {
 		t.Skip("this nft is older than kube-proxy needs")
 	}
-	n.nft(t, text, "-f", "-")
+	nft(t, text, "-f", "-")
 	family := map[model.Family]string{model.IPv4: "ip", model.IPv6: "ip6"}[f]
-	want, err := tablesim.Parse(n.nft(t, "", "list", "table", family, name), f, name)
+	want, err := Parse(nft(t, "", "list", "table", family, name), f, name)
 	if err != nil || want == nil {
 		t.Fatalf("parse the listing: %v, %v", want, err)
 	}
-	var got *tablesim.Table
-	n.do(t, func() (err error) {
-		got, err = ReadTable(f, name)
-		return err
-	})
-	if got == nil {
-		t.Fatal("want the table; got none")
+	got, err := ReadTable(f, name)
+	if err != nil || got == nil {
+		t.Fatalf("want the table; got %v, %v", got, err)
 	}
-	inJSON, err := tablesim.Parse(n.nft(t, "", "-j", "list", "table", family, name), f, name)
+	inJSON, err := Parse(nft(t, "", "-j", "list", "table", family, name), f, name)
 	if err != nil || inJSON == nil {
 		t.Fatalf("parse the listing in JSON: %v, %v", inJSON, err)
 	}
@@ -130,7 +128,7 @@ func sameTables(t *testing.T, f model.Family, name, text string) {
 }
 
 // connectionsTo returns connections to all destinations of a table, and to some others.
-func connectionsTo(table *tablesim.Table) (list []model.Connection) {
+func connectionsTo(table *Table) (list []model.Connection) {
 	sources := []string{"10.0.0.2", "10.0.1.1", "10.0.1.4", "10.200.0.1", "192.168.0.2", "203.0.113.9", "203.0.113.200", "198.51.100.5", "198.51.100.10", "255.255.255.1"}
 	node := "192.168.0.2"
 	if table.Family == model.IPv6 {
@@ -164,12 +162,29 @@ func connectionsTo(table *tablesim.Table) (list []model.Connection) {
 }
 
 func TestATableThatIsNotThereIsNone(t *testing.T) {
-	n := newNetNS(t)
-	n.do(t, func() error {
-		table, err := ReadTable(model.IPv6, "kube-proxy")
-		if table != nil {
-			t.Errorf("want no table; got %v", table)
-		}
-		return err
-	})
+	alone(t)
+	if table, err := ReadTable(model.IPv6, "kube-proxy"); table != nil || err != nil {
+		t.Errorf("want no table; got %v, %v", table, err)
+	}
+}
+
+// alone takes the test to a network namespace of its own.
+func alone(t *testing.T) {
+	t.Helper()
+	runtime.LockOSThread() // and never unlocked: the thread ends with the test
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		t.Skipf("needs the privilege to create a network namespace (run under unshare -rn): %v", err)
+	}
+}
+
+// nft runs the program nft, and returns what it prints.
+func nft(t *testing.T, stdin string, args ...string) string {
+	t.Helper()
+	cmd := exec.Command("nft", args...)
+	cmd.Stdin = strings.NewReader(stdin)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("nft %v: %v\n%s", args, err, out)
+	}
+	return string(out)
 }
