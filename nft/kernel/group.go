@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"github.com/mdlayher/netlink"
+	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
 )
 
@@ -82,25 +83,19 @@ func (g *group) ignore(port uint32) error {
 // transaction may share a datagram, those of two never do, so that the first message's port is that
 // of all.
 func (g *group) filter(port uint32) error {
-	const portOffset, all = 12, 1<<32 - 1 // offsetof(struct nlmsghdr, nlmsg_pid)
+	const portOffset, portSize, all = 12, 4, 1<<32 - 1 // offsetof(struct nlmsghdr, nlmsg_pid)
 	// A filter loads in network order what the header has in the host's.
 	loaded := binary.BigEndian.Uint32(binary.NativeEndian.AppendUint32(nil, port))
-	program := []unix.SockFilter{
-		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: portOffset},
-		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: loaded, Jf: 1},
-		{Code: unix.BPF_RET | unix.BPF_K, K: 0},
-		{Code: unix.BPF_RET | unix.BPF_K, K: all},
-	}
-	raw, err := g.socket.SyscallConn()
-	if err != nil {
-		return fmt.Errorf("reach netlink socket: %w", err)
-	}
-	var setErr error
-	err = raw.Control(func(fd uintptr) {
-		setErr = unix.SetsockoptSockFprog(int(fd), unix.SOL_SOCKET, unix.SO_ATTACH_FILTER,
-			&unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]})
+	program, err := bpf.Assemble([]bpf.Instruction{
+		bpf.LoadAbsolute{Off: portOffset, Size: portSize},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: loaded, SkipFalse: 1},
+		bpf.RetConstant{Val: 0},
+		bpf.RetConstant{Val: all},
 	})
-	return errors.Join(err, setErr)
+	if err != nil {
+		return err
+	}
+	return g.socket.SetBPF(program)
 }
 
 func (g *group) close() {
