@@ -15,7 +15,7 @@ import (
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft"
 	"github.com/vmapd/vmapd/nft/kernel"
-	"github.com/vmapd/vmapd/nft/tracer"
+	"github.com/vmapd/vmapd/nft/others"
 )
 
 const cleanupLong = `Cleanup removes everything that vmapd with any backend, and kube-proxy in any mode,
@@ -70,7 +70,8 @@ func cleanUp(c *config.Config) error {
 	}
 	r := remover()
 	// Rules come before the ipsets that they refer to.
-	err = errors.Join(err, r.RemoveRules(nil), r.RemoveIPVS(c.IPVS()), userspace.RemoveAddresses(), tracer.RemoveStale())
+	err = errors.Join(err, r.RemoveRules(nil), r.RemoveIPVS(c.IPVS()),
+		userspace.RemoveAddresses(), others.RemoveStaleTraces())
 	return errors.Join(err, stillThere(c, func(f found) found { return f }))
 }
 
@@ -89,7 +90,8 @@ func cleanUpOwn(c *config.Config) error {
 		return fmt.Errorf("clean up: %w", err)
 	}
 	r := remover()
-	err = errors.Join(err, r.RemoveOwnRules(), r.RemoveOwnIPVS(c.IPVS()), userspace.RemoveAddresses(), tracer.RemoveStale())
+	err = errors.Join(err, r.RemoveOwnRules(), r.RemoveOwnIPVS(c.IPVS()),
+		userspace.RemoveAddresses(), others.RemoveStaleTraces())
 	return errors.Join(err, stillThere(c, ofVmapd))
 }
 

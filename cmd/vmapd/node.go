@@ -11,7 +11,7 @@ import (
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/nodesetup"
 	"github.com/vmapd/vmapd/model"
-	"github.com/vmapd/vmapd/nft/tracer"
+	"github.com/vmapd/vmapd/nft/others"
 	"github.com/vmapd/vmapd/sync/events"
 	"github.com/vmapd/vmapd/sync/informer"
 )
@@ -59,7 +59,7 @@ func (d *daemon) setUpNode(ctx context.Context, c *config.Config) {
 	}}
 	nodesetup.Apply(ctx, o, c.Conntrack)
 	nodesetup.OOM(ctx, o, c.OOMScoreAdj)
-	if err := tracer.RemoveStale(); err != nil {
+	if err := others.RemoveStaleTraces(); err != nil {
 		d.log.LogAttrs(ctx, slog.LevelWarn, "rules of a trace that was killed may still be there", slog.Any("err", err))
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/names"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/trace"
 	"github.com/vmapd/vmapd/model"
-	"github.com/vmapd/vmapd/nft/tracer"
+	"github.com/vmapd/vmapd/nft/others"
 )
 
 const traceLong = `Trace tells what the kernel of this node does with a new connection, hook by hook:
@@ -48,7 +48,7 @@ type tracing struct {
 	timeout time.Duration
 	wait    time.Duration
 
-	filter tracer.Filter
+	filter others.Filter
 }
 
 func newTraceCommand() *cobra.Command {
@@ -128,7 +128,7 @@ func (x *tracing) aim(ctx context.Context, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	x.filter = tracer.Filter{
+	x.filter = others.Filter{
 		Source: from.Addr, Dest: netip.AddrPortFrom(to.Addr, uint16(port)), Protocol: protocol,
 		Lifetime: x.timeout + x.wait + time.Second, Count: x.count,
 	}
@@ -139,8 +139,8 @@ func (x *tracing) aim(ctx context.Context, stderr io.Writer) error {
 		return fmt.Errorf("to make a connection, a port is needed: %s:PORT", x.To)
 	}
 	if x.connect {
-		const others = 16 // may connect to the same destination while vmapd does
-		x.filter.Count += others
+		const further = 16 // may connect to the same destination while vmapd does
+		x.filter.Count += further
 	}
 	return nil
 }

@@ -9,13 +9,13 @@ import (
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/trace"
 	"github.com/vmapd/vmapd/legacy/host"
 	"github.com/vmapd/vmapd/model"
-	"github.com/vmapd/vmapd/nft/tracer"
+	"github.com/vmapd/vmapd/nft/others"
 )
 
 // legacyDrops finds the rules of iptables-legacy, which the kernel does not trace, that drop a packet where it
-// vanished. If it is certain that one does, by is that one; others may.
-func legacyDrops(at trace.Vanished) (by string, others []string, err error) {
-	sets, others, err := legacyRules(at.Packet)
+// vanished. If it is certain that one does, by is that one; further ones may.
+func legacyDrops(at trace.Vanished) (by string, further []string, err error) {
+	sets, further, err := legacyRules(at.Packet)
 	if err != nil {
 		return "", nil, err
 	}
@@ -29,14 +29,14 @@ func legacyDrops(at trace.Vanished) (by string, others []string, err error) {
 		if d.Certain && out.Dropped() {
 			return legacyPlace(d.Place), nil, nil
 		}
-		others = append(others, fmt.Sprintf("%s, may have dropped it.", legacyPlace(d.Place)))
+		further = append(further, fmt.Sprintf("%s, may have dropped it.", legacyPlace(d.Place)))
 	}
-	return "", others, nil
+	return "", further, nil
 }
 
 // legacyUntracks finds the rules of iptables-legacy that keep a packet from being tracked, as legacyDrops does.
-func legacyUntracks(u trace.Unexplained) (by string, others []string, err error) {
-	sets, others, err := legacyRules(u.Packet)
+func legacyUntracks(u trace.Unexplained) (by string, further []string, err error) {
+	sets, further, err := legacyRules(u.Packet)
 	if err != nil {
 		return "", nil, err
 	}
@@ -46,13 +46,13 @@ func legacyUntracks(u trace.Unexplained) (by string, others []string, err error)
 		if d.Certain {
 			return legacyPlace(d.Place), nil, nil
 		}
-		others = append(others, fmt.Sprintf("%s, may have kept it from being tracked.", legacyPlace(d.Place)))
+		further = append(further, fmt.Sprintf("%s, may have kept it from being tracked.", legacyPlace(d.Place)))
 	}
-	return "", others, nil
+	return "", further, nil
 }
 
 // legacyRules reads the tables of iptables-legacy that a packet meets, and says which were not read.
-func legacyRules(p tracer.Packet) (sets []firewall.Ruleset, unread []string, err error) {
+func legacyRules(p others.Packet) (sets []firewall.Ruleset, unread []string, err error) {
 	tables, large, err := host.LegacyTables(model.FamilyOf(p.Dest.Addr()), mostRules)
 	if err != nil {
 		return nil, nil, err
@@ -72,7 +72,7 @@ func legacyRules(p tracer.Packet) (sets []firewall.Ruleset, unread []string, err
 }
 
 // legacyPacket is a packet as firewall has it.
-func legacyPacket(p tracer.Packet, in string) firewall.Packet {
+func legacyPacket(p others.Packet, in string) firewall.Packet {
 	return firewall.Packet{
 		IPv6: p.Dest.Addr().Is6(), Src: p.Source.Addr(), Dst: p.Dest.Addr(), Proto: uint8(p.Protocol),
 		SrcPort: p.Source.Port(), DstPort: p.Dest.Port(), In: interfaceOf(in),

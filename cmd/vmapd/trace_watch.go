@@ -15,14 +15,14 @@ import (
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/trace"
 	"github.com/vmapd/vmapd/model"
-	"github.com/vmapd/vmapd/nft/tracer"
+	"github.com/vmapd/vmapd/nft/others"
 	"github.com/vmapd/vmapd/sync/conntrack"
 )
 
 // watching reads events until enough connections were told.
 type watching struct {
 	*tracing
-	tracer    *tracer.Tracer
+	tracer    *others.Tracer
 	finder    *conntrack.Finder
 	tracking  *conntrack.Watch
 	collector trace.Collector
@@ -42,7 +42,7 @@ type pending struct {
 
 func newWatching(x *tracing) (*watching, error) {
 	w := &watching{tracing: x, pending: map[*trace.Connection]*pending{}}
-	if err := tracer.RemoveStale(); err != nil {
+	if err := others.RemoveStaleTraces(); err != nil {
 		return nil, err
 	}
 	var err error
@@ -50,7 +50,7 @@ func newWatching(x *tracing) (*watching, error) {
 		return nil, err
 	}
 	if w.tracking, err = conntrack.NewWatch(0, x.filter.Protocol, x.filter.Source, x.filter.Dest); err == nil {
-		w.tracer, err = tracer.Start(x.filter)
+		w.tracer, err = others.StartTrace(x.filter)
 	}
 	if err != nil {
 		w.close()
@@ -177,10 +177,10 @@ func (w *watching) isComplete(c *trace.Connection, now time.Time) bool {
 func (w *watching) story(ctx context.Context, c *trace.Connection, stderr io.Writer) (trace.Story, error) {
 	in := trace.Input{First: c.First, Answer: c.Answer, Redirect: c.Redirect, Waited: w.wait, Early: w.tracer.Early()}
 	var err error
-	if in.Interfaces, err = tracer.Interfaces(); err != nil {
+	if in.Interfaces, err = others.Interfaces(); err != nil {
 		return trace.Story{}, err
 	}
-	rules, err := tracer.ReadRuleset()
+	rules, err := others.ReadRuleset()
 	if err != nil {
 		return trace.Story{}, err
 	}
@@ -188,7 +188,7 @@ func (w *watching) story(ctx context.Context, c *trace.Connection, stderr io.Wri
 	in.Bases, in.Lines = rules.Bases, rules.Lines(c.First, c.Answer)
 	first := trace.Tell(in)
 	dest, arrival := first.Destination, ""
-	if first.Hooks[0].Name == tracer.Prerouting {
+	if first.Hooks[0].Name == others.Prerouting {
 		arrival = first.Hooks[0].In
 	}
 	in.Tracking, in.Untold = w.tracking.Of(c.Client)
@@ -220,7 +220,7 @@ func investigate(in *trace.Input) (err error) {
 			return err
 		}
 		if in.LostBy == "" {
-			in.Suspects = append(in.Suspects, tracer.Untraceable(family)...)
+			in.Suspects = append(in.Suspects, others.Untraceable(family)...)
 		}
 		return nil
 	}
@@ -232,14 +232,14 @@ func investigate(in *trace.Input) (err error) {
 	last := s.Hooks[len(s.Hooks)-1]
 	switch {
 	case s.Verdict == trace.Lost:
-		in.Suspects = tracer.Untraceable(family)
-		if last.Name == tracer.Prerouting {
-			in.Route = tracer.NoRoute(s.SourceSeen.Addr(), s.Endpoint.Addr(), last.In, 0)
+		in.Suspects = others.Untraceable(family)
+		if last.Name == others.Prerouting {
+			in.Route = others.NoRoute(s.SourceSeen.Addr(), s.Endpoint.Addr(), last.In, 0)
 		}
 	case s.Verdict == trace.Forwarded && s.Answer.Kind != trace.Accepted:
-		in.Neighbour = tracer.NoNeighbour(s.Endpoint.Addr(), s.Out)
+		in.Neighbour = others.NoNeighbour(s.Endpoint.Addr(), s.Out)
 		if s.OnOneLink() {
-			in.Bridge = tracer.PastNetfilter(s.Out, family)
+			in.Bridge = others.PastNetfilter(s.Out, family)
 		}
 	}
 	return nil

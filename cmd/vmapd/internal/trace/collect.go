@@ -3,7 +3,7 @@ package trace
 import (
 	"net/netip"
 
-	"github.com/vmapd/vmapd/nft/tracer"
+	"github.com/vmapd/vmapd/nft/others"
 )
 
 // Collector sorts events by connections. It takes those that its tracer's rules have begun: other
@@ -13,13 +13,13 @@ type Collector struct {
 
 	connections []*Connection
 	byID        map[uint32]packetOf
-	entered     map[uint32]tracer.Event // the first events in the tracer's chains of packets that others trace, too
+	entered     map[uint32]others.Event // the first events in the tracer's chains of packets that others trace, too
 }
 
 // Connection has the events of a connection.
 type Connection struct {
 	Client        netip.AddrPort
-	First, Answer []tracer.Event
+	First, Answer []others.Event
 	Redirect      netip.Addr // of the host that sent the client an ICMP redirect, if one did
 }
 
@@ -29,7 +29,7 @@ type packetOf struct {
 	answer bool
 }
 
-func (p packetOf) events() *[]tracer.Event {
+func (p packetOf) events() *[]others.Event {
 	if p.answer {
 		return &p.Answer
 	}
@@ -40,9 +40,9 @@ func (p packetOf) events() *[]tracer.Event {
 func (c *Collector) Connections() []*Connection { return c.connections }
 
 // Add takes the next event.
-func (c *Collector) Add(e tracer.Event) {
+func (c *Collector) Add(e others.Event) {
 	if c.byID == nil {
-		c.byID, c.entered = map[uint32]packetOf{}, map[uint32]tracer.Event{}
+		c.byID, c.entered = map[uint32]packetOf{}, map[uint32]others.Event{}
 	}
 	if e.Place.Table == c.Table {
 		e = c.withPacket(e)
@@ -61,7 +61,7 @@ func (c *Collector) Add(e tracer.Event) {
 }
 
 // begin notes the connection of a packet that the tracer's rules mark.
-func (c *Collector) begin(e tracer.Event) {
+func (c *Collector) begin(e others.Event) {
 	switch first, answer := e.Begins(); {
 	case e.Packet == nil:
 	case first:
@@ -82,12 +82,12 @@ func (c *Collector) begin(e tracer.Event) {
 
 // withPacket adds the packet to an event that begins a trace. If somebody else traces the packet, too, an
 // earlier event of the base chain has it.
-func (c *Collector) withPacket(e tracer.Event) tracer.Event {
+func (c *Collector) withPacket(e others.Event) others.Event {
 	first, answer := e.Begins()
 	switch {
-	case e.Kind == tracer.Policy:
+	case e.Kind == others.Policy:
 		delete(c.entered, e.ID)
-	case e.Packet != nil && e.Code == tracer.Jump:
+	case e.Packet != nil && e.Code == others.Jump:
 		c.entered[e.ID] = e
 	case e.Packet == nil && (first || answer):
 		entered := c.entered[e.ID]
@@ -97,7 +97,7 @@ func (c *Collector) withPacket(e tracer.Event) tracer.Event {
 }
 
 // answered returns the connection without an answer that a packet answers.
-func (c *Collector) answered(p tracer.Packet) *Connection {
+func (c *Collector) answered(p others.Packet) *Connection {
 	for _, of := range c.connections {
 		first, last := ends(of.First)
 		to := p.Dest
@@ -113,13 +113,13 @@ func (c *Collector) answered(p tracer.Packet) *Connection {
 }
 
 // isFromDest reports whether a packet comes from where the first packet went.
-func (c *Connection) isFromDest(p tracer.Packet) bool {
+func (c *Connection) isFromDest(p others.Packet) bool {
 	first, last := ends(c.First)
 	return p.Source == first.Dest || p.Source == last.Dest
 }
 
 // same returns the packet whose last headers are these.
-func (c *Collector) same(p tracer.Packet) (packetOf, bool) {
+func (c *Collector) same(p others.Packet) (packetOf, bool) {
 	for _, of := range c.connections {
 		for _, candidate := range []packetOf{{of, false}, {of, true}} {
 			if _, last := ends(*candidate.events()); last == p {
@@ -131,12 +131,12 @@ func (c *Collector) same(p tracer.Packet) (packetOf, bool) {
 }
 
 // ends returns the packet as it was at first and at last.
-func ends(events []tracer.Event) (first, last tracer.Packet) {
+func ends(events []others.Event) (first, last others.Packet) {
 	for _, e := range events {
 		if e.Packet == nil {
 			continue
 		}
-		if first == (tracer.Packet{}) {
+		if first == (others.Packet{}) {
 			first = *e.Packet
 		}
 		last = *e.Packet

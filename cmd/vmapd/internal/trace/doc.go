@@ -1,7 +1,7 @@
 // Package trace tells what the kernel did with one connection, hook by hook, for someone whose
 // Service does not work.
 //
-//	nft/tracer: events of the first packet, of the answer ─┐
+//	nft/others: events of the first packet, of the answer ─┐
 //	rules that matched, base chains ───────────────────────┤
 //	sync/conntrack: the entry of the connection ───────────┼──> Story ──> text, JSON
 //	routes, neighbours, other suspects ────────────────────┤

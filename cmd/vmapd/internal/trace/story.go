@@ -5,16 +5,16 @@ import (
 	"time"
 
 	"github.com/vmapd/vmapd/model"
-	"github.com/vmapd/vmapd/nft/tracer"
+	"github.com/vmapd/vmapd/nft/others"
 	"github.com/vmapd/vmapd/sync/conntrack"
 )
 
 // Input is what was seen of one connection.
 type Input struct {
-	First, Answer []tracer.Event // of its first packet, and of the first packet of the other direction
+	First, Answer []others.Event // of its first packet, and of the first packet of the other direction
 	Redirect      netip.Addr     // who sent the client an ICMP redirect; the zero value: nobody
-	Lines         []tracer.Line  // the rules in these events
-	Bases         []tracer.Base
+	Lines         []others.Line  // the rules in these events
+	Bases         []others.Base
 	Interfaces    map[uint32]string // names by index
 
 	Entry     *conntrack.Entry // nil if connection tracking has none
@@ -36,17 +36,17 @@ type Input struct {
 
 // Unexplained is a packet that is not tracked, though no rule was seen to say so.
 type Unexplained struct {
-	Hook     tracer.Hook
+	Hook     others.Hook
 	In       string
-	Packet   tracer.Packet
+	Packet   others.Packet
 	IsAnswer bool
 }
 
 // Vanished is a packet at the hook in which it is lost, as it was seen last.
 type Vanished struct {
-	Hook        tracer.Hook
+	Hook        others.Hook
 	In, Out     string
-	Packet      tracer.Packet
+	Packet      others.Packet
 	Destination netip.AddrPort // that the client asked for
 	Translated  bool           // the destination is
 	IsAnswer    bool
@@ -147,7 +147,7 @@ type Moment struct {
 
 // Hook is one stop on a packet's way.
 type Hook struct {
-	Name   tracer.Hook `json:"hook"`
+	Name   others.Hook `json:"hook"`
 	In     string      `json:"in,omitempty"`  // interface
 	Out    string      `json:"out,omitempty"` // interface
 	Chains []Chain     `json:"chains,omitempty"`
@@ -181,7 +181,7 @@ type Rule struct {
 	Comment  string `json:"comment,omitempty"`
 	Verdict  string `json:"verdict"`
 
-	line tracer.Line
+	line others.Line
 }
 
 // Decider is a rule or a policy.

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/vmapd/vmapd/model"
-	"github.com/vmapd/vmapd/nft/tracer"
+	"github.com/vmapd/vmapd/nft/others"
 	"github.com/vmapd/vmapd/sync/conntrack"
 )
 
@@ -97,16 +97,16 @@ func (in *Input) answer() Answer {
 	case p.IsICMP():
 		a.Kind, a.Error = Unreachable, icmpError(p)
 	case p.Protocol != model.TCP:
-	case p.Flags&tracer.FlagRST != 0:
+	case p.Flags&others.FlagRST != 0:
 		a.Kind = Reset
-	case p.Flags&(tracer.FlagSYN|tracer.FlagACK) == tracer.FlagSYN|tracer.FlagACK:
+	case p.Flags&(others.FlagSYN|others.FlagACK) == others.FlagSYN|others.FlagACK:
 		a.Kind = Accepted
 	}
 	return a
 }
 
 // icmpError names an error: RFC 792 and RFC 4443.
-func icmpError(p tracer.Packet) string {
+func icmpError(p others.Packet) string {
 	const unreachable4, exceeded4, unreachable6, tooBig6, exceeded6 = 3, 11, 1, 2, 3
 	codes, is6 := map[uint8]string{
 		0: "network unreachable", 1: "host unreachable", 2: "protocol unreachable", 3: "port unreachable",
@@ -141,7 +141,7 @@ func (s *Story) hint(in *Input, w way) {
 	if s.Incomplete {
 		hint("The packet was not seen after %s. Connection tracking has noted its connection, which it does behind all rules.", w.hooks[len(w.hooks)-1].Name)
 	}
-	if s.translated() && !s.Incomplete && !anyRule(w.hooks, func(l tracer.Line) bool { return l.DNAT }) {
+	if s.translated() && !s.Incomplete && !anyRule(w.hooks, func(l others.Line) bool { return l.DNAT }) {
 		hint("No rule of nftables was seen to replace the destination: iptables-legacy, IPVS or an eBPF program did it.")
 	}
 	if s.Verdict == Lost || s.Answer.Verdict == Lost {
@@ -174,13 +174,13 @@ func (s *Story) hint(in *Input, w way) {
 // OnOneLink reports whether the first packet left to an endpoint by the interface by which it came, with the client's
 // address.
 func (s *Story) OnOneLink() bool {
-	return s.translated() && s.SourceSeen == s.Source && s.Hooks[0].Name == tracer.Prerouting && s.Hooks[0].In == s.Out
+	return s.translated() && s.SourceSeen == s.Source && s.Hooks[0].Name == others.Prerouting && s.Hooks[0].In == s.Out
 }
 
 // mayMiss reports whether an answer may be one that no rule of the tracer finds.
 func (in *Input) mayMiss(s *Story) bool { return in.Early && s.SourceSeen != s.Source }
 
-func anyRule(hooks []Hook, is func(tracer.Line) bool) bool {
+func anyRule(hooks []Hook, is func(others.Line) bool) bool {
 	for _, h := range hooks {
 		for _, c := range h.Chains {
 			if slices.ContainsFunc(c.Rules, func(r Rule) bool { return is(r.line) }) {

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/vmapd/vmapd/model"
-	"github.com/vmapd/vmapd/nft/tracer"
+	"github.com/vmapd/vmapd/nft/others"
 	"github.com/vmapd/vmapd/sync/conntrack"
 )
 
@@ -106,11 +106,11 @@ func (a *Answer) kindText() string {
 func (h *Hook) title() string {
 	text := string(h.Name)
 	switch {
-	case h.Name == tracer.Prerouting && h.In != "":
+	case h.Name == others.Prerouting && h.In != "":
 		text += ", from " + h.In
-	case h.Name == tracer.Forward && h.In != "" && h.Out != "":
+	case h.Name == others.Forward && h.In != "" && h.Out != "":
 		text += ", from " + h.In + " to " + h.Out
-	case h.Name == tracer.Output && h.Out != "", h.Name == tracer.Postrouting && h.Out != "":
+	case h.Name == others.Output && h.Out != "", h.Name == others.Postrouting && h.Out != "":
 		text += ", to " + h.Out
 	}
 	return text

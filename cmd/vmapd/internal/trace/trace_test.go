@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/vmapd/vmapd/model"
-	"github.com/vmapd/vmapd/nft/tracer"
+	"github.com/vmapd/vmapd/nft/others"
 	"github.com/vmapd/vmapd/sync/conntrack"
 )
 
@@ -25,61 +25,61 @@ const table = "vmapd-trace-1"
 // recorder makes events as the kernel sends them for one packet.
 type recorder struct {
 	id     uint32
-	packet tracer.Packet
+	packet others.Packet
 	in     uint32
 	out    uint32
-	events []tracer.Event
+	events []others.Event
 }
 
 // record begins the way of a packet at a hook, where the rule of a chain of ours marks it.
-func record(id uint32, chain string, p tracer.Packet) *recorder {
+func record(id uint32, chain string, p others.Packet) *recorder {
 	r := &recorder{id: id, packet: p, in: 2}
-	at := tracer.Place{Family: "ip", Table: table, Chain: chain}
-	r.rule(at, 1, tracer.Continue, "")
+	at := others.Place{Family: "ip", Table: table, Chain: chain}
+	r.rule(at, 1, others.Continue, "")
 	return r.end(at)
 }
 
-func (r *recorder) add(e tracer.Event) *recorder {
+func (r *recorder) add(e others.Event) *recorder {
 	e.ID = r.id
 	r.events = append(r.events, e)
 	return r
 }
 
 // rule matches. The first message of a base chain has the packet.
-func (r *recorder) rule(at tracer.Place, handle uint64, c tracer.Code, target string) *recorder {
+func (r *recorder) rule(at others.Place, handle uint64, c others.Code, target string) *recorder {
 	p := r.packet
-	return r.add(tracer.Event{Kind: tracer.Rule, Place: at, Rule: handle, Code: c, Target: target, Packet: &p, In: r.in, Out: r.out})
+	return r.add(others.Event{Kind: others.Rule, Place: at, Rule: handle, Code: c, Target: target, Packet: &p, In: r.in, Out: r.out})
 }
 
 // more matches in a chain to which the base chain led.
-func (r *recorder) more(at tracer.Place, handle uint64, c tracer.Code, target string) *recorder {
-	return r.add(tracer.Event{Kind: tracer.Rule, Place: at, Rule: handle, Code: c, Target: target})
+func (r *recorder) more(at others.Place, handle uint64, c others.Code, target string) *recorder {
+	return r.add(others.Event{Kind: others.Rule, Place: at, Rule: handle, Code: c, Target: target})
 }
 
 // end ends a base chain as its policy says.
-func (r *recorder) end(at tracer.Place) *recorder {
-	return r.add(tracer.Event{Kind: tracer.Policy, Place: at, Code: tracer.Accept})
+func (r *recorder) end(at others.Place) *recorder {
+	return r.add(others.Event{Kind: others.Policy, Place: at, Code: others.Accept})
 }
 
 // pass passes chains of ours.
 func (r *recorder) pass(chains ...string) *recorder {
 	for _, c := range chains {
-		p, at := r.packet, tracer.Place{Family: "ip", Table: table, Chain: c}
-		r.add(tracer.Event{Kind: tracer.Rule, Place: at, Code: tracer.Continue, Packet: &p, In: r.in, Out: r.out}).end(at)
+		p, at := r.packet, others.Place{Family: "ip", Table: table, Chain: c}
+		r.add(others.Event{Kind: others.Rule, Place: at, Code: others.Continue, Packet: &p, In: r.in, Out: r.out}).end(at)
 	}
 	return r
 }
 
-func place(table, chain string) tracer.Place {
-	return tracer.Place{Family: "ip", Table: table, Chain: chain}
+func place(table, chain string) others.Place {
+	return others.Place{Family: "ip", Table: table, Chain: chain}
 }
 
 // forwarded is a packet that vmapd sends to the endpoint, up to the hook forward.
 func toForward() *recorder {
-	r := record(7, "prerouting-begin", tracer.Packet{Protocol: model.TCP, Source: client, Dest: vip, Flags: tracer.FlagSYN})
-	r.rule(place("vmapd", "prerouting"), 1, tracer.Jump, "services")
-	r.more(place("vmapd", "services"), 5, tracer.Goto, "endpoints-1-to-1")
-	r.more(place("vmapd", "endpoints-1-to-1"), 6, tracer.Accept, "")
+	r := record(7, "prerouting-begin", others.Packet{Protocol: model.TCP, Source: client, Dest: vip, Flags: others.FlagSYN})
+	r.rule(place("vmapd", "prerouting"), 1, others.Jump, "services")
+	r.more(place("vmapd", "services"), 5, others.Goto, "endpoints-1-to-1")
+	r.more(place("vmapd", "endpoints-1-to-1"), 6, others.Accept, "")
 	r.packet.Dest = endpoint
 	r.pass("prerouting-end")
 	r.out = 3
@@ -88,13 +88,13 @@ func toForward() *recorder {
 
 func whole() *recorder {
 	r := toForward().pass("forward-begin", "forward-end", "postrouting-begin")
-	r.rule(place("vmapd", "postrouting"), 9, tracer.Accept, "")
+	r.rule(place("vmapd", "postrouting"), 9, others.Accept, "")
 	r.packet.Source = node
 	return r.pass("postrouting-end")
 }
 
 func answerOf(flags uint8) *recorder {
-	r := record(8, "prerouting-answers", tracer.Packet{Protocol: model.TCP, Source: endpoint, Dest: node, Flags: flags})
+	r := record(8, "prerouting-answers", others.Packet{Protocol: model.TCP, Source: endpoint, Dest: node, Flags: flags})
 	r.in = 3
 	r.packet.Dest = client
 	r.pass("prerouting-end")
@@ -107,17 +107,17 @@ func input(first, answer *recorder) Input {
 		First:      first.events,
 		Interfaces: map[uint32]string{2: "eth0", 3: "veth2"},
 		Waited:     3 * time.Second,
-		Lines: []tracer.Line{
+		Lines: []others.Line{
 			{Place: place("vmapd", "services"), Handle: 5, Position: 5, Text: "ip daddr vmap @service-ips"},
 			{Place: place("vmapd", "services"), Handle: 4, Position: 1, Text: "ip daddr @firewall-ips ip saddr != @source-ranges-tcp drop"},
 			{Place: place("vmapd", "endpoints-1-to-1"), Handle: 6, Position: 1, Text: "dnat to numgen map @endpoints", DNAT: true},
 			{Place: place("vmapd", "reject-chain"), Handle: 7, Position: 1, Text: "meta l4proto tcp reject with tcp reset", Rejects: true},
 			{Place: place("filter", "FORWARD"), Handle: 3, Position: 2, Text: "tcp dport 8080 drop", Comment: "no \x1b[31mweb"},
 		},
-		Bases: []tracer.Base{
-			{Place: place("vmapd", "prerouting"), Hook: tracer.Prerouting},
-			{Place: place("vmapd", "postrouting"), Hook: tracer.Postrouting},
-			{Place: place("filter", "FORWARD"), Hook: tracer.Forward},
+		Bases: []others.Base{
+			{Place: place("vmapd", "prerouting"), Hook: others.Prerouting},
+			{Place: place("vmapd", "postrouting"), Hook: others.Postrouting},
+			{Place: place("filter", "FORWARD"), Hook: others.Forward},
 		},
 	}
 	if answer != nil {
@@ -131,7 +131,7 @@ func TestStories(t *testing.T) {
 		return r.pass("forward-begin", "forward-end", "postrouting-begin", "postrouting-end")
 	}
 	forward := place("filter", "FORWARD")
-	unreachable := record(8, "prerouting-answers", tracer.Packet{Protocol: 1, Source: endpoint, Dest: node, Type: 3, Code: 3})
+	unreachable := record(8, "prerouting-answers", others.Packet{Protocol: 1, Source: endpoint, Dest: node, Type: 3, Code: 3})
 	for _, tt := range []struct {
 		name          string
 		first, answer *recorder
@@ -139,29 +139,29 @@ func TestStories(t *testing.T) {
 		verdict       Verdict
 		want          string
 	}{
-		{"accepted", whole(), back(answerOf(tracer.FlagSYN | tracer.FlagACK)), nil, Forwarded, "forwarded to 10.0.0.3:8080 by veth2, which accepted it."},
-		{"reset", whole(), back(answerOf(tracer.FlagRST | tracer.FlagACK)), nil, Forwarded, "forwarded to 10.0.0.3:8080 by veth2, which refused it with a TCP reset: nothing listens on that port there."},
+		{"accepted", whole(), back(answerOf(others.FlagSYN | others.FlagACK)), nil, Forwarded, "forwarded to 10.0.0.3:8080 by veth2, which accepted it."},
+		{"reset", whole(), back(answerOf(others.FlagRST | others.FlagACK)), nil, Forwarded, "forwarded to 10.0.0.3:8080 by veth2, which refused it with a TCP reset: nothing listens on that port there."},
 		{"unreachable", whole(), unreachable.pass("prerouting-end", "forward-begin", "forward-end", "postrouting-begin", "postrouting-end"), nil, Forwarded, "forwarded to 10.0.0.3:8080 by veth2; 10.0.0.3 answered with an ICMP error: port unreachable, so nothing listens on that port there."},
 		{"silent", whole(), nil, nil, Forwarded, "forwarded to 10.0.0.3:8080 by veth2, which did not answer within 3s."},
 		{"answered, says connection tracking", whole(), nil, func(in *Input) { in.Entry = &conntrack.Entry{Answered: true} }, Forwarded, "forwarded to 10.0.0.3:8080 by veth2, which answered."},
 		{
-			"the answer is dropped", whole(), answerOf(tracer.FlagSYN|tracer.FlagACK).pass("forward-begin").rule(forward, 3, tracer.Drop, ""), nil, Forwarded,
+			"the answer is dropped", whole(), answerOf(others.FlagSYN|others.FlagACK).pass("forward-begin").rule(forward, 3, others.Drop, ""), nil, Forwarded,
 			`forwarded to 10.0.0.3:8080 by veth2, which accepted it. But the answer was dropped on its way back, in table ip filter, chain FORWARD, rule 2 (tcp dport 8080 drop comment "no \x1b[31mweb"), which is not vmapd's.`,
 		},
 		{"delivered", toForward().pass("input-begin", "input-end"), nil, nil, Delivered, "delivered to 10.0.0.3:8080 on this node itself, which did not answer within 3s."},
-		{"dropped by another rule", toForward().pass("forward-begin").rule(forward, 3, tracer.Drop, ""), nil, nil, Dropped, `dropped in table ip filter, chain FORWARD, rule 2 (tcp dport 8080 drop comment "no \x1b[31mweb"), which is not vmapd's.`},
-		{"a rule that has gone", toForward().pass("forward-begin").rule(forward, 99, tracer.Drop, ""), nil, nil, Dropped, `dropped in table ip filter, chain FORWARD, by the rule with handle 99, which is not vmapd's.`},
+		{"dropped by another rule", toForward().pass("forward-begin").rule(forward, 3, others.Drop, ""), nil, nil, Dropped, `dropped in table ip filter, chain FORWARD, rule 2 (tcp dport 8080 drop comment "no \x1b[31mweb"), which is not vmapd's.`},
+		{"a rule that has gone", toForward().pass("forward-begin").rule(forward, 99, others.Drop, ""), nil, nil, Dropped, `dropped in table ip filter, chain FORWARD, by the rule with handle 99, which is not vmapd's.`},
 		{
-			"dropped by a policy", toForward().pass("forward-begin").rule(forward, 0, tracer.Continue, "").add(tracer.Event{Kind: tracer.Policy, Place: forward, Code: tracer.Drop}), nil, nil,
+			"dropped by a policy", toForward().pass("forward-begin").rule(forward, 0, others.Continue, "").add(others.Event{Kind: others.Policy, Place: forward, Code: others.Drop}), nil, nil,
 			Dropped, "dropped in table ip filter, chain FORWARD, by its policy, which is not vmapd's.",
 		},
-		{"taken", toForward().pass("forward-begin").rule(forward, 3, tracer.Queue, ""), nil, nil, Taken, `given to another program in table ip filter, chain FORWARD, rule 2 (tcp dport 8080 drop comment "no \x1b[31mweb"), which is not vmapd's.`},
+		{"taken", toForward().pass("forward-begin").rule(forward, 3, others.Queue, ""), nil, nil, Taken, `given to another program in table ip filter, chain FORWARD, rule 2 (tcp dport 8080 drop comment "no \x1b[31mweb"), which is not vmapd's.`},
 		{"no route", toForward(), nil, func(in *Input) { in.Route = "no route" }, NoRoute, "dropped, because the kernel has no way to 10.0.0.3: no route."},
 		{"lost by routing", toForward(), nil, nil, Lost, "lost after prerouting: no rule of nftables was seen to drop the packet."},
 		{"answered, although its way was not seen", toForward().pass("forward-begin"), nil, func(in *Input) {
 			in.Entry = &conntrack.Entry{Answered: true, ReplySource: endpoint}
 		}, Forwarded, "forwarded to 10.0.0.3:8080 by veth2, which answered."},
-		{"answered, although only its beginning was seen", record(7, "prerouting-begin", tracer.Packet{Protocol: model.TCP, Source: client, Dest: vip}), nil, func(in *Input) {
+		{"answered, although only its beginning was seen", record(7, "prerouting-begin", others.Packet{Protocol: model.TCP, Source: client, Dest: vip}), nil, func(in *Input) {
 			in.Entry = &conntrack.Entry{Answered: true, ReplySource: endpoint}
 		}, Forwarded, "forwarded to 10.0.0.3:8080, which answered."},
 		{"noted by connection tracking, although its way was not seen", toForward().pass("forward-begin"), nil, func(in *Input) {
@@ -173,14 +173,14 @@ func TestStories(t *testing.T) {
 		}, Lost, "lost in forward: no rule of nftables was seen to drop the packet."},
 		{"lost in a hook", toForward().pass("forward-begin"), nil, nil, Lost, "lost in forward: no rule of nftables was seen to drop the packet."},
 		{
-			"source range", record(7, "prerouting-begin", tracer.Packet{Protocol: model.TCP, Source: client, Dest: vip}).
-				rule(place("vmapd", "prerouting"), 1, tracer.Jump, "services").more(place("vmapd", "services"), 4, tracer.Drop, ""), nil, nil,
+			"source range", record(7, "prerouting-begin", others.Packet{Protocol: model.TCP, Source: client, Dest: vip}).
+				rule(place("vmapd", "prerouting"), 1, others.Jump, "services").more(place("vmapd", "services"), 4, others.Drop, ""), nil, nil,
 			Dropped, "dropped in table ip vmapd, chain services, rule 1 (ip daddr @firewall-ips ip saddr != @source-ranges-tcp drop), by vmapd: the client is not in loadBalancerSourceRanges.",
 		},
 		{
-			"no endpoint", record(7, "prerouting-begin", tracer.Packet{Protocol: model.TCP, Source: client, Dest: vip}).
-				rule(place("vmapd", "prerouting"), 1, tracer.Jump, "services").more(place("vmapd", "services"), 5, tracer.Goto, "reject-chain").
-				more(place("vmapd", "reject-chain"), 7, tracer.Drop, ""), nil, nil,
+			"no endpoint", record(7, "prerouting-begin", others.Packet{Protocol: model.TCP, Source: client, Dest: vip}).
+				rule(place("vmapd", "prerouting"), 1, others.Jump, "services").more(place("vmapd", "services"), 5, others.Goto, "reject-chain").
+				more(place("vmapd", "reject-chain"), 7, others.Drop, ""), nil, nil,
 			Refused, "refused in table ip vmapd, chain reject-chain, rule 1 (meta l4proto tcp reject with tcp reset), by vmapd: the Service has no endpoint.",
 		},
 	} {
@@ -208,7 +208,7 @@ func TestStories(t *testing.T) {
 }
 
 func TestTheText(t *testing.T) {
-	in := input(whole(), answerOf(tracer.FlagSYN|tracer.FlagACK).pass("forward-begin", "forward-end", "postrouting-begin", "postrouting-end"))
+	in := input(whole(), answerOf(others.FlagSYN|others.FlagACK).pass("forward-begin", "forward-end", "postrouting-begin", "postrouting-end"))
 	in.Expected = &Expected{Verdict: "forwarded", Endpoints: []string{"10.0.0.2:8080", "10.0.0.3:8080"}, Conclusion: "forwarded to one of two"}
 	s := Tell(in)
 	var out strings.Builder
@@ -239,7 +239,7 @@ to   172.30.0.10:80/tcp
 }
 
 func TestWhatDiffersIsSaid(t *testing.T) {
-	dropped := toForward().pass("forward-begin").rule(place("filter", "FORWARD"), 3, tracer.Drop, "")
+	dropped := toForward().pass("forward-begin").rule(place("filter", "FORWARD"), 3, others.Drop, "")
 	for _, tt := range []struct {
 		name     string
 		first    *recorder
@@ -266,11 +266,11 @@ func TestWhatDiffersIsSaid(t *testing.T) {
 func TestEventsAreSortedByConnections(t *testing.T) {
 	other := netip.MustParseAddrPort("203.0.113.9:50000")
 	first := whole()
-	second := record(17, "prerouting-begin", tracer.Packet{Protocol: model.TCP, Source: other, Dest: vip, Flags: tracer.FlagSYN})
+	second := record(17, "prerouting-begin", others.Packet{Protocol: model.TCP, Source: other, Dest: vip, Flags: others.FlagSYN})
 	second.packet.Dest = endpoint
 	second.pass("prerouting-end", "forward-begin", "forward-end", "postrouting-begin", "postrouting-end")
-	answer := record(18, "prerouting-answers", tracer.Packet{Protocol: model.TCP, Source: endpoint, Dest: other, Flags: tracer.FlagRST})
-	stranger := record(99, "prerouting-begin", tracer.Packet{Protocol: model.TCP, Source: other, Dest: client})
+	answer := record(18, "prerouting-answers", others.Packet{Protocol: model.TCP, Source: endpoint, Dest: other, Flags: others.FlagRST})
+	stranger := record(99, "prerouting-begin", others.Packet{Protocol: model.TCP, Source: other, Dest: client})
 	for i := range stranger.events { // of another tracer
 		stranger.events[i].Place.Table = "vmapd-trace-2"
 	}
@@ -298,11 +298,11 @@ func TestEventsAreSortedByConnections(t *testing.T) {
 // Of a packet that another program traces, too, the first event of the base chain has the headers, and not
 // that of the rule which begins the trace.
 func TestCollectorSharesPackets(t *testing.T) {
-	packet := tracer.Packet{Protocol: model.TCP, Source: client, Dest: vip, Flags: tracer.FlagSYN}
-	at := tracer.Place{Family: "ip", Table: table, Chain: "prerouting-tracked"}
-	begin := tracer.Place{Family: "ip", Table: table, Chain: "prerouting-begin"}
-	r := (&recorder{id: 7, packet: packet, in: 2}).rule(at, 2, tracer.Jump, begin.Chain).more(begin, 1, tracer.Continue, "").end(at)
-	stranger := (&recorder{id: 6, packet: packet, in: 2}).rule(at, 1, tracer.Accept, "")
+	packet := others.Packet{Protocol: model.TCP, Source: client, Dest: vip, Flags: others.FlagSYN}
+	at := others.Place{Family: "ip", Table: table, Chain: "prerouting-tracked"}
+	begin := others.Place{Family: "ip", Table: table, Chain: "prerouting-begin"}
+	r := (&recorder{id: 7, packet: packet, in: 2}).rule(at, 2, others.Jump, begin.Chain).more(begin, 1, others.Continue, "").end(at)
+	stranger := (&recorder{id: 6, packet: packet, in: 2}).rule(at, 1, others.Accept, "")
 	c := Collector{Table: table}
 	for _, e := range append(stranger.events, r.events...) {
 		c.Add(e)
@@ -322,10 +322,10 @@ func TestAnswersOfOtherServersAreNotTaken(t *testing.T) {
 	for _, e := range whole().events {
 		c.Add(e)
 	}
-	other := tracer.Packet{Protocol: model.TCP, Source: node, Dest: client, Flags: tracer.FlagRST}
+	other := others.Packet{Protocol: model.TCP, Source: node, Dest: client, Flags: others.FlagRST}
 	ours := other
 	ours.Source = endpoint
-	for id, p := range []tracer.Packet{other, ours} {
+	for id, p := range []others.Packet{other, ours} {
 		for _, e := range record(uint32(20+id), "prerouting-early-answers", p).events {
 			c.Add(e)
 		}
@@ -338,7 +338,7 @@ func TestAnswersOfOtherServersAreNotTaken(t *testing.T) {
 
 // A packet to an address of the node itself leaves by lo, and comes back with another ID.
 func TestLoopbackIsOneWay(t *testing.T) {
-	out := record(7, "output-begin", tracer.Packet{Protocol: model.TCP, Source: client, Dest: vip, Flags: tracer.FlagSYN})
+	out := record(7, "output-begin", others.Packet{Protocol: model.TCP, Source: client, Dest: vip, Flags: others.FlagSYN})
 	out.in, out.out = 0, loopback
 	out.pass("output-end", "postrouting-begin", "postrouting-end")
 	in := &recorder{id: 8, packet: out.packet, in: loopback}
@@ -372,8 +372,8 @@ func TestOutcomes(t *testing.T) {
 	back := func(flags uint8) *recorder {
 		return answerOf(flags).pass("forward-begin", "forward-end", "postrouting-begin", "postrouting-end")
 	}
-	forward, accepts := place("filter", "FORWARD"), uint8(tracer.FlagSYN|tracer.FlagACK)
-	direct := record(7, "prerouting-begin", tracer.Packet{Protocol: model.TCP, Source: client, Dest: vip, Flags: tracer.FlagSYN})
+	forward, accepts := place("filter", "FORWARD"), uint8(others.FlagSYN|others.FlagACK)
+	direct := record(7, "prerouting-begin", others.Packet{Protocol: model.TCP, Source: client, Dest: vip, Flags: others.FlagSYN})
 	datagram := whole()
 	for _, e := range datagram.events {
 		if e.Packet != nil {
@@ -386,11 +386,11 @@ func TestOutcomes(t *testing.T) {
 		want          string
 	}{
 		{"accepted", whole(), back(accepts), "forwarded"},
-		{"reset", whole(), back(tracer.FlagRST | tracer.FlagACK), "rejected"},
+		{"reset", whole(), back(others.FlagRST | others.FlagACK), "rejected"},
 		{"silent", whole(), nil, "dropped"},
 		{"silent over UDP", datagram, nil, "forwarded"},
-		{"the answer is dropped", whole(), answerOf(accepts).pass("forward-begin").rule(forward, 3, tracer.Drop, ""), "dropped"},
-		{"dropped", toForward().pass("forward-begin").rule(forward, 3, tracer.Drop, ""), nil, "dropped"},
+		{"the answer is dropped", whole(), answerOf(accepts).pass("forward-begin").rule(forward, 3, others.Drop, ""), "dropped"},
+		{"dropped", toForward().pass("forward-begin").rule(forward, 3, others.Drop, ""), nil, "dropped"},
 		{"lost", toForward(), nil, "dropped"},
 		{"not translated", direct.pass("prerouting-end", "input-begin", "input-end"), back(accepts), "notOurs"},
 	} {

@@ -6,12 +6,12 @@ import (
 	"strings"
 
 	"github.com/vmapd/vmapd/nft"
-	"github.com/vmapd/vmapd/nft/tracer"
+	"github.com/vmapd/vmapd/nft/others"
 )
 
 // way is a packet's way through the kernel.
 type way struct {
-	first, last tracer.Packet // as it came, and as it was seen last
+	first, last others.Packet // as it came, and as it was seen last
 	hooks       []Hook
 	verdict     Verdict
 	by          *Decider
@@ -23,16 +23,16 @@ type way struct {
 }
 
 // walk follows the events of one packet.
-func (in *Input) walk(events []tracer.Event) way {
+func (in *Input) walk(events []others.Event) way {
 	var w walker
-	w.lines = map[tracer.Place]map[uint64]tracer.Line{}
+	w.lines = map[others.Place]map[uint64]others.Line{}
 	for _, l := range in.Lines {
 		if w.lines[l.Place] == nil {
-			w.lines[l.Place] = map[uint64]tracer.Line{}
+			w.lines[l.Place] = map[uint64]others.Line{}
 		}
 		w.lines[l.Place][l.Handle] = l
 	}
-	w.hookOf = map[tracer.Place]tracer.Hook{}
+	w.hookOf = map[others.Place]others.Hook{}
 	for _, b := range in.Bases {
 		w.hookOf[b.Place] = b.Hook
 	}
@@ -46,13 +46,13 @@ func (in *Input) walk(events []tracer.Event) way {
 
 type walker struct {
 	way
-	lines      map[tracer.Place]map[uint64]tracer.Line
-	hookOf     map[tracer.Place]tracer.Hook
+	lines      map[others.Place]map[uint64]others.Line
+	hookOf     map[others.Place]others.Hook
 	interfaces map[uint32]string
 	ours       bool // the base chain is one of a tracer
 }
 
-func (w *walker) step(e tracer.Event) {
+func (w *walker) step(e others.Event) {
 	if e.Packet != nil {
 		w.enter(e)
 	}
@@ -62,7 +62,7 @@ func (w *walker) step(e tracer.Event) {
 	h := &w.hooks[len(w.hooks)-1]
 	if w.ours {
 		w.untracked = w.untracked || e.Untracked()
-		if _, end := e.Place.Stage(); end && e.Kind == tracer.Policy {
+		if _, end := e.Place.Stage(); end && e.Kind == others.Policy {
 			h.ended = true
 		}
 		return
@@ -72,7 +72,7 @@ func (w *walker) step(e tracer.Event) {
 	}
 	c := &h.Chains[len(h.Chains)-1]
 	switch {
-	case e.Kind == tracer.Policy:
+	case e.Kind == others.Policy:
 		c.Policy = verdictText(e)
 		w.decide(e, c, nil)
 	case e.Rule != 0: // without a rule, the chain has ended
@@ -90,7 +90,7 @@ func (w *walker) step(e tracer.Event) {
 }
 
 // enter begins a base chain, which shows the packet as it is now.
-func (w *walker) enter(e tracer.Event) {
+func (w *walker) enter(e others.Event) {
 	w.ours = e.Place.IsOurs()
 	hook, known := w.hookOf[e.Place]
 	if w.ours {
@@ -107,7 +107,7 @@ func (w *walker) enter(e tracer.Event) {
 	}
 	h := &w.hooks[len(w.hooks)-1]
 	h.In, h.Out = in, out
-	if w.first == (tracer.Packet{}) {
+	if w.first == (others.Packet{}) {
 		w.first, w.last = *e.Packet, *e.Packet
 	}
 	nat := &h.NAT
@@ -127,13 +127,13 @@ func (w *walker) enter(e tracer.Event) {
 }
 
 // decide notes a verdict that ends the packet's way.
-func (w *walker) decide(e tracer.Event, base *Chain, r *Rule) {
+func (w *walker) decide(e others.Event, base *Chain, r *Rule) {
 	switch {
-	case e.Code == tracer.Drop && r != nil && r.line.Rejects:
+	case e.Code == others.Drop && r != nil && r.line.Rejects:
 		w.verdict = Refused
-	case e.Code == tracer.Drop:
+	case e.Code == others.Drop:
 		w.verdict = Dropped
-	case e.Code == tracer.Queue, e.Code == tracer.Stolen:
+	case e.Code == others.Queue, e.Code == others.Stolen:
 		w.verdict = Taken
 	default:
 		return
@@ -144,7 +144,7 @@ func (w *walker) decide(e tracer.Event, base *Chain, r *Rule) {
 	}
 }
 
-func decider(p tracer.Place, r *Rule) *Decider {
+func decider(p others.Place, r *Rule) *Decider {
 	return &Decider{Family: p.Family, Table: p.Table, Chain: p.Chain, Rule: r, Owner: owner(p)}
 }
 
@@ -159,9 +159,9 @@ func (w *walker) end() {
 	last := w.hooks[len(w.hooks)-1]
 	w.out = last.Out
 	switch {
-	case last.ended && last.Name == tracer.Postrouting:
+	case last.ended && last.Name == others.Postrouting:
 		w.verdict = Forwarded
-	case last.ended && last.Name == tracer.Input:
+	case last.ended && last.Name == others.Input:
 		w.verdict = Delivered
 	case last.ended:
 		w.verdict, w.lostAt = Lost, fmt.Sprintf("after %s", last.Name)
@@ -170,10 +170,10 @@ func (w *walker) end() {
 	}
 }
 
-func verdictText(e tracer.Event) string {
-	names := map[tracer.Code]string{
-		tracer.Drop: "drop", tracer.Accept: "accept", tracer.Stolen: "stolen", tracer.Queue: "queue",
-		tracer.Continue: "continue", tracer.Break: "continue", tracer.Jump: "jump", tracer.Goto: "goto", tracer.Returned: "return",
+func verdictText(e others.Event) string {
+	names := map[others.Code]string{
+		others.Drop: "drop", others.Accept: "accept", others.Stolen: "stolen", others.Queue: "queue",
+		others.Continue: "continue", others.Break: "continue", others.Jump: "jump", others.Goto: "goto", others.Returned: "return",
 	}
 	name := names[e.Code]
 	if name == "" {
@@ -183,7 +183,7 @@ func verdictText(e tracer.Event) string {
 }
 
 // owner names the program that owns a chain, if it is known.
-func owner(p tracer.Place) string {
+func owner(p others.Place) string {
 	isIP := p.Family == "ip" || p.Family == "ip6"
 	switch {
 	case isIP && (p.Table == nft.TableName || strings.HasPrefix(p.Chain, "VMAPD-")):

@@ -1,4 +1,4 @@
-package tracer
+package others
 
 import (
 	"errors"
@@ -157,7 +157,7 @@ func TestStaleTablesAreRemoved(t *testing.T) {
 	}
 	load(t, "table ip vmapd-tracer { set destinations { type ipv4_addr; }\n}\n")
 	for deadline := time.Now().Add(time.Minute); ; {
-		if err := RemoveStale(); err != nil {
+		if err := RemoveStaleTraces(); err != nil {
 			t.Fatal(err)
 		}
 		got := tables(t)
@@ -177,7 +177,7 @@ func TestStaleTablesAreRemoved(t *testing.T) {
 func TestATracerRemovesItsTable(t *testing.T) {
 	alone(t)
 	for _, dest := range []string{"172.30.0.1:80", "[fd00::1]:80"} {
-		tr, err := Start(Filter{Dest: netip.MustParseAddrPort(dest), Protocol: model.TCP, Count: 1, Lifetime: time.Minute})
+		tr, err := StartTrace(Filter{Dest: netip.MustParseAddrPort(dest), Protocol: model.TCP, Count: 1, Lifetime: time.Minute})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -194,7 +194,7 @@ func TestATracerRemovesItsTable(t *testing.T) {
 	if got := tables(t); got != "" {
 		t.Errorf("something is left:\n%s", got)
 	}
-	if err := RemoveStale(); err != nil {
+	if err := RemoveStaleTraces(); err != nil {
 		t.Error(err)
 	}
 }

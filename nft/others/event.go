@@ -1,4 +1,4 @@
-package tracer
+package others
 
 import (
 	"encoding/binary"

@@ -1,4 +1,4 @@
-package tracer
+package others
 
 import (
 	"context"
@@ -36,8 +36,8 @@ type Tracer struct {
 // readBuffer has room for the messages about some thousand rules.
 const readBuffer = 4 << 20
 
-// Start begins to trace, in this thread's network namespace.
-func Start(f Filter) (*Tracer, error) {
+// StartTrace begins to trace, in this thread's network namespace.
+func StartTrace(f Filter) (*Tracer, error) {
 	events, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
 	if err != nil {
 		return nil, fmt.Errorf("open netlink connection: %w", err)

@@ -1,4 +1,4 @@
-package tracer
+package others
 
 import (
 	"net"
@@ -23,7 +23,7 @@ func TestOtherPacketsMeetOneRule(t *testing.T) {
 	}
 	defer func() { _ = server.Close() }()
 	start := func(dest netip.AddrPort) *Tracer {
-		tr, err := Start(Filter{Dest: dest, Protocol: model.UDP, Count: 1, Lifetime: time.Hour})
+		tr, err := StartTrace(Filter{Dest: dest, Protocol: model.UDP, Count: 1, Lifetime: time.Hour})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,4 +1,4 @@
-package tracer
+package others
 
 import (
 	"errors"
@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// RemoveStale removes tables of tracers that were killed on a kernel that keeps them (before Linux
+// RemoveStaleTraces removes tables of tracers that were killed on a kernel that keeps them (before Linux
 // 5.12): those whose destination has timed out. A tracer that works still has it.
-func RemoveStale() error {
+func RemoveStaleTraces() error {
 	conn, err := nftables.New(nftables.AsLasting())
 	if errors.Is(err, unix.EPROTONOSUPPORT) {
 		return nil // no nf_tables
