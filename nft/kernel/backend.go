@@ -448,9 +448,3 @@ func (c *conn) removeTable(f model.Family, name string) error {
 	}
 	return fmt.Errorf("delete %v table %s: %w", f, name, err)
 }
-
-// isMissing reports whether the answer to a list says that the kernel has no nf_tables (nfnetlink_rcv_msg), or not
-// for a family.
-func isMissing(err error) bool {
-	return errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EAFNOSUPPORT)
-}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft"
+	"github.com/vmapd/vmapd/nft/internal/nfnl"
 )
 
 const (
@@ -38,8 +39,8 @@ type clientChange struct {
 func (c *conn) readClients(f model.Family, name string, each func([]client) error) error {
 	return c.list(unix.NFT_MSG_GETSETELEM, f, name, func(attrs []byte) error {
 		var some []client
-		for list := range attributes(attrs, unix.NFTA_SET_ELEM_LIST_ELEMENTS) {
-			for element := range attributes(list, unix.NFTA_LIST_ELEM) {
+		for list := range nfnl.Attributes(attrs, unix.NFTA_SET_ELEM_LIST_ELEMENTS) {
+			for element := range nfnl.Attributes(list, unix.NFTA_LIST_ELEM) {
 				some = append(some, readClient(element))
 			}
 		}
@@ -67,8 +68,10 @@ func (p *pendingPurge) changes(list []client, wanted nft.Clients) (changes []cli
 }
 
 func readClient(b []byte) client {
-	value := func(attr uint16) string { return string(first(first(b, attr), unix.NFTA_DATA_VALUE)) }
-	milliseconds := func(attr uint16) time.Duration { return time.Duration(readUint64(first(b, attr))) * time.Millisecond }
+	value := func(attr uint16) string { return string(nfnl.First(nfnl.First(b, attr), unix.NFTA_DATA_VALUE)) }
+	milliseconds := func(attr uint16) time.Duration {
+		return time.Duration(nfnl.Uint64(nfnl.First(b, attr))) * time.Millisecond
+	}
 	return client{
 		nft.Element{Key: value(unix.NFTA_SET_ELEM_KEY), Data: value(unix.NFTA_SET_ELEM_DATA)},
 		milliseconds(unix.NFTA_SET_ELEM_TIMEOUT), milliseconds(unix.NFTA_SET_ELEM_EXPIRATION),

@@ -11,6 +11,7 @@ import (
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft"
+	"github.com/vmapd/vmapd/nft/internal/nfnl"
 )
 
 // Socket is a netlink connection to nf_tables. The kernel works in the thread of the sender
@@ -230,7 +231,7 @@ func (c *conn) drain() error {
 func (c *conn) read(datagram []byte, each func(attrs []byte) error) error {
 	const genmsg = 4 // sizeof(struct nfgenmsg)
 	for len(datagram) > 0 {
-		message, rest, ok := cutMessage(datagram)
+		message, rest, ok := nfnl.CutMessage(datagram)
 		if !ok {
 			return &contentError{errors.New("a message is cut off")}
 		}
@@ -272,14 +273,14 @@ func replyError(kind, flags uint16, sequence uint32, body []byte) error {
 	}
 	failed := &netlink.OpError{Op: "receive", Err: unix.Errno(-number), Sequence: sequence}
 	if body = body[code:]; kind == unix.NLMSG_ERROR {
-		_, rest, ok := cutMessage(body)
+		_, rest, ok := nfnl.CutMessage(body)
 		if !ok {
 			return failed
 		}
 		body = rest
 	}
 	if flags&unix.NLM_F_ACK_TLVS != 0 {
-		failed.Message = string(withoutZero(first(body, unix.NLMSGERR_ATTR_MSG)))
+		failed.Message = string(nfnl.Text(nfnl.First(body, unix.NLMSGERR_ATTR_MSG)))
 	}
 	return failed
 }
@@ -302,7 +303,7 @@ func (c *conn) list(msgType uint16, f model.Family, name string, each func(attrs
 	}
 	m.end(at)
 	return c.exchange(&m, func(attrs []byte) error {
-		if string(withoutZero(first(attrs, objectTable))) != nft.TableName {
+		if string(nfnl.Text(nfnl.First(attrs, objectTable))) != nft.TableName {
 			return nil // chains are listed of all tables
 		}
 		return each(attrs)
@@ -314,7 +315,7 @@ func (c *conn) table(f model.Family) (flags, owner uint32, err error) {
 	m := messages{family: f, table: nft.TableName, port: c.socket.Port()}
 	m.end(m.object(unix.NFT_MSG_GETTABLE, 0))
 	err = c.exchange(&m, func(attrs []byte) error {
-		flags, owner = readUint32(first(attrs, unix.NFTA_TABLE_FLAGS)), readUint32(first(attrs, tableOwner))
+		flags, owner = nfnl.Uint32(nfnl.First(attrs, unix.NFTA_TABLE_FLAGS)), nfnl.Uint32(nfnl.First(attrs, tableOwner))
 		return nil
 	})
 	return flags, owner, err

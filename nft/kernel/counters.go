@@ -11,6 +11,7 @@ import (
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft"
+	"github.com/vmapd/vmapd/nft/internal/nfnl"
 )
 
 // SetCounters switches the counting of new connections to each service port, from the next
@@ -260,16 +261,16 @@ func (c *conn) readCounters(ctx context.Context, f model.Family, set string, int
 // add takes the elements of one message. It is written out, without a decoder's value for
 // each attribute, because there may be 100,000 elements at each scrape.
 func (p packetCounts) add(message []byte) error {
-	for list := range attributes(message, unix.NFTA_SET_ELEM_LIST_ELEMENTS) {
-		for element := range attributes(list, unix.NFTA_LIST_ELEM) {
-			key := first(first(element, unix.NFTA_SET_ELEM_KEY), unix.NFTA_DATA_VALUE)
-			counter := first(first(element, unix.NFTA_SET_ELEM_EXPR), unix.NFTA_EXPR_DATA)
-			packets := first(counter, unix.NFTA_COUNTER_PACKETS)
+	for list := range nfnl.Attributes(message, unix.NFTA_SET_ELEM_LIST_ELEMENTS) {
+		for element := range nfnl.Attributes(list, unix.NFTA_LIST_ELEM) {
+			key := nfnl.First(nfnl.First(element, unix.NFTA_SET_ELEM_KEY), unix.NFTA_DATA_VALUE)
+			counter := nfnl.First(nfnl.First(element, unix.NFTA_SET_ELEM_EXPR), unix.NFTA_EXPR_DATA)
+			packets := nfnl.First(counter, unix.NFTA_COUNTER_PACKETS)
 			const size = 8
 			if len(key) == 0 || len(packets) != size {
 				return fmt.Errorf("element %x: no counter", key)
 			}
-			p[string(key)] = readUint64(packets)
+			p[string(key)] = nfnl.Uint64(packets)
 		}
 	}
 	return nil

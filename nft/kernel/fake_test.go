@@ -17,6 +17,7 @@ import (
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
 	"github.com/vmapd/vmapd/nft"
+	"github.com/vmapd/vmapd/nft/internal/nfnl"
 	"github.com/vmapd/vmapd/nft/nftfake"
 )
 
@@ -326,8 +327,8 @@ func fakeClients(t testing.TB, b *Backend, f model.Family, name string) map[stri
 	defer b.mu.Unlock()
 	got := map[string]string{}
 	err := b.conn.list(unix.NFT_MSG_GETSETELEM, f, name, func(attrs []byte) error {
-		for list := range attributes(attrs, unix.NFTA_SET_ELEM_LIST_ELEMENTS) {
-			for element := range attributes(list, unix.NFTA_LIST_ELEM) {
+		for list := range nfnl.Attributes(attrs, unix.NFTA_SET_ELEM_LIST_ELEMENTS) {
+			for element := range nfnl.Attributes(list, unix.NFTA_LIST_ELEM) {
 				c := readClient(element)
 				got[c.Key] = c.Data
 			}
@@ -408,7 +409,7 @@ func (v *vanishing) Send(b []byte) error {
 
 func deletesElements(b []byte) bool {
 	for {
-		message, rest, ok := cutMessage(b)
+		message, rest, ok := nfnl.CutMessage(b)
 		if !ok {
 			return false
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft"
+	"github.com/vmapd/vmapd/nft/internal/nfnl"
 )
 
 // Attributes and flags of flowtables (linux/netfilter/nf_tables.h: enum nft_flowtable_attributes and so on).
@@ -73,10 +74,10 @@ func (c *conn) readFlowtables(t *nft.Table) error {
 
 func (c *conn) listFlowtables(f model.Family, each func(name string, hook []byte)) error {
 	err := c.list(unix.NFT_MSG_GETFLOWTABLE, f, "", func(b []byte) error {
-		each(string(withoutZero(first(b, flowtableName))), first(b, flowtableHook))
+		each(string(nfnl.Text(nfnl.First(b, flowtableName))), nfnl.First(b, flowtableHook))
 		return nil
 	})
-	if isMissing(err) || errors.Is(err, unix.ENOENT) {
+	if nfnl.IsMissing(err) || errors.Is(err, unix.ENOENT) {
 		return nil // a kernel without flowtables has none
 	}
 	if err != nil {
@@ -91,8 +92,8 @@ func (c *conn) readDevices(f model.Family, flowtable string) (devices []string, 
 		if name != flowtable {
 			return
 		}
-		for name := range attributes(first(hook, flowtableDevices), deviceName) {
-			devices = append(devices, string(withoutZero(name)))
+		for name := range nfnl.Attributes(nfnl.First(hook, flowtableDevices), deviceName) {
+			devices = append(devices, string(nfnl.Text(name)))
 		}
 	})
 	slices.Sort(devices)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft"
+	"github.com/vmapd/vmapd/nft/internal/nfnl"
 	"github.com/vmapd/vmapd/nft/nftfake"
 )
 
@@ -49,16 +50,16 @@ func TestFlowtableMessagesNameDevices(t *testing.T) {
 	const headers = unix.SizeofNlMsghdr + 4
 	attrs := m.b[headers:]
 	var got []string
-	for d := range attributes(first(first(attrs, flowtableHook), flowtableDevices), deviceName) {
-		got = append(got, string(withoutZero(d)))
+	for d := range nfnl.Attributes(nfnl.First(nfnl.First(attrs, flowtableHook), flowtableDevices), deviceName) {
+		got = append(got, string(nfnl.Text(d)))
 	}
 	if diff := cmp.Diff([]string{"eth0", "cali1"}, got); diff != "" {
 		t.Errorf("devices (-want +got):\n%s", diff)
 	}
-	if name := string(withoutZero(first(attrs, flowtableName))); name != nft.FastPath {
+	if name := string(nfnl.Text(nfnl.First(attrs, flowtableName))); name != nft.FastPath {
 		t.Errorf("got the name %q", name)
 	}
-	if n := readUint32(first(attrs, flowtableFlags)); n != flowtableCounter {
+	if n := nfnl.Uint32(nfnl.First(attrs, flowtableFlags)); n != flowtableCounter {
 		t.Errorf("got the flags %d", n)
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/vmapd/vmapd/nft/internal/nfnl"
 )
 
 // ForeignChain is a chain of any table, as the kernel lists it.
@@ -39,18 +41,18 @@ func (l *Lister) Chains(family byte) (chains []ForeignChain, err error) {
 
 func readForeignChain(family byte, attrs []byte) ForeignChain {
 	const hookDevices, firstDevice = 4, 1 // NFTA_HOOK_DEVS, NFTA_DEVICE_NAME
-	hook := first(attrs, unix.NFTA_CHAIN_HOOK)
+	hook := nfnl.First(attrs, unix.NFTA_CHAIN_HOOK)
 	c := ForeignChain{
-		Family: family, Table: string(withoutZero(first(attrs, unix.NFTA_CHAIN_TABLE))), Name: string(withoutZero(first(attrs, unix.NFTA_CHAIN_NAME))),
-		Type: string(withoutZero(first(attrs, unix.NFTA_CHAIN_TYPE))), Uses: readUint32(first(attrs, unix.NFTA_CHAIN_USE)),
-		Hook: readUint32(first(hook, unix.NFTA_HOOK_HOOKNUM)), Priority: int32(readUint32(first(hook, unix.NFTA_HOOK_PRIORITY))),
-		Device: string(withoutZero(first(hook, unix.NFTA_HOOK_DEV))),
+		Family: family, Table: string(nfnl.Text(nfnl.First(attrs, unix.NFTA_CHAIN_TABLE))), Name: string(nfnl.Text(nfnl.First(attrs, unix.NFTA_CHAIN_NAME))),
+		Type: string(nfnl.Text(nfnl.First(attrs, unix.NFTA_CHAIN_TYPE))), Uses: nfnl.Uint32(nfnl.First(attrs, unix.NFTA_CHAIN_USE)),
+		Hook: nfnl.Uint32(nfnl.First(hook, unix.NFTA_HOOK_HOOKNUM)), Priority: int32(nfnl.Uint32(nfnl.First(hook, unix.NFTA_HOOK_PRIORITY))),
+		Device: string(nfnl.Text(nfnl.First(hook, unix.NFTA_HOOK_DEV))),
 	}
-	if policy := first(attrs, unix.NFTA_CHAIN_POLICY); policy != nil {
-		c.Drops = readUint32(policy) == 0 // NF_DROP
+	if policy := nfnl.First(attrs, unix.NFTA_CHAIN_POLICY); policy != nil {
+		c.Drops = nfnl.Uint32(policy) == 0 // NF_DROP
 	}
 	if c.Device == "" {
-		c.Device = string(withoutZero(first(first(hook, hookDevices), firstDevice)))
+		c.Device = string(nfnl.Text(nfnl.First(nfnl.First(hook, hookDevices), firstDevice)))
 	}
 	return c
 }
@@ -65,8 +67,8 @@ func (l *Lister) Rules(of ForeignChain, each func(expressions []byte)) error {
 		}
 		return c.dumpForeign(of.Family, unix.NFT_MSG_GETRULE, names, func(attrs []byte) error {
 			// A kernel that knows no filter by chain lists all rules of the table.
-			if string(withoutZero(first(attrs, unix.NFTA_RULE_CHAIN))) == of.Name {
-				each(first(attrs, unix.NFTA_RULE_EXPRESSIONS))
+			if string(nfnl.Text(nfnl.First(attrs, unix.NFTA_RULE_CHAIN))) == of.Name {
+				each(nfnl.First(attrs, unix.NFTA_RULE_EXPRESSIONS))
 			}
 			return nil
 		})
@@ -81,7 +83,7 @@ func (l *Lister) Elements(family byte, table, set string, most int) (list []Fore
 			m.string(unix.NFTA_SET_ELEM_LIST_SET, set)
 		}
 		err := c.dumpForeign(family, unix.NFT_MSG_GETSETELEM, names, func(attrs []byte) error {
-			for e := range attributes(first(attrs, unix.NFTA_SET_ELEM_LIST_ELEMENTS), unix.NFTA_LIST_ELEM) {
+			for e := range nfnl.Attributes(nfnl.First(attrs, unix.NFTA_SET_ELEM_LIST_ELEMENTS), unix.NFTA_LIST_ELEM) {
 				if len(list) >= most {
 					return errEnough
 				}
@@ -99,11 +101,11 @@ func (l *Lister) Elements(family byte, table, set string, most int) (list []Fore
 }
 
 func readForeignElement(e []byte) ForeignElement {
-	value := func(attr uint16) []byte { return bytes.Clone(first(first(e, attr), unix.NFTA_DATA_VALUE)) }
+	value := func(attr uint16) []byte { return bytes.Clone(nfnl.First(nfnl.First(e, attr), unix.NFTA_DATA_VALUE)) }
 	return ForeignElement{
 		Key: value(unix.NFTA_SET_ELEM_KEY), KeyEnd: value(setElemKeyEnd),
-		End:     readUint32(first(e, unix.NFTA_SET_ELEM_FLAGS))&unix.NFT_SET_ELEM_INTERVAL_END != 0,
-		Verdict: bytes.Clone(first(first(e, unix.NFTA_SET_ELEM_DATA), unix.NFTA_DATA_VERDICT)),
+		End:     nfnl.Uint32(nfnl.First(e, unix.NFTA_SET_ELEM_FLAGS))&unix.NFT_SET_ELEM_INTERVAL_END != 0,
+		Verdict: bytes.Clone(nfnl.First(nfnl.First(e, unix.NFTA_SET_ELEM_DATA), unix.NFTA_DATA_VERDICT)),
 	}
 }
 
@@ -116,7 +118,7 @@ func (c *conn) dumpForeign(family byte, msgType uint16, names func(*messages), e
 	}
 	m.end(at)
 	err := c.exchange(&m, each)
-	if isMissing(err) {
+	if nfnl.IsMissing(err) {
 		return nil
 	}
 	return err

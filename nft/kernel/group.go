@@ -12,6 +12,8 @@ import (
 	"github.com/mdlayher/netlink"
 	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
+
+	"github.com/vmapd/vmapd/nft/internal/nfnl"
 )
 
 // group is a socket for the netlink group to which the kernel tells each transaction: a message
@@ -192,7 +194,7 @@ func (l *listener) receive(raw syscall.RawConn) error {
 func (l *listener) read(datagram []byte) {
 	const header = unix.SizeofNlMsghdr + 4 // and struct nfgenmsg
 	for {
-		message, rest, ok := cutMessage(datagram)
+		message, rest, ok := nfnl.CutMessage(datagram)
 		if !ok || len(message) < header {
 			return
 		}
@@ -208,8 +210,8 @@ func (l *listener) read(datagram []byte) {
 		}
 		if l.touched {
 			l.notice(change{
-				pid:     readUint32(first(attrs, unix.NFTA_GEN_PROC_PID)),
-				process: string(withoutZero(first(attrs, unix.NFTA_GEN_PROC_NAME))),
+				pid:     nfnl.Uint32(nfnl.First(attrs, unix.NFTA_GEN_PROC_PID)),
+				process: string(nfnl.Text(nfnl.First(attrs, unix.NFTA_GEN_PROC_NAME))),
 			})
 		}
 		l.touched = false

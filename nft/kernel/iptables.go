@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/nft/internal/nfnl"
 )
 
 // iptablesTables are the tables that iptables-nft makes, and reads.
@@ -72,7 +73,7 @@ func IPTablesRules(f model.Family, chain string) (n int, err error) {
 func (l *Lister) TableNames(f model.Family) (names []string, err error) {
 	err = l.on(func(c *conn) error {
 		return c.dump(unix.NFT_MSG_GETTABLE, f, "", "", func(attrs []byte) {
-			names = append(names, string(withoutZero(first(attrs, objectTable))))
+			names = append(names, string(nfnl.Text(nfnl.First(attrs, objectTable))))
 		})
 	})
 	return names, err
@@ -114,7 +115,7 @@ func (c *conn) dump(msgType uint16, f model.Family, table, chain string, each fu
 		each(attrs)
 		return nil
 	})
-	if isMissing(err) {
+	if nfnl.IsMissing(err) {
 		return nil
 	}
 	return err
@@ -124,8 +125,8 @@ func (c *conn) dump(msgType uint16, f model.Family, table, chain string, each fu
 func (c *conn) iptablesChains(f model.Family) (map[string][]string, error) {
 	chains := map[string][]string{}
 	err := c.dump(unix.NFT_MSG_GETCHAIN, f, "", "", func(attrs []byte) {
-		if table := string(withoutZero(first(attrs, objectTable))); slices.Contains(iptablesTables, table) {
-			chains[table] = append(chains[table], string(withoutZero(first(attrs, unix.NFTA_CHAIN_NAME))))
+		if table := string(nfnl.Text(nfnl.First(attrs, objectTable))); slices.Contains(iptablesTables, table) {
+			chains[table] = append(chains[table], string(nfnl.Text(nfnl.First(attrs, unix.NFTA_CHAIN_NAME))))
 		}
 	})
 	if err != nil {
@@ -181,8 +182,8 @@ func (c *conn) rulesThatLead(f model.Family, chains map[string][]string, theirs 
 				continue
 			}
 			err := c.dump(unix.NFT_MSG_GETRULE, f, table, name, func(attrs []byte) {
-				if theirs(targetChain(first(attrs, unix.NFTA_RULE_EXPRESSIONS))) {
-					rules = append(rules, foreignRule{table, name, readUint64(first(attrs, unix.NFTA_RULE_HANDLE))})
+				if theirs(targetChain(nfnl.First(attrs, unix.NFTA_RULE_EXPRESSIONS))) {
+					rules = append(rules, foreignRule{table, name, nfnl.Uint64(nfnl.First(attrs, unix.NFTA_RULE_HANDLE))})
 				}
 			})
 			if err != nil {
@@ -195,13 +196,13 @@ func (c *conn) rulesThatLead(f model.Family, chains map[string][]string, theirs 
 
 // targetChain returns the chain to which a rule with these expressions leads, or "".
 func targetChain(exprs []byte) string {
-	for e := range attributes(exprs, unix.NFTA_LIST_ELEM) {
-		if string(withoutZero(first(e, unix.NFTA_EXPR_NAME))) != "immediate" {
+	for e := range nfnl.Attributes(exprs, unix.NFTA_LIST_ELEM) {
+		if string(nfnl.Text(nfnl.First(e, unix.NFTA_EXPR_NAME))) != "immediate" {
 			continue
 		}
-		data := first(first(e, unix.NFTA_EXPR_DATA), unix.NFTA_IMMEDIATE_DATA)
-		if chain := first(first(data, unix.NFTA_DATA_VERDICT), unix.NFTA_VERDICT_CHAIN); chain != nil {
-			return string(withoutZero(chain))
+		data := nfnl.First(nfnl.First(e, unix.NFTA_EXPR_DATA), unix.NFTA_IMMEDIATE_DATA)
+		if chain := nfnl.First(nfnl.First(data, unix.NFTA_DATA_VERDICT), unix.NFTA_VERDICT_CHAIN); chain != nil {
+			return string(nfnl.Text(chain))
 		}
 	}
 	return ""

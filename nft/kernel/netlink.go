@@ -3,7 +3,6 @@ package kernel
 import (
 	"encoding/binary"
 	"fmt"
-	"iter"
 	"math"
 	"slices"
 
@@ -123,78 +122,4 @@ func nfproto(f model.Family) byte {
 		return unix.NFPROTO_IPV6
 	}
 	return unix.NFPROTO_IPV4
-}
-
-// first returns what the first attribute of a type holds, or nil.
-func first(b []byte, want uint16) []byte {
-	for data := range attributes(b, want) {
-		return data
-	}
-	return nil
-}
-
-// attributes yields what the attributes of a type hold.
-func attributes(b []byte, want uint16) iter.Seq[[]byte] {
-	return func(yield func([]byte) bool) {
-		for {
-			kind, data, rest, ok := cutAttribute(b)
-			if !ok || kind == want && !yield(data) {
-				return
-			}
-			b = rest
-		}
-	}
-}
-
-// cutAttribute returns the first attribute, and the bytes behind it.
-func cutAttribute(b []byte) (kind uint16, data, rest []byte, ok bool) {
-	const flags = unix.NLA_F_NESTED | unix.NLA_F_NET_BYTEORDER
-	if len(b) < unix.SizeofNlAttr {
-		return 0, nil, nil, false
-	}
-	length := int(binary.NativeEndian.Uint16(b))
-	if length < unix.SizeofNlAttr || length > len(b) {
-		return 0, nil, nil, false
-	}
-	kind = binary.NativeEndian.Uint16(b[2:]) &^ flags
-	return kind, b[unix.SizeofNlAttr:length], b[min(len(b), aligned(length)):], true
-}
-
-// cutMessage returns the first message, with its header, and the bytes behind it.
-func cutMessage(b []byte) (message, rest []byte, ok bool) {
-	if len(b) < unix.SizeofNlMsghdr {
-		return nil, nil, false
-	}
-	length := int(binary.NativeEndian.Uint32(b))
-	if length < unix.SizeofNlMsghdr || length > len(b) {
-		return nil, nil, false
-	}
-	return b[:length], b[min(len(b), aligned(length)):], true
-}
-
-// aligned is the place that so many bytes take in a message.
-func aligned(n int) int { return (n + unix.NLA_ALIGNTO - 1) &^ (unix.NLA_ALIGNTO - 1) }
-
-// readUint32 reads a number, 0 if there is none.
-func readUint32(b []byte) uint32 {
-	if len(b) < 4 {
-		return 0
-	}
-	return binary.BigEndian.Uint32(b)
-}
-
-// readUint64 reads a number, 0 if there is none.
-func readUint64(b []byte) uint64 {
-	if len(b) < 8 {
-		return 0
-	}
-	return binary.BigEndian.Uint64(b)
-}
-
-// withoutZero returns a string without the zero that ends it in messages.
-func withoutZero(b []byte) []byte {
-	if n := len(b); n > 0 && b[n-1] == 0 {
-		return b[:n-1]
-	}
-	return b
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft"
+	"github.com/vmapd/vmapd/nft/internal/nfnl"
 )
 
 // sticky is a Service with session affinity, in both families. Pods 2 and 3 are on this
@@ -370,7 +371,7 @@ func generationOf(t testing.TB, c *conn) uint32 {
 	m := messages{port: c.socket.Port()}
 	m.end(m.begin(unix.NFT_MSG_GETGEN, 0))
 	err := c.exchange(&m, func(attrs []byte) error {
-		id = readUint32(first(attrs, unix.NFTA_GEN_ID))
+		id = nfnl.Uint32(nfnl.First(attrs, unix.NFTA_GEN_ID))
 		return nil
 	})
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft"
+	"github.com/vmapd/vmapd/nft/internal/nfnl"
 )
 
 // tablePasses bounds how often a table is read again because rules changed meanwhile: those of
@@ -77,7 +78,7 @@ func (c *conn) readDeclarations(t *nft.Table) (counts map[string]int, err error)
 	err = c.list(unix.NFT_MSG_GETSET, t.Family, "", func(set []byte) error {
 		s := readSet(t.Family, set)
 		t.Sets = append(t.Sets, s)
-		counts[s.Name] = int(readUint32(first(set, setCount)))
+		counts[s.Name] = int(nfnl.Uint32(nfnl.First(set, setCount)))
 		return nil
 	})
 	if err != nil {
@@ -87,18 +88,18 @@ func (c *conn) readDeclarations(t *nft.Table) (counts map[string]int, err error)
 }
 
 func readSet(f model.Family, b []byte) nft.Set {
-	flags, data := readUint32(first(b, unix.NFTA_SET_FLAGS)), readUint32(first(b, unix.NFTA_SET_DATA_TYPE))
+	flags, data := nfnl.Uint32(nfnl.First(b, unix.NFTA_SET_FLAGS)), nfnl.Uint32(nfnl.First(b, unix.NFTA_SET_DATA_TYPE))
 	isMap := flags&unix.NFT_SET_MAP != 0
 	s := nft.Set{
-		Name:     string(withoutZero(first(b, unix.NFTA_SET_NAME))),
+		Name:     string(nfnl.Text(nfnl.First(b, unix.NFTA_SET_NAME))),
 		Interval: flags&unix.NFT_SET_INTERVAL != 0, Dynamic: flags&unix.NFT_SET_EVAL != 0,
 		Verdicts: isMap && data == unix.NFT_DATA_VERDICT,
-		Comment:  string(readComment(first(b, unix.NFTA_SET_USERDATA), setCommentUD)),
+		Comment:  string(readComment(nfnl.First(b, unix.NFTA_SET_USERDATA), setCommentUD)),
 	}
 	if isMap && !s.Verdicts {
 		s.Data = readTypes(f, data)
 	}
-	s.Key = readTypes(f, readUint32(first(b, unix.NFTA_SET_KEY_TYPE)))
+	s.Key = readTypes(f, nfnl.Uint32(nfnl.First(b, unix.NFTA_SET_KEY_TYPE)))
 	return s
 }
 
@@ -122,12 +123,12 @@ func readTypes(f model.Family, n uint32) (list []nft.Type) {
 func (c *conn) readChains(t *nft.Table) error {
 	err := c.list(unix.NFT_MSG_GETCHAIN, t.Family, "", func(chain []byte) error {
 		made := nft.Chain{
-			Name:   string(withoutZero(first(chain, unix.NFTA_CHAIN_NAME))),
-			Filter: string(withoutZero(first(chain, unix.NFTA_CHAIN_TYPE))) == chainTypeFilter,
+			Name:   string(nfnl.Text(nfnl.First(chain, unix.NFTA_CHAIN_NAME))),
+			Filter: string(nfnl.Text(nfnl.First(chain, unix.NFTA_CHAIN_TYPE))) == chainTypeFilter,
 		}
-		if hook := first(chain, unix.NFTA_CHAIN_HOOK); hook != nil {
-			made.Hook = readHook(readUint32(first(hook, unix.NFTA_HOOK_HOOKNUM)))
-			made.Prio = int32(readUint32(first(hook, unix.NFTA_HOOK_PRIORITY)))
+		if hook := nfnl.First(chain, unix.NFTA_CHAIN_HOOK); hook != nil {
+			made.Hook = readHook(nfnl.Uint32(nfnl.First(hook, unix.NFTA_HOOK_HOOKNUM)))
+			made.Prio = int32(nfnl.Uint32(nfnl.First(hook, unix.NFTA_HOOK_PRIORITY)))
 		}
 		t.Chains = append(t.Chains, made)
 		return nil
@@ -154,13 +155,13 @@ func (c *conn) readRules(t *nft.Table, maybe *nft.Ruleset) error {
 		return err
 	}
 	err = c.list(unix.NFT_MSG_GETRULE, t.Family, "", func(b []byte) error {
-		chain := chains[string(withoutZero(first(b, unix.NFTA_RULE_CHAIN)))]
+		chain := chains[string(nfnl.Text(nfnl.First(b, unix.NFTA_RULE_CHAIN)))]
 		if chain == nil {
 			return nil // it came while we read
 		}
-		rule, ok := known[chain.Name][ruleCode(t.Family, first(b, unix.NFTA_RULE_EXPRESSIONS))]
+		rule, ok := known[chain.Name][ruleCode(t.Family, nfnl.First(b, unix.NFTA_RULE_EXPRESSIONS))]
 		if !ok {
-			rule = nft.Rule{nft.Foreign{What: fmt.Sprintf("handle %d", readUint64(first(b, unix.NFTA_RULE_HANDLE)))}}
+			rule = nft.Rule{nft.Foreign{What: fmt.Sprintf("handle %d", nfnl.Uint64(nfnl.First(b, unix.NFTA_RULE_HANDLE)))}}
 		}
 		chain.Rules = append(chain.Rules, rule)
 		return nil
@@ -192,9 +193,9 @@ func knownRules(f model.Family, chains []nft.Chain) (map[string]map[string]nft.R
 // or nothing if we never would.
 func ruleCode(f model.Family, exprs []byte) string {
 	m := messages{family: f}
-	for b := range attributes(exprs, unix.NFTA_LIST_ELEM) {
-		e := newExpr(string(withoutZero(first(b, unix.NFTA_EXPR_NAME))))
-		data := first(b, unix.NFTA_EXPR_DATA)
+	for b := range nfnl.Attributes(exprs, unix.NFTA_LIST_ELEM) {
+		e := newExpr(string(nfnl.Text(nfnl.First(b, unix.NFTA_EXPR_NAME))))
+		data := nfnl.First(b, unix.NFTA_EXPR_DATA)
 		if order, ok := e.(*expr.Byteorder); ok {
 			readByteorder(order, data)
 		} else if e == nil || expr.Unmarshal(nfproto(f), data, e) != nil {
@@ -211,9 +212,11 @@ func ruleCode(f model.Family, exprs []byte) string {
 // readByteorder reads an expression that google/nftables only writes.
 func readByteorder(e *expr.Byteorder, data []byte) {
 	*e = expr.Byteorder{
-		SourceRegister: readUint32(first(data, unix.NFTA_BYTEORDER_SREG)), DestRegister: readUint32(first(data, unix.NFTA_BYTEORDER_DREG)),
-		Op:  expr.ByteorderOp(readUint32(first(data, unix.NFTA_BYTEORDER_OP))),
-		Len: readUint32(first(data, unix.NFTA_BYTEORDER_LEN)), Size: readUint32(first(data, unix.NFTA_BYTEORDER_SIZE)),
+		SourceRegister: nfnl.Uint32(nfnl.First(data, unix.NFTA_BYTEORDER_SREG)),
+		DestRegister:   nfnl.Uint32(nfnl.First(data, unix.NFTA_BYTEORDER_DREG)),
+		Op:             expr.ByteorderOp(nfnl.Uint32(nfnl.First(data, unix.NFTA_BYTEORDER_OP))),
+		Len:            nfnl.Uint32(nfnl.First(data, unix.NFTA_BYTEORDER_LEN)),
+		Size:           nfnl.Uint32(nfnl.First(data, unix.NFTA_BYTEORDER_SIZE)),
 	}
 }
 

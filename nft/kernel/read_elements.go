@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/vmapd/vmapd/nft"
+	"github.com/vmapd/vmapd/nft/internal/nfnl"
 )
 
 // google/nftables makes a value of each element and of each part of it. For a quarter of a
@@ -46,8 +47,8 @@ type elementReader struct {
 
 // add takes the attributes of one message.
 func (r *elementReader) add(message []byte) error {
-	for list := range attributes(message, unix.NFTA_SET_ELEM_LIST_ELEMENTS) {
-		for element := range attributes(list, unix.NFTA_LIST_ELEM) {
+	for list := range nfnl.Attributes(message, unix.NFTA_SET_ELEM_LIST_ELEMENTS) {
+		for element := range nfnl.Attributes(list, unix.NFTA_LIST_ELEM) {
 			if err := r.element(element); err != nil {
 				return err
 			}
@@ -61,21 +62,21 @@ func (r *elementReader) element(b []byte) error {
 	var key, end, data, user []byte
 	flags := uint32(0)
 	for len(b) > 0 {
-		kind, value, rest, ok := cutAttribute(b)
+		kind, value, rest, ok := nfnl.CutAttribute(b)
 		if !ok {
 			return fmt.Errorf("element of %d bytes is cut off", len(b))
 		}
 		switch b = rest; kind {
 		case unix.NFTA_SET_ELEM_KEY:
-			key = first(value, unix.NFTA_DATA_VALUE)
+			key = nfnl.First(value, unix.NFTA_DATA_VALUE)
 		case setElemKeyEnd:
-			end = first(value, unix.NFTA_DATA_VALUE)
+			end = nfnl.First(value, unix.NFTA_DATA_VALUE)
 		case unix.NFTA_SET_ELEM_DATA:
 			data = value
 		case unix.NFTA_SET_ELEM_USERDATA:
 			user = value
 		case unix.NFTA_SET_ELEM_FLAGS:
-			flags = readUint32(value)
+			flags = nfnl.Uint32(value)
 		}
 	}
 	if r.set.Interval && len(r.set.Key) == 1 {
@@ -89,9 +90,9 @@ func (r *elementReader) element(b []byte) error {
 	e := nft.Element{Key: string(key), End: string(end), Comment: string(readComment(user, userdata.NFTNL_UDATA_SET_ELEM_COMMENT))}
 	switch {
 	case r.set.Verdicts:
-		e.Verdict = readVerdict(first(data, unix.NFTA_DATA_VERDICT))
+		e.Verdict = readVerdict(nfnl.First(data, unix.NFTA_DATA_VERDICT))
 	case r.set.Data != nil:
-		e.Data = string(first(data, unix.NFTA_DATA_VALUE))
+		e.Data = string(nfnl.First(data, unix.NFTA_DATA_VALUE))
 	}
 	r.into.Add(e)
 	return nil
@@ -124,7 +125,7 @@ func readComment(user []byte, kind userdata.Type) []byte {
 			return nil
 		}
 		if userdata.Type(user[0]) == kind {
-			return withoutZero(user[header:n])
+			return nfnl.Text(user[header:n])
 		}
 		user = user[n:]
 	}
@@ -134,9 +135,9 @@ func readComment(user []byte, kind userdata.Type) []byte {
 // readVerdict reads the contents of NFTA_DATA_VERDICT. A verdict that we would not write becomes
 // NoVerdict.
 func readVerdict(b []byte) nft.Verdict {
-	code := expr.VerdictKind(int32(readUint32(first(b, unix.NFTA_VERDICT_CODE))))
+	code := expr.VerdictKind(int32(nfnl.Uint32(nfnl.First(b, unix.NFTA_VERDICT_CODE))))
 	return nft.Verdict{
 		Kind:  nft.VerdictKind(max(0, slices.Index(verdictKinds[:], code))),
-		Chain: string(withoutZero(first(b, unix.NFTA_VERDICT_CHAIN))),
+		Chain: string(nfnl.Text(nfnl.First(b, unix.NFTA_VERDICT_CHAIN))),
 	}
 }

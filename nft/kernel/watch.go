@@ -10,6 +10,7 @@ import (
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft"
+	"github.com/vmapd/vmapd/nft/internal/nfnl"
 )
 
 // Watched is a Backend that notices when others change its tables, where the kernel does not
@@ -90,7 +91,7 @@ func (w *Watched) Apply(ctx context.Context, s *model.Snapshot) error {
 
 // isOurs reports whether a message is about a table of ours, or something in it.
 func isOurs(_ uint16, family byte, attrs []byte) bool {
-	return isIP(family) && string(withoutZero(first(attrs, objectTable))) == nft.TableName
+	return isIP(family) && string(nfnl.Text(nfnl.First(attrs, objectTable))) == nft.TableName
 }
 
 func isIP(family byte) bool { return family == unix.NFPROTO_IPV4 || family == unix.NFPROTO_IPV6 }

@@ -1,0 +1,90 @@
+// Package nfnl reads what the kernel sends about nf_tables: messages of nfnetlink, and their attributes.
+package nfnl
+
+import (
+	"encoding/binary"
+	"errors"
+	"iter"
+
+	"golang.org/x/sys/unix"
+)
+
+// First returns what the first attribute of a type holds, or nil.
+func First(b []byte, want uint16) []byte {
+	for data := range Attributes(b, want) {
+		return data
+	}
+	return nil
+}
+
+// Attributes yields what the attributes of a type hold.
+func Attributes(b []byte, want uint16) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		for {
+			kind, data, rest, ok := CutAttribute(b)
+			if !ok || kind == want && !yield(data) {
+				return
+			}
+			b = rest
+		}
+	}
+}
+
+// CutAttribute returns the first attribute, and the bytes behind it.
+func CutAttribute(b []byte) (kind uint16, data, rest []byte, ok bool) {
+	const flags = unix.NLA_F_NESTED | unix.NLA_F_NET_BYTEORDER
+	if len(b) < unix.SizeofNlAttr {
+		return 0, nil, nil, false
+	}
+	length := int(binary.NativeEndian.Uint16(b))
+	if length < unix.SizeofNlAttr || length > len(b) {
+		return 0, nil, nil, false
+	}
+	kind = binary.NativeEndian.Uint16(b[2:]) &^ flags
+	return kind, b[unix.SizeofNlAttr:length], b[min(len(b), aligned(length)):], true
+}
+
+// CutMessage returns the first message, with its header, and the bytes behind it.
+func CutMessage(b []byte) (message, rest []byte, ok bool) {
+	if len(b) < unix.SizeofNlMsghdr {
+		return nil, nil, false
+	}
+	length := int(binary.NativeEndian.Uint32(b))
+	if length < unix.SizeofNlMsghdr || length > len(b) {
+		return nil, nil, false
+	}
+	return b[:length], b[min(len(b), aligned(length)):], true
+}
+
+// aligned is the place that so many bytes take in a message.
+func aligned(n int) int { return (n + unix.NLA_ALIGNTO - 1) &^ (unix.NLA_ALIGNTO - 1) }
+
+// Uint32 reads a number, 0 if there is none.
+func Uint32(b []byte) uint32 {
+	if len(b) < 4 {
+		return 0
+	}
+	return binary.BigEndian.Uint32(b)
+}
+
+// Uint64 reads a number, 0 if there is none.
+func Uint64(b []byte) uint64 {
+	if len(b) < 8 {
+		return 0
+	}
+	return binary.BigEndian.Uint64(b)
+}
+
+// Text returns a string without the zero that ends it in messages.
+func Text(b []byte) []byte {
+	if n := len(b); n > 0 && b[n-1] == 0 {
+		return b[:n-1]
+	}
+	return b
+}
+
+// IsMissing reports whether the answer to a list says that the kernel has no nf_tables (nfnetlink_rcv_msg), or not
+// for a family.
+func IsMissing(err error) bool {
+	return errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EAFNOSUPPORT)
+}
