@@ -102,7 +102,7 @@ func ofVmapd(f found) found { return f.of(host.OwnerVmapd) }
 // fail; without any rule that uses connection tracking, the kernel ends that for the family, and
 // translates none that is under way.
 func kubeProxyServes() error {
-	var lister kernel.Lister
+	var lister others.Lister
 	defer lister.Close()
 	r := remover()
 	var begun, served [len(model.Families)]bool

@@ -13,7 +13,7 @@ import (
 	"github.com/vmapd/vmapd/legacy/host"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft"
-	"github.com/vmapd/vmapd/nft/kernel"
+	"github.com/vmapd/vmapd/nft/others"
 )
 
 const (
@@ -30,7 +30,7 @@ var nfHooks = []firewall.Hook{firewall.Prerouting, firewall.Input, firewall.Forw
 
 // rulesReader reads the rules of others.
 type rulesReader struct {
-	lister kernel.Lister
+	lister others.Lister
 	left   int // rules that may still be read
 	unread []string
 	names  map[uint32]string // of interfaces
@@ -81,7 +81,7 @@ func (r *rulesReader) family(family byte) (sets []firewall.Ruleset, err error) {
 	if err != nil {
 		return nil, err
 	}
-	tables := map[string][]kernel.ForeignChain{}
+	tables := map[string][]others.Chain{}
 	var names []string
 	for _, c := range chains {
 		if c.Table == nft.TableName {
@@ -104,8 +104,8 @@ func (r *rulesReader) family(family byte) (sets []firewall.Ruleset, err error) {
 
 // table reads the base chains of a table that may drop a packet of Services, and the chains to which they
 // lead.
-func (r *rulesReader) table(set *firewall.Ruleset, chains []kernel.ForeignChain) error {
-	byName := map[string]kernel.ForeignChain{}
+func (r *rulesReader) table(set *firewall.Ruleset, chains []others.Chain) error {
+	byName := map[string]others.Chain{}
 	var todo []string
 	for _, c := range chains {
 		byName[c.Name] = c
@@ -151,7 +151,7 @@ func (r *rulesReader) table(set *firewall.Ruleset, chains []kernel.ForeignChain)
 }
 
 // set returns a set of a table, or nil if it has many elements.
-func (r *rulesReader) set(known map[string]*firewall.Set, of kernel.ForeignChain, name string) *firewall.Set {
+func (r *rulesReader) set(known map[string]*firewall.Set, of others.Chain, name string) *firewall.Set {
 	set, ok := known[name]
 	if !ok {
 		if list, err := r.lister.Elements(of.Family, of.Table, name, mostElements); err == nil && len(list) > 0 {
@@ -162,7 +162,7 @@ func (r *rulesReader) set(known map[string]*firewall.Set, of kernel.ForeignChain
 	return set
 }
 
-func hookOf(c kernel.ForeignChain) firewall.Hook {
+func hookOf(c others.Chain) firewall.Hook {
 	if c.Family == unix.NFPROTO_NETDEV {
 		if c.Hook == 0 {
 			return firewall.Ingress
@@ -176,11 +176,11 @@ func hookOf(c kernel.ForeignChain) firewall.Hook {
 }
 
 // setOf returns a set from its elements, or nil if they say nothing.
-func setOf(list []kernel.ForeignElement) *firewall.Set {
-	slices.SortStableFunc(list, func(a, b kernel.ForeignElement) int {
+func setOf(list []others.Element) *firewall.Set {
+	slices.SortStableFunc(list, func(a, b others.Element) int {
 		return cmp.Or(bytes.Compare(a.Key, b.Key), boolCompare(b.End, a.End))
 	})
-	intervals := slices.ContainsFunc(list, func(e kernel.ForeignElement) bool { return e.End })
+	intervals := slices.ContainsFunc(list, func(e others.Element) bool { return e.End })
 	set := &firewall.Set{}
 	for i, e := range list {
 		if e.End {

@@ -13,7 +13,7 @@ import (
 	"github.com/vmapd/vmapd/legacy/userspace"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft"
-	"github.com/vmapd/vmapd/nft/kernel"
+	"github.com/vmapd/vmapd/nft/others"
 )
 
 // kubeProxyTable is the table of kube-proxy's nftables mode.
@@ -27,7 +27,9 @@ const (
 
 // remover removes leftovers without programs.
 func remover() host.Remover {
-	return host.Remover{NFTChains: kernel.IPTablesChains, NFTRules: kernel.IPTablesRules, RemoveNFTChains: kernel.RemoveIPTablesChains}
+	return host.Remover{
+		NFTChains: others.IPTablesChains, NFTRules: others.IPTablesRules, RemoveNFTChains: others.RemoveIPTablesChains,
+	}
 }
 
 // found is a number of objects of each kind that other backends or kube-proxy have on the node.
@@ -36,13 +38,13 @@ type found map[host.Leftover]int
 // finder looks for leftovers. It is for one goroutine.
 type finder struct {
 	host.Finder
-	lister        *kernel.Lister
+	lister        *others.Lister
 	runsNFT       bool
 	runsUserspace bool
 }
 
 func newFinder(o ipvs.Options) *finder {
-	lister, r := &kernel.Lister{}, remover()
+	lister, r := &others.Lister{}, remover()
 	r.NFTChains = lister.IPTablesChains
 	return &finder{Finder: host.Finder{Remover: r, Options: o}, lister: lister}
 }

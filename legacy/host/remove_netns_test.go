@@ -9,10 +9,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/vmapd/vmapd/legacy/host"
-	"github.com/vmapd/vmapd/nft/kernel"
+	"github.com/vmapd/vmapd/nft/others"
 )
 
-var remover = host.Remover{NFTChains: kernel.IPTablesChains, RemoveNFTChains: kernel.RemoveIPTablesChains}
+var remover = host.Remover{NFTChains: others.IPTablesChains, RemoveNFTChains: others.RemoveIPTablesChains}
 
 // feed runs iptables-restore of a variant with rules.
 func feed(t testing.TB, program, rules string) {

@@ -420,7 +420,7 @@ func (b *Backend) Remove(context.Context) error {
 // missing, or if the kernel has no nf_tables. Without permission, the error is [ErrNotPermitted]
 // alone.
 func RemoveTables(names ...string) error {
-	return new(Lister).on(func(c *conn) error {
+	return once(func(c *conn) error {
 		var errs []error
 		for _, f := range model.Families {
 			for _, name := range names {

@@ -11,13 +11,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/nft/others"
 )
 
 // BenchmarkChangesBesideReaders changes a Service while something else reads every 10 ms, as the
 // looks for leftovers and the scrapes of counters do much more rarely. With "closing", each reading
 // has a connection of its own, whose end waits for the kernel. The figures are of changes.
 func BenchmarkChangesBesideReaders(b *testing.B) {
-	look := func(l *Lister) (err error) {
+	look := func(l *others.Lister) (err error) {
 		for _, f := range model.Families {
 			if _, err = l.IPTablesChains(f); err == nil {
 				_, err = l.TableNames(f)
@@ -27,19 +28,19 @@ func BenchmarkChangesBesideReaders(b *testing.B) {
 	}
 	for _, tt := range []struct {
 		name string
-		read func(ctx context.Context, l *Lister, backend *Backend) error
+		read func(ctx context.Context, l *others.Lister, backend *Backend) error
 	}{
 		{"alone", nil},
-		{"looks", func(_ context.Context, l *Lister, _ *Backend) error { return look(l) }},
-		{"looks-closing", func(_ context.Context, l *Lister, _ *Backend) error {
+		{"looks", func(_ context.Context, l *others.Lister, _ *Backend) error { return look(l) }},
+		{"looks-closing", func(_ context.Context, l *others.Lister, _ *Backend) error {
 			defer l.Close()
 			return look(l)
 		}},
-		{"scrapes", func(ctx context.Context, _ *Lister, backend *Backend) error {
+		{"scrapes", func(ctx context.Context, _ *others.Lister, backend *Backend) error {
 			_, err := backend.Connections(ctx)
 			return err
 		}},
-		{"scrapes-closing", func(ctx context.Context, _ *Lister, backend *Backend) error {
+		{"scrapes-closing", func(ctx context.Context, _ *others.Lister, backend *Backend) error {
 			_, err := backend.Connections(ctx)
 			backend.counts.close()
 			return err
@@ -53,7 +54,7 @@ func BenchmarkChangesBesideReaders(b *testing.B) {
 			defer reading.Wait()
 			defer stop()
 			if tt.read != nil {
-				reading.Go(func() { s.n.readOften(ctx, b, func(l *Lister) error { return tt.read(ctx, l, s.backend) }) })
+				reading.Go(func() { s.n.readOften(ctx, b, func(l *others.Lister) error { return tt.read(ctx, l, s.backend) }) })
 			}
 			var took []time.Duration
 			for b.Loop() {
@@ -69,14 +70,14 @@ func BenchmarkChangesBesideReaders(b *testing.B) {
 }
 
 // readOften reads in the namespace every 10 ms until ctx ends.
-func (n netns) readOften(ctx context.Context, b *testing.B, read func(*Lister) error) {
+func (n netns) readOften(ctx context.Context, b *testing.B, read func(*others.Lister) error) {
 	b.Helper()
 	runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 	if err := unix.Setns(n.fd(), unix.CLONE_NEWNET); err != nil {
 		b.Error(err)
 		return
 	}
-	var l Lister
+	var l others.Lister
 	defer l.Close()
 	for tick := time.NewTicker(10 * time.Millisecond); ; {
 		select {

@@ -60,6 +60,20 @@ func (d dialer) dial() (*conn, error) {
 	return &conn{socket: s, answer: make([]byte, answerSize)}, nil
 }
 
+// once calls use with a connection of its own, in this thread's network namespace. Without nf_tables, there is no
+// error.
+func once(use func(*conn) error) error {
+	c, err := thisKernel(0).dial()
+	if errors.Is(err, unix.EPROTONOSUPPORT) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _ = c.close() }()
+	return use(c)
+}
+
 // thisKernel returns a dialer for the network namespace of fd, or the present one if fd is 0.
 func thisKernel(fd int) dialer {
 	return func() (Socket, error) {
@@ -203,26 +217,8 @@ func (c *conn) exchange(m *messages, each func(attrs []byte) error) error {
 		default:
 			err = c.read(c.answer[:n], each)
 		}
-		if errors.Is(err, errEnough) {
-			return err
-		}
 		if first == nil {
 			first = err
-		}
-	}
-}
-
-// errEnough ends the reading of a list. The connection must be closed then, or drained.
-var errEnough = errors.New("enough is read")
-
-// drain reads the rest of a list, so that the connection can be used again.
-func (c *conn) drain() error {
-	for {
-		switch _, err := c.socket.Receive(c.answer); {
-		case errors.Is(err, unix.EAGAIN):
-			return nil
-		case err != nil && !errors.Is(err, unix.ENOBUFS):
-			return fmt.Errorf("receive: %w", err)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/nft/internal/nfnl"
 )
 
 // ErrOwned indicates that another process of ours still owns the tables, as happens
@@ -23,8 +24,7 @@ func (ownedError) Error() string { return "owned by another process; waiting for
 func (ownedError) Waiting() {}
 
 // ErrNotPermitted indicates that this process must not administer the network.
-var ErrNotPermitted = errors.New("CAP_NET_ADMIN is missing: run this as root, or in a container with the capability NET_ADMIN; " +
-	"in a user namespace, it counts only for network namespaces of that user namespace")
+var ErrNotPermitted = nfnl.ErrNotPermitted
 
 // BatchError is a batch that the kernel refused. Nothing of it was carried out.
 type BatchError struct {

@@ -9,6 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// ErrNotPermitted indicates that this process must not administer the network.
+var ErrNotPermitted = errors.New("CAP_NET_ADMIN is missing: run this as root, or in a container " +
+	"with the capability NET_ADMIN; in a user namespace, it counts only for network namespaces of that user namespace")
+
 // First returns what the first attribute of a type holds, or nil.
 func First(b []byte, want uint16) []byte {
 	for data := range Attributes(b, want) {
@@ -82,6 +86,9 @@ func Text(b []byte) []byte {
 	}
 	return b
 }
+
+// String returns the string that the first attribute of a type holds, or "".
+func String(b []byte, want uint16) string { return string(Text(First(b, want))) }
 
 // IsMissing reports whether the answer to a list says that the kernel has no nf_tables (nfnetlink_rcv_msg), or not
 // for a family.
