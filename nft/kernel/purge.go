@@ -182,10 +182,9 @@ func (b *Backend) fitClients(ctx context.Context, st *familyState, p *pendingPur
 	return b.conn.changeClients(st.family, &set, changes)
 }
 
-// reader is a connection that lists clients, counters or the objects of others, beside the connection
-// that changes ours. It lasts, as the
-// end of a connection waits until the kernel has freed the objects of the batches before
-// (nft_rcv_nl_event), for ten milliseconds and more in which no batch is taken.
+// reader is a connection that lists clients or counters, beside the connection that changes the table. It lasts, as the
+// end of a connection waits until the kernel has freed the objects of the batches before (nft_rcv_nl_event), for ten
+// milliseconds and more in which no batch is taken.
 type reader struct {
 	conn *conn // nil: none yet
 }
