@@ -7,9 +7,9 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// Destinations returns the frontends of a protocol in the table, with their endpoints. Those of a
-// node port have its addresses. Connections that began under this table went there. The zero AddrPort stands for others, which
-// the table does not tell: with session affinity, a client may be remembered with an endpoint that is gone.
+// Destinations returns the frontends of a protocol in the table, with their endpoints. Those of a node port have its
+// addresses. Connections that began under this table went there. The zero AddrPort stands for others, which the table
+// does not tell: with session affinity, a client may be remembered with an endpoint that is gone.
 func (t *Table) Destinations(p model.Protocol) map[model.VIP][]netip.AddrPort {
 	found := map[model.VIP][]netip.AddrPort{}
 	for vip := range t.frontends(scopeAddr, p) {

@@ -54,7 +54,9 @@ func (b *Batch) diffOwn(have, want *Ruleset, old, now *model.ServicePort) {
 }
 
 // collect adds the elements of one set for changes, each of which is an old value or a new one.
-func collect[T comparable](gone, come elements, set string, changes iter.Seq[model.Change[T]], element func(T) Element) {
+func collect[T comparable](
+	gone, come elements, set string, changes iter.Seq[model.Change[T]], element func(T) Element,
+) {
 	var none T
 	for c := range changes {
 		if c.Old != none {

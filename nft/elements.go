@@ -72,8 +72,8 @@ func (l elements) list() []SetOps {
 	return list
 }
 
-// diffElements finds what must be deleted and added, to have the elements that each yields. Equal elements stay. An element
-// with other data is deleted and added again, in one batch.
+// diffElements finds what must be deleted and added, to have the elements that each yields. Equal elements stay. An
+// element with other data is deleted and added again, in one batch.
 func (b *Batch) diffElements(have map[string]Elements, each func(add func(set string, op ElementOp))) {
 	del, add, stay := elements{}, elements{}, map[string]int{}
 	each(func(set string, op ElementOp) {
@@ -101,9 +101,11 @@ func (b *Batch) diffElements(have map[string]Elements, each func(add func(set st
 	b.Delete, b.Add = del.list(), add.list()
 }
 
-// leftovers returns the keys of elements that are not wanted, by set and sorted. So many of each set are wanted: mostly,
-// these are all.
-func leftovers(have map[string]Elements, wanted map[string]int, each func(add func(set string, op ElementOp))) map[string][]string {
+// leftovers returns the keys of elements that are not wanted, by set and sorted. So many of each set are wanted:
+// mostly, these are all.
+func leftovers(
+	have map[string]Elements, wanted map[string]int, each func(add func(set string, op ElementOp)),
+) map[string][]string {
 	left := map[string]map[string]bool{}
 	for set, list := range have {
 		if len(list) > wanted[set] {

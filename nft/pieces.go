@@ -35,17 +35,17 @@ func (r *Ruleset) weight() int {
 //
 // A new table comes in pieces of size operations or a little more, if it has more: during a transaction the kernel does
 // nothing else for the table, and it needs memory for each operation. The Services come with all of their ports and
-// addresses at once, also with their cluster IPs, to whose other ports connections are refused; those of the cluster's API
-// server and DNS are first, then all endpoints. The ServiceCIDRs are last, whose other addresses are dropped.
+// addresses at once, also with their cluster IPs, to whose other ports connections are refused; those of the cluster's
+// API server and DNS are first, then all endpoints. The ServiceCIDRs are last, whose other addresses are dropped.
 //
-// A table that exists changes in one transaction, so that each packet meets the rules from before it or those from after.
-// New sets and chains come ahead of it, to which nothing leads yet, for two reasons. A packet keeps the generation of rules
-// with which it entered the base chain, but finds an element that is committed meanwhile: a new chain to which it leads
-// would be empty, and the packet leave untranslated (nft_do_chain). And the kernel walks the whole map for each chain that
-// begins to look into it (nf_tables_bind_set).
+// A table that exists changes in one transaction, so that each packet meets the rules from before it or those from
+// after. New sets and chains come ahead of it, to which nothing leads yet, for two reasons. A packet keeps the
+// generation of rules with which it entered the base chain, but finds an element that is committed meanwhile: a new
+// chain to which it leads would be empty, and the packet leave untranslated (nft_do_chain). And the kernel walks the
+// whole map for each chain that begins to look into it (nf_tables_bind_set).
 //
-// A packet between two hooks during a commit meets the old rules of one and the new rules of the other: while its Service's
-// traffic policy changes, it may be dropped once, or keep its client's address.
+// A packet between two hooks during a commit meets the old rules of one and the new rules of the other: while its
+// Service's traffic policy changes, it may be dropped once, or keep its client's address.
 func (b *Batch) Pieces(size int) iter.Seq[*Batch] {
 	return func(yield func(*Batch) bool) {
 		switch {
@@ -61,8 +61,8 @@ func (b *Batch) Pieces(size int) iter.Seq[*Batch] {
 	}
 }
 
-// ahead takes new sets from the batch, and new chains that no hook enters, or that remember clients, of which there are none
-// yet.
+// ahead takes new sets from the batch, and new chains that no hook enters, or that remember clients, of which there are
+// none yet.
 func (b *Batch) ahead() *Batch {
 	isAhead := func(c Chain) bool {
 		return b.newChains[c.Name] && (c.Hook == NoHook || c.Name == rememberArrival || c.Name == rememberOutput)
@@ -135,8 +135,8 @@ func (b *Batch) largePieces(size int, yield func(*Batch) bool) {
 	p.flush(1)
 }
 
-// byUrgency returns the service ports of Services that must come first, and all others. An address of the node that is a
-// Service's has priority over node ports of others; and one may be the cluster IP of another Service.
+// byUrgency returns the service ports of Services that must come first, and all others. An address of the node that is
+// a Service's has priority over node ports of others; and one may be the cluster IP of another Service.
 func (r *Ruleset) byUrgency() (urgent, others []*model.ServicePort) {
 	clusterIPs := map[netip.Addr]bool{}
 	for a := range r.snapshot.ClusterIPs() {

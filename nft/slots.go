@@ -134,8 +134,8 @@ func (r *Ruleset) adopt(edit *persist.Edit[model.ServicePortName, *order], have 
 	o.store(edit, sp.Name)
 }
 
-// rearrange is adopt after a ruleset in which the service port was old. The cost is mostly that of the change, also among
-// thousands of endpoints.
+// rearrange is adopt after a ruleset in which the service port was old. The cost is mostly that of the change, also
+// among thousands of endpoints.
 func (r *Ruleset) rearrange(edit *persist.Edit[model.ServicePortName, *order], have *Ruleset, old, now *model.ServicePort) {
 	var o order
 	for _, l := range model.TrafficPolicies {
@@ -200,8 +200,8 @@ func difference(have, want bySlot) (left, joined []netip.AddrPort) {
 	return left, joined
 }
 
-// moveSlots returns the endpoints in the order of their slots after some left and others joined, both sorted. Those that
-// joined and those whose slot is beyond the new end take the slots that are free.
+// moveSlots returns the endpoints in the order of their slots after some left and others joined, both sorted. Those
+// that joined and those whose slot is beyond the new end take the slots that are free.
 func moveSlots(have, left, joined []netip.AddrPort) []netip.AddrPort {
 	hasLeft := func(a netip.AddrPort) bool {
 		_, found := slices.BinarySearchFunc(left, a, netip.AddrPort.Compare)
@@ -240,8 +240,8 @@ func keepSlots(have []netip.AddrPort, want bySlot) []netip.AddrPort {
 	return moveSlots(have, left, joined)
 }
 
-// slotDeltas returns the slots that differ between two versions of a service port, in the ruleset have and in r. They are
-// nil if one version is.
+// slotDeltas returns the slots that differ between two versions of a service port, in the ruleset have and in r. They
+// are nil if one version is.
 func (r *Ruleset) slotDeltas(have *Ruleset, old, now *model.ServicePort) (before, after *slotDelta) {
 	if old == nil || now == nil {
 		return nil, nil

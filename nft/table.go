@@ -13,7 +13,8 @@ type Table struct {
 	Flowtables []Flowtable         // names alone
 	Chains     []Chain             // [Foreign] stands for rules that Compile never makes
 	Elements   map[string]Elements // by set
-	Left       *Ruleset            // what this process left in the table, and so perhaps chains that nothing needs now; nil: nothing
+	// Left is what this process left in the table, and so perhaps chains that nothing needs now; nil: nothing.
+	Left *Ruleset
 }
 
 // Foreign stands for a rule that Compile never makes.

@@ -10,9 +10,8 @@
 // process claims it. Older kernels have no such flag for tables that shall stay: there,
 // and wherever a table is not owned, [Watched] notices changes by others.
 //
-// Session affinity. Packets note clients in maps of ours. A batch that takes an endpoint away also
-// deletes its clients, if they are few, and the first batch those that an earlier process left. A goroutine beside Apply finds the
-// others (purge.go).
+// Session affinity. Packets note clients in maps of ours. Behind a batch that takes an endpoint away, and behind the
+// first batch of a process, a pass beside Apply deletes the clients of endpoints that are gone (purge.go).
 //
 // Counters. If wanted, elements of two more sets count new connections. They are read over
 // a connection of their own, while batches go on (counters.go).
