@@ -110,7 +110,18 @@ func (r *Ruleset) Elements() iter.Seq2[string, Element] {
 
 // all returns every element of the ruleset, by set.
 func (r *Ruleset) all() elements {
+	count := map[string]int{} // of the sets with most elements
+	for sp := range r.snapshot.ServicePorts() {
+		for _, fe := range sp.Frontends {
+			of := scopeOf(fe.Kind)
+			count[of.set(roleDispatch)]++
+			count[of.set(endpointsRole(fe.TrafficPolicy))] += slotCount(sp, fe.TrafficPolicy)
+		}
+	}
 	list := elements{}
+	for set, n := range count {
+		list[set] = make([]ElementOp, 0, n)
+	}
 	r.each(list.add)
 	return list
 }

@@ -39,7 +39,7 @@ func Diff(have, want *Ruleset) *Batch {
 			}
 		}
 	}
-	b.diffElements(gone.byKey(), come.each)
+	b.diffElements(gone.shared(come), gone, come.each)
 	b.guardRemoved()
 	return b
 }
@@ -80,10 +80,11 @@ func DiffTable(table *Table, want *Ruleset) *Batch {
 		table = &Table{Family: want.Family}
 	}
 	b.diffObjects(table, want)
-	b.diffElements(table.Elements, want.each)
 	if b.CreateTable {
+		b.Add = want.all().list()
 		return b
 	}
+	b.diffElements(table.Elements, elements{}, want.each)
 	b.guardRemoved()
 	exists := setsByName(table.Sets)
 	for sp := range want.snapshot.ServicePorts() {

@@ -49,14 +49,18 @@ func (l elements) each(add func(set string, op ElementOp)) {
 	}
 }
 
-// byKey are the same elements, to find them.
-func (l elements) byKey() map[string]Elements {
-	all := make(map[string]Elements, len(l))
+// shared takes the lists of sets that others have, too, to find their elements.
+func (l elements) shared(others elements) map[string]Elements {
+	all := map[string]Elements{}
 	for set, list := range l {
+		if len(others[set]) == 0 {
+			continue
+		}
 		all[set] = make(Elements, len(list))
 		for _, op := range list {
 			all[set][op.Key] = op
 		}
+		delete(l, set)
 	}
 	return all
 }
@@ -74,8 +78,9 @@ func (l elements) list() []SetOps {
 
 // diffElements finds what must be deleted and added, to have the elements that each yields. Equal elements stay. An
 // element with other data is deleted and added again, in one batch.
-func (b *Batch) diffElements(have map[string]Elements, each func(add func(set string, op ElementOp))) {
-	del, add, stay := elements{}, elements{}, map[string]int{}
+// gone are elements of other sets, which nothing replaces.
+func (b *Batch) diffElements(have map[string]Elements, gone elements, each func(add func(set string, op ElementOp))) {
+	del, add, stay := gone, elements{}, map[string]int{}
 	each(func(set string, op ElementOp) {
 		was, ok := have[set][op.Key]
 		switch {

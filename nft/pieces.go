@@ -191,6 +191,7 @@ type pieces struct {
 	yield   func(*Batch) bool
 	stopped bool
 	next    elements
+	sizes   map[string]int // of the lists of the last piece: the next one is similar
 	count   int
 	known   map[netip.Addr]bool // cluster IPs that were added
 }
@@ -198,6 +199,9 @@ type pieces struct {
 func (p *pieces) add(set string, op ElementOp) {
 	if p.next == nil {
 		p.next = elements{}
+	}
+	if p.next[set] == nil && p.sizes[set] > 0 {
+		p.next[set] = make([]ElementOp, 0, p.sizes[set])
 	}
 	p.next.add(set, op)
 	p.count++
@@ -231,7 +235,10 @@ var slotSets = [...]string{Endpoints, LocalEndpoints, NodePortEndpoints, NodePor
 // take returns what was collected.
 func (p *pieces) take() []SetOps {
 	ops := p.next.list()
-	p.next, p.count = nil, 0
+	p.next, p.count, p.sizes = nil, 0, make(map[string]int, len(ops))
+	for _, s := range ops {
+		p.sizes[s.Set] = len(s.Ops) + len(s.Ops)/8
+	}
 	return ops
 }
 

@@ -3,6 +3,7 @@ package kernel
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/google/nftables/expr"
 	"github.com/google/nftables/userdata"
@@ -23,7 +24,7 @@ const listPasses = 5
 // after many elements were added, it leaves some out or names them twice (nft_rhash_walk).
 func (c *conn) listElements(t *nft.Table, s nft.Set, count int) error {
 	for range listPasses {
-		r := elementReader{set: s, into: nft.Elements{}}
+		r := elementReader{set: s, into: make(nft.Elements, count)}
 		if err := c.list(unix.NFT_MSG_GETSETELEM, t.Family, s.Name, r.add); err != nil {
 			return fmt.Errorf("read elements of %s: %w", s.Name, err)
 		}
@@ -43,6 +44,7 @@ type elementReader struct {
 	// The kernel has two elements for each range, where it begins and where it ends, in no
 	// order that it promises.
 	starts, ends []string
+	chains       map[string]string // names in verdicts, of which many elements have the same
 }
 
 // add takes the attributes of one message.
@@ -87,13 +89,24 @@ func (r *elementReader) element(b []byte) error {
 		}
 		return nil
 	}
-	e := nft.Element{Key: string(key), End: string(end), Comment: string(readComment(user, userdata.NFTNL_UDATA_SET_ELEM_COMMENT))}
-	switch {
-	case r.set.Verdicts:
-		e.Verdict = readVerdict(nfnl.First(data, unix.NFTA_DATA_VERDICT))
-	case r.set.Data != nil:
-		e.Data = string(nfnl.First(data, unix.NFTA_DATA_VALUE))
+	var e nft.Element
+	if r.set.Verdicts {
+		e.Verdict, data = r.verdict(nfnl.First(data, unix.NFTA_DATA_VERDICT)), nil
+	} else {
+		data = nfnl.First(data, unix.NFTA_DATA_VALUE)
 	}
+	comment := readComment(user, userdata.NFTNL_UDATA_SET_ELEM_COMMENT)
+	var all strings.Builder // one piece of memory for all parts
+	all.Grow(len(key) + len(end) + len(data) + len(comment))
+	for _, part := range [...][]byte{key, end, data, comment} {
+		all.Write(part)
+	}
+	rest := all.String()
+	cut := func(n int) (part string) {
+		part, rest = rest[:n], rest[n:]
+		return part
+	}
+	e.Key, e.End, e.Data, e.Comment = cut(len(key)), cut(len(end)), cut(len(data)), cut(len(comment))
 	r.into.Add(e)
 	return nil
 }
@@ -132,12 +145,18 @@ func readComment(user []byte, kind userdata.Type) []byte {
 	return nil
 }
 
-// readVerdict reads the contents of NFTA_DATA_VERDICT. A verdict that we would not write becomes
+// verdict reads the contents of NFTA_DATA_VERDICT. A verdict that we would not write becomes
 // NoVerdict.
-func readVerdict(b []byte) nft.Verdict {
+func (r *elementReader) verdict(b []byte) nft.Verdict {
 	code := expr.VerdictKind(int32(nfnl.Uint32(nfnl.First(b, unix.NFTA_VERDICT_CODE))))
-	return nft.Verdict{
-		Kind:  nft.VerdictKind(max(0, slices.Index(verdictKinds[:], code))),
-		Chain: string(nfnl.Text(nfnl.First(b, unix.NFTA_VERDICT_CHAIN))),
+	name := nfnl.Text(nfnl.First(b, unix.NFTA_VERDICT_CHAIN))
+	chain, ok := r.chains[string(name)]
+	if !ok {
+		if r.chains == nil {
+			r.chains = map[string]string{}
+		}
+		chain = string(name)
+		r.chains[chain] = chain
 	}
+	return nft.Verdict{Kind: nft.VerdictKind(max(0, slices.Index(verdictKinds[:], code))), Chain: chain}
 }
