@@ -27,7 +27,8 @@ import (
 // A client may come back before its deletion from the map, see Purge. A set of all Services has the endpoints that
 // were taken from one of them, longer than any client is remembered: a packet that was sent to one of those deletes its
 // client, and is dropped. When the client sends it again, it gets another endpoint. So no connection begins to an
-// endpoint that is gone. What another program's chain before ours has translated goes its way.
+// endpoint that is gone. Whatever else is not an endpoint of the Service stays: another program's chain before ours may
+// have translated it.
 //
 // Only these sets depend on the endpoints. So a changed endpoint and a new connection cost the
 // same with affinity as without, for any number of endpoints. NAME is

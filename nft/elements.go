@@ -77,8 +77,8 @@ func (l elements) list() []SetOps {
 }
 
 // diffElements finds what must be deleted and added, to have the elements that each yields. Equal elements stay. An
-// element with other data is deleted and added again, in one batch.
-// gone are elements of other sets, which nothing replaces.
+// element with other data is deleted and added again, in one batch. gone has elements of other sets, which nothing
+// replaces.
 func (b *Batch) diffElements(have map[string]Elements, gone elements, each func(add func(set string, op ElementOp))) {
 	del, add, stay := gone, elements{}, map[string]int{}
 	each(func(set string, op ElementOp) {

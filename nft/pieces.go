@@ -108,11 +108,17 @@ func (b *Batch) largePieces(size int, yield func(*Batch) bool) {
 	p.give(bases)
 
 	for _, sp := range others {
+		if p.stopped {
+			return
+		}
 		r.portElements(sp, nil, p.slotsOf(sp))
 		p.flush(size)
 	}
 	p.flush(1)
 	for i, sp := range others {
+		if p.stopped {
+			return
+		}
 		r.portElements(sp, &slotDelta{other: sp}, p.of(sp)) // as if its slots were there already: they are
 		p.clusterIP(clusterIPOf(sp))
 		if i+1 == len(others) || clusterIPOf(others[i+1]) != clusterIPOf(sp) {

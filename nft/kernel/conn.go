@@ -229,7 +229,7 @@ func (c *conn) read(datagram []byte, each func(attrs []byte) error) error {
 	for len(datagram) > 0 {
 		message, rest, ok := nfnl.CutMessage(datagram)
 		if !ok {
-			return &contentError{errors.New("a message is cut off")}
+			return errors.New("a message is cut off")
 		}
 		datagram = rest
 		kind, flags := binary.NativeEndian.Uint16(message[4:]), binary.NativeEndian.Uint16(message[6:])
@@ -243,7 +243,7 @@ func (c *conn) read(datagram []byte, each func(attrs []byte) error) error {
 		case kind>>8 != unix.NFNL_SUBSYS_NFTABLES:
 		default:
 			if err := each(body[min(len(body), genmsg):]); err != nil {
-				return &contentError{err}
+				return err
 			}
 		}
 	}
@@ -280,13 +280,6 @@ func replyError(kind, flags uint16, sequence uint32, body []byte) error {
 	}
 	return failed
 }
-
-// contentError is an answer that makes no sense: somebody else wrote into our table.
-type contentError struct{ err error }
-
-func (e *contentError) Error() string { return e.err.Error() }
-
-func (e *contentError) Unwrap() error { return e.err }
 
 // list passes on the attributes of all objects of a kind that our table has or, with a name,
 // those in the set or chain of that name.
