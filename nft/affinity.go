@@ -168,7 +168,7 @@ func (r *Ruleset) noMemory(sp *model.ServicePort, add func(set string, e Element
 	}
 	for _, fe := range sp.Frontends {
 		if r.isOnNode(fe) {
-			add(RememberIPs, Element{Key: scopeAddr.key(fe.VIP), Verdict: Verdict{Kind: Return}})
+			add(RememberIPs, Element{Key: withAddress.Key(fe.VIP), Verdict: Verdict{Kind: Return}})
 		}
 	}
 }

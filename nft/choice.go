@@ -10,16 +10,16 @@ import (
 
 // A choice is a chain that chooses an endpoint. All service ports that choose alike share it.
 type choice struct {
-	scope     scope
+	of        *Frontends
 	list      model.TrafficPolicy
 	algorithm model.Algorithm
-	of        capacity
+	capacity  capacity
 }
 
 // A circuit is a chain that sends connections from pods and the node to any endpoint, and
 // others to the endpoints on this node.
 type circuit struct {
-	scope      scope
+	of         *Frontends
 	algorithm  model.Algorithm
 	local, all capacity // local may be 0: others are dropped
 }
@@ -36,7 +36,7 @@ func algorithmFor(n int, a model.Algorithm) model.Algorithm {
 // newChoice returns the chain for a frontend and the endpoints that its traffic policy selects.
 func newChoice(sp *model.ServicePort, fe model.Frontend) choice {
 	a := algorithmFor(sp.Count(fe.TrafficPolicy), sp.Algorithm)
-	return choice{scopeOf(fe.Kind), fe.TrafficPolicy, a, capacityFor(slotCount(sp, fe.TrafficPolicy), fe.TrafficPolicy, a)}
+	return choice{FrontendsOf(fe.Kind), fe.TrafficPolicy, a, capacityFor(slotCount(sp, fe.TrafficPolicy), fe.TrafficPolicy, a)}
 }
 
 // chooses reports whether a frontend has a chain to choose an endpoint. A frontend without
@@ -52,7 +52,7 @@ func newCircuit(sp *model.ServicePort, fe model.Frontend) circuit {
 		local = slotCount(sp, model.Local)
 	}
 	a := algorithmFor(max(all, local), sp.Algorithm)
-	return circuit{scopeOf(fe.Kind), a, capacityFor(local, model.Local, a), capacityFor(all, model.Cluster, a)}
+	return circuit{FrontendsOf(fe.Kind), a, capacityFor(local, model.Local, a), capacityFor(all, model.Cluster, a)}
 }
 
 // choices returns the chains that a circuit leads to: for all endpoints, and for those on this
@@ -60,11 +60,27 @@ func newCircuit(sp *model.ServicePort, fe model.Frontend) circuit {
 func (c circuit) choices() (all, local choice) {
 	sub := func(l model.TrafficPolicy, of capacity) choice {
 		if of == (capacity{1, 1}) {
-			return choice{c.scope, l, model.Random, capacityFor(1, l, model.Random)}
+			return choice{c.of, l, model.Random, capacityFor(1, l, model.Random)}
 		}
-		return choice{c.scope, l, c.algorithm, of}
+		return choice{c.of, l, c.algorithm, of}
 	}
 	return sub(model.Cluster, c.all), sub(model.Local, c.local)
+}
+
+// keyOf returns the expressions that make a frontend's key of a packet.
+func keyOf(s *Frontends) Key {
+	if s.NodePorts {
+		return nodePortKey
+	}
+	return vipKey
+}
+
+// prefix returns the beginning of the names of these frontends' chains.
+func prefix(s *Frontends) string {
+	if s.NodePorts {
+		return "nodeport-"
+	}
+	return ""
 }
 
 func suffix(a model.Algorithm) string {
@@ -79,11 +95,11 @@ func (c choice) name() string {
 	if c.list == model.Local {
 		local = "local-"
 	}
-	return c.scope.prefix() + local + "endpoints-" + c.of.String() + suffix(c.algorithm)
+	return prefix(c.of) + local + "endpoints-" + c.capacity.String() + suffix(c.algorithm)
 }
 
 func (c circuit) name() string {
-	return fmt.Sprintf("%slocal-%v-of-%v%s", c.scope.prefix(), c.local, c.all, suffix(c.algorithm))
+	return fmt.Sprintf("%slocal-%v-of-%v%s", prefix(c.of), c.local, c.all, suffix(c.algorithm))
 }
 
 // chain returns the chain. While the kernel commits a batch, a packet may still follow the old
@@ -98,7 +114,7 @@ func (c circuit) name() string {
 // into a rule for TCP. Without it, UDP would keep one endpoint when a listing is loaded again.
 func (c choice) chain() Chain {
 	dnat := func(how Field, mod int) Statement {
-		return DNAT{append(slices.Clone(c.scope.keyExprs()), Expr{how, uint32(mod)}), c.scope.set(endpointsRole(c.list))}
+		return DNAT{append(slices.Clone(keyOf(c.of)), Expr{how, uint32(mod)}), c.of.Endpoints[c.list]}
 	}
 	how := RandomSlot
 	switch c.algorithm {
@@ -110,13 +126,13 @@ func (c choice) chain() Chain {
 	}
 	made := Chain{
 		Name:    c.name(),
-		Rules:   []Rule{{MatchProtocol{model.TCP}, dnat(how, c.of.hi)}},
-		Comment: "choose one of " + c.of.words(),
+		Rules:   []Rule{{MatchProtocol{model.TCP}, dnat(how, c.capacity.hi)}},
+		Comment: "choose one of " + c.capacity.words(),
 	}
-	for _, mod := range c.of.draws() {
+	for _, mod := range c.capacity.draws() {
 		made.Rules = append(made.Rules, Rule{dnat(how, mod)})
 	}
-	if c.of.lo < c.of.hi {
+	if c.capacity.lo < c.capacity.hi {
 		made.Comment += ", again where the slot is empty"
 	}
 	if c.algorithm != model.Random {
@@ -125,11 +141,11 @@ func (c choice) chain() Chain {
 	if c.list == model.Local {
 		made.Comment += ", on this node"
 	}
-	if c.of.lo > 1 {
+	if c.capacity.lo > 1 {
 		made.Rules = append(made.Rules, Rule{dnat(RandomSlot, 1)})
 	}
 	none := Verdict{Kind: DropPacket}
-	if c.of.lo == 0 {
+	if c.capacity.lo == 0 {
 		none = Verdict{Goto, rejectChain}
 		made.Comment += "; refuse if there is none"
 	}

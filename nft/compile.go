@@ -113,9 +113,9 @@ func (r *Ruleset) all() elements {
 	count := map[string]int{} // of the sets with most elements
 	for sp := range r.snapshot.ServicePorts() {
 		for _, fe := range sp.Frontends {
-			of := scopeOf(fe.Kind)
-			count[of.set(roleDispatch)]++
-			count[of.set(endpointsRole(fe.TrafficPolicy))] += slotCount(sp, fe.TrafficPolicy)
+			of := FrontendsOf(fe.Kind)
+			count[of.Dispatch]++
+			count[of.Endpoints[fe.TrafficPolicy]] += slotCount(sp, fe.TrafficPolicy)
 		}
 	}
 	list := elements{}
@@ -162,7 +162,7 @@ func hairpinElement(a netip.Addr) Element {
 	return Element{Key: string(AppendAddr(AppendAddr(nil, a), a))}
 }
 
-func endpointElement(v model.VIP) Element { return Element{Key: scopeAddr.key(v)} }
+func endpointElement(v model.VIP) Element { return Element{Key: withAddress.Key(v)} }
 
 // portElements adds the elements of one service port. With delta, it leaves out endpoints that
 // the other version has in the same slots.
@@ -172,8 +172,8 @@ func (r *Ruleset) portElements(sp *model.ServicePort, delta *slotDelta, add func
 	}
 	affinity, had := affinityFor(sp), delta.finder()
 	for _, fe := range sp.Frontends {
-		of, key := scopeOf(fe.Kind), scopeOf(fe.Kind).key(fe.VIP)
-		add(of.set(roleDispatch), Element{Key: key, Verdict: verdict(sp, fe), Comment: elementComment(sp.Name)})
+		of, key := FrontendsOf(fe.Kind), FrontendsOf(fe.Kind).Key(fe.VIP)
+		add(of.Dispatch, Element{Key: key, Verdict: verdict(sp, fe), Comment: elementComment(sp.Name)})
 		if fe.Restricted {
 			add(FirewallIPs, Element{Key: key})
 			to := string(AppendPort(AppendAddr(nil, fe.VIP.Addr), fe.VIP.Port))
@@ -187,20 +187,20 @@ func (r *Ruleset) portElements(sp *model.ServicePort, delta *slotDelta, add func
 		r.Options.fastPathElements(fe, add)
 		for _, l := range model.TrafficPolicies {
 			if fe.Uses(l) {
-				set := of.set(endpointsRole(l))
+				set := of.Endpoints[l]
 				r.slotElements(key, sp, l, had.slots(fe, l, delta), func(e Element) { add(set, e) })
 			}
 		}
 		switch fe.SourceNAT {
 		case model.MasqueradeAlways:
-			add(of.set(roleSourceNAT), Element{Key: key, Verdict: Verdict{Goto, masqueradeChain}})
+			add(of.SourceNAT, Element{Key: key, Verdict: Verdict{Goto, masqueradeChain}})
 		case model.MasqueradeNode:
-			add(of.set(roleSourceNAT), Element{Key: key, Verdict: Verdict{Goto, masqueradeNode}})
+			add(of.SourceNAT, Element{Key: key, Verdict: Verdict{Goto, masqueradeNode}})
 		case model.MasqueradeOutside:
 		}
 		if affinity != nil {
-			add(of.set(roleAffinity), Element{Key: key, Verdict: affinity.verdict(fe)})
-			add(of.set(roleRemember), Element{Key: key, Verdict: Verdict{Goto, rememberOwn + affinity.name}})
+			add(of.Affinity, Element{Key: key, Verdict: affinity.verdict(fe)})
+			add(of.Remember, Element{Key: key, Verdict: Verdict{Goto, rememberOwn + affinity.name}})
 		}
 	}
 	r.Options.counterElements(sp, add)

@@ -25,8 +25,8 @@ type Options struct {
 
 // CounterOf returns the set and the key of the element that counts connections to a frontend.
 func CounterOf(fe model.Frontend) (set, key string) {
-	s := scopeOf(fe.Kind)
-	return s.set(roleCounters), s.key(fe.VIP)
+	s := FrontendsOf(fe.Kind)
+	return s.Counters, s.Key(fe.VIP)
 }
 
 // counterElements adds the elements that count connections to one service port.
@@ -50,7 +50,7 @@ func RefusedOf(fe model.Frontend) string {
 	if fe.Action != model.Reject {
 		return ""
 	}
-	return scopeOf(fe.Kind).set(roleRefused)
+	return FrontendsOf(fe.Kind).Refused
 }
 
 // diffOptions adds the operations for other options where the service port is the same, which

@@ -12,14 +12,14 @@ import (
 // does not tell: with session affinity, a client may be remembered with an endpoint that is gone.
 func (t *Table) Destinations(p model.Protocol) map[model.VIP][]netip.AddrPort {
 	found := map[model.VIP][]netip.AddrPort{}
-	for vip := range t.frontends(scopeAddr, p) {
+	for vip := range t.frontends(withAddress, p) {
 		found[vip] = nil // also if it has no endpoints: a node port of that number has no say
 	}
-	for vip, e := range t.translations(scopeAddr, p) {
+	for vip, e := range t.translations(withAddress, p) {
 		found[vip] = append(found[vip], e)
 	}
 	nodePorts := map[model.VIP][]netip.AddrPort{}
-	for vip, e := range t.translations(scopeNodePort, p) {
+	for vip, e := range t.translations(ofNodePorts, p) {
 		nodePorts[vip] = append(nodePorts[vip], e)
 	}
 	for a := range t.Elements[NodePortIPs].All() {
@@ -34,9 +34,9 @@ func (t *Table) Destinations(p model.Protocol) map[model.VIP][]netip.AddrPort {
 }
 
 // frontends yields the frontends in a verdict map.
-func (t *Table) frontends(s scope, p model.Protocol) iter.Seq[model.VIP] {
+func (t *Table) frontends(s *Frontends, p model.Protocol) iter.Seq[model.VIP] {
 	return func(yield func(model.VIP) bool) {
-		for e := range t.Elements[s.set(roleDispatch)].All() {
+		for e := range t.Elements[s.Dispatch].All() {
 			if vip, ok := s.vip(t.Family, e.Key); ok && vip.Protocol == p && !yield(vip) {
 				return
 			}
@@ -45,15 +45,15 @@ func (t *Table) frontends(s scope, p model.Protocol) iter.Seq[model.VIP] {
 }
 
 // translations yields the endpoints in the slots of frontends. One may come more than once.
-func (t *Table) translations(s scope, p model.Protocol) iter.Seq2[model.VIP, netip.AddrPort] {
+func (t *Table) translations(s *Frontends, p model.Protocol) iter.Seq2[model.VIP, netip.AddrPort] {
 	return func(yield func(model.VIP, netip.AddrPort) bool) {
-		for e := range t.Elements[s.set(roleAffinity)].All() {
+		for e := range t.Elements[s.Affinity].All() {
 			if vip, ok := s.vip(t.Family, e.Key); ok && vip.Protocol == p && !yield(vip, netip.AddrPort{}) {
 				return
 			}
 		}
 		for _, l := range model.TrafficPolicies {
-			for e := range t.Elements[s.set(endpointsRole(l))].All() {
+			for e := range t.Elements[s.Endpoints[l]].All() {
 				vip, ok := s.vip(t.Family, e.Key)
 				if !ok || vip.Protocol != p {
 					continue
@@ -64,22 +64,4 @@ func (t *Table) translations(s scope, p model.Protocol) iter.Seq2[model.VIP, net
 			}
 		}
 	}
-}
-
-// vip reads the frontend with which a key of these frontends' sets begins, see key.
-func (s scope) vip(f model.Family, key string) (vip model.VIP, ok bool) {
-	vip.Addr = f.Unspecified()
-	width := 0
-	if s == scopeAddr {
-		width = Addr.Width(f)
-	}
-	if len(key) < width+2*registerSize {
-		return vip, false
-	}
-	if width > 0 {
-		vip.Addr = decodeAddr(key[:width])
-	}
-	vip.Protocol = model.Protocol(key[width])
-	vip.Port = decodePort(key[width+registerSize:])
-	return vip, true
 }

@@ -88,8 +88,8 @@ func (o Options) fastPathElements(fe model.Frontend, add func(set string, e Elem
 	if !o.FastPath || fe.Action != model.Forward && !fe.ShortCircuit || fe.VIP.Protocol == model.SCTP {
 		return
 	}
-	s := scopeOf(fe.Kind)
-	add(s.set(roleFastPath), Element{Key: s.key(fe.VIP)})
+	s := FrontendsOf(fe.Kind)
+	add(s.FastPath, Element{Key: s.Key(fe.VIP)})
 }
 
 type (

@@ -26,8 +26,8 @@ func (s Foreign) text(model.Family) string { return "# foreign: " + s.What }
 // their endpoints in another order, the next batch changes them.
 func (t *Table) slots(sp *model.ServicePort, l model.TrafficPolicy) []netip.AddrPort {
 	for _, fe := range sp.Frontends {
-		s := scopeOf(fe.Kind)
-		if list := t.slotsIn(s.set(endpointsRole(l)), []byte(s.key(fe.VIP)), sp.Count(l)); len(list) > 0 {
+		s := FrontendsOf(fe.Kind)
+		if list := t.slotsIn(s.Endpoints[l], []byte(s.Key(fe.VIP)), sp.Count(l)); len(list) > 0 {
 			return list
 		}
 	}
