@@ -3,7 +3,6 @@ package nft
 import (
 	"net/netip"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/vmapd/vmapd/model"
@@ -34,40 +33,10 @@ import (
 // same with affinity as without, for any number of endpoints. NAME is
 // namespace/service/protocol/port. No name of a namespace makes a name look like one of another
 // kind, because none of these words begins with another one.
-var (
-	affinityOf     = [...]string{model.Cluster: "affinity-", model.Local: "local-affinity-"}
-	ownEndpointsOf = [...]string{model.Cluster: "own-endpoints-", model.Local: "local-own-endpoints-"}
-)
-
 const (
 	externalAffinity = "external-affinity-"
 	rememberOwn      = "remember-"
-
-	// removedFor is how long no client is sent to an endpoint that was taken away: as long as the longest timeout
-	// that the API server admits (sessionAffinityConfig.clientIP.timeoutSeconds).
-	removedFor = 24 * time.Hour
 )
-
-// AffinityMap is the name of the map that has the clients of a service port with session affinity, for one of
-// its lists of endpoints.
-func AffinityMap(port model.ServicePortName, list model.TrafficPolicy) string {
-	return affinityOf[list] + ownName(port)
-}
-
-// OwnEndpoints is the name of the set that has the endpoints that a client in such a map may have.
-func OwnEndpoints(port model.ServicePortName, list model.TrafficPolicy) string {
-	return ownEndpointsOf[list] + ownName(port)
-}
-
-// Endpoint returns the endpoint in an element of such a map.
-func Endpoint(data string) (netip.AddrPort, bool) {
-	if len(data) <= registerSize {
-		return netip.AddrPort{}, false
-	}
-	at := len(data) - registerSize
-	addr, ok := netip.AddrFromSlice([]byte(data[:at]))
-	return netip.AddrPortFrom(addr, uint16(data[at])<<8|uint16(data[at+1])), ok
-}
 
 // affinity is what a service port needs for session affinity.
 type affinity struct {
@@ -84,7 +53,7 @@ func affinityFor(sp *model.ServicePort) *affinity {
 	if sp == nil || sp.Affinity == 0 || len(sp.Frontends) == 0 {
 		return nil
 	}
-	a := &affinity{sp: sp, name: ownName(sp.Name)}
+	a := &affinity{sp: sp, name: OwnName(sp.Name)}
 	for _, fe := range sp.Frontends {
 		a.has[fe.TrafficPolicy] = true
 		if isExternalLocal(fe) {
@@ -108,7 +77,7 @@ func (a *affinity) sets() []Set {
 	var list []Set
 	for _, l := range model.TrafficPolicies {
 		if a.has[l] {
-			list = append(list, DeclarationOf(affinityOf[l]+a.name), DeclarationOf(ownEndpointsOf[l]+a.name))
+			list = append(list, DeclarationOf(AffinityMap(a.sp.Name, l)), DeclarationOf(OwnEndpoints(a.sp.Name, l)))
 		}
 	}
 	return list
@@ -130,21 +99,21 @@ func (a *affinity) chains(s *model.Settings) []Chain {
 			continue
 		}
 		chains = append(chains, Chain{
-			Name:    affinityOf[l] + a.name,
-			Rules:   []Rule{{proto, DNAT{sourceKey, affinityOf[l] + a.name}}},
+			Name:    AffinityMap(a.sp.Name, l),
+			Rules:   []Rule{{proto, DNAT{sourceKey, AffinityMap(a.sp.Name, l)}}},
 			Comment: "a client of " + whose + " comes back",
 		})
-		own := InSet{Key: endpointKey, Set: ownEndpointsOf[l] + a.name}
-		remember.Rules = append(remember.Rules, Rule{proto, own, Remember{affinityOf[l] + a.name, a.sp.Affinity}})
+		own := InSet{Key: endpointKey, Set: OwnEndpoints(a.sp.Name, l)}
+		remember.Rules = append(remember.Rules, Rule{proto, own, Remember{AffinityMap(a.sp.Name, l), a.sp.Affinity}})
 		own.Not = true
-		removed, forget = append(removed, own), append(forget, Forget{affinityOf[l] + a.name})
+		removed, forget = append(removed, own), append(forget, Forget{AffinityMap(a.sp.Name, l)})
 	}
 	remember.Rules = append(remember.Rules, slices.Concat(removed, forget, Rule{Verdict{Kind: DropPacket}}))
 	if a.external {
 		chains = append(chains, Chain{
 			Name: externalAffinity + a.name,
-			Rules: append(fromInside(s, Verdict{Goto, affinityOf[model.Cluster] + a.name}),
-				Rule{Verdict{Goto, affinityOf[model.Local] + a.name}}),
+			Rules: append(fromInside(s, Verdict{Goto, AffinityMap(a.sp.Name, model.Cluster)}),
+				Rule{Verdict{Goto, AffinityMap(a.sp.Name, model.Local)}}),
 			Comment: "a client of " + whose + " comes back",
 		})
 	}
@@ -157,7 +126,7 @@ func (a *affinity) verdict(fe model.Frontend) Verdict {
 	if isExternalLocal(fe) {
 		return Verdict{Jump, externalAffinity + a.name}
 	}
-	return Verdict{Jump, affinityOf[fe.TrafficPolicy] + a.name}
+	return Verdict{Jump, AffinityMap(a.sp.Name, fe.TrafficPolicy)}
 }
 
 // noMemory adds the elements for addresses of the node that are frontends without affinity. The
@@ -191,42 +160,15 @@ func (a *affinity) elements(add func(set string, e Element)) {
 		if !a.has[l] {
 			continue
 		}
+		own := OwnEndpoints(a.sp.Name, l)
 		for e := range a.sp.In(l) {
-			add(ownEndpointsOf[l]+a.name, Element{Key: endpointData(e)})
+			add(own, Element{Key: endpointData(e)})
 		}
 	}
 }
 
 func endpointData(e model.Endpoint) string {
 	return string(AppendPort(AppendAddr(nil, e.Addr.Addr()), e.Addr.Port()))
-}
-
-// guardRemoved adds the endpoints that a batch takes from service ports with affinity to those of all.
-func (b *Batch) guardRemoved() {
-	var ops []ElementOp
-	b.Add = slices.DeleteFunc(b.Add, func(s SetOps) bool { return s.Set == RemovedEndpoints })
-	seen := map[string]bool{} // several service ports may lose the same one
-	for _, s := range b.Delete {
-		if !isOwnEndpoints(s.Set) {
-			continue
-		}
-		proto := ownProtocol(s.Set)
-		for _, op := range s.Ops {
-			addr, port := op.Key[:len(op.Key)-registerSize], op.Key[len(op.Key)-registerSize:]
-			key := string(AppendProto([]byte(addr), proto)) + port
-			if !seen[key] {
-				seen[key] = true
-				ops = append(ops, ElementOp{Element{Key: key}, op.Port})
-			}
-		}
-	}
-	if len(ops) > 0 {
-		b.Add = append(b.Add, SetOps{RemovedEndpoints, ops})
-	}
-}
-
-func isOwnEndpoints(set string) bool {
-	return strings.HasPrefix(set, ownEndpointsOf[model.Cluster]) || strings.HasPrefix(set, ownEndpointsOf[model.Local])
 }
 
 // Purge names a map whose clients no longer fit the service port: their endpoint may be gone, or their timeout has

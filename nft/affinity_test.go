@@ -33,7 +33,7 @@ func TestNoNamespaceMixesUpSetsOfAffinity(t *testing.T) {
 		}
 		seen[set.Name] = true
 	}
-	if _, err := nftsim.New(r, s.NodeAddrs...); err != nil {
+	if _, err := nftsim.New(r.Table(), s.NodeAddrs...); err != nil {
 		t.Error(err)
 	}
 }
@@ -101,7 +101,7 @@ func TestAnExternalIPThatTheNodeGetsHasNoMemory(t *testing.T) {
 		var got []string
 		for set, e := range now.Elements() {
 			if set == nft.RememberIPs {
-				got = append(got, text(now, set, e))
+				got = append(got, text(now, set, e.Element))
 			}
 		}
 		equal(t, "without memory where the node has "+tt.addr, tt.want, got)

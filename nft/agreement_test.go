@@ -21,7 +21,7 @@ func agree(t *testing.T, r *modeltest.Random, s *model.Snapshot, rulesets [len(m
 	t.Helper()
 	var sims [len(model.Families)]*nftsim.Simulator
 	for _, f := range model.Families {
-		sim, err := nftsim.New(rulesets[f], s.Family(f).NodeAddrs...)
+		sim, err := nftsim.New(rulesets[f].Table(), s.Family(f).NodeAddrs...)
 		if err != nil {
 			t.Fatalf("the ruleset is not sound: %v", err)
 		}
@@ -209,7 +209,7 @@ func TestARememberedClientComesBack(t *testing.T) {
 			}
 			f := model.FamilyOf(c.Dest.Addr())
 			target := d.Targets[rand.New(modeltest.Seed(seed)).IntN(len(d.Targets))]
-			sim, err := nftsim.New(rulesets[f], s.Family(f).NodeAddrs...)
+			sim, err := nftsim.New(rulesets[f].Table(), s.Family(f).NodeAddrs...)
 			if err != nil {
 				t.Fatal(err)
 			}

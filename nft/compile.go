@@ -1,13 +1,19 @@
 package nft
 
 import (
-	"iter"
 	"net/netip"
 	"slices"
 	"strings"
 
 	"github.com/vmapd/vmapd/model"
 )
+
+// Slots has the slots of service ports' endpoints. It is a *Ruleset or a *Table.
+type Slots interface {
+	// Slots returns the endpoints that a traffic policy selects, in the order of their
+	// slots. The name and the frontends of sp matter, not its endpoints.
+	Slots(sp *model.ServicePort, l model.TrafficPolicy) []netip.AddrPort
+}
 
 // Compile translates a snapshot. before has the slots of the endpoints so far: an endpoint that
 // stays keeps its slot, so that a change costs a handful of elements however many endpoints
@@ -58,11 +64,23 @@ func (o Options) Compile(before Slots, s *model.FamilySnapshot) *Ruleset {
 	return r
 }
 
+// Repair is Compile for a table as it was read from the kernel, or nil. left is what this process left there, and so perhaps
+// chains that nothing needs now; nil: nothing.
+func (o Options) Repair(table *Table, left *Ruleset, s *model.FamilySnapshot) *Ruleset {
+	r := &Ruleset{Family: s.Family, snapshot: s, Options: o}
+	if left != nil {
+		r.chosen = left.chosen
+	}
+	if table == nil {
+		r.compileAll(nil)
+	} else {
+		r.compileAll(table)
+	}
+	return r
+}
+
 func (r *Ruleset) compileAll(before Slots) {
 	r.Sets = r.Options.LayoutSets()
-	if t, ok := before.(*Table); ok && t.Left != nil {
-		r.chosen = t.Left.chosen
-	}
 	edit := r.orders.Edit(model.ServicePortKeys)
 	for sp := range r.snapshot.ServicePorts() {
 		r.adopt(edit, before, sp)
@@ -79,7 +97,7 @@ func (r *Ruleset) compileAll(before Slots) {
 func (r *Ruleset) AllSets() []Set {
 	all := slices.Clone(r.Sets)
 	for sp := range r.snapshot.ServicePorts() {
-		all = append(all, ownSets(sp)...)
+		all = append(all, affinityFor(sp).sets()...)
 	}
 	slices.SortFunc(all, func(a, b Set) int { return strings.Compare(a.Name, b.Name) })
 	return all
@@ -89,59 +107,22 @@ func (r *Ruleset) AllSets() []Set {
 func (r *Ruleset) AllChains() []Chain {
 	all := slices.Clone(r.Chains)
 	for sp := range r.snapshot.ServicePorts() {
-		all = append(all, ownChains(sp, r.snapshot.Settings)...)
+		all = append(all, affinityFor(sp).chains(r.snapshot.Settings)...)
 	}
 	slices.SortFunc(all, func(a, b Chain) int { return strings.Compare(a.Name, b.Name) })
 	return all
 }
 
-// Elements yields every element with the name of its set.
-func (r *Ruleset) Elements() iter.Seq2[string, Element] {
-	return func(yield func(string, Element) bool) {
-		for set, list := range r.all() {
-			for _, op := range list {
-				if !yield(set, op.Element) {
-					return
-				}
-			}
+// Table returns the table that the ruleset wants.
+func (r *Ruleset) Table() *Table {
+	t := &Table{Family: r.Family, Sets: r.AllSets(), Flowtables: r.Flowtables(), Chains: r.AllChains(), Elements: map[string]Elements{}}
+	for set, op := range r.Elements() {
+		if t.Elements[set] == nil {
+			t.Elements[set] = Elements{}
 		}
+		t.Elements[set].Add(op.Element)
 	}
-}
-
-// all returns every element of the ruleset, by set.
-func (r *Ruleset) all() elements {
-	count := map[string]int{} // of the sets with most elements
-	for sp := range r.snapshot.ServicePorts() {
-		for _, fe := range sp.Frontends {
-			of := FrontendsOf(fe.Kind)
-			count[of.Dispatch]++
-			count[of.Endpoints[fe.TrafficPolicy]] += slotCount(sp, fe.TrafficPolicy)
-		}
-	}
-	list := elements{}
-	for set, n := range count {
-		list[set] = make([]ElementOp, 0, n)
-	}
-	r.each(list.add)
-	return list
-}
-
-// each calls add for every element of the ruleset, with the name of its set.
-func (r *Ruleset) each(add func(set string, op ElementOp)) {
-	common := func(set string, e Element) { add(set, ElementOp{Element: e}) }
-	settingsElements(r.snapshot.Settings, common)
-	for a := range r.snapshot.ClusterIPs() {
-		common(ClusterIPs, addrElement(a))
-	}
-	for a := range r.snapshot.Hairpins() {
-		common(Hairpin, hairpinElement(a))
-	}
-	for v := range r.snapshot.ServiceEndpoints() {
-		common(ServiceEndpoints, endpointElement(v))
-	}
-	for sp := range r.snapshot.ServicePorts() {
-		r.portElements(sp, nil, func(set string, e Element) { add(set, ElementOp{e, sp}) })
-	}
+	return t
 }
 
 func settingsElements(s *model.Settings, add func(set string, e Element)) {
@@ -166,11 +147,8 @@ func endpointElement(v model.VIP) Element { return Element{Key: withAddress.Key(
 
 // portElements adds the elements of one service port. With delta, it leaves out endpoints that
 // the other version has in the same slots.
-func (r *Ruleset) portElements(sp *model.ServicePort, delta *slotDelta, add func(set string, e Element)) {
-	if sp == nil {
-		return
-	}
-	affinity, had := affinityFor(sp), delta.finder()
+func (r *Ruleset) portElements(sp *model.ServicePort, affinity *affinity, delta *slotDelta, add func(set string, e Element)) {
+	had := delta.finder()
 	for _, fe := range sp.Frontends {
 		of, key := FrontendsOf(fe.Kind), FrontendsOf(fe.Kind).Key(fe.VIP)
 		add(of.Dispatch, Element{Key: key, Verdict: verdict(sp, fe), Comment: elementComment(sp.Name)})

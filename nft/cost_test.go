@@ -242,7 +242,7 @@ func BenchmarkRender(b *testing.B) {
 		b.Run(fmt.Sprintf("%d services", services), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				_ = r.String()
+				_ = r.Table().String()
 			}
 		})
 	}

@@ -52,24 +52,3 @@ func RefusedOf(fe model.Frontend) string {
 	}
 	return FrontendsOf(fe.Kind).Refused
 }
-
-// diffOptions adds the operations for other options where the service port is the same, which
-// Diff skips.
-func (b *Batch) diffOptions(have, want *Ruleset, come elements) {
-	if have.Options == want.Options {
-		return
-	}
-	b.diffSets(have.Sets, want.Sets)
-	b.diffFlowtables(have.Flowtables(), want.Flowtables())
-	added := Options{
-		Counters: want.Options.Counters && !have.Options.Counters, FastPath: want.Options.FastPath && !have.Options.FastPath,
-	}
-	for sp := range want.snapshot.ServicePorts() {
-		if old, _ := have.snapshot.ServicePort(sp.Name); old == sp {
-			added.counterElements(sp, come.of(sp))
-			for _, fe := range sp.Frontends {
-				added.fastPathElements(fe, come.of(sp))
-			}
-		}
-	}
-}

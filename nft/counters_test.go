@@ -33,7 +33,7 @@ func TestCountersHaveABudget(t *testing.T) {
 	var got []string
 	for set, e := range r.Elements() {
 		if set == nft.ServiceCounters {
-			got = append(got, text(r, set, e))
+			got = append(got, text(r, set, e.Element))
 		}
 	}
 	want := []string{`172.30.0.41 . tcp . 81 counter comment "ns1/web:p1"`}
@@ -137,7 +137,7 @@ func TestCountingIsSwitchedWithoutAnythingElse(t *testing.T) {
 	checkApplied(t, on, batch, again)
 	equal(t, "sets deleted", []string{nft.NodePortCounters, nft.NodePortRefused, nft.RefusedCounters, nft.ServiceCounters}, batch.DeleteSets)
 	equal(t, "operations: those, and the rules of two chains", 4+2, batch.Len())
-	equal(t, "text as before", off.String(), again.String())
+	equal(t, "text as before", off.Table().String(), again.Table().String())
 }
 
 func TestCounterOf(t *testing.T) {

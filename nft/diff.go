@@ -1,71 +1,30 @@
 package nft
 
 import (
-	"iter"
 	"maps"
 	"slices"
 
 	"github.com/vmapd/vmapd/model"
 )
 
-// Diff returns the batch that turns one ruleset into another that was compiled after it. The
-// cost depends on the difference between them, not on their size.
+// Diff returns the batch that turns one ruleset into another that was compiled after it.
 func Diff(have, want *Ruleset) *Batch {
 	b := newBatch(want.Family)
-	if len(have.Chains) != len(want.Chains) || &have.Chains[0] != &want.Chains[0] {
-		b.diffChains(have.Chains, want.Chains)
-	}
 	gone, come := elements{}, elements{}
-	b.diffOptions(have, want, come)
-	if have.snapshot.Settings != want.snapshot.Settings {
-		settingsElements(have.snapshot.Settings, gone.of(nil))
-		settingsElements(want.snapshot.Settings, come.of(nil))
+	for c := range want.Changes(have) {
+		c.Old.Elements(gone.of(c.Old.Port))
+		c.New.Elements(come.of(c.New.Port))
+		b.diffSets(c.Old.Sets, c.New.Sets)
+		b.diffChains(c.Old.Chains, c.New.Chains)
+		b.Purge = append(b.Purge, c.Purge...)
 	}
-	collect(gone, come, ClusterIPs, want.snapshot.ClusterIPChanges(have.snapshot), addrElement)
-	collect(gone, come, Hairpin, want.snapshot.HairpinChanges(have.snapshot), hairpinElement)
-	collect(gone, come, ServiceEndpoints, want.snapshot.ServiceEndpointChanges(have.snapshot), endpointElement)
-	for c := range want.snapshot.ServicePortChanges(have.snapshot) {
-		before, after := want.slotDeltas(have, c.Old, c.New)
-		have.portElements(c.Old, before, gone.of(c.Old))
-		want.portElements(c.New, after, come.of(c.New))
-		b.diffOwn(have, want, c.Old, c.New)
-	}
-	if have.snapshot.Settings != want.snapshot.Settings {
-		for sp := range want.snapshot.ServicePorts() {
-			if old, _ := have.snapshot.ServicePort(sp.Name); old == sp {
-				b.diffOwn(have, want, sp, sp)
-				have.noMemory(sp, gone.of(sp))
-				want.noMemory(sp, come.of(sp))
-			}
-		}
-	}
+	b.diffFlowtables(have.Flowtables(), want.Flowtables())
 	b.diffElements(gone.shared(come), gone, come.each)
-	b.guardRemoved()
+	b.addRemoved()
 	return b
 }
 
 func newBatch(f model.Family) *Batch { return &Batch{Family: f, newChains: map[string]bool{}} }
-
-// diffOwn adds the operations on a service port's own objects.
-func (b *Batch) diffOwn(have, want *Ruleset, old, now *model.ServicePort) {
-	b.diffSets(ownSets(old), ownSets(now))
-	b.diffChains(ownChains(old, have.snapshot.Settings), ownChains(now, want.snapshot.Settings))
-	b.Purge = append(b.Purge, purge(old, now, false)...)
-}
-
-// collect adds the elements of one set for changes, each of which is an old value or a new one.
-func collect[T comparable](
-	gone, come elements, set string, changes iter.Seq[model.Change[T]], element func(T) Element,
-) {
-	var none T
-	for c := range changes {
-		if c.Old != none {
-			gone.of(nil)(set, element(c.Old))
-		} else {
-			come.of(nil)(set, element(c.New))
-		}
-	}
-}
 
 // DiffTable returns the batch that turns a table, as read from the kernel, into the wanted
 // one. table is nil if there is none.
@@ -81,20 +40,39 @@ func DiffTable(table *Table, want *Ruleset) *Batch {
 	}
 	b.diffObjects(table, want)
 	if b.CreateTable {
-		b.Add = want.all().list()
+		all := elements{}
+		for set, op := range want.Elements() {
+			all.add(set, op)
+		}
+		b.Add = all.list()
 		return b
 	}
-	b.diffElements(table.Elements, elements{}, want.each)
-	b.guardRemoved()
+	b.diffElements(table.Elements, elements{}, want.Elements())
+	b.addRemoved()
 	exists := setsByName(table.Sets)
-	for sp := range want.snapshot.ServicePorts() {
-		for _, s := range purge(nil, sp, true) {
-			if exists[s.Map()] {
-				b.Purge = append(b.Purge, s)
-			}
+	for _, p := range want.Purges() {
+		if exists[p.Map()] {
+			b.Purge = append(b.Purge, p)
 		}
 	}
 	return b
+}
+
+// addRemoved adds the elements that come with a deletion.
+func (b *Batch) addRemoved() {
+	var ops []ElementOp
+	seen := map[string]bool{} // several service ports may lose the same one
+	for _, s := range b.Delete {
+		for _, op := range s.Ops {
+			if e, ok := Removed(s.Set, op.Element); ok && !seen[e.Key] {
+				seen[e.Key] = true
+				ops = append(ops, ElementOp{e, op.Port})
+			}
+		}
+	}
+	if len(ops) > 0 {
+		b.Add = append(b.Add, SetOps{RemovedEndpoints, ops})
+	}
 }
 
 // diffObjects adds the operations on all but elements.

@@ -40,11 +40,13 @@ func (l elements) of(port *model.ServicePort) func(set string, e Element) {
 
 func (l elements) add(set string, op ElementOp) { l[set] = append(l[set], op) }
 
-// each calls add for every element.
-func (l elements) each(add func(set string, op ElementOp)) {
+// each yields every element.
+func (l elements) each(yield func(set string, op ElementOp) bool) {
 	for set, list := range l {
 		for _, op := range list {
-			add(set, op)
+			if !yield(set, op) {
+				return
+			}
 		}
 	}
 }
@@ -76,26 +78,25 @@ func (l elements) list() []SetOps {
 	return list
 }
 
-// diffElements finds what must be deleted and added, to have the elements that each yields. Equal elements stay. An
-// element with other data is deleted and added again, in one batch. gone has elements of other sets, which nothing
-// replaces.
-func (b *Batch) diffElements(have map[string]Elements, gone elements, each func(add func(set string, op ElementOp))) {
+// diffElements finds what must be deleted and added, to have the wanted elements. Equal elements stay. An element with
+// other data is deleted and added again, in one batch. gone has elements of other sets, which nothing replaces.
+func (b *Batch) diffElements(have map[string]Elements, gone elements, want iter.Seq2[string, ElementOp]) {
 	del, add, stay := gone, elements{}, map[string]int{}
-	each(func(set string, op ElementOp) {
+	for set, op := range want {
 		was, ok := have[set][op.Key]
 		switch {
 		case !ok:
 		case was.Element == op.Element:
 			stay[set]++
-			return
+			continue
 		default:
 			stay[set]++
 			was.Port = op.Port // the service port that will use it
 			del.add(set, was)
 		}
 		add.add(set, op)
-	})
-	for set, list := range leftovers(have, stay, each) {
+	}
+	for set, list := range leftovers(have, stay, want) {
 		for _, key := range list {
 			del.add(set, have[set][key])
 		}
@@ -106,14 +107,12 @@ func (b *Batch) diffElements(have map[string]Elements, gone elements, each func(
 	b.Delete, b.Add = del.list(), add.list()
 }
 
-// leftovers returns the keys of elements that are not wanted, by set and sorted. So many of each set are wanted:
-// mostly, these are all.
-func leftovers(
-	have map[string]Elements, wanted map[string]int, each func(add func(set string, op ElementOp)),
-) map[string][]string {
+// leftovers returns the keys of elements that are not wanted, by set and sorted. So many of each set stay: mostly,
+// these are all.
+func leftovers(have map[string]Elements, stay map[string]int, want iter.Seq2[string, ElementOp]) map[string][]string {
 	left := map[string]map[string]bool{}
 	for set, list := range have {
-		if len(list) > wanted[set] {
+		if len(list) > stay[set] {
 			left[set] = make(map[string]bool, len(list))
 			for key := range list {
 				left[set][key] = true
@@ -123,7 +122,9 @@ func leftovers(
 	if len(left) == 0 {
 		return nil
 	}
-	each(func(set string, op ElementOp) { delete(left[set], op.Key) })
+	for set, op := range want {
+		delete(left[set], op.Key)
+	}
 	sorted := make(map[string][]string, len(left))
 	for set, keys := range left {
 		sorted[set] = slices.SortedFunc(maps.Keys(keys), strings.Compare)

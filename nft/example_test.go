@@ -20,7 +20,7 @@ func ExampleCompile() {
 		fmt.Println("map", name)
 		for set, e := range ruleset.Elements() {
 			if set == name {
-				fmt.Println("  ", nft.DeclarationOf(set).Text(model.IPv4, e))
+				fmt.Println("  ", nft.DeclarationOf(set).Text(model.IPv4, e.Element))
 			}
 		}
 	}

@@ -24,7 +24,8 @@ func (r *Ruleset) Excerpt(name model.ServicePortName, most int) []Part {
 		return nil
 	}
 	sets := map[string][]Element{}
-	r.portElements(sp, nil, func(set string, e Element) { sets[set] = append(sets[set], e) })
+	unit := r.unit(sp, nil)
+	unit.Elements(func(set string, e Element) { sets[set] = append(sets[set], e) })
 	var parts []Part
 	var led []string // names of chains, in the order in which verdicts lead to them
 	follow := func(v Verdict) {
@@ -32,8 +33,7 @@ func (r *Ruleset) Excerpt(name model.ServicePortName, most int) []Part {
 			led = append(led, v.Chain)
 		}
 	}
-	own, chains := ownSets(sp), ownChains(sp, r.snapshot.Settings)
-	for _, set := range r.inOrder(own) {
+	for _, set := range slices.Concat(r.Sets, unit.Sets) {
 		list := sets[set.Name]
 		if len(list) == 0 {
 			continue
@@ -49,7 +49,7 @@ func (r *Ruleset) Excerpt(name model.ServicePortName, most int) []Part {
 		parts = append(parts, p)
 	}
 	for i := 0; i < len(led); i++ {
-		c, ok := find(led[i], chains, r.Chains)
+		c, ok := find(led[i], unit.Chains, r.Chains)
 		if !ok {
 			continue
 		}
@@ -67,9 +67,6 @@ func (r *Ruleset) Excerpt(name model.ServicePortName, most int) []Part {
 	slices.SortStableFunc(parts, func(a, b Part) int { return a.stage() - b.stage() })
 	return parts
 }
-
-// inOrder returns the declarations of the common sets, and of a service port's own.
-func (r *Ruleset) inOrder(own []Set) []Set { return append(slices.Clone(r.Sets), own...) }
 
 func find(name string, lists ...[]Chain) (Chain, bool) {
 	for _, list := range lists {

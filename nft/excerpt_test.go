@@ -104,7 +104,7 @@ func TestExcerptIsComplete(t *testing.T) {
 				case nft.ClusterIPs, nft.NodePortIPs, nft.Hairpin: // not of a service port
 					continue
 				}
-				if line := text(r, set, e); !strings.Contains(excerpt, "\t"+line+"\n") {
+				if line := text(r, set, e.Element); !strings.Contains(excerpt, "\t"+line+"\n") {
 					t.Errorf("%s: %s is missing:\n%s", set, line, excerpt)
 				}
 				if e.Verdict.Chain != "" && !strings.Contains(excerpt, "chain "+e.Verdict.Chain+"\n") {

@@ -37,12 +37,12 @@ func elementsOf(t *testing.T, r *nft.Ruleset) elements {
 	all := elements{}
 	for set, e := range r.Elements() {
 		if _, ok := all[set][e.Key]; ok {
-			t.Fatalf("%s has an element twice: %s", set, text(r, set, e))
+			t.Fatalf("%s has an element twice: %s", set, text(r, set, e.Element))
 		}
 		if all[set] == nil {
 			all[set] = map[string]nft.Element{}
 		}
-		all[set][e.Key] = e
+		all[set][e.Key] = e.Element
 	}
 	return all
 }
@@ -203,7 +203,8 @@ func texts(r *nft.Ruleset, set nft.Set, list map[string]nft.Element) []string {
 // tableOf is what would be read back of a ruleset.
 func tableOf(t *testing.T, r *nft.Ruleset) *nft.Table {
 	t.Helper()
-	return &nft.Table{Family: r.Family, Sets: r.AllSets(), Flowtables: r.Flowtables(), Chains: r.AllChains(), Elements: elementsOf(t, r).pack(t)}
+	elementsOf(t, r) // none is there twice
+	return r.Table()
 }
 
 // pack returns elements as a table has them.

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 
@@ -98,47 +99,44 @@ func relative(name string, offset int32) string {
 	return name
 }
 
-// String returns the ruleset as a script that nft loads.
-func (r *Ruleset) String() string {
+// String returns the table as a script that nft loads.
+func (t *Table) String() string {
 	var s strings.Builder
-	_ = r.Write(&s)
+	_ = t.Write(&s)
 	return s.String()
 }
 
-// Write writes the ruleset as a script that nft loads. The same ruleset always gives
-// the same bytes.
-func (r *Ruleset) Write(w io.Writer) error {
+// Write writes the table as a script that nft loads. The same table always gives the same bytes.
+func (t *Table) Write(w io.Writer) error {
 	out := bufio.NewWriter(w)
-	fmt.Fprintf(out, "table %s %s {\n\tcomment %q\n", ipWord(r.Family), TableName, TableComment)
-	all := r.all()
-	for _, s := range r.AllSets() {
+	fmt.Fprintf(out, "table %s %s {\n\tcomment %q\n", ipWord(t.Family), TableName, TableComment)
+	for _, s := range t.Sets {
 		fmt.Fprintf(out, "\n\t%s %s {\n", s.word(), s.Name)
-		for _, line := range s.declaration(r.Family) {
+		for _, line := range s.declaration(t.Family) {
 			fmt.Fprintf(out, "\t\t%s\n", line)
 		}
-		list := all[s.Name]
-		slices.SortFunc(list, func(a, b ElementOp) int { return s.compareKeys(a.Key, b.Key) })
-		for i, op := range list {
+		list := t.Elements[s.Name]
+		for i, key := range slices.SortedFunc(maps.Keys(list), s.compareKeys) {
 			if i == 0 {
 				fmt.Fprintf(out, "\t\telements = {\n")
 			}
-			fmt.Fprintf(out, "\t\t\t%s,\n", s.Text(r.Family, op.Element))
+			fmt.Fprintf(out, "\t\t\t%s,\n", s.Text(t.Family, list[key].Element))
 		}
 		if len(list) > 0 {
 			fmt.Fprintf(out, "\t\t}\n")
 		}
 		fmt.Fprintf(out, "\t}\n")
 	}
-	for _, t := range r.Flowtables() {
-		fmt.Fprintf(out, "%s", t.text())
+	for _, f := range t.Flowtables {
+		fmt.Fprintf(out, "%s", f.text())
 	}
-	for _, c := range r.AllChains() {
+	for _, c := range t.Chains {
 		fmt.Fprintf(out, "\n\t# %s\n\tchain %s {\n", c.Comment, c.Name)
 		if c.Hook != NoHook {
 			fmt.Fprintf(out, "\t\t%s\n", c.declaration())
 		}
 		for _, rule := range c.Rules {
-			fmt.Fprintf(out, "\t\t%s\n", rule.Text(r.Family))
+			fmt.Fprintf(out, "\t\t%s\n", rule.Text(t.Family))
 		}
 		fmt.Fprintf(out, "\t}\n")
 	}

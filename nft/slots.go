@@ -11,13 +11,6 @@ import (
 	"github.com/vmapd/vmapd/model/persist"
 )
 
-// Slots has the slots of service ports' endpoints. It is a *Ruleset or a *Table.
-type Slots interface {
-	// slots returns the endpoints that a traffic policy selects, in the order of their
-	// slots. The name and the frontends of sp matter, not its endpoints.
-	slots(sp *model.ServicePort, l model.TrafficPolicy) []netip.AddrPort
-}
-
 // orders holds the order of the slots of each service port whose endpoints are not in sorted
 // order, or in a lookup table.
 type orders = persist.Map[model.ServicePortName, *order]
@@ -45,8 +38,8 @@ type slotDelta struct {
 	slots [len(model.TrafficPolicies)][]slot
 }
 
-// slots implements Slots.
-func (r *Ruleset) slots(sp *model.ServicePort, l model.TrafficPolicy) []netip.AddrPort {
+// Slots implements Slots.
+func (r *Ruleset) Slots(sp *model.ServicePort, l model.TrafficPolicy) []netip.AddrPort {
 	sp, ok := r.snapshot.ServicePort(sp.Name)
 	if !ok {
 		return nil
@@ -123,7 +116,7 @@ func (r *Ruleset) adopt(edit *persist.Edit[model.ServicePortName, *order], have 
 		if o[l].table = sp.Table(l); o[l].table != nil || have == nil {
 			continue
 		}
-		list := have.slots(sp, l)
+		list := have.Slots(sp, l)
 		if isSorted(list, sp, l) { // as it mostly is after a restart
 			continue
 		}
@@ -150,7 +143,7 @@ func (r *Ruleset) rearrange(edit *persist.Edit[model.ServicePortName, *order], h
 		list := was.order
 		if len(left) > 0 || len(joined) > 0 {
 			if list == nil {
-				list = have.slots(old, l)
+				list = have.Slots(old, l)
 			}
 			list = moveSlots(list, left, joined)
 		}

@@ -40,7 +40,7 @@ func applyTable(t *testing.T, table *nft.Table, b *nft.Batch) *nft.Table {
 // sentTo returns the outcomes of some connections, without counters and traces.
 func sentTo(t *testing.T, table *nft.Table, node []netip.Addr, connections []model.Connection) []modeltest.Outcome {
 	t.Helper()
-	sim, err := nftsim.NewTable(table, node...)
+	sim, err := nftsim.New(table, node...)
 	if err != nil {
 		t.Fatalf("the table is not sound: %v", err)
 	}

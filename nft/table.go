@@ -13,8 +13,6 @@ type Table struct {
 	Flowtables []Flowtable         // names alone
 	Chains     []Chain             // [Foreign] stands for rules that Compile never makes
 	Elements   map[string]Elements // by set
-	// Left is what this process left in the table, and so perhaps chains that nothing needs now; nil: nothing.
-	Left *Ruleset
 }
 
 // Foreign stands for a rule that Compile never makes.
@@ -22,9 +20,9 @@ type Foreign struct{ What string }
 
 func (s Foreign) text(model.Family) string { return "# foreign: " + s.What }
 
-// slots implements Slots, by the slots of the first frontend that has some. If other frontends have
+// Slots returns the endpoints that a traffic policy selects, by the slots of the first frontend that has some. If other frontends have
 // their endpoints in another order, the next batch changes them.
-func (t *Table) slots(sp *model.ServicePort, l model.TrafficPolicy) []netip.AddrPort {
+func (t *Table) Slots(sp *model.ServicePort, l model.TrafficPolicy) []netip.AddrPort {
 	for _, fe := range sp.Frontends {
 		s := FrontendsOf(fe.Kind)
 		if list := t.slotsIn(s.Endpoints[l], []byte(s.Key(fe.VIP)), sp.Count(l)); len(list) > 0 {

@@ -35,7 +35,7 @@ func dualStack() *model.Builder {
 }
 
 func bothTexts(s *model.Snapshot) string {
-	return nft.Compile(nil, s.Family(model.IPv4)).String() + nft.Compile(nil, s.Family(model.IPv6)).String()
+	return nft.Compile(nil, s.Family(model.IPv4)).Table().String() + nft.Compile(nil, s.Family(model.IPv6)).Table().String()
 }
 
 func TestTextOfADualStackService(t *testing.T) {
@@ -44,12 +44,12 @@ func TestTextOfADualStackService(t *testing.T) {
 
 func TestTextWithCounters(t *testing.T) {
 	o := nft.Options{Counters: true}
-	checkText(t, "counters.nft", o.Compile(nil, dualStack().Snapshot().Family(model.IPv4)).String())
+	checkText(t, "counters.nft", o.Compile(nil, dualStack().Snapshot().Family(model.IPv4)).Table().String())
 }
 
 func TestTextWithTheFastPath(t *testing.T) {
 	o := nft.Options{FastPath: true}
-	checkText(t, "fast-path.nft", o.Compile(nil, dualStack().Snapshot().Family(model.IPv4)).String())
+	checkText(t, "fast-path.nft", o.Compile(nil, dualStack().Snapshot().Family(model.IPv4)).Table().String())
 }
 
 func checkText(t *testing.T, name, got string) {
@@ -139,7 +139,7 @@ func TestRanges(t *testing.T) {
 			r := nft.Compile(nil, s)
 			got := []string{}
 			for set, e := range r.Elements() {
-				got = append(got, text(r, set, e))
+				got = append(got, text(r, set, e.Element))
 				last := p.Addr()
 				for i := p.Bits(); i < last.BitLen(); i++ {
 					b := last.AsSlice()
@@ -172,7 +172,7 @@ func TestSlotsAreInTheOrderOfTheirNumbers(t *testing.T) {
 		want = append(want, fmt.Sprintf("172.30.0.41 . tcp . 80 . %d : %v . 8080,", i, modeltest.Pod(model.IPv4, i)))
 	}
 	got := []string{}
-	for line := range strings.Lines(nft.Compile(nil, b.Snapshot().Family(model.IPv4)).String()) {
+	for line := range strings.Lines(nft.Compile(nil, b.Snapshot().Family(model.IPv4)).Table().String()) {
 		if line = strings.TrimSpace(line); strings.Contains(line, " : 10.") {
 			got = append(got, line)
 		}
@@ -225,10 +225,10 @@ func TestTheTextOfABatchLoads(t *testing.T) {
 		t.Run(f.String(), func(t *testing.T) {
 			before := nft.Compile(nil, have.Family(f))
 			after := nft.Compile(before, now.Family(f))
-			want := strings.Split(load(t, after.String()), "\n")
+			want := strings.Split(load(t, after.Table().String()), "\n")
 			fromNothing := nft.DiffTable(nil, after)
 			equal(t, "listing after the difference to nothing", sorted(want), sorted(strings.Split(load(t, fromNothing.String()), "\n")))
-			got := strings.Split(load(t, before.String(), nft.Diff(before, after).String()), "\n")
+			got := strings.Split(load(t, before.Table().String(), nft.Diff(before, after).String()), "\n")
 			equal(t, "listing after the difference", sorted(want), sorted(got))
 		})
 	}
@@ -241,8 +241,8 @@ func TestTheTextOfABatchLoads(t *testing.T) {
 		t.Run(fmt.Sprintf("counters %v, then %v", tt.before.Counters, tt.after.Counters), func(t *testing.T) {
 			before := tt.before.Compile(nil, have.Family(model.IPv4))
 			after := tt.after.Compile(before, now.Family(model.IPv4))
-			want := sorted(strings.Split(load(t, after.String()), "\n"))
-			got := load(t, before.String(), nft.Diff(before, after).String())
+			want := sorted(strings.Split(load(t, after.Table().String()), "\n"))
+			got := load(t, before.Table().String(), nft.Diff(before, after).String())
 			equal(t, "listing after the difference", want, sorted(strings.Split(got, "\n")))
 		})
 	}
@@ -254,14 +254,14 @@ func TestTheTextOfABatchLoads(t *testing.T) {
 			nft.Set{Name: "old-set", Key: []nft.Type{nft.Addr}}, nft.Set{Name: "old-map", Key: []nft.Type{nft.Addr}, Verdicts: true})
 		table.Chains = append(slices.Clip(table.Chains), nft.Chain{Name: "old-chain"})
 		old := "add set ip vmapd old-set { type ipv4_addr; }\nadd map ip vmapd old-map { type ipv4_addr : verdict; }\nadd chain ip vmapd old-chain\n"
-		want := load(t, r.String())
-		equal(t, "listing", want, load(t, r.String()+old, nft.DiffTable(table, r).String()))
+		want := load(t, r.Table().String())
+		equal(t, "listing", want, load(t, r.Table().String()+old, nft.DiffTable(table, r).String()))
 	})
 
 	t.Run("a table of another layout", func(t *testing.T) {
 		r := nft.Compile(nil, have.Family(model.IPv4))
 		table := &nft.Table{Family: model.IPv4, Sets: []nft.Set{{Name: nft.ClusterIPs, Key: []nft.Type{nft.Proto}}}}
-		want := sorted(strings.Split(load(t, r.String()), "\n"))
+		want := sorted(strings.Split(load(t, r.Table().String()), "\n"))
 		got := load(t, "table ip vmapd { set cluster-ips { type inet_proto; }; }\n", nft.DiffTable(table, r).String())
 		equal(t, "listing", want, sorted(strings.Split(got, "\n")))
 	})

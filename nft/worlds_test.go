@@ -80,7 +80,7 @@ func (r *worldRun) endsOf(table *smallTable) ([]int, error) {
 	if ends, ok := r.cache[sum]; ok {
 		return ends, nil
 	}
-	sim, err := nftsim.NewTable(table.table(), netip.MustParseAddr(modeltest.NodeIP4))
+	sim, err := nftsim.New(table.table(), netip.MustParseAddr(modeltest.NodeIP4))
 	if err != nil {
 		return nil, fmt.Errorf("the table is not sound: %w", err)
 	}

@@ -84,8 +84,8 @@ func smallTableOf(r *nft.Ruleset, known chainTexts) *smallTable {
 		if t.elements[set] == nil {
 			t.elements[set] = map[string]nft.Element{}
 		}
-		t.elements[set][e.Key] = e
-		t.count(set, e, 1)
+		t.elements[set][e.Key] = e.Element
+		t.count(set, e.Element, 1)
 	}
 	return t
 }

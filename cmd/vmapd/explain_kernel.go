@@ -154,16 +154,16 @@ func comparedTable(d model.Decision) string {
 
 func (a *answers) throughNFT(s *model.Snapshot, d model.Decision) (modeltest.Outcome, error) {
 	f := model.FamilyOf(d.Dest.Addr())
-	table, options, err := a.plane.nft.Table(f, s)
+	table, want, err := a.plane.nft.Table(f, s)
 	switch {
 	case err != nil:
 		return modeltest.Outcome{}, err
-	case options == nil:
+	case want == nil:
 		return modeltest.Outcome{}, fmt.Errorf("the kernel has no %v", f)
 	case table == nil:
 		return modeltest.Outcome{Verdict: model.Forwarded, To: map[netip.AddrPort]modeltest.Arrival{d.Dest: {}}}, nil
 	}
-	sim, err := nftsim.NewTable(table, s.Family(f).NodeAddrs...)
+	sim, err := nftsim.New(table, s.Family(f).NodeAddrs...)
 	if err != nil {
 		return modeltest.Outcome{}, err
 	}

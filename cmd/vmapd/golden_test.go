@@ -140,7 +140,7 @@ func checkBatch(t *testing.T, have *nft.Ruleset, b *nft.Batch, want *nft.Ruleset
 
 	elements := map[string]map[string]nft.Element{}
 	for set, e := range have.Elements() {
-		put(elements, set, e)
+		put(elements, set, e.Element)
 	}
 	for _, list := range b.Delete {
 		for _, op := range list.Ops {

@@ -105,7 +105,7 @@ func write(w io.Writer, s *model.FamilySnapshot, c *config.Config) error {
 		return userspace.Write(w, s)
 	case config.Auto, config.NFTables:
 	}
-	return c.NFTables().Compile(nil, s).Write(w)
+	return c.NFTables().Compile(nil, s).Table().Write(w)
 }
 
 // onlyNodeName returns the name of the Node if there is exactly one, and else the host's name.

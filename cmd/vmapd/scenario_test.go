@@ -235,7 +235,7 @@ func (s *scenario) checkDialects(t *testing.T, f model.Family, table string) {
 		return
 	}
 	before, after := s.empty.situation(t, f), s.situation(t, f)
-	if diff := cmp.Diff(table, after.conf.NFTables().Compile(nil, after.FamilySnapshot).String()); diff != "" {
+	if diff := cmp.Diff(table, after.conf.NFTables().Compile(nil, after.FamilySnapshot).Table().String()); diff != "" {
 		t.Errorf("render does not print the compiled ruleset (-render +compiled):\n%s", diff)
 	}
 	for _, d := range dialects {

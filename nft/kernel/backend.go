@@ -331,16 +331,14 @@ func (b *Backend) compareWithKernel(ctx context.Context, st *familyState, s *mod
 		return nil, nil, fmt.Errorf("table %s is %w", nft.TableName, ErrOwned)
 	}
 	left := st.read().applied
-	table, err := b.conn.readTable(st.family, options.Compile(&nft.Table{Left: left}, s))
+	table, err := b.conn.readTable(st.family, options.Repair(nil, left, s))
 	if err != nil {
 		return nil, nil, err
 	}
-	var before nft.Slots
 	if table != nil {
-		before, table.Left = table, left
 		st.find(table)
 	}
-	want := options.Compile(before, s)
+	want := options.Repair(table, left, s)
 	var batch *nft.Batch
 	if table == nil {
 		batch = nft.NewTable(want, b.piece)

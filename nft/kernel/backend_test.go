@@ -98,7 +98,7 @@ func purge(t testing.TB, b *Backend) {
 }
 
 func text(s *model.Snapshot) string {
-	return nft.Compile(nil, s.Family(model.IPv4)).String() + nft.Compile(nil, s.Family(model.IPv6)).String()
+	return nft.Compile(nil, s.Family(model.IPv4)).Table().String() + nft.Compile(nil, s.Family(model.IPv6)).Table().String()
 }
 
 func TestListingEqualsThatOfTheRenderedText(t *testing.T) {

@@ -11,28 +11,23 @@ import (
 // s. It is empty if the table is right, and nil if the kernel lacks the family. It uses a connection of its
 // own and no lock of Apply, so that a change that Apply makes meanwhile may be in the batch.
 func (b *Backend) Compare(f model.Family, s *model.Snapshot) (*nft.Batch, error) {
-	table, options, err := b.Table(f, s)
-	if err != nil || options == nil {
+	table, want, err := b.Table(f, s)
+	if err != nil || want == nil {
 		return nil, err
 	}
-	var before nft.Slots
-	if table != nil {
-		before = table
-	}
-	want := options.Compile(before, s.Family(f))
 	return nft.DiffTable(table, want), nil
 }
 
-// Table returns a family's table as it is in the kernel now, and the options of its compilation. The
-// table is nil if there is none, and both are if the kernel lacks the family. The rules that would be
-// compiled from s are recognised. It uses a connection of its own and no lock of Apply.
-func (b *Backend) Table(f model.Family, s *model.Snapshot) (*nft.Table, *nft.Options, error) {
+// Table returns a family's table as it is in the kernel now, and the ruleset for s that it should be. The table is nil if there
+// is none, and both are if the kernel lacks the family. The rules of that ruleset are recognised. It uses a connection of its
+// own and no lock of Apply.
+func (b *Backend) Table(f model.Family, s *model.Snapshot) (*nft.Table, *nft.Ruleset, error) {
 	at := slices.IndexFunc(b.families, func(st *familyState) bool { return st.family == f })
 	if at < 0 {
 		return nil, nil, nil
 	}
 	shared := b.families[at].read()
-	options := &nft.Options{Counters: shared.counted != nil}
+	options := nft.Options{Counters: shared.counted != nil}
 	if shared.applied != nil {
 		options.FastPath = shared.applied.Options.FastPath
 	}
@@ -41,9 +36,9 @@ func (b *Backend) Table(f model.Family, s *model.Snapshot) (*nft.Table, *nft.Opt
 		return nil, nil, err
 	}
 	defer func() { _ = c.close() }()
-	table, err := c.readTable(f, options.Compile(&nft.Table{Left: shared.applied}, s.Family(f)))
-	if table != nil {
-		table.Left = shared.applied
+	table, err := c.readTable(f, options.Repair(nil, shared.applied, s.Family(f)))
+	if err != nil {
+		return nil, nil, err
 	}
-	return table, options, err
+	return table, options.Repair(table, shared.applied, s.Family(f)), nil
 }

@@ -252,7 +252,7 @@ func TestListingWithCountersEqualsThatOfTheText(t *testing.T) {
 	s := exampleBuilder().Snapshot()
 	apply(t, openCounting(t, byNetlink), s)
 	o := nft.Options{Counters: true}
-	byText.nft(t, o.Compile(nil, s.Family(model.IPv4)).String()+o.Compile(nil, s.Family(model.IPv6)).String(), "-f", "-")
+	byText.nft(t, o.Compile(nil, s.Family(model.IPv4)).Table().String()+o.Compile(nil, s.Family(model.IPv6)).Table().String(), "-f", "-")
 	want := byText.nft(t, "", "list", "ruleset")
 	got := withoutOwner(byNetlink.nft(t, "", "list", "ruleset"))
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -3,7 +3,6 @@ package nftsim
 import (
 	"cmp"
 	"fmt"
-	"iter"
 	"net/netip"
 	"slices"
 	"strings"
@@ -30,50 +29,31 @@ type set struct {
 	ranges   []nft.Element // interval sets only, sorted
 }
 
-// New checks a ruleset and indexes its elements. Packets to the node's addresses are
+// New checks the content of a table, also between two rulesets, and indexes its elements. Packets to the node's addresses are
 // for the node itself.
-func New(r *nft.Ruleset, nodeAddrs ...netip.Addr) (*Simulator, error) {
-	return load(r.Family, r.AllSets(), r.Flowtables(), r.AllChains(), r.Elements(), nodeAddrs)
-}
-
-// NewTable is New for the content of a table, also between two rulesets.
-func NewTable(t *nft.Table, nodeAddrs ...netip.Addr) (*Simulator, error) {
-	return load(t.Family, t.Sets, t.Flowtables, t.Chains, func(yield func(string, nft.Element) bool) {
-		for set, list := range t.Elements {
-			for e := range list.All() {
-				if !yield(set, e) {
-					return
-				}
-			}
-		}
-	}, nodeAddrs)
-}
-
-func load(f model.Family, sets []nft.Set, flowtables []nft.Flowtable, all []nft.Chain, elements iter.Seq2[string, nft.Element],
-	nodeAddrs []netip.Addr,
-) (*Simulator, error) {
+func New(of *nft.Table, nodeAddrs ...netip.Addr) (*Simulator, error) {
 	s := &Simulator{
-		family:     f,
+		family:     of.Family,
 		base:       map[nft.Hook][]*nft.Chain{},
 		chains:     map[string]*nft.Chain{},
 		sets:       map[string]*set{},
 		local:      map[netip.Addr]bool{},
 		flowtables: map[string]bool{},
 	}
-	for _, t := range flowtables {
+	for _, t := range of.Flowtables {
 		s.flowtables[t.Name] = true
 	}
 	for _, a := range nodeAddrs {
 		s.local[a] = true
 	}
-	for _, decl := range sets {
+	for _, decl := range of.Sets {
 		if s.sets[decl.Name] != nil {
 			return nil, fmt.Errorf("set %s is declared twice", decl.Name)
 		}
 		s.sets[decl.Name] = &set{Set: decl, elements: map[string]nft.Element{}}
 	}
-	for i := range all {
-		c := &all[i]
+	for i := range of.Chains {
+		c := &of.Chains[i]
 		if s.chains[c.Name] != nil {
 			return nil, fmt.Errorf("chain %s is there twice", c.Name)
 		}
@@ -89,9 +69,11 @@ func load(f model.Family, sets []nft.Set, flowtables []nft.Flowtable, all []nft.
 	for _, list := range s.base {
 		slices.SortStableFunc(list, func(a, b *nft.Chain) int { return cmp.Compare(a.Prio, b.Prio) })
 	}
-	for name, e := range elements {
-		if err := s.addElement(name, e); err != nil {
-			return nil, fmt.Errorf("%s: element %q: %w", name, e.Key, err)
+	for name, list := range of.Elements {
+		for e := range list.All() {
+			if err := s.addElement(name, e); err != nil {
+				return nil, fmt.Errorf("%s: element %q: %w", name, e.Key, err)
+			}
 		}
 	}
 	for _, set := range s.sets {

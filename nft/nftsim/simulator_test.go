@@ -22,7 +22,7 @@ var sameShare = cmp.Comparer(func(a, b float64) bool { return math.Abs(a-b) < 1e
 
 // example has one Service with three endpoints, one of them on this node and one on the
 // node's own address, and one without endpoints.
-func example(t *testing.T) *nft.Ruleset {
+func example(t *testing.T) *nft.Table {
 	t.Helper()
 	s := modeltest.Snapshot(modeltest.Config(),
 		modeltest.OurNode(),
@@ -32,10 +32,10 @@ func example(t *testing.T) *nft.Ruleset {
 		modeltest.NewService("ns1/empty").On("172.30.0.42").TCP("", 80).UDP("udp", 80),
 		modeltest.NewSlice("ns1/web-1", "web").TCP("http", 8080).UDP("dns", 5353).
 			Local("10.0.0.2", modeltest.NodeIP4).Ready("10.0.0.3"))
-	return nft.Compile(nil, s.Family(model.IPv4))
+	return nft.Compile(nil, s.Family(model.IPv4)).Table()
 }
 
-func simulator(t *testing.T, r *nft.Ruleset) *nftsim.Simulator {
+func simulator(t *testing.T, r *nft.Table) *nftsim.Simulator {
 	t.Helper()
 	s, err := nftsim.New(r, netip.MustParseAddr(modeltest.NodeIP4))
 	if err != nil {
@@ -169,17 +169,12 @@ func TestTheTraceTellsTheWay(t *testing.T) {
 // While a batch lands, a packet can find the old number of slots and the new slots.
 func TestAMissingSlotIsNotALostPacket(t *testing.T) {
 	r := example(t)
-	table := nft.Table{Family: r.Family, Sets: r.AllSets(), Chains: r.AllChains(), Elements: map[string]nft.Elements{}}
-	for set, e := range r.Elements() {
-		if set == nft.Endpoints && strings.HasSuffix(e.Key, string(nft.AppendSlot(nil, 2))) {
-			continue
+	for key := range r.Elements[nft.Endpoints] {
+		if strings.HasSuffix(key, string(nft.AppendSlot(nil, 2))) {
+			delete(r.Elements[nft.Endpoints], key)
 		}
-		if table.Elements[set] == nil {
-			table.Elements[set] = nft.Elements{}
-		}
-		table.Elements[set].Add(e)
 	}
-	s, err := nftsim.NewTable(&table, netip.MustParseAddr(modeltest.NodeIP4))
+	s, err := nftsim.New(r, netip.MustParseAddr(modeltest.NodeIP4))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -204,39 +199,39 @@ func TestWhatIsUnknownIsAnError(t *testing.T) {
 	destKey := nft.Key{{Field: nft.DestAddr}}
 	for _, tt := range []struct {
 		name   string
-		change func(r *nft.Ruleset)
+		change func(r *nft.Table)
 		want   string
 	}{
-		{"a jump to nowhere", func(r *nft.Ruleset) {
+		{"a jump to nowhere", func(r *nft.Table) {
 			add(r, nft.Chain{Name: "x", Rules: []nft.Rule{{nft.Verdict{Kind: nft.Jump, Chain: "y"}}}})
 		}, "jump y: no such chain"},
-		{"a jump to a base chain", func(r *nft.Ruleset) {
+		{"a jump to a base chain", func(r *nft.Table) {
 			add(r, nft.Chain{Name: "x", Rules: []nft.Rule{{nft.Verdict{Kind: nft.Goto, Chain: "output"}}}})
 		}, "goto output: that is a base chain"},
-		{"an element whose chain is gone", func(r *nft.Ruleset) {
+		{"an element whose chain is gone", func(r *nft.Table) {
 			r.Chains = slices.DeleteFunc(slices.Clone(r.Chains), func(c nft.Chain) bool { return c.Name == "endpoints-3-to-4" })
 		}, "goto endpoints-3-to-4: no such chain"},
-		{"a set that is gone", func(r *nft.Ruleset) {
+		{"a set that is gone", func(r *nft.Table) {
 			r.Sets = slices.DeleteFunc(slices.Clone(r.Sets), func(s nft.Set) bool { return s.Name == nft.Hairpin })
 		}, "hairpin: element"},
-		{"a rule that looks into a set that is not there", func(r *nft.Ruleset) {
+		{"a rule that looks into a set that is not there", func(r *nft.Table) {
 			add(r, nft.Chain{Name: "x", Rules: []nft.Rule{{nft.InSet{Key: destKey, Set: "y"}}}})
 		}, "no set y"},
-		{"a rule with another key than its set", func(r *nft.Ruleset) {
+		{"a rule with another key than its set", func(r *nft.Table) {
 			add(r, nft.Chain{Name: "x", Rules: []nft.Rule{{nft.InSet{Key: destKey, Set: nft.Hairpin}}}})
 		}, "set hairpin has another key"},
-		{"verdicts from a set without", func(r *nft.Ruleset) {
+		{"verdicts from a set without", func(r *nft.Table) {
 			add(r, nft.Chain{Name: "x", Rules: []nft.Rule{{nft.VerdictMap{Key: destKey, Map: nft.ClusterIPs}}}})
 		}, "map cluster-ips has no verdicts"},
-		{"DNAT by a set without addresses", func(r *nft.Ruleset) {
+		{"DNAT by a set without addresses", func(r *nft.Table) {
 			add(r, nft.Chain{Name: "x", Rules: []nft.Rule{{nft.DNAT{Key: destKey, Map: nft.ClusterIPs}}}})
 		}, "map cluster-ips has no addresses and ports"},
-		{"a statement of tomorrow", func(r *nft.Ruleset) {
+		{"a statement of tomorrow", func(r *nft.Table) {
 			add(r, nft.Chain{Name: "x", Rules: []nft.Rule{{odd{}}}})
 		}, "unknown statement nftsim_test.odd"},
-		{"a chain twice", func(r *nft.Ruleset) { add(r, r.Chains[0]) }, "is there twice"},
-		{"a set twice", func(r *nft.Ruleset) { r.Sets = append(slices.Clip(r.Sets), r.Sets[0]) }, "is declared twice"},
-		{"an element of another width than its set", func(r *nft.Ruleset) {
+		{"a chain twice", func(r *nft.Table) { add(r, r.Chains[0]) }, "is there twice"},
+		{"a set twice", func(r *nft.Table) { r.Sets = append(slices.Clip(r.Sets), r.Sets[0]) }, "is declared twice"},
+		{"an element of another width than its set", func(r *nft.Table) {
 			r.Sets = slices.Clone(r.Sets)
 			i := slices.IndexFunc(r.Sets, func(s nft.Set) bool { return s.Name == nft.ClusterIPs })
 			r.Sets[i].Key = []nft.Type{nft.Addr, nft.Addr}
@@ -277,7 +272,7 @@ func TestWhatIsUnknownIsAnError(t *testing.T) {
 	})
 }
 
-func add(r *nft.Ruleset, c nft.Chain) { r.Chains = append(slices.Clip(r.Chains), c) }
+func add(r *nft.Table, c nft.Chain) { r.Chains = append(slices.Clip(r.Chains), c) }
 
 // Base chains run by priority, and a drop in an earlier one spares the later.
 func TestBaseChainsRunByPriority(t *testing.T) {

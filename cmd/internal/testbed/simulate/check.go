@@ -135,11 +135,7 @@ func (w *world) isOf(f model.Family, table *nft.Table) *model.Snapshot {
 // difference returns the batch that would make a table that of a snapshot but for some service ports; nil: it is. Objects
 // that nothing uses are no difference.
 func difference(table *nft.Table, s *model.FamilySnapshot, but map[model.ServicePortName]bool) *nft.Batch {
-	var before nft.Slots
-	if table != nil {
-		before = table
-	}
-	b := nft.DiffTable(table, nft.Compile(before, s))
+	b := nft.DiffTable(table, nft.Options{}.Repair(table, nil, s))
 	leaveOut(b, but)
 	if b.Len() == len(b.DeleteChains)+len(b.DeleteSets)+len(b.DeleteFlowtables) {
 		return nil

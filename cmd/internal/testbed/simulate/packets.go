@@ -106,7 +106,7 @@ func (w *world) traffic(f model.Family, table *nft.Table) (*traffic, error) {
 		if s != nil {
 			local = s.Family(f).NodeAddrs
 		}
-		sim, err := nftsim.NewTable(t.table, local...)
+		sim, err := nftsim.New(t.table, local...)
 		if err != nil {
 			return nil, err
 		}
