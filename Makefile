@@ -5,14 +5,14 @@ GO        ?= go
 export CGO_ENABLED := 0
 export GOFLAGS     := $(shell $(GO) env GOFLAGS) -trimpath
 LINT      := $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
-PURE      := ./model/... ./nft ./nft/nftsim ./legacy/userspace ./legacy/iptables/iptsim ./sync/kube ./sync/kube/slim ./sync/reconcile ./sync/health ./sync/events ./cmd/vmapd/internal/metrics ./cmd/vmapd/internal/httpserver
+PURE      := ./model/... ./nft/compile ./nft/batch ./nft/nftsim ./legacy/userspace ./legacy/iptables/iptsim ./sync/kube ./sync/kube/slim ./sync/reconcile ./sync/health ./sync/events ./cmd/vmapd/internal/metrics ./cmd/vmapd/internal/httpserver
 NETNS     := ./nft/kernel ./nft/others ./legacy/iptables ./legacy/ipvs ./legacy/host ./sync/conntrack ./sync/hostaddr ./cmd/internal/testbed/lab ./cmd/internal/testbed/scale ./cmd/internal/testbed/cluster/life ./cmd/internal/testbed/browser ./cmd/internal/testbed/chaos ./cmd/vmapd/internal/preflight/tablesim ./cmd/vmapd
 # These are pure and long: other targets play them, and the race detector takes five times as long for them.
 RACESKIP  := TestTheRulesDoWhatIsDecided|TestEachPieceOfABatchIsSafe|TestSmallWorlds
 # make test leaves these to make test-slow, with the race detector: they take minutes, and wait for rare things or play much at
 # random, where quick tests look at the same rules. An element is PACKAGE=TESTS, and TESTS are names joined by |. In the name of a
 # subtest, the dot stands for all of that level.
-SLOW      := nft=TestEachPieceOfABatchIsSafe 'nft/kernel=TestSixtyThousandClientsArePurged|TestClientsTimeOutDuringAPurge' 'cmd/vmapd=TestSixtyThousandClientsComeBack|TestTraceBesideAThousandConnectionsASecond|TestAHostileServiceCostsOthersLittle|TestAHostileServiceCostsOthersLittleWithIPTables|TestNoConnectionIsLostInAThousandChanges|TestWhatIsSecondaryFailsNoRound|TestAnotherProxyIsNoticed|TestUserspaceInAUserNamespaceOfAnOrdinaryUser|TestScenariosByUserspace|TestScenariosForReal/./as_text,_by_nft_-f|TestScenariosForReal/./by_iptables-nft'
+SLOW      := nft/batch=TestEachPieceOfABatchIsSafe 'nft/kernel=TestSixtyThousandClientsArePurged|TestClientsTimeOutDuringAPurge' 'cmd/vmapd=TestSixtyThousandClientsComeBack|TestTraceBesideAThousandConnectionsASecond|TestAHostileServiceCostsOthersLittle|TestAHostileServiceCostsOthersLittleWithIPTables|TestNoConnectionIsLostInAThousandChanges|TestWhatIsSecondaryFailsNoRound|TestAnotherProxyIsNoticed|TestUserspaceInAUserNamespaceOfAnOrdinaryUser|TestScenariosByUserspace|TestScenariosForReal/./as_text,_by_nft_-f|TestScenariosForReal/./by_iptables-nft'
 SLOWTESTS := ^$(subst |,$$|^,$(subst $() ,|,$(foreach t,$(subst ',,$(SLOW)),$(lastword $(subst =, ,$(t))))))$$
 # More tests at a time than processors: those that may run beside others mostly wait.
 ATATIME   := 5
@@ -39,7 +39,7 @@ endif
 VMARCH     ?= amd64
 VMSUITES   ?= bookworm,bookworm-security
 VMTOOLS    ?= bookworm
-VMBYTES    := nft=. sync/conntrack=. sync/listening=. sync/hostaddr=. legacy/xtables=. legacy/ipvs=.
+VMBYTES    := nft/compile=. nft/batch=. sync/conntrack=. sync/listening=. sync/hostaddr=. legacy/xtables=. legacy/ipvs=.
 VMTESTS    ?= nft/kernel=. 'cmd/vmapd=TestScenarios|TestListings|ByIPVS|TestTheRunningDaemonTells|TestTheDaemonExplains|TestThePageTellsThePacketsWay|TestSwitching|TestNeighbours|TestFastPath' legacy/iptables=TestThePrograms $(addsuffix =.,$(wildcard legacy/host)) $(if $(filter-out amd64,$(VMARCH)),$(VMBYTES))
 VMTIME     ?= 3h
 VMCPUS     ?= 1
@@ -290,7 +290,7 @@ test-install: images clustertools bin/registry ## a release's files alone make v
 	@bin/cluster install --release $(RELEASE) --tools bin && bin/cluster kubectl -- vmapd --node n1 status; result=$$?; bin/cluster down; exit $$result
 
 golden: build ## rewrite what tests expect as text, and show what changed
-	$(GO) test ./cmd/vmapd ./cmd/vmapd/internal/config ./cmd/vmapd/internal/metrics ./nft ./legacy/iptables ./legacy/ipvs -run 'TestScenarios$$|TestScript|Golden|Text|Kubeadm|UpToDate' -update
+	$(GO) test ./cmd/vmapd ./cmd/vmapd/internal/config ./cmd/vmapd/internal/metrics ./nft/batch ./legacy/iptables ./legacy/ipvs -run 'TestScenarios$$|TestScript|Golden|Text|Kubeadm|UpToDate' -update
 	git diff --stat -- testdata nft legacy cmd
 
 # For a release, BENCHTO=testdata/bench/VERSION.txt keeps the figures in benchstat's format, with BENCHCOUNT=6 or more. BENCH is
@@ -303,7 +303,7 @@ bench: ## benchmarks: compile, difference, apply; cold and for one endpoint
 	@$(if $(BENCHTO),mkdir -p $(dir $(BENCHTO)))
 	@{ echo "commit: $$(git describe --always --dirty --abbrev=12)"; set -x; \
 	$(BENCH) -bench 'Cold|OneEndpoint|Memory' -benchtime 10x -benchmem ./model; \
-	$(BENCH) -bench 'Compile|Split' -benchtime 10x ./nft; \
+	$(BENCH) -bench 'Compile|Split' -benchtime 10x ./nft/batch; \
 	$(BENCH) -bench 'Watch|List' -benchmem ./sync/kube/wire; \
 	$(BENCH) -bench 'Object' -benchmem ./sync/kube/slim; \
 	$(IN_NAMESPACE) $(BENCH) -bench 'Build|Cold|Restart' -benchtime 10x ./nft/kernel; \
@@ -318,7 +318,7 @@ bench: ## benchmarks: compile, difference, apply; cold and for one endpoint
 
 # PACKAGE=BENCHMARKS that bench-compare plays: a start, a change and what arrives from the API server. Machines differ, and one
 # machine from minute to minute: so both versions are played in turns, BENCHROUNDS times. The figures stay in bin/bench.
-COMPARE     ?= 'model=^Benchmark(Cold|OneEndpoint)$$/^5000x50$$' 'nft=^Benchmark(Compile|OneEndpoint)$$/^10000_' 'sync/kube/slim=Object/slice-100/.*/slim' 'sync/kube/wire=Watch/slice-100/wire|List/wire' 'nft/kernel=^BenchmarkApplyCold$$/^1000x10$$|^BenchmarkOneEndpoint$$/^replaced$$/^1000x10$$'
+COMPARE     ?= 'model=^Benchmark(Cold|OneEndpoint)$$/^5000x50$$' 'nft/batch=^Benchmark(Compile|OneEndpoint)$$/^10000_' 'sync/kube/slim=Object/slice-100/.*/slim' 'sync/kube/wire=Watch/slice-100/wire|List/wire' 'nft/kernel=^BenchmarkApplyCold$$/^1000x10$$|^BenchmarkOneEndpoint$$/^replaced$$/^1000x10$$'
 BENCHROUNDS ?= 10
 BENCHSTAT   := $(GO) run golang.org/x/perf/cmd/benchstat@v0.0.0-20260908200009-22c9c6c9d4da
 bench-compare: BASE ?= HEAD^

@@ -1,15 +1,39 @@
-// Package nft compiles a model.Snapshot into nftables: a [Ruleset] per IP family,
-// the difference between two of them as a [Batch], and both as text.
+// Package nft has the values of an nftables table, and their text: sets, chains, elements, rules.
+// The packages below it refer one way:
 //
-//	model.FamilySnapshot ──Compile──> Ruleset ──Diff──> Batch ──> nft/kernel
-//	                                     │                │
-//	                                   String()        String()
+//	nft           values and text: Set, Chain, Rule, Element, Table
+//	nft/compile   model.FamilySnapshot ──Compile──> Ruleset, for one IP family
+//	nft/batch     two Rulesets ──Diff──> Batch; a Table and a Ruleset ──DiffTable──> Batch
+//	nft/kernel    Batch ──> messages ──> kernel; what is in the kernel ──> Table
+//
+// nft/nftsim runs packets through a Table, and nft/nftfake is a kernel in memory: both are for tests.
+//
+// # From a snapshot to the socket
+//
+// Backend.Apply in nft/kernel passes a snapshot on, for each IP family:
+//
+//	compile.Options.Compile   the slots that endpoints keep or get (slots.go); the chains and rules that are needed
+//	batch.Diff                what changed, by compile.Ruleset.Changes: each service port before and after, with its sets,
+//	                          chains and elements, which unit in changes.go compiles
+//	  Batch.diffElements      those that differ
+//	kernel.Backend.send
+//	  Batch.Pieces            new chains ahead of the elements that lead to them
+//	  transaction             a message for each operation: table, sets, flowtables, chains (objects.go), rules (encode.go),
+//	                          elements (elements.go)
+//	  conn.commit             the socket: all of it or nothing
+//
+// Behind an unknown state, and at the start, it is:
+//
+//	kernel.conn.readTable     the table, whose rules are recognised by those of a Ruleset (read.go, read_elements.go)
+//	compile.Options.Repair    as Compile, with the slots and chains that the table has
+//	batch.DiffTable, or batch.NewTable, whose Pieces take their order from compile.Ruleset.Stages
+//	kernel.Backend.send       as above
 //
 // # The packet's way
 //
 // The chains hook NAT, so only the first packet of a connection meets a rule. Others pass one
-// rule if a service port has affinity, and two with Settings.DropInvalid. With Options.FastPath,
-// forwarded packets pass one more, until the connection takes the fast path past all chains (flowtable.go). No packet mark and no
+// rule if a service port has affinity, and two with Settings.DropInvalid. With compile.Options.FastPath,
+// forwarded packets pass one more, until the connection takes the fast path past all chains (compile/fastpath.go). No packet mark and no
 // conntrack mark is read or written.
 //
 //	prerouting (dstnat - 1)    output (-101)
@@ -37,7 +61,7 @@
 //	                                           ▼
 //	     postrouting (srcnat): hairpin; map source-nat: masquerade or not
 //
-// Rules for features that nothing in the cluster uses are left out, see features.go: without
+// Rules for features that nothing in the cluster uses are left out, see compile/features.go: without
 // source ranges, session affinity, node ports, and addresses that masquerade, the first packet of
 // a connection to a cluster IP meets one rule in services, one in endpoints-…, and at postrouting
 // that of hairpins and a comparison of its source address.
@@ -70,7 +94,7 @@
 //
 // A packet keeps the rules with which it entered a base chain, but each of its lookups finds the elements that are
 // committed by then. Between two lookups, a slot may go: the chain takes slot 0. New chains come in a transaction
-// of their own (Batch.Pieces), ahead of the elements that lead to them.
+// of their own (batch.Batch.Pieces), ahead of the elements that lead to them.
 //
 // # Why maps
 //
@@ -79,5 +103,5 @@
 // endpoints there are to choose from, and how. The kernel walks all sets and chains of a
 // table for each of them, so the cost of an object per Service would grow with the square
 // of the number of Services.
-// Session affinity (affinity.go) is the exception.
+// Session affinity (compile/affinity.go) is the exception.
 package nft

@@ -2,12 +2,15 @@ package nft
 
 import (
 	"iter"
-	"maps"
-	"slices"
-	"strings"
 
 	"github.com/vmapd/vmapd/model"
 )
+
+// ElementOp is an element to add or delete.
+type ElementOp struct {
+	Element
+	Port *model.ServicePort // the owner; nil for an element that no single Service determines
+}
 
 // Elements are the elements of one set that a table has, by key. Those that were read from the kernel have no owner.
 type Elements map[string]ElementOp
@@ -28,106 +31,4 @@ func (l Elements) All() iter.Seq[Element] {
 			}
 		}
 	}
-}
-
-// elements are operations by the name of their set, in the order in which they were added.
-type elements map[string][]ElementOp
-
-// of returns a function that adds an element of a service port, or of none.
-func (l elements) of(port *model.ServicePort) func(set string, e Element) {
-	return func(set string, e Element) { l.add(set, ElementOp{e, port}) }
-}
-
-func (l elements) add(set string, op ElementOp) { l[set] = append(l[set], op) }
-
-// each yields every element.
-func (l elements) each(yield func(set string, op ElementOp) bool) {
-	for set, list := range l {
-		for _, op := range list {
-			if !yield(set, op) {
-				return
-			}
-		}
-	}
-}
-
-// shared takes the lists of sets that others have, too, to find their elements.
-func (l elements) shared(others elements) map[string]Elements {
-	all := map[string]Elements{}
-	for set, list := range l {
-		if len(others[set]) == 0 {
-			continue
-		}
-		all[set] = make(Elements, len(list))
-		for _, op := range list {
-			all[set][op.Key] = op
-		}
-		delete(l, set)
-	}
-	return all
-}
-
-// list returns the operations on sets, sorted by their names.
-func (l elements) list() []SetOps {
-	list := make([]SetOps, 0, len(l))
-	for _, set := range slices.Sorted(maps.Keys(l)) {
-		if len(l[set]) > 0 {
-			list = append(list, SetOps{set, l[set]})
-		}
-	}
-	return list
-}
-
-// diffElements finds what must be deleted and added, to have the wanted elements. Equal elements stay. An element with
-// other data is deleted and added again, in one batch. gone has elements of other sets, which nothing replaces.
-func (b *Batch) diffElements(have map[string]Elements, gone elements, want iter.Seq2[string, ElementOp]) {
-	del, add, stay := gone, elements{}, map[string]int{}
-	for set, op := range want {
-		was, ok := have[set][op.Key]
-		switch {
-		case !ok:
-		case was.Element == op.Element:
-			stay[set]++
-			continue
-		default:
-			stay[set]++
-			was.Port = op.Port // the service port that will use it
-			del.add(set, was)
-		}
-		add.add(set, op)
-	}
-	for set, list := range leftovers(have, stay, want) {
-		for _, key := range list {
-			del.add(set, have[set][key])
-		}
-	}
-	for _, set := range b.DeleteSets { // with all its elements
-		delete(del, set)
-	}
-	b.Delete, b.Add = del.list(), add.list()
-}
-
-// leftovers returns the keys of elements that are not wanted, by set and sorted. So many of each set stay: mostly,
-// these are all.
-func leftovers(have map[string]Elements, stay map[string]int, want iter.Seq2[string, ElementOp]) map[string][]string {
-	left := map[string]map[string]bool{}
-	for set, list := range have {
-		if len(list) > stay[set] {
-			left[set] = make(map[string]bool, len(list))
-			for key := range list {
-				left[set][key] = true
-			}
-		}
-	}
-	if len(left) == 0 {
-		return nil
-	}
-	for set, op := range want {
-		delete(left[set], op.Key)
-	}
-	sorted := make(map[string][]string, len(left))
-	for set, keys := range left {
-		sorted[set] = slices.SortedFunc(maps.Keys(keys), strings.Compare)
-	}
-	return sorted
 }

@@ -54,13 +54,13 @@ func (s *Frontends) vip(f model.Family, key string) (vip model.VIP, ok bool) {
 	if !s.NodePorts {
 		width = Addr.Width(f)
 	}
-	if len(key) < width+2*registerSize {
+	if len(key) < width+2*RegisterSize {
 		return vip, false
 	}
 	if width > 0 {
 		vip.Addr = decodeAddr(key[:width])
 	}
 	vip.Protocol = model.Protocol(key[width])
-	vip.Port = decodePort(key[width+registerSize:])
+	vip.Port = decodePort(key[width+RegisterSize:])
 	return vip, true
 }

@@ -9,10 +9,10 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// In a concatenation each component is padded to 4 bytes, as in the kernel's registers.
+// RegisterSize is the size of a register: in a concatenation each component is padded to 4 bytes, as in the kernel's registers.
 // Addresses and ports are in network byte order, and slots in the host's, in which numgen
 // yields them (nf_tables: struct nft_regs, NFT_REG32_SIZE).
-const registerSize = 4
+const RegisterSize = 4
 
 // AppendAddr appends an address.
 func AppendAddr(b []byte, a netip.Addr) []byte {
@@ -37,7 +37,7 @@ func (t Type) Width(f model.Family) int {
 		}
 		return 4
 	}
-	return registerSize
+	return RegisterSize
 }
 
 // Width returns how many bytes components take together.
@@ -127,8 +127,8 @@ func (s Set) appendElement(b []byte, f model.Family, e Element) []byte {
 	return b
 }
 
-// prefixElement makes the element of an interval set that covers a prefix.
-func prefixElement(p netip.Prefix) Element {
+// PrefixElement makes the element of an interval set that covers a prefix.
+func PrefixElement(p netip.Prefix) Element {
 	first := p.Masked().Addr()
 	e := Element{Key: string(AppendAddr(nil, first))}
 	if last := lastAddr(p).Next(); last.IsValid() {
@@ -137,8 +137,8 @@ func prefixElement(p netip.Prefix) Element {
 	return e
 }
 
-// rangeElement is prefixElement for an interval set whose key begins with other components.
-func rangeElement(key string, p netip.Prefix) Element {
+// RangeElement is PrefixElement for an interval set whose key begins with other components.
+func RangeElement(key string, p netip.Prefix) Element {
 	return Element{
 		Key: string(AppendAddr([]byte(key), p.Masked().Addr())),
 		End: string(AppendAddr([]byte(key), lastAddr(p))),

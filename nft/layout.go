@@ -99,11 +99,11 @@ func (s layoutSet) declaration(name string) Set {
 // its key is nil.
 func DeclarationOf(name string) Set { return layoutOf(name).declaration(name) }
 
-// LayoutSets returns the sets and maps that every table has, sorted by name.
-func (o Options) LayoutSets() []Set {
+// SharedSets returns all sets and maps but those of single service ports, sorted by name.
+func SharedSets() []Set {
 	sets := make([]Set, 0, len(layout))
 	for _, s := range layout {
-		if !s.own && (o.Counters || !s.of.Counter) && (o.FastPath || s.name != FastPathIPs && s.name != FastPathNodePorts) {
+		if !s.own {
 			sets = append(sets, s.declaration(s.name))
 		}
 	}

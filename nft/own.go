@@ -33,10 +33,10 @@ func OwnEndpoints(port model.ServicePortName, list model.TrafficPolicy) string {
 
 // Endpoint returns the endpoint in an element of such a map.
 func Endpoint(data string) (netip.AddrPort, bool) {
-	if len(data) <= registerSize {
+	if len(data) <= RegisterSize {
 		return netip.AddrPort{}, false
 	}
-	at := len(data) - registerSize
+	at := len(data) - RegisterSize
 	addr, ok := netip.AddrFromSlice([]byte(data[:at]))
 	return netip.AddrPortFrom(addr, uint16(data[at])<<8|uint16(data[at+1])), ok
 }
@@ -54,7 +54,7 @@ func Removed(set string, e Element) (Element, bool) {
 	if !strings.HasPrefix(set, ownEndpointsOf[model.Cluster]) && !strings.HasPrefix(set, ownEndpointsOf[model.Local]) {
 		return Element{}, false
 	}
-	addr, port := e.Key[:len(e.Key)-registerSize], e.Key[len(e.Key)-registerSize:]
+	addr, port := e.Key[:len(e.Key)-RegisterSize], e.Key[len(e.Key)-RegisterSize:]
 	return Element{Key: string(AppendProto([]byte(addr), ownProtocol(set))) + port}, true
 }
 

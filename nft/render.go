@@ -12,15 +12,16 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-func (s Set) word() string {
+// Word is "map" or "set".
+func (s Set) Word() string {
 	if s.Verdicts || s.Data != nil {
 		return "map"
 	}
 	return "set"
 }
 
-// declaration returns the lines inside a set's braces, except its elements.
-func (s Set) declaration(f model.Family) []string {
+// Declaration returns the lines inside a set's braces, except its elements.
+func (s Set) Declaration(f model.Family) []string {
 	lines := []string{s.typeText(f)}
 	switch {
 	case s.Interval:
@@ -50,7 +51,7 @@ func (s Set) typeText(f model.Family) string {
 	word, dataPort := "type ", "inet_service"
 	if s.hasSlots() {
 		names = map[Type]string{
-			Addr: ipWord(f) + " daddr", Proto: "meta l4proto", Service: "th dport", Slot: "numgen random mod 1",
+			Addr: FamilyWord(f) + " daddr", Proto: "meta l4proto", Service: "th dport", Slot: "numgen random mod 1",
 		}
 		// With "th dport" as data, nft 1.0.6 refuses every file that names the table.
 		word, dataPort = "typeof ", s.PortOf.String()+" dport"
@@ -72,17 +73,18 @@ func (s Set) typeText(f model.Family) string {
 	return text
 }
 
-func (c Chain) declaration() string {
+// Declaration returns the line that says where a base chain is.
+func (c Chain) Declaration() string {
 	kind, prio := "nat", fmt.Sprint(c.Prio)
 	if c.Filter {
 		kind = "filter"
 	}
 	switch {
-	case c.Filter && c.Prio == priorityFilter:
+	case c.Filter && c.Prio == PriorityFilter:
 		prio = "filter"
 	case c.Hook == Prerouting:
-		prio = relative("dstnat", c.Prio-priorityDNAT)
-	case c.Hook == Postrouting && c.Prio == prioritySNAT:
+		prio = relative("dstnat", c.Prio-PriorityDNAT)
+	case c.Hook == Postrouting && c.Prio == PrioritySNAT:
 		prio = "srcnat"
 	}
 	return fmt.Sprintf("type %s hook %v priority %s; policy accept;", kind, c.Hook, prio)
@@ -109,14 +111,14 @@ func (t *Table) String() string {
 // Write writes the table as a script that nft loads. The same table always gives the same bytes.
 func (t *Table) Write(w io.Writer) error {
 	out := bufio.NewWriter(w)
-	fmt.Fprintf(out, "table %s %s {\n\tcomment %q\n", ipWord(t.Family), TableName, TableComment)
+	fmt.Fprintf(out, "table %s %s {\n\tcomment %q\n", FamilyWord(t.Family), TableName, TableComment)
 	for _, s := range t.Sets {
-		fmt.Fprintf(out, "\n\t%s %s {\n", s.word(), s.Name)
-		for _, line := range s.declaration(t.Family) {
+		fmt.Fprintf(out, "\n\t%s %s {\n", s.Word(), s.Name)
+		for _, line := range s.Declaration(t.Family) {
 			fmt.Fprintf(out, "\t\t%s\n", line)
 		}
 		list := t.Elements[s.Name]
-		for i, key := range slices.SortedFunc(maps.Keys(list), s.compareKeys) {
+		for i, key := range slices.SortedFunc(maps.Keys(list), s.CompareKeys) {
 			if i == 0 {
 				fmt.Fprintf(out, "\t\telements = {\n")
 			}
@@ -133,7 +135,7 @@ func (t *Table) Write(w io.Writer) error {
 	for _, c := range t.Chains {
 		fmt.Fprintf(out, "\n\t# %s\n\tchain %s {\n", c.Comment, c.Name)
 		if c.Hook != NoHook {
-			fmt.Fprintf(out, "\t\t%s\n", c.declaration())
+			fmt.Fprintf(out, "\t\t%s\n", c.Declaration())
 		}
 		for _, rule := range c.Rules {
 			fmt.Fprintf(out, "\t\t%s\n", rule.Text(t.Family))
@@ -144,12 +146,12 @@ func (t *Table) Write(w io.Writer) error {
 	return out.Flush()
 }
 
-// compareKeys orders keys as a person would: slot 10 after slot 9, though slots are in
+// CompareKeys orders keys as a person would: slot 10 after slot 9, though slots are in
 // the host's byte order.
-func (s Set) compareKeys(a, b string) int {
+func (s Set) CompareKeys(a, b string) int {
 	if !s.hasSlots() {
 		return strings.Compare(a, b)
 	}
-	n := len(a) - registerSize
+	n := len(a) - RegisterSize
 	return cmp.Or(strings.Compare(a[:n], b[:n]), cmp.Compare(decodeSlot(a[n:]), decodeSlot(b[n:])))
 }

@@ -54,15 +54,15 @@ func (e Expr) Hashed() Key {
 func (e Expr) text(f model.Family) string {
 	switch e.Field {
 	case SourceAddr:
-		return ipWord(f) + " saddr"
+		return FamilyWord(f) + " saddr"
 	case DestAddr:
-		return ipWord(f) + " daddr"
+		return FamilyWord(f) + " daddr"
 	case Protocol:
 		return "meta l4proto"
 	case DestPort:
 		return "th dport"
 	case OrigDestAddr:
-		return "ct original " + ipWord(f) + " daddr"
+		return "ct original " + FamilyWord(f) + " daddr"
 	case OrigDestPort:
 		return "ct original proto-dst"
 	case SourcePort:
@@ -75,7 +75,8 @@ func (e Expr) text(f model.Family) string {
 	return fmt.Sprintf("field-%d", e.Field)
 }
 
-func ipWord(f model.Family) string {
+// FamilyWord is the name of a family of tables.
+func FamilyWord(f model.Family) string {
 	if f == model.IPv6 {
 		return "ip6"
 	}
@@ -261,12 +262,12 @@ func (s InSet) text(f model.Family) string {
 }
 
 func (s Remember) text(f model.Family) string {
-	ip := ipWord(f)
+	ip := FamilyWord(f)
 	return fmt.Sprintf("update @%s { %s saddr timeout %s : %s daddr . th dport }", s.Map, ip, durationText(s.Timeout), ip)
 }
 
 func (s Forget) text(f model.Family) string {
-	ip := ipWord(f)
+	ip := FamilyWord(f)
 	return fmt.Sprintf("delete @%s { %s saddr : %s daddr . th dport }", s.Map, ip, ip)
 }
 
@@ -289,7 +290,7 @@ func durationText(d time.Duration) string {
 func (s VerdictMap) text(f model.Family) string { return s.Key.text(f) + " vmap @" + s.Map }
 
 func (s DNAT) text(f model.Family) string {
-	return "dnat " + ipWord(f) + " to " + s.Key.text(f) + " map @" + s.Map
+	return "dnat " + FamilyWord(f) + " to " + s.Key.text(f) + " map @" + s.Map
 }
 
 func (Masquerade) text(model.Family) string { return "masquerade fully-random" }
@@ -307,3 +308,21 @@ func (v Verdict) String() string {
 	words := [...]string{NoVerdict: "continue", DropPacket: "drop", Return: "return", Jump: "jump ", Goto: "goto "}
 	return words[v.Kind] + v.Chain // which only Jump and Goto have
 }
+
+type (
+	// MatchEstablished goes on if packets of the connection have come from both sides.
+	MatchEstablished struct{}
+
+	// MatchPackets goes on if the connection has had more packets than this, in both directions. The
+	// kernel counts those of connections that begin after it has got such a rule (net.netfilter.nf_conntrack_acct).
+	MatchPackets struct{ MoreThan uint64 }
+
+	// AddFlow lets the other packets of the connection take the fast path. This packet goes on.
+	AddFlow struct{ Flowtable string }
+)
+
+func (MatchEstablished) text(model.Family) string { return "ct state established" }
+
+func (s MatchPackets) text(model.Family) string { return fmt.Sprintf("ct packets > %d", s.MoreThan) }
+
+func (s AddFlow) text(model.Family) string { return "flow add @" + s.Flowtable }

@@ -20,9 +20,19 @@ var arrows = map[string]string{
 	"cmd":      "model nft legacy sync cmd testdata",
 }
 
+// nftArrows says which packages of nft import which of nft's: a snapshot flows through them once, one after the other.
+var nftArrows = map[string]string{
+	"nft":         "",
+	"nft/compile": "nft",
+	"nft/batch":   "nft nft/compile",
+	"nft/kernel":  "nft nft/compile nft/batch nft/tablesim",
+	"nft/nftsim":  "nft",
+	"nft/nftfake": "",
+}
+
 // pure are the packages without sockets, files, clocks and Kubernetes, and what they
 // must not import.
-var pure = []string{"model", "model/persist", "nft", "legacy/iptables", "legacy/ipvs"}
+var pure = []string{"model", "model/persist", "nft", "nft/compile", "nft/batch", "legacy/iptables", "legacy/ipvs"}
 
 func testdata(t testing.TB) string {
 	t.Helper()
@@ -65,6 +75,21 @@ func TestImportsFollowTheArrows(t *testing.T) {
 			target, _, _ := strings.Cut(ours, "/")
 			if ok && !strings.Contains(" "+allowed+" ", " "+target+" ") {
 				t.Errorf("%s imports %s; %s may import only: %s", pkg, ours, top, allowed)
+			}
+		}
+	}
+}
+
+func TestASnapshotFlowsThroughNftOnce(t *testing.T) {
+	all := imports(t)
+	for pkg, allowed := range nftArrows {
+		if all[pkg] == nil {
+			t.Errorf("there is no package %s", pkg)
+		}
+		for _, i := range all[pkg] {
+			ours, ok := strings.CutPrefix(i, module)
+			if ok && strings.HasPrefix(ours+"/", "nft/") && !strings.Contains(" "+allowed+" ", " "+ours+" ") {
+				t.Errorf("%s imports %s; of nft it may import only: %s", pkg, ours, allowed)
 			}
 		}
 	}

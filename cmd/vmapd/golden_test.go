@@ -15,6 +15,8 @@ import (
 	"github.com/vmapd/vmapd/legacy/ipvs"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft"
+	"github.com/vmapd/vmapd/nft/batch"
+	"github.com/vmapd/vmapd/nft/compile"
 )
 
 // A golden text is the difference between the empty cluster and a scenario, in one dialect.
@@ -45,7 +47,7 @@ func nftGolden(t *testing.T, before, after situation) string {
 	t.Helper()
 	have := before.conf.NFTables().Compile(nil, before.FamilySnapshot)
 	want := after.conf.NFTables().Compile(have, after.FamilySnapshot)
-	b := nft.Diff(have, want)
+	b := batch.Diff(have, want)
 	checkBatch(t, have, b, want)
 
 	rest := *b
@@ -122,7 +124,7 @@ func chainNames(chains []nft.Chain) []string {
 }
 
 // checkBatch checks that nothing is left to do after a batch.
-func checkBatch(t *testing.T, have *nft.Ruleset, b *nft.Batch, want *nft.Ruleset) {
+func checkBatch(t *testing.T, have *compile.Ruleset, b *batch.Batch, want *compile.Ruleset) {
 	t.Helper()
 	table := &nft.Table{Family: have.Family, Elements: map[string]nft.Elements{}}
 	for _, s := range slices.Concat(have.AllSets(), b.AddSets) {
@@ -164,7 +166,7 @@ func checkBatch(t *testing.T, have *nft.Ruleset, b *nft.Batch, want *nft.Ruleset
 			table.Elements[set].Add(e)
 		}
 	}
-	if left := nft.DiffTable(table, want); !left.Empty() {
+	if left := batch.DiffTable(table, want); !left.Empty() {
 		t.Errorf("after the batch, this is left to do:\n%s", left)
 	}
 }
@@ -178,7 +180,7 @@ func put(elements map[string]map[string]nft.Element, set string, e nft.Element) 
 
 // chainGolden prints a chain of a batch. Of a chain that exists before the batch, it prints the
 // rules that differ.
-func chainGolden(have *nft.Ruleset, b *nft.Batch, c nft.Chain) string {
+func chainGolden(have *compile.Ruleset, b *batch.Batch, c nft.Chain) string {
 	now := ruleTexts(c, b.Family)
 	if b.NewChain(c.Name) {
 		hook := ""
@@ -239,7 +241,7 @@ func (f *frontend) text() string { return strings.Join(f.values, "; ") }
 
 // elementsGolden prints the elements that a batch adds: those of frontends in a line for each
 // frontend, or for several that differ in the key alone; and those of any other set in a line.
-func elementsGolden(b *nft.Batch) (sets, frontends []string) {
+func elementsGolden(b *batch.Batch) (sets, frontends []string) {
 	var list []*frontend
 	for _, rank := range []int{otherSet, dispatchSet, frontendSet, endpointSet} {
 		for _, ops := range b.Add {
@@ -267,7 +269,7 @@ func elementsGolden(b *nft.Batch) (sets, frontends []string) {
 	return sets, frontends
 }
 
-func setGolden(f model.Family, ops nft.SetOps) string {
+func setGolden(f model.Family, ops batch.SetOps) string {
 	set := nft.DeclarationOf(ops.Set)
 	var texts []string
 	for _, op := range sortedBy(ops.Ops, elementKey) {
@@ -279,7 +281,7 @@ func setGolden(f model.Family, ops nft.SetOps) string {
 func elementKey(op nft.ElementOp) string { return op.Key }
 
 // addValues adds the elements of a set to their frontends, and new frontends to the list.
-func addValues(list []*frontend, family model.Family, ops nft.SetOps) []*frontend {
+func addValues(list []*frontend, family model.Family, ops batch.SetOps) []*frontend {
 	set := nft.DeclarationOf(ops.Set)
 	values := map[*frontend][]string{}
 	for _, op := range sortedBy(ops.Ops, elementKey) {

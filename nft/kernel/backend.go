@@ -16,6 +16,8 @@ import (
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft"
+	"github.com/vmapd/vmapd/nft/batch"
+	"github.com/vmapd/vmapd/nft/compile"
 )
 
 // Options configure a Backend. The zero value works.
@@ -38,7 +40,7 @@ type Options struct {
 	// machine's. It is for tests.
 	Dial func() (Socket, error)
 	// PieceSize is about how many operations of a new table are in one transaction, see
-	// [nft.Batch.Pieces]. 0 means 8,000; other sizes are for tests.
+	// [batch.Batch.Pieces]. 0 means 8,000; other sizes are for tests.
 	PieceSize int
 }
 
@@ -71,8 +73,8 @@ type Backend struct {
 type familyState struct {
 	family  model.Family
 	flags   uint32                   // with which tables are made
-	have    *nft.Ruleset             // in the kernel; nil: unknown, read before the next batch
-	left    *nft.Ruleset             // behind the last Apply that worked, but for refused service ports; nil: none did
+	have    *compile.Ruleset         // in the kernel; nil: unknown, read before the next batch
+	left    *compile.Ruleset         // behind the last Apply that worked, but for refused service ports; nil: none did
 	refusal *refusal                 // of service ports by the kernel, at the last Apply; nil: there was none
 	owned   bool                     // the table is claimed
 	purges  map[string]*pendingPurge // by map
@@ -93,7 +95,7 @@ type shared struct {
 	stats       Stats
 	counted     *model.FamilySnapshot // its connections are counted; nil: none are
 	uncountable error                 // the reason that none can be; nil: not known
-	applied     *nft.Ruleset          // behind the last Apply that worked; nil: none did
+	applied     *compile.Ruleset      // behind the last Apply that worked; nil: none did
 	fastPath    FastPath
 }
 
@@ -179,7 +181,7 @@ func (b *Backend) Resync() {
 
 // Apply makes the kernel's tables match s. A failure in one family leaves its rules as they
 // were and does not affect the other family; the next Apply reads the table and repairs it. A
-// large new table is sent in pieces, see [nft.Batch.Pieces]: those before the failed one stay. A
+// large new table is sent in pieces, see [batch.Batch.Pieces]: those before the failed one stay. A
 // service port that the kernel refuses is left out, and the error names it; the others are
 // programmed.
 //
@@ -244,20 +246,20 @@ func (b *Backend) applyFamily(ctx context.Context, st *familyState, s *model.Fam
 	if full {
 		st.refusal = nil
 	}
-	var want *nft.Ruleset
-	var batch *nft.Batch
+	var want *compile.Ruleset
+	var changes *batch.Batch
 	if full {
 		st.purges, st.devices = nil, nil // the batch has all maps
-		if want, batch, err = b.compareWithKernel(ctx, st, s, options); err != nil {
+		if want, changes, err = b.compareWithKernel(ctx, st, s, options); err != nil {
 			return err
 		}
 	} else {
 		want = options.Compile(st.have, s)
-		batch = nft.Diff(st.have, want)
+		changes = batch.Diff(st.have, want)
 	}
-	repair := full && st.left != nil && before == nil && !batch.Empty() && nft.Diff(st.left, options.Compile(st.left, s)).Empty()
-	if !batch.Empty() {
-		if err = b.sendAndTell(ctx, st, batch, start, full); !model.IsProgrammed(err) {
+	repair := full && st.left != nil && before == nil && !changes.Empty() && batch.Diff(st.left, options.Compile(st.left, s)).Empty()
+	if !changes.Empty() {
+		if err = b.sendAndTell(ctx, st, changes, start, full); !model.IsProgrammed(err) {
 			return err
 		}
 	}
@@ -277,7 +279,7 @@ func (b *Backend) applyFamily(ctx context.Context, st *familyState, s *model.Fam
 			to.counted = s
 		}
 	})
-	b.note(st, batch, start)
+	b.note(st, changes, start)
 	for _, t := range want.Flowtables() {
 		b.applyDevices(ctx, st, t)
 	}
@@ -286,7 +288,7 @@ func (b *Backend) applyFamily(ctx context.Context, st *familyState, s *model.Fam
 
 // Ruleset returns the ruleset that the last successful Apply left in the kernel, or nil. It may be called at
 // any time.
-func (b *Backend) Ruleset(f model.Family) *nft.Ruleset {
+func (b *Backend) Ruleset(f model.Family) *compile.Ruleset {
 	for _, st := range b.families {
 		if st.family == f {
 			return st.read().applied
@@ -296,10 +298,10 @@ func (b *Backend) Ruleset(f model.Family) *nft.Ruleset {
 }
 
 // sendAndTell sends a batch that is not empty, and reports it.
-func (b *Backend) sendAndTell(ctx context.Context, st *familyState, batch *nft.Batch, start time.Time, full bool) error {
+func (b *Backend) sendAndTell(ctx context.Context, st *familyState, changes *batch.Batch, start time.Time, full bool) error {
 	done := Commit{Family: st.family, Full: full}
-	cold, sent := batch.CreateTable, b.conn.sent
-	operations, err := b.send(st, batch)
+	cold, sent := changes.CreateTable, b.conn.sent
+	operations, err := b.send(st, changes)
 	done.Operations = operations
 	done.Bytes, done.Took = b.conn.sent-sent, time.Since(start)
 	st.update(func(to *shared) {
@@ -325,7 +327,7 @@ func (b *Backend) sendAndTell(ctx context.Context, st *familyState, batch *nft.B
 
 // compareWithKernel reads the kernel's table, and returns the ruleset to reach and the batch to
 // send.
-func (b *Backend) compareWithKernel(ctx context.Context, st *familyState, s *model.FamilySnapshot, options nft.Options) (*nft.Ruleset, *nft.Batch, error) {
+func (b *Backend) compareWithKernel(ctx context.Context, st *familyState, s *model.FamilySnapshot, options compile.Options) (*compile.Ruleset, *batch.Batch, error) {
 	// To read the table may take a second, and to look at its owner takes no time.
 	if !st.owned && st.flags != 0 && b.ownedByOther(st) {
 		return nil, nil, fmt.Errorf("table %s is %w", nft.TableName, ErrOwned)
@@ -339,16 +341,16 @@ func (b *Backend) compareWithKernel(ctx context.Context, st *familyState, s *mod
 		st.find(table)
 	}
 	want := options.Repair(table, left, s)
-	var batch *nft.Batch
+	var changes *batch.Batch
 	if table == nil {
-		batch = nft.NewTable(want, b.piece)
+		changes = batch.NewTable(want, b.piece)
 	} else {
-		batch = nft.DiffTable(table, want)
+		changes = batch.DiffTable(table, want)
 	}
-	if err := b.claim(st, table != nil && !batch.DeleteTable); err != nil {
+	if err := b.claim(st, table != nil && !changes.DeleteTable); err != nil {
 		return nil, nil, err
 	}
-	return want, batch, nil
+	return want, changes, nil
 }
 
 // find notes the frontends of a table that an earlier process left. Another try may find others:

@@ -12,6 +12,8 @@ import (
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft"
+	"github.com/vmapd/vmapd/nft/batch"
+	"github.com/vmapd/vmapd/nft/compile"
 )
 
 // exampleBuilder has one Service of each kind, in both families. Pods 10.0.0.0/8, cluster
@@ -98,7 +100,7 @@ func purge(t testing.TB, b *Backend) {
 }
 
 func text(s *model.Snapshot) string {
-	return nft.Compile(nil, s.Family(model.IPv4)).Table().String() + nft.Compile(nil, s.Family(model.IPv6)).Table().String()
+	return compile.Compile(nil, s.Family(model.IPv4)).Table().String() + compile.Compile(nil, s.Family(model.IPv6)).Table().String()
 }
 
 func TestListingEqualsThatOfTheRenderedText(t *testing.T) {
@@ -194,17 +196,17 @@ func mustMatchIn(t testing.TB, kernel dialer, s *model.Snapshot) {
 	}
 	defer func() { _ = c.close() }()
 	for _, f := range model.Families {
-		table, err := c.readTable(f, nft.Compile(nil, s.Family(f)))
+		table, err := c.readTable(f, compile.Compile(nil, s.Family(f)))
 		if err != nil {
 			t.Fatal(err)
 		}
 		if table == nil {
 			t.Fatalf("no %v table", f)
 		}
-		batch := nft.DiffTable(table, nft.Compile(table, s.Family(f)))
-		batch.DeleteChains = nil // chains no longer used are left until the next start
-		if !batch.Empty() {
-			t.Errorf("the kernel's %v table still lacks:\n%.2000s", f, batch)
+		changes := batch.DiffTable(table, compile.Compile(table, s.Family(f)))
+		changes.DeleteChains = nil // chains no longer used are left until the next start
+		if !changes.Empty() {
+			t.Errorf("the kernel's %v table still lacks:\n%.2000s", f, changes)
 		}
 	}
 }
@@ -286,10 +288,10 @@ func TestOneRefusedServicePortDoesNotStopTheOthers(t *testing.T) {
 	n := newNetNS(t)
 	b := open(t, n)
 	s := exampleBuilder().Snapshot().Family(model.IPv4)
-	want := nft.Compile(nil, s)
-	batch := nft.DiffTable(nil, want)
+	want := compile.Compile(nil, s)
+	changes := batch.DiffTable(nil, want)
 	broken := model.ServicePortName{NamespacedName: model.NamespacedName{Namespace: "default", Name: "web"}, Port: "dns", Protocol: model.UDP}
-	for _, list := range batch.Add {
+	for _, list := range changes.Add {
 		for i, op := range list.Ops {
 			if op.Port != nil && op.Port.Name == broken && list.Set == nft.Endpoints {
 				list.Ops[i].Key += "zzzz" // longer than the map's keys: the kernel says no
@@ -302,7 +304,7 @@ func TestOneRefusedServicePortDoesNotStopTheOthers(t *testing.T) {
 			st = one
 		}
 	}
-	_, err := b.send(st, batch)
+	_, err := b.send(st, changes)
 	if err == nil || !strings.Contains(err.Error(), "Service default/web:dns") {
 		t.Fatalf("got error %v, want one that names Service default/web:dns", err)
 	}
@@ -330,7 +332,7 @@ func TestAFailedBatchKeepsTheOldRules(t *testing.T) {
 	s := exampleBuilder().Snapshot()
 	apply(t, b, s)
 	before := n.nft(t, "", "list", "ruleset")
-	bad := &nft.Batch{Family: model.IPv4, Add: []nft.SetOps{
+	bad := &batch.Batch{Family: model.IPv4, Add: []batch.SetOps{
 		{Set: nft.ClusterIPs, Ops: []nft.ElementOp{{Element: nft.Element{Key: "\x01\x02\x03\x04"}}}},
 		{Set: nft.ServiceIPs, Ops: []nft.ElementOp{{Element: nft.Element{
 			Key: "\x01\x02\x03\x04\x06\x00\x00\x00\x00\x50\x00\x00", Verdict: nft.Verdict{Kind: nft.Goto, Chain: "missing"},

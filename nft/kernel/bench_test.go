@@ -6,7 +6,8 @@ import (
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
-	"github.com/vmapd/vmapd/nft"
+	"github.com/vmapd/vmapd/nft/batch"
+	"github.com/vmapd/vmapd/nft/compile"
 )
 
 // benchSize is a cluster of Services with so many endpoints each.
@@ -49,7 +50,7 @@ func BenchmarkCompileCold(b *testing.B) {
 	forSizes(b, func(b *testing.B, _ benchSize, builder *model.Builder) {
 		s := builder.Snapshot().Family(model.IPv4)
 		for b.Loop() {
-			nft.DiffTable(nil, nft.Compile(nil, s))
+			batch.DiffTable(nil, compile.Compile(nil, s))
 		}
 	})
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft"
+	"github.com/vmapd/vmapd/nft/compile"
 	"github.com/vmapd/vmapd/nft/internal/nfnl"
 )
 
@@ -50,7 +51,7 @@ func (c *conn) readClients(f model.Family, name string, each func([]client) erro
 
 // changes returns the changes that clients need. Those that time out soonest come first, so that
 // few do meanwhile.
-func (p *pendingPurge) changes(list []client, wanted nft.Clients) (changes []clientChange) {
+func (p *pendingPurge) changes(list []client, wanted compile.Clients) (changes []clientChange) {
 	since := time.Since(p.start)
 	for _, e := range list {
 		if !wanted.Endpoints[e.Data] {

@@ -5,29 +5,31 @@ import (
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft"
+	"github.com/vmapd/vmapd/nft/batch"
+	"github.com/vmapd/vmapd/nft/compile"
 )
 
 // Compare returns the batch that would turn a family's table, as it is in the kernel now, into that of
 // s. It is empty if the table is right, and nil if the kernel lacks the family. It uses a connection of its
 // own and no lock of Apply, so that a change that Apply makes meanwhile may be in the batch.
-func (b *Backend) Compare(f model.Family, s *model.Snapshot) (*nft.Batch, error) {
+func (b *Backend) Compare(f model.Family, s *model.Snapshot) (*batch.Batch, error) {
 	table, want, err := b.Table(f, s)
 	if err != nil || want == nil {
 		return nil, err
 	}
-	return nft.DiffTable(table, want), nil
+	return batch.DiffTable(table, want), nil
 }
 
 // Table returns a family's table as it is in the kernel now, and the ruleset for s that it should be. The table is nil if there
 // is none, and both are if the kernel lacks the family. The rules of that ruleset are recognised. It uses a connection of its
 // own and no lock of Apply.
-func (b *Backend) Table(f model.Family, s *model.Snapshot) (*nft.Table, *nft.Ruleset, error) {
+func (b *Backend) Table(f model.Family, s *model.Snapshot) (*nft.Table, *compile.Ruleset, error) {
 	at := slices.IndexFunc(b.families, func(st *familyState) bool { return st.family == f })
 	if at < 0 {
 		return nil, nil, nil
 	}
 	shared := b.families[at].read()
-	options := nft.Options{Counters: shared.counted != nil}
+	options := compile.Options{Counters: shared.counted != nil}
 	if shared.applied != nil {
 		options.FastPath = shared.applied.Options.FastPath
 	}

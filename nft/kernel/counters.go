@@ -11,6 +11,7 @@ import (
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft"
+	"github.com/vmapd/vmapd/nft/compile"
 	"github.com/vmapd/vmapd/nft/internal/nfnl"
 )
 
@@ -22,8 +23,8 @@ import (
 func (b *Backend) SetCounters(on bool) { b.counters.Store(on) }
 
 // options returns the options to compile a family with.
-func (b *Backend) options(ctx context.Context, st *familyState) (nft.Options, error) {
-	o := nft.Options{Counters: b.counters.Load()}
+func (b *Backend) options(ctx context.Context, st *familyState) (compile.Options, error) {
+	o := compile.Options{Counters: b.counters.Load()}
 	var err error
 	if o.FastPath, err = b.hasFastPath(ctx, st); err != nil {
 		return o, err
@@ -127,7 +128,7 @@ func (b *Backend) askCounters(f model.Family, ports []*model.ServicePort) (packe
 			continue
 		}
 		for _, fe := range sp.Frontends {
-			set, key := nft.CounterOf(fe)
+			set, key := compile.CounterOf(fe)
 			if err := c.askCounter(f, set, key, packets); err != nil && !errors.Is(err, unix.ENOENT) {
 				b.counts.close()
 				return nil, fmt.Errorf("read set %s: %w", set, err)
@@ -221,8 +222,8 @@ func (b *Backend) addOutcomes(counts []Count, s *model.FamilySnapshot, refused p
 		sp, _ := s.ServicePort(counts[i].Name)
 		now := uint64(0)
 		for _, fe := range sp.Frontends {
-			if nft.RefusedOf(fe) != "" {
-				_, key := nft.CounterOf(fe)
+			if compile.RefusedOf(fe) != "" {
+				_, key := compile.CounterOf(fe)
 				now += refused[key]
 			}
 		}
@@ -237,7 +238,7 @@ type packetCounts map[string]uint64
 // sum without it would look as if counting had begun anew.
 func (p packetCounts) sum(sp *model.ServicePort) (sum uint64, ok bool) {
 	for _, fe := range sp.Frontends {
-		_, key := nft.CounterOf(fe)
+		_, key := compile.CounterOf(fe)
 		n, ok := p[key]
 		if !ok {
 			return 0, false

@@ -15,7 +15,7 @@ import (
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
-	"github.com/vmapd/vmapd/nft"
+	"github.com/vmapd/vmapd/nft/compile"
 )
 
 func openCounting(t testing.TB, n netns) *Backend {
@@ -251,7 +251,7 @@ func TestListingWithCountersEqualsThatOfTheText(t *testing.T) {
 	byNetlink, byText := newNetNS(t), newNetNS(t)
 	s := exampleBuilder().Snapshot()
 	apply(t, openCounting(t, byNetlink), s)
-	o := nft.Options{Counters: true}
+	o := compile.Options{Counters: true}
 	byText.nft(t, o.Compile(nil, s.Family(model.IPv4)).Table().String()+o.Compile(nil, s.Family(model.IPv6)).Table().String(), "-f", "-")
 	want := byText.nft(t, "", "list", "ruleset")
 	got := withoutOwner(byNetlink.nft(t, "", "list", "ruleset"))
@@ -423,7 +423,7 @@ func TestAMissingCounterIsLookedForAgain(t *testing.T) {
 	want := map[string]uint64{}
 	for sp := range s.ServicePorts() {
 		for _, fe := range sp.Frontends {
-			_, key := nft.CounterOf(fe)
+			_, key := compile.CounterOf(fe)
 			all = append(all, packetCounts{key: uint64(len(all) + 1)})
 			want[sp.Name.String()] += uint64(len(all))
 		}
@@ -471,7 +471,7 @@ func TestAMissingCounterIsLookedForAgain(t *testing.T) {
 	all, want = nil, map[string]uint64{"ns1/web:p1": 1}
 	for sp := range s.ServicePorts() {
 		if !sp.Uncounted {
-			_, key := nft.CounterOf(sp.Frontends[0])
+			_, key := compile.CounterOf(sp.Frontends[0])
 			all = append(all, packetCounts{key: 1})
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/vmapd/vmapd/nft"
+	"github.com/vmapd/vmapd/nft/batch"
 )
 
 const setElemKeyEnd = 10 // NFTA_SET_ELEM_KEY_END, Linux 5.6
@@ -35,7 +36,7 @@ func (m *messages) elements(msgType uint16, set *nft.Set, ops []nft.ElementOp) {
 }
 
 // growForElements makes room for all elements at once: append would copy megabytes several times.
-func (m *messages) growForElements(lists []nft.SetOps) {
+func (m *messages) growForElements(lists []batch.SetOps) {
 	const overhead = 48 // attributes of an element, and its part of a message's header
 	size := 0
 	for _, list := range lists {

@@ -19,6 +19,8 @@ import (
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft"
+	"github.com/vmapd/vmapd/nft/batch"
+	"github.com/vmapd/vmapd/nft/compile"
 )
 
 // reference returns the messages that google/nftables makes of what is queued.
@@ -150,7 +152,7 @@ func randomElements(r *rand.Rand, f model.Family, s nft.Set, n int) []nft.Elemen
 const nameLength = 255
 
 func TestElementsAreEncodedAsByTheLibrary(t *testing.T) {
-	sets := append(nft.Options{Counters: true}.LayoutSets(),
+	sets := append(compile.Options{Counters: true}.LayoutSets(),
 		nft.DeclarationOf("own-endpoints-ns1/svc1/tcp/http"),
 		nft.DeclarationOf("affinity-ns1/svc1/tcp/http"),
 		nft.DeclarationOf("local-affinity-ns1/svc1/tcp/"))
@@ -178,8 +180,8 @@ func TestElementsAreEncodedAsByTheLibrary(t *testing.T) {
 					return errors.Join(errs...)
 				})
 				tr := testTransaction(f)
-				tr.elements([]nft.SetOps{{Set: s.Name, Ops: del}}, perMessage, false)
-				tr.elements([]nft.SetOps{{Set: s.Name, Ops: add}}, perMessage, true)
+				tr.elements([]batch.SetOps{{Set: s.Name, Ops: del}}, perMessage, false)
+				tr.elements([]batch.SetOps{{Set: s.Name, Ops: add}}, perMessage, true)
 				if got, want := len(tr.steps), (len(del)+perMessage-1)/perMessage+(len(add)+perMessage-1)/perMessage; got != want {
 					t.Errorf("%d steps, want %d", got, want)
 				}
@@ -201,18 +203,18 @@ func testTransaction(f model.Family) *transaction {
 // noticed.
 func TestMessagesAreShortEnough(t *testing.T) {
 	longest := strings.Repeat("x", len("external-affinity-")+len("///sctp")+2*63+15)
-	for _, s := range (nft.Options{Counters: true}).LayoutSets() {
+	for _, s := range (compile.Options{Counters: true}).LayoutSets() {
 		ops := randomElements(rand.New(rand.NewPCG(1, 1)), model.IPv6, s, 4*elementsPerMessage)
 		for i := range ops {
 			ops[i].Verdict, ops[i].Comment = nft.Verdict{Kind: nft.Jump, Chain: longest}, strings.Repeat("x", longestComment)
 		}
 		tr := testTransaction(model.IPv6)
-		tr.elements([]nft.SetOps{{Set: s.Name, Ops: ops}}, elementsPerMessage, true)
+		tr.elements([]batch.SetOps{{Set: s.Name, Ops: ops}}, elementsPerMessage, true)
 		if tr.msgs.err != nil {
 			t.Errorf("%s: %v", s.Name, tr.msgs.err)
 		}
 		tr = testTransaction(model.IPv6)
-		tr.elements([]nft.SetOps{{Set: s.Name, Ops: ops}}, len(ops), true)
+		tr.elements([]batch.SetOps{{Set: s.Name, Ops: ops}}, len(ops), true)
 		if tr.msgs.err == nil {
 			t.Errorf("%s: no error for a message of %d bytes", s.Name, len(tr.msgs.b))
 		}
@@ -262,36 +264,36 @@ func TestTheStepThatFailedIsNamed(t *testing.T) {
 	b := open(t, n)
 	s := exampleBuilder().Snapshot()
 	apply(t, b, s)
-	element := func(set, key string) []nft.SetOps {
-		return []nft.SetOps{{Set: set, Ops: []nft.ElementOp{{Element: nft.Element{Key: key}}}}}
+	element := func(set, key string) []batch.SetOps {
+		return []batch.SetOps{{Set: set, Ops: []nft.ElementOp{{Element: nft.Element{Key: key}}}}}
 	}
 	const there, new1, absent, tooLong = "\xac\x1e\x00\x29", "\x01\x02\x03\x04", "\x05\x06\x07\x08", "\x01\x02\x03\x04zzzz"
 	services := nft.Chain{Name: "services", Rules: []nft.Rule{{nft.Verdict{Kind: nft.DropPacket}}}}
 	for _, tt := range []struct {
-		name  string
-		batch nft.Batch
-		want  string
+		name    string
+		changes batch.Batch
+		want    string
 	}{
-		{"the first", nft.Batch{RemakeBase: []string{"absent"}, Add: element(nft.ClusterIPs, new1)}, "delete chain absent"},
-		{"a chain", nft.Batch{
+		{"the first", batch.Batch{RemakeBase: []string{"absent"}, Add: element(nft.ClusterIPs, new1)}, "delete chain absent"},
+		{"a chain", batch.Batch{
 			SetChains: []nft.Chain{services, {Name: "absent"}}, Add: element(nft.ClusterIPs, new1),
 		}, "flush chain absent"},
-		{"a rule", nft.Batch{
+		{"a rule", batch.Batch{
 			SetChains: []nft.Chain{services, {Name: "reject-chain", Rules: []nft.Rule{{nft.Verdict{Kind: nft.Jump, Chain: "absent"}}}}},
 		}, "add rule reject-chain jump absent"},
-		{"a deletion", nft.Batch{
+		{"a deletion", batch.Batch{
 			SetChains: []nft.Chain{services}, Delete: element(nft.ClusterIPs, absent), Add: element(nft.ClusterIPs, new1),
 		}, "delete element cluster-ips { 5.6.7.8 }"},
-		{"the last", nft.Batch{
+		{"the last", batch.Batch{
 			SetChains: []nft.Chain{services}, Delete: element(nft.ClusterIPs, there), Add: element(nft.ClusterIPs, tooLong),
 		}, "add element cluster-ips { 1.2.3.4 }"},
-		{"the first of several", nft.Batch{
+		{"the first of several", batch.Batch{
 			Delete: element(nft.ClusterIPs, absent), Add: element(nft.ClusterIPs, tooLong),
 		}, "delete element cluster-ips { 5.6.7.8 }"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			tt.batch.Family = model.IPv4
-			err := b.conn.commitPiece(&tt.batch, 0, elementsPerMessage)
+			tt.changes.Family = model.IPv4
+			err := b.conn.commitPiece(&tt.changes, 0, elementsPerMessage)
 			refused, ok := errors.AsType[*BatchError](err)
 			if !ok || !isReply(err) {
 				t.Fatalf("got %v, want a BatchError", err)

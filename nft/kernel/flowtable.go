@@ -13,6 +13,7 @@ import (
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft"
+	"github.com/vmapd/vmapd/nft/compile"
 	"github.com/vmapd/vmapd/nft/internal/nfnl"
 )
 
@@ -105,9 +106,9 @@ func (c *conn) readDevices(f model.Family, flowtable string) (devices []string, 
 // next packet could go to another endpoint.
 const idleTimeout = "/proc/sys/net/netfilter/nf_flowtable_tcp_timeout"
 
-// probeFastPath tries what nft.Options.FastPath needs.
+// probeFastPath tries what compile.Options.FastPath needs.
 func (c *conn) probeFastPath(f model.Family) error {
-	o := nft.Options{FastPath: true}
+	o := compile.Options{FastPath: true}
 	m := c.newBatch(f, probeTable)
 	m.addTable(0)
 	for i, s := range o.LayoutSets() {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft"
+	"github.com/vmapd/vmapd/nft/compile"
 	"github.com/vmapd/vmapd/nft/internal/nfnl"
 	"github.com/vmapd/vmapd/nft/nftfake"
 )
@@ -43,7 +44,7 @@ func TestAKernelWithoutFlowtables(t *testing.T) {
 // Devices are read from what the kernel lists.
 func TestFlowtableMessagesNameDevices(t *testing.T) {
 	m := messages{family: model.IPv4, table: nft.TableName}
-	m.addFlowtable(nft.Options{FastPath: true}.Flowtables()[0], []string{"eth0", "cali1"})
+	m.addFlowtable(compile.Options{FastPath: true}.Flowtables()[0], []string{"eth0", "cali1"})
 	if m.err != nil {
 		t.Fatal(m.err)
 	}

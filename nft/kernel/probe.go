@@ -6,6 +6,7 @@ import (
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft"
+	"github.com/vmapd/vmapd/nft/compile"
 )
 
 // probeTable is never made: the batches that name it are checked and forgotten.
@@ -80,7 +81,7 @@ func (c *conn) probeAll(f model.Family, needed []feature) (flags uint32, err err
 	}
 	// All at once, because each batch that is forgotten costs the kernel a grace period of
 	// some milliseconds; one by one only to find out what is missing.
-	sets := nft.Options{}.LayoutSets()
+	sets := compile.Options{}.LayoutSets()
 	if c.tryFeatures(f, sets, needed...) != nil {
 		for _, feature := range needed {
 			switch err := c.tryFeatures(f, sets, feature); {
@@ -100,12 +101,12 @@ func (c *conn) probeAll(f model.Family, needed []feature) (flags uint32, err err
 	return 0, nil
 }
 
-// probeCounters tries what nft.Options.Counters needs.
+// probeCounters tries what compile.Options.Counters needs.
 func (c *conn) probeCounters(f model.Family) error {
 	look := feature{"counters in sets (nft_counter, CONFIG_NFT_COUNTER)", "5.7", nft.Prerouting, nft.Rule{nft.InSet{
 		Key: nft.Key{{Field: nft.Protocol}, {Field: nft.DestPort}}, Set: nft.NodePortCounters,
 	}}}
-	err := c.tryFeatures(f, nft.Options{Counters: true}.LayoutSets(), look)
+	err := c.tryFeatures(f, compile.Options{Counters: true}.LayoutSets(), look)
 	if isLack(err) {
 		return &UnsupportedError{
 			Feature: look.name, Since: look.since, Family: f.String(), Without: "connections are not counted", Err: err,

@@ -13,6 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/vmapd/vmapd/nft"
+	"github.com/vmapd/vmapd/nft/batch"
+	"github.com/vmapd/vmapd/nft/compile"
 )
 
 // Clients whose endpoint a batch has taken away are deleted behind it, and beside Apply: the kernel needs 0.3 s to list
@@ -29,13 +31,13 @@ const (
 
 // A pendingPurge is a map to be purged, whose rules were others before start.
 type pendingPurge struct {
-	nft.Purge
+	compile.Purge
 	start time.Time
 }
 
 // note adds the maps that a batch asks to purge.
-func (b *Backend) note(st *familyState, batch *nft.Batch, start time.Time) {
-	for _, p := range batch.Purge {
+func (b *Backend) note(st *familyState, changes *batch.Batch, start time.Time) {
+	for _, p := range changes.Purge {
 		one := &pendingPurge{p, start}
 		if was := st.purges[p.Map()]; was != nil && was.Timeout && !p.Timeout {
 			one.Timeout, one.start = true, was.start
@@ -153,15 +155,15 @@ func (b *Backend) misfits(ctx context.Context, st *familyState, p *pendingPurge)
 }
 
 // wantedClients returns which clients stay by the present rules, or false if the map is gone.
-func (b *Backend) wantedClients(st *familyState, p *pendingPurge) (nft.Clients, bool) {
+func (b *Backend) wantedClients(st *familyState, p *pendingPurge) (compile.Clients, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return st.clients(p)
 }
 
-func (st *familyState) clients(p *pendingPurge) (nft.Clients, bool) {
+func (st *familyState) clients(p *pendingPurge) (compile.Clients, bool) {
 	if st.left == nil {
-		return nft.Clients{}, false
+		return compile.Clients{}, false
 	}
 	return st.left.Clients(p.Purge)
 }

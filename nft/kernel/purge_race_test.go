@@ -13,6 +13,8 @@ import (
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft"
+	"github.com/vmapd/vmapd/nft/batch"
+	"github.com/vmapd/vmapd/nft/compile"
 )
 
 // As many clients as a map takes, half of whom lose their endpoint.
@@ -149,17 +151,17 @@ func TestAClientWhoConnectsBetweenBatchAndPurge(t *testing.T) {
 			}
 			s.lasts(tt.now)
 			st := b.families[0]
-			want := nft.Compile(st.have, s.builder.Snapshot().Family(model.IPv4))
-			batch := nft.Diff(st.have, want)
+			want := compile.Compile(st.have, s.builder.Snapshot().Family(model.IPv4))
+			changes := batch.Diff(st.have, want)
 			start := time.Now()
-			if _, err := b.send(st, batch); err != nil {
+			if _, err := b.send(st, changes); err != nil {
 				t.Fatal(err)
 			}
 			n.connect(t, "172.30.0.41:80")
 			since := time.Now()
 			b.mu.Lock()
 			st.have, st.left = want, want
-			b.note(st, batch, start)
+			b.note(st, changes, start)
 			b.mu.Unlock()
 			purge(t, b)
 			check := func() {

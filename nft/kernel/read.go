@@ -10,6 +10,7 @@ import (
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft"
+	"github.com/vmapd/vmapd/nft/compile"
 	"github.com/vmapd/vmapd/nft/internal/nfnl"
 )
 
@@ -21,7 +22,7 @@ var errChanging = fmt.Errorf("read table %s: rules changed meanwhile, in each of
 
 // readTable returns the contents of our table of a family, or nil if there is none. A rule is recognised by its encoding,
 // if it is one of a ruleset that may be there.
-func (c *conn) readTable(f model.Family, maybe *nft.Ruleset) (t *nft.Table, err error) {
+func (c *conn) readTable(f model.Family, maybe *compile.Ruleset) (t *nft.Table, err error) {
 	for range tablePasses {
 		c.interrupted = false
 		if t, err = c.readTableOnce(f, maybe); err != nil || !c.interrupted {
@@ -31,7 +32,7 @@ func (c *conn) readTable(f model.Family, maybe *nft.Ruleset) (t *nft.Table, err 
 	return nil, errChanging
 }
 
-func (c *conn) readTableOnce(f model.Family, maybe *nft.Ruleset) (*nft.Table, error) {
+func (c *conn) readTableOnce(f model.Family, maybe *compile.Ruleset) (*nft.Table, error) {
 	_, _, err := c.table(f)
 	if errors.Is(err, unix.ENOENT) {
 		return nil, nil
@@ -145,7 +146,7 @@ func readHook(number uint32) nft.Hook {
 }
 
 // readRules reads the rules of all chains. One that we would not write is [nft.Foreign].
-func (c *conn) readRules(t *nft.Table, maybe *nft.Ruleset) error {
+func (c *conn) readRules(t *nft.Table, maybe *compile.Ruleset) error {
 	chains := map[string]*nft.Chain{}
 	for i := range t.Chains {
 		chains[t.Chains[i].Name] = &t.Chains[i]

@@ -12,6 +12,8 @@ import (
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft"
+	"github.com/vmapd/vmapd/nft/batch"
+	"github.com/vmapd/vmapd/nft/compile"
 )
 
 // contents are what a table has, to compare.
@@ -23,7 +25,7 @@ type contents struct {
 
 func contentsOf(t testing.TB, c *conn, s *model.FamilySnapshot) (*nft.Table, contents) {
 	t.Helper()
-	table, err := c.readTableOnce(s.Family, nft.Compile(nil, s))
+	table, err := c.readTableOnce(s.Family, compile.Compile(nil, s))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,19 +102,19 @@ func (o *ofFamily) slot(set string, addr netip.Addr, slot uint32) nft.Element {
 	return nft.Element{Key: key, Data: string(nft.AppendPort(nft.AppendAddr(nil, podOf(o.f, 2).Addr()), 1))}
 }
 
-func ops(set string, list ...nft.Element) []nft.SetOps {
-	made := nft.SetOps{Set: set}
+func ops(set string, list ...nft.Element) []batch.SetOps {
+	made := batch.SetOps{Set: set}
 	for _, e := range list {
 		made.Ops = append(made.Ops, nft.ElementOp{Element: e})
 	}
-	return []nft.SetOps{made}
+	return []batch.SetOps{made}
 }
 
 // replace makes a batch that exchanges an element for another with its key.
-func replace(set string, old nft.Element, change func(e *nft.Element)) *nft.Batch {
+func replace(set string, old nft.Element, change func(e *nft.Element)) *batch.Batch {
 	now := old
 	change(&now)
-	return &nft.Batch{Delete: ops(set, old), Add: ops(set, now)}
+	return &batch.Batch{Delete: ops(set, old), Add: ops(set, now)}
 }
 
 // Whatever differs from what the table should have takes few operations.
@@ -120,50 +122,50 @@ func TestWhatDiffersIsRepaired(t *testing.T) {
 	const beyond = 2000 // slots
 	for _, tt := range []struct {
 		name   string
-		change func(o *ofFamily) *nft.Batch
+		change func(o *ofFamily) *batch.Batch
 		writes int // operations to repair that
 	}{
-		{"nothing", func(*ofFamily) *nft.Batch { return &nft.Batch{} }, 0},
-		{"a slot more", func(o *ofFamily) *nft.Batch {
-			return &nft.Batch{Add: ops(nft.Endpoints, o.slot(nft.Endpoints, o.vip, beyond))}
+		{"nothing", func(*ofFamily) *batch.Batch { return &batch.Batch{} }, 0},
+		{"a slot more", func(o *ofFamily) *batch.Batch {
+			return &batch.Batch{Add: ops(nft.Endpoints, o.slot(nft.Endpoints, o.vip, beyond))}
 		}, 1},
-		{"a slot of a frontend that is not there", func(o *ofFamily) *nft.Batch {
-			return &nft.Batch{Add: ops(nft.LocalEndpoints, o.slot(nft.LocalEndpoints, o.vip.Next().Next().Next(), 0))}
+		{"a slot of a frontend that is not there", func(o *ofFamily) *batch.Batch {
+			return &batch.Batch{Add: ops(nft.LocalEndpoints, o.slot(nft.LocalEndpoints, o.vip.Next().Next().Next(), 0))}
 		}, 1},
-		{"a slot less", func(o *ofFamily) *nft.Batch {
-			return &nft.Batch{Delete: ops(nft.Endpoints, o.slot(nft.Endpoints, o.external, 100))}
+		{"a slot less", func(o *ofFamily) *batch.Batch {
+			return &batch.Batch{Delete: ops(nft.Endpoints, o.slot(nft.Endpoints, o.external, 100))}
 		}, 1},
-		{"a slot more and another less", func(o *ofFamily) *nft.Batch {
-			return &nft.Batch{
+		{"a slot more and another less", func(o *ofFamily) *batch.Batch {
+			return &batch.Batch{
 				Add:    ops(nft.Endpoints, o.slot(nft.Endpoints, o.vip, beyond)),
 				Delete: ops(nft.Endpoints, o.slot(nft.Endpoints, o.external, 100)),
 			}
 		}, 2},
-		{"another endpoint", func(o *ofFamily) *nft.Batch {
+		{"another endpoint", func(o *ofFamily) *batch.Batch {
 			return replace(nft.Endpoints, o.slot(nft.Endpoints, o.external, 7), func(e *nft.Element) {
 				e.Data = string(nft.AppendPort(nft.AppendAddr(nil, podOf(o.f, 4).Addr()), 9))
 			})
 		}, 2},
-		{"another order of one frontend's", func(o *ofFamily) *nft.Batch {
+		{"another order of one frontend's", func(o *ofFamily) *batch.Batch {
 			a, b := o.slot(nft.Endpoints, o.external, 3), o.slot(nft.Endpoints, o.external, 300)
 			crossed := []nft.Element{{Key: a.Key, Data: b.Data}, {Key: b.Key, Data: a.Data}}
-			return &nft.Batch{Delete: ops(nft.Endpoints, a, b), Add: ops(nft.Endpoints, crossed...)}
+			return &batch.Batch{Delete: ops(nft.Endpoints, a, b), Add: ops(nft.Endpoints, crossed...)}
 		}, 4},
-		{"another verdict", func(o *ofFamily) *nft.Batch {
+		{"another verdict", func(o *ofFamily) *batch.Batch {
 			return replace(nft.ServiceIPs, o.all[nft.ServiceIPs][string(o.frontend(o.vip))], func(e *nft.Element) {
 				e.Verdict = nft.Verdict{Kind: nft.DropPacket}
 			})
 		}, 2},
-		{"another comment", func(o *ofFamily) *nft.Batch {
+		{"another comment", func(o *ofFamily) *batch.Batch {
 			return replace(nft.ServiceIPs, o.all[nft.ServiceIPs][string(o.frontend(o.vip))], func(e *nft.Element) {
 				e.Comment = "somebody's own words, which are longer than those that were there"
 			})
 		}, 2},
-		{"a frontend less", func(o *ofFamily) *nft.Batch {
-			return &nft.Batch{Delete: ops(nft.ServiceIPs, o.all[nft.ServiceIPs][string(o.frontend(o.vip))])}
+		{"a frontend less", func(o *ofFamily) *batch.Batch {
+			return &batch.Batch{Delete: ops(nft.ServiceIPs, o.all[nft.ServiceIPs][string(o.frontend(o.vip))])}
 		}, 1},
-		{"a cluster IP more", func(o *ofFamily) *nft.Batch {
-			return &nft.Batch{Add: ops(nft.ClusterIPs, nft.Element{Key: string(nft.AppendAddr(nil, o.external))})}
+		{"a cluster IP more", func(o *ofFamily) *batch.Batch {
+			return &batch.Batch{Add: ops(nft.ClusterIPs, nft.Element{Key: string(nft.AppendAddr(nil, o.external))})}
 		}, 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -178,16 +180,16 @@ func TestWhatDiffersIsRepaired(t *testing.T) {
 				}
 				_, before := contentsOf(t, b.conn, s)
 				o.all = before.Elements
-				batch := tt.change(o)
-				batch.Family = f
-				if err := b.conn.commitPiece(batch, 0, elementsPerMessage); err != nil {
+				changes := tt.change(o)
+				changes.Family = f
+				if err := b.conn.commitPiece(changes, 0, elementsPerMessage); err != nil {
 					t.Fatal(err)
 				}
 				table, wanted := contentsOf(t, b.conn, s)
-				if changed := !cmp.Equal(before, wanted); changed != (batch.Len() > 0) {
+				if changed := !cmp.Equal(before, wanted); changed != (changes.Len() > 0) {
 					t.Errorf("%v: what is read is another: %v", f, changed)
 				}
-				repair := nft.DiffTable(table, nft.Compile(table, s))
+				repair := batch.DiffTable(table, compile.Compile(table, s))
 				if writes := repair.Len() - len(repair.DeleteChains); writes != tt.writes {
 					t.Errorf("%v: %d operations, want %d", f, writes, tt.writes)
 				}

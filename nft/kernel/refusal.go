@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/vmapd/vmapd/model"
-	"github.com/vmapd/vmapd/nft"
+	"github.com/vmapd/vmapd/nft/batch"
 )
 
 const (
@@ -68,21 +68,21 @@ func (r *refusal) mustBeTried(s *model.FamilySnapshot) bool {
 }
 
 // deleteUnused deletes chains and sets, but for those that refused service ports still use.
-func (b *Backend) deleteUnused(batch *nft.Batch) error {
-	var rest []*nft.Batch
-	for _, name := range batch.DeleteChains {
-		rest = append(rest, &nft.Batch{Family: batch.Family, DeleteChains: []string{name}})
+func (b *Backend) deleteUnused(changes *batch.Batch) error {
+	var rest []*batch.Batch
+	for _, name := range changes.DeleteChains {
+		rest = append(rest, &batch.Batch{Family: changes.Family, DeleteChains: []string{name}})
 	}
-	for _, name := range batch.DeleteSets {
-		rest = append(rest, &nft.Batch{Family: batch.Family, DeleteSets: []string{name}})
+	for _, name := range changes.DeleteSets {
+		rest = append(rest, &batch.Batch{Family: changes.Family, DeleteSets: []string{name}})
 	}
-	for _, name := range batch.DeleteFlowtables {
-		rest = append(rest, &nft.Batch{Family: batch.Family, DeleteFlowtables: []string{name}})
+	for _, name := range changes.DeleteFlowtables {
+		rest = append(rest, &batch.Batch{Family: changes.Family, DeleteFlowtables: []string{name}})
 	}
 	for deleted := true; deleted; { // one may use another
-		var used []*nft.Batch
+		var used []*batch.Batch
 		for _, one := range rest {
-			t := b.conn.begin(batch.Family)
+			t := b.conn.begin(changes.Family)
 			t.deletions(one)
 			err := t.commit()
 			if errors.Is(err, unix.EBUSY) {

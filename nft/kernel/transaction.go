@@ -10,6 +10,7 @@ import (
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft"
+	"github.com/vmapd/vmapd/nft/batch"
 )
 
 // elementsPerMessage keeps a message below the 64 KiB that the length of a netlink
@@ -59,7 +60,7 @@ func (t *transaction) step(verb, name string) {
 }
 
 // elements adds or deletes elements, so many to a message.
-func (t *transaction) elements(lists []nft.SetOps, perMessage int, add bool) {
+func (t *transaction) elements(lists []batch.SetOps, perMessage int, add bool) {
 	verb, msgType := "delete", uint16(unix.NFT_MSG_DELSETELEM)
 	if add {
 		verb, msgType = "add", unix.NFT_MSG_NEWSETELEM
@@ -75,7 +76,7 @@ func (t *transaction) elements(lists []nft.SetOps, perMessage int, add bool) {
 }
 
 // table makes or replaces the table, and makes sets and flowtables.
-func (t *transaction) table(b *nft.Batch, flags uint32) {
+func (t *transaction) table(b *batch.Batch, flags uint32) {
 	if b.DeleteTable {
 		t.step("delete table", nft.TableName)
 		t.msgs.deleteTable()
@@ -94,7 +95,7 @@ func (t *transaction) table(b *nft.Batch, flags uint32) {
 	}
 }
 
-func (t *transaction) chains(b *nft.Batch) {
+func (t *transaction) chains(b *batch.Batch) {
 	for _, name := range b.RemakeBase {
 		t.step("delete chain", name)
 		t.msgs.deleteChain(name)
@@ -116,7 +117,7 @@ func (t *transaction) chains(b *nft.Batch) {
 	}
 }
 
-func (t *transaction) deletions(b *nft.Batch) {
+func (t *transaction) deletions(b *batch.Batch) {
 	for _, name := range b.DeleteChains {
 		t.step("flush chain", name)
 		t.msgs.flushChain(name)
@@ -166,9 +167,9 @@ func (t *transaction) explain(err error) error {
 const pieceSize = 8_000
 
 // send carries out a batch. It returns the number of operations.
-func (b *Backend) send(st *familyState, batch *nft.Batch) (operations int, err error) {
+func (b *Backend) send(st *familyState, changes *batch.Batch) (operations int, err error) {
 	defer b.conn.releaseBuffer()
-	for piece := range batch.Pieces(b.piece) {
+	for piece := range changes.Pieces(b.piece) {
 		operations += piece.Len()
 		err := b.sendOthers(st, piece)
 		if errors.Is(err, unix.EPERM) {
@@ -181,39 +182,39 @@ func (b *Backend) send(st *familyState, batch *nft.Batch) (operations int, err e
 			st.owned = st.flags != 0
 		}
 	}
-	t := b.conn.begin(batch.Family)
-	t.deletions(batch)
+	t := b.conn.begin(changes.Family)
+	t.deletions(changes)
 	err = t.commit()
 	if st.refusal != nil && errors.Is(err, unix.EBUSY) {
-		st.refusal.leftovers, err = true, b.deleteUnused(batch)
+		st.refusal.leftovers, err = true, b.deleteUnused(changes)
 	}
 	if err == nil && st.refusal != nil {
-		return operations, st.refusal.err(batch.Family)
+		return operations, st.refusal.err(changes.Family)
 	}
 	return operations, err
 }
 
 // sendOthers commits a batch without the service ports that were refused. If another one makes
 // it fail, it notes that one and commits the rest.
-func (b *Backend) sendOthers(st *familyState, batch *nft.Batch) error {
+func (b *Backend) sendOthers(st *familyState, changes *batch.Batch) error {
 	if st.refusal != nil {
-		batch.Without(st.refusal.ports)
+		changes.Without(st.refusal.ports)
 	}
 	for {
-		err := b.conn.commitPiece(batch, st.flags, elementsPerMessage)
+		err := b.conn.commitPiece(changes, st.flags, elementsPerMessage)
 		var failed *BatchError
 		if err == nil || !isRefusal(err, &failed) || st.refusal.number() == maxRefused {
 			return err
 		}
 		// A message holds many elements. One element each tells whose it is.
-		if err = b.conn.commitPiece(batch, st.flags, 1); err == nil {
+		if err = b.conn.commitPiece(changes, st.flags, 1); err == nil {
 			return nil
 		}
 		if !isRefusal(err, &failed) {
 			return err
 		}
 		st.refusal = st.refusal.with(failed.port.Name, err)
-		batch.Without(st.refusal.ports)
+		changes.Without(st.refusal.ports)
 	}
 }
 
@@ -224,7 +225,7 @@ func isRefusal(err error, failed **BatchError) bool {
 	return !isTransient(err) && !errors.Is(err, unix.EBUSY) && errors.As(err, failed) && (*failed).port != nil
 }
 
-func (c *conn) commitPiece(b *nft.Batch, flags uint32, perMessage int) error {
+func (c *conn) commitPiece(b *batch.Batch, flags uint32, perMessage int) error {
 	t := c.begin(b.Family)
 	t.table(b, flags)
 	t.chains(b)

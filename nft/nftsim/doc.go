@@ -1,4 +1,4 @@
-// Package nftsim runs connections through an nft.Ruleset and returns their outcomes.
+// Package nftsim runs connections through an nft.Table and returns their outcomes.
 //
 // The first packet of a connection passes the hooks in the kernel's order, as far as a
 // ruleset of ours can have chains there:

@@ -2,18 +2,18 @@ package main
 
 var faults = []fault{
 	// nft: differences and slots.
-	{"nft/slots.go", "if i >= end || len(left)", "if i > end || len(left)", "the last slot of a Service with less endpoints than before stays: off by one"},
-	{"nft/slots.go", "\t\tn := uint32(0)\n\t\tfor a := range r.bySlot", "\t\tn := uint32(1)\n\t\tfor a := range r.bySlot", "slots of a new Service begin at 1: off by one"},
+	{"nft/compile/slots.go", "if i >= end || len(left)", "if i > end || len(left)", "the last slot of a Service with less endpoints than before stays: off by one"},
+	{"nft/compile/slots.go", "\t\tn := uint32(0)\n\t\tfor a := range r.bySlot", "\t\tn := uint32(1)\n\t\tfor a := range r.bySlot", "slots of a new Service begin at 1: off by one"},
 	{
-		"nft/slots.go", "old.Slots(l) != now.Slots(l) || !slices.Equal(old.Endpoints, now.Endpoints)", "old.Slots(l) != now.Slots(l)",
+		"nft/compile/slots.go", "old.Slots(l) != now.Slots(l) || !slices.Equal(old.Endpoints, now.Endpoints)", "old.Slots(l) != now.Slots(l)",
 		"a lookup table stays as it was though endpoints change",
 	},
-	{"nft/slots.go", "after.slots[l] = append(after.slots[l], slot{i, b})", "after.slots[l] = append(after.slots[l], slot{i, a})", "a slot that changes keeps its endpoint"},
-	{"nft/diff.go", "\t\t\tgone.of(nil)(set, element(c.Old))\n", "\t\t\t_ = element(c.Old)\n", "addresses and endpoints that go are not deleted"},
-	{"nft/diff.go", "\tb.DeleteChains = append(b.DeleteChains, slices.Sorted(maps.Keys(byName))...)\n", "\t_ = slices.Sorted(maps.Keys(byName))\n", "chains that go are not deleted"},
-	{"nft/diff.go", "\t\t\tb.DeleteSets = append(b.DeleteSets, s.Name)\n", "\t\t\t_ = s\n", "sets that go are not deleted"},
-	{"nft/diff.go", "\tb.Purge = append(b.Purge, purge(old, now, false)...)\n", "", "no purge: clients of endpoints that are gone stay remembered"},
-	{"nft/affinity.go", "\t\tif !stays[endpointData(e)] {\n\t\t\treturn true\n", "\t\tif !stays[endpointData(e)] {\n\t\t\tcontinue\n", "clients are forgotten only if the timeout changes"},
+	{"nft/compile/slots.go", "after.slots[l] = append(after.slots[l], slot{i, b})", "after.slots[l] = append(after.slots[l], slot{i, a})", "a slot that changes keeps its endpoint"},
+	{"nft/batch/diff.go", "\t\tc.Old.Elements(gone.of(c.Old.Port))\n", "", "addresses and endpoints that go are not deleted"},
+	{"nft/batch/diff.go", "\tb.DeleteChains = append(b.DeleteChains, slices.Sorted(maps.Keys(byName))...)\n", "\t_ = slices.Sorted(maps.Keys(byName))\n", "chains that go are not deleted"},
+	{"nft/batch/diff.go", "\t\t\tb.DeleteSets = append(b.DeleteSets, s.Name)\n", "\t\t\t_ = s\n", "sets that go are not deleted"},
+	{"nft/batch/diff.go", "\t\tb.Purge = append(b.Purge, c.Purge...)\n", "", "no purge: clients of endpoints that are gone stay remembered"},
+	{"nft/compile/affinity.go", "\t\tif !stays[endpointData(e)] {\n\t\t\treturn true\n", "\t\tif !stays[endpointData(e)] {\n\t\t\tcontinue\n", "clients are forgotten only if the timeout changes"},
 	// nft/kernel: messages and their answers.
 	{"nft/kernel/conn.go", "\t\tif first == nil {\n\t\t\tfirst = err\n\t\t}\n", "\t\t_ = err\n", "acknowledgements are ignored"},
 	{"nft/kernel/backend.go", "st.have, st.left, st.refusal, st.purges = nil, nil, nil, nil\n\treturn &model", "st.left, st.refusal, st.purges = nil, nil, nil\n\treturn &model", "the state before a failure is believed after it"},

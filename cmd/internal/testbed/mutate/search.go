@@ -34,13 +34,13 @@ var searches = []searchFor{
 		[]string{"-seed=1", "-steps=" + strconv.Itoa(math.MaxInt), "-shrink=false"},
 		[]string{"nft", "model", "sync"},
 	},
-	{"Small worlds, nftables", "nft", "TestSmallWorlds", nil, []string{"nft", "model"}},
+	{"Small worlds, nftables", "nft/batch", "TestSmallWorlds", nil, []string{"nft", "model"}},
 	{"Small worlds, iptables", "legacy/iptables", "TestSmallWorlds", nil, []string{"legacy/iptables", "model"}},
 }
 
 // reaches reports whether the test runs code of a file. The small worlds have no kernel.
 func (s searchFor) reaches(file string) bool {
-	if strings.HasPrefix(file, "nft/kernel/") && s.pkg == "nft" {
+	if strings.HasPrefix(file, "nft/kernel/") && s.pkg == "nft/batch" {
 		return false
 	}
 	return slices.ContainsFunc(s.folders, func(dir string) bool { return strings.HasPrefix(file, dir+"/") })

@@ -5,6 +5,8 @@ import (
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft"
+	"github.com/vmapd/vmapd/nft/batch"
+	"github.com/vmapd/vmapd/nft/compile"
 )
 
 // check checks the tables that a batch changed. The caller holds the mutex.
@@ -134,8 +136,8 @@ func (w *world) isOf(f model.Family, table *nft.Table) *model.Snapshot {
 
 // difference returns the batch that would make a table that of a snapshot but for some service ports; nil: it is. Objects
 // that nothing uses are no difference.
-func difference(table *nft.Table, s *model.FamilySnapshot, but map[model.ServicePortName]bool) *nft.Batch {
-	b := nft.DiffTable(table, nft.Options{}.Repair(table, nil, s))
+func difference(table *nft.Table, s *model.FamilySnapshot, but map[model.ServicePortName]bool) *batch.Batch {
+	b := batch.DiffTable(table, compile.Options{}.Repair(table, nil, s))
 	leaveOut(b, but)
 	if b.Len() == len(b.DeleteChains)+len(b.DeleteSets)+len(b.DeleteFlowtables) {
 		return nil
@@ -145,7 +147,7 @@ func difference(table *nft.Table, s *model.FamilySnapshot, but map[model.Service
 
 // leaveOut takes service ports out of a batch that changes a table as it was read. What is to be deleted says whose it is by
 // its comment at most, and endpoints that would be gone do not: each batch that would take them away has them again.
-func leaveOut(b *nft.Batch, ports map[model.ServicePortName]bool) {
+func leaveOut(b *batch.Batch, ports map[model.ServicePortName]bool) {
 	if len(ports) == 0 {
 		return
 	}
@@ -154,10 +156,10 @@ func leaveOut(b *nft.Batch, ports map[model.ServicePortName]bool) {
 	for p := range ports {
 		names[p.String()] = true
 	}
-	for _, lists := range [...][]nft.SetOps{b.Delete} {
+	for _, lists := range [...][]batch.SetOps{b.Delete} {
 		for i := range lists {
 			lists[i].Ops = slices.DeleteFunc(lists[i].Ops, func(op nft.ElementOp) bool { return names[op.Comment] })
 		}
 	}
-	b.Add = slices.DeleteFunc(b.Add, func(l nft.SetOps) bool { return l.Set == nft.RemovedEndpoints })
+	b.Add = slices.DeleteFunc(b.Add, func(l batch.SetOps) bool { return l.Set == nft.RemovedEndpoints })
 }

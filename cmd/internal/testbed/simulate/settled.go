@@ -9,6 +9,8 @@ import (
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
 	"github.com/vmapd/vmapd/nft"
+	"github.com/vmapd/vmapd/nft/batch"
+	"github.com/vmapd/vmapd/nft/compile"
 )
 
 // settleTime is the longest time from the end of all faults until the table is right: the longest pause
@@ -99,8 +101,8 @@ func (w *world) mustBeFresh() {
 
 // leftovers returns the batch that deletes what a table has for nothing; nil: it has no such thing. Chains for
 // numbers of endpoints may stay until the next start.
-func leftovers(table *nft.Table, s *model.FamilySnapshot) *nft.Batch {
-	b := nft.DiffTable(table, nft.Compile(table, s))
+func leftovers(table *nft.Table, s *model.FamilySnapshot) *batch.Batch {
+	b := batch.DiffTable(table, compile.Compile(table, s))
 	b.DeleteChains = slices.DeleteFunc(b.DeleteChains, func(name string) bool {
 		return strings.Contains(name, "endpoints-") && !strings.Contains(name, "/") || strings.Contains(name, "-of-")
 	})

@@ -18,7 +18,7 @@ import (
 	"github.com/vmapd/vmapd/legacy/iptables"
 	"github.com/vmapd/vmapd/legacy/ipvs"
 	"github.com/vmapd/vmapd/model"
-	"github.com/vmapd/vmapd/nft"
+	"github.com/vmapd/vmapd/nft/compile"
 	"github.com/vmapd/vmapd/sync/devices"
 	"github.com/vmapd/vmapd/sync/informer"
 )
@@ -80,8 +80,8 @@ type Note struct {
 func (c *Config) Model() model.Config { return c.model }
 
 // NFTables returns the options of the nftables backend.
-func (c *Config) NFTables() nft.Options {
-	return nft.Options{Counters: c.ServiceCounters, FastPath: c.FastPath.On()}
+func (c *Config) NFTables() compile.Options {
+	return compile.Options{Counters: c.ServiceCounters, FastPath: c.FastPath.On()}
 }
 
 // IPTables returns the options of the iptables backend.

@@ -1,0 +1,112 @@
+package batch_test
+
+import (
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/modeltest"
+	"github.com/vmapd/vmapd/nft"
+	"github.com/vmapd/vmapd/nft/batch"
+	"github.com/vmapd/vmapd/nft/compile"
+	"github.com/vmapd/vmapd/nft/nftsim"
+)
+
+// A tenant chooses the name of a namespace. It must not look like the beginning of another
+// set's name: the set both-x/… of a Service in x was once that of a Service in both-x.
+func TestNoNamespaceMixesUpSetsOfAffinity(t *testing.T) {
+	objects := []modeltest.Object{modeltest.OurNode()}
+	for i, ns := range []string{"x", "own-endpoints-x", "local-x", "affinity-x", "local-own-endpoints-x", "endpoints-x", "local-affinity-x", "remember-x"} {
+		name := ns + "/web"
+		objects = append(
+			objects,
+			modeltest.NewService(name).Typed("LoadBalancer").On("172.30.0."+string(rune('1'+i))).TCP("http", 80).
+				LoadBalancer("192.168.98."+string(rune('1'+i))).Policies("Cluster", "Local").Sticky(60),
+			modeltest.NewSlice(name+"-1", name).TCP("http", 8080).Local("10.0.0.2"),
+		)
+	}
+	s := modeltest.Snapshot(modeltest.Config(), objects...).Family(model.IPv4)
+	r := compile.Compile(nil, s)
+	seen := map[string]bool{}
+	for _, set := range r.AllSets() {
+		if seen[set.Name] {
+			t.Errorf("set %s: declared twice", set.Name)
+		}
+		seen[set.Name] = true
+	}
+	if _, err := nftsim.New(r.Table(), s.NodeAddrs...); err != nil {
+		t.Error(err)
+	}
+}
+
+// The batch that takes an endpoint from a service port with affinity watches connections to it. An
+// endpoint that the service port has is no such endpoint, whatever is in the set: it may be back, or
+// gone from another service port.
+func TestAGoneEndpointIsWatched(t *testing.T) {
+	service := modeltest.NewService("ns1/web").Typed("LoadBalancer").On("172.30.0.41").LoadBalancer("192.168.98.41").
+		Policies("Cluster", "Local").Sticky(60).TCP("http", 80).UDP("dns", 53)
+	slice := modeltest.NewSlice("ns1/web-1", "web").TCP("http", 8080).UDP("dns", 8053)
+	b := modeltest.Builder(modeltest.Config(), modeltest.OurNode(), service, slice.Local("10.0.0.2", "10.0.0.3"))
+	have := compile.Compile(nil, b.Snapshot().Family(model.IPv4))
+	added := func(changes *batch.Batch, r *compile.Ruleset) []string {
+		got := map[string]bool{}
+		for _, s := range changes.Add {
+			if s.Set == nft.RemovedEndpoints {
+				for _, op := range s.Ops {
+					got[text(r, s.Set, op.Element)] = true
+				}
+			}
+		}
+		return slices.Sorted(maps.Keys(got))
+	}
+
+	modeltest.NewSlice("ns1/web-1", "web").TCP("http", 8080).UDP("dns", 8053).Local("10.0.0.2").Set(b)
+	s := b.Snapshot().Family(model.IPv4)
+	now := compile.Compile(have, s)
+	want := []string{"10.0.0.3 . tcp . 8080", "10.0.0.3 . udp . 8053"}
+	equal(t, "watched", want, added(batch.Diff(have, now), now))
+	equal(t, "watched by another process", want, added(batch.DiffTable(tableOf(t, have), now), now))
+	equal(t, "watched when it comes", []string(nil), added(batch.Diff(now, have), have))
+
+	for _, chain := range now.AllChains() {
+		if chain.Name != "remember-ns1/web/tcp/http" {
+			continue
+		}
+		last := chain.Rules[len(chain.Rules)-1]
+		equal(t, "the rule", "meta l4proto tcp ip daddr . meta l4proto . th dport @removed-endpoints ip daddr . th dport != @own-endpoints-ns1/web/tcp/http "+
+			"ip daddr . th dport != @local-own-endpoints-ns1/web/tcp/http "+
+			"delete @affinity-ns1/web/tcp/http { ip saddr : ip daddr . th dport } delete @local-affinity-ns1/web/tcp/http { ip saddr : ip daddr . th dport } drop", last.Text(model.IPv4))
+		return
+	}
+	t.Error("no chain remembers clients")
+}
+
+// Whether an external IP is an address of the node may change after its Service was compiled.
+func TestAnExternalIPThatTheNodeGetsHasNoMemory(t *testing.T) {
+	b := modeltest.Builder(
+		modeltest.Config(), modeltest.OurNode(),
+		modeltest.NewService("ns1/web").On("172.30.0.41").External("192.168.99.41").TCP("http", 80),
+		modeltest.NewSlice("ns1/web-1", "web").TCP("http", 8080).Ready("10.0.0.2"),
+	)
+	have := compile.Compile(nil, b.Snapshot().Family(model.IPv4))
+	for _, tt := range []struct {
+		addr string
+		want []string
+	}{
+		{"192.168.99.41", []string{"192.168.99.41 . tcp . 80 : return"}},
+		{modeltest.NodeIP4, nil},
+	} {
+		modeltest.NewNode(modeltest.NodeName, tt.addr).Set(b)
+		now := compile.Compile(have, b.Snapshot().Family(model.IPv4))
+		checkApplied(t, have, batch.Diff(have, now), now)
+		var got []string
+		for set, e := range now.Elements() {
+			if set == nft.RememberIPs {
+				got = append(got, text(now, set, e.Element))
+			}
+		}
+		equal(t, "without memory where the node has "+tt.addr, tt.want, got)
+		have = now
+	}
+}

@@ -1,0 +1,168 @@
+package batch
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/nft"
+	"github.com/vmapd/vmapd/nft/compile"
+)
+
+// Diff returns the batch that turns one ruleset into another that was compiled after it.
+func Diff(have, want *compile.Ruleset) *Batch {
+	b := newBatch(want.Family)
+	gone, come := elements{}, elements{}
+	for c := range want.Changes(have) {
+		c.Old.Elements(gone.of(c.Old.Port))
+		c.New.Elements(come.of(c.New.Port))
+		b.diffSets(c.Old.Sets, c.New.Sets)
+		b.diffChains(c.Old.Chains, c.New.Chains)
+		b.Purge = append(b.Purge, c.Purge...)
+	}
+	b.diffFlowtables(have.Flowtables(), want.Flowtables())
+	b.diffElements(gone.shared(come), gone, come.each)
+	b.addRemoved()
+	return b
+}
+
+func newBatch(f model.Family) *Batch { return &Batch{Family: f, newChains: map[string]bool{}} }
+
+// DiffTable returns the batch that turns a table, as read from the kernel, into the wanted
+// one. table is nil if there is none.
+func DiffTable(table *nft.Table, want *compile.Ruleset) *Batch {
+	b := newBatch(want.Family)
+	if table != nil && !compatible(table.Sets, want.AllSets()) {
+		b.DeleteTable = true
+		table = nil
+	}
+	b.CreateTable = table == nil
+	if table == nil {
+		table = &nft.Table{Family: want.Family}
+	}
+	b.diffObjects(table, want)
+	if b.CreateTable {
+		all := elements{}
+		for set, op := range want.Elements() {
+			all.add(set, op)
+		}
+		b.Add = all.list()
+		return b
+	}
+	b.diffElements(table.Elements, elements{}, want.Elements())
+	b.addRemoved()
+	exists := setsByName(table.Sets)
+	for _, p := range want.Purges() {
+		if exists[p.Map()] {
+			b.Purge = append(b.Purge, p)
+		}
+	}
+	return b
+}
+
+// addRemoved adds the elements that come with a deletion.
+func (b *Batch) addRemoved() {
+	var ops []nft.ElementOp
+	seen := map[string]bool{} // several service ports may lose the same one
+	for _, s := range b.Delete {
+		for _, op := range s.Ops {
+			if e, ok := nft.Removed(s.Set, op.Element); ok && !seen[e.Key] {
+				seen[e.Key] = true
+				ops = append(ops, nft.ElementOp{Element: e, Port: op.Port})
+			}
+		}
+	}
+	if len(ops) > 0 {
+		b.Add = append(b.Add, SetOps{nft.RemovedEndpoints, ops})
+	}
+}
+
+// diffObjects adds the operations on all but elements.
+func (b *Batch) diffObjects(table *nft.Table, want *compile.Ruleset) {
+	b.diffSets(table.Sets, want.AllSets())
+	b.diffFlowtables(table.Flowtables, want.Flowtables())
+	b.diffChains(table.Chains, want.AllChains())
+}
+
+// compatible reports whether the sets that stay have the wanted types. A set that is not wanted
+// any more is deleted, whatever its type.
+func compatible(sets, wanted []nft.Set) bool {
+	stay := setsByName(wanted)
+	for _, have := range sets {
+		if !stay[have.Name] {
+			continue
+		}
+		want := nft.DeclarationOf(have.Name)
+		if !slices.Equal(have.Key, want.Key) || !slices.Equal(have.Data, want.Data) ||
+			have.Verdicts != want.Verdicts || have.Interval != want.Interval || have.Dynamic != want.Dynamic {
+			return false
+		}
+	}
+	return true
+}
+
+func (b *Batch) diffSets(have, want []nft.Set) {
+	had, has := setsByName(have), setsByName(want)
+	for _, s := range want {
+		if !had[s.Name] {
+			b.AddSets = append(b.AddSets, s)
+		}
+	}
+	for _, s := range have {
+		if !has[s.Name] {
+			b.DeleteSets = append(b.DeleteSets, s.Name)
+		}
+	}
+}
+
+func setsByName(sets []nft.Set) map[string]bool {
+	names := make(map[string]bool, len(sets))
+	for _, s := range sets {
+		names[s.Name] = true
+	}
+	return names
+}
+
+func (b *Batch) diffChains(have, want []nft.Chain) {
+	byName := make(map[string]nft.Chain, len(have))
+	for _, c := range have {
+		byName[c.Name] = c
+	}
+	for _, c := range want {
+		h, ok := byName[c.Name]
+		delete(byName, c.Name)
+		switch {
+		case !ok:
+			b.newChains[c.Name] = true
+		case h.Hook != c.Hook || h.Prio != c.Prio || h.Filter != c.Filter:
+			b.RemakeBase = append(b.RemakeBase, c.Name)
+		case sameRules(b.Family, h.Rules, c.Rules):
+			continue
+		}
+		b.SetChains = append(b.SetChains, c)
+	}
+	b.DeleteChains = append(b.DeleteChains, slices.Sorted(maps.Keys(byName))...)
+}
+
+func sameRules(f model.Family, a, b []nft.Rule) bool {
+	return slices.EqualFunc(a, b, func(a, b nft.Rule) bool { return a.Text(f) == b.Text(f) })
+}
+
+// diffFlowtables adds the operations that lead from some flowtables to others.
+func (b *Batch) diffFlowtables(have, want []nft.Flowtable) {
+	had, has := map[string]bool{}, map[string]bool{}
+	for _, t := range have {
+		had[t.Name] = true
+	}
+	for _, t := range want {
+		has[t.Name] = true
+		if !had[t.Name] {
+			b.AddFlowtables = append(b.AddFlowtables, t)
+		}
+	}
+	for _, t := range have {
+		if !has[t.Name] {
+			b.DeleteFlowtables = append(b.DeleteFlowtables, t.Name)
+		}
+	}
+}

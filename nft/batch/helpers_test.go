@@ -1,0 +1,327 @@
+package batch_test
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/modeltest"
+	"github.com/vmapd/vmapd/nft"
+	"github.com/vmapd/vmapd/nft/batch"
+	"github.com/vmapd/vmapd/nft/compile"
+)
+
+// The address plan of these tests is modeltest's: pods 10.0.0.0/8, ClusterIPs
+// 172.30.0.0/16, nodes 192.168.0.0/24 (ours .2), load-balancer addresses
+// 192.168.98.0/24, ExternalIPs 192.168.99.0/24, outside 203.0.113.0/24, and IPv6 twins.
+
+func equal[T any](t *testing.T, what string, want, got T, options ...cmp.Option) {
+	t.Helper()
+	if diff := cmp.Diff(want, got, options...); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+var configs = modeltest.Configs
+
+// elements are a table's, by set and key.
+type elements map[string]map[string]nft.Element
+
+func elementsOf(t *testing.T, r *compile.Ruleset) elements {
+	t.Helper()
+	all := elements{}
+	for set, e := range r.Elements() {
+		if _, ok := all[set][e.Key]; ok {
+			t.Fatalf("%s has an element twice: %s", set, text(r, set, e.Element))
+		}
+		if all[set] == nil {
+			all[set] = map[string]nft.Element{}
+		}
+		all[set][e.Key] = e.Element
+	}
+	return all
+}
+
+// setOp is an element to add to or delete from a set.
+type setOp struct {
+	Set string
+	nft.ElementOp
+}
+
+func flat(lists []batch.SetOps) []setOp {
+	var all []setOp
+	for _, list := range lists {
+		for _, op := range list.Ops {
+			all = append(all, setOp{list.Set, op})
+		}
+	}
+	return all
+}
+
+// apply does with elements what the kernel does with a batch: what is deleted must be
+// there, what is added must not. Endpoints that are gone are only watched for a while, and no part of
+// a ruleset.
+func (all elements) apply(t *testing.T, b *batch.Batch) elements {
+	t.Helper()
+	next := elements{}
+	for set, list := range all {
+		next[set] = maps.Clone(list)
+	}
+	for _, op := range flat(b.Delete) {
+		if have, ok := next[op.Set][op.Element.Key]; !ok || have != op.Element {
+			t.Fatalf("%s: deletes %q, which is not there like that", op.Set, op.Element.Key)
+		}
+		delete(next[op.Set], op.Element.Key)
+		if len(next[op.Set]) == 0 {
+			delete(next, op.Set)
+		}
+	}
+	for _, op := range flat(b.Add) {
+		if op.Set == nft.RemovedEndpoints {
+			continue
+		}
+		if _, ok := next[op.Set][op.Element.Key]; ok {
+			t.Fatalf("%s: adds %q, which is there", op.Set, op.Element.Key)
+		}
+		if next[op.Set] == nil {
+			next[op.Set] = map[string]nft.Element{}
+		}
+		next[op.Set][op.Element.Key] = op.Element
+	}
+	for _, set := range b.DeleteSets {
+		delete(next, set) // with all that is in it
+	}
+	return next
+}
+
+// checkApplied checks that a batch turns what have has into what want has, in elements
+// and in chains.
+func checkApplied(t *testing.T, have *compile.Ruleset, b *batch.Batch, want *compile.Ruleset) {
+	t.Helper()
+	wanted, got := elementsOf(t, want), elementsOf(t, have).apply(t, b)
+	for _, set := range want.AllSets() {
+		if !maps.Equal(wanted[set.Name], got[set.Name]) {
+			t.Errorf("%s, after the batch:\n%s", set.Name, cmp.Diff(texts(want, set, wanted[set.Name]), texts(want, set, got[set.Name])))
+		}
+	}
+	checkSets(t, have.AllSets(), b, want)
+	checkFlowtables(t, have, b, want)
+	checkChains(t, have.AllChains(), b, want)
+}
+
+func checkSets(t *testing.T, have []nft.Set, b *batch.Batch, want *compile.Ruleset) {
+	t.Helper()
+	got := map[string]nft.Set{}
+	for _, s := range have {
+		got[s.Name] = s
+	}
+	for _, s := range b.AddSets {
+		if _, ok := got[s.Name]; ok {
+			t.Errorf("set %s: is made, but there", s.Name)
+		}
+		got[s.Name] = s
+	}
+	for _, name := range b.DeleteSets {
+		if _, ok := got[name]; !ok {
+			t.Errorf("set %s: is deleted, but not there", name)
+		}
+		delete(got, name)
+	}
+	wanted := map[string]nft.Set{}
+	for _, s := range want.AllSets() {
+		wanted[s.Name] = s
+	}
+	equal(t, "sets after the batch", wanted, got)
+}
+
+func checkFlowtables(t *testing.T, have *compile.Ruleset, b *batch.Batch, want *compile.Ruleset) {
+	t.Helper()
+	got := append(slices.Clone(have.Flowtables()), b.AddFlowtables...)
+	for _, name := range b.DeleteFlowtables {
+		got = slices.DeleteFunc(got, func(f nft.Flowtable) bool { return f.Name == name })
+	}
+	equal(t, "flowtables after the batch", fmt.Sprint(want.Flowtables()), fmt.Sprint(got))
+}
+
+func checkChains(t *testing.T, have []nft.Chain, b *batch.Batch, want *compile.Ruleset) {
+	t.Helper()
+	got := map[string]string{}
+	for _, c := range have {
+		got[c.Name] = chainText(want.Family, c)
+	}
+	for _, c := range b.SetChains {
+		if _, ok := got[c.Name]; ok == b.NewChain(c.Name) {
+			t.Errorf("chain %s: there is %v, new is %v", c.Name, ok, b.NewChain(c.Name))
+		}
+		got[c.Name] = chainText(want.Family, c)
+	}
+	for _, name := range b.DeleteChains {
+		if _, ok := got[name]; !ok {
+			t.Errorf("chain %s: is deleted, but not there", name)
+		}
+		delete(got, name)
+	}
+	wanted := map[string]string{}
+	for _, c := range want.AllChains() {
+		wanted[c.Name] = chainText(want.Family, c)
+	}
+	equal(t, "chains after the batch", wanted, got)
+}
+
+func chainText(f model.Family, c nft.Chain) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%v %d", c.Hook, c.Prio)
+	for _, r := range c.Rules {
+		b.WriteString("\n" + r.Text(f))
+	}
+	return b.String()
+}
+
+func text(r *compile.Ruleset, set string, e nft.Element) string {
+	for _, s := range r.AllSets() {
+		if s.Name == set {
+			return s.Text(r.Family, e)
+		}
+	}
+	return "?"
+}
+
+func texts(r *compile.Ruleset, set nft.Set, list map[string]nft.Element) []string {
+	all := []string{}
+	for _, e := range list {
+		all = append(all, set.Text(r.Family, e))
+	}
+	slices.Sort(all)
+	return all
+}
+
+// tableOf is what would be read back of a ruleset.
+func tableOf(t *testing.T, r *compile.Ruleset) *nft.Table {
+	t.Helper()
+	elementsOf(t, r) // none is there twice
+	return r.Table()
+}
+
+// pack returns elements as a table has them.
+func (all elements) pack(t *testing.T) map[string]nft.Elements {
+	t.Helper()
+	packed := map[string]nft.Elements{}
+	for set, list := range all {
+		packed[set] = nft.Elements{}
+		for _, e := range list {
+			packed[set].Add(e)
+		}
+	}
+	return packed
+}
+
+// unpack returns the elements that a table has.
+func unpack(table *nft.Table) elements {
+	all := elements{}
+	for set, list := range table.Elements {
+		all[set] = map[string]nft.Element{}
+		for e := range list.All() {
+			all[set][e.Key] = e
+		}
+	}
+	return all
+}
+
+// leads says from how many slots of each map a verdict's chain chooses: N and n.
+var leads = regexp.MustCompile(strings.ReplaceAll(`^(?:nodeport-)?(?:endpoints-(?<all>COUNT)|local-endpoints-(?<local>COUNT)|local-(?<n>COUNT)-of-(?<N>COUNT))(?:-(?:maglev|maglev-port))?$`, "COUNT", `\d+(?:-to-\d+)?`))
+
+// slots are from how many to how many there must be.
+type slots struct{ least, most int }
+
+func slotsOf(t *testing.T, chain string) (all, local slots) {
+	t.Helper()
+	m := leads.FindStringSubmatch(chain)
+	for i, name := range leads.SubexpNames() {
+		if name == "" || m == nil || m[i] == "" {
+			continue
+		}
+		low, high, isRange := strings.Cut(m[i], "-to-")
+		if !isRange {
+			high = low
+		}
+		least, err := strconv.Atoi(low)
+		most, err2 := strconv.Atoi(high)
+		switch {
+		case err != nil || err2 != nil || least > most:
+			t.Errorf("chain %s chooses from %q", chain, m[i])
+		case name == "all", name == "N":
+			all = slots{least, most}
+		default:
+			local = slots{least, most}
+		}
+	}
+	return all, local
+}
+
+// checkSlots checks that each verdict that says how many endpoints there are to choose
+// from is right about it.
+func checkSlots(t *testing.T, r *compile.Ruleset) {
+	t.Helper()
+	all := elementsOf(t, r)
+	count := func(set string) map[string]int {
+		slots := map[string]int{}
+		for key := range all[set] {
+			slots[key[:len(key)-4]]++
+		}
+		return slots
+	}
+	for _, maps := range []struct{ dispatch, endpoints, local string }{
+		{nft.ServiceIPs, nft.Endpoints, nft.LocalEndpoints},
+		{nft.ServiceNodePorts, nft.NodePortEndpoints, nft.NodePortLocalEndpoints},
+	} {
+		slots, local := count(maps.endpoints), count(maps.local)
+		for key, e := range all[maps.dispatch] {
+			if len(e.Comment) > 127 || strings.ContainsAny(e.Comment, "\"\n") {
+				t.Errorf("%s: nft takes no comment %q", maps.dispatch, e.Comment)
+			}
+			wantAll, wantLocal := slotsOf(t, e.Verdict.Chain)
+			checkDense(t, all[maps.endpoints], maps.endpoints, key, slots[key], wantAll)
+			checkDense(t, all[maps.local], maps.local, key, local[key], wantLocal)
+			delete(slots, key)
+			delete(local, key)
+		}
+		for set, left := range map[string]map[string]int{maps.endpoints: slots, maps.local: local} {
+			for key, n := range left {
+				t.Errorf("%s: %d slots of %q, to which nothing leads", set, n, key)
+			}
+		}
+	}
+}
+
+func checkDense(t *testing.T, elements map[string]nft.Element, set, key string, have int, want slots) {
+	t.Helper()
+	for i := range have {
+		if _, ok := elements[string(nft.AppendSlot([]byte(key), uint32(i)))]; !ok {
+			t.Errorf("%s: slot %d of %q is missing", set, i, key)
+		}
+	}
+	if have < want.least || have > want.most {
+		t.Errorf("%s: %q has %d slots, want %d to %d", set, key, have, want.least, want.most)
+	}
+}
+
+// withSources returns an outcome with the sources of after where it is masqueraded still, as some of before was: for
+// connections that begin while a batch is committed, masquerading ends in the last piece.
+func withSources(was, now, after modeltest.Outcome) modeltest.Outcome {
+	if !slices.ContainsFunc(slices.Collect(maps.Values(was.To)), func(a modeltest.Arrival) bool { return a.Masquerade }) {
+		return now
+	}
+	now.To = maps.Clone(now.To)
+	for to, how := range now.To {
+		how.Masquerade = how.Masquerade && after.To[to].Masquerade
+		now.To[to] = how
+	}
+	return now
+}

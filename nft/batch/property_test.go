@@ -1,0 +1,179 @@
+package batch_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/modeltest"
+	"github.com/vmapd/vmapd/nft"
+	"github.com/vmapd/vmapd/nft/batch"
+	"github.com/vmapd/vmapd/nft/compile"
+	"github.com/vmapd/vmapd/nft/nftsim"
+)
+
+// history compiles what a series of random changes leads to, each ruleset after the one
+// before it, and calls check with each step.
+func history(t *testing.T, r *modeltest.Random, config model.Config, steps int, check func(have, want *compile.Ruleset, s *model.FamilySnapshot)) {
+	t.Helper()
+	b := model.NewBuilder(config)
+	var have [len(model.Families)]*compile.Ruleset
+	for step := range steps {
+		r.Steps(b, 1+r.IntN(4))
+		for _, f := range model.Families {
+			s := b.Snapshot().Family(f)
+			before := have[f]
+			if before == nil {
+				before = compile.Compile(nil, model.NewBuilder(config).Snapshot().Family(f))
+			}
+			want := counting(step).Compile(before, s)
+			check(before, want, s)
+			if t.Failed() {
+				t.FailNow()
+			}
+			have[f] = want
+		}
+	}
+}
+
+// checkStep checks all that must hold between a ruleset and the one compiled after it.
+func checkStep(t *testing.T, have, want *compile.Ruleset, s *model.FamilySnapshot) {
+	t.Helper()
+	checkSlots(t, want)
+	changes := batch.Diff(have, want)
+	checkApplied(t, have, changes, want)
+	for _, name := range changes.DeleteChains {
+		// The chains that every packet passes go with those of the last service port with affinity, and those of
+		// the fast path with that.
+		slower := strings.HasPrefix(name, "fast-path") && have.Options.FastPath && !want.Options.FastPath
+		if !strings.Contains(name, "/") && !strings.HasPrefix(name, "remember") && !slower {
+			t.Errorf("deletes chain %s while the program runs; only those of a service port alone are worth a batch", name)
+		}
+	}
+	equal(t, "operations from a ruleset to itself", 0, batch.Diff(want, want).Len())
+	if _, err := nftsim.New(want.Table()); err != nil {
+		t.Errorf("the ruleset is not sound: %v", err)
+	}
+	checkTable(t, have, want, s)
+}
+
+// checkTable checks what a restart finds: the table of have, with what want says then.
+func checkTable(t *testing.T, have, want *compile.Ruleset, s *model.FamilySnapshot) {
+	t.Helper()
+	table := tableOf(t, want)
+	equal(t, "operations from a table to the ruleset it was made of", 0, batch.DiffTable(table, want).Len())
+
+	// Another process knows nothing of history: it adopts the slots that it finds.
+	again := want.Options.Compile(table, s)
+	changes := batch.DiffTable(table, again)
+	if changes.Len() != len(changes.DeleteChains) {
+		t.Errorf("a restart with the same objects writes:\n%s", changes)
+	}
+	checkApplied(t, want, changes, again)
+
+	// From the table of before to what is wanted now.
+	table = tableOf(t, have)
+	again = want.Options.Compile(table, s)
+	checkApplied(t, have, batch.DiffTable(table, again), again)
+
+	// From nothing.
+	changes = batch.DiffTable(nil, want)
+	if !changes.CreateTable || changes.DeleteTable || len(changes.Delete) > 0 || len(changes.AddSets) != len(want.AllSets()) {
+		t.Errorf("without a table: creates %v, deletes %v, %d deletions, %d sets",
+			changes.CreateTable, changes.DeleteTable, len(changes.Delete), len(changes.AddSets))
+	}
+	got := elements{}.apply(t, changes)
+	equal(t, "elements from nothing", elementsOf(t, want), got)
+	checkChains(t, nil, changes, want)
+}
+
+func TestDiffTurnsOneRulesetIntoTheNext(t *testing.T) {
+	for seed := range uint64(40) {
+		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+			t.Parallel()
+			r := modeltest.NewRandom(modeltest.Seed(seed))
+			history(t, r, configs[seed%uint64(len(configs))], 25, func(have, want *compile.Ruleset, s *model.FamilySnapshot) {
+				checkStep(t, have, want, s)
+			})
+		})
+	}
+}
+
+func TestDiffSpansSeveralSnapshots(t *testing.T) {
+	for seed := range uint64(20) {
+		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+			t.Parallel()
+			var all []*compile.Ruleset
+			r := modeltest.NewRandom(modeltest.Seed(seed))
+			history(t, r, modeltest.Config(), 20, func(_, want *compile.Ruleset, _ *model.FamilySnapshot) {
+				if want.Family != model.IPv4 {
+					return
+				}
+				if all = append(all, want); len(all) > 1 {
+					first := all[r.IntN(len(all)-1)]
+					checkApplied(t, first, batch.Diff(first, want), want)
+				}
+			})
+		})
+	}
+}
+
+// What is compiled does not depend on history but for the slots: sorted, the elements
+// say the same.
+func TestHistoryDecidesAboutSlotsAlone(t *testing.T) {
+	withoutSlots := func(_ *testing.T, r *compile.Ruleset) []string {
+		var list []string
+		for set, e := range r.Elements() {
+			if slices.Contains(nft.DeclarationOf(set).Key, nft.Slot) {
+				e.Key = e.Key[:len(e.Key)-4] + "\x00\x00\x00\x00"
+			}
+			list = append(list, set+" "+text(r, set, e.Element))
+		}
+		slices.Sort(list)
+		return list
+	}
+	for seed := range uint64(20) {
+		r := modeltest.NewRandom(modeltest.Seed(seed))
+		history(t, r, modeltest.Config(), 20, func(_, want *compile.Ruleset, s *model.FamilySnapshot) {
+			equal(t, "elements but for slots", withoutSlots(t, want.Options.Compile(nil, s)), withoutSlots(t, want))
+		})
+	}
+}
+
+// FuzzCompile compiles random clusters from nothing.
+func FuzzCompile(f *testing.F) {
+	addRandom(f)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		r := modeltest.NewRandom(modeltest.Bytes(data))
+		b := model.NewBuilder(configs[r.IntN(len(configs))])
+		r.Steps(b, 1+min(len(data), 4096)/16)
+		for _, family := range model.Families {
+			ruleset := compile.Compile(nil, b.Snapshot().Family(family))
+			checkSlots(t, ruleset)
+			if _, err := nftsim.New(ruleset.Table()); err != nil {
+				t.Errorf("the ruleset is not sound: %v", err)
+			}
+			equal(t, "the text, rendered again", ruleset.Table().String(), ruleset.Table().String())
+		}
+	})
+}
+
+// FuzzDiff follows random changes.
+func FuzzDiff(f *testing.F) {
+	addRandom(f)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		r := modeltest.NewRandom(modeltest.Bytes(data))
+		history(t, r, configs[r.IntN(len(configs))], 1+min(len(data), 2048)/48, func(have, want *compile.Ruleset, s *model.FamilySnapshot) {
+			checkStep(t, have, want, s)
+		})
+	})
+}
+
+func addRandom(f *testing.F) {
+	f.Helper()
+	for _, data := range modeltest.Corpus() {
+		f.Add(data)
+	}
+}

@@ -1,0 +1,283 @@
+package batch_test
+
+import (
+	"flag"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/modeltest"
+	"github.com/vmapd/vmapd/nft"
+	"github.com/vmapd/vmapd/nft/batch"
+	"github.com/vmapd/vmapd/nft/compile"
+)
+
+var update = flag.Bool("update", false, "rewrite testdata")
+
+// dualStack has each kind of frontend once, and a set of each kind that is not empty.
+func dualStack() *model.Builder {
+	config := modeltest.Config()
+	config.LocalPods.ClusterCIDRs = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00:10::/64")}
+	return modeltest.Builder(config,
+		modeltest.OurNode(),
+		modeltest.NewServiceCIDR("kubernetes", "172.30.0.0/16", "255.255.0.0/16", "fd00:172:30::/112"),
+		modeltest.NewService("ns1/web").On("172.30.0.41", "fd00:172:30::29").
+			LoadBalancer("192.168.98.11", "fd00:192:168:98::b").External("192.168.99.11", "fd00:192:168:99::b").
+			TCP("http", 80).NodePort(30001).UDP("dns", 53),
+		modeltest.NewService("ns1/empty").On("172.30.0.42").TCP("", 80),
+		modeltest.NewSlice("ns1/web-4", "web").TCP("http", 8080).UDP("dns", 5353).Local("10.0.0.2").Ready("10.0.0.3"),
+		modeltest.NewSlice("ns1/web-6", "web").IPv6().TCP("http", 8080).UDP("dns", 5353).Ready("fd00:10::2"))
+}
+
+func bothTexts(s *model.Snapshot) string {
+	return compile.Compile(nil, s.Family(model.IPv4)).Table().String() + compile.Compile(nil, s.Family(model.IPv6)).Table().String()
+}
+
+func TestTextOfADualStackService(t *testing.T) {
+	checkText(t, "dual-stack.nft", bothTexts(dualStack().Snapshot()))
+}
+
+func TestTextWithCounters(t *testing.T) {
+	o := compile.Options{Counters: true}
+	checkText(t, "counters.nft", o.Compile(nil, dualStack().Snapshot().Family(model.IPv4)).Table().String())
+}
+
+func TestTextWithTheFastPath(t *testing.T) {
+	o := compile.Options{FastPath: true}
+	checkText(t, "fast-path.nft", o.Compile(nil, dualStack().Snapshot().Family(model.IPv4)).Table().String())
+}
+
+func checkText(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, path, strings.Split(string(want), "\n"), strings.Split(got, "\n"))
+}
+
+func TestTheSameObjectsGiveTheSameText(t *testing.T) {
+	for seed := range uint64(10) {
+		r := modeltest.NewRandom(modeltest.Seed(seed))
+		b := model.NewBuilder(modeltest.Config())
+		r.Steps(b, 60)
+		want := bothTexts(b.Snapshot())
+		for range 3 {
+			again := model.NewBuilder(modeltest.Config())
+			r.Rebuild(again)
+			equal(t, fmt.Sprintf("seed %d: text", seed), want, bothTexts(again.Snapshot()))
+		}
+	}
+}
+
+// No name, whatever is in it, ends a comment or a line early.
+func TestTextHasOneElementPerLine(t *testing.T) {
+	element := regexp.MustCompile(`^\t\t\t[0-9a-z.:/ -]+( comment "[a-z0-9./:-]*")?( : [0-9a-z.:/ -]+)?,$`)
+	for seed := range uint64(30) {
+		r := modeltest.NewRandom(modeltest.Seed(seed))
+		b := model.NewBuilder(modeltest.Config())
+		r.Steps(b, 60)
+		for line := range strings.Lines(bothTexts(b.Snapshot())) {
+			if line = strings.TrimSuffix(line, "\n"); strings.HasPrefix(line, "\t\t\t") && !element.MatchString(line) {
+				t.Errorf("seed %d: strange line %q", seed, line)
+			}
+		}
+	}
+}
+
+func TestComments(t *testing.T) {
+	label := strings.Repeat("a", 63)
+	for _, tt := range []struct {
+		name, namespace, service, port, want string
+	}{
+		{"a port with a name", "ns1", "web", "http", "ns1/web:http"},
+		{"a port without", "ns1", "web", "", "ns1/web"},
+		{"127 characters are as many as nft takes", label, label[:127-64-len(":http")], "http", label + "/" + label[:127-64-len(":http")] + ":http"},
+		{"longer ones are cut", label, label, "http", (label + "/" + label)[:124] + "..."},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := modeltest.Snapshot(modeltest.Config(), modeltest.NewService(tt.namespace+"/"+tt.service).On("172.30.0.41").TCP(tt.port, 80))
+			got := []string{}
+			for set, e := range compile.Compile(nil, s.Family(model.IPv4)).Elements() {
+				if set == nft.ServiceIPs {
+					got = append(got, e.Comment)
+				}
+			}
+			equal(t, "comments", []string{tt.want}, got)
+		})
+	}
+}
+
+func TestRanges(t *testing.T) {
+	for _, tt := range []struct{ cidr, want string }{
+		{"172.30.0.0/16", "172.30.0.0/16"},
+		{"172.30.0.1/32", "172.30.0.1/32"},
+		{"0.0.0.0/0", "0.0.0.0/0"},
+		{"0.0.0.0/1", "0.0.0.0/1"},
+		{"128.0.0.0/1", "128.0.0.0/1"},
+		// Behind these there is no address: the range has an open end.
+		{"255.255.0.0/16", "255.255.0.0/16"},
+		{"255.255.255.255/32", "255.255.255.255/32"},
+		{"fd00:172:30::/112", "fd00:172:30::/112"},
+		{"::/0", "::/0"},
+		{"ffff::/16", "ffff::/16"},
+	} {
+		t.Run(tt.cidr, func(t *testing.T) {
+			p := netip.MustParsePrefix(tt.cidr)
+			s := modeltest.Snapshot(modeltest.Config(), modeltest.NewServiceCIDR("x", tt.cidr)).Family(model.FamilyOf(p.Addr()))
+			r := compile.Compile(nil, s)
+			got := []string{}
+			for set, e := range r.Elements() {
+				got = append(got, text(r, set, e.Element))
+				last := p.Addr()
+				for i := p.Bits(); i < last.BitLen(); i++ {
+					b := last.AsSlice()
+					b[i/8] |= 0x80 >> (i % 8)
+					last, _ = netip.AddrFromSlice(b)
+				}
+				end := ""
+				if next := last.Next(); next.IsValid() {
+					end = string(nft.AppendAddr(nil, next))
+				}
+				equal(t, "first key behind the range", end, e.End)
+			}
+			equal(t, "elements", []string{tt.want}, got)
+		})
+	}
+
+	t.Run("what is no prefix is written as a range", func(t *testing.T) {
+		r := compile.Compile(nil, modeltest.Snapshot(modeltest.Config()).Family(model.IPv4))
+		key := func(s string) string { return string(nft.AppendAddr(nil, netip.MustParseAddr(s))) }
+		equal(t, "between", "172.30.0.1-172.30.0.5",
+			text(r, nft.ServiceCIDRs, nft.Element{Key: key("172.30.0.1"), End: key("172.30.0.6")}))
+		equal(t, "to the end", "172.30.0.1-255.255.255.255", text(r, nft.ServiceCIDRs, nft.Element{Key: key("172.30.0.1")}))
+	})
+}
+
+func TestSlotsAreInTheOrderOfTheirNumbers(t *testing.T) {
+	b := modeltest.Builder(modeltest.Config(), modeltest.NewService("ns1/big").On("172.30.0.41").TCP("http", 80), bigSlice(upTo(300)...))
+	want := []string{}
+	for i := range 300 {
+		want = append(want, fmt.Sprintf("172.30.0.41 . tcp . 80 . %d : %v . 8080,", i, modeltest.Pod(model.IPv4, i)))
+	}
+	got := []string{}
+	for line := range strings.Lines(compile.Compile(nil, b.Snapshot().Family(model.IPv4)).Table().String()) {
+		if line = strings.TrimSpace(line); strings.Contains(line, " : 10.") {
+			got = append(got, line)
+		}
+	}
+	equal(t, "elements", want, got)
+}
+
+// load runs scripts one after another in a network namespace of their own, and returns
+// what nft lists then.
+func load(t *testing.T, scripts ...string) string {
+	t.Helper()
+	for _, tool := range []string{"nft", "unshare"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Skipf("%s is not installed", tool)
+		}
+	}
+	commands := "set -e\n"
+	for i, s := range scripts {
+		path := filepath.Join(t.TempDir(), fmt.Sprintf("%d.nft", i))
+		if err := os.WriteFile(path, []byte(s), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		commands += "nft -f " + path + "\n"
+	}
+	out, err := exec.Command("unshare", "-rn", "sh", "-c", commands+"nft list ruleset\n").CombinedOutput()
+	if err != nil {
+		if strings.Contains(string(out), "unshare:") {
+			t.Skipf("needs user namespaces for ordinary users: %s", out)
+		}
+		t.Fatalf("%v: %s", err, out)
+	}
+	return string(out)
+}
+
+// A batch as text does what the batch does.
+func TestTheTextOfABatchLoads(t *testing.T) {
+	b := dualStack()
+	have := b.Snapshot()
+	for _, o := range []modeltest.Object{
+		modeltest.NewService("ns1/new").On("172.30.0.43", "fd00:172:30::2b").TCP("", 80).NodePort(30002),
+		modeltest.NewSlice("ns1/web-4", "web").TCP("http", 8080).UDP("dns", 5353).Local("10.0.0.4").Ready("10.0.0.3", "10.0.0.5"),
+		modeltest.NewServiceCIDR("kubernetes", "172.30.0.0/15", "fd00:172:30::/112"),
+		modeltest.NewNode("node-1", "192.168.0.3", modeltest.NodeIP6),
+	} {
+		o.Set(b)
+	}
+	b.DeleteService(modeltest.Name("ns1/empty"))
+	now := b.Snapshot()
+	for _, f := range model.Families {
+		t.Run(f.String(), func(t *testing.T) {
+			before := compile.Compile(nil, have.Family(f))
+			after := compile.Compile(before, now.Family(f))
+			want := strings.Split(load(t, after.Table().String()), "\n")
+			fromNothing := batch.DiffTable(nil, after)
+			equal(t, "listing after the difference to nothing", sorted(want), sorted(strings.Split(load(t, fromNothing.String()), "\n")))
+			got := strings.Split(load(t, before.Table().String(), batch.Diff(before, after).String()), "\n")
+			equal(t, "listing after the difference", sorted(want), sorted(got))
+		})
+	}
+
+	for _, tt := range []struct{ before, after compile.Options }{
+		{compile.Options{}, compile.Options{Counters: true}},
+		{compile.Options{Counters: true}, compile.Options{}},
+		{compile.Options{Counters: true}, compile.Options{Counters: true}},
+	} {
+		t.Run(fmt.Sprintf("counters %v, then %v", tt.before.Counters, tt.after.Counters), func(t *testing.T) {
+			before := tt.before.Compile(nil, have.Family(model.IPv4))
+			after := tt.after.Compile(before, now.Family(model.IPv4))
+			want := sorted(strings.Split(load(t, after.Table().String()), "\n"))
+			got := load(t, before.Table().String(), batch.Diff(before, after).String())
+			equal(t, "listing after the difference", want, sorted(strings.Split(got, "\n")))
+		})
+	}
+
+	t.Run("sets and maps that are no longer needed", func(t *testing.T) {
+		r := compile.Compile(nil, have.Family(model.IPv4))
+		table := tableOf(t, r)
+		table.Sets = append(slices.Clip(table.Sets),
+			nft.Set{Name: "old-set", Key: []nft.Type{nft.Addr}}, nft.Set{Name: "old-map", Key: []nft.Type{nft.Addr}, Verdicts: true})
+		table.Chains = append(slices.Clip(table.Chains), nft.Chain{Name: "old-chain"})
+		old := "add set ip vmapd old-set { type ipv4_addr; }\nadd map ip vmapd old-map { type ipv4_addr : verdict; }\nadd chain ip vmapd old-chain\n"
+		want := load(t, r.Table().String())
+		equal(t, "listing", want, load(t, r.Table().String()+old, batch.DiffTable(table, r).String()))
+	})
+
+	t.Run("a table of another layout", func(t *testing.T) {
+		r := compile.Compile(nil, have.Family(model.IPv4))
+		table := &nft.Table{Family: model.IPv4, Sets: []nft.Set{{Name: nft.ClusterIPs, Key: []nft.Type{nft.Proto}}}}
+		want := sorted(strings.Split(load(t, r.Table().String()), "\n"))
+		got := load(t, "table ip vmapd { set cluster-ips { type inet_proto; }; }\n", batch.DiffTable(table, r).String())
+		equal(t, "listing", want, sorted(strings.Split(got, "\n")))
+	})
+}
+
+// sorted makes listings comparable where objects were made in another order.
+func sorted(lines []string) []string {
+	list := []string{}
+	for _, l := range lines {
+		for part := range strings.SplitSeq(l, ", ") {
+			part = strings.TrimRight(strings.TrimPrefix(strings.TrimSpace(part), "elements = { "), " },")
+			list = append(list, part)
+		}
+	}
+	slices.Sort(list)
+	return list
+}

@@ -1,0 +1,238 @@
+package compile
+
+import (
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/nft"
+)
+
+// Session affinity needs objects of the service port's own:
+//
+//	map   affinity-NAME        client : endpoint, each for some time
+//	set   own-endpoints-NAME   the endpoints that a client may have in there
+//	chain affinity-NAME        a client that is in there gets its endpoint again
+//	chain remember-NAME        a client's endpoint is put in there, if it is one of these
+//
+// These are for the Cluster endpoints. A Service with a Local traffic policy also has Local
+// endpoints, with a map, a set and a chain affinity-… for them, called local-…. An endpoint of
+// one list may not be in the other, so each list has its own map. An endpoint in both lists is
+// stored in both maps.
+//
+// The packet that is remembered may have been sent to its destination by another program, or
+// by the rules of a moment ago: the set tells whether that is an endpoint of the service port.
+//
+// A client may come back before its deletion from the map, see Purge. A set of all Services has the endpoints that
+// were taken from one of them, longer than any client is remembered: a packet that was sent to one of those deletes its
+// client, and is dropped. When the client sends it again, it gets another endpoint. So no connection begins to an
+// endpoint that is gone. Whatever else is not an endpoint of the Service stays: another program's chain before ours may
+// have translated it.
+//
+// Only these sets depend on the endpoints. So a changed endpoint and a new connection cost the
+// same with affinity as without, for any number of endpoints. NAME is
+// namespace/service/protocol/port. No name of a namespace makes a name look like one of another
+// kind, because none of these words begins with another one.
+const (
+	externalAffinity = "external-affinity-"
+	rememberOwn      = "remember-"
+)
+
+// affinity is what a service port needs for session affinity.
+type affinity struct {
+	sp   *model.ServicePort
+	name string
+	// has says to which lists the policies can send a connection, even if a list is empty just
+	// now: otherwise all clients would be forgotten while it is.
+	has      [len(model.TrafficPolicies)]bool
+	external bool // some frontend needs both
+}
+
+// affinityFor returns nil for service ports without affinity.
+func affinityFor(sp *model.ServicePort) *affinity {
+	if sp == nil || sp.Affinity == 0 || len(sp.Frontends) == 0 {
+		return nil
+	}
+	a := &affinity{sp: sp, name: nft.OwnName(sp.Name)}
+	for _, fe := range sp.Frontends {
+		a.has[fe.TrafficPolicy] = true
+		if isExternalLocal(fe) {
+			a.has[model.Cluster], a.external = true, true
+		}
+	}
+	return a
+}
+
+// isExternalLocal reports whether the list depends on the client, see ShortCircuit, even if
+// there is no endpoint just now.
+func isExternalLocal(fe model.Frontend) bool {
+	return fe.Kind != model.ClusterIP && fe.TrafficPolicy == model.Local
+}
+
+// sets returns its sets and maps.
+func (a *affinity) sets() []nft.Set {
+	if a == nil {
+		return nil
+	}
+	var list []nft.Set
+	for _, l := range model.TrafficPolicies {
+		if a.has[l] {
+			list = append(list, nft.DeclarationOf(nft.AffinityMap(a.sp.Name, l)), nft.DeclarationOf(nft.OwnEndpoints(a.sp.Name, l)))
+		}
+	}
+	return list
+}
+
+// chains returns its chains.
+func (a *affinity) chains(s *model.Settings) []nft.Chain {
+	if a == nil {
+		return nil
+	}
+	proto := nft.MatchProtocol{Protocol: a.sp.Name.Protocol}
+	whose := a.sp.Name.String()
+	var chains []nft.Chain
+	remember := nft.Chain{Name: rememberOwn + a.name, Comment: "a client of " + whose + " got an endpoint"}
+	removed := nft.Rule{proto, nft.InSet{Key: vipKey, Set: nft.RemovedEndpoints}}
+	var forget nft.Rule
+	for _, l := range model.TrafficPolicies {
+		if !a.has[l] {
+			continue
+		}
+		chains = append(chains, nft.Chain{
+			Name:    nft.AffinityMap(a.sp.Name, l),
+			Rules:   []nft.Rule{{proto, nft.DNAT{Key: sourceKey, Map: nft.AffinityMap(a.sp.Name, l)}}},
+			Comment: "a client of " + whose + " comes back",
+		})
+		own := nft.InSet{Key: endpointKey, Set: nft.OwnEndpoints(a.sp.Name, l)}
+		remember.Rules = append(remember.Rules, nft.Rule{proto, own, nft.Remember{Map: nft.AffinityMap(a.sp.Name, l), Timeout: a.sp.Affinity}})
+		own.Not = true
+		removed, forget = append(removed, own), append(forget, nft.Forget{Map: nft.AffinityMap(a.sp.Name, l)})
+	}
+	remember.Rules = append(remember.Rules, slices.Concat(removed, forget, nft.Rule{nft.Verdict{Kind: nft.DropPacket}}))
+	if a.external {
+		chains = append(chains, nft.Chain{
+			Name: externalAffinity + a.name,
+			Rules: append(fromInside(s, nft.Verdict{Kind: nft.Goto, Chain: nft.AffinityMap(a.sp.Name, model.Cluster)}),
+				nft.Rule{nft.Verdict{Kind: nft.Goto, Chain: nft.AffinityMap(a.sp.Name, model.Local)}}),
+			Comment: "a client of " + whose + " comes back",
+		})
+	}
+	return append(chains, remember)
+}
+
+// verdict returns the verdict for connections to a frontend: to the chain for clients that
+// come back.
+func (a *affinity) verdict(fe model.Frontend) nft.Verdict {
+	if isExternalLocal(fe) {
+		return nft.Verdict{Kind: nft.Jump, Chain: externalAffinity + a.name}
+	}
+	return nft.Verdict{Kind: nft.Jump, Chain: nft.AffinityMap(a.sp.Name, fe.TrafficPolicy)}
+}
+
+// noMemory adds the elements for addresses of the node that are frontends without affinity. The
+// port may have the number of another Service's node port, whose clients do not come this way.
+func (r *Ruleset) noMemory(sp *model.ServicePort, add func(set string, e nft.Element)) {
+	if sp.Affinity > 0 {
+		return
+	}
+	for _, fe := range sp.Frontends {
+		if r.isOnNode(fe) {
+			add(nft.RememberIPs, nft.Element{Key: nft.FrontendsOf(fe.Kind).Key(fe.VIP), Verdict: nft.Verdict{Kind: nft.Return}})
+		}
+	}
+}
+
+// isOnNode reports whether the address of a frontend is one of the node, where node ports are, too.
+func (r *Ruleset) isOnNode(fe model.Frontend) bool {
+	if fe.Kind == model.ClusterIP || fe.Kind == model.NodePort || r.snapshot.Settings == nil {
+		return false
+	}
+	_, onNode := slices.BinarySearchFunc(r.snapshot.NodePortAddrs, fe.VIP.Addr, netip.Addr.Compare)
+	return onNode
+}
+
+// elements adds its endpoints.
+func (a *affinity) elements(add func(set string, e nft.Element)) {
+	if a == nil {
+		return
+	}
+	for _, l := range model.TrafficPolicies {
+		if !a.has[l] {
+			continue
+		}
+		own := nft.OwnEndpoints(a.sp.Name, l)
+		for e := range a.sp.In(l) {
+			add(own, nft.Element{Key: endpointData(e)})
+		}
+	}
+}
+
+func endpointData(e model.Endpoint) string {
+	return string(nft.AppendPort(nft.AppendAddr(nil, e.Addr.Addr()), e.Addr.Port()))
+}
+
+// Purge names a map whose clients no longer fit the service port: their endpoint may be gone, or their timeout has
+// changed.
+type Purge struct {
+	Port    model.ServicePortName
+	List    model.TrafficPolicy
+	Timeout bool // the timeout may have changed
+}
+
+// Map is the name of the map.
+func (p Purge) Map() string { return nft.AffinityMap(p.Port, p.List) }
+
+// Clients says which clients of a map stay.
+type Clients struct {
+	Endpoints map[string]bool // of those that stay, as an element's data
+	Timeout   time.Duration
+}
+
+// Clients returns those of a map that is to be purged, or false if the ruleset does not have the map.
+func (r *Ruleset) Clients(p Purge) (Clients, bool) {
+	sp, _ := r.snapshot.ServicePort(p.Port)
+	a := affinityFor(sp)
+	if a == nil || !a.has[p.List] {
+		return Clients{}, false
+	}
+	c := Clients{Endpoints: map[string]bool{}, Timeout: sp.Affinity}
+	for e := range sp.In(p.List) {
+		c.Endpoints[endpointData(e)] = true
+	}
+	return c, true
+}
+
+// purge returns the maps of a service port to purge; old is the version before. With all, the
+// version before is unknown, and every map is purged.
+func purge(old, now *model.ServicePort, all bool) []Purge {
+	a, before := affinityFor(now), affinityFor(old)
+	if a == nil || before == nil && !all {
+		return nil
+	}
+	var list []Purge
+	for _, l := range model.TrafficPolicies {
+		if !a.has[l] || !all && !before.has[l] {
+			continue
+		}
+		p := Purge{Port: now.Name, List: l, Timeout: all || old.Affinity != now.Affinity}
+		if p.Timeout || lacks(now, old, l) {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+// lacks reports whether a list of a service port lacks an endpoint that another version has.
+func lacks(now, old *model.ServicePort, l model.TrafficPolicy) bool {
+	stays := map[string]bool{}
+	for e := range now.In(l) {
+		stays[endpointData(e)] = true
+	}
+	for e := range old.In(l) {
+		if !stays[endpointData(e)] {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,270 @@
+package compile
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/nft"
+)
+
+// Names of the chains that every table has. choice.go names those that choose an endpoint,
+// and affinity.go those of session affinity.
+const (
+	servicesChain     = "services"
+	clusterIPsChain   = "cluster-ips-check"
+	rejectChain       = "reject-chain"
+	rememberChain     = "remember"
+	rememberArrival   = "remember-prerouting"
+	rememberOutput    = "remember-output"
+	masqueradeChain   = "masquerade-all"
+	masqueradeNode    = "masquerade-node"
+	masqueradeOutside = "masquerade-outside"
+	preroutingChain   = "prerouting"
+	preroutingRest    = "prerouting-rest"
+	forwardChain      = "forward"
+	outputChain       = "output"
+	outputRest        = "output-rest"
+	postroutingChain  = "postrouting"
+
+	restComment = "what neither a Service nor another program has translated"
+)
+
+// Priorities of the base chains, relative to those that the kernel names (enum nf_ip_hook_priorities).
+//
+// The kernel runs the nat chains of a hook in the order of their priorities until one has translated the connection
+// (nf_nat_inet_fn). Of equal ones, the chain that was registered last is first. Other programs' chains have the
+// priority of DNAT, as kube-proxy's and those of iptables do. So what a Service serves is translated, or refused,
+// before their rules apply, and what no Service serves is refused behind them: it may be another program's. The first
+// packet of a connection that began before there were rules may come once more: no chain can translate it any more
+// (nf_nat_setup_info), and none must refuse it.
+//
+// The endpoint of a client is remembered right behind all DNAT, by a chain of type filter: at whatever priority chains
+// of type nat are, the kernel passes them at that of DNAT (nf_nat_register_fn). Packets show the client's address there.
+// It is before routing, so that a client of an endpoint whose route is gone is sent to another one, and gets no error.
+const (
+	priorityServices = nft.PriorityDNAT - 1
+	priorityRest     = nft.PriorityDNAT + 5
+	priorityRemember = nft.PriorityDNAT + 1
+	priorityFastPath = int32(200) // behind security, at 50
+)
+
+var (
+	vipKey      = nft.Key{{Field: nft.DestAddr}, {Field: nft.Protocol}, {Field: nft.DestPort}}
+	nodePortKey = nft.Key{{Field: nft.Protocol}, {Field: nft.DestPort}}
+	destKey     = nft.Key{{Field: nft.DestAddr}}
+	sourceKey   = nft.Key{{Field: nft.SourceAddr}}
+	sourcesKey  = nft.Key{{Field: nft.DestAddr}, {Field: nft.DestPort}, {Field: nft.SourceAddr}}
+	replyKey    = nft.Key{{Field: nft.SourceAddr}, {Field: nft.Protocol}, {Field: nft.SourcePort}}
+	endpointKey = nft.Key{{Field: nft.DestAddr}, {Field: nft.DestPort}}
+	hairpinKey  = nft.Key{{Field: nft.SourceAddr}, {Field: nft.DestAddr}}
+	origDestKey = nft.Key{{Field: nft.OrigDestAddr}}
+	origVIPKey  = nft.Key{{Field: nft.OrigDestAddr}, {Field: nft.Protocol}, {Field: nft.OrigDestPort}}
+	origPortKey = nft.Key{{Field: nft.Protocol}, {Field: nft.OrigDestPort}}
+)
+
+func (o Options) layoutChains(s *model.Settings, c chosen) []nft.Chain {
+	chains := []nft.Chain{
+		{
+			Name: preroutingChain, Hook: nft.Prerouting, Prio: priorityServices,
+			Rules: []nft.Rule{{nft.Verdict{Kind: nft.Jump, Chain: servicesChain}}}, Comment: "from pods and from other machines",
+		},
+		{
+			Name: preroutingRest, Hook: nft.Prerouting, Prio: priorityRest,
+			Rules: []nft.Rule{{nft.MatchFirst{}, nft.Verdict{Kind: nft.Jump, Chain: clusterIPsChain}}}, Comment: restComment,
+		},
+		{
+			Name: outputChain, Hook: nft.Output, Prio: priorityServices,
+			Rules:   []nft.Rule{{nft.MatchOriginal{}, nft.Verdict{Kind: nft.Jump, Chain: servicesChain}}},
+			Comment: "from the node itself, but not its refusals",
+		},
+		{
+			Name: outputRest, Hook: nft.Output, Prio: priorityRest,
+			Rules: []nft.Rule{{nft.MatchFirst{}, nft.MatchOriginal{}, nft.Verdict{Kind: nft.Jump, Chain: clusterIPsChain}}}, Comment: restComment,
+		},
+		{
+			Name: postroutingChain, Hook: nft.Postrouting, Prio: nft.PrioritySNAT,
+			Rules: postroutingRules(s, c.features), Comment: "after an endpoint was chosen: is the source address replaced?",
+		},
+		{Name: servicesChain, Rules: o.servicesRules(c.features), Comment: "dispatch: who is meant?"},
+		{Name: clusterIPsChain, Rules: restRules(s), Comment: "refuse what no Service has"},
+		{Name: rejectChain, Rules: o.rejectRules(), Comment: "no endpoint, or a port that the Service does not have"},
+		{Name: masqueradeChain, Rules: []nft.Rule{{nft.Masquerade{}}}, Comment: "replies must come back through this node"},
+		{
+			Name: masqueradeNode, Rules: []nft.Rule{{nft.MatchFromNode{}, nft.Masquerade{}}},
+			Comment: "the node may have taken an address that others can't answer to",
+		},
+		{
+			Name:    masqueradeOutside,
+			Rules:   []nft.Rule{{nft.MatchUntranslated{}, nft.MatchToNode{}, nft.Verdict{Kind: nft.Return}}, {nft.Masquerade{}}},
+			Comment: "replies must come back through this node, unless a process of it has the cluster IP",
+		},
+	}
+	if s.DropInvalid {
+		chains = append(chains, nft.Chain{
+			Name: forwardChain, Hook: nft.Forward, Prio: nft.PriorityFilter, Filter: true, Rules: invalidRules(),
+			Comment: "packets of Services that belong to no connection would only break one",
+		})
+	}
+	chains = append(chains, o.FastPathChains()...)
+	if c.remembers {
+		first := []nft.Rule{{nft.MatchFirst{}, nft.Verdict{Kind: nft.Jump, Chain: rememberChain}}}
+		chains = append(chains,
+			nft.Chain{
+				Name: rememberArrival, Hook: nft.Prerouting, Prio: priorityRemember, Filter: true, Ahead: true, Rules: first,
+				Comment: "first packets of connections, behind all DNAT",
+			},
+			nft.Chain{
+				Name: rememberOutput, Hook: nft.Output, Prio: priorityRemember, Filter: true, Ahead: true, Rules: first,
+				Comment: "first packets of connections, behind all DNAT",
+			},
+			nft.Chain{Name: rememberChain, Rules: byOrigin(nft.RememberIPs, nft.RememberNodePorts, protocols[:], protocols[:]), Comment: "session affinity: who got which endpoint?"})
+	}
+	for one := range c.choices {
+		chains = append(chains, one.chain())
+	}
+	for one := range c.circuits {
+		chains = append(chains, one.chain(s))
+	}
+	slices.SortFunc(chains, func(a, b nft.Chain) int { return strings.Compare(a.Name, b.Name) })
+	return chains
+}
+
+// rejectRules refuse a connection. An address of a Service may be one of the node, and its port the node port of
+// another Service: what is counted for the address is no longer there for the node port.
+func (o Options) rejectRules() []nft.Rule {
+	var rules []nft.Rule
+	if o.Counters {
+		toService := nft.InSet{Key: vipKey, Set: nft.RefusedCounters}
+		rules = []nft.Rule{
+			{nft.MatchProtocol{Protocol: model.TCP}, toService, nft.Reject{TCPReset: true}},
+			{toService, nft.Reject{}},
+			{nft.InSet{Key: destKey, Set: nft.NodePortIPs}, nft.InSet{Key: nodePortKey, Set: nft.NodePortRefused}},
+		}
+	}
+	// ICMP errors are rate-limited by the kernel (net.ipv4.icmp_ratelimit): with
+	// them alone, half of a burst of refused connections would time out.
+	return append(rules, nft.Rule{nft.MatchProtocol{Protocol: model.TCP}, nft.Reject{TCPReset: true}}, nft.Rule{nft.Reject{}})
+}
+
+// servicesRules dispatch a packet to its Service. The addresses of Services are looked up
+// before the node ports, because such an address may be one of the node, too. A packet that
+// reaches the rules for node ports is for no address of a Service, so it is counted once.
+func (o Options) servicesRules(has features) []nft.Rule {
+	var rules []nft.Rule
+	for _, p := range has.protocols(withSourceRanges) {
+		rules = append(rules, nft.Rule{
+			nft.MatchProtocol{Protocol: p},
+			nft.InSet{Key: vipKey, Set: nft.FirewallIPs},
+			nft.InSet{Key: sourcesKey, Set: nft.SourceRanges(p), Not: true},
+			nft.Verdict{Kind: nft.DropPacket},
+		})
+	}
+	if o.Counters {
+		rules = append(rules, nft.Rule{nft.InSet{Key: vipKey, Set: nft.ServiceCounters}})
+	}
+	if has.has(withAffinity) {
+		rules = append(rules, nft.Rule{nft.VerdictMap{Key: vipKey, Map: nft.AffinityIPs}})
+	}
+	rules = append(rules, nft.Rule{nft.VerdictMap{Key: vipKey, Map: nft.ServiceIPs}})
+	if has.has(withNodePorts) {
+		toNode := nft.InSet{Key: destKey, Set: nft.NodePortIPs}
+		if o.Counters {
+			rules = append(rules, nft.Rule{toNode, nft.InSet{Key: nodePortKey, Set: nft.NodePortCounters}})
+		}
+		if has.has(withAffinity) {
+			rules = append(rules, nft.Rule{toNode, nft.VerdictMap{Key: nodePortKey, Map: nft.AffinityNodePorts}})
+		}
+		rules = append(rules, nft.Rule{toNode, nft.VerdictMap{Key: nodePortKey, Map: nft.ServiceNodePorts}})
+	}
+	return rules
+}
+
+// restRules refuse connections to other ports of cluster IPs, and drop those to the rest of the ServiceCIDRs. An
+// address that is on the node, too, may be a process's of the node, as with NodeLocal DNSCache; the kernel refuses
+// ports that no process has.
+func restRules(s *model.Settings) []nft.Rule {
+	notToNode := nft.MatchToNode{Not: true}
+	rules := []nft.Rule{{nft.InSet{Key: destKey, Set: nft.ClusterIPs}, notToNode, nft.Verdict{Kind: nft.Goto, Chain: rejectChain}}}
+	if len(s.ServiceCIDRs) > 0 {
+		rules = append(rules, nft.Rule{nft.InSet{Key: destKey, Set: nft.ServiceCIDRs}, notToNode, nft.Verdict{Kind: nft.DropPacket}})
+	}
+	return rules
+}
+
+var protocols = [...]model.Protocol{model.TCP, model.UDP, model.SCTP}
+
+// postroutingRules look up the destination that the client asked for, whether it was translated
+// or not: it may already be the endpoint's. Then the kernel leaves it alone, and does not set the
+// state DNAT (nf_nat_setup_info).
+func postroutingRules(s *model.Settings, has features) []nft.Rule {
+	var rules []nft.Rule
+	if has.has(withHairpins) {
+		rules = append(rules, nft.Rule{nft.MatchDNAT{}, nft.InSet{Key: hairpinKey, Set: nft.Hairpin}, nft.Masquerade{}})
+	}
+	rules = append(rules, byOrigin(nft.SourceNAT, nft.NodePortSourceNAT, has.protocols(withSourceNAT), has.protocols(withNodePortSourceNAT))...)
+	toClusterIP, masquerade := nft.InSet{Key: origDestKey, Set: nft.ClusterIPs}, nft.Verdict{Kind: nft.Goto, Chain: masqueradeOutside}
+	switch {
+	case s.MasqueradeAll:
+		rules = append(rules, nft.Rule{toClusterIP, masquerade})
+	case s.Pods.Interface != "":
+		rules = append(rules, nft.Rule{
+			nft.MatchInterface{Name: s.Pods.Interface, Wildcard: s.Pods.Wildcard, Not: true}, toClusterIP, masquerade,
+		})
+	case isEverything(s.Pods.CIDRs):
+	case s.Pods.Known(): // a pod's connections need no lookup
+		var r nft.Rule
+		for _, p := range s.Pods.CIDRs {
+			r = append(r, nft.MatchAddr{Field: nft.SourceAddr, Prefix: p, Not: true})
+		}
+		rules = append(rules, append(r, toClusterIP, masquerade))
+	}
+	return rules
+}
+
+// byOrigin looks up the address that the client connected to. The kernel must know the
+// protocol before it takes "ct original proto-dst" into a concatenation, hence a rule
+// per protocol.
+func byOrigin(addrs, nodePorts string, ofAddrs, ofNodePorts []model.Protocol) []nft.Rule {
+	var rules []nft.Rule
+	for _, p := range ofAddrs {
+		rules = append(rules, nft.Rule{nft.MatchProtocol{Protocol: p}, nft.VerdictMap{Key: origVIPKey, Map: addrs}})
+	}
+	for _, p := range ofNodePorts {
+		rules = append(rules, nft.Rule{nft.MatchProtocol{Protocol: p}, nft.InSet{Key: origDestKey, Set: nft.NodePortIPs}, nft.VerdictMap{Key: origPortKey, Map: nodePorts}})
+	}
+	return rules
+}
+
+// invalidRules drop packets in the conntrack state INVALID, such as a segment outside the
+// window: a reply would reach the client with the pod's own address.
+func invalidRules() []nft.Rule {
+	return []nft.Rule{
+		{nft.MatchInvalid{}, nft.InSet{Key: replyKey, Set: nft.ServiceEndpoints}, nft.Verdict{Kind: nft.DropPacket}},
+		{nft.MatchInvalid{}, nft.InSet{Key: destKey, Set: nft.ClusterIPs}, nft.Verdict{Kind: nft.DropPacket}},
+	}
+}
+
+// fromInside returns rules that apply a statement to connections from pods and from the node
+// itself.
+func fromInside(s *model.Settings, do nft.Statement) []nft.Rule {
+	var rules []nft.Rule
+	switch {
+	case s.Pods.Interface != "":
+		rules = append(rules, nft.Rule{nft.MatchInterface{Name: s.Pods.Interface, Wildcard: s.Pods.Wildcard}, do})
+	case isEverything(s.Pods.CIDRs):
+		return []nft.Rule{{do}}
+	default:
+		for _, p := range s.Pods.CIDRs {
+			rules = append(rules, nft.Rule{nft.MatchAddr{Field: nft.SourceAddr, Prefix: p}, do})
+		}
+	}
+	return append(rules, nft.Rule{nft.MatchFromNode{}, do})
+}
+
+// isEverything reports whether the prefixes cover all addresses. nft can't list a rule that
+// matches a prefix of no bits.
+func isEverything(prefixes []netip.Prefix) bool {
+	return slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return p.Bits() == 0 })
+}

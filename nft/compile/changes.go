@@ -1,0 +1,126 @@
+package compile
+
+import (
+	"iter"
+
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/nft"
+)
+
+// Unit is a part of a ruleset that is compiled on its own: a service port, or what all service ports share.
+type Unit struct {
+	Port     *model.ServicePort // nil: what all share
+	Sets     []nft.Set
+	Chains   []nft.Chain
+	Elements ElementsOf
+}
+
+// ElementsOf calls add for each element, with the name of its set.
+type ElementsOf func(add func(set string, e nft.Element))
+
+// Change is a unit in two rulesets. What stays in it may be left out of both.
+type Change struct {
+	Old, New Unit
+	Purge    []Purge
+}
+
+// unit compiles a service port, with all that no other service port has. With delta, it leaves out endpoints that the other
+// version has in the same slots. Without a service port it is empty.
+func (r *Ruleset) unit(sp *model.ServicePort, delta *slotDelta) Unit {
+	if sp == nil {
+		return Unit{Elements: func(func(set string, e nft.Element)) {}}
+	}
+	a := affinityFor(sp)
+	return Unit{sp, a.sets(), a.chains(r.snapshot.Settings), func(add func(set string, e nft.Element)) {
+		r.portElements(sp, a, delta, add)
+	}}
+}
+
+// Elements yields every element with the name of its set.
+func (r *Ruleset) Elements() iter.Seq2[string, nft.ElementOp] {
+	return func(yield func(string, nft.ElementOp) bool) {
+		more := true
+		of := func(sp *model.ServicePort) func(set string, e nft.Element) {
+			return func(set string, e nft.Element) { more = more && yield(set, nft.ElementOp{Element: e, Port: sp}) }
+		}
+		r.sharedSince(&Ruleset{snapshot: &model.FamilySnapshot{}}, of(nil))
+		for sp := range r.snapshot.ServicePorts() {
+			if r.portElements(sp, affinityFor(sp), nil, of(sp)); !more {
+				return
+			}
+		}
+	}
+}
+
+// Changes yields what differs between an earlier ruleset and this one. The cost depends on the difference, not on their
+// size, unless settings or options differ.
+func (r *Ruleset) Changes(have *Ruleset) iter.Seq[Change] {
+	return func(yield func(Change) bool) {
+		if !yield(r.sharedChange(have)) {
+			return
+		}
+		for c := range r.snapshot.ServicePortChanges(have.snapshot) {
+			if !yield(r.portChange(have, c.Old, c.New)) {
+				return
+			}
+		}
+		if r.Options == have.Options && r.snapshot.Settings == have.snapshot.Settings {
+			return
+		}
+		for sp := range r.snapshot.ServicePorts() {
+			if old, _ := have.snapshot.ServicePort(sp.Name); old == sp && !yield(r.portChange(have, sp, sp)) {
+				return
+			}
+		}
+	}
+}
+
+func (r *Ruleset) portChange(have *Ruleset, old, now *model.ServicePort) Change {
+	before, after := r.slotDeltas(have, old, now)
+	return Change{have.unit(old, before), r.unit(now, after), purge(old, now, false)}
+}
+
+// sharedChange is the change in what all service ports share.
+func (r *Ruleset) sharedChange(have *Ruleset) Change {
+	var c Change
+	if have.Options != r.Options {
+		c.Old.Sets, c.New.Sets = have.Sets, r.Sets
+	}
+	if len(have.Chains) != len(r.Chains) || &have.Chains[0] != &r.Chains[0] {
+		c.Old.Chains, c.New.Chains = have.Chains, r.Chains
+	}
+	c.Old.Elements = func(add func(set string, e nft.Element)) { have.sharedSince(r, add) }
+	c.New.Elements = func(add func(set string, e nft.Element)) { r.sharedSince(have, add) }
+	return c
+}
+
+// sharedSince adds the elements that no single service port determines, and that another ruleset may lack.
+func (r *Ruleset) sharedSince(other *Ruleset, add func(set string, e nft.Element)) {
+	if r.snapshot.Settings != other.snapshot.Settings {
+		settingsElements(r.snapshot.Settings, add)
+	}
+	for c := range r.snapshot.ClusterIPChanges(other.snapshot) {
+		if c.New.IsValid() {
+			add(nft.ClusterIPs, addrElement(c.New))
+		}
+	}
+	for c := range r.snapshot.HairpinChanges(other.snapshot) {
+		if c.New.IsValid() {
+			add(nft.Hairpin, hairpinElement(c.New))
+		}
+	}
+	for c := range r.snapshot.ServiceEndpointChanges(other.snapshot) {
+		if c.New.Addr.IsValid() {
+			add(nft.ServiceEndpoints, endpointElement(c.New))
+		}
+	}
+}
+
+// Purges returns all maps of clients.
+func (r *Ruleset) Purges() []Purge {
+	var all []Purge
+	for sp := range r.snapshot.ServicePorts() {
+		all = append(all, purge(nil, sp, true)...)
+	}
+	return all
+}

@@ -1,0 +1,230 @@
+package compile
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/nft"
+)
+
+// A choice is a chain that chooses an endpoint. All service ports that choose alike share it.
+type choice struct {
+	of        *nft.Frontends
+	list      model.TrafficPolicy
+	algorithm model.Algorithm
+	capacity  capacity
+}
+
+// A circuit is a chain that sends connections from pods and the node to any endpoint, and
+// others to the endpoints on this node.
+type circuit struct {
+	of         *nft.Frontends
+	algorithm  model.Algorithm
+	local, all capacity // local may be 0: others are dropped
+}
+
+// algorithmFor returns the algorithm to choose one of n endpoints. With one endpoint all
+// algorithms are the same, and share a chain.
+func algorithmFor(n int, a model.Algorithm) model.Algorithm {
+	if n <= 1 {
+		return model.Random
+	}
+	return a
+}
+
+// newChoice returns the chain for a frontend and the endpoints that its traffic policy selects.
+func newChoice(sp *model.ServicePort, fe model.Frontend) choice {
+	a := algorithmFor(sp.Count(fe.TrafficPolicy), sp.Algorithm)
+	return choice{nft.FrontendsOf(fe.Kind), fe.TrafficPolicy, a, capacityFor(slotCount(sp, fe.TrafficPolicy), fe.TrafficPolicy, a)}
+}
+
+// chooses reports whether a frontend has a chain to choose an endpoint. A frontend without
+// endpoints has one, too: the chain for up to two rejects if all slots are empty. So the
+// verdict stays when the first endpoint comes or the last one leaves.
+func chooses(fe model.Frontend) bool {
+	return fe.Action == model.Forward || fe.Action == model.Reject && fe.TrafficPolicy == model.Cluster
+}
+
+func newCircuit(sp *model.ServicePort, fe model.Frontend) circuit {
+	all, local := slotCount(sp, model.Cluster), 0
+	if fe.Action == model.Forward {
+		local = slotCount(sp, model.Local)
+	}
+	a := algorithmFor(max(all, local), sp.Algorithm)
+	return circuit{nft.FrontendsOf(fe.Kind), a, capacityFor(local, model.Local, a), capacityFor(all, model.Cluster, a)}
+}
+
+// choices returns the chains that a circuit leads to: for all endpoints, and for those on this
+// node.
+func (c circuit) choices() (all, local choice) {
+	sub := func(l model.TrafficPolicy, of capacity) choice {
+		if of == (capacity{1, 1}) {
+			return choice{c.of, l, model.Random, capacityFor(1, l, model.Random)}
+		}
+		return choice{c.of, l, c.algorithm, of}
+	}
+	return sub(model.Cluster, c.all), sub(model.Local, c.local)
+}
+
+// keyOf returns the expressions that make a frontend's key of a packet.
+func keyOf(s *nft.Frontends) nft.Key {
+	if s.NodePorts {
+		return nodePortKey
+	}
+	return vipKey
+}
+
+// prefix returns the beginning of the names of these frontends' chains.
+func prefix(s *nft.Frontends) string {
+	if s.NodePorts {
+		return "nodeport-"
+	}
+	return ""
+}
+
+func suffix(a model.Algorithm) string {
+	if a == model.Random {
+		return ""
+	}
+	return "-" + a.String()
+}
+
+func (c choice) name() string {
+	local := ""
+	if c.list == model.Local {
+		local = "local-"
+	}
+	return prefix(c.of) + local + "endpoints-" + c.capacity.String() + suffix(c.algorithm)
+}
+
+func (c circuit) name() string {
+	return fmt.Sprintf("%slocal-%v-of-%v%s", prefix(c.of), c.local, c.all, suffix(c.algorithm))
+}
+
+// chain returns the chain. While the kernel commits a batch, a packet may still follow the old
+// verdict and find the last slot already gone. It takes slot 0 then, instead of getting lost. If
+// all slots are gone, it is dropped: untranslated, it would reach a process of the node on that
+// port, or leave for a network that does not know the address. A drop suits whatever has replaced
+// the slots, since the client's next packet meets the new rules: those of another list of
+// endpoints, those of a policy that drops, or those that reject. A reset would be final.
+//
+// The first rule, for TCP alone, does no more than the second. It works around nft 1.0.6,
+// which turns the first rule of a file that looks into a map with data "typeof tcp dport"
+// into a rule for TCP. Without it, UDP would keep one endpoint when a listing is loaded again.
+func (c choice) chain() nft.Chain {
+	dnat := func(how nft.Field, mod int) nft.Statement {
+		return nft.DNAT{Key: append(slices.Clone(keyOf(c.of)), nft.Expr{Field: how, Mod: uint32(mod)}), Map: c.of.Endpoints[c.list]}
+	}
+	how := nft.RandomSlot
+	switch c.algorithm {
+	case model.Random:
+	case model.Maglev:
+		how = nft.HashSlot
+	case model.MaglevPort:
+		how = nft.FlowSlot
+	}
+	made := nft.Chain{
+		Name:    c.name(),
+		Rules:   []nft.Rule{{nft.MatchProtocol{Protocol: model.TCP}, dnat(how, c.capacity.hi)}},
+		Comment: "choose one of " + c.capacity.words(),
+	}
+	for _, mod := range c.capacity.draws() {
+		made.Rules = append(made.Rules, nft.Rule{dnat(how, mod)})
+	}
+	if c.capacity.lo < c.capacity.hi {
+		made.Comment += ", again where the slot is empty"
+	}
+	if c.algorithm != model.Random {
+		made.Comment += ", " + c.algorithm.String()
+	}
+	if c.list == model.Local {
+		made.Comment += ", on this node"
+	}
+	if c.capacity.lo > 1 {
+		made.Rules = append(made.Rules, nft.Rule{dnat(nft.RandomSlot, 1)})
+	}
+	none := nft.Verdict{Kind: nft.DropPacket}
+	if c.capacity.lo == 0 {
+		none = nft.Verdict{Kind: nft.Goto, Chain: rejectChain}
+		made.Comment += "; refuse if there is none"
+	}
+	made.Rules = append(made.Rules, nft.Rule{none})
+	return made
+}
+
+func (c circuit) chain(s *model.Settings) nft.Chain {
+	all, local := c.choices()
+	others := nft.Verdict{Kind: nft.Goto, Chain: local.name()}
+	if c.local.hi == 0 {
+		others = nft.Verdict{Kind: nft.DropPacket}
+	}
+	return nft.Chain{
+		Name:    c.name(),
+		Rules:   append(fromInside(s, nft.Verdict{Kind: nft.Goto, Chain: all.name()}), nft.Rule{others}),
+		Comment: fmt.Sprintf("this node and its pods: one of %s; others: one of the %s on this node", c.all.words(), c.local.words()),
+	}
+}
+
+// verdict returns the verdict for new connections to a frontend.
+func verdict(sp *model.ServicePort, fe model.Frontend) nft.Verdict {
+	switch {
+	case fe.ShortCircuit:
+		return nft.Verdict{Kind: nft.Goto, Chain: newCircuit(sp, fe).name()}
+	case chooses(fe):
+		return nft.Verdict{Kind: nft.Goto, Chain: newChoice(sp, fe).name()}
+	case fe.Action == model.Drop:
+		return nft.Verdict{Kind: nft.DropPacket}
+	}
+	return nft.Verdict{Kind: nft.Goto, Chain: rejectChain}
+}
+
+// chosen are the chains and rules that depend on the service ports: those that choose an endpoint,
+// whether there are those that remember one, which every packet passes, and those of features. Chains that choose are
+// only added: before Linux 6.2, a chain can't be deleted in the batch that deletes the last element
+// with it. The next start leaves out those that are not needed.
+type chosen struct {
+	choices   map[choice]bool
+	circuits  map[circuit]bool
+	remembers bool
+	features  features
+}
+
+// add adds the chains that a service port needs. It reports whether some of them are new.
+func (c *chosen) add(sp *model.ServicePort) bool {
+	grown := false
+	for _, fe := range sp.Frontends {
+		switch {
+		case fe.ShortCircuit:
+			grown = c.addCircuit(newCircuit(sp, fe)) || grown
+		case chooses(fe):
+			grown = insert(&c.choices, newChoice(sp, fe)) || grown
+		}
+	}
+	return grown
+}
+
+func (c *chosen) addCircuit(one circuit) bool {
+	if !insert(&c.circuits, one) {
+		return false
+	}
+	all, local := one.choices()
+	insert(&c.choices, all)
+	if one.local.hi > 0 {
+		insert(&c.choices, local)
+	}
+	return true
+}
+
+// insert adds an element to a set, which other rulesets may share: it does not change but
+// copies it. It reports whether the element is new.
+func insert[T comparable](set *map[T]bool, one T) bool {
+	if (*set)[one] {
+		return false
+	}
+	grown := map[T]bool{one: true}
+	maps.Copy(grown, *set)
+	*set = grown
+	return true
+}

@@ -1,0 +1,220 @@
+package compile
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/nft"
+)
+
+// Ruleset is the desired content of one family's table. It never changes.
+//
+// Elements are not stored, but made from the snapshot when they are needed: a quarter of a
+// million endpoints need no second copy.
+type Ruleset struct {
+	Family model.Family
+	// Sets and Chains are those that all service ports share, sorted by name. AllSets and
+	// AllChains also return those of single service ports.
+	Sets    []nft.Set
+	Chains  []nft.Chain
+	Options Options // with which it was compiled
+
+	snapshot *model.FamilySnapshot
+	orders   orders
+	chosen   chosen
+	usage    usage
+}
+
+// Slots has the slots of service ports' endpoints. It is a *Ruleset or a *Table.
+type Slots interface {
+	// Slots returns the endpoints that a traffic policy selects, in the order of their
+	// slots. The name and the frontends of sp matter, not its endpoints.
+	Slots(sp *model.ServicePort, l model.TrafficPolicy) []netip.AddrPort
+}
+
+// Compile translates a snapshot. before has the slots of the endpoints so far: an endpoint that
+// stays keeps its slot, so that a change costs a handful of elements however many endpoints
+// there are. before is the Ruleset compiled from an earlier snapshot, a Table read from the
+// kernel, or nil.
+//
+// After an earlier Ruleset, the cost depends on the difference between the snapshots, not on
+// their size.
+func Compile(before Slots, s *model.FamilySnapshot) *Ruleset { return Options{}.Compile(before, s) }
+
+// Compile is the function Compile, with these options. An earlier Ruleset may have been
+// compiled with others.
+func (o Options) Compile(before Slots, s *model.FamilySnapshot) *Ruleset {
+	r := &Ruleset{Family: s.Family, snapshot: s, Options: o}
+	old, ok := before.(*Ruleset)
+	if !ok {
+		r.compileAll(before)
+		return r
+	}
+	r.Sets, r.orders, r.chosen, r.usage = old.Sets, old.orders, old.chosen, old.usage
+	if o != old.Options {
+		r.Sets = o.LayoutSets()
+	}
+	edit := old.orders.Edit(model.ServicePortKeys)
+	grown := false
+	for c := range s.ServicePortChanges(old.snapshot) {
+		r.usage.count(c.Old, -1)
+		r.usage.count(c.New, 1)
+		if c.New == nil {
+			edit.Delete(c.Old.Name)
+			continue
+		}
+		if c.Old != nil {
+			r.rearrange(edit, old, c.Old, c.New)
+		} else {
+			r.adopt(edit, nil, c.New)
+		}
+		grown = r.chosen.add(c.New) || grown
+	}
+	r.orders = edit.Done()
+	now := r.usage.features(s)
+	if remembers := now.has(withAffinity); remembers != r.chosen.remembers || now != r.chosen.features {
+		r.chosen.remembers, r.chosen.features, grown = remembers, now, true
+	}
+	if r.Chains = old.Chains; grown || s.Settings != old.snapshot.Settings || o != old.Options {
+		r.Chains = o.layoutChains(s.Settings, r.chosen)
+	}
+	return r
+}
+
+// Repair is Compile for a table as it was read from the kernel, or nil. left is what this process left there, and so perhaps
+// chains that nothing needs now; nil: nothing.
+func (o Options) Repair(table *nft.Table, left *Ruleset, s *model.FamilySnapshot) *Ruleset {
+	r := &Ruleset{Family: s.Family, snapshot: s, Options: o}
+	if left != nil {
+		r.chosen = left.chosen
+	}
+	if table == nil {
+		r.compileAll(nil)
+	} else {
+		r.compileAll(table)
+	}
+	return r
+}
+
+func (r *Ruleset) compileAll(before Slots) {
+	r.Sets = r.Options.LayoutSets()
+	edit := r.orders.Edit(model.ServicePortKeys)
+	for sp := range r.snapshot.ServicePorts() {
+		r.adopt(edit, before, sp)
+		r.chosen.add(sp)
+		r.usage.count(sp, 1)
+	}
+	r.chosen.features = r.usage.features(r.snapshot)
+	r.chosen.remembers = r.chosen.features.has(withAffinity)
+	r.orders = edit.Done()
+	r.Chains = r.Options.layoutChains(r.snapshot.Settings, r.chosen)
+}
+
+// AllSets returns the declarations of all sets and maps, sorted by name.
+func (r *Ruleset) AllSets() []nft.Set {
+	all := slices.Clone(r.Sets)
+	for sp := range r.snapshot.ServicePorts() {
+		all = append(all, affinityFor(sp).sets()...)
+	}
+	slices.SortFunc(all, func(a, b nft.Set) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
+// AllChains returns all chains, sorted by name.
+func (r *Ruleset) AllChains() []nft.Chain {
+	all := slices.Clone(r.Chains)
+	for sp := range r.snapshot.ServicePorts() {
+		all = append(all, affinityFor(sp).chains(r.snapshot.Settings)...)
+	}
+	slices.SortFunc(all, func(a, b nft.Chain) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
+// Table returns the table that the ruleset wants.
+func (r *Ruleset) Table() *nft.Table {
+	t := &nft.Table{Family: r.Family, Sets: r.AllSets(), Flowtables: r.Flowtables(), Chains: r.AllChains(), Elements: map[string]nft.Elements{}}
+	for set, op := range r.Elements() {
+		if t.Elements[set] == nil {
+			t.Elements[set] = nft.Elements{}
+		}
+		t.Elements[set].Add(op.Element)
+	}
+	return t
+}
+
+func settingsElements(s *model.Settings, add func(set string, e nft.Element)) {
+	if s == nil {
+		return
+	}
+	for _, a := range s.NodePortAddrs {
+		add(nft.NodePortIPs, addrElement(a))
+	}
+	for _, p := range s.ServiceCIDRs {
+		add(nft.ServiceCIDRs, nft.PrefixElement(p))
+	}
+}
+
+func addrElement(a netip.Addr) nft.Element { return nft.Element{Key: string(nft.AppendAddr(nil, a))} }
+
+func hairpinElement(a netip.Addr) nft.Element {
+	return nft.Element{Key: string(nft.AppendAddr(nft.AppendAddr(nil, a), a))}
+}
+
+func endpointElement(v model.VIP) nft.Element {
+	return nft.Element{Key: nft.FrontendsOf(model.ClusterIP).Key(v)}
+}
+
+// portElements adds the elements of one service port. With delta, it leaves out endpoints that
+// the other version has in the same slots.
+func (r *Ruleset) portElements(sp *model.ServicePort, affinity *affinity, delta *slotDelta, add func(set string, e nft.Element)) {
+	had := delta.finder()
+	for _, fe := range sp.Frontends {
+		of, key := nft.FrontendsOf(fe.Kind), nft.FrontendsOf(fe.Kind).Key(fe.VIP)
+		add(of.Dispatch, nft.Element{Key: key, Verdict: verdict(sp, fe), Comment: elementComment(sp.Name)})
+		if fe.Restricted {
+			add(nft.FirewallIPs, nft.Element{Key: key})
+			to := string(nft.AppendPort(nft.AppendAddr(nil, fe.VIP.Addr), fe.VIP.Port))
+			for _, p := range sp.Allowed(fe) {
+				add(nft.SourceRanges(fe.VIP.Protocol), nft.RangeElement(to, p))
+			}
+		}
+		if fe.Action != model.Forward && !fe.ShortCircuit {
+			continue
+		}
+		r.Options.fastPathElements(fe, add)
+		for _, l := range model.TrafficPolicies {
+			if fe.Uses(l) {
+				set := of.Endpoints[l]
+				r.slotElements(key, sp, l, had.slots(fe, l, delta), func(e nft.Element) { add(set, e) })
+			}
+		}
+		switch fe.SourceNAT {
+		case model.MasqueradeAlways:
+			add(of.SourceNAT, nft.Element{Key: key, Verdict: nft.Verdict{Kind: nft.Goto, Chain: masqueradeChain}})
+		case model.MasqueradeNode:
+			add(of.SourceNAT, nft.Element{Key: key, Verdict: nft.Verdict{Kind: nft.Goto, Chain: masqueradeNode}})
+		case model.MasqueradeOutside:
+		}
+		if affinity != nil {
+			add(of.Affinity, nft.Element{Key: key, Verdict: affinity.verdict(fe)})
+			add(of.Remember, nft.Element{Key: key, Verdict: nft.Verdict{Kind: nft.Goto, Chain: rememberOwn + affinity.name}})
+		}
+	}
+	r.Options.counterElements(sp, add)
+	affinity.elements(add)
+	r.noMemory(sp, add)
+}
+
+// maxComment is the longest comment that nft takes (libnftnl: NFTNL_UDATA_COMMENT_MAXLEN
+// with its final zero). Only names of maximal length are longer.
+const maxComment = 127
+
+func elementComment(n model.ServicePortName) string {
+	s := n.String()
+	if len(s) > maxComment {
+		return s[:maxComment-3] + "..."
+	}
+	return s
+}

@@ -1,0 +1,87 @@
+package compile
+
+import (
+	"slices"
+
+	"github.com/vmapd/vmapd/model"
+)
+
+// The first packet of each connection passes the chains services and postrouting. They have no
+// rules for features that nothing in the cluster uses: even in an empty set, a rule looks up a key.
+//
+// The rules depend on the snapshot alone, not on earlier ones: they come in the batch of the first
+// frontend that needs them, and go in that of the last one. So a restart writes none.
+//
+// A feature is one of these.
+type feature uint8
+
+const (
+	withAffinity  feature = iota // service ports with session affinity
+	withNodePorts                // frontends that are node ports
+	withHairpins                 // endpoints on this node
+
+	// For each protocol, in the order of protocols:
+	withSourceRanges                                        // frontends for some sources only
+	withSourceNAT         = withSourceRanges + numProtocols // frontends with an address that masquerade
+	withNodePortSourceNAT = withSourceNAT + numProtocols    // node ports that do
+	numFeatures           = withNodePortSourceNAT + numProtocols
+
+	numProtocols = feature(len(protocols))
+)
+
+// features is a set of them.
+type features uint16
+
+func (f features) has(one feature) bool { return f&(1<<one) != 0 }
+
+// protocols returns the protocols that have a feature.
+func (f features) protocols(one feature) []model.Protocol {
+	var list []model.Protocol
+	for i, p := range protocols {
+		if f.has(one + feature(i)) {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+// usage counts the frontends that use a feature.
+type usage [numFeatures]int
+
+// count adds a service port by times 1, or removes it by -1.
+func (u *usage) count(sp *model.ServicePort, by int) {
+	if sp == nil {
+		return
+	}
+	if affinityFor(sp) != nil {
+		u[withAffinity] += by
+	}
+	for _, fe := range sp.Frontends {
+		protocol := feature(slices.Index(protocols[:], fe.VIP.Protocol))
+		if fe.Restricted {
+			u[withSourceRanges+protocol] += by
+		}
+		sourceNAT := withSourceNAT
+		if fe.Kind == model.NodePort {
+			u[withNodePorts] += by
+			sourceNAT = withNodePortSourceNAT
+		}
+		if fe.SourceNAT != model.MasqueradeOutside {
+			u[sourceNAT+protocol] += by
+		}
+	}
+}
+
+// features returns those that are used with a snapshot's service ports, which were counted.
+func (u *usage) features(s *model.FamilySnapshot) features {
+	var f features
+	for one, n := range u {
+		if n > 0 {
+			f |= 1 << one
+		}
+	}
+	for range s.Hairpins() {
+		return f | 1<<withHairpins
+	}
+	return f
+}

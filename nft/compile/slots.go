@@ -1,0 +1,338 @@
+package compile
+
+import (
+	"cmp"
+	"iter"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/persist"
+	"github.com/vmapd/vmapd/nft"
+)
+
+// orders holds the order of the slots of each service port whose endpoints are not in sorted
+// order, or in a lookup table.
+type orders = persist.Map[model.ServicePortName, *order]
+
+// An order has the slots of each list.
+type order [len(model.TrafficPolicies)]listOrder
+
+// A listOrder is the zero value if an endpoint each has a slot, in sorted order.
+type listOrder struct {
+	list  []netip.AddrPort // in another order
+	table []uint32         // as model.ServicePort.Table has it
+}
+
+func (o listOrder) isZero() bool { return o.list == nil && o.table == nil }
+
+// slot is an endpoint and the number of its slot.
+type slot struct {
+	number   uint32
+	endpoint netip.AddrPort
+}
+
+// A slotDelta has the slots of a service port that differ from those of another version.
+type slotDelta struct {
+	other *model.ServicePort
+	slots [len(model.TrafficPolicies)][]slot
+}
+
+// Slots implements Slots.
+func (r *Ruleset) Slots(sp *model.ServicePort, l model.TrafficPolicy) []netip.AddrPort {
+	sp, ok := r.snapshot.ServicePort(sp.Name)
+	if !ok {
+		return nil
+	}
+	return slices.AppendSeq(make([]netip.AddrPort, 0, slotCount(sp, l)), r.bySlot(sp, l).all())
+}
+
+// slotCount returns how many slots one list of a service port has.
+func slotCount(sp *model.ServicePort, l model.TrafficPolicy) int {
+	return cmp.Or(sp.Slots(l), sp.Count(l))
+}
+
+// bySlot goes over the endpoints of one list of a service port in the order of their slots.
+type bySlot struct {
+	order []netip.AddrPort // first these
+	table []uint32         // then these of rest, if it is not nil
+	rest  []model.Endpoint // else these, as far as they are in list
+	list  model.TrafficPolicy
+}
+
+// bySlot returns the endpoints of one list of a service port of r.
+func (r *Ruleset) bySlot(sp *model.ServicePort, l model.TrafficPolicy) bySlot {
+	if o, ok := r.orders.Get(model.ServicePortKeys, sp.Name); ok && !o[l].isZero() {
+		if o[l].table == nil {
+			return bySlot{order: o[l].list}
+		}
+		return bySlot{table: o[l].table, rest: sp.Endpoints}
+	}
+	return bySlot{rest: sp.Endpoints, list: l}
+}
+
+// next returns the endpoint in the next slot, or false behind the last one.
+func (s *bySlot) next() (netip.AddrPort, bool) {
+	if len(s.order) > 0 {
+		first := s.order[0]
+		s.order = s.order[1:]
+		return first, true
+	}
+	if s.table != nil {
+		if len(s.table) == 0 {
+			return netip.AddrPort{}, false
+		}
+		first := s.table[0]
+		s.table = s.table[1:]
+		return s.rest[first].Addr, true
+	}
+	for len(s.rest) > 0 {
+		first := &s.rest[0]
+		if s.rest = s.rest[1:]; first.In(s.list) {
+			return first.Addr, true
+		}
+	}
+	return netip.AddrPort{}, false
+}
+
+func (s bySlot) all() iter.Seq[netip.AddrPort] {
+	return func(yield func(netip.AddrPort) bool) {
+		for {
+			if a, ok := s.next(); !ok || !yield(a) {
+				return
+			}
+		}
+	}
+}
+
+// adopt chooses the slots of a service port's endpoints: an endpoint with a slot keeps it, unless a
+// lookup table has all of them. have may be nil.
+func (r *Ruleset) adopt(edit *persist.Edit[model.ServicePortName, *order], have Slots, sp *model.ServicePort) {
+	if have == nil && !sp.Algorithm.HasTable() {
+		return
+	}
+	var o order
+	for _, l := range model.TrafficPolicies {
+		if o[l].table = sp.Table(l); o[l].table != nil || have == nil {
+			continue
+		}
+		list := have.Slots(sp, l)
+		if isSorted(list, sp, l) { // as it mostly is after a restart
+			continue
+		}
+		if list = keepSlots(list, bySlot{rest: sp.Endpoints, list: l}); !isSorted(list, sp, l) {
+			o[l].list = list
+		}
+	}
+	o.store(edit, sp.Name)
+}
+
+// rearrange is adopt after a ruleset in which the service port was old. The cost is mostly that of the change, also
+// among thousands of endpoints.
+func (r *Ruleset) rearrange(edit *persist.Edit[model.ServicePortName, *order], have *Ruleset, old, now *model.ServicePort) {
+	var o order
+	for _, l := range model.TrafficPolicies {
+		was := have.bySlot(old, l)
+		if old.Slots(l) > 0 || now.Slots(l) > 0 {
+			if o[l].table = was.table; old.Slots(l) != now.Slots(l) || !slices.Equal(old.Endpoints, now.Endpoints) {
+				o[l].table = now.Table(l)
+			}
+			continue
+		}
+		left, joined := difference(bySlot{rest: old.Endpoints, list: l}, bySlot{rest: now.Endpoints, list: l})
+		list := was.order
+		if len(left) > 0 || len(joined) > 0 {
+			if list == nil {
+				list = have.Slots(old, l)
+			}
+			list = moveSlots(list, left, joined)
+		}
+		if !isSorted(list, now, l) {
+			o[l].list = list
+		}
+	}
+	o.store(edit, now.Name)
+}
+
+func (o order) store(edit *persist.Edit[model.ServicePortName, *order], name model.ServicePortName) {
+	if o[model.Cluster].isZero() && o[model.Local].isZero() {
+		edit.Delete(name)
+	} else {
+		edit.Set(name, &o)
+	}
+}
+
+// isSorted reports whether addrs are the endpoints of a list, in sorted order.
+func isSorted(addrs []netip.AddrPort, sp *model.ServicePort, l model.TrafficPolicy) bool {
+	for e := range sp.In(l) {
+		if len(addrs) == 0 || addrs[0] != e.Addr {
+			return false
+		}
+		addrs = addrs[1:]
+	}
+	return len(addrs) == 0
+}
+
+// difference compares two lists of endpoints in sorted order.
+func difference(have, want bySlot) (left, joined []netip.AddrPort) {
+	a, had := have.next()
+	b, has := want.next()
+	for had || has {
+		switch {
+		case had && has && a == b:
+			a, had = have.next()
+			b, has = want.next()
+		case had && (!has || a.Compare(b) < 0):
+			left = append(left, a)
+			a, had = have.next()
+		default:
+			joined = append(joined, b)
+			b, has = want.next()
+		}
+	}
+	return left, joined
+}
+
+// moveSlots returns the endpoints in the order of their slots after some left and others joined, both sorted. Those
+// that joined and those whose slot is beyond the new end take the slots that are free.
+func moveSlots(have, left, joined []netip.AddrPort) []netip.AddrPort {
+	hasLeft := func(a netip.AddrPort) bool {
+		_, found := slices.BinarySearchFunc(left, a, netip.AddrPort.Compare)
+		return found
+	}
+	list := make([]netip.AddrPort, len(have)-len(left)+len(joined))
+	end := min(len(list), len(have))
+	homeless := slices.Clone(joined)
+	for _, a := range have[end:] {
+		if !hasLeft(a) {
+			homeless = append(homeless, a)
+		}
+	}
+	slices.SortFunc(homeless, netip.AddrPort.Compare)
+	copy(list, have)
+	for i := range list {
+		if i >= end || len(left) > 0 && hasLeft(have[i]) {
+			list[i], homeless = homeless[0], homeless[1:]
+		}
+	}
+	return list
+}
+
+// keepSlots is moveSlots to the wanted endpoints, from slots in which an endpoint may be
+// twice: it keeps the first one.
+func keepSlots(have []netip.AddrPort, want bySlot) []netip.AddrPort {
+	have = slices.Clone(have)
+	seen := make(map[netip.AddrPort]bool, len(have))
+	for i, a := range have {
+		if seen[a] {
+			have[i] = netip.AddrPort{}
+		}
+		seen[a] = true
+	}
+	left, joined := difference(bySlot{order: slices.SortedFunc(slices.Values(have), netip.AddrPort.Compare)}, want)
+	return moveSlots(have, left, joined)
+}
+
+// slotDeltas returns the slots that differ between two versions of a service port, in the ruleset have and in r. They
+// are nil if one version is.
+func (r *Ruleset) slotDeltas(have *Ruleset, old, now *model.ServicePort) (before, after *slotDelta) {
+	if old == nil || now == nil {
+		return nil, nil
+	}
+	before, after = &slotDelta{other: now}, &slotDelta{other: old}
+	for _, l := range model.TrafficPolicies {
+		was, is := have.bySlot(old, l), r.bySlot(now, l)
+		a, had := was.next()
+		b, has := is.next()
+		for i := uint32(0); had || has; i++ {
+			if had && (!has || a != b) {
+				before.slots[l] = append(before.slots[l], slot{i, a})
+			}
+			if has && (!had || a != b) {
+				after.slots[l] = append(after.slots[l], slot{i, b})
+			}
+			a, had = was.next()
+			b, has = is.next()
+		}
+	}
+	return before, after
+}
+
+// A finder returns the frontend of the other version with the same address and port.
+type finder func(fe model.Frontend) (model.Frontend, bool)
+
+// finder returns one for d, which may be nil. A Service has few frontends, or thousands.
+func (d *slotDelta) finder() finder {
+	if d == nil {
+		return func(model.Frontend) (fe model.Frontend, ok bool) { return fe, false }
+	}
+	const few = 8
+	if list := d.other.Frontends; len(list) <= few {
+		return func(fe model.Frontend) (model.Frontend, bool) {
+			i := slices.IndexFunc(list, func(o model.Frontend) bool { return o.Kind == fe.Kind && o.VIP == fe.VIP })
+			if i < 0 {
+				return fe, false
+			}
+			return list[i], true
+		}
+	}
+	type key struct {
+		kind model.FrontendKind
+		vip  model.VIP
+	}
+	all := make(map[key]model.Frontend, len(d.other.Frontends))
+	for _, fe := range d.other.Frontends {
+		all[key{fe.Kind, fe.VIP}] = fe
+	}
+	return func(fe model.Frontend) (model.Frontend, bool) {
+		o, ok := all[key{fe.Kind, fe.VIP}]
+		return o, ok
+	}
+}
+
+// slots returns d if the other version has the slots of a frontend for a list, and nil otherwise.
+func (had finder) slots(fe model.Frontend, l model.TrafficPolicy, d *slotDelta) *slotDelta {
+	if o, ok := had(fe); ok && o.Uses(l) {
+		return d
+	}
+	return nil
+}
+
+// slotElements adds the elements of a list, whose keys begin with prefix: all endpoints or, with
+// a delta, those in slots that differ.
+func (r *Ruleset) slotElements(prefix string, sp *model.ServicePort, l model.TrafficPolicy, d *slotDelta, add func(nft.Element)) {
+	if d != nil {
+		encodeSlots(prefix, len(d.slots[l]), slices.Values(d.slots[l]), add)
+		return
+	}
+	encodeSlots(prefix, slotCount(sp, l), func(yield func(slot) bool) {
+		n := uint32(0)
+		for a := range r.bySlot(sp, l).all() {
+			if !yield(slot{n, a}) {
+				return
+			}
+			n++
+		}
+	}, add)
+}
+
+// encodeSlots adds the elements of n slots. All their bytes are in one piece of memory:
+// there may be a quarter of a million of them.
+func encodeSlots(prefix string, n int, slots iter.Seq[slot], add func(nft.Element)) {
+	var all strings.Builder
+	var scratch [64]byte
+	key, size := len(prefix)+nft.RegisterSize, 0
+	for s := range slots {
+		b := nft.AppendSlot(append(scratch[:0], prefix...), s.number)
+		b = nft.AppendPort(nft.AppendAddr(b, s.endpoint.Addr()), s.endpoint.Port())
+		if size == 0 {
+			size = len(b)
+			all.Grow(n * size)
+		}
+		all.Write(b)
+	}
+	for rest := all.String(); len(rest) > 0; rest = rest[size:] {
+		add(nft.Element{Key: rest[:key], Data: rest[key:size]})
+	}
+}

@@ -1,0 +1,162 @@
+package compile
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vmapd/vmapd/model"
+)
+
+func pods(numbers ...int) []netip.AddrPort {
+	list := []netip.AddrPort{}
+	for _, n := range numbers {
+		list = append(list, netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(n)}), 80))
+	}
+	return list
+}
+
+func TestKeepSlots(t *testing.T) {
+	for _, tt := range []struct {
+		name             string
+		have, want, keep []int
+	}{
+		{"from nothing: as they come", nil, []int{2, 3, 4}, []int{2, 3, 4}},
+		{"the same", []int{4, 2, 3}, []int{2, 3, 4}, []int{4, 2, 3}},
+		{"one more goes to the end, whatever its address", []int{4, 3}, []int{2, 3, 4}, []int{4, 3, 2}},
+		{"the last one less", []int{2, 3, 4}, []int{2, 3}, []int{2, 3}},
+		{"the first one less: the last fills the hole", []int{2, 3, 4}, []int{3, 4}, []int{4, 3}},
+		{"one replaced", []int{2, 3, 4}, []int{2, 4, 5}, []int{2, 5, 4}},
+		{"two less", []int{2, 3, 4, 5}, []int{4, 5}, []int{4, 5}},
+		{"one more and one less", []int{2, 3, 4, 5}, []int{3, 4, 5, 6}, []int{6, 3, 4, 5}},
+		{"all replaced by fewer", []int{2, 3, 4}, []int{5, 6}, []int{5, 6}},
+		{"none left", []int{2, 3}, nil, nil},
+		{"one of the old ones twice: the first counts", []int{2, 2, 3}, []int{2, 3, 4}, []int{2, 4, 3}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got := keepSlots(pods(tt.have...), bySlot{order: pods(tt.want...)})
+			if diff := cmp.Diff(fmt.Sprint(pods(tt.keep...)), fmt.Sprint(got)); diff != "" {
+				t.Errorf("slots (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestKeepSlotsMovesAsFewAsPossible(t *testing.T) {
+	for seed := range uint64(200) {
+		r := rand.New(rand.NewPCG(seed, 7))
+		some := func() []int { return r.Perm(30)[:r.IntN(20)] }
+		have, want := pods(some()...), pods(some()...)
+		slices.SortFunc(want, netip.AddrPort.Compare)
+		got := keepSlots(have, bySlot{order: want})
+
+		sorted := slices.SortedFunc(slices.Values(got), netip.AddrPort.Compare)
+		if !slices.Equal(sorted, want) {
+			t.Fatalf("seed %d: slots hold %v, want %v", seed, sorted, want)
+		}
+		// Who stays and can stay in place, does. So the slots written anew are as many as
+		// there are new ones and ones from beyond the end.
+		written, least := 0, len(want)
+		for i, a := range got {
+			if i >= len(have) || have[i] != a {
+				written++
+			}
+		}
+		for i, a := range have {
+			if slices.Contains(want, a) && i < len(want) {
+				least--
+				if got[i] != a {
+					t.Errorf("seed %d: %v was in slot %d and is not any more", seed, a, i)
+				}
+			}
+		}
+		if written != least {
+			t.Errorf("seed %d: %d slots are written, want %d", seed, written, least)
+		}
+	}
+}
+
+// plainSlots says what moveSlots and keepSlots do: who has a slot keeps it, the others fill
+// the holes.
+func plainSlots(have, want []netip.AddrPort) []netip.AddrPort {
+	list := make([]netip.AddrPort, len(want))
+	var homeless []netip.AddrPort
+	for _, a := range want {
+		if i := slices.Index(have, a); i >= 0 && i < len(want) {
+			list[i] = a
+		} else {
+			homeless = append(homeless, a)
+		}
+	}
+	for i := range list {
+		if !list[i].IsValid() {
+			list[i], homeless = homeless[0], homeless[1:]
+		}
+	}
+	return list
+}
+
+func TestMoveSlots(t *testing.T) {
+	for seed := range uint64(2000) {
+		r := rand.New(rand.NewPCG(seed, 8))
+		some := func() []int { return r.Perm(12)[:r.IntN(12)] }
+		have, want := pods(some()...), pods(some()...)
+		slices.SortFunc(want, netip.AddrPort.Compare)
+		sorted := slices.SortedFunc(slices.Values(have), netip.AddrPort.Compare)
+		left, joined := difference(bySlot{order: sorted}, bySlot{order: want})
+		got := moveSlots(have, left, joined)
+		plain := plainSlots(have, want)
+		if !slices.Equal(plain, got) || !slices.Equal(plain, keepSlots(have, bySlot{order: want})) {
+			t.Fatalf("seed %d: from %v to %v: %v, want %v", seed, have, want, got, plain)
+		}
+	}
+}
+
+// Of whatever number of endpoints a chain is for, each gets its share.
+func TestDrawsAreFair(t *testing.T) {
+	for n := 1; n <= 5000; n += 1 + n/100 {
+		of := capacityFor(n, model.Cluster, model.Random)
+		draws := of.draws()
+		if of.lo > n || of.hi < n || len(draws) > maxDraws || draws[0] != of.hi || draws[len(draws)-1] != max(of.lo, 1) {
+			t.Fatalf("%d endpoints: draws %v for %v", n, draws, of)
+		}
+		tolerance := 0.001
+		if n <= 16 {
+			tolerance = 1e-9
+		}
+		shares, left := make([]float64, n), 1.0
+		for _, mod := range append(draws, 1) {
+			found := min(n, mod)
+			for i := range found {
+				shares[i] += left / float64(mod)
+			}
+			left *= 1 - float64(found)/float64(mod)
+		}
+		for i, share := range shares {
+			if off := share*float64(n) - 1; math.Abs(off) > tolerance {
+				t.Errorf("%d endpoints: the share of %d is off by %.5f", n, i, off)
+				break
+			}
+		}
+	}
+}
+
+// What grows and shrinks within a capacity keeps its chain, whose neighbours take over where it ends.
+func TestCapacitiesFollowOneAnother(t *testing.T) {
+	for _, l := range model.TrafficPolicies {
+		for n := range 3000 {
+			of, next := capacityFor(n, l, model.Random), capacityFor(n+1, l, model.Random)
+			if of != next && (of.hi != n || next.lo != n+1) {
+				t.Errorf("%d endpoints: %v, then %v", n, of, next)
+			}
+			if exact := (capacity{n, n}); capacityFor(n, l, model.Maglev) != exact || capacityFor(n, l, model.MaglevPort) != exact {
+				t.Errorf("%d endpoints: lookup tables must know the number", n)
+			}
+		}
+	}
+}

@@ -1,0 +1,126 @@
+package nft
+
+import (
+	"time"
+
+	"github.com/vmapd/vmapd/model"
+)
+
+// TableName is the name of our table in each family. No other table is changed.
+const TableName = "vmapd"
+
+// TableComment is the table's comment.
+const TableComment = "Kubernetes Services, by vmapd"
+
+// Names of sets and maps. Those with the same meaning as in kube-proxy's table have the same
+// name there.
+const (
+	ServiceIPs        = "service-ips"
+	ServiceNodePorts  = "service-nodeports"
+	Endpoints         = "endpoints"
+	NodePortEndpoints = "nodeport-endpoints"
+	SourceNAT         = "source-nat"
+	NodePortSourceNAT = "nodeport-source-nat"
+	ClusterIPs        = "cluster-ips"
+	NodePortIPs       = "nodeport-ips"
+	ServiceCIDRs      = "service-cidrs"
+	Hairpin           = "hairpin"
+
+	LocalEndpoints         = "local-endpoints"
+	NodePortLocalEndpoints = "nodeport-local-endpoints"
+	FirewallIPs            = "firewall-ips"
+	AffinityIPs            = "affinity-ips"
+	AffinityNodePorts      = "affinity-nodeports"
+	RememberIPs            = "remember-ips"
+	RememberNodePorts      = "remember-nodeports"
+	RemovedEndpoints       = "removed-endpoints"
+	ServiceEndpoints       = "service-endpoints"
+
+	FastPathIPs       = "fast-path-ips"
+	FastPathNodePorts = "fast-path-nodeports"
+
+	ServiceCounters  = "service-counters"
+	NodePortCounters = "nodeport-counters"
+	RefusedCounters  = "refused-counters"
+	NodePortRefused  = "nodeport-refused-counters"
+)
+
+// SourceRanges is the name of the set of sources that may connect to the addresses in
+// FirewallIPs. Each protocol has its own: nft puts a protocol into a key of ranges by a
+// byteorder expression, which newer kernels refuse (Debian's 6.12.115).
+func SourceRanges(p model.Protocol) string { return "source-ranges-" + p.String() }
+
+// Set is the declaration of a set or map.
+type Set struct {
+	Name     string
+	Key      []Type
+	Data     []Type         // nil for sets and verdict maps
+	PortOf   model.Protocol // the protocol of the port in the data of a map with slots, for nft alone
+	Verdicts bool           // a verdict map
+	Interval bool           // keys are ranges: of several components, in the last one
+	Dynamic  bool           // elements time out; packets may add some
+	Timeout  time.Duration  // of elements that have none of their own
+	Counter  bool           // each element counts the packets that are looked up
+	Comment  string
+}
+
+// hasSlots reports whether keys end with a slot.
+func (s Set) hasSlots() bool { return len(s.Key) > 0 && s.Key[len(s.Key)-1] == Slot }
+
+// Type is the type of one component of a set's key or data.
+type Type uint8
+
+// The types.
+const (
+	Addr    Type = iota // ipv4_addr or ipv6_addr
+	Proto               // inet_proto
+	Service             // inet_service
+	Slot                // an integer chosen by numgen
+)
+
+// Chain is a chain and its rules.
+type Chain struct {
+	Name    string
+	Hook    Hook  // NoHook for regular chains
+	Prio    int32 // base chains only
+	Filter  bool  // base chains only: of type filter, not nat
+	Ahead   bool  // base chains only: it decides nothing without elements, and may come ahead of them
+	Rules   []Rule
+	Comment string // shown by render; the kernel does not keep it
+}
+
+// Priorities that the kernel names (enum nf_ip_hook_priorities).
+const (
+	PriorityDNAT   int32 = -100
+	PriorityFilter int32 = 0
+	PrioritySNAT   int32 = 100
+)
+
+// Hook says where the kernel enters a base chain.
+type Hook uint8
+
+// The hooks.
+const (
+	NoHook Hook = iota
+	Prerouting
+	Output
+	Postrouting
+	Input
+	Forward
+)
+
+func (h Hook) String() string {
+	return [...]string{"", "prerouting", "output", "postrouting", "input", "forward"}[h]
+}
+
+// Element is one element of a set or map. Key and Data have the form of the kernel's
+// registers (see [AppendAddr]), so comparing, sorting and encoding need no conversion.
+type Element struct {
+	Key string
+	// End is the end of a range in interval sets, in the kernel's form: with one component,
+	// the first key behind the range, "" if there is none; with several, its last key.
+	End     string
+	Data    string
+	Verdict Verdict
+	Comment string
+}
