@@ -120,7 +120,7 @@ func (f flow) checkMemory(t *testing.T, snapshot *model.Snapshot, nodeAddrs []ne
 // simulateOnce runs the flow through the rules as they are when a client got an endpoint.
 func (f flow) simulateOnce(t *testing.T, snapshot *model.Snapshot, nodeAddrs []netip.Addr, m memory, endpoint netip.AddrPort) modeltest.Outcome {
 	t.Helper()
-	sim, err := nftsim.New(compile.Compile(nil, snapshot.Family(f.family())).Table(), nodeAddrs...)
+	sim, err := nftsim.New(compile.Options{}.Compile(nil, snapshot.Family(f.family())).Table(), nodeAddrs...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,7 +27,7 @@ func TestNoNamespaceMixesUpSetsOfAffinity(t *testing.T) {
 		)
 	}
 	s := modeltest.Snapshot(modeltest.Config(), objects...).Family(model.IPv4)
-	r := compile.Compile(nil, s)
+	r := compile.Options{}.Compile(nil, s)
 	seen := map[string]bool{}
 	for _, set := range r.AllSets() {
 		if seen[set.Name] {
@@ -48,7 +48,7 @@ func TestAGoneEndpointIsWatched(t *testing.T) {
 		Policies("Cluster", "Local").Sticky(60).TCP("http", 80).UDP("dns", 53)
 	slice := modeltest.NewSlice("ns1/web-1", "web").TCP("http", 8080).UDP("dns", 8053)
 	b := modeltest.Builder(modeltest.Config(), modeltest.OurNode(), service, slice.Local("10.0.0.2", "10.0.0.3"))
-	have := compile.Compile(nil, b.Snapshot().Family(model.IPv4))
+	have := compile.Options{}.Compile(nil, b.Snapshot().Family(model.IPv4))
 	added := func(changes *batch.Batch, r *compile.Ruleset) []string {
 		got := map[string]bool{}
 		for _, s := range changes.Add {
@@ -63,7 +63,7 @@ func TestAGoneEndpointIsWatched(t *testing.T) {
 
 	modeltest.NewSlice("ns1/web-1", "web").TCP("http", 8080).UDP("dns", 8053).Local("10.0.0.2").Set(b)
 	s := b.Snapshot().Family(model.IPv4)
-	now := compile.Compile(have, s)
+	now := compile.Options{}.Compile(have, s)
 	want := []string{"10.0.0.3 . tcp . 8080", "10.0.0.3 . udp . 8053"}
 	equal(t, "watched", want, added(batch.Diff(have, now), now))
 	equal(t, "watched by another process", want, added(batch.DiffTable(tableOf(t, have), now), now))
@@ -89,7 +89,7 @@ func TestAnExternalIPThatTheNodeGetsHasNoMemory(t *testing.T) {
 		modeltest.NewService("ns1/web").On("172.30.0.41").External("192.168.99.41").TCP("http", 80),
 		modeltest.NewSlice("ns1/web-1", "web").TCP("http", 8080).Ready("10.0.0.2"),
 	)
-	have := compile.Compile(nil, b.Snapshot().Family(model.IPv4))
+	have := compile.Options{}.Compile(nil, b.Snapshot().Family(model.IPv4))
 	for _, tt := range []struct {
 		addr string
 		want []string
@@ -98,7 +98,7 @@ func TestAnExternalIPThatTheNodeGetsHasNoMemory(t *testing.T) {
 		{modeltest.NodeIP4, nil},
 	} {
 		modeltest.NewNode(modeltest.NodeName, tt.addr).Set(b)
-		now := compile.Compile(have, b.Snapshot().Family(model.IPv4))
+		now := compile.Options{}.Compile(have, b.Snapshot().Family(model.IPv4))
 		checkApplied(t, have, batch.Diff(have, now), now)
 		var got []string
 		for set, e := range now.Elements() {

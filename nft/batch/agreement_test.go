@@ -139,7 +139,7 @@ func checkRemembered(t *testing.T, d model.Decision, got nftsim.Outcome) {
 func compileAll(o compile.Options, s *model.Snapshot, before *[len(model.Families)]*compile.Ruleset) [len(model.Families)]*compile.Ruleset {
 	var all [len(model.Families)]*compile.Ruleset
 	for _, f := range model.Families {
-		var slots compile.Slots
+		var slots *compile.Ruleset
 		if before != nil {
 			slots = before[f]
 		}

@@ -98,9 +98,9 @@ func TestABatchShowsWhatItPurges(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := modeltest.Builder(modeltest.Config(), service.Sticky(60), slice.Ready("10.0.0.2"))
-			have := compile.Compile(nil, b.Snapshot().Family(model.IPv4))
+			have := compile.Options{}.Compile(nil, b.Snapshot().Family(model.IPv4))
 			change(b)
-			lines := strings.Split(batch.Diff(have, compile.Compile(have, b.Snapshot().Family(model.IPv4))).String(), "\n")
+			lines := strings.Split(batch.Diff(have, compile.Options{}.Compile(have, b.Snapshot().Family(model.IPv4))).String(), "\n")
 			equal(t, "the last line", "# purge map ip vmapd affinity-ns1/web/tcp/", lines[len(lines)-2])
 		})
 	}

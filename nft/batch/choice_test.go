@@ -32,7 +32,7 @@ func TestAPacketWithoutAnySlotGoesNowhere(t *testing.T) {
 				slice.Set(b)
 			}
 			s := b.Snapshot().Family(model.IPv4)
-			table := tableOf(t, compile.Compile(nil, s))
+			table := tableOf(t, compile.Options{}.Compile(nil, s))
 			for _, set := range table.Sets {
 				if slices.Contains(nft.DeclarationOf(set.Name).Key, nft.Slot) {
 					delete(table.Elements, set.Name)

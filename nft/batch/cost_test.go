@@ -69,9 +69,9 @@ func TestAChangeOfOneEndpointIsAHandfulOfOperations(t *testing.T) {
 			}
 			b := modeltest.Builder(modeltest.Config(), service, bigSlice(tt.before...), modeltest.OurNode())
 			modeltest.Feed(b, modeltest.Cluster(20, 3))
-			have := compile.Compile(nil, b.Snapshot().Family(model.IPv4))
+			have := compile.Options{}.Compile(nil, b.Snapshot().Family(model.IPv4))
 			bigSlice(tt.after...).Set(b)
-			want := compile.Compile(have, b.Snapshot().Family(model.IPv4))
+			want := compile.Options{}.Compile(have, b.Snapshot().Family(model.IPv4))
 			changes := batch.Diff(have, want)
 			equal(t, "chains set", tt.wantChains, len(changes.SetChains))
 			equal(t, "elements added", tt.wantAdd, len(flat(changes.Add)))
@@ -91,14 +91,14 @@ func TestARollingUpdateCostsWhatItReplaces(t *testing.T) {
 	const replicas, surge = 100, 5
 	pods := upTo(replicas)
 	b := modeltest.Builder(modeltest.Config(), modeltest.NewService("ns1/big").On("172.30.0.41").TCP("http", 80), bigSlice(pods...))
-	have := compile.Compile(nil, b.Snapshot().Family(model.IPv4))
+	have := compile.Options{}.Compile(nil, b.Snapshot().Family(model.IPv4))
 	total := 0
 	for next := replicas; next < 2*replicas; next += surge {
 		for i := range surge {
 			pods[next-replicas+i] = next + i
 		}
 		bigSlice(pods...).Set(b)
-		want := compile.Compile(have, b.Snapshot().Family(model.IPv4))
+		want := compile.Options{}.Compile(have, b.Snapshot().Family(model.IPv4))
 		changes := batch.Diff(have, want)
 		checkApplied(t, have, changes, want)
 		total += changes.Len()
@@ -110,17 +110,17 @@ func TestARollingUpdateCostsWhatItReplaces(t *testing.T) {
 func TestCompileAdoptsTheOrderOfATable(t *testing.T) {
 	b := modeltest.Builder(modeltest.Config(), modeltest.NewService("ns1/big").On("172.30.0.41").External("192.168.99.11").
 		TCP("http", 80).NodePort(30001), bigSlice(5, 6, 7, 8, 9))
-	first := compile.Compile(nil, b.Snapshot().Family(model.IPv4))
+	first := compile.Options{}.Compile(nil, b.Snapshot().Family(model.IPv4))
 	bigSlice(6, 7, 8, 1, 9).Set(b) // by address 1 is the first now, but it takes the slot of 5
 	bigSlice(6, 8, 1).Set(b)
-	second := compile.Compile(first, b.Snapshot().Family(model.IPv4))
+	second := compile.Options{}.Compile(first, b.Snapshot().Family(model.IPv4))
 	checkApplied(t, first, batch.Diff(first, second), second)
 
-	fresh := compile.Compile(nil, b.Snapshot().Family(model.IPv4))
+	fresh := compile.Options{}.Compile(nil, b.Snapshot().Family(model.IPv4))
 	if batch.DiffTable(tableOf(t, second), fresh).Empty() {
 		t.Fatal("this test shows nothing: the slots are as a compilation from nothing chooses them")
 	}
-	adopted := compile.Compile(tableOf(t, second), b.Snapshot().Family(model.IPv4))
+	adopted := compile.Options{}.Repair(tableOf(t, second), nil, b.Snapshot().Family(model.IPv4))
 	changes := batch.DiffTable(tableOf(t, second), adopted)
 	equal(t, "chains deleted", []string{"endpoints-5-to-8", "nodeport-endpoints-5-to-8"}, changes.DeleteChains)
 	equal(t, "operations but for those", 0, changes.Len()-len(changes.DeleteChains))
@@ -139,7 +139,7 @@ func TestCompileAdoptsTheOrderOfATable(t *testing.T) {
 		a.Data, c.Data = c.Data, a.Data
 		slots[keys[0]], slots[keys[1]] = a, c
 		table.Elements = changed.pack(t)
-		adopted := compile.Compile(table, b.Snapshot().Family(model.IPv4))
+		adopted := compile.Options{}.Repair(table, nil, b.Snapshot().Family(model.IPv4))
 		changes := batch.DiffTable(table, adopted)
 		equal(t, "elements deleted and added", []int{2, 2}, []int{len(flat(changes.Delete)), len(flat(changes.Add))})
 		equal(t, "elements", elementsOf(t, adopted), changed.apply(t, changes))
@@ -147,7 +147,7 @@ func TestCompileAdoptsTheOrderOfATable(t *testing.T) {
 }
 
 func TestDiffTableReplacesAnotherLayout(t *testing.T) {
-	want := compile.Compile(nil, modeltest.Snapshot(modeltest.Config(), modeltest.OurNode()).Family(model.IPv4))
+	want := compile.Options{}.Compile(nil, modeltest.Snapshot(modeltest.Config(), modeltest.OurNode()).Family(model.IPv4))
 	for _, tt := range []struct {
 		name   string
 		change func(table *nft.Table)
@@ -209,7 +209,7 @@ func BenchmarkCompile(b *testing.B) {
 		b.Run(fmt.Sprintf("%d services", services), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				batch.DiffTable(nil, compile.Compile(nil, s))
+				batch.DiffTable(nil, compile.Options{}.Compile(nil, s))
 			}
 		})
 	}
@@ -219,14 +219,14 @@ func BenchmarkOneEndpoint(b *testing.B) {
 	for _, services := range []int{100, 1000, 10_000} {
 		builder := model.NewBuilder(modeltest.Config())
 		modeltest.Feed(builder, modeltest.Cluster(services, 2))
-		have := compile.Compile(nil, builder.Snapshot().Family(model.IPv4))
+		have := compile.Options{}.Compile(nil, builder.Snapshot().Family(model.IPv4))
 		name := modeltest.ClusterService(7).NamespacedName
 		b.Run(fmt.Sprintf("%d services", services), func(b *testing.B) {
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
 				modeltest.NewSlice(name.String()+"-x", name.Name).TCP("http", 8080).
 					Ready("10.9.0.1", modeltest.Pod(model.IPv4, 1_000_000+i%2).String()).Set(builder)
-				want := compile.Compile(have, builder.Snapshot().Family(model.IPv4))
+				want := compile.Options{}.Compile(have, builder.Snapshot().Family(model.IPv4))
 				if batch.Diff(have, want).Empty() {
 					b.Fatal("nothing changed")
 				}
@@ -240,7 +240,7 @@ func BenchmarkRender(b *testing.B) {
 	for _, services := range []int{100, 1000, 10_000} {
 		builder := model.NewBuilder(modeltest.Config())
 		modeltest.Feed(builder, modeltest.Cluster(services, 2))
-		r := compile.Compile(nil, builder.Snapshot().Family(model.IPv4))
+		r := compile.Options{}.Compile(nil, builder.Snapshot().Family(model.IPv4))
 		b.Run(fmt.Sprintf("%d services", services), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {

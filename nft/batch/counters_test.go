@@ -113,7 +113,7 @@ func TestACounterStaysAsLongAsItsFrontend(t *testing.T) {
 // all that is in them.
 func TestCountingIsSwitchedWithoutAnythingElse(t *testing.T) {
 	s := dualStack().Snapshot().Family(model.IPv4)
-	off := compile.Compile(nil, s)
+	off := compile.Options{}.Compile(nil, s)
 	on := counted.Compile(off, s)
 	frontends, refused := 0, 0
 	for sp := range s.ServicePorts() {
@@ -134,7 +134,7 @@ func TestCountingIsSwitchedWithoutAnythingElse(t *testing.T) {
 	equal(t, "elements", elements, len(flat(changes.Add)))
 	equal(t, "operations: those, and the rules of two chains", 4+elements+2, changes.Len())
 
-	again := compile.Compile(on, s)
+	again := compile.Options{}.Compile(on, s)
 	changes = batch.Diff(on, again)
 	checkApplied(t, on, changes, again)
 	equal(t, "sets deleted", []string{nft.NodePortCounters, nft.NodePortRefused, nft.RefusedCounters, nft.ServiceCounters}, changes.DeleteSets)

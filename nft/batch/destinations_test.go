@@ -23,7 +23,7 @@ func TestDestinationsOfATable(t *testing.T) {
 	pods := func(port string) []netip.AddrPort {
 		return []netip.AddrPort{at("10.0.0.2:" + port), at("10.0.0.3:" + port)}
 	}
-	four := tableOf(t, compile.Compile(nil, s.Family(model.IPv4)))
+	four := tableOf(t, compile.Options{}.Compile(nil, s.Family(model.IPv4)))
 	equal(t, "UDP", map[model.VIP][]netip.AddrPort{
 		vip(model.UDP, "172.30.0.41:53"): pods("5353"), vip(model.UDP, "192.168.98.11:53"): pods("5353"),
 		vip(model.UDP, "192.168.99.11:53"): pods("5353"),
@@ -33,7 +33,7 @@ func TestDestinationsOfATable(t *testing.T) {
 		vip(model.TCP, "192.168.99.11:80"): pods("8080"), vip(model.TCP, "192.168.0.2:30001"): pods("8080"),
 		vip(model.TCP, "172.30.0.42:80"): nil,
 	}, four.Destinations(model.TCP), compare)
-	six := tableOf(t, compile.Compile(nil, s.Family(model.IPv6))).Destinations(model.TCP)
+	six := tableOf(t, compile.Options{}.Compile(nil, s.Family(model.IPv6))).Destinations(model.TCP)
 	equal(t, "IPv6", []netip.AddrPort{at("[fd00:10::2]:8080")}, six[vip(model.TCP, "[fd00:192:168::2]:30001")], compare)
 }
 
@@ -53,5 +53,5 @@ func TestDestinationsWithAffinity(t *testing.T) {
 	equal(t, "UDP", map[model.VIP][]netip.AddrPort{
 		vip("172.30.0.41:53"): {{}, at("10.0.0.9:5353")}, vip(modeltest.NodeIP4 + ":30053"): {{}, at("10.0.0.9:5353")},
 		vip("172.30.0.42:123"): {at("10.0.0.9:123")},
-	}, tableOf(t, compile.Compile(nil, s)).Destinations(model.UDP), cmpopts.EquateComparable(netip.AddrPort{}))
+	}, tableOf(t, compile.Options{}.Compile(nil, s)).Destinations(model.UDP), cmpopts.EquateComparable(netip.AddrPort{}))
 }

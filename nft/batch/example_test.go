@@ -12,11 +12,11 @@ import (
 
 // A Service is elements of maps that all Services share. Its chain depends on the number of
 // endpoints alone.
-func ExampleCompile() {
+func Example() {
 	s := modeltest.Snapshot(modeltest.Config(),
 		modeltest.NewService("ns1/web").On("172.30.0.41").TCP("http", 80),
 		modeltest.NewSlice("ns1/web-1", "web").TCP("http", 8080).Ready("10.0.0.2", "10.0.0.3", "10.0.0.4"))
-	ruleset := compile.Compile(nil, s.Family(model.IPv4))
+	ruleset := compile.Options{}.Compile(nil, s.Family(model.IPv4))
 
 	for _, name := range []string{nft.ServiceIPs, nft.Endpoints} {
 		fmt.Println("map", name)
@@ -55,10 +55,10 @@ func ExampleDiff() {
 	b := modeltest.Builder(modeltest.Config(),
 		modeltest.NewService("ns1/web").On("172.30.0.41").Sticky(3600).TCP("http", 80),
 		slice.Ready("10.0.0.2", "10.0.0.3", "10.0.0.4"))
-	have := compile.Compile(nil, b.Snapshot().Family(model.IPv4))
+	have := compile.Options{}.Compile(nil, b.Snapshot().Family(model.IPv4))
 
 	slice.Ready("10.0.0.2", "10.0.0.4", "10.0.0.5").Set(b)
-	want := compile.Compile(have, b.Snapshot().Family(model.IPv4))
+	want := compile.Options{}.Compile(have, b.Snapshot().Family(model.IPv4))
 	fmt.Print(batch.Diff(have, want))
 	// Output:
 	// delete element ip vmapd endpoints { 172.30.0.41 . tcp . 80 . 1 : 10.0.0.3 . 8080 }

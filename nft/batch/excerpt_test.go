@@ -36,10 +36,10 @@ func TestExcerptHasThePacketsWay(t *testing.T) {
 		modeltest.NewService("ns1/web").On("172.30.0.41").TCP("http", 80).NodePort(30080).LoadBalancer("192.168.98.11").Ranges("203.0.113.0/24"),
 		modeltest.NewSlice("ns1/web-1", "web").TCP("http", 8080).Ready("10.0.0.2", "10.0.0.3", "10.0.0.4"),
 		modeltest.NewService("ns1/other").On("172.30.0.42").TCP("http", 80))
-	r := compile.Compile(nil, b.Snapshot().Family(model.IPv4))
+	r := compile.Options{}.Compile(nil, b.Snapshot().Family(model.IPv4))
 	// A slot stays with its endpoint when another one leaves: the excerpt has what is in the kernel.
 	modeltest.NewSlice("ns1/web-1", "web").TCP("http", 8080).Ready("10.0.0.3", "10.0.0.4", "10.0.0.5").Set(b)
-	r = compile.Compile(r, b.Snapshot().Family(model.IPv4))
+	r = compile.Options{}.Compile(r, b.Snapshot().Family(model.IPv4))
 	got := excerptText(r.Excerpt(modeltest.PortName("ns1/web", "http", model.TCP), 4))
 	const want = `map firewall-ips
 	192.168.98.11 . tcp . 80

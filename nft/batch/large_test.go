@@ -15,7 +15,7 @@ func TestALargeChange(t *testing.T) {
 	b := model.NewBuilder(modeltest.Config())
 	modeltest.Feed(b, modeltest.Cluster(50, 3))
 	modeltest.Hostile{Ports: 60, Endpoints: 1000}.Set(b)
-	have := compile.Compile(nil, b.Snapshot().Family(model.IPv4))
+	have := compile.Options{}.Compile(nil, b.Snapshot().Family(model.IPv4))
 
 	modeltest.Hostile{Ports: 60, Endpoints: 2000}.Set(b) // half of the ports are over the budget now
 	for i := range 20 {
@@ -24,7 +24,7 @@ func TestALargeChange(t *testing.T) {
 	for i := 20; i < 40; i++ {
 		modeltest.ClusterSlice(i, 7, 0).Set(b)
 	}
-	want := compile.Compile(have, b.Snapshot().Family(model.IPv4))
+	want := compile.Options{}.Compile(have, b.Snapshot().Family(model.IPv4))
 	changes := batch.Diff(have, want)
 	checkApplied(t, have, changes, want)
 	if deleted, added := len(flat(changes.Delete)), len(flat(changes.Add)); deleted < 20_000 || added < 20_000 {

@@ -32,7 +32,7 @@ func FuzzNames(f *testing.F) {
 		slice.Namespace = namespace
 		s := modeltest.Snapshot(modeltest.Config(), web, slice, modeltest.OurNode())
 		for _, family := range model.Families {
-			r := compile.Compile(nil, s.Family(family))
+			r := compile.Options{}.Compile(nil, s.Family(family))
 			for _, set := range r.AllSets() {
 				if !name.MatchString(set.Name) || len(set.Name) > longest || nft.DeclarationOf(set.Name).Key == nil {
 					t.Errorf("a set of %d characters: %q", len(set.Name), set.Name)

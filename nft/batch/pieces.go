@@ -67,30 +67,26 @@ func (b *Batch) ahead() *Batch {
 
 // largePieces yields the pieces of a large new table.
 func (b *Batch) largePieces(size int, yield func(*Batch) bool) {
-	next := b.ahead()
-	next.CreateTable = true
-	if !yield(next) {
-		return
-	}
-	next = &Batch{Family: b.Family, SetChains: b.SetChains, newChains: b.newChains}
-	first, count, add := true, 0, elements{}
-	give := func() bool {
+	ahead := b.ahead()
+	ahead.CreateTable = true
+	more := yield(ahead)
+	next, count, add := &Batch{Family: b.Family, SetChains: b.SetChains, newChains: b.newChains}, 0, elements{}
+	give := func() {
 		next.Add = add.list()
-		done := next
+		more = more && yield(next)
 		next, count, add = &Batch{Family: b.Family}, 0, elements{}
-		return yield(done)
 	}
-	for s := range b.large.Stages() {
-		if first && !s.First {
-			if first = false; !give() {
-				return
+	for stage := range b.large.Stages() {
+		stage.Elements(func(set string, op nft.ElementOp) {
+			add.add(set, op)
+			if count++; stage.Loose && count >= size {
+				give()
 			}
-		}
-		s.Elements(func(set string, e nft.Element) {
-			add.add(set, nft.ElementOp{Element: e, Port: s.Port})
-			count++
 		})
-		if s.Ends && !s.First && count >= size && !give() {
+		if next.SetChains != nil || count >= size {
+			give()
+		}
+		if !more {
 			return
 		}
 	}

@@ -26,7 +26,7 @@ func history(t *testing.T, r *modeltest.Random, config model.Config, steps int, 
 			s := b.Snapshot().Family(f)
 			before := have[f]
 			if before == nil {
-				before = compile.Compile(nil, model.NewBuilder(config).Snapshot().Family(f))
+				before = compile.Options{}.Compile(nil, model.NewBuilder(config).Snapshot().Family(f))
 			}
 			want := counting(step).Compile(before, s)
 			check(before, want, s)
@@ -66,7 +66,7 @@ func checkTable(t *testing.T, have, want *compile.Ruleset, s *model.FamilySnapsh
 	equal(t, "operations from a table to the ruleset it was made of", 0, batch.DiffTable(table, want).Len())
 
 	// Another process knows nothing of history: it adopts the slots that it finds.
-	again := want.Options.Compile(table, s)
+	again := want.Options.Repair(table, nil, s)
 	changes := batch.DiffTable(table, again)
 	if changes.Len() != len(changes.DeleteChains) {
 		t.Errorf("a restart with the same objects writes:\n%s", changes)
@@ -75,7 +75,7 @@ func checkTable(t *testing.T, have, want *compile.Ruleset, s *model.FamilySnapsh
 
 	// From the table of before to what is wanted now.
 	table = tableOf(t, have)
-	again = want.Options.Compile(table, s)
+	again = want.Options.Repair(table, nil, s)
 	checkApplied(t, have, batch.DiffTable(table, again), again)
 
 	// From nothing.
@@ -150,7 +150,7 @@ func FuzzCompile(f *testing.F) {
 		b := model.NewBuilder(configs[r.IntN(len(configs))])
 		r.Steps(b, 1+min(len(data), 4096)/16)
 		for _, family := range model.Families {
-			ruleset := compile.Compile(nil, b.Snapshot().Family(family))
+			ruleset := compile.Options{}.Compile(nil, b.Snapshot().Family(family))
 			checkSlots(t, ruleset)
 			if _, err := nftsim.New(ruleset.Table()); err != nil {
 				t.Errorf("the ruleset is not sound: %v", err)

@@ -146,7 +146,7 @@ func TestEachPieceOfABatchIsSafe(t *testing.T) {
 				for _, f := range model.Families {
 					size, node := 1+r.IntN(6), s.Family(f).NodeAddrs
 					table := tableOf(t, have[f])
-					again := want[f].Options.Compile(table, s.Family(f))
+					again := want[f].Options.Repair(table, nil, s.Family(f))
 					nothing := &nft.Table{Family: f}
 					for i, ok := range [...]bool{
 						checkPieces(t, table, batch.Diff(have[f], want[f]), batch.Diff(have[f], want[f]), size, node, connections[f]),
@@ -186,7 +186,7 @@ func TestWhatAClusterNeedsFirstComesFirst(t *testing.T) {
 	add("172.30.0.4", modeltest.NewService("kube-system/z").UDP("dns", 53).TCP("dns-tcp", 53).TCP("https", 9153))
 	add("172.30.0.6", modeltest.NewService("openshift-dns/dns-default").UDP("dns", 53).TCP("dns-tcp", 53))
 	add("172.30.0.5", modeltest.NewService("ns1/dns").UDP("dns", 53))
-	want := compile.Compile(nil, modeltest.Snapshot(modeltest.Config(), objects...).Family(model.IPv4))
+	want := compile.Options{}.Compile(nil, modeltest.Snapshot(modeltest.Config(), objects...).Family(model.IPv4))
 	whatComesFirst(t, slices.Collect(batch.NewTable(want, 0).Pieces(1)))
 }
 
@@ -217,7 +217,7 @@ func TestPiecesAreBounded(t *testing.T) {
 	const services, size = 3000, 100
 	builder := model.NewBuilder(modeltest.Config())
 	modeltest.Feed(builder, modeltest.Cluster(services, 2))
-	want := compile.Compile(nil, builder.Snapshot().Family(model.IPv4))
+	want := compile.Options{}.Compile(nil, builder.Snapshot().Family(model.IPv4))
 	total, frontends := 0, 0
 	for p := range batch.NewTable(want, size).Pieces(size) {
 		n := p.Len()

@@ -15,7 +15,7 @@ import (
 func TestAnOldSetOfAnotherTypeIsDeleted(t *testing.T) {
 	const old = "affinity-both-ns1/s/tcp/http" // now the name of a map
 	b := modeltest.Builder(modeltest.Config(), modeltest.NewService("ns1/s").On("172.30.0.41").TCP("http", 80))
-	want := compile.Compile(nil, b.Snapshot().Family(model.IPv4))
+	want := compile.Options{}.Compile(nil, b.Snapshot().Family(model.IPv4))
 	table := tableOf(t, want)
 	table.Sets = append(table.Sets, nft.Set{Name: old, Key: []nft.Type{nft.Addr, nft.Service}})
 	changes := batch.DiffTable(table, want)

@@ -37,7 +37,7 @@ func dualStack() *model.Builder {
 }
 
 func bothTexts(s *model.Snapshot) string {
-	return compile.Compile(nil, s.Family(model.IPv4)).Table().String() + compile.Compile(nil, s.Family(model.IPv6)).Table().String()
+	return compile.Options{}.Compile(nil, s.Family(model.IPv4)).Table().String() + compile.Options{}.Compile(nil, s.Family(model.IPv6)).Table().String()
 }
 
 func TestTextOfADualStackService(t *testing.T) {
@@ -111,7 +111,7 @@ func TestComments(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			s := modeltest.Snapshot(modeltest.Config(), modeltest.NewService(tt.namespace+"/"+tt.service).On("172.30.0.41").TCP(tt.port, 80))
 			got := []string{}
-			for set, e := range compile.Compile(nil, s.Family(model.IPv4)).Elements() {
+			for set, e := range (compile.Options{}).Compile(nil, s.Family(model.IPv4)).Elements() {
 				if set == nft.ServiceIPs {
 					got = append(got, e.Comment)
 				}
@@ -138,7 +138,7 @@ func TestRanges(t *testing.T) {
 		t.Run(tt.cidr, func(t *testing.T) {
 			p := netip.MustParsePrefix(tt.cidr)
 			s := modeltest.Snapshot(modeltest.Config(), modeltest.NewServiceCIDR("x", tt.cidr)).Family(model.FamilyOf(p.Addr()))
-			r := compile.Compile(nil, s)
+			r := compile.Options{}.Compile(nil, s)
 			got := []string{}
 			for set, e := range r.Elements() {
 				got = append(got, text(r, set, e.Element))
@@ -159,7 +159,7 @@ func TestRanges(t *testing.T) {
 	}
 
 	t.Run("what is no prefix is written as a range", func(t *testing.T) {
-		r := compile.Compile(nil, modeltest.Snapshot(modeltest.Config()).Family(model.IPv4))
+		r := compile.Options{}.Compile(nil, modeltest.Snapshot(modeltest.Config()).Family(model.IPv4))
 		key := func(s string) string { return string(nft.AppendAddr(nil, netip.MustParseAddr(s))) }
 		equal(t, "between", "172.30.0.1-172.30.0.5",
 			text(r, nft.ServiceCIDRs, nft.Element{Key: key("172.30.0.1"), End: key("172.30.0.6")}))
@@ -174,7 +174,7 @@ func TestSlotsAreInTheOrderOfTheirNumbers(t *testing.T) {
 		want = append(want, fmt.Sprintf("172.30.0.41 . tcp . 80 . %d : %v . 8080,", i, modeltest.Pod(model.IPv4, i)))
 	}
 	got := []string{}
-	for line := range strings.Lines(compile.Compile(nil, b.Snapshot().Family(model.IPv4)).Table().String()) {
+	for line := range strings.Lines(compile.Options{}.Compile(nil, b.Snapshot().Family(model.IPv4)).Table().String()) {
 		if line = strings.TrimSpace(line); strings.Contains(line, " : 10.") {
 			got = append(got, line)
 		}
@@ -225,8 +225,8 @@ func TestTheTextOfABatchLoads(t *testing.T) {
 	now := b.Snapshot()
 	for _, f := range model.Families {
 		t.Run(f.String(), func(t *testing.T) {
-			before := compile.Compile(nil, have.Family(f))
-			after := compile.Compile(before, now.Family(f))
+			before := compile.Options{}.Compile(nil, have.Family(f))
+			after := compile.Options{}.Compile(before, now.Family(f))
 			want := strings.Split(load(t, after.Table().String()), "\n")
 			fromNothing := batch.DiffTable(nil, after)
 			equal(t, "listing after the difference to nothing", sorted(want), sorted(strings.Split(load(t, fromNothing.String()), "\n")))
@@ -250,7 +250,7 @@ func TestTheTextOfABatchLoads(t *testing.T) {
 	}
 
 	t.Run("sets and maps that are no longer needed", func(t *testing.T) {
-		r := compile.Compile(nil, have.Family(model.IPv4))
+		r := compile.Options{}.Compile(nil, have.Family(model.IPv4))
 		table := tableOf(t, r)
 		table.Sets = append(slices.Clip(table.Sets),
 			nft.Set{Name: "old-set", Key: []nft.Type{nft.Addr}}, nft.Set{Name: "old-map", Key: []nft.Type{nft.Addr}, Verdicts: true})
@@ -261,7 +261,7 @@ func TestTheTextOfABatchLoads(t *testing.T) {
 	})
 
 	t.Run("a table of another layout", func(t *testing.T) {
-		r := compile.Compile(nil, have.Family(model.IPv4))
+		r := compile.Options{}.Compile(nil, have.Family(model.IPv4))
 		table := &nft.Table{Family: model.IPv4, Sets: []nft.Set{{Name: nft.ClusterIPs, Key: []nft.Type{nft.Proto}}}}
 		want := sorted(strings.Split(load(t, r.Table().String()), "\n"))
 		got := load(t, "table ip vmapd { set cluster-ips { type inet_proto; }; }\n", batch.DiffTable(table, r).String())

@@ -105,7 +105,7 @@ func (r *worldRun) fact(w modeltest.World) *worldFact {
 		return f
 	}
 	s := r.builder(w).Snapshot()
-	ruleset := compile.Compile(nil, s.Family(model.IPv4))
+	ruleset := compile.Options{}.Compile(nil, s.Family(model.IPv4))
 	table := smallTableOf(ruleset, r.known)
 	ends, err := r.endsOf(table)
 	if err != nil {
@@ -179,10 +179,10 @@ func (r *worldRun) all(from, to [2][]modeltest.ServiceState) {
 func (r *worldRun) compiled(w modeltest.World) (*model.Builder, *compile.Ruleset) {
 	before := w.Before()
 	b := r.builder(before)
-	have := compile.Compile(nil, b.Snapshot().Family(model.IPv4))
+	have := compile.Options{}.Compile(nil, b.Snapshot().Family(model.IPv4))
 	if before != w {
 		w.Set(b, before)
-		have = compile.Compile(have, b.Snapshot().Family(model.IPv4))
+		have = compile.Options{}.Compile(have, b.Snapshot().Family(model.IPv4))
 	}
 	return b, have
 }
@@ -195,7 +195,7 @@ func (r *worldRun) from(w modeltest.World, table *smallTable, toA modeltest.Serv
 		to := modeltest.World{toA, next}
 		to.Set(b, last.Final())
 		last = to
-		want := compile.Compile(have, b.Snapshot().Family(model.IPv4))
+		want := compile.Options{}.Compile(have, b.Snapshot().Family(model.IPv4))
 		if !r.step(w, to, table, batch.Diff(have, want)) {
 			r.t.FailNow()
 		}

@@ -108,7 +108,7 @@ func (o Options) layoutChains(s *model.Settings, c chosen) []nft.Chain {
 		})
 	}
 	chains = append(chains, o.FastPathChains()...)
-	if c.remembers {
+	if c.features.has(withAffinity) {
 		first := []nft.Rule{{nft.MatchFirst{}, nft.Verdict{Kind: nft.Jump, Chain: rememberChain}}}
 		chains = append(chains,
 			nft.Chain{

@@ -181,14 +181,13 @@ func verdict(sp *model.ServicePort, fe model.Frontend) nft.Verdict {
 }
 
 // chosen are the chains and rules that depend on the service ports: those that choose an endpoint,
-// whether there are those that remember one, which every packet passes, and those of features. Chains that choose are
+// and those of features. Chains that choose are
 // only added: before Linux 6.2, a chain can't be deleted in the batch that deletes the last element
 // with it. The next start leaves out those that are not needed.
 type chosen struct {
-	choices   map[choice]bool
-	circuits  map[circuit]bool
-	remembers bool
-	features  features
+	choices  map[choice]bool
+	circuits map[circuit]bool
+	features features
 }
 
 // add adds the chains that a service port needs. It reports whether some of them are new.

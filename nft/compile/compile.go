@@ -27,31 +27,14 @@ type Ruleset struct {
 	usage    usage
 }
 
-// Slots has the slots of service ports' endpoints. It is a *Ruleset or a *Table.
-type Slots interface {
-	// Slots returns the endpoints that a traffic policy selects, in the order of their
-	// slots. The name and the frontends of sp matter, not its endpoints.
-	Slots(sp *model.ServicePort, l model.TrafficPolicy) []netip.AddrPort
-}
-
-// Compile translates a snapshot. before has the slots of the endpoints so far: an endpoint that
-// stays keeps its slot, so that a change costs a handful of elements however many endpoints
-// there are. before is the Ruleset compiled from an earlier snapshot, a Table read from the
-// kernel, or nil.
-//
-// After an earlier Ruleset, the cost depends on the difference between the snapshots, not on
-// their size.
-func Compile(before Slots, s *model.FamilySnapshot) *Ruleset { return Options{}.Compile(before, s) }
-
-// Compile is the function Compile, with these options. An earlier Ruleset may have been
-// compiled with others.
-func (o Options) Compile(before Slots, s *model.FamilySnapshot) *Ruleset {
-	r := &Ruleset{Family: s.Family, snapshot: s, Options: o}
-	old, ok := before.(*Ruleset)
-	if !ok {
-		r.compileAll(before)
-		return r
+// Compile translates a snapshot. old is the Ruleset compiled from an earlier snapshot, also with other options, or nil. An
+// endpoint that stays keeps its slot, so that a change costs a handful of elements however many endpoints there are. After an
+// earlier Ruleset, the cost depends on the difference between the snapshots, not on their size.
+func (o Options) Compile(old *Ruleset, s *model.FamilySnapshot) *Ruleset {
+	if old == nil {
+		return o.Repair(nil, nil, s)
 	}
+	r := &Ruleset{Family: s.Family, snapshot: s, Options: o}
 	r.Sets, r.orders, r.chosen, r.usage = old.Sets, old.orders, old.chosen, old.usage
 	if o != old.Options {
 		r.Sets = o.LayoutSets()
@@ -73,9 +56,8 @@ func (o Options) Compile(before Slots, s *model.FamilySnapshot) *Ruleset {
 		grown = r.chosen.add(c.New) || grown
 	}
 	r.orders = edit.Done()
-	now := r.usage.features(s)
-	if remembers := now.has(withAffinity); remembers != r.chosen.remembers || now != r.chosen.features {
-		r.chosen.remembers, r.chosen.features, grown = remembers, now, true
+	if now := r.usage.features(s); now != r.chosen.features {
+		r.chosen.features, grown = now, true
 	}
 	if r.Chains = old.Chains; grown || s.Settings != old.snapshot.Settings || o != old.Options {
 		r.Chains = o.layoutChains(s.Settings, r.chosen)
@@ -86,30 +68,20 @@ func (o Options) Compile(before Slots, s *model.FamilySnapshot) *Ruleset {
 // Repair is Compile for a table as it was read from the kernel, or nil. left is what this process left there, and so perhaps
 // chains that nothing needs now; nil: nothing.
 func (o Options) Repair(table *nft.Table, left *Ruleset, s *model.FamilySnapshot) *Ruleset {
-	r := &Ruleset{Family: s.Family, snapshot: s, Options: o}
+	r := &Ruleset{Family: s.Family, snapshot: s, Options: o, Sets: o.LayoutSets()}
 	if left != nil {
 		r.chosen = left.chosen
 	}
-	if table == nil {
-		r.compileAll(nil)
-	} else {
-		r.compileAll(table)
-	}
-	return r
-}
-
-func (r *Ruleset) compileAll(before Slots) {
-	r.Sets = r.Options.LayoutSets()
 	edit := r.orders.Edit(model.ServicePortKeys)
-	for sp := range r.snapshot.ServicePorts() {
-		r.adopt(edit, before, sp)
+	for sp := range s.ServicePorts() {
+		r.adopt(edit, table, sp)
 		r.chosen.add(sp)
 		r.usage.count(sp, 1)
 	}
-	r.chosen.features = r.usage.features(r.snapshot)
-	r.chosen.remembers = r.chosen.features.has(withAffinity)
+	r.chosen.features = r.usage.features(s)
 	r.orders = edit.Done()
-	r.Chains = r.Options.layoutChains(r.snapshot.Settings, r.chosen)
+	r.Chains = o.layoutChains(s.Settings, r.chosen)
+	return r
 }
 
 // AllSets returns the declarations of all sets and maps, sorted by name.
@@ -180,7 +152,7 @@ func (r *Ruleset) portElements(sp *model.ServicePort, affinity *affinity, delta 
 				add(nft.SourceRanges(fe.VIP.Protocol), nft.RangeElement(to, p))
 			}
 		}
-		if fe.Action != model.Forward && !fe.ShortCircuit {
+		if !hasSlots(fe) {
 			continue
 		}
 		r.Options.fastPathElements(fe, add)
@@ -206,6 +178,9 @@ func (r *Ruleset) portElements(sp *model.ServicePort, affinity *affinity, delta 
 	affinity.elements(add)
 	r.noMemory(sp, add)
 }
+
+// hasSlots reports whether connections to a frontend may be sent to endpoints.
+func hasSlots(fe model.Frontend) bool { return fe.Action == model.Forward || fe.ShortCircuit }
 
 // maxComment is the longest comment that nft takes (libnftnl: NFTNL_UDATA_COMMENT_MAXLEN
 // with its final zero). Only names of maximal length are longer.

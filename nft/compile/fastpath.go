@@ -24,19 +24,14 @@ func (r *Ruleset) Flowtables() []nft.Flowtable { return r.Options.Flowtables() }
 // fastPathProtocols are those of which the kernel takes connections (nft_flow_offload_eval).
 var fastPathProtocols = [...]model.Protocol{model.TCP, model.UDP}
 
-// FastPathChains returns the chains with which a table has the fast path.
+// FastPathChains returns the chains with which a table has the fast path. They put connections onto it behind all rules of
+// others at the hook forward, so that a packet which one of these drops does not. The destination that the client asked for
+// tells our connections from those that others translate, as in postrouting: a container runtime may translate another port of
+// the node to the same pod.
 func (o Options) FastPathChains() []nft.Chain {
 	if !o.FastPath {
 		return nil
 	}
-	return fastPathChains()
-}
-
-// fastPathChains put connections onto the fast path behind all rules of others at the hook forward, so
-// that a packet which one of these drops does not. The destination that the client asked for tells our
-// connections from those that others translate, as in postrouting: a container runtime may translate
-// another port of the node to the same pod.
-func fastPathChains() []nft.Chain {
 	take := nft.AddFlow{Flowtable: nft.FastPath}
 	var rules []nft.Rule
 	for _, p := range fastPathProtocols {
@@ -59,7 +54,7 @@ func fastPathChains() []nft.Chain {
 
 // fastPathElements adds the element of a frontend whose connections take the fast path.
 func (o Options) fastPathElements(fe model.Frontend, add func(set string, e nft.Element)) {
-	if !o.FastPath || fe.Action != model.Forward && !fe.ShortCircuit || fe.VIP.Protocol == model.SCTP {
+	if !o.FastPath || !hasSlots(fe) || fe.VIP.Protocol == model.SCTP {
 		return
 	}
 	s := nft.FrontendsOf(fe.Kind)

@@ -39,8 +39,8 @@ type slotDelta struct {
 	slots [len(model.TrafficPolicies)][]slot
 }
 
-// Slots implements Slots.
-func (r *Ruleset) Slots(sp *model.ServicePort, l model.TrafficPolicy) []netip.AddrPort {
+// slots returns the endpoints of one list of a service port, in the order of their slots.
+func (r *Ruleset) slots(sp *model.ServicePort, l model.TrafficPolicy) []netip.AddrPort {
 	sp, ok := r.snapshot.ServicePort(sp.Name)
 	if !ok {
 		return nil
@@ -108,7 +108,7 @@ func (s bySlot) all() iter.Seq[netip.AddrPort] {
 
 // adopt chooses the slots of a service port's endpoints: an endpoint with a slot keeps it, unless a
 // lookup table has all of them. have may be nil.
-func (r *Ruleset) adopt(edit *persist.Edit[model.ServicePortName, *order], have Slots, sp *model.ServicePort) {
+func (r *Ruleset) adopt(edit *persist.Edit[model.ServicePortName, *order], have *nft.Table, sp *model.ServicePort) {
 	if have == nil && !sp.Algorithm.HasTable() {
 		return
 	}
@@ -144,7 +144,7 @@ func (r *Ruleset) rearrange(edit *persist.Edit[model.ServicePortName, *order], h
 		list := was.order
 		if len(left) > 0 || len(joined) > 0 {
 			if list == nil {
-				list = have.Slots(old, l)
+				list = have.slots(old, l)
 			}
 			list = moveSlots(list, left, joined)
 		}

@@ -9,122 +9,110 @@ import (
 	"github.com/vmapd/vmapd/nft"
 )
 
-// Stage is a part of a new table, for one transaction.
+// Stage has elements of a new table that come in one transaction.
 type Stage struct {
-	Unit
-	First bool // for the transaction with the base chains
-	Ends  bool // a transaction may end behind it
+	Elements func(add func(set string, op nft.ElementOp))
+	Loose    bool // they may come in several
 }
 
 // Stages yields the elements of a new table. A Service comes with all of its ports and addresses at once, also with its cluster
-// IP, to whose other ports connections are refused; the cluster's API server and DNS are first, then all endpoints. The
-// ServiceCIDRs are last, whose other addresses are dropped.
+// IP, to whose other ports connections are refused. The first stage has the cluster's API server and DNS, and what all Services
+// need; it is for the transaction with the base chains. Then come the endpoints of the others, and these. The ServiceCIDRs are
+// last, whose other addresses are dropped.
 func (r *Ruleset) Stages() iter.Seq[Stage] {
-	urgent, others := r.byUrgency()
-	served := map[netip.Addr]bool{}
 	return func(yield func(Stage) bool) {
-		for _, part := range [...]iter.Seq[Stage]{
-			r.nodeStage, r.services(urgent, served, true), r.slotStages(others), r.services(others, served, false), r.lastStages(served),
-		} {
-			for s := range part {
-				if !yield(s) {
-					return
+		urgent := r.urgent()
+		services := r.services()
+		others := slices.DeleteFunc(slices.Clone(services), func(of []*model.ServicePort) bool { return urgent[clusterIPOf(of[0])] })
+		if !yield(Stage{Elements: func(add func(set string, op nft.ElementOp)) {
+			r.ofSettings(nft.NodePortIPs, add)
+			for a := range r.snapshot.Hairpins() { // an endpoint could not connect to itself without
+				add(nft.Hairpin, nft.ElementOp{Element: hairpinElement(a)})
+			}
+			for _, of := range services {
+				if urgent[clusterIPOf(of[0])] {
+					r.service(of, false, add)
 				}
 			}
+		}}) || !yield(Stage{Loose: true, Elements: func(add func(set string, op nft.ElementOp)) {
+			for _, of := range others {
+				r.slotsOf(of, add)
+			}
+		}}) {
+			return
 		}
-	}
-}
-
-// nodeStage has what frontends of the first stages need: where node ports are, and the endpoints that connect to themselves.
-func (r *Ruleset) nodeStage(yield func(Stage) bool) {
-	yield(Stage{First: true, Unit: Unit{Elements: func(add func(set string, e nft.Element)) {
-		r.settingsElements(nft.NodePortIPs, add)
-		for a := range r.snapshot.Hairpins() {
-			add(nft.Hairpin, hairpinElement(a))
-		}
-	}}})
-}
-
-// slotStages has the slots of service ports, to which nothing leads yet.
-func (r *Ruleset) slotStages(ports []*model.ServicePort) iter.Seq[Stage] {
-	return func(yield func(Stage) bool) {
-		for _, sp := range ports {
-			if !yield(Stage{Ends: true, Unit: Unit{Port: sp, Elements: func(add func(set string, e nft.Element)) {
-				r.unit(sp, nil).Elements(func(set string, e nft.Element) {
-					if isSlots(set) {
-						add(set, e)
-					}
-				})
-			}}}) {
+		for _, of := range others {
+			if !yield(Stage{Elements: func(add func(set string, op nft.ElementOp)) { r.service(of, true, add) }}) {
 				return
 			}
 		}
-	}
-}
-
-func isSlots(set string) bool {
-	return set == nft.Endpoints || set == nft.LocalEndpoints || set == nft.NodePortEndpoints || set == nft.NodePortLocalEndpoints
-}
-
-// services has service ports in the order of their cluster IPs, with these: all of them or, behind slotStages, all but slots.
-func (r *Ruleset) services(ports []*model.ServicePort, served map[netip.Addr]bool, first bool) iter.Seq[Stage] {
-	return func(yield func(Stage) bool) {
-		for i, sp := range ports {
-			var delta *slotDelta
-			if !first {
-				delta = &slotDelta{other: sp} // as if its slots were there already
+		yield(Stage{Loose: true, Elements: func(add func(set string, op nft.ElementOp)) {
+			for v := range r.snapshot.ServiceEndpoints() {
+				add(nft.ServiceEndpoints, nft.ElementOp{Element: endpointElement(v)})
 			}
-			ip := clusterIPOf(sp)
-			if ip.IsValid() && !served[ip] {
-				served[ip] = true
-				if !yield(Stage{First: first, Unit: shared(nft.ClusterIPs, addrElement(ip))}) {
-					return
-				}
-			}
-			last := i+1 == len(ports) || clusterIPOf(ports[i+1]) != ip
-			if !yield(Stage{First: first, Ends: last, Unit: r.unit(sp, delta)}) {
-				return
-			}
-		}
-	}
-}
-
-// lastStages has the elements without which Services are complete.
-func (r *Ruleset) lastStages(served map[netip.Addr]bool) iter.Seq[Stage] {
-	return func(yield func(Stage) bool) {
-		for v := range r.snapshot.ServiceEndpoints() {
-			if !yield(Stage{Ends: true, Unit: shared(nft.ServiceEndpoints, endpointElement(v))}) {
-				return
-			}
-		}
-		yield(Stage{Unit: Unit{Elements: func(add func(set string, e nft.Element)) {
 			for a := range r.snapshot.ClusterIPs() {
-				if !served[a] {
-					add(nft.ClusterIPs, addrElement(a))
+				if _, served := urgent[a]; !served {
+					add(nft.ClusterIPs, nft.ElementOp{Element: addrElement(a)})
 				}
 			}
-			r.settingsElements(nft.ServiceCIDRs, add)
-		}}})
+			r.ofSettings(nft.ServiceCIDRs, add)
+		}})
 	}
 }
 
-// settingsElements adds the elements of one set that depend on the settings.
-func (r *Ruleset) settingsElements(of string, add func(set string, e nft.Element)) {
+// service adds the elements of a Service, and its cluster IP. With known, its endpoints are there already.
+func (r *Ruleset) service(ports []*model.ServicePort, known bool, add func(set string, op nft.ElementOp)) {
+	for _, sp := range ports {
+		var delta *slotDelta
+		if known {
+			delta = &slotDelta{other: sp}
+		}
+		r.portElements(sp, affinityFor(sp), delta, func(set string, e nft.Element) { add(set, nft.ElementOp{Element: e, Port: sp}) })
+	}
+	if ip := clusterIPOf(ports[0]); ip.IsValid() {
+		add(nft.ClusterIPs, nft.ElementOp{Element: addrElement(ip)})
+	}
+}
+
+// slotsOf adds the endpoints of a Service, to which nothing leads yet.
+func (r *Ruleset) slotsOf(ports []*model.ServicePort, add func(set string, op nft.ElementOp)) {
+	for _, sp := range ports {
+		for _, fe := range sp.Frontends {
+			of := nft.FrontendsOf(fe.Kind)
+			for _, l := range model.TrafficPolicies {
+				if hasSlots(fe) && fe.Uses(l) {
+					r.slotElements(of.Key(fe.VIP), sp, l, nil, func(e nft.Element) { add(of.Endpoints[l], nft.ElementOp{Element: e, Port: sp}) })
+				}
+			}
+		}
+	}
+}
+
+// ofSettings adds the elements of one set that depend on the settings.
+func (r *Ruleset) ofSettings(name string, add func(set string, op nft.ElementOp)) {
 	settingsElements(r.snapshot.Settings, func(set string, e nft.Element) {
-		if set == of {
-			add(set, e)
+		if set == name {
+			add(set, nft.ElementOp{Element: e})
 		}
 	})
 }
 
-// shared is a single element.
-func shared(set string, e nft.Element) Unit {
-	return Unit{Elements: func(add func(set string, e nft.Element)) { add(set, e) }}
+// services returns the service ports of each Service, by its cluster IP.
+func (r *Ruleset) services() (all [][]*model.ServicePort) {
+	ports := slices.SortedStableFunc(r.snapshot.ServicePorts(), func(a, b *model.ServicePort) int {
+		return clusterIPOf(a).Compare(clusterIPOf(b))
+	})
+	for from, to := 0, 1; from < len(ports); to++ {
+		if to == len(ports) || clusterIPOf(ports[to]) != clusterIPOf(ports[from]) {
+			all, from = append(all, ports[from:to]), to
+		}
+	}
+	return all
 }
 
-// byUrgency returns the service ports of Services that must come first, and all others. An address of the node that is a
+// urgent says of each Service, by its cluster IP, whether it must be among the first. An address of the node that is a
 // Service's has priority over node ports of others; and one may be the cluster IP of another Service.
-func (r *Ruleset) byUrgency() (urgent, others []*model.ServicePort) {
+func (r *Ruleset) urgent() map[netip.Addr]bool {
 	clusterIPs := map[netip.Addr]bool{}
 	for a := range r.snapshot.ClusterIPs() {
 		clusterIPs[a] = true
@@ -132,23 +120,12 @@ func (r *Ruleset) byUrgency() (urgent, others []*model.ServicePort) {
 	shared := func(fe model.Frontend) bool {
 		return r.isOnNode(fe) || fe.Kind != model.ClusterIP && clusterIPs[fe.VIP.Addr]
 	}
-	first := map[netip.Addr]bool{}
+	urgent := map[netip.Addr]bool{}
 	for sp := range r.snapshot.ServicePorts() {
-		if isUrgent(sp) || slices.ContainsFunc(sp.Frontends, shared) {
-			first[clusterIPOf(sp)] = true
-		}
+		ip := clusterIPOf(sp)
+		urgent[ip] = urgent[ip] || isUrgent(sp) || slices.ContainsFunc(sp.Frontends, shared)
 	}
-	for sp := range r.snapshot.ServicePorts() {
-		if first[clusterIPOf(sp)] {
-			urgent = append(urgent, sp)
-		} else {
-			others = append(others, sp)
-		}
-	}
-	for _, list := range [...][]*model.ServicePort{urgent, others} { // those of one Service stand side by side
-		slices.SortFunc(list, func(a, b *model.ServicePort) int { return clusterIPOf(a).Compare(clusterIPOf(b)) })
-	}
-	return urgent, others
+	return urgent
 }
 
 // clusterIPOf returns the cluster IP of a service port.

@@ -100,7 +100,7 @@ func purge(t testing.TB, b *Backend) {
 }
 
 func text(s *model.Snapshot) string {
-	return compile.Compile(nil, s.Family(model.IPv4)).Table().String() + compile.Compile(nil, s.Family(model.IPv6)).Table().String()
+	return compile.Options{}.Compile(nil, s.Family(model.IPv4)).Table().String() + compile.Options{}.Compile(nil, s.Family(model.IPv6)).Table().String()
 }
 
 func TestListingEqualsThatOfTheRenderedText(t *testing.T) {
@@ -196,14 +196,14 @@ func mustMatchIn(t testing.TB, kernel dialer, s *model.Snapshot) {
 	}
 	defer func() { _ = c.close() }()
 	for _, f := range model.Families {
-		table, err := c.readTable(f, compile.Compile(nil, s.Family(f)))
+		table, err := c.readTable(f, compile.Options{}.Compile(nil, s.Family(f)))
 		if err != nil {
 			t.Fatal(err)
 		}
 		if table == nil {
 			t.Fatalf("no %v table", f)
 		}
-		changes := batch.DiffTable(table, compile.Compile(table, s.Family(f)))
+		changes := batch.DiffTable(table, compile.Options{}.Repair(table, nil, s.Family(f)))
 		changes.DeleteChains = nil // chains no longer used are left until the next start
 		if !changes.Empty() {
 			t.Errorf("the kernel's %v table still lacks:\n%.2000s", f, changes)
@@ -288,7 +288,7 @@ func TestOneRefusedServicePortDoesNotStopTheOthers(t *testing.T) {
 	n := newNetNS(t)
 	b := open(t, n)
 	s := exampleBuilder().Snapshot().Family(model.IPv4)
-	want := compile.Compile(nil, s)
+	want := compile.Options{}.Compile(nil, s)
 	changes := batch.DiffTable(nil, want)
 	broken := model.ServicePortName{NamespacedName: model.NamespacedName{Namespace: "default", Name: "web"}, Port: "dns", Protocol: model.UDP}
 	for _, list := range changes.Add {

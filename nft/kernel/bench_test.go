@@ -50,7 +50,7 @@ func BenchmarkCompileCold(b *testing.B) {
 	forSizes(b, func(b *testing.B, _ benchSize, builder *model.Builder) {
 		s := builder.Snapshot().Family(model.IPv4)
 		for b.Loop() {
-			batch.DiffTable(nil, compile.Compile(nil, s))
+			batch.DiffTable(nil, compile.Options{}.Compile(nil, s))
 		}
 	})
 }

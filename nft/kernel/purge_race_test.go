@@ -151,7 +151,7 @@ func TestAClientWhoConnectsBetweenBatchAndPurge(t *testing.T) {
 			}
 			s.lasts(tt.now)
 			st := b.families[0]
-			want := compile.Compile(st.have, s.builder.Snapshot().Family(model.IPv4))
+			want := compile.Options{}.Compile(st.have, s.builder.Snapshot().Family(model.IPv4))
 			changes := batch.Diff(st.have, want)
 			start := time.Now()
 			if _, err := b.send(st, changes); err != nil {

@@ -33,7 +33,7 @@ func example(t *testing.T) *nft.Table {
 		modeltest.NewService("ns1/empty").On("172.30.0.42").TCP("", 80).UDP("udp", 80),
 		modeltest.NewSlice("ns1/web-1", "web").TCP("http", 8080).UDP("dns", 5353).
 			Local("10.0.0.2", modeltest.NodeIP4).Ready("10.0.0.3"))
-	return compile.Compile(nil, s.Family(model.IPv4)).Table()
+	return compile.Options{}.Compile(nil, s.Family(model.IPv4)).Table()
 }
 
 func simulator(t *testing.T, r *nft.Table) *nftsim.Simulator {

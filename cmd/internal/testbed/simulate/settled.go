@@ -102,7 +102,7 @@ func (w *world) mustBeFresh() {
 // leftovers returns the batch that deletes what a table has for nothing; nil: it has no such thing. Chains for
 // numbers of endpoints may stay until the next start.
 func leftovers(table *nft.Table, s *model.FamilySnapshot) *batch.Batch {
-	b := batch.DiffTable(table, compile.Compile(table, s))
+	b := batch.DiffTable(table, compile.Options{}.Repair(table, nil, s))
 	b.DeleteChains = slices.DeleteFunc(b.DeleteChains, func(name string) bool {
 		return strings.Contains(name, "endpoints-") && !strings.Contains(name, "/") || strings.Contains(name, "-of-")
 	})
