@@ -130,19 +130,6 @@ func (a *affinity) verdict(fe model.Frontend) nft.Verdict {
 	return nft.Verdict{Kind: nft.Jump, Chain: nft.AffinityMap(a.sp.Name, fe.TrafficPolicy)}
 }
 
-// noMemory adds the elements for addresses of the node that are frontends without affinity. The
-// port may have the number of another Service's node port, whose clients do not come this way.
-func (r *Ruleset) noMemory(sp *model.ServicePort, add func(set string, e nft.Element)) {
-	if sp.Affinity > 0 {
-		return
-	}
-	for _, fe := range sp.Frontends {
-		if r.isOnNode(fe) {
-			add(nft.RememberIPs, nft.Element{Key: nft.FrontendsOf(fe.Kind).Key(fe.VIP), Verdict: nft.Verdict{Kind: nft.Return}})
-		}
-	}
-}
-
 // isOnNode reports whether the address of a frontend is one of the node, where node ports are, too.
 func (r *Ruleset) isOnNode(fe model.Frontend) bool {
 	if fe.Kind == model.ClusterIP || fe.Kind == model.NodePort || r.snapshot.Settings == nil {
@@ -225,14 +212,6 @@ func purge(old, now *model.ServicePort, all bool) []Purge {
 
 // lacks reports whether a list of a service port lacks an endpoint that another version has.
 func lacks(now, old *model.ServicePort, l model.TrafficPolicy) bool {
-	stays := map[string]bool{}
-	for e := range now.In(l) {
-		stays[endpointData(e)] = true
-	}
-	for e := range old.In(l) {
-		if !stays[endpointData(e)] {
-			return true
-		}
-	}
-	return false
+	left, _ := difference(bySlot{rest: old.Endpoints, list: l}, bySlot{rest: now.Endpoints, list: l})
+	return len(left) > 0
 }

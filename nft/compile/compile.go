@@ -145,6 +145,9 @@ func (r *Ruleset) portElements(sp *model.ServicePort, affinity *affinity, delta 
 	for _, fe := range sp.Frontends {
 		of, key := nft.FrontendsOf(fe.Kind), nft.FrontendsOf(fe.Kind).Key(fe.VIP)
 		add(of.Dispatch, nft.Element{Key: key, Verdict: verdict(sp, fe), Comment: elementComment(sp.Name)})
+		if affinity == nil && r.isOnNode(fe) { // the number may be another Service's node port, whose clients do not come this way
+			add(of.Remember, nft.Element{Key: key, Verdict: nft.Verdict{Kind: nft.Return}})
+		}
 		if fe.Restricted {
 			add(nft.FirewallIPs, nft.Element{Key: key})
 			to := string(nft.AppendPort(nft.AppendAddr(nil, fe.VIP.Addr), fe.VIP.Port))
@@ -176,7 +179,6 @@ func (r *Ruleset) portElements(sp *model.ServicePort, affinity *affinity, delta 
 	}
 	r.Options.counterElements(sp, add)
 	affinity.elements(add)
-	r.noMemory(sp, add)
 }
 
 // hasSlots reports whether connections to a frontend may be sent to endpoints.

@@ -13,14 +13,14 @@ var faults = []fault{
 	{"nft/batch/diff.go", "\tb.DeleteChains = append(b.DeleteChains, slices.Sorted(maps.Keys(byName))...)\n", "\t_ = slices.Sorted(maps.Keys(byName))\n", "chains that go are not deleted"},
 	{"nft/batch/diff.go", "\t\t\tb.DeleteSets = append(b.DeleteSets, s.Name)\n", "\t\t\t_ = s\n", "sets that go are not deleted"},
 	{"nft/batch/diff.go", "\t\tb.Purge = append(b.Purge, c.Purge...)\n", "", "no purge: clients of endpoints that are gone stay remembered"},
-	{"nft/compile/affinity.go", "\t\tif !stays[endpointData(e)] {\n\t\t\treturn true\n", "\t\tif !stays[endpointData(e)] {\n\t\t\tcontinue\n", "clients are forgotten only if the timeout changes"},
+	{"nft/compile/affinity.go", "\treturn len(left) > 0\n", "\treturn len(left) < 0\n", "clients are forgotten only if the timeout changes"},
 	// nft/kernel: messages and their answers.
 	{"nft/kernel/conn.go", "\t\tif first == nil {\n\t\t\tfirst = err\n\t\t}\n", "\t\t_ = err\n", "acknowledgements are ignored"},
 	{"nft/kernel/backend.go", "st.have, st.left, st.refusal, st.purges = nil, nil, nil, nil\n\treturn &model", "st.left, st.refusal, st.purges = nil, nil, nil\n\treturn &model", "the state before a failure is believed after it"},
 	{"nft/kernel/backend.go", "\tfor _, st := range b.families {\n\t\tst.have = nil\n\t}\n}\n\n// Apply", "}\n\n// Apply", "Resync does nothing"},
 	{"nft/kernel/backend.go", "\tb.conn = c\n\tfor _, st := range b.families {\n\t\tst.owned = false\n", "\tb.conn = c\n\tfor _, st := range b.families {\n", "a table is not claimed again over another connection"},
 	{"nft/kernel/read.go", "err != nil || !c.interrupted {", "err != nil || true {", "a list that was cut short is believed"},
-	{"nft/kernel/transaction.go", "\tt.deletions(batch)\n", "", "a batch leaves what it must delete"},
+	{"nft/kernel/transaction.go", "\tt.deletions(changes)\n", "", "a batch leaves what it must delete"},
 	{"nft/kernel/errors.go", "return isReply(err) && !isTransient(err)", "return isReply(err)", "want of memory at the start is taken for a missing feature"},
 	{"nft/kernel/backend.go", "\t\terr = st.refusal.err(st.family)\n", "\t\terr = nil\n", "a refused Service is no error, and stays left out"},
 	// sync: the loop and the sources.
