@@ -24,7 +24,8 @@ var (
 	}
 	ofNodePorts = &Frontends{
 		NodePorts: true,
-		Dispatch:  ServiceNodePorts, Endpoints: [...]string{model.Cluster: NodePortEndpoints, model.Local: NodePortLocalEndpoints},
+		Dispatch:  ServiceNodePorts,
+		Endpoints: [...]string{model.Cluster: NodePortEndpoints, model.Local: NodePortLocalEndpoints},
 		SourceNAT: NodePortSourceNAT, Affinity: AffinityNodePorts, Remember: RememberNodePorts,
 		Counters: NodePortCounters, Refused: NodePortRefused, FastPath: FastPathNodePorts,
 	}

@@ -9,9 +9,9 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// RegisterSize is the size of a register: in a concatenation each component is padded to 4 bytes, as in the kernel's registers.
-// Addresses and ports are in network byte order, and slots in the host's, in which numgen
-// yields them (nf_tables: struct nft_regs, NFT_REG32_SIZE).
+// RegisterSize is the size of a register: in a concatenation each component is padded to 4 bytes, as in the kernel's
+// registers. Addresses and ports are in network byte order, and slots in the host's, in which numgen yields them
+// (nf_tables: struct nft_regs, NFT_REG32_SIZE).
 const RegisterSize = 4
 
 // AppendAddr appends an address.

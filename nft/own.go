@@ -8,9 +8,9 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// Service ports with session affinity have sets of their own: which endpoint each client has, and the endpoints that one may
-// have, for both lists of endpoints. No name of a namespace makes a name look like one of another kind, because none of these
-// words begins with another one.
+// Service ports with session affinity have sets of their own: which endpoint each client has, and the endpoints that
+// one may have, for both lists of endpoints. No name of a namespace makes a name look like one of another kind, because
+// none of these words begins with another one.
 var (
 	affinityOf     = [...]string{model.Cluster: "affinity-", model.Local: "local-affinity-"}
 	ownEndpointsOf = [...]string{model.Cluster: "own-endpoints-", model.Local: "local-own-endpoints-"}
@@ -49,7 +49,8 @@ func OwnName(n model.ServicePortName) string {
 // isOwn reports whether a set or chain of this name belongs to one service port.
 func isOwn(name string) bool { return strings.Contains(name, "/") }
 
-// Removed returns the element of RemovedEndpoints for an element that is deleted from a set, if it was one of OwnEndpoints.
+// Removed returns the element of RemovedEndpoints for an element that is deleted from a set, if it was one of
+// OwnEndpoints.
 func Removed(set string, e Element) (Element, bool) {
 	if !strings.HasPrefix(set, ownEndpointsOf[model.Cluster]) && !strings.HasPrefix(set, ownEndpointsOf[model.Local]) {
 		return Element{}, false

@@ -20,8 +20,8 @@ type Foreign struct{ What string }
 
 func (s Foreign) text(model.Family) string { return "# foreign: " + s.What }
 
-// Slots returns the endpoints that a traffic policy selects, by the slots of the first frontend that has some. If other frontends have
-// their endpoints in another order, the next batch changes them.
+// Slots returns the endpoints that a traffic policy selects, by the slots of the first frontend that has some. If other
+// frontends have their endpoints in another order, the next batch changes them.
 func (t *Table) Slots(sp *model.ServicePort, l model.TrafficPolicy) []netip.AddrPort {
 	for _, fe := range sp.Frontends {
 		s := FrontendsOf(fe.Kind)

@@ -1,4 +1,5 @@
-// Package batch turns two rulesets, or a table and a ruleset, into a [Batch] of operations that lead from one to the other.
+// Package batch turns two rulesets, or a table and a ruleset, into a [Batch] of operations that lead from one to the
+// other.
 package batch
 
 import (

@@ -78,7 +78,9 @@ func (a *affinity) sets() []nft.Set {
 	var list []nft.Set
 	for _, l := range model.TrafficPolicies {
 		if a.has[l] {
-			list = append(list, nft.DeclarationOf(nft.AffinityMap(a.sp.Name, l)), nft.DeclarationOf(nft.OwnEndpoints(a.sp.Name, l)))
+			for _, name := range [...]string{nft.AffinityMap(a.sp.Name, l), nft.OwnEndpoints(a.sp.Name, l)} {
+				list = append(list, nft.DeclarationOf(name))
+			}
 		}
 	}
 	return list
@@ -89,32 +91,33 @@ func (a *affinity) chains(s *model.Settings) []nft.Chain {
 	if a == nil {
 		return nil
 	}
-	proto := nft.MatchProtocol{Protocol: a.sp.Name.Protocol}
+	proto := protocolIs(a.sp.Name.Protocol)
 	whose := a.sp.Name.String()
 	var chains []nft.Chain
 	remember := nft.Chain{Name: rememberOwn + a.name, Comment: "a client of " + whose + " got an endpoint"}
-	removed := nft.Rule{proto, nft.InSet{Key: vipKey, Set: nft.RemovedEndpoints}}
+	removed := nft.Rule{proto, inSet(vipKey, nft.RemovedEndpoints)}
 	var forget nft.Rule
 	for _, l := range model.TrafficPolicies {
 		if !a.has[l] {
 			continue
 		}
+		clients := nft.AffinityMap(a.sp.Name, l)
 		chains = append(chains, nft.Chain{
-			Name:    nft.AffinityMap(a.sp.Name, l),
-			Rules:   []nft.Rule{{proto, nft.DNAT{Key: sourceKey, Map: nft.AffinityMap(a.sp.Name, l)}}},
+			Name:    clients,
+			Rules:   []nft.Rule{{proto, nft.DNAT{Key: sourceKey, Map: clients}}},
 			Comment: "a client of " + whose + " comes back",
 		})
-		own := nft.InSet{Key: endpointKey, Set: nft.OwnEndpoints(a.sp.Name, l)}
-		remember.Rules = append(remember.Rules, nft.Rule{proto, own, nft.Remember{Map: nft.AffinityMap(a.sp.Name, l), Timeout: a.sp.Affinity}})
+		own := inSet(endpointKey, nft.OwnEndpoints(a.sp.Name, l))
+		remember.Rules = append(remember.Rules, nft.Rule{proto, own, nft.Remember{Map: clients, Timeout: a.sp.Affinity}})
 		own.Not = true
-		removed, forget = append(removed, own), append(forget, nft.Forget{Map: nft.AffinityMap(a.sp.Name, l)})
+		removed, forget = append(removed, own), append(forget, nft.Forget{Map: clients})
 	}
 	remember.Rules = append(remember.Rules, slices.Concat(removed, forget, nft.Rule{nft.Verdict{Kind: nft.DropPacket}}))
 	if a.external {
 		chains = append(chains, nft.Chain{
 			Name: externalAffinity + a.name,
-			Rules: append(fromInside(s, nft.Verdict{Kind: nft.Goto, Chain: nft.AffinityMap(a.sp.Name, model.Cluster)}),
-				nft.Rule{nft.Verdict{Kind: nft.Goto, Chain: nft.AffinityMap(a.sp.Name, model.Local)}}),
+			Rules: append(fromInside(s, goTo(nft.AffinityMap(a.sp.Name, model.Cluster))),
+				nft.Rule{goTo(nft.AffinityMap(a.sp.Name, model.Local))}),
 			Comment: "a client of " + whose + " comes back",
 		})
 	}
@@ -125,9 +128,9 @@ func (a *affinity) chains(s *model.Settings) []nft.Chain {
 // come back.
 func (a *affinity) verdict(fe model.Frontend) nft.Verdict {
 	if isExternalLocal(fe) {
-		return nft.Verdict{Kind: nft.Jump, Chain: externalAffinity + a.name}
+		return jumpTo(externalAffinity + a.name)
 	}
-	return nft.Verdict{Kind: nft.Jump, Chain: nft.AffinityMap(a.sp.Name, fe.TrafficPolicy)}
+	return jumpTo(nft.AffinityMap(a.sp.Name, fe.TrafficPolicy))
 }
 
 // isOnNode reports whether the address of a frontend is one of the node, where node ports are, too.

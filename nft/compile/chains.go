@@ -41,8 +41,9 @@ const (
 // (nf_nat_setup_info), and none must refuse it.
 //
 // The endpoint of a client is remembered right behind all DNAT, by a chain of type filter: at whatever priority chains
-// of type nat are, the kernel passes them at that of DNAT (nf_nat_register_fn). Packets show the client's address there.
-// It is before routing, so that a client of an endpoint whose route is gone is sent to another one, and gets no error.
+// of type nat are, the kernel passes them at that of DNAT (nf_nat_register_fn). Packets show the client's address
+// there. It is before routing, so that a client of an endpoint whose route is gone is sent to another one, and gets no
+// error.
 const (
 	priorityServices = nft.PriorityDNAT - 1
 	priorityRest     = nft.PriorityDNAT + 5
@@ -64,24 +65,31 @@ var (
 	origPortKey = nft.Key{{Field: nft.Protocol}, {Field: nft.OrigDestPort}}
 )
 
+// Statements that many rules have.
+func protocolIs(p model.Protocol) nft.MatchProtocol   { return nft.MatchProtocol{Protocol: p} }
+func inSet(k nft.Key, set string) nft.InSet           { return nft.InSet{Key: k, Set: set} }
+func verdictIn(k nft.Key, name string) nft.VerdictMap { return nft.VerdictMap{Key: k, Map: name} }
+func goTo(chain string) nft.Verdict                   { return nft.Verdict{Kind: nft.Goto, Chain: chain} }
+func jumpTo(chain string) nft.Verdict                 { return nft.Verdict{Kind: nft.Jump, Chain: chain} }
+
 func (o Options) layoutChains(s *model.Settings, c chosen) []nft.Chain {
 	chains := []nft.Chain{
 		{
 			Name: preroutingChain, Hook: nft.Prerouting, Prio: priorityServices,
-			Rules: []nft.Rule{{nft.Verdict{Kind: nft.Jump, Chain: servicesChain}}}, Comment: "from pods and from other machines",
+			Rules: []nft.Rule{{jumpTo(servicesChain)}}, Comment: "from pods and from other machines",
 		},
 		{
 			Name: preroutingRest, Hook: nft.Prerouting, Prio: priorityRest,
-			Rules: []nft.Rule{{nft.MatchFirst{}, nft.Verdict{Kind: nft.Jump, Chain: clusterIPsChain}}}, Comment: restComment,
+			Rules: []nft.Rule{{nft.MatchFirst{}, jumpTo(clusterIPsChain)}}, Comment: restComment,
 		},
 		{
 			Name: outputChain, Hook: nft.Output, Prio: priorityServices,
-			Rules:   []nft.Rule{{nft.MatchOriginal{}, nft.Verdict{Kind: nft.Jump, Chain: servicesChain}}},
+			Rules:   []nft.Rule{{nft.MatchOriginal{}, jumpTo(servicesChain)}},
 			Comment: "from the node itself, but not its refusals",
 		},
 		{
 			Name: outputRest, Hook: nft.Output, Prio: priorityRest,
-			Rules: []nft.Rule{{nft.MatchFirst{}, nft.MatchOriginal{}, nft.Verdict{Kind: nft.Jump, Chain: clusterIPsChain}}}, Comment: restComment,
+			Rules: []nft.Rule{{nft.MatchFirst{}, nft.MatchOriginal{}, jumpTo(clusterIPsChain)}}, Comment: restComment,
 		},
 		{
 			Name: postroutingChain, Hook: nft.Postrouting, Prio: nft.PrioritySNAT,
@@ -109,7 +117,7 @@ func (o Options) layoutChains(s *model.Settings, c chosen) []nft.Chain {
 	}
 	chains = append(chains, o.FastPathChains()...)
 	if c.features.has(withAffinity) {
-		first := []nft.Rule{{nft.MatchFirst{}, nft.Verdict{Kind: nft.Jump, Chain: rememberChain}}}
+		first := []nft.Rule{{nft.MatchFirst{}, jumpTo(rememberChain)}}
 		chains = append(chains,
 			nft.Chain{
 				Name: rememberArrival, Hook: nft.Prerouting, Prio: priorityRemember, Filter: true, Ahead: true, Rules: first,
@@ -119,7 +127,10 @@ func (o Options) layoutChains(s *model.Settings, c chosen) []nft.Chain {
 				Name: rememberOutput, Hook: nft.Output, Prio: priorityRemember, Filter: true, Ahead: true, Rules: first,
 				Comment: "first packets of connections, behind all DNAT",
 			},
-			nft.Chain{Name: rememberChain, Rules: byOrigin(nft.RememberIPs, nft.RememberNodePorts, protocols[:], protocols[:]), Comment: "session affinity: who got which endpoint?"})
+			nft.Chain{
+				Name: rememberChain, Rules: byOrigin(nft.RememberIPs, nft.RememberNodePorts, protocols[:], protocols[:]),
+				Comment: "session affinity: who got which endpoint?",
+			})
 	}
 	for one := range c.choices {
 		chains = append(chains, one.chain())
@@ -136,16 +147,16 @@ func (o Options) layoutChains(s *model.Settings, c chosen) []nft.Chain {
 func (o Options) rejectRules() []nft.Rule {
 	var rules []nft.Rule
 	if o.Counters {
-		toService := nft.InSet{Key: vipKey, Set: nft.RefusedCounters}
+		toService := inSet(vipKey, nft.RefusedCounters)
 		rules = []nft.Rule{
-			{nft.MatchProtocol{Protocol: model.TCP}, toService, nft.Reject{TCPReset: true}},
+			{protocolIs(model.TCP), toService, nft.Reject{TCPReset: true}},
 			{toService, nft.Reject{}},
-			{nft.InSet{Key: destKey, Set: nft.NodePortIPs}, nft.InSet{Key: nodePortKey, Set: nft.NodePortRefused}},
+			{inSet(destKey, nft.NodePortIPs), inSet(nodePortKey, nft.NodePortRefused)},
 		}
 	}
 	// ICMP errors are rate-limited by the kernel (net.ipv4.icmp_ratelimit): with
 	// them alone, half of a burst of refused connections would time out.
-	return append(rules, nft.Rule{nft.MatchProtocol{Protocol: model.TCP}, nft.Reject{TCPReset: true}}, nft.Rule{nft.Reject{}})
+	return append(rules, nft.Rule{protocolIs(model.TCP), nft.Reject{TCPReset: true}}, nft.Rule{nft.Reject{}})
 }
 
 // servicesRules dispatch a packet to its Service. The addresses of Services are looked up
@@ -155,28 +166,28 @@ func (o Options) servicesRules(has features) []nft.Rule {
 	var rules []nft.Rule
 	for _, p := range has.protocols(withSourceRanges) {
 		rules = append(rules, nft.Rule{
-			nft.MatchProtocol{Protocol: p},
-			nft.InSet{Key: vipKey, Set: nft.FirewallIPs},
+			protocolIs(p),
+			inSet(vipKey, nft.FirewallIPs),
 			nft.InSet{Key: sourcesKey, Set: nft.SourceRanges(p), Not: true},
 			nft.Verdict{Kind: nft.DropPacket},
 		})
 	}
 	if o.Counters {
-		rules = append(rules, nft.Rule{nft.InSet{Key: vipKey, Set: nft.ServiceCounters}})
+		rules = append(rules, nft.Rule{inSet(vipKey, nft.ServiceCounters)})
 	}
 	if has.has(withAffinity) {
-		rules = append(rules, nft.Rule{nft.VerdictMap{Key: vipKey, Map: nft.AffinityIPs}})
+		rules = append(rules, nft.Rule{verdictIn(vipKey, nft.AffinityIPs)})
 	}
-	rules = append(rules, nft.Rule{nft.VerdictMap{Key: vipKey, Map: nft.ServiceIPs}})
+	rules = append(rules, nft.Rule{verdictIn(vipKey, nft.ServiceIPs)})
 	if has.has(withNodePorts) {
-		toNode := nft.InSet{Key: destKey, Set: nft.NodePortIPs}
+		toNode := inSet(destKey, nft.NodePortIPs)
 		if o.Counters {
-			rules = append(rules, nft.Rule{toNode, nft.InSet{Key: nodePortKey, Set: nft.NodePortCounters}})
+			rules = append(rules, nft.Rule{toNode, inSet(nodePortKey, nft.NodePortCounters)})
 		}
 		if has.has(withAffinity) {
-			rules = append(rules, nft.Rule{toNode, nft.VerdictMap{Key: nodePortKey, Map: nft.AffinityNodePorts}})
+			rules = append(rules, nft.Rule{toNode, verdictIn(nodePortKey, nft.AffinityNodePorts)})
 		}
-		rules = append(rules, nft.Rule{toNode, nft.VerdictMap{Key: nodePortKey, Map: nft.ServiceNodePorts}})
+		rules = append(rules, nft.Rule{toNode, verdictIn(nodePortKey, nft.ServiceNodePorts)})
 	}
 	return rules
 }
@@ -186,9 +197,9 @@ func (o Options) servicesRules(has features) []nft.Rule {
 // ports that no process has.
 func restRules(s *model.Settings) []nft.Rule {
 	notToNode := nft.MatchToNode{Not: true}
-	rules := []nft.Rule{{nft.InSet{Key: destKey, Set: nft.ClusterIPs}, notToNode, nft.Verdict{Kind: nft.Goto, Chain: rejectChain}}}
+	rules := []nft.Rule{{inSet(destKey, nft.ClusterIPs), notToNode, goTo(rejectChain)}}
 	if len(s.ServiceCIDRs) > 0 {
-		rules = append(rules, nft.Rule{nft.InSet{Key: destKey, Set: nft.ServiceCIDRs}, notToNode, nft.Verdict{Kind: nft.DropPacket}})
+		rules = append(rules, nft.Rule{inSet(destKey, nft.ServiceCIDRs), notToNode, nft.Verdict{Kind: nft.DropPacket}})
 	}
 	return rules
 }
@@ -201,10 +212,11 @@ var protocols = [...]model.Protocol{model.TCP, model.UDP, model.SCTP}
 func postroutingRules(s *model.Settings, has features) []nft.Rule {
 	var rules []nft.Rule
 	if has.has(withHairpins) {
-		rules = append(rules, nft.Rule{nft.MatchDNAT{}, nft.InSet{Key: hairpinKey, Set: nft.Hairpin}, nft.Masquerade{}})
+		rules = append(rules, nft.Rule{nft.MatchDNAT{}, inSet(hairpinKey, nft.Hairpin), nft.Masquerade{}})
 	}
-	rules = append(rules, byOrigin(nft.SourceNAT, nft.NodePortSourceNAT, has.protocols(withSourceNAT), has.protocols(withNodePortSourceNAT))...)
-	toClusterIP, masquerade := nft.InSet{Key: origDestKey, Set: nft.ClusterIPs}, nft.Verdict{Kind: nft.Goto, Chain: masqueradeOutside}
+	addrs, nodePorts := has.protocols(withSourceNAT), has.protocols(withNodePortSourceNAT)
+	rules = append(rules, byOrigin(nft.SourceNAT, nft.NodePortSourceNAT, addrs, nodePorts)...)
+	toClusterIP, masquerade := inSet(origDestKey, nft.ClusterIPs), goTo(masqueradeOutside)
 	switch {
 	case s.MasqueradeAll:
 		rules = append(rules, nft.Rule{toClusterIP, masquerade})
@@ -229,10 +241,10 @@ func postroutingRules(s *model.Settings, has features) []nft.Rule {
 func byOrigin(addrs, nodePorts string, ofAddrs, ofNodePorts []model.Protocol) []nft.Rule {
 	var rules []nft.Rule
 	for _, p := range ofAddrs {
-		rules = append(rules, nft.Rule{nft.MatchProtocol{Protocol: p}, nft.VerdictMap{Key: origVIPKey, Map: addrs}})
+		rules = append(rules, nft.Rule{protocolIs(p), verdictIn(origVIPKey, addrs)})
 	}
 	for _, p := range ofNodePorts {
-		rules = append(rules, nft.Rule{nft.MatchProtocol{Protocol: p}, nft.InSet{Key: origDestKey, Set: nft.NodePortIPs}, nft.VerdictMap{Key: origPortKey, Map: nodePorts}})
+		rules = append(rules, nft.Rule{protocolIs(p), inSet(origDestKey, nft.NodePortIPs), verdictIn(origPortKey, nodePorts)})
 	}
 	return rules
 }
@@ -241,8 +253,8 @@ func byOrigin(addrs, nodePorts string, ofAddrs, ofNodePorts []model.Protocol) []
 // window: a reply would reach the client with the pod's own address.
 func invalidRules() []nft.Rule {
 	return []nft.Rule{
-		{nft.MatchInvalid{}, nft.InSet{Key: replyKey, Set: nft.ServiceEndpoints}, nft.Verdict{Kind: nft.DropPacket}},
-		{nft.MatchInvalid{}, nft.InSet{Key: destKey, Set: nft.ClusterIPs}, nft.Verdict{Kind: nft.DropPacket}},
+		{nft.MatchInvalid{}, inSet(replyKey, nft.ServiceEndpoints), nft.Verdict{Kind: nft.DropPacket}},
+		{nft.MatchInvalid{}, inSet(destKey, nft.ClusterIPs), nft.Verdict{Kind: nft.DropPacket}},
 	}
 }
 

@@ -24,8 +24,8 @@ type Change struct {
 	Purge    []Purge
 }
 
-// unit compiles a service port, with all that no other service port has. With delta, it leaves out endpoints that the other
-// version has in the same slots. Without a service port it is empty.
+// unit compiles a service port, with all that no other service port has. With delta, it leaves out endpoints that the
+// other version has in the same slots. Without a service port it is empty.
 func (r *Ruleset) unit(sp *model.ServicePort, delta *slotDelta) Unit {
 	if sp == nil {
 		return Unit{Elements: func(func(set string, e nft.Element)) {}}

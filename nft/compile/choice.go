@@ -37,7 +37,8 @@ func algorithmFor(n int, a model.Algorithm) model.Algorithm {
 // newChoice returns the chain for a frontend and the endpoints that its traffic policy selects.
 func newChoice(sp *model.ServicePort, fe model.Frontend) choice {
 	a := algorithmFor(sp.Count(fe.TrafficPolicy), sp.Algorithm)
-	return choice{nft.FrontendsOf(fe.Kind), fe.TrafficPolicy, a, capacityFor(slotCount(sp, fe.TrafficPolicy), fe.TrafficPolicy, a)}
+	l := fe.TrafficPolicy
+	return choice{nft.FrontendsOf(fe.Kind), l, a, capacityFor(slotCount(sp, l), l, a)}
 }
 
 // chooses reports whether a frontend has a chain to choose an endpoint. A frontend without
@@ -115,7 +116,8 @@ func (c circuit) name() string {
 // into a rule for TCP. Without it, UDP would keep one endpoint when a listing is loaded again.
 func (c choice) chain() nft.Chain {
 	dnat := func(how nft.Field, mod int) nft.Statement {
-		return nft.DNAT{Key: append(slices.Clone(keyOf(c.of)), nft.Expr{Field: how, Mod: uint32(mod)}), Map: c.of.Endpoints[c.list]}
+		slot := nft.Expr{Field: how, Mod: uint32(mod)}
+		return nft.DNAT{Key: append(slices.Clone(keyOf(c.of)), slot), Map: c.of.Endpoints[c.list]}
 	}
 	how := nft.RandomSlot
 	switch c.algorithm {
@@ -127,7 +129,7 @@ func (c choice) chain() nft.Chain {
 	}
 	made := nft.Chain{
 		Name:    c.name(),
-		Rules:   []nft.Rule{{nft.MatchProtocol{Protocol: model.TCP}, dnat(how, c.capacity.hi)}},
+		Rules:   []nft.Rule{{protocolIs(model.TCP), dnat(how, c.capacity.hi)}},
 		Comment: "choose one of " + c.capacity.words(),
 	}
 	for _, mod := range c.capacity.draws() {
@@ -147,7 +149,7 @@ func (c choice) chain() nft.Chain {
 	}
 	none := nft.Verdict{Kind: nft.DropPacket}
 	if c.capacity.lo == 0 {
-		none = nft.Verdict{Kind: nft.Goto, Chain: rejectChain}
+		none = goTo(rejectChain)
 		made.Comment += "; refuse if there is none"
 	}
 	made.Rules = append(made.Rules, nft.Rule{none})
@@ -156,13 +158,13 @@ func (c choice) chain() nft.Chain {
 
 func (c circuit) chain(s *model.Settings) nft.Chain {
 	all, local := c.choices()
-	others := nft.Verdict{Kind: nft.Goto, Chain: local.name()}
+	others := goTo(local.name())
 	if c.local.hi == 0 {
 		others = nft.Verdict{Kind: nft.DropPacket}
 	}
 	return nft.Chain{
 		Name:    c.name(),
-		Rules:   append(fromInside(s, nft.Verdict{Kind: nft.Goto, Chain: all.name()}), nft.Rule{others}),
+		Rules:   append(fromInside(s, goTo(all.name())), nft.Rule{others}),
 		Comment: fmt.Sprintf("this node and its pods: one of %s; others: one of the %s on this node", c.all.words(), c.local.words()),
 	}
 }
@@ -171,13 +173,13 @@ func (c circuit) chain(s *model.Settings) nft.Chain {
 func verdict(sp *model.ServicePort, fe model.Frontend) nft.Verdict {
 	switch {
 	case fe.ShortCircuit:
-		return nft.Verdict{Kind: nft.Goto, Chain: newCircuit(sp, fe).name()}
+		return goTo(newCircuit(sp, fe).name())
 	case chooses(fe):
-		return nft.Verdict{Kind: nft.Goto, Chain: newChoice(sp, fe).name()}
+		return goTo(newChoice(sp, fe).name())
 	case fe.Action == model.Drop:
 		return nft.Verdict{Kind: nft.DropPacket}
 	}
-	return nft.Verdict{Kind: nft.Goto, Chain: rejectChain}
+	return goTo(rejectChain)
 }
 
 // chosen are the chains and rules that depend on the service ports: those that choose an endpoint,

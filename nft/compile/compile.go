@@ -27,9 +27,9 @@ type Ruleset struct {
 	usage    usage
 }
 
-// Compile translates a snapshot. old is the Ruleset compiled from an earlier snapshot, also with other options, or nil. An
-// endpoint that stays keeps its slot, so that a change costs a handful of elements however many endpoints there are. After an
-// earlier Ruleset, the cost depends on the difference between the snapshots, not on their size.
+// Compile translates a snapshot. old is the Ruleset compiled from an earlier snapshot, also with other options, or nil.
+// An endpoint that stays keeps its slot, so that a change costs a handful of elements however many endpoints there are.
+// After an earlier Ruleset, the cost depends on the difference between the snapshots, not on their size.
 func (o Options) Compile(old *Ruleset, s *model.FamilySnapshot) *Ruleset {
 	if old == nil {
 		return o.Repair(nil, nil, s)
@@ -65,8 +65,8 @@ func (o Options) Compile(old *Ruleset, s *model.FamilySnapshot) *Ruleset {
 	return r
 }
 
-// Repair is Compile for a table as it was read from the kernel, or nil. left is what this process left there, and so perhaps
-// chains that nothing needs now; nil: nothing.
+// Repair is Compile for a table as it was read from the kernel, or nil. left is what this process left there, and so
+// perhaps chains that nothing needs now; nil: nothing.
 func (o Options) Repair(table *nft.Table, left *Ruleset, s *model.FamilySnapshot) *Ruleset {
 	r := &Ruleset{Family: s.Family, snapshot: s, Options: o, Sets: o.LayoutSets()}
 	if left != nil {
@@ -106,7 +106,10 @@ func (r *Ruleset) AllChains() []nft.Chain {
 
 // Table returns the table that the ruleset wants.
 func (r *Ruleset) Table() *nft.Table {
-	t := &nft.Table{Family: r.Family, Sets: r.AllSets(), Flowtables: r.Flowtables(), Chains: r.AllChains(), Elements: map[string]nft.Elements{}}
+	t := &nft.Table{
+		Family: r.Family, Sets: r.AllSets(), Flowtables: r.Flowtables(), Chains: r.AllChains(),
+		Elements: map[string]nft.Elements{},
+	}
 	for set, op := range r.Elements() {
 		if t.Elements[set] == nil {
 			t.Elements[set] = nft.Elements{}
@@ -140,12 +143,14 @@ func endpointElement(v model.VIP) nft.Element {
 
 // portElements adds the elements of one service port. With delta, it leaves out endpoints that
 // the other version has in the same slots.
-func (r *Ruleset) portElements(sp *model.ServicePort, affinity *affinity, delta *slotDelta, add func(set string, e nft.Element)) {
+func (r *Ruleset) portElements(
+	sp *model.ServicePort, affinity *affinity, delta *slotDelta, add func(set string, e nft.Element),
+) {
 	had := delta.finder()
 	for _, fe := range sp.Frontends {
 		of, key := nft.FrontendsOf(fe.Kind), nft.FrontendsOf(fe.Kind).Key(fe.VIP)
 		add(of.Dispatch, nft.Element{Key: key, Verdict: verdict(sp, fe), Comment: elementComment(sp.Name)})
-		if affinity == nil && r.isOnNode(fe) { // the number may be another Service's node port, whose clients do not come this way
+		if affinity == nil && r.isOnNode(fe) { // the port may have the number of another Service's node port
 			add(of.Remember, nft.Element{Key: key, Verdict: nft.Verdict{Kind: nft.Return}})
 		}
 		if fe.Restricted {
@@ -167,14 +172,14 @@ func (r *Ruleset) portElements(sp *model.ServicePort, affinity *affinity, delta 
 		}
 		switch fe.SourceNAT {
 		case model.MasqueradeAlways:
-			add(of.SourceNAT, nft.Element{Key: key, Verdict: nft.Verdict{Kind: nft.Goto, Chain: masqueradeChain}})
+			add(of.SourceNAT, nft.Element{Key: key, Verdict: goTo(masqueradeChain)})
 		case model.MasqueradeNode:
-			add(of.SourceNAT, nft.Element{Key: key, Verdict: nft.Verdict{Kind: nft.Goto, Chain: masqueradeNode}})
+			add(of.SourceNAT, nft.Element{Key: key, Verdict: goTo(masqueradeNode)})
 		case model.MasqueradeOutside:
 		}
 		if affinity != nil {
 			add(of.Affinity, nft.Element{Key: key, Verdict: affinity.verdict(fe)})
-			add(of.Remember, nft.Element{Key: key, Verdict: nft.Verdict{Kind: nft.Goto, Chain: rememberOwn + affinity.name}})
+			add(of.Remember, nft.Element{Key: key, Verdict: goTo(rememberOwn + affinity.name)})
 		}
 	}
 	r.Options.counterElements(sp, add)

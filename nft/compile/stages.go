@@ -15,15 +15,17 @@ type Stage struct {
 	Loose    bool // they may come in several
 }
 
-// Stages yields the elements of a new table. A Service comes with all of its ports and addresses at once, also with its cluster
-// IP, to whose other ports connections are refused. The first stage has the cluster's API server and DNS, and what all Services
-// need; it is for the transaction with the base chains. Then come the endpoints of the others, and these. The ServiceCIDRs are
-// last, whose other addresses are dropped.
+// Stages yields the elements of a new table. A Service comes with all of its ports and addresses at once, also with its
+// cluster IP, to whose other ports connections are refused. The first stage has the cluster's API server and DNS, and
+// what all Services need; it is for the transaction with the base chains. Then come the endpoints of the others, and
+// these. The ServiceCIDRs are last, whose other addresses are dropped.
 func (r *Ruleset) Stages() iter.Seq[Stage] {
 	return func(yield func(Stage) bool) {
 		urgent := r.urgent()
 		services := r.services()
-		others := slices.DeleteFunc(slices.Clone(services), func(of []*model.ServicePort) bool { return urgent[clusterIPOf(of[0])] })
+		others := slices.DeleteFunc(slices.Clone(services), func(of []*model.ServicePort) bool {
+			return urgent[clusterIPOf(of[0])]
+		})
 		if !yield(Stage{Elements: func(add func(set string, op nft.ElementOp)) {
 			r.ofSettings(nft.NodePortIPs, add)
 			for a := range r.snapshot.Hairpins() { // an endpoint could not connect to itself without
@@ -67,7 +69,9 @@ func (r *Ruleset) service(ports []*model.ServicePort, known bool, add func(set s
 		if known {
 			delta = &slotDelta{other: sp}
 		}
-		r.portElements(sp, affinityFor(sp), delta, func(set string, e nft.Element) { add(set, nft.ElementOp{Element: e, Port: sp}) })
+		r.portElements(sp, affinityFor(sp), delta, func(set string, e nft.Element) {
+			add(set, nft.ElementOp{Element: e, Port: sp})
+		})
 	}
 	if ip := clusterIPOf(ports[0]); ip.IsValid() {
 		add(nft.ClusterIPs, nft.ElementOp{Element: addrElement(ip)})
@@ -81,7 +85,9 @@ func (r *Ruleset) slotsOf(ports []*model.ServicePort, add func(set string, op nf
 			of := nft.FrontendsOf(fe.Kind)
 			for _, l := range model.TrafficPolicies {
 				if hasSlots(fe) && fe.Uses(l) {
-					r.slotElements(of.Key(fe.VIP), sp, l, nil, func(e nft.Element) { add(of.Endpoints[l], nft.ElementOp{Element: e, Port: sp}) })
+					r.slotElements(of.Key(fe.VIP), sp, l, nil, func(e nft.Element) {
+						add(of.Endpoints[l], nft.ElementOp{Element: e, Port: sp})
+					})
 				}
 			}
 		}

@@ -327,7 +327,9 @@ func (b *Backend) sendAndTell(ctx context.Context, st *familyState, changes *bat
 
 // compareWithKernel reads the kernel's table, and returns the ruleset to reach and the batch to
 // send.
-func (b *Backend) compareWithKernel(ctx context.Context, st *familyState, s *model.FamilySnapshot, options compile.Options) (*compile.Ruleset, *batch.Batch, error) {
+func (b *Backend) compareWithKernel(
+	ctx context.Context, st *familyState, s *model.FamilySnapshot, options compile.Options,
+) (*compile.Ruleset, *batch.Batch, error) {
 	// To read the table may take a second, and to look at its owner takes no time.
 	if !st.owned && st.flags != 0 && b.ownedByOther(st) {
 		return nil, nil, fmt.Errorf("table %s is %w", nft.TableName, ErrOwned)

@@ -20,9 +20,9 @@ func (b *Backend) Compare(f model.Family, s *model.Snapshot) (*batch.Batch, erro
 	return batch.DiffTable(table, want), nil
 }
 
-// Table returns a family's table as it is in the kernel now, and the ruleset for s that it should be. The table is nil if there
-// is none, and both are if the kernel lacks the family. The rules of that ruleset are recognised. It uses a connection of its
-// own and no lock of Apply.
+// Table returns a family's table as it is in the kernel now, and the ruleset for s that it should be. The table is nil
+// if there is none, and both are if the kernel lacks the family. The rules of that ruleset are recognised. It uses a
+// connection of its own and no lock of Apply.
 func (b *Backend) Table(f model.Family, s *model.Snapshot) (*nft.Table, *compile.Ruleset, error) {
 	at := slices.IndexFunc(b.families, func(st *familyState) bool { return st.family == f })
 	if at < 0 {
