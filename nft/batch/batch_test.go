@@ -43,14 +43,6 @@ func TestOnlyWhatDecidesNothingGoesAhead(t *testing.T) {
 	}
 }
 
-func ruleTexts(f model.Family, rules []nft.Rule) []string {
-	texts := make([]string, len(rules))
-	for i, r := range rules {
-		texts[i] = r.Text(f)
-	}
-	return texts
-}
-
 func opTexts(r *compile.Ruleset, ops []batch.SetOps) []string {
 	list := []string{}
 	for _, op := range flat(ops) {

@@ -4,9 +4,8 @@ import (
 	"iter"
 	"slices"
 
-	"github.com/vmapd/vmapd/nft/compile"
-
 	"github.com/vmapd/vmapd/nft"
+	"github.com/vmapd/vmapd/nft/compile"
 )
 
 // NewTable is DiffTable without a table. If the table has more than about size elements, the batch has none of them:

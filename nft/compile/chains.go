@@ -66,11 +66,16 @@ var (
 )
 
 // Statements that many rules have.
-func protocolIs(p model.Protocol) nft.MatchProtocol   { return nft.MatchProtocol{Protocol: p} }
-func inSet(k nft.Key, set string) nft.InSet           { return nft.InSet{Key: k, Set: set} }
+
+func protocolIs(p model.Protocol) nft.MatchProtocol { return nft.MatchProtocol{Protocol: p} }
+
+func inSet(k nft.Key, set string) nft.InSet { return nft.InSet{Key: k, Set: set} }
+
 func verdictIn(k nft.Key, name string) nft.VerdictMap { return nft.VerdictMap{Key: k, Map: name} }
-func goTo(chain string) nft.Verdict                   { return nft.Verdict{Kind: nft.Goto, Chain: chain} }
-func jumpTo(chain string) nft.Verdict                 { return nft.Verdict{Kind: nft.Jump, Chain: chain} }
+
+func goTo(chain string) nft.Verdict { return nft.Verdict{Kind: nft.Goto, Chain: chain} }
+
+func jumpTo(chain string) nft.Verdict { return nft.Verdict{Kind: nft.Jump, Chain: chain} }
 
 func (o Options) layoutChains(s *model.Settings, c chosen) []nft.Chain {
 	chains := []nft.Chain{

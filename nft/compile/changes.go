@@ -43,7 +43,17 @@ func (r *Ruleset) Elements() iter.Seq2[string, nft.ElementOp] {
 		of := func(sp *model.ServicePort) func(set string, e nft.Element) {
 			return func(set string, e nft.Element) { more = more && yield(set, nft.ElementOp{Element: e, Port: sp}) }
 		}
-		r.sharedSince(&Ruleset{snapshot: &model.FamilySnapshot{}}, of(nil))
+		shared := of(nil)
+		settingsElements(r.snapshot.Settings, shared)
+		for a := range r.snapshot.ClusterIPs() {
+			shared(nft.ClusterIPs, addrElement(a))
+		}
+		for a := range r.snapshot.Hairpins() {
+			shared(nft.Hairpin, hairpinElement(a))
+		}
+		for v := range r.snapshot.ServiceEndpoints() {
+			shared(nft.ServiceEndpoints, endpointElement(v))
+		}
 		for sp := range r.snapshot.ServicePorts() {
 			if r.portElements(sp, affinityFor(sp), nil, of(sp)); !more {
 				return
@@ -94,7 +104,7 @@ func (r *Ruleset) sharedChange(have *Ruleset) Change {
 	return c
 }
 
-// sharedSince adds the elements that no single service port determines, and that another ruleset may lack.
+// sharedSince adds the elements that no single service port determines, and that another ruleset lacks.
 func (r *Ruleset) sharedSince(other *Ruleset, add func(set string, e nft.Element)) {
 	if r.snapshot.Settings != other.snapshot.Settings {
 		settingsElements(r.snapshot.Settings, add)

@@ -250,7 +250,7 @@ func (b *Backend) applyFamily(ctx context.Context, st *familyState, s *model.Fam
 	var changes *batch.Batch
 	if full {
 		st.purges, st.devices = nil, nil // the batch has all maps
-		if want, changes, err = b.compareWithKernel(ctx, st, s, options); err != nil {
+		if want, changes, err = b.compareWithKernel(st, s, options); err != nil {
 			return err
 		}
 	} else {
@@ -328,7 +328,7 @@ func (b *Backend) sendAndTell(ctx context.Context, st *familyState, changes *bat
 // compareWithKernel reads the kernel's table, and returns the ruleset to reach and the batch to
 // send.
 func (b *Backend) compareWithKernel(
-	ctx context.Context, st *familyState, s *model.FamilySnapshot, options compile.Options,
+	st *familyState, s *model.FamilySnapshot, options compile.Options,
 ) (*compile.Ruleset, *batch.Batch, error) {
 	// To read the table may take a second, and to look at its owner takes no time.
 	if !st.owned && st.flags != 0 && b.ownedByOther(st) {
