@@ -22,12 +22,14 @@ var arrows = map[string]string{
 
 // nftArrows says which packages of nft import which of nft's: a snapshot flows through them once, one after the other.
 var nftArrows = map[string]string{
-	"nft":         "",
-	"nft/compile": "nft",
-	"nft/batch":   "nft nft/compile",
-	"nft/kernel":  "nft nft/compile nft/batch nft/tablesim",
-	"nft/nftsim":  "nft",
-	"nft/nftfake": "",
+	"nft":               "",
+	"nft/compile":       "nft",
+	"nft/batch":         "nft nft/compile",
+	"nft/kernel":        "nft nft/compile nft/batch nft/others nft/internal/nfnl",
+	"nft/others":        "nft/internal/nfnl",
+	"nft/internal/nfnl": "",
+	"nft/nftsim":        "nft",
+	"nft/nftfake":       "",
 }
 
 // pure are the packages without sockets, files, clocks and Kubernetes, and what they
