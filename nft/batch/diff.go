@@ -102,6 +102,9 @@ func compatible(sets, wanted []nft.Set) bool {
 }
 
 func (b *Batch) diffSets(have, want []nft.Set) {
+	if len(have)+len(want) == 0 {
+		return // as of most service ports
+	}
 	had, has := setsByName(have), setsByName(want)
 	for _, s := range want {
 		if !had[s.Name] {
@@ -124,6 +127,9 @@ func setsByName(sets []nft.Set) map[string]bool {
 }
 
 func (b *Batch) diffChains(have, want []nft.Chain) {
+	if len(have)+len(want) == 0 {
+		return
+	}
 	byName := make(map[string]nft.Chain, len(have))
 	for _, c := range have {
 		byName[c.Name] = c
@@ -150,18 +156,16 @@ func sameRules(f model.Family, a, b []nft.Rule) bool {
 
 // diffFlowtables adds the operations that lead from some flowtables to others.
 func (b *Batch) diffFlowtables(have, want []nft.Flowtable) {
-	had, has := map[string]bool{}, map[string]bool{}
-	for _, t := range have {
-		had[t.Name] = true
+	lacks := func(list []nft.Flowtable, name string) bool {
+		return !slices.ContainsFunc(list, func(t nft.Flowtable) bool { return t.Name == name })
 	}
 	for _, t := range want {
-		has[t.Name] = true
-		if !had[t.Name] {
+		if lacks(have, t.Name) {
 			b.AddFlowtables = append(b.AddFlowtables, t)
 		}
 	}
 	for _, t := range have {
-		if !has[t.Name] {
+		if lacks(want, t.Name) {
 			b.DeleteFlowtables = append(b.DeleteFlowtables, t.Name)
 		}
 	}

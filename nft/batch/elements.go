@@ -20,6 +20,15 @@ func (l elements) of(port *model.ServicePort) func(set string, e nft.Element) {
 
 func (l elements) add(set string, op nft.ElementOp) { l[set] = append(l[set], op) }
 
+// room returns empty lists with room for about as many elements.
+func (l elements) room() elements {
+	empty := make(elements, len(l))
+	for set, list := range l {
+		empty[set] = make([]nft.ElementOp, 0, len(list)+len(list)/8)
+	}
+	return empty
+}
+
 // each yields every element.
 func (l elements) each(yield func(set string, op nft.ElementOp) bool) {
 	for set, list := range l {
@@ -31,18 +40,23 @@ func (l elements) each(yield func(set string, op nft.ElementOp) bool) {
 	}
 }
 
-// shared takes the lists of sets that others have, too, to find their elements.
+// shared takes the lists of sets that others have, too, to find their elements. Where all are the same, it takes both:
+// another endpoint leaves most sets of a service port as they are.
 func (l elements) shared(others elements) map[string]nft.Elements {
 	all := map[string]nft.Elements{}
 	for set, list := range l {
 		if len(others[set]) == 0 {
 			continue
 		}
+		delete(l, set)
+		if slices.EqualFunc(list, others[set], func(a, b nft.ElementOp) bool { return a.Element == b.Element }) {
+			delete(others, set)
+			continue
+		}
 		all[set] = make(nft.Elements, len(list))
 		for _, op := range list {
 			all[set][op.Key] = op
 		}
-		delete(l, set)
 	}
 	return all
 }

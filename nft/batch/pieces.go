@@ -73,7 +73,7 @@ func (b *Batch) largePieces(size int, yield func(*Batch) bool) {
 	give := func() {
 		next.Add = add.list()
 		more = more && yield(next)
-		next, count, add = &Batch{Family: b.Family}, 0, elements{}
+		next, count, add = &Batch{Family: b.Family}, 0, add.room()
 	}
 	for stage := range b.large.Stages() {
 		stage.Elements(func(set string, op nft.ElementOp) {

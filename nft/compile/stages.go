@@ -15,36 +15,29 @@ type Stage struct {
 	Loose    bool // they may come in several
 }
 
-// Stages yields the elements of a new table. A Service comes with all of its ports and addresses at once, also with its
-// cluster IP, to whose other ports connections are refused. The first stage has the cluster's API server and DNS, and
-// what all Services need; it is for the transaction with the base chains. Then come the endpoints of the others, and
-// these. The ServiceCIDRs are last, whose other addresses are dropped.
+// Stages yields the elements of a new table. A Service comes with all of its ports, addresses and endpoints at once, also
+// with its cluster IP, to whose other ports connections are refused. The first stage has the cluster's API server and
+// DNS, and what all Services need; it is for the transaction with the base chains. The ServiceCIDRs are last, whose
+// other addresses are dropped.
 func (r *Ruleset) Stages() iter.Seq[Stage] {
 	return func(yield func(Stage) bool) {
-		urgent := r.urgent()
-		services := r.services()
-		others := slices.DeleteFunc(slices.Clone(services), func(of []*model.ServicePort) bool {
-			return urgent[clusterIPOf(of[0])]
-		})
+		urgent, services := r.urgent(), r.services()
+		isUrgent := func(of []*model.ServicePort) bool { return urgent[clusterIPOf(of[0])] }
 		if !yield(Stage{Elements: func(add func(set string, op nft.ElementOp)) {
 			r.ofSettings(nft.NodePortIPs, add)
 			for a := range r.snapshot.Hairpins() { // an endpoint could not connect to itself without
 				add(nft.Hairpin, nft.ElementOp{Element: hairpinElement(a)})
 			}
 			for _, of := range services {
-				if urgent[clusterIPOf(of[0])] {
-					r.service(of, false, add)
+				if isUrgent(of) {
+					r.service(of, add)
 				}
-			}
-		}}) || !yield(Stage{Loose: true, Elements: func(add func(set string, op nft.ElementOp)) {
-			for _, of := range others {
-				r.slotsOf(of, add)
 			}
 		}}) {
 			return
 		}
-		for _, of := range others {
-			if !yield(Stage{Elements: func(add func(set string, op nft.ElementOp)) { r.service(of, true, add) }}) {
+		for _, of := range services {
+			if !isUrgent(of) && !yield(Stage{Elements: func(add func(set string, op nft.ElementOp)) { r.service(of, add) }}) {
 				return
 			}
 		}
@@ -62,35 +55,15 @@ func (r *Ruleset) Stages() iter.Seq[Stage] {
 	}
 }
 
-// service adds the elements of a Service, and its cluster IP. With known, its endpoints are there already.
-func (r *Ruleset) service(ports []*model.ServicePort, known bool, add func(set string, op nft.ElementOp)) {
+// service adds the elements of a Service, and its cluster IP.
+func (r *Ruleset) service(ports []*model.ServicePort, add func(set string, op nft.ElementOp)) {
 	for _, sp := range ports {
-		var delta *slotDelta
-		if known {
-			delta = &slotDelta{other: sp}
-		}
-		r.portElements(sp, affinityFor(sp), delta, func(set string, e nft.Element) {
+		r.portElements(sp, affinityFor(sp), nil, func(set string, e nft.Element) {
 			add(set, nft.ElementOp{Element: e, Port: sp})
 		})
 	}
 	if ip := clusterIPOf(ports[0]); ip.IsValid() {
 		add(nft.ClusterIPs, nft.ElementOp{Element: addrElement(ip)})
-	}
-}
-
-// slotsOf adds the endpoints of a Service, to which nothing leads yet.
-func (r *Ruleset) slotsOf(ports []*model.ServicePort, add func(set string, op nft.ElementOp)) {
-	for _, sp := range ports {
-		for _, fe := range sp.Frontends {
-			of := nft.FrontendsOf(fe.Kind)
-			for _, l := range model.TrafficPolicies {
-				if hasSlots(fe) && fe.Uses(l) {
-					r.slotElements(of.Key(fe.VIP), sp, l, nil, func(e nft.Element) {
-						add(of.Endpoints[l], nft.ElementOp{Element: e, Port: sp})
-					})
-				}
-			}
-		}
 	}
 }
 
