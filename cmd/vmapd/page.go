@@ -65,7 +65,7 @@ func (a *answers) one(ctx context.Context, query url.Values) (any, error) {
 // countsTo returns the numbers of new connections to a few service ports, or the reason for which they are not
 // counted.
 func (a *answers) countsTo(ctx context.Context, ports []*model.ServicePort) (counts status.Counts, uncounted string) {
-	const mostFrontends = 200 // each is a question to the kernel
+	const mostFrontends = 200 // each is a question to the kernel's IPVS
 	frontends := 0
 	for _, sp := range ports {
 		frontends += len(sp.Frontends)
@@ -76,7 +76,7 @@ func (a *answers) countsTo(ctx context.Context, ports []*model.ServicePort) (cou
 		return nil, "not counted: with iptables, each answer would need a listing of all rules"
 	case a.plane.userspace != nil:
 		return a.countsByListeners(ports...), ""
-	case frontends > mostFrontends:
+	case a.plane.ipvs != nil && frontends > mostFrontends:
 		return nil, fmt.Sprintf("not counted: the Service has more than %d addresses and ports", mostFrontends)
 	case a.plane.ipvs != nil:
 		counts, err = a.countsByIPVS(ports)
@@ -84,7 +84,7 @@ func (a *answers) countsTo(ctx context.Context, ports []*model.ServicePort) (cou
 		return nil, "not counted: the daemon runs without --service-counters"
 	default:
 		var list []kernel.Count
-		list, err = a.plane.nft.ConnectionsTo(ports)
+		list, err = a.plane.nft.Connections(ctx)
 		counts = countsOf(list)
 	}
 	if err != nil {

@@ -45,7 +45,7 @@ type Options struct {
 }
 
 // Backend keeps this node's nftables tables. It is not safe for concurrent use, except for
-// RunPurges, Purge, SetCounters, SetDevices, Connections, ConnectionsTo, Ruleset and Stats.
+// RunPurges, Purge, SetCounters, SetDevices, Connections, Ruleset and Stats.
 type Backend struct {
 	log      *slog.Logger
 	dialer   dialer
@@ -77,7 +77,7 @@ type familyState struct {
 	left    *compile.Ruleset         // behind the last Apply that worked, but for refused service ports; nil: none did
 	refusal *refusal                 // of service ports by the kernel, at the last Apply; nil: there was none
 	owned   bool                     // the table is claimed
-	purges  map[string]*pendingPurge // by map
+	purges  map[string]compile.Purge // by map
 	// found are the UDP frontends that were there at the start, see Found.
 	found       map[model.VIP][]netip.AddrPort
 	started     bool      // an Apply worked
@@ -265,10 +265,7 @@ func (b *Backend) applyFamily(ctx context.Context, st *familyState, s *model.Fam
 	}
 	st.have, st.left, st.started = want, want, true
 	if st.refusal != nil {
-		err = st.refusal.err(st.family)
-		if st.refusal.s = s; st.refusal.leftovers {
-			st.have = nil
-		}
+		err, st.refusal.s = st.refusal.err(st.family), s
 	}
 	st.update(func(to *shared) {
 		to.stats.Rejected, to.applied = st.refusal.number(), want
@@ -279,7 +276,7 @@ func (b *Backend) applyFamily(ctx context.Context, st *familyState, s *model.Fam
 			to.counted = s
 		}
 	})
-	b.note(st, changes, start)
+	b.note(st, changes.Purge...)
 	for _, t := range want.Flowtables() {
 		b.applyDevices(ctx, st, t)
 	}

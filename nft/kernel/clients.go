@@ -1,7 +1,6 @@
 package kernel
 
 import (
-	"cmp"
 	"errors"
 	"slices"
 	"time"
@@ -27,13 +26,7 @@ const (
 type client struct {
 	nft.Element
 	timeout time.Duration
-	left    time.Duration // of its timeout, when it was read
-}
-
-// clientChange forgets a client or, with now, gives it another time.
-type clientChange struct {
-	old client
-	now *client
+	left    time.Duration // of its timeout, when it was read; 0: it is forgotten
 }
 
 // readClients reads clients in pieces, as the kernel lists them.
@@ -49,23 +42,15 @@ func (c *conn) readClients(f model.Family, name string, each func([]client) erro
 	})
 }
 
-// changes returns the changes that clients need. Those that time out soonest come first, so that
-// few do meanwhile.
-func (p *pendingPurge) changes(list []client, wanted compile.Clients) (changes []clientChange) {
-	since := time.Since(p.start)
-	for _, e := range list {
-		if !wanted.Endpoints[e.Data] {
-			changes = append(changes, clientChange{old: e})
-		} else if p.Timeout && wanted.Timeout != e.timeout {
-			c := clientChange{old: e}
-			if left := timeLeft(e, wanted.Timeout, since); left > 0 {
-				c.now = &client{e.Element, wanted.Timeout, left}
-			}
-			changes = append(changes, c)
-		}
+// fit returns the client as it must be: forgotten or with another timeout, or as it is.
+func (c client) fit(p compile.Purge, wanted compile.Clients) client {
+	switch {
+	case !wanted.Endpoints[c.Data]:
+		c.left = 0
+	case p.Timeout && wanted.Timeout != c.timeout:
+		c.left, c.timeout = c.leftOf(wanted.Timeout), wanted.Timeout
 	}
-	slices.SortFunc(changes, func(a, b clientChange) int { return cmp.Compare(a.old.left, b.old.left) })
-	return changes
+	return c
 }
 
 func readClient(b []byte) client {
@@ -82,40 +67,30 @@ func readClient(b []byte) client {
 // changeClients commits changes. In a large map there is always a client who times out
 // between being read and being deleted. Since Linux 6.3 elements can be deleted that may
 // not be there; before, that fails the batch, and the others go without it.
-func (c *conn) changeClients(f model.Family, set *nft.Set, changes []clientChange) error {
-	err := c.sendClients(msgDestroySetElem, f, set, changes)
+func (c *conn) changeClients(f model.Family, set *nft.Set, list []client) error {
+	err := c.sendClients(msgDestroySetElem, f, set, list)
 	if errors.Is(err, unix.EINVAL) {
-		return c.halveClients(f, set, changes)
+		return c.halveClients(f, set, list)
 	}
 	return err
 }
 
-func (c *conn) halveClients(f model.Family, set *nft.Set, changes []clientChange) error {
-	err := c.sendClients(unix.NFT_MSG_DELSETELEM, f, set, changes)
-	switch half := len(changes) / 2; {
+func (c *conn) halveClients(f model.Family, set *nft.Set, list []client) error {
+	err := c.sendClients(unix.NFT_MSG_DELSETELEM, f, set, list)
+	switch half := len(list) / 2; {
 	case !errors.Is(err, unix.ENOENT):
 		return err
 	case half == 0:
 		return nil
 	default:
-		return errors.Join(c.halveClients(f, set, changes[:half]), c.halveClients(f, set, changes[half:]))
+		return errors.Join(c.halveClients(f, set, list[:half]), c.halveClients(f, set, list[half:]))
 	}
 }
 
-func (c *conn) sendClients(deletion uint16, f model.Family, set *nft.Set, changes []clientChange) error {
-	if len(changes) == 0 {
-		return nil
-	}
-	var forget, renew []client
-	for _, change := range changes {
-		forget = append(forget, client{Element: nft.Element{Key: change.old.Key}})
-		if change.now != nil {
-			renew = append(renew, *change.now)
-		}
-	}
+func (c *conn) sendClients(deletion uint16, f model.Family, set *nft.Set, list []client) error {
 	m := c.newBatch(f, nft.TableName)
-	m.clients(deletion, set, forget)
-	m.clients(unix.NFT_MSG_NEWSETELEM, set, renew)
+	m.clients(deletion, set, list)
+	m.clients(unix.NFT_MSG_NEWSETELEM, set, slices.DeleteFunc(slices.Clone(list), func(e client) bool { return e.left == 0 }))
 	return c.commit(&m)
 }
 
@@ -124,7 +99,11 @@ func (m *messages) clients(msgType uint16, set *nft.Set, list []client) {
 	for some := range slices.Chunk(list, elementsPerMessage) {
 		message, elements := m.beginElements(msgType, unix.NLM_F_CREATE, set.Name)
 		for i := range some {
-			at := m.element(unix.NFTA_LIST_ELEM, set, &some[i].Element)
+			e := some[i].Element
+			if msgType != unix.NFT_MSG_NEWSETELEM {
+				e.Data = "" // whatever it has
+			}
+			at := m.element(unix.NFTA_LIST_ELEM, set, &e)
 			if msgType == unix.NFT_MSG_NEWSETELEM {
 				m.uint64(unix.NFTA_SET_ELEM_TIMEOUT, uint64(some[i].timeout.Milliseconds()))
 				m.uint64(unix.NFTA_SET_ELEM_EXPIRATION, uint64(some[i].left.Milliseconds()))
@@ -136,15 +115,13 @@ func (m *messages) clients(msgType uint16, set *nft.Set, list []client) {
 	}
 }
 
-// timeLeft returns how much longer a client is remembered with another timeout than before; 0: it is not. The
-// rules may have the other timeout for as long as since.
-func timeLeft(e client, timeout, since time.Duration) time.Duration {
-	if e.left > e.timeout || e.left <= timeout && e.left >= timeout-since-leastLeft {
-		// It connected just now, and the rules gave it the new timeout already. The timeout
-		// of an element stays as it was when it was made.
-		return min(e.left, timeout)
+// leftOf returns how much longer a client is remembered with another timeout than before; 0: it is not. One that
+// connects while the timeout becomes shorter may be forgotten, and chooses again.
+func (c client) leftOf(timeout time.Duration) time.Duration {
+	if c.left > c.timeout { // the rules gave it the new timeout already
+		return min(c.left, timeout)
 	}
-	if left := timeout - (e.timeout - e.left); left > 0 {
+	if left := timeout - (c.timeout - c.left); left > 0 {
 		return max(left, leastLeft)
 	}
 	return 0

@@ -93,61 +93,6 @@ func (b *Backend) Connections(ctx context.Context) ([]Count, error) {
 	return counts, errors.Join(errs...)
 }
 
-// ConnectionsTo is Connections for some service ports, without Refused. It asks the kernel for
-// their counters alone.
-func (b *Backend) ConnectionsTo(ports []*model.ServicePort) ([]Count, error) {
-	var counts []Count
-	for _, st := range b.families {
-		if st.read().counted == nil {
-			continue
-		}
-		packets, err := b.askCounters(st.family, ports)
-		if err != nil {
-			return nil, &model.FamilyError{Family: st.family, Err: err}
-		}
-		for _, sp := range ports {
-			if n, ok := packets.sum(sp); ok && sp.Family == st.family && !sp.Uncounted {
-				counts = append(counts, Count{Name: sp.Name, Family: sp.Family, Connections: n})
-			}
-		}
-	}
-	return counts, nil
-}
-
-// askCounters reads the counters of some service ports, as far as they are there.
-func (b *Backend) askCounters(f model.Family, ports []*model.ServicePort) (packetCounts, error) {
-	b.countsBusy.Lock()
-	defer b.countsBusy.Unlock()
-	c, err := b.counts.open(b.dialer)
-	if err != nil {
-		return nil, err
-	}
-	packets := packetCounts{}
-	for _, sp := range ports {
-		if sp.Family != f || sp.Uncounted {
-			continue
-		}
-		for _, fe := range sp.Frontends {
-			set, key := compile.CounterOf(fe)
-			if err := c.askCounter(f, set, key, packets); err != nil && !errors.Is(err, unix.ENOENT) {
-				b.counts.close()
-				return nil, fmt.Errorf("read set %s: %w", set, err)
-			}
-		}
-	}
-	return packets, nil
-}
-
-// askCounter reads one counter.
-func (c *conn) askCounter(f model.Family, set, key string, into packetCounts) error {
-	m := messages{family: f, table: nft.TableName, port: c.socket.Port()}
-	message, list := m.beginElements(unix.NFT_MSG_GETSETELEM, 0, set)
-	m.close(m.element(unix.NFTA_LIST_ELEM, &nft.Set{Name: set}, &nft.Element{Key: key}))
-	m.close(list)
-	m.end(message)
-	return c.exchange(&m, into.add)
-}
-
 // countPasses bounds how often the counters are read because some were missing: the kernel
 // lists a set in pieces, and may miss elements while others come and go.
 const countPasses = 3

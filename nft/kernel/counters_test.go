@@ -152,21 +152,6 @@ func TestConnectionsAreCounted(t *testing.T) {
 			}
 		}
 	}
-	// The same for each service port alone.
-	asked := counts{}
-	for _, f := range model.Families {
-		for sp := range builder.Snapshot().Family(f).ServicePorts() {
-			list, err := b.ConnectionsTo([]*model.ServicePort{sp})
-			if err != nil || len(list) != 1 {
-				t.Fatalf("%v: %d counts, error %v", sp.Name, len(list), err)
-			}
-			maps.Copy(asked, asCounts(t, list))
-		}
-	}
-	asked.mustBe(t, "asked for one by one", zeros(want))
-	if list, err := b.ConnectionsTo([]*model.ServicePort{{Frontends: []model.Frontend{{VIP: model.VIP{Addr: model.IPv4.Loopback(), Port: 1, Protocol: model.TCP}}}}}); err != nil || len(list) > 0 {
-		t.Errorf("a service port that is not there: %v, error %v", list, err)
-	}
 	if r := b.Ruleset(model.IPv4); r == nil || len(r.Excerpt(model.ServicePortName{NamespacedName: model.NamespacedName{Namespace: "default", Name: "plain"}, Port: "tcp", Protocol: model.TCP}, 1)) == 0 {
 		t.Error("the ruleset that was applied is not known")
 	}

@@ -13,7 +13,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/vmapd/vmapd/nft"
-	"github.com/vmapd/vmapd/nft/batch"
 	"github.com/vmapd/vmapd/nft/compile"
 )
 
@@ -29,29 +28,24 @@ const (
 	purgeAgain = 10 * time.Second
 )
 
-// A pendingPurge is a map to be purged, whose rules were others before start.
-type pendingPurge struct {
-	compile.Purge
-	start time.Time
-}
-
-// note adds the maps that a batch asks to purge.
-func (b *Backend) note(st *familyState, changes *batch.Batch, start time.Time) {
-	for _, p := range changes.Purge {
-		one := &pendingPurge{p, start}
-		if was := st.purges[p.Map()]; was != nil && was.Timeout && !p.Timeout {
-			one.Timeout, one.start = true, was.start
-		}
-		if st.purges == nil {
-			st.purges = map[string]*pendingPurge{}
-		}
-		st.purges[p.Map()] = one
-	}
+// note adds maps that a batch asks to purge.
+func (b *Backend) note(st *familyState, purges ...compile.Purge) {
+	st.mustPurge(purges...)
 	if len(st.purges) > 0 {
 		select {
 		case b.stale <- struct{}{}:
 		default:
 		}
+	}
+}
+
+func (st *familyState) mustPurge(purges ...compile.Purge) {
+	for _, p := range purges {
+		if st.purges == nil {
+			st.purges = map[string]compile.Purge{}
+		}
+		p.Timeout = p.Timeout || st.purges[p.Map()].Timeout
+		st.purges[p.Map()] = p
 	}
 }
 
@@ -87,101 +81,102 @@ func (b *Backend) Purge(ctx context.Context) error {
 	defer b.purging.Unlock()
 	var errs []error
 	for _, st := range b.families {
-		for _, p := range b.pending(st) {
-			if ctx.Err() != nil {
-				return ctx.Err()
+		for _, p := range b.takePurges(st) {
+			err := b.purgeMap(ctx, st, p)
+			if err == nil || errors.Is(err, unix.ENOENT) { // the table may be gone
+				continue
 			}
-			if err := b.purgeMap(ctx, st, p); err != nil && !errors.Is(err, unix.ENOENT) { // the table may be gone
-				errs = append(errs, fmt.Errorf("purge %v map %s: %w", st.family, p.Map(), err))
-				b.reader.close()
-			}
+			errs = append(errs, fmt.Errorf("purge %v map %s: %w", st.family, p.Map(), err))
+			b.reader.close()
+			b.mu.Lock()
+			st.mustPurge(p)
+			b.mu.Unlock()
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// pending returns the maps of a family that are to be purged. One that can't be purged stays among them.
-func (b *Backend) pending(st *familyState) []*pendingPurge {
+// takePurges takes the maps of a family that are to be purged.
+func (b *Backend) takePurges(st *familyState) []compile.Purge {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return slices.SortedFunc(maps.Values(st.purges), func(a, b *pendingPurge) int { return strings.Compare(a.Map(), b.Map()) })
+	purges := st.purges
+	st.purges = nil
+	return slices.SortedFunc(maps.Values(purges), func(a, b compile.Purge) int { return strings.Compare(a.Map(), b.Map()) })
 }
 
 // purgeMap purges one map.
-func (b *Backend) purgeMap(ctx context.Context, st *familyState, p *pendingPurge) error {
+func (b *Backend) purgeMap(ctx context.Context, st *familyState, p compile.Purge) error {
 	for range purgeReadings {
-		misfits, read, err := b.misfits(ctx, st, p)
+		misfits, err := b.misfits(ctx, st, p)
 		if err != nil {
 			return err
 		}
 		if len(misfits) == 0 && !b.reader.wasInterrupted() {
-			break
+			return nil
 		}
 		for some := range slices.Chunk(misfits, clientsPerBatch) {
-			if err := b.fitClients(ctx, st, p, some, read); err != nil {
+			if err := b.fitClients(ctx, st, p, some); err != nil {
 				return err
 			}
 		}
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if st.purges[p.Map()] == p { // no later batch asks for it again
-		delete(st.purges, p.Map())
-	}
 	return nil
 }
 
-// misfits reads the clients that must change, beginning at a time. All are read before one is changed: the kernel goes
-// on with a list behind as many elements as it has listed, and would leave out as many as are gone by then
-// (nft_rhash_walk). To delete 20,000 of 60,000 clients took twice as long.
-func (b *Backend) misfits(ctx context.Context, st *familyState, p *pendingPurge) (list []client, began time.Time, err error) {
-	began = time.Now()
-	wanted, ok := b.wantedClients(st, p)
+// misfits reads the clients that must change. All are read before one is changed: the kernel goes on with a list behind
+// as many elements as it has listed, and would leave out as many as are gone by then (nft_rhash_walk). To delete 20,000
+// of 60,000 clients took twice as long.
+func (b *Backend) misfits(ctx context.Context, st *familyState, p compile.Purge) (list []client, err error) {
+	b.mu.Lock()
+	wanted, ok := st.clients(p)
+	b.mu.Unlock()
 	if !ok {
-		return nil, began, nil
+		return nil, nil
 	}
 	reader, err := b.reader.open(b.dialer)
 	if err != nil {
-		return nil, began, err
+		return nil, err
 	}
 	reader.interrupted = false
 	err = reader.readClients(st.family, p.Map(), func(some []client) error {
-		for _, change := range p.changes(some, wanted) {
-			list = append(list, change.old)
+		for _, c := range some {
+			if c.fit(p, wanted) != c {
+				list = append(list, c)
+			}
 		}
 		return ctx.Err()
 	})
-	return list, began, err
+	return list, err
 }
 
-// wantedClients returns which clients stay by the present rules, or false if the map is gone.
-func (b *Backend) wantedClients(st *familyState, p *pendingPurge) (compile.Clients, bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return st.clients(p)
-}
-
-func (st *familyState) clients(p *pendingPurge) (compile.Clients, bool) {
+// clients returns which clients stay by the present rules, or false if the map is gone.
+func (st *familyState) clients(p compile.Purge) (compile.Clients, bool) {
 	if st.left == nil {
 		return compile.Clients{}, false
 	}
-	return st.left.Clients(p.Purge)
+	return st.left.Clients(p)
 }
 
 // fitClients changes those of some clients that do not fit the rules by now.
-func (b *Backend) fitClients(ctx context.Context, st *familyState, p *pendingPurge, some []client, read time.Time) error {
+func (b *Backend) fitClients(ctx context.Context, st *familyState, p compile.Purge, some []client) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	wanted, ok := st.clients(p)
 	if ctx.Err() != nil || !ok {
 		return ctx.Err()
 	}
-	changes, passed := p.changes(some, wanted), time.Since(read)
-	for len(changes) > 0 && changes[0].old.left < passed {
-		changes = changes[1:] // it has timed out by now
+	var changed []client
+	for _, c := range some {
+		if now := c.fit(p, wanted); now != c {
+			changed = append(changed, now)
+		}
+	}
+	if len(changed) == 0 {
+		return nil
 	}
 	set := nft.DeclarationOf(p.Map())
-	return b.conn.changeClients(st.family, &set, changes)
+	return b.conn.changeClients(st.family, &set, changed)
 }
 
 // reader is a connection that lists clients or counters, beside the connection that changes the table. It lasts, as the

@@ -72,6 +72,10 @@ func (s *besides) changeOther(t testing.TB) time.Duration {
 
 // isPending reports whether clients of a removed endpoint may still be in the map.
 func (s *besides) isPending() bool {
+	if !s.backend.purging.TryLock() {
+		return true
+	}
+	defer s.backend.purging.Unlock()
 	s.backend.mu.Lock()
 	defer s.backend.mu.Unlock()
 	_, is := s.backend.families[model.IPv4].purges[besidesMap]

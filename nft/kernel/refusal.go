@@ -4,10 +4,7 @@ import (
 	"errors"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/vmapd/vmapd/model"
-	"github.com/vmapd/vmapd/nft/batch"
 )
 
 const (
@@ -20,11 +17,10 @@ const (
 // refusal is that of single service ports by the kernel. What it has of them is not known: before they are tried again,
 // the table is read. Other changes do without.
 type refusal struct {
-	ports     map[model.ServicePortName]bool
-	errs      []error
-	since     time.Time
-	s         *model.FamilySnapshot // of the last Apply
-	leftovers bool                  // what other Services do not need any more, and these ports still use
+	ports map[model.ServicePortName]bool
+	errs  []error
+	since time.Time
+	s     *model.FamilySnapshot // of the last Apply
 }
 
 // with returns a refusal with another service port. It may be called on nil.
@@ -65,33 +61,4 @@ func (r *refusal) mustBeTried(s *model.FamilySnapshot) bool {
 		}
 	}
 	return false
-}
-
-// deleteUnused deletes chains and sets, but for those that refused service ports still use.
-func (b *Backend) deleteUnused(changes *batch.Batch) error {
-	var rest []*batch.Batch
-	for _, name := range changes.DeleteChains {
-		rest = append(rest, &batch.Batch{Family: changes.Family, DeleteChains: []string{name}})
-	}
-	for _, name := range changes.DeleteSets {
-		rest = append(rest, &batch.Batch{Family: changes.Family, DeleteSets: []string{name}})
-	}
-	for _, name := range changes.DeleteFlowtables {
-		rest = append(rest, &batch.Batch{Family: changes.Family, DeleteFlowtables: []string{name}})
-	}
-	for deleted := true; deleted; { // one may use another
-		var used []*batch.Batch
-		for _, one := range rest {
-			t := b.conn.begin(changes.Family)
-			t.deletions(one)
-			err := t.commit()
-			if errors.Is(err, unix.EBUSY) {
-				used = append(used, one)
-			} else if err != nil {
-				return err
-			}
-		}
-		deleted, rest = len(used) < len(rest), used
-	}
-	return nil
 }

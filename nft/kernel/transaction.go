@@ -185,10 +185,8 @@ func (b *Backend) send(st *familyState, changes *batch.Batch) (operations int, e
 	t := b.conn.begin(changes.Family)
 	t.deletions(changes)
 	err = t.commit()
-	if st.refusal != nil && errors.Is(err, unix.EBUSY) {
-		st.refusal.leftovers, err = true, b.deleteUnused(changes)
-	}
-	if err == nil && st.refusal != nil {
+	if st.refusal != nil && (err == nil || errors.Is(err, unix.EBUSY)) {
+		// A refused service port may still use what is to be deleted: the next reading deletes it.
 		return operations, st.refusal.err(changes.Family)
 	}
 	return operations, err
