@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/routes"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/trace"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft/others"
@@ -177,7 +178,7 @@ func (w *watching) isComplete(c *trace.Connection, now time.Time) bool {
 func (w *watching) story(ctx context.Context, c *trace.Connection, stderr io.Writer) (trace.Story, error) {
 	in := trace.Input{First: c.First, Answer: c.Answer, Redirect: c.Redirect, Waited: w.wait, Early: w.tracer.Early()}
 	var err error
-	if in.Interfaces, err = others.Interfaces(); err != nil {
+	if in.Interfaces, err = routes.Interfaces(); err != nil {
 		return trace.Story{}, err
 	}
 	rules, err := others.ReadRuleset()
@@ -234,12 +235,12 @@ func investigate(in *trace.Input) (err error) {
 	case s.Verdict == trace.Lost:
 		in.Suspects = others.Untraceable(family)
 		if last.Name == others.Prerouting {
-			in.Route = others.NoRoute(s.SourceSeen.Addr(), s.Endpoint.Addr(), last.In, 0)
+			in.Route = routes.NoRoute(s.SourceSeen.Addr(), s.Endpoint.Addr(), last.In, 0)
 		}
 	case s.Verdict == trace.Forwarded && s.Answer.Kind != trace.Accepted:
-		in.Neighbour = others.NoNeighbour(s.Endpoint.Addr(), s.Out)
+		in.Neighbour = routes.NoNeighbour(s.Endpoint.Addr(), s.Out)
 		if s.OnOneLink() {
-			in.Bridge = others.PastNetfilter(s.Out, family)
+			in.Bridge = routes.PastNetfilter(s.Out, family)
 		}
 	}
 	return nil

@@ -1,6 +1,7 @@
 package others
 
 import (
+	"fmt"
 	"os"
 	"slices"
 	"strconv"
@@ -40,9 +41,23 @@ func legacyTables(f model.Family) []string {
 // isNearlyFull reports whether connection tracking has nine tenths of the entries that it may have.
 func isNearlyFull() bool {
 	number := func(name string) int {
-		n, _ := strconv.Atoi(read("net/netfilter/" + name))
+		b, _ := os.ReadFile("/proc/sys/net/netfilter/" + name)
+		n, _ := strconv.Atoi(strings.TrimSpace(string(b)))
 		return n
 	}
 	most := number("nf_conntrack_max")
 	return most > 0 && number("nf_conntrack_count") > most*9/10
+}
+
+// Untraceable names what may drop packets although no rule of nftables does.
+func Untraceable(f model.Family) []string {
+	var list []string
+	if tables := legacyTables(f); len(tables) > 0 {
+		list = append(list, fmt.Sprintf("iptables-legacy has rules in the tables %s. The kernel cannot trace them; \"iptables-legacy -L -v -n\" counts packets.",
+			strings.Join(tables, ", ")))
+	}
+	if b, err := os.ReadFile("/proc/thread-self/net/ip_vs"); err == nil && strings.Count(string(b), "\n") > 3 {
+		list = append(list, "IPVS has virtual servers. The kernel cannot trace them; \"ipvsadm -Ln --stats\" counts packets.")
+	}
+	return append(list, "Programs of eBPF, such as those of Cilium or Calico, drop packets without a trace here.")
 }

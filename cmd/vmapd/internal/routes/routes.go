@@ -1,4 +1,6 @@
-package others
+// Package routes asks the kernel where packets go, and why one goes nowhere: by routes, neighbours and settings of
+// interfaces.
+package routes
 
 import (
 	"errors"
@@ -129,17 +131,4 @@ func NoNeighbour(to netip.Addr, out string) string {
 		}
 	}
 	return ""
-}
-
-// Untraceable names what may drop packets although no rule of nftables does.
-func Untraceable(f model.Family) []string {
-	var list []string
-	if tables := legacyTables(f); len(tables) > 0 {
-		list = append(list, fmt.Sprintf("iptables-legacy has rules in the tables %s. The kernel cannot trace them; \"iptables-legacy -L -v -n\" counts packets.",
-			strings.Join(tables, ", ")))
-	}
-	if b, err := os.ReadFile("/proc/thread-self/net/ip_vs"); err == nil && strings.Count(string(b), "\n") > 3 {
-		list = append(list, "IPVS has virtual servers. The kernel cannot trace them; \"ipvsadm -Ln --stats\" counts packets.")
-	}
-	return append(list, "Programs of eBPF, such as those of Cilium or Calico, drop packets without a trace here.")
 }
