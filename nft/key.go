@@ -137,12 +137,12 @@ func PrefixElement(p netip.Prefix) Element {
 	return e
 }
 
-// RangeElement is PrefixElement for an interval set whose key begins with other components.
-func RangeElement(key string, p netip.Prefix) Element {
-	return Element{
-		Key: string(AppendAddr([]byte(key), p.Masked().Addr())),
-		End: string(AppendAddr([]byte(key), lastAddr(p))),
+// RangeElement returns the element of SourceRanges for the sources that may connect to a frontend.
+func RangeElement(v model.VIP, p netip.Prefix) Element {
+	key := func(source netip.Addr) string {
+		return string(AppendAddr(AppendPort(AppendAddr(nil, v.Addr), v.Port), source))
 	}
+	return Element{Key: key(p.Masked().Addr()), End: key(lastAddr(p))}
 }
 
 func lastAddr(p netip.Prefix) netip.Addr {

@@ -20,25 +20,13 @@ type Foreign struct{ What string }
 
 func (s Foreign) text(model.Family) string { return "# foreign: " + s.What }
 
-// Slots returns the endpoints that a traffic policy selects, by the slots of the first frontend that has some. If other
-// frontends have their endpoints in another order, the next batch changes them.
-func (t *Table) Slots(sp *model.ServicePort, l model.TrafficPolicy) []netip.AddrPort {
-	for _, fe := range sp.Frontends {
-		s := FrontendsOf(fe.Kind)
-		if list := t.slotsIn(s.Endpoints[l], []byte(s.Key(fe.VIP)), sp.Count(l)); len(list) > 0 {
-			return list
-		}
-	}
-	return nil
-}
-
-// slotsIn returns the endpoints of a map in slots from 0 on, with keys that begin with prefix.
-// There may be about n.
-func (t *Table) slotsIn(set string, prefix []byte, n int) []netip.AddrPort {
+// Slots returns the endpoints of a map in slots from 0 on, with keys that begin with that of a frontend. There may be
+// about n.
+func (t *Table) Slots(set, frontend string, n int) []netip.AddrPort {
 	have := t.Elements[set]
 	var list []netip.AddrPort
 	for i := uint32(0); ; i++ {
-		e, ok := have[string(AppendSlot(prefix, i))]
+		e, ok := have[string(AppendSlot([]byte(frontend), i))]
 		if !ok {
 			return list
 		}

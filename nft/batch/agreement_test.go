@@ -9,6 +9,7 @@ import (
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
+	"github.com/vmapd/vmapd/nft"
 	"github.com/vmapd/vmapd/nft/compile"
 	"github.com/vmapd/vmapd/nft/nftsim"
 )
@@ -83,10 +84,10 @@ func checkCounted(t *testing.T, d model.Decision, got nftsim.Outcome, counters b
 	switch {
 	case !counters || d.Port == nil || d.Why == model.UnusedPort || d.Why == model.SourceNotAllowed:
 	default:
-		set, _ := compile.CounterOf(*d.Frontend)
-		want = []string{set + " " + d.Port.Name.String()}
+		of := nft.FrontendsOf(d.Frontend.Kind)
+		want = []string{of.Counters + " " + d.Port.Name.String()}
 		if d.Why == model.NoEndpoints {
-			want = append(want, compile.RefusedOf(*d.Frontend)+" "+d.Port.Name.String())
+			want = append(want, of.Refused+" "+d.Port.Name.String())
 		}
 	}
 	equal(t, fmt.Sprintf("who counts %+v: %v for reason %d", d.Connection, d.Verdict, d.Why), want, got.Counted)

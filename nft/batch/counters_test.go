@@ -142,15 +142,15 @@ func TestCountingIsSwitchedWithoutAnythingElse(t *testing.T) {
 	equal(t, "text as before", off.Table().String(), again.Table().String())
 }
 
-func TestCounterOf(t *testing.T) {
+func TestEachFrontendIsCounted(t *testing.T) {
 	for _, f := range model.Families {
 		s := dualStack().Snapshot().Family(f)
 		all := elementsOf(t, counted.Compile(nil, s))
 		n := 0
 		for sp := range s.ServicePorts() {
 			for _, fe := range sp.Frontends {
-				set, key := compile.CounterOf(fe)
-				if got := all[set][key].Comment; got != sp.Name.String() {
+				of := nft.FrontendsOf(fe.Kind)
+				if got := all[of.Counters][of.Key(fe.VIP)].Comment; got != sp.Name.String() {
 					t.Errorf("%v: the counter of %v is that of %q, want %v", f, fe.VIP, got, sp.Name)
 				}
 				n++

@@ -12,6 +12,7 @@ import (
 // Diff returns the batch that turns one ruleset into another that was compiled after it.
 func Diff(have, want *compile.Ruleset) *Batch {
 	b := newBatch(want.Family)
+	b.diffFlowtables(have.Flowtables(), want.Flowtables())
 	gone, come := elements{}, elements{}
 	for c := range want.Changes(have) {
 		c.Old.Elements(gone.of(c.Old.Port))
@@ -20,7 +21,6 @@ func Diff(have, want *compile.Ruleset) *Batch {
 		b.diffChains(c.Old.Chains, c.New.Chains)
 		b.Purge = append(b.Purge, c.Purge...)
 	}
-	b.diffFlowtables(have.Flowtables(), want.Flowtables())
 	b.diffElements(gone.shared(come), gone, come.each)
 	b.addRemoved()
 	return b
@@ -58,23 +58,6 @@ func DiffTable(table *nft.Table, want *compile.Ruleset) *Batch {
 		}
 	}
 	return b
-}
-
-// addRemoved adds the elements that come with a deletion.
-func (b *Batch) addRemoved() {
-	var ops []nft.ElementOp
-	seen := map[string]bool{} // several service ports may lose the same one
-	for _, s := range b.Delete {
-		for _, op := range s.Ops {
-			if e, ok := nft.Removed(s.Set, op.Element); ok && !seen[e.Key] {
-				seen[e.Key] = true
-				ops = append(ops, nft.ElementOp{Element: e, Port: op.Port})
-			}
-		}
-	}
-	if len(ops) > 0 {
-		b.Add = append(b.Add, SetOps{nft.RemovedEndpoints, ops})
-	}
 }
 
 // diffObjects adds the operations on all but elements.

@@ -127,3 +127,20 @@ func leftovers(
 	}
 	return sorted
 }
+
+// addRemoved adds the elements that come with a deletion.
+func (b *Batch) addRemoved() {
+	var ops []nft.ElementOp
+	seen := map[string]bool{} // several service ports may lose the same one
+	for _, s := range b.Delete {
+		for _, op := range s.Ops {
+			if e, ok := nft.Removed(s.Set, op.Element); ok && !seen[e.Key] {
+				seen[e.Key] = true
+				ops = append(ops, nft.ElementOp{Element: e, Port: op.Port})
+			}
+		}
+	}
+	if len(ops) > 0 {
+		b.Add = append(b.Add, SetOps{nft.RemovedEndpoints, ops})
+	}
+}

@@ -1,7 +1,6 @@
 package compile
 
 import (
-	"net/netip"
 	"slices"
 	"time"
 
@@ -131,15 +130,6 @@ func (a *affinity) verdict(fe model.Frontend) nft.Verdict {
 		return jumpTo(externalAffinity + a.name)
 	}
 	return jumpTo(nft.AffinityMap(a.sp.Name, fe.TrafficPolicy))
-}
-
-// isOnNode reports whether the address of a frontend is one of the node, where node ports are, too.
-func (r *Ruleset) isOnNode(fe model.Frontend) bool {
-	if fe.Kind == model.ClusterIP || fe.Kind == model.NodePort || r.snapshot.Settings == nil {
-		return false
-	}
-	_, onNode := slices.BinarySearchFunc(r.snapshot.NodePortAddrs, fe.VIP.Addr, netip.Addr.Compare)
-	return onNode
 }
 
 // elements adds its endpoints.

@@ -24,44 +24,6 @@ type Change struct {
 	Purge    []Purge
 }
 
-// unit compiles a service port, with all that no other service port has. With delta, it leaves out endpoints that the
-// other version has in the same slots. Without a service port it is empty.
-func (r *Ruleset) unit(sp *model.ServicePort, delta *slotDelta) Unit {
-	if sp == nil {
-		return Unit{Elements: func(func(set string, e nft.Element)) {}}
-	}
-	a := affinityFor(sp)
-	return Unit{sp, a.sets(), a.chains(r.snapshot.Settings), func(add func(set string, e nft.Element)) {
-		r.portElements(sp, a, delta, add)
-	}}
-}
-
-// Elements yields every element with the name of its set.
-func (r *Ruleset) Elements() iter.Seq2[string, nft.ElementOp] {
-	return func(yield func(string, nft.ElementOp) bool) {
-		more := true
-		of := func(sp *model.ServicePort) func(set string, e nft.Element) {
-			return func(set string, e nft.Element) { more = more && yield(set, nft.ElementOp{Element: e, Port: sp}) }
-		}
-		shared := of(nil)
-		settingsElements(r.snapshot.Settings, shared)
-		for a := range r.snapshot.ClusterIPs() {
-			shared(nft.ClusterIPs, addrElement(a))
-		}
-		for a := range r.snapshot.Hairpins() {
-			shared(nft.Hairpin, hairpinElement(a))
-		}
-		for v := range r.snapshot.ServiceEndpoints() {
-			shared(nft.ServiceEndpoints, endpointElement(v))
-		}
-		for sp := range r.snapshot.ServicePorts() {
-			if r.portElements(sp, affinityFor(sp), nil, of(sp)); !more {
-				return
-			}
-		}
-	}
-}
-
 // Changes yields what differs between an earlier ruleset and this one. The cost depends on the difference, not on their
 // size, unless settings or options differ.
 func (r *Ruleset) Changes(have *Ruleset) iter.Seq[Change] {
@@ -69,8 +31,22 @@ func (r *Ruleset) Changes(have *Ruleset) iter.Seq[Change] {
 		if !yield(r.sharedChange(have)) {
 			return
 		}
+		for old, now := range r.portsSince(have) {
+			purges := purge(old, now, false)
+			before, after := r.slotDeltas(have, old, now)
+			if !yield(Change{have.unit(old, before), r.unit(now, after), purges}) {
+				return
+			}
+		}
+	}
+}
+
+// portsSince yields the service ports that an earlier ruleset had, and this one has, where one of them may have other
+// elements.
+func (r *Ruleset) portsSince(have *Ruleset) iter.Seq2[*model.ServicePort, *model.ServicePort] {
+	return func(yield func(old, now *model.ServicePort) bool) {
 		for c := range r.snapshot.ServicePortChanges(have.snapshot) {
-			if !yield(r.portChange(have, c.Old, c.New)) {
+			if !yield(c.Old, c.New) {
 				return
 			}
 		}
@@ -78,16 +54,11 @@ func (r *Ruleset) Changes(have *Ruleset) iter.Seq[Change] {
 			return
 		}
 		for sp := range r.snapshot.ServicePorts() {
-			if old, _ := have.snapshot.ServicePort(sp.Name); old == sp && !yield(r.portChange(have, sp, sp)) {
+			if old, _ := have.snapshot.ServicePort(sp.Name); old == sp && !yield(sp, sp) {
 				return
 			}
 		}
 	}
-}
-
-func (r *Ruleset) portChange(have *Ruleset, old, now *model.ServicePort) Change {
-	before, after := r.slotDeltas(have, old, now)
-	return Change{have.unit(old, before), r.unit(now, after), purge(old, now, false)}
 }
 
 // sharedChange is the change in what all service ports share.

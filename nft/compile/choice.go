@@ -1,9 +1,13 @@
 package compile
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
+	"math/bits"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft"
@@ -25,20 +29,11 @@ type circuit struct {
 	local, all capacity // local may be 0: others are dropped
 }
 
-// algorithmFor returns the algorithm to choose one of n endpoints. With one endpoint all
-// algorithms are the same, and share a chain.
-func algorithmFor(n int, a model.Algorithm) model.Algorithm {
-	if n <= 1 {
-		return model.Random
-	}
-	return a
-}
-
 // newChoice returns the chain for a frontend and the endpoints that its traffic policy selects.
-func newChoice(sp *model.ServicePort, fe model.Frontend) choice {
-	a := algorithmFor(sp.Count(fe.TrafficPolicy), sp.Algorithm)
+func newChoice(of *nft.Frontends, sp *model.ServicePort, fe model.Frontend) choice {
 	l := fe.TrafficPolicy
-	return choice{nft.FrontendsOf(fe.Kind), l, a, capacityFor(slotCount(sp, l), l, a)}
+	a := algorithmFor(sp.Count(l), sp.Algorithm)
+	return choice{of, l, a, capacityFor(slotCount(sp, l), l, a)}
 }
 
 // chooses reports whether a frontend has a chain to choose an endpoint. A frontend without
@@ -48,13 +43,13 @@ func chooses(fe model.Frontend) bool {
 	return fe.Action == model.Forward || fe.Action == model.Reject && fe.TrafficPolicy == model.Cluster
 }
 
-func newCircuit(sp *model.ServicePort, fe model.Frontend) circuit {
+func newCircuit(of *nft.Frontends, sp *model.ServicePort, fe model.Frontend) circuit {
 	all, local := slotCount(sp, model.Cluster), 0
 	if fe.Action == model.Forward {
 		local = slotCount(sp, model.Local)
 	}
 	a := algorithmFor(max(all, local), sp.Algorithm)
-	return circuit{nft.FrontendsOf(fe.Kind), a, capacityFor(local, model.Local, a), capacityFor(all, model.Cluster, a)}
+	return circuit{of, a, capacityFor(local, model.Local, a), capacityFor(all, model.Cluster, a)}
 }
 
 // choices returns the chains that a circuit leads to: for all endpoints, and for those on this
@@ -170,12 +165,12 @@ func (c circuit) chain(s *model.Settings) nft.Chain {
 }
 
 // verdict returns the verdict for new connections to a frontend.
-func verdict(sp *model.ServicePort, fe model.Frontend) nft.Verdict {
+func verdict(of *nft.Frontends, sp *model.ServicePort, fe model.Frontend) nft.Verdict {
 	switch {
 	case fe.ShortCircuit:
-		return goTo(newCircuit(sp, fe).name())
+		return goTo(newCircuit(of, sp, fe).name())
 	case chooses(fe):
-		return goTo(newChoice(sp, fe).name())
+		return goTo(newChoice(of, sp, fe).name())
 	case fe.Action == model.Drop:
 		return nft.Verdict{Kind: nft.DropPacket}
 	}
@@ -196,11 +191,12 @@ type chosen struct {
 func (c *chosen) add(sp *model.ServicePort) bool {
 	grown := false
 	for _, fe := range sp.Frontends {
+		of := nft.FrontendsOf(fe.Kind)
 		switch {
 		case fe.ShortCircuit:
-			grown = c.addCircuit(newCircuit(sp, fe)) || grown
+			grown = c.addCircuit(newCircuit(of, sp, fe)) || grown
 		case chooses(fe):
-			grown = insert(&c.choices, newChoice(sp, fe)) || grown
+			grown = insert(&c.choices, newChoice(of, sp, fe)) || grown
 		}
 	}
 	return grown
@@ -228,4 +224,71 @@ func insert[T comparable](set *map[T]bool, one T) bool {
 	maps.Copy(grown, *set)
 	*set = grown
 	return true
+}
+
+// A capacity is the range of numbers of endpoints that a chain can choose from: lo to hi. With
+// one chain for several numbers, a Service that grows or shrinks keeps its verdict. For a new
+// verdict the kernel would validate all verdicts of the table again (nft_table_validate), and
+// for a new chain that looks into the map of endpoints, walk the map (nf_tables_bind_set).
+type capacity struct{ lo, hi int }
+
+// slotCount returns how many slots one list of a service port has.
+func slotCount(sp *model.ServicePort, l model.TrafficPolicy) int {
+	return cmp.Or(sp.Slots(l), sp.Count(l))
+}
+
+// algorithmFor returns the algorithm to choose one of n endpoints. With one endpoint all
+// algorithms are the same, and share a chain.
+func algorithmFor(n int, a model.Algorithm) model.Algorithm {
+	if n <= 1 {
+		return model.Random
+	}
+	return a
+}
+
+// capacityFor returns the capacity of the chain for n slots of a list: up to the next
+// power of two. Only a random choice can be repeated when it finds an empty slot; the other
+// algorithms need the exact number.
+func capacityFor(n int, l model.TrafficPolicy, a model.Algorithm) capacity {
+	switch {
+	case a != model.Random || n == 0 && l == model.Local:
+		return capacity{n, n}
+	case n <= 2 && l == model.Local:
+		return capacity{1, 2}
+	case n <= 2:
+		return capacity{0, 2}
+	}
+	return capacity{1<<(bits.Len(uint(n-1))-1) + 1, 1 << bits.Len(uint(n-1))}
+}
+
+func (c capacity) String() string {
+	if c.lo == c.hi {
+		return strconv.Itoa(c.hi)
+	}
+	return fmt.Sprintf("%d-to-%d", c.lo, c.hi)
+}
+
+// words is the capacity in a comment.
+func (c capacity) words() string { return strings.ReplaceAll(c.String(), "-", " ") }
+
+// maxDraws bounds the rules of a chain that chooses.
+const maxDraws = 8
+
+// draws returns the numbers of slots to draw from: first, and again after an empty slot. With
+// n endpoints each draw from n slots or more is fair, and a draw from n always finds an
+// endpoint. If a capacity has too many numbers for a draw each, the first draw is repeated,
+// because most of the empty slots are met by it. Then no endpoint's share is off by more than
+// a thousandth.
+func (c capacity) draws() []int {
+	var list []int
+	lo := max(c.lo, 1)
+	steps := c.hi - lo
+	if steps >= maxDraws {
+		list = []int{c.hi, c.hi}
+		steps = maxDraws - 3
+	}
+	for i := range steps + 1 {
+		list = append(list, c.hi-i*(c.hi-lo)/max(steps, 1))
+	}
+	return list
 }

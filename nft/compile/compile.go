@@ -1,7 +1,6 @@
 package compile
 
 import (
-	"net/netip"
 	"slices"
 	"strings"
 
@@ -117,86 +116,4 @@ func (r *Ruleset) Table() *nft.Table {
 		t.Elements[set].Add(op.Element)
 	}
 	return t
-}
-
-func settingsElements(s *model.Settings, add func(set string, e nft.Element)) {
-	if s == nil {
-		return
-	}
-	for _, a := range s.NodePortAddrs {
-		add(nft.NodePortIPs, addrElement(a))
-	}
-	for _, p := range s.ServiceCIDRs {
-		add(nft.ServiceCIDRs, nft.PrefixElement(p))
-	}
-}
-
-func addrElement(a netip.Addr) nft.Element { return nft.Element{Key: string(nft.AppendAddr(nil, a))} }
-
-func hairpinElement(a netip.Addr) nft.Element {
-	return nft.Element{Key: string(nft.AppendAddr(nft.AppendAddr(nil, a), a))}
-}
-
-func endpointElement(v model.VIP) nft.Element {
-	return nft.Element{Key: nft.FrontendsOf(model.ClusterIP).Key(v)}
-}
-
-// portElements adds the elements of one service port. With delta, it leaves out endpoints that
-// the other version has in the same slots.
-func (r *Ruleset) portElements(
-	sp *model.ServicePort, affinity *affinity, delta *slotDelta, add func(set string, e nft.Element),
-) {
-	had := delta.finder()
-	for _, fe := range sp.Frontends {
-		of, key := nft.FrontendsOf(fe.Kind), nft.FrontendsOf(fe.Kind).Key(fe.VIP)
-		add(of.Dispatch, nft.Element{Key: key, Verdict: verdict(sp, fe), Comment: elementComment(sp.Name)})
-		if affinity == nil && r.isOnNode(fe) { // the port may have the number of another Service's node port
-			add(of.Remember, nft.Element{Key: key, Verdict: nft.Verdict{Kind: nft.Return}})
-		}
-		if fe.Restricted {
-			add(nft.FirewallIPs, nft.Element{Key: key})
-			to := string(nft.AppendPort(nft.AppendAddr(nil, fe.VIP.Addr), fe.VIP.Port))
-			for _, p := range sp.Allowed(fe) {
-				add(nft.SourceRanges(fe.VIP.Protocol), nft.RangeElement(to, p))
-			}
-		}
-		if !hasSlots(fe) {
-			continue
-		}
-		r.Options.fastPathElements(fe, add)
-		for _, l := range model.TrafficPolicies {
-			if fe.Uses(l) {
-				set := of.Endpoints[l]
-				r.slotElements(key, sp, l, had.slots(fe, l, delta), func(e nft.Element) { add(set, e) })
-			}
-		}
-		switch fe.SourceNAT {
-		case model.MasqueradeAlways:
-			add(of.SourceNAT, nft.Element{Key: key, Verdict: goTo(masqueradeChain)})
-		case model.MasqueradeNode:
-			add(of.SourceNAT, nft.Element{Key: key, Verdict: goTo(masqueradeNode)})
-		case model.MasqueradeOutside:
-		}
-		if affinity != nil {
-			add(of.Affinity, nft.Element{Key: key, Verdict: affinity.verdict(fe)})
-			add(of.Remember, nft.Element{Key: key, Verdict: goTo(rememberOwn + affinity.name)})
-		}
-	}
-	r.Options.counterElements(sp, add)
-	affinity.elements(add)
-}
-
-// hasSlots reports whether connections to a frontend may be sent to endpoints.
-func hasSlots(fe model.Frontend) bool { return fe.Action == model.Forward || fe.ShortCircuit }
-
-// maxComment is the longest comment that nft takes (libnftnl: NFTNL_UDATA_COMMENT_MAXLEN
-// with its final zero). Only names of maximal length are longer.
-const maxComment = 127
-
-func elementComment(n model.ServicePortName) string {
-	s := n.String()
-	if len(s) > maxComment {
-		return s[:maxComment-3] + "..."
-	}
-	return s
 }

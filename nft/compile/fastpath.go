@@ -53,12 +53,3 @@ func (o Options) FastPathChains() []nft.Chain {
 		{Name: fastPathServices, Rules: rules, Comment: "take connections to Services onto the fast path"},
 	}
 }
-
-// fastPathElements adds the element of a frontend whose connections take the fast path.
-func (o Options) fastPathElements(fe model.Frontend, add func(set string, e nft.Element)) {
-	if !o.FastPath || !hasSlots(fe) || fe.VIP.Protocol == model.SCTP {
-		return
-	}
-	s := nft.FrontendsOf(fe.Kind)
-	add(s.FastPath, nft.Element{Key: s.Key(fe.VIP)})
-}

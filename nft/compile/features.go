@@ -53,7 +53,7 @@ func (u *usage) count(sp *model.ServicePort, by int) {
 	if sp == nil {
 		return
 	}
-	if affinityFor(sp) != nil {
+	if sp.Affinity > 0 && len(sp.Frontends) > 0 {
 		u[withAffinity] += by
 	}
 	for _, fe := range sp.Frontends {

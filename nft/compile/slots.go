@@ -1,7 +1,6 @@
 package compile
 
 import (
-	"cmp"
 	"iter"
 	"net/netip"
 	"slices"
@@ -35,7 +34,7 @@ type slot struct {
 
 // A slotDelta has the slots of a service port that differ from those of another version.
 type slotDelta struct {
-	other *model.ServicePort
+	other finder
 	slots [len(model.TrafficPolicies)][]slot
 }
 
@@ -46,11 +45,6 @@ func (r *Ruleset) slots(sp *model.ServicePort, l model.TrafficPolicy) []netip.Ad
 		return nil
 	}
 	return slices.AppendSeq(make([]netip.AddrPort, 0, slotCount(sp, l)), r.bySlot(sp, l).all())
-}
-
-// slotCount returns how many slots one list of a service port has.
-func slotCount(sp *model.ServicePort, l model.TrafficPolicy) int {
-	return cmp.Or(sp.Slots(l), sp.Count(l))
 }
 
 // bySlot goes over the endpoints of one list of a service port in the order of their slots.
@@ -117,7 +111,7 @@ func (r *Ruleset) adopt(edit *persist.Edit[model.ServicePortName, *order], have 
 		if o[l].table = sp.Table(l); o[l].table != nil || have == nil {
 			continue
 		}
-		list := have.Slots(sp, l)
+		list := slotsIn(have, sp, l)
 		if isSorted(list, sp, l) { // as it mostly is after a restart
 			continue
 		}
@@ -126,6 +120,19 @@ func (r *Ruleset) adopt(edit *persist.Edit[model.ServicePortName, *order], have 
 		}
 	}
 	o.store(edit, sp.Name)
+}
+
+// slotsIn returns the slots of the first frontend that has some. If other frontends have their endpoints in another order,
+// the next batch changes them.
+func slotsIn(have *nft.Table, sp *model.ServicePort, l model.TrafficPolicy) []netip.AddrPort {
+	for _, fe := range sp.Frontends {
+		of := nft.FrontendsOf(fe.Kind)
+		key := of.Key(fe.VIP)
+		if list := have.Slots(of.Endpoints[l], key, sp.Count(l)); len(list) > 0 {
+			return list
+		}
+	}
+	return nil
 }
 
 // rearrange is adopt after a ruleset in which the service port was old. The cost is mostly that of the change, also
@@ -240,7 +247,7 @@ func (r *Ruleset) slotDeltas(have *Ruleset, old, now *model.ServicePort) (before
 	if old == nil || now == nil {
 		return nil, nil
 	}
-	before, after = &slotDelta{other: now}, &slotDelta{other: old}
+	before, after = &slotDelta{other: finderOf(now)}, &slotDelta{other: finderOf(old)}
 	for _, l := range model.TrafficPolicies {
 		was, is := have.bySlot(old, l), r.bySlot(now, l)
 		a, had := was.next()
@@ -259,16 +266,13 @@ func (r *Ruleset) slotDeltas(have *Ruleset, old, now *model.ServicePort) (before
 	return before, after
 }
 
-// A finder returns the frontend of the other version with the same address and port.
+// A finder returns the frontend with the same address and port.
 type finder func(fe model.Frontend) (model.Frontend, bool)
 
-// finder returns one for d, which may be nil. A Service has few frontends, or thousands.
-func (d *slotDelta) finder() finder {
-	if d == nil {
-		return func(model.Frontend) (fe model.Frontend, ok bool) { return fe, false }
-	}
+// finderOf returns one for a service port. A Service has few frontends, or thousands.
+func finderOf(sp *model.ServicePort) finder {
 	const few = 8
-	if list := d.other.Frontends; len(list) <= few {
+	if list := sp.Frontends; len(list) <= few {
 		return func(fe model.Frontend) (model.Frontend, bool) {
 			i := slices.IndexFunc(list, func(o model.Frontend) bool { return o.Kind == fe.Kind && o.VIP == fe.VIP })
 			if i < 0 {
@@ -281,8 +285,8 @@ func (d *slotDelta) finder() finder {
 		kind model.FrontendKind
 		vip  model.VIP
 	}
-	all := make(map[key]model.Frontend, len(d.other.Frontends))
-	for _, fe := range d.other.Frontends {
+	all := make(map[key]model.Frontend, len(sp.Frontends))
+	for _, fe := range sp.Frontends {
 		all[key{fe.Kind, fe.VIP}] = fe
 	}
 	return func(fe model.Frontend) (model.Frontend, bool) {
@@ -291,22 +295,25 @@ func (d *slotDelta) finder() finder {
 	}
 }
 
-// slots returns d if the other version has the slots of a frontend for a list, and nil otherwise.
-func (had finder) slots(fe model.Frontend, l model.TrafficPolicy, d *slotDelta) *slotDelta {
-	if o, ok := had(fe); ok && o.Uses(l) {
-		return d
+// has reports whether the other version has the slots of a frontend for a list.
+func (d *slotDelta) has(fe model.Frontend, l model.TrafficPolicy) bool {
+	if d == nil {
+		return false
 	}
-	return nil
+	o, ok := d.other(fe)
+	return ok && o.Uses(l)
 }
 
-// slotElements adds the elements of a list, whose keys begin with prefix: all endpoints or, with
-// a delta, those in slots that differ.
-func (r *Ruleset) slotElements(prefix string, sp *model.ServicePort, l model.TrafficPolicy, d *slotDelta, add func(nft.Element)) {
-	if d != nil {
+// slotElements adds the elements of a list for a frontend, whose keys begin with prefix: all endpoints or, where the other
+// version has them, too, those in slots that differ.
+func (r *Ruleset) slotElements(
+	prefix string, sp *model.ServicePort, fe model.Frontend, l model.TrafficPolicy, d *slotDelta, add func(nft.Element),
+) {
+	if d.has(fe, l) {
 		encodeSlots(prefix, len(d.slots[l]), slices.Values(d.slots[l]), add)
 		return
 	}
-	encodeSlots(prefix, slotCount(sp, l), func(yield func(slot) bool) {
+	all := func(yield func(slot) bool) {
 		n := uint32(0)
 		for a := range r.bySlot(sp, l).all() {
 			if !yield(slot{n, a}) {
@@ -314,7 +321,8 @@ func (r *Ruleset) slotElements(prefix string, sp *model.ServicePort, l model.Tra
 			}
 			n++
 		}
-	}, add)
+	}
+	encodeSlots(prefix, slotCount(sp, l), all, add)
 }
 
 // encodeSlots adds the elements of n slots. All their bytes are in one piece of memory:

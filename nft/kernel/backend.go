@@ -322,36 +322,6 @@ func (b *Backend) sendAndTell(ctx context.Context, st *familyState, changes *bat
 	return err
 }
 
-// compareWithKernel reads the kernel's table, and returns the ruleset to reach and the batch to
-// send.
-func (b *Backend) compareWithKernel(
-	st *familyState, s *model.FamilySnapshot, options compile.Options,
-) (*compile.Ruleset, *batch.Batch, error) {
-	// To read the table may take a second, and to look at its owner takes no time.
-	if !st.owned && st.flags != 0 && b.ownedByOther(st) {
-		return nil, nil, fmt.Errorf("table %s is %w", nft.TableName, ErrOwned)
-	}
-	left := st.read().applied
-	table, err := b.conn.readTable(st.family, options.Repair(nil, left, s))
-	if err != nil {
-		return nil, nil, err
-	}
-	if table != nil {
-		st.find(table)
-	}
-	want := options.Repair(table, left, s)
-	var changes *batch.Batch
-	if table == nil {
-		changes = batch.NewTable(want, b.piece)
-	} else {
-		changes = batch.DiffTable(table, want)
-	}
-	if err := b.claim(st, table != nil && !changes.DeleteTable); err != nil {
-		return nil, nil, err
-	}
-	return want, changes, nil
-}
-
 // find notes the frontends of a table that an earlier process left. Another try may find others:
 // a part of a large batch may have been done, or that process still runs.
 func (st *familyState) find(table *nft.Table) {

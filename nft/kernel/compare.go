@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/vmapd/vmapd/model"
@@ -8,6 +9,36 @@ import (
 	"github.com/vmapd/vmapd/nft/batch"
 	"github.com/vmapd/vmapd/nft/compile"
 )
+
+// compareWithKernel reads the kernel's table, and returns the ruleset to reach and the batch to
+// send.
+func (b *Backend) compareWithKernel(
+	st *familyState, s *model.FamilySnapshot, options compile.Options,
+) (*compile.Ruleset, *batch.Batch, error) {
+	// To read the table may take a second, and to look at its owner takes no time.
+	if !st.owned && st.flags != 0 && b.ownedByOther(st) {
+		return nil, nil, fmt.Errorf("table %s is %w", nft.TableName, ErrOwned)
+	}
+	left := st.read().applied
+	table, err := b.conn.readTable(st.family, options.Repair(nil, left, s))
+	if err != nil {
+		return nil, nil, err
+	}
+	if table != nil {
+		st.find(table)
+	}
+	want := options.Repair(table, left, s)
+	var changes *batch.Batch
+	if table == nil {
+		changes = batch.NewTable(want, b.piece)
+	} else {
+		changes = batch.DiffTable(table, want)
+	}
+	if err := b.claim(st, table != nil && !changes.DeleteTable); err != nil {
+		return nil, nil, err
+	}
+	return want, changes, nil
+}
 
 // Compare returns the batch that would turn a family's table, as it is in the kernel now, into that of
 // s. It is empty if the table is right, and nil if the kernel lacks the family. It uses a connection of its

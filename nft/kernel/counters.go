@@ -167,10 +167,7 @@ func (b *Backend) addOutcomes(counts []Count, s *model.FamilySnapshot, refused p
 		sp, _ := s.ServicePort(counts[i].Name)
 		now := uint64(0)
 		for _, fe := range sp.Frontends {
-			if compile.RefusedOf(fe) != "" {
-				_, key := compile.CounterOf(fe)
-				now += refused[key]
-			}
+			now += refused[counterKey(fe)]
 		}
 		counts[i].Refused = b.refused[s.Family].of(sp.Name, now, counts[i].Connections)
 	}
@@ -179,12 +176,14 @@ func (b *Backend) addOutcomes(counts []Count, s *model.FamilySnapshot, refused p
 // packetCounts are packets by an element's key. Keys of different sets differ in length.
 type packetCounts map[string]uint64
 
+// counterKey returns the key of the elements that count connections to a frontend, and those that are refused.
+func counterKey(fe model.Frontend) string { return nft.FrontendsOf(fe.Kind).Key(fe.VIP) }
+
 // sum returns the packets to all frontends of a service port, or false if one is missing: a
 // sum without it would look as if counting had begun anew.
 func (p packetCounts) sum(sp *model.ServicePort) (sum uint64, ok bool) {
 	for _, fe := range sp.Frontends {
-		_, key := compile.CounterOf(fe)
-		n, ok := p[key]
+		n, ok := p[counterKey(fe)]
 		if !ok {
 			return 0, false
 		}

@@ -408,7 +408,7 @@ func TestAMissingCounterIsLookedForAgain(t *testing.T) {
 	want := map[string]uint64{}
 	for sp := range s.ServicePorts() {
 		for _, fe := range sp.Frontends {
-			_, key := compile.CounterOf(fe)
+			key := counterKey(fe)
 			all = append(all, packetCounts{key: uint64(len(all) + 1)})
 			want[sp.Name.String()] += uint64(len(all))
 		}
@@ -456,7 +456,7 @@ func TestAMissingCounterIsLookedForAgain(t *testing.T) {
 	all, want = nil, map[string]uint64{"ns1/web:p1": 1}
 	for sp := range s.ServicePorts() {
 		if !sp.Uncounted {
-			_, key := compile.CounterOf(sp.Frontends[0])
+			key := counterKey(sp.Frontends[0])
 			all = append(all, packetCounts{key: 1})
 		}
 	}

@@ -2,7 +2,6 @@ package kernel
 
 import (
 	"github.com/vmapd/vmapd/model"
-	"github.com/vmapd/vmapd/nft/compile"
 )
 
 // refusedCounts add up the refused connections of a family's service ports. The kernel counts them while a
@@ -24,8 +23,8 @@ func (r *refusedCounts) read(s *model.FamilySnapshot, counters packetCounts) {
 	r.now = map[string]refusedCount{}
 	for sp := range s.ServicePorts() {
 		for _, fe := range sp.Frontends {
-			_, key := compile.CounterOf(fe)
-			if n := counters[key]; n > 0 && compile.RefusedOf(fe) != "" {
+			key := counterKey(fe)
+			if n := counters[key]; n > 0 {
 				r.now[key] = refusedCount{sp.Name, n}
 			}
 		}

@@ -5,7 +5,6 @@ import (
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
-	"github.com/vmapd/vmapd/nft/compile"
 )
 
 // The count of a service port is the sum over its frontends, each of which may get and lose endpoints by
@@ -18,8 +17,8 @@ func TestRefusedConnectionsAddUp(t *testing.T) {
 	if !ok || len(sp.Frontends) != 2 {
 		t.Fatalf("want a service port with two frontends, got %v", sp)
 	}
-	_, first := compile.CounterOf(sp.Frontends[0])
-	_, second := compile.CounterOf(sp.Frontends[1])
+	first := counterKey(sp.Frontends[0])
+	second := counterKey(sp.Frontends[1])
 	var r refusedCounts
 	for i, step := range []struct {
 		first, second, all, want uint64

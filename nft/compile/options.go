@@ -3,7 +3,6 @@ package compile
 import (
 	"slices"
 
-	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft"
 )
 
@@ -33,34 +32,4 @@ func (o Options) LayoutSets() []nft.Set {
 	return slices.DeleteFunc(nft.SharedSets(), func(s nft.Set) bool {
 		return !o.Counters && s.Counter || !o.FastPath && (s.Name == nft.FastPathIPs || s.Name == nft.FastPathNodePorts)
 	})
-}
-
-// CounterOf returns the set and the key of the element that counts connections to a frontend.
-func CounterOf(fe model.Frontend) (set, key string) {
-	s := nft.FrontendsOf(fe.Kind)
-	return s.Counters, s.Key(fe.VIP)
-}
-
-// counterElements adds the elements that count connections to one service port.
-func (o Options) counterElements(sp *model.ServicePort, add func(set string, e nft.Element)) {
-	if !o.Counters || sp.Uncounted {
-		return
-	}
-	for _, fe := range sp.Frontends {
-		set, key := CounterOf(fe)
-		e := nft.Element{Key: key, Comment: elementComment(sp.Name)}
-		add(set, e)
-		if set := RefusedOf(fe); set != "" {
-			add(set, e)
-		}
-	}
-}
-
-// RefusedOf returns the set that counts connections to a frontend that are refused, or "" if they are not.
-// Its key is that of CounterOf.
-func RefusedOf(fe model.Frontend) string {
-	if fe.Action != model.Reject {
-		return ""
-	}
-	return nft.FrontendsOf(fe.Kind).Refused
 }

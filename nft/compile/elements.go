@@ -1,0 +1,147 @@
+package compile
+
+import (
+	"iter"
+	"net/netip"
+	"slices"
+
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/nft"
+)
+
+// Elements yields every element with the name of its set.
+func (r *Ruleset) Elements() iter.Seq2[string, nft.ElementOp] {
+	return func(yield func(string, nft.ElementOp) bool) {
+		more := true
+		of := func(sp *model.ServicePort) func(set string, e nft.Element) {
+			return func(set string, e nft.Element) { more = more && yield(set, nft.ElementOp{Element: e, Port: sp}) }
+		}
+		shared := of(nil)
+		settingsElements(r.snapshot.Settings, shared)
+		for a := range r.snapshot.ClusterIPs() {
+			shared(nft.ClusterIPs, addrElement(a))
+		}
+		for a := range r.snapshot.Hairpins() {
+			shared(nft.Hairpin, hairpinElement(a))
+		}
+		for v := range r.snapshot.ServiceEndpoints() {
+			shared(nft.ServiceEndpoints, endpointElement(v))
+		}
+		for sp := range r.snapshot.ServicePorts() {
+			if r.portElements(sp, affinityFor(sp), nil, of(sp)); !more {
+				return
+			}
+		}
+	}
+}
+
+func settingsElements(s *model.Settings, add func(set string, e nft.Element)) {
+	if s == nil {
+		return
+	}
+	for _, a := range s.NodePortAddrs {
+		add(nft.NodePortIPs, addrElement(a))
+	}
+	for _, p := range s.ServiceCIDRs {
+		add(nft.ServiceCIDRs, nft.PrefixElement(p))
+	}
+}
+
+func addrElement(a netip.Addr) nft.Element { return nft.Element{Key: string(nft.AppendAddr(nil, a))} }
+
+func hairpinElement(a netip.Addr) nft.Element {
+	return nft.Element{Key: string(nft.AppendAddr(nft.AppendAddr(nil, a), a))}
+}
+
+func endpointElement(v model.VIP) nft.Element {
+	return nft.Element{Key: nft.FrontendsOf(model.ClusterIP).Key(v)}
+}
+
+// unit compiles a service port, with all that no other service port has. With delta, it leaves out endpoints that the
+// other version has in the same slots. Without a service port it is empty.
+func (r *Ruleset) unit(sp *model.ServicePort, delta *slotDelta) Unit {
+	if sp == nil {
+		return Unit{Elements: func(func(set string, e nft.Element)) {}}
+	}
+	a := affinityFor(sp)
+	return Unit{sp, a.sets(), a.chains(r.snapshot.Settings), func(add func(set string, e nft.Element)) {
+		r.portElements(sp, a, delta, add)
+	}}
+}
+
+// portElements adds the elements of one service port. With delta, it leaves out endpoints that
+// the other version has in the same slots.
+func (r *Ruleset) portElements(
+	sp *model.ServicePort, affinity *affinity, delta *slotDelta, add func(set string, e nft.Element),
+) {
+	comment := elementComment(sp.Name)
+	for _, fe := range sp.Frontends {
+		onNode := r.isOnNode(fe)
+		of := nft.FrontendsOf(fe.Kind)
+		key := of.Key(fe.VIP)
+		add(of.Dispatch, nft.Element{Key: key, Verdict: verdict(of, sp, fe), Comment: comment})
+		if r.Options.Counters && !sp.Uncounted {
+			add(of.Counters, nft.Element{Key: key, Comment: comment})
+			if fe.Action == model.Reject {
+				add(of.Refused, nft.Element{Key: key, Comment: comment})
+			}
+		}
+		if affinity == nil && onNode { // the port may have the number of another Service's node port
+			add(of.Remember, nft.Element{Key: key, Verdict: nft.Verdict{Kind: nft.Return}})
+		}
+		if fe.Restricted {
+			add(nft.FirewallIPs, nft.Element{Key: key})
+			for _, p := range sp.Allowed(fe) {
+				add(nft.SourceRanges(fe.VIP.Protocol), nft.RangeElement(fe.VIP, p))
+			}
+		}
+		if !hasSlots(fe) {
+			continue
+		}
+		if r.Options.FastPath && fe.VIP.Protocol != model.SCTP {
+			add(of.FastPath, nft.Element{Key: key})
+		}
+		for _, l := range model.TrafficPolicies {
+			if fe.Uses(l) {
+				set := of.Endpoints[l]
+				r.slotElements(key, sp, fe, l, delta, func(e nft.Element) { add(set, e) })
+			}
+		}
+		switch fe.SourceNAT {
+		case model.MasqueradeAlways:
+			add(of.SourceNAT, nft.Element{Key: key, Verdict: goTo(masqueradeChain)})
+		case model.MasqueradeNode:
+			add(of.SourceNAT, nft.Element{Key: key, Verdict: goTo(masqueradeNode)})
+		case model.MasqueradeOutside:
+		}
+		if affinity != nil {
+			add(of.Affinity, nft.Element{Key: key, Verdict: affinity.verdict(fe)})
+			add(of.Remember, nft.Element{Key: key, Verdict: goTo(rememberOwn + affinity.name)})
+		}
+	}
+	affinity.elements(add)
+}
+
+// isOnNode reports whether the address of a frontend is one of the node, where node ports are, too.
+func (r *Ruleset) isOnNode(fe model.Frontend) bool {
+	if fe.Kind == model.ClusterIP || fe.Kind == model.NodePort || r.snapshot.Settings == nil {
+		return false
+	}
+	_, onNode := slices.BinarySearchFunc(r.snapshot.NodePortAddrs, fe.VIP.Addr, netip.Addr.Compare)
+	return onNode
+}
+
+// hasSlots reports whether connections to a frontend may be sent to endpoints.
+func hasSlots(fe model.Frontend) bool { return fe.Action == model.Forward || fe.ShortCircuit }
+
+// maxComment is the longest comment that nft takes (libnftnl: NFTNL_UDATA_COMMENT_MAXLEN
+// with its final zero). Only names of maximal length are longer.
+const maxComment = 127
+
+func elementComment(n model.ServicePortName) string {
+	s := n.String()
+	if len(s) > maxComment {
+		return s[:maxComment-3] + "..."
+	}
+	return s
+}
