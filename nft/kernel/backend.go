@@ -72,12 +72,12 @@ type Backend struct {
 // familyState is the state of one family's table.
 type familyState struct {
 	family  model.Family
-	flags   uint32                   // with which tables are made
-	have    *compile.Ruleset         // in the kernel; nil: unknown, read before the next batch
-	left    *compile.Ruleset         // behind the last Apply that worked, but for refused service ports; nil: none did
-	refusal *refusal                 // of service ports by the kernel, at the last Apply; nil: there was none
-	owned   bool                     // the table is claimed
-	purges  map[string]compile.Purge // by map
+	flags   uint32                  // with which tables are made
+	have    *compile.Ruleset        // in the kernel; nil: unknown, read before the next batch
+	left    *compile.Ruleset        // behind the last Apply that worked, but for refused service ports; nil: none did
+	refusal *refusal                // of service ports by the kernel, at the last Apply; nil: there was none
+	owned   bool                    // the table is claimed
+	purges  map[string]pendingPurge // by map
 	// found are the UDP frontends that were there at the start, see Found.
 	found       map[model.VIP][]netip.AddrPort
 	started     bool      // an Apply worked
@@ -276,7 +276,7 @@ func (b *Backend) applyFamily(ctx context.Context, st *familyState, s *model.Fam
 			to.counted = s
 		}
 	})
-	b.note(st, changes.Purge...)
+	b.note(st, changes, start)
 	for _, t := range want.Flowtables() {
 		b.applyDevices(ctx, st, t)
 	}

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/vmapd/vmapd/nft"
+	"github.com/vmapd/vmapd/nft/batch"
 	"github.com/vmapd/vmapd/nft/compile"
 )
 
@@ -28,9 +29,17 @@ const (
 	purgeAgain = 10 * time.Second
 )
 
-// note adds maps that a batch asks to purge.
-func (b *Backend) note(st *familyState, purges ...compile.Purge) {
-	st.mustPurge(purges...)
+// A pendingPurge is a map to be purged, whose rules were others before start.
+type pendingPurge struct {
+	compile.Purge
+	start time.Time
+}
+
+// note adds the maps that a batch asks to purge.
+func (b *Backend) note(st *familyState, changes *batch.Batch, start time.Time) {
+	for _, p := range changes.Purge {
+		st.mustPurge(pendingPurge{p, start})
+	}
 	if len(st.purges) > 0 {
 		select {
 		case b.stale <- struct{}{}:
@@ -39,14 +48,14 @@ func (b *Backend) note(st *familyState, purges ...compile.Purge) {
 	}
 }
 
-func (st *familyState) mustPurge(purges ...compile.Purge) {
-	for _, p := range purges {
-		if st.purges == nil {
-			st.purges = map[string]compile.Purge{}
-		}
-		p.Timeout = p.Timeout || st.purges[p.Map()].Timeout
-		st.purges[p.Map()] = p
+func (st *familyState) mustPurge(p pendingPurge) {
+	if was := st.purges[p.Map()]; was.Timeout && !p.Timeout {
+		p.Timeout, p.start = true, was.start
 	}
+	if st.purges == nil {
+		st.purges = map[string]pendingPurge{}
+	}
+	st.purges[p.Map()] = p
 }
 
 // RunPurges deletes the clients of removed endpoints until ctx ends, beside Apply. A failure is logged and tried again.
@@ -97,16 +106,16 @@ func (b *Backend) Purge(ctx context.Context) error {
 }
 
 // takePurges takes the maps of a family that are to be purged.
-func (b *Backend) takePurges(st *familyState) []compile.Purge {
+func (b *Backend) takePurges(st *familyState) []pendingPurge {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	purges := st.purges
 	st.purges = nil
-	return slices.SortedFunc(maps.Values(purges), func(a, b compile.Purge) int { return strings.Compare(a.Map(), b.Map()) })
+	return slices.SortedFunc(maps.Values(purges), func(a, b pendingPurge) int { return strings.Compare(a.Map(), b.Map()) })
 }
 
 // purgeMap purges one map.
-func (b *Backend) purgeMap(ctx context.Context, st *familyState, p compile.Purge) error {
+func (b *Backend) purgeMap(ctx context.Context, st *familyState, p pendingPurge) error {
 	for range purgeReadings {
 		misfits, err := b.misfits(ctx, st, p)
 		if err != nil {
@@ -127,7 +136,7 @@ func (b *Backend) purgeMap(ctx context.Context, st *familyState, p compile.Purge
 // misfits reads the clients that must change. All are read before one is changed: the kernel goes on with a list behind
 // as many elements as it has listed, and would leave out as many as are gone by then (nft_rhash_walk). To delete 20,000
 // of 60,000 clients took twice as long.
-func (b *Backend) misfits(ctx context.Context, st *familyState, p compile.Purge) (list []client, err error) {
+func (b *Backend) misfits(ctx context.Context, st *familyState, p pendingPurge) (list []client, err error) {
 	b.mu.Lock()
 	wanted, ok := st.clients(p)
 	b.mu.Unlock()
@@ -151,15 +160,15 @@ func (b *Backend) misfits(ctx context.Context, st *familyState, p compile.Purge)
 }
 
 // clients returns which clients stay by the present rules, or false if the map is gone.
-func (st *familyState) clients(p compile.Purge) (compile.Clients, bool) {
+func (st *familyState) clients(p pendingPurge) (compile.Clients, bool) {
 	if st.left == nil {
 		return compile.Clients{}, false
 	}
-	return st.left.Clients(p)
+	return st.left.Clients(p.Purge)
 }
 
 // fitClients changes those of some clients that do not fit the rules by now.
-func (b *Backend) fitClients(ctx context.Context, st *familyState, p compile.Purge, some []client) error {
+func (b *Backend) fitClients(ctx context.Context, st *familyState, p pendingPurge, some []client) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	wanted, ok := st.clients(p)

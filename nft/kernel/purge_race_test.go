@@ -136,7 +136,7 @@ func (b *Backend) flushMap(t testing.TB, name string) {
 // brought in line: its element still says the old one.
 func TestAClientWhoConnectsBetweenBatchAndPurge(t *testing.T) {
 	for _, tt := range []struct{ old, now time.Duration }{
-		{time.Minute, 3 * time.Hour}, {time.Minute, 61 * time.Second}, {61 * time.Second, time.Minute},
+		{time.Minute, 3 * time.Hour}, {3 * time.Hour, time.Minute}, {time.Minute, 61 * time.Second}, {61 * time.Second, time.Minute},
 	} {
 		t.Run(fmt.Sprintf("%v to %v", tt.old, tt.now), func(t *testing.T) {
 			n := newNetNS(t)
@@ -153,6 +153,7 @@ func TestAClientWhoConnectsBetweenBatchAndPurge(t *testing.T) {
 			st := b.families[0]
 			want := compile.Options{}.Compile(st.have, s.builder.Snapshot().Family(model.IPv4))
 			changes := batch.Diff(st.have, want)
+			start := time.Now()
 			if _, err := b.send(st, changes); err != nil {
 				t.Fatal(err)
 			}
@@ -160,7 +161,7 @@ func TestAClientWhoConnectsBetweenBatchAndPurge(t *testing.T) {
 			since := time.Now()
 			b.mu.Lock()
 			st.have, st.left = want, want
-			b.note(st, changes.Purge...)
+			b.note(st, changes, start)
 			b.mu.Unlock()
 			purge(t, b)
 			check := func() {

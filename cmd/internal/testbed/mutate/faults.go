@@ -22,7 +22,7 @@ var faults = []fault{
 	{"nft/kernel/read.go", "err != nil || !c.interrupted {", "err != nil || true {", "a list that was cut short is believed"},
 	{"nft/kernel/transaction.go", "\tt.deletions(changes)\n", "", "a batch leaves what it must delete"},
 	{"nft/kernel/errors.go", "return isReply(err) && !isTransient(err)", "return isReply(err)", "want of memory at the start is taken for a missing feature"},
-	{"nft/kernel/backend.go", "\t\terr = st.refusal.err(st.family)\n", "\t\terr = nil\n", "a refused Service is no error, and stays left out"},
+	{"nft/kernel/backend.go", "\t\terr, st.refusal.s = st.refusal.err(st.family), s\n", "\t\terr, st.refusal.s = nil, s\n", "a refused Service is no error, and stays left out"},
 	// sync: the loop and the sources.
 	{"sync/reconcile/loop.go", "\t\t\t\tretry = time.After(max(pause, failed))\n", "", "a round that failed is not tried again"},
 	{"sync/reconcile/loop.go", "\tl.backoff = wait.Backoff{Duration: firstRetry,", "\tl.backoff = wait.Backoff{Duration: time.Microsecond,", "a round that failed is tried again at once"},
