@@ -71,8 +71,11 @@ type Backend struct {
 
 // familyState is the state of one family's table.
 type familyState struct {
-	family  model.Family
-	flags   uint32                  // with which tables are made
+	family model.Family
+	flags  uint32 // with which tables are made
+
+	uncountable, slow error // what the kernel lacks to count, and for the fast path; nil: nothing
+
 	have    *compile.Ruleset        // in the kernel; nil: unknown, read before the next batch
 	left    *compile.Ruleset        // behind the last Apply that worked, but for refused service ports; nil: none did
 	refusal *refusal                // of service ports by the kernel, at the last Apply; nil: there was none
@@ -81,8 +84,6 @@ type familyState struct {
 	// found are the UDP frontends that were there at the start, see Found.
 	found       map[model.VIP][]netip.AddrPort
 	started     bool      // an Apply worked
-	probed      bool      // whether the kernel can count is known
-	slow        *bool     // the kernel has no fast path; nil: not known
 	devices     *[]string // of the flowtable; nil: unknown
 	devicesSaid string    // the error about them that was logged last
 
@@ -92,11 +93,10 @@ type familyState struct {
 
 // shared is the part of the state that other goroutines read.
 type shared struct {
-	stats       Stats
-	counted     *model.FamilySnapshot // its connections are counted; nil: none are
-	uncountable error                 // the reason that none can be; nil: not known
-	applied     *compile.Ruleset      // behind the last Apply that worked; nil: none did
-	fastPath    FastPath
+	stats    Stats
+	counted  *model.FamilySnapshot // its connections are counted; nil: none are
+	applied  *compile.Ruleset      // behind the last Apply that worked; nil: none did
+	fastPath FastPath
 }
 
 // update changes the part that other goroutines read.
@@ -151,7 +151,11 @@ func Open(o Options) (*Backend, error) {
 		if o.Unowned {
 			flags = 0
 		}
-		b.families = append(b.families, &familyState{family: f, flags: flags})
+		st := &familyState{family: f, flags: flags}
+		if err := b.probeOptions(st); err != nil {
+			return nil, errors.Join(err, c.close())
+		}
+		b.families = append(b.families, st)
 	}
 	if len(b.families) == 0 {
 		return nil, errors.Join(errors.Join(missing...), c.close())
@@ -234,11 +238,7 @@ func (b *Backend) redial() error {
 
 func (b *Backend) applyFamily(ctx context.Context, st *familyState, s *model.FamilySnapshot) error {
 	start := time.Now()
-	options, err := b.options(ctx, st)
-	if err != nil {
-		return err
-	}
-	before := st.refusal
+	options, before := b.options(st), st.refusal
 	if st.have != nil && before.mustBeTried(s) {
 		st.have = nil
 	}
@@ -248,6 +248,7 @@ func (b *Backend) applyFamily(ctx context.Context, st *familyState, s *model.Fam
 	}
 	var want *compile.Ruleset
 	var changes *batch.Batch
+	var err error
 	if full {
 		st.purges, st.devices = nil, nil // the batch has all maps
 		if want, changes, err = b.compareWithKernel(st, s, options); err != nil {

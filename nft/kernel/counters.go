@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -18,33 +17,19 @@ import (
 // SetCounters switches the counting of new connections to each service port, from the next
 // Apply on. To switch it replaces no table and costs no connection. It may be called at any time.
 //
-// If the kernel can't count, a warning is logged once, and [Backend.Connections] returns the
-// reason; everything else is programmed.
+// If the kernel can't count, [Backend.Connections] returns the reason; everything else is programmed.
 func (b *Backend) SetCounters(on bool) { b.counters.Store(on) }
 
 // options returns the options to compile a family with.
-func (b *Backend) options(ctx context.Context, st *familyState) (compile.Options, error) {
-	o := compile.Options{Counters: b.counters.Load()}
-	var err error
-	if o.FastPath, err = b.hasFastPath(ctx, st); err != nil {
-		return o, err
+func (b *Backend) options(st *familyState) compile.Options {
+	o := compile.Options{
+		Counters: b.counters.Load() && st.uncountable == nil,
+		FastPath: b.fastPath && st.slow == nil,
 	}
-	if o.Counters && !st.probed {
-		err := b.conn.probeCounters(st.family)
-		if _, ok := errors.AsType[*UnsupportedError](err); err != nil && !ok {
-			return o, err
-		}
-		st.probed = true
-		st.update(func(to *shared) { to.uncountable = err })
-		if err != nil {
-			b.log.LogAttrs(ctx, slog.LevelWarn, "connections are not counted", slog.Any("err", err))
-		}
-	}
-	o.Counters = o.Counters && st.read().uncountable == nil
 	if !o.Counters {
 		st.update(func(to *shared) { to.counted = nil })
 	}
-	return o, nil
+	return o
 }
 
 // Count is the number of new connections to one service port.
@@ -77,8 +62,8 @@ func (b *Backend) Connections(ctx context.Context) ([]Count, error) {
 		shared := st.read()
 		var err error
 		switch {
-		case b.counters.Load() && shared.uncountable != nil:
-			err = shared.uncountable
+		case b.counters.Load() && st.uncountable != nil:
+			err = st.uncountable
 		case shared.counted != nil:
 			counts, err = b.appendCounts(ctx, counts, shared.counted)
 		default: // to count again begins at 0

@@ -152,7 +152,7 @@ func ProbeFastPath(f model.Family) error {
 // FastPath is the state of a family's fast path.
 type FastPath struct {
 	Family model.Family
-	// Lacks is what the kernel lacks, an [*UnsupportedError]; nil: nothing, or nobody has tried yet.
+	// Lacks is what the kernel lacks, an [*UnsupportedError]; nil: nothing.
 	Lacks error
 	// Devices are those of the flowtable, sorted; nil before the first Apply with devices.
 	Devices []string
@@ -168,30 +168,10 @@ func (b *Backend) FastPaths() (list []FastPath) {
 	}
 	for _, st := range b.families {
 		p := st.read().fastPath
-		p.Family = st.family
+		p.Family, p.Lacks = st.family, st.slow
 		list = append(list, p)
 	}
 	return list
-}
-
-// hasFastPath reports whether a family's table gets the fast path. If the kernel has none, a warning
-// says so once.
-func (b *Backend) hasFastPath(ctx context.Context, st *familyState) (bool, error) {
-	if !b.fastPath {
-		return false, nil
-	}
-	if st.slow == nil {
-		err := b.conn.probeFastPath(st.family)
-		_, slow := errors.AsType[*UnsupportedError](err)
-		if err != nil && !slow {
-			return false, err
-		}
-		st.update(func(to *shared) { to.fastPath.Lacks = err })
-		if st.slow = &slow; slow {
-			b.log.LogAttrs(ctx, slog.LevelWarn, "no fast path", slog.Any("err", err))
-		}
-	}
-	return !*st.slow, nil
 }
 
 // SetDevices sets the devices whose packets take the fast path, from the next Apply on. It may be called at

@@ -1,7 +1,10 @@
 package kernel
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"net/netip"
 
 	"github.com/vmapd/vmapd/model"
@@ -99,6 +102,31 @@ func (c *conn) probeAll(f model.Family, needed []feature) (flags uint32, err err
 		return 0, err
 	}
 	return 0, nil
+}
+
+// probeOptions tries what a table may have. A warning names what is wanted and missing.
+func (b *Backend) probeOptions(st *familyState) error {
+	for _, option := range [...]struct {
+		tried, wanted bool
+		probe         func(model.Family) error
+		lacks         *error
+		without       string
+	}{
+		{true, b.counters.Load(), b.conn.probeCounters, &st.uncountable, "connections are not counted"},
+		{b.fastPath, true, b.conn.probeFastPath, &st.slow, "no fast path"},
+	} {
+		if !option.tried {
+			continue
+		}
+		err := option.probe(st.family)
+		if _, lacks := errors.AsType[*UnsupportedError](err); err != nil && !lacks {
+			return err
+		}
+		if *option.lacks = err; err != nil && option.wanted {
+			b.log.LogAttrs(context.Background(), slog.LevelWarn, option.without, slog.Any("err", err))
+		}
+	}
+	return nil
 }
 
 // probeCounters tries what compile.Options.Counters needs.

@@ -38,11 +38,11 @@ func mustHaveAll(t *testing.T, b *Backend) {
 // lasts is an error that no feature gets the blame for. The next Open finds all.
 func TestAFaultOfTheProbeIsNoMissingFeature(t *testing.T) {
 	k := &nftfake.Kernel{}
-	total := opened(t, Options{}, k)
+	total := opened(t, Options{Counters: true, FastPath: true}, k)
 	for _, fault := range passing {
 		for n := 1; n <= total; n++ {
 			k.FailAt(n, fault)
-			b, err := Open(Options{Dial: fakeDialer(k)})
+			b, err := Open(Options{Dial: fakeDialer(k), Counters: true, FastPath: true})
 			if err != nil {
 				t.Fatalf("fault %d of message %d of %d: %v", fault, n, total, err)
 			}
@@ -57,35 +57,11 @@ func TestAFaultOfTheProbeIsNoMissingFeature(t *testing.T) {
 				return nftfake.NoFault
 			})
 			var lacks *UnsupportedError
-			if _, err = Open(Options{Dial: fakeDialer(k)}); err == nil || errors.As(err, &lacks) {
+			if _, err = Open(Options{Dial: fakeDialer(k), Counters: true, FastPath: true}); err == nil || errors.As(err, &lacks) {
 				t.Fatalf("fault %d of all messages from %d of %d on: got %v, want an error that names no feature", fault, n, total, err)
 			}
 		}
 	}
 	k.Fail(nil)
 	mustHaveAll(t, openFake(t, k))
-}
-
-// What is probed later, at the first Apply, is not missing for ever either.
-func TestAFaultOfALaterProbeIsNoMissingFeature(t *testing.T) {
-	for _, fault := range passing {
-		k := &nftfake.Kernel{}
-		b, err := Open(Options{Dial: fakeDialer(k), Counters: true})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = b.Close() })
-		s := exampleBuilder().Snapshot()
-		k.Fail(func(nftfake.Request) nftfake.Fault { return fault })
-		if err := b.Apply(t.Context(), s); err == nil {
-			t.Errorf("fault %d: no error", fault)
-		}
-		k.Fail(nil)
-		apply(t, b, s)
-		for _, st := range b.families {
-			if why := st.read().uncountable; why != nil {
-				t.Errorf("fault %d: %v", fault, why)
-			}
-		}
-	}
 }
