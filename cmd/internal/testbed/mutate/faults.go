@@ -28,8 +28,6 @@ var faults = []fault{
 	{"sync/reconcile/loop.go", "\tl.backoff = wait.Backoff{Duration: firstRetry,", "\tl.backoff = wait.Backoff{Duration: time.Microsecond,", "a round that failed is tried again at once"},
 	{"sync/reconcile/loop.go", "restoring them\")\n\t\t\tl.full, l.repair = true, true\n\t\t\tl.Backend.Resync()\n", "restoring them\")\n\t\t\tl.full, l.repair = true, true\n", "a change by another program is not compared"},
 	{"sync/reconcile/state.go", "\tif s.missing > 0 {\n", "\tif s.missing > 1 {\n", "rules are made before all objects are known"},
-	{"sync/informer/stream.go", "known && version < s.newest", "known && version < s.newest && s.initial", "an older event replaces a newer one"},
-	{"sync/informer/store.go", "\t\tif _, ok := next[name]; !ok {\n\t\t\ts.drop(name)\n\t\t}\n", "\t\t_ = name\n", "objects that a list lacks stay"},
 	// model.
 	{"model/endpoints.go", "\t\t\t\trequired[Local] = ready | local\n", "\t\t\t\trequired[Local] = ready\n", "endpoints of other nodes serve a Local traffic policy"},
 	{"model/endpoints.go", "\tcase !some.has(ready):\n", "\tcase required[Cluster] == draining:\n", "endpoints that end are used in place of ready ones"},

@@ -16,7 +16,6 @@ import (
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft/kernel"
 	"github.com/vmapd/vmapd/nft/nftfake"
-	"github.com/vmapd/vmapd/sync/informer"
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
@@ -46,15 +45,6 @@ type daemon struct {
 // Apply that asks for it.
 const atRest, behindApply = time.Microsecond, 300 * time.Nanosecond
 
-// feed is one kind of objects, on its way from the server to the daemon.
-type feed struct {
-	*informer.Feed
-	at    uint64 // events up to this version have been sent, or lost
-	lossy bool   // some were lost
-
-	listed bool // a list came
-}
-
 // start starts a daemon, if none runs.
 func (w *world) start() {
 	if w.daemon != nil {
@@ -77,12 +67,12 @@ func (w *world) start() {
 	const sources = 2
 	d.backend, d.state = b, reconcile.NewState(model.NewBuilder(w.node.Config), sources)
 	missing := len(kinds)
-	for _, f := range informer.Feeds(w.node.Config.NodeName, d.state, func() {
-		if missing--; missing == 0 {
-			d.state.Complete()
-		}
-	}) {
-		d.feeds = append(d.feeds, &feed{Feed: f})
+	for _, kind := range []string{"services", "endpointslices", "nodes", "servicecidrs"} {
+		d.feeds = append(d.feeds, &feed{Name: kind, state: d.state, delivered: func() {
+			if missing--; missing == 0 {
+				d.state.Complete()
+			}
+		}})
 	}
 	d.observe()
 	d.readHost()

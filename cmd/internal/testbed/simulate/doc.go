@@ -1,13 +1,13 @@
 // Package simulate plays the life of a node in which everything that can go wrong does, and checks after
 // each step what must always hold. Nothing in it is left to chance: one seed is one life.
 //
-//	server ──events──> informer.Feed ─┐                                          nft/nftfake
-//	(objects,          informer.Feed ─┼─> reconcile.State ─> Loop ─> nft/kernel ──messages──> tables
+//	server ──events──> feed ──────────┐                                          nft/nftfake
+//	(objects,          feed ──────────┼─> reconcile.State ─> Loop ─> nft/kernel ──messages──> tables
 //	 their history)    host addresses ┘                       │                                 │
 //	                                        observers: health, conntrack ──messages──> flows    nft/nftsim: packets
 //	                      └───────────────── the daemon ──────────────────┘
 //
-// All but the server, the kernel and the packets is the product's own code. The clock is that of
+// All but the server, its feeds, the kernel and the packets is the product's own code. The clock is that of
 // testing/synctest, so that an hour passes in no time.
 //
 // A [Life] has a [Node], which says what kernel and settings there are, and [Step]s. Each step has a seed of

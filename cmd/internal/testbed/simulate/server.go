@@ -2,17 +2,10 @@ package simulate
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
-	"strconv"
 
-	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
-	networkingv1 "k8s.io/api/networking/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/vmapd/vmapd/model"
@@ -83,40 +76,9 @@ func (s *server) all(kind string) []stored {
 	return list
 }
 
-// list answers a request for all objects of a kind.
-func (s *server) list(kind string) runtime.Object {
-	meta := metav1.ListMeta{ResourceVersion: strconv.FormatUint(s.version, 10)}
-	all := s.all(kind)
-	switch kind {
-	case "services":
-		return &corev1.ServiceList{ListMeta: meta, Items: items[corev1.Service](all)}
-	case "endpointslices":
-		return &discoveryv1.EndpointSliceList{ListMeta: meta, Items: items[discoveryv1.EndpointSlice](all)}
-	case "nodes":
-		return &corev1.NodeList{ListMeta: meta, Items: items[corev1.Node](all)}
-	case "servicecidrs":
-		return &networkingv1.ServiceCIDRList{ListMeta: meta, Items: items[networkingv1.ServiceCIDR](all)}
-	}
-	panic(fmt.Sprintf("no kind %s", kind))
-}
-
-// items returns objects of one kind as a list of the API has them.
-func items[T any](all []stored) []T {
-	list := make([]T, len(all))
-	for i, o := range all {
-		list[i] = *any(apiObject(o.Object, o.version)).(*T)
-	}
-	return list
-}
-
 // after returns the events of a kind after a version.
 func (s *server) after(kind string, version uint64) []event {
 	all := s.events[kind]
 	i, _ := slices.BinarySearchFunc(all, version+1, func(e event, v uint64) int { return cmp.Compare(e.version, v) })
 	return all[i:]
-}
-
-// sent returns an event as the server sends it.
-func (e event) sent() watch.Event {
-	return watch.Event{Type: e.what, Object: apiObject(e.object, e.version)}
 }

@@ -95,7 +95,7 @@ func (w *world) play(s Step) {
 	case Swap:
 		w.withFeed(func(d *daemon, f *feed) { d.swap(f) })
 	case Break:
-		w.withFeed(func(_ *daemon, f *feed) { f.Resume(); f.rewind() })
+		w.withFeed(func(_ *daemon, f *feed) { f.rewind() })
 	case Relist:
 		w.withFeed(func(d *daemon, f *feed) { d.list(f) })
 	case Pass:
@@ -191,7 +191,7 @@ func (d *daemon) deliver(f *feed, most int) {
 
 // event brings an event. It reports whether the watch goes on.
 func (d *daemon) event(f *feed, e event) bool {
-	err := f.Event(context.Background(), e.sent())
+	err := f.Event(e)
 	if err != nil {
 		d.w.note("%s: %v", f.Name, err)
 	}
@@ -202,9 +202,7 @@ func (d *daemon) list(f *feed) {
 	d.w.mu.Lock()
 	f.listed = true
 	d.w.mu.Unlock()
-	if err := f.List(context.Background(), d.w.server.list(f.Name)); err != nil {
-		d.w.fail("a list of %s is refused: %w", f.Name, err)
-	}
+	f.List(d.w.server.all(f.Name), d.w.server.version)
 	f.at, f.lossy = d.w.server.version, false
 	d.w.note("%s listed", f.Name)
 }
