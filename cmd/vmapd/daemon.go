@@ -11,10 +11,13 @@ import (
 	"sync/atomic"
 	"time"
 
+	"k8s.io/klog/v2"
+
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/sync/devices"
 	"github.com/vmapd/vmapd/sync/events"
+	"github.com/vmapd/vmapd/sync/informer"
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
@@ -48,6 +51,8 @@ func (d *daemon) run(ctx context.Context, stderr io.Writer) error {
 	d.current.Store(c)
 	d.level.Set(levelOf(c.Verbosity))
 	d.log = newLogger(stderr, c.LogFormat, &d.level)
+	// client-go logs here where it has no other log.
+	klog.SetLogger(informer.Debug(d.log))
 	if !d.InitOnly { // the daemon says them, with the same configuration
 		d.say(ctx, c, nil)
 	}

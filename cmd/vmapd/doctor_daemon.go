@@ -143,11 +143,16 @@ func (e *examiner) cluster() *doctor.Cluster {
 	if source == nil {
 		return nil
 	}
-	word := source.LastWord()
 	e.server.mu.Lock()
 	server := e.server.text
 	e.server.mu.Unlock()
-	c := &doctor.Cluster{Server: server, Heard: word.At, Skew: word.Skew, Skewed: word.SkewKnown, Address: source.Client.Address(), Unread: source.Unread()}
+	c := &doctor.Cluster{Server: server, Address: source.Client.Address(), Unread: source.Unread()}
+	c.Skew, c.Skewed = source.Client.Skew()
+	for _, at := range source.Heard() {
+		if at.After(c.Heard) {
+			c.Heard = at
+		}
+	}
 	for _, f := range source.Failing() {
 		err := f.Err
 		if request, ok := errors.AsType[*url.Error](err); ok {

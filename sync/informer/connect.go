@@ -34,24 +34,15 @@ type Config struct {
 	UserAgent string
 }
 
-// REST returns a configuration for client-go's clients. They share one transport, which
-// follows the kubeconfig and the files with certificates and tokens that it names: when
-// they are replaced, no restart is needed. It does not follow the server's address.
+// REST returns a configuration for client-go's clients. They follow the files with certificates and tokens that the
+// kubeconfig names: when they are replaced, no restart is needed. They do not follow the kubeconfig itself.
 func (c Config) REST() (*rest.Config, error) {
-	transport, err := followCredentials(c.load)
+	out, err := c.load()
 	if err != nil {
 		return nil, err
 	}
-	conf := transport.conf
-	server, _, err := rest.DefaultServerUrlFor(conf)
-	if err != nil {
-		return nil, fmt.Errorf("address of the API server: %w", err)
-	}
-	out := &rest.Config{
-		Host: server.String(), APIPath: conf.APIPath, Timeout: conf.Timeout, Transport: transport,
-		QPS: cmp.Or(c.QPS, rest.DefaultQPS), Burst: cmp.Or(c.Burst, rest.DefaultBurst),
-		UserAgent: cmp.Or(c.UserAgent, rest.DefaultKubernetesUserAgent()),
-	}
+	out.QPS, out.Burst = cmp.Or(c.QPS, rest.DefaultQPS), cmp.Or(c.Burst, rest.DefaultBurst)
+	out.UserAgent = cmp.Or(c.UserAgent, rest.DefaultKubernetesUserAgent())
 	out.ContentType = cmp.Or(c.ContentType, runtime.ContentTypeProtobuf)
 	out.AcceptContentTypes = c.AcceptContentTypes
 	if out.AcceptContentTypes == "" && out.ContentType == runtime.ContentTypeProtobuf {
@@ -60,7 +51,7 @@ func (c Config) REST() (*rest.Config, error) {
 	return out, nil
 }
 
-// load returns the contents of the kubeconfig and of its files.
+// load reads the kubeconfig.
 func (c Config) load() (*rest.Config, error) {
 	from := fmt.Sprintf("read kubeconfig %q", c.Kubeconfig)
 	read := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
@@ -74,9 +65,6 @@ func (c Config) load() (*rest.Config, error) {
 	out, err := read()
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", from, err)
-	}
-	if err := inline(out); err != nil {
-		return nil, fmt.Errorf("read credentials for %s: %w", out.Host, err)
 	}
 	return out, nil
 }

@@ -2,9 +2,11 @@ package informer
 
 import (
 	"errors"
+	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -84,22 +86,30 @@ func TestAnErrorThatLastsIsRepeated(t *testing.T) {
 
 // Two causes that take turns, as of two servers behind a load balancer, are logged once each.
 func TestErrorsThatAlternateAreLoggedOnceEach(t *testing.T) {
-	refused := apierrors.NewForbidden(schema.GroupResource{Resource: "services"}, "", errors.New("no"))
-	var tr trouble
-	var got []bool
-	for range 3 {
-		for _, err := range []error{refused, errNoAnswer, &statusError{http.StatusServiceUnavailable, "503 Service Unavailable"}, errSilent} {
-			got = append(got, tr.add("list", "", err))
+	synctest.Test(t, func(t *testing.T) {
+		refused := apierrors.NewForbidden(schema.GroupResource{Resource: "services"}, "", errors.New("no"))
+		logs := &lines{Handler: slog.DiscardHandler}
+		f := quietFollower(logs)
+		logged := func(err error) bool {
+			before := len(logs.all())
+			f.failed(t.Context(), "list", err)
+			return len(logs.all()) > before
 		}
-	}
-	want := append([]bool{true, true, true, false}, make([]bool, 8)...)
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("logged (-want +got):\n%s", diff)
-	}
-	tr.reminded() // of the last one
-	if tr.add("list", "", errNoAnswer) || !tr.add("list", "", refused) {
-		t.Error("after a reminder, the other causes are news, and that of the reminder is not")
-	}
+		var got []bool
+		for range 3 {
+			for _, err := range []error{refused, errCut, apierrors.NewServiceUnavailable("no"), errSilent} {
+				got = append(got, logged(err))
+			}
+		}
+		want := append([]bool{true, true, true, false}, make([]bool, 8)...)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("logged (-want +got):\n%s", diff)
+		}
+		time.Sleep(remindEvery)
+		if !logged(errSilent) || logged(errCut) || !logged(refused) {
+			t.Error("after five minutes, each cause is logged once more")
+		}
+	})
 }
 
 // An answer of 403 or 401 is followed by the right that is missing, and whose it is.
@@ -116,7 +126,7 @@ func TestAMissingRightIsNamed(t *testing.T) {
 			t.Errorf("remedy is %q, want %q", got, tt.want)
 		}
 	}
-	if got := remedy(&resource{name: "services"}, "list", errNoAnswer); got != "" {
+	if got := remedy(&resource{name: "services"}, "list", errSilent); got != "" {
 		t.Errorf("remedy of another error is %q", got)
 	}
 

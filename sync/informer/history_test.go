@@ -7,53 +7,6 @@ import (
 	"github.com/vmapd/vmapd/sync/informer/apitest"
 )
 
-// The server was restored from a backup, and others have written so much before vmapd reads from it again
-// that its version is no longer older than the known one. Nothing but the objects shows that its history
-// is another.
-func TestHistoryThatOvertakes(t *testing.T) {
-	t.Parallel()
-	for variant, lose := range map[string]func(s *apitest.Server) []string{
-		"an object that never was": func(s *apitest.Server) []string {
-			s.Set(service("api", "172.30.0.42"))
-			return []string{"ns1/api:http at 172.30.0.42:80/tcp:", whole[0], whole[1], whole[2]}
-		},
-		"a change": func(s *apitest.Server) []string {
-			s.Set(slice("web", "10.180.2.1"))
-			return []string{"ns1/web:http at 172.30.0.41:80/tcp: 10.180.2.1:8080", whole[1], whole[2]}
-		},
-		"a deletion": func(s *apitest.Server) []string {
-			s.Delete(service("web", ""))
-			return whole[1:]
-		},
-		"only a bookmark": func(s *apitest.Server) []string {
-			s.Bookmark()
-			return whole
-		},
-	} {
-		forEachServer(t, variant, func(t *testing.T, s *apitest.Server) {
-			w := followWhole(t, s)
-			backup := s.Backup()
-			w.want(lose(s)...)
-			s.Bookmark()
-			w.watching()
-			out(t, s, apitest.Refusing)
-			w.fails(everything...)
-			s.Restore(backup)
-			s.Set(slice("other", "10.180.7.1")) // vmapd does not hear of this one by itself
-			for range 10 {
-				s.Set(node("node1", "192.168.0.2"))
-			}
-			s.Set(service("late", "172.30.0.45"))
-			out(t, s, apitest.Up)
-			want := append([]string{"ns1/late:http at 172.30.0.45:80/tcp:"}, whole...)
-			w.want(want...)
-			s.Set(service("other", "172.30.0.46"))
-			w.want("ns1/late:http at 172.30.0.45:80/tcp:", "ns1/other:http at 172.30.0.46:80/tcp: 10.180.7.1:8080", whole[0], whole[1], whole[2])
-			w.calm()
-		})
-	}
-}
-
 // The connection ends, and much changes before vmapd is there again. The server's history is the known one,
 // so nothing is listed again.
 func TestHistoryThatGoesOn(t *testing.T) {

@@ -4,9 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/watch"
-
 	"github.com/vmapd/vmapd/sync/informer/apitest"
 )
 
@@ -111,19 +108,6 @@ func TestOlderStateWithoutAFailure(t *testing.T) {
 		w.want("ns1/web:http at 172.30.0.41:80/tcp: 10.180.3.1:8080", whole[1], whole[2])
 		w.calm()
 	})
-}
-
-// Only after a watch that ended before its time is the server asked for its newest version.
-func TestWatchThatIsCutOff(t *testing.T) {
-	for seconds, want := range map[int64]bool{1: false, 300: true} {
-		h, w := &health{}, watch.NewFake()
-		s := newStream(t.Context(), h, nil, w, metav1.ListOptions{TimeoutSeconds: &seconds}, 1, nil)
-		w.Stop()
-		<-s.ended
-		if got := h.cut.Load(); got != want {
-			t.Errorf("a watch for %d seconds ended at once: cut is %v, want %v", seconds, got, want)
-		}
-	}
 }
 
 // The first change after the restore has the version of another one before it.

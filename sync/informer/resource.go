@@ -2,6 +2,7 @@ package informer
 
 import (
 	"context"
+	"reflect"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -24,22 +25,23 @@ type resource struct {
 	group    string // of the API; "": the core group
 	labels   string // selectors
 	fields   string
-	witness  bool   // there is one object, which is written every few minutes, see [witness]
 	spare    bool   // fields only saves traffic: if the server refuses it, it is omitted
 	optional string // the consequence, if the server doesn't have it or refuses; "": required
 	unseen   string // the consequence, if it can't be read any more
 
+	example runtime.Object // an empty one
 	list    func(context.Context, metav1.ListOptions) (runtime.Object, error)
-	find    func(context.Context, model.NamespacedName) (runtime.Object, error) // a list of one object, or of none
+	one     func(ctx context.Context, version string) (runtime.Object, error) // a list of one object, or of none
 	watch   func(context.Context, metav1.ListOptions) (watch.Interface, error)
-	read    func(runtime.Object, *summer) (*object, bool) // false: another kind
+	read    func(runtime.Object) *object // nil: another kind
 	remove  func(*model.Builder, model.NamespacedName)
 	removal reconcile.Change // of a deletion, for metrics
 }
 
 // resources returns the kinds that the proxy of one node reads.
 func resources(c *client.Client, node string) []*resource {
-	services := newResource(c.SlimServices(), readService, (*model.Builder).DeleteService)
+	kubernetes := model.NamespacedName{Namespace: metav1.NamespaceDefault, Name: "kubernetes"} // each cluster has it
+	services := newResource(c.SlimServices(), kubernetes, readService, (*model.Builder).DeleteService)
 	services.labels = "!" + model.LabelServiceProxyName
 	// In some clusters most Services are headless.
 	services.fields = fields.OneTermNotEqualSelector("spec.clusterIP", corev1.ClusterIPNone).String()
@@ -47,19 +49,18 @@ func resources(c *client.Client, node string) []*resource {
 	services.unseen = "changes of Services have no effect"
 	services.removal = reconcile.Change{Services: 1}
 
-	slices := newResource(c.SlimEndpointSlices(), readEndpointSlice, (*model.Builder).DeleteEndpointSlice)
+	slices := newResource(c.SlimEndpointSlices(), kubernetes, readEndpointSlice, (*model.Builder).DeleteEndpointSlice)
 	slices.labels = "!" + model.LabelHeadless
 	slices.group = discoveryv1.GroupName
 	slices.unseen = "connections still go to the endpoints that were known last"
 	slices.removal = reconcile.Change{EndpointSlices: 1}
 
-	nodes := newResource(c.Nodes(), readNode,
+	nodes := newResource(c.Nodes(), model.NamespacedName{Name: node}, readNode,
 		func(b *model.Builder, n model.NamespacedName) { b.DeleteNode(n.Name) })
 	nodes.unseen = "changes of the Node have no effect: its addresses, pod ranges, zone and taints"
-	nodes.witness = true
 	nodes.fields = fields.OneTermEqualSelector(metav1.ObjectNameField, node).String()
 
-	cidrs := newResource(c.ServiceCIDRs(), readServiceCIDR,
+	cidrs := newResource(c.ServiceCIDRs(), model.NamespacedName{Name: kubernetes.Name}, readServiceCIDR,
 		func(b *model.Builder, n model.NamespacedName) { b.DeleteServiceCIDR(n.Name) })
 	cidrs.group = networkingv1.GroupName
 	cidrs.unseen = "changes of the ranges of cluster IPs have no effect"
@@ -93,33 +94,38 @@ func readServiceCIDR(in *networkingv1.ServiceCIDR, o *object) {
 }
 
 func newResource[T kubeObject, L runtime.Object](
-	c client.Resource[L], read func(T, *object), remove func(*model.Builder, model.NamespacedName),
+	c client.Resource[L], one model.NamespacedName, read func(T, *object), remove func(*model.Builder, model.NamespacedName),
 ) *resource {
+	var example T
 	return &resource{
-		name: c.Name,
+		name:    c.Name,
+		example: reflect.New(reflect.TypeOf(example).Elem()).Interface().(runtime.Object),
 		list: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			return c.List(ctx, o)
 		},
 		// A proxy has the right to list, and usually not that to get one.
-		find: func(ctx context.Context, n model.NamespacedName) (runtime.Object, error) {
-			return c.In(n.Namespace).List(ctx, client.Named(n.Name))
+		one: func(ctx context.Context, version string) (runtime.Object, error) {
+			o := client.Named(one.Name)
+			o.ResourceVersion = version
+			return c.In(one.Namespace).List(ctx, o)
 		},
 		watch: c.Watch,
-		read: func(in runtime.Object, s *summer) (*object, bool) {
-			t, ok := slim.From(in).(T)
+		read: func(in runtime.Object) *object {
+			t, ok := in.(T)
 			if !ok {
-				return nil, false
+				return nil
 			}
-			out := &object{
-				Object:   nothing,
-				name:     model.NamespacedName{Namespace: t.GetNamespace(), Name: t.GetName()},
-				version:  t.GetResourceVersion(),
-				endsList: t.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true",
-				sum:      s.sum(t),
-			}
+			out := &object{Object: nothing, name: model.NamespacedName{Namespace: t.GetNamespace(), Name: t.GetName()}}
+			out.version, _ = parseVersion(t.GetResourceVersion())
 			read(t, out)
-			return out, true
+			return out
 		},
 		remove: remove,
 	}
+}
+
+// kubeObject has the methods that all our kinds have.
+type kubeObject interface {
+	runtime.Object
+	metav1.Object
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -214,5 +215,21 @@ func TestStrippedObjectsAreKept(t *testing.T) {
 func TestNodeNameIsNeeded(t *testing.T) {
 	if err := new(Source).Run(t.Context(), nil); err == nil {
 		t.Error("no error")
+	}
+}
+
+// Answers and events are heard, and the Date header has the skew of the clocks.
+func TestWhatIsHeardOfTheServer(t *testing.T) {
+	t.Parallel()
+	s := standardServer(t, apitest.Options{})
+	w := followWhole(t, s)
+	first := w.source.Heard()["services"]
+	if skew, ok := w.source.Client.Skew(); first.IsZero() || !ok || skew.Abs() > 5*time.Second {
+		t.Fatalf("after the lists: heard at %v, skew %v", first, skew)
+	}
+	s.Set(service("api", "172.30.0.42"))
+	w.want("ns1/api:http at 172.30.0.42:80/tcp:", whole[0], whole[1], whole[2])
+	if last := w.source.Heard()["services"]; !last.After(first) {
+		t.Errorf("an event is not heard: %v, after %v", last, first)
 	}
 }

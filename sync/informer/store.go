@@ -2,101 +2,150 @@ package informer
 
 import (
 	"fmt"
+	"sync"
 
-	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
-// store is the store of client-go's reflector for one kind: it writes objects into the state.
-// For itself it keeps their names and sums only.
-//
-// It has no lock. A stream changes it during the initial events, and the reflector only after
-// their end, or after a failed stream has stopped.
+// object is what is kept of an object: its name and its version, and until the state has it the part that the proxy needs.
+type object struct {
+	metav1.Object // shared and empty: for methods that client-go doesn't call
+
+	name    model.NamespacedName
+	version uint64               // 0: not known
+	change  reconcile.Change     // for metrics
+	set     func(*model.Builder) // writes it into the state; nil: the state has it already
+	release func()               // gives its memory back; nil: there is nothing to give back
+}
+
+// nothing is the shared rest of all objects' metadata.
+var nothing metav1.Object = &metav1.ObjectMeta{} //nolint:gochecknoglobals // one for all objects
+
+// GetNamespace implements [metav1.Object].
+func (o *object) GetNamespace() string { return o.name.Namespace }
+
+// GetName implements [metav1.Object].
+func (o *object) GetName() string { return o.name.Name }
+
+// done is called when nobody needs the object's content any more.
+func (o *object) done() {
+	o.set = nil
+	if o.release != nil {
+		o.release()
+		o.release = nil
+	}
+}
+
+// store writes the objects of client-go's informer for one kind into the state. For itself it keeps their names and
+// versions only.
 type store struct {
 	*resource
 	state    *reconcile.State
-	replaced func() // called after the initial list
+	replaced func() // called after each list
 
-	summer *summer
-	known  map[model.NamespacedName]held
-	filled bool // with the initial list
-
-	gone     map[model.NamespacedName]uint64 // objects that were deleted since: the deletion's version
-	complete uint64                          // gone has all deletions after this version, and after the last list
-	witness  *witness                        // not nil: it has the object of this store
+	mu    sync.Mutex
+	known map[model.NamespacedName]uint64 // the versions that the state has; 0: not known
+	began bool                            // a list has been read to its end
 }
-
-// held is what the store keeps of an object.
-type held struct{ sum, version uint64 }
-
-// maxGone is the maximum of deleted objects that a store remembers.
-const maxGone = 1000
 
 func newStore(r *resource, s *reconcile.State, replaced func()) *store {
-	return &store{resource: r, state: s, replaced: replaced, summer: newSummer(), known: map[model.NamespacedName]held{}, gone: map[model.NamespacedName]uint64{}}
+	return &store{resource: r, state: s, replaced: replaced, known: map[model.NamespacedName]uint64{}}
 }
 
-// initial reads one of the initial events, which client-go collects until it has all of
-// them, without their content. At the start the state gets the content at once, since
-// nothing is programmed before the state is complete. Later the state has most of it
-// already. If the events are cut off, the next Replace corrects the state.
-func (s *store) initial(e watch.Event) watch.Event {
-	e = s.later(e)
-	o, ok := e.Object.(*object)
+// transform is the informer's [cache.TransformFunc]: it returns what is kept of an object. The objects of a streamed list,
+// which client-go collects until it has all of them, are kept without their content. At the start the state gets the content
+// at once, since nothing is programmed before the state is complete. Later the state has most of it already.
+func (s *store) transform(in any) (any, error) {
+	if o, ok := in.(*object); ok {
+		return o, nil // client-go transforms streamed lists twice
+	}
+	from, _ := in.(runtime.Object)
+	o := s.read(from)
+	if o == nil {
+		return nil, fmt.Errorf("%s have a %T", s.name, in)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	switch {
-	case !ok:
-	case !s.filled && (e.Type == watch.Added || e.Type == watch.Modified):
+	case !s.began:
 		s.put(o)
 	case s.has(o):
 		o.done()
 	}
-	return e
+	return o, nil
 }
 
-// later reads an event that follows the initial ones. client-go logs and ignores an object of
-// another kind.
-func (s *store) later(e watch.Event) watch.Event {
-	if o, ok := s.read(e.Object, s.summer); ok {
-		e.Object = o
+// process is the informer's [cache.ProcessFunc].
+func (s *store) process(in any, _ bool) error {
+	deltas, ok := in.(cache.Deltas)
+	if !ok {
+		return fmt.Errorf("client-go gave %T", in)
 	}
-	return e
-}
-
-// listed reads the objects of a list.
-func (s *store) listed(l runtime.Object) (*objects, error) {
-	m, err := meta.ListAccessor(l)
-	if err != nil {
-		return nil, err
-	}
-	out := &objects{Items: make([]*object, 0, meta.LenList(l))}
-	out.ResourceVersion, out.Continue, out.RemainingItemCount = m.GetResourceVersion(), m.GetContinue(), m.GetRemainingItemCount()
-	err = meta.EachListItem(l, func(in runtime.Object) error {
-		o, ok := s.read(in, s.summer)
-		if !ok {
-			return fmt.Errorf("list of %s has a %T", s.name, in)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, d := range deltas {
+		switch o := d.Object.(type) {
+		case cache.ReplacedAllInfo:
+			s.replace(o.Objects)
+		case *object:
+			if d.Type == cache.Deleted {
+				s.drop(o.name)
+				o.done()
+			} else {
+				s.put(o)
+			}
 		}
-		out.Items = append(out.Items, o)
-		return nil
-	})
-	return out, err
+	}
+	return nil
 }
 
-func (s *store) has(o *object) bool {
-	h, ok := s.known[o.name]
-	return ok && h.sum == o.sum
+// replace takes a list. After a watch that could not be resumed, it repeats unchanged objects, and missing ones have been
+// deleted.
+func (s *store) replace(list []any) {
+	next := make(map[model.NamespacedName]bool, len(list))
+	for _, item := range list {
+		o := item.(*object)
+		s.put(o)
+		next[o.name] = true
+	}
+	for name := range s.known {
+		if !next[name] {
+			s.drop(name)
+		}
+	}
+	s.replaced()
 }
 
-// put writes an object into the state, unless the state has it, and releases its content.
+// complete is called before client-go has the end of a list.
+func (s *store) complete() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.began = true
+}
+
+// forget makes each object of the next list a change, whatever its version. It reports whether there was a list before.
+func (s *store) forget() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for name := range s.known {
+		s.known[name] = 0
+	}
+	return s.began
+}
+
+func (s *store) has(o *object) bool { return o.version != 0 && s.known[o.name] == o.version }
+
+// put writes an object into the state, unless the state has it, and releases its content. Some servers send an event
+// twice.
 func (s *store) put(o *object) {
-	if !s.has(o) {
+	if o.set != nil && !s.has(o) {
 		s.state.Update(o.change, o.set)
-		s.known[o.name] = o.held()
-		delete(s.gone, o.name)
-		s.witness.note(o)
+		s.known[o.name] = o.version
 	}
 	o.done()
 }
@@ -107,53 +156,3 @@ func (s *store) drop(name model.NamespacedName) {
 		delete(s.known, name)
 	}
 }
-
-// Add implements [cache.ReflectorStore].
-func (s *store) Add(o any) error { return s.Update(o) }
-
-// Update implements [cache.ReflectorStore]. Some servers send an event twice.
-func (s *store) Update(o any) error {
-	s.put(o.(*object))
-	return nil
-}
-
-func (s *store) Delete(in any) error {
-	o := in.(*object)
-	s.drop(o.name)
-	s.witness.note(nil)
-	version := o.held().version
-	if len(s.gone) == maxGone {
-		clear(s.gone)
-		s.complete = version
-	}
-	s.gone[o.name] = version
-	return nil
-}
-
-// Replace implements [cache.ReflectorStore]. After a watch that could not be resumed, the
-// list repeats unchanged objects, and missing ones have been deleted. The version alone does
-// not show a change: after a restore from a backup, one version may be used twice.
-func (s *store) Replace(list []any, _ string) error {
-	next := make(map[model.NamespacedName]held, len(list))
-	for _, item := range list {
-		o := item.(*object)
-		s.put(o)
-		next[o.name] = o.held()
-	}
-	for name := range s.known {
-		if _, ok := next[name]; !ok {
-			s.drop(name)
-		}
-	}
-	s.known = next
-	clear(s.gone)
-	s.complete = 0
-	if !s.filled {
-		s.filled = true
-		s.replaced()
-	}
-	return nil
-}
-
-// Resync implements [cache.ReflectorStore]. It is never called.
-func (s *store) Resync() error { return nil }

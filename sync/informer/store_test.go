@@ -7,13 +7,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/sync/kube/client"
+	"github.com/vmapd/vmapd/sync/kube/slim"
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
@@ -40,30 +39,39 @@ func versioned(s *corev1.Service, version string) *corev1.Service {
 	return s
 }
 
-// replace gives the store a list that was read in one piece.
-func replace(t *testing.T, s *store, list ...corev1.Service) {
+// kept is what the informer keeps of a Service.
+func kept(t *testing.T, s *store, svc *corev1.Service) *object {
 	t.Helper()
-	read, err := s.listed(&corev1.ServiceList{Items: list})
+	o, err := s.transform(slim.From(svc))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var items []any
-	for _, o := range read.Items {
-		items = append(items, o)
-	}
-	if err := s.Replace(items, ""); err != nil {
+	return o.(*object)
+}
+
+// give gives the store an event as client-go does.
+func give(t *testing.T, s *store, kind cache.DeltaType, what any) {
+	t.Helper()
+	if err := s.process(cache.Deltas{{Type: kind, Object: what}}, false); err != nil {
 		t.Fatal(err)
 	}
 }
 
+// replace gives the store a list that was read in one piece.
+func replace(t *testing.T, s *store, list ...corev1.Service) {
+	t.Helper()
+	s.complete()
+	var all cache.ReplacedAllInfo
+	for i := range list {
+		all.Objects = append(all.Objects, kept(t, s, &list[i]))
+	}
+	give(t, s, cache.ReplacedAll, all)
+}
+
 func TestStoreTellsOnlyOfChanges(t *testing.T) {
 	s, told := newServices(t)
-	event := func(do func(any) error, svc *corev1.Service) func() {
-		return func() {
-			if err := do(s.later(watch.Event{Object: svc}).Object); err != nil {
-				t.Fatal(err)
-			}
-		}
+	event := func(kind cache.DeltaType, svc *corev1.Service) func() {
+		return func() { give(t, s, kind, kept(t, s, svc)) }
 	}
 	a, b := versioned(service("a", "172.30.0.1"), "1"), versioned(service("b", "172.30.0.2"), "2")
 	const lineA, lineB = "ns1/a:http at 172.30.0.1:80/tcp:", "ns1/b:http at 172.30.0.2:80/tcp:"
@@ -75,13 +83,16 @@ func TestStoreTellsOnlyOfChanges(t *testing.T) {
 	}{
 		{"first list", func() { replace(t, s, *a, *b) }, 2, []string{lineA, lineB}},
 		{"the same list", func() { replace(t, s, *a, *b) }, 0, []string{lineA, lineB}},
-		{"an event that repeats", event(s.Update, a.DeepCopy()), 0, []string{lineA, lineB}},
-		{"a version that comes twice", event(s.Update, versioned(service("a", "172.30.0.3"), "1")), 1, []string{"ns1/a:http at 172.30.0.3:80/tcp:", lineB}},
-		{"another version of the same", event(s.Update, versioned(service("a", "172.30.0.3"), "4")), 1, []string{"ns1/a:http at 172.30.0.3:80/tcp:", lineB}},
+		{"an event that repeats", event(cache.Updated, a.DeepCopy()), 0, []string{lineA, lineB}},
+		{"another version", event(cache.Updated, versioned(service("a", "172.30.0.3"), "4")), 1, []string{"ns1/a:http at 172.30.0.3:80/tcp:", lineB}},
+		{"a version that comes twice, after a restore", func() {
+			s.forget()
+			replace(t, s, *versioned(service("a", "172.30.0.4"), "4"), *b)
+		}, 2, []string{"ns1/a:http at 172.30.0.4:80/tcp:", lineB}},
 		{"a list that lacks one", func() { replace(t, s, *a) }, 2, []string{lineA}},
-		{"deletion", event(s.Delete, a), 1, nil},
-		{"deletion of what is unknown", event(s.Delete, a), 0, nil},
-		{"what was deleted comes back", event(s.Add, a), 1, []string{lineA}},
+		{"deletion", event(cache.Deleted, a), 1, nil},
+		{"deletion of what is unknown", event(cache.Deleted, a), 0, nil},
+		{"what was deleted comes back", event(cache.Added, a), 1, []string{lineA}},
 		{"nothing is left", func() { replace(t, s) }, 1, nil},
 	} {
 		_, before := told()
@@ -100,38 +111,52 @@ func TestStoreTellsOnlyOfChanges(t *testing.T) {
 func TestStoreHoldsNoContentTwice(t *testing.T) {
 	s, told := newServices(t)
 	a, b := versioned(service("a", "172.30.0.1"), "1"), versioned(service("b", "172.30.0.2"), "2")
-	read := func(svc *corev1.Service) *object {
-		return s.initial(watch.Event{Type: watch.Added, Object: svc}).Object.(*object)
-	}
-	first := read(a)
+	first := kept(t, s, a)
 	if names, _ := told(); len(names) != 1 || first.set != nil {
 		t.Errorf("at the start, the state has %q and content is held: %v", names, first.set != nil)
 	}
-	bookmark := &corev1.Service{}
-	bookmark.Annotations = map[string]string{metav1.InitialEventsAnnotationKey: "true"}
-	s.initial(watch.Event{Type: watch.Bookmark, Object: bookmark})
-	read(b) // is deleted before the list comes to its end
-	if err := s.Replace([]any{first}, "1"); err != nil {
-		t.Fatal(err)
+	if again, err := s.transform(first); again != any(first) || err != nil {
+		t.Errorf("transformed again to %v, %v", again, err)
 	}
+	kept(t, s, b) // is deleted before the list comes to its end
+	s.complete()
+	give(t, s, cache.ReplacedAll, cache.ReplacedAllInfo{Objects: []any{first}})
 	if names, n := told(); len(names) != 1 || n != 3 {
 		t.Errorf("after the first list the state has %q, by %d changes", names, n)
 	}
-	if read(a).set != nil {
+	if kept(t, s, a).set != nil {
 		t.Error("content is held of an object that the state has")
 	}
-	if read(versioned(service("a", "172.30.0.1"), "2")).set == nil {
+	if kept(t, s, versioned(service("a", "172.30.0.1"), "2")).set == nil {
 		t.Error("another version is without content")
 	}
 }
 
-func TestStoreLeavesOtherKindsToOthers(t *testing.T) {
-	s, _ := newServices(t)
-	var other runtime.Object = node("node1", "192.168.0.2")
-	if got := s.initial(watch.Event{Object: other}).Object; got != other {
-		t.Errorf("became %v", got)
+// An event may come before the list that precedes it is in the state.
+func TestAnEventOvertakesTheFirstList(t *testing.T) {
+	s, told := newServices(t)
+	first := kept(t, s, versioned(service("a", "172.30.0.1"), "1"))
+	s.complete()
+	next := kept(t, s, versioned(service("b", "172.30.0.2"), "2"))
+	give(t, s, cache.ReplacedAll, cache.ReplacedAllInfo{Objects: []any{first}})
+	give(t, s, cache.Added, next)
+	if names, _ := told(); len(names) != 2 {
+		t.Errorf("the state has %q", names)
 	}
-	if _, err := s.listed(&corev1.NodeList{Items: []corev1.Node{*node("node1", "192.168.0.2")}}); err == nil {
-		t.Error("no error for a list of them")
+}
+
+func TestOtherKindsAreErrors(t *testing.T) {
+	s, _ := newServices(t)
+	for _, other := range []any{node("node1", "192.168.0.2"), 1} {
+		if got, err := s.transform(other); err == nil {
+			t.Errorf("no error, but %v", got)
+		}
+	}
+}
+
+func TestWhatClientGoAsksOfAnObject(t *testing.T) {
+	o := &object{Object: nothing, name: model.NamespacedName{Namespace: "ns1", Name: "a"}}
+	if key, err := cache.MetaNamespaceKeyFunc(o); key != "ns1/a" || err != nil {
+		t.Errorf("key %q, %v", key, err)
 	}
 }

@@ -1,218 +1,185 @@
 package informer
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"log/slog"
 	"net/http"
-	"sync"
+	"strconv"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
-
-	"github.com/vmapd/vmapd/model"
 )
 
-// works is how long a watch without events must last to be a success. client-go treats a
-// shorter one as a failure.
-const works = time.Second
-
-// early is how much before the time that it was asked for a server may end a watch: it counts in
-// whole seconds, and began earlier.
-const early = 2 * time.Second
+const (
+	// works is how long a watch without events must last to be a success, as for client-go.
+	works = time.Second
+	// giveUpAfter is how many times as long as slow it takes until plain lists are requested in place of streamed ones.
+	giveUpAfter = 3
+	// fewObjects is less than a list has in the time slow: a busy cluster has as many new objects.
+	fewObjects = 100
+)
 
 var (
-	errCut      = errors.New("watch ended before the initial list was complete")
-	errShort    = errors.New("watch ends at once")
-	errDisorder = errors.New("watch events out of order; listing again")
-	errHistory  = errors.New("API server does not know changes that it has sent before, as after a restore; listing again")
+	errCut        = errors.New("watch ended before the initial list was complete")
+	errShort      = errors.New("watch ends at once")
+	errDisorder   = errors.New("watch events out of order; listing again")
+	errNoBookmark = errors.New("the API server has sent no bookmark, which ends the initial list")
 )
 
-// stream is a watch that checks its events, and ends with an error if they make no sense.
-// client-go would repeat a watch that was cut off without a pause, and let an older version
-// of an object replace a newer one.
+// stream is a watch that checks its events, and ends with an error if they make no sense. client-go would let an older
+// version of an object replace a newer one, and repeat a streamed list that was cut off.
 type stream struct {
 	watch.Interface // the server's
-	health          *health
-	into            *store
+	f               *follower
+	cancel          context.CancelFunc
+	out             chan watch.Event
 
-	out     chan watch.Event
-	stopped chan struct{}
-	stop    func()
-	ended   chan struct{} // the goroutine did
-
-	until   time.Time // when the server ends the watch, if the client asked for that
-	initial bool      // objects come in any order, until the bookmark that ends them
-	newest  uint64    // resource version of an event
-	doubt   *doubt    // not nil: the server's history may be another
-	proven  bool      // an event came, or none for the time works
-
-	progress progress
+	initial    bool        // objects come in any order, until the bookmark that ends them
+	objects    int         // initial ones
+	warn, plan *time.Timer // of the initial list, see guard
+	newest     uint64      // resource version of an event
+	proven     bool        // an event came, or none for the time works
 }
 
-// newStream wraps a watch with the given options, which begins with initial events, or from a
-// resource version. It must be stopped.
-func newStream(ctx context.Context, h *health, into *store, w watch.Interface, o metav1.ListOptions, from uint64, d *doubt) *stream {
-	s := &stream{
-		Interface: w, health: h, into: into,
-		out: make(chan watch.Event), stopped: make(chan struct{}), ended: make(chan struct{}),
-		initial: o.SendInitialEvents != nil, newest: from, doubt: d,
-	}
-	if o.TimeoutSeconds != nil {
-		s.until = time.Now().Add(time.Duration(*o.TimeoutSeconds) * time.Second)
-	}
-	h.cut.Store(false)
-	s.stop = sync.OnceFunc(func() { close(s.stopped) })
-	go s.run(ctx)
+// newStream returns a watch with the given options, which is to begin.
+func newStream(f *follower, o metav1.ListOptions, cancel context.CancelFunc) *stream {
+	s := &stream{f: f, cancel: cancel, out: make(chan watch.Event), initial: o.SendInitialEvents != nil}
+	s.newest, _ = parseVersion(o.ResourceVersion)
 	return s
 }
 
 func (s *stream) ResultChan() <-chan watch.Event { return s.out }
 
-// Stop implements [watch.Interface]. It waits for the goroutine.
+// Stop implements [watch.Interface].
 func (s *stream) Stop() {
-	s.stop()
+	s.cancel()
 	s.Interface.Stop()
-	<-s.ended
 }
 
 func (s *stream) run(ctx context.Context) {
-	defer close(s.ended)
 	defer close(s.out)
-	defer s.testify()
 	lasted := time.NewTimer(works)
 	defer lasted.Stop()
-	var look <-chan time.Time
-	if s.initial {
-		ticker := time.NewTicker(s.health.quiet)
-		defer ticker.Stop()
-		look = ticker.C
-	}
 	for {
 		select {
-		case <-s.stopped:
+		case <-ctx.Done():
 			return
 		case <-lasted.C:
 			if !s.initial {
-				s.works(ctx)
-			}
-		case <-look:
-			if s.initial && !s.quiet(ctx) {
-				s.send(errorEvent(http.StatusInternalServerError, metav1.StatusReasonInternalError, errNoBookmark))
-				return
+				s.works()
 			}
 		case e, ok := <-s.Interface.ResultChan():
 			if !ok {
 				s.end(ctx)
 				return
 			}
-			read := s.into.later
-			if s.initial {
-				read = s.into.initial
-				if e.Type == watch.Added {
-					s.progress.objects++
-				}
+			e = s.check(ctx, e)
+			if broken(e) {
+				s.end(ctx)
+				return
 			}
-			var problem error
-			if e, problem = s.check(ctx, e); problem != nil {
-				s.health.failed(ctx, "watch", problem)
-			}
-			if !s.send(read(e)) || e.Type == watch.Error {
+			if !s.send(ctx, e) || e.Type == watch.Error {
 				return
 			}
 		}
 	}
 }
 
-func (s *stream) send(e watch.Event) bool {
+func (s *stream) send(ctx context.Context, e watch.Event) bool {
 	select {
 	case s.out <- e:
 		return true
-	case <-s.stopped:
+	case <-ctx.Done():
 		return false
 	}
 }
 
-func (s *stream) works(ctx context.Context) {
+func (s *stream) works() {
 	s.proven = true
-	s.health.recovered(ctx)
+	s.f.short.Store(false)
+	s.f.works()
 }
 
 // end is called when the server's watch has ended.
 func (s *stream) end(ctx context.Context) {
-	s.health.cut.Store(time.Now().Before(s.until.Add(-early)))
+	s.f.cut.Store(true)
 	switch {
 	case s.initial:
-		s.health.failed(ctx, "watch", errCut)
+		s.f.failed(ctx, "watch", errCut)
 		// After this error client-go requests a plain list.
-		s.send(errorEvent(http.StatusInternalServerError, metav1.StatusReasonInternalError, errCut))
-	case !s.proven:
-		s.health.endedAtOnce(ctx)
+		s.send(ctx, errorEvent(http.StatusInternalServerError, metav1.StatusReasonInternalError, errCut))
+	case !s.proven && s.f.short.Swap(true): // a server that shuts down does it once
+		s.f.failed(ctx, "watch", errShort)
 	}
 }
 
-// check returns the event to pass on, and an error if the server's event is wrong.
-func (s *stream) check(ctx context.Context, e watch.Event) (watch.Event, error) {
-	if e.Type == watch.Error {
-		return e, apierrors.FromObject(e.Object)
-	}
-	noteWord(ctx)
+// check returns the event to pass on: an error if the server's event is wrong.
+func (s *stream) check(ctx context.Context, e watch.Event) watch.Event {
 	m, ok := e.Object.(metav1.Object)
-	if !ok {
-		return e, nil // client-go ignores it
+	if e.Type == watch.Error || !ok {
+		s.f.failed(ctx, "watch", apierrors.FromObject(e.Object))
+		return e
 	}
 	version, known := parseVersion(m.GetResourceVersion())
 	switch {
-	case s.initial:
-		if e.Type != watch.Bookmark || m.GetAnnotations()[metav1.InitialEventsAnnotationKey] != "true" {
-			return e, nil
+	case s.initial && (e.Type != watch.Bookmark || m.GetAnnotations()[metav1.InitialEventsAnnotationKey] != "true"):
+		if s.objects++; s.objects%fewObjects == 0 {
+			s.warn.Reset(s.f.quiet)
+			s.plan.Reset(giveUpAfter * s.f.quiet)
 		}
-		s.initial, s.newest = false, version
-		s.health.took(ctx, m.GetResourceVersion())
+		return e
+	case s.initial:
+		s.initial = false
+		s.warn.Stop()
+		s.plan.Stop()
+		s.f.store.complete()
 	case known && version < s.newest:
 		// The event alone does not show which changes were missed.
-		return errorEvent(http.StatusGone, metav1.StatusReasonExpired, errDisorder), errDisorder
-	case known:
-		s.newest = version
+		s.f.failed(ctx, "watch", errDisorder)
+		return errorEvent(http.StatusGone, metav1.StatusReasonExpired, errDisorder)
 	}
-	if err := s.settle(e, model.NamespacedName{Namespace: m.GetNamespace(), Name: m.GetName()}); err != nil {
-		return errorEvent(http.StatusGone, metav1.StatusReasonExpired, err), err
-	}
-	s.health.heard.Store(time.Now().UnixNano())
-	s.works(ctx)
-	return e, nil
+	s.newest = max(s.newest, version)
+	s.works()
+	return e
 }
 
-// testify notes the witness' object of the time when the watch ends: a later one may be of another history.
-func (s *stream) testify() {
-	if s.doubt == nil && !s.initial {
-		s.health.before.Store(s.health.witness.seen())
-	}
+// guard ends a streamed list that makes no progress. An API server may accept the request for one, and send no bookmark at
+// the end: its storage may report no progress, or it may be too old to know such requests. client-go waits until the watch
+// ends, for five to ten minutes.
+func (s *stream) guard(ctx context.Context, last func() error) {
+	s.warn = time.AfterFunc(s.f.quiet, func() { s.f.failed(ctx, "watch", cmp.Or(last(), errNoBookmark)) })
+	s.plan = time.AfterFunc(giveUpAfter*s.f.quiet, func() {
+		if ctx.Err() == nil {
+			s.f.unstreamed.Store(true)
+			s.f.log.LogAttrs(ctx, slog.LevelWarn, "API server does not complete the streamed list; requesting plain lists from now on")
+			s.cancel()
+		}
+	})
+	context.AfterFunc(ctx, func() {
+		s.warn.Stop()
+		s.plan.Stop()
+	})
 }
 
-// settle compares an event with those that are expected again.
-func (s *stream) settle(e watch.Event, name model.NamespacedName) error {
-	if s.doubt == nil || s.initial {
-		return nil
-	}
-	if e.Type != watch.Bookmark {
-		delete(s.doubt.expected, name)
-	}
-	if s.newest < s.doubt.until {
-		return nil
-	}
-	expected := len(s.doubt.expected)
-	s.doubt = nil
-	if expected > 0 {
-		return errHistory
-	}
-	s.health.doubted.Store(false)
-	return nil
+// broken reports whether an event could not be decoded, as at the end of most connections that break. client-go would list
+// everything again. If it is the server's event that makes no sense, the next watch ends at once, which has a list, too.
+func broken(e watch.Event) bool {
+	return e.Type == watch.Error && apierrors.HasStatusCause(apierrors.FromObject(e.Object), undecodable)
 }
 
 func errorEvent(code int32, reason metav1.StatusReason, err error) watch.Event {
-	var status runtime.Object = &metav1.Status{Status: metav1.StatusFailure, Code: code, Reason: reason, Message: err.Error()}
-	return watch.Event{Type: watch.Error, Object: status}
+	return watch.Event{Type: watch.Error, Object: &metav1.Status{
+		Status: metav1.StatusFailure, Code: code, Reason: reason, Message: err.Error(),
+	}}
+}
+
+// parseVersion returns a resource version as a number. Versions of all our kinds are numbers
+// that grow (KEP-5504).
+func parseVersion(s string) (uint64, bool) {
+	v, err := strconv.ParseUint(s, 10, 64)
+	return v, err == nil
 }

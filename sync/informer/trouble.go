@@ -1,6 +1,7 @@
 package informer
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -13,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// remindEvery is the time between two log messages about an error that lasts.
+// remindEvery is the least time between two log messages about an error that lasts.
 const remindEvery = 5 * time.Minute
 
 // Failure is a kind of objects that can't be read now.
@@ -24,40 +25,63 @@ type Failure struct {
 	Remedy   string
 }
 
-// trouble is a time in which one kind of objects can't be read.
-type trouble struct {
-	since        time.Time // zero: there is no trouble
-	verb, remedy string    // of the last failure
-	err          error
-	logged       map[string]bool // classes of errors, since the last reminder
+// Silent reports whether the API server took the request, and did not answer, or not to the end.
+func (f Failure) Silent() bool {
+	return errors.Is(f.Err, errSilent) || errors.Is(f.Err, errNoBookmark)
 }
 
-// add notes a failure. It reports whether the log should have it: errors of a class that it
-// has already are left to the reminder, also if two classes alternate.
-func (t *trouble) add(verb, remedy string, err error) bool {
-	if t.since.IsZero() {
-		t.since, t.logged = time.Now(), map[string]bool{}
+// failed logs a failure, unless one of its class was logged lately, also if two classes alternate.
+func (f *follower) failed(ctx context.Context, verb string, err error) {
+	if ctx.Err() != nil || errors.Is(err, context.Canceled) || outdated(err) {
+		return // no failure: vmapd stops, or client-go lists again
 	}
-	t.verb, t.remedy, t.err = verb, remedy, err
-	c := class(err)
-	isNew := !t.logged[c]
-	t.logged[c] = true
-	return isNew
-}
-
-// lasts reports whether the trouble has lasted for a time.
-func (t *trouble) lasts(d time.Duration) bool { return !t.since.IsZero() && time.Since(t.since) >= d }
-
-// reminded is called after the log has the last failure again.
-func (t *trouble) reminded() { t.logged = map[string]bool{class(t.err): true} }
-
-// attrs describe the last failure.
-func (t *trouble) attrs(h *health) []slog.Attr {
-	consequence := h.of.unseen
-	if !h.delivered.Load() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	remedy := remedy(f.resource, verb, err)
+	if f.optional != "" && !f.known && (apierrors.IsNotFound(err) || apierrors.IsForbidden(err)) {
+		f.log.LogAttrs(ctx, slog.LevelInfo, "cannot read this resource: "+f.optional, withRemedy(remedy, slog.Any("err", err))...)
+		f.lacking, f.failure = true, Failure{}
+		f.delivered()
+		return
+	}
+	now := time.Now()
+	if f.failure.Since.IsZero() {
+		f.failure.Since, f.logged = now, map[string]time.Time{}
+	}
+	f.failure.Resource, f.failure.Err, f.failure.Remedy = f.name, err, remedy
+	at, repeated := f.logged[class(err)]
+	if repeated && now.Sub(at) < f.remind {
+		return
+	}
+	f.logged[class(err)] = now
+	consequence := f.unseen
+	if !f.known {
 		consequence = "nothing is programmed until this has been read; rules of an earlier process stay"
 	}
-	return withRemedy(t.remedy, slog.String("verb", t.verb), slog.Any("err", t.err), slog.String("consequence", consequence))
+	attrs := withRemedy(remedy, slog.String("verb", verb), slog.Any("err", err), slog.String("consequence", consequence))
+	message := "cannot read from the API server; keeping the last known state and retrying"
+	if repeated {
+		message = "still " + message
+		attrs = append(attrs, slog.Duration("for", now.Sub(f.failure.Since).Round(time.Second)))
+	}
+	f.log.LogAttrs(ctx, slog.LevelError, message, attrs...)
+}
+
+// works is called when a watch works.
+func (f *follower) works() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.heard = time.Now()
+	if since := f.failure.Since; !since.IsZero() {
+		f.failure = Failure{}
+		f.log.Info("reading from the API server again", slog.Duration("after", time.Since(since).Round(time.Millisecond)))
+	}
+}
+
+// outdated reports whether the server does not have a version of ours: any more, or not yet.
+func outdated(err error) bool {
+	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) ||
+		apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
 }
 
 func withRemedy(remedy string, attrs ...slog.Attr) []slog.Attr {
@@ -82,15 +106,12 @@ const undecodable metav1.CauseType = "ClientWatchDecoding"
 // follow one another while a server goes down.
 func class(err error) string {
 	var status apierrors.APIStatus
-	var http *statusError
 	var certificate *tls.CertificateVerificationError
 	switch {
 	case apierrors.HasStatusCause(err, undecodable):
 		return ""
 	case errors.As(err, &status):
 		return strconv.Itoa(int(status.Status().Code))
-	case errors.As(err, &http):
-		return strconv.Itoa(http.code)
 	case errors.As(err, &certificate):
 		return certificates
 	}

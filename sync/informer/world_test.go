@@ -13,11 +13,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/transport"
+	"k8s.io/klog/v2"
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/sync/informer/apitest"
@@ -32,6 +35,8 @@ const patience = 90 * time.Second
 // they wait.
 func TestMain(m *testing.M) {
 	flag.Parse()
+	transport.CertCallbackRefreshDuration = time.Second // five minutes
+	klog.SetLogger(logr.Discard())                      // it follows the files of tests that have ended
 	if err := flag.Set("test.parallel", "24"); err != nil {
 		panic(err)
 	}
@@ -342,9 +347,6 @@ func (w *world) calm() {
 	for _, r := range everything {
 		const begin, perSecond = 20, 2.5
 		most := begin + perSecond*time.Since(w.start).Seconds()
-		if r == apitest.Nodes {
-			most *= 2 // the other kinds ask for the Node, too
-		}
 		if got := len(w.server.Requests(r)); float64(got) > most {
 			w.t.Errorf("%d requests for %s, want at most %.0f:\n%s", got, r, most, w.requests())
 		}

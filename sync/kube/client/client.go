@@ -3,6 +3,9 @@ package client
 import (
 	"cmp"
 	"fmt"
+	"net/http"
+	"sync/atomic"
+	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -25,6 +28,7 @@ type Client struct {
 	slimCore, slimDiscovery rest.Interface // they read Services and EndpointSlices as package slim does
 
 	options runtime.ParameterCodec
+	skew    atomic.Pointer[time.Duration] // see Skew
 }
 
 // New returns a client. It sends no request yet. The defaults of QPS and Burst are client-go's
@@ -40,13 +44,15 @@ func New(conf *rest.Config) (*Client, error) {
 		}
 		conf.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(conf.QPS, conf.Burst)
 	}
+	c := &Client{}
+	conf.Wrap(func(rt http.RoundTripper) http.RoundTripper { return noting{rt, &c.skew} })
 	transport, err := rest.HTTPClientFor(conf)
 	if err != nil {
 		return nil, err
 	}
 	scheme := newScheme()
 	whole := newSerializer(scheme)
-	c := &Client{options: runtime.NewParameterCodec(scheme)}
+	c.options = runtime.NewParameterCodec(scheme)
 	for _, of := range []struct {
 		group schema.GroupVersion
 		by    runtime.NegotiatedSerializer
