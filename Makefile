@@ -304,7 +304,6 @@ bench: ## benchmarks: compile, difference, apply; cold and for one endpoint
 	@{ echo "commit: $$(git describe --always --dirty --abbrev=12)"; set -x; \
 	$(BENCH) -bench 'Cold|OneEndpoint|Memory' -benchtime 10x -benchmem ./model; \
 	$(BENCH) -bench 'Compile|Split' -benchtime 10x ./nft/batch; \
-	$(BENCH) -bench 'Watch|List' -benchmem ./sync/kube/wire; \
 	$(BENCH) -bench 'Object' -benchmem ./sync/kube/slim; \
 	$(IN_NAMESPACE) $(BENCH) -bench 'Build|Cold|Restart' -benchtime 10x ./nft/kernel; \
 	$(IN_NAMESPACE) $(BENCH) -bench 'OneEndpoint$$' -benchtime 500x ./nft/kernel; \
@@ -318,7 +317,7 @@ bench: ## benchmarks: compile, difference, apply; cold and for one endpoint
 
 # PACKAGE=BENCHMARKS that bench-compare plays: a start, a change and what arrives from the API server. Machines differ, and one
 # machine from minute to minute: so both versions are played in turns, BENCHROUNDS times. The figures stay in bin/bench.
-COMPARE     ?= 'model=^Benchmark(Cold|OneEndpoint)$$/^5000x50$$' 'nft/batch=^Benchmark(Compile|OneEndpoint)$$/^10000_' 'sync/kube/slim=Object/slice-100/.*/slim' 'sync/kube/wire=Watch/slice-100/wire|List/wire' 'nft/kernel=^BenchmarkApplyCold$$/^1000x10$$|^BenchmarkOneEndpoint$$/^replaced$$/^1000x10$$'
+COMPARE     ?= 'model=^Benchmark(Cold|OneEndpoint)$$/^5000x50$$' 'nft/batch=^Benchmark(Compile|OneEndpoint)$$/^10000_' 'sync/kube/slim=Object/slice-100/slim' 'nft/kernel=^BenchmarkApplyCold$$/^1000x10$$|^BenchmarkOneEndpoint$$/^replaced$$/^1000x10$$'
 BENCHROUNDS ?= 10
 BENCHSTAT   := $(GO) run golang.org/x/perf/cmd/benchstat@v0.0.0-20260908200009-22c9c6c9d4da
 bench-compare: BASE ?= HEAD^

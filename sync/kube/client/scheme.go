@@ -12,8 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/rest"
-
-	"github.com/vmapd/vmapd/sync/kube/wire"
 )
 
 // newScheme returns the kinds in requests and responses. Each group also has the kinds of all
@@ -37,5 +35,5 @@ func newScheme() *runtime.Scheme {
 // newSerializer returns a serializer for protobuf, JSON and YAML, and for CBOR if client-go's
 // feature ClientsAllowCBOR is on.
 func newSerializer(s *runtime.Scheme) runtime.NegotiatedSerializer {
-	return wire.New(s, rest.CodecFactoryForGeneratedClient(s, serializer.NewCodecFactory(s)).WithoutConversion())
+	return rest.CodecFactoryForGeneratedClient(s, serializer.NewCodecFactory(s)).WithoutConversion()
 }

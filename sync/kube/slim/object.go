@@ -1,7 +1,6 @@
 package slim
 
 import (
-	"hash/maphash"
 	"maps"
 	"slices"
 	"sync"
@@ -22,7 +21,6 @@ type Meta struct {
 	namespace, name, version string
 
 	endsList bool // a bookmark, after the last of the initial events
-	sum      uint64
 }
 
 // nothing is the shared rest of all objects' metadata.
@@ -45,9 +43,6 @@ func (m *Meta) GetAnnotations() map[string]string {
 	}
 	return map[string]string{metav1.InitialEventsAnnotationKey: "true"}
 }
-
-// Sum is a hash of the whole object, with its version.
-func (m *Meta) Sum() uint64 { return m.sum }
 
 // GetObjectKind implements [runtime.Object].
 func (m *Meta) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
@@ -149,24 +144,6 @@ func (l *EndpointSliceList) DeepCopyObject() runtime.Object {
 		out.Items = append(out.Items, s.DeepCopyObject().(*EndpointSlice))
 	}
 	return out
-}
-
-// seed is that of all sums: they are compared.
-var seed = maphash.MakeSeed() //nolint:gochecknoglobals // one for all kinds
-
-// addSum adds the bytes of a field to a sum. Their order counts.
-func addSum(sum uint64, field int, raw []byte) uint64 {
-	const prime = 1_099_511_628_211
-	return (sum^uint64(field))*prime + maphash.Bytes(seed, raw)
-}
-
-// sumOf is the sum of an object that the standard decoder has read.
-func sumOf(m interface{ Marshal() ([]byte, error) }, version string) uint64 {
-	raw, err := m.Marshal()
-	if err != nil { // not reached for a decoded object
-		raw = []byte(version)
-	}
-	return addSum(0, 0, raw)
 }
 
 // spare are Services whose memory is used again while others are read.

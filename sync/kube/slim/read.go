@@ -13,38 +13,21 @@ import (
 	"github.com/vmapd/vmapd/sync/kube"
 )
 
-// The wanted fields of each type, by their numbers in the generated.proto of k8s.io/api and
-// k8s.io/apimachinery.
-var (
-	listFields   = fields{1: "metadata", 2: "items"}
-	metaFields   = fields{1: "name", 3: "namespace", 6: "resourceVersion", 8: "creationTimestamp", 11: "labels", 12: "annotations"}
-	metaOfSlice  = fields{1: "name", 3: "namespace", 6: "resourceVersion", 11: "labels", 12: "annotations"}
-	sliceFields  = fields{1: "metadata", 2: "endpoints", 3: "ports", 4: "addressType"}
-	portFields   = fields{1: "name", 2: "protocol", 3: "port"}
-	podFields    = fields{1: "addresses", 2: "conditions", 6: "nodeName", 8: "hints"}
-	stateFields  = fields{1: "ready", 2: "serving", 3: "terminating"}
-	hintFields   = fields{1: "forZones", 2: "forNodes"}
-	hintedFields = fields{1: "name"}
-	servFields   = fields{1: "metadata", 2: "spec", 3: "status"}
-)
+// The numbers of fields are those in the generated.proto of k8s.io/api and k8s.io/apimachinery.
 
 // readSlice reads an EndpointSlice.
 func (s *source) readSlice() *EndpointSlice {
 	out := newSlice()
-	for m := s.open(); s.next(&m, sliceFields); out.sum = addSum(out.sum, m.field, s.raw(&m)) {
+	for m := s.open(); s.next(&m); {
 		switch m.field {
-		case 1:
+		case 1: // metadata
 			s.sliceMeta(out)
-		case 2:
-			for l := s.list(); s.item(&l); {
-				s.endpoint(out)
-			}
-		case 3:
-			for l := s.list(); s.item(&l); {
-				s.port(out)
-			}
-		case 4:
-			out.Model.AddressType = string(s.text())
+		case 2: // endpoints
+			s.endpoint(out)
+		case 3: // ports
+			s.port(out)
+		case 4: // addressType
+			out.Model.AddressType = s.text()
 		}
 	}
 	out.Model.NamespacedName = model.NamespacedName{Namespace: out.namespace, Name: out.name}
@@ -52,43 +35,35 @@ func (s *source) readSlice() *EndpointSlice {
 }
 
 func (s *source) sliceMeta(out *EndpointSlice) {
-	for m := s.open(); s.next(&m, metaOfSlice); {
-		if out.meta(s, m.field) {
-			continue
-		}
-		for p := s.pairs(); ; {
-			k, v, ok := s.pair(&p)
-			if !ok {
-				break
-			}
-			if m.field == 12 {
-				out.annotation(string(k), v)
-				if string(k) == corev1.EndpointsLastChangeTriggerTime {
-					out.Trigger, _ = time.Parse(time.RFC3339Nano, string(v)) // zero after an error
-				}
-				continue
-			}
-			switch string(k) {
+	for m := s.open(); s.next(&m); {
+		switch m.field {
+		case 11: // labels
+			switch key, value := s.pair(); key {
 			case model.LabelServiceName, model.LabelHeadless:
-				out.Model.Labels[string(k)] = string(v)
+				out.Model.Labels[key] = string(value)
 			}
+		case 12: // annotations
+			key, value := s.pair()
+			out.annotation(key, value)
+			if key == corev1.EndpointsLastChangeTriggerTime {
+				out.Trigger, _ = time.Parse(time.RFC3339Nano, string(value)) // zero after an error
+			}
+		default:
+			out.meta(s, m.field)
 		}
 	}
 }
 
-// meta reads a field of the metadata, and reports whether it is one of those that all kinds have.
-func (m *Meta) meta(s *source, field int) bool {
+// meta reads a field of the metadata that all kinds have.
+func (m *Meta) meta(s *source, field int) {
 	switch field {
 	case 1:
-		m.name = string(s.text())
+		m.name = s.text()
 	case 3:
-		m.namespace = string(s.text())
+		m.namespace = s.text()
 	case 6:
-		m.version = string(s.text())
-	default:
-		return false
+		m.version = s.text()
 	}
-	return true
 }
 
 func (m *Meta) annotation(key string, value []byte) {
@@ -100,26 +75,15 @@ func (m *Meta) annotation(key string, value []byte) {
 func (s *source) endpoint(out *EndpointSlice) {
 	var e model.SliceEndpoint
 	first := len(out.addresses)
-	for m := s.open(); s.next(&m, podFields); {
+	for m := s.open(); s.next(&m); {
 		switch m.field {
-		case 1:
-			for l := s.list(); s.item(&l); {
-				out.addresses = append(out.addresses, string(s.text()))
-			}
-		case 2:
-			for m := s.open(); s.next(&m, stateFields); {
-				switch m.field {
-				case 1:
-					e.Ready = s.boolean()
-				case 2:
-					e.Serving = s.boolean()
-				case 3:
-					e.Terminating = s.boolean()
-				}
-			}
-		case 6:
-			e.NodeName = string(s.text())
-		case 8:
+		case 1: // addresses
+			out.addresses = append(out.addresses, s.text())
+		case 2: // conditions
+			s.conditions(&e)
+		case 6: // nodeName
+			e.NodeName = s.text()
+		case 8: // hints
 			s.hints(&e)
 		}
 	}
@@ -129,43 +93,52 @@ func (s *source) endpoint(out *EndpointSlice) {
 	out.Model.Endpoints = append(out.Model.Endpoints, e)
 }
 
-func (s *source) hints(e *model.SliceEndpoint) {
-	for m := s.open(); s.next(&m, hintFields); {
-		to := &e.HintZones
-		if m.field == 2 {
-			to = &e.HintNodes
-		}
-		for l := s.list(); s.item(&l); {
-			name := ""
-			for m := s.open(); s.next(&m, hintedFields); {
-				name = string(s.text())
-			}
-			*to = append(*to, name)
+func (s *source) conditions(e *model.SliceEndpoint) {
+	for m := s.open(); s.next(&m); {
+		switch m.field {
+		case 1:
+			e.Ready = s.boolean()
+		case 2:
+			e.Serving = s.boolean()
+		case 3:
+			e.Terminating = s.boolean()
 		}
 	}
+}
+
+func (s *source) hints(e *model.SliceEndpoint) {
+	for m := s.open(); s.next(&m); {
+		switch m.field {
+		case 1: // forZones
+			e.HintZones = append(e.HintZones, s.hinted())
+		case 2: // forNodes
+			e.HintNodes = append(e.HintNodes, s.hinted())
+		}
+	}
+}
+
+func (s *source) hinted() (name string) {
+	for m := s.open(); s.next(&m); {
+		if m.field == 1 {
+			name = s.text()
+		}
+	}
+	return name
 }
 
 func (s *source) port(out *EndpointSlice) {
 	var p model.SlicePort
-	for m := s.open(); s.next(&m, portFields); {
+	for m := s.open(); s.next(&m); {
 		switch m.field {
 		case 1:
-			p.Name = s.optional()
+			p.Name = new(s.text())
 		case 2:
-			p.Protocol = s.optional()
+			p.Protocol = new(s.text())
 		case 3:
-			p.Port = s.integer()
+			p.Port = new(int32(s.integer())) //nolint:gosec // as generated code does
 		}
 	}
 	out.Model.Ports = append(out.Model.Ports, p)
-}
-
-// optional reads a string, nil if it is null.
-func (s *source) optional() *string {
-	if s.json && s.null() {
-		return nil
-	}
-	return new(string(s.text()))
 }
 
 // readService reads a Service. Its metadata is long and its spec short, which may have further
@@ -173,14 +146,14 @@ func (s *source) optional() *string {
 func (s *source) readService() *Service {
 	in := spare.Get().(*corev1.Service)
 	out := &Service{Meta: Meta{Object: nothing}}
-	for m := s.open(); s.next(&m, servFields); out.sum = addSum(out.sum, m.field, s.raw(&m)) {
+	for m := s.open(); s.next(&m); {
 		switch m.field {
 		case 1:
 			s.serviceMeta(out, &in.ObjectMeta)
 		case 2:
-			s.into(&m, &in.Spec)
+			s.into(&in.Spec)
 		case 3:
-			s.into(&m, &in.Status)
+			s.into(&in.Status)
 		}
 	}
 	in.Namespace, in.Name = out.namespace, out.name
@@ -191,34 +164,31 @@ func (s *source) readService() *Service {
 }
 
 func (s *source) serviceMeta(out *Service, in *metav1.ObjectMeta) {
-	for m := s.open(); s.next(&m, metaFields); {
-		if out.meta(s, m.field) {
-			continue
-		}
-		if m.field == 8 {
-			s.into(&m, &in.CreationTimestamp)
-			continue
-		}
-		to := &in.Labels
-		if m.field == 12 {
-			to = &in.Annotations
-		}
-		for p := s.pairs(); ; {
-			k, v, ok := s.pair(&p)
-			if !ok {
-				break
-			}
-			if m.field == 12 {
-				out.annotation(string(k), v)
-			}
-			if forProxies(string(k)) {
-				if *to == nil {
-					*to = map[string]string{}
-				}
-				(*to)[string(k)] = string(v)
-			}
+	for m := s.open(); s.next(&m); {
+		switch m.field {
+		case 8:
+			s.into(&in.CreationTimestamp)
+		case 11:
+			s.keep(&in.Labels)
+		case 12:
+			key, value := s.keep(&in.Annotations)
+			out.annotation(key, value)
+		default:
+			out.meta(s, m.field)
 		}
 	}
+}
+
+// keep reads a label or an annotation, and keeps it if it may be for a proxy.
+func (s *source) keep(to *map[string]string) (key string, value []byte) {
+	key, value = s.pair()
+	if forProxies(key) {
+		if *to == nil {
+			*to = map[string]string{}
+		}
+		(*to)[key] = string(value)
+	}
+	return key, value
 }
 
 // forProxies reports whether a label or an annotation of a Service may be for a proxy.
@@ -230,10 +200,10 @@ func forProxies(key string) bool {
 func From(o runtime.Object) runtime.Object {
 	switch o := o.(type) {
 	case *corev1.Service:
-		return &Service{Meta: metaOf(&o.ObjectMeta, sumOf(o, o.ResourceVersion)), Model: kube.Service(o)}
+		return &Service{Meta: metaOf(&o.ObjectMeta), Model: kube.Service(o)}
 	case *discoveryv1.EndpointSlice:
 		return &EndpointSlice{
-			Meta: metaOf(&o.ObjectMeta, sumOf(o, o.ResourceVersion)), Model: kube.EndpointSlice(o), Trigger: kube.Triggered(o),
+			Meta: metaOf(&o.ObjectMeta), Model: kube.EndpointSlice(o), Trigger: kube.Triggered(o),
 		}
 	case *corev1.ServiceList:
 		out := &ServiceList{ListMeta: o.ListMeta}
@@ -251,9 +221,9 @@ func From(o runtime.Object) runtime.Object {
 	return o
 }
 
-func metaOf(m *metav1.ObjectMeta, sum uint64) Meta {
+func metaOf(m *metav1.ObjectMeta) Meta {
 	return Meta{
 		Object: nothing, namespace: m.Namespace, name: m.Name, version: m.ResourceVersion,
-		endsList: m.Annotations[metav1.InitialEventsAnnotationKey] == "true", sum: sum,
+		endsList: m.Annotations[metav1.InitialEventsAnnotationKey] == "true",
 	}
 }

@@ -142,9 +142,9 @@ func objectsToRead() []runtime.Object {
 	}
 }
 
-// content compares objects without their sums, which are those of different bytes.
+// content compares objects without what is shared.
 var content = cmp.Options{
-	cmp.AllowUnexported(Meta{}), cmpopts.IgnoreFields(Meta{}, "sum", "Object"), cmpopts.IgnoreUnexported(EndpointSlice{}),
+	cmp.AllowUnexported(Meta{}), cmpopts.IgnoreFields(Meta{}, "Object"), cmpopts.IgnoreUnexported(EndpointSlice{}),
 	cmpopts.EquateEmpty(),
 }
 
@@ -168,7 +168,7 @@ func wanted(o runtime.Object) runtime.Object {
 	return o
 }
 
-// Of both formats, the wanted fields are those that the standard decoder reads.
+// Of both formats, of which apimachinery decodes JSON, the wanted fields are those that the standard decoder reads.
 func TestObjects(t *testing.T) {
 	for _, o := range objectsToRead() {
 		for _, format := range formats {
@@ -177,14 +177,14 @@ func TestObjects(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, _, ok := serializer(t, ours, format).(objects).read(data); !ok {
+			if _, _, ok := read(data); !ok && format == runtime.ContentTypeProtobuf {
 				t.Errorf("%s: %T is left to the standard decoder: %q", format, o, data)
 			}
 			got, kind, err := serializer(t, ours, format).Decode(data, nil, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(wanted(full), got, content); diff != "" {
+			if diff := cmp.Diff(wanted(full), wanted(got), content); diff != "" {
 				t.Errorf("%s (-standard +ours):\n%s", format, diff)
 			}
 			if *kind != *wantKind {
@@ -212,120 +212,77 @@ func TestListsAreReadInto(t *testing.T) {
 
 // Nobody else knows invalid bytes as well.
 func TestOddBytesAreLeftToTheStandardDecoder(t *testing.T) {
-	for _, text := range []string{
-		"", "{", "null", "7", `{"kind":"EndpointSlice"}`, `{"kind":"Node","apiVersion":"v1"}`,
-		`{"kind":"EndpointSlice","apiVersion":"discovery.k8s.io/v1","addressType":7}`,
-		`{"kind":"EndpointSlice","apiVersion":"discovery.k8s.io/v1","endpoints":{}}`,
-		`{"kind":"EndpointSlice","apiVersion":"discovery.k8s.io/v1","ports":[{"port":80.5}]}`,
-		`{"kind":"EndpointSlice","apiVersion":"discovery.k8s.io/v1","ports":[{"port":4294967376}]}`,
-		`{"kind":"EndpointSlice","apiVersion":"discovery.k8s.io/v1","ports":[{"port":1}{"port":2}]}`,
-		`{"kind":"EndpointSlice","apiVersion":"discovery.k8s.io/v1","endpoints":[{"conditions":{"ready":"yes"}}]}`,
-		`{"kind":"EndpointSlice","apiVersion":"discovery.k8s.io/v1","endpoints":[{"addresses":["10.0.0.1"`,
-		`{"kind":"EndpointSlice","apiVersion":"discovery.k8s.io/v1","metadata":{"name":"a"},"metadata":{"name":"b"}}`,
-		`{"kind":"EndpointSlice","apiVersion":"discovery.k8s.io/v1"} {}`,
-	} {
-		its, _, itsErr := serializer(t, standard, runtime.ContentTypeJSON).Decode([]byte(text), nil, nil)
-		if _, _, ok := serializer(t, ours, runtime.ContentTypeJSON).(objects).read([]byte(text)); ok {
-			t.Errorf("%s is read here", text)
-		}
-		got, _, err := serializer(t, ours, runtime.ContentTypeJSON).Decode([]byte(text), nil, nil)
+	odd := [][]byte{nil, []byte("k8s\x00"), []byte("k8s\x00\xff"), []byte("{}"), encode(t, &corev1.Node{}, runtime.ContentTypeProtobuf)}
+	whole := encode(t, slice(2), runtime.ContentTypeProtobuf)
+	for n := range whole {
+		odd = append(odd, whole[:n])
+	}
+	d := serializer(t, ours, runtime.ContentTypeProtobuf)
+	for _, data := range odd {
+		its, _, itsErr := serializer(t, standard, runtime.ContentTypeProtobuf).Decode(data, nil, nil)
+		got, _, err := d.Decode(data, nil, nil)
 		if fmt.Sprint(err) != fmt.Sprint(itsErr) {
-			t.Errorf("%s: error %v, want %v", text, err, itsErr)
+			t.Errorf("%q: error %v, want %v", data, err, itsErr)
 		}
-		if err == nil && !cmp.Equal(wanted(its), got, content) {
-			t.Errorf("%s: got %+v", text, got)
+		if err == nil && !cmp.Equal(wanted(its), wanted(got), content) {
+			t.Errorf("%q: got %+v", data, got)
 		}
 	}
 }
 
-func TestNullsAndEscapes(t *testing.T) {
-	text := `{ "kind" : "EndpointSlice", "apiVersion":"discovery.k8s.io\/v1", "metadata":{"name":"a\u00fc\n","labels":null,"annotations":{"a":null}},
-		"endpoints":[null,{"addresses":null,"conditions":null,"hints":null,"nodeName":null},
-		{"addresses":["\u0031","2",null],"conditions":{"ready":null,"serving":true},"hints":{"forZones":[null,{"name":"z"}],"forNodes":null}}],
-		"ports":[{"name":null,"port":null,"protocol":null},{"appProtocol":"]}\"["}],"addressType":"IPv4","more":[[],{},-1.5e9,"\\",false]}`
-	full, _, err := serializer(t, standard, runtime.ContentTypeJSON).Decode([]byte(text), nil, nil)
+// The events of a watch are those that the standard decoder reads.
+func TestEvents(t *testing.T) {
+	its, own := stream(t, standard), stream(t, ours)
+	raw := encode(t, slice(2), runtime.ContentTypeProtobuf)
+	event, err := (&metav1.WatchEvent{Type: "ADDED", Object: runtime.RawExtension{Raw: raw}}).Marshal()
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, _, ok := serializer(t, ours, runtime.ContentTypeJSON).(objects).read([]byte(text))
-	if diff := cmp.Diff(wanted(full), got, content); diff != "" || !ok {
-		t.Errorf("%v (-standard +ours):\n%s", ok, diff)
+	for n := range len(event) + 1 {
+		var want, got metav1.WatchEvent
+		_, _, itsErr := its.Decode(event[:n], nil, &want)
+		_, _, err := own.Decode(event[:n], nil, &got)
+		if fmt.Sprint(err) != fmt.Sprint(itsErr) {
+			t.Errorf("%d bytes: error %v, want %v", n, err, itsErr)
+		}
+		if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); err == nil && diff != "" {
+			t.Errorf("%d bytes (-standard +ours):\n%s", n, diff)
+		}
 	}
 }
 
-// An object has one sum in a list and in an event. With another version or content, it has another.
-func TestSums(t *testing.T) {
-	for _, format := range formats {
-		sum := func(o runtime.Object) uint64 {
-			out, _, ok := serializer(t, ours, format).(objects).read(encode(t, o, format))
-			if !ok {
-				t.Fatalf("%T is not read", o)
-			}
-			switch out := out.(type) {
-			case *ServiceList:
-				return out.Items[0].Sum()
-			case *EndpointSliceList:
-				return out.Items[0].Sum()
-			}
-			return out.(interface{ Sum() uint64 }).Sum()
-		}
-		if a, b := sum(service()), sum(&corev1.ServiceList{Items: []corev1.Service{*service()}}); a != b {
-			t.Errorf("%s: a Service has the sum %x, in a list %x", format, a, b)
-		}
-		if a, b := sum(slice(3)), sum(&discoveryv1.EndpointSliceList{Items: []discoveryv1.EndpointSlice{*slice(3)}}); a != b {
-			t.Errorf("%s: a slice has the sum %x, in a list %x", format, a, b)
-		}
-		seen := map[uint64]string{sum(slice(3)): "the original"}
-		for name, change := range map[string]func(*discoveryv1.EndpointSlice){
-			"version":          func(o *discoveryv1.EndpointSlice) { o.ResourceVersion = "2" },
-			"a label":          func(o *discoveryv1.EndpointSlice) { o.Labels["z"] = "" },
-			"a port":           func(o *discoveryv1.EndpointSlice) { o.Ports[0].Port = new(int32(81)) },
-			"order of ports":   func(o *discoveryv1.EndpointSlice) { o.Ports[0], o.Ports[1] = o.Ports[1], o.Ports[0] },
-			"order":            func(o *discoveryv1.EndpointSlice) { o.Endpoints[0], o.Endpoints[1] = o.Endpoints[1], o.Endpoints[0] },
-			"a condition":      func(o *discoveryv1.EndpointSlice) { o.Endpoints[0].Conditions.Ready = new(false) },
-			"an endpoint less": func(o *discoveryv1.EndpointSlice) { o.Endpoints = o.Endpoints[:2] },
-		} {
-			o := slice(3)
-			change(o)
-			got := sum(o)
-			if other, ok := seen[got]; ok {
-				t.Errorf("%s, %s: the sum is that of %s", format, name, other)
-			}
-			seen[got] = name
-		}
-	}
+func stream(t *testing.T, of runtime.NegotiatedSerializer) runtime.Serializer {
+	t.Helper()
+	info, _ := runtime.SerializerInfoForMediaType(of.SupportedMediaTypes(), runtime.ContentTypeProtobuf)
+	return info.StreamSerializer.Serializer
 }
 
 // The memory of a slice is used again, but nothing of what it held.
 func TestReleasedMemory(t *testing.T) {
-	for _, format := range formats {
-		d := serializer(t, ours, format).(objects)
-		for _, o := range []*discoveryv1.EndpointSlice{slice(9), slice(2), {}, slice(5)} {
-			data := encode(t, o, format)
-			full, _, err := serializer(t, standard, format).Decode(data, nil, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			out, _, ok := d.read(data)
-			for i := range data {
-				data[i] = 0xff // the buffer of a watch holds the next event soon
-			}
-			if diff := cmp.Diff(wanted(full), out, content); diff != "" || !ok {
-				t.Errorf("%s (-standard +ours):\n%s", format, diff)
-			}
-			out.(*EndpointSlice).Release()
+	for _, o := range []*discoveryv1.EndpointSlice{slice(9), slice(2), {}, slice(5)} {
+		data := encode(t, o, runtime.ContentTypeProtobuf)
+		full, _, err := serializer(t, standard, runtime.ContentTypeProtobuf).Decode(data, nil, nil)
+		if err != nil {
+			t.Fatal(err)
 		}
+		out, _, ok := read(data)
+		for i := range data {
+			data[i] = 0xff // the buffer of a watch holds the next event soon
+		}
+		if diff := cmp.Diff(wanted(full), out, content); diff != "" || !ok {
+			t.Errorf("%v (-standard +ours):\n%s", ok, diff)
+		}
+		out.(*EndpointSlice).Release()
 	}
 }
 
 func TestCopiesShareNothingThatIsReleased(t *testing.T) {
-	d := serializer(t, ours, runtime.ContentTypeProtobuf).(objects)
-	first, _, _ := d.read(encode(t, slice(5), runtime.ContentTypeProtobuf))
+	first, _, _ := read(encode(t, slice(5), runtime.ContentTypeProtobuf))
 	want := wanted(slice(5))
 	out := first.DeepCopyObject()
 	first.(*EndpointSlice).Release()
 	for range 3 {
-		if _, _, ok := d.read(encode(t, slice(1), runtime.ContentTypeProtobuf)); !ok {
+		if _, _, ok := read(encode(t, slice(1), runtime.ContentTypeProtobuf)); !ok {
 			t.Fatal("not read")
 		}
 	}
