@@ -38,11 +38,11 @@ func mustHaveAll(t *testing.T, b *Backend) {
 // lasts is an error that no feature gets the blame for. The next Open finds all.
 func TestAFaultOfTheProbeIsNoMissingFeature(t *testing.T) {
 	k := &nftfake.Kernel{}
-	total := opened(t, Options{Counters: true, FastPath: true}, k)
+	total := opened(t, Options{Counters: true}, k)
 	for _, fault := range passing {
 		for n := 1; n <= total; n++ {
 			k.FailAt(n, fault)
-			b, err := Open(Options{Dial: fakeDialer(k), Counters: true, FastPath: true})
+			b, err := Open(Options{Dial: fakeDialer(k), Counters: true})
 			if err != nil {
 				t.Fatalf("fault %d of message %d of %d: %v", fault, n, total, err)
 			}
@@ -57,7 +57,7 @@ func TestAFaultOfTheProbeIsNoMissingFeature(t *testing.T) {
 				return nftfake.NoFault
 			})
 			var lacks *UnsupportedError
-			if _, err = Open(Options{Dial: fakeDialer(k), Counters: true, FastPath: true}); err == nil || errors.As(err, &lacks) {
+			if _, err = Open(Options{Dial: fakeDialer(k), Counters: true}); err == nil || errors.As(err, &lacks) {
 				t.Fatalf("fault %d of all messages from %d of %d on: got %v, want an error that names no feature", fault, n, total, err)
 			}
 		}
