@@ -62,6 +62,20 @@ func (sp *ServicePort) EndsStale() (after time.Duration, ok bool) {
 	return sp.ConnectionGrace, sp.ConnectionGrace > 0
 }
 
+// Serves reports whether an address is an endpoint that gets new connections, or one that may keep those
+// that it has. No service port, nil, serves none.
+func (sp *ServicePort) Serves(a netip.AddrPort) bool {
+	if sp == nil {
+		return false
+	}
+	compare := func(e Endpoint, a netip.AddrPort) int { return e.Addr.Compare(a) }
+	if _, ok := slices.BinarySearchFunc(sp.Endpoints, a, compare); ok {
+		return true
+	}
+	_, ok := slices.BinarySearchFunc(sp.Draining, a, netip.AddrPort.Compare)
+	return ok
+}
+
 // NoLocalEndpoints reports whether a Local policy, for connections from inside or from
 // outside, finds no endpoint on this node though there are others.
 func (sp *ServicePort) NoLocalEndpoints() (internal, external bool) {

@@ -132,7 +132,7 @@ func (l *connListener) serve(client *net.TCPConn) {
 	}
 	d.owner.begin(c)
 	defer d.owner.end(c)
-	if now := l.current(d.owner); !serves(now, c.endpoint) {
+	if now := l.current(d.owner); !now.Serves(c.endpoint) {
 		d.owner.changed(d.Port, now) // it left before the connection was noted
 	}
 	stop := context.AfterFunc(l.env.ctx, c.reset)

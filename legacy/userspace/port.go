@@ -130,7 +130,7 @@ func (e *env) choose(d decision, avoid []netip.AddrPort) (netip.AddrPort, bool) 
 
 // has reports whether connections to an endpoint may go on, as of the snapshot now.
 func (e *env) has(at *entry, endpoint netip.AddrPort) bool {
-	return serves(e.current(at.owner.Load()), endpoint)
+	return e.current(at.owner.Load()).Serves(endpoint)
 }
 
 // current returns the service port of the snapshot now; nil if there is none.
@@ -179,7 +179,7 @@ func (p *port) changed(old, now *model.ServicePort) {
 	defer p.mu.Unlock()
 	for endpoint := range p.conns {
 		timer := p.leaving[endpoint]
-		switch gone := ends && !serves(now, endpoint); {
+		switch gone := ends && !now.Serves(endpoint); {
 		case gone && timer == nil:
 			if p.leaving == nil {
 				p.leaving = map[netip.AddrPort]*time.Timer{}

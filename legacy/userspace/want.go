@@ -83,17 +83,3 @@ func frontendAt(sp *model.ServicePort, p Place) *model.Frontend {
 	}
 	return nil
 }
-
-// serves reports whether an address is an endpoint of a service port that gets new connections, or
-// one that may keep those that it has.
-func serves(sp *model.ServicePort, a netip.AddrPort) bool {
-	if sp == nil {
-		return false
-	}
-	compare := func(e model.Endpoint, a netip.AddrPort) int { return e.Addr.Compare(a) }
-	if _, ok := slices.BinarySearchFunc(sp.Endpoints, a, compare); ok {
-		return true
-	}
-	_, ok := slices.BinarySearchFunc(sp.Draining, a, netip.AddrPort.Compare)
-	return ok
-}

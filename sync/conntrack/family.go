@@ -226,7 +226,7 @@ func onlyMore(before, after *model.ServicePort) bool {
 		return false
 	}
 	for a := range serving(before) {
-		if !serves(after, a) {
+		if !after.Serves(a) {
 			return false
 		}
 	}
@@ -252,7 +252,7 @@ func (f *family) leave(before, after *model.ServicePort, now time.Time) {
 		l.until[netip.AddrPort{}] = now.Add(grace)
 	}
 	for a := range serving(before) {
-		if after == nil || !serves(after, a) {
+		if !after.Serves(a) {
 			l.until[a] = now.Add(grace)
 		}
 	}
@@ -409,7 +409,7 @@ func vips(sp *model.ServicePort) iter.Seq[model.VIP] {
 	}
 }
 
-// serving yields the endpoints that serve, see serves; none if sp is nil.
+// serving yields the endpoints that serve, see model.ServicePort.Serves; none if sp is nil.
 func serving(sp *model.ServicePort) iter.Seq[netip.AddrPort] {
 	return func(yield func(netip.AddrPort) bool) {
 		if sp == nil {

@@ -81,11 +81,11 @@ func (f *family) undo(s *model.FamilySnapshot, now time.Time) {
 func (f *family) follows(fl *flow) bool {
 	vip := model.VIP{Addr: fl.dest.Addr(), Protocol: fl.protocol, Port: fl.dest.Port()}
 	for _, addrs := range [...][]netip.Addr{f.applied.NodePortAddrs, f.comingAddrs} {
-		if sp, ok := lookup(f.frontends, addrs, vip); ok && serves(sp, fl.replySource) {
+		if sp, ok := lookup(f.frontends, addrs, vip); ok && sp.Serves(fl.replySource) {
 			return true
 		}
 		ports, _ := lookup(f.coming, addrs, vip)
-		if slices.ContainsFunc(ports, func(sp *model.ServicePort) bool { return serves(sp, fl.replySource) }) {
+		if slices.ContainsFunc(ports, func(sp *model.ServicePort) bool { return sp.Serves(fl.replySource) }) {
 			return true
 		}
 	}

@@ -56,7 +56,7 @@ func (r *rules) stale(f *flow) bool {
 		return false
 	}
 	vip := model.VIP{Addr: f.dest.Addr(), Protocol: f.protocol, Port: f.dest.Port()}
-	if sp, ok := lookup(r.early, r.nodePortAddrs, vip); ok && !f.translated && !f.answered && !serves(sp, f.replySource) {
+	if sp, ok := lookup(r.early, r.nodePortAddrs, vip); ok && !f.translated && !f.answered && !sp.Serves(f.replySource) {
 		return true
 	}
 	if rule, ok := lookup(r.frontends, r.nodePortAddrs, vip); ok {
@@ -83,7 +83,7 @@ func (r *rules) answers(f *flow) bool {
 		return false
 	}
 	rule, ok := lookup(r.frontends, r.nodePortAddrs, vipOf(f.source))
-	if !ok || rule.gone || serves(rule.port, f.source) {
+	if !ok || rule.gone || rule.port.Serves(f.source) {
 		return false
 	}
 	if _, ok := r.expected[answer{f.source, f.dest}]; ok {
@@ -99,7 +99,7 @@ func vipOf(a netip.AddrPort) model.VIP {
 }
 
 func (r rule) stale(f *flow, now time.Time) bool {
-	if r.port != nil && serves(r.port, f.replySource) {
+	if r.port != nil && r.port.Serves(f.replySource) {
 		return false
 	}
 	// An untranslated flow is older than the endpoints. But without the frontend, its address
@@ -120,17 +120,6 @@ func (r rule) stale(f *flow, now time.Time) bool {
 		until = r.until[netip.AddrPort{}]
 	}
 	return !now.Before(until)
-}
-
-// serves reports whether an address is an endpoint of a service port that gets new
-// connections, or one that may keep its connections.
-func serves(sp *model.ServicePort, a netip.AddrPort) bool {
-	compare := func(e model.Endpoint, a netip.AddrPort) int { return e.Addr.Compare(a) }
-	if _, ok := slices.BinarySearchFunc(sp.Endpoints, a, compare); ok {
-		return true
-	}
-	_, ok := slices.BinarySearchFunc(sp.Draining, a, netip.AddrPort.Compare)
-	return ok
 }
 
 // lookup returns the value of a frontend. If there is none and the address is a node-port
