@@ -2,11 +2,9 @@ package main
 
 import (
 	"fmt"
-	"net"
 	"net/netip"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 	"github.com/vmapd/vmapd/model"
@@ -109,7 +107,7 @@ func TestUDPFlowsEndWithAServiceThatWentMeanwhile(t *testing.T) {
 		kept := tr.entriesFrom(t, 21)
 		for entry, id := range before {
 			if strings.Contains(entry, "172.30.0") || strings.Contains(entry, "fd00:172:30") {
-				continue // see rules.strays
+				continue // see isStray in sync/conntrack
 			}
 			if kept[entry] != id {
 				t.Errorf("a flow that others translate is gone: %s", entry)
@@ -118,130 +116,4 @@ func TestUDPFlowsEndWithAServiceThatWentMeanwhile(t *testing.T) {
 		tr.set(append(webSlices([]int{2}), web())...)
 		tr.mustArrive(t, "pod-2", streams)
 	})
-}
-
-// held are web's addresses without the cluster IPs, which nobody can have.
-func held() []netip.AddrPort {
-	return append(frontends(model.IPv4)[1:], frontends(model.IPv6)[1:]...)
-}
-
-// holder has these addresses, but for the node's, as the host behind the node that had them
-// before the Service.
-func (tr *tracked) holder(t *testing.T) map[netip.AddrPort]*net.UDPConn {
-	t.Helper()
-	pod := tr.Pods()[2]
-	conns := map[netip.AddrPort]*net.UDPConn{}
-	for _, at := range held() {
-		ns := pod.Namespace
-		if a := at.Addr().String(); a == lab.NodeIP4 || a == lab.NodeIP6 {
-			ns = tr.Node
-		} else {
-			own := netip.PrefixFrom(at.Addr(), at.Addr().BitLen())
-			via := pod.IP4
-			if at.Addr().Is6() {
-				via = pod.IP6
-			}
-			if err := ns.AddAddr("eth0", own); err != nil {
-				t.Fatal(err)
-			}
-			if err := tr.Node.AddRoute(lab.Route{Dst: own, Link: pod.Link, Via: via}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		conns[at] = listenUDP(t, ns, at)
-	}
-	return conns
-}
-
-// clientPort is a port of the client's address in the family of another address.
-func (tr *tracked) clientPort(to netip.AddrPort, port int) netip.AddrPort {
-	a := netip.MustParseAddr([2]string{lab.ClientIP4, lab.ClientIP6}[model.FamilyOf(to.Addr())])
-	return netip.AddrPortFrom(a, uint16(port))
-}
-
-func listenUDP(t *testing.T, ns *lab.Namespace, at netip.AddrPort) *net.UDPConn {
-	t.Helper()
-	var c *net.UDPConn
-	if err := ns.Do(func() (err error) {
-		c, err = net.ListenUDP("udp", net.UDPAddrFromAddrPort(at))
-		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = c.Close() })
-	return c
-}
-
-// A host that has a Service's address answers after the client's flow was deleted: its answer
-// begins a flow of its own, in which the client's datagrams are replies that no rule sees.
-func TestALateAnswerKeepsNoClient(t *testing.T) {
-	forEachTracker(t, func(t *testing.T, open func(*testing.T, *lab.Namespace) reconcile.Backend) {
-		tr := newTracked(t, open, 3)
-		holder := tr.holder(t)
-		clients := map[netip.AddrPort]*net.UDPConn{} // by the address that they ask
-		asked := map[netip.AddrPort]netip.AddrPort{}
-		for i, to := range held() {
-			asked[to] = tr.clientPort(to, 20000+i)
-			clients[to] = listenUDP(t, tr.Client, asked[to])
-		}
-		// The node itself sends from the node port's number: these flows are its own.
-		own := map[netip.AddrPort]netip.AddrPort{}
-		for _, from := range nodePorts() {
-			own[from] = tr.clientPort(from, 123)
-		}
-		// The kernel tracks flows from when there are rules.
-		waitUntil(t, "all flows are tracked", func() bool {
-			for to, c := range clients {
-				tell(t, c, to)
-			}
-			for from, to := range own {
-				tell(t, holder[from], to)
-			}
-			return len(tr.entries(t)) == len(asked)+len(own)
-		})
-		kept := tr.entries(t)
-		for to, c := range clients {
-			hear(t, holder[to])
-			if err := c.Close(); err != nil {
-				t.Fatal(err)
-			}
-		}
-		tr.set(append(webSlices([]int{1}), web())...)
-		waitUntil(t, "the flows from before the Service are gone", func() bool { return len(tr.entries(t)) == len(own) })
-		for from, to := range asked {
-			tell(t, holder[from], to)
-			if _, ok := tr.entries(t)[reversed(from, to)]; !ok {
-				t.Fatalf("no flow from %v to %v: nothing is tested: %v", from, to, tr.entries(t))
-			}
-		}
-		tr.mustArrive(t, "pod-1", tr.client(t, held()...))
-		now := tr.entries(t)
-		for from, to := range own {
-			if entry := reversed(from, to); now[entry] == 0 || now[entry] != kept[entry] {
-				t.Errorf("a flow of the node's own is gone: %s", entry)
-			}
-		}
-	})
-}
-
-// reversed is how entries has a flow that a frontend began.
-func reversed(from, to netip.AddrPort) string {
-	return fmt.Sprintf("<udp, Src: %v, Dst: %v>, answered by %v:%d", from, to, to.Addr(), to.Port())
-}
-
-func tell(t *testing.T, from *net.UDPConn, to netip.AddrPort) {
-	t.Helper()
-	if _, err := from.WriteToUDPAddrPort([]byte("late"), to); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func hear(t *testing.T, c *net.UDPConn) {
-	t.Helper()
-	if err := c.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
-	if _, _, err := c.ReadFromUDPAddrPort(make([]byte, 100)); err != nil {
-		t.Fatal(err)
-	}
 }

@@ -9,20 +9,18 @@
 //	                             │  which flows have no serving endpoint any more?
 //	                             └──────delete──> nf_conntrack
 //
-// After a pass, each UDP flow to a frontend has as its reply source an endpoint of that
-// service port that serves; it may be terminating. The next packet of a deleted flow is a
-// first packet again. The flows of frontends that are gone end, too: of a Service, of an address
-// that ceases to be a node-port address, and of those that the dataplane still had when the
-// process started (Options.Before). There only endpoints count that the frontend had, because
-// another program may translate its address.
+// A pass asks one question of each flow: does its reply source serve, by the snapshot that is applied,
+// or by the one that a round has begun to apply? A UDP flow to a frontend is deleted if it does not.
+// An endpoint that terminates may serve. The next packet of a deleted flow is a first packet again.
+// The flows of frontends that are gone end, too: of a Service, and of an address that ceases to be a
+// node-port address. Another program may translate such an address, so that only flows to endpoints
+// that the node port had are deleted. What a round that failed had in force ends with the next round
+// that succeeds.
 //
-// A pass begins at once after such a change, unless one has just ended: then after a pause that leaves nine tenths of the
-// time to others, and is a second at most. Rounds go on while a pass lists flows. A flow that already follows the rules
-// of a later round is not stale: see Reconciler.Begins.
-//
-// A host that has a Service's address, or had it before the Service, may answer a client whose
-// flow was just deleted, and so begin a flow that no rule sees. For a minute after a deletion,
-// passes look for such flows, see lateAnswers.
+// A pass begins at once after such a change, unless one has just ended: then after a pause that leaves
+// nine tenths of the time to others, and is a second at most. Rounds go on while a pass lists flows:
+// it judges each flow by what is known then, and the loop reports each snapshot before the first flow
+// can follow it.
 //
 // A service port that the kernel refuses alone keeps its rules, and so its flows: see reconcile.Round. Those of the others
 // end meanwhile.

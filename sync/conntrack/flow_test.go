@@ -55,7 +55,6 @@ func FuzzFlow(f *testing.F) {
 			return
 		}
 		// What was read may be nonsense, but can be judged.
-		r := &rules{frontends: map[model.VIP]rule{}, strays: []netip.Prefix{netip.MustParsePrefix("172.30.0.0/16")}}
-		_ = r.stale(&flow)
+		_ = servingPass(model.IPv4).stale(&flow)
 	})
 }

@@ -136,7 +136,7 @@ func TestConnectionsFromBeforeTheRules(t *testing.T) {
 	if diff := cmp.Diff(early, got); diff != "" {
 		t.Errorf("at first: deleted (-want +got):\n%s", diff)
 	}
-	c.families[model.IPv4].todo.all = true
+	c.families[model.IPv4].audit()
 	if got, did := c.pass(t, start, early...); !did || len(got) > 0 {
 		t.Errorf("later: a pass %v deleted %v", did, got)
 	}
@@ -172,8 +172,7 @@ func TestAPassThatFailsIsDoneAgain(t *testing.T) {
 	c.apply(start.Add(grace))
 	for i := range c.families {
 		f := &c.families[i]
-		r, taken := f.begin(start.Add(2 * grace))
-		f.end(r, taken, errSize)
+		f.end(f.begin(start.Add(2*grace)), errSize)
 	}
 	set(c, dnsSlices(nil, 2)...) // pod 3 gets its own time
 	c.apply(start.Add(2 * grace))

@@ -1,7 +1,6 @@
 package conntrack
 
 import (
-	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -9,7 +8,6 @@ import (
 	"iter"
 	"net/netip"
 	"os"
-	"slices"
 	"time"
 
 	"github.com/mdlayher/netlink"
@@ -36,14 +34,10 @@ const (
 )
 
 // query selects the flows of a family that the kernel lists. Before Linux 5.8 the kernel
-// ignores it and lists all flows, so each one is checked again. A query could have an
-// address, too, but for IPv6 the kernel would then list all other flows: in
-// ctnetlink_filter_match_tuple, the result of the comparison is negated.
+// ignores it and lists all flows, so each one is checked again.
 type query struct {
 	family   model.Family
 	protocol model.Protocol // 0: any
-	port     uint16         // the original destination's; 0: any
-	source   bool           // the port is the original source's instead
 
 	// early selects flows that are neither translated nor answered. Before Linux 5.14, the kernel
 	// ignores that alone.
@@ -57,92 +51,36 @@ func (q query) String() string {
 	return fmt.Sprintf("%v %v", q.family, q.protocol)
 }
 
-func (q query) matches(f *flow) bool {
-	port := f.dest.Port()
-	if q.source {
-		port = f.source.Port()
-	}
-	return (q.protocol == 0 || f.protocol == q.protocol) && (q.port == 0 || port == q.port)
-}
+func (q query) matches(f *flow) bool { return q.protocol == 0 || f.protocol == q.protocol }
 
-func (q query) compare(o query) int {
-	rank := func(late bool) int {
-		if late {
-			return 1
-		}
-		return 0
+// queries returns the queries that find all flows that a pass looks for.
+func (w work) queries(f model.Family) (list []query) {
+	if w.streams {
+		list = append(list, query{family: f, protocol: model.TCP}, query{family: f, protocol: model.SCTP})
 	}
-	return cmp.Or(rank(q.early)-rank(o.early), cmp.Compare(q.protocol, o.protocol), cmp.Compare(q.port, o.port), rank(q.source)-rank(o.source))
-}
-
-// maxQueries is the largest number of queries by port; more become one by protocol. Among a
-// million flows, a query without a match takes a tenth of the time for listing and reading
-// all of them.
-const maxQueries = 8
-
-// fewFlows is how many UDP flows are listed in less time than a query takes without a match: for each query, the kernel
-// visits its whole hash table, of 262,144 buckets by default, however few flows it has.
-const fewFlows = 10_000
-
-// queries returns the queries that find all stale flows, in a fixed order: a pass does the same each time. few: the
-// family has few UDP flows.
-func (r *rules) queries(f model.Family, few bool) []query {
-	var byPort, byProtocol []query
-	add := func(list []query, q query) []query {
-		if slices.Contains(list, q) {
-			return list
-		}
-		return append(list, q)
+	if w.udp {
+		list = append(list, query{family: f, protocol: model.UDP})
 	}
-	for vip, rule := range r.frontends {
-		if !rule.gone && r.now.Before(rule.until[netip.AddrPort{}]) {
-			continue // no flow can be stale yet
-		}
-		byProtocol = add(byProtocol, query{family: f, protocol: vip.Protocol})
-		if len(byPort) > maxQueries {
-			continue
-		}
-		byPort = add(byPort, query{family: f, protocol: vip.Protocol, port: vip.Port})
-		if r.reversed && vip.Protocol == model.UDP && !rule.gone {
-			byPort = add(byPort, query{family: f, protocol: vip.Protocol, port: vip.Port, source: true})
-		}
+	if w.early {
+		list = append(list, query{family: f, early: true})
 	}
-	list := byPort
-	switch {
-	case len(r.strays) > 0:
-		list = add(byProtocol, query{family: f, protocol: model.UDP})
-	case len(byPort) > maxQueries:
-		list = byProtocol
-	case few:
-		list = atOnce(byPort, f)
-	}
-	if len(r.early) > 0 {
-		list = add(list, query{family: f, early: true})
-	}
-	slices.SortFunc(list, query.compare)
 	return list
 }
-
-// atOnce makes one query of those for UDP flows, if there are several.
-func atOnce(list []query, f model.Family) []query {
-	others := slices.DeleteFunc(slices.Clone(list), func(q query) bool { return q.protocol == model.UDP })
-	if len(list)-len(others) < 2 {
-		return list
-	}
-	return append(others, query{family: f, protocol: model.UDP})
-}
-
-// Bits of ctaFilterOrigFlags, from the kernel's net/netfilter/nf_internals.h.
-const (
-	filterProtocol   = 1 << 3
-	filterSourcePort = 1 << 4
-	filterPort       = 1 << 5
-)
 
 func (q query) message() (netlink.Message, error) {
 	ae := netlink.NewAttributeEncoder()
 	if q.protocol != 0 {
-		q.encodeTuple(ae)
+		ae.Nested(nl.CTA_TUPLE_ORIG, func(ae *netlink.AttributeEncoder) error {
+			ae.Nested(nl.CTA_TUPLE_PROTO, func(ae *netlink.AttributeEncoder) error {
+				ae.Uint8(nl.CTA_PROTO_NUM, uint8(q.protocol))
+				return nil
+			})
+			return nil
+		})
+		ae.Nested(ctaFilter, func(ae *netlink.AttributeEncoder) error {
+			ae.Uint32(ctaFilterOrigFlags, filterProtocol)
+			return nil
+		})
 	}
 	if q.early {
 		ae.Bytes(nl.CTA_STATUS, binary.BigEndian.AppendUint32(nil, 0))
@@ -151,31 +89,8 @@ func (q query) message() (netlink.Message, error) {
 	return message(msgGet, netlink.Request|netlink.Dump, q.family, ae)
 }
 
-// encodeTuple selects by protocol and port.
-func (q query) encodeTuple(ae *netlink.AttributeEncoder) {
-	flags := uint32(filterProtocol)
-	ae.Nested(nl.CTA_TUPLE_ORIG, func(ae *netlink.AttributeEncoder) error {
-		ae.Nested(nl.CTA_TUPLE_PROTO, func(ae *netlink.AttributeEncoder) error {
-			ae.Uint8(nl.CTA_PROTO_NUM, uint8(q.protocol))
-			port := binary.BigEndian.AppendUint16(nil, q.port)
-			switch {
-			case q.port == 0:
-			case q.source:
-				flags |= filterSourcePort
-				ae.Bytes(nl.CTA_PROTO_SRC_PORT, port)
-			default:
-				flags |= filterPort
-				ae.Bytes(nl.CTA_PROTO_DST_PORT, port)
-			}
-			return nil
-		})
-		return nil
-	})
-	ae.Nested(ctaFilter, func(ae *netlink.AttributeEncoder) error {
-		ae.Uint32(ctaFilterOrigFlags, flags)
-		return nil
-	})
-}
+// filterProtocol is a bit of ctaFilterOrigFlags, from the kernel's net/netfilter/nf_internals.h.
+const filterProtocol = 1 << 3
 
 // deletion identifies a flow by the tuple of its replies and by its id, a hash of the entry's
 // address and of the original tuple. A newer flow is therefore never deleted: with the same
@@ -227,7 +142,6 @@ func message(kind netlink.HeaderType, flags netlink.HeaderFlags, f model.Family,
 type table struct {
 	dumps, deletions *netlink.Conn // two sockets, as a dump must not mix with other replies
 	ask              func(query) (netlink.Message, error)
-	few              [len(model.Families)]bool // UDP flows, when all were listed; false: they never were
 }
 
 // kernel has the table of a network namespace open from the first sweep on. The end of a netlink
@@ -247,13 +161,16 @@ func thisKernel(netNS int) func() (*netlink.Conn, error) {
 
 // sweep is [table.sweep]. After an error, the next sweep has new connections, because an answer
 // may still be on its way.
-func (k *kernel) sweep(ctx context.Context, f model.Family, r *rules) (seen, deleted int, err error) {
+func (k *kernel) sweep(ctx context.Context, queries []query, stale func(*flow) bool) (seen, deleted int, err error) {
 	if k.table == nil {
 		if k.table, err = openTable(k.dial); err != nil {
 			return 0, 0, err
 		}
 	}
-	seen, deleted, err = k.table.sweep(ctx, f, r)
+	err = k.table.during(ctx, func() (err error) {
+		seen, deleted, err = k.table.sweep(queries, stale)
+		return err
+	})
 	if err != nil {
 		k.close()
 	}
@@ -287,6 +204,17 @@ func (t *table) close() {
 
 // interrupt makes a dump fail, so that its rest is not read.
 func (t *table) interrupt() { _ = t.dumps.SetReadDeadline(time.Unix(1, 0)) }
+
+// during calls do, whose dumps fail when ctx ends. It fails, too, if ctx has ended by then: from now on, the
+// deadline is over.
+func (t *table) during(ctx context.Context, do func() error) error {
+	stop := context.AfterFunc(ctx, t.interrupt)
+	err := do()
+	if !stop() {
+		return errors.Join(ctx.Err(), err)
+	}
+	return err
+}
 
 // flows yields the kernel's flows for a query. A caller that stops early must call interrupt
 // first, or the rest would still be read.
@@ -351,59 +279,49 @@ func (t *table) delete(flows []flow) (deleted int, err error) {
 	return deleted, refused
 }
 
-// sweep deletes the stale flows of a family. It keeps at most a chunk of them in memory.
-func (t *table) sweep(ctx context.Context, f model.Family, r *rules) (seen, deleted int, err error) {
-	if err := ctx.Err(); err != nil {
-		return 0, 0, err
-	}
-	stop := context.AfterFunc(ctx, t.interrupt)
-	defer stop()
-	stale := make([]flow, 0, chunk)
+// sweep deletes the stale flows among those that the queries find. It keeps at most a chunk of them in memory.
+func (t *table) sweep(queries []query, stale func(*flow) bool) (seen, deleted int, err error) {
+	found := make([]flow, 0, chunk)
 	var refused error // does not stop the deletion of other flows
 	flush := func() error {
-		stale = r.spare(stale)
-		if len(stale) == 0 {
+		if len(found) == 0 {
 			return nil
 		}
-		n, err := t.delete(stale)
+		n, err := t.delete(found)
 		deleted += n
-		stale = stale[:0]
+		found = found[:0]
 		if errors.Is(err, errRefused) {
 			refused, err = err, nil
 		}
 		return err
 	}
-	all := false
-	for _, q := range r.queries(f, t.few[f]) {
-		before := seen
-		for flow, err := range t.flows(q) {
+	unfiltered := false
+	listed := new(flow) // one for all: stale is a function value, so that each of its arguments is on the heap
+	for _, q := range queries {
+		if unfiltered {
+			break // this kernel has listed all flows
+		}
+		for f, err := range t.flows(q) {
 			if err != nil {
 				return seen, deleted, err
 			}
 			seen++
-			all = all || !q.matches(&flow)
-			if !r.stale(&flow) {
+			*listed = f
+			unfiltered = unfiltered || !q.matches(listed)
+			if !stale(listed) {
 				continue
 			}
-			r.note(&flow)
-			if stale = append(stale, flow); len(stale) == chunk {
-				if err := flush(); err != nil {
-					t.interrupt()
-					return seen, deleted, err
-				}
+			if found = append(found, f); len(found) < chunk {
+				continue
+			}
+			if err := flush(); err != nil {
+				t.interrupt()
+				return seen, deleted, err
 			}
 		}
-		if q == (query{family: f, protocol: model.UDP}) {
-			t.few[f] = seen-before < fewFlows
-		}
-		if all {
-			break // this kernel has listed all flows
-		}
 	}
-	if len(stale) > 0 {
-		if err := flush(); err != nil {
-			return seen, deleted, err
-		}
+	if err := flush(); err != nil {
+		return seen, deleted, err
 	}
 	return seen, deleted, refused
 }

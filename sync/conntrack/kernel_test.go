@@ -161,20 +161,29 @@ func (n *namespace) open(t testing.TB) *table {
 	return table
 }
 
-// serving are the rules of a cluster IP's port 53 with the endpoint 10.0.0.2:8053, and its
-// IPv6 twin.
-func servingRules(f model.Family) *rules {
+// servingPass is a pass with a cluster IP's port 53, which has the endpoint 10.0.0.2:8053, and its IPv6 twin.
+func servingPass(f model.Family) *pass {
 	vip, pod := "172.30.0.10", "10.0.0.2:8053"
 	if f == model.IPv6 {
 		vip, pod = "fd00:172:30::10", "[fd00:10::2]:8053"
 	}
-	sp := &model.ServicePort{Endpoints: []model.Endpoint{{Addr: netip.MustParseAddrPort(pod)}}}
-	return &rules{
-		now: time.Now(), reversed: true,
-		frontends: map[model.VIP]rule{
-			{Addr: netip.MustParseAddr(vip), Protocol: model.UDP, Port: 53}: {port: sp},
-		},
-	}
+	return passOf(model.UDP, vip, pod)
+}
+
+// passOf is a pass over flows of UDP with a frontend, of port 53, that has one endpoint.
+func passOf(protocol model.Protocol, vip, endpoint string) *pass {
+	f := &family{applied: nothing, frontends: owners{}}
+	f.frontends.add(&model.ServicePort{
+		Name:      model.ServicePortName{Protocol: protocol},
+		Frontends: []model.Frontend{{VIP: model.VIP{Addr: netip.MustParseAddr(vip), Protocol: protocol, Port: 53}}},
+		Endpoints: []model.Endpoint{{Addr: netip.MustParseAddrPort(endpoint)}},
+	})
+	return &pass{family: f, now: time.Now(), work: work{udp: true}}
+}
+
+// sweep does what the pass is for, as a Reconciler.
+func (t *table) sweepFor(f model.Family, p *pass) (seen, deleted int, err error) {
+	return t.sweep(p.queries(f), p.stale)
 }
 
 func TestSweepDeletesWhatIsStaleAndNothingElse(t *testing.T) {
@@ -196,9 +205,6 @@ func TestSweepDeletesWhatIsStaleAndNothingElse(t *testing.T) {
 		"udp 172.30.0.10:53 from 10.0.0.2:8054",
 		"udp 172.30.0.10:53",
 	}
-	begun := func(n int) string { return fmt.Sprintf("udp 203.0.113.9:%d begun-by 172.30.0.10:53", 40000+n) }
-	stay = append(stay, "udp 203.0.113.9:40000 begun-by 172.30.0.10:54", "tcp"+begun(1)[3:])
-	go4 = append(go4, begun(2))
 	go6 := []string{
 		"udp [fd00:172:30::10]:53 from [fd00:10::3]:8053",
 		"udp [fd00:172:30::10]:53",
@@ -206,15 +212,13 @@ func TestSweepDeletesWhatIsStaleAndNothingElse(t *testing.T) {
 	for _, tt := range []struct {
 		name         string
 		ask          func(query) (netlink.Message, error)
-		more         int // frontends that nobody sends to
 		seen4, seen6 int
 	}{
-		{"by port", query.message, 0, 8, 4},
-		{"by protocol", query.message, maxQueries, 10, 4},
-		// As before Linux 5.8. It is asked once, not for each port.
+		{"by protocol", query.message, 8, 4},
+		// As before Linux 5.8.
 		{"by a kernel that does not filter", func(q query) (netlink.Message, error) {
 			return message(msgGet, netlink.Request|netlink.Dump, q.family, netlink.NewAttributeEncoder())
-		}, 2, 13, 5},
+		}, 10, 5},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			n := newNamespace(t)
@@ -222,10 +226,8 @@ func TestSweepDeletesWhatIsStaleAndNothingElse(t *testing.T) {
 			numbered := func(texts []string, first int) func(i int) flow {
 				return func(i int) flow {
 					f := parse(t, texts[i])
-					if !strings.Contains(texts[i], "begun-by") {
-						f.source = netip.AddrPortFrom(f.source.Addr(), uint16(first+i))
-						f.replyDest = f.source
-					}
+					f.source = netip.AddrPortFrom(f.source.Addr(), uint16(first+i))
+					f.replyDest = f.source
 					return f
 				}
 			}
@@ -239,16 +241,11 @@ func TestSweepDeletesWhatIsStaleAndNothingElse(t *testing.T) {
 			for _, f := range model.Families {
 				table := n.open(t)
 				table.ask = tt.ask
-				r := servingRules(f)
-				for i := range tt.more {
-					nobody := model.VIP{Addr: netip.IPv6Loopback(), Protocol: model.UDP, Port: uint16(30000 + i)}
-					r.frontends[nobody] = rule{}
-				}
 				wantSeen, wantDeleted := tt.seen4, len(go4)
 				if f == model.IPv6 {
 					wantSeen, wantDeleted = tt.seen6, len(go6)
 				}
-				seen, deleted, err := table.sweep(t.Context(), f, r)
+				seen, deleted, err := table.sweepFor(f, servingPass(f))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -278,12 +275,14 @@ func TestSweepOfConnectionsFromBeforeTheRules(t *testing.T) {
 	}
 	n.create(t, len(flows), func(i int) flow { return parse(t, flows[i]) })
 	before := n.list(t)
-	r := &rules{early: map[model.VIP]*model.ServicePort{}}
-	for _, vip := range []string{"172.30.0.10", "172.30.0.11", "172.30.0.12"} {
-		r.early[model.VIP{Addr: netip.MustParseAddr(vip), Protocol: model.TCP, Port: 53}] = &model.ServicePort{}
+	p := &pass{family: &family{applied: nothing}, work: work{early: true}, all: owners{}}
+	for _, to := range []struct {
+		vip      string
+		protocol model.Protocol
+	}{{"172.30.0.10", model.TCP}, {"172.30.0.11", model.TCP}, {"172.30.0.12", model.TCP}, {"172.30.0.10", model.UDP}} {
+		p.all.addAll(passOf(to.protocol, to.vip, "10.0.0.2:8053").frontends)
 	}
-	r.early[model.VIP{Addr: netip.MustParseAddr("172.30.0.10"), Protocol: model.UDP, Port: 53}] = &model.ServicePort{}
-	seen, deleted, err := n.open(t).sweep(t.Context(), model.IPv4, r)
+	seen, deleted, err := n.open(t).sweepFor(model.IPv4, p)
 	if err != nil || deleted != 2 {
 		t.Fatalf("%d deleted, %v; want 2", deleted, err)
 	}
@@ -368,10 +367,13 @@ func TestASweepEndsWithItsContext(t *testing.T) {
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, _, err := n.open(t).sweep(ctx, model.IPv4, servingRules(model.IPv4)); err == nil {
+	k := kernel{dial: thisKernel(n.fd())}
+	defer k.close()
+	p := servingPass(model.IPv4)
+	if _, _, err := k.sweep(ctx, p.queries(model.IPv4), p.stale); err == nil {
 		t.Error("no error, want one")
 	}
-	if _, deleted, err := n.open(t).sweep(t.Context(), model.IPv4, servingRules(model.IPv4)); deleted == 0 || err != nil {
+	if _, deleted, err := k.sweep(t.Context(), p.queries(model.IPv4), p.stale); deleted == 0 || err != nil {
 		t.Errorf("%d deleted by the next, %v", deleted, err)
 	}
 }
@@ -381,10 +383,11 @@ func TestSweepsShareTheirConnections(t *testing.T) {
 	n := newNamespace(t)
 	k := kernel{dial: thisKernel(n.fd())}
 	defer k.close()
+	p := servingPass(model.IPv4)
 	var first *table
 	for range 2 {
 		n.fill(t, 100)
-		if _, deleted, err := k.sweep(t.Context(), model.IPv4, servingRules(model.IPv4)); err != nil || deleted != 100 {
+		if _, deleted, err := k.sweep(t.Context(), p.queries(model.IPv4), p.stale); err != nil || deleted != 100 {
 			t.Fatalf("%d flows deleted, %v; want 100", deleted, err)
 		}
 		if first == nil {
@@ -398,13 +401,13 @@ func TestSweepsShareTheirConnections(t *testing.T) {
 	n.fill(t, 100)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, _, err := k.sweep(ctx, model.IPv4, servingRules(model.IPv4)); err == nil {
+	if _, _, err := k.sweep(ctx, p.queries(model.IPv4), p.stale); err == nil {
 		t.Error("a sweep succeeded after the end of its context")
 	}
 	if k.table != nil {
 		t.Error("connections of a sweep that failed are still open: the rest of a list may be in them")
 	}
-	if _, _, err := k.sweep(t.Context(), model.IPv4, servingRules(model.IPv4)); err != nil {
+	if _, _, err := k.sweep(t.Context(), p.queries(model.IPv4), p.stale); err != nil {
 		t.Errorf("after a sweep that failed: %v", err)
 	}
 }
@@ -433,5 +436,26 @@ func TestAReconcilerReachesTheKernel(t *testing.T) {
 	}
 	if got := n.list(t); len(got) != 0 {
 		t.Errorf("left: %q", got) // the other one was in the ServiceCIDR, and nobody's
+	}
+}
+
+// The context ends while the last flow of a list is judged: no later sweep has the deadline that this sets.
+func TestTheEndOfAContextStaysInItsSweep(t *testing.T) {
+	n := newNamespace(t)
+	k := kernel{dial: thisKernel(n.fd())}
+	defer k.close()
+	p := servingPass(model.IPv4)
+	n.fill(t, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	_, _, err := k.sweep(ctx, p.queries(model.IPv4), func(*flow) bool {
+		cancel()
+		time.Sleep(10 * time.Millisecond) // the deadline is set meanwhile
+		return false
+	})
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("the sweep ended with %v", err)
+	}
+	if _, deleted, err := k.sweep(t.Context(), p.queries(model.IPv4), p.stale); deleted != 1 || err != nil {
+		t.Errorf("%d deleted by the next sweep, %v", deleted, err)
 	}
 }

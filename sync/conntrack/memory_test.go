@@ -6,12 +6,9 @@ import (
 	"os"
 	"runtime"
 	"runtime/metrics"
-	"slices"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/mdlayher/netlink"
 
 	"github.com/vmapd/vmapd/model"
 )
@@ -91,19 +88,20 @@ func TestMemoryDoesNotFollowTheTable(t *testing.T) {
 	n := newNamespace(t)
 	allow(t, flows+10_000)
 	n.fill(t, flows)
-	stale := servingRules(model.IPv4)
+	serving := servingPass(model.IPv4)
+	others := passOf(model.UDP, "172.30.0.11", "10.0.0.2:8053")
 	for _, tt := range []struct {
 		name    string
-		rules   *rules
+		pass    *pass
 		deleted int
 	}{
-		{"nothing stale", &rules{strays: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}}, 0},
-		{"all stale", stale, flows},
+		{"nothing stale", others, 0},
+		{"all stale", serving, flows},
 	} {
 		table := n.open(t)
 		var seen, deleted int
 		var err error
-		peak := heapPeak(func() { seen, deleted, err = table.sweep(t.Context(), model.IPv4, tt.rules) })
+		peak := heapPeak(func() { seen, deleted, err = table.sweepFor(model.IPv4, tt.pass) })
 		if err != nil || seen != flows || deleted != tt.deleted {
 			t.Fatalf("%s: %d seen, %d deleted, %v, want %d and %d", tt.name, seen, deleted, err, flows, tt.deleted)
 		}
@@ -114,97 +112,34 @@ func TestMemoryDoesNotFollowTheTable(t *testing.T) {
 	}
 }
 
-// A query costs a visit of the whole table, so few flows are listed by one, and many by port.
-func TestFewFlowsAreListedAtOnce(t *testing.T) {
-	n := newNamespace(t)
-	n.create(t, 1, func(int) flow { return parse(t, "udp 172.30.0.11:53 from 10.0.0.3:8053") })
-	table := n.open(t)
-	var asked []string
-	table.ask = func(q query) (netlink.Message, error) {
-		asked = append(asked, fmt.Sprintf("%v %d", q.protocol, q.port))
-		return q.message()
-	}
-	nobody := func(p model.Protocol, port uint16) model.VIP {
-		return model.VIP{Addr: netip.IPv6Loopback(), Protocol: p, Port: port}
-	}
-	changed := &rules{frontends: map[model.VIP]rule{nobody(model.UDP, 53): {}, nobody(model.UDP, 54): {}, nobody(model.TCP, 53): {}}}
-	all := &rules{frontends: changed.frontends, strays: []netip.Prefix{netip.MustParsePrefix("10.99.0.0/16")}}
-	pass := func(what string, r *rules, want ...string) {
-		t.Helper()
-		asked = nil
-		if _, deleted, err := table.sweep(t.Context(), model.IPv4, r); err != nil || deleted > 0 {
-			t.Fatalf("%s: %d deleted, %v", what, deleted, err)
-		}
-		if !slices.Equal(asked, want) {
-			t.Errorf("%s: want %q, got %q", what, want, asked)
-		}
-	}
-	pass("before all flows were listed", changed, "tcp 53", "udp 53", "udp 54")
-	pass("the first pass of a daemon", all, "tcp 0", "udp 0")
-	pass("few flows", changed, "tcp 53", "udp 0")
-	n.fill(t, fewFlows)
-	pass("more flows meanwhile", changed, "tcp 53", "udp 0")
-	pass("many flows", changed, "tcp 53", "udp 53", "udp 54")
-}
-
-// BenchmarkPassOverFewFlows is a pass for a Service with two ports, by a query for each and by one for both.
-func BenchmarkPassOverFewFlows(b *testing.B) {
+// BenchmarkPass is a pass over a table with 200,000 UDP flows, beside 10,000 frontends.
+func BenchmarkPass(b *testing.B) {
+	const flows, frontends = 200_000, 10_000
 	n := newNamespace(b)
-	n.fill(b, 3000)
-	r := &rules{frontends: map[model.VIP]rule{}}
-	for port := range uint16(2) {
-		r.frontends[model.VIP{Addr: netip.IPv6Loopback(), Protocol: model.UDP, Port: 30000 + port}] = rule{}
-	}
-	for _, few := range []bool{false, true} {
-		b.Run(fmt.Sprintf("few=%t", few), func(b *testing.B) {
+	allow(b, flows+100_000)
+	n.fill(b, flows)
+	for _, deletes := range []bool{false, true} {
+		b.Run(fmt.Sprintf("deletes=%t", deletes), func(b *testing.B) {
+			p, want := passOf(model.UDP, "172.30.0.10", "10.0.0.3:8053"), 0
+			if deletes {
+				p, want = servingPass(model.IPv4), flows
+			}
+			for i := range frontends {
+				a := netip.AddrFrom4([4]byte{172, 29, byte(i >> 8), byte(i)}).String()
+				p.frontends.addAll(passOf(model.UDP, a, "10.0.0.2:8053").frontends)
+			}
+			b.ReportAllocs()
 			table := n.open(b)
 			for b.Loop() {
-				table.few[model.IPv4] = few
-				if _, _, err := table.sweep(b.Context(), model.IPv4, r); err != nil {
-					b.Fatal(err)
+				b.StopTimer()
+				if deletes && len(n.list(b)) == 0 {
+					n.fill(b, flows)
+				}
+				b.StartTimer()
+				if _, deleted, err := table.sweepFor(model.IPv4, p); err != nil || deleted != want {
+					b.Fatalf("%d deleted, %v", deleted, err)
 				}
 			}
 		})
 	}
-}
-
-// BenchmarkPass is a pass over a table with a million UDP flows of others.
-func BenchmarkPass(b *testing.B) {
-	const flows = 1_000_000
-	n := newNamespace(b)
-	allow(b, flows+100_000)
-	n.fill(b, flows)
-	for _, frontends := range []int{1, maxQueries, maxQueries + 1} {
-		b.Run(fmt.Sprintf("ports=%d", frontends), func(b *testing.B) {
-			r := &rules{frontends: map[model.VIP]rule{}}
-			for i := range frontends {
-				r.frontends[model.VIP{Addr: netip.IPv6Loopback(), Protocol: model.UDP, Port: uint16(30000 + i)}] = rule{}
-			}
-			b.ReportAllocs()
-			var peak uint64
-			for b.Loop() {
-				peak = max(peak, heapPeak(func() {
-					table := n.open(b)
-					defer table.close()
-					if _, _, err := table.sweep(b.Context(), model.IPv4, r); err != nil {
-						b.Fatal(err)
-					}
-				}))
-			}
-			b.ReportMetric(float64(peak), "heap-peak-B")
-		})
-	}
-	b.Run("deleting", func(b *testing.B) {
-		for b.Loop() {
-			b.StopTimer()
-			if len(n.list(b)) == 0 {
-				n.fill(b, flows)
-			}
-			b.StartTimer()
-			table := n.open(b)
-			if _, deleted, err := table.sweep(b.Context(), model.IPv4, servingRules(model.IPv4)); err != nil || deleted != flows {
-				b.Fatalf("%d deleted, %v", deleted, err)
-			}
-		}
-	})
 }

@@ -1,7 +1,6 @@
 package conntrack
 
 import (
-	"net/netip"
 	"testing"
 	"time"
 
@@ -17,19 +16,15 @@ func TestAPassSparesWhatFollowsNewerRules(t *testing.T) {
 	set(c, dnsSlices(nil)...)
 	c.apply(now) // pod 2 has gone
 	f := &c.families[model.IPv4]
-	r, taken := f.begin(now)
+	p := f.begin(now)
 	old, newer, never := to("udp", 2)[:4], to("udp", 3)[:4], to("udp", 4)[:4]
-	spared := func(texts []string) int {
-		var list []flow
+	spared := func(texts []string) (n int) {
 		for _, text := range texts {
-			fl := parse(t, text)
-			if !r.stale(&fl) {
-				t.Errorf("%s is not stale by the rules of the pass", text)
+			if fl := parse(t, text); !p.stale(&fl) {
+				n++
 			}
-			list = append(list, fl)
 		}
-		r.follows = f.follows
-		return len(list) - len(r.spare(list))
+		return n
 	}
 	if n := spared(newer); n != 0 {
 		t.Errorf("%d flows are spared that no round has asked for", n)
@@ -45,7 +40,7 @@ func TestAPassSparesWhatFollowsNewerRules(t *testing.T) {
 		}
 		c.apply(now)
 	}
-	f.end(r, taken, nil)
+	f.end(p, nil)
 	if deleted, did := c.pass(t, now, append(newer, old...)...); !did || len(deleted) != len(old) {
 		t.Errorf("the next pass deletes %q, want those to the pod that has gone", deleted)
 	}
@@ -60,36 +55,20 @@ func TestSparedFlowsGoIfTheirRulesNeverCome(t *testing.T) {
 	set(c, dnsSlices(nil, 4)...)
 	c.apply(now)
 	f := &c.families[model.IPv4]
-	r, taken := f.begin(now)
+	p := f.begin(now)
 	set(c, dnsSlices(nil, 3)...)
-	f.expect(c.Snapshot().Family(model.IPv4))
-	r.follows = f.follows
-	fl := parse(t, to("udp", 3)[0])
-	if len(r.spare([]flow{fl})) != 0 {
+	c.fail()
+	if fl := parse(t, to("udp", 3)[0]); p.stale(&fl) {
 		t.Fatal("the flow is not spared")
 	}
-	f.end(r, taken, nil)
+	f.end(p, nil)
+	if c.families[model.IPv4].begin(now) != nil {
+		t.Error("another pass follows, although no round has ended")
+	}
 	set(c, dnsSlices(nil, 4)...)
-	f.take(c.Snapshot().Family(model.IPv4), nil, nil, now)
+	c.apply(now)
 	if deleted, _ := c.pass(t, now, to("udp", 3)[0]); len(deleted) != 1 {
 		t.Error("the flow stays: its rules never came into force")
-	}
-}
-
-// In the kernel, too: what follows newer rules when a sweep has listed it is not deleted.
-func TestASweepSparesWhatFollowsNewerRules(t *testing.T) {
-	n := newNamespace(t)
-	texts := []string{"udp 172.30.0.10:53 from 10.0.0.3:8053", "udp 172.30.0.11:53 from 10.0.0.4:8053"}
-	n.create(t, len(texts), func(i int) flow { return parse(t, texts[i]) })
-	r := servingRules(model.IPv4)
-	follows := netip.MustParseAddrPort("10.0.0.3:8053")
-	r.follows = func(f *flow) bool { return f.replySource == follows }
-	if _, deleted, err := n.open(t).sweep(t.Context(), model.IPv4, r); deleted != 0 || err != nil || !r.spared {
-		t.Errorf("%d deleted, error %v, spared: %v", deleted, err, r.spared)
-	}
-	r.follows = func(*flow) bool { return false }
-	if _, deleted, err := n.open(t).sweep(t.Context(), model.IPv4, r); deleted != 1 || err != nil {
-		t.Errorf("%d deleted, error %v, want the one that is stale", deleted, err)
 	}
 }
 
@@ -98,20 +77,16 @@ func TestRoundsThatFailAreForgotten(t *testing.T) {
 	c := newCluster(append(dnsSlices(nil, 2), dns())...)
 	c.apply(time.Now())
 	f := &c.families[model.IPv4]
-	for i := range 3 * mostComing {
+	for i := range 3 * mostOwners {
 		set(c, dnsSlices(nil, 3+i)...)
-		f.expect(c.Snapshot().Family(model.IPv4))
-		f.fail(c.Snapshot().Family(model.IPv4))
+		c.fail()
 	}
 	if len(f.coming) == 0 {
 		t.Error("no frontend is noted")
 	}
-	if len(f.failed) != mostComing {
-		t.Errorf("%d snapshots are kept, want %d", len(f.failed), mostComing)
-	}
 	for vip, list := range f.coming {
-		if len(list) != mostComing {
-			t.Errorf("%v has %d service ports, want %d", vip, len(list), mostComing)
+		if len(list) != mostOwners {
+			t.Errorf("%v has %d service ports, want %d", vip, len(list), mostOwners)
 		}
 	}
 }

@@ -59,7 +59,7 @@ type Pass struct {
 type Reconciler struct {
 	options Options
 	kernel  kernel // Run's
-	sweep   func(context.Context, model.Family, *rules) (seen, deleted int, err error)
+	sweep   func(ctx context.Context, queries []query, stale func(*flow) bool) (seen, deleted int, err error)
 	heard   chan struct{} // capacity 1: a round has ended
 
 	mu       sync.Mutex // not held during a pass
@@ -68,7 +68,7 @@ type Reconciler struct {
 	failing [len(model.Families)]bool // Run's
 }
 
-var _ reconcile.Observer = (*Reconciler)(nil)
+var _ reconcile.Beginner = (*Reconciler)(nil)
 
 // New returns a Reconciler. It opens no socket: if the kernel lacks a feature, passes fail,
 // which is logged and has no other effect.
@@ -85,24 +85,36 @@ func New(o Options) *Reconciler {
 // Queued implements reconcile.Observer.
 func (r *Reconciler) Queued(time.Time) {}
 
+// Begins implements reconcile.Beginner. Before the first round has succeeded, there is no pass that asks.
+func (r *Reconciler) Begins(s *model.Snapshot) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := range r.families {
+		if f := &r.families[i]; f.applied != nil {
+			f.expect(s.Family(model.Families[i]))
+		}
+	}
+}
+
 // Done implements reconcile.Observer. A family that failed keeps its state: its old rules
 // still send packets to the old endpoints. So do service ports that the kernel refused.
 func (r *Reconciler) Done(round reconcile.Round) {
 	now := time.Now()
 	r.mu.Lock()
-	for _, f := range model.Families {
-		if round.Failed[f] {
-			r.families[f].fail(round.Snapshot.Family(f))
+	for _, name := range model.Families {
+		f, applied := &r.families[name], round.Snapshot.Family(name)
+		if round.Failed[name] {
+			f.expect(applied)
+			f.failed = true
 			continue
 		}
 		var before map[model.VIP][]netip.AddrPort
-		if r.families[f].applied == nil && r.options.Before != nil {
-			before = r.options.Before(f)
+		if f.applied == nil && r.options.Before != nil {
+			before = r.options.Before(name)
 		}
-		r.families[f].take(round.Snapshot.Family(f), round.Refused[f], before, now)
-		if round.Repair {
-			r.families[f].todo.early = true
-		}
+		f.take(applied, round.Refused[name], now)
+		f.remember(before)
+		f.todo.early = f.todo.early || round.Repair
 	}
 	r.mu.Unlock()
 	reconcile.Signal(r.heard)
@@ -160,10 +172,10 @@ func (r *Reconciler) set(alarm *time.Timer) {
 	wait := auditInterval
 	for i := range r.families {
 		f := &r.families[i]
-		if next := f.due(now); !next.IsZero() {
+		if next := f.next(); !next.IsZero() {
 			wait = min(wait, next.Sub(now))
 		}
-		if !f.todo.empty() {
+		if f.todo != (work{}) {
 			wait = 0
 		}
 	}
@@ -176,7 +188,7 @@ func (r *Reconciler) audit() {
 	defer r.mu.Unlock()
 	for i := range r.families {
 		if f := &r.families[i]; f.applied != nil {
-			f.todo.all = true
+			f.audit()
 		}
 	}
 }
@@ -187,25 +199,24 @@ func (r *Reconciler) passes(ctx context.Context) (did, ok bool) {
 	for _, f := range model.Families {
 		r.mu.Lock()
 		start := time.Now()
-		rules, taken := r.families[f].begin(start)
+		work := r.families[f].begin(start)
 		r.mu.Unlock()
-		if rules == nil {
+		if work == nil {
 			continue
 		}
 		did = true
-		rules.follows = func(fl *flow) bool {
+		p := Pass{Family: f, Started: start}
+		p.Seen, p.Deleted, p.Err = r.sweep(ctx, work.queries(f), func(fl *flow) bool {
 			r.mu.Lock()
 			defer r.mu.Unlock()
-			return r.families[f].follows(fl)
-		}
-		p := Pass{Family: f, Started: start}
-		p.Seen, p.Deleted, p.Err = r.sweep(ctx, f, rules)
+			return work.stale(fl)
+		})
 		p.Took = time.Since(start)
 		if ctx.Err() != nil {
 			return did, ok
 		}
 		r.mu.Lock()
-		r.families[f].end(rules, taken, p.Err)
+		r.families[f].end(work, p.Err)
 		r.mu.Unlock()
 		r.tell(ctx, p)
 		ok = ok && p.Err == nil

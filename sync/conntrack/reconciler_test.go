@@ -31,7 +31,7 @@ type bench struct {
 	mu       sync.Mutex
 	err      error
 	takes    time.Duration
-	passes   []string // "1s IPv4 4", when, and how many frontends were looked at
+	passes   []string // "1s IPv4 udp": when, and what was asked for
 	reported []Pass
 }
 
@@ -46,12 +46,16 @@ func newBench(t *testing.T, objects ...modeltest.Object) *bench {
 			b.reported = append(b.reported, p)
 		},
 	})
-	b.sweep = func(ctx context.Context, f model.Family, r *rules) (int, int, error) {
+	b.sweep = func(ctx context.Context, queries []query, _ func(*flow) bool) (int, int, error) {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		pass := fmt.Sprintf("%v %v %d", time.Since(b.start), f, len(r.frontends))
-		if len(r.frontends) == 0 && len(r.early) > 0 {
-			pass += ", early"
+		pass := fmt.Sprintf("%v %v", time.Since(b.start), queries[0].family)
+		for _, q := range queries {
+			if q.early {
+				pass += " early"
+			} else {
+				pass += fmt.Sprintf(" %v", q.protocol)
+			}
 		}
 		b.passes = append(b.passes, pass)
 		select {
@@ -109,13 +113,13 @@ func TestPassesFollowChanges(t *testing.T) {
 		b := newBench(t, ip(1), ip(2), ip(3))
 		b.want(t)
 		b.apply()
-		b.want(t, "0s IPv4 3", "0s IPv6 0") // the first at once, of everything
+		b.want(t, "0s IPv4 udp early", "0s IPv6 udp early") // the first at once, of everything
 		time.Sleep(10 * time.Second)
 		b.apply() // nothing new
 		b.want(t)
 		set(b.cluster, ip(4))
 		b.apply()
-		b.want(t, "10s IPv4 1")          // only what changed, and at once
+		b.want(t, "10s IPv4 udp")        // at once
 		time.Sleep(time.Millisecond / 2) // no change is due together with a pass
 		for i := range 100 {
 			set(b.cluster, ip(10+i))
@@ -123,14 +127,14 @@ func TestPassesFollowChanges(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		time.Sleep(time.Second - time.Millisecond/2)
-		b.want(t, "10.05s IPv4 50", "10.1s IPv4 50") // then with a pause, which collects work
+		b.want(t, "10.05s IPv4 udp", "10.1s IPv4 udp") // then with a pause, which collects work
 		s := ip(4)
 		s.ClusterIPs = []string{"172.30.0.5"}
 		set(b.cluster, s)
 		ip(10).Delete(b.Builder)
 		b.apply()
 		time.Sleep(2 * time.Second)
-		b.want(t, "11.1s IPv4 3") // what is no longer there, too
+		b.want(t, "11.1s IPv4 udp")
 		modeltest.NewService("ns/tcp").On("172.30.0.200").TCP("p", 80).Set(b.Builder)
 		b.apply()
 		time.Sleep(2 * time.Second)
@@ -150,7 +154,7 @@ func TestPausesAreAsLongAsPasses(t *testing.T) {
 				b := newBench(t, ip(1))
 				b.apply()
 				time.Sleep(10 * time.Second)
-				b.want(t, "0s IPv4 1", fmt.Sprintf("%v IPv6 0", b.takes))
+				b.want(t, "0s IPv4 udp early", fmt.Sprintf("%v IPv6 udp early", b.takes))
 				b.takes = c.takes
 				set(b.cluster, ip(2))
 				b.apply()
@@ -158,7 +162,7 @@ func TestPausesAreAsLongAsPasses(t *testing.T) {
 				set(b.cluster, ip(3))
 				b.apply()
 				time.Sleep(10 * time.Second)
-				b.want(t, "10s IPv4 1", fmt.Sprintf("%v IPv4 1", 10*time.Second+c.next))
+				b.want(t, "10s IPv4 udp", fmt.Sprintf("%v IPv4 udp", 10*time.Second+c.next))
 			})
 		})
 	}
@@ -168,9 +172,9 @@ func TestAllIsLookedAtEveryHour(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, ip(1), ip(2))
 		b.apply()
-		b.want(t, "0s IPv4 2", "0s IPv6 0")
+		b.want(t, "0s IPv4 udp early", "0s IPv6 udp early")
 		time.Sleep(3*time.Hour - time.Minute)
-		b.want(t, "1h0m0s IPv4 2", "1h0m0s IPv6 0", "2h0m0s IPv4 2", "2h0m0s IPv6 0")
+		b.want(t, "1h0m0s IPv4 udp", "1h0m0s IPv6 udp", "2h0m0s IPv4 udp", "2h0m0s IPv6 udp")
 	})
 }
 
@@ -180,14 +184,14 @@ func TestNothingIsLookedAtBeforeSomethingIsApplied(t *testing.T) {
 		time.Sleep(2 * time.Hour)
 		b.want(t)
 		b.apply(model.IPv6)
-		b.want(t, "2h0m0s IPv4 1")
+		b.want(t, "2h0m0s IPv4 udp early")
 		time.Sleep(time.Minute)
 		ip(1).Delete(b.Builder)
 		b.apply(model.IPv4)
-		b.want(t, "2h1m0s IPv6 0") // IPv4 still forwards: its flows stay
+		b.want(t, "2h1m0s IPv6 udp early") // IPv4 still forwards: its flows stay
 		time.Sleep(time.Minute)
 		b.apply()
-		b.want(t, "2h2m0s IPv4 1")
+		b.want(t, "2h2m0s IPv4 udp")
 	})
 }
 
@@ -195,7 +199,7 @@ func TestAFailureIsSaidOnceAndDoneAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, ip(1))
 		b.apply()
-		b.want(t, "0s IPv4 1", "0s IPv6 0")
+		b.want(t, "0s IPv4 udp early", "0s IPv6 udp early")
 		time.Sleep(time.Minute)
 		b.fail(errors.New("no such thing"))
 		set(b.cluster, ip(2))
@@ -204,7 +208,7 @@ func TestAFailureIsSaidOnceAndDoneAgain(t *testing.T) {
 		set(b.cluster, ip(3))
 		b.apply() // waits like the others
 		time.Sleep(90 * time.Second)
-		b.want(t, "1m0s IPv4 1", "1m1s IPv4 1", "1m3s IPv4 1", "1m7s IPv4 1", "1m15s IPv4 2", "1m31s IPv4 2", "2m1s IPv4 2", "2m31s IPv4 2")
+		b.want(t, "1m0s IPv4 udp", "1m1s IPv4 udp", "1m3s IPv4 udp", "1m7s IPv4 udp", "1m15s IPv4 udp", "1m31s IPv4 udp", "2m1s IPv4 udp", "2m31s IPv4 udp")
 		if got := b.log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "no such thing") {
 			t.Errorf("want one line about it, got:\n%s", got)
 		}
@@ -213,13 +217,13 @@ func TestAFailureIsSaidOnceAndDoneAgain(t *testing.T) {
 		}
 		b.fail(nil)
 		time.Sleep(time.Minute)
-		b.want(t, "3m1s IPv4 2")
+		b.want(t, "3m1s IPv4 udp")
 		if got := b.log.String(); strings.Count(got, "\n") != 2 || !strings.Contains(got, "again") {
 			t.Errorf("want one line about its end, got:\n%s", got)
 		}
 		set(b.cluster, ip(4))
 		b.apply()
-		b.want(t, "3m40s IPv4 1")
+		b.want(t, "3m40s IPv4 udp")
 	})
 }
 
@@ -244,7 +248,7 @@ func TestAPassIsReported(t *testing.T) {
 		if diff := cmp.Diff(want, b.reports()); diff != "" {
 			t.Errorf("reported (-want +got):\n%s", diff)
 		}
-		b.want(t, "0s IPv4 1", "3s IPv6 0", "7s IPv4 1") // a second after the end of the one before
+		b.want(t, "0s IPv4 udp early", "3s IPv6 udp early", "7s IPv4 udp") // a second after the end of the one before
 	})
 }
 
@@ -257,9 +261,9 @@ func TestTheGraceWakes(t *testing.T) {
 		}
 		b := newBench(t, s, pods("10.0.0.1", "10.0.0.2", "10.0.0.3"))
 		b.apply()
-		b.want(t, "0s IPv4 1", "0s IPv6 0")
+		b.want(t, "0s IPv4 udp early", "0s IPv6 udp early")
 		time.Sleep(10 * time.Minute)
-		b.want(t, "30s IPv4 1") // connections from before are unknown
+		b.want(t, "30s IPv4 tcp sctp") // connections from before are unknown
 		set(b.cluster, pods("10.0.0.1", "10.0.0.2"))
 		b.apply()
 		time.Sleep(10 * time.Second)
@@ -269,7 +273,7 @@ func TestTheGraceWakes(t *testing.T) {
 		time.Sleep(22 * time.Second)
 		b.fail(nil)
 		time.Sleep(10 * time.Minute)
-		b.want(t, "10m30s IPv4 1", "10m31s IPv4 1", "10m33s IPv4 1", "10m40s IPv4 1")
+		b.want(t, "10m30s IPv4 tcp sctp", "10m31s IPv4 tcp sctp", "10m33s IPv4 tcp sctp", "10m40s IPv4 tcp sctp")
 	})
 }
 

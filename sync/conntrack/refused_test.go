@@ -89,11 +89,12 @@ func TestAServicePortThatIsRefusedFromTheStart(t *testing.T) {
 	flows := []string{}
 	for _, at := range []string{"192.168.98.10:53", "192.168.0.2:30053"} {
 		to := netip.MustParseAddrPort(at)
-		before[vipOf(to)] = []netip.AddrPort{netip.MustParseAddrPort("10.0.0.2:8053")}
+		before[model.VIP{Addr: to.Addr(), Protocol: model.UDP, Port: to.Port()}] = []netip.AddrPort{netip.MustParseAddrPort("10.0.0.2:8053")}
 		flows = append(flows, "udp "+at+" from 10.0.0.2:8053")
 	}
 	f := &c.families[model.IPv4]
-	f.take(c.Snapshot().Family(model.IPv4), portsOf([]model.ServicePortName{dnsPort}), before, now)
+	f.take(c.Snapshot().Family(model.IPv4), portsOf([]model.ServicePortName{dnsPort}), now)
+	f.remember(before)
 	c.wantPass(t, "the first pass", now, nil, flows)
 	c.apply(now)
 	c.wantPass(t, "it is not refused any more", now, flows, flows)
@@ -109,8 +110,8 @@ func TestDoneOfARoundWithARefusedServicePort(t *testing.T) {
 	round.Refused[model.IPv6] = portsOf([]model.ServicePortName{dnsPort})
 	r.Done(round)
 	for f, want := range []int{model.IPv4: 0, model.IPv6: 1} {
-		if got := len(r.families[f].behind); got != want {
-			t.Errorf("%v: %d service ports are behind, want %d", model.Families[f], got, want)
+		if got := len(r.families[f].refused); got != want {
+			t.Errorf("%v: %d service ports are refused, want %d", model.Families[f], got, want)
 		}
 	}
 }

@@ -59,10 +59,10 @@ func TestAnAddressIsNoNodePortAddressAnyMore(t *testing.T) {
 	set(c, dnsSlices(nil, 4)...)
 	c.apply(now)
 	f := &c.families[model.IPv4]
-	r, taken := f.begin(now)
+	p := f.begin(now)
 	set(c, elsewhere)
 	c.apply(now)
-	f.end(r, taken, fmt.Errorf("no"))
+	f.end(p, fmt.Errorf("no"))
 	late := nodePortsAt([]string{"192.168.0.2"}, []string{"10.0.0.3", "10.0.0.4"})
 	c.wantPass(t, "after a failure", now, late, slices.Concat(late, others))
 }
@@ -94,7 +94,8 @@ func TestWhatWentBeforeTheStart(t *testing.T) {
 	}
 	c := newCluster(append(dnsSlices(nil, 2), dns())...)
 	f := &c.families[model.IPv4]
-	f.take(c.Snapshot().Family(model.IPv4), nil, before, now)
+	f.take(c.Snapshot().Family(model.IPv4), nil, now)
+	f.remember(before)
 	stale := []string{
 		"udp 192.168.98.99:53 from 10.0.0.2:8053", "udp 192.168.0.2:30099 from 10.0.0.2:8053",
 		"udp 192.168.98.97:53 from 10.0.0.9:8053",
@@ -105,103 +106,6 @@ func TestWhatWentBeforeTheStart(t *testing.T) {
 		"udp 192.168.98.98:53 from 10.0.0.2:8053", "udp 192.168.98.10:53 from 10.0.0.2:8053",
 	})
 	c.wantPass(t, "the first pass", now, stale, slices.Concat(stale, stay))
-	f.todo.all = true
+	f.audit()
 	c.wantPass(t, "an audit", now, stale[4:], slices.Concat(stale, stay))
-}
-
-func TestLateAnswers(t *testing.T) {
-	const toClient, ourClient = "udp 203.0.113.9:40000 begun-by ", "udp 203.0.113.9:40001 begun-by "
-	late := []string{toClient + "192.168.98.10:53", toClient + "192.168.0.2:30053"}
-	// Nobody knows whether these are answers. On the node, its own processes may be the senders.
-	unknown := []string{ourClient + "192.168.98.10:53"}
-	stay := slices.Concat(others, []string{
-		ourClient + "192.168.0.2:30053",                    // the node's own
-		"udp 203.0.113.9:40000 begun-by 192.168.98.10:54",  // no port of the Service
-		"udp 203.0.113.9:40000 begun-by 10.0.0.2:8053",     // the pod's own
-		"tcp 203.0.113.9:40000 begun-by 192.168.98.10:53",  // TCP
-		"udp 203.0.113.9:40000 begun-by 192.168.98.200:53", // nobody's
-	})
-	now := modeltest.Moment(0)
-	c := newCluster(dnsSlices(nil, 2)...)
-	c.apply(now)
-	c.pass(t, now)
-	set(c, dns())
-	c.apply(now)
-	early := []string{"udp 192.168.98.10:53", "udp 192.168.0.2:30053"}
-	c.wantPass(t, "a new Service", now, slices.Concat(early, unknown), slices.Concat(early, stay, unknown))
-
-	f := &c.families[model.IPv4]
-	for _, after := range []time.Duration{1, 2, 4, 6, 14, 30} { // each finds the next time
-		if next := f.due(now); !next.After(now) {
-			t.Fatalf("the next look is at %v, want later than %v", next, now)
-		}
-		now = f.due(now)
-		want := late
-		if after != 1 && after != 4 {
-			want = nil // the pause doubles
-		}
-		c.wantPass(t, fmt.Sprintf("look %d", after), now, want, slices.Concat(want, stay))
-	}
-	now = now.Add(2 * lookFor)
-	if got, did := c.pass(t, now, late...); did || len(got) > 0 {
-		t.Errorf("much later: deleted %q, want no pass", got)
-	}
-	if next := f.due(now); !next.IsZero() {
-		t.Errorf("still looks at %v", next)
-	}
-}
-
-// A sender whose source is translated, as by masquerading, uses a number that replies go to.
-func TestASourceThatIsTranslatedIsNoLateAnswer(t *testing.T) {
-	c := newCluster(append(dnsSlices(nil, 2), dns())...)
-	c.apply(modeltest.Moment(0))
-	r, _ := c.families[model.IPv4].begin(modeltest.Moment(0))
-	f := parse(t, "udp 203.0.113.9:40000 begun-by 192.168.98.10:53")
-	if !r.stale(&f) {
-		t.Error("it stays untranslated: nothing is tested")
-	}
-	f.replyDest = netip.MustParseAddrPort("192.168.0.2:1024")
-	if r.stale(&f) {
-		t.Error("it goes")
-	}
-}
-
-func TestTheMemoryOfLateAnswersIsBounded(t *testing.T) {
-	r := &rules{now: modeltest.Moment(0)}
-	for i := range 2 * mostAnswers {
-		f := parse(t, "udp 192.168.98.10:53")
-		f.source = netip.AddrPortFrom(f.source.Addr(), uint16(i))
-		r.note(&f)
-	}
-	var l lateAnswers
-	l.note(r)
-	l.note(r)
-	if len(l.until) != mostAnswers {
-		t.Errorf("want %d, got %d", mostAnswers, len(l.until))
-	}
-}
-
-// Another query for each port is spared where no answer can be late.
-func TestWhenFlowsOfFrontendsAreLookedFor(t *testing.T) {
-	now := modeltest.Moment(0)
-	c := newCluster(append(dnsSlices(nil, 2), dns())...)
-	sources := func(what string, want bool) {
-		t.Helper()
-		c.apply(now)
-		f := &c.families[model.IPv4]
-		r, taken := f.begin(now)
-		r.strays = nil // which would take one query for all
-		got := slices.ContainsFunc(r.queries(model.IPv4, false), func(q query) bool { return q.source })
-		if got != want {
-			t.Errorf("%s: by source %v, want %v", what, got, want)
-		}
-		f.end(r, taken, nil)
-	}
-	sources("at the start", true)
-	set(c, dnsSlices(nil, 3)...)
-	sources("another endpoint", false)
-	s := dns()
-	s.ExternalIPs = append(s.ExternalIPs, "192.168.99.77")
-	set(c, s)
-	sources("another address", true)
 }
