@@ -32,16 +32,11 @@ type dataplane struct {
 	isService func(netip.Addr) bool                  // nil, or whether the node has an address for a Service alone
 	committed func(kernel.Commit)                    // called with its batches; set before the first Apply
 	stats     func() [len(model.Families)]host.Stats // of the other backends
-	earlier   earlier                                // nil with IPVS
 	sweep     *sweeper                               // removes the leftovers of other backends and proxies
 	rivals    *rivals
 	notOwned  time.Time // since when another process owns our tables; zero: none does
 	watched   []watcher
 }
-
-// earlier returns the UDP frontends that were in the dataplane at the start, see
-// conntrack.Options.Before.
-type earlier func(model.Family) map[model.VIP][]netip.AddrPort
 
 // openBackend opens the configured backend or, for auto, the first that works on this node. After
 // its first successful Apply, it removes the rules of other backends.
@@ -93,7 +88,7 @@ func (d *daemon) openNFT(why string) (*dataplane, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.Backend, p.nft, p.close, p.earlier = b, b, b.Close, b.Found
+	p.Backend, p.nft, p.close = b, b, b.Close
 	d.sweeps(p, func(f *finder) { f.runsNFT = true }, nil, d.removeIPVS, kubeProxyTable)
 	return p, nil
 }
@@ -104,7 +99,7 @@ func (d *daemon) openIPTables(why string) (*dataplane, error) {
 		return nil, withImage(err)
 	}
 	p := &dataplane{
-		Backend: b, name: string(config.IPTables), with: b.Variant(), why: why, close: func() error { return nil }, stats: b.Stats, earlier: b.Found,
+		Backend: b, name: string(config.IPTables), with: b.Variant(), why: why, close: func() error { return nil }, stats: b.Stats,
 		iptables: b,
 	}
 	d.sweeps(p, func(f *finder) { f.Rules = b }, b, d.removeIPVS, nft.TableName, kubeProxyTable)

@@ -113,9 +113,7 @@ func (tr *tracked) start(t *testing.T, open func(*testing.T, *lab.Namespace) rec
 	log := slog.New(slog.DiscardHandler)
 	backend := open(t, tr.Node)
 	r := conntrack.New(conntrack.Options{
-		Log: log, NetNS: int(ns.Fd()), Interval: 20 * time.Millisecond, Before: backend.(interface {
-			Found(f model.Family) map[model.VIP][]netip.AddrPort
-		}).Found,
+		Log: log, NetNS: int(ns.Fd()), Interval: 20 * time.Millisecond,
 		Report: func(p conntrack.Pass) {
 			if p.Err != nil {
 				t.Errorf("clean-up of %v flows: %v", p.Family, p.Err)

@@ -102,7 +102,7 @@ func (d *daemon) observe(p *dataplane, in inputs) *observers {
 		},
 	})
 	if p.name != string(config.IPVS) && p.userspace == nil {
-		o.flows = conntrack.New(conntrack.Options{Log: d.log, Before: p.earlier, Report: func(pass conntrack.Pass) {
+		o.flows = conntrack.New(conntrack.Options{Log: d.log, Report: func(pass conntrack.Pass) {
 			o.metrics.Conntrack(pass.Family, pass.Took, pass.Deleted)
 		}})
 	}

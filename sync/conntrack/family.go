@@ -65,7 +65,7 @@ func (f *family) take(s *model.FamilySnapshot, refused map[model.ServicePortName
 	if old == nil {
 		old = nothing
 		f.frontends, f.past, f.older, f.leaving = owners{}, owners{}, owners{}, map[leaver]departure{}
-		// Services may have been deleted before the daemon started.
+		// Services may have been deleted before the daemon started: their cluster IPs are nobody else's.
 		f.todo.add(work{udp: true, early: true, strays: true})
 	}
 	if f.failed {
@@ -85,20 +85,6 @@ func (f *family) take(s *model.FamilySnapshot, refused map[model.ServicePortName
 	f.coming, f.comingAddrs, f.failed = nil, nil, false
 	for c := range s.ServicePortChanges(old) {
 		f.change(c, now)
-	}
-}
-
-// remember notes the frontends that the dataplane had before the first snapshot, see Options.Before.
-func (f *family) remember(before map[model.VIP][]netip.AddrPort) {
-	for vip, endpoints := range before {
-		sp := &model.ServicePort{}
-		for _, a := range slices.SortedFunc(slices.Values(endpoints), netip.AddrPort.Compare) {
-			sp.Endpoints = append(sp.Endpoints, model.Endpoint{Addr: a})
-		}
-		if sp.Serves(netip.AddrPort{}) {
-			sp.Affinity = 1 // it may have had others
-		}
-		f.past.hold(vip, sp)
 	}
 }
 

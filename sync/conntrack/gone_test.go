@@ -2,7 +2,6 @@ package conntrack
 
 import (
 	"fmt"
-	"net/netip"
 	"slices"
 	"testing"
 	"time"
@@ -77,35 +76,4 @@ func TestAnAddressOfAServiceWithAffinityGoes(t *testing.T) {
 	c.apply(now)
 	ours := nodePortsAt([]string{"192.168.0.2"}, []string{"10.0.0.2", "10.0.0.9"})
 	c.wantPass(t, "another address", now, ours, slices.Concat(ours, others))
-}
-
-// The frontends that were there before the process started, and their endpoints, are known.
-func TestWhatWentBeforeTheStart(t *testing.T) {
-	now := modeltest.Moment(0)
-	vip := func(a string) model.VIP {
-		at := netip.MustParseAddrPort(a)
-		return model.VIP{Addr: at.Addr(), Protocol: model.UDP, Port: at.Port()}
-	}
-	pod := []netip.AddrPort{netip.MustParseAddrPort("10.0.0.2:8053")}
-	before := map[model.VIP][]netip.AddrPort{
-		vip("192.168.98.99:53"): pod, vip("192.168.0.2:30099"): pod, vip("192.168.0.7:30053"): pod,
-		vip("192.168.98.10:53"): {netip.MustParseAddrPort("10.0.0.9:8053")}, vip("192.168.98.98:53"): nil,
-		vip("192.168.98.97:53"): {{}}, // not all are known
-	}
-	c := newCluster(append(dnsSlices(nil, 2), dns())...)
-	f := &c.families[model.IPv4]
-	f.take(c.Snapshot().Family(model.IPv4), nil, now)
-	f.remember(before)
-	stale := []string{
-		"udp 192.168.98.99:53 from 10.0.0.2:8053", "udp 192.168.0.2:30099 from 10.0.0.2:8053",
-		"udp 192.168.98.97:53 from 10.0.0.9:8053",
-		"udp 192.168.0.7:30053 from 10.0.0.2:8053", "udp 192.168.98.10:53 from 10.0.0.9:8053",
-	}
-	stay := slices.Concat(others[:6], []string{
-		"udp 192.168.98.99:53", "udp 192.168.98.97:53", "udp 192.168.98.99:53 from 10.0.0.9:8053", "tcp 192.168.98.99:53 from 10.0.0.2:8053",
-		"udp 192.168.98.98:53 from 10.0.0.2:8053", "udp 192.168.98.10:53 from 10.0.0.2:8053",
-	})
-	c.wantPass(t, "the first pass", now, stale, slices.Concat(stale, stay))
-	f.audit()
-	c.wantPass(t, "an audit", now, stale[4:], slices.Concat(stale, stay))
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
-	"net/netip"
 	"sync"
 	"time"
 
@@ -35,11 +34,6 @@ type Options struct {
 	// Interval is the longest pause between the end of a pass and the next, if there is work, see pauseAfter. 0
 	// means DefaultInterval.
 	Interval time.Duration
-	// Before, unless it is nil, is called for each family once, in its first Done without a
-	// failure. It returns the UDP frontends that the dataplane had before this process started,
-	// with their endpoints. Those that are gone, are gone with their flows. The zero AddrPort stands for endpoints that are
-	// not known: then all flows of the frontend go that something translates.
-	Before func(model.Family) map[model.VIP][]netip.AddrPort
 	// Report, if not nil, is called after each pass. Run waits for it.
 	Report func(Pass)
 }
@@ -108,12 +102,7 @@ func (r *Reconciler) Done(round reconcile.Round) {
 			f.failed = true
 			continue
 		}
-		var before map[model.VIP][]netip.AddrPort
-		if f.applied == nil && r.options.Before != nil {
-			before = r.options.Before(name)
-		}
 		f.take(applied, round.Refused[name], now)
-		f.remember(before)
 		f.todo.early = f.todo.early || round.Repair
 	}
 	r.mu.Unlock()

@@ -1,7 +1,6 @@
 package conntrack
 
 import (
-	"net/netip"
 	"slices"
 	"testing"
 	"time"
@@ -85,19 +84,10 @@ func TestARefusedServicePortBehindAFailedRound(t *testing.T) {
 func TestAServicePortThatIsRefusedFromTheStart(t *testing.T) {
 	now := time.Now()
 	c := newCluster(append(dnsSlices(nil, 3), dns())...)
-	before := map[model.VIP][]netip.AddrPort{}
-	flows := []string{}
-	for _, at := range []string{"192.168.98.10:53", "192.168.0.2:30053"} {
-		to := netip.MustParseAddrPort(at)
-		before[model.VIP{Addr: to.Addr(), Protocol: model.UDP, Port: to.Port()}] = []netip.AddrPort{netip.MustParseAddrPort("10.0.0.2:8053")}
-		flows = append(flows, "udp "+at+" from 10.0.0.2:8053")
-	}
-	f := &c.families[model.IPv4]
-	f.take(c.Snapshot().Family(model.IPv4), portsOf([]model.ServicePortName{dnsPort}), now)
-	f.remember(before)
-	c.wantPass(t, "the first pass", now, nil, flows)
+	c.apply(now, dnsPort)
+	c.wantPass(t, "the first pass", now, nil, to("udp", 2))
 	c.apply(now)
-	c.wantPass(t, "it is not refused any more", now, flows, flows)
+	c.wantPass(t, "it is not refused any more", now, to("udp", 2), to("udp", 2))
 }
 
 // The reconciler takes the refused service ports of a round.

@@ -193,6 +193,7 @@ func (d watched) Apply(ctx context.Context, s *model.Snapshot) error {
 		w.between = []*model.Snapshot{s}
 		w.refused.Store(false)
 		w.tampered = w.tampered && !d.seen
+		w.programmed = d.number
 	}
 	d.purge(ctx)
 	w.mustBe(s, err)

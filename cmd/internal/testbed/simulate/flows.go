@@ -12,7 +12,7 @@ type flow struct {
 	model.Connection // its first packet
 	id               uint32
 	to               netip.AddrPort // who answers
-	daemons          int            // that had started when it began; 0: its frontend may be one that no daemon finds
+	daemon           int            // that had programmed the table when it began; 0: no daemon may know its frontend
 }
 
 // mostFlows are those that the kernel has at a time. The oldest one ends for a new one.
@@ -27,7 +27,7 @@ func (w *world) track(c model.Connection, to netip.AddrPort) {
 	const first, ports = 1024, 60000
 	c.SourcePort = uint16(first + w.flowID%ports)
 	w.note("flow %d from %v to %v is answered by %v", w.flowID, c.Source, c.Dest, to)
-	w.flows = append(w.flows, flow{c, w.flowID, to, w.daemons})
+	w.flows = append(w.flows, flow{c, w.flowID, to, w.programmed})
 	if len(w.flows) > mostFlows {
 		w.flows = slices.Delete(w.flows, 0, 1)
 	}
@@ -62,11 +62,11 @@ func (w *world) untrack(id uint32) bool {
 	return true
 }
 
-// mustHaveEnded checks that no flow is stale. A daemon that starts knows only the frontends that the table still has: of others,
-// flows may stay that began before, or before somebody else changed the tables. The caller holds the mutex.
+// mustHaveEnded checks that no flow is stale. A daemon knows the frontends of its own snapshots alone: of others, flows may stay
+// that began before it had programmed the tables, or before somebody else changed them. The caller holds the mutex.
 func (w *world) mustHaveEnded(family model.Family, s *model.Snapshot) {
 	for _, f := range w.flows {
-		if model.FamilyOf(f.Dest.Addr()) == family && f.isStale(s) && (f.daemons == w.daemons || model.Decide(s, f.Connection).Port != nil) {
+		if model.FamilyOf(f.Dest.Addr()) == family && f.isStale(s) && (f.daemon == w.daemons || model.Decide(s, f.Connection).Port != nil) {
 			w.fail("flow %d, %+v is still answered by %v, which does not serve: %+v", f.id, f.Connection, f.to, model.Decide(s, f.Connection))
 		}
 	}

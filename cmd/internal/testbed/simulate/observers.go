@@ -42,7 +42,7 @@ func (d *daemon) observe() {
 	d.observers = observers{
 		tracker: health.NewTracker(health.Options{NodeName: d.w.node.Config.NodeName}),
 		flows: conntrack.New(conntrack.Options{
-			Log: slog.New(slog.DiscardHandler), Dial: d.track, Before: d.backend.Found, Report: d.passed,
+			Log: slog.New(slog.DiscardHandler), Dial: d.track, Report: d.passed,
 		}),
 		failing: failing{new([len(model.Families)]time.Time)},
 	}

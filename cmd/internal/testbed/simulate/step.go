@@ -280,7 +280,7 @@ func (w *world) meddle() {
 	defer w.mu.Unlock()
 	w.tampered = true
 	for i := range w.flows {
-		w.flows[i].daemons = 0
+		w.flows[i].daemon = 0
 	}
 	if w.daemon != nil {
 		w.daemon.seen = false

@@ -44,6 +44,8 @@ type world struct {
 	eye     *kernel.Backend // looks at the tables, and never changes them
 	daemon  *daemon         // nil: none runs
 	daemons int             // so far
+	// programmed is the number of the last daemon that has applied a snapshot without an error.
+	programmed int
 
 	seeds  *rand.PCG // of random, set anew for each step
 	random *modeltest.Random
