@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/netip"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -33,9 +32,6 @@ type ruleFamily struct {
 	hooked  bool              // this Apply has put back jumps before it read the rest
 	invalid uint64            // iptables.Saved.Invalid of the last listing
 	applied atomic.Pointer[iptables.Ruleset]
-	// found are the UDP frontends that were there at the start, see Found.
-	found   map[model.VIP][]netip.AddrPort
-	started bool // an Apply worked
 
 	noAffinity bool  // the kernel lacks xt_recent
 	noSCTP     error // the kernel lacks xt_sctp
@@ -114,9 +110,6 @@ func (b *IPTables) applyFamily(ctx context.Context, f *ruleFamily, s *model.Fami
 		if saved, err = save(ctx, f.name); err != nil {
 			return err
 		}
-		if !f.started {
-			f.found = saved.Destinations(model.UDP)
-		}
 		batch = want.Repair(saved)
 		b.read(f, saved, before != nil && batch.Size() != iptables.Diff(before, want).Size())
 	} else {
@@ -135,7 +128,7 @@ func (b *IPTables) applyFamily(ctx context.Context, f *ruleFamily, s *model.Fami
 	if err != nil {
 		return err
 	}
-	f.have, f.left, f.started = want, nil, true
+	f.have, f.left = want, nil
 	f.applied.Store(want)
 	b.left[f.family] = &leftRules{
 		count: countJumps(b.Stats()[f.family].Rules, iptables.Jumps()),
@@ -191,19 +184,6 @@ func (b *IPTables) Listing(ctx context.Context, family model.Family) (string, er
 		}
 	}
 	return "", fmt.Errorf("iptables has no %v", family)
-}
-
-// Found returns the UDP frontends that an earlier process left in a family's rules, with their
-// endpoints, and forgets them. It must not be called during Apply.
-func (b *IPTables) Found(family model.Family) map[model.VIP][]netip.AddrPort {
-	for _, f := range b.families {
-		if f.family == family {
-			found := f.found
-			f.found = nil
-			return found
-		}
-	}
-	return nil
 }
 
 // read updates the Stats that depend on a listing.
