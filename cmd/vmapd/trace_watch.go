@@ -192,9 +192,12 @@ func (w *watching) story(ctx context.Context, c *trace.Connection, stderr io.Wri
 	if first.Hooks[0].Name == others.Prerouting {
 		arrival = first.Hooks[0].In
 	}
-	in.Tracking, in.Untold = w.tracking.Of(c.Client)
+	var missing error
+	if in.Tracking, missing = w.tracking.Of(c.Client); missing != nil {
+		in.Untold = missing.Error()
+	}
 	e, found := conntrack.Latest(in.Tracking)
-	if !found || in.Untold { // the flow is older, or the kernel sends no events (nf_conntrack_events)
+	if !found || missing != nil { // the flow is older, or the kernel sends no events (nf_conntrack_events)
 		if e, found, err = w.finder.Find(w.filter.Protocol, c.Client, dest); err != nil {
 			return trace.Story{}, err
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mdlayher/netlink"
+	timo "github.com/ti-mo/conntrack"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
@@ -61,49 +62,33 @@ func (f *Finder) Find(p model.Protocol, source, dest netip.AddrPort) (e Entry, f
 		case err != nil:
 			return e, false, fmt.Errorf("ask connection tracking for %v → %v: %w", source, dest, err)
 		default:
-			if e, err = parseEntry(m.Data); err != nil {
-				return e, false, err
-			}
 			// The kernel marks its only answer as a part of several, whose end never comes
-			// (ctnetlink_fill_info).
-			found = true
+			// (ctnetlink_fill_info): ti-mo/conntrack's Get waits for it.
+			var event Event
+			event, found = eventOf(m)
+			e = event.Entry
 			_ = f.conn.SetReadDeadline(time.Unix(1, 0))
 		}
 	}
 	return e, found, nil
 }
 
-// Attributes, from linux/netfilter/nfnetlink_conntrack.h.
-const (
-	ctaProtoinfoTCP      = 1
-	ctaProtoinfoTCPState = 1
-)
-
 // tcpStates is enum tcp_conntrack of linux/netfilter/nf_conntrack_tcp.h.
 var tcpStates = [...]string{
 	"NONE", "SYN_SENT", "SYN_RECV", "ESTABLISHED", "FIN_WAIT", "CLOSE_WAIT", "LAST_ACK", "TIME_WAIT", "CLOSE", "SYN_SENT2",
 }
 
-func parseEntry(b []byte) (Entry, error) {
-	f, err := parseFlow(b)
-	if err != nil {
-		return Entry{}, err
+func entryOf(f *timo.Flow) Entry {
+	e := Entry{Answered: f.Status.SeenReply()}
+	e.Source, e.Dest = addresses(f.TupleOrig)
+	e.ReplySource, e.ReplyDest = addresses(f.TupleReply)
+	if tcp := f.ProtoInfo.TCP; tcp != nil && int(tcp.State) < len(tcpStates) {
+		e.State = tcpStates[tcp.State]
 	}
-	e := Entry{Source: f.source, Dest: f.dest, ReplySource: f.replySource, ReplyDest: f.replyDest, Answered: f.answered}
-	return e, attributes(b[nl.SizeofNfgenmsg:], func(kind uint16, data []byte) error {
-		if kind != nl.CTA_PROTOINFO {
-			return nil
-		}
-		return attributes(data, func(kind uint16, data []byte) error {
-			if kind != ctaProtoinfoTCP || f.protocol != model.TCP {
-				return nil
-			}
-			return attributes(data, func(kind uint16, data []byte) error {
-				if kind == ctaProtoinfoTCPState && len(data) == 1 && int(data[0]) < len(tcpStates) {
-					e.State = tcpStates[data[0]]
-				}
-				return nil
-			})
-		})
-	})
+	return e
+}
+
+func addresses(t timo.Tuple) (from, to netip.AddrPort) {
+	return netip.AddrPortFrom(t.IP.SourceAddress, t.Proto.SourcePort),
+		netip.AddrPortFrom(t.IP.DestinationAddress, t.Proto.DestinationPort)
 }

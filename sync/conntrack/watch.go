@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/mdlayher/netlink"
+	timo "github.com/ti-mo/conntrack"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
@@ -41,7 +42,7 @@ type Watch struct {
 	mu      sync.Mutex
 	clients map[netip.AddrPort][]Event
 	order   []netip.AddrPort // of clients, the oldest first
-	lost    bool
+	missing error            // why events are missing; nil: none are known to be
 }
 
 const (
@@ -95,11 +96,20 @@ func (w *Watch) Close() {
 	<-w.done
 }
 
-// Of returns the events of a client's connection so far. If some were lost, of any connection, it says so.
-func (w *Watch) Of(client netip.AddrPort) (events []Event, lost bool) {
+// errLost is why events are missing that came faster than they were read.
+var errLost = errors.New("there were more events of connection tracking than room for them")
+
+// Of returns the events of a client's connection so far. If some are missing, of any connection, the error says why.
+func (w *Watch) Of(client netip.AddrPort) (events []Event, missing error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return slices.Clone(w.clients[client]), w.lost
+	return slices.Clone(w.clients[client]), w.missing
+}
+
+func (w *Watch) miss(why error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.missing = why
 }
 
 func (w *Watch) run() {
@@ -108,11 +118,10 @@ func (w *Watch) run() {
 		messages, err := w.conn.Receive()
 		switch {
 		case errors.Is(err, unix.ENOBUFS):
-			w.mu.Lock()
-			w.lost = true
-			w.mu.Unlock()
-		case err != nil:
-			return // it is closed
+			w.miss(errLost)
+		case err != nil: // also at its Close
+			w.miss(fmt.Errorf("events of connection tracking could not be read: %w", err))
+			return
 		}
 		for _, m := range messages {
 			if e, ok := eventOf(m); ok {
@@ -139,20 +148,20 @@ func (w *Watch) add(e Event) {
 	w.clients[e.Source] = append(list, e)
 }
 
-// eventOf reads a message. A new connection's has the flags of one that creates something.
+// eventOf reads a message.
 func eventOf(m netlink.Message) (Event, bool) {
-	e := Event{Change: Changed}
-	switch {
-	case m.Header.Type == msgDelete:
-		e.Change = Ended
-	case m.Header.Type != msgMake:
-		return e, false
-	case m.Header.Flags&netlink.Create != 0:
-		e.Change = Began
+	var e timo.Event
+	if err := e.Unmarshal(m); err != nil || e.Flow == nil {
+		return Event{}, false
 	}
-	var err error
-	e.Entry, err = parseEntry(m.Data)
-	return e, err == nil
+	change := Changed
+	switch e.Type {
+	case timo.EventNew:
+		change = Began
+	case timo.EventDestroy:
+		change = Ended
+	}
+	return Event{change, entryOf(e.Flow)}, true
 }
 
 // eventFilter is a program of the socket that accepts the messages of some connections.

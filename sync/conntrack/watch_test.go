@@ -1,6 +1,7 @@
 package conntrack
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"testing"
@@ -60,8 +61,8 @@ func TestWatchIsNotDrownedByOthers(t *testing.T) {
 			}
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			if len(w.clients) != count/each || w.lost {
-				t.Errorf("want %d clients, got %d; lost: %v", count/each, len(w.clients), w.lost)
+			if len(w.clients) != count/each || w.missing != nil {
+				t.Errorf("want %d clients, got %d; missing: %v", count/each, len(w.clients), w.missing)
 			}
 		})
 	}
@@ -97,7 +98,7 @@ func TestWatchSaysThatEventsWereLost(t *testing.T) {
 			}
 		}
 	}
-	wait("nothing is said about lost events", func() bool { _, lost := w.Of(mine.source); return lost })
+	wait("nothing is said about lost events", func() bool { _, missing := w.Of(mine.source); return errors.Is(missing, errLost) })
 	port := 5000
 	wait("the Watch has ended", func() bool {
 		events, _ := w.Of(netip.AddrPortFrom(mine.source.Addr(), uint16(port)))
@@ -127,5 +128,22 @@ func TestWatchIsBounded(t *testing.T) {
 	want := []string{"9 0", fmt.Sprint(10, watchedEvents), fmt.Sprint(watchedClients+9, watchedEvents)}
 	if diff := cmp.Diff(want, got); diff != "" || len(w.order) != watchedClients {
 		t.Errorf("clients and their events (-want +got):\n%s\n%d clients", diff, len(w.order))
+	}
+}
+
+// A Watch that can no longer read says so, and has what came before.
+func TestAWatchThatFailsSaysSo(t *testing.T) {
+	n := newNamespace(t)
+	w, err := NewWatch(n.fd(), model.UDP, netip.Addr{}, netip.MustParseAddrPort("172.30.0.10:53"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	if err := w.conn.SetReadDeadline(time.Unix(1, 0)); err != nil {
+		t.Fatal(err)
+	}
+	<-w.done
+	if _, missing := w.Of(netip.AddrPort{}); missing == nil || errors.Is(missing, errLost) {
+		t.Errorf("missing events because of: %v", missing)
 	}
 }

@@ -20,7 +20,7 @@ type Input struct {
 	Entry     *conntrack.Entry // nil if connection tracking has none
 	Tracking  []conntrack.Event
 	Early     bool          // something is before connection tracking that may keep packets from being tracked
-	Untold    bool          // events of connection tracking were lost
+	Untold    string        // why events of connection tracking are missing
 	Route     string        // why the kernel has no route, if it was asked and has none
 	Neighbour string        // why the next hop cannot be reached, if it is known to be so
 	Bridge    string        // why an answer does not pass netfilter, if client and endpoint are on one bridge

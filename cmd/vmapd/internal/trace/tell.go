@@ -152,8 +152,8 @@ func (s *Story) hint(in *Input, w way) {
 	if s.Redirect.IsValid() {
 		hint("%v sent the client an ICMP redirect: the endpoint is a neighbour of the client's. That is no error.", s.Redirect)
 	}
-	if in.Untold {
-		hint("There were more events of connection tracking than room for them: it was asked for the state instead.")
+	if in.Untold != "" {
+		hint("Connection tracking was asked for the state: %s.", in.Untold)
 	}
 	silent := s.Verdict == Forwarded && s.Answer.Kind == NoAnswer
 	if silent && in.mayMiss(s) {
