@@ -6,7 +6,6 @@ import (
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/doctor"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/firewall"
 	"github.com/vmapd/vmapd/model"
-	"github.com/vmapd/vmapd/sync/listening"
 )
 
 const (
@@ -76,6 +75,6 @@ func isServed(t doctor.Target, routes map[netip.Addr]string) bool {
 	if !known || name != "" {
 		return false
 	}
-	found, err := listening.Listens(model.VIP{Addr: t.Addr.Addr(), Protocol: p, Port: t.Addr.Port()})
+	found, err := listens(model.VIP{Addr: t.Addr.Addr(), Protocol: p, Port: t.Addr.Port()})
 	return err == nil && found
 }

@@ -17,7 +17,6 @@ import (
 	"github.com/vmapd/vmapd/sync/conntrack"
 	"github.com/vmapd/vmapd/sync/events"
 	"github.com/vmapd/vmapd/sync/health"
-	"github.com/vmapd/vmapd/sync/listening"
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
@@ -28,8 +27,7 @@ type observers struct {
 	tracker   *health.Tracker
 	services  *health.Services
 	localhost *userspace.Forwarder // of node ports on loopback; the backend itself, if that is userspace
-	listening *listening.Watcher
-	listens   bool // the backend is userspace: it serves loopback, and its listeners are the node's processes
+	listens   bool                 // the backend is userspace: it serves loopback
 	events    *events.Recorder
 	problems  *events.Problems
 	flows     *conntrack.Reconciler // nil with IPVS, which has a connection table of its own
@@ -48,7 +46,6 @@ func (d *daemon) observe(p *dataplane, in inputs) *observers {
 	if p.userspace != nil {
 		o.localhost, o.listens = p.userspace, true
 	}
-	o.listening = listening.New(listening.Options{Log: d.log, Found: d.tellListener})
 	figures := metrics.Options{
 		Backend: p.name, Reason: p.why, Started: d.started,
 		Legacy: p.stats, Pending: in.state.Pending, Localhost: o.localhost.Stats,
@@ -126,13 +123,6 @@ func findings(lines []doctor.Line) map[metrics.Finding]int {
 	return counts
 }
 
-// tellListener says that a Service takes connections away from a process of the node.
-func (d *daemon) tellListener(service model.NamespacedName, fe model.Frontend) {
-	text := fmt.Sprintf("%v %v is an address of this node, where a process listens on the port: its connections go to the Service", fe.Kind, fe.VIP)
-	d.log.Warn(text, slog.String("service", service.String()))
-	d.events.Service(service, events.Warning, events.ReasonPortOfNode, events.ActionProgram, text)
-}
-
 // tellEligibility says whether load balancers may send new connections to this node.
 func (d *daemon) tellEligibility(why string) {
 	if why == "" {
@@ -148,7 +138,7 @@ func (d *daemon) tellEligibility(why string) {
 func (o *observers) all() []reconcile.Observer {
 	list := []reconcile.Observer{o.tracker, o.metrics, o.services, &o.view, o.problems}
 	if !o.listens {
-		list = append(list, loopback{o.localhost}, o.listening)
+		list = append(list, loopback{o.localhost})
 	}
 	if o.flows != nil {
 		list = append(list, o.flows)
@@ -176,9 +166,6 @@ func (l loopback) Done(r reconcile.Round) { l.Follow(r.Snapshot) }
 // tasks are the tasks of the observers beside the loop.
 func (o *observers) tasks() []task {
 	list := []task{quiet(o.services.Run), quiet(o.problems.Run), quiet(o.localhost.Run), quiet(o.watchTable)}
-	if !o.listens {
-		list = append(list, quiet(o.listening.Run))
-	}
 	if o.flows != nil {
 		list = append(list, quiet(o.flows.Run))
 	}

@@ -55,9 +55,6 @@ const (
 
 	// About a Service, with ActionProgram: another Service has its address and port.
 	ReasonFrontendConflict = "FrontendConflict"
-	// About a Service, with ActionProgram: it has an address of the node, and a port on which a
-	// process of the node listens.
-	ReasonPortOfNode = "PortOfNode"
 	// About a Service, with ActionProgram: a field is invalid and ignored.
 	ReasonInvalidField = "InvalidField"
 	// About a Service, with ActionProgram: it exceeds a budget, and is served in part.

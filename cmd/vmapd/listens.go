@@ -1,4 +1,4 @@
-package listening
+package main
 
 import (
 	"encoding/binary"
@@ -14,9 +14,9 @@ import (
 // sockDiagByFamily is SOCK_DIAG_BY_FAMILY of linux/sock_diag.h.
 const sockDiagByFamily = 20
 
-// Listens reports whether a process of this network namespace listens at a VIP. It needs no
+// listens reports whether a process of this network namespace listens at a VIP. It needs no
 // privilege. A kernel without inet_diag finds nothing.
-func Listens(v model.VIP) (bool, error) {
+func listens(v model.VIP) (bool, error) {
 	if v.Protocol != model.TCP && v.Protocol != model.UDP {
 		return false, nil
 	}
@@ -26,7 +26,7 @@ func Listens(v model.VIP) (bool, error) {
 	}
 	defer conn.Close() //nolint:errcheck // nothing was written that could be lost
 	_, err = conn.Execute(netlink.Message{
-		Header: netlink.Header{Type: sockDiagByFamily, Flags: netlink.Request}, Data: request(v),
+		Header: netlink.Header{Type: sockDiagByFamily, Flags: netlink.Request}, Data: socketRequest(v),
 	})
 	switch {
 	case err == nil:
@@ -37,9 +37,9 @@ func Listens(v model.VIP) (bool, error) {
 	return false, fmt.Errorf("look up a socket at %v: %w", v, err)
 }
 
-// request encodes an inet_diag_req_v2 (linux/inet_diag.h) for the socket that would get a packet
+// socketRequest encodes an inet_diag_req_v2 (linux/inet_diag.h) for the socket that would get a packet
 // to a VIP. Without the flag of a dump, the kernel looks up one socket.
-func request(v model.VIP) []byte {
+func socketRequest(v model.VIP) []byte {
 	family := byte(unix.AF_INET)
 	if v.Addr.Is6() {
 		family = unix.AF_INET6
