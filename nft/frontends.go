@@ -47,21 +47,3 @@ func (s *Frontends) Key(v model.VIP) string {
 	}
 	return string(AppendPort(AppendProto(key, v.Protocol), v.Port))
 }
-
-// vip reads the frontend with which a key begins.
-func (s *Frontends) vip(f model.Family, key string) (vip model.VIP, ok bool) {
-	vip.Addr = f.Unspecified()
-	width := 0
-	if !s.NodePorts {
-		width = Addr.Width(f)
-	}
-	if len(key) < width+2*RegisterSize {
-		return vip, false
-	}
-	if width > 0 {
-		vip.Addr = decodeAddr(key[:width])
-	}
-	vip.Protocol = model.Protocol(key[width])
-	vip.Port = decodePort(key[width+RegisterSize:])
-	return vip, true
-}

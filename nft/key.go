@@ -2,7 +2,6 @@ package nft
 
 import (
 	"encoding/binary"
-	"fmt"
 	"net/netip"
 	"strconv"
 
@@ -87,15 +86,6 @@ func decodeAddr(raw string) netip.Addr {
 func decodePort(raw string) uint16 { return uint16(raw[0])<<8 | uint16(raw[1]) }
 
 func decodeSlot(raw string) uint32 { return binary.NativeEndian.Uint32([]byte(raw)) }
-
-// endpointOf reads the data of an element of the endpoint maps.
-func endpointOf(f model.Family, data string) (netip.AddrPort, error) {
-	n := Addr.Width(f)
-	if len(data) < n+2 {
-		return netip.AddrPort{}, fmt.Errorf("endpoint of %d bytes", len(data))
-	}
-	return netip.AddrPortFrom(decodeAddr(data[:n]), decodePort(data[n:])), nil
-}
 
 // Text returns an element as nft writes it.
 func (s Set) Text(f model.Family, e Element) string {

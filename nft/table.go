@@ -30,8 +30,8 @@ func (t *Table) Slots(set, frontend string, n int) []netip.AddrPort {
 		if !ok {
 			return list
 		}
-		ep, err := endpointOf(t.Family, e.Data)
-		if err != nil {
+		ep, ok := Endpoint(e.Data)
+		if !ok {
 			return list
 		}
 		if list == nil {

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
-	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -76,16 +74,13 @@ type familyState struct {
 
 	uncountable, slow error // what the kernel lacks to count, and for the fast path; nil: nothing
 
-	have    *compile.Ruleset        // in the kernel; nil: unknown, read before the next batch
-	left    *compile.Ruleset        // behind the last Apply that worked, but for refused service ports; nil: none did
-	refusal *refusal                // of service ports by the kernel, at the last Apply; nil: there was none
-	owned   bool                    // the table is claimed
-	purges  map[string]pendingPurge // by map
-	// found are the UDP frontends that were there at the start, see Found.
-	found       map[model.VIP][]netip.AddrPort
-	started     bool      // an Apply worked
-	devices     *[]string // of the flowtable; nil: unknown
-	devicesSaid string    // the error about them that was logged last
+	have        *compile.Ruleset        // in the kernel; nil: unknown, read before the next batch
+	left        *compile.Ruleset        // behind the last Apply that worked, but for refused service ports; nil: none did
+	refusal     *refusal                // of service ports by the kernel, at the last Apply; nil: there was none
+	owned       bool                    // the table is claimed
+	purges      map[string]pendingPurge // by map
+	devices     *[]string               // of the flowtable; nil: unknown
+	devicesSaid string                  // the error about them that was logged last
 
 	mu     sync.Mutex
 	shared shared
@@ -264,7 +259,7 @@ func (b *Backend) applyFamily(ctx context.Context, st *familyState, s *model.Fam
 			return err
 		}
 	}
-	st.have, st.left, st.started = want, want, true
+	st.have, st.left = want, want
 	if st.refusal != nil {
 		err, st.refusal.s = st.refusal.err(st.family), s
 	}
@@ -321,31 +316,6 @@ func (b *Backend) sendAndTell(ctx context.Context, st *familyState, changes *bat
 		b.observe(done)
 	}
 	return err
-}
-
-// find notes the frontends of a table that an earlier process left. Another try may find others:
-// a part of a large batch may have been done, or that process still runs.
-func (st *familyState) find(table *nft.Table) {
-	if st.started {
-		return
-	}
-	if st.found == nil {
-		st.found = map[model.VIP][]netip.AddrPort{}
-	}
-	maps.Copy(st.found, table.Destinations(model.UDP))
-}
-
-// Found returns the UDP frontends that an earlier process left in a family's table, with their
-// endpoints, and forgets them. It must not be called during Apply.
-func (b *Backend) Found(f model.Family) map[model.VIP][]netip.AddrPort {
-	for _, st := range b.families {
-		if st.family == f {
-			found := st.found
-			st.found = nil
-			return found
-		}
-	}
-	return nil
 }
 
 // claim takes over a table that an earlier process left. It changes nothing in it.

@@ -24,9 +24,6 @@ func (b *Backend) compareWithKernel(
 	if err != nil {
 		return nil, nil, err
 	}
-	if table != nil {
-		st.find(table)
-	}
 	want := options.Repair(table, left, s)
 	var changes *batch.Batch
 	if table == nil {
