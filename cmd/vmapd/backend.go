@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net/netip"
 	"time"
 
@@ -34,8 +35,8 @@ type dataplane struct {
 	stats     func() [len(model.Families)]host.Stats // of the other backends
 	sweep     *sweeper                               // removes the leftovers of other backends and proxies
 	rivals    *rivals
-	notOwned  time.Time // since when another process owns our tables; zero: none does
-	watched   []watcher
+	notOwned  time.Time                    // since when another process owns our tables; zero: none does
+	foreign   func() kernel.ForeignChanges // nil unless the rules are watched
 }
 
 // openBackend opens the configured backend or, for auto, the first that works on this node. After
@@ -149,12 +150,14 @@ func (d *daemon) sweeps(p *dataplane, running func(*finder), own *host.IPTables,
 	}
 }
 
-// resyncInterval is the time between two full comparisons of a backend with the node. Foreign
-// changes to nftables are noticed as they happen, or the kernel prevents them; of those to what other
-// backends have, some are not.
+// resyncInterval is the time between two comparisons of everything by the loop. For the backends iptables and IPVS,
+// whose comparisons take seconds, a watch compares beside it.
 func resyncInterval(c *config.Config, running config.Backend) time.Duration {
-	if running == config.NFTables {
+	switch running {
+	case config.NFTables:
 		return reconcile.DefaultResyncInterval
+	case config.IPTables, config.IPVS:
+		return math.MaxInt64
 	}
 	return c.SyncPeriod(running)
 }
@@ -184,11 +187,9 @@ func (p *dataplane) noteOwner(err error) {
 }
 
 // foreignChanges counts the changes of our rules by others.
-func (p *dataplane) foreignChanges() (sum kernel.ForeignChanges) {
-	for _, w := range p.watched {
-		n := w.ForeignChanges()
-		sum.Changes += n.Changes
-		sum.Overruns += n.Overruns
+func (p *dataplane) foreignChanges() kernel.ForeignChanges {
+	if p.foreign == nil {
+		return kernel.ForeignChanges{}
 	}
-	return sum
+	return p.foreign()
 }

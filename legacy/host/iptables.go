@@ -29,7 +29,6 @@ type ruleFamily struct {
 	*programs
 	have    *iptables.Ruleset // the node's; nil: unknown, read before the next batch
 	left    *iptables.Ruleset // as it was left, if only a Resync made it unknown
-	hooked  bool              // this Apply has put back jumps before it read the rest
 	invalid uint64            // iptables.Saved.Invalid of the last listing
 	applied atomic.Pointer[iptables.Ruleset]
 
@@ -80,10 +79,11 @@ func (b *IPTables) Resync() {
 // before nat: if nat fails, connections still go where they did, but for addresses that the new filter refuses; those
 // that it does not refuse any more have no endpoint until the next try. The other family is not concerned.
 func (b *IPTables) Apply(ctx context.Context, s *model.Snapshot) error {
-	b.applying.Lock()
-	defer b.applying.Unlock()
+	b.begin()
 	for _, f := range b.families {
-		f.hooked = f.left != nil && b.hookFirst(ctx, f)
+		if f.left != nil {
+			b.hookFirst(ctx, f)
+		}
 	}
 	var errs []error
 	for _, f := range b.families {
@@ -91,11 +91,15 @@ func (b *IPTables) Apply(ctx context.Context, s *model.Snapshot) error {
 		if model.IsProgrammed(err) {
 			errs = append(errs, err)
 		} else {
-			f.have, f.left, b.left[f.family] = nil, nil, nil
+			f.have, f.left = nil, nil
 			errs = append(errs, &model.FamilyError{Family: f.family, Err: err})
 		}
 	}
-	return errors.Join(errs...)
+	err := errors.Join(errs...)
+	if model.IsProgrammed(err) {
+		b.end(s)
+	}
+	return err
 }
 
 func (b *IPTables) applyFamily(ctx context.Context, f *ruleFamily, s *model.FamilySnapshot) error {
@@ -124,16 +128,11 @@ func (b *IPTables) applyFamily(ctx context.Context, f *ruleFamily, s *model.Fami
 	}
 	b.update(f.family, func(s *Stats) { s.applied(batch, written, full) })
 	// The jumps come last, when the chains are there.
-	hooked, err := b.hook(ctx, f, saved)
-	if err != nil {
+	if err := b.hook(ctx, f, saved); err != nil {
 		return err
 	}
 	f.have, f.left = want, nil
 	f.applied.Store(want)
-	b.left[f.family] = &leftRules{
-		count: countJumps(b.Stats()[f.family].Rules, iptables.Jumps()),
-		clean: full && batch.Empty() && !hooked && !f.hooked,
-	}
 	if size := batch.Size(); !batch.Empty() {
 		b.log.LogAttrs(ctx, slog.LevelDebug, "applied", slog.String("family", f.family.String()),
 			slog.Int("chains", size.Chains), slog.Int("rules", size.Rules), slog.Int("chains_deleted", size.Deleted),

@@ -176,20 +176,23 @@ func (b *IPVS) Resync() {
 // concern the others. The error has all failures, and the next Apply first reads the node's
 // state. A failure of a few virtual servers is a [model.RefusedError], any other one a [model.FamilyError].
 func (b *IPVS) Apply(ctx context.Context, s *model.Snapshot) error {
-	b.applying.Lock()
-	defer b.applying.Unlock()
+	b.begin()
 	var errs []error
 	for _, f := range b.families {
 		err := b.applyFamily(ctx, f, s.Family(f.family))
 		if !model.IsProgrammed(err) {
-			b.left[f.family], err = nil, &model.FamilyError{Family: f.family, Err: err}
+			err = &model.FamilyError{Family: f.family, Err: err}
 		}
 		if err != nil {
 			f.have = nil
 		}
 		errs = append(errs, err)
 	}
-	return errors.Join(errs...)
+	err := errors.Join(errs...)
+	if err == nil {
+		b.end(s)
+	}
+	return err
 }
 
 func (b *IPVS) applyFamily(ctx context.Context, f *serverFamily, s *model.FamilySnapshot) error {
@@ -223,9 +226,6 @@ func (b *IPVS) applyFamily(ctx context.Context, f *serverFamily, s *model.Family
 	}
 	f.have = want
 	f.applied.Store(want)
-	if c := want.Companion; c != nil {
-		b.left[f.family] = &leftRules{count: countJumps(c.Rules(), c.Jumps), clean: r.have != nil && r.done == 0}
-	}
 	deleted, undrained := b.endDrained(f)
 	if r.done > 0 || deleted > 0 {
 		b.log.LogAttrs(ctx, slog.LevelDebug, "applied", slog.String("family", f.family.String()),

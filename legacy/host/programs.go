@@ -25,9 +25,6 @@ type programs struct {
 	tables  *goiptables.IPTables
 	name    string // "iptables", "ip6tables-legacy", …
 	version string
-	// writing, unless it is nil, is told the process ID of each iptables-restore before that gets
-	// its input, and what it returns is called when the process has ended.
-	writing func(process int) (ended func())
 }
 
 // LacksProgram reports whether an error is that a program is not installed.
@@ -132,9 +129,6 @@ func (p *programs) restore(ctx context.Context, input io.WriterTo, more ...strin
 	}
 	if err := cmd.Start(); err != nil {
 		return 0, fmt.Errorf("run %s: %w", cmd.Path, err)
-	}
-	if p.writing != nil {
-		defer p.writing(cmd.Process.Pid)()
 	}
 	n, writeErr := input.WriteTo(in)
 	err = errors.Join(in.Close(), cmd.Wait())

@@ -1,44 +1,215 @@
 package host
 
 import (
+	"context"
+	"log/slog"
+	"maps"
+	"slices"
 	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/vmapd/vmapd/legacy/iptables"
 	"github.com/vmapd/vmapd/model"
 )
 
-// watchable is what a backend has for those who watch its iptables rules.
+const (
+	canaryInterval = time.Second
+	// canaryShare bounds the processor time of the programs that look for canaries: the pause after a look is so
+	// many times as long, up to slowestCanary, as kube-proxy's. iptables-legacy copies a whole table to list one chain.
+	canaryShare     = 50
+	slowestCanary   = 30 * time.Second
+	compareInterval = time.Hour // as kube-proxy's full sync
+	// comparisons is how often everything is compared, at most, while Apply changes the rules meanwhile.
+	comparisons = 3
+)
+
+// watchable is what a backend has for the Watch of its iptables rules.
 type watchable struct {
-	ours     func(chain string) bool
 	programs []*programs
+	ours     func(chain string) bool
 
-	applying sync.Mutex // held by Apply
-	left     [len(model.Families)]*leftRules
+	mu      sync.Mutex
+	applied *model.Snapshot // nil during Apply, and after one that failed: the next Apply compares everything
+	applies int             // that have begun
 }
 
-// leftRules is what an Apply left of a family's rules. After one that failed there is none.
-type leftRules struct {
-	count map[string]int // by table: our rules, and the jumps of others' chains to them
-	clean bool           // the Apply compared all rules with the node's, and nothing was different
+func (w *watchable) begin() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.applied, w.applies = nil, w.applies+1
 }
 
-// TellWriting calls began with the process ID of each program that is about to write rules of
-// iptables-nft, and what it returns when the process has ended. It returns false if all rules are
-// in the tables of iptables-legacy. It must be called before the first Apply.
-func (w *watchable) TellWriting(began func(process int) (ended func())) bool {
-	some := false
-	for _, p := range w.programs {
-		if p.variant() == variantNFT {
-			p.writing, some = began, true
+func (w *watchable) end(s *model.Snapshot) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.applied = s
+}
+
+func (w *watchable) state() (applied *model.Snapshot, applies int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.applied, w.applies
+}
+
+// settled waits until an Apply has worked and none is at work. It returns nil if ctx ends before.
+func (w *watchable) settled(ctx context.Context) (applied *model.Snapshot, applies int) {
+	const pause = 50 * time.Millisecond
+	for {
+		if applied, applies = w.state(); applied != nil {
+			return applied, applies
+		}
+		select {
+		case <-ctx.Done():
+			return nil, 0
+		case <-time.After(pause):
 		}
 	}
-	return some
 }
 
-// countJumps adds the jumps of built-in chains to the number of rules of each table.
-func countJumps(rules map[string]int, jumps []iptables.Jump) map[string]int {
-	for _, j := range jumps {
-		rules[j.Table]++
+// since reports whether an Apply has begun since there were so many.
+func (w *watchable) since(applies int) bool {
+	_, now := w.state()
+	return now != applies
+}
+
+// Watch notices that another program has changed a backend's rules. Our jumps are its canaries: who flushes a table
+// takes all of them there, and each second it looks for one of each family. Each hour, it compares everything. It runs
+// beside Apply, in the network namespace of its caller.
+type Watch struct {
+	*watchable
+	jumps   func() []iptables.Jump
+	compare func(context.Context, model.Family, *model.Snapshot) ([]string, error)
+	log     *slog.Logger
+	changed chan<- struct{}
+	changes atomic.Uint64
+	turn    int
+	failed  bool // the last canary or comparison, which the log has
+}
+
+// Watch returns a watch, which sends to changed without waiting for a receiver.
+func (b *IPTables) Watch(changed chan<- struct{}) *Watch {
+	return &Watch{watchable: &b.watchable, jumps: iptables.Jumps, compare: b.Compare, log: b.log, changed: changed}
+}
+
+// Watch returns a watch, which sends to changed without waiting for a receiver.
+func (b *IPVS) Watch(changed chan<- struct{}) *Watch {
+	return &Watch{watchable: &b.watchable, jumps: b.jumps, compare: b.Compare, log: b.log, changed: changed}
+}
+
+// jumps returns those of the last Apply that worked.
+func (b *IPVS) jumps() []iptables.Jump {
+	if s := b.families[0].applied.Load(); s != nil && s.Companion != nil {
+		return s.Companion.Jumps
 	}
-	return rules
+	return nil
+}
+
+// Changes returns the number of changes that were noticed. It may be called at any time.
+func (w *Watch) Changes() uint64 { return w.changes.Load() }
+
+// Run watches until ctx ends.
+func (w *Watch) Run(ctx context.Context) {
+	next := time.NewTimer(canaryInterval)
+	defer next.Stop()
+	compare := time.NewTicker(compareInterval)
+	defer compare.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-next.C:
+			before := childrenTime()
+			w.Look()
+			next.Reset(min(max(canaryInterval, canaryShare*(childrenTime()-before)), slowestCanary))
+		case <-compare.C:
+			w.Compare(ctx)
+		}
+	}
+}
+
+// childrenTime returns the processor time of programs that have ended. Those that an Apply runs are among them.
+func childrenTime() time.Duration {
+	var u unix.Rusage
+	_ = unix.Getrusage(unix.RUSAGE_CHILDREN, &u) // it fails for no such arguments
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// Look looks for one canary of each family: another one each time, of each table in turn.
+func (w *Watch) Look() {
+	applied, applies := w.state()
+	if applied == nil {
+		return // the next Apply compares everything
+	}
+	chains := map[string][]string{} // by table
+	for _, j := range w.jumps() {
+		if !slices.Contains(chains[j.Table], j.Chain) {
+			chains[j.Table] = append(chains[j.Table], j.Chain)
+		}
+	}
+	if len(chains) == 0 {
+		return
+	}
+	table := slices.Sorted(maps.Keys(chains))[w.turn%len(chains)]
+	chain := chains[table][w.turn/len(chains)%len(chains[table])]
+	w.turn++
+	for _, p := range w.programs {
+		rules, err := p.tables.List(table, chain)
+		w.logFailure(err)
+		leads := func(rule string) bool { return iptables.LeadsTo(rule, w.ours) }
+		if err == nil && !slices.ContainsFunc(rules, leads) && !w.since(applies) {
+			w.notice("family", p.family.String(), "table", table, "chain", chain)
+			return
+		}
+	}
+}
+
+// Compare compares everything. A difference is one that all comparisons found, up to the first during which there was
+// no Apply.
+func (w *Watch) Compare(ctx context.Context) {
+	var differences map[string]bool
+	for range comparisons {
+		applied, applies := w.settled(ctx)
+		if applied == nil {
+			return
+		}
+		found := map[string]bool{}
+		for _, f := range model.Families {
+			list, err := w.compare(ctx, f, applied)
+			if w.logFailure(err); err != nil {
+				return
+			}
+			for _, d := range list {
+				if differences == nil || differences[d] {
+					found[d] = true
+				}
+			}
+		}
+		if differences = found; len(found) == 0 || !w.since(applies) {
+			break
+		}
+	}
+	for d := range differences {
+		w.notice("differences", len(differences), "one", d)
+		break
+	}
+}
+
+func (w *Watch) notice(attrs ...any) {
+	w.changes.Add(1)
+	select {
+	case w.changed <- struct{}{}:
+		w.log.Info("rules changed by another program", attrs...)
+	default: // the last change is still to be repaired
+	}
+}
+
+// logFailure logs an error, unless the last look failed, too.
+func (w *Watch) logFailure(err error) {
+	if err != nil && !w.failed {
+		w.log.LogAttrs(context.Background(), slog.LevelError, "cannot watch our rules", slog.Any("err", err))
+	}
+	w.failed = err != nil
 }

@@ -173,7 +173,7 @@ func (s *Saved) Hook(table string, jumps []Jump, ours func(chain string) bool) (
 func (s *Saved) unhook(at tableChain, theirs func(chain string) bool) []string {
 	var lines []string
 	for line := range strings.Lines(string(s.rules[at])) {
-		if leadsTo(line, theirs) {
+		if LeadsTo(line, theirs) {
 			lines = append(lines, "-D"+strings.TrimPrefix(line, "-A"))
 		}
 	}
@@ -212,8 +212,8 @@ func (s *Saved) removeTable(table string, theirs func(chain string) bool) string
 	return "*" + table + "\n" + declare.String() + unhook.String() + remove.String() + "COMMIT\n"
 }
 
-// leadsTo reports whether a rule jumps or goes to one of the given owner's chains.
-func leadsTo(rule string, theirs func(chain string) bool) bool {
+// LeadsTo reports whether a rule jumps or goes to one of the given owner's chains.
+func LeadsTo(rule string, theirs func(chain string) bool) bool {
 	words := strings.Fields(rule)
 	for i, w := range words {
 		if i > 0 && (words[i-1] == "-j" || words[i-1] == "-g") && theirs(w) {

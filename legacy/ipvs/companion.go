@@ -246,15 +246,6 @@ func (c *Companion) beginning() *Companion {
 	return &first
 }
 
-// Rules counts the rules of our chains, by table.
-func (c *Companion) Rules() map[string]int {
-	n := map[string]int{}
-	for _, chain := range c.Chains {
-		n[chain.Table] += len(chain.Rules)
-	}
-	return n
-}
-
 // equal reports whether two companions are the same text.
 func (c *Companion) equal(d *Companion) bool {
 	return c == d || c != nil && d != nil && c.String() == d.String()

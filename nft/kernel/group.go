@@ -27,14 +27,13 @@ import (
 // So an overrun, after which something may have been missed, is by others, too, and rare
 // enough to be answered like a change.
 type group struct {
-	log      *slog.Logger
-	socket   *netlink.Conn
-	ignored  uint32                                               // the port whose messages are dropped
-	concerns func(message uint16, family byte, attrs []byte) bool // whether a message is about something of ours
-	changed  chan<- struct{}
-	foreign  atomic.Uint64
-	overrun  atomic.Uint64
-	ended    atomic.Bool
+	log     *slog.Logger
+	socket  *netlink.Conn
+	ignored uint32 // the port whose messages are dropped
+	changed chan<- struct{}
+	foreign atomic.Uint64
+	overrun atomic.Uint64
+	ended   atomic.Bool
 }
 
 // groupNFTables is NFNLGRP_NFTABLES.
@@ -115,7 +114,7 @@ func (g *group) Run(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, g.close)
 	defer stop()
 	const largest = 64 << 10 // the kernel joins messages to a page or two
-	l := listener{concerns: g.concerns, notice: g.notice, buffer: make([]byte, largest)}
+	l := listener{notice: g.notice, buffer: make([]byte, largest)}
 	for {
 		err := l.receive(raw)
 		switch {
@@ -159,11 +158,10 @@ func (g *group) notice(c change) {
 
 // listener parses the messages of the group.
 type listener struct {
-	concerns func(message uint16, family byte, attrs []byte) bool
-	notice   func(change)
-	buffer   []byte
-	overrun  bool // messages were lost, and the buffer was not empty since
-	touched  bool // the transaction that is being told of changed something of ours
+	notice  func(change)
+	buffer  []byte
+	overrun bool // messages were lost, and the buffer was not empty since
+	touched bool // the transaction that is being told of changed something of ours
 }
 
 // receive waits for a datagram and reads it.
@@ -205,7 +203,7 @@ func (l *listener) read(datagram []byte) {
 			continue
 		}
 		if msgType &= 0xff; msgType != unix.NFT_MSG_NEWGEN {
-			l.touched = l.touched || l.concerns(msgType, family, attrs)
+			l.touched = l.touched || isOurs(family, attrs)
 			continue
 		}
 		if l.touched {

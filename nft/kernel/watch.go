@@ -24,7 +24,7 @@ type Watched struct {
 // Watch begins to listen to changes: none from now on is missed once Run is called. They are told to
 // changed, without waiting for anybody to hear it. From now on the result must be used in place of b.
 func (b *Backend) Watch(changed chan<- struct{}) (*Watched, error) {
-	w := &Watched{Backend: b, group: group{log: b.log, concerns: isOurs, changed: changed}}
+	w := &Watched{Backend: b, group: group{log: b.log, changed: changed}}
 	if err := w.open(b.netns); err != nil {
 		return nil, fmt.Errorf("watch tables: %w", err)
 	}
@@ -90,7 +90,7 @@ func (w *Watched) Apply(ctx context.Context, s *model.Snapshot) error {
 }
 
 // isOurs reports whether a message is about a table of ours, or something in it.
-func isOurs(_ uint16, family byte, attrs []byte) bool {
+func isOurs(family byte, attrs []byte) bool {
 	return isIP(family) && string(nfnl.Text(nfnl.First(attrs, objectTable))) == nft.TableName
 }
 

@@ -387,21 +387,15 @@ func TestTablesThatWereThereBeforeAreWatched(t *testing.T) {
 }
 
 // A watch that has ended has nothing to ignore, and says nothing about that.
-func TestAWatchOfRulesMayEndFirst(t *testing.T) {
+func TestAWatchMayEndFirst(t *testing.T) {
 	n := newNetNS(t)
-	w, err := WatchRules(RuleWatchOptions{NetNS: n.fd()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Ignore(1); err != nil {
-		t.Error(err)
-	}
+	w := watch(t, n)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := w.Run(ctx); err != nil {
 		t.Error(err)
 	}
-	if err := w.Ignore(0); err != nil {
+	if err := w.ignore(0); err != nil {
 		t.Errorf("after the end: %v", err)
 	}
 }

@@ -103,8 +103,8 @@ func (c *Config) Client() informer.Config {
 	}
 }
 
-// SyncPeriod is the interval of comparing the rules with the node's, and of retrying a failed
-// sync. It depends on the backend that runs. Default: 30s.
+// SyncPeriod is half the time for which a change may wait until the node is unhealthy. It depends on the backend that
+// runs. Default: 30s.
 func (c *Config) SyncPeriod(running Backend) time.Duration {
 	sync, _ := periods(c.kubeProxy, running)
 	return sync.value

@@ -69,7 +69,7 @@ var kubeProxySettings = []setting{
 	{"iptables.masqueradeBit", "iptables-masquerade-bit", honoured, restart, "bit of the packet mark that iptables and IPVS use, 0 to 31"},
 	{"iptables.masqueradeAll", "masquerade-all", honoured, live, "masquerade all traffic to cluster IPs; see [Sections](#sections)"},
 	{"iptables.localhostNodePorts", "iptables-localhost-nodeports", honoured, live, "with `mode: iptables`: node ports answer on 127.0.0.1 if `nodePortAddresses` includes it; vmapd listens there, without route_localnet"},
-	{"iptables.syncPeriod", "iptables-sync-period", honoured, live, "interval of comparing the rules with the node's (not with IPVS); most changes that others make to them are noticed within a second and repaired, and the rest then; after twice this time without a successful sync, the node is unhealthy; see [Sections](#sections)"},
+	{"iptables.syncPeriod", "iptables-sync-period", honoured, live, "after twice this time without a successful sync, the node is unhealthy (not with IPVS); vmapd looks for its rules each second, and compares all of them each hour; see [Sections](#sections)"},
 	{"iptables.minSyncPeriod", "iptables-min-sync-period", honoured, live, "minimum time between two syncs (not with IPVS; default: 1s with `mode: iptables`, else 0); see [Sections](#sections)"},
 	{"ipvs.syncPeriod", "ipvs-sync-period", honoured, live, "as `--iptables-sync-period`, with IPVS"},
 	{"ipvs.minSyncPeriod", "ipvs-min-sync-period", honoured, live, "as `--iptables-min-sync-period`, with IPVS"},
