@@ -90,7 +90,7 @@ func (d *daemon) openNFT(why string) (*dataplane, error) {
 		return nil, err
 	}
 	p.Backend, p.nft, p.close = b, b, b.Close
-	d.sweeps(p, func(f *finder) { f.runsNFT = true }, nil, d.removeIPVS, kubeProxyTable)
+	d.sweeps(p, func(f *finder) { f.runsNFT = true }, nil, nil, kubeProxyTable)
 	return p, nil
 }
 
@@ -103,7 +103,7 @@ func (d *daemon) openIPTables(why string) (*dataplane, error) {
 		Backend: b, name: string(config.IPTables), with: b.Variant(), why: why, close: func() error { return nil }, stats: b.Stats,
 		iptables: b,
 	}
-	d.sweeps(p, func(f *finder) { f.Rules = b }, b, d.removeIPVS, nft.TableName, kubeProxyTable)
+	d.sweeps(p, func(f *finder) { f.Rules = b }, b, nil, nft.TableName, kubeProxyTable)
 	return p, nil
 }
 
@@ -126,23 +126,23 @@ func withImage(err error) error {
 		"cmd/vmapd/deploy/Dockerfile builds it, and cmd/vmapd/deploy/legacy.yaml adds it to the DaemonSet)", err)
 }
 
-func (d *daemon) removeIPVS() error {
-	return remover().RemoveIPVS(d.current.Load().IPVS())
-}
-
 // sweeps lets p remove the rules of other backends and of kube-proxy: nftables tables, those of
-// iptables except own's, and those of IPVS. running tells the finder which backend runs.
+// iptables except own's, and by removeIPVS, or all if it is nil, those of IPVS. running tells the finder which backend runs.
 func (d *daemon) sweeps(p *dataplane, running func(*finder), own *host.IPTables, removeIPVS func() error, tables ...string) {
 	event := func(reason string) func(string) {
 		return func(text string) { d.events.Node(events.Warning, reason, events.ActionStart, text) }
 	}
 	look := newFinder(d.current.Load().IPVS())
 	running(look)
+	look.tellMissing(d.log)
+	if removeIPVS == nil {
+		removeIPVS = func() error { return look.RemoveIPVS(d.current.Load().IPVS()) }
+	}
 	p.rivals = &rivals{log: d.log, event: event(events.ReasonOtherProxy)}
 	p.sweep = &sweeper{
 		removals: []func() error{
 			func() error { return kernel.RemoveTables(tables...) },
-			func() error { return remover().RemoveRules(own) },
+			func() error { return look.RemoveRules(own) },
 			removeIPVS,
 			removeOwnDevice(p),
 		},

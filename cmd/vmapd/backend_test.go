@@ -40,7 +40,7 @@ func TestLeftoversFailNoRound(t *testing.T) {
 		told := 0
 		p := &dataplane{Backend: backend, rivals: &rivals{}, sweep: &sweeper{
 			removals: []func() error{remove("a", &stuck), remove("b", new(error))},
-			find:     func() (found, error) { return found{}, nil },
+			find:     func(bool) (found, error) { return found{}, nil },
 			again:    func() { again <- struct{}{} },
 			log:      slog.New(slog.NewTextHandler(&log, nil)), event: func(string) { told++ },
 		}}

@@ -29,8 +29,9 @@ runs again: otherwise, vmapd's rules would keep sending connections to former en
 Before kube-proxy has written its rules, it removes nothing, and the exit code is 1.
 If the dummy device of kube-proxy's IPVS mode exists, the virtual servers stay, too.
 
-It needs CAP_NET_ADMIN, and runs no program. If something is left at the end, it names
-the objects, and the exit code is 1.
+It needs CAP_NET_ADMIN and, where the node has tables of iptables, the programs
+iptables-nft or iptables-legacy that made them. If something is left at the end, or
+could not be looked for, it says so, and the exit code is 1.
 
 Stop the daemon first: while it runs, it owns the tables (from Linux 6.9 on), or would
 create everything again. New connections to Services fail. Established ones continue if
@@ -68,7 +69,7 @@ func cleanUp(c *config.Config) error {
 	if errors.Is(err, kernel.ErrNotPermitted) {
 		return fmt.Errorf("clean up: %w", err)
 	}
-	r := remover()
+	r := newFinder(c.IPVS())
 	// Rules come before the ipsets that they refer to.
 	err = errors.Join(err, r.RemoveRules(nil), r.RemoveIPVS(c.IPVS()),
 		userspace.RemoveAddresses(), others.RemoveStaleTraces())
@@ -82,14 +83,14 @@ func cleanUpOwn(c *config.Config) error {
 	if err == nil {
 		return nil
 	}
-	if err := kubeProxyServes(); err != nil {
+	if err := kubeProxyServes(c); err != nil {
 		return fmt.Errorf("clean up: %w", err)
 	}
 	err = removeTables(nft.TableName)
 	if errors.Is(err, kernel.ErrNotPermitted) {
 		return fmt.Errorf("clean up: %w", err)
 	}
-	r := remover()
+	r := newFinder(c.IPVS())
 	err = errors.Join(err, r.RemoveOwnRules(), r.RemoveOwnIPVS(c.IPVS()),
 		userspace.RemoveAddresses(), others.RemoveStaleTraces())
 	return errors.Join(err, stillThere(c, ofVmapd))
@@ -101,14 +102,13 @@ func ofVmapd(f found) found { return f.of(host.OwnerVmapd) }
 // a second or more before, and those of IPv6 come after those of IPv4. Without any rule, connections
 // fail; without any rule that uses connection tracking, the kernel ends that for the family, and
 // translates none that is under way.
-func kubeProxyServes() error {
-	var lister others.Lister
-	defer lister.Close()
-	r := remover()
+func kubeProxyServes(c *config.Config) error {
+	r := newFinder(c.IPVS())
+	defer r.lister.Close()
 	var begun, served [len(model.Families)]bool
 	tables := false
 	for _, f := range model.Families {
-		names, err := lister.TableNames(f)
+		names, err := r.lister.TableNames(f)
 		if err != nil {
 			return fmt.Errorf("look for kube-proxy's %v table: %w", f, err)
 		}
@@ -139,7 +139,7 @@ func withIPv6() bool {
 
 // stillThere returns an error if something is left of that which should have gone.
 func stillThere(c *config.Config, which func(found) found) error {
-	left, err := newFinder(c.IPVS()).find()
+	left, err := newFinder(c.IPVS()).find(true)
 	if text := which(left).String(); text != "" {
 		err = errors.Join(err, fmt.Errorf("still there: %s; %s", text, leftoversRemedy))
 	}

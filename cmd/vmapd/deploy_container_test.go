@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -53,7 +54,7 @@ func (c container) args(t *testing.T, args ...string) []string {
 
 // confined is the container of the DaemonSet.
 func confined(root string) container {
-	return container{Root: root, Env: []string{"NODE_NAME=" + lab.NodeName}, Command: []string{programPath}}
+	return container{Root: root, Env: []string{"NODE_NAME=" + lab.NodeName, "PATH=/usr/sbin"}, Command: []string{programPath}}
 }
 
 // inContainer is a command, for tests: it enters a folder as a container runtime does, and
@@ -69,7 +70,7 @@ func inContainer() {
 }
 
 // enter gives this process what the DaemonSet's securityContext says, and no more:
-// NET_ADMIN, no_new_privs, and a root file system that can't be written to, with /proc and /sys
+// NET_ADMIN and NET_RAW, no_new_privs, and a root file system that can't be written to, with /proc and /sys
 // as runtimes mount them, and the folder of the socket. If privileged, it has all capabilities, and may write to the latter.
 func (c container) enter() error {
 	runtime.LockOSThread() // what follows concerns the thread that executes the program
@@ -108,7 +109,7 @@ func (c container) enter() error {
 		return err
 	}
 	if !c.Privileged {
-		if err := onlyNetAdmin(); err != nil {
+		if err := onlyCapabilities(); err != nil {
 			return err
 		}
 	}
@@ -124,10 +125,10 @@ func there(path string) bool {
 	return err == nil
 }
 
-// onlyNetAdmin drops all other capabilities, for good.
-func onlyNetAdmin() error {
+// onlyCapabilities drops all but those of the DaemonSet, for good.
+func onlyCapabilities() error {
 	for c := uintptr(0); ; c++ {
-		if c == unix.CAP_NET_ADMIN {
+		if c == unix.CAP_NET_ADMIN || c == unix.CAP_NET_RAW {
 			continue
 		}
 		if err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0); errors.Is(err, unix.EINVAL) {
@@ -152,13 +153,13 @@ func readOnly(path string) error {
 	return unix.Mount("", path, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY|flags, "")
 }
 
-// image returns a folder with what the image for nftables has, which is one file and a name
-// for it, and the folders for mounts.
+// image returns a folder with what the image has, which is the program, a name for it, and this machine's programs of
+// iptables with their libraries, and the folders for mounts.
 func image(t *testing.T) string {
 	t.Helper()
 	root := t.TempDir()
 	program := filepath.Join(root, programPath)
-	for _, dir := range []string{"proc", "sys", "var/lib/vmapd", credentialsPath, filepath.Dir(programPath), filepath.Dir(socket.DefaultPath)} {
+	for _, dir := range []string{"proc", "sys", "dev", "var/lib/vmapd", credentialsPath, filepath.Dir(programPath), filepath.Dir(socket.DefaultPath)} {
 		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -178,14 +179,53 @@ func image(t *testing.T) string {
 	defer func() { _ = f.Close() }()
 	for _, p := range f.Progs {
 		if p.Type == elf.PT_INTERP {
-			t.Error("the program needs a dynamic loader, which the image has not")
+			t.Error("the program needs a dynamic loader")
 		}
 	}
+	copyIPTables(t, root)
 	return root
 }
 
-// The container of the DaemonSet has one capability, one file, and a folder for its socket. That is enough to start, to
-// remove what kube-proxy left in either variant of iptables, to forward connections, to forget those
+// copyIPTables copies the programs of both variants of iptables, where they are here, with all that they load.
+func copyIPTables(t *testing.T, root string) {
+	t.Helper()
+	files := []string{}
+	for _, variant := range []string{"nft", "legacy"} {
+		program, err := exec.LookPath("xtables-" + variant + "-multi")
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, program)
+		for _, name := range []string{"iptables-" + variant, "ip6tables-" + variant} {
+			for _, does := range []string{"", "-save", "-restore"} {
+				link := filepath.Join(root, "usr/sbin", name+does)
+				if err := errors.Join(os.MkdirAll(filepath.Dir(link), 0o755), os.Symlink(program, link)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		loads, err := exec.CommandContext(t.Context(), "ldd", program).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, regexp.MustCompile(`/\S+`).FindAllString(string(loads), -1)...)
+	}
+	extensions, err := filepath.Glob("/usr/lib/*/xtables/*.so")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range append(files, extensions...) {
+		to := filepath.Join(root, file)
+		data, err := os.ReadFile(file)
+		if err := errors.Join(err, os.MkdirAll(filepath.Dir(to), 0o755), os.WriteFile(to, data, 0o755)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	replaceFile(t, filepath.Join(root, xtablesLock), "")
+}
+
+// The container of the DaemonSet has two capabilities, and folders for its socket and the lock of iptables. That is enough
+// to start, to remove what kube-proxy left in either variant of iptables, to forward connections, to forget those
 // that nobody answers any more, and to say how it is: without a warning.
 func TestTheContainerHasAllItNeeds(t *testing.T) {
 	t.Parallel()
@@ -265,7 +305,7 @@ func checkConfined(t *testing.T, pid int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	only := fmt.Sprintf("%016x", 1<<unix.CAP_NET_ADMIN)
+	only := fmt.Sprintf("%016x", 1<<unix.CAP_NET_ADMIN|1<<unix.CAP_NET_RAW)
 	for _, want := range []string{"CapPrm:\t" + only, "CapEff:\t" + only, "CapBnd:\t" + only, "CapAmb:\t0000000000000000", "NoNewPrivs:\t1"} {
 		if !strings.Contains(string(status), want+"\n") {
 			t.Errorf("not %q:\n%s", want, status)

@@ -87,7 +87,7 @@ func examineHost(w doctor.Wants, probe bool) doctor.Host {
 
 // examineNode adds to the facts of a host those that a daemon would know.
 func examineNode(ctx context.Context, h *doctor.Host, c *config.Config) {
-	if found, err := newFinder(c.IPVS()).find(); err == nil {
+	if found, err := newFinder(c.IPVS()).find(true); err == nil {
 		h.Leftovers = found.String()
 	}
 	h.Listening = proxyMode(ctx, c.MetricsBindAddress)

@@ -148,7 +148,7 @@ func TestTheDemoByIPVS(t *testing.T) {
 			t.Errorf("connection %d: %v\n%s", i, err, list())
 		}
 	}
-	if err := w.Node.Do(func() error { return remover().RemoveIPVS(ipvs.Options{}) }); err != nil {
+	if err := w.Node.Do(func() error { return newFinder(ipvs.Options{}).RemoveIPVS(ipvs.Options{}) }); err != nil {
 		t.Fatal(err)
 	}
 	if has := left(t, w); len(has) != 0 {

@@ -2,11 +2,14 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/vmapd/vmapd/legacy/host"
 	"github.com/vmapd/vmapd/legacy/ipvs"
@@ -25,13 +28,6 @@ const (
 	kindAddress = "address of a Service"
 )
 
-// remover removes leftovers without programs.
-func remover() host.Remover {
-	return host.Remover{
-		NFTChains: others.IPTablesChains, NFTRules: others.IPTablesRules, RemoveNFTChains: others.RemoveIPTablesChains,
-	}
-}
-
 // found is a number of objects of each kind that other backends or kube-proxy have on the node.
 type found map[host.Leftover]int
 
@@ -44,13 +40,17 @@ type finder struct {
 }
 
 func newFinder(o ipvs.Options) *finder {
-	lister, r := &others.Lister{}, remover()
-	r.NFTChains = lister.IPTablesChains
-	return &finder{Finder: host.Finder{Remover: r, Options: o}, lister: lister}
+	lister := &others.Lister{}
+	return &finder{Finder: host.Finder{Remover: host.Remover{NFTTables: lister.TableNames}, Options: o}, lister: lister}
 }
 
-func (d *finder) find() (found, error) {
-	counts, err := d.Find()
+// find looks for all leftovers, or for what tells that some came back, which takes little time.
+func (d *finder) find(all bool) (found, error) {
+	look := d.Look
+	if all {
+		look = d.Find
+	}
+	counts, err := look()
 	errs := []error{err}
 	for _, f := range model.Families {
 		names, err := d.lister.TableNames(f)
@@ -72,6 +72,17 @@ func (d *finder) find() (found, error) {
 		}
 	}
 	return counts, errors.Join(errs...)
+}
+
+// tellMissing logs once that chains of iptables can't be looked for, in place of errors.
+func (d *finder) tellMissing(log *slog.Logger) {
+	var once sync.Once
+	d.Missing = func(err error) {
+		once.Do(func() {
+			log.LogAttrs(context.Background(), slog.LevelWarn,
+				"cannot look for what other Service proxies left in iptables: its programs are not installed", slog.Any("err", err))
+		})
+	}
 }
 
 // of returns what one owner has.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -48,20 +49,11 @@ func tablesOf(listing string) string {
 	return strings.Join(tables, "")
 }
 
-// startBare starts vmapd as in an image that has no other program.
-func startBare(t *testing.T, ns *lab.Namespace, args ...string) *process {
-	t.Helper()
-	t.Setenv("PATH", "")
-	p := startVmapd(t, ns, args...)
-	return p
-}
-
 const cartNodePort = lab.NodeIP4 + ":30088"
 
-// What kube-proxy left in iptables goes without any program to help, in both variants, and a
-// node port of a Service that was deleted meanwhile no longer answers. The rules of others stay,
-// byte for byte.
-func TestKubeProxysRulesGoWithoutPrograms(t *testing.T) {
+// What kube-proxy left in iptables goes, in both variants, and a node port of a Service that was
+// deleted meanwhile no longer answers. The rules of others stay, byte for byte.
+func TestKubeProxysRulesGo(t *testing.T) {
 	for _, variant := range []string{"nft", "legacy"} {
 		for _, how := range []string{"by the daemon", "by cleanup"} {
 			t.Run(variant+" "+how, func(t *testing.T) {
@@ -72,12 +64,12 @@ func TestKubeProxysRulesGoWithoutPrograms(t *testing.T) {
 				}
 				t.Run("", func(t *testing.T) {
 					if how == "by the daemon" {
-						p := startBare(t, w.Node, "--from", filepath.Join(testdata(t), "demo/before"), "--hostname-override", lab.NodeName)
+						p := startVmapd(t, w.Node, "--from", filepath.Join(testdata(t), "demo/before"), "--hostname-override", lab.NodeName)
 						p.waitFor(t, "msg=ready")
 						stopVmapd(t, p)
 						return
 					}
-					clean := startBare(t, w.Node, "cleanup")
+					clean := startVmapd(t, w.Node, "cleanup")
 					if err := clean.cmd.Wait(); err != nil {
 						t.Fatalf("cleanup: %v\n%s", err, clean.log)
 					}
@@ -93,6 +85,41 @@ func TestKubeProxysRulesGoWithoutPrograms(t *testing.T) {
 					}
 				}
 			})
+		}
+	}
+}
+
+// On a host without the programs of iptables, the daemon says once that it can't look for chains, and goes on; cleanup
+// fails. A node without tables of iptables needs no programs.
+func TestChainsOnAHostWithoutIPTables(t *testing.T) {
+	bare := func(t *testing.T, ns *lab.Namespace, args ...string) *process {
+		t.Helper()
+		path := os.Getenv("PATH")
+		t.Setenv("PATH", "")
+		defer os.Setenv("PATH", path)
+		return startVmapd(t, ns, args...)
+	}
+	const said = "its programs are not installed"
+	w := newLab(t)
+	args := []string{"--from", filepath.Join(testdata(t), "demo/before"), "--hostname-override", lab.NodeName}
+	for _, tables := range []bool{false, true} {
+		if tables {
+			leaveRules(t, w.Node, "nft")
+		}
+		p := bare(t, w.Node, args...)
+		p.waitFor(t, "msg=ready")
+		time.Sleep(lookInterval + time.Second)
+		stopVmapd(t, p)
+		want := 0
+		if tables {
+			want = 1
+		}
+		if n := strings.Count(p.log.String(), said); n != want {
+			t.Errorf("with tables: %v; want %d warnings, got %d:\n%s", tables, want, n, p.log)
+		}
+		clean := bare(t, w.Node, "cleanup")
+		if err := clean.cmd.Wait(); (err != nil) != tables || strings.Contains(clean.log.String(), "iptables-nft") != tables {
+			t.Errorf("with tables: %v; cleanup: %v\n%s", tables, err, clean.log)
 		}
 	}
 }

@@ -70,7 +70,13 @@ func TestAnotherProxyIsNoticed(t *testing.T) {
 			})
 
 			leaveRules(t, c.Node, variant)
-			waitLong(t, "the rules go again", p, func() bool { return services(t, c.Node, variant) == 0 })
+			waitLong(t, "the rules go again", p, func() bool {
+				// Not before vmapd has looked whether they are gone: otherwise, they are still there for it.
+				return strings.Count(p.log.String(), "removed the rules of another backend or proxy") == 2
+			})
+			if n := services(t, c.Node, variant); n != 0 {
+				t.Errorf("%d rules are left", n)
+			}
 			c.wantEvent(t, "OtherProxy", "Node", lab.NodeName, "objects of kube-proxy came back after they had been removed; vmapd removes them")
 
 			leaveRules(t, c.Node, variant)

@@ -17,8 +17,7 @@ import (
 const (
 	// leftoversRetry is the time between two attempts to remove leftovers.
 	leftoversRetry = 30 * time.Second
-	// lookInterval is the time between two looks for leftovers that came back. A look lists the
-	// names of chains, and reads the rules of iptables-legacy only if their number or size changed.
+	// lookInterval is the time between two looks for leftovers that came back.
 	lookInterval = 5 * time.Second
 	// settleTime is the time for which leftovers must be there again before anything is done: where
 	// another proxy takes over the node, vmapd is about to end.
@@ -34,8 +33,8 @@ const (
 // again.
 type sweeper struct {
 	removals []func() error
-	find     func() (found, error)
-	again    func() // asks for another Apply, though nothing changed
+	find     func(all bool) (found, error) // see finder.find
+	again    func()                        // asks for another Apply, though nothing changed
 	rivals   *rivals
 	log      *slog.Logger
 	event    func(text string)
@@ -92,14 +91,14 @@ func (s *sweeper) applied(ctx context.Context) {
 
 func (s *sweeper) sweep(ctx context.Context) {
 	s.tried, s.since, s.back = time.Now(), time.Time{}, false
-	before, _ := s.find() // the same error comes after it
+	before, _ := s.find(true) // the same error comes after it
 	var errs []error
 	s.pending = slices.DeleteFunc(s.pending, func(remove func() error) bool {
 		err := remove()
 		errs = append(errs, err)
 		return err == nil
 	})
-	after, err := s.find()
+	after, err := s.find(true)
 	s.left.Store(&after)
 	if gone := before.without(after); gone.String() != "" {
 		s.removed = [2]time.Time{s.removed[1], time.Now()}
@@ -159,7 +158,7 @@ func (s *sweeper) look(ctx context.Context) {
 		return
 	}
 	s.looked = time.Now()
-	now, err := s.find()
+	now, err := s.find(false)
 	if err != nil {
 		s.log.LogAttrs(ctx, slog.LevelDebug, "cannot look for the rules of another proxy", slog.Any("err", err))
 		return

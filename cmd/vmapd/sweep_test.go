@@ -41,7 +41,7 @@ func newProxied(t *testing.T) *proxied {
 			}
 			return p.stuck
 		}},
-		find:   func() (found, error) { return found{chain: p.chains}, nil },
+		find:   func(bool) (found, error) { return found{chain: p.chains}, nil },
 		again:  func() { go p.applied(t.Context()) }, // as a round does
 		rivals: &rivals{log: log, event: event}, log: log, event: event,
 	}

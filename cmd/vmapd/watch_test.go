@@ -49,7 +49,7 @@ func startUnowned(t *testing.T, node *lab.Namespace) *unowned {
 			return errors.New("the tables are owned: nothing is tested")
 		}
 		plane := &dataplane{Backend: backend, nft: backend, rivals: &rivals{}, sweep: &sweeper{
-			find: func() (found, error) { return found{}, nil },
+			find: func(bool) (found, error) { return found{}, nil },
 		}}
 		loop.Backend = plane
 		watching = watch(plane, loop)

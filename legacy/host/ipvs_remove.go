@@ -20,7 +20,7 @@ const KubeProxyDevice = "kube-ipvs0"
 // RemoveIPVS removes everything that our IPVS backend or kube-proxy's left. It removes virtual
 // servers only if the device of one of the two exists, and none in ExcludeCIDRs. RemoveRules must
 // run before, since kube-proxy's rules use its ipsets.
-func (r Remover) RemoveIPVS(o ipvs.Options) error {
+func (r *Remover) RemoveIPVS(o ipvs.Options) error {
 	return removal{
 		Remover: r, devices: []string{o.WithDefaults().Device, KubeProxyDevice}, foreign: o.Foreign,
 		sets: func(name string) bool { return isOurSet(name) || isKubeProxySet(name) },
@@ -30,7 +30,7 @@ func (r Remover) RemoveIPVS(o ipvs.Options) error {
 // RemoveOwnIPVS removes everything that our IPVS backend left, and nothing of kube-proxy's. If
 // kube-proxy's device exists, all virtual servers belong to kube-proxy, except for those with our
 // packet marks: it deletes the ones that it does not want.
-func (r Remover) RemoveOwnIPVS(o ipvs.Options) error {
+func (r *Remover) RemoveOwnIPVS(o ipvs.Options) error {
 	links, err := openLinks()
 	if err != nil {
 		return err
@@ -48,7 +48,7 @@ func (r Remover) RemoveOwnIPVS(o ipvs.Options) error {
 
 // removal has the objects of IPVS to be removed.
 type removal struct {
-	Remover
+	*Remover
 	devices []string // names; if none of them exists, no virtual server is removed
 	sets    func(name string) bool
 	foreign func(ipvs.Key) bool
@@ -78,7 +78,7 @@ func (r removal) run() error {
 	}
 	// First the rules that would drop connections to addresses that the node no longer has: another
 	// proxy translates them later on their way.
-	note("remove rules", r.removeChains(func(_ model.Family, _, chain string) bool { return ipvs.IsFirst(chain) }))
+	note("remove rules", r.removeChains(nil, func(_ model.Family, _, chain string) bool { return ipvs.IsFirst(chain) }))
 	// Addresses go before servers: without a server, the node itself would answer.
 	for _, name := range devices {
 		note("delete device "+name, deleteDevice(links, name))
@@ -88,7 +88,7 @@ func (r removal) run() error {
 		note("delete virtual servers", err)
 		note("forget UDP flows", forgetFlows(gone))
 	}
-	note("remove rules", r.removeChains(func(_ model.Family, _, chain string) bool { return iptables.IsIPVS(chain) }))
+	note("remove rules", r.removeChains(nil, func(_ model.Family, _, chain string) bool { return iptables.IsIPVS(chain) }))
 	if hasSets() {
 		note("destroy ipsets", removeSets(r.sets))
 	}

@@ -38,48 +38,73 @@ type Finder struct {
 	RunsIPVS bool
 	Options  ipvs.Options
 
-	legacy [len(model.Families)]legacyFound
+	counts map[string]map[string]int // the chains that were listed last, by program and owner
 }
 
-// legacyFound is what was found in the tables of iptables-legacy when they had these sizes: to look
-// into them takes a copy of all their rules.
-type legacyFound struct {
-	sizes string
-	count map[string]int // by owner
-}
+// kubeServices is in the table nat as long as kube-proxy's rules of any mode of iptables are.
+const kubeServices = "KUBE-SERVICES"
 
 // Find counts objects by kind and owner; those that are not there are left out.
 func (d *Finder) Find() (map[Leftover]int, error) {
-	found := map[Leftover]int{}
-	var errs []error
-	for _, f := range model.Families {
-		names, err := d.NFTChains(f)
-		errs = append(errs, err)
-		for owner, n := range d.byOwner(f, variantNFT, names) {
-			found[Leftover{owner, KindNFTChain}] += n
+	return d.find(func(p *tables) (map[string]int, error) {
+		if d.Rules.uses(p.family, p.kind) { // its own chains may be tens of thousands
+			signs, err := p.signs()
+			return d.byOwner(p.family, p.kind, signs), err
 		}
-		counts, err := d.findLegacy(f)
-		errs = append(errs, err)
-		for owner, n := range counts {
-			found[Leftover{owner, KindLegacyChain}] += n
+		saved, err := p.save()
+		if err != nil {
+			return nil, err
 		}
-	}
-	errs = append(errs, d.findIPVS(found))
-	return found, errors.Join(errs...)
+		if d.listed == nil {
+			d.listed = map[string]*iptables.Saved{}
+		}
+		d.listed[p.name] = saved
+		return d.count(p, saved), nil
+	})
 }
 
-func (d *Finder) findLegacy(f model.Family) (map[string]int, error) {
-	sizes, err := legacySizes(f)
-	if last := d.legacy[f]; err != nil || sizes == last.sizes {
-		return last.count, err
-	}
-	names, err := legacyChains(f)
-	if err != nil {
-		return nil, err
-	}
-	d.legacy[f] = legacyFound{sizes, d.byOwner(f, variantLegacy, names)}
-	return d.legacy[f].count, nil
+// Look is Find at a cost that many chains do not change: it looks for kube-proxy's chain KUBE-SERVICES, and
+// lists chains only where that has come since the last look.
+func (d *Finder) Look() (map[Leftover]int, error) {
+	return d.find(func(p *tables) (map[string]int, error) {
+		there, err := p.has("nat", kubeServices)
+		if !there || err != nil {
+			delete(d.counts, p.name)
+			return nil, err
+		}
+		if counts := d.counts[p.name]; counts[OwnerKubeProxy] > 0 {
+			return counts, nil
+		}
+		saved, err := p.save()
+		if err != nil {
+			return nil, err
+		}
+		return d.count(p, saved), nil
+	})
 }
+
+// count counts chains by owner.
+func (d *Finder) count(p *tables, saved *iptables.Saved) map[string]int {
+	if d.counts == nil {
+		d.counts = map[string]map[string]int{}
+	}
+	d.counts[p.name] = d.byOwner(p.family, p.kind, saved.All())
+	return d.counts[p.name]
+}
+
+func (d *Finder) find(chains func(*tables) (map[string]int, error)) (map[Leftover]int, error) {
+	found := map[Leftover]int{}
+	err := d.each(func(p *tables) error {
+		counts, err := chains(p)
+		for owner, n := range counts {
+			found[Leftover{owner, kindOf[p.kind]}] += n
+		}
+		return err
+	})
+	return found, errors.Join(err, d.findIPVS(found))
+}
+
+var kindOf = map[string]string{variantNFT: KindNFTChain, variantLegacy: KindLegacyChain}
 
 // kubeletsToo are chains of kube-proxy's that kubelet before 1.28 makes, too, whenever it starts.
 // Alone they are no sign of kube-proxy.
@@ -89,26 +114,22 @@ var kubeletsToo = []string{"KUBE-MARK-MASQ", "KUBE-POSTROUTING"}
 // iptables: whether it has begun, and whether it has written its rules. In modes iptables and ipvs it
 // makes chains of both families when it starts, and later writes the rules of all Services of a
 // family at once, together with those of KUBE-POSTROUTING.
-func (r Remover) KubeProxyRules(f model.Family) (begun, written bool, err error) {
-	const nat, chain = "nat", "KUBE-POSTROUTING"
-	names, err := r.NFTChains(f)
-	rules, rulesErr := r.NFTRules(f, chain)
-	legacyErr := eachLegacyTable(f, func(s legacySocket, table string) error {
-		t, err := s.read(table)
+func (r *Remover) KubeProxyRules(f model.Family) (begun, written bool, err error) {
+	err = r.each(func(p *tables) error {
+		if p.family != f {
+			return nil
+		}
+		saved, err := p.save()
 		if err != nil {
 			return err
 		}
-		list, err := t.Chains()
-		names = append(names, list...)
-		if table != nat || err != nil {
-			return err
-		}
-		n, err := t.Rules(chain)
-		rules += n
-		return err
+		begun = begun || slices.ContainsFunc(saved.All(), func(chain string) bool {
+			return isKubeProxys(chain) && !slices.Contains(kubeletsToo, chain)
+		})
+		written = written || len(saved.Rules("nat", "KUBE-POSTROUTING")) > 0
+		return nil
 	})
-	begun = slices.ContainsFunc(names, func(name string) bool { return isKubeProxys(name) && !slices.Contains(kubeletsToo, name) })
-	return begun, begun && rules > 0, errors.Join(err, rulesErr, legacyErr)
+	return begun, begun && written, err
 }
 
 // byOwner counts those chains that the running backend does not use.

@@ -32,18 +32,12 @@ func LacksProgram(err error) bool { return errors.Is(err, exec.ErrNotFound) }
 
 // findPrograms finds the first variant that can list and program the table nat.
 func findPrograms(f model.Family, variants []string) (*programs, error) {
-	name, proto := "iptables", goiptables.ProtocolIPv4
-	if f == model.IPv6 {
-		name, proto = "ip6tables", goiptables.ProtocolIPv6
-	}
+	name, proto := programsOf(f)
 	var errs []error
 	for _, v := range variants {
 		p := &programs{family: f, name: name + v}
-		path, err := exec.LookPath(p.name)
-		if err == nil {
-			p.tables, err = goiptables.New(goiptables.IPFamily(proto), goiptables.Path(path), goiptables.Timeout(5))
-		}
-		if err == nil {
+		var err error
+		if p.tables, err = openProgram(p.name, proto); err == nil {
 			err = p.try()
 		}
 		if err == nil {
@@ -54,6 +48,22 @@ func findPrograms(f model.Family, variants []string) (*programs, error) {
 		}
 	}
 	return nil, errors.Join(errs...)
+}
+
+func programsOf(f model.Family) (string, goiptables.Protocol) {
+	if f == model.IPv6 {
+		return "ip6tables", goiptables.ProtocolIPv6
+	}
+	return "iptables", goiptables.ProtocolIPv4
+}
+
+func openProgram(name string, proto goiptables.Protocol) (*goiptables.IPTables, error) {
+	path, err := exec.LookPath(name)
+	if err != nil {
+		return nil, err
+	}
+	const timeout = 5 // seconds
+	return goiptables.New(goiptables.IPFamily(proto), goiptables.Path(path), goiptables.Timeout(timeout))
 }
 
 // openFamilies finds the programs of each family, and calls open with them. A family without

@@ -6,11 +6,9 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"runtime"
 	"runtime/debug"
 	"strconv"
 	"strings"
-	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -34,20 +32,12 @@ var legacyFamilies = [...]legacyFamily{
 
 // Options of the sockets: IPT_SO_… and IP6T_SO_… are the same.
 const (
-	getInfo     = 64 // IPT_SO_GET_INFO
-	getEntries  = 65 // IPT_SO_GET_ENTRIES
-	setReplace  = 64 // IPT_SO_SET_REPLACE
-	addCounters = 65 // IPT_SO_SET_ADD_COUNTERS
+	getInfo    = 64 // IPT_SO_GET_INFO
+	getEntries = 65 // IPT_SO_GET_ENTRIES
 )
 
 // bits64: the layout of the structures is that of 64-bit machines.
 const bits64 = 64
-
-// xt_counters are packets and bytes.
-const counterSize = 16
-
-// xtablesLock is the lock that all users of iptables share; a container must have it mounted.
-const xtablesLock = "/run/xtables.lock"
 
 // tablePasses is how often something is tried that others may have changed meanwhile.
 const tablePasses = 3
@@ -55,21 +45,6 @@ const tablePasses = 3
 // sharePerTable is the part of the memory limit that one table may take: the kernel gives it in one
 // piece, and a process that is killed for it would try it again at its next start.
 const sharePerTable = 2
-
-// legacyChains returns the names of all chains of iptables-legacy that are not built in.
-func legacyChains(f model.Family) ([]string, error) {
-	var all []string
-	err := eachLegacyTable(f, func(s legacySocket, table string) error {
-		t, err := s.read(table)
-		if err != nil {
-			return err
-		}
-		names, err := t.Chains()
-		all = append(all, names...)
-		return err
-	})
-	return all, err
-}
 
 // LegacyTables returns the tables of iptables-legacy of a family that may drop packets, which nat does not,
 // except those with more entries than most: their names are in large.
@@ -93,64 +68,6 @@ func LegacyTables(f model.Family, most int) (tables []*xtables.Table, large []st
 		return err
 	})
 	return tables, large, err
-}
-
-// legacySizes returns a number that changes with the rules of iptables-legacy, without reading
-// them: their number and size.
-func legacySizes(f model.Family) (sum string, err error) {
-	err = eachLegacyTable(f, func(s legacySocket, table string) error {
-		info, err := s.info(table)
-		sum += fmt.Sprintf("%s %d %d\n", table, info.NumEntries, info.Size)
-		return err
-	})
-	return sum, err
-}
-
-// removeLegacyChains removes chains from all tables of iptables-legacy, and the rules that lead
-// there. Each table changes at once.
-func removeLegacyChains(f model.Family, theirs func(chain string) bool) error {
-	var unlock func()
-	defer func() {
-		if unlock != nil {
-			unlock()
-		}
-	}()
-	return eachLegacyTable(f, func(s legacySocket, table string) (err error) {
-		if unlock == nil { // only where there are tables
-			if unlock, err = lockXtables(); err != nil {
-				return err
-			}
-		}
-		// With a lock, nobody changes the table meanwhile. Without, the kernel refuses if the
-		// number of rules has changed.
-		for range tablePasses {
-			if err = s.removeChains(table, theirs); !errors.Is(err, unix.EAGAIN) {
-				break
-			}
-		}
-		return err
-	})
-}
-
-// lockXtables takes the lock of iptables. Where the file can't be opened, there is nobody in this
-// container to lock out.
-func lockXtables() (unlock func(), err error) {
-	const perm = 0o600
-	f, err := os.OpenFile(xtablesLock, os.O_CREATE|os.O_RDONLY, perm)
-	if err != nil {
-		return func() {}, nil //nolint:nilerr // see above
-	}
-	const pause = 20 * time.Millisecond
-	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(pause) {
-		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil {
-			return func() { f.Close() }, nil
-		}
-		if time.Now().After(deadline) {
-			f.Close()
-			return nil, fmt.Errorf("another program holds the lock %s: %w", xtablesLock, err)
-		}
-	}
 }
 
 // eachLegacyTable calls do with each table that exists. It does not make the kernel load any.
@@ -202,14 +119,6 @@ func (s legacySocket) get(option uintptr, value unsafe.Pointer, size uint32) err
 	return nil
 }
 
-func (s legacySocket) set(option uintptr, value []byte) error {
-	_, _, errno := unix.Syscall6(unix.SYS_SETSOCKOPT, uintptr(s.fd), uintptr(s.level), option, uintptr(unsafe.Pointer(&value[0])), uintptr(len(value)), 0)
-	if errno != 0 {
-		return errno
-	}
-	return nil
-}
-
 // read returns a table.
 func (s legacySocket) read(table string) (t *xtables.Table, err error) {
 	for range tablePasses {
@@ -234,53 +143,4 @@ func (s legacySocket) read(table string) (t *xtables.Table, err error) {
 		return nil, fmt.Errorf("read: %w", err)
 	}
 	return t, nil
-}
-
-func (s legacySocket) removeChains(table string, theirs func(chain string) bool) error {
-	t, err := s.read(table)
-	if err != nil {
-		return err
-	}
-	rest, kept, err := t.Without(theirs)
-	if err != nil || rest == nil {
-		return err
-	}
-	counters, err := s.replace(rest, int(t.NumEntries))
-	if err != nil {
-		return fmt.Errorf("replace: %w", err)
-	}
-	// A table that is replaced counts from 0 on.
-	const header = 40 // struct xt_counters_info
-	b := make([]byte, header, header+len(kept)*counterSize)
-	copy(b, rest.Name[:])
-	binary.NativeEndian.PutUint32(b[len(rest.Name):], uint32(len(kept)))
-	for _, i := range kept {
-		b = append(b, counters[i*counterSize:(i+1)*counterSize]...)
-	}
-	if err := s.set(addCounters, b); err != nil {
-		return fmt.Errorf("restore the counters: %w", err)
-	}
-	return nil
-}
-
-// replace replaces a table of so many entries, and returns their counters.
-func (s legacySocket) replace(t *xtables.Table, entries int) (counters []byte, err error) {
-	const countersAt, header = 88, 96 // in struct ipt_replace, with pointers of 64 bits
-	counters = make([]byte, entries*counterSize)
-	var pinned runtime.Pinner
-	pinned.Pin(&counters[0])
-	defer pinned.Unpin()
-	b := make([]byte, 0, header+len(t.Entries))
-	b = append(b, t.Name[:]...)
-	for _, v := range []uint32{t.ValidHooks, t.NumEntries, t.Size} {
-		b = binary.NativeEndian.AppendUint32(b, v)
-	}
-	for _, v := range append(t.HookEntry[:], t.Underflow[:]...) {
-		b = binary.NativeEndian.AppendUint32(b, v)
-	}
-	b = binary.NativeEndian.AppendUint32(b, uint32(entries))
-	b = b[:countersAt] // aligned
-	b = binary.NativeEndian.AppendUint64(b, uint64(uintptr(unsafe.Pointer(&counters[0]))))
-	b = append(b, t.Entries...)
-	return counters, s.set(setReplace, b)
 }

@@ -119,6 +119,14 @@ func (s *Saved) Chains(table string) iter.Seq[string] {
 	}
 }
 
+// All returns the names of all tables' chains.
+func (s *Saved) All() (chains []string) {
+	for _, at := range s.order {
+		chains = append(chains, at.chain)
+	}
+	return chains
+}
+
 // Rules returns the rules of a chain, without "-A" and its name.
 func (s *Saved) Rules(table, chain string) []string {
 	var rules []string

@@ -1,5 +1,4 @@
-// Package xtables understands the tables of iptables-legacy as the kernel gives and takes them,
-// so that chains can be removed on a node, or in a container, without the program. It takes values
+// Package xtables reads the tables of iptables-legacy as the kernel gives them, for doctor and trace. It takes values
 // and returns values; legacy/host has the system calls.
 //
 // A table is one block of entries (struct ipt_entry, struct ip6t_entry in linux/netfilter_ipv4 and
@@ -11,11 +10,9 @@ package xtables
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/vmapd/vmapd/model"
 )
@@ -56,71 +53,8 @@ const (
 // entry is what matters of an entry.
 type entry struct {
 	offset, end int
-	verdict     int    // offset in the table of the verdict
-	standard    bool   // the target is a verdict
 	chain       string // the chain that it belongs to; "" in built-in chains
 	begins      bool   // a chain
-}
-
-// Chains returns the names of the chains that are not built in.
-func (t *Table) Chains() ([]string, error) {
-	list, err := t.read()
-	var names []string
-	for _, e := range list {
-		if e.begins && e.chain != errorName {
-			names = append(names, e.chain)
-		}
-	}
-	return names, err
-}
-
-// Rules returns the number of rules of a chain that is not built in.
-func (t *Table) Rules(chain string) (int, error) {
-	list, err := t.read()
-	n := 0
-	for _, e := range list {
-		if e.chain == chain && !e.begins {
-			n++
-		}
-	}
-	return max(0, n-1), err // the last entry is the return that ends it
-}
-
-// Owned counts the rules of the chains that ours selects, and the rules elsewhere that lead there. It
-// makes no list of all entries: a table may have a hundred thousand.
-func (t *Table) Owned(ours func(chain string) bool) (n int, err error) {
-	type span struct{ from, to int }
-	var own []span // where our chains are: few, since the programs sort chains by name
-	isOurs := false
-	err = t.each(func(e entry) {
-		if e.begins {
-			isOurs = ours(e.chain)
-		}
-		switch last := len(own) - 1; {
-		case !isOurs:
-			return
-		case last >= 0 && own[last].to == e.offset:
-			own[last].to = e.end
-		default:
-			own = append(own, span{e.offset, e.end})
-		}
-		n++
-		if e.begins {
-			n -= 2 // this entry, and the return that ends the chain
-		}
-	})
-	if err != nil {
-		return 0, err
-	}
-	within := func(offset int) bool {
-		return slices.ContainsFunc(own, func(s span) bool { return s.from <= offset && offset < s.to })
-	}
-	err = t.each(func(e entry) {
-		if within(t.jump(e)) && !within(e.offset) {
-			n++
-		}
-	})
-	return n, err
 }
 
 // read reads all entries.
@@ -160,13 +94,12 @@ func (t *Table) readEntry(at int) (entry, error) {
 	if target < l.size || next < target+targetData || next > len(b) {
 		return entry{}, fmt.Errorf("a target at %d, and the next entry at %d", target, next)
 	}
-	e := entry{offset: at, end: at + next, verdict: at + target + targetData}
+	e := entry{offset: at, end: at + next}
 	name, _, _ := bytes.Cut(b[target+targetName:][:nameSize], []byte{0})
 	data := b[target+targetData : next]
 	isError := string(name) == errorName
 	switch {
-	case len(name) == 0 && len(data) >= 4:
-		e.standard = true
+	case len(name) == 0 && len(data) >= 4: // the target is a verdict
 	case isError && len(data) >= chainSize:
 		if e.begins, e.chain = true, text(data[:chainSize]); e.chain == "" { // that of built-in chains, see entry
 			return entry{}, errors.New("a chain without a name")
@@ -181,67 +114,4 @@ func (t *Table) readEntry(at int) (entry, error) {
 func text(b []byte) string {
 	s, _, _ := bytes.Cut(b, []byte{0})
 	return string(s)
-}
-
-// Without returns the table without the chains that theirs selects, and without the rules of
-// other chains that lead there. kept has the former number of each entry. It returns nil if there
-// are no such chains.
-func (t *Table) Without(theirs func(chain string) bool) (rest *Table, kept []int, err error) {
-	list, err := t.read()
-	if err != nil {
-		return nil, nil, err
-	}
-	at := func(offset int) (number int, ok bool) {
-		return slices.BinarySearchFunc(list, offset, func(e entry, offset int) int { return cmp.Compare(e.offset, offset) })
-	}
-	moved := make([]uint32, len(list)) // by number: the new offset, or that of the next one
-	rest = &Table{Info: t.Info, Family: t.Family}
-	for i, e := range list {
-		moved[i] = uint32(len(rest.Entries))
-		goes := e.chain != "" && theirs(e.chain)
-		if to := t.jump(e); to >= 0 && !goes {
-			target, ok := at(to)
-			if !ok {
-				return nil, nil, fmt.Errorf("the entry at %d leads to %d, where no entry begins", e.offset, to)
-			}
-			goes = list[target].chain != "" && theirs(list[target].chain)
-		}
-		if !goes {
-			kept = append(kept, i)
-			rest.Entries = append(rest.Entries, t.Entries[e.offset:e.end]...)
-		}
-	}
-	if len(kept) == len(list) {
-		return nil, nil, nil
-	}
-	rest.NumEntries, rest.Size = uint32(len(kept)), uint32(len(rest.Entries))
-	for _, i := range kept {
-		if to := t.jump(list[i]); to >= 0 {
-			shift := int(moved[i]) - list[i].offset
-			target, _ := at(to)
-			binary.NativeEndian.PutUint32(rest.Entries[list[i].verdict+shift:], moved[target])
-		}
-	}
-	for hook := range t.HookEntry {
-		if t.ValidHooks&(1<<hook) == 0 {
-			continue
-		}
-		for _, offset := range []*uint32{&rest.HookEntry[hook], &rest.Underflow[hook]} {
-			i, ok := at(int(*offset))
-			if !ok {
-				return nil, nil, fmt.Errorf("no entry begins at %d, where hook %d leads", *offset, hook)
-			}
-			*offset = moved[i]
-		}
-	}
-	return rest, kept, nil
-}
-
-// jump returns the offset to which an entry leads, or -1. For a rule without a target, that is the
-// next entry.
-func (t *Table) jump(e entry) int {
-	if !e.standard {
-		return -1
-	}
-	return max(-1, int(int32(binary.NativeEndian.Uint32(t.Entries[e.verdict:]))))
 }

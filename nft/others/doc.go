@@ -1,8 +1,7 @@
-// Package others is about what other programs have in nftables: it lists their objects, removes
-// chains of iptables, reads rules as text, and traces packets through them.
+// Package others is about what other programs have in nftables: it lists their objects, reads rules as text, and traces
+// packets through them.
 //
 //	Lister ─────────> names of tables; chains, rules and elements, as the kernel encodes them
-//	RemoveIPTablesChains: chains of iptables-nft by their names, and the rules that lead there
 //	StartTrace(Filter) ──> table vmapd-trace-N ── meta nftrace set 1 ──> NFT_MSG_TRACE ──> Read: Events
 //	ReadRuleset ────> rules as text ("tcp dport 80 drop"), by the handles in Events
 //	NoRoute, NoNeighbour, Untraceable: reasons why a packet ends where no rule matches

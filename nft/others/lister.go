@@ -35,8 +35,7 @@ type Element struct {
 // before (nft_rcv_nl_event), for ten milliseconds and more in which no batch is taken. The zero value works. It is
 // for one goroutine.
 //
-// The lists of google/nftables do not do. vmapd looks for chains every five seconds: 40,000 take 60 ms here and
-// 300 ms there. Chains there lack the number of their rules and their device; rules lack each expression that the
+// The lists of google/nftables do not do. Chains there lack the number of their rules and their device; rules lack each expression that the
 // library does not know; and of a set with a million elements, all are read.
 type Lister struct{ conn *netlink.Conn }
 
@@ -50,7 +49,7 @@ func (l *Lister) Close() {
 
 // TableNames returns the names of all tables of a family. Without nf_tables there are none.
 func (l *Lister) TableNames(f model.Family) (names []string, err error) {
-	err = l.list(byte(tableFamily(f)), unix.NFT_MSG_GETTABLE, nil, func(attrs []byte) bool {
+	err = l.list(byte(fieldsOf(f).table), unix.NFT_MSG_GETTABLE, nil, func(attrs []byte) bool {
 		names = append(names, nfnl.String(attrs, unix.NFTA_TABLE_NAME))
 		return true
 	})
