@@ -78,7 +78,7 @@ images: ## images without Docker, their SBOMs and checksums in bin/release, for 
 	@bin/releaser --programs bin --out $(RELEASE) --processors $$(echo $(PROCESSORS) | tr ' ' ,)
 
 # Needs apt, with Debian's keys, to verify a suite's signature; "make images" needs only the file.
-images-lock: ## the newest packages of Debian's for the image vmapd-legacy
+images-lock: ## the newest packages of Debian's for the image
 	$(GO) run ./cmd/internal/testbed/debian/lock iptables ipset kmod >bin/packages.lock
 	mv bin/packages.lock cmd/internal/release/
 
@@ -95,16 +95,16 @@ test-images-vm: .SHELLFLAGS := -o pipefail -c
 test-images-vm: PROCESSORS = $(VMARCH)
 test-images-vm: RELEASE = bin/release-$(VMARCH)
 test-images-vm: VMSUITES = bookworm
-test-images-vm: images vmtools ## the images of processor VMARCH program scenarios, in an emulated machine
+test-images-vm: images vmtools ## the image of processor VMARCH programs scenarios, in an emulated machine
 	@$(GO) build -o bin/vm ./cmd/internal/testbed/vm
 	@GOARCH=$(VMARCH) $(GO) build -o bin/vm-$(VMARCH) ./cmd/internal/testbed/vm
 	@$(GO) build -o bin/skipcheck ./cmd/internal/testbed/skipcheck
 	@GOARCH=$(VMARCH) $(GO) test -c -vet=off -ldflags='-s -w' -o bin/vm.test ./cmd/vmapd
-	@for i in vmapd=nftables vmapd-legacy=iptables; do \
-		echo "$${i%%=*} for $(VMARCH), backend $${i#*=}"; \
-		rm -rf bin/image && bin/releaser --unpack $(RELEASE)/$${i%%=*} --processors $(VMARCH) --out bin/image && \
+	@for i in nftables iptables; do \
+		echo "the image for $(VMARCH), backend $$i"; \
+		rm -rf bin/image && bin/releaser --unpack $(RELEASE)/vmapd --processors $(VMARCH) --out bin/image && \
 		$(VM) --dir /src/cmd/vmapd --file bin/vm.test:/src/cmd/vmapd/vm.test --file testdata:/src/testdata --file bin/image:/image \
-			-- ./vm.test -test.v=test2json -test.timeout=$(VMTIME) -test.run=TestTheImageProgramsScenarios -image /image -image-backend $${i#*=} | \
+			-- ./vm.test -test.v=test2json -test.timeout=$(VMTIME) -test.run=TestTheImageProgramsScenarios -image /image -image-backend $$i | \
 			tee bin/image.log | bin/skipcheck || exit 1; \
 		grep -E '^ +image_netns_test.go' bin/image.log; \
 	done

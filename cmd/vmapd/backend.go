@@ -117,13 +117,12 @@ func (d *daemon) openIPVS(why string) (*dataplane, error) {
 	return p, nil
 }
 
-// withImage adds to an error about a missing program where there is an image that has it.
+// withImage adds to an error about a missing program what has it.
 func withImage(err error) error {
 	if !host.LacksProgram(err) {
 		return err
 	}
-	return fmt.Errorf("%w (the image for nftables has no programs; vmapd:legacy has those of the backends iptables and ipvs: "+
-		"cmd/vmapd/deploy/Dockerfile builds it, and cmd/vmapd/deploy/legacy.yaml adds it to the DaemonSet)", err)
+	return fmt.Errorf("%w (the backends iptables and ipvs run iptables and ipset: vmapd's image has them; on a host, install them)", err)
 }
 
 // sweeps lets p remove the rules of other backends and of kube-proxy: nftables tables, those of

@@ -74,11 +74,11 @@ func TestLeftoversFailNoRound(t *testing.T) {
 	})
 }
 
-// An error about a program that is not there names the image that has it; other errors do not.
+// An error about a program that is not there names what has it; other errors do not.
 func TestAMissingProgramNamesTheImage(t *testing.T) {
 	missing := &host.UnsupportedError{Feature: "ipset", Err: fmt.Errorf("ipset list: %w", &exec.Error{Name: "ipset", Err: exec.ErrNotFound})}
 	err := withImage(missing)
-	if !strings.Contains(err.Error(), "legacy.yaml") || !errors.As(err, new(*host.UnsupportedError)) {
+	if !strings.Contains(err.Error(), "image has them") || !errors.As(err, new(*host.UnsupportedError)) {
 		t.Errorf("got %v, want the same error with the image", err)
 	}
 	broken := errors.New("exit status 1")

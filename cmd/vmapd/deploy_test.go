@@ -141,11 +141,6 @@ func TestManifestsFitTogether(t *testing.T) {
 		if len(main.VolumeMounts) != 4 || len(pod.InitContainers[0].VolumeMounts) != 3 || len(pod.Volumes) != 4 {
 			t.Errorf("mounts %v, of the init container %v, volumes %v", main.VolumeMounts, pod.InitContainers[0].VolumeMounts, pod.Volumes)
 		}
-		for _, c := range append(pod.InitContainers, main) {
-			if !strings.HasSuffix(c.Image, ":legacy") {
-				t.Errorf("%s: image %s", c.Name, c.Image)
-			}
-		}
 	})
 	t.Run("cleanup", func(t *testing.T) {
 		clean := readDeployed(t, "cleanup.yaml")

@@ -53,7 +53,7 @@ func TestTheImagesOfThisReleaseRun(t *testing.T) {
 		objects += mustRead(t, m) + "\n---\n"
 	}
 	const nobody = 65532
-	for name, programs := range map[string][]string{"vmapd": nil, "vmapd-legacy": {"iptables", "ip6tables-restore", "iptables-legacy-save", "ipset", "modprobe"}} {
+	for name, programs := range map[string][]string{imageName: {"iptables", "ip6tables-restore", "iptables-legacy-save", "ipset", "modprobe"}} {
 		found := images(t, filepath.Join(*built, name))
 		lists, err := filepath.Glob(filepath.Join(*built, name+"-[a-z0-9]*.spdx.json"))
 		for arch := range found {

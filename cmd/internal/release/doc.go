@@ -2,12 +2,11 @@
 //
 //	release --programs bin --out bin/release
 //
-//	vmapd                 OCI layout: an image with the program alone, for each processor
-//	vmapd-legacy          the same with the programs that the backends iptables and ipvs run
+//	vmapd                 OCI layout: an image for each processor, with the programs that vmapd runs
 //	vmapd-ARCH            the programs
 //	vmapd-chart.tgz       the Helm chart, whose image is that of this version
 //	deploy                the manifests, and the base of kustomize
-//	NAME-ARCH.spdx.json   what an image is made of (SPDX 2.3)
+//	vmapd-ARCH.spdx.json  what an image is made of (SPDX 2.3)
 //	SHA256SUMS            of all these files
 //
 // With --unpack, it writes an image of such a layout as files and its configuration, for tests that run it.

@@ -16,11 +16,11 @@ import (
 const source = "https://github.com/vmapd/vmapd"
 
 // labels are those of https://github.com/opencontainers/image-spec/blob/main/annotations.md.
-func labels(v variant, p program) map[string]string {
+func labels(p program) map[string]string {
 	const prefix = "org.opencontainers.image."
 	all := map[string]string{
-		prefix + "title":       v.title,
-		prefix + "description": v.description,
+		prefix + "title":       imageName,
+		prefix + "description": "Kubernetes Service proxy on nftables, iptables or IPVS",
 		prefix + "version":     p.version,
 		prefix + "revision":    p.commit,
 		prefix + "created":     p.date.Format(time.RFC3339),
@@ -31,19 +31,16 @@ func labels(v variant, p program) map[string]string {
 	return all
 }
 
-// image makes the image of a variant for one processor.
-func (r release) image(ctx context.Context, v variant, p program) (v1.Image, error) {
-	var layers []mutate.Addendum
+// image makes the image for one processor.
+func (r release) image(ctx context.Context, p program) (v1.Image, error) {
 	created := v1.Time{Time: p.date}
-	if v.packages {
-		l, err := packagesLayer(ctx, r.lock, r.cache, p.arch)
-		if err != nil {
-			return nil, err
-		}
-		layers = append(layers, mutate.Addendum{Layer: l, History: v1.History{Created: v1.Time{Time: r.lock.date}, CreatedBy: "Debian's packages of packages.lock"}})
+	packages, err := packagesLayer(ctx, r.lock, r.cache, p.arch)
+	if err != nil {
+		return nil, err
 	}
-	layers = append(layers, mutate.Addendum{Layer: p.layer, History: v1.History{Created: created, CreatedBy: "vmapd " + p.version}})
-	i, err := mutate.Append(mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON), layers...)
+	i, err := mutate.Append(mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON),
+		mutate.Addendum{Layer: packages, History: v1.History{Created: v1.Time{Time: r.lock.date}, CreatedBy: "Debian's packages of packages.lock"}},
+		mutate.Addendum{Layer: p.layer, History: v1.History{Created: created, CreatedBy: "vmapd " + p.version}})
 	if err != nil {
 		return nil, err
 	}
@@ -56,7 +53,7 @@ func (r release) image(ctx context.Context, v variant, p program) (v1.Image, err
 	config.Config = v1.Config{
 		Entrypoint: []string{"/usr/local/bin/vmapd"},
 		Env:        []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
-		Labels:     labels(v, p),
+		Labels:     labels(p),
 		// The daemon needs CAP_NET_ADMIN. Kubernetes gives added capabilities to root alone: others would need
 		// them at the file, which allowPrivilegeEscalation: false forbids. Commands that only read files run as anybody.
 		User: "0:0",
@@ -72,11 +69,11 @@ type plain struct{ v1.Image }
 // ArtifactType is what the library asks for.
 func (plain) ArtifactType() (string, error) { return "", nil }
 
-// writeVariant writes the layout of a variant with an index of its processors, and a list of what each is made of.
-func (r release) writeVariant(ctx context.Context, v variant, programs []program) (v1.Hash, error) {
+// writeImage writes the layout of the image with an index of its processors, and a list of what each is made of.
+func (r release) writeImage(ctx context.Context, programs []program) (v1.Hash, error) {
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	for _, p := range programs {
-		i, err := r.image(ctx, v, p)
+		i, err := r.image(ctx, p)
 		if err != nil {
 			return v1.Hash{}, fmt.Errorf("for %s: %w", p.arch, err)
 		}
@@ -88,16 +85,16 @@ func (r release) writeVariant(ctx context.Context, v variant, programs []program
 		if err != nil {
 			return v1.Hash{}, err
 		}
-		if err := r.writeSBOM(v, p, digest); err != nil {
+		if err := r.writeSBOM(p, digest); err != nil {
 			return v1.Hash{}, err
 		}
 	}
-	annotated, ok := mutate.Annotations(index, labels(v, programs[0])).(v1.ImageIndex)
+	annotated, ok := mutate.Annotations(index, labels(programs[0])).(v1.ImageIndex)
 	if !ok {
 		return v1.Hash{}, fmt.Errorf("an index with annotations is a %T", annotated)
 	}
 	// index.json has one entry, the index of the processors, by the name that tools look for.
-	p, err := layout.Write(filepath.Join(r.out, v.name), empty.Index)
+	p, err := layout.Write(filepath.Join(r.out, imageName), empty.Index)
 	if err != nil {
 		return v1.Hash{}, err
 	}

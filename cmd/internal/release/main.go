@@ -65,21 +65,11 @@ type release struct {
 	cache         string // folder of downloads
 }
 
-// listName is the file with each image's name, version and digest, as references of a registry end.
+// listName is the file with the image's name, version and digest, as a reference of a registry ends.
 const listName = "images.txt"
 
-// variant is an image, for all processors.
-type variant struct {
-	name, title, description string
-	packages                 bool // it has the packages of the lock file
-}
-
-func variants() []variant {
-	return []variant{
-		{"vmapd", "vmapd", "Kubernetes Service proxy on nftables; the program alone", false},
-		{"vmapd-legacy", "vmapd with iptables and ipset", "Kubernetes Service proxy on nftables, iptables or IPVS, with the programs of the last two", true},
-	}
-}
+// imageName is the image's name, and the folder of its layout.
+const imageName = "vmapd"
 
 func (r release) write(ctx context.Context, stdout io.Writer) error {
 	// Only a folder that this program made is deleted.
@@ -103,18 +93,15 @@ func (r release) write(ctx context.Context, stdout io.Writer) error {
 			return err
 		}
 	}
-	var list strings.Builder
-	for _, v := range variants() {
-		digest, err := r.writeVariant(ctx, v, programs)
-		if err != nil {
-			return fmt.Errorf("image %s: %w", v.name, err)
-		}
-		fmt.Fprintf(&list, "%s:%s@%s\n", v.name, programs[0].version, digest)
+	digest, err := r.writeImage(ctx, programs)
+	if err != nil {
+		return fmt.Errorf("image: %w", err)
 	}
-	if err := os.WriteFile(filepath.Join(r.out, listName), []byte(list.String()), 0o644); err != nil {
+	line := fmt.Sprintf("%s:%s@%s\n", imageName, programs[0].version, digest)
+	if err := os.WriteFile(filepath.Join(r.out, listName), []byte(line), 0o644); err != nil {
 		return err
 	}
-	_, _ = fmt.Fprint(stdout, list.String())
+	_, _ = fmt.Fprint(stdout, line)
 	if err := r.writeDeploy(programs[0]); err != nil {
 		return err
 	}

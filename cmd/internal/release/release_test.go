@@ -192,9 +192,8 @@ func TestImages(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]map[string]string{
-		"vmapd": {"usr/local/bin/vmapd": "0", "usr/local/bin/kube-proxy": "2vmapd", "usr/sbin/ipset": "", "etc/passwd": ""},
-		"vmapd-legacy": {
-			"usr/local/bin/vmapd": "0", "usr/sbin/ipset": "0", "usr/lib/libipset.so": "0", "lib": "2usr/lib", "usr/sbin/iptables-restore": "2xtables-nft-multi",
+		"vmapd": {
+			"usr/local/bin/vmapd": "0", "usr/local/bin/kube-proxy": "2vmapd", "etc/passwd": "0", "usr/sbin/ipset": "0", "usr/lib/libipset.so": "0", "lib": "2usr/lib", "usr/sbin/iptables-restore": "2xtables-nft-multi",
 			"usr/share/doc/ipset/copyright": "0", "usr/share/doc/ipset/changelog": "", "usr/share/man/man8/ipset.8.gz": "", "tmp": "5",
 		},
 	} {
@@ -226,7 +225,7 @@ func TestImages(t *testing.T) {
 				purls[purl] = true
 			}
 		}
-		if !purls["pkg:golang/github.com/google/go-containerregistry"] || !purls["pkg:golang/stdlib"] || purls["pkg:deb/debian/ipset"] != (name == "vmapd-legacy") {
+		if !purls["pkg:golang/github.com/google/go-containerregistry"] || !purls["pkg:golang/stdlib"] || !purls["pkg:deb/debian/ipset"] {
 			t.Errorf("%s is made of %v", name, purls)
 		}
 	}
@@ -293,7 +292,7 @@ func TestAnImageIsUnpacked(t *testing.T) {
 	if err := r.write(t.Context(), io.Discard); err != nil {
 		t.Fatal(err)
 	}
-	layout, folder := filepath.Join(r.out, "vmapd-legacy"), filepath.Join(t.TempDir(), "image")
+	layout, folder := filepath.Join(r.out, imageName), filepath.Join(t.TempDir(), "image")
 	if err := run(t.Context(), []string{"--unpack", layout, "--processors", runtime.GOARCH, "--out", folder}, io.Discard); err != nil {
 		t.Fatal(err)
 	}

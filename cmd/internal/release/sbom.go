@@ -20,18 +20,18 @@ const noAssertion = "NOASSERTION"
 
 // sbom lists what an image for one processor is made of: the program's modules as the go command wrote them into it, the
 // standard library, and packages of Debian's.
-func (r release) sbom(v variant, p program, digest v1.Hash) *spdx.Document {
+func (r release) sbom(p program, digest v1.Hash) *spdx.Document {
 	imageID := common.ElementID("image")
 	d := &spdx.Document{
 		SPDXVersion: spdx.Version, DataLicense: spdx.DataLicense, SPDXIdentifier: "DOCUMENT",
-		DocumentName:      v.name + "-" + p.arch,
-		DocumentNamespace: fmt.Sprintf("%s/spdx/%s-%s-%s", source, v.name, p.arch, digest.Hex),
+		DocumentName:      imageName + "-" + p.arch,
+		DocumentNamespace: fmt.Sprintf("%s/spdx/%s-%s-%s", source, imageName, p.arch, digest.Hex),
 		CreationInfo: &spdx.CreationInfo{
 			Creators: []common.Creator{{CreatorType: "Tool", Creator: "vmapd-release"}},
 			Created:  p.date.UTC().Format(time.RFC3339),
 		},
 		Packages: []*spdx.Package{{
-			PackageName: v.name, PackageSPDXIdentifier: imageID, PackageVersion: p.version, PackageDownloadLocation: noAssertion,
+			PackageName: imageName, PackageSPDXIdentifier: imageID, PackageVersion: p.version, PackageDownloadLocation: noAssertion,
 			PrimaryPackagePurpose: "CONTAINER",
 			PackageChecksums:      []common.Checksum{{Algorithm: common.SHA256, Value: digest.Hex}},
 			PackageComment:        "The checksum is the digest of the image's manifest.",
@@ -53,15 +53,13 @@ func (r release) sbom(v variant, p program, digest v1.Hash) *spdx.Document {
 		pkg.PackageComment = hashComment(used)
 		add(pkg, main)
 	}
-	if v.packages {
-		for _, deb := range r.lock.packages[p.arch] {
-			add(&spdx.Package{
-				PackageName: deb.name, PackageVersion: deb.version,
-				PackageChecksums:          []common.Checksum{{Algorithm: common.SHA256, Value: deb.sum}},
-				PackageFileName:           filepath.Base(deb.path),
-				PackageExternalReferences: purl(packageurl.TypeDebian, "debian", deb.name, deb.version, map[string]string{"arch": deb.architecture()}),
-			}, imageID)
-		}
+	for _, deb := range r.lock.packages[p.arch] {
+		add(&spdx.Package{
+			PackageName: deb.name, PackageVersion: deb.version,
+			PackageChecksums:          []common.Checksum{{Algorithm: common.SHA256, Value: deb.sum}},
+			PackageFileName:           filepath.Base(deb.path),
+			PackageExternalReferences: purl(packageurl.TypeDebian, "debian", deb.name, deb.version, map[string]string{"arch": deb.architecture()}),
+		}, imageID)
 	}
 	return d
 }
@@ -101,11 +99,11 @@ func identifier(s string) common.ElementID {
 	return common.ElementID(regexp.MustCompile(`[^A-Za-z0-9.-]`).ReplaceAllString(s, "-"))
 }
 
-func (r release) writeSBOM(v variant, p program, digest v1.Hash) error {
-	f, err := os.Create(filepath.Join(r.out, v.name+"-"+p.arch+".spdx.json"))
+func (r release) writeSBOM(p program, digest v1.Hash) error {
+	f, err := os.Create(filepath.Join(r.out, imageName+"-"+p.arch+".spdx.json"))
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	return json.Write(r.sbom(v, p, digest), f, json.Indent(" "))
+	return json.Write(r.sbom(p, digest), f, json.Indent(" "))
 }

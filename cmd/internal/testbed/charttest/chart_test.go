@@ -187,7 +187,7 @@ func TestOptionsMakeTheChangesOfTheOtherFiles(t *testing.T) {
 		want   func(*testing.T, objects)
 	}{
 		"legacy": {
-			"legacy: true\nimage: {tag: legacy}",
+			"legacy: true",
 			func(t *testing.T, o objects) { patch(t, o, "legacy.yaml") },
 		},
 		"labelledNodesOnly": {
@@ -285,7 +285,6 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		"no image":                  {`image: {repository: ""}`, "image.repository is required"},
 		"no API server":             {`apiServer: ""`, "apiServer is required"},
 		"no ranges":                 {`config: {clusterCIDR: ""}`, "config.clusterCIDR is required"},
-		"legacy, any image":         {`{legacy: true, image: {tag: ""}}`, "legacy needs an image"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, _, err := render(t, merged(t, minimal, c.values))

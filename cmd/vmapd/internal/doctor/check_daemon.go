@@ -144,7 +144,7 @@ func checkKernel(f Facts) []Line {
 		}
 	}
 	return bad(level, strings.Join(missing, "; "),
-		"load the module, use a newer kernel, or use --backend=iptables or ipvs with the image vmapd:legacy, which has their programs")
+		"load the module, use a newer kernel, or use --backend=iptables or ipvs, with legacy.yaml")
 }
 
 func checkAPIServer(f Facts) []Line {

@@ -64,7 +64,13 @@ func write(t *testing.T, name, content string) string {
 func TestAnImageWithoutPackagesHasOnlyItsPrograms(t *testing.T) {
 	program := write(t, filepath.Join(t.TempDir(), "vmapd"), "program")
 	var w bytes.Buffer
-	if err := VmapdImage("vmapd", "example.org/vmapd:1", program).Write(t.Context(), debian.Cache{}, &w); err != nil {
+	i := Image{
+		Name: "vmapd", Tags: []string{"example.org/vmapd:1"},
+		Programs:   map[string]string{"/usr/local/bin/vmapd": program},
+		Links:      map[string]string{"/usr/local/bin/kube-proxy": "vmapd"},
+		Entrypoint: []string{"/usr/local/bin/vmapd"},
+	}
+	if err := i.Write(t.Context(), debian.Cache{}, &w); err != nil {
 		t.Fatal(err)
 	}
 	archive := contents(t, w.Bytes())
@@ -183,13 +189,12 @@ gcr.io/k8s-authenticated-test/agnhost:2.6
 		got[i.Name] = i.Tags
 	}
 	want := map[string][]string{
-		"vmapd":        {kube.VmapdImage},
-		"vmapd-legacy": {kube.VmapdLegacyImage},
-		"pause":        {"registry.k8s.io/pause:3.10.2", kube.PauseImage},
-		"coredns":      {kube.CoreDNSImage},
-		"kube-proxy":   {kube.KubeProxyImage},
-		"agnhost":      {"registry.k8s.io/e2e-test-images/agnhost:2.63.0", "registry.k8s.io/e2e-test-images/agnhost:2.55", kube.AgnhostImage},
-		"busybox":      {"registry.k8s.io/e2e-test-images/busybox:1.37.0-1"},
+		"vmapd":      {kube.VmapdImage},
+		"pause":      {"registry.k8s.io/pause:3.10.2", kube.PauseImage},
+		"coredns":    {kube.CoreDNSImage},
+		"kube-proxy": {kube.KubeProxyImage},
+		"agnhost":    {"registry.k8s.io/e2e-test-images/agnhost:2.63.0", "registry.k8s.io/e2e-test-images/agnhost:2.55", kube.AgnhostImage},
+		"busybox":    {"registry.k8s.io/e2e-test-images/busybox:1.37.0-1"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

@@ -1,7 +1,6 @@
 package image
 
 import (
-	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -12,20 +11,15 @@ import (
 // VmapdImage is the image that deploy/Dockerfile describes, with another reference: a cluster may
 // have several versions.
 func VmapdImage(name, reference, program string) Image {
+	links := iptables()
+	links["/usr/local/bin/kube-proxy"] = "vmapd"
 	return Image{
 		Name: name, Tags: []string{reference},
-		Programs:   map[string]string{"/usr/local/bin/vmapd": program},
-		Links:      map[string]string{"/usr/local/bin/kube-proxy": "vmapd"},
+		Programs: map[string]string{"/usr/local/bin/vmapd": program},
+		Links:    links,
+		Packages: []string{"dash", "iptables", "ipset", "kmod"}, BusyBox: true,
 		Entrypoint: []string{"/usr/local/bin/vmapd"},
 	}
-}
-
-// VmapdLegacyImage is the one with the programs of the backends iptables and ipvs.
-func VmapdLegacyImage(name, reference, program string) Image {
-	i := VmapdImage(name, reference, program)
-	i.Packages, i.BusyBox = []string{"dash", "iptables", "ipset", "kmod"}, true
-	maps.Copy(i.Links, iptables())
-	return i
 }
 
 // iptables are the links that the install script of Debian's package makes.
@@ -48,7 +42,6 @@ func Set(programs, vmapd, pause, listed string) []Image {
 	ruleTools := []string{"dash", "iptables", "ipset", "nftables", "conntrack", "kmod"}
 	all := []Image{
 		VmapdImage("vmapd", kube.VmapdImage, vmapd),
-		VmapdLegacyImage("vmapd-legacy", kube.VmapdLegacyImage, vmapd),
 		{
 			Name: "pause", Tags: append(names("/pause"), kube.PauseImage),
 			Programs:   map[string]string{"/pause": pause},

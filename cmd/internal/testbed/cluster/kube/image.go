@@ -9,12 +9,11 @@ import (
 
 // Names of images in the archives below images/. Nothing is pulled.
 const (
-	PauseImage       = "registry.k8s.io/pause:test"
-	AgnhostImage     = "registry.k8s.io/e2e-test-images/agnhost:test"
-	CoreDNSImage     = "registry.k8s.io/coredns/coredns:test"
-	KubeProxyImage   = "registry.k8s.io/kube-proxy:test"
-	VmapdImage       = "example.org/vmapd:test"
-	VmapdLegacyImage = "example.org/vmapd:legacy" // with the programs of iptables and ipset
+	PauseImage     = "registry.k8s.io/pause:test"
+	AgnhostImage   = "registry.k8s.io/e2e-test-images/agnhost:test"
+	CoreDNSImage   = "registry.k8s.io/coredns/coredns:test"
+	KubeProxyImage = "registry.k8s.io/kube-proxy:test"
+	VmapdImage     = "example.org/vmapd:test"
 )
 
 // ctr prepares containerd's client.

@@ -65,8 +65,6 @@ func (p Proxy) image() string {
 		return p.Image
 	case p.Program == KubeProxy:
 		return KubeProxyImage
-	case p.Mode == "iptables":
-		return VmapdLegacyImage
 	default:
 		return VmapdImage
 	}

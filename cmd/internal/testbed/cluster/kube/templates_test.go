@@ -95,7 +95,7 @@ func TestManifestsOfProxies(t *testing.T) {
 	for _, test := range []struct{ proxy, image, mode string }{
 		{"vmapd", VmapdImage, "backend: nftables"},
 		{"vmapd:nftables", VmapdImage, "backend: nftables"},
-		{"vmapd:iptables", VmapdLegacyImage, "backend: iptables"},
+		{"vmapd:iptables", VmapdImage, "backend: iptables"},
 		{"kube-proxy", KubeProxyImage, `mode: "nftables"`},
 		{"kube-proxy:iptables", KubeProxyImage, `mode: "iptables"`},
 	} {

@@ -114,7 +114,7 @@ func (c *conversion) fillInImage(file string) error {
 // wayA exchanges the image of kube-proxy's DaemonSet.
 func (c *conversion) wayA(ctx context.Context) error {
 	if c.mode == KubeProxy+"iptables" {
-		c.image, c.backend = kube.VmapdLegacyImage, "iptables"
+		c.backend = "iptables"
 	}
 	const section = "Way A"
 	if _, err := c.do(ctx, section, "OnDelete"); err != nil {

@@ -95,7 +95,6 @@ func (r *Run) loadImages(ctx context.Context) error {
 	cache := debian.Cache{Dir: filepath.Join(user, "vmapd-vm")}
 	for _, i := range []image.Image{
 		image.VmapdImage("vmapd-now", kube.VmapdImage, filepath.Join(r.Work, "bin/vmapd")),
-		image.VmapdLegacyImage("vmapd-legacy-now", kube.VmapdLegacyImage, filepath.Join(r.Work, "bin/vmapd")),
 		image.VmapdImage("vmapd-before", BeforeImage, filepath.Join(r.Work, "before/vmapd")),
 		{
 			Name: "podserver", Tags: []string{PodImage}, Entrypoint: []string{"/podserver"},

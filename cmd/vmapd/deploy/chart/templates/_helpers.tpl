@@ -6,8 +6,6 @@
 {{- end -}}
 {{- if $image.digest -}}
 {{- printf "%s@%s" $image.repository $image.digest -}}
-{{- else if and .Values.legacy (not $image.tag) (not (contains "legacy" $image.repository)) -}}
-{{- fail "legacy needs an image with the programs of iptables and ipset: image.repository=…/vmapd-legacy, or its image.tag" -}}
 {{- else -}}
 {{- printf "%s:%s" $image.repository ($image.tag | default .Chart.AppVersion) -}}
 {{- end -}}
