@@ -157,6 +157,7 @@ func resyncInterval(c *config.Config, running config.Backend) time.Duration {
 		return reconcile.DefaultResyncInterval
 	case config.IPTables, config.IPVS:
 		return math.MaxInt64
+	case config.Auto, config.Userspace:
 	}
 	return c.SyncPeriod(running)
 }

@@ -96,7 +96,7 @@ func TestChainsOnAHostWithoutIPTables(t *testing.T) {
 		t.Helper()
 		path := os.Getenv("PATH")
 		t.Setenv("PATH", "")
-		defer os.Setenv("PATH", path)
+		defer t.Setenv("PATH", path)
 		return startVmapd(t, ns, args...)
 	}
 	const said = "its programs are not installed"
