@@ -281,7 +281,7 @@ func processBreakages() []breakage {
 				}
 			},
 			symptom: func(t *testing.T, p *patient) { p.wantSilence(t, p.Client, webVIP) },
-			want:    "fail kernel", more: []string{"cmd/vmapd/deploy/legacy.yaml adds it to the DaemonSet"},
+			want:    "fail kernel", more: []string{"vmapd's image has them; on a host, install them"},
 		},
 		{
 			name: "no IPVS", command: []string{"doctor", "--backend=ipvs"}, exit: 3, notUp: true,

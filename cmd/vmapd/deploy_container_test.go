@@ -204,17 +204,22 @@ func copyIPTables(t *testing.T, root string) {
 				}
 			}
 		}
-		loads, err := exec.CommandContext(t.Context(), "ldd", program).Output()
-		if err != nil {
-			t.Fatal(err)
-		}
-		files = append(files, regexp.MustCompile(`/\S+`).FindAllString(string(loads), -1)...)
 	}
 	extensions, err := filepath.Glob("/usr/lib/*/xtables/*.so")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, file := range append(files, extensions...) {
+	files = append(files, extensions...)
+	loads, err := exec.CommandContext(t.Context(), "ldd", files...).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	loaded := regexp.MustCompile(`(?m)^\s.*?(/\S+) \(`)
+	for _, m := range loaded.FindAllStringSubmatch(string(loads), -1) {
+		files = append(files, m[1])
+	}
+	slices.Sort(files)
+	for _, file := range slices.Compact(files) {
 		to := filepath.Join(root, file)
 		data, err := os.ReadFile(file)
 		if err := errors.Join(err, os.MkdirAll(filepath.Dir(to), 0o755), os.WriteFile(to, data, 0o755)); err != nil {
