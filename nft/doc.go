@@ -14,7 +14,7 @@
 //
 //	compile.Options.Compile   the slots that endpoints keep or get (slots.go); the chains and rules that are needed
 //	batch.Diff                what changed, by compile.Ruleset.Changes: each service port before and after, with its sets,
-//	                          chains and elements, which unit in changes.go compiles
+//	                          chains and elements, which unit in elements.go compiles
 //	  Batch.diffElements      those that differ
 //	kernel.Backend.send
 //	  Batch.Pieces            new chains ahead of the elements that lead to them

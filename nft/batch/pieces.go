@@ -23,7 +23,8 @@ func NewTable(want *compile.Ruleset, size int) *Batch {
 // Pieces yields the transactions that carry out a batch, but for the deletions of chains and sets.
 //
 // A new table comes in pieces of size operations or a little more, if it has more: during a transaction the kernel does
-// nothing else for the table, and it needs memory for each operation. Their order is that of [Ruleset.Stages].
+// nothing else for the table, and it needs memory for each operation. Their order is that of
+// [compile.Ruleset.Stages].
 //
 // A table that exists changes in one transaction, so that each packet meets the rules from before it or those from
 // after. New sets and chains come ahead of it, to which nothing leads yet, for two reasons. A packet keeps the

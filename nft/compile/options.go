@@ -23,7 +23,7 @@ type Options struct {
 	Counters bool
 
 	// FastPath lets the packets of Service connections take the fast path, except the first ones of
-	// each: see [FastPath].
+	// each: see [nft.FastPath].
 	FastPath bool
 }
 

@@ -35,8 +35,8 @@ type Element struct {
 // before (nft_rcv_nl_event), for ten milliseconds and more in which no batch is taken. The zero value works. It is
 // for one goroutine.
 //
-// The lists of google/nftables do not do. Chains there lack the number of their rules and their device; rules lack each expression that the
-// library does not know; and of a set with a million elements, all are read.
+// The lists of google/nftables lack what doctor needs. Chains there have neither the number of their rules nor their
+// device; rules lack each expression that the library does not know; and of a set with a million elements, all are read.
 type Lister struct{ conn *netlink.Conn }
 
 // Close ends the connection. The next call opens another one.
