@@ -1,6 +1,10 @@
 package nft
 
-import "github.com/vmapd/vmapd/model"
+import (
+	"slices"
+
+	"github.com/vmapd/vmapd/model"
+)
 
 // Frontends are the names of the sets and maps of one kind of frontends, those with an address or node ports. Their
 // keys begin with a frontend's, see Key.
@@ -37,6 +41,14 @@ func FrontendsOf(k model.FrontendKind) *Frontends {
 		return ofNodePorts
 	}
 	return withAddress
+}
+
+// DispatchOf returns the map of the frontends that have slots in a map of endpoints.
+func DispatchOf(endpoints string) string {
+	if slices.Contains(ofNodePorts.Endpoints[:], endpoints) {
+		return ofNodePorts.Dispatch
+	}
+	return withAddress.Dispatch
 }
 
 // Key returns a frontend's key.

@@ -1,6 +1,7 @@
 package nft
 
 import (
+	"iter"
 	"net/netip"
 
 	"github.com/vmapd/vmapd/model"
@@ -12,7 +13,39 @@ type Table struct {
 	Sets       []Set
 	Flowtables []Flowtable         // names alone
 	Chains     []Chain             // [Foreign] stands for rules that Compile never makes
-	Elements   map[string]Elements // by set
+	Elements   map[string]Elements // by set, but those in Slots
+	Slots      map[string]*Slots   // by set; only of a table that was read from the kernel
+}
+
+// Add adds an element, unless its set has one with its key.
+func (t *Table) Add(set string, e Element) {
+	if !t.Slots[set].add(e) {
+		t.Elements[set].Add(e)
+	}
+}
+
+// Len returns how many elements a set has.
+func (t *Table) Len(set string) int { return len(t.Elements[set]) + t.Slots[set].len() }
+
+// Get returns the element of a set with a key.
+func (t *Table) Get(set, key string) (ElementOp, bool) {
+	if op, ok := t.Elements[set][key]; ok {
+		return op, true
+	}
+	data, ok := t.Slots[set].get(key)
+	return ElementOp{Element: Element{Key: key, Data: data}}, ok
+}
+
+// Keys yields the keys of a set's elements, in any order.
+func (t *Table) Keys(set string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for key := range t.Elements[set] {
+			if !yield(key) {
+				return
+			}
+		}
+		t.Slots[set].keys(yield)
+	}
 }
 
 // Foreign stands for a rule that Compile never makes.
@@ -20,13 +53,12 @@ type Foreign struct{ What string }
 
 func (s Foreign) text(model.Family) string { return "# foreign: " + s.What }
 
-// Slots returns the endpoints of a map in slots from 0 on, with keys that begin with that of a frontend. There may be
+// EndpointsOf returns the endpoints of a map in slots from 0 on, with keys that begin with that of a frontend. There may be
 // about n.
-func (t *Table) Slots(set, frontend string, n int) []netip.AddrPort {
-	have := t.Elements[set]
+func (t *Table) EndpointsOf(set, frontend string, n int) []netip.AddrPort {
 	var list []netip.AddrPort
 	for i := uint32(0); ; i++ {
-		e, ok := have[string(AppendSlot([]byte(frontend), i))]
+		e, ok := t.Get(set, string(AppendSlot([]byte(frontend), i)))
 		if !ok {
 			return list
 		}

@@ -21,7 +21,7 @@ func Diff(have, want *compile.Ruleset) *Batch {
 		b.diffChains(c.Old.Chains, c.New.Chains)
 		b.Purge = append(b.Purge, c.Purge...)
 	}
-	b.diffElements(gone.shared(come), gone, come.each)
+	b.diffElements(&nft.Table{Elements: gone.shared(come)}, gone, come.each)
 	b.addRemoved()
 	return b
 }
@@ -49,7 +49,7 @@ func DiffTable(table *nft.Table, want *compile.Ruleset) *Batch {
 		b.Add = all.list()
 		return b
 	}
-	b.diffElements(table.Elements, elements{}, want.Elements())
+	b.diffElements(table, elements{}, want.Elements())
 	b.addRemoved()
 	exists := setsByName(table.Sets)
 	for _, p := range want.Purges() {

@@ -4,7 +4,6 @@ import (
 	"iter"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft"
@@ -74,10 +73,10 @@ func (l elements) list() []SetOps {
 
 // diffElements finds what must be deleted and added, to have the wanted elements. Equal elements stay. An element with
 // other data is deleted and added again, in one batch. gone has elements of other sets, which nothing replaces.
-func (b *Batch) diffElements(have map[string]nft.Elements, gone elements, want iter.Seq2[string, nft.ElementOp]) {
+func (b *Batch) diffElements(have *nft.Table, gone elements, want iter.Seq2[string, nft.ElementOp]) {
 	del, add, stay := gone, elements{}, map[string]int{}
 	for set, op := range want {
-		was, ok := have[set][op.Key]
+		was, ok := have.Get(set, op.Key)
 		switch {
 		case !ok:
 		case was.Element == op.Element:
@@ -92,7 +91,8 @@ func (b *Batch) diffElements(have map[string]nft.Elements, gone elements, want i
 	}
 	for set, list := range leftovers(have, stay, want) {
 		for _, key := range list {
-			del.add(set, have[set][key])
+			op, _ := have.Get(set, key)
+			del.add(set, op)
 		}
 	}
 	for _, set := range b.DeleteSets { // with all its elements
@@ -103,29 +103,34 @@ func (b *Batch) diffElements(have map[string]nft.Elements, gone elements, want i
 
 // leftovers returns the keys of elements that are not wanted, by set and sorted. So many of each set stay: mostly,
 // these are all.
-func leftovers(
-	have map[string]nft.Elements, stay map[string]int, want iter.Seq2[string, nft.ElementOp],
-) map[string][]string {
-	left := map[string]map[string]bool{}
-	for set, list := range have {
-		if len(list) > stay[set] {
-			left[set] = make(map[string]bool, len(list))
-			for key := range list {
-				left[set][key] = true
+func leftovers(have *nft.Table, stay map[string]int, want iter.Seq2[string, nft.ElementOp]) map[string][]string {
+	wanted := &nft.Table{Family: have.Family, Elements: map[string]nft.Elements{}, Slots: map[string]*nft.Slots{}}
+	for set := range have.Elements {
+		if have.Len(set) > stay[set] {
+			wanted.Elements[set] = nft.Elements{}
+			if have.Slots[set] != nil {
+				wanted.Slots[set] = nft.NewSlots(have.Family, nft.DeclarationOf(set))
 			}
 		}
 	}
-	if len(left) == 0 {
+	if len(wanted.Elements) == 0 {
 		return nil
 	}
 	for set, op := range want {
-		delete(left[set], op.Key)
+		if wanted.Elements[set] != nil {
+			wanted.Add(set, op.Element)
+		}
 	}
-	sorted := make(map[string][]string, len(left))
-	for set, keys := range left {
-		sorted[set] = slices.SortedFunc(maps.Keys(keys), strings.Compare)
+	left := map[string][]string{}
+	for set := range wanted.Elements {
+		for key := range have.Keys(set) {
+			if _, ok := wanted.Get(set, key); !ok {
+				left[set] = append(left[set], key)
+			}
+		}
+		slices.Sort(left[set])
 	}
-	return sorted
+	return left
 }
 
 // addRemoved adds the elements that come with a deletion.

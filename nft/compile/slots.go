@@ -128,7 +128,7 @@ func slotsIn(have *nft.Table, sp *model.ServicePort, l model.TrafficPolicy) []ne
 	for _, fe := range sp.Frontends {
 		of := nft.FrontendsOf(fe.Kind)
 		key := of.Key(fe.VIP)
-		if list := have.Slots(of.Endpoints[l], key, sp.Count(l)); len(list) > 0 {
+		if list := have.EndpointsOf(of.Endpoints[l], key, sp.Count(l)); len(list) > 0 {
 			return list
 		}
 	}

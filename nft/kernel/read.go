@@ -40,7 +40,7 @@ func (c *conn) readTableOnce(f model.Family, maybe *compile.Ruleset) (*nft.Table
 	if err != nil {
 		return nil, fmt.Errorf("read table %s: %w", nft.TableName, err)
 	}
-	t := &nft.Table{Family: f, Elements: map[string]nft.Elements{}}
+	t := &nft.Table{Family: f, Elements: map[string]nft.Elements{}, Slots: map[string]*nft.Slots{}}
 	if err := c.readSets(t); err != nil {
 		return nil, err
 	}
@@ -56,18 +56,25 @@ func (c *conn) readTableOnce(f model.Family, maybe *compile.Ruleset) (*nft.Table
 	return t, nil
 }
 
-// readSets reads the declarations of the sets, and their elements. Packets fill a dynamic one, see purge.
+// readSets reads the declarations of the sets, and their elements: of maps of endpoints last, because the frontends have
+// their slots. Packets fill a dynamic one, see purge.
 func (c *conn) readSets(t *nft.Table) error {
 	counts, err := c.readDeclarations(t)
 	if err != nil {
 		return err
 	}
-	for _, s := range t.Sets {
-		if s.Dynamic {
-			continue
-		}
-		if err := c.listElements(t, s, counts[s.Name]); err != nil {
-			return err
+	for _, inSlots := range [...]bool{false, true} {
+		for _, s := range t.Sets {
+			count := counts[s.Name]
+			if s.Dynamic || slices.Contains(s.Key, nft.Slot) != inSlots {
+				continue
+			}
+			if count > manyElements && inSlots && c.askSlots(t, s, count) {
+				continue
+			}
+			if err := c.listElements(t, s, count); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

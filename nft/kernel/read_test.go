@@ -39,13 +39,20 @@ func contentsOf(t testing.TB, c *conn, s *model.FamilySnapshot) (*nft.Table, con
 			all.Chains = append(all.Chains, r.Text(table.Family))
 		}
 	}
-	for set, list := range table.Elements {
-		all.Elements[set] = map[string]nft.Element{}
-		for e := range list.All() {
-			all.Elements[set][e.Key] = e
-		}
+	for set := range table.Elements {
+		all.Elements[set] = elementsIn(table, set)
 	}
 	return table, all
+}
+
+// elementsIn are the elements of a set, by key.
+func elementsIn(t *nft.Table, set string) map[string]nft.Element {
+	all := map[string]nft.Element{}
+	for key := range t.Keys(set) {
+		op, _ := t.Get(set, key)
+		all[key] = op.Element
+	}
+	return all
 }
 
 // aBigBuilder has Services with hundreds of endpoints, in slots that no
@@ -218,7 +225,7 @@ func TestAListIsReadUntilNothingIsMissing(t *testing.T) {
 	b := open(t, newNetNS(t))
 	s := aBigBuilder(t, b).Snapshot().Family(model.IPv4)
 	table, want := contentsOf(t, b.conn, s)
-	right := len(table.Elements[nft.Endpoints])
+	right := table.Len(nft.Endpoints)
 	asked := &countedSocket{Socket: b.conn.socket}
 	b.conn.socket = asked
 	for count, passes := range map[int]int{0: 1, right: 1, right + 1: listPasses, right - 1: listPasses} {
@@ -229,14 +236,49 @@ func TestAListIsReadUntilNothingIsMissing(t *testing.T) {
 		if got := asked.sent; got != passes {
 			t.Errorf("of %d elements, %d are there: read %d times, want %d", count, right, got, passes)
 		}
-		got := map[string]nft.Element{}
-		for e := range table.Elements[nft.Endpoints].All() {
-			got[e.Key] = e
-		}
-		if diff := cmp.Diff(want.Elements[nft.Endpoints], got); diff != "" {
+		if diff := cmp.Diff(want.Elements[nft.Endpoints], elementsIn(table, nft.Endpoints)); diff != "" {
 			t.Errorf("of %d elements (-want +got):\n%.2000s", count, diff)
 		}
 	}
+}
+
+// The kernel is asked for the slots of each frontend. Where that is not all, it lists them.
+func TestSlotsAreAskedFor(t *testing.T) {
+	b := open(t, newNetNS(t))
+	s := aBigBuilder(t, b).Snapshot().Family(model.IPv4)
+	table, want := contentsOf(t, b.conn, s)
+	right := table.Len(nft.Endpoints)
+	if right < 2*slotsPerQuestion {
+		t.Fatalf("%d slots are one question", right)
+	}
+	for _, set := range []string{nft.Endpoints, nft.LocalEndpoints, nft.NodePortEndpoints, nft.NodePortLocalEndpoints} {
+		for _, missing := range []int{0, 1} {
+			count := len(want.Elements[set]) + missing
+			if got := b.conn.askSlots(table, nft.DeclarationOf(set), count); got != (missing == 0) {
+				t.Errorf("%s: all of %d were read: %v", set, count, got)
+			}
+			if diff := cmp.Diff(want.Elements[set], elementsIn(table, set)); diff != "" {
+				t.Errorf("%s (-want +got):\n%.2000s", set, diff)
+			}
+		}
+	}
+	gap := ops(nft.Endpoints, want.Elements[nft.Endpoints][firstKey(want.Elements[nft.Endpoints])])
+	if err := b.conn.commitPiece(&batch.Batch{Family: s.Family, Delete: gap}, 0, elementsPerMessage); err != nil {
+		t.Fatal(err)
+	}
+	if b.conn.askSlots(table, nft.DeclarationOf(nft.Endpoints), right-1) {
+		t.Errorf("slots behind an empty one were read: %d of %d", table.Len(nft.Endpoints), right-1)
+	}
+}
+
+// firstKey returns that of the first slot of a frontend.
+func firstKey(elements map[string]nft.Element) string {
+	for key := range elements {
+		if strings.HasSuffix(key, string(nft.AppendSlot(nil, 0))) {
+			return key
+		}
+	}
+	return ""
 }
 
 // Ranges are what the kernel says with two elements each, or with one for the last.
@@ -250,7 +292,8 @@ func TestRangesAreJoined(t *testing.T) {
 		}
 		m.close(at)
 	}
-	r := elementReader{set: nft.DeclarationOf(nft.ServiceCIDRs), into: nft.Elements{}}
+	table := emptyTable()
+	r := newElementReader(table, nft.DeclarationOf(nft.ServiceCIDRs))
 	list := m.nest(unix.NFTA_SET_ELEM_LIST_ELEMENTS)
 	element("zzzz", false)
 	element("cccc", true)
@@ -262,7 +305,7 @@ func TestRangesAreJoined(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.end()
-	got := slices.SortedFunc(r.into.All(), func(a, b nft.Element) int { return strings.Compare(a.Key, b.Key) })
+	got := slices.SortedFunc(table.Elements[nft.ServiceCIDRs].All(), func(a, b nft.Element) int { return strings.Compare(a.Key, b.Key) })
 	want := []nft.Element{{Key: "aaaa", End: "cccc"}, {Key: "cccc", End: "ffff"}, {Key: "zzzz"}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("ranges (-want +got):\n%s", diff)
@@ -292,16 +335,22 @@ func FuzzElements(f *testing.F) {
 	}
 	f.Fuzz(func(_ *testing.T, set string, message []byte) {
 		for n := range len(message) + 1 {
-			r := elementReader{set: nft.DeclarationOf(set), into: nft.Elements{}}
+			table := emptyTable()
+			r := newElementReader(table, nft.DeclarationOf(set))
 			if r.add(message[:n]) != nil {
 				continue
 			}
 			r.end()
-			for e := range r.into.All() {
-				_ = fmt.Sprint(e)
+			for key := range table.Keys(set) {
+				_, ok := table.Get(set, key)
+				_ = fmt.Sprint(ok, key)
 			}
 		}
 	})
+}
+
+func emptyTable() *nft.Table {
+	return &nft.Table{Family: model.IPv4, Elements: map[string]nft.Elements{}, Slots: map[string]*nft.Slots{}}
 }
 
 func TestSlotsAreReadFromBothOfTheirTypes(t *testing.T) {
