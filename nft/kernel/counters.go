@@ -78,13 +78,12 @@ func (b *Backend) Connections(ctx context.Context) ([]Count, error) {
 	return counts, errors.Join(errs...)
 }
 
-// countPasses bounds how often the counters are read because some were missing: the kernel
-// lists a set in pieces, and may miss elements while others come and go.
-const countPasses = 3
-
 // appendCounts reads the counters of a snapshot's service ports. It takes another
 // connection than Apply, because that one must not be used by two goroutines; each may
 // read a table that is owned. The connection lasts, see reader, until an error.
+//
+// The kernel lists a set in pieces, and may miss elements while others come and go. Then a service port is missing in
+// this reading: a sum without one would look as if counting had begun anew.
 func (b *Backend) appendCounts(ctx context.Context, counts []Count, s *model.FamilySnapshot) ([]Count, error) {
 	b.countsBusy.Lock()
 	defer b.countsBusy.Unlock()
@@ -92,70 +91,31 @@ func (b *Backend) appendCounts(ctx context.Context, counts []Count, s *model.Fam
 	if err != nil {
 		return counts, err
 	}
-	read := func(sets ...string) func(into packetCounts) error {
-		return func(into packetCounts) error {
-			for _, set := range sets {
-				if err := c.readCounters(ctx, s.Family, set, into); err != nil {
-					return fmt.Errorf("read set %s: %w", set, err)
-				}
-			}
-			return nil
+	packets, refused := make(packetCounts, s.NumServicePorts()), packetCounts{}
+	for _, of := range [...]struct {
+		set  string
+		into packetCounts
+	}{
+		{nft.ServiceCounters, packets}, {nft.NodePortCounters, packets}, {nft.RefusedCounters, refused}, {nft.NodePortRefused, refused},
+	} {
+		if err := c.readCounters(ctx, s.Family, of.set, of.into); err != nil {
+			b.counts.close() // it may have the rest of a list
+			return counts, fmt.Errorf("read set %s: %w", of.set, err)
 		}
 	}
-	from := len(counts)
-	refused := packetCounts{}
-	counts, err = sumCounts(counts, s, read(nft.ServiceCounters, nft.NodePortCounters))
-	if err == nil {
-		err = read(nft.RefusedCounters, nft.NodePortRefused)(refused)
-	}
-	if err == nil {
-		b.refused[s.Family].read(s, refused)
-		b.addOutcomes(counts[from:], s, refused)
-	} else {
-		b.counts.close() // it may have the rest of a list
-	}
-	return counts, err
-}
-
-// sumCounts reads until no counter is missing, and appends a count for each service port.
-func sumCounts(counts []Count, s *model.FamilySnapshot, read func(into packetCounts) error) ([]Count, error) {
-	packets := make(packetCounts, s.NumServicePorts())
-	n := len(counts)
+	b.refused[s.Family].read(s, refused)
 	counts = slices.Grow(counts, s.NumServicePorts())
-	for range countPasses {
-		if err := read(packets); err != nil {
-			return counts[:n], err
+	for sp := range s.ServicePorts() {
+		all, complete := packets.sum(sp)
+		if sp.Uncounted || !complete {
+			continue
 		}
-		missing := false
-		counts = counts[:n]
-		for sp := range s.ServicePorts() {
-			if sp.Uncounted {
-				continue
-			}
-			sum, ok := packets.sum(sp)
-			if !ok {
-				missing = true
-				continue
-			}
-			counts = append(counts, Count{Name: sp.Name, Family: s.Family, Connections: sum})
-		}
-		if !missing {
-			break
-		}
+		now, _ := refused.sum(sp)
+		counts = append(counts, Count{
+			Name: sp.Name, Family: s.Family, Connections: all, Refused: b.refused[s.Family].of(sp.Name, now, all),
+		})
 	}
 	return counts, nil
-}
-
-// addOutcomes fills in the counts of connections that are refused.
-func (b *Backend) addOutcomes(counts []Count, s *model.FamilySnapshot, refused packetCounts) {
-	for i := range counts {
-		sp, _ := s.ServicePort(counts[i].Name)
-		now := uint64(0)
-		for _, fe := range sp.Frontends {
-			now += refused[counterKey(fe)]
-		}
-		counts[i].Refused = b.refused[s.Family].of(sp.Name, now, counts[i].Connections)
-	}
 }
 
 // packetCounts are packets by an element's key. Keys of different sets differ in length.
@@ -164,17 +124,14 @@ type packetCounts map[string]uint64
 // counterKey returns the key of the elements that count connections to a frontend, and those that are refused.
 func counterKey(fe model.Frontend) string { return nft.FrontendsOf(fe.Kind).Key(fe.VIP) }
 
-// sum returns the packets to all frontends of a service port, or false if one is missing: a
-// sum without it would look as if counting had begun anew.
-func (p packetCounts) sum(sp *model.ServicePort) (sum uint64, ok bool) {
+// sum returns the packets to all frontends of a service port, and whether each has a counter.
+func (p packetCounts) sum(sp *model.ServicePort) (sum uint64, complete bool) {
+	complete = true
 	for _, fe := range sp.Frontends {
 		n, ok := p[counterKey(fe)]
-		if !ok {
-			return 0, false
-		}
-		sum += n
+		sum, complete = sum+n, complete && ok
 	}
-	return sum, true
+	return sum, complete
 }
 
 // readCounters reads the counters of one set. Unlike google/nftables it keeps nothing else
