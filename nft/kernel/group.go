@@ -6,8 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"sync/atomic"
-	"syscall"
+	"time"
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/net/bpf"
@@ -107,27 +108,41 @@ func (g *group) close() {
 // Run notices changes until ctx ends; it returns nil then. It may run next to Apply.
 func (g *group) Run(ctx context.Context) error {
 	defer g.close()
-	raw, err := g.socket.SyscallConn() // fails once ctx has closed the socket
-	if err != nil {
-		return fmt.Errorf("reach netlink socket: %w", err)
-	}
 	stop := context.AfterFunc(ctx, g.close)
 	defer stop()
-	const largest = 64 << 10 // the kernel joins messages to a page or two
-	l := listener{notice: g.notice, buffer: make([]byte, largest)}
+	l := listener{notice: g.notice}
+	overrun := false
 	for {
-		err := l.receive(raw)
+		messages, err := g.receive(overrun)
 		switch {
 		case ctx.Err() != nil:
 			return nil
 		case errors.Is(err, unix.ENOBUFS):
 			// Until the buffer is empty, the kernel goes on dropping messages and says no
 			// more about it.
-			l.overrun, l.touched = true, false
+			overrun, l.touched = true, false
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			overrun = false
+			g.notice(change{overrun: true})
 		case err != nil:
 			return fmt.Errorf("watch rules: %w", err)
 		}
+		for _, m := range messages {
+			l.read(m)
+		}
 	}
+}
+
+// receive waits for messages; after an overrun, only until the buffer is empty.
+func (g *group) receive(overrun bool) ([]netlink.Message, error) {
+	var deadline time.Time
+	if overrun {
+		deadline = time.Now().Add(10 * time.Millisecond)
+	}
+	if err := g.socket.SetReadDeadline(deadline); err != nil {
+		return nil, err
+	}
+	return g.socket.Receive()
 }
 
 // change is a change by others.
@@ -156,62 +171,28 @@ func (g *group) notice(c change) {
 		slog.String("process", c.process), slog.Uint64("thread", uint64(c.pid)))
 }
 
-// listener parses the messages of the group.
+// listener reads the messages of the group.
 type listener struct {
 	notice  func(change)
-	buffer  []byte
-	overrun bool // messages were lost, and the buffer was not empty since
 	touched bool // the transaction that is being told of changed something of ours
 }
 
-// receive waits for a datagram and reads it.
-func (l *listener) receive(raw syscall.RawConn) error {
-	var n int
-	var failed error
-	err := raw.Read(func(fd uintptr) bool {
-		n, _, failed = unix.Recvfrom(int(fd), l.buffer, 0)
-		if !errors.Is(failed, unix.EAGAIN) {
-			return true
-		}
-		if l.overrun {
-			l.overrun = false
-			l.notice(change{overrun: true})
-		}
-		return false
-	})
-	if err := errors.Join(err, failed); err != nil && !errors.Is(err, unix.EINTR) {
-		return err
+// read understands one message.
+func (l *listener) read(m netlink.Message) {
+	const genmsg = 4 // sizeof(struct nfgenmsg)
+	if len(m.Data) < genmsg || m.Header.Type>>8 != unix.NFNL_SUBSYS_NFTABLES {
+		return
 	}
-	if failed == nil {
-		l.read(l.buffer[:n])
+	family, attrs := m.Data[0], m.Data[genmsg:]
+	if m.Header.Type&0xff != unix.NFT_MSG_NEWGEN {
+		l.touched = l.touched || isOurs(family, attrs)
+		return
 	}
-	return nil
-}
-
-// read understands one datagram.
-func (l *listener) read(datagram []byte) {
-	const header = unix.SizeofNlMsghdr + 4 // and struct nfgenmsg
-	for {
-		message, rest, ok := nfnl.CutMessage(datagram)
-		if !ok || len(message) < header {
-			return
-		}
-		datagram = rest
-		msgType := binary.NativeEndian.Uint16(message[4:])
-		family, attrs := message[unix.SizeofNlMsghdr], message[header:]
-		if msgType>>8 != unix.NFNL_SUBSYS_NFTABLES {
-			continue
-		}
-		if msgType &= 0xff; msgType != unix.NFT_MSG_NEWGEN {
-			l.touched = l.touched || isOurs(family, attrs)
-			continue
-		}
-		if l.touched {
-			l.notice(change{
-				pid:     nfnl.Uint32(nfnl.First(attrs, unix.NFTA_GEN_PROC_PID)),
-				process: string(nfnl.Text(nfnl.First(attrs, unix.NFTA_GEN_PROC_NAME))),
-			})
-		}
-		l.touched = false
+	if l.touched {
+		l.notice(change{
+			pid:     nfnl.Uint32(nfnl.First(attrs, unix.NFTA_GEN_PROC_PID)),
+			process: string(nfnl.Text(nfnl.First(attrs, unix.NFTA_GEN_PROC_NAME))),
+		})
 	}
+	l.touched = false
 }
