@@ -34,11 +34,6 @@ type Expr struct {
 	Mod   uint32 // choices only: slots 0 to Mod-1
 }
 
-// IsChoice reports whether the component chooses a slot.
-func (e Expr) IsChoice() bool {
-	return e.Field == RandomSlot || len(e.Hashed()) > 0
-}
-
 // Hashed returns the fields that a choice hashes, if it does. The seed is [model.HashSeed].
 func (e Expr) Hashed() Key {
 	switch e.Field {

@@ -78,26 +78,25 @@ func find(name string, lists ...[]nft.Chain) (nft.Chain, bool) {
 	return nft.Chain{}, false
 }
 
-// stage is the place of a part on a packet's way.
-func (p Part) stage() int {
-	order := []func(string) bool{
-		func(n string) bool { return n == nft.FirewallIPs || strings.HasPrefix(n, "source-ranges-") },
-		func(n string) bool { return n == nft.ServiceCounters || n == nft.NodePortCounters },
-		func(n string) bool { return n == nft.AffinityIPs || n == nft.AffinityNodePorts },
-		func(n string) bool { return n == nft.ServiceIPs || n == nft.ServiceNodePorts },
-		func(string) bool { return p.Chain && !p.after() },
-		func(string) bool { return !p.after() },
-		func(n string) bool { return n == nft.RememberIPs || n == nft.RememberNodePorts },
-		func(n string) bool { return n == nft.SourceNAT || n == nft.NodePortSourceNAT },
-	}
-	return slices.IndexFunc(append(order, func(string) bool { return true }), func(is func(string) bool) bool { return is(p.Name) })
+// met are sets in the order in which connections meet them. Behind the first ones are a chain that chooses an endpoint,
+// and its endpoints.
+var met = [...]string{
+	nft.FirewallIPs, nft.SourceRanges(model.SCTP), nft.SourceRanges(model.TCP), nft.SourceRanges(model.UDP),
+	nft.ServiceCounters, nft.NodePortCounters, nft.AffinityIPs, nft.AffinityNodePorts, nft.ServiceIPs, nft.ServiceNodePorts,
+	chosenFrom: "", nft.RememberIPs, nft.RememberNodePorts, nft.NodePortSourceNAT, nft.SourceNAT,
 }
 
-// after reports whether packets meet a part after an endpoint was chosen.
-func (p Part) after() bool {
-	switch p.Name {
-	case nft.RememberIPs, nft.RememberNodePorts, nft.SourceNAT, nft.NodePortSourceNAT, masqueradeChain, masqueradeNode:
-		return true
+const chosenFrom = 11 // in met
+
+// stage is the place of a part on a packet's way.
+func (p Part) stage() int {
+	switch i := slices.Index(met[:], p.Name); {
+	case i >= 0:
+		return i
+	case p.Name == masqueradeChain, p.Name == masqueradeNode, strings.HasPrefix(p.Name, rememberOwn):
+		return len(met)
+	case p.Chain:
+		return chosenFrom - 1
 	}
-	return strings.HasPrefix(p.Name, rememberOwn)
+	return chosenFrom
 }

@@ -34,7 +34,7 @@ type slot struct {
 
 // A slotDelta has the slots of a service port that differ from those of another version.
 type slotDelta struct {
-	other finder
+	other map[frontend]model.Frontend
 	slots [len(model.TrafficPolicies)][]slot
 }
 
@@ -247,7 +247,7 @@ func (r *Ruleset) slotDeltas(have *Ruleset, old, now *model.ServicePort) (before
 	if old == nil || now == nil {
 		return nil, nil
 	}
-	before, after = &slotDelta{other: finderOf(now)}, &slotDelta{other: finderOf(old)}
+	before, after = &slotDelta{other: frontendsOf(now)}, &slotDelta{other: frontendsOf(old)}
 	for _, l := range model.TrafficPolicies {
 		was, is := have.bySlot(old, l), r.bySlot(now, l)
 		a, had := was.next()
@@ -266,33 +266,18 @@ func (r *Ruleset) slotDeltas(have *Ruleset, old, now *model.ServicePort) (before
 	return before, after
 }
 
-// A finder returns the frontend with the same address and port.
-type finder func(fe model.Frontend) (model.Frontend, bool)
+// frontend is what makes two frontends the same in two versions of a service port.
+type frontend struct {
+	kind model.FrontendKind
+	vip  model.VIP
+}
 
-// finderOf returns one for a service port. A Service has few frontends, or thousands.
-func finderOf(sp *model.ServicePort) finder {
-	const few = 8
-	if list := sp.Frontends; len(list) <= few {
-		return func(fe model.Frontend) (model.Frontend, bool) {
-			i := slices.IndexFunc(list, func(o model.Frontend) bool { return o.Kind == fe.Kind && o.VIP == fe.VIP })
-			if i < 0 {
-				return fe, false
-			}
-			return list[i], true
-		}
-	}
-	type key struct {
-		kind model.FrontendKind
-		vip  model.VIP
-	}
-	all := make(map[key]model.Frontend, len(sp.Frontends))
+func frontendsOf(sp *model.ServicePort) map[frontend]model.Frontend {
+	all := make(map[frontend]model.Frontend, len(sp.Frontends))
 	for _, fe := range sp.Frontends {
-		all[key{fe.Kind, fe.VIP}] = fe
+		all[frontend{fe.Kind, fe.VIP}] = fe
 	}
-	return func(fe model.Frontend) (model.Frontend, bool) {
-		o, ok := all[key{fe.Kind, fe.VIP}]
-		return o, ok
-	}
+	return all
 }
 
 // has reports whether the other version has the slots of a frontend for a list.
@@ -300,8 +285,8 @@ func (d *slotDelta) has(fe model.Frontend, l model.TrafficPolicy) bool {
 	if d == nil {
 		return false
 	}
-	o, ok := d.other(fe)
-	return ok && o.Uses(l)
+	other, ok := d.other[frontend{fe.Kind, fe.VIP}]
+	return ok && other.Uses(l)
 }
 
 // slotElements adds the elements of a list for a frontend, whose keys begin with prefix: all endpoints or, where the other

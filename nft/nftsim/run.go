@@ -350,7 +350,7 @@ func (r *run) lookup(key nft.Key, name string, s state, share float64) (hits []h
 				next = append(next, string(nft.AppendSlot([]byte(k), r.hash(e, s))))
 				continue
 			}
-			if e.IsChoice() {
+			if e.Field == nft.RandomSlot || len(e.Hashed()) > 0 {
 				for slot := range e.Mod {
 					next = append(next, string(nft.AppendSlot([]byte(k), slot)))
 				}
