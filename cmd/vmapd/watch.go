@@ -10,11 +10,13 @@ import (
 )
 
 // watch returns tasks that let the loop repair what other programs do to vmapd's rules. The kernel permits that for
-// rules of iptables, and for tables of nftables before Linux 6.9 or that nft made.
+// rules of iptables, and for tables of nftables before Linux 6.9.
 func watch(p *dataplane, loop *reconcile.Loop) []task {
 	changed := make(chan struct{}, 1)
 	loop.ForeignChange = changed
 	switch {
+	case p.nft != nil && p.nft.Owned():
+		return nil
 	case p.nft != nil:
 		return watchTables(p, changed, loop.Log)
 	case p.iptables != nil:

@@ -318,24 +318,24 @@ func (b *Backend) sendAndTell(ctx context.Context, st *familyState, changes *bat
 	return err
 }
 
-// claim takes over a table that an earlier process left. It changes nothing in it.
-func (b *Backend) claim(st *familyState, exists bool) error {
-	if st.owned || st.flags == 0 || !exists {
-		return nil
+// claim takes over a table that an earlier process left. It changes nothing in it. It returns false for a table without
+// the flags, as nft makes of a listing that somebody saved: it can have no owner, and is to be replaced.
+func (b *Backend) claim(st *familyState) (bool, error) {
+	if st.owned || st.flags == 0 {
+		return true, nil
 	}
 	m := b.conn.newBatch(st.family, nft.TableName)
 	m.addTable(st.flags)
 	switch err := b.conn.commit(&m); {
 	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EOPNOTSUPP) && b.ownedByOther(st):
-		return fmt.Errorf("table %s is %w", nft.TableName, ErrOwned)
+		return false, fmt.Errorf("table %s is %w", nft.TableName, ErrOwned)
 	case errors.Is(err, unix.EOPNOTSUPP):
-		// Made by an earlier version or kernel, without the flags: it works unowned.
-		return nil
+		return false, nil
 	case err != nil:
-		return fmt.Errorf("claim table %s: %w", nft.TableName, err)
+		return false, fmt.Errorf("claim table %s: %w", nft.TableName, err)
 	}
 	st.owned = true
-	return nil
+	return true, nil
 }
 
 func (b *Backend) ownedByOther(st *familyState) bool {

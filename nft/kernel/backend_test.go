@@ -124,7 +124,7 @@ func TestListingLoadsAgainAsItIs(t *testing.T) {
 		t.Errorf("listing (-), listing after loading it (+):\n%s", diff)
 	}
 	// Not only the text: also the rules behind it are those we would write.
-	b := open(t, loaded)
+	b := openUnowned(t, loaded)
 	s := exampleBuilder().Snapshot()
 	apply(t, b, s)
 	if got := b.Stats(model.IPv4).Operations + b.Stats(model.IPv6).Operations; got != 0 {

@@ -25,14 +25,17 @@ func (b *Backend) compareWithKernel(
 		return nil, nil, err
 	}
 	want := options.Repair(table, left, s)
-	var changes *batch.Batch
 	if table == nil {
-		changes = batch.NewTable(want, b.piece)
-	} else {
-		changes = batch.DiffTable(table, want)
+		return want, batch.NewTable(want, b.piece), nil
 	}
-	if err := b.claim(st, table != nil && !changes.DeleteTable); err != nil {
+	claimed, err := b.claim(st)
+	if err != nil {
 		return nil, nil, err
+	}
+	changes := batch.DiffTable(table, want)
+	if !claimed {
+		changes = batch.DiffTable(nil, want)
+		changes.DeleteTable = true
 	}
 	return want, changes, nil
 }

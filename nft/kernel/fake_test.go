@@ -96,7 +96,7 @@ func TestATableIsClaimed(t *testing.T) {
 				t.Fatal(err)
 			}
 			apply(t, b, s)
-		}, nil, 0, false},
+		}, nil, ours, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			k := &nftfake.Kernel{OnlyBefore69: tt.old}

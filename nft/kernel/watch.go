@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,66 +19,27 @@ import (
 type Watched struct {
 	*Backend
 	group
-	joined bool // the group
 }
 
 // Watch begins to listen to changes: none from now on is missed once Run is called. They are told to
 // changed, without waiting for anybody to hear it. From now on the result must be used in place of b.
+//
+// Tables that are owned need no watch: nobody can change them, and while somebody listens, the kernel makes a message
+// of each element of a batch, which takes longer than all else that it does for it.
 func (b *Backend) Watch(changed chan<- struct{}) (*Watched, error) {
 	w := &Watched{Backend: b, group: group{log: b.log, changed: changed}}
 	if err := w.open(b.netns); err != nil {
 		return nil, fmt.Errorf("watch tables: %w", err)
 	}
-	if err := w.listen(); err != nil {
+	if err := cmp.Or(w.ignore(w.conn.socket.Port()), w.join()); err != nil {
 		return nil, errors.Join(fmt.Errorf("watch tables: %w", err), w.socket.Close())
 	}
 	return w, nil
 }
 
-func (w *Watched) listen() error {
-	if err := w.ignore(w.conn.socket.Port()); err != nil {
-		return err
-	}
-	if w.Owned() {
-		return nil // unless it turns out otherwise, see follow
-	}
-	w.joined = true
-	return w.join()
-}
-
-// follow leaves the group while all tables are owned: nobody can change them then, and while
-// somebody is in the group, the kernel makes a message of each element of a batch, which
-// takes longer than all else that it does for it. A table that was there before may have no
-// owner on any kernel.
-func (w *Watched) follow() error {
-	all := true
-	for _, st := range w.families {
-		all = all && st.owned
-	}
-	switch {
-	case all && w.joined:
-		if err := w.socket.LeaveGroup(groupNFTables); err != nil {
-			return fmt.Errorf("leave the group for nftables: %w", err)
-		}
-		w.joined = false
-	case !all && !w.joined:
-		w.Resync() // something may have changed already
-		if err := w.join(); err != nil {
-			return err
-		}
-		w.joined = true
-	}
-	return nil
-}
-
 // Apply is that of the Backend.
 func (w *Watched) Apply(ctx context.Context, s *model.Snapshot) error {
 	err := w.Backend.Apply(ctx, s)
-	if model.IsProgrammed(err) {
-		if err := w.follow(); err != nil {
-			w.group.log.LogAttrs(ctx, slog.LevelWarn, "changes of our tables by others may go unnoticed", slog.Any("err", err))
-		}
-	}
 	// It may have ended with a new connection. Nothing was changed over that yet.
 	port := w.conn.socket.Port()
 	if port == w.ignored {
