@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"encoding/binary"
 	"hash/fnv"
 	"math/bits"
@@ -49,6 +50,9 @@ func (sp *ServicePort) Slots(p TrafficPolicy) int {
 	}
 	return tableSize(int(sp.TableSize), n)
 }
+
+// SlotCount returns how many slots a list has: those of its lookup table or, without one, one an endpoint.
+func (sp *ServicePort) SlotCount(p TrafficPolicy) int { return cmp.Or(sp.Slots(p), sp.Count(p)) }
 
 // tableSize returns the size of the table for n endpoints: size or, where that is too small to give each
 // endpoint a few slots, size times a power of four. All clients but 1/n move where it changes,

@@ -33,8 +33,8 @@ func (r *Ruleset) Changes(have *Ruleset) iter.Seq[Change] {
 		}
 		for old, now := range r.portsSince(have) {
 			purges := purge(old, now, false)
-			before, after := r.slotDeltas(have, old, now)
-			if !yield(Change{have.unit(old, before), r.unit(now, after), purges}) {
+			before, after := r.versions(have, old, now)
+			if !yield(Change{have.unit(before), r.unit(after), purges}) {
 				return
 			}
 		}

@@ -1,7 +1,6 @@
 package compile
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"math/bits"
@@ -33,7 +32,7 @@ type circuit struct {
 func newChoice(of *nft.Frontends, sp *model.ServicePort, fe model.Frontend) choice {
 	l := fe.TrafficPolicy
 	a := algorithmFor(sp.Count(l), sp.Algorithm)
-	return choice{of, l, a, capacityFor(slotCount(sp, l), l, a)}
+	return choice{of, l, a, capacityFor(sp.SlotCount(l), l, a)}
 }
 
 // chooses reports whether a frontend has a chain to choose an endpoint. A frontend without
@@ -44,9 +43,9 @@ func chooses(fe model.Frontend) bool {
 }
 
 func newCircuit(of *nft.Frontends, sp *model.ServicePort, fe model.Frontend) circuit {
-	all, local := slotCount(sp, model.Cluster), 0
+	all, local := sp.SlotCount(model.Cluster), 0
 	if fe.Action == model.Forward {
-		local = slotCount(sp, model.Local)
+		local = sp.SlotCount(model.Local)
 	}
 	a := algorithmFor(max(all, local), sp.Algorithm)
 	return circuit{of, a, capacityFor(local, model.Local, a), capacityFor(all, model.Cluster, a)}
@@ -231,11 +230,6 @@ func insert[T comparable](set *map[T]bool, one T) bool {
 // verdict the kernel would validate all verdicts of the table again (nft_table_validate), and
 // for a new chain that looks into the map of endpoints, walk the map (nf_tables_bind_set).
 type capacity struct{ lo, hi int }
-
-// slotCount returns how many slots one list of a service port has.
-func slotCount(sp *model.ServicePort, l model.TrafficPolicy) int {
-	return cmp.Or(sp.Slots(l), sp.Count(l))
-}
 
 // algorithmFor returns the algorithm to choose one of n endpoints. With one endpoint all
 // algorithms are the same, and share a chain.

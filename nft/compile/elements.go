@@ -28,7 +28,7 @@ func (r *Ruleset) Elements() iter.Seq2[string, nft.ElementOp] {
 			shared(nft.ServiceEndpoints, endpointElement(v))
 		}
 		for sp := range r.snapshot.ServicePorts() {
-			if r.portElements(sp, affinityFor(sp), nil, of(sp)); !more {
+			if r.portElements(version{ServicePort: sp}, affinityFor(sp), of(sp)); !more {
 				return
 			}
 		}
@@ -57,23 +57,21 @@ func endpointElement(v model.VIP) nft.Element {
 	return nft.Element{Key: nft.FrontendsOf(model.ClusterIP).Key(v)}
 }
 
-// unit compiles a service port, with all that no other service port has. With delta, it leaves out endpoints that the
+// unit compiles a version of a service port, with all that no other service port has, but without endpoints that the
 // other version has in the same slots. Without a service port it is empty.
-func (r *Ruleset) unit(sp *model.ServicePort, delta *slotDelta) Unit {
-	if sp == nil {
+func (r *Ruleset) unit(v version) Unit {
+	if v.ServicePort == nil {
 		return Unit{Elements: func(func(set string, e nft.Element)) {}}
 	}
-	a := affinityFor(sp)
-	return Unit{sp, a.sets(), a.chains(r.snapshot.Settings), func(add func(set string, e nft.Element)) {
-		r.portElements(sp, a, delta, add)
+	a := affinityFor(v.ServicePort)
+	return Unit{v.ServicePort, a.sets(), a.chains(r.snapshot.Settings), func(add func(set string, e nft.Element)) {
+		r.portElements(v, a, add)
 	}}
 }
 
-// portElements adds the elements of one service port. With delta, it leaves out endpoints that
-// the other version has in the same slots.
-func (r *Ruleset) portElements(
-	sp *model.ServicePort, affinity *affinity, delta *slotDelta, add func(set string, e nft.Element),
-) {
+// portElements adds the elements of one service port.
+func (r *Ruleset) portElements(v version, affinity *affinity, add func(set string, e nft.Element)) {
+	sp := v.ServicePort
 	comment := elementComment(sp.Name)
 	for _, fe := range sp.Frontends {
 		onNode := r.isOnNode(fe)
@@ -104,7 +102,7 @@ func (r *Ruleset) portElements(
 		for _, l := range model.TrafficPolicies {
 			if fe.Uses(l) {
 				set := of.Endpoints[l]
-				r.slotElements(key, sp, fe, l, delta, func(e nft.Element) { add(set, e) })
+				r.slotElements(key, v, fe, l, func(e nft.Element) { add(set, e) })
 			}
 		}
 		switch fe.SourceNAT {

@@ -25,7 +25,7 @@ func (r *Ruleset) Excerpt(name model.ServicePortName, most int) []Part {
 		return nil
 	}
 	sets := map[string][]nft.Element{}
-	unit := r.unit(sp, nil)
+	unit := r.unit(version{ServicePort: sp})
 	unit.Elements(func(set string, e nft.Element) { sets[set] = append(sets[set], e) })
 	var parts []Part
 	var led []string // names of chains, in the order in which verdicts lead to them

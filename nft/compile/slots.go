@@ -32,10 +32,11 @@ type slot struct {
 	endpoint netip.AddrPort
 }
 
-// A slotDelta has the slots of a service port that differ from those of another version.
-type slotDelta struct {
-	other map[frontend]model.Frontend
-	slots [len(model.TrafficPolicies)][]slot
+// A version is a service port in one of two rulesets.
+type version struct {
+	*model.ServicePort
+	other map[frontend]model.Frontend        // of the other version; nil: there is none
+	slots [len(model.TrafficPolicies)][]slot // that differ from the other version's
 }
 
 // slots returns the endpoints of one list of a service port, in the order of their slots.
@@ -44,7 +45,7 @@ func (r *Ruleset) slots(sp *model.ServicePort, l model.TrafficPolicy) []netip.Ad
 	if !ok {
 		return nil
 	}
-	return slices.AppendSeq(make([]netip.AddrPort, 0, slotCount(sp, l)), r.bySlot(sp, l).all())
+	return slices.AppendSeq(make([]netip.AddrPort, 0, sp.SlotCount(l)), r.bySlot(sp, l).all())
 }
 
 // bySlot goes over the endpoints of one list of a service port in the order of their slots.
@@ -172,8 +173,8 @@ func (o order) store(edit *persist.Edit[model.ServicePortName, *order], name mod
 
 // isSorted reports whether addrs are the endpoints of a list, in sorted order.
 func isSorted(addrs []netip.AddrPort, sp *model.ServicePort, l model.TrafficPolicy) bool {
-	for e := range sp.In(l) {
-		if len(addrs) == 0 || addrs[0] != e.Addr {
+	for a := range (bySlot{rest: sp.Endpoints, list: l}).all() {
+		if len(addrs) == 0 || addrs[0] != a {
 			return false
 		}
 		addrs = addrs[1:]
@@ -241,13 +242,13 @@ func keepSlots(have []netip.AddrPort, want bySlot) []netip.AddrPort {
 	return moveSlots(have, left, joined)
 }
 
-// slotDeltas returns the slots that differ between two versions of a service port, in the ruleset have and in r. They
-// are nil if one version is.
-func (r *Ruleset) slotDeltas(have *Ruleset, old, now *model.ServicePort) (before, after *slotDelta) {
+// versions returns a service port in the ruleset have and in r, with the slots that differ. One of them may be nil.
+func (r *Ruleset) versions(have *Ruleset, old, now *model.ServicePort) (before, after version) {
+	before, after = version{ServicePort: old}, version{ServicePort: now}
 	if old == nil || now == nil {
-		return nil, nil
+		return before, after
 	}
-	before, after = &slotDelta{other: frontendsOf(now)}, &slotDelta{other: frontendsOf(old)}
+	before.other, after.other = frontendsOf(now), frontendsOf(old)
 	for _, l := range model.TrafficPolicies {
 		was, is := have.bySlot(old, l), r.bySlot(now, l)
 		a, had := was.next()
@@ -280,34 +281,22 @@ func frontendsOf(sp *model.ServicePort) map[frontend]model.Frontend {
 	return all
 }
 
-// has reports whether the other version has the slots of a frontend for a list.
-func (d *slotDelta) has(fe model.Frontend, l model.TrafficPolicy) bool {
-	if d == nil {
-		return false
-	}
-	other, ok := d.other[frontend{fe.Kind, fe.VIP}]
-	return ok && other.Uses(l)
-}
-
 // slotElements adds the elements of a list for a frontend, whose keys begin with prefix: all endpoints or, where the other
 // version has them, too, those in slots that differ.
-func (r *Ruleset) slotElements(
-	prefix string, sp *model.ServicePort, fe model.Frontend, l model.TrafficPolicy, d *slotDelta, add func(nft.Element),
-) {
-	if d.has(fe, l) {
-		encodeSlots(prefix, len(d.slots[l]), slices.Values(d.slots[l]), add)
-		return
-	}
-	all := func(yield func(slot) bool) {
+func (r *Ruleset) slotElements(prefix string, v version, fe model.Frontend, l model.TrafficPolicy, add func(nft.Element)) {
+	n, list := v.SlotCount(l), func(yield func(slot) bool) {
 		n := uint32(0)
-		for a := range r.bySlot(sp, l).all() {
+		for a := range r.bySlot(v.ServicePort, l).all() {
 			if !yield(slot{n, a}) {
 				return
 			}
 			n++
 		}
 	}
-	encodeSlots(prefix, slotCount(sp, l), all, add)
+	if other, ok := v.other[frontend{fe.Kind, fe.VIP}]; ok && other.Uses(l) {
+		n, list = len(v.slots[l]), slices.Values(v.slots[l])
+	}
+	encodeSlots(prefix, n, list, add)
 }
 
 // encodeSlots adds the elements of n slots. All their bytes are in one piece of memory:

@@ -58,7 +58,7 @@ func (r *Ruleset) Stages() iter.Seq[Stage] {
 // service adds the elements of a Service, and its cluster IP.
 func (r *Ruleset) service(ports []*model.ServicePort, add func(set string, op nft.ElementOp)) {
 	for _, sp := range ports {
-		r.portElements(sp, affinityFor(sp), nil, func(set string, e nft.Element) {
+		r.portElements(version{ServicePort: sp}, affinityFor(sp), func(set string, e nft.Element) {
 			add(set, nft.ElementOp{Element: e, Port: sp})
 		})
 	}
@@ -133,7 +133,7 @@ func (r *Ruleset) Weight() int {
 	n := 0
 	for sp := range r.snapshot.ServicePorts() {
 		for _, fe := range sp.Frontends {
-			n += 1 + slotCount(sp, fe.TrafficPolicy)
+			n += 1 + sp.SlotCount(fe.TrafficPolicy)
 		}
 	}
 	return n

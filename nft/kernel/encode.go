@@ -32,7 +32,7 @@ func encodeRule(f model.Family, r nft.Rule) ([]expr.Any, error) {
 	for _, s := range r {
 		exprs, err := encodeStatement(f, s)
 		if err != nil {
-			return nil, fmt.Errorf("encode rule %q: %w", r.Text(f), err)
+			return nil, err
 		}
 		all = append(all, exprs...)
 	}
