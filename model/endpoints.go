@@ -143,26 +143,24 @@ func merge(candidates []candidate) []candidate {
 
 // endpoints returns the candidates that are in one of the lists that some frontend needs.
 func (l lists) endpoints(needed [len(TrafficPolicies)]bool) []Endpoint {
-	in := func(c candidate) (bits uint8) {
+	most := 0
+	for _, p := range TrafficPolicies {
+		if needed[p] {
+			most += l.sizes[p]
+		}
+	}
+	if most == 0 {
+		return nil
+	}
+	list := make([]Endpoint, 0, min(most, len(l.candidates)))
+	for _, c := range l.candidates {
+		bits := uint8(0)
 		for _, p := range TrafficPolicies {
 			if needed[p] && c.excluded[p] == NotExcluded {
 				bits |= 1 << p
 			}
 		}
-		return bits
-	}
-	count := 0
-	for _, c := range l.candidates {
-		if in(c) != 0 {
-			count++
-		}
-	}
-	if count == 0 {
-		return nil
-	}
-	list := make([]Endpoint, 0, count)
-	for _, c := range l.candidates {
-		if bits := in(c); bits != 0 {
+		if bits != 0 {
 			list = append(list, Endpoint{c.addr, c.has(local), c.has(local) || !c.has(elsewhere), bits})
 		}
 	}

@@ -80,11 +80,13 @@ func checkName(n NamespacedName) (field string, err error) {
 	return "metadata.name", checkLabel(n.Name)
 }
 
+// checkLabel checks a DNS label as RFC 1123 has it.
 func checkLabel(s string) error {
+	odd := func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-' }
 	switch {
 	case len(s) > maxLabel:
 		return fmt.Errorf("%q has %d characters, a DNS label has %d at most", s, len(s), maxLabel)
-	case !isLabel(s):
+	case s == "", s[0] == '-', s[len(s)-1] == '-', strings.ContainsFunc(s, odd):
 		return fmt.Errorf("%q is not a DNS label", s)
 	}
 	return nil
@@ -93,13 +95,3 @@ func checkLabel(s string) error {
 // maxLabel is the length of a DNS label (RFC 1035, 2.3.4), to which an API server limits the names
 // of namespaces, of Services and of their ports.
 const maxLabel = 63
-
-// isLabel reports whether s is a DNS label as RFC 1123 has it.
-func isLabel(s string) bool {
-	if s == "" || len(s) > maxLabel || s[0] == '-' || s[len(s)-1] == '-' {
-		return false
-	}
-	return !strings.ContainsFunc(s, func(r rune) bool {
-		return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-'
-	})
-}

@@ -251,11 +251,7 @@ func (s *service) refuse(scope *addrScope, set bool) (changes bool) {
 func (s *service) refusals(problems *problemList) {
 	for _, a := range s.addrs {
 		if a.refused != notRefused {
-			field := "spec.externalIPs"
-			if a.kind == LoadBalancerIP {
-				field = "status.loadBalancer.ingress"
-			}
-			problems.add(field, "%v is not served: %v", a.addr, a.refused)
+			problems.add(a.kind.field(), "%v is not served: %v", a.addr, a.refused)
 		}
 	}
 }
