@@ -1,10 +1,6 @@
 package nft
 
-import (
-	"iter"
-
-	"github.com/vmapd/vmapd/model"
-)
+import "github.com/vmapd/vmapd/model"
 
 // ElementOp is an element to add or delete.
 type ElementOp struct {
@@ -19,16 +15,5 @@ type Elements map[string]ElementOp
 func (l Elements) Add(e Element) {
 	if _, ok := l[e.Key]; !ok {
 		l[e.Key] = ElementOp{Element: e}
-	}
-}
-
-// All yields the elements, in any order.
-func (l Elements) All() iter.Seq[Element] {
-	return func(yield func(Element) bool) {
-		for _, op := range l {
-			if !yield(op.Element) {
-				return
-			}
-		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"maps"
 	"slices"
 	"strings"
 
@@ -117,14 +116,15 @@ func (t *Table) Write(w io.Writer) error {
 		for _, line := range s.Declaration(t.Family) {
 			fmt.Fprintf(out, "\t\t%s\n", line)
 		}
-		list := t.Elements[s.Name]
-		for i, key := range slices.SortedFunc(maps.Keys(list), s.CompareKeys) {
+		keys := slices.SortedFunc(t.Keys(s.Name), s.CompareKeys)
+		for i, key := range keys {
 			if i == 0 {
 				fmt.Fprintf(out, "\t\telements = {\n")
 			}
-			fmt.Fprintf(out, "\t\t\t%s,\n", s.Text(t.Family, list[key].Element))
+			op, _ := t.Get(s.Name, key)
+			fmt.Fprintf(out, "\t\t\t%s,\n", s.Text(t.Family, op.Element))
 		}
-		if len(list) > 0 {
+		if len(keys) > 0 {
 			fmt.Fprintf(out, "\t\t}\n")
 		}
 		fmt.Fprintf(out, "\t}\n")

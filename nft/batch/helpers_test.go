@@ -227,8 +227,8 @@ func unpack(table *nft.Table) elements {
 	all := elements{}
 	for set, list := range table.Elements {
 		all[set] = map[string]nft.Element{}
-		for e := range list.All() {
-			all[set][e.Key] = e
+		for _, e := range list {
+			all[set][e.Key] = e.Element
 		}
 	}
 	return all

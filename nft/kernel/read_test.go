@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -305,7 +306,7 @@ func TestRangesAreJoined(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.end()
-	got := slices.SortedFunc(table.Elements[nft.ServiceCIDRs].All(), func(a, b nft.Element) int { return strings.Compare(a.Key, b.Key) })
+	got := slices.SortedFunc(maps.Values(elementsIn(table, nft.ServiceCIDRs)), func(a, b nft.Element) int { return strings.Compare(a.Key, b.Key) })
 	want := []nft.Element{{Key: "aaaa", End: "cccc"}, {Key: "cccc", End: "ffff"}, {Key: "zzzz"}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("ranges (-want +got):\n%s", diff)

@@ -69,10 +69,11 @@ func New(of *nft.Table, nodeAddrs ...netip.Addr) (*Simulator, error) {
 	for _, list := range s.base {
 		slices.SortStableFunc(list, func(a, b *nft.Chain) int { return cmp.Compare(a.Prio, b.Prio) })
 	}
-	for name, list := range of.Elements {
-		for e := range list.All() {
-			if err := s.addElement(name, e); err != nil {
-				return nil, fmt.Errorf("%s: element %q: %w", name, e.Key, err)
+	for name := range of.Elements {
+		for key := range of.Keys(name) {
+			op, _ := of.Get(name, key)
+			if err := s.addElement(name, op.Element); err != nil {
+				return nil, fmt.Errorf("%s: element %q: %w", name, key, err)
 			}
 		}
 	}
