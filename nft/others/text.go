@@ -211,6 +211,9 @@ func rejectWith(r *expr.Reject) string {
 
 func (w *writer) compare(e *expr.Cmp) {
 	o := w.at(e.Register)
+	if e.Op == expr.CmpOpGte {
+		w.load(e.Register, o) // the end of a range is compared with the same register
+	}
 	isProtocol := o.text == "meta l4proto" || o.text == "ip protocol" || o.text == "ip6 nexthdr"
 	if e.Op == expr.CmpOpEq && isProtocol {
 		defer func() { w.l4 = o.show(e.Data) }()
