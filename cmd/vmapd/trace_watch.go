@@ -209,44 +209,26 @@ func (w *watching) story(ctx context.Context, c *trace.Connection, stderr io.Wri
 	if w.isOwn(c) {
 		in.Dialed, in.Succeeded = w.own.outcome(), w.own.err == nil
 	}
-	if err := investigate(&in); err != nil {
-		return trace.Story{}, err
-	}
+	investigate(&in)
 	return trace.Tell(in), nil
 }
 
 // investigate looks for the reason where no rule of nftables ended a packet's way.
-func investigate(in *trace.Input) (err error) {
+func investigate(in *trace.Input) {
 	s := trace.Tell(*in)
 	family := model.FamilyOf(s.Destination.Addr())
-	if v, ok := in.Vanished(); ok {
-		if in.LostBy, in.Suspects, err = legacyDrops(v); err != nil {
-			return err
-		}
-		if in.LostBy == "" {
-			in.Suspects = append(in.Suspects, others.Untraceable(family)...)
-		}
-		return nil
-	}
-	if u, ok := in.Unexplained(); ok {
-		if in.Untracks, in.Suspects, err = legacyUntracks(u); err != nil {
-			return err
-		}
-	}
-	last := s.Hooks[len(s.Hooks)-1]
-	switch {
-	case s.Verdict == trace.Lost:
+	if s.Verdict == trace.Lost || s.Answer.Verdict == trace.Lost || s.IsUnexplained() {
 		in.Suspects = others.Untraceable(family)
-		if last.Name == others.Prerouting {
-			in.Route = routes.NoRoute(s.SourceSeen.Addr(), s.Endpoint.Addr(), last.In, 0)
-		}
+	}
+	switch last := s.Hooks[len(s.Hooks)-1]; {
+	case s.Verdict == trace.Lost && last.Name == others.Prerouting:
+		in.Route = routes.NoRoute(s.SourceSeen.Addr(), s.Endpoint.Addr(), last.In, 0)
 	case s.Verdict == trace.Forwarded && s.Answer.Kind != trace.Accepted:
 		in.Neighbour = routes.NoNeighbour(s.Endpoint.Addr(), s.Out)
 		if s.OnOneLink() {
 			in.Bridge = routes.PastNetfilter(s.Out, family)
 		}
 	}
-	return nil
 }
 
 // dialed is the end of a connection that vmapd made.

@@ -24,32 +24,12 @@ type Input struct {
 	Route     string        // why the kernel has no route, if it was asked and has none
 	Neighbour string        // why the next hop cannot be reached, if it is known to be so
 	Bridge    string        // why an answer does not pass netfilter, if client and endpoint are on one bridge
-	Suspects  []string      // what may drop packets without a trace
-	LostBy    string        // a rule that the kernel does not trace, and that drops the packet that is lost
-	Untracks  string        // a rule that the kernel does not trace, and that keeps a packet from being tracked
+	Suspects  []string      // what may drop packets, or keep them from being tracked, without a trace
 	Dialed    string        // how the connection ended that vmapd made itself
 	Succeeded bool          // that connection was answered
 	Waited    time.Duration // for an answer
 
 	Expected *Expected
-}
-
-// Unexplained is a packet that is not tracked, though no rule was seen to say so.
-type Unexplained struct {
-	Hook     others.Hook
-	In       string
-	Packet   others.Packet
-	IsAnswer bool
-}
-
-// Vanished is a packet at the hook in which it is lost, as it was seen last.
-type Vanished struct {
-	Hook        others.Hook
-	In, Out     string
-	Packet      others.Packet
-	Destination netip.AddrPort // that the client asked for
-	Translated  bool           // the destination is
-	IsAnswer    bool
 }
 
 // Expected is the decision of vmapd about the connection.

@@ -37,7 +37,7 @@ func Tell(in Input) Story {
 	s.Answer = in.answer()
 	s.hint(&in, w)
 	s.Differs = s.differs()
-	s.Conclusion = s.tellUntracked(&in) + s.conclude(&in, w)
+	s.Conclusion = s.tellUntracked() + s.conclude(&in, w)
 	return s
 }
 
@@ -48,33 +48,9 @@ func (in *Input) passed() bool {
 	return in.Entry != nil && (in.Entry.Answered || slices.ContainsFunc(in.Tracking, isNew))
 }
 
-// Vanished returns the first packet, or the answer, if it was lost in a hook.
-func (in *Input) Vanished() (v Vanished, ok bool) {
-	first := in.walk(in.First)
-	v = Vanished{Destination: first.first.Dest, Translated: first.last.Dest != first.first.Dest}
-	w := first
-	if first.verdict == Forwarded || first.verdict == Delivered {
-		w, v.IsAnswer = in.walk(in.Answer), true
-	}
-	if w.verdict != Lost || w.hooks[len(w.hooks)-1].ended {
-		return v, false
-	}
-	last := w.hooks[len(w.hooks)-1]
-	v.Hook, v.In, v.Out, v.Packet = last.Name, last.In, last.Out, w.last
-	return v, true
-}
-
-// Unexplained returns the first packet, or the answer, if it is not tracked and no rule was seen to say so.
-func (in *Input) Unexplained() (u Unexplained, ok bool) {
-	w := in.walk(in.First)
-	if !w.untracked {
-		w, u.IsAnswer = in.walk(in.Answer), true
-	}
-	if !w.untracked || w.untrackedBy != nil {
-		return u, false
-	}
-	u.Hook, u.In, u.Packet = w.hooks[0].Name, w.hooks[0].In, w.first
-	return u, true
+// IsUnexplained reports whether the first packet or the answer is not tracked, and no rule was seen to say so.
+func (s *Story) IsUnexplained() bool {
+	return s.Untracked && s.UntrackedBy == nil || s.Answer.Untracked && s.Answer.UntrackedBy == nil
 }
 
 // answer tells the first packet of the other direction.
@@ -144,7 +120,7 @@ func (s *Story) hint(in *Input, w way) {
 	if s.translated() && !s.Incomplete && !anyRule(w.hooks, func(l others.Line) bool { return l.DNAT }) {
 		hint("No rule of nftables was seen to replace the destination: iptables-legacy, IPVS or an eBPF program did it.")
 	}
-	if s.Verdict == Lost || s.Answer.Verdict == Lost {
+	if s.Verdict == Lost || s.Answer.Verdict == Lost || s.IsUnexplained() {
 		for _, suspect := range in.Suspects {
 			hint("%s", suspect)
 		}
@@ -239,9 +215,6 @@ func (s *Story) conclude(in *Input, w way) string {
 	case NoRoute:
 		return fmt.Sprintf("dropped, because the kernel has no way to %s: %s.", s.Endpoint.Addr(), in.Route)
 	case Lost:
-		if in.LostBy != "" {
-			return fmt.Sprintf("lost %s, where %s, drops such a packet. The kernel does not trace that rule.", w.lostAt, in.LostBy)
-		}
 		return fmt.Sprintf("lost %s: no rule of nftables was seen to drop the packet.", w.lostAt)
 	case Delivered:
 		return fmt.Sprintf("delivered to %s on this node itself%s", at(s.Endpoint), s.tellAnswer(in))
@@ -256,11 +229,11 @@ func (s *Story) conclude(in *Input, w way) string {
 }
 
 // tellUntracked says that the first packet is not tracked, and why.
-func (s *Story) tellUntracked(in *Input) string {
+func (s *Story) tellUntracked() string {
 	if !s.Untracked || s.translated() { // IPVS translates without connection tracking
 		return ""
 	}
-	text := "not tracked" + because(s.UntrackedBy, in)
+	text := "not tracked" + because(s.UntrackedBy)
 	if s.Expected == nil || s.Expected.Verdict != "notOurs" {
 		text += ", so no Service can be applied"
 	}
@@ -268,12 +241,9 @@ func (s *Story) tellUntracked(in *Input) string {
 }
 
 // because names the rule that keeps a packet from being tracked.
-func because(by *Decider, in *Input) string {
-	switch {
-	case by != nil:
+func because(by *Decider) string {
+	if by != nil {
 		return fmt.Sprintf(" because of %v%s", by, by.whose())
-	case in.Untracks != "":
-		return " because of " + in.Untracks
 	}
 	return ", though no rule of nftables was seen to say so"
 }
@@ -317,14 +287,11 @@ func (s *Story) tellAnswer(in *Input) string {
 	switch {
 	case a.Verdict == Dropped, a.Verdict == Refused:
 		return fmt.Sprintf("%s. But the answer was dropped on its way back, in %v%s.", text, a.By, a.By.whose())
-	case a.Verdict == Lost && in.LostBy != "":
-		return fmt.Sprintf("%s. But the answer was lost on its way back, where %s, drops such a packet. "+
-			"The kernel does not trace that rule.", text, in.LostBy)
 	case a.Verdict == Lost:
 		return text + ". But the answer was lost on its way back: no rule of nftables was seen to drop it."
 	case s.unknownSource():
 		return fmt.Sprintf("%s. But the answer was not tracked%s: it came from %v in place of %v, "+
-			"and the client does not know that address.", text, because(a.UntrackedBy, in), a.From, s.Destination)
+			"and the client does not know that address.", text, because(a.UntrackedBy), a.From, s.Destination)
 	default:
 		return text + "."
 	}
