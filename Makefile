@@ -39,8 +39,8 @@ endif
 VMARCH     ?= amd64
 VMSUITES   ?= bookworm,bookworm-security
 VMTOOLS    ?= bookworm
-VMBYTES    := nft/compile=. nft/batch=. sync/conntrack=. sync/hostaddr=. legacy/xtables=. legacy/ipvs=.
-VMTESTS    ?= nft/kernel=. 'cmd/vmapd=TestScenarios|TestListings|ByIPVS|TestTheRunningDaemonTells|TestTheDaemonExplains|TestThePageTellsThePacketsWay|TestSwitching|TestNeighbours|TestFastPath|TestSocketsAreFound' legacy/iptables=TestThePrograms $(addsuffix =.,$(wildcard legacy/host)) $(if $(filter-out amd64,$(VMARCH)),$(VMBYTES))
+VMBYTES    := nft/compile=. nft/batch=. sync/conntrack=. sync/hostaddr=. legacy/ipvs=.
+VMTESTS    ?= nft/kernel=. 'cmd/vmapd=TestScenarios|TestListings|ByIPVS|TestTheRunningDaemonTells|TestTheDaemonExplains|TestThePageTellsThePacketsWay|TestSwitching|TestNeighbours|TestFastPath' legacy/iptables=TestThePrograms $(addsuffix =.,$(wildcard legacy/host)) $(if $(filter-out amd64,$(VMARCH)),$(VMBYTES))
 VMTIME     ?= 3h
 VMCPUS     ?= 1
 VMRESULTS  ?= bin/vm-results

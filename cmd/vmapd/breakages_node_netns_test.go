@@ -22,63 +22,55 @@ func nodeBreakages() []breakage {
 	doctor := []string{"doctor"}
 	return []breakage{
 		{
-			name: "node-port firewall in nftables", command: doctor, exit: 2, symptom: toNodePort,
-			spoil: nft("table inet guard { chain early { type filter hook prerouting priority raw; tcp dport 30000-32767 drop;\n}\n}"),
-			want:  "warn firewall table inet guard, chain early, rule 1, which is not vmapd's, drops connections to node port 30080/tcp of default/web:tcp from outside",
-		},
-		{
-			name: "node-port firewall with exceptions", command: doctor, exit: 2, symptom: toNodePort,
-			spoil: nft("table inet guard { chain between { type filter hook forward priority filter; ip saddr != 10.0.0.0/8 meta l4proto tcp ct original proto-dst 30000-32767 drop;\n}\n}"),
-			want:  "warn firewall table inet guard, chain between, rule 1, which is not vmapd's, drops some of the connections to node port 30080/tcp",
-		},
-		{
-			name: "node-port firewall of iptables", command: doctor, exit: 2, symptom: toNodePort,
+			name: "node-port firewall of iptables-legacy", command: doctor, exit: 2, symptom: toNodePort,
 			spoil: func(t *testing.T, p *patient) {
 				feed(t, p.Node, "", "iptables-legacy", "-t", "mangle", "-A", "PREROUTING", "-p", "tcp", "--dport", "30000:32767", "-j", "DROP")
 			},
-			want: "warn firewall iptables-legacy, ip table mangle, chain PREROUTING, rule 1, which is not vmapd's, drops connections to node port 30080/tcp",
+			want: "warn firewall iptables-legacy has the tables mangle: their rules may drop connections to Services, and the kernel cannot trace them",
+			more: []string{"-> iptables-legacy-save lists them"},
 		},
 		{
-			name: "FORWARD with policy DROP, of iptables-nft", command: doctor, exit: 3, symptom: fromClient,
+			name: "FORWARD with policy DROP, of iptables-nft", command: doctor, exit: 2, symptom: fromClient,
 			spoil: func(t *testing.T, p *patient) { feed(t, p.Node, "", "iptables-nft", "-P", "FORWARD", "DROP") },
-			want:  "fail firewall table ip filter, chain FORWARD, policy drop, which is not vmapd's, drops connections to",
-			more:  []string{"-> accept forwarded packets from and to the ranges of pods"},
+			want:  "warn firewall table ip filter, chain FORWARD (hook forward, priority 0), which is not vmapd's, may drop connections to Services: its policy is drop",
+			more: []string{
+				"-> vmapd trace ADDRESS:PORT/PROTO shows whether a connection meets it; " +
+					"if it is dropped there, accept forwarded packets from and to the ranges of pods in that chain",
+			},
 		},
 		{
-			name: "FORWARD with policy DROP, of iptables-legacy", command: doctor, exit: 3, symptom: fromClient,
+			name: "FORWARD with policy DROP, of iptables-legacy", command: doctor, exit: 2, symptom: fromClient,
 			spoil: func(t *testing.T, p *patient) { feed(t, p.Node, "", "iptables-legacy", "-P", "FORWARD", "DROP") },
-			want:  "fail firewall iptables-legacy, ip table filter, chain FORWARD, policy drop, which is not vmapd's, drops connections to",
+			want:  "warn firewall iptables-legacy has the tables filter: their rules may drop connections to Services, and the kernel cannot trace them",
 		},
 		{
-			name: "FORWARD with policy DROP that accepts others", command: doctor, exit: 3, symptom: fromClient,
+			name: "FORWARD with policy DROP that accepts others", command: doctor, exit: 2, symptom: fromClient,
 			spoil: nft(`table inet host { chain forward { type filter hook forward priority filter; policy drop;
 				ct state vmap { established : accept, related : accept, invalid : drop }
 				ip daddr { 10.99.0.0/16, 10.98.0.0/16 } accept; iifname "docker0" accept; tcp dport { 22, 443 } accept;
 }
 }`),
-			want: "fail firewall table inet host, chain forward, policy drop, which is not vmapd's, drops connections to",
+			want: "warn firewall table inet host, chain forward (hook forward, priority 0), which is not vmapd's, may drop connections to Services: its policy is drop",
 		},
 		{
-			name: "NOTRACK, of nftables", command: doctor, exit: 3, symptom: fromClient,
-			spoil: nft("table inet guard { chain early { type filter hook prerouting priority raw; ip daddr 172.30.0.0/16 notrack;\n}\n}"),
-			want:  "fail firewall table inet guard, chain early, rule 1, which is not vmapd's, keeps connections to 172.30.",
-			more:  []string{"from being tracked (NOTRACK): they reach no endpoint, unless a process of this node has the address", "-> delete that rule"},
-		},
-		{
-			name: "NOTRACK, of iptables-nft", command: doctor, exit: 3, symptom: fromClient,
+			name: "NOTRACK, of iptables-nft", command: doctor, exit: 2, symptom: fromClient,
 			spoil: func(t *testing.T, p *patient) { untrack(t, p, "iptables-nft") },
-			want:  "fail firewall table ip raw, chain PREROUTING, rule 1, which is not vmapd's, keeps connections to 172.30.0.10:80/tcp of default/web:tcp from being tracked (NOTRACK)",
+			want:  "warn firewall table ip raw, chain PREROUTING, rule 1, which is not vmapd's, keeps packets from being tracked (NOTRACK)",
+			more: []string{
+				"a connection to a Service that meets it reaches no endpoint, unless a process of this node has the address",
+				"delete it, unless NodeLocal DNSCache made it and runs on this node",
+			},
 		},
 		{
-			name: "NOTRACK, of iptables-legacy", command: doctor, exit: 3, symptom: fromClient,
-			spoil: func(t *testing.T, p *patient) { untrack(t, p, "iptables-legacy") },
-			want:  "fail firewall iptables-legacy, ip table raw, chain PREROUTING, rule 1, which is not vmapd's, keeps connections to 172.30.0.10:80/tcp of default/web:tcp from being tracked (NOTRACK)",
-		},
-		{
-			name: "NOTRACK for answers", command: doctor, exit: 3, symptom: fromClient,
+			name: "NOTRACK for answers", command: doctor, exit: 2, symptom: fromClient,
 			spoil: nft("table inet guard { chain early { type filter hook prerouting priority raw; ip saddr 10.0.0.0/24 tcp sport 8080 notrack;\n}\n}"),
-			want:  "fail firewall table inet guard, chain early, rule 1, which is not vmapd's, keeps answers of 10.0.0.2:8080/tcp, an endpoint of default/web:tcp,",
-			more:  []string{"from being tracked (NOTRACK): they come from the endpoint's address in place of the Service's"},
+			want:  "warn firewall table inet guard, chain early, rule 1, which is not vmapd's, keeps packets from being tracked (NOTRACK)",
+			more:  []string{"an answer that meets it keeps the endpoint's address"},
+		},
+		{
+			name: "NOTRACK, of iptables-legacy", command: doctor, exit: 2, symptom: fromClient,
+			spoil: func(t *testing.T, p *patient) { untrack(t, p, "iptables-legacy") },
+			want:  "warn firewall iptables-legacy has the tables raw: their rules may drop connections to Services",
 		},
 		{
 			name: "pods on a bridge past netfilter", command: doctor, exit: 3,

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"net/netip"
 	"testing"
 	"time"
 
@@ -10,8 +11,16 @@ import (
 // traceBreakages are those of packets: nothing is wrong with the node's settings or with the Service, or nobody
 // looks where it is. The client connects while the command waits.
 func traceBreakages() []breakage {
-	command := []string{"trace", "--from", lab.ClientIP4, "--wait", "500ms", "--timeout", "10s", "--expect", "forwarded", webVIP.String()}
+	traces := func(to netip.AddrPort) []string {
+		return []string{"trace", "--from", lab.ClientIP4, "--wait", "500ms", "--timeout", "10s", "--expect", "forwarded", to.String()}
+	}
+	command, toNodePort := traces(webVIP), traces(webNodePort)
+	connects, connectsToNodePort := connectsTo(webVIP), connectsTo(webNodePort)
 	silence := func(t *testing.T, p *patient) { p.wantSilence(t, p.Client, webVIP) }
+	nodePortSilence := func(t *testing.T, p *patient) { p.wantSilence(t, p.Client, webNodePort) }
+	nft := func(rules string) func(*testing.T, *patient) {
+		return func(t *testing.T, p *patient) { feed(t, p.Node, rules+"\n", "nft", "-f", "-") }
+	}
 	// onePod leaves the Service pod-1, and spoils more.
 	onePod := func(more func(t *testing.T, p *patient)) func(*testing.T, *patient) {
 		return func(t *testing.T, p *patient) {
@@ -28,6 +37,34 @@ func traceBreakages() []breakage {
 		}
 	}
 	return []breakage{
+		{
+			name: "node-port firewall in nftables", command: toNodePort, exit: 2, meanwhile: connectsToNodePort, symptom: nodePortSilence,
+			spoil: nft("table inet guard { chain early { type filter hook prerouting priority raw; tcp dport 30000-32767 drop;\n}\n}"),
+			want:  "=> dropped in table inet guard, chain early, rule 1 (tcp dport >= 30000 tcp dport <= 32767 drop), which is not vmapd's.",
+		},
+		{
+			name: "node-port firewall with exceptions", command: toNodePort, exit: 2, meanwhile: connectsToNodePort, symptom: nodePortSilence,
+			spoil: nft("table inet guard { chain between { type filter hook forward priority filter; ip saddr != 10.0.0.0/8 meta l4proto tcp ct original proto-dst 30000-32767 drop;\n}\n}"),
+			want:  "=> dropped in table inet guard, chain between, rule 1 (",
+		},
+		{
+			name: "node-port firewall of iptables-legacy, traced", command: toNodePort, exit: 2, meanwhile: connectsToNodePort, symptom: nodePortSilence,
+			spoil: func(t *testing.T, p *patient) {
+				feed(t, p.Node, "", "iptables-legacy", "-t", "mangle", "-A", "PREROUTING", "-p", "tcp", "--dport", "30000:32767", "-j", "DROP")
+			},
+			want: "=> lost in prerouting: no rule of nftables was seen to drop the packet.",
+			more: []string{"note: iptables-legacy has rules in the tables mangle. The kernel cannot trace them;"},
+		},
+		{
+			name: "FORWARD with policy DROP, traced", command: command, exit: 2, meanwhile: connects, symptom: silence,
+			spoil: func(t *testing.T, p *patient) { feed(t, p.Node, "", "iptables-nft", "-P", "FORWARD", "DROP") },
+			want:  "=> dropped in table ip filter, chain FORWARD, by its policy, which is not vmapd's.",
+		},
+		{
+			name: "NOTRACK, of nftables", command: command, exit: 2, meanwhile: connects, symptom: silence,
+			spoil: nft("table inet guard { chain early { type filter hook prerouting priority raw; ip daddr 172.30.0.0/16 notrack;\n}\n}"),
+			want:  "=> not tracked because of table inet guard, chain early, rule 1 (ip daddr 172.30.0.0/16 notrack), which is not vmapd's, so no Service can be applied;",
+		},
 		{
 			name: "answers are dropped", command: command, exit: 2, meanwhile: connects, symptom: silence,
 			spoil: func(t *testing.T, p *patient) {
@@ -60,15 +97,17 @@ func traceBreakages() []breakage {
 	}
 }
 
-// connects makes the client connect again and again.
-func connects(t *testing.T, p *patient, done <-chan struct{}) {
-	t.Helper()
-	for {
-		_, _ = p.Client.Ask(t.Context(), "tcp", webVIP)
-		select {
-		case <-done:
-			return
-		case <-time.After(10 * time.Millisecond):
+// connectsTo makes the client connect again and again.
+func connectsTo(to netip.AddrPort) func(*testing.T, *patient, <-chan struct{}) {
+	return func(t *testing.T, p *patient, done <-chan struct{}) {
+		t.Helper()
+		for {
+			_, _ = p.Client.Ask(t.Context(), "tcp", to)
+			select {
+			case <-done:
+				return
+			case <-time.After(10 * time.Millisecond):
+			}
 		}
 	}
 }

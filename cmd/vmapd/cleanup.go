@@ -104,11 +104,10 @@ func ofVmapd(f found) found { return f.of(host.OwnerVmapd) }
 // translates none that is under way.
 func kubeProxyServes(c *config.Config) error {
 	r := newFinder(c.IPVS())
-	defer r.lister.Close()
 	var begun, served [len(model.Families)]bool
 	tables := false
 	for _, f := range model.Families {
-		names, err := r.lister.TableNames(f)
+		names, err := others.TableNames(f)
 		if err != nil {
 			return fmt.Errorf("look for kube-proxy's %v table: %w", f, err)
 		}

@@ -15,13 +15,14 @@ import (
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/socket"
 )
 
-const doctorLong = `Doctor examines this node: the daemon and what it needs, the kernel, the rules of
-others, and everything else on the node that breaks connections to Services. Each line
-is ok, warn or fail, with the evidence and, below, the remedy.
+const doctorLong = `Doctor examines this node: the daemon and what it needs, the kernel, and everything
+else on the node that breaks connections to Services. Each line is ok, warn or fail,
+with the evidence and, below, the remedy. It names the chains of other programs that
+may drop packets; "vmapd trace" shows what they do to a connection.
 
 It asks the running daemon for its view, at the unix socket. Without a daemon, it tells
 what the node alone tells; the flags are those with which the daemon would run. It needs
-CAP_NET_ADMIN, changes nothing, and reads at most 10,000 rules of others.
+CAP_NET_ADMIN, and changes nothing.
 
 The exit code is that of the worst line: 0 for ok, 2 for warn, 3 for fail. It is 1 if the
 node could not be examined.

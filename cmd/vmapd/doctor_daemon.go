@@ -19,8 +19,8 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// doctorTries is the number of Services whose connections are followed, of each kind and family.
-const doctorTries = 3
+// fewPods is the number of endpoints on this node that doctor looks at, of each family.
+const fewPods = 3
 
 // examiner has the daemon's view of itself and of its node, for vmapd doctor, /statusz, metrics and
 // the page. It takes no part in rounds.
@@ -115,7 +115,6 @@ func (e *examiner) view() *doctor.Daemon {
 		Wants: wantsOf(e.current.Load(), snapshot),
 	}
 	v.Wants.NodeName, v.Wants.Backend = e.nodeName, e.plane.name
-	v.Wants.Untracked = untrackedTargets(snapshot)
 	if refused := e.refused.Load(); refused != nil {
 		v.ConfigError = *refused
 	}
@@ -244,44 +243,27 @@ func wantsOf(c *config.Config, s *model.Snapshot) doctor.Wants {
 		return w
 	}
 	for _, f := range model.Families {
-		addTargets(&w, s.Family(f))
+		addFamily(&w, s.Family(f))
 	}
 	return w
 }
 
-// addTargets adds a few Services and local endpoints of a family.
-func addTargets(w *doctor.Wants, s *model.FamilySnapshot) {
+// addFamily adds what concerns a family.
+func addFamily(w *doctor.Wants, s *model.FamilySnapshot) {
 	w.ServicePorts[s.Family] = s.NumServicePorts()
 	w.NodeAddrs = append(w.NodeAddrs, s.NodePortAddrs...)
 	var pods []netip.Addr
-	var clusterIPs, nodePorts []doctor.Target
 	for sp := range s.ServicePorts() {
 		for _, e := range sp.Endpoints {
-			if len(pods) == doctorTries {
+			if len(pods) == fewPods {
 				break
 			}
 			if a := e.Addr.Addr(); e.Local && !slices.Contains(pods, a) && !slices.Contains(s.NodeAddrs, a) {
 				pods = append(pods, a)
 			}
 		}
-		if len(sp.Endpoints) == 0 {
-			continue
-		}
-		for _, fe := range sp.Frontends {
-			t := targetOf(sp, fe, sp.Endpoints[0].Addr)
-			switch {
-			case fe.Action != model.Forward:
-			case fe.Kind == model.ClusterIP && len(clusterIPs) < doctorTries:
-				clusterIPs = append(clusterIPs, t)
-			case fe.Kind == model.NodePort && len(nodePorts) < doctorTries && len(s.NodePortAddrs) > 0:
-				t.Addr = netip.AddrPortFrom(s.NodePortAddrs[0], fe.VIP.Port)
-				nodePorts = append(nodePorts, t)
-			}
-		}
 	}
 	w.LocalPods = append(w.LocalPods, pods...)
-	w.ClusterIPs = append(w.ClusterIPs, clusterIPs...)
-	w.NodePorts = append(w.NodePorts, nodePorts...)
 }
 
 // podsBy returns kube-proxy's name of a mode.

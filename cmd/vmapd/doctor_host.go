@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -25,11 +24,11 @@ import (
 	"github.com/vmapd/vmapd/nft/kernel"
 )
 
-// examineHost returns what the node alone tells. With probe, the kernel's features are tried, too.
+// examineHost returns what the node alone tells. With probe, the kernel's features are tried, and rules of other
+// programs are read, too.
 func examineHost(w doctor.Wants, probe bool) doctor.Host {
 	h := doctor.Host{
-		NetAdmin: hasNetAdmin(), Kernel: kernelRelease(), Sysctls: map[string]string{}, Routes: map[netip.Addr]string{},
-		Served: map[doctor.Target]bool{},
+		NetAdmin: hasNetAdmin(), Kernel: kernelRelease(), Sysctls: map[string]string{},
 	}
 	h.Interfaces = interfaces()
 	h.Bridges = bridges()
@@ -37,23 +36,6 @@ func examineHost(w doctor.Wants, probe bool) doctor.Host {
 		if b, err := os.ReadFile(filepath.Join("/proc/sys", file)); err == nil {
 			h.Sysctls[file] = strings.TrimSpace(string(b))
 		}
-	}
-	addrs := slices.Clone(w.LocalPods)
-	for _, t := range w.Untracked {
-		addrs = append(addrs, t.Addr.Addr())
-	}
-	for _, t := range slices.Concat(w.NodePorts, w.ClusterIPs, w.Untracked) {
-		if t.Endpoint.IsValid() {
-			addrs = append(addrs, t.Endpoint.Addr())
-		}
-	}
-	for _, a := range addrs {
-		if name, ok := routeTo(a); ok {
-			h.Routes[a] = name
-		}
-	}
-	for _, t := range w.Untracked {
-		h.Served[t] = isServed(t, h.Routes)
 	}
 	for _, f := range model.Families {
 		h.DefaultRoutes[f] = defaultRoute(f)
@@ -78,10 +60,7 @@ func examineHost(w doctor.Wants, probe bool) doctor.Host {
 			}
 		}
 	}
-	var err error
-	if h.Firewall, h.Unread, err = readRules(); err != nil {
-		h.Unread = append(h.Unread, err.Error())
-	}
+	readChains(&h, probe)
 	return h
 }
 
@@ -180,22 +159,6 @@ func bridges() (list []doctor.Bridge) {
 		list = append(list, b)
 	}
 	return list
-}
-
-// routeTo returns the interface by which an address is reached, "" for one of the node's own.
-func routeTo(a netip.Addr) (name string, ok bool) {
-	routes, err := netlink.RouteGet(a.AsSlice())
-	if err != nil || len(routes) == 0 {
-		return "", false
-	}
-	if routes[0].Type == unix.RTN_LOCAL {
-		return "", true
-	}
-	i, err := net.InterfaceByIndex(routes[0].LinkIndex)
-	if err != nil {
-		return "", false
-	}
-	return i.Name, true
 }
 
 // defaultRoute returns the interface of the preferred default route.

@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// examinedEvery is the least time between two examinations for metrics and pages: the rules of
-	// others are read for each.
+	// examinedEvery is the least time between two examinations for metrics and pages: all
+	// chains of nftables are listed for each.
 	examinedEvery = 30 * time.Second
 	// pageWait is how long a page waits for an examination.
 	pageWait = 2 * time.Second

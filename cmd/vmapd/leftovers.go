@@ -34,14 +34,12 @@ type found map[host.Leftover]int
 // finder looks for leftovers. It is for one goroutine.
 type finder struct {
 	host.Finder
-	lister        *others.Lister
 	runsNFT       bool
 	runsUserspace bool
 }
 
 func newFinder(o ipvs.Options) *finder {
-	lister := &others.Lister{}
-	return &finder{Finder: host.Finder{Remover: host.Remover{NFTTables: lister.TableNames}, Options: o}, lister: lister}
+	return &finder{Finder: host.Finder{Remover: host.Remover{NFTTables: others.TableNames}, Options: o}}
 }
 
 // find looks for all leftovers, or for what tells that some came back, which takes little time.
@@ -53,7 +51,7 @@ func (d *finder) find(all bool) (found, error) {
 	counts, err := look()
 	errs := []error{err}
 	for _, f := range model.Families {
-		names, err := d.lister.TableNames(f)
+		names, err := others.TableNames(f)
 		errs = append(errs, err)
 		for _, name := range names {
 			switch {

@@ -133,6 +133,11 @@ func (r *Remover) names(f model.Family, variant string) ([]string, error) {
 	if variant == variantNFT {
 		return r.NFTTables(f)
 	}
+	return LegacyTables(f)
+}
+
+// LegacyTables returns the names of the tables of iptables-legacy that this network namespace has.
+func LegacyTables(f model.Family) ([]string, error) {
 	file := "/proc/thread-self/net/ip_tables_names"
 	if f == model.IPv6 {
 		file = "/proc/thread-self/net/ip6_tables_names"

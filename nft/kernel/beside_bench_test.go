@@ -19,28 +19,24 @@ import (
 // looks for leftovers and the scrapes of counters do much more rarely. With "closing", each reading
 // has a connection of its own, whose end waits for the kernel. The figures are of changes.
 func BenchmarkChangesBesideReaders(b *testing.B) {
-	look := func(l *others.Lister) (err error) {
+	look := func(context.Context, *Backend) (err error) {
 		for _, f := range model.Families {
-			_, listErr := l.TableNames(f)
+			_, listErr := others.TableNames(f)
 			err = errors.Join(err, listErr)
 		}
 		return err
 	}
 	for _, tt := range []struct {
 		name string
-		read func(ctx context.Context, l *others.Lister, backend *Backend) error
+		read func(ctx context.Context, backend *Backend) error
 	}{
 		{"alone", nil},
-		{"looks", func(_ context.Context, l *others.Lister, _ *Backend) error { return look(l) }},
-		{"looks-closing", func(_ context.Context, l *others.Lister, _ *Backend) error {
-			defer l.Close()
-			return look(l)
-		}},
-		{"scrapes", func(ctx context.Context, _ *others.Lister, backend *Backend) error {
+		{"looks-closing", look},
+		{"scrapes", func(ctx context.Context, backend *Backend) error {
 			_, err := backend.Connections(ctx)
 			return err
 		}},
-		{"scrapes-closing", func(ctx context.Context, _ *others.Lister, backend *Backend) error {
+		{"scrapes-closing", func(ctx context.Context, backend *Backend) error {
 			_, err := backend.Connections(ctx)
 			backend.counts.close()
 			return err
@@ -54,7 +50,7 @@ func BenchmarkChangesBesideReaders(b *testing.B) {
 			defer reading.Wait()
 			defer stop()
 			if tt.read != nil {
-				reading.Go(func() { s.n.readOften(ctx, b, func(l *others.Lister) error { return tt.read(ctx, l, s.backend) }) })
+				reading.Go(func() { s.n.readOften(ctx, b, func() error { return tt.read(ctx, s.backend) }) })
 			}
 			var took []time.Duration
 			for b.Loop() {
@@ -70,15 +66,13 @@ func BenchmarkChangesBesideReaders(b *testing.B) {
 }
 
 // readOften reads in the namespace every 10 ms until ctx ends.
-func (n netns) readOften(ctx context.Context, b *testing.B, read func(*others.Lister) error) {
+func (n netns) readOften(ctx context.Context, b *testing.B, read func() error) {
 	b.Helper()
 	runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 	if err := unix.Setns(n.fd(), unix.CLONE_NEWNET); err != nil {
 		b.Error(err)
 		return
 	}
-	var l others.Lister
-	defer l.Close()
 	for tick := time.NewTicker(10 * time.Millisecond); ; {
 		select {
 		case <-ctx.Done():
@@ -86,7 +80,7 @@ func (n netns) readOften(ctx context.Context, b *testing.B, read func(*others.Li
 			return
 		case <-tick.C:
 		}
-		if err := read(&l); err != nil && ctx.Err() == nil {
+		if err := read(); err != nil && ctx.Err() == nil {
 			b.Error(err)
 			return
 		}

@@ -1,9 +1,9 @@
-// Package others is about what other programs have in nftables: it lists their objects, reads rules as text, and traces
-// packets through them.
+// Package others is about what other programs have in nftables: it lists tables and base chains, reads rules as text, and
+// traces packets through them. What a rule does with a packet, the kernel alone decides: nothing here follows one.
 //
-//	Lister ─────────> names of tables; chains, rules and elements, as the kernel encodes them
+//	TableNames ─────> names of tables
 //	StartTrace(Filter) ──> table vmapd-trace-N ── meta nftrace set 1 ──> NFT_MSG_TRACE ──> Read: Events
-//	ReadRuleset ────> rules as text ("tcp dport 80 drop"), by the handles in Events
+//	ReadRuleset ────> base chains; rules as text ("tcp dport 80 drop"), by the handles in Events
 //	NoRoute, NoNeighbour, Untraceable: reasons why a packet ends where no rule matches
 //
 // A trace. Its table has a rule behind connection tracking, at prerouting and output, that other

@@ -7,6 +7,7 @@ import (
 	"github.com/google/nftables/expr"
 	"github.com/google/nftables/userdata"
 	"github.com/google/nftables/xt"
+	"golang.org/x/sys/unix"
 )
 
 // Line is a rule of somebody's, for people.
@@ -16,11 +17,14 @@ type Line struct {
 	Position int    // in its chain, from 1 on
 	Text     string // as nft writes it, as far as its expressions are known
 	Comment  string
+	Drops    bool // it drops the packet, or may: its verdict is that of a map
 	Rejects  bool // it answers with an error
 	DNAT     bool // it replaces the destination
 	SNAT     bool // it replaces the source
 	Marks    bool // it sets the packet's mark, or the connection's
 	Untracks bool // it keeps the packet from connection tracking
+
+	target string // the chain to which it leads
 }
 
 // Base is a chain that the kernel calls.
@@ -82,7 +86,7 @@ func (r *Ruleset) Close() { _ = r.conn.CloseLasting() }
 func (r *Ruleset) Line(p Place, handle uint64) Line {
 	lines, ok := r.lines[p]
 	if !ok {
-		lines = r.read(p)
+		lines, _ = r.read(p)
 		r.lines[p] = lines
 	}
 	if l, ok := lines[handle]; ok {
@@ -91,15 +95,40 @@ func (r *Ruleset) Line(p Place, handle uint64) Line {
 	return Line{Place: p, Handle: handle}
 }
 
-func (r *Ruleset) read(p Place) map[uint64]Line {
-	lines := map[uint64]Line{}
+// Reached returns the rules of a base chain and of the chains to which these lead, in no order. Chains for which
+// skip returns true are left out.
+func (r *Ruleset) Reached(b Base, skip func(Place) bool) (lines []Line, err error) {
+	seen := map[Place]bool{}
+	for todo := []Place{b.Place}; len(todo) > 0; {
+		p := todo[0]
+		todo = todo[1:]
+		if seen[p] || skip(p) {
+			continue
+		}
+		seen[p] = true
+		rules, err := r.read(p)
+		if err != nil {
+			return nil, err
+		}
+		for _, l := range rules {
+			lines = append(lines, l)
+			if l.target != "" {
+				todo = append(todo, Place{p.Family, p.Table, l.target})
+			}
+		}
+	}
+	return lines, nil
+}
+
+func (r *Ruleset) read(p Place) (lines map[uint64]Line, err error) {
+	lines = map[uint64]Line{}
 	table := r.tables[Place{Family: p.Family, Table: p.Table}]
 	if table == nil {
-		return lines
+		return lines, nil
 	}
 	rules, err := r.conn.GetRules(table, &nftables.Chain{Name: p.Chain, Table: table})
 	if err != nil {
-		return lines // an expression that the library does not know
+		return nil, fmt.Errorf("list the rules of chain %s of table %s %s: %w", p.Chain, p.Family, p.Table, err)
 	}
 	for i, rule := range rules {
 		l := Line{Place: p, Handle: rule.Handle, Position: i + 1}
@@ -110,12 +139,17 @@ func (r *Ruleset) read(p Place) map[uint64]Line {
 		}
 		lines[rule.Handle] = l
 	}
-	return lines
+	return lines, nil
 }
 
 // note notes what an expression does to a packet.
 func (l *Line) note(e expr.Any) {
 	switch e := e.(type) {
+	case *expr.Verdict:
+		l.Drops = e.Kind == expr.VerdictDrop
+		l.target = e.Chain
+	case *expr.Lookup:
+		l.Drops = l.Drops || e.IsDestRegSet && e.DestRegister == unix.NFT_REG_VERDICT
 	case *expr.Reject:
 		l.Rejects = true
 	case *expr.Masq:

@@ -1,269 +1,114 @@
 package doctor
 
 import (
-	"cmp"
 	"fmt"
-	"net/netip"
-	"slices"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
-	"github.com/vmapd/vmapd/cmd/vmapd/internal/firewall"
 	"github.com/vmapd/vmapd/model"
-	"github.com/vmapd/vmapd/nft"
+	"github.com/vmapd/vmapd/nft/others"
 )
 
-// Priorities of hooks: connection tracking, and the translation of destinations by Services. IPVS takes packets at the
-// end of the hook input.
-const (
-	lowest, highest     = -1 << 31, 1<<31 - 1
-	tracking            = -200
-	translation         = -101
-	iptablesTranslation = -100
-	ipvsInput           = 97
-)
+// tracking is the priority of connection tracking.
+const tracking = -200
 
-// translation returns the priority at which the backend translates.
-func (f Facts) translation() int {
-	if b := f.Wants.Backend; b == "iptables" || b == "ipvs" {
-		return iptablesTranslation
-	}
-	return translation
-}
+// showsIt ends the lines about chains: what they do with a connection, the kernel alone decides.
+const showsIt = "vmapd trace ADDRESS:PORT/PROTO shows whether a connection meets it"
 
-// Node ports by default; without a daemon, connections to one of them are followed.
-const anyNodePort = 31789
-
-// stage is a part of a packet's way: chains of one hook.
-type stage struct {
-	hook        firewall.Hook
-	least, most int
-	packet      firewall.Packet
-}
-
-// path is the way of a connection's packets.
-type path struct {
-	name    string // "node port 30080/tcp of default/web"
-	outside bool   // from a client outside the cluster: somebody may have meant to drop it
-	stages  []stage
-}
-
-// checkFirewall follows connections to Services through the rules of others.
-//
-// A rule that certainly drops connections of pods is a failure. One that drops those of clients from
-// outside is a failure where it drops any connection, such as a policy, and a warning where it is about
-// the port: a firewall that is in the way of a node port may be meant. A rule that drops some clients
-// only, or that is part of a network policy, is neither, unless it is about the port.
-func checkFirewall(f Facts) []Line {
-	found := map[firewall.Place]*drop{}
-	paths := f.paths()
-	for _, p := range paths {
-		f.follow(p, found)
-	}
-	var lines []Line
-	for _, place := range slices.SortedFunc(keys(found), func(a, b firewall.Place) int { return cmp.Compare(a.String(), b.String()) }) {
-		lines = append(lines, found[place].line(place))
-	}
-	lines = append(lines, f.untracked()...)
-	for _, text := range f.Host.Unread {
-		lines = append(lines, Line{Level: Warn, Evidence: text, Remedy: "what they drop can't be told; look at them with nft list ruleset or iptables-save"})
-	}
-	switch {
-	case len(lines) > 0:
-		return lines
-	case !f.Host.NetAdmin:
+// checkFirewall names the base chains of other programs that may drop packets. Whether they drop those of Services
+// depends on their rules, which nothing here follows.
+func checkFirewall(f Facts) (lines []Line) {
+	if !f.Host.NetAdmin {
 		return nil // nothing could be read
 	}
-	if len(paths) == 0 {
-		return good("no connection was followed: neither a Service nor a default route is known")
+	for _, c := range f.Host.Chains {
+		lines = append(lines, f.mayDrop(c)...)
 	}
-	rules := 0
-	for _, r := range f.Host.Firewall {
-		for _, c := range r.Chains {
-			rules += len(c.Rules)
-		}
+	for _, c := range f.Host.Chains {
+		lines = append(lines, f.untracks(c)...)
 	}
-	return good(fmt.Sprintf("%d rules of others were read, and none is in the way of %d ways to Services", rules, len(paths)))
-}
-
-func keys(m map[firewall.Place]*drop) func(yield func(firewall.Place) bool) {
-	return func(yield func(firewall.Place) bool) {
-		for k := range m {
-			if !yield(k) {
-				return
-			}
-		}
-	}
-}
-
-// drop is a place that drops connections.
-type drop struct {
-	level   Level
-	certain bool
-	hook    firewall.Hook
-	paths   []string
-}
-
-func (d *drop) line(place firewall.Place) Line {
-	verb := "drops"
-	if !d.certain {
-		verb = "drops some of the"
-	}
-	text := fmt.Sprintf("%v, which is not vmapd's, %s connections to %s", place, verb, d.paths[0])
-	switch more := len(d.paths) - 1; more {
-	case 0:
-	case 1:
-		text += ", and one other way to Services"
-	default:
-		text += fmt.Sprintf(", and %d other ways to Services", more)
-	}
-	remedy := "delete that rule, or accept these connections before it"
-	switch {
-	case place.Rule == 0 && d.hook == firewall.Forward:
-		remedy = "accept forwarded packets from and to the ranges of pods in that chain, or let its policy accept them"
-	case d.level == Warn:
-		remedy = "nothing, if these connections are not wanted; otherwise " + remedy
-	}
-	return Line{Level: d.level, Evidence: text, Remedy: remedy}
-}
-
-// follow takes the packets of a path through the rules, and adds the place that drops one.
-func (f Facts) follow(p path, found map[firewall.Place]*drop) {
-	for _, s := range p.stages {
-		out := firewall.Walk(f.Host.Firewall, s.hook, s.least, s.most, &s.packet, ours)
-		for _, d := range out.Drops {
-			level, ok := judge(p, d, out.Dropped())
-			if !ok {
-				continue
-			}
-			it := found[d.Place]
-			if it == nil {
-				it = &drop{level: level, hook: s.hook, certain: out.Dropped()}
-				found[d.Place] = it
-			}
-			it.level = worse(it.level, level)
-			it.certain = it.certain || out.Dropped()
-			if !slices.Contains(it.paths, p.name) {
-				it.paths = append(it.paths, p.name)
-			}
-		}
-		if out.Dropped() {
-			return
-		}
-	}
-}
-
-// judge returns the level of a drop, or false if it is nothing to tell.
-func judge(p path, d firewall.Possible, dropped bool) (Level, bool) {
-	switch {
-	case strings.HasPrefix(d.Chain, "VMAPD-"), firewall.Engine(d.Table, d.Chain) != "":
-		return OK, false
-	case dropped && p.outside && d.Aimed:
-		return Warn, true
-	case dropped:
-		return Fail, true
-	case p.outside && d.Aimed:
-		return Warn, true
-	}
-	return OK, false
-}
-
-// ours reports whether a chain is one of the backend nftables.
-func ours(r *firewall.Ruleset, _ *firewall.Chain) bool { return r.Table == nft.TableName }
-
-var protocols = map[string]uint8{"tcp": unix.IPPROTO_TCP, "udp": unix.IPPROTO_UDP, "sctp": unix.IPPROTO_SCTP}
-
-// paths returns the connections to follow: to node ports from outside, and from pods to cluster IPs.
-func (f Facts) paths() (paths []path) {
-	marks := firewall.SetsMarks(f.Host.Firewall, func(chain string) bool { return strings.HasPrefix(chain, "VMAPD-") })
-	for _, t := range f.nodePorts() {
-		p := firewall.Packet{
-			IPv6: t.Addr.Addr().Is6(), Proto: protocols[t.Protocol], Dst: t.Addr.Addr(), DstPort: t.Addr.Port(), In: f.interfaceOf(t.Addr.Addr()),
-			Local: firewall.Yes, MarkKnown: !marks && f.Wants.Backend == string(nftables),
-		}
-		name := fmt.Sprintf("node port %d/%s", t.Addr.Port(), t.Protocol)
-		if t.Service != "" {
-			name += " of " + t.Service
-		}
-		paths = append(paths, path{name: name + " from outside", outside: true, stages: f.stages(p, t)})
-	}
-	for _, t := range f.Wants.ClusterIPs {
-		p := firewall.Packet{IPv6: t.Addr.Addr().Is6(), Proto: protocols[t.Protocol], Dst: t.Addr.Addr(), DstPort: t.Addr.Port(), MarkKnown: !marks}
-		name := fmt.Sprintf("cluster IP %v/%s of %s from pods", t.Addr, t.Protocol, t.Service)
-		if i := slices.IndexFunc(f.Wants.LocalPods, func(a netip.Addr) bool { return a.Is6() == p.IPv6 }); i >= 0 {
-			p.Src = f.Wants.LocalPods[i]
-			p.In = f.Host.Routes[p.Src]
-		}
-		paths = append(paths, path{name: name, stages: f.stages(p, t)})
-	}
-	return paths
-}
-
-const nftables = "nftables"
-
-// nodePorts are those of Services or, without a daemon, one that any Service may have.
-func (f Facts) nodePorts() []Target {
-	if f.Daemon != nil {
-		return f.Wants.NodePorts
-	}
-	var list []Target
 	for _, family := range model.Families {
-		for _, i := range f.Host.Interfaces {
-			at := slices.IndexFunc(i.Addrs, func(a netip.Addr) bool { return model.FamilyOf(a) == family && a.IsGlobalUnicast() })
-			if i.Name == f.Host.DefaultRoutes[family] && at >= 0 {
-				list = append(list, Target{Protocol: "tcp", Addr: netip.AddrPortFrom(i.Addrs[at], anyNodePort)})
-			}
-		}
+		lines = append(lines, f.untraceable(family)...)
 	}
-	return list
+	for _, text := range f.Host.Unread {
+		lines = append(lines, Line{Level: Warn, Evidence: text, Remedy: "look at the rules of other programs with nft list ruleset"})
+	}
+	if len(lines) == 0 {
+		return good("no other program has a base chain whose policy is drop")
+	}
+	return lines
 }
 
-// interfaceOf returns the interface by which connections to an address of the node come in.
-func (f Facts) interfaceOf(a netip.Addr) string {
-	for _, i := range f.Host.Interfaces {
-		if slices.Contains(i.Addrs, a) {
-			return i.Name
-		}
+// mayDrop is about a chain with the policy drop, or with rules that drop or reject. Rules are usual. A policy is a
+// warning, since all packets of Services need a rule there that accepts them.
+func (f Facts) mayDrop(c Chain) []Line {
+	var what []string
+	if c.Drops {
+		what = append(what, "its policy is drop")
 	}
-	return f.Host.DefaultRoutes[model.FamilyOf(a)]
+	if c.Rules > 0 {
+		what = append(what, fmt.Sprintf("%d of its rules may drop or reject packets", c.Rules))
+	}
+	if len(what) == 0 {
+		return nil
+	}
+	text := fmt.Sprintf("%s (hook %s, priority %d), which is not vmapd's, may drop connections to Services: %s",
+		chainText(c.Place), c.Hook, c.Priority, strings.Join(what, ", and "))
+	if !c.Drops || !f.servicesPass(c.Hook) {
+		return good(text + "; " + showsIt)
+	}
+	remedy := "; if it is dropped there, accept packets of Services in that chain"
+	if c.Hook == others.Forward {
+		remedy = "; if it is dropped there, accept forwarded packets from and to the ranges of pods in that chain"
+	}
+	return bad(Warn, text, showsIt+remedy)
 }
 
-// stages returns the way of a connection's first packet, and of its answer.
-func (f Facts) stages(p firewall.Packet, t Target) (list []stage) {
-	add := func(hook firewall.Hook, least, most int, p firewall.Packet) {
-		list = append(list, stage{hook, least, most, p})
+// servicesPass reports whether packets of each Service pass a hook. The others pass those of some, such as the hook
+// input for an endpoint on the node itself.
+func (f Facts) servicesPass(h others.Hook) bool {
+	switch h {
+	case others.Input:
+		return f.Wants.Backend == "ipvs" || f.Wants.Backend == "userspace"
+	case others.Forward:
+		return f.Wants.Backend != "userspace"
+	case others.Prerouting, others.Output, others.Postrouting:
 	}
-	before := p
-	before.Out = firewall.NoInterface
-	add(firewall.Ingress, lowest, highest, before)
-	add(firewall.Prerouting, lowest, tracking-1, before)
-	before.State, before.Orig = firewall.StateNew, t.Addr
-	add(firewall.Prerouting, tracking, f.translation()-1, before)
-	if f.Wants.Backend == "ipvs" {
-		add(firewall.Input, lowest, ipvsInput, before)
-		return list
+	return true
+}
+
+// untracks is about rules that keep packets from being tracked. IPVS and userspace work without tracking.
+func (f Facts) untracks(c Chain) []Line {
+	if len(c.Untracks) == 0 || c.Priority > tracking || f.Wants.Backend == "ipvs" || f.Wants.Backend == "userspace" {
+		return nil
 	}
-	after := before
-	after.Translated, after.Dst, after.DstPort = true, t.Endpoint.Addr(), t.Endpoint.Port()
-	out, known := f.Host.Routes[t.Endpoint.Addr()]
-	after.Local = firewall.Maybe
-	if known {
-		after.Local = firewall.No
+	first, also := c.Untracks[0], ""
+	if n := len(c.Untracks); n > 1 {
+		also = fmt.Sprintf(", one of %d such rules at the hook %s", n, c.Hook)
 	}
-	if known && out == "" {
-		after.Local = firewall.Yes
-		add(firewall.Prerouting, f.translation()+1, highest, after)
-		add(firewall.Input, lowest, highest, after)
-		return list
+	text := fmt.Sprintf("%s, rule %d, which is not vmapd's, keeps packets from being tracked (NOTRACK)%s: "+
+		"a connection to a Service that meets it reaches no endpoint, unless a process of this node has the address; "+
+		"an answer that meets it keeps the endpoint's address",
+		chainText(first.Place), first.Position, also)
+	return bad(Warn, text, showsIt+"; delete it, unless NodeLocal DNSCache made it and runs on this node")
+}
+
+// untraceable is about tables of iptables-legacy, which are not read. With the backends iptables and ipvs, they may be
+// vmapd's own.
+func (f Facts) untraceable(family model.Family) []Line {
+	tables := f.Host.LegacyTables[family]
+	if len(tables) == 0 {
+		return nil
 	}
-	add(firewall.Prerouting, f.translation()+1, highest, after)
-	after.Out = out
-	add(firewall.Forward, lowest, highest, after)
-	answer := firewall.Packet{
-		IPv6: p.IPv6, Src: t.Endpoint.Addr(), Proto: p.Proto, In: out, Out: p.In, State: firewall.StateEstablished, Translated: true, Orig: t.Addr,
-		MarkKnown: p.MarkKnown,
+	program := [...]string{model.IPv4: "iptables-legacy", model.IPv6: "ip6tables-legacy"}[family]
+	text := fmt.Sprintf("%s has the tables %s: their rules may drop connections to Services, and the kernel cannot trace them",
+		program, strings.Join(tables, ", "))
+	list := program + "-save lists them, and " + program + " -t TABLE -L -v -n counts packets"
+	if b := f.Wants.Backend; b == "iptables" || b == "ipvs" {
+		return good(text + "; " + list)
 	}
-	add(firewall.Forward, lowest, highest, answer)
-	return list
+	return bad(Warn, text, list)
+}
+
+func chainText(p others.Place) string {
+	return fmt.Sprintf("table %s %s, chain %s", p.Family, p.Table, p.Chain)
 }

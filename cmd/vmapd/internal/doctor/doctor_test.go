@@ -11,9 +11,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/doctor"
-	"github.com/vmapd/vmapd/cmd/vmapd/internal/firewall"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/nodesetup"
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/nft/others"
 )
 
 var (
@@ -24,13 +24,10 @@ var (
 
 // healthy returns the facts of a node on which all is well.
 func healthy() doctor.Facts {
-	web := doctor.Target{Service: "default/web", Protocol: "tcp", Addr: netip.MustParseAddrPort("172.30.0.10:80"), Endpoint: pod}
-	port := web
-	port.Addr = netip.AddrPortFrom(nodeIP, 30080)
 	wants := doctor.Wants{
 		NodeName: "node-1", Backend: "nftables", PodsBy: "ClusterCIDR", ClusterCIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/16")},
-		ServicePorts: [len(model.Families)]int{3, 3}, ClusterIPs: []doctor.Target{web}, NodePorts: []doctor.Target{port},
-		NodeAddrs: []netip.Addr{nodeIP}, LocalPods: []netip.Addr{pod.Addr()},
+		ServicePorts: [len(model.Families)]int{3, 3},
+		NodeAddrs:    []netip.Addr{nodeIP}, LocalPods: []netip.Addr{pod.Addr()},
 	}
 	return doctor.Facts{
 		At: now, Version: "v1", Wants: wants,
@@ -55,7 +52,6 @@ func healthy() doctor.Facts {
 				{Name: "eth0", Addrs: []netip.Addr{nodeIP, netip.MustParseAddr("fd00::2")}},
 				{Name: "eth1", Addrs: []netip.Addr{netip.MustParseAddr("192.168.7.2")}},
 			},
-			Routes:        map[netip.Addr]string{pod.Addr(): "pods0"},
 			DefaultRoutes: [len(model.Families)]string{"eth0", "eth0"},
 			Conntrack:     doctor.Conntrack{Known: true, Used: 100, Limit: 1000, InsertFailed: 3},
 		},
@@ -92,11 +88,6 @@ func TestAHealthyNodeHasOnlyGoodLines(t *testing.T) {
 
 // Each case breaks a healthy node, and wants exactly one line that is not ok.
 func TestEachCheck(t *testing.T) {
-	filterForward := func(drops bool, rules ...firewall.Rule) firewall.Ruleset {
-		return firewall.Ruleset{By: "nftables", Family: "ip", Table: "filter", Chains: map[string]*firewall.Chain{
-			"FORWARD": {Name: "FORWARD", Hook: firewall.Forward, Drops: drops, Rules: rules},
-		}}
-	}
 	for _, tt := range []struct {
 		check string
 		level doctor.Level
@@ -150,9 +141,21 @@ func TestEachCheck(t *testing.T) {
 			f.Host.Sysctls["net/ipv4/conf/eth1/rp_filter"] = "1"
 			f.Wants.NodeAddrs = append(f.Wants.NodeAddrs, netip.MustParseAddr("192.168.7.2"))
 		}},
-		{"firewall", doctor.Fail, "table ip filter, chain FORWARD, policy drop, which is not vmapd's, drops connections to node port 30080/tcp of default/web from outside, and one other way to Services", func(f *doctor.Facts) {
-			f.Host.Firewall = []firewall.Ruleset{filterForward(true)}
+		{"firewall", doctor.Warn, "table ip filter, chain FORWARD (hook forward, priority 0), which is not vmapd's, may drop connections to Services: " +
+			"its policy is drop, and 12 of its rules may drop or reject packets", func(f *doctor.Facts) {
+			f.Host.Chains = []doctor.Chain{chain(others.Forward, true, 12)}
 		}},
+		{"firewall", doctor.Warn, "(hook input, priority 0), which is not vmapd's, may drop connections to Services: its policy is drop", func(f *doctor.Facts) {
+			f.Wants.Backend, f.Host.Chains = "ipvs", []doctor.Chain{chain(others.Input, true, 0)} // IPVS takes packets there
+		}},
+		{"firewall", doctor.Warn, "table inet theirs, chain early, rule 3, which is not vmapd's, keeps packets from being tracked (NOTRACK), " +
+			"one of 2 such rules at the hook prerouting: a connection", func(f *doctor.Facts) {
+			f.Host.Chains = []doctor.Chain{untracking(-300)}
+		}},
+		{"firewall", doctor.Warn, "ip6tables-legacy has the tables raw, filter: their rules may drop connections to Services", func(f *doctor.Facts) {
+			f.Host.LegacyTables[model.IPv6] = []string{"raw", "filter"}
+		}},
+		{"firewall", doctor.Warn, "list chains: x", func(f *doctor.Facts) { f.Host.Unread = []string{"list chains: x"} }},
 		{"bridges", doctor.Fail, "net.bridge.bridge-nf-call-iptables is 0, and pods are ports of the bridge cni0", func(f *doctor.Facts) {
 			f.Host.Bridges, f.Host.Sysctls[doctor.BridgeCalls[model.IPv4]] = podBridge(), "0"
 		}},
@@ -160,12 +163,6 @@ func TestEachCheck(t *testing.T) {
 			f.Host.Bridges, f.Wants.ClusterCIDRs = podBridge(), append(f.Wants.ClusterCIDRs, netip.MustParsePrefix("fd00:10::/56"))
 			delete(f.Host.Sysctls, doctor.BridgeCalls[model.IPv6])
 		}},
-		{"firewall", doctor.Fail, "table ip nat, chain PRE, policy drop", func(f *doctor.Facts) { // behind DNAT, at -101
-			f.Host.Firewall = []firewall.Ruleset{{By: "nftables", Family: "ip", Table: "nat", Chains: map[string]*firewall.Chain{
-				"PRE": {Name: "PRE", Hook: firewall.Prerouting, Priority: -100, Drops: true},
-			}}}
-		}},
-		{"firewall", doctor.Warn, "was not read", func(f *doctor.Facts) { f.Host.Unread = []string{"chain x was not read"} }},
 		{"conntrack", doctor.Warn, "950 of at most 1000 entries", func(f *doctor.Facts) { f.Host.Conntrack.Used = 950 }},
 		{"conntrack", doctor.Fail, "1000 of at most 1000 entries", func(f *doctor.Facts) { f.Host.Conntrack.Used = 1000 }},
 		{"sysctls", doctor.Warn, "nf_conntrack_max should be 131072 (conntrack.maxPerCore) and is 7", func(f *doctor.Facts) {
@@ -216,12 +213,52 @@ func TestFalseAlarms(t *testing.T) {
 			f.Host.Bridges, f.Host.Sysctls[doctor.BridgeCalls[model.IPv4]], f.Wants.MasqueradeAll = podBridge(), "0", true
 		},
 		"route_localnet": func(f *doctor.Facts) { f.Host.Sysctls[doctor.RouteLocalAll] = "1" },
+		"rules of other programs, and a policy for the node": func(f *doctor.Facts) {
+			f.Host.Chains = []doctor.Chain{chain(others.Prerouting, false, 3), chain(others.Forward, false, 1), chain(others.Input, true, 9)}
+		},
+		"rules of NOTRACK behind connection tracking": func(f *doctor.Facts) { f.Host.Chains = []doctor.Chain{untracking(0)} },
+		"IPVS, which needs no tracking":               func(f *doctor.Facts) { f.Wants.Backend, f.Host.Chains = "ipvs", []doctor.Chain{untracking(-300)} },
+		"iptables-legacy, which may be vmapd's": func(f *doctor.Facts) {
+			f.Wants.Backend, f.Host.LegacyTables[model.IPv4] = "iptables", []string{"filter"}
+		},
 	} {
 		f := healthy()
 		change(&f)
 		if bad := doctor.Bad(doctor.Diagnose(f).Lines); len(bad) > 0 {
 			t.Errorf("%s: %s", name, strings.Join(texts(bad), "\n"))
 		}
+	}
+}
+
+// chain is one of another program's table "filter", with rules that may drop.
+func chain(at others.Hook, drops bool, rules int) doctor.Chain {
+	name := strings.ToUpper(string(at))
+	return doctor.Chain{Base: others.Base{Place: others.Place{Family: "ip", Table: "filter", Chain: name}, Hook: at, Drops: drops}, Rules: rules}
+}
+
+// untracking is a chain with two rules that keep packets from being tracked.
+func untracking(priority int32) doctor.Chain {
+	at := others.Place{Family: "inet", Table: "theirs", Chain: "early"}
+	return doctor.Chain{
+		Base:     others.Base{Place: at, Hook: others.Prerouting, Priority: priority},
+		Untracks: []others.Line{{Place: at, Position: 3}, {Place: at, Position: 4}},
+	}
+}
+
+// A chain whose rules may drop is named, and the command that shows what they do.
+func TestChainsOfOthersAreNamed(t *testing.T) {
+	f := healthy()
+	f.Host.Chains = []doctor.Chain{chain(others.Prerouting, false, 1), chain(others.Output, false, 0)}
+	var got []string
+	for _, l := range doctor.Diagnose(f).Lines {
+		if l.Check == doctor.CheckFirewall {
+			got = append(got, l.Evidence)
+		}
+	}
+	want := []string{"table ip filter, chain PREROUTING (hook prerouting, priority 0), which is not vmapd's, may drop connections to Services: " +
+		"1 of its rules may drop or reject packets; vmapd trace ADDRESS:PORT/PROTO shows whether a connection meets it"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
@@ -244,17 +281,15 @@ func texts(lines []doctor.Line) (list []string) {
 	return list
 }
 
-// The page has the output of a node whose FORWARD chain drops.
+// The page has the output of a node whose FORWARD chain may drop.
 func TestTroubleshootingHasATranscript(t *testing.T) {
 	f := healthy()
-	f.Host.Firewall = []firewall.Ruleset{{By: "iptables-legacy", Family: "ip", Table: "filter", Chains: map[string]*firewall.Chain{
-		"FORWARD": {Name: "FORWARD", Hook: firewall.Forward, Drops: true},
-	}}}
+	f.Host.Chains = []doctor.Chain{chain(others.Forward, true, 0)}
 	page, err := os.ReadFile("../../deploy/TROUBLESHOOTING.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := doctor.Diagnose(f).Text(); !strings.Contains(string(page), "```\n$ vmapd doctor\n"+want+"$ echo $?\n3\n```\n") {
+	if want := doctor.Diagnose(f).Text(); !strings.Contains(string(page), "```\n$ vmapd doctor\n"+want+"$ echo $?\n2\n```\n") {
 		t.Errorf("the page lacks:\n%s", want)
 	}
 }

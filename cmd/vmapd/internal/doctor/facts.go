@@ -4,9 +4,9 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/vmapd/vmapd/cmd/vmapd/internal/firewall"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/nodesetup"
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/nft/others"
 )
 
 // Facts are everything that Diagnose judges.
@@ -33,26 +33,12 @@ type Wants struct {
 	ClusterCIDRs []netip.Prefix `json:"clusterCIDRs,omitempty"`
 	// ServicePorts is the number of service ports of each family.
 	ServicePorts [len(model.Families)]int `json:"servicePorts"`
-	// ClusterIPs, NodePorts and Pods are a few of all, of both families: connections to them are
-	// followed through the rules of others. NodeAddrs are those of node ports.
-	ClusterIPs []Target     `json:"clusterIPs,omitempty"`
-	NodePorts  []Target     `json:"nodePorts,omitempty"`
-	NodeAddrs  []netip.Addr `json:"nodeAddrs,omitempty"`
-	LocalPods  []netip.Addr `json:"localPods,omitempty"` // endpoints on this node
-	// Untracked are a few of those Services and endpoints that rules of other programs may keep from being tracked.
-	Untracked []Target `json:"untracked,omitempty"`
+	NodeAddrs    []netip.Addr             `json:"nodeAddrs,omitempty"` // those of node ports
+	LocalPods    []netip.Addr             `json:"localPods,omitempty"` // a few endpoints on this node
 	// MasqueradeAll: connections of pods to cluster IPs are masqueraded.
 	MasqueradeAll bool `json:"masqueradeAll,omitempty"`
 	// Conntrack are the settings of connection tracking.
 	Conntrack nodesetup.Conntrack `json:"conntrack"`
-}
-
-// Target is an address and port of a Service, with one of its endpoints.
-type Target struct {
-	Service  string         `json:"service"`
-	Protocol string         `json:"protocol"` // tcp, udp or sctp
-	Addr     netip.AddrPort `json:"addr"`     // of a node port: one of the node's addresses
-	Endpoint netip.AddrPort `json:"endpoint"` // the zero value if it has none
 }
 
 // Daemon is the daemon's own view.
@@ -138,10 +124,6 @@ type Host struct {
 	Interfaces []Interface
 	// Bridges are those with ports that lead to other network namespaces.
 	Bridges []Bridge
-	// Routes are the interfaces by which addresses are reached, and "" for the node's own.
-	Routes map[netip.Addr]string
-	// Served has those of Wants.Untracked whose address the node has, with a process that listens there.
-	Served map[Target]bool
 	// DefaultRoutes are the interfaces of the default routes.
 	DefaultRoutes [len(model.Families)]string
 	Conntrack     Conntrack
@@ -155,9 +137,20 @@ type Host struct {
 	BackendError string
 	// Listening is the mode of a proxy that answers at the metrics port; only without a daemon.
 	Listening string
-	Firewall  []firewall.Ruleset
-	// Unread are rules of others that were not read, with the reasons.
+	// Chains are base chains of other programs, and Unread the errors of reading them.
+	Chains []Chain
 	Unread []string
+	// LegacyTables are the tables of iptables-legacy that may drop packets, by family.
+	LegacyTables [len(model.Families)][]string
+}
+
+// Chain is a base chain of another program.
+type Chain struct {
+	others.Base
+	// Rules is the number of rules that may drop or reject packets, in the chain or in those to which it leads.
+	Rules int
+	// Untracks are the rules there that keep packets from connection tracking, if the chain is before that.
+	Untracks []others.Line
 }
 
 // Interface is a network interface with its addresses.
