@@ -8,13 +8,10 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
 	"slices"
 	"syscall"
 
 	"github.com/vishvananda/netlink"
-	"github.com/vishvananda/netlink/nl"
-	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 )
 
@@ -22,69 +19,18 @@ import (
 // They stand for any destination behind the default route, in lookups of routes.
 var outside = []net.IP{net.ParseIP("192.0.2.1"), net.ParseIP("2001:db8::1")}
 
-// routeNetlink has a socket for notifications and one for requests.
-type routeNetlink struct {
-	events *nl.NetlinkSocket
-	handle *netlink.Handle
-	ignore []string
-}
-
-// openNetlink opens the sockets in a network namespace; [netns.None] is that of the process.
-func openNetlink(at netns.NsHandle, ignore []string) (kernel, error) {
-	events, err := nl.SubscribeAt(at, netns.None(), unix.NETLINK_ROUTE,
-		unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR,
-		// The default route determines the order.
-		unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV6_ROUTE)
-	if err != nil {
-		return nil, err
-	}
-	handle, err := netlink.NewHandleAt(at, unix.NETLINK_ROUTE)
-	if err != nil {
-		events.Close()
-		return nil, err
-	}
-	return &routeNetlink{events: events, handle: handle, ignore: ignore}, nil
-}
-
 // List returns the addresses that a [Source] would report now. It does not follow changes.
 func List(ignore []string) ([]netip.Addr, error) {
-	k, err := openNetlink(netns.None(), ignore)
+	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
 		return nil, err
 	}
-	defer k.Close()
-	return k.List()
+	defer h.Close()
+	return list(h, ignore)
 }
 
-func (r *routeNetlink) Close() {
-	r.events.Close()
-	r.handle.Close()
-}
-
-// Wait returns with each notification of an address or a default route. A node has many
-// other routes, one for each pod, which change often.
-func (r *routeNetlink) Wait() error {
-	for {
-		messages, from, err := r.events.Receive()
-		switch {
-		case errors.Is(err, os.ErrClosed):
-			return errClosed
-		case errors.Is(err, unix.EINTR) || errors.Is(err, unix.EAGAIN):
-			continue
-		case errors.Is(err, unix.ENOBUFS):
-			// Notifications were lost: list again.
-			return nil
-		case err != nil:
-			return err
-		case from.Pid != nl.PidKernel:
-			continue // any process may send to a netlink socket
-		}
-		if slices.ContainsFunc(messages, matters) {
-			return nil
-		}
-	}
-}
-
+// matters reports whether a notification is about an address or a default route. A node has many other routes, one
+// for each pod, which change often.
 func matters(m syscall.NetlinkMessage) bool {
 	switch m.Header.Type {
 	case unix.RTM_NEWADDR, unix.RTM_DELADDR:
@@ -96,16 +42,16 @@ func matters(m syscall.NetlinkMessage) bool {
 	return false
 }
 
-func (r *routeNetlink) List() ([]netip.Addr, error) {
+func list(h *netlink.Handle, ignore []string) ([]netip.Addr, error) {
 	// It is also an error if addresses changed during the dump (NLM_F_DUMP_INTR): some may
 	// be missing.
-	all, err := r.handle.AddrList(nil, netlink.FAMILY_ALL)
+	all, err := h.AddrList(nil, netlink.FAMILY_ALL)
 	if err != nil {
 		return nil, err
 	}
 	ignored := make(map[int]bool)
-	for _, name := range r.ignore {
-		link, err := r.handle.LinkByName(name)
+	for _, name := range ignore {
+		link, err := h.LinkByName(name)
 		if errors.As(err, new(netlink.LinkNotFoundError)) {
 			continue
 		}
@@ -123,7 +69,7 @@ func (r *routeNetlink) List() ([]netip.Addr, error) {
 	}
 	var ways []address
 	for _, ip := range outside {
-		routes, err := r.handle.RouteGet(ip)
+		routes, err := h.RouteGet(ip)
 		if err != nil || len(routes) == 0 {
 			continue // this family has no default route
 		}

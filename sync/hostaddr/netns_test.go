@@ -84,15 +84,13 @@ func TestSourceFollowsTheKernel(t *testing.T) {
 
 	got := make(chan []netip.Addr, 100)
 	complete := make(chan struct{})
-	f := follower{
-		log:      slog.New(slog.DiscardHandler),
-		open:     func() (kernel, error) { return openNetlink(ns, []string{"virtual", "none"}) },
-		update:   func(a []netip.Addr) { got <- a },
-		complete: func() { close(complete) },
-	}
+	s := Source{Log: slog.New(slog.DiscardHandler), Ignore: []string{"virtual", "none"}}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
-	go func() { defer close(ended); f.run(ctx) }()
+	go func() {
+		defer close(ended)
+		s.follow(ctx, int(ns), func(a []netip.Addr) { got <- a }, func() { close(complete) })
+	}()
 	t.Cleanup(func() {
 		cancel()
 		<-ended

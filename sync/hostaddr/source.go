@@ -4,23 +4,16 @@ package hostaddr
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
 	"net/netip"
 	"slices"
-	"time"
 
-	"github.com/vishvananda/netns"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/sync/reconcile"
-)
-
-// Pauses before retries: the first is short, and a lasting error costs next to nothing.
-const (
-	minRetry = 10 * time.Millisecond
-	maxRetry = 5 * time.Second
+	"github.com/vmapd/vmapd/sync/rtnetlink"
 )
 
 // Source writes the node's addresses into a [reconcile.State] and follows them.
@@ -50,123 +43,40 @@ type Source struct {
 // change, until ctx ends. Then it returns nil. After an error of the kernel it keeps the
 // known addresses, logs the error and retries.
 func (s *Source) Run(ctx context.Context, state *reconcile.State) error {
-	f := follower{
-		log:  s.Log,
-		open: func() (kernel, error) { return openNetlink(netns.None(), s.Ignore) },
-		update: func(addrs []netip.Addr) {
-			if s.IgnoreAddr != nil {
-				addrs = slices.DeleteFunc(slices.Clone(addrs), s.IgnoreAddr)
-			}
-			state.Update(reconcile.Change{}, func(b *model.Builder) { b.SetHostAddresses(addrs) })
-		},
-		complete: state.Complete,
-	}
-	f.run(ctx)
+	s.follow(ctx, 0, func(addrs []netip.Addr) {
+		if s.IgnoreAddr != nil {
+			addrs = slices.DeleteFunc(slices.Clone(addrs), s.IgnoreAddr)
+		}
+		state.Update(reconcile.Change{}, func(b *model.Builder) { b.SetHostAddresses(addrs) })
+	}, state.Complete)
 	return nil
 }
 
-// kernel is a subscription to changes of addresses.
-type kernel interface {
-	// Wait blocks until addresses may have changed, or the kernel is closed.
-	Wait() error
-	// List returns the addresses now.
-	List() ([]netip.Addr, error)
-	// Close ends a Wait in another goroutine.
-	Close()
+// follow calls update with the addresses of a network namespace at first, and when they have changed, and complete
+// after the first time.
+func (s *Source) follow(ctx context.Context, netNS int, update func([]netip.Addr), complete func()) {
+	var known []netip.Addr // not nil after the first time
+	f := rtnetlink.Follower{
+		Log: s.Log, What: "the node's addresses", NetNS: netNS,
+		Groups: []uint{
+			unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR,
+			unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV6_ROUTE, // the default route determines the order
+		},
+		Matters: matters,
+	}
+	f.Read = func(h *netlink.Handle) error {
+		addrs, err := list(h, s.Ignore)
+		first := known == nil
+		if err != nil || !first && slices.Equal(known, addrs) {
+			return err
+		}
+		known = addrs
+		update(addrs)
+		s.Log.LogAttrs(ctx, slog.LevelInfo, "the node's addresses", slog.Any("addresses", addrs))
+		if first {
+			complete()
+		}
+		return nil
+	}
+	f.Run(ctx)
 }
-
-type follower struct {
-	log      *slog.Logger
-	open     func() (kernel, error)
-	update   func([]netip.Addr)
-	complete func()
-
-	addrs []netip.Addr
-	known bool
-	said  string // the error that was logged last; empty after a success
-}
-
-func (f *follower) run(ctx context.Context) {
-	retry := minRetry
-	for {
-		ok, err := f.follow(ctx)
-		if ctx.Err() != nil {
-			return
-		}
-		if ok {
-			retry = minRetry
-		}
-		if f.said != err.Error() {
-			f.said = err.Error()
-			f.log.LogAttrs(ctx, slog.LevelError, "cannot read the node's addresses; keeping the known ones",
-				slog.Any("err", err), slog.Duration("retry_in", retry))
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(retry):
-		}
-		retry = min(2*retry, maxRetry)
-	}
-}
-
-// follow subscribes, lists, and lists again with each change. It returns only with
-// an error, or when ctx ends, and reports whether it could list.
-func (f *follower) follow(ctx context.Context) (ok bool, err error) {
-	k, err := f.open()
-	if err != nil {
-		return false, fmt.Errorf("subscribe to addresses: %w", err)
-	}
-	// One pending change is enough: the list has them all.
-	changes, waitErr := make(chan struct{}, 1), make(chan error, 1)
-	go func() {
-		defer close(waitErr)
-		for {
-			if err := k.Wait(); err != nil {
-				waitErr <- err
-				return
-			}
-			reconcile.Signal(changes)
-		}
-	}()
-	defer func() {
-		k.Close()
-		for range waitErr { // until the goroutine has ended
-		}
-	}()
-	// The subscription comes first, so that no change is missed.
-	for {
-		addrs, err := k.List()
-		if err != nil {
-			return ok, fmt.Errorf("list addresses: %w", err)
-		}
-		ok = true
-		f.use(ctx, addrs)
-		select {
-		case <-ctx.Done():
-			return ok, nil
-		case err := <-waitErr:
-			return ok, fmt.Errorf("wait for addresses: %w", err)
-		case <-changes:
-		}
-	}
-}
-
-func (f *follower) use(ctx context.Context, addrs []netip.Addr) {
-	if f.said != "" {
-		f.said = ""
-		f.log.LogAttrs(ctx, slog.LevelInfo, "reading the node's addresses again")
-	}
-	if f.known && slices.Equal(f.addrs, addrs) {
-		return
-	}
-	f.addrs = addrs
-	f.update(slices.Clone(addrs))
-	f.log.LogAttrs(ctx, slog.LevelInfo, "the node's addresses", slog.Any("addresses", addrs))
-	if !f.known {
-		f.known = true
-		f.complete()
-	}
-}
-
-var errClosed = errors.New("subscription is closed")

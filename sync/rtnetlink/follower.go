@@ -1,0 +1,184 @@
+//go:build linux
+
+// Package rtnetlink follows what the kernel has of links, addresses and routes: it subscribes to changes, and reads
+// everything again after each of them. A failed read is repeated and never mistaken for an empty result: reads fail
+// when something changes at the same time (kubernetes/kubernetes#129147).
+package rtnetlink
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+
+	"github.com/vmapd/vmapd/sync/logonce"
+	"github.com/vmapd/vmapd/sync/reconcile"
+)
+
+// Pauses before retries: the first is short, and a lasting error costs next to nothing.
+const (
+	minRetry = 10 * time.Millisecond
+	maxRetry = 5 * time.Second
+)
+
+// Follower reads something at the start and after each change.
+type Follower struct {
+	Log *slog.Logger
+	// What names it in the log, like "the node's addresses".
+	What string
+	// NetNS is a file descriptor of the network namespace. 0 is the current one.
+	NetNS int
+	// Groups are the groups of notifications (RTNLGRP_*), and Matters selects those after which Read is called; nil: all.
+	Groups  []uint
+	Matters func(syscall.NetlinkMessage) bool
+	// Pause is the least time between two calls of Read.
+	Pause time.Duration
+	// Read reads everything.
+	Read func(*netlink.Handle) error
+
+	dial func() (kernel, error) // in tests; nil: connect
+	said logonce.Error
+}
+
+// kernel is a subscription to changes.
+type kernel struct {
+	handle *netlink.Handle
+	wait   func() error // blocks until something may have changed, or the kernel is closed
+	close  func()       // ends wait in another goroutine
+}
+
+// Run follows the kernel until ctx ends. After an error, it logs that once, and subscribes and reads again.
+func (f *Follower) Run(ctx context.Context) {
+	retry := minRetry
+	for {
+		read, err := f.follow(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if read {
+			retry = minRetry
+		}
+		if f.said.Differs(err) {
+			f.Log.LogAttrs(ctx, slog.LevelError, "cannot read "+f.What+"; keeping the known ones",
+				slog.Any("err", err), slog.Duration("retry_in", retry))
+		}
+		if !sleep(ctx, retry) {
+			return
+		}
+		retry = min(2*retry, maxRetry)
+	}
+}
+
+// follow returns only with an error, or when ctx ends, and reports whether something was read.
+func (f *Follower) follow(ctx context.Context) (read bool, err error) {
+	dial := f.dial
+	if dial == nil {
+		dial = f.connect
+	}
+	k, err := dial()
+	if err != nil {
+		return false, fmt.Errorf("subscribe: %w", err)
+	}
+	// One pending change is enough: Read has them all.
+	changes, waitErr := make(chan struct{}, 1), make(chan error, 1)
+	go func() {
+		defer close(waitErr)
+		for {
+			if err := k.wait(); err != nil {
+				waitErr <- err
+				return
+			}
+			reconcile.Signal(changes)
+		}
+	}()
+	defer func() {
+		k.close()
+		for range waitErr { // until the goroutine has ended
+		}
+	}()
+	// The subscription comes first, so that no change is missed.
+	for {
+		if err := f.Read(k.handle); err != nil {
+			return read, fmt.Errorf("read: %w", err)
+		}
+		read = true
+		if f.said.Differs(nil) {
+			f.Log.LogAttrs(ctx, slog.LevelInfo, "reading "+f.What+" again")
+		}
+		select {
+		case <-ctx.Done():
+			return read, nil
+		case err := <-waitErr:
+			return read, fmt.Errorf("wait for changes: %w", err)
+		case <-changes:
+		}
+		if !sleep(ctx, f.Pause) {
+			return read, nil
+		}
+	}
+}
+
+// sleep returns false if ctx ends before.
+func sleep(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}
+
+func (f *Follower) connect() (kernel, error) {
+	at := netns.None()
+	if f.NetNS != 0 {
+		at = netns.NsHandle(f.NetNS)
+	}
+	events, err := nl.SubscribeAt(at, netns.None(), unix.NETLINK_ROUTE, f.Groups...)
+	if err != nil {
+		return kernel{}, err
+	}
+	handle, err := netlink.NewHandleAt(at, unix.NETLINK_ROUTE)
+	if err != nil {
+		events.Close()
+		return kernel{}, err
+	}
+	return kernel{
+		handle: handle,
+		wait:   func() error { return f.wait(events) },
+		close: func() {
+			events.Close()
+			handle.Close()
+		},
+	}, nil
+}
+
+// wait returns with each notification that matters.
+func (f *Follower) wait(events *nl.NetlinkSocket) error {
+	for {
+		messages, from, err := events.Receive()
+		switch {
+		case errors.Is(err, os.ErrClosed):
+			return err
+		case errors.Is(err, unix.EINTR) || errors.Is(err, unix.EAGAIN):
+			continue
+		case errors.Is(err, unix.ENOBUFS):
+			return nil // notifications were lost
+		case err != nil:
+			return err
+		case from.Pid != nl.PidKernel:
+			continue // any process may send to a netlink socket
+		}
+		if f.Matters == nil || slices.ContainsFunc(messages, f.Matters) {
+			return nil
+		}
+	}
+}
