@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/vmapd/vmapd/legacy/host"
+	"github.com/vmapd/vmapd/sync/logonce"
 )
 
 const (
@@ -47,7 +48,7 @@ type sweeper struct {
 	tried   time.Time      // the last removal
 	looked  time.Time
 	removed [2]time.Time // the last removals that found something, the later one last
-	said    string       // the error that was told; "" if there is none
+	said    logonce.Error
 
 	left atomic.Pointer[found] // as of the last look
 }
@@ -110,11 +111,10 @@ func (s *sweeper) sweep(ctx context.Context) {
 	}
 	s.clean = err == nil
 	if s.clean || ctx.Err() != nil {
-		s.said = ""
+		s.said.Differs(nil)
 		return
 	}
-	if s.said != err.Error() {
-		s.said = err.Error()
+	if s.said.Differs(err) {
 		s.log.LogAttrs(ctx, slog.LevelWarn, "cannot remove the rules of another backend; retrying",
 			slog.Any("err", err), slog.Duration("retry_in", leftoversRetry))
 		s.event(fmt.Sprintf("cannot remove the rules of another backend or proxy: %v; %s", err, leftoversRemedy))

@@ -10,6 +10,7 @@ import (
 	"github.com/mdlayher/netlink"
 
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/sync/logonce"
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
@@ -59,7 +60,7 @@ type Reconciler struct {
 	mu       sync.Mutex // not held during a pass
 	families [len(model.Families)]family
 
-	failing [len(model.Families)]bool // Run's
+	said [len(model.Families)]logonce.Error // Run's
 }
 
 var _ reconcile.Beginner = (*Reconciler)(nil)
@@ -215,14 +216,13 @@ func (r *Reconciler) passes(ctx context.Context) (did, ok bool) {
 
 func (r *Reconciler) tell(ctx context.Context, p Pass) {
 	family := slog.String("family", p.Family.String())
-	switch was := r.failing[p.Family]; {
-	case p.Err != nil && !was:
+	switch differs := r.said[p.Family].Differs(p.Err); {
+	case differs && p.Err != nil:
 		r.options.Log.LogAttrs(ctx, slog.LevelWarn, "cannot delete stale connection-tracking entries; retrying",
 			family, slog.Any("err", p.Err))
-	case p.Err == nil && was:
+	case differs:
 		r.options.Log.LogAttrs(ctx, slog.LevelInfo, "deleting stale connection-tracking entries again", family)
 	}
-	r.failing[p.Family] = p.Err != nil
 	if p.Deleted > 0 {
 		r.options.Log.LogAttrs(ctx, slog.LevelDebug, "deleted stale flows", family,
 			slog.Int("deleted", p.Deleted), slog.Int("seen", p.Seen), slog.Duration("took", p.Took))

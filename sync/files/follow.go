@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/fsnotify/fsnotify"
+
+	"github.com/vmapd/vmapd/sync/logonce"
 )
 
 const (
@@ -28,7 +30,7 @@ type Follower struct {
 	watcher *fsnotify.Watcher // nil if the system has no inotify instance left
 	wanted  map[string]bool   // the folders added since Next returned
 	broken  error             // why one of them can't be watched
-	logged  bool              // the log has that already
+	said    logonce.Error     // the last broken in the log
 }
 
 // New returns a Follower of no folder. Close it.
@@ -112,8 +114,7 @@ func (f *Follower) Next(ctx context.Context, period time.Duration) bool {
 
 // logBroken logs once that changes are noticed late.
 func (f *Follower) logBroken(ctx context.Context) {
-	if f.broken != nil && !f.logged {
+	if f.said.Differs(f.broken) && f.broken != nil {
 		f.log.LogAttrs(ctx, slog.LevelWarn, "cannot watch folder; polling", slog.Any("err", f.broken), slog.Duration("period", pollPeriod))
 	}
-	f.logged = f.broken != nil
 }

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/sync/logonce"
 )
 
 // check answers the health checks of one Service in one IP family.
@@ -21,7 +22,7 @@ type check struct {
 	// The rest is Services.Run's alone.
 	port      uint16
 	listeners []*listener
-	said      string // the error that was reported; "" if there is none
+	said      logonce.Error
 }
 
 func everywhere(netip.Addr) bool { return true }

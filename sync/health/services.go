@@ -292,13 +292,8 @@ func (s *Services) report(ctx context.Context, c *check, err error) bool {
 	attrs := []slog.Attr{
 		slog.String("service", c.service.String()), slog.Int("port", int(c.port)), slog.String("family", c.family.String()),
 	}
-	said := c.said
-	c.said = ""
-	if err != nil {
-		c.said = err.Error()
-	}
 	switch {
-	case ctx.Err() != nil || c.said == said:
+	case ctx.Err() != nil || !c.said.Differs(err):
 		return false
 	case err == nil:
 		s.log.LogAttrs(ctx, slog.LevelInfo, "listening on health-check port again", attrs...)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/vmapd/vmapd/sync/files"
+	"github.com/vmapd/vmapd/sync/logonce"
 )
 
 const (
@@ -49,7 +50,7 @@ type follower struct {
 	flags *Flags
 	files []file // that were loaded
 	seen  []file // as they were at the last look
-	bad   string // the last error
+	last  logonce.Error
 }
 
 // watch watches the folders of the files, and those that links lead to.
@@ -82,12 +83,11 @@ func (f *follower) look(changed func(*Config, error)) (settled bool) {
 	}
 	f.files = now
 	c, err := Load(f.flags)
-	switch {
+	switch differs := f.last.Differs(err); {
 	case err == nil:
-		f.files, f.bad = c.files, ""
+		f.files = c.files
 		changed(c, nil)
-	case err.Error() != f.bad:
-		f.bad = err.Error()
+	case differs:
 		changed(nil, err)
 	}
 	return true

@@ -12,6 +12,8 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/vmapd/vmapd/sync/logonce"
 )
 
 // Reviewer asks the API server. [github.com/vmapd/vmapd/sync/kube/client.Client] is one.
@@ -37,8 +39,8 @@ type Authorizer struct {
 	users    *reviews[*authenticationv1.UserInfo] // nil: the token is not valid
 	may      *reviews[bool]
 
-	mu     sync.Mutex
-	logged string // the last error of the API server
+	mu   sync.Mutex
+	said logonce.Error // of the API server
 }
 
 // NewAuthorizer returns an Authorizer with empty caches. The process needs the permissions of
@@ -91,7 +93,7 @@ func (a *Authorizer) check(r *http.Request) (status int, text string) {
 	if err != nil {
 		return a.unable(ctx, "subjectaccessreviews", err)
 	}
-	a.able(ctx)
+	a.note(ctx, nil)
 	if !may {
 		return http.StatusForbidden, fmt.Sprintf("user %q has no permission to %s %q", user.Username, verb, path)
 	}
@@ -132,7 +134,7 @@ func (a *Authorizer) authorize(ctx context.Context, user *authenticationv1.UserI
 	return got.Allowed, got.Allowed, nil
 }
 
-// unable logs an error of the API server, once for each message, and returns the answer to the
+// unable notes an error of the API server, and returns the answer to the
 // client.
 func (a *Authorizer) unable(ctx context.Context, resource string, err error) (status int, text string) {
 	if ctx.Err() != nil { // the client left
@@ -143,20 +145,18 @@ func (a *Authorizer) unable(ctx context.Context, resource string, err error) (st
 		status, text = http.StatusInternalServerError, "this process has no permission to review tokens"
 		err = fmt.Errorf("no permission to create %s (see the ClusterRole system:auth-delegator): %w", resource, err)
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.logged != err.Error() {
-		a.logged = err.Error()
-		a.log.LogAttrs(ctx, slog.LevelError, "cannot review bearer tokens; refusing requests", slog.Any("err", err))
-	}
+	a.note(ctx, err)
 	return status, text
 }
 
-func (a *Authorizer) able(ctx context.Context) {
+// note logs the begin, a change and the end of an error of the API server.
+func (a *Authorizer) note(ctx context.Context, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.logged != "" {
-		a.logged = ""
+	switch differs := a.said.Differs(err); {
+	case differs && err != nil:
+		a.log.LogAttrs(ctx, slog.LevelError, "cannot review bearer tokens; refusing requests", slog.Any("err", err))
+	case differs:
 		a.log.LogAttrs(ctx, slog.LevelInfo, "reviewing bearer tokens again")
 	}
 }

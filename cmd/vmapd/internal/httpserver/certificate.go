@@ -9,6 +9,8 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"github.com/vmapd/vmapd/sync/logonce"
 )
 
 // reloadInterval is the minimum time between two reads of the files.
@@ -25,7 +27,7 @@ type Certificate struct {
 	looked    time.Time
 	cert, key []byte // the files from which pair was made
 	pair      *tls.Certificate
-	logged    string // the last error about the present files
+	said      logonce.Error // about the present files
 }
 
 // LoadCertificate reads a certificate, with intermediate ones if there are any, and its key,
@@ -59,14 +61,10 @@ func (c *Certificate) current(ctx context.Context) *tls.Certificate {
 	}
 	c.looked = time.Now()
 	before := c.pair
-	if err := c.load(); err != nil {
-		if err.Error() != c.logged {
-			c.logged = err.Error()
-			c.log.LogAttrs(ctx, slog.LevelError, "cannot use the new certificate; keeping the previous one", slog.Any("err", err))
-		}
-		return c.pair
+	err := c.load()
+	if c.said.Differs(err) && err != nil {
+		c.log.LogAttrs(ctx, slog.LevelError, "cannot use the new certificate; keeping the previous one", slog.Any("err", err))
 	}
-	c.logged = ""
 	if c.pair != before {
 		c.log.LogAttrs(ctx, slog.LevelInfo, "the certificate was replaced",
 			slog.String("file", c.certFile), slog.Time("valid_until", c.pair.Leaf.NotAfter))
