@@ -154,9 +154,6 @@ func (n noted) Apply(ctx context.Context, s *model.Snapshot) error {
 	return err
 }
 
-// Queued implements reconcile.Observer.
-func (noted) Queued(time.Time) {}
-
 // Done implements reconcile.Observer, behind that which cleans up flows.
 func (n noted) Done(reconcile.Round) { n.h.history.Told(n.h.now()) }
 
@@ -200,8 +197,6 @@ func (h *historian) program(open func(*testing.T, *lab.Namespace) reconcile.Back
 
 // onceDone receives after a round.
 type onceDone chan struct{}
-
-func (onceDone) Queued(time.Time) {}
 
 func (o onceDone) Done(reconcile.Round) { reconcile.Signal(o) }
 

@@ -6,7 +6,6 @@ import (
 	"os"
 	"runtime/debug"
 	"sync"
-	"time"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/memlimit"
 	"github.com/vmapd/vmapd/model"
@@ -43,9 +42,6 @@ func newStartThrift() *startThrift {
 		go debug.FreeOSMemory() // takes a while, and nothing depends on it
 	})}
 }
-
-// Queued implements reconcile.Observer.
-func (*startThrift) Queued(time.Time) {}
 
 // Done implements reconcile.Observer.
 func (t *startThrift) Done(r reconcile.Round) {

@@ -41,9 +41,6 @@ func newNodeCheck(cluster *informer.Source, e *events.Recorder, log *slog.Logger
 	return &nodeCheck{cluster: cluster, events: e, log: log, missing: make(chan struct{}), found: make(chan struct{})}
 }
 
-// Queued implements [reconcile.Observer].
-func (n *nodeCheck) Queued(time.Time) {}
-
 // Done implements [reconcile.Observer].
 func (n *nodeCheck) Done(r reconcile.Round) {
 	if r.Snapshot.Node().Known {

@@ -157,9 +157,6 @@ func (o *observers) all() []reconcile.Observer {
 // those of a new Service.
 type loopback struct{ *userspace.Forwarder }
 
-// Queued implements [reconcile.Observer].
-func (l loopback) Queued(time.Time) {}
-
 // Done implements [reconcile.Observer].
 func (l loopback) Done(r reconcile.Round) { l.Follow(r.Snapshot) }
 

@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/netip"
 	"slices"
-	"sync"
 	"syscall"
 	"time"
 
@@ -61,15 +60,18 @@ type Services struct {
 	log     *slog.Logger
 	listen  func(context.Context, netip.AddrPort) (net.Listener, error)
 	limits  limits
-	wake    chan struct{} // capacity 1: work is pending
-
-	mu         sync.Mutex
-	programmed [len(model.Families)]*model.Snapshot // the last, of each family
-	restricted bool
+	wanted  *reconcile.Follower[wanted]
 
 	// The rest is Run's alone.
 	families [len(model.Families)]familyChecks
 	missing  map[*check]struct{} // the checks that don't listen on all of addrs
+	pause    time.Duration       // before the next try to open these
+}
+
+// wanted is what to listen for.
+type wanted struct {
+	programmed [len(model.Families)]*model.Snapshot // the last, of each family
+	restricted bool
 }
 
 // familyChecks are the checks of one IP family.
@@ -87,9 +89,9 @@ func NewServices(o ServicesOptions) *Services {
 	}
 	s := &Services{
 		healthy: o.Healthy, failed: o.Failed, log: cmp.Or(o.Log, slog.New(slog.DiscardHandler)),
-		listen: listenTCP, limits: defaultLimits(), wake: make(chan struct{}, 1),
-		restricted: o.Restricted,
-		missing:    map[*check]struct{}{},
+		listen: listenTCP, limits: defaultLimits(),
+		wanted:  reconcile.NewFollower(wanted{restricted: o.Restricted}),
+		missing: map[*check]struct{}{}, pause: firstRetry,
 	}
 	for f := range s.families {
 		s.families[f] = familyChecks{checks: map[model.NamespacedName]*check{}, owners: map[uint16]*check{}}
@@ -102,25 +104,20 @@ func NewServices(o ServicesOptions) *Services {
 // none. Otherwise one listener of each family serves all addresses, loopback included, as in
 // kube-proxy.
 func (s *Services) SetRestricted(restricted bool) {
-	s.mu.Lock()
-	s.restricted = restricted
-	s.mu.Unlock()
-	reconcile.Signal(s.wake)
+	s.wanted.With(func(w *wanted) { w.restricted = restricted })
+	s.wanted.Wake()
 }
-
-// Queued implements [reconcile.Observer].
-func (s *Services) Queued(time.Time) {}
 
 // Done implements [reconcile.Observer].
 func (s *Services) Done(r reconcile.Round) {
-	s.mu.Lock()
-	for f := range s.programmed {
-		if r.Err == nil || !r.Failed[f] {
-			s.programmed[f] = r.Snapshot
+	s.wanted.With(func(w *wanted) {
+		for f := range w.programmed {
+			if r.Err == nil || !r.Failed[f] {
+				w.programmed[f] = r.Snapshot
+			}
 		}
-	}
-	s.mu.Unlock()
-	reconcile.Signal(s.wake)
+	})
+	s.wanted.Wake()
 }
 
 // Run listens until ctx ends. All listeners and connections are closed, and all
@@ -133,35 +130,27 @@ func (s *Services) Run(ctx context.Context) {
 			}
 		}
 	}()
-	pause := firstRetry
-	for {
-		var retry <-chan time.Time
-		if len(s.missing) > 0 {
-			retry = time.After(pause)
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-s.wake:
-		case <-retry:
-			pause = min(2*pause, slowestRetry)
-		}
+	s.wanted.Run(ctx, func() time.Duration {
 		s.update()
+		s.pause = min(2*s.pause, slowestRetry)
 		if s.openMissing(ctx) {
-			pause = firstRetry
+			s.pause = firstRetry
 		}
-	}
+		if len(s.missing) == 0 {
+			return -1
+		}
+		return s.pause
+	})
 }
 
 // update applies changes, but opens no listeners: another Service may have to free the port
 // first.
 func (s *Services) update() {
-	s.mu.Lock()
-	programmed, restricted := s.programmed, s.restricted
-	s.mu.Unlock()
+	var now wanted
+	s.wanted.With(func(w *wanted) { now = *w })
 	for _, f := range model.Families {
-		if programmed[f] != nil {
-			s.updateFamily(f, programmed[f], restricted)
+		if now.programmed[f] != nil {
+			s.updateFamily(f, now.programmed[f], now.restricted)
 		}
 	}
 }

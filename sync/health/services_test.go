@@ -2,17 +2,12 @@ package health
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
-	"slices"
-	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -246,108 +241,6 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-func TestAPortThatIsTaken(t *testing.T) {
-	w := newWorld(t)
-	p := freePorts(t, 2)
-	other := take(t, fmt.Sprintf(":%d", p[0]))
-	w.set(service("ns1/a", p[0]), service("ns1/b", p[1]))
-	w.mustSay("127.0.0.1", p[1], "503 b")
-	w.mustFail(fmt.Sprintf("ns1/a: listen on port %d over IPv4: bind: address already in use", p[0]))
-	w.set(local("ns1/b", "10.0.0.2")) // tries again, without a new message
-	w.mustSay("127.0.0.1", p[1], "200 b")
-	w.mustFail()
-	hangUp(other)
-	w.mustSay("127.0.0.1", p[0], "503 a") // without a round
-	w.mustFail()
-	for _, want := range []string{
-		`level=WARN msg="cannot listen on health-check port; retrying" service=ns1/a`,
-		`level=INFO msg="listening on health-check port again" service=ns1/a`,
-	} { // the line may come after the first answer
-		if !w.eventually(want, func() bool { return strings.Count(w.log.String(), want) == 1 }) {
-			t.Errorf("not once in the log: %s\n%s", want, w.log.String())
-		}
-	}
-}
-
-func TestAnAddressThatIsTaken(t *testing.T) {
-	w := newWorld(t, restricted)
-	port := freePorts(t, 1)[0]
-	other := take(t, address("127.0.0.3", port))
-	w.on("192.168.0.2", "192.168.0.3", "192.168.0.4")
-	w.set(service("ns1/web", port))
-	w.mustSay("127.0.0.2", port, "503 web")
-	w.mustSay("127.0.0.4", port, "503 web")
-	w.mustFail(fmt.Sprintf("ns1/web: listen on 127.0.0.3:%d: bind: address already in use", port))
-	hangUp(other)
-	w.mustSay("127.0.0.3", port, "503 web")
-}
-
-func TestTwoServicesWithOnePort(t *testing.T) {
-	w := newWorld(t)
-	p := freePorts(t, 2)
-	taken := func(loser string, port uint16, owner string) string {
-		return fmt.Sprintf("%s: listen on port %d: also the healthCheckNodePort of Service %s", loser, port, owner)
-	}
-	w.set(service("ns1/b", p[0]))
-	w.mustSay("127.0.0.1", p[0], "503 b")
-	w.set(service("ns1/a", p[0])) // the one that has it keeps it
-	w.mustFail(taken("ns1/a", p[0], "ns1/b"))
-	w.set(service("ns1/d", p[0]), service("ns1/c", p[0]))
-	w.mustFail(taken("ns1/c", p[0], "ns1/b"), taken("ns1/d", p[0], "ns1/b"))
-	w.mustSay("127.0.0.1", p[0], "503 b")
-	w.remove(service("ns1/b", p[0])) // the first by name gets it
-	w.mustSay("127.0.0.1", p[0], "503 a")
-	w.mustFail(taken("ns1/c", p[0], "ns1/a"), taken("ns1/d", p[0], "ns1/a"))
-	w.set(service("ns1/a", p[1]))
-	w.mustSay("127.0.0.1", p[0], "503 c")
-	w.mustSay("127.0.0.1", p[1], "503 a")
-	w.mustFail(taken("ns1/d", p[0], "ns1/c"))
-	w.remove(service("ns1/d", p[0])) // it never had the port
-	w.set(service("ns1/e", p[0]), local("ns1/c", "10.0.0.2"))
-	w.mustFail(taken("ns1/e", p[0], "ns1/c"))
-	w.mustSay("127.0.0.1", p[0], "200 c")
-	w.remove(service("ns1/e", p[0])) // … and does not wait for it any more
-	w.remove(service("ns1/c", p[0]))
-	w.mustSay("127.0.0.1", p[0], "refused")
-	w.set(service("ns1/f", p[0]))
-	w.mustSay("127.0.0.1", p[0], "503 f")
-	w.mustFail()
-}
-
-func TestServicesExchangeTheirPorts(t *testing.T) {
-	w := newWorld(t)
-	p := freePorts(t, 3)
-	names := []string{"ns1/a", "ns1/b", "ns1/c"}
-	for turn := range 4 {
-		var objects []modeltest.Object
-		for i, name := range names {
-			objects = append(objects, service(name, p[(i+turn)%3]))
-		}
-		w.set(objects...)
-		for i, name := range names {
-			w.mustSay("127.0.0.1", p[(i+turn)%3], "503 "+strings.TrimPrefix(name, "ns1/"))
-		}
-	}
-	w.mustFail()
-}
-
-// Load balancers keep connections; so there are some to be closed, and their addresses
-// and ports linger in the kernel when the next process begins.
-func TestTheNextProcessCanBindAtOnce(t *testing.T) {
-	port := freePorts(t, 1)[0]
-	for range 3 {
-		w := newWorld(t)
-		w.set(service("ns1/web", port))
-		w.mustSay("127.0.0.1", port, "503 web")
-		c := connect(t, address("127.0.0.1", port))
-		request(t, c)
-		w.stop()
-		w.mustSay("127.0.0.1", port, "refused")
-		mustClose(t, c)
-		w.mustFail()
-	}
-}
-
 func TestTheCostFollowsTheChange(t *testing.T) {
 	w := newWorld(t)
 	p := freePorts(t, 200)
@@ -393,86 +286,6 @@ func (s stuck) Close() error {
 
 func (s stuck) Addr() net.Addr { return &net.TCPAddr{} }
 
-// attempts notes when it was tried to listen. Until free, each fails.
-type attempts struct {
-	start time.Time
-
-	mu   sync.Mutex
-	at   []time.Duration
-	free bool
-}
-
-func (a *attempts) listen(context.Context, netip.AddrPort) (net.Listener, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.at = append(a.at, time.Since(a.start))
-	if a.free {
-		return stuck{make(chan struct{})}, nil
-	}
-	return nil, errors.New("taken")
-}
-
-func (a *attempts) setFree(free bool) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.free = free
-}
-
-// after returns the attempts of so far, once d has passed.
-func (a *attempts) after(d time.Duration) []time.Duration {
-	time.Sleep(d)
-	synctest.Wait()
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return slices.Clone(a.at)
-}
-
-func TestAPortThatIsTakenIsTriedLessAndLessOften(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		failures := 0
-		s := NewServices(ServicesOptions{
-			Healthy: func() bool { return true },
-			Failed:  func(model.NamespacedName, uint16, error) { failures++ },
-		})
-		a := &attempts{start: time.Now()}
-		s.listen = a.listen
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			s.Run(ctx)
-		}()
-		w := &world{T: t, Services: s, builder: modeltest.Builder(modeltest.Config())}
-		w.set(service("ns1/web", 30000))
-		const ms = time.Millisecond
-		want := []time.Duration{0, 100 * ms, 300 * ms, 700 * ms, 1500 * ms, 3100 * ms, 5100 * ms, 7100 * ms, 9100 * ms}
-		if diff := cmp.Diff(want, a.after(10*time.Second)); diff != "" {
-			t.Errorf("tried at (-want +got):\n%s", diff)
-		}
-		w.round() // is an occasion, too
-		want = append(want, 10*time.Second)
-		if diff := cmp.Diff(want, a.after(0)); diff != "" {
-			t.Errorf("with a round, tried at (-want +got):\n%s", diff)
-		}
-		a.setFree(true)
-		want = append(want, 12*time.Second)
-		if diff := cmp.Diff(want, a.after(time.Hour-10*time.Second)); diff != "" {
-			t.Errorf("when it works, tried at (-want +got):\n%s", diff)
-		}
-		a.setFree(false)
-		w.set(service("ns1/other", 30001)) // begins with short pauses again
-		want = append(want, time.Hour, time.Hour+100*ms, time.Hour+300*ms)
-		if diff := cmp.Diff(want, a.after(500*ms)); diff != "" {
-			t.Errorf("for another Service, tried at (-want +got):\n%s", diff)
-		}
-		cancel()
-		<-done
-		if failures != 2 {
-			t.Errorf("told of %d failures, want 2: one for each Service, as they stay the same", failures)
-		}
-	})
-}
-
 // Whatever the sockets do, a loop that tells of its rounds goes on.
 func TestDoneDoesNotWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -489,7 +302,6 @@ func TestDoneDoesNotWait(t *testing.T) {
 			s.Run(ctx)
 		}()
 		for i := range 10 {
-			s.Queued(time.Now())
 			w.set(service("ns1/web", uint16(30000+i)))
 			synctest.Wait() // Run is where it waits for a socket
 		}

@@ -83,6 +83,8 @@ type FamilyStatus struct {
 	LastError string    // of the last sync; "" if it succeeded
 }
 
+var _ reconcile.Queuer = (*Tracker)(nil)
+
 // NewTracker returns a Tracker of a proxy that is starting.
 func NewTracker(o Options) *Tracker {
 	t := &Tracker{count: o.Count, eligibility: o.Eligibility, unreadable: o.Unreadable, findings: o.Findings, nodeName: o.NodeName}
@@ -112,7 +114,7 @@ func (t *Tracker) SetSyncPeriod(d time.Duration) {
 	t.period = d
 }
 
-// Queued implements [reconcile.Observer].
+// Queued implements [reconcile.Queuer].
 func (t *Tracker) Queued(at time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -124,7 +124,9 @@ func (l *Loop) Run(ctx context.Context) {
 	l.resetBackoff()
 	l.State.observe(func(at time.Time) {
 		for _, o := range l.Observers {
-			o.Queued(at)
+			if q, ok := o.(Queuer); ok {
+				q.Queued(at)
+			}
 		}
 	})
 	// A channel is nil while the loop ignores it.

@@ -9,11 +9,16 @@ import (
 // Observer follows the rounds of a [Loop]. Several goroutines call its methods, which must
 // not block.
 type Observer interface {
+	// Done is called after each round.
+	Done(r Round)
+}
+
+// A Queuer is an Observer of changes that wait for a round.
+type Queuer interface {
+	Observer
 	// Queued is called for the first change after the begin of a round. The next round has
 	// this change and all later ones.
 	Queued(at time.Time)
-	// Done is called after each round.
-	Done(r Round)
 }
 
 // A Beginner is an Observer that is told of each snapshot before the dataplane can do what it says.

@@ -23,9 +23,6 @@ type failing struct {
 	since *[len(model.Families)]time.Time // zero: it works
 }
 
-// Queued implements [reconcile.Observer].
-func (failing) Queued(time.Time) {}
-
 // Done implements [reconcile.Observer].
 func (o failing) Done(r reconcile.Round) {
 	for _, f := range model.Families {

@@ -27,9 +27,9 @@ type rounds struct {
 	triggers                 [len(model.Families)][]time.Time
 }
 
-var _ reconcile.Observer = (*Metrics)(nil)
+var _ reconcile.Queuer = (*Metrics)(nil)
 
-// Queued implements reconcile.Observer.
+// Queued implements reconcile.Queuer.
 func (m *Metrics) Queued(at time.Time) {
 	for _, f := range model.Families {
 		m.proxy.lastQueued.WithLabelValues(f.String()).Set(seconds(at))

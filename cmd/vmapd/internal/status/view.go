@@ -64,9 +64,6 @@ func (r *Recorder) View() *View {
 	return &View{}
 }
 
-// Queued implements [reconcile.Observer].
-func (r *Recorder) Queued(time.Time) {}
-
 // Done implements [reconcile.Observer]. The loop alone calls it.
 func (r *Recorder) Done(round reconcile.Round) {
 	before := r.View()

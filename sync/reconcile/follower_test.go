@@ -1,0 +1,53 @@
+package reconcile
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestAFollowerWorksOnTheLatestState(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := NewFollower(0)
+		start := time.Now()
+		type call struct {
+			at    time.Duration
+			state int
+		}
+		var calls []call
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			f.Run(ctx, func() time.Duration {
+				f.With(func(state *int) { calls = append(calls, call{time.Since(start), *state}) })
+				if len(calls) == 1 {
+					time.Sleep(10 * time.Second) // Wake does not wait for it
+				}
+				if len(calls) == 2 {
+					return time.Minute
+				}
+				return -1
+			})
+		}()
+		synctest.Wait()
+		for i := range 3 {
+			f.With(func(state *int) { *state = i + 1 })
+			f.Wake()
+			synctest.Wait()
+		}
+		time.Sleep(time.Hour)
+		cancel()
+		<-ended
+		want := []call{{0, 1}, {10 * time.Second, 3}, {70 * time.Second, 3}}
+		if len(calls) != len(want) {
+			t.Fatalf("calls: want %v, got %v", want, calls)
+		}
+		for i := range want {
+			if calls[i] != want[i] {
+				t.Errorf("call %d: want %v, got %v", i, want[i], calls[i])
+			}
+		}
+	})
+}
