@@ -17,7 +17,8 @@ var arrows = map[string]string{
 	"legacy":   "model legacy",
 	"sync":     "model sync",
 	"testdata": "",
-	"cmd":      "model nft legacy sync cmd testdata",
+	"internal": "",
+	"cmd":      "model nft legacy sync cmd testdata internal",
 }
 
 // nftArrows says which packages of nft import which of nft's: a snapshot flows through them once, one after the other.
@@ -77,6 +78,18 @@ func TestImportsFollowTheArrows(t *testing.T) {
 			target, _, _ := strings.Cut(ours, "/")
 			if ok && !strings.Contains(" "+allowed+" ", " "+target+" ") {
 				t.Errorf("%s imports %s; %s may import only: %s", pkg, ours, top, allowed)
+			}
+		}
+	}
+}
+
+// What is in internal belongs to the test bench; tests of all parts import it, too.
+func TestOnlyTheBenchImportsWhatIsTheBenchs(t *testing.T) {
+	for pkg, list := range imports(t) {
+		for _, i := range list {
+			ours, _ := strings.CutPrefix(i, module)
+			if strings.HasPrefix(ours, "internal/") && !strings.HasPrefix(pkg, "cmd/internal/testbed/") {
+				t.Errorf("%s imports %s, which is for tests", pkg, ours)
 			}
 		}
 	}

@@ -21,7 +21,7 @@ var tooMuch = []string{
 	"k8s.io/client-go/testing",
 	"k8s.io/kube-openapi/pkg/validation",
 	"github.com/google/gnostic-models",
-	module + "sync/informer/apitest",
+	module + "internal/testbed/apitest",
 	"github.com/chromedp",
 }
 

@@ -16,7 +16,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
-	"github.com/vmapd/vmapd/sync/informer/apitest"
+	"github.com/vmapd/vmapd/internal/testbed/apitest"
 )
 
 // underLoad makes connections to web until the test ends, none of which may be lost.
