@@ -61,7 +61,7 @@ func (a *answers) facts() status.Daemon {
 
 // counters reports whether new connections are counted. Listeners count by themselves.
 func (a *answers) counters() bool {
-	return a.plane.userspace != nil || a.plane.nft != nil && a.current.Load().ServiceCounters
+	return a.plane.userspace != nil || a.plane.nft != nil && a.config.ServiceCounters
 }
 
 // services answers /v1/services.

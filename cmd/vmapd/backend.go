@@ -42,7 +42,7 @@ type dataplane struct {
 // openBackend opens the configured backend or, for auto, the first that works on this node. After
 // its first successful Apply, it removes the rules of other backends.
 func (d *daemon) openBackend(ctx context.Context) (*dataplane, error) {
-	c := d.current.Load()
+	c := d.config
 	switch why := c.BackendReason; c.Backend {
 	case config.NFTables:
 		return d.openNFT(why)
@@ -83,7 +83,7 @@ func (d *daemon) openBackend(ctx context.Context) (*dataplane, error) {
 func (d *daemon) openNFT(why string) (*dataplane, error) {
 	p := &dataplane{name: string(config.NFTables), why: why}
 	b, err := kernel.Open(kernel.Options{
-		Log: d.log, Counters: d.current.Load().ServiceCounters, FastPath: d.current.Load().FastPath.On(),
+		Log: d.log, Counters: d.config.ServiceCounters, FastPath: d.config.FastPath.On(),
 		Observe: func(c kernel.Commit) { p.committed(c) },
 	})
 	if err != nil {
@@ -95,7 +95,7 @@ func (d *daemon) openNFT(why string) (*dataplane, error) {
 }
 
 func (d *daemon) openIPTables(why string) (*dataplane, error) {
-	b, err := host.OpenIPTables(d.current.Load().IPTables(), d.log)
+	b, err := host.OpenIPTables(d.config.IPTables(), d.log)
 	if err != nil {
 		return nil, withImage(err)
 	}
@@ -108,7 +108,7 @@ func (d *daemon) openIPTables(why string) (*dataplane, error) {
 }
 
 func (d *daemon) openIPVS(why string) (*dataplane, error) {
-	b, err := host.OpenIPVS(d.current.Load().IPVS(), d.log)
+	b, err := host.OpenIPVS(d.config.IPVS(), d.log)
 	if err != nil {
 		return nil, withImage(err)
 	}
@@ -131,11 +131,11 @@ func (d *daemon) sweeps(p *dataplane, running func(*finder), own *host.IPTables,
 	event := func(reason string) func(string) {
 		return func(text string) { d.events.Node(events.Warning, reason, events.ActionStart, text) }
 	}
-	look := newFinder(d.current.Load().IPVS())
+	look := newFinder(d.config.IPVS())
 	running(look)
 	look.tellMissing(d.log)
 	if removeIPVS == nil {
-		removeIPVS = func() error { return look.RemoveIPVS(d.current.Load().IPVS()) }
+		removeIPVS = func() error { return look.RemoveIPVS(d.config.IPVS()) }
 	}
 	p.rivals = &rivals{log: d.log, event: event(events.ReasonOtherProxy)}
 	p.sweep = &sweeper{

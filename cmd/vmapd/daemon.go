@@ -6,7 +6,6 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,18 +27,9 @@ type daemon struct {
 	started time.Time
 	log     *slog.Logger
 	level   slog.LevelVar
-	current atomic.Pointer[config.Config] // the configuration in force
+	config  *config.Config
 	events  *events.Recorder
-	refused atomic.Pointer[string] // why the last change of the configuration is not in force; nil: it is
-}
-
-// say logs the notes of a configuration that the previous one, which may be nil, did not have.
-func (d *daemon) say(ctx context.Context, c, before *config.Config) {
-	for _, n := range c.Notes {
-		if before == nil || !slices.Contains(before.Notes, n) {
-			d.log.LogAttrs(ctx, n.Level, "configuration", slog.String("note", n.Text))
-		}
-	}
+	refused atomic.Pointer[string] // why the configuration's files are invalid now; nil: they are valid
 }
 
 func (d *daemon) run(ctx context.Context, stderr io.Writer) error {
@@ -48,13 +38,15 @@ func (d *daemon) run(ctx context.Context, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	d.current.Store(c)
+	d.config = c
 	d.level.Set(levelOf(c.Verbosity))
 	d.log = newLogger(stderr, c.LogFormat, &d.level)
 	// client-go logs here where it has no other log.
 	klog.SetLogger(informer.Debug(d.log))
 	if !d.InitOnly { // the daemon says them, with the same configuration
-		d.say(ctx, c, nil)
+		for _, n := range c.Notes {
+			d.log.LogAttrs(ctx, n.Level, "configuration", slog.String("note", n.Text))
+		}
 	}
 	switch {
 	case d.WriteConfigTo != "":
@@ -72,47 +64,44 @@ func (d *daemon) run(ctx context.Context, stderr io.Writer) error {
 
 // serve programs the node until ctx ends, or a part fails so that a new start is needed.
 func (d *daemon) serve(ctx context.Context) error {
-	c := d.current.Load()
-	traffic, err := d.traffic(c, c.Backend)
+	plane, err := d.openBackend(ctx)
 	if err != nil {
 		return err
 	}
-	in, err := d.openInputs(traffic)
+	defer func() { _ = plane.close() }()
+	traffic, err := d.traffic(config.Backend(plane.name))
+	if err != nil {
+		return err
+	}
+	in, err := d.openInputs(plane, traffic)
 	if err != nil {
 		return err
 	}
 	if d.events, err = d.newRecorder(traffic.NodeName); err != nil {
 		return err
 	}
-	plane, err := d.openBackend(ctx)
+	plane.sweep.again = func() { in.state.Update(reconcile.Change{}, func(*model.Builder) {}) }
+	o := d.observe(plane, in)
+	asked := &answers{daemon: d, plane: plane, observers: o, in: in, nodeName: traffic.NodeName}
+	ports, err := asked.openPorts()
 	if err != nil {
 		return err
 	}
-	defer func() { _ = plane.close() }()
-	in.host.IgnoreAddr = plane.isService
-	if traffic.Budgets = config.Budgets(config.Backend(plane.name)); traffic.Budgets != c.Model().Budgets {
-		in.state.Update(reconcile.Change{}, func(b *model.Builder) { b.SetConfig(traffic) })
-	}
-	plane.sweep.again = func() { in.state.Update(reconcile.Change{}, func(*model.Builder) {}) }
-	r := &running{daemon: d, plane: plane, observers: d.observe(plane, in)}
-	asked := &answers{daemon: d, plane: plane, observers: r.observers, in: in, nodeName: traffic.NodeName}
-	if r.ports, err = asked.openPorts(); err != nil {
-		return err
-	}
-	r.observers.doctor.ports, r.observers.doctor.nodeName = r.ports, traffic.NodeName
+	o.doctor.ports, o.doctor.nodeName = ports, traffic.NodeName
 	// Nothing fails from here on, and connection tracking is loaded, by the backend.
-	d.setUpNode(ctx, c)
+	d.setUpNode(ctx)
 	d.announce(ctx, plane, traffic.NodeName)
-	r.loop = d.newLoop(plane, in, r.observers)
-	tasks := append(r.tasks(), in.tasks()...)
-	tasks = append(tasks, quiet(asked.serve))
-	portSigns := r.ports.signs(plane.rivals, d.current.Load)
+	loop := d.newLoop(plane, in, o)
+	tasks := append(o.tasks(), in.tasks()...)
+	tasks = append(tasks, quiet(d.events.Run), quiet(loop.Run), ports.metrics.Run, ports.healthz.Run, quiet(asked.serve),
+		func(ctx context.Context) error { return d.follow(ctx, o.metrics) })
+	portSigns := ports.signs(plane.rivals, d.config.MetricsBindAddress)
 	tasks = append(tasks, quiet(func(ctx context.Context) { plane.sweep.watch(ctx, func() { portSigns(ctx) }) }))
-	tasks = append(tasks, watch(plane, r.loop)...)
+	tasks = append(tasks, watch(plane, loop)...)
 	if plane.nft != nil {
 		tasks = append(tasks, quiet(plane.nft.RunPurges))
 	}
-	if plane.nft != nil && c.FastPath.On() {
+	if plane.nft != nil && d.config.FastPath.On() {
 		tasks = append(tasks, d.followDevices(plane, in.state))
 	}
 	return runAll(ctx, tasks)
@@ -120,18 +109,18 @@ func (d *daemon) serve(ctx context.Context) error {
 
 // newLoop returns the loop that applies the state of the inputs to the dataplane.
 func (d *daemon) newLoop(p *dataplane, in inputs, o *observers) *reconcile.Loop {
-	c, backend := d.current.Load(), config.Backend(p.name)
+	backend := config.Backend(p.name)
 	loop := &reconcile.Loop{
 		State: in.state, Backend: p, Log: d.log, Describe: in.describe, Observers: o.all(),
-		MinInterval:    c.MinSyncPeriod(backend),
-		ResyncInterval: resyncInterval(c, backend),
+		MinInterval:    d.config.MinSyncPeriod(backend),
+		ResyncInterval: resyncInterval(d.config, backend),
 	}
 	return loop
 }
 
 // traffic returns the settings that decide about traffic, adapted to this host and a backend.
-func (d *daemon) traffic(c *config.Config, backend config.Backend) (model.Config, error) {
-	traffic := c.Model()
+func (d *daemon) traffic(backend config.Backend) (model.Config, error) {
+	traffic := d.config.Model()
 	traffic.Budgets = config.Budgets(backend)
 	if traffic.NodeName == "" {
 		var err error
@@ -148,7 +137,7 @@ func (d *daemon) traffic(c *config.Config, backend config.Backend) (model.Config
 
 // followDevices returns a task that keeps the devices of the fast path.
 func (d *daemon) followDevices(p *dataplane, state *reconcile.State) task {
-	source := devices.Source{Log: d.log, Choice: d.current.Load().FastPath, Changed: func(names []string) {
+	source := devices.Source{Log: d.log, Choice: d.config.FastPath, Changed: func(names []string) {
 		p.nft.SetDevices(names)
 		state.Update(reconcile.Change{}, func(*model.Builder) {}) // another round
 	}}

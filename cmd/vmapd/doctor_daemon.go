@@ -112,7 +112,7 @@ func (e *examiner) view() *doctor.Daemon {
 	v := &doctor.Daemon{
 		Version: version(), Started: e.started, NetAdmin: hasNetAdmin(), Why: e.plane.why, Pending: services + endpointSlices,
 		OtherProxies: slices.Sorted(maps.Values(e.plane.rivals.current())), Leftovers: e.plane.sweep.remaining().String(),
-		Wants: wantsOf(e.current.Load(), snapshot),
+		Wants: wantsOf(e.config, snapshot),
 	}
 	v.Wants.NodeName, v.Wants.Backend = e.nodeName, e.plane.name
 	if refused := e.refused.Load(); refused != nil {
@@ -131,7 +131,7 @@ func (e *examiner) view() *doctor.Daemon {
 		v.Node.Addrs, v.Node.PodCIDRs = snapshot.NodeObject().Addrs, snapshot.NodeObject().PodCIDRs
 		v.Node.NotEligible = snapshot.Node().Why
 	}
-	v.FastPath, v.NoFastPath = e.plane.fastPath(e.current.Load().FastPath.On(), &e.observers.flowLister)
+	v.FastPath, v.NoFastPath = e.plane.fastPath(e.config.FastPath.On(), &e.observers.flowLister)
 	v.Cluster = e.cluster()
 	return v
 }

@@ -34,21 +34,20 @@ func (a *answers) explain(ctx context.Context, query url.Values) (any, error) {
 	if snapshot == nil {
 		return nil, a.in.unprogrammed()
 	}
-	c := a.current.Load()
 	k := known{locate: func(model.Problem) string { return "" }}
-	if k.config, err = a.traffic(c, config.Backend(a.plane.name)); err != nil {
+	if k.config, err = a.traffic(config.Backend(a.plane.name)); err != nil {
 		return nil, err
 	}
 	q.NodeName = a.nodeName
 	if a.in.cluster != nil {
 		// A client of its own has a limit of requests of its own: the daemon's lists do not wait.
-		own, connectErr := informer.Connect(c.Client())
+		own, connectErr := informer.Connect(a.config.Client())
 		if connectErr != nil {
 			return nil, connectErr
 		}
 		err = answerReader{clusterReader{own, &k}}.readAll(ctx, q)
 	} else {
-		objects, _ := manifest.LoadAll(c.From) // the daemon has logged the errors
+		objects, _ := manifest.LoadAll(a.config.From) // the daemon has logged the errors
 		k.addManifests(objects)
 	}
 	if err != nil {

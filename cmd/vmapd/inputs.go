@@ -32,9 +32,9 @@ type inputs struct {
 	host     *hostaddr.Source
 }
 
-// openInputs returns a cluster or files, and the addresses of this host.
-func (d *daemon) openInputs(traffic model.Config) (in inputs, err error) {
-	c := d.current.Load()
+// openInputs returns a cluster or files, and the addresses of this host that are no Service's.
+func (d *daemon) openInputs(p *dataplane, traffic model.Config) (in inputs, err error) {
+	c := d.config
 	if len(c.From) > 0 {
 		s := &manifest.Source{Paths: c.From, Log: d.log}
 		if err := s.Open(); err != nil {
@@ -48,11 +48,13 @@ func (d *daemon) openInputs(traffic model.Config) (in inputs, err error) {
 			return in, fmt.Errorf("connect to the cluster (without one, use --from PATH): %w", err)
 		}
 		in.cluster = &informer.Source{
-			Client: client, NodeName: traffic.NodeName, Log: d.log, Plain: func() bool { return d.current.Load().PlainLists() },
+			Client: client, NodeName: traffic.NodeName, Log: d.log, Plain: c.PlainLists(),
 		}
 		in.sources = append(in.sources, in.cluster)
 	}
-	in.host = &hostaddr.Source{Log: d.log, Ignore: []string{ipvs.DefaultDevice, host.KubeProxyDevice, userspace.DeviceName}}
+	in.host = &hostaddr.Source{
+		Log: d.log, Ignore: []string{ipvs.DefaultDevice, host.KubeProxyDevice, userspace.DeviceName}, IgnoreAddr: p.isService,
+	}
 	in.sources = append(in.sources, in.host)
 	in.state = reconcile.NewState(model.NewBuilder(traffic), len(in.sources))
 	return in, nil

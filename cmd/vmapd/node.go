@@ -19,7 +19,7 @@ import (
 // newRecorder returns a recorder with a client of its own, so that events do not delay lists.
 func (d *daemon) newRecorder(nodeName string) (*events.Recorder, error) {
 	o := events.Options{NodeName: nodeName, Log: d.log}
-	if c := d.current.Load(); len(c.From) == 0 {
+	if c := d.config; len(c.From) == 0 {
 		var err error
 		if o.Client, err = informer.Connect(c.Client()); err != nil {
 			return nil, fmt.Errorf("connect to the cluster for events: %w", err)
@@ -40,7 +40,7 @@ func (d *daemon) announce(ctx context.Context, p *dataplane, nodeName string) {
 	}
 	d.log.LogAttrs(ctx, slog.LevelInfo, "started", append(attrs, slog.String("reason", p.why))...)
 	d.events.Node(events.Normal, events.ReasonStarting, events.ActionStart, fmt.Sprintf("vmapd starts with %s: %s", p.name, p.why))
-	for _, n := range d.current.Load().Notes {
+	for _, n := range d.config.Notes {
 		if n.Event {
 			d.events.Node(events.Warning, events.ReasonConfiguration, events.ActionStart, n.Text)
 		}
@@ -49,7 +49,7 @@ func (d *daemon) announce(ctx context.Context, p *dataplane, nodeName string) {
 
 // setUpNode applies the settings of connection tracking and the OOM score, and removes the rules of
 // a trace that was killed. Failures become warnings and events, and do not keep Services from being programmed.
-func (d *daemon) setUpNode(ctx context.Context, c *config.Config) {
+func (d *daemon) setUpNode(ctx context.Context) {
 	o := nodesetup.Options{Log: d.log, Failed: func(f nodesetup.WriteError) {
 		reason := events.ReasonConntrackFailed
 		if errors.Is(f, nodesetup.ErrReadOnly) {
@@ -57,8 +57,8 @@ func (d *daemon) setUpNode(ctx context.Context, c *config.Config) {
 		}
 		d.events.Node(events.Warning, reason, events.ActionStart, f.Error())
 	}}
-	nodesetup.Apply(ctx, o, c.Conntrack)
-	nodesetup.OOM(ctx, o, c.OOMScoreAdj)
+	nodesetup.Apply(ctx, o, d.config.Conntrack)
+	nodesetup.OOM(ctx, o, d.config.OOMScoreAdj)
 	if err := others.RemoveStaleTraces(); err != nil {
 		d.log.LogAttrs(ctx, slog.LevelWarn, "rules of a trace that was killed may still be there", slog.Any("err", err))
 	}

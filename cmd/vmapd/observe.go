@@ -39,7 +39,7 @@ type observers struct {
 }
 
 func (d *daemon) observe(p *dataplane, in inputs) *observers {
-	c := d.current.Load()
+	c := d.config
 	o := &observers{events: d.events, problems: &events.Problems{Recorder: d.events}}
 	o.doctor = newExaminer(d, p, o, in)
 	o.localhost = userspace.New(userspace.Options{Scope: userspace.Loopback, Log: d.log, Failed: d.listenerFailed})
@@ -68,14 +68,14 @@ func (d *daemon) observe(p *dataplane, in inputs) *observers {
 	}
 	if p.userspace != nil {
 		figures.ListenerConnections = func() []userspace.Count {
-			if !d.current.Load().ServiceCounters {
+			if !d.config.ServiceCounters {
 				return nil
 			}
 			return p.userspace.Counts()
 		}
 	}
 	o.metrics = metrics.New(figures)
-	o.metrics.ConfigReloaded(d.started, nil)
+	o.metrics.ConfigRead(nil)
 	for gate, on := range c.KubeProxy().FeatureGates {
 		o.metrics.Feature(gate, "", on)
 	}

@@ -23,38 +23,17 @@ import (
 )
 
 // ports are the daemon's two HTTP ports.
-type ports struct {
-	healthz, metrics *httpserver.Server
-	health           http.Handler
-	pages            httpserver.MetricsPort
-	log              *slog.Logger
-
-	current *config.Config    // the configuration in force
-	served  httpserver.Config // that of the metrics port, made from it
-}
+type ports struct{ healthz, metrics *httpserver.Server }
 
 func (a *answers) openPorts() (*ports, error) {
-	d, p, o := a.daemon, a.plane, a.observers
-	c := d.current.Load()
-	pages := httpserver.MetricsPort{
-		Metrics: o.metrics.Handler(), SLIs: o.metrics.SLIHandler(),
-		ProxyMode: func() string { return p.name },
-		Config: func() (kubeProxy, own any) {
-			now := d.current.Load()
-			return now.KubeProxy(), now.Own()
-		},
-		Flags:  func() map[string]string { return d.current.Load().FlagValues() },
-		Status: func() httpserver.Status { return d.status(p, o, a.in, a.nodeName) },
-		Page:   a.page(),
-		SetVerbosity: func(level int) {
-			d.log.LogAttrs(context.Background(), slog.LevelInfo, "verbosity changed", slog.Int("v", level))
-			d.level.Set(levelOf(level))
-		},
+	c, o := a.config, a.observers
+	served, err := a.metricsConfig()
+	if err != nil {
+		return nil, err
 	}
-	ps := &ports{log: d.log, pages: pages, current: &config.Config{}, health: o.tracker.Handler()}
 	open := func(name string, serves httpserver.Config, reason string) (*httpserver.Server, error) {
 		server, err := httpserver.New(serves, httpserver.Options{
-			Name: name, HardFail: c.BindAddressHardFail, Log: d.log,
+			Name: name, HardFail: c.BindAddressHardFail, Log: a.log,
 			Failed: func(err error) { o.events.Node(events.Warning, reason, events.ActionStart, err.Error()) },
 		})
 		if err != nil {
@@ -62,74 +41,59 @@ func (a *answers) openPorts() (*ports, error) {
 		}
 		return server, nil
 	}
-	served, err := ps.metricsConfig(c)
-	if err != nil {
-		return nil, err
-	}
-	ps.current, ps.served = c, served
+	var ps ports
 	if ps.metrics, err = open("metrics", served, events.ReasonMetricsFailed); err != nil {
 		return nil, err
 	}
-	if ps.healthz, err = open("healthz", ps.healthConfig(c), events.ReasonHealthzFailed); err != nil {
+	health := httpserver.Config{Addresses: []string{c.HealthzBindAddress}, Handler: o.tracker.Handler()}
+	if ps.healthz, err = open("healthz", health, events.ReasonHealthzFailed); err != nil {
 		return nil, err
 	}
-	return ps, nil
+	return &ps, nil
 }
 
-func (ps *ports) healthConfig(c *config.Config) httpserver.Config {
-	return httpserver.Config{Addresses: []string{c.HealthzBindAddress}, Handler: ps.health}
-}
-
-// metricsConfig returns the configuration of the metrics port. It makes only those parts anew
-// whose settings have changed: a certificate that was read and answers of the API server about
-// tokens stay otherwise.
-func (ps *ports) metricsConfig(c *config.Config) (httpserver.Config, error) {
-	next, before := ps.served, ps.current
-	next.Addresses = []string{c.MetricsBindAddress}
-	if next.Handler == nil || c.EnableProfiling != before.EnableProfiling {
-		pages := ps.pages
-		pages.Profiling = c.EnableProfiling
-		next.Handler = pages.Handler()
-	}
-	if c.MetricsTLS != before.MetricsTLS {
-		next.TLS = nil
-		if c.MetricsTLS.CertFile != "" {
-			certificate, err := httpserver.LoadCertificate(c.MetricsTLS.CertFile, c.MetricsTLS.KeyFile, ps.log)
-			if err != nil {
-				return next, fmt.Errorf("metricsTLS: %w", err)
-			}
-			next.TLS = certificate.Config()
+// metricsConfig returns what the metrics port serves, and to whom.
+func (a *answers) metricsConfig() (httpserver.Config, error) {
+	c := a.config
+	served := httpserver.Config{Addresses: []string{c.MetricsBindAddress}, Handler: a.pages().Handler()}
+	if c.MetricsTLS.CertFile != "" {
+		certificate, err := httpserver.LoadCertificate(c.MetricsTLS.CertFile, c.MetricsTLS.KeyFile, a.log)
+		if err != nil {
+			return served, fmt.Errorf("metricsTLS: %w", err)
 		}
+		served.TLS = certificate.Config()
 	}
-	if c.MetricsAuthentication != before.MetricsAuthentication {
-		next.Authorizer = nil
-		if c.MetricsAuthentication == config.TokenAuthentication {
-			client, err := informer.Connect(c.Client())
-			if err != nil {
-				return next, fmt.Errorf("metricsAuthentication: %w", err)
-			}
-			next.Authorizer = httpserver.NewAuthorizer(client, ps.log)
+	if c.MetricsAuthentication == config.TokenAuthentication {
+		client, err := informer.Connect(c.Client())
+		if err != nil {
+			return served, fmt.Errorf("metricsAuthentication: %w", err)
 		}
+		served.Authorizer = httpserver.NewAuthorizer(client, a.log)
 	}
-	return next, nil
+	return served, nil
 }
 
-// set applies another configuration to both ports, or to neither: the configuration has checked
-// the health address already.
-func (ps *ports) set(c *config.Config) error {
-	served, err := ps.metricsConfig(c)
-	if err != nil {
-		return err
+// pages are the pages of the metrics port.
+func (a *answers) pages() httpserver.MetricsPort {
+	d, p, o := a.daemon, a.plane, a.observers
+	return httpserver.MetricsPort{
+		Metrics: o.metrics.Handler(), SLIs: o.metrics.SLIHandler(),
+		ProxyMode: func() string { return p.name },
+		Config:    func() (kubeProxy, own any) { return d.config.KubeProxy(), d.config.Own() },
+		Flags:     d.config.FlagValues,
+		Status:    func() httpserver.Status { return d.status(p, o, a.in, a.nodeName) },
+		Page:      a.page(),
+		Profiling: d.config.EnableProfiling,
+		SetVerbosity: func(level int) {
+			d.log.LogAttrs(context.Background(), slog.LevelInfo, "verbosity changed", slog.Int("v", level))
+			d.level.Set(levelOf(level))
+		},
 	}
-	if err := ps.metrics.Set(served); err != nil {
-		return fmt.Errorf("metricsBindAddress: %w", err)
-	}
-	ps.current, ps.served = c, served
-	return ps.healthz.Set(ps.healthConfig(c))
 }
 
-// signs returns a function that notes whether other processes listen on the two ports.
-func (ps *ports) signs(r *rivals, current func() *config.Config) func(context.Context) {
+// signs returns a function that notes whether other processes listen on the two ports, of which the one for metrics has
+// this address.
+func (ps *ports) signs(r *rivals, metricsAddress string) func(context.Context) {
 	taken := map[string]time.Time{} // since when, by sign
 	return func(ctx context.Context) {
 		for sign, server := range map[string]*httpserver.Server{signHealthzPort: ps.healthz, signMetricsPort: ps.metrics} {
@@ -143,7 +107,7 @@ func (ps *ports) signs(r *rivals, current func() *config.Config) func(context.Co
 			case time.Since(taken[sign]) > handOver:
 				text := err.Error()
 				if sign == signMetricsPort {
-					text = describeOwner(ctx, current().MetricsBindAddress, text)
+					text = describeOwner(ctx, metricsAddress, text)
 				}
 				r.seen(sign, text)
 			}
@@ -187,7 +151,7 @@ func (d *daemon) status(p *dataplane, o *observers, in inputs, nodeName string) 
 		Backend: p.name, Why: p.why, Node: nodeName, NotEligible: s.Why, Ready: s.Ready,
 		OtherProxies: slices.Sorted(maps.Values(p.rivals.current())), Leftovers: p.sweep.remaining().String(),
 	}
-	status.FastPath, _ = p.fastPath(d.current.Load().FastPath.On(), &o.flowLister)
+	status.FastPath, _ = p.fastPath(d.config.FastPath.On(), &o.flowLister)
 	for _, f := range model.Families {
 		family := s.Families[f]
 		status.Syncs = append(status.Syncs, httpserver.Sync{Family: f.String(), Last: metav1.NewTime(family.Synced), Err: family.LastError})

@@ -32,6 +32,6 @@ func (a *answers) routes() map[string]socket.Route {
 
 // serve answers requests until ctx ends.
 func (a *answers) serve(ctx context.Context) {
-	s := socket.Server{Path: a.current.Load().Socket, Routes: a.routes(), Log: a.log}
+	s := socket.Server{Path: a.config.Socket, Routes: a.routes(), Log: a.log}
 	s.Run(ctx)
 }

@@ -49,7 +49,7 @@ type follower struct {
 	*resource
 	store     *store
 	log       *slog.Logger
-	plain     func() bool
+	plain     bool   // see Source.Plain
 	delivered func() // called when the initial list is in the state or unavailable, or when ctx ends
 	remind    time.Duration
 	quiet     time.Duration // see [slow]
@@ -73,9 +73,6 @@ func newFollower(r *resource, s *Source, state *reconcile.State, delivered func(
 		resource: r, log: s.Log.With(slog.String("resource", r.name)), plain: s.Plain, delivered: delivered,
 		remind: cmp.Or(s.remindEvery, remindEvery), quiet: cmp.Or(s.quiet, slow),
 		pace: rate.NewLimiter(rate.Every(watchEvery), watchBurst),
-	}
-	if f.plain == nil {
-		f.plain = func() bool { return false }
 	}
 	f.store = newStore(r, state, f.listed)
 	return f
@@ -129,7 +126,7 @@ func (f *follower) list(ctx context.Context, o metav1.ListOptions) (runtime.Obje
 // come to the WatchErrorHandler.
 func (f *follower) watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	initial := o.SendInitialEvents != nil
-	if initial && (f.unstreamed.Load() || f.plain()) {
+	if initial && (f.unstreamed.Load() || f.plain) {
 		return nil, errPlain
 	}
 	f.rest(ctx)

@@ -61,7 +61,7 @@ func streamed(s *apitest.Server) []apitest.Request {
 func TestPlainListsFromTheStart(t *testing.T) {
 	t.Parallel()
 	s := standardServer(t, apitest.Options{})
-	w := followAs(t, s, &Source{Plain: func() bool { return true }})
+	w := followAs(t, s, &Source{Plain: true})
 	w.want(whole...)
 	w.watching()
 	if got := streamed(s); len(got) > 0 {

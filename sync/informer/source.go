@@ -22,8 +22,7 @@ type Source struct {
 	Client   *client.Client
 	NodeName string // of the only Node to read
 	Log      *slog.Logger
-	// Plain reports whether lists are not to be streamed. It may be nil, and is called before each list.
-	Plain func() bool
+	Plain    bool // lists are not to be streamed
 
 	remindEvery time.Duration // 0: the default
 	quiet       time.Duration // 0: slow

@@ -46,7 +46,8 @@ func (i *installation) releasedImages(ctx context.Context, want string) error {
 	return nil
 }
 
-// same waits until the kernels have what the released program renders. The kubelet takes up to two minutes for a changed file.
+// same waits until the kernels have what the released program renders. The kubelet takes up to two minutes for a changed file,
+// and starts a container again after a pause.
 func (i *installation) same(ctx context.Context, args ...string) error {
 	how := life.Rendering{Program: "vmapd-" + runtime.GOARCH, Args: append([]string{"--cluster-cidr", kube.PodRanges}, args...)}
 	start := time.Now()
@@ -56,7 +57,7 @@ func (i *installation) same(ctx context.Context, args ...string) error {
 			fmt.Fprintf(i.out, "tables equal after %v\n", time.Since(start).Round(time.Millisecond))
 			return nil
 		}
-		const limit = 2 * time.Minute
+		const limit = 3 * time.Minute
 		if time.Since(start) > limit || ctx.Err() != nil {
 			return err
 		}

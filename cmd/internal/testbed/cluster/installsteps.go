@@ -96,12 +96,8 @@ func (i *installation) byHelm(ctx context.Context) error {
 	return i.step(ctx, released, "kubectl vmapd", kube.Control)
 }
 
-// change upgrades to another value, of a file, and rolls back: the daemon applies it in place.
+// change upgrades to another value, of a file, and rolls back: the daemon restarts with it.
 func (i *installation) change(ctx context.Context) error {
-	before, err := i.pods(ctx)
-	if err != nil {
-		return err
-	}
 	if err := i.values("values-released.yaml", "vmapdConfig:\n  dropInvalid: true\n"); err != nil {
 		return err
 	}
@@ -114,10 +110,7 @@ func (i *installation) change(ctx context.Context) error {
 	if err := i.step(ctx, changed, "helm rollback", kube.Control); err != nil {
 		return err
 	}
-	if err := i.same(ctx); err != nil {
-		return err
-	}
-	return i.samePods(ctx, before)
+	return i.same(ctx)
 }
 
 // uninstall removes the release, which leaves the rules, and installs the chart from the registry beside these.

@@ -5,24 +5,18 @@ import (
 	"fmt"
 )
 
-// Compare returns the paths of the fields in which two configurations differ: those that a
-// running daemon applies, and those that need a new start. Fields without effect are in
-// neither.
-func Compare(before, after *Config) (inPlace, atRestart []string) {
+// Compare returns the paths of the fields in which two configurations differ, but for those without effect.
+func Compare(before, after *Config) (differ []string) {
 	compare := func(settings []setting, before, after any) {
 		for _, s := range settings {
-			switch {
-			case s.field == "" || s.change == unchangeable || sameField(s.field, before, after):
-			case s.change == live:
-				inPlace = append(inPlace, s.field)
-			default:
-				atRestart = append(atRestart, s.field)
+			if s.field != "" && s.fate != ignored && !sameField(s.field, before, after) {
+				differ = append(differ, s.field)
 			}
 		}
 	}
 	compare(kubeProxySettings, before.kubeProxy, after.kubeProxy)
 	compare(ownSettings, &before.own, &after.own)
-	return inPlace, atRestart
+	return differ
 }
 
 // Differences says in which fields of kube-proxy's configuration two configurations differ.

@@ -357,8 +357,8 @@ func TestWhatIsWrittenLoadsAgain(t *testing.T) {
 			if diff := cmp.Diff(inForce(c), inForce(again)); diff != "" {
 				t.Errorf("-before +after:\n%s", diff)
 			}
-			if live, restart := config.Compare(c, again); len(live)+len(restart) > 0 {
-				t.Errorf("Compare finds %q, %q", live, restart)
+			if differ := config.Compare(c, again); len(differ) > 0 {
+				t.Errorf("Compare finds %q", differ)
 			}
 		})
 	}

@@ -120,7 +120,7 @@ func (e *Explanation) adviseProbe() {
 	case slices.ContainsFunc(p.Endpoints, func(a Answer) bool { return a.Result == AnswerRefused }):
 		e.next("Some endpoints are ready, and nothing listens on their port: does the readiness probe ask that port?")
 	case all(AnswerSilent) && e.Destination.Protocol != "udp", all(AnswerUnreachable):
-		e.next("The endpoints do not answer without the Service either: a NetworkPolicy, a firewall, or the pods' network. "+
+		e.next("The endpoints do not answer without the Service either: a NetworkPolicy, a firewall, or the pods' network. " +
 			"vmapd trace shows what the kernel does with the connection.")
 	case all(AnswerConnected) && at != AnswerConnected:
 		e.next("The endpoints answer, and %s does not: vmapd trace shows what the kernel does with the connection.", e.Destination.Address)

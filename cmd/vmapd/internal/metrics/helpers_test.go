@@ -154,8 +154,8 @@ func fed(o Options) *Metrics {
 	m.Conntrack(model.IPv4, 20*time.Millisecond, 5)
 	m.Batch(model.IPv4, 5000, 1<<20, 12*time.Millisecond)
 	m.Batch(model.IPv4, 2, 300, 150*time.Microsecond)
-	m.ConfigReloaded(started, nil)
-	m.ConfigReloaded(later, errors.New("no"))
+	m.ConfigRead(nil)
+	m.ConfigRead(errors.New("no"))
 	m.Feature("NFTablesProxyMode", "", true)
 	m.Feature("AnAlphaGate", "ALPHA", false)
 	return m

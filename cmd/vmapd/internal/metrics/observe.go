@@ -176,15 +176,13 @@ func (m *Metrics) Batch(f model.Family, operations, bytes int, took time.Duratio
 	m.own.batchDuration.WithLabelValues(f.String()).Observe(took.Seconds())
 }
 
-// ConfigReloaded records that the configuration was read, also at the start. err is the reason
-// why it was not applied.
-func (m *Metrics) ConfigReloaded(at time.Time, err error) {
+// ConfigRead records that the configuration was read, also at the start. err is the reason why it is invalid.
+func (m *Metrics) ConfigRead(err error) {
+	valid := 1.0
 	if err != nil {
-		m.own.reloadOK.WithLabelValues().Set(0)
-		return
+		valid = 0
 	}
-	m.own.reloadOK.WithLabelValues().Set(1)
-	m.own.reloadTime.WithLabelValues().Set(seconds(at))
+	m.own.configRead.WithLabelValues().Set(valid)
 }
 
 // Feature records whether a feature gate is on. Stage is ALPHA, BETA, DEPRECATED, or empty for

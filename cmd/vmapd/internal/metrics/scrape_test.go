@@ -91,7 +91,7 @@ func TestScrapesAndRoundsAtOnce(t *testing.T) {
 		func(i int) { m.Done(round(snapshots[i], bothFail)) },
 		func(int) { m.Queued(later) },
 		func(int) { m.HTTP("/healthz", 200); m.HTTP("/readyz", 503) },
-		func(int) { m.Conntrack(model.IPv6, 1, 1); m.Batch(model.IPv4, 1, 1, 1); m.ConfigReloaded(later, nil) },
+		func(int) { m.Conntrack(model.IPv6, 1, 1); m.Batch(model.IPv4, 1, 1, 1); m.ConfigRead(nil) },
 		func(int) { get(t, m.Handler(), "/metrics") },
 		func(int) { get(t, m.Handler(), "/metrics"); get(t, m.SLIHandler(), "/metrics/slis") },
 	} {

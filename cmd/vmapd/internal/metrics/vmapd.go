@@ -23,7 +23,7 @@ type ownFigures struct {
 
 	batchOperations, batchBytes, batchDuration *prometheus.HistogramVec // nil but for nftables
 
-	reloadOK, reloadTime *prometheus.GaugeVec // without labels; a vector is empty before the first reload
+	configRead *prometheus.GaugeVec // without labels; a vector is empty before the first reading
 }
 
 func (m *Metrics) registerOwn() {
@@ -42,8 +42,7 @@ func (m *Metrics) registerOwn() {
 	for _, b := range model.AllBudgets {
 		o.overBudget.WithLabelValues(string(b))
 	}
-	o.reloadOK = m.gauge(ownNamespace, "config_last_reload_successful", "Whether the configuration was valid when it was last read.")
-	o.reloadTime = m.gauge(ownNamespace, "config_last_reload_success_timestamp_seconds", "Time of the last successful reload of the configuration.")
+	o.configRead = m.gauge(ownNamespace, "config_last_reload_successful", "Whether the configuration was valid when it was last read.")
 	if m.options.Backend == NFTables {
 		o.batchOperations = m.histogram(ownNamespace, "batch_size_operations", "nftables operations in a batch.", prometheus.ExponentialBuckets(1, 4, 11))
 		o.batchBytes = m.histogram(ownNamespace, "batch_size_bytes", "Bytes in a batch, as sent to the kernel.", prometheus.ExponentialBuckets(256, 4, 11))
