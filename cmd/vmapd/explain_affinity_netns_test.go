@@ -31,13 +31,10 @@ func stickyDemo(t *testing.T) string {
 // The daemon tells which endpoint the kernel remembers for a client, and until when.
 func TestTheDaemonTellsTheRememberedEndpoint(t *testing.T) {
 	t.Parallel()
-	for _, backend := range []string{"nftables", "iptables", "ipvs"} {
+	for _, backend := range []string{"nftables", "iptables"} {
 		for _, vip := range []string{"192.168.98.10:80", "[fd00:192:168:98::10]:80"} {
 			to := netip.MustParseAddrPort(vip)
 			t.Run(backend+"/"+to.Addr().String(), func(t *testing.T) {
-				if backend == "ipvs" {
-					skipWithoutIPVS(t)
-				}
 				w := newLab(t)
 				folder, err := os.MkdirTemp("", "vmapd") //nolint:usetesting // the test's folder has too long a path for a socket
 				if err != nil {

@@ -105,12 +105,11 @@ func withoutSets(text, prefix string) string {
 }
 
 // remembered returns the endpoint that the kernel remembers for a client, or nil if the Service has no
-// session affinity.
+// session affinity, and with IPVS.
 func (a *answers) remembered(d model.Decision) (*explain.Remembered, error) {
 	if d.Verdict != model.Forwarded || d.Port == nil || d.Port.Affinity == 0 {
 		return nil, nil
 	}
-	inside := d.Why == model.FromPodInside || d.Why == model.FromNodeInside
 	var to netip.AddrPort
 	var left time.Duration
 	var ok bool
@@ -118,7 +117,7 @@ func (a *answers) remembered(d model.Decision) (*explain.Remembered, error) {
 	switch {
 	case a.plane.nft != nil:
 		list := d.Frontend.TrafficPolicy
-		if inside {
+		if d.Why == model.FromPodInside || d.Why == model.FromNodeInside {
 			list = model.Cluster
 		}
 		to, left, ok, err = a.plane.nft.Remembered(d.Port.Name, list, d.Source)
@@ -128,10 +127,8 @@ func (a *answers) remembered(d model.Decision) (*explain.Remembered, error) {
 			endpoints = append(endpoints, t.Addr)
 		}
 		to, left, ok, err = a.plane.iptables.Remembered(d.Port, endpoints, d.Source)
-	case inside:
-		return nil, nil // the client's address chooses, see ipvs.Differences
 	default:
-		to, left, ok, err = a.plane.ipvs.Remembered(model.VIP{Addr: d.Dest.Addr(), Protocol: d.Protocol, Port: d.Dest.Port()}, d.Source)
+		return nil, nil
 	}
 	if err != nil {
 		return nil, err

@@ -110,7 +110,7 @@ func (a *answers) countsByIPVS(ports []*model.ServicePort) (status.Counts, error
 	return counts, nil
 }
 
-// way returns the rules that connections to a service port meet, as they were programmed last.
+// way returns the rules of nftables or iptables that connections to a service port meet, as they were programmed last.
 func (a *answers) way(sp *model.ServicePort) (stages []status.Stage) {
 	switch {
 	case a.plane.nft != nil:
@@ -127,12 +127,6 @@ func (a *answers) way(sp *model.ServicePort) (stages []status.Stage) {
 		if rules := a.plane.iptables.Ruleset(sp.Family); rules != nil {
 			for _, p := range rules.Excerpt(sp.Name, status.OnesLines) {
 				stages = append(stages, status.Stage{Kind: "chain", Name: p.Table + " " + p.Name, Comment: p.Comment, Lines: p.Lines, More: p.More})
-			}
-		}
-	case a.plane.ipvs != nil:
-		if state := a.plane.ipvs.State(sp.Family); state != nil {
-			for _, p := range state.Excerpt(sp.Name, status.OnesLines) {
-				stages = append(stages, status.Stage{Kind: string(p.Kind), Name: p.Name, Comment: p.Comment, Lines: p.Lines, More: p.More})
 			}
 		}
 	}

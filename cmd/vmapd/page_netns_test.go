@@ -46,12 +46,7 @@ func TestThePageTellsThePacketsWay(t *testing.T) {
 			[]string{"chain nat VMAPD-SERVICES", "chain nat VMAPD-C-[A-Z2-7]{16}", "chain filter VMAPD-FILTER", "chain nat VMAPD-POSTROUTING"},
 			"not counted: with iptables, each answer would need a listing of all rules",
 		},
-		{
-			"ipvs",
-			[]string{"iptables-save", "ip6tables-save", "ipset save", "ipvsadm -Sn"},
-			[]string{"ipset VMAPD-SERVICES", "chain mangle VMAPD-IPVS-SERVICES", `virtual server 172\.30\.0\.10:80/tcp`},
-			"",
-		},
+		{"ipvs", nil, []string{"frontends of default/web:tcp", "endpoints one of them, random"}, ""},
 	} {
 		t.Run(tt.backend, func(t *testing.T) {
 			if tt.backend == "ipvs" {
@@ -78,6 +73,9 @@ func TestThePageTellsThePacketsWay(t *testing.T) {
 				for _, stage := range way.Stages {
 					names.WriteString(stage.Kind + " " + stage.Name + "\n")
 					for _, line := range stage.Lines {
+						if tt.lists == nil {
+							break // the way is without the dataplane's rules
+						}
 						if want := asListed(stage, line); !strings.Contains(listed.String(), want) {
 							t.Errorf("%s %s: the programs do not list %q", stage.Kind, stage.Name, want)
 						}
@@ -105,14 +103,7 @@ func TestThePageTellsThePacketsWay(t *testing.T) {
 
 // asListed returns how a program lists a line of a stage.
 func asListed(stage status.Stage, line string) string {
-	switch {
-	case stage.Kind == "ipset":
-		return "add " + stage.Name + " " + line
-	case stage.Kind == "virtual server":
-		endpoint, _, _ := strings.Cut(line, " ")
-		service, protocol, _ := strings.Cut(stage.Name, "/")
-		return "-a " + map[string]string{"tcp": "-t ", "udp": "-u "}[protocol] + service + " -r " + endpoint + " -m -w 1"
-	case strings.Contains(stage.Name, "VMAPD-"):
+	if strings.Contains(stage.Name, "VMAPD-") {
 		_, chain, _ := strings.Cut(stage.Name, " ")
 		return "-A " + chain + " " + line
 	}

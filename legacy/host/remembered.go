@@ -2,10 +2,8 @@ package host
 
 import (
 	"bufio"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"net/netip"
 	"os"
@@ -20,11 +18,8 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// Session affinity as the kernel has it, in files of the process's network namespace.
-const (
-	recentFolder    = "/proc/net/xt_recent"
-	connectionsFile = "/proc/net/ip_vs_conn"
-)
+// recentFolder has session affinity as the kernel has it, in files of the process's network namespace.
+const recentFolder = "/proc/net/xt_recent"
 
 // Remembered returns the first of some endpoints that has a client of a service port with session affinity
 // in its list, and how much longer; false if none has.
@@ -93,51 +88,4 @@ func jiffies() (now, second uint64, err error) {
 	second = uint64(time.Second) / uint64(tick.Nano())
 	const before = 300 // seconds
 	return uint64(uint32(-int32(before*second))) + uint64(since.Nano())*second/uint64(time.Second), second, nil
-}
-
-// Remembered returns the real server that the persistence template of a virtual server has for a client, and
-// how much longer; false if there is none.
-func (b *IPVS) Remembered(v model.VIP, client netip.Addr) (to netip.AddrPort, left time.Duration, ok bool, err error) {
-	f, err := os.Open(connectionsFile)
-	if err != nil {
-		return to, 0, false, err
-	}
-	defer func() { _ = f.Close() }()
-	return findTemplate(f, v, client)
-}
-
-func findTemplate(r io.Reader, v model.VIP, client netip.Addr) (to netip.AddrPort, left time.Duration, ok bool, err error) {
-	lines := bufio.NewScanner(r)
-	for lines.Scan() {
-		// Pro FromIP FPrt ToIP TPrt DestIP DPrt State Expires (ip_vs_conn_seq_show). A template has the
-		// client's port 0.
-		const fields = 9
-		words := strings.Fields(lines.Text())
-		if len(words) < fields || !strings.EqualFold(words[0], v.Protocol.String()) || words[2] != "0000" {
-			continue
-		}
-		from, vip, dest := parseEnd(words[1], words[2]), parseEnd(words[3], words[4]), parseEnd(words[5], words[6])
-		seconds, err := strconv.ParseUint(words[8], 10, 32)
-		if err == nil && from.Addr() == client && vip == netip.AddrPortFrom(v.Addr, v.Port) && dest.IsValid() {
-			return dest, time.Duration(seconds) * time.Second, true, nil
-		}
-	}
-	return to, 0, false, lines.Err()
-}
-
-// parseEnd parses an address, which has eight hexadecimal digits or is one of IPv6, and a hexadecimal port.
-func parseEnd(addr, port string) netip.AddrPort {
-	n, err := strconv.ParseUint(port, 16, 16)
-	if err != nil {
-		return netip.AddrPort{}
-	}
-	if a, err := netip.ParseAddr(strings.Trim(addr, "[]")); err == nil {
-		return netip.AddrPortFrom(a, uint16(n))
-	}
-	b, err := hex.DecodeString(addr)
-	a, ok := netip.AddrFromSlice(b)
-	if err != nil || !ok {
-		return netip.AddrPort{}
-	}
-	return netip.AddrPortFrom(a, uint16(n))
 }

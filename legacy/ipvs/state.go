@@ -211,6 +211,37 @@ func (s *State) settings() *model.Settings {
 	return s.snapshot.Settings
 }
 
+// Keys returns the keys of the virtual servers of a service port.
+func (s *State) Keys(name model.ServicePortName) (keys []Key) {
+	sp, ok := s.snapshot.ServicePort(name)
+	if !ok {
+		return nil
+	}
+	if m := s.markOf(sp); m != 0 {
+		keys = append(keys, markKey(s.Family, m))
+	}
+	for _, fe := range sp.Frontends {
+		for _, k := range s.keysOf(fe.VIP) {
+			if owner, ok := s.at(k); ok && owner.port == sp {
+				keys = append(keys, k)
+			}
+		}
+	}
+	return keys
+}
+
+// Owner returns the service port that has a virtual server.
+func (s *State) Owner(k Key) (model.ServicePortName, bool) {
+	if k.Mark != 0 {
+		return s.owners.Get(markKeys, k.Mark)
+	}
+	f, ok := s.at(k)
+	if !ok {
+		return model.ServicePortName{}, false
+	}
+	return f.port.Name, true
+}
+
 // keysOf returns the keys of a frontend: its own address or, for a node port, each of the node's
 // addresses that answer on node ports.
 func (s *State) keysOf(v model.VIP) []Key {

@@ -22,7 +22,7 @@ type Daemon struct {
 	Compared    string `json:"compared,omitempty"`
 	Kernel      string `json:"kernel,omitempty"`
 	NotCompared string `json:"notCompared,omitempty"`
-	// Remembered is the kernel's session affinity for the client, if the Service has it.
+	// Remembered is the kernel's session affinity for the client, if the Service has it; nil with IPVS.
 	Remembered *Remembered `json:"remembered,omitempty"`
 }
 

@@ -24,7 +24,7 @@ type Way struct {
 
 // Stage is a part of the rules on a packet's way.
 type Stage struct {
-	Kind    string   `json:"kind"` // map, chain, ipset or virtual server; frontends or endpoints
+	Kind    string   `json:"kind"` // map or chain; frontends or endpoints
 	Name    string   `json:"name"`
 	Comment string   `json:"comment,omitempty"`
 	Lines   []string `json:"lines,omitempty"`
