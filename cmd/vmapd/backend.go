@@ -90,7 +90,7 @@ func (d *daemon) openNFT(why string) (*dataplane, error) {
 		return nil, err
 	}
 	p.Backend, p.nft, p.close = b, b, b.Close
-	d.sweeps(p, func(f *finder) { f.runsNFT = true }, nil, nil, kubeProxyTable)
+	d.sweeps(p, func(f *finder) { f.runsNFT = true }, nil, kubeProxyTable)
 	return p, nil
 }
 
@@ -103,7 +103,7 @@ func (d *daemon) openIPTables(why string) (*dataplane, error) {
 		Backend: b, name: string(config.IPTables), with: b.Variant(), why: why, close: func() error { return nil }, stats: b.Stats,
 		iptables: b,
 	}
-	d.sweeps(p, func(f *finder) { f.Rules = b }, b, nil, nft.TableName, kubeProxyTable)
+	d.sweeps(p, func(f *finder) { f.Rules = b }, nil, nft.TableName, kubeProxyTable)
 	return p, nil
 }
 
@@ -113,7 +113,7 @@ func (d *daemon) openIPVS(why string) (*dataplane, error) {
 		return nil, withImage(err)
 	}
 	p := &dataplane{Backend: b, name: string(config.IPVS), with: b.Variant(), why: why, close: b.Close, stats: b.Stats, ipvs: b}
-	d.sweeps(p, func(f *finder) { f.RunsIPVS = true }, nil, host.RemoveKubeProxyIPVS, nft.TableName, kubeProxyTable)
+	d.sweeps(p, func(f *finder) { f.RunsIPVS = true }, host.RemoveKubeProxyIPVS, nft.TableName, kubeProxyTable)
 	return p, nil
 }
 
@@ -125,9 +125,9 @@ func withImage(err error) error {
 	return fmt.Errorf("%w (the backends iptables and ipvs run iptables and ipset: vmapd's image has them; on a host, install them)", err)
 }
 
-// sweeps lets p remove the rules of other backends and of kube-proxy: nftables tables, those of
-// iptables except own's, and by removeIPVS, or all if it is nil, those of IPVS. running tells the finder which backend runs.
-func (d *daemon) sweeps(p *dataplane, running func(*finder), own *host.IPTables, removeIPVS func() error, tables ...string) {
+// sweeps lets p remove the rules of other backends and of kube-proxy: nftables tables, those of iptables, and by
+// removeIPVS, or all if it is nil, the objects of IPVS. running tells the finder which backend runs.
+func (d *daemon) sweeps(p *dataplane, running func(*finder), removeIPVS func() error, tables ...string) {
 	event := func(reason string) func(string) {
 		return func(text string) { d.events.Node(events.Warning, reason, events.ActionStart, text) }
 	}
@@ -135,13 +135,13 @@ func (d *daemon) sweeps(p *dataplane, running func(*finder), own *host.IPTables,
 	running(look)
 	look.tellMissing(d.log)
 	if removeIPVS == nil {
-		removeIPVS = func() error { return look.RemoveIPVS(d.config.IPVS()) }
+		removeIPVS = func() error { return host.RemoveIPVS(d.config.IPVS()) }
 	}
 	p.rivals = &rivals{log: d.log, event: event(events.ReasonOtherProxy)}
 	p.sweep = &sweeper{
 		removals: []func() error{
 			func() error { return kernel.RemoveTables(tables...) },
-			func() error { return look.RemoveRules(own) },
+			look.RemoveRules,
 			removeIPVS,
 			removeOwnDevice(p),
 		},

@@ -71,7 +71,7 @@ func cleanUp(c *config.Config) error {
 	}
 	r := newFinder(c.IPVS())
 	// Rules come before the ipsets that they refer to.
-	err = errors.Join(err, r.RemoveRules(nil), r.RemoveIPVS(c.IPVS()),
+	err = errors.Join(err, r.RemoveRules(), host.RemoveIPVS(c.IPVS()),
 		userspace.RemoveAddresses(), others.RemoveStaleTraces())
 	return errors.Join(err, stillThere(c, func(f found) found { return f }))
 }
@@ -91,7 +91,7 @@ func cleanUpOwn(c *config.Config) error {
 		return fmt.Errorf("clean up: %w", err)
 	}
 	r := newFinder(c.IPVS())
-	err = errors.Join(err, r.RemoveOwnRules(), r.RemoveOwnIPVS(c.IPVS()),
+	err = errors.Join(err, r.RemoveOwnRules(), host.RemoveOwnIPVS(c.IPVS()),
 		userspace.RemoveAddresses(), others.RemoveStaleTraces())
 	return errors.Join(err, stillThere(c, ofVmapd))
 }

@@ -148,7 +148,9 @@ func TestTheDemoByIPVS(t *testing.T) {
 			t.Errorf("connection %d: %v\n%s", i, err, list())
 		}
 	}
-	if err := w.Node.Do(func() error { return newFinder(ipvs.Options{}).RemoveIPVS(ipvs.Options{}) }); err != nil {
+	if err := w.Node.Do(func() error {
+		return errors.Join(newFinder(ipvs.Options{}).RemoveRules(), host.RemoveIPVS(ipvs.Options{}))
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if has := left(t, w); len(has) != 0 {

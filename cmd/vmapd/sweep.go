@@ -105,7 +105,9 @@ func (s *sweeper) sweep(ctx context.Context) {
 		s.removed = [2]time.Time{s.removed[1], time.Now()}
 		s.log.LogAttrs(ctx, slog.LevelInfo, "removed the rules of another backend or proxy", slog.String("removed", gone.String()))
 	}
-	err = errors.Join(append(errs, err)...)
+	if failed := errors.Join(errs...); failed != nil {
+		err = failed // what can't be listed is in it
+	}
 	if text := after.String(); text != "" {
 		err = errors.Join(err, fmt.Errorf("still there: %s", text))
 	}

@@ -33,7 +33,7 @@ func (d *daemon) openUserspace(why string) (*dataplane, error) {
 	f := userspace.New(o)
 	p.Backend, p.userspace = f, f
 	p.close = func() error { return nil }
-	d.sweeps(p, func(f *finder) { f.runsUserspace = true }, nil, nil, nft.TableName, kubeProxyTable)
+	d.sweeps(p, func(f *finder) { f.runsUserspace = true }, nil, nft.TableName, kubeProxyTable)
 	if !hasNetAdmin() {
 		p.sweep.removals, p.sweep.find = nil, func(bool) (found, error) { return nil, nil }
 	}

@@ -407,7 +407,8 @@ func TestRemoveIPVSLeavesNothing(t *testing.T) {
 	} {
 		output(t, "sh", "-c", more)
 	}
-	if err := remover().RemoveIPVS(ipvs.Options{ExcludeCIDRs: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}}); err != nil {
+	exclude := ipvs.Options{ExcludeCIDRs: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}}
+	if err := errors.Join(remover().RemoveRules(), host.RemoveIPVS(exclude)); err != nil {
 		t.Fatal(err)
 	}
 	after := empty.ReplaceAllString(everything(t), "")
@@ -420,7 +421,7 @@ func TestRemoveIPVSLeavesNothing(t *testing.T) {
 		t.Errorf("devices:\n%s", links)
 	}
 	// Without a device, no virtual server is ours.
-	if err := remover().RemoveIPVS(ipvs.Options{}); err != nil {
+	if err := host.RemoveIPVS(ipvs.Options{}); err != nil {
 		t.Fatal(err)
 	}
 	if got := output(t, "ipvsadm", "-Sn"); !strings.Contains(got, "192.0.2.1") {

@@ -9,7 +9,6 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"github.com/vmapd/vmapd/legacy/iptables"
 	"github.com/vmapd/vmapd/legacy/ipvs"
 	"github.com/vmapd/vmapd/model"
 )
@@ -17,20 +16,19 @@ import (
 // KubeProxyDevice is the dummy device of kube-proxy's IPVS mode.
 const KubeProxyDevice = "kube-ipvs0"
 
-// RemoveIPVS removes everything that our IPVS backend or kube-proxy's left. It removes virtual
-// servers only if the device of one of the two exists, and none in ExcludeCIDRs. RemoveRules must
-// run before, since kube-proxy's rules use its ipsets.
-func (r *Remover) RemoveIPVS(o ipvs.Options) error {
-	return removal{
-		Remover: r, devices: []string{o.WithDefaults().Device, KubeProxyDevice}, foreign: o.Foreign,
-		sets: func(name string) bool { return isOurSet(name) || isKubeProxySet(name) },
-	}.run()
+// RemoveIPVS removes the device, virtual servers and ipsets that our IPVS backend or kube-proxy's left. It removes
+// virtual servers only if the device of one of the two exists, and none in ExcludeCIDRs. RemoveRules must run before:
+// rules use the ipsets, and drop connections to addresses that the node no longer has, which another proxy translates
+// later.
+func RemoveIPVS(o ipvs.Options) error {
+	return removeIPVS([]string{o.WithDefaults().Device, KubeProxyDevice}, o.Foreign,
+		func(name string) bool { return isOurSet(name) || isKubeProxySet(name) })
 }
 
-// RemoveOwnIPVS removes everything that our IPVS backend left, and nothing of kube-proxy's. If
-// kube-proxy's device exists, all virtual servers belong to kube-proxy, except for those with our
-// packet marks: it deletes the ones that it does not want.
-func (r *Remover) RemoveOwnIPVS(o ipvs.Options) error {
+// RemoveOwnIPVS removes what our IPVS backend left, and nothing of kube-proxy's. If kube-proxy's device exists, all
+// virtual servers belong to kube-proxy, except for those with our packet marks: it deletes the ones that it does not
+// want. RemoveOwnRules must run before.
+func RemoveOwnIPVS(o ipvs.Options) error {
 	links, err := openLinks()
 	if err != nil {
 		return err
@@ -40,57 +38,42 @@ func (r *Remover) RemoveOwnIPVS(o ipvs.Options) error {
 	if err != nil {
 		return err
 	}
-	return removal{
-		Remover: r, devices: []string{o.WithDefaults().Device}, sets: isOurSet,
-		foreign: func(k ipvs.Key) bool { return o.Foreign(k) || kubeProxys != nil && k.Mark == 0 },
-	}.run()
+	foreign := func(k ipvs.Key) bool { return o.Foreign(k) || kubeProxys != nil && k.Mark == 0 }
+	return removeIPVS([]string{o.WithDefaults().Device}, foreign, isOurSet)
 }
 
-// removal has the objects of IPVS to be removed.
-type removal struct {
-	*Remover
-	devices []string // names; if none of them exists, no virtual server is removed
-	sets    func(name string) bool
-	foreign func(ipvs.Key) bool
-}
-
-func (r removal) run() error {
+// removeIPVS removes devices, sets and, if one of the devices exists, virtual servers that are not foreign.
+func removeIPVS(names []string, foreign func(ipvs.Key) bool, sets func(name string) bool) error {
 	links, err := openLinks()
 	if err != nil {
 		return err
 	}
 	defer links.Close()
-	var devices []string
-	for _, name := range r.devices {
-		link, err := findDevice(links, name)
-		if err != nil {
-			return err
-		}
-		if link != nil {
-			devices = append(devices, name)
-		}
-	}
 	var errs []error
 	note := func(what string, err error) {
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", what, err))
 		}
 	}
-	// First the rules that would drop connections to addresses that the node no longer has: another
-	// proxy translates them later on their way.
-	note("remove rules", r.removeChains(nil, func(_ model.Family, _, chain string) bool { return ipvs.IsFirst(chain) }))
 	// Addresses go before servers: without a server, the node itself would answer.
-	for _, name := range devices {
-		note("delete device "+name, deleteDevice(links, name))
+	there := false
+	for _, name := range names {
+		link, err := findDevice(links, name)
+		if err != nil {
+			return err
+		}
+		if link != nil {
+			there = true
+			note("delete device "+name, links.LinkDel(link))
+		}
 	}
-	if len(devices) > 0 && findIPVS() == nil {
-		gone, err := removeServers(r.foreign)
+	if there && findIPVS() == nil {
+		gone, err := removeServers(foreign)
 		note("delete virtual servers", err)
 		note("forget UDP flows", forgetFlows(gone))
 	}
-	note("remove rules", r.removeChains(nil, func(_ model.Family, _, chain string) bool { return iptables.IsIPVS(chain) }))
 	if hasSets() {
-		note("destroy ipsets", removeSets(r.sets))
+		note("destroy ipsets", removeSets(sets))
 	}
 	return errors.Join(errs...)
 }

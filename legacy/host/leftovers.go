@@ -141,7 +141,7 @@ func (d *Finder) byOwner(f model.Family, variant string, chains []string) map[st
 		case isKubeProxys(chain):
 			count[OwnerKubeProxy]++
 			sure = sure || !slices.Contains(kubeletsToo, chain)
-		case iptables.IsOurs(chain) && !d.Rules.uses(f, variant), iptables.IsIPVS(chain) && !d.RunsIPVS:
+		case d.isLeft(f, variant, chain):
 			count[OwnerVmapd]++
 		}
 	}
@@ -149,6 +149,11 @@ func (d *Finder) byOwner(f model.Family, variant string, chains []string) map[st
 		delete(count, OwnerKubeProxy)
 	}
 	return count
+}
+
+// isLeft reports whether a chain is of a backend that does not run.
+func (d *Finder) isLeft(f model.Family, variant, chain string) bool {
+	return iptables.IsOurs(chain) && !d.Rules.uses(f, variant) || iptables.IsIPVS(chain) && !d.RunsIPVS
 }
 
 // findIPVS counts devices, virtual servers and ipsets.

@@ -49,17 +49,19 @@ var variants = []string{variantNFT, variantLegacy}
 // iptablesTables are the tables that iptables-nft makes.
 var iptablesTables = []string{"raw", "mangle", "nat", "filter", "security"}
 
-// RemoveRules removes all rules of the iptables backend and of kube-proxy, in both variants and
-// families, except for those that the backend but uses, if it is not nil.
-func (r *Remover) RemoveRules(but *IPTables) error {
-	return r.removeChains(but, func(f model.Family, variant, chain string) bool {
-		return isKubeProxys(chain) || iptables.IsOurs(chain) && !but.uses(f, variant)
+// RemoveRules removes all rules of kube-proxy and of backends, in both variants and families, except for those of
+// the backend that runs.
+func (d *Finder) RemoveRules() error {
+	return d.removeChains(d.Rules, func(f model.Family, variant, chain string) bool {
+		return isKubeProxys(chain) || d.isLeft(f, variant, chain)
 	})
 }
 
-// RemoveOwnRules removes all rules of the iptables backend, and none of kube-proxy's.
+// RemoveOwnRules removes all rules of backends, and none of kube-proxy's.
 func (r *Remover) RemoveOwnRules() error {
-	return r.removeChains(nil, func(_ model.Family, _, chain string) bool { return iptables.IsOurs(chain) })
+	return r.removeChains(nil, func(_ model.Family, _, chain string) bool {
+		return iptables.IsOurs(chain) || iptables.IsIPVS(chain)
+	})
 }
 
 // removeChains removes the chains of the given owner in both variants and families, and the rules that lead there.

@@ -1,6 +1,7 @@
 package host_test
 
 import (
+	"errors"
 	"fmt"
 	"os/exec"
 	"regexp"
@@ -10,13 +11,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/vmapd/vmapd/legacy/host"
+	"github.com/vmapd/vmapd/legacy/ipvs"
 	"github.com/vmapd/vmapd/model"
 )
 
 // nftTables has all names that iptables-nft may have used.
 func nftTables(model.Family) ([]string, error) { return []string{"nat", "filter"}, nil }
 
-func remover() *host.Remover { return &host.Remover{NFTTables: nftTables} }
+func remover() *host.Finder { return &host.Finder{Remover: host.Remover{NFTTables: nftTables}} }
 
 // feed runs iptables-restore of a variant with rules.
 func feed(t testing.TB, program, rules string) {
@@ -80,7 +82,7 @@ COMMIT
 			enterNamespace(t)
 			feed(t, program, between)
 			before := listed(t, program, "nat")
-			if err := remover().RemoveRules(nil); err != nil {
+			if err := remover().RemoveRules(); err != nil {
 				t.Fatal(err)
 			}
 			var want []string
@@ -110,20 +112,20 @@ func TestARemovalIsAllOrNothing(t *testing.T) {
 	feed(t, "iptables-nft", "*nat\n:KUBE-SERVICES - [0:0]\n:KUBE-SVC-X - [0:0]\n-A OUTPUT -j KUBE-SERVICES\n-A KUBE-SERVICES -j KUBE-SVC-X\nCOMMIT")
 	output(t, "nft", "add map ip nat theirs { type inet_service : verdict; elements = { 80 : jump KUBE-SVC-X }; }")
 	before := output(t, "nft", "list", "table", "ip", "nat")
-	err := remover().RemoveRules(nil)
+	err := remover().RemoveRules()
 	if err == nil || !strings.Contains(err.Error(), "IPv4 chains of iptables-nft") {
 		t.Errorf("got %v", err)
 	}
 	if diff := cmp.Diff(before, output(t, "nft", "list", "table", "ip", "nat")); diff != "" {
 		t.Errorf("something changed (-before +after):\n%s", diff)
 	}
-	finder := host.Finder{Remover: *remover()}
+	finder := remover()
 	found, err := finder.Find()
 	if want := (map[host.Leftover]int{{Owner: host.OwnerKubeProxy, Kind: host.KindNFTChain}: 2}); err != nil || !cmp.Equal(want, found) {
 		t.Errorf("left: %v, %v; want %v", found, err, want)
 	}
 	output(t, "nft", "delete map ip nat theirs")
-	if err := remover().RemoveRules(nil); err != nil {
+	if err := remover().RemoveRules(); err != nil {
 		t.Error(err)
 	}
 	if got := listed(t, "iptables-nft", "nat"); strings.Contains(got, "KUBE") {
@@ -131,12 +133,13 @@ func TestARemovalIsAllOrNothing(t *testing.T) {
 	}
 }
 
-// What would be lost in a table that its program can't list is told.
+// What would be lost in a table that its program can't list is told, once.
 func TestATableWithRulesOfNFTIsAnError(t *testing.T) {
 	enterNamespace(t)
 	feed(t, "iptables-nft", "*nat\n:KUBE-SERVICES - [0:0]\n-A OUTPUT -j KUBE-SERVICES\nCOMMIT")
 	output(t, "nft", "add rule ip nat OUTPUT meta skuid 1 dnat to numgen random mod 2 map { 0 : 10.0.0.1, 1 : 10.0.0.2 }")
-	if err := remover().RemoveRules(nil); err == nil || !strings.Contains(err.Error(), "rules of nft") {
+	err := errors.Join(remover().RemoveRules(), host.RemoveIPVS(ipvs.Options{}))
+	if err == nil || strings.Count(err.Error(), "rules of nft") != 1 {
 		t.Errorf("got %v", err)
 	}
 }
@@ -156,8 +159,10 @@ func TestWithoutProgramsNothingIsRemoved(t *testing.T) {
 		{tables: []string{"nat"}, want: true},
 		{tables: []string{"nat"}, missing: func(error) { missing++ }},
 	} {
-		r := &host.Remover{NFTTables: func(model.Family) ([]string, error) { return tt.tables, nil }, Missing: tt.missing}
-		if err := r.RemoveRules(nil); host.LacksProgram(err) != tt.want || (err != nil) != tt.want {
+		r := &host.Finder{Remover: host.Remover{
+			NFTTables: func(model.Family) ([]string, error) { return tt.tables, nil }, Missing: tt.missing,
+		}}
+		if err := r.RemoveRules(); host.LacksProgram(err) != tt.want || (err != nil) != tt.want {
 			t.Errorf("tables %v: got %v, want an error: %v", tt.tables, err, tt.want)
 		}
 	}
@@ -171,7 +176,7 @@ func TestALookNoticesThatKubeProxyIsBack(t *testing.T) {
 	for _, program := range []string{"iptables-nft", "ip6tables-legacy"} {
 		t.Run(program, func(t *testing.T) {
 			enterNamespace(t)
-			finder := host.Finder{Remover: *remover()}
+			finder := remover()
 			look := func() int {
 				found, err := finder.Look()
 				if err != nil {
@@ -189,7 +194,7 @@ func TestALookNoticesThatKubeProxyIsBack(t *testing.T) {
 					t.Errorf("%d chains, want 2", n)
 				}
 			}
-			if err := remover().RemoveRules(nil); err != nil {
+			if err := remover().RemoveRules(); err != nil {
 				t.Fatal(err)
 			}
 			if n := look(); n != 0 {
@@ -223,10 +228,10 @@ func BenchmarkRemoveManyChains(b *testing.B) {
 				b.StopTimer()
 				feed(b, program, rules.String())
 				b.StartTimer()
-				finder := host.Finder{Remover: *remover()}
+				finder := remover()
 				found, err := finder.Find()
 				if err == nil {
-					err = finder.RemoveRules(nil)
+					err = finder.RemoveRules()
 				}
 				if err != nil || len(found) == 0 {
 					b.Fatal(found, err)
@@ -252,7 +257,7 @@ func BenchmarkLookForLeftovers(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			enterNamespace(b)
 			leave()
-			finder := host.Finder{Remover: *remover()}
+			finder := remover()
 			for b.Loop() {
 				if _, err := finder.Look(); err != nil {
 					b.Fatal(err)

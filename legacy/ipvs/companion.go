@@ -43,13 +43,6 @@ const (
 	masqueradeChain  = iptables.IPVSPrefix + "MASQ"
 )
 
-// IsFirst reports whether a chain of the companion drops or marks new connections, some of them
-// before the rules of another backend that takes over meet them: that for unallocated addresses, as an earlier
-// version had it.
-func IsFirst(chain string) bool {
-	return chain == servicesChain || chain == outsideChain || chain == insideChain || chain == unallocatedChain
-}
-
 // The parts of a packet that -m set looks up.
 const (
 	vipFields    = "dst,dst"
