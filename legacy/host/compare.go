@@ -52,7 +52,7 @@ func (b *IPVS) Compare(ctx context.Context, family model.Family, s *model.Snapsh
 	if err != nil {
 		return nil, fmt.Errorf("read the node's state: %w", err)
 	}
-	want := ipvs.Compile(have, s.Family(family), o)
+	want := ipvs.Compile(nil, s.Family(family), o)
 	if want.Companion.IsIn(saved) {
 		have.Companion = want.Companion
 	}

@@ -103,14 +103,12 @@ func (b *IPVS) open() (err error) {
 	return err
 }
 
-// companionProbe returns rules with the matches and targets that the companion uses and
-// iptables.Probe does not have. The sets must exist.
+// companionProbe returns a rule with the matches that the companion uses and iptables.Probe does not
+// have. The sets must exist.
 func companionProbe(f model.Family) string {
 	const chain = iptables.IPVSPrefix + "PROBE"
-	set := probePrefix + strings.TrimPrefix(ipvs.Inside.In(f), "VMAPD")
-	return "*mangle\n:" + chain + " - [0:0]\n" +
-		"-A " + chain + " -m ipvs --ipvs -m set --match-set " + set + " dst,dst -j SET --map-set " + set + " dst,dst --map-mark\n" +
-		"COMMIT\n"
+	set := probePrefix + strings.TrimPrefix(ipvs.Services.In(f), "VMAPD")
+	return "*mangle\n:" + chain + " - [0:0]\n-A " + chain + " -m ipvs --ipvs -m set --match-set " + set + " dst,dst -j DROP\nCOMMIT\n"
 }
 
 // findIPVS looks for the kernel's interface to IPVS. The request makes the kernel load the
@@ -210,7 +208,7 @@ func (b *IPVS) applyFamily(ctx context.Context, f *serverFamily, s *model.Family
 		if err != nil {
 			return fmt.Errorf("read the node's state: %w", err)
 		}
-		want = ipvs.Compile(content, s, o)
+		want = ipvs.Compile(nil, s, o)
 		if want.Companion.IsIn(saved) {
 			content.Companion = want.Companion
 		}
@@ -220,6 +218,9 @@ func (b *IPVS) applyFamily(ctx context.Context, f *serverFamily, s *model.Family
 	}
 	r.want = want
 	err := r.carryOut(ctx, plan.Ops)
+	if err == nil && r.have != nil {
+		err = errors.Join(b.servers.removeOld(), removeSets(isOldSet))
+	}
 	b.update(f.family, r.count)
 	if !model.IsProgrammed(err) {
 		return err

@@ -130,8 +130,8 @@ func TestIPVSIsAsTheStateSays(t *testing.T) {
 	if diff := cmp.Diff(sorted(servers), sorted(output(t, "ipvsadm", "-Sn"))); diff != "" {
 		t.Errorf("virtual servers (-want +got):\n%s", diff)
 	}
-	allBits := regexp.MustCompile(`/0xffffffff|create .*`)
-	if diff := cmp.Diff(sorted(allBits.ReplaceAllString(entries, "")), sorted(allBits.ReplaceAllString(output(t, "ipset", "save"), ""))); diff != "" {
+	creation := regexp.MustCompile(`create .*`)
+	if diff := cmp.Diff(sorted(creation.ReplaceAllString(entries, "")), sorted(creation.ReplaceAllString(output(t, "ipset", "save"), ""))); diff != "" {
 		t.Errorf("entries (-want +got):\n%s", diff)
 	}
 	before := everything(t)
@@ -210,9 +210,9 @@ func TestIPVSRestartsWithAnySettings(t *testing.T) {
 	} {
 		c.NodeName = modeltest.NodeName
 		s := modeltest.Snapshot(c, cluster(twoWebs)...)
-		first, _ := openIPVS(t, ipvs.Options{InsideMark: 0x0a000000, MasqueradeMark: 1})
+		first, _ := openIPVS(t, ipvs.Options{MasqueradeMark: 1 << 31})
 		apply(t, first, s)
-		second, log := openIPVS(t, ipvs.Options{InsideMark: 0x0a000000, MasqueradeMark: 1})
+		second, log := openIPVS(t, ipvs.Options{MasqueradeMark: 1 << 31})
 		apply(t, second, s)
 		if strings.Contains(log.String(), "applied") {
 			t.Errorf("%+v: a restart wrote something:\n%s\n%s", c.LocalPods, log, everything(t))
@@ -385,9 +385,6 @@ func TestABadServerIsAlone(t *testing.T) {
 		got := output(t, "ipset", "save", "VMAPD-SERVICES")
 		if !strings.Contains(got, "172.30.0.41,tcp:80") || strings.Contains(got, "172.30.0.42,tcp:80") {
 			t.Errorf("let through:\n%s", got)
-		}
-		if got := output(t, "ipset", "save", "VMAPD-INSIDE"); strings.Contains(got, "192.168.98.13") {
-			t.Errorf("sent from inside to a virtual server that is not there:\n%s", got)
 		}
 		err = b.Apply(t.Context(), s) // reads back, and tries again
 	}

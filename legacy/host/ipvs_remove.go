@@ -26,8 +26,7 @@ func RemoveIPVS(o ipvs.Options) error {
 }
 
 // RemoveOwnIPVS removes what our IPVS backend left, and nothing of kube-proxy's. If kube-proxy's device exists, all
-// virtual servers belong to kube-proxy, except for those with our packet marks: it deletes the ones that it does not
-// want. RemoveOwnRules must run before.
+// virtual servers belong to kube-proxy: it deletes the ones that it does not want. RemoveOwnRules must run before.
 func RemoveOwnIPVS(o ipvs.Options) error {
 	links, err := openLinks()
 	if err != nil {
@@ -38,7 +37,7 @@ func RemoveOwnIPVS(o ipvs.Options) error {
 	if err != nil {
 		return err
 	}
-	foreign := func(k ipvs.Key) bool { return o.Foreign(k) || kubeProxys != nil && k.Mark == 0 }
+	foreign := func(k ipvs.Key) bool { return o.Foreign(k) || kubeProxys != nil }
 	return removeIPVS([]string{o.WithDefaults().Device}, foreign, isOurSet)
 }
 
@@ -95,7 +94,7 @@ func removeServers(foreign func(ipvs.Key) bool) (flows, error) {
 		return gone, err
 	}
 	defer table.Close()
-	var errs []error
+	errs := []error{table.removeOld()}
 	for _, f := range model.Families {
 		list, err := table.list(f)
 		if err != nil {

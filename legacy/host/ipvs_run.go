@@ -140,14 +140,7 @@ func (r *run) setText(ops []ipvs.Op) (text string, n, wrote int) {
 // leadsNowhere reports whether an entry would let connections through to a virtual server
 // that could not be added: the node itself would answer.
 func (r *run) leadsNowhere(op ipvs.AddEntry) bool {
-	switch op.Set {
-	case ipvs.Services:
-		return r.failed[ipvs.Key{Addr: op.Entry.Addr, Protocol: op.Entry.Protocol, Port: op.Entry.Port}]
-	case ipvs.Inside:
-		return r.failed[ipvs.Key{Addr: op.Family.Unspecified(), Mark: op.Mark}]
-	default:
-		return false
-	}
+	return op.Set == ipvs.Services && r.failed[ipvs.Key{Addr: op.Entry.Addr, Protocol: op.Entry.Protocol, Port: op.Entry.Port}]
 }
 
 // skips reports whether there is nothing to do for an operation, or nothing that could work.

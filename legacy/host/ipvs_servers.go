@@ -45,14 +45,11 @@ func netmask(a netip.Addr) uint32 {
 }
 
 func service(k ipvs.Key, s ipvs.Server) *moby.Service {
-	m := &moby.Service{
-		AddressFamily: addressFamilies[model.FamilyOf(k.Addr)], FWMark: k.Mark, Netmask: netmask(k.Addr),
+	return &moby.Service{
+		AddressFamily: addressFamilies[model.FamilyOf(k.Addr)], Netmask: netmask(k.Addr),
+		Address: net.IP(k.Addr.AsSlice()), Protocol: uint16(k.Protocol), Port: k.Port,
 		SchedName: s.Scheduler, Flags: uint32(s.Flags), Timeout: uint32(s.Timeout / time.Second),
 	}
-	if k.Mark == 0 {
-		m.Address, m.Protocol, m.Port = net.IP(k.Addr.AsSlice()), uint16(k.Protocol), k.Port
-	}
-	return m
 }
 
 func destination(k ipvs.Key, a netip.AddrPort, weight int) *moby.Destination {
@@ -90,11 +87,7 @@ func explain(err error, s ipvs.Server) error {
 }
 
 func (t *serverTable) remove(k ipvs.Key) error {
-	err := t.DelService(service(k, ipvs.Server{}))
-	if errors.Is(err, unix.ESRCH) {
-		return nil
-	}
-	return err
+	return unlessGone(t.DelService(service(k, ipvs.Server{})))
 }
 
 func (t *serverTable) addReal(k ipvs.Key, a netip.AddrPort, weight int) error {
@@ -141,7 +134,7 @@ func (t *serverTable) reals(k ipvs.Key) ([]realServer, error) {
 	return all, nil
 }
 
-// list returns all virtual servers of a family with their real servers.
+// list returns all virtual servers of a family with their real servers, but those by packet marks, which are others'.
 func (t *serverTable) list(f model.Family) (map[ipvs.Key]ipvs.Server, error) {
 	services, err := t.GetServices()
 	if err != nil {
@@ -149,13 +142,14 @@ func (t *serverTable) list(f model.Family) (map[ipvs.Key]ipvs.Server, error) {
 	}
 	all := map[ipvs.Key]ipvs.Server{}
 	for _, m := range services {
-		k, err := keyOf(m)
-		if err != nil {
-			return nil, err
-		}
-		if k.Addr.Is6() != (f == model.IPv6) {
+		if m.FWMark != 0 || m.AddressFamily != addressFamilies[f] {
 			continue
 		}
+		a, ok := netip.AddrFromSlice(m.Address)
+		if !ok {
+			return nil, fmt.Errorf("virtual server %v: not an address", m.Address)
+		}
+		k := ipvs.Key{Addr: a, Protocol: model.Protocol(m.Protocol), Port: m.Port}
 		s := ipvs.Server{
 			Scheduler: m.SchedName, Flags: ipvs.Flags(m.Flags &^ hashed), Protocol: k.Protocol,
 			Real: map[netip.AddrPort]int{},
@@ -178,19 +172,19 @@ func (t *serverTable) list(f model.Family) (map[ipvs.Key]ipvs.Server, error) {
 	return all, nil
 }
 
-func keyOf(m *moby.Service) (ipvs.Key, error) {
-	f := model.IPv4
-	if m.AddressFamily == unix.AF_INET6 {
-		f = model.IPv6
+// oldMark is the first byte of the packet marks of virtual servers that version 0.1 had besides.
+const oldMark = 0x76
+
+// removeOld removes the virtual servers by packet marks of version 0.1.
+func (t *serverTable) removeOld() error {
+	services, err := t.GetServices()
+	errs := []error{err}
+	for _, m := range services {
+		if m.FWMark>>24 == oldMark {
+			errs = append(errs, unlessGone(t.DelService(m)))
+		}
 	}
-	if m.FWMark != 0 {
-		return ipvs.Key{Addr: f.Unspecified(), Mark: m.FWMark}, nil
-	}
-	a, ok := netip.AddrFromSlice(m.Address)
-	if !ok {
-		return ipvs.Key{}, fmt.Errorf("virtual server %v: not an address", m.Address)
-	}
-	return ipvs.Key{Addr: a, Protocol: model.Protocol(m.Protocol), Port: m.Port}, nil
+	return errors.Join(errs...)
 }
 
 func (t *serverTable) timeouts() (ipvs.Timeouts, error) {

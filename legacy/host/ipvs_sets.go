@@ -73,7 +73,7 @@ func probeSets() (remove func() error, err error) {
 }
 
 // readSets returns our sets of a family.
-func readSets(ctx context.Context, f model.Family) (map[ipvs.SetName]map[ipvs.Entry]uint32, error) {
+func readSets(ctx context.Context, f model.Family) (map[ipvs.SetName]map[ipvs.Entry]bool, error) {
 	text, err := ipset(ctx, "", "save")
 	if err != nil {
 		return nil, err
@@ -82,12 +82,12 @@ func readSets(ctx context.Context, f model.Family) (map[ipvs.SetName]map[ipvs.En
 }
 
 // parseSets reads the output of ipset save. It skips sets of others.
-func parseSets(r io.Reader, f model.Family) (map[ipvs.SetName]map[ipvs.Entry]uint32, error) {
+func parseSets(r io.Reader, f model.Family) (map[ipvs.SetName]map[ipvs.Entry]bool, error) {
 	names := map[string]ipvs.SetName{}
 	for _, name := range ipvs.SetNames {
 		names[name.In(f)] = name
 	}
-	sets := map[ipvs.SetName]map[ipvs.Entry]uint32{}
+	sets := map[ipvs.SetName]map[ipvs.Entry]bool{}
 	in := bufio.NewScanner(r)
 	for in.Scan() {
 		words := strings.Fields(in.Text())
@@ -101,13 +101,12 @@ func parseSets(r io.Reader, f model.Family) (map[ipvs.SetName]map[ipvs.Entry]uin
 		var err error
 		switch words[0] {
 		case "create":
-			sets[name] = map[ipvs.Entry]uint32{}
+			sets[name] = map[ipvs.Entry]bool{}
 			err = checkDeclaration(name, f, words)
 		case "add":
 			var e ipvs.Entry
-			var mark uint32
-			if e, mark, err = parseEntry(name, words[2:]); err == nil {
-				sets[name][e] = mark
+			if e, err = parseEntry(name, words[2:]); err == nil {
+				sets[name][e] = true
 			}
 		default:
 			err = errors.New("neither create nor add")
@@ -132,13 +131,13 @@ func checkDeclaration(name ipvs.SetName, f model.Family, words []string) error {
 	return nil
 }
 
-func parseEntry(name ipvs.SetName, words []string) (e ipvs.Entry, mark uint32, err error) {
+func parseEntry(name ipvs.SetName, words []string) (e ipvs.Entry, err error) {
 	parts := strings.Split(words[0], ",")
 	if n := 1 + strings.Count(name.Type(), ","); len(parts) != n {
-		return e, 0, fmt.Errorf("%d parts, and not %d", len(parts), n)
+		return e, fmt.Errorf("%d parts, and not %d", len(parts), n)
 	}
 	if e.Addr, err = netip.ParseAddr(parts[0]); err != nil {
-		return e, 0, err
+		return e, err
 	}
 	for i, kind := range strings.Split(strings.TrimPrefix(name.Type(), "hash:"), ",")[1:] {
 		part := parts[1+i]
@@ -149,21 +148,13 @@ func parseEntry(name ipvs.SetName, words []string) (e ipvs.Entry, mark uint32, e
 			e.Net, err = parseNet(part)
 		}
 		if err != nil {
-			return e, 0, err
+			return e, err
 		}
 	}
-	for rest := words[1:]; len(rest) > 0; rest = rest[2:] {
-		if rest[0] != "skbmark" || len(rest) < 2 {
-			return e, 0, fmt.Errorf("unknown option %q", rest[0])
-		}
-		value, _, _ := strings.Cut(rest[1], "/")
-		n, err := strconv.ParseUint(value, 0, 32)
-		if err != nil {
-			return e, 0, err
-		}
-		mark = uint32(n)
+	if len(words) > 1 {
+		return e, fmt.Errorf("unknown option %q", words[1])
 	}
-	return e, mark, nil
+	return e, nil
 }
 
 func parsePort(s string) (model.Protocol, uint16, error) {
@@ -202,6 +193,11 @@ func isKubeProxySet(name string) bool {
 
 func isOurSet(name string) bool {
 	return strings.HasPrefix(name, "VMAPD-") || strings.HasPrefix(name, "VMAPD6-")
+}
+
+// isOldSet reports whether a set is one that version 0.1 had besides.
+func isOldSet(name string) bool {
+	return isOurSet(name) && (strings.HasSuffix(name, "-INSIDE") || strings.HasSuffix(name, "-ENDPOINTS"))
 }
 
 // removeSets destroys sets, without the program.

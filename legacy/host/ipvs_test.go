@@ -20,8 +20,9 @@ func TestParseSets(t *testing.T) {
 	const text = `create VMAPD-SOURCES hash:ip,port,net family inet hashsize 1024 maxelem 2097152 bucketsize 12 initval 0x6f9a
 add VMAPD-SOURCES 192.168.98.12,tcp:80,203.0.113.0/25
 add VMAPD-SOURCES 192.168.98.12,sctp:99,203.0.113.7
+create VMAPD-DROP hash:ip,port family inet hashsize 1024 maxelem 65536
+add VMAPD-DROP 192.168.98.12,udp:53
 create VMAPD-INSIDE hash:ip,port family inet hashsize 1024 maxelem 65536 skbinfo
-add VMAPD-INSIDE 192.168.98.12,udp:53 skbmark 0x76000001
 add VMAPD-INSIDE 192.168.98.13,udp:53 skbmark 0x76000002/0xffffffff
 create VMAPD-HAIRPIN hash:net,net family inet hashsize 1024 maxelem 2097152
 add VMAPD-HAIRPIN 10.0.0.2,10.0.0.2
@@ -31,16 +32,13 @@ create KUBE-NODE-PORT-TCP bitmap:port range 0-65535
 add KUBE-NODE-PORT-TCP 30001
 `
 	addr := netip.MustParseAddr
-	want := map[ipvs.SetName]map[ipvs.Entry]uint32{
+	want := map[ipvs.SetName]map[ipvs.Entry]bool{
 		ipvs.Sources: {
-			{Addr: addr("192.168.98.12"), Protocol: model.TCP, Port: 80, Net: netip.MustParsePrefix("203.0.113.0/25")}:  0,
-			{Addr: addr("192.168.98.12"), Protocol: model.SCTP, Port: 99, Net: netip.MustParsePrefix("203.0.113.7/32")}: 0,
+			{Addr: addr("192.168.98.12"), Protocol: model.TCP, Port: 80, Net: netip.MustParsePrefix("203.0.113.0/25")}:  true,
+			{Addr: addr("192.168.98.12"), Protocol: model.SCTP, Port: 99, Net: netip.MustParsePrefix("203.0.113.7/32")}: true,
 		},
-		ipvs.Inside: {
-			{Addr: addr("192.168.98.12"), Protocol: model.UDP, Port: 53}: 0x76000001,
-			{Addr: addr("192.168.98.13"), Protocol: model.UDP, Port: 53}: 0x76000002,
-		},
-		ipvs.Hairpin: {{Addr: addr("10.0.0.2"), Net: netip.MustParsePrefix("10.0.0.2/32")}: 0},
+		ipvs.Discard: {{Addr: addr("192.168.98.12"), Protocol: model.UDP, Port: 53}: true},
+		ipvs.Hairpin: {{Addr: addr("10.0.0.2"), Net: netip.MustParsePrefix("10.0.0.2/32")}: true},
 	}
 	got, err := parseSets(strings.NewReader(text), model.IPv4)
 	if err != nil {
@@ -52,7 +50,6 @@ add KUBE-NODE-PORT-TCP 30001
 	for name, text := range map[string]string{
 		"another type":   "create VMAPD-ADDRS hash:net family inet maxelem 65536\n",
 		"another family": "create VMAPD-ADDRS hash:ip family inet6 maxelem 65536\n",
-		"no marks":       "create VMAPD-INSIDE hash:ip,port family inet maxelem 65536\n",
 		"no address":     "create VMAPD-ADDRS hash:ip family inet maxelem 65536\nadd VMAPD-ADDRS x\n",
 		"no port":        "create VMAPD-DROP hash:ip,port family inet maxelem 65536\nadd VMAPD-DROP 10.0.0.1\n",
 		"a protocol":     "create VMAPD-DROP hash:ip,port family inet maxelem 65536\nadd VMAPD-DROP 10.0.0.1,icmp:1\n",

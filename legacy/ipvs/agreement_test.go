@@ -2,6 +2,8 @@ package ipvs_test
 
 import (
 	"fmt"
+	"net/netip"
+	"slices"
 	"testing"
 
 	"github.com/vmapd/vmapd/legacy/ipvs"
@@ -10,11 +12,14 @@ import (
 	"github.com/vmapd/vmapd/model/modeltest"
 )
 
-// IPVS and its companion implement the decisions of modeltest.Memory.Decide, except for
-// ipvs.Differences.
+// IPVS and its companion implement the decisions of the model, except for ipvs.Differences.
 
-// lost is the difference by which packets of a connection do not arrive: there is no outcome.
-const lost = 3
+const (
+	// lost is the difference by which packets of a connection do not arrive: there is no outcome.
+	lost = 3
+	// onlyHere is the difference by which a connection gets an endpoint of another list.
+	onlyHere = 4
+)
 
 // instead changes the outcome for a decision that a difference concerns, by its index in the
 // list.
@@ -34,6 +39,40 @@ var instead = map[int]func(d model.Decision, want *modeltest.Outcome){
 	},
 }
 
+// visit is a client of a virtual server.
+type visit struct {
+	dest   model.VIP
+	client netip.Addr
+}
+
+// decide is model.Decide with IPVS' list of endpoints, for a client that may have come before.
+func decide(s *model.Snapshot, c model.Connection, before map[visit]netip.AddrPort, n *tally) model.Decision {
+	d := model.Decide(s, c)
+	in := s.Family(model.FamilyOf(c.Dest.Addr()))
+	if ipvs.Differences[onlyHere].Concerns(in, d) {
+		n.differed[onlyHere]++
+		d.TrafficPolicy, d.Targets = model.Local, nil
+		for e := range d.Port.In(model.Local) {
+			snat := model.KeepSource
+			switch toNode := slices.Contains(in.NodeAddrs, e.Addr.Addr()); {
+			case toNode && !d.Node:
+				snat = model.OnNode
+			case d.Node:
+				snat = model.FromNode
+			case e.Addr.Addr() == d.Source && e.Addr != d.Dest:
+				snat = model.Hairpin
+			}
+			d.Targets = append(d.Targets, model.Target{Endpoint: e, SNAT: snat})
+		}
+	}
+	dest := model.VIP{Addr: c.Dest.Addr(), Protocol: c.Protocol, Port: c.Dest.Port()}
+	got, ok := before[visit{dest, c.Source}]
+	if i := slices.IndexFunc(d.Targets, func(t model.Target) bool { return t.Addr == got }); ok && d.Port.Affinity > 0 && i >= 0 {
+		d.Targets = d.Targets[i : i+1]
+	}
+	return d
+}
+
 // tally counts how often each difference was met, and the connections forwarded inside.
 type tally struct {
 	differed map[int]int
@@ -51,17 +90,13 @@ func agree(t *testing.T, r *modeltest.Random, s *model.Snapshot, contents [len(m
 	for _, f := range model.Families {
 		sims[f] = simulate(t, contents[f], s.Family(f))
 	}
-	memories := map[model.VIP]modeltest.Memory{}
+	remembered := map[visit]netip.AddrPort{}
 	for _, c := range modeltest.Sequence(r, s, connections) {
 		if c.Dest.Addr().IsLoopback() {
 			continue // meets no rule
 		}
 		f := model.FamilyOf(c.Dest.Addr())
-		dest := model.VIP{Addr: c.Dest.Addr(), Protocol: c.Protocol, Port: c.Dest.Port()}
-		d := memories[dest].Decide(s, c)
-		if d.Why != model.HasEndpoints { // the virtual server has a mark, and is not persistent
-			d = model.Decide(s, c)
-		}
+		d := decide(s, c, remembered, n)
 		n.reasons[d.Why]++
 		if ipvs.Differences[lost].Concerns(s.Family(f), d) {
 			n.differed[lost]++
@@ -69,7 +104,7 @@ func agree(t *testing.T, r *modeltest.Random, s *model.Snapshot, contents [len(m
 		}
 		want := modeltest.Expected(d)
 		for i, difference := range ipvs.Differences {
-			if i == lost || difference.Concerns == nil || !difference.Concerns(s.Family(f), d) {
+			if i == lost || i == onlyHere || difference.Concerns == nil || !difference.Concerns(s.Family(f), d) {
 				continue
 			}
 			before := modeltest.Expected(d)
@@ -82,10 +117,10 @@ func agree(t *testing.T, r *modeltest.Random, s *model.Snapshot, contents [len(m
 		if how := want.Disagrees(got.Outcome); how != "" {
 			t.Fatalf("%+v\ndecided: %v, reason %d: %s\nby %v, rules met: %q", c, d.Verdict, d.Why, how, got.Server, got.Trace)
 		}
-		if d.Verdict == model.Forwarded && d.Why == model.HasEndpoints {
-			to := d.Targets[r.IntN(len(d.Targets))]
-			memories[dest] = memories[dest].After(d, to)
-			sims[f].Remember(got.Server, c.Source, to.Addr)
+		if d.Verdict == model.Forwarded && len(d.Targets) > 0 {
+			to := d.Targets[r.IntN(len(d.Targets))].Addr
+			remembered[visit{model.VIP{Addr: c.Dest.Addr(), Protocol: c.Protocol, Port: c.Dest.Port()}, c.Source}] = to
+			sims[f].Remember(got.Server, c.Source, to)
 		}
 	}
 }

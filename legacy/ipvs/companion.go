@@ -32,7 +32,7 @@ var companionTables = [...]string{"mangle", "filter", "nat"}
 const (
 	servicesChain    = iptables.IPVSPrefix + "SERVICES"
 	outsideChain     = iptables.IPVSPrefix + "OUTSIDE"
-	insideChain      = iptables.IPVSPrefix + "INSIDE"
+	dropChain        = iptables.IPVSPrefix + "DROP"
 	unallocatedChain = iptables.IPVSPrefix + "UNALLOCATED"
 	filterChain      = iptables.IPVSPrefix + "FILTER"
 	rejectChain      = iptables.IPVSPrefix + "REJECT"
@@ -74,7 +74,7 @@ func companion(f model.Family, s *model.Settings, o Options) *Companion {
 		Chains: []Chain{
 			{"mangle", servicesChain, r.services()},
 			{"mangle", outsideChain, r.outside()},
-			{"mangle", insideChain, r.inside()},
+			{"mangle", dropChain, r.dropOutside()},
 			{"mangle", unallocatedChain, r.unallocated(r.in(Addrs, "dst"))},
 			{"filter", filterChain, r.filter()},
 			{"filter", unallocatedChain, r.unallocated("")},
@@ -91,7 +91,7 @@ func companion(f model.Family, s *model.Settings, o Options) *Companion {
 		// to an address that is about to go are dropped, and not refused.
 		Jumps: []iptables.Jump{
 			jump("filter", "INPUT", filterChain, notByLo, iptables.IsNew),
-			jump("filter", "INPUT", invalidChain, iptables.IsInvalid),
+			jump("filter", "INPUT", invalidChain, notByLo, iptables.IsInvalid),
 			jump("filter", "FORWARD", forwardChain),
 			jump("filter", "FORWARD", invalidChain, iptables.IsInvalid),
 			jump("filter", "FORWARD", unallocatedChain, iptables.IsNew),
@@ -115,15 +115,9 @@ func (r companionRules) notIn(set SetName, fields string) string {
 	return "-m set ! --match-set " + set.In(r.family) + " " + fields
 }
 
-// isInside matches connections that were given the mark of a service port.
-func (r companionRules) isInside() string { return iptables.Marked(r.options.InsideMark, insideMask) }
-
 func (r companionRules) setMark() string {
 	return iptables.SetMark(r.options.MasqueradeMark, r.options.MasqueradeMark)
 }
-
-// clearMark clears all of a mark.
-func clearMark() string { return iptables.SetMark(0, ^uint32(0)) }
 
 // services drops and marks new connections before IPVS gets them: in mangle, because in the
 // output path IPVS comes before the table filter. Packets from the network meet the chain in INPUT,
@@ -133,16 +127,15 @@ func clearMark() string { return iptables.SetMark(0, ^uint32(0)) }
 func (r companionRules) services() []string {
 	rules := []string{
 		iptables.Join(r.in(Restricted, vipFields), r.notIn(Sources, sourceFields), iptables.Drop),
+		iptables.Join(r.in(Discard, vipFields), iptables.Drop),
+		iptables.Join(r.in(DiscardOutside, vipFields), "-j "+dropChain),
 		iptables.Join(r.in(Masquerade, vipFields), r.setMark()),
+		iptables.Join(r.in(MasqueradeNode, vipFields), iptables.FromNode, r.setMark()),
 	}
 	if r.MasqueradeAll || r.Pods.Known() {
 		rules = append(rules, iptables.Join(r.in(MasqueradeOutside, vipFields), "-j "+outsideChain))
 	}
-	notInside := fmt.Sprintf("-m mark ! --mark %#x/%#x", r.options.InsideMark, insideMask)
-	return append(rules,
-		iptables.Join(r.in(Inside, vipFields), "-j "+insideChain),
-		iptables.Join(r.in(Discard, vipFields), notInside, iptables.Drop),
-	)
+	return rules
 }
 
 // unallocated drops new connections to addresses of a ServiceCIDR that no Service has: the address
@@ -161,18 +154,19 @@ func (r companionRules) unallocated(of string) []string {
 func (r companionRules) outside() []string {
 	var rules []string
 	if !r.MasqueradeAll {
-		for _, m := range iptables.FromPods(r.Pods) {
-			rules = append(rules, iptables.Join(m, iptables.Return))
-		}
+		rules = r.returnPods()
 	}
 	return append(rules, r.setMark())
 }
 
-// inside sends connections from pods and from the node to the whole cluster's endpoints.
-func (r companionRules) inside() []string {
-	var rules []string
-	for _, m := range append(iptables.FromPods(r.Pods), iptables.FromNode) {
-		rules = append(rules, iptables.Join(m, "-j SET --map-set "+Inside.In(r.family)+" "+vipFields+" --map-mark"))
+// dropOutside drops connections that are neither from a pod nor from the node.
+func (r companionRules) dropOutside() []string {
+	return append(r.returnPods(), iptables.Join(iptables.FromNode, iptables.Return), iptables.Drop)
+}
+
+func (r companionRules) returnPods() (rules []string) {
+	for _, m := range iptables.FromPods(r.Pods) {
+		rules = append(rules, iptables.Join(m, iptables.Return))
 	}
 	return rules
 }
@@ -186,14 +180,14 @@ func (r companionRules) filter() []string {
 	}
 }
 
-// invalid drops packets from endpoints that connection tracking takes for INVALID (a segment
-// outside the window, say). A reply to a masqueraded client would otherwise end in the node's
-// own TCP, which resets the connection.
+// invalid drops packets that connection tracking takes for INVALID (a segment outside the window,
+// say). A reply to a masqueraded client would otherwise end in the node's own TCP, which resets the
+// connection.
 func (r companionRules) invalid() []string {
 	if !r.DropInvalid {
 		return nil
 	}
-	return []string{iptables.Join(r.in(Endpoints, "src,src"), iptables.Drop)}
+	return []string{iptables.Drop}
 }
 
 // served keeps the rules of other programs in the table nat from connections to Services, as kube-proxy does: none
@@ -207,23 +201,16 @@ func (r companionRules) served() []string {
 func (r companionRules) postrouting() []string {
 	const masquerade = "-j " + masqueradeChain
 	return []string{
-		// From the node itself: other machines may be unable to answer to the source address.
-		iptables.Join(r.isInside(), iptables.FromNode, masquerade),
 		iptables.Join(iptables.Marked(r.options.MasqueradeMark, r.options.MasqueradeMark), masquerade),
 		iptables.Join(r.in(Addrs, "src"), masquerade),
 		iptables.Join(r.in(Hairpin, "src,dst"), masquerade),
-		iptables.Join(r.isInside(), clearMark()),
 	}
 }
 
-// masquerade clears the marks first, because a packet that then goes through a tunnel passes
-// here again.
+// masquerade clears the mark first, because a packet that then goes through a tunnel passes here
+// again.
 func (r companionRules) masquerade() []string {
-	return []string{
-		iptables.Join(r.isInside(), clearMark()),
-		iptables.SetMark(0, r.options.MasqueradeMark),
-		iptables.Masquerade(r.options.RandomFully),
-	}
+	return []string{iptables.SetMark(0, r.options.MasqueradeMark), iptables.Masquerade(r.options.RandomFully)}
 }
 
 // beginning returns the companion for the time until the device has the addresses. It does not

@@ -61,7 +61,7 @@ func TestTheCompanionIsMended(t *testing.T) {
 		"a jump is there twice":        {invalid, invalid + invalid},
 		"a jump is not the first":      {invalid, "-A FORWARD -j DROP\n" + invalid},
 		"a jump of another version":    {invalid, invalid + "-A FORWARD -p tcp -j VMAPD-IPVS-INVALID\n"},
-		"a jump from elsewhere":        {"*mangle\n", "*mangle\n-A POSTROUTING -j VMAPD-IPVS-INSIDE\n"},
+		"a jump from elsewhere":        {"*mangle\n", "*mangle\n-A POSTROUTING -j VMAPD-IPVS-DROP\n"},
 		"a chain of another version":   {"*mangle\n", "*mangle\n:VMAPD-IPVS-OLD - [0:0]\n-A VMAPD-IPVS-OLD -j RETURN\n"},
 		"a rule too many":              {"-j MASQUERADE\n", "-j MASQUERADE\n-A VMAPD-IPVS-MASQ -j RETURN\n"},
 		"a rule too few":               {"-A VMAPD-IPVS-MASQ -j MASQUERADE\n", ""},

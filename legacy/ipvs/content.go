@@ -10,12 +10,12 @@ import (
 // those that were read back, or those after half a plan.
 type Content struct {
 	Family    model.Family
-	Device    string                       // the dummy device; "" if there is none
-	Companion *Companion                   // nil if its chains are missing or different
-	Sysctls   map[string]string            // known values
-	Timeouts  Timeouts                     // IPVS's
-	Addrs     map[netip.Addr]bool          // on the device
-	Sets      map[SetName]map[Entry]uint32 // by entry, the packet mark; a set that exists is not nil
+	Device    string                     // the dummy device; "" if there is none
+	Companion *Companion                 // nil if its chains are missing or different
+	Sysctls   map[string]string          // known values
+	Timeouts  Timeouts                   // IPVS's
+	Addrs     map[netip.Addr]bool        // on the device
+	Sets      map[SetName]map[Entry]bool // a set that exists is not nil
 	Servers   map[Key]Server
 }
 
@@ -23,15 +23,13 @@ type Content struct {
 func NewContent(f model.Family) *Content {
 	return &Content{
 		Family: f, Sysctls: map[string]string{}, Addrs: map[netip.Addr]bool{},
-		Sets: map[SetName]map[Entry]uint32{}, Servers: map[Key]Server{},
+		Sets: map[SetName]map[Entry]bool{}, Servers: map[Key]Server{},
 	}
 }
 
-func (c *Content) add(set SetName, e Entry) { c.addMarked(set, e, 0) }
-
-func (c *Content) addMarked(set SetName, e Entry, mark uint32) {
+func (c *Content) add(set SetName, e Entry) {
 	if c.Sets[set] == nil {
-		c.Sets[set] = map[Entry]uint32{}
+		c.Sets[set] = map[Entry]bool{}
 	}
-	c.Sets[set][e] = mark
+	c.Sets[set][e] = true
 }

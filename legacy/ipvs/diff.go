@@ -1,7 +1,6 @@
 package ipvs
 
 import (
-	"iter"
 	"maps"
 	"net/netip"
 	"reflect"
@@ -21,9 +20,7 @@ const (
 	allowEarly                   // sources that an allowed range had before
 	protect                      // entries that say which Service a packet is for, and how it is translated
 	forbidEarly                  // sources that may no longer connect, before new endpoints come
-	markServerComes              // virtual servers for connections from inside
-	insideComes                  // connections from inside go there
-	verdictComes                 // and only then others are dropped; or all are refused
+	verdictComes                 // connections are dropped or refused
 	serverComes                  // virtual servers and real servers
 	serviceComes                 // the filter lets connections through to them
 	addrComes                    // the node accepts packets to the address
@@ -31,28 +28,26 @@ const (
 	serviceGoes                  // the filter refuses connections to a virtual server
 	serverGoes                   // before it goes: the node itself would answer
 	verdictGoes                  // dropping and refusing end when endpoints are there
-	insideGoes                   // connections from inside go where those from outside go
-	markServerGoes
-	allowLate       // sources that may connect now, when endpoints that they may not reach are gone
-	restrictionGoes // sources no longer matter
-	forbidLate      // sources that another range has
-	protectionGoes  // entries about endpoints and frontends that are gone
-	companionGoes   // only if everything goes
-	setsGo          // sets and the device, which nothing uses any more
+	allowLate                    // sources that may connect now, when endpoints that they may not reach are gone
+	restrictionGoes              // sources no longer matter
+	forbidLate                   // sources that another range has
+	protectionGoes               // entries about endpoints and frontends that are gone
+	companionGoes                // only if everything goes
+	setsGo                       // sets and the device, which nothing uses any more
 	phases
 )
 
 // comes and goes have the phases in which entries of a set are added and deleted. Sources have
 // several: see diffSources.
 var comes = map[SetName]phase{
-	Addrs: protect, Hairpin: protect, Endpoints: protect, Masquerade: protect, MasqueradeOutside: protect,
-	Restricted: protect, Inside: insideComes, Discard: verdictComes, Refuse: verdictComes, Services: serviceComes,
+	Addrs: protect, Hairpin: protect, Masquerade: protect, MasqueradeOutside: protect, MasqueradeNode: protect,
+	Restricted: protect, Discard: verdictComes, DiscardOutside: verdictComes, Refuse: verdictComes, Services: serviceComes,
 }
 
 var goes = map[SetName]phase{
-	Addrs: protectionGoes, Hairpin: protectionGoes, Endpoints: protectionGoes, Masquerade: protectionGoes,
-	MasqueradeOutside: protectionGoes, Restricted: restrictionGoes, Refuse: verdictGoes,
-	Inside: insideGoes, Discard: verdictGoes, Services: serviceGoes,
+	Addrs: protectionGoes, Hairpin: protectionGoes, Masquerade: protectionGoes,
+	MasqueradeOutside: protectionGoes, MasqueradeNode: protectionGoes, Restricted: restrictionGoes,
+	Refuse: verdictGoes, Discard: verdictGoes, DiscardOutside: verdictGoes, Services: serviceGoes,
 }
 
 // differ collects the operations from one Content to another, or between parts of them.
@@ -77,21 +72,18 @@ func Diff(before, after *State) Plan {
 	}
 	d := &differ{family: after.Family, have: NewContent(after.Family), want: NewContent(after.Family)}
 	d.changedKeys(before, after)
-	d.changedMarks(before, after)
 	d.changedAddrs(before, after)
-	changedEntries(d, Hairpin, after.snapshot.HairpinChanges(before.snapshot), hairpinEntry)
-	changedEntries(d, Endpoints, after.snapshot.ServiceEndpointChanges(before.snapshot), endpointEntry)
+	d.changedHairpins(before, after)
 	d.have.Companion, d.want.Companion = before.Companion, after.Companion
 	return d.plan()
 }
 
-func changedEntries[K comparable](d *differ, set SetName, changes iter.Seq[model.Change[K]], entry func(K) Entry) {
-	var none K
-	for c := range changes {
-		if c.Old != none {
-			d.have.add(set, entry(c.Old))
+func (d *differ) changedHairpins(before, after *State) {
+	for c := range after.snapshot.HairpinChanges(before.snapshot) {
+		if c.Old.IsValid() {
+			d.have.add(Hairpin, hairpinEntry(c.Old))
 		} else {
-			d.want.add(set, entry(c.New))
+			d.want.add(Hairpin, hairpinEntry(c.New))
 		}
 	}
 }
@@ -118,13 +110,6 @@ func (d *differ) changedKeys(before, after *State) {
 		if v.Addr.IsUnspecified() {
 			visit(v)
 		}
-	}
-}
-
-func (d *differ) changedMarks(before, after *State) {
-	for c := range after.snapshot.ServicePortChanges(before.snapshot) {
-		before.addMark(d.have, c.Old)
-		after.addMark(d.want, c.New)
 	}
 }
 
@@ -263,15 +248,8 @@ func (d *differ) diffSet(name SetName) {
 	for _, e := range missing(have, want, compareEntries) {
 		d.add(goes[name], DeleteEntry{d.family, name, e})
 	}
-	var come []Entry
-	for e, mark := range want {
-		if old, ok := have[e]; !ok || old != mark {
-			come = append(come, e)
-		}
-	}
-	slices.SortFunc(come, compareEntries)
-	for _, e := range come {
-		d.add(comes[name], AddEntry{d.family, name, e, want[e]})
+	for _, e := range missing(want, have, compareEntries) {
+		d.add(comes[name], AddEntry{d.family, name, e})
 	}
 }
 
@@ -284,7 +262,7 @@ func (d *differ) diffSources() {
 		if !d.have.has(Restricted, e) || covers(have, e) {
 			p = allowEarly
 		}
-		d.add(p, AddEntry{Family: d.family, Set: Sources, Entry: e})
+		d.add(p, AddEntry{d.family, Sources, e})
 	}
 	for _, e := range missing(have, want, compareEntries) {
 		p := forbidEarly
@@ -298,15 +276,14 @@ func (d *differ) diffSources() {
 // has reports whether a set has the address and port of an entry.
 func (c *Content) has(set SetName, e Entry) bool {
 	e.Net = netip.Prefix{}
-	_, ok := c.Sets[set][e]
-	return ok
+	return c.Sets[set][e]
 }
 
 // covers reports whether a range as wide as an entry's, or wider, is among the sources.
-func covers(sources map[Entry]uint32, e Entry) bool {
+func covers(sources map[Entry]bool, e Entry) bool {
 	for bits := e.Net.Bits(); bits > 0; bits-- {
 		e.Net = netip.PrefixFrom(e.Net.Addr(), bits).Masked()
-		if _, ok := sources[e]; ok {
+		if sources[e] {
 			return true
 		}
 	}
@@ -315,29 +292,21 @@ func covers(sources map[Entry]uint32, e Entry) bool {
 
 func (d *differ) diffServers() {
 	for _, k := range missing(d.have.Servers, d.want.Servers, compareKeys) {
-		d.add(whenOf(k, serverGoes, markServerGoes), DeleteServer{k})
+		d.add(serverGoes, DeleteServer{k})
 	}
 	for _, k := range slices.SortedFunc(maps.Keys(d.want.Servers), compareKeys) {
 		d.diffServer(k)
 	}
 }
 
-func whenOf(k Key, addr, mark phase) phase {
-	if k.Mark != 0 {
-		return mark
-	}
-	return addr
-}
-
 func (d *differ) diffServer(k Key) {
-	come, leave := whenOf(k, serverComes, markServerComes), whenOf(k, realGoes, markServerGoes)
 	have, ok := d.have.Servers[k]
 	want := d.want.Servers[k]
 	switch {
 	case !ok:
-		d.add(come, AddServer{k, want.config()})
+		d.add(serverComes, AddServer{k, want.config()})
 	case !have.sameAs(want):
-		d.add(come, UpdateServer{k, want.config()})
+		d.add(serverComes, UpdateServer{k, want.config()})
 	}
 	var addrs []netip.AddrPort
 	for a, w := range want.Real {
@@ -347,15 +316,15 @@ func (d *differ) diffServer(k Key) {
 	}
 	slices.SortFunc(addrs, netip.AddrPort.Compare)
 	for _, a := range addrs {
-		d.add(come, AddReal{k, a, want.Real[a]})
+		d.add(serverComes, AddReal{k, a, want.Real[a]})
 	}
 	for _, a := range missing(have.Real, want.Real, netip.AddrPort.Compare) {
 		// A real server that drains already gets the operation again: after a start, the process
 		// has no list of those.
 		if want.drains() {
-			d.add(leave, DrainReal{k, a})
+			d.add(realGoes, DrainReal{k, a})
 		} else {
-			d.add(leave, DeleteReal{k, a})
+			d.add(realGoes, DeleteReal{k, a})
 		}
 	}
 }

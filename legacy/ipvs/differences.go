@@ -45,18 +45,18 @@ var Differences = []Difference{
 		Concerns: withTakenAddr,
 	},
 	{
+		What: "through an external or load-balancer address or a node port with externalTrafficPolicy Local, pods and the " +
+			"node reach only endpoints on this node, as long as there is one",
+		Why:      "a virtual server has one list of real servers; kube-proxy's mode ipvs does the same",
+		Concerns: shortCircuited,
+	},
+	{
 		What: "the algorithm random means Options.Scheduler",
 		Why:  "IPVS has no scheduler that chooses at random",
 	},
 	{
 		What: "each frontend has session affinity of its own, and its time begins anew with the end of each connection",
 		Why:  "persistence belongs to a virtual server",
-	},
-	{
-		What: "with session affinity and externalTrafficPolicy Local, pods and the node come back to an endpoint only as " +
-			"long as the endpoints stay the same",
-		Why: "a persistent virtual server with a mark does not translate ports (ip_vs_sched_persist), so the client's address " +
-			"is hashed instead",
 	},
 	{
 		What: "the connections of a deleted frontend end",
@@ -67,16 +67,17 @@ var Differences = []Difference{
 		Why:  "it refuses all clients that its table sends to a real server of weight 0",
 	},
 	{
-		What: "DropInvalid does not drop packets from clients to a cluster IP",
-		Why:  "IPVS translates by its own table, regardless of the state in connection tracking",
+		What: "DropInvalid drops all INVALID packets that are forwarded or arrive for the node, also those that belong to no " +
+			"Service",
+		Why: "a rule for those of Services would have to know each endpoint",
 	},
 	{
 		What: "established connections are accepted in the FORWARD chain, and pass no later rule there",
 		Why:  "kube-proxy does so, and nodes with a FORWARD policy of DROP rely on it for replies",
 	},
 	{
-		What: "packet marks are used: one bit, and all values that begin with a certain byte",
-		Why:  "a virtual server has one list of real servers, and the kernel finds it either by its address or by a mark",
+		What: "one bit of packet marks is used",
+		Why:  "what is to be masqueraded is known before IPVS has chosen the endpoint",
 	},
 	{
 		What: "connections to a Service are not counted",
@@ -102,6 +103,10 @@ func otherPortOfExternal(s *model.FamilySnapshot, d model.Decision) bool {
 
 func fromServiceAddr(s *model.FamilySnapshot, d model.Decision) bool {
 	return d.Verdict == model.Forwarded && onDevice(s, d.Source)
+}
+
+func shortCircuited(_ *model.FamilySnapshot, d model.Decision) bool {
+	return (d.Why == model.FromPodInside || d.Why == model.FromNodeInside) && d.Frontend.Action == model.Forward
 }
 
 func withTakenAddr(s *model.FamilySnapshot, d model.Decision) bool {

@@ -16,25 +16,21 @@
 //	      │ ADDRS and SERVICES ──> no other rule of nat
 //	mangle INPUT, OUTPUT
 //	      │ RESTRICTED, and not from SOURCES ──> drop
-//	      │ MASQUERADE, or MASQUERADE-OUTSIDE and no pod: the masquerade mark
-//	      │ INSIDE, and from a pod or the node: a mark of the service port's own
-//	      │ DROP, and not marked so ──> drop
+//	      │ DROP, or DROP-OUTSIDE and neither from a pod nor from the node ──> drop
+//	      │ MASQUERADE, MASQUERADE-NODE and from the node, or MASQUERADE-OUTSIDE and no pod: the masquerade mark
 //	filter FORWARD, OUTPUT (mangle OUTPUT: of ADDRS alone)
 //	      │ in a ServiceCIDR, and not on the device ──> drop
 //	filter INPUT (OUTPUT: only what IPVS has not taken)
 //	      │ REJECT, or an address of ADDRS that is not in SERVICES with its port ──> refuse
-//	IPVS  │ a virtual server by the mark, or else by address, protocol and port
+//	IPVS  │ a virtual server by address, protocol and port
 //	      ▼
 //	nat POSTROUTING: marked, from ADDRS, or an endpoint to itself (HAIRPIN) ──> masquerade
 //
-// # Two lists of endpoints
+// # One list of endpoints
 //
-// With externalTrafficPolicy Local, pods and the node are sent to all endpoints and others
-// to those on this node, but a virtual server has one list of real servers. The
-// kernel looks for a virtual server by packet mark before it does by address, so a service port
-// with such frontends has another one with a mark. The marks stand not in rules (one for each
-// Service) but in the ipset INSIDE, whose entries carry a mark each (extension skbinfo, Linux
-// 3.19) that the target SET --map-mark gives to packets.
+// A virtual server has one list of real servers, for all clients. With externalTrafficPolicy Local, that is the
+// endpoints on this node or, if there is none, those of the cluster: then pods and the node get these, and others
+// are dropped (DROP-OUTSIDE). The masquerade bit is the only one of the packet mark that is written.
 //
 // # Why the order matters
 //

@@ -37,7 +37,9 @@ func TestFlows(t *testing.T) {
 		{"… from the node, by the address that the kernel takes as source", "192.168.98.11", "192.168.98.11:80", "10.0.0.3:8080 masqueraded"},
 		{"… from the node at a node port", node, "192.168.0.2:30001", "10.0.0.3:8080 masqueraded"},
 		{"policy Local, an endpoint here: outside", outside, "192.168.98.12:80", "10.0.0.2:8080"},
-		{"… from that endpoint: to itself, or to the other", pod, "192.168.98.12:80", "10.0.0.2:8080 masqueraded 10.0.0.3:8080"},
+		{"… from that endpoint: to itself", pod, "192.168.98.12:80", "10.0.0.2:8080 masqueraded"},
+		{"… from another pod", "10.0.0.9", "192.168.98.12:80", "10.0.0.2:8080"},
+		{"… from the node: masqueraded", node, "192.168.98.12:80", "10.0.0.2:8080 masqueraded"},
 		{"a cluster IP from outside", outside, "172.30.0.42:80", "10.0.0.2:8080 masqueraded 10.0.0.3:8080 masqueraded"},
 		{"no endpoint", outside, "172.30.0.43:80", "reset"},
 		{"no endpoint, from the node", node, "172.30.0.43:80", "refused"},
@@ -70,11 +72,15 @@ func TestFlows(t *testing.T) {
 		p := iptsim.Packet{Connection: tcp("10.0.0.3", "192.168.0.2:40000"), SourcePort: 8080, Invalid: true}
 		equal(t, "a reply", "drop", packet(p))
 		p.SourcePort = 8081
-		equal(t, "what is no endpoint", "192.168.0.2:40000", packet(p))
+		equal(t, "what is no endpoint", "drop", packet(p))
+		p.Interface = "lo"
+		equal(t, "on loopback", "192.168.0.2:40000", packet(p))
 	})
-	t.Run("a mark of somebody else's is nobody's", func(t *testing.T) {
-		p := iptsim.Packet{Connection: tcp(pod, "192.168.98.11:80"), SourcePort: modeltest.ClientPort, Mark: 0xff00}
+	t.Run("marks of others are left as they are", func(t *testing.T) {
+		p := iptsim.Packet{Connection: tcp(pod, "192.168.98.11:80"), SourcePort: modeltest.ClientPort, Mark: 0xffff3fff}
 		equal(t, "a pod's connection", "10.0.0.3:8080", packet(p))
+		p = iptsim.Packet{Connection: tcp(outside, "172.30.0.42:80"), SourcePort: modeltest.ClientPort, Mark: 0xffff3fff}
+		equal(t, "a masqueraded connection", "10.0.0.2:8080 masqueraded 10.0.0.3:8080 masqueraded", packet(p))
 	})
 }
 

@@ -1,6 +1,7 @@
 package ipvs_test
 
 import (
+	"maps"
 	"net/netip"
 	"testing"
 
@@ -67,41 +68,12 @@ func run(t *testing.T, sim *ipvssim.Simulator, c model.Connection) ipvssim.Outco
 	return o
 }
 
-// settled returns the part of a Content that does not depend on history: without draining real
-// servers, and with marks that are made from the addresses they serve.
+// settled returns the part of a Content that does not depend on history: without draining real servers.
 func settled(c *ipvs.Content) *ipvs.Content {
 	c = ipvssim.Clone(c)
-	names := map[uint32]uint32{}
-	for e, mark := range c.Sets[ipvs.Inside] {
-		// The lowest address gives a mark its new value.
-		n := uint32(e.Port)<<16 | uint32(e.Protocol)
-		for _, b := range e.Addr.AsSlice() {
-			n = n*31 + uint32(b)
-		}
-		if old, ok := names[mark]; !ok || n < old {
-			names[mark] = n
-		}
+	for _, s := range c.Servers {
+		maps.DeleteFunc(s.Real, func(_ netip.AddrPort, weight int) bool { return weight == 0 })
 	}
-	for e, mark := range c.Sets[ipvs.Inside] {
-		c.Sets[ipvs.Inside][e] = names[mark]
-	}
-	servers := map[ipvs.Key]ipvs.Server{}
-	for k, s := range c.Servers {
-		if k.Mark != 0 {
-			name, ok := names[k.Mark]
-			if !ok {
-				continue // for node ports, which answer nowhere
-			}
-			k.Mark = name
-		}
-		for a, w := range s.Real {
-			if w == 0 {
-				delete(s.Real, a)
-			}
-		}
-		servers[k] = s
-	}
-	c.Servers = servers
 	return c
 }
 

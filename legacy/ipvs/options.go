@@ -13,9 +13,8 @@ import (
 
 // Defaults of Options.
 const (
-	DefaultScheduler  = "rr"
-	DefaultDevice     = "vmapd-ipvs0"
-	DefaultInsideMark = 0x76000000
+	DefaultScheduler = "rr"
+	DefaultDevice    = "vmapd-ipvs0"
 )
 
 // Schedulers are the kernel's; twos since Linux 5.19.
@@ -38,9 +37,6 @@ type Options struct {
 	// MasqueradeMark is the bit of the packet mark that requests masquerading. 0 is
 	// iptables.DefaultMasqueradeMark.
 	MasqueradeMark uint32
-	// InsideMark is the first byte, in the upper 8 bits, of the packet marks that lead
-	// connections from inside to another list of endpoints than those from outside.
-	InsideMark uint32
 	// RandomFully lets MASQUERADE choose source ports at random. It needs iptables 1.6.2.
 	RandomFully bool
 }
@@ -53,7 +49,6 @@ func (o Options) WithDefaults() Options {
 	o.Scheduler = cmp.Or(o.Scheduler, DefaultScheduler)
 	o.Device = cmp.Or(o.Device, DefaultDevice)
 	o.MasqueradeMark = cmp.Or(o.MasqueradeMark, iptables.DefaultMasqueradeMark)
-	o.InsideMark = cmp.Or(o.InsideMark, DefaultInsideMark)
 	return o
 }
 
@@ -68,10 +63,8 @@ func (o Options) Check() error {
 		return fmt.Errorf("scheduler %q is none of %v", o.Scheduler, Schedulers)
 	case o.Device == "kube-ipvs0":
 		return fmt.Errorf("device %q is kube-proxy's, whose clean-up would remove it", o.Device)
-	case m&(m-1) != 0 || m > indexBits:
-		return fmt.Errorf("masquerade mark %#x is not one of the lower 24 bits", m)
-	case o.InsideMark&indexBits != 0:
-		return fmt.Errorf("inside mark %#x has other bits than the upper 8", o.InsideMark)
+	case m&(m-1) != 0:
+		return fmt.Errorf("masquerade mark %#x is not one bit", m)
 	}
 	for _, d := range []time.Duration{o.Timeouts.TCP, o.Timeouts.TCPFin, o.Timeouts.UDP} {
 		if d < 0 || d%time.Second != 0 {
@@ -83,34 +76,7 @@ func (o Options) Check() error {
 
 // Foreign reports whether an unwanted virtual server may belong to somebody else, and must stay.
 func (o Options) Foreign(k Key) bool {
-	o = o.WithDefaults()
-	if k.Mark != 0 {
-		return k.Mark&^indexBits != o.InsideMark
-	}
 	return slices.ContainsFunc(o.ExcludeCIDRs, func(p netip.Prefix) bool { return p.Contains(k.Addr) })
-}
-
-// Packet marks of connections from inside: the upper 8 bits are the same in all of them, the
-// lower ones tell service ports apart.
-const (
-	indexBits  = 1<<24 - 1
-	insideMask = ^uint32(indexBits)
-	// kubeMarks are bits by which kube-proxy, kubelet and network plugins masquerade or drop.
-	// Our marks must not have them by chance.
-	kubeMarks = 1<<14 | 1<<15
-)
-
-// inside returns the n-th mark, which has n in the free bits.
-func (o Options) inside(n uint32) uint32 {
-	mark := o.InsideMark
-	for bit := uint32(1); bit < indexBits; bit <<= 1 {
-		if bit&(o.MasqueradeMark|kubeMarks) != 0 {
-			continue
-		}
-		mark |= bit * (n & 1)
-		n >>= 1
-	}
-	return mark
 }
 
 // scheduler returns the kernel's name of a service port's algorithm. IPVS has none that

@@ -1,7 +1,6 @@
 package ipvs_test
 
 import (
-	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -22,9 +21,8 @@ func TestOptionsAreChecked(t *testing.T) {
 		{"another", ipvs.Options{Scheduler: "random"}, `scheduler "random"`},
 		{"a long name", ipvs.Options{Device: "0123456789abcdef"}, "15 bytes"},
 		{"kube-proxy's device", ipvs.Options{Device: "kube-ipvs0"}, "kube-proxy"},
-		{"two bits", ipvs.Options{MasqueradeMark: 0x6000}, "not one of"},
-		{"a bit that inside marks use", ipvs.Options{MasqueradeMark: 1 << 31}, "not one of"},
-		{"an inside mark with an index", ipvs.Options{InsideMark: 0x76000001}, "upper 8"},
+		{"two bits", ipvs.Options{MasqueradeMark: 0x6000}, "not one bit"},
+		{"the highest bit", ipvs.Options{MasqueradeMark: 1 << 31}, ""},
 		{"half a second", ipvs.Options{Timeouts: ipvs.Timeouts{UDP: 1500 * time.Millisecond}}, "whole seconds"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -50,12 +48,11 @@ func TestSetNamesFit(t *testing.T) {
 // Virtual servers have the schedulers and the persistence of their Services.
 func TestSchedulersAndPersistence(t *testing.T) {
 	service := modeltest.NewService("ns1/web").On("172.30.0.41").TCP("http", 80)
-	external := service.LoadBalancer("192.168.98.11").Policies("", "Local")
 	for _, tt := range []struct {
 		name    string
 		service modeltest.Service
 		o       ipvs.Options
-		want    []string // the virtual servers as ipvsadm says them, marks left out
+		want    []string // the virtual servers as ipvsadm says them
 	}{
 		{"the default", service, ipvs.Options{}, []string{"-A -t 172.30.0.41:80 -s rr"}},
 		{"chosen by the administrator", service, ipvs.Options{Scheduler: "lc"}, []string{"-A -t 172.30.0.41:80 -s lc"}},
@@ -68,70 +65,18 @@ func TestSchedulersAndPersistence(t *testing.T) {
 		},
 		{"mh as kube-proxy has it", service, ipvs.Options{Scheduler: "mh"}, []string{"-A -t 172.30.0.41:80 -s mh -b mh-fallback,mh-port"}},
 		{"affinity is persistence", service.Sticky(60), ipvs.Options{}, []string{"-A -t 172.30.0.41:80 -s rr -p 60"}},
-		{
-			"from inside: by a mark", external,
-			ipvs.Options{},
-			[]string{"-A -t 172.30.0.41:80 -s rr", "-A -t 192.168.98.11:80 -s rr", "-A -f MARK -s rr"},
-		},
-		{
-			"from inside with affinity: by hashing", external.Sticky(60),
-			ipvs.Options{},
-			[]string{"-A -t 172.30.0.41:80 -s rr -p 60", "-A -t 192.168.98.11:80 -s rr -p 60", "-A -f MARK -s sh -b sh-fallback"},
-		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := modeltest.Snapshot(modeltest.Config(), tt.service, modeltest.NewSlice("ns1/web-1", "web").TCP("http", 8080).Ready("10.0.0.2"))
 			var got []string
 			for line := range strings.Lines(ipvs.Compile(nil, s.Family(model.IPv4), tt.o).Text().Servers) {
 				words := strings.Fields(line)
-				if words[1] == "-f" {
-					words[2] = "MARK"
-				}
 				if words[0] == "-A" {
 					got = append(got, strings.Join(words, " "))
 				}
 			}
 			equal(t, "virtual servers", tt.want, got)
 		})
-	}
-}
-
-// Our marks differ from those of others, and a service port keeps its mark.
-func TestMarks(t *testing.T) {
-	b := model.NewBuilder(modeltest.Config())
-	const n = 2000
-	for i := range n {
-		s := modeltest.ClusterService(i)
-		s = s.LoadBalancer(modeltest.Pod(model.IPv4, 5_000_000+i).String()).Policies("", "Local")
-		s.Set(b)
-		modeltest.ClusterSlice(i, 1, 0).Set(b)
-	}
-	o := ipvs.Options{MasqueradeMark: 0x20}
-	state := ipvs.Compile(nil, b.Snapshot().Family(model.IPv4), o)
-	marks := map[uint32]bool{}
-	for _, m := range state.Content().Sets[ipvs.Inside] {
-		if m&0xc020 != 0 || m>>24 != 0x76 || m&0xffffff == 0 {
-			t.Errorf("mark %#x", m)
-		}
-		marks[m] = true
-	}
-	equal(t, "different marks", n, len(marks))
-
-	// A mark that was read from the kernel is kept, even if Compile would choose another one.
-	read := state.Content()
-	other := ipvs.Key{}
-	for e, m := range read.Sets[ipvs.Inside] {
-		old := ipvs.Key{Addr: netip.IPv4Unspecified(), Mark: m}
-		other = ipvs.Key{Addr: netip.IPv4Unspecified(), Mark: 0x76000001}
-		read.Sets[ipvs.Inside][e] = other.Mark
-		read.Servers[other] = read.Servers[old]
-		delete(read.Servers, old)
-		break
-	}
-	again := ipvs.Compile(read, b.Snapshot().Family(model.IPv4), o)
-	equal(t, "plan after a restart", "", ipvs.DiffContent(read, again).String())
-	if _, ok := again.Content().Servers[other]; !ok {
-		t.Errorf("no virtual server for mark %#x", other.Mark)
 	}
 }
 

@@ -76,12 +76,11 @@ type (
 		Device string
 		Addr   netip.Addr
 	}
-	// AddEntry adds an entry to an ipset or gives it another mark (ipset add -exist).
+	// AddEntry adds an entry to an ipset.
 	AddEntry struct {
 		Family model.Family
 		Set    SetName
 		Entry  Entry
-		Mark   uint32
 	}
 	// DeleteEntry deletes an entry from an ipset.
 	DeleteEntry struct {
@@ -161,17 +160,10 @@ func (o DeleteAddress) String() string {
 	return fmt.Sprintf("ip address delete %v/%d dev %s", o.Addr, o.Addr.BitLen(), o.Device)
 }
 
-// String has the mark with a mask, which ipset requires.
 func (o AddEntry) String() string { return "ipset " + o.Text() }
 
 // Text returns a line for ipset restore.
-func (o AddEntry) Text() string {
-	text := fmt.Sprintf("add %s %v", o.Set.In(o.Family), o.Entry)
-	if o.Set.HasMarks() {
-		text += fmt.Sprintf(" skbmark %#x/0xffffffff", o.Mark)
-	}
-	return text
-}
+func (o AddEntry) Text() string { return fmt.Sprintf("add %s %v", o.Set.In(o.Family), o.Entry) }
 
 func (o DeleteEntry) String() string { return "ipset " + o.Text() }
 

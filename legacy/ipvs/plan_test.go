@@ -58,14 +58,13 @@ func checkPlan(t *testing.T, s step) {
 
 	// A restart: another process reads the content, and changes nothing.
 	read := s.after.Content()
-	again := ipvs.Compile(read, family, s.after.Options)
+	again := ipvs.Compile(nil, family, s.after.Options)
 	if plan := ipvs.DiffContent(read, again); len(plan.Ops) > 0 {
 		t.Errorf("a restart writes:\n%s", plan)
 	}
 
 	// A restart with changes: from the content before to the desired one.
 	read = s.before.Content()
-	again = ipvs.Compile(read, family, s.after.Options)
 	apply(t, read, ipvs.DiffContent(read, again).Ops)
 	equal(t, "content after a restart", settled(s.after.Content()), settled(read), compareContents...)
 
@@ -371,7 +370,7 @@ func TestARealServerThatLeavesDrains(t *testing.T) {
 	// Another process finds it draining, and continues.
 	apply(t, content, ipvs.Diff(both, one).Ops)
 	equal(t, "plan of another process", []ipvs.Op{ipvs.DrainReal{Key: web, Addr: gone}},
-		ipvs.DiffContent(content, ipvs.Compile(content, b.Snapshot().Family(model.IPv4), ipvs.Options{})).Ops, compare...)
+		ipvs.DiffContent(content, ipvs.Compile(nil, b.Snapshot().Family(model.IPv4), ipvs.Options{})).Ops, compare...)
 
 	// The scheduler dh would refuse all clients of a real server that drains.
 	dh := ipvs.Options{Scheduler: "dh"}
@@ -390,11 +389,9 @@ func TestACleanUpLeavesWhatIsForeign(t *testing.T) {
 	content := ipvs.Compile(nil, modeltest.Snapshot(modeltest.Config(), modeltest.OurNode()).Family(model.IPv4), o).Content()
 	theirs := []ipvs.Key{
 		{Addr: netip.MustParseAddr("192.0.2.1"), Protocol: model.TCP, Port: 80},
-		{Addr: netip.IPv4Unspecified(), Mark: 5},
 	}
 	left := []ipvs.Key{
 		{Addr: netip.MustParseAddr("198.51.100.1"), Protocol: model.TCP, Port: 80},
-		{Addr: netip.IPv4Unspecified(), Mark: ipvs.DefaultInsideMark + 5},
 	}
 	for _, k := range append(left, theirs...) {
 		content.Servers[k] = ipvs.Server{Scheduler: "rr"}

@@ -93,7 +93,7 @@ func all() []modeltest.Object {
 }
 
 func TestTheProgramsTakeTheText(t *testing.T) {
-	need(t, "ipset", "ipset create x hash:ip,port skbinfo")
+	need(t, "ipset", "ipset create x hash:ip,port")
 	types := missingTypes(t)
 	for i, config := range configs {
 		s := modeltest.Snapshot(config, all()...)
@@ -126,7 +126,7 @@ func TestTheProgramsTakeTheText(t *testing.T) {
 
 // ipset restore accepts the changes of a plan, too, and leads to the same entries.
 func TestIPSetTakesAPlan(t *testing.T) {
-	need(t, "ipset", "ipset create x hash:ip,port skbinfo")
+	need(t, "ipset", "ipset create x hash:ip,port")
 	types := missingTypes(t)
 	for seed := range uint64(6) {
 		r := modeltest.NewRandom(modeltest.Seed(seed))

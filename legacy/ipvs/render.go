@@ -42,7 +42,7 @@ func (c *Content) text(o Options) Text {
 	for _, name := range SetNames {
 		line("create %s", name.Declaration(c.Family))
 		for _, e := range slices.SortedFunc(maps.Keys(c.Sets[name]), compareEntries) {
-			line("%s", AddEntry{c.Family, name, e, c.Sets[name][e]}.Text())
+			line("%s", AddEntry{c.Family, name, e}.Text())
 		}
 	}
 	t.Sets = flush()

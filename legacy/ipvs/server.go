@@ -2,43 +2,17 @@ package ipvs
 
 import (
 	"cmp"
-	"fmt"
 	"net/netip"
 	"time"
 
 	"github.com/vmapd/vmapd/model"
 )
 
-// Key identifies a virtual server: an address, protocol and port or, for connections from
-// inside, a packet mark. The kernel looks for the mark first (ip_vs_service_find).
-type Key struct {
-	Addr     netip.Addr // the family's unspecified address if there is a Mark
-	Protocol model.Protocol
-	Port     uint16
-	Mark     uint32
-}
-
-func keyOf(v model.VIP) Key { return Key{Addr: v.Addr, Protocol: v.Protocol, Port: v.Port} }
-
-func markKey(f model.Family, mark uint32) Key {
-	return Key{Addr: f.Unspecified(), Mark: mark}
-}
-
-func (k Key) vip() model.VIP { return model.VIP{Addr: k.Addr, Protocol: k.Protocol, Port: k.Port} }
-
-// String is "address:port/protocol" or "mark 0x…".
-func (k Key) String() string {
-	if k.Mark != 0 {
-		return fmt.Sprintf("mark %#x", k.Mark)
-	}
-	return k.vip().String()
-}
+// Key identifies a virtual server by its address, protocol and port. Those by packet marks are other programs'.
+type Key = model.VIP
 
 func compareKeys(a, b Key) int {
-	return cmp.Or(
-		cmp.Compare(a.Mark, b.Mark), a.Addr.Compare(b.Addr),
-		cmp.Compare(a.Protocol, b.Protocol), cmp.Compare(a.Port, b.Port),
-	)
+	return cmp.Or(a.Addr.Compare(b.Addr), cmp.Compare(a.Protocol, b.Protocol), cmp.Compare(a.Port, b.Port))
 }
 
 // Flags of a virtual server have the kernel's numbers (IP_VS_SVC_F_…). The kernel sets another
@@ -92,26 +66,14 @@ func (o Options) addrServer(sp *model.ServicePort, fe model.Frontend) Server {
 		s.Timeout = sp.Affinity
 	}
 	// A frontend that refuses or drops keeps its virtual server, for the connections of real
-	// servers that drain. The companion stops new connections.
-	if fe.Action == model.Forward {
+	// servers that drain. The companion stops new connections, but those from inside to a frontend
+	// with ShortCircuit: they have no endpoint on this node, and get the cluster's.
+	switch {
+	case fe.Action == model.Forward:
 		s.add(sp, fe.TrafficPolicy)
+	case fe.ShortCircuit:
+		s.add(sp, model.Cluster)
 	}
-	return s
-}
-
-// markServer returns the virtual server for connections from inside.
-//
-// It is not persistent: to the real servers of a persistent one with a mark, the kernel
-// sends connections to the port that the client named (ip_vs_sched_persist: svc->port is
-// 0), which is rarely the endpoint's. Hashing the client's address keeps a client at its
-// endpoint as long as the number of endpoints is the same.
-func (o Options) markServer(sp *model.ServicePort) Server {
-	scheduler := o.scheduler(sp.Algorithm)
-	if sp.Affinity > 0 {
-		scheduler = "sh"
-	}
-	s := newServer(scheduler, sp)
-	s.add(sp, model.Cluster)
 	return s
 }
 

@@ -35,12 +35,6 @@ func (o DeleteReal) String() string {
 }
 
 func keyText(k Key) string {
-	switch {
-	case k.Mark != 0 && k.Addr.Is6():
-		return fmt.Sprintf("-f %d -6", k.Mark)
-	case k.Mark != 0:
-		return fmt.Sprintf("-f %d", k.Mark)
-	}
 	option := map[model.Protocol]string{model.TCP: "-t", model.UDP: "-u", model.SCTP: "--sctp-service"}[k.Protocol]
 	return option + " " + netip.AddrPortFrom(k.Addr, k.Port).String()
 }

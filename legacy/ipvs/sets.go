@@ -19,29 +19,28 @@ const (
 	Addrs SetName = "ADDRS"
 	// Services has the addresses and ports of virtual servers.
 	Services SetName = "SERVICES"
-	// Refuse has those among them whose new connections are refused, Discard those whose
-	// connections from outside are dropped.
-	Refuse  SetName = "REJECT"
-	Discard SetName = "DROP"
-	// Inside has the packet marks for connections from inside that go to other endpoints than
-	// those from outside.
-	Inside SetName = "INSIDE"
+	// Refuse has those among them whose new connections are refused, Discard those whose new
+	// connections are dropped, and DiscardOutside those for which that spares pods and the node.
+	Refuse         SetName = "REJECT"
+	Discard        SetName = "DROP"
+	DiscardOutside SetName = "DROP-OUTSIDE"
 	// Restricted has the addresses and ports that accept only clients in Sources.
 	Restricted SetName = "RESTRICTED"
 	Sources    SetName = "SOURCES"
-	// Masquerade has the addresses and ports whose clients are all masqueraded,
-	// MasqueradeOutside those whose clients are masqueraded unless they are pods.
+	// Masquerade has the addresses and ports whose clients are all masqueraded, MasqueradeOutside
+	// those whose clients are masqueraded unless they are pods, MasqueradeNode those for which only
+	// the node is.
 	Masquerade        SetName = "MASQUERADE"
 	MasqueradeOutside SetName = "MASQUERADE-OUTSIDE"
+	MasqueradeNode    SetName = "MASQUERADE-NODE"
 	// Hairpin has each endpoint that may connect to itself by this node, with itself.
 	Hairpin SetName = "HAIRPIN"
-	// Endpoints has the endpoints whose INVALID packets are dropped.
-	Endpoints SetName = "ENDPOINTS"
 )
 
 // SetNames are all ipsets.
 var SetNames = []SetName{
-	Addrs, Services, Refuse, Discard, Inside, Restricted, Sources, Masquerade, MasqueradeOutside, Hairpin, Endpoints,
+	Addrs, Services, Refuse, Discard, DiscardOutside, Restricted, Sources,
+	Masquerade, MasqueradeOutside, MasqueradeNode, Hairpin,
 }
 
 // In returns the name in the kernel, of at most 31 characters.
@@ -66,9 +65,6 @@ func (n SetName) Type() string {
 	}
 }
 
-// HasMarks reports whether its entries have packet marks (ipset's extension skbinfo).
-func (n SetName) HasMarks() bool { return n == Inside }
-
 // maxEntries is the capacity of a set. ipset's own default of 65536 is less than the endpoints of
 // a large cluster. Unused capacity costs nothing.
 const maxEntries = 1 << 21
@@ -79,11 +75,7 @@ func (n SetName) Declaration(f model.Family) string {
 	if f == model.IPv6 {
 		family = "inet6"
 	}
-	text := fmt.Sprintf("%s %s family %s maxelem %d", n.In(f), n.Type(), family, maxEntries)
-	if n.HasMarks() {
-		text += " skbinfo"
-	}
-	return text
+	return fmt.Sprintf("%s %s family %s maxelem %d", n.In(f), n.Type(), family, maxEntries)
 }
 
 // An Entry of an ipset has zero values for parts that the set's type does not have.
@@ -114,8 +106,6 @@ func compareEntries(a, b Entry) int {
 }
 
 func vipEntry(k Key) Entry { return Entry{Addr: k.Addr, Protocol: k.Protocol, Port: k.Port} }
-
-func endpointEntry(v model.VIP) Entry { return vipEntry(keyOf(v)) }
 
 func hairpinEntry(a netip.Addr) Entry {
 	return Entry{Addr: a, Net: netip.PrefixFrom(a, a.BitLen())}

@@ -1,7 +1,6 @@
 package ipvs
 
 import (
-	"cmp"
 	"net/netip"
 	"reflect"
 	"slices"
@@ -20,11 +19,6 @@ type State struct {
 	snapshot  *model.FamilySnapshot
 	frontends persist.Map[model.VIP, frontend]
 	addrs     persist.Map[netip.Addr, users]
-
-	// marks has the packet marks of service ports that need one for connections from inside,
-	// and owners is its inverse.
-	marks  persist.Map[model.ServicePortName, uint32]
-	owners persist.Map[uint32, model.ServicePortName]
 }
 
 // frontend points to a frontend by its index in its service port.
@@ -41,21 +35,11 @@ type users struct {
 	clusterIP bool
 }
 
-// Marks knows the packet marks of service ports. It is a *State, or a *Content that was read
-// from the kernel.
-type Marks interface {
-	markOf(sp *model.ServicePort) uint32 // 0 for none
-}
-
-// Compile translates a snapshot. Service ports keep the packet marks that they have in before:
-// the State compiled from an earlier snapshot, a Content read from the kernel, or nil.
-//
-// After an earlier State with the same options, the cost depends on the changes between the
-// snapshots.
-func Compile(before Marks, s *model.FamilySnapshot, o Options) *State {
+// Compile translates a snapshot. After an earlier State with the same options, the cost depends on
+// the changes between the snapshots; old may be nil.
+func Compile(old *State, s *model.FamilySnapshot, o Options) *State {
 	o = o.WithDefaults()
-	old, ok := before.(*State)
-	if !ok || old == nil || !reflect.DeepEqual(old.Options, o) {
+	if old == nil || !reflect.DeepEqual(old.Options, o) {
 		old = &State{Family: s.Family, snapshot: &model.FamilySnapshot{Family: s.Family}}
 	}
 	next := *old
@@ -66,9 +50,7 @@ func Compile(before Marks, s *model.FamilySnapshot, o Options) *State {
 			next.Companion = old.Companion
 		}
 	}
-	changes := slices.Collect(s.ServicePortChanges(old.snapshot))
-	next.setFrontends(old, changes)
-	next.setMarks(before, changes)
+	next.setFrontends(old, slices.Collect(s.ServicePortChanges(old.snapshot)))
 	return &next
 }
 
@@ -120,83 +102,10 @@ func frontendsOf(sp *model.ServicePort) []model.Frontend {
 	return sp.Frontends
 }
 
-var markKeys = persist.KeyFuncs[uint32]{Hash: func(m uint32) uint64 { return uint64(m) }, Compare: cmp.Compare[uint32]}
-
-// setMarks gives marks to service ports that need one, and takes them from others only then. So
-// no mark changes its owner within one plan.
-func (s *State) setMarks(before Marks, changes []model.Change[*model.ServicePort]) {
-	marks, owners := s.marks.Edit(model.ServicePortKeys), s.owners.Edit(markKeys)
-	give := func(name model.ServicePortName, mark uint32) {
-		marks.Set(name, mark)
-		owners.Set(mark, name)
-	}
-	if have, ok := before.(*Content); ok && have != nil {
-		for _, c := range changes {
-			if m := have.markOf(c.New); needsMark(c.New) && s.Options.owns(m) {
-				if _, taken := owners.Get(m); !taken {
-					give(c.New.Name, m)
-				}
-			}
-		}
-	}
-	for _, c := range changes {
-		if !needsMark(c.New) {
-			continue
-		}
-		if _, ok := marks.Get(c.New.Name); ok {
-			continue
-		}
-		n := uint32(model.ServicePortKeys.Hash(c.New.Name) >> 32)
-		for {
-			n++
-			m := s.Options.inside(n)
-			if _, taken := owners.Get(m); !taken && m != s.Options.InsideMark {
-				give(c.New.Name, m)
-				break
-			}
-		}
-	}
-	for _, c := range changes {
-		if c.Old == nil || needsMark(c.New) {
-			continue
-		}
-		if m, ok := marks.Get(c.Old.Name); ok {
-			marks.Delete(c.Old.Name)
-			owners.Delete(m)
-		}
-	}
-	s.marks, s.owners = marks.Done(), owners.Done()
-}
-
-// owns reports whether a mark can be one of ours.
-func (o Options) owns(mark uint32) bool {
-	return mark&insideMask == o.InsideMark && mark != o.InsideMark && mark&(o.MasqueradeMark|kubeMarks) == 0
-}
-
-func needsMark(sp *model.ServicePort) bool {
-	return slices.ContainsFunc(frontendsOf(sp), func(fe model.Frontend) bool { return fe.ShortCircuit })
-}
-
-// markOf implements Marks.
-func (s *State) markOf(sp *model.ServicePort) uint32 {
-	m, _ := s.marks.Get(model.ServicePortKeys, sp.Name)
-	return m
-}
-
-// markOf implements Marks.
-func (c *Content) markOf(sp *model.ServicePort) uint32 {
-	for _, fe := range frontendsOf(sp) {
-		if m := c.Sets[Inside][vipEntry(keyOf(fe.VIP))]; m != 0 {
-			return m
-		}
-	}
-	return 0
-}
-
 // at returns the frontend of an address, protocol and port. A Service's own address precedes
 // node ports: it may be one of the node's as well.
 func (s *State) at(k Key) (frontend, bool) {
-	fe, ok := s.frontends.Get(model.VIPKeys, k.vip())
+	fe, ok := s.frontends.Get(model.VIPKeys, k)
 	if !ok && slices.Contains(s.settings().NodePortAddrs, k.Addr) {
 		fe, ok = s.frontends.Get(model.VIPKeys, model.VIP{Addr: s.Family.Unspecified(), Protocol: k.Protocol, Port: k.Port})
 	}
@@ -217,9 +126,6 @@ func (s *State) Keys(name model.ServicePortName) (keys []Key) {
 	if !ok {
 		return nil
 	}
-	if m := s.markOf(sp); m != 0 {
-		keys = append(keys, markKey(s.Family, m))
-	}
 	for _, fe := range sp.Frontends {
 		for _, k := range s.keysOf(fe.VIP) {
 			if owner, ok := s.at(k); ok && owner.port == sp {
@@ -232,9 +138,6 @@ func (s *State) Keys(name model.ServicePortName) (keys []Key) {
 
 // Owner returns the service port that has a virtual server.
 func (s *State) Owner(k Key) (model.ServicePortName, bool) {
-	if k.Mark != 0 {
-		return s.owners.Get(markKeys, k.Mark)
-	}
 	f, ok := s.at(k)
 	if !ok {
 		return model.ServicePortName{}, false
@@ -246,7 +149,7 @@ func (s *State) Owner(k Key) (model.ServicePortName, bool) {
 // addresses that answer on node ports.
 func (s *State) keysOf(v model.VIP) []Key {
 	if !v.Addr.IsUnspecified() {
-		return []Key{keyOf(v)}
+		return []Key{v}
 	}
 	addrs := s.settings().NodePortAddrs
 	keys := make([]Key, 0, len(addrs))
@@ -265,22 +168,23 @@ func (s *State) addKey(c *Content, k Key) {
 	sp, fe, e := f.port, f.get(), vipEntry(k)
 	c.Servers[k] = s.Options.addrServer(sp, fe)
 	c.add(Services, e)
-	if fe.ShortCircuit {
-		c.addMarked(Inside, e, s.markOf(sp))
-	}
 	switch {
+	case fe.Action == model.Drop && fe.ShortCircuit:
+		c.add(DiscardOutside, e)
 	case fe.Action == model.Drop:
 		c.add(Discard, e)
-	case fe.Action == model.Reject && !fe.ShortCircuit: // the filter table knows no inside
+	case fe.Action == model.Reject:
 		c.add(Refuse, e)
 	}
 	switch {
-	case fe.Action != model.Forward:
+	case len(c.Servers[k].Real) == 0:
 	case fe.SourceNAT == model.MasqueradeAlways:
 		c.add(Masquerade, e)
 	case fe.SourceNAT == model.MasqueradeOutside:
 		c.add(MasqueradeOutside, e)
-	} // MasqueradeNode only occurs with ShortCircuit, where the mark requests it
+	case fe.SourceNAT == model.MasqueradeNode:
+		c.add(MasqueradeNode, e)
+	}
 	if fe.Restricted {
 		c.add(Restricted, e)
 		for _, p := range sp.Allowed(fe) {
@@ -289,13 +193,6 @@ func (s *State) addKey(c *Content, k Key) {
 				c.add(Sources, e)
 			}
 		}
-	}
-}
-
-// addMark adds the virtual server for connections from inside to a service port.
-func (s *State) addMark(c *Content, sp *model.ServicePort) {
-	if needsMark(sp) {
-		c.Servers[markKey(s.Family, s.markOf(sp))] = s.Options.markServer(sp)
 	}
 }
 
@@ -317,24 +214,18 @@ func (s *State) Content() *Content {
 		c.Sysctls[sysctl.Name] = sysctl.Value
 	}
 	for _, name := range SetNames {
-		c.Sets[name] = map[Entry]uint32{}
+		c.Sets[name] = map[Entry]bool{}
 	}
 	for v := range s.frontends.All() {
 		for _, k := range s.keysOf(v) {
 			s.addKey(c, k)
 		}
 	}
-	for sp := range s.snapshot.ServicePorts() {
-		s.addMark(c, sp)
-	}
 	for a := range s.addrs.All() {
 		s.addAddr(c, a)
 	}
 	for a := range s.snapshot.Hairpins() {
 		c.add(Hairpin, hairpinEntry(a))
-	}
-	for v := range s.snapshot.ServiceEndpoints() {
-		c.add(Endpoints, endpointEntry(v))
 	}
 	return c
 }

@@ -26,31 +26,27 @@ type Node struct {
 
 // Sets are the ipsets of a node.
 type Sets interface {
-	// Check returns an error if rules can't look packets up in a set by these fields or, with
-	// marks, take marks from it.
-	Check(set, fields string, marks bool) error
-	// Find looks a packet up. An entry without a mark has 0.
-	Find(set, fields string, p Packet) (mark uint32, ok bool)
+	// Check returns an error if rules can't look packets up in a set by these fields.
+	Check(set, fields string) error
+	// Has reports whether a packet is in a set.
+	Has(set, fields string, p Packet) bool
 }
 
 // checkSets checks all rules that look into ipsets.
 func (n Node) checkSets(chains table) error {
-	check := func(set, fields string, marks bool) error {
+	check := func(m InSet) error {
 		if n.Sets == nil {
-			return fmt.Errorf("no set %s", set)
+			return fmt.Errorf("no set %s", m.Set)
 		}
-		return n.Sets.Check(set, fields, marks)
+		return n.Sets.Check(m.Set, m.Fields)
 	}
 	for _, c := range chains {
 		for _, rule := range c.rules {
 			var err error
 			for _, m := range rule.Matches {
 				if m, ok := m.(InSet); ok && err == nil {
-					err = check(m.Set, m.Fields, false)
+					err = check(m)
 				}
-			}
-			if t, ok := rule.Target.(MapMark); ok && err == nil {
-				err = check(t.Set, t.Fields, true)
 			}
 			if err != nil {
 				return fmt.Errorf("chain %s: %s: %w", c.name, rule.Text, err)

@@ -121,12 +121,6 @@ func (p *parser) target(name string, isGoto bool) error {
 		v, m, err := parseMark(to)
 		p.rule.Target = SetMark{v, m}
 		return err
-	case "SET":
-		if len(options) != 4 || options[0] != "--map-set" || options[3] != "--map-mark" {
-			return fmt.Errorf("SET with %q", options)
-		}
-		p.rule.Target = MapMark{options[1], options[2]}
-		return nil
 	case "REJECT":
 		with, err := option("--reject-with")
 		p.rule.Target = Reject{with}
@@ -164,10 +158,6 @@ func (p *parser) check() error {
 	case Masquerade:
 		if p.table != "nat" {
 			return errors.New("MASQUERADE is for table nat only")
-		}
-	case MapMark:
-		if p.table != "mangle" {
-			return errors.New("SET --map-set is for table mangle only")
 		}
 	case Verdict:
 		if p.table == "nat" && t == "DROP" {

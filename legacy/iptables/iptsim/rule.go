@@ -88,8 +88,6 @@ type (
 	Masquerade struct{ RandomFully bool }
 	// SetMark replaces the bits of Mask and then exchanges those of Value.
 	SetMark struct{ Value, Mask uint32 }
-	// MapMark sets the packet mark to that of the entry in an ipset.
-	MapMark struct{ Set, Fields string }
 	// Reject answers with an error or a reset.
 	Reject struct{ With string }
 )
@@ -99,5 +97,4 @@ func (Jump) isTarget()       {}
 func (DNAT) isTarget()       {}
 func (Masquerade) isTarget() {}
 func (SetMark) isTarget()    {}
-func (MapMark) isTarget()    {}
 func (Reject) isTarget()     {}

@@ -315,10 +315,6 @@ func (r *run) apply(tableName, hook string, t Target, s *state) error {
 		s.masq, s.end = true, accepted
 	case SetMark:
 		s.Mark = s.Mark&^t.Mask ^ t.Value
-	case MapMark:
-		if mark, ok := r.node.Sets.Find(t.Set, t.Fields, s.Packet); ok {
-			s.Mark = mark
-		}
 	case Reject:
 		s.end, s.reset = rejected, t.With == "tcp-reset"
 	default:
@@ -382,8 +378,7 @@ func (m AddressType) holds(r *run, s *state) float64 {
 }
 
 func (m InSet) holds(r *run, s *state) float64 {
-	_, ok := r.node.Sets.Find(m.Set, m.Fields, s.Packet)
-	return yes(ok != m.Not)
+	return yes(r.node.Sets.Has(m.Set, m.Fields, s.Packet) != m.Not)
 }
 
 func (m ByIPVS) holds(_ *run, s *state) float64 { return yes(s.ByIPVS != m.Not) }

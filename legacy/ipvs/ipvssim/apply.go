@@ -19,7 +19,7 @@ var (
 func Clone(c *ipvs.Content) *ipvs.Content {
 	d := *c
 	d.Sysctls, d.Addrs = maps.Clone(c.Sysctls), maps.Clone(c.Addrs)
-	d.Sets, d.Servers = map[ipvs.SetName]map[ipvs.Entry]uint32{}, map[ipvs.Key]ipvs.Server{}
+	d.Sets, d.Servers = map[ipvs.SetName]map[ipvs.Entry]bool{}, map[ipvs.Key]ipvs.Server{}
 	for name, set := range c.Sets {
 		d.Sets[name] = maps.Clone(set)
 	}
@@ -113,7 +113,7 @@ func applySet(c *ipvs.Content, op ipvs.Op) error {
 		if c.Sets[o.Set] != nil {
 			return errThere
 		}
-		c.Sets[o.Set] = map[ipvs.Entry]uint32{}
+		c.Sets[o.Set] = map[ipvs.Entry]bool{}
 	case ipvs.DestroySet:
 		switch {
 		case c.Sets[o.Set] == nil:
@@ -127,12 +127,12 @@ func applySet(c *ipvs.Content, op ipvs.Op) error {
 		if set == nil {
 			return errors.New("no set")
 		}
-		if mark, ok := set[o.Entry]; ok && mark == o.Mark {
+		if set[o.Entry] {
 			return errThere // a kernel accepts it, but no plan should do it
 		}
-		set[o.Entry] = o.Mark
+		set[o.Entry] = true
 	case ipvs.DeleteEntry:
-		if _, ok := c.Sets[o.Set][o.Entry]; !ok {
+		if !c.Sets[o.Set][o.Entry] {
 			return errMissing
 		}
 		delete(c.Sets[o.Set], o.Entry)

@@ -97,16 +97,11 @@ func forwarded(to map[netip.AddrPort]modeltest.Arrival) Outcome {
 	return Outcome{Outcome: modeltest.Outcome{Verdict: model.Forwarded, To: to}}
 }
 
-// server finds the virtual server: by the mark, and then by the destination.
+// server finds the virtual server.
 func (r *run) server() (ipvs.Key, bool) {
-	byMark := ipvs.Key{Addr: r.content.Family.Unspecified(), Mark: r.Mark}
-	byAddr := ipvs.Key{Addr: r.Dest.Addr(), Protocol: r.Protocol, Port: r.Dest.Port()}
-	for _, k := range [...]ipvs.Key{byMark, byAddr} {
-		if _, ok := r.content.Servers[k]; ok && k != (ipvs.Key{Addr: byMark.Addr}) {
-			return k, true
-		}
-	}
-	return ipvs.Key{}, false
+	k := ipvs.Key{Addr: r.Dest.Addr(), Protocol: r.Protocol, Port: r.Dest.Port()}
+	_, ok := r.content.Servers[k]
+	return k, ok
 }
 
 // schedule sends the packet to each real server that has a weight or, if the client is
@@ -151,8 +146,8 @@ func (r *run) send(to netip.AddrPort) (masquerade bool, err error) {
 	}
 	o, err := sent.pass(hook{"mangle", "OUTPUT"}, hook{"filter", "OUTPUT"}, hook{"nat", "POSTROUTING"})
 	masquerade = o.To[to].Masquerade
-	if err == nil && o.Verdict == model.Forwarded && r.theirMark == 0 && sent.Mark != 0 {
-		return false, fmt.Errorf("leaves with mark %#x", sent.Mark)
+	if err == nil && o.Verdict == model.Forwarded && r.theirMark != sent.Mark {
+		return false, fmt.Errorf("leaves with mark %#x, came with %#x", sent.Mark, r.theirMark)
 	}
 	if err == nil && o.Verdict == model.Forwarded && r.Node && r.nodeAddrs[to.Addr()] {
 		// Over the loopback device, into the node again.

@@ -103,13 +103,10 @@ func newSets(c *ipvs.Content) sets {
 }
 
 // Check implements iptsim.Sets.
-func (s sets) Check(name, fields string, marks bool) error {
+func (s sets) Check(name, fields string) error {
 	set, ok := s.names[name]
 	if !ok {
 		return fmt.Errorf("no set %s", name)
-	}
-	if marks && !set.HasMarks() {
-		return fmt.Errorf("set %s gives no marks", name)
 	}
 	if _, ok := entry(set, fields, iptsim.Packet{}); !ok {
 		return fmt.Errorf("set %s of type %s is asked by %s", name, set.Type(), fields)
@@ -117,21 +114,20 @@ func (s sets) Check(name, fields string, marks bool) error {
 	return nil
 }
 
-// Find implements iptsim.Sets. Sources are looked up by range.
-func (s sets) Find(name, fields string, p iptsim.Packet) (mark uint32, ok bool) {
+// Has implements iptsim.Sets. Sources are looked up by range.
+func (s sets) Has(name, fields string, p iptsim.Packet) bool {
 	set := s.names[name]
 	e, _ := entry(set, fields, p)
 	if set != ipvs.Sources {
-		mark, ok = s.content.Sets[set][e]
-		return mark, ok
+		return s.content.Sets[set][e]
 	}
 	for bits := e.Net.Bits(); bits > 0; bits-- { // no type of set has a prefix length of 0
 		e.Net = netip.PrefixFrom(e.Net.Addr(), bits).Masked()
-		if _, ok := s.content.Sets[set][e]; ok {
-			return 0, true
+		if s.content.Sets[set][e] {
+			return true
 		}
 	}
-	return 0, false
+	return false
 }
 
 // entry returns the packet's key in a set: a field for each component of the set's type.

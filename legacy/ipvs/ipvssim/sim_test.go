@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/vmapd/vmapd/legacy/iptables/iptsim"
 	"github.com/vmapd/vmapd/legacy/ipvs"
 	"github.com/vmapd/vmapd/legacy/ipvs/ipvssim"
 	"github.com/vmapd/vmapd/model"
@@ -19,12 +18,11 @@ func TestRulesThatAreNotSound(t *testing.T) {
 		{"drop in nat", "nat", "-j DROP", "not for table nat"},
 		{"refuse in mangle", "mangle", "-j REJECT --reject-with icmp-port-unreachable", "in table mangle"},
 		{"masquerade in mangle", "mangle", "-j MASQUERADE", "nat only"},
-		{"marks of a set without", "mangle", "-j SET --map-set VMAPD-SERVICES dst,dst --map-mark", "no marks"},
 		{"a set by other fields than it has", "mangle", "-m set --match-set VMAPD-SERVICES dst -j DROP", "is asked by"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := ipvs.NewContent(model.IPv4)
-			c.Sets[ipvs.Services] = map[ipvs.Entry]uint32{}
+			c.Sets[ipvs.Services] = map[ipvs.Entry]bool{}
 			c.Companion = &ipvs.Companion{Chains: []ipvs.Chain{{Table: tt.table, Name: "C", Rules: []string{tt.rule}}}}
 			if _, err := ipvssim.New(c); err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("want an error with %q, got %v", tt.want, err)
@@ -46,9 +44,6 @@ func TestVirtualServers(t *testing.T) {
 	c.Servers[ipvs.Key{Addr: vip, Protocol: model.TCP, Port: 80}] = ipvs.Server{
 		Scheduler: "rr", Real: map[netip.AddrPort]int{pods[0]: 1, pods[1]: 1, pods[2]: 0},
 	}
-	c.Servers[ipvs.Key{Addr: netip.IPv4Unspecified(), Mark: 5}] = ipvs.Server{
-		Scheduler: "rr", Real: map[netip.AddrPort]int{pods[2]: 1},
-	}
 	sim, err := ipvssim.New(c)
 	if err != nil {
 		t.Fatal(err)
@@ -66,10 +61,6 @@ func TestVirtualServers(t *testing.T) {
 	c.Addrs[vip] = true
 	if o := run(connection("172.30.0.41:80")); len(o.To) != 2 || o.To[pods[0]].Share != 0.5 || o.To[pods[1]].Share != 0.5 {
 		t.Errorf("want both that have a weight, got %v", o.To)
-	}
-	o, err := sim.RunPacket(iptsim.Packet{Connection: connection("172.30.0.41:80"), Mark: 5})
-	if err != nil || len(o.To) != 1 || o.To[pods[2]].Share != 1 {
-		t.Errorf("want the one of the mark, got %v, %v", o.To, err)
 	}
 	if o := run(connection("172.30.0.41:81")); o.Server != (ipvs.Key{}) || o.Verdict != model.Forwarded {
 		t.Errorf("want the node itself, got %+v", o)

@@ -225,7 +225,7 @@ func (l *loader) model(b Backend) model.Config {
 // ipvs leaves out invalid settings: they are errors only if IPVS is chosen.
 func (l *loader) ipvs() ipvs.Options {
 	p := l.kubeProxy
-	o := ipvs.Options{MasqueradeMark: 1 << min(*p.IPTables.MasqueradeBit, maxIPVSBit), ExcludeCIDRs: validCIDRs(p.IPVS.ExcludeCIDRs)}
+	o := ipvs.Options{MasqueradeMark: 1 << *p.IPTables.MasqueradeBit, ExcludeCIDRs: validCIDRs(p.IPVS.ExcludeCIDRs)}
 	if errs := validateIPVS(p); len(errs) > 0 {
 		for _, e := range errs {
 			l.note(slog.LevelWarn, l.place(e.Field), "%s: ignored, because ipvs is not chosen", e.ErrorBody())

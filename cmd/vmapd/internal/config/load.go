@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	proxyconfig "k8s.io/kube-proxy/config/v1alpha1"
 )
 
@@ -137,7 +136,6 @@ func (l *loader) validate() error {
 	fieldErrs := validate(l.kubeProxy, running)
 	if running == IPVS {
 		fieldErrs = append(fieldErrs, validateIPVS(l.kubeProxy)...)
-		fieldErrs = append(fieldErrs, between(field.NewPath("iptables", "masqueradeBit"), *l.kubeProxy.IPTables.MasqueradeBit, 0, maxIPVSBit)...)
 	}
 	for _, e := range append(fieldErrs, validateOwn(l.own)...) {
 		errs = append(errs, fmt.Errorf("%s: %s", l.place(e.Field), e.ErrorBody()))

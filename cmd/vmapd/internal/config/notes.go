@@ -44,9 +44,6 @@ func (l *loader) noteSurprises(b Backend) {
 	if l.own.FastPath != "off" && b != NFTables && b != Auto {
 		l.note(slog.LevelWarn, l.place("fastPath"), "ignored: the backend %s has no fast path", b)
 	}
-	if b != IPVS && *c.IPTables.MasqueradeBit > maxIPVSBit {
-		l.note(slog.LevelInfo, l.place("iptables.masqueradeBit"), "%d: the ipvs backend would use %d", *c.IPTables.MasqueradeBit, maxIPVSBit)
-	}
 	for _, name := range []string{"healthz-port", "metrics-port"} {
 		if f.given(name) && f.ConfigFile == "" {
 			address := name[:len(name)-len("port")] + "bind-address"

@@ -100,10 +100,6 @@ func validateExcludeCIDRs(list []string) field.ErrorList {
 	return errs
 }
 
-// maxIPVSBit is the highest bit of the packet mark that is free with IPVS: higher ones lead
-// connections from inside the cluster to their own virtual servers.
-const maxIPVSBit = 23
-
 func validateConntrack(path *field.Path, c *proxyconfig.KubeProxyConntrackConfiguration) field.ErrorList {
 	return slices.Concat(
 		notNegative(path.Child("maxPerCore"), *c.MaxPerCore),

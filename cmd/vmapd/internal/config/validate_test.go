@@ -18,7 +18,7 @@ func TestWhatIsWrongInAFileIsNamed(t *testing.T) {
 		{"bit of iptables, too low", "iptables: {masqueradeBit: -1}\n", `iptables.masqueradeBit: Invalid value: -1: not between 0 and 31`},
 		{"bit of iptables, highest", "iptables: {masqueradeBit: 31}\n", ``},
 		{"bit of iptables, lowest", "iptables: {masqueradeBit: 0}\n", ``},
-		{"bit with ipvs", "mode: ipvs\niptables: {masqueradeBit: 24}\n", `iptables.masqueradeBit: Invalid value: 24: not between 0 and 23`},
+		{"bit with ipvs, highest", "mode: ipvs\niptables: {masqueradeBit: 31}\n", ``},
 		{"bit of nftables", "nftables: {masqueradeBit: 32}\n", `nftables.masqueradeBit: Invalid value: 32: not between 0 and 31`},
 		{"score, too low", "oomScoreAdj: -1001\n", `oomScoreAdj: Invalid value: -1001: not between -1000 and 1000`},
 		{"score, too high", "oomScoreAdj: 1001\n", `oomScoreAdj: Invalid value: 1001: not between -1000 and 1000`},
