@@ -240,7 +240,7 @@ func TestABrokenManifestKeepsWhatIsProgrammed(t *testing.T) {
 	p.waitFor(t, "msg=ready")
 	before := list(t, w.Node)
 	write("web.yaml", service("eighty"))
-	p.waitFor(t, "web.yaml:7: Service default/web: spec.ports[0].port: cannot use a string as a number")
+	p.waitFor(t, "web.yaml:1: Service default/web: spec.ports.port: cannot use string as int32")
 	if diff := cmp.Diff(before, list(t, w.Node)); diff != "" {
 		t.Errorf("a broken file changed the rules (-before +after):\n%s", diff)
 	}

@@ -216,7 +216,11 @@ func (x *explainer) fromDaemon(ctx context.Context) (explain.Explanation, error)
 
 // fromManifests reads files and folders.
 func (x *explainer) fromManifests(w *known, stderr io.Writer) error {
-	objects, errs := manifest.LoadAll(x.paths)
+	objects, errs, err := manifest.LoadAll(x.paths)
+	if err != nil {
+		return err
+	}
+	warnUnread(stderr, objects)
 	switch n := len(errs); {
 	case x.problems, n > 0 && objects.Len() == 0:
 		for _, e := range errs {

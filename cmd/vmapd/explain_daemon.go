@@ -47,7 +47,10 @@ func (a *answers) explain(ctx context.Context, query url.Values) (any, error) {
 		}
 		err = answerReader{clusterReader{own, &k}}.readAll(ctx, q)
 	} else {
-		objects, _ := manifest.LoadAll(a.config.From) // the daemon has logged the errors
+		objects, _, loadErr := manifest.LoadAll(a.config.From) // the daemon has logged the errors in manifests
+		if loadErr != nil {
+			return nil, loadErr
+		}
 		k.addManifests(objects)
 	}
 	if err != nil {

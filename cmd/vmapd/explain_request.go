@@ -121,7 +121,7 @@ func (w *known) explain(ctx context.Context, in explain.Input) explain.Explanati
 
 // addManifests adds the objects of files. The pods of a namespace are known if some are there.
 func (w *known) addManifests(o *manifest.Objects) {
-	d := names.Directory{Nodes: o.Nodes(), Complete: map[string]bool{}}
+	d := names.Directory{Nodes: manifest.Of[model.Node](o), Complete: map[string]bool{}}
 	for _, s := range manifest.Raw[corev1.Service](o) {
 		d.Services = append(d.Services, names.NewService(s))
 	}
@@ -137,5 +137,5 @@ func (w *known) addManifests(o *manifest.Objects) {
 		d.Complete[l.Namespace] = true
 	}
 	w.Add(d)
-	w.serviceCIDRs = append(w.serviceCIDRs, o.ServiceCIDRs()...)
+	w.serviceCIDRs = append(w.serviceCIDRs, manifest.Of[model.ServiceCIDR](o)...)
 }

@@ -101,9 +101,9 @@ func TestTheDemoByIPVS(t *testing.T) {
 		for _, f := range folders {
 			paths = append(paths, filepath.Join(testdata(t), "demo", f))
 		}
-		objects, errs := manifest.Load(paths)
-		if len(errs) > 0 {
-			t.Fatal(errs)
+		objects, errs, err := manifest.Load(paths)
+		if err != nil || len(errs) > 0 {
+			t.Fatal(err, errs)
 		}
 		builder := model.NewBuilder(model.Config{NodeName: lab.NodeName, NodePortAddresses: model.NodePortAddresses{Primary: true}})
 		objects.ApplyTo(builder)

@@ -179,7 +179,11 @@ func configz(ctx context.Context) (string, error) {
 // readObjects reads the objects of the cluster, or of manifests.
 func (p *preflighter) readObjects(ctx context.Context, cluster *client.Client, in *preflight.Input, stderr io.Writer) error {
 	if cluster == nil {
-		objects, errs := manifest.Load(p.paths)
+		objects, errs, err := manifest.Load(p.paths)
+		if err != nil {
+			return err
+		}
+		warnUnread(stderr, objects)
 		for _, e := range errs {
 			fmt.Fprintln(stderr, e)
 		}
@@ -187,7 +191,8 @@ func (p *preflighter) readObjects(ctx context.Context, cluster *client.Client, i
 			return exitError(1) // nothing could be read, and the errors were printed
 		}
 		o := &in.Objects
-		o.Services, o.EndpointSlices, o.Nodes, o.ServiceCIDRs = objects.Services(), objects.EndpointSlices(), objects.Nodes(), objects.ServiceCIDRs()
+		o.Services, o.EndpointSlices = manifest.Of[model.Service](objects), manifest.Of[model.EndpointSlice](objects)
+		o.Nodes, o.ServiceCIDRs = manifest.Of[model.Node](objects), manifest.Of[model.ServiceCIDR](objects)
 	}
 	var err error
 	if in.Config.NodeName == "" {

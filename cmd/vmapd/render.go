@@ -21,8 +21,9 @@ ipvsadm -R and ip -batch, in the order of their application; with --backend=user
 a list of addresses and listeners.
 
 It opens no socket and needs no privilege. The same input always gives the same output.
-Problems of objects are printed to standard error, with file and line; the rest is
-rendered, and the exit code is 1.
+Problems of objects are printed to standard error, with the file and the line where the
+document begins; the rest is rendered, and the exit code is 1. Kinds of objects that are
+not read are named in a warning. If a file is missing, nothing is rendered.
 
   vmapd render -f testdata/demo/before
   vmapd render -f web.yaml --node-name node-1 | nft -c -f -`
@@ -61,12 +62,16 @@ func (r *render) run(stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	objects, errs := manifest.Load(r.paths)
+	objects, errs, err := manifest.Load(r.paths)
+	if err != nil {
+		return err
+	}
+	warnUnread(stderr, objects)
 	for _, e := range errs {
 		fmt.Fprintln(stderr, e)
 	}
 	if traffic.NodeName == "" {
-		if traffic.NodeName, err = onlyNodeName(objects.Nodes()); err != nil {
+		if traffic.NodeName, err = onlyNodeName(manifest.Of[model.Node](objects)); err != nil {
 			return err
 		}
 	}
@@ -86,6 +91,13 @@ func (r *render) run(stdout, stderr io.Writer) error {
 		return exitError(1)
 	}
 	return nil
+}
+
+// warnUnread prints which kinds of objects are not read: one may be a misspelt one of ours.
+func warnUnread(stderr io.Writer, objects *manifest.Objects) {
+	if text := objects.Unread(); text != "" {
+		fmt.Fprintln(stderr, "warning: "+text)
+	}
 }
 
 // write renders one family for the backend. auto means nftables: the kernel is not asked.

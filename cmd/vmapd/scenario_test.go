@@ -167,7 +167,7 @@ func (s *scenario) load(t *testing.T) (*config.Config, *model.Snapshot, *manifes
 	// Errors in the manifests are in want.stderr.
 	objects, _ := manifest.Parse("in.yaml", []byte(s.manifests()))
 	if traffic.NodeName == "" {
-		if traffic.NodeName, err = onlyNodeName(objects.Nodes()); err != nil {
+		if traffic.NodeName, err = onlyNodeName(manifest.Of[model.Node](objects)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -257,7 +257,7 @@ func lines(s string) []string { return strings.Split(s, "\n") }
 // only Node.
 func nodeAddrs(objects *manifest.Objects) []netip.Addr {
 	addrs := []netip.Addr{netip.MustParseAddr(lab.NodeIP4), netip.MustParseAddr(lab.NodeIP6)}
-	for _, n := range objects.Nodes() {
+	for _, n := range manifest.Of[model.Node](objects) {
 		for _, s := range n.Addresses {
 			if a, err := netip.ParseAddr(s); err == nil && !slices.Contains(addrs, a) {
 				addrs = append(addrs, a)

@@ -57,7 +57,7 @@ func forwardFile(path string, args []string) error {
 	}
 	objects, _ := manifest.Parse(path, text)
 	if traffic.NodeName == "" {
-		if traffic.NodeName, err = onlyNodeName(objects.Nodes()); err != nil {
+		if traffic.NodeName, err = onlyNodeName(manifest.Of[model.Node](objects)); err != nil {
 			return err
 		}
 	}

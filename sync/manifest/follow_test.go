@@ -2,7 +2,6 @@ package manifest
 
 import (
 	"fmt"
-	"log/slog"
 	"os"
 	"slices"
 	"strings"
@@ -12,22 +11,6 @@ import (
 
 	"github.com/vmapd/vmapd/model"
 )
-
-// recorder is a builder that writes down what it is told.
-type recorder struct{ calls []string }
-
-func (r *recorder) add(format string, args ...any) {
-	r.calls = append(r.calls, fmt.Sprintf(format, args...))
-}
-
-func (r *recorder) SetService(s model.Service)                 { r.add("set service %v", s.NamespacedName) }
-func (r *recorder) DeleteService(n model.NamespacedName)       { r.add("delete service %v", n) }
-func (r *recorder) SetEndpointSlice(s model.EndpointSlice)     { r.add("set slice %v", s.NamespacedName) }
-func (r *recorder) DeleteEndpointSlice(n model.NamespacedName) { r.add("delete slice %v", n) }
-func (r *recorder) SetNode(n model.Node)                       { r.add("set node %s", n.Name) }
-func (r *recorder) DeleteNode(name string)                     { r.add("delete node %s", name) }
-func (r *recorder) SetServiceCIDR(c model.ServiceCIDR)         { r.add("set cidr %s", c.Name) }
-func (r *recorder) DeleteServiceCIDR(name string)              { r.add("delete cidr %s", name) }
 
 func object4(name string) string {
 	return fmt.Sprintf(`---
@@ -45,21 +28,24 @@ func object4(name string) string {
 // same objects in another order and layout.
 func TestOnlyDifferencesAreWritten(t *testing.T) {
 	dir := t.TempDir()
-	f := follower{log: slog.New(slog.DiscardHandler), tree: newTree([]string{dir})}
+	files := newTree([]string{dir})
+	var objects *Objects
 	step := func(want ...string) {
 		t.Helper()
-		var r recorder
-		edits, _ := f.change(t.Context(), f.tree.refresh())
-		for _, edit := range edits {
-			edit(&r)
+		files.refresh()
+		next, _ := merge(files.inEffect())
+		var got []string
+		for _, e := range differences(objects, next) {
+			got = append(got, map[bool]string{false: "set ", true: "delete "}[e.gone]+e.ref.String())
 		}
-		slices.Sort(r.calls)
-		if diff := cmp.Diff(want, r.calls); diff != "" {
-			t.Errorf("calls (-want +got):\n%s", diff)
+		objects = next
+		slices.Sort(got)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("edits (-want +got):\n%s", diff)
 		}
 	}
 	all := func(verb, name string) []string {
-		return []string{verb + " cidr " + name, verb + " node " + name, verb + " service default/" + name, verb + " slice default/" + name}
+		return []string{verb + " EndpointSlice default/" + name, verb + " Node " + name, verb + " Service default/" + name, verb + " ServiceCIDR " + name}
 	}
 	step()
 	write(t, dir+"/a.yaml", object4("a"))
@@ -68,21 +54,21 @@ func TestOnlyDifferencesAreWritten(t *testing.T) {
 	write(t, dir+"/b.yaml", object4("b"))
 	step(all("set", "b")...)
 	write(t, dir+"/b.yaml", "# comment\n"+service("c", 1)+object4("b"))
-	step("set service default/c")
+	step("set Service default/c")
 	// Moved to another file: nothing changes.
 	write(t, dir+"/b.yaml", object4("b"))
 	write(t, dir+"/c.yaml", service("c", 1))
 	step()
 	write(t, dir+"/c.yaml", service("c", 2))
-	step("set service default/c")
+	step("set Service default/c")
 	must(t, os.Remove(dir+"/a.yaml"))
 	step(all("delete", "a")...)
 	// What wasn't read again is the same value still, and costs a comparison of
 	// pointers.
-	before := f.objects.byRef[f.objects.list[0].ref]
+	before := objects.byRef[objects.list[0].ref]
 	write(t, dir+"/c.yaml", service("c", 3))
-	step("set service default/c")
-	if f.objects.byRef[before.ref] != before {
+	step("set Service default/c")
+	if objects.byRef[before.ref] != before {
 		t.Error("an unchanged file was parsed again")
 	}
 }
@@ -94,10 +80,12 @@ func TestLoad(t *testing.T) {
 	write(t, dir+"/m/x/c.json", "{")
 	write(t, dir+"/m/empty.yaml", "")
 	write(t, dir+"/z.txt", "apiVersion: v1\nkind: Pod\n---\n"+service("z", 4))
-	o, errs := Load([]string{dir + "/z.txt", dir + "/m", dir + "/m/a.yaml", dir + "/none"})
+	o, errs, err := Load([]string{dir + "/z.txt", dir + "/m", dir + "/m/a.yaml"})
+	if err != nil {
+		t.Fatal(err)
+	}
 	wantErrs := []string{
-		dir + "/m/x/c.json:1: unexpected end of JSON",
-		dir + "/none: stat: no such file or directory",
+		dir + "/m/x/c.json:1: line 1: did not find expected node content",
 		dir + "/m/b.yaml:7: Service default/a: is already defined at " + dir + "/m/a.yaml:2: this one is ignored",
 	}
 	if diff := cmp.Diff(wantErrs, texts(errs)); diff != "" {
@@ -113,11 +101,20 @@ func TestLoad(t *testing.T) {
 	}
 }
 
+func TestLoadNeedsItsPaths(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir+"/a.yaml", service("a", 1))
+	o, _, err := Load([]string{dir, dir + "/none"})
+	if want := "cannot read " + dir + "/none: no such file or directory"; o != nil || err == nil || err.Error() != want {
+		t.Errorf("want the error %q and no objects, got %v and %v", want, err, o)
+	}
+}
+
 func TestLoadReadsTheStandardInput(t *testing.T) {
 	tr := newTree([]string{"-"})
 	tr.stdin = strings.NewReader(service("a", 1) + "---\n- x\n")
 	errs := tr.refresh()
-	if diff := cmp.Diff([]string{"stdin:7: cannot use a list as an API object"}, texts(errs)); diff != "" {
+	if diff := cmp.Diff([]string{"stdin:7: every object needs an apiVersion and a kind"}, texts(errs)); diff != "" {
 		t.Errorf("errors (-want +got):\n%s", diff)
 	}
 	for range 2 { // it stays, though it can't be read again
@@ -136,8 +133,8 @@ func TestUnreadableFile(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir+"/a.yaml", service("a", 1))
 	must(t, os.Chmod(dir+"/a.yaml", 0))
-	_, errs := Load([]string{dir})
-	if diff := cmp.Diff([]string{dir + "/a.yaml: open: permission denied"}, texts(errs)); diff != "" {
+	_, errs, _ := Load([]string{dir})
+	if diff := cmp.Diff([]string{"cannot read " + dir + "/a.yaml: permission denied"}, texts(errs)); diff != "" {
 		t.Errorf("errors (-want +got):\n%s", diff)
 	}
 }

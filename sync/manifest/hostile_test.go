@@ -38,45 +38,47 @@ func TestHostileInput(t *testing.T) {
 		in   string
 		want string // the only error
 	}{
-		{"a NUL byte", "apiVersion: v1\nkind: \x00", "in:2: contains a NUL byte: not a text file"},
-		{"10 MiB of NUL bytes", mebibytes("\x00", 10), "in:1: contains a NUL byte: not a text file"},
-		{"binary", "\n\x7fELF\xff\xfe" + mebibytes("\xff\xaa\x01\n", 10), "in:2: contains the byte 0xff, which is not UTF-8: not a text file"},
-		{"UTF-16", "\xff\xfea\x00", "in:1: is UTF-16 text: only UTF-8 is supported"},
+		{"a NUL byte", "apiVersion: v1\nkind: \x00", "in:1: control characters are not allowed"},
+		{"10 MiB of NUL bytes", mebibytes("\x00", 10), "in:1: control characters are not allowed"},
+		{"binary", "\n\x7fELF\xff\xfe" + mebibytes("\xff\xaa\x01\n", 10), "in:2: document has more than 2097152 values: split it with ---"},
+		{"UTF-16", "\xff\xfea\x00", "in:1: incomplete UTF-16 character"},
 		{"a control character", "a: \x01", "in:1: control characters are not allowed"},
 		{"too large", mebibytes("# comment\n", 65), "in: file is larger than 64 MiB"},
-		{"a large word", mebibytes("a", 10), "in:1: cannot use a string as an API object"},
-		{"many words", mebibytes("some words ", 10), "in:1: cannot use a string as an API object"},
-		{"many lines", mebibytes("a line of text\n", 10), "in:1: cannot use a string as an API object"},
-		{"a quote that does not end", `"` + mebibytes("a\n", 10), "in:1: document has more than 2097152 values: split it with ---, or write it as JSON"},
-		{"deep lists", nested("[", "", "]", 10<<20), "in:1: document has more than 2097152 values: split it with ---, or write it as JSON"},
-		{"lists too deep", nested("[", "a", "]", 101), "in:1: nested more than 100 levels deep"},
+		{"a large word", mebibytes("a", 10), "in:1: every object needs an apiVersion and a kind"},
+		{"many words", mebibytes("some words ", 10), "in:1: every object needs an apiVersion and a kind"},
+		{"many lines", mebibytes("a line of text\n", 10), "in:1: every object needs an apiVersion and a kind"},
+		{"a quote that does not end", `"` + mebibytes("a\n", 10), "in:1: document has more than 2097152 values: split it with ---"},
+		{"deep lists", nested("[", "", "]", 10<<20), "in:1: document has more than 2097152 values: split it with ---"},
+		{"lists too deep", nested("[", "a", "]", 10_001), "in:1: exceeded max depth of 10000"},
 		{"lists too deep for the parser", nested("[", "a", "]", 100_000), "in:1: exceeded max depth of 10000"},
-		{"JSON too deep", nested(`{"a":`, "1", "}", 101), "in:1: nested more than 100 levels deep"},
-		{"deep JSON", nested(`{"a":`, "1", "}", 1<<20), "in:1: nested more than 100 levels deep"},
-		{"JSON that does not end", `{"a":[` + mebibytes("1,\n", 1), "in:349525: unexpected end of JSON"},
-		{"JSON with many values", `{"a":[` + mebibytes("1,", 9), "in:1: document has more than 4194304 values: split it"},
+		{"JSON too deep", nested(`{"a":`, "1", "}", 10_001), "in:1: exceeded max depth of 10000"},
+		{"deep JSON", nested(`{"a":`, "1", "}", 1<<20), "in:1: exceeded max depth of 10000"},
+		{"lists in lists", nested(`{"apiVersion":"v1","kind":"List","items":[`, "", "]}", 3000), "in:1: List: lists in more than 10 lists"},
+		{"carriage returns", mebibytes("-\r", 10), "in:1: document has more than 2097152 values: split it with ---"},
+		{"JSON that does not end", `{"a":[` + mebibytes("1,\n", 1), "in:1: line 349526: did not find expected node content"},
+		{"JSON with many values", `{"a":[` + mebibytes("1,", 9), "in:1: document has more than 2097152 values: split it with ---"},
 		{"dashes", mebibytes("- ", 2), "in:1: exceeded max depth of 10000"},
-		{"empty items", mebibytes("-\n", 1), "in:1: cannot use a list as an API object"},
+		{"empty items", mebibytes("-\n", 1), "in:1: every object needs an apiVersion and a kind"},
 		{"braces", mebibytes("{", 1), "in:1: exceeded max depth of 10000"},
-		{"comments", mebibytes("# c\n", 1) + "a", "in:262145: cannot use a string as an API object"},
-		{"comments between", mebibytes("- a\n# c\n", 1), "in:1: cannot use a list as an API object"},
+		{"comments", mebibytes("# c\n", 1) + "a", "in:262145: every object needs an apiVersion and a kind"},
+		{"comments between", mebibytes("- a\n# c\n", 1), "in:1: every object needs an apiVersion and a kind"},
 		{"keys", func() string {
 			var b strings.Builder
 			for i := range 100_000 {
 				fmt.Fprintf(&b, "k%d:\n", i)
 			}
 			return b.String()
-		}(), "in:1: apiVersion: missing: every object needs an apiVersion and a kind"},
+		}(), "in:1: every object needs an apiVersion and a kind"},
 		{"anchors", func() string {
 			var b strings.Builder
 			for i := range 100_000 {
 				fmt.Fprintf(&b, "- &k%d a\n", i)
 			}
 			return b.String()
-		}(), "in:1: cannot use a list as an API object"},
-		{"an anchor in itself", service + "spec: &a {ports: [*a]}", `in:4: anchor "a" contains itself`},
+		}(), "in:1: every object needs an apiVersion and a kind"},
+		{"an anchor in itself", service + "spec: &a {ports: [*a]}", `in:1: anchor 'a' value contains itself`},
 		{"an alias of nothing", service + "spec: *a", `in:1: unknown anchor 'a' referenced`},
-		{"a bomb where nothing is read", bomb(60, "", "x: *x%d\n"), "in:1: apiVersion: missing: every object needs an apiVersion and a kind"},
+		{"a bomb where nothing is read", bomb(60, "", "x: *x%d\n"), "in:1: document contains excessive aliasing"},
 		{"a bomb where a list of text is", bomb(60, service, "spec: {externalIPs: *x%d}\n"), ""},
 		{"a bomb of objects", func() string {
 			var b strings.Builder
@@ -95,7 +97,7 @@ func TestHostileInput(t *testing.T) {
 			b.WriteString("}\nb:\n")
 			b.WriteString(strings.Repeat("- <<: *a\n", 10_000))
 			return b.String()
-		}(), "in:97: merge keys make the document many times larger than it is"},
+		}(), "in:1: document contains excessive aliasing"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if testing.Short() && len(tt.in) > 1<<20+64 {

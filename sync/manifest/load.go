@@ -3,7 +3,6 @@ package manifest
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -19,22 +18,25 @@ import (
 // ConfigMap only once and not also under ..data. A file in paths may have any name; "-" is
 // the standard input.
 //
-// It returns the valid objects and all errors: a path that doesn't exist, an error in a
-// file, an object that an earlier file defines.
-func Load(paths []string) (*Objects, []Error) { return load(newTree(paths)) }
+// It returns the valid objects and all errors: an error in a file, an object that an earlier
+// file defines. If one of the paths can't be read, it fails.
+func Load(paths []string) (*Objects, []Error, error) { return newTree(paths).load() }
 
 // LoadAll is Load for commands that explain: it also reads Pods, Deployments, StatefulSets,
 // DaemonSets and ReplicaSets, and keeps the API objects, see [Raw].
-func LoadAll(paths []string) (*Objects, []Error) {
+func LoadAll(paths []string) (*Objects, []Error, error) {
 	t := newTree(paths)
 	t.all = true
-	return load(t)
+	return t.load()
 }
 
-func load(t *tree) (*Objects, []Error) {
+func (t *tree) load() (*Objects, []Error, error) {
 	errs := t.refresh()
-	objects, more := merge(t.inEffect())
-	return objects, append(errs, more...)
+	if err := t.missing(errs); err != nil {
+		return nil, nil, err
+	}
+	objects, twice := merge(t.inEffect())
+	return objects, append(errs, twice...), nil
 }
 
 // tree has the files at the given paths.
@@ -50,208 +52,164 @@ type tree struct {
 
 // tracked is a file with its objects in effect.
 type tracked struct {
-	path string
-	data []byte // as last read
-	all  bool   // see LoadAll
-	once bool   // a pipe or the standard input: it can't be read again
-
+	data []byte  // as last read
 	file *file   // in effect: the last valid content, or the valid part of the first
 	errs []Error // of data
 }
 
 func newTree(paths []string) *tree {
-	return &tree{paths: paths, stdin: os.Stdin, watch: func(string) {}, files: make(map[string]*tracked)}
+	return &tree{paths: paths, stdin: os.Stdin, watch: func(string) {}}
 }
 
-// refresh reads all files, and returns all present errors. It parses only files that
-// changed.
+// missing returns the error of reading one of the paths themselves.
+func (t *tree) missing(errs []Error) error {
+	for _, e := range errs {
+		if e.Err != nil && slices.Contains(t.paths, e.File) {
+			return e
+		}
+	}
+	return nil
+}
+
+// inEffect returns the contents in effect, in order.
+func (t *tree) inEffect() (out []*file) {
+	for _, path := range t.order {
+		out = append(out, t.files[path].file)
+	}
+	return out
+}
+
+// refresh reads all files, and returns all present errors. It parses only files that changed.
 func (t *tree) refresh() []Error {
-	s := scan{tree: t, before: t.order, files: make(map[string]*tracked)}
+	s := scan{tree: t, files: make(map[string]*tracked), visited: make(map[string]bool)}
 	for _, path := range t.paths {
-		s.root(path)
+		s.visit(path, true)
 	}
 	t.files, t.order = s.files, s.order
 	return s.errs
 }
 
-// inEffect returns the contents in effect, in order.
-func (t *tree) inEffect() []*file {
-	out := make([]*file, 0, len(t.order))
-	for _, key := range t.order {
-		out = append(out, t.files[key].file)
-	}
-	return out
-}
-
 // scan is one pass over a tree.
 type scan struct {
-	tree   *tree
-	before []string
-
+	*tree
 	files   map[string]*tracked
 	order   []string
-	visited []string // real paths of linked folders, against loops
+	visited map[string]bool // real paths of folders, against loops
 	errs    []Error
 }
 
-func (s *scan) root(path string) {
+// visit reads a file, or all manifests in a folder.
+func (s *scan) visit(path string, given bool) {
 	if path == "-" {
-		s.add(path, nil)
+		s.read("stdin", s.stdin, true)
 		return
 	}
-	// Events of its folder tell when a path is replaced, or comes back.
-	s.tree.watch(filepath.Dir(path))
-	info, err := os.Stat(path)
+	wanted := given || slices.Contains([]string{".yaml", ".yml", ".json"}, strings.ToLower(filepath.Ext(path)))
+	s.watch(filepath.Dir(path)) // its events report when a path is replaced, or comes back
+	target, err := filepath.EvalSymlinks(path)
+	var info fs.FileInfo
+	if err == nil {
+		info, err = os.Stat(target)
+	}
 	switch {
-	case err != nil:
+	case errors.Is(err, fs.ErrNotExist) && !given:
+		// Gone since the folder was listed, or a link to nowhere.
+	case err != nil && wanted:
 		s.keep(path, err)
+	case err != nil:
 	case info.IsDir():
-		s.folder(path)
-	default:
-		s.watchTarget(path)
-		s.add(path, info)
+		s.folder(path, target)
+	case given || wanted && info.Mode().IsRegular():
+		if filepath.Dir(target) != filepath.Dir(path) {
+			s.watch(filepath.Dir(target))
+		}
+		f, err := os.Open(path)
+		if err != nil {
+			s.keep(path, err)
+			return
+		}
+		defer f.Close()
+		s.read(filepath.Clean(path), f, !info.Mode().IsRegular())
 	}
 }
 
-func (s *scan) folder(dir string) {
-	target, err := filepath.EvalSymlinks(dir)
-	if err == nil && slices.Contains(s.visited, target) {
+func (s *scan) folder(path, target string) {
+	if s.visited[target] {
 		return
 	}
-	s.visited = append(s.visited, target)
-	s.tree.watch(dir)
-	entries, err := os.ReadDir(dir)
+	s.visited[target] = true
+	s.watch(path)
+	entries, err := os.ReadDir(path)
 	if err != nil {
-		s.keep(dir, err)
-		return
+		s.keep(path, err)
 	}
 	for _, e := range entries {
-		name := e.Name()
-		if strings.HasPrefix(name, ".") {
-			continue
+		if !strings.HasPrefix(e.Name(), ".") {
+			s.visit(filepath.Join(path, e.Name()), false)
 		}
-		path := filepath.Join(dir, name)
-		info, err := e.Info()
-		if err == nil && e.Type()&fs.ModeSymlink != 0 {
-			info, err = os.Stat(path)
-		}
-		wanted := slices.Contains([]string{".yaml", ".yml", ".json"}, strings.ToLower(filepath.Ext(name)))
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
-			// Gone since the folder was listed, or a link to nowhere.
-		case err != nil && wanted:
-			s.keep(path, err)
-		case err != nil:
-		case info.IsDir():
-			s.folder(path)
-		case wanted && info.Mode().IsRegular():
-			if e.Type()&fs.ModeSymlink != 0 {
-				s.watchTarget(path)
-			}
-			s.add(path, info)
-		}
-	}
-}
-
-// watchTarget watches the folder of a link's target.
-func (s *scan) watchTarget(path string) {
-	if target, err := filepath.EvalSymlinks(path); err == nil && filepath.Dir(target) != filepath.Dir(path) {
-		s.tree.watch(filepath.Dir(target))
 	}
 }
 
 // keep keeps all objects at or under path in effect, because path can't be read any more. It
 // is not called for files that are known to be deleted.
 func (s *scan) keep(path string, err error) {
-	e := fileError(path, err)
-	e.kept = true
-	s.errs = append(s.errs, e)
-	prefix := filepath.Clean(path) + string(filepath.Separator)
-	for _, key := range s.before {
-		if f := s.tree.files[key]; s.files[key] == nil && (f.path == path || strings.HasPrefix(key, prefix)) {
-			s.files[key] = f
-			s.order = append(s.order, key)
+	s.errs = append(s.errs, fileError(path, err))
+	prefix := filepath.Clean(path)
+	for _, key := range s.tree.order {
+		if key == prefix || strings.HasPrefix(key, prefix+string(filepath.Separator)) {
+			s.add(key, s.tree.files[key])
 		}
 	}
 }
 
-// add reads a file. The info is nil for the standard input.
-func (s *scan) add(path string, info fs.FileInfo) {
-	key := filepath.Clean(path)
-	if s.files[key] != nil {
-		return // given twice
+func (s *scan) add(path string, f *tracked) {
+	if s.files[path] == nil { // not given twice
+		s.files[path] = f
+		s.order = append(s.order, path)
 	}
-	f := s.tree.files[key]
+}
+
+// read reads a file, unless that is a pipe that was read before, and parses it if it changed.
+func (s *scan) read(path string, from io.Reader, pipe bool) {
+	f := s.tree.files[path]
 	if f == nil {
-		f = &tracked{path: path, all: s.tree.all, once: info == nil || !info.Mode().IsRegular()}
-	}
-	if f.file == nil || !f.once {
-		if err := f.read(info, s.tree.stdin); errors.Is(err, fs.ErrNotExist) {
-			return
-		}
-	}
-	s.errs = append(s.errs, f.errs...)
-	s.files[key] = f
-	s.order = append(s.order, key)
-}
-
-// read reads the file, and parses it if it changed.
-func (f *tracked) read(info fs.FileInfo, stdin io.Reader) error {
-	name := f.path
-	if info == nil {
-		name = "stdin"
-	}
-	data, err := f.content(info, stdin)
-	if err != nil {
-		f.data = nil
-		f.use(&file{name: name, errs: []Error{fileError(name, err)}})
-		return err
-	}
-	unchanged := f.data != nil && bytes.Equal(f.data, data)
-	f.data = data
-	switch {
-	case unchanged:
-	case len(data) == 0 && f.file != nil && len(f.file.objects) > 0:
-		// A program is probably about to write it: shells truncate a file before they start
-		// the program that fills it.
-		f.use(&file{name: name, errs: []Error{{File: name, Message: "is empty: remove the file to remove its objects"}}})
-	default:
-		f.use(parseFile(name, data, f.all))
-	}
-	return nil
-}
-
-// use puts next into effect, unless it would replace valid contents by invalid ones.
-func (f *tracked) use(next *file) {
-	f.errs = next.errs
-	if len(next.errs) == 0 || f.file == nil || len(f.file.errs) > 0 && len(next.objects) > 0 {
-		f.file = next
+		f = &tracked{file: new(file)}
+	} else if pipe {
+		s.add(path, f)
 		return
 	}
-	for i := range f.errs {
-		f.errs[i].kept = true
-	}
-}
-
-func (f *tracked) content(info fs.FileInfo, stdin io.Reader) ([]byte, error) {
-	r := stdin
-	if info != nil {
-		file, err := os.Open(f.path)
-		if err != nil {
-			return nil, err
-		}
-		defer file.Close()
-		r = file
-	}
 	// One byte more than allowed, so that the parser reports the error.
-	return io.ReadAll(io.LimitReader(r, maxFileSize+1))
+	data, err := io.ReadAll(io.LimitReader(from, maxFileSize+1))
+	if err != nil {
+		s.keep(path, err)
+		return
+	}
+	if f.data == nil || !bytes.Equal(f.data, data) {
+		f.use(path, data, s.all)
+	}
+	s.errs = append(s.errs, f.errs...)
+	s.add(path, f)
 }
 
-func fileError(name string, err error) Error {
-	e := Error{File: name, Message: err.Error(), Err: err}
-	// The path is in File already.
+// use puts data into effect, unless it would replace valid contents by invalid ones.
+func (f *tracked) use(path string, data []byte, all bool) {
+	next := parseFile(path, data, all)
+	if len(data) == 0 && len(f.file.objects) > 0 {
+		// A program is probably about to write it: shells truncate a file before they start
+		// the program that fills it.
+		next.errs = []Error{{File: path, Message: "is empty: remove the file to remove its objects"}}
+	}
+	first := f.data == nil
+	f.data, f.errs = data, next.errs
+	if first || len(next.errs) == 0 || len(f.file.errs) > 0 && len(next.objects) > 0 {
+		f.file = next
+	}
+}
+
+func fileError(path string, err error) Error {
+	e := Error{File: path, Message: err.Error(), Err: err}
 	if p := (*fs.PathError)(nil); errors.As(err, &p) {
-		e.Message = fmt.Sprintf("%s: %v", p.Op, p.Err)
+		e.Message = p.Err.Error() // the path is in File
 	}
 	return e
 }

@@ -1,23 +1,41 @@
 package manifest
 
 import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
-	"go.yaml.in/yaml/v3"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	sigsyaml "sigs.k8s.io/yaml"
 
 	"github.com/vmapd/vmapd/model"
-	"github.com/vmapd/vmapd/sync/kube"
+)
+
+// Limits of a manifest, so that no input exhausts the machine.
+const (
+	// maxFileSize bounds one file. The largest useful ones are dumps of a cluster.
+	maxFileSize = 64 << 20
+	// maxValues bounds one document. The YAML parser needs a few hundred bytes for each value, which
+	// may be one character long.
+	maxValues = 2 << 20
+	// maxLists bounds the nesting of Lists: JSON is scanned again at each level.
+	maxLists = 10
+	// maxErrors bounds the errors about one file.
+	maxErrors = 100
 )
 
 // Parse reads the manifest in data, YAML or JSON. Errors have the given name.
 //
 // It returns the valid objects and all errors, in the order of the file. An object without a
-// namespace is in "default". Objects of kinds that the proxy doesn't read are only counted,
-// in [Objects.Ignored].
+// namespace is in "default". Objects of kinds that the proxy doesn't read are only named,
+// by [Objects.Unread].
 func Parse(name string, data []byte) (*Objects, []Error) {
 	f := parseFile(name, data, false)
 	objects, _ := merge([]*file{f}) // one file has no duplicates left
@@ -28,224 +46,133 @@ func Parse(name string, data []byte) (*Objects, []Error) {
 type file struct {
 	name    string
 	objects []*object
-	ignored map[string]int
+	unread  map[string]bool // kinds
 	errs    []Error
 }
 
-// object is an API object in the form that the builder takes.
-type object struct {
-	ref    model.ObjectRef
-	raw    any // the API object, for LoadAll; nil otherwise
-	value  any // model.Service, model.EndpointSlice, model.Node or model.ServiceCIDR; nil for kinds that only LoadAll reads
-	set    func(builder)
-	delete func(builder)
-	file   string
-	line   int
-	doc    document
-	path   []int // the index of the value in the document, then of the items of nested lists
+type parser struct {
+	file *file
+	all  bool // see LoadAll
+	seen map[model.ObjectRef]*object
+	line int // where the document begins
 }
 
-func (o *object) place() string { return fmt.Sprintf("%s:%d", o.file, o.line) }
-
 func parseFile(name string, data []byte, all bool) *file {
-	p := parser{all: all, file: &file{name: name, ignored: make(map[string]int)}, seen: make(map[model.ObjectRef]*object)}
+	p := parser{all: all, file: &file{name: name, unread: make(map[string]bool)}, seen: make(map[model.ObjectRef]*object)}
 	if len(data) > maxFileSize {
-		p.errorf(0, model.ObjectRef{}, "", "file is larger than %d MiB", maxFileSize>>20)
+		p.errorf(model.ObjectRef{}, "", "file is larger than %d MiB", maxFileSize>>20)
 		return p.file
 	}
-	if line, message := checkText(data); message != "" {
-		p.errorf(line, model.ObjectRef{}, "", "%s", message)
-		return p.file
-	}
-	for _, doc := range split(name, data) {
-		p.document(doc)
-	}
-	if p.unsaid > 0 {
-		p.file.errs = append(p.file.errs, Error{File: name, Message: fmt.Sprintf("%d more errors", p.unsaid)})
+	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
+	data = append(slices.Clip(data), '\n') // NewYAMLReader loses some last lines that do not end
+	source := bytes.NewReader(data)
+	buffer := bufio.NewReader(source)
+	documents := yaml.NewYAMLReader(buffer)
+	for line := 1; ; {
+		text, err := documents.Read()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		read := len(data) - source.Len() - buffer.Buffered()
+		before, _ := skip(data[:read])
+		p.line = line + before
+		line += bytes.Count(data[:read], []byte{'\n'})
+		data = data[read:]
+		if err != nil {
+			p.errorf(model.ObjectRef{}, "", "%v", err)
+		} else if _, text := skip(text); len(text) > 0 {
+			p.document(text)
+		}
 	}
 	return p.file
 }
 
-type parser struct {
-	file   *file
-	all    bool // see LoadAll
-	seen   map[model.ObjectRef]*object
-	visits int // values of the document left to visit, see maxVisits
-	doc    document
-	unsaid int
+// skip returns the number of lines before the content of a document, and the rest: the first have only white
+// space, comments, directives (%YAML 1.2), or the separator.
+func skip(text []byte) (lines int, rest []byte) {
+	for row := range bytes.Lines(text) {
+		word := bytes.TrimSpace(bytes.TrimPrefix(row, []byte("---")))
+		if len(word) > 0 && word[0] != '#' && word[0] != '%' {
+			break
+		}
+		lines++
+		text = text[len(row):]
+	}
+	return lines, text
 }
 
-func (p *parser) errorf(line int, ref model.ObjectRef, field, format string, args ...any) {
-	if len(p.file.errs) >= maxErrors {
-		p.unsaid++
+func (p *parser) errorf(ref model.ObjectRef, field, format string, args ...any) {
+	if len(p.file.errs) > maxErrors {
 		return
+	}
+	if len(p.file.errs) == maxErrors {
+		ref, field, format, args = model.ObjectRef{}, "", "this and later errors are left out", nil
 	}
 	p.file.errs = append(p.file.errs, Error{
-		File: p.file.name, Line: line, Object: ref, Field: field, Message: fmt.Sprintf(format, args...),
+		File: p.file.name, Line: p.line, Object: ref, Field: field, Message: fmt.Sprintf(format, args...),
 	})
 }
 
-func (p *parser) document(doc document) {
-	roots, err := doc.parse()
-	p.doc, p.visits = doc, maxVisits(len(doc.text))
-	for i, root := range roots {
-		if root.Tag != nullTag {
-			p.object(root, typeMeta{}, []int{i})
-		}
+// document reads a YAML document, or JSON values one after the other.
+func (p *parser) document(text []byte) {
+	if values(text) > maxValues {
+		p.errorf(model.ObjectRef{}, "", "document has more than %d values: split it with ---", maxValues)
+		return
 	}
+	if yaml.IsJSONBuffer(text) && p.stream(text) {
+		return
+	}
+	object, err := sigsyaml.YAMLToJSONStrict(text)
 	if err != nil {
-		p.errorf(err.line, model.ObjectRef{}, "", "%s", err.message)
-	}
-}
-
-// typeMeta is the type of an object.
-type typeMeta struct{ apiVersion, kind string }
-
-// known has the types of the objects that the proxy reads.
-var known = map[typeMeta]bool{
-	{"v1", "Service"}: true, {"discovery.k8s.io/v1", "EndpointSlice"}: true, {"v1", "Node"}: true,
-	// Both versions of a ServiceCIDR have the same fields.
-	{"networking.k8s.io/v1", "ServiceCIDR"}: true, {"networking.k8s.io/v1beta1", "ServiceCIDR"}: true,
-}
-
-// workloads have the types of the objects that only [LoadAll] reads.
-var workloads = map[typeMeta]bool{
-	{"v1", "Pod"}: true, {"apps/v1", "Deployment"}: true, {"apps/v1", "StatefulSet"}: true,
-	{"apps/v1", "DaemonSet"}: true, {"apps/v1", "ReplicaSet"}: true,
-}
-
-func (p *parser) reads(t typeMeta) bool { return known[t] || p.all && workloads[t] }
-
-// object reads one object, or all objects of a list. n may lack its type; the default is what.
-func (p *parser) object(n *yaml.Node, what typeMeta, path []int) {
-	if n.Kind != yaml.MappingNode {
-		p.errorf(n.Line, model.ObjectRef{}, "", "cannot use %s as an API object", kindOf(n))
+		p.errorf(model.ObjectRef{}, "", "%s", p.syntax(err))
 		return
 	}
-	if err := checkKeys(n); err != nil {
-		p.errorf(err.line, model.ObjectRef{}, "", "%s", err.message)
-		return
+	p.object(object, typeMeta{}, 0)
+}
+
+// stream reads JSON values one after the other. It returns false if text does not begin with one: YAML may begin
+// with a brace, too.
+func (p *parser) stream(text []byte) bool {
+	dec := json.NewDecoder(bytes.NewReader(text))
+	for at := 0; ; {
+		var value json.RawMessage
+		switch err := dec.Decode(&value); {
+		case errors.Is(err, io.EOF):
+			return true
+		case err != nil && at == 0:
+			return false
+		case err != nil:
+			p.errorf(model.ObjectRef{}, "", "what follows the JSON: %v", err)
+			return true
+		}
+		begin := int(dec.InputOffset()) - len(value)
+		p.line += bytes.Count(text[at:begin], []byte{'\n'})
+		p.object(value, typeMeta{}, 0)
+		p.line += bytes.Count(value, []byte{'\n'})
+		at = begin + len(value)
 	}
-	for _, f := range []struct {
-		name string
-		into *string
-	}{{"apiVersion", &what.apiVersion}, {"kind", &what.kind}} {
-		line, v := field(n, f.name)
-		switch text, ok := str(v); {
-		case text != "":
-			*f.into = text
-		case v != nil && v.Tag != nullTag && !ok:
-			p.errorf(line, model.ObjectRef{}, f.name, "cannot use %s as a string", kindOf(v))
-			return
-		case *f.into == "":
-			p.errorf(n.Line, model.ObjectRef{}, f.name, "missing: every object needs an apiVersion and a kind")
-			return
+}
+
+// values estimates the number of values in text from above: it counts line breaks, some of which only YAML
+// has, and what separates values in one line.
+func values(text []byte) (n int) {
+	for _, b := range text {
+		switch b {
+		case '\n', '\r', 0x85, 0xa8, 0xa9, ',', '[', '{':
+			n++
 		}
 	}
-	// The items of a typed list may come without apiVersion and kind, as in an API
-	// server's answer.
-	item := typeMeta{what.apiVersion, strings.TrimSuffix(what.kind, "List")}
-	switch {
-	case what == typeMeta{"v1", "List"}:
-		p.list(n, what, typeMeta{}, path)
-	case item != what && p.reads(item):
-		p.list(n, what, item, path)
-	case !p.reads(what):
-		p.file.ignored[what.apiVersion+" "+what.kind]++
-	case what.kind == "Service":
-		read(p, n, what.kind, path, kube.Service, builder.SetService, builder.DeleteService)
-	case what.kind == "EndpointSlice":
-		read(p, n, what.kind, path, kube.EndpointSlice, builder.SetEndpointSlice, builder.DeleteEndpointSlice)
-	case what.kind == "Node":
-		read(p, n, what.kind, path, kube.Node, builder.SetNode,
-			func(b builder, n model.NamespacedName) { b.DeleteNode(n.Name) })
-	case what.kind == "ServiceCIDR":
-		read(p, n, what.kind, path, kube.ServiceCIDR, builder.SetServiceCIDR,
-			func(b builder, n model.NamespacedName) { b.DeleteServiceCIDR(n.Name) })
-	case what.kind == "Pod":
-		read(p, n, what.kind, path, noModel[corev1.Pod], func(builder, any) {}, func(builder, model.NamespacedName) {})
-	default:
-		read(p, n, what.kind, path, noModel[kube.Workload], func(builder, any) {}, func(builder, model.NamespacedName) {})
-	}
+	return n
 }
 
-// noModel is for objects that the model does not know.
-func noModel[T any](*T) any { return nil }
+var lineNumber = regexp.MustCompile(`(?m)line (\d+): `)
 
-func (p *parser) list(n *yaml.Node, what, of typeMeta, path []int) {
-	line, items := field(n, "items")
-	if items == nil || items.Tag == nullTag {
-		return // an empty list
-	}
-	if items.Kind != yaml.SequenceNode {
-		p.errorf(line, model.ObjectRef{Kind: what.kind}, "items", "cannot use %s as a list", kindOf(items))
-		return
-	}
-	if len(path) > maxLists {
-		p.errorf(line, model.ObjectRef{Kind: what.kind}, "items", "nested more than %d levels deep", maxLists)
-		return
-	}
-	for i, item := range content(items) {
-		if p.visits--; p.visits < 0 {
-			p.errorf(line, model.ObjectRef{Kind: what.kind}, "items", "%v", errTooManyAliases)
-			return
-		}
-		p.object(item, of, append(slices.Clip(path), i))
-	}
-}
-
-// read decodes an object of type T and keeps what the model needs of it.
-func read[T, M any, P interface {
-	*T
-	metav1.Object
-}](p *parser, n *yaml.Node, kind string, path []int,
-	convert func(*T) M, set func(builder, M), remove func(builder, model.NamespacedName),
-) {
-	ref := refOf(n, kind)
-	var t T
-	obj := P(&t)
-	ok := p.decode(n, obj, func(line int, field, message string) {
-		p.errorf(line, ref, field, "%s", message)
+// syntax returns the text of the YAML parser's error in one line, with the lines of the file.
+func (p *parser) syntax(err error) string {
+	text := strings.TrimPrefix(err.Error(), "yaml: ")
+	text = strings.Join(strings.Fields(strings.TrimPrefix(text, "unmarshal errors:")), " ")
+	return lineNumber.ReplaceAllStringFunc(text, func(s string) string {
+		n, _ := strconv.Atoi(strings.Trim(s, "line: "))
+		return fmt.Sprintf("line %d: ", p.line+n-1)
 	})
-	if !ok {
-		return
-	}
-	if obj.GetName() == "" {
-		p.errorf(lineOf(n, "metadata.name"), ref, "metadata.name", "missing")
-		return
-	}
-	obj.SetNamespace(ref.Namespace)
-	if first, ok := p.seen[ref]; ok {
-		p.errorf(n.Line, ref, "", "is already defined at %s: this one is ignored", first.place())
-		return
-	}
-	value := convert(&t)
-	o := &object{
-		ref: ref, value: value,
-		set:    func(b builder) { set(b, value) },
-		delete: func(b builder) { remove(b, ref.NamespacedName) },
-		file:   p.file.name, line: n.Line, doc: p.doc, path: path,
-	}
-	if p.all {
-		o.raw = obj
-	}
-	p.seen[ref] = o
-	p.file.objects = append(p.file.objects, o)
-}
-
-// refOf returns the identity of n, as far as n has one, for errors about the object and also
-// about its name.
-func refOf(n *yaml.Node, kind string) model.ObjectRef {
-	ref := model.ObjectRef{Kind: kind}
-	_, meta := field(n, "metadata")
-	_, name := field(meta, "name")
-	ref.Name, _ = str(name)
-	if kind == "Node" || kind == "ServiceCIDR" {
-		return ref // cluster-wide
-	}
-	_, namespace := field(meta, "namespace")
-	if ref.Namespace, _ = str(namespace); ref.Namespace == "" {
-		ref.Namespace = metav1.NamespaceDefault
-	}
-	return ref
 }

@@ -3,9 +3,7 @@ package manifest
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"maps"
 	"reflect"
 	"slices"
 	"sync/atomic"
@@ -35,15 +33,12 @@ type Source struct {
 	Paths []string // files and folders, as for [Load]; the standard input is read once
 	Log   *slog.Logger
 
-	current atomic.Pointer[Objects]
-	opened  *opened // nil before Open
-}
-
-// opened is what Open read.
-type opened struct {
+	current  atomic.Pointer[Objects] // in use
+	tree     *tree                   // nil before Open
 	changes  *files.Follower
-	follower follower
 	errs     []Error
+	reported map[string]bool // errors that are in the log
+	unread   string
 }
 
 // Open reads the manifests, and returns an error if one of Paths can't be read: so a caller finds a
@@ -53,17 +48,14 @@ func (s *Source) Open() error {
 	if len(s.Paths) == 0 {
 		return errors.New("read manifests: no path given")
 	}
-	o := &opened{
-		changes:  files.New(s.Log),
-		follower: follower{log: s.Log, tree: newTree(s.Paths), reported: make(map[string]bool), bad: make(map[string]bool)},
-	}
-	o.follower.tree.watch = o.changes.Add
-	o.errs = o.follower.tree.refresh()
-	if err := missing(s.Paths, o.errs); err != nil {
-		o.changes.Close()
+	tree, changes := newTree(s.Paths), files.New(s.Log)
+	tree.watch = changes.Add
+	s.errs = tree.refresh()
+	if err := tree.missing(s.errs); err != nil {
+		changes.Close()
 		return err
 	}
-	s.opened = o
+	s.tree, s.changes = tree, changes
 	return nil
 }
 
@@ -80,118 +72,99 @@ func (s *Source) Locate(p model.Problem) string {
 // ends. It calls Open unless that was called; then it may return an error, and writes nothing. It
 // logs errors in manifests once, and uses their valid objects.
 func (s *Source) Run(ctx context.Context, state *reconcile.State) error {
-	if s.opened == nil {
+	if s.tree == nil {
 		if err := s.Open(); err != nil {
 			return err
 		}
 	}
-	changes, f, errs := s.opened.changes, &s.opened.follower, s.opened.errs
-	defer changes.Close()
-
-	use := func(errs []Error) {
-		if edits, change := f.change(ctx, errs); len(edits) > 0 {
-			state.Update(change, func(b *model.Builder) {
-				for _, edit := range edits {
-					edit(b)
-				}
-			})
-		}
-		s.current.Store(f.objects)
-	}
-
-	use(errs)
+	defer s.changes.Close()
+	s.update(ctx, state)
 	state.Complete()
 	s.Log.LogAttrs(ctx, slog.LevelInfo, "manifests read",
-		slog.Int("files", len(f.tree.order)),
-		slog.Int("objects", f.objects.Len()),
-		slog.Any("ignored", f.objects.Ignored))
-
+		slog.Int("files", len(s.tree.order)), slog.Int("objects", s.current.Load().Len()))
 	for {
 		period := time.Duration(0)
-		if slices.ContainsFunc(errs, func(e Error) bool { return e.Err != nil }) {
-			// A path that is missing may come back without an event.
-			period = retryPeriod
+		if slices.ContainsFunc(s.errs, func(e Error) bool { return e.Err != nil }) {
+			period = retryPeriod // a path that is missing may come back without an event
 		}
-		if !changes.Next(ctx, period) {
+		if !s.changes.Next(ctx, period) {
 			return nil
 		}
-		errs = f.tree.refresh()
-		use(errs)
+		s.errs = s.tree.refresh()
+		s.update(ctx, state)
 	}
 }
 
-// missing joins the errors of reading the paths themselves.
-func missing(paths []string, errs []Error) error {
-	var out []error
-	for _, e := range errs {
-		if e.Err != nil && slices.Contains(paths, e.File) {
-			out = append(out, fmt.Errorf("read manifests: %w", e))
-		}
+// update writes the objects in effect that are not in the state.
+func (s *Source) update(ctx context.Context, state *reconcile.State) {
+	next, twice := merge(s.tree.inEffect())
+	s.say(ctx, append(slices.Clip(s.errs), twice...), next.Unread())
+	edits := differences(s.current.Swap(next), next)
+	if len(edits) == 0 {
+		return
 	}
-	return errors.Join(out...)
-}
-
-// follower computes the changes of the builder.
-type follower struct {
-	log      *slog.Logger
-	tree     *tree
-	objects  *Objects        // as the builder has them
-	reported map[string]bool // errors after the last round
-	bad      map[string]bool // files with errors
-}
-
-// change returns the edits that give the builder the objects of the files in effect. It logs
-// errs, and objects that are in two files.
-func (f *follower) change(ctx context.Context, errs []Error) (edits []func(builder), change reconcile.Change) {
-	next, dups := merge(f.tree.inEffect())
-	f.say(ctx, slices.Concat(errs, dups))
-	add := func(o *object, edit func(builder)) {
-		edits = append(edits, edit)
-		switch o.ref.Kind {
+	var change reconcile.Change
+	for _, e := range edits {
+		switch e.ref.Kind {
 		case "Service":
 			change.Services++
 		case "EndpointSlice":
 			change.EndpointSlices++
 		}
 	}
-	if f.objects == nil {
-		f.objects = new(Objects)
+	state.Update(change, func(b *model.Builder) {
+		for _, e := range edits {
+			if e.gone {
+				e.delete(b)
+			} else {
+				e.set(b)
+			}
+		}
+	})
+}
+
+// edit is a difference: an object that is new, changed, or gone.
+type edit struct {
+	*object
+	gone bool
+}
+
+func differences(old, next *Objects) (edits []edit) {
+	if old == nil {
+		old = new(Objects)
 	}
-	for _, old := range f.objects.list {
-		if next.byRef[old.ref] == nil {
-			add(old, old.delete)
+	for _, o := range old.list {
+		if next.byRef[o.ref] == nil {
+			edits = append(edits, edit{o, true})
 		}
 	}
 	for _, o := range next.list {
-		// The same pointer if its file has not changed.
-		if old := f.objects.byRef[o.ref]; old == o || old != nil && reflect.DeepEqual(old.value, o.value) {
-			continue
+		// It is the same pointer if its file has not changed.
+		if was := old.byRef[o.ref]; was != o && (was == nil || !reflect.DeepEqual(was.value, o.value)) {
+			edits = append(edits, edit{o, false})
 		}
-		add(o, o.set)
 	}
-	f.objects = next
-	return edits, change
+	return edits
 }
 
-// say logs new errors, and files that are valid again.
-func (f *follower) say(ctx context.Context, errs []Error) {
-	now, bad := make(map[string]bool), make(map[string]bool)
+// say logs errors that are new or gone, and kinds that are not read.
+func (s *Source) say(ctx context.Context, errs []Error, unread string) {
+	before := s.reported
+	s.reported = make(map[string]bool)
 	for _, e := range errs {
 		text := e.Error()
-		now[text], bad[e.File] = true, true
-		if f.reported[text] {
-			continue
-		}
-		message := "error in manifest; using the rest"
-		if e.kept {
-			message = "error in manifest; keeping its last good state"
-		}
-		f.log.LogAttrs(ctx, slog.LevelError, message, slog.String("err", text))
-	}
-	for _, name := range slices.Sorted(maps.Keys(f.bad)) {
-		if !bad[name] {
-			f.log.LogAttrs(ctx, slog.LevelInfo, "manifest is good again", slog.String("file", name))
+		s.reported[text] = true
+		if !before[text] {
+			s.Log.LogAttrs(ctx, slog.LevelError, "error in manifest; valid objects stay in effect", slog.String("err", text))
 		}
 	}
-	f.reported, f.bad = now, bad
+	for text := range before {
+		if !s.reported[text] {
+			s.Log.LogAttrs(ctx, slog.LevelInfo, "error in manifest is gone", slog.String("err", text))
+		}
+	}
+	if unread != s.unread && unread != "" {
+		s.Log.LogAttrs(ctx, slog.LevelWarn, unread)
+	}
+	s.unread = unread
 }

@@ -22,9 +22,9 @@ const recordings = "../../../../testdata/kube-proxy"
 // load reads a cluster and what a version of kube-proxy programmed for it.
 func load(t *testing.T, recording, cluster string, args ...string) Input {
 	t.Helper()
-	objects, errs := manifest.Load([]string{filepath.Join(recordings, cluster, "objects.yaml")})
-	for _, e := range errs {
-		t.Fatal(e)
+	objects, errs, err := manifest.Load([]string{filepath.Join(recordings, cluster, "objects.yaml")})
+	if err != nil || len(errs) > 0 {
+		t.Fatal(err, errs)
 	}
 	var flags config.Flags
 	set := pflag.NewFlagSet("", pflag.ContinueOnError)
@@ -37,8 +37,11 @@ func load(t *testing.T, recording, cluster string, args ...string) Input {
 		t.Fatal(err)
 	}
 	in := Input{
-		Objects: explain.Objects{Services: objects.Services(), EndpointSlices: objects.EndpointSlices(), Nodes: objects.Nodes(), ServiceCIDRs: objects.ServiceCIDRs()},
-		Config:  c.Model(), Backend: "nftables",
+		Objects: explain.Objects{
+			Services: manifest.Of[model.Service](objects), EndpointSlices: manifest.Of[model.EndpointSlice](objects),
+			Nodes: manifest.Of[model.Node](objects), ServiceCIDRs: manifest.Of[model.ServiceCIDR](objects),
+		},
+		Config: c.Model(), Backend: "nftables",
 	}
 	if c.Backend != config.Auto {
 		in.Backend = string(c.Backend)
