@@ -129,7 +129,7 @@ func withImage(err error) error {
 // removeIPVS, or all if it is nil, the objects of IPVS. running tells the finder which backend runs.
 func (d *daemon) sweeps(p *dataplane, running func(*finder), removeIPVS func() error, tables ...string) {
 	event := func(reason string) func(string) {
-		return func(text string) { d.events.Node(events.Warning, reason, events.ActionStart, text) }
+		return func(text string) { d.events.Node(events.Warning, reason, text) }
 	}
 	look := newFinder(d.config.IPVS())
 	running(look)

@@ -39,10 +39,10 @@ func (d *daemon) announce(ctx context.Context, p *dataplane, nodeName string) {
 		attrs = append(attrs, slog.String("with", p.with))
 	}
 	d.log.LogAttrs(ctx, slog.LevelInfo, "started", append(attrs, slog.String("reason", p.why))...)
-	d.events.Node(events.Normal, events.ReasonStarting, events.ActionStart, fmt.Sprintf("vmapd starts with %s: %s", p.name, p.why))
+	d.events.Node(events.Normal, events.ReasonStarting, fmt.Sprintf("vmapd starts with %s: %s", p.name, p.why))
 	for _, n := range d.config.Notes {
 		if n.Event {
-			d.events.Node(events.Warning, events.ReasonConfiguration, events.ActionStart, n.Text)
+			d.events.Node(events.Warning, events.ReasonConfiguration, n.Text)
 		}
 	}
 }
@@ -55,7 +55,7 @@ func (d *daemon) setUpNode(ctx context.Context) {
 		if errors.Is(f, nodesetup.ErrReadOnly) {
 			reason = events.ReasonReadOnlySysFS
 		}
-		d.events.Node(events.Warning, reason, events.ActionStart, f.Error())
+		d.events.Node(events.Warning, reason, f.Error())
 	}}
 	nodesetup.Apply(ctx, o, d.config.Conntrack)
 	nodesetup.OOM(ctx, o, d.config.OOMScoreAdj)

@@ -72,7 +72,7 @@ func (n *nodeCheck) Run(ctx context.Context) {
 		text += ". " + others
 	}
 	n.log.LogAttrs(ctx, slog.LevelWarn, "not ready", slog.String("reason", text))
-	n.events.Node(events.Warning, events.ReasonNoNode, events.ActionStart, text)
+	n.events.Node(events.Warning, events.ReasonNoNode, text)
 	select {
 	case <-ctx.Done():
 	case <-n.found:

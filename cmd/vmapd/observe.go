@@ -49,7 +49,6 @@ func (d *daemon) observe(p *dataplane, in inputs) *observers {
 	figures := metrics.Options{
 		Backend: p.name, Reason: p.why, Started: d.started,
 		Legacy: p.stats, Pending: in.state.Pending, Localhost: o.localhost.Stats,
-		EventsDropped:  d.events.Dropped,
 		Leftovers:      p.sweep.counts,
 		OtherProxy:     p.rivals.flags,
 		Findings:       func() map[metrics.Finding]int { return findings(o.doctor.Lines()) },
@@ -95,7 +94,7 @@ func (d *daemon) observe(p *dataplane, in inputs) *observers {
 	o.services = health.NewServices(health.ServicesOptions{
 		Healthy: o.tracker.Healthy, Restricted: !c.Model().NodePortAddresses.All, Log: d.log,
 		Failed: func(service model.NamespacedName, _ uint16, err error) {
-			d.events.Service(service, events.Warning, events.ReasonServiceHealthFailed, events.ActionListen, err.Error())
+			d.events.Service(service, events.Warning, events.ReasonServiceHealthFailed, err.Error())
 		},
 	})
 	if p.name != string(config.IPVS) && p.userspace == nil {
@@ -127,11 +126,11 @@ func findings(lines []doctor.Line) map[metrics.Finding]int {
 func (d *daemon) tellEligibility(why string) {
 	if why == "" {
 		d.log.Info("the node is eligible for load balancers again")
-		d.events.Node(events.Normal, events.ReasonNodeEligible, events.ActionProgram, "load balancers may send new connections again")
+		d.events.Node(events.Normal, events.ReasonNodeEligible, "load balancers may send new connections again")
 		return
 	}
 	d.log.Warn("the node is not eligible for load balancers: /healthz answers 503", slog.String("reason", why))
-	d.events.Node(events.Warning, events.ReasonNodeNotEligible, events.ActionProgram,
+	d.events.Node(events.Warning, events.ReasonNodeNotEligible,
 		why+": /healthz answers 503, so that load balancers send no new connections; Services go on with the last known addresses")
 }
 
@@ -174,7 +173,7 @@ func (o *observers) tasks() []task {
 
 func (o *observers) watchTable(ctx context.Context) {
 	nodesetup.WatchTable(ctx, nodesetup.Options{}, func(used, limit int) {
-		o.events.Node(events.Warning, events.ReasonConntrackNearlyFull, events.ActionStart,
+		o.events.Node(events.Warning, events.ReasonConntrackNearlyFull,
 			fmt.Sprintf("connection tracking has %d of at most %d entries: at the limit, new connections are dropped (conntrack.maxPerCore)", used, limit))
 	})
 }

@@ -34,7 +34,7 @@ func (a *answers) openPorts() (*ports, error) {
 	open := func(name string, serves httpserver.Config, reason string) (*httpserver.Server, error) {
 		server, err := httpserver.New(serves, httpserver.Options{
 			Name: name, HardFail: c.BindAddressHardFail, Log: a.log,
-			Failed: func(err error) { o.events.Node(events.Warning, reason, events.ActionStart, err.Error()) },
+			Failed: func(err error) { o.events.Node(events.Warning, reason, err.Error()) },
 		})
 		if err != nil {
 			return nil, fmt.Errorf("%sBindAddress: %w", name, err)

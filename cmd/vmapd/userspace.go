@@ -42,7 +42,7 @@ func (d *daemon) openUserspace(why string) (*dataplane, error) {
 
 // listenerFailed tells a Service of a listener that can't be opened.
 func (d *daemon) listenerFailed(service model.NamespacedName, err error) {
-	d.events.Service(service, events.Warning, events.ReasonNodePortFailed, events.ActionListen, err.Error())
+	d.events.Service(service, events.Warning, events.ReasonNodePortFailed, err.Error())
 }
 
 // compareWithListeners compares a decision with the listener of its destination.

@@ -42,22 +42,22 @@ func (p *Problems) Done(round reconcile.Round) {
 	}
 	for _, problem := range now.Problems() {
 		if problem.Object.Kind == kindService && !before[problem] {
-			p.Recorder.record(problemEvent(problem), true)
+			p.record(problem)
 		}
 	}
 }
 
-// problemEvent returns the event about a problem of a Service. A problem without a field is a
+// record records the event about a problem of a Service. A problem without a field is a
 // frontend that belongs to another Service.
-func problemEvent(p model.Problem) occurrence {
-	reason, note := ReasonFrontendConflict, p.Message
-	if p.Field != "" {
-		reason, note = ReasonInvalidField, p.Field+": "+p.Message
+func (p *Problems) record(problem model.Problem) {
+	reason, note := ReasonFrontendConflict, problem.Message
+	if problem.Field != "" {
+		reason, note = ReasonInvalidField, problem.Field+": "+problem.Message
 	}
-	if p.Budget != "" {
+	if problem.Budget != "" {
 		reason = ReasonOverBudget
 	}
-	return occurrence{p.Object, Warning, reason, ActionProgram, cut(note, maxNote)}
+	p.Recorder.record(problem.Object, Warning, reason, note)
 }
 
 // The API server forgets an event an hour after the last write (--event-ttl). Each node renews those of problems
@@ -83,7 +83,7 @@ func (p *Problems) Run(ctx context.Context) {
 		}
 		for _, problem := range seen.Problems() {
 			if problem.Object.Kind == kindService {
-				p.Recorder.renew(problemEvent(problem))
+				p.record(problem)
 			}
 		}
 	}

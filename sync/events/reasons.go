@@ -60,3 +60,19 @@ const (
 	// About a Service, with ActionProgram: it exceeds a budget, and is served in part.
 	ReasonOverBudget = "OverBudget"
 )
+
+// action returns the action of a reason.
+func action(reason string) string {
+	switch reason {
+	case ReasonServiceHealthFailed, ReasonNodePortFailed:
+		return ActionListen
+	case ReasonNodeNotEligible, ReasonNodeEligible, ReasonFrontendConflict, ReasonInvalidField, ReasonOverBudget:
+		return ActionProgram
+	}
+	return ActionStart
+}
+
+// shared reports whether all nodes have one event for a reason.
+func shared(reason string) bool {
+	return reason == ReasonFrontendConflict || reason == ReasonInvalidField || reason == ReasonOverBudget
+}

@@ -3,12 +3,15 @@ package events
 import (
 	"context"
 	"log/slog"
-	"sync"
-	"sync/atomic"
 	"time"
+	"unicode/utf8"
 
-	"golang.org/x/time/rate"
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/klog/v2"
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/sync/kube/client"
@@ -22,130 +25,85 @@ type Options struct {
 	// NodeName is the Node that Recorder.Node is about.
 	NodeName string
 	// ServiceUID returns the UID of a Service, by which "kubectl describe service" finds its
-	// events, or "" if there is no such Service. Run calls it before it creates an event, since
+	// events, or "" if there is no such Service. It is called before an event is created, since
 	// few Services ever have one. Without a UID, events have the Service's name in its place,
 	// as kube-proxy's do, and only "kubectl events --for service/NAME" finds them.
 	ServiceUID func(context.Context, model.NamespacedName) (types.UID, error)
 	Log        *slog.Logger
 }
 
-// Recorder writes events. Its methods may be called by several goroutines.
+// Recorder records events. Its methods may be called by several goroutines.
 type Recorder struct {
-	opts Options
-
-	queue    chan *series
-	pace     *rate.Limiter
-	complain rate.Sometimes
-	dropped  atomic.Uint64
-
-	mu     sync.Mutex
-	known  map[occurrence]*series
-	swept  time.Time // the last search of known for series that have ended
-	limits limits
-	ended  bool
+	opts        Options
+	broadcaster record.EventBroadcaster
+	recorder    record.EventRecorder
+	sink        *sink
 }
 
-// occurrence is the identity of a series of events.
-type occurrence struct {
-	object                          model.ObjectRef
-	eventType, reason, action, note string
-}
+const (
+	kindService = "Service"
+	// maxNote is the API server's limit for a text (events.k8s.io/v1), in bytes.
+	maxNote = 1024
+	// flushTimeout bounds the time for remaining events at the end of the daemon.
+	flushTimeout = 3 * time.Second
+)
 
-// New returns a Recorder. Events that are recorded before Run wait for it.
+// New returns a Recorder, which writes events from now on.
 func New(o Options) *Recorder {
-	return &Recorder{
-		opts:     o,
-		queue:    make(chan *series, queueLen),
-		pace:     rate.NewLimiter(writeRate, writeBurst),
-		complain: rate.Sometimes{First: 1, Interval: complainInterval},
-		known:    map[occurrence]*series{},
-		limits:   limits{byObject: map[model.ObjectRef]*rate.Limiter{}},
+	quiet := logr.Discard() // the sink logs what can't be written
+	b := record.NewBroadcaster(record.WithContext(klog.NewContext(context.Background(), quiet)))
+	source := corev1.EventSource{Component: Controller, Host: o.NodeName}
+	r := &Recorder{opts: o, broadcaster: b, recorder: b.NewRecorder(runtime.NewScheme(), source).WithLogger(quiet), sink: newSink(o)}
+	if o.Client != nil {
+		b.StartRecordingToSink(r.sink)
 	}
+	return r
+}
+
+// Run waits until ctx ends, and then, for 3 seconds at most, for the remaining events. Later events are dropped.
+func (r *Recorder) Run(ctx context.Context) {
+	<-ctx.Done()
+	if r.opts.Client != nil {
+		r.recorder.Event(&corev1.ObjectReference{Kind: reasonLast}, Normal, reasonLast, "")
+		select {
+		case <-r.sink.last:
+		case <-time.After(flushTimeout):
+		}
+	}
+	r.broadcaster.Shutdown()
 }
 
 // Node records an event about the node. The message is truncated to 1024 bytes.
 //
 // As in the kubelet's events, the UID is the Node's name, by which "kubectl describe node"
 // finds it. As Nodes have no namespace, the event is in the namespace default.
-func (r *Recorder) Node(eventType, reason, action, message string) {
-	node := model.ObjectRef{Kind: "Node", NamespacedName: model.NamespacedName{Name: r.opts.NodeName}}
-	r.record(occurrence{node, eventType, reason, action, cut(message, maxNote)}, false)
+func (r *Recorder) Node(eventType, reason, message string) {
+	r.record(model.ObjectRef{Kind: "Node", NamespacedName: model.NamespacedName{Name: r.opts.NodeName}}, eventType, reason, message)
 }
 
 // Service records an event about a Service on this node: other nodes may record the same.
 // The message is truncated to 1024 bytes.
-func (r *Recorder) Service(name model.NamespacedName, eventType, reason, action, message string) {
-	service := model.ObjectRef{Kind: kindService, NamespacedName: name}
-	r.record(occurrence{service, eventType, reason, action, cut(message, maxNote)}, false)
+func (r *Recorder) Service(name model.NamespacedName, eventType, reason, message string) {
+	r.record(model.ObjectRef{Kind: kindService, NamespacedName: name}, eventType, reason, message)
 }
 
-// Dropped returns the number of events dropped so far.
-func (r *Recorder) Dropped() uint64 { return r.dropped.Load() }
-
-// record queues an event. A shared event exists once, however many nodes record it.
-func (r *Recorder) record(o occurrence, shared bool) {
-	r.opts.Log.LogAttrs(context.Background(), slog.LevelDebug, "event", slog.String("type", o.eventType), slog.String("reason", o.reason),
-		slog.String("action", o.action), slog.String("regarding", o.object.String()), slog.String("note", o.note))
-	if r.opts.Client == nil {
-		return
-	}
-	now := time.Now()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	s := r.known[o]
-	isNew := s == nil || now.Sub(s.last) > seriesWindow
-	switch {
-	case isNew:
-		s = &series{occurrence: o, shared: shared, first: now, last: now, count: 1}
-	case shared:
-		return
-	default:
-		s.count++
-		s.last = now
-		if s.queued {
-			return // one write has both
-		}
-	}
-	if !r.enqueue(s, now) && isNew {
-		// A repetition is not lost: the next write has its count.
-		r.dropped.Add(1)
-	}
+func (r *Recorder) record(o model.ObjectRef, eventType, reason, message string) {
+	r.opts.Log.LogAttrs(context.Background(), slog.LevelDebug, "event", slog.String("type", eventType), slog.String("reason", reason),
+		slog.String("regarding", o.String()), slog.String("note", message))
+	r.recorder.Event(&corev1.ObjectReference{
+		APIVersion: "v1", Kind: o.Kind, Namespace: o.Namespace, Name: o.Name, UID: types.UID(o.NamespacedName.String()),
+	}, eventType, reason, cut(message, maxNote))
 }
 
-// renew queues a shared event again, before the API server forgets it.
-func (r *Recorder) renew(o occurrence) {
-	if r.opts.Client == nil {
-		return
+// cut truncates s to n bytes, at the end of a character.
+func cut(s string, n int) string {
+	const dots = "…"
+	if len(s) <= n {
+		return s
 	}
-	now := time.Now()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	s := r.known[o]
-	if s == nil {
-		s = &series{occurrence: o, shared: true, first: now}
+	n -= len(dots)
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
 	}
-	s.count++
-	s.last = now
-	if !s.queued {
-		r.enqueue(s, now) // if there is no room, the next time
-	}
-}
-
-// enqueue reports whether there was room for s. The caller holds mu.
-func (r *Recorder) enqueue(s *series, now time.Time) bool {
-	ended := func(_ occurrence, s *series) bool { return now.Sub(s.last) > seriesWindow }
-	if r.ended || r.known[s.occurrence] == nil && !room(r.known, maxSeries, &r.swept, now, ended) {
-		return false
-	}
-	if !r.limits.allow(s.object, now) {
-		return false
-	}
-	select {
-	case r.queue <- s:
-		r.known[s.occurrence] = s
-		s.queued = true
-		return true
-	default:
-		return false
-	}
+	return s[:n] + dots
 }

@@ -183,7 +183,7 @@ type world struct {
 	log    *lockedBuffer
 }
 
-// inMemory returns a world without sockets, which Run does not yet serve.
+// inMemory returns a world without sockets.
 func inMemory(t *testing.T, with ...func(*Options)) *world {
 	t.Helper()
 	w := &world{server: newServer(), log: &lockedBuffer{}}

@@ -72,7 +72,6 @@ func all(backend string) Options {
 	o.Localhost = func() [2]userspace.Stats {
 		return [2]userspace.Stats{{Listeners: 3, Missing: 1, Failures: 1, Accepted: 40}, {Listeners: 2, Accepted: 2}}
 	}
-	o.EventsDropped = func() uint64 { return 3 }
 	o.APIServerHeard = func() map[string]time.Time {
 		return map[string]time.Time{"services": later, "endpointslices": later.Add(time.Second)}
 	}

@@ -49,8 +49,6 @@ type Options struct {
 	// ConntrackTable returns the size and the limit of the connection tracking table, or an
 	// error if they are not known.
 	ConntrackTable func() (entries, limit int, err error)
-	// EventsDropped counts events that could not be sent to the API server.
-	EventsDropped func() uint64
 	// APIServerHeard returns when the API server last sent something that made sense, by the plural
 	// names of the kinds of objects.
 	APIServerHeard func() map[string]time.Time

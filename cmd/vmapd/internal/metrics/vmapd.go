@@ -49,11 +49,6 @@ func (m *Metrics) registerOwn() {
 		o.batchDuration = m.histogram(ownNamespace, "batch_duration_seconds",
 			"Time to compile a batch, to send it, and to receive the kernel's acknowledgement.", prometheus.ExponentialBuckets(0.0001, 2, 18))
 	}
-	if read := m.options.EventsDropped; read != nil {
-		m.scrape(prometheus.CounterValue, ownNamespace, "events_dropped_total",
-			"Events that were not sent: there were too many, or the API server was unavailable for too long.", nil,
-			func(emit emitter) { emit(float64(read())) })
-	}
 	if read := m.options.APIServerHeard; read != nil {
 		m.scrape(prometheus.GaugeValue, ownNamespace, "apiserver_last_response_timestamp_seconds",
 			"Time of the last list or watch event from the API server that made sense, by kind of objects. Watches have an event about once a minute.", []string{"resource"},
