@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
-	"net/netip"
 	"time"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
@@ -30,7 +29,6 @@ type dataplane struct {
 	iptables  *host.IPTables                         // nil unless the backend is iptables
 	ipvs      *host.IPVS                             // nil unless the backend is IPVS
 	userspace *userspace.Forwarder                   // nil unless the backend is userspace
-	isService func(netip.Addr) bool                  // nil, or whether the node has an address for a Service alone
 	committed func(kernel.Commit)                    // called with its batches; set before the first Apply
 	stats     func() [len(model.Families)]host.Stats // of the other backends
 	sweep     *sweeper                               // removes the leftovers of other backends and proxies

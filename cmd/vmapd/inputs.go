@@ -53,7 +53,7 @@ func (d *daemon) openInputs(p *dataplane, traffic model.Config) (in inputs, err 
 		in.sources = append(in.sources, in.cluster)
 	}
 	in.host = &hostaddr.Source{
-		Log: d.log, Ignore: []string{ipvs.DefaultDevice, host.KubeProxyDevice, userspace.DeviceName}, IgnoreAddr: p.isService,
+		Log: d.log, Ignore: []string{ipvs.DefaultDevice, host.KubeProxyDevice, userspace.DeviceName},
 	}
 	in.sources = append(in.sources, in.host)
 	in.state = reconcile.NewState(model.NewBuilder(traffic), len(in.sources))

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -25,7 +26,7 @@ const kubeProxyTable = "kube-proxy"
 // Kinds of leftovers; legacy/host has the others.
 const (
 	kindTable   = "nftables table"
-	kindAddress = "address of a Service"
+	kindAddress = "device of userspace"
 )
 
 // found is a number of objects of each kind that other backends or kube-proxy have on the node.
@@ -63,10 +64,8 @@ func (d *finder) find(all bool) (found, error) {
 		}
 	}
 	if !d.runsUserspace {
-		n, err := userspace.Found()
-		errs = append(errs, err)
-		if n > 0 {
-			counts[host.Leftover{Owner: host.OwnerVmapd, Kind: kindAddress}] = n
+		if _, err := net.InterfaceByName(userspace.DeviceName); err == nil {
+			counts[host.Leftover{Owner: host.OwnerVmapd, Kind: kindAddress}] = 1
 		}
 	}
 	return counts, errors.Join(errs...)

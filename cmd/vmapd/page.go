@@ -75,7 +75,7 @@ func (a *answers) countsTo(ctx context.Context, ports []*model.ServicePort) (cou
 	case a.plane.iptables != nil:
 		return nil, "not counted: with iptables, each answer would need a listing of all rules"
 	case a.plane.userspace != nil:
-		return a.countsByListeners(ports...), ""
+		return a.countsByListeners(), ""
 	case a.plane.ipvs != nil && frontends > mostFrontends:
 		return nil, fmt.Sprintf("not counted: the Service has more than %d addresses and ports", mostFrontends)
 	case a.plane.ipvs != nil:

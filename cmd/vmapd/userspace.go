@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -24,7 +25,7 @@ func (d *daemon) openUserspace(why string) (*dataplane, error) {
 	device, err := userspace.OpenInterface()
 	switch {
 	case err == nil:
-		o.Device, p.with, p.isService = device, "addresses on "+device.Name, device.Has
+		o.Device, p.with = device, "addresses on "+userspace.DeviceName
 	case errors.Is(err, unix.EPERM):
 		d.log.Warn("without CAP_NET_ADMIN: only addresses that this host has are served")
 	default:
@@ -40,7 +41,7 @@ func (d *daemon) openUserspace(why string) (*dataplane, error) {
 	return p, nil
 }
 
-// listenerFailed tells a Service of a listener that can't be opened.
+// listenerFailed tells a Service of a port that can't be served in full.
 func (d *daemon) listenerFailed(service model.NamespacedName, err error) {
 	d.events.Service(service, events.Warning, events.ReasonNodePortFailed, err.Error())
 }
@@ -52,32 +53,20 @@ func (a *answers) compareWithListeners(d model.Decision) explain.Daemon {
 	}
 	v := model.VIP{Addr: d.Dest.Addr(), Protocol: d.Protocol, Port: d.Dest.Port()}
 	out := explain.Daemon{Compared: "vmapd's listener at " + v.String()}
-	open, why := a.plane.userspace.Listening(v)
-	switch {
-	case open && d.Verdict == model.Rejected:
-		out.Kernel = "accepted by a listener"
-	case !open && (d.Verdict == model.Forwarded || d.Verdict == model.Dropped):
-		out.Kernel = "not accepted: " + why
+	for _, line := range a.plane.userspace.Compare(model.FamilyOf(v.Addr)) {
+		if strings.Contains(line, " "+v.String()+" ") {
+			out.Kernel = "not accepted: " + line
+		}
 	}
 	return out
 }
 
-// countsByListeners returns the new connections to some service ports, or to all if none is given. Those to
-// service ports without endpoints are not counted: the kernel refuses them.
-func (a *answers) countsByListeners(ports ...*model.ServicePort) status.Counts {
+// countsByListeners returns the new connections to all service ports, as far as they are not refused for want
+// of an endpoint.
+func (a *answers) countsByListeners() status.Counts {
 	counts := status.Counts{}
-	add := func(n userspace.Count) {
-		counts[status.CountKey{Name: n.Name, Family: n.Family}] = n.Forwarded + n.Refused + n.Failed
-	}
-	if len(ports) == 0 {
-		for _, n := range a.plane.userspace.Counts() {
-			add(n)
-		}
-	}
-	for _, sp := range ports {
-		if n, ok := a.plane.userspace.CountOf(sp.Family, sp.Name); ok {
-			add(n)
-		}
+	for _, n := range a.plane.userspace.Counts() {
+		counts[status.CountKey{Name: n.Name, Family: n.Family}] = n.Forwarded + n.Refused
 	}
 	return counts
 }
@@ -105,6 +94,6 @@ func removeOwnDevice(p *dataplane) func() error {
 		if p.userspace != nil {
 			return nil
 		}
-		return userspace.RemoveAddresses()
+		return userspace.RemoveInterface()
 	}
 }

@@ -1,19 +1,14 @@
 package userspace
 
 import (
-	"context"
 	"errors"
 	"io"
 	"maps"
-	"net"
 	"net/netip"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
@@ -47,76 +42,55 @@ func (d *fakeDevice) Remove(a netip.Addr) error {
 func newBackend(t *testing.T) (*rig, *fakeDevice) {
 	t.Helper()
 	r, d := newRig(t), &fakeDevice{addrs: map[netip.Addr]struct{}{}, fail: map[netip.Addr]bool{}}
-	r.scope, r.device = Everything, &addresses{device: d, wanted: map[netip.Addr]int{}}
-	listen := r.open
-	r.open.listenTCP = func(ctx context.Context, at netip.AddrPort) (*net.TCPListener, error) {
-		return listen.listenTCP(ctx, netip.AddrPortFrom(model.FamilyOf(at.Addr()).Loopback(), 0))
-	}
-	r.open.listenUDP = func(ctx context.Context, at netip.AddrPort) (*net.UDPConn, error) {
-		return listen.listenUDP(ctx, netip.AddrPortFrom(model.FamilyOf(at.Addr()).Loopback(), 0))
-	}
+	r.Scope, r.Device, r.net.anyPort = Everything, d, true
 	return r, d
 }
 
 // real returns the address at which the listener of a place really is.
 func (r *rig) real(vip string, port uint16) string {
 	r.Helper()
-	e := r.entries[model.VIP{Addr: netip.MustParseAddr(vip), Protocol: model.TCP, Port: port}]
-	if e == nil || e.listener == nil {
+	r.net.mu.Lock()
+	defer r.net.mu.Unlock()
+	at, ok := r.net.at[netip.AddrPortFrom(netip.MustParseAddr(vip), port).String()]
+	if !ok {
 		r.Fatalf("nothing listens at %s:%d", vip, port)
 	}
-	return e.listener.(*connListener).socket.Addr().String()
+	return at
 }
 
-// The listeners of random clusters are at the places where Decide forwards, and the device has the
-// addresses; by any way there.
+// The listeners of random clusters are at the places that are wanted, and the device has the addresses; by any way
+// there.
 func TestEverythingFollowsRandomChanges(t *testing.T) {
 	r, d := newBackend(t)
 	random := modeltest.NewRandom(modeltest.Seed(1))
 	for range 200 {
 		random.Steps(r.builder, 3)
-		s := r.builder.Snapshot()
-		if err := r.follow(s); err != nil {
-			t.Fatal(err)
-		}
-		want, addrs := map[model.VIP]string{}, map[netip.Addr]bool{}
-		for _, f := range model.Families {
-			fs := s.Family(f)
-			for a := range fs.ClusterIPs() {
-				addrs[a] = true
+		r.apply()
+		w := r.now.Load()
+		for vip := range w.places {
+			if r.listeners[vip] == nil {
+				t.Fatalf("nothing listens at %v", vip)
 			}
-			for sp := range fs.ServicePorts() {
-				for _, a := range serviceAddrs(fs, sp) {
-					addrs[a] = true
-				}
-				for _, at := range Places(fs, sp, Everything) {
-					if _, taken := want[at.VIP]; !taken || at.Kind != model.NodePort {
-						want[at.VIP] = sp.Name.String()
+		}
+		if len(r.listeners) != len(w.places) {
+			t.Fatalf("want %d listeners, got %d", len(w.places), len(r.listeners))
+		}
+		if !maps.Equal(w.addrs, d.addrs) {
+			t.Fatalf("want on the device %v, got %v", w.addrs, d.addrs)
+		}
+		for _, f := range model.Families {
+			for sp := range r.builder.Snapshot().Family(f).ServicePorts() {
+				for _, fe := range sp.Frontends {
+					if _, ok := w.addrs[fe.VIP.Addr]; !ok && fe.Kind == model.ClusterIP {
+						t.Fatalf("the device lacks the cluster IP of %v", sp.Name)
 					}
 				}
 			}
 		}
-		got := map[model.VIP]string{}
-		for vip, e := range r.entries {
-			if e.listener != nil {
-				got[vip] = e.owner.Load().key.name.String()
-			}
-		}
-		if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b model.VIP) bool { return a == b })); diff != "" && !maps.Equal(want, got) {
-			t.Fatalf("listeners (-want +got):\n%s", diff)
-		}
-		for a := range d.addrs {
-			if !addrs[a] {
-				t.Fatalf("%v is on the device, and nobody has it", a)
-			}
-		}
-		if len(d.addrs) != len(addrs) {
-			t.Fatalf("want %d addresses on the device, got %d", len(addrs), len(d.addrs))
-		}
 	}
 	d.calls = 0
-	if err := r.follow(r.builder.Snapshot()); err != nil || d.calls != 0 {
-		t.Errorf("nothing changed, and there were %d changes of the device: %v", d.calls, err)
+	if r.apply(); d.calls != 0 {
+		t.Errorf("nothing changed, and there were %d changes of the device", d.calls)
 	}
 }
 
@@ -126,7 +100,7 @@ func TestAnAddressThatCannotBeAdded(t *testing.T) {
 	d.fail[netip.MustParseAddr("172.30.0.41")] = true
 	d.addrs[netip.MustParseAddr("172.30.0.99")] = struct{}{} // left by an earlier process
 	web("TCP", 30041).Set(r.builder)
-	err := r.follow(r.builder.Snapshot())
+	err := r.Apply(t.Context(), r.builder.Snapshot())
 	var family *model.FamilyError
 	if !errors.As(err, &family) || family.Family != model.IPv4 || !strings.Contains(err.Error(), "add the address 172.30.0.41: no") {
 		t.Errorf("want an error of IPv4 about the address, got %v", err)
@@ -140,12 +114,10 @@ func TestAnAddressThatCannotBeAdded(t *testing.T) {
 	if len(d.addrs) != 2 {
 		t.Errorf("want both addresses on the device, got %v", d.addrs)
 	}
-	// What somebody else removes is there again after a resync.
-	clear(d.addrs)
-	r.Resync()
+	clear(d.addrs) // by somebody else
 	r.apply()
 	if len(d.addrs) != 2 {
-		t.Errorf("after a resync, want both addresses on the device, got %v", d.addrs)
+		t.Errorf("what somebody else removes is there again: want both addresses on the device, got %v", d.addrs)
 	}
 }
 
@@ -158,7 +130,7 @@ func TestNoConnectionToItself(t *testing.T) {
 	if _, dials := r.opened(); dials != 0 {
 		t.Errorf("connected %d times", dials)
 	}
-	if got := r.Connections(); got.Failed != 1 {
+	if got := r.Counts(); len(got) != 1 || got[0].Refused != 1 {
 		t.Errorf("want one connection that failed, got %+v", got)
 	}
 }
@@ -183,17 +155,21 @@ func TestConnectionsEndAfterTheGrace(t *testing.T) {
 	r.builder.SetConfig(config)
 	r.set(slice(model.IPv4, "TCP", a))
 	leaving := func() (n int) {
-		for _, p := range r.ports {
-			n += len(p.leaving)
+		r.flows.mu.Lock()
+		defer r.flows.mu.Unlock()
+		for fl := range r.flows.all {
+			if fl.leaving != nil {
+				n++
+			}
 		}
 		return n
 	}
 	if n := leaving(); n != 1 {
-		t.Errorf("want one endpoint that leaves, got %d", n)
+		t.Errorf("want one connection that is to end, got %d", n)
 	}
 	r.set(slice(model.IPv4, "TCP", a, b))
 	if n := leaving(); n != 0 {
-		t.Errorf("the endpoint came back, and %d leave", n)
+		t.Errorf("the endpoint came back, and %d connections are to end", n)
 	}
 	mustEcho(t, stays)
 }
@@ -201,91 +177,29 @@ func TestConnectionsEndAfterTheGrace(t *testing.T) {
 // Listeners beyond the limit are left out, with a problem of each Service, and come when there is room.
 func TestTooManyListeners(t *testing.T) {
 	r, _ := newBackend(t)
-	r.limits.places = 3
+	r.limits.listeners = 3
 	nodePorts(5, r.builder)
-	_ = r.follow(r.builder.Snapshot())
-	all := len(r.entries)
-	told := r.failures()
-	if len(r.missing) != all-3 || len(told) != all-3 || !strings.Contains(told[0], "RLIMIT_NOFILE") {
-		t.Errorf("want %d listeners missing and told, got %d, %v", all-3, len(r.missing), told)
+	_ = r.Apply(t.Context(), r.builder.Snapshot())
+	all, told := len(r.listeners), r.failures()
+	if n := r.Stats()[model.IPv4].Missing; n != all-3 || len(told) != all-3 || !strings.Contains(told[0], "RLIMIT_NOFILE") {
+		t.Errorf("want %d listeners missing and told, got %d, %v", all-3, n, told)
 	}
-	r.retry()
+	_ = r.Apply(t.Context(), r.builder.Snapshot())
 	if again := r.failures(); len(again) > 0 {
 		t.Errorf("told again: %v", again)
 	}
-	r.limits.places = all
-	r.retry()
-	if len(r.missing) != 0 {
-		t.Errorf("there is room, and %d are missing", len(r.missing))
-	}
+	r.limits.listeners = all
+	r.apply()
 }
 
-// Data passes by splice, and no pipe is held while none is on its way.
-func TestPipesAreHeldOnlyForData(t *testing.T) {
+// A client outside of the source ranges is reset, and a datagram of one has no answer.
+func TestSourceRangesAreCheckedAfterAccept(t *testing.T) {
 	r, _ := newBackend(t)
-	r.set(web("TCP", 30041), slice(model.IPv4, "TCP", r.pod(0, tcpServer(t, model.IPv4, echo('a')))))
-	at := r.real("172.30.0.41", 80)
-	for range 20 {
-		_, c := who(t, at)
-		mustEcho(t, c)
-	}
-	if got := r.counts.spliced.Load(); got == 0 {
-		t.Error("nothing was spliced")
-	}
-	made := 0
-	eventually(t, "all pipes are idle", func() bool {
-		r.pipes.mu.Lock()
-		defer r.pipes.mu.Unlock()
-		made = r.pipes.made
-		return len(r.pipes.idle) == made
-	})
-	if made > 10 {
-		t.Errorf("20 connections that wait have %d pipes", made)
-	}
-}
-
-// Without files for pipes, data passes by buffers.
-func TestWithoutPipes(t *testing.T) {
-	r, _ := newBackend(t)
-	r.pipes.most = -1
-	r.set(web("TCP", 30041), slice(model.IPv4, "TCP", r.pod(0, tcpServer(t, model.IPv4, echo('a')))))
-	_, c := who(t, r.real("172.30.0.41", 80))
-	mustEcho(t, c)
-	if got := r.counts.spliced.Load(); got != 0 {
-		t.Errorf("%d bytes were spliced", got)
-	}
-}
-
-// What DecideAt says of a frontend is what Decide says of a connection to its address.
-func TestDecideAtIsDecide(t *testing.T) {
-	seen := map[model.Verdict]int{}
-	for seed := range uint64(60) {
-		b := modeltest.Builder(config(true))
-		modeltest.NewRandom(modeltest.Seed(seed)).Steps(b, 60)
-		s := b.Snapshot()
-		for _, f := range model.Families {
-			fs := s.Family(f)
-			for sp := range fs.ServicePorts() {
-				for _, at := range Places(fs, sp, Everything) {
-					if at.Addr.IsLoopback() {
-						continue
-					}
-					for _, source := range slices.Concat(fs.NodeAddrs, []netip.Addr{modeltest.Pod(f, 1)}) {
-						c := model.Connection{Source: source, Node: slices.Contains(fs.NodeAddrs, source), Dest: netip.AddrPortFrom(at.Addr, at.Port), Protocol: at.Protocol}
-						want := model.Decide(s, c)
-						if want.Port != sp {
-							continue // the address of a Service precedes the node port
-						}
-						got := fs.DecideAt(sp, frontendAt(sp, at), c)
-						if seen[got.Verdict]++; got.Verdict != want.Verdict || got.Why != want.Why || got.TrafficPolicy != want.TrafficPolicy {
-							t.Fatalf("%v from %v: want %v (%v), got %v (%v)", at, source, want.Verdict, want.Why, got.Verdict, got.Why)
-						}
-					}
-				}
-			}
-		}
-	}
-	if seen[model.Forwarded] < 50 || seen[model.Dropped] < 5 {
-		t.Errorf("too few: %v", seen)
+	r.set(modeltest.NewService("ns1/web").Typed("LoadBalancer").On("172.30.0.41").TCP("http", 80).LoadBalancer("192.0.2.80").
+		Ranges("198.51.100.0/24"), slice(model.IPv4, "TCP", r.pod(0, tcpServer(t, model.IPv4, echo('a')))))
+	mustBeReset(t, r.real("192.0.2.80", 80))
+	whoOnce(t, r.real("172.30.0.41", 80))
+	if _, dials := r.opened(); dials != 1 {
+		t.Errorf("%d connections to the endpoint", dials)
 	}
 }

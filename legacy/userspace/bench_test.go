@@ -1,7 +1,6 @@
 package userspace
 
 import (
-	"context"
 	"io"
 	"net"
 	"net/netip"
@@ -15,9 +14,7 @@ import (
 func compare(b *testing.B, protocol string, server netip.AddrPort, bench func(b *testing.B, at string)) {
 	b.Helper()
 	f, port := New(Options{Scope: Loopback}), freePort(b)
-	open := f.open
-	f.open.dialTCP = func(ctx context.Context, _ netip.AddrPort) (*net.TCPConn, error) { return open.dialTCP(ctx, server) }
-	f.open.dialUDP = func(ctx context.Context, _ netip.AddrPort) (*net.UDPConn, error) { return open.dialUDP(ctx, server) }
+	f.sockets = &network{servers: map[string]netip.AddrPort{"10.0.0.2:8080": server}, at: map[string]string{}}
 	s := modeltest.Snapshot(config(true), modeltest.OurNode(), web(protocol, port), slice(model.IPv4, protocol, "10.0.0.2"))
 	running(b, f)
 	f.Follow(s)
@@ -95,11 +92,11 @@ func BenchmarkFollowOneEndpoint(b *testing.B) {
 	nodePorts(2000, builder)
 	f := New(Options{Scope: Loopback})
 	defer f.close()
-	anyPort(f)
+	f.sockets = &network{anyPort: true, at: map[string]string{}}
 	snapshots := [2]*model.Snapshot{builder.Snapshot()}
 	modeltest.ClusterSlice(7, 3, 0).Set(builder)
 	snapshots[1] = builder.Snapshot()
 	for i := 0; b.Loop(); i++ {
-		_ = f.follow(snapshots[i%2])
+		_ = f.Apply(b.Context(), snapshots[i%2])
 	}
 }

@@ -3,7 +3,6 @@ package userspace
 import (
 	"encoding/binary"
 	"net/netip"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -27,14 +26,14 @@ func clientAddr(n int) netip.Addr {
 	return netip.AddrFrom4(b)
 }
 
-// testChooser has a service port of which all choices are made.
+// testChooser chooses endpoints of one service port.
 type testChooser struct {
-	*chooser
+	*Forwarder
 	port *model.ServicePort
 }
 
 func newChooser(a model.Algorithm, affinity time.Duration, numbers ...int) *testChooser {
-	c := &testChooser{chooser: &chooser{inAll: new(atomic.Int64)}}
+	c := &testChooser{Forwarder: New(Options{})}
 	c.set(a, affinity, numbers...)
 	return c
 }
@@ -52,17 +51,25 @@ func (c *testChooser) set(a model.Algorithm, affinity time.Duration, numbers ...
 	for sp := range s.Family(model.IPv4).ServicePorts() {
 		c.port = sp
 	}
+	c.now.Store(want(s, Everything))
+}
+
+func (c *testChooser) decision(client netip.Addr) model.Decision {
+	at := netip.MustParseAddrPort("172.30.0.41:80")
+	return model.Decision{
+		Connection: model.Connection{Source: client, SourcePort: modeltest.ClientPort, Dest: at, Protocol: model.TCP},
+		Port:       c.port, TrafficPolicy: model.Cluster,
+	}
 }
 
 func (c *testChooser) choose(client netip.Addr, avoid []netip.AddrPort) (netip.AddrPort, bool) {
-	return c.chooser.choose(c.port, model.Cluster, netip.AddrPortFrom(client, modeltest.ClientPort), avoid)
+	return c.Forwarder.choose(c.decision(client), avoid)
 }
 
 func (c *testChooser) remember(client netip.Addr, endpoint netip.AddrPort) {
-	c.mu.Lock()
-	c.use(c.port)
-	c.mu.Unlock()
-	c.chooser.remember(client, model.Cluster, endpoint)
+	fl := &flow{Decision: c.decision(client), endpoint: endpoint, end: func() {}}
+	c.begin(fl)
+	c.flows.finish(fl)
 }
 
 // chosen returns the last byte of the endpoint that is chosen.
@@ -169,29 +176,20 @@ func TestAffinity(t *testing.T) {
 }
 
 func TestAffinityRemembersManyClients(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newChooser(model.Random, time.Hour, 2, 3, 4)
-		for n := range maxRemembered + 1 {
-			connected(t, c, clientAddr(n))
-			time.Sleep(time.Millisecond)
-			connected(t, c, clientAddr(0)) // never the oldest
-		}
-		if n := len(c.clients); n > maxRemembered || n < maxRemembered*9/10 {
-			t.Errorf("want about %d clients remembered, got %d", maxRemembered, n)
-		}
-		if n := c.inAll.Load(); n != int64(len(c.clients)) {
-			t.Errorf("%d clients are counted, and there are %d", n, len(c.clients))
-		}
-		for n, want := range map[int]bool{0: true, 1: false, 2: false, maxRemembered / 2: true, maxRemembered: true} {
-			if _, got := c.clients[visit{clientAddr(n), model.Cluster}]; got != want {
-				t.Errorf("client %d is remembered: %v", n, got)
-			}
-		}
-		c.close()
-		if n := c.inAll.Load(); n != 0 {
-			t.Errorf("nothing is left, and %d clients are counted", n)
-		}
-	})
+	c := newChooser(model.Random, time.Hour, 2, 3, 4)
+	first, more := netip.MustParseAddr("10.1.0.0"), netip.MustParseAddr("10.1.0.0")
+	for range mostVisitors + 10 {
+		c.remember(more, endpoints(2)[0])
+		more = more.Next()
+	}
+	if n := len(c.flows.visitors); n != mostVisitors {
+		t.Errorf("want %d clients remembered, got %d", mostVisitors, n)
+	}
+	c.set(model.Random, 0, 2)
+	c.remember(first, endpoints(2)[0])
+	if n := len(c.flows.visitors); n != mostVisitors {
+		t.Errorf("without affinity, nobody is remembered, got %d", n)
+	}
 }
 
 // The chooser has the model's table: the decision's client gets the endpoint that nftables gives it.

@@ -2,20 +2,16 @@ package userspace
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/netip"
-	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -24,60 +20,80 @@ import (
 	"github.com/vmapd/vmapd/model/modeltest"
 )
 
-// What each service port wants is what model.Decide says of its node port.
+// Where a Forwarder listens, and what it decides there, is what model.Decide says: for node ports on loopback, and for
+// everything.
 func TestWantedIsWhatDecideSays(t *testing.T) {
-	seen := map[string]int{}
-	for seed := range uint64(150) {
+	seen := map[Scope]map[model.Verdict]int{Everything: {}, Loopback: {}}
+	for seed := range uint64(100) {
 		b := modeltest.Builder(config(true))
-		r := modeltest.NewRandom(modeltest.Seed(seed))
-		r.Steps(b, 60)
+		modeltest.NewRandom(modeltest.Seed(seed)).Steps(b, 60)
 		s := b.Snapshot()
-		for _, f := range model.Families {
-			for sp := range s.Family(f).ServicePorts() {
-				for _, fe := range sp.Frontends {
-					if fe.Kind == model.NodePort {
-						seen[compareWithDecide(t, s, sp, fe)]++
+		for scope := range seen {
+			f := New(Options{Scope: scope})
+			f.now.Store(want(s, scope))
+			for _, family := range model.Families {
+				for sp := range s.Family(family).ServicePorts() {
+					for _, fe := range sp.Frontends {
+						for _, at := range destinations(s.Family(family), fe, scope) {
+							seen[scope][compareWithDecide(t, f, s, sp, at)]++
+						}
 					}
 				}
 			}
 		}
 	}
-	for _, what := range []string{"forwarded", "rejected", "not ours"} {
-		if seen[what] < 5 {
-			t.Errorf("only %d random node ports are %s", seen[what], what)
+	for scope, least := range map[Scope]map[model.Verdict]int{
+		Everything: {model.Forwarded: 50, model.Rejected: 5, model.Dropped: 5},
+		Loopback:   {model.Forwarded: 5, model.Rejected: 5, model.NotOurs: 5},
+	} {
+		for v, n := range least {
+			if seen[scope][v] < n {
+				t.Errorf("scope %v: only %d random connections are %v", scope, seen[scope][v], v)
+			}
 		}
 	}
 }
 
-// compareWithDecide returns what becomes of connections to a node port.
-func compareWithDecide(t *testing.T, s *model.Snapshot, sp *model.ServicePort, fe model.Frontend) string {
+// destinations returns where clients may connect to a frontend.
+func destinations(s *model.FamilySnapshot, fe model.Frontend, scope Scope) (list []model.VIP) {
+	addrs := []netip.Addr{fe.VIP.Addr}
+	switch {
+	case scope == Loopback && fe.Kind != model.NodePort:
+		return nil
+	case scope == Loopback:
+		addrs = []netip.Addr{s.Family.Loopback()}
+	case fe.Kind == model.NodePort:
+		addrs = s.NodePortAddrs
+	}
+	for _, a := range addrs {
+		list = append(list, model.VIP{Addr: a, Protocol: fe.VIP.Protocol, Port: fe.VIP.Port})
+	}
+	return list
+}
+
+// compareWithDecide returns what becomes of a process of the node and, but on loopback, of a pod that connects.
+func compareWithDecide(t *testing.T, f *Forwarder, s *model.Snapshot, sp *model.ServicePort, at model.VIP) model.Verdict {
 	t.Helper()
-	at := netip.AddrPortFrom(sp.Family.Loopback(), fe.VIP.Port)
-	d := model.Decide(s, model.Connection{Source: at.Addr(), Node: true, Dest: at, Protocol: fe.VIP.Protocol})
-	var targets []netip.AddrPort
-	for _, target := range d.Targets {
-		targets = append(targets, target.Addr)
+	sources := []netip.Addr{at.Addr}
+	if pod := modeltest.Pod(model.FamilyOf(at.Addr), 1); !at.Addr.IsLoopback() && pod != at.Addr {
+		sources = append(sources, pod)
 	}
-	places := Places(s.Family(sp.Family), sp, Loopback)
-	want := []Place{{model.VIP{Addr: at.Addr(), Protocol: fe.VIP.Protocol, Port: at.Port()}, model.NodePort}}
-	if d.Verdict != model.Forwarded {
-		want = nil
-	}
-	if !slices.Equal(places, want) {
-		t.Errorf("%v/%v: %v, but served is %v", at, fe.VIP.Protocol, d.Verdict, places)
-		return d.Verdict.String()
-	}
-	for _, p := range places {
-		served := s.Family(sp.Family).DecideAt(sp, frontendAt(sp, p), d.Connection)
-		var endpoints []netip.AddrPort
-		for e := range sp.In(served.TrafficPolicy) {
-			endpoints = append(endpoints, e.Addr)
+	var last model.Verdict
+	for i, source := range sources {
+		want := model.Decide(s, model.Connection{Source: source, Node: i == 0, Dest: netip.AddrPortFrom(at.Addr, at.Port), Protocol: at.Protocol})
+		last = want.Verdict
+		got := f.decide(at, netip.AddrPortFrom(source, 0))
+		if want.Port != nil && want.Port != sp {
+			continue // the address of another Service precedes the node port
 		}
-		if !slices.Equal(endpoints, targets) || served.Why != d.Why {
-			t.Errorf("%v/%v: %v to %v, but served are %v (%v)", at, fe.VIP.Protocol, d.Verdict, targets, endpoints, served.Verdict)
+		if at.Protocol == model.SCTP || got.Port != want.Port && want.Frontend.Action == model.Reject {
+			continue // there is no listener, or that of a node port
+		}
+		if got.Verdict != want.Verdict || got.Why != want.Why || got.TrafficPolicy != want.TrafficPolicy || got.Port != want.Port {
+			t.Errorf("%v from %v: want %v (%v), got %v (%v)", at, source, want.Verdict, want.Why, got.Verdict, got.Why)
 		}
 	}
-	return d.Verdict.String()
+	return last
 }
 
 func TestOnlyTheFamiliesThatAreSwitchedOn(t *testing.T) {
@@ -87,24 +103,36 @@ func TestOnlyTheFamiliesThatAreSwitchedOn(t *testing.T) {
 			slice(model.IPv4, "TCP", r.pod(0, tcpServer(t, model.IPv4, echo('a')))))
 	}
 	for _, on := range []bool{false, true, false, true} {
-		_ = r.follow(both(on))
+		_ = r.Apply(t.Context(), both(on))
 		if !on {
 			mustBeRefused(t, nodePort(model.IPv4, port))
 			continue
 		}
 		_, c := who(t, nodePort(model.IPv4, port))
-		_ = r.follow(both(false))
+		_ = r.Apply(t.Context(), both(false))
 		mustEcho(t, c)
 	}
 	// Nothing of IPv6 has an endpoint, nothing listens there.
 	mustBeRefused(t, nodePort(model.IPv6, port))
 }
 
-func TestSCTPHasNoListener(t *testing.T) {
-	r, port := newRig(t), freePort(t)
-	r.set(web("SCTP", port), slice(model.IPv4, "SCTP", "10.0.0.2"))
-	if listens, _ := r.opened(); listens != 0 || len(r.entries) != 0 {
-		t.Errorf("listened %d times", listens)
+// SCTP has no listener; the backend says so once for each service port, and goes on.
+func TestSCTPIsNotServed(t *testing.T) {
+	for scope, want := range map[Scope][]string{
+		Everything: {"ns1/web: service port ns1/web:http is not served: the backend userspace has no SCTP"},
+		Loopback:   nil,
+	} {
+		r, port := newRig(t), freePort(t)
+		r.Scope = scope
+		for range 2 {
+			r.set(web("SCTP", port).On("172.30.0.41"), slice(model.IPv4, "SCTP", "10.0.0.2"))
+		}
+		if listens, _ := r.opened(); listens != 0 || len(r.listeners) != 0 {
+			t.Errorf("listened %d times", listens)
+		}
+		if diff := cmp.Diff(want, r.failures()); diff != "" {
+			t.Errorf("scope %v (-want +got):\n%s", scope, diff)
+		}
 	}
 }
 
@@ -179,12 +207,12 @@ func TestATakenPortIsTriedAgain(t *testing.T) {
 	defer hangUp(taken)
 	web("TCP", port).TCP("other", 81).NodePort(int32(other)).Set(r.builder)
 	slice(model.IPv4, "TCP", pod).TCP("other", 8080).Set(r.builder)
-	want := []string{fmt.Sprintf("ns1/web: listen on 127.0.0.1:%d/tcp for service port ns1/web:http: bind: address already in use", port)}
-	_ = r.follow(r.builder.Snapshot())
+	want := []string{fmt.Sprintf("ns1/web: service port ns1/web:http: listen tcp 127.0.0.1:%d: bind: address already in use", port)}
+	_ = r.Apply(t.Context(), r.builder.Snapshot())
 	if diff := cmp.Diff(want, r.failures()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	_ = r.follow(r.builder.Snapshot())
+	_ = r.Apply(t.Context(), r.builder.Snapshot())
 	if got := r.failures(); len(got) > 0 || r.Stats()[model.IPv4].Failures != 2 {
 		t.Errorf("a second try and no second report are wanted, got %v, %+v", got, r.Stats()[model.IPv4])
 	}
@@ -209,7 +237,7 @@ func TestATakenPortThatIsNotWantedAnyMore(t *testing.T) {
 	defer hangUp(taken)
 	web("UDP", port).Set(r.builder)
 	slice(model.IPv4, "UDP", "10.0.0.2").Set(r.builder)
-	_ = r.follow(r.builder.Snapshot())
+	_ = r.Apply(t.Context(), r.builder.Snapshot())
 	if got := r.Stats()[model.IPv4].Missing; got != 1 {
 		t.Fatalf("want 1 missing port, got %d", got)
 	}
@@ -226,52 +254,10 @@ func nodePorts(n int, b *model.Builder) {
 	}
 }
 
-// What is tried, and when, while a port is taken.
-func TestATakenPortIsTriedLessAndLessOften(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		failures := 0
-		f := New(Options{Scope: Loopback, Failed: func(model.NamespacedName, error) { failures++ }})
-		start, tries := time.Now(), []time.Duration(nil)
-		f.open.listenTCP = func(context.Context, netip.AddrPort) (*net.TCPListener, error) {
-			tries = append(tries, time.Since(start))
-			return nil, syscall.EADDRINUSE
-		}
-		running(t, f)
-		b := modeltest.Builder(config(true), modeltest.OurNode())
-		check := func(want ...time.Duration) {
-			t.Helper()
-			synctest.Wait()
-			if diff := cmp.Diff(want, tries); diff != "" {
-				t.Errorf("tried at (-want +got):\n%s", diff)
-			}
-			start, tries = time.Now(), nil
-		}
-		const ms = time.Millisecond
-		nodePorts(1, b)
-		f.Follow(b.Snapshot())
-		time.Sleep(10 * time.Second)
-		check(0, 100*ms, 300*ms, 700*ms, 1500*ms, 3100*ms, 5100*ms, 7100*ms, 9100*ms)
-		f.Follow(b.Snapshot()) // is an occasion, too
-		check(0)
-		nodePorts(2, b) // begins with short pauses again
-		f.Follow(b.Snapshot())
-		time.Sleep(500 * ms)
-		check(0, 0, 100*ms, 100*ms, 300*ms, 300*ms)
-		modeltest.ClusterService(0).Delete(b)
-		modeltest.ClusterService(1).Delete(b)
-		f.Follow(b.Snapshot())
-		time.Sleep(time.Hour)
-		check()
-		if failures != 2 {
-			t.Errorf("told of %d failures, want 2: one for each port, as they stay the same", failures)
-		}
-	})
-}
-
 func TestRunFollowsEverySnapshot(t *testing.T) {
 	r, port, taken := newRig(t), freePort(t), freePort(t)
 	var log syncBuffer
-	r.log = slog.New(slog.NewTextHandler(&log, nil))
+	r.Forwarder.Log = slog.New(slog.NewTextHandler(&log, nil))
 	a, b := r.pod(0, tcpServer(t, model.IPv4, echo('a'))), r.pod(1, tcpServer(t, model.IPv4, echo('b')))
 	other, err := net.Listen("tcp", nodePort(model.IPv4, taken))
 	if err != nil {
@@ -285,11 +271,8 @@ func TestRunFollowsEverySnapshot(t *testing.T) {
 		slice(model.IPv4, "TCP", pod).TCP("other", 8080).Set(r.builder)
 		s := r.builder.Snapshot()
 		r.Follow(s)
-		eventually(t, "the round is followed", func() bool {
-			r.Forwarder.mu.Lock()
-			defer r.Forwarder.mu.Unlock()
-			return r.applied == s
-		})
+		eventually(t, "the round is followed", func() bool { return r.now.Load().Snapshot == s })
+		r.Stats() // it waits for the end of the round
 	}
 	round(a)
 	name, c := who(t, nodePort(model.IPv4, port))
@@ -344,8 +327,6 @@ func TestANodePortMoves(t *testing.T) {
 	r, port, other := newRig(t), freePort(t), freePort(t)
 	a := r.pod(0, tcpServer(t, model.IPv4, echo('a')))
 	b := r.pod(1, tcpServer(t, model.IPv4, echo('b')))
-	// Whichever of the two names comes first in a snapshot, the one listener is closed
-	// before the other is opened.
 	r.set(web("TCP", port), slice(model.IPv4, "TCP", a),
 		modeltest.NewSlice("ns1/api-1", "api").TCP("", 8080).Ready(b))
 	api := modeltest.NewService("ns1/api").On("172.30.0.42").TCP("", 80)
@@ -366,67 +347,30 @@ func TestANodePortMoves(t *testing.T) {
 	}
 }
 
-func TestCostFollowsTheChange(t *testing.T) {
+// Listeners whose address does not change stay.
+func TestOnlyWhatChangesIsOpened(t *testing.T) {
 	r := newRig(t)
-	anyPort(r.Forwarder)
+	r.net.anyPort = true
 	const n = 200
 	nodePorts(n, r.builder)
 	r.apply()
 	if listens, _ := r.opened(); listens != n {
 		t.Errorf("want %d listeners, got %d", n, listens)
 	}
-	before := map[model.VIP]listener{}
-	for vip, e := range r.entries {
-		before[vip] = e.listener
-	}
 	r.apply()
 	modeltest.ClusterSlice(7, 3, 0).Set(r.builder) // other endpoints
 	r.apply()
 	rebuilt := modeltest.Builder(config(true), modeltest.OurNode()) // as after a full resync
 	nodePorts(n, rebuilt)
-	_ = r.follow(rebuilt.Snapshot())
+	_ = r.Apply(t.Context(), rebuilt.Snapshot())
 	if listens, _ := r.opened(); listens != 0 {
 		t.Errorf("no address changed, and it was tried to listen %d times", listens)
-	}
-	for vip, e := range r.entries {
-		if before[vip] != e.listener {
-			t.Errorf("%v has another listener", vip)
-		}
 	}
 	modeltest.ClusterService(7).Delete(r.builder)
 	nodePorts(n+1, r.builder)
 	modeltest.ClusterService(8).Delete(r.builder)
 	r.apply()
-	if listens, _ := r.opened(); listens != 1 || len(r.entries) != n {
-		t.Errorf("want 1 new listener and %d in all, got %d and %d", n, listens, len(r.entries))
-	}
-}
-
-// The same state is reached whatever the way there was.
-func TestListenersFollowRandomChanges(t *testing.T) {
-	r := newRig(t)
-	anyPort(r.Forwarder)
-	random := modeltest.NewRandom(modeltest.Seed(1))
-	for range 400 {
-		random.Steps(r.builder, 3)
-		s := r.builder.Snapshot()
-		_ = r.follow(s)
-		want, got := map[string]string{}, map[string]string{}
-		for _, f := range model.Families {
-			for sp := range s.Family(f).ServicePorts() {
-				for _, at := range Places(s.Family(f), sp, Loopback) {
-					want[at.String()] = fmt.Sprint(f, sp.Name)
-				}
-			}
-		}
-		for vip, e := range r.entries {
-			if e.listener != nil {
-				o := e.owner.Load()
-				got[vip.String()] = fmt.Sprint(o.key.family, o.key.name)
-			}
-		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Fatalf("(-want +got):\n%s", diff)
-		}
+	if listens, _ := r.opened(); listens != 1 || len(r.listeners) != n {
+		t.Errorf("want 1 new listener and %d in all, got %d and %d", n, listens, len(r.listeners))
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -15,24 +16,13 @@ import (
 // device gets, and for each listener, with its endpoints.
 func Write(w io.Writer, s *model.FamilySnapshot) error {
 	b := bufio.NewWriter(w)
-	addrs := map[string]bool{}
-	for a := range s.ClusterIPs() {
-		addrs[a.String()] = true
-	}
-	var lines []string
-	for sp := range s.ServicePorts() {
-		for _, a := range serviceAddrs(s, sp) {
-			addrs[a.String()] = true
-		}
-		for _, at := range Places(s, sp, Everything) {
-			lines = append(lines, line(sp, at))
-		}
-	}
-	for _, a := range slices.Sorted(maps.Keys(addrs)) {
+	for _, a := range slices.SortedFunc(maps.Keys(wantOf(s).addrs), netip.Addr.Compare) {
 		fmt.Fprintf(b, "address %s dev %s\n", a, DeviceName)
 	}
-	for _, l := range lines {
-		fmt.Fprintln(b, l)
+	for sp := range s.ServicePorts() {
+		for _, at := range places(s, sp, Everything) {
+			fmt.Fprintln(b, line(at))
+		}
 	}
 	return b.Flush()
 }
@@ -40,31 +30,30 @@ func Write(w io.Writer, s *model.FamilySnapshot) error {
 // line describes a listener, like
 //
 //	listen 172.30.0.41:80/tcp for ns1/web:http, cluster: 10.0.0.2:8080 10.0.0.3:8080, random
-func line(sp *model.ServicePort, at Place) string {
-	fe := frontendAt(sp, at)
+func line(at place) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "listen %v for %v", at.VIP, sp.Name)
-	if fe.Restricted {
-		fmt.Fprintf(&b, ", from %v only", sp.Allowed(*fe))
+	fmt.Fprintf(&b, "listen %v for %v", at.VIP, at.Port.Name)
+	if at.Frontend.Restricted {
+		fmt.Fprintf(&b, ", from %v only", at.Port.Allowed(*at.Frontend))
 	}
-	if fe.Action != model.Forward {
-		fmt.Fprintf(&b, ", %v", fe.Action)
+	if at.Frontend.Action != model.Forward {
+		fmt.Fprintf(&b, ", %v", at.Frontend.Action)
 	}
 	for _, p := range model.TrafficPolicies {
-		if !fe.Uses(p) {
+		if !at.Frontend.Uses(p) {
 			continue
 		}
 		fmt.Fprintf(&b, ", %v:", p)
-		if fe.ShortCircuit && p == model.Cluster {
+		if at.Frontend.ShortCircuit && p == model.Cluster {
 			b.WriteString(" (from the node and its pods)")
 		}
-		for e := range sp.In(p) {
+		for e := range at.Port.In(p) {
 			fmt.Fprintf(&b, " %v", e.Addr)
 		}
 	}
-	fmt.Fprintf(&b, ", %v", sp.Algorithm)
-	if sp.Affinity > 0 {
-		fmt.Fprintf(&b, ", affinity %v", sp.Affinity)
+	fmt.Fprintf(&b, ", %v", at.Port.Algorithm)
+	if at.Port.Affinity > 0 {
+		fmt.Fprintf(&b, ", affinity %v", at.Port.Affinity)
 	}
 	return b.String()
 }

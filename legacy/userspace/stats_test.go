@@ -31,7 +31,7 @@ func TestStats(t *testing.T) {
 		tcp, udp := r.pod(0, tcpServer(t, f, echo('a'))), r.pod(1, udpServer(t, f, 'b'))
 		r.builder.SetService(web("TCP", port).Service)
 		r.builder.SetEndpointSlice(slice(f, "TCP", tcp).EndpointSlice)
-		_ = r.follow(r.builder.Snapshot())
+		_ = r.Apply(t.Context(), r.builder.Snapshot())
 		check(Stats{Missing: 1, Failures: 1})
 		hangUp(taken)
 		r.apply()

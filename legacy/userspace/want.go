@@ -18,68 +18,96 @@ const (
 	Loopback
 )
 
-// A Place is the address, protocol and port of a listener, and the kind of the frontend that it
-// serves. A frontend has one of them, a node port one for each address of the node.
-type Place struct {
+// place is the address, protocol and port of a listener, and what it serves. A frontend has one of them, a
+// node port one for each address of the node.
+type place struct {
 	model.VIP
-	Kind model.FrontendKind
+	Port     *model.ServicePort
+	Frontend *model.Frontend
 }
 
-// Places returns where a service port is served, in the order of its frontends. A frontend that
+// places returns where a service port is served, in the order of its frontends. A frontend that
 // only rejects has no listener: then the kernel refuses, as it does for any closed port.
-func Places(s *model.FamilySnapshot, sp *model.ServicePort, scope Scope) (list []Place) {
-	if sp == nil || s.Settings == nil {
+func places(s *model.FamilySnapshot, sp *model.ServicePort, scope Scope) (list []place) {
+	if s.Settings == nil || sp.Name.Protocol == model.SCTP {
 		return nil
 	}
-	if scope == Everything {
+	at, _, onLoopback := sp.Loopback()
+	for i := range sp.Frontends {
+		fe := &sp.Frontends[i]
+		addrs := []netip.Addr{fe.VIP.Addr}
+		if fe.Kind == model.NodePort {
+			addrs = s.NodePortAddrs
+		}
+		if scope == Loopback || fe.Action == model.Reject {
+			addrs = nil
+		}
+		if fe.Kind == model.NodePort && onLoopback && s.Localhost {
+			addrs = append(slices.Clip(addrs), at.Addr())
+		}
+		for _, a := range addrs {
+			list = append(list, place{model.VIP{Addr: a, Protocol: fe.VIP.Protocol, Port: fe.VIP.Port}, sp, fe})
+		}
+	}
+	return list
+}
+
+// wanted is a snapshot with what it wants of a Forwarder.
+type wanted struct {
+	*model.Snapshot
+	places map[model.VIP]place
+	addrs  map[netip.Addr]struct{} // on a device
+}
+
+// want returns what a snapshot wants.
+func want(s *model.Snapshot, scope Scope) *wanted {
+	w := &wanted{s, map[model.VIP]place{}, map[netip.Addr]struct{}{}}
+	for _, f := range model.Families {
+		w.add(s.Family(f), scope)
+	}
+	return w
+}
+
+// wantOf returns what a family wants of the backend.
+func wantOf(s *model.FamilySnapshot) *wanted {
+	w := &wanted{nil, map[model.VIP]place{}, map[netip.Addr]struct{}{}}
+	w.add(s, Everything)
+	return w
+}
+
+// add adds what a family wants. An address of a Service precedes a node port that is the same.
+func (w *wanted) add(s *model.FamilySnapshot, scope Scope) {
+	if s.Settings == nil || scope == Loopback && !s.Localhost {
+		return
+	}
+	for sp := range s.ServicePorts() {
+		for _, at := range places(s, sp, scope) {
+			if had, ok := w.places[at.VIP]; !ok || had.Frontend.Kind == model.NodePort {
+				w.places[at.VIP] = at
+			}
+		}
 		for _, fe := range sp.Frontends {
-			switch {
-			case fe.Action == model.Reject:
-			case fe.Kind != model.NodePort:
-				list = append(list, Place{fe.VIP, fe.Kind})
-			default:
-				for _, a := range s.NodePortAddrs {
-					list = append(list, Place{model.VIP{Addr: a, Protocol: fe.VIP.Protocol, Port: fe.VIP.Port}, fe.Kind})
-				}
+			if onDevice(s, fe) {
+				w.addrs[fe.VIP.Addr] = struct{}{}
 			}
 		}
 	}
-	if at, _, ok := sp.Loopback(); ok && s.Localhost {
-		list = append(list, Place{model.VIP{Addr: at.Addr(), Protocol: sp.Name.Protocol, Port: at.Port()}, model.NodePort})
+	for a := range s.ClusterIPs() { // also without a port that has endpoints: then it is refused
+		w.addrs[a] = struct{}{}
 	}
-	return list
 }
 
-// serviceAddrs returns the addresses of a service port that a device must have so that connections
-// to them arrive: none of the node's own, and none that may be a pod's. Such an address would cut off
-// the pod.
-func serviceAddrs(s *model.FamilySnapshot, sp *model.ServicePort) (list []netip.Addr) {
-	if sp == nil || s.Settings == nil {
-		return nil
-	}
-	for _, fe := range sp.Frontends {
-		a := fe.VIP.Addr
-		if fe.Kind == model.NodePort || slices.Contains(list, a) || !addable(s, a, fe.Kind) {
-			continue
-		}
-		list = append(list, a)
-	}
-	return list
+// isPlace reports whether a listener serves an address and port.
+func (w *wanted) isPlace(a netip.AddrPort, p model.Protocol) bool {
+	_, ok := w.places[model.VIP{Addr: a.Addr(), Protocol: p, Port: a.Port()}]
+	return ok
 }
 
-func addable(s *model.FamilySnapshot, a netip.Addr, kind model.FrontendKind) bool {
+// onDevice reports whether a device must have the address of a frontend so that connections to it arrive: none of
+// the node's own, and none that may be a pod's. Such an address would cut off the pod.
+func onDevice(s *model.FamilySnapshot, fe model.Frontend) bool {
+	a := fe.VIP.Addr
 	isPods := func(p netip.Prefix) bool { return p.Contains(a) }
-	return !slices.Contains(s.NodeAddrs, a) && (kind == model.ClusterIP || !slices.ContainsFunc(s.Pods.CIDRs, isPods))
-}
-
-// frontendAt returns the frontend of a service port that is served at a place; nil if it has none
-// of this kind there.
-func frontendAt(sp *model.ServicePort, p Place) *model.Frontend {
-	for i := range sp.Frontends {
-		fe := &sp.Frontends[i]
-		if fe.Kind == p.Kind && (fe.VIP == p.VIP || fe.Kind == model.NodePort && fe.VIP.Port == p.Port) {
-			return fe
-		}
-	}
-	return nil
+	return fe.Kind != model.NodePort && !slices.Contains(s.NodeAddrs, a) &&
+		(fe.Kind == model.ClusterIP || !slices.ContainsFunc(s.Pods.CIDRs, isPods))
 }

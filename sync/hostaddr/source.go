@@ -34,9 +34,6 @@ type Source struct {
 	// Ignore names interfaces whose addresses are not the node's own, like the dummy
 	// device with the virtual addresses of an IPVS proxy. Default: none.
 	Ignore []string
-	// IgnoreAddr reports whether an address is not the node's own, on whatever interface it is.
-	// nil: none.
-	IgnoreAddr func(netip.Addr) bool
 }
 
 // Run writes the addresses into the state, calls Complete, and writes them again when they
@@ -44,9 +41,6 @@ type Source struct {
 // known addresses, logs the error and retries.
 func (s *Source) Run(ctx context.Context, state *reconcile.State) error {
 	s.follow(ctx, 0, func(addrs []netip.Addr) {
-		if s.IgnoreAddr != nil {
-			addrs = slices.DeleteFunc(slices.Clone(addrs), s.IgnoreAddr)
-		}
 		state.Update(reconcile.Change{}, func(b *model.Builder) { b.SetHostAddresses(addrs) })
 	}, state.Complete)
 	return nil

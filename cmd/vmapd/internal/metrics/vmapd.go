@@ -179,10 +179,6 @@ func (m *Metrics) registerConnections() {
 const (
 	outcomeForwarded = "forwarded"
 	outcomeRefused   = "refused"
-
-	// Of the userspace backend alone: its filters do not tell why they drop, and it sees who accepts.
-	outcomeDropped = "dropped"
-	outcomeFailed  = "failed"
 )
 
 // serviceConnections is a metric with several values for each service port.
@@ -205,8 +201,6 @@ func (c *serviceConnections) Collect(to chan<- prometheus.Metric) {
 		for _, n := range c.listeners() {
 			emit(n.Name, n.Family, outcomeForwarded, n.Forwarded)
 			emit(n.Name, n.Family, outcomeRefused, n.Refused)
-			emit(n.Name, n.Family, outcomeDropped, n.Dropped)
-			emit(n.Name, n.Family, outcomeFailed, n.Failed)
 		}
 		return
 	}
