@@ -129,6 +129,25 @@ func TestThePureCoreIsPure(t *testing.T) {
 	}
 }
 
+// simulators run packets through rules, for tests and the test bench. Who else imports one is named with it.
+var simulators = map[string]string{
+	"nft/nftsim":             "",
+	"legacy/iptables/iptsim": "legacy/ipvs/ipvssim cmd/vmapd/internal/preflight", // preflight runs kube-proxy's rules
+	"legacy/ipvs/ipvssim":    "",
+}
+
+func TestSimulatorsAreForTests(t *testing.T) {
+	for pkg, list := range imports(t) {
+		for _, i := range list {
+			ours := strings.TrimPrefix(i, module)
+			allowed, ok := simulators[ours]
+			if ok && !strings.HasPrefix(pkg, "cmd/internal/testbed/") && !strings.Contains(" "+allowed+" ", " "+pkg+" ") {
+				t.Errorf("%s imports %s, which is for tests and cmd/internal/testbed", pkg, ours)
+			}
+		}
+	}
+}
+
 func TestNobodyUsesNamesThatSayNothing(t *testing.T) {
 	for pkg := range imports(t) {
 		for word := range strings.SplitSeq(pkg, "/") {

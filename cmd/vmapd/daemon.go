@@ -73,7 +73,7 @@ func (d *daemon) serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	in, err := d.openInputs(plane, traffic)
+	in, err := d.openInputs(traffic)
 	if err != nil {
 		return err
 	}

@@ -33,7 +33,7 @@ type inputs struct {
 }
 
 // openInputs returns a cluster or files, and the addresses of this host that are no Service's.
-func (d *daemon) openInputs(p *dataplane, traffic model.Config) (in inputs, err error) {
+func (d *daemon) openInputs(traffic model.Config) (in inputs, err error) {
 	c := d.config
 	if len(c.From) > 0 {
 		s := &manifest.Source{Paths: c.From, Log: d.log}

@@ -4,12 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
-	"github.com/vmapd/vmapd/cmd/vmapd/internal/explain"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/status"
 	"github.com/vmapd/vmapd/legacy/userspace"
 	"github.com/vmapd/vmapd/model"
@@ -44,21 +42,6 @@ func (d *daemon) openUserspace(why string) (*dataplane, error) {
 // listenerFailed tells a Service of a port that can't be served in full.
 func (d *daemon) listenerFailed(service model.NamespacedName, err error) {
 	d.events.Service(service, events.Warning, events.ReasonNodePortFailed, err.Error())
-}
-
-// compareWithListeners compares a decision with the listener of its destination.
-func (a *answers) compareWithListeners(d model.Decision) explain.Daemon {
-	if d.Frontend == nil {
-		return explain.Daemon{NotCompared: "with the backend userspace, only the listeners of Services are"}
-	}
-	v := model.VIP{Addr: d.Dest.Addr(), Protocol: d.Protocol, Port: d.Dest.Port()}
-	out := explain.Daemon{Compared: "vmapd's listener at " + v.String()}
-	for _, line := range a.plane.userspace.Compare(model.FamilyOf(v.Addr)) {
-		if strings.Contains(line, " "+v.String()+" ") {
-			out.Kernel = "not accepted: " + line
-		}
-	}
-	return out
 }
 
 // countsByListeners returns the new connections to all service ports, as far as they are not refused for want

@@ -88,24 +88,6 @@ func (b *IPVS) readAlone(ctx context.Context, f *serverFamily, o ipvs.Options) (
 	return own.read(ctx, f, o)
 }
 
-// Content returns a family's objects as the kernel has them now, without rules, and all rules as
-// iptables-save lists them, also those of others. It may be called during Apply.
-func (b *IPVS) Content(ctx context.Context, family model.Family) (*ipvs.Content, string, error) {
-	f := b.family(family)
-	if f == nil {
-		return nil, "", fmt.Errorf("iptables has no %v", family)
-	}
-	c, _, err := b.readAlone(ctx, f, b.options)
-	if err != nil {
-		return nil, "", fmt.Errorf("read the node's state: %w", err)
-	}
-	rules, err := listing(ctx, f.name)
-	if err != nil {
-		return nil, "", err
-	}
-	return c, rules.String(), nil
-}
-
 // drains reports whether an operation is for a real server that gets no new connections already.
 func drains(have *ipvs.Content, op ipvs.Op) bool {
 	var key ipvs.Key

@@ -170,21 +170,6 @@ func (b *IPTables) Ruleset(family model.Family) *iptables.Ruleset {
 	return nil
 }
 
-// Listing returns all rules of a family as iptables-save lists them, also those of others. It may be
-// called during Apply.
-func (b *IPTables) Listing(ctx context.Context, family model.Family) (string, error) {
-	for _, f := range b.families {
-		if f.family == family {
-			text, err := listing(ctx, f.name)
-			if err != nil {
-				return "", err
-			}
-			return text.String(), nil
-		}
-	}
-	return "", fmt.Errorf("iptables has no %v", family)
-}
-
 // read updates the Stats that depend on a listing.
 func (b *IPTables) read(f *ruleFamily, saved *iptables.Saved, foreign bool) {
 	b.update(f.family, func(s *Stats) {

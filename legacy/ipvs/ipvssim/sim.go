@@ -45,19 +45,6 @@ func New(c *ipvs.Content, nodeAddrs ...netip.Addr) (*Simulator, error) {
 	return s, s.load()
 }
 
-// NewListed checks a Content, with rules as iptables-save lists them in place of its companion. They may be
-// others', too, but may look only into sets of the Content.
-func NewListed(c *ipvs.Content, rules *iptsim.Tables, nodeAddrs ...netip.Addr) (*Simulator, error) {
-	without := *c
-	without.Companion = nil
-	s, err := New(&without, nodeAddrs...)
-	if err != nil {
-		return nil, err
-	}
-	s.rules, err = iptsim.NewOn(iptsim.Node{IsLocal: s.isLocal, Sets: newSets(&without)}, rules)
-	return s, err
-}
-
 // Remember records the real server of a client. A virtual server that is not persistent forgets
 // it at once.
 func (s *Simulator) Remember(k ipvs.Key, client netip.Addr, to netip.AddrPort) {

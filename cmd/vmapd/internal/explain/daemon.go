@@ -17,8 +17,8 @@ type Daemon struct {
 	Error   string `json:"error,omitempty"`
 	// Objects is the result of the objects as they are now, if it differs from the daemon's.
 	Objects string `json:"objects,omitempty"`
-	// Compared says what of the kernel was compared. Kernel is the result of that, if it differs, and
-	// NotCompared is the reason if nothing was.
+	// Compared says what of the kernel was compared. Kernel are the differences of that from what the daemon
+	// wants, if there are any, and NotCompared is the reason if they say nothing about this connection.
 	Compared    string `json:"compared,omitempty"`
 	Kernel      string `json:"kernel,omitempty"`
 	NotCompared string `json:"notCompared,omitempty"`
@@ -102,7 +102,7 @@ func (e *Explanation) Compare(d Daemon) {
 	s := Step{Text: "The daemon on this node has decided this."}
 	switch {
 	case d.Kernel != "":
-		s.Lines = append(s.Lines, fmt.Sprintf("The kernel differs (compared: %s): there, the connection is %s.", d.Compared, d.Kernel))
+		s.Lines = append(s.Lines, fmt.Sprintf("The kernel differs (compared: %s): %s.", d.Compared, d.Kernel))
 	case d.NotCompared != "":
 		s.Lines = append(s.Lines, "The kernel was not compared: "+d.NotCompared+".")
 	default:
@@ -123,8 +123,8 @@ func (e *Explanation) Compare(d Daemon) {
 	e.Steps = append(e.Steps, s)
 	switch {
 	case d.Kernel != "":
-		e.Conclusion += "; but the kernel differs: the connection is " + d.Kernel
-		e.next("Why does the kernel differ? vmapd doctor compares the whole table; vmapd trace follows one connection.")
+		e.Conclusion += "; but the kernel differs from what the daemon wants"
+		e.next("Why does the kernel differ? vmapd doctor has all differences; vmapd trace follows one connection.")
 	case d.Objects != "" && d.Error == "":
 		e.next("Has the daemon heard of the change? vmapd doctor has the API server's last word.")
 	}
