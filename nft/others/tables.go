@@ -13,8 +13,8 @@ import (
 
 // TableNames returns the names of all tables of a family. Without nf_tables there are none.
 func TableNames(f model.Family) (names []string, err error) {
-	family := map[model.Family]nftables.TableFamily{model.IPv4: nftables.TableFamilyIPv4, model.IPv6: nftables.TableFamilyIPv6}[f]
-	tables, err := listTables(family)
+	families := [...]nftables.TableFamily{model.IPv4: nftables.TableFamilyIPv4, model.IPv6: nftables.TableFamilyIPv6}
+	tables, err := listTables(families[f])
 	switch {
 	case IsMissing(err):
 		return nil, nil

@@ -87,9 +87,6 @@ func Text(b []byte) []byte {
 	return b
 }
 
-// String returns the string that the first attribute of a type holds, or "".
-func String(b []byte, want uint16) string { return string(Text(First(b, want))) }
-
 // IsMissing reports whether the answer to a list says that the kernel has no nf_tables (nfnetlink_rcv_msg), or not
 // for a family.
 func IsMissing(err error) bool {

@@ -30,7 +30,7 @@ func checkFirewall(f Facts) (lines []Line) {
 		lines = append(lines, f.untraceable(family)...)
 	}
 	for _, text := range f.Host.Unread {
-		lines = append(lines, Line{Level: Warn, Evidence: text, Remedy: "look at the rules of other programs with nft list ruleset"})
+		lines = append(lines, bad(Warn, text, "look at the rules of other programs with nft list ruleset")...)
 	}
 	if len(lines) == 0 {
 		return good("no other program has a base chain whose policy is drop")
@@ -100,8 +100,8 @@ func (f Facts) untraceable(family model.Family) []Line {
 		return nil
 	}
 	program := [...]string{model.IPv4: "iptables-legacy", model.IPv6: "ip6tables-legacy"}[family]
-	text := fmt.Sprintf("%s has the tables %s: their rules may drop connections to Services, and the kernel cannot trace them",
-		program, strings.Join(tables, ", "))
+	text := fmt.Sprintf("%s has the tables %s: their rules may drop connections to Services, "+
+		"and the kernel cannot trace them", program, strings.Join(tables, ", "))
 	list := program + "-save lists them, and " + program + " -t TABLE -L -v -n counts packets"
 	if b := f.Wants.Backend; b == "iptables" || b == "ipvs" {
 		return good(text + "; " + list)
