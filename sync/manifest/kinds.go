@@ -62,9 +62,11 @@ var kinds = map[typeMeta]kind{
 	{"apps/v1", "ReplicaSet"}:  workload,
 }
 
-var endpointSlice = modelled(kube.EndpointSlice, builder.SetEndpointSlice, builder.DeleteEndpointSlice)
-
-var serviceCIDR = modelled(kube.ServiceCIDR, builder.SetServiceCIDR, named(builder.DeleteServiceCIDR))
+//nolint:gochecknoglobals // entries of kinds
+var (
+	endpointSlice = modelled(kube.EndpointSlice, builder.SetEndpointSlice, builder.DeleteEndpointSlice)
+	serviceCIDR   = modelled(kube.ServiceCIDR, builder.SetServiceCIDR, named(builder.DeleteServiceCIDR))
+)
 
 var workload = kind{empty: func() metav1.Object { return new(kube.Workload) }}
 
