@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -105,8 +104,7 @@ func (r Resource[L]) Watch(ctx context.Context, o metav1.ListOptions) (watch.Int
 func (c *Client) ServiceUID(ctx context.Context, namespace, name string) (types.UID, error) {
 	one := Named(name)
 	one.ResourceVersion = "0"
-	out := new(corev1.ServiceList)
-	err := c.core.Get().Namespace(namespace).Resource("services").VersionedParams(&one, c.options).Do(ctx).Into(out)
+	out, err := c.Services().In(namespace).List(ctx, one)
 	if err != nil || len(out.Items) == 0 {
 		return "", err
 	}
@@ -125,53 +123,43 @@ func (c *Client) Workloads(ctx context.Context, name, namespace string, o metav1
 	if namespace != "" {
 		path = []string{"/apis/apps/v1/namespaces", namespace, name}
 	}
-	req := c.core.Get().AbsPath(path...).SetHeader("Accept", runtime.ContentTypeJSON).VersionedParams(&o, c.options)
-	answer := req.Do(ctx)
-	if err := answer.Error(); err != nil { // Raw's error lacks the server's message
-		return nil, err
-	}
-	body, err := answer.Raw()
-	if err != nil {
-		return nil, err
-	}
 	var list struct {
 		Items []kube.Workload `json:"items"`
 	}
-	err = json.Unmarshal(body, &list)
+	err := readJSON(ctx, c.core.Get().AbsPath(path...).VersionedParams(&o, c.options), &list)
 	return list.Items, err
+}
+
+// readJSON makes a request for an object whose type need not be known to the client.
+func readJSON(ctx context.Context, req *rest.Request, into any) error {
+	answer := req.SetHeader("Accept", runtime.ContentTypeJSON).Do(ctx)
+	if err := answer.Error(); err != nil { // Raw's error lacks the server's message
+		return err
+	}
+	body, err := answer.Raw()
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(body, into)
 }
 
 // ConfigMap returns the data of a ConfigMap. It is read as JSON, as workloads are.
 func (c *Client) ConfigMap(ctx context.Context, namespace, name string) (map[string]string, error) {
-	answer := c.core.Get().AbsPath("/api/v1/namespaces", namespace, "configmaps", name).SetHeader("Accept", runtime.ContentTypeJSON).Do(ctx)
-	if err := answer.Error(); err != nil {
-		return nil, err
-	}
-	body, err := answer.Raw()
-	if err != nil {
-		return nil, err
-	}
 	var m struct {
 		Data map[string]string `json:"data"`
 	}
-	err = json.Unmarshal(body, &m)
+	err := readJSON(ctx, c.core.Get().AbsPath("/api/v1/namespaces", namespace, "configmaps", name), &m)
 	return m.Data, err
 }
 
 // Version returns the version of the API server, such as v1.36.2. Everybody may read it
 // (ClusterRole system:public-info-viewer).
 func (c *Client) Version(ctx context.Context) (string, error) {
-	body, err := c.core.Get().AbsPath("/version").SetHeader("Accept", runtime.ContentTypeJSON).Do(ctx).Raw()
-	if err != nil {
-		return "", err
-	}
 	var v struct {
 		GitVersion string `json:"gitVersion"`
 	}
-	if err := json.Unmarshal(body, &v); err != nil {
-		return "", fmt.Errorf("read /version: %w", err)
-	}
-	return v.GitVersion, nil
+	err := readJSON(ctx, c.core.Get().AbsPath("/version"), &v)
+	return v.GitVersion, err
 }
 
 // Node reads one Node, by a list of one name: the daemon has the right to list, and not that to get one.

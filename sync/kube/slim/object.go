@@ -108,40 +108,27 @@ func newSlice() *EndpointSlice {
 	return s
 }
 
-// ServiceList is a list of Services.
-type ServiceList struct {
+// List is a list of objects.
+type List[T runtime.Object] struct {
 	metav1.ListMeta
-	Items []*Service // client-go looks for this name
+	Items []T // client-go looks for this name
 }
+
+// ServiceList and EndpointSliceList are the lists of our kinds.
+type (
+	ServiceList       = List[*Service]
+	EndpointSliceList = List[*EndpointSlice]
+)
 
 // GetObjectKind implements [runtime.Object].
-func (l *ServiceList) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
+func (l *List[T]) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
 
 // DeepCopyObject implements [runtime.Object].
-func (l *ServiceList) DeepCopyObject() runtime.Object {
-	out := &ServiceList{Items: make([]*Service, 0, len(l.Items))}
+func (l *List[T]) DeepCopyObject() runtime.Object {
+	out := &List[T]{Items: make([]T, 0, len(l.Items))}
 	l.DeepCopyInto(&out.ListMeta)
-	for _, s := range l.Items {
-		out.Items = append(out.Items, s.DeepCopyObject().(*Service))
-	}
-	return out
-}
-
-// EndpointSliceList is a list of EndpointSlices.
-type EndpointSliceList struct {
-	metav1.ListMeta
-	Items []*EndpointSlice // client-go looks for this name
-}
-
-// GetObjectKind implements [runtime.Object].
-func (l *EndpointSliceList) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
-
-// DeepCopyObject implements [runtime.Object].
-func (l *EndpointSliceList) DeepCopyObject() runtime.Object {
-	out := &EndpointSliceList{Items: make([]*EndpointSlice, 0, len(l.Items))}
-	l.DeepCopyInto(&out.ListMeta)
-	for _, s := range l.Items {
-		out.Items = append(out.Items, s.DeepCopyObject().(*EndpointSlice))
+	for _, o := range l.Items {
+		out.Items = append(out.Items, o.DeepCopyObject().(T))
 	}
 	return out
 }
