@@ -91,7 +91,7 @@ func TestServerCertificateIsReplaced(t *testing.T) {
 	t.Parallel()
 	s := standardServer(t, secure)
 	w := followWhole(t, s)
-	must(t, s.RotateServer(false))
+	must(t, s.RotateServer())
 	s.Disconnect()
 	s.Set(slice("web", "10.180.2.1"))
 	w.want("ns1/web:http at 172.30.0.41:80/tcp: 10.180.2.1:8080", whole[1], whole[2])

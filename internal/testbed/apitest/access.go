@@ -65,7 +65,7 @@ func (s *Server) authorized(x *exchange) bool {
 }
 
 func (x *exchange) access() Access {
-	a := Access{Group: x.group, Resource: string(x.resource), Name: x.name}
+	a := Access{Group: x.Group, Resource: string(x.resource), Name: x.name}
 	if x.subresource != "" {
 		a.Resource += "/" + x.subresource
 	}

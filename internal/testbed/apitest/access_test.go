@@ -108,10 +108,6 @@ func TestEvents(t *testing.T) {
 			if patched.Series == nil || patched.Series.Count != 2 || patched.ResourceVersion == e.ResourceVersion {
 				t.Errorf("patched: %v", patched)
 			}
-			e.Note = "updated"
-			if _, err := events.Update(t.Context(), e, metav1.UpdateOptions{}); err != nil {
-				t.Fatal(err)
-			}
 			if _, err := events.Create(t.Context(), &eventsv1.Event{ObjectMeta: metav1.ObjectMeta{GenerateName: "b."}}, metav1.CreateOptions{}); err != nil {
 				t.Fatal(err)
 			}
@@ -119,7 +115,7 @@ func TestEvents(t *testing.T) {
 				t.Errorf("patch of what isn't there: %v", err)
 			}
 			got := s.Events()
-			if len(got) != 2 || got[0].Note != "updated" || got[0].Regarding.Name != "web" || got[1].Name == "" {
+			if len(got) != 2 || got[0].Series == nil || got[0].Regarding.Name != "web" || got[1].Name == "" {
 				t.Errorf("events: %v", got)
 			}
 		})

@@ -88,8 +88,13 @@ func encode(obj runtime.Object) encoded {
 
 func kindOf(obj runtime.Object) schema.GroupVersionKind {
 	kinds, _, err := scheme.Scheme.ObjectKinds(obj)
-	if err != nil {
-		panic(fmt.Sprintf("apitest: %v", err))
-	}
+	must(err)
 	return kinds[0]
+}
+
+func newObject(kind schema.GroupVersionKind) runtime.Object {
+	obj, err := scheme.Scheme.New(kind)
+	must(err)
+	obj.GetObjectKind().SetGroupVersionKind(kind)
+	return obj
 }

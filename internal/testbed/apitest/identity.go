@@ -11,7 +11,6 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"errors"
-	"fmt"
 	"math/big"
 	"net"
 	"net/http"
@@ -23,23 +22,18 @@ import (
 
 // identity has the credentials of the server and of its client.
 type identity struct {
-	authority *authority
-	server    tls.Certificate
-	client    Credentials
-	clientDER []byte
+	authority, server, client issued
+	token                     string
 }
 
-// Credentials are those of a client, and the CA of the server; all but the token in PEM.
-type Credentials struct {
-	CA               []byte // signs the server's certificate
-	Certificate, Key []byte // of the client
-	Token            string
+// issued is a certificate with its key.
+type issued struct {
+	tls.Certificate
+	certPEM, keyPEM []byte
 }
 
-func newIdentity() (identity, error) {
-	var id identity
-	var err error
-	if id.authority, err = newAuthority(); err != nil {
+func newIdentity() (id identity, err error) {
+	if id.authority, err = issue("kubernetes", nil); err != nil {
 		return id, err
 	}
 	if err := id.renewServer(); err != nil {
@@ -48,52 +42,22 @@ func newIdentity() (identity, error) {
 	return id, id.renewClient()
 }
 
-func (id *identity) renewServer() error {
-	cert, _, _, err := id.authority.issue(&x509.Certificate{
-		Subject:     pkix.Name{CommonName: "kube-apiserver"},
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-	})
-	id.server, id.client.CA = cert, id.authority.pem
+func (id *identity) renewServer() (err error) {
+	id.server, err = issue("kube-apiserver", &id.authority)
 	return err
 }
 
-func (id *identity) renewClient() error {
-	cert, certPEM, keyPEM, err := id.authority.issue(&x509.Certificate{
-		Subject:     pkix.Name{CommonName: "system:kube-proxy"},
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
-	})
-	if err != nil {
-		return err
-	}
-	id.clientDER = cert.Certificate[0]
-	id.client.Certificate, id.client.Key, id.client.Token = certPEM, keyPEM, rand.Text()
-	return nil
+func (id *identity) renewClient() (err error) {
+	id.token = rand.Text()
+	id.client, err = issue("system:kube-proxy", &id.authority)
+	return err
 }
 
-// Credentials are those that are good now.
-func (s *Server) Credentials() Credentials {
+// RotateServer gives the server a new certificate. Open connections stay.
+func (s *Server) RotateServer() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.identity.client
-}
-
-// RotateServer gives the server a new certificate, optionally by a new CA. Open connections
-// stay.
-func (s *Server) RotateServer(newCA bool) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if newCA {
-		a, err := newAuthority()
-		if err != nil {
-			return fmt.Errorf("make an authority: %w", err)
-		}
-		s.identity.authority = a
-	}
-	if err := s.identity.renewServer(); err != nil {
-		return fmt.Errorf("make a certificate for the API: %w", err)
-	}
-	return nil
+	return s.identity.renewServer()
 }
 
 // RotateClient makes another token and another certificate for clients. From now on,
@@ -101,10 +65,7 @@ func (s *Server) RotateServer(newCA bool) error {
 func (s *Server) RotateClient() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.identity.renewClient(); err != nil {
-		return fmt.Errorf("make a certificate for clients: %w", err)
-	}
-	return nil
+	return s.identity.renewClient()
 }
 
 func (s *Server) tlsConfig() *tls.Config {
@@ -116,7 +77,7 @@ func (s *Server) tlsConfig() *tls.Config {
 			if s.away == BadHandshake {
 				return nil, errors.New("no certificate")
 			}
-			cert := s.identity.server
+			cert := s.identity.server.Certificate
 			return &cert, nil
 		},
 	}
@@ -128,7 +89,7 @@ func (s *Server) authenticated(x *exchange) bool {
 		return true
 	}
 	s.mu.Lock()
-	token, cert := s.identity.client.Token, s.identity.clientDER
+	token, cert := s.identity.token, s.identity.client.Certificate.Certificate[0]
 	s.mu.Unlock()
 	if got, ok := strings.CutPrefix(x.r.Header.Get("Authorization"), "Bearer "); ok && got == token {
 		return true
@@ -140,51 +101,34 @@ func (s *Server) authenticated(x *exchange) bool {
 	return false
 }
 
-// authority signs certificates.
-type authority struct {
-	cert *x509.Certificate
-	key  crypto.Signer
-	pem  []byte
-}
-
-func newAuthority() (*authority, error) {
-	a := &authority{cert: &x509.Certificate{
-		// The same name each time, as clusters have it: only the key tells them apart.
-		Subject: pkix.Name{CommonName: "kubernetes"},
-		IsCA:    true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}}
-	cert, certPEM, _, err := a.issue(a.cert)
-	if err != nil {
-		return nil, err
-	}
-	a.cert, a.key, a.pem = cert.Leaf, cert.PrivateKey.(crypto.Signer), certPEM
-	return a, nil
-}
-
-// issue signs a certificate with a new key; with that key if a has none itself.
-func (a *authority) issue(template *x509.Certificate) (cert tls.Certificate, certPEM, keyPEM []byte, err error) {
+// issue makes a certificate for a new key, which an authority signs; nil: it is one itself.
+func issue(name string, by *issued) (out issued, err error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return cert, nil, nil, err
+		return out, err
 	}
-	signer := a.key
-	if signer == nil {
-		signer = key
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
-	if template.SerialNumber, err = rand.Int(rand.Reader, big.NewInt(1<<62)); err != nil {
-		return cert, nil, nil, err
+	parent, signer := template, crypto.Signer(key)
+	if by == nil {
+		template.IsCA, template.BasicConstraintsValid, template.KeyUsage = true, true, x509.KeyUsageCertSign
+	} else {
+		parent, signer = by.Leaf, by.PrivateKey.(crypto.Signer)
 	}
-	template.NotBefore, template.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(24*time.Hour)
-	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), signer)
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), signer)
 	if err != nil {
-		return cert, nil, nil, err
+		return out, err
 	}
-	rawKey, err := x509.MarshalECPrivateKey(key)
+	rawKey, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
-		return cert, nil, nil, err
+		return out, err
 	}
-	certPEM = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	keyPEM = pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: rawKey})
-	cert, err = tls.X509KeyPair(certPEM, keyPEM)
-	return cert, certPEM, keyPEM, err
+	out.certPEM = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	out.keyPEM = pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: rawKey})
+	out.Certificate, err = tls.X509KeyPair(out.certPEM, out.keyPEM)
+	return out, err
 }

@@ -15,19 +15,20 @@ import (
 // rate of requests.
 func (s *Server) Config() *rest.Config {
 	conf := &rest.Config{Host: s.URL(), QPS: -1}
-	c := s.Credentials()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.opts.TLS {
-		conf.CAData = c.CA
+		conf.CAData = s.identity.authority.certPEM
 	}
 	if s.opts.Authenticate {
-		conf.BearerToken = c.Token
+		conf.BearerToken = s.identity.token
 	}
 	return conf
 }
 
 // Form is how a kubeconfig has the credentials.
 type Form struct {
-	Certificate bool // one of the client; else a token
+	Certificate bool // one of the client, in files; else a token
 	Files       bool // in files next to the kubeconfig, which names them; else in itself
 }
 
@@ -35,28 +36,28 @@ type Form struct {
 // names, with the credentials that are good now. Called again, it replaces them, each
 // in one step.
 func (s *Server) Kubeconfig(dir string, f Form) (path string, err error) {
-	c := s.Credentials()
+	s.mu.Lock()
+	id := s.identity
+	s.mu.Unlock()
 	cluster := &clientcmdapi.Cluster{Server: s.URL()}
 	user := &clientcmdapi.AuthInfo{}
 	files := make(map[string][]byte)
 	switch {
 	case !s.opts.TLS:
 	case f.Files:
-		cluster.CertificateAuthority, files["ca.crt"] = "ca.crt", c.CA
+		cluster.CertificateAuthority, files["ca.crt"] = "ca.crt", id.authority.certPEM
 	default:
-		cluster.CertificateAuthorityData = c.CA
+		cluster.CertificateAuthorityData = id.authority.certPEM
 	}
 	switch {
-	case f.Certificate && f.Files:
+	case f.Certificate:
 		// Both in one file, as the kubelet keeps its own.
 		user.ClientCertificate, user.ClientKey = "client.pem", "client.pem"
-		files["client.pem"] = slices.Concat(c.Certificate, c.Key)
-	case f.Certificate:
-		user.ClientCertificateData, user.ClientKeyData = c.Certificate, c.Key
+		files["client.pem"] = slices.Concat(id.client.certPEM, id.client.keyPEM)
 	case f.Files:
-		user.TokenFile, files["token"] = "token", []byte(c.Token+"\n")
+		user.TokenFile, files["token"] = "token", []byte(id.token+"\n")
 	default:
-		user.Token = c.Token
+		user.Token = id.token
 	}
 	files["kubeconfig"], err = clientcmd.Write(clientcmdapi.Config{
 		Clusters:       map[string]*clientcmdapi.Cluster{"default": cluster},

@@ -11,12 +11,8 @@ import (
 	"sync"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
-	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
 	eventsv1 "k8s.io/api/events/v1"
-	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 )
@@ -32,6 +28,8 @@ const (
 	ServiceCIDRs   Resource = "servicecidrs"
 	Pods           Resource = "pods"
 	Deployments    Resource = "deployments"
+
+	events Resource = "events" // see Server.Events
 )
 
 // Options choose between versions and configurations of the real API server.
@@ -61,8 +59,6 @@ type Options struct {
 	// Rules are the clients' permissions (RBAC); other requests are refused with 403.
 	// Default: clients may do everything.
 	Rules []rbacv1.PolicyRule
-	// Version is the server's. Default: v1.37.0.
-	Version string
 }
 
 // Server is an API server. All methods may be called at any time.
@@ -123,7 +119,6 @@ func NewServer(o Options) (*Server, error) {
 	for _, r := range []Resource{Services, EndpointSlices, Nodes, ServiceCIDRs, Pods, Deployments} {
 		s.stores[r] = newStore(cmp.Or(o.History, 1<<16))
 	}
-	s.opts.Version = cmp.Or(o.Version, "v1.37.0")
 	var err error
 	if s.identity, err = newIdentity(); err != nil {
 		return nil, fmt.Errorf("make certificates for the API: %w", err)
@@ -322,19 +317,10 @@ func (s *Server) Watching(r Resource) int {
 }
 
 func resourceOf(obj runtime.Object) Resource {
-	switch obj.(type) {
-	case *corev1.Service:
-		return Services
-	case *discoveryv1.EndpointSlice:
-		return EndpointSlices
-	case *corev1.Node:
-		return Nodes
-	case *networkingv1.ServiceCIDR:
-		return ServiceCIDRs
-	case *corev1.Pod:
-		return Pods
-	case *appsv1.Deployment:
-		return Deployments
+	for r, kind := range kinds {
+		if kind == kindOf(obj) {
+			return r
+		}
 	}
 	panic(fmt.Sprintf("apitest: no resource for %T", obj))
 }

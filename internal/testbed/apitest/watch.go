@@ -178,8 +178,8 @@ func (o *stream) event(e event, sel selector, bookmarks bool) []byte {
 }
 
 func (o *stream) bookmark(rv uint64, initial bool) []byte {
-	obj := o.kinds().object()
-	obj.GetObjectKind().SetGroupVersionKind(kindOf(obj))
+	kind, _ := o.kind()
+	obj := newObject(kind)
 	m := obj.(metav1.Object)
 	m.SetResourceVersion(formatRV(rv))
 	if initial {

@@ -2,7 +2,6 @@ package apitest
 
 import (
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"slices"
 
@@ -10,7 +9,9 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/client-go/kubernetes/scheme"
 )
 
 // Events returns the events (events.k8s.io/v1) that clients wrote, as they are now, in
@@ -25,83 +26,59 @@ func (s *Server) Events() []eventsv1.Event {
 	return out
 }
 
-// event creates, replaces or patches an event.
+// event creates or patches an event.
 func (s *Server) event(x *exchange) {
-	if x.namespace == "" {
-		x.refuse(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, "events are written in a namespace")
-		return
+	raw, err := readAll(x.r)
+	var e *eventsv1.Event
+	if err == nil {
+		e, err = s.writeEvent(x, raw)
 	}
-	s.mu.Lock()
-	i := slices.IndexFunc(s.events, func(e *eventsv1.Event) bool { return e.Namespace == x.namespace && e.Name == x.name })
-	var old *eventsv1.Event
-	if i >= 0 {
-		old = s.events[i]
-	}
-	s.mu.Unlock()
-
-	e := new(eventsv1.Event)
 	switch {
-	case x.r.Method == http.MethodPost && x.name == "":
-		if !x.body(e) {
-			return
-		}
-		s.save(e, x.namespace)
+	case err != nil:
+		x.refuse(http.StatusBadRequest, metav1.StatusReasonBadRequest, err.Error())
+	case e == nil:
+		x.notFound()
+	case x.r.Method == http.MethodPost:
 		x.object(http.StatusCreated, e)
-		return
-	case x.r.Method != http.MethodPut && x.r.Method != http.MethodPatch:
-		x.refuse(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, "events are only written here")
-		return
-	case old == nil:
-		x.refuse(http.StatusNotFound, metav1.StatusReasonNotFound, fmt.Sprintf("events.events.k8s.io %q not found", x.name))
-		return
-	case x.r.Method == http.MethodPut:
-		if !x.body(e) {
-			return
-		}
 	default:
-		if err := x.patch(old, e); err != nil {
-			x.refuse(http.StatusBadRequest, metav1.StatusReasonBadRequest, err.Error())
-			return
-		}
+		x.object(http.StatusOK, e)
 	}
-	s.save(e, x.namespace)
-	x.object(http.StatusOK, e)
 }
 
-// save gives e a version and puts it in the place of the one of its name. The caller
-// must not change it any more.
-func (s *Server) save(e *eventsv1.Event, namespace string) {
-	e.SetGroupVersionKind(eventsv1.SchemeGroupVersion.WithKind("Event"))
-	e.Namespace = namespace
+// writeEvent returns the event as it is now; nil: there is none.
+func (s *Server) writeEvent(x *exchange, raw []byte) (*eventsv1.Event, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.rv++
-	e.ResourceVersion = formatRV(s.rv)
-	if e.Name == "" {
-		e.Name = e.GenerateName + e.ResourceVersion
+	e := new(eventsv1.Event)
+	i := slices.IndexFunc(s.events, func(e *eventsv1.Event) bool { return e.Namespace == x.namespace && e.Name == x.name })
+	switch {
+	case x.r.Method == http.MethodPost:
+		if err := runtime.DecodeInto(scheme.Codecs.UniversalDeserializer(), raw, e); err != nil {
+			return nil, err
+		}
+		i, s.events = len(s.events), append(s.events, e)
+		if e.Name == "" {
+			e.Name = e.GenerateName + formatRV(s.rv)
+		}
+	case i < 0 || x.r.Method != http.MethodPatch:
+		return nil, nil
+	default:
+		before, err := json.Marshal(s.events[i])
+		if err == nil {
+			before, err = strategicpatch.StrategicMergePatch(before, raw, e)
+		}
+		if err == nil {
+			err = json.Unmarshal(before, e)
+		}
+		if err != nil {
+			return nil, err
+		}
 	}
-	i := slices.IndexFunc(s.events, func(o *eventsv1.Event) bool { return o.Namespace == e.Namespace && o.Name == e.Name })
-	if i >= 0 {
-		s.events[i] = e
-	} else {
-		s.events = append(s.events, e)
-	}
-}
-
-func (x *exchange) patch(old, now *eventsv1.Event) error {
-	patch, err := readAll(x.r)
-	if err != nil {
-		return err
-	}
-	before, err := json.Marshal(old)
-	if err != nil {
-		return err
-	}
-	after, err := strategicpatch.StrategicMergePatch(before, patch, old)
-	if err != nil {
-		return err
-	}
-	return json.Unmarshal(after, now)
+	e.SetGroupVersionKind(kinds[events])
+	e.Namespace, e.ResourceVersion = x.namespace, formatRV(s.rv)
+	s.events[i] = e // nobody changes it any more
+	return e, nil
 }
 
 // permit is a user's permission for a path.
@@ -128,12 +105,12 @@ func (s *Server) tokenReview(x *exchange) {
 		return
 	}
 	s.mu.Lock()
-	review.Status.User, review.Status.Authenticated = s.users[review.Spec.Token], false
-	if _, ok := s.users[review.Spec.Token]; ok {
-		review.Status.Authenticated = true
+	user, known := s.users[review.Spec.Token]
+	s.mu.Unlock()
+	review.Status = authenticationv1.TokenReviewStatus{Authenticated: known, User: user}
+	if known {
 		review.Status.Audiences = review.Spec.Audiences
 	}
-	s.mu.Unlock()
 	review.SetGroupVersionKind(authenticationv1.SchemeGroupVersion.WithKind("TokenReview"))
 	x.object(http.StatusCreated, review)
 }
