@@ -136,9 +136,9 @@ func message(kind netlink.HeaderType, flags netlink.HeaderFlags, f model.Family,
 	}, nil
 }
 
-// table is the connection tracking table of a network namespace. Its connections are open from their first use on. The end
-// of a netlink connection to netfilter is not free: the kernel first destroys the objects of earlier nftables batches, and
-// accepts no batch meanwhile (nft_rcv_nl_event).
+// table is the connection tracking table of a network namespace. Its connections are open from their first use on.
+// The end of a netlink connection to netfilter is not free: the kernel first destroys the objects of earlier nftables
+// batches, and accepts no batch meanwhile (nft_rcv_nl_event).
 type table struct {
 	dial             func() (*netlink.Conn, error)
 	dumps, deletions *netlink.Conn // nil: not open. A dump must not mix with other replies
@@ -172,8 +172,8 @@ func (t *table) close() {
 // interrupt makes a dump fail, so that its rest is not read.
 func interrupt(dump *netlink.Conn) { _ = dump.SetReadDeadline(time.Unix(1, 0)) }
 
-// sweep deletes the stale flows among those that the queries find. When ctx ends, it fails. After an error, the next sweep has
-// new connections, because an answer may still be on its way.
+// sweep deletes the stale flows among those that the queries find. When ctx ends, it fails. After an error, the
+// next sweep has new connections, because an answer may still be on its way.
 func (t *table) sweep(ctx context.Context, queries []query, stale func(*flow) bool) (seen, deleted int, err error) {
 	if t.dumps == nil {
 		if t.dumps, err = t.dial(); err != nil {

@@ -110,7 +110,8 @@ func TestErrorsAreRetried(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() { defer close(ended); f.Run(ctx) }()
-		want("no socket", time.Hour, 0, "cannot read the links; keeping the known ones\" err=\"subscribe: too many open files\"")
+		want("no socket", time.Hour, 0,
+			"cannot read the links; keeping the known ones\" err=\"subscribe: too many open files\"")
 		if got, most := dialed(), int(time.Hour/maxRetry)+20; got > most {
 			t.Errorf("opened %d times in an hour, want at most %d", got, most)
 		}
