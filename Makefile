@@ -155,7 +155,7 @@ vet: ## go vet of all modules
 	cd $(CHARTTEST) && $(GO) vet .
 
 race: ## the pure packages and the sources, with the race detector
-	CGO_ENABLED=1 $(GO) test -count=1 -race -skip '$(RACESKIP)' $(PURE) ./sync/informer/... ./internal/testbed/apitest ./sync/manifest ./cmd/internal/testbed/simulate
+	CGO_ENABLED=1 $(GO) test -count=1 -race -skip '$(RACESKIP)' $(PURE) ./sync/informer/... ./sync/manifest ./cmd/internal/testbed/simulate
 
 # $(PLAY) defines commands for the shell: play PACKAGE FLAGS runs a package's tests with real packets, and prints one
 # line with its time when they have ended; plays PACKAGE... does so for several until one fails.

@@ -30,7 +30,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
-	"github.com/vmapd/vmapd/internal/testbed/apitest"
+	"github.com/vmapd/vmapd/sync/informer/apitest"
 )
 
 // Addresses are the repository's: pods 10.0.0.0/8, ClusterIPs 172.30.0.0/16, nodes

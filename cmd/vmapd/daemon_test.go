@@ -27,10 +27,10 @@ import (
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/demo"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/help"
-	"github.com/vmapd/vmapd/internal/testbed/apitest"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft/kernel"
 	"github.com/vmapd/vmapd/sync/informer"
+	"github.com/vmapd/vmapd/sync/informer/apitest"
 	"github.com/vmapd/vmapd/sync/manifest"
 	"github.com/vmapd/vmapd/sync/reconcile"
 )

@@ -298,9 +298,9 @@ func (c *apiCluster) mountPod(t *testing.T, root string, files *corev1.ConfigMap
 		}
 		replaceFile(t, filepath.Join(root, "var/lib/vmapd", name), text)
 	}
-	credentials := c.api.Credentials()
-	replaceFile(t, filepath.Join(root, credentialsPath, "token"), credentials.Token)
-	replaceFile(t, filepath.Join(root, credentialsPath, "ca.crt"), string(credentials.CA))
+	credentials := c.api.Config()
+	replaceFile(t, filepath.Join(root, credentialsPath, "token"), credentials.BearerToken)
+	replaceFile(t, filepath.Join(root, credentialsPath, "ca.crt"), string(credentials.CAData))
 }
 
 // checkConfined checks that the process has what the test says.

@@ -68,8 +68,8 @@ func (c *apiCluster) startPod(t *testing.T, config string) *process {
 		"config.conf": config, "kubeconfig.conf": strings.ReplaceAll(stockKubeconfig, "SERVER", c.api.URL()),
 	})
 	secrets := t.TempDir()
-	credentials := c.api.Credentials()
-	for name, data := range map[string][]byte{"ca.crt": credentials.CA, "token": []byte(credentials.Token)} {
+	credentials := c.api.Config()
+	for name, data := range map[string][]byte{"ca.crt": credentials.CAData, "token": []byte(credentials.BearerToken)} {
 		if err := os.WriteFile(filepath.Join(secrets, name), data, 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -13,8 +13,8 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/vmapd/vmapd/internal/testbed/apitest"
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/sync/informer/apitest"
 )
 
 // newCluster is an API server with one Node, and two Services of which another proxy

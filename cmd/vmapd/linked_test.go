@@ -21,7 +21,7 @@ var tooMuch = []string{
 	"k8s.io/client-go/testing",
 	"k8s.io/kube-openapi/pkg/validation",
 	"github.com/google/gnostic-models",
-	module + "internal/testbed/apitest",
+	module + "sync/informer/apitest",
 	"github.com/chromedp",
 }
 

@@ -11,7 +11,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
-	"github.com/vmapd/vmapd/internal/testbed/apitest"
+	"github.com/vmapd/vmapd/sync/informer/apitest"
 )
 
 // A Node that is deleted, and registers again without its addresses and pod ranges, is still the

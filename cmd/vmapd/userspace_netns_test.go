@@ -127,7 +127,9 @@ func TestScenariosByUserspace(t *testing.T) {
 				}
 				forward(t, s, w, ordinary)
 				// What is to be dropped is reset, a named difference that can be tried.
-				resets := func(f flow) bool { return f.want == "drop" && f.protocol == model.TCP && userspaceDiffers(f, snapshot, w.nodeAddrs) == userspace.Resets }
+				resets := func(f flow) bool {
+					return f.want == "drop" && f.protocol == model.TCP && userspaceDiffers(f, snapshot, w.nodeAddrs) == userspace.Resets
+				}
 				differs := func(f flow) string {
 					if resets(f) {
 						return ""

@@ -6,7 +6,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/vmapd/vmapd/internal/testbed/apitest"
+	"github.com/vmapd/vmapd/sync/informer/apitest"
 )
 
 func TestConnect(t *testing.T) {

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vmapd/vmapd/internal/testbed/apitest"
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/sync/informer/apitest"
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
 

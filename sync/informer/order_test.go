@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/vmapd/vmapd/internal/testbed/apitest"
+	"github.com/vmapd/vmapd/sync/informer/apitest"
 )
 
 func TestTheSameTwice(t *testing.T) {

@@ -13,8 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 
-	"github.com/vmapd/vmapd/internal/testbed/apitest"
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/sync/informer/apitest"
 	"github.com/vmapd/vmapd/sync/kube/client"
 	"github.com/vmapd/vmapd/sync/reconcile"
 )

@@ -13,8 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/vmapd/vmapd/internal/testbed/apitest"
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/sync/informer/apitest"
 )
 
 // servers are the kinds of API servers that must make no difference.

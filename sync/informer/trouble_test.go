@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/vmapd/vmapd/internal/testbed/apitest"
+	"github.com/vmapd/vmapd/sync/informer/apitest"
 )
 
 // lists counts the requests for all objects: lists, and watches with initial events. A list of one

@@ -22,8 +22,8 @@ import (
 	"k8s.io/client-go/transport"
 	"k8s.io/klog/v2"
 
-	"github.com/vmapd/vmapd/internal/testbed/apitest"
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/sync/informer/apitest"
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
 

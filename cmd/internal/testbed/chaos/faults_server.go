@@ -5,7 +5,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/vmapd/vmapd/internal/testbed/apitest"
+	"github.com/vmapd/vmapd/sync/informer/apitest"
 )
 
 // The API server misbehaves. Nothing may be lost: vmapd goes on with the objects that it has.

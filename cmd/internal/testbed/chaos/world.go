@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
-	"github.com/vmapd/vmapd/internal/testbed/apitest"
+	"github.com/vmapd/vmapd/sync/informer/apitest"
 )
 
 const pollPause = 10 * time.Millisecond

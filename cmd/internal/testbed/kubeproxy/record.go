@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
-	"github.com/vmapd/vmapd/internal/testbed/apitest"
+	"github.com/vmapd/vmapd/sync/informer/apitest"
 )
 
 // addresses are those of the node. The last ones are of a bridge, as of Docker.

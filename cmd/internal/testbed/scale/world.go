@@ -16,7 +16,7 @@ import (
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 	"github.com/vmapd/vmapd/cmd/internal/testbed/scale/cluster"
-	"github.com/vmapd/vmapd/internal/testbed/apitest"
+	"github.com/vmapd/vmapd/sync/informer/apitest"
 )
 
 // world is a node without a daemon: a network namespace and an API server in it.
