@@ -3,7 +3,7 @@
 //
 //	MetricsPort.Handler ──┐              ┌─ port 127.0.0.1:10249 ── http.Server
 //	                      ├─> Server ────┤
-//	health.Tracker      ──┘  (Set: live) └─ port [::1]:10249 ────── http.Server
+//	health.Tracker      ──┘              └─ port [::1]:10249 ────── http.Server
 //	                             │
 //	      Certificate (TLS) ─────┤
 //	      Authorizer (tokens) ───┘

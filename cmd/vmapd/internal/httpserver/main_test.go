@@ -119,17 +119,6 @@ func serving(t *testing.T, s *Server, n int) string {
 	return s.Addrs()[0].String()
 }
 
-// freeAddress returns an address on loopback that nobody listens on.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = l.Close()
-	return l.Addr().String()
-}
-
 func says(text string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, text) })
 }

@@ -35,12 +35,6 @@ func ask(h http.Handler, method, path, body string, header ...string) page {
 	}
 }
 
-// do0 asks a handler for what it says.
-func do0(h http.Handler) (status int, body string) {
-	p := ask(h, http.MethodGet, "/", "")
-	return p.Status, p.Body
-}
-
 func flags() map[string]string {
 	return map[string]string{"proxy-mode": "nftables", "iptables-sync-period": "30s", "nodeport-addresses": "[primary]"}
 }

@@ -9,8 +9,6 @@ import (
 	"net"
 	"net/http"
 	"runtime/debug"
-	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/vmapd/vmapd/sync/connlimit"
@@ -29,10 +27,9 @@ const (
 // port is one address that is served.
 type port struct {
 	address  string // as configured
-	secure   bool   // with TLS
 	listener net.Listener
 	server   *http.Server
-	config   atomic.Pointer[Config]
+	handler  http.Handler
 	log      *slog.Logger
 	done     chan struct{} // closed when the server ended
 	err      error         // the reason, valid after done
@@ -40,15 +37,13 @@ type port struct {
 
 // newPort serves on a listener until close. If serving ends earlier, it calls notify.
 func newPort(address string, l net.Listener, c Config, log *slog.Logger, notify func()) *port {
-	p := &port{address: address, secure: c.TLS != nil, log: log, done: make(chan struct{})}
-	p.set(c)
+	p := &port{address: address, handler: c.Handler, log: log, done: make(chan struct{})}
+	if c.Authorizer != nil {
+		p.handler = c.Authorizer.Wrap(c.Handler)
+	}
 	p.listener = connlimit.New(l, maxConnections)
-	if p.secure {
-		p.listener = tls.NewListener(p.listener, &tls.Config{
-			GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
-				return p.config.Load().TLS, nil
-			},
-		})
+	if c.TLS != nil {
+		p.listener = tls.NewListener(p.listener, c.TLS)
 	}
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
@@ -67,18 +62,6 @@ func newPort(address string, l net.Listener, c Config, log *slog.Logger, notify 
 		p.err = connlimit.Serve(p.server, p.listener)
 	}()
 	return p
-}
-
-// set changes the configuration, except that TLS can't be switched on or off.
-func (p *port) set(c Config) {
-	if c.Authorizer != nil {
-		c.Handler = c.Authorizer.Wrap(c.Handler)
-	}
-	p.config.Store(&c)
-}
-
-func (p *port) wanted(c Config) bool {
-	return slices.Contains(c.Addresses, p.address) && p.secure == (c.TLS != nil)
 }
 
 func (p *port) ended() bool {
@@ -115,7 +98,7 @@ func (p *port) serve(w http.ResponseWriter, r *http.Request) {
 		}
 	}()
 	setDeadline(w, time.Now().Add(requestTimeout))
-	p.config.Load().Handler.ServeHTTP(w, r)
+	p.handler.ServeHTTP(w, r)
 }
 
 // setDeadline limits the time to read and answer the request.

@@ -8,7 +8,6 @@ import (
 	"net"
 	"slices"
 	"sync"
-	"syscall"
 	"time"
 )
 
@@ -28,53 +27,30 @@ type Options struct {
 	Log    *slog.Logger
 }
 
-// Server keeps addresses served. Its configuration can change while it runs.
+// Server keeps addresses served.
 type Server struct {
-	opts Options
-	log  *slog.Logger
+	config Config
+	opts   Options
+	log    *slog.Logger
 	// listen is net.ListenConfig.Listen; tests replace it.
 	listen func(ctx context.Context, network, address string) (net.Listener, error)
-	wake   chan struct{} // of capacity 1: the configuration changed, or a port ended
+	ended  chan struct{} // of capacity 1: a port ended
 
-	mu     sync.Mutex
-	config Config
-	open   []*port
-	err    error // of the last attempt to listen
+	mu   sync.Mutex
+	open []*port
+	err  error // of the last attempt to listen
 }
 
 // New returns a server that does not serve yet.
 func New(c Config, o Options) (*Server, error) {
-	s := &Server{
-		opts: o, log: o.Log.With(slog.String("server", o.Name)),
-		listen: (&net.ListenConfig{}).Listen, wake: make(chan struct{}, 1),
-	}
-	if err := s.configure(c); err != nil {
-		return nil, err
-	}
-	return s, nil
-}
-
-// Set changes the configuration. It serves an address that stays without a gap, and opens new
-// addresses before it closes others; while a new one can't be opened, the others stay.
-//
-// If it returns an error, see [Config.Validate], nothing changes.
-func (s *Server) Set(c Config) error {
-	err := s.configure(c)
-	if err == nil {
-		s.notify()
-	}
-	return err
-}
-
-func (s *Server) configure(c Config) error {
 	c.Addresses = slices.DeleteFunc(slices.Clone(c.Addresses), func(a string) bool { return a == "" })
 	if err := c.Validate(); err != nil {
-		return fmt.Errorf("%s server: %w", s.opts.Name, err)
+		return nil, fmt.Errorf("%s server: %w", o.Name, err)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.config = c
-	return nil
+	return &Server{
+		config: c, opts: o, log: o.Log.With(slog.String("server", o.Name)),
+		listen: (&net.ListenConfig{}).Listen, ended: make(chan struct{}, 1),
+	}, nil
 }
 
 // Addrs returns the addresses on which the server listens.
@@ -95,9 +71,10 @@ func (s *Server) Err() error {
 	return s.err
 }
 
-func (s *Server) notify() {
+// portEnded wakes Run.
+func (s *Server) portEnded() {
 	select {
-	case s.wake <- struct{}{}:
+	case s.ended <- struct{}{}:
 	default: // it is already awake
 	}
 }
@@ -134,7 +111,7 @@ func (s *Server) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-s.wake:
+		case <-s.ended:
 		case <-retry:
 		}
 	}
@@ -146,12 +123,8 @@ func (s *Server) tell(err error) {
 	}
 }
 
-// apply brings the open ports in line with the configuration.
+// apply opens the ports that are not open.
 func (s *Server) apply(ctx context.Context) error {
-	s.mu.Lock()
-	c := s.config
-	s.mu.Unlock()
-
 	var errs []error
 	for _, p := range s.remove((*port).ended) {
 		errs = append(errs, fmt.Errorf("%s server: stopped serving on %s: %w", s.opts.Name, p.address, p.err))
@@ -159,61 +132,37 @@ func (s *Server) apply(ctx context.Context) error {
 	if len(errs) > 0 {
 		return errors.Join(errs...) // the retry opens them again
 	}
-	for _, address := range c.Addresses {
-		if p := s.find(address); p != nil && p.secure == (c.TLS != nil) {
-			p.set(c)
+	for _, address := range s.config.Addresses {
+		if s.serves(address) {
 			continue
 		}
-		if err := s.openPort(ctx, address, c); err != nil {
+		if err := s.openPort(ctx, address); err != nil {
 			errs = append(errs, fmt.Errorf("%s server: %w", s.opts.Name, err))
 		}
 	}
-	if err := errors.Join(errs...); err != nil {
-		return err
-	}
-	s.closePorts(s.remove(func(p *port) bool { return !p.wanted(c) }))
-	return nil
+	return errors.Join(errs...)
 }
 
-// openPort listens on one more address. First, it may have to close a port of this server that
-// is no longer wanted: the same address without TLS, or one that contains it, like 0.0.0.0.
-func (s *Server) openPort(ctx context.Context, address string, c Config) error {
+// openPort listens on one more address.
+func (s *Server) openPort(ctx context.Context, address string) error {
 	l, err := s.listen(ctx, "tcp", address)
-	if errors.Is(err, syscall.EADDRINUSE) {
-		inTheWay := s.remove(func(p *port) bool { return !p.wanted(c) && samePort(p.address, address) })
-		for _, p := range inTheWay {
-			_ = p.listener.Close() // if it fails, so does listening
-		}
-		defer s.closePorts(inTheWay) // after the new one serves
-		if len(inTheWay) > 0 {
-			l, err = s.listen(ctx, "tcp", address)
-		}
-	}
 	if err != nil {
 		return err
 	}
-	p := newPort(address, l, c, s.log, s.notify)
+	p := newPort(address, l, s.config, s.log, s.portEnded)
 	s.mu.Lock()
 	s.open = append(s.open, p)
 	s.mu.Unlock()
-	s.log.LogAttrs(ctx, slog.LevelInfo, "serving", slog.String("address", l.Addr().String()), slog.Bool("tls", p.secure))
+	s.log.LogAttrs(ctx, slog.LevelInfo, "serving",
+		slog.String("address", l.Addr().String()), slog.Bool("tls", s.config.TLS != nil))
 	return nil
 }
 
-func samePort(a, b string) bool {
-	_, portA, _ := net.SplitHostPort(a)
-	_, portB, _ := net.SplitHostPort(b)
-	return portA == portB
-}
-
-// find returns the port that serves an address, or nil.
-func (s *Server) find(address string) *port {
+// serves reports whether a port serves an address.
+func (s *Server) serves(address string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if i := slices.IndexFunc(s.open, func(p *port) bool { return p.address == address }); i >= 0 {
-		return s.open[i]
-	}
-	return nil
+	return slices.ContainsFunc(s.open, func(p *port) bool { return p.address == address })
 }
 
 // remove removes the matching ports from s.open, and returns them.

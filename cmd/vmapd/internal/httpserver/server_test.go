@@ -6,8 +6,6 @@ import (
 	"net"
 	"net/http"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -40,86 +38,6 @@ func TestServesUntilTheEnd(t *testing.T) {
 		if _, _, err := get(t, http.DefaultClient, "http://"+a.String()); !errors.Is(err, syscall.ECONNREFUSED) {
 			t.Errorf("%s after the end: want connection refused, got %v", a, err)
 		}
-	}
-}
-
-// Somebody asks the address that stays all the time, each time over a new connection,
-// while others come and go and the handler changes.
-func TestAnAddressThatStaysHasNoGap(t *testing.T) {
-	t.Parallel()
-	stays, first, second := freeAddress(t), freeAddress(t), freeAddress(t)
-	s, _ := start(t, Config{Addresses: []string{first, stays}, Handler: says("0")}, Options{})
-	serving(t, s, 2)
-
-	ctx, stop := context.WithCancel(t.Context())
-	var asked, failed atomic.Int64
-	var wait sync.WaitGroup
-	wait.Go(func() {
-		for ctx.Err() == nil {
-			status, _, err := get(t, http.DefaultClient, "http://"+stays)
-			asked.Add(1)
-			if err != nil || status != http.StatusOK {
-				failed.Add(1)
-				t.Errorf("status %d, %v", status, err)
-			}
-		}
-	})
-	for i, address := range []string{second, first, second} {
-		text := string(rune('1' + i))
-		if err := s.Set(Config{Addresses: []string{address, stays}, Handler: says(text)}); err != nil {
-			t.Fatal(err)
-		}
-		for _, a := range []string{address, stays} {
-			eventually(t, a+" says "+text, func() bool {
-				_, body, err := get(t, http.DefaultClient, "http://"+a)
-				return err == nil && body == text
-			})
-		}
-		before := asked.Load()
-		eventually(t, "a few more were asked", func() bool { return asked.Load() > before+10 })
-	}
-	stop()
-	wait.Wait()
-	if failed.Load() > 0 {
-		t.Errorf("%d of %d requests failed", failed.Load(), asked.Load())
-	}
-	eventually(t, "the address that went is closed", func() bool {
-		_, _, err := get(t, http.DefaultClient, "http://"+first)
-		return errors.Is(err, syscall.ECONNREFUSED)
-	})
-	if err := s.Set(Config{}); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "without an address nothing is served", func() bool { return len(s.Addrs()) == 0 })
-}
-
-// The old listener is in the way of the new one on the same port: one address contains
-// the other, or TLS is switched on.
-func TestAnAddressThatIsInTheWay(t *testing.T) {
-	t.Parallel()
-	narrow := freeAddress(t)
-	_, port, _ := net.SplitHostPort(narrow)
-	wide := "0.0.0.0:" + port
-	certificate, client := testCertificate(t)
-	s, _ := start(t, Config{Addresses: []string{narrow}, Handler: says("0")}, Options{})
-	for _, c := range []struct {
-		config Config
-		url    string
-	}{
-		{Config{Addresses: []string{wide}, Handler: says("1")}, "http://" + narrow},
-		{Config{Addresses: []string{narrow}, Handler: says("2")}, "http://" + narrow},
-		{Config{Addresses: []string{narrow}, Handler: says("3"), TLS: certificate.Config()}, "https://" + narrow},
-		{Config{Addresses: []string{wide}, Handler: says("4")}, "http://" + narrow},
-	} {
-		if err := s.Set(c.config); err != nil {
-			t.Fatal(err)
-		}
-		_, want := do0(c.config.Handler)
-		eventually(t, want+" is said", func() bool {
-			_, body, err := get(t, client, c.url)
-			return err == nil && body == want
-		})
-		eventually(t, "one address is served", func() bool { return len(s.Addrs()) == 1 })
 	}
 }
 
@@ -196,7 +114,7 @@ func TestTriesEveryFiveSecondsAndComplainsOnce(t *testing.T) {
 		go func() { ended <- s.Run(ctx) }()
 		time.Sleep(time.Minute)
 		// A listener that ends on its own is opened again, too.
-		if err := s.find("127.0.0.1:10249").listener.Close(); err != nil {
+		if err := s.open[0].listener.Close(); err != nil {
 			t.Error(err)
 		}
 		time.Sleep(time.Minute)
@@ -221,25 +139,6 @@ func TestTriesEveryFiveSecondsAndComplainsOnce(t *testing.T) {
 	})
 }
 
-// What is served goes on until what shall replace it can be served.
-func TestANewAddressThatIsTakenLeavesTheOldOne(t *testing.T) {
-	t.Parallel()
-	taken := takenPort(t)
-	old := freeAddress(t)
-	failed := make(chan error, 10)
-	s, _ := start(t, Config{Addresses: []string{old}, Handler: says("old")}, Options{Failed: func(err error) { failed <- err }})
-	serving(t, s, 1)
-	if err := s.Set(Config{Addresses: []string{taken.Addr().String()}, Handler: says("new")}); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-failed; !errors.Is(err, syscall.EADDRINUSE) {
-		t.Errorf("Failed was told: %v", err)
-	}
-	if _, body, err := get(t, http.DefaultClient, "http://"+old); err != nil || body != "old" {
-		t.Errorf("got %q, %v", body, err)
-	}
-}
-
 func TestHardFail(t *testing.T) {
 	t.Parallel()
 	taken := takenPort(t)
@@ -255,11 +154,11 @@ func TestHardFail(t *testing.T) {
 
 	s, result := start(t, Config{Addresses: []string{"127.0.0.1:0"}, Handler: says("")}, Options{HardFail: true})
 	address := serving(t, s, 1)
-	if err := s.Set(bad); err != nil {
+	if err := s.open[0].listener.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := <-result; !errors.Is(err, syscall.EADDRINUSE) {
-		t.Errorf("after a change: want that the address is in use, got %v", err)
+	if err := <-result; err == nil || !strings.Contains(err.Error(), "stopped serving on 127.0.0.1:0") {
+		t.Errorf("want that the port ended, got %v", err)
 	}
 	if _, _, err := get(t, http.DefaultClient, "http://"+address); !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("after the end: want connection refused, got %v", err)
