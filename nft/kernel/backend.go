@@ -27,7 +27,8 @@ type Options struct {
 	// Unowned makes tables without an owner, as on kernels before Linux 6.9; see
 	// [Backend.Watch]. It is for tests.
 	Unowned bool
-	// Counters counts new connections, see [Backend.SetCounters].
+	// Counters counts new connections to each service port, for [Backend.Connections]. A table without counters gets
+	// them, and one that has them loses them, without being replaced and without a lost connection.
 	Counters bool
 	// FastPath lets packets take the fast path, see [nft.FastPath] and [Backend.SetDevices].
 	FastPath bool
@@ -43,7 +44,7 @@ type Options struct {
 }
 
 // Backend keeps this node's nftables tables. It is not safe for concurrent use, except for
-// RunPurges, Purge, SetCounters, SetDevices, Connections, Ruleset and Stats.
+// RunPurges, Purge, SetDevices, Connections, Ruleset and Stats.
 type Backend struct {
 	log      *slog.Logger
 	dialer   dialer
@@ -51,7 +52,7 @@ type Backend struct {
 	conn     *conn
 	netns    int
 	observe  func(Commit)
-	counters atomic.Bool              // wanted
+	counters bool                     // wanted
 	fastPath bool                     // wanted
 	devices  atomic.Pointer[[]string] // of the fast path, wanted
 
@@ -125,9 +126,8 @@ func Open(o Options) (*Backend, error) {
 	}
 	b := &Backend{
 		log: o.Log, dialer: d, piece: cmp.Or(o.PieceSize, pieceSize), conn: c,
-		netns: o.NetNS, observe: o.Observe, fastPath: o.FastPath, stale: make(chan struct{}, 1),
+		netns: o.NetNS, observe: o.Observe, counters: o.Counters, fastPath: o.FastPath, stale: make(chan struct{}, 1),
 	}
-	b.SetCounters(o.Counters)
 	var missing []error
 	for _, f := range model.Families {
 		flags, err := c.probe(f)
@@ -268,7 +268,7 @@ func (b *Backend) applyFamily(ctx context.Context, st *familyState, s *model.Fam
 		if repair {
 			to.stats.Repairs++
 		}
-		if to.counted = nil; options.Counters {
+		if options.Counters {
 			to.counted = s
 		}
 	})

@@ -75,7 +75,12 @@ func exampleSlice(family string, n int) model.EndpointSlice {
 
 func open(t testing.TB, n netns) *Backend {
 	t.Helper()
-	b, err := Open(Options{NetNS: n.fd()})
+	return openAs(t, Options{NetNS: n.fd()})
+}
+
+func openAs(t testing.TB, o Options) *Backend {
+	t.Helper()
+	b, err := Open(o)
 	if err != nil {
 		t.Fatal(err)
 	}

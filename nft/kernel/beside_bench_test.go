@@ -43,8 +43,7 @@ func BenchmarkChangesBesideReaders(b *testing.B) {
 		}},
 	} {
 		b.Run(tt.name, func(b *testing.B) {
-			s := newBesides(b, 0)
-			s.backend.SetCounters(true)
+			s := newBesides(b, 0, Options{Counters: true})
 			ctx, stop := context.WithCancel(b.Context())
 			var reading sync.WaitGroup
 			defer reading.Wait()

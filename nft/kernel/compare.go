@@ -59,19 +59,15 @@ func (b *Backend) Table(f model.Family, s *model.Snapshot) (*nft.Table, *compile
 	if at < 0 {
 		return nil, nil, nil
 	}
-	shared := b.families[at].read()
-	options := compile.Options{Counters: shared.counted != nil}
-	if shared.applied != nil {
-		options.FastPath = shared.applied.Options.FastPath
-	}
+	options, left := b.options(b.families[at]), b.families[at].read().applied
 	c, err := b.dialer.dial()
 	if err != nil {
 		return nil, nil, err
 	}
 	defer func() { _ = c.close() }()
-	table, err := c.readTable(f, options.Repair(nil, shared.applied, s.Family(f)))
+	table, err := c.readTable(f, options.Repair(nil, left, s.Family(f)))
 	if err != nil {
 		return nil, nil, err
 	}
-	return table, options.Repair(table, shared.applied, s.Family(f)), nil
+	return table, options.Repair(table, left, s.Family(f)), nil
 }

@@ -14,22 +14,9 @@ import (
 	"github.com/vmapd/vmapd/nft/internal/nfnl"
 )
 
-// SetCounters switches the counting of new connections to each service port, from the next
-// Apply on. To switch it replaces no table and costs no connection. It may be called at any time.
-//
-// If the kernel can't count, [Backend.Connections] returns the reason; everything else is programmed.
-func (b *Backend) SetCounters(on bool) { b.counters.Store(on) }
-
 // options returns the options to compile a family with.
 func (b *Backend) options(st *familyState) compile.Options {
-	o := compile.Options{
-		Counters: b.counters.Load() && st.uncountable == nil,
-		FastPath: b.fastPath && st.slow == nil,
-	}
-	if !o.Counters {
-		st.update(func(to *shared) { to.counted = nil })
-	}
-	return o
+	return compile.Options{Counters: b.counters && st.uncountable == nil, FastPath: b.fastPath && st.slow == nil}
 }
 
 // Count is the number of new connections to one service port.
@@ -51,7 +38,7 @@ func (c Count) Forwarded() uint64 { return c.Connections - c.Refused }
 
 // Connections reads the counts of all service ports, in the order of
 // FamilySnapshot.ServicePorts. A service port that has just been made or changed may be
-// missing. There are none while nothing is counted, see SetCounters.
+// missing. There are none without [Options].Counters; if the kernel can't count, the error is the reason.
 //
 // It may be called at any time, and does not wait for Apply. An error of one family does not
 // affect the other, whose counts are returned with the error.
@@ -59,17 +46,9 @@ func (b *Backend) Connections(ctx context.Context) ([]Count, error) {
 	var counts []Count
 	var errs []error
 	for _, st := range b.families {
-		shared := st.read()
-		var err error
-		switch {
-		case b.counters.Load() && st.uncountable != nil:
-			err = st.uncountable
-		case shared.counted != nil:
-			counts, err = b.appendCounts(ctx, counts, shared.counted)
-		default: // to count again begins at 0
-			b.countsBusy.Lock()
-			b.refused[st.family] = refusedCounts{}
-			b.countsBusy.Unlock()
+		err := st.uncountable
+		if counted := st.read().counted; counted != nil {
+			counts, err = b.appendCounts(ctx, counts, counted)
 		}
 		if err != nil {
 			errs = append(errs, &model.FamilyError{Family: st.family, Err: err})

@@ -25,9 +25,8 @@ func BenchmarkNewConnectionCounted(b *testing.B) {
 	for i := range injectors {
 		n := newNetNS(b)
 		injectors[i] = newInjector(b, n)
-		backend := open(b, n)
+		backend := openAs(b, Options{NetNS: n.fd(), Counters: i == 1})
 		if i == 1 {
-			backend.SetCounters(true)
 			counting = backend
 		}
 		apply(b, backend, builder.Snapshot())
@@ -77,7 +76,7 @@ func BenchmarkConnections(b *testing.B) {
 }
 
 // BenchmarkCounters goes from a snapshot to the commit: from nothing, to begin and to end
-// to count, and for one Service more and less, with counters and without.
+// to count at a restart, and for one Service more and less, with counters and without.
 func BenchmarkCounters(b *testing.B) {
 	const services = 44_000
 	builder := model.NewBuilder(model.Config{})
@@ -85,8 +84,7 @@ func BenchmarkCounters(b *testing.B) {
 	s := builder.Snapshot()
 	for _, counters := range []bool{false, true} {
 		b.Run(fmt.Sprintf("cold/%v", counters), func(b *testing.B) {
-			backend := open(b, newNetNS(b))
-			backend.SetCounters(counters)
+			backend := openAs(b, Options{NetNS: newNetNS(b).fd(), Counters: counters})
 			for b.Loop() {
 				apply(b, backend, s)
 				b.StopTimer()
@@ -97,8 +95,7 @@ func BenchmarkCounters(b *testing.B) {
 			}
 		})
 		b.Run(fmt.Sprintf("one-service/%v", counters), func(b *testing.B) {
-			backend := open(b, newNetNS(b))
-			backend.SetCounters(counters)
+			backend := openAs(b, Options{NetNS: newNetNS(b).fd(), Counters: counters})
 			apply(b, backend, s)
 			more := model.Service{
 				NamespacedName: model.NamespacedName{Namespace: "default", Name: "one-more"},
@@ -116,10 +113,11 @@ func BenchmarkCounters(b *testing.B) {
 		})
 	}
 	b.Run("switch", func(b *testing.B) {
-		backend := open(b, newNetNS(b))
+		n := newNetNS(b)
+		backend := open(b, n)
 		apply(b, backend, s)
 		for i := 0; b.Loop(); i++ {
-			backend.SetCounters(i%2 == 0)
+			backend = reopen(b, n, backend, Options{Counters: i%2 == 0})
 			apply(b, backend, s)
 		}
 	})

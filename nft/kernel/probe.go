@@ -104,25 +104,25 @@ func (c *conn) probeAll(f model.Family, needed []feature) (flags uint32, err err
 	return 0, nil
 }
 
-// probeOptions tries what a table may have. A warning names what is wanted and missing.
+// probeOptions tries the options that are wanted. A warning names what is missing.
 func (b *Backend) probeOptions(st *familyState) error {
 	for _, option := range [...]struct {
-		tried, wanted bool
-		probe         func(model.Family) error
-		lacks         *error
-		without       string
+		wanted  bool
+		probe   func(model.Family) error
+		lacks   *error
+		without string
 	}{
-		{true, b.counters.Load(), b.conn.probeCounters, &st.uncountable, "connections are not counted"},
-		{b.fastPath, true, b.conn.probeFastPath, &st.slow, "no fast path"},
+		{b.counters, b.conn.probeCounters, &st.uncountable, "connections are not counted"},
+		{b.fastPath, b.conn.probeFastPath, &st.slow, "no fast path"},
 	} {
-		if !option.tried {
+		if !option.wanted {
 			continue
 		}
 		err := option.probe(st.family)
 		if _, lacks := errors.AsType[*UnsupportedError](err); err != nil && !lacks {
 			return err
 		}
-		if *option.lacks = err; err != nil && option.wanted {
+		if *option.lacks = err; err != nil {
 			b.log.LogAttrs(context.Background(), slog.LevelWarn, option.without, slog.Any("err", err))
 		}
 	}

@@ -24,10 +24,11 @@ const (
 	besidesEndpoints = 3
 )
 
-func newBesides(t testing.TB, clients int) *besides {
+func newBesides(t testing.TB, clients int, o Options) *besides {
 	t.Helper()
 	n := newNetNS(t)
-	s := &besides{n: n, backend: open(t, n), builder: model.NewBuilder(model.Config{})}
+	o.NetNS = n.fd()
+	s := &besides{n: n, backend: openAs(t, o), builder: model.NewBuilder(model.Config{})}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() { s.backend.RunPurges(ctx); close(ended) }()
@@ -100,7 +101,7 @@ func (s *besides) replaceEndpoint(t testing.TB, version int) (took time.Duration
 // clients. The figures are medians: the time of that change, the longest time that a change of
 // another Service takes until the clients are forgotten, and the same with nothing beside.
 func BenchmarkOthersBesideAPurge(b *testing.B) {
-	s := newBesides(b, 0)
+	s := newBesides(b, 0, Options{})
 	var own, longest, until, alone []time.Duration
 	for b.Loop() {
 		b.StopTimer()
@@ -131,7 +132,7 @@ func BenchmarkOthersBesideAPurge(b *testing.B) {
 // waits for them. It took 0.6 s here, and others waited 1.8 s.
 func TestNobodyWaitsForSixtyThousandClients(t *testing.T) {
 	const clients = 60_000
-	s := newBesides(t, clients)
+	s := newBesides(t, clients, Options{})
 	took, others, forgotten := s.replaceEndpoint(t, 1)
 	longest := slices.Max(append(others, 0))
 	t.Logf("the change took %v, until %v later others took %v at most (%d changes)", took, forgotten, longest, len(others))

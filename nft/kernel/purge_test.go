@@ -273,7 +273,7 @@ func TestAChangedTimeoutCountsFromTheLastConnection(t *testing.T) {
 					note(t, b, f, localClients, before[:2]...)
 				}
 				if restart {
-					b = reopen(t, n, b)
+					b = reopen(t, n, b, Options{})
 				}
 				s.lasts(tt.timeout)
 				apply(t, b, s.builder.Snapshot())
@@ -287,12 +287,14 @@ func TestAChangedTimeoutCountsFromTheLastConnection(t *testing.T) {
 	}
 }
 
-func reopen(t testing.TB, n netns, b *Backend) *Backend {
+// reopen ends a backend and opens another one, as a restart does, perhaps with other options.
+func reopen(t testing.TB, n netns, b *Backend, o Options) *Backend {
 	t.Helper()
 	if err := b.Close(); err != nil {
 		t.Fatal(err)
 	}
-	return open(t, n)
+	o.NetNS = n.fd()
+	return openAs(t, o)
 }
 
 func TestTimeLeft(t *testing.T) {
@@ -334,7 +336,7 @@ func TestRestartKeepsClientsAndWritesNothing(t *testing.T) {
 		note(t, b, f, localClients, list...)
 	}
 	before := generation(t, b)
-	b = reopen(t, n, b)
+	b = reopen(t, n, b, Options{})
 	opened := generation(t, b)
 	apply(t, b, s.builder.Snapshot())
 	if got := b.Stats(model.IPv4).Operations + b.Stats(model.IPv6).Operations; got != 0 {
@@ -350,7 +352,7 @@ func TestRestartKeepsClientsAndWritesNothing(t *testing.T) {
 	}
 
 	// A restart that finds other endpoints.
-	b = reopen(t, n, b)
+	b = reopen(t, n, b, Options{})
 	s.pods(3, 4)
 	apply(t, b, s.builder.Snapshot())
 	for _, f := range model.Families {
