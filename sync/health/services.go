@@ -32,8 +32,9 @@ type ServicesOptions struct {
 	// Healthy reports whether the proxy is healthy, also on a node that is being deleted:
 	// Tracker.Healthy. Any number of goroutines call it.
 	Healthy func() bool
-	// Restricted: listen on the node-port addresses (FamilySnapshot.NodePortAddrs) instead
-	// of on all, see SetRestricted.
+	// Restricted: --nodeport-addresses excludes addresses of the node, as its default, primary, does. Then
+	// each node-port address (FamilySnapshot.NodePortAddrs) gets a listener, and loopback none. Otherwise one
+	// listener of each family serves all addresses, loopback included, as in kube-proxy.
 	Restricted bool
 	// Failed is called, by the goroutine of Run, when a Service's port can't be opened, and
 	// again when the reason changes. The error names the address. It may be nil.
@@ -60,7 +61,9 @@ type Services struct {
 	log     *slog.Logger
 	listen  func(context.Context, netip.AddrPort) (net.Listener, error)
 	limits  limits
-	wanted  *reconcile.Follower[wanted]
+	last    *reconcile.Follower[programmed]
+
+	restricted bool // see ServicesOptions
 
 	// The rest is Run's alone.
 	families [len(model.Families)]familyChecks
@@ -68,11 +71,8 @@ type Services struct {
 	pause    time.Duration       // before the next try to open these
 }
 
-// wanted is what to listen for.
-type wanted struct {
-	programmed [len(model.Families)]*model.Snapshot // the last, of each family
-	restricted bool
-}
+// programmed has the last programmed snapshot of each family.
+type programmed [len(model.Families)]*model.Snapshot
 
 // familyChecks are the checks of one IP family.
 type familyChecks struct {
@@ -90,7 +90,7 @@ func NewServices(o ServicesOptions) *Services {
 	s := &Services{
 		healthy: o.Healthy, failed: o.Failed, log: cmp.Or(o.Log, slog.New(slog.DiscardHandler)),
 		listen: listenTCP, limits: defaultLimits(),
-		wanted:  reconcile.NewFollower(wanted{restricted: o.Restricted}),
+		last: reconcile.NewFollower(programmed{}), restricted: o.Restricted,
 		missing: map[*check]struct{}{}, pause: firstRetry,
 	}
 	for f := range s.families {
@@ -99,25 +99,16 @@ func NewServices(o ServicesOptions) *Services {
 	return s
 }
 
-// SetRestricted says whether --nodeport-addresses excludes addresses of the node, as its
-// default, primary, does. If so, each node-port address gets a listener, and loopback
-// none. Otherwise one listener of each family serves all addresses, loopback included, as in
-// kube-proxy.
-func (s *Services) SetRestricted(restricted bool) {
-	s.wanted.With(func(w *wanted) { w.restricted = restricted })
-	s.wanted.Wake()
-}
-
 // Done implements [reconcile.Observer].
 func (s *Services) Done(r reconcile.Round) {
-	s.wanted.With(func(w *wanted) {
-		for f := range w.programmed {
+	s.last.With(func(last *programmed) {
+		for f := range last {
 			if r.Err == nil || !r.Failed[f] {
-				w.programmed[f] = r.Snapshot
+				last[f] = r.Snapshot
 			}
 		}
 	})
-	s.wanted.Wake()
+	s.last.Wake()
 }
 
 // Run listens until ctx ends. All listeners and connections are closed, and all
@@ -130,7 +121,7 @@ func (s *Services) Run(ctx context.Context) {
 			}
 		}
 	}()
-	s.wanted.Run(ctx, func() time.Duration {
+	s.last.Run(ctx, func() time.Duration {
 		s.update()
 		s.pause = min(2*s.pause, slowestRetry)
 		if s.openMissing(ctx) {
@@ -146,22 +137,22 @@ func (s *Services) Run(ctx context.Context) {
 // update applies changes, but opens no listeners: another Service may have to free the port
 // first.
 func (s *Services) update() {
-	var now wanted
-	s.wanted.With(func(w *wanted) { now = *w })
+	var now programmed
+	s.last.With(func(last *programmed) { now = *last })
 	for _, f := range model.Families {
-		if now.programmed[f] != nil {
-			s.updateFamily(f, now.programmed[f], now.restricted)
+		if now[f] != nil {
+			s.updateFamily(f, now[f])
 		}
 	}
 }
 
-func (s *Services) updateFamily(f model.Family, snapshot *model.Snapshot, restricted bool) {
+func (s *Services) updateFamily(f model.Family, snapshot *model.Snapshot) {
 	in := &s.families[f]
 	for c := range snapshot.HealthCheckChanges(in.applied) {
 		s.change(f, c)
 	}
 	in.applied = snapshot
-	addrs := addresses(snapshot.Family(f), restricted)
+	addrs := addresses(snapshot.Family(f), s.restricted)
 	if slices.Equal(addrs, in.addrs) {
 		return
 	}

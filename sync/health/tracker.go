@@ -88,6 +88,9 @@ var _ reconcile.Queuer = (*Tracker)(nil)
 // NewTracker returns a Tracker of a proxy that is starting.
 func NewTracker(o Options) *Tracker {
 	t := &Tracker{count: o.Count, eligibility: o.Eligibility, unreadable: o.Unreadable, findings: o.Findings, nodeName: o.NodeName}
+	if t.period = o.SyncPeriod; t.period <= 0 {
+		t.period = DefaultSyncPeriod
+	}
 	if t.count == nil {
 		t.count = func(string, int) {}
 	}
@@ -100,18 +103,7 @@ func NewTracker(o Options) *Tracker {
 	if t.findings == nil {
 		t.findings = func() []string { return nil }
 	}
-	t.SetSyncPeriod(o.SyncPeriod)
 	return t
-}
-
-// SetSyncPeriod replaces Options.SyncPeriod, also for changes that already wait.
-func (t *Tracker) SetSyncPeriod(d time.Duration) {
-	if d <= 0 {
-		d = DefaultSyncPeriod
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.period = d
 }
 
 // Queued implements [reconcile.Queuer].

@@ -170,20 +170,6 @@ func TestHealthyWhileStarting(t *testing.T) {
 	})
 }
 
-func TestTheSyncPeriodChangesInPlace(t *testing.T) {
-	tell(t, func(h *history) {
-		h.round()
-		h.change()
-		time.Sleep(10 * time.Second)
-		h.SetSyncPeriod(5 * time.Second)
-		h.mustBe(false, "10 s with a sync period of 5 s")
-		h.SetSyncPeriod(10 * time.Second)
-		h.healthyFor(10 * time.Second)
-		h.SetSyncPeriod(0)
-		h.healthyFor(limit - 20*time.Second)
-	})
-}
-
 func TestReadyWhenEveryFamilyWasProgrammedOnce(t *testing.T) {
 	tell(t, func(h *history) {
 		ready := func(want bool) {

@@ -8,7 +8,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
-	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -81,9 +80,6 @@ type Loop struct {
 	// at most. nil: by chance.
 	Jitter func() float64
 
-	mu        sync.Mutex    // guards intervals, MinInterval and ResyncInterval
-	intervals chan struct{} // capacity 1: they have changed; nil before Run
-
 	full    bool // the next round compares with the real dataplane
 	repair  bool // it puts back what another program changed
 	started time.Time
@@ -95,29 +91,9 @@ type Loop struct {
 	failureLogged time.Time
 }
 
-// SetIntervals changes MinInterval and ResyncInterval while Run runs. The next comparison in
-// full is a whole interval away.
-func (l *Loop) SetIntervals(least, resync time.Duration) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.MinInterval, l.ResyncInterval = least, resync
-	Signal(l.intervals)
-}
-
-func (l *Loop) currentIntervals() (least, resync time.Duration) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.MinInterval, cmp.Or(l.ResyncInterval, DefaultResyncInterval)
-}
-
 // Run applies snapshots until ctx ends. The dataplane stays as it is then.
 func (l *Loop) Run(ctx context.Context) {
-	intervals := make(chan struct{}, 1)
-	l.mu.Lock()
-	l.intervals = intervals
-	l.mu.Unlock()
-	least, interval := l.currentIntervals()
-	resync := time.NewTicker(interval)
+	resync := time.NewTicker(cmp.Or(l.ResyncInterval, DefaultResyncInterval))
 	defer resync.Stop()
 	l.started = time.Now()
 	l.full = true
@@ -146,10 +122,6 @@ func (l *Loop) Run(ctx context.Context) {
 				repairs = 0
 			}
 			continue
-		case <-intervals:
-			least, interval = l.currentIntervals()
-			resync.Reset(interval)
-			continue
 		case <-changed:
 		case <-retry:
 			changed, rested = l.State.Changed(), nil
@@ -167,7 +139,7 @@ func (l *Loop) Run(ctx context.Context) {
 		}
 		if snapshot, taken, ok := l.State.take(); ok {
 			failed := l.round(ctx, snapshot, taken)
-			pause := least
+			pause := l.MinInterval
 			changed, retry, rested = l.State.Changed(), nil, nil
 			if failed > 0 {
 				pause = max(pause, min(failed, changeRetry))

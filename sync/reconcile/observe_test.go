@@ -149,13 +149,10 @@ func TestARefusedServicePortFailsNoFamily(t *testing.T) {
 	}
 }
 
-func TestIntervalsCanChange(t *testing.T) {
+func TestIntervals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &fakeBackend{}
-		var l *Loop
-		s, _ := start(t, 0, b, withoutFaults, func(loop *Loop) { l = loop })
-		synctest.Wait()
-		l.SetIntervals(10*time.Second, time.Minute)
+		s, _ := start(t, 0, b, withoutFaults, func(l *Loop) { l.MinInterval, l.ResyncInterval = 10*time.Second, time.Minute })
 		for i := range 30 {
 			synctest.Wait()
 			s.Update(Change{}, func(b *model.Builder) { b.SetService(service(80 + i)) })
