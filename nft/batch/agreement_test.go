@@ -149,10 +149,8 @@ func compileAll(o compile.Options, s *model.Snapshot, before *[len(model.Familie
 	return all
 }
 
-// counting switches counters on and off every few steps.
-func counting(step int) compile.Options {
-	return compile.Options{Counters: step%5 > 2, FastPath: step%10 > 2}
-}
+// counting are options with counters, or the fast path, or both, or neither, by a number.
+func counting(n int) compile.Options { return compile.Options{Counters: n%5 > 2, FastPath: n%10 > 2} }
 
 func TestTheRulesDoWhatIsDecided(t *testing.T) {
 	const seeds, steps, connections = 60, 20, 40
@@ -172,11 +170,12 @@ func TestTheRulesDoWhatIsDecided(t *testing.T) {
 			t.Parallel()
 			r := modeltest.NewRandom(modeltest.Seed(seed))
 			b := model.NewBuilder(configs[seed%uint64(len(configs))])
-			have := compileAll(compile.Options{}, b.Snapshot(), nil)
-			for step := range steps {
+			o := counting(int(seed))
+			have := compileAll(o, b.Snapshot(), nil)
+			for range steps {
 				r.Steps(b, 1+r.IntN(6))
 				s := b.Snapshot()
-				have = compileAll(counting(step), s, &have)
+				have = compileAll(o, s, &have)
 				agree(t, r, s, have, connections, &n)
 			}
 		})

@@ -108,13 +108,13 @@ func TestACounterStaysAsLongAsItsFrontend(t *testing.T) {
 	}
 }
 
-// To begin to count is a set and a rule for each kind of frontend, and for each kind that is refused or that
-// source ranges restrict, and an element for each such frontend; to end it takes away the sets with
-// all that is in them.
+// To begin to count at a restart is a set and a rule for each kind of frontend, and for each kind that is
+// refused or that source ranges restrict, and an element for each such frontend; to end it takes away the
+// sets with all that is in them.
 func TestCountingIsSwitchedWithoutAnythingElse(t *testing.T) {
 	s := dualStack().Snapshot().Family(model.IPv4)
 	off := compile.Options{}.Compile(nil, s)
-	on := counted.Compile(off, s)
+	on := counted.Repair(tableOf(t, off), nil, s)
 	frontends, refused := 0, 0
 	for sp := range s.ServicePorts() {
 		frontends += len(sp.Frontends)
@@ -128,14 +128,14 @@ func TestCountingIsSwitchedWithoutAnythingElse(t *testing.T) {
 		t.Fatal("no frontend is refused")
 	}
 	elements := frontends + refused
-	changes := batch.Diff(off, on)
+	changes := batch.DiffTable(tableOf(t, off), on)
 	checkApplied(t, off, changes, on)
 	equal(t, "sets made", 4, len(changes.AddSets))
 	equal(t, "elements", elements, len(flat(changes.Add)))
 	equal(t, "operations: those, and the rules of two chains", 4+elements+2, changes.Len())
 
-	again := compile.Options{}.Compile(on, s)
-	changes = batch.Diff(on, again)
+	again := compile.Options{}.Repair(tableOf(t, on), nil, s)
+	changes = batch.DiffTable(tableOf(t, on), again)
 	checkApplied(t, on, changes, again)
 	equal(t, "sets deleted", []string{nft.NodePortCounters, nft.NodePortRefused, nft.RefusedCounters, nft.ServiceCounters}, changes.DeleteSets)
 	equal(t, "operations: those, and the rules of two chains", 4+2, changes.Len())

@@ -12,7 +12,6 @@ import (
 // Diff returns the batch that turns one ruleset into another that was compiled after it.
 func Diff(have, want *compile.Ruleset) *Batch {
 	b := newBatch(want.Family)
-	b.diffFlowtables(have.Flowtables(), want.Flowtables())
 	gone, come := elements{}, elements{}
 	for c := range want.Changes(have) {
 		c.Old.Elements(gone.of(c.Old.Port))

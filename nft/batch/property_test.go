@@ -18,17 +18,17 @@ import (
 // before it, and calls check with each step.
 func history(t *testing.T, r *modeltest.Random, config model.Config, steps int, check func(have, want *compile.Ruleset, s *model.FamilySnapshot)) {
 	t.Helper()
-	b := model.NewBuilder(config)
+	b, o := model.NewBuilder(config), counting(r.IntN(10))
 	var have [len(model.Families)]*compile.Ruleset
-	for step := range steps {
+	for range steps {
 		r.Steps(b, 1+r.IntN(4))
 		for _, f := range model.Families {
 			s := b.Snapshot().Family(f)
 			before := have[f]
 			if before == nil {
-				before = compile.Options{}.Compile(nil, model.NewBuilder(config).Snapshot().Family(f))
+				before = o.Compile(nil, model.NewBuilder(config).Snapshot().Family(f))
 			}
-			want := counting(step).Compile(before, s)
+			want := o.Compile(before, s)
 			check(before, want, s)
 			if t.Failed() {
 				t.FailNow()
@@ -45,10 +45,8 @@ func checkStep(t *testing.T, have, want *compile.Ruleset, s *model.FamilySnapsho
 	changes := batch.Diff(have, want)
 	checkApplied(t, have, changes, want)
 	for _, name := range changes.DeleteChains {
-		// The chains that every packet passes go with those of the last service port with affinity, and those of
-		// the fast path with that.
-		slower := strings.HasPrefix(name, "fast-path") && have.Options.FastPath && !want.Options.FastPath
-		if !strings.Contains(name, "/") && !strings.HasPrefix(name, "remember") && !slower {
+		// The chains that every packet passes go with those of the last service port with affinity.
+		if !strings.Contains(name, "/") && !strings.HasPrefix(name, "remember") {
 			t.Errorf("deletes chain %s while the program runs; only those of a service port alone are worth a batch", name)
 		}
 	}
@@ -77,6 +75,13 @@ func checkTable(t *testing.T, have, want *compile.Ruleset, s *model.FamilySnapsh
 	table = tableOf(t, have)
 	again = want.Options.Repair(table, nil, s)
 	checkApplied(t, have, batch.DiffTable(table, again), again)
+
+	// A restart with other options keeps the table.
+	other := compile.Options{Counters: !want.Options.Counters, FastPath: !want.Options.FastPath}
+	again = other.Repair(table, nil, s)
+	changes = batch.DiffTable(table, again)
+	equal(t, "the table is deleted for other options", false, changes.DeleteTable)
+	checkApplied(t, have, changes, again)
 
 	// From nothing.
 	changes = batch.DiffTable(nil, want)

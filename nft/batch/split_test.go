@@ -131,11 +131,12 @@ func TestEachPieceOfABatchIsSafe(t *testing.T) {
 			r := modeltest.NewRandom(modeltest.Seed(seed))
 			b := model.NewBuilder(configs[seed%uint64(len(configs))])
 			old := b.Snapshot()
-			have := compileAll(compile.Options{}, old, nil)
+			o := counting(int(seed))
+			have := compileAll(o, old, nil)
 			for step := range steps {
 				r.Steps(b, 1+r.IntN(12))
 				s := b.Snapshot()
-				want := compileAll(counting(step), s, &have)
+				want := compileAll(o, s, &have)
 				var connections [len(model.Families)][]model.Connection
 				for i := range perStep {
 					whose := [...]*model.Snapshot{s, old}[i%2]
@@ -146,7 +147,7 @@ func TestEachPieceOfABatchIsSafe(t *testing.T) {
 				for _, f := range model.Families {
 					size, node := 1+r.IntN(6), s.Family(f).NodeAddrs
 					table := tableOf(t, have[f])
-					again := want[f].Options.Repair(table, nil, s.Family(f))
+					again := counting(step).Repair(table, nil, s.Family(f)) // perhaps with other options
 					nothing := &nft.Table{Family: f}
 					for i, ok := range [...]bool{
 						checkPieces(t, table, batch.Diff(have[f], want[f]), batch.Diff(have[f], want[f]), size, node, connections[f]),

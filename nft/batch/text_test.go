@@ -242,10 +242,10 @@ func TestTheTextOfABatchLoads(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("counters %v, then %v", tt.before.Counters, tt.after.Counters), func(t *testing.T) {
 			before := tt.before.Compile(nil, have.Family(model.IPv4))
-			after := tt.after.Compile(before, now.Family(model.IPv4))
+			after := tt.after.Repair(tableOf(t, before), nil, now.Family(model.IPv4))
 			want := sorted(strings.Split(load(t, after.Table().String()), "\n"))
-			got := load(t, before.Table().String(), batch.Diff(before, after).String())
-			equal(t, "listing after the difference", want, sorted(strings.Split(got, "\n")))
+			got := load(t, before.Table().String(), batch.DiffTable(tableOf(t, before), after).String())
+			equal(t, "listing after the restart", want, sorted(strings.Split(got, "\n")))
 		})
 	}
 

@@ -25,7 +25,7 @@ type Change struct {
 }
 
 // Changes yields what differs between an earlier ruleset and this one. The cost depends on the difference, not on their
-// size, unless settings or options differ.
+// size, unless settings differ. Both have the same options.
 func (r *Ruleset) Changes(have *Ruleset) iter.Seq[Change] {
 	return func(yield func(Change) bool) {
 		if !yield(r.sharedChange(have)) {
@@ -50,7 +50,7 @@ func (r *Ruleset) portsSince(have *Ruleset) iter.Seq2[*model.ServicePort, *model
 				return
 			}
 		}
-		if r.Options == have.Options && r.snapshot.Settings == have.snapshot.Settings {
+		if r.snapshot.Settings == have.snapshot.Settings {
 			return
 		}
 		for sp := range r.snapshot.ServicePorts() {
@@ -64,9 +64,6 @@ func (r *Ruleset) portsSince(have *Ruleset) iter.Seq2[*model.ServicePort, *model
 // sharedChange is the change in what all service ports share.
 func (r *Ruleset) sharedChange(have *Ruleset) Change {
 	var c Change
-	if have.Options != r.Options {
-		c.Old.Sets, c.New.Sets = have.Sets, r.Sets
-	}
 	if len(have.Chains) != len(r.Chains) || &have.Chains[0] != &r.Chains[0] {
 		c.Old.Chains, c.New.Chains = have.Chains, r.Chains
 	}

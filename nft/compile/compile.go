@@ -26,18 +26,14 @@ type Ruleset struct {
 	usage    usage
 }
 
-// Compile translates a snapshot. old is the Ruleset compiled from an earlier snapshot, also with other options, or nil.
+// Compile translates a snapshot. old is the Ruleset compiled from an earlier snapshot with the same options, or nil.
 // An endpoint that stays keeps its slot, so that a change costs a handful of elements however many endpoints there are.
 // After an earlier Ruleset, the cost depends on the difference between the snapshots, not on their size.
 func (o Options) Compile(old *Ruleset, s *model.FamilySnapshot) *Ruleset {
 	if old == nil {
 		return o.Repair(nil, nil, s)
 	}
-	r := &Ruleset{Family: s.Family, snapshot: s, Options: o}
-	r.Sets, r.orders, r.chosen, r.usage = old.Sets, old.orders, old.chosen, old.usage
-	if o != old.Options {
-		r.Sets = o.LayoutSets()
-	}
+	r := &Ruleset{Family: s.Family, snapshot: s, Options: o, Sets: old.Sets, chosen: old.chosen, usage: old.usage}
 	edit := old.orders.Edit(model.ServicePortKeys)
 	grown := false
 	for c := range s.ServicePortChanges(old.snapshot) {
@@ -58,7 +54,7 @@ func (o Options) Compile(old *Ruleset, s *model.FamilySnapshot) *Ruleset {
 	if now := r.usage.features(s); now != r.chosen.features {
 		r.chosen.features, grown = now, true
 	}
-	if r.Chains = old.Chains; grown || s.Settings != old.snapshot.Settings || o != old.Options {
+	if r.Chains = old.Chains; grown || s.Settings != old.snapshot.Settings {
 		r.Chains = o.layoutChains(s.Settings, r.chosen)
 	}
 	return r
