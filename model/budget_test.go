@@ -179,9 +179,8 @@ func TestManyProblemsAreCounted(t *testing.T) {
 func TestBudgetOfCounters(t *testing.T) {
 	c := small()
 	web := modeltest.NewService("ns1/web").On("172.30.0.41").TCP("p1", 81).TCP("p2", 82).TCP("p3", 83)
-	b := model.NewBuilder(c)
-	web.Set(b)
-	for range 2 {
+	for _, c.ServiceCounters = range []bool{false, true} {
+		b := modeltest.Builder(c, web)
 		var counted []string
 		for sp := range b.Snapshot().Family(model.IPv4).ServicePorts() {
 			if !sp.Uncounted {
@@ -199,8 +198,6 @@ func TestBudgetOfCounters(t *testing.T) {
 		if got := b.Snapshot().Problems(); len(got) != want {
 			t.Errorf("problems: %v, want %d", got, want)
 		}
-		c.ServiceCounters = true
-		b.SetConfig(c)
 	}
 }
 

@@ -61,7 +61,7 @@ func NewBuilder(c Config) *Builder {
 		cidrs:         map[string][]netip.Prefix{},
 		claims:        claims{map[VIP]*service{}, map[VIP][]*service{}},
 		problems:      map[ObjectRef][]Problem{},
-		counts:        newCounts(),
+		counts:        newCounts(c),
 		settingsStale: true,
 		last:          new(Snapshot),
 	}

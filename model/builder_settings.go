@@ -106,21 +106,6 @@ func listed[T fmt.Stringer](list []T) string {
 	return strings.Join(texts, ", ")
 }
 
-// SetConfig replaces the configuration for the next snapshot. NodeName and Budgets can't
-// change: the Builder keeps of each endpoint only whether it is on this node, and of each
-// Service only the part that is served.
-func (b *Builder) SetConfig(c Config) {
-	old := b.config
-	c.NodeName, c.Budgets = old.NodeName, old.Budgets
-	c = c.withDefaults()
-	b.config = c
-	b.settingsStale = true
-	if old.Algorithm != c.Algorithm || old.TableSize != c.TableSize ||
-		old.ConnectionGrace != c.ConnectionGrace || old.ServiceCounters != c.ServiceCounters {
-		b.markServices()
-	}
-}
-
 // SetHostAddresses replaces the addresses of the node's interfaces other than loopback, the
 // preferred one of each family first.
 func (b *Builder) SetHostAddresses(addrs []netip.Addr) {

@@ -55,13 +55,15 @@ func (e *edit) done(next *Snapshot) {
 type counts struct {
 	clusterIPs counted[netip.Addr]
 	hairpins   counted[netip.Addr]
-	endpoints  counted[VIP] // only if withEndpoints
-
-	withEndpoints bool // Config.DropInvalid, as it was for the last snapshot
+	endpoints  counted[VIP] // nil without Config.DropInvalid
 }
 
-func newCounts() counts {
-	return counts{clusterIPs: counted[netip.Addr]{}, hairpins: counted[netip.Addr]{}, endpoints: counted[VIP]{}}
+func newCounts(c Config) counts {
+	n := counts{clusterIPs: counted[netip.Addr]{}, hairpins: counted[netip.Addr]{}}
+	if c.DropInvalid {
+		n.endpoints = counted[VIP]{}
+	}
+	return n
 }
 
 // setPort adds a service port, or replaces one that differs.
@@ -120,7 +122,7 @@ func (c *counts) countEndpoint(e *familyEdit, sp *ServicePort, ep Endpoint, by i
 	if ep.Hairpin {
 		c.hairpins.count(ep.Addr.Addr(), by, e.hairpins)
 	}
-	if c.withEndpoints {
+	if c.endpoints != nil {
 		c.endpoints.count(endpointVIP(sp, ep), by, e.endpoints)
 	}
 }
@@ -135,25 +137,6 @@ func (c *counts) replaceClusterIP(e *familyEdit, was, now netip.Addr) {
 	}
 	if was.IsValid() {
 		c.clusterIPs.count(was, -1, e.clusterIPs)
-	}
-}
-
-// countEndpoints follows a change of Config.DropInvalid since the last snapshot.
-func (c *counts) countEndpoints(e *edit, last *Snapshot, dropInvalid bool) {
-	if c.withEndpoints == dropInvalid {
-		return
-	}
-	c.withEndpoints = dropInvalid
-	by := -1
-	if dropInvalid {
-		by = +1
-	}
-	for f := range last.families {
-		for sp := range last.families[f].ServicePorts() {
-			for _, ep := range sp.Endpoints {
-				c.endpoints.count(endpointVIP(sp, ep), by, e.families[f].endpoints)
-			}
-		}
 	}
 }
 

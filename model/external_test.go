@@ -143,15 +143,13 @@ func TestExternalAddressesThatAreRefused(t *testing.T) {
 			config.ExternalAddresses = tt.allowed
 			check("from nothing", modeltest.Builder(config, append(objects{s, modeltest.OurNode()}, tt.objects...)...))
 
-			b := modeltest.Builder(modeltest.Config(), s)
+			b := modeltest.Builder(config, s)
 			b.Snapshot()
 			for _, o := range tt.objects {
 				o.Set(b)
 				b.Snapshot()
 			}
 			modeltest.OurNode().Set(b)
-			b.Snapshot()
-			b.SetConfig(config)
 			check("by changes", b)
 		})
 	}
@@ -159,17 +157,12 @@ func TestExternalAddressesThatAreRefused(t *testing.T) {
 
 // A refused address is not claimed: the Service that may have it gets it, though it is younger.
 func TestARefusedAddressIsFreeForOthers(t *testing.T) {
-	config := modeltest.Config()
-	config.ExternalAddresses.NoExternalIPs = true
 	older := modeltest.NewService("ns1/older").CreatedAt(1).On("172.30.0.41").TCP("", 80).External("192.168.98.11")
 	younger := modeltest.NewService("ns1/younger").CreatedAt(2).On("172.30.0.42").TCP("", 80).LoadBalancer("192.168.98.11")
-	b := modeltest.Builder(config, older, younger)
-	checkPorts(t, b.Snapshot(),
-		"ns1/older/tcp [172.30.0.41:80 reject]", "ns1/younger/tcp [172.30.0.42:80 reject, 192.168.98.11:80 reject masquerade]")
-	b.SetConfig(modeltest.Config())
-	checkPorts(t, b.Snapshot(),
+	config := modeltest.Config()
+	checkPorts(t, modeltest.Builder(config, older, younger).Snapshot(),
 		"ns1/older/tcp [172.30.0.41:80 reject, 192.168.98.11:80 reject masquerade]", "ns1/younger/tcp [172.30.0.42:80 reject]")
-	b.SetConfig(config)
-	checkPorts(t, b.Snapshot(),
+	config.ExternalAddresses.NoExternalIPs = true
+	checkPorts(t, modeltest.Builder(config, older, younger).Snapshot(),
 		"ns1/older/tcp [172.30.0.41:80 reject]", "ns1/younger/tcp [172.30.0.42:80 reject, 192.168.98.11:80 reject masquerade]")
 }

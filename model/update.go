@@ -41,7 +41,6 @@ func (b *Builder) allProblems() []Problem {
 // updateServices decides again about all dirty Services.
 func (b *Builder) updateServices(next *Snapshot) {
 	e := newEdit(next)
-	b.counts.countEndpoints(e, b.last, b.config.DropInvalid)
 	for _, r := range b.dirty {
 		r.dirty = false
 		b.updateService(e, r)

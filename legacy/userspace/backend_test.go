@@ -8,7 +8,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
@@ -138,11 +137,13 @@ func TestNoConnectionToItself(t *testing.T) {
 // Connections to an endpoint that leaves end after the time of grace, and not if it comes back before.
 func TestConnectionsEndAfterTheGrace(t *testing.T) {
 	r, _ := newBackend(t)
-	config := config(false)
-	config.ConnectionGrace = 50 * time.Millisecond
-	r.builder.SetConfig(config)
+	after := func(grace string) modeltest.Service {
+		s := web("TCP", 30041)
+		s.Annotations = map[string]string{model.AnnotationConnectionGrace: grace}
+		return s
+	}
 	a, b := r.pod(0, tcpServer(t, model.IPv4, echo('a'))), r.pod(1, tcpServer(t, model.IPv4, echo('b')))
-	r.set(web("TCP", 30041), slice(model.IPv4, "TCP", a))
+	r.set(after("50ms"), slice(model.IPv4, "TCP", a))
 	at := r.real("172.30.0.41", 80)
 	_, old := who(t, at)
 	r.set(slice(model.IPv4, "TCP", b))
@@ -151,9 +152,7 @@ func TestConnectionsEndAfterTheGrace(t *testing.T) {
 		t.Errorf("the endpoint left: want a reset, got %v", err)
 	}
 	mustEcho(t, stays)
-	config.ConnectionGrace = time.Hour
-	r.builder.SetConfig(config)
-	r.set(slice(model.IPv4, "TCP", a))
+	r.set(after("1h"), slice(model.IPv4, "TCP", a))
 	leaving := func() (n int) {
 		r.flows.mu.Lock()
 		defer r.flows.mu.Unlock()
