@@ -25,7 +25,8 @@ func (d *daemon) follow(ctx context.Context, m *metrics.Metrics) error {
 			return
 		}
 		if fields := config.Compare(d.config, c); len(fields) > 0 {
-			end(fmt.Errorf("the configuration changed (%s): it applies at the next start; the rules stay", strings.Join(fields, ", ")))
+			end(fmt.Errorf("the configuration changed (%s): it applies at the next start; the rules stay",
+				strings.Join(fields, ", ")))
 		}
 	})
 	if ctx.Err() != nil {

@@ -38,7 +38,8 @@ func startFollowed(t *testing.T, mode string) *followed {
 // restart starts a process, as the supervisor does after one has ended.
 func (f *followed) restart(t *testing.T) {
 	t.Helper()
-	f.process = f.start(t, "--config", f.files.path("config.conf"), "--vmapd-config", f.files.path("vmapd.conf"), "--hostname-override", lab.NodeName)
+	f.process = f.start(t, "--config", f.files.path("config.conf"), "--vmapd-config", f.files.path("vmapd.conf"),
+		"--hostname-override", lab.NodeName)
 	f.waitFor(t, "msg=ready")
 }
 
@@ -60,7 +61,8 @@ func (p *process) mustEnd(t *testing.T, fields string) {
 		t.Errorf("exit code %d, want 1", code)
 	}
 	lines := strings.Split(strings.TrimSpace(p.log.String()), "\n")
-	want := `level=ERROR msg="exiting because of an error" err="the configuration changed (` + fields + `): it applies at the next start; the rules stay"`
+	want := `level=ERROR msg="exiting because of an error" err="the configuration changed (` + fields +
+		`): it applies at the next start; the rules stay"`
 	if _, got, _ := strings.Cut(lines[len(lines)-1], " "); got != want {
 		t.Errorf("the last line without its time (-want +got):\n%s", cmp.Diff(want, got))
 	}
@@ -102,7 +104,8 @@ func TestAChangedConfigurationAppliesAtTheNextStart(t *testing.T) {
 func (f *followed) mustCount(t *testing.T, want bool) {
 	t.Helper()
 	eventually(t, func() string {
-		n, ok := value(f.scrape(t), "vmapd_service_connections_total", "service=web", "port=tcp", "protocol=TCP", "ip_family=IPv4", "outcome=forwarded")
+		n, ok := value(f.scrape(t), "vmapd_service_connections_total",
+			"service=web", "port=tcp", "protocol=TCP", "ip_family=IPv4", "outcome=forwarded")
 		if ok != want || want && n == 0 {
 			return fmt.Sprintf("connections are counted: %t (%v), want %t", ok, n, want)
 		}

@@ -9,20 +9,21 @@ import (
 
 func TestCompare(t *testing.T) {
 	const base = "mode: nftables\nclusterCIDR: 10.0.0.0/8\n"
+	with := func(lines string) files { return files{proxy: base + lines} }
 	for _, tt := range []struct {
 		name          string
 		before, after files
 		want          string
 	}{
 		{"nothing", files{proxy: base}, files{proxy: base}, ""},
-		{"a comment", files{proxy: base}, files{proxy: base + "# nodePortAddresses: [all]\n"}, ""},
-		{"a default that is written down", files{proxy: base}, files{proxy: base + "oomScoreAdj: -999\nnodePortAddresses: []\n"}, ""},
-		{"traffic", files{proxy: base}, files{proxy: base + "nodePortAddresses: [all]\nconntrack: {min: 1}\n"}, "nodePortAddresses conntrack.min"},
-		{"the log", files{proxy: base}, files{proxy: base + "logging: {verbosity: 4, format: json}\n"}, "logging.format logging.verbosity"},
-		{"the API server", files{proxy: base}, files{proxy: base + "hostnameOverride: x\nclientConnection: {qps: 9}\n"}, "clientConnection.qps hostnameOverride"},
+		{"a comment", files{proxy: base}, with("# nodePortAddresses: [all]\n"), ""},
+		{"a default that is written down", files{proxy: base}, with("oomScoreAdj: -999\nnodePortAddresses: []\n"), ""},
+		{"traffic", files{proxy: base}, with("nodePortAddresses: [all]\nconntrack: {min: 1}\n"), "nodePortAddresses conntrack.min"},
+		{"the log", files{proxy: base}, with("logging: {verbosity: 4, format: json}\n"), "logging.format logging.verbosity"},
+		{"the API server", files{proxy: base}, with("hostnameOverride: x\nclientConnection: {qps: 9}\n"), "clientConnection.qps hostnameOverride"},
 		{"mode", files{proxy: "mode: ipvs\n"}, files{proxy: "mode: nftables\n"}, "mode"},
-		{"what means nothing", files{proxy: base}, files{proxy: base + "portRange: 1-2\nnftables: {masqueradeBit: 3}\n"}, ""},
-		{"gates", files{proxy: base}, files{proxy: base + "featureGates: {AllowServiceExternalIPs: false}\n"}, "featureGates"},
+		{"what means nothing", files{proxy: base}, with("portRange: 1-2\nnftables: {masqueradeBit: 3}\n"), ""},
+		{"gates", files{proxy: base}, with("featureGates: {AllowServiceExternalIPs: false}\n"), "featureGates"},
 		{
 			"ours", files{proxy: base, own: "backend: nftables\n"},
 			files{proxy: base, own: "lbAlgorithm: maglev\nmetricsTLS: {certFile: c, keyFile: k}\n"},
