@@ -38,6 +38,10 @@ var Differences = []Difference{
 	{"DropInvalid and masqueradeAll have no effect", nil},
 }
 
+func isSCTP(_ *model.FamilySnapshot, d model.Decision) bool {
+	return d.Protocol == model.SCTP && d.Frontend != nil
+}
+
 func resets(_ *model.FamilySnapshot, d model.Decision) bool {
 	return d.Verdict == model.Dropped && d.Frontend != nil && (d.Protocol == model.TCP || d.Frontend.Action == model.Reject)
 }
@@ -48,7 +52,8 @@ func otherPort(s *model.FamilySnapshot, d model.Decision) bool {
 }
 
 func isPods(s *model.FamilySnapshot, d model.Decision) bool {
-	return d.Frontend != nil && d.Frontend.Kind != model.NodePort && !slices.Contains(s.NodeAddrs, d.Dest.Addr()) && !onDevice(s, *d.Frontend)
+	return d.Frontend != nil && d.Frontend.Kind != model.NodePort &&
+		!slices.Contains(s.NodeAddrs, d.Dest.Addr()) && !onDevice(s, *d.Frontend)
 }
 
 func loops(s *model.FamilySnapshot, d model.Decision) bool {

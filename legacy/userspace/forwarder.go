@@ -167,7 +167,8 @@ func change(what string, of, not map[netip.Addr]struct{}, call func(netip.Addr) 
 			continue
 		}
 		if err := call(a); err != nil && len(errs) < 10 {
-			errs = append(errs, &model.FamilyError{Family: model.FamilyOf(a), Err: fmt.Errorf("%s the address %v: %w", what, a, err)})
+			err = fmt.Errorf("%s the address %v: %w", what, a, err)
+			errs = append(errs, &model.FamilyError{Family: model.FamilyOf(a), Err: err})
 		}
 	}
 	return errors.Join(errs...)
@@ -255,7 +256,8 @@ func (f *Forwarder) sayUnserved(old, now *model.Snapshot) {
 	for _, family := range model.Families {
 		for c := range now.Family(family).ServicePortChanges(old.Family(family)) {
 			if f.Scope == Everything && c.Old == nil && c.New.Name.Protocol == model.SCTP {
-				f.fail("not served", c.New.Name, fmt.Errorf("service port %v is not served: the backend userspace has no SCTP", c.New.Name))
+				err := fmt.Errorf("service port %v is not served: the backend userspace has no SCTP", c.New.Name)
+				f.fail("not served", c.New.Name, err)
 			}
 		}
 	}

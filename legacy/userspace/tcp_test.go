@@ -245,7 +245,7 @@ func TestAnEarlyAnswerArrives(t *testing.T) {
 			}
 		}))
 		r.set(web("TCP", port), slice(model.IPv4, "TCP", pod))
-		for range 20 {
+		for range 5 {
 			c := dialTCP(t, nodePort(model.IPv4, port))
 			sent := make(chan error, 1)
 			go func() {

@@ -43,7 +43,8 @@ type session struct {
 func (f *Forwarder) serveUDP(vip model.VIP, socket *net.UDPConn) (closed func()) {
 	ctx, cancel := context.WithCancel(f.ctx)
 	l := &udpListener{
-		Forwarder: f, vip: vip, socket: socket, clients: map[netip.AddrPort]*session{}, refused: map[netip.AddrPort]time.Time{},
+		Forwarder: f, vip: vip, socket: socket,
+		clients: map[netip.AddrPort]*session{}, refused: map[netip.AddrPort]time.Time{},
 	}
 	l.tasks.Go(func() {
 		for ctx.Err() == nil {
