@@ -12,7 +12,7 @@ RACESKIP  := TestTheRulesDoWhatIsDecided|TestEachPieceOfABatchIsSafe|TestSmallWo
 # make test leaves these to make test-slow, with the race detector: they take minutes, and wait for rare things or play much at
 # random, where quick tests look at the same rules. An element is PACKAGE=TESTS, and TESTS are names joined by |. In the name of a
 # subtest, the dot stands for all of that level.
-SLOW      := nft/batch=TestEachPieceOfABatchIsSafe 'nft/kernel=TestSixtyThousandClientsArePurged|TestClientsTimeOutDuringAPurge' 'cmd/vmapd=TestSixtyThousandClientsComeBack|TestTraceBesideAThousandConnectionsASecond|TestAHostileServiceCostsOthersLittle|TestAHostileServiceCostsOthersLittleWithIPTables|TestNoConnectionIsLostInAThousandChanges|TestWhatIsSecondaryFailsNoRound|TestAnotherProxyIsNoticed|TestUserspaceInAUserNamespaceOfAnOrdinaryUser|TestScenariosByUserspace|TestScenariosForReal/./as_text,_by_nft_-f|TestScenariosForReal/./by_iptables-nft'
+SLOW      := nft/batch=TestEachPieceOfABatchIsSafe legacy/ipvs=TestEveryPrefixOfAThousandPlansIsSafe 'nft/kernel=TestSixtyThousandClientsArePurged|TestClientsTimeOutDuringAPurge' 'cmd/vmapd=TestSixtyThousandClientsComeBack|TestTraceBesideAThousandConnectionsASecond|TestAHostileServiceCostsOthersLittle|TestAHostileServiceCostsOthersLittleWithIPTables|TestNoConnectionIsLostInAThousandChanges|TestWhatIsSecondaryFailsNoRound|TestAnotherProxyIsNoticed|TestUserspaceInAUserNamespaceOfAnOrdinaryUser|TestScenariosByUserspace|TestScenariosForReal/./as_text,_by_nft_-f|TestScenariosForReal/./by_iptables-nft'
 SLOWTESTS := ^$(subst |,$$|^,$(subst $() ,|,$(foreach t,$(subst ',,$(SLOW)),$(lastword $(subst =, ,$(t))))))$$
 # More tests at a time than processors: those that may run beside others mostly wait.
 ATATIME   := 5

@@ -9,45 +9,33 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// A phase is the place of an operation in a plan. Protection comes first. A way is opened when
-// everything on it is there, and closed before anything on it goes.
+// A phase is the place of an operation in a plan. What keeps connections away, or masquerades them, comes before the
+// endpoints that need it, and goes after the endpoints that needed it: the outermost comes first and goes last.
 type phase int
 
 const (
-	prepare         phase = iota // sysctls, sets, the device
-	companionSet                 // the rules, over sets that are all there
-	addrGoes                     // an address that no Service has any more
-	allowEarly                   // sources that an allowed range had before
-	protect                      // entries that say which Service a packet is for, and how it is translated
-	forbidEarly                  // sources that may no longer connect, before new endpoints come
-	verdictComes                 // connections are dropped or refused
-	serverComes                  // virtual servers and real servers
-	serviceComes                 // the filter lets connections through to them
-	addrComes                    // the node accepts packets to the address
-	realGoes                     // real servers of virtual servers that stay
-	serviceGoes                  // the filter refuses connections to a virtual server
-	serverGoes                   // before it goes: the node itself would answer
-	verdictGoes                  // dropping and refusing end when endpoints are there
-	allowLate                    // sources that may connect now, when endpoints that they may not reach are gone
-	restrictionGoes              // sources no longer matter
-	forbidLate                   // sources that another range has
-	protectionGoes               // entries about endpoints and frontends that are gone
-	companionGoes                // only if everything goes
-	setsGo                       // sets and the device, which nothing uses any more
+	prepare    phase = iota // sysctls, sets, rules, and the addresses that no Service has any more
+	restrict                // entries that drop, and sources that may no longer connect
+	treat                   // entries that refuse or masquerade
+	serve                   // virtual servers, and real servers that come
+	open                    // what the filter lets through to virtual servers, and addresses that come
+	leave                   // real servers and virtual servers that go
+	untreat                 // entries that refused or masqueraded
+	unrestrict              // entries that dropped, and sources that may connect now
+	tidy                    // sources without a restriction and, if everything goes, rules and sets
 	phases
 )
 
-// comes and goes have the phases in which entries of a set are added and deleted. Sources have
-// several: see diffSources.
-var comes = map[SetName]phase{
-	Addrs: protect, Hairpin: protect, Masquerade: protect, MasqueradeOutside: protect, MasqueradeNode: protect,
-	Restricted: protect, Discard: verdictComes, DiscardOutside: verdictComes, Refuse: verdictComes, Services: serviceComes,
-}
-
-var goes = map[SetName]phase{
-	Addrs: protectionGoes, Hairpin: protectionGoes, Masquerade: protectionGoes,
-	MasqueradeOutside: protectionGoes, MasqueradeNode: protectionGoes, Restricted: restrictionGoes,
-	Refuse: verdictGoes, Discard: verdictGoes, DiscardOutside: verdictGoes, Services: serviceGoes,
+// phasesOf returns the phases in which entries of a set come and go. Sources have others: see diffSources.
+func phasesOf(name SetName) (comes, goes phase) {
+	switch name {
+	case Services:
+		return open, open
+	case Discard, DiscardOutside, Restricted:
+		return restrict, unrestrict
+	default:
+		return treat, untreat
+	}
 }
 
 // differ collects the operations from one Content to another, or between parts of them.
@@ -149,15 +137,15 @@ func Remove(have *Content, o Options) Plan {
 	nothing := NewContent(have.Family)
 	d := &differ{family: have.Family, have: have.without(o, nothing), want: nothing}
 	if have.Companion != nil {
-		d.add(companionGoes, RemoveCompanion{have.Family})
+		d.add(tidy, RemoveCompanion{have.Family})
 	}
 	for _, name := range SetNames {
 		if have.Sets[name] != nil {
-			d.add(setsGo, DestroySet{have.Family, name})
+			d.add(tidy, DestroySet{have.Family, name})
 		}
 	}
 	if have.Device != "" {
-		d.add(addrGoes, DeleteDevice{have.Device}) // with all addresses
+		d.add(prepare, DeleteDevice{have.Device}) // with all addresses
 	}
 	d.have.Addrs, d.have.Sets = nil, nil
 	return d.plan()
@@ -200,23 +188,27 @@ func (d *differ) prepare(sysctls []Sysctl) {
 	}
 }
 
+// plan orders the operations. Within a phase, they are in the order in which they are added here.
 func (d *differ) plan() Plan {
-	d.diffAddrs()
-	if want := d.want.Companion; want != nil && !want.equal(d.have.Companion) {
-		first := want
+	companion := d.want.Companion
+	changes := companion != nil && !companion.equal(d.have.Companion)
+	if changes {
+		first := companion
 		if d.have.Companion == nil {
-			if first = want.beginning(); !first.equal(want) {
-				d.add(addrComes, SetCompanion{want})
-			}
+			first = companion.beginning()
 		}
-		d.add(companionSet, SetCompanion{first})
+		d.add(prepare, SetCompanion{first})
+		changes = !first.equal(companion)
 	}
+	d.diffSources()
 	for _, name := range SetNames {
-		if name == Sources {
-			d.diffSources()
-		} else {
+		if name != Sources {
 			d.diffSet(name)
 		}
+	}
+	d.diffAddrs()
+	if changes {
+		d.add(open, SetCompanion{companion})
 	}
 	d.diffServers()
 	return Plan{Family: d.family, Ops: slices.Concat(d.ops[:]...)}
@@ -236,20 +228,21 @@ func missing[K comparable, V any](a, b map[K]V, compare func(K, K) int) []K {
 
 func (d *differ) diffAddrs() {
 	for _, a := range missing(d.have.Addrs, d.want.Addrs, netip.Addr.Compare) {
-		d.add(addrGoes, DeleteAddress{d.have.Device, a})
+		d.add(prepare, DeleteAddress{d.have.Device, a})
 	}
 	for _, a := range missing(d.want.Addrs, d.have.Addrs, netip.Addr.Compare) {
-		d.add(addrComes, AddAddress{d.want.Device, a})
+		d.add(open, AddAddress{d.want.Device, a})
 	}
 }
 
 func (d *differ) diffSet(name SetName) {
+	comes, goes := phasesOf(name)
 	have, want := d.have.Sets[name], d.want.Sets[name]
 	for _, e := range missing(have, want, compareEntries) {
-		d.add(goes[name], DeleteEntry{d.family, name, e})
+		d.add(goes, DeleteEntry{d.family, name, e})
 	}
 	for _, e := range missing(want, have, compareEntries) {
-		d.add(comes[name], AddEntry{d.family, name, e})
+		d.add(comes, AddEntry{d.family, name, e})
 	}
 }
 
@@ -258,16 +251,16 @@ func (d *differ) diffSet(name SetName) {
 func (d *differ) diffSources() {
 	have, want := d.have.Sets[Sources], d.want.Sets[Sources]
 	for _, e := range missing(want, have, compareEntries) {
-		p := allowLate
+		p := unrestrict
 		if !d.have.has(Restricted, e) || covers(have, e) {
-			p = allowEarly
+			p = restrict
 		}
 		d.add(p, AddEntry{d.family, Sources, e})
 	}
 	for _, e := range missing(have, want, compareEntries) {
-		p := forbidEarly
+		p := restrict
 		if !d.want.has(Restricted, e) || covers(want, e) {
-			p = forbidLate
+			p = tidy
 		}
 		d.add(p, DeleteEntry{d.family, Sources, e})
 	}
@@ -292,7 +285,7 @@ func covers(sources map[Entry]bool, e Entry) bool {
 
 func (d *differ) diffServers() {
 	for _, k := range missing(d.have.Servers, d.want.Servers, compareKeys) {
-		d.add(serverGoes, DeleteServer{k})
+		d.add(leave, DeleteServer{k})
 	}
 	for _, k := range slices.SortedFunc(maps.Keys(d.want.Servers), compareKeys) {
 		d.diffServer(k)
@@ -304,9 +297,9 @@ func (d *differ) diffServer(k Key) {
 	want := d.want.Servers[k]
 	switch {
 	case !ok:
-		d.add(serverComes, AddServer{k, want.config()})
+		d.add(serve, AddServer{k, want.config()})
 	case !have.sameAs(want):
-		d.add(serverComes, UpdateServer{k, want.config()})
+		d.add(serve, UpdateServer{k, want.config()})
 	}
 	var addrs []netip.AddrPort
 	for a, w := range want.Real {
@@ -316,15 +309,15 @@ func (d *differ) diffServer(k Key) {
 	}
 	slices.SortFunc(addrs, netip.AddrPort.Compare)
 	for _, a := range addrs {
-		d.add(serverComes, AddReal{k, a, want.Real[a]})
+		d.add(serve, AddReal{k, a, want.Real[a]})
 	}
 	for _, a := range missing(have.Real, want.Real, netip.AddrPort.Compare) {
 		// A real server that drains already gets the operation again: after a start, the process
 		// has no list of those.
 		if want.drains() {
-			d.add(realGoes, DrainReal{k, a})
+			d.add(leave, DrainReal{k, a})
 		} else {
-			d.add(realGoes, DeleteReal{k, a})
+			d.add(leave, DeleteReal{k, a})
 		}
 	}
 }

@@ -73,19 +73,19 @@ func TestTransitionsAreSafe(t *testing.T) {
 				one := ipvs.Compile(nil, first, ipvs.Options{})
 				two := ipvs.Compile(one, second, ipvs.Options{})
 				three := ipvs.Compile(two, third, ipvs.Options{})
-				watchPlan(t, one.Content(), two.Content(), second, ipvs.Diff(one, two))
-				watchPlan(t, two.Content(), three.Content(), third, ipvs.Diff(two, three))
+				watchPlan(t, one.Content(), two.Content(), first, second, ipvs.Diff(one, two))
+				watchPlan(t, two.Content(), three.Content(), second, third, ipvs.Diff(two, three))
 				// The plans of a start and of a clean-up include the settings.
 				empty := ipvs.NewContent(model.IPv4)
-				watchPlan(t, ipvssim.Clone(empty), two.Content(), second, ipvs.Diff(nil, two))
-				watchPlan(t, two.Content(), empty, second, ipvs.Diff(two, nil))
+				watchPlan(t, ipvssim.Clone(empty), two.Content(), &model.FamilySnapshot{Family: model.IPv4}, second, ipvs.Diff(nil, two))
+				watchPlan(t, two.Content(), empty, second, second, ipvs.Diff(two, nil))
 			}
 		})
 	}
 }
 
 // watchPlan sends packets from everywhere to everywhere after each operation.
-func watchPlan(t *testing.T, before, after *ipvs.Content, s *model.FamilySnapshot, plan ipvs.Plan) {
+func watchPlan(t *testing.T, before, after *ipvs.Content, old, s *model.FamilySnapshot, plan ipvs.Plan) {
 	t.Helper()
 	simBefore, simAfter := simulate(t, ipvssim.Clone(before), s), simulate(t, ipvssim.Clone(after), s)
 	var all []watched
@@ -117,5 +117,5 @@ func watchPlan(t *testing.T, before, after *ipvs.Content, s *model.FamilySnapsho
 			}
 		}
 	}
-	sendAlong(t, before, s, plan, all)
+	sendAlong(t, before, old, s, plan, all)
 }
