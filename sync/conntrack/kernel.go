@@ -25,9 +25,11 @@ const (
 )
 
 const (
+	// chunk is how many flows are deleted with one system call, and kept in memory.
+	chunk = 64
 	// bufferSize is the largest datagram of a dump.
 	bufferSize = 32 << 10
-	// patience bounds the time for the deletion of a flow.
+	// patience bounds the time for the deletion of a chunk.
 	patience = 10 * time.Second
 )
 
@@ -136,60 +138,82 @@ func message(kind netlink.HeaderType, flags netlink.HeaderFlags, f model.Family,
 	}, nil
 }
 
-// table is the connection tracking table of a network namespace. Its connections are open from their first use on.
-// The end of a netlink connection to netfilter is not free: the kernel first destroys the objects of earlier nftables
-// batches, and accepts no batch meanwhile (nft_rcv_nl_event).
+// table accesses the connection tracking table of a network namespace.
 type table struct {
-	dial             func() (*netlink.Conn, error)
-	dumps, deletions *netlink.Conn // nil: not open. A dump must not mix with other replies
+	dumps, deletions *netlink.Conn // two sockets, as a dump must not mix with other replies
 	ask              func(query) (netlink.Message, error)
 }
 
-func newTable(dial func() (*netlink.Conn, error)) *table {
-	return &table{dial: dial, ask: query.message}
+// kernel has the table of a network namespace open from the first sweep on. The end of a netlink
+// connection to netfilter is not free: the kernel first destroys the objects of earlier nftables
+// batches, and accepts no batch meanwhile (nft_rcv_nl_event).
+type kernel struct {
+	dial  func() (*netlink.Conn, error)
+	table *table // nil if it is not open
 }
 
 // thisKernel returns a function that opens connections to this machine's kernel, in a network namespace.
 func thisKernel(netNS int) func() (*netlink.Conn, error) {
 	return func() (*netlink.Conn, error) {
-		c, err := netlink.Dial(unix.NETLINK_NETFILTER, &netlink.Config{NetNS: netNS, MessageBufferSize: bufferSize})
-		if err != nil {
-			return nil, fmt.Errorf("open netfilter netlink: %w", err)
-		}
-		return c, nil
+		return netlink.Dial(unix.NETLINK_NETFILTER, &netlink.Config{NetNS: netNS, MessageBufferSize: bufferSize})
 	}
 }
 
-func (t *table) close() {
-	for _, c := range []**netlink.Conn{&t.dumps, &t.deletions} {
-		if *c != nil {
-			_ = (*c).Close()
-			*c = nil
-		}
-	}
-}
-
-// interrupt makes a dump fail, so that its rest is not read.
-func interrupt(dump *netlink.Conn) { _ = dump.SetReadDeadline(time.Unix(1, 0)) }
-
-// sweep deletes the stale flows among those that the queries find. When ctx ends, it fails. After an error, the
-// next sweep has new connections, because an answer may still be on its way.
-func (t *table) sweep(ctx context.Context, queries []query, stale func(*flow) bool) (seen, deleted int, err error) {
-	if t.dumps == nil {
-		if t.dumps, err = t.dial(); err != nil {
+// sweep is [table.sweep]. After an error, the next sweep has new connections, because an answer
+// may still be on its way.
+func (k *kernel) sweep(ctx context.Context, queries []query, stale func(*flow) bool) (seen, deleted int, err error) {
+	if k.table == nil {
+		if k.table, err = openTable(k.dial); err != nil {
 			return 0, 0, err
 		}
 	}
-	dumps := t.dumps
-	stop := context.AfterFunc(ctx, func() { interrupt(dumps) })
-	seen, deleted, err = t.sweepAll(queries, stale)
-	if !stop() { // the deadline is over from now on
-		err = errors.Join(ctx.Err(), err)
-	}
+	err = k.table.during(ctx, func() (err error) {
+		seen, deleted, err = k.table.sweep(queries, stale)
+		return err
+	})
 	if err != nil {
-		t.close()
+		k.close()
 	}
 	return seen, deleted, err
+}
+
+func (k *kernel) close() {
+	if k.table != nil {
+		k.table.close()
+		k.table = nil
+	}
+}
+
+func openTable(dial func() (*netlink.Conn, error)) (*table, error) {
+	t := table{ask: query.message}
+	var err error
+	if t.dumps, err = dial(); err != nil {
+		return nil, fmt.Errorf("open netfilter netlink: %w", err)
+	}
+	if t.deletions, err = dial(); err != nil {
+		_ = t.dumps.Close()
+		return nil, fmt.Errorf("open netfilter netlink: %w", err)
+	}
+	return &t, nil
+}
+
+func (t *table) close() {
+	_ = t.dumps.Close()
+	_ = t.deletions.Close()
+}
+
+// interrupt makes a dump fail, so that its rest is not read.
+func (t *table) interrupt() { _ = t.dumps.SetReadDeadline(time.Unix(1, 0)) }
+
+// during calls do, whose dumps fail when ctx ends. It fails, too, if ctx has ended by then: from now on, the
+// deadline is over.
+func (t *table) during(ctx context.Context, do func() error) error {
+	stop := context.AfterFunc(ctx, t.interrupt)
+	err := do()
+	if !stop() {
+		return errors.Join(ctx.Err(), err)
+	}
+	return err
 }
 
 // flows yields the kernel's flows for a query. A caller that stops early must call interrupt
@@ -212,7 +236,7 @@ func (t *table) flows(q query) iter.Seq2[flow, error] {
 			}
 			f, err := parseFlow(m.Data)
 			if err != nil {
-				interrupt(t.dumps)
+				t.interrupt()
 				fail(err)
 				return
 			}
@@ -223,33 +247,56 @@ func (t *table) flows(q query) iter.Seq2[flow, error] {
 	}
 }
 
-// delete deletes a flow, and reports whether it still existed.
-func (t *table) delete(f *flow) (deleted bool, err error) {
-	if t.deletions == nil {
-		if t.deletions, err = t.dial(); err != nil {
-			return false, err
+// errRefused is an error of a single deletion; the others may have succeeded.
+var errRefused = errors.New("kernel refused to delete a flow")
+
+// delete deletes flows, at most chunk of them, and returns how many of them still existed.
+func (t *table) delete(flows []flow) (deleted int, err error) {
+	messages := make([]netlink.Message, len(flows))
+	for i := range flows {
+		if messages[i], err = flows[i].deletion(); err != nil {
+			return 0, err
 		}
 	}
-	m, err := f.deletion()
-	if err == nil {
-		err = t.deletions.SetReadDeadline(time.Now().Add(patience))
+	if err := t.deletions.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		return 0, err
 	}
-	if err == nil {
-		_, err = t.deletions.Execute(m)
+	if _, err := t.deletions.SendMessages(messages); err != nil {
+		return 0, fmt.Errorf("delete %d flows: %w", len(flows), err)
 	}
-	switch {
-	case errors.Is(err, os.ErrNotExist): // it ended by itself
-		return false, nil
-	case err != nil:
-		return false, fmt.Errorf("delete a flow: %w", err)
+	var refused error // the last one; others hardly differ
+	for range messages {
+		switch _, err := t.deletions.Receive(); {
+		case err == nil:
+			deleted++
+		case errors.Is(err, os.ErrNotExist): // it ended by itself
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			return deleted, fmt.Errorf("delete %d flows: no response from the kernel: %w", len(flows), err)
+		default:
+			refused = fmt.Errorf("%w: %w", errRefused, err)
+		}
 	}
-	return true, nil
+	return deleted, refused
 }
 
-func (t *table) sweepAll(queries []query, stale func(*flow) bool) (seen, deleted int, err error) {
-	var refused error   // the last one; others hardly differ
-	listed := new(flow) // one for all: stale is a function value, so that each of its arguments is on the heap
+// sweep deletes the stale flows among those that the queries find. It keeps at most a chunk of them in memory.
+func (t *table) sweep(queries []query, stale func(*flow) bool) (seen, deleted int, err error) {
+	found := make([]flow, 0, chunk)
+	var refused error // does not stop the deletion of other flows
+	flush := func() error {
+		if len(found) == 0 {
+			return nil
+		}
+		n, err := t.delete(found)
+		deleted += n
+		found = found[:0]
+		if errors.Is(err, errRefused) {
+			refused, err = err, nil
+		}
+		return err
+	}
 	unfiltered := false
+	listed := new(flow) // one for all: stale is a function value, so that each of its arguments is on the heap
 	for _, q := range queries {
 		if unfiltered {
 			break // this kernel has listed all flows
@@ -264,16 +311,17 @@ func (t *table) sweepAll(queries []query, stale func(*flow) bool) (seen, deleted
 			if !stale(listed) {
 				continue
 			}
-			switch ok, err := t.delete(listed); {
-			case errors.Is(err, os.ErrDeadlineExceeded):
-				interrupt(t.dumps)
+			if found = append(found, f); len(found) < chunk {
+				continue
+			}
+			if err := flush(); err != nil {
+				t.interrupt()
 				return seen, deleted, err
-			case err != nil: // the others may go
-				refused = err
-			case ok:
-				deleted++
 			}
 		}
+	}
+	if err := flush(); err != nil {
+		return seen, deleted, err
 	}
 	return seen, deleted, refused
 }
