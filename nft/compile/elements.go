@@ -1,39 +1,12 @@
 package compile
 
 import (
-	"iter"
 	"net/netip"
 	"slices"
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft"
 )
-
-// Elements yields every element with the name of its set.
-func (r *Ruleset) Elements() iter.Seq2[string, nft.ElementOp] {
-	return func(yield func(string, nft.ElementOp) bool) {
-		more := true
-		of := func(sp *model.ServicePort) func(set string, e nft.Element) {
-			return func(set string, e nft.Element) { more = more && yield(set, nft.ElementOp{Element: e, Port: sp}) }
-		}
-		shared := of(nil)
-		settingsElements(r.snapshot.Settings, shared)
-		for a := range r.snapshot.ClusterIPs() {
-			shared(nft.ClusterIPs, addrElement(a))
-		}
-		for a := range r.snapshot.Hairpins() {
-			shared(nft.Hairpin, hairpinElement(a))
-		}
-		for v := range r.snapshot.ServiceEndpoints() {
-			shared(nft.ServiceEndpoints, endpointElement(v))
-		}
-		for sp := range r.snapshot.ServicePorts() {
-			if r.portElements(version{ServicePort: sp}, affinityFor(sp), of(sp)); !more {
-				return
-			}
-		}
-	}
-}
 
 func settingsElements(s *model.Settings, add func(set string, e nft.Element)) {
 	if s == nil {

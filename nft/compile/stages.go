@@ -15,6 +15,18 @@ type Stage struct {
 	Loose    bool // they may come in several
 }
 
+// Elements yields every element with the name of its set.
+func (r *Ruleset) Elements() iter.Seq2[string, nft.ElementOp] {
+	return func(yield func(string, nft.ElementOp) bool) {
+		more := true
+		for stage := range r.Stages() {
+			if stage.Elements(func(set string, op nft.ElementOp) { more = more && yield(set, op) }); !more {
+				return
+			}
+		}
+	}
+}
+
 // Stages yields the elements of a new table. A Service comes with all of its ports, addresses and endpoints at once, also
 // with its cluster IP, to whose other ports connections are refused. The first stage has the cluster's API server and
 // DNS, and what all Services need; it is for the transaction with the base chains. The ServiceCIDRs are last, whose
