@@ -14,11 +14,11 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// withoutRules are the commands by which another program takes vmapd's rules away.
+// withoutRules are the commands by which another program takes vmapd's rules away. Since Linux 6.9 it can't with
+// nftables: the tables have an owner.
 var withoutRules = map[string][]string{
 	"iptables-nft":    {"iptables -t nat -F", "iptables -F", "ip6tables -t nat -F", "ip6tables -F"},
 	"iptables-legacy": {"iptables -t nat -F", "iptables -F", "ip6tables -t nat -F", "ip6tables -F"},
-	"nftables":        {"nft delete table ip vmapd", "nft delete table ip6 vmapd"},
 }
 
 // passed finds families whose connections a pass has looked at.
@@ -30,13 +30,9 @@ func TestConnectionsThatBeginWhileTheRulesAreGone(t *testing.T) {
 	for name, commands := range withoutRules {
 		t.Run(name, func(t *testing.T) {
 			backend, variant, _ := strings.Cut(name, "-")
-			if variant != "" {
-				useVariant(t, variant)
-			}
+			useVariant(t, variant)
 			w := newLab(t)
 			leadAway(t, w)
-			// A table that was there before has no owner.
-			feed(t, w.Node, "table ip vmapd\ntable ip6 vmapd\n", "nft", "-f", "-")
 			p := startVmapd(t, w.Node, "--backend="+backend, "--from", filepath.Join(testdata(t), "demo/before"), "--hostname-override", lab.NodeName)
 			p.waitFor(t, "msg=ready")
 			waitUntil(t, "the first passes over connections have ended", func() bool {

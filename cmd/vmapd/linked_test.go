@@ -19,8 +19,6 @@ var tooMuch = []string{
 	"k8s.io/client-go/informers",
 	"k8s.io/client-go/kubernetes",
 	"k8s.io/client-go/testing",
-	"k8s.io/kube-openapi/pkg/validation",
-	"github.com/google/gnostic-models",
 	module + "sync/informer/apitest",
 	"github.com/chromedp",
 }

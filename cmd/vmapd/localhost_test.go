@@ -84,7 +84,7 @@ func TestATakenPortOnLocalhost(t *testing.T) {
 	c.api.Set(web)
 	p := c.start(t, "--kubeconfig", c.kubeconfig(), "--hostname-override", lab.NodeName, "--nodeport-addresses", "primary,localhost")
 	p.waitFor(t, "msg=ready")
-	e := c.wantEvent(t, "FailedToStartNodePortListener", "Service", "web", "127.0.0.1:30080/tcp")
+	e := c.wantEvent(t, "FailedToStartNodePortListener", "Service", "web", "127.0.0.1:30080")
 	if e.Type != corev1.EventTypeWarning || e.Action != "Listen" || e.Namespace != "default" || !strings.Contains(e.Note, "address already in use") {
 		t.Errorf("the event: %+v", e)
 	}
