@@ -13,13 +13,13 @@
 // Backend.Apply in nft/kernel passes a snapshot on, for each IP family:
 //
 //	compile.Options.Compile   the slots that endpoints keep or get (slots.go); the chains and rules that are needed
-//	batch.Diff                what changed, by compile.Ruleset.Changes: each service port before and after, with its sets,
-//	                          chains and elements, which unit in elements.go compiles
+//	batch.Diff                what changed, by compile.Ruleset.Changes: each service port before and after, with its
+//	                          sets, chains and elements, which unit in elements.go compiles
 //	  Batch.diffElements      those that differ
 //	kernel.Backend.send
 //	  Batch.Pieces            new chains ahead of the elements that lead to them
-//	  transaction             a message for each operation: table, sets, flowtables, chains (objects.go), rules (encode.go),
-//	                          elements (elements.go)
+//	  transaction             a message for each operation: table, sets, flowtables, chains (objects.go), rules
+//	                          (encode.go), elements (elements.go)
 //	  conn.commit             the socket: all of it or nothing
 //
 // Behind an unknown state, and at the start, it is:
@@ -89,12 +89,6 @@
 //
 // Slots are numbered from 0 without a gap. If a rule draws an empty slot, the next one draws
 // again.
-//
-// # A packet during a commit
-//
-// A packet keeps the rules with which it entered a base chain, but each of its lookups finds the elements that are
-// committed by then. Between two lookups, a slot may go: the chain takes slot 0. New chains come in a transaction
-// of their own (batch.Batch.Pieces), ahead of the elements that lead to them.
 //
 // # Why maps
 //

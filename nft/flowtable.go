@@ -32,5 +32,6 @@ func (t Flowtable) Declaration() []string {
 
 // text is the flowtable in a ruleset.
 func (t Flowtable) text() string {
-	return fmt.Sprintf("\n\t# the devices are added as they come\n\tflowtable %s {\n\t\t%s\n\t}\n", t.Name, strings.Join(t.Declaration(), "\n\t\t"))
+	lines := strings.Join(t.Declaration(), "\n\t\t")
+	return fmt.Sprintf("\n\t# the devices are added as they come\n\tflowtable %s {\n\t\t%s\n\t}\n", t.Name, lines)
 }

@@ -1,10 +1,6 @@
 package nft
 
-import (
-	"slices"
-
-	"github.com/vmapd/vmapd/model"
-)
+import "github.com/vmapd/vmapd/model"
 
 // Frontends are the names of the sets and maps of one kind of frontends, those with an address or node ports. Their
 // keys begin with a frontend's, see Key.
@@ -45,10 +41,10 @@ func FrontendsOf(k model.FrontendKind) *Frontends {
 
 // DispatchOf returns the map of the frontends that have slots in a map of endpoints.
 func DispatchOf(endpoints string) string {
-	if slices.Contains(ofNodePorts.Endpoints[:], endpoints) {
-		return ofNodePorts.Dispatch
+	if endpoints == NodePortEndpoints || endpoints == NodePortLocalEndpoints {
+		return ServiceNodePorts
 	}
-	return withAddress.Dispatch
+	return ServiceIPs
 }
 
 // Key returns a frontend's key.

@@ -89,9 +89,6 @@ func layoutOf(name string) layoutSet {
 func (s layoutSet) declaration(name string) Set {
 	declared := s.of
 	declared.Name, declared.Comment = name, s.comment
-	if declared.hasSlots() {
-		declared.PortOf = model.TCP
-	}
 	return declared
 }
 

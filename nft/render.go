@@ -53,7 +53,7 @@ func (s Set) typeText(f model.Family) string {
 			Addr: FamilyWord(f) + " daddr", Proto: "meta l4proto", Service: "th dport", Slot: "numgen random mod 1",
 		}
 		// With "th dport" as data, nft 1.0.6 refuses every file that names the table.
-		word, dataPort = "typeof ", s.PortOf.String()+" dport"
+		word, dataPort = "typeof ", "tcp dport"
 	}
 	join := func(types []Type) string {
 		words := make([]string, len(types))

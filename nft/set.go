@@ -58,13 +58,12 @@ var sourceRangesOf = map[model.Protocol]string{
 type Set struct {
 	Name     string
 	Key      []Type
-	Data     []Type         // nil for sets and verdict maps
-	PortOf   model.Protocol // the protocol of the port in the data of a map with slots, for nft alone
-	Verdicts bool           // a verdict map
-	Interval bool           // keys are ranges: of several components, in the last one
-	Dynamic  bool           // elements time out; packets may add some
-	Timeout  time.Duration  // of elements that have none of their own
-	Counter  bool           // each element counts the packets that are looked up
+	Data     []Type        // nil for sets and verdict maps
+	Verdicts bool          // a verdict map
+	Interval bool          // keys are ranges: of several components, in the last one
+	Dynamic  bool          // elements time out; packets may add some
+	Timeout  time.Duration // of elements that have none of their own
+	Counter  bool          // each element counts the packets that are looked up
 	Comment  string
 }
 

@@ -7,8 +7,8 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// Slots are the endpoints in the slots of frontends, as read from the kernel. They are elements of one map, but those of
-// a frontend are kept together: a large cluster has a million, and as single elements these would take 200 MB.
+// Slots are the endpoints in the slots of frontends, as read from the kernel. They are elements of one map, but those
+// of a frontend are kept together: a large cluster has a million, and as single elements these would take 200 MB.
 type Slots struct {
 	size int               // of an endpoint, in bytes
 	data map[string][]byte // by the frontend's key: the endpoints of its slots in turn, zeros for an empty slot
@@ -43,13 +43,6 @@ func (s *Slots) add(e Element) bool {
 		s.n++
 	}
 	return true
-}
-
-func (s *Slots) len() int {
-	if s == nil {
-		return 0
-	}
-	return s.n
 }
 
 // get returns the endpoint in a slot.

@@ -25,7 +25,13 @@ func (t *Table) Add(set string, e Element) {
 }
 
 // Len returns how many elements a set has.
-func (t *Table) Len(set string) int { return len(t.Elements[set]) + t.Slots[set].len() }
+func (t *Table) Len(set string) int {
+	n := len(t.Elements[set])
+	if s := t.Slots[set]; s != nil {
+		n += s.n
+	}
+	return n
+}
 
 // Get returns the element of a set with a key.
 func (t *Table) Get(set, key string) (ElementOp, bool) {
@@ -53,8 +59,8 @@ type Foreign struct{ What string }
 
 func (s Foreign) text(model.Family) string { return "# foreign: " + s.What }
 
-// EndpointsOf returns the endpoints of a map in slots from 0 on, with keys that begin with that of a frontend. There may be
-// about n.
+// EndpointsOf returns the endpoints of a map in slots from 0 on, with keys that begin with that of a frontend. There
+// may be about n.
 func (t *Table) EndpointsOf(set, frontend string, n int) []netip.AddrPort {
 	var list []netip.AddrPort
 	for i := uint32(0); ; i++ {
@@ -70,5 +76,21 @@ func (t *Table) EndpointsOf(set, frontend string, n int) []netip.AddrPort {
 			list = make([]netip.AddrPort, 0, n)
 		}
 		list = append(list, ep)
+	}
+}
+
+// ElementOp is an element to add or delete.
+type ElementOp struct {
+	Element
+	Port *model.ServicePort // the owner; nil for an element that no single Service determines
+}
+
+// Elements are the elements of one set that a table has, by key. Those that were read from the kernel have no owner.
+type Elements map[string]ElementOp
+
+// Add adds an element, unless there is one with its key.
+func (l Elements) Add(e Element) {
+	if _, ok := l[e.Key]; !ok {
+		l[e.Key] = ElementOp{Element: e}
 	}
 }

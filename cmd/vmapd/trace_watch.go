@@ -176,7 +176,7 @@ func (w *watching) isComplete(c *trace.Connection, now time.Time) bool {
 
 // story asks the kernel for the rest, and tells the story.
 func (w *watching) story(ctx context.Context, c *trace.Connection, stderr io.Writer) (trace.Story, error) {
-	in := trace.Input{First: c.First, Answer: c.Answer, Redirect: c.Redirect, Waited: w.wait, Early: w.tracer.Early()}
+	in := trace.Input{First: c.First, Answer: c.Answer, Redirect: c.Redirect, Waited: w.wait}
 	var err error
 	if in.Interfaces, err = routes.Interfaces(); err != nil {
 		return trace.Story{}, err
@@ -187,6 +187,7 @@ func (w *watching) story(ctx context.Context, c *trace.Connection, stderr io.Wri
 	}
 	defer rules.Close()
 	in.Bases, in.Lines = rules.Bases, rules.Lines(c.First, c.Answer)
+	in.Early = rules.FiltersEarly(model.FamilyOf(c.Client.Addr()))
 	first := trace.Tell(in)
 	dest, arrival := first.Destination, ""
 	if first.Hooks[0].Name == others.Prerouting {

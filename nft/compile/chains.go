@@ -33,12 +33,9 @@ const (
 
 // Priorities of the base chains, relative to those that the kernel names (enum nf_ip_hook_priorities).
 //
-// The kernel runs the nat chains of a hook in the order of their priorities until one has translated the connection
-// (nf_nat_inet_fn). Of equal ones, the chain that was registered last is first. Other programs' chains have the
-// priority of DNAT, as kube-proxy's and those of iptables do. So what a Service serves is translated, or refused,
-// before their rules apply, and what no Service serves is refused behind them: it may be another program's. The first
-// packet of a connection that began before there were rules may come once more: no chain can translate it any more
-// (nf_nat_setup_info), and none must refuse it.
+// Other programs' chains have the priority of DNAT, as kube-proxy's and those of iptables do: see package nft. The
+// first packet of a connection that began before there were rules may come once more: no chain can translate it any
+// more (nf_nat_setup_info), and none must refuse it.
 //
 // The endpoint of a client is remembered right behind all DNAT, by a chain of type filter: at whatever priority chains
 // of type nat are, the kernel passes them at that of DNAT (nf_nat_register_fn). Packets show the client's address

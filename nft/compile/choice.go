@@ -157,9 +157,10 @@ func (c circuit) chain(s *model.Settings) nft.Chain {
 		others = nft.Verdict{Kind: nft.DropPacket}
 	}
 	return nft.Chain{
-		Name:    c.name(),
-		Rules:   append(fromInside(s, goTo(all.name())), nft.Rule{others}),
-		Comment: fmt.Sprintf("this node and its pods: one of %s; others: one of the %s on this node", c.all.words(), c.local.words()),
+		Name:  c.name(),
+		Rules: append(fromInside(s, goTo(all.name())), nft.Rule{others}),
+		Comment: fmt.Sprintf("this node and its pods: one of %s; others: one of the %s on this node",
+			c.all.words(), c.local.words()),
 	}
 }
 

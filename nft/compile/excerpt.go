@@ -49,11 +49,13 @@ func (r *Ruleset) Excerpt(name model.ServicePortName, most int) []Part {
 		}
 		parts = append(parts, p)
 	}
+	chains := slices.Concat(unit.Chains, r.Chains)
 	for i := 0; i < len(led); i++ {
-		c, ok := find(led[i], unit.Chains, r.Chains)
-		if !ok {
+		at := slices.IndexFunc(chains, func(c nft.Chain) bool { return c.Name == led[i] })
+		if at < 0 {
 			continue
 		}
+		c := chains[at]
 		p := Part{Name: c.Name, Chain: true, Comment: c.Comment}
 		for _, rule := range c.Rules {
 			p.Lines = append(p.Lines, rule.Text(r.Family))
@@ -69,20 +71,12 @@ func (r *Ruleset) Excerpt(name model.ServicePortName, most int) []Part {
 	return parts
 }
 
-func find(name string, lists ...[]nft.Chain) (nft.Chain, bool) {
-	for _, list := range lists {
-		if i := slices.IndexFunc(list, func(c nft.Chain) bool { return c.Name == name }); i >= 0 {
-			return list[i], true
-		}
-	}
-	return nft.Chain{}, false
-}
-
 // met are sets in the order in which connections meet them. Behind the first ones are a chain that chooses an endpoint,
 // and its endpoints.
 var met = [...]string{
 	nft.FirewallIPs, nft.SourceRanges(model.SCTP), nft.SourceRanges(model.TCP), nft.SourceRanges(model.UDP),
-	nft.ServiceCounters, nft.NodePortCounters, nft.AffinityIPs, nft.AffinityNodePorts, nft.ServiceIPs, nft.ServiceNodePorts,
+	nft.ServiceCounters, nft.NodePortCounters, nft.AffinityIPs, nft.AffinityNodePorts,
+	nft.ServiceIPs, nft.ServiceNodePorts,
 	chosenFrom: "", nft.RememberIPs, nft.RememberNodePorts, nft.NodePortSourceNAT, nft.SourceNAT,
 }
 

@@ -15,6 +15,8 @@ import (
 // order, or in a lookup table.
 type orders = persist.Map[model.ServicePortName, *order]
 
+type ordersEdit = persist.Edit[model.ServicePortName, *order]
+
 // An order has the slots of each list.
 type order [len(model.TrafficPolicies)]listOrder
 
@@ -103,7 +105,7 @@ func (s bySlot) all() iter.Seq[netip.AddrPort] {
 
 // adopt chooses the slots of a service port's endpoints: an endpoint with a slot keeps it, unless a
 // lookup table has all of them. have may be nil.
-func (r *Ruleset) adopt(edit *persist.Edit[model.ServicePortName, *order], have *nft.Table, sp *model.ServicePort) {
+func (r *Ruleset) adopt(edit *ordersEdit, have *nft.Table, sp *model.ServicePort) {
 	if have == nil && !sp.Algorithm.HasTable() {
 		return
 	}
@@ -123,8 +125,8 @@ func (r *Ruleset) adopt(edit *persist.Edit[model.ServicePortName, *order], have 
 	o.store(edit, sp.Name)
 }
 
-// slotsIn returns the slots of the first frontend that has some. If other frontends have their endpoints in another order,
-// the next batch changes them.
+// slotsIn returns the slots of the first frontend that has some. If other frontends have their endpoints in another
+// order, the next batch changes them.
 func slotsIn(have *nft.Table, sp *model.ServicePort, l model.TrafficPolicy) []netip.AddrPort {
 	for _, fe := range sp.Frontends {
 		of := nft.FrontendsOf(fe.Kind)
@@ -138,7 +140,7 @@ func slotsIn(have *nft.Table, sp *model.ServicePort, l model.TrafficPolicy) []ne
 
 // rearrange is adopt after a ruleset in which the service port was old. The cost is mostly that of the change, also
 // among thousands of endpoints.
-func (r *Ruleset) rearrange(edit *persist.Edit[model.ServicePortName, *order], have *Ruleset, old, now *model.ServicePort) {
+func (r *Ruleset) rearrange(edit *ordersEdit, have *Ruleset, old, now *model.ServicePort) {
 	var o order
 	for _, l := range model.TrafficPolicies {
 		was := have.bySlot(old, l)
@@ -163,7 +165,7 @@ func (r *Ruleset) rearrange(edit *persist.Edit[model.ServicePortName, *order], h
 	o.store(edit, now.Name)
 }
 
-func (o order) store(edit *persist.Edit[model.ServicePortName, *order], name model.ServicePortName) {
+func (o order) store(edit *ordersEdit, name model.ServicePortName) {
 	if o[model.Cluster].isZero() && o[model.Local].isZero() {
 		edit.Delete(name)
 	} else {
@@ -281,9 +283,11 @@ func frontendsOf(sp *model.ServicePort) map[frontend]model.Frontend {
 	return all
 }
 
-// slotElements adds the elements of a list for a frontend, whose keys begin with prefix: all endpoints or, where the other
-// version has them, too, those in slots that differ.
-func (r *Ruleset) slotElements(prefix string, v version, fe model.Frontend, l model.TrafficPolicy, add func(nft.Element)) {
+// slotElements adds the elements of a list for a frontend, whose keys begin with prefix: all endpoints or, where the
+// other version has them, too, those in slots that differ.
+func (r *Ruleset) slotElements(
+	prefix string, v version, fe model.Frontend, l model.TrafficPolicy, add func(nft.Element),
+) {
 	n, list := v.SlotCount(l), func(yield func(slot) bool) {
 		n := uint32(0)
 		for a := range r.bySlot(v.ServicePort, l).all() {

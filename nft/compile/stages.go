@@ -27,9 +27,9 @@ func (r *Ruleset) Elements() iter.Seq2[string, nft.ElementOp] {
 	}
 }
 
-// Stages yields the elements of a new table. A Service comes with all of its ports, addresses and endpoints at once, also
-// with its cluster IP, to whose other ports connections are refused. The first stage has the cluster's API server and
-// DNS, and what all Services need; it is for the transaction with the base chains. The ServiceCIDRs are last, whose
+// Stages yields the elements of a new table. A Service comes with all of its ports, addresses and endpoints at once,
+// also with its cluster IP, to whose other ports connections are refused. The first stage has the cluster's API server
+// and DNS, and what all Services need; it is for the transaction with the base chains. The ServiceCIDRs are last, whose
 // other addresses are dropped.
 func (r *Ruleset) Stages() iter.Seq[Stage] {
 	return func(yield func(Stage) bool) {
@@ -136,7 +136,8 @@ func isUrgent(sp *model.ServicePort) bool {
 		return true
 	}
 	const dns = 53
-	return (sp.Name.Namespace == "kube-system" || sp.Name.Namespace == "openshift-dns") && sp.Name.Protocol != model.SCTP &&
+	mayBe := sp.Name.Namespace == "kube-system" || sp.Name.Namespace == "openshift-dns"
+	return mayBe && sp.Name.Protocol != model.SCTP &&
 		slices.ContainsFunc(sp.Frontends, func(fe model.Frontend) bool { return fe.VIP.Port == dns })
 }
 

@@ -109,9 +109,9 @@ func (st *familyState) read() shared {
 	return st.shared
 }
 
-// Open connects to the kernel and probes its features. A family that the kernel lacks (IPv6
-// switched off) is left out; if it lacks both, the error is an [*UnsupportedError] and names the missing features. Another
-// error says nothing about the kernel, which had no memory, for instance: another Open may work.
+// Open connects to the kernel and probes its features. A family that the kernel lacks (IPv6 switched off) is left out;
+// if it lacks both, the error is an [*UnsupportedError] and names the missing features. Another error says nothing
+// about the kernel, which had no memory, for instance: another Open may work.
 func Open(o Options) (*Backend, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -253,7 +253,8 @@ func (b *Backend) applyFamily(ctx context.Context, st *familyState, s *model.Fam
 		want = options.Compile(st.have, s)
 		changes = batch.Diff(st.have, want)
 	}
-	repair := full && st.left != nil && before == nil && !changes.Empty() && batch.Diff(st.left, options.Compile(st.left, s)).Empty()
+	repair := full && st.left != nil && before == nil && !changes.Empty() &&
+		batch.Diff(st.left, options.Compile(st.left, s)).Empty()
 	if !changes.Empty() {
 		if err = b.sendAndTell(ctx, st, changes, start, full); !model.IsProgrammed(err) {
 			return err
@@ -282,16 +283,26 @@ func (b *Backend) applyFamily(ctx context.Context, st *familyState, s *model.Fam
 // Ruleset returns the ruleset that the last successful Apply left in the kernel, or nil. It may be called at
 // any time.
 func (b *Backend) Ruleset(f model.Family) *compile.Ruleset {
+	if st := b.of(f); st != nil {
+		return st.read().applied
+	}
+	return nil
+}
+
+// of returns the state of a family, nil if the kernel lacks it.
+func (b *Backend) of(f model.Family) *familyState {
 	for _, st := range b.families {
 		if st.family == f {
-			return st.read().applied
+			return st
 		}
 	}
 	return nil
 }
 
 // sendAndTell sends a batch that is not empty, and reports it.
-func (b *Backend) sendAndTell(ctx context.Context, st *familyState, changes *batch.Batch, start time.Time, full bool) error {
+func (b *Backend) sendAndTell(
+	ctx context.Context, st *familyState, changes *batch.Batch, start time.Time, full bool,
+) error {
 	done := Commit{Family: st.family, Full: full}
 	cold, sent := changes.CreateTable, b.conn.sent
 	operations, err := b.send(st, changes)

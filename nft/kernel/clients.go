@@ -2,6 +2,8 @@ package kernel
 
 import (
 	"errors"
+	"fmt"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -90,7 +92,8 @@ func (c *conn) halveClients(f model.Family, set *nft.Set, list []client) error {
 func (c *conn) sendClients(deletion uint16, f model.Family, set *nft.Set, list []client) error {
 	m := c.newBatch(f, nft.TableName)
 	m.clients(deletion, set, list)
-	m.clients(unix.NFT_MSG_NEWSETELEM, set, slices.DeleteFunc(slices.Clone(list), func(e client) bool { return e.left == 0 }))
+	stay := slices.DeleteFunc(slices.Clone(list), func(e client) bool { return e.left == 0 })
+	m.clients(unix.NFT_MSG_NEWSETELEM, set, stay)
 	return c.commit(&m)
 }
 
@@ -115,8 +118,8 @@ func (m *messages) clients(msgType uint16, set *nft.Set, list []client) {
 	}
 }
 
-// leftOf returns how much longer a client is remembered with another timeout than before; 0: it is not. The rules may have
-// the other timeout for as long as since.
+// leftOf returns how much longer a client is remembered with another timeout than before; 0: it is not. The rules may
+// have the other timeout for as long as since.
 func (c client) leftOf(timeout, since time.Duration) time.Duration {
 	if c.left > c.timeout || c.left <= timeout && c.left >= timeout-since-leastLeft {
 		// It connected just now, and the rules gave it the new timeout already. The timeout
@@ -127,4 +130,34 @@ func (c client) leftOf(timeout, since time.Duration) time.Duration {
 		return max(left, leastLeft)
 	}
 	return 0
+}
+
+// Remembered returns the endpoint that the kernel remembers for a client of a service port with session
+// affinity, among the endpoints of a list, and how much longer; false if it remembers none. It lists all
+// clients, over a connection of its own.
+func (b *Backend) Remembered(
+	port model.ServicePortName, list model.TrafficPolicy, who netip.Addr,
+) (to netip.AddrPort, left time.Duration, ok bool, err error) {
+	c, err := b.dialer.dial()
+	if err != nil {
+		return to, 0, false, err
+	}
+	defer func() { _ = c.close() }()
+	key, name := string(nft.AppendAddr(nil, who)), nft.AffinityMap(port, list)
+	err = c.readClients(model.FamilyOf(who), name, func(some []client) error {
+		for _, e := range some {
+			if e.Key == key {
+				to, ok = nft.Endpoint(e.Data)
+				left = e.left
+			}
+		}
+		return nil
+	})
+	if errors.Is(err, unix.ENOENT) {
+		return to, 0, false, nil
+	}
+	if err != nil {
+		err = fmt.Errorf("read elements of %s: %w", name, err)
+	}
+	return to, left, ok, err
 }

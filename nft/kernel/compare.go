@@ -2,7 +2,6 @@ package kernel
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft"
@@ -55,11 +54,11 @@ func (b *Backend) Compare(f model.Family, s *model.Snapshot) (*batch.Batch, erro
 // if there is none, and both are if the kernel lacks the family. The rules of that ruleset are recognised. It uses a
 // connection of its own and no lock of Apply.
 func (b *Backend) Table(f model.Family, s *model.Snapshot) (*nft.Table, *compile.Ruleset, error) {
-	at := slices.IndexFunc(b.families, func(st *familyState) bool { return st.family == f })
-	if at < 0 {
+	st := b.of(f)
+	if st == nil {
 		return nil, nil, nil
 	}
-	options, left := b.options(b.families[at]), b.families[at].read().applied
+	options, left := b.options(st), st.read().applied
 	c, err := b.dialer.dial()
 	if err != nil {
 		return nil, nil, err

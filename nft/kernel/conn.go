@@ -34,7 +34,7 @@ type conn struct {
 
 	// sent is how many bytes of messages went to the kernel.
 	sent int
-	// buffer is the memory that one batch leaves to the next, see releaseBuffer.
+	// buffer is the memory that one batch leaves to the next; send gives it back.
 	buffer []byte
 	// answer is where datagrams are received.
 	answer []byte
@@ -176,9 +176,6 @@ func (c *conn) newBatch(f model.Family, table string) messages {
 	m.batch(unix.NFNL_MSG_BATCH_BEGIN)
 	return m
 }
-
-// releaseBuffer gives back the memory that pieces of a large batch share.
-func (c *conn) releaseBuffer() { c.buffer = nil }
 
 // commit ends a batch, sends it and returns the kernel's first complaint.
 func (c *conn) commit(m *messages) error {

@@ -33,9 +33,6 @@ type Count struct {
 	Refused uint64
 }
 
-// Forwarded are the connections that were not refused.
-func (c Count) Forwarded() uint64 { return c.Connections - c.Refused }
-
 // Connections reads the counts of all service ports, in the order of
 // FamilySnapshot.ServicePorts. A service port that has just been made or changed may be
 // missing. There are none without [Options].Counters; if the kernel can't count, the error is the reason.
@@ -75,7 +72,8 @@ func (b *Backend) appendCounts(ctx context.Context, counts []Count, s *model.Fam
 		set  string
 		into packetCounts
 	}{
-		{nft.ServiceCounters, packets}, {nft.NodePortCounters, packets}, {nft.RefusedCounters, refused}, {nft.NodePortRefused, refused},
+		{nft.ServiceCounters, packets}, {nft.NodePortCounters, packets},
+		{nft.RefusedCounters, refused}, {nft.NodePortRefused, refused},
 	} {
 		if err := c.readCounters(ctx, s.Family, of.set, of.into); err != nil {
 			b.counts.close() // it may have the rest of a list

@@ -141,7 +141,9 @@ func encodePackets(s nft.MatchPackets) []expr.Any {
 	const width = 8
 	return []expr.Any{
 		&expr.Ct{Key: expr.CtKeyPKTS, Register: unix.NFT_REG_1},
-		&expr.Byteorder{SourceRegister: unix.NFT_REG_1, DestRegister: unix.NFT_REG_1, Op: expr.ByteorderHton, Len: width, Size: width},
+		&expr.Byteorder{
+			SourceRegister: unix.NFT_REG_1, DestRegister: unix.NFT_REG_1, Op: expr.ByteorderHton, Len: width, Size: width,
+		},
 		&expr.Cmp{Op: expr.CmpOpGt, Register: unix.NFT_REG_1, Data: binary.BigEndian.AppendUint64(nil, s.MoreThan)},
 	}
 }

@@ -62,8 +62,8 @@ func isTransient(err error) bool {
 	return errors.Is(err, unix.ENOMEM) || errors.Is(err, unix.ENOBUFS) || errors.Is(err, unix.EINTR)
 }
 
-// isLack reports whether an error of a probe says that the kernel lacks something. EBUSY does: Linux before 4.18 allows one
-// NAT hook only, of nftables or of iptables.
+// isLack reports whether an error of a probe says that the kernel lacks something. EBUSY does: Linux before 4.18 allows
+// one NAT hook only, of nftables or of iptables.
 func isLack(err error) bool { return isReply(err) && !isTransient(err) }
 
 // UnsupportedError is a feature that this kernel lacks.
@@ -77,8 +77,8 @@ type UnsupportedError struct {
 
 func (e *UnsupportedError) Error() string {
 	without := cmp.Or(e.Without, "--backend=ipvs and --backend=iptables do without")
-	return fmt.Sprintf("this kernel lacks %s for %s (in Linux since %s, and in the configuration of most distributions); %s: %v",
-		e.Feature, e.Family, e.Since, without, e.Err)
+	const text = "this kernel lacks %s for %s (in Linux since %s, and in the configuration of most distributions); %s: %v"
+	return fmt.Sprintf(text, e.Feature, e.Family, e.Since, without, e.Err)
 }
 
 func (e *UnsupportedError) Unwrap() error { return e.Err }

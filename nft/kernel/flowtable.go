@@ -137,7 +137,8 @@ func (c *conn) probeFastPath(f model.Family) error {
 		return err
 	}
 	if _, err := os.Stat(idleTimeout); errors.Is(err, fs.ErrNotExist) {
-		lacks.Feature, lacks.Since, lacks.Err = "flowtables that keep idle connections (net.netfilter.nf_flowtable_tcp_timeout)", "5.14", err
+		lacks.Feature = "flowtables that keep idle connections (net.netfilter.nf_flowtable_tcp_timeout)"
+		lacks.Since, lacks.Err = "5.14", err
 		return lacks
 	}
 	return nil
@@ -193,17 +194,13 @@ func (b *Backend) applyDevices(ctx context.Context, st *familyState, t nft.Flowt
 		}
 	}
 	st.update(func(to *shared) { to.fastPath.Devices, to.fastPath.Refused = have, err })
-	text := ""
-	switch {
-	case err == nil:
-		st.devices = want
-	default:
-		if text = err.Error(); text != st.devicesSaid {
-			b.log.LogAttrs(ctx, slog.LevelWarn, "packets of some devices do not take the fast path",
-				slog.String("family", st.family.String()), slog.Any("err", err))
-		}
+	if err == nil {
+		st.devices, st.devicesSaid = want, ""
+	} else if err.Error() != st.devicesSaid {
+		st.devicesSaid = err.Error()
+		b.log.LogAttrs(ctx, slog.LevelWarn, "packets of some devices do not take the fast path",
+			slog.String("family", st.family.String()), slog.Any("err", err))
 	}
-	st.devicesSaid = text
 }
 
 // changeDevices adds and removes devices of a flowtable. Of several that are refused, the last is the error.

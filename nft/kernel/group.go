@@ -59,13 +59,6 @@ func (g *group) open(netns int) error {
 	return nil
 }
 
-func (g *group) join() error {
-	if err := g.socket.JoinGroup(groupNFTables); err != nil {
-		return fmt.Errorf("join the group for nftables: %w", err)
-	}
-	return nil
-}
-
 // ForeignChanges returns the changes by others since the watch began. It may be called at any time.
 func (g *group) ForeignChanges() ForeignChanges {
 	return ForeignChanges{Changes: g.foreign.Load(), Overruns: g.overrun.Load()}

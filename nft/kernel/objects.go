@@ -79,8 +79,9 @@ const chainTypeNAT, chainTypeFilter = "nat", "filter"
 
 // hookNumbers are the kernel's numbers of hooks.
 var hookNumbers = [...]uint32{
-	nft.Prerouting: unix.NF_INET_PRE_ROUTING, nft.Output: unix.NF_INET_LOCAL_OUT, nft.Postrouting: unix.NF_INET_POST_ROUTING,
-	nft.Input: unix.NF_INET_LOCAL_IN, nft.Forward: unix.NF_INET_FORWARD,
+	nft.Prerouting: unix.NF_INET_PRE_ROUTING, nft.Output: unix.NF_INET_LOCAL_OUT,
+	nft.Postrouting: unix.NF_INET_POST_ROUTING,
+	nft.Input:       unix.NF_INET_LOCAL_IN, nft.Forward: unix.NF_INET_FORWARD,
 }
 
 func (m *messages) deleteChain(name string) {
@@ -232,8 +233,7 @@ const (
 	setCommentUD       = 7 // NFTNL_UDATA_SET_COMMENT
 	typeofExprUD       = 0 // NFTNL_UDATA_SET_TYPEOF_EXPR
 	typeofDataUD       = 1 // NFTNL_UDATA_SET_TYPEOF_DATA
-	byteOrderHost      = 1 // nftables: enum byteorder
-	byteOrderBigEndian = 2
+	byteOrderBigEndian = 2 // nftables: enum byteorder
 )
 
 // appendNumber appends a number in this machine's byte order, as libnftnl does; the library's
@@ -245,18 +245,15 @@ func appendNumber(b []byte, kind userdata.Type, n uint32) []byte {
 func setUserdata(f model.Family, s nft.Set) []byte {
 	order := uint32(0)
 	if len(s.Key) == 1 {
-		order = byteOrderBigEndian
-		if s.Key[0] == nft.Slot {
-			order = byteOrderHost
-		}
+		order = byteOrderBigEndian // no key is a slot alone
 	}
 	b := appendNumber(nil, setKeyByteOrderUD, order)
 	if s.Data != nil || s.Verdicts {
 		b = appendNumber(b, setDataByteOrderUD, 0)
 	}
 	if slices.Contains(s.Key, nft.Slot) {
-		b = userdata.Append(b, setKeyTypeofUD, typeof(f, s.Key, 0))
-		b = userdata.Append(b, setDataTypeofUD, typeof(f, s.Data, s.PortOf))
+		b = userdata.Append(b, setKeyTypeofUD, typeof(f, s.Key, protoTH))
+		b = userdata.Append(b, setDataTypeofUD, typeof(f, s.Data, protoTCP))
 	}
 	if s.Comment != "" {
 		b = userdata.AppendString(b, setCommentUD, s.Comment)
@@ -268,20 +265,15 @@ func setUserdata(f model.Family, s nft.Set) []byte {
 // enum proto_desc_id, and the templates of ip, ip6, th and tcp).
 const (
 	exprPayload, exprMeta, exprConcat, exprNumgen = 7, 9, 13, 23
-	protoUDP, protoTCP, protoSCTP                 = 6, 8, 10
-	protoTH, protoIP, protoIP6                    = 11, 12, 13
+	protoTCP, protoTH, protoIP, protoIP6          = 8, 11, 12, 13
 	fieldDport, fieldIPDaddr, fieldIP6Daddr       = 2, 12, 9
 	metaL4Proto                                   = 16
 	numgenRandom                                  = 1
 )
 
-// typeof describes an expression or a concatenation: as keys "ip daddr . meta l4proto . th dport .
-// numgen random mod 1", as data "ip daddr . tcp dport". Ports of data are those of a protocol; 0: of
-// any.
-func typeof(f model.Family, types []nft.Type, portOf model.Protocol) []byte {
-	if len(types) == 1 {
-		return typeofPart(f, types[0], portOf)
-	}
+// typeof describes a concatenation: as keys "ip daddr . meta l4proto . th dport . numgen random mod 1", as data
+// "ip daddr . tcp dport". portOf is the protocol of ports.
+func typeof(f model.Family, types []nft.Type, portOf uint32) []byte {
 	var parts []byte
 	for i, t := range types {
 		parts = userdata.Append(parts, userdata.Type(i), typeofPart(f, t, portOf))
@@ -289,7 +281,7 @@ func typeof(f model.Family, types []nft.Type, portOf model.Protocol) []byte {
 	return typeofExpr(exprConcat, parts)
 }
 
-func typeofPart(f model.Family, t nft.Type, portOf model.Protocol) []byte {
+func typeofPart(f model.Family, t nft.Type, portOf uint32) []byte {
 	pair := func(a, b uint32) []byte { return appendNumber(appendNumber(nil, 0, a), 1, b) }
 	switch t {
 	case nft.Addr:
@@ -300,8 +292,7 @@ func typeofPart(f model.Family, t nft.Type, portOf model.Protocol) []byte {
 	case nft.Proto:
 		return typeofExpr(exprMeta, appendNumber(nil, 0, metaL4Proto))
 	case nft.Service:
-		ports := map[model.Protocol]uint32{0: protoTH, model.TCP: protoTCP, model.UDP: protoUDP, model.SCTP: protoSCTP}
-		return typeofExpr(exprPayload, pair(ports[portOf], fieldDport))
+		return typeofExpr(exprPayload, pair(portOf, fieldDport))
 	case nft.Slot:
 	}
 	return typeofExpr(exprNumgen, appendNumber(pair(numgenRandom, 1), 2, 0))

@@ -50,9 +50,12 @@ func features(f model.Family) []feature {
 		}},
 		{"nft_fib (CONFIG_NFT_FIB_IPV4, CONFIG_NFT_FIB_IPV6)", "4.10", nft.Postrouting, nft.Rule{nft.MatchFromNode{}}},
 		{"sets of ranges in concatenations (nft_set_pipapo)", "5.6", nft.Prerouting, nft.Rule{nft.InSet{
-			Key: nft.Key{{Field: nft.DestAddr}, {Field: nft.DestPort}, {Field: nft.SourceAddr}}, Set: nft.SourceRanges(model.TCP),
+			Key: nft.Key{{Field: nft.DestAddr}, {Field: nft.DestPort}, {Field: nft.SourceAddr}},
+			Set: nft.SourceRanges(model.TCP),
 		}}},
-		{"nft_payload and nft_bitwise", "3.13", nft.Postrouting, nft.Rule{nft.MatchAddr{Field: nft.SourceAddr, Prefix: prefix}}},
+		{"nft_payload and nft_bitwise", "3.13", nft.Postrouting, nft.Rule{
+			nft.MatchAddr{Field: nft.SourceAddr, Prefix: prefix},
+		}},
 	}
 }
 

@@ -18,10 +18,11 @@ import (
 // another table, mostly. A list may lack something then.
 const tablePasses = 3
 
-var errChanging = fmt.Errorf("read table %s: rules changed meanwhile, in each of %d tries: %w", nft.TableName, tablePasses, unix.EINTR)
+var errChanging = fmt.Errorf("read table %s: rules changed meanwhile, in each of %d tries: %w",
+	nft.TableName, tablePasses, unix.EINTR)
 
-// readTable returns the contents of our table of a family, or nil if there is none. A rule is recognised by its encoding,
-// if it is one of a ruleset that may be there.
+// readTable returns the contents of our table of a family, or nil if there is none. A rule is recognised by its
+// encoding, if it is one of a ruleset that may be there.
 func (c *conn) readTable(f model.Family, maybe *compile.Ruleset) (t *nft.Table, err error) {
 	for range tablePasses {
 		c.interrupted = false
@@ -56,8 +57,8 @@ func (c *conn) readTableOnce(f model.Family, maybe *compile.Ruleset) (*nft.Table
 	return t, nil
 }
 
-// readSets reads the declarations of the sets, and their elements: of maps of endpoints last, because the frontends have
-// their slots. Packets fill a dynamic one, see purge.
+// readSets reads the declarations of the sets, and their elements: of maps of endpoints last, because the frontends
+// have their slots. Packets fill a dynamic one, see purge.
 func (c *conn) readSets(t *nft.Table) error {
 	counts, err := c.readDeclarations(t)
 	if err != nil {

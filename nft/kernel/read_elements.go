@@ -47,8 +47,8 @@ const (
 	slotsPerQuestion = 200
 )
 
-// askSlots reads the slots of a map of endpoints that has count: those of each frontend in the kernel, from the first to
-// the first that is empty. It reports whether these are all. The caller lists the map otherwise, and meets any error
+// askSlots reads the slots of a map of endpoints that has count: those of each frontend in the kernel, from the first
+// to the first that is empty. It reports whether these are all. The caller lists the map otherwise, and meets any error
 // again.
 func (c *conn) askSlots(t *nft.Table, s nft.Set, count int) bool {
 	r := newElementReader(t, s)

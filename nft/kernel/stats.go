@@ -21,10 +21,8 @@ type Stats struct {
 
 // Stats returns the statistics of a family. It may be called at any time.
 func (b *Backend) Stats(f model.Family) Stats {
-	for _, st := range b.families {
-		if st.family == f {
-			return st.read().stats
-		}
+	if st := b.of(f); st != nil {
+		return st.read().stats
 	}
 	return Stats{}
 }

@@ -33,7 +33,8 @@ func (s step) text(f model.Family) string {
 	case len(s.ops) == 1:
 		return fmt.Sprintf("%s element %s { %s }", s.verb, s.set.Name, s.set.Text(f, s.ops[0].Element))
 	}
-	return fmt.Sprintf("%s %d elements of %s, from { %s } on", s.verb, len(s.ops), s.set.Name, s.set.Text(f, s.ops[0].Element))
+	first := s.set.Text(f, s.ops[0].Element)
+	return fmt.Sprintf("%s %d elements of %s, from { %s } on", s.verb, len(s.ops), s.set.Name, first)
 }
 
 func (s step) port() *model.ServicePort {
@@ -168,7 +169,7 @@ const pieceSize = 8_000
 
 // send carries out a batch. It returns the number of operations.
 func (b *Backend) send(st *familyState, changes *batch.Batch) (operations int, err error) {
-	defer b.conn.releaseBuffer()
+	defer func() { b.conn.buffer = nil }() // the memory that pieces of a large batch share
 	for piece := range changes.Pieces(b.piece) {
 		operations += piece.Len()
 		err := b.sendOthers(st, piece)

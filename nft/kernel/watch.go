@@ -31,7 +31,7 @@ func (b *Backend) Watch(changed chan<- struct{}) (*Watched, error) {
 	if err := w.open(b.netns); err != nil {
 		return nil, fmt.Errorf("watch tables: %w", err)
 	}
-	if err := cmp.Or(w.ignore(w.conn.socket.Port()), w.join()); err != nil {
+	if err := cmp.Or(w.ignore(w.conn.socket.Port()), w.socket.JoinGroup(groupNFTables)); err != nil {
 		return nil, errors.Join(fmt.Errorf("watch tables: %w", err), w.socket.Close())
 	}
 	return w, nil

@@ -29,8 +29,8 @@ type set struct {
 	ranges   []nft.Element // interval sets only, sorted
 }
 
-// New checks the content of a table, also between two rulesets, and indexes its elements. Packets to the node's addresses are
-// for the node itself.
+// New checks the content of a table, also between two rulesets, and indexes its elements. Packets to the node's
+// addresses are for the node itself.
 func New(of *nft.Table, nodeAddrs ...netip.Addr) (*Simulator, error) {
 	s := &Simulator{
 		family:     of.Family,

@@ -1,18 +1,15 @@
-// Package others is about what other programs have in nftables: it lists tables and base chains, reads rules as text, and
-// traces packets through them. What a rule does with a packet, the kernel alone decides: nothing here follows one.
+// Package others is about what other programs have in nftables: it lists tables and base chains, reads rules as text,
+// and traces packets through them. What a rule does with a packet, the kernel alone decides: nothing here follows one.
 //
 //	TableNames ─────> names of tables
 //	StartTrace(Filter) ──> table vmapd-trace-N ── meta nftrace set 1 ──> NFT_MSG_TRACE ──> Read: Events
 //	ReadRuleset ────> base chains; rules as text ("tcp dport 80 drop"), by the handles in Events
 //	NoRoute, NoNeighbour, Untraceable: reasons why a packet ends where no rule matches
 //
-// A trace. Its table has a rule behind connection tracking, at prerouting and output, that other
-// packets match and that ends the chain for them. Packets of traced connections go on to a rule that
-// marks first packets and to one that marks their answers. Only where something of somebody else's may
-// drop packets earlier, or keep them from being tracked, the first of these is before all other
-// rules, with one for answers that are not tracked, and other packets meet the first expressions of
-// all three. At each hook, an empty chain is the first, and one the last: that they were passed
-// shows how far a packet came, even where nothing of nftables sees it.
+// A trace. Its table has, at prerouting and output, a rule before all others that marks first packets, one for answers
+// that are not tracked, and one behind connection tracking for answers. Other packets match none of them. At each hook,
+// an empty chain is the first, and one the last: that they were passed shows how far a packet came, even where nothing
+// of nftables sees it.
 //
 // The table belongs to the socket (flag owner, since Linux 5.12), so the kernel removes it
 // however the process ends. On older kernels, the set element that the rules look up

@@ -4,28 +4,19 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/vmapd/vmapd/model"
 )
 
-// isFilteredEarly reports whether something may drop a first packet before connection tracking has seen
-// it, or there: a chain of somebody's, a table of iptables-legacy, or connection tracking that is
-// nearly full.
-func isFilteredEarly(f model.Family) (bool, error) {
-	r, err := ReadRuleset()
-	if err != nil {
-		return false, err
-	}
-	defer r.Close()
+// FiltersEarly reports whether something is before connection tracking that may drop packets of a family, or keep them
+// from being tracked: a chain of somebody's, or a table of iptables-legacy.
+func (r *Ruleset) FiltersEarly(f model.Family) bool {
 	foreign := map[model.Family]string{model.IPv4: "ip6", model.IPv6: "ip"}[f]
-	for _, b := range r.Bases {
-		if (b.Hook == Prerouting || b.Hook == Output) && b.Priority <= atConntrack && b.Place.Family != foreign && b.Place.Family != "bridge" {
-			return true, nil
-		}
-	}
-	return slices.Contains(legacyTables(f), "raw") || isNearlyFull(), nil
+	return slices.Contains(legacyTables(f), "raw") || slices.ContainsFunc(r.Bases, func(b Base) bool {
+		isFirst := (b.Hook == Prerouting || b.Hook == Output) && b.Priority <= atConntrack
+		return isFirst && b.Place.Family != foreign && b.Place.Family != "bridge"
+	})
 }
 
 // legacyTables names the tables of iptables-legacy that this network namespace has.
@@ -38,23 +29,12 @@ func legacyTables(f model.Family) []string {
 	return strings.Fields(string(b))
 }
 
-// isNearlyFull reports whether connection tracking has nine tenths of the entries that it may have.
-func isNearlyFull() bool {
-	number := func(name string) int {
-		b, _ := os.ReadFile("/proc/sys/net/netfilter/" + name)
-		n, _ := strconv.Atoi(strings.TrimSpace(string(b)))
-		return n
-	}
-	most := number("nf_conntrack_max")
-	return most > 0 && number("nf_conntrack_count") > most*9/10
-}
-
 // Untraceable names what may drop packets although no rule of nftables does.
 func Untraceable(f model.Family) []string {
 	var list []string
 	if tables := legacyTables(f); len(tables) > 0 {
-		list = append(list, fmt.Sprintf("iptables-legacy has rules in the tables %s. The kernel cannot trace them; \"iptables-legacy -L -v -n\" counts packets.",
-			strings.Join(tables, ", ")))
+		list = append(list, fmt.Sprintf("iptables-legacy has rules in the tables %s. The kernel cannot trace them; "+
+			"\"iptables-legacy -L -v -n\" counts packets.", strings.Join(tables, ", ")))
 	}
 	if b, err := os.ReadFile("/proc/thread-self/net/ip_vs"); err == nil && strings.Count(string(b), "\n") > 3 {
 		list = append(list, "IPVS has virtual servers. The kernel cannot trace them; \"ipvsadm -Ln --stats\" counts packets.")

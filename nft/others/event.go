@@ -54,7 +54,8 @@ const redirect, redirect6 = 5, 137
 
 // IsRedirect reports whether the packet tells a host of a shorter path: ICMP's type 5, ICMPv6's 137.
 func (p *Packet) IsRedirect() bool {
-	return p.Protocol == unix.IPPROTO_ICMP && p.Type == redirect || p.Protocol == unix.IPPROTO_ICMPV6 && p.Type == redirect6
+	return p.Protocol == unix.IPPROTO_ICMP && p.Type == redirect ||
+		p.Protocol == unix.IPPROTO_ICMPV6 && p.Type == redirect6
 }
 
 // Kind is the occasion of an event.

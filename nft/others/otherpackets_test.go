@@ -6,14 +6,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/vmapd/vmapd/model"
 )
 
-// Packets of other connections match one rule of a trace at the hook where their way begins, and meet no
-// other, in both directions. Another trace shows it.
-func TestOtherPacketsMeetOneRule(t *testing.T) {
+// Packets of other connections match no rule of a trace, in both directions. Another trace shows it.
+func TestOtherPacketsMatchNoRule(t *testing.T) {
 	alone(t)
 	load(t, "table inet others { chain input { type filter hook input priority 0; ct state established accept; }; }\n")
 	up(t)
@@ -53,7 +50,7 @@ func TestOtherPacketsMeetOneRule(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := map[string]int{}
+	seen := 0
 	for {
 		events, err := witness.Read(t.Context(), time.Now().Add(100*time.Millisecond))
 		if err != nil {
@@ -63,13 +60,15 @@ func TestOtherPacketsMeetOneRule(t *testing.T) {
 			break
 		}
 		for _, e := range events {
-			if e.Place.Table == idle.Table() && e.Kind == Rule && e.Rule != 0 {
-				got[e.Place.Chain]++
+			if e.Place.Table != idle.Table() {
+				continue
+			}
+			if seen++; e.Kind == Rule && e.Rule != 0 {
+				t.Errorf("the datagram or its answer matches a rule of chain %s", e.Place.Chain)
 			}
 		}
 	}
-	// The datagram and its answer each pass both hooks.
-	if want := map[string]int{"output-tracked": 2, "prerouting-tracked": 2}; !cmp.Equal(want, got) {
-		t.Errorf("rules that matched (-want +got):\n%s", cmp.Diff(want, got))
+	if seen == 0 {
+		t.Error("the trace's chains were not met: nothing was tested")
 	}
 }

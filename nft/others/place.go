@@ -26,7 +26,6 @@ func (p Place) IsOurs() bool { return strings.HasPrefix(p.Table, tablePrefix) }
 const (
 	beginSuffix   = "-begin"
 	answersSuffix = "-answers"
-	trackedSuffix = "-tracked"
 	endSuffix     = "-end"
 
 	earlyAnswersSuffix = "-early" + answersSuffix

@@ -48,61 +48,35 @@ type program struct {
 //
 //	set destinations { type ipv4_addr; size 1; flags timeout; elements = { DEST timeout LIFETIME } }
 //	set clients { type ipv4_addr . inet_service; size COUNT; flags dynamic,timeout; timeout LIFETIME }
-//	set answered { the same }
-//	chain prerouting-begin { FIRST }
-//	chain prerouting-answers { REDIRECT; ANSWER }
-//	chain prerouting-tracked { type filter hook prerouting priority -199;
-//		ct original ip daddr != @destinations accept
-//		jump prerouting-begin
-//		jump prerouting-answers
-//	}
-//	chain prerouting-end { type filter hook prerouting priority 2147483647; }
-//	the same for output; for input, forward and postrouting without the rules
-//
-// So other packets meet one rule at the hook where their way begins. Packets without an entry
-// in connection tracking, such as invalid ones, go on with the next: a first packet may be one. If
-// early, something may drop packets before connection tracking, or keep them from being tracked. Then there are more:
-//
+//	set answered, set early { the same }
 //	chain prerouting-begin { type filter hook prerouting priority -2147483648; FIRST }
 //	chain prerouting-early-answers { type filter hook prerouting priority -2147483648; EARLY }
 //	chain prerouting-answers { type filter hook prerouting priority -199; REDIRECT; ANSWER }
 //	chain prerouting-untracked { type filter hook prerouting priority -198; ct state untracked }
+//	chain prerouting-end { type filter hook prerouting priority 2147483647; }
+//	the same for output; for input, forward and postrouting a chain that begins, and one that ends
 //
-// EARLY finds answers without connection tracking: what goes to the client's address and port.
+// Something may drop packets before connection tracking, or keep them from being tracked, so FIRST is before all other
+// rules, and EARLY finds answers without connection tracking: what goes to the client's address and port. Other packets
+// match no rule: they meet the first expressions of four at the hook where they begin.
 //
 // The element of destinations has a timeout so that rules which nobody removes cease to match.
-func (p *program) add(name string, flags nftables.TableFlags, early bool) *nftables.Table {
+func (p *program) add(name string, flags nftables.TableFlags) *nftables.Table {
 	p.to = p.conn.AddTable(&nftables.Table{Family: p.table, Name: name, Flags: flags})
 	dests := &nftables.Set{Table: p.to, Name: destinationSet, KeyType: p.addr, HasTimeout: true, Size: 1}
 	// The errors of AddSet are those of sets with data and intervals.
 	_ = p.conn.AddSet(dests, []nftables.SetElement{{Key: p.filter.Dest.Addr().AsSlice(), Timeout: p.filter.Lifetime}})
-	clients, answered := p.clients("clients"), p.clients("answered")
-	first, answer := p.first(dests, clients), p.answer(dests, clients, answered)
-	var earlyAnswer []expr.Any
-	if early {
-		earlyAnswer = p.earlyAnswer(clients, p.clients("early"))
-	}
+	clients, answered, early := p.clients("clients"), p.clients("answered"), p.clients("early")
 	for _, h := range hooks {
 		name := string(h.hook)
-		switch {
-		case !h.start:
-			p.base(name+beginSuffix, h.number, math.MinInt32)
-		case early:
-			p.rule(p.base(name+beginSuffix, h.number, math.MinInt32), first)
-			p.rule(p.base(name+earlyAnswersSuffix, h.number, math.MinInt32), earlyAnswer)
+		begin := p.base(name+beginSuffix, h.number, math.MinInt32)
+		if h.start {
+			p.rule(begin, p.first(dests, clients))
+			p.rule(p.base(name+earlyAnswersSuffix, h.number, math.MinInt32), p.earlyAnswer(clients, early))
 			answers := p.base(name+answersSuffix, h.number, afterConntrack)
 			p.redirect(answers, clients)
-			p.rule(answers, answer)
+			p.rule(answers, p.answer(dests, clients, answered))
 			p.rule(p.base(name+untrackedSuffix, h.number, afterAnswers), untracked())
-		default:
-			begin, answers := p.chain(name+beginSuffix), p.chain(name+answersSuffix)
-			p.rule(begin, first)
-			p.redirect(answers, clients)
-			p.rule(answers, answer)
-			tracked := p.base(name+trackedSuffix, h.number, afterConntrack)
-			p.rule(tracked, []expr.Any{p.originalDest(), in(dests, true), &expr.Verdict{Kind: expr.VerdictAccept}})
-			p.rule(tracked, []expr.Any{&expr.Verdict{Kind: expr.VerdictJump, Chain: begin.Name}})
-			p.rule(tracked, []expr.Any{&expr.Verdict{Kind: expr.VerdictJump, Chain: answers.Name}})
 		}
 		p.base(name+endSuffix, h.number, math.MaxInt32)
 	}
@@ -125,10 +99,6 @@ func (p *program) base(name string, hook nftables.ChainHook, priority nftables.C
 	return p.conn.AddChain(&nftables.Chain{
 		Table: p.to, Name: name, Type: nftables.ChainTypeFilter, Hooknum: &hook, Priority: &priority, Policy: &accept,
 	})
-}
-
-func (p *program) chain(name string) *nftables.Chain {
-	return p.conn.AddChain(&nftables.Chain{Table: p.to, Name: name})
 }
 
 func (p *program) rule(c *nftables.Chain, exprs []expr.Any) {
@@ -190,7 +160,8 @@ func (p *program) redirect(c *nftables.Chain, clients *nftables.Set) {
 	}
 	for _, packet := range packets {
 		exprs := []expr.Any{
-			&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: unix.NFT_REG_1}, is(protocol), transport(0, 1, unix.NFT_REG_1), is(kind),
+			&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: unix.NFT_REG_1}, is(protocol),
+			transport(0, 1, unix.NFT_REG_1), is(kind),
 			transport(packet+p.source, p.size, unix.NFT_REG_1), transport(packet+ports, 2, p.behindAddress), in(clients, false),
 		}
 		p.rule(c, append(append(exprs, trace()...), &expr.Verdict{Kind: expr.VerdictAccept}))

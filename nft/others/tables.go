@@ -14,7 +14,11 @@ import (
 // TableNames returns the names of all tables of a family. Without nf_tables there are none.
 func TableNames(f model.Family) (names []string, err error) {
 	families := [...]nftables.TableFamily{model.IPv4: nftables.TableFamilyIPv4, model.IPv6: nftables.TableFamilyIPv6}
-	tables, err := listTables(families[f])
+	var tables []*nftables.Table
+	conn, err := nftables.New()
+	if err == nil {
+		tables, err = conn.ListTablesOfFamily(families[f])
+	}
 	switch {
 	case IsMissing(err):
 		return nil, nil
@@ -27,14 +31,6 @@ func TableNames(f model.Family) (names []string, err error) {
 		names = append(names, t.Name)
 	}
 	return names, nil
-}
-
-func listTables(f nftables.TableFamily) ([]*nftables.Table, error) {
-	conn, err := nftables.New()
-	if err != nil {
-		return nil, err
-	}
-	return conn.ListTablesOfFamily(f)
 }
 
 // IsMissing reports whether an error of a list says that the kernel has no nf_tables, or not for a family.

@@ -3,6 +3,7 @@ package others
 import (
 	"cmp"
 	"fmt"
+	mathbits "math/bits"
 	"slices"
 	"strings"
 
@@ -189,8 +190,8 @@ var limitUnits = map[expr.LimitTime]string{
 
 func (w *writer) verdict(v *expr.Verdict) {
 	name := map[expr.VerdictKind]string{
-		expr.VerdictDrop: "drop", expr.VerdictAccept: "accept", expr.VerdictReturn: "return", expr.VerdictContinue: "continue",
-		expr.VerdictJump: "jump", expr.VerdictGoto: "goto",
+		expr.VerdictDrop: "drop", expr.VerdictAccept: "accept", expr.VerdictReturn: "return",
+		expr.VerdictContinue: "continue", expr.VerdictJump: "jump", expr.VerdictGoto: "goto",
 	}[v.Kind]
 	if name == "" {
 		name = "…"
@@ -258,9 +259,7 @@ func negation(is bool) string {
 
 func ones(mask []byte) (n int) {
 	for _, b := range mask {
-		for ; b != 0; b <<= 1 {
-			n++
-		}
+		n += mathbits.OnesCount8(b)
 	}
 	return n
 }

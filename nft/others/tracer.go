@@ -30,7 +30,6 @@ type Tracer struct {
 	events *netlink.Conn
 	rules  *nftables.Conn // owns the table
 	table  *nftables.Table
-	early  bool
 }
 
 // readBuffer has room for the messages about some thousand rules.
@@ -58,18 +57,13 @@ func StartTrace(f Filter) (*Tracer, error) {
 // program writes the table: first as one that the kernel removes when its owner has ended (Linux
 // 5.12), then as an ordinary one. Both are for one connection to the kernel, because an owner
 // must be the one that adds the rules.
-func (t *Tracer) program(f Filter) error {
-	early, err := isFilteredEarly(model.FamilyOf(f.Dest.Addr()))
-	if err != nil {
-		return err
-	}
-	t.early = early
+func (t *Tracer) program(f Filter) (err error) {
 	for _, flags := range []nftables.TableFlags{nftables.TableFlagOwner, 0} {
 		if t.rules, err = nftables.New(nftables.AsLasting()); err != nil {
 			return fmt.Errorf("open netlink connection: %w", err)
 		}
 		p := program{conn: t.rules, filter: f, fields: fieldsOf(model.FamilyOf(f.Dest.Addr()))}
-		t.table = p.add(fmt.Sprintf("%s%d", tablePrefix, t.events.PID()), flags, early)
+		t.table = p.add(fmt.Sprintf("%s%d", tablePrefix, t.events.PID()), flags)
 		if err = t.rules.Flush(); err == nil {
 			return nil
 		}
@@ -83,9 +77,6 @@ func (t *Tracer) program(f Filter) error {
 
 // Table is the name of the table that this tracer made.
 func (t *Tracer) Table() string { return t.table.Name }
-
-// Early reports whether something is before connection tracking that may drop packets, or keep them from being tracked.
-func (t *Tracer) Early() bool { return t.early }
 
 // Read returns the next events. It returns none if there are none until the deadline.
 func (t *Tracer) Read(ctx context.Context, deadline time.Time) ([]Event, error) {
@@ -129,4 +120,35 @@ func (t *Tracer) Close() error {
 		err = fmt.Errorf("remove the rules that start a trace: %w", err)
 	}
 	return errors.Join(err, t.rules.CloseLasting(), t.events.Close())
+}
+
+// RemoveStaleTraces removes tables of tracers that were killed on a kernel that keeps them (before Linux
+// 5.12): those whose destination has timed out. A tracer that works still has it.
+func RemoveStaleTraces() error {
+	conn, err := nftables.New(nftables.AsLasting())
+	if errors.Is(err, unix.EPROTONOSUPPORT) {
+		return nil // no nf_tables
+	}
+	if err != nil {
+		return fmt.Errorf("open netlink connection: %w", err)
+	}
+	defer func() { _ = conn.CloseLasting() }()
+	tables, err := conn.ListTables()
+	if err != nil {
+		return fmt.Errorf("list tables: %w", err)
+	}
+	for _, t := range tables {
+		if !(Place{Table: t.Name}).IsOurs() || t.Flags&nftables.TableFlagOwner != 0 {
+			continue
+		}
+		left, err := conn.GetSetElements(&nftables.Set{Table: t, Name: destinationSet})
+		if err != nil || len(left) > 0 {
+			continue // it works, or has just gone
+		}
+		conn.DelTable(t)
+		if err := conn.Flush(); err != nil && !errors.Is(err, unix.ENOENT) {
+			return fmt.Errorf("remove the table %s of an earlier trace: %w", t.Name, err)
+		}
+	}
+	return nil
 }

@@ -205,7 +205,7 @@ func (c *serviceConnections) Collect(to chan<- prometheus.Metric) {
 		return
 	}
 	for _, n := range c.kernel() {
-		emit(n.Name, n.Family, outcomeForwarded, n.Forwarded())
+		emit(n.Name, n.Family, outcomeForwarded, n.Connections-n.Refused)
 		emit(n.Name, n.Family, outcomeRefused, n.Refused)
 	}
 }
