@@ -1,5 +1,7 @@
 package model
 
+import "cmp"
+
 // Budgets limit the cost of one Service, which shares the process and the kernel's tables with
 // all others. A field that is 0 has its default. Backends have others for some of them, and tests have
 // small ones.
@@ -45,24 +47,15 @@ type Budgets struct {
 }
 
 // DefaultBudgets returns the defaults, which are those with nftables.
-func DefaultBudgets() Budgets {
-	return Budgets{
-		Ports: 1000, Frontends: 10_000, Endpoints: 20_000, Entries: 1 << 16, SourceRanges: 4000, Counters: 100, Problems: 10,
-	}
-}
+func DefaultBudgets() Budgets { return Budgets{}.withDefaults() }
 
 // withDefaults fills in the fields that are 0.
 func (b Budgets) withDefaults() Budgets {
-	d := DefaultBudgets()
-	for field, value := range map[*int]int{
-		&b.Ports: d.Ports, &b.Frontends: d.Frontends, &b.Endpoints: d.Endpoints, &b.Entries: d.Entries,
-		&b.SourceRanges: d.SourceRanges, &b.Counters: d.Counters, &b.Problems: d.Problems,
-	} {
-		if *field == 0 {
-			*field = value
-		}
+	return Budgets{
+		Ports: cmp.Or(b.Ports, 1000), Frontends: cmp.Or(b.Frontends, 10_000), Endpoints: cmp.Or(b.Endpoints, 20_000),
+		Entries: cmp.Or(b.Entries, 1<<16), SourceRanges: cmp.Or(b.SourceRanges, 4000),
+		Counters: cmp.Or(b.Counters, 100), Problems: cmp.Or(b.Problems, 10),
 	}
-	return b
 }
 
 // Budget names a field of Budgets, in a Problem.

@@ -190,7 +190,8 @@ func (x *tracing) run(ctx context.Context, stdout, stderr io.Writer) error {
 	return err
 }
 
-// expected asks for vmapd's decision about a client's connection that came in by an interface, or by none. A connection can be told without it.
+// expected asks for vmapd's decision about a client's connection that came in by an interface, or by none. A connection
+// can be told without it.
 func (x *tracing) expected(ctx context.Context, client netip.Addr, in string, dest netip.AddrPort, stderr io.Writer) *trace.Expected {
 	q := *x
 	q.explainRequest = explainRequest{From: client.String(), To: fmt.Sprintf("%v/%v", dest, x.filter.Protocol), Interface: in}

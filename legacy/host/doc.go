@@ -5,6 +5,6 @@
 // and uses netlink for everything else. It reads the node's state, compares it with the desired
 // one, and writes the difference.
 //
-// It also finds and removes what other backends and kube-proxy left: chains of both variants of iptables by their programs,
-// the rest over netlink.
+// It also finds and removes what other backends and kube-proxy left: chains of both variants of iptables by their
+// programs, the rest over netlink.
 package host

@@ -22,9 +22,10 @@ func (b *IPTables) hook(ctx context.Context, f *ruleFamily, saved *iptables.Save
 }
 
 // hookFirst puts back the jumps that others have deleted, ahead of the comparison of all rules: with 10,000 Services,
-// iptables-nft-save takes seconds, and a listing of the six built-in chains takes milliseconds. A firewall that flushes PREROUTING leaves
-// our chains as they are. If it has changed these, too, a jump leads to the rest of them until the comparison has ended.
-// The comparison makes up for any failure here. iptables-legacy reads a whole table to list one chain, so its jumps wait.
+// iptables-nft-save takes seconds, and a listing of the six built-in chains takes milliseconds. A firewall that flushes
+// PREROUTING leaves our chains as they are. If it has changed these, too, a jump leads to the rest of them until the
+// comparison has ended. The comparison makes up for any failure here. iptables-legacy reads a whole table to list one
+// chain, so its jumps wait.
 func (b *IPTables) hookFirst(ctx context.Context, f *ruleFamily) {
 	if f.variant() != variantNFT {
 		return

@@ -238,8 +238,8 @@ func (r *Random) choosing(s Service) Service {
 	return s
 }
 
-// annotated gives a Service annotations, besides that of the algorithm: one of its examples, one that is invalid, or none.
-// No choice of the source depends on them, so that a seed means the same when there is another annotation.
+// annotated gives a Service annotations, besides that of the algorithm: one of its examples, one that is invalid, or
+// none. No choice of the source depends on them, so that a seed means the same when there is another annotation.
 func annotated(s Service) Service {
 	n := int(s.Created.Sub(Moment(0)).Seconds())
 	for _, a := range model.Annotations {

@@ -22,8 +22,8 @@
 // it judges each flow by what is known then, and the loop reports each snapshot before the first flow
 // can follow it.
 //
-// A service port that the kernel refuses alone keeps its rules, and so its flows: see reconcile.Round. Those of the others
-// end meanwhile.
+// A service port that the kernel refuses alone keeps its rules, and so its flows: see reconcile.Round. Those of the
+// others end meanwhile.
 //
 // Traffic policies, hints and source ranges do not matter: they apply to
 // new flows only.

@@ -122,8 +122,8 @@ func (f *follower) list(ctx context.Context, o metav1.ListOptions) (runtime.Obje
 	return out, nil
 }
 
-// watch answers client-go's request for a watch, with the initial list if the options ask for it. Some of its errors don't
-// come to the WatchErrorHandler.
+// watch answers client-go's request for a watch, with the initial list if the options ask for it. Some of its errors
+// don't come to the WatchErrorHandler.
 func (f *follower) watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	initial := o.SendInitialEvents != nil
 	if initial && (f.unstreamed.Load() || f.plain) {
@@ -170,8 +170,9 @@ func (f *follower) begin(ctx context.Context, o metav1.ListOptions) (watch.Inter
 	return s, nil
 }
 
-// resume is called before a watch continues from a known version. A server that was restored from a backup would be silent
-// until it has as many versions again. It says so to those who ask for an object that is not older than a version.
+// resume is called before a watch continues from a known version. A server that was restored from a backup would be
+// silent until it has as many versions again. It says so to those who ask for an object that is not older than a
+// version.
 func (f *follower) resume(ctx context.Context, o metav1.ListOptions) error {
 	if !f.cut.Load() {
 		return nil

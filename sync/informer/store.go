@@ -12,7 +12,8 @@ import (
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
-// object is what is kept of an object: its name and its version, and until the state has it the part that the proxy needs.
+// object is what is kept of an object: its name and its version, and until the state has it the part that the proxy
+// needs.
 type object struct {
 	metav1.Object // shared and empty: for methods that client-go doesn't call
 
@@ -57,9 +58,10 @@ func newStore(r *resource, s *reconcile.State, replaced func()) *store {
 	return &store{resource: r, state: s, replaced: replaced, known: map[model.NamespacedName]uint64{}}
 }
 
-// transform is the informer's [cache.TransformFunc]: it returns what is kept of an object. The objects of a streamed list,
-// which client-go collects until it has all of them, are kept without their content. At the start the state gets the content
-// at once, since nothing is programmed before the state is complete. Later the state has most of it already.
+// transform is the informer's [cache.TransformFunc]: it returns what is kept of an object. The objects of a streamed
+// list, which client-go collects until it has all of them, are kept without their content. At the start the state gets
+// the content at once, since nothing is programmed before the state is complete. Later the state has most of it
+// already.
 func (s *store) transform(in any) (any, error) {
 	if o, ok := in.(*object); ok {
 		return o, nil // client-go transforms streamed lists twice
@@ -104,8 +106,8 @@ func (s *store) process(in any, _ bool) error {
 	return nil
 }
 
-// replace takes a list. After a watch that could not be resumed, it repeats unchanged objects, and missing ones have been
-// deleted.
+// replace takes a list. After a watch that could not be resumed, it repeats unchanged objects, and missing ones have
+// been deleted.
 func (s *store) replace(list []any) {
 	next := make(map[model.NamespacedName]bool, len(list))
 	for _, item := range list {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Follower lets an [Observer] work in a goroutine of its own, so that its work delays no round: the loop changes the state
-// and wakes it, and Run works on what the state is then.
+// Follower lets an [Observer] work in a goroutine of its own, so that its work delays no round: the loop changes the
+// state and wakes it, and Run works on what the state is then.
 type Follower[T any] struct {
 	wake chan struct{} // capacity 1
 
@@ -30,8 +30,8 @@ func (f *Follower[T]) With(fn func(state *T)) {
 // Wake makes Run work once more. It does not wait.
 func (f *Follower[T]) Wake() { Signal(f.wake) }
 
-// Run calls work after each Wake, or once after several, and again after the time that work returned, unless that is less
-// than 0. It returns when ctx ends.
+// Run calls work after each Wake, or once after several, and again after the time that work returned, unless that is
+// less than 0. It returns when ctx ends.
 func (f *Follower[T]) Run(ctx context.Context, work func() (again time.Duration)) {
 	var again <-chan time.Time
 	for {

@@ -37,7 +37,8 @@ type Round struct {
 	Repair   bool                      // it puts back what another program changed
 	Err      error                     // nil: the dataplane matches Snapshot
 	Failed   [len(model.Families)]bool // the families that Err leaves as they were
-	// Refused are service ports that Err leaves as they were, in whole or in part, in families that are programmed otherwise.
+	// Refused are service ports that Err leaves as they were, in whole or in part, in families that are programmed
+	// otherwise.
 	Refused [len(model.Families)]map[model.ServicePortName]bool
 
 	// The changes in this round.

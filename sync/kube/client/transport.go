@@ -10,8 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Skew returns the server's clock minus this node's, as of its last answer of any kind, and false before the first one. It
-// is exact to a second and the time of the answer's travel. It may be called at any time.
+// Skew returns the server's clock minus this node's, as of its last answer of any kind, and false before the first one.
+// It is exact to a second and the time of the answer's travel. It may be called at any time.
 func (c *Client) Skew() (time.Duration, bool) {
 	if skew := c.skew.Load(); skew != nil {
 		return *skew, true
@@ -21,8 +21,8 @@ func (c *Client) Skew() (time.Duration, bool) {
 
 type lastKey struct{}
 
-// WithLast returns a context for a request, and a function for the error of its last attempt, which may be nil: client-go
-// makes up to ten attempts before it returns.
+// WithLast returns a context for a request, and a function for the error of its last attempt, which may be nil:
+// client-go makes up to ten attempts before it returns.
 func WithLast(ctx context.Context) (context.Context, func() error) {
 	last, ok := ctx.Value(lastKey{}).(*atomic.Pointer[error])
 	if !ok {

@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// New returns serializers that decode Services, EndpointSlices and lists of them as the types of this
-// package, and everything else as the given ones do, which must not convert. Any number of goroutines may use the result.
+// New returns serializers that decode Services, EndpointSlices and lists of them as the types of this package, and
+// everything else as the given ones do, which must not convert. Any number of goroutines may use the result.
 func New(standard runtime.NegotiatedSerializer) runtime.NegotiatedSerializer {
 	formats := slices.Clone(standard.SupportedMediaTypes())
 	for i := range formats {

@@ -107,8 +107,8 @@ func (s *source) into(value interface{ Unmarshal(b []byte) error }) {
 // The first bytes of an object in protobuf (k8s.io/apimachinery/pkg/runtime/serializer/protobuf).
 var magic = []byte("k8s\x00")
 
-// open removes the envelope, a [runtime.Unknown], of an object. It returns the object's kind and its bytes, a part of data,
-// or false if the envelope is invalid.
+// open removes the envelope, a [runtime.Unknown], of an object. It returns the object's kind and its bytes, a part of
+// data, or false if the envelope is invalid.
 func open(data []byte) (name metav1.TypeMeta, raw []byte, ok bool) {
 	unknown, ok := bytes.CutPrefix(data, magic)
 	var meta, apiVersion, kind []byte
@@ -128,8 +128,8 @@ func readEvent(data []byte, e *metav1.WatchEvent) bool {
 	return true
 }
 
-// contents reads the first fields of a message, from number 1 on. It returns false if one of them is not bytes or is there
-// twice. The message may have more fields.
+// contents reads the first fields of a message, from number 1 on. It returns false if one of them is not bytes or is
+// there twice. The message may have more fields.
 func contents(data []byte, fields ...*[]byte) bool {
 	s := source{kind: protowire.BytesType, value: data}
 	for m := s.open(); s.next(&m); {

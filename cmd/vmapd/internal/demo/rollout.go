@@ -13,8 +13,8 @@ import (
 // rate is the number of connections a second on each route of the rollout.
 const rate = 200
 
-// rollout replaces pod-1 by pod-4 under load, as Kubernetes does: pod-1 serves its connections for a while. No connection must
-// be lost.
+// rollout replaces pod-1 by pod-4 under load, as Kubernetes does: pod-1 serves its connections for a while. No
+// connection must be lost.
 func (d *Demo) rollout(ctx context.Context) error {
 	d.printf("\npod-4 replaces pod-1, with %d connections a second on each route:\n\n", rate)
 	loadCtx, stop := context.WithCancel(ctx)
