@@ -114,7 +114,10 @@ func TestTriesEveryFiveSecondsAndComplainsOnce(t *testing.T) {
 		go func() { ended <- s.Run(ctx) }()
 		time.Sleep(time.Minute)
 		// A listener that ends on its own is opened again, too.
-		if err := s.open[0].listener.Close(); err != nil {
+		s.mu.Lock()
+		err = s.open[0].listener.Close()
+		s.mu.Unlock()
+		if err != nil {
 			t.Error(err)
 		}
 		time.Sleep(time.Minute)
