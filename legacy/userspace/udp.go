@@ -93,12 +93,14 @@ func (l *udpListener) send(client netip.AddrPort, datagram []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s, err := l.clients[client], error(nil)
-	if s == nil {
-		s, err = l.open(client)
-	}
-	if err == nil {
-		_, err = s.conn.Write(datagram)
+	if s != nil {
 		l.use(s)
+		_, err = s.conn.Write(datagram)
+	}
+	if s == nil || errors.Is(err, net.ErrClosed) { // its endpoint has just left
+		if s, err = l.open(client); err == nil {
+			_, err = s.conn.Write(datagram)
+		}
 	}
 	if err != nil {
 		l.Log.Debug("lost a datagram", slog.Any("listener", l.vip), slog.Any("client", client), slog.Any("err", err))
