@@ -218,9 +218,6 @@ func (b *IPVS) applyFamily(ctx context.Context, f *serverFamily, s *model.Family
 	}
 	r.want = want
 	err := r.carryOut(ctx, plan.Ops)
-	if err == nil && r.have != nil {
-		err = errors.Join(b.servers.removeOld(), removeSets(isOldSet))
-	}
 	b.update(f.family, r.count)
 	if !model.IsProgrammed(err) {
 		return err

@@ -94,7 +94,7 @@ func removeServers(foreign func(ipvs.Key) bool) (flows, error) {
 		return gone, err
 	}
 	defer table.Close()
-	errs := []error{table.removeOld()}
+	var errs []error
 	for _, f := range model.Families {
 		list, err := table.list(f)
 		if err != nil {

@@ -172,21 +172,6 @@ func (t *serverTable) list(f model.Family) (map[ipvs.Key]ipvs.Server, error) {
 	return all, nil
 }
 
-// oldMark is the first byte of the packet marks of virtual servers that version 0.1 had besides.
-const oldMark = 0x76
-
-// removeOld removes the virtual servers by packet marks of version 0.1.
-func (t *serverTable) removeOld() error {
-	services, err := t.GetServices()
-	errs := []error{err}
-	for _, m := range services {
-		if m.FWMark>>24 == oldMark {
-			errs = append(errs, unlessGone(t.DelService(m)))
-		}
-	}
-	return errors.Join(errs...)
-}
-
 func (t *serverTable) timeouts() (ipvs.Timeouts, error) {
 	c, err := t.GetConfig()
 	if err != nil {

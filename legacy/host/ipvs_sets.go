@@ -195,11 +195,6 @@ func isOurSet(name string) bool {
 	return strings.HasPrefix(name, "VMAPD-") || strings.HasPrefix(name, "VMAPD6-")
 }
 
-// isOldSet reports whether a set is one that version 0.1 had besides.
-func isOldSet(name string) bool {
-	return isOurSet(name) && (strings.HasSuffix(name, "-INSIDE") || strings.HasSuffix(name, "-ENDPOINTS"))
-}
-
 // removeSets destroys sets, without the program.
 func removeSets(theirs func(name string) bool) error {
 	names, err := listSets()

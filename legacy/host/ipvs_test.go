@@ -22,8 +22,6 @@ add VMAPD-SOURCES 192.168.98.12,tcp:80,203.0.113.0/25
 add VMAPD-SOURCES 192.168.98.12,sctp:99,203.0.113.7
 create VMAPD-DROP hash:ip,port family inet hashsize 1024 maxelem 65536
 add VMAPD-DROP 192.168.98.12,udp:53
-create VMAPD-INSIDE hash:ip,port family inet hashsize 1024 maxelem 65536 skbinfo
-add VMAPD-INSIDE 192.168.98.13,udp:53 skbmark 0x76000002/0xffffffff
 create VMAPD-HAIRPIN hash:net,net family inet hashsize 1024 maxelem 2097152
 add VMAPD-HAIRPIN 10.0.0.2,10.0.0.2
 create VMAPD6-ADDRS hash:ip family inet6 hashsize 1024 maxelem 2097152
