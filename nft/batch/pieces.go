@@ -68,7 +68,7 @@ func (b *Batch) ahead() *Batch {
 // largePieces yields the pieces of a large new table.
 func (b *Batch) largePieces(size int, yield func(*Batch) bool) {
 	ahead := b.ahead()
-	ahead.CreateTable = true
+	ahead.DeleteTable, ahead.CreateTable = b.DeleteTable, true
 	more := yield(ahead)
 	next, count, add := &Batch{Family: b.Family, SetChains: b.SetChains, newChains: b.newChains}, 0, elements{}
 	give := func() {

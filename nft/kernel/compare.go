@@ -31,13 +31,17 @@ func (b *Backend) compareWithKernel(
 	if err != nil {
 		return nil, nil, err
 	}
-	changes := batch.DiffTable(table, want)
-	if !claimed {
-		changes = batch.DiffTable(nil, want)
-		changes.DeleteTable = true
+	if claimed {
+		return want, batch.DiffTable(table, want), nil
 	}
+	changes := batch.NewTable(want, replacedWhole*b.piece)
+	changes.DeleteTable = true
 	return want, changes, nil
 }
+
+// replacedWhole is how many pieces a table is replaced in one transaction of. A list of the elements of more would take
+// more memory than all else: they come in pieces.
+const replacedWhole = 32
 
 // Compare returns the batch that would turn a family's table, as it is in the kernel now, into that of
 // s. It is empty if the table is right, and nil if the kernel lacks the family. It uses a connection of its

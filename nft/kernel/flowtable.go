@@ -144,12 +144,6 @@ func (c *conn) probeFastPath(f model.Family) error {
 	return nil
 }
 
-// ProbeFastPath tries, without changing anything, all that the fast path of a family needs. The error is an
-// [*UnsupportedError] if the kernel lacks something.
-func ProbeFastPath(f model.Family) error {
-	return once(func(c *conn) error { return c.probeFastPath(f) })
-}
-
 // FastPath is the state of a family's fast path.
 type FastPath struct {
 	Family model.Family

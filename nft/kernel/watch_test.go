@@ -337,23 +337,38 @@ func TestFlushRulesetLeavesOwnedTablesAsTheyAre(t *testing.T) {
 	}
 }
 
-// A table that nft made of a listing has no owner. It is replaced by one that has.
+// A table that nft made of a listing has no owner. It is replaced by one that has, in one transaction or, if it is
+// large, in pieces.
 func TestATableWithoutAnOwnerIsReplaced(t *testing.T) {
-	n := newNetNS(t)
-	s := exampleBuilder().Snapshot()
-	n.nft(t, text(s), "-f", "-")
-	b := open(t, n)
-	if !b.Owned() {
-		t.Skip("this kernel lacks table flags owner and persist (Linux 6.9)")
-	}
-	apply(t, b, s)
-	mustMatch(t, n, s)
-	if out, err := n.tryNFT("delete element ip vmapd cluster-ips { 172.30.0.41 }", "-f", "-"); err == nil {
-		t.Errorf("another program deleted an element: %s", out)
-	}
-	apply(t, b, s)
-	if got := b.Stats(model.IPv4).Batches; got != 1 {
-		t.Errorf("%d batches, want one", got)
+	for name, size := range map[string]int{"whole": 0, "in pieces": 1} {
+		t.Run(name, func(t *testing.T) {
+			n := newNetNS(t)
+			builder := exampleBuilder()
+			builder.SetEndpointSlice(exampleSlice("IPv4", 2*replacedWhole))
+			s := builder.Snapshot()
+			n.nft(t, text(s)+"add element ip vmapd cluster-ips { 172.30.0.77 }\n", "-f", "-")
+			b, err := Open(Options{NetNS: n.fd(), PieceSize: size})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = b.Close() })
+			if !b.Owned() {
+				t.Skip("this kernel lacks table flags owner and persist (Linux 6.9)")
+			}
+			before := generation(t, b)
+			apply(t, b, s)
+			mustMatch(t, n, s)
+			if whole := generation(t, b)-before == uint32(len(model.Families)); whole != (size == 0) {
+				t.Errorf("%d transactions", generation(t, b)-before)
+			}
+			if out, err := n.tryNFT("delete element ip vmapd cluster-ips { 172.30.0.41 }", "-f", "-"); err == nil {
+				t.Errorf("another program deleted an element: %s", out)
+			}
+			apply(t, b, s)
+			if got := b.Stats(model.IPv4).Batches; got != 1 {
+				t.Errorf("%d batches, want one", got)
+			}
+		})
 	}
 }
 
