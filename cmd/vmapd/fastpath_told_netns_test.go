@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
-	"github.com/vmapd/vmapd/nft/kernel"
 )
 
 // status, doctor and /statusz say with which devices the fast path is on, and how many connections take it, or what the
