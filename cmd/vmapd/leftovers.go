@@ -25,8 +25,8 @@ const kubeProxyTable = "kube-proxy"
 
 // Kinds of leftovers; legacy/host has the others.
 const (
-	kindTable   = "nftables table"
-	kindAddress = "device of userspace"
+	kindTable     = "nftables table"
+	kindOurDevice = "device of userspace"
 )
 
 // found is a number of objects of each kind that other backends or kube-proxy have on the node.
@@ -65,7 +65,7 @@ func (d *finder) find(all bool) (found, error) {
 	}
 	if !d.runsUserspace {
 		if _, err := net.InterfaceByName(userspace.DeviceName); err == nil {
-			counts[host.Leftover{Owner: host.OwnerVmapd, Kind: kindAddress}] = 1
+			counts[host.Leftover{Owner: host.OwnerVmapd, Kind: kindOurDevice}] = 1
 		}
 	}
 	return counts, errors.Join(errs...)

@@ -65,7 +65,7 @@ func (s *sweeper) remaining() found {
 func (s *sweeper) counts() map[host.Leftover]int {
 	counts := map[host.Leftover]int{}
 	for _, owner := range []string{host.OwnerKubeProxy, host.OwnerVmapd} {
-		for _, kind := range []string{kindTable, host.KindNFTChain, host.KindLegacyChain, host.KindDevice, host.KindServer, host.KindSet, kindAddress} {
+		for _, kind := range []string{kindTable, host.KindNFTChain, host.KindLegacyChain, host.KindDevice, host.KindServer, host.KindSet, kindOurDevice} {
 			counts[host.Leftover{Owner: owner, Kind: kind}] = 0
 		}
 	}

@@ -20,9 +20,7 @@ const Resets = "a TCP connection that is to be dropped, as loadBalancerSourceRan
 
 // Differences lists all known differences.
 var Differences = []Difference{
-	{"SCTP is not served", func(_ *model.FamilySnapshot, d model.Decision) bool {
-		return d.Protocol == model.SCTP && d.Frontend != nil
-	}},
+	{"SCTP is not served", isSCTP},
 	{Resets, resets},
 	{"on the address of a Service, ports that no Service has are refused, and neither routed on nor, inside a " +
 		"ServiceCIDR, dropped; a process of the node that listens on all addresses answers there", otherPort},

@@ -77,9 +77,6 @@ func New(o Options) *Reconciler {
 	return r
 }
 
-// Queued implements reconcile.Observer.
-func (r *Reconciler) Queued(time.Time) {}
-
 // Begins implements reconcile.Beginner. Before the first round has succeeded, there is no pass that asks.
 func (r *Reconciler) Begins(s *model.Snapshot) {
 	r.mu.Lock()

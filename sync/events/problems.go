@@ -21,9 +21,6 @@ type Problems struct {
 
 var _ reconcile.Observer = (*Problems)(nil)
 
-// Queued implements reconcile.Observer.
-func (p *Problems) Queued(time.Time) {}
-
 // Done implements reconcile.Observer: it records the problems that the previous snapshot did
 // not have, whether the round succeeded or not.
 func (p *Problems) Done(round reconcile.Round) {

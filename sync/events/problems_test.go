@@ -26,7 +26,6 @@ func TestProblemsBecomeEventsOnce(t *testing.T) {
 		said := 0
 		round := func(when string, want ...string) {
 			t.Helper()
-			p.Queued(time.Now())
 			p.Done(reconcile.Round{Snapshot: b.Snapshot()})
 			time.Sleep(10 * time.Second)
 			synctest.Wait()

@@ -49,7 +49,8 @@ func (s *Source) Run(ctx context.Context, state *reconcile.State) error {
 // follow calls update with the addresses of a network namespace at first, and when they have changed, and complete
 // after the first time.
 func (s *Source) follow(ctx context.Context, netNS int, update func([]netip.Addr), complete func()) {
-	var known []netip.Addr // not nil after the first time
+	var known []netip.Addr
+	first := true
 	f := rtnetlink.Follower{
 		Log: s.Log, What: "the node's addresses", NetNS: netNS,
 		Groups: []uint{
@@ -57,20 +58,20 @@ func (s *Source) follow(ctx context.Context, netNS int, update func([]netip.Addr
 			unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV6_ROUTE, // the default route determines the order
 		},
 		Matters: matters,
-	}
-	f.Read = func(h *netlink.Handle) error {
-		addrs, err := list(h, s.Ignore)
-		first := known == nil
-		if err != nil || !first && slices.Equal(known, addrs) {
-			return err
-		}
-		known = addrs
-		update(addrs)
-		s.Log.LogAttrs(ctx, slog.LevelInfo, "the node's addresses", slog.Any("addresses", addrs))
-		if first {
-			complete()
-		}
-		return nil
+		Read: func(h *netlink.Handle) error {
+			addrs, err := list(h, s.Ignore)
+			if err != nil || !first && slices.Equal(known, addrs) {
+				return err
+			}
+			known = addrs
+			update(addrs)
+			s.Log.LogAttrs(ctx, slog.LevelInfo, "the node's addresses", slog.Any("addresses", addrs))
+			if first {
+				first = false
+				complete()
+			}
+			return nil
+		},
 	}
 	f.Run(ctx)
 }
