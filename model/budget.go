@@ -46,11 +46,8 @@ type Budgets struct {
 	Problems int
 }
 
-// DefaultBudgets returns the defaults, which are those with nftables.
-func DefaultBudgets() Budgets { return Budgets{}.withDefaults() }
-
-// withDefaults fills in the fields that are 0.
-func (b Budgets) withDefaults() Budgets {
+// WithDefaults fills in the fields that are 0, with the defaults of nftables.
+func (b Budgets) WithDefaults() Budgets {
 	return Budgets{
 		Ports: cmp.Or(b.Ports, 1000), Frontends: cmp.Or(b.Frontends, 10_000), Endpoints: cmp.Or(b.Endpoints, 20_000),
 		Entries: cmp.Or(b.Entries, 1<<16), SourceRanges: cmp.Or(b.SourceRanges, 4000),

@@ -64,7 +64,7 @@ const (
 
 // withDefaults fills in the fields that are 0.
 func (c Config) withDefaults() Config {
-	c.Budgets, c.TableSize = c.Budgets.withDefaults(), cmp.Or(c.TableSize, DefaultTableSize)
+	c.Budgets, c.TableSize = c.Budgets.WithDefaults(), cmp.Or(c.TableSize, DefaultTableSize)
 	return c
 }
 
@@ -111,40 +111,9 @@ const (
 	ByInterfacePrefix
 )
 
-// ParseNodePortAddresses reads --nodeport-addresses: "primary", "all", "localhost" and
-// CIDRs. An empty list means "primary". A range of loopback addresses means "localhost"
-// for its family.
-func ParseNodePortAddresses(list []string) (NodePortAddresses, error) {
-	n := NodePortAddresses{Primary: len(list) == 0}
-	var errs []error
-	for _, s := range list {
-		switch s {
-		case "primary":
-			n.Primary = true
-		case "all":
-			n.All = true
-		case "localhost":
-			n.Localhost = [len(Families)]bool{true, true}
-		default:
-			p, err := ParsePrefix(s)
-			if err != nil {
-				errs = append(errs, fmt.Errorf("%q is neither primary, all, localhost nor a CIDR", s))
-				continue
-			}
-			if p.Addr().IsLoopback() {
-				n.Localhost[FamilyOf(p.Addr())] = true
-				continue
-			}
-			n.CIDRs = append(n.CIDRs, p)
-		}
-	}
-	return n, errors.Join(errs...)
-}
-
 // ExternalAddresses restricts the addresses that Services may have besides their cluster IPs:
 // those of spec.externalIPs, which a tenant chooses freely (CVE-2020-8554), and those of
-// status.loadBalancer. The zero value serves what kube-proxy
-// serves, except addresses in a range of cluster IPs.
+// status.loadBalancer. The zero value serves what kube-proxy serves, except addresses in a range of cluster IPs.
 type ExternalAddresses struct {
 	// NoExternalIPs: spec.externalIPs are not served, as with kube-proxy's gate
 	// AllowServiceExternalIPs=false (KEP-5707).

@@ -45,8 +45,7 @@ func hashName(n NamespacedName) uint64 {
 
 func hashAddr(a netip.Addr) uint64 {
 	h := uint64(fnvOffset)
-	b := a.As16()
-	for _, c := range b {
+	for _, c := range a.As16() {
 		h = (h ^ uint64(c)) * fnvPrime
 	}
 	return h

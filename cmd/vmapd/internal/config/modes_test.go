@@ -88,7 +88,7 @@ func TestBudgetsDependOnTheBackend(t *testing.T) {
 		args []string
 		want model.Budgets
 	}{
-		{nil, model.DefaultBudgets()},
+		{nil, model.Budgets{}.WithDefaults()},
 		{[]string{"--backend=ipvs"}, legacy},
 		{[]string{"--backend=iptables"}, legacy},
 		{[]string{"--proxy-mode=iptables"}, legacy},

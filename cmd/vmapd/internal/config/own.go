@@ -70,7 +70,7 @@ type ExternalAddresses struct {
 // the model, one Service makes others wait for 12 s. 5,000 endpoints are as many as there are nodes in
 // the largest clusters that are tested.
 func Budgets(b Backend) model.Budgets {
-	d := model.DefaultBudgets()
+	d := model.Budgets{}.WithDefaults()
 	if b == IPTables || b == IPVS {
 		d.Frontends, d.Endpoints, d.Entries = 2000, 5000, 8192
 	}

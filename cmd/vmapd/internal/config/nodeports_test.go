@@ -1,0 +1,63 @@
+package config
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vmapd/vmapd/model"
+)
+
+func TestParseNodePortAddresses(t *testing.T) {
+	cidrs := func(list ...string) []netip.Prefix {
+		var all []netip.Prefix
+		for _, s := range list {
+			all = append(all, netip.MustParsePrefix(s))
+		}
+		return all
+	}
+	type where = model.NodePortAddresses
+	for _, tt := range []struct {
+		name string
+		flag []string
+		want where
+		bad  bool
+	}{
+		{"an empty list is primary", nil, where{Primary: true}, false},
+		{"primary", []string{"primary"}, where{Primary: true}, false},
+		{"all is without loopback", []string{"all"}, where{All: true}, false},
+		{"localhost is both families", []string{"localhost"}, where{Localhost: [2]bool{true, true}}, false},
+		{
+			"localhost beside primary", []string{"primary", "localhost"},
+			where{Primary: true, Localhost: [2]bool{true, true}}, false,
+		},
+		{
+			"ranges", []string{"10.0.0.0/8", "primary", "fd00:10::/64"},
+			where{Primary: true, CIDRs: cidrs("10.0.0.0/8", "fd00:10::/64")}, false,
+		},
+		{"an IPv4-mapped range", []string{"::ffff:10.0.0.0/104"}, where{CIDRs: cidrs("10.0.0.0/8")}, false},
+		{"loopback of IPv4", []string{"127.0.0.0/8"}, where{Localhost: [2]bool{true, false}}, false},
+		{"one address of loopback", []string{"127.0.0.1/32"}, where{Localhost: [2]bool{true, false}}, false},
+		{"loopback of IPv6", []string{"::1/128"}, where{Localhost: [2]bool{false, true}}, false},
+		{"IPv4-mapped loopback", []string{"::ffff:127.0.0.0/104"}, where{Localhost: [2]bool{true, false}}, false},
+		{
+			"a range of everything is without loopback", []string{"0.0.0.0/0", "::/0"},
+			where{CIDRs: cidrs("0.0.0.0/0", "::/0")}, false,
+		},
+		{
+			"the rest of a list with errors remains", []string{"secondary", "10.0.0.0/8", "10.0.0.0/33"},
+			where{CIDRs: cidrs("10.0.0.0/8")}, true,
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := parseNodePortAddresses(tt.flag)
+			if tt.bad != (err != nil) {
+				t.Errorf("error: %v, wanted: %v", err, tt.bad)
+			}
+			if diff := cmp.Diff(tt.want, got, cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
