@@ -20,8 +20,10 @@ func Diff(have, want *compile.Ruleset) *Batch {
 		b.diffChains(c.Old.Chains, c.New.Chains)
 		b.Purge = append(b.Purge, c.Purge...)
 	}
-	b.diffElements(&nft.Table{Elements: gone.shared(come)}, gone, come.each)
-	b.addRemoved()
+	if len(gone)+len(come) > 0 { // else it is the other family that changed
+		b.diffElements(&nft.Table{Elements: gone.shared(come)}, gone, come.each)
+		b.addRemoved()
+	}
 	return b
 }
 
@@ -112,6 +114,7 @@ func (b *Batch) diffChains(have, want []nft.Chain) {
 	if len(have)+len(want) == 0 {
 		return
 	}
+	same := func(x, y nft.Rule) bool { return x.Text(b.Family) == y.Text(b.Family) }
 	byName := make(map[string]nft.Chain, len(have))
 	for _, c := range have {
 		byName[c.Name] = c
@@ -124,16 +127,12 @@ func (b *Batch) diffChains(have, want []nft.Chain) {
 			b.newChains[c.Name] = true
 		case h.Hook != c.Hook || h.Prio != c.Prio || h.Filter != c.Filter:
 			b.RemakeBase = append(b.RemakeBase, c.Name)
-		case sameRules(b.Family, h.Rules, c.Rules):
+		case slices.EqualFunc(h.Rules, c.Rules, same):
 			continue
 		}
 		b.SetChains = append(b.SetChains, c)
 	}
 	b.DeleteChains = append(b.DeleteChains, slices.Sorted(maps.Keys(byName))...)
-}
-
-func sameRules(f model.Family, a, b []nft.Rule) bool {
-	return slices.EqualFunc(a, b, func(a, b nft.Rule) bool { return a.Text(f) == b.Text(f) })
 }
 
 // diffFlowtables adds the operations that lead from some flowtables to others.

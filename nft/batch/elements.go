@@ -2,8 +2,8 @@ package batch
 
 import (
 	"iter"
-	"maps"
 	"slices"
+	"strings"
 
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft"
@@ -63,11 +63,12 @@ func (l elements) shared(others elements) map[string]nft.Elements {
 // list returns the operations on sets, sorted by their names.
 func (l elements) list() []SetOps {
 	list := make([]SetOps, 0, len(l))
-	for _, set := range slices.Sorted(maps.Keys(l)) {
-		if len(l[set]) > 0 {
-			list = append(list, SetOps{set, l[set]})
+	for set, ops := range l {
+		if len(ops) > 0 {
+			list = append(list, SetOps{set, ops})
 		}
 	}
+	slices.SortFunc(list, func(a, b SetOps) int { return strings.Compare(a.Set, b.Set) })
 	return list
 }
 
