@@ -77,8 +77,8 @@ func (s shard[K, V]) find(compare func(K) int) (int, bool) {
 // Edit collects changes to a Map. Each shard is copied at most once per edit.
 type Edit[K comparable, V comparable] struct {
 	KeyFuncs[K]
-	now   Map[K, V]
-	owned *[shardCount]bool // the shards that may be written; nil until something changes
+	now  Map[K, V]
+	from *[shardCount]*shard[K, V] // only shards that differ may be written; nil until something changes
 }
 
 // Edit begins a change.
@@ -88,15 +88,14 @@ func (m Map[K, V]) Edit(f KeyFuncs[K]) *Edit[K, V] {
 
 // own returns a shard that may be written.
 func (e *Edit[K, V]) own(i uint64) *shard[K, V] {
-	if e.owned == nil {
-		copied := new([shardCount]*shard[K, V])
-		if e.now.shards != nil {
-			*copied = *e.now.shards
+	if e.from == nil {
+		if e.from = e.now.shards; e.from == nil {
+			e.from = new([shardCount]*shard[K, V])
 		}
-		e.now.shards, e.owned = copied, new([shardCount]bool)
+		copied := *e.from
+		e.now.shards = &copied
 	}
-	if !e.owned[i] {
-		e.owned[i] = true
+	if s := e.now.shards[i]; s == nil || s == e.from[i] {
 		old := e.now.shard(i)
 		s := append(make(shard[K, V], 0, len(old)+1), old...)
 		e.now.shards[i] = &s
@@ -152,16 +151,16 @@ func (e *Edit[K, V]) Delete(k K) {
 
 // Done ends the edit and returns its map; without changes, that is the map it began with.
 func (e *Edit[K, V]) Done() Map[K, V] {
-	if e.owned == nil {
+	if e.from == nil {
 		return e.now
 	}
-	for i, owned := range e.owned {
+	for i, s := range e.now.shards {
 		// Appending doubles the capacity of a new shard. A map may stay for long.
-		if s := e.now.shards[i]; owned && cap(*s)-len(*s) > 1+len(*s)/8 {
+		if s != e.from[i] && cap(*s)-len(*s) > 1+len(*s)/8 {
 			*s = append(make(shard[K, V], 0, len(*s)), *s...)
 		}
 	}
-	e.owned = nil // what is written from now on is not shared
+	e.from = nil // what is written from now on is not shared
 	return e.now
 }
 
