@@ -37,7 +37,6 @@ const (
 	filterChain      = iptables.IPVSPrefix + "FILTER"
 	rejectChain      = iptables.IPVSPrefix + "REJECT"
 	forwardChain     = iptables.IPVSPrefix + "FORWARD"
-	invalidChain     = iptables.IPVSPrefix + "INVALID"
 	servedChain      = iptables.IPVSPrefix + "SERVED"
 	postroutingChain = iptables.IPVSPrefix + "POSTROUTING"
 	masqueradeChain  = iptables.IPVSPrefix + "MASQ"
@@ -79,8 +78,7 @@ func companion(f model.Family, s *model.Settings, o Options) *Companion {
 			{"filter", filterChain, r.filter()},
 			{"filter", unallocatedChain, r.unallocated("")},
 			{"filter", rejectChain, iptables.RejectRules(f)},
-			{"filter", invalidChain, r.invalid()},
-			{"filter", forwardChain, []string{iptables.Join(iptables.IsEstablished, iptables.Accept)}},
+			{"filter", forwardChain, r.forward()},
 			{"nat", servedChain, r.served()},
 			{"nat", postroutingChain, r.postrouting()},
 			{"nat", masqueradeChain, r.masquerade()},
@@ -91,9 +89,7 @@ func companion(f model.Family, s *model.Settings, o Options) *Companion {
 		// to an address that is about to go are dropped, and not refused.
 		Jumps: []iptables.Jump{
 			jump("filter", "INPUT", filterChain, notByLo, iptables.IsNew),
-			jump("filter", "INPUT", invalidChain, notByLo, iptables.IsInvalid),
 			jump("filter", "FORWARD", forwardChain),
-			jump("filter", "FORWARD", invalidChain, iptables.IsInvalid),
 			jump("filter", "FORWARD", unallocatedChain, iptables.IsNew),
 			jump("filter", "OUTPUT", filterChain, notSent, iptables.IsNew),
 			jump("filter", "OUTPUT", unallocatedChain, notSent, iptables.IsNew),
@@ -180,14 +176,15 @@ func (r companionRules) filter() []string {
 	}
 }
 
-// invalid drops packets that connection tracking takes for INVALID (a segment outside the window,
-// say). A reply to a masqueraded client would otherwise end in the node's own TCP, which resets the
-// connection.
-func (r companionRules) invalid() []string {
-	if !r.DropInvalid {
-		return nil
+// forward accepts established connections, as kube-proxy does, and drops INVALID packets (a segment outside the
+// window, say): they would reach the client with the endpoint's own address, and the client would reset the connection.
+// What arrives for the node itself may be another program's.
+func (r companionRules) forward() []string {
+	rules := []string{iptables.Join(iptables.IsEstablished, iptables.Accept)}
+	if r.DropInvalid {
+		rules = append(rules, iptables.Join(iptables.IsInvalid, iptables.Drop))
 	}
-	return []string{iptables.Drop}
+	return rules
 }
 
 // served keeps the rules of other programs in the table nat from connections to Services, as kube-proxy does: none

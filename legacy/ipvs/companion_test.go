@@ -55,12 +55,12 @@ func TestTheCompanionIsMended(t *testing.T) {
 	if !c.IsIn(listed(t, good)) {
 		t.Errorf("this is not as it should be:\n%s", good)
 	}
-	invalid := "-A FORWARD -m conntrack --ctstate INVALID -j VMAPD-IPVS-INVALID\n"
+	jump := "-A FORWARD -m conntrack --ctstate NEW -j VMAPD-IPVS-UNALLOCATED\n"
 	for name, bad := range map[string][2]string{
-		"a jump is missing":            {invalid, ""},
-		"a jump is there twice":        {invalid, invalid + invalid},
-		"a jump is not the first":      {invalid, "-A FORWARD -j DROP\n" + invalid},
-		"a jump of another version":    {invalid, invalid + "-A FORWARD -p tcp -j VMAPD-IPVS-INVALID\n"},
+		"a jump is missing":            {jump, ""},
+		"a jump is there twice":        {jump, jump + jump},
+		"a jump is not the first":      {jump, "-A FORWARD -j DROP\n" + jump},
+		"a jump of another version":    {jump, jump + "-A FORWARD -p tcp -j VMAPD-IPVS-UNALLOCATED\n"},
 		"a jump from elsewhere":        {"*mangle\n", "*mangle\n-A POSTROUTING -j VMAPD-IPVS-DROP\n"},
 		"a chain of another version":   {"*mangle\n", "*mangle\n:VMAPD-IPVS-OLD - [0:0]\n-A VMAPD-IPVS-OLD -j RETURN\n"},
 		"a rule too many":              {"-j MASQUERADE\n", "-j MASQUERADE\n-A VMAPD-IPVS-MASQ -j RETURN\n"},
@@ -78,11 +78,11 @@ func TestTheCompanionIsMended(t *testing.T) {
 			t.Errorf("%s: it is not mended:\n%s", name, after)
 		}
 	}
-	if text := strings.Replace(good, ":VMAPD-IPVS-INVALID - [0:0]\n", "", 1); c.IsIn(listed(t, text)) {
+	if text := strings.Replace(good, ":VMAPD-IPVS-UNALLOCATED - [0:0]\n", "", 1); c.IsIn(listed(t, text)) {
 		t.Errorf("a chain is missing, and nobody noticed:\n%s", text)
 	}
-	twice := c.Over(listed(t, strings.Replace(good, invalid, invalid+invalid, 1)))
-	for _, want := range []string{strings.Replace(invalid+invalid, "-A", "-D", 2) + "-D FORWARD -j VMAPD-IPVS-FORWARD\n", "-I FORWARD 1 -m conntrack --ctstate INVALID -j VMAPD-IPVS-INVALID\n"} {
+	twice := c.Over(listed(t, strings.Replace(good, jump, jump+jump, 1)))
+	for _, want := range []string{strings.Replace(jump+jump, "-A", "-D", 2) + "-D FORWARD -j VMAPD-IPVS-FORWARD\n", "-I FORWARD 1 -m conntrack --ctstate NEW -j VMAPD-IPVS-UNALLOCATED\n"} {
 		if !strings.Contains(twice, want) {
 			t.Errorf("no %q in what mends it:\n%s", want, twice)
 		}

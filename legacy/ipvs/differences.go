@@ -67,9 +67,8 @@ var Differences = []Difference{
 		Why:  "it refuses all clients that its table sends to a real server of weight 0",
 	},
 	{
-		What: "DropInvalid drops all INVALID packets that are forwarded or arrive for the node, also those that belong to no " +
-			"Service",
-		Why: "a rule for those of Services would have to know each endpoint",
+		What: "DropInvalid drops all INVALID packets that are forwarded, also those that belong to no Service",
+		Why:  "a rule for those of Services would have to know each endpoint",
 	},
 	{
 		What: "established connections are accepted in the FORWARD chain, and pass no later rule there",

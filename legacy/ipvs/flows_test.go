@@ -69,12 +69,12 @@ func TestFlows(t *testing.T) {
 		return inWords(o)
 	}
 	t.Run("what connection tracking can make nothing of", func(t *testing.T) {
-		p := iptsim.Packet{Connection: tcp("10.0.0.3", "192.168.0.2:40000"), SourcePort: 8080, Invalid: true}
+		p := iptsim.Packet{Connection: tcp("10.0.0.3", "203.0.113.7:40000"), SourcePort: 8080, Invalid: true}
 		equal(t, "a reply", "drop", packet(p))
 		p.SourcePort = 8081
 		equal(t, "what is no endpoint", "drop", packet(p))
-		p.Interface = "lo"
-		equal(t, "on loopback", "192.168.0.2:40000", packet(p))
+		p.Connection = tcp("10.0.0.3", "192.168.0.2:40000")
+		equal(t, "to the node itself", "192.168.0.2:40000", packet(p))
 	})
 	t.Run("marks of others are left as they are", func(t *testing.T) {
 		p := iptsim.Packet{Connection: tcp(pod, "192.168.98.11:80"), SourcePort: modeltest.ClientPort, Mark: 0xffff3fff}
