@@ -15,7 +15,6 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/vmapd/vmapd/legacy/iptables"
 	"github.com/vmapd/vmapd/legacy/ipvs"
 	"github.com/vmapd/vmapd/model"
 )
@@ -72,7 +71,7 @@ func (r *run) carryOut(ctx context.Context, ops []ipvs.Op) error {
 		}
 		errs = append(errs, fmt.Errorf("%v: %w", op, err))
 		switch op.(type) {
-		case ipvs.CreateDevice, ipvs.DeleteDevice, ipvs.SetCompanion, ipvs.RemoveCompanion:
+		case ipvs.CreateDevice, ipvs.SetCompanion:
 			return errors.Join(errs...)
 		}
 		port, ok := r.portOf(op)
@@ -117,8 +116,6 @@ func (r *run) setText(ops []ipvs.Op) (text string, n, wrote int) {
 		switch op := op.(type) {
 		case ipvs.CreateSet:
 			line = "create " + op.Set.Declaration(op.Family)
-		case ipvs.DestroySet:
-			line = "destroy " + op.Set.In(op.Family)
 		case ipvs.DeleteEntry:
 			line = op.Text()
 		case ipvs.AddEntry:
@@ -170,16 +167,12 @@ func (r *run) one(ctx context.Context, op ipvs.Op) error {
 		return r.servers.setTimeouts(op.Timeouts)
 	case ipvs.CreateDevice:
 		return createDevice(r.links, op.Name)
-	case ipvs.DeleteDevice:
-		return deleteDevice(r.links, op.Name)
 	case ipvs.SetCompanion:
 		err := r.f.setCompanion(ctx, op.Companion)
 		if err != nil {
 			r.restoreFailures++
 		}
 		return err
-	case ipvs.RemoveCompanion:
-		return r.f.removeCompanion(ctx)
 	case ipvs.AddAddress:
 		return changeAddress(r.links, op.Device, op.Addr, (*netlink.Handle).AddrAdd)
 	case ipvs.DeleteAddress:
@@ -195,17 +188,6 @@ func (f *serverFamily) setCompanion(ctx context.Context, c *ipvs.Companion) erro
 		return err
 	}
 	_, err = f.restore(ctx, text(c.Over(saved)))
-	return err
-}
-
-func (f *serverFamily) removeCompanion(ctx context.Context) error {
-	saved, err := save(ctx, f.name)
-	if err != nil {
-		return err
-	}
-	if remove := saved.RemoveText(iptables.IsIPVS); remove != "" {
-		_, err = f.restore(ctx, text(remove))
-	}
 	return err
 }
 

@@ -80,7 +80,7 @@ func BenchmarkCold(b *testing.B) {
 		b.Run(fmt.Sprintf("%d services", services), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				ipvs.Diff(nil, ipvs.Compile(nil, s, ipvs.Options{}))
+				ipvs.DiffContent(ipvs.NewContent(model.IPv4), ipvs.Compile(nil, s, ipvs.Options{}))
 			}
 		})
 	}

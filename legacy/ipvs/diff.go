@@ -3,7 +3,6 @@ package ipvs
 import (
 	"maps"
 	"net/netip"
-	"reflect"
 	"slices"
 
 	"github.com/vmapd/vmapd/model"
@@ -22,7 +21,7 @@ const (
 	leave                   // real servers and virtual servers that go
 	untreat                 // entries that refused or masqueraded
 	unrestrict              // entries that dropped, and sources that may connect now
-	tidy                    // sources without a restriction and, if everything goes, rules and sets
+	tidy                    // sources without a restriction
 	phases
 )
 
@@ -45,19 +44,9 @@ type differ struct {
 	ops        [phases][]Op
 }
 
-// Diff returns the plan from one State to another that was compiled after it. Its cost depends
-// on the size of the difference. Either State may be nil, for nothing at all.
+// Diff returns the plan from one State to another that was compiled after it, with the same options. Its cost depends
+// on the size of the difference.
 func Diff(before, after *State) Plan {
-	switch {
-	case before == nil && after == nil:
-		return Plan{}
-	case before == nil:
-		return DiffContent(NewContent(after.Family), after)
-	case after == nil:
-		return Remove(before.Content(), before.Options)
-	case !reflect.DeepEqual(before.Options, after.Options):
-		return DiffContent(before.Content(), after)
-	}
 	d := &differ{family: after.Family, have: NewContent(after.Family), want: NewContent(after.Family)}
 	d.changedKeys(before, after)
 	d.changedAddrs(before, after)
@@ -132,25 +121,6 @@ func DiffContent(have *Content, want *State) Plan {
 	return d.plan()
 }
 
-// Remove returns the plan that removes everything of ours.
-func Remove(have *Content, o Options) Plan {
-	nothing := NewContent(have.Family)
-	d := &differ{family: have.Family, have: have.without(o, nothing), want: nothing}
-	if have.Companion != nil {
-		d.add(tidy, RemoveCompanion{have.Family})
-	}
-	for _, name := range SetNames {
-		if have.Sets[name] != nil {
-			d.add(tidy, DestroySet{have.Family, name})
-		}
-	}
-	if have.Device != "" {
-		d.add(prepare, DeleteDevice{have.Device}) // with all addresses
-	}
-	d.have.Addrs, d.have.Sets = nil, nil
-	return d.plan()
-}
-
 // without leaves out unwanted virtual servers that may belong to somebody else.
 func (c *Content) without(o Options, want *Content) *Content {
 	d := *c
@@ -179,11 +149,7 @@ func (d *differ) prepare(sysctls []Sysctl) {
 			d.add(prepare, CreateSet{d.family, name})
 		}
 	}
-	if d.have.Device != d.want.Device {
-		if d.have.Device != "" {
-			d.add(prepare, DeleteDevice{d.have.Device})
-			d.have.Addrs = nil
-		}
+	if d.have.Device == "" {
 		d.add(prepare, CreateDevice{d.want.Device})
 	}
 }
@@ -191,7 +157,7 @@ func (d *differ) prepare(sysctls []Sysctl) {
 // plan orders the operations. Within a phase, they are in the order in which they are added here.
 func (d *differ) plan() Plan {
 	companion := d.want.Companion
-	changes := companion != nil && !companion.equal(d.have.Companion)
+	changes := !companion.equal(d.have.Companion)
 	if changes {
 		first := companion
 		if d.have.Companion == nil {

@@ -48,24 +48,15 @@ type (
 	// SetTimeouts sets IPVS's timeouts; 0 leaves one as it is.
 	SetTimeouts struct{ Timeouts }
 	// CreateDevice creates the dummy device, without ARP. Both families share it, so it may
-	// exist by then, and it is deleted only with both.
+	// exist by then.
 	CreateDevice struct{ Name string }
-	// DeleteDevice deletes the dummy device with its addresses.
-	DeleteDevice struct{ Name string }
 	// CreateSet creates an empty ipset.
 	CreateSet struct {
 		Family model.Family
 		Set    SetName
 	}
-	// DestroySet destroys an ipset that no rule uses.
-	DestroySet struct {
-		Family model.Family
-		Set    SetName
-	}
 	// SetCompanion replaces our chains by these, and puts back missing jumps.
 	SetCompanion struct{ Companion *Companion }
-	// RemoveCompanion deletes the jumps, and then the chains.
-	RemoveCompanion struct{ Family model.Family }
 	// AddAddress adds an address to the dummy device, as a /32 or /128.
 	AddAddress struct {
 		Device string
@@ -133,17 +124,9 @@ func (t Timeouts) Over(below Timeouts) Timeouts {
 
 func (o CreateDevice) String() string { return "ip link add " + o.Name + " type dummy" }
 
-func (o DeleteDevice) String() string { return "ip link delete " + o.Name }
-
 func (o CreateSet) String() string { return "ipset create " + o.Set.Declaration(o.Family) }
 
-func (o DestroySet) String() string { return "ipset destroy " + o.Set.In(o.Family) }
-
 func (o SetCompanion) String() string { return restoreCommand(o.Companion.Family) + " --noflush" }
-
-func (o RemoveCompanion) String() string {
-	return restoreCommand(o.Family) + " --noflush, without our chains"
-}
 
 func restoreCommand(f model.Family) string {
 	if f == model.IPv6 {

@@ -2,7 +2,6 @@ package ipvs
 
 import (
 	"net/netip"
-	"reflect"
 	"slices"
 
 	"github.com/vmapd/vmapd/model"
@@ -39,7 +38,7 @@ type users struct {
 // the changes between the snapshots; old may be nil.
 func Compile(old *State, s *model.FamilySnapshot, o Options) *State {
 	o = o.WithDefaults()
-	if old == nil || !reflect.DeepEqual(old.Options, o) {
+	if old == nil {
 		old = &State{Family: s.Family, snapshot: &model.FamilySnapshot{Family: s.Family}}
 	}
 	next := *old

@@ -12,7 +12,6 @@ import (
 var (
 	errThere   = errors.New("is there already")
 	errMissing = errors.New("there is none")
-	errInUse   = errors.New("is in use")
 )
 
 // Clone returns an independent copy of a Content.
@@ -46,11 +45,11 @@ func apply(c *ipvs.Content, op ipvs.Op) error {
 	case ipvs.SetTimeouts:
 		c.Timeouts = o.Over(c.Timeouts)
 		return nil
-	case ipvs.CreateDevice, ipvs.DeleteDevice, ipvs.AddAddress, ipvs.DeleteAddress:
+	case ipvs.CreateDevice, ipvs.AddAddress, ipvs.DeleteAddress:
 		return applyDevice(c, op)
-	case ipvs.SetCompanion, ipvs.RemoveCompanion:
-		return applyCompanion(c, op)
-	case ipvs.CreateSet, ipvs.DestroySet, ipvs.AddEntry, ipvs.DeleteEntry:
+	case ipvs.SetCompanion:
+		return applyCompanion(c, o)
+	case ipvs.CreateSet, ipvs.AddEntry, ipvs.DeleteEntry:
 		return applySet(c, op)
 	case ipvs.AddServer, ipvs.UpdateServer, ipvs.DeleteServer:
 		return applyServer(c, op)
@@ -67,11 +66,6 @@ func applyDevice(c *ipvs.Content, op ipvs.Op) error {
 			return errThere
 		}
 		c.Device = o.Name
-	case ipvs.DeleteDevice:
-		if c.Device != o.Name {
-			return errMissing
-		}
-		c.Device, c.Addrs = "", map[netip.Addr]bool{}
 	case ipvs.AddAddress:
 		switch {
 		case c.Device != o.Device:
@@ -89,15 +83,7 @@ func applyDevice(c *ipvs.Content, op ipvs.Op) error {
 	return nil
 }
 
-func applyCompanion(c *ipvs.Content, op ipvs.Op) error {
-	o, sets := op.(ipvs.SetCompanion)
-	if !sets {
-		if c.Companion == nil {
-			return errMissing
-		}
-		c.Companion = nil
-		return nil
-	}
+func applyCompanion(c *ipvs.Content, o ipvs.SetCompanion) error {
 	for _, name := range ipvs.SetNames {
 		if c.Sets[name] == nil {
 			return fmt.Errorf("no set %s", name.In(c.Family))
@@ -114,14 +100,6 @@ func applySet(c *ipvs.Content, op ipvs.Op) error {
 			return errThere
 		}
 		c.Sets[o.Set] = map[ipvs.Entry]bool{}
-	case ipvs.DestroySet:
-		switch {
-		case c.Sets[o.Set] == nil:
-			return errMissing
-		case c.Companion != nil:
-			return errInUse
-		}
-		delete(c.Sets, o.Set)
 	case ipvs.AddEntry:
 		set := c.Sets[o.Set]
 		if set == nil {
