@@ -68,14 +68,14 @@ func (p *dataplane) compared(d model.Decision) string {
 func (p *dataplane) known(s *model.FamilySnapshot, d model.Decision) string {
 	if p.ipvs != nil {
 		for _, known := range ipvs.Differences {
-			if known.Concerns != nil && known.Concerns(s, d) {
+			if known.Concerns(s, d) {
 				return "the backend IPVS differs by its nature: " + known.What
 			}
 		}
 	}
 	if p.userspace != nil {
 		for _, known := range userspace.Differences {
-			if known.Concerns != nil && known.Concerns(s, d) {
+			if known.Concerns(s, d) {
 				return "the backend userspace differs by its nature: " + known.What
 			}
 		}

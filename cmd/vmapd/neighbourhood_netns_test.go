@@ -280,16 +280,16 @@ func (n *neighbourhood) target(d model.Decision, a lab.Answer) (model.Target, bo
 // differs reports whether the backend is known to do otherwise.
 func (n *neighbourhood) differs(s *model.Snapshot, d model.Decision) bool {
 	return n.by.name == byIPVS && slices.ContainsFunc(ipvs.Differences, func(difference ipvs.Difference) bool {
-		return difference.Concerns != nil && difference.Concerns(s.Family(model.FamilyOf(d.Dest.Addr())), d)
+		return difference.Concerns(s.Family(model.FamilyOf(d.Dest.Addr())), d)
 	})
 }
 
 // rememberedBy is what session affinity knows, as the backends have it.
 type rememberedBy struct {
 	memory modeltest.Memory
-	// IPVS: each frontend has a memory of its own; see ipvs.Differences.
+	// IPVS: each frontend has a memory of its own; see BACKENDS.md.
 	byDest map[model.VIP]modeltest.Memory
-	// iptables: all endpoints that a client got; see iptables.Differences.
+	// iptables: all endpoints that a client got; see BACKENDS.md.
 	clients map[visitor]bool
 }
 

@@ -128,7 +128,7 @@ func TestScenariosForReal(t *testing.T) {
 						flows[i].tries = ""
 					}
 					if p.name == byIPVS && f.tries == same {
-						flows[i].tries = sticky // frontends are independent: see ipvs.Differences
+						flows[i].tries = sticky // frontends are independent: see BACKENDS.md
 					}
 				}
 				text, _ := s.render(t)

@@ -170,7 +170,7 @@ func TestScenariosByUserspace(t *testing.T) {
 func userspaceDiffers(f flow, snapshot *model.Snapshot, nodeAddrs []netip.Addr) string {
 	d := model.Decide(snapshot, f.connection(nodeAddrs))
 	for _, difference := range userspace.Differences {
-		if difference.Concerns != nil && difference.Concerns(snapshot.Family(f.family()), d) {
+		if difference.Concerns(snapshot.Family(f.family()), d) {
 			return difference.What
 		}
 	}

@@ -109,7 +109,7 @@ func (c *choice) one(n int) string {
 	if n == 1 {
 		return proto
 	}
-	return proto + " " + random(1, n) // also for those that hash: see Differences
+	return proto + " " + random(1, n) // also for those that hash: no match hashes a source address
 }
 
 // remember returns the match that puts the client on the endpoint's list. It stands behind the

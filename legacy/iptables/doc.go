@@ -43,6 +43,7 @@
 // and a service port's chains do not depend on any other service port. A change rewrites only
 // the chains that it concerns, and those above only if a chain appears or disappears.
 //
-// Rules of different tables can't be exchanged together. [Differences] lists the consequences,
-// and every other difference from nftables.
+// Rules of different tables can't be exchanged together: while a batch is applied, a connection may for a moment
+// be refused instead of forwarded, or the reverse. A single new connection without a history always goes where
+// model.Decide says. The page cmd/vmapd/deploy/BACKENDS.md lists every difference from nftables.
 package iptables

@@ -11,12 +11,11 @@ import (
 type Difference struct {
 	What string
 	Why  string
-	// Concerns reports whether a decision of the model is carried out otherwise; nil if no single
-	// new connection without a history is concerned.
+	// Concerns reports whether a decision of the model is carried out otherwise.
 	Concerns func(s *model.FamilySnapshot, d model.Decision) bool
 }
 
-// Differences lists all known differences.
+// Differences lists those that concern single new connections without a history. The page BACKENDS.md has all.
 var Differences = []Difference{
 	{
 		What: "a connection from the node itself to a port without endpoints gets an ICMP error and no TCP reset",
@@ -49,46 +48,6 @@ var Differences = []Difference{
 			"node reach only endpoints on this node, as long as there is one",
 		Why:      "a virtual server has one list of real servers; kube-proxy's mode ipvs does the same",
 		Concerns: shortCircuited,
-	},
-	{
-		What: "the algorithm random means Options.Scheduler",
-		Why:  "IPVS has no scheduler that chooses at random",
-	},
-	{
-		What: "each frontend has session affinity of its own, and its time begins anew with the end of each connection",
-		Why:  "persistence belongs to a virtual server",
-	},
-	{
-		What: "the connections of a deleted frontend end",
-		Why:  "a virtual server is deleted with its real servers, and no packets arrive at a deleted address",
-	},
-	{
-		What: "with the scheduler dh, the connections of a deleted endpoint end",
-		Why:  "it refuses all clients that its table sends to a real server of weight 0",
-	},
-	{
-		What: "DropInvalid drops all INVALID packets that are forwarded, also those that belong to no Service",
-		Why:  "a rule for those of Services would have to know each endpoint",
-	},
-	{
-		What: "established connections are accepted in the FORWARD chain, and pass no later rule there",
-		Why:  "kube-proxy does so, and nodes with a FORWARD policy of DROP rely on it for replies",
-	},
-	{
-		What: "one bit of packet marks is used",
-		Why:  "what is to be masqueraded is known before IPVS has chosen the endpoint",
-	},
-	{
-		What: "connections to a Service are not counted",
-		Why:  "a virtual server's own count begins at 0 when it is made anew, and knows nothing of refused and dropped ones",
-	},
-	{
-		What: "endpoints change one after the other, and not all at once",
-		Why:  "IPVS has no transactions; each step on the way is safe (Plan)",
-	},
-	{
-		What: "no packets take the fast path, whatever --fast-path says",
-		Why:  "the kernel takes connections that are forwarded, and those of IPVS pass the hook input",
 	},
 }
 

@@ -9,8 +9,7 @@ import (
 // A Difference describes different behaviour of the userspace and the nftables backends.
 type Difference struct {
 	What string
-	// Concerns reports whether a decision of the model is carried out otherwise; nil if no single
-	// new connection without a history is concerned, but for the source that its endpoint sees.
+	// Concerns reports whether a decision of the model is carried out otherwise.
 	Concerns func(s *model.FamilySnapshot, d model.Decision) bool
 }
 
@@ -18,7 +17,7 @@ type Difference struct {
 const Resets = "a TCP connection that is to be dropped, as loadBalancerSourceRanges or a policy Local say, is accepted and " +
 	"reset; a Service without endpoints refuses it, and datagrams, too"
 
-// Differences lists all known differences.
+// Differences lists those that concern single new connections without a history. The page BACKENDS.md has all.
 var Differences = []Difference{
 	{"SCTP is not served", isSCTP},
 	{Resets, resets},
@@ -27,13 +26,6 @@ var Differences = []Difference{
 	{"an external or load-balancer address that is a pod's is not served", isPods},
 	{"an endpoint at the address and port of another Service, or of the same one, is never used: vmapd would connect to " +
 		"itself for ever", loops},
-	{"endpoints see an address of the node as the source of every connection", nil},
-	{"connections last only as long as vmapd runs, and new ones are refused until it runs again", nil},
-	{"a TCP client is connected before an endpoint is: if none accepts, the connection is reset and not refused", nil},
-	{"without CAP_NET_ADMIN, Services answer only on addresses that the node has, and without CAP_NET_BIND_SERVICE " +
-		"only on ports from 1024 on (net.ipv4.ip_unprivileged_port_start)", nil},
-	{"a process of the node that has an address and port keeps it, and none can take one that a Service has", nil},
-	{"DropInvalid and masqueradeAll have no effect", nil},
 }
 
 func isSCTP(_ *model.FamilySnapshot, d model.Decision) bool {
