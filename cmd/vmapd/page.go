@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -13,7 +12,6 @@ import (
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/status"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/webpage"
 	"github.com/vmapd/vmapd/model"
-	"github.com/vmapd/vmapd/nft/kernel"
 )
 
 // page returns the handler of the page at / of the metrics port, and of its requests.
@@ -56,58 +54,30 @@ func (a *answers) one(ctx context.Context, query url.Values) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	counts, uncounted := a.countsTo(ctx, view.OnesPorts(filter))
+	counts, uncounted := a.countsTo(ctx)
 	one := view.One(filter, counts, a.way)
 	one.Uncounted = uncounted
 	return one, nil
 }
 
-// countsTo returns the numbers of new connections to a few service ports, or the reason for which they are not
-// counted.
-func (a *answers) countsTo(ctx context.Context, ports []*model.ServicePort) (counts status.Counts, uncounted string) {
-	const mostFrontends = 200 // each is a question to the kernel's IPVS
-	frontends := 0
-	for _, sp := range ports {
-		frontends += len(sp.Frontends)
-	}
-	var err error
+// countsTo returns the numbers of new connections to service ports, or the reason for which they are not counted.
+func (a *answers) countsTo(ctx context.Context) (counts status.Counts, uncounted string) {
 	switch {
 	case a.plane.iptables != nil:
 		return nil, "not counted: with iptables, each answer would need a listing of all rules"
+	case a.plane.ipvs != nil:
+		return nil, "not counted: IPVS counts nothing that is refused, and begins at 0 when it makes a virtual server anew"
 	case a.plane.userspace != nil:
 		return a.countsByListeners(), ""
-	case a.plane.ipvs != nil && frontends > mostFrontends:
-		return nil, fmt.Sprintf("not counted: the Service has more than %d addresses and ports", mostFrontends)
-	case a.plane.ipvs != nil:
-		counts, err = a.countsByIPVS(ports)
 	case !a.counters():
 		return nil, "not counted: the daemon runs without --service-counters"
-	default:
-		var list []kernel.Count
-		list, err = a.plane.nft.Connections(ctx)
-		counts = countsOf(list)
 	}
+	list, err := a.plane.nft.Connections(ctx)
 	if err != nil {
 		a.log.LogAttrs(ctx, slog.LevelDebug, "could not read counters of connections", slog.Any("err", err))
 		return nil, "not counted: " + err.Error()
 	}
-	return counts, ""
-}
-
-func (a *answers) countsByIPVS(ports []*model.ServicePort) (status.Counts, error) {
-	counts := status.Counts{}
-	for _, sp := range ports {
-		state := a.plane.ipvs.State(sp.Family)
-		if state == nil {
-			continue
-		}
-		n, err := a.plane.ipvs.ConnectionsTo(state.Keys(sp.Name))
-		if err != nil {
-			return nil, err
-		}
-		counts[status.CountKey{Name: sp.Name, Family: sp.Family}] = n
-	}
-	return counts, nil
+	return countsOf(list), ""
 }
 
 // way returns the rules of nftables or iptables that connections to a service port meet, as they were programmed last.

@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"os/exec"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/vishvananda/netlink"
@@ -48,7 +47,6 @@ type serverFamily struct {
 	*programs
 	have     *ipvs.State         // the node's; nil: unknown, read before the next plan
 	draining map[drain]time.Time // when to look at it again
-	applied  atomic.Pointer[ipvs.State]
 }
 
 // drain is a real server that finishes its connections.
@@ -166,7 +164,6 @@ func (b *IPVS) Close() error {
 func (b *IPVS) Resync() {
 	for _, f := range b.families {
 		f.have = nil
-		f.applied.Store(nil) // the next one shares nothing with it
 	}
 }
 
@@ -223,7 +220,6 @@ func (b *IPVS) applyFamily(ctx context.Context, f *serverFamily, s *model.Family
 		return err
 	}
 	f.have = want
-	f.applied.Store(want)
 	deleted, undrained := b.endDrained(f)
 	if r.done > 0 || deleted > 0 {
 		b.log.LogAttrs(ctx, slog.LevelDebug, "applied", slog.String("family", f.family.String()),

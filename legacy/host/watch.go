@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/vmapd/vmapd/legacy/iptables"
+	"github.com/vmapd/vmapd/legacy/ipvs"
 	"github.com/vmapd/vmapd/model"
 )
 
@@ -80,7 +81,7 @@ func (w *watchable) since(applies int) bool {
 // beside Apply, in the network namespace of its caller.
 type Watch struct {
 	*watchable
-	jumps   func() []iptables.Jump
+	jumps   []iptables.Jump
 	compare func(context.Context, model.Family, *model.Snapshot) ([]string, error)
 	log     *slog.Logger
 	changed chan<- struct{}
@@ -91,20 +92,12 @@ type Watch struct {
 
 // Watch returns a watch, which sends to changed without waiting for a receiver.
 func (b *IPTables) Watch(changed chan<- struct{}) *Watch {
-	return &Watch{watchable: &b.watchable, jumps: iptables.Jumps, compare: b.Compare, log: b.log, changed: changed}
+	return &Watch{watchable: &b.watchable, jumps: iptables.Jumps(), compare: b.Compare, log: b.log, changed: changed}
 }
 
 // Watch returns a watch, which sends to changed without waiting for a receiver.
 func (b *IPVS) Watch(changed chan<- struct{}) *Watch {
-	return &Watch{watchable: &b.watchable, jumps: b.jumps, compare: b.Compare, log: b.log, changed: changed}
-}
-
-// jumps returns those of the last Apply that worked.
-func (b *IPVS) jumps() []iptables.Jump {
-	if s := b.families[0].applied.Load(); s != nil && s.Companion != nil {
-		return s.Companion.Jumps
-	}
-	return nil
+	return &Watch{watchable: &b.watchable, jumps: ipvs.Jumps(), compare: b.Compare, log: b.log, changed: changed}
 }
 
 // Changes returns the number of changes that were noticed. It may be called at any time.
@@ -144,13 +137,10 @@ func (w *Watch) Look() {
 		return // the next Apply compares everything
 	}
 	chains := map[string][]string{} // by table
-	for _, j := range w.jumps() {
+	for _, j := range w.jumps {
 		if !slices.Contains(chains[j.Table], j.Chain) {
 			chains[j.Table] = append(chains[j.Table], j.Chain)
 		}
-	}
-	if len(chains) == 0 {
-		return
 	}
 	table := slices.Sorted(maps.Keys(chains))[w.turn%len(chains)]
 	chain := chains[table][w.turn/len(chains)%len(chains[table])]

@@ -14,9 +14,6 @@ import (
 type Companion struct {
 	Family model.Family
 	Chains []Chain // table by table
-	// Jumps lead from built-in chains, which belong to everybody, to ours. Each stands there
-	// once, before the rules of others.
-	Jumps []iptables.Jump
 }
 
 // Chain is a chain of ours.
@@ -65,9 +62,6 @@ type companionRules struct {
 // companion returns the rules for settings.
 func companion(f model.Family, s *model.Settings, o Options) *Companion {
 	r := companionRules{s, f, o}
-	jump := func(table, builtin, chain string, matches ...string) iptables.Jump {
-		return iptables.Jump{Table: table, Chain: builtin, Rule: iptables.Join(append(matches, "-j "+chain)...)}
-	}
 	return &Companion{
 		Family: f,
 		Chains: []Chain{
@@ -83,23 +77,32 @@ func companion(f model.Family, s *model.Settings, o Options) *Companion {
 			{"nat", postroutingChain, r.postrouting()},
 			{"nat", masqueradeChain, r.masquerade()},
 		},
-		// A packet that IPVS has sent to a real server passes the output hook (again), and the
-		// input hook if the real server is on this node. The rules about its destination have met
-		// it before, when the destination was the Service's. The last jump of a chain is its first rule: connections
-		// to an address that is about to go are dropped, and not refused.
-		Jumps: []iptables.Jump{
-			jump("filter", "INPUT", filterChain, notByLo, iptables.IsNew),
-			jump("filter", "FORWARD", forwardChain),
-			jump("filter", "FORWARD", unallocatedChain, iptables.IsNew),
-			jump("filter", "OUTPUT", filterChain, notSent, iptables.IsNew),
-			jump("filter", "OUTPUT", unallocatedChain, notSent, iptables.IsNew),
-			jump("nat", "PREROUTING", servedChain),
-			jump("nat", "OUTPUT", servedChain),
-			jump("nat", "POSTROUTING", postroutingChain, byIPVS),
-			jump("mangle", "INPUT", servicesChain, notByLo, iptables.IsNew),
-			jump("mangle", "OUTPUT", servicesChain, notSent, iptables.IsNew),
-			jump("mangle", "OUTPUT", unallocatedChain, notSent, iptables.IsNew),
-		},
+	}
+}
+
+// Jumps returns the rules that lead from built-in chains, which belong to everybody, to ours. Each stands there
+// once, before the rules of others.
+//
+// A packet that IPVS has sent to a real server passes the output hook (again), and the input hook if the real
+// server is on this node. The rules about its destination have met it before, when the destination was the
+// Service's. The last jump of a chain is its first rule: connections to an address that is about to go are
+// dropped, and not refused.
+func Jumps() []iptables.Jump {
+	jump := func(table, builtin, chain string, matches ...string) iptables.Jump {
+		return iptables.Jump{Table: table, Chain: builtin, Rule: iptables.Join(append(matches, "-j "+chain)...)}
+	}
+	return []iptables.Jump{
+		jump("filter", "INPUT", filterChain, notByLo, iptables.IsNew),
+		jump("filter", "FORWARD", forwardChain),
+		jump("filter", "FORWARD", unallocatedChain, iptables.IsNew),
+		jump("filter", "OUTPUT", filterChain, notSent, iptables.IsNew),
+		jump("filter", "OUTPUT", unallocatedChain, notSent, iptables.IsNew),
+		jump("nat", "PREROUTING", servedChain),
+		jump("nat", "OUTPUT", servedChain),
+		jump("nat", "POSTROUTING", postroutingChain, byIPVS),
+		jump("mangle", "INPUT", servicesChain, notByLo, iptables.IsNew),
+		jump("mangle", "OUTPUT", servicesChain, notSent, iptables.IsNew),
+		jump("mangle", "OUTPUT", unallocatedChain, notSent, iptables.IsNew),
 	}
 }
 
@@ -297,6 +300,6 @@ func (c *Companion) compare(table string, s *iptables.Saved) tableDiff {
 			d.old = append(d.old, name)
 		}
 	}
-	d.unhook, d.hook = s.Hook(table, c.Jumps, iptables.IsIPVS)
+	d.unhook, d.hook = s.Hook(table, Jumps(), iptables.IsIPVS)
 	return d
 }

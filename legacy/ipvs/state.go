@@ -119,22 +119,6 @@ func (s *State) settings() *model.Settings {
 	return s.snapshot.Settings
 }
 
-// Keys returns the keys of the virtual servers of a service port.
-func (s *State) Keys(name model.ServicePortName) (keys []Key) {
-	sp, ok := s.snapshot.ServicePort(name)
-	if !ok {
-		return nil
-	}
-	for _, fe := range sp.Frontends {
-		for _, k := range s.keysOf(fe.VIP) {
-			if owner, ok := s.at(k); ok && owner.port == sp {
-				keys = append(keys, k)
-			}
-		}
-	}
-	return keys
-}
-
 // Owner returns the service port that has a virtual server.
 func (s *State) Owner(k Key) (model.ServicePortName, bool) {
 	f, ok := s.at(k)
