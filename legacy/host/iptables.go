@@ -79,7 +79,7 @@ func (b *IPTables) Resync() {
 // before nat: if nat fails, connections still go where they did, but for addresses that the new filter refuses; those
 // that it does not refuse any more have no endpoint until the next try. The other family is not concerned.
 func (b *IPTables) Apply(ctx context.Context, s *model.Snapshot) error {
-	b.begin()
+	b.inForce.Store(nil)
 	for _, f := range b.families {
 		if f.left != nil {
 			b.hookFirst(ctx, f)
@@ -97,7 +97,7 @@ func (b *IPTables) Apply(ctx context.Context, s *model.Snapshot) error {
 	}
 	err := errors.Join(errs...)
 	if model.IsProgrammed(err) {
-		b.end(s)
+		b.inForce.Store(s)
 	}
 	return err
 }

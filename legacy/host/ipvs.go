@@ -171,7 +171,7 @@ func (b *IPVS) Resync() {
 // concern the others. The error has all failures, and the next Apply first reads the node's
 // state. A failure of a few virtual servers is a [model.RefusedError], any other one a [model.FamilyError].
 func (b *IPVS) Apply(ctx context.Context, s *model.Snapshot) error {
-	b.begin()
+	b.inForce.Store(nil)
 	var errs []error
 	for _, f := range b.families {
 		err := b.applyFamily(ctx, f, s.Family(f.family))
@@ -185,41 +185,32 @@ func (b *IPVS) Apply(ctx context.Context, s *model.Snapshot) error {
 	}
 	err := errors.Join(errs...)
 	if err == nil {
-		b.end(s)
+		b.inForce.Store(s)
 	}
 	return err
 }
 
 func (b *IPVS) applyFamily(ctx context.Context, f *serverFamily, s *model.FamilySnapshot) error {
 	start := b.now()
-	o := b.options
-	o.RandomFully = f.tables.HasRandomFully()
 	r := &run{IPVS: b, f: f, failed: map[ipvs.Key]bool{}}
-	var want *ipvs.State
 	var plan ipvs.Plan
 	if f.have != nil {
-		want = ipvs.Compile(f.have, s, o)
-		plan = ipvs.Diff(f.have, want)
+		r.want = ipvs.Compile(f.have, s, f.have.Options)
+		plan = ipvs.Diff(f.have, r.want)
 	} else {
-		content, saved, err := b.read(ctx, f, o)
-		if err != nil {
-			return fmt.Errorf("read the node's state: %w", err)
+		var err error
+		if r.have, r.want, err = b.compile(ctx, f.programs, s); err != nil {
+			return err
 		}
-		want = ipvs.Compile(nil, s, o)
-		if want.Companion.IsIn(saved) {
-			content.Companion = want.Companion
-		}
-		plan = ipvs.DiffContent(content, want)
-		r.have = content
+		plan = ipvs.DiffContent(r.have, r.want)
 		clear(f.draining) // the plan names all of them again
 	}
-	r.want = want
 	err := r.carryOut(ctx, plan.Ops)
 	b.update(f.family, r.count)
 	if !model.IsProgrammed(err) {
 		return err
 	}
-	f.have = want
+	f.have = r.want
 	deleted, undrained := b.endDrained(f)
 	if r.done > 0 || deleted > 0 {
 		b.log.LogAttrs(ctx, slog.LevelDebug, "applied", slog.String("family", f.family.String()),
@@ -227,4 +218,19 @@ func (b *IPVS) applyFamily(ctx context.Context, f *serverFamily, s *model.Family
 			slog.Duration("took", b.now().Sub(start)))
 	}
 	return errors.Join(err, undrained)
+}
+
+// compile reads what the kernel has of a family, and compiles what it should have.
+func (b *IPVS) compile(ctx context.Context, p *programs, s *model.FamilySnapshot) (*ipvs.Content, *ipvs.State, error) {
+	o := b.options
+	o.RandomFully = p.tables.HasRandomFully()
+	have, saved, err := b.read(ctx, p, o)
+	if err != nil {
+		return nil, nil, fmt.Errorf("read the node's state: %w", err)
+	}
+	want := ipvs.Compile(nil, s, o)
+	if want.Companion.IsIn(saved) {
+		have.Companion = want.Companion
+	}
+	return have, want, nil
 }

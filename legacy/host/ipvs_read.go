@@ -19,9 +19,9 @@ import (
 
 // read returns a family's objects in the kernel, and the listed rules: they can be compared with
 // the companion only after Compile.
-func (b *IPVS) read(ctx context.Context, f *serverFamily, o ipvs.Options) (*ipvs.Content, *iptables.Saved, error) {
-	c := ipvs.NewContent(f.family)
-	for _, s := range o.Sysctls(f.family) {
+func (b *IPVS) read(ctx context.Context, p *programs, o ipvs.Options) (*ipvs.Content, *iptables.Saved, error) {
+	c := ipvs.NewContent(p.family)
+	for _, s := range o.Sysctls(p.family) {
 		if !meant(s) {
 			c.Sysctls[s.Name] = s.Value // as good as set
 			continue
@@ -39,14 +39,14 @@ func (b *IPVS) read(ctx context.Context, f *serverFamily, o ipvs.Options) (*ipvs
 	if err := readDevice(b.links, o.Device, c); err != nil {
 		return nil, nil, err
 	}
-	if c.Sets, err = readSets(ctx, f.family); err != nil {
+	if c.Sets, err = readSets(ctx, p.family); err != nil {
 		return nil, nil, err
 	}
-	saved, err := save(ctx, f.name)
+	saved, err := save(ctx, p.name)
 	if err != nil {
 		return nil, nil, err
 	}
-	if c.Servers, err = b.servers.list(f.family); err != nil {
+	if c.Servers, err = b.servers.list(p.family); err != nil {
 		return nil, nil, err
 	}
 	return c, saved, nil

@@ -150,10 +150,7 @@ func (r *run) skips(op ipvs.Op) bool {
 	case ipvs.DrainReal:
 		// The zero time is long ago: without connections, the real server goes at once.
 		r.f.draining[drain{op.Key, op.Addr}] = time.Time{}
-		if r.have != nil {
-			w, ok := r.have.Servers[op.Key].Real[op.Addr]
-			return ok && w == 0 // it drains already
-		}
+		return r.have != nil && drainsAlready(r.have, op)
 	}
 	return false
 }

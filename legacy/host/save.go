@@ -1,11 +1,8 @@
 package host
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"fmt"
-	"os/exec"
 	"strings"
 
 	"github.com/vmapd/vmapd/model"
@@ -14,24 +11,20 @@ import (
 // SavedWith returns the output of iptables-save or ip6tables-save of the first variant that lists a
 // chain, or "" if none does. It changes nothing.
 func SavedWith(ctx context.Context, f model.Family, chain string) (string, error) {
-	name := "iptables"
-	if f == model.IPv6 {
-		name = "ip6tables"
-	}
+	name, _ := programsOf(f)
+	variants := []string{"-nft", "-legacy", ""}
 	var errs []error
-	for _, variant := range []string{"-nft", "-legacy", ""} {
-		var stdout, stderr bytes.Buffer
-		cmd := exec.CommandContext(ctx, name+variant+"-save")
-		cmd.Stdout, cmd.Stderr = &stdout, &stderr
-		if err := cmd.Run(); err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w: %s", cmd.Args[0], err, firstLines(stderr.String())))
+	for _, variant := range variants {
+		out, err := listing(ctx, name+variant)
+		if err != nil {
+			errs = append(errs, err)
 			continue
 		}
-		if strings.Contains(stdout.String(), "\n:"+chain+" ") {
-			return stdout.String(), nil
+		if strings.Contains(out.String(), "\n:"+chain+" ") {
+			return out.String(), nil
 		}
 	}
-	if len(errs) == 3 {
+	if len(errs) == len(variants) {
 		return "", errors.Join(errs...)
 	}
 	return "", nil

@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -31,49 +30,23 @@ const (
 type watchable struct {
 	programs []*programs
 	ours     func(chain string) bool
-
-	mu      sync.Mutex
-	applied *model.Snapshot // nil during Apply, and after one that failed: the next Apply compares everything
-	applies int             // that have begun
-}
-
-func (w *watchable) begin() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.applied, w.applies = nil, w.applies+1
-}
-
-func (w *watchable) end(s *model.Snapshot) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.applied = s
-}
-
-func (w *watchable) state() (applied *model.Snapshot, applies int) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.applied, w.applies
+	// inForce is nil during Apply, and after one that failed: the next Apply compares everything.
+	inForce atomic.Pointer[model.Snapshot]
 }
 
 // settled waits until an Apply has worked and none is at work. It returns nil if ctx ends before.
-func (w *watchable) settled(ctx context.Context) (applied *model.Snapshot, applies int) {
+func (w *watchable) settled(ctx context.Context) *model.Snapshot {
 	const pause = 50 * time.Millisecond
 	for {
-		if applied, applies = w.state(); applied != nil {
-			return applied, applies
+		if s := w.inForce.Load(); s != nil {
+			return s
 		}
 		select {
 		case <-ctx.Done():
-			return nil, 0
+			return nil
 		case <-time.After(pause):
 		}
 	}
-}
-
-// since reports whether an Apply has begun since there were so many.
-func (w *watchable) since(applies int) bool {
-	_, now := w.state()
-	return now != applies
 }
 
 // Watch notices that another program has changed a backend's rules. Our jumps are its canaries: who flushes a table
@@ -132,8 +105,8 @@ func childrenTime() time.Duration {
 
 // Look looks for one canary of each family: another one each time, of each table in turn.
 func (w *Watch) Look() {
-	applied, applies := w.state()
-	if applied == nil {
+	s := w.inForce.Load()
+	if s == nil {
 		return // the next Apply compares everything
 	}
 	chains := map[string][]string{} // by table
@@ -149,7 +122,7 @@ func (w *Watch) Look() {
 		rules, err := p.tables.List(table, chain)
 		w.logFailure(err)
 		leads := func(rule string) bool { return iptables.LeadsTo(rule, w.ours) }
-		if err == nil && !slices.ContainsFunc(rules, leads) && !w.since(applies) {
+		if err == nil && !slices.ContainsFunc(rules, leads) && w.inForce.Load() == s {
 			w.notice("family", p.family.String(), "table", table, "chain", chain)
 			return
 		}
@@ -157,17 +130,17 @@ func (w *Watch) Look() {
 }
 
 // Compare compares everything. A difference is one that all comparisons found, up to the first during which there was
-// no Apply.
+// no Apply of another snapshot. One of the same snapshot only repairs.
 func (w *Watch) Compare(ctx context.Context) {
 	var differences map[string]bool
 	for range comparisons {
-		applied, applies := w.settled(ctx)
-		if applied == nil {
+		s := w.settled(ctx)
+		if s == nil {
 			return
 		}
 		found := map[string]bool{}
 		for _, f := range model.Families {
-			list, err := w.compare(ctx, f, applied)
+			list, err := w.compare(ctx, f, s)
 			if w.logFailure(err); err != nil {
 				return
 			}
@@ -177,7 +150,7 @@ func (w *Watch) Compare(ctx context.Context) {
 				}
 			}
 		}
-		if differences = found; len(found) == 0 || !w.since(applies) {
+		if differences = found; len(found) == 0 || w.inForce.Load() == s {
 			break
 		}
 	}

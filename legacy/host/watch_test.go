@@ -26,9 +26,8 @@ func TestAnApplyDuringAComparisonIsNoForeignChange(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var state watchable
-			s := model.NewBuilder(model.Config{}).Snapshot()
-			state.begin()
-			state.end(s)
+			apply := func() { state.inForce.Store(model.NewBuilder(model.Config{}).Snapshot()) }
+			apply()
 			told := make(chan struct{}, 1)
 			w := &Watch{watchable: &state, log: slog.New(slog.DiscardHandler), changed: told}
 			comparisons := 0
@@ -43,8 +42,7 @@ func TestAnApplyDuringAComparisonIsNoForeignChange(t *testing.T) {
 					list = append(list, string(d))
 				}
 				if comparisons <= tt.applies {
-					state.begin()
-					state.end(s)
+					apply()
 				}
 				return list, nil
 			}
@@ -54,7 +52,7 @@ func TestAnApplyDuringAComparisonIsNoForeignChange(t *testing.T) {
 			if got := w.Changes(); got != tt.want || len(told) != int(tt.want) {
 				t.Errorf("%d changes are noticed, %d are told, want %d", got, len(told), tt.want)
 			}
-			state.begin()
+			state.inForce.Store(nil)
 			ended, cancel := context.WithCancel(t.Context())
 			cancel()
 			if w.Compare(ended); w.failed {
