@@ -1,6 +1,10 @@
 package iptables
 
-import "github.com/vmapd/vmapd/model"
+import (
+	"strings"
+
+	"github.com/vmapd/vmapd/model"
+)
 
 // DefaultMasqueradeMark is bit 14, as kube-proxy has it.
 const DefaultMasqueradeMark = 1 << 14
@@ -66,6 +70,18 @@ func Jumps() []Jump {
 
 // String returns the jump's line for iptables-restore.
 func (j Jump) String() string { return "-I " + j.Chain + " 1 " + j.Rule }
+
+// Args returns the jump's rule as arguments of the program.
+func (j Jump) Args() (args []string) {
+	for i, part := range strings.Split(j.Rule, `"`) {
+		if quoted := i%2 == 1; quoted {
+			args = append(args, part)
+		} else {
+			args = append(args, strings.Fields(part)...)
+		}
+	}
+	return args
+}
 
 // The optional matches, see [Options.NoAffinity] and [Options.NoSCTP].
 const (
