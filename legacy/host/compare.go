@@ -2,7 +2,6 @@ package host
 
 import (
 	"context"
-	"errors"
 	"strings"
 
 	"github.com/vmapd/vmapd/legacy/iptables"
@@ -40,14 +39,11 @@ func missingJumps(text string) (list []string) {
 // Compare returns the operations that would turn what the kernel has of a family now into s. It changes
 // nothing, and may be called during Apply: a change that Apply makes meanwhile may be among them.
 func (b *IPVS) Compare(ctx context.Context, family model.Family, s *model.Snapshot) (list []string, err error) {
-	own := &IPVS{options: b.options} // Apply may use the sockets of b meanwhile
-	if own.links, err = openLinks(); err != nil {
+	own := &IPVS{options: b.options}
+	if own.servers, err = openServers(); err != nil { // Apply may use that of b meanwhile
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, own.Close()) }()
-	if own.servers, err = openServers(); err != nil {
-		return nil, err
-	}
+	defer own.servers.Close()
 	for _, p := range b.programs {
 		if p.family != family {
 			continue

@@ -36,7 +36,6 @@ type IPVS struct {
 	watchable
 	log      *slog.Logger
 	options  ipvs.Options
-	links    *netlink.Handle
 	servers  *serverTable
 	families []*serverFamily
 	now      func() time.Time
@@ -66,19 +65,15 @@ func OpenIPVS(o ipvs.Options, log *slog.Logger) (*IPVS, error) {
 	if err := findIPVS(); err != nil {
 		return nil, &UnsupportedError{"IPVS in the kernel (module ip_vs)", err}
 	}
-	links, err := openLinks()
-	if err != nil {
-		return nil, err
-	}
-	b := &IPVS{watchable: watchable{ours: iptables.IsIPVS}, log: log, options: o.WithDefaults(), links: links, now: time.Now}
+	b := &IPVS{watchable: watchable{ours: iptables.IsIPVS}, log: log, options: o.WithDefaults(), now: time.Now}
 	if err := b.open(); err != nil {
-		return nil, errors.Join(err, b.Close())
+		return nil, err
 	}
 	return b, nil
 }
 
 func (b *IPVS) open() (err error) {
-	if err := findDummy(b.links); err != nil {
+	if err := findDummy(); err != nil {
 		return &UnsupportedError{"dummy devices in the kernel (module dummy)", err}
 	}
 	removeProbes, err := probeSets()
@@ -128,20 +123,12 @@ func findIPVS() error {
 	return err
 }
 
-func openLinks() (*netlink.Handle, error) {
-	links, err := netlink.NewHandle(unix.NETLINK_ROUTE)
-	if err != nil {
-		return nil, fmt.Errorf("open a netlink socket: %w", err)
-	}
-	return links, nil
-}
-
 // findDummy asks for a device with a name that is invalid. The kernel looks for the type first,
 // so EINVAL, for the name, says that it has the type.
-func findDummy(links *netlink.Handle) error {
+func findDummy() error {
 	a := netlink.NewLinkAttrs()
 	a.Name = "vmapd/probe"
-	err := links.LinkAdd(&netlink.Dummy{LinkAttrs: a})
+	err := netlink.LinkAdd(&netlink.Dummy{LinkAttrs: a})
 	if errors.Is(err, unix.EINVAL) {
 		return nil
 	}
@@ -151,12 +138,9 @@ func findDummy(links *netlink.Handle) error {
 // Variant names the programs in use, like "iptables v1.8.9 (legacy)".
 func (b *IPVS) Variant() string { return b.families[0].version }
 
-// Close closes the sockets. Everything in the kernel stays.
+// Close closes the socket. Everything in the kernel stays.
 func (b *IPVS) Close() error {
-	b.links.Close()
-	if b.servers != nil {
-		b.servers.Close()
-	}
+	b.servers.Close()
 	return nil
 }
 

@@ -36,7 +36,7 @@ func (b *IPVS) read(ctx context.Context, p *programs, o ipvs.Options) (*ipvs.Con
 	if c.Timeouts, err = b.servers.timeouts(); err != nil {
 		return nil, nil, err
 	}
-	if err := readDevice(b.links, o.Device, c); err != nil {
+	if err := readDevice(o.Device, c); err != nil {
 		return nil, nil, err
 	}
 	if c.Sets, err = readSets(ctx, p.family); err != nil {
@@ -53,8 +53,8 @@ func (b *IPVS) read(ctx context.Context, p *programs, o ipvs.Options) (*ipvs.Con
 }
 
 // readDevice finds the dummy device and its addresses.
-func readDevice(links *netlink.Handle, name string, c *ipvs.Content) error {
-	link, err := findDevice(links, name)
+func readDevice(name string, c *ipvs.Content) error {
+	link, err := findDevice(name)
 	if link == nil || err != nil {
 		return err
 	}
@@ -62,7 +62,7 @@ func readDevice(links *netlink.Handle, name string, c *ipvs.Content) error {
 		return fmt.Errorf("the device %s is of type %s, and not dummy", name, link.Type())
 	}
 	c.Device = name
-	list, err := links.AddrList(link, int(addressFamilies[c.Family]))
+	list, err := netlink.AddrList(link, int(addressFamilies[c.Family]))
 	if err != nil {
 		return fmt.Errorf("list addresses of %s: %w", name, err)
 	}

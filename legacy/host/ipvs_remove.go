@@ -28,12 +28,7 @@ func RemoveIPVS(o ipvs.Options) error {
 // RemoveOwnIPVS removes what our IPVS backend left, and nothing of kube-proxy's. If kube-proxy's device exists, all
 // virtual servers belong to kube-proxy: it deletes the ones that it does not want. RemoveOwnRules must run before.
 func RemoveOwnIPVS(o ipvs.Options) error {
-	links, err := openLinks()
-	if err != nil {
-		return err
-	}
-	defer links.Close()
-	kubeProxys, err := findDevice(links, KubeProxyDevice)
+	kubeProxys, err := findDevice(KubeProxyDevice)
 	if err != nil {
 		return err
 	}
@@ -43,11 +38,6 @@ func RemoveOwnIPVS(o ipvs.Options) error {
 
 // removeIPVS removes devices, sets and, if one of the devices exists, virtual servers that are not foreign.
 func removeIPVS(names []string, foreign func(ipvs.Key) bool, sets func(name string) bool) error {
-	links, err := openLinks()
-	if err != nil {
-		return err
-	}
-	defer links.Close()
 	var errs []error
 	note := func(what string, err error) {
 		if err != nil {
@@ -57,13 +47,13 @@ func removeIPVS(names []string, foreign func(ipvs.Key) bool, sets func(name stri
 	// Addresses go before servers: without a server, the node itself would answer.
 	there := false
 	for _, name := range names {
-		link, err := findDevice(links, name)
+		link, err := findDevice(name)
 		if err != nil {
 			return err
 		}
 		if link != nil {
 			there = true
-			note("delete device "+name, links.LinkDel(link))
+			note("delete device "+name, netlink.LinkDel(link))
 		}
 	}
 	if there && findIPVS() == nil {
@@ -138,12 +128,7 @@ func forgetFlows(gone flows) error {
 // RemoveKubeProxyIPVS removes the device and the ipsets of kube-proxy's IPVS mode, while our IPVS
 // backend runs. The backend takes over the virtual servers, or deletes unwanted ones.
 func RemoveKubeProxyIPVS() error {
-	links, err := openLinks()
-	if err != nil {
-		return err
-	}
-	defer links.Close()
-	errs := []error{deleteDevice(links, KubeProxyDevice)}
+	errs := []error{deleteDevice(KubeProxyDevice)}
 	if hasSets() {
 		errs = append(errs, removeSets(isKubeProxySet))
 	}

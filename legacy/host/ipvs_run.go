@@ -163,7 +163,7 @@ func (r *run) one(ctx context.Context, op ipvs.Op) error {
 	case ipvs.SetTimeouts:
 		return r.servers.setTimeouts(op.Timeouts)
 	case ipvs.CreateDevice:
-		return createDevice(r.links, op.Name)
+		return createDevice(op.Name)
 	case ipvs.SetCompanion:
 		err := r.f.setCompanion(ctx, op.Companion)
 		if err != nil {
@@ -171,9 +171,9 @@ func (r *run) one(ctx context.Context, op ipvs.Op) error {
 		}
 		return err
 	case ipvs.AddAddress:
-		return changeAddress(r.links, op.Device, op.Addr, (*netlink.Handle).AddrAdd)
+		return changeAddress(op.Device, op.Addr, netlink.AddrAdd)
 	case ipvs.DeleteAddress:
-		return changeAddress(r.links, op.Device, op.Addr, (*netlink.Handle).AddrDel)
+		return changeAddress(op.Device, op.Addr, netlink.AddrDel)
 	}
 	return r.server(op)
 }
@@ -254,33 +254,33 @@ func (b *IPVS) endDrained(f *serverFamily) (deleted int, err error) {
 
 // createDevice creates the dummy device. It stays down: its addresses are local all the same, and
 // no packet is ever sent by it.
-func createDevice(links *netlink.Handle, name string) error {
+func createDevice(name string) error {
 	a := netlink.NewLinkAttrs()
 	a.Name = name
-	if err := links.LinkAdd(&netlink.Dummy{LinkAttrs: a}); err != nil && !errors.Is(err, unix.EEXIST) {
+	if err := netlink.LinkAdd(&netlink.Dummy{LinkAttrs: a}); err != nil && !errors.Is(err, unix.EEXIST) {
 		return err
 	}
-	link, err := links.LinkByName(name)
+	link, err := netlink.LinkByName(name)
 	if err != nil {
 		return err
 	}
 	if link.Type() != "dummy" {
 		return fmt.Errorf("there is a device of that name, of type %s", link.Type())
 	}
-	return links.LinkSetARPOff(link)
+	return netlink.LinkSetARPOff(link)
 }
 
-func deleteDevice(links *netlink.Handle, name string) error {
-	link, err := findDevice(links, name)
+func deleteDevice(name string) error {
+	link, err := findDevice(name)
 	if link == nil || err != nil {
 		return err
 	}
-	return links.LinkDel(link)
+	return netlink.LinkDel(link)
 }
 
 // findDevice returns nil if the device does not exist.
-func findDevice(links *netlink.Handle, name string) (netlink.Link, error) {
-	link, err := links.LinkByName(name)
+func findDevice(name string) (netlink.Link, error) {
+	link, err := netlink.LinkByName(name)
 	var none netlink.LinkNotFoundError
 	switch {
 	case errors.As(err, &none):
@@ -292,8 +292,8 @@ func findDevice(links *netlink.Handle, name string) (netlink.Link, error) {
 }
 
 // changeAddress adds or deletes an address. It is no error if somebody has done so before.
-func changeAddress(links *netlink.Handle, device string, a netip.Addr, change func(*netlink.Handle, netlink.Link, *netlink.Addr) error) error {
-	link, err := links.LinkByName(device)
+func changeAddress(device string, a netip.Addr, change func(netlink.Link, *netlink.Addr) error) error {
+	link, err := netlink.LinkByName(device)
 	if err != nil {
 		return err
 	}
@@ -301,7 +301,7 @@ func changeAddress(links *netlink.Handle, device string, a netip.Addr, change fu
 	if a.Is6() {
 		addr.Flags = unix.IFA_F_NODAD // every node has the same address
 	}
-	if err := change(links, link, addr); err != nil && !errors.Is(err, unix.EEXIST) && !errors.Is(err, unix.EADDRNOTAVAIL) {
+	if err := change(link, addr); err != nil && !errors.Is(err, unix.EEXIST) && !errors.Is(err, unix.EADDRNOTAVAIL) {
 		return err
 	}
 	return nil

@@ -158,17 +158,12 @@ func (d *Finder) isLeft(f model.Family, variant, chain string) bool {
 
 // findIPVS counts devices, virtual servers and ipsets.
 func (d *Finder) findIPVS(found map[Leftover]int) error {
-	links, err := openLinks()
-	if err != nil {
-		return err
-	}
-	defer links.Close()
 	devices := map[string]string{OwnerKubeProxy: KubeProxyDevice}
 	if !d.RunsIPVS {
 		devices[OwnerVmapd] = d.Options.WithDefaults().Device
 	}
 	for owner, name := range devices {
-		link, err := findDevice(links, name)
+		link, err := findDevice(name)
 		if err != nil {
 			return err
 		}
