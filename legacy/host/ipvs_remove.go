@@ -3,9 +3,7 @@ package host
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"net/netip"
-	"os"
 
 	"github.com/vishvananda/netlink"
 
@@ -61,19 +59,8 @@ func removeIPVS(names []string, foreign func(ipvs.Key) bool, sets func(name stri
 		note("delete virtual servers", err)
 		note("forget UDP flows", forgetFlows(gone))
 	}
-	if hasSets() {
-		note("destroy ipsets", removeSets(sets))
-	}
+	note("destroy ipsets", removeSets(sets))
 	return errors.Join(errs...)
-}
-
-// hasSets reports whether there may be ipsets. A request would load the module.
-func hasSets() bool {
-	if _, err := os.Stat("/sys/module"); err != nil {
-		return true
-	}
-	_, err := os.Stat("/sys/module/ip_set")
-	return !errors.Is(err, fs.ErrNotExist)
 }
 
 // removeServers removes all virtual servers that are not foreign, and returns them.
@@ -128,9 +115,5 @@ func forgetFlows(gone flows) error {
 // RemoveKubeProxyIPVS removes the device and the ipsets of kube-proxy's IPVS mode, while our IPVS
 // backend runs. The backend takes over the virtual servers, or deletes unwanted ones.
 func RemoveKubeProxyIPVS() error {
-	errs := []error{deleteDevice(KubeProxyDevice)}
-	if hasSets() {
-		errs = append(errs, removeSets(isKubeProxySet))
-	}
-	return errors.Join(errs...)
+	return errors.Join(deleteDevice(KubeProxyDevice), removeSets(isKubeProxySet))
 }

@@ -174,9 +174,6 @@ func (d *Finder) findIPVS(found map[Leftover]int) error {
 	if err := d.findServers(found); err != nil {
 		return err
 	}
-	if !hasSets() {
-		return nil
-	}
 	names, err := listSets()
 	for _, name := range names {
 		switch {
