@@ -2,7 +2,6 @@ package iptables
 
 import (
 	"bytes"
-	"maps"
 	"slices"
 	"strings"
 
@@ -25,104 +24,70 @@ func (r *Ruleset) Excerpt(name model.ServicePortName, most int) []Part {
 	if !ok || r.lacks(sp) {
 		return nil
 	}
-	p, e := r.port(sp), excerpt{own: map[tableChain]chain{}}
-	for _, c := range append(p.chains(), r.sharedChains()...) {
-		e.own[tableChain{c.table.String(), c.name}] = c
-	}
-	var nats, filters []placed
-	for _, at := range p.entries() {
-		if treeKinds[at.tree].table == nat {
-			nats = append(nats, at)
-		} else {
-			filters = append(filters, at)
+	e := excerpt{rules: map[tableChain][]string{}, most: most}
+	for _, c := range append(r.port(sp).chains(), r.sharedChains()...) {
+		at := tableChain{c.table.String(), c.name}
+		for rule := range bytes.Lines(c.text) {
+			e.rules[at] = append(e.rules[at], strings.TrimPrefix(string(bytes.TrimSpace(rule)), "-A "+c.name+" "))
 		}
 	}
-	// Node ports: the node's addresses lead there.
-	for _, at := range nodeEntries(r.snapshot) {
-		switch {
-		case at.tree == natAddrs && toNodePorts(nats):
-			nats = append(nats, at)
-		case at.tree == filterAddrs && toNodePorts(filters):
-			filters = append(filters, at)
+	ends := r.port(sp).entries()
+	for _, node := range nodeEntries(r.snapshot) {
+		// Only connections to node ports come by the node's addresses.
+		ports := map[treeID]treeID{natAddrs: natPorts, filterAddrs: filterPorts}[node.tree]
+		if slices.ContainsFunc(ends, func(end placed) bool { return end.tree == ports }) {
+			ends = append(ends, node)
 		}
 	}
-	e.trees(r.Family, nats)
-	e.add(tableChain{filter.String(), filterChain})
-	e.trees(r.Family, filters)
-	e.add(tableChain{nat.String(), postroutingChain})
-	var hairpins []placed
 	for _, end := range sp.Endpoints {
 		if end.Hairpin {
-			hairpins = append(hairpins, r.hairpinEntry(end.Addr.Addr()))
+			ends = append(ends, r.hairpinEntry(end.Addr.Addr()))
 		}
 	}
-	e.trees(r.Family, hairpins)
-	for i := range e.parts {
-		part := &e.parts[i]
-		part.Comment = purposeOf(*part)
-		part.More = max(0, len(part.Lines)-most)
-		part.Lines = part.Lines[:len(part.Lines)-part.More]
+	for _, end := range ends {
+		e.lead(r.Family, end)
 	}
+	e.visit(tableChain{nat.String(), servicesChain})
+	e.visit(tableChain{filter.String(), filterChain})
+	e.visit(tableChain{nat.String(), postroutingChain})
 	return e.parts
-}
-
-func toNodePorts(list []placed) bool {
-	return slices.ContainsFunc(list, func(p placed) bool { return treeKinds[p.tree].match == "" })
 }
 
 // excerpt collects parts.
 type excerpt struct {
-	own   map[tableChain]chain // chains that are no tree's
+	rules map[tableChain][]string // of the chains that are not among the parts
+	most  int
 	parts []Part
 }
 
-// trees adds the chains that lead to the ends of trees, root by root, and then those to which their rules lead.
-func (e *excerpt) trees(f model.Family, ends []placed) {
-	rules := map[place][]string{}
+// lead adds the rules that lead from the root of a tree to one of its ends.
+func (e *excerpt) lead(f model.Family, end placed) {
 	add := func(at place, rule string) {
-		if !slices.Contains(rules[at], rule) {
-			rules[at] = append(rules[at], rule)
+		chain := tableChain{treeKinds[at.tree].table.String(), at.name()}
+		if !slices.Contains(e.rules[chain], rule) {
+			e.rules[chain] = append(e.rules[chain], rule)
 		}
 	}
-	for _, end := range ends {
-		at := place{tree: end.tree}
-		for _, digit := range end.digits[:end.depth] {
-			next := at.child(digit)
-			add(at, Join(next.leadsHere(f), "-g "+next.name()))
-			at = next
-		}
-		add(end.place, end.rule)
+	at := place{tree: end.tree}
+	for _, digit := range end.digits[:end.depth] {
+		next := at.child(digit)
+		add(at, Join(next.leadsHere(f), "-g "+next.name()))
+		at = next
 	}
-	first := len(e.parts)
-	for _, at := range slices.SortedFunc(maps.Keys(rules), comparePlaces) {
-		e.parts = append(e.parts, Part{Table: treeKinds[at.tree].table.String(), Name: at.name(), Lines: rules[at]})
-	}
-	for _, part := range e.parts[first:] {
-		e.follow(part)
-	}
+	add(end.place, end.rule)
 }
 
-// add adds a chain that is no tree's, and those to which it leads.
-func (e *excerpt) add(at tableChain) {
-	c, ok := e.own[at]
-	if !ok || slices.ContainsFunc(e.parts, func(p Part) bool { return p.Table == at.table && p.Name == at.chain }) {
+// visit makes a chain a part, and then those to which its rules lead.
+func (e *excerpt) visit(at tableChain) {
+	rules := e.rules[at]
+	if len(rules) == 0 {
 		return
 	}
-	part := Part{Table: at.table, Name: at.chain}
-	for rule := range bytes.Lines(c.text) {
-		part.Lines = append(part.Lines, strings.TrimPrefix(string(bytes.TrimSpace(rule)), "-A "+c.name+" "))
-	}
-	if len(part.Lines) == 0 {
-		return
-	}
-	e.parts = append(e.parts, part)
-	e.follow(part)
-}
-
-// follow adds the chains to which rules lead.
-func (e *excerpt) follow(part Part) {
+	delete(e.rules, at)
+	shown := min(len(rules), e.most)
+	e.parts = append(e.parts, Part{at.table, at.chain, purposeOf(at), rules[:shown], len(rules) - shown})
 	groups := map[string]bool{}
-	for _, rule := range part.Lines {
+	for _, rule := range rules {
 		to := targetOf(rule)
 		if siblings, ok := groupOf(to); ok {
 			if groups[siblings] {
@@ -130,7 +95,7 @@ func (e *excerpt) follow(part Part) {
 			}
 			groups[siblings] = true
 		}
-		e.add(tableChain{part.Table, to})
+		e.visit(tableChain{at.table, to})
 	}
 }
 
@@ -156,40 +121,34 @@ func targetOf(rule string) string {
 	return ""
 }
 
+// purposes of chains, by their names; of service ports' chains, by the beginnings of their names.
+var purposes = map[string]string{
+	servicesChain:    "find the Service by the last digits of the address",
+	nodePortsChain:   "find the Service by the first digits of the node port",
+	outsideChain:     "mark connections that are not from a pod",
+	postroutingChain: "after the endpoint was chosen",
+	masqueradeChain:  "replace the client's address by the node's",
+	hairpinChain:     "an endpoint that asks for itself",
+	filterChain:      "new connections: those with an endpoint go on",
+	rejectChain:      "refuse",
+	dropChain:        "drop connections that are neither from a pod nor from this node",
+
+	Prefix + string(roleExternal):              "connections from outside: mark, and choose a list of endpoints",
+	Prefix + string(roleFirewall):              "check source ranges",
+	Prefix + string(roleChoose[model.Cluster]): "choose one of all endpoints",
+	Prefix + string(roleChoose[model.Local]):   "choose one of the endpoints on this node",
+	Prefix + string(roleRecall[model.Cluster]): "find the client's endpoint of before",
+	Prefix + string(roleRecall[model.Local]):   "find the client's endpoint of before",
+}
+
 // purposeOf returns the purpose of a chain.
-func purposeOf(p Part) string {
-	name := strings.TrimPrefix(p.Name, Prefix)
-	switch {
-	case p.Name == servicesChain && p.Table == nat.String():
-		return "find the Service by the last digits of the address"
-	case p.Name == servicesChain:
+func purposeOf(at tableChain) string {
+	if at == (tableChain{filter.String(), servicesChain}) {
 		return "connections without an endpoint"
-	case p.Name == nodePortsChain:
-		return "find the Service by the first digits of the node port"
-	case p.Name == outsideChain:
-		return "mark connections that are not from a pod"
-	case p.Name == postroutingChain:
-		return "after the endpoint was chosen"
-	case p.Name == masqueradeChain:
-		return "replace the client's address by the node's"
-	case p.Name == hairpinChain:
-		return "an endpoint that asks for itself"
-	case p.Name == filterChain:
-		return "new connections: those with an endpoint go on"
-	case p.Name == rejectChain:
-		return "refuse"
-	case p.Name == dropChain:
-		return "drop connections that are neither from a pod nor from this node"
-	case strings.HasPrefix(name, string(roleExternal)):
-		return "connections from outside: mark, and choose a list of endpoints"
-	case strings.HasPrefix(name, string(roleFirewall)):
-		return "check source ranges"
-	case strings.HasPrefix(name, string(roleChoose[model.Cluster])):
-		return "choose one of all endpoints"
-	case strings.HasPrefix(name, string(roleChoose[model.Local])):
-		return "choose one of the endpoints on this node"
-	case strings.HasPrefix(name, string(roleRecall[model.Cluster])), strings.HasPrefix(name, string(roleRecall[model.Local])):
-		return "find the client's endpoint of before"
 	}
-	return ""
+	if purpose, ok := purposes[at.chain]; ok {
+		return purpose
+	}
+	role, _, _ := strings.Cut(strings.TrimPrefix(at.chain, Prefix), "-")
+	return purposes[Prefix+role+"-"]
 }
