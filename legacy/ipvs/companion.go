@@ -241,17 +241,18 @@ func (c *Companion) String() string { return c.Over(&iptables.Saved{}) }
 func (c *Companion) Over(s *iptables.Saved) string {
 	var b strings.Builder
 	for _, table := range companionTables {
-		d := c.compare(table, s)
+		unhook, hook := s.Hook(table, Jumps(), iptables.IsIPVS)
+		old := c.old(table, s)
 		fmt.Fprintf(&b, "*%s\n", table)
 		for _, chain := range c.Chains {
 			if chain.Table == table {
 				fmt.Fprintf(&b, ":%s - [0:0]\n", chain.Name)
 			}
 		}
-		for _, name := range d.old {
+		for _, name := range old {
 			fmt.Fprintf(&b, ":%s - [0:0]\n", name)
 		}
-		b.WriteString(d.unhook)
+		b.WriteString(unhook)
 		for _, chain := range c.Chains {
 			for _, rule := range chain.Rules {
 				if chain.Table == table {
@@ -259,8 +260,8 @@ func (c *Companion) Over(s *iptables.Saved) string {
 				}
 			}
 		}
-		b.WriteString(d.hook)
-		for _, name := range d.old {
+		b.WriteString(hook)
+		for _, name := range old {
 			fmt.Fprintf(&b, "-X %s\n", name)
 		}
 		b.WriteString("COMMIT\n")
@@ -268,38 +269,27 @@ func (c *Companion) Over(s *iptables.Saved) string {
 	return b.String()
 }
 
+// old returns the listed chains of a table that another version of us left.
+func (c *Companion) old(table string, s *iptables.Saved) []string {
+	return slices.DeleteFunc(slices.Collect(s.Chains(table)), func(name string) bool {
+		wanted := func(chain Chain) bool { return chain.Table == table && chain.Name == name }
+		return !iptables.IsIPVS(name) || slices.ContainsFunc(c.Chains, wanted)
+	})
+}
+
 // IsIn reports whether a listing has the whole companion, and no other chains or jumps of ours.
 func (c *Companion) IsIn(s *iptables.Saved) bool {
+	for _, chain := range c.Chains {
+		listed := slices.Contains(slices.Collect(s.Chains(chain.Table)), chain.Name)
+		if !listed || !slices.Equal(s.Rules(chain.Table, chain.Name), chain.Rules) {
+			return false
+		}
+	}
 	for _, table := range companionTables {
-		if d := c.compare(table, s); d.rules || d.unhook+d.hook != "" || len(d.old) > 0 {
+		unhook, hook := s.Hook(table, Jumps(), iptables.IsIPVS)
+		if unhook+hook != "" || len(c.old(table, s)) > 0 {
 			return false
 		}
 	}
 	return true
-}
-
-// tableDiff is the difference between a listed table and the companion.
-type tableDiff struct {
-	rules        bool     // some of our chains are missing, or have other rules
-	old          []string // chains that another version of us left
-	unhook, hook string   // iptables.Saved.Hook
-}
-
-func (c *Companion) compare(table string, s *iptables.Saved) tableDiff {
-	var d tableDiff
-	listed := slices.Collect(s.Chains(table))
-	wanted := map[string]bool{}
-	for _, chain := range c.Chains {
-		if chain.Table == table {
-			wanted[chain.Name] = true
-			d.rules = d.rules || !slices.Contains(listed, chain.Name) || !slices.Equal(s.Rules(table, chain.Name), chain.Rules)
-		}
-	}
-	for _, name := range listed {
-		if iptables.IsIPVS(name) && !wanted[name] {
-			d.old = append(d.old, name)
-		}
-	}
-	d.unhook, d.hook = s.Hook(table, Jumps(), iptables.IsIPVS)
-	return d
 }
