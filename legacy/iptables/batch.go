@@ -1,6 +1,7 @@
 package iptables
 
 import (
+	"bufio"
 	"cmp"
 	"fmt"
 	"io"
@@ -102,56 +103,53 @@ func text(from io.WriterTo) string {
 }
 
 // WriteTo implements io.WriterTo.
-func (b *Batch) WriteTo(w io.Writer) (int64, error) {
-	c := &counter{to: w}
+func (b *Batch) WriteTo(to io.Writer) (int64, error) {
+	c := &counter{Writer: to}
+	w := bufio.NewWriter(c)
 	for t := range tables {
-		b.writeTable(c, t)
+		b.writeTable(w, t)
 	}
-	return c.n, c.err
+	err := w.Flush() // which has the first error
+	return c.n, err
 }
 
-func (b *Batch) writeTable(w *counter, t table) {
+// counter counts the bytes that it writes.
+type counter struct {
+	io.Writer
+	n int64
+}
+
+func (c *counter) Write(b []byte) (int, error) {
+	n, err := c.Writer.Write(b)
+	c.n += int64(n)
+	return n, err
+}
+
+func (b *Batch) writeTable(w *bufio.Writer, t table) {
 	has := b.tables[t]
 	if len(has.set) == 0 && len(has.delete) == 0 {
 		return
 	}
-	w.print("*%v\n", t)
+	fmt.Fprintf(w, "*%v\n", t)
 	for _, c := range has.set {
-		w.print(":%s - [0:0]\n", c.name)
+		fmt.Fprintf(w, ":%s - [0:0]\n", c.name)
 	}
 	for _, name := range has.delete {
-		w.print(":%s - [0:0]\n", name)
+		fmt.Fprintf(w, ":%s - [0:0]\n", name)
 	}
 	for _, j := range Jumps() {
 		if b.jumps && j.Table == t.String() {
-			w.print("%v\n", j)
+			fmt.Fprintln(w, j)
 		}
 	}
 	for _, c := range has.set {
-		w.write(c.text)
+		_, _ = w.Write(c.text) // Flush has its error
 	}
 	for _, name := range has.delete {
-		w.print("-X %s\n", name)
+		fmt.Fprintf(w, "-X %s\n", name)
 	}
-	w.print("COMMIT\n")
+	fmt.Fprintln(w, "COMMIT")
 }
-
-// counter counts the bytes that it writes, until an error.
-type counter struct {
-	to  io.Writer
-	n   int64
-	err error
-}
-
-func (c *counter) write(b []byte) {
-	if c.err != nil {
-		return
-	}
-	n, err := c.to.Write(b)
-	c.n, c.err = c.n+int64(n), err
-}
-
-func (c *counter) print(format string, args ...any) { c.write(fmt.Appendf(nil, format, args...)) }
 
 // WriteTo writes all chains, and the jumps by which packets come to them, for
 // iptables-restore --noflush on a node without any chain of ours.
