@@ -72,7 +72,7 @@ func cleanUp(c *config.Config) error {
 	r := newFinder(c.IPVS())
 	// Rules come before the ipsets that they refer to.
 	err = errors.Join(err, r.RemoveRules(), host.RemoveIPVS(c.IPVS()),
-		userspace.RemoveInterface(), others.RemoveStaleTraces())
+		host.RemoveDevice(userspace.DeviceName), others.RemoveStaleTraces())
 	return errors.Join(err, stillThere(c, func(f found) found { return f }))
 }
 
@@ -92,7 +92,7 @@ func cleanUpOwn(c *config.Config) error {
 	}
 	r := newFinder(c.IPVS())
 	err = errors.Join(err, r.RemoveOwnRules(), host.RemoveOwnIPVS(c.IPVS()),
-		userspace.RemoveInterface(), others.RemoveStaleTraces())
+		host.RemoveDevice(userspace.DeviceName), others.RemoveStaleTraces())
 	return errors.Join(err, stillThere(c, ofVmapd))
 }
 

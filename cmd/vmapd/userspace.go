@@ -9,6 +9,7 @@ import (
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/status"
+	"github.com/vmapd/vmapd/legacy/host"
 	"github.com/vmapd/vmapd/legacy/userspace"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft"
@@ -77,6 +78,6 @@ func removeOwnDevice(p *dataplane) func() error {
 		if p.userspace != nil {
 			return nil
 		}
-		return userspace.RemoveInterface()
+		return host.RemoveDevice(userspace.DeviceName)
 	}
 }

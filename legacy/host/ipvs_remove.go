@@ -115,5 +115,5 @@ func forgetFlows(gone flows) error {
 // RemoveKubeProxyIPVS removes the device and the ipsets of kube-proxy's IPVS mode, while our IPVS
 // backend runs. The backend takes over the virtual servers, or deletes unwanted ones.
 func RemoveKubeProxyIPVS() error {
-	return errors.Join(deleteDevice(KubeProxyDevice), removeSets(isKubeProxySet))
+	return errors.Join(RemoveDevice(KubeProxyDevice), removeSets(isKubeProxySet))
 }

@@ -270,12 +270,16 @@ func createDevice(name string) error {
 	return netlink.LinkSetARPOff(link)
 }
 
-func deleteDevice(name string) error {
+// RemoveDevice removes a device with its addresses. It is no error if there is none.
+func RemoveDevice(name string) error {
 	link, err := findDevice(name)
 	if link == nil || err != nil {
 		return err
 	}
-	return netlink.LinkDel(link)
+	if err := netlink.LinkDel(link); err != nil {
+		return fmt.Errorf("remove the device %s: %w", name, err)
+	}
+	return nil
 }
 
 // findDevice returns nil if the device does not exist.

@@ -88,18 +88,3 @@ func interfaceTo(a netip.Addr) string {
 	}
 	return ""
 }
-
-// RemoveInterface removes the device. It is no error if there is none.
-func RemoveInterface() error {
-	link, err := netlink.LinkByName(DeviceName)
-	if errors.As(err, new(netlink.LinkNotFoundError)) {
-		return nil
-	}
-	if err == nil {
-		err = netlink.LinkDel(link)
-	}
-	if err != nil {
-		return fmt.Errorf("remove the device %s: %w", DeviceName, err)
-	}
-	return nil
-}
