@@ -1,7 +1,6 @@
 package ipvs
 
 import (
-	"cmp"
 	"net/netip"
 	"time"
 
@@ -11,9 +10,7 @@ import (
 // Key identifies a virtual server by its address, protocol and port. Those by packet marks are other programs'.
 type Key = model.VIP
 
-func compareKeys(a, b Key) int {
-	return cmp.Or(a.Addr.Compare(b.Addr), cmp.Compare(a.Protocol, b.Protocol), cmp.Compare(a.Port, b.Port))
-}
+var compareKeys = model.VIPKeys.Compare
 
 // Flags of a virtual server have the kernel's numbers (IP_VS_SVC_F_…). The kernel sets another
 // one, 0x2, which readers must mask out.
