@@ -37,8 +37,6 @@ type Finder struct {
 	// are its own.
 	RunsIPVS bool
 	Options  ipvs.Options
-
-	counts map[string]map[string]int // the chains that were listed last, by program and owner
 }
 
 // kubeServices is in the table nat as long as kube-proxy's rules of any mode of iptables are.
@@ -46,57 +44,40 @@ const kubeServices = "KUBE-SERVICES"
 
 // Find counts objects by kind and owner; those that are not there are left out.
 func (d *Finder) Find() (map[Leftover]int, error) {
-	return d.find(func(p *tables) (map[string]int, error) {
+	d.listed = map[string]*iptables.Saved{}
+	return d.find(func(p *tables) ([]string, error) {
 		if d.Rules.uses(p.family, p.kind) { // its own chains may be tens of thousands
-			signs, err := p.signs()
-			return d.byOwner(p.family, p.kind, signs), err
+			return p.signs()
 		}
 		saved, err := p.save()
 		if err != nil {
 			return nil, err
 		}
-		if d.listed == nil {
-			d.listed = map[string]*iptables.Saved{}
-		}
 		d.listed[p.name] = saved
-		return d.count(p, saved), nil
+		return saved.All(), nil
 	})
 }
 
 // Look is Find at a cost that many chains do not change: it looks for kube-proxy's chain KUBE-SERVICES, and
-// lists chains only where that has come since the last look.
+// lists chains only where that is.
 func (d *Finder) Look() (map[Leftover]int, error) {
-	return d.find(func(p *tables) (map[string]int, error) {
-		there, err := p.has("nat", kubeServices)
-		if !there || err != nil {
-			delete(d.counts, p.name)
+	return d.find(func(p *tables) ([]string, error) {
+		if there, err := p.has("nat", kubeServices); !there || err != nil {
 			return nil, err
-		}
-		if counts := d.counts[p.name]; counts[OwnerKubeProxy] > 0 {
-			return counts, nil
 		}
 		saved, err := p.save()
 		if err != nil {
 			return nil, err
 		}
-		return d.count(p, saved), nil
+		return saved.All(), nil
 	})
 }
 
-// count counts chains by owner.
-func (d *Finder) count(p *tables, saved *iptables.Saved) map[string]int {
-	if d.counts == nil {
-		d.counts = map[string]map[string]int{}
-	}
-	d.counts[p.name] = d.byOwner(p.family, p.kind, saved.All())
-	return d.counts[p.name]
-}
-
-func (d *Finder) find(chains func(*tables) (map[string]int, error)) (map[Leftover]int, error) {
+func (d *Finder) find(chains func(*tables) ([]string, error)) (map[Leftover]int, error) {
 	found := map[Leftover]int{}
 	err := d.each(func(p *tables) error {
-		counts, err := chains(p)
-		for owner, n := range counts {
+		names, err := chains(p)
+		for owner, n := range d.byOwner(p.family, p.kind, names) {
 			found[Leftover{owner, kindOf[p.kind]}] += n
 		}
 		return err

@@ -154,7 +154,7 @@ func (b *Batch) writeTable(w *bufio.Writer, t table) {
 // WriteTo writes all chains, and the jumps by which packets come to them, for
 // iptables-restore --noflush on a node without any chain of ours.
 func (r *Ruleset) WriteTo(w io.Writer) (int64, error) {
-	b := r.Batch()
+	b := Diff(nil, r)
 	b.jumps = true
 	return b.WriteTo(w)
 }

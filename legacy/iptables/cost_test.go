@@ -204,7 +204,7 @@ func BenchmarkCompile(b *testing.B) {
 		b.Run(fmt.Sprintf("%d services", services), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				n, err := iptables.Compile(nil, s, iptables.Options{Comments: true}).Batch().WriteTo(io.Discard)
+				n, err := iptables.Diff(nil, iptables.Compile(nil, s, iptables.Options{Comments: true})).WriteTo(io.Discard)
 				if err != nil {
 					b.Fatal(err)
 				}

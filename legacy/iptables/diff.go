@@ -80,6 +80,3 @@ func (b *Batch) compare(have, want []chain) {
 		}
 	}
 }
-
-// Batch returns all chains.
-func (r *Ruleset) Batch() *Batch { return Diff(nil, r) }

@@ -114,7 +114,7 @@ func FuzzNames(f *testing.F) {
 			Endpoints: endpoints,
 		}
 		r := Compile(nil, model.NewBuilder(config).Snapshot().Family(model.IPv4), Options{Comments: true})
-		b := r.Batch()
+		b := Diff(nil, r)
 		rules := 0
 		for _, c := range r.port(sp).chains() {
 			b.set(c)
@@ -127,7 +127,7 @@ func FuzzNames(f *testing.F) {
 			}
 		}
 		b.set(ends)
-		before := len(load(t, r.Batch().Text()))
+		before := len(load(t, Diff(nil, r).Text()))
 		// A line for each chain, and for each rule that was meant: cluster list, external, ends.
 		if got, want := len(load(t, b.Text()))-before, 3+rules+2; got != want {
 			t.Errorf("%d lines, want %d:\n%s", got, want, b.Text())

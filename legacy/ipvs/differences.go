@@ -10,63 +10,46 @@ import (
 // A Difference describes different behaviour of the IPVS and the nftables backends.
 type Difference struct {
 	What string
-	Why  string
 	// Concerns reports whether a decision of the model is carried out otherwise.
 	Concerns func(s *model.FamilySnapshot, d model.Decision) bool
 }
 
 // Differences lists those that concern single new connections without a history. The page BACKENDS.md has all.
 var Differences = []Difference{
-	{
-		What: "a connection from the node itself to a port without endpoints gets an ICMP error and no TCP reset",
-		Why: "in the output path IPVS comes before the filter table, and answers for a virtual server without real servers " +
-			"that still has connections; for the node's own processes it is the same ECONNREFUSED, and on loopback no " +
-			"limit of ICMP errors applies",
-		Concerns: refusedToNode,
-	},
-	{
-		What: "on a load balancer's or external address, ports that no Service has are refused, and neither routed on " +
-			"nor, inside a ServiceCIDR, dropped",
-		Why: "IPVS only sees packets for the node itself, so the address must be one of the node's; without the refusal, all " +
-			"sockets of the node would be reachable there",
-		Concerns: otherPortOfExternal,
-	},
-	{
-		What: "connections from an address of the dummy device are always masqueraded",
-		Why: "the kernel uses such an address as the source of the node's connections to it, and no other machine " +
-			"could reply to that",
-		Concerns: fromServiceAddr,
-	},
-	{
-		What: "an external or load-balancer address that is a pod's cuts the pod off from the node",
-		Why: "IPVS only sees packets for the node itself, so the address must be one of the node's; the kernel then routes " +
-			"packets to the pod into the node, and drops those from it",
-		Concerns: withTakenAddr,
-	},
-	{
-		What: "through an external or load-balancer address or a node port with externalTrafficPolicy Local, pods and the " +
-			"node reach only endpoints on this node, as long as there is one",
-		Why:      "a virtual server has one list of real servers; kube-proxy's mode ipvs does the same",
-		Concerns: shortCircuited,
-	},
+	{"a connection from the node itself to a port without endpoints gets an ICMP error and no TCP reset", refusedToNode},
+	{"on a load balancer's or external address, ports that no Service has are refused, and neither routed on nor, inside a " +
+		"ServiceCIDR, dropped", otherPortOfExternal},
+	{"connections from an address of the dummy device are always masqueraded", fromServiceAddr},
+	{"an external or load-balancer address that is a pod's cuts the pod off from the node", withTakenAddr},
+	{"through an external or load-balancer address or a node port with externalTrafficPolicy Local, pods and the node " +
+		"reach only endpoints on this node, as long as there is one", shortCircuited},
 }
 
+// In the output path, IPVS comes before the table filter, and answers for a virtual server without real servers that
+// still has connections. For the node's own processes it is the same ECONNREFUSED, and on loopback no limit of ICMP
+// errors applies.
 func refusedToNode(_ *model.FamilySnapshot, d model.Decision) bool {
 	return d.Verdict == model.Rejected && d.Why == model.NoEndpoints && d.Node && d.Protocol == model.TCP
 }
 
+// IPVS only sees packets for the node itself, so the address must be one of the node's: without the refusal, all of its
+// sockets would be reachable there.
 func otherPortOfExternal(s *model.FamilySnapshot, d model.Decision) bool {
 	return (d.Verdict == model.NotOurs || d.Why == model.UnallocatedAddr) && onDevice(s, d.Dest.Addr())
 }
 
+// The kernel uses such an address as the source of the node's connections to it, and no other machine could reply to
+// that.
 func fromServiceAddr(s *model.FamilySnapshot, d model.Decision) bool {
 	return d.Verdict == model.Forwarded && onDevice(s, d.Source)
 }
 
+// A virtual server has one list of real servers; kube-proxy's mode ipvs does the same.
 func shortCircuited(_ *model.FamilySnapshot, d model.Decision) bool {
 	return (d.Why == model.FromPodInside || d.Why == model.FromNodeInside) && d.Frontend.Action == model.Forward
 }
 
+// The kernel routes packets to a pod with an address of the node into the node, and drops those from it.
 func withTakenAddr(s *model.FamilySnapshot, d model.Decision) bool {
 	toTaken := func(t model.Target) bool { return onDevice(s, t.Addr.Addr()) }
 	return !d.Node && onDevice(s, d.Source) || slices.ContainsFunc(d.Targets, toTaken)
