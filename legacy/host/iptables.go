@@ -50,7 +50,8 @@ func OpenIPTables(o iptables.Options, log *slog.Logger, variants ...string) (*IP
 		f := &ruleFamily{programs: p, noSCTP: p.lacks(iptables.MatchSCTP)}
 		if err := p.lacks(iptables.MatchRecent); err != nil {
 			f.noAffinity = true
-			log.LogAttrs(context.Background(), slog.LevelWarn, "no session affinity: clients do not come back to their endpoints; load the kernel's module xt_recent",
+			log.LogAttrs(context.Background(), slog.LevelWarn,
+				"no session affinity: clients do not come back to their endpoints; load the kernel's module xt_recent",
 				slog.String("family", p.family.String()), slog.Any("err", err))
 		}
 		b.families = append(b.families, f)
@@ -139,8 +140,8 @@ func (b *IPTables) applyFamily(ctx context.Context, f *ruleFamily, s *model.Fami
 			slog.Duration("took", time.Since(start)))
 	}
 	if ports := want.Lacking(); len(ports) > 0 {
-		return &model.RefusedError{Family: f.family, Ports: ports, Err: fmt.Errorf("the kernel refuses service ports of SCTP (%s): %w",
-			strings.Join(namesOf(ports), ", "), f.noSCTP)}
+		err := fmt.Errorf("the kernel refuses service ports of SCTP (%s): %w", strings.Join(namesOf(ports), ", "), f.noSCTP)
+		return &model.RefusedError{Family: f.family, Ports: ports, Err: err}
 	}
 	return nil
 }

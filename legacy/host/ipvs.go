@@ -101,7 +101,8 @@ func (b *IPVS) open() (err error) {
 func companionProbe(f model.Family) string {
 	const chain = iptables.IPVSPrefix + "PROBE"
 	set := probePrefix + strings.TrimPrefix(ipvs.Services.In(f), "VMAPD")
-	return "*mangle\n:" + chain + " - [0:0]\n-A " + chain + " -m ipvs --ipvs -m set --match-set " + set + " dst,dst -j DROP\nCOMMIT\n"
+	rule := "-A " + chain + " -m ipvs --ipvs -m set --match-set " + set + " dst,dst -j DROP\n"
+	return "*mangle\n:" + chain + " - [0:0]\n" + rule + "COMMIT\n"
 }
 
 // findIPVS looks for the kernel's interface to IPVS. The request makes the kernel load the

@@ -137,7 +137,8 @@ func (r *run) setText(ops []ipvs.Op) (text string, n, wrote int) {
 // leadsNowhere reports whether an entry would let connections through to a virtual server
 // that could not be added: the node itself would answer.
 func (r *run) leadsNowhere(op ipvs.AddEntry) bool {
-	return op.Set == ipvs.Services && r.failed[ipvs.Key{Addr: op.Entry.Addr, Protocol: op.Entry.Protocol, Port: op.Entry.Port}]
+	e := op.Entry
+	return op.Set == ipvs.Services && r.failed[ipvs.Key{Addr: e.Addr, Protocol: e.Protocol, Port: e.Port}]
 }
 
 // skips reports whether there is nothing to do for an operation, or nothing that could work.

@@ -23,7 +23,9 @@ const recentFolder = "/proc/net/xt_recent"
 
 // Remembered returns the first of some endpoints that has a client of a service port with session affinity
 // in its list, and how much longer; false if none has.
-func (b *IPTables) Remembered(sp *model.ServicePort, endpoints []netip.AddrPort, client netip.Addr) (to netip.AddrPort, left time.Duration, ok bool, err error) {
+func (b *IPTables) Remembered(sp *model.ServicePort, endpoints []netip.AddrPort, client netip.Addr) (
+	to netip.AddrPort, left time.Duration, ok bool, err error,
+) {
 	now, second, err := jiffies()
 	if err != nil {
 		return to, 0, false, err

@@ -214,7 +214,8 @@ func (p *tables) has(table, chain string) (bool, error) {
 
 // uses reports whether the backend's rules are in the tables of a variant.
 func (b *IPTables) uses(f model.Family, variant string) bool {
-	return b != nil && slices.ContainsFunc(b.families, func(r *ruleFamily) bool { return r.family == f && r.variant() == variant })
+	in := func(r *ruleFamily) bool { return r.family == f && r.variant() == variant }
+	return b != nil && slices.ContainsFunc(b.families, in)
 }
 
 // variant returns the variant of the programs.

@@ -25,7 +25,8 @@ type Ruleset struct {
 // shared. before may be nil.
 func Compile(before *Ruleset, s *model.FamilySnapshot, o Options) *Ruleset {
 	r := &Ruleset{Family: s.Family, snapshot: s, options: o}
-	old := &Ruleset{Family: s.Family, options: o, snapshot: &model.FamilySnapshot{Family: s.Family, Settings: &model.Settings{}}}
+	empty := &model.FamilySnapshot{Family: s.Family, Settings: &model.Settings{}}
+	old := &Ruleset{Family: s.Family, options: o, snapshot: empty}
 	edit := &forestEdit{nodes: map[place]*node{}}
 	if before != nil && before.options == o {
 		old, edit.base = before, before.forest

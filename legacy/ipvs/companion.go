@@ -221,7 +221,9 @@ func (c *Companion) beginning() *Companion {
 	first.Chains = slices.Clone(c.Chains)
 	for i := range first.Chains {
 		chain := &first.Chains[i]
-		chain.Rules = slices.DeleteFunc(slices.Clone(chain.Rules), func(rule string) bool { return strings.Contains(rule, iptables.NotToNode) })
+		chain.Rules = slices.DeleteFunc(slices.Clone(chain.Rules), func(rule string) bool {
+			return strings.Contains(rule, iptables.NotToNode)
+		})
 	}
 	return &first
 }

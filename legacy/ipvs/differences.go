@@ -17,8 +17,8 @@ type Difference struct {
 // Differences lists those that concern single new connections without a history. The page BACKENDS.md has all.
 var Differences = []Difference{
 	{"a connection from the node itself to a port without endpoints gets an ICMP error and no TCP reset", refusedToNode},
-	{"on a load balancer's or external address, ports that no Service has are refused, and neither routed on nor, inside a " +
-		"ServiceCIDR, dropped", otherPortOfExternal},
+	{"on a load balancer's or external address, ports that no Service has are refused, and neither routed on nor, " +
+		"inside a ServiceCIDR, dropped", otherPortOfExternal},
 	{"connections from an address of the dummy device are always masqueraded", fromServiceAddr},
 	{"an external or load-balancer address that is a pod's cuts the pod off from the node", withTakenAddr},
 	{"through an external or load-balancer address or a node port with externalTrafficPolicy Local, pods and the node " +

@@ -37,7 +37,8 @@ func outcome(all []state) (Outcome, error) {
 		slices.Sort(s.recorded)
 		now := modeltest.Arrival{Share: s.share, Masquerade: s.masq, Mark: s.Mark, Remembered: s.recorded}
 		if before, ok := to[s.Dest]; ok {
-			if before.Masquerade != now.Masquerade || before.Mark != now.Mark || !slices.Equal(before.Remembered, now.Remembered) {
+			if before.Masquerade != now.Masquerade || before.Mark != now.Mark ||
+				!slices.Equal(before.Remembered, now.Remembered) {
 				return o, fmt.Errorf("chance decides how a packet arrives at %v: %+v or %+v", s.Dest, before, now)
 			}
 			now.Share += before.Share

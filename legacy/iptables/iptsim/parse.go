@@ -105,7 +105,8 @@ func (p *parser) option() error {
 			return err
 		}
 	}
-	if not && !slices.Contains([]string{"-s", "-d", "-i", "--mark", "--src-type", "--dst-type", "--match-set", "--ipvs"}, name) && !(p.saved && name == "--ctstate") {
+	invertible := []string{"-s", "-d", "-i", "--mark", "--src-type", "--dst-type", "--match-set", "--ipvs"}
+	if not && !slices.Contains(invertible, name) && !(p.saved && name == "--ctstate") {
 		return fmt.Errorf("%s can't be negated", name)
 	}
 	if p.rule.Target != nil {
@@ -148,8 +149,9 @@ func (p *parser) match(name, value string, not bool) (Match, error) {
 		return p.parseProtocol(value)
 	}
 	module := map[string]string{
-		"--dport": p.protocolName(), "--comment": "comment", "--mark": "mark", "--ctstate": "conntrack", "--ctstatus": "conntrack",
-		"--src-type": "addrtype", "--dst-type": "addrtype", "--match-set": "set", "--ipvs": "ipvs", "--mode": "statistic", "--probability": "statistic",
+		"--dport": p.protocolName(), "--comment": "comment", "--mark": "mark",
+		"--ctstate": "conntrack", "--ctstatus": "conntrack", "--src-type": "addrtype", "--dst-type": "addrtype",
+		"--match-set": "set", "--ipvs": "ipvs", "--mode": "statistic", "--probability": "statistic",
 		"--set": "recent", "--rcheck": "recent", "--update": "recent",
 		"--seconds": "recent", "--name": "recent", "--rsource": "recent",
 		"--reap": "recent", "--mask": "recent", "--nfacct-name": "nfacct",

@@ -93,7 +93,8 @@ func (c *chain) index() {
 	for i, rule := range c.rules {
 		dest := slices.IndexFunc(rule.Matches, func(m Match) bool {
 			a, ok := m.(Address)
-			return ok && a.Dest && !a.Not && masked(a.Addr, a.Mask) == a.Addr && masked(allOnes(a.Addr), a.Mask) == allOnes(a.Addr)
+			return ok && a.Dest && !a.Not && masked(a.Addr, a.Mask) == a.Addr &&
+				masked(allOnes(a.Addr), a.Mask) == allOnes(a.Addr)
 		})
 		if dest < 0 {
 			c.others = append(c.others, i)
