@@ -380,15 +380,15 @@ func rulesByTable(text string) map[string][]string {
 func ipvsGolden(_ *testing.T, before, after situation) string {
 	have := ipvs.Compile(nil, before.FamilySnapshot, before.conf.IPVS())
 	want := ipvs.Compile(have, after.FamilySnapshot, after.conf.IPVS())
-	return restoreGolden(have.Companion.String(), want.Companion.String()) + planGolden(ipvs.Diff(have, want).String())
+	return restoreGolden(have.Companion.String(), want.Companion.String()) + planGolden(ipvs.Diff(have, want))
 }
 
 // planGolden prints successive operations on the same set, server or device in one line.
-func planGolden(plan string) string {
+func planGolden(plan ipvs.Plan) string {
 	var s strings.Builder
 	last := ""
-	for line := range strings.Lines(plan) {
-		words := strings.Fields(line)
+	for _, op := range plan {
+		words := strings.Fields(op.String())
 		n := min(len(words), 3)
 		if words[0] == "ipvsadm" {
 			n++ // with the address

@@ -52,7 +52,7 @@ func (b *IPVS) Compare(ctx context.Context, family model.Family, s *model.Snapsh
 		if err != nil {
 			return nil, err
 		}
-		for _, op := range ipvs.DiffContent(have, want).Ops {
+		for _, op := range ipvs.DiffContent(have, want) {
 			if !drainsAlready(have, op) {
 				list = append(list, op.String())
 			}

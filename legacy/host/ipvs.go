@@ -190,7 +190,7 @@ func (b *IPVS) applyFamily(ctx context.Context, f *serverFamily, s *model.Family
 		plan = ipvs.DiffContent(r.have, r.want)
 		clear(f.draining) // the plan names all of them again
 	}
-	err := r.carryOut(ctx, plan.Ops)
+	err := r.carryOut(ctx, plan)
 	b.update(f.family, r.count)
 	if !model.IsProgrammed(err) {
 		return err

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/vmapd/vmapd/legacy/ipvs"
+	"github.com/vmapd/vmapd/legacy/ipvs/ipvssim"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
 )
@@ -54,8 +55,8 @@ func TestOneEndpointIsOneOperationForEachFrontend(t *testing.T) {
 			bigSlice(tt.pods, max(tt.local, tt.newLocal)).Set(b)
 			after := ipvs.Compile(before, b.Snapshot().Family(model.IPv4), ipvs.Options{})
 			plan := ipvs.Diff(before, after)
-			if len(plan.Ops) != tt.want {
-				t.Errorf("want %d operations, got\n%.2000s", tt.want, plan)
+			if len(plan) != tt.want {
+				t.Errorf("want %d operations, got\n%.2000s", tt.want, ipvssim.Text(plan))
 			}
 		})
 	}
@@ -66,10 +67,10 @@ func TestAnUnchangedCompanionIsNotWritten(t *testing.T) {
 	before := ipvs.Compile(nil, b.Snapshot().Family(model.IPv4), ipvs.Options{})
 	modeltest.NewNode(modeltest.NodeName, modeltest.NodeIP4, "192.168.0.9").Set(b)
 	after := ipvs.Compile(before, b.Snapshot().Family(model.IPv4), ipvs.Options{})
-	equal(t, "operations for another node address", 0, len(ipvs.Diff(before, after).Ops))
+	equal(t, "operations for another node address", 0, len(ipvs.Diff(before, after)))
 	modeltest.NewServiceCIDR("kubernetes", "172.30.0.0/16").Set(b)
 	withCIDR := ipvs.Compile(after, b.Snapshot().Family(model.IPv4), ipvs.Options{})
-	equal(t, "operations for a ServiceCIDR", "iptables-restore --noflush\n", ipvs.Diff(after, withCIDR).String())
+	equal(t, "operations for a ServiceCIDR", "iptables-restore --noflush\n", ipvssim.Text(ipvs.Diff(after, withCIDR)))
 }
 
 func BenchmarkCold(b *testing.B) {
@@ -98,7 +99,7 @@ func BenchmarkOneEndpoint(b *testing.B) {
 				modeltest.NewSlice(name.String()+"-x", name.Name).TCP("http", 8080).
 					Ready("10.9.0.1", modeltest.Pod(model.IPv4, 1_000_000+i%2).String()).Set(builder)
 				want := ipvs.Compile(have, builder.Snapshot().Family(model.IPv4), ipvs.Options{})
-				if len(ipvs.Diff(have, want).Ops) == 0 {
+				if len(ipvs.Diff(have, want)) == 0 {
 					b.Fatal("nothing changed")
 				}
 				have = want

@@ -177,7 +177,7 @@ func (d *differ) plan() Plan {
 		d.add(open, SetCompanion{companion})
 	}
 	d.diffServers()
-	return Plan{Family: d.family, Ops: slices.Concat(d.ops[:]...)}
+	return slices.Concat(d.ops[:]...)
 }
 
 // missing returns the keys of a that b does not have, sorted.

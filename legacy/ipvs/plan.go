@@ -24,19 +24,7 @@ import (
 //
 // After an error, the operations before it have been carried out: read the kernel's content, and
 // continue with DiffContent.
-type Plan struct {
-	Family model.Family
-	Ops    []Op
-}
-
-// String returns the plan as a list of commands, for people to read.
-func (p Plan) String() string {
-	var b strings.Builder
-	for _, op := range p.Ops {
-		fmt.Fprintln(&b, op)
-	}
-	return b.String()
-}
+type Plan []Op
 
 // Op is an operation of a Plan: one of the types below.
 type Op interface{ String() string }

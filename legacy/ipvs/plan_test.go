@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/vmapd/vmapd/legacy/ipvs"
+	"github.com/vmapd/vmapd/legacy/ipvs/ipvssim"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
 )
@@ -44,11 +45,11 @@ func checkPlan(t *testing.T, s step) {
 	family := s.now.Family(s.after.Family)
 	content := s.before.Content()
 	plan := ipvs.Diff(s.before, s.after)
-	apply(t, content, plan.Ops)
+	apply(t, content, plan)
 	equal(t, "content after the plan", settled(s.after.Content()), settled(content), compareContents...)
-	equal(t, "operations from a state to itself", 0, len(ipvs.Diff(s.after, s.after).Ops))
+	equal(t, "operations from a state to itself", 0, len(ipvs.Diff(s.after, s.after)))
 	if t.Failed() {
-		t.Logf("plan:\n%s", plan)
+		t.Logf("plan:\n%s", ipvssim.Text(plan))
 	}
 
 	scratch := ipvs.Compile(nil, family, s.after.Options)
@@ -57,19 +58,19 @@ func checkPlan(t *testing.T, s step) {
 	// A restart: another process reads the content, and changes nothing.
 	read := s.after.Content()
 	again := ipvs.Compile(nil, family, s.after.Options)
-	if plan := ipvs.DiffContent(read, again); len(plan.Ops) > 0 {
-		t.Errorf("a restart writes:\n%s", plan)
+	if plan := ipvs.DiffContent(read, again); len(plan) > 0 {
+		t.Errorf("a restart writes:\n%s", ipvssim.Text(plan))
 	}
 
 	// A restart with changes: from the content before to the desired one.
 	read = s.before.Content()
-	apply(t, read, ipvs.DiffContent(read, again).Ops)
+	apply(t, read, ipvs.DiffContent(read, again))
 	equal(t, "content after a restart", settled(s.after.Content()), settled(read), compareContents...)
 
 	// After an error half-way, DiffContent finds the rest of the work.
 	read = s.before.Content()
-	apply(t, read, plan.Ops[:len(plan.Ops)/2])
-	apply(t, read, ipvs.DiffContent(read, s.after).Ops)
+	apply(t, read, plan[:len(plan)/2])
+	apply(t, read, ipvs.DiffContent(read, s.after))
 	equal(t, "content after half a plan and another", settled(s.after.Content()), settled(read), compareContents...)
 }
 
@@ -95,7 +96,7 @@ func TestDiffSpansSeveralStates(t *testing.T) {
 			all = append(all, s.after)
 			first := all[r.IntN(len(all))]
 			content := first.Content()
-			apply(t, content, ipvs.Diff(first, s.after).Ops)
+			apply(t, content, ipvs.Diff(first, s.after))
 			equal(t, "content after the plan", settled(s.after.Content()), settled(content), compareContents...)
 		})
 	}
@@ -129,28 +130,28 @@ func TestARealServerThatLeavesDrains(t *testing.T) {
 	compare := []cmp.Option{compareContents[0], compareContents[1], compareContents[4]}
 
 	plan := ipvs.Diff(both, one)
-	equal(t, "plan when one leaves", []ipvs.Op{ipvs.DrainReal{Key: web, Addr: gone}, ipvs.DeleteReal{Key: dns, Addr: goneDNS}}, plan.Ops, compare...)
+	equal(t, "plan when one leaves", ipvs.Plan{ipvs.DrainReal{Key: web, Addr: gone}, ipvs.DeleteReal{Key: dns, Addr: goneDNS}}, plan, compare...)
 	content := both.Content()
-	apply(t, content, plan.Ops)
+	apply(t, content, plan)
 	equal(t, "weight of what drains", 0, content.Servers[web].Real[gone])
 
 	plan = ipvs.Diff(one, both)
-	equal(t, "plan when it comes back", []ipvs.Op{
+	equal(t, "plan when it comes back", ipvs.Plan{
 		ipvs.AddReal{Key: web, Addr: gone, Weight: 1}, ipvs.AddReal{Key: dns, Addr: goneDNS, Weight: 1},
-	}, plan.Ops, compare...)
-	apply(t, content, plan.Ops)
+	}, plan, compare...)
+	apply(t, content, plan)
 	equal(t, "weight of what is back", 1, content.Servers[web].Real[gone])
 
 	// Another process finds it draining, and continues.
-	apply(t, content, ipvs.Diff(both, one).Ops)
-	equal(t, "plan of another process", []ipvs.Op{ipvs.DrainReal{Key: web, Addr: gone}},
-		ipvs.DiffContent(content, ipvs.Compile(nil, b.Snapshot().Family(model.IPv4), ipvs.Options{})).Ops, compare...)
+	apply(t, content, ipvs.Diff(both, one))
+	equal(t, "plan of another process", ipvs.Plan{ipvs.DrainReal{Key: web, Addr: gone}},
+		ipvs.DiffContent(content, ipvs.Compile(nil, b.Snapshot().Family(model.IPv4), ipvs.Options{})), compare...)
 
 	// The scheduler dh would refuse all clients of a real server that drains.
 	dh := ipvs.Options{Scheduler: "dh"}
 	plan = ipvs.Diff(ipvs.Compile(nil, modeltest.Snapshot(modeltest.Config(), service, slice.Ready("10.0.0.2", "10.0.0.3")).Family(model.IPv4), dh),
 		ipvs.Compile(nil, b.Snapshot().Family(model.IPv4), dh))
-	for _, op := range plan.Ops {
+	for _, op := range plan {
 		if op, ok := op.(ipvs.DrainReal); ok {
 			t.Errorf("with dh: %v", op)
 		}
@@ -171,7 +172,7 @@ func TestAStartLeavesWhatIsForeign(t *testing.T) {
 	for _, k := range append(left, theirs...) {
 		content.Servers[k] = ipvs.Server{Scheduler: "rr"}
 	}
-	apply(t, content, ipvs.DiffContent(content, state).Ops)
+	apply(t, content, ipvs.DiffContent(content, state))
 	for _, k := range theirs {
 		if _, ok := content.Servers[k]; !ok {
 			t.Errorf("%v is gone, which was somebody else's", k)

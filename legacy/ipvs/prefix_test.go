@@ -84,14 +84,14 @@ func checkPrefixes(t *testing.T, r *modeltest.Random, s step, connections int) i
 		all = append(all, w)
 	}
 	sendAlong(t, before, old, now, plan, all)
-	return len(all) * len(plan.Ops)
+	return len(all) * len(plan)
 }
 
 // sendAlong sends packets after each operation of a plan.
 func sendAlong(t *testing.T, content *ipvs.Content, old, now *model.FamilySnapshot, plan ipvs.Plan, all []watched) {
 	t.Helper()
 	sim := simulate(t, content, now)
-	for i, op := range plan.Ops {
+	for i, op := range plan {
 		if err := ipvssim.Apply(content, op); err != nil {
 			t.Fatal(err)
 		}
@@ -99,7 +99,8 @@ func sendAlong(t *testing.T, content *ipvs.Content, old, now *model.FamilySnapsh
 			got := run(t, sim, w.Connection)
 			if err := w.check(got, content, now.NodeAddrs); err != nil {
 				t.Fatalf("%s\n%+v\nafter %d operations: %v\nbefore: %v\nthen:   %v\nafter:  %v\nplan:\n%s",
-					differing(old, now), w.Connection, i+1, err, outcomeText(w.before), outcomeText(got), outcomeText(w.after), plan)
+					differing(old, now), w.Connection, i+1, err, outcomeText(w.before), outcomeText(got), outcomeText(w.after),
+					ipvssim.Text(plan))
 			}
 		}
 	}
@@ -238,7 +239,7 @@ func unsafeSteps(t *testing.T, r *modeltest.Random, s step, order func([]ipvs.Op
 	f := s.after.Family
 	old, now := s.old.Family(f), s.now.Family(f)
 	plan := ipvs.Diff(s.before, s.after)
-	if len(plan.Ops) == 0 || old.Settings != now.Settings {
+	if len(plan) == 0 || old.Settings != now.Settings {
 		return 0
 	}
 	simBefore, simAfter := simulate(t, s.before.Content(), old), simulate(t, s.after.Content(), now)
@@ -250,7 +251,7 @@ func unsafeSteps(t *testing.T, r *modeltest.Random, s step, order func([]ipvs.Op
 		w := watched{Connection: c, before: run(t, simBefore, c), after: run(t, simAfter, c)}
 		content := s.before.Content()
 		sim := simulate(t, content, now)
-		for _, op := range order(plan.Ops) {
+		for _, op := range order(plan) {
 			_ = ipvssim.Apply(content, op) // some can't be done in that order
 			got, err := sim.Run(c)
 			if err == nil && w.check(got, content, now.NodeAddrs) != nil {

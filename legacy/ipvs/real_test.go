@@ -140,7 +140,7 @@ func TestIPSetTakesAPlan(t *testing.T) {
 				script.WriteString(s.before.Text().Sets)
 			}
 			last = s.after
-			for _, op := range ipvs.Diff(s.before, s.after).Ops {
+			for _, op := range ipvs.Diff(s.before, s.after) {
 				switch op := op.(type) {
 				case ipvs.AddEntry:
 					if !types[op.Set.Type()] {

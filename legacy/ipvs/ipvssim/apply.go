@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"strings"
 
 	"github.com/vmapd/vmapd/legacy/ipvs"
 )
@@ -165,4 +166,13 @@ func applyReal(c *ipvs.Content, op ipvs.Op) error {
 		delete(c.Servers[o.Key].Real, o.Addr)
 	}
 	return nil
+}
+
+// Text returns a plan as a list of commands, for people to read.
+func Text(plan ipvs.Plan) string {
+	var b strings.Builder
+	for _, op := range plan {
+		fmt.Fprintln(&b, op)
+	}
+	return b.String()
 }
