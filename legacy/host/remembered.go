@@ -1,14 +1,12 @@
 package host
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io/fs"
 	"net/netip"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
@@ -45,35 +43,26 @@ func (b *IPTables) Remembered(sp *model.ServicePort, endpoints []netip.AddrPort,
 
 // lastSeen returns when a list of xt_recent has seen a client, in jiffies.
 func lastSeen(path string, client netip.Addr) (seen uint64, ok bool, err error) {
-	f, err := os.Open(path)
+	list, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, false, nil
 	}
-	if err != nil {
-		return 0, false, err
-	}
-	defer func() { _ = f.Close() }()
-	lines := bufio.NewScanner(f)
-	for lines.Scan() {
-		if a, last, valid := parseRecent(lines.Text()); valid && a == client {
+	for line := range strings.Lines(string(list)) {
+		if a, last, valid := parseRecent(line); valid && a == client {
 			return last, true, nil
 		}
 	}
-	return 0, false, lines.Err()
+	return 0, false, err
 }
 
 // parseRecent parses a line like "src=10.0.0.1 ttl: 64 last_seen: 4295 oldest_pkt: 1 4295" (recent_seq_show).
 func parseRecent(line string) (client netip.Addr, seen uint64, ok bool) {
-	words := strings.Fields(line)
-	const last = 4
-	if len(words) <= last || words[last-1] != "last_seen:" {
+	var source string
+	var ttl uint64
+	if _, err := fmt.Sscanf(line, "src=%s ttl: %d last_seen: %d", &source, &ttl, &seen); err != nil {
 		return client, 0, false
 	}
-	client, err := netip.ParseAddr(strings.TrimPrefix(words[0], "src="))
-	if err != nil {
-		return client, 0, false
-	}
-	seen, err = strconv.ParseUint(words[last], 10, 64)
+	client, err := netip.ParseAddr(source)
 	return client, seen, err == nil
 }
 
