@@ -39,7 +39,6 @@ func phasesOf(name SetName) (comes, goes phase) {
 
 // differ collects the operations from one Content to another, or between parts of them.
 type differ struct {
-	family     model.Family
 	have, want *Content
 	ops        [phases][]Op
 }
@@ -47,7 +46,7 @@ type differ struct {
 // Diff returns the plan from one State to another that was compiled after it, with the same options. Its cost depends
 // on the size of the difference.
 func Diff(before, after *State) Plan {
-	d := &differ{family: after.Family, have: NewContent(after.Family), want: NewContent(after.Family)}
+	d := &differ{have: NewContent(after.Family), want: NewContent(after.Family)}
 	d.changedKeys(before, after)
 	d.changedAddrs(before, after)
 	d.changedHairpins(before, after)
@@ -67,20 +66,16 @@ func (d *differ) changedHairpins(before, after *State) {
 
 // changedKeys adds to both sides the addresses and ports that may differ.
 func (d *differ) changedKeys(before, after *State) {
-	seen := map[Key]bool{}
 	visit := func(v model.VIP) {
 		for _, k := range slices.Concat(before.keysOf(v), after.keysOf(v)) {
-			if !seen[k] {
-				seen[k] = true
-				before.addKey(d.have, k)
-				after.addKey(d.want, k)
-			}
+			before.addKey(d.have, k)
+			after.addKey(d.want, k)
 		}
 	}
 	for c := range after.frontends.Changes(model.VIPKeys, before.frontends) {
 		visit(c.Key)
 	}
-	if slices.Equal(before.settings().NodePortAddrs, after.settings().NodePortAddrs) {
+	if slices.Equal(before.snapshot.NodePortAddrs, after.snapshot.NodePortAddrs) {
 		return
 	}
 	for v := range after.frontends.All() {
@@ -91,19 +86,15 @@ func (d *differ) changedKeys(before, after *State) {
 }
 
 func (d *differ) changedAddrs(before, after *State) {
-	seen := map[netip.Addr]bool{}
 	visit := func(a netip.Addr) {
-		if !seen[a] {
-			seen[a] = true
-			before.addAddr(d.have, a)
-			after.addAddr(d.want, a)
-		}
+		before.addAddr(d.have, a)
+		after.addAddr(d.want, a)
 	}
 	for c := range after.addrs.Changes(model.AddrKeys, before.addrs) {
 		visit(c.Key)
 	}
 	if before.snapshot.Settings != after.snapshot.Settings {
-		for _, a := range slices.Concat(before.settings().NodeAddrs, after.settings().NodeAddrs) {
+		for _, a := range slices.Concat(before.snapshot.NodeAddrs, after.snapshot.NodeAddrs) {
 			visit(a)
 		}
 	}
@@ -116,7 +107,7 @@ func (d *differ) changedAddrs(before, after *State) {
 // belong to somebody else stay.
 func DiffContent(have *Content, want *State) Plan {
 	c := want.Content()
-	d := &differ{family: want.Family, have: have.without(want.Options, c), want: c}
+	d := &differ{have: have.without(want.Options, c), want: c}
 	d.prepare(want.Options.Sysctls(want.Family))
 	return d.plan()
 }
@@ -146,7 +137,7 @@ func (d *differ) prepare(sysctls []Sysctl) {
 	}
 	for _, name := range SetNames {
 		if d.have.Sets[name] == nil {
-			d.add(prepare, CreateSet{d.family, name})
+			d.add(prepare, CreateSet{d.want.Family, name})
 		}
 	}
 	if d.have.Device == "" {
@@ -205,10 +196,10 @@ func (d *differ) diffSet(name SetName) {
 	comes, goes := phasesOf(name)
 	have, want := d.have.Sets[name], d.want.Sets[name]
 	for _, e := range missing(have, want, compareEntries) {
-		d.add(goes, DeleteEntry{d.family, name, e})
+		d.add(goes, DeleteEntry{d.want.Family, name, e})
 	}
 	for _, e := range missing(want, have, compareEntries) {
-		d.add(comes, AddEntry{d.family, name, e})
+		d.add(comes, AddEntry{d.want.Family, name, e})
 	}
 }
 
@@ -221,14 +212,14 @@ func (d *differ) diffSources() {
 		if !d.have.has(Restricted, e) || covers(have, e) {
 			p = restrict
 		}
-		d.add(p, AddEntry{d.family, Sources, e})
+		d.add(p, AddEntry{d.want.Family, Sources, e})
 	}
 	for _, e := range missing(have, want, compareEntries) {
 		p := restrict
 		if !d.want.has(Restricted, e) || covers(want, e) {
 			p = tidy
 		}
-		d.add(p, DeleteEntry{d.family, Sources, e})
+		d.add(p, DeleteEntry{d.want.Family, Sources, e})
 	}
 }
 

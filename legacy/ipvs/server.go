@@ -55,40 +55,31 @@ func schedulerFlags(scheduler string) Flags {
 	return 0
 }
 
-// addrServer returns the virtual server for a frontend's address.
+// addrServer returns the virtual server for a frontend's address. A frontend that refuses or drops keeps its virtual
+// server, for the connections of real servers that drain. The companion stops new connections, but those from inside
+// to a frontend with ShortCircuit: they have no endpoint on this node, and get the cluster's.
 func (o Options) addrServer(sp *model.ServicePort, fe model.Frontend) Server {
-	s := newServer(o.scheduler(sp.Algorithm), sp)
-	if sp.Affinity > 0 {
-		s.Flags |= Persistent
-		s.Timeout = sp.Affinity
-	}
-	// A frontend that refuses or drops keeps its virtual server, for the connections of real
-	// servers that drain. The companion stops new connections, but those from inside to a frontend
-	// with ShortCircuit: they have no endpoint on this node, and get the cluster's.
-	switch {
-	case fe.Action == model.Forward:
-		s.add(sp, fe.TrafficPolicy)
-	case fe.ShortCircuit:
-		s.add(sp, model.Cluster)
-	}
-	return s
-}
-
-func newServer(scheduler string, sp *model.ServicePort) Server {
-	flags := schedulerFlags(scheduler)
-	if sp.Algorithm == model.Maglev {
-		flags &^= HashPort
-	}
-	return Server{
-		Scheduler: scheduler, Flags: flags, Protocol: sp.Name.Protocol,
+	scheduler := o.scheduler(sp.Algorithm)
+	s := Server{
+		Scheduler: scheduler, Flags: schedulerFlags(scheduler), Timeout: sp.Affinity, Protocol: sp.Name.Protocol,
 		Real: map[netip.AddrPort]int{},
 	}
-}
-
-func (s *Server) add(sp *model.ServicePort, l model.TrafficPolicy) {
-	for e := range sp.In(l) {
-		s.Real[e.Addr] = weight
+	if sp.Algorithm == model.Maglev {
+		s.Flags &^= HashPort
 	}
+	if sp.Affinity > 0 {
+		s.Flags |= Persistent
+	}
+	list := model.Cluster
+	if fe.Action == model.Forward {
+		list = fe.TrafficPolicy
+	}
+	if fe.Action == model.Forward || fe.ShortCircuit {
+		for e := range sp.In(list) {
+			s.Real[e.Addr] = weight
+		}
+	}
+	return s
 }
 
 // drains reports whether a real server that leaves may finish its connections. Those of UDP

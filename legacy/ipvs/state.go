@@ -39,10 +39,10 @@ type users struct {
 func Compile(old *State, s *model.FamilySnapshot, o Options) *State {
 	o = o.WithDefaults()
 	if old == nil {
-		old = &State{Family: s.Family, snapshot: &model.FamilySnapshot{Family: s.Family}}
+		old = &State{snapshot: &model.FamilySnapshot{Family: s.Family, Settings: &model.Settings{}}}
 	}
 	next := *old
-	next.Options, next.snapshot = o, s
+	next.Family, next.Options, next.snapshot = s.Family, o, s
 	if s.Settings != old.snapshot.Settings {
 		next.Companion = companion(s.Family, s.Settings, o)
 		if next.Companion.equal(old.Companion) {
@@ -105,18 +105,10 @@ func frontendsOf(sp *model.ServicePort) []model.Frontend {
 // node ports: it may be one of the node's as well.
 func (s *State) at(k Key) (frontend, bool) {
 	fe, ok := s.frontends.Get(model.VIPKeys, k)
-	if !ok && slices.Contains(s.settings().NodePortAddrs, k.Addr) {
+	if !ok && slices.Contains(s.snapshot.NodePortAddrs, k.Addr) {
 		fe, ok = s.frontends.Get(model.VIPKeys, model.VIP{Addr: s.Family.Unspecified(), Protocol: k.Protocol, Port: k.Port})
 	}
 	return fe, ok
-}
-
-// settings returns the snapshot's; those of an empty State are zero.
-func (s *State) settings() *model.Settings {
-	if s.snapshot.Settings == nil {
-		return &model.Settings{}
-	}
-	return s.snapshot.Settings
 }
 
 // Owner returns the service port that has a virtual server.
@@ -134,7 +126,7 @@ func (s *State) keysOf(v model.VIP) []Key {
 	if !v.Addr.IsUnspecified() {
 		return []Key{v}
 	}
-	addrs := s.settings().NodePortAddrs
+	addrs := s.snapshot.NodePortAddrs
 	keys := make([]Key, 0, len(addrs))
 	for _, a := range addrs {
 		keys = append(keys, Key{Addr: a, Protocol: v.Protocol, Port: v.Port})
@@ -182,7 +174,7 @@ func (s *State) addKey(c *Content, k Key) {
 // addAddr adds an address of a Service to the device, unless another device of the node has it: then its
 // other ports belong to the node's processes.
 func (s *State) addAddr(c *Content, a netip.Addr) {
-	if _, ok := s.addrs.Get(model.AddrKeys, a); !ok || slices.Contains(s.settings().NodeAddrs, a) {
+	if _, ok := s.addrs.Get(model.AddrKeys, a); !ok || slices.Contains(s.snapshot.NodeAddrs, a) {
 		return
 	}
 	c.add(Addrs, Entry{Addr: a})
