@@ -83,7 +83,8 @@ func readSets(ctx context.Context, f model.Family) (map[ipvs.SetName]map[ipvs.En
 	return parseSets(strings.NewReader(text), f)
 }
 
-// parseSets reads the output of ipset save. It skips sets of others.
+// parseSets reads the output of ipset save. It skips sets of others. If one of ours has another type, the program says
+// so when it adds an entry.
 func parseSets(r io.Reader, f model.Family) (map[ipvs.SetName]map[ipvs.Entry]bool, error) {
 	names := map[string]ipvs.SetName{}
 	for _, name := range ipvs.SetNames {
@@ -104,7 +105,6 @@ func parseSets(r io.Reader, f model.Family) (map[ipvs.SetName]map[ipvs.Entry]boo
 		switch words[0] {
 		case "create":
 			sets[name] = map[ipvs.Entry]bool{}
-			err = checkDeclaration(name, f, words)
 		case "add":
 			var e ipvs.Entry
 			if e, err = parseEntry(name, words[2:]); err == nil {
@@ -118,19 +118,6 @@ func parseSets(r io.Reader, f model.Family) (map[ipvs.SetName]map[ipvs.Entry]boo
 		}
 	}
 	return sets, in.Err()
-}
-
-// checkDeclaration refuses a set with our name that could not hold our entries.
-func checkDeclaration(name ipvs.SetName, f model.Family, words []string) error {
-	want := strings.Fields(name.Declaration(f))
-	for i, w := range want {
-		switch {
-		case w == "maxelem" || i > 0 && want[i-1] == "maxelem": // another capacity does no harm
-		case !slices.Contains(words, w):
-			return fmt.Errorf("the set exists with other properties, without %q: destroy it", w)
-		}
-	}
-	return nil
 }
 
 func parseEntry(name ipvs.SetName, words []string) (e ipvs.Entry, err error) {

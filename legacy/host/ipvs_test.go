@@ -46,14 +46,12 @@ add KUBE-NODE-PORT-TCP 30001
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	for name, text := range map[string]string{
-		"another type":   "create VMAPD-ADDRS hash:net family inet maxelem 65536\n",
-		"another family": "create VMAPD-ADDRS hash:ip family inet6 maxelem 65536\n",
-		"no address":     "create VMAPD-ADDRS hash:ip family inet maxelem 65536\nadd VMAPD-ADDRS x\n",
-		"no port":        "create VMAPD-DROP hash:ip,port family inet maxelem 65536\nadd VMAPD-DROP 10.0.0.1\n",
-		"a protocol":     "create VMAPD-DROP hash:ip,port family inet maxelem 65536\nadd VMAPD-DROP 10.0.0.1,icmp:1\n",
-		"an option":      "create VMAPD-ADDRS hash:ip family inet maxelem 65536\nadd VMAPD-ADDRS 10.0.0.1 timeout 3\n",
-		"a command":      "flush VMAPD-ADDRS now\n",
-		"not a line":     "?\n",
+		"no address": "create VMAPD-ADDRS hash:ip family inet maxelem 65536\nadd VMAPD-ADDRS x\n",
+		"no port":    "create VMAPD-DROP hash:ip,port family inet maxelem 65536\nadd VMAPD-DROP 10.0.0.1\n",
+		"a protocol": "create VMAPD-DROP hash:ip,port family inet maxelem 65536\nadd VMAPD-DROP 10.0.0.1,icmp:1\n",
+		"an option":  "create VMAPD-ADDRS hash:ip family inet maxelem 65536\nadd VMAPD-ADDRS 10.0.0.1 timeout 3\n",
+		"a command":  "flush VMAPD-ADDRS now\n",
+		"not a line": "?\n",
 	} {
 		if got, err := parseSets(strings.NewReader(text), model.IPv4); err == nil {
 			t.Errorf("%s: got %v, and no error", name, got)
