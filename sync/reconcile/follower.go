@@ -41,6 +41,9 @@ func (f *Follower[T]) Run(ctx context.Context, work func() (again time.Duration)
 		case <-f.wake:
 		case <-again:
 		}
+		if ctx.Err() != nil {
+			return // chance had chosen among what was ready
+		}
 		again = nil
 		if d := work(); d >= 0 {
 			again = time.After(d)

@@ -7,6 +7,16 @@ import (
 	"time"
 )
 
+func TestAFollowerThatHasEndedDoesNoWork(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 100 {
+		f := NewFollower(0)
+		f.Wake()
+		f.Run(ctx, func() time.Duration { t.Error("it works"); return -1 })
+	}
+}
+
 func TestAFollowerWorksOnTheLatestState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := NewFollower(0)
