@@ -12,10 +12,8 @@
 // A pass asks one question of each flow: does its reply source serve, by the snapshot that is applied,
 // or by the one that a round has begun to apply? A UDP flow to a frontend is deleted if it does not.
 // An endpoint that terminates may serve. The next packet of a deleted flow is a first packet again.
-// The flows of frontends that are gone end, too: of a Service, and of an address that ceases to be a
-// node-port address. Another program may translate such an address, so that only flows to endpoints
-// that the node port had are deleted. What a round that failed had in force ends with the next round
-// that succeeds.
+// The translated flows of frontends that are gone end, too: of a Service, of a round that failed, and of a
+// node port at an address that ceases to be a node-port address.
 //
 // A pass begins at once after such a change, unless one has just ended: then after a pause that leaves
 // nine tenths of the time to others, and is a second at most. Rounds go on while a pass lists flows:

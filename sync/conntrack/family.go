@@ -2,6 +2,7 @@ package conntrack
 
 import (
 	"cmp"
+	"maps"
 	"net/netip"
 	"slices"
 	"time"
@@ -11,20 +12,14 @@ import (
 
 // family has the state of one IP family, and its pending work.
 type family struct {
-	applied   *model.FamilySnapshot // in the dataplane; nil: none yet
-	frontends owners                // of applied, if their stale flows are deleted
-	refused   map[model.ServicePortName]bool
+	applied *model.FamilySnapshot // in the dataplane; nil: none yet
+	begun   *model.FamilySnapshot // that a round since applied has begun to apply; nil: none
+	refused map[model.ServicePortName]bool
 
-	// coming are those of service ports that rounds since applied have begun to change. If one of them failed,
-	// its rules may be in force in part.
-	coming      owners
-	comingAddrs []netip.Addr // node-port addresses
-	failed      bool
-
-	// past are former owners of frontends, since the last pass began, and older those since the last complete pass.
-	past, older owners
-	leaving     map[leaver]departure
-	todo        work
+	former  former // since the last complete pass
+	failed  former // of rounds since applied that failed: it may be in force in part
+	leaving map[leaver]departure
+	todo    work
 }
 
 // work is what a pass looks for.
@@ -40,20 +35,39 @@ func (w *work) add(more work) {
 	w.early, w.strays = w.early || more.early, w.strays || more.strays
 }
 
+// former is what service ports of UDP had.
+type former struct {
+	frontends map[model.VIP]model.ServicePortName
+	addrs     map[netip.Addr]bool // node-port addresses
+}
+
+func (f *former) add(sp *model.ServicePort, addrs []netip.Addr) {
+	if f.frontends == nil {
+		f.frontends, f.addrs = map[model.VIP]model.ServicePortName{}, map[netip.Addr]bool{}
+	}
+	for vip := range vips(sp) {
+		f.frontends[vip] = sp.Name
+	}
+	for _, a := range addrs {
+		f.addrs[a] = true
+	}
+}
+
+func (f *former) addAll(more former) {
+	f.add(nil, nil)
+	maps.Copy(f.frontends, more.frontends)
+	maps.Copy(f.addrs, more.addrs)
+}
+
 // nothing is the snapshot before the first.
 var nothing = &model.FamilySnapshot{Settings: &model.Settings{}}
 
-// expect notes what differs in a snapshot that a round begins to apply, or that it failed to apply.
-func (f *family) expect(s *model.FamilySnapshot) {
-	if f.coming == nil {
-		f.coming = owners{}
-	}
+// fail notes what differs in a snapshot that a round failed to apply.
+func (f *family) fail(s *model.FamilySnapshot) {
+	f.failed.add(nil, s.NodePortAddrs)
 	for c := range s.ServicePortChanges(cmp.Or(f.applied, nothing)) {
-		f.coming.add(forgetting(c.New))
-	}
-	for _, a := range s.NodePortAddrs {
-		if !slices.Contains(f.comingAddrs, a) {
-			f.comingAddrs = append(f.comingAddrs, a)
+		if c.New != nil && c.New.Name.Protocol == model.UDP {
+			f.failed.add(c.New, nil)
 		}
 	}
 }
@@ -64,48 +78,32 @@ func (f *family) take(s *model.FamilySnapshot, refused map[model.ServicePortName
 	old := f.applied
 	if old == nil {
 		old = nothing
-		f.frontends, f.past, f.older, f.leaving = owners{}, owners{}, owners{}, map[leaver]departure{}
+		f.leaving = map[leaver]departure{}
 		// Services may have been deleted before the daemon started: their cluster IPs are nobody else's.
 		f.todo.add(work{udp: true, early: true, strays: true})
-	}
-	if f.failed {
-		f.past.addAll(f.coming)
-		f.todo.udp = true
 	}
 	for name := range f.refused {
 		f.todo.udp = f.todo.udp || !refused[name]
 	}
-	if !slices.Equal(old.NodePortAddrs, s.NodePortAddrs) {
+	if f.failed.frontends != nil || !slices.Equal(old.NodePortAddrs, s.NodePortAddrs) {
 		f.todo.udp = true
 	}
-	f.closeNodePorts(slices.DeleteFunc(slices.Concat(old.NodePortAddrs, f.comingAddrs), func(a netip.Addr) bool {
-		return slices.Contains(s.NodePortAddrs, a)
-	}))
-	f.applied, f.refused = s, refused
-	f.coming, f.comingAddrs, f.failed = nil, nil, false
+	f.former.addAll(f.failed)
+	f.former.add(nil, old.NodePortAddrs)
+	f.applied, f.refused, f.begun, f.failed = s, refused, nil, former{}
 	for c := range s.ServicePortChanges(old) {
 		f.change(c, now)
 	}
 }
 
-func (f *family) closeNodePorts(addrs []netip.Addr) {
-	if len(addrs) > 0 {
-		for _, of := range []owners{f.frontends, f.coming, f.past, f.older} {
-			f.past.closeNodePorts(of, addrs)
-		}
-	}
-}
-
 func (f *family) change(c model.Change[*model.ServicePort], now time.Time) {
 	before, after := forgetting(c.Old), forgetting(c.New)
-	f.frontends.remove(before)
-	f.frontends.add(after)
 	switch sp := cmp.Or(after, before); {
 	case sp == nil:
 	case sp.Name.Protocol != model.UDP:
 		f.leave(before, after, c.New != nil, now)
 	case !onlyMore(before, after):
-		f.past.add(before)
+		f.former.add(before, nil)
 		f.todo.udp = f.todo.udp || !f.refused[sp.Name]
 	}
 }
@@ -129,19 +127,11 @@ func onlyMore(before, after *model.ServicePort) bool {
 	return true
 }
 
-// keys are the frontends that a flow to an address may have, in the order of precedence.
-func (f *family) keys(vip model.VIP) []model.VIP {
-	if slices.Contains(f.applied.NodePortAddrs, vip.Addr) {
-		return []model.VIP{vip, nodePort(vip)}
-	}
-	return []model.VIP{vip}
-}
-
 // audit adds all flows to the work.
 func (f *family) audit() {
 	f.todo.udp = true
-	for vip := range f.frontends {
-		f.todo.streams = f.todo.streams || vip.Protocol != model.UDP
+	for sp := range f.applied.ServicePorts() {
+		f.todo.streams = f.todo.streams || sp.Name.Protocol != model.UDP && forgetting(sp) != nil
 	}
 }
 
@@ -155,14 +145,7 @@ func (f *family) begin(now time.Time) *pass {
 		return nil
 	}
 	f.todo = work{}
-	f.older.addAll(f.past)
-	f.past = owners{}
-	if p.early {
-		p.all = owners{}
-		for sp := range f.applied.ServicePorts() {
-			p.all.add(sp)
-		}
-	}
+	p.former, f.former = f.former, former{}
 	return p
 }
 
@@ -170,17 +153,12 @@ func (f *family) begin(now time.Time) *pass {
 func (f *family) end(p *pass, err error) {
 	if err != nil {
 		f.todo.add(p.work)
+		f.former.addAll(p.former)
 		return
 	}
-	for vip, list := range f.older {
-		list = slices.DeleteFunc(list, func(sp *model.ServicePort) bool { return !f.refused[sp.Name] })
-		if f.older[vip] = list; len(list) == 0 {
-			delete(f.older, vip)
-		}
+	maps.DeleteFunc(p.former.frontends, func(_ model.VIP, name model.ServicePortName) bool { return !f.refused[name] })
+	if len(f.refused) > 0 {
+		f.former.addAll(p.former)
 	}
-	for l, d := range f.leaving {
-		if f.isDue(d, p.now) {
-			delete(f.leaving, l)
-		}
-	}
+	maps.DeleteFunc(f.leaving, func(_ leaver, d departure) bool { return f.isDue(d, p.now) })
 }

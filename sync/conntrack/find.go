@@ -10,7 +10,6 @@ import (
 	"github.com/mdlayher/netlink"
 	timo "github.com/ti-mo/conntrack"
 	"github.com/vishvananda/netlink/nl"
-	"golang.org/x/sys/unix"
 
 	"github.com/vmapd/vmapd/model"
 )
@@ -21,7 +20,7 @@ type Entry struct {
 	Source, Dest           netip.AddrPort // as the client sent the first packet
 	ReplySource, ReplyDest netip.AddrPort // of packets of the other direction
 	Answered               bool           // there was a packet of the other direction
-	State                  string         // of a TCP connection, as nf_conntrack names it: SYN_SENT, ESTABLISHED, CLOSE, …
+	State                  string         // of a TCP connection, as nf_conntrack names it: SYN_SENT, CLOSE, …
 }
 
 // Finder asks for single connections.
@@ -29,11 +28,8 @@ type Finder struct{ conn *netlink.Conn }
 
 // NewFinder returns a Finder for this thread's network namespace.
 func NewFinder() (*Finder, error) {
-	c, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
-	if err != nil {
-		return nil, fmt.Errorf("open netfilter netlink: %w", err)
-	}
-	return &Finder{c}, nil
+	c, err := thisKernel(0)()
+	return &Finder{c}, err
 }
 
 // Close ends the connection to the kernel.

@@ -28,7 +28,6 @@ type flow struct {
 // Attributes that package nl lacks, from linux/netfilter/nfnetlink_conntrack.h.
 const (
 	ctaFilter          = 25
-	ctaStatusMask      = 26
 	ctaFilterOrigFlags = 1
 	ctaTupleZone       = 3
 )

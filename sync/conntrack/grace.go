@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/vmapd/vmapd/model"
@@ -63,12 +64,11 @@ func (f *family) next() (at time.Time) {
 	return at
 }
 
-// departed returns when an endpoint left a frontend.
+// departed returns when an endpoint left a frontend, or the node port.
 func (f *family) departed(vip model.VIP, endpoint netip.AddrPort) (d departure, ok bool) {
-	for _, vip := range f.keys(vip) {
-		if d, ok = f.leaving[leaver{vip, endpoint}]; ok {
-			break
-		}
+	d, ok = f.leaving[leaver{vip, endpoint}]
+	if !ok && slices.Contains(f.applied.NodePortAddrs, vip.Addr) {
+		d, ok = f.leaving[leaver{nodePort(vip), endpoint}]
 	}
 	return d, ok
 }

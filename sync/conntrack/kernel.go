@@ -25,11 +25,9 @@ const (
 )
 
 const (
-	// chunk is how many flows are deleted with one system call, and kept in memory.
-	chunk = 64
 	// bufferSize is the largest datagram of a dump.
 	bufferSize = 32 << 10
-	// patience bounds the time for the deletion of a chunk.
+	// patience bounds the time for the deletion of a flow.
 	patience = 10 * time.Second
 )
 
@@ -38,31 +36,20 @@ const (
 type query struct {
 	family   model.Family
 	protocol model.Protocol // 0: any
-
-	// early selects flows that are neither translated nor answered. Before Linux 5.14, the kernel
-	// ignores that alone.
-	early bool
-}
-
-func (q query) String() string {
-	if q.early {
-		return fmt.Sprintf("unanswered %v", q.family)
-	}
-	return fmt.Sprintf("%v %v", q.family, q.protocol)
 }
 
 func (q query) matches(f *flow) bool { return q.protocol == 0 || f.protocol == q.protocol }
 
 // queries returns the queries that find all flows that a pass looks for.
 func (w work) queries(f model.Family) (list []query) {
+	if w.early {
+		return []query{{family: f}}
+	}
 	if w.streams {
-		list = append(list, query{family: f, protocol: model.TCP}, query{family: f, protocol: model.SCTP})
+		list = append(list, query{f, model.TCP}, query{f, model.SCTP})
 	}
 	if w.udp {
-		list = append(list, query{family: f, protocol: model.UDP})
-	}
-	if w.early {
-		list = append(list, query{family: f, early: true})
+		list = append(list, query{f, model.UDP})
 	}
 	return list
 }
@@ -81,10 +68,6 @@ func (q query) message() (netlink.Message, error) {
 			ae.Uint32(ctaFilterOrigFlags, filterProtocol)
 			return nil
 		})
-	}
-	if q.early {
-		ae.Bytes(nl.CTA_STATUS, binary.BigEndian.AppendUint32(nil, 0))
-		ae.Bytes(ctaStatusMask, binary.BigEndian.AppendUint32(nil, ipsSeenReply|ipsDstNAT))
 	}
 	return message(msgGet, netlink.Request|netlink.Dump, q.family, ae)
 }
@@ -123,7 +106,9 @@ func encodeTuple(ae *netlink.AttributeEncoder, p model.Protocol, from, to netip.
 	return nil
 }
 
-func message(kind netlink.HeaderType, flags netlink.HeaderFlags, f model.Family, ae *netlink.AttributeEncoder) (netlink.Message, error) {
+func message(
+	kind netlink.HeaderType, flags netlink.HeaderFlags, f model.Family, ae *netlink.AttributeEncoder,
+) (netlink.Message, error) {
 	attrs, err := ae.Encode()
 	if err != nil {
 		return netlink.Message{}, err
@@ -138,89 +123,67 @@ func message(kind netlink.HeaderType, flags netlink.HeaderFlags, f model.Family,
 	}, nil
 }
 
-// table accesses the connection tracking table of a network namespace.
+// table is the connection tracking table of a network namespace. Its connections are open from their first use on. The
+// end of a netlink connection to netfilter is not free: the kernel first destroys the objects of earlier nftables
+// batches, and accepts no batch meanwhile (nft_rcv_nl_event).
 type table struct {
-	dumps, deletions *netlink.Conn // two sockets, as a dump must not mix with other replies
+	dial             func() (*netlink.Conn, error)
+	dumps, deletions *netlink.Conn // nil: not open. A dump must not mix with other replies
 	ask              func(query) (netlink.Message, error)
 }
 
-// kernel has the table of a network namespace open from the first sweep on. The end of a netlink
-// connection to netfilter is not free: the kernel first destroys the objects of earlier nftables
-// batches, and accepts no batch meanwhile (nft_rcv_nl_event).
-type kernel struct {
-	dial  func() (*netlink.Conn, error)
-	table *table // nil if it is not open
+func newTable(dial func() (*netlink.Conn, error)) *table {
+	return &table{dial: dial, ask: query.message}
 }
 
 // thisKernel returns a function that opens connections to this machine's kernel, in a network namespace.
 func thisKernel(netNS int) func() (*netlink.Conn, error) {
 	return func() (*netlink.Conn, error) {
-		return netlink.Dial(unix.NETLINK_NETFILTER, &netlink.Config{NetNS: netNS, MessageBufferSize: bufferSize})
-	}
-}
-
-// sweep is [table.sweep]. After an error, the next sweep has new connections, because an answer
-// may still be on its way.
-func (k *kernel) sweep(ctx context.Context, queries []query, stale func(*flow) bool) (seen, deleted int, err error) {
-	if k.table == nil {
-		if k.table, err = openTable(k.dial); err != nil {
-			return 0, 0, err
+		c, err := netlink.Dial(unix.NETLINK_NETFILTER, &netlink.Config{NetNS: netNS, MessageBufferSize: bufferSize})
+		if err != nil {
+			return nil, fmt.Errorf("open netfilter netlink: %w", err)
 		}
+		return c, nil
 	}
-	err = k.table.during(ctx, func() (err error) {
-		seen, deleted, err = k.table.sweep(queries, stale)
-		return err
-	})
-	if err != nil {
-		k.close()
-	}
-	return seen, deleted, err
-}
-
-func (k *kernel) close() {
-	if k.table != nil {
-		k.table.close()
-		k.table = nil
-	}
-}
-
-func openTable(dial func() (*netlink.Conn, error)) (*table, error) {
-	t := table{ask: query.message}
-	var err error
-	if t.dumps, err = dial(); err != nil {
-		return nil, fmt.Errorf("open netfilter netlink: %w", err)
-	}
-	if t.deletions, err = dial(); err != nil {
-		_ = t.dumps.Close()
-		return nil, fmt.Errorf("open netfilter netlink: %w", err)
-	}
-	return &t, nil
 }
 
 func (t *table) close() {
-	_ = t.dumps.Close()
-	_ = t.deletions.Close()
+	for _, c := range []**netlink.Conn{&t.dumps, &t.deletions} {
+		if *c != nil {
+			_ = (*c).Close()
+			*c = nil
+		}
+	}
 }
 
 // interrupt makes a dump fail, so that its rest is not read.
-func (t *table) interrupt() { _ = t.dumps.SetReadDeadline(time.Unix(1, 0)) }
+func interrupt(dump *netlink.Conn) { _ = dump.SetReadDeadline(time.Unix(1, 0)) }
 
-// during calls do, whose dumps fail when ctx ends. It fails, too, if ctx has ended by then: from now on, the
-// deadline is over.
-func (t *table) during(ctx context.Context, do func() error) error {
-	stop := context.AfterFunc(ctx, t.interrupt)
-	err := do()
-	if !stop() {
-		return errors.Join(ctx.Err(), err)
+// sweep deletes the stale flows among those that the queries find. When ctx ends, it fails. After an error, the next
+// sweep has new connections, because an answer may still be on its way.
+func (t *table) sweep(ctx context.Context, queries []query, stale func(*flow) bool) (seen, deleted int, err error) {
+	if t.dumps == nil {
+		if t.dumps, err = t.dial(); err != nil {
+			return 0, 0, err
+		}
 	}
-	return err
+	dumps := t.dumps
+	stop := context.AfterFunc(ctx, func() { interrupt(dumps) })
+	seen, deleted, err = t.sweepAll(queries, stale)
+	if !stop() { // the deadline is over from now on
+		err = errors.Join(ctx.Err(), err)
+	}
+	if err != nil {
+		t.close()
+	}
+	return seen, deleted, err
 }
 
 // flows yields the kernel's flows for a query. A caller that stops early must call interrupt
 // first, or the rest would still be read.
 func (t *table) flows(q query) iter.Seq2[flow, error] {
 	return func(yield func(flow, error) bool) {
-		fail := func(err error) { yield(flow{}, fmt.Errorf("list %v flows: %w", q, err)) }
+		fail := func(err error) { yield(flow{}, fmt.Errorf("list %v flows: %w", q.family, err)) }
 		m, err := t.ask(q)
 		if err == nil {
 			_, err = t.dumps.Send(m)
@@ -236,7 +199,7 @@ func (t *table) flows(q query) iter.Seq2[flow, error] {
 			}
 			f, err := parseFlow(m.Data)
 			if err != nil {
-				t.interrupt()
+				interrupt(t.dumps)
 				fail(err)
 				return
 			}
@@ -247,56 +210,36 @@ func (t *table) flows(q query) iter.Seq2[flow, error] {
 	}
 }
 
-// errRefused is an error of a single deletion; the others may have succeeded.
-var errRefused = errors.New("kernel refused to delete a flow")
-
-// delete deletes flows, at most chunk of them, and returns how many of them still existed.
-func (t *table) delete(flows []flow) (deleted int, err error) {
-	messages := make([]netlink.Message, len(flows))
-	for i := range flows {
-		if messages[i], err = flows[i].deletion(); err != nil {
-			return 0, err
+// delete deletes a flow, and reports whether it still existed.
+func (t *table) delete(f *flow) (deleted bool, err error) {
+	if t.deletions == nil {
+		if t.deletions, err = t.dial(); err != nil {
+			return false, err
 		}
 	}
-	if err := t.deletions.SetReadDeadline(time.Now().Add(patience)); err != nil {
-		return 0, err
+	m, err := f.deletion()
+	if err == nil {
+		err = t.deletions.SetReadDeadline(time.Now().Add(patience))
 	}
-	if _, err := t.deletions.SendMessages(messages); err != nil {
-		return 0, fmt.Errorf("delete %d flows: %w", len(flows), err)
+	if err == nil {
+		_, err = t.deletions.SendMessages([]netlink.Message{m})
 	}
-	var refused error // the last one; others hardly differ
-	for range messages {
-		switch _, err := t.deletions.Receive(); {
-		case err == nil:
-			deleted++
-		case errors.Is(err, os.ErrNotExist): // it ended by itself
-		case errors.Is(err, os.ErrDeadlineExceeded):
-			return deleted, fmt.Errorf("delete %d flows: no response from the kernel: %w", len(flows), err)
-		default:
-			refused = fmt.Errorf("%w: %w", errRefused, err)
-		}
+	if err == nil {
+		_, err = t.deletions.Receive()
 	}
-	return deleted, refused
+	switch {
+	case errors.Is(err, os.ErrNotExist): // it ended by itself
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("delete a flow: %w", err)
+	}
+	return true, nil
 }
 
-// sweep deletes the stale flows among those that the queries find. It keeps at most a chunk of them in memory.
-func (t *table) sweep(queries []query, stale func(*flow) bool) (seen, deleted int, err error) {
-	found := make([]flow, 0, chunk)
-	var refused error // does not stop the deletion of other flows
-	flush := func() error {
-		if len(found) == 0 {
-			return nil
-		}
-		n, err := t.delete(found)
-		deleted += n
-		found = found[:0]
-		if errors.Is(err, errRefused) {
-			refused, err = err, nil
-		}
-		return err
-	}
-	unfiltered := false
+func (t *table) sweepAll(queries []query, stale func(*flow) bool) (seen, deleted int, err error) {
+	var refused error   // the last one; others hardly differ
 	listed := new(flow) // one for all: stale is a function value, so that each of its arguments is on the heap
+	unfiltered := false
 	for _, q := range queries {
 		if unfiltered {
 			break // this kernel has listed all flows
@@ -311,17 +254,16 @@ func (t *table) sweep(queries []query, stale func(*flow) bool) (seen, deleted in
 			if !stale(listed) {
 				continue
 			}
-			if found = append(found, f); len(found) < chunk {
-				continue
-			}
-			if err := flush(); err != nil {
-				t.interrupt()
+			switch ok, err := t.delete(listed); {
+			case errors.Is(err, os.ErrDeadlineExceeded):
+				interrupt(t.dumps)
 				return seen, deleted, err
+			case err != nil: // the others may go
+				refused = err
+			case ok:
+				deleted++
 			}
 		}
-	}
-	if err := flush(); err != nil {
-		return seen, deleted, err
 	}
 	return seen, deleted, refused
 }

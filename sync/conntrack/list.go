@@ -2,7 +2,6 @@ package conntrack
 
 import (
 	"context"
-	"fmt"
 	"net/netip"
 	"slices"
 	"sync"
@@ -17,7 +16,7 @@ type Translated struct {
 	Endpoint netip.AddrPort
 }
 
-// Lister lists entries of the kernel's table, on demand. Its connection stays open, see kernel. The zero
+// Lister lists entries of the kernel's table, on demand. Its connection stays open, see table. The zero
 // value is ready; any number of goroutines may use it.
 type Lister struct {
 	NetNS int // a file descriptor of the network namespace; 0: the process' own
@@ -58,37 +57,20 @@ func (l *Lister) CountFast(ctx context.Context, f model.Family) (n int, err erro
 	return n, err
 }
 
-// list calls each for the entries of some protocols.
+// list calls each for the entries of some protocols; old kernels list all.
 func (l *Lister) list(ctx context.Context, f model.Family, protocols []model.Protocol, each func(*flow)) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.table == nil {
-		conn, err := thisKernel(l.NetNS)()
-		if err != nil {
-			return fmt.Errorf("open netfilter netlink: %w", err)
-		}
-		l.table = &table{dumps: conn, ask: query.message}
+		l.table = newTable(thisKernel(l.NetNS))
 	}
-	err := l.table.during(ctx, func() error { return l.table.list(f, protocols, each) })
-	if err != nil { // the rest of an answer may be on its way
-		_ = l.table.dumps.Close()
-		l.table = nil
-	}
-	return err
-}
-
-func (t *table) list(f model.Family, protocols []model.Protocol, each func(*flow)) error {
-	listed := new(flow) // one for all, see sweep
+	var queries []query
 	for _, p := range protocols {
-		q := query{family: f, protocol: p}
-		for f, err := range t.flows(q) {
-			if err != nil {
-				return err
-			}
-			if *listed = f; q.matches(listed) { // old kernels list all
-				each(listed)
-			}
-		}
+		queries = append(queries, query{family: f, protocol: p})
 	}
-	return nil
+	_, _, err := l.table.sweep(ctx, queries, func(f *flow) bool {
+		each(f)
+		return false
+	})
+	return err
 }

@@ -30,7 +30,7 @@ func TestAPassSparesWhatFollowsNewerRules(t *testing.T) {
 		t.Errorf("%d flows are spared that no round has asked for", n)
 	}
 	set(c, dnsSlices(nil, 3)...)
-	f.expect(c.Snapshot().Family(model.IPv4))
+	f.begun = c.Snapshot().Family(model.IPv4)
 	for _, when := range []string{"begun", "done"} {
 		if n := spared(newer); n != len(newer) {
 			t.Errorf("the round has %s: %d flows of its endpoint are spared, want %d", when, n, len(newer))
@@ -69,25 +69,6 @@ func TestSparedFlowsGoIfTheirRulesNeverCome(t *testing.T) {
 	c.apply(now)
 	if deleted, _ := c.pass(t, now, to("udp", 3)[0]); len(deleted) != 1 {
 		t.Error("the flow stays: its rules never came into force")
-	}
-}
-
-// Rounds that fail one after the other, each with other endpoints, leave no more than some.
-func TestRoundsThatFailAreForgotten(t *testing.T) {
-	c := newCluster(append(dnsSlices(nil, 2), dns())...)
-	c.apply(time.Now())
-	f := &c.families[model.IPv4]
-	for i := range 3 * mostOwners {
-		set(c, dnsSlices(nil, 3+i)...)
-		c.fail()
-	}
-	if len(f.coming) == 0 {
-		t.Error("no frontend is noted")
-	}
-	for vip, list := range f.coming {
-		if len(list) != mostOwners {
-			t.Errorf("%v has %d service ports, want %d", vip, len(list), mostOwners)
-		}
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/mdlayher/netlink"
@@ -53,15 +52,17 @@ type Pass struct {
 // its work in Run.
 type Reconciler struct {
 	options Options
-	kernel  kernel // Run's
-	sweep   func(ctx context.Context, queries []query, stale func(*flow) bool) (seen, deleted int, err error)
-	heard   chan struct{} // capacity 1: a round has ended
+	rounds  *reconcile.Follower[families]
 
-	mu       sync.Mutex // not held during a pass
-	families [len(model.Families)]family
-
-	said [len(model.Families)]logonce.Error // Run's
+	// The rest is Run's.
+	table *table
+	sweep func(ctx context.Context, queries []query, stale func(*flow) bool) (seen, deleted int, err error)
+	said  [len(model.Families)]logonce.Error
+	retry time.Duration // the pause after the next failure
+	audit time.Time     // when all flows are looked at again
 }
+
+type families [len(model.Families)]family
 
 var _ reconcile.Beginner = (*Reconciler)(nil)
 
@@ -72,76 +73,85 @@ func New(o Options) *Reconciler {
 	if o.Dial == nil {
 		o.Dial = thisKernel(o.NetNS)
 	}
-	r := &Reconciler{options: o, kernel: kernel{dial: o.Dial}, heard: make(chan struct{}, 1)}
-	r.sweep = r.kernel.sweep
+	r := &Reconciler{
+		options: o, rounds: reconcile.NewFollower(families{}), table: newTable(o.Dial), retry: o.Interval,
+	}
+	r.sweep = r.table.sweep
 	return r
 }
 
-// Begins implements reconcile.Beginner. Before the first round has succeeded, there is no pass that asks.
-func (r *Reconciler) Begins(s *model.Snapshot) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for i := range r.families {
-		if f := &r.families[i]; f.applied != nil {
-			f.expect(s.Family(model.Families[i]))
+// each calls do with each family. No round changes them meanwhile.
+func (r *Reconciler) each(do func(name model.Family, f *family)) {
+	r.rounds.With(func(all *families) {
+		for _, name := range model.Families {
+			do(name, &all[name])
 		}
-	}
+	})
+}
+
+// Begins implements reconcile.Beginner.
+func (r *Reconciler) Begins(s *model.Snapshot) {
+	r.each(func(name model.Family, f *family) { f.begun = s.Family(name) })
 }
 
 // Done implements reconcile.Observer. A family that failed keeps its state: its old rules
 // still send packets to the old endpoints. So do service ports that the kernel refused.
 func (r *Reconciler) Done(round reconcile.Round) {
 	now := time.Now()
-	r.mu.Lock()
-	for _, name := range model.Families {
-		f, applied := &r.families[name], round.Snapshot.Family(name)
+	r.each(func(name model.Family, f *family) {
+		s := round.Snapshot.Family(name)
 		if round.Failed[name] {
-			f.expect(applied)
-			f.failed = true
-			continue
+			f.fail(s)
+			return
 		}
-		f.take(applied, round.Refused[name], now)
+		f.take(s, round.Refused[name], now)
 		f.todo.early = f.todo.early || round.Repair
-	}
-	r.mu.Unlock()
-	reconcile.Signal(r.heard)
+	})
+	r.rounds.Wake()
 }
 
 // Run does passes until ctx ends: the first at once after a round that may affect flows, and
 // then with pauses.
 func (r *Reconciler) Run(ctx context.Context) {
-	defer r.kernel.close()
-	audit := time.NewTicker(auditInterval)
-	defer audit.Stop()
-	alarm := time.NewTimer(auditInterval)
-	defer alarm.Stop()
-	retry := r.options.Interval
-	for {
+	defer r.table.close()
+	r.audit = time.Now().Add(auditInterval)
+	r.rounds.Run(ctx, func() time.Duration { return r.work(ctx) })
+}
+
+// work does the passes that are due, and pauses after them. It returns the time until the next one without a round.
+func (r *Reconciler) work(ctx context.Context) time.Duration {
+	start := time.Now()
+	if !start.Before(r.audit) {
+		r.audit = start.Add(auditInterval)
+		r.each(func(_ model.Family, f *family) {
+			if f.applied != nil {
+				f.audit()
+			}
+		})
+	}
+	did, ok := r.passes(ctx)
+	pause := r.pauseAfter(time.Since(start))
+	if ok {
+		r.retry = r.options.Interval
+	} else {
+		pause, r.retry = r.retry, min(2*r.retry, max(slowestRetry, r.options.Interval))
+	}
+	if did {
 		select {
 		case <-ctx.Done():
-			return
-		case <-r.heard:
-		case <-audit.C:
-			r.audit()
-		case <-alarm.C:
+		case <-time.After(pause):
 		}
-		start := time.Now()
-		did, ok := r.passes(ctx)
-		pause := r.pauseAfter(time.Since(start))
-		if ok {
-			retry = r.options.Interval
-		} else {
-			pause, retry = retry, min(2*retry, max(slowestRetry, r.options.Interval))
-		}
-		if did {
-			select {
-			case <-ctx.Done():
-				return
-			case <-time.After(pause):
-			}
-		}
-		r.set(alarm)
 	}
+	next := time.Until(r.audit)
+	r.each(func(_ model.Family, f *family) {
+		if at := f.next(); !at.IsZero() {
+			next = min(next, time.Until(at))
+		}
+		if f.todo != (work{}) {
+			next = 0
+		}
+	})
+	return max(0, next)
 }
 
 // pauseAfter returns the pause after passes that took a time: nine times as long, so that passes have a tenth of the
@@ -151,60 +161,31 @@ func (r *Reconciler) pauseAfter(took time.Duration) time.Duration {
 	return min(max(9*took, shortestPause), r.options.Interval)
 }
 
-// set sets the alarm to the time at which work is due without a round.
-func (r *Reconciler) set(alarm *time.Timer) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	now := time.Now()
-	wait := auditInterval
-	for i := range r.families {
-		f := &r.families[i]
-		if next := f.next(); !next.IsZero() {
-			wait = min(wait, next.Sub(now))
-		}
-		if f.todo != (work{}) {
-			wait = 0
-		}
-	}
-	alarm.Reset(wait)
-}
-
-// audit makes the next pass look at all flows.
-func (r *Reconciler) audit() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for i := range r.families {
-		if f := &r.families[i]; f.applied != nil {
-			f.audit()
-		}
-	}
-}
-
 // passes does a pass for each family with pending work.
 func (r *Reconciler) passes(ctx context.Context) (did, ok bool) {
 	ok = true
 	for _, f := range model.Families {
-		r.mu.Lock()
 		start := time.Now()
-		work := r.families[f].begin(start)
-		r.mu.Unlock()
+		var work *pass
+		r.rounds.With(func(all *families) { work = all[f].begin(start) })
 		if work == nil {
 			continue
 		}
 		did = true
 		p := Pass{Family: f, Started: start}
+		var listed *flow
+		var stale bool
+		judge := func(*families) { stale = work.stale(listed) } // one for all flows
 		p.Seen, p.Deleted, p.Err = r.sweep(ctx, work.queries(f), func(fl *flow) bool {
-			r.mu.Lock()
-			defer r.mu.Unlock()
-			return work.stale(fl)
+			listed = fl
+			r.rounds.With(judge)
+			return stale
 		})
 		p.Took = time.Since(start)
 		if ctx.Err() != nil {
 			return did, ok
 		}
-		r.mu.Lock()
-		r.families[f].end(work, p.Err)
-		r.mu.Unlock()
+		r.rounds.With(func(all *families) { all[f].end(work, p.Err) })
 		r.tell(ctx, p)
 		ok = ok && p.Err == nil
 	}

@@ -51,8 +51,8 @@ func newBench(t *testing.T, objects ...modeltest.Object) *bench {
 		defer b.mu.Unlock()
 		pass := fmt.Sprintf("%v %v", time.Since(b.start), queries[0].family)
 		for _, q := range queries {
-			if q.early {
-				pass += " early"
+			if q.protocol == 0 {
+				pass += " all"
 			} else {
 				pass += fmt.Sprintf(" %v", q.protocol)
 			}
@@ -113,7 +113,7 @@ func TestPassesFollowChanges(t *testing.T) {
 		b := newBench(t, ip(1), ip(2), ip(3))
 		b.want(t)
 		b.apply()
-		b.want(t, "0s IPv4 udp early", "0s IPv6 udp early") // the first at once, of everything
+		b.want(t, "0s IPv4 all", "0s IPv6 all") // the first at once, of everything
 		time.Sleep(10 * time.Second)
 		b.apply() // nothing new
 		b.want(t)
@@ -154,7 +154,7 @@ func TestPausesAreAsLongAsPasses(t *testing.T) {
 				b := newBench(t, ip(1))
 				b.apply()
 				time.Sleep(10 * time.Second)
-				b.want(t, "0s IPv4 udp early", fmt.Sprintf("%v IPv6 udp early", b.takes))
+				b.want(t, "0s IPv4 all", fmt.Sprintf("%v IPv6 all", b.takes))
 				b.takes = c.takes
 				set(b.cluster, ip(2))
 				b.apply()
@@ -172,7 +172,7 @@ func TestAllIsLookedAtEveryHour(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, ip(1), ip(2))
 		b.apply()
-		b.want(t, "0s IPv4 udp early", "0s IPv6 udp early")
+		b.want(t, "0s IPv4 all", "0s IPv6 all")
 		time.Sleep(3*time.Hour - time.Minute)
 		b.want(t, "1h0m0s IPv4 udp", "1h0m0s IPv6 udp", "2h0m0s IPv4 udp", "2h0m0s IPv6 udp")
 	})
@@ -184,11 +184,11 @@ func TestNothingIsLookedAtBeforeSomethingIsApplied(t *testing.T) {
 		time.Sleep(2 * time.Hour)
 		b.want(t)
 		b.apply(model.IPv6)
-		b.want(t, "2h0m0s IPv4 udp early")
+		b.want(t, "2h0m0s IPv4 all")
 		time.Sleep(time.Minute)
 		ip(1).Delete(b.Builder)
 		b.apply(model.IPv4)
-		b.want(t, "2h1m0s IPv6 udp early") // IPv4 still forwards: its flows stay
+		b.want(t, "2h1m0s IPv6 all") // IPv4 still forwards: its flows stay
 		time.Sleep(time.Minute)
 		b.apply()
 		b.want(t, "2h2m0s IPv4 udp")
@@ -199,7 +199,7 @@ func TestAFailureIsSaidOnceAndDoneAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, ip(1))
 		b.apply()
-		b.want(t, "0s IPv4 udp early", "0s IPv6 udp early")
+		b.want(t, "0s IPv4 all", "0s IPv6 all")
 		time.Sleep(time.Minute)
 		b.fail(errors.New("no such thing"))
 		set(b.cluster, ip(2))
@@ -248,7 +248,7 @@ func TestAPassIsReported(t *testing.T) {
 		if diff := cmp.Diff(want, b.reports()); diff != "" {
 			t.Errorf("reported (-want +got):\n%s", diff)
 		}
-		b.want(t, "0s IPv4 udp early", "3s IPv6 udp early", "7s IPv4 udp") // a second after the end of the one before
+		b.want(t, "0s IPv4 all", "3s IPv6 all", "7s IPv4 udp") // a second after the end of the one before
 	})
 }
 
@@ -261,7 +261,7 @@ func TestTheGraceWakes(t *testing.T) {
 		}
 		b := newBench(t, s, pods("10.0.0.1", "10.0.0.2", "10.0.0.3"))
 		b.apply()
-		b.want(t, "0s IPv4 udp early", "0s IPv6 udp early")
+		b.want(t, "0s IPv4 all", "0s IPv6 all")
 		time.Sleep(10 * time.Minute)
 		b.want(t, "30s IPv4 tcp sctp") // connections from before are unknown
 		set(b.cluster, pods("10.0.0.1", "10.0.0.2"))

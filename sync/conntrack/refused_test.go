@@ -99,9 +99,10 @@ func TestDoneOfARoundWithARefusedServicePort(t *testing.T) {
 	round := reconcile.Round{Snapshot: c.Snapshot()}
 	round.Refused[model.IPv6] = portsOf([]model.ServicePortName{dnsPort})
 	r.Done(round)
-	for f, want := range []int{model.IPv4: 0, model.IPv6: 1} {
-		if got := len(r.families[f].refused); got != want {
-			t.Errorf("%v: %d service ports are refused, want %d", model.Families[f], got, want)
+	want := []int{model.IPv4: 0, model.IPv6: 1}
+	r.each(func(name model.Family, f *family) {
+		if got := len(f.refused); got != want[name] {
+			t.Errorf("%v: %d service ports are refused, want %d", name, got, want[name])
 		}
-	}
+	})
 }

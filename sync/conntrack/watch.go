@@ -60,12 +60,14 @@ func NewWatch(netNS int, p model.Protocol, source netip.Addr, dest netip.AddrPor
 	if err != nil {
 		return nil, fmt.Errorf("filter of connection tracking's events: %w", err)
 	}
-	conn, err := netlink.Dial(unix.NETLINK_NETFILTER, &netlink.Config{NetNS: netNS})
+	conn, err := thisKernel(netNS)()
 	if err != nil {
-		return nil, fmt.Errorf("open netfilter netlink: %w", err)
+		return nil, err
 	}
 	err = errors.Join(conn.SetBPF(filter), conn.SetReadBuffer(watchBuffer))
-	for _, group := range []uint32{unix.NFNLGRP_CONNTRACK_NEW, unix.NFNLGRP_CONNTRACK_UPDATE, unix.NFNLGRP_CONNTRACK_DESTROY} {
+	for _, group := range []uint32{
+		unix.NFNLGRP_CONNTRACK_NEW, unix.NFNLGRP_CONNTRACK_UPDATE, unix.NFNLGRP_CONNTRACK_DESTROY,
+	} {
 		err = errors.Join(err, conn.JoinGroup(group))
 	}
 	if err != nil {

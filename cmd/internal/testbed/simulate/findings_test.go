@@ -236,7 +236,7 @@ var findings = []struct {
 		},
 	}},
 	// The daemon's fault, mended: a Service came with a round that failed, was in force in part, and was gone in the next round. No pass
-	// looked for the flows that it had in between (past in sync/conntrack/family.go).
+	// looked for the flows that it had in between (failed in sync/conntrack/family.go).
 	{"a Service of a round that failed", Life{
 		Node{Config: modeltest.Configs[2], Before616: true, PieceSize: 5},
 		[]Step{

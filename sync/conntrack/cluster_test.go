@@ -1,0 +1,152 @@
+package conntrack
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/model/modeltest"
+)
+
+// parse reads "udp 172.30.0.10:53 from 10.0.0.2:8053": a flow to the first address that the
+// second answers. Without the second, it is not translated. With "unanswered" at the end, no answer came.
+func parse(t testing.TB, text string) flow {
+	t.Helper()
+	text, unanswered := strings.CutSuffix(text, " unanswered")
+	fields := strings.Fields(text)
+	protocol, err := model.ParseProtocol(strings.ToUpper(fields[0]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := flow{protocol: protocol, dest: netip.MustParseAddrPort(fields[1]), answered: !unanswered}
+	f.source = netip.MustParseAddrPort("203.0.113.9:40000")
+	if f.dest.Addr().Is6() {
+		f.source = netip.MustParseAddrPort("[2001:db8:203::9]:40000")
+	}
+	f.replySource, f.replyDest = f.dest, f.source
+	if len(fields) > 2 && fields[2] == "from" {
+		f.replySource = netip.MustParseAddrPort(fields[3])
+		f.translated = true
+	}
+	return f
+}
+
+// cluster is a Builder with the notes on its snapshots.
+type cluster struct {
+	*model.Builder
+	families [len(model.Families)]family
+}
+
+func newCluster(objects ...modeltest.Object) *cluster {
+	return &cluster{Builder: modeltest.Builder(modeltest.Config(), append(objects, modeltest.OurNode(),
+		modeltest.NewServiceCIDR("kubernetes", "172.30.0.0/16", "fd00:172:30::/112"))...)}
+}
+
+// apply tells of a round in which the kernel may have refused service ports.
+func (c *cluster) apply(now time.Time, refused ...model.ServicePortName) {
+	s := c.Snapshot()
+	for _, f := range model.Families {
+		c.families[f].take(s.Family(f), portsOf(refused), now)
+	}
+}
+
+func portsOf(names []model.ServicePortName) map[model.ServicePortName]bool {
+	ports := map[model.ServicePortName]bool{}
+	for _, name := range names {
+		ports[name] = true
+	}
+	return ports
+}
+
+// fail tells of a round that failed.
+func (c *cluster) fail() {
+	s := c.Snapshot()
+	for _, f := range model.Families {
+		c.families[f].begun = s.Family(f)
+		c.families[f].fail(s.Family(f))
+	}
+}
+
+// pass returns which of the flows would be deleted, and whether there was anything to do.
+func (c *cluster) pass(t testing.TB, now time.Time, flows ...string) (deleted []string, did bool) {
+	t.Helper()
+	for i := range c.families {
+		f := &c.families[i]
+		p := f.begin(now)
+		if p == nil {
+			continue
+		}
+		did = true
+		for _, text := range flows {
+			if flow := parse(t, text); model.FamilyOf(flow.dest.Addr()) == model.Families[i] && p.stale(&flow) {
+				deleted = append(deleted, text)
+			}
+		}
+		f.end(p, nil)
+	}
+	return deleted, did
+}
+
+func dns() modeltest.Service {
+	return modeltest.NewService("kube-system/dns").Typed("LoadBalancer").On("172.30.0.10", "fd00:172:30::10").
+		LoadBalancer("192.168.98.10", "fd00:192:168:98::10").External("192.168.99.10", "fd00:192:168:99::10").
+		UDP("dns", 53).NodePort(30053).TCP("dns-tcp", 53).NodePort(30053).
+		Port(model.Port{Name: "dns-sctp", Protocol: "SCTP", Port: 53, NodePort: 30053})
+}
+
+// dnsSlices are its endpoints: pods 10.0.0.N and fd00:10::N.
+func dnsSlices(options []func(*model.SliceEndpoint), pods ...int) []modeltest.Object {
+	v4 := modeltest.NewSlice("kube-system/dns-4", "dns")
+	v6 := modeltest.NewSlice("kube-system/dns-6", "dns").IPv6()
+	for _, s := range []*modeltest.Slice{&v4, &v6} {
+		*s = s.UDP("dns", 8053).TCP("dns-tcp", 8053).Port("dns-sctp", "SCTP", 8053)
+	}
+	for _, n := range pods {
+		v4 = v4.Endpoint(fmt.Sprintf("10.0.0.%d", n), options...)
+		v6 = v6.Endpoint(fmt.Sprintf("fd00:10::%d", n), options...)
+	}
+	return []modeltest.Object{v4, v6}
+}
+
+func set(c *cluster, objects ...modeltest.Object) {
+	for _, o := range objects {
+		o.Set(c.Builder)
+	}
+}
+
+// to gives flows to all addresses of dns that pod n answers; to none, if n is 0.
+func to(protocol string, n int) []string {
+	var list []string
+	for _, dest := range []string{"172.30.0.10:53", "192.168.98.10:53", "192.168.99.10:53", "192.168.0.2:30053"} {
+		list = append(list, fmt.Sprintf("%s %s from 10.0.0.%d:8053", protocol, dest, n))
+	}
+	for _, dest := range []string{"[fd00:172:30::10]:53", "[fd00:192:168:98::10]:53", "[fd00:192:168:99::10]:53", "[fd00:192:168::2]:30053"} {
+		list = append(list, fmt.Sprintf("%s %s from [fd00:10::%d]:8053", protocol, dest, n))
+	}
+	if n == 0 {
+		for i := range list {
+			list[i], _, _ = strings.Cut(list[i], " from")
+		}
+	}
+	return list
+}
+
+// others are flows that no pass may touch, whatever becomes of dns.
+var others = []string{
+	"udp 203.0.113.8:53",                       // to somebody's server
+	"udp 203.0.113.8:30053",                    // … with a node port's number
+	"udp 203.0.113.8:53 from 10.0.0.2:8053",    // translated, by somebody
+	"udp 10.0.0.2:8053",                        // straight to a pod
+	"udp 192.168.0.2:53",                       // the node's own server
+	"udp 192.168.0.3:30053",                    // another node's node port
+	"udp 192.168.0.3:30053 from 10.0.0.2:8053", // … which somebody translates
+	"udp 127.0.0.1:30053",                      // on loopback
+	"udp 172.30.0.10:54",                       // no port of the Service
+	"udp 192.168.98.10:54 from 10.0.0.2:8053",  // … which somebody translates
+	"udp [fd00:192:168::3]:30053",              // another node's
+	"udp 172.30.0.20:53 from 10.0.0.20:8053",   // another Service's
+	"udp [fd00:172:30::20]:53 from [fd00:10::20]:8053",
+}

@@ -1,0 +1,156 @@
+package conntrack
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"os"
+	"runtime"
+	"slices"
+	"testing"
+
+	"github.com/mdlayher/netlink"
+	timo "github.com/ti-mo/conntrack"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+
+	"github.com/vmapd/vmapd/model"
+)
+
+// namespace is a network namespace of its own.
+type namespace struct{ *os.File }
+
+// newNamespace returns one, until the test ends.
+func newNamespace(t testing.TB) *namespace {
+	t.Helper()
+	n := &namespace{}
+	made := make(chan error)
+	go func() {
+		// The thread stays locked and ends with the goroutine: nothing else may run there.
+		runtime.LockOSThread()
+		err := unix.Unshare(unix.CLONE_NEWNET)
+		if err == nil {
+			n.File, err = os.Open("/proc/thread-self/ns/net")
+		}
+		made <- err
+	}()
+	if err := <-made; err != nil {
+		t.Skipf("needs the privilege to create a network namespace (run under unshare -rn): %v", err)
+	}
+	t.Cleanup(func() { _ = n.Close() })
+	return n
+}
+
+func (n *namespace) fd() int { return int(n.Fd()) }
+
+const (
+	ctaTimeout = 7
+	ctaNATDst  = 13
+)
+
+// creation is what makes the kernel track a flow, and translate it if its replies are to
+// come from elsewhere than where it goes.
+func (f *flow) creation(t testing.TB) netlink.Message {
+	t.Helper()
+	ae := netlink.NewAttributeEncoder()
+	ae.Nested(nl.CTA_TUPLE_ORIG, func(ae *netlink.AttributeEncoder) error {
+		return encodeTuple(ae, f.protocol, f.source, f.dest)
+	})
+	// With translation, the kernel makes the reply's tuple of this one.
+	ae.Nested(nl.CTA_TUPLE_REPLY, func(ae *netlink.AttributeEncoder) error {
+		return encodeTuple(ae, f.protocol, f.dest, f.source)
+	})
+	if f.replySource != f.dest {
+		ae.Nested(ctaNATDst, func(ae *netlink.AttributeEncoder) error {
+			const minIPv4, protocol, minIPv6, minPort = 1, 3, 4, 1
+			kind := uint16(minIPv4)
+			if f.replySource.Addr().Is6() {
+				kind = minIPv6
+			}
+			ae.Bytes(kind, f.replySource.Addr().AsSlice())
+			ae.Nested(protocol, func(ae *netlink.AttributeEncoder) error {
+				ae.Bytes(minPort, binary.BigEndian.AppendUint16(nil, f.replySource.Port()))
+				return nil
+			})
+			return nil
+		})
+	}
+	status := uint32(1 << 3) // IPS_CONFIRMED
+	if f.answered {
+		status |= ipsSeenReply
+	}
+	ae.Bytes(nl.CTA_STATUS, binary.BigEndian.AppendUint32(nil, status))
+	ae.Bytes(ctaTimeout, binary.BigEndian.AppendUint32(nil, 600))
+	if f.zone {
+		ae.Bytes(nl.CTA_ZONE, binary.BigEndian.AppendUint16(nil, 7))
+	}
+	m, err := message(msgMake, netlink.Request|netlink.Create|netlink.Excl|netlink.Acknowledge, model.FamilyOf(f.dest.Addr()), ae)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func (n *namespace) create(t testing.TB, count int, flowOf func(i int) flow) {
+	t.Helper()
+	c, err := netlink.Dial(unix.NETLINK_NETFILTER, &netlink.Config{NetNS: n.fd(), MessageBufferSize: bufferSize})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	for i := 0; i < count; {
+		var batch []netlink.Message
+		for ; i < count && len(batch) < 64; i++ {
+			f := flowOf(i)
+			batch = append(batch, f.creation(t))
+		}
+		if _, err := c.SendMessages(batch); err != nil {
+			t.Fatal(err)
+		}
+		for range batch {
+			if _, err := c.Receive(); err != nil {
+				t.Fatalf("flow %d: %v", i, err)
+			}
+		}
+	}
+}
+
+// list returns the flows that the kernel tracks, as another program sees them: "udp
+// 203.0.113.9:40000 172.30.0.10:53 10.0.0.2:8053", with the zone where there is one.
+func (n *namespace) list(t testing.TB) []string {
+	t.Helper()
+	c, err := timo.Dial(&netlink.Config{NetNS: n.fd()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	flows, err := c.Dump(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list []string
+	for _, f := range flows {
+		from, answers := f.TupleOrig, f.TupleReply
+		text := fmt.Sprintf("%v %v %v %v", model.Protocol(from.Proto.Protocol),
+			netip.AddrPortFrom(from.IP.SourceAddress, from.Proto.SourcePort),
+			netip.AddrPortFrom(from.IP.DestinationAddress, from.Proto.DestinationPort),
+			netip.AddrPortFrom(answers.IP.SourceAddress, answers.Proto.SourcePort))
+		if f.Zone != 0 {
+			text += fmt.Sprintf(" zone %d", f.Zone)
+		}
+		list = append(list, text)
+	}
+	slices.Sort(list)
+	return list
+}
+
+func (n *namespace) open(t testing.TB) *table {
+	t.Helper()
+	table := newTable(thisKernel(n.fd()))
+	var err error
+	if table.dumps, err = table.dial(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(table.close)
+	return table
+}
