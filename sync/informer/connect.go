@@ -29,9 +29,6 @@ type Config struct {
 	QPS float32
 	// Burst is the number of requests that may exceed QPS for a moment. Default: 10.
 	Burst int
-	// UserAgent names this client in the server's logs. Default: the name and the version
-	// of the binary.
-	UserAgent string
 }
 
 // REST returns a configuration for client-go's clients. They follow the files with certificates and tokens that the
@@ -41,8 +38,7 @@ func (c Config) REST() (*rest.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	out.QPS, out.Burst = cmp.Or(c.QPS, rest.DefaultQPS), cmp.Or(c.Burst, rest.DefaultBurst)
-	out.UserAgent = cmp.Or(c.UserAgent, rest.DefaultKubernetesUserAgent())
+	out.QPS, out.Burst = c.QPS, c.Burst
 	out.ContentType = cmp.Or(c.ContentType, runtime.ContentTypeProtobuf)
 	out.AcceptContentTypes = c.AcceptContentTypes
 	if out.AcceptContentTypes == "" && out.ContentType == runtime.ContentTypeProtobuf {

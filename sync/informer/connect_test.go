@@ -18,7 +18,7 @@ func TestConnect(t *testing.T) {
 	}{
 		{"from a kubeconfig", Config{Kubeconfig: kubeconfig(t, s, t.TempDir(), apitest.Form{})}},
 		{"with another master", Config{Kubeconfig: kubeconfig(t, other, t.TempDir(), apitest.Form{}), Master: s.URL()}},
-		{"with a master alone", Config{Master: s.URL(), UserAgent: "me"}},
+		{"with a master alone", Config{Master: s.URL()}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			before := len(s.Requests(""))
@@ -33,8 +33,8 @@ func TestConnect(t *testing.T) {
 				t.Fatal(err)
 			}
 			last := s.Requests("")[before]
-			if got := last.Header.Get("User-Agent"); tt.conf.UserAgent != "" && got != tt.conf.UserAgent {
-				t.Errorf("User-Agent: want %q, got %q", tt.conf.UserAgent, got)
+			if got := last.Header.Get("User-Agent"); got != rest.DefaultKubernetesUserAgent() {
+				t.Errorf("User-Agent: %q", got)
 			}
 		})
 	}
@@ -45,8 +45,8 @@ func TestConfigDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if conf.QPS != 5 || conf.Burst != 10 || conf.ContentType != "application/vnd.kubernetes.protobuf" ||
-		conf.AcceptContentTypes != "application/vnd.kubernetes.protobuf,application/json" || conf.UserAgent != rest.DefaultKubernetesUserAgent() {
+	if conf.ContentType != "application/vnd.kubernetes.protobuf" ||
+		conf.AcceptContentTypes != "application/vnd.kubernetes.protobuf,application/json" {
 		t.Errorf("got %+v", conf)
 	}
 	conf, err = Config{Master: "http://192.0.2.1", ContentType: "application/json", QPS: -1, Burst: 7}.REST()

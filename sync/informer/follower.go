@@ -49,9 +49,8 @@ type follower struct {
 	*resource
 	store     *store
 	log       *slog.Logger
-	plain     bool   // see Source.Plain
-	delivered func() // called when the initial list is in the state or unavailable, or when ctx ends
-	remind    time.Duration
+	plain     bool          // see Source.Plain
+	delivered func()        // called when the initial list is in the state or unavailable, or when ctx ends
 	quiet     time.Duration // see [slow]
 	pace      *rate.Limiter
 
@@ -64,15 +63,15 @@ type follower struct {
 	known   bool       // the initial list is in the state
 	lacking bool       // the server does not have this kind
 	heard   time.Time
-	failure Failure              // its Since is zero while there is none
-	logged  map[string]time.Time // of this failure, by classes of errors
+	failure Failure         // its Since is zero while there is none
+	logged  map[string]bool // the classes of errors of this failure
 }
 
 func newFollower(r *resource, s *Source, state *reconcile.State, delivered func()) *follower {
 	f := &follower{
 		resource: r, log: s.Log.With(slog.String("resource", r.name)), plain: s.Plain, delivered: delivered,
-		remind: cmp.Or(s.remindEvery, remindEvery), quiet: cmp.Or(s.quiet, slow),
-		pace: rate.NewLimiter(rate.Every(watchEvery), watchBurst),
+		quiet: cmp.Or(s.quiet, slow),
+		pace:  rate.NewLimiter(rate.Every(watchEvery), watchBurst),
 	}
 	f.store = newStore(r, state, f.listed)
 	return f
@@ -210,7 +209,8 @@ func (f *follower) rest(ctx context.Context) {
 
 // request adds the selectors to a request, omits those that the server refuses, and logs if it takes long.
 func request[T any](
-	ctx context.Context, f *follower, verb string, o metav1.ListOptions, do func(context.Context, metav1.ListOptions) (T, error),
+	ctx context.Context, f *follower, verb string, o metav1.ListOptions,
+	do func(context.Context, metav1.ListOptions) (T, error),
 ) (T, error) {
 	ctx, last := client.WithLast(ctx)
 	defer time.AfterFunc(f.quiet, func() { f.failed(ctx, verb, cmp.Or(last(), errSilent)) }).Stop()

@@ -94,7 +94,8 @@ func readServiceCIDR(in *networkingv1.ServiceCIDR, o *object) {
 }
 
 func newResource[T kubeObject, L runtime.Object](
-	c client.Resource[L], one model.NamespacedName, read func(T, *object), remove func(*model.Builder, model.NamespacedName),
+	c client.Resource[L], one model.NamespacedName, read func(T, *object),
+	remove func(*model.Builder, model.NamespacedName),
 ) *resource {
 	var example T
 	return &resource{

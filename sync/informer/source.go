@@ -24,8 +24,7 @@ type Source struct {
 	Log      *slog.Logger
 	Plain    bool // lists are not to be streamed
 
-	remindEvery time.Duration // 0: the default
-	quiet       time.Duration // 0: slow
+	quiet time.Duration // 0: slow
 
 	mu        sync.Mutex
 	followers []*follower // by the names of their kinds

@@ -155,7 +155,8 @@ func (s *stream) guard(ctx context.Context, last func() error) {
 	s.plan = time.AfterFunc(giveUpAfter*s.f.quiet, func() {
 		if ctx.Err() == nil {
 			s.f.unstreamed.Store(true)
-			s.f.log.LogAttrs(ctx, slog.LevelWarn, "API server does not complete the streamed list; requesting plain lists from now on")
+			s.f.log.LogAttrs(ctx, slog.LevelWarn,
+				"API server does not complete the streamed list; requesting plain lists from now on")
 			s.cancel()
 		}
 	})

@@ -14,9 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// remindEvery is the least time between two log messages about an error that lasts.
-const remindEvery = 5 * time.Minute
-
 // Failure is a kind of objects that can't be read now.
 type Failure struct {
 	Resource string // plural, as in URLs
@@ -30,7 +27,7 @@ func (f Failure) Silent() bool {
 	return errors.Is(f.Err, errSilent) || errors.Is(f.Err, errNoBookmark)
 }
 
-// failed logs a failure, unless one of its class was logged lately, also if two classes alternate.
+// failed logs a failure, unless one of its class was logged since reads began to fail.
 func (f *follower) failed(ctx context.Context, verb string, err error) {
 	if ctx.Err() != nil || errors.Is(err, context.Canceled) || outdated(err) {
 		return // no failure: vmapd stops, or client-go lists again
@@ -39,32 +36,27 @@ func (f *follower) failed(ctx context.Context, verb string, err error) {
 	defer f.mu.Unlock()
 	remedy := remedy(f.resource, verb, err)
 	if f.optional != "" && !f.known && (apierrors.IsNotFound(err) || apierrors.IsForbidden(err)) {
-		f.log.LogAttrs(ctx, slog.LevelInfo, "cannot read this resource: "+f.optional, withRemedy(remedy, slog.Any("err", err))...)
+		f.log.LogAttrs(ctx, slog.LevelInfo, "cannot read this resource: "+f.optional,
+			withRemedy(remedy, slog.Any("err", err))...)
 		f.lacking, f.failure = true, Failure{}
 		f.delivered()
 		return
 	}
-	now := time.Now()
 	if f.failure.Since.IsZero() {
-		f.failure.Since, f.logged = now, map[string]time.Time{}
+		f.failure.Since, f.logged = time.Now(), map[string]bool{}
 	}
 	f.failure.Resource, f.failure.Err, f.failure.Remedy = f.name, err, remedy
-	at, repeated := f.logged[class(err)]
-	if repeated && now.Sub(at) < f.remind {
+	if f.logged[class(err)] {
 		return
 	}
-	f.logged[class(err)] = now
+	f.logged[class(err)] = true
 	consequence := f.unseen
 	if !f.known {
 		consequence = "nothing is programmed until this has been read; rules of an earlier process stay"
 	}
 	attrs := withRemedy(remedy, slog.String("verb", verb), slog.Any("err", err), slog.String("consequence", consequence))
-	message := "cannot read from the API server; keeping the last known state and retrying"
-	if repeated {
-		message = "still " + message
-		attrs = append(attrs, slog.Duration("for", now.Sub(f.failure.Since).Round(time.Second)))
-	}
-	f.log.LogAttrs(ctx, slog.LevelError, message, attrs...)
+	f.log.LogAttrs(ctx, slog.LevelError,
+		"cannot read from the API server; keeping the last known state and retrying", attrs...)
 }
 
 // works is called when a watch works.
@@ -74,7 +66,8 @@ func (f *follower) works() {
 	f.heard = time.Now()
 	if since := f.failure.Since; !since.IsZero() {
 		f.failure = Failure{}
-		f.log.Info("reading from the API server again", slog.Duration("after", time.Since(since).Round(time.Millisecond)))
+		after := time.Since(since).Round(time.Millisecond)
+		f.log.Info("reading from the API server again", slog.Duration("after", after))
 	}
 }
 
@@ -126,7 +119,8 @@ var userOf = regexp.MustCompile(`User "(system:serviceaccount:([^:"]+):([^:"]+)|
 func remedy(r *resource, verb string, err error) string {
 	switch class(err) {
 	case unauthorized:
-		return "the API server does not accept our token or client certificate: it has expired, was revoked, or is another cluster's"
+		return "the API server does not accept our token or client certificate: " +
+			"it has expired, was revoked, or is another cluster's"
 	case forbidden:
 	default:
 		return ""
@@ -141,5 +135,6 @@ func remedy(r *resource, verb string, err error) string {
 			user = fmt.Sprintf("the ServiceAccount %s/%s", found[2], found[3])
 		}
 	}
-	return fmt.Sprintf("%s lacks the right to %s %s of API group %q: a ClusterRole must grant list and watch", user, verb, r.name, r.group)
+	return fmt.Sprintf("%s lacks the right to %s %s of API group %q: a ClusterRole must grant list and watch",
+		user, verb, r.name, r.group)
 }

@@ -159,13 +159,7 @@ func followWhole(t *testing.T, s *apitest.Server) *world {
 // followBy follows with a kubeconfig of some form in a folder.
 func followBy(t *testing.T, s *apitest.Server, dir string, f apitest.Form) *world {
 	t.Helper()
-	return followReminded(t, s, dir, f, 0)
-}
-
-// followReminded follows, and the log repeats an error that lasts after a time of the test's own.
-func followReminded(t *testing.T, s *apitest.Server, dir string, f apitest.Form, remind time.Duration) *world {
-	t.Helper()
-	return followWith(t, s, dir, f, &Source{remindEvery: remind})
+	return followWith(t, s, dir, f, &Source{})
 }
 
 // followAs follows by a source with some fields of the test's own.
