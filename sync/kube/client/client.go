@@ -40,7 +40,8 @@ func New(conf *rest.Config) (*Client, error) {
 	conf.Burst = cmp.Or(conf.Burst, rest.DefaultBurst)
 	if conf.RateLimiter == nil && conf.QPS > 0 {
 		if conf.Burst < 0 {
-			return nil, fmt.Errorf("burst of %d requests: must be at least 1 with a limit of %v per second", conf.Burst, conf.QPS)
+			const text = "burst of %d requests: must be at least 1 with a limit of %v per second"
+			return nil, fmt.Errorf(text, conf.Burst, conf.QPS)
 		}
 		conf.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(conf.QPS, conf.Burst)
 	}

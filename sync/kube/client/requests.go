@@ -41,41 +41,44 @@ func (r Resource[L]) In(namespace string) Resource[L] {
 
 // Services of all namespaces.
 func (c *Client) Services() Resource[*corev1.ServiceList] {
-	return resource(c, c.core, "services", func() *corev1.ServiceList { return new(corev1.ServiceList) })
+	return resource[corev1.ServiceList](c, c.core, "services")
 }
 
 // EndpointSlices of all namespaces.
 func (c *Client) EndpointSlices() Resource[*discoveryv1.EndpointSliceList] {
-	return resource(c, c.discovery, "endpointslices", func() *discoveryv1.EndpointSliceList { return new(discoveryv1.EndpointSliceList) })
+	return resource[discoveryv1.EndpointSliceList](c, c.discovery, "endpointslices")
 }
 
 // SlimServices are the Services of all namespaces, without the parts that no proxy reads.
 func (c *Client) SlimServices() Resource[*slim.ServiceList] {
-	return resource(c, c.slimCore, "services", func() *slim.ServiceList { return new(slim.ServiceList) })
+	return resource[slim.ServiceList](c, c.slimCore, "services")
 }
 
 // SlimEndpointSlices are the EndpointSlices of all namespaces, without the parts that no proxy reads.
 func (c *Client) SlimEndpointSlices() Resource[*slim.EndpointSliceList] {
-	return resource(c, c.slimDiscovery, "endpointslices", func() *slim.EndpointSliceList { return new(slim.EndpointSliceList) })
+	return resource[slim.EndpointSliceList](c, c.slimDiscovery, "endpointslices")
 }
 
 // Nodes of the cluster.
 func (c *Client) Nodes() Resource[*corev1.NodeList] {
-	return resource(c, c.core, "nodes", func() *corev1.NodeList { return new(corev1.NodeList) })
+	return resource[corev1.NodeList](c, c.core, "nodes")
 }
 
 // ServiceCIDRs of the cluster. Servers before 1.33 do not have them (KEP-1880).
 func (c *Client) ServiceCIDRs() Resource[*networkingv1.ServiceCIDRList] {
-	return resource(c, c.networking, "servicecidrs", func() *networkingv1.ServiceCIDRList { return new(networkingv1.ServiceCIDRList) })
+	return resource[networkingv1.ServiceCIDRList](c, c.networking, "servicecidrs")
 }
 
 // Pods of all namespaces. The daemon has no right to read them, and needs none.
 func (c *Client) Pods() Resource[*corev1.PodList] {
-	return resource(c, c.core, "pods", func() *corev1.PodList { return new(corev1.PodList) })
+	return resource[corev1.PodList](c, c.core, "pods")
 }
 
-func resource[L runtime.Object](c *Client, group rest.Interface, name string, newList func() L) Resource[L] {
-	return Resource[L]{Name: name, group: group, options: c.options, newList: newList}
+func resource[T any, L interface {
+	*T
+	runtime.Object
+}](c *Client, group rest.Interface, name string) Resource[L] {
+	return Resource[L]{Name: name, group: group, options: c.options, newList: func() L { return new(T) }}
 }
 
 func (r Resource[L]) get(o metav1.ListOptions) *rest.Request {
@@ -186,14 +189,18 @@ func (c *Client) PatchEvent(ctx context.Context, namespace, name string, patch [
 }
 
 // ReviewToken asks for the user of a token.
-func (c *Client) ReviewToken(ctx context.Context, spec authenticationv1.TokenReviewSpec) (authenticationv1.TokenReviewStatus, error) {
+func (c *Client) ReviewToken(
+	ctx context.Context, spec authenticationv1.TokenReviewSpec,
+) (authenticationv1.TokenReviewStatus, error) {
 	review := &authenticationv1.TokenReview{Spec: spec}
 	err := c.authentication.Post().Resource("tokenreviews").Body(review).Do(ctx).Into(review)
 	return review.Status, err
 }
 
 // ReviewAccess asks whether a user has a permission.
-func (c *Client) ReviewAccess(ctx context.Context, spec authorizationv1.SubjectAccessReviewSpec) (authorizationv1.SubjectAccessReviewStatus, error) {
+func (c *Client) ReviewAccess(
+	ctx context.Context, spec authorizationv1.SubjectAccessReviewSpec,
+) (authorizationv1.SubjectAccessReviewStatus, error) {
 	review := &authorizationv1.SubjectAccessReview{Spec: spec}
 	err := c.authorization.Post().Resource("subjectaccessreviews").Body(review).Do(ctx).Into(review)
 	return review.Status, err

@@ -19,7 +19,9 @@ import (
 func newScheme() *runtime.Scheme {
 	s := runtime.NewScheme()
 	for group, kinds := range map[schema.GroupVersion][]runtime.Object{
-		corev1.SchemeGroupVersion:           {&corev1.Service{}, &corev1.ServiceList{}, &corev1.Node{}, &corev1.NodeList{}, &corev1.Pod{}, &corev1.PodList{}},
+		corev1.SchemeGroupVersion: {
+			&corev1.Service{}, &corev1.ServiceList{}, &corev1.Node{}, &corev1.NodeList{}, &corev1.Pod{}, &corev1.PodList{},
+		},
 		discoveryv1.SchemeGroupVersion:      {&discoveryv1.EndpointSlice{}, &discoveryv1.EndpointSliceList{}},
 		networkingv1.SchemeGroupVersion:     {&networkingv1.ServiceCIDR{}, &networkingv1.ServiceCIDRList{}},
 		eventsv1.SchemeGroupVersion:         {&eventsv1.Event{}},

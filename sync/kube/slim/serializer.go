@@ -42,7 +42,9 @@ type events struct{ runtime.Serializer }
 
 // Decode implements [runtime.Decoder]. The object of an event is a part of data. client-go decodes the
 // object before it uses data again for the next event.
-func (e events) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+func (e events) Decode(
+	data []byte, defaults *schema.GroupVersionKind, into runtime.Object,
+) (runtime.Object, *schema.GroupVersionKind, error) {
 	if out, ok := into.(*metav1.WatchEvent); ok && readEvent(data, out) {
 		return out, nil, nil // an event has no kind
 	}
@@ -56,7 +58,9 @@ type objects struct {
 }
 
 // Decode implements [runtime.Decoder]. The result shares nothing with data.
-func (o objects) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+func (o objects) Decode(
+	data []byte, defaults *schema.GroupVersionKind, into runtime.Object,
+) (runtime.Object, *schema.GroupVersionKind, error) {
 	if o.protobuf {
 		if out, k, ok := read(data); ok {
 			return put(out, into), &k, nil
