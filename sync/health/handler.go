@@ -14,17 +14,12 @@ import (
 // for which the proxy is not ready, a line for each.
 func (t *Tracker) Handler() http.Handler {
 	mux := http.NewServeMux()
-	readyz := func(s Status) answer {
-		if s.Ready {
-			return readyz(s, nil, nil)
-		}
-		return readyz(s, t.unreadable(), t.findings())
-	}
-	for path, answer := range map[string]func(Status) answer{"/healthz": healthz, "/livez": livez, "/readyz": readyz} {
+	for path, answer := range map[string]func(Status) answer{"/healthz": healthz, "/livez": livez, "/readyz": t.readyz} {
 		mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) {
-			a := answer(t.Status())
-			code := a.send(w)
-			t.count(path, code)
+			code := answer(t.Status()).send(w)
+			if t.options.Count != nil {
+				t.options.Count(path, code)
+			}
 		})
 	}
 	return mux
@@ -76,7 +71,7 @@ func times(s Status, ok bool) string {
 }
 
 // readyz hides errors: its clients are not authenticated, and errors name Services.
-func readyz(s Status, unreadable, findings []string) answer {
+func (t *Tracker) readyz(s Status) answer {
 	if s.Ready {
 		return answer{true, typeText, "ok\n"}
 	}
@@ -86,14 +81,19 @@ func readyz(s Status, unreadable, findings []string) answer {
 			fmt.Fprintf(&missing, "%v: no sync has succeeded yet\n", f)
 		}
 	}
-	for _, sentence := range unreadable {
-		missing.WriteString(sentence + "\n")
+	if t.options.Unreadable != nil {
+		for _, sentence := range t.options.Unreadable() {
+			missing.WriteString(sentence + "\n")
+		}
 	}
 	if s.NoNode != "" {
-		fmt.Fprintf(&missing, "the cluster has no Node %q: the name comes from --hostname-override, or is the host's\n", s.NoNode)
+		fmt.Fprintf(&missing, "the cluster has no Node %q: the name comes from --hostname-override, or is the host's\n",
+			s.NoNode)
 	}
-	for _, f := range findings {
-		fmt.Fprintf(&missing, "vmapd doctor has a finding: %s\n", f)
+	if t.options.Findings != nil {
+		for _, f := range t.options.Findings() {
+			fmt.Fprintf(&missing, "vmapd doctor has a finding: %s\n", f)
+		}
 	}
 	return answer{false, typeText, missing.String()}
 }

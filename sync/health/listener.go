@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"sync"
 	"time"
 
 	"github.com/vmapd/vmapd/model"
@@ -35,53 +34,25 @@ type listener struct {
 	at     netip.Addr // the unspecified address stands for all of its family
 	socket net.Listener
 	server *http.Server
-	limits limits
-	ended  sync.WaitGroup // the goroutines of Serve and of each connection
-
-	mu     sync.Mutex
-	closed bool
 }
 
 // serve answers connections to socket until close.
 func serve(at netip.Addr, socket net.Listener, h http.Handler, limits limits) *listener {
-	l := &listener{at: at, socket: socket, limits: limits}
-	l.server = &http.Server{
+	l := &listener{at: at, socket: socket, server: &http.Server{
 		Handler:     h,
 		ReadTimeout: limits.request, WriteTimeout: limits.request, IdleTimeout: limits.idle,
 		MaxHeaderBytes:               maxHeader,
-		DisableGeneralOptionsHandler: true, // h answers "OPTIONS *", too
-		ConnState:                    l.connState,
+		DisableGeneralOptionsHandler: true,                       // h answers "OPTIONS *", too
 		ErrorLog:                     log.New(io.Discard, "", 0), // of malformed requests
-	}
-	limited := connlimit.New(socket, limits.conns)
-	l.ended.Go(func() { _ = connlimit.Serve(l.server, limited) }) // it ends with close only
+	}}
+	go func() { _ = connlimit.Serve(l.server, connlimit.New(socket, limits.conns)) }() // it ends with close only
 	return l
 }
 
-// close frees the address, and returns when all connections have ended.
+// close frees the address, and ends the connections. One that is accepted at this moment may get one more answer.
 func (l *listener) close() {
-	l.mu.Lock()
-	l.closed = true
-	l.mu.Unlock()
 	_ = l.socket.Close() // Serve may not know of it yet
 	_ = l.server.Close()
-	l.ended.Wait()
-}
-
-// connState counts connections.
-func (l *listener) connState(c net.Conn, state http.ConnState) {
-	switch state {
-	case http.StateNew:
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.ended.Add(1)
-		if l.closed {
-			_ = c.Close() // accepted while the server was being closed
-		}
-	case http.StateClosed:
-		l.ended.Done()
-	case http.StateActive, http.StateIdle, http.StateHijacked:
-	}
 }
 
 // listenTCP opens a socket of the address's family alone. The unspecified address stands for

@@ -24,9 +24,6 @@ const (
 	slowestRetry = 2 * time.Second
 )
 
-// maxErrors is how many errors of one Service are reported in full.
-const maxErrors = 10
-
 // ServicesOptions are the options of a Services.
 type ServicesOptions struct {
 	// Healthy reports whether the proxy is healthy, also on a node that is being deleted:
@@ -53,8 +50,8 @@ type ServicesOptions struct {
 // it, at a cost that depends on the size of the change. It listens while Run runs. While a
 // family fails, its answers stay as they are until the proxy becomes unhealthy.
 //
-// If two Services have the same port, the Service that listens on it keeps it. Otherwise the
-// first by namespace and name gets it.
+// If two Services have the same port, which model reports, the Service that listens on it keeps it. Otherwise
+// the first by namespace and name gets it.
 type Services struct {
 	healthy func() bool
 	failed  func(model.NamespacedName, uint16, error)
@@ -79,7 +76,6 @@ type familyChecks struct {
 	applied *model.Snapshot // the one that checks follow
 	addrs   []netip.Addr    // where to listen, the unspecified address stands for all
 	checks  map[model.NamespacedName]*check
-	owners  map[uint16]*check
 }
 
 // NewServices returns a Services. It does not listen before Run.
@@ -94,7 +90,7 @@ func NewServices(o ServicesOptions) *Services {
 		missing: map[*check]struct{}{}, pause: firstRetry,
 	}
 	for f := range s.families {
-		s.families[f] = familyChecks{checks: map[model.NamespacedName]*check{}, owners: map[uint16]*check{}}
+		s.families[f] = familyChecks{checks: map[model.NamespacedName]*check{}}
 	}
 	return s
 }
@@ -111,8 +107,7 @@ func (s *Services) Done(r reconcile.Round) {
 	s.last.Wake()
 }
 
-// Run listens until ctx ends. All listeners and connections are closed, and all
-// goroutines gone, when it returns. Call it once.
+// Run listens until ctx ends. All listeners and connections are closed when it returns. Call it once.
 func (s *Services) Run(ctx context.Context) {
 	defer func() {
 		for _, f := range model.Families {
@@ -192,7 +187,7 @@ func (s *Services) change(f model.Family, change model.Change[*model.HealthCheck
 	}
 	c.local.Store(int64(now.Families[f].LocalEndpoints))
 	if c.port != now.Port {
-		in.release(c)
+		c.closeWhere(everywhere)
 		c.port = now.Port
 		s.missing[c] = struct{}{}
 	}
@@ -202,17 +197,9 @@ func (s *Services) change(f model.Family, change model.Change[*model.HealthCheck
 func (s *Services) forget(f model.Family, service model.NamespacedName) {
 	in := &s.families[f]
 	if c := in.checks[service]; c != nil {
-		in.release(c)
+		c.closeWhere(everywhere)
 		delete(s.missing, c)
 		delete(in.checks, service)
-	}
-}
-
-// release gives up a check's port.
-func (in *familyChecks) release(c *check) {
-	c.closeWhere(everywhere)
-	if in.owners[c.port] == c {
-		delete(in.owners, c.port)
 	}
 }
 
@@ -234,18 +221,9 @@ func (s *Services) openMissing(ctx context.Context) (news bool) {
 
 // open opens a check's missing listeners. A failure of one does not stop the others.
 func (s *Services) open(ctx context.Context, c *check) error {
-	in := &s.families[c.family]
-	owner := in.owners[c.port]
-	if owner == nil {
-		owner = c
-		in.owners[c.port] = c
-	}
-	if owner != c {
-		return fmt.Errorf("listen on port %d: also the healthCheckNodePort of Service %v", c.port, owner.service)
-	}
-	var errs []error
+	var first error
 	failed := 0
-	for _, a := range in.addrs {
+	for _, a := range s.families[c.family].addrs {
 		if slices.ContainsFunc(c.listeners, func(l *listener) bool { return l.at == a }) {
 			continue
 		}
@@ -257,14 +235,13 @@ func (s *Services) open(ctx context.Context, c *check) error {
 		if a.IsUnspecified() && errors.Is(err, syscall.EAFNOSUPPORT) {
 			continue // a host without IPv6 has no client that could ask
 		}
-		if failed++; failed <= maxErrors {
-			errs = append(errs, err)
-		}
+		failed++
+		first = cmp.Or(first, err)
 	}
-	if failed > maxErrors {
-		errs = append(errs, fmt.Errorf("and %d more", failed-maxErrors))
+	if failed > 1 {
+		return fmt.Errorf("%w, and %d errors more", first, failed-1)
 	}
-	return errors.Join(errs...)
+	return first
 }
 
 // report logs an error once, and its end. It reports whether the error is new.
@@ -279,7 +256,8 @@ func (s *Services) report(ctx context.Context, c *check, err error) bool {
 		s.log.LogAttrs(ctx, slog.LevelInfo, "listening on health-check port again", attrs...)
 		return false
 	}
-	s.log.LogAttrs(ctx, slog.LevelWarn, "cannot listen on health-check port; retrying", append(attrs, slog.Any("err", err))...)
+	attrs = append(attrs, slog.Any("err", err))
+	s.log.LogAttrs(ctx, slog.LevelWarn, "cannot listen on health-check port; retrying", attrs...)
 	s.failed(c.service, c.port, err)
 	return true
 }

@@ -49,14 +49,9 @@ type Options struct {
 // kubelet has registered the Node becomes ready once it has; kube-proxy waits for five minutes, and
 // then exits. A Node that is deleted later changes nothing about readiness.
 type Tracker struct {
-	count       func(path string, code int)
-	eligibility func(why string)
-	unreadable  func() []string
-	findings    func() []string
-	nodeName    string
+	options Options
 
 	mu       sync.Mutex
-	period   time.Duration
 	started  bool                              // a round has ended
 	hadNode  bool                              // there was a Node object
 	why      string                            // the node is not eligible; "": it is
@@ -87,23 +82,10 @@ var _ reconcile.Queuer = (*Tracker)(nil)
 
 // NewTracker returns a Tracker of a proxy that is starting.
 func NewTracker(o Options) *Tracker {
-	t := &Tracker{count: o.Count, eligibility: o.Eligibility, unreadable: o.Unreadable, findings: o.Findings, nodeName: o.NodeName}
-	if t.period = o.SyncPeriod; t.period <= 0 {
-		t.period = DefaultSyncPeriod
+	if o.SyncPeriod <= 0 {
+		o.SyncPeriod = DefaultSyncPeriod
 	}
-	if t.count == nil {
-		t.count = func(string, int) {}
-	}
-	if t.eligibility == nil {
-		t.eligibility = func(string) {}
-	}
-	if t.unreadable == nil {
-		t.unreadable = func() []string { return nil }
-	}
-	if t.findings == nil {
-		t.findings = func() []string { return nil }
-	}
-	return t
+	return &Tracker{options: o}
 }
 
 // Queued implements [reconcile.Queuer].
@@ -139,7 +121,9 @@ func (t *Tracker) Done(r reconcile.Round) {
 	}
 	if why != t.why {
 		t.why = why
-		t.eligibility(why)
+		if t.options.Eligibility != nil {
+			t.options.Eligibility(why)
+		}
 	}
 	waiting := r.Queued
 	if waiting.IsZero() && t.queued.After(r.Started) {
@@ -172,14 +156,14 @@ func (t *Tracker) Status() Status {
 	defer t.mu.Unlock()
 	s := Status{At: time.Now(), Healthy: true, Ready: true, Eligible: t.why == "", Why: t.why}
 	for i, f := range t.families {
-		late := t.started && !f.Waiting.IsZero() && s.At.Sub(f.Waiting) >= 2*t.period
+		late := t.started && !f.Waiting.IsZero() && s.At.Sub(f.Waiting) >= 2*t.options.SyncPeriod
 		f.Healthy = !late
 		s.Families[i] = f
 		s.Healthy = s.Healthy && f.Healthy
 		s.Ready = s.Ready && !f.Synced.IsZero()
 	}
-	if t.started && !t.hadNode && t.nodeName != "" {
-		s.Ready, s.NoNode = false, t.nodeName
+	if t.started && !t.hadNode && t.options.NodeName != "" {
+		s.Ready, s.NoNode = false, t.options.NodeName
 	}
 	return s
 }
