@@ -6,7 +6,7 @@ export CGO_ENABLED := 0
 export GOFLAGS     := $(shell $(GO) env GOFLAGS) -trimpath
 LINT      := $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 PURE      := ./model/... ./nft/compile ./nft/batch ./nft/nftsim ./legacy/userspace ./legacy/iptables/iptsim ./sync/kube ./sync/kube/slim ./sync/reconcile ./sync/health ./sync/events ./cmd/vmapd/internal/metrics ./cmd/vmapd/internal/httpserver
-NETNS     := ./nft/kernel ./nft/others ./legacy/iptables ./legacy/ipvs ./legacy/host ./sync/conntrack ./sync/hostaddr ./cmd/internal/testbed/lab ./cmd/internal/testbed/scale ./cmd/internal/testbed/cluster/life ./cmd/internal/testbed/browser ./cmd/internal/testbed/chaos ./cmd/vmapd/internal/preflight/tablesim ./cmd/vmapd
+NETNS     := ./nft/kernel ./nft/others ./legacy/iptables ./legacy/ipvs ./legacy/host ./sync/conntrack ./sync/hostaddr ./cmd/internal/testbed/lab ./cmd/internal/testbed/scale ./cmd/internal/testbed/cluster/life ./cmd/internal/testbed/browser ./cmd/internal/testbed/chaos ./cmd/internal/testbed/demo ./cmd/vmapd/internal/preflight/tablesim ./cmd/vmapd
 # These are pure and long: other targets play them, and the race detector takes five times as long for them.
 RACESKIP  := TestTheRulesDoWhatIsDecided|TestEachPieceOfABatchIsSafe|TestSmallWorlds
 # make test leaves these to make test-slow, with the race detector: they take minutes, and wait for rare things or play much at
@@ -114,8 +114,8 @@ test-images-vm: images vmtools ## the image of processor VMARCH programs scenari
 demo: SHELL := /bin/bash
 demo: .SHELLFLAGS := -o pipefail -c
 demo: ## show it at work: a small world, real connections
-	@echo "Compiling bin/vmapd: one to three minutes at first, seconds when it was compiled before."
-	@$(BUILD) -v -o bin/vmapd ./cmd/vmapd 2>&1 | (n=0; while IFS= read -r line; do \
+	@echo "Compiling bin/vmapd and bin/demo: one to three minutes at first, seconds when it was compiled before."
+	@$(BUILD) -v -o bin/ ./cmd/vmapd ./cmd/internal/testbed/demo 2>&1 | (n=0; while IFS= read -r line; do \
 		case "$$line" in \
 		"go: downloading "*) text="$$line" ;; \
 		"#"* | *" "* | *:*) echo "$$line"; continue ;; \
@@ -123,7 +123,7 @@ demo: ## show it at work: a small world, real connections
 		esac; \
 		if test -t 1; then printf '\r\033[K%.78s' "$$text"; fi; \
 	done; if test $$n -gt 0; then test -t 1 && printf '\r\033[K'; echo "$$n packages compiled."; fi)
-	@bin/vmapd demo
+	@bin/demo
 
 # Tests with real packets mostly wait: all others run meanwhile. When a part fails, the others go on to their ends.
 test: notice tools ## all tests but those of test-slow
@@ -140,7 +140,7 @@ notice:
 
 unit: ## tests that need no privilege
 	cd cmd/internal/release && $(GO) test -count=1 .
-	nice -n 2 $(GO) test -p 4 -count=1 -shuffle=on -skip '$(SLOWTESTS)' $$($(GO) list ./... | grep -vE '/(nft/(kernel|others)|legacy/(iptables|ipvs|host)|cmd/(vmapd|vmapd/internal/(demo|preflight/tablesim)|internal/testbed/(browser|chaos|lab|scale|cluster/life))|sync/(conntrack|hostaddr|informer))$$')
+	nice -n 2 $(GO) test -p 4 -count=1 -shuffle=on -skip '$(SLOWTESTS)' $$($(GO) list ./... | grep -vE '/(nft/(kernel|others)|legacy/(iptables|ipvs|host)|cmd/(vmapd|vmapd/internal/preflight/tablesim|internal/testbed/(browser|chaos|demo|lab|scale|cluster/life))|sync/(conntrack|hostaddr|informer))$$')
 
 # A module of its own: the libraries of Helm and kustomize are large. The go command does not notice changes of files
 # outside of a module, so nothing is cached.

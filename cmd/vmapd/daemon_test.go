@@ -15,7 +15,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -25,8 +24,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
-	"github.com/vmapd/vmapd/cmd/vmapd/internal/demo"
-	"github.com/vmapd/vmapd/cmd/vmapd/internal/help"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft/kernel"
 	"github.com/vmapd/vmapd/sync/informer"
@@ -348,26 +345,4 @@ func decode(t *testing.T, path string) []runtime.Object {
 		all = append(all, o)
 	}
 	return all
-}
-
-func TestDemo(t *testing.T) {
-	if err := lab.Available(); err != nil {
-		t.Skip(err)
-	}
-	var out bytes.Buffer
-	args := os.Args[0]
-	os.Args[0] = "vmapd" // what the demo starts is this binary, as vmapd
-	defer func() { os.Args[0] = args }()
-	d := demo.Demo{Out: &out, Program: []string{"/proc/self/exe"}}
-	if err := d.Run(t.Context()); err != nil {
-		t.Fatalf("%v\n%s", err, &out)
-	}
-	if !strings.Contains(out.String(), "OK: all ") {
-		t.Errorf("the demo does not say that all is well:\n%s", &out)
-	}
-	for line := range strings.Lines(out.String()) {
-		if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > help.Columns {
-			t.Errorf("%d columns: %s", n, line)
-		}
-	}
 }

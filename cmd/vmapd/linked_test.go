@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// tooMuch are packages that the daemon must not link, with all below them: types, clients
+// tooMuch are packages that the daemon must not link, with all below them: the test bench; types, clients
 // and documents of every group of the API. The pages of a program that its start touches
 // stay in memory, and with these, they were more than half of what a small cluster takes.
 // What requests need is in sync/kube/client.
@@ -20,6 +20,7 @@ var tooMuch = []string{
 	"k8s.io/client-go/kubernetes",
 	"k8s.io/client-go/testing",
 	module + "sync/informer/apitest",
+	module + "cmd/internal/testbed",
 	"github.com/chromedp",
 }
 

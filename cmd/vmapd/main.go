@@ -1,7 +1,7 @@
 // Command vmapd programs Kubernetes Services on one node: it replaces kube-proxy.
 //
-// Without a subcommand it is the daemon. The subcommands render and explain inspect, cleanup
-// removes, and demo demonstrates.
+// Without a subcommand it is the daemon. The subcommands render and explain inspect, and cleanup
+// removes.
 package main
 
 import (
@@ -94,7 +94,7 @@ func newRootCommand(d *daemon) *cobra.Command {
 	root.SuggestionsMinimumDistance = 2
 	d.AddFlags(root.Flags())
 	help.Install(root)
-	root.AddCommand(newRenderCommand(), newExplainCommand(), newCleanupCommand(), newDemoCommand(), newDoctorCommand(), newPreflightCommand(), newTraceCommand(), newWaitCommand(),
+	root.AddCommand(newRenderCommand(), newExplainCommand(), newCleanupCommand(), newDoctorCommand(), newPreflightCommand(), newTraceCommand(), newWaitCommand(),
 		newVersionCommand(), newCompletionCommand())
 	root.AddCommand(newKubectlCommand())
 	root.AddCommand(newStatusCommands()...)

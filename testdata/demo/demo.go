@@ -1,4 +1,4 @@
-// Package demo holds the manifests of "vmapd demo", so that the program brings them
+// Package demo holds the manifests of "make demo", so that its program brings them
 // along.
 package demo
 

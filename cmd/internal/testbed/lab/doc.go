@@ -1,7 +1,7 @@
 // Package lab builds throw-away worlds in network namespaces: a client, a
 // node and pods, with real packets between them.
 //
-// The dataplane tests of cmd use it, and so does "vmapd demo". A world is
+// The dataplane tests of cmd use it, and so does "make demo". A world is
 //
 //	       client                       node                      pods
 //	203.0.113.9 eth0 ───────── eth0 192.168.0.2  veth1 ───── eth0 10.0.0.2  pod-1

@@ -1,4 +1,4 @@
-package demo
+package main
 
 import (
 	"context"
@@ -15,7 +15,7 @@ const rate = 200
 
 // rollout replaces pod-1 by pod-4 under load, as Kubernetes does: pod-1 serves its connections for a while. No
 // connection must be lost.
-func (d *Demo) rollout(ctx context.Context) error {
+func (d *demo) rollout(ctx context.Context) error {
 	d.printf("\npod-4 replaces pod-1, with %d connections a second on each route:\n\n", rate)
 	loadCtx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -48,7 +48,7 @@ func (d *Demo) rollout(ctx context.Context) error {
 	return nil
 }
 
-func (d *Demo) replacePod(ctx context.Context) error {
+func (d *demo) replacePod(ctx context.Context) error {
 	const moment = 750 * time.Millisecond // to see the load in each state of the world
 	pause := func() error {
 		select {
@@ -87,7 +87,7 @@ func (d *Demo) replacePod(ctx context.Context) error {
 }
 
 // change writes a folder's manifests, and returns the time until vmapd has programmed them.
-func (d *Demo) change(ctx context.Context, folder string) (time.Duration, error) {
+func (d *demo) change(ctx context.Context, folder string) (time.Duration, error) {
 	start := time.Now()
 	if err := d.write(folder); err != nil {
 		return 0, err

@@ -1,11 +1,10 @@
-package demo
+package main
 
 import (
 	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"sync"
 	"time"
@@ -26,17 +25,16 @@ type proxy struct {
 
 const startTimeout = 20 * time.Second
 
-func (d *Demo) startProxy(ctx context.Context) (*proxy, error) {
+func (d *demo) startProxy(ctx context.Context) (*proxy, error) {
 	start := time.Now()
 	ctx, cancel := context.WithCancel(ctx)
-	args := append(d.Program[1:len(d.Program):len(d.Program)],
-		"--from", d.folder, "--hostname-override", lab.NodeName, "--socket=", // no file beside its own
-		"--cluster-cidr", lab.PodRange4+","+lab.PodRange6, "-v", "4")
 	p := &proxy{
-		cmd: d.world.Node.Command(ctx, d.Program[0], args...), cancel: cancel,
-		lines: make(chan string, 1000),
+		cmd: d.world.Node.Command(ctx, d.vmapd, "--from", d.folder, "--hostname-override", lab.NodeName,
+			"--socket=", // no file beside its own
+			"--cluster-cidr", lab.PodRange4+","+lab.PodRange6, "-v", "4"),
+		cancel: cancel,
+		lines:  make(chan string, 1000),
 	}
-	p.cmd.Args[0] = os.Args[0] // this program's name
 	stderr, err := p.cmd.StderrPipe()
 	if err == nil {
 		err = p.cmd.Start()

@@ -1,4 +1,4 @@
-package demo
+package main
 
 import (
 	"context"
@@ -11,19 +11,19 @@ import (
 	"time"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
-	"github.com/vmapd/vmapd/testdata/demo"
+	manifests "github.com/vmapd/vmapd/testdata/demo"
 )
 
-// ErrFailed indicates that a result was wrong. The output has the details.
-var ErrFailed = errors.New("a result was wrong")
+// errFailed indicates that a result was wrong. The output has the details.
+var errFailed = errors.New("a result was wrong")
 
 // port is where the pods of the demo's world serve.
 const port = 8080
 
-// Demo is one run.
-type Demo struct {
-	Out     io.Writer
-	Program []string // the command that starts vmapd; flags are appended
+// demo is one run.
+type demo struct {
+	out   io.Writer
+	vmapd string // the program
 
 	world   *lab.World
 	proxy   *proxy
@@ -33,9 +33,9 @@ type Demo struct {
 	started time.Time
 }
 
-// Run builds the world, makes the connections, and removes everything. It returns ErrFailed if a
+// run builds the world, makes the connections, and removes everything. It returns errFailed if a
 // result was wrong.
-func (d *Demo) Run(ctx context.Context) (err error) {
+func (d *demo) run(ctx context.Context) (err error) {
 	d.started = time.Now()
 	if d.folder, err = os.MkdirTemp("", "vmapd-demo-"); err != nil {
 		return fmt.Errorf("make folder for manifests: %w", err)
@@ -66,28 +66,28 @@ func (d *Demo) Run(ctx context.Context) (err error) {
 	return d.verdict()
 }
 
-func (d *Demo) verdict() error {
+func (d *demo) verdict() error {
 	took := time.Since(d.started).Round(100 * time.Millisecond)
 	if d.wrong > 0 {
 		d.printf("\nFAILED: %d of %d connections had a wrong result (%v).\nvmapd's log:\n%s",
 			d.wrong, d.asked, took, d.proxy.log())
-		return ErrFailed
+		return errFailed
 	}
 	d.printf("\nOK: all %d connections had the right result (%v).\n", d.asked, took)
 	return nil
 }
 
-func (d *Demo) printf(format string, args ...any) { fmt.Fprintf(d.Out, format, args...) }
+func (d *demo) printf(format string, args ...any) { fmt.Fprintf(d.out, format, args...) }
 
 // write copies the manifests of one folder to the folder that vmapd follows. It replaces each
 // file as a whole, so that vmapd never reads half a file.
-func (d *Demo) write(from string) error {
-	files, err := fs.ReadDir(demo.Manifests, from)
+func (d *demo) write(from string) error {
+	files, err := fs.ReadDir(manifests.Manifests, from)
 	if err != nil {
 		return fmt.Errorf("read manifests: %w", err)
 	}
 	for _, f := range files {
-		text, err := fs.ReadFile(demo.Manifests, from+"/"+f.Name())
+		text, err := fs.ReadFile(manifests.Manifests, from+"/"+f.Name())
 		if err != nil {
 			return fmt.Errorf("read manifests: %w", err)
 		}

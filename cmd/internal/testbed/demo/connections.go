@@ -1,4 +1,4 @@
-package demo
+package main
 
 import (
 	"context"
@@ -54,7 +54,7 @@ func (r route) addr(network string) netip.AddrPort {
 	return netip.AddrPortFrom(netip.MustParseAddr(ip), r.port)
 }
 
-func (d *Demo) namespace(name string) (*lab.Namespace, error) {
+func (d *demo) namespace(name string) (*lab.Namespace, error) {
 	switch name {
 	case "client":
 		return d.world.Client, nil
@@ -69,7 +69,7 @@ func (d *Demo) namespace(name string) (*lab.Namespace, error) {
 }
 
 // connections connects on all routes to the Service, and prints which pods answered.
-func (d *Demo) connections(ctx context.Context) error {
+func (d *demo) connections(ctx context.Context) error {
 	d.printf("Pods that answer %d connections on each route:\n\n", perRoute)
 	d.printf("  %-31s %6s %6s %6s %7s   %s\n", "", "pod-1", "pod-2", "pod-3", "failed", "the pods see")
 	for _, r := range routes() {
@@ -84,7 +84,7 @@ func (d *Demo) connections(ctx context.Context) error {
 }
 
 // ask connects on one route, and prints a line.
-func (d *Demo) ask(ctx context.Context, r route, network string) error {
+func (d *demo) ask(ctx context.Context, r route, network string) error {
 	ns, err := d.namespace(r.from)
 	if err != nil {
 		return err
@@ -135,13 +135,13 @@ func (d *Demo) ask(ctx context.Context, r route, network string) error {
 	return nil
 }
 
-func (d *Demo) complain(format string, args ...any) {
+func (d *demo) complain(format string, args ...any) {
 	d.wrong++
 	d.printf("      WRONG: "+format+"\n", args...)
 }
 
 // nameOf returns the name of the host with an address.
-func (d *Demo) nameOf(a netip.Addr) string {
+func (d *demo) nameOf(a netip.Addr) string {
 	switch a.String() {
 	case lab.NodeIP4, lab.NodeIP6:
 		return "the node"
@@ -157,7 +157,7 @@ func (d *Demo) nameOf(a netip.Addr) string {
 }
 
 // refusals shows connections that must be rejected at once.
-func (d *Demo) refusals(ctx context.Context) error {
+func (d *demo) refusals(ctx context.Context) error {
 	d.printf("\nRejected at once:\n\n")
 	for _, r := range []route{
 		{from: "client", name: "a Service without endpoints", ip4: "172.30.0.11", ip6: "fd00:172:30::11", port: servicePort},
