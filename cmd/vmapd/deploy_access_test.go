@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	gocmp "github.com/google/go-cmp/cmp"
-	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -177,35 +176,6 @@ func TestKubeProxysOwnClusterRoleIsEnough(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// The second ClusterRole is what it takes to ask who may read metrics.
-func TestTheClusterRoleForMetricsIsWhatIsAskedFor(t *testing.T) {
-	objects := readDeployed(t, "vmapd.yaml")
-	second := object[rbacv1.ClusterRole](t, objects, "ClusterRole vmapd-metrics-authentication").Rules
-	c := cluster(t, apitest.Options{Rules: slices.Concat(deployedRules(t), second)})
-	c.api.Know("scraper's", authenticationv1.UserInfo{Username: "scraper"})
-	c.api.Permit("scraper", "get", "/metrics")
-	p := c.start(t, "--kubeconfig="+c.kubeconfig(), "--hostname-override="+lab.NodeName, "--metrics-auth=token")
-	p.waitFor(t, "msg=ready")
-	for token, want := range map[string]int{"scraper's": http.StatusOK, "nobody's": http.StatusUnauthorized} {
-		if p := get(c.Node, nil, metricsURL+"/metrics", "Authorization", "Bearer "+token); p.status != want {
-			t.Errorf("metrics for %s token: %v, want %d", token, p, want)
-		}
-	}
-	stopVmapd(t, p)
-	if denied := c.api.Denied(); len(denied) > 0 {
-		t.Errorf("denied: %v", denied)
-	}
-	var asked []apitest.Access
-	for _, a := range c.api.Asked() {
-		if strings.HasPrefix(a.Group, "auth") {
-			asked = append(asked, a)
-		}
-	}
-	if diff := gocmp.Diff(granted(second), asked); diff != "" {
-		t.Errorf("granted (-), asked (+):\n%s", diff)
 	}
 }
 

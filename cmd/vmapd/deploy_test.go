@@ -124,12 +124,12 @@ func TestManifestsFitTogether(t *testing.T) {
 	}
 	object[corev1.ServiceAccount](t, objects, "ServiceAccount "+ds.Spec.Template.Spec.ServiceAccountName)
 	object[rbacv1.ClusterRole](t, objects, binding.RoleRef.Kind+" "+binding.RoleRef.Name)
-	object[rbacv1.ClusterRole](t, objects, "ClusterRole vmapd-metrics-authentication")
-	if len(objects) != 6 {
+	if len(objects) != 5 {
 		t.Errorf("%d objects in vmapd.yaml: is each of them checked?", len(objects))
 	}
 	files := object[corev1.ConfigMap](t, objects, "ConfigMap vmapd")
 	t.Run("vmapd", func(t *testing.T) { checkDaemon(t, ds, files) })
+	t.Run("kube-rbac-proxy", func(t *testing.T) { checkBesideIt(t, ds, patched(t, ds, "monitoring/kube-rbac-proxy.yaml")) })
 	t.Run("legacy", func(t *testing.T) {
 		legacy := patched(t, ds, "legacy.yaml")
 		checkDaemon(t, legacy, files)
@@ -271,6 +271,33 @@ func checkPods(t *testing.T, ds *appsv1.DaemonSet) {
 }
 
 // checkDaemon checks that both containers start with the files of the ConfigMap.
+// checkBesideIt checks the container of kube-rbac-proxy: it changes nothing of vmapd's, reads its metrics where vmapd serves them
+// by default, and finds its kubeconfig.
+func checkBesideIt(t *testing.T, before, after *appsv1.DaemonSet) {
+	t.Helper()
+	checkPods(t, after)
+	pod := &after.Spec.Template.Spec
+	i := slices.IndexFunc(pod.Containers, func(c corev1.Container) bool { return c.Name == "kube-rbac-proxy" })
+	beside := pod.Containers[i]
+	pod.Containers = slices.Delete(pod.Containers, i, i+1)
+	if diff := cmp.Diff(before, after); diff != "" {
+		t.Errorf("besides the new container, it changes (-before +after):\n%s", diff)
+	}
+	_, conf := load(t, &corev1.Container{Name: "without arguments"}, func(arg string) string { return arg })
+	for _, want := range []string{
+		"--upstream=http://" + conf.MetricsBindAddress + "/",
+		"--secure-listen-address=[$(HOST_IP)]:" + strings.TrimPrefix(conf.MetricsBindAddress, "127.0.0.1:"),
+		"--kubeconfig=" + beside.VolumeMounts[0].MountPath + "/kubeconfig.conf",
+	} {
+		if !slices.Contains(beside.Args, want) {
+			t.Errorf("the arguments %q lack %s", beside.Args, want)
+		}
+	}
+	if beside.VolumeMounts[0].Name != before.Spec.Template.Spec.Containers[0].VolumeMounts[0].Name || beside.Env[0].Name != "HOST_IP" {
+		t.Errorf("mounts %v, environment %v", beside.VolumeMounts, beside.Env)
+	}
+}
+
 func checkDaemon(t *testing.T, ds *appsv1.DaemonSet, files *corev1.ConfigMap) {
 	t.Helper()
 	checkPods(t, ds)

@@ -87,7 +87,7 @@ func TestHelpHasEachFlagInItsGroup(t *testing.T) {
 		"nodeport-addresses": "Flags that decide about traffic", "backend": "Flags that decide about traffic",
 		"kubeconfig": "Flags for access to the cluster", "from": "Flags for access to the cluster",
 		"config": "Further flags that kube-proxy has", "healthz-bind-address": "Further flags that kube-proxy has",
-		"vmapd-config": "Further flags of vmapd", "metrics-auth": "Further flags of vmapd",
+		"vmapd-config": "Further flags of vmapd", "socket": "Further flags of vmapd",
 	} {
 		if got := config.Group(newRootCommand(&daemon{}).Flags().Lookup(flag)); want != got {
 			t.Errorf("--%s: want group %q, got %q", flag, want, got)

@@ -2,19 +2,11 @@ package main
 
 import (
 	"encoding/json"
-	"net"
-	"net/http"
 	"net/netip"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
-
-	authenticationv1 "k8s.io/api/authentication/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/status"
@@ -114,58 +106,4 @@ func asListed(stage status.Stage, line string) string {
 	// nft lists counters with their values, and leaves a match out that another part of the rule implies.
 	line, _, _ = strings.Cut(line, " counter")
 	return strings.TrimPrefix(strings.TrimPrefix(line, "meta l4proto tcp "), "meta l4proto udp ")
-}
-
-// A browser has no token. The command of TROUBLESHOOTING.md runs a proxy that adds one.
-func TestThePageBehindAProxyThatAddsTheToken(t *testing.T) {
-	t.Parallel()
-	if _, err := exec.LookPath("caddy"); err != nil {
-		t.Skip("caddy is not installed: the proxy of TROUBLESHOOTING.md is not tried")
-	}
-	second := object[rbacv1.ClusterRole](t, readDeployed(t, "vmapd.yaml"), "ClusterRole vmapd-metrics-authentication").Rules
-	c := startCluster(t, slices.Concat(deployedRules(t), second)...)
-	cert, key, _ := selfSigned(t, net.ParseIP("127.0.0.1"))
-	c.api.Know("secret", authenticationv1.UserInfo{Username: "reader"})
-	for _, path := range []string{"/", "/api/services"} {
-		c.api.Permit("reader", "get", path)
-	}
-	c.start(t, "--kubeconfig", c.kubeconfig(), "--hostname-override", lab.NodeName, "--metrics-auth=token",
-		"--tls-cert-file", cert, "--tls-private-key-file", key).waitFor(t, "msg=ready")
-
-	page, err := os.ReadFile("deploy/TROUBLESHOOTING.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	command := regexp.MustCompile(`(?m)^    `).ReplaceAllString(regexp.MustCompile(`(?ms)^    caddy run .*?^    END$`).FindString(string(page)), "")
-	dir := t.TempDir()
-	kubectl := filepath.Join(dir, "kubectl")
-	if err := os.WriteFile(kubectl, []byte("#!/bin/sh\ntest \"$*\" = '-n kube-system create token NAME' && echo secret\n"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	proxy := c.Node.Command(t.Context(), "sh", "-c", "exec "+command)
-	proxy.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "HOME="+dir)
-	log := &syncBuffer{}
-	proxy.Stderr = log
-	if err := proxy.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		_ = proxy.Process.Kill()
-		_ = proxy.Wait()
-		if t.Failed() {
-			t.Logf("%s\n%s", command, log)
-		}
-	}()
-	if got := wantStatus(t, c.Node, "http://localhost:8080/", http.StatusOK); !strings.Contains(got.body, "<title>vmapd</title>") {
-		t.Errorf("the page is %v", got)
-	}
-	wantStatus(t, c.Node, "http://localhost:8080/api/services", http.StatusOK)
-	wantStatus(t, c.Node, "http://localhost:8080/metrics", http.StatusForbidden)
-	// The token is for this machine, and for a browser that asks for this name.
-	if got := get(c.Client, nil, "http://"+lab.NodeIP4+":8080/", "Host", "localhost"); got.err == nil {
-		t.Errorf("another machine reads the page: %v", got)
-	}
-	if got := get(c.Node, nil, "http://127.0.0.1:8080/"); strings.Contains(got.body, "vmapd") {
-		t.Errorf("by another name, the page is %v", got)
-	}
 }

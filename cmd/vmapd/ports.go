@@ -14,12 +14,10 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/httpserver"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/metrics"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/sync/events"
-	"github.com/vmapd/vmapd/sync/informer"
 )
 
 // ports are the daemon's two HTTP ports.
@@ -27,10 +25,6 @@ type ports struct{ healthz, metrics *httpserver.Server }
 
 func (a *answers) openPorts() (*ports, error) {
 	c, o := a.config, a.observers
-	served, err := a.metricsConfig()
-	if err != nil {
-		return nil, err
-	}
 	open := func(name string, serves httpserver.Config, reason string) (*httpserver.Server, error) {
 		server, err := httpserver.New(serves, httpserver.Options{
 			Name: name, HardFail: c.BindAddressHardFail, Log: a.log,
@@ -42,6 +36,8 @@ func (a *answers) openPorts() (*ports, error) {
 		return server, nil
 	}
 	var ps ports
+	var err error
+	served := httpserver.Config{Addresses: []string{c.MetricsBindAddress}, Handler: a.pages().Handler()}
 	if ps.metrics, err = open("metrics", served, events.ReasonMetricsFailed); err != nil {
 		return nil, err
 	}
@@ -50,27 +46,6 @@ func (a *answers) openPorts() (*ports, error) {
 		return nil, err
 	}
 	return &ps, nil
-}
-
-// metricsConfig returns what the metrics port serves, and to whom.
-func (a *answers) metricsConfig() (httpserver.Config, error) {
-	c := a.config
-	served := httpserver.Config{Addresses: []string{c.MetricsBindAddress}, Handler: a.pages().Handler()}
-	if c.MetricsTLS.CertFile != "" {
-		certificate, err := httpserver.LoadCertificate(c.MetricsTLS.CertFile, c.MetricsTLS.KeyFile, a.log)
-		if err != nil {
-			return served, fmt.Errorf("metricsTLS: %w", err)
-		}
-		served.TLS = certificate.Config()
-	}
-	if c.MetricsAuthentication == config.TokenAuthentication {
-		client, err := informer.Connect(c.Client())
-		if err != nil {
-			return served, fmt.Errorf("metricsAuthentication: %w", err)
-		}
-		served.Authorizer = httpserver.NewAuthorizer(client, a.log)
-	}
-	return served, nil
 }
 
 // pages are the pages of the metrics port.

@@ -1,26 +1,12 @@
 package main
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
-	"encoding/pem"
 	"fmt"
-	"math/big"
-	"net"
 	"net/http"
-	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
-
-	authenticationv1 "k8s.io/api/authentication/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 	"github.com/vmapd/vmapd/sync/informer/apitest"
@@ -187,82 +173,4 @@ func TestPagesOfTheDaemon(t *testing.T) {
 	if got := get(c.Client, nil, "http://"+lab.NodeIP4+":10249/metrics"); got.err == nil {
 		t.Errorf("metrics can be read from elsewhere: %v", got)
 	}
-}
-
-// Who reads metrics over the network shows a token, and the API server says whose it is and
-// what it allows.
-func TestMetricsWithTLSAndTokens(t *testing.T) {
-	t.Parallel()
-	second := object[rbacv1.ClusterRole](t, readDeployed(t, "vmapd.yaml"), "ClusterRole vmapd-metrics-authentication").Rules
-	c := startCluster(t, slices.Concat(deployedRules(t), second)...)
-	cert, key, trust := selfSigned(t, net.ParseIP(lab.NodeIP4))
-	own := filepath.Join(c.dir, "vmapd.yaml")
-	err := os.WriteFile(own, fmt.Appendf(nil, "apiVersion: vmapd.io/v1alpha1\nkind: VmapdConfiguration\nmetricsAuthentication: token\nmetricsTLS: {certFile: %s, keyFile: %s}\n", cert, key), 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.api.Know("of-prometheus", authenticationv1.UserInfo{Username: "prometheus"})
-	c.api.Permit("prometheus", "get", "/metrics")
-	c.start(t, "--kubeconfig", c.kubeconfig(), "--hostname-override", lab.NodeName, "--metrics-bind-address", "0.0.0.0:10249", "--vmapd-config", own).
-		waitFor(t, "msg=ready")
-	base := "https://" + lab.NodeIP4 + ":10249"
-	for _, test := range []struct {
-		path, token string
-		want        int
-	}{
-		{"/metrics", "of-prometheus", http.StatusOK},
-		{"/metrics", "", http.StatusUnauthorized},
-		{"/metrics", "of-nobody", http.StatusUnauthorized},
-		{"/configz", "of-prometheus", http.StatusForbidden},
-		{"/", "", http.StatusUnauthorized},
-		{"/api/services", "", http.StatusUnauthorized},
-		{"/", "of-prometheus", http.StatusForbidden},
-		{"/api/services", "of-prometheus", http.StatusForbidden},
-	} {
-		got := get(c.Client, trust, base+test.path, "Authorization", strings.TrimSpace("Bearer "+test.token))
-		if got.status != test.want {
-			t.Errorf("%s with token %q: %v; want %d", test.path, test.token, got, test.want)
-		}
-		if leaks := strings.Contains(got.body, "kubeproxy_"); leaks != (test.want == http.StatusOK) {
-			t.Errorf("%s with token %q: %v", test.path, test.token, got)
-		}
-	}
-	if asked := c.api.Asked(); !slices.ContainsFunc(asked, func(a apitest.Access) bool { return a.Resource == "subjectaccessreviews" }) {
-		t.Errorf("the API server was not asked: %v", asked)
-	}
-	if got := get(c.Client, nil, "http://"+lab.NodeIP4+":10249/metrics"); strings.Contains(got.body, "kubeproxy_") {
-		t.Errorf("metrics in plain text: %v", got)
-	}
-}
-
-// selfSigned writes a certificate for an address and its key, and returns what trusts it.
-func selfSigned(t *testing.T, ip net.IP) (certFile, keyFile string, trust *tls.Config) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), IPAddresses: []net.IP{ip}, NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	rawKey, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	certPEM := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	dir := t.TempDir()
-	certFile, keyFile = filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
-	for path, data := range map[string][]byte{certFile: certPEM, keyFile: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: rawKey})} {
-		if err := os.WriteFile(path, data, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM(certPEM)
-	return certFile, keyFile, &tls.Config{RootCAs: pool}
 }

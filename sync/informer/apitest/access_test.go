@@ -4,8 +4,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	authenticationv1 "k8s.io/api/authentication/v1"
-	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -119,43 +117,5 @@ func TestEvents(t *testing.T) {
 				t.Errorf("events: %v", got)
 			}
 		})
-	}
-}
-
-func TestReviews(t *testing.T) {
-	s := start(t, Options{})
-	s.Know("secret", authenticationv1.UserInfo{Username: "prometheus", Groups: []string{"monitoring"}})
-	s.Permit("prometheus", "get", "/metrics")
-	c := clientset(t, s, runtime.ContentTypeProtobuf)
-	for token, want := range map[string]string{"secret": "prometheus", "wrong": "", "": ""} {
-		got, err := c.AuthenticationV1().TokenReviews().Create(t.Context(),
-			&authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got.Status.Authenticated != (want != "") || got.Status.User.Username != want {
-			t.Errorf("token %q: %+v", token, got.Status)
-		}
-	}
-	for _, tt := range []struct {
-		user, verb, path string
-		want             bool
-	}{
-		{"prometheus", "get", "/metrics", true},
-		{"prometheus", "get", "/debug/pprof", false},
-		{"prometheus", "post", "/metrics", false},
-		{"nobody", "get", "/metrics", false},
-	} {
-		got, err := c.AuthorizationV1().SubjectAccessReviews().Create(t.Context(), &authorizationv1.SubjectAccessReview{
-			Spec: authorizationv1.SubjectAccessReviewSpec{
-				User: tt.user, NonResourceAttributes: &authorizationv1.NonResourceAttributes{Verb: tt.verb, Path: tt.path},
-			},
-		}, metav1.CreateOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got.Status.Allowed != tt.want {
-			t.Errorf("%+v: got %v", tt, got.Status)
-		}
 	}
 }

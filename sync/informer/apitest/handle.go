@@ -7,8 +7,6 @@ import (
 	"strconv"
 	"time"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
-	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -105,10 +103,6 @@ func (s *Server) answer(x *exchange, st *store) {
 		x.write(http.StatusOK, runtime.ContentTypeJSON, []byte(`{"gitVersion":"v1.37.0"}`))
 	case x.subresource != "":
 		x.notFound()
-	case x.resource == "tokenreviews" && x.Group == authenticationv1.GroupName:
-		s.tokenReview(x)
-	case x.resource == "subjectaccessreviews" && x.Group == authorizationv1.GroupName:
-		s.subjectAccessReview(x)
 	case !known:
 		x.notFound()
 	case x.resource == events:

@@ -11,7 +11,6 @@ import (
 	"sync"
 	"time"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -85,8 +84,6 @@ type Server struct {
 	asked    map[Access]bool
 	denied   []Access
 	events   []*eventsv1.Event
-	users    map[string]authenticationv1.UserInfo // by token
-	permits  map[permit]bool
 }
 
 // Request is a request that the server got.
@@ -105,16 +102,14 @@ type Request struct {
 // closed.
 func NewServer(o Options) (*Server, error) {
 	s := &Server{
-		opts:    o,
-		rv:      1000, // any number: clients must not read anything into it
-		stores:  make(map[Resource]*store),
-		drop:    &drop{done: make(chan struct{})},
-		cut:     make(chan struct{}),
-		pages:   make(map[string][]*entry),
-		rules:   o.Rules,
-		asked:   make(map[Access]bool),
-		users:   make(map[string]authenticationv1.UserInfo),
-		permits: make(map[permit]bool),
+		opts:   o,
+		rv:     1000, // any number: clients must not read anything into it
+		stores: make(map[Resource]*store),
+		drop:   &drop{done: make(chan struct{})},
+		cut:    make(chan struct{}),
+		pages:  make(map[string][]*entry),
+		rules:  o.Rules,
+		asked:  make(map[Access]bool),
 	}
 	for _, r := range []Resource{Services, EndpointSlices, Nodes, ServiceCIDRs, Pods, Deployments} {
 		s.stores[r] = newStore(cmp.Or(o.History, 1<<16))

@@ -5,8 +5,6 @@ import (
 	"net/http"
 	"slices"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
-	authorizationv1 "k8s.io/api/authorization/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -79,53 +77,4 @@ func (s *Server) writeEvent(x *exchange, raw []byte) (*eventsv1.Event, error) {
 	e.Namespace, e.ResourceVersion = x.namespace, formatRV(s.rv)
 	s.events[i] = e // nobody changes it any more
 	return e, nil
-}
-
-// permit is a user's permission for a path.
-type permit struct{ user, verb, path string }
-
-// Know sets the user that TokenReviews return for a token. Other tokens are invalid.
-func (s *Server) Know(token string, user authenticationv1.UserInfo) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.users[token] = user
-}
-
-// Permit lets SubjectAccessReviews say that a user may do something with a path that is
-// no resource, like get with /metrics. All else is not allowed.
-func (s *Server) Permit(user, verb, path string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.permits[permit{user, verb, path}] = true
-}
-
-func (s *Server) tokenReview(x *exchange) {
-	review := new(authenticationv1.TokenReview)
-	if !x.body(review) {
-		return
-	}
-	s.mu.Lock()
-	user, known := s.users[review.Spec.Token]
-	s.mu.Unlock()
-	review.Status = authenticationv1.TokenReviewStatus{Authenticated: known, User: user}
-	if known {
-		review.Status.Audiences = review.Spec.Audiences
-	}
-	review.SetGroupVersionKind(authenticationv1.SchemeGroupVersion.WithKind("TokenReview"))
-	x.object(http.StatusCreated, review)
-}
-
-func (s *Server) subjectAccessReview(x *exchange) {
-	review := new(authorizationv1.SubjectAccessReview)
-	if !x.body(review) {
-		return
-	}
-	review.Status = authorizationv1.SubjectAccessReviewStatus{}
-	if a := review.Spec.NonResourceAttributes; a != nil {
-		s.mu.Lock()
-		review.Status.Allowed = s.permits[permit{review.Spec.User, a.Verb, a.Path}]
-		s.mu.Unlock()
-	}
-	review.SetGroupVersionKind(authorizationv1.SchemeGroupVersion.WithKind("SubjectAccessReview"))
-	x.object(http.StatusCreated, review)
 }

@@ -7,8 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
-	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	eventsv1 "k8s.io/api/events/v1"
@@ -23,7 +21,7 @@ import (
 
 // Client makes requests to an API server, with one rate limit for all of them.
 type Client struct {
-	core, discovery, networking, events, authentication, authorization rest.Interface
+	core, discovery, networking, events rest.Interface
 
 	slimCore, slimDiscovery rest.Interface // they read Services and EndpointSlices as package slim does
 
@@ -63,8 +61,6 @@ func New(conf *rest.Config) (*Client, error) {
 		{discoveryv1.SchemeGroupVersion, whole, &c.discovery},
 		{networkingv1.SchemeGroupVersion, whole, &c.networking},
 		{eventsv1.SchemeGroupVersion, whole, &c.events},
-		{authenticationv1.SchemeGroupVersion, whole, &c.authentication},
-		{authorizationv1.SchemeGroupVersion, whole, &c.authorization},
 		{corev1.SchemeGroupVersion, slim.New(whole), &c.slimCore},
 		{discoveryv1.SchemeGroupVersion, slim.New(whole), &c.slimDiscovery},
 	} {

@@ -8,8 +8,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	authenticationv1 "k8s.io/api/authentication/v1"
-	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	eventsv1 "k8s.io/api/events/v1"
@@ -30,12 +28,8 @@ var (
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns1", Name: "web.1"}, Reason: "Conflict", Type: corev1.EventTypeWarning,
 		Regarding: corev1.ObjectReference{Kind: "Service", Namespace: "ns1", Name: "web"},
 	}
-	patch  = []byte(`{"series":{"count":2,"lastObservedTime":null}}`)
-	token  = authenticationv1.TokenReviewSpec{Token: "secret", Audiences: []string{"vmapd"}}
-	access = authorizationv1.SubjectAccessReviewSpec{
-		User: "prometheus", NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: "/metrics", Verb: "get"},
-	}
-	page = metav1.ListOptions{
+	patch = []byte(`{"series":{"count":2,"lastObservedTime":null}}`)
+	page  = metav1.ListOptions{
 		LabelSelector: "!a,b=c", FieldSelector: "metadata.name!=d", Limit: 500, ResourceVersion: "0", TimeoutSeconds: new(int64(7)),
 	}
 	stream = metav1.ListOptions{
@@ -75,22 +69,6 @@ func requests() []either {
 			func(ctx context.Context, c kubernetes.Interface) (any, error) {
 				_, err := c.EventsV1().Events("ns1").Patch(ctx, "web.1", types.StrategicMergePatchType, patch, metav1.PatchOptions{})
 				return nil, err
-			},
-		},
-		{
-			"review a token",
-			func(ctx context.Context, c *Client) (any, error) { return c.ReviewToken(ctx, token) },
-			func(ctx context.Context, c kubernetes.Interface) (any, error) {
-				r, err := c.AuthenticationV1().TokenReviews().Create(ctx, &authenticationv1.TokenReview{Spec: token}, metav1.CreateOptions{})
-				return r.Status, err
-			},
-		},
-		{
-			"review access",
-			func(ctx context.Context, c *Client) (any, error) { return c.ReviewAccess(ctx, access) },
-			func(ctx context.Context, c kubernetes.Interface) (any, error) {
-				r, err := c.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: access}, metav1.CreateOptions{})
-				return r.Status, err
 			},
 		},
 	}
@@ -213,8 +191,6 @@ func TestAnswersAreTheClientsets(t *testing.T) {
 		s.Set(&discoveryv1.EndpointSlice{ObjectMeta: meta, AddressType: discoveryv1.AddressTypeIPv4})
 	}
 	s.Set(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node1"}})
-	s.Know(token.Token, authenticationv1.UserInfo{Username: "prometheus"})
-	s.Permit("prometheus", "get", "/metrics")
 	for name, content := range contents {
 		t.Run(name, func(t *testing.T) {
 			conf := s.Config()
@@ -264,7 +240,7 @@ func TestOneRateLimitForAllGroups(t *testing.T) {
 			case one != nil && one.QPS() != tt.want:
 				t.Errorf("limit is %v, want %v", one.QPS(), tt.want)
 			}
-			for _, group := range []rest.Interface{c.discovery, c.networking, c.events, c.authentication, c.authorization} {
+			for _, group := range []rest.Interface{c.discovery, c.networking, c.events} {
 				if group.GetRateLimiter() != one {
 					t.Errorf("%s has a limit of its own", group.APIVersion())
 				}

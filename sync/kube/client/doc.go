@@ -3,7 +3,6 @@
 //
 //	list, watch   services, endpointslices, nodes, servicecidrs
 //	create, patch events (events.k8s.io)
-//	create        tokenreviews, subjectaccessreviews
 //	list          pods, deployments, statefulsets, daemonsets, replicasets
 //
 // The last line is for people who explain connections with credentials of their own; the daemon

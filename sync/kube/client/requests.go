@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"time"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
-	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	eventsv1 "k8s.io/api/events/v1"
@@ -186,22 +184,4 @@ func (c *Client) CreateEvent(ctx context.Context, e *eventsv1.Event) error {
 func (c *Client) PatchEvent(ctx context.Context, namespace, name string, patch []byte) error {
 	r := c.events.Patch(types.StrategicMergePatchType).Namespace(namespace).Resource("events").Name(name).Body(patch)
 	return r.Do(ctx).Into(new(eventsv1.Event))
-}
-
-// ReviewToken asks for the user of a token.
-func (c *Client) ReviewToken(
-	ctx context.Context, spec authenticationv1.TokenReviewSpec,
-) (authenticationv1.TokenReviewStatus, error) {
-	review := &authenticationv1.TokenReview{Spec: spec}
-	err := c.authentication.Post().Resource("tokenreviews").Body(review).Do(ctx).Into(review)
-	return review.Status, err
-}
-
-// ReviewAccess asks whether a user has a permission.
-func (c *Client) ReviewAccess(
-	ctx context.Context, spec authorizationv1.SubjectAccessReviewSpec,
-) (authorizationv1.SubjectAccessReviewStatus, error) {
-	review := &authorizationv1.SubjectAccessReview{Spec: spec}
-	err := c.authorization.Post().Resource("subjectaccessreviews").Body(review).Do(ctx).Into(review)
-	return review.Status, err
 }

@@ -1,8 +1,6 @@
 package client
 
 import (
-	authenticationv1 "k8s.io/api/authentication/v1"
-	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	eventsv1 "k8s.io/api/events/v1"
@@ -22,11 +20,9 @@ func newScheme() *runtime.Scheme {
 		corev1.SchemeGroupVersion: {
 			&corev1.Service{}, &corev1.ServiceList{}, &corev1.Node{}, &corev1.NodeList{}, &corev1.Pod{}, &corev1.PodList{},
 		},
-		discoveryv1.SchemeGroupVersion:      {&discoveryv1.EndpointSlice{}, &discoveryv1.EndpointSliceList{}},
-		networkingv1.SchemeGroupVersion:     {&networkingv1.ServiceCIDR{}, &networkingv1.ServiceCIDRList{}},
-		eventsv1.SchemeGroupVersion:         {&eventsv1.Event{}},
-		authenticationv1.SchemeGroupVersion: {&authenticationv1.TokenReview{}},
-		authorizationv1.SchemeGroupVersion:  {&authorizationv1.SubjectAccessReview{}},
+		discoveryv1.SchemeGroupVersion:  {&discoveryv1.EndpointSlice{}, &discoveryv1.EndpointSliceList{}},
+		networkingv1.SchemeGroupVersion: {&networkingv1.ServiceCIDR{}, &networkingv1.ServiceCIDRList{}},
+		eventsv1.SchemeGroupVersion:     {&eventsv1.Event{}},
 	} {
 		s.AddKnownTypes(group, kinds...)
 		metav1.AddToGroupVersion(s, group)

@@ -196,15 +196,6 @@ func TestOptionsMakeTheChangesOfTheOtherFiles(t *testing.T) {
 				at(o, "DaemonSet vmapd", "spec", "template", "spec", "nodeSelector")["vmapd.io/proxy"] = "vmapd"
 			},
 		},
-		"metricsAuthentication": {
-			"metricsAuthentication: true",
-			func(t *testing.T, o objects) {
-				text := strings.ReplaceAll(toYAML(t, o["ClusterRoleBinding vmapd"]), "name: vmapd\n", "name: vmapd-metrics-authentication\n")
-				binding := parse(t, text)["ClusterRoleBinding vmapd-metrics-authentication"]
-				binding["subjects"] = o["ClusterRoleBinding vmapd"]["subjects"]
-				o["ClusterRoleBinding vmapd-metrics-authentication"] = binding
-			},
-		},
 		"podMonitor": {
 			"podMonitor: {enabled: true}",
 			func(t *testing.T, o objects) {
@@ -354,10 +345,10 @@ func TestValuesOfPages(t *testing.T) {
 	}
 	for page, files := range map[string]map[string]int{
 		"INSTALL.md": {
-			"values.yaml": 6, "values-released.yaml": 6, "values-imported.yaml": 6, "values-beside-kube-proxy.yaml": 6, "values-monitoring.yaml": 10,
+			"values.yaml": 5, "values-released.yaml": 5, "values-imported.yaml": 5, "values-beside-kube-proxy.yaml": 5, "values-monitoring.yaml": 9,
 		},
 		"PLATFORMS.md": {
-			"values-k3s.yaml": 6, "values-rke2.yaml": 6, "values-talos.yaml": 6, "values-eks.yaml": 6, "values-kind.yaml": 6,
+			"values-k3s.yaml": 5, "values-rke2.yaml": 5, "values-talos.yaml": 5, "values-eks.yaml": 5, "values-kind.yaml": 5,
 		},
 	} {
 		for file, want := range files {

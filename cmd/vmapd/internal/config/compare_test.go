@@ -26,8 +26,8 @@ func TestCompare(t *testing.T) {
 		{"gates", files{proxy: base}, with("featureGates: {AllowServiceExternalIPs: false}\n"), "featureGates"},
 		{
 			"ours", files{proxy: base, own: "backend: nftables\n"},
-			files{proxy: base, own: "lbAlgorithm: maglev\nmetricsTLS: {certFile: c, keyFile: k}\n"},
-			"backend lbAlgorithm metricsTLS.certFile metricsTLS.keyFile",
+			files{proxy: base, own: "lbAlgorithm: maglev\nexternalAddresses: {allowServiceCIDRs: true, refuseNodeAddresses: true}\n"},
+			"backend lbAlgorithm externalAddresses.allowServiceCIDRs externalAddresses.refuseNodeAddresses",
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

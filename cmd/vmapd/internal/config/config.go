@@ -37,12 +37,9 @@ type Config struct {
 	HealthzBindAddress  string
 	MetricsBindAddress  string
 	BindAddressHardFail bool
-	// MetricsTLS is empty if metrics are served in plain text.
-	MetricsTLS            TLSFiles
-	MetricsAuthentication Authentication
-	EnableProfiling       bool
-	ServiceCounters       bool
-	FastPath              devices.Choice
+	EnableProfiling     bool
+	ServiceCounters     bool
+	FastPath            devices.Choice
 	// Socket is the path of the socket for vmapd's subcommands; empty disables it.
 	Socket string
 
@@ -165,7 +162,7 @@ func (l *loader) fill(c *Config) {
 		c.MetricsBindAddress = ""
 	}
 	c.BindAddressHardFail, c.EnableProfiling = p.BindAddressHardFail, p.EnableProfiling
-	c.MetricsTLS, c.MetricsAuthentication, c.ServiceCounters = own.MetricsTLS, own.MetricsAuthentication, own.ServiceCounters
+	c.ServiceCounters = own.ServiceCounters
 	c.FastPath, _ = devices.Parse(own.FastPath)
 	c.Socket = *own.Socket
 	c.OOMScoreAdj = int(*p.OOMScoreAdj)

@@ -150,9 +150,6 @@ func (l *loader) validateFlags() []error {
 	if len(f.from) > 0 && (f.given("kubeconfig") || f.master != "") {
 		errs = append(errs, errors.New("--from excludes --kubeconfig and --master"))
 	}
-	if len(f.from) > 0 && l.own.MetricsAuthentication == TokenAuthentication {
-		errs = append(errs, fmt.Errorf("%s: the API server reviews tokens, and with --from there is none", l.place("metricsAuthentication")))
-	}
 	if f.ConfigFile != "" {
 		return errs
 	}

@@ -307,8 +307,8 @@ WARN proxy.yaml: unknown field "resourceContainer": ignored
 	if diff := cmp.Diff(want, notes(c)); diff != "" {
 		t.Errorf("notes, -want +got:\n%s", diff)
 	}
-	if _, err := (files{own: "backnd: ipvs\nmetricsTLS: {cert: x}\n"}).load(t); err == nil || err.Error() !=
-		`own.yaml: unknown field "backnd"`+"\n"+`own.yaml: unknown field "metricsTLS.cert"` {
+	if _, err := (files{own: "backnd: ipvs\nexternalAddresses: {cert: x}\n"}).load(t); err == nil || err.Error() !=
+		`own.yaml: unknown field "backnd"`+"\n"+`own.yaml: unknown field "externalAddresses.cert"` {
 		t.Errorf("our own file: %v", err)
 	}
 }
@@ -458,7 +458,7 @@ func FuzzLoad(f *testing.F) {
 		}
 		f.Add(text)
 	}
-	f.Add([]byte(ownHeader + "metricsTLS: {certFile: c, keyFile: k}\n"))
+	f.Add([]byte(ownHeader + "externalAddresses: {ipRanges: [192.168.99.0/24]}\n"))
 	f.Add([]byte(header + "a: &a [*a]\n"))
 	f.Add([]byte(header + "iptables: null\nconntrack: {min: 1e9}\nlogging: {flushFrequency: 5s, vmodule: [{}]}\n"))
 	path := filepath.Join(f.TempDir(), "file")

@@ -2,7 +2,6 @@ package config
 
 import (
 	"log/slog"
-	"net/netip"
 	"reflect"
 	"slices"
 
@@ -52,11 +51,6 @@ func (l *loader) noteSurprises(b Backend) {
 	}
 	if len(f.from) > 0 && c.ClientConnection.Kubeconfig != "" {
 		l.note(slog.LevelInfo, l.place("clientConnection.kubeconfig"), "ignored because of --from")
-	}
-	if l.own.MetricsAuthentication == TokenAuthentication && l.own.MetricsTLS.CertFile == "" {
-		if a, err := netip.ParseAddrPort(c.MetricsBindAddress); err == nil && !a.Addr().IsLoopback() {
-			l.note(slog.LevelWarn, l.place("metricsAuthentication"), "tokens are sent in plain text, because there is no certificate (metricsTLS)")
-		}
 	}
 }
 

@@ -44,11 +44,6 @@ type VmapdConfiguration struct {
 	ConnectionGrace metav1.Duration `json:"connectionGrace,omitzero"`
 	// ExternalAddresses restricts the addresses that Services have besides their cluster IPs.
 	ExternalAddresses ExternalAddresses `json:"externalAddresses,omitzero"`
-	// MetricsTLS serves metrics over TLS.
-	MetricsTLS TLSFiles `json:"metricsTLS,omitzero"`
-	// MetricsAuthentication is none, or token: the API server reviews the bearer token of each
-	// client. Default: none.
-	MetricsAuthentication Authentication `json:"metricsAuthentication,omitempty"`
 	// Socket is the path of the unix socket at which vmapd's subcommands ask the daemon; an empty one
 	// disables it. Default: /run/vmapd/vmapd.sock.
 	Socket *string `json:"socket,omitempty"`
@@ -77,21 +72,6 @@ func Budgets(b Backend) model.Budgets {
 	return d
 }
 
-// TLSFiles are the paths of a certificate and its key, in PEM.
-type TLSFiles struct {
-	CertFile string `json:"certFile,omitempty"`
-	KeyFile  string `json:"keyFile,omitempty"`
-}
-
-// Authentication is how metrics clients are authenticated.
-type Authentication string
-
-// The ways of authentication.
-const (
-	NoAuthentication    Authentication = "none"
-	TokenAuthentication Authentication = "token" // TokenReview and SubjectAccessReview
-)
-
 // DeepCopyObject implements [runtime.Object]. Nothing in c is shared.
 func (c *VmapdConfiguration) DeepCopyObject() runtime.Object {
 	out := *c
@@ -108,14 +88,12 @@ func setOwnDefaults(c *VmapdConfiguration) {
 	setDefault(&c.LBAlgorithm, model.Random.String())
 	setDefault(&c.MaglevTableSize, model.DefaultTableSize)
 	setDefault(&c.FastPath, "off")
-	setDefault(&c.MetricsAuthentication, NoAuthentication)
 	setDefault(&c.Socket, new(socket.DefaultPath))
 }
 
 func validateOwn(c *VmapdConfiguration) field.ErrorList {
 	var errs field.ErrorList
 	errs = append(errs, oneOf(field.NewPath("backend"), c.Backend, Auto, NFTables, IPVS, IPTables, Userspace)...)
-	errs = append(errs, oneOf(field.NewPath("metricsAuthentication"), c.MetricsAuthentication, NoAuthentication, TokenAuthentication)...)
 	if _, _, err := model.ParseAlgorithm(c.LBAlgorithm); err != nil {
 		var names []string
 		for _, a := range model.Algorithms {
@@ -135,12 +113,6 @@ func validateOwn(c *VmapdConfiguration) field.ErrorList {
 	}
 	if path := *c.Socket; path != "" && !filepath.IsAbs(path) {
 		errs = append(errs, invalid(field.NewPath("socket"), path, "must be an absolute path, or empty")...)
-	}
-	switch tls := field.NewPath("metricsTLS"); {
-	case c.MetricsTLS.CertFile == "" && c.MetricsTLS.KeyFile != "":
-		errs = append(errs, field.Required(tls.Child("certFile"), "the certificate of the key"))
-	case c.MetricsTLS.CertFile != "" && c.MetricsTLS.KeyFile == "":
-		errs = append(errs, field.Required(tls.Child("keyFile"), "the key of the certificate"))
 	}
 	return errs
 }

@@ -112,9 +112,6 @@ var ownSettings = []setting{
 	{"externalAddresses.ipRanges", "external-ip-ranges", honoured, "ranges in which external IPs of Services are served (default: all); see [External addresses](#external-addresses)"},
 	{"externalAddresses.allowServiceCIDRs", "external-addresses-in-service-cidrs", honoured, "serve external IPs and load balancers' addresses that are in a range of cluster IPs; see [External addresses](#external-addresses)"},
 	{"externalAddresses.refuseNodeAddresses", "refuse-node-addresses", honoured, "do not serve external IPs and load balancers' addresses that are addresses of the node; see [External addresses](#external-addresses)"},
-	{"metricsTLS.certFile", "tls-cert-file", honoured, "certificate for serving metrics over TLS"},
-	{"metricsTLS.keyFile", "tls-private-key-file", honoured, "key of that certificate"},
-	{"metricsAuthentication", "metrics-auth", honoured, "authentication of metrics clients: `none`, or `token`, which the API server reviews; a token or a right that is revoked counts for two minutes more at most"},
 	{"socket", "socket", honoured, "unix socket at which `vmapd status` and other subcommands on the node ask the daemon; empty disables it"},
 }
 

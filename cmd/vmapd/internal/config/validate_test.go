@@ -116,11 +116,8 @@ func TestWhatIsWrongInOurFileIsNamed(t *testing.T) {
 		{"a table that is too small", "maglevTableSize: 60\n", `maglevTableSize: Invalid value: 60: not between 61 and 65521`},
 		{"grace", "connectionGrace: -1s\n", `connectionGrace: Invalid value: "-1s": less than 0`},
 		{"range", "externalAddresses: {ipRanges: [192.168.99.0/24, here]}\n", `externalAddresses.ipRanges[1]: Invalid value: "here": invalid CIDR address: here`},
-		{"key alone", "metricsTLS: {keyFile: k}\n", `metricsTLS.certFile: Required value: the certificate of the key`},
-		{"certificate alone", "metricsTLS: {certFile: c}\n", `metricsTLS.keyFile: Required value: the key of the certificate`},
-		{"authentication", "metricsAuthentication: password\n", `metricsAuthentication: Unsupported value: "password": supported values: "none", "token"`},
 		{"wrong type", "connectionGrace: soon\n", `connectionGrace: time: invalid duration "soon"`},
-		{"all right", "backend: nftables\nlbAlgorithm: maglev\ndropInvalid: true\nserviceCounters: true\nconnectionGrace: 1m\nexternalAddresses: {ipRanges: [192.168.99.0/24], allowServiceCIDRs: true, refuseNodeAddresses: true}\nmetricsTLS: {certFile: c, keyFile: k}\nmetricsAuthentication: token\n", ``},
+		{"all right", "backend: nftables\nlbAlgorithm: maglev\ndropInvalid: true\nserviceCounters: true\nconnectionGrace: 1m\nexternalAddresses: {ipRanges: [192.168.99.0/24], allowServiceCIDRs: true, refuseNodeAddresses: true}\n", ``},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			_, err := files{own: tt.text}.load(t)
@@ -144,9 +141,7 @@ func TestWhatIsWrongOnTheCommandLineIsNamed(t *testing.T) {
 		{"--ipvs-exclude-cidrs=ten", `ipvs-exclude-cidrs: Invalid value: "ten": not a CIDR`},
 		{"--backend=ipvs --ipvs-exclude-cidrs=ten", `ipvs-exclude-cidrs: Invalid value: "ten": not a CIDR`},
 		{"--backend=ebpf", `backend: Unsupported value: "ebpf": supported values: "auto", "nftables", "ipvs", "iptables", "userspace"`},
-		{"--tls-cert-file=c", `tls-private-key-file: Required value: the key of the certificate`},
 		{"--from=x --master=y", `from excludes --kubeconfig and --master`},
-		{"--from=x --metrics-auth=token", `metrics-auth: the API server reviews tokens, and with --from there is none`},
 		{"--config=missing", `config: open missing: no such file or directory`},
 		{"--vmapd-config=missing", `vmapd-config: open missing: no such file or directory`},
 		{"--hostname-override= --cluster-cidr=10.0.0.0/8", ``},

@@ -4,9 +4,6 @@
 //	MetricsPort.Handler ──┐              ┌─ port 127.0.0.1:10249 ── http.Server
 //	                      ├─> Server ────┤
 //	health.Tracker      ──┘              └─ port [::1]:10249 ────── http.Server
-//	                             │
-//	      Certificate (TLS) ─────┤
-//	      Authorizer (tokens) ───┘
 //
 // The contents of the pages come as values, functions and handlers; this package knows neither
 // Services nor metrics. Paths and formats are kube-proxy's, so that the same tools work.

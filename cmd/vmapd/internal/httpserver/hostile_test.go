@@ -1,21 +1,15 @@
 package httpserver
 
 import (
-	"bufio"
-	"context"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	authenticationv1 "k8s.io/api/authentication/v1"
 )
 
 func dial(t *testing.T, address string) net.Conn {
@@ -147,42 +141,6 @@ func TestHugeHeaders(t *testing.T) {
 	if _, body, err := get(t, http.DefaultClient, url); err != nil || body != "hello" {
 		t.Errorf("afterwards: got %q, %v", body, err)
 	}
-}
-
-// nobody is an API server that knows no token.
-type nobody struct{ Reviewer }
-
-func (nobody) ReviewToken(context.Context, authenticationv1.TokenReviewSpec) (authenticationv1.TokenReviewStatus, error) {
-	return authenticationv1.TokenReviewStatus{}, nil
-}
-
-// Whatever is sent, without a valid token nothing but /healthz answers.
-func FuzzNothingPassesWithoutAToken(f *testing.F) {
-	for _, path := range []string{
-		"/metrics", "/healthz", "/healthz/", "//healthz", "/healthz/../metrics", "/healthz%2f..%2fmetrics", "/%68ealthz", "/healthz?x=/metrics",
-		"http://node/healthz", "/healthz;/metrics", "/debug/pprof/cmdline", "*", "/./metrics",
-	} {
-		f.Add(fmt.Appendf(nil, "GET %s HTTP/1.1\r\nHost: a\r\n\r\n", path))
-		f.Add(fmt.Appendf(nil, "CONNECT %s HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer x\r\n\r\n", path))
-	}
-	f.Add([]byte("PUT /debug/flags/v HTTP/1.1\r\nHost: a\r\nAuthorization: bearer \t\r\nContent-Length: 1\r\n\r\n9"))
-	secret := says("secret")
-	inner := MetricsPort{Metrics: secret, SLIs: secret, Profiling: true}.Handler()
-	h := NewAuthorizer(nobody{}, discard()).Wrap(inner)
-	f.Fuzz(func(t *testing.T, raw []byte) {
-		r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(string(raw))))
-		if err != nil {
-			return
-		}
-		w := httptest.NewRecorder()
-		h.ServeHTTP(w, r)
-		if w.Code != http.StatusUnauthorized && w.Body.String() != "ok" && w.Code/100 == 2 {
-			t.Errorf("%s %q passed: %d %s", r.Method, r.RequestURI, w.Code, w.Body)
-		}
-		if r.URL.Path != "/healthz" && w.Code != http.StatusUnauthorized {
-			t.Errorf("%s %q: want status 401, got %d", r.Method, r.RequestURI, w.Code)
-		}
-	})
 }
 
 func FuzzNegotiate(f *testing.F) {

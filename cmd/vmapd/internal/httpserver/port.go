@@ -2,7 +2,6 @@ package httpserver
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -38,13 +37,7 @@ type port struct {
 // newPort serves on a listener until close. If serving ends earlier, it calls notify.
 func newPort(address string, l net.Listener, c Config, log *slog.Logger, notify func()) *port {
 	p := &port{address: address, handler: c.Handler, log: log, done: make(chan struct{})}
-	if c.Authorizer != nil {
-		p.handler = c.Authorizer.Wrap(c.Handler)
-	}
 	p.listener = connlimit.New(l, maxConnections)
-	if c.TLS != nil {
-		p.listener = tls.NewListener(p.listener, c.TLS)
-	}
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	p.server = &http.Server{
@@ -53,7 +46,7 @@ func newPort(address string, l net.Listener, c Config, log *slog.Logger, notify 
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
 		Protocols:         protocols,
-		// Errors of clients, above all in TLS handshakes.
+		// Errors of clients.
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
 	go func() {

@@ -153,8 +153,7 @@ func (s *Server) openPort(ctx context.Context, address string) error {
 	s.mu.Lock()
 	s.open = append(s.open, p)
 	s.mu.Unlock()
-	s.log.LogAttrs(ctx, slog.LevelInfo, "serving",
-		slog.String("address", l.Addr().String()), slog.Bool("tls", s.config.TLS != nil))
+	s.log.LogAttrs(ctx, slog.LevelInfo, "serving", slog.String("address", l.Addr().String()))
 	return nil
 }
 
