@@ -261,32 +261,20 @@ func (l *Loop) pause() time.Duration {
 
 // logProblems logs problems of objects that are new, and those that are gone.
 func (l *Loop) logProblems(ctx context.Context, s *model.Snapshot) {
-	old := l.seen
+	added, gone := ProblemChanges(l.seen, s)
 	l.seen = s
-	if old != nil && s.SameProblems(old) {
-		return
-	}
-	before := map[model.Problem]bool{}
-	if old != nil {
-		for _, p := range old.Problems() {
-			before[p] = true
-		}
-	}
 	describe := l.Describe
 	if describe == nil {
 		describe = model.Problem.Error
 	}
-	for _, p := range s.Problems() {
-		if !before[p] {
-			text := "ignoring invalid object (or field)"
-			if p.Budget != "" {
-				text = "object over its budget"
-			}
-			l.Log.LogAttrs(ctx, slog.LevelWarn, text, slog.String("problem", describe(p)))
+	for _, p := range added {
+		text := "ignoring invalid object (or field)"
+		if p.Budget != "" {
+			text = "object over its budget"
 		}
-		delete(before, p)
+		l.Log.LogAttrs(ctx, slog.LevelWarn, text, slog.String("problem", describe(p)))
 	}
-	for p := range before {
+	for _, p := range gone {
 		l.Log.LogAttrs(ctx, slog.LevelInfo, "no longer a problem", slog.String("problem", p.Error()))
 	}
 }

@@ -77,8 +77,36 @@ func (p *pending) add(c Change, now time.Time) (first bool) {
 	return first
 }
 
+// ProblemChanges returns the problems that only the later of two snapshots has, and those that only the earlier one,
+// which may be nil, has.
+func ProblemChanges(old, now *model.Snapshot) (added, gone []model.Problem) {
+	if old == nil {
+		return now.Problems(), nil
+	}
+	if now.SameProblems(old) {
+		return nil, nil
+	}
+	return without(now.Problems(), old.Problems()), without(old.Problems(), now.Problems())
+}
+
+// without returns the problems that are not in others.
+func without(problems, others []model.Problem) (list []model.Problem) {
+	known := map[model.Problem]bool{}
+	for _, p := range others {
+		known[p] = true
+	}
+	for _, p := range problems {
+		if !known[p] {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
 // failures returns what an error leaves unprogrammed of a snapshot. A family of which nothing was taken has failed.
-func failures(s *model.Snapshot, err error) (failed [len(model.Families)]bool, refused [len(model.Families)]map[model.ServicePortName]bool) {
+func failures(s *model.Snapshot, err error) (
+	failed [len(model.Families)]bool, refused [len(model.Families)]map[model.ServicePortName]bool,
+) {
 	failed, refused = model.Failures(err)
 	for _, f := range model.Families {
 		if n := len(refused[f]); n > 0 && n >= s.Family(f).NumServicePorts() {
