@@ -57,7 +57,8 @@ type link struct {
 // kernel sends to it past the bridge. Tunnels without Ethernet have to be named.
 func (c Choice) wants(l link) bool {
 	if c.Auto {
-		return l.ethernet && !slices.Contains([]string{"dummy", "ifb", "nlmon"}, l.kind) && l.master != "bond" && l.master != "team"
+		return l.ethernet && !slices.Contains([]string{"dummy", "ifb", "nlmon"}, l.kind) &&
+			l.master != "bond" && l.master != "team"
 	}
 	return slices.ContainsFunc(c.Patterns, func(p string) bool {
 		prefix, ok := strings.CutSuffix(p, "*")

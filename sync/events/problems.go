@@ -26,27 +26,19 @@ var _ reconcile.Observer = (*Problems)(nil)
 func (p *Problems) Done(round reconcile.Round) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	old, now := p.seen, round.Snapshot
-	p.seen = now
-	if old != nil && now.SameProblems(old) {
-		return
-	}
-	before := map[model.Problem]bool{}
-	if old != nil {
-		for _, problem := range old.Problems() {
-			before[problem] = true
-		}
-	}
-	for _, problem := range now.Problems() {
-		if problem.Object.Kind == kindService && !before[problem] {
-			p.record(problem)
-		}
+	added, _ := reconcile.ProblemChanges(p.seen, round.Snapshot)
+	p.seen = round.Snapshot
+	for _, problem := range added {
+		p.record(problem)
 	}
 }
 
-// record records the event about a problem of a Service. A problem without a field is a
+// record records the event about a problem, if it is a Service's. A problem without a field is a
 // frontend that belongs to another Service.
 func (p *Problems) record(problem model.Problem) {
+	if problem.Object.Kind != kindService {
+		return
+	}
 	reason, note := ReasonFrontendConflict, problem.Message
 	if problem.Field != "" {
 		reason, note = ReasonInvalidField, problem.Field+": "+problem.Message
@@ -79,9 +71,7 @@ func (p *Problems) Run(ctx context.Context) {
 			continue
 		}
 		for _, problem := range seen.Problems() {
-			if problem.Object.Kind == kindService {
-				p.record(problem)
-			}
+			p.record(problem)
 		}
 	}
 }

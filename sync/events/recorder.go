@@ -53,7 +53,8 @@ func New(o Options) *Recorder {
 	quiet := logr.Discard() // the sink logs what can't be written
 	b := record.NewBroadcaster(record.WithContext(klog.NewContext(context.Background(), quiet)))
 	source := corev1.EventSource{Component: Controller, Host: o.NodeName}
-	r := &Recorder{opts: o, broadcaster: b, recorder: b.NewRecorder(runtime.NewScheme(), source).WithLogger(quiet), sink: newSink(o)}
+	r := &Recorder{opts: o, broadcaster: b, sink: newSink(o)}
+	r.recorder = b.NewRecorder(runtime.NewScheme(), source).WithLogger(quiet)
 	if o.Client != nil {
 		b.StartRecordingToSink(r.sink)
 	}
@@ -78,7 +79,8 @@ func (r *Recorder) Run(ctx context.Context) {
 // As in the kubelet's events, the UID is the Node's name, by which "kubectl describe node"
 // finds it. As Nodes have no namespace, the event is in the namespace default.
 func (r *Recorder) Node(eventType, reason, message string) {
-	r.record(model.ObjectRef{Kind: "Node", NamespacedName: model.NamespacedName{Name: r.opts.NodeName}}, eventType, reason, message)
+	node := model.ObjectRef{Kind: "Node", NamespacedName: model.NamespacedName{Name: r.opts.NodeName}}
+	r.record(node, eventType, reason, message)
 }
 
 // Service records an event about a Service on this node: other nodes may record the same.
@@ -88,8 +90,8 @@ func (r *Recorder) Service(name model.NamespacedName, eventType, reason, message
 }
 
 func (r *Recorder) record(o model.ObjectRef, eventType, reason, message string) {
-	r.opts.Log.LogAttrs(context.Background(), slog.LevelDebug, "event", slog.String("type", eventType), slog.String("reason", reason),
-		slog.String("regarding", o.String()), slog.String("note", message))
+	r.opts.Log.LogAttrs(context.Background(), slog.LevelDebug, "event", slog.String("type", eventType),
+		slog.String("reason", reason), slog.String("regarding", o.String()), slog.String("note", message))
 	r.recorder.Event(&corev1.ObjectReference{
 		APIVersion: "v1", Kind: o.Kind, Namespace: o.Namespace, Name: o.Name, UID: types.UID(o.NamespacedName.String()),
 	}, eventType, reason, cut(message, maxNote))

@@ -100,8 +100,9 @@ func (s *sink) written(e *corev1.Event, name string, err error) (*corev1.Event, 
 		return &event, err // what is gone is created again
 	}
 	s.complain.Do(func() {
+		regarding := e.InvolvedObject.Kind + " " + e.InvolvedObject.Name
 		s.opts.Log.LogAttrs(context.Background(), slog.LevelWarn, "cannot write an event; not logging others for a while",
-			slog.String("reason", e.Reason), slog.String("regarding", e.InvolvedObject.Kind+" "+e.InvolvedObject.Name), slog.Any("err", err))
+			slog.String("reason", e.Reason), slog.String("regarding", regarding), slog.Any("err", err))
 	})
 	if passing(err) {
 		err = fmt.Errorf("try again: %w", err)

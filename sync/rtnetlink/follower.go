@@ -88,21 +88,17 @@ func (f *Follower) follow(ctx context.Context) (read bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("subscribe: %w", err)
 	}
-	// One pending change is enough: Read has them all.
-	changes, waitErr := make(chan struct{}, 1), make(chan error, 1)
+	changes := make(chan struct{}, 1) // one pending change is enough: Read has them all
+	var ended error                   // why there are no more; set before changes is closed
 	go func() {
-		defer close(waitErr)
-		for {
-			if err := k.wait(); err != nil {
-				waitErr <- err
-				return
-			}
+		defer close(changes)
+		for ended = k.wait(); ended == nil; ended = k.wait() {
 			reconcile.Signal(changes)
 		}
 	}()
 	defer func() {
 		k.close()
-		for range waitErr { // until the goroutine has ended
+		for range changes { // until the goroutine has ended
 		}
 	}()
 	// The subscription comes first, so that no change is missed.
@@ -117,9 +113,10 @@ func (f *Follower) follow(ctx context.Context) (read bool, err error) {
 		select {
 		case <-ctx.Done():
 			return read, nil
-		case err := <-waitErr:
-			return read, fmt.Errorf("wait for changes: %w", err)
-		case <-changes:
+		case _, more := <-changes:
+			if !more {
+				return read, fmt.Errorf("wait for changes: %w", ended)
+			}
 		}
 		if !sleep(ctx, f.Pause) {
 			return read, nil
