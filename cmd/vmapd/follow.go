@@ -15,7 +15,7 @@ import (
 func (d *daemon) follow(ctx context.Context, m *metrics.Metrics) error {
 	following, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	d.config.Follow(following, d.log, func(c *config.Config, err error) {
+	d.config.Follow(following, func(c *config.Config, err error) {
 		m.ConfigRead(err)
 		d.refused.Store(nil)
 		if err != nil {

@@ -165,7 +165,14 @@ func (s *scenario) load(t *testing.T) (*config.Config, *model.Snapshot, *manifes
 		t.Fatalf("flags: %v", err)
 	}
 	// Errors in the manifests are in want.stderr.
-	objects, _ := manifest.Parse("in.yaml", []byte(s.manifests()))
+	path := filepath.Join(t.TempDir(), "in.yaml")
+	if err := os.WriteFile(path, []byte(s.manifests()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	objects, _, err := manifest.Load([]string{path})
+	if err != nil {
+		t.Fatal(err)
+	}
 	if traffic.NodeName == "" {
 		if traffic.NodeName, err = onlyNodeName(manifest.Of[model.Node](objects)); err != nil {
 			t.Fatal(err)

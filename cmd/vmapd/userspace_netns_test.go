@@ -51,11 +51,10 @@ func forwardFile(path string, args []string) error {
 	if err != nil {
 		return err
 	}
-	text, err := io.ReadAll(io.LimitReader(os.Stdin, 1<<20))
+	objects, _, err := manifest.Load([]string{"-"})
 	if err != nil {
 		return err
 	}
-	objects, _ := manifest.Parse(path, text)
 	if traffic.NodeName == "" {
 		if traffic.NodeName, err = onlyNodeName(manifest.Of[model.Node](objects)); err != nil {
 			return err

@@ -1,14 +1,14 @@
 // Package manifest is a source of objects from files and folders of manifests, in YAML or
 // JSON, without an API server.
 //
-//	bytes ──Parse──> Objects ──ApplyTo──> model.Builder
-//	  ^                 │
-//	 Load, Source       └──Locate──> "web.yaml:14" for a model.Problem
+//	files ──Load, Source──> Objects ──ApplyTo──> model.Builder
+//	                           │
+//	                           └──Locate──> "web.yaml:14" for a model.Problem
 //
-// [Parse] is pure. It reads Services, EndpointSlices, Nodes and ServiceCIDRs, also in Lists, and
-// is strict: an unknown field is an error, as is one that is there twice. Objects of other kinds
-// are only named, so that all manifests of an application can be given. An error has one line
-// of text and affects as little as possible:
+// Services, EndpointSlices, Nodes and ServiceCIDRs are read, also in Lists, and strictly: an unknown
+// field is an error, as is one that is there twice. Objects of other kinds
+// are only named, so that all manifests of an application can be given. An object without a
+// namespace is in "default". An error has one line of text and affects as little as possible:
 //
 //   - invalid syntax: the document is ignored (YAML documents are separated by ---),
 //   - an unknown field, a wrong type, a missing name: the object is ignored,

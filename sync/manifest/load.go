@@ -1,7 +1,6 @@
 package manifest
 
 import (
-	"bytes"
 	"errors"
 	"io"
 	"io/fs"
@@ -9,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Load reads files and folders of manifests, once.
@@ -43,23 +43,27 @@ func (t *tree) load() (*Objects, []Error, error) {
 type tree struct {
 	paths []string
 	stdin io.Reader
-	all   bool             // see LoadAll
-	watch func(dir string) // called before a folder is read, so that no change is missed
+	all   bool // see LoadAll
 
-	files map[string]*tracked
-	order []string // the keys of files, in the order of the paths
+	files map[string]*tracked // nil before the first look
+	order []string            // the keys of files, in the order of the paths
 }
 
 // tracked is a file with its objects in effect.
 type tracked struct {
-	data []byte  // as last read
-	file *file   // in effect: the last valid content, or the valid part of the first
-	errs []Error // of data
+	seen, read stamp // at the last look, and of the content
+	loaded     bool  // it has been read
+	file       *file // in effect: the last valid content, or the valid part of the first
+	errs       []Error
 }
 
-func newTree(paths []string) *tree {
-	return &tree{paths: paths, stdin: os.Stdin, watch: func(string) {}}
+// stamp changes with the content of a file. A pipe has none, and is read once.
+type stamp struct {
+	size     int64
+	modified time.Time
 }
+
+func newTree(paths []string) *tree { return &tree{paths: paths, stdin: os.Stdin} }
 
 // missing returns the error of reading one of the paths themselves.
 func (t *tree) missing(errs []Error) error {
@@ -79,7 +83,8 @@ func (t *tree) inEffect() (out []*file) {
 	return out
 }
 
-// refresh reads all files, and returns all present errors. It parses only files that changed.
+// refresh looks at all files, and returns all present errors. It reads those that have changed once the look after
+// finds them the same: before, they may be half written. The first time, it reads all.
 func (t *tree) refresh() []Error {
 	s := scan{tree: t, files: make(map[string]*tracked), visited: make(map[string]bool)}
 	for _, path := range t.paths {
@@ -101,11 +106,10 @@ type scan struct {
 // visit reads a file, or all manifests in a folder.
 func (s *scan) visit(path string, given bool) {
 	if path == "-" {
-		s.read("stdin", s.stdin, true)
+		s.read("stdin", stamp{}, s.stdin)
 		return
 	}
 	wanted := given || slices.Contains([]string{".yaml", ".yml", ".json"}, strings.ToLower(filepath.Ext(path)))
-	s.watch(filepath.Dir(path)) // its events report when a path is replaced, or comes back
 	target, err := filepath.EvalSymlinks(path)
 	var info fs.FileInfo
 	if err == nil {
@@ -120,16 +124,11 @@ func (s *scan) visit(path string, given bool) {
 	case info.IsDir():
 		s.folder(path, target)
 	case given || wanted && info.Mode().IsRegular():
-		if filepath.Dir(target) != filepath.Dir(path) {
-			s.watch(filepath.Dir(target))
+		now := stamp{}
+		if info.Mode().IsRegular() {
+			now = stamp{info.Size(), info.ModTime()}
 		}
-		f, err := os.Open(path)
-		if err != nil {
-			s.keep(path, err)
-			return
-		}
-		defer f.Close()
-		s.read(filepath.Clean(path), f, !info.Mode().IsRegular())
+		s.read(filepath.Clean(path), now, nil)
 	}
 }
 
@@ -138,7 +137,6 @@ func (s *scan) folder(path, target string) {
 		return
 	}
 	s.visited[target] = true
-	s.watch(path)
 	entries, err := os.ReadDir(path)
 	if err != nil {
 		s.keep(path, err)
@@ -169,23 +167,32 @@ func (s *scan) add(path string, f *tracked) {
 	}
 }
 
-// read reads a file, unless that is a pipe that was read before, and parses it if it changed.
-func (s *scan) read(path string, from io.Reader, pipe bool) {
+// read reads a file, or from, and parses it, if it has changed and nobody writes it.
+func (s *scan) read(path string, now stamp, from io.Reader) {
 	f := s.tree.files[path]
 	if f == nil {
 		f = &tracked{file: new(file)}
-	} else if pipe {
-		s.add(path, f)
-		return
 	}
-	// One byte more than allowed, so that the parser reports the error.
-	data, err := io.ReadAll(io.LimitReader(from, maxFileSize+1))
-	if err != nil {
-		s.keep(path, err)
-		return
-	}
-	if f.data == nil || !bytes.Equal(f.data, data) {
+	settled := s.tree.files == nil || f.seen == now
+	f.seen = now
+	if settled && (!f.loaded || f.read != now) {
+		if from == nil {
+			opened, err := os.Open(path)
+			if err != nil {
+				s.keep(path, err)
+				return
+			}
+			defer opened.Close()
+			from = opened
+		}
+		// One byte more than allowed, so that the parser reports the error.
+		data, err := io.ReadAll(io.LimitReader(from, maxFileSize+1))
+		if err != nil {
+			s.keep(path, err)
+			return
+		}
 		f.use(path, data, s.all)
+		f.loaded, f.read = true, now
 	}
 	s.errs = append(s.errs, f.errs...)
 	s.add(path, f)
@@ -199,9 +206,8 @@ func (f *tracked) use(path string, data []byte, all bool) {
 		// the program that fills it.
 		next.errs = []Error{{File: path, Message: "is empty: remove the file to remove its objects"}}
 	}
-	first := f.data == nil
-	f.data, f.errs = data, next.errs
-	if first || len(next.errs) == 0 || len(f.file.errs) > 0 && len(next.objects) > 0 {
+	f.errs = next.errs
+	if !f.loaded || len(next.errs) == 0 || len(f.file.errs) > 0 && len(next.objects) > 0 {
 		f.file = next
 	}
 }

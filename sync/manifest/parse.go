@@ -31,17 +31,6 @@ const (
 	maxErrors = 100
 )
 
-// Parse reads the manifest in data, YAML or JSON. Errors have the given name.
-//
-// It returns the valid objects and all errors, in the order of the file. An object without a
-// namespace is in "default". Objects of kinds that the proxy doesn't read are only named,
-// by [Objects.Unread].
-func Parse(name string, data []byte) (*Objects, []Error) {
-	f := parseFile(name, data, false)
-	objects, _ := merge([]*file{f}) // one file has no duplicates left
-	return objects, f.errs
-}
-
 // file has the contents of one file.
 type file struct {
 	name    string

@@ -10,15 +10,14 @@ import (
 	"time"
 
 	"github.com/vmapd/vmapd/model"
-	"github.com/vmapd/vmapd/sync/files"
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
-// retryPeriod is the time between two looks at paths that can't be read.
-const retryPeriod = 2 * time.Second
+// lookPeriod is the time between two looks at the files.
+const lookPeriod = 500 * time.Millisecond
 
 // Source writes the manifests in files and folders into a [reconcile.State], and follows
-// changes of them: files written in place or replaced, folders created and removed, and
+// changes of them within a second: files written in place or replaced, folders created and removed, and
 // ConfigMaps updated by the kubelet.
 //
 // Errors never remove objects:
@@ -35,9 +34,10 @@ type Source struct {
 
 	current  atomic.Pointer[Objects] // in use
 	tree     *tree                   // nil before Open
-	changes  *files.Follower
-	errs     []Error
-	reported map[string]bool // errors that are in the log
+	files    []*file                 // of current
+	errs     []Error                 // of the last look
+	twice    []Error                 // of current
+	reported map[string]bool         // errors that are in the log
 	unread   string
 }
 
@@ -48,14 +48,12 @@ func (s *Source) Open() error {
 	if len(s.Paths) == 0 {
 		return errors.New("read manifests: no path given")
 	}
-	tree, changes := newTree(s.Paths), files.New(s.Log)
-	tree.watch = changes.Add
+	tree := newTree(s.Paths)
 	s.errs = tree.refresh()
 	if err := tree.missing(s.errs); err != nil {
-		changes.Close()
 		return err
 	}
-	s.tree, s.changes = tree, changes
+	s.tree = tree
 	return nil
 }
 
@@ -77,18 +75,15 @@ func (s *Source) Run(ctx context.Context, state *reconcile.State) error {
 			return err
 		}
 	}
-	defer s.changes.Close()
 	s.update(ctx, state)
 	state.Complete()
 	s.Log.LogAttrs(ctx, slog.LevelInfo, "manifests read",
 		slog.Int("files", len(s.tree.order)), slog.Int("objects", s.current.Load().Len()))
 	for {
-		period := time.Duration(0)
-		if slices.ContainsFunc(s.errs, func(e Error) bool { return e.Err != nil }) {
-			period = retryPeriod // a path that is missing may come back without an event
-		}
-		if !s.changes.Next(ctx, period) {
+		select {
+		case <-ctx.Done():
 			return nil
+		case <-time.After(lookPeriod):
 		}
 		s.errs = s.tree.refresh()
 		s.update(ctx, state)
@@ -97,9 +92,18 @@ func (s *Source) Run(ctx context.Context, state *reconcile.State) error {
 
 // update writes the objects in effect that are not in the state.
 func (s *Source) update(ctx context.Context, state *reconcile.State) {
-	next, twice := merge(s.tree.inEffect())
-	s.say(ctx, append(slices.Clip(s.errs), twice...), next.Unread())
-	edits := differences(s.current.Swap(next), next)
+	old := s.current.Load()
+	next := old
+	if files := s.tree.inEffect(); old == nil || !slices.Equal(files, s.files) {
+		s.files = files
+		next, s.twice = merge(files)
+		s.current.Store(next)
+	}
+	s.say(ctx, append(slices.Clip(s.errs), s.twice...), next.Unread())
+	if next == old {
+		return
+	}
+	edits := differences(old, next)
 	if len(edits) == 0 {
 		return
 	}

@@ -3,19 +3,15 @@ package config
 import (
 	"bytes"
 	"context"
-	"log/slog"
-	"path/filepath"
 	"slices"
 	"time"
 
-	"github.com/vmapd/vmapd/sync/files"
 	"github.com/vmapd/vmapd/sync/logonce"
 )
 
 const (
-	// lookPeriod is the time between two looks at the files without a change that was
-	// noticed: a folder may have been replaced.
-	lookPeriod = 10 * time.Second
+	// lookPeriod is the time between two looks at the files.
+	lookPeriod = time.Second
 	// settlePeriod is how long files must stay the same before they are loaded.
 	settlePeriod = 100 * time.Millisecond
 )
@@ -25,22 +21,21 @@ const (
 // once if there is no file.
 //
 // Files may be written in place, replaced, or be part of a ConfigMap.
-func (c *Config) Follow(ctx context.Context, log *slog.Logger, changed func(*Config, error)) {
+func (c *Config) Follow(ctx context.Context, changed func(*Config, error)) {
 	if len(c.files) == 0 {
 		return
 	}
-	changes := files.New(log)
-	defer changes.Close()
 	f := follower{flags: c.flags, files: c.files}
 	for {
-		f.watch(changes)
 		// The first look finds a change since the files were loaded.
 		period := lookPeriod
 		if !f.look(changed) {
 			period = settlePeriod
 		}
-		if !changes.Next(ctx, period) {
+		select {
+		case <-ctx.Done():
 			return
+		case <-time.After(period):
 		}
 	}
 }
@@ -51,16 +46,6 @@ type follower struct {
 	files []file // that were loaded
 	seen  []file // as they were at the last look
 	last  logonce.Error
-}
-
-// watch watches the folders of the files, and those that links lead to.
-func (f *follower) watch(changes *files.Follower) {
-	for _, file := range f.files {
-		changes.Add(filepath.Dir(file.path))
-		if target, err := filepath.EvalSymlinks(file.path); err == nil {
-			changes.Add(filepath.Dir(target))
-		}
-	}
 }
 
 // look loads the files again if they have changed. It returns false if they may be half

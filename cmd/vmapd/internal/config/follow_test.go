@@ -2,7 +2,6 @@ package config_test
 
 import (
 	"context"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -30,7 +29,7 @@ func follow(t *testing.T, args ...string) <-chan told {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		c.Follow(ctx, slog.New(slog.DiscardHandler), func(c *config.Config, err error) { said <- told{c, err} })
+		c.Follow(ctx, func(c *config.Config, err error) { said <- told{c, err} })
 	}()
 	t.Cleanup(func() {
 		cancel()
@@ -162,5 +161,5 @@ func TestFollowNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.Follow(t.Context(), slog.New(slog.DiscardHandler), func(*config.Config, error) { t.Error("something is said") })
+	c.Follow(t.Context(), func(*config.Config, error) { t.Error("something is said") })
 }
