@@ -80,6 +80,7 @@ func (c *cluster) pass(t testing.TB, now time.Time, flows ...string) (deleted []
 			continue
 		}
 		did = true
+		p.follow(p.applied, p.begun)
 		for _, text := range flows {
 			if flow := parse(t, text); model.FamilyOf(flow.dest.Addr()) == model.Families[i] && p.stale(&flow) {
 				deleted = append(deleted, text)

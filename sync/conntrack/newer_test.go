@@ -19,6 +19,7 @@ func TestAPassSparesWhatFollowsNewerRules(t *testing.T) {
 	p := f.begin(now)
 	old, newer, never := to("udp", 2)[:4], to("udp", 3)[:4], to("udp", 4)[:4]
 	spared := func(texts []string) (n int) {
+		p.follow(p.applied, p.begun)
 		for _, text := range texts {
 			if fl := parse(t, text); !p.stale(&fl) {
 				n++
@@ -58,6 +59,7 @@ func TestSparedFlowsGoIfTheirRulesNeverCome(t *testing.T) {
 	p := f.begin(now)
 	set(c, dnsSlices(nil, 3)...)
 	c.fail()
+	p.follow(p.applied, p.begun)
 	if fl := parse(t, to("udp", 3)[0]); p.stale(&fl) {
 		t.Fatal("the flow is not spared")
 	}

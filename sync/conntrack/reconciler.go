@@ -173,14 +173,7 @@ func (r *Reconciler) passes(ctx context.Context) (did, ok bool) {
 		}
 		did = true
 		p := Pass{Family: f, Started: start}
-		var listed *flow
-		var stale bool
-		judge := func(*families) { stale = work.stale(listed) } // one for all flows
-		p.Seen, p.Deleted, p.Err = r.sweep(ctx, work.queries(f), func(fl *flow) bool {
-			listed = fl
-			r.rounds.With(judge)
-			return stale
-		})
+		p.Seen, p.Deleted, p.Err = r.sweep(ctx, work.queries(f), r.judge(work))
 		p.Took = time.Since(start)
 		if ctx.Err() != nil {
 			return did, ok
@@ -190,6 +183,26 @@ func (r *Reconciler) passes(ctx context.Context) (did, ok bool) {
 		ok = ok && p.Err == nil
 	}
 	return did, ok
+}
+
+// judge returns the question whether a flow is stale by the rounds so far.
+func (r *Reconciler) judge(p *pass) func(*flow) bool {
+	var listed *flow
+	var current, stale bool
+	var applied, begun *model.FamilySnapshot
+	ask := func(*families) { // one function for all flows
+		applied, begun = p.applied, p.begun
+		if current = p.isCurrent(); current {
+			stale = p.stale(listed)
+		}
+	}
+	return func(f *flow) bool {
+		listed = f
+		for r.rounds.With(ask); !current; r.rounds.With(ask) {
+			p.follow(applied, begun)
+		}
+		return stale
+	}
 }
 
 func (r *Reconciler) tell(ctx context.Context, p Pass) {
