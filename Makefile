@@ -6,7 +6,7 @@ export CGO_ENABLED := 0
 export GOFLAGS     := $(shell $(GO) env GOFLAGS) -trimpath
 LINT      := $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 PURE      := ./model/... ./nft/compile ./nft/batch ./nft/nftsim ./legacy/userspace ./legacy/iptables/iptsim ./sync/kube ./sync/kube/slim ./sync/reconcile ./sync/health ./sync/events ./cmd/vmapd/internal/metrics ./cmd/vmapd/internal/httpserver
-NETNS     := ./nft/kernel ./nft/others ./legacy/iptables ./legacy/ipvs ./legacy/host ./sync/conntrack ./sync/hostaddr ./cmd/internal/testbed/lab ./cmd/internal/testbed/scale ./cmd/internal/testbed/cluster/life ./cmd/internal/testbed/browser ./cmd/internal/testbed/chaos ./cmd/internal/testbed/demo ./cmd/vmapd/internal/preflight/tablesim ./cmd/vmapd
+NETNS     := ./nft/kernel ./nft/others ./legacy/iptables ./legacy/ipvs ./legacy/host ./sync/conntrack ./sync/hostaddr ./cmd/internal/testbed/lab ./cmd/internal/testbed/scale ./cmd/internal/testbed/cluster/life ./cmd/internal/testbed/browser ./cmd/internal/testbed/chaos ./cmd/internal/testbed/demo ./cmd/vmapd
 # These are pure and long: other targets play them, and the race detector takes five times as long for them.
 RACESKIP  := TestTheRulesDoWhatIsDecided|TestEachPieceOfABatchIsSafe|TestSmallWorlds
 # make test leaves these to make test-slow, with the race detector: they take minutes, and wait for rare things or play much at
@@ -140,7 +140,7 @@ notice:
 
 unit: ## tests that need no privilege
 	cd cmd/internal/release && $(GO) test -count=1 .
-	nice -n 2 $(GO) test -p 4 -count=1 -shuffle=on -skip '$(SLOWTESTS)' $$($(GO) list ./... | grep -vE '/(nft/(kernel|others)|legacy/(iptables|ipvs|host)|cmd/(vmapd|vmapd/internal/preflight/tablesim|internal/testbed/(browser|chaos|demo|lab|scale|cluster/life))|sync/(conntrack|hostaddr|informer))$$')
+	nice -n 2 $(GO) test -p 4 -count=1 -shuffle=on -skip '$(SLOWTESTS)' $$($(GO) list ./... | grep -vE '/(nft/(kernel|others)|legacy/(iptables|ipvs|host)|cmd/(vmapd|internal/testbed/(browser|chaos|demo|lab|scale|cluster/life))|sync/(conntrack|hostaddr|informer))$$')
 
 # A module of its own: the libraries of Helm and kustomize are large. The go command does not notice changes of files
 # outside of a module, so nothing is cached.

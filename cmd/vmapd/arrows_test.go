@@ -132,7 +132,7 @@ func TestThePureCoreIsPure(t *testing.T) {
 // simulators run packets through rules, for tests and the test bench. Who else imports one is named with it.
 var simulators = map[string]string{
 	"nft/nftsim":             "",
-	"legacy/iptables/iptsim": "legacy/ipvs/ipvssim cmd/vmapd/internal/preflight", // preflight runs kube-proxy's rules
+	"legacy/iptables/iptsim": "legacy/ipvs/ipvssim",
 	"legacy/ipvs/ipvssim":    "",
 }
 

@@ -11,7 +11,7 @@ import (
 // tooMuch are packages that the daemon must not link, with all below them: the test bench; types, clients
 // and documents of every group of the API. The pages of a program that its start touches
 // stay in memory, and with these, they were more than half of what a small cluster takes.
-// What requests need is in sync/kube/client.
+// What requests need is in sync/kube/client. The others are for tests.
 var tooMuch = []string{
 	"k8s.io/client-go/applyconfigurations",
 	"k8s.io/client-go/discovery",
@@ -21,6 +21,10 @@ var tooMuch = []string{
 	"k8s.io/client-go/testing",
 	module + "sync/informer/apitest",
 	module + "cmd/internal/testbed",
+	module + "legacy/iptables/iptsim",
+	module + "legacy/ipvs/ipvssim",
+	module + "model/modeltest",
+	module + "nft/nftsim",
 	"github.com/chromedp",
 }
 

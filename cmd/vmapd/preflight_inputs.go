@@ -1,115 +1,100 @@
 package main
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
-	"net/http"
-	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
-	"time"
 
+	"github.com/spf13/pflag"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilversion "k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/names"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/preflight"
-	"github.com/vmapd/vmapd/cmd/vmapd/internal/preflight/tablesim"
-	"github.com/vmapd/vmapd/legacy/host"
-	"github.com/vmapd/vmapd/legacy/ipvs"
-	"github.com/vmapd/vmapd/legacy/userspace"
 	"github.com/vmapd/vmapd/model"
-	"github.com/vmapd/vmapd/sync/hostaddr"
 	"github.com/vmapd/vmapd/sync/informer"
 	"github.com/vmapd/vmapd/sync/kube"
 	"github.com/vmapd/vmapd/sync/kube/client"
 	"github.com/vmapd/vmapd/sync/manifest"
 )
 
-// connect returns a client of the cluster, or nil with manifests.
-func (p *preflighter) connect() (*client.Client, error) {
-	if !p.live {
-		return nil, nil
-	}
-	conn := informer.Config{Kubeconfig: p.kubeconfig, Master: p.master}
-	if p.kubeconfig == "" && p.master == "" && p.ConfigFile != "" {
-		conf, err := config.Load(&p.Flags)
-		if err != nil {
-			return nil, err
+// input reads everything. It is not complete if an object could not be read.
+func (p *preflighter) input(ctx context.Context, stderr io.Writer) (in preflight.Input, complete bool, err error) {
+	var cluster *client.Client
+	if p.live {
+		if cluster, err = informer.Connect(informer.Config{Kubeconfig: p.kubeconfig}); err != nil {
+			return in, false, fmt.Errorf("connect to the cluster (without one, use --filename PATH): %w", err)
 		}
-		conn = conf.Client()
 	}
-	c, err := informer.Connect(conn)
+	c, err := p.configuration(ctx, cluster)
 	if err != nil {
-		return nil, fmt.Errorf("connect to the cluster (without one, use --filename PATH): %w", err)
+		return in, false, err
 	}
-	return c, nil
-}
-
-// configure returns vmapd's configuration: that of --config or kube-proxy's own. The report gets
-// what the daemon would log about it and, with both, the fields in which they differ.
-func (p *preflighter) configure(ctx context.Context, cluster *client.Client, in *preflight.Input, stderr io.Writer) (*config.Config, error) {
-	text, place := p.kubeProxyConfig(ctx, cluster, in, stderr)
-	if p.kubeProxyFile != "" {
-		data, err := os.ReadFile(p.kubeProxyFile)
-		if err != nil {
-			return nil, fmt.Errorf("--kube-proxy-config: %w", err)
-		}
-		text, place = string(data), p.kubeProxyFile
+	in = preflight.Input{
+		KubeProxy: c.KubeProxy(), Config: c.Model(), Backend: string(c.Backend),
+		ProxyFile: filepath.Base(cmp.Or(p.configFile, "config.conf")),
+		OwnFile:   filepath.Base(cmp.Or(p.ownFile, "vmapd.yaml")),
 	}
-	var theirs *config.Config
-	if text != "" {
-		var err error
-		if theirs, err = p.loadText(text, place); err != nil {
-			return nil, err
-		}
-		in.Mode = string(theirs.KubeProxy().Mode)
+	if c.Backend == config.Auto {
+		in.Backend = string(config.NFTables)
 	}
-	if p.ConfigFile == "" && theirs != nil {
-		in.Settings = append(in.Settings, notes(theirs)...)
-		return theirs, nil
-	}
-	ours, err := config.Load(&p.Flags)
-	if err != nil {
-		return nil, err
-	}
-	in.Settings = append(in.Settings, notes(ours)...)
-	switch {
-	case theirs != nil:
-		in.Settings = append(in.Settings, config.Differences(theirs, ours)...)
-	case p.ConfigFile == "":
-		in.Settings = append(in.Settings, "kube-proxy's configuration is not known (--kube-proxy-config): vmapd is compared with its defaults and the flags given")
-	default:
-		in.Mode = string(ours.KubeProxy().Mode)
-	}
-	return ours, nil
-}
-
-func notes(c *config.Config) (list []string) {
 	for _, n := range c.Notes {
-		list = append(list, n.Text)
+		in.Notes = append(in.Notes, n.Text)
 	}
-	return list
+	if in.Version, err = p.minorVersion(ctx, cluster); err != nil {
+		return in, false, err
+	}
+	if cluster != nil {
+		complete, err = true, fromCluster(ctx, cluster, &in)
+	} else {
+		complete, err = p.fromFiles(&in, stderr)
+	}
+	if err != nil {
+		return in, false, err
+	}
+	in.Config.NodeName, err = chooseNode(cmp.Or(p.nodeName, in.Config.NodeName), in.Nodes)
+	return in, complete, err
 }
 
-// loadText loads a configuration of kube-proxy's that is no file. Messages name its place.
-func (p *preflighter) loadText(text, place string) (*config.Config, error) {
+// configuration returns that of a vmapd with kube-proxy's configuration.
+func (p *preflighter) configuration(ctx context.Context, cluster *client.Client) (*config.Config, error) {
+	flags := slices.Clone(p.proxyFlags)
+	for name, value := range map[string]string{"config": p.configFile, "vmapd-config": p.ownFile, "backend": p.backend} {
+		if value != "" {
+			flags = append(flags, "--"+name+"="+value)
+		}
+	}
+	if cluster == nil || p.configFile != "" || len(p.proxyFlags) > 0 {
+		return loadConfig(flags)
+	}
+	const place = "ConfigMap kube-system/kube-proxy"
+	data, err := cluster.ConfigMap(ctx, metav1.NamespaceSystem, "kube-proxy")
+	if err == nil && data["config.conf"] == "" {
+		err = errors.New("it has no config.conf")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the %s: %w (without it: --config FILE, or kube-proxy's flags behind --)", place, err)
+	}
 	dir, err := os.MkdirTemp("", "vmapd-preflight-")
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	path := filepath.Join(dir, "config.conf")
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte(data["config.conf"]), 0o600); err != nil {
 		return nil, err
 	}
-	flags := p.Flags
-	flags.ConfigFile = path
-	c, err := config.Load(&flags)
+	c, err := loadConfig(append(flags, "--config="+path))
 	if err != nil {
-		return nil, fmt.Errorf("kube-proxy's configuration: %s", strings.ReplaceAll(err.Error(), path, place))
+		return nil, errors.New(strings.ReplaceAll(err.Error(), path, place))
 	}
 	for i := range c.Notes {
 		c.Notes[i].Text = strings.ReplaceAll(c.Notes[i].Text, path, place)
@@ -117,172 +102,96 @@ func (p *preflighter) loadText(text, place string) (*config.Config, error) {
 	return c, nil
 }
 
-// kubeProxyConfig returns the configuration in kube-proxy's ConfigMap or, without it, that of the
-// kube-proxy that runs on this node.
-func (p *preflighter) kubeProxyConfig(ctx context.Context, cluster *client.Client, in *preflight.Input, stderr io.Writer) (text, place string) {
-	if p.kubeProxyFile != "" {
-		return "", ""
+// loadConfig returns the configuration of a daemon with these flags.
+func loadConfig(flags []string) (*config.Config, error) {
+	var f config.Flags
+	set := pflag.NewFlagSet("kube-proxy", pflag.ContinueOnError)
+	set.Usage = func() {}
+	f.AddFlags(set)
+	if err := set.Parse(flags); err != nil {
+		return nil, fmt.Errorf("kube-proxy's flags: %w", err)
 	}
-	if cluster != nil {
-		data, err := cluster.ConfigMap(ctx, metav1.NamespaceSystem, "kube-proxy")
-		if text := data["config.conf"]; text != "" {
-			return text, "ConfigMap kube-proxy"
-		}
-		if err != nil {
-			fmt.Fprintf(stderr, "read the ConfigMap kube-system/kube-proxy: %v; continuing without it\n", err)
-		}
+	if set.NArg() > 0 {
+		return nil, fmt.Errorf("kube-proxy's flags: %q is no flag", set.Arg(0))
 	}
-	if !p.fromNode() || p.ConfigFile != "" {
-		return "", ""
-	}
-	text, err := configz(ctx)
-	if err != nil {
-		fmt.Fprintf(stderr, "ask kube-proxy for its configuration: %v; continuing without it\n", err)
-		return "", ""
-	}
-	in.Settings = append(in.Settings, "mode: kube-proxy reports the one in which it runs; if its file has an empty one, vmapd would use nftables (--kube-proxy-config)")
-	return text, "configz of kube-proxy"
+	return config.Load(&f)
 }
 
-// metricsAddress is where kube-proxy answers, by default.
-const metricsAddress = "127.0.0.1:10249"
-
-const configzURL = "http://" + metricsAddress + "/configz"
-
-// configz returns the effective configuration of the kube-proxy that runs on this node. Versions
-// that do not report it in the form of a file are an error.
-func configz(ctx context.Context) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
-	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, configzURL, nil)
-	if err != nil {
-		return "", err
+// minorVersion returns that of kube-proxy, or 0 if it is not known.
+func (p *preflighter) minorVersion(ctx context.Context, cluster *client.Client) (int, error) {
+	text := p.version
+	if text == "" && cluster != nil {
+		text, _ = cluster.Version(ctx) // without it, differences of each version are listed
 	}
-	answer, err := http.DefaultClient.Do(r)
-	if err != nil {
-		return "", err
+	if text == "" {
+		return 0, nil
 	}
-	defer answer.Body.Close()
-	var all map[string]json.RawMessage
-	const most = 1 << 20
-	if err := json.NewDecoder(io.LimitReader(answer.Body, most)).Decode(&all); err != nil {
-		return "", fmt.Errorf("%s: %s: %w", configzURL, answer.Status, err)
+	v, err := utilversion.ParseGeneric(text)
+	if err != nil || v.Major() != 1 {
+		return 0, fmt.Errorf("--kube-proxy-version: %q is no version of Kubernetes, such as 1.36", text)
 	}
-	text := all["kubeproxy.config.k8s.io"]
-	var kind struct{ Kind string }
-	if err := json.Unmarshal(text, &kind); err != nil || kind.Kind == "" {
-		return "", fmt.Errorf("%s: it has no configuration of kube-proxy in the form of a file", configzURL)
-	}
-	return string(text), nil
+	return int(v.Minor()), nil
 }
 
-// readObjects reads the objects of the cluster, or of manifests.
-func (p *preflighter) readObjects(ctx context.Context, cluster *client.Client, in *preflight.Input, stderr io.Writer) error {
-	if cluster == nil {
-		objects, errs, err := manifest.Load(p.paths)
-		if err != nil {
-			return err
-		}
-		warnUnread(stderr, objects)
-		for _, e := range errs {
-			fmt.Fprintln(stderr, e)
-		}
-		if len(errs) > 0 && objects.Len() == 0 {
-			return exitError(1) // nothing could be read, and the errors were printed
-		}
-		o := &in.Objects
-		o.Services, o.EndpointSlices = manifest.Of[model.Service](objects), manifest.Of[model.EndpointSlice](objects)
-		o.Nodes, o.ServiceCIDRs = manifest.Of[model.Node](objects), manifest.Of[model.ServiceCIDR](objects)
-	}
-	var err error
-	if in.Config.NodeName == "" {
-		if in.Config.NodeName, err = onlyNodeName(in.Objects.Nodes); err != nil {
-			return err
-		}
-	}
-	if cluster == nil {
-		return nil
-	}
-	services, err := cluster.Services().List(ctx, metav1.ListOptions{})
+func (p *preflighter) fromFiles(in *preflight.Input, stderr io.Writer) (complete bool, err error) {
+	objects, errs, err := manifest.Load(p.paths)
 	if err != nil {
-		return fmt.Errorf("list Services: %w", err)
+		return false, err
 	}
-	for i := range services.Items {
-		in.Objects.Services = append(in.Objects.Services, kube.Service(&services.Items[i]))
+	warnUnread(stderr, objects)
+	for _, e := range errs {
+		fmt.Fprintln(stderr, e)
 	}
-	slices, err := cluster.EndpointSlices().List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return fmt.Errorf("list EndpointSlices: %w", err)
+	in.Nodes, in.ServiceCIDRs = manifest.Of[model.Node](objects), manifest.Of[model.ServiceCIDR](objects)
+	in.Services, in.EndpointSlices = manifest.Of[model.Service](objects), manifest.Of[model.EndpointSlice](objects)
+	return len(errs) == 0, nil
+}
+
+func fromCluster(ctx context.Context, cluster *client.Client, in *preflight.Input) error {
+	services, err1 := cluster.Services().List(ctx, metav1.ListOptions{})
+	endpoints, err2 := cluster.EndpointSlices().List(ctx, metav1.ListOptions{})
+	nodes, err3 := cluster.Nodes().List(ctx, metav1.ListOptions{})
+	ranges, err4 := cluster.ServiceCIDRs().List(ctx, metav1.ListOptions{})
+	if apierrors.IsNotFound(err4) { // clusters before 1.33 have none (KEP-1880)
+		err4 = nil
 	}
-	for i := range slices.Items {
-		in.Objects.EndpointSlices = append(in.Objects.EndpointSlices, kube.EndpointSlice(&slices.Items[i]))
+	if err := errors.Join(err1, err2, err3, err4); err != nil {
+		return fmt.Errorf("list the objects of the cluster: %w", err)
 	}
-	var w known
-	c := clusterReader{cluster, &w}
-	if err := c.nodes(ctx, in.Config.NodeName, stderr); err != nil {
-		return err
-	}
-	if err := c.serviceCIDRs(ctx, stderr); err != nil {
-		return err
-	}
-	in.Objects.Nodes, in.Objects.ServiceCIDRs = w.Nodes, w.serviceCIDRs
+	in.Nodes, in.ServiceCIDRs = converted(nodes.Items, kube.Node), converted(ranges.Items, kube.ServiceCIDR)
+	in.Services = converted(services.Items, kube.Service)
+	in.EndpointSlices = converted(endpoints.Items, kube.EndpointSlice)
 	return nil
 }
 
-// hostAddresses returns the addresses of this node, without those of Services.
-func hostAddresses() ([]netip.Addr, error) {
-	return hostaddr.List([]string{ipvs.DefaultDevice, host.KubeProxyDevice, userspace.DeviceName})
+func converted[T, M any](items []T, convert func(*T) M) []M {
+	list := make([]M, 0, len(items))
+	for i := range items {
+		list = append(list, convert(&items[i]))
+	}
+	return list
 }
 
-func (p *preflighter) readNFTFile(in *preflight.Input) error {
-	text, err := os.ReadFile(p.nft)
-	if err != nil {
-		return fmt.Errorf("--nft: %w", err)
+// chooseNode returns the name of a Node that there is: the one asked for, the only one, or the host's.
+func chooseNode(name string, nodes []model.Node) (string, error) {
+	var all []string
+	for _, n := range nodes {
+		all = append(all, n.Name)
 	}
-	for _, f := range model.Families {
-		if in.Before[f], err = preflight.ReadNFT(f, string(text)); err != nil {
-			return fmt.Errorf("--nft: %s: %w", p.nft, err)
-		}
+	host, _ := config.HostNodeName()
+	if name == "" && len(all) == 1 {
+		name = all[0]
 	}
-	return nil
-}
-
-func (p *preflighter) readSavedFiles(in *preflight.Input) error {
-	for f, file := range map[model.Family][2]string{
-		model.IPv4: {"--iptables-save", p.iptablesSave}, model.IPv6: {"--ip6tables-save", p.ip6tablesSave},
-	} {
-		if file[1] == "" {
-			continue
-		}
-		text, err := os.ReadFile(file[1])
-		if err == nil {
-			in.Before[f], err = preflight.ReadIPTables(f, string(text))
-		}
-		if err != nil {
-			return fmt.Errorf("%s: %s: %w", file[0], file[1], err)
-		}
+	name = strings.ToLower(cmp.Or(name, host))
+	switch {
+	case len(all) == 0:
+		return "", errors.New("there is no Node (see kubectl get services,endpointslices,nodes,servicecidrs -A -o yaml)")
+	case slices.Contains(all, name):
+		return name, nil
 	}
-	return nil
-}
-
-// readNodeRules reads the rules of this node, for each family those of the mode that has some.
-func readNodeRules(ctx context.Context, in *preflight.Input) error {
-	for _, f := range model.Families {
-		table, err := tablesim.ReadTable(f, preflight.Table)
-		if err != nil {
-			return fmt.Errorf("read kube-proxy's rules for %v: %w", f, err)
-		}
-		if table != nil {
-			in.Before[f] = preflight.OfTable(table)
-			continue
-		}
-		text, err := host.SavedWith(ctx, f, "KUBE-SERVICES")
-		if err == nil && text != "" {
-			in.Before[f], err = preflight.ReadIPTables(f, text)
-		}
-		if err != nil && !host.LacksProgram(err) {
-			return fmt.Errorf("read kube-proxy's rules for %v: %w", f, err)
-		}
+	near := names.Nearest(name, all)
+	if len(near) == 0 {
+		near = all[:min(len(all), namedNodes)]
 	}
-	return nil
+	return "", fmt.Errorf("--node-name: there is no Node %q; did you mean %s?", name, strings.Join(near, " or "))
 }

@@ -82,7 +82,7 @@ func (l *loader) nodePortAddresses() model.NodePortAddresses {
 	if legacy := c.Mode != "" && modeOf(c) != NFTables; len(list) == 0 && legacy {
 		list = []string{"all"}
 	}
-	n, err := parseNodePortAddresses(list)
+	n, err := ParseNodePortAddresses(list)
 	if err != nil {
 		return n // validation reports it
 	}

@@ -7,10 +7,10 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// parseNodePortAddresses reads --nodeport-addresses: "primary", "all", "localhost" and
+// ParseNodePortAddresses reads --nodeport-addresses: "primary", "all", "localhost" and
 // CIDRs. An empty list means "primary". A range of loopback addresses means "localhost"
 // for its family.
-func parseNodePortAddresses(list []string) (model.NodePortAddresses, error) {
+func ParseNodePortAddresses(list []string) (model.NodePortAddresses, error) {
 	n := model.NodePortAddresses{Primary: len(list) == 0}
 	var errs []error
 	for _, s := range list {

@@ -51,7 +51,7 @@ func TestParseNodePortAddresses(t *testing.T) {
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got, err := parseNodePortAddresses(tt.flag)
+			got, err := ParseNodePortAddresses(tt.flag)
 			if tt.bad != (err != nil) {
 				t.Errorf("error: %v, wanted: %v", err, tt.bad)
 			}

@@ -45,7 +45,7 @@ func validate(c *proxyconfig.KubeProxyConfiguration, running Backend) field.Erro
 	add(validateLocalMode(c))
 	add(validateClusterCIDR(path("clusterCIDR"), c.ClusterCIDR))
 	for i, s := range c.NodePortAddresses {
-		if _, err := parseNodePortAddresses([]string{s}); err != nil {
+		if _, err := ParseNodePortAddresses([]string{s}); err != nil {
 			add(invalid(path("nodePortAddresses").Index(i), s, "neither primary, all, localhost nor a CIDR"))
 		}
 	}

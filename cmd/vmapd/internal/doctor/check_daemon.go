@@ -78,7 +78,7 @@ func checkVersion(f Facts) []Line {
 const (
 	// oldestServer is the first that has EndpointSlices in discovery.k8s.io/v1.
 	oldestServer = 21
-	// testedServer is the newest whose kube-proxy vmapd is compared with (testdata/kube-proxy). A
+	// testedServer is the newest whose kube-proxy vmapd was compared with. A
 	// kube-proxy may be three minor versions older than the API server, and not more:
 	// https://kubernetes.io/releases/version-skew-policy/#kube-proxy
 	testedServer = 37

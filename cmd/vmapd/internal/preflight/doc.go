@@ -1,12 +1,12 @@
-// Package preflight says what would be different on a node if vmapd served its Services in place of
-// kube-proxy.
+// Package preflight lists what changes on a node when vmapd replaces kube-proxy.
 //
-//	objects, vmapd's configuration ──> connections to try ──┬── model.Decide ────────────────┬──> Report
-//	rules that kube-proxy has programmed ───────────────────┴── iptsim or tablesim ──────────┘
+//	kube-proxy's configuration, mode, version ──┐
+//	vmapd's configuration and backend ──────────┼── table of known differences ──> Report
+//	Services, EndpointSlices, the node ─────────┘
 //
-// A connection is tried to each address and port of each Service, by each kind of client. Equal
-// differences of several Services are one [Difference]. Rules that have not yet followed a change of
-// the cluster are told apart, see [Stale].
+// Each row of the table is a difference that is known for a mode and a backend, with the Services that it
+// concerns and the setting that keeps the former behaviour. Nothing is read from the kernel, so
+// rules that a kube-proxy has there are not examined.
 //
 // It is pure: values in, values out.
 package preflight

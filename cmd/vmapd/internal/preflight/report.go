@@ -3,99 +3,114 @@ package preflight
 import (
 	"fmt"
 	"slices"
+	"strings"
+
+	"github.com/vmapd/vmapd/model"
 )
 
 // Report is the result.
 type Report struct {
-	Node      string    `json:"node"`
-	KubeProxy KubeProxy `json:"kubeProxy"`
-	// Backend is the one with which vmapd would run.
-	Backend string `json:"backend"`
-	// Connections is the number of connections that were tried, Services that of their Services.
-	Connections int `json:"connections"`
-	Services    int `json:"services"`
-	// NotCompared is the reason why no connection was, a sentence without its full stop. It is empty if they were.
-	NotCompared string `json:"notCompared,omitempty"`
-	// Differences concern connections that succeed or fail otherwise, or arrive from another
-	// address. Notes concern connections that no Service answers before or after, and
-	// programs that look for kube-proxy's rules.
+	Node    string `json:"node"`
+	Mode    string `json:"mode"`              // of kube-proxy
+	Version string `json:"version,omitempty"` // of kube-proxy, if it is known
+	Backend string `json:"backend"`           // of vmapd
+	// Services is the number of Services that a proxy serves.
+	Services int `json:"services"`
+	// Differences change connections that are answered before or after the switch. Notes do not.
 	Differences []Difference `json:"differences"`
 	Notes       []Difference `json:"notes"`
-	// Stale is where kube-proxy's rules have not followed the cluster.
-	Stale []Stale `json:"stale"`
-	// Settings are sentences about the configuration.
-	Settings []string `json:"settings"`
-	// Unread are parts of kube-proxy's rules that were not understood: connections that meet
-	// them could not be compared.
-	Unread []string `json:"unread"`
+	// NotConcerned is the number of known differences of this mode and backend that concern no Service here.
+	NotConcerned int `json:"notConcerned"`
+	// Configuration is what vmapd says about the configuration.
+	Configuration []string `json:"configuration"`
 }
 
-// KubeProxy describes the proxy whose rules were read.
-type KubeProxy struct {
-	Mode     string   `json:"mode"`
-	Families []string `json:"families"`
-}
-
-// Difference is one difference, of one or more Services.
+// Difference is a known difference that applies.
 type Difference struct {
-	ID     string `json:"id"`
-	What   string `json:"what"`
-	Remedy string `json:"remedy,omitempty"`
-	// Keep is the setting that keeps everything as it was, if there is one.
-	Keep string `json:"keep,omitempty"`
-	// Services, Clients and Addresses say whom it concerns, sorted. They may be empty.
-	Services  []string `json:"services,omitempty"`
-	Clients   []Client `json:"clients,omitempty"`
-	Addresses []string `json:"addresses,omitempty"`
-	// Rules are rules of others that it concerns.
-	Rules []string `json:"rules,omitempty"`
-	// Example is one of the connections, with its two results.
-	Example *Example `json:"example,omitempty"`
+	ID      string   `json:"id"`
+	Title   string   `json:"title"`
+	Change  string   `json:"change"`
+	Details []string `json:"details,omitempty"`
+	// Services are those that it concerns; empty: it concerns the node as a whole.
+	Services []string `json:"services,omitempty"`
+	Remedy   string   `json:"remedy,omitempty"`
+	// Setting keeps everything as it was, if there is one.
+	Setting *Setting `json:"setting,omitempty"`
 }
 
-// Example is a connection with its results.
-type Example struct {
-	From   string `json:"from"`
-	To     string `json:"to"`
-	Before string `json:"before"`
-	After  string `json:"after"`
+// Setting is a part of a configuration file.
+type Setting struct {
+	File string `json:"file"`
+	YAML string `json:"yaml"`
 }
 
-// Stale is a part of kube-proxy's rules that differs from the cluster.
-type Stale struct {
-	Service string `json:"service"`
-	What    string `json:"what"`
-}
-
-// Client is a kind of client.
-type Client string
-
-// The kinds of clients.
-const (
-	LocalPod Client = "pods of this node"
-	OtherPod Client = "pods of other nodes"
-	ThisNode Client = "this node"
-	Outside  Client = "clients outside"
-)
-
-// Differs reports whether something would be different.
+// Differs reports whether something changes.
 func (r *Report) Differs() bool { return len(r.Differences) > 0 }
 
-// Confirming returns r with those of its differences that an earlier report has, too. The others were
-// a matter of a moment.
-func (r *Report) Confirming(earlier *Report) *Report {
-	c := *r
-	c.Differences = slices.DeleteFunc(slices.Clone(r.Differences), func(d Difference) bool {
-		return !slices.ContainsFunc(earlier.Differences, func(o Difference) bool { return o.ID == d.ID && o.What == d.What })
-	})
-	gone := len(r.Differences) - len(c.Differences)
-	for _, o := range earlier.Differences {
-		if !slices.ContainsFunc(r.Differences, func(d Difference) bool { return o.ID == d.ID && o.What == d.What }) {
-			gone++
+// comparison is what the rows of the table look at.
+type comparison struct {
+	Input
+	snapshot *model.Snapshot
+	served   []model.Service                   // by a proxy
+	hinted   map[model.NamespacedName]bool     // Services with hints for nodes
+	problems map[model.NamespacedName][]string // of Services, but for addresses in a ServiceCIDR
+}
+
+func newComparison(in Input) *comparison {
+	c := &comparison{in, in.snapshot(), in.served(), map[model.NamespacedName]bool{}, map[model.NamespacedName][]string{}}
+	for _, s := range in.EndpointSlices {
+		if slices.ContainsFunc(s.Endpoints, func(e model.SliceEndpoint) bool { return len(e.HintNodes) > 0 }) {
+			c.hinted[model.NamespacedName{Namespace: s.Namespace, Name: s.Labels[model.LabelServiceName]}] = true
 		}
 	}
-	if gone > 0 {
-		c.Stale = append(slices.Clone(r.Stale), Stale{What: fmt.Sprintf("the cluster was changing: %s only for a moment", count(gone, "difference"))})
+	for _, p := range c.snapshot.Problems() {
+		if p.Object.Kind == "Service" && !strings.Contains(p.Message, "it is in a ServiceCIDR") {
+			c.problems[p.Object.NamespacedName] = append(c.problems[p.Object.NamespacedName], p.Error())
+		}
 	}
-	return &c
+	return c
+}
+
+// Compare lists the known differences that apply.
+func Compare(in Input) *Report {
+	c := newComparison(in)
+	r := &Report{
+		Node: in.Config.NodeName, Mode: in.mode(), Backend: in.Backend, Services: len(c.served),
+		Configuration: append([]string{}, in.Notes...),
+	}
+	if in.Version > 0 {
+		r.Version = fmt.Sprintf("1.%d", in.Version)
+	}
+	r.Differences = c.apply(differences(), &r.NotConcerned)
+	r.Notes = c.apply(notes(), &r.NotConcerned)
+	return r
+}
+
+// apply returns the differences of the rows that apply, and counts those that concern no Service.
+func (c *comparison) apply(rows []row, notConcerned *int) []Difference {
+	list := []Difference{}
+	for _, r := range rows {
+		if !r.applies(c) {
+			continue
+		}
+		d := Difference{ID: r.id, Title: r.title, Change: r.change, Remedy: r.remedy}
+		for i := range c.served {
+			if r.concerns != nil && r.concerns(c, &c.served[i]) {
+				d.Services = append(d.Services, c.served[i].String())
+			}
+		}
+		if r.concerns != nil && len(d.Services) == 0 {
+			*notConcerned++
+			continue
+		}
+		slices.Sort(d.Services)
+		if r.own != "" {
+			d.Setting = &Setting{c.OwnFile, r.own}
+		}
+		if r.edit != nil {
+			r.edit(c, &d)
+		}
+		list = append(list, d)
+	}
+	return list
 }
