@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -42,21 +44,43 @@ func (a *answers) overview(context.Context, url.Values) (any, error) {
 
 // facts are the parts of an overview that are not in the view.
 func (a *answers) facts() status.Daemon {
-	s, health := a.status(a.plane, a.observers, a.in, a.nodeName), a.observers.tracker.Status()
+	health := a.observers.tracker.Status()
 	d := status.Daemon{
-		Version: s.Version, Started: s.Started.UTC().Truncate(time.Second), Node: s.Node, Backend: s.Backend, With: a.plane.with, Why: s.Why,
-		Ready: s.Ready, Healthy: health.Healthy, NotEligible: s.NotEligible,
-		OtherProxies: s.OtherProxies, Leftovers: s.Leftovers, Notes: s.Problems, Counters: a.counters(),
+		Version: version(), Started: a.started.UTC().Truncate(time.Second), Node: a.nodeName,
+		Backend: a.plane.name, With: a.plane.with, Why: a.plane.why,
+		Ready: health.Ready, Healthy: health.Healthy, NotEligible: health.Why,
+		OtherProxies: slices.Sorted(maps.Values(a.plane.rivals.current())),
+		Leftovers:    a.plane.sweep.remaining().String(),
+		Notes:        a.problems(health.NoNode), Counters: a.counters(),
 	}
 	for _, f := range model.Families {
 		d.Synced = append(d.Synced, health.Families[f].Synced)
 		d.Waiting = append(d.Waiting, health.Families[f].Waiting)
 	}
-	d.FastPath = s.FastPath
+	d.FastPath, _ = a.plane.fastPath(a.config.FastPath.On(), &a.observers.flowLister)
 	if used, most, err := nodesetup.TableUse(nodesetup.Options{}); err == nil {
 		d.Tracked, d.TrackedMost = used, most
 	}
 	return d
+}
+
+// problems are whole sentences: the proxy works with old or incomplete information. noNode is the name of the Node if
+// the cluster has none.
+func (a *answers) problems(noNode string) (list []string) {
+	if noNode != "" {
+		list = append(list, fmt.Sprintf("the cluster has no Node %q", noNode))
+	}
+	list = append(list, a.plane.listenerNotes()...)
+	if a.in.cluster != nil {
+		for _, f := range a.in.cluster.Failing() {
+			list = append(list, fmt.Sprintf("%s can't be read from the API server since %s (%s): %v",
+				f.Resource, f.Since.UTC().Format(time.RFC3339), time.Since(f.Since).Round(time.Second), f.Err))
+		}
+	}
+	for _, kind := range a.in.unread() {
+		list = append(list, kind+" have not been read from the API server yet")
+	}
+	return list
 }
 
 // counters reports whether new connections are counted. Listeners count by themselves.

@@ -271,8 +271,8 @@ func checkPods(t *testing.T, ds *appsv1.DaemonSet) {
 }
 
 // checkDaemon checks that both containers start with the files of the ConfigMap.
-// checkBesideIt checks the container of kube-rbac-proxy: it changes nothing of vmapd's, reads its metrics where vmapd serves them
-// by default, and finds its kubeconfig.
+// checkBesideIt checks the container of kube-rbac-proxy: it changes nothing of vmapd's, reads its metrics where vmapd
+// serves them by default, and finds its kubeconfig.
 func checkBesideIt(t *testing.T, before, after *appsv1.DaemonSet) {
 	t.Helper()
 	checkPods(t, after)

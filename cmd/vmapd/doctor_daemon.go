@@ -22,8 +22,8 @@ import (
 // fewPods is the number of endpoints on this node that doctor looks at, of each family.
 const fewPods = 3
 
-// examiner has the daemon's view of itself and of its node, for vmapd doctor, /statusz, metrics and
-// the page. It takes no part in rounds.
+// examiner has the daemon's view of itself and of its node, for vmapd doctor, metrics and the
+// page. It takes no part in rounds.
 type examiner struct {
 	*daemon
 	plane     *dataplane
@@ -124,6 +124,12 @@ func (e *examiner) view() *doctor.Daemon {
 	}
 	for _, err := range e.portErrors() {
 		v.Ports = append(v.Ports, err.Error())
+	}
+	if e.config.HealthzBindAddress == "" {
+		v.PortsOff = append(v.PortsOff, "health (--healthz-bind-address)")
+	}
+	if e.config.MetricsBindAddress == "" {
+		v.PortsOff = append(v.PortsOff, "metrics (--metrics-bind-address)")
 	}
 	v.Node = doctor.Node{Unread: snapshot == nil, Never: status.NoNode != "", NotEligible: status.Why}
 	if snapshot != nil {

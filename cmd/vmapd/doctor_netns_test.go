@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/netip"
@@ -140,7 +141,7 @@ func (p *patient) wantWarning(t *testing.T, texts ...string) {
 	}
 }
 
-// With each backend, a healthy node has only lines that are ok; so has /statusz.
+// With each backend, a healthy node has only lines that are ok; status has no problem.
 func TestDoctorOfAHealthyNode(t *testing.T) {
 	t.Parallel()
 	for _, backend := range []string{"nftables", "iptables", "ipvs"} {
@@ -154,8 +155,8 @@ func TestDoctorOfAHealthyNode(t *testing.T) {
 			p.daemon.waitFor(t, "msg=ready")
 			p.wantHealthy(t)
 			eventually(t, func() string {
-				if status := get(p.Node, nil, metricsURL+"/statusz").body; strings.Contains(status, "Problem") || strings.Contains(status, "Doctor:") || !strings.Contains(status, "Ready: true") {
-					return "/statusz says:\n" + status
+				if all := overview(t, p.socket); len(all.Notes) > 0 || !all.Ready {
+					return fmt.Sprintf("status says: ready %v, %q", all.Ready, all.Notes)
 				}
 				return ""
 			})
@@ -187,7 +188,7 @@ func TestDoctorForPrograms(t *testing.T) {
 	}
 }
 
-// /statusz has each finding. /readyz names the checks while the process is not ready, and no finding
+// The metrics have each finding. /readyz names the checks while the process is not ready, and no finding
 // makes it unready.
 func TestFindingsAreOnThePages(t *testing.T) {
 	t.Parallel()
@@ -198,8 +199,9 @@ func TestFindingsAreOnThePages(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, func() string {
-		if status := get(p.Node, nil, metricsURL+"/statusz").body; !strings.Contains(status, "\nDoctor: fail forwarding: net.ipv4.ip_forward is 0") {
-			return "/statusz says:\n" + status
+		const want = `vmapd_doctor_findings{check="forwarding",level="fail"} 1`
+		if all := get(p.Node, nil, metricsURL+"/metrics").body; !strings.Contains(all, want) {
+			return "no " + want
 		}
 		return ""
 	})

@@ -52,9 +52,6 @@ func (r *reports) Fresh() doctor.Report {
 	return r.last
 }
 
-// Findings returns the lines of a fresh report that are not ok.
-func (r *reports) Findings() []doctor.Line { return doctor.Bad(r.Fresh().Lines) }
-
 // begin begins an examination if the last one is old. It returns a channel that is closed when the one
 // that runs ends, nil if none does. The caller holds mu.
 func (r *reports) begin() chan struct{} {

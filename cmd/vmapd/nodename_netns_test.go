@@ -2,6 +2,8 @@ package main
 
 import (
 	"net/http"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -14,7 +16,8 @@ func TestAWrongNodeName(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t)
 	const wrong = lab.NodeName + ".example.org"
-	p := c.start(t, "--kubeconfig", c.kubeconfig(), "--hostname-override", wrong)
+	socket := filepath.Join(t.TempDir(), "vmapd.sock")
+	p := c.start(t, "--kubeconfig", c.kubeconfig(), "--hostname-override", wrong, "--socket", socket)
 	p.waitFor(t, "msg=ready")
 	eventually(t, func() string {
 		if got := get(c.Client, nil, healthURL+"/readyz"); got.status != http.StatusServiceUnavailable || !strings.Contains(got.body, `no Node "`+wrong+`"`) {
@@ -22,8 +25,8 @@ func TestAWrongNodeName(t *testing.T) {
 		}
 		return ""
 	})
-	if got := get(c.Node, nil, metricsURL+"/statusz"); !strings.Contains(got.body, `Problem: the cluster has no Node "`+wrong+`"`) {
-		t.Errorf("/statusz says %v", got)
+	if got := overview(t, socket).Notes; !slices.Contains(got, `the cluster has no Node "`+wrong+`"`) {
+		t.Errorf("status says %q", got)
 	}
 	wantStatus(t, c.Client, healthURL+"/livez", http.StatusOK)
 	c.ask(t, webVIP)
@@ -46,29 +49,30 @@ func TestAWrongNodeName(t *testing.T) {
 	p.mustStay(t)
 }
 
-// What the API server does not answer any more is on the page, with the time since when.
-func TestThePageTellsThatTheAPIServerIsAway(t *testing.T) {
+// What the API server does not answer any more is a problem in status, with the time since when.
+func TestStatusReportsThatTheAPIServerIsAway(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t)
-	p := c.start(t, "--kubeconfig", c.kubeconfig(), "--hostname-override", lab.NodeName)
+	socket := filepath.Join(t.TempDir(), "vmapd.sock")
+	p := c.start(t, "--kubeconfig", c.kubeconfig(), "--hostname-override", lab.NodeName, "--socket", socket)
 	p.waitFor(t, "msg=ready")
-	problems := func() string { return get(c.Node, nil, metricsURL+"/statusz").body }
-	if got := problems(); strings.Contains(got, "Problem") {
-		t.Errorf("/statusz says at first:\n%s", got)
+	problems := func() string { return strings.Join(overview(t, socket).Notes, "\n") }
+	if got := problems(); got != "" {
+		t.Errorf("status says at first:\n%s", got)
 	}
 	c.forbid()
 	c.api.DropWatches()
 	eventually(t, func() string {
-		if got := problems(); !strings.Contains(got, "Problem: services can't be read from the API server since 20") || !strings.Contains(got, "is forbidden") {
-			return "/statusz says:\n" + got
+		if got := problems(); !strings.Contains(got, "services can't be read from the API server since 20") || !strings.Contains(got, "is forbidden") {
+			return "status says:\n" + got
 		}
 		return ""
 	})
 	wantStatus(t, c.Client, healthURL+"/readyz", http.StatusOK)
 	c.api.SetRules(deployedRules(t))
 	eventually(t, func() string {
-		if got := problems(); strings.Contains(got, "Problem") {
-			return "/statusz still says:\n" + got
+		if got := problems(); got != "" {
+			return "status still says:\n" + got
 		}
 		return ""
 	})

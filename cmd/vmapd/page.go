@@ -5,8 +5,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
-	"os"
-	"strings"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/socket"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/status"
@@ -14,18 +12,14 @@ import (
 	"github.com/vmapd/vmapd/model"
 )
 
-// page returns the handler of the page at / of the metrics port, and of its requests.
+// page returns the handler of the page at / of the socket, and of its requests.
 func (a *answers) page() http.Handler {
-	hosts := []string{strings.ToLower(a.nodeName)}
-	if name, err := os.Hostname(); err == nil {
-		hosts = append(hosts, strings.ToLower(name))
-	}
 	return webpage.Handler(map[string]socket.Route{
 		"status":   a.overview,
 		"services": a.search,
 		"service":  a.one,
 		"doctor":   a.examined,
-	}, hosts...)
+	})
 }
 
 // search answers with service ports, without counts: these cost the most.

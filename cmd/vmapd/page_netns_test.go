@@ -1,23 +1,24 @@
 package main
 
 import (
-	"encoding/json"
 	"net/netip"
+	"net/url"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/socket"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/status"
 )
 
-// onThePage returns the page's answer about a Service.
-func onThePage(t *testing.T, node *lab.Namespace, name string) (one status.One) {
+// onThePage returns the page's answer about a Service, by the daemon's socket.
+func onThePage(t *testing.T, path, name string) (one status.One) {
 	t.Helper()
-	answer := get(node, nil, metricsURL+"/api/service?namespace=default&name="+name)
-	if err := json.Unmarshal([]byte(answer.body), &one); err != nil {
-		t.Fatalf("%v: %v", answer, err)
+	query := url.Values{"namespace": {"default"}, "name": {name}}
+	if err := (socket.Client{Path: path}).Get(t.Context(), "/api/service", query, &one); err != nil {
+		t.Fatal(err)
 	}
 	return one
 }
@@ -49,8 +50,9 @@ func TestThePageTellsThePacketsWay(t *testing.T) {
 				skipWithoutIPVS(t)
 			}
 			w := newLab(t)
+			path := filepath.Join(t.TempDir(), "vmapd.sock")
 			startVmapd(t, w.Node, "--backend="+tt.backend, "--from", filepath.Join(testdata(t), "demo/before"), "--hostname-override", lab.NodeName,
-				"--service-counters", "--socket=").waitFor(t, "msg=ready")
+				"--service-counters", "--socket", path).waitFor(t, "msg=ready")
 			var listed strings.Builder
 			for _, command := range tt.lists {
 				words := strings.Fields(command)
@@ -60,7 +62,7 @@ func TestThePageTellsThePacketsWay(t *testing.T) {
 				}
 				listed.Write(out)
 			}
-			one := onThePage(t, w.Node, "web")
+			one := onThePage(t, path, "web")
 			if one.Uncounted != tt.uncounted {
 				t.Errorf("%q, want %q", one.Uncounted, tt.uncounted)
 			}
@@ -90,7 +92,7 @@ func TestThePageTellsThePacketsWay(t *testing.T) {
 				t.Fatal(err)
 			}
 			waitUntil(t, "the connection is counted", func() bool {
-				n := onThePage(t, w.Node, "web").Services.Items[0].Connections
+				n := onThePage(t, path, "web").Services.Items[0].Connections
 				return n != nil && *n == 1
 			})
 		})

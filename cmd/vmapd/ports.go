@@ -6,17 +6,13 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"maps"
 	"net/http"
 	"slices"
 	"syscall"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/httpserver"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/metrics"
-	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/sync/events"
 )
 
@@ -56,8 +52,7 @@ func (a *answers) pages() httpserver.MetricsPort {
 		ProxyMode: func() string { return p.name },
 		Config:    func() (kubeProxy, own any) { return d.config.KubeProxy(), d.config.Own() },
 		Flags:     d.config.FlagValues,
-		Status:    func() httpserver.Status { return d.status(p, o, a.in, a.nodeName) },
-		Page:      a.page(),
+		Status:    func() httpserver.Status { return httpserver.Status{Started: d.started, Version: version()} },
 		Profiling: d.config.EnableProfiling,
 		SetVerbosity: func(level int) {
 			d.log.LogAttrs(context.Background(), slog.LevelInfo, "verbosity changed", slog.Int("v", level))
@@ -117,35 +112,4 @@ func proxyMode(ctx context.Context, address string) string {
 		return ""
 	}
 	return string(mode)
-}
-
-func (d *daemon) status(p *dataplane, o *observers, in inputs, nodeName string) httpserver.Status {
-	s := o.tracker.Status()
-	status := httpserver.Status{
-		Started: d.started, Version: version(),
-		Backend: p.name, Why: p.why, Node: nodeName, NotEligible: s.Why, Ready: s.Ready,
-		OtherProxies: slices.Sorted(maps.Values(p.rivals.current())), Leftovers: p.sweep.remaining().String(),
-	}
-	status.FastPath, _ = p.fastPath(d.config.FastPath.On(), &o.flowLister)
-	for _, f := range model.Families {
-		family := s.Families[f]
-		status.Syncs = append(status.Syncs, httpserver.Sync{Family: f.String(), Last: metav1.NewTime(family.Synced), Err: family.LastError})
-	}
-	if s.NoNode != "" {
-		status.Problems = append(status.Problems, fmt.Sprintf("the cluster has no Node %q", s.NoNode))
-	}
-	status.Problems = append(status.Problems, p.listenerNotes()...)
-	if in.cluster != nil {
-		for _, f := range in.cluster.Failing() {
-			status.Problems = append(status.Problems, fmt.Sprintf("%s can't be read from the API server since %s (%s): %v",
-				f.Resource, f.Since.UTC().Format(time.RFC3339), time.Since(f.Since).Round(time.Second), f.Err))
-		}
-	}
-	for _, kind := range in.unread() {
-		status.Problems = append(status.Problems, kind+" have not been read from the API server yet")
-	}
-	for _, l := range o.doctor.Findings() {
-		status.Findings = append(status.Findings, fmt.Sprintf("%s %s: %s", l.Level, l.Check, l.Evidence))
-	}
-	return status
 }

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -57,7 +58,8 @@ func TestAnotherProxyIsNoticed(t *testing.T) {
 			defer func() { _ = port.Close() }()
 			leaveRules(t, c.Node, variant)
 			rules := services(t, c.Node, variant)
-			p := c.start(t, "--kubeconfig", c.kubeconfig(), "--hostname-override", lab.NodeName)
+			socket := filepath.Join(t.TempDir(), "vmapd.sock")
+			p := c.start(t, "--kubeconfig", c.kubeconfig(), "--hostname-override", lab.NodeName, "--socket", socket)
 			p.waitFor(t, "msg=ready")
 			metrics := func() string { return get(c.Node, nil, metricsURL+"/metrics").body }
 			if n := services(t, c.Node, variant); n != 0 || rules == 0 {
@@ -91,10 +93,11 @@ func TestAnotherProxyIsNoticed(t *testing.T) {
 			})
 			c.wantEvent(t, "OtherProxy", "Node", lab.NodeName, "address already in use")
 			waitLong(t, "the port is a sign, too", p, func() bool { return strings.Contains(metrics(), `vmapd_other_proxy{kind="healthz-port"} 1`) })
-			status := get(c.Node, nil, metricsURL+"/statusz").body
-			for _, want := range []string{"\nOther proxy: objects of kube-proxy came back", "\nOther proxy: healthz server: ", "\nLeftovers: of kube-proxy: "} {
-				if !strings.Contains(status, want) {
-					t.Errorf("/statusz has no %q:\n%s", want, status)
+			all := overview(t, socket)
+			text := strings.Join(append(all.OtherProxies, all.Leftovers), "\n")
+			for _, want := range []string{"objects of kube-proxy came back", "healthz server: ", "of kube-proxy: "} {
+				if !strings.Contains(text, want) {
+					t.Errorf("status has no %q:\n%s", want, text)
 				}
 			}
 			c.ask(t, netip.MustParseAddrPort("172.30.0.10:80"))

@@ -153,7 +153,7 @@ func TestPagesOfTheDaemon(t *testing.T) {
 	}
 
 	for path, want := range map[string]string{
-		"/healthz": "ok", "/proxyMode": "nftables", "/flagz": "masquerade-all=true\n", "/statusz": "Node: node-1\nReady: true\n",
+		"/healthz": "ok", "/proxyMode": "nftables", "/flagz": "masquerade-all=true\n", "/statusz": "Binary version: ",
 		"/metrics/slis": "kubernetes_",
 	} {
 		got := wantStatus(t, c.Node, metricsURL+path, http.StatusOK)

@@ -18,7 +18,7 @@ type answers struct {
 	tracked   conntrack.Lister
 }
 
-// routes are all paths of the socket.
+// routes are the paths of the socket for commands; the page has its own.
 func (a *answers) routes() map[string]socket.Route {
 	return map[string]socket.Route{
 		"/v1/status":      a.overview,
@@ -32,6 +32,6 @@ func (a *answers) routes() map[string]socket.Route {
 
 // serve answers requests until ctx ends.
 func (a *answers) serve(ctx context.Context) {
-	s := socket.Server{Path: a.config.Socket, Routes: a.routes(), Log: a.log}
+	s := socket.Server{Path: a.config.Socket, Routes: a.routes(), Page: a.page(), Log: a.log}
 	s.Run(ctx)
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/socket"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/status"
 )
 
@@ -21,6 +22,15 @@ func asks(t *testing.T, socket string, args ...string) string {
 		t.Fatalf("vmapd %s: exit code %d\n%s", strings.Join(args, " "), code, &stderr)
 	}
 	return stdout.String()
+}
+
+// overview is what status shows.
+func overview(t *testing.T, path string) (all status.Overview) {
+	t.Helper()
+	if err := (socket.Client{Path: path}).Get(t.Context(), "/v1/status", nil, &all); err != nil {
+		t.Fatal(err)
+	}
+	return all
 }
 
 func wantLine(t *testing.T, text string, words ...string) {

@@ -54,7 +54,9 @@ endpoints: [{addresses: [10.0.0.2], nodeName: node-1, conditions: {ready: true}}
 // New connections are counted by their outcome; those whom source ranges do not admit are in none.
 func TestUserspaceCountsConnections(t *testing.T) {
 	w := newLab(t)
-	startVmapd(t, w.Node, append([]string{"--from", closedDemo(t), "--service-counters", "--socket="}, userspaceArgs...)...).waitFor(t, "msg=ready")
+	socket := filepath.Join(t.TempDir(), "vmapd.sock")
+	args := append([]string{"--from", closedDemo(t), "--service-counters", "--socket", socket}, userspaceArgs...)
+	startVmapd(t, w.Node, args...).waitFor(t, "msg=ready")
 	const asked = 4
 	for range asked {
 		for _, network := range []string{"tcp", "udp"} {
@@ -99,7 +101,7 @@ func TestUserspaceCountsConnections(t *testing.T) {
 		}
 		return ""
 	})
-	one := onThePage(t, w.Node, "web")
+	one := onThePage(t, socket, "web")
 	if n := one.Services.Items[0].Connections; one.Uncounted != "" || n == nil || *n != asked {
 		t.Errorf("the page has %v connections (%q), want %d", n, one.Uncounted, asked)
 	}

@@ -2,9 +2,14 @@ package browser
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
+	"log"
+	"net"
 	"net/http"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,7 +22,8 @@ import (
 
 const (
 	root    = "../../../.."
-	address = "http://127.0.0.1:10249/"
+	port    = "127.0.0.1:10249" // which leads to the daemon's socket
+	address = "http://" + port + "/"
 )
 
 // isolated is a variable of the environment that is set in the network namespace of these tests.
@@ -52,13 +58,14 @@ type daemon struct {
 // startDaemon builds and starts vmapd, and returns when it has programmed everything.
 func startDaemon(t *testing.T, manifests string) *daemon {
 	t.Helper()
-	program := filepath.Join(t.TempDir(), "vmapd")
+	program, socket := filepath.Join(t.TempDir(), "vmapd"), filepath.Join(t.TempDir(), "vmapd.sock")
 	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-buildvcs=false", "-o", program, root+"/cmd/vmapd")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, out)
 	}
-	d := &daemon{exec.CommandContext(t.Context(), program, "--from", manifests, "--hostname-override=node-1", "--socket=", "--service-counters"), &bytes.Buffer{}}
+	d := &daemon{exec.CommandContext(t.Context(), program, "--from", manifests, "--hostname-override=node-1", "--socket", socket,
+		"--metrics-bind-address=", "--service-counters"), &bytes.Buffer{}}
 	d.Stderr = d.log
 	if err := d.Start(); err != nil {
 		t.Fatal(err)
@@ -70,11 +77,29 @@ func startDaemon(t *testing.T, manifests string) *daemon {
 			t.Logf("the daemon's log:\n%.4000s", d.log)
 		}
 	})
+	forward(t, socket)
 	waitUntil(t, "the daemon has programmed the Services", func() bool {
 		status, body := get(t, "api/services?limit=1")
 		return status == http.StatusOK && strings.Contains(body, `"left":`) && strings.Contains(body, `"since":`)
 	})
 	return d
+}
+
+// forward leads from the address to the daemon's socket, as "ssh -L" does.
+func forward(t *testing.T, socket string) {
+	t.Helper()
+	to := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: "localhost"})
+	to.Transport = &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+	}}
+	to.ErrorLog = log.New(io.Discard, "", 0) // before the daemon listens
+	listener, err := net.Listen("tcp", port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{Handler: to, ReadHeaderTimeout: time.Minute}
+	go func() { _ = server.Serve(listener) }()
+	t.Cleanup(func() { _ = server.Close() })
 }
 
 // processor returns the time that the daemon has computed, in the kernel's ticks of 10 ms.

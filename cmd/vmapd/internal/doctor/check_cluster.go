@@ -227,5 +227,8 @@ func checkPorts(f Facts) []Line {
 	if len(lines) > 0 {
 		return lines
 	}
+	if off := f.Daemon.PortsOff; len(off) > 0 {
+		return good("turned off by the configuration: " + strings.Join(off, ", "))
+	}
 	return good("health and metrics are served")
 }

@@ -293,3 +293,14 @@ func TestTroubleshootingHasATranscript(t *testing.T) {
 		t.Errorf("the page lacks:\n%s", want)
 	}
 }
+
+// What the configuration turns off is not said to be served.
+func TestPortsThatAreOff(t *testing.T) {
+	facts := healthy()
+	facts.Daemon.PortsOff = []string{"metrics (--metrics-bind-address)"}
+	for _, l := range doctor.Diagnose(facts).Lines {
+		if l.Check == doctor.CheckPorts && (l.Level != doctor.OK || l.Evidence != "turned off by the configuration: metrics (--metrics-bind-address)") {
+			t.Errorf("got %+v", l)
+		}
+	}
+}

@@ -58,7 +58,8 @@ type Daemon struct {
 	Table        *Table   `json:"table,omitempty"`
 	OtherProxies []string `json:"otherProxies,omitempty"`
 	Leftovers    string   `json:"leftovers,omitempty"`
-	Ports        []string `json:"ports,omitempty"` // errors of the daemon's own ports
+	Ports        []string `json:"ports,omitempty"`    // errors of the daemon's own ports
+	PortsOff     []string `json:"portsOff,omitempty"` // those that the configuration turns off
 	// FastPath says whether connections take the fast path; "": it is off. NoFastPath: some that should can't.
 	FastPath   string `json:"fastPath,omitempty"`
 	NoFastPath bool   `json:"noFastPath,omitempty"`

@@ -22,8 +22,6 @@ type MetricsPort struct {
 	Flags func() map[string]string
 	// Status returns the contents of /statusz.
 	Status func() Status
-	// Page answers / and /api/.
-	Page http.Handler
 	// Profiling adds /debug/pprof/ and, with SetVerbosity, /debug/flags/v.
 	Profiling bool
 	// SetVerbosity changes the verbosity of the log, as the flag -v.
@@ -33,11 +31,17 @@ type MetricsPort struct {
 // Handler returns the port's handler. Its /healthz always answers ok; the health of the node is
 // on the other port.
 func (m MetricsPort) Handler() http.Handler {
+	mux := http.NewServeMux()
+	for pattern, h := range m.routes() {
+		mux.Handle(pattern, h)
+	}
+	return mux
+}
+
+// routes returns the handlers by their patterns.
+func (m MetricsPort) routes() map[string]http.Handler {
 	routes := map[string]http.Handler{
 		"GET /healthz": text(func() string { return "ok" }), "/metrics": m.Metrics, "/metrics/slis": m.SLIs,
-	}
-	if m.Page != nil {
-		routes["GET /{$}"], routes["GET /api/"] = m.Page, m.Page
 	}
 	maps.DeleteFunc(routes, func(_ string, h http.Handler) bool { return h == nil })
 	if m.ProxyMode != nil {
@@ -59,11 +63,7 @@ func (m MetricsPort) Handler() http.Handler {
 		paths := folders(append(slices.Collect(maps.Keys(routes)), "GET /statusz"))
 		routes["GET /statusz"] = m.statusz(paths)
 	}
-	mux := http.NewServeMux()
-	for pattern, h := range routes {
-		mux.Handle(pattern, h)
-	}
-	return mux
+	return routes
 }
 
 // folders returns the first parts of the patterns' paths, sorted, in the form of Kubernetes'
@@ -73,7 +73,7 @@ func folders(patterns []string) []string {
 	for _, p := range patterns {
 		_, path, _ := strings.Cut(p, "/")
 		first, _, _ := strings.Cut(path, "/")
-		found["/"+strings.TrimSuffix(first, "{$}")] = true
+		found["/"+first] = true
 	}
 	return slices.Sorted(maps.Keys(found))
 }

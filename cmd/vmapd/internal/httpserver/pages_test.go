@@ -1,9 +1,11 @@
 package httpserver
 
 import (
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -55,14 +57,7 @@ func metricsPort(t *testing.T) MetricsPort {
 		},
 		Flags: func() map[string]string { return flags() },
 		Status: func() Status {
-			return Status{
-				Started: now.Add(-time.Hour - 5*time.Second), Version: "v0.2.0",
-				Backend: "nftables", Why: "the kernel has it", Node: "node-1", Ready: true,
-				Syncs: []Sync{
-					{Family: "IPv4", Last: metav1.NewTime(now.Add(-3 * time.Second))},
-					{Family: "IPv6", Err: "no such file\nreally"},
-				},
-			}
+			return Status{Started: now.Add(-time.Hour - 5*time.Second), Version: "v0.2.0"}
 		},
 	}
 }
@@ -76,9 +71,7 @@ func TestPages(t *testing.T) {
 		structured := func(version string) string {
 			return `{"kind":"Statusz","apiVersion":"config.k8s.io/` + version + `","metadata":{"name":"vmapd"},` +
 				`"startTime":"1999-12-31T22:59:55Z","uptimeSeconds":3605,"goVersion":"go1.99","binaryVersion":"v0.2.0",` +
-				`"paths":["/configz","/flagz","/healthz","/metrics","/proxyMode","/statusz"],` +
-				`"vmapd.io":{"backend":"nftables","why":"the kernel has it","node":"node-1","ready":true,"syncs":[` +
-				`{"family":"IPv4","lastSync":"1999-12-31T23:59:57Z"},{"family":"IPv6","lastSync":null,"error":"no such file\nreally"}]}}`
+				`"paths":["/configz","/flagz","/healthz","/metrics","/proxyMode","/statusz"]}`
 		}
 		for _, tt := range []struct {
 			path, accept string
@@ -118,13 +111,6 @@ Up: 1 hr 00 min 05 sec
 Go version: go1.99
 Binary version: v0.2.0
 Paths: /configz /flagz /healthz /metrics /proxyMode /statusz
-Backend: nftables
-Why: the kernel has it
-Node: node-1
-Ready: true
-Last sync IPv4: Fri Dec 31 23:59:57 UTC 1999 (0 hr 00 min 03 sec ago)
-Last sync IPv6: never
-Error IPv6: no such file; really
 `}},
 			{"/statusz", "application/json", page{200, "application/json", true, structured("v1beta1")}},
 			{"/statusz", "application/json;v=v1alpha1;g=config.k8s.io;as=Statusz", page{200, "application/json", true, structured("v1alpha1")}},
@@ -135,6 +121,7 @@ Error IPv6: no such file; really
 			{"/debug/pprof/", "", page{404, textPlain, true, "404 page not found\n"}},
 			{"/debug/flags/v", "", page{404, textPlain, true, "404 page not found\n"}},
 			{"/", "", page{404, textPlain, true, "404 page not found\n"}},
+			{"/api/services", "", page{404, textPlain, true, "404 page not found\n"}},
 		} {
 			got := ask(h, http.MethodGet, tt.path, "", "Accept", tt.accept)
 			if got.ContentType == "" && got.Status == http.StatusOK {
@@ -145,6 +132,21 @@ Error IPv6: no such file; really
 			}
 		}
 	})
+}
+
+// All paths of the port: kube-proxy's.
+func TestPaths(t *testing.T) {
+	t.Parallel()
+	m := metricsPort(t)
+	m.Profiling, m.SetVerbosity = true, func(int) {}
+	want := []string{
+		"/metrics", "/metrics/slis",
+		"GET /configz", "GET /debug/pprof/", "GET /debug/pprof/cmdline", "GET /debug/pprof/profile", "GET /debug/pprof/symbol", "GET /debug/pprof/trace",
+		"GET /flagz", "GET /healthz", "GET /proxyMode", "GET /statusz", "POST /debug/pprof/symbol", "PUT /debug/flags/v",
+	}
+	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(m.routes()))); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
 }
 
 func TestWhatIsNotGivenIsNotFound(t *testing.T) {

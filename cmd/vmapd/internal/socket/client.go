@@ -28,7 +28,7 @@ var ErrNoDaemon = errors.New("no daemon answers")
 // and [ErrNoDaemon] if there is none.
 func (c Client) Get(ctx context.Context, path string, query url.Values, out any) error {
 	transport := &http.Transport{DisableKeepAlives: true, DialContext: c.dial}
-	u := url.URL{Scheme: "http", Host: "vmapd", Path: path, RawQuery: query.Encode()}
+	u := url.URL{Scheme: "http", Host: "localhost", Path: path, RawQuery: query.Encode()}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
 		return err

@@ -36,6 +36,7 @@ type Route func(ctx context.Context, query url.Values) (any, error)
 type Server struct {
 	Path   string           // of the socket; "": Run returns at once
 	Routes map[string]Route // by path
+	Page   http.Handler     // answers / and /api/; nil: nothing does
 	Log    *slog.Logger
 }
 
@@ -98,6 +99,10 @@ func (s *Server) handler() http.Handler {
 	mux := http.NewServeMux()
 	for path, route := range s.Routes {
 		mux.Handle("GET "+path, Answer(route))
+	}
+	if s.Page != nil {
+		mux.Handle("GET /{$}", s.Page)
+		mux.Handle("GET /api/", s.Page)
 	}
 	places := make(chan struct{}, maxRequests)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -1,4 +1,4 @@
-// Package webpage has the page at / of the metrics port: what the daemon has programmed, for a browser.
+// Package webpage has the page at / of the daemon's socket: what the daemon has programmed, for a browser.
 //
 //	browser ── GET /         ── page.html, of this package
 //	        └─ GET /api/…    ── JSON: the same values as at the daemon's socket
@@ -7,9 +7,9 @@
 // their hashes and requests to the same origin, and nothing else. Texts of objects are never markup: the
 // script makes nodes of text alone.
 //
-// It changes nothing, and the port's authentication is before it. Without that, a page of another site
-// must not read it either: where a name of another site leads to this port ("DNS rebinding"), the
-// request has that name in its Host header, and is refused.
+// It changes nothing, and only root may ask the socket. Where root forwards a local port to it, a page of another
+// site must not read it: where a name of another site leads to that port ("DNS rebinding"), the request has that
+// name in its Host header, and is refused.
 package webpage
 
 import (
@@ -20,7 +20,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"slices"
 	"strings"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/socket"
@@ -32,9 +31,8 @@ var text string
 // maxRequests is the number of requests for JSON that are answered at a time.
 const maxRequests = 4
 
-// Handler returns the handler of / and /api/. Its routes are below /api/. hosts are names by which a browser may
-// reach it, besides addresses and localhost.
-func Handler(routes map[string]socket.Route, hosts ...string) http.Handler {
+// Handler returns the handler of / and /api/. Its routes are below /api/.
+func Handler(routes map[string]socket.Route) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /{$}", servePage())
 	places := make(chan struct{}, maxRequests)
@@ -57,8 +55,8 @@ func Handler(routes map[string]socket.Route, hosts ...string) http.Handler {
 		} {
 			w.Header().Set(name, value)
 		}
-		if !ours(r.Host, hosts) {
-			http.Error(w, "this page answers by an address, by localhost, and by the node's name only", http.StatusMisdirectedRequest)
+		if !ours(r.Host) {
+			http.Error(w, "this page answers by an address and by localhost only", http.StatusMisdirectedRequest)
 			return
 		}
 		mux.ServeHTTP(w, r)
@@ -66,13 +64,13 @@ func Handler(routes map[string]socket.Route, hosts ...string) http.Handler {
 }
 
 // ours reports whether a Host header names this port.
-func ours(host string, hosts []string) bool {
+func ours(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
 	}
 	host = strings.ToLower(strings.Trim(host, "[]"))
 	_, err := netip.ParseAddr(host)
-	return err == nil || host == "localhost" || slices.Contains(hosts, host)
+	return err == nil || host == "localhost"
 }
 
 func servePage() http.Handler {

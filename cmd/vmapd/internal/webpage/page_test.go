@@ -26,7 +26,7 @@ func handler() http.Handler {
 			return nil, socket.NotFound("there is none")
 		}
 		return map[string]string{"name": query.Get("name")}, nil
-	}}, "node-1")
+	}})
 }
 
 func TestAnswers(t *testing.T) {
@@ -39,7 +39,7 @@ func TestAnswers(t *testing.T) {
 		{"127.0.0.1:10249", "/", http.StatusOK, text},
 		{"[::1]:10249", "/", http.StatusOK, text},
 		{"localhost:10249", "/", http.StatusOK, text},
-		{"Node-1:10249", "/", http.StatusOK, text},
+		{"Node-1:10249", "/", http.StatusMisdirectedRequest, ""},
 		{"evil.example:10249", "/", http.StatusMisdirectedRequest, ""},
 		{"evil.example", "/api/service", http.StatusMisdirectedRequest, ""},
 		{"localhost", "/api/service?name=%3Cb%3E", http.StatusOK, `{"name":"\u003cb\u003e"}`},
