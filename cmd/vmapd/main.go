@@ -48,6 +48,9 @@ func execute(ctx context.Context, root *cobra.Command, d *daemon, args []string,
 		return 0
 	case errors.As(err, &code):
 		return int(code)
+	case ctx.Err() != nil && errors.Is(err, context.Canceled) && (failed != root || d == nil): // Ctrl-C
+		const bySignal = 128 + int(syscall.SIGINT) // as in a shell
+		return bySignal
 	case failed == root && d != nil && !errors.As(err, &unknown):
 		d.logFailure(ctx, stderr, args, err)
 	default:

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/spf13/cobra"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
 )
@@ -57,6 +59,20 @@ func TestGarbageCostsOneLine(t *testing.T) {
 				t.Errorf("the good files were not rendered:\n%.500s", &stdout)
 			}
 		})
+	}
+}
+
+// Who interrupts a command knows that it ended early.
+func TestAnInterruptedCommandPrintsNoError(t *testing.T) {
+	root := &cobra.Command{Use: "vmapd", SilenceErrors: true, SilenceUsage: true}
+	root.AddCommand(&cobra.Command{Use: "wait", RunE: func(c *cobra.Command, _ []string) error {
+		return fmt.Errorf("wait for packets: %w", c.Context().Err())
+	}})
+	ctx, interrupt := context.WithCancel(t.Context())
+	interrupt()
+	var stdout, stderr bytes.Buffer
+	if code := execute(ctx, root, nil, []string{"wait"}, nil, &stdout, &stderr); code != 130 || stdout.Len()+stderr.Len() > 0 {
+		t.Errorf("exit code %d, want 130; %s%s", code, &stdout, &stderr)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"syscall"
 	"time"
 
@@ -106,6 +107,7 @@ func (s *Server) handler() http.Handler {
 	}
 	places := make(chan struct{}, maxRequests)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer s.answerPanic(w, r)
 		if uid, ok := peerOf(r.Context()); !ok || !trusted(uid) {
 			writeError(w, &Error{http.StatusForbidden, fmt.Sprintf("only root may ask the daemon; the request is from user %d", uid)})
 			return
@@ -119,6 +121,15 @@ func (s *Server) handler() http.Handler {
 		}
 		mux.ServeHTTP(w, r)
 	})
+}
+
+// answerPanic answers a request whose handler panicked.
+func (s *Server) answerPanic(w http.ResponseWriter, r *http.Request) {
+	if reason := recover(); reason != nil {
+		s.Log.LogAttrs(r.Context(), slog.LevelError, "a handler panicked", slog.String("path", r.URL.Path),
+			slog.String("reason", fmt.Sprint(reason)), slog.String("stack", string(debug.Stack())))
+		writeError(w, &Error{http.StatusInternalServerError, "the daemon panicked; its log has the reason"})
+	}
 }
 
 // Answer returns a handler that answers with the value of a route, as JSON.

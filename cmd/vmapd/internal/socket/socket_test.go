@@ -64,6 +64,29 @@ func waitUntil(t *testing.T, what string, ok func() bool) {
 	}
 }
 
+// A panic is an error in the log, the client hears of it, and the next one is answered.
+func TestAPanicIsAnError(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	routes := greet("")
+	routes["/v1/panic"] = func(context.Context, url.Values) (any, error) { panic([]string{"out of", "order"}) }
+	log, _ := start(t, path, routes)
+	c := Client{Path: path}
+	var out greeting
+	waitUntil(t, "an answer", func() bool { return c.Get(t.Context(), "/v1/greeting", nil, &out) == nil })
+	refused, ok := errors.AsType[*Error](c.Get(t.Context(), "/v1/panic", nil, &out))
+	if !ok || refused.Status != http.StatusInternalServerError || !strings.Contains(refused.Message, "its log has the reason") {
+		t.Errorf("got %v", refused)
+	}
+	for _, want := range []string{"level=ERROR", "path=/v1/panic", `reason="[out of order]"`, "socket_test.go"} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("the log has no %s:\n%s", want, log)
+		}
+	}
+	if err := c.Get(t.Context(), "/v1/greeting", nil, &out); err != nil {
+		t.Error(err)
+	}
+}
+
 type greeting struct {
 	From string `json:"from"`
 }
