@@ -3,24 +3,37 @@ package main
 import (
 	"context"
 	"log/slog"
+	"math"
 	"os"
 	"runtime/debug"
 	"sync"
 
-	"github.com/vmapd/vmapd/cmd/vmapd/internal/memlimit"
+	"github.com/KimMachineGun/automemlimit/memlimit"
+
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
-// limitMemory makes the runtime respect the memory limit of the control group.
+// limitMemory makes the runtime respect the memory limit of the control group, unless the environment sets GOMEMLIMIT.
 func limitMemory(ctx context.Context, log *slog.Logger) {
-	switch limit, err := memlimit.Apply(); {
+	group := func() (uint64, error) {
+		limit, err := memlimit.FromCgroup()
+		return forTheHeap(limit), err
+	}
+	switch limit, err := memlimit.Set(memlimit.WithProvider(group), memlimit.WithRatio(1)); {
 	case err != nil:
 		log.LogAttrs(ctx, slog.LevelWarn, "memory limit of the control group unknown", slog.Any("err", err))
-	case limit != nil:
-		log.LogAttrs(ctx, slog.LevelInfo, "memory limit of the control group", slog.String("file", limit.File),
-			slog.Int64("bytes", limit.Bytes), slog.Int64("for_the_heap", limit.Runtime()))
+	case limit != math.MaxInt64:
+		log.LogAttrs(ctx, slog.LevelInfo, "memory limit of the heap", slog.Int64("bytes", limit))
 	}
+}
+
+// forTheHeap returns the runtime's part of a limit. The other part is for memory that the runtime does not know: the
+// program itself, and that of the kernel for sockets and, since Linux 5.17, for nftables' elements. With 5,000 Services
+// of 50 endpoints, the kernel's was 20 MB.
+func forTheHeap(limit uint64) uint64 {
+	const reservePercent, leastReserve = 15, 24 << 20 // but no more than half
+	return limit - max(limit/100*reservePercent, min(leastReserve, limit/2))
 }
 
 // startGCPercent is GOGC until everything is programmed once. Most allocations until then are
