@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/vmapd/vmapd/cmd/vmapd/internal/help"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/names"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/plugin"
 )
@@ -66,7 +65,7 @@ func asPlugin() *cobra.Command {
 	c := newKubectlCommand()
 	c.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl vmapd"}
 	c.SilenceUsage, c.SilenceErrors = true, true
-	help.Install(c)
+	setHelp(c)
 	return c
 }
 

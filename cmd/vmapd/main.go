@@ -12,11 +12,10 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
-
-	"github.com/vmapd/vmapd/cmd/vmapd/internal/help"
 )
 
 func main() {
@@ -42,7 +41,7 @@ func execute(ctx context.Context, root *cobra.Command, d *daemon, args []string,
 	root.SetErr(stderr)
 	failed, err := root.ExecuteContextC(ctx)
 	var code exitError
-	var unknown *help.UnknownCommandError
+	_, _, unknown := root.Find(args) // a command of this name
 	switch {
 	case err == nil:
 		return 0
@@ -51,10 +50,10 @@ func execute(ctx context.Context, root *cobra.Command, d *daemon, args []string,
 	case ctx.Err() != nil && errors.Is(err, context.Canceled) && (failed != root || d == nil): // Ctrl-C
 		const bySignal = 128 + int(syscall.SIGINT) // as in a shell
 		return bySignal
-	case failed == root && d != nil && !errors.As(err, &unknown):
+	case failed == root && d != nil && unknown == nil:
 		d.logFailure(ctx, stderr, args, err)
 	default:
-		fmt.Fprintf(stderr, "vmapd: %v\n", err)
+		fmt.Fprintf(stderr, "vmapd: %s\n", strings.TrimRight(err.Error(), "\n"))
 	}
 	return 1
 }
@@ -85,7 +84,6 @@ func newRootCommand(d *daemon) *cobra.Command {
 		Use:           "vmapd",
 		Short:         "A Kubernetes Service proxy on nftables maps",
 		Long:          rootLong,
-		Args:          help.NoCommand,
 		Version:       version(), // not printed by a template, which would keep all methods of all types in the binary
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -96,7 +94,7 @@ func newRootCommand(d *daemon) *cobra.Command {
 	root.CompletionOptions.DisableDefaultCmd = true // newCompletionCommand is in its place
 	root.SuggestionsMinimumDistance = 2
 	d.AddFlags(root.Flags())
-	help.Install(root)
+	setHelp(root)
 	root.AddCommand(newRenderCommand(), newExplainCommand(), newCleanupCommand(), newDoctorCommand(), newPreflightCommand(), newTraceCommand(), newWaitCommand(),
 		newVersionCommand(), newCompletionCommand())
 	root.AddCommand(newKubectlCommand())
