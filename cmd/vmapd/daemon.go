@@ -20,46 +20,72 @@ import (
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
-// daemon is the command without a subcommand.
-type daemon struct {
+// start is the command without a subcommand.
+type start struct {
 	config.Flags
-
-	started time.Time
-	log     *slog.Logger
-	level   slog.LevelVar
-	config  *config.Config
-	events  *events.Recorder
-	refused atomic.Pointer[string] // why the configuration's files are invalid now; nil: they are valid
+	log *slog.Logger // nil before the configuration is read
 }
 
-func (d *daemon) run(ctx context.Context, stderr io.Writer) error {
-	d.started = time.Now()
-	c, err := config.Load(&d.Flags)
+func (s *start) run(ctx context.Context, stderr io.Writer) error {
+	started := time.Now()
+	c, err := config.Load(&s.Flags)
 	if err != nil {
 		return err
 	}
-	d.config = c
-	d.level.Set(levelOf(c.Verbosity))
-	d.log = newLogger(stderr, c.LogFormat, &d.level)
+	level := new(slog.LevelVar)
+	level.Set(levelOf(c.Verbosity))
+	s.log = newLogger(stderr, c.LogFormat, level)
 	// client-go logs here where it has no other log.
-	klog.SetLogger(informer.Debug(d.log))
-	if !d.InitOnly { // the daemon says them, with the same configuration
+	klog.SetLogger(informer.Debug(s.log))
+	if !s.InitOnly { // the daemon says them, with the same configuration
 		for _, n := range c.Notes {
-			d.log.LogAttrs(ctx, n.Level, "configuration", slog.String("note", n.Text))
+			s.log.LogAttrs(ctx, n.Level, "configuration", slog.String("note", n.Text))
 		}
 	}
 	switch {
-	case d.WriteConfigTo != "":
-		return c.WriteFile(d.WriteConfigTo)
-	case d.CleanUp:
+	case s.WriteConfigTo != "":
+		return c.WriteFile(s.WriteConfigTo)
+	case s.CleanUp:
 		return cleanUp(c)
-	case d.InitOnly:
-		return d.initOnly(ctx, c)
+	case s.InitOnly:
+		return initOnly(ctx, c, s.log)
 	}
-	limitMemory(ctx, d.log)
-	err = d.serve(ctx)
-	d.log.LogAttrs(ctx, slog.LevelInfo, "stopped; the rules stay")
-	return err
+	limitMemory(ctx, s.log)
+	d, err := newDaemon(c, s.log, level, started)
+	if err != nil {
+		return err
+	}
+	if err := d.serve(ctx); err != nil {
+		return err
+	}
+	s.log.LogAttrs(ctx, slog.LevelInfo, "stopped; the rules stay")
+	return nil
+}
+
+// daemon programs a node.
+type daemon struct {
+	config   *config.Config
+	log      *slog.Logger
+	level    *slog.LevelVar // of log
+	started  time.Time
+	nodeName string
+	events   *events.Recorder
+	refused  atomic.Pointer[string] // why the configuration's files are invalid now; nil: they are valid
+}
+
+func newDaemon(c *config.Config, log *slog.Logger, level *slog.LevelVar, started time.Time) (*daemon, error) {
+	nodeName := c.Model().NodeName
+	if nodeName == "" {
+		var err error
+		if nodeName, err = config.HostNodeName(); err != nil {
+			return nil, err
+		}
+	}
+	recorder, err := newRecorder(c, nodeName, log)
+	if err != nil {
+		return nil, err
+	}
+	return &daemon{config: c, log: log, level: level, started: started, nodeName: nodeName, events: recorder}, nil
 }
 
 // serve programs the node until ctx ends, or a part fails so that a new start is needed.
@@ -69,35 +95,28 @@ func (d *daemon) serve(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = plane.close() }()
-	traffic, err := d.traffic(config.Backend(plane.name))
+	in, err := d.openInputs(d.traffic(config.Backend(plane.name)))
 	if err != nil {
-		return err
-	}
-	in, err := d.openInputs(traffic)
-	if err != nil {
-		return err
-	}
-	if d.events, err = d.newRecorder(traffic.NodeName); err != nil {
 		return err
 	}
 	plane.sweep.again = func() { in.state.Update(reconcile.Change{}, func(*model.Builder) {}) }
 	o := d.observe(plane, in)
-	asked := &answers{daemon: d, plane: plane, observers: o, in: in, nodeName: traffic.NodeName}
+	asked := &answers{daemon: d, plane: plane, observers: o, in: in}
 	ports, err := asked.openPorts()
 	if err != nil {
 		return err
 	}
-	o.doctor.ports, o.doctor.nodeName = ports, traffic.NodeName
+	o.doctor.ports = ports
 	// Nothing fails from here on, and connection tracking is loaded, by the backend.
 	d.setUpNode(ctx)
-	d.announce(ctx, plane, traffic.NodeName)
-	loop := d.newLoop(plane, in, o)
-	tasks := append(o.tasks(), in.tasks()...)
+	d.announce(ctx, plane)
+	foreign, watching := watch(plane, d.log)
+	loop := d.newLoop(plane, in, o, foreign)
+	tasks := append(append(o.tasks(), in.tasks()...), watching...)
 	tasks = append(tasks, quiet(d.events.Run), quiet(loop.Run), ports.metrics.Run, ports.healthz.Run, quiet(asked.serve),
 		func(ctx context.Context) error { return d.follow(ctx, o.metrics) })
 	portSigns := ports.signs(plane.rivals, d.config.MetricsBindAddress)
 	tasks = append(tasks, quiet(func(ctx context.Context) { plane.sweep.watch(ctx, func() { portSigns(ctx) }) }))
-	tasks = append(tasks, watch(plane, loop)...)
 	if plane.nft != nil {
 		tasks = append(tasks, quiet(plane.nft.RunPurges))
 	}
@@ -107,32 +126,30 @@ func (d *daemon) serve(ctx context.Context) error {
 	return runAll(ctx, tasks)
 }
 
-// newLoop returns the loop that applies the state of the inputs to the dataplane.
-func (d *daemon) newLoop(p *dataplane, in inputs, o *observers) *reconcile.Loop {
+// newLoop returns the loop that applies the state of the inputs to the dataplane, also when another program has
+// changed that.
+func (d *daemon) newLoop(p *dataplane, in inputs, o *observers, foreign <-chan struct{}) *reconcile.Loop {
 	backend := config.Backend(p.name)
-	loop := &reconcile.Loop{
-		State: in.state, Backend: p, Log: d.log, Describe: in.describe, Observers: o.all(),
+	told := o.all()
+	if t := newStartThrift(); t != nil {
+		told = append(told, t)
+	}
+	return &reconcile.Loop{
+		State: in.state, Backend: p, Log: d.log, Describe: in.describe, Observers: told, ForeignChange: foreign,
 		MinInterval:    d.config.MinSyncPeriod(backend),
 		ResyncInterval: resyncInterval(d.config, backend),
 	}
-	return loop
 }
 
 // traffic returns the settings that decide about traffic, adapted to this host and a backend.
-func (d *daemon) traffic(backend config.Backend) (model.Config, error) {
+func (d *daemon) traffic(backend config.Backend) model.Config {
 	traffic := d.config.Model()
-	traffic.Budgets = config.Budgets(backend)
-	if traffic.NodeName == "" {
-		var err error
-		if traffic.NodeName, err = config.HostNodeName(); err != nil {
-			return traffic, err
-		}
-	}
+	traffic.Budgets, traffic.NodeName = config.Budgets(backend), d.nodeName
 	if traffic.NodePortAddresses.Localhost[model.IPv6] && !hasIPv6Loopback() {
 		traffic.NodePortAddresses.Localhost[model.IPv6] = false
 		d.log.LogAttrs(context.Background(), slog.LevelInfo, "node ports on localhost: IPv4 only; this host has no ::1")
 	}
-	return traffic, nil
+	return traffic
 }
 
 // followDevices returns a task that keeps the devices of the fast path.

@@ -148,7 +148,7 @@ func TestManifestsFitTogether(t *testing.T) {
 		checkPods(t, ds)
 		for name, c := range map[string]corev1.Container{"cleanup": ds.Spec.Template.Spec.InitContainers[0], "wait": ds.Spec.Template.Spec.Containers[0]} {
 			// The image has no program but vmapd.
-			command, rest, err := newRootCommand(&daemon{}).Find(c.Args)
+			command, rest, err := newRootCommand(new(start)).Find(c.Args)
 			if err == nil {
 				err = command.ParseFlags(rest)
 			}

@@ -30,9 +30,7 @@ type examiner struct {
 	observers *observers
 	in        inputs
 	server    serverVersion
-	// Of serve, which sets them before any task runs.
-	ports    *ports
-	nodeName string
+	ports     *ports // of serve, which sets them before any task runs: their pages have metrics of the examiner
 
 	reports
 

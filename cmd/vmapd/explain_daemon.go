@@ -34,10 +34,7 @@ func (a *answers) explain(ctx context.Context, query url.Values) (any, error) {
 	if snapshot == nil {
 		return nil, a.in.unprogrammed()
 	}
-	k := known{locate: func(model.Problem) string { return "" }}
-	if k.config, err = a.traffic(config.Backend(a.plane.name)); err != nil {
-		return nil, err
-	}
+	k := known{locate: func(model.Problem) string { return "" }, config: a.traffic(config.Backend(a.plane.name))}
 	q.NodeName = a.nodeName
 	if a.in.cluster != nil {
 		// A client of its own has a limit of requests of its own: the daemon's lists do not wait.

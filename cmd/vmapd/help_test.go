@@ -41,7 +41,7 @@ func commands(root *cobra.Command) []*cobra.Command {
 }
 
 func TestHelpFitsInATerminal(t *testing.T) {
-	root := newRootCommand(&daemon{})
+	root := newRootCommand(new(start))
 	root.InitDefaultHelpCmd()
 	for _, c := range commands(root) {
 		args := append(strings.Fields(c.CommandPath())[1:], "--help")
@@ -71,7 +71,7 @@ func TestHelpHasEachFlagInItsGroup(t *testing.T) {
 		at = next
 	}
 	words := strings.Join(strings.Fields(text), " ")
-	newRootCommand(&daemon{}).Flags().VisitAll(func(f *pflag.Flag) {
+	newRootCommand(new(start)).Flags().VisitAll(func(f *pflag.Flag) {
 		found := regexp.MustCompile(`(?m)^  (   |-\w,) --`+regexp.QuoteMeta(f.Name)+`( .*)?$`).FindAllString(text, -1)
 		want := 1
 		if f.Hidden {
@@ -89,7 +89,7 @@ func TestHelpHasEachFlagInItsGroup(t *testing.T) {
 		"config": "further kube-proxy", "healthz-bind-address": "further kube-proxy",
 		"vmapd-config": "further vmapd", "socket": "further vmapd",
 	} {
-		if got := config.Group(newRootCommand(&daemon{}).Flags().Lookup(flag)); want != got {
+		if got := config.Group(newRootCommand(new(start)).Flags().Lookup(flag)); want != got {
 			t.Errorf("--%s: want group %q, got %q", flag, want, got)
 		}
 	}

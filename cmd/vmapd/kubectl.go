@@ -115,7 +115,7 @@ const permissions = "cmd/vmapd/deploy/kubectl.yaml has the permissions that kube
 // remoteCommand parses the arguments of a command as the node will, so that a mistake is told here. It
 // returns nil after it has printed the command's help.
 func remoteCommand(args []string, stdout io.Writer) (*cobra.Command, error) {
-	root := newRootCommand(&daemon{})
+	root := newRootCommand(new(start))
 	root.SetOut(stdout)
 	remote, rest, err := root.Find(args)
 	if err != nil || remote == root || !slices.Contains(pluginCommands, remote.Name()) {

@@ -28,9 +28,10 @@ func newLogger(w io.Writer, format string, level slog.Leveler) *slog.Logger {
 
 // logFailure logs the error for which the daemon exits, so that all its lines have one format. Without a
 // configuration, that is the one which the arguments ask for.
-func (d *daemon) logFailure(ctx context.Context, stderr io.Writer, args []string, err error) {
-	if d.log == nil {
-		d.log = newLogger(stderr, config.LogFormat(args), &d.level)
+func (s *start) logFailure(ctx context.Context, stderr io.Writer, args []string, err error) {
+	log := s.log
+	if log == nil {
+		log = newLogger(stderr, config.LogFormat(args), slog.LevelInfo)
 	}
-	d.log.LogAttrs(ctx, slog.LevelError, "exiting because of an error", slog.Any("err", err))
+	log.LogAttrs(ctx, slog.LevelError, "exiting because of an error", slog.Any("err", err))
 }

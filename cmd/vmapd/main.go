@@ -29,12 +29,12 @@ func main() {
 
 // run is main without globals. It returns the exit code.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	var d daemon
-	return execute(ctx, newRootCommand(&d), &d, args, stdin, stdout, stderr)
+	var s start
+	return execute(ctx, newRootCommand(&s), &s, args, stdin, stdout, stderr)
 }
 
-// execute runs a command. d is the daemon that root is, or nil.
-func execute(ctx context.Context, root *cobra.Command, d *daemon, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+// execute runs a command. s is the start of the daemon that root is, or nil.
+func execute(ctx context.Context, root *cobra.Command, s *start, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root.SetArgs(args)
 	root.SetIn(stdin)
 	root.SetOut(stdout)
@@ -47,11 +47,11 @@ func execute(ctx context.Context, root *cobra.Command, d *daemon, args []string,
 		return 0
 	case errors.As(err, &code):
 		return int(code)
-	case ctx.Err() != nil && errors.Is(err, context.Canceled) && (failed != root || d == nil): // Ctrl-C
+	case ctx.Err() != nil && errors.Is(err, context.Canceled) && (failed != root || s == nil): // Ctrl-C
 		const bySignal = 128 + int(syscall.SIGINT) // as in a shell
 		return bySignal
-	case failed == root && d != nil && unknown == nil:
-		d.logFailure(ctx, stderr, args, err)
+	case failed == root && s != nil && unknown == nil:
+		s.logFailure(ctx, stderr, args, err)
 	default:
 		fmt.Fprintf(stderr, "vmapd: %s\n", strings.TrimRight(err.Error(), "\n"))
 	}
@@ -79,7 +79,7 @@ Without a subcommand it is the daemon:
 It needs CAP_NET_ADMIN and Linux 5.9 or newer with nftables, but no nft command. If
 the kernel lacks a feature, it uses IPVS, iptables or listeners of its own.`
 
-func newRootCommand(d *daemon) *cobra.Command {
+func newRootCommand(s *start) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "vmapd",
 		Short:         "A Kubernetes Service proxy on nftables maps",
@@ -88,12 +88,12 @@ func newRootCommand(d *daemon) *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return d.run(cmd.Context(), cmd.ErrOrStderr())
+			return s.run(cmd.Context(), cmd.ErrOrStderr())
 		},
 	}
 	root.CompletionOptions.DisableDefaultCmd = true // newCompletionCommand is in its place
 	root.SuggestionsMinimumDistance = 2
-	d.AddFlags(root.Flags())
+	s.AddFlags(root.Flags())
 	setHelp(root)
 	root.AddCommand(newRenderCommand(), newExplainCommand(), newCleanupCommand(), newDoctorCommand(), newPreflightCommand(), newTraceCommand(), newWaitCommand(),
 		newVersionCommand(), newCompletionCommand())

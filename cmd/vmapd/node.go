@@ -17,9 +17,9 @@ import (
 )
 
 // newRecorder returns a recorder with a client of its own, so that events do not delay lists.
-func (d *daemon) newRecorder(nodeName string) (*events.Recorder, error) {
-	o := events.Options{NodeName: nodeName, Log: d.log}
-	if c := d.config; len(c.From) == 0 {
+func newRecorder(c *config.Config, nodeName string, log *slog.Logger) (*events.Recorder, error) {
+	o := events.Options{NodeName: nodeName, Log: log}
+	if len(c.From) == 0 {
 		var err error
 		if o.Client, err = informer.Connect(c.Client()); err != nil {
 			return nil, fmt.Errorf("connect to the cluster for events: %w", err)
@@ -33,8 +33,8 @@ func (d *daemon) newRecorder(nodeName string) (*events.Recorder, error) {
 
 // announce logs the start, and sends events about the Node: the start, and notes on the
 // configuration.
-func (d *daemon) announce(ctx context.Context, p *dataplane, nodeName string) {
-	attrs := []slog.Attr{slog.String("version", version()), slog.String("node", nodeName), slog.String("backend", p.name)}
+func (d *daemon) announce(ctx context.Context, p *dataplane) {
+	attrs := []slog.Attr{slog.String("version", version()), slog.String("node", d.nodeName), slog.String("backend", p.name)}
 	if p.with != "" {
 		attrs = append(attrs, slog.String("with", p.with))
 	}
@@ -66,11 +66,12 @@ func (d *daemon) setUpNode(ctx context.Context) {
 
 // initOnly applies the settings that need privilege. On a node that has just booted, connection
 // tracking may not be loaded yet: opening a backend, which probes the kernel, loads it.
-func (d *daemon) initOnly(ctx context.Context, c *config.Config) error {
+func initOnly(ctx context.Context, c *config.Config, log *slog.Logger) error {
+	d := &daemon{config: c, log: log} // sends no events, as nothing is programmed
 	if plane, err := d.openBackend(ctx); err != nil {
-		d.log.LogAttrs(ctx, slog.LevelWarn, "no backend will work for the daemon", slog.Any("err", err))
+		log.LogAttrs(ctx, slog.LevelWarn, "no backend will work for the daemon", slog.Any("err", err))
 	} else {
 		_ = plane.close() // nothing was programmed
 	}
-	return nodesetup.InitOnly(ctx, nodesetup.Options{Log: d.log}, c.Conntrack)
+	return nodesetup.InitOnly(ctx, nodesetup.Options{Log: log}, c.Conntrack)
 }

@@ -145,9 +145,6 @@ func (o *observers) all() []reconcile.Observer {
 	if o.node != nil {
 		list = append(list, o.node)
 	}
-	if t := newStartThrift(); t != nil {
-		list = append(list, t)
-	}
 	return list
 }
 

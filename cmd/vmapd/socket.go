@@ -14,7 +14,6 @@ type answers struct {
 	plane     *dataplane
 	observers *observers
 	in        inputs
-	nodeName  string
 	tracked   conntrack.Lister
 }
 

@@ -6,25 +6,23 @@ import (
 
 	"github.com/vmapd/vmapd/legacy/host"
 	"github.com/vmapd/vmapd/nft/kernel"
-	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
-// watch returns tasks that let the loop repair what other programs do to vmapd's rules. The kernel permits that for
-// rules of iptables, and for tables of nftables before Linux 6.9.
-func watch(p *dataplane, loop *reconcile.Loop) []task {
+// watch returns tasks that notice what other programs do to vmapd's rules, and a channel that they send to then. The
+// kernel permits that for rules of iptables, and for tables of nftables before Linux 6.9.
+func watch(p *dataplane, log *slog.Logger) (<-chan struct{}, []task) {
 	changed := make(chan struct{}, 1)
-	loop.ForeignChange = changed
 	switch {
 	case p.nft != nil && p.nft.Owned():
-		return nil
+		return nil, nil
 	case p.nft != nil:
-		return watchTables(p, changed, loop.Log)
+		return changed, watchTables(p, changed, log)
 	case p.iptables != nil:
-		return watchRules(p, p.iptables.Watch(changed))
+		return changed, watchRules(p, p.iptables.Watch(changed))
 	case p.ipvs != nil:
-		return watchRules(p, p.ipvs.Watch(changed))
+		return changed, watchRules(p, p.ipvs.Watch(changed))
 	}
-	return nil
+	return nil, nil
 }
 
 // watchTables watches tables of nftables. Without it, the comparison at each resync remains.

@@ -52,7 +52,7 @@ func startUnowned(t *testing.T, node *lab.Namespace) *unowned {
 			find: func(bool) (found, error) { return found{}, nil },
 		}}
 		loop.Backend = plane
-		watching = watch(plane, loop)
+		loop.ForeignChange, watching = watch(plane, log)
 		return nil
 	}); err != nil {
 		t.Fatal(err)
