@@ -1,0 +1,17 @@
+// Package report prints what commands have to say: one set of words, one printer of tables, lines with a
+// level and a remedy, wrapped text, JSON and YAML.
+//
+//	value ─── Print ──┬── json, yaml: the value
+//	                  └── text, wide: a func(*Text)
+//	                                    ├── Say      a line as it is
+//	                                    ├── Wrap     a paragraph
+//	                                    ├── Lines    failures first, remedies below, a total
+//	                                    ├── Table    kubectl's columns
+//	                                    └── Verdict  the last line
+//
+// A command's flag --output is a [Format], made by [AddFormat]. With --watch, a [Watcher] prints the tables of the
+// first answer and, of further ones, rows that changed and rows that are gone.
+//
+// A terminal gets colours, unless NO_COLOR is set: a failure is red, and a word says so, too. Text of objects can't
+// break a line or confuse a terminal.
+package report

@@ -1,0 +1,153 @@
+package report
+
+import (
+	"cmp"
+	"io"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/vmapd/vmapd/model"
+)
+
+// Table is a table with kubectl's columns.
+type Table struct {
+	Title   string   // a line above it; "": none
+	Columns []string // none: the first cell of each row is its title
+	Rows    []Row
+	Notes   []string // lines below the rows
+}
+
+// Row is a row of a table.
+type Row struct {
+	Cells []string
+	// Level is the colour of the last cell, which has a word for it.
+	Level Level
+	// ID is what the row is about, Key what it says without what changes with time alone. "": the first cell, all cells.
+	ID, Key string
+}
+
+func (r Row) id() string {
+	if r.ID == "" && len(r.Cells) > 0 {
+		return r.Cells[0]
+	}
+	return r.ID
+}
+
+func (r Row) key() string { return cmp.Or(r.Key, strings.Join(r.Cells, "\x00")) }
+
+// gone returns the row of something that is not there any more.
+func (r Row) gone() Row {
+	cells := slices.Clone(r.Cells)
+	cells[len(cells)-1] = "deleted"
+	return Row{Cells: cells, Level: Warn}
+}
+
+// Table adds a table. A last cell is as long as it is; an empty cell is <none>.
+func (t *Text) Table(table Table) {
+	if table.Title != "" {
+		t.Say("%s", table.Title)
+	}
+	rows := table.Rows
+	if len(table.Columns) > 0 && len(rows) > 0 {
+		rows = append([]Row{{Cells: table.Columns}}, rows...)
+	}
+	var widths []int
+	lines := make([][]string, len(rows))
+	for i, r := range rows {
+		for column, cell := range r.Cells {
+			cell = cmp.Or(model.OneLine(cell), "<none>")
+			lines[i] = append(lines[i], cell)
+			if column == len(widths) {
+				widths = append(widths, 0)
+			}
+			widths[column] = max(widths[column], utf8.RuneCountInString(cell))
+		}
+	}
+	for i, cells := range lines {
+		for column, cell := range cells {
+			if column == len(cells)-1 {
+				t.out.WriteString(t.colour(rows[i].Level, cell) + "\n")
+				continue
+			}
+			t.out.WriteString(cell + strings.Repeat(" ", widths[column]-utf8.RuneCountInString(cell)+gap))
+		}
+	}
+	for _, n := range table.Notes {
+		t.Say("%s", n)
+	}
+}
+
+// gap is the space between two columns.
+const gap = 2
+
+// since returns what of a table an earlier one does not have, and rows that are gone. It has no header.
+func (table Table) since(before Table) (changed Table) {
+	had, have := map[string]bool{}, map[string]bool{}
+	for _, r := range before.Rows {
+		had[r.key()] = true
+	}
+	for _, r := range table.Rows {
+		have[r.id()] = true
+		if !had[r.key()] {
+			changed.Rows = append(changed.Rows, r)
+		}
+	}
+	for _, r := range before.Rows {
+		if !have[r.id()] {
+			changed.Rows = append(changed.Rows, r.gone())
+		}
+	}
+	if !slices.Equal(table.Notes, before.Notes) {
+		changed.Notes = table.Notes
+	}
+	if len(changed.Rows)+len(changed.Notes) > 0 {
+		changed.Title = table.Title
+	}
+	return changed
+}
+
+// Watcher prints answers: the first one, and changes of further ones.
+type Watcher struct {
+	W      io.Writer
+	Format Format
+
+	began  bool
+	tables []Table // of the last answer
+	text   string  // the last answer as JSON or YAML
+}
+
+// Print prints an answer, for which tables stand as text.
+func (w *Watcher) Print(value any, tables []Table) error {
+	defer func() { w.began, w.tables = true, tables }()
+	if w.Format == JSON || w.Format == YAML {
+		return w.printValue(value)
+	}
+	return Print(w.W, w.Format, value, func(t *Text) {
+		for i, table := range tables {
+			switch at := slices.IndexFunc(w.tables, func(b Table) bool { return b.Title == table.Title }); {
+			case at >= 0:
+				table = table.since(w.tables[at])
+			case i > 0 && !w.began:
+				t.Say("")
+			}
+			t.Table(table)
+		}
+	})
+}
+
+// printValue prints a value that is not as before.
+func (w *Watcher) printValue(value any) error {
+	var b strings.Builder
+	if err := Print(&b, w.Format, value, nil); err != nil || b.String() == w.text {
+		return err
+	}
+	if w.began && w.Format == YAML {
+		if _, err := io.WriteString(w.W, "---\n"); err != nil {
+			return err
+		}
+	}
+	w.text = b.String()
+	_, err := io.WriteString(w.W, w.text)
+	return err
+}

@@ -1,0 +1,135 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/vmapd/vmapd/model"
+)
+
+// Columns is the longest line of text that is not for a terminal.
+const Columns = 80
+
+// Text is a report for people.
+type Text struct {
+	// Wide: --output is "wide".
+	Wide bool
+
+	out     strings.Builder
+	columns int
+	colours bool
+}
+
+func newText(w io.Writer, wide bool) *Text {
+	t := &Text{Wide: wide, columns: Columns}
+	file, ok := w.(*os.File)
+	if !ok {
+		return t
+	}
+	if size, err := unix.IoctlGetWinsize(int(file.Fd()), unix.TIOCGWINSZ); err == nil {
+		const narrowest, widest = 40, 120
+		t.colours = os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+		if size.Col > 0 {
+			t.columns = min(max(int(size.Col), narrowest), widest)
+		}
+	}
+	return t
+}
+
+// colour returns text in the colour of a level.
+func (t *Text) colour(l Level, text string) string {
+	code := map[Level]string{Fail: "31", Warn: "33", OK: "32"}[l]
+	if !t.colours || code == "" {
+		return text
+	}
+	return "\x1b[" + code + "m" + text + "\x1b[0m"
+}
+
+// Say adds a line as it is, however long.
+func (t *Text) Say(format string, args ...any) {
+	t.out.WriteString(model.OneLine(fmt.Sprintf(format, args...)) + "\n")
+}
+
+// Wrap adds a paragraph. Its first line begins with first, further ones with others.
+func (t *Text) Wrap(text, first, others string) {
+	t.out.WriteString(Wrap(model.OneLine(text), first, others, t.columns))
+}
+
+// Verdict adds the line by which a report ends.
+func (t *Text) Verdict(l Level, format string, args ...any) {
+	text := Wrap(model.OneLine(fmt.Sprintf(format, args...)), "=> ", "   ", t.columns)
+	t.out.WriteString(t.colour(l, strings.TrimSuffix(text, "\n")) + "\n")
+}
+
+// Line is a finding.
+type Line struct {
+	Level Level
+	Name  string // of the check that found it
+	Text  string
+	Fix   string // what to do about it; "": nothing
+}
+
+// Lines adds findings, failures first, and their total.
+func (t *Text) Lines(lines []Line) {
+	const levels = 6
+	lines = slices.Clone(lines)
+	slices.SortStableFunc(lines, func(a, b Line) int { return cmp.Compare(a.Level.rank(), b.Level.rank()) })
+	names := 0
+	for _, l := range lines {
+		names = max(names, utf8.RuneCountInString(l.Name)+1)
+	}
+	indent := strings.Repeat(" ", levels+names)
+	for _, l := range lines {
+		first := fmt.Sprintf("%-*s%-*s", levels, l.Level, names, l.Name)
+		text := Wrap(model.OneLine(l.Text), first, indent, t.columns)
+		word := string(l.Level)
+		t.out.WriteString(t.colour(l.Level, word) + strings.TrimPrefix(text, word))
+		if l.Fix != "" {
+			t.Wrap("-> "+l.Fix, indent, indent)
+		}
+	}
+	if len(lines) > 0 {
+		t.Say("%s", Total(lines))
+	}
+}
+
+// Total returns the numbers of findings by level.
+func Total(lines []Line) string {
+	n := map[Level]int{}
+	for _, l := range lines {
+		n[l.Level]++
+	}
+	return fmt.Sprintf("%s, %s, %d ok", Plural(n[Fail], "failure"), Plural(n[Warn], "warning"), n[OK])
+}
+
+// Wrap breaks text at spaces, so that no line has more than columns where the words permit it. The first line begins
+// with first, further ones with others. Spaces within a line stay.
+func Wrap(text, first, others string, columns int) string {
+	var b strings.Builder
+	indent := first
+	for {
+		room := max(1, columns-utf8.RuneCountInString(indent))
+		line, rest := text, ""
+		if r := []rune(text); len(r) > room {
+			cut := strings.LastIndexByte(string(r[:room+1]), ' ')
+			if cut <= 0 {
+				cut = strings.IndexByte(text, ' ')
+			}
+			if cut > 0 {
+				line, rest = text[:cut], strings.TrimLeft(text[cut:], " ")
+			}
+		}
+		b.WriteString(strings.TrimRight(indent+line, " ") + "\n")
+		if rest == "" {
+			return b.String()
+		}
+		text, indent = rest, others
+	}
+}

@@ -1,0 +1,69 @@
+package report
+
+import (
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/vmapd/vmapd/model"
+)
+
+// Outcome is what happens to a connection, in the words of all commands.
+type Outcome string
+
+// The outcomes.
+const (
+	Forwarded  Outcome = "forwarded"     // to an endpoint
+	Rejected   Outcome = "rejected"      // with a TCP reset or an ICMP error
+	Dropped    Outcome = "dropped"       // without an answer
+	NotService Outcome = "not a Service" // no Service has the address and port
+)
+
+// OutcomeOf returns the word for a verdict.
+func OutcomeOf(v model.Verdict) Outcome {
+	return [...]Outcome{
+		model.NotOurs: NotService, model.Forwarded: Forwarded, model.Rejected: Rejected, model.Dropped: Dropped,
+	}[v]
+}
+
+// OfAction returns the word for what a Service does to connections to one of its addresses.
+func OfAction(a model.Action) Outcome {
+	return [...]Outcome{model.Forward: Forwarded, model.Reject: Rejected, model.Drop: Dropped}[a]
+}
+
+// Level is how bad a line or a row is.
+type Level string
+
+// The levels, the worst first. The zero value has no level.
+const (
+	Fail Level = "fail" // connections fail, or the node's rules are out of date
+	Warn Level = "warn" // some connections may fail, or will when something else changes
+	OK   Level = "ok"
+)
+
+func (l Level) rank() int { return map[Level]int{Fail: -2, Warn: -1}[l] }
+
+// Worse returns the worse of two levels.
+func Worse(a, b Level) Level {
+	if b.rank() < a.rank() {
+		return b
+	}
+	return a
+}
+
+// Age returns the time since t as kubectl prints it; "" for the zero time.
+func Age(t, now time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return duration.HumanDuration(max(0, now.Sub(t)))
+}
+
+// Plural returns a number with a noun.
+func Plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
