@@ -216,7 +216,7 @@ test-upgrade: tools ## this version and the one of commit BASE in turn, under lo
 
 # A part of netns, too, where chromium is installed. It takes 350 MB with its libraries: this target alone
 # installs it.
-test-page: pagetools ## the page of the daemon's socket in a real browser, with 10,000 Services
+test-page: pagetools ## the page of vmapd ui in a real browser, with 10,000 Services
 	$(GO) test -v -count=1 ./cmd/internal/testbed/browser $(if $(PAGEARGS),-args $(PAGEARGS))
 
 test-kernels: ## tests with real packets on Debian's kernels from 5.10 on, in emulated machines

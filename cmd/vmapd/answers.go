@@ -11,7 +11,12 @@ import (
 	"strings"
 	"time"
 
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/doctor"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/nodesetup"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/socket"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/status"
 	"github.com/vmapd/vmapd/model"
@@ -19,40 +24,54 @@ import (
 	"github.com/vmapd/vmapd/sync/conntrack"
 )
 
-// mostTracked is the number of entries of connection tracking up to which those of all Services are
-// counted: the kernel lists a million in about a second.
-const mostTracked = 100_000
+// answers has the parts of the daemon that requests at its socket are about. A request takes no lock that
+// a round needs for longer than reading a pointer.
+type answers struct {
+	*daemon
+	plane     *dataplane
+	observers *observers
+	in        inputs
+	tracked   conntrack.Lister
+}
 
-// filterOf returns the Services that a request is about. A Service that is named must be there.
-func (a *answers) filterOf(query url.Values) (status.Filter, *status.View, error) {
-	view := a.observers.view.View()
-	f := status.Filter{Namespace: query.Get("namespace"), Name: query.Get("name"), Search: strings.ToLower(query.Get("search"))}
-	switch {
-	case view.Snapshot == nil:
-		return f, view, a.in.unprogrammed()
-	case f.Name != "" && len(view.Services(f, 1, nil).Items) == 0:
-		return f, view, socket.NotFound(fmt.Sprintf("the daemon serves no Service %s/%s: there is none, or it is headless, or of type ExternalName, "+
-			"or its cluster IP is missing, or it belongs to another proxy; vmapd explain tells more", f.Namespace, f.Name))
+// routes are all paths of the socket: state, a decision, and doctor's facts.
+func (a *answers) routes() map[string]socket.Route {
+	return map[string]socket.Route{
+		"/v1/status":   a.overview,
+		"/v1/services": a.services,
+		"/v1/service":  a.service,
+		"/v1/explain":  a.explain,
+		"/v1/doctor":   a.observers.doctor.serve,
 	}
-	return f, view, nil
+}
+
+// serve answers requests until ctx ends.
+func (a *answers) serve(ctx context.Context) {
+	s := socket.Server{Path: a.config.Socket, Routes: a.routes(), Log: a.log}
+	s.Run(ctx)
 }
 
 // overview answers /v1/status.
 func (a *answers) overview(context.Context, url.Values) (any, error) {
-	return a.observers.view.View().Overview(a.facts()), nil
-}
-
-// facts are the parts of an overview that are not in the view.
-func (a *answers) facts() status.Daemon {
 	health := a.observers.tracker.Status()
 	d := status.Daemon{
-		Version: version(), Started: a.started.UTC().Truncate(time.Second), Node: a.nodeName,
+		Version: version(), Started: a.started.UTC().Truncate(time.Second), Now: time.Now().UTC(), Node: a.nodeName,
 		Backend: a.plane.name, With: a.plane.with, Why: a.plane.why,
-		Ready: health.Ready, Healthy: health.Healthy, NotEligible: health.Why,
-		OtherProxies: slices.Sorted(maps.Values(a.plane.rivals.current())),
-		Leftovers:    a.plane.sweep.remaining().String(),
-		Notes:        a.problems(health.NoNode), Counters: a.counters(),
+		Ready: health.Ready, Doctor: examined(a.observers.doctor.Fresh()),
 	}
+	if !health.Healthy {
+		d.Problems = append(d.Problems, "changes have waited for more than twice the sync period")
+	}
+	if health.Why != "" {
+		d.Problems = append(d.Problems, "load balancers must not use this node: "+health.Why)
+	}
+	for _, p := range slices.Sorted(maps.Values(a.plane.rivals.current())) {
+		d.Problems = append(d.Problems, "another Service proxy: "+p)
+	}
+	if left := a.plane.sweep.remaining().String(); left != "" {
+		d.Problems = append(d.Problems, "rules of another proxy or backend are left: "+left)
+	}
+	d.Problems = append(d.Problems, a.problems(health.NoNode)...)
 	for _, f := range model.Families {
 		d.Synced = append(d.Synced, health.Families[f].Synced)
 		d.Waiting = append(d.Waiting, health.Families[f].Waiting)
@@ -61,7 +80,7 @@ func (a *answers) facts() status.Daemon {
 	if used, most, err := nodesetup.TableUse(nodesetup.Options{}); err == nil {
 		d.Tracked, d.TrackedMost = used, most
 	}
-	return d
+	return a.observers.view.View().Overview(d), nil
 }
 
 // problems are whole sentences: the proxy works with old or incomplete information. noNode is the name of the Node if
@@ -83,24 +102,38 @@ func (a *answers) problems(noNode string) (list []string) {
 	return list
 }
 
-// counters reports whether new connections are counted. Listeners count by themselves.
-func (a *answers) counters() bool {
-	return a.plane.userspace != nil || a.plane.nft != nil && a.config.ServiceCounters
+// examined returns the total of an examination and its findings.
+func examined(r doctor.Report) status.Examined {
+	out := status.Examined{At: r.At}
+	var lines []report.Line
+	for _, l := range r.Lines {
+		lines = append(lines, report.Line{Level: report.Level(l.Level), Name: l.Check, Text: l.Evidence, Fix: l.Remedy})
+	}
+	for _, l := range lines {
+		if l.Level != report.OK {
+			out.Findings = append(out.Findings, l)
+		}
+	}
+	if len(lines) > 0 {
+		out.Total = report.Total(lines)
+	}
+	return out
 }
 
 // services answers /v1/services.
 func (a *answers) services(_ context.Context, query url.Values) (any, error) {
-	filter, view, err := a.filterOf(query)
-	if err != nil {
-		return nil, err
+	view := a.observers.view.View()
+	if view.Snapshot == nil {
+		return nil, a.in.unprogrammed()
 	}
 	limit, err := limitOf(query)
 	if err != nil {
 		return nil, err
 	}
-	return view.Services(filter, limit, a.counts()), nil
+	return view.Services(status.Filter{Namespace: query.Get("namespace"), Search: strings.ToLower(query.Get("search"))}, limit), nil
 }
 
+// limitOf returns the number of a request's parameter, 0 without it.
 func limitOf(query url.Values) (int, error) {
 	text := query.Get("limit")
 	if text == "" {
@@ -113,24 +146,85 @@ func limitOf(query url.Values) (int, error) {
 	return n, nil
 }
 
-// endpoints answers /v1/endpoints.
-func (a *answers) endpoints(_ context.Context, query url.Values) (any, error) {
-	filter, view, err := a.filterOf(query)
+// lookTime limits what the daemon reads for an answer about a Service: the API server, or the kernel, may be slow.
+const lookTime = 2 * time.Second
+
+// service answers /v1/service: with "tracked", entries of connection tracking are counted; with "rules", the rules
+// are shown, and compared with the kernel's if it is "kernel".
+func (a *answers) service(ctx context.Context, query url.Values) (any, error) {
+	view := a.observers.view.View()
+	if view.Snapshot == nil {
+		return nil, a.in.unprogrammed()
+	}
+	limit, err := limitOf(query)
 	if err != nil {
 		return nil, err
 	}
-	return view.Endpoints(filter), nil
+	name := model.NamespacedName{Namespace: query.Get("namespace"), Name: query.Get("name")}
+	ports := view.Ports(name)
+	found := status.Found{Most: limit}
+	note := func(what string, err error) {
+		if err != nil {
+			found.Notes = append(found.Notes, what+": "+err.Error())
+		}
+	}
+	found.Places, err = a.places(ctx, name)
+	note("the pods of endpoints are not known", err)
+	found.Counts, err = a.countsTo(ctx)
+	note("new connections are not counted", err)
+	if query.Has("tracked") {
+		found.Flows, err = a.flows(ctx, ports)
+		note("entries of connection tracking are not counted", err)
+	}
+	if query.Has("rules") {
+		found.Rules = a.rules
+	}
+	if query.Get("rules") == "kernel" {
+		found.Notes = append(found.Notes, a.compared(ctx, view.Snapshot, ports)...)
+	}
+	one, ok := view.One(name, found)
+	if !ok {
+		return nil, socket.NotFound(fmt.Sprintf("the daemon serves no Service %s: there is none, or it is headless, or of type ExternalName, "+
+			"or its cluster IP is missing, or it belongs to another proxy; vmapd explain has the reason", name))
+	}
+	return one, nil
 }
 
-// counts returns the numbers of new connections, or nil if they are not counted.
-func (a *answers) counts() status.Counts {
-	switch {
-	case !a.counters():
-		return nil
-	case a.plane.userspace != nil:
-		return a.countsByListeners()
+// places reads the EndpointSlices of a Service in a cluster: their pods and zones are not in a snapshot.
+func (a *answers) places(ctx context.Context, name model.NamespacedName) (status.Places, error) {
+	if a.in.cluster == nil {
+		return nil, nil
 	}
-	return countsOf(serviceConnections(a.plane.nft, a.log))
+	places := status.Places{}
+	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
+	of := metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + name.Name}
+	list, err := a.in.cluster.Client.EndpointSlices().In(name.Namespace).List(ctx, of)
+	if err != nil {
+		return nil, err
+	}
+	for i := range list.Items {
+		places.Add(&list.Items[i])
+	}
+	return places, nil
+}
+
+// countsTo returns the numbers of new connections to all service ports, or the reason for which they are not counted.
+func (a *answers) countsTo(ctx context.Context) (status.Counts, error) {
+	switch {
+	case a.plane.iptables != nil:
+		return nil, errors.New("with iptables, each answer would need a listing of all rules")
+	case a.plane.userspace != nil:
+		return a.countsByListeners(), nil
+	case a.plane.ipvs != nil:
+		return nil, errors.New("IPVS counts nothing that is refused, and begins at 0 when it makes a virtual server anew")
+	case !a.config.ServiceCounters:
+		return nil, errors.New("the daemon runs without --service-counters")
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
+	list, err := a.plane.nft.Connections(ctx)
+	return countsOf(list), err
 }
 
 func countsOf(list []kernel.Count) status.Counts {
@@ -141,46 +235,80 @@ func countsOf(list []kernel.Count) status.Counts {
 	return counts
 }
 
-// connections answers /v1/connections.
-func (a *answers) connections(ctx context.Context, query url.Values) (any, error) {
-	filter, view, err := a.filterOf(query)
-	if err != nil {
-		return nil, err
+// mostTracked is the number of entries of connection tracking up to which they are counted with the state of the node:
+// the kernel lists a million in about a second.
+const mostTracked = 100_000
+
+// flows counts the entries of connection tracking of service ports.
+func (a *answers) flows(ctx context.Context, ports []*model.ServicePort) (*status.Flows, error) {
+	if a.plane.userspace != nil {
+		return nil, errors.New("with userspace, no connection is translated")
 	}
-	flows, note := view.Flows(filter), ""
-	used, _, err := nodesetup.TableUse(nodesetup.Options{})
-	switch {
-	case a.plane.userspace != nil:
-		note = "entries of connection tracking are not counted: with userspace, no connection is translated"
-	case err != nil:
-		note = "entries of connection tracking are not counted: " + err.Error()
-	case used > mostTracked && filter.Name == "":
-		note = fmt.Sprintf("entries of connection tracking are not counted, because there are %d; name a Service", used)
-	default:
-		if err := a.track(ctx, flows); err != nil {
-			note = "entries of connection tracking are not counted: " + err.Error()
+	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
+	flows := status.NewFlows(ports)
+	for _, f := range model.Families {
+		err := a.tracked.List(ctx, f, flows.Ports(f), func(t conntrack.Translated) {
+			flows.Add(model.VIP{Addr: t.Dest.Addr(), Protocol: t.Protocol, Port: t.Dest.Port()}, t.Endpoint)
+		})
+		if err != nil {
+			return nil, err
 		}
 	}
-	counts := a.counts()
-	list := flows.Connections(counts, note == "", note)
-	if counts == nil {
-		list.Note = strings.TrimPrefix(list.Note+"; new connections (NEW) are counted with --service-counters and nftables, or with userspace", "; ")
-	}
-	return list, nil
+	return flows, nil
 }
 
-// track counts the entries of connection tracking.
-func (a *answers) track(ctx context.Context, flows *status.Flows) error {
-	const longest = 10 * time.Second
-	ctx, cancel := context.WithTimeout(ctx, longest)
-	defer cancel()
-	var errs []error
-	for _, f := range model.Families {
-		errs = append(errs, a.tracked.List(ctx, f, flows.Ports(f), func(t conntrack.Translated) {
-			flows.Add(status.Flow{
-				To: model.VIP{Addr: t.Dest.Addr(), Protocol: t.Protocol, Port: t.Dest.Port()}, At: t.Endpoint,
-			})
-		}))
+// mostLines is the number of elements of a set that are shown with a Service's rules.
+const mostLines = 12
+
+// rules returns the rules of nftables or iptables that connections to a service port meet, as they were programmed last.
+func (a *answers) rules(sp *model.ServicePort) (text []string) {
+	add := func(name string, lines []string, more int) {
+		text = append(text, "  "+name)
+		for _, l := range lines {
+			text = append(text, "    "+l)
+		}
+		if more > 0 {
+			text = append(text, fmt.Sprintf("    and %d more", more))
+		}
 	}
-	return errors.Join(errs...)
+	switch {
+	case a.plane.nft != nil:
+		if rules := a.plane.nft.Ruleset(sp.Family); rules != nil {
+			for _, p := range rules.Excerpt(sp.Name, mostLines) {
+				kind := "map "
+				if p.Chain {
+					kind = "chain "
+				}
+				add(kind+p.Name, p.Lines, p.More)
+			}
+		}
+	case a.plane.iptables != nil:
+		if rules := a.plane.iptables.Ruleset(sp.Family); rules != nil {
+			for _, p := range rules.Excerpt(sp.Name, mostLines) {
+				add("chain "+p.Table+" "+p.Name, p.Lines, p.More)
+			}
+		}
+	}
+	return text
+}
+
+// compared says whether the kernel has the rules of a Service's families.
+func (a *answers) compared(ctx context.Context, s *model.Snapshot, ports []*model.ServicePort) (notes []string) {
+	did := map[model.Family]bool{}
+	for _, sp := range ports {
+		if did[sp.Family] {
+			continue
+		}
+		did[sp.Family] = true
+		switch list, count, err := a.plane.differences(ctx, sp.Family, s); {
+		case err != nil:
+			notes = append(notes, fmt.Sprintf("%v: the kernel's rules can't be read: %v", sp.Family, err))
+		case count > 0:
+			notes = append(notes, fmt.Sprintf("%v: the kernel's rules differ from vmapd's (%s; %d in all)", sp.Family, list[0], count))
+		default:
+			notes = append(notes, sp.Family.String()+": the kernel has the same rules")
+		}
+	}
+	return notes
 }

@@ -155,8 +155,8 @@ func TestDoctorOfAHealthyNode(t *testing.T) {
 			p.daemon.waitFor(t, "msg=ready")
 			p.wantHealthy(t)
 			eventually(t, func() string {
-				if all := overview(t, p.socket); len(all.Notes) > 0 || !all.Ready {
-					return fmt.Sprintf("status says: ready %v, %q", all.Ready, all.Notes)
+				if all := overview(t, p.socket); len(all.Problems) > 0 || !all.Ready {
+					return fmt.Sprintf("status says: ready %v, %q", all.Ready, all.Problems)
 				}
 				return ""
 			})

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/nodesetup"
 	"github.com/vmapd/vmapd/nft/kernel"
@@ -60,8 +59,7 @@ func fastFlows(f kernel.FastPath, tracked *conntrack.Lister) string {
 	if err == nil && used > mostTracked {
 		return fmt.Sprintf("connections are not counted, as connection tracking has %d entries", used)
 	}
-	const longest = 5 * time.Second
-	ctx, cancel := context.WithTimeout(context.Background(), longest)
+	ctx, cancel := context.WithTimeout(context.Background(), lookTime)
 	defer cancel()
 	n, err := tracked.CountFast(ctx, f.Family)
 	if err != nil {

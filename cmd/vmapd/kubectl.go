@@ -23,10 +23,10 @@ through the API server. As kubectl-vmapd in a folder of PATH, the program is "ku
 
   kubectl vmapd --node node-1 doctor
   kubectl vmapd explain --from pod/web-1 svc/frontend:80
-  kubectl vmapd services -n shop frontend
+  kubectl vmapd status -n shop frontend
 
-COMMAND is explain, trace, status, services, endpoints, connections or doctor, with its own
-flags; "vmapd COMMAND --help" describes them. Without --node, the node is that of the
+COMMAND is explain, trace, status, services or doctor, with its own flags;
+"vmapd COMMAND --help" describes them. Without --node, the node is that of the
 client, or of the destination: of a pod, of a node, or of an endpoint of a Service. If there
 is none, one node of all is asked.
 
@@ -34,7 +34,7 @@ It runs kubectl, and needs the rights to get and list vmapd's pods and to create
 namespace, and to read the pods and EndpointSlices that are named.`
 
 // pluginCommands are the commands that ask a daemon, or look at a node.
-var pluginCommands = []string{"explain", "trace", "status", "services", "endpoints", "connections", "doctor"}
+var pluginCommands = []string{"explain", "trace", "status", "services", "doctor"}
 
 // kubectlFlags are flags of kubectl that go to each of its runs.
 var kubectlFlags = []string{"kubeconfig", "context", "cluster", "user", "as", "as-group", "token", "server", "request-timeout"}
@@ -161,7 +161,7 @@ func refsOf(remote *cobra.Command) ([]names.Ref, error) {
 	if remote.Flags().Lookup("from") != nil {
 		return refs, add("destination", args[0], names.ParseDestination)
 	}
-	return refs, add("Service", "svc/"+args[0], names.ParseSource)
+	return refs, add("Service", args[0], names.ParseService)
 }
 
 // flagValue returns the value of a flag, or "".

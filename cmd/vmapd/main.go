@@ -97,7 +97,6 @@ func newRootCommand(s *start) *cobra.Command {
 	setHelp(root)
 	root.AddCommand(newRenderCommand(), newExplainCommand(), newCleanupCommand(), newDoctorCommand(), newPreflightCommand(), newTraceCommand(), newWaitCommand(),
 		newVersionCommand(), newCompletionCommand())
-	root.AddCommand(newKubectlCommand())
-	root.AddCommand(newStatusCommands()...)
+	root.AddCommand(newStatusCommand(), newServicesCommand(), newUICommand(), newKubectlCommand())
 	return root
 }

@@ -25,7 +25,7 @@ func TestAWrongNodeName(t *testing.T) {
 		}
 		return ""
 	})
-	if got := overview(t, socket).Notes; !slices.Contains(got, `the cluster has no Node "`+wrong+`"`) {
+	if got := overview(t, socket).Problems; !slices.Contains(got, `the cluster has no Node "`+wrong+`"`) {
 		t.Errorf("status says %q", got)
 	}
 	wantStatus(t, c.Client, healthURL+"/livez", http.StatusOK)
@@ -56,7 +56,7 @@ func TestStatusReportsThatTheAPIServerIsAway(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "vmapd.sock")
 	p := c.start(t, "--kubeconfig", c.kubeconfig(), "--hostname-override", lab.NodeName, "--socket", socket)
 	p.waitFor(t, "msg=ready")
-	problems := func() string { return strings.Join(overview(t, socket).Notes, "\n") }
+	problems := func() string { return strings.Join(overview(t, socket).Problems, "\n") }
 	if got := problems(); got != "" {
 		t.Errorf("status says at first:\n%s", got)
 	}

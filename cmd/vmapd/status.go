@@ -1,132 +1,163 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"net/url"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/names"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/socket"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/status"
 )
 
-// answer is a daemon's answer: as a table, or as JSON.
-type answer interface {
-	Table(wide bool, now time.Time) status.Table
-}
-
 // question is a subcommand that asks the running daemon.
 type question struct {
-	route  string
-	answer func() answer // a new one, to be filled in
-
 	socket    string
-	output    string
-	namespace string
+	format    report.Format
 	watch     bool
+	namespace string
+	all       bool
+	rules     bool
+}
+
+// answer is a daemon's answer, and the tables that stand for it.
+type answer struct {
+	value  any
+	tables []report.Table
 }
 
 // watchInterval is the time between two questions of --watch.
 const watchInterval = time.Second
 
-const askLong = `
+const statusLong = `Status shows the state of the daemon on this node: whether it is ready, its problems, what
+doctor has found, the number of service ports by what happens to their connections, and the
+last syncs.
 
-It asks the daemon on this node, by its unix socket, which only root may do. In the
-daemon's container: kubectl exec -n kube-system ds/vmapd -- vmapd `
+With the name of a Service, it describes that: its addresses, its endpoints with their pods,
+nodes, zones, shares of new connections and states, its connections and its problems. --rules
+adds its rules, and whether the kernel has the same. "vmapd explain" has the reason why an
+endpoint is not used.
 
-// newStatusCommands returns the subcommands that ask the running daemon for its state.
-func newStatusCommands() []*cobra.Command {
-	overview := &question{route: "/v1/status", answer: func() answer { return new(status.Overview) }}
-	services := &question{route: "/v1/services", answer: func() answer { return new(status.Services) }}
-	endpoints := &question{route: "/v1/endpoints", answer: func() answer { return new(status.Endpoints) }}
-	connections := &question{route: "/v1/connections", answer: func() answer { return new(status.Connections) }}
-	return []*cobra.Command{
-		overview.command("status", "Show the state of the running daemon", `Status shows the state of the running daemon: the backend, the last syncs, the number of
-service ports by what happens to their connections, and problems.`),
-		services.about("services", "Show the Services that the running daemon has programmed", `Services shows each service port that the running daemon serves, with the time since when the
-kernel has it as it is, and Services that are left out with the reason. Of one Service, it
-shows all problems.`),
-		endpoints.about("endpoints", "Show the endpoints that the running daemon has programmed", `Endpoints shows the endpoints of each service port; of one Service, each endpoint with its
-share of new connections.`),
-		connections.about("connections", "Show the numbers of connections to Services", `Connections shows, for each service port, the number of new connections since counting began
-(with --service-counters of the daemon), and the number of entries in connection tracking:
-open connections, and those that ended a short while ago. Of one Service, it shows the
-entries of each endpoint.`),
+  vmapd status
+  vmapd status shop/web --rules`
+
+const servicesLong = `Services shows each service port that the daemon on this node serves, and Services that are
+left out with the reason; those that fail come first. AGE is the time since when the kernel
+has it as it is.
+
+  vmapd services -A
+  vmapd services -n shop -w               changes, too`
+
+const asksLong = `
+
+It asks the daemon by its unix socket, which only root may do. In the daemon's container:
+kubectl exec -n kube-system ds/vmapd -- vmapd `
+
+func newStatusCommand() *cobra.Command {
+	var q question
+	c := q.command("status [SERVICE]", "Show the state of the daemon, or of a Service", statusLong+asksLong+"status")
+	c.Args = cobra.MaximumNArgs(1)
+	c.Flags().BoolVar(&q.rules, "rules", false, "with a Service: show its rules, and compare the kernel's")
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			if q.rules {
+				return errors.New("--rules: name a Service")
+			}
+			return q.run(cmd.Context(), cmd.OutOrStdout(), q.overview)
+		}
+		ref, err := names.ParseService(args[0])
+		if err != nil {
+			return err
+		}
+		if ref.Namespace != "" && q.namespace != "" && ref.Namespace != q.namespace {
+			return fmt.Errorf("--namespace: %s is not in namespace %q", args[0], q.namespace)
+		}
+		query := url.Values{"namespace": {cmp.Or(ref.Namespace, q.namespace, "default")}, "name": {ref.Name}, "tracked": {""}}
+		if q.rules {
+			query.Set("rules", "kernel")
+		}
+		return q.run(cmd.Context(), cmd.OutOrStdout(), func(ctx context.Context, again bool) (answer, error) {
+			return q.service(ctx, query, again)
+		})
 	}
+	return c
+}
+
+func newServicesCommand() *cobra.Command {
+	var q question
+	c := q.command("services", "Show the Services that the daemon serves", servicesLong+asksLong+"services")
+	c.Args = cobra.NoArgs
+	c.Flags().BoolVarP(&q.all, "all-namespaces", "A", false, "show the Services of all namespaces")
+	c.RunE = func(cmd *cobra.Command, _ []string) error {
+		return q.run(cmd.Context(), cmd.OutOrStdout(), q.services)
+	}
+	return c
 }
 
 func (q *question) command(use, short, long string) *cobra.Command {
-	name, _, _ := strings.Cut(use, " ")
-	c := &cobra.Command{
-		Use: use, Short: short, Long: long + askLong + name, Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			query, err := q.query(args)
-			if err != nil {
-				return err
-			}
-			return q.run(cmd.Context(), query, cmd.OutOrStdout())
-		},
-	}
+	c := &cobra.Command{Use: use, Short: short, Long: long}
 	f := c.Flags()
 	f.StringVar(&q.socket, "socket", socket.DefaultPath, "the daemon's unix socket")
-	f.StringVarP(&q.output, "output", "o", "", "wide, json or yaml")
-	f.BoolVarP(&q.watch, "watch", "w", false, "go on, and print changes")
+	f.StringVarP(&q.namespace, "namespace", "n", "", "the `namespace` of Services (default \"default\")")
+	f.BoolVarP(&q.watch, "watch", "w", false, "watch for changes")
+	report.AddFormat(f, &q.format)
 	return c
 }
 
-// about returns a command with a Service as its argument.
-func (q *question) about(name, short, long string) *cobra.Command {
-	c := q.command(name+" [NAMESPACE/NAME]", short, long)
-	c.Args = cobra.MaximumNArgs(1)
-	f := c.Flags()
-	f.StringVarP(&q.namespace, "namespace", "n", "", "only this namespace (default: all)")
-	f.BoolP("all-namespaces", "A", true, "all namespaces")
-	return c
+func (q *question) overview(ctx context.Context, _ bool) (answer, error) {
+	var o status.Overview
+	err := q.get(ctx, "/v1/status", nil, &o)
+	return answer{&o, o.Tables(time.Now())}, err
 }
 
-// query returns the parameters of the request.
-func (q *question) query(args []string) (url.Values, error) {
-	if !slices.Contains([]string{"", "wide", "json", "yaml"}, q.output) {
-		return nil, fmt.Errorf("--output: %q is none of wide, json, yaml", q.output)
-	}
+func (q *question) services(ctx context.Context, _ bool) (answer, error) {
 	query := url.Values{}
-	if q.namespace != "" {
-		query.Set("namespace", q.namespace)
+	if !q.all {
+		query.Set("namespace", cmp.Or(q.namespace, "default"))
 	}
-	if len(args) == 0 {
-		return query, nil
+	var s status.Services
+	err := q.get(ctx, "/v1/services", query, &s)
+	tables := s.Tables(q.all, q.format == report.Wide, time.Now())
+	if len(s.Items) == 0 && !q.all {
+		tables[0].Notes = []string{fmt.Sprintf("no Services in namespace %q; -A shows those of all namespaces", query.Get("namespace"))}
 	}
-	namespace, name, ok := strings.Cut(args[0], "/")
-	switch {
-	case !ok && q.namespace == "":
-		namespace, name = "default", namespace
-	case !ok:
-		namespace, name = q.namespace, namespace
-	case q.namespace != "" && q.namespace != namespace:
-		return nil, fmt.Errorf("--namespace: %s is not in namespace %q", args[0], q.namespace)
-	}
-	query.Set("namespace", namespace)
-	query.Set("name", name)
-	return query, nil
+	return answer{&s, tables}, err
 }
 
-func (q *question) run(ctx context.Context, query url.Values, w io.Writer) error {
-	client := socket.Client{Path: q.socket}
-	p := printer{w: w, output: q.output}
-	for {
-		a := q.answer()
-		if err := client.Get(ctx, q.route, query, a); err != nil {
-			if ctx.Err() != nil && p.began {
-				return nil // the end of --watch
-			}
+// service asks about one Service. One that is deleted while it is watched is an answer without ports.
+func (q *question) service(ctx context.Context, query url.Values, again bool) (answer, error) {
+	var one status.One
+	err := q.get(ctx, "/v1/service", query, &one)
+	if refused, ok := errors.AsType[*socket.Error](err); ok && again && refused.Status == http.StatusNotFound {
+		one, err = status.One{Namespace: query.Get("namespace"), Name: query.Get("name")}, nil
+	}
+	return answer{&one, one.Tables(time.Now())}, err
+}
+
+func (q *question) get(ctx context.Context, route string, query url.Values, out any) error {
+	return socket.Client{Path: q.socket}.Get(ctx, route, query, out)
+}
+
+// run prints the answer to a question and, with --watch, what changes.
+func (q *question) run(ctx context.Context, w io.Writer, ask func(ctx context.Context, again bool) (answer, error)) error {
+	p := report.Watcher{W: w, Format: q.format}
+	for again := false; ; again = true {
+		a, err := ask(ctx, again)
+		switch {
+		case err != nil && again && ctx.Err() != nil:
+			return nil // the end of --watch
+		case err != nil:
 			return err
 		}
-		if err := p.print(a); err != nil || !q.watch {
+		if err := p.Print(a.value, a.tables); err != nil || !q.watch {
 			return err
 		}
 		select {
@@ -135,40 +166,4 @@ func (q *question) run(ctx context.Context, query url.Values, w io.Writer) error
 		case <-time.After(watchInterval):
 		}
 	}
-}
-
-// printer prints answers, of further ones only the changes.
-type printer struct {
-	w      io.Writer
-	output string
-
-	began bool
-	table status.Table // the last one
-	text  string       // the last JSON or YAML
-}
-
-func (p *printer) print(a answer) error {
-	defer func() { p.began = true }()
-	if p.output == "" || p.output == "wide" {
-		return p.printTable(a.Table(p.output == "wide", time.Now()))
-	}
-	var b strings.Builder
-	if err := writeOutput(&b, p.output, a, nil); err != nil || b.String() == p.text {
-		return err
-	}
-	if p.began && p.output == "yaml" {
-		fmt.Fprintln(p.w, "---")
-	}
-	p.text = b.String()
-	_, err := io.WriteString(p.w, p.text)
-	return err
-}
-
-func (p *printer) printTable(t status.Table) error {
-	whole := t
-	if p.began {
-		t = t.Changed(p.table)
-	}
-	p.table = whole
-	return t.Write(p.w)
 }

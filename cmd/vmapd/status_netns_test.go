@@ -58,10 +58,11 @@ func TestTheRunningDaemonTells(t *testing.T) {
 			wantLine(t, text, "Node", lab.NodeName)
 			wantLine(t, text, "Backend", backend+".*")
 			wantLine(t, text, "Ready", "yes")
-			text = asks(t, socket, "services", "-n", "default", "-o", "wide")
+			wantLine(t, text, "Doctor", "[0-9]+ failures?, [0-9]+ warnings?, [0-9]+ ok .*")
+			text = asks(t, socket, "services", "-A", "-o", "wide")
 			wantLine(t, text, "default", "web", "80/tcp", `172\.30\.0\.10`, "3", ".*forwarded")
-			wantLine(t, text, "default", "empty", "80/tcp", `172\.30\.0\.11`, "0", ".*refused: no endpoint is ready")
-			wantLine(t, asks(t, socket, "endpoints", "web"), "default", "web", "80/tcp", `10\.0\.0\.3:8080`, `33\.3%`, ".*serving")
+			wantLine(t, text, "default", "empty", "80/tcp", `172\.30\.0\.11`, "0", ".*rejected: no endpoint is ready")
+			wantLine(t, asks(t, socket, "services", "-n", "nowhere"), `no Services in namespace "nowhere"; .*`)
 
 			const connections = 5
 			var pods []string
@@ -77,34 +78,97 @@ func TestTheRunningDaemonTells(t *testing.T) {
 				}
 				pods = append(pods, a.Pod)
 			}
-			var got status.Connections
-			if err := json.Unmarshal([]byte(asks(t, socket, "connections", "default/web", "-o", "json")), &got); err != nil {
+			var got status.One
+			if err := json.Unmarshal([]byte(asks(t, socket, "status", "svc/web", "--rules", "-o", "json")), &got); err != nil {
 				t.Fatal(err)
 			}
-			for _, c := range got.Items {
-				if c.Protocol != "tcp" || c.Family != "IPv4" {
+			for _, p := range got.Ports {
+				if p.Protocol != "tcp" || p.Family != "IPv4" {
 					continue
 				}
-				if backend == "userspace" {
-					if c.Tracked != nil || c.New == nil || *c.New != connections {
-						t.Errorf("want %d new connections, and none that are tracked: %+v", connections, c)
-					}
-					continue
+				if (p.Tracked == nil) != (backend == "userspace") || p.Tracked != nil && *p.Tracked != connections {
+					t.Errorf("tracked: %v, want %d, to %v: %+v", p.Tracked, connections, pods, p)
 				}
-				if c.Tracked == nil || *c.Tracked != connections {
-					t.Errorf("tracked: %v, want %d, to %v: %+v", c.Tracked, connections, pods, c)
+				if (p.Connections == nil) != (backend == "iptables") || p.Connections != nil && *p.Connections != connections {
+					t.Errorf("new: %v, want %d, but none with iptables", p.Connections, connections)
 				}
-				if (c.New != nil) != (backend == "nftables") || c.New != nil && *c.New != connections {
-					t.Errorf("new: %v, want %d with nftables, none with others", c.New, connections)
+				if (len(p.Rules) > 0) != (backend == "nftables" || backend == "iptables") {
+					t.Errorf("rules: %+v", p.Rules)
 				}
 			}
-			tracked := "5"
-			if backend == "userspace" {
-				tracked = "-"
-			}
-			wantLine(t, asks(t, socket, "connections"), "default", "web", "80/tcp", "IPv4", "[-0-9]+", tracked)
+			text = asks(t, socket, "status", "default/web", "--rules")
+			wantLine(t, text, "IPv4 80/tcp", "forwarded .*")
+			wantLine(t, text, "cluster IP", `172\.30\.0\.10:80/tcp`, "Cluster", "forwarded")
+			wantLine(t, text, `10\.0\.0\.3:8080/tcp`, ".*", `33\.3%`, ".*serving")
+			wantLine(t, text, "IPv4: the kernel has the same rules")
 		})
 	}
+}
+
+// The rules of a Service are what the programs list.
+func TestTheRulesOfAServiceAreTheKernels(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		backend string
+		lists   []string // commands
+		has     []string // names
+	}{
+		{"nftables", []string{"nft list ruleset"}, []string{"map service-ips", "chain endpoints-3-to-4", "map endpoints"}},
+		{
+			"iptables",
+			[]string{"iptables-save", "ip6tables-save"},
+			[]string{"chain nat VMAPD-SERVICES", "chain nat VMAPD-C-[A-Z2-7]{16}", "chain filter VMAPD-FILTER", "chain nat VMAPD-POSTROUTING"},
+		},
+	} {
+		t.Run(tt.backend, func(t *testing.T) {
+			w := newLab(t)
+			socket := filepath.Join(t.TempDir(), "vmapd.sock")
+			startVmapd(t, w.Node, "--backend="+tt.backend, "--from", filepath.Join(testdata(t), "demo/before"), "--hostname-override", lab.NodeName,
+				"--service-counters", "--socket", socket).waitFor(t, "msg=ready")
+			var listed, names strings.Builder
+			for _, command := range tt.lists {
+				words := strings.Fields(command)
+				out, err := w.Node.Command(t.Context(), words[0], words[1:]...).Output()
+				if err != nil {
+					t.Fatalf("%s: %v", command, err)
+				}
+				listed.Write(out)
+			}
+			var one status.One
+			if err := json.Unmarshal([]byte(asks(t, socket, "status", "web", "--rules", "-o", "json")), &one); err != nil {
+				t.Fatal(err)
+			}
+			for _, p := range one.Ports {
+				name := ""
+				for _, line := range p.Rules {
+					line, indented := strings.CutPrefix(line, "    ")
+					if !indented {
+						name = strings.TrimSpace(line)
+						names.WriteString(name + "\n")
+						continue
+					}
+					if want := asListed(name, line); !strings.Contains(listed.String(), want) {
+						t.Errorf("%s: the programs do not list %q", name, want)
+					}
+				}
+			}
+			for _, want := range tt.has {
+				if !regexp.MustCompile(`(?m)^` + want + `$`).MatchString(names.String()) {
+					t.Errorf("the rules have no %s:\n%s", want, &names)
+				}
+			}
+		})
+	}
+}
+
+// asListed returns how a program lists a line of a map or a chain.
+func asListed(name, line string) string {
+	if strings.Contains(name, "VMAPD-") {
+		return "-A " + name[strings.LastIndexByte(name, ' ')+1:] + " " + line
+	}
+	// nft lists counters with their values, and leaves a match out that another part of the rule implies.
+	line, _, _ = strings.Cut(line, " counter")
+	return strings.TrimPrefix(strings.TrimPrefix(line, "meta l4proto tcp "), "meta l4proto udp ")
 }
 
 // A daemon without the socket goes on, and the commands say that none answers.
@@ -121,7 +185,7 @@ func TestWithoutTheSocketTheDaemonGoesOn(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	nowhere := filepath.Join(t.TempDir(), "nowhere")
 	code := run(t.Context(), []string{"services", "--socket", nowhere}, nil, &stdout, &stderr)
-	if want := "vmapd: no daemon answers: there is no socket " + nowhere; code != 1 || !strings.HasPrefix(stderr.String(), want) {
+	if want := "vmapd: no daemon answers: there is no socket " + nowhere + ". Is vmapd running? Is --socket correct?"; code != 1 || !strings.HasPrefix(stderr.String(), want) {
 		t.Errorf("exit code %d, %q; want 1, %q", code, &stderr, want)
 	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/status"
 )
 
 // closedDemo returns a folder with the demo's objects, and two Services more: one at 192.168.98.20 whose
@@ -54,9 +56,8 @@ endpoints: [{addresses: [10.0.0.2], nodeName: node-1, conditions: {ready: true}}
 // New connections are counted by their outcome; those whom source ranges do not admit are in none.
 func TestUserspaceCountsConnections(t *testing.T) {
 	w := newLab(t)
-	socket := filepath.Join(t.TempDir(), "vmapd.sock")
-	args := append([]string{"--from", closedDemo(t), "--service-counters", "--socket", socket}, userspaceArgs...)
-	startVmapd(t, w.Node, args...).waitFor(t, "msg=ready")
+	path := filepath.Join(t.TempDir(), "vmapd.sock")
+	startVmapd(t, w.Node, append([]string{"--from", closedDemo(t), "--service-counters", "--socket", path}, userspaceArgs...)...).waitFor(t, "msg=ready")
 	const asked = 4
 	for range asked {
 		for _, network := range []string{"tcp", "udp"} {
@@ -101,8 +102,11 @@ func TestUserspaceCountsConnections(t *testing.T) {
 		}
 		return ""
 	})
-	one := onThePage(t, socket, "web")
-	if n := one.Services.Items[0].Connections; one.Uncounted != "" || n == nil || *n != asked {
-		t.Errorf("the page has %v connections (%q), want %d", n, one.Uncounted, asked)
+	var one status.One
+	if err := json.Unmarshal([]byte(asks(t, path, "status", "web", "-o", "json")), &one); err != nil {
+		t.Fatal(err)
+	}
+	if n := one.Ports[0].Connections; n == nil || *n != asked {
+		t.Errorf("vmapd status web has %v connections, want %d", n, asked)
 	}
 }

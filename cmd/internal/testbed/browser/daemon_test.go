@@ -1,15 +1,11 @@
 package browser
 
 import (
+	"bufio"
 	"bytes"
-	"context"
 	"fmt"
 	"io"
-	"log"
-	"net"
 	"net/http"
-	"net/http/httputil"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,11 +16,7 @@ import (
 	"time"
 )
 
-const (
-	root    = "../../../.."
-	port    = "127.0.0.1:10249" // which leads to the daemon's socket
-	address = "http://" + port + "/"
-)
+const root = "../../../.."
 
 // isolated is a variable of the environment that is set in the network namespace of these tests.
 const isolated = "VMAPD_BROWSER_ISOLATED"
@@ -49,10 +41,11 @@ func TestMain(m *testing.M) {
 	os.Exit(1)
 }
 
-// daemon is vmapd in this process' network namespace.
+// daemon is vmapd in this process' network namespace, with its page.
 type daemon struct {
 	*exec.Cmd
-	log *bytes.Buffer
+	log     *bytes.Buffer
+	address string // of the page
 }
 
 // startDaemon builds and starts vmapd, and returns when it has programmed everything.
@@ -64,8 +57,10 @@ func startDaemon(t *testing.T, manifests string) *daemon {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, out)
 	}
-	d := &daemon{exec.CommandContext(t.Context(), program, "--from", manifests, "--hostname-override=node-1", "--socket", socket,
-		"--metrics-bind-address=", "--service-counters"), &bytes.Buffer{}}
+	d := &daemon{
+		Cmd: exec.CommandContext(t.Context(), program, "--from", manifests, "--hostname-override=node-1", "--socket", socket, "--service-counters"),
+		log: &bytes.Buffer{},
+	}
 	d.Stderr = d.log
 	if err := d.Start(); err != nil {
 		t.Fatal(err)
@@ -77,29 +72,34 @@ func startDaemon(t *testing.T, manifests string) *daemon {
 			t.Logf("the daemon's log:\n%.4000s", d.log)
 		}
 	})
-	forward(t, socket)
+	d.address = startPage(t, program, socket)
 	waitUntil(t, "the daemon has programmed the Services", func() bool {
-		status, body := get(t, "api/services?limit=1")
-		return status == http.StatusOK && strings.Contains(body, `"left":`) && strings.Contains(body, `"since":`)
+		status, body := d.get(t, "api/status")
+		return status == http.StatusOK && strings.Contains(body, `"ready":true`)
 	})
 	return d
 }
 
-// forward leads from the address to the daemon's socket, as "ssh -L" does.
-func forward(t *testing.T, socket string) {
+// startPage starts the command that serves the page, and returns the address that it prints.
+func startPage(t *testing.T, program, socket string) string {
 	t.Helper()
-	to := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: "localhost"})
-	to.Transport = &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
-	}}
-	to.ErrorLog = log.New(io.Discard, "", 0) // before the daemon listens
-	listener, err := net.Listen("tcp", port)
+	ui := exec.CommandContext(t.Context(), program, "ui", "--socket", socket)
+	stdout, err := ui.StdoutPipe()
+	if err == nil {
+		err = ui.Start()
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := &http.Server{Handler: to, ReadHeaderTimeout: time.Minute}
-	go func() { _ = server.Serve(listener) }()
-	t.Cleanup(func() { _ = server.Close() })
+	t.Cleanup(func() {
+		_ = ui.Process.Kill()
+		_ = ui.Wait()
+	})
+	line, err := bufio.NewReader(stdout).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(line)
 }
 
 // processor returns the time that the daemon has computed, in the kernel's ticks of 10 ms.
@@ -120,9 +120,9 @@ func (d *daemon) processor(t *testing.T) time.Duration {
 	return time.Duration(u+s) * tick
 }
 
-func get(t *testing.T, path string) (status int, body string) {
+func (d *daemon) get(t *testing.T, path string) (status int, body string) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address+path, nil)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, d.address+path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,3 +1,3 @@
-// Package browser tests the page of the daemon's socket in a real browser, Debian's chromium, with a cluster of
+// Package browser tests the page of vmapd ui in a real browser, Debian's chromium, with a cluster of
 // 10,000 Services. It has tests alone, which run in a network namespace of their own.
 package browser

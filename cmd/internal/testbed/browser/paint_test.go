@@ -32,7 +32,7 @@ func (b *tab) paints(t *testing.T) {
 	var samples [2][][]float64 // of the plain page, and of ours
 	for i := range 2 * times {
 		which := (i + i/2) % 2 // in turn, and each of them first in turn
-		samples[which] = append(samples[which], b.paint(t, []string{plain.URL, address}[which]))
+		samples[which] = append(samples[which], b.paint(t, []string{plain.URL, b.address}[which]))
 	}
 	var medians [2]float64
 	for which, name := range []string{"a page of one line", "this page"} {
@@ -62,8 +62,8 @@ func (b *tab) paint(t *testing.T, url string) []float64 {
 	defer closes()
 	tab.do(t, chromedp.Navigate(url))
 	tab.is(t, `performance.getEntriesByName("first-contentful-paint").length`, "1")
-	if url == address {
-		tab.is(t, "document.querySelectorAll('#services tr').length", "100")
+	if url == b.address {
+		tab.is(t, "document.querySelectorAll('#services tr').length", "300")
 		// However many Services there are, the page has not heard of them yet.
 		tab.is(t, `performance.getEntriesByType("resource").every(r => r.startTime > performance.getEntriesByName("first-contentful-paint")[0].paintTime)`, "true")
 	}

@@ -20,6 +20,8 @@ import (
 type tab struct {
 	context.Context
 
+	address string // of the page
+
 	mu    sync.Mutex
 	wrong []string // errors on the console, and exceptions
 }
@@ -66,7 +68,7 @@ func (b *tab) open(t *testing.T) (other *tab, closes func()) {
 	if err := chromedp.Do(ctx); err != nil {
 		t.Fatal(err)
 	}
-	return &tab{Context: ctx}, closes
+	return &tab{Context: ctx, address: b.address}, closes
 }
 
 func (b *tab) note(event any) {

@@ -37,13 +37,16 @@ func (r Row) id() string {
 func (r Row) key() string { return cmp.Or(r.Key, strings.Join(r.Cells, "\x00")) }
 
 // gone returns the row of something that is not there any more.
-func (r Row) gone() Row {
+func (table Table) gone(r Row) Row {
 	cells := slices.Clone(r.Cells)
-	cells[len(cells)-1] = "deleted"
+	last := &cells[len(cells)-1]
+	if *last = "deleted"; len(table.Columns) == 0 {
+		*last = "gone: " + r.Cells[len(cells)-1]
+	}
 	return Row{Cells: cells, Level: Warn}
 }
 
-// Table adds a table. A last cell is as long as it is; an empty cell is <none>.
+// Table adds a table. A last cell is as long as it is, and wrapped if the table has no columns. An empty cell is <none>.
 func (t *Text) Table(table Table) {
 	if table.Title != "" {
 		t.Say("%s", table.Title)
@@ -56,7 +59,9 @@ func (t *Text) Table(table Table) {
 	lines := make([][]string, len(rows))
 	for i, r := range rows {
 		for column, cell := range r.Cells {
-			cell = cmp.Or(model.OneLine(cell), "<none>")
+			if cell = model.OneLine(cell); cell == "" && len(table.Columns) > 0 {
+				cell = "<none>"
+			}
 			lines[i] = append(lines[i], cell)
 			if column == len(widths) {
 				widths = append(widths, 0)
@@ -65,13 +70,16 @@ func (t *Text) Table(table Table) {
 		}
 	}
 	for i, cells := range lines {
-		for column, cell := range cells {
-			if column == len(cells)-1 {
-				t.out.WriteString(t.colour(rows[i].Level, cell) + "\n")
-				continue
-			}
-			t.out.WriteString(cell + strings.Repeat(" ", widths[column]-utf8.RuneCountInString(cell)+gap))
+		before := ""
+		for column, cell := range cells[:len(cells)-1] {
+			before += cell + strings.Repeat(" ", widths[column]-utf8.RuneCountInString(cell)+gap)
 		}
+		last := cells[len(cells)-1]
+		if len(table.Columns) == 0 {
+			indent := strings.Repeat(" ", utf8.RuneCountInString(before))
+			last = strings.TrimSpace(Wrap(last, indent, indent, t.columns))
+		}
+		t.out.WriteString(before + t.colour(rows[i].Level, last) + "\n")
 	}
 	for _, n := range table.Notes {
 		t.Say("%s", n)
@@ -95,7 +103,7 @@ func (table Table) since(before Table) (changed Table) {
 	}
 	for _, r := range before.Rows {
 		if !have[r.id()] {
-			changed.Rows = append(changed.Rows, r.gone())
+			changed.Rows = append(changed.Rows, before.gone(r))
 		}
 	}
 	if !slices.Equal(table.Notes, before.Notes) {

@@ -70,10 +70,10 @@ func (t *Text) Verdict(l Level, format string, args ...any) {
 
 // Line is a finding.
 type Line struct {
-	Level Level
-	Name  string // of the check that found it
-	Text  string
-	Fix   string // what to do about it; "": nothing
+	Level Level  `json:"level"`
+	Name  string `json:"name"` // of the check that found it
+	Text  string `json:"text"`
+	Fix   string `json:"fix,omitempty"` // what to do about it; "": nothing
 }
 
 // Lines adds findings, failures first, and their total.

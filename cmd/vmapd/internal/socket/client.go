@@ -9,16 +9,25 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"runtime/debug"
+	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/buildinfo"
 )
 
 // DefaultPath is the path of the daemon's socket. A DaemonSet mounts its folder from the host.
 const DefaultPath = "/run/vmapd/vmapd.sock"
 
+// Deadline is how long the daemon may take for an answer.
+const Deadline = 5 * time.Second
+
 // Client asks the daemon.
 type Client struct {
 	Path string // of the socket
+	// Transport carries requests; nil: a connection to the socket for each.
+	Transport http.RoundTripper
 }
 
 // ErrNoDaemon is the reason of a request's failure if no daemon runs, or if it has no socket.
@@ -27,28 +36,37 @@ var ErrNoDaemon = errors.New("no daemon answers")
 // Get reads the answer of a path into out. The error is an [*Error] if the daemon refused the request,
 // and [ErrNoDaemon] if there is none.
 func (c Client) Get(ctx context.Context, path string, query url.Values, out any) error {
-	transport := &http.Transport{DisableKeepAlives: true, DialContext: c.dial}
-	u := url.URL{Scheme: "http", Host: "localhost", Path: path, RawQuery: query.Encode()}
+	late := fmt.Errorf("the daemon at %s has not answered for %v: it hangs, or the node is overloaded; its rules still work, and are not updated", c.Path, Deadline)
+	ctx, cancel := context.WithTimeoutCause(ctx, Deadline, late)
+	defer cancel()
+	transport := c.Transport
+	if transport == nil {
+		transport = &http.Transport{DisableKeepAlives: true, DialContext: c.Dial}
+	}
+	u := url.URL{Scheme: "http", Host: "vmapd", Path: path, RawQuery: query.Encode()}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
 		return err
 	}
-	response, err := (&http.Client{Transport: transport}).Do(request)
+	response, err := transport.RoundTrip(request)
 	if err != nil {
-		return c.explain(err)
+		return c.explain(ctx, err)
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
 		return refusal(path, response)
 	}
 	if err := json.NewDecoder(response.Body).Decode(out); err != nil {
-		return fmt.Errorf("the daemon's answer at %s: %w", c.Path, err)
+		if ctx.Err() != nil {
+			return c.explain(ctx, err)
+		}
+		return fmt.Errorf("the daemon's answer at %s can't be read: %w%s", c.Path, err, versions(response))
 	}
 	return nil
 }
 
-// dial connects, and refuses a process of another user than root: its answers could be anything.
-func (c Client) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+// Dial connects to the socket, and refuses a process of another user than root: its answers could be anything.
+func (c Client) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", c.Path)
 	if err != nil {
 		return nil, err
@@ -61,13 +79,12 @@ func (c Client) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 }
 
 // explain returns a clear error for a connection that failed.
-func (c Client) explain(err error) error {
-	if inner, ok := errors.AsType[*url.Error](err); ok {
-		err = inner.Err // without the made-up address
-	}
+func (c Client) explain(ctx context.Context, err error) error {
 	switch {
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return context.Cause(ctx)
 	case errors.Is(err, unix.ENOENT):
-		return fmt.Errorf("%w: there is no socket %s; is vmapd running on this node, with this --socket?", ErrNoDaemon, c.Path)
+		return fmt.Errorf("%w: there is no socket %s. Is vmapd running? Is --socket correct?", ErrNoDaemon, c.Path)
 	case errors.Is(err, unix.ECONNREFUSED):
 		return fmt.Errorf("%w: the process that made the socket %s has ended", ErrNoDaemon, c.Path)
 	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
@@ -82,7 +99,27 @@ func refusal(path string, response *http.Response) error {
 	body, _ := io.ReadAll(io.LimitReader(response.Body, most)) // the status says enough
 	e := &Error{Status: response.StatusCode}
 	if err := json.Unmarshal(body, e); err != nil || e.Message == "" {
-		e.Message = fmt.Sprintf("the daemon answers %s with %s; is it of another version?", path, response.Status)
+		e.Message = fmt.Sprintf("the daemon answers %s with %s%s", path, response.Status, versions(response))
 	}
 	return e
+}
+
+// versionHeader is the header of an answer that has the daemon's version.
+const versionHeader = "Vmapd-Version"
+
+// versions says that the daemon is of another version, if it is.
+func versions(response *http.Response) string {
+	theirs := response.Header.Get(versionHeader)
+	if theirs == version() {
+		return ""
+	}
+	if theirs == "" {
+		theirs = "another version"
+	}
+	return fmt.Sprintf("; the daemon is of %s, this program of %s: use the program of the daemon's image", theirs, version())
+}
+
+func version() string {
+	info, _ := debug.ReadBuildInfo()
+	return buildinfo.Read(info).Version
 }

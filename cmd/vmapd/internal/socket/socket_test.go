@@ -107,7 +107,7 @@ func greet(from string) map[string]Route {
 func asks(t *testing.T, path, name string) string {
 	t.Helper()
 	var g greeting
-	if err := (Client{path}).Get(t.Context(), "/v1/greeting", url.Values{"name": {name}}, &g); err != nil {
+	if err := (Client{Path: path}).Get(t.Context(), "/v1/greeting", url.Values{"name": {name}}, &g); err != nil {
 		return err.Error()
 	}
 	return g.From
@@ -132,9 +132,9 @@ func TestTheDaemonAnswers(t *testing.T) {
 	}{
 		{"/v1/greeting", "nobody", Error{http.StatusNotFound, "there is no nobody"}},
 		{"/v1/greeting", "broken", Error{http.StatusInternalServerError, "read the greeting: no"}},
-		{"/v1/other", "", Error{http.StatusNotFound, "the daemon answers /v1/other with 404 Not Found; is it of another version?"}},
+		{"/v1/other", "", Error{http.StatusNotFound, "the daemon answers /v1/other with 404 Not Found"}},
 	} {
-		err := Client{path}.Get(t.Context(), tt.path, url.Values{"name": {tt.name}}, &greeting{})
+		err := Client{Path: path}.Get(t.Context(), tt.path, url.Values{"name": {tt.name}}, &greeting{})
 		var got *Error
 		if !errors.As(err, &got) || *got != tt.want {
 			t.Errorf("%s of %q: %v, want %v", tt.path, tt.name, err, &tt.want)
@@ -144,7 +144,7 @@ func TestTheDaemonAnswers(t *testing.T) {
 	if _, err := os.Stat(path); !os.IsNotExist(err) {
 		t.Errorf("the socket is there after the end: %v", err)
 	}
-	err := Client{path}.Get(t.Context(), "/v1/greeting", nil, &greeting{})
+	err := Client{Path: path}.Get(t.Context(), "/v1/greeting", nil, &greeting{})
 	if want := "no daemon answers: there is no socket " + path; !errors.Is(err, ErrNoDaemon) || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("without a daemon: %v, want %q", err, want)
 	}
@@ -270,7 +270,7 @@ func TestRequestsAreLimited(t *testing.T) {
 	for range maxRequests {
 		slow.Go(func() {
 			// The questions below may have its place for a moment.
-			ask := func() error { return Client{path}.Get(t.Context(), "/v1/slow", nil, &greeting{}) }
+			ask := func() error { return Client{Path: path}.Get(t.Context(), "/v1/slow", nil, &greeting{}) }
 			for ask() != nil && t.Context().Err() == nil {
 				runtime.Gosched()
 			}
@@ -347,7 +347,7 @@ func asNobody(t *testing.T, path string) (answer string) {
 	}
 	err := onThread(nobody, dial)
 	if err != nil {
-		return Client{path}.explain(err).Error()
+		return Client{Path: path}.explain(t.Context(), err).Error()
 	}
 	defer conn.Close()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://vmapd/v1/greeting", nil)

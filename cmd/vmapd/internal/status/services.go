@@ -1,38 +1,22 @@
 package status
 
 import (
+	"cmp"
+	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
 	"github.com/vmapd/vmapd/model"
 )
 
-// PortID names a port of a Service in one IP family.
-type PortID struct {
-	Namespace string `json:"namespace"`
-	Name      string `json:"name"`
-	PortName  string `json:"portName,omitempty"`
-	Port      uint16 `json:"port,omitempty"`     // of its cluster IP
-	Protocol  string `json:"protocol,omitempty"` // tcp, udp or sctp
-	Family    string `json:"family,omitempty"`   // IPv4 or IPv6
-}
-
-func idOf(sp *model.ServicePort) PortID {
-	id := PortID{sp.Name.Namespace, sp.Name.Name, sp.Name.Port, 0, sp.Name.Protocol.String(), sp.Family.String()}
-	for _, fe := range sp.Frontends {
-		if fe.Kind != model.NodePort {
-			id.Port = fe.VIP.Port
-			break
-		}
-	}
-	return id
-}
-
 // Services is the answer about service ports.
 type Services struct {
-	Items []Service `json:"items"`
+	Items []Service `json:"items"` // Services that fail come first
 	// Left is the number of further items that a limit has left out.
 	Left int `json:"left,omitempty"`
 }
@@ -40,64 +24,21 @@ type Services struct {
 // Service is one port of one Service in one IP family or, without a port, a Service of which nothing is
 // served.
 type Service struct {
-	PortID
+	Namespace  string       `json:"namespace"`
+	Name       string       `json:"name"`
+	PortName   string       `json:"portName,omitempty"`
+	Port       uint16       `json:"port,omitempty"`     // of its cluster IP
+	Protocol   string       `json:"protocol,omitempty"` // tcp, udp or sctp
+	Family     string       `json:"family,omitempty"`   // IPv4 or IPv6
 	NodePort   uint16       `json:"nodePort,omitempty"`
 	ClusterIP  netip.Addr   `json:"clusterIP,omitzero"`
-	Addresses  []netip.Addr `json:"addresses,omitempty"` // the others: of load balancers, and external IPs
-	Endpoints  int          `json:"endpoints"`           // that get connections from inside the cluster
+	External   []netip.Addr `json:"externalIPs,omitempty"` // those of load balancers, too
+	Endpoints  int          `json:"endpoints"`             // that get connections from inside the cluster
 	OnThisNode int          `json:"endpointsOnThisNode"`
-	Draining   int          `json:"draining,omitempty"` // endpoints with old connections only
 	State      State        `json:"state"`
 	Reason     string       `json:"reason,omitempty"` // of the state
 	Since      time.Time    `json:"since,omitzero"`   // programmed as it is
 	Problems   int          `json:"problems,omitempty"`
-	// Connections is the number of new connections since counting began; nil: they are not counted.
-	Connections *uint64 `json:"connections,omitempty"`
-
-	// Details is there in an answer about one Service.
-	Details *Details `json:"details,omitempty"`
-}
-
-// Details are those of a service port.
-type Details struct {
-	Frontends        []Frontend     `json:"frontends,omitempty"`
-	Algorithm        string         `json:"algorithm,omitempty"` // that chooses an endpoint
-	AffinitySeconds  int64          `json:"affinitySeconds,omitempty"`
-	GraceSeconds     int64          `json:"connectionGraceSeconds,omitempty"`
-	SourceRanges     []netip.Prefix `json:"sourceRanges,omitempty"`
-	ProblemsInDetail []Problem      `json:"problems,omitempty"` // of the Service, with its first item
-}
-
-// Frontend is an address, or a node port, of a service port.
-type Frontend struct {
-	Kind          string     `json:"kind"`             // for example "cluster IP"
-	Address       netip.Addr `json:"address,omitzero"` // none: a node port
-	Port          uint16     `json:"port"`
-	State         State      `json:"state"`
-	TrafficPolicy string     `json:"trafficPolicy"` // cluster or local
-	ShortCircuit  bool       `json:"shortCircuit,omitempty"`
-	Restricted    bool       `json:"restricted,omitempty"` // by source ranges
-}
-
-// Problem is one of an object, see [model.Problem].
-type Problem struct {
-	Kind      string `json:"kind"`
-	Namespace string `json:"namespace,omitempty"`
-	Name      string `json:"name"`
-	Field     string `json:"field,omitempty"`
-	Message   string `json:"message"`
-	Budget    string `json:"budget,omitempty"`
-}
-
-func (p Problem) String() string {
-	return model.Problem{
-		Object: model.ObjectRef{Kind: p.Kind, NamespacedName: model.NamespacedName{Namespace: p.Namespace, Name: p.Name}},
-		Field:  p.Field, Message: p.Message,
-	}.Error()
-}
-
-func newProblem(p model.Problem) Problem {
-	return Problem{p.Object.Kind, p.Object.Namespace, p.Object.Name, p.Field, p.Message, string(p.Budget)}
 }
 
 // State is what happens to new connections.
@@ -105,85 +46,88 @@ type State string
 
 // The states.
 const (
-	Forwarded State = "forwarded" // to an endpoint
-	Refused   State = "refused"   // with a TCP reset or an ICMP error
-	Dropped   State = "dropped"   // without an answer
-	Partly    State = "partly"    // it depends on the address: some are dropped
-	Waiting   State = "waiting"   // the rules are not in the kernel yet
-	LeftOut   State = "left out"  // by a problem or a budget
+	Forwarded = State(report.Forwarded)
+	Rejected  = State(report.Rejected)
+	Dropped   = State(report.Dropped)
+	Partly    = State("partly dropped") // it depends on the address
+	Waiting   = State("waiting")        // the rules are not in the kernel yet
+	LeftOut   = State("left out")       // by a problem or a budget
 )
 
-// Services returns the service ports that a filter chooses, at most limit, or all with 0. Details are
-// added if the filter names a Service.
-func (v *View) Services(filter Filter, limit int, counts Counts) Services {
-	problems := v.problems(filter)
-	var out Services
-	ports := v.Ports(filter)
-	if limit > 0 && len(ports) > limit {
-		out.Left = len(ports) - limit
-		ports = ports[:limit]
+// worstFirst are the states.
+var worstFirst = []State{Waiting, LeftOut, Rejected, Dropped, Partly, Forwarded}
+
+// level returns how bad a service port's state is.
+func (s *Service) level() report.Level {
+	switch {
+	case s.State == Forwarded && s.Problems == 0:
+		return report.OK
+	case s.State == Forwarded, s.State == Partly:
+		return report.Warn
 	}
-	out.Items = make([]Service, 0, len(ports))
-	for i, sp := range ports {
-		s := v.service(sp)
-		found := problems[sp.Name.NamespacedName]
-		s.Problems = len(found)
-		s.Connections = counts.of(sp)
-		if filter.Name != "" {
-			s.Details = details(sp)
-			if i == 0 || ports[i-1].Name.NamespacedName != sp.Name.NamespacedName {
-				s.Details.ProblemsInDetail = found
-			}
+	return report.Fail
+}
+
+// Services returns the service ports that a filter chooses, at most limit, or all with 0.
+func (v *View) Services(filter Filter, limit int) Services {
+	problems, ports := v.problems(filter), v.ports(filter)
+	ranks := map[model.NamespacedName]int{} // of each Service: that of its worst port
+	for _, sp := range ports {
+		state, _ := v.state(sp)
+		rank, ok := ranks[sp.Name.NamespacedName]
+		if at := slices.Index(worstFirst, state); !ok || at < rank {
+			ranks[sp.Name.NamespacedName] = at
 		}
+	}
+	// The ports of a Service stay together. Rows are made of those that are answered.
+	byRank := make([][]func() Service, len(worstFirst))
+	for _, sp := range ports {
+		rank := ranks[sp.Name.NamespacedName]
+		byRank[rank] = append(byRank[rank], func() Service { return v.service(sp) })
+	}
+	leftOut := slices.Index(worstFirst, LeftOut)
+	for _, name := range slices.SortedFunc(maps.Keys(problems), func(a, b model.NamespacedName) int {
+		return strings.Compare(a.String(), b.String())
+	}) {
+		if _, served := ranks[name]; !served {
+			byRank[leftOut] = append(byRank[leftOut], func() Service {
+				return Service{Namespace: name.Namespace, Name: name.Name, State: LeftOut, Reason: reasonOf(problems[name][0])}
+			})
+		}
+	}
+	rows := slices.Concat(byRank...)
+	var out Services
+	if limit > 0 && len(rows) > limit {
+		out.Left, rows = len(rows)-limit, rows[:limit]
+	}
+	out.Items = make([]Service, 0, len(rows))
+	for _, row := range rows {
+		s := row()
+		s.Problems = len(problems[s.fullName()])
 		out.Items = append(out.Items, s)
 	}
-	v.addLeftOut(&out, problems, filter, limit)
 	return out
 }
 
+func (s *Service) fullName() model.NamespacedName {
+	return model.NamespacedName{Namespace: s.Namespace, Name: s.Name}
+}
+
 // problems returns the problems of the Services that a filter chooses.
-func (v *View) problems(filter Filter) map[model.NamespacedName][]Problem {
+func (v *View) problems(filter Filter) map[model.NamespacedName][]model.Problem {
 	if v.Snapshot == nil {
 		return nil
 	}
-	found := map[model.NamespacedName][]Problem{}
+	found := map[model.NamespacedName][]model.Problem{}
 	for _, p := range v.Snapshot.Problems() {
 		if n := p.Object.NamespacedName; p.Object.Kind == "Service" && filter.matches(n, "") {
-			found[n] = append(found[n], newProblem(p))
+			found[n] = append(found[n], p)
 		}
 	}
 	return found
 }
 
-// addLeftOut adds the Services with problems that have no port in any family.
-func (v *View) addLeftOut(out *Services, problems map[model.NamespacedName][]Problem, filter Filter, limit int) {
-	if len(problems) == 0 || out.Left > 0 {
-		return
-	}
-	served := map[model.NamespacedName]bool{}
-	for i := range out.Items {
-		served[model.NamespacedName{Namespace: out.Items[i].Namespace, Name: out.Items[i].Name}] = true
-	}
-	for name, list := range problems {
-		if served[name] {
-			continue
-		}
-		s := Service{PortID: PortID{Namespace: name.Namespace, Name: name.Name}, State: LeftOut, Reason: reasonOf(list[0]), Problems: len(list)}
-		if filter.Name != "" {
-			s.Details = &Details{ProblemsInDetail: list}
-		}
-		out.Items = append(out.Items, s)
-	}
-	slices.SortStableFunc(out.Items, func(a, b Service) int {
-		return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)
-	})
-	if limit > 0 && len(out.Items) > limit {
-		out.Left = len(out.Items) - limit
-		out.Items = out.Items[:limit]
-	}
-}
-
-func reasonOf(p Problem) string {
+func reasonOf(p model.Problem) string {
 	if p.Field == "" {
 		return p.Message
 	}
@@ -191,16 +135,19 @@ func reasonOf(p Problem) string {
 }
 
 func (v *View) service(sp *model.ServicePort) Service {
-	s := Service{PortID: idOf(sp), Draining: len(sp.Draining)}
+	s := Service{
+		Namespace: sp.Name.Namespace, Name: sp.Name.Name, PortName: sp.Name.Port, Protocol: sp.Name.Protocol.String(),
+		Family: sp.Family.String(),
+	}
 	inside := model.Cluster
 	for _, fe := range sp.Frontends {
 		switch fe.Kind {
 		case model.ClusterIP:
-			s.ClusterIP, inside = fe.VIP.Addr, fe.TrafficPolicy
+			s.ClusterIP, s.Port, inside = fe.VIP.Addr, fe.VIP.Port, fe.TrafficPolicy
 		case model.NodePort:
 			s.NodePort = fe.VIP.Port
 		case model.LoadBalancerIP, model.ExternalIP:
-			s.Addresses = append(s.Addresses, fe.VIP.Addr)
+			s.External, s.Port = append(s.External, fe.VIP.Addr), fe.VIP.Port
 		}
 	}
 	for _, e := range sp.Endpoints {
@@ -211,52 +158,118 @@ func (v *View) service(sp *model.ServicePort) Service {
 			s.OnThisNode++
 		}
 	}
-	s.State, s.Reason = stateOf(sp)
-	if family := &v.Families[sp.Family]; family.isProgrammed(sp) {
-		s.Since = family.since(sp)
-	} else {
-		s.State, s.Reason = Waiting, family.Error
+	if s.State, s.Reason = v.state(sp); s.State != Waiting {
+		s.Since = v.Families[sp.Family].since(sp)
 	}
 	return s
 }
 
-// stateOf returns what happens to new connections to a service port, and the reason unless all are forwarded.
-func stateOf(sp *model.ServicePort) (State, string) {
+// state returns what happens to new connections to a service port, and the reason unless all are forwarded.
+func (v *View) state(sp *model.ServicePort) (State, string) {
+	if family := &v.Families[sp.Family]; !family.isProgrammed(sp) {
+		return Waiting, cmp.Or(family.Error, "not in the kernel yet")
+	}
 	var did [3]int // by action
 	for _, fe := range sp.Frontends {
 		did[fe.Action]++
 	}
 	internal, external := sp.NoLocalEndpoints()
-	const none = "none of the endpoints is on this node, and the policy is Local"
+	const none = "no endpoint is on this node, and the traffic policy is Local"
 	switch {
 	case len(sp.Frontends) == 0:
 		return LeftOut, "none of its addresses belongs to it"
 	case did[model.Reject] > 0:
-		return Refused, "no endpoint is ready"
+		return Rejected, "no endpoint is ready"
 	case did[model.Drop] == len(sp.Frontends):
 		return Dropped, none
 	case internal:
-		return Partly, "to the cluster IP, connections are dropped: " + none
+		return Partly, "to the cluster IP: " + none
 	case external:
-		return Partly, "from outside, connections are dropped: " + none
+		return Partly, "from outside: " + none
 	}
 	return Forwarded, ""
 }
 
-func details(sp *model.ServicePort) *Details {
-	d := &Details{
-		Algorithm: sp.Algorithm.String(), AffinitySeconds: int64(sp.Affinity / time.Second),
-		GraceSeconds: int64(sp.ConnectionGrace / time.Second), SourceRanges: sp.SourceRanges,
+// Tables has a row for each service port.
+func (s *Services) Tables(namespaces, wide bool, now time.Time) []report.Table {
+	t := report.Table{Columns: []string{"NAME", "PORT", "CLUSTER-IP", "ENDPOINTS"}}
+	if wide {
+		t.Columns = append(t.Columns, "LOCAL", "PORT-NAME", "NODE-PORT", "EXTERNAL-IP")
 	}
-	for _, fe := range sp.Frontends {
-		f := Frontend{
-			Kind: fe.Kind.String(), Port: fe.VIP.Port, State: [...]State{Forwarded, Refused, Dropped}[fe.Action],
-			TrafficPolicy: fe.TrafficPolicy.String(), ShortCircuit: fe.ShortCircuit, Restricted: fe.Restricted,
-		}
-		if fe.Kind != model.NodePort {
-			f.Address = fe.VIP.Addr
-		}
-		d.Frontends = append(d.Frontends, f)
+	t.Columns = append(t.Columns, "AGE", "STATE")
+	if namespaces {
+		t.Columns = append([]string{"NAMESPACE"}, t.Columns...)
 	}
-	return d
+	states := States{}
+	for i := range s.Items {
+		t.Rows = append(t.Rows, s.Items[i].row(namespaces, wide, now))
+		states[s.Items[i].State]++
+	}
+	t.Notes = []string{fmt.Sprintf("%s: %v", report.Plural(len(s.Items), "service port"), states)}
+	if len(s.Items) == 0 {
+		t.Notes = []string{"no Services"}
+	}
+	return []report.Table{t}
+}
+
+func (s *Service) row(namespaces, wide bool, now time.Time) report.Row {
+	var cells []string
+	if namespaces {
+		cells = append(cells, s.Namespace)
+	}
+	cells = append(cells, s.Name, s.port(), text(s.ClusterIP), strconv.Itoa(s.Endpoints))
+	if wide {
+		cells = append(cells, strconv.Itoa(s.OnThisNode), s.PortName, unlessZero(int(s.NodePort)), some(s.External))
+	}
+	state := s.sentence()
+	r := report.Row{Level: s.level(), ID: strings.Join([]string{s.Namespace, s.Name, s.PortName, s.port(), s.Family}, " ")}
+	r.Key = strings.Join(append(cells, state, s.Family), "\x00")
+	r.Cells = append(cells, report.Age(s.Since, now), state)
+	return r
+}
+
+// port is the port as kubectl has it.
+func (s *Service) port() string {
+	if s.Port == 0 {
+		return s.Protocol
+	}
+	return fmt.Sprintf("%d/%s", s.Port, s.Protocol)
+}
+
+func (s *Service) sentence() string {
+	state := string(s.State)
+	if s.Reason != "" {
+		state += ": " + s.Reason
+	}
+	if s.Problems > 0 && s.State != LeftOut {
+		state += "; " + report.Plural(s.Problems, "problem")
+	}
+	return state
+}
+
+func text(a netip.Addr) string {
+	if !a.IsValid() {
+		return ""
+	}
+	return a.String()
+}
+
+// some returns the first elements of a list, and the number of others.
+func some(list []netip.Addr) string {
+	const most = 3
+	var words []string
+	for _, a := range list[:min(most, len(list))] {
+		words = append(words, a.String())
+	}
+	if more := len(list) - most; more > 0 {
+		return fmt.Sprintf("%s + %d more", strings.Join(words, ","), more)
+	}
+	return strings.Join(words, ",")
+}
+
+func unlessZero(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.Itoa(n)
 }

@@ -2,6 +2,7 @@ package status_test
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -9,7 +10,11 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/utils/ptr"
 
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/status"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
@@ -50,14 +55,12 @@ func (w *world) ends(s *model.Snapshot, n int, failed ...model.Family) *status.V
 	return w.View()
 }
 
-// table returns a table's text at moment 100, without spaces at the ends of lines.
-func table(t *testing.T, a interface {
-	Table(wide bool, now time.Time) status.Table
-}, wide bool,
-) string {
+// printed returns the text of tables, without spaces at the ends of lines.
+func printed(t *testing.T, tables []report.Table) string {
 	t.Helper()
 	var b strings.Builder
-	if err := a.Table(wide, modeltest.Moment(100)).Write(&b); err != nil {
+	w := report.Watcher{W: &b}
+	if err := w.Print(nil, tables); err != nil {
 		t.Fatal(err)
 	}
 	var lines []string
@@ -65,6 +68,13 @@ func table(t *testing.T, a interface {
 		lines = append(lines, strings.TrimRight(line, " \n"))
 	}
 	return strings.Join(lines, "\n") + "\n"
+}
+
+// services returns the table of Services at moment 100.
+func services(t *testing.T, v *status.View, filter status.Filter, wide bool) string {
+	t.Helper()
+	list := v.Services(filter, 0)
+	return printed(t, list.Tables(true, wide, modeltest.Moment(100)))
 }
 
 func checkText(t *testing.T, want, got string) {
@@ -88,33 +98,26 @@ func TestServices(t *testing.T) {
 	)
 	v := w.round(10)
 	checkText(t, `
-NAMESPACE  NAME       PORT    CLUSTER-IP   ENDPOINTS  SINCE  STATE
-ns1        empty      80/tcp  172.30.0.42  0          90s    refused: no endpoint is ready
-ns1        web        80/tcp  172.30.0.41  2          90s    forwarded
-ns2        elsewhere  80/tcp  172.30.0.43  1          90s    partly: from outside, connections are dropped: none of the endpoints is on this node, and the policy is Local
-ns2        inside     80/tcp  172.30.0.44  0          90s    dropped: none of the endpoints is on this node, and the policy is Local
-ns2        nonsense   -       -            0          -      left out: spec.clusterIPs[0]: "nonsense" is not an IP address
-ns2        younger    80/tcp  172.30.0.45  1          90s    forwarded; 1 problem
-`, table(t, v.Services(status.Filter{}, 0, nil), false))
+NAMESPACE  NAME       PORT    CLUSTER-IP   ENDPOINTS  AGE     STATE
+ns2        nonsense   <none>  <none>       0          <none>  left out: spec.clusterIPs[0]: "nonsense" is not an IP address
+ns1        empty      80/tcp  172.30.0.42  0          90s     rejected: no endpoint is ready
+ns2        inside     80/tcp  172.30.0.44  0          90s     dropped: no endpoint is on this node, and the traffic policy is Local
+ns2        elsewhere  80/tcp  172.30.0.43  1          90s     partly dropped: from outside: no endpoint is on this node, and the traffic policy is Local
+ns1        web        80/tcp  172.30.0.41  2          90s     forwarded
+ns2        younger    80/tcp  172.30.0.45  1          90s     forwarded; 1 problem
+6 service ports: 1 left out, 1 rejected, 1 dropped, 1 partly dropped, 2 forwarded
+`, services(t, v, status.Filter{}, false))
 	checkText(t, `
-NAMESPACE  NAME  PORT    CLUSTER-IP   ENDPOINTS  HERE  PORT-NAME  NODE-PORT  ADDRESSES      CONNECTIONS  SINCE  STATE
-ns1        web   80/tcp  172.30.0.41  2          1     http       30080      192.168.98.11  7            90s    forwarded
-`, table(t, v.Services(status.Filter{Namespace: "ns1", Name: "web"}, 0, status.Counts{
-		{Name: modeltest.PortName("ns1/web", "http", model.TCP)}: 7,
-	}), true))
-	one := v.Services(status.Filter{Namespace: "ns2", Name: "younger"}, 0, nil)
-	checkText(t, `
-NAMESPACE  NAME     PORT    CLUSTER-IP   ENDPOINTS  SINCE  STATE
-ns2        younger  80/tcp  172.30.0.45  1          90s    forwarded; 1 problem
-problem: Service ns2/younger: external IP 192.168.98.11:80/tcp of port "http" belongs to Service ns1/web, which is older
-`, table(t, one, false))
-	if got := one.Items[0].Details.Frontends; len(got) != 1 || got[0].Kind != "cluster IP" || got[0].State != status.Forwarded {
-		t.Errorf("frontends: %+v", got)
-	}
+NAMESPACE  NAME   PORT    CLUSTER-IP   ENDPOINTS  LOCAL  PORT-NAME  NODE-PORT  EXTERNAL-IP    AGE  STATE
+ns1        empty  80/tcp  172.30.0.42  0          0      <none>     <none>     <none>         90s  rejected: no endpoint is ready
+ns1        web    80/tcp  172.30.0.41  2          1      http       30080      192.168.98.11  90s  forwarded
+2 service ports: 1 rejected, 1 forwarded
+`, services(t, v, status.Filter{Namespace: "ns1"}, true))
 }
 
 func TestFiltersAndLimits(t *testing.T) {
 	v := newWorld(web(), webSlice(), modeltest.NewService("ns2/web").On("172.30.0.42").TCP("metrics", 80),
+		modeltest.NewSlice("ns2/web-1", "web").TCP("metrics", 8080).Ready("10.0.0.4"),
 		modeltest.NewService("ns2/bad").On("nonsense").TCP("", 80)).round(1)
 	for _, tt := range []struct {
 		filter status.Filter
@@ -122,16 +125,16 @@ func TestFiltersAndLimits(t *testing.T) {
 		want   []string
 		left   int
 	}{
-		{status.Filter{}, 0, []string{"ns1/web", "ns2/bad", "ns2/web"}, 0},
-		{status.Filter{}, 1, []string{"ns1/web"}, 1},
-		{status.Filter{}, 2, []string{"ns1/web", "ns2/bad"}, 1},
+		{status.Filter{}, 0, []string{"ns2/bad", "ns1/web", "ns2/web"}, 0},
+		{status.Filter{}, 1, []string{"ns2/bad"}, 2},
+		{status.Filter{}, 2, []string{"ns2/bad", "ns1/web"}, 1},
 		{status.Filter{Namespace: "ns2"}, 0, []string{"ns2/bad", "ns2/web"}, 0},
 		{status.Filter{Namespace: "ns2", Name: "web"}, 0, []string{"ns2/web"}, 0},
 		{status.Filter{Namespace: "ns3"}, 0, nil, 0},
 		{status.Filter{Search: "s2/w"}, 0, []string{"ns2/web"}, 0},
 		{status.Filter{Search: "metr"}, 0, []string{"ns2/web"}, 0},
 	} {
-		got := v.Services(tt.filter, tt.limit, nil)
+		got := v.Services(tt.filter, tt.limit)
 		var names []string
 		for _, i := range got.Items {
 			names = append(names, i.Namespace+"/"+i.Name)
@@ -147,7 +150,7 @@ func TestSince(t *testing.T) {
 	other := modeltest.NewService("ns1/other").On("172.30.0.42").TCP("", 80)
 	w := newWorld(web(), webSlice(), other)
 	since := func(v *status.View) (list []string) {
-		for _, i := range v.Services(status.Filter{}, 0, nil).Items {
+		for _, i := range v.Services(status.Filter{}, 0).Items {
 			list = append(list, i.Name+" "+i.Since.Sub(modeltest.Moment(0)).String()+" "+string(i.State))
 		}
 		return list
@@ -158,159 +161,229 @@ func TestSince(t *testing.T) {
 			t.Errorf("-want +got:\n%s", diff)
 		}
 	}
-	check(w.round(1), "other 1s refused", "web 1s forwarded")
+	check(w.round(1), "other 1s rejected", "web 1s forwarded")
 	webSlice().Ready("10.0.0.9").Set(w.Builder)
-	check(w.round(5), "other 1s refused", "web 5s forwarded")
-	check(w.round(6), "other 1s refused", "web 5s forwarded")
+	check(w.round(5), "other 1s rejected", "web 5s forwarded")
+	check(w.round(6), "other 1s rejected", "web 5s forwarded")
 	other.TCP("second", 81).Set(w.Builder)
 	v := w.round(8, model.IPv4)
-	if got := v.Services(status.Filter{Name: "other"}, 0, nil); got.Items[1].State != status.Waiting || got.Items[1].Reason != "no" || !got.Items[1].Since.IsZero() {
+	if got := v.Services(status.Filter{Name: "other"}, 0); got.Items[1].State != status.Waiting || got.Items[1].Reason != "no" || !got.Items[1].Since.IsZero() {
 		t.Errorf("a port whose round failed: %+v", got.Items[1])
 	}
-	if got := v.Services(status.Filter{Name: "web"}, 0, nil); got.Items[0].State != status.Forwarded {
+	if got := v.Services(status.Filter{Name: "web"}, 0); got.Items[0].State != status.Forwarded {
 		t.Errorf("a port that was programmed before the round that failed: %+v", got.Items[0])
 	}
-	check(w.round(9), "other 1s refused", "other 9s refused", "web 5s forwarded")
+	check(w.round(9), "other 1s rejected", "other 9s rejected", "web 5s forwarded")
 	one := reconcile.Round{Snapshot: w.Snapshot(), Started: modeltest.Moment(9), Err: errors.New("not this one")}
 	one.Refused[model.IPv4] = map[model.ServicePortName]bool{modeltest.PortName("ns1/other", "second", model.TCP): true}
 	w.Done(one)
-	if got := w.View().Services(status.Filter{Name: "other"}, 0, nil).Items[1]; got.State != status.Waiting || got.Reason != "not this one" {
+	if got := w.View().Services(status.Filter{Name: "other"}, 0).Items[1]; got.State != status.Waiting || got.Reason != "not this one" {
 		t.Errorf("a port that the kernel refuses alone: %+v", got)
 	}
-	check(w.round(9), "other 1s refused", "other 9s refused", "web 5s forwarded")
+	check(w.round(9), "other 1s rejected", "other 9s rejected", "web 5s forwarded")
 	other.Delete(w.Builder)
 	w.round(10)
 	other.Set(w.Builder)
-	check(w.round(11), "other 11s refused", "web 5s forwarded")
+	check(w.round(11), "other 11s rejected", "web 5s forwarded")
 }
 
 func TestNothingIsProgrammedYet(t *testing.T) {
 	var r status.Recorder
-	if got := r.View().Services(status.Filter{}, 0, nil); len(got.Items) > 0 {
+	if got := r.View().Services(status.Filter{}, 0); len(got.Items) > 0 {
 		t.Errorf("before the first round: %+v", got)
 	}
 	v := newWorld(web(), webSlice()).round(1, model.IPv4, model.IPv6)
-	if got := v.Services(status.Filter{}, 0, nil).Items[0]; got.State != status.Waiting || got.Reason != "no" {
+	if got := v.Services(status.Filter{}, 0).Items[0]; got.State != status.Waiting || got.Reason != "no" {
 		t.Errorf("after a round that failed: %+v", got)
 	}
 	o := v.Overview(daemon())
-	if diff := cmp.Diff([]status.Number{{State: status.Waiting, Number: 1}}, o.ByState); diff != "" {
+	if diff := cmp.Diff(status.States{status.Waiting: 1}, o.States); diff != "" {
 		t.Errorf("states, -want +got:\n%s", diff)
 	}
 }
 
-func TestEndpoints(t *testing.T) {
+// one returns the description of a Service at moment 100.
+func one(t *testing.T, v *status.View, name string, found status.Found) string {
+	t.Helper()
+	of, ok := v.One(model.NamespacedName{Namespace: "ns1", Name: name}, found)
+	if !ok {
+		t.Fatalf("no Service %s", name)
+	}
+	return printed(t, of.Tables(modeltest.Moment(100)))
+}
+
+func TestOneService(t *testing.T) {
 	service := web().UDP("dns", 53).External("192.168.99.11").Policies("Cluster", "Local")
 	draining := func(e *model.SliceEndpoint) { modeltest.Conditions(false, true, true)(e) }
 	slice := webSlice().UDP("dns", 53).Endpoint("10.0.0.4").Endpoint("10.0.0.5", draining)
 	v := newWorld(service, slice, modeltest.NewService("ns1/empty").On("172.30.0.42").TCP("", 80)).round(1)
-	checkText(t, `
-NAMESPACE  NAME   PORT    ENDPOINTS
-ns1        empty  80/tcp  <none>
-ns1        web    53/udp  10.0.0.2:53,10.0.0.3:53,10.0.0.4:53 + 1 more
-ns1        web    80/tcp  10.0.0.2:8080,10.0.0.3:8080,10.0.0.4:8080
-`, table(t, v.Endpoints(status.Filter{}), false))
-	checkText(t, `
-NAMESPACE  NAME  PORT    ENDPOINT       SHARE  LOCAL-SHARE  HERE  STATE
-ns1        web   53/udp  10.0.0.2:53    33.3%  -            no    serving
-ns1        web   53/udp  10.0.0.3:53    33.3%  100.0%       yes   serving
-ns1        web   53/udp  10.0.0.4:53    33.3%  -            no    serving
-ns1        web   53/udp  10.0.0.5:53    -      -            -     draining: old connections only
-ns1        web   80/tcp  10.0.0.2:8080  33.3%  -            no    serving
-ns1        web   80/tcp  10.0.0.3:8080  33.3%  100.0%       yes   serving
-ns1        web   80/tcp  10.0.0.4:8080  33.3%  -            no    serving
-`, table(t, v.Endpoints(status.Filter{Name: "web"}), false))
-	checkText(t, `
-NAMESPACE  NAME   PORT    ENDPOINT  SHARE  LOCAL-SHARE  HERE  STATE
-ns1        empty  80/tcp  -         -      -            -     refused: no endpoint is ready
-`, table(t, v.Endpoints(status.Filter{Name: "empty"}), false))
-}
-
-func TestConnections(t *testing.T) {
-	v := newWorld(web().NodePort(30080), webSlice(), modeltest.NewService("ns1/other").On("172.30.0.42").TCP("", 80)).round(1)
-	flow := func(to, at string) status.Flow {
-		dest := netip.MustParseAddrPort(to)
-		return status.Flow{To: model.VIP{Addr: dest.Addr(), Protocol: model.TCP, Port: dest.Port()}, At: netip.MustParseAddrPort(at)}
-	}
-	add := func(f *status.Flows) *status.Flows {
-		f.Add(flow("172.30.0.41:80", "10.0.0.2:8080"))
-		f.Add(flow("172.30.0.41:80", "10.0.0.2:8080"))
-		f.Add(flow("192.168.0.2:30080", "10.0.0.3:8080"))
-		f.Add(flow("172.30.0.41:80", "10.0.0.9:8080")) // removed
-		f.Add(flow("172.30.0.41:81", "10.0.0.9:8080")) // another port
-		f.Add(flow("172.30.0.99:80", "10.0.0.9:8080")) // another Service
-		return f
+	key := func(port string, protocol model.Protocol, to string) status.PlaceKey {
+		return status.PlaceKey{Port: port, Protocol: protocol, Endpoint: netip.MustParseAddrPort(to)}
 	}
 	counts := status.Counts{{Name: modeltest.PortName("ns1/web", "http", model.TCP)}: 7}
+	places := status.Places{
+		key("http", model.TCP, "10.0.0.2:8080"): {Pod: "web-1", Node: "node-2", Zone: "a"},
+		key("http", model.TCP, "10.0.0.3:8080"): {Pod: "web-2", Node: "node-1"},
+		key("http", model.TCP, "10.0.0.7:8080"): {Pod: "web-7", Node: "node-1", Condition: "not ready"},
+		key("dns", model.UDP, "10.0.0.5:53"):    {Pod: "web-5", Node: "node-2", Condition: "terminating"},
+	}
 	checkText(t, `
-NAMESPACE  NAME   PORT    FAMILY  NEW  TRACKED
-ns1        other  80/tcp  IPv4    -    0
-ns1        web    80/tcp  IPv4    7    4
-`, table(t, add(v.Flows(status.Filter{})).Connections(counts, true, ""), false))
+Service      ns1/web
+IPv4 53/udp  forwarded (since 99s)
+IPv4 80/tcp  forwarded (since 99s)
+Connections  7 new ones since counting began
+it rains
+
+Addresses:
+KIND         ADDRESS               POLICY   STATE
+cluster IP   172.30.0.41:53/udp    Cluster  forwarded
+external IP  192.168.99.11:53/udp  Local    forwarded
+cluster IP   172.30.0.41:80/tcp    Cluster  forwarded
+external IP  192.168.99.11:80/tcp  Local    forwarded
+
+Endpoints:
+ENDPOINT           POD     NODE                ZONE    SHARE   LOCAL-SHARE  TRACKED  STATE
+10.0.0.2:53/udp    <none>  <none>              <none>  33.3%   <none>       <none>   serving
+10.0.0.3:53/udp    <none>  (this node)         <none>  33.3%   100.0%       <none>   serving
+10.0.0.4:53/udp    <none>  <none>              <none>  33.3%   <none>       <none>   serving
+10.0.0.5:53/udp    web-5   node-2              <none>  <none>  <none>       <none>   draining
+10.0.0.2:8080/tcp  web-1   node-2              a       33.3%   <none>       <none>   serving
+10.0.0.3:8080/tcp  web-2   node-1 (this node)  <none>  33.3%   100.0%       <none>   serving
+10.0.0.4:8080/tcp  <none>  <none>              <none>  33.3%   <none>       <none>   serving
+10.0.0.7:8080/tcp  web-7   node-1              <none>  <none>  <none>       <none>   not ready
+`, one(t, v, "web", status.Found{Counts: counts, Places: places, Notes: []string{"it rains"}}))
 	checkText(t, `
-NAMESPACE  NAME  PORT    FAMILY  NEW  TRACKED  ENDPOINT
-ns1        web   80/tcp  IPv4    -    4        all
-ns1        web   80/tcp  IPv4    -    2        10.0.0.2:8080
-ns1        web   80/tcp  IPv4    -    1        10.0.0.3:8080
-ns1        web   80/tcp  IPv4    -    1        10.0.0.9:8080 (gone)
-`, table(t, add(v.Flows(status.Filter{Name: "web"})).Connections(nil, true, ""), false))
-	checkText(t, `
-NAMESPACE  NAME   PORT    FAMILY  NEW  TRACKED
-ns1        other  80/tcp  IPv4    -    -
-ns1        web    80/tcp  IPv4    -    -
-too many
-`, table(t, v.Flows(status.Filter{}).Connections(nil, false, "too many"), false))
+Service      ns1/empty
+IPv4 80/tcp  rejected: no endpoint is ready (since 99s)
+
+Addresses:
+KIND        ADDRESS             POLICY   STATE
+cluster IP  172.30.0.42:80/tcp  Cluster  rejected
+
+Endpoints:
+none
+
+Rules of IPv4 80/tcp:
+  map no-endpoints
+    172.30.0.42 . tcp . 80
+    and 2 more
+`, one(t, v, "empty", status.Found{Rules: func(*model.ServicePort) []string {
+		return []string{"  map no-endpoints", "    172.30.0.42 . tcp . 80", "    and 2 more"}
+	}}))
+	if got, _ := v.One(model.NamespacedName{Namespace: "ns1", Name: "web"}, status.Found{Most: 2}); len(got.Ports[1].Backends) != 2 || got.Ports[1].More != 1 {
+		t.Errorf("2 endpoints at most: %+v", got.Ports[1])
+	}
+	if _, ok := v.One(model.NamespacedName{Namespace: "ns1", Name: "none"}, status.Found{}); ok {
+		t.Error("a Service that nobody made is found")
+	}
+}
+
+func TestFlowsAreCountedByEndpoint(t *testing.T) {
+	v := newWorld(web().NodePort(30080), webSlice(), modeltest.NewService("ns1/other").On("172.30.0.42").TCP("", 80)).round(1)
+	name := model.NamespacedName{Namespace: "ns1", Name: "web"}
+	flows := status.NewFlows(v.Ports(name))
+	for _, flow := range [][2]string{
+		{"172.30.0.41:80", "10.0.0.2:8080"},
+		{"172.30.0.41:80", "10.0.0.2:8080"},
+		{"192.168.0.2:30080", "10.0.0.3:8080"},
+		{"172.30.0.41:80", "10.0.0.9:8080"}, // removed
+		{"172.30.0.41:81", "10.0.0.9:8080"}, // another port
+		{"172.30.0.42:80", "10.0.0.9:8080"}, // another Service
+	} {
+		to := netip.MustParseAddrPort(flow[0])
+		flows.Add(model.VIP{Addr: to.Addr(), Protocol: model.TCP, Port: to.Port()}, netip.MustParseAddrPort(flow[1]))
+	}
+	got, _ := v.One(name, status.Found{Flows: flows})
+	if n := got.Ports[0].Tracked; n == nil || *n != 4 {
+		t.Errorf("tracked: %v, want 4", n)
+	}
+	var list []string
+	for _, e := range got.Ports[0].Backends {
+		list = append(list, fmt.Sprint(e.Address, " ", *e.Tracked, " ", e.State))
+	}
+	if diff := cmp.Diff([]string{"10.0.0.2:8080 2 serving", "10.0.0.3:8080 1 serving", "10.0.0.9:8080 1 gone"}, list); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
 	want := []model.VIP{{Addr: netip.IPv4Unspecified(), Protocol: model.TCP, Port: 80}, {Addr: netip.IPv4Unspecified(), Protocol: model.TCP, Port: 30080}}
-	if got := v.Flows(status.Filter{}).Ports(model.IPv4); len(got) != len(want) || !slices.Contains(got, want[0]) || !slices.Contains(got, want[1]) {
+	if got := flows.Ports(model.IPv4); len(got) != len(want) || !slices.Contains(got, want[0]) || !slices.Contains(got, want[1]) {
 		t.Errorf("ports: want %v, got %v", want, got)
+	}
+}
+
+// The names of pods are in EndpointSlices alone.
+func TestPlacesOfASlice(t *testing.T) {
+	places := status.Places{}
+	places.Add(&discoveryv1.EndpointSlice{
+		Ports: []discoveryv1.EndpointPort{{Name: ptr.To("dns"), Port: ptr.To[int32](53), Protocol: ptr.To(corev1.ProtocolUDP)}, {Port: ptr.To[int32](80)}, {}},
+		Endpoints: []discoveryv1.Endpoint{
+			{Addresses: []string{"10.0.0.1"}, NodeName: ptr.To("node-1"), Zone: ptr.To("a"), TargetRef: &corev1.ObjectReference{Kind: "Pod", Name: "web-1"}},
+			{Addresses: []string{"10.0.0.2"}, Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(false)}},
+			{Addresses: []string{"10.0.0.3"}, Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(false), Terminating: ptr.To(true)}},
+			{Addresses: []string{"nonsense"}}, {},
+		},
+	})
+	want := status.Places{}
+	for port, n := range map[status.PlaceKey]uint16{{Port: "dns", Protocol: model.UDP}: 53, {Protocol: model.TCP}: 80} {
+		for addr, place := range map[string]status.Place{
+			"10.0.0.1": {Pod: "web-1", Node: "node-1", Zone: "a"}, "10.0.0.2": {Condition: "not ready"}, "10.0.0.3": {Condition: "terminating"},
+		} {
+			port.Endpoint = netip.AddrPortFrom(netip.MustParseAddr(addr), n)
+			want[port] = place
+		}
+	}
+	if diff := cmp.Diff(want, places, cmp.Comparer(func(a, b status.PlaceKey) bool { return a == b })); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
 	}
 }
 
 func daemon() status.Daemon {
 	return status.Daemon{
 		Version: "v1", Started: modeltest.Moment(0), Node: "node-1", Backend: "nftables", Why: "the kernel has all required features",
-		Ready: true, Healthy: true, Tracked: 7, TrackedMost: 1000,
+		Ready: true, Tracked: 7, TrackedMost: 1000,
 		Synced: []time.Time{modeltest.Moment(99), {}}, Waiting: []time.Time{{}, modeltest.Moment(97)},
 	}
 }
 
+// What is wrong stands above what is fine.
 func TestOverview(t *testing.T) {
 	w := newWorld(web(), webSlice(), modeltest.NewService("ns1/bad").On("nonsense").TCP("", 80))
-	w.Done(reconcile.Round{Snapshot: w.Snapshot(), Started: modeltest.Moment(9), Took: 12300 * time.Microsecond, Full: true, Services: 2, EndpointSlices: 1})
-	w.Done(reconcile.Round{
-		Snapshot: w.Snapshot(), Started: modeltest.Moment(90), Took: 400 * time.Microsecond, EndpointSlices: 1,
-		Err: errors.New("the kernel says no"), Failed: [2]bool{false, true},
-	})
+	w.Done(reconcile.Round{Snapshot: w.Snapshot(), Started: modeltest.Moment(9), Took: 12300 * time.Microsecond})
+	w.Done(reconcile.Round{Snapshot: w.Snapshot(), Started: modeltest.Moment(90), Err: errors.New("the kernel says no"), Failed: [2]bool{false, true}})
 	d := daemon()
-	d.Healthy, d.NotEligible, d.Notes, d.OtherProxies = false, "the Node is deleted", []string{"it rains"}, []string{"another vmapd"}
+	d.Problems = []string{"it rains"}
+	d.Doctor = status.Examined{At: modeltest.Moment(80), Total: "1 failure, 0 warnings, 20 ok", Findings: []report.Line{
+		{Level: report.Fail, Name: "forwarding", Text: "net.ipv4.ip_forward is 0: this node drops connections to other nodes' pods", Fix: "sysctl -w net.ipv4.ip_forward=1"},
+	}}
+	o := w.View().Overview(d)
 	checkText(t, `
 Node                 node-1
-Version              v1
-Backend              nftables (the kernel has all required features)
-Up                   100s
 Ready                yes
-Healthy              no: changes have waited for more than twice the sync period
-Load balancers       must not use this node: the Node is deleted
-IPv4                 1 service ports, 2 endpoints; last sync 1s ago
-IPv6                 0 service ports, 0 endpoints; last sync - ago; a change waits for 3s
 IPv6                 the last sync failed: the kernel says no
-Service ports        1 forwarded
-Connection tracking  7 of at most 1000 entries
-Syncs                last 10s ago, 400µs; median of the last 2: 12.3ms, longest 12.3ms
-Other proxy          another vmapd
 Problem              it rains
-Object               Service ns1/bad: spec.clusterIPs[0]: "nonsense" is not an IP address
-Sync                 91s ago, 12.3ms: 2 Services and 1 EndpointSlices had changed; compared with the kernel's rules
-Sync                 10s ago, 400µs: 0 Services and 1 EndpointSlices had changed; failed: the kernel says no
-`, table(t, w.View().Overview(d), true))
+Problem              Service ns1/bad: spec.clusterIPs[0]: "nonsense" is not an
+                     IP address
+Doctor               1 failure, 0 warnings, 20 ok (vmapd doctor)
+  fail               forwarding: net.ipv4.ip_forward is 0: this node drops
+                     connections to other nodes' pods
+Service ports        1 forwarded
+IPv4                 1 service port, 2 endpoints; last sync 1s ago
+IPv6                 nothing is programmed yet
+Backend              nftables (the kernel has all required features)
+Connection tracking  7 of at most 1000 entries
+Version              v1
+Started              100s ago
+`, printed(t, o.Tables(modeltest.Moment(100))))
+	if o.LastSync() != modeltest.Moment(99) {
+		t.Errorf("last sync: %v", o.LastSync())
+	}
 }
 
 // Without an API server, names may have any characters.
 func TestTextOfObjectsBreaksNoLine(t *testing.T) {
 	w := newWorld(modeltest.NewService("ns1/a\nb\x1b[31m").On("172.30.0.41").TCP("\u202e\tx", 80), modeltest.NewService("ns1/\x9b2J").On("no\nne").TCP("", 80))
-	text := table(t, w.round(1).Services(status.Filter{}, 0, nil), true)
-	if got := strings.Count(text, "\n"); got != 3 {
-		t.Errorf("%d lines, want 3:\n%q", got, text)
+	text := services(t, w.round(1), status.Filter{}, true)
+	if got := strings.Count(text, "\n"); got != 4 {
+		t.Errorf("%d lines, want 4:\n%q", got, text)
 	}
 	for _, c := range []string{"\x1b", "\u202e", "\x9b", "\u009b"} {
 		if strings.Contains(text, c) {
@@ -320,20 +393,34 @@ func TestTextOfObjectsBreaksNoLine(t *testing.T) {
 }
 
 func TestOnlyChangesAreShown(t *testing.T) {
-	w := newWorld(web(), webSlice(), modeltest.NewService("ns1/other").On("172.30.0.42").TCP("", 80))
-	at := func(n int) status.Table {
-		return w.View().Services(status.Filter{}, 0, nil).Table(false, modeltest.Moment(n))
+	other := modeltest.NewService("ns1/other").On("172.30.0.42").TCP("", 80)
+	w := newWorld(web(), webSlice(), other)
+	var b strings.Builder
+	watcher := report.Watcher{W: &b}
+	shows := func(n int) string {
+		b.Reset()
+		list := w.View().Services(status.Filter{}, 0)
+		if err := watcher.Print(nil, list.Tables(false, false, modeltest.Moment(n))); err != nil {
+			t.Fatal(err)
+		}
+		return b.String()
 	}
 	w.round(1)
-	first := at(2)
-	if got := at(60).Changed(first); len(got.Rows) > 0 || len(got.Columns) > 0 {
-		t.Errorf("time alone: %+v", got)
+	shows(2)
+	if got := shows(60); got != "" {
+		t.Errorf("time alone: %s", got)
 	}
 	webSlice().Ready("10.0.0.9").Set(w.Builder)
 	w.round(3)
-	if got := at(61).Changed(first); len(got.Rows) != 1 || got.Rows[0].Cells[1] != "web" {
-		t.Errorf("one more endpoint: %+v", got)
+	if got := shows(61); got != "web  80/tcp  172.30.0.41  3  58s  forwarded\n" {
+		t.Errorf("one more endpoint: %s", got)
 	}
+	other.Delete(w.Builder)
+	w.round(4)
+	checkText(t, `
+other  80/tcp  172.30.0.42  0  60s  deleted
+1 service port: 1 forwarded
+`, shows(62))
 }
 
 // 10,000 Services, each with an endpoint.

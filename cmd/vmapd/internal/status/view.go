@@ -17,8 +17,6 @@ type View struct {
 	// Snapshot is the desired state of the last round; nil before the first one.
 	Snapshot *model.Snapshot
 	Families [len(model.Families)]FamilyView
-	// Rounds are the last ones, the latest last.
-	Rounds []Round
 }
 
 // FamilyView is the state of one IP family.
@@ -39,19 +37,6 @@ var changeKeys = persist.KeyFuncs[*model.ServicePortName]{
 	Hash:    func(n *model.ServicePortName) uint64 { return model.ServicePortKeys.Hash(*n) },
 	Compare: func(a, b *model.ServicePortName) int { return model.ServicePortKeys.Compare(*a, *b) },
 }
-
-// Round is one round of the loop.
-type Round struct {
-	Started        time.Time `json:"started"`
-	Seconds        float64   `json:"seconds"`
-	Full           bool      `json:"full,omitempty"` // compared with the kernel's rules
-	Services       int       `json:"services"`       // changed objects
-	EndpointSlices int       `json:"endpointSlices"`
-	Error          string    `json:"error,omitempty"`
-}
-
-// keptRounds is the number of rounds in a View.
-const keptRounds = 60
 
 // Recorder is an observer of the loop that keeps the latest View. The zero value is ready.
 type Recorder struct{ view atomic.Pointer[View] }
@@ -79,15 +64,6 @@ func (r *Recorder) Done(round reconcile.Round) {
 			family.Error = round.Err.Error()
 		}
 	}
-	last := Round{
-		Started: round.Started.UTC(), Seconds: round.Took.Seconds(), Full: round.Full,
-		Services: round.Services, EndpointSlices: round.EndpointSlices,
-	}
-	if round.Err != nil {
-		last.Error = round.Err.Error()
-	}
-	rounds := before.Rounds[max(0, len(before.Rounds)-keptRounds+1):]
-	next.Rounds = append(slices.Clip(rounds), last)
 	r.view.Store(next)
 }
 
@@ -143,9 +119,9 @@ func (f Filter) matches(n model.NamespacedName, port string) bool {
 	return f.Search == "" || strings.Contains(strings.ToLower(model.ServicePortName{NamespacedName: n, Port: port}.String()), f.Search)
 }
 
-// Ports returns the service ports of the desired state that a filter chooses, sorted by name, IPv4
+// ports returns the service ports of the desired state that a filter chooses, sorted by name, IPv4
 // before IPv6.
-func (v *View) Ports(filter Filter) []*model.ServicePort {
+func (v *View) ports(filter Filter) []*model.ServicePort {
 	var list []*model.ServicePort
 	if v.Snapshot == nil {
 		return nil

@@ -1,0 +1,108 @@
+// Package ui has the page of "vmapd ui": what the daemon has programmed, for a browser.
+//
+//	browser ── GET /SECRET/        ── page.html, of this package
+//	        └─ GET /SECRET/api/…   ── JSON: the daemon's answer at its socket
+//
+// It is served on loopback, where every user of the machine may connect: so its path has a random word, which
+// only the terminal has. A page of another site does not know it either.
+//
+// The page is one file with its style and its script in it. Its Content-Security-Policy allows these two by
+// their hashes and requests to the same origin, and nothing else. Texts of objects are never markup: the
+// script makes nodes of text alone.
+package ui
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	_ "embed"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/socket"
+)
+
+//go:embed page.html
+var text string
+
+// headerTimeout ends connections that ask for nothing.
+const headerTimeout = 5 * time.Second
+
+// Serve serves the page on a free port of loopback until ctx ends, and prints its address.
+func Serve(ctx context.Context, stdout io.Writer, daemon socket.Client) error {
+	var config net.ListenConfig
+	l, err := config.Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	secret := rand.Text()
+	fmt.Fprintf(stdout, "http://%s/%s/\nCtrl-C ends the page.\n", l.Addr(), secret)
+	server := &http.Server{Handler: Handler(secret, daemon), ReadHeaderTimeout: headerTimeout}
+	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
+	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+// Handler returns the handler of the page below a path, and of its requests.
+func Handler(secret string, daemon socket.Client) http.Handler {
+	mux := http.NewServeMux()
+	policy := Policy(text)
+	mux.HandleFunc("GET /"+secret+"/{$}", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		w.Header().Set("Content-Security-Policy", policy)
+		_, _ = w.Write([]byte(text)) // an error means that the client left
+	})
+	for _, name := range []string{"status", "services", "service"} {
+		mux.HandleFunc("GET /"+secret+"/api/"+name, func(w http.ResponseWriter, r *http.Request) {
+			answer(w, r, daemon, "/v1/"+name)
+		})
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for name, value := range map[string]string{
+			"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-store",
+			"Cross-Origin-Resource-Policy": "same-origin",
+		} {
+			w.Header().Set(name, value)
+		}
+		mux.ServeHTTP(w, r)
+	})
+}
+
+// answer passes a request on to the daemon.
+func answer(w http.ResponseWriter, r *http.Request, daemon socket.Client, path string) {
+	var value json.RawMessage
+	err := daemon.Get(r.Context(), path, r.URL.Query(), &value)
+	w.Header().Set("Content-Type", "application/json")
+	if err != nil {
+		status := http.StatusBadGateway
+		if refused, ok := errors.AsType[*socket.Error](err); ok {
+			status = refused.Status
+		}
+		w.WriteHeader(status)
+		value, _ = json.Marshal(map[string]string{"error": err.Error()}) // a text has JSON
+	}
+	_, _ = w.Write(value) // an error means that the client left
+}
+
+// Policy returns the Content-Security-Policy of a page with one style and one script.
+func Policy(text string) string {
+	return fmt.Sprintf("default-src 'none'; style-src '%s'; script-src '%s'; connect-src 'self'; img-src data:; "+
+		"base-uri 'none'; form-action 'none'; frame-ancestors 'none'", hashOf(text, "style"), hashOf(text, "script"))
+}
+
+// hashOf returns the hash of the content of an element.
+func hashOf(text, element string) string {
+	_, content, _ := strings.Cut(text, "<"+element+">")
+	content, _, _ = strings.Cut(content, "</"+element+">")
+	sum := sha256.Sum256([]byte(content))
+	return "sha256-" + base64.StdEncoding.EncodeToString(sum[:])
+}

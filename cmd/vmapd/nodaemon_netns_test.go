@@ -1,0 +1,107 @@
+package main
+
+import (
+	"bytes"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/vmapd/vmapd/cmd/internal/testbed/lab"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/socket"
+)
+
+const deadline = socket.Deadline
+
+// asking are the commands that ask the daemon for its state.
+var asking = [][]string{{"status"}, {"status", "shop/web"}, {"services", "-A"}}
+
+// saysSoon checks what commands say about a daemon that does not answer them, and that they end soon: after the
+// deadline, and what a busy machine adds.
+func saysSoon(t *testing.T, socket, want string) {
+	t.Helper()
+	for _, args := range asking {
+		var stdout, stderr bytes.Buffer
+		began := time.Now()
+		code := run(t.Context(), append(args, "--socket", socket), nil, &stdout, &stderr)
+		if took := time.Since(began); took > 2*deadline {
+			t.Errorf("%v ends after %v", args, took)
+		}
+		if code != 1 || stdout.Len() > 0 || !strings.HasPrefix(stderr.String(), "vmapd: "+want) || strings.Count(stderr.String(), "\n") != 1 {
+			t.Errorf("%v: exit code %d, %q, %q; want 1 and %q", args, code, &stdout, &stderr, want)
+		}
+	}
+}
+
+// SIGSTOP makes a daemon that hangs: the kernel accepts connections for it.
+func TestADaemonThatHangsIsNamed(t *testing.T) {
+	t.Parallel()
+	w := newLab(t)
+	socket := filepath.Join(t.TempDir(), "vmapd.sock")
+	p := startVmapd(t, w.Node, "--from", filepath.Join(testdata(t), "demo/before"), "--hostname-override", lab.NodeName, "--socket", socket)
+	p.waitFor(t, "msg=ready")
+	asks(t, socket, "status")
+	if err := p.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	saysSoon(t, socket, "the daemon at "+socket+" has not answered for 5s: it hangs, or the node is overloaded; its rules still work, and are not updated")
+	if err := p.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	wantLine(t, asks(t, socket, "status"), "Ready", "yes")
+}
+
+func TestNoDaemonIsNamed(t *testing.T) {
+	t.Parallel()
+	socket := filepath.Join(t.TempDir(), "vmapd.sock")
+	saysSoon(t, socket, "no daemon answers: there is no socket "+socket+". Is vmapd running? Is --socket correct?")
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.SetUnlinkOnClose(false)
+	_ = l.Close()
+	saysSoon(t, socket, "no daemon answers: the process that made the socket "+socket+" has ended")
+}
+
+func TestADaemonOfAnotherVersionIsNamed(t *testing.T) {
+	t.Parallel()
+	socket := filepath.Join(t.TempDir(), "vmapd.sock")
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := http.NewServeMux()
+	old.HandleFunc("/v1/connections", func(http.ResponseWriter, *http.Request) {})
+	old.HandleFunc("/v1/status", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte(`{"doctor": "it was a text in those days"}`)) // an error means that the client left
+	})
+	server := &http.Server{Handler: old, ReadHeaderTimeout: time.Second}
+	go func() { _ = server.Serve(l) }()
+	t.Cleanup(func() { _ = server.Close() })
+	for _, args := range asking {
+		var stdout, stderr bytes.Buffer
+		code := run(t.Context(), append(args, "--socket", socket), nil, &stdout, &stderr)
+		if code != 1 || !strings.Contains(stderr.String(), "; the daemon is of another version, this program of ") {
+			t.Errorf("%v: exit code %d, %s", args, code, &stderr)
+		}
+	}
+}
+
+func TestAUserWithoutRightsIsTold(t *testing.T) {
+	t.Parallel()
+	w := newLab(t)
+	socket := filepath.Join(t.TempDir(), "vmapd.sock")
+	startVmapd(t, w.Node, "--from", filepath.Join(testdata(t), "demo/before"), "--hostname-override", lab.NodeName, "--socket", socket).waitFor(t, "msg=ready")
+	for _, args := range asking {
+		c := w.Node.Command(t.Context(), "/proc/self/exe")
+		c.Args = append([]string{unprivilegedName, "vmapd"}, append(args, "--socket", socket)...)
+		out, err := c.CombinedOutput()
+		if err == nil || !strings.HasPrefix(string(out), "vmapd: only root may ask the daemon") {
+			t.Errorf("%v: %v, %s", args, err, out)
+		}
+	}
+}
