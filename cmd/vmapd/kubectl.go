@@ -2,105 +2,215 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"net"
+	"net/http"
+	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/names"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/plugin"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/socket"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/ui"
 )
 
 // pluginName is the program's name as a plugin of kubectl.
 const pluginName = "kubectl-vmapd"
 
-const kubectlLong = `This is vmapd as a plugin of kubectl: it runs a subcommand beside the daemon of a node,
-through the API server. As kubectl-vmapd in a folder of PATH, the program is "kubectl vmapd".
+const kubectlLong = `Kubectl vmapd asks the daemons of a cluster, through the API server: it runs commands of vmapd
+in its pods, by kubectl.
 
+  kubectl vmapd status                           all nodes, one row each
   kubectl vmapd --node node-1 doctor
-  kubectl vmapd explain --from pod/web-1 svc/frontend:80
-  kubectl vmapd status -n shop frontend
+  kubectl vmapd trace --from pod/web-1 svc/frontend:80
+  kubectl vmapd status shop/frontend --rules
+  kubectl vmapd bundle                           for a report of a defect
 
-COMMAND is explain, trace, status, services or doctor, with its own flags;
-"vmapd COMMAND --help" describes them. Without --node, the node is that of the
-client, or of the destination: of a pod, of a node, or of an endpoint of a Service. If there
-is none, one node of all is asked.
+Without --node, the node is that of the client, or of the destination: of a pod, of a node, or
+of an endpoint of a Service. If there is none, one node of all is asked.
 
-It runs kubectl, and needs the rights to get and list vmapd's pods and to create pods/exec in their
-namespace, and to read the pods and EndpointSlices that are named.`
-
-// pluginCommands are the commands that ask a daemon, or look at a node.
-var pluginCommands = []string{"explain", "trace", "status", "services", "doctor"}
+It needs the rights to get and list vmapd's pods and to create pods/exec in their namespace,
+and to read the pods and EndpointSlices that are named.`
 
 // kubectlFlags are flags of kubectl that go to each of its runs.
 var kubectlFlags = []string{"kubeconfig", "context", "cluster", "user", "as", "as-group", "token", "server", "request-timeout"}
 
-func newKubectlCommand() *cobra.Command {
-	var p plugin.Plugin
-	c := &cobra.Command{
-		Use:   "kubectl [flags] COMMAND [ARGUMENTS]",
-		Short: "Run a subcommand on a node of a cluster, by kubectl",
-		Long:  kubectlLong,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return runPlugin(cmd, &p, args)
-		},
+// asPlugin returns the command with which kubectl starts the plugin.
+func asPlugin() *cobra.Command {
+	p := &kubectlPlugin{}
+	root := &cobra.Command{
+		Use: "kubectl-vmapd", Short: "Ask the daemons of a cluster", Long: kubectlLong,
+		RunE:         func(*cobra.Command, []string) error { return errors.New("want a command; --help lists them") },
+		SilenceUsage: true, SilenceErrors: true, Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl vmapd"},
 	}
-	f := c.Flags()
-	f.SetInterspersed(false) // what follows COMMAND is the command's
-	f.StringVar(&p.Node, "node", "", "name of the node; it may also stand behind COMMAND")
-	f.StringVar(&p.Namespace, "vmapd-namespace", "kube-system", "namespace of vmapd's pods")
+	root.CompletionOptions.DisableDefaultCmd = true
+	f := root.PersistentFlags()
+	f.StringVar(&p.Node, "node", "", "name of the node")
+	f.StringVar(&p.Plugin.Namespace, "vmapd-namespace", "kube-system", "namespace of vmapd's pods")
 	f.StringVar(&p.Selector, "vmapd-selector", "k8s-app=vmapd", "labels of vmapd's pods; k8s-app=kube-proxy after way A of FROM-KUBE-PROXY.md")
 	for _, name := range kubectlFlags {
 		f.String(name, "", "as kubectl's")
 	}
-	return c
+	setHelp(root)
+	root.AddCommand(p.status(), p.ui(), p.bundle(), newVersionCommand())
+	for _, c := range []*cobra.Command{newExplainCommand(), newTraceCommand(), newDoctorCommand(), newServicesCommand()} {
+		c.RunE = p.inPod
+		root.AddCommand(c)
+	}
+	return root
 }
 
-// asPlugin returns the command with which kubectl starts the plugin.
-func asPlugin() *cobra.Command {
-	c := newKubectlCommand()
-	c.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl vmapd"}
-	c.SilenceUsage, c.SilenceErrors = true, true
-	setHelp(c)
-	return c
-}
+// kubectlPlugin runs commands in pods.
+type kubectlPlugin struct{ plugin.Plugin }
 
-func runPlugin(cmd *cobra.Command, p *plugin.Plugin, args []string) error {
-	if len(args) == 0 {
-		return fmt.Errorf("want one of the commands %s", strings.Join(pluginCommands, ", "))
-	}
-	args = cutNode(args, &p.Node)
-	stdout, stderr := cmd.OutOrStdout(), cmd.ErrOrStderr()
-	remote, err := remoteCommand(args, stdout)
-	if err != nil || remote == nil {
-		return err
-	}
-	flags := remote.Flags()
-	p.RefNamespace = flagValue(flags, "namespace")
-	if p.Refs, err = refsOf(remote); err != nil {
-		return err
-	}
-	var kubectl plugin.Kubectl
+// begin takes the flags of kubectl.
+func (p *kubectlPlugin) begin(cmd *cobra.Command) plugin.Kubectl {
+	var k plugin.Kubectl
 	for _, name := range kubectlFlags {
 		if f := cmd.Flags().Lookup(name); f.Changed {
-			kubectl.Flags = append(kubectl.Flags, "--"+name+"="+f.Value.String())
+			k.Flags = append(k.Flags, "--"+name+"="+f.Value.String())
 		}
 	}
-	p.Kubectl = kubectl.Output
-	target, err := p.Find(cmd.Context())
-	if err != nil && strings.Contains(err.Error(), "(Forbidden)") {
-		return fmt.Errorf("%w; %s", err, permissions)
+	p.Kubectl = k.Output
+	return k
+}
+
+// status asks all nodes or, about a Service or with --node, one.
+func (p *kubectlPlugin) status() *cobra.Command {
+	c := newStatusCommand()
+	var wait time.Duration
+	c.Flags().DurationVar(&wait, "wait", 0, "without a Service: wait so long for all nodes to be ready")
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) > 0 || p.Node != "" {
+			return p.inPod(cmd, args)
+		}
+		p.begin(cmd)
+		end := time.Now().Add(wait)
+		for {
+			nodes, err := p.Ask(cmd.Context())
+			if err != nil {
+				return withPermissions(err)
+			}
+			ready := !slices.ContainsFunc(nodes, func(n plugin.NodeStatus) bool { return !n.Ready() })
+			if !ready && time.Now().Before(end) && cmd.Context().Err() == nil {
+				time.Sleep(watchInterval)
+				continue
+			}
+			format := report.Format(cmd.Flag("output").Value.String())
+			err = report.Print(cmd.OutOrStdout(), format, nodes, func(t *report.Text) { t.Table(plugin.NodesTable(nodes, time.Now())) })
+			if err == nil && !ready {
+				return exitError(1)
+			}
+			return err
+		}
 	}
+	return c
+}
+
+// ui serves the page of a node's daemon on this machine.
+func (p *kubectlPlugin) ui() *cobra.Command {
+	return &cobra.Command{
+		Use: "ui", Short: "Serve a page for a browser on this machine", Long: uiLong, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			k := p.begin(cmd)
+			target, err := p.find(cmd)
+			if err != nil {
+				return err
+			}
+			const connections = 2
+			transport := &http.Transport{MaxConnsPerHost: connections, DialContext: func(context.Context, string, string) (net.Conn, error) {
+				return k.Dial(target.Attached([]string{"tunnel"})), nil
+			}}
+			return ui.Serve(cmd.Context(), cmd.OutOrStdout(), socket.Client{Path: "node " + target.Node, Transport: transport})
+		},
+	}
+}
+
+// bundle writes an archive for a report of a defect.
+func (p *kubectlPlugin) bundle() *cobra.Command {
+	var file string
+	c := &cobra.Command{
+		Use: "bundle [NODE...]", Short: "Collect what a report of a defect needs, of all nodes or some, in an archive",
+		Long: "Bundle collects what the daemons of all nodes, or of those that are named, say: their state, their Services, doctor's\n" +
+			"report, logs and versions, and the Services, EndpointSlices and Nodes, from which \"vmapd render -f\" makes the rules. No\n" +
+			"Secret is read, and what looks like a token in a log is left out. Look at it before you send it: it has names and addresses.",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			p.begin(cmd)
+			if p.Node != "" {
+				args = append(args, p.Node)
+			}
+			f, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+			if err != nil {
+				return err
+			}
+			n, err := p.Bundle(cmd.Context(), f, args, time.Now())
+			if err = errors.Join(err, f.Close()); err != nil {
+				return withPermissions(errors.Join(err, os.Remove(file)))
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s has %s\n", file, report.Plural(n, "file"))
+			return err
+		},
+	}
+	c.Flags().StringVarP(&file, "output", "o", "vmapd-bundle.tar.gz", "the file")
+	return c
+}
+
+// find finds the pod, and says which.
+func (p *kubectlPlugin) find(cmd *cobra.Command) (plugin.Target, error) {
+	target, err := p.Find(cmd.Context())
+	if err != nil {
+		return target, withPermissions(err)
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "vmapd: node %s, by pod %s/%s (%s)\n", target.Node, target.Namespace, target.Pod, target.Why)
+	return target, nil
+}
+
+// inPod runs a command in the pod of the node that it is about.
+func (p *kubectlPlugin) inPod(cmd *cobra.Command, args []string) error {
+	flags := cmd.Flags()
+	for _, name := range []string{"filename", "live", "master", "config", "vmapd-config", "socket"} {
+		if flags.Changed(name) {
+			return fmt.Errorf("--%s: it is for a process on this machine; use vmapd %s", name, cmd.Name())
+		}
+	}
+	k := p.begin(cmd)
+	var err error
+	if p.Refs, err = refsOf(cmd, args); err != nil {
+		return err
+	}
+	remote := map[string]string{}
+	if f := flags.Lookup("namespace"); f != nil {
+		p.RefNamespace = f.Value.String()
+		if p.RefNamespace == "" {
+			if p.RefNamespace, err = p.ContextNamespace(cmd.Context()); err != nil {
+				return err
+			}
+		}
+		remote["namespace"] = p.RefNamespace
+	}
+	target, err := p.find(cmd)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(stderr, "vmapd: node %s, by pod %s/%s (%s)\n", target.Node, target.Namespace, target.Pod, target.Why)
+	if len(target.Client) > 0 && flags.Lookup("from") != nil && flags.Changed("from") {
+		remote["from"] = addressOf(target.Client, wantsIPv6(flags, args))
+	}
+	line := commandLine(cmd, args, remote)
+	run := target.Exec(line)
+	if cmd.Name() == "trace" || flags.Changed("watch") {
+		run = target.Attached(append([]string{"attached"}, line...))
+	}
 	var said bytes.Buffer
-	code, err := kubectl.Exec(cmd.Context(), target.Exec(withClient(args, flags, target.Client)), stdout, io.MultiWriter(stderr, &said))
+	code, err := k.Exec(cmd.Context(), run, cmd.OutOrStdout(), io.MultiWriter(cmd.ErrOrStderr(), &said))
 	if err == nil && code != 0 && strings.Contains(said.String(), "is forbidden: ") && strings.Contains(said.String(), "pods/exec") {
 		return errors.New("this user may not run vmapd in its pods; " + permissions)
 	}
@@ -112,101 +222,70 @@ func runPlugin(cmd *cobra.Command, p *plugin.Plugin, args []string) error {
 
 const permissions = "cmd/vmapd/deploy/kubectl.yaml has the permissions that kubectl vmapd needs"
 
-// remoteCommand parses the arguments of a command as the node will, so that a mistake is told here. It
-// returns nil after it has printed the command's help.
-func remoteCommand(args []string, stdout io.Writer) (*cobra.Command, error) {
-	root := newRootCommand(new(start))
-	root.SetOut(stdout)
-	remote, rest, err := root.Find(args)
-	if err != nil || remote == root || !slices.Contains(pluginCommands, remote.Name()) {
-		return nil, fmt.Errorf("command %q: want one of %s", args[0], strings.Join(pluginCommands, ", "))
+func withPermissions(err error) error {
+	if strings.Contains(err.Error(), "(Forbidden)") {
+		return fmt.Errorf("%w; %s", err, permissions)
 	}
-	remote.InitDefaultHelpFlag()
-	if err := remote.ParseFlags(rest); err != nil {
-		return nil, remote.FlagErrorFunc()(remote, err)
-	}
-	flags := remote.Flags()
-	if flagValue(flags, "help") == "true" {
-		return nil, remote.Help()
-	}
-	for _, name := range []string{"filename", "live", "kubeconfig", "master", "config", "vmapd-config"} {
-		if flags.Changed(name) {
-			return nil, fmt.Errorf("--%s: it is for a process on this machine; use vmapd %s", name, remote.Name())
+	return err
+}
+
+// commandLine returns the command for a pod, with some of its flags replaced.
+func commandLine(cmd *cobra.Command, args []string, replaced map[string]string) []string {
+	line := []string{cmd.Name()}
+	cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
+		value, is := replaced[f.Name]
+		switch list, isList := f.Value.(pflag.SliceValue); {
+		case is:
+			line = append(line, "--"+f.Name+"="+value)
+		case !f.Changed || slices.Contains(kubectlFlags, f.Name) || f.Name == "wait":
+		case isList:
+			for _, v := range list.GetSlice() {
+				line = append(line, "--"+f.Name+"="+v)
+			}
+		default:
+			line = append(line, "--"+f.Name+"="+f.Value.String())
 		}
-	}
-	return remote, errors.Join(remote.ValidateRequiredFlags(), remote.ValidateArgs(flags.Args()))
+	})
+	return append(line, args...)
 }
 
 // refsOf returns what a command is about: the client and the destination of a connection, or a Service.
-func refsOf(remote *cobra.Command) ([]names.Ref, error) {
-	var refs []names.Ref
-	add := func(flag, text string, parse func(string) (names.Ref, error)) error {
-		if text == "" {
-			return nil
+func refsOf(cmd *cobra.Command, args []string) (refs []names.Ref, err error) {
+	add := func(what, text string, parse func(string) (names.Ref, error)) {
+		if text == "" || err != nil {
+			return
 		}
-		ref, err := parse(text)
-		if err != nil {
-			return fmt.Errorf("%s: %w", flag, err)
+		ref, wrong := parse(text)
+		if wrong != nil {
+			err = fmt.Errorf("%s: %w", what, wrong)
 		}
 		refs = append(refs, ref)
-		return nil
 	}
-	if err := add("--from", flagValue(remote.Flags(), "from"), names.ParseSource); err != nil {
-		return nil, err
+	from := cmd.Flags().Lookup("from")
+	if from != nil {
+		add("--from", from.Value.String(), names.ParseSource)
 	}
-	args := remote.Flags().Args()
-	if len(args) == 0 {
-		return refs, nil
+	switch {
+	case len(args) == 0:
+	case from != nil:
+		add("destination", args[0], names.ParseDestination)
+	default:
+		add("Service", args[0], names.ParseService)
 	}
-	if remote.Flags().Lookup("from") != nil {
-		return refs, add("destination", args[0], names.ParseDestination)
-	}
-	return refs, add("Service", args[0], names.ParseService)
+	return refs, err
 }
 
-// flagValue returns the value of a flag, or "".
-func flagValue(flags *pflag.FlagSet, name string) string {
-	if f := flags.Lookup(name); f != nil {
-		return f.Value.String()
+// wantsIPv6 reports whether a connection is one of IPv6.
+func wantsIPv6(flags *pflag.FlagSet, args []string) bool {
+	if f := flags.Lookup("ipv6"); f != nil && f.Value.String() == "true" {
+		return true
 	}
-	return ""
+	f := flags.Lookup("family")
+	return f != nil && strings.EqualFold(f.Value.String(), "IPv6") || strings.HasPrefix(strings.Join(args, ""), "[")
 }
 
-// cutNode takes --node out of the arguments of a command.
-func cutNode(args []string, node *string) []string {
-	for i, a := range args {
-		name, is := strings.CutPrefix(a, "--node=")
-		switch {
-		case is:
-			*node = name
-			return slices.Delete(slices.Clone(args), i, i+1)
-		case a == "--node" && i+1 < len(args):
-			*node = args[i+1]
-			return slices.Delete(slices.Clone(args), i, i+2)
-		}
-	}
-	return args
-}
-
-// withClient replaces the name of the client by its address in the family of the connection.
-func withClient(args []string, flags *pflag.FlagSet, addrs []string) []string {
-	from := flagValue(flags, "from")
-	if len(addrs) == 0 || from == "" {
-		return args
-	}
-	six := flagValue(flags, "ipv6") == "true" || strings.EqualFold(flagValue(flags, "family"), "IPv6") || strings.HasPrefix(strings.Join(flags.Args(), ""), "[")
-	addr := addrs[0]
-	for _, a := range addrs {
-		if strings.Contains(a, ":") == six {
-			addr = a
-			break
-		}
-	}
-	args = slices.Clone(args)
-	for i, a := range args {
-		if a == from || a == "--from="+from {
-			args[i] = strings.TrimSuffix(a, from) + addr
-		}
-	}
-	return args
+// addressOf returns the first address of a family or, if there is none, the first one.
+func addressOf(addrs []string, six bool) string {
+	at := slices.IndexFunc(addrs, func(a string) bool { return strings.Contains(a, ":") == six })
+	return addrs[max(0, at)]
 }

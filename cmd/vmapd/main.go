@@ -97,6 +97,6 @@ func newRootCommand(s *start) *cobra.Command {
 	setHelp(root)
 	root.AddCommand(newRenderCommand(), newExplainCommand(), newCleanupCommand(), newDoctorCommand(), newPreflightCommand(), newTraceCommand(), newWaitCommand(),
 		newVersionCommand(), newCompletionCommand())
-	root.AddCommand(newStatusCommand(), newServicesCommand(), newUICommand(), newKubectlCommand())
+	root.AddCommand(newStatusCommand(), newServicesCommand(), newUICommand(), newTunnelCommand(), newAttachedCommand())
 	return root
 }

@@ -47,7 +47,8 @@ adds its rules, and whether the kernel has the same. "vmapd explain" has the rea
 endpoint is not used.
 
   vmapd status
-  vmapd status shop/web --rules`
+  vmapd status shop/web --rules
+  kubectl vmapd status                    all nodes`
 
 const servicesLong = `Services shows each service port that the daemon on this node serves, and Services that are
 left out with the reason; those that fail come first. AGE is the time since when the kernel

@@ -10,7 +10,7 @@ import (
 const uiLong = `Ui serves a page for a browser on a free port of 127.0.0.1, and prints its address: the
 state of this node with reasons and remedies, its Services, those that fail first, and for
 each its addresses, endpoints, connections and rules. It asks the daemon by its unix socket,
-opens nothing else, and changes nothing.`
+opens nothing else, and changes nothing. For another machine's browser: kubectl vmapd ui`
 
 func newUICommand() *cobra.Command {
 	var path string

@@ -32,9 +32,11 @@ type Plugin struct {
 	RefNamespace string
 }
 
-// Target is a running container of vmapd.
+// Target is a pod of vmapd.
 type Target struct {
 	Node, Namespace, Pod, Container string
+	// NotRunning is the reason for which nothing can run there; "": it runs.
+	NotRunning string
 	// Why says why this node was chosen.
 	Why string
 	// Client has the addresses of the client, if that is a pod; the daemon does not know all pods.
@@ -46,23 +48,49 @@ func (t Target) Exec(args []string) []string {
 	return append([]string{"exec", "-n", t.Namespace, t.Pod, "-c", t.Container, "--", program}, args...)
 }
 
-// Find finds the pod that runs on the node.
-func (p *Plugin) Find(ctx context.Context) (Target, error) {
+// Attached is Exec for a subcommand that runs until its input ends.
+func (t Target) Attached(args []string) []string {
+	return append([]string{"exec", "-i", "-n", t.Namespace, t.Pod, "-c", t.Container, "--", program}, args...)
+}
+
+// Pods returns all pods of vmapd, sorted by node.
+func (p *Plugin) Pods(ctx context.Context) (targets []Target, err error) {
 	var pods corev1.PodList
 	if err := p.get(ctx, &pods, "pods", "-n", p.Namespace, "-l", p.Selector); err != nil {
-		return Target{}, fmt.Errorf("list vmapd's pods: %w", err)
+		return nil, fmt.Errorf("list vmapd's pods: %w", err)
+	}
+	for _, pod := range pods.Items {
+		if pod.DeletionTimestamp != nil || len(pod.Spec.Containers) == 0 || pod.Spec.NodeName == "" {
+			continue
+		}
+		t := Target{Node: pod.Spec.NodeName, Namespace: pod.Namespace, Pod: pod.Name, Container: pod.Spec.Containers[0].Name}
+		if pod.Status.Phase != corev1.PodRunning {
+			t.NotRunning = fmt.Sprintf("pod %s/%s is %s", pod.Namespace, pod.Name, pod.Status.Phase)
+		}
+		targets = append(targets, t)
+	}
+	if len(targets) == 0 {
+		return nil, fmt.Errorf("no pod of vmapd: namespace %s has none with the labels %s (--vmapd-namespace, --vmapd-selector)", p.Namespace, p.Selector)
+	}
+	slices.SortFunc(targets, func(a, b Target) int { return strings.Compare(a.Node, b.Node) })
+	return targets, nil
+}
+
+// Find finds the pod that runs on the node.
+func (p *Plugin) Find(ctx context.Context) (Target, error) {
+	pods, err := p.Pods(ctx)
+	if err != nil {
+		return Target{}, err
 	}
 	byNode := map[string]Target{}
-	for _, pod := range pods.Items {
-		if pod.Status.Phase == corev1.PodRunning && pod.DeletionTimestamp == nil && len(pod.Spec.Containers) > 0 {
-			byNode[pod.Spec.NodeName] = Target{
-				Node: pod.Spec.NodeName, Namespace: pod.Namespace, Pod: pod.Name, Container: pod.Spec.Containers[0].Name,
-			}
+	for _, t := range pods {
+		if t.NotRunning == "" {
+			byNode[t.Node] = t
 		}
 	}
 	nodes := slices.Sorted(maps.Keys(byNode))
 	if len(nodes) == 0 {
-		return Target{}, fmt.Errorf("no pod of vmapd runs: namespace %s has none with the labels %s (--vmapd-namespace, --vmapd-selector)", p.Namespace, p.Selector)
+		return Target{}, fmt.Errorf("none of vmapd's pods runs: %s", pods[0].NotRunning)
 	}
 	found := place{node: p.Node, why: "--node"}
 	for i, ref := range p.Refs {
@@ -89,6 +117,12 @@ func (p *Plugin) Find(ctx context.Context) (Target, error) {
 		target.Client = strings.Split(found.addrs, ",")
 	}
 	return target, nil
+}
+
+// ContextNamespace returns the namespace of kubectl's context.
+func (p *Plugin) ContextNamespace(ctx context.Context) (string, error) {
+	out, err := p.Kubectl(ctx, "config", "view", "--minify", "-o", "jsonpath={..namespace}")
+	return cmp.Or(strings.TrimSpace(string(out)), corev1.NamespaceDefault), err
 }
 
 // listed returns the first of many names.
@@ -122,10 +156,10 @@ func (p *Plugin) placeOf(ctx context.Context, ref names.Ref, byNode map[string]T
 			return place{}, nil //nolint:nilerr // without the right to list all pods, --node is left
 		}
 		pod = pods.Items[0]
-	case ref.Kind == names.Service, ref.Kind == names.Host:
-		return p.placeOfService(ctx, ref, byNode)
-	default:
+	case ref.Kind == names.Process:
 		return place{}, nil
+	default:
+		return p.placeOfService(ctx, ref, byNode)
 	}
 	at := place{node: pod.Spec.NodeName, why: fmt.Sprintf("pod %s/%s is there", pod.Namespace, pod.Name)}
 	if ref.Kind == names.Pod {
@@ -141,7 +175,7 @@ func (p *Plugin) placeOf(ctx context.Context, ref names.Ref, byNode map[string]T
 // placeOfService takes the first node with an endpoint that is ready, and with vmapd. A Service without
 // one may be asked for on any node.
 func (p *Plugin) placeOfService(ctx context.Context, ref names.Ref, byNode map[string]Target) (place, error) {
-	if ref.Kind == names.Host { // NAME.NAMESPACE.svc…
+	if strings.Contains(ref.Name, ".") { // NAME.NAMESPACE.svc…
 		ref.Name, ref.Namespace, _ = strings.Cut(ref.Name, ".")
 		ref.Namespace, _, _ = strings.Cut(ref.Namespace, ".")
 	}
