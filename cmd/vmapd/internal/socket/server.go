@@ -97,10 +97,11 @@ func (s *Server) serve(ctx context.Context, l *listener, handler http.Handler) e
 func (s *Server) handler() http.Handler {
 	mux := http.NewServeMux()
 	for path, route := range s.Routes {
-		mux.Handle("GET "+path, s.answer(route))
+		mux.Handle("GET "+path, answer(route))
 	}
 	places := make(chan struct{}, maxRequests)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer s.answerPanic(w, r)
 		w.Header().Set(versionHeader, version())
 		if uid, ok := peerOf(r.Context()); !ok || !trusted(uid) {
 			writeError(w, &Error{http.StatusForbidden, fmt.Sprintf("only root may ask the daemon; the request is from user %d", uid)})
@@ -117,10 +118,19 @@ func (s *Server) handler() http.Handler {
 	})
 }
 
+// answerPanic answers a request whose handler panicked.
+func (s *Server) answerPanic(w http.ResponseWriter, r *http.Request) {
+	if reason := recover(); reason != nil {
+		s.Log.LogAttrs(r.Context(), slog.LevelError, "a handler panicked", slog.String("path", r.URL.Path),
+			slog.String("reason", fmt.Sprint(reason)), slog.String("stack", string(debug.Stack())))
+		writeError(w, &Error{http.StatusInternalServerError, "the daemon panicked; its log has the reason"})
+	}
+}
+
 // answer returns a handler that answers with the value of a route, as JSON.
-func (s *Server) answer(route Route) http.Handler {
+func answer(route Route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		value, err := s.call(r, route)
+		value, err := route(r.Context(), r.URL.Query())
 		if err != nil {
 			writeError(w, err)
 			return
@@ -133,18 +143,6 @@ func (s *Server) answer(route Route) http.Handler {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write(text) // an error means that the client left
 	})
-}
-
-// call calls a route. A panic there must not end the daemon, and is an error.
-func (s *Server) call(r *http.Request, route Route) (value any, err error) {
-	defer func() {
-		if reason := recover(); reason != nil {
-			s.Log.LogAttrs(r.Context(), slog.LevelError, "an answer panicked", slog.String("path", r.URL.Path),
-				slog.String("reason", fmt.Sprint(reason)), slog.String("stack", string(debug.Stack())))
-			err = fmt.Errorf("this is a defect of vmapd, which goes on without: %v; its log has more", reason)
-		}
-	}()
-	return route(r.Context(), r.URL.Query())
 }
 
 func writeError(w http.ResponseWriter, err error) {
