@@ -37,11 +37,12 @@ type answers struct {
 // routes are all paths of the socket: state, a decision, and doctor's facts.
 func (a *answers) routes() map[string]socket.Route {
 	return map[string]socket.Route{
-		"/v1/status":   a.overview,
-		"/v1/services": a.services,
-		"/v1/service":  a.service,
-		"/v1/explain":  a.explain,
-		"/v1/doctor":   a.observers.doctor.serve,
+		"/v1/status":       a.overview,
+		"/v1/services":     a.services,
+		"/v1/service":      a.service,
+		"/v1/explain":      a.explain,
+		"/v1/doctor":       a.observers.doctor.serve,
+		"/v1/doctor/table": a.observers.doctor.serveTable,
 	}
 }
 

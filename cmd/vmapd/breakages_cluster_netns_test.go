@@ -7,7 +7,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -118,7 +120,7 @@ func clusterBreakages() []breakage {
 			want: `fail node the Node "node-1" is deleted: /healthz answers 503`,
 		},
 		{
-			name: "Node tainted", command: doctor, exit: 2,
+			name: "Node tainted", command: doctor,
 			spoil: func(_ *testing.T, p *patient) {
 				n := node()
 				n.Spec.Taints = []corev1.Taint{{Key: "ToBeDeletedByClusterAutoscaler", Effect: corev1.TaintEffectNoSchedule}}
@@ -130,7 +132,7 @@ func clusterBreakages() []breakage {
 			want: `warn node the Node "node-1" has the taint ToBeDeletedByClusterAutoscaler: /healthz answers 503`,
 		},
 		{
-			name: "wrong cluster-cidr, and no pods yet", command: doctor, exit: 2, args: []string{"--cluster-cidr", "10.9.0.0/16"},
+			name: "wrong cluster-cidr, and no pods yet", command: doctor, args: []string{"--cluster-cidr", "10.9.0.0/16"},
 			spoil: func(_ *testing.T, p *patient) {
 				n := node()
 				n.Spec.PodCIDRs = []string{"10.0.0.0/24"}
@@ -199,10 +201,29 @@ func processBreakages() []breakage {
 				first.waitFor(t, "msg=ready")
 				p.startUp(t)
 			},
-			want: "owned by another process", more: []string{"fail rounds IPv4: the last round failed", "-> end the other vmapd on this node"},
+			want: "owned by another process", more: []string{"fail rounds IPv4: the last sync failed", "-> end the other vmapd on this node"},
 		},
 		{
-			name: "ports taken", command: doctor, exit: 2,
+			name: "a daemon that hangs", command: doctor, exit: 3,
+			spoil: func(t *testing.T, p *patient) {
+				if err := p.daemon.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { _ = p.daemon.cmd.Process.Signal(syscall.SIGCONT) })
+			},
+			symptom: func(t *testing.T, p *patient) { // nobody is told to end it
+				for _, command := range [][]string{{"doctor"}} {
+					began := time.Now()
+					output, _ := p.vmapd(t, command...)
+					if took := time.Since(began); took > 20*time.Second || !strings.Contains(output, "does not answer within 5s") || strings.Contains(output, "other-proxies") {
+						t.Errorf("vmapd %s, after %v:\n%s", command[0], took, output)
+					}
+				}
+			},
+			want: "fail daemon the daemon at", more: []string{"does not answer within 5s", "-> read its log"},
+		},
+		{
+			name: "ports taken", command: doctor,
 			prepare: func(t *testing.T, p *patient) {
 				listen(t, p, ":10256")
 				listen(t, p, "127.0.0.1:10249")
@@ -211,7 +232,7 @@ func processBreakages() []breakage {
 			want:    "warn ports healthz server: ", more: []string{"address already in use", "warn ports metrics server: "},
 		},
 		{
-			name: "invalid change of the configuration", command: doctor, exit: 2,
+			name: "invalid change of the configuration", command: doctor,
 			prepare: func(t *testing.T, p *patient) {
 				path := filepath.Join(p.dir, "config.yaml")
 				writeText(t, path, p.config("clusterCIDR: 10.0.0.0/24"))
@@ -222,15 +243,15 @@ func processBreakages() []breakage {
 			want: "warn configuration the last change is refused, and the one before stays: ", more: []string{"clusterCIDR"},
 		},
 		{
-			name: "bad configuration", exit: 3, notUp: true, command: []string{"doctor", "--cluster-cidr", "10.0.0.0/77"},
+			name: "bad configuration", exit: 3, notUp: true, command: []string{"doctor", "--config", "testdata/bad-config.yaml"},
 			prepare: func(t *testing.T, p *patient) {
-				d := startVmapd(t, p.Node, "--kubeconfig", p.kubeconfig(), "--cluster-cidr", "10.0.0.0/77")
+				d := startVmapd(t, p.Node, "--kubeconfig", p.kubeconfig(), "--config", "testdata/bad-config.yaml")
 				if code := d.exit(t); code != 1 {
 					t.Errorf("exit code %d", code)
 				}
 			},
 			symptom: func(t *testing.T, p *patient) { p.wantSilence(t, p.Client, webVIP) },
-			want:    "fail configuration the daemon would not start with this configuration: ", more: []string{"10.0.0.0/77", "fail daemon no daemon answers"},
+			want:    "fail configuration the daemon would not start with this configuration: ", more: []string{"clusterCIDR", "fail daemon no daemon answers"},
 		},
 		{
 			name: "flushed table", command: doctor,
@@ -248,7 +269,7 @@ func processBreakages() []breakage {
 			want: "ok table the kernel has exactly the rules that the Services should have",
 		},
 		{
-			name: "read-only /proc/sys", command: doctor, exit: 2,
+			name: "read-only /proc/sys", command: doctor,
 			prepare: func(t *testing.T, p *patient) {
 				p.through = []string{"unshare", "--mount", "sh", "-ec", `mount --bind /proc/sys /proc/sys; mount -o remount,bind,ro /proc/sys; exec "$@"`, "sh"}
 				p.daemon = p.launch(t, "unshare", append(slices.Clone(p.through), p.program(t), "--kubeconfig", p.kubeconfig(), "--hostname-override", lab.NodeName,
@@ -287,7 +308,7 @@ func processBreakages() []breakage {
 			name: "no IPVS", command: []string{"doctor", "--backend=ipvs"}, exit: 3, notUp: true,
 			prepare: func(_ *testing.T, p *patient) { p.through = withoutPrograms() },
 			symptom: func(t *testing.T, p *patient) { p.wantSilence(t, p.Client, webVIP) },
-			want:    "fail kernel", more: []string{"-> use --backend=auto, or an image and a kernel that have what this backend needs"},
+			want:    "fail kernel", more: []string{"programs that the backend ipvs runs are not installed: iptables, ipset", "or use --backend=auto"},
 		},
 	}
 }

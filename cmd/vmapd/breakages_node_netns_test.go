@@ -22,7 +22,7 @@ func nodeBreakages() []breakage {
 	doctor := []string{"doctor"}
 	return []breakage{
 		{
-			name: "node-port firewall of iptables-legacy", command: doctor, exit: 2, symptom: toNodePort,
+			name: "node-port firewall of iptables-legacy", command: doctor, symptom: toNodePort,
 			spoil: func(t *testing.T, p *patient) {
 				feed(t, p.Node, "", "iptables-legacy", "-t", "mangle", "-A", "PREROUTING", "-p", "tcp", "--dport", "30000:32767", "-j", "DROP")
 			},
@@ -30,7 +30,7 @@ func nodeBreakages() []breakage {
 			more: []string{"-> iptables-legacy-save lists them"},
 		},
 		{
-			name: "FORWARD with policy DROP, of iptables-nft", command: doctor, exit: 2, symptom: fromClient,
+			name: "FORWARD with policy DROP, of iptables-nft", command: doctor, symptom: fromClient, broken: true,
 			spoil: func(t *testing.T, p *patient) { feed(t, p.Node, "", "iptables-nft", "-P", "FORWARD", "DROP") },
 			want:  "warn firewall table ip filter, chain FORWARD (hook forward, priority 0), which is not vmapd's, may drop connections to Services: its policy is drop",
 			more: []string{
@@ -39,12 +39,12 @@ func nodeBreakages() []breakage {
 			},
 		},
 		{
-			name: "FORWARD with policy DROP, of iptables-legacy", command: doctor, exit: 2, symptom: fromClient,
+			name: "FORWARD with policy DROP, of iptables-legacy", command: doctor, symptom: fromClient, broken: true,
 			spoil: func(t *testing.T, p *patient) { feed(t, p.Node, "", "iptables-legacy", "-P", "FORWARD", "DROP") },
 			want:  "warn firewall iptables-legacy has the tables filter: their rules may drop connections to Services, and the kernel cannot trace them",
 		},
 		{
-			name: "FORWARD with policy DROP that accepts others", command: doctor, exit: 2, symptom: fromClient,
+			name: "FORWARD with policy DROP that accepts others", command: doctor, symptom: fromClient, broken: true,
 			spoil: nft(`table inet host { chain forward { type filter hook forward priority filter; policy drop;
 				ct state vmap { established : accept, related : accept, invalid : drop }
 				ip daddr { 10.99.0.0/16, 10.98.0.0/16 } accept; iifname "docker0" accept; tcp dport { 22, 443 } accept;
@@ -53,7 +53,7 @@ func nodeBreakages() []breakage {
 			want: "warn firewall table inet host, chain forward (hook forward, priority 0), which is not vmapd's, may drop connections to Services: its policy is drop",
 		},
 		{
-			name: "NOTRACK, of iptables-nft", command: doctor, exit: 2, symptom: fromClient,
+			name: "NOTRACK, of iptables-nft", command: doctor, symptom: fromClient, broken: true,
 			spoil: func(t *testing.T, p *patient) { untrack(t, p, "iptables-nft") },
 			want:  "warn firewall table ip raw, chain PREROUTING, rule 1, which is not vmapd's, keeps packets from being tracked (NOTRACK)",
 			more: []string{
@@ -62,13 +62,13 @@ func nodeBreakages() []breakage {
 			},
 		},
 		{
-			name: "NOTRACK for answers", command: doctor, exit: 2, symptom: fromClient,
+			name: "NOTRACK for answers", command: doctor, symptom: fromClient, broken: true,
 			spoil: nft("table inet guard { chain early { type filter hook prerouting priority raw; ip saddr 10.0.0.0/24 tcp sport 8080 notrack;\n}\n}"),
 			want:  "warn firewall table inet guard, chain early, rule 1, which is not vmapd's, keeps packets from being tracked (NOTRACK)",
 			more:  []string{"an answer that meets it keeps the endpoint's address"},
 		},
 		{
-			name: "NOTRACK, of iptables-legacy", command: doctor, exit: 2, symptom: fromClient,
+			name: "NOTRACK, of iptables-legacy", command: doctor, symptom: fromClient, broken: true,
 			spoil: func(t *testing.T, p *patient) { untrack(t, p, "iptables-legacy") },
 			want:  "warn firewall iptables-legacy has the tables raw: their rules may drop connections to Services",
 		},
@@ -94,7 +94,7 @@ func nodeBreakages() []breakage {
 			},
 		},
 		{
-			name: "ip_forward off", command: doctor, exit: 3, spoil: sysctl("net/ipv4/ip_forward", "0"), symptom: fromClient,
+			name: "ip_forward off", command: doctor, exit: 3, spoil: sysctl("net/ipv4/ip_forward", "0"), symptom: fromClient, broken: true,
 			want: "fail forwarding net.ipv4.ip_forward is 0: the node forwards no IPv4 packets",
 		},
 		{

@@ -25,6 +25,7 @@ type breakage struct {
 	// have only lines that are ok, and web must answer.
 	prepare func(t *testing.T, p *patient)
 	args    []string // more flags of the daemon
+	broken  bool     // connections to web's cluster IP fail
 	notUp   bool     // the daemon does not become ready, or is not started by startUp
 	// spoil breaks something while vmapd runs.
 	spoil func(t *testing.T, p *patient)
@@ -150,6 +151,27 @@ func (b breakage) run(t *testing.T) {
 		}
 		return ""
 	})
+	if b.broken {
+		p.wantNoContrary(t)
+	}
+}
+
+// wantNoContrary checks that no command says of a connection that fails that it works, or that nothing is in its path.
+func (p *patient) wantNoContrary(t *testing.T) {
+	t.Helper()
+	for _, command := range [][]string{{"doctor"}, {"explain", "--from", lab.ClientIP4, webVIP.String()}, {"trace", "--from", "node", "--wait", "300ms", webVIP.String()}} {
+		output, _ := p.vmapd(t, command...)
+		for _, contrary := range []string{"none is in the way", "can be reached", "works"} {
+			if strings.Contains(output, contrary) {
+				t.Errorf("vmapd %s says %q of a node where connections fail:\n%s", command[0], contrary, output)
+			}
+		}
+		_, verdict, _ := strings.Cut(output, "=> ")
+		answered := strings.Contains(verdict, "which accepted it. ") || strings.Contains(verdict, "which answered. ")
+		if refused := strings.Contains(output, "no answer in time"); command[0] == "trace" && answered && refused && !strings.Contains(verdict, "But ") {
+			t.Errorf("the verdict contradicts the connection:\n%s", output)
+		}
+	}
 }
 
 // wantHealthy checks that all is well, by the words of doctor and with connections.
@@ -157,7 +179,7 @@ func (p *patient) wantHealthy(t *testing.T) {
 	t.Helper()
 	eventually(t, func() string {
 		output, exit := p.vmapd(t, "doctor")
-		if exit != 0 {
+		if exit != 0 || !strings.Contains(output, "0 failures, 0 warnings, ") {
 			return "doctor says of a healthy node:\n" + output
 		}
 		return ""

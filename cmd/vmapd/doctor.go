@@ -2,30 +2,32 @@ package main
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"net/url"
+	"os/exec"
 	"time"
 
 	"github.com/spf13/cobra"
-	"sigs.k8s.io/yaml"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/doctor"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/socket"
 )
 
 const doctorLong = `Doctor examines this node: the daemon and what it needs, the kernel, and everything
-else on the node that breaks connections to Services. Each line is ok, warn or fail,
-with the evidence and, below, the remedy. It names the chains of other programs that
-may drop packets; "vmapd trace" shows what they do to a connection.
+else on the node that breaks connections to Services. Each line is fail, warn or ok, with
+the evidence and, below, the remedy; failures come first. It names the chains of other
+programs that may drop packets; "vmapd trace" shows what they do to a connection.
 
-It asks the running daemon for its view, at the unix socket. Without a daemon, it tells
-what the node alone tells; the flags are those with which the daemon would run. It needs
+It asks the running daemon for its view, at the unix socket. Without a daemon, it shows
+what the node alone shows, and --config and --vmapd-config are the daemon's files. It needs
 CAP_NET_ADMIN, and changes nothing.
 
-The exit code is that of the worst line: 0 for ok, 2 for warn, 3 for fail. It is 1 if the
-node could not be examined.
+Exit codes: 3 if a line is a failure, 1 if the node could not be examined, and 0
+otherwise.
 
   vmapd doctor
   kubectl -n kube-system exec POD -- vmapd doctor -o json`
@@ -34,7 +36,7 @@ node could not be examined.
 type examination struct {
 	flags  config.Flags
 	socket string
-	output string
+	output report.Format
 }
 
 func newDoctorCommand() *cobra.Command {
@@ -49,66 +51,107 @@ func newDoctorCommand() *cobra.Command {
 		},
 	}
 	f := c.Flags()
-	x.flags.AddTrafficFlags(f)
+	x.flags.AddFileFlags(f, "backend")
 	f.StringVar(&x.socket, "socket", socket.DefaultPath, "the daemon's unix socket")
-	f.StringVarP(&x.output, "output", "o", "text", "text, json or yaml")
+	report.AddFormat(f, &x.output)
 	return c
 }
 
-// askTime is how long the daemon may take to answer: it compares its tables with the kernel's.
-const askTime = 20 * time.Second
+const (
+	// askTime is how long the daemon may take to answer.
+	askTime = 5 * time.Second
+	// compareTime is how long it may take to compare its tables with the kernel's.
+	compareTime = 20 * time.Second
+)
 
 func (x *examination) run(ctx context.Context, stdout io.Writer) error {
-	if x.output != "text" && x.output != "json" && x.output != "yaml" {
-		return fmt.Errorf("--output: %q is none of text, json and yaml", x.output)
-	}
 	facts := doctor.Facts{Version: version()}
 	conf, err := config.Load(&x.flags)
 	if err != nil {
 		facts.ConfigError = err.Error()
 	}
-	var view doctor.Daemon
-	asked, cancel := context.WithTimeout(ctx, askTime)
-	err = socket.Client{Path: x.socket}.Get(asked, "/v1/doctor", nil, &view)
-	cancel()
-	switch {
-	case err != nil:
-		facts.NoDaemon = err.Error()
-		if conf != nil {
-			facts.Wants = wantsOf(conf, nil)
-		}
-	default:
-		facts.Daemon, facts.Wants = &view, view.Wants
+	askDaemon(ctx, x.socket, &facts)
+	if facts.Daemon != nil {
+		facts.Daemon.Table = compared(ctx, x.socket)
+	} else if conf != nil {
+		facts.Wants = wantsOf(conf, nil)
 	}
-	facts.Host = examineHost(facts.Wants, true)
+	facts.Host = doctor.Examine(facts.Wants, true)
 	if facts.Daemon == nil && conf != nil {
-		examineNode(ctx, &facts.Host, conf)
+		facts.Wants.Backend = examineNode(ctx, &facts.Host, conf)
 	}
 	facts.At = time.Now()
-	report := doctor.Diagnose(facts)
-	if err := x.write(stdout, report); err != nil {
+	r := doctor.Diagnose(facts)
+	if err := report.Print(stdout, x.output, r, r.Write); err != nil {
 		return err
 	}
-	if code := report.ExitCode(); code != 0 {
+	if code := r.ExitCode(); code != 0 {
 		return exitError(code)
 	}
 	return nil
 }
 
-func (x *examination) write(stdout io.Writer, r doctor.Report) error {
-	if x.output == "text" {
-		_, err := io.WriteString(stdout, r.Text())
-		return err
+// examineQuickly examines this node without a comparison of tables, and without the rules of other programs.
+func examineQuickly(ctx context.Context, path string) doctor.Report {
+	facts := doctor.Facts{Version: version(), At: time.Now()}
+	askDaemon(ctx, path, &facts)
+	facts.Host = doctor.Examine(facts.Wants, false)
+	return doctor.Diagnose(facts)
+}
+
+// askDaemon asks the daemon for its view, or notes why it has none.
+func askDaemon(ctx context.Context, path string, facts *doctor.Facts) {
+	var view doctor.Daemon
+	if err := askSocket(ctx, path, "/v1/doctor", nil, &view); err != nil {
+		facts.NoDaemon, facts.Hangs = err.Error(), !errors.Is(err, socket.ErrNoDaemon)
+		return
 	}
-	text, err := json.MarshalIndent(r, "", "  ")
-	if err == nil && x.output == "yaml" {
-		text, err = yaml.JSONToYAML(text)
-	} else {
-		text = append(text, '\n')
+	facts.Daemon, facts.Wants = &view, view.Wants
+}
+
+// askSocket asks the daemon, which has askTime to answer.
+func askSocket(ctx context.Context, path, route string, query url.Values, out any) error {
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	err := socket.Client{Path: path}.Get(ctx, route, query, out)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("the daemon at %s does not answer within %v", path, askTime)
 	}
-	if err != nil {
-		return err
-	}
-	_, err = stdout.Write(text)
 	return err
+}
+
+// compared asks the daemon to compare its tables with the kernel's.
+func compared(ctx context.Context, path string) *doctor.Table {
+	ctx, cancel := context.WithTimeout(ctx, compareTime)
+	defer cancel()
+	var t doctor.Table
+	err := socket.Client{Path: path}.Get(ctx, "/v1/doctor/table", nil, &t)
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		t.Skipped = fmt.Sprintf("that takes longer than %v", compareTime)
+	case err != nil:
+		t.Errors = []string{err.Error()}
+	}
+	return &t
+}
+
+// examineNode adds to the facts of a host those that a daemon would know, and returns the backend that is configured. It
+// opens no backend, as that would load modules and make sets.
+func examineNode(ctx context.Context, h *doctor.Host, c *config.Config) (backend string) {
+	if found, err := newFinder(c.IPVS()).find(true); err == nil {
+		h.Leftovers = found.String()
+	}
+	h.Listening = proxyMode(ctx, c.MetricsBindAddress)
+	programs := map[config.Backend][]string{
+		config.IPTables: {"iptables"}, config.IPVS: {"iptables", "ipset"},
+	}[c.Backend]
+	for _, p := range programs {
+		if _, err := exec.LookPath(p); err != nil {
+			h.NoPrograms = append(h.NoPrograms, p)
+		}
+	}
+	if c.Backend == config.Auto {
+		return ""
+	}
+	return string(c.Backend)
 }

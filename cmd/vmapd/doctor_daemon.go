@@ -54,7 +54,7 @@ func (e *examiner) examine() (report doctor.Report) {
 	}()
 	e.askServer(context.Background(), pagesAskAfter)
 	view := e.view()
-	facts := doctor.Facts{At: time.Now(), Version: version(), Daemon: view, Wants: view.Wants, Host: examineHost(view.Wants, false)}
+	facts := doctor.Facts{At: time.Now(), Version: version(), Daemon: view, Wants: view.Wants, Host: doctor.Examine(view.Wants, false)}
 	return doctor.Diagnose(facts)
 }
 
@@ -97,18 +97,21 @@ func (e *examiner) askServer(ctx context.Context, age time.Duration) {
 // serve answers vmapd doctor, which examines the node by itself.
 func (e *examiner) serve(ctx context.Context, _ url.Values) (any, error) {
 	e.askServer(ctx, commandsAskAfter)
-	view := e.view()
-	view.Table = e.compareTables(ctx)
-	return view, nil
+	return e.view(), nil
 }
 
-// view returns the daemon's own view, without the comparison of tables.
+// serveTable compares tables for vmapd doctor.
+func (e *examiner) serveTable(ctx context.Context, _ url.Values) (any, error) {
+	return e.compareTables(ctx), nil
+}
+
+// view returns the daemon's own view.
 func (e *examiner) view() *doctor.Daemon {
 	status := e.observers.tracker.Status()
 	snapshot := e.observers.view.View().Snapshot
 	services, endpointSlices := e.in.state.Pending()
 	v := &doctor.Daemon{
-		Version: version(), Started: e.started, NetAdmin: hasNetAdmin(), Why: e.plane.why, Pending: services + endpointSlices,
+		Version: version(), Started: e.started, NetAdmin: doctor.HasNetAdmin(), Why: e.plane.why, Pending: services + endpointSlices,
 		OtherProxies: slices.Sorted(maps.Values(e.plane.rivals.current())), Leftovers: e.plane.sweep.remaining().String(),
 		Wants: wantsOf(e.config, snapshot),
 	}
@@ -137,6 +140,9 @@ func (e *examiner) view() *doctor.Daemon {
 	}
 	v.FastPath, v.NoFastPath = e.plane.fastPath(e.config.FastPath.On(), &e.observers.flowLister)
 	v.Cluster = e.cluster()
+	if v.Cluster != nil && slices.Contains(v.Cluster.Unread, "nodes") { // its absence from the snapshot means nothing
+		v.Node.Unread = true
+	}
 	return v
 }
 
@@ -198,7 +204,7 @@ func (e *examiner) compare(ctx context.Context, s *model.Snapshot) *doctor.Table
 	for _, f := range model.Families {
 		list, count, err := e.plane.differences(ctx, f, s)
 		if err != nil {
-			t.Error = fmt.Sprintf("%v: %v", f, err)
+			t.Errors = append(t.Errors, fmt.Sprintf("%v: %v", f, err))
 		}
 		t.Count += count
 		t.Differences = append(t.Differences, list[:min(len(list), named-len(t.Differences))]...)

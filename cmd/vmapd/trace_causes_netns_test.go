@@ -63,7 +63,7 @@ func TestTraceNamesCausesBeyondRules(t *testing.T) {
 		{
 			"a policy of ip6tables-legacy", "tcp", web6, legacy("ip6tables-legacy", "-P", "FORWARD", "DROP"),
 			[]string{
-				"note: iptables-legacy has rules in the tables filter. The kernel cannot trace them; ",
+				"note: ip6tables-legacy has rules in the tables filter. The kernel cannot trace them; ",
 				"=> lost in forward: no rule of nftables was seen to drop the packet.\n",
 			},
 		},

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/doctor"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/status"
 	"github.com/vmapd/vmapd/legacy/host"
 	"github.com/vmapd/vmapd/legacy/userspace"
@@ -34,7 +35,7 @@ func (d *daemon) openUserspace(why string) (*dataplane, error) {
 	p.Backend, p.userspace = f, f
 	p.close = func() error { return nil }
 	d.sweeps(p, func(f *finder) { f.runsUserspace = true }, nil, nft.TableName, kubeProxyTable)
-	if !hasNetAdmin() {
+	if !doctor.HasNetAdmin() {
 		p.sweep.removals, p.sweep.find = nil, func(bool) (found, error) { return nil, nil }
 	}
 	return p, nil

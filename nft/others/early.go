@@ -33,8 +33,9 @@ func legacyTables(f model.Family) []string {
 func Untraceable(f model.Family) []string {
 	var list []string
 	if tables := legacyTables(f); len(tables) > 0 {
-		list = append(list, fmt.Sprintf("iptables-legacy has rules in the tables %s. The kernel cannot trace them; "+
-			"\"iptables-legacy -L -v -n\" counts packets.", strings.Join(tables, ", ")))
+		program := map[model.Family]string{model.IPv4: "iptables-legacy", model.IPv6: "ip6tables-legacy"}[f]
+		list = append(list, fmt.Sprintf("%s has rules in the tables %s. The kernel cannot trace them; "+
+			"\"%[1]s -L -v -n\" counts packets.", program, strings.Join(tables, ", ")))
 	}
 	if b, err := os.ReadFile("/proc/thread-self/net/ip_vs"); err == nil && strings.Count(string(b), "\n") > 3 {
 		list = append(list, "IPVS has virtual servers. The kernel cannot trace them; \"ipvsadm -Ln --stats\" counts packets.")

@@ -43,14 +43,21 @@ type Ruleset struct {
 	Bases  []Base
 }
 
-// ReadRuleset reads the base chains of all tables. Rules are read when they are asked for.
+// ReadRuleset reads the base chains of all tables. Rules are read when they are asked for. Without nf_tables, there are
+// none.
 func ReadRuleset() (*Ruleset, error) {
 	conn, err := nftables.New(nftables.AsLasting())
+	if IsMissing(err) {
+		return &Ruleset{}, nil
+	}
 	if err != nil {
 		return nil, fmt.Errorf("open netlink connection: %w", err)
 	}
 	r := &Ruleset{conn: conn, tables: map[Place]*nftables.Table{}, lines: map[Place]map[uint64]Line{}}
 	tables, err := conn.ListTables()
+	if IsMissing(err) {
+		return r, nil
+	}
 	if err != nil {
 		r.Close()
 		return nil, fmt.Errorf("list tables: %w", err)
@@ -79,7 +86,11 @@ func ReadRuleset() (*Ruleset, error) {
 }
 
 // Close ends the connection.
-func (r *Ruleset) Close() { _ = r.conn.CloseLasting() }
+func (r *Ruleset) Close() {
+	if r.conn != nil {
+		_ = r.conn.CloseLasting()
+	}
+}
 
 // Line returns a rule by its handle. If it is not there any more, or cannot be read, only its
 // place is known.

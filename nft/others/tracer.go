@@ -126,14 +126,17 @@ func (t *Tracer) Close() error {
 // 5.12): those whose destination has timed out. A tracer that works still has it.
 func RemoveStaleTraces() error {
 	conn, err := nftables.New(nftables.AsLasting())
-	if errors.Is(err, unix.EPROTONOSUPPORT) {
-		return nil // no nf_tables
+	if IsMissing(err) {
+		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("open netlink connection: %w", err)
 	}
 	defer func() { _ = conn.CloseLasting() }()
 	tables, err := conn.ListTables()
+	if IsMissing(err) {
+		return nil
+	}
 	if err != nil {
 		return fmt.Errorf("list tables: %w", err)
 	}

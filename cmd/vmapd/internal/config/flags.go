@@ -77,6 +77,12 @@ func (f *Flags) AddFlags(fs *pflag.FlagSet) {
 // what the daemon with the same flags does.
 func (f *Flags) AddTrafficFlags(fs *pflag.FlagSet) { f.addSome(fs, trafficFlags...) }
 
+// AddFileFlags defines the flags with the configuration files, and some more, for commands that show what the daemon with
+// the same files does.
+func (f *Flags) AddFileFlags(fs *pflag.FlagSet, more ...string) {
+	f.addSome(fs, append([]string{"config", "vmapd-config"}, more...)...)
+}
+
 // AddCleanupFlags defines the flags that restrict a cleanup.
 func (f *Flags) AddCleanupFlags(fs *pflag.FlagSet) { f.addSome(fs, "config", "ipvs-exclude-cidrs") }
 

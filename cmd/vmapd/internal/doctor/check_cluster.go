@@ -135,7 +135,7 @@ func checkRounds(f Facts) []Line {
 		case r.Synced.IsZero() && r.Error == "":
 			lines = append(lines, Line{Level: Fail, Evidence: r.Family + ": nothing is programmed yet", Remedy: "see the lines about the API server"})
 		case r.Error != "":
-			evidence := fmt.Sprintf("%s: the last round failed", r.Family)
+			evidence := fmt.Sprintf("%s: the last sync failed", r.Family)
 			if !r.Waiting.IsZero() {
 				evidence += fmt.Sprintf("; changes wait for %s", span(f.At.Sub(r.Waiting)))
 			}
@@ -149,7 +149,7 @@ func checkRounds(f Facts) []Line {
 	if len(lines) > 0 {
 		return lines
 	}
-	text := "the last one succeeded: " + strings.Join(fine, ", ")
+	text := "last sync succeeded: " + strings.Join(fine, ", ")
 	if f.Daemon.Pending > 0 {
 		text += fmt.Sprintf("; %d changes are pending", f.Daemon.Pending)
 	}
@@ -170,14 +170,20 @@ func checkTable(f Facts) []Line {
 	if f.Daemon == nil || f.Daemon.Table == nil {
 		return nil
 	}
-	switch t := f.Daemon.Table; {
-	case t.Skipped != "":
+	t := f.Daemon.Table
+	if t.Skipped != "" {
 		return good("not compared: " + t.Skipped)
-	case t.Error != "":
-		return bad(Warn, "can't be compared: "+oneLine(t.Error), "the error names the cause")
-	case t.Count > 0:
-		return bad(Fail, fmt.Sprintf("the kernel's rules differ from those that the Services should have, in %d operations, such as: %s", t.Count, strings.Join(t.Differences, "; ")),
-			tableRemedy(f.Wants.Backend))
+	}
+	var lines []Line
+	if t.Count > 0 {
+		lines = bad(Fail, fmt.Sprintf("the kernel's rules differ from those that the Services should have, in %d operations, such as: %s",
+			t.Count, strings.Join(t.Differences, "; ")), tableRemedy(f.Wants.Backend))
+	}
+	for _, err := range t.Errors {
+		lines = append(lines, bad(Warn, "can't be compared: "+oneLine(err), "the error names the cause")...)
+	}
+	if len(lines) > 0 {
+		return lines
 	}
 	return good("the kernel has exactly the rules that the Services should have")
 }
@@ -190,6 +196,9 @@ func tableRemedy(backend string) string {
 }
 
 func checkOtherProxies(f Facts) []Line {
+	if f.Daemon == nil && f.Hangs {
+		return nil // rules and ports may be the daemon's own
+	}
 	var lines []Line
 	add := func(l Level, evidence, remedy string) {
 		lines = append(lines, Line{Level: l, Evidence: evidence, Remedy: remedy})
@@ -212,7 +221,7 @@ func checkOtherProxies(f Facts) []Line {
 	if len(lines) > 0 {
 		return lines
 	}
-	return good("no sign of any")
+	return good("no other Service proxy detected")
 }
 
 func checkPorts(f Facts) []Line {

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"time"
-
-	"github.com/vmapd/vmapd/model"
 )
 
 // ago returns a time before another as text; it is never negative.
@@ -26,10 +24,13 @@ func span(d time.Duration) string {
 }
 
 func checkDaemon(f Facts) []Line {
-	if f.Daemon == nil {
-		return bad(Fail, f.NoDaemon,
-			"start it, or read the log of the one that should run (kubectl -n kube-system logs): until it runs, rules of before stay and grow old. "+
-				"The lines below are about the node alone")
+	const alone = "The other lines are about the node alone"
+	switch {
+	case f.Daemon == nil && f.Hangs:
+		return bad(Fail, f.NoDaemon, "read its log (kubectl -n kube-system logs), and restart it if it hangs. "+alone)
+	case f.Daemon == nil:
+		return bad(Fail, f.NoDaemon, "start it, or read the log of the one that should run (kubectl -n kube-system logs): "+
+			"existing rules keep working but are not updated. "+alone)
 	}
 	text := "runs"
 	if f.Wants.Backend != "" {
@@ -38,7 +39,7 @@ func checkDaemon(f Facts) []Line {
 	if f.Wants.NodeName != "" {
 		text += " on node " + f.Wants.NodeName
 	}
-	return good(fmt.Sprintf("%s, since %s (%s)", text, span(f.At.Sub(f.Daemon.Started)), f.Daemon.Why))
+	return good(fmt.Sprintf("%s, since %s", text, span(f.At.Sub(f.Daemon.Started))))
 }
 
 func checkConfiguration(f Facts) []Line {
@@ -111,40 +112,22 @@ func checkPrivilege(f Facts) []Line {
 	case f.Daemon != nil && !f.Daemon.NetAdmin:
 		return bad(Fail, "the daemon lacks CAP_NET_ADMIN: it can't change rules", remedy)
 	case !f.Host.NetAdmin:
-		return bad(Warn, "this process lacks CAP_NET_ADMIN: the kernel's features and the rules of others can't be read, and a daemon with the same rights could not start", remedy)
+		return bad(Warn, "this process lacks CAP_NET_ADMIN: the rules of other programs can't be read, and a daemon with the same rights could not start", remedy)
 	}
 	return good("CAP_NET_ADMIN")
 }
 
+// checkKernel says which backend works on this kernel, and why or, without a daemon, what the configured one lacks.
 func checkKernel(f Facts) []Line {
-	if f.Host.BackendError != "" {
-		return bad(Fail, oneLine(f.Host.BackendError), "use --backend=auto, or an image and a kernel that have what this backend needs")
-	}
-	var missing []string
-	for _, family := range model.Families {
-		if m := f.Host.Missing[family]; m != "" {
-			missing = append(missing, fmt.Sprintf("%v: %s", family, m))
-		}
-	}
+	b := f.Wants.Backend
 	switch {
-	case len(missing) == 0 && !f.Host.NetAdmin && f.Daemon == nil:
-		return nil // nothing was tried
-	case len(missing) == 0:
-		return good("has everything that nftables needs")
-	case f.Wants.Backend != "" && f.Wants.Backend != "nftables" && f.Daemon != nil:
-		return good(fmt.Sprintf("%s is used: %s", f.Wants.Backend, strings.Join(missing, "; ")))
+	case len(f.Host.NoPrograms) > 0:
+		return bad(Fail, "programs that the backend "+b+" runs are not installed: "+strings.Join(f.Host.NoPrograms, ", "),
+			"vmapd's image has them; on a host, install them, or use --backend=auto")
+	case f.Daemon == nil || b == "":
+		return nil
 	}
-	level := Warn // one family is left
-	if len(missing) == len(model.Families) && f.Daemon == nil {
-		level = Fail
-	}
-	for _, family := range model.Families {
-		if f.Host.Missing[family] != "" && f.Wants.ServicePorts[family] > 0 {
-			level = Fail
-		}
-	}
-	return bad(level, strings.Join(missing, "; "),
-		"load the module, use a newer kernel, or use --backend=iptables or ipvs, with legacy.yaml")
+	return good(fmt.Sprintf("the daemon uses %s: %s", b, oneLine(f.Daemon.Why)))
 }
 
 func checkAPIServer(f Facts) []Line {

@@ -3,16 +3,18 @@ package doctor
 import (
 	"fmt"
 	"time"
+
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
 )
 
 // Level is how bad a line is.
-type Level string
+type Level = report.Level
 
 // The levels.
 const (
-	OK   Level = "ok"
-	Warn Level = "warn" // some connections may fail, or will when something else changes
-	Fail Level = "fail" // connections fail, or the node's rules are out of date
+	OK   = report.OK
+	Warn = report.Warn // some connections may fail, or will when something else changes
+	Fail = report.Fail // connections fail, or the node's rules are out of date
 )
 
 // The checks, by the names that lines and metrics have.
@@ -106,7 +108,7 @@ func Diagnose(f Facts) Report {
 	for _, c := range checks() {
 		for _, l := range c.lines(f) {
 			l.Check = c.name
-			r.Level = worse(r.Level, l.Level)
+			r.Level = report.Worse(r.Level, l.Level)
 			r.Lines = append(r.Lines, l)
 		}
 	}
@@ -122,41 +124,27 @@ func Failed(at time.Time, node string, reason any) Report {
 	return Report{Node: node, At: at, Level: Fail, Lines: []Line{l}}
 }
 
-// worse returns the worse of two levels.
-func worse(a, b Level) Level {
-	if rank(b) > rank(a) {
-		return b
-	}
-	return a
-}
+// exitFail is the exit code of the command if a line is a failure; 1 is an error of the command itself.
+const exitFail = 3
 
-func rank(l Level) int {
-	switch l {
-	case Fail:
-		return 2
-	case Warn:
-		return 1
-	case OK:
-	}
-	return 0
-}
-
-// Exit codes of the command; 1 is an error of the command itself.
-const (
-	exitWarn = 2
-	exitFail = 3
-)
-
-// ExitCode returns the exit code of the command.
+// ExitCode returns the exit code of the command. Warnings are no reason for one: many nodes have some for ever.
 func (r Report) ExitCode() int {
-	switch r.Level {
-	case Fail:
+	if r.Level == Fail {
 		return exitFail
-	case Warn:
-		return exitWarn
-	case OK:
 	}
 	return 0
+}
+
+// Write writes the report for people.
+func (r Report) Write(t *report.Text) { t.Lines(Printable(r.Lines)) }
+
+// Printable converts lines for a report.
+func Printable(lines []Line) []report.Line {
+	out := make([]report.Line, len(lines))
+	for i, l := range lines {
+		out[i] = report.Line{Level: l.Level, Name: l.Check, Text: l.Evidence, Fix: l.Remedy}
+	}
+	return out
 }
 
 // Bad returns the lines that are not ok.

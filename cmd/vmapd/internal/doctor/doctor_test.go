@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/doctor"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/nodesetup"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft/others"
 )
@@ -79,7 +81,7 @@ func TestAHealthyNodeHasOnlyGoodLines(t *testing.T) {
 	if diff := cmp.Diff(doctor.Checks(), got); diff != "" {
 		t.Errorf("checks with a line (-want +got):\n%s", diff)
 	}
-	for line := range strings.Lines(r.Text()) {
+	for line := range strings.Lines(text(t, r)) {
 		if n := len([]rune(strings.TrimSuffix(line, "\n"))); n > 80 {
 			t.Errorf("%d columns: %s", n, line)
 		}
@@ -95,6 +97,10 @@ func TestEachCheck(t *testing.T) {
 		spoil func(f *doctor.Facts)
 	}{
 		{"daemon", doctor.Fail, "no daemon answers: x", func(f *doctor.Facts) { f.Daemon, f.NoDaemon = nil, "no daemon answers: x" }},
+		{"daemon", doctor.Fail, "the daemon at /s does not answer within 5s", func(f *doctor.Facts) {
+			f.Daemon, f.NoDaemon, f.Hangs = nil, "the daemon at /s does not answer within 5s", true
+			f.Host.Listening, f.Host.Leftovers = "nftables", "its own rules"
+		}},
 		{"configuration", doctor.Fail, "would not start with this configuration: bindAddress", func(f *doctor.Facts) { f.ConfigError = "bindAddress: x" }},
 		{"configuration", doctor.Warn, "the last change is refused", func(f *doctor.Facts) { f.Daemon.ConfigError = "x" }},
 		{"version", doctor.Warn, "the daemon is v0, and this program v1", func(f *doctor.Facts) { f.Daemon.Version = "v0" }},
@@ -102,8 +108,9 @@ func TestEachCheck(t *testing.T) {
 		{"version", doctor.Warn, "the API server is v1.41.0-rc.0, and this vmapd knows Kubernetes up to 1.37", func(f *doctor.Facts) { f.Daemon.Cluster.Server = "v1.41.0-rc.0" }},
 		{"privilege", doctor.Fail, "the daemon lacks CAP_NET_ADMIN", func(f *doctor.Facts) { f.Daemon.NetAdmin = false }},
 		{"privilege", doctor.Warn, "this process lacks CAP_NET_ADMIN", func(f *doctor.Facts) { f.Host.NetAdmin = false }},
-		{"kernel", doctor.Fail, "IPv6: the kernel lacks nft_fib", func(f *doctor.Facts) { f.Host.Missing[model.IPv6] = "the kernel lacks nft_fib" }},
-		{"kernel", doctor.Fail, "iptables-restore is missing", func(f *doctor.Facts) { f.Host.BackendError = "iptables-restore is missing" }},
+		{"kernel", doctor.Fail, "programs that the backend iptables runs are not installed: iptables", func(f *doctor.Facts) {
+			f.Wants.Backend, f.Host.NoPrograms = "iptables", []string{"iptables"}
+		}},
 		{"api-server", doctor.Fail, "services can't be read from https://192.168.0.1:6443 for 10m00s (last answer 2s ago): refused", func(f *doctor.Facts) {
 			f.Daemon.Cluster.Errors = []doctor.APIError{{Resource: "services", Since: now.Add(-10 * time.Minute), Error: "refused"}}
 		}},
@@ -123,11 +130,14 @@ func TestEachCheck(t *testing.T) {
 		{"pod-ranges", doctor.Warn, "--cluster-cidr 10.9.0.0/16 does not contain 10.0.0.0/24, the Node's spec.podCIDRs", func(f *doctor.Facts) {
 			f.Wants.ClusterCIDRs, f.Wants.LocalPods = []netip.Prefix{netip.MustParsePrefix("10.9.0.0/16")}, nil
 		}},
-		{"rounds", doctor.Fail, "IPv6: the last round failed; changes wait for 5s: x", func(f *doctor.Facts) {
+		{"rounds", doctor.Fail, "IPv6: the last sync failed; changes wait for 5s: x", func(f *doctor.Facts) {
 			f.Daemon.Families[1].Error, f.Daemon.Families[1].Waiting = "x", now.Add(-5*time.Second)
 		}},
 		{"table", doctor.Fail, "in 2 operations, such as: add element", func(f *doctor.Facts) {
 			f.Daemon.Table = &doctor.Table{Count: 2, Differences: []string{"add element"}}
+		}},
+		{"table", doctor.Warn, "can't be compared: IPv6: x", func(f *doctor.Facts) {
+			f.Daemon.Table = &doctor.Table{Errors: []string{"IPv6: x"}}
 		}},
 		{"other-proxies", doctor.Fail, "kube-proxy came back", func(f *doctor.Facts) { f.Daemon.OtherProxies = []string{"kube-proxy came back"} }},
 		{"other-proxies", doctor.Warn, "rules that another proxy left: 3", func(f *doctor.Facts) { f.Daemon.Leftovers = "3" }},
@@ -177,7 +187,7 @@ func TestEachCheck(t *testing.T) {
 			if len(bad) != 1 || bad[0].Check != tt.check || bad[0].Level != tt.level || !strings.Contains(bad[0].Evidence, tt.want) || bad[0].Remedy == "" {
 				t.Errorf("want only %s %s %q with a remedy, got %s", tt.level, tt.check, tt.want, strings.Join(texts(bad), "\n"))
 			}
-			if want := map[doctor.Level]int{doctor.Warn: 2, doctor.Fail: 3}[tt.level]; r.ExitCode() != want || r.Level != tt.level {
+			if want := map[doctor.Level]int{doctor.Fail: 3}[tt.level]; r.ExitCode() != want || r.Level != tt.level {
 				t.Errorf("exit code %d, want %d; %s", r.ExitCode(), want, r.Level)
 			}
 		})
@@ -262,6 +272,33 @@ func TestChainsOfOthersAreNamed(t *testing.T) {
 	}
 }
 
+func text(t *testing.T, r doctor.Report) string {
+	t.Helper()
+	var b strings.Builder
+	if err := report.Print(&b, report.InText, r, r.Write); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+// An error about one family hides no difference of the other.
+func TestAnErrorHidesNoDifference(t *testing.T) {
+	f := healthy()
+	f.Daemon.Table = &doctor.Table{Count: 2, Differences: []string{"add element"}, Errors: []string{"IPv6: x"}}
+	if bad := doctor.Bad(doctor.Diagnose(f).Lines); len(bad) != 2 || bad[0].Level != doctor.Fail || bad[1].Level != doctor.Warn {
+		t.Errorf("got %v", texts(bad))
+	}
+}
+
+// The daemon's own doctor does not praise a kernel for which the daemon fell back to another backend.
+func TestTheBackendIsSaidWithItsReason(t *testing.T) {
+	f := healthy()
+	f.Wants.Backend, f.Daemon.Why = "ipvs", "the kernel lacks nft_hash"
+	if lines := texts(doctor.Diagnose(f).Lines); !slices.Contains(lines, "ok kernel: the daemon uses ipvs: the kernel lacks nft_hash") {
+		t.Errorf("got %v", lines)
+	}
+}
+
 // The same cause for several kinds of objects is one line.
 func TestOneCauseIsOneLine(t *testing.T) {
 	f := healthy()
@@ -289,7 +326,7 @@ func TestTroubleshootingHasATranscript(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := doctor.Diagnose(f).Text(); !strings.Contains(string(page), "```\n$ vmapd doctor\n"+want+"$ echo $?\n2\n```\n") {
+	if want := text(t, doctor.Diagnose(f)); !strings.Contains(string(page), "```\n$ vmapd doctor\n"+want+"$ echo $?\n0\n```\n") {
 		t.Errorf("the page lacks:\n%s", want)
 	}
 }

@@ -14,8 +14,9 @@ type Facts struct {
 	At      time.Time
 	Version string  // of this program
 	Daemon  *Daemon // nil if none answers
-	// NoDaemon is the reason for which none answers.
+	// NoDaemon is the reason for which none answers, and Hangs: one is there, so that nothing is known about its rules.
 	NoDaemon string
+	Hangs    bool
 	// ConfigError is the reason for which a daemon with the same flags would not start.
 	ConfigError string
 	Wants       Wants
@@ -108,7 +109,7 @@ type Rounds struct {
 type Table struct {
 	Differences []string `json:"differences,omitempty"` // the first few
 	Count       int      `json:"count"`                 // of all differences
-	Error       string   `json:"error,omitempty"`       // of reading
+	Errors      []string `json:"errors,omitempty"`      // of reading, by family
 	Skipped     string   `json:"skipped,omitempty"`     // the reason for which nothing was compared
 }
 
@@ -116,9 +117,6 @@ type Table struct {
 type Host struct {
 	Kernel   string // its release
 	NetAdmin bool   // this process has CAP_NET_ADMIN
-	// Missing are the features that the kernel lacks for the nftables backend, by family; "" if
-	// none does, or if they were not probed.
-	Missing [len(model.Families)]string
 	// Sysctls are the values of files below /proc/sys, without that prefix. One that could not be
 	// read is missing.
 	Sysctls    map[string]string
@@ -134,8 +132,8 @@ type Host struct {
 	ReadOnly bool
 	// Leftovers of other proxies or backends, as text; only without a daemon.
 	Leftovers string
-	// BackendError is the reason for which the configured backend can't be used; only without a daemon.
-	BackendError string
+	// NoPrograms are those that the configured backend runs, and that are not installed; only without a daemon.
+	NoPrograms []string
 	// Listening is the mode of a proxy that answers at the metrics port; only without a daemon.
 	Listening string
 	// Chains are base chains of other programs, and Unread the errors of reading them.

@@ -1,11 +1,10 @@
-package main
+package doctor
 
 import (
 	"cmp"
 	"slices"
 	"strings"
 
-	"github.com/vmapd/vmapd/cmd/vmapd/internal/doctor"
 	"github.com/vmapd/vmapd/legacy/host"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft"
@@ -14,31 +13,29 @@ import (
 
 // readChains adds the base chains and the tables of iptables-legacy that other programs have. With rules, their rules
 // are read, too, which takes memory where they are many.
-func readChains(h *doctor.Host, rules bool) {
+func readChains(h *Host, rules bool) {
 	unread := func(err error) {
 		if err != nil {
 			h.Unread = append(h.Unread, err.Error())
 		}
 	}
 	set, err := others.ReadRuleset()
-	switch {
-	case others.IsMissing(err):
-	case err != nil:
+	if err != nil {
 		unread(err)
-	default:
-		defer set.Close()
-		for _, b := range set.Bases {
-			if isVmapds(b.Place) || b.Hook == others.Postrouting || b.Place.Family == "bridge" {
-				continue
-			}
-			c := doctor.Chain{Base: b}
-			if rules {
-				lines, err := set.Reached(b, isVmapds)
-				unread(err)
-				addRules(&c, lines)
-			}
-			h.Chains = append(h.Chains, c)
+		set = &others.Ruleset{}
+	}
+	defer set.Close()
+	for _, b := range set.Bases {
+		if isVmapds(b.Place) || b.Hook == others.Postrouting || b.Place.Family == "bridge" {
+			continue
 		}
+		c := Chain{Base: b}
+		if rules {
+			lines, err := set.Reached(b, isVmapds)
+			unread(err)
+			addRules(&c, lines)
+		}
+		h.Chains = append(h.Chains, c)
 	}
 	for _, f := range model.Families {
 		names, err := host.LegacyTables(f)
@@ -47,7 +44,7 @@ func readChains(h *doctor.Host, rules bool) {
 	}
 }
 
-func addRules(c *doctor.Chain, lines []others.Line) {
+func addRules(c *Chain, lines []others.Line) {
 	for _, l := range lines {
 		if l.Drops || l.Rejects {
 			c.Rules++

@@ -1,9 +1,6 @@
-package main
+package doctor
 
 import (
-	"context"
-	"errors"
-	"log/slog"
 	"net"
 	"net/netip"
 	"os"
@@ -14,25 +11,19 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
-	"github.com/vmapd/vmapd/cmd/vmapd/internal/doctor"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/nodesetup"
 	"github.com/vmapd/vmapd/legacy/host"
 	"github.com/vmapd/vmapd/legacy/ipvs"
 	"github.com/vmapd/vmapd/legacy/userspace"
 	"github.com/vmapd/vmapd/model"
-	"github.com/vmapd/vmapd/nft/kernel"
 )
 
-// examineHost returns what the node alone tells. With probe, the kernel's features are tried, and rules of other
-// programs are read, too.
-func examineHost(w doctor.Wants, probe bool) doctor.Host {
-	h := doctor.Host{
-		NetAdmin: hasNetAdmin(), Kernel: kernelRelease(), Sysctls: map[string]string{},
-	}
+// Examine returns what the node alone shows. It changes nothing. With rules, those of other programs are read, too.
+func Examine(w Wants, rules bool) Host {
+	h := Host{NetAdmin: HasNetAdmin(), Kernel: kernelRelease(), Sysctls: map[string]string{}}
 	h.Interfaces = interfaces()
 	h.Bridges = bridges()
-	for _, file := range doctor.Sysctls(h.Interfaces) {
+	for _, file := range Sysctls(h.Interfaces) {
 		if b, err := os.ReadFile(filepath.Join("/proc/sys", file)); err == nil {
 			h.Sysctls[file] = strings.TrimSpace(string(b))
 		}
@@ -43,54 +34,14 @@ func examineHost(w doctor.Wants, probe bool) doctor.Host {
 	h.Conntrack = conntrackUse()
 	h.Unset = nodesetup.Unset(nodesetup.Options{}, w.Conntrack)
 	h.ReadOnly = isReadOnly("/proc/sys")
-	if !h.NetAdmin {
-		return h
+	if h.NetAdmin {
+		readChains(&h, rules)
 	}
-	if probe {
-		for _, f := range model.Families {
-			var lacks *kernel.UnsupportedError
-			switch err := kernel.Probe(f); {
-			case errors.As(err, &lacks):
-				h.Missing[f] = "the kernel lacks " + lacks.Feature
-			case errors.Is(err, kernel.ErrNotPermitted):
-				h.NetAdmin = false
-				return h
-			case err != nil:
-				h.Missing[f] = err.Error()
-			}
-		}
-	}
-	readChains(&h, probe)
 	return h
 }
 
-// examineNode adds to the facts of a host those that a daemon would know.
-func examineNode(ctx context.Context, h *doctor.Host, c *config.Config) {
-	if found, err := newFinder(c.IPVS()).find(true); err == nil {
-		h.Leftovers = found.String()
-	}
-	h.Listening = proxyMode(ctx, c.MetricsBindAddress)
-	if !h.NetAdmin {
-		return
-	}
-	var err error
-	switch quietly := slog.New(slog.DiscardHandler); c.Backend {
-	case config.IPTables:
-		_, err = host.OpenIPTables(c.IPTables(), quietly)
-	case config.IPVS:
-		var b *host.IPVS
-		if b, err = host.OpenIPVS(c.IPVS(), quietly); err == nil {
-			_ = b.Close()
-		}
-	case config.Auto, config.NFTables, config.Userspace:
-	}
-	if err != nil {
-		h.BackendError = withImage(err).Error()
-	}
-}
-
-// hasNetAdmin reports whether this process has CAP_NET_ADMIN, in its user namespace.
-func hasNetAdmin() bool {
+// HasNetAdmin reports whether this process has CAP_NET_ADMIN, in its user namespace.
+func HasNetAdmin() bool {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData
 	return unix.Capget(&header, &data[0]) == nil && data[0].Effective&(1<<unix.CAP_NET_ADMIN) != 0
@@ -110,7 +61,7 @@ func isReadOnly(path string) bool {
 }
 
 // interfaces returns the interfaces that have addresses, other than loopback and the devices of IPVS.
-func interfaces() (list []doctor.Interface) {
+func interfaces() (list []Interface) {
 	all, err := net.Interfaces()
 	if err != nil {
 		return nil
@@ -123,7 +74,7 @@ func interfaces() (list []doctor.Interface) {
 		if err != nil || len(addrs) == 0 {
 			continue
 		}
-		entry := doctor.Interface{Name: i.Name}
+		entry := Interface{Name: i.Name}
 		for _, a := range addrs {
 			if p, err := netip.ParsePrefix(a.String()); err == nil {
 				entry.Addrs = append(entry.Addrs, p.Addr())
@@ -135,7 +86,7 @@ func interfaces() (list []doctor.Interface) {
 }
 
 // bridges returns the bridges that have veth devices as ports whose other ends are in other network namespaces.
-func bridges() (list []doctor.Bridge) {
+func bridges() (list []Bridge) {
 	links, err := netlink.LinkList()
 	if err != nil {
 		return nil
@@ -149,7 +100,7 @@ func bridges() (list []doctor.Bridge) {
 		if l.Type() != "bridge" || !toOthers[l.Attrs().Index] {
 			continue
 		}
-		b := doctor.Bridge{Name: l.Attrs().Name}
+		b := Bridge{Name: l.Attrs().Name}
 		addrs, _ := netlink.AddrList(l, netlink.FAMILY_ALL)
 		for _, a := range addrs {
 			if p, err := netip.ParsePrefix(a.IPNet.String()); err == nil {
@@ -191,12 +142,12 @@ func isZero(m net.IPMask) bool {
 }
 
 // conntrackUse returns the use of the connection tracking table.
-func conntrackUse() doctor.Conntrack {
+func conntrackUse() Conntrack {
 	used, limit, err := nodesetup.TableUse(nodesetup.Options{})
 	if err != nil {
-		return doctor.Conntrack{}
+		return Conntrack{}
 	}
-	c := doctor.Conntrack{Known: true, Used: used, Limit: limit}
+	c := Conntrack{Known: true, Used: used, Limit: limit}
 	// A line of names, and one of hexadecimal numbers for each CPU.
 	text, err := os.ReadFile("/proc/net/stat/nf_conntrack")
 	if err != nil {
