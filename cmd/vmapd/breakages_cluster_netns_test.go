@@ -212,7 +212,7 @@ func processBreakages() []breakage {
 				t.Cleanup(func() { _ = p.daemon.cmd.Process.Signal(syscall.SIGCONT) })
 			},
 			symptom: func(t *testing.T, p *patient) { // nobody is told to end it
-				for _, command := range [][]string{{"doctor"}} {
+				for _, command := range [][]string{{"doctor"}, {"explain", "--from", "node", "web:80"}} {
 					began := time.Now()
 					output, _ := p.vmapd(t, command...)
 					if took := time.Since(began); took > 20*time.Second || !strings.Contains(output, "does not answer within 5s") || strings.Contains(output, "other-proxies") {

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -20,7 +22,8 @@ type serviceBreakage struct {
 	// change breaks the Service, with cluster IP and port 80, or its slice, with pod-1 and port 8080.
 	change func(*corev1.Service, *discoveryv1.EndpointSlice)
 	dest   string   // a connection there fails, see serviceIP; "": it does not
-	args   []string // of explain
+	to     string   // the destination; "": svc/NAME
+	args   []string // of explain or, if it is the first of them, trace
 	want   string   // in its output, with one space between words
 }
 
@@ -65,12 +68,12 @@ var serviceBreakages = []serviceBreakage{
 		want: "spec.ports[0].targetPort of Service default/named-port is htpp: has a container of its pods a port of that name?",
 	},
 	{
-		name: "number-of-port", dest: "clusterIP", args: []string{"--probe"},
+		name: "number-of-port", dest: "clusterIP", args: []string{"trace", "--wait", "500ms"},
 		change: func(s *corev1.Service, e *discoveryv1.EndpointSlice) {
 			s.Spec.Ports[0].TargetPort = intstr.FromInt32(9999)
 			e.Ports[0].Port = new(int32(9999))
 		},
-		want: "spec.ports[0].targetPort of Service default/number-of-port is 9999, and nothing listens on port 9999 of its pods",
+		want: "=> forwarded to 10.0.0.2:9999 by veth1, which refused it with a TCP reset: nothing listens on that port there.",
 	},
 	{
 		name: "not-ready", dest: "clusterIP",
@@ -87,7 +90,7 @@ var serviceBreakages = []serviceBreakage{
 		want: "hints are ignored: none is for this node, and its zone is not known",
 	},
 	{
-		name: "source-ranges", dest: "externalIP", args: []string{"--from", lab.ClientIP4, "--via", "loadBalancer"},
+		name: "source-ranges", dest: "externalIP", to: externalIP + ":80", args: []string{"--from", lab.ClientIP4},
 		change: func(s *corev1.Service, _ *discoveryv1.EndpointSlice) {
 			s.Spec.Type, s.Spec.LoadBalancerSourceRanges = corev1.ServiceTypeLoadBalancer, []string{"198.51.100.0/24"}
 			s.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: externalIP}}
@@ -95,7 +98,7 @@ var serviceBreakages = []serviceBreakage{
 		want: "loadBalancerSourceRanges allow only 198.51.100.0/24. 203.0.113.9 is not among them.",
 	},
 	{
-		name: "duplicate", args: []string{"--from", lab.ClientIP4, "--via", "externalIP"},
+		name: "duplicate", to: "192.168.99.10:80", args: []string{"--from", lab.ClientIP4},
 		change: func(s *corev1.Service, _ *discoveryv1.EndpointSlice) {
 			s.CreationTimestamp, s.Spec.ExternalIPs = metav1.Now(), []string{"192.168.99.10"} // web's
 		},
@@ -148,7 +151,11 @@ func TestBreakagesOfServices(t *testing.T) {
 			case "externalIP":
 				p.wantSilence(t, p.Client, netip.AddrPortFrom(netip.MustParseAddr(externalIP), 80))
 			}
-			args := append([]string{"explain", "svc/" + b.name}, b.args...)
+			args := b.args
+			if len(args) == 0 || args[0] != "trace" {
+				args = append([]string{"explain"}, args...)
+			}
+			args = append(slices.Clone(args), cmp.Or(b.to, "svc/"+b.name))
 			if !strings.Contains(strings.Join(b.args, " "), "--from") {
 				args = append(args, "--from", "node")
 			}

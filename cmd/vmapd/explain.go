@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
+	"net/url"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -13,53 +13,58 @@ import (
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/explain"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/names"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/socket"
 	"github.com/vmapd/vmapd/model"
-	"github.com/vmapd/vmapd/sync/manifest"
 )
+
+// destinations describes how both ends of a connection are named.
+const destinations = `
+A destination is a Service, as web:80, web:http, shop/web:http, svc/web (if it has one
+port) or web.shop.svc:http, or an address, a pod or a node with the number of a port:
+10.96.0.10:53/udp, [fd00::1]:80, pod/web-1:8080, node/node-1:30080. A client is an
+address, pod/web-1, node/node-1, or "node" for a process of the node that decides.
+-n is the namespace of names without one; without it, the only namespace that has the
+name.
+`
 
 const explainLong = `Explain explains, step by step, what happens to a connection on one node.
 
-  vmapd explain --from pod/web-1 svc/frontend:80    (on a node: asks the daemon)
-  vmapd explain --live --kubeconfig FILE --from pod/web-1 svc/frontend:http
+  vmapd explain --from pod/web-1 frontend:80      (on a node: asks the daemon)
+  vmapd explain --kubeconfig FILE --from pod/web-1 shop/frontend:http
   vmapd explain -f DIR --from 203.0.113.7 192.168.98.10:80/tcp
-
-Both ends have an address or a name: pod/NAME, deploy/NAME (or sts, ds, rs; one of its
-pods is taken), node/NODE, svc/NAME:PORT, or the Service's name in DNS, such as
-web.default.svc.cluster.local:http. KIND/NAMESPACE/NAME names an object of another
-namespace than that of -n. PORT is a number or a Service's port name; for a Service
-with one port it may be left out. "node" is the node that decides.
-
+` + destinations + `
 The node that decides is the client's, or that of --node-name. The daemon on this node
-explains its own state and compares it with the kernel's; with -f or --live, flags and
-files of the configuration stand for a daemon's. --probe also connects, and says what
-each endpoint answered.
+explains its own state and compares it with the kernel's. With -f or --kubeconfig, no
+daemon is asked, and --config and --vmapd-config are the files of one.
 
 Exit codes: 0 after an explanation, 2 if it is not the expected one (--expect), and 1
 after an error.`
 
-// explainer is the subcommand that explains a connection.
-type explainer struct {
+// connection has the flags of commands about a connection.
+type connection struct {
 	nodeFlags
-	explainRequest
+	asked
 	paths      []string
-	live       bool
 	kubeconfig string
-	master     string
 	socket     string
-	output     string
+	output     report.Format
 	expect     string
-	problems   bool
-	probe      bool
 	ipv4, ipv6 bool
 
 	set *pflag.FlagSet
 }
 
+// asked is a connection as given: on a command line, or in a request to the daemon.
+type asked struct {
+	From, To, Namespace, Family, Interface string
+	All                                    bool
+}
+
 func newExplainCommand() *cobra.Command {
-	var x explainer
+	var x connection
 	c := &cobra.Command{
-		Use:   "explain [-f PATH | --live] --from CLIENT DESTINATION[:PORT[/PROTOCOL]]",
+		Use:   "explain [-f PATH | --kubeconfig FILE] --from CLIENT DESTINATION",
 		Short: "Explain what happens to a connection",
 		Long:  explainLong,
 		Args:  cobra.ExactArgs(1),
@@ -69,38 +74,32 @@ func newExplainCommand() *cobra.Command {
 		},
 	}
 	f := c.Flags()
-	x.set = f
-	x.addFlags(f, "name of the Node that handles the connection (default: the client's, the only Node in the manifests, or the host's name)")
-	x.addEnds(f)
-	f.StringVar(&x.Interface, "interface", "", "interface by which the connection arrives, for the modes of --detect-local-mode by interface")
-	f.BoolVar(&x.probe, "probe", false, "connect to the destination and to used endpoints, from here or from the pod's network")
-	f.BoolVar(&x.problems, "problems", false, "print the problems of all objects to standard error")
-	f.BoolVar(&x.All, "all", false, "list everything, also what rarely matters")
+	x.addFlags(f)
+	f.StringVar(&x.Interface, "interface", "", "interface by which the connection arrives, if pods are recognized by it")
+	f.BoolVar(&x.All, "all", false, "list all endpoints and Services")
 	_ = c.MarkFlagRequired("from")
 	return c
 }
 
-// addEnds adds the flags about both ends of a connection, about the source of their names, and about the
-// result.
-func (x *explainer) addEnds(f *pflag.FlagSet) {
+func (x *connection) addFlags(f *pflag.FlagSet) {
+	x.set = f
+	x.addFiles(f, "with -f and --kubeconfig: node that decides (default: the client's, the only one, or the host's name)")
 	f.StringArrayVarP(&x.paths, "filename", "f", nil, "file or folder of manifests, - for standard input (repeatable)")
-	f.BoolVar(&x.live, "live", false, "read the objects of a cluster")
-	f.StringVar(&x.kubeconfig, "kubeconfig", "", "with --live: file with the address and credentials of the cluster (default: those of the pod)")
-	f.StringVar(&x.master, "master", "", "with --live: address of the API server; overrides the kubeconfig's")
-	f.StringVar(&x.socket, "socket", socket.DefaultPath, "socket of the daemon on this node, which is asked without -f and --live")
-	f.StringVar(&x.From, "from", "", `client: an address, a name such as pod/NAME, or "node" for a process of the node`)
+	f.StringVar(&x.kubeconfig, "kubeconfig", "", "file with the address and credentials of a cluster")
+	f.StringVar(&x.socket, "socket", socket.DefaultPath, "socket of the daemon on this node, which is asked without -f and --kubeconfig")
+	f.StringVar(&x.From, "from", "", `client: an address, pod/NAME, node/NAME, or "node" for a process of the node`)
 	f.StringVarP(&x.Namespace, "namespace", "n", "", "namespace of names without one (default: the only one that has the name)")
-	f.StringVar(&x.ClusterDomain, "cluster-domain", "", "last part of Services' names in DNS (default: cluster.local)")
-	f.StringVar(&x.Family, "family", "", "IPv4 or IPv6, if both are possible (default: the Service's first)")
-	f.BoolVarP(&x.ipv4, "ipv4", "4", false, "the same as --family IPv4")
-	f.BoolVarP(&x.ipv6, "ipv6", "6", false, "the same as --family IPv6")
-	f.StringVar(&x.Via, "via", "", "kind of the Service's address: clusterIP, nodePort, loadBalancer or externalIP (default: clusterIP)")
-	f.StringVar(&x.expect, "expect", "", "forwarded, refused, dropped or unhandled, with =ADDRESS for an endpoint: exit code 2 if it is otherwise")
-	f.StringVarP(&x.output, "output", "o", "text", "text, json or yaml")
+	f.BoolVarP(&x.ipv4, "ipv4", "4", false, "IPv4, if both families are possible")
+	f.BoolVarP(&x.ipv6, "ipv6", "6", false, "IPv6, if both families are possible")
+	f.StringVar(&x.expect, "expect", "", "forwarded, rejected, dropped or not-a-service; forwarded=ADDRESS for an endpoint: exit code 2 if it is otherwise")
+	report.AddFormat(f, &x.output)
 }
 
-func (x *explainer) run(ctx context.Context, stdout, stderr io.Writer) error {
+func (x *connection) run(ctx context.Context, stdout, stderr io.Writer) error {
 	want, err := x.check()
+	if err == nil {
+		_, err = x.query()
+	}
 	if err != nil {
 		return err
 	}
@@ -108,81 +107,26 @@ func (x *explainer) run(ctx context.Context, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if x.probe {
-		probeConnections(&e)
-	}
-	if err := writeOutput(stdout, x.output, e, e.WriteText); err != nil {
+	if err := report.Print(stdout, x.output, e, e.Write); err != nil {
 		return err
 	}
-	if otherwise := want.Differs(e); otherwise != "" {
+	if otherwise := want.Differs(e.Verdict, e.Conclusion, e.Used); otherwise != "" {
 		fmt.Fprintln(stderr, "vmapd: "+model.OneLine(otherwise))
 		return exitError(explain.ExitUnexpected)
 	}
 	return nil
 }
 
-// explanation explains, or lets the daemon explain.
-func (x *explainer) explanation(ctx context.Context, stderr io.Writer) (explain.Explanation, error) {
-	if !x.live && len(x.paths) == 0 {
-		return x.fromDaemon(ctx)
-	}
-	q, err := x.query()
-	if err != nil {
-		return explain.Explanation{}, err
-	}
-	conf, traffic, err := x.load(stderr)
-	if err != nil {
-		return explain.Explanation{}, err
-	}
-	q.NodeName = traffic.NodeName
-	w := known{config: traffic, locate: func(model.Problem) string { return "" }}
-	if x.live {
-		err = x.fromCluster(ctx, conf.Client(), &w, q, stderr)
-	} else {
-		err = x.fromManifests(&w, stderr)
-	}
-	if err != nil {
-		return explain.Explanation{}, err
-	}
-	if q.Default, err = onlyNodeName(w.Nodes); err != nil && q.NodeName == "" {
-		return explain.Explanation{}, err
-	}
-	in, err := x.input(&w, q)
-	if err != nil {
-		return explain.Explanation{}, err
-	}
-	in.ByListeners = conf.Backend == config.Userspace
-	if x.problems {
-		for _, p := range in.Builder.Snapshot().Problems() {
-			fmt.Fprintln(stderr, located(w.locate(p), p))
-		}
-	}
-	return w.explain(ctx, in), nil
-}
-
-// check checks the flags that the daemon does not check.
-func (x *explainer) check() (explain.Expectation, error) {
-	want, err := x.checkEnds()
-	if err == nil {
-		_, err = x.query()
-	}
-	return want, err
-}
-
-// checkEnds checks the flags of addEnds, without the ends' names.
-func (x *explainer) checkEnds() (explain.Expectation, error) {
+// check checks the flags, but for the ends' names.
+func (x *connection) check() (explain.Expectation, error) {
 	want, err := explain.ParseExpectation(x.expect)
 	switch {
 	case err != nil:
 		return want, fmt.Errorf("--expect: %w", err)
-	case x.output != "text" && x.output != "json" && x.output != "yaml":
-		return want, fmt.Errorf("--output: %q is none of text, json and yaml", x.output)
-	case x.live && len(x.paths) > 0:
-		return want, errors.New("give either --filename, for manifests, or --live, for a cluster")
-	case !x.live && (x.kubeconfig != "" || x.master != ""):
-		return want, errors.New("--kubeconfig and --master need --live")
-	case x.ipv4 && x.ipv6, x.Family != "" && (x.ipv4 || x.ipv6):
-		return want, errors.New("give one of --family, -4 and -6")
+	case x.kubeconfig != "" && len(x.paths) > 0:
+		return want, errors.New("give either --filename, for manifests, or --kubeconfig, for a cluster")
+	case x.ipv4 && x.ipv6:
+		return want, errors.New("give one of -4 and -6")
 	case x.ipv4:
 		x.Family = model.IPv4.String()
 	case x.ipv6:
@@ -191,76 +135,79 @@ func (x *explainer) checkEnds() (explain.Expectation, error) {
 	return want, nil
 }
 
-// fromDaemon asks the daemon of this node.
-func (x *explainer) fromDaemon(ctx context.Context) (explain.Explanation, error) {
-	var e explain.Explanation
-	var local []string
-	for _, name := range x.Given() {
-		local = append(local, "--"+name)
+// explanation explains, or lets the daemon explain.
+func (x *connection) explanation(ctx context.Context, stderr io.Writer) (e explain.Explanation, err error) {
+	if x.kubeconfig == "" && len(x.paths) == 0 {
+		if x.set.Changed("node-name") || x.ConfigFile != "" || x.OwnConfigFile != "" {
+			return e, errors.New("the daemon of this node has a name and a configuration of its own; for others, give -f or --kubeconfig")
+		}
+		err := askSocket(ctx, x.socket, "/v1/explain", x.values(), &e)
+		if errors.Is(err, socket.ErrNoDaemon) {
+			err = fmt.Errorf("%w; without a daemon, give manifests (-f) or --kubeconfig", err)
+		}
+		return e, err
 	}
-	if x.set.Changed("node-name") {
-		local = append(local, "--node-name")
+	q, err := x.query()
+	if err != nil {
+		return e, err
 	}
-	switch {
-	case x.problems:
-		return e, errors.New("--problems needs manifests (-f) or --live; vmapd services shows what the daemon leaves out")
-	case len(local) > 0:
-		return e, fmt.Errorf("%s: the daemon of this node has a configuration of its own; for another one, give manifests (-f) or --live", strings.Join(local, ", "))
+	conf, traffic, err := x.load(stderr)
+	if err != nil {
+		return e, err
 	}
-	err := socket.Client{Path: x.socket}.Get(ctx, "/v1/explain", x.values(), &e)
-	if errors.Is(err, socket.ErrNoDaemon) {
-		err = fmt.Errorf("%w; without a daemon, give manifests (-f) or --live", err)
+	q.NodeName = traffic.NodeName
+	k := known{config: traffic}
+	if x.kubeconfig != "" {
+		err = k.readCluster(ctx, x.kubeconfig, q, stderr)
+	} else {
+		err = k.readManifests(x.paths, stderr)
 	}
-	return e, err
+	if err != nil {
+		return e, err
+	}
+	if q.Default, err = onlyNodeName(k.Nodes); err != nil && q.NodeName == "" {
+		return e, err
+	}
+	in, err := k.input(x.asked, q)
+	if err != nil {
+		return e, err
+	}
+	in.ByListeners = conf.Backend == config.Userspace
+	return k.explain(ctx, in), nil
 }
 
-// fromManifests reads files and folders.
-func (x *explainer) fromManifests(w *known, stderr io.Writer) error {
-	objects, errs, err := manifest.LoadAll(x.paths)
-	if err != nil {
-		return err
+// values are the query of a request to the daemon.
+func (r *asked) values() url.Values {
+	v := url.Values{
+		"from": {r.From}, "to": {r.To}, "namespace": {r.Namespace}, "family": {r.Family}, "interface": {r.Interface},
 	}
-	warnUnread(stderr, objects)
-	switch n := len(errs); {
-	case x.problems, n > 0 && objects.Len() == 0:
-		for _, e := range errs {
-			fmt.Fprintln(stderr, e)
-		}
-	case n > 1:
-		fmt.Fprintf(stderr, "%v (and %d more errors: --problems prints all)\n", errs[0], n-1)
-	case n == 1:
-		fmt.Fprintln(stderr, errs[0])
+	if r.All {
+		v.Set("all", "true")
 	}
-	if len(errs) > 0 && objects.Len() == 0 {
-		return exitError(1) // nothing could be read, and the errors were printed
-	}
-	w.addManifests(objects)
-	w.locate = objects.Locate
-	return nil
+	return v
 }
 
-// input resolves the names of a query, and checks the node.
-func (r explainRequest) input(w *known, q names.Query) (explain.Input, error) {
-	answer, err := w.Resolve(q)
-	if err != nil {
-		return explain.Input{}, errors.New(model.OneLine(err.Error())) // nothing has checked names in manifests
+// newAsked reads the query of a request.
+func newAsked(v url.Values) asked {
+	return asked{v.Get("from"), v.Get("to"), v.Get("namespace"), v.Get("family"), v.Get("interface"), v.Get("all") != ""}
+}
+
+// query reads the names of both ends.
+func (r *asked) query() (q names.Query, err error) {
+	q.Namespace = r.Namespace
+	if q.To, err = names.ParseDestination(r.To); err != nil {
+		return q, err
 	}
-	if err := w.CheckNode(answer.NodeName); err != nil {
-		return explain.Input{}, fmt.Errorf("--node-name: %w", err)
+	if q.From, err = names.ParseSource(r.From); err != nil {
+		return q, fmt.Errorf("--from: %w", err)
 	}
-	w.config.NodeName = answer.NodeName
-	in := explain.Input{
-		Config: w.config, Objects: w.objects(), Names: &w.Directory, All: r.All,
-		Client: answer.Client, Server: answer.Server, Notes: answer.Notes,
-		Connection: model.Connection{
-			Source: answer.Source, Node: answer.Process, Interface: r.Interface, Dest: answer.Dest, Protocol: answer.Protocol,
-		},
+	if q.From.Kind == names.Process && r.Interface != "" {
+		return q, errors.New("--interface: a connection from this node does not arrive by an interface")
 	}
-	in.Builder = in.Objects.Builder(in.Config)
-	if in.Node && !in.Source.IsValid() {
-		if in.Source, err = in.NodeAddress(); err != nil {
-			return in, fmt.Errorf("--from: %w", err)
+	for _, f := range model.Families {
+		if r.Family == f.String() {
+			q.Family = &f
 		}
 	}
-	return in, nil
+	return q, nil
 }

@@ -60,7 +60,7 @@ func TestTheDaemonTellsTheRememberedEndpoint(t *testing.T) {
 						endpoint = strings.Replace(endpoint, "10.0.0.", "[fd00:10::", 1)
 						endpoint = strings.Replace(endpoint, ":8080", "]:8080", 1)
 					}
-					wantLine(t, explain(), `\s*Session affinity: this client is remembered for endpoint `+regexp.QuoteMeta(endpoint)+` until .* UTC, for another (3h0m0s|2h59m\d\ds)\.`)
+					wantLine(t, explain(), `\s*Session affinity: the kernel remembers `+regexp.QuoteMeta(endpoint)+` for this client until .* UTC, for another (3h0m0s|2h59m\d\ds)\.`)
 				}
 			})
 		}

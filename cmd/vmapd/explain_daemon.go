@@ -4,28 +4,31 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"net/url"
-	"strconv"
+	"slices"
+	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/config"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/explain"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/names"
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/socket"
+	"github.com/vmapd/vmapd/legacy/ipvs"
+	"github.com/vmapd/vmapd/legacy/userspace"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/sync/informer"
 	"github.com/vmapd/vmapd/sync/kube"
-	"github.com/vmapd/vmapd/sync/kube/client"
 	"github.com/vmapd/vmapd/sync/manifest"
 )
 
-// explain answers /v1/explain: an explanation by the snapshot of the last round. Names and the reasons
+// explain answers /v1/explain: an explanation by the snapshot of the last sync. Names and the reasons
 // for unused endpoints are not in a snapshot, so the objects are read again, and only for this answer.
 func (a *answers) explain(ctx context.Context, query url.Values) (any, error) {
-	request := newExplainRequest(query)
+	request := newAsked(query)
 	q, err := request.query()
 	if err != nil {
 		return nil, socket.BadRequest(err.Error())
@@ -34,229 +37,177 @@ func (a *answers) explain(ctx context.Context, query url.Values) (any, error) {
 	if snapshot == nil {
 		return nil, a.in.unprogrammed()
 	}
-	k := known{locate: func(model.Problem) string { return "" }, config: a.traffic(config.Backend(a.plane.name))}
+	k := known{config: a.traffic(config.Backend(a.plane.name))}
 	q.NodeName = a.nodeName
-	if a.in.cluster != nil {
-		// A client of its own has a limit of requests of its own: the daemon's lists do not wait.
-		own, connectErr := informer.Connect(a.config.Client())
-		if connectErr != nil {
-			return nil, connectErr
-		}
-		err = answerReader{clusterReader{own, &k}}.readAll(ctx, q)
-	} else {
-		objects, _, loadErr := manifest.LoadAll(a.config.From) // the daemon has logged the errors in manifests
-		if loadErr != nil {
-			return nil, loadErr
-		}
-		k.addManifests(objects)
-	}
-	if err != nil {
+	if err := a.readObjects(ctx, &k, q); err != nil {
 		return nil, err
 	}
-	in, err := request.input(&k, q)
+	in, err := k.input(request, q)
 	if err != nil {
 		return nil, socket.NotFound(err.Error())
 	}
-	in.Snapshot, in.ByListeners = snapshot, a.plane.userspace != nil
+	in.ByListeners = a.plane.userspace != nil
 	var own []netip.Addr
 	for _, f := range model.Families {
 		own = append(own, snapshot.Family(f).NodeAddrs...)
 	}
 	in.Builder.SetHostAddresses(own)
+	now := k.explain(ctx, in)
+	in.Snapshot = snapshot
 	e := k.explain(ctx, in)
-	in.Node = e.Client.Kind == "node"
-	decided := model.Decide(snapshot, in.Connection)
+	in.Node = e.Process
+	decided, latest := model.Decide(snapshot, in.Connection), model.Decide(in.Builder.Snapshot(), in.Connection)
 	d := a.compareWithKernel(ctx, snapshot, decided)
-	if now := model.Decide(in.Builder.Snapshot(), in.Connection); !explain.OutcomeOf(now).Equal(explain.OutcomeOf(decided)) {
-		d.Objects = explain.OutcomeOf(now).String()
+	if latest.Verdict != decided.Verdict || !slices.Equal(latest.Targets, decided.Targets) {
+		d.Objects = now.Conclusion
 	}
-	services, slices := a.in.state.Pending()
-	d.Pending, d.Error = services+slices, a.observers.tracker.Status().Families[model.FamilyOf(in.Dest.Addr())].LastError
+	services, endpoints := a.in.state.Pending()
+	d.Pending, d.Error = services+endpoints, a.observers.tracker.Status().Families[model.FamilyOf(in.Dest.Addr())].LastError
 	e.Compare(d)
 	return e, nil
 }
 
-// answerReader reads the objects for one explanation by the daemon, with the daemon's permissions: those for
-// Services, EndpointSlices and Nodes. It reads pages, and keeps what the connection is about.
-type answerReader struct{ clusterReader }
-
-// pageSize is the size of a page of a list: EndpointSlices of 100 endpoints take some 10 MB.
-const pageSize = 250
-
-// readAll reads all that a query is about.
-func (a answerReader) readAll(ctx context.Context, q names.Query) error {
-	err := a.read(ctx, q)
-	if err == nil && q.Via != "" && q.Via != names.ViaClusterIP {
-		err = a.readRivals(ctx, q)
-	}
-	return err
-}
-
-func (a answerReader) read(ctx context.Context, q names.Query) error {
-	a.w.NoPods = errors.New("the daemon has no permission to read pods; --live, with credentials that have it, does")
-	for _, ref := range []names.Ref{q.From, q.To} {
-		if ref.Kind.Workload() {
-			return socket.BadRequest(fmt.Sprintf("%s: the daemon has no permission to read workloads and pods; use --live with credentials that have it", ref))
+// readObjects reads what a query is about, from the cluster or from files.
+func (a *answers) readObjects(ctx context.Context, k *known, q names.Query) error {
+	if a.in.cluster == nil {
+		objects, _, err := manifest.LoadAll(a.config.From) // the daemon has logged the errors in manifests
+		if err == nil {
+			k.addManifests(objects)
 		}
-	}
-	if err := a.readNodes(ctx, q); err != nil {
 		return err
 	}
-	if list, err := a.ServiceCIDRs().List(ctx, metav1.ListOptions{}); err == nil { // old servers have none
-		for i := range list.Items {
-			a.w.serviceCIDRs = append(a.w.serviceCIDRs, kube.ServiceCIDR(&list.Items[i]))
-		}
-	}
-	if err := a.readServices(ctx, q); err != nil {
-		return err
-	}
-	if err := a.readSlicesOf(ctx, a.w.Services); err != nil {
-		return err
-	}
-	if len(a.w.Services) == 1 && len(a.w.Slices) == 0 { // has somebody forgotten the label?
-		o := metav1.ListOptions{LabelSelector: "!" + model.LabelServiceName}
-		if err := a.readSlices(ctx, a.w.Services[0].Namespace, o, func(names.SliceObject) bool { return true }); err != nil {
-			return err
-		}
-	}
-	return a.readEnds(ctx, q)
-}
-
-// readRivals reads the Services that share the address to which a query leads.
-func (a answerReader) readRivals(ctx context.Context, q names.Query) error {
-	answer, err := a.w.Resolve(q)
+	// A client of its own has a limit of requests of its own: the daemon's lists do not wait.
+	own, err := informer.Connect(a.config.Client())
 	if err != nil {
-		return nil //nolint:nilerr // the caller resolves again, and returns the error
-	}
-	before := len(a.w.Services)
-	wanted := func(s model.Service) bool {
-		_, ok := a.w.Service(s.NamespacedName)
-		return !ok && concerns(s, answer.Dest.Addr(), strconv.Itoa(int(answer.Dest.Port())))
-	}
-	if err := a.eachService(ctx, "", metav1.ListOptions{Limit: pageSize}, wanted); err != nil {
 		return err
 	}
-	return a.readSlicesOf(ctx, a.w.Services[before:])
+	for _, name := range nodesOf(q) {
+		n, err := own.Node(ctx, name)
+		if err == nil {
+			k.Nodes = append(k.Nodes, kube.Node(n))
+		} else if !apierrors.IsNotFound(err) {
+			return fmt.Errorf("get Node %s: %w", name, err)
+		}
+	}
+	k.NoPods = errNoPods
+	return reader{own, k}.read(ctx, q)
 }
 
-// readSlicesOf reads the slices of Services.
-func (a answerReader) readSlicesOf(ctx context.Context, services []names.ServiceObject) error {
-	for _, s := range services {
-		o := metav1.ListOptions{LabelSelector: model.LabelServiceName + "=" + s.Name}
-		if err := a.readSlices(ctx, s.Namespace, o, func(names.SliceObject) bool { return true }); err != nil {
-			return err
-		}
-	}
-	return nil
-}
+var errNoPods = errors.New("the daemon has no permission to read pods; --kubeconfig, with credentials that have it, does")
 
-// readNodes reads the Node that decides, and those that are named.
-func (a answerReader) readNodes(ctx context.Context, q names.Query) error {
-	var read []string
-	for _, ref := range []names.Ref{{Name: q.NodeName}, q.From, q.To} {
-		if ref.Name == "" || ref.Kind != "" && ref.Kind != names.Node {
-			continue
-		}
-		n, err := a.Node(ctx, ref.Name)
-		switch {
-		case apierrors.IsNotFound(err), err == nil && len(read) > 0 && read[0] == n.Name:
-			continue
-		case err != nil:
-			return fmt.Errorf("get Node %s: %w", ref.Name, err)
-		}
-		read = append(read, n.Name)
-		a.w.Nodes = append(a.w.Nodes, kube.Node(n))
-	}
-	return nil
-}
-
-// readServices reads the Service that is named, or those that have the destination's address.
-func (a answerReader) readServices(ctx context.Context, q names.Query) error {
-	o, wanted := metav1.ListOptions{Limit: pageSize}, func(s model.Service) bool { return concerns(s, q.To.Addr, q.To.Port) }
-	namespace := ""
-	if q.To.Kind == names.Service || q.To.Kind == names.Host {
-		name := q.To.Candidates(q.Namespace, q.ClusterDomain)[0]
-		o, namespace, wanted = client.Named(name.Name), name.Namespace, func(model.Service) bool { return true }
-	}
-	// A short error about a name has the names that exist.
-	if err := a.eachService(ctx, namespace, o, wanted); err != nil || len(a.w.Services) > 0 || q.To.Kind == names.Address {
-		return err
-	}
-	if q.To.Kind != names.Service && q.To.Kind != names.Host {
-		return nil
-	}
-	return a.eachService(ctx, namespace, metav1.ListOptions{Limit: pageSize}, func(model.Service) bool { return true })
-}
-
-// concerns reports whether a Service has an address, or a node port of a number.
-func concerns(s model.Service, addr netip.Addr, port string) bool {
-	if addr.IsValid() && explain.HasAddress(s, addr) {
-		return true
-	}
-	for _, p := range s.Ports {
-		if p.NodePort != 0 && strconv.Itoa(int(p.NodePort)) == port {
-			return true
-		}
-	}
-	return false
-}
-
-func (a answerReader) eachService(ctx context.Context, namespace string, o metav1.ListOptions, wanted func(model.Service) bool) error {
-	for {
-		list, err := a.Services().In(namespace).List(ctx, o)
-		if err != nil {
-			return fmt.Errorf("list Services: %w", err)
-		}
-		for i := range list.Items {
-			if s := names.NewService(&list.Items[i]); wanted(s.Service) {
-				a.w.Services = append(a.w.Services, s)
-			}
-		}
-		if o.Continue = list.Continue; o.Continue == "" {
-			return nil
-		}
-	}
-}
-
-func (a answerReader) readSlices(ctx context.Context, namespace string, o metav1.ListOptions, wanted func(names.SliceObject) bool) error {
-	o.Limit = pageSize
-	var found names.Directory
-	for {
-		list, err := a.EndpointSlices().In(namespace).List(ctx, o)
-		if err != nil {
-			return fmt.Errorf("list EndpointSlices: %w", err)
-		}
-		for i := range list.Items {
-			s := names.NewSlice(&list.Items[i])
-			if a.w.HasSlice(s.NamespacedName) || !wanted(s) {
-				continue
-			}
-			found.Slices = append(found.Slices, s)
-		}
-		if o.Continue = list.Continue; o.Continue == "" {
-			a.w.Add(found)
-			return nil
-		}
-	}
-}
-
-// readEnds reads the slices that have the pods at the ends, by name or by address.
-func (a answerReader) readEnds(ctx context.Context, q names.Query) error {
+// nodesOf are the Node that decides, and those that are named.
+func nodesOf(q names.Query) []string {
+	list := []string{q.NodeName}
 	for _, ref := range []names.Ref{q.From, q.To} {
-		var wanted func(names.SliceObject) bool
-		namespace := ""
-		switch {
-		case ref.Kind == names.Pod:
-			namespace = ref.Candidates(q.Namespace, "")[0].Namespace
-			wanted = func(s names.SliceObject) bool { return s.HasPod(ref.Name) }
-		case ref.Kind == names.Address && len(a.w.Services) == 0: // the destination may be a pod's own address
-			wanted = func(s names.SliceObject) bool { return s.HasAddr(ref.Addr) }
-		default:
-			continue
-		}
-		if err := a.readSlices(ctx, namespace, metav1.ListOptions{}, wanted); err != nil {
-			return err
+		if ref.Kind == names.Node && !slices.Contains(list, ref.Name) {
+			list = append(list, ref.Name)
 		}
 	}
-	return nil
+	return list
+}
+
+// compareWithKernel compares what the kernel has of a snapshot, as doctor does. Rules of other programs are not compared.
+func (a *answers) compareWithKernel(ctx context.Context, s *model.Snapshot, d model.Decision) explain.Daemon {
+	if d.Dest.Addr().IsLoopback() && a.plane.userspace == nil {
+		return explain.Daemon{NotCompared: "a listener of vmapd answers on loopback, not a rule"}
+	}
+	const longest = 3 * time.Second
+	bounded, cancel := context.WithTimeout(ctx, longest)
+	defer cancel()
+	f := model.FamilyOf(d.Dest.Addr())
+	out := explain.Daemon{Compared: a.plane.compared(d)}
+	list, count, err := a.plane.differences(bounded, f, s)
+	if err != nil {
+		return explain.Daemon{NotCompared: err.Error()}
+	}
+	if a.plane.userspace != nil {
+		to := " " + vipOf(d).String() + " "
+		list = slices.DeleteFunc(list, func(line string) bool { return !strings.Contains(line, to) })
+		count = len(list)
+	}
+	if count > 0 {
+		out.Kernel = list[0]
+		if count > 1 {
+			out.Kernel += fmt.Sprintf(" and %d more", count-1)
+		}
+	}
+	out.NotCompared = a.plane.byNature(s.Family(f), d)
+	if out.Remembered, err = a.remembered(d); err != nil {
+		a.log.LogAttrs(ctx, slog.LevelWarn, "the kernel's session affinity can't be read for an explanation", slog.Any("err", err))
+	}
+	return out
+}
+
+func vipOf(d model.Decision) model.VIP {
+	return model.VIP{Addr: d.Dest.Addr(), Protocol: d.Protocol, Port: d.Dest.Port()}
+}
+
+// compared says what of the kernel is compared for a decision.
+func (p *dataplane) compared(d model.Decision) string {
+	switch {
+	case p.userspace != nil:
+		return "vmapd's listener at " + vipOf(d).String()
+	case p.iptables != nil:
+		return "vmapd's rules in iptables"
+	case p.ipvs != nil:
+		return "the virtual servers, the ipsets, and vmapd's rules in iptables"
+	case d.Dest.Addr().Is4():
+		return "nftables table ip vmapd"
+	}
+	return "nftables table ip6 vmapd"
+}
+
+// byNature returns what the backend does otherwise than decided, by its nature, "" if nothing.
+func (p *dataplane) byNature(s *model.FamilySnapshot, d model.Decision) string {
+	if p.ipvs != nil {
+		for _, known := range ipvs.Differences {
+			if known.Concerns != nil && known.Concerns(s, d) {
+				return "the backend IPVS differs by its nature: " + known.What
+			}
+		}
+	}
+	if p.userspace != nil {
+		for _, known := range userspace.Differences {
+			if known.Concerns != nil && known.Concerns(s, d) {
+				return "the backend userspace differs by its nature: " + known.What
+			}
+		}
+	}
+	return ""
+}
+
+// remembered returns the endpoint that the kernel remembers for a client, or nil if the Service has no
+// session affinity, and with IPVS and userspace.
+func (a *answers) remembered(d model.Decision) (*explain.Remembered, error) {
+	if d.Verdict != model.Forwarded || d.Port == nil || d.Port.Affinity == 0 {
+		return nil, nil
+	}
+	var to netip.AddrPort
+	var left time.Duration
+	var ok bool
+	var err error
+	switch {
+	case a.plane.nft != nil:
+		list := d.Frontend.TrafficPolicy
+		if d.Why == model.FromPodInside || d.Why == model.FromNodeInside {
+			list = model.Cluster
+		}
+		to, left, ok, err = a.plane.nft.Remembered(d.Port.Name, list, d.Source)
+	case a.plane.iptables != nil:
+		var endpoints []netip.AddrPort
+		for _, t := range d.Targets {
+			endpoints = append(endpoints, t.Addr)
+		}
+		to, left, ok, err = a.plane.iptables.Remembered(d.Port, endpoints, d.Source)
+	default:
+		return nil, nil
+	}
+	switch {
+	case err != nil:
+		return nil, err
+	case !ok:
+		return &explain.Remembered{}, nil
+	}
+	used := slices.ContainsFunc(d.Targets, func(t model.Target) bool { return t.Addr == to })
+	return &explain.Remembered{Endpoint: to.String(), Left: left.Round(time.Second), Used: used}, nil
 }

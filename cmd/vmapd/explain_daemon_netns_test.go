@@ -25,15 +25,15 @@ func TestTheDaemonExplains(t *testing.T) {
 			socket := filepath.Join(t.TempDir(), "vmapd.sock")
 			startVmapd(t, w.Node, "--backend="+backend, "--from", filepath.Join(testdata(t), "demo/before"), "--hostname-override", lab.NodeName,
 				"--socket", socket).waitFor(t, "msg=ready")
-			text := asks(t, socket, "explain", "--from", "203.0.113.7", "svc/web:80", "--via", "loadBalancer", "--expect", "forwarded")
+			text := asks(t, socket, "explain", "--from", "203.0.113.7", "192.168.98.10:80", "--expect", "forwarded")
 			wantLine(t, text, `=> forwarded to 10\.0\.0\.2:8080, 10\.0\.0\.3:8080 or 10\.0\.0\.4:8080`)
-			wantLine(t, text, `\s*The kernel has the same \(compared: `+compared+`\)\.`)
-			text = asks(t, socket, "explain", "--from", "203.0.113.7", "svc/empty", "--expect", "refused")
-			wantLine(t, text, `\s*The kernel has the same \(compared: `+compared+`\)\.`)
-			text = asks(t, socket, "explain", "--from", "node", "svc/empty", "--expect", "refused")
-			wantLine(t, text, `\s*The kernel has the same \(compared: `+compared+`\)\.`)
-			text = asks(t, socket, "explain", "--from", "203.0.113.7", "203.0.113.9:80", "--expect", "unhandled")
-			wantLine(t, text, `\s*The kernel has the same \(compared: `+compared+`\)\.`)
+			wantLine(t, text, `\d+\. Source: the running daemon\. The kernel has the same \(compared: `+compared+`\)\.`)
+			text = asks(t, socket, "explain", "--from", "203.0.113.7", "svc/empty", "--expect", "rejected")
+			wantLine(t, text, `\d+\. Source: the running daemon\. The kernel has the same \(compared: `+compared+`\)\.`)
+			text = asks(t, socket, "explain", "--from", "node", "svc/empty", "--expect", "rejected")
+			wantLine(t, text, `\d+\. Source: the running daemon\. The kernel has the same \(compared: `+compared+`\)\.`)
+			text = asks(t, socket, "explain", "--from", "203.0.113.7", "203.0.113.9:80", "--expect", "not-a-service")
+			wantLine(t, text, `\d+\. Source: the running daemon\. The kernel has the same \(compared: `+compared+`\)\.`)
 
 			if backend == "ipvs" {
 				spoil := func(program string, args ...string) {
@@ -43,12 +43,12 @@ func TestTheDaemonExplains(t *testing.T) {
 					}
 				}
 				spoil("ipvsadm", "-d", "-t", "192.168.98.10:80", "-r", "10.0.0.3:8080")
-				text = asks(t, socket, "explain", "--from", "203.0.113.7", "svc/web:80", "--via", "loadBalancer")
-				wantLine(t, text, `\s*The kernel differs \(compared: `+compared+`\): .*`)
+				text = asks(t, socket, "explain", "--from", "203.0.113.7", "192.168.98.10:80")
+				wantLine(t, text, `\d+\. Source: the running daemon\. The kernel differs \(compared: `+compared+`\): .*`)
 			}
 			var stdout, stderr bytes.Buffer
 			code := run(t.Context(), []string{"explain", "--socket", socket, "--from", "node", "svc/wbe:80"}, nil, &stdout, &stderr)
-			if want := "vmapd: there is no Service wbe in any namespace; did you mean default/web?\n"; code != 1 || stderr.String() != want {
+			if want := "vmapd: service \"wbe\" not found; did you mean default/web?\n"; code != 1 || stderr.String() != want {
 				t.Errorf("exit code %d, %q; want 1, %q", code, &stderr, want)
 			}
 		})
@@ -63,17 +63,19 @@ func TestTheDaemonExplainsListeners(t *testing.T) {
 	startVmapd(t, w.Node, append([]string{"--from", filepath.Join(testdata(t), "demo/before"), "--socket", socket}, userspaceArgs...)...).
 		waitFor(t, "msg=ready")
 	const source = `\s*[0-9]+\. The endpoint sees this node's address: the listener opens a connection of its own\.`
-	for _, via := range []string{"clusterIP", "loadBalancer", "nodePort"} {
-		text := asks(t, socket, "explain", "--from", "10.0.0.3", "svc/web:80", "--via", via, "--expect", "forwarded")
+	for _, to := range []string{"svc/web:80", "192.168.98.10:80", "192.168.0.2:30080"} {
+		text := asks(t, socket, "explain", "--from", "10.0.0.3", to, "--expect", "forwarded")
 		wantLine(t, text, source)
-		wantLine(t, text, `\s*The kernel has the same \(compared: vmapd's listener at .*\)\.`)
+		wantLine(t, text, `\d+\. Source: the running daemon\. The kernel has the same \(compared: vmapd's listener at .*\)\.`)
 	}
 	if a, err := w.Pods()[1].Ask(t.Context(), "tcp", netip.MustParseAddrPort("172.30.0.10:80")); err != nil || a.Source.Addr().String() == "10.0.0.3" {
 		t.Errorf("the endpoint sees %v, %v", a.Source, err)
 	}
+	own := filepath.Join(t.TempDir(), "vmapd.yaml")
+	writeText(t, own, "apiVersion: vmapd.io/v1alpha1\nkind: VmapdConfiguration\nbackend: userspace\n")
 	var offline, stderr bytes.Buffer
 	if code := run(t.Context(), []string{
-		"explain", "-f", filepath.Join(testdata(t), "demo/before"), "--backend=userspace", "--from", "10.0.0.3", "svc/web:80",
+		"explain", "-f", filepath.Join(testdata(t), "demo/before"), "--vmapd-config", own, "--from", "10.0.0.3", "web:80",
 	}, nil, &offline, &stderr); code != 0 {
 		t.Fatalf("exit code %d: %s", code, &stderr)
 	}
@@ -101,7 +103,7 @@ func TestTheDaemonSaysThatTheKernelDiffers(t *testing.T) {
 			break
 		}
 	}
-	text := asks(t, socket, "explain", "--from", "203.0.113.7", "svc/web:80", "--via", "loadBalancer")
-	wantLine(t, text, `\s*The kernel differs \(compared: vmapd's rules in iptables\): chain VMAPD-.* of table nat is missing or different\.`)
+	text := asks(t, socket, "explain", "--from", "203.0.113.7", "192.168.98.10:80")
+	wantLine(t, text, `\d+\. Source: the running daemon\. The kernel differs \(compared: vmapd's rules in iptables\): chain VMAPD-.* of table nat is missing or different\.`)
 	wantLine(t, text, `=> forwarded to .*; but the kernel differs from what the daemon wants`)
 }

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,7 +16,7 @@ import (
 	"github.com/vmapd/vmapd/sync/kube/client"
 )
 
-// newClusterWithPods is newCluster with the pod of the ready endpoint, its Deployment and a client.
+// newClusterWithPods is newCluster with the pod of the ready endpoint and a client.
 func newClusterWithPods(t *testing.T) *apitest.Server {
 	t.Helper()
 	s := newCluster(t)
@@ -33,10 +32,6 @@ func newClusterWithPods(t *testing.T) *apitest.Server {
 	}
 	s.Set(pod("web-1", "10.0.0.2", app))
 	s.Set(pod("client", "10.0.0.9", nil))
-	s.Set(&appsv1.Deployment{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "ns1", Name: "web"},
-		Spec:       appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: app}, Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: app}}},
-	})
 	for name, service := range map[string]corev1.ServiceSpec{
 		"web":   {ClusterIP: "172.30.0.41", Selector: app, Ports: []corev1.ServicePort{{Name: "http", Port: 80, TargetPort: intstr.FromInt32(9999)}}},
 		"empty": {ClusterIP: "172.30.0.43", Selector: map[string]string{"app": "wbe"}, Ports: []corev1.ServicePort{{Port: 80}}},
@@ -57,7 +52,7 @@ func newClusterWithPods(t *testing.T) *apitest.Server {
 
 func TestExplainLiveNames(t *testing.T) {
 	const advice = "next: spec.ports[0].targetPort of Service ns1/web is 9999, and no container of its pods declares that port; " +
-		`their ports: "http" (8080/tcp). Does a program listen there? --probe tells.`
+		`their ports: "http" (8080/tcp). Does a program listen there? vmapd trace shows it.`
 	for _, tt := range []struct {
 		name   string
 		refuse map[apitest.Resource]int
@@ -69,10 +64,6 @@ func TestExplainLiveNames(t *testing.T) {
 		{"a pod", nil, "--from pod/client svc/web:http", 0, "from pod ns1/client, 10.0.0.9 (possibly a pod: without --cluster-cidr, pods are not recognized)", ""},
 		{"the pod of an endpoint", nil, "--from pod/client svc/web:http", 0, "     10.0.0.2:9999  web-1 on this node", ""},
 		{"the ports of pods", nil, "--from pod/client svc/web:http", 0, advice, ""},
-		{
-			"a pod of a Deployment", nil, "--from deploy/web -n ns1 svc/web:http", 0,
-			"note: web-1 is taken, the only pod of Deployment ns1/web", "",
-		},
 		{
 			"pods that a selector misses", nil, "--from pod/client svc/empty:80", 0,
 			"next: spec.selector of Service ns1/empty is app=wbe, and no pod matches it. Nearest: pod web-1 has app=web.", "",
@@ -87,24 +78,8 @@ func TestExplainLiveNames(t *testing.T) {
 			"without permission, another pod",
 			map[apitest.Resource]int{apitest.Pods: http.StatusForbidden},
 			"-n ns1 --from pod/client svc/web:http", 1, "",
-			"vmapd: --from: there is no Pod client in namespace ns1; there is only web-1 (only pods that are endpoints of Services are known: " +
-				"needs the right to list pods in namespace ns1: pods is forbidden: no permission)\n",
-		},
-		{
-			"without permission, a Deployment",
-			map[apitest.Resource]int{apitest.Deployments: http.StatusForbidden},
-			"--from deploy/web svc/web:http", 1, "",
-			"vmapd: deploy/web: needs the right to list deployments in all namespaces; in one, with -n NAMESPACE: deployments is forbidden: no permission\n",
-		},
-		{
-			"without permission, the pods of a Deployment",
-			map[apitest.Resource]int{apitest.Pods: http.StatusForbidden},
-			"--from deploy/web svc/web:http", 1, "",
-			"vmapd: deploy/web: needs the right to list pods in namespace ns1: list pods: pods is forbidden: no permission\n",
-		},
-		{
-			"a mistake in a Deployment", nil, "--from deploy/wbe svc/web:http", 1, "",
-			"vmapd: --from: there is no Deployment wbe in any namespace; did you mean ns1/web?\n",
+			"vmapd: --from: pod \"client\" not found in namespace ns1; there is only web-1 (only pods that are endpoints of Services are known: " +
+				"list pods: pods is forbidden: no permission)\n",
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -113,7 +88,7 @@ func TestExplainLiveNames(t *testing.T) {
 				s.Refuse(r, status)
 			}
 			var stdout, stderr bytes.Buffer
-			args := append([]string{"explain", "--live", "--master", s.URL()}, strings.Fields(tt.args)...)
+			args := append([]string{"explain", "--kubeconfig", kubeconfigOf(t, s)}, strings.Fields(tt.args)...)
 			code := run(t.Context(), args, nil, &stdout, &stderr)
 			if code != tt.code || stderr.String() != tt.stderr {
 				t.Errorf("exit code %d, %q; want %d, %q", code, &stderr, tt.code, tt.stderr)
@@ -139,14 +114,10 @@ func TestTheDaemonReadsWhatAConnectionIsAbout(t *testing.T) {
 		{"a pod by name", "pod/web-1", "svc/empty:80", "ns1/empty; ns1/web-1", ""},
 		{"nothing", "203.0.113.7", "203.0.113.9:80", "; ", ""},
 		{"a name that is not there: those that are", "203.0.113.7", "svc/wbe:80", "ns1/empty ns1/mesh ns1/web; ns1/web-1", ""},
-		{
-			"a Deployment", "deploy/web", "svc/web:80", "",
-			"deploy/web: the daemon has no permission to read workloads and pods; use --live with credentials that have it",
-		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := newClusterWithPods(t)
-			q, err := (&explainRequest{From: tt.from, To: tt.to}).query()
+			q, err := (&asked{From: tt.from, To: tt.to}).query()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -156,7 +127,7 @@ func TestTheDaemonReadsWhatAConnectionIsAbout(t *testing.T) {
 				t.Fatal(err)
 			}
 			var k known
-			err = answerReader{clusterReader{c, &k}}.read(t.Context(), q)
+			err = reader{c, &k}.read(t.Context(), q)
 			if err != nil {
 				if err.Error() != tt.err {
 					t.Fatalf("error %q, want %q", err, tt.err)
@@ -175,7 +146,7 @@ func TestTheDaemonReadsWhatAConnectionIsAbout(t *testing.T) {
 				t.Errorf("want %q, got %q", tt.want, got)
 			}
 			for _, q := range s.Requests("") {
-				if q.Resource == apitest.Pods || q.Resource == apitest.Deployments || q.Watch {
+				if q.Resource == apitest.Pods || q.Watch {
 					t.Errorf("%s %s: the daemon has no permission", q.Method, q.Path)
 				}
 			}

@@ -96,25 +96,25 @@ func TestExplainLive(t *testing.T) {
 			"an old cluster has none",
 			map[apitest.Resource]int{apitest.ServiceCIDRs: http.StatusNotFound},
 			"--node-name node-1 --from node 172.30.0.99:80/tcp", 0,
-			"=> not handled by Services: the connection continues to 172.30.0.99:80/tcp unchanged", "",
+			"=> not a Service: the connection continues to 172.30.0.99:80/tcp unchanged", "",
 		},
 		{
 			"no right to read them",
 			map[apitest.Resource]int{apitest.ServiceCIDRs: http.StatusForbidden},
 			"--node-name node-1 --from node 172.30.0.99:80/tcp", 0,
-			"=> not handled by Services: the connection continues to 172.30.0.99:80/tcp unchanged",
-			"list ServiceCIDRs: servicecidrs is forbidden: no permission; continuing without them\n",
+			"=> not a Service: the connection continues to 172.30.0.99:80/tcp unchanged",
+			"",
 		},
 		{
 			"no right to read the Node",
 			map[apitest.Resource]int{apitest.Nodes: http.StatusForbidden},
 			"--node-name node-1 --from 203.0.113.7 172.30.0.41:80/tcp", 0,
 			"on   node-1 (its Node object is missing, so its addresses and its zone are not known)",
-			"get Node node-1: nodes is forbidden: no permission; continuing without it\n",
+			"list Nodes: nodes is forbidden: no permission; continuing without them\n",
 		},
 		{
 			"no such Node", nil, "--node-name node-2 --from node 172.30.0.41:80/tcp", 1, "",
-			"vmapd: --node-name: there is no Node node-2; did you mean node-1?\n",
+			"vmapd: --node-name: node \"node-2\" not found; did you mean node-1?\n",
 		},
 		{
 			"no right to read Services",
@@ -135,7 +135,7 @@ func TestExplainLive(t *testing.T) {
 				s.Refuse(r, status)
 			}
 			var stdout, stderr bytes.Buffer
-			args := append([]string{"explain", "--live", "--master", s.URL()}, strings.Fields(tt.args)...)
+			args := append([]string{"explain", "--kubeconfig", kubeconfigOf(t, s)}, strings.Fields(tt.args)...)
 			code := run(t.Context(), args, nil, &stdout, &stderr)
 			if code != tt.code || stderr.String() != tt.stderr {
 				t.Errorf("exit code %d, %q; want %d, %q", code, &stderr, tt.code, tt.stderr)
@@ -152,24 +152,20 @@ func TestExplainLive(t *testing.T) {
 	}
 }
 
-// Without a cluster that can be reached, one line says so.
-func TestExplainLiveWithoutCluster(t *testing.T) {
-	t.Setenv("KUBERNETES_SERVICE_HOST", "")
-	var stdout, stderr bytes.Buffer
-	code := run(t.Context(), []string{"explain", "--live", "--node-name", "node-1", "--from", "node", "172.30.0.41:80"}, nil, &stdout, &stderr)
-	if code != 1 || stdout.Len() > 0 || !strings.HasPrefix(stderr.String(), "vmapd: connect to the cluster (without one, use --filename PATH): ") {
-		t.Errorf("exit code %d, stdout %q, stderr %q", code, &stdout, &stderr)
+func kubeconfigOf(t *testing.T, s *apitest.Server) string {
+	t.Helper()
+	path, err := s.Kubeconfig(t.TempDir(), apitest.Form{Files: true})
+	if err != nil {
+		t.Fatal(err)
 	}
+	return path
 }
 
 // The kubeconfig of the command line counts, with and without a configuration file, and nothing
 // says otherwise.
 func TestExplainLiveWithConfigAndKubeconfig(t *testing.T) {
 	s := newCluster(t)
-	kubeconfig, err := s.Kubeconfig(t.TempDir(), apitest.Form{Files: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	kubeconfig := kubeconfigOf(t, s)
 	conf := filepath.Join(t.TempDir(), "config.conf")
 	text := "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n" +
 		"clusterCIDR: 10.0.0.0/8\nclientConnection: {kubeconfig: /var/lib/kube-proxy/kubeconfig.conf}\n"
@@ -178,7 +174,7 @@ func TestExplainLiveWithConfigAndKubeconfig(t *testing.T) {
 	}
 	var stdout, stderr bytes.Buffer
 	code := run(t.Context(), []string{
-		"explain", "--live", "--kubeconfig", kubeconfig, "--config", conf, "--node-name", "node-1", "--from", "node", "172.30.0.41:80/tcp",
+		"explain", "--kubeconfig", kubeconfig, "--config", conf, "--node-name", "node-1", "--from", "node", "172.30.0.41:80/tcp",
 	}, nil, &stdout, &stderr)
 	if code != 0 || stderr.Len() > 0 || !strings.Contains(stdout.String(), "ns1/web") {
 		t.Errorf("exit code %d, %q; want an explanation and no word about the flags:\n%s", code, &stderr, &stdout)

@@ -102,7 +102,7 @@ func TestUnknownWordsAreErrors(t *testing.T) {
 		"comp":                         "vmapd: unknown command \"comp\" for \"vmapd\"\n\nDid you mean this?\n\tcompletion\n",
 		"clean --no-such-flag":         "vmapd: unknown command \"clean\" for \"vmapd\"\n\nDid you mean this?\n\tcleanup\n",
 		"kubernetes":                   `vmapd: unknown command "kubernetes" for "vmapd"` + "\n",
-		"render --nodeport-adresses=x": "vmapd: unknown flag: --nodeport-adresses\n",
+		"render --vmapd-confg=x":       "vmapd: unknown flag: --vmapd-confg\n",
 		"render -x":                    "vmapd: unknown shorthand flag: 'x' in -x\n",
 	} {
 		if diff := cmp.Diff(ran{code: 1, stderr: want}, runVmapd(t, strings.Fields(args)...), cmp.AllowUnexported(ran{})); diff != "" {

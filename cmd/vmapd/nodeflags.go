@@ -24,6 +24,12 @@ func (n *nodeFlags) addFlags(f *pflag.FlagSet, nodeName string) {
 	_ = f.MarkHidden("hostname-override") // the daemon's name of --node-name
 }
 
+// addFiles defines the flags with the configuration files, and some more of the daemon's.
+func (n *nodeFlags) addFiles(f *pflag.FlagSet, nodeName string, more ...string) {
+	n.AddFileFlags(f, more...)
+	f.StringVar(&n.nodeName, "node-name", "", nodeName)
+}
+
 // load returns the configuration, and its part that decides about traffic.
 func (n *nodeFlags) load(stderr io.Writer) (*config.Config, model.Config, error) {
 	c, err := config.Load(&n.Flags)

@@ -189,9 +189,5 @@ func chooseNode(name string, nodes []model.Node) (string, error) {
 	case slices.Contains(all, name):
 		return name, nil
 	}
-	near := names.Nearest(name, all)
-	if len(near) == 0 {
-		near = all[:min(len(all), namedNodes)]
-	}
-	return "", fmt.Errorf("--node-name: there is no Node %q; did you mean %s?", name, strings.Join(near, " or "))
+	return "", fmt.Errorf("--node-name: there is no Node %q%s", name, names.Instead(name, all))
 }

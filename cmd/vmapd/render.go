@@ -46,7 +46,7 @@ func newRenderCommand() *cobra.Command {
 			return r.run(cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
-	r.addFlags(c.Flags(), "name of the Node to render for (default: the only Node in the manifests, or the host's name)")
+	r.addFiles(c.Flags(), "name of the Node to render for (default: the only Node in the manifests, or the host's name)", "backend")
 	c.Flags().StringArrayVarP(&r.paths, "filename", "f", nil, "file or folder of manifests, - for standard input (repeatable)")
 	c.Flags().StringVar(&r.ipFamily, "ip-family", "", "ipv4 or ipv6 (default: both)")
 	_ = c.MarkFlagRequired("filename")

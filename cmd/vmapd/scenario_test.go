@@ -136,7 +136,11 @@ func (s *scenario) render(t *testing.T) (stdout, stderr string) {
 		t.Fatal(err)
 	}
 	var out, errs bytes.Buffer
-	code := run(t.Context(), append([]string{"render", "-f", in}, s.flags...), nil, &out, &errs)
+	command := render{nodeFlags: s.parseFlags(t), paths: []string{in}}
+	code := 0
+	if err := command.run(&out, &errs); err != nil {
+		code = 1
+	}
 	stderr = strings.ReplaceAll(errs.String(), dir+string(filepath.Separator), "")
 	if want := min(len(stderr), 1); code != want {
 		t.Errorf("vmapd render exits with %d, want %d; it says:\n%s", code, want, stderr)
@@ -151,15 +155,22 @@ func (s *scenario) snapshot(t *testing.T) (*model.Snapshot, *manifest.Objects) {
 	return snapshot, objects
 }
 
-// load returns the snapshot and the configuration of the scenario's flags.
-func (s *scenario) load(t *testing.T) (*config.Config, *model.Snapshot, *manifest.Objects) {
+// parseFlags reads the scenario's flags, which are the daemon's.
+func (s *scenario) parseFlags(t *testing.T) (n nodeFlags) {
 	t.Helper()
-	var command nodeFlags
 	flags := pflag.NewFlagSet(s.name, pflag.ContinueOnError)
-	command.addFlags(flags, "")
+	n.AddFlags(flags)
+	flags.StringVar(&n.nodeName, "node-name", "", "")
 	if err := flags.Parse(s.flags); err != nil {
 		t.Fatalf("flags: %v", err)
 	}
+	return n
+}
+
+// load returns the snapshot and the configuration of the scenario's flags.
+func (s *scenario) load(t *testing.T) (*config.Config, *model.Snapshot, *manifest.Objects) {
+	t.Helper()
+	command := s.parseFlags(t)
 	conf, traffic, err := command.load(t.Output())
 	if err != nil {
 		t.Fatalf("flags: %v", err)

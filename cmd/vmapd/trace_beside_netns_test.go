@@ -149,7 +149,7 @@ func TestTraceConnectsAndSeesIPTables(t *testing.T) {
 		if err := json.Unmarshal([]byte(p.told(t)), &s); err != nil {
 			t.Fatal(err)
 		}
-		t.Logf("%s; %s %q", s.Conclusion, s.Differs, s.Hints)
+		t.Logf("%s; %v %q", s.Conclusion, s.Differs, s.Hints)
 		return s
 	}
 	for _, tt := range []struct {
@@ -161,12 +161,12 @@ func TestTraceConnectsAndSeesIPTables(t *testing.T) {
 		{"[fd00:172:30::10]:80", trace.Forwarded, trace.Accepted},
 		{"172.30.0.10:80/udp", trace.Forwarded, trace.Replied},
 		{"172.30.0.30:80", trace.Forwarded, trace.Reset},
-		{"172.30.0.11:80", trace.Refused, trace.Reset},
+		{"172.30.0.11:80", trace.Rejected, trace.Reset},
 		{"172.30.0.60:80/udp", trace.Forwarded, trace.NoAnswer},
 		{"127.0.0.1:4", trace.Delivered, trace.Reset},
 		{"192.168.0.2:4", trace.Delivered, trace.Reset},
 	} {
-		if s := story(tt.dest); s.Verdict != tt.verdict || s.Answer.Kind != tt.answer || s.Differs != "" {
+		if s := story(tt.dest); s.Verdict != tt.verdict || s.Answer.Kind != tt.answer || s.Differs {
 			t.Errorf("%s: want %s and answer %s, got %s and %s: %s", tt.dest, tt.verdict, tt.answer, s.Verdict, s.Answer.Kind, s.Conclusion)
 		}
 	}
@@ -187,7 +187,7 @@ func TestTraceConnectsAndSeesIPTables(t *testing.T) {
 		"note: A policy of iptables is set by the command iptables -P FORWARD DROP")
 	feed(t, w.Node, "", "iptables-nft", "-P", "FORWARD", "ACCEPT")
 	feed(t, w.Node, "", "iptables-nft", "-A", "FORWARD", "-p", "tcp", "--dport", "8080", "-m", "comment", "--comment", "no web", "-j", "REJECT")
-	tellsOf(t, w, known, "tcp", "172.30.0.10:80", `=> refused in table ip filter, chain FORWARD, rule 1 (`, `comment "no web"), which is not vmapd's.`)
+	tellsOf(t, w, known, "tcp", "172.30.0.10:80", `=> rejected in table ip filter, chain FORWARD, rule 1 (`, `comment "no web"), which is not vmapd's.`)
 	feed(t, w.Node, "", "iptables-nft", "-F", "FORWARD")
 
 	if out, err := w.Node.Command(t.Context(), "iptables-legacy", "-P", "FORWARD", "DROP").CombinedOutput(); err != nil {

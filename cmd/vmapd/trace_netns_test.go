@@ -135,6 +135,9 @@ type traced struct {
 // startTrace starts vmapd trace on the node, and waits until it is ready.
 func startTrace(t *testing.T, ns *lab.Namespace, args ...string) *traced {
 	t.Helper()
+	if !slices.Contains(args, "--from") {
+		args = append([]string{"--from", "any"}, args...)
+	}
 	p := &traced{process: &process{cmd: ns.Command(t.Context(), "/proc/self/exe", append([]string{"trace"}, args...)...), log: &syncBuffer{}}}
 	p.cmd.Args[0] = "vmapd"
 	p.cmd.Stderr, p.cmd.Stdout = p.log, &p.stdout
@@ -153,13 +156,30 @@ func (p *traced) told(t *testing.T) string {
 	if err := p.cmd.Wait(); err != nil {
 		t.Fatalf("vmapd trace: %v\n%s%s", err, p.log, &p.stdout)
 	}
-	return p.stdout.String()
+	return unwrapped(p.stdout.String())
+}
+
+// unwrapped joins the lines of paragraphs.
+func unwrapped(text string) string {
+	var out strings.Builder
+	open := false
+	for line := range strings.Lines(text) {
+		if open && strings.HasPrefix(line, "  ") {
+			joined := strings.TrimSuffix(out.String(), "\n") + " " + strings.TrimLeft(line, " ")
+			out.Reset()
+			out.WriteString(joined)
+			continue
+		}
+		out.WriteString(line)
+		open = strings.HasPrefix(line, "=> ") || strings.HasPrefix(line, "note: ") || strings.HasPrefix(line, "vmapd decides: ")
+	}
+	return out.String()
 }
 
 func TestTraceTellsWhatHappened(t *testing.T) {
 	t.Parallel()
 	w, known := traceWorld(t)
-	const agrees, differs = "\n   This is what vmapd decides.\n", "\n!= vmapd decides otherwise: forwarded to "
+	const agrees, differs = "\nThis is what vmapd decides.\n", "\nMISMATCH: this is not what vmapd decides.\n"
 	for _, tt := range []struct {
 		name, network, dest string
 		rules               string   // of somebody else, on the node
@@ -182,7 +202,7 @@ func TestTraceTellsWhatHappened(t *testing.T) {
 			"=> forwarded to 10.0.0.2:9999 by veth1; 10.0.0.2 answered with an ICMP error: port unreachable, so nothing listens on that port there.\n",
 		}},
 		{"no endpoint", "tcp", "172.30.0.11:80", "", []string{
-			"=> refused in table ip vmapd, chain reject-chain, rule 1 (meta l4proto tcp reject with tcp reset), by vmapd: the Service has no endpoint.\n", agrees,
+			"=> rejected in table ip vmapd, chain reject-chain, rule 1 (meta l4proto tcp reject with tcp reset), by vmapd: the Service has no endpoint.\n", agrees,
 		}},
 		{"no such port", "tcp", "172.30.0.10:81", "", []string{"by vmapd: the address is a cluster IP, but its Service has no such port.\n"}},
 		{"no Service", "udp", "172.30.0.99:80", "", []string{"=> dropped in table ip vmapd, chain cluster-ips-check, rule 2 (ip daddr @service-cidrs fib daddr type != local drop), by vmapd: ", agrees}},
@@ -204,7 +224,7 @@ func TestTraceTellsWhatHappened(t *testing.T) {
 		{
 			"somebody else's rule before us", "tcp", "172.30.0.10:80",
 			"table inet theirs { chain early { type filter hook prerouting priority -300; iifname \"eth0\" jump more; }; chain more { meta l4proto tcp reject with tcp reset; }; }",
-			[]string{"   inet theirs, early rule 1: iifname \"eth0\" jump more\n", "=> refused in table inet theirs, chain more, rule 1 (meta l4proto tcp reject with tcp reset), which is not vmapd's.\n"},
+			[]string{"   inet theirs, early rule 1: iifname \"eth0\" jump more\n", "=> rejected in table inet theirs, chain more, rule 1 (meta l4proto tcp reject with tcp reset), which is not vmapd's.\n"},
 		},
 		{
 			"the answer is dropped", "tcp", "172.30.0.10:80",
@@ -235,13 +255,13 @@ func TestTraceExpects(t *testing.T) {
 		dest, expect, otherwise string
 	}{
 		{"172.30.0.10:80", "forwarded", ""},
-		{"172.30.0.30:80", "refused", ""}, // by the endpoint
-		{"172.30.0.30:80", "forwarded=10.0.0.2", "vmapd: expected is that the connection is forwarded, but it is forwarded to 10.0.0.2:9999 by veth1, which refused it"},
-		{"172.30.0.11:80", "refused", ""},
+		{"172.30.0.30:80", "rejected", ""}, // by the endpoint
+		{"172.30.0.30:80", "forwarded=10.0.0.2", "vmapd: expected forwarded, got: forwarded to 10.0.0.2:9999 by veth1, which refused it"},
+		{"172.30.0.11:80", "rejected", ""},
 		{"172.30.0.60:80", "dropped", ""},
 		{"172.30.0.60:80/udp", "forwarded=10.0.0.2:7", ""},
-		{"172.30.0.60:80/udp", "forwarded=10.0.0.3", "vmapd: expected is the endpoint 10.0.0.3, but the connection is forwarded to 10.0.0.2:7"},
-		{"192.168.0.2:4", "unhandled", "vmapd: expected is that the connection is not handled, but it is delivered to 192.168.0.2:4"},
+		{"172.30.0.60:80/udp", "forwarded=10.0.0.3", "vmapd: expected the endpoint 10.0.0.3, got: forwarded to 10.0.0.2:7"},
+		{"192.168.0.2:4", "not-a-service", "vmapd: expected not a Service, got: delivered to 192.168.0.2:4"},
 	} {
 		p := startTrace(t, w.Node, append(known, "--from", "node", "--wait", "300ms", "--expect", tt.expect, tt.dest)...)
 		want := 0
@@ -290,8 +310,8 @@ func TestTraceAsksTheDaemon(t *testing.T) {
 		return ""
 	})
 	for dest, want := range map[string]string{
-		"svc/web:tcp":    "\n   This is what vmapd decides.\n",
-		"172.30.0.11:80": "by vmapd: the Service has no endpoint.\n   This is what vmapd decides.\n",
+		"svc/web:tcp":    "\nThis is what vmapd decides.\n",
+		"172.30.0.11:80": "by vmapd: the Service has no endpoint.\nThis is what vmapd decides.\n",
 	} {
 		p := startTrace(t, w.Node, "--socket", socket, "--from", "node", dest)
 		if text := p.told(t); !strings.Contains(text, want) {
@@ -302,7 +322,7 @@ func TestTraceAsksTheDaemon(t *testing.T) {
 	if text := p.told(t); !strings.Contains(text, "=> forwarded to ") || strings.Contains(text, "decides") {
 		t.Errorf("without a daemon, want a story without a comparison:\n%s", text)
 	}
-	if want := "no comparison with vmapd's decision: no daemon answers: "; !strings.Contains(p.log.String(), want) {
+	if want := "vmapd's decision is not known: no daemon answers: "; !strings.Contains(p.log.String(), want) {
 		t.Errorf("want %q, got %s", want, p.log)
 	}
 }

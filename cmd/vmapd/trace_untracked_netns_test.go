@@ -61,7 +61,7 @@ func TestTraceOfUntrackedConnections(t *testing.T) {
 			"by nft", "tcp", func(t *testing.T, w *lab.World) { feed(t, w.Node, untrackedByNFT, "nft", "-f", "-") },
 			[]string{
 				"1. prerouting, from eth0\n   inet theirs, early rule 1: ip daddr 172.30.0.10 notrack\n",
-				nftRule + fmt.Sprintf(silent, "TCP"), "!= vmapd decides otherwise: forwarded to ",
+				nftRule + fmt.Sprintf(silent, "TCP"), "MISMATCH: this is not what vmapd decides.\n",
 			},
 		},
 		{

@@ -55,11 +55,7 @@ var kinds = map[typeMeta]kind{
 	{"networking.k8s.io/v1", "ServiceCIDR"}:      serviceCIDR,
 	{"networking.k8s.io/v1beta1", "ServiceCIDR"}: serviceCIDR,
 
-	{"v1", "Pod"}:              {empty: func() metav1.Object { return new(corev1.Pod) }},
-	{"apps/v1", "Deployment"}:  workload,
-	{"apps/v1", "StatefulSet"}: workload,
-	{"apps/v1", "DaemonSet"}:   workload,
-	{"apps/v1", "ReplicaSet"}:  workload,
+	{"v1", "Pod"}: {empty: func() metav1.Object { return new(corev1.Pod) }},
 }
 
 //nolint:gochecknoglobals // entries of kinds
@@ -67,8 +63,6 @@ var (
 	endpointSlice = modelled(kube.EndpointSlice, builder.SetEndpointSlice, builder.DeleteEndpointSlice)
 	serviceCIDR   = modelled(kube.ServiceCIDR, builder.SetServiceCIDR, named(builder.DeleteServiceCIDR))
 )
-
-var workload = kind{empty: func() metav1.Object { return new(kube.Workload) }}
 
 // modelled returns the kind of the API objects T, which are M for the model.
 func modelled[T, M any, P interface {
@@ -153,7 +147,7 @@ func (p *parser) read(text []byte, ref model.ObjectRef, k kind) {
 	v := k.empty()
 	errs, err := kjson.UnmarshalStrict(text, v)
 	if k.model == nil {
-		errs = nil // a Workload has only some of the fields
+		errs = nil // pods may have fields of newer versions
 	}
 	if err != nil {
 		errs = append(errs, err)

@@ -22,8 +22,7 @@ import (
 // file defines. If one of the paths can't be read, it fails.
 func Load(paths []string) (*Objects, []Error, error) { return newTree(paths).load() }
 
-// LoadAll is Load for commands that explain: it also reads Pods, Deployments, StatefulSets,
-// DaemonSets and ReplicaSets, and keeps the API objects, see [Raw].
+// LoadAll is Load for commands that explain: it also reads Pods, and keeps the API objects, see [Raw].
 func LoadAll(paths []string) (*Objects, []Error, error) {
 	t := newTree(paths)
 	t.all = true

@@ -54,8 +54,7 @@ func Of[T any](o *Objects) (out []T) {
 }
 
 // Raw returns the API objects of a type, with their kinds, in the order of the manifests. Only those
-// of [LoadAll] have them. The types are corev1.Service, discoveryv1.EndpointSlice, corev1.Pod and
-// kube.Workload.
+// of [LoadAll] have them. The types are corev1.Service, discoveryv1.EndpointSlice and corev1.Pod.
 func Raw[T any](o *Objects) iter.Seq2[string, *T] {
 	return func(yield func(string, *T) bool) {
 		for _, obj := range o.list {

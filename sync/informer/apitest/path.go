@@ -3,7 +3,6 @@ package apitest
 import (
 	"strings"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	eventsv1 "k8s.io/api/events/v1"
@@ -16,7 +15,6 @@ var kinds = map[Resource]schema.GroupVersionKind{
 	Services:       corev1.SchemeGroupVersion.WithKind("Service"),
 	Nodes:          corev1.SchemeGroupVersion.WithKind("Node"),
 	Pods:           corev1.SchemeGroupVersion.WithKind("Pod"),
-	Deployments:    appsv1.SchemeGroupVersion.WithKind("Deployment"),
 	EndpointSlices: discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"),
 	ServiceCIDRs:   networkingv1.SchemeGroupVersion.WithKind("ServiceCIDR"),
 	events:         eventsv1.SchemeGroupVersion.WithKind("Event"),

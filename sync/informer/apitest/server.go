@@ -26,7 +26,6 @@ const (
 	Nodes          Resource = "nodes"
 	ServiceCIDRs   Resource = "servicecidrs"
 	Pods           Resource = "pods"
-	Deployments    Resource = "deployments"
 
 	events Resource = "events" // see Server.Events
 )
@@ -111,7 +110,7 @@ func NewServer(o Options) (*Server, error) {
 		rules:  o.Rules,
 		asked:  make(map[Access]bool),
 	}
-	for _, r := range []Resource{Services, EndpointSlices, Nodes, ServiceCIDRs, Pods, Deployments} {
+	for _, r := range []Resource{Services, EndpointSlices, Nodes, ServiceCIDRs, Pods} {
 		s.stores[r] = newStore(cmp.Or(o.History, 1<<16))
 	}
 	var err error

@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 
-	"github.com/vmapd/vmapd/sync/kube"
 	"github.com/vmapd/vmapd/sync/kube/slim"
 )
 
@@ -115,20 +114,6 @@ func (c *Client) ServiceUID(ctx context.Context, namespace, name string) (types.
 // Named selects objects by their name.
 func Named(name string) metav1.ListOptions {
 	return metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()}
-}
-
-// Workloads lists objects of apps/v1, such as "deployments", in one namespace or in all (""). They
-// are read as JSON, so that the types of apps/v1 need not be linked.
-func (c *Client) Workloads(ctx context.Context, name, namespace string, o metav1.ListOptions) ([]kube.Workload, error) {
-	path := []string{"/apis/apps/v1", name}
-	if namespace != "" {
-		path = []string{"/apis/apps/v1/namespaces", namespace, name}
-	}
-	var list struct {
-		Items []kube.Workload `json:"items"`
-	}
-	err := readJSON(ctx, c.core.Get().AbsPath(path...).VersionedParams(&o, c.options), &list)
-	return list.Items, err
 }
 
 // readJSON makes a request for an object whose type need not be known to the client.

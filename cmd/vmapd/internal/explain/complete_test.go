@@ -6,6 +6,8 @@ import (
 	"go/token"
 	"path/filepath"
 	"testing"
+
+	"github.com/vmapd/vmapd/model"
 )
 
 // constants returns the names of the constants of a type of package model, in the order of their values.
@@ -41,17 +43,14 @@ func constants(t *testing.T, of string) []string {
 }
 
 func TestEachValueOfTheModelHasAName(t *testing.T) {
-	for kind, names := range map[string][]string{
-		"Verdict": verdictNames[:], "Reason": reasonNames[:], "SNATReason": snatNames[:],
-		"FrontendKind": kindNames[:], "Exclusion": exclusionNames[:], "Mismatch": mismatchNames[:],
-	} {
+	for kind, names := range map[string][]string{"Verdict": verdictNames[:], "SNATReason": snatTexts[:], "FrontendKind": roleTexts[:]} {
 		of := map[string]string{}
 		for i, c := range constants(t, kind) {
 			switch {
-			case i >= len(names), names[i] == "" && c != "NotExcluded":
-				t.Errorf("names.go has no name for model.%s", c)
+			case i >= len(names), names[i] == "":
+				t.Errorf("nothing is said of model.%s", c)
 			case of[names[i]] != "":
-				t.Errorf("names.go has %q for model.%s and model.%s", names[i], of[names[i]], c)
+				t.Errorf("%q is said of model.%s and of model.%s", names[i], of[names[i]], c)
 			default:
 				of[names[i]] = c
 			}
@@ -62,11 +61,9 @@ func TestEachValueOfTheModelHasAName(t *testing.T) {
 func TestEachExclusionHasASentence(t *testing.T) {
 	of := map[string]string{}
 	for i, c := range constants(t, "Exclusion") {
-		if i >= len(exclusionNames) {
-			t.Errorf("sayExcluded has no sentence for model.%s", c)
-			continue
-		}
-		said := sayExcluded(Endpoint{Excluded: exclusionNames[i]})
+		candidate := model.Candidate{}
+		candidate.Excluded[model.Local] = model.Exclusion(i)
+		said := sayExcluded(candidate, model.Local, row{})
 		if said == "" || of[said] != "" {
 			t.Errorf("sayExcluded has %q for model.%s, and for model.%s", said, c, of[said])
 		}

@@ -2,8 +2,8 @@
 // Service does not work.
 //
 //	model.Decide ─────────┐
-//	Builder.Selection ────┼──> Explanation (facts) ──> Steps, Next, Conclusion ──> text
-//	the objects as given ─┘           └──────────────────> JSON <──┘
+//	Builder.Selection ────┼──> Explanation: facts, steps, conclusion ──> text, JSON
+//	the objects as given ─┘
 //
 // It decides nothing: [model.Decide] decides about the connection, and [model.Builder.Selection]
 // has the reasons why endpoints are not used. The objects only add names: an endpoint's node and pod, the

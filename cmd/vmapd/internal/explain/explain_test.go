@@ -1,13 +1,14 @@
 package explain
 
 import (
-	"encoding/json"
+	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/model/modeltest"
 )
@@ -28,7 +29,7 @@ func equal(t *testing.T, what string, want, got any) {
 func text(t *testing.T, e Explanation) string {
 	t.Helper()
 	var b strings.Builder
-	if err := e.WriteText(&b); err != nil {
+	if err := report.Print(&b, report.InText, e, e.Write); err != nil {
 		t.Fatal(err)
 	}
 	return b.String()
@@ -107,7 +108,7 @@ func TestExplainSaysWhatIsDecided(t *testing.T) {
 			}
 		}
 	}
-	for _, verdict := range []string{"forwarded", "rejected", "dropped", "notOurs"} {
+	for _, verdict := range []string{"forwarded", "rejected", "dropped", "notService"} {
 		if verdicts[verdict] == 0 {
 			t.Errorf("nothing was %s: the clusters show too little", verdict)
 		}
@@ -134,25 +135,15 @@ func destinations(f *model.FamilySnapshot) []model.VIP {
 
 func check(t *testing.T, e Explanation, d model.Decision) {
 	t.Helper()
-	if e.Verdict != verdictNames[d.Verdict] || e.Reason != reasonNames[d.Why] {
-		t.Errorf("%v: explained as %s, %s; decided %v, %s", d.Dest, e.Verdict, e.Reason, d.Verdict, reasonNames[d.Why])
+	if e.Verdict != verdictNames[d.Verdict] {
+		t.Errorf("%v: explained as %s; decided %v", d.Dest, e.Verdict, d.Verdict)
 	}
 	var want, got []string
 	for _, target := range d.Targets {
-		want = append(want, target.Addr.String()+" "+snatNames[target.SNAT])
+		want = append(want, fmt.Sprintf("%v %v", target.Addr, target.SNAT.Masquerade()))
 	}
-	if e.Endpoints != nil {
-		for _, u := range e.Endpoints.Used {
-			got = append(got, u.Address+" "+u.SourceNAT)
-		}
-		for _, u := range e.Endpoints.Unused {
-			if u.Excluded == "" {
-				t.Errorf("%v: nothing says why %s is not used", d.Dest, u.Address)
-			}
-		}
-		if (e.Endpoints.Lacking == "") != (len(got) > 0) {
-			t.Errorf("%v: %d endpoints are used, and lacking is %q", d.Dest, len(got), e.Endpoints.Lacking)
-		}
+	for _, u := range e.Used {
+		got = append(got, fmt.Sprintf("%s %v", u.Address, u.Masquerade))
 	}
 	equal(t, d.Dest.String(), want, got)
 	if len(e.Steps) == 0 || e.Conclusion == "" {
@@ -164,23 +155,6 @@ func check(t *testing.T, e Explanation, d model.Decision) {
 	}
 }
 
-// What JSON holds must be all that the text is made of.
-func TestTextIsMadeOfTheFacts(t *testing.T) {
-	slice := modeltest.NewSlice("ns1/web-1", "web").TCP("http", 8080).Local("10.0.0.2").Ready("10.0.0.3")
-	e := Explain(input("172.30.0.41:80", web(slice)))
-	data, err := json.Marshal(e)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var back Explanation
-	if err := json.Unmarshal(data, &back); err != nil {
-		t.Fatal(err)
-	}
-	back.Steps, back.Next, back.Conclusion = nil, nil, ""
-	back.say()
-	equal(t, "text", text(t, e), text(t, back))
-}
-
 // The texts of objects are compared as addresses, however old their spelling is.
 func TestAddressesWithLeadingZeros(t *testing.T) {
 	objects := web(modeltest.NewSlice("ns1/web-1", "web").TCP("http", 8080).Local("10.000.000.002"))
@@ -190,7 +164,7 @@ func TestAddressesWithLeadingZeros(t *testing.T) {
 	if a, err := in.NodeAddress(); a != netip.MustParseAddr(modeltest.NodeIP4) {
 		t.Errorf("the node's address: %v, %v", a, err)
 	}
-	equal(t, "endpoint's node", modeltest.NodeName, Explain(in).Endpoints.Used[0].Node)
+	equal(t, "endpoint's node", modeltest.NodeName, Explain(in).Used[0].Node)
 	if !HasAddress(objects.Services[0], in.Dest.Addr()) {
 		t.Error("the Service does not have its cluster IP")
 	}
@@ -202,14 +176,13 @@ func TestAnAddressThatANewPodHasAgain(t *testing.T) {
 		Endpoint("10.0.0.2", modeltest.OnNode("node-2"), modeltest.ForZones("zone-b")).
 		Endpoint("10.0.0.2", modeltest.OnNode(modeltest.NodeName), modeltest.ForZones("zone-a"),
 			modeltest.Conditions(false, false, true))
-	e := Explain(input("172.30.0.41:80", web(slice)))
-	equal(t, "endpoints", []Endpoint{{
-		Address: "10.0.0.2:8080", Node: "node-2", Slices: []string{"ns1/web-1"}, State: "ready",
-		HintZones: []string{"zone-b"}, SourceNAT: e.Endpoints.Used[0].SourceNAT,
-	}}, e.Endpoints.Used)
-	pod := Explain(input("10.0.0.2:8080", web(slice)))
-	if f := pod.Destination.Findings; len(f) != 1 || f[0].NodeName != "node-2" || f[0].State != "ready" {
-		t.Errorf("the pod of the address: %+v", f)
+	got := text(t, Explain(input("172.30.0.41:80", web(slice))))
+	if want := "     10.0.0.2:8080  on node-2, for zone zone-b\n"; !strings.Contains(got, want) {
+		t.Errorf("want %q in\n%s", want, got)
+	}
+	got = text(t, Explain(input("10.0.0.2:8080", web(slice))))
+	if want := "(EndpointSlice ns1/web-1, on node-2) of Service ns1/web: connecting to it directly bypasses every Service. Its"; !strings.Contains(got, want) {
+		t.Errorf("want %q in\n%s", want, got)
 	}
 }
 
@@ -260,7 +233,6 @@ func TestTheEndpointOfALookupTableIsNamed(t *testing.T) {
 			}
 			want = target.Addr.String()
 		}
-		equal(t, algorithm, want, e.Balancing.Endpoint)
 		if said := strings.Contains(text(t, e), "With the backend nftables, it is "+want+"."); said != named {
 			t.Errorf("%s: the endpoint is said: %v\n%s", algorithm, said, text(t, e))
 		}
@@ -316,7 +288,7 @@ func TestLessCommonSituations(t *testing.T) {
 			"a Service without ports", "172.30.0.41:80", noPorts, nil,
 			[]string{
 				"1. 172.30.0.41 is the cluster IP of Service ns1/web, which has no ports.",
-				"=> refused: 172.30.0.41 is a cluster IP, and its Service has no port 80/tcp",
+				"=> rejected: 172.30.0.41 is a cluster IP, and its Service has no port 80/tcp",
 			},
 		},
 		{

@@ -3,6 +3,7 @@ package explain
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/vmapd/vmapd/cmd/vmapd/internal/names"
 	"github.com/vmapd/vmapd/model"
@@ -22,7 +23,7 @@ type Input struct {
 	Snapshot *model.Snapshot
 	// ByListeners: a listener of vmapd's serves every Service, and makes connections of its own.
 	ByListeners bool
-	// All: the text has everything, also what rarely matters.
+	// All: the lists are complete.
 	All bool
 
 	model.Connection // Explain sets Node if the source is the node's
@@ -73,4 +74,47 @@ func (o Objects) Builder(c model.Config) *model.Builder {
 		b.SetEndpointSlice(s)
 	}
 	return b
+}
+
+// nodeWith returns the Node, other than ours, that has an address.
+func (x *explainer) nodeWith(a netip.Addr) string {
+	for _, n := range x.in.Objects.Nodes {
+		if n.Name != x.in.Config.NodeName && hasAddr(n.Addresses, a) {
+			return n.Name
+		}
+	}
+	return ""
+}
+
+// eachEndpoint calls found for each endpoint that has an address, in any slice. If one does not terminate, it leaves
+// out those that do: they are of an older pod.
+func (x *explainer) eachEndpoint(a netip.Addr, found func(model.EndpointSlice, model.SliceEndpoint)) {
+	for _, terminating := range []bool{false, true} {
+		some := false
+		for _, s := range x.in.Objects.EndpointSlices {
+			for _, e := range s.Endpoints {
+				if hasFirst(e, a) && isTerminating(e) == terminating {
+					found(s, e)
+					some = true
+				}
+			}
+		}
+		if some {
+			return
+		}
+	}
+}
+
+func isAddr(text string, a netip.Addr) bool {
+	b, err := model.ParseAddr(text)
+	return err == nil && b == a
+}
+
+func hasAddr(list []string, a netip.Addr) bool {
+	return slices.ContainsFunc(list, func(s string) bool { return isAddr(s, a) })
+}
+
+// hasFirst reports whether an endpoint has an address: the first one, as others are not used.
+func hasFirst(e model.SliceEndpoint, a netip.Addr) bool {
+	return len(e.Addresses) > 0 && isAddr(e.Addresses[0], a)
 }

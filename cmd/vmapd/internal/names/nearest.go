@@ -9,32 +9,35 @@ import (
 
 const fewNames = 4
 
-// Nearest returns the few names that are most like one that does not exist.
-func Nearest(name string, all []string) []string {
-	type near struct {
-		name     string
-		distance int
-	}
-	var list []near
+// Instead says which names there are in place of a wrong one: those that are most like it or, if none is, a few. Of
+// NAMESPACE/NAME, the name is compared.
+func Instead(name string, all []string) string {
+	slices.Sort(all)
+	all = slices.Compact(all)
+	distances := map[string]int{}
+	var near []string
 	for _, n := range all {
-		d := distance(name, n)
-		if strings.Contains(n, name) || strings.Contains(name, n) {
-			d = min(d, 1)
+		bare := n[strings.LastIndexByte(n, '/')+1:]
+		distances[n] = distance(name, bare)
+		if strings.Contains(bare, name) || strings.Contains(name, bare) {
+			distances[n] = min(distances[n], 1)
 		}
-		if d <= max(2, len(name)/3) {
-			list = append(list, near{n, d})
-		}
-	}
-	slices.SortFunc(list, func(a, b near) int {
-		return cmp.Or(cmp.Compare(a.distance, b.distance), strings.Compare(a.name, b.name))
-	})
-	var out []string
-	for _, n := range list {
-		if len(out) < fewNames && !slices.Contains(out, n.name) {
-			out = append(out, n.name)
+		if distances[n] <= max(2, len(name)/3) {
+			near = append(near, n)
 		}
 	}
-	return out
+	slices.SortStableFunc(near, func(a, b string) int { return cmp.Compare(distances[a], distances[b]) })
+	switch n := len(all); {
+	case len(near) > 0 && name != "":
+		return "; did you mean " + strings.Join(near[:min(len(near), fewNames)], " or ") + "?"
+	case n == 0:
+		return "; there is none"
+	case n > fewNames:
+		return fmt.Sprintf("; there are %s and %d more", strings.Join(all[:fewNames], ", "), n-fewNames)
+	case n == 1:
+		return "; there is only " + all[0]
+	}
+	return "; there are " + strings.Join(all, ", ")
 }
 
 // distance is the number of single letters to insert, delete or replace to make b of a (Levenshtein).
@@ -56,22 +59,4 @@ func distance(a, b string) int {
 		}
 	}
 	return row[len(b)]
-}
-
-// instead says which names there are in place of a wrong one.
-func instead(name string, all []string) string {
-	slices.Sort(all)
-	all = slices.Compact(all)
-	if near := Nearest(name, all); len(near) > 0 {
-		return "; did you mean " + strings.Join(near, " or ") + "?"
-	}
-	switch n := len(all); {
-	case n == 0:
-		return "; there is none"
-	case n > fewNames:
-		return fmt.Sprintf("; there are %s and %d more", strings.Join(all[:fewNames], ", "), n-fewNames)
-	case n == 1:
-		return "; there is only " + all[0]
-	}
-	return "; there are " + strings.Join(all, ", ")
 }

@@ -3,7 +3,6 @@ package names
 import (
 	"fmt"
 	"net/netip"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -15,32 +14,17 @@ type Kind string
 
 // The kinds.
 const (
-	Address     Kind = "address"
-	Process     Kind = "node process" // of the node that decides
-	Node        Kind = "Node"
-	Pod         Kind = "Pod"
-	Service     Kind = "Service"
-	Host        Kind = "name" // of a Service in DNS
-	Deployment  Kind = "Deployment"
-	StatefulSet Kind = "StatefulSet"
-	DaemonSet   Kind = "DaemonSet"
-	ReplicaSet  Kind = "ReplicaSet"
+	Address Kind = "address"
+	Process Kind = "node process" // of the node that decides
+	Node    Kind = "node"
+	Pod     Kind = "pod"
+	Service Kind = "service"
 )
 
 // kindWords are the words for kinds, as kubectl has them.
 var kindWords = map[string]Kind{
-	"node": Node, "nodes": Node, "no": Node,
-	"pod": Pod, "pods": Pod, "po": Pod,
+	"node": Node, "nodes": Node, "no": Node, "pod": Pod, "pods": Pod, "po": Pod,
 	"service": Service, "services": Service, "svc": Service,
-	"deployment": Deployment, "deployments": Deployment, "deploy": Deployment,
-	"statefulset": StatefulSet, "statefulsets": StatefulSet, "sts": StatefulSet,
-	"daemonset": DaemonSet, "daemonsets": DaemonSet, "ds": DaemonSet,
-	"replicaset": ReplicaSet, "replicasets": ReplicaSet, "rs": ReplicaSet,
-}
-
-// Workload reports whether objects of the kind make pods.
-func (k Kind) Workload() bool {
-	return slices.Contains([]Kind{Deployment, StatefulSet, DaemonSet, ReplicaSet}, k)
 }
 
 // Ref is a name as given.
@@ -61,9 +45,9 @@ type Ref struct {
 func (r Ref) String() string { return r.text }
 
 const (
-	wantSource = `want an IP address, "node", or a name like pod/NAME, svc/NAME, deploy/NAME or node/NAME`
-	wantDest   = "want ADDRESS:PORT[/PROTOCOL], for example 10.96.0.10:80/tcp or [fd00::1]:80/tcp, " +
-		"or NAME:PORT[/PROTOCOL], for example svc/web:http or web.default.svc:80/udp"
+	wantSource = `want an IP address, "node", pod/NAME or node/NAME`
+	wantDest   = "want a Service as NAME:PORT, NAMESPACE/NAME:PORT, svc/NAME:PORT or NAME.NAMESPACE.svc:PORT, or ADDRESS:PORT, " +
+		"pod/NAME:PORT or node/NAME:PORT, each with /tcp, /udp or /sctp behind the port"
 )
 
 // ParseSource reads the name of a client.
@@ -76,8 +60,22 @@ func ParseSource(s string) (Ref, error) {
 	if a, err := netip.ParseAddr(s); err == nil {
 		return r.address(a, "source")
 	}
-	if err := r.parseName(s); err != nil {
+	switch {
+	case isLikeAddress(s):
+		return r, fmt.Errorf("%q is not an IP address", s)
+	case !r.parseName(s) || !strings.Contains(s, "/"):
 		return r, fmt.Errorf("%s; got %q", wantSource, s)
+	case r.Kind == Service:
+		return r, fmt.Errorf("%s: a Service does not open connections: name one of its pods, as in pod/NAME", s)
+	}
+	return r, nil
+}
+
+// ParseService reads the name of a Service, without a port.
+func ParseService(s string) (Ref, error) {
+	r := Ref{text: s}
+	if !r.parseName(s) || r.Kind != Service {
+		return r, fmt.Errorf("want a Service as NAME or NAMESPACE/NAME; got %q", s)
 	}
 	return r, nil
 }
@@ -105,21 +103,27 @@ func ParseDestination(s string) (Ref, error) {
 		r.Kind = Process
 		return r, r.needNumber()
 	}
+	if _, err := netip.ParseAddr(s); err == nil {
+		return r, wrong
+	}
 	a, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(name, "["), "]"))
 	switch {
 	case err == nil && (a.Zone() != "" || r.number() == 0 || a.Is6() != strings.HasPrefix(name, "[")):
 		return r, wrong
 	case err == nil:
 		return r.address(a, "destination")
-	}
-	if _, err := netip.ParseAddr(s); err == nil || r.parseName(name) != nil {
+	case isLikeAddress(name):
+		return r, fmt.Errorf("%q is not an IP address", name)
+	case !r.parseName(name):
 		return r, wrong
-	}
-	if r.Kind == Node || r.Kind == Pod || r.Kind.Workload() {
+	case r.Kind != Service:
 		return r, r.needNumber()
 	}
 	return r, nil
 }
+
+// isLikeAddress reports whether a text that is not an address was meant as one: names have letters.
+func isLikeAddress(s string) bool { return s != "" && strings.Trim(s, "0123456789.") == "" }
 
 // cutPort cuts NAME[:PORT[/PROTOCOL]] at the colon.
 func cutPort(s string) (name, port string) {
@@ -154,33 +158,37 @@ func (r Ref) address(a netip.Addr, role string) (Ref, error) {
 	return r, nil
 }
 
-// parseName reads KIND/NAME, KIND/NAMESPACE/NAME or the name of a Service in DNS.
-func (r *Ref) parseName(s string) error {
+// parseName reads KIND/NAME, KIND/NAMESPACE/NAME or, of a Service, NAMESPACE/NAME, NAME and NAME.NAMESPACE.svc.
+func (r *Ref) parseName(s string) bool {
 	parts := strings.Split(s, "/")
 	kind, ok := kindWords[strings.ToLower(parts[0])]
+	if ok && len(parts) > 1 {
+		r.Kind, parts = kind, parts[1:]
+	} else {
+		r.Kind = Service
+	}
 	switch {
 	case len(parts) == 1:
-		r.Kind, r.Name = Host, strings.TrimSuffix(s, ".")
-	case ok && len(parts) == 2:
-		r.Kind, r.Name = kind, parts[1]
-	case ok && len(parts) == 3 && kind != Node:
-		r.Kind, r.Namespace, r.Name = kind, parts[1], parts[2]
+		r.Name = parts[0]
+	case len(parts) == 2 && r.Kind != Node:
+		r.Namespace, r.Name = parts[0], parts[1]
 	default:
-		return errName
+		return false
+	}
+	if labels := strings.Split(strings.TrimSuffix(r.Name, "."), "."); r.Kind == Service && len(parts) == 1 && len(labels) > 1 {
+		// No Service has a dot in its name. What follows svc is the domain of the cluster.
+		if len(labels) > 2 && labels[2] != "svc" {
+			return false
+		}
+		r.Name, r.Namespace = labels[0], labels[1]
 	}
 	for _, name := range []string{r.Name, r.Namespace} {
 		if strings.Trim(strings.ToLower(name), "abcdefghijklmnopqrstuvwxyz0123456789-.") != "" {
-			return errName
+			return false
 		}
 	}
-	if name, namespace, ok := strings.Cut(r.Name, "."); ok && r.Kind == Service && r.Namespace == "" {
-		r.Name, r.Namespace = name, namespace // no Service has a dot in its name; svc/web.shop.svc is a name in DNS
-		if strings.Contains(namespace, ".") {
-			return errName
-		}
+	if r.Kind == Service && strings.Contains(r.Name, ".") {
+		return false
 	}
-	if r.Name == "" || len(parts) == 3 && r.Namespace == "" {
-		return errName
-	}
-	return nil
+	return r.Name != "" && (len(parts) == 1 || r.Namespace != "")
 }

@@ -6,8 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-const wantEither = "want ADDRESS:PORT[/PROTOCOL], for example 10.96.0.10:80/tcp or [fd00::1]:80/tcp, " +
-	"or NAME:PORT[/PROTOCOL], for example svc/web:http or web.default.svc:80/udp; got "
+const wantEither = wantDest + "; got "
 
 func equal(t *testing.T, what string, want, got any) {
 	t.Helper()
@@ -32,15 +31,19 @@ func TestParseDestination(t *testing.T) {
 		{"10.96.0.10:53/UDP", "address ||53|udp 10.96.0.10"},
 		{"[fd00::1]:80/sctp", "address ||80|sctp fd00::1"},
 		{"[::ffff:10.96.0.10]:80", "address ||80| 10.96.0.10"},
-		{"svc/web", "Service |web||"},
-		{"svc/web:http", "Service |web|http|"},
-		{"svc/web.shop:http", "Service shop|web|http|"},
-		{"svc/web.shop.svc:http", wantEither + `"svc/web.shop.svc:http"`},
-		{"service/shop/web:53/udp", "Service shop|web|53|udp"},
-		{"web.shop.svc.cluster.local:http", "name |web.shop.svc.cluster.local|http|"},
-		{"web:80/tcp", "name |web|80|tcp"},
-		{"deploy/web:8080", "Deployment |web|8080|"},
-		{"node/n1.example.com:30080", "Node |n1.example.com|30080|"},
+		{"svc/web", "service |web||"},
+		{"svc/web:http", "service |web|http|"},
+		{"svc/web.shop:http", "service shop|web|http|"},
+		{"svc/web.shop.svc:http", "service shop|web|http|"},
+		{"shop/web:http", "service shop|web|http|"},
+		{"shop/web.shop:http", wantEither + `"shop/web.shop:http"`},
+		{"web.shop.example.org:80", wantEither + `"web.shop.example.org:80"`},
+		{"999.1.1.1:80", `"999.1.1.1" is not an IP address`},
+		{"service/shop/web:53/udp", "service shop|web|53|udp"},
+		{"web.shop.svc.cluster.local:http", "service shop|web|http|"},
+		{"web:80/tcp", "service |web|80|tcp"},
+		{"deploy/web:8080", "service deploy|web|8080|"},
+		{"node/n1.example.com:30080", "node |n1.example.com|30080|"},
 		{"node:30080", "node process ||30080|"},
 		{"pod/web-1", `destination "pod/web-1": want the number of a port, as in pod/web-1:8080; only Services' ports have names`},
 		{"pod/web-1:http", `destination "pod/web-1:http": want the number of a port, as in pod/web-1:http:8080; only Services' ports have names`},
@@ -48,7 +51,7 @@ func TestParseDestination(t *testing.T) {
 		{"fd00::1:80", wantEither + `"fd00::1:80"`},
 		{"10.96.0.10:http", wantEither + `"10.96.0.10:http"`},
 		{"[fe80::1%eth0]:80", wantEither + `"[fe80::1%eth0]:80"`},
-		{"configmap/web:80", wantEither + `"configmap/web:80"`},
+		{"configmap/shop/web:80", wantEither + `"configmap/shop/web:80"`},
 		{"svc/:80", wantEither + `"svc/:80"`},
 		{"svc/web space:80", wantEither + `"svc/web space:80"`},
 		{"10.96.0.10:80/icmp", `want protocol tcp, udp or sctp; got "icmp" in "10.96.0.10:80/icmp"`},
@@ -71,8 +74,11 @@ func TestParseSource(t *testing.T) {
 		{"10.0.0.2", "address ||| 10.0.0.2"},
 		{"::ffff:10.0.0.2", "address ||| 10.0.0.2"},
 		{"node", "node process |||"},
-		{"pod/shop/web-1", "Pod shop|web-1||"},
-		{"STS/db", "StatefulSet |db||"},
+		{"pod/shop/web-1", "pod shop|web-1||"},
+		{"PO/db-0", "pod |db-0||"},
+		{"web-1", wantSource + `; got "web-1"`},
+		{"svc/one", "svc/one: a Service does not open connections: name one of its pods, as in pod/NAME"},
+		{"999.1.1.1", `"999.1.1.1" is not an IP address`},
 		{"a/b/c/d", wantSource + `; got "a/b/c/d"`},
 		{"", wantSource + `; got ""`},
 		{"fe80::1%eth0", "fe80::1%eth0: an address with a zone cannot be the source of a connection here"},

@@ -7,8 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/vmapd/vmapd/model"
 )
 
@@ -46,18 +44,14 @@ func directory() *Directory {
 				NamespacedName: name("shop/db-1"), Labels: map[string]string{model.LabelServiceName: "db"}, AddressType: "IPv4",
 				Endpoints: []model.SliceEndpoint{{Addresses: []string{"10.2.0.5"}, NodeName: "node-2"}},
 			},
-			Pods: []string{"db-0"}, Hosts: []string{"db-0"},
+			Pods: []string{"db-0"},
 		}},
 		Pods: []PodObject{
 			{NamespacedName: name("shop/web-1"), Node: "node-1", Addrs: addrs("10.1.0.1", "fd00:10:1::1"), Labels: map[string]string{"app": "web"}},
-			{NamespacedName: name("shop/web-2"), Node: "node-2", Addrs: addrs("10.2.0.1", "fd00:10:2::1"), Labels: map[string]string{"app": "web"}, Ready: true},
+			{NamespacedName: name("shop/web-2"), Node: "node-2", Addrs: addrs("10.2.0.1", "fd00:10:2::1"), Labels: map[string]string{"app": "web"}},
 			{NamespacedName: name("shop/host"), Node: "node-2", Addrs: addrs("192.168.0.3"), HostNetwork: true},
 			{NamespacedName: name("shop/done"), Node: "node-2", Done: true},
 			{NamespacedName: name("shop/new")},
-		},
-		Workloads: []WorkloadObject{
-			{Kind: Deployment, NamespacedName: name("shop/web"), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}},
-			{Kind: StatefulSet, NamespacedName: name("shop/empty"), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "empty"}}},
 		},
 	}
 	return d
@@ -73,7 +67,7 @@ func TestResolve(t *testing.T) {
 		{"addresses", "203.0.113.7", "172.30.0.1:80", nil, "203.0.113.7 -> 172.30.0.1:80/tcp on default"},
 		{"the family follows from the client", "fd00:10:1::1", "svc/frontend:http", nil, "fd00:10:1::1 -> [fd00:172:30::1]:80/tcp on default"},
 		{"and from the Service", "pod/web-1", "svc/six", nil, "fd00:10:1::1 -> [fd00:172:30::5]:80/tcp on node-1"},
-		{"the Service's first, if both are possible", "pod/web-1", "svc/frontend:http", nil, "10.1.0.1 -> 172.30.0.1:80/tcp on node-1; IPv6 is also possible (--family IPv6)"},
+		{"the Service's first, if both are possible", "pod/web-1", "svc/frontend:http", nil, "10.1.0.1 -> 172.30.0.1:80/tcp on node-1; IPv6 is also possible (-6)"},
 		{"or the wanted one", "pod/web-1", "svc/frontend:http", func(q *Query) { q.Family = &six }, "fd00:10:1::1 -> [fd00:172:30::1]:80/tcp on node-1"},
 		{"the wanted one is missing", "pod/web-1", "svc/one", func(q *Query) { q.Family = &six }, "Service shop/one has no IPv6 address: it has 172.30.0.2"},
 		{"none in common", "203.0.113.7", "svc/six", nil, "203.0.113.7 and Service shop/six have no IP family in common: the addresses are 203.0.113.7 and fd00:172:30::5"},
@@ -82,35 +76,24 @@ func TestResolve(t *testing.T) {
 		{"seen from a node", "pod/web-1", "svc/one", func(q *Query) { q.NodeName = "node-2" }, "10.1.0.1 -> 172.30.0.2:53/udp on node-2"},
 		{"a pod in the node's network", "pod/host", "svc/one", nil, "node 192.168.0.3 -> 172.30.0.2:53/udp on node-2"},
 		{"a pod that is only known as an endpoint", "pod/db-0", "svc/one", nil, "10.2.0.5 -> 172.30.0.2:53/udp on node-2"},
-		{"a workload", "deploy/web", "svc/one", nil, "10.2.0.1 -> 172.30.0.2:53/udp on node-2; web-2 is taken, one of 2 pods of Deployment shop/web"},
 		{"a name in DNS", "203.0.113.7", "frontend.shop.svc.cluster.local:http", nil, "203.0.113.7 -> 172.30.0.1:80/tcp on default"},
 		{"a short name", "203.0.113.7", "frontend.shop:53", nil, "203.0.113.7 -> 172.30.0.1:53/udp on default"},
 		{"with a dot at its end", "203.0.113.7", "frontend.shop.svc.:53", nil, "203.0.113.7 -> 172.30.0.1:53/udp on default"},
-		{"another domain", "203.0.113.7", "frontend.shop.svc.example.org:80", func(q *Query) { q.ClusterDomain = "example.org" }, "203.0.113.7 -> 172.30.0.1:80/tcp on default"},
-		{"not the domain", "203.0.113.7", "frontend.shop.svc.example.org:80", nil, `"frontend.shop.svc.example.org" is not the name of a Service: want NAME[.NAMESPACE[.svc[.cluster.local]]] (--cluster-domain)`},
-		{"a pod of a headless Service", "203.0.113.7", "db-0.db.shop.svc:sql", nil, "203.0.113.7 -> 10.2.0.5:5432/tcp on default"},
-		{"none of its pods", "203.0.113.7", "db-1.db.shop.svc:sql", nil, "Service shop/db has no endpoint with the host name db-1; did you mean db-0?"},
 		{"a headless Service", "203.0.113.7", "svc/db:sql", nil, "Service shop/db has no cluster IP (headless): DNS returns the pods' own addresses, and no proxy serves it; name a pod, as in pod/NAME:PORT"},
-		{"a load balancer", "203.0.113.7", "svc/frontend:http", func(q *Query) { q.Via = ViaLoadBalancer }, "203.0.113.7 -> 192.168.98.1:80/tcp on default; 192.168.98.1 is taken, one of 2 such addresses of Service shop/frontend"},
-		{"a node port", "203.0.113.7", "svc/frontend:http", func(q *Query) { q.Via, q.NodeName = ViaNodePort, "node-2" }, "203.0.113.7 -> 192.168.0.3:30080/tcp on node-2"},
-		{"no node port", "203.0.113.7", "svc/frontend:53", func(q *Query) { q.Via, q.NodeName = ViaNodePort, "node-2" }, "Service shop/frontend has no node port for 53/udp (type LoadBalancer)"},
-		{"no external IP", "203.0.113.7", "svc/one", func(q *Query) { q.Via = ViaExternalIP }, "Service shop/one has no external IP (spec.externalIPs)"},
-		{"not a Service", "203.0.113.7", "pod/web-1:80", func(q *Query) { q.Via = ViaNodePort }, "--via nodePort: only a Service has several kinds of addresses; pod/web-1:80 is none"},
-		{"a port of a node", "203.0.113.7", "node/node-2:30080", nil, "203.0.113.7 -> 192.168.0.3:30080/tcp on node-2; the node node-2 has the addresses 192.168.0.3, fd00:192:168::3; the first of the family is taken"},
+		{"a port of a node", "203.0.113.7", "node/node-2:30080", nil, "203.0.113.7 -> 192.168.0.3:30080/tcp on node-2"},
 		{"a port that the Service lacks", "203.0.113.7", "svc/frontend:81", nil, "203.0.113.7 -> 172.30.0.1:81/tcp on default"},
 		{"a name that no port has", "203.0.113.7", "svc/frontend:https", nil, `Service shop/frontend has no port named "https"; its ports are "http" (80/tcp), "dns" (53/udp)`},
-		{"which port?", "203.0.113.7", "svc/frontend", nil, `which port of Service shop/frontend? its ports are "http" (80/tcp), "dns" (53/udp); give one, as in svc/frontend:80`},
-		{"in two namespaces", "203.0.113.7", "svc/both", nil, "there are several Services both: shop/both, test/both; give the namespace (-n), or service/NAMESPACE/NAME"},
+		{"which port?", "203.0.113.7", "svc/frontend", nil, `which port of Service shop/frontend? its ports are "http" (80/tcp), "dns" (53/udp); give one, as in frontend:80`},
+		{"in two namespaces", "203.0.113.7", "svc/both", nil, "several namespaces have a service both: shop/both, test/both; give the namespace (-n), or service/NAMESPACE/NAME"},
+		{"in the destination's", "203.0.113.7", "test/both", nil, "203.0.113.7 -> 172.30.0.4:1/tcp on default"},
 		{"in the given one", "203.0.113.7", "svc/both", func(q *Query) { q.Namespace = "test" }, "203.0.113.7 -> 172.30.0.4:1/tcp on default"},
-		{"not in the given one", "203.0.113.7", "svc/frontend:80", func(q *Query) { q.Namespace = "test" }, "there is no Service frontend in namespace test; did you mean shop/frontend?"},
-		{"a mistake", "203.0.113.7", "svc/fronted:80", nil, "there is no Service fronted in any namespace; did you mean shop/frontend?"},
-		{"a mistake in a node", "node/node-7", "svc/one", nil, "--from: there is no Node node-7; did you mean node-1 or node-2?"},
-		{"a mistake in a pod", "pod/web-3", "svc/one", nil, "--from: there is no Pod web-3 in any namespace; did you mean shop/web-1 or shop/web-2?"},
-		{"a pod without permission", "pod/client", "svc/one", nil, "--from: there is no Pod client in any namespace; there are shop/db-0, shop/done, shop/host, shop/new and 2 more (only pods that are endpoints of Services are known: forbidden)"},
+		{"not in the given one", "203.0.113.7", "svc/frontend:80", func(q *Query) { q.Namespace = "test" }, "service \"frontend\" not found in namespace test; did you mean shop/frontend?"},
+		{"a mistake", "203.0.113.7", "svc/fronted:80", nil, "service \"fronted\" not found; did you mean shop/frontend?"},
+		{"a mistake in a node", "node/node-7", "svc/one", nil, "--from: node \"node-7\" not found; did you mean node-1 or node-2?"},
+		{"a mistake in a pod", "pod/web-3", "svc/one", nil, "--from: pod \"web-3\" not found; did you mean shop/web-1 or shop/web-2?"},
+		{"a pod without permission", "pod/client", "svc/one", nil, "--from: pod \"client\" not found; there are shop/db-0, shop/done, shop/host, shop/new and 2 more (only pods that are endpoints of Services are known: forbidden)"},
 		{"a pod that has ended", "pod/done", "svc/one", nil, "--from: pod shop/done has ended: it has no address any more"},
 		{"a pod without a node", "pod/new", "svc/one", nil, "--from: pod shop/new is not on any node yet: it has no address"},
-		{"a workload without pods", "sts/empty", "svc/one", nil, "--from: StatefulSet shop/empty has no pod with an address (it selects app=empty; 0 pods match)"},
-		{"a Service as a client", "svc/one", "svc/one", nil, "--from: svc/one: a Service does not open connections: name one of its pods, as in pod/NAME or deploy/NAME"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			q := Query{Default: "default"}
@@ -145,9 +128,9 @@ func TestResolve(t *testing.T) {
 	}
 }
 
-func TestNearest(t *testing.T) {
-	all := []string{"frontend", "frontend-v2", "backend", "front", "db"}
-	equal(t, "a letter less", []string{"frontend"}, Nearest("frntend", all[:1]))
-	equal(t, "a part", []string{"frontend", "frontend-v2"}, Nearest("fronten", []string{"frontend", "frontend-v2", "db"}))
-	equal(t, "nothing alike", []string(nil), Nearest("zookeeper", all))
+func TestInstead(t *testing.T) {
+	all := []string{"shop/frontend", "shop/frontend-v2", "shop/backend", "db"}
+	equal(t, "a letter less", "; did you mean shop/frontend?", Instead("frntend", all))
+	equal(t, "a part", "; did you mean shop/frontend or shop/frontend-v2?", Instead("fronten", all))
+	equal(t, "nothing alike", "; there are db, shop/backend, shop/frontend, shop/frontend-v2", Instead("zookeeper", all))
 }

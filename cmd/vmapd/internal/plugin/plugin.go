@@ -156,10 +156,10 @@ func (p *Plugin) placeOf(ctx context.Context, ref names.Ref, byNode map[string]T
 			return place{}, nil //nolint:nilerr // without the right to list all pods, --node is left
 		}
 		pod = pods.Items[0]
-	case ref.Kind == names.Process:
-		return place{}, nil
-	default:
+	case ref.Kind == names.Service:
 		return p.placeOfService(ctx, ref, byNode)
+	default:
+		return place{}, nil
 	}
 	at := place{node: pod.Spec.NodeName, why: fmt.Sprintf("pod %s/%s is there", pod.Namespace, pod.Name)}
 	if ref.Kind == names.Pod {
@@ -175,10 +175,6 @@ func (p *Plugin) placeOf(ctx context.Context, ref names.Ref, byNode map[string]T
 // placeOfService takes the first node with an endpoint that is ready, and with vmapd. A Service without
 // one may be asked for on any node.
 func (p *Plugin) placeOfService(ctx context.Context, ref names.Ref, byNode map[string]Target) (place, error) {
-	if strings.Contains(ref.Name, ".") { // NAME.NAMESPACE.svc…
-		ref.Name, ref.Namespace, _ = strings.Cut(ref.Name, ".")
-		ref.Namespace, _, _ = strings.Cut(ref.Namespace, ".")
-	}
 	var list discoveryv1.EndpointSliceList
 	args := append([]string{"endpointslices", "-l", discoveryv1.LabelServiceName + "=" + ref.Name}, p.namespace(ref)...)
 	if err := p.get(ctx, &list, args...); err != nil {

@@ -1,11 +1,11 @@
-// Package trace tells what the kernel did with one connection, hook by hook, for someone whose
+// Package trace shows what the kernel did with one connection, hook by hook, for someone whose
 // Service does not work.
 //
-//	nft/others: events of the first packet, of the answer ─┐
-//	rules that matched, base chains ───────────────────────┤
-//	sync/conntrack: the entry of the connection ───────────┼──> Story ──> text, JSON
-//	routes, neighbours, other suspects ────────────────────┤
-//	internal/explain: what vmapd decides ──────────────────┘
+//	Watch.Run: connects, or waits ──> nft/others: events of the first packet, of the answer ─┐
+//	rules that matched, base chains ─────────────────────────────────────────────────────────┤
+//	sync/conntrack: the entry of the connection ─────────────────────────────────────────────┼──> Story ──> text, JSON
+//	routes, neighbours, other suspects ──────────────────────────────────────────────────────┤
+//	internal/explain: what vmapd decides ────────────────────────────────────────────────────┘
 //
-// It decides nothing and asks nobody: [Tell] makes a [Story] of what was seen.
+// It decides nothing: [Tell] makes a [Story] of what was seen.
 package trace

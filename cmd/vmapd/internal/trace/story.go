@@ -34,7 +34,7 @@ type Input struct {
 
 // Expected is the decision of vmapd about the connection.
 type Expected struct {
-	Verdict    string   `json:"fate"` // forwarded, rejected, dropped, notOurs
+	Verdict    string   `json:"verdict"` // as explain has it: forwarded, rejected, dropped, notService
 	Endpoints  []string `json:"endpoints,omitempty"`
 	Conclusion string   `json:"conclusion"`
 
@@ -48,7 +48,7 @@ type Verdict string
 const (
 	Forwarded Verdict = "forwarded" // it left this node, or went to a pod on it
 	Delivered Verdict = "delivered" // to a process in this node's own network
-	Refused   Verdict = "refused"   // a rule answered with an error
+	Rejected  Verdict = "rejected"  // a rule answered with an error
 	Dropped   Verdict = "dropped"   // by a rule or a policy
 	NoRoute   Verdict = "noRoute"   // the kernel found no way for it
 	Taken     Verdict = "taken"     // a rule gave it to a program
@@ -96,26 +96,33 @@ type Story struct {
 	Tracking []Moment   `json:"tracking,omitempty"`
 	Expected *Expected  `json:"expected,omitempty"`
 
-	Differs    string   `json:"differs,omitempty"` // from what is expected
+	Differs    bool     `json:"differs,omitempty"` // from what is expected
 	Hints      []string `json:"hints,omitempty"`
 	Conclusion string   `json:"conclusion"`
 }
 
 // Outcome is the end of the connection for its client, in the words of vmapd's decisions: forwarded,
-// rejected, dropped, or notOurs if nothing of vmapd's had a part in it.
+// rejected, dropped, or notService if nothing of vmapd's had a part in it.
 func (s *Story) Outcome() string {
-	noAnswer := s.Answer.Kind == NoAnswer && s.Protocol == model.TCP.String()
 	switch {
-	case s.Verdict == Refused, s.Answer.Kind == Reset, s.Answer.Kind == Unreachable:
+	case s.Verdict == Rejected, s.Answer.Kind == Reset, s.Answer.Kind == Unreachable:
 		return "rejected"
-	case s.Verdict != Forwarded && s.Verdict != Delivered, noAnswer:
-		return "dropped"
-	case s.Answer.Verdict == Dropped, s.Answer.Verdict == Refused, s.Answer.Verdict == Lost, s.unknownSource():
+	case !s.arrived(), s.Answer.Kind == NoAnswer && s.Protocol == model.TCP.String(), s.isAnswerLost():
 		return "dropped"
 	case !s.translated():
-		return "notOurs"
+		return "notService"
 	}
 	return "forwarded"
+}
+
+// Answered reports whether the client has got an answer of the endpoint's, be it a refusal.
+func (s *Story) Answered() bool { return s.arrived() && s.Answer.Kind != NoAnswer && !s.isAnswerLost() }
+
+func (s *Story) arrived() bool { return s.Verdict == Forwarded || s.Verdict == Delivered }
+
+// isAnswerLost reports whether there was an answer that the client has not got, or does not know as one.
+func (s *Story) isAnswerLost() bool {
+	return s.Answer.Verdict == Dropped || s.Answer.Verdict == Rejected || s.Answer.Verdict == Lost || s.unknownSource() || s.Answer.Behind
 }
 
 // Moment is a change of the connection in connection tracking.
@@ -181,7 +188,8 @@ type Answer struct {
 	Verdict Verdict        `json:"verdict,omitempty"` // of the answer's own way
 	Out     string         `json:"out,omitempty"`
 	By      *Decider       `json:"by,omitempty"`
-	Error   string         `json:"error,omitempty"` // of ICMP
+	Error   string         `json:"error,omitempty"`      // of ICMP
+	Behind  bool           `json:"lostBehind,omitempty"` // it left this node, and the client, which is vmapd itself, has not got it
 	Hooks   []Hook         `json:"hooks,omitempty"`
 
 	Untracked   bool     `json:"untracked,omitempty"`

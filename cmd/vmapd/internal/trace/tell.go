@@ -35,6 +35,8 @@ func Tell(in Input) Story {
 		s.Incomplete, s.Verdict, s.Endpoint = true, Forwarded, in.Entry.ReplySource
 	}
 	s.Answer = in.answer()
+	accepted := s.Answer.Kind == Accepted || s.Answer.Kind == Replied
+	s.Answer.Behind = accepted && s.Answer.Verdict == Forwarded && in.Dialed != "" && !in.Succeeded
 	s.hint(&in, w)
 	s.Differs = s.differs()
 	s.Conclusion = s.tellUntracked() + s.conclude(&in, w)
@@ -206,8 +208,8 @@ func (d *Decider) whose() string {
 // conclude says in a sentence or two how it ended.
 func (s *Story) conclude(in *Input, w way) string {
 	switch s.Verdict {
-	case Refused:
-		return fmt.Sprintf("refused in %v%s.", s.By, s.By.whose())
+	case Rejected:
+		return fmt.Sprintf("rejected in %v%s.", s.By, s.By.whose())
 	case Dropped:
 		return fmt.Sprintf("dropped in %v%s.", s.By, s.By.whose())
 	case Taken:
@@ -234,7 +236,7 @@ func (s *Story) tellUntracked() string {
 		return ""
 	}
 	text := "not tracked" + because(s.UntrackedBy)
-	if s.Expected == nil || s.Expected.Verdict != "notOurs" {
+	if s.Expected == nil || s.Expected.Verdict != "notService" {
 		text += ", so no Service can be applied"
 	}
 	return text + "; "
@@ -285,44 +287,34 @@ func (s *Story) tellAnswer(in *Input) string {
 		return text + "."
 	}
 	switch {
-	case a.Verdict == Dropped, a.Verdict == Refused:
+	case a.Verdict == Dropped, a.Verdict == Rejected:
 		return fmt.Sprintf("%s. But the answer was dropped on its way back, in %v%s.", text, a.By, a.By.whose())
 	case a.Verdict == Lost:
 		return text + ". But the answer was lost on its way back: no rule of nftables was seen to drop it."
 	case s.unknownSource():
 		return fmt.Sprintf("%s. But the answer was not tracked%s: it came from %v in place of %v, "+
 			"and the client does not know that address.", text, because(a.UntrackedBy), a.From, s.Destination)
+	case a.Behind:
+		return fmt.Sprintf("%s. But the answer was lost behind this node's rules, after it left by %s.", text, a.Out)
 	default:
 		return text + "."
 	}
 }
 
-// differs says where what happened is not what vmapd decides.
-func (s *Story) differs() string {
+// differs reports whether what happened is not what vmapd decides.
+func (s *Story) differs() bool {
 	e := s.Expected
 	if e == nil || s.Verdict == "" {
-		return ""
+		return false
 	}
-	arrived := s.Verdict == Forwarded || s.Verdict == Delivered
-	isEndpoint := slices.Contains(e.Endpoints, s.Endpoint.String())
 	byVmapd := s.By != nil && s.By.Owner == "vmapd"
 	switch e.Verdict {
 	case "forwarded":
-		if arrived && isEndpoint {
-			return ""
-		}
+		return !s.arrived() || !slices.Contains(e.Endpoints, s.Endpoint.String())
 	case "rejected":
-		if s.Verdict == Refused && byVmapd {
-			return ""
-		}
+		return s.Verdict != Rejected || !byVmapd
 	case "dropped":
-		if s.Verdict == Dropped && byVmapd {
-			return ""
-		}
-	case "notOurs":
-		if !s.translated() && !byVmapd {
-			return ""
-		}
+		return s.Verdict != Dropped || !byVmapd
 	}
-	return "vmapd decides otherwise: " + e.Conclusion
+	return s.translated() || byVmapd
 }

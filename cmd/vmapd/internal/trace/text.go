@@ -2,59 +2,58 @@ package trace
 
 import (
 	"fmt"
-	"io"
 	"strings"
 
-	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
 	"github.com/vmapd/vmapd/nft/others"
 	"github.com/vmapd/vmapd/sync/conntrack"
 )
 
-// WriteText writes the story as text for people.
-func (s *Story) WriteText(w io.Writer) error {
-	var out strings.Builder
-	// Names of tables and comments are other people's, and the output goes to a terminal.
-	line := func(format string, args ...any) {
-		out.WriteString(model.OneLine(fmt.Sprintf(format, args...)) + "\n")
+// Write writes the story as text for people.
+func (s *Story) Write(t *report.Text) {
+	t.Say("from %v", s.Source)
+	t.Say("to   %v/%s", s.Destination, s.Protocol)
+	if s.Expected != nil {
+		t.Wrap("vmapd decides: "+s.Expected.Conclusion, "", "  ")
 	}
-	line("from %v", s.Source)
-	line("to   %v/%s", s.Destination, s.Protocol)
-	line("")
+	t.Say("")
 	for i, h := range s.Hooks {
-		line("%d. %s", i+1, h.title())
-		h.write(line)
+		t.Say("%d. %s", i+1, h.title())
+		h.write(t.Say)
 	}
 	if len(s.Answer.Hooks) > 0 {
-		line("%d. The answer came from %s (%s).", len(s.Hooks)+1, s.Answer.source(), s.Answer.kindText())
+		t.Say("%d. The answer came from %s (%s).", len(s.Hooks)+1, s.Answer.source(), s.Answer.kindText())
 		for _, h := range s.Answer.Hooks {
 			if h.worthTelling() {
-				line("   %s", h.title())
-				h.write(func(format string, args ...any) { line("   "+format, args...) })
+				t.Say("   %s", h.title())
+				h.write(func(format string, args ...any) { t.Say("   "+format, args...) })
 			}
 		}
 		if s.Answer.Verdict == Forwarded && s.Answer.Out != "" {
-			line("   It left by %s.", s.Answer.Out)
+			t.Say("   It left by %s.", s.Answer.Out)
 		}
 	}
 	if len(s.Tracking) > 0 {
-		line("connection tracking: %s", tracked(s.Tracking))
+		t.Say("connection tracking: %s", tracked(s.Tracking))
 	}
-	line("")
+	t.Say("")
 	for _, h := range s.Hints {
-		line("note: %s", h)
+		t.Wrap(h, "note: ", "  ")
 	}
 	if len(s.Hints) > 0 {
-		line("")
+		t.Say("")
 	}
-	line("=> %s", s.Conclusion)
+	level := report.OK
+	if !s.Answered() || s.Differs {
+		level = report.Fail
+	}
+	t.Verdict(level, "%s", s.Conclusion)
 	switch {
-	case s.Differs != "":
-		line("!= %s", s.Differs)
+	case s.Differs:
+		t.Say("MISMATCH: this is not what vmapd decides.")
 	case s.Expected != nil:
-		line("   This is what vmapd decides.")
+		t.Say("This is what vmapd decides.")
 	}
-	_, err := io.WriteString(w, out.String())
-	return err
 }
 
 // tracked tells the changes of a connection in the words of connection tracking.

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vmapd/vmapd/cmd/vmapd/internal/report"
 	"github.com/vmapd/vmapd/model"
 	"github.com/vmapd/vmapd/nft/others"
 	"github.com/vmapd/vmapd/sync/conntrack"
@@ -181,7 +182,7 @@ func TestStories(t *testing.T) {
 			"no endpoint", record(7, "prerouting-begin", others.Packet{Protocol: model.TCP, Source: client, Dest: vip}).
 				rule(place("vmapd", "prerouting"), 1, others.Jump, "services").more(place("vmapd", "services"), 5, others.Goto, "reject-chain").
 				more(place("vmapd", "reject-chain"), 7, others.Drop, ""), nil, nil,
-			Refused, "refused in table ip vmapd, chain reject-chain, rule 1 (meta l4proto tcp reject with tcp reset), by vmapd: the Service has no endpoint.",
+			Rejected, "rejected in table ip vmapd, chain reject-chain, rule 1 (meta l4proto tcp reject with tcp reset), by vmapd: the Service has no endpoint.",
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -196,27 +197,29 @@ func TestStories(t *testing.T) {
 			if s.Source != client || s.Destination != vip {
 				t.Errorf("want the addresses that the client used, got %v → %v", s.Source, s.Destination)
 			}
-			var out strings.Builder
-			if err := s.WriteText(&out); err != nil {
-				t.Fatal(err)
-			}
-			if strings.Contains(out.String(), "\x1b") {
-				t.Errorf("the text has the control characters of a comment:\n%q", &out)
+			if out := text(t, s); strings.Contains(out, "\x1b") {
+				t.Errorf("the text has the control characters of a comment:\n%q", out)
 			}
 		})
 	}
+}
+
+func text(t *testing.T, s Story) string {
+	t.Helper()
+	var out strings.Builder
+	if err := report.Print(&out, report.InText, nil, s.Write); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
 }
 
 func TestTheText(t *testing.T) {
 	in := input(whole(), answerOf(others.FlagSYN|others.FlagACK).pass("forward-begin", "forward-end", "postrouting-begin", "postrouting-end"))
 	in.Expected = &Expected{Verdict: "forwarded", Endpoints: []string{"10.0.0.2:8080", "10.0.0.3:8080"}, Conclusion: "forwarded to one of two"}
 	s := Tell(in)
-	var out strings.Builder
-	if err := s.WriteText(&out); err != nil {
-		t.Fatal(err)
-	}
 	const want = `from 203.0.113.9:40000
 to   172.30.0.10:80/tcp
+vmapd decides: forwarded to one of two
 
 1. prerouting, from eth0
    ip vmapd, prerouting, handle 1 => jump services
@@ -231,10 +234,10 @@ to   172.30.0.10:80/tcp
    It left by eth0.
 
 => forwarded to 10.0.0.3:8080 by veth2, which accepted it.
-   This is what vmapd decides.
+This is what vmapd decides.
 `
-	if out.String() != want {
-		t.Errorf("want:\n%s\ngot:\n%s", want, &out)
+	if out := text(t, s); out != want {
+		t.Errorf("want:\n%s\ngot:\n%s", want, out)
 	}
 }
 
@@ -251,13 +254,23 @@ func TestWhatDiffersIsSaid(t *testing.T) {
 		{"dropped by another", dropped, Expected{Verdict: "forwarded", Endpoints: []string{"10.0.0.3:8080"}}, true},
 		{"dropped by another instead of vmapd", dropped, Expected{Verdict: "dropped"}, true},
 		{"forwarded instead of refused", whole(), Expected{Verdict: "rejected"}, true},
-		{"translated, but not a Service", whole(), Expected{Verdict: "notOurs"}, true},
+		{"translated, but not a Service", whole(), Expected{Verdict: "notService"}, true},
 	} {
 		in := input(tt.first, nil)
 		in.Expected = &tt.expected
-		if s := Tell(in); (s.Differs != "") != tt.differs {
-			t.Errorf("%s: want a difference: %v, got %q", tt.name, tt.differs, s.Differs)
+		if s := Tell(in); s.Differs != tt.differs {
+			t.Errorf("%s: want a difference: %v, got %v", tt.name, tt.differs, s.Differs)
 		}
+	}
+}
+
+// The verdict does not contradict the end of the connection that vmapd made itself.
+func TestAnAnswerThatTheClientHasNotGot(t *testing.T) {
+	in := input(whole(), answerOf(others.FlagSYN|others.FlagACK).pass("forward-begin", "forward-end", "postrouting-begin", "postrouting-end"))
+	in.Dialed = "no answer in time"
+	const want = "forwarded to 10.0.0.3:8080 by veth2, which accepted it. But the answer was lost behind this node's rules, after it left by eth0."
+	if s := Tell(in); s.Conclusion != want || s.Outcome() != "dropped" || s.Answered() {
+		t.Errorf("%s; answered: %v; %s", s.Outcome(), s.Answered(), s.Conclusion)
 	}
 }
 
@@ -392,7 +405,7 @@ func TestOutcomes(t *testing.T) {
 		{"the answer is dropped", whole(), answerOf(accepts).pass("forward-begin").rule(forward, 3, others.Drop, ""), "dropped"},
 		{"dropped", toForward().pass("forward-begin").rule(forward, 3, others.Drop, ""), nil, "dropped"},
 		{"lost", toForward(), nil, "dropped"},
-		{"not translated", direct.pass("prerouting-end", "input-begin", "input-end"), back(accepts), "notOurs"},
+		{"not translated", direct.pass("prerouting-end", "input-begin", "input-end"), back(accepts), "notService"},
 	} {
 		in := input(tt.first, tt.answer)
 		in.Expected = &Expected{Pods: map[string]string{endpoint.String(): "default/web-1"}}

@@ -130,7 +130,7 @@ func (w *walker) enter(e others.Event) {
 func (w *walker) decide(e others.Event, base *Chain, r *Rule) {
 	switch {
 	case e.Code == others.Drop && r != nil && r.line.Rejects:
-		w.verdict = Refused
+		w.verdict = Rejected
 	case e.Code == others.Drop:
 		w.verdict = Dropped
 	case e.Code == others.Queue, e.Code == others.Stolen:

@@ -1,4 +1,4 @@
-package probe
+package trace
 
 import (
 	"bufio"
@@ -19,9 +19,9 @@ import (
 // maxNamespaces bounds the network namespaces that are looked at.
 const maxNamespaces = 4096
 
-// Find returns the network namespace that has an address: that of a process, or one with a name in
+// FindNamespace returns the network namespace that has an address: that of a process, or one with a name in
 // /run/netns. Without privilege, or without the processes of the node (hostPID), there may be none.
-func Find(addr netip.Addr) (*os.File, error) {
+func FindNamespace(addr netip.Addr) (*os.File, error) {
 	var paths []string
 	for _, pattern := range []string{"/run/netns/*", "/proc/[0-9]*/ns/net"} {
 		found, _ := filepath.Glob(pattern) // the patterns are valid
