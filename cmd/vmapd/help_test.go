@@ -97,13 +97,13 @@ func TestHelpHasEachFlagInItsGroup(t *testing.T) {
 
 func TestUnknownWordsAreErrors(t *testing.T) {
 	for args, want := range map[string]string{
-		"explian":                      "vmapd: unknown command \"explian\" for \"vmapd\"\n\nDid you mean this?\n\texplain\n",
-		"help explian":                 "vmapd: unknown command \"explian\" for \"vmapd\"\n\nDid you mean this?\n\texplain\n",
-		"comp":                         "vmapd: unknown command \"comp\" for \"vmapd\"\n\nDid you mean this?\n\tcompletion\n",
-		"clean --no-such-flag":         "vmapd: unknown command \"clean\" for \"vmapd\"\n\nDid you mean this?\n\tcleanup\n",
-		"kubernetes":                   `vmapd: unknown command "kubernetes" for "vmapd"` + "\n",
-		"render --vmapd-confg=x":       "vmapd: unknown flag: --vmapd-confg\n",
-		"render -x":                    "vmapd: unknown shorthand flag: 'x' in -x\n",
+		"explian":                "vmapd: unknown command \"explian\" for \"vmapd\"\n\nDid you mean this?\n\texplain\n",
+		"help explian":           "vmapd: unknown command \"explian\" for \"vmapd\"\n\nDid you mean this?\n\texplain\n",
+		"comp":                   "vmapd: unknown command \"comp\" for \"vmapd\"\n\nDid you mean this?\n\tcompletion\n",
+		"clean --no-such-flag":   "vmapd: unknown command \"clean\" for \"vmapd\"\n\nDid you mean this?\n\tcleanup\n",
+		"kubernetes":             `vmapd: unknown command "kubernetes" for "vmapd"` + "\n",
+		"render --vmapd-confg=x": "vmapd: unknown flag: --vmapd-confg\n",
+		"render -x":              "vmapd: unknown shorthand flag: 'x' in -x\n",
 	} {
 		if diff := cmp.Diff(ran{code: 1, stderr: want}, runVmapd(t, strings.Fields(args)...), cmp.AllowUnexported(ran{})); diff != "" {
 			t.Errorf("vmapd %s (-want +got):\n%s", args, diff)

@@ -62,14 +62,14 @@ func TestStepsRunTheCommandsOfThePage(t *testing.T) {
 		{"Back", "cleanup.yaml"},
 		{"Back", "-f my-vmapd.yaml"},
 		// Not by a step:
-		{"First", "preflight --live"},          // preflight reads objects only: its own tests have them
-		{"First", "differs/objects.yaml"},      // a test of the daemon runs it
-		{"Way A", "jsonpath"},                  // for clusters whose kube-proxy is started by a shell
-		{"Way A", `"image":"IMAGE"`},           // likewise
-		{"Before", "--write-config-to"},        // a test of the daemon runs it
-		{"Before", "testdata/demo/before"},     // likewise
-		{"Back", "nft delete table ip vmapd"},  // instead of the cleanup for one node
-		{"kubeadm upgrade", "kubeadm"},         // there is no kubeadm
+		{"First", "preflight --live"},         // preflight reads objects only: its own tests have them
+		{"First", "differs/objects.yaml"},     // a test of the daemon runs it
+		{"Way A", "jsonpath"},                 // for clusters whose kube-proxy is started by a shell
+		{"Way A", `"image":"IMAGE"`},          // likewise
+		{"Before", "--write-config-to"},       // a test of the daemon runs it
+		{"Before", "testdata/demo/before"},    // likewise
+		{"Back", "nft delete table ip vmapd"}, // instead of the cleanup for one node
+		{"kubeadm upgrade", "kubeadm"},        // there is no kubeadm
 	} {
 		script, err := page.Find(used[0], used[1])
 		if err != nil {
