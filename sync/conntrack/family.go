@@ -15,6 +15,7 @@ type family struct {
 	applied *model.FamilySnapshot // in the dataplane; nil: none yet
 	begun   *model.FamilySnapshot // that a round since applied has begun to apply; nil: none
 	refused map[model.ServicePortName]bool
+	held    map[model.ServicePortName]bool // refused at some time since a pass began
 
 	former  former // since the last complete pass
 	failed  former // of rounds since applied that failed: it may be in force in part
@@ -91,6 +92,10 @@ func (f *family) take(s *model.FamilySnapshot, refused map[model.ServicePortName
 	f.former.addAll(f.failed)
 	f.former.add(nil, old.NodePortAddrs)
 	f.applied, f.refused, f.begun, f.failed = s, refused, nil, former{}
+	if f.held == nil {
+		f.held = map[model.ServicePortName]bool{}
+	}
+	maps.Copy(f.held, refused)
 	for c := range s.ServicePortChanges(old) {
 		f.change(c, now)
 	}
@@ -145,20 +150,22 @@ func (f *family) begin(now time.Time) *pass {
 		return nil
 	}
 	f.todo = work{}
-	p.former, f.former = f.former, former{}
+	p.former, f.former, f.held = f.former, former{}, maps.Clone(f.refused)
 	return p
 }
 
-// end notes the result of a pass. The former frontends of service ports that are refused still have rules.
+// end notes the result of a pass. The former frontends of service ports that were refused meanwhile had rules.
 func (f *family) end(p *pass, err error) {
+	if err == nil {
+		maps.DeleteFunc(p.former.frontends, func(_ model.VIP, name model.ServicePortName) bool { return !f.held[name] })
+	}
+	if err != nil || len(f.held) > 0 {
+		p.former.addAll(f.former) // what is newer has priority
+		f.former = p.former
+	}
 	if err != nil {
 		f.todo.add(p.work)
-		f.former.addAll(p.former)
 		return
-	}
-	maps.DeleteFunc(p.former.frontends, func(_ model.VIP, name model.ServicePortName) bool { return !f.refused[name] })
-	if len(f.refused) > 0 {
-		f.former.addAll(p.former)
 	}
 	maps.DeleteFunc(f.leaving, func(_ leaver, d departure) bool { return f.isDue(d, p.now) })
 }

@@ -116,20 +116,26 @@ func (p *pass) overstays(f *flow, vip model.VIP, owner *model.ServicePort) bool 
 	return ok && !p.now.Before(d.until) && !p.refused[d.from]
 }
 
-// had returns the service port that had a frontend. Its node port may still be there, and the address is no node-port
-// address any more.
+// had returns the service port that had a frontend before the pass began, or while it goes on. Its node port may still be
+// there, and the address is no node-port address any more.
 func (p *pass) had(vip model.VIP) (name model.ServicePortName, ok bool) {
-	if name, ok = p.former.frontends[vip]; ok {
+	earlier, later := p.former, p.family.former
+	at := func(vip model.VIP) (name model.ServicePortName, ok bool) {
+		if name, ok = later.frontends[vip]; !ok {
+			name, ok = earlier.frontends[vip]
+		}
 		return name, ok
 	}
-	if !p.former.addrs[vip.Addr] && !slices.Contains(p.applied.NodePortAddrs, vip.Addr) {
+	if name, ok = at(vip); ok {
+		return name, ok
+	}
+	if !earlier.addrs[vip.Addr] && !later.addrs[vip.Addr] && !slices.Contains(p.applied.NodePortAddrs, vip.Addr) {
 		return name, false
 	}
 	if sp := p.have.ports[nodePort(vip)]; sp != nil {
 		return sp.Name, true
 	}
-	name, ok = p.former.frontends[nodePort(vip)]
-	return name, ok
+	return at(nodePort(vip))
 }
 
 // isStray reports whether a translated flow is to an address that only Services have.
