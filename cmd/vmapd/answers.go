@@ -249,8 +249,8 @@ func (a *answers) flows(ctx context.Context, ports []*model.ServicePort) (*statu
 	defer cancel()
 	flows := status.NewFlows(ports)
 	for _, f := range model.Families {
-		err := a.tracked.List(ctx, f, flows.Ports(f), func(t conntrack.Translated) {
-			flows.Add(model.VIP{Addr: t.Dest.Addr(), Protocol: t.Protocol, Port: t.Dest.Port()}, t.Endpoint)
+		err := a.tracked.List(ctx, f, flows.Ports(f), func(e conntrack.Entry) {
+			flows.Add(model.VIP{Addr: e.Dest.Addr(), Protocol: e.Protocol, Port: e.Dest.Port()}, e.ReplySource)
 		})
 		if err != nil {
 			return nil, err

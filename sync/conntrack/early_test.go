@@ -77,14 +77,14 @@ func TestAPassFollowsARepairAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, ip(1), ip(2).On("172.30.0.2", "fd00:172:30::2"))
 		b.apply()
-		b.want(t, "0s IPv4 all", "0s IPv6 all")
+		b.want(t, "0s IPv4", "0s IPv6")
 		time.Sleep(10 * time.Second)
 		b.Done(reconcile.Round{Snapshot: b.Snapshot(), Full: true})
 		b.want(t) // nothing was repaired
 		b.repair()
-		b.want(t, "10s IPv4 all", "10s IPv6 all")
+		b.want(t, "10s IPv4", "10s IPv6")
 		time.Sleep(300 * time.Millisecond)
 		b.repair(model.IPv4)
-		b.want(t, "10.3s IPv6 all") // IPv4 has no rules yet
+		b.want(t, "10.3s IPv6") // IPv4 has no rules yet
 	})
 }

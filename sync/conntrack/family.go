@@ -132,14 +132,6 @@ func onlyMore(before, after *model.ServicePort) bool {
 	return true
 }
 
-// audit adds all flows to the work.
-func (f *family) audit() {
-	f.todo.udp = true
-	for sp := range f.applied.ServicePorts() {
-		f.todo.streams = f.todo.streams || sp.Name.Protocol != model.UDP && forgetting(sp) != nil
-	}
-}
-
 // begin takes the pending work; nil: there is none.
 func (f *family) begin(now time.Time) *pass {
 	p := &pass{family: f, now: now, work: f.todo}

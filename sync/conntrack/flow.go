@@ -19,18 +19,15 @@ type flow struct {
 	translated bool // its destination is (IPS_DST_NAT)
 	answered   bool // there was a reply (IPS_SEEN_REPLY)
 	fast       bool // its packets take the fast path (IPS_OFFLOAD)
+	state      byte // of a TCP connection, see tcpStates
 
 	// The original and the reply direction. Masquerading changes the destination of replies,
 	// and DNAT their source.
 	source, dest, replySource, replyDest netip.AddrPort
 }
 
-// Attributes that package nl lacks, from linux/netfilter/nfnetlink_conntrack.h.
-const (
-	ctaFilter          = 25
-	ctaFilterOrigFlags = 1
-	ctaTupleZone       = 3
-)
+// ctaTupleZone is an attribute that package nl lacks, from linux/netfilter/nfnetlink_conntrack.h.
+const ctaTupleZone = 3
 
 // Bits of the status, from linux/netfilter/nf_conntrack_common.h.
 const (
@@ -61,6 +58,8 @@ func parseFlow(b []byte) (flow, error) {
 		case nl.CTA_STATUS:
 			n, err = number(data, 4)
 			f.translated, f.answered, f.fast = n&ipsDstNAT != 0, n&ipsSeenReply != 0, n&ipsOffload != 0
+		case nl.CTA_PROTOINFO:
+			err = f.parseState(data)
 		case nl.CTA_ID:
 			f.id, err = number(data, 4)
 		case nl.CTA_ZONE:
@@ -112,6 +111,23 @@ func (f *flow) parseTuple(b []byte) (from, to netip.AddrPort, err error) {
 		return nil
 	})
 	return netip.AddrPortFrom(src, uint16(srcPort)), netip.AddrPortFrom(dst, uint16(dstPort)), err
+}
+
+// parseState reads the state of a TCP connection. Other protocols have other attributes here.
+func (f *flow) parseState(b []byte) error {
+	return attributes(b, func(kind uint16, data []byte) error {
+		if kind != nl.CTA_PROTOINFO_TCP {
+			return nil
+		}
+		return attributes(data, func(kind uint16, data []byte) error {
+			if kind == nl.CTA_PROTOINFO_TCP_STATE {
+				n, err := number(data, 1)
+				f.state = byte(n)
+				return err
+			}
+			return nil
+		})
+	})
 }
 
 // number reads an integer in the network's byte order.

@@ -31,50 +31,6 @@ const (
 	patience = 10 * time.Second
 )
 
-// query selects the flows of a family that the kernel lists. Before Linux 5.8 the kernel
-// ignores it and lists all flows, so each one is checked again.
-type query struct {
-	family   model.Family
-	protocol model.Protocol // 0: any
-}
-
-func (q query) matches(f *flow) bool { return q.protocol == 0 || f.protocol == q.protocol }
-
-// queries returns the queries that find all flows that a pass looks for.
-func (w work) queries(f model.Family) (list []query) {
-	if w.early {
-		return []query{{family: f}}
-	}
-	if w.streams {
-		list = append(list, query{f, model.TCP}, query{f, model.SCTP})
-	}
-	if w.udp {
-		list = append(list, query{f, model.UDP})
-	}
-	return list
-}
-
-func (q query) message() (netlink.Message, error) {
-	ae := netlink.NewAttributeEncoder()
-	if q.protocol != 0 {
-		ae.Nested(nl.CTA_TUPLE_ORIG, func(ae *netlink.AttributeEncoder) error {
-			ae.Nested(nl.CTA_TUPLE_PROTO, func(ae *netlink.AttributeEncoder) error {
-				ae.Uint8(nl.CTA_PROTO_NUM, uint8(q.protocol))
-				return nil
-			})
-			return nil
-		})
-		ae.Nested(ctaFilter, func(ae *netlink.AttributeEncoder) error {
-			ae.Uint32(ctaFilterOrigFlags, filterProtocol)
-			return nil
-		})
-	}
-	return message(msgGet, netlink.Request|netlink.Dump, q.family, ae)
-}
-
-// filterProtocol is a bit of ctaFilterOrigFlags, from the kernel's net/netfilter/nf_internals.h.
-const filterProtocol = 1 << 3
-
 // deletion identifies a flow by the tuple of its replies and by its id, a hash of the entry's
 // address and of the original tuple. A newer flow is therefore never deleted: with the same
 // original tuple it would also need the same endpoint as reply source.
@@ -129,12 +85,9 @@ func message(
 type table struct {
 	dial             func() (*netlink.Conn, error)
 	dumps, deletions *netlink.Conn // nil: not open. A dump must not mix with other replies
-	ask              func(query) (netlink.Message, error)
 }
 
-func newTable(dial func() (*netlink.Conn, error)) *table {
-	return &table{dial: dial, ask: query.message}
-}
+func newTable(dial func() (*netlink.Conn, error)) *table { return &table{dial: dial} }
 
 // thisKernel returns a function that opens connections to this machine's kernel, in a network namespace.
 func thisKernel(netNS int) func() (*netlink.Conn, error) {
@@ -159,9 +112,9 @@ func (t *table) close() {
 // interrupt makes a dump fail, so that its rest is not read.
 func interrupt(dump *netlink.Conn) { _ = dump.SetReadDeadline(time.Unix(1, 0)) }
 
-// sweep deletes the stale flows among those that the queries find. When ctx ends, it fails. After an error, the next
-// sweep has new connections, because an answer may still be on its way.
-func (t *table) sweep(ctx context.Context, queries []query, stale func(*flow) bool) (seen, deleted int, err error) {
+// sweep deletes the stale flows of a family. When ctx ends, it fails. After an error, the next sweep has new
+// connections, because an answer may still be on its way.
+func (t *table) sweep(ctx context.Context, of model.Family, stale func(*flow) bool) (seen, deleted int, err error) {
 	if t.dumps == nil {
 		if t.dumps, err = t.dial(); err != nil {
 			return 0, 0, err
@@ -169,7 +122,7 @@ func (t *table) sweep(ctx context.Context, queries []query, stale func(*flow) bo
 	}
 	dumps := t.dumps
 	stop := context.AfterFunc(ctx, func() { interrupt(dumps) })
-	seen, deleted, err = t.sweepAll(queries, stale)
+	seen, deleted, err = t.sweepAll(of, stale)
 	if !stop() { // the deadline is over from now on
 		err = errors.Join(ctx.Err(), err)
 	}
@@ -179,12 +132,12 @@ func (t *table) sweep(ctx context.Context, queries []query, stale func(*flow) bo
 	return seen, deleted, err
 }
 
-// flows yields the kernel's flows for a query. A caller that stops early must call interrupt
+// flows yields the kernel's flows of a family. A caller that stops early must call interrupt
 // first, or the rest would still be read.
-func (t *table) flows(q query) iter.Seq2[flow, error] {
+func (t *table) flows(of model.Family) iter.Seq2[flow, error] {
 	return func(yield func(flow, error) bool) {
-		fail := func(err error) { yield(flow{}, fmt.Errorf("list %v flows: %w", q.family, err)) }
-		m, err := t.ask(q)
+		fail := func(err error) { yield(flow{}, fmt.Errorf("list %v flows: %w", of, err)) }
+		m, err := message(msgGet, netlink.Request|netlink.Dump, of, netlink.NewAttributeEncoder())
 		if err == nil {
 			_, err = t.dumps.Send(m)
 		}
@@ -236,33 +189,26 @@ func (t *table) delete(f *flow) (deleted bool, err error) {
 	return true, nil
 }
 
-func (t *table) sweepAll(queries []query, stale func(*flow) bool) (seen, deleted int, err error) {
+func (t *table) sweepAll(of model.Family, stale func(*flow) bool) (seen, deleted int, err error) {
 	var refused error   // the last one; others hardly differ
 	listed := new(flow) // one for all: stale is a function value, so that each of its arguments is on the heap
-	unfiltered := false
-	for _, q := range queries {
-		if unfiltered {
-			break // this kernel has listed all flows
+	for f, err := range t.flows(of) {
+		if err != nil {
+			return seen, deleted, err
 		}
-		for f, err := range t.flows(q) {
-			if err != nil {
-				return seen, deleted, err
-			}
-			seen++
-			*listed = f
-			unfiltered = unfiltered || !q.matches(listed)
-			if !stale(listed) {
-				continue
-			}
-			switch ok, err := t.delete(listed); {
-			case errors.Is(err, os.ErrDeadlineExceeded):
-				interrupt(t.dumps)
-				return seen, deleted, err
-			case err != nil: // the others may go
-				refused = err
-			case ok:
-				deleted++
-			}
+		seen++
+		*listed = f
+		if !stale(listed) {
+			continue
+		}
+		switch ok, err := t.delete(listed); {
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			interrupt(t.dumps)
+			return seen, deleted, err
+		case err != nil: // the others may go
+			refused = err
+		case ok:
+			deleted++
 		}
 	}
 	return seen, deleted, refused

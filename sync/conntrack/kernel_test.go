@@ -40,7 +40,7 @@ func passOf(protocol model.Protocol, vip, endpoint string) *pass {
 
 // sweep does what the pass is for, as a Reconciler.
 func (t *table) sweepFor(f model.Family, p *pass) (seen, deleted int, err error) {
-	return t.sweep(context.Background(), p.queries(f), p.stale)
+	return t.sweep(context.Background(), f, p.stale)
 }
 
 func TestSweepDeletesWhatIsStaleAndNothingElse(t *testing.T) {
@@ -66,54 +66,37 @@ func TestSweepDeletesWhatIsStaleAndNothingElse(t *testing.T) {
 		"udp [fd00:172:30::10]:53 from [fd00:10::3]:8053",
 		"udp [fd00:172:30::10]:53",
 	}
+	n := newNamespace(t)
+	n.create(t, 1, func(int) flow { return zone })
+	numbered := func(texts []string, first int) func(i int) flow {
+		return func(i int) flow {
+			f := parse(t, texts[i])
+			f.source = netip.AddrPortFrom(f.source.Addr(), uint16(first+i))
+			f.replyDest = f.source
+			return f
+		}
+	}
+	n.create(t, len(stay), numbered(stay, 1))
+	want := n.list(t)
+	stale := slices.Concat(go4, go6)
+	n.create(t, len(stale), numbered(stale, 1001))
+	if got := len(n.list(t)); got != len(stay)+len(stale)+1 {
+		t.Fatalf("%d flows, want %d: nothing is tested", got, len(stay)+len(stale)+1)
+	}
 	for _, tt := range []struct {
-		name         string
-		ask          func(query) (netlink.Message, error)
-		seen4, seen6 int
-	}{
-		{"by protocol", query.message, 8, 4},
-		// As before Linux 5.8.
-		{"by a kernel that does not filter", func(q query) (netlink.Message, error) {
-			return message(msgGet, netlink.Request|netlink.Dump, q.family, netlink.NewAttributeEncoder())
-		}, 10, 5},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			n := newNamespace(t)
-			n.create(t, 1, func(int) flow { return zone })
-			numbered := func(texts []string, first int) func(i int) flow {
-				return func(i int) flow {
-					f := parse(t, texts[i])
-					f.source = netip.AddrPortFrom(f.source.Addr(), uint16(first+i))
-					f.replyDest = f.source
-					return f
-				}
-			}
-			n.create(t, len(stay), numbered(stay, 1))
-			want := n.list(t)
-			stale := slices.Concat(go4, go6)
-			n.create(t, len(stale), numbered(stale, 1001))
-			if got := len(n.list(t)); got != len(stay)+len(stale)+1 {
-				t.Fatalf("%d flows, want %d: nothing is tested", got, len(stay)+len(stale)+1)
-			}
-			for _, f := range model.Families {
-				table := n.open(t)
-				table.ask = tt.ask
-				wantSeen, wantDeleted := tt.seen4, len(go4)
-				if f == model.IPv6 {
-					wantSeen, wantDeleted = tt.seen6, len(go6)
-				}
-				seen, deleted, err := table.sweepFor(f, servingPass(f))
-				if err != nil {
-					t.Fatal(err)
-				}
-				if seen != wantSeen || deleted != wantDeleted {
-					t.Errorf("%v: saw %d flows and deleted %d, want %d and %d", f, seen, deleted, wantSeen, wantDeleted)
-				}
-			}
-			if diff := cmp.Diff(want, n.list(t)); diff != "" {
-				t.Errorf("what is left (-want +got):\n%s", diff)
-			}
-		})
+		family        model.Family
+		seen, deleted int
+	}{{model.IPv4, 10, len(go4)}, {model.IPv6, 5, len(go6)}} {
+		seen, deleted, err := n.open(t).sweepFor(tt.family, servingPass(tt.family))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if seen != tt.seen || deleted != tt.deleted {
+			t.Errorf("%v: saw %d flows and deleted %d, want %d and %d", tt.family, seen, deleted, tt.seen, tt.deleted)
+		}
+	}
+	if diff := cmp.Diff(want, n.list(t)); diff != "" {
+		t.Errorf("what is left (-want +got):\n%s", diff)
 	}
 }
 
@@ -155,7 +138,7 @@ func TestANewerFlowIsNotHit(t *testing.T) {
 	n.create(t, 1, func(int) flow { return stale })
 	table := n.open(t)
 	var found []flow
-	for f, err := range table.flows(query{family: model.IPv4, protocol: model.UDP}) {
+	for f, err := range table.flows(model.IPv4) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -193,7 +176,7 @@ func TestWhatIsRefusedKeepsNobodyElse(t *testing.T) {
 	n.create(t, 1, func(int) flow { return good })
 	table := n.open(t)
 	var flows []flow
-	for f, err := range table.flows(query{family: model.IPv4, protocol: model.UDP}) {
+	for f, err := range table.flows(model.IPv4) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -225,10 +208,10 @@ func TestASweepEndsWithItsContext(t *testing.T) {
 	k := newTable(thisKernel(n.fd()))
 	defer k.close()
 	p := servingPass(model.IPv4)
-	if _, _, err := k.sweep(ctx, p.queries(model.IPv4), p.stale); err == nil {
+	if _, _, err := k.sweep(ctx, model.IPv4, p.stale); err == nil {
 		t.Error("no error, want one")
 	}
-	if _, deleted, err := k.sweep(t.Context(), p.queries(model.IPv4), p.stale); deleted == 0 || err != nil {
+	if _, deleted, err := k.sweep(t.Context(), model.IPv4, p.stale); deleted == 0 || err != nil {
 		t.Errorf("%d deleted by the next, %v", deleted, err)
 	}
 }
@@ -242,7 +225,7 @@ func TestSweepsShareTheirConnections(t *testing.T) {
 	var first *netlink.Conn
 	for range 2 {
 		n.fill(t, 100)
-		if _, deleted, err := k.sweep(t.Context(), p.queries(model.IPv4), p.stale); err != nil || deleted != 100 {
+		if _, deleted, err := k.sweep(t.Context(), model.IPv4, p.stale); err != nil || deleted != 100 {
 			t.Fatalf("%d flows deleted, %v; want 100", deleted, err)
 		}
 		if first == nil {
@@ -256,13 +239,13 @@ func TestSweepsShareTheirConnections(t *testing.T) {
 	n.fill(t, 100)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, _, err := k.sweep(ctx, p.queries(model.IPv4), p.stale); err == nil {
+	if _, _, err := k.sweep(ctx, model.IPv4, p.stale); err == nil {
 		t.Error("a sweep succeeded after the end of its context")
 	}
 	if k.dumps != nil {
 		t.Error("connections of a sweep that failed are still open: the rest of a list may be in them")
 	}
-	if _, _, err := k.sweep(t.Context(), p.queries(model.IPv4), p.stale); err != nil {
+	if _, _, err := k.sweep(t.Context(), model.IPv4, p.stale); err != nil {
 		t.Errorf("after a sweep that failed: %v", err)
 	}
 }
@@ -302,7 +285,7 @@ func TestTheEndOfAContextStaysInItsSweep(t *testing.T) {
 	p := servingPass(model.IPv4)
 	n.fill(t, 1)
 	ctx, cancel := context.WithCancel(t.Context())
-	_, _, err := k.sweep(ctx, p.queries(model.IPv4), func(*flow) bool {
+	_, _, err := k.sweep(ctx, model.IPv4, func(*flow) bool {
 		cancel()
 		time.Sleep(10 * time.Millisecond) // the deadline is set meanwhile
 		return false
@@ -310,7 +293,7 @@ func TestTheEndOfAContextStaysInItsSweep(t *testing.T) {
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("the sweep ended with %v", err)
 	}
-	if _, deleted, err := k.sweep(t.Context(), p.queries(model.IPv4), p.stale); deleted != 1 || err != nil {
+	if _, deleted, err := k.sweep(t.Context(), model.IPv4, p.stale); deleted != 1 || err != nil {
 		t.Errorf("%d deleted by the next sweep, %v", deleted, err)
 	}
 }

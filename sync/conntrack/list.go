@@ -2,19 +2,10 @@ package conntrack
 
 import (
 	"context"
-	"net/netip"
-	"slices"
 	"sync"
 
 	"github.com/vmapd/vmapd/model"
 )
-
-// Translated is an entry of the kernel's table whose destination was translated.
-type Translated struct {
-	Protocol model.Protocol
-	Dest     netip.AddrPort // that the client asked for
-	Endpoint netip.AddrPort
-}
 
 // Lister lists entries of the kernel's table, on demand. Its connection stays open, see table. The zero
 // value is ready; any number of goroutines may use it.
@@ -27,29 +18,25 @@ type Lister struct {
 
 // List calls each for the translated entries of a family whose original destination has one of some
 // protocols and ports; the addresses are left to the caller.
-func (l *Lister) List(ctx context.Context, f model.Family, ports []model.VIP, each func(Translated)) error {
+func (l *Lister) List(ctx context.Context, of model.Family, ports []model.VIP, each func(Entry)) error {
 	wanted := map[model.VIP]bool{} // without addresses
-	var protocols []model.Protocol
 	for _, p := range ports {
 		wanted[model.VIP{Protocol: p.Protocol, Port: p.Port}] = true
-		if !slices.Contains(protocols, p.Protocol) {
-			protocols = append(protocols, p.Protocol)
-		}
 	}
-	return l.list(ctx, f, protocols, func(f *flow) {
+	return l.list(ctx, of, func(f *flow) {
 		if f.replySource == f.dest || f.zone { // IPVS sets no status
 			return
 		}
 		if wanted[model.VIP{Protocol: f.protocol, Port: f.dest.Port()}] {
-			each(Translated{f.protocol, f.dest, f.replySource})
+			each(f.entry())
 		}
 	})
 }
 
-// CountFast returns the number of translated entries of TCP and UDP of a family whose packets take the fast
-// path of a flowtable, ours or another program's. It reads the whole table.
-func (l *Lister) CountFast(ctx context.Context, f model.Family) (n int, err error) {
-	err = l.list(ctx, f, []model.Protocol{model.TCP, model.UDP}, func(f *flow) {
+// CountFast returns the number of translated entries of a family whose packets take the fast
+// path of a flowtable, ours or another program's.
+func (l *Lister) CountFast(ctx context.Context, of model.Family) (n int, err error) {
+	err = l.list(ctx, of, func(f *flow) {
 		if f.fast && f.translated {
 			n++
 		}
@@ -57,18 +44,14 @@ func (l *Lister) CountFast(ctx context.Context, f model.Family) (n int, err erro
 	return n, err
 }
 
-// list calls each for the entries of some protocols; old kernels list all.
-func (l *Lister) list(ctx context.Context, f model.Family, protocols []model.Protocol, each func(*flow)) error {
+// list calls each for the entries of a family.
+func (l *Lister) list(ctx context.Context, of model.Family, each func(*flow)) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.table == nil {
 		l.table = newTable(thisKernel(l.NetNS))
 	}
-	var queries []query
-	for _, p := range protocols {
-		queries = append(queries, query{family: f, protocol: p})
-	}
-	_, _, err := l.table.sweep(ctx, queries, func(f *flow) bool {
+	_, _, err := l.table.sweep(ctx, of, func(f *flow) bool {
 		each(f)
 		return false
 	})

@@ -35,8 +35,8 @@ func TestListTellsOfTranslatedFlows(t *testing.T) {
 	list := func(f model.Family, ports ...model.VIP) []string {
 		t.Helper()
 		found := []string{}
-		if err := l.List(t.Context(), f, ports, func(f Translated) {
-			found = append(found, fmt.Sprintf("%v %v %v", f.Protocol, f.Dest, f.Endpoint))
+		if err := l.List(t.Context(), f, ports, func(f Entry) {
+			found = append(found, fmt.Sprintf("%v %v %v", f.Protocol, f.Dest, f.ReplySource))
 		}); err != nil {
 			t.Fatal(err)
 		}

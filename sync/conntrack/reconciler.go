@@ -56,7 +56,7 @@ type Reconciler struct {
 
 	// The rest is Run's.
 	table *table
-	sweep func(ctx context.Context, queries []query, stale func(*flow) bool) (seen, deleted int, err error)
+	sweep func(ctx context.Context, of model.Family, stale func(*flow) bool) (seen, deleted int, err error)
 	said  [len(model.Families)]logonce.Error
 	retry time.Duration // the pause after the next failure
 	audit time.Time     // when all flows are looked at again
@@ -125,7 +125,7 @@ func (r *Reconciler) work(ctx context.Context) time.Duration {
 		r.audit = start.Add(auditInterval)
 		r.each(func(_ model.Family, f *family) {
 			if f.applied != nil {
-				f.audit()
+				f.todo.add(work{udp: true, streams: true})
 			}
 		})
 	}
@@ -173,7 +173,7 @@ func (r *Reconciler) passes(ctx context.Context) (did, ok bool) {
 		}
 		did = true
 		p := Pass{Family: f, Started: start}
-		p.Seen, p.Deleted, p.Err = r.sweep(ctx, work.queries(f), r.judge(work))
+		p.Seen, p.Deleted, p.Err = r.sweep(ctx, f, r.judge(work))
 		p.Took = time.Since(start)
 		if ctx.Err() != nil {
 			return did, ok

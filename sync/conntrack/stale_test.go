@@ -157,7 +157,7 @@ func TestWhichFlowsAreStale(t *testing.T) {
 			}
 			// A full look finds nothing else, but that it does not know of what was deleted.
 			for i := range c.families {
-				c.families[i].audit()
+				c.families[i].todo.add(work{udp: true, streams: true})
 			}
 			again, _ := c.pass(t, now, slices.DeleteFunc(slices.Clone(all), func(f string) bool { return slices.Contains(got, f) })...)
 			if tt.stale != nil && len(again) > 0 {
@@ -217,7 +217,7 @@ func TestTheFirstPassFindsWhatNobodyRemembers(t *testing.T) {
 	}
 	// Another proxy may have Services in the same range. Once is enough.
 	for i := range c.families {
-		c.families[i].audit()
+		c.families[i].todo.add(work{udp: true, streams: true})
 	}
 	if got, did := c.pass(t, now, strays...); len(got) > 0 || !did {
 		t.Errorf("a later audit deletes what nobody has: %q", got)

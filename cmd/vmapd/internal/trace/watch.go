@@ -33,7 +33,7 @@ type Watch struct {
 type watcher struct {
 	Watch
 	tracer    *others.Tracer
-	finder    *conntrack.Finder
+	tracked   conntrack.Lister
 	tracking  *conntrack.Watch
 	collector Collector
 	pending   map[*Connection]*pending
@@ -62,9 +62,6 @@ func (t Watch) Run(ctx context.Context) (told int, err error) {
 	if err := others.RemoveStaleTraces(); err != nil {
 		return 0, err
 	}
-	if w.finder, err = conntrack.NewFinder(); err != nil {
-		return 0, err
-	}
 	if w.tracking, err = conntrack.NewWatch(0, t.Filter.Protocol, t.Filter.Source, t.Filter.Dest); err != nil {
 		return 0, err
 	}
@@ -81,9 +78,6 @@ func (w *watcher) close() {
 	}
 	if w.tracking != nil {
 		w.tracking.Close()
-	}
-	if w.finder != nil {
-		w.finder.Close()
 	}
 }
 
@@ -224,7 +218,7 @@ func (w *watcher) story(ctx context.Context, c *Connection) (Story, error) {
 	}
 	e, found := conntrack.Latest(in.Tracking)
 	if !found || missing != nil { // the flow is older, or the kernel sends no events (nf_conntrack_events)
-		if e, found, err = w.finder.Find(w.Filter.Protocol, c.Client, first.Destination); err != nil {
+		if e, found, err = w.tracked.Find(ctx, w.Filter.Protocol, c.Client, first.Destination); err != nil {
 			return Story{}, err
 		}
 	}
