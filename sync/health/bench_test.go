@@ -29,7 +29,7 @@ func many(b *testing.B, n int) (*Services, *model.Builder) {
 	b.Cleanup(func() {
 		for _, f := range model.Families {
 			for _, c := range s.families[f].checks {
-				c.closeWhere(everywhere)
+				c.closeBut()
 			}
 		}
 	})

@@ -21,21 +21,18 @@ type check struct {
 
 	// The rest is Services.Run's alone.
 	port      uint16
-	listeners []*listener
+	listeners map[netip.Addr]*listener // the unspecified address stands for all of its family
 	said      logonce.Error
 }
 
-func everywhere(netip.Addr) bool { return true }
-
-// closeWhere closes the listeners on some addresses.
-func (c *check) closeWhere(where func(netip.Addr) bool) {
-	c.listeners = slices.DeleteFunc(c.listeners, func(l *listener) bool {
-		if !where(l.at) {
-			return false
+// closeBut closes the listeners on all but some addresses.
+func (c *check) closeBut(addrs ...netip.Addr) {
+	for at, l := range c.listeners {
+		if !slices.Contains(addrs, at) {
+			l.close()
+			delete(c.listeners, at)
 		}
-		l.close()
-		return true
-	})
+	}
 }
 
 // checkBody is the same as kube-proxy's.

@@ -2,8 +2,6 @@ package health
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"io"
 	"log"
 	"net"
@@ -29,16 +27,15 @@ func defaultLimits() limits {
 // maxHeader is in bytes; net/http adds 4096.
 const maxHeader = 4 << 10
 
-// listener serves HTTP on one address.
+// listener serves HTTP at one address.
 type listener struct {
-	at     netip.Addr // the unspecified address stands for all of its family
 	socket net.Listener
 	server *http.Server
 }
 
 // serve answers connections to socket until close.
-func serve(at netip.Addr, socket net.Listener, h http.Handler, limits limits) *listener {
-	l := &listener{at: at, socket: socket, server: &http.Server{
+func serve(socket net.Listener, h http.Handler, limits limits) *listener {
+	l := &listener{socket: socket, server: &http.Server{
 		Handler:     h,
 		ReadTimeout: limits.request, WriteTimeout: limits.request, IdleTimeout: limits.idle,
 		MaxHeaderBytes:               maxHeader,
@@ -62,16 +59,5 @@ func listenTCP(ctx context.Context, at netip.AddrPort) (net.Listener, error) {
 	var config net.ListenConfig
 	config.SetMultipathTCP(false) // one short request needs no second path
 	network := map[model.Family]string{model.IPv4: "tcp4", model.IPv6: "tcp6"}[model.FamilyOf(at.Addr())]
-	l, err := config.Listen(ctx, network, at.String())
-	if err == nil {
-		return l, nil
-	}
-	name := at.String()
-	if at.Addr().IsUnspecified() {
-		name = fmt.Sprintf("port %d over %v", at.Port(), model.FamilyOf(at.Addr()))
-	}
-	if op, ok := errors.AsType[*net.OpError](err); ok {
-		err = op.Err // the address follows below
-	}
-	return nil, fmt.Errorf("listen on %s: %w", name, err)
+	return config.Listen(ctx, network, at.String())
 }

@@ -5,7 +5,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/netip"
 	"strings"
 	"syscall"
 	"testing"
@@ -20,7 +19,7 @@ func server(t *testing.T, limits limits) (*listener, string) {
 		t.Fatal(err)
 	}
 	h := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
-	l := serve(netip.Addr{}, socket, h, limits)
+	l := serve(socket, h, limits)
 	t.Cleanup(l.close)
 	return l, socket.Addr().String()
 }

@@ -17,12 +17,8 @@ import (
 	"github.com/vmapd/vmapd/sync/reconcile"
 )
 
-// A port in use is tried again after each successful round and after these pauses. The first
-// pause is for an earlier vmapd that is about to exit.
-const (
-	firstRetry   = 100 * time.Millisecond
-	slowestRetry = 2 * time.Second
-)
+// retry is the pause until a port in use is tried again; a successful round is an occasion, too.
+const retry = 500 * time.Millisecond
 
 // ServicesOptions are the options of a Services.
 type ServicesOptions struct {
@@ -65,7 +61,6 @@ type Services struct {
 	// The rest is Run's alone.
 	families [len(model.Families)]familyChecks
 	missing  map[*check]struct{} // the checks that don't listen on all of addrs
-	pause    time.Duration       // before the next try to open these
 }
 
 // programmed has the last programmed snapshot of each family.
@@ -87,7 +82,7 @@ func NewServices(o ServicesOptions) *Services {
 		healthy: o.Healthy, failed: o.Failed, log: cmp.Or(o.Log, slog.New(slog.DiscardHandler)),
 		listen: listenTCP, limits: defaultLimits(),
 		last: reconcile.NewFollower(programmed{}), restricted: o.Restricted,
-		missing: map[*check]struct{}{}, pause: firstRetry,
+		missing: map[*check]struct{}{},
 	}
 	for f := range s.families {
 		s.families[f] = familyChecks{checks: map[model.NamespacedName]*check{}}
@@ -112,20 +107,17 @@ func (s *Services) Run(ctx context.Context) {
 	defer func() {
 		for _, f := range model.Families {
 			for _, c := range s.families[f].checks {
-				c.closeWhere(everywhere)
+				c.closeBut()
 			}
 		}
 	}()
 	s.last.Run(ctx, func() time.Duration {
 		s.update()
-		s.pause = min(2*s.pause, slowestRetry)
-		if s.openMissing(ctx) {
-			s.pause = firstRetry
-		}
+		s.openMissing(ctx)
 		if len(s.missing) == 0 {
 			return -1
 		}
-		return s.pause
+		return retry
 	})
 }
 
@@ -153,7 +145,7 @@ func (s *Services) updateFamily(f model.Family, snapshot *model.Snapshot) {
 	}
 	in.addrs = addrs
 	for _, c := range in.checks {
-		c.closeWhere(func(a netip.Addr) bool { return !slices.Contains(addrs, a) })
+		c.closeBut(addrs...)
 		s.missing[c] = struct{}{}
 	}
 }
@@ -182,12 +174,12 @@ func (s *Services) change(f model.Family, change model.Change[*model.HealthCheck
 	}
 	c := in.checks[now.Service]
 	if c == nil {
-		c = &check{service: now.Service, family: f, healthy: s.healthy}
+		c = &check{service: now.Service, family: f, healthy: s.healthy, listeners: map[netip.Addr]*listener{}}
 		in.checks[now.Service] = c
 	}
 	c.local.Store(int64(now.Families[f].LocalEndpoints))
 	if c.port != now.Port {
-		c.closeWhere(everywhere)
+		c.closeBut()
 		c.port = now.Port
 		s.missing[c] = struct{}{}
 	}
@@ -197,14 +189,14 @@ func (s *Services) change(f model.Family, change model.Change[*model.HealthCheck
 func (s *Services) forget(f model.Family, service model.NamespacedName) {
 	in := &s.families[f]
 	if c := in.checks[service]; c != nil {
-		c.closeWhere(everywhere)
+		c.closeBut()
 		delete(s.missing, c)
 		delete(in.checks, service)
 	}
 }
 
-// openMissing opens the missing listeners, and reports whether there is a new failure.
-func (s *Services) openMissing(ctx context.Context) (news bool) {
+// openMissing opens the missing listeners.
+func (s *Services) openMissing(ctx context.Context) {
 	list := slices.SortedFunc(maps.Keys(s.missing), func(a, b *check) int {
 		return cmp.Or(cmp.Compare(a.service.Namespace, b.service.Namespace), cmp.Compare(a.service.Name, b.service.Name),
 			cmp.Compare(a.family, b.family))
@@ -214,9 +206,8 @@ func (s *Services) openMissing(ctx context.Context) (news bool) {
 		if err == nil {
 			delete(s.missing, c)
 		}
-		news = s.report(ctx, c, err) || news
+		s.report(ctx, c, err)
 	}
-	return news
 }
 
 // open opens a check's missing listeners. A failure of one does not stop the others.
@@ -224,12 +215,12 @@ func (s *Services) open(ctx context.Context, c *check) error {
 	var first error
 	failed := 0
 	for _, a := range s.families[c.family].addrs {
-		if slices.ContainsFunc(c.listeners, func(l *listener) bool { return l.at == a }) {
+		if c.listeners[a] != nil {
 			continue
 		}
 		socket, err := s.listen(ctx, netip.AddrPortFrom(a, c.port))
 		if err == nil {
-			c.listeners = append(c.listeners, serve(a, socket, c, s.limits))
+			c.listeners[a] = serve(socket, c, s.limits)
 			continue
 		}
 		if a.IsUnspecified() && errors.Is(err, syscall.EAFNOSUPPORT) {
@@ -244,20 +235,19 @@ func (s *Services) open(ctx context.Context, c *check) error {
 	return first
 }
 
-// report logs an error once, and its end. It reports whether the error is new.
-func (s *Services) report(ctx context.Context, c *check, err error) bool {
+// report logs an error once, and its end.
+func (s *Services) report(ctx context.Context, c *check, err error) {
+	if ctx.Err() != nil || !c.said.Differs(err) {
+		return
+	}
 	attrs := []slog.Attr{
 		slog.String("service", c.service.String()), slog.Int("port", int(c.port)), slog.String("family", c.family.String()),
 	}
-	switch {
-	case ctx.Err() != nil || !c.said.Differs(err):
-		return false
-	case err == nil:
+	if err == nil {
 		s.log.LogAttrs(ctx, slog.LevelInfo, "listening on health-check port again", attrs...)
-		return false
+		return
 	}
 	attrs = append(attrs, slog.Any("err", err))
 	s.log.LogAttrs(ctx, slog.LevelWarn, "cannot listen on health-check port; retrying", attrs...)
 	s.failed(c.service, c.port, err)
-	return true
 }
