@@ -9,8 +9,8 @@
 //   - from the source with the most connections, so that one host costs only itself;
 //   - of these, the one that was silent longest.
 //
-// Bytes of a header and of a TLS handshake do not count as a request, however many come. Only if
-// all connections are being answered, one of these is closed.
+// Bytes of a header are no request, however many come. Only if all connections are being answered, one of these
+// is closed.
 package connlimit
 
 import (
@@ -29,35 +29,26 @@ type Listener struct {
 	net.Listener
 	most int
 
-	mu      sync.Mutex
-	conns   map[*conn]struct{}
-	sources map[netip.Prefix]*source
-}
-
-// source is a host with connections: an IPv4 address, or an IPv6 network of /64, of which a
-// host may have all addresses.
-type source struct {
-	from  netip.Prefix
-	conns int
+	mu    sync.Mutex
+	conns map[*conn]struct{}
 }
 
 // conn is a connection of a Listener. Its Listener's mutex guards its fields.
 type conn struct {
 	net.Conn
 	of     *Listener
-	from   *source
-	busy   bool      // a request is being answered
-	silent time.Time // since when, unless it is busy
-	gone   bool
+	from   netip.Prefix // a host: an IPv4 address, or an IPv6 network of /64, of which it may have all addresses
+	busy   bool         // a request is being answered
+	silent time.Time    // since when, unless it is busy
 }
 
 // New returns a Listener that keeps at most so many connections of l.
 func New(l net.Listener, most int) *Listener {
-	return &Listener{Listener: l, most: most, conns: map[*conn]struct{}{}, sources: map[netip.Prefix]*source{}}
+	return &Listener{Listener: l, most: most, conns: map[*conn]struct{}{}}
 }
 
-// Serve serves HTTP on a Listener, perhaps through another one around it, such as TLS's.
-func Serve(s *http.Server, l net.Listener) error {
+// Serve serves HTTP on a Listener.
+func Serve(s *http.Server, l *Listener) error {
 	inner := s.Handler
 	s.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if c, ok := r.Context().Value(key{}).(*conn); ok {
@@ -67,9 +58,6 @@ func Serve(s *http.Server, l net.Listener) error {
 		inner.ServeHTTP(w, r)
 	})
 	s.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
-		if secure, ok := c.(interface{ NetConn() net.Conn }); ok {
-			c = secure.NetConn()
-		}
 		return context.WithValue(ctx, key{}, c)
 	}
 	return s.Serve(l)
@@ -83,13 +71,20 @@ type key struct{}
 // that it does not know.
 func (l *Listener) Accept() (net.Conn, error) {
 	accepted, err := l.Listener.Accept()
-	if err != nil {
-		if !errors.Is(err, net.ErrClosed) {
-			err = passing{err}
-		}
+	switch {
+	case errors.Is(err, net.ErrClosed):
 		return nil, err
+	case err != nil:
+		return nil, passing{err}
 	}
-	return l.add(accepted), nil
+	c := &conn{Conn: accepted, of: l, from: sourceOf(accepted.RemoteAddr()), silent: time.Now()}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.conns) >= l.most {
+		l.victim().end()
+	}
+	l.conns[c] = struct{}{}
+	return c, nil
 }
 
 // passing is an error after which an http.Server pauses and continues.
@@ -99,63 +94,22 @@ func (passing) Timeout() bool   { return false }
 func (passing) Temporary() bool { return true }
 func (p passing) Unwrap() error { return p.error }
 
-// Len returns the number of connections.
-func (l *Listener) Len() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return len(l.conns)
-}
-
-func (l *Listener) add(accepted net.Conn) *conn {
-	c := &conn{Conn: accepted, of: l, silent: time.Now()}
-	l.mu.Lock()
-	var victim *conn
-	if len(l.conns) >= l.most {
-		victim = l.victim()
-		l.remove(victim)
-	}
-	from := sourceOf(accepted.RemoteAddr())
-	c.from = l.sources[from]
-	if c.from == nil {
-		c.from = &source{from: from}
-		l.sources[from] = c.from
-	}
-	c.from.conns++
-	l.conns[c] = struct{}{}
-	l.mu.Unlock()
-	if victim != nil {
-		victim.end()
-	}
-	return c
-}
-
 // victim returns the connection to close. The number of connections is small.
 func (l *Listener) victim() (found *conn) {
+	conns := map[netip.Prefix]int{}
 	for c := range l.conns {
-		if found == nil || c.before(found) {
+		conns[c.from]++
+	}
+	for c := range l.conns {
+		switch {
+		case found == nil, found.busy && !c.busy:
+			found = c
+		case c.busy == found.busy &&
+			cmp.Or(cmp.Compare(conns[found.from], conns[c.from]), c.silent.Compare(found.silent)) < 0:
 			found = c
 		}
 	}
 	return found
-}
-
-// before reports whether c is closed rather than o.
-func (c *conn) before(o *conn) bool {
-	if c.busy != o.busy {
-		return o.busy
-	}
-	return cmp.Or(cmp.Compare(o.from.conns, c.from.conns), c.silent.Compare(o.silent)) < 0
-}
-
-func (l *Listener) remove(c *conn) {
-	if c.gone {
-		return
-	}
-	c.gone = true
-	delete(l.conns, c)
-	if c.from.conns--; c.from.conns == 0 {
-		delete(l.sources, c.from.from)
-	}
 }
 
 func sourceOf(a net.Addr) netip.Prefix {
@@ -179,13 +133,14 @@ func (c *conn) set(busy bool) {
 // Close implements net.Conn.
 func (c *conn) Close() error {
 	c.of.mu.Lock()
-	c.of.remove(c)
+	delete(c.of.conns, c)
 	c.of.mu.Unlock()
 	return c.Conn.Close()
 }
 
 // end closes the connection with a reset, so that many of them leave nothing in TIME_WAIT.
 func (c *conn) end() {
+	delete(c.of.conns, c)
 	if tcp, ok := c.Conn.(*net.TCPConn); ok {
 		_ = tcp.SetLinger(0) // fails only if it is closed
 	}

@@ -26,7 +26,7 @@ const (
 // port is one address that is served.
 type port struct {
 	address  string // as configured
-	listener net.Listener
+	listener *connlimit.Listener
 	server   *http.Server
 	handler  http.Handler
 	log      *slog.Logger
