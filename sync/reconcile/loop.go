@@ -5,14 +5,12 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"maps"
-	"math/rand/v2"
-	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/vmapd/vmapd/model"
+	"github.com/vmapd/vmapd/sync/logonce"
 )
 
 // Backend programs one node's dataplane.
@@ -38,8 +36,6 @@ const (
 	slowestRetry          = 30 * time.Second
 	// slowestLook is the longest pause where the backend is waiting, see Waiting.
 	slowestLook = time.Second
-	// repeatFailure is the least time between two lines about the same failure.
-	repeatFailure = time.Minute
 	// changeRetry is the pause between a failure and a round for a change, which may remove
 	// the cause of the failure.
 	changeRetry = time.Second
@@ -76,19 +72,17 @@ type Loop struct {
 	// Before, unless it is nil, is called before a round takes its snapshot, and may wait. A simulation
 	// waits until everything else is at rest: what a round has does not depend on chance then.
 	Before func()
-	// Jitter returns a number from 0 to 1, by which the pause after a failure is longer: by a tenth
-	// at most. nil: by chance.
-	Jitter func() float64
+	// Exact: the pause after a failure is not longer by chance. A simulation takes the same time each time then.
+	Exact bool
 
 	full    bool // the next round compares with the real dataplane
 	repair  bool // it puts back what another program changed
 	started time.Time
-	applied *model.Snapshot // the last that was programmed, at least but for single service ports
+	applied bool            // a snapshot was programmed, at least but for single service ports
 	seen    *model.Snapshot // the last whose problems were logged
 	backoff wait.Backoff
 
-	failure       string // that was logged last, "" after a success
-	failureLogged time.Time
+	failed logonce.Error
 }
 
 // Run applies snapshots until ctx ends. The dataplane stays as it is then.
@@ -183,80 +177,54 @@ func (l *Loop) round(ctx context.Context, s *model.Snapshot, taken pending) time
 	}
 	l.full, l.repair = err != nil, l.repair && err != nil
 	if model.IsProgrammed(err) {
-		l.logApplied(ctx, s)
-		l.applied = s
+		l.logApplied(ctx, done)
 	}
 	if err != nil {
-		again := l.pause()
+		again := l.backoff.Step()
 		if _, waits := errors.AsType[Waiting](err); waits {
 			again = min(again, slowestLook)
 		}
 		l.logFailure(ctx, err, again)
 		return again
 	}
-	l.failure = ""
+	l.failed.Differs(nil)
 	l.resetBackoff()
 	return 0
 }
 
-// logApplied logs that a snapshot is programmed: the first one, or what the others changed.
-func (l *Loop) logApplied(ctx context.Context, s *model.Snapshot) {
-	if l.applied != nil {
-		l.logServices(ctx, s)
+// logApplied logs that a snapshot is programmed: the first one, or for debugging each with changed objects.
+func (l *Loop) logApplied(ctx context.Context, done Round) {
+	if l.applied {
+		if done.Services+done.EndpointSlices > 0 {
+			l.Log.LogAttrs(ctx, slog.LevelDebug, "changes applied", slog.Int("services", done.Services),
+				slog.Int("endpointslices", done.EndpointSlices), slog.Duration("took", done.Took))
+		}
 		return
 	}
+	l.applied = true
 	l.Log.LogAttrs(ctx, slog.LevelInfo, "ready", slog.Duration("after", time.Since(l.started)),
-		slog.Int("service_ports_ipv4", s.Family(model.IPv4).NumServicePorts()),
-		slog.Int("service_ports_ipv6", s.Family(model.IPv6).NumServicePorts()))
+		slog.Int("service_ports_ipv4", done.Snapshot.Family(model.IPv4).NumServicePorts()),
+		slog.Int("service_ports_ipv6", done.Snapshot.Family(model.IPv6).NumServicePorts()))
 }
 
-// logFailure logs a failure of a round, unless a line says so already.
+// logFailure logs a failure of a round, unless it is that of the last one.
 func (l *Loop) logFailure(ctx context.Context, err error, again time.Duration) {
-	if text := err.Error(); text != l.failure || time.Since(l.failureLogged) >= repeatFailure {
-		l.failure, l.failureLogged = text, time.Now()
-		message := "apply failed; keeping the rules of the last round"
-		if model.IsProgrammed(err) {
-			message = "the kernel refuses service ports; all others are programmed"
-		}
-		l.Log.LogAttrs(ctx, slog.LevelError, message, slog.Any("err", err), slog.Duration("retry_in", again))
-	}
-}
-
-// logServices logs, for debugging, the Services of a round that differ from those of the last one, and
-// the names of the first ten.
-func (l *Loop) logServices(ctx context.Context, s *model.Snapshot) {
-	if !l.Log.Enabled(ctx, slog.LevelDebug) {
+	if !l.failed.Differs(err) {
 		return
 	}
-	changed := map[string]bool{}
-	for _, f := range model.Families {
-		for c := range s.Family(f).ServicePortChanges(l.applied.Family(f)) {
-			changed[cmp.Or(c.New, c.Old).Name.NamespacedName.String()] = true
-		}
+	message := "apply failed; keeping the rules of the last round"
+	if model.IsProgrammed(err) {
+		message = "the kernel refuses service ports; all others are programmed"
 	}
-	if len(changed) == 0 {
-		return
-	}
-	const most = 10
-	names := slices.Sorted(maps.Keys(changed))
-	l.Log.LogAttrs(ctx, slog.LevelDebug, "Services applied", slog.Int("changed", len(names)),
-		slog.Any("first", names[:min(len(names), most)]))
+	l.Log.LogAttrs(ctx, slog.LevelError, message, slog.Any("err", err), slog.Duration("retry_in", again))
 }
 
 func (l *Loop) resetBackoff() {
-	const doublings = 16
+	const doublings, jitter = 16, 0.1
 	l.backoff = wait.Backoff{Duration: firstRetry, Factor: 2, Steps: doublings, Cap: slowestRetry}
-}
-
-// pause returns the time until a failed round is tried again.
-func (l *Loop) pause() time.Duration {
-	const jitter = 0.1
-	chance := l.Jitter
-	if chance == nil {
-		chance = rand.Float64
+	if !l.Exact {
+		l.backoff.Jitter = jitter
 	}
-	pause := l.backoff.Step()
-	return pause + time.Duration(chance()*jitter*float64(pause))
 }
 
 // logProblems logs problems of objects that are new, and those that are gone.

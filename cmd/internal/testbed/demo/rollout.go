@@ -92,6 +92,6 @@ func (d *demo) change(ctx context.Context, folder string) (time.Duration, error)
 	if err := d.write(folder); err != nil {
 		return 0, err
 	}
-	err := d.proxy.waitFor(ctx, `msg="Services applied"`)
+	err := d.proxy.waitFor(ctx, `msg="changes applied"`)
 	return time.Since(start).Round(time.Millisecond), err
 }

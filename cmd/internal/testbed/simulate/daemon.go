@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"math/rand/v2"
 	"net/netip"
 	"slices"
 	"sync"
@@ -77,10 +76,9 @@ func (w *world) start() {
 	d.observe()
 	d.readHost()
 	d.state.Complete()
-	jitter := rand.New(rand.NewPCG(uint64(d.number), 1))
 	loop := &reconcile.Loop{
 		State: d.state, Backend: watched{d}, Log: slog.New(slog.DiscardHandler), ForeignChange: d.foreign, Observers: d.observers.all(),
-		Jitter: jitter.Float64, Before: func() { time.Sleep(atRest) },
+		Exact: true, Before: func() { time.Sleep(atRest) },
 	}
 	go func() {
 		defer close(d.ended)
