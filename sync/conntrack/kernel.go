@@ -87,8 +87,6 @@ type table struct {
 	dumps, deletions *netlink.Conn // nil: not open. A dump must not mix with other replies
 }
 
-func newTable(dial func() (*netlink.Conn, error)) *table { return &table{dial: dial} }
-
 // thisKernel returns a function that opens connections to this machine's kernel, in a network namespace.
 func thisKernel(netNS int) func() (*netlink.Conn, error) {
 	return func() (*netlink.Conn, error) {

@@ -205,7 +205,7 @@ func TestASweepEndsWithItsContext(t *testing.T) {
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	k := newTable(thisKernel(n.fd()))
+	k := &table{dial: thisKernel(n.fd())}
 	defer k.close()
 	p := servingPass(model.IPv4)
 	if _, _, err := k.sweep(ctx, model.IPv4, p.stale); err == nil {
@@ -219,7 +219,7 @@ func TestASweepEndsWithItsContext(t *testing.T) {
 // A connection lasts from sweep to sweep, because its end makes others' batches wait.
 func TestSweepsShareTheirConnections(t *testing.T) {
 	n := newNamespace(t)
-	k := newTable(thisKernel(n.fd()))
+	k := &table{dial: thisKernel(n.fd())}
 	defer k.close()
 	p := servingPass(model.IPv4)
 	var first *netlink.Conn
@@ -280,7 +280,7 @@ func TestAReconcilerReachesTheKernel(t *testing.T) {
 // The context ends while the last flow of a list is judged: no later sweep has the deadline that this sets.
 func TestTheEndOfAContextStaysInItsSweep(t *testing.T) {
 	n := newNamespace(t)
-	k := newTable(thisKernel(n.fd()))
+	k := &table{dial: thisKernel(n.fd())}
 	defer k.close()
 	p := servingPass(model.IPv4)
 	n.fill(t, 1)

@@ -49,7 +49,7 @@ func (l *Lister) list(ctx context.Context, of model.Family, each func(*flow)) er
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.table == nil {
-		l.table = newTable(thisKernel(l.NetNS))
+		l.table = &table{dial: thisKernel(l.NetNS)}
 	}
 	_, _, err := l.table.sweep(ctx, of, func(f *flow) bool {
 		each(f)

@@ -146,7 +146,7 @@ func (n *namespace) list(t testing.TB) []string {
 
 func (n *namespace) open(t testing.TB) *table {
 	t.Helper()
-	table := newTable(thisKernel(n.fd()))
+	table := &table{dial: thisKernel(n.fd())}
 	var err error
 	if table.dumps, err = table.dial(); err != nil {
 		t.Fatal(err)

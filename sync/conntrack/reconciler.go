@@ -74,7 +74,7 @@ func New(o Options) *Reconciler {
 		o.Dial = thisKernel(o.NetNS)
 	}
 	r := &Reconciler{
-		options: o, rounds: reconcile.NewFollower(families{}), table: newTable(o.Dial), retry: o.Interval,
+		options: o, rounds: reconcile.NewFollower(families{}), table: &table{dial: o.Dial}, retry: o.Interval,
 	}
 	r.sweep = r.table.sweep
 	return r
