@@ -19,7 +19,6 @@ func Service(s *corev1.Service) model.Service {
 	out := model.Service{
 		NamespacedName:        model.NamespacedName{Namespace: s.Namespace, Name: s.Name},
 		Created:               s.CreationTimestamp.Time,
-		Labels:                s.Labels,
 		Annotations:           annotations(s.Annotations),
 		Type:                  string(s.Spec.Type),
 		ClusterIPs:            s.Spec.ClusterIPs,
@@ -29,6 +28,9 @@ func Service(s *corev1.Service) model.Service {
 		SessionAffinity:       string(s.Spec.SessionAffinity),
 		SourceRanges:          s.Spec.LoadBalancerSourceRanges,
 		HealthCheckNodePort:   s.Spec.HealthCheckNodePort,
+	}
+	if name, ok := s.Labels[model.LabelServiceProxyName]; ok { // the proxy reads no other label
+		out.Labels = map[string]string{model.LabelServiceProxyName: name}
 	}
 	// Manifests often have only clusterIP; an API server fills in clusterIPs (KEP-563).
 	if len(out.ClusterIPs) == 0 && s.Spec.ClusterIP != "" {

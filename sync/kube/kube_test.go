@@ -37,7 +37,7 @@ func bulkyMeta(namespace, name string, labels map[string]string) metav1.ObjectMe
 
 func service() *corev1.Service {
 	return &corev1.Service{
-		ObjectMeta: bulkyMeta("ns1", "svc1", map[string]string{model.LabelServiceProxyName: "other", "app": "web"}),
+		ObjectMeta: bulkyMeta("ns1", "svc1", map[string]string{model.LabelServiceProxyName: "other"}),
 		Spec: corev1.ServiceSpec{
 			Type:       corev1.ServiceTypeLoadBalancer,
 			ClusterIP:  "172.30.0.41",
@@ -145,7 +145,7 @@ func TestService(t *testing.T) {
 	want := model.Service{
 		NamespacedName:        model.NamespacedName{Namespace: "ns1", Name: "svc1"},
 		Created:               created,
-		Labels:                map[string]string{model.LabelServiceProxyName: "other", "app": "web"},
+		Labels:                map[string]string{model.LabelServiceProxyName: "other"},
 		Annotations:           map[string]string{model.AnnotationAlgorithm: "maglev", model.AnnotationConnectionGrace: "30s"},
 		Type:                  "LoadBalancer",
 		ClusterIPs:            []string{"172.30.0.41", "fd00:30::41"},

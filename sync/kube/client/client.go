@@ -13,6 +13,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/flowcontrol"
 
@@ -50,7 +51,8 @@ func New(conf *rest.Config) (*Client, error) {
 		return nil, err
 	}
 	scheme := newScheme()
-	whole := newSerializer(scheme)
+	// For protobuf, JSON and YAML, and for CBOR if client-go's feature ClientsAllowCBOR is on.
+	whole := rest.CodecFactoryForGeneratedClient(scheme, serializer.NewCodecFactory(scheme)).WithoutConversion()
 	c.options = runtime.NewParameterCodec(scheme)
 	for _, of := range []struct {
 		group schema.GroupVersion

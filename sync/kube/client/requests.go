@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -27,7 +28,6 @@ type Resource[L runtime.Object] struct {
 	group     rest.Interface
 	namespace string // "": all
 	options   runtime.ParameterCodec
-	newList   func() L
 }
 
 // In returns the objects of one namespace; "" is all.
@@ -38,44 +38,41 @@ func (r Resource[L]) In(namespace string) Resource[L] {
 
 // Services of all namespaces.
 func (c *Client) Services() Resource[*corev1.ServiceList] {
-	return resource[corev1.ServiceList](c, c.core, "services")
+	return resource[*corev1.ServiceList](c, c.core, "services")
 }
 
 // EndpointSlices of all namespaces.
 func (c *Client) EndpointSlices() Resource[*discoveryv1.EndpointSliceList] {
-	return resource[discoveryv1.EndpointSliceList](c, c.discovery, "endpointslices")
+	return resource[*discoveryv1.EndpointSliceList](c, c.discovery, "endpointslices")
 }
 
 // SlimServices are the Services of all namespaces, without the parts that no proxy reads.
 func (c *Client) SlimServices() Resource[*slim.ServiceList] {
-	return resource[slim.ServiceList](c, c.slimCore, "services")
+	return resource[*slim.ServiceList](c, c.slimCore, "services")
 }
 
 // SlimEndpointSlices are the EndpointSlices of all namespaces, without the parts that no proxy reads.
 func (c *Client) SlimEndpointSlices() Resource[*slim.EndpointSliceList] {
-	return resource[slim.EndpointSliceList](c, c.slimDiscovery, "endpointslices")
+	return resource[*slim.EndpointSliceList](c, c.slimDiscovery, "endpointslices")
 }
 
 // Nodes of the cluster.
 func (c *Client) Nodes() Resource[*corev1.NodeList] {
-	return resource[corev1.NodeList](c, c.core, "nodes")
+	return resource[*corev1.NodeList](c, c.core, "nodes")
 }
 
 // ServiceCIDRs of the cluster. Servers before 1.33 do not have them (KEP-1880).
 func (c *Client) ServiceCIDRs() Resource[*networkingv1.ServiceCIDRList] {
-	return resource[networkingv1.ServiceCIDRList](c, c.networking, "servicecidrs")
+	return resource[*networkingv1.ServiceCIDRList](c, c.networking, "servicecidrs")
 }
 
 // Pods of all namespaces. The daemon has no right to read them, and needs none.
 func (c *Client) Pods() Resource[*corev1.PodList] {
-	return resource[corev1.PodList](c, c.core, "pods")
+	return resource[*corev1.PodList](c, c.core, "pods")
 }
 
-func resource[T any, L interface {
-	*T
-	runtime.Object
-}](c *Client, group rest.Interface, name string) Resource[L] {
-	return Resource[L]{Name: name, group: group, options: c.options, newList: func() L { return new(T) }}
+func resource[L runtime.Object](c *Client, group rest.Interface, name string) Resource[L] {
+	return Resource[L]{Name: name, group: group, options: c.options}
 }
 
 func (r Resource[L]) get(o metav1.ListOptions) *rest.Request {
@@ -87,10 +84,16 @@ func (r Resource[L]) get(o metav1.ListOptions) *rest.Request {
 }
 
 // List reads objects, or one page of them.
-func (r Resource[L]) List(ctx context.Context, o metav1.ListOptions) (L, error) {
-	out := r.newList()
-	err := r.get(o).Do(ctx).Into(out)
-	return out, err
+func (r Resource[L]) List(ctx context.Context, o metav1.ListOptions) (list L, err error) {
+	out, err := r.get(o).Do(ctx).Get()
+	if err != nil {
+		return list, err
+	}
+	list, ok := out.(L)
+	if !ok {
+		return list, fmt.Errorf("the API server's list of %s is a %T", r.Name, out)
+	}
+	return list, nil
 }
 
 // Watch reads the changes of objects until it is stopped or ctx ends.

@@ -8,8 +8,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
-	"k8s.io/client-go/rest"
 )
 
 // newScheme returns the kinds in requests and responses. Each group also has the kinds of all
@@ -28,10 +26,4 @@ func newScheme() *runtime.Scheme {
 		metav1.AddToGroupVersion(s, group)
 	}
 	return s
-}
-
-// newSerializer returns a serializer for protobuf, JSON and YAML, and for CBOR if client-go's
-// feature ClientsAllowCBOR is on.
-func newSerializer(s *runtime.Scheme) runtime.NegotiatedSerializer {
-	return rest.CodecFactoryForGeneratedClient(s, serializer.NewCodecFactory(s)).WithoutConversion()
 }

@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -132,6 +131,3 @@ func (l *List[T]) DeepCopyObject() runtime.Object {
 	}
 	return out
 }
-
-// spare are Services whose memory is used again while others are read.
-var spare = sync.Pool{New: func() any { return new(corev1.Service) }}

@@ -1,7 +1,6 @@
 package slim
 
 import (
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -37,38 +36,25 @@ func (s *source) readSlice() *EndpointSlice {
 func (s *source) sliceMeta(out *EndpointSlice) {
 	for m := s.open(); s.next(&m); {
 		switch m.field {
+		case 1:
+			out.name = s.text()
+		case 3:
+			out.namespace = s.text()
+		case 6:
+			out.version = s.text()
 		case 11: // labels
 			switch key, value := s.pair(); key {
 			case model.LabelServiceName, model.LabelHeadless:
 				out.Model.Labels[key] = string(value)
 			}
 		case 12: // annotations
-			key, value := s.pair()
-			out.annotation(key, value)
-			if key == corev1.EndpointsLastChangeTriggerTime {
+			switch key, value := s.pair(); key {
+			case corev1.EndpointsLastChangeTriggerTime:
 				out.Trigger, _ = time.Parse(time.RFC3339Nano, string(value)) // zero after an error
+			case metav1.InitialEventsAnnotationKey:
+				out.endsList = string(value) == "true"
 			}
-		default:
-			out.meta(s, m.field)
 		}
-	}
-}
-
-// meta reads a field of the metadata that all kinds have.
-func (m *Meta) meta(s *source, field int) {
-	switch field {
-	case 1:
-		m.name = s.text()
-	case 3:
-		m.namespace = s.text()
-	case 6:
-		m.version = s.text()
-	}
-}
-
-func (m *Meta) annotation(key string, value []byte) {
-	if key == metav1.InitialEventsAnnotationKey {
-		m.endsList = string(value) == "true"
 	}
 }
 
@@ -141,59 +127,13 @@ func (s *source) port(out *EndpointSlice) {
 	out.Model.Ports = append(out.Model.Ports, p)
 }
 
-// readService reads a Service. Its metadata is long and its spec short, which may have further
-// fields that matter one day: so the generated code reads spec and status.
+// readService reads a Service. There are fewer of them, and they are small: the generated code reads them.
 func (s *source) readService() *Service {
-	in := spare.Get().(*corev1.Service)
-	out := &Service{Meta: Meta{Object: nothing}}
-	for m := s.open(); s.next(&m); {
-		switch m.field {
-		case 1:
-			s.serviceMeta(out, &in.ObjectMeta)
-		case 2:
-			s.into(&in.Spec)
-		case 3:
-			s.into(&in.Status)
-		}
+	in := new(corev1.Service)
+	if in.Unmarshal(s.bytes()) != nil {
+		s.fail()
 	}
-	in.Namespace, in.Name = out.namespace, out.name
-	out.Model = kube.Service(in)
-	*in = corev1.Service{}
-	spare.Put(in)
-	return out
-}
-
-func (s *source) serviceMeta(out *Service, in *metav1.ObjectMeta) {
-	for m := s.open(); s.next(&m); {
-		switch m.field {
-		case 8:
-			s.into(&in.CreationTimestamp)
-		case 11:
-			s.keep(&in.Labels)
-		case 12:
-			key, value := s.keep(&in.Annotations)
-			out.annotation(key, value)
-		default:
-			out.meta(s, m.field)
-		}
-	}
-}
-
-// keep reads a label or an annotation, and keeps it if it may be for a proxy.
-func (s *source) keep(to *map[string]string) (key string, value []byte) {
-	key, value = s.pair()
-	if forProxies(key) {
-		if *to == nil {
-			*to = map[string]string{}
-		}
-		(*to)[key] = string(value)
-	}
-	return key, value
-}
-
-// forProxies reports whether a label or an annotation of a Service may be for a proxy.
-func forProxies(key string) bool {
-	return strings.HasPrefix(key, "service.kubernetes.io/") || strings.HasPrefix(key, "vmapd.io/")
+	return From(in).(*Service)
 }
 
 // From converts an object that the standard decoder has read. It returns other objects unchanged.

@@ -1,6 +1,7 @@
 package slim
 
 import (
+	"bytes"
 	"slices"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -17,13 +18,7 @@ func New(standard runtime.NegotiatedSerializer) runtime.NegotiatedSerializer {
 	formats := slices.Clone(standard.SupportedMediaTypes())
 	for i := range formats {
 		f := &formats[i]
-		protobuf := f.MediaType == runtime.ContentTypeProtobuf
-		f.Serializer = objects{f.Serializer, protobuf}
-		if protobuf {
-			stream := *f.StreamSerializer
-			stream.Serializer = events{stream.Serializer}
-			f.StreamSerializer = &stream
-		}
+		f.Serializer = objects{f.Serializer, f.MediaType == runtime.ContentTypeProtobuf}
 	}
 	return serializers{standard, formats}
 }
@@ -37,20 +32,6 @@ type serializers struct {
 // SupportedMediaTypes implements [runtime.NegotiatedSerializer].
 func (s serializers) SupportedMediaTypes() []runtime.SerializerInfo { return s.formats }
 
-// events decodes the events of a watch in protobuf.
-type events struct{ runtime.Serializer }
-
-// Decode implements [runtime.Decoder]. The object of an event is a part of data. client-go decodes the
-// object before it uses data again for the next event.
-func (e events) Decode(
-	data []byte, defaults *schema.GroupVersionKind, into runtime.Object,
-) (runtime.Object, *schema.GroupVersionKind, error) {
-	if out, ok := into.(*metav1.WatchEvent); ok && readEvent(data, out) {
-		return out, nil, nil // an event has no kind
-	}
-	return e.Serializer.Decode(data, defaults, into)
-}
-
 // objects decodes objects and lists.
 type objects struct {
 	runtime.Serializer
@@ -63,46 +44,28 @@ func (o objects) Decode(
 ) (runtime.Object, *schema.GroupVersionKind, error) {
 	if o.protobuf {
 		if out, k, ok := read(data); ok {
-			return put(out, into), &k, nil
+			return out, &k, nil
 		}
 	}
-	standard := into
-	switch into.(type) {
-	case *ServiceList, *EndpointSliceList:
-		standard = nil
-	}
-	out, k, err := o.Serializer.Decode(data, defaults, standard)
+	out, k, err := o.Serializer.Decode(data, defaults, into)
 	if err != nil {
 		return out, k, err
 	}
-	return put(From(out), into), k, nil
+	return From(out), k, nil
 }
 
-// put moves a list to the place that the caller wants, and returns any other object itself.
-func put(out, into runtime.Object) runtime.Object {
-	switch into := into.(type) {
-	case *ServiceList:
-		if list, ok := out.(*ServiceList); ok {
-			*into = *list
-			return into
-		}
-	case *EndpointSliceList:
-		if list, ok := out.(*EndpointSliceList); ok {
-			*into = *list
-			return into
-		}
-	}
-	return out
-}
+// The first bytes of an object in protobuf (k8s.io/apimachinery/pkg/runtime/serializer/protobuf).
+var magic = []byte("k8s\x00")
 
 // read reads an object or a list. It returns false if that is not of our kinds, or not as expected.
 func read(data []byte) (runtime.Object, schema.GroupVersionKind, bool) {
-	meta, raw, ok := open(data)
-	k := meta.GroupVersionKind()
-	if !ok {
-		return nil, k, false
+	var envelope runtime.Unknown
+	content, ok := bytes.CutPrefix(data, magic)
+	if !ok || envelope.Unmarshal(content) != nil {
+		return nil, schema.GroupVersionKind{}, false
 	}
-	s := source{kind: protowire.BytesType, value: raw}
+	k := envelope.GroupVersionKind()
+	s := source{kind: protowire.BytesType, value: envelope.Raw}
 	var out runtime.Object
 	switch k {
 	case corev1.SchemeGroupVersion.WithKind("Service"):
@@ -126,7 +89,9 @@ func (s *source) readList(meta *metav1.ListMeta, item func()) {
 	for m := s.open(); s.next(&m); {
 		switch m.field {
 		case 1:
-			s.into(meta)
+			if meta.Unmarshal(s.bytes()) != nil {
+				s.fail()
+			}
 		case 2:
 			item()
 		}

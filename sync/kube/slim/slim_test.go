@@ -152,14 +152,8 @@ var content = cmp.Options{
 func wanted(o runtime.Object) runtime.Object {
 	o = From(o)
 	switch o := o.(type) {
-	case *Service:
-		maps.DeleteFunc(o.Model.Labels, func(k, _ string) bool { return !forProxies(k) })
 	case *EndpointSlice:
 		maps.DeleteFunc(o.Model.Labels, func(k, _ string) bool { return k != model.LabelServiceName && k != model.LabelHeadless })
-	case *ServiceList:
-		for _, o := range o.Items {
-			maps.DeleteFunc(o.Model.Labels, func(k, _ string) bool { return !forProxies(k) })
-		}
 	case *EndpointSliceList:
 		for _, o := range o.Items {
 			maps.DeleteFunc(o.Model.Labels, func(k, _ string) bool { return k != model.LabelServiceName && k != model.LabelHeadless })
@@ -194,16 +188,10 @@ func TestObjects(t *testing.T) {
 	}
 }
 
-func TestListsAreReadInto(t *testing.T) {
+func TestAFailureIsNoList(t *testing.T) {
 	for _, format := range formats {
-		data := encode(t, &discoveryv1.EndpointSliceList{ListMeta: metav1.ListMeta{ResourceVersion: "7"}, Items: []discoveryv1.EndpointSlice{*slice(1)}}, format)
-		into := &EndpointSliceList{Items: make([]*EndpointSlice, 3)}
-		out, _, err := serializer(t, ours, format).Decode(data, nil, into)
-		if err != nil || out != into || len(into.Items) != 1 || into.ResourceVersion != "7" {
-			t.Errorf("%s: got %+v, %v", format, out, err)
-		}
 		failure := encode(t, &metav1.Status{Status: metav1.StatusFailure, Code: 410}, format)
-		out, _, err = serializer(t, ours, format).Decode(failure, nil, &ServiceList{})
+		out, _, err := serializer(t, ours, format).Decode(failure, nil, nil)
 		if s, ok := out.(*metav1.Status); err != nil || !ok || s.Code != 410 {
 			t.Errorf("%s: got %+v, %v, want the Status", format, out, err)
 		}
@@ -288,21 +276,5 @@ func TestCopiesShareNothingThatIsReleased(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, out, content); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
-	}
-}
-
-// Everything that the model reads of a Service's labels and annotations has one of two prefixes.
-func TestWhatIsReadOfMetadata(t *testing.T) {
-	keys := []string{model.LabelServiceProxyName, model.LabelHeadless}
-	for _, a := range model.Annotations {
-		keys = append(keys, a.Name)
-	}
-	for _, key := range keys {
-		if !forProxies(key) {
-			t.Errorf("%s is not read", key)
-		}
-	}
-	if forProxies(corev1.LastAppliedConfigAnnotation) {
-		t.Error("the last applied configuration is read")
 	}
 }

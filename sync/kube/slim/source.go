@@ -1,12 +1,6 @@
 package slim
 
-import (
-	"bytes"
-
-	"google.golang.org/protobuf/encoding/protowire"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-)
+import "google.golang.org/protobuf/encoding/protowire"
 
 // source reads the fields of messages one after the other. Once something is not as expected, bad is
 // true, and there are no further fields.
@@ -96,51 +90,3 @@ func (s *source) boolean() *bool {
 }
 
 var yes, no = true, false //nolint:gochecknoglobals // shared by all objects and never written
-
-// into reads the value of the present field into a type of the API.
-func (s *source) into(value interface{ Unmarshal(b []byte) error }) {
-	if value.Unmarshal(s.bytes()) != nil {
-		s.fail()
-	}
-}
-
-// The first bytes of an object in protobuf (k8s.io/apimachinery/pkg/runtime/serializer/protobuf).
-var magic = []byte("k8s\x00")
-
-// open removes the envelope, a [runtime.Unknown], of an object. It returns the object's kind and its bytes, a part of
-// data, or false if the envelope is invalid.
-func open(data []byte) (name metav1.TypeMeta, raw []byte, ok bool) {
-	unknown, ok := bytes.CutPrefix(data, magic)
-	var meta, apiVersion, kind []byte
-	if !ok || !contents(unknown, &meta, &raw) || !contents(meta, &apiVersion, &kind) {
-		return name, nil, false
-	}
-	return metav1.TypeMeta{APIVersion: string(apiVersion), Kind: string(kind)}, raw, true
-}
-
-// readEvent reads a [metav1.WatchEvent]. If it returns false, e has not changed.
-func readEvent(data []byte, e *metav1.WatchEvent) bool {
-	var is, of, raw []byte
-	if len(data) == 0 || !contents(data, &is, &of) || !contents(of, &raw) {
-		return false
-	}
-	*e = metav1.WatchEvent{Type: string(is), Object: runtime.RawExtension{Raw: raw}}
-	return true
-}
-
-// contents reads the first fields of a message, from number 1 on. It returns false if one of them is not bytes or is
-// there twice. The message may have more fields.
-func contents(data []byte, fields ...*[]byte) bool {
-	s := source{kind: protowire.BytesType, value: data}
-	for m := s.open(); s.next(&m); {
-		if m.field > len(fields) {
-			continue
-		}
-		field := fields[m.field-1]
-		if *field != nil {
-			return false
-		}
-		*field = s.bytes()
-	}
-	return !s.bad
-}
