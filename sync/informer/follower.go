@@ -49,13 +49,12 @@ type follower struct {
 	*resource
 	store     *store
 	log       *slog.Logger
-	plain     bool          // see Source.Plain
 	delivered func()        // called when the initial list is in the state or unavailable, or when ctx ends
 	quiet     time.Duration // see [slow]
 	pace      *rate.Limiter
 
 	noFields   atomic.Bool // the server doesn't know our field selector
-	unstreamed atomic.Bool // the server does not complete streamed lists
+	unstreamed atomic.Bool // plain lists are requested: see Source.Plain, or the server does not complete streamed ones
 	cut        atomic.Bool // a watch has ended, and nothing has been read since
 	short      atomic.Bool // a watch ended at once, and none has worked since
 
@@ -69,10 +68,11 @@ type follower struct {
 
 func newFollower(r *resource, s *Source, state *reconcile.State, delivered func()) *follower {
 	f := &follower{
-		resource: r, log: s.Log.With(slog.String("resource", r.name)), plain: s.Plain, delivered: delivered,
+		resource: r, log: s.Log.With(slog.String("resource", r.name)), delivered: delivered,
 		quiet: cmp.Or(s.quiet, slow),
 		pace:  rate.NewLimiter(rate.Every(watchEvery), watchBurst),
 	}
+	f.unstreamed.Store(s.Plain)
 	f.store = newStore(r, state, f.listed)
 	return f
 }
@@ -125,7 +125,7 @@ func (f *follower) list(ctx context.Context, o metav1.ListOptions) (runtime.Obje
 // don't come to the WatchErrorHandler.
 func (f *follower) watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	initial := o.SendInitialEvents != nil
-	if initial && (f.unstreamed.Load() || f.plain) {
+	if initial && f.unstreamed.Load() {
 		return nil, errPlain
 	}
 	f.rest(ctx)
@@ -150,7 +150,8 @@ func (f *follower) watch(ctx context.Context, o metav1.ListOptions) (watch.Inter
 func (f *follower) begin(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	ctx, last := client.WithLast(ctx)
 	ctx, cancel := context.WithCancel(ctx)
-	s := newStream(f, o, cancel)
+	s := &stream{f: f, cancel: cancel, out: make(chan watch.Event), initial: o.SendInitialEvents != nil}
+	s.newest, _ = parseVersion(o.ResourceVersion)
 	var err error
 	if s.initial {
 		f.distrust(ctx, o)

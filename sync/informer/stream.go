@@ -45,13 +45,6 @@ type stream struct {
 	proven     bool        // an event came, or none for the time works
 }
 
-// newStream returns a watch with the given options, which is to begin.
-func newStream(f *follower, o metav1.ListOptions, cancel context.CancelFunc) *stream {
-	s := &stream{f: f, cancel: cancel, out: make(chan watch.Event), initial: o.SendInitialEvents != nil}
-	s.newest, _ = parseVersion(o.ResourceVersion)
-	return s
-}
-
 func (s *stream) ResultChan() <-chan watch.Event { return s.out }
 
 // Stop implements [watch.Interface].
